@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * Solver for quantisation tables and the closed forms of their error.  Runs once per job; the codec
+ * only reads its result.
+ *
+ * A rotated coordinate is close to a standard normal a.  It is clamped to [-t, t] and rounded
+ * without bias to one of the levels 2 t T[z] / g - t.  Between neighbours l < h the rounding's
+ * expected square is the integral of (h - a)(a - l) phi(a), so the total is a sum over neighbouring
+ * pairs, and the best set of levels is a shortest path from grid position 0 to g.
+ */
+#include "table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SQRT1_2		0.70710678118654752440
+#define INV_SQRT_2PI	0.39894228040143267794
+#define THRESHOLD_UNIT	0x1p-30
+
+/* Paths whose costs differ by less are one path and its mirror image. */
+#define COST_TIE	1e-13
+
+/* Beyond this the table's own error hardly falls, and the codec leaves its fastest path. */
+#define CHOOSE_GRANULARITY_MAX	127
+#define CHOOSE_CANDIDATES	4
+#define CHOOSE_STEPS		18
+#define CHOOSE_P_MIN		1e-6
+#define CHOOSE_P_MAX		0.25
+
+static double normal_density(double a)
+{
+	return INV_SQRT_2PI * exp(-0.5 * a * a);
+}
+
+static double normal_upper(double a)
+{
+	return 0.5 * erfc(a * SQRT1_2);
+}
+
+/* The a >= 0 with upper tail @tail <= 1/2.  log(tail) is concave in a, so Newton cannot overshoot. */
+static double normal_upper_inverse(double tail)
+{
+	double a = 0;
+	int i;
+
+	for (i = 0; i < 60; i++) {
+		double q = normal_upper(a);
+		double step = log(q / tail) * q / normal_density(a);
+
+		a += step;
+		if (fabs(step) < 1e-14 * (1 + a))
+			break;
+	}
+	return a;
+}
+
+double thc_normal_quantile(double q)
+{
+	if (!(q > 0 && q < 1))
+		return NAN;
+	return q < 0.5 ? -normal_upper_inverse(q) : normal_upper_inverse(1 - q);
+}
+
+static double clamp_threshold(double p)
+{
+	return nearbyint(normal_upper_inverse(p / 2) / THRESHOLD_UNIT) * THRESHOLD_UNIT;
+}
+
+/* What the cost of an interval needs to know about each of the g + 1 grid positions. */
+struct grid {
+	double a;
+	double density;
+	double below;
+};
+
+static void grid_fill(struct grid *grid, unsigned int g, double t)
+{
+	unsigned int i;
+
+	for (i = 0; i <= g; i++) {
+		grid[i].a = t * (2.0 * i - g) / g;
+		grid[i].density = normal_density(grid[i].a);
+		grid[i].below = normal_upper(-grid[i].a);
+	}
+}
+
+static double interval_cost(const struct grid *lo, const struct grid *hi)
+{
+	double l = lo->a, h = hi->a;
+	double mass = hi->below - lo->below;
+
+	return (l + h) * (lo->density - hi->density) - l * h * mass -
+	       (mass + l * lo->density - h * hi->density);
+}
+
+static int table_start(unsigned int bits, unsigned int g, double p, struct thc_table *out)
+{
+	if (!out || bits < 1 || bits > THC_TABLE_BITS_MAX || !(p > 0 && p < 1))
+		return -EINVAL;
+	if (g < (1U << bits) - 1 || g > THC_TABLE_GRANULARITY_MAX)
+		return -EINVAL;
+	memset(out, 0, sizeof(*out));
+	out->bits = bits;
+	out->granularity = g;
+	out->levels = 1U << bits;
+	out->p = p;
+	out->t = clamp_threshold(p);
+	return 0;
+}
+
+/*
+ * rest[k * (g + 1) + i] becomes the least cost of k more intervals that lead from position i to g,
+ * infinite where there is no room for them.
+ */
+static void solve_costs(const struct grid *grid, unsigned int g, unsigned int intervals,
+			double *rest)
+{
+	unsigned int k, i, j;
+
+	for (i = 0; i <= g; i++)
+		rest[i] = i == g ? 0 : INFINITY;
+	for (k = 1; k <= intervals; k++) {
+		const double *next = rest + (size_t)(k - 1) * (g + 1);
+		double *here = rest + (size_t)k * (g + 1);
+
+		for (i = 0; i <= g; i++)
+			here[i] = INFINITY;
+		for (i = 0; i + k <= g; i++) {
+			double best = INFINITY;
+
+			for (j = i + 1; j + k - 1 <= g; j++) {
+				double cost;
+
+				if (next[j] >= best)
+					continue;
+				cost = next[j] + interval_cost(&grid[i], &grid[j]);
+				if (cost < best)
+					best = cost;
+			}
+			here[i] = best;
+		}
+	}
+}
+
+static void solve_path(const struct grid *grid, const double *rest, struct thc_table *t)
+{
+	unsigned int g = t->granularity, k, i = 0, j;
+
+	for (k = t->levels - 1; k >= 1; k--) {
+		const double *next = rest + (size_t)(k - 1) * (g + 1);
+		double best = rest[(size_t)k * (g + 1) + i] + COST_TIE;
+
+		for (j = i + 1; j < g; j++)
+			if (next[j] + interval_cost(&grid[i], &grid[j]) <= best)
+				break;
+		i = j;
+		t->value[t->levels - k] = (uint16_t)i;
+	}
+}
+
+static void table_price(const struct grid *grid, struct thc_table *t)
+{
+	unsigned int z;
+
+	t->cost = 0;
+	for (z = 0; z + 1 < t->levels; z++)
+		t->cost += interval_cost(&grid[t->value[z]], &grid[t->value[z + 1]]);
+}
+
+int thc_table_solve(unsigned int bits, unsigned int granularity, double p, struct thc_table *out)
+{
+	int ret = table_start(bits, granularity, p, out);
+	size_t points = (size_t)granularity + 1;
+	struct grid *grid;
+	double *rest;
+
+	if (ret)
+		return ret;
+	grid = malloc(points * sizeof(*grid));
+	rest = malloc(points * out->levels * sizeof(*rest));
+	if (grid && rest) {
+		grid_fill(grid, granularity, out->t);
+		solve_costs(grid, granularity, out->levels - 1, rest);
+		solve_path(grid, rest, out);
+		table_price(grid, out);
+	} else {
+		ret = -ENOMEM;
+	}
+	free(rest);
+	free(grid);
+	return ret;
+}
+
+int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
+			  const uint16_t *values, struct thc_table *out)
+{
+	int ret = table_start(bits, granularity, p, out);
+	struct grid *grid;
+	unsigned int z;
+
+	if (ret)
+		return ret;
+	if (!values || values[0] || values[out->levels - 1] != granularity)
+		return -EINVAL;
+	for (z = 0; z + 1 < out->levels; z++)
+		if (values[z] >= values[z + 1])
+			return -EINVAL;
+	grid = malloc(((size_t)granularity + 1) * sizeof(*grid));
+	if (!grid)
+		return -ENOMEM;
+	memcpy(out->value, values, out->levels * sizeof(*values));
+	grid_fill(grid, granularity, out->t);
+	table_price(grid, out);
+	free(grid);
+	return 0;
+}
+
+int thc_table_check(const struct thc_table *t, unsigned int n, unsigned int width)
+{
+	if (!t || !t->levels || t->levels > THC_TABLE_LEVELS_MAX || !width || width > 32)
+		return -EINVAL;
+	if ((uint64_t)t->value[t->levels - 1] * n > (UINT64_C(1) << width) - 1)
+		return -ERANGE;
+	return 0;
+}
+
+double thc_table_nmse(const struct thc_table *t, unsigned int n)
+{
+	double above = normal_upper(t->t);
+	double trunc = 2 * ((1 + t->t * t->t) * above - t->t * normal_density(t->t));
+
+	return t->cost / n + trunc;
+}
+
+/* Golden-section search, in log p, for the best clamp fraction at one granularity. */
+static int choose_fraction(unsigned int g, unsigned int n, int steps, struct thc_table *out)
+{
+	const double ratio = 0.61803398874989484820;
+	double lo = log(CHOOSE_P_MIN), hi = log(CHOOSE_P_MAX);
+	double c = hi - ratio * (hi - lo), d = lo + ratio * (hi - lo);
+	struct thc_table at_c, at_d;
+	int ret;
+
+	ret = thc_table_solve(4, g, exp(c), &at_c);
+	if (!ret)
+		ret = thc_table_solve(4, g, exp(d), &at_d);
+	while (!ret && steps--) {
+		if (thc_table_nmse(&at_c, n) < thc_table_nmse(&at_d, n)) {
+			hi = d;
+			d = c;
+			at_d = at_c;
+			c = hi - ratio * (hi - lo);
+			ret = thc_table_solve(4, g, exp(c), &at_c);
+		} else {
+			lo = c;
+			c = d;
+			at_c = at_d;
+			d = lo + ratio * (hi - lo);
+			ret = thc_table_solve(4, g, exp(d), &at_d);
+		}
+	}
+	if (!ret)
+		*out = thc_table_nmse(&at_c, n) < thc_table_nmse(&at_d, n) ? at_c : at_d;
+	return ret;
+}
+
+/* The CHOOSE_CANDIDATES granularities that do best at clamp fraction @p, best first. */
+static int choose_candidates(unsigned int n, unsigned int top, double p, unsigned int *best)
+{
+	double nmse[CHOOSE_CANDIDATES];
+	unsigned int g, found = 0, i;
+
+	for (g = 15; g <= top; g++) {
+		struct thc_table t;
+		double e;
+		int ret = thc_table_solve(4, g, p, &t);
+
+		if (ret)
+			return ret;
+		e = thc_table_nmse(&t, n);
+		for (i = found < CHOOSE_CANDIDATES ? found++ : CHOOSE_CANDIDATES; i > 0; i--) {
+			if (nmse[i - 1] <= e)
+				break;
+			if (i < CHOOSE_CANDIDATES) {
+				nmse[i] = nmse[i - 1];
+				best[i] = best[i - 1];
+			}
+		}
+		if (i < CHOOSE_CANDIDATES) {
+			nmse[i] = e;
+			best[i] = g;
+		}
+	}
+	return (int)found;
+}
+
+int thc_table_choose(unsigned int n, unsigned int width, struct thc_table *out)
+{
+	unsigned int top, candidate[CHOOSE_CANDIDATES];
+	struct thc_table t;
+	int ret, found, i;
+
+	if (!out || !n || (width != 8 && width != 16))
+		return -EINVAL;
+	top = ((1U << width) - 1) / n;
+	if (top < 15)
+		return -ERANGE;
+	if (top > CHOOSE_GRANULARITY_MAX)
+		top = CHOOSE_GRANULARITY_MAX;
+	ret = choose_fraction(top, n, CHOOSE_STEPS, out);
+	if (ret)
+		return ret;
+	found = choose_candidates(n, top, out->p, candidate);
+	if (found < 0)
+		return found;
+	for (i = 0; i < found; i++) {
+		ret = choose_fraction(candidate[i], n, CHOOSE_STEPS, &t);
+		if (ret)
+			return ret;
+		if (thc_table_nmse(&t, n) < thc_table_nmse(out, n))
+			*out = t;
+	}
+	return 0;
+}
+
+/* FNV-1a, fed least significant byte first on every host. */
+static uint32_t hash_u64(uint32_t h, uint64_t v)
+{
+	int i;
+
+	for (i = 0; i < 8; i++, v >>= 8)
+		h = (h ^ (uint32_t)(v & 0xff)) * UINT32_C(16777619);
+	return h;
+}
+
+uint32_t thc_table_hash(const struct thc_table *t)
+{
+	uint32_t h = UINT32_C(2166136261);
+	unsigned int z;
+
+	h = hash_u64(h, t->bits);
+	h = hash_u64(h, t->granularity);
+	for (z = 0; z < t->levels; z++)
+		h = hash_u64(h, t->value[z]);
+	return hash_u64(h, (uint64_t)(t->t / THRESHOLD_UNIT));
+}
