@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Builds everything into build/. `make help` lists the targets.
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC      ?= gcc
+CLANG   ?= clang
+BPFTOOL ?= $(or $(wildcard /usr/sbin/bpftool),bpftool)
+PYTHON  ?= /usr/bin/python3
+V       ?= 0
+SAN     ?=
+
+VERSION := 0.1.0
+SOMAJOR := 0
+
+ifeq ($(V),0)
+say = @printf '  %-7s %s\n' $(1) $(2);
+else
+say =
+endif
+
+WARN     := -Wall -Wextra -Werror
+INC      := -Iinclude -Iinclude/uapi -Iuserspace/libthc -I$(BUILD)/include
+CFLAGS   ?= -O2 -g
+ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(INC) -fPIC -fvisibility=hidden \
+	-ffp-contract=off -pthread -MMD -MP -DTHC_LIB_VERSION='"$(VERSION)"' $(SAN)
+ALL_LDFLAGS := $(LDFLAGS) $(SAN)
+ARCH     := $(shell uname -m)
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+BPF_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,x86,$(ARCH)))
+BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(WARN) -Wno-unused-parameter \
+	-Iinclude -Iinclude/uapi -Ibpf -I/usr/include/$(MULTIARCH) -MMD -MP
+
+# A user-space module is a folder of C files.
+LIB_SRC   := $(wildcard userspace/libthc/*.c)
+LIB_OBJ   := $(LIB_SRC:%.c=$(BUILD)/%.o)
+THCD_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/thcd/*.c))
+CTL_OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/thcctl/*.c))
+BPF_SRC   := $(wildcard bpf/*.bpf.c)
+BPF_SKEL  := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/include/%.skel.h)
+UNIT_BIN  := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/test_*.c))
+TBPF_BIN  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
+TNET_BIN  := $(patsubst tests/netns/%.c,$(BUILD)/tests/netns/%,$(wildcard tests/netns/*.c))
+TNET_SKEL := $(patsubst tests/netns/%.bpf.c,$(BUILD)/include/%.skel.h,$(wildcard tests/netns/*.bpf.c))
+TNET_BIN  := $(filter-out %.bpf,$(TNET_BIN))
+BENCH_BIN := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
+FUZZ_BIN  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+TOOL_BIN  := $(patsubst tools/%.c,$(BUILD)/%,$(wildcard tools/*.c))
+
+BPF_LIBS := -lbpf -lelf -lz
+HAVE_THCD := $(if $(THCD_OBJ),$(BUILD)/thcd)
+HAVE_CTL  := $(if $(CTL_OBJ),$(BUILD)/thcctl)
+
+.PHONY: all tests benches fuzzers check demo bench lint install uninstall clean help
+all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(HAVE_THCD) $(HAVE_CTL) $(TOOL_BIN)
+
+help:
+	@echo 'make            library, daemon, tools and XDP programs, into $(BUILD)/'
+	@echo 'make check      every test; ends with "N passed, N failed, N skipped"'
+	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
+	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
+	@echo 'make lint       format, shellcheck, sparse, both compilers, sanitizers'
+	@echo 'make install    into $$(DESTDIR)$$(PREFIX), PREFIX=$(PREFIX)'
+	@echo 'make uninstall  removes what install put there'
+	@echo 'make clean      removes $(BUILD)/'
+
+tests: all $(UNIT_BIN) $(TBPF_BIN) $(TNET_BIN)
+benches: all $(BENCH_BIN)
+fuzzers: $(FUZZ_BIN)
+
+# --- user space -------------------------------------------------------------
+$(BUILD)/userspace/libthc/codec_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2 -mf16c)
+$(BUILD)/userspace/libthc/codec_avx512.o: SIMD := \
+	$(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512dq -mavx512vl)
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(ALL_CFLAGS) $(SIMD) -c -o $@ $<
+
+# The daemon includes the XDP skeleton.
+$(THCD_OBJ) $(CTL_OBJ): | $(BPF_SKEL)
+
+$(BUILD)/libthc.a: $(LIB_OBJ)
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/libthc.so: $(LIB_OBJ)
+	$(call say,LD,$@)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libthc.so.$(SOMAJOR) -o $@ $^ -lm -pthread
+	@ln -sf libthc.so $@.$(SOMAJOR)
+
+$(BUILD)/thcd: $(THCD_OBJ) $(BUILD)/libthc.a
+	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
+
+$(BUILD)/thcctl: $(CTL_OBJ) $(BUILD)/libthc.a
+	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
+
+$(BUILD)/%: tools/%.c $(BUILD)/libthc.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a -lm
+
+# --- BPF --------------------------------------------------------------------
+$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF,$@)$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
+
+$(BUILD)/bpf/%.bpf.o: tests/netns/%.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF,$@)$(CLANG) $(BPF_CFLAGS) -c -o $@ $<
+
+$(BUILD)/include/%.skel.h: $(BUILD)/bpf/%.bpf.o
+	@mkdir -p $(@D)
+	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf > $@.tmp && mv $@.tmp $@
+
+# --- tests and benchmarks ---------------------------------------------------
+$(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libthc.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a -lcmocka -lm -pthread
+
+$(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libthc.a $(BPF_SKEL)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread
+
+$(BUILD)/tests/netns/%: tests/netns/%.c $(BUILD)/libthc.a $(BPF_SKEL) $(TNET_SKEL)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread
+
+$(BUILD)/bench/%: tools/bench/%.c $(BUILD)/libthc.a $(BPF_SKEL)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lm -pthread
+
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$@)$(CLANG) -std=gnu11 -D_GNU_SOURCE -g -O1 $(INC) -fsanitize=fuzzer,address,undefined \
+		-fno-sanitize-recover=undefined -MMD -MP -o $@ $<
+
+check:
+	@sh tools/run-tests
+
+demo: all $(TNET_BIN)
+	@$(PYTHON) tools/demo.py $(DEMO_ARGS)
+
+bench: all benches $(TNET_BIN)
+	@$(PYTHON) tools/bench/run.py $(BENCH_ARGS)
+
+lint:
+	@sh tools/lint
+
+# --- installation -----------------------------------------------------------
+include tools/install.mk
+
+clean:
+	rm -rf $(BUILD)
+
+DEPS := $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(DEPS)

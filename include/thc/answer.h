@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Answers: the headers an aggregator sends, made from a slot and from the
+ * request that caused them. Addresses and frames are the caller's.
+ */
+#ifndef THC_ANSWER_H
+#define THC_ANSWER_H
+
+#include <thc/job.h>
+#include <thc/slot.h>
+
+/* Fields of every answer; op, width, flags, sum, count, bitmap follow. */
+THC_INLINE void thc_answer_common(struct thc_hdr *h, const struct thc_job *job, u16 job_id,
+				  u8 rank, u32 slot)
+{
+	h->version = THC_VERSION;
+	h->cookie = thc_be64(job->cookie);
+	h->job = thc_be16(job_id);
+	h->rank = rank;
+	h->reserved = 0;
+	h->epoch = thc_be32(job->epoch);
+	h->slot = thc_be16(slot);
+	h->sum = 0;
+}
+
+THC_INLINE u8 thc_answer_nosum(const struct thc_job *job)
+{
+	return job->flags & THC_JOB_F_NOSUM ? THC_F_NOSUM : 0;
+}
+
+/**
+ * thc_answer_result() - header of a finished version
+ * @h: filled in, sum included
+ * @slot: slot number inside the job
+ * @rank: whom it is for; 0 when it is for all
+ * @repeat: sent again to one worker
+ */
+THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_job *job, u16 job_id,
+				  const struct thc_version *v, u32 slot, u8 rank, int repeat)
+{
+	struct thc_sum lanes = { v->sum_a, v->sum_b };
+
+	thc_answer_common(h, job, job_id, rank, slot);
+	h->op = v->op;
+	h->width = thc_lane_answer_width(v->kind);
+	h->flags = THC_F_ANSWER | (repeat ? THC_F_REPEAT : 0) | (v->ce ? THC_F_CE : 0) |
+		   (v->state == THC_CLOSED ? THC_F_CLOSED : 0) | thc_answer_nosum(job);
+	h->round = thc_be32(v->round);
+	h->chunk = thc_be32(v->chunk);
+	h->count = thc_be16(v->count);
+	h->generation = thc_be32(v->generation);
+	h->bitmap = thc_be64(v->bitmap);
+	if (!(h->flags & THC_F_NOSUM))
+		h->sum = thc_be32(thc_sum32(h, lanes, THC_LANE_WORDS));
+}
+
+/* A header-only answer: seals @h, whose fields but the sum are complete. */
+THC_INLINE void thc_answer_seal(struct thc_hdr *h)
+{
+	if (!(h->flags & THC_F_NOSUM))
+		h->sum = thc_be32(thc_sum_fold(thc_sum_hdr(h)));
+}
+
+/**
+ * thc_answer_wait() - turns a request header into WAIT
+ * @h: the request, in place: rank, round, chunk, slot, generation stay
+ */
+THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
+				const struct thc_version *v)
+{
+	h->op = THC_OP_WAIT;
+	h->width = 0;
+	h->flags = (job->left & ~v->bitmap ? THC_F_LEFT : 0) | (v->ce ? THC_F_CE : 0) |
+		   thc_answer_nosum(job);
+	h->sum = 0;
+	h->count = thc_be16(v->count);
+	h->bitmap = thc_be64(v->bitmap);
+	thc_answer_seal(h);
+}
+
+/* Turns a request header into STALE for a generation that is gone. */
+THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_job *job,
+				 struct thc_slot *s)
+{
+	u32 generation = thc_be32(h->generation);
+	const struct thc_past *p = thc_slot_past(s, generation);
+	int known = thc_past_known(p, generation);
+
+	h->op = THC_OP_STALE;
+	h->width = 0;
+	h->flags = (known ? THC_F_KNOWN : 0) | thc_answer_nosum(job);
+	h->sum = 0;
+	h->count = known ? thc_be16(p->count) : 0;
+	h->bitmap = known ? thc_be64(p->bitmap) : 0;
+	thc_answer_seal(h);
+}
+
+/* Turns a request header into STALE for an epoch that is gone. */
+THC_INLINE void thc_answer_epoch(struct thc_hdr *h, const struct thc_job *job)
+{
+	h->op = THC_OP_STALE;
+	h->width = 0;
+	h->flags = THC_F_EPOCH | thc_answer_nosum(job);
+	h->sum = 0;
+	h->rank = job->culprit;
+	h->epoch = thc_be32(job->epoch);
+	h->count = 0;
+	h->bitmap = thc_be64(job->joined);
+	thc_answer_seal(h);
+}
+
+#endif /* THC_ANSWER_H */

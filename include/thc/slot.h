@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The slot state machine: what an aggregator does with a contribution. Pure
+ * functions over a slot that the caller has locked; the lanes themselves are
+ * the caller's. The same code runs in XDP, in thc.ko and in thcd, and
+ * tests/unit/test_slot_states.c explores it exhaustively.
+ *
+ * A slot has two versions. Generation G lives in version G mod 2; a u32 in
+ * serial arithmetic says which generation a version holds, never a parity
+ * bit. `top` is the newest generation opened.
+ *
+ *                 first contribution            last one, or CLOSE
+ *      (older) ------------------------> OPEN ---------------------> FINISHED
+ *         ^                                                             |
+ *         +---------- G+2 opens, which needs G+1 finished --------------+
+ *
+ *   contribution for       | top OPEN              | top FINISHED
+ *   -----------------------+-----------------------+-----------------------
+ *   top + 1                | BUSY                  | ADD (opens)
+ *   top, new rank          | ADD                   | REPEAT
+ *   top, rank already in   | WAIT                  | REPEAT
+ *   top - 1                | REPEAT                | REPEAT
+ *   older                  | STALE                 | STALE
+ *   further ahead          | BUSY                  | BUSY
+ *
+ * Why nobody's result is evicted too early: a worker sends G+1 only after it
+ * has the result of G. G+2 overwrites G and opens only when G+1 is finished,
+ * that is when all workers sent G+1 and therefore have G. Only a deadline's
+ * CLOSE leaves somebody behind, and who was in is kept in `past`.
+ */
+#ifndef THC_SLOT_H
+#define THC_SLOT_H
+
+#include <thc/types.h>
+
+enum thc_version_state {
+	THC_EMPTY = 0,		/* never used in this epoch */
+	THC_OPEN,		/* collecting contributions */
+	THC_FINISHED,		/* all ranks are in */
+	THC_CLOSED,		/* finished by deadline with those in bitmap */
+};
+
+/**
+ * struct thc_version - one generation of a slot
+ * @bitmap: ranks whose contribution is in the lanes
+ * @sum_a: struct thc_sum of the finished lanes
+ * @sum_b: struct thc_sum of the finished lanes
+ * @generation: which one lives here
+ * @round: of the first contribution; others must agree
+ * @chunk: of the first contribution; others must agree
+ * @count: contributions in the lanes
+ * @state: enum thc_version_state
+ * @kind: enum thc_lane_kind of the first contribution; others must agree
+ * @op: enum thc_op of the first contribution
+ * @ce: a contribution carried ECN CE
+ */
+struct thc_version {
+	u64	bitmap;
+	u64	sum_a;
+	u64	sum_b;
+	u32	generation;
+	u32	round;
+	u32	chunk;
+	u16	count;
+	u8	state;
+	u8	kind;
+	u8	op;
+	u8	ce;
+	u8	reserved[6];
+};
+
+/* Who was in a generation that has been overwritten. */
+struct thc_past {
+	u64	bitmap;
+	u32	generation;
+	u16	count;
+	u8	known;
+	u8	reserved;
+};
+
+#define THC_PASTS	4	/* power of two */
+
+/**
+ * struct thc_slot - one slot, its lanes are kept elsewhere
+ * @lock: 0 free, 1 taken; everything below belongs to the holder
+ * @epoch: of the job when the slot was last reset; another one empties it
+ * @top: newest generation opened; -1 before the first
+ * @reserved: zero
+ * @version: generation G in version[G & 1]
+ * @past: generation G in past[G & (THC_PASTS - 1)], the newest overwritten ones
+ */
+struct thc_slot {
+	u32			lock;
+	u32			epoch;
+	u32			top;
+	u32			reserved;
+	struct thc_version	version[2];
+	struct thc_past		past[THC_PASTS];
+};
+
+/**
+ * enum thc_verdict - what to do with a contribution
+ * @THC_ADD: combine the payload with the lanes of version[v]; replace them
+ *	if `first`; finish and answer everybody if `complete`
+ * @THC_WAIT: already in, others are missing: tell the sender who
+ * @THC_REPEAT: the result is there: send it to the sender again
+ * @THC_STALE: too old for that: tell the sender whose contributions it held
+ * @THC_BUSY: too far ahead: drop
+ * @THC_MISMATCH: op, round or chunk differ from the first one's: drop
+ */
+enum thc_verdict {
+	THC_ADD,
+	THC_WAIT,
+	THC_REPEAT,
+	THC_STALE,
+	THC_BUSY,
+	THC_MISMATCH,
+};
+
+/* A contribution, as far as the state machine is concerned. */
+struct thc_arrival {
+	u32	epoch;
+	u32	generation;
+	u32	round;
+	u32	chunk;
+	u8	rank;
+	u8	op;
+	u8	kind;
+	u8	ce;
+};
+
+/* @verdict: enum thc_verdict; @v: version it is about (ADD, WAIT, REPEAT). */
+struct thc_outcome {
+	u8	verdict;
+	u8	v;
+	u8	first;
+	u8	complete;
+};
+
+THC_INLINE void thc_slot_reset(struct thc_slot *s, u32 epoch)
+{
+	int i;
+
+	s->epoch = epoch;
+	s->top = (u32)-1;
+	s->version[0].state = THC_EMPTY;
+	s->version[1].state = THC_EMPTY;
+	for (i = 0; i < THC_PASTS; i++)
+		s->past[i].known = 0;
+}
+
+THC_INLINE int thc_version_done(const struct thc_version *v)
+{
+	return v->state == THC_FINISHED || v->state == THC_CLOSED;
+}
+
+/* The slot's record of an overwritten generation; it may be another one's. */
+THC_INLINE struct thc_past *thc_slot_past(struct thc_slot *s, u32 generation)
+{
+	return &s->past[generation & (THC_PASTS - 1)];
+}
+
+THC_INLINE int thc_past_known(const struct thc_past *p, u32 generation)
+{
+	return p->known && p->generation == generation;
+}
+
+THC_INLINE void thc_version_open(struct thc_slot *s, struct thc_version *v,
+				 const struct thc_arrival *a)
+{
+	if (v->state != THC_EMPTY) {
+		struct thc_past *p = thc_slot_past(s, v->generation);
+
+		p->bitmap = v->bitmap;
+		p->generation = v->generation;
+		p->count = v->count;
+		p->known = 1;
+	}
+	v->bitmap = 0;
+	v->count = 0;
+	v->generation = a->generation;
+	v->round = a->round;
+	v->chunk = a->chunk;
+	v->state = THC_OPEN;
+	v->kind = a->kind;
+	v->op = a->op;
+	v->ce = 0;
+	s->top = a->generation;
+}
+
+/**
+ * thc_slot_arrive() - a contribution meets a slot
+ * @s: the slot, locked by the caller
+ * @a: the contribution; its epoch is the job's current one
+ * @all: bit r set for every rank of the job
+ *
+ * On THC_ADD the contribution is already booked: the caller must combine the
+ * lanes before it unlocks the slot.
+ */
+THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct thc_arrival *a,
+					      u64 all)
+{
+	u64 bit = 1ULL << (a->rank & (THC_RANKS_MAX - 1));
+	struct thc_outcome out = { .v = a->generation & 1 };
+	struct thc_version *v = &s->version[a->generation & 1];
+	s32 ahead;
+
+	if (s->epoch != a->epoch)
+		thc_slot_reset(s, a->epoch);
+
+	ahead = (s32)(a->generation - s->top);
+	if (ahead > 1) {
+		out.verdict = THC_BUSY;
+		return out;
+	}
+	if (ahead == 1) {
+		const struct thc_version *other = &s->version[(a->generation & 1) ^ 1];
+
+		if (other->state == THC_OPEN) {
+			out.verdict = THC_BUSY;
+			return out;
+		}
+		thc_version_open(s, v, a);
+		out.first = 1;
+	} else if (ahead < -1 || v->state == THC_EMPTY) {
+		out.verdict = THC_STALE;
+		return out;
+	}
+
+	if (v->round != a->round || v->chunk != a->chunk || v->kind != a->kind ||
+	    v->op != a->op) {
+		out.verdict = THC_MISMATCH;
+		return out;
+	}
+	if (thc_version_done(v)) {
+		out.verdict = THC_REPEAT;
+		return out;
+	}
+	if (v->bitmap & bit) {
+		out.verdict = THC_WAIT;
+		return out;
+	}
+	v->bitmap |= bit;
+	v->count++;
+	v->ce |= a->ce;
+	if (v->bitmap == all) {
+		v->state = THC_FINISHED;
+		out.complete = 1;
+	}
+	out.verdict = THC_ADD;
+	return out;
+}
+
+/**
+ * thc_slot_close() - the deadline of a generation has passed
+ * @s: the slot, locked by the caller
+ * @epoch: the job's current epoch
+ * @generation: the one to close
+ * @quorum: least contributions it must have
+ *
+ * Returns 1 if it was open, had its quorum and is now closed; the caller sums
+ * its lanes and answers everybody. 0: nothing to do.
+ */
+THC_INLINE int thc_slot_close(struct thc_slot *s, u32 epoch, u32 generation, u16 quorum)
+{
+	struct thc_version *v = &s->version[generation & 1];
+
+	if (s->epoch != epoch || v->state != THC_OPEN || v->generation != generation ||
+	    v->count < quorum)
+		return 0;
+	v->state = THC_CLOSED;
+	return 1;
+}
+
+#endif /* THC_SLOT_H */

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The packet sum: guards header and payload where UDP checksums are absent
+ * (veth leaves them unfilled, XDP answers carry 0).
+ *
+ * Two running sums modulo 2^64 over little-endian 64-bit words, after
+ * Fletcher: the first sees any single changed word, the second any two words
+ * exchanged and any two changes that cancel. Both are cheap without vector
+ * units, and the sum of two halves follows from the halves (thc_sum_join()),
+ * so that an answer's payload is summed once however often it is repeated.
+ */
+#ifndef THC_SUM_H
+#define THC_SUM_H
+
+#include <thc/types.h>
+
+struct thc_sum {
+	u64	a;	/* sum of the words */
+	u64	b;	/* sum of the values a took */
+};
+
+THC_INLINE void thc_sum_word(struct thc_sum *s, u64 word)
+{
+	s->a += word;
+	s->b += s->a;
+}
+
+/* Adds @words 64-bit words at @data; @words is a constant where BPF calls. */
+THC_INLINE void thc_sum_add(struct thc_sum *s, const void *data, int words)
+{
+	const thc_word *w = data;
+	u64 a = s->a, b = s->b;
+	int i;
+
+	for (i = 0; i < words; i++) {
+		a += thc_le64(w[i]);
+		b += a;
+	}
+	s->a = a;
+	s->b = b;
+}
+
+/* The sum of @head followed by @tail, which has @words words. */
+THC_INLINE struct thc_sum thc_sum_join(struct thc_sum head, struct thc_sum tail, u64 words)
+{
+	struct thc_sum s = {
+		.a = head.a + tail.a,
+		.b = head.b + tail.b + words * head.a,
+	};
+
+	return s;
+}
+
+/* Folds to the 32 bits of thc_hdr.sum (host order); odd constants spread
+ * every input bit over the upper half.
+ */
+THC_INLINE u32 thc_sum_fold(struct thc_sum s)
+{
+	u64 x = s.a * 0x9e3779b97f4a7c15ULL + s.b;
+
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93ULL;
+	return x >> 32;
+}
+
+/* Sum over the header alone, its sum field taken as zero. */
+THC_INLINE struct thc_sum thc_sum_hdr(const struct thc_hdr *h)
+{
+	const thc_word *w = (const void *)h;
+	struct thc_sum s = { 0, 0 };
+
+	/* bytes 4..7 of the first word are the sum field */
+	thc_sum_word(&s, thc_le64(w[0]) & 0xffffffffULL);
+	thc_sum_add(&s, w + 1, THC_HDR_WORDS - 1);
+	return s;
+}
+
+/* thc_hdr.sum of a packet whose payload sum is known, host order. */
+THC_INLINE u32 thc_sum32(const struct thc_hdr *h, struct thc_sum payload, u64 words)
+{
+	return thc_sum_fold(thc_sum_join(thc_sum_hdr(h), payload, words));
+}
+
+/* thc_hdr.sum of @h followed by @words words at @payload, host order. */
+THC_INLINE u32 thc_sum_packet(const struct thc_hdr *h, const void *payload, int words)
+{
+	struct thc_sum s = thc_sum_hdr(h);
+
+	thc_sum_add(&s, payload, words);
+	return thc_sum_fold(s);
+}
+
+#endif /* THC_SUM_H */

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the pure cores need from their compiler: fixed-size types, inlining
+ * and byte order, for the kernel, BPF and user space alike. No I/O, no libc.
+ */
+#ifndef THC_TYPES_H
+#define THC_TYPES_H
+
+#include <linux/types.h>
+#include <linux/thc.h>
+
+#define THC_INLINE static inline __attribute__((always_inline))
+
+#ifndef __KERNEL__
+typedef __u8  u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+#endif
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+THC_INLINE u16 thc_be16(u16 v) { return __builtin_bswap16(v); }
+THC_INLINE u32 thc_be32(u32 v) { return __builtin_bswap32(v); }
+THC_INLINE u64 thc_be64(u64 v) { return __builtin_bswap64(v); }
+THC_INLINE u16 thc_le16(u16 v) { return v; }
+THC_INLINE u32 thc_le32(u32 v) { return v; }
+THC_INLINE u64 thc_le64(u64 v) { return v; }
+#else
+THC_INLINE u16 thc_be16(u16 v) { return v; }
+THC_INLINE u32 thc_be32(u32 v) { return v; }
+THC_INLINE u64 thc_be64(u64 v) { return v; }
+THC_INLINE u16 thc_le16(u16 v) { return __builtin_bswap16(v); }
+THC_INLINE u32 thc_le32(u32 v) { return __builtin_bswap32(v); }
+THC_INLINE u64 thc_le64(u64 v) { return __builtin_bswap64(v); }
+#endif
+
+/* A 64-bit word inside a packet: any alignment, may alias anything. */
+typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
+
+/* Lanes of one slot version, as 64-bit little-endian words. */
+#define THC_LANE_WORDS	(THC_LANE_BYTES / 8)
+#define THC_HDR_WORDS	((int)(sizeof(struct thc_hdr) / 8))
+
+#endif /* THC_TYPES_H */

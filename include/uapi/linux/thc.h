@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * The wire format of THC: what a worker and an aggregator say to each other
+ * over UDP, and the reasons for which an aggregator refuses a packet.
+ *
+ * One header for three compilers (kernel, BPF, user space); sizes are
+ * asserted in each. State that never leaves a host is not described here
+ * but in include/thc/.
+ *
+ * Byte order: every header field is big-endian. Payload lanes, and the words
+ * the packet sum runs over, are little-endian, so that the common hosts add
+ * them without swapping.
+ */
+#ifndef _UAPI_LINUX_THC_H
+#define _UAPI_LINUX_THC_H
+
+#include <linux/types.h>
+
+#define THC_VERSION		1
+
+/* First UDP port of an aggregator unless the operator says otherwise. */
+#define THC_PORT_DEFAULT	18500
+/* Slots that share a UDP port: one GSO batch stays on one port. */
+#define THC_SLOTS_PER_PORT	64
+/* UDP ports an aggregator owns from its base port on. */
+#define THC_PORT_SPAN		64
+/* Slots of one job, data and norm slots together. */
+#define THC_SLOTS_MAX		(THC_SLOTS_PER_PORT * THC_PORT_SPAN)
+/* Direct contributors of one aggregator: bits of thc_hdr.bitmap. */
+#define THC_RANKS_MAX		64
+/* Bytes of lanes in every answer, and in every ADD, OR and MAX packet. */
+#define THC_LANE_BYTES		1024
+/* Coordinates of a chunk when sums are 8 and 16 bits wide. */
+#define THC_CHUNK_8		1024
+#define THC_CHUNK_16		512
+/* u32 lanes of a MAX packet, that is norms per packet. */
+#define THC_NORMS		256
+
+/**
+ * enum thc_op - what a packet asks for, or answers
+ * @THC_OP_LUT_ADD: payload holds 4-bit table indices, two a byte, even
+ *	coordinate in the high nibble; the aggregator adds T[index] per lane
+ * @THC_OP_ADD: payload holds lanes of thc_hdr.width bits, added lane by lane
+ *	modulo 2^width
+ * @THC_OP_OR: payload is OR-ed bit by bit (sparse indices); width is 32
+ * @THC_OP_MAX: maximum of u32 lanes (IEEE-754 bits of norms); width is 32
+ * @THC_OP_JOIN: worker to daemon, struct thc_join
+ * @THC_OP_WELCOME: daemon to worker, struct thc_welcome
+ * @THC_OP_WAIT: aggregator to worker, header only: your contribution is in,
+ *	bitmap and count say who else's is
+ * @THC_OP_STALE: aggregator to worker, header only: this generation is gone;
+ *	bitmap says whose contributions it held. With THC_F_EPOCH: this epoch
+ *	is gone, thc_hdr.epoch is the current one and rank names who ended it
+ * @THC_OP_CLOSE: finish a generation with whom it has; never taken from the
+ *	wire, only from the aggregator's own daemon
+ * @THC_OP_LEAVE: worker to daemon, header only: this rank is done
+ */
+enum thc_op {
+	THC_OP_LUT_ADD	= 1,
+	THC_OP_ADD	= 2,
+	THC_OP_OR	= 3,
+	THC_OP_MAX	= 4,
+	THC_OP_DATA_MAX	= THC_OP_MAX,
+
+	THC_OP_JOIN	= 16,
+	THC_OP_WELCOME	= 17,
+	THC_OP_WAIT	= 18,
+	THC_OP_STALE	= 19,
+	THC_OP_CLOSE	= 20,
+	THC_OP_LEAVE	= 21,
+};
+
+/* thc_hdr.flags. Unknown bits are refused. */
+#define THC_F_ANSWER	0x01	/* aggregator to worker: payload is a sum */
+#define THC_F_REPEAT	0x02	/* an answer sent again, to one worker */
+#define THC_F_CE	0x04	/* a contribution met congestion (ECN CE) */
+#define THC_F_CLOSED	0x08	/* finished by deadline, not by all ranks */
+#define THC_F_EPOCH	0x10	/* STALE because of the epoch */
+#define THC_F_LEFT	0x20	/* WAIT: a missing rank has left the job */
+#define THC_F_NOSUM	0x40	/* sum is not filled in (the job allows it) */
+#define THC_F_KNOWN	0x80	/* STALE: bitmap and count are known */
+
+/* Flags a worker may set. */
+#define THC_F_REQUEST	THC_F_NOSUM
+
+/**
+ * struct thc_hdr - in front of every THC payload, 48 bytes
+ * @version: THC_VERSION
+ * @op: enum thc_op
+ * @width: bits of a payload lane: 4 for LUT_ADD requests, else 8, 16 or 32;
+ *	0 in header-only packets, JOIN and WELCOME
+ * @flags: THC_F_*
+ * @sum: thc_sum32() over header (this field as zero) and payload; 0 with
+ *	THC_F_NOSUM
+ * @cookie: the job's secret; a packet without it is not counted
+ * @job: job number, an index at the aggregator
+ * @rank: the sender's rank; in WAIT and STALE the rank it is meant for, with
+ *	THC_F_EPOCH the rank that ended the epoch
+ * @reserved: zero
+ * @epoch: incarnation of the job; any member's restart raises it
+ * @round: the all-reduce this packet belongs to, counted from the epoch's
+ *	start; echoed
+ * @chunk: sequence number of the chunk, counted from the epoch's start,
+ *	separately for data and norms; echoed
+ * @slot: where the aggregator keeps the sum; data chunk q lives in slot
+ *	q mod W, norm chunk q in slot W + (q mod norm slots)
+ * @count: contributions in the sum (answers, WAIT, STALE), else 0; more than
+ *	the bits of @bitmap only below a tree
+ * @generation: use number of the slot, q div W; serial arithmetic
+ * @bitmap: bit r: rank r is in the sum (answers, WAIT, STALE), else 0
+ */
+struct thc_hdr {
+	__u8	version;
+	__u8	op;
+	__u8	width;
+	__u8	flags;
+	__be32	sum;
+	__be64	cookie;
+	__be16	job;
+	__u8	rank;
+	__u8	reserved;
+	__be32	epoch;
+	__be32	round;
+	__be32	chunk;
+	__be16	slot;
+	__be16	count;
+	__be32	generation;
+	__be64	bitmap;
+};
+
+/* thc_join.flags */
+#define THC_JOIN_F_HEARD	0x01	/* heard a WELCOME on the group address */
+
+/**
+ * struct thc_join - payload of JOIN, 16 bytes
+ * @nonce: drawn once per incarnation of the worker; the same nonce joins
+ *	again without effect, another one restarts the rank and the epoch
+ * @flags: THC_JOIN_F_*
+ * @reserved: zero
+ *
+ * Sent repeatedly until WELCOME says THC_WELCOME_F_READY. The worker's
+ * address and port are those the packet came from.
+ */
+struct thc_join {
+	__be64	nonce;
+	__be32	flags;
+	__be32	reserved;
+};
+
+/* How answers travel. */
+enum thc_reply {
+	THC_REPLY_MULTICAST	= 1,	/* one frame to the group, the network copies */
+	THC_REPLY_FANOUT	= 2,	/* one frame per rank, the aggregator copies */
+};
+
+/* thc_welcome.flags */
+#define THC_WELCOME_F_READY	0x01	/* all ranks are in: rounds may start */
+#define THC_WELCOME_F_REFUSED	0x02	/* not admitted, refusal says why */
+#define THC_WELCOME_F_ONE_PORT	0x04	/* all slots on the base port (software) */
+#define THC_WELCOME_F_NOSUM	0x08	/* packets of this job carry no sum */
+#define THC_WELCOME_F_CORRELATED 0x10	/* correlated stochastic rounding */
+
+/* thc_welcome.refusal */
+enum thc_refusal {
+	THC_REFUSED_NOT		= 0,
+	THC_REFUSED_JOB		= 1,	/* no such job, or the wrong cookie */
+	THC_REFUSED_RANK	= 2,	/* rank is not below n */
+	THC_REFUSED_PREFIX	= 3,	/* address outside the job's prefix */
+	THC_REFUSED_TAKEN	= 4,	/* another live worker holds the rank */
+};
+
+/**
+ * struct thc_welcome - payload of WELCOME: the job's constants, 136 bytes
+ * @joined: bit r: rank r has joined this epoch
+ * @seed: shared by all ranks: rotation signs, rounding shifts
+ * @clamp: IEEE-754 bits of t_p, the clamp in units of the coordinates'
+ *	standard deviation
+ * @nonce: that of the JOIN it answers; 0 on the group address
+ * @table_hash: thc_table_hash() of the table
+ * @deadline_ms: a generation older than this is closed with its quorum;
+ *	0: never
+ * @ranks: n
+ * @quorum: least contributions of a generation closed by deadline
+ * @data_slots: W
+ * @norm_slots: slots after the data slots that hold norms
+ * @chunk: coordinates of a chunk, THC_CHUNK_8 or THC_CHUNK_16
+ * @granularity: g, max(T)
+ * @group_port: UDP port of the group address
+ * @shards: aggregators that share the chunks; 1 in this version
+ * @flags: THC_WELCOME_F_*
+ * @refusal: enum thc_refusal
+ * @reply: enum thc_reply
+ * @bits: b, of an index; at most 4
+ * @sum_width: bits of a LUT_ADD sum, 8 or 16
+ * @block_log2: coordinates of a rotated block
+ * @family: 4 or 6, of @group
+ * @reserved: zero
+ * @table: T[0..2^b-1], rest zero
+ * @group: multicast group of answers, IPv4 in the first four bytes; zero
+ *	if the job answers by fanout
+ * @reserved2: zero
+ */
+struct thc_welcome {
+	__be64	joined;
+	__be64	seed;
+	__be64	clamp;
+	__be64	nonce;
+	__be32	table_hash;
+	__be32	deadline_ms;
+	__be16	ranks;
+	__be16	quorum;
+	__be16	data_slots;
+	__be16	norm_slots;
+	__be16	chunk;
+	__be16	granularity;
+	__be16	group_port;
+	__be16	shards;
+	__u8	flags;
+	__u8	refusal;
+	__u8	reply;
+	__u8	bits;
+	__u8	sum_width;
+	__u8	block_log2;
+	__u8	family;
+	__u8	reserved;
+	__be16	table[16];
+	__u8	group[16];
+	__u8	reserved2[24];
+};
+
+/*
+ * The first norm chunk of every round is the agreement: rank r fills the four
+ * u32 lanes from 4 r on (struct thc_claim), all others leave them zero, and
+ * the maximum is everybody's claim side by side. So each rank can tell which
+ * other one disagrees before data flows.
+ */
+#define THC_CLAIM_LANES		4
+
+/**
+ * struct thc_claim - one rank's lanes of the agreement, little-endian
+ * @count_lo: low half of the coordinates of the bucket
+ * @kind: bits 0..7 dtype + 1 (0: no claim), 8..15 status (enum
+ *	thc_claim_status), 16..31 high bits of the count
+ * @table: thc_table_hash()
+ * @tag: the caller's own mark of this all-reduce, folded to 32 bits
+ */
+struct thc_claim {
+	__le32	count_lo;
+	__le32	kind;
+	__le32	table;
+	__le32	tag;
+};
+
+enum thc_claim_status {
+	THC_CLAIM_OK		= 0,
+	THC_CLAIM_NOT_FINITE	= 1,	/* this rank's gradient holds NaN or Inf */
+};
+
+/**
+ * enum thc_drop_reason - why an aggregator did not count a packet
+ *
+ * Shared by BPF counters, the software aggregator, tracepoints and tools. A
+ * packet that reaches a THC port is counted under exactly one
+ * enum thc_event or enum thc_drop_reason.
+ */
+enum thc_drop_reason {
+	THC_DROP_NONE = 0,
+	THC_DROP_TRUNCATED,	/* shorter than its headers say */
+	THC_DROP_IP_OPTIONS,	/* IPv4 options or IPv6 extension headers */
+	THC_DROP_FRAGMENT,	/* IP fragment */
+	THC_DROP_VERSION,	/* version is not THC_VERSION */
+	THC_DROP_OP,		/* unknown op, or one not taken from the wire */
+	THC_DROP_WIDTH,		/* lane width does not fit op or job */
+	THC_DROP_FLAGS,		/* a flag a worker may not set */
+	THC_DROP_RESERVED,	/* a reserved field is not zero */
+	THC_DROP_LENGTH,	/* payload length does not fit op and width */
+	THC_DROP_SUM,		/* packet sum differs: corrupted on the way */
+	THC_DROP_JOB,		/* no such job */
+	THC_DROP_COOKIE,	/* wrong cookie */
+	THC_DROP_RANK,		/* rank not below n, or not joined */
+	THC_DROP_ADDRESS,	/* not from the address this rank joined from */
+	THC_DROP_SLOT,		/* slot outside the job, or on the wrong port */
+	THC_DROP_MISMATCH,	/* op, width, round or chunk differ from the slot's */
+	THC_DROP_BUSY,		/* generation too far ahead */
+	THC_DROP_LOCK,		/* slot lock not got in time */
+	THC_DROP_TAILROOM,	/* answer did not fit the frame */
+	THC_DROP_INTERNAL,	/* a map lookup failed: a bug */
+	THC_DROP_REASONS
+};
+
+#if defined(__cplusplus)
+#define THC_UAPI_ASSERT_SIZE(type, size) \
+	static_assert(sizeof(type) == (size), "wire size of " #type)
+#else
+#define THC_UAPI_ASSERT_SIZE(type, size) \
+	_Static_assert(sizeof(type) == (size), "wire size of " #type)
+#endif
+
+THC_UAPI_ASSERT_SIZE(struct thc_hdr, 48);
+THC_UAPI_ASSERT_SIZE(struct thc_join, 16);
+THC_UAPI_ASSERT_SIZE(struct thc_welcome, 136);
+THC_UAPI_ASSERT_SIZE(struct thc_claim, 16);
+
+#endif /* _UAPI_LINUX_THC_H */

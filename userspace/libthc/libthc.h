@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * libthc: all-reduce of compressed gradients through a THC aggregator. This
+ * is the whole public interface; everything else in the library is private.
+ *
+ *	struct thc_client_options opt = THC_CLIENT_OPTIONS_INIT;
+ *	struct thc_client *c;
+ *
+ *	opt.aggregator = "10.0.0.100";
+ *	opt.job = 1; opt.cookie = 0x1234; opt.rank = 2;
+ *	if (thc_client_open(&opt, &c))
+ *		die(thc_last_error());
+ *	if (thc_allreduce(c, gradient, count, THC_FP32, 0))
+ *		die(thc_last_error());	// gradient is unchanged
+ *	thc_client_close(c);		// gradient held the mean
+ *
+ * Errors are negative errno values; thc_last_error() is a sentence about this
+ * thread's last one that says what to do. A client may be used by one thread
+ * at a time, except thc_allreduce_wait(), which any thread may call.
+ */
+#ifndef LIBTHC_H
+#define LIBTHC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "table.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define THC_API __attribute__((visibility("default")))
+
+/* "major.minor.patch" of the library. */
+THC_API const char *thc_version(void);
+
+/* A sentence about the last error of the calling thread; never NULL. */
+THC_API const char *thc_last_error(void);
+
+struct thc_client;
+struct thc_request;
+
+/* thc_client_options.flags */
+#define THC_CLIENT_ERROR_FEEDBACK	0x1u	/* keep what compression lost, per key */
+
+/**
+ * struct thc_client_options - how to join a job
+ * @size: sizeof(struct thc_client_options), set by the initialiser
+ * @flags: THC_CLIENT_*
+ * @aggregator: IPv4 or IPv6 address of the aggregator, text
+ * @port: its base UDP port, 0: 18500
+ * @bind: local address to use, or NULL; local ranks on one host differ by port
+ * @interface: interface that answers to the group arrive on, or NULL: the one
+ *	the route to the aggregator uses
+ * @job: job number
+ * @rank: this worker's, 0 .. n-1
+ * @cookie: the job's secret
+ * @timeout_ms: an all-reduce that makes no progress for so long fails with
+ *	-ETIMEDOUT and a sentence that names who is missing; 0: 10,000
+ * @join_timeout_ms: wait so long for all ranks to join; 0: 60,000
+ * @window: most chunks in flight, 0: the job's slots
+ * @simd: force a code path, for tests
+ */
+struct thc_client_options {
+	size_t		size;
+	uint32_t	flags;
+	const char	*aggregator;
+	uint16_t	port;
+	const char	*bind;
+	const char	*interface;
+	uint16_t	job;
+	uint16_t	rank;
+	uint64_t	cookie;
+	uint32_t	timeout_ms;
+	uint32_t	join_timeout_ms;
+	uint32_t	window;
+	enum thc_simd	simd;
+};
+
+#define THC_CLIENT_OPTIONS_INIT { .size = sizeof(struct thc_client_options) }
+
+/**
+ * thc_client_open() - join a job; returns when all its ranks have joined
+ * @out: the client, to be closed by thc_client_close()
+ *
+ * -EINVAL bad options, -ECONNREFUSED / -EHOSTUNREACH no aggregator there,
+ * -EACCES refused (cookie, prefix), -ENOENT no such job, -ERANGE rank is not
+ * below n, -EADDRINUSE the rank is taken, -ETIMEDOUT not all ranks joined
+ * (thc_last_error() names those missing).
+ */
+THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
+
+/* Leaves the job and frees the client; requests not waited for fail with
+ * -ECANCELED. NULL is ignored.
+ */
+THC_API void thc_client_close(struct thc_client *c);
+
+/**
+ * thc_client_rejoin() - join again after an error
+ *
+ * After any failed all-reduce the ranks may have lost step: every further
+ * call fails with -ESTALE until all ranks have called this. Starts a new
+ * epoch; error memory is kept. Same errors as thc_client_open().
+ */
+THC_API int thc_client_rejoin(struct thc_client *c);
+
+/**
+ * thc_allreduce() - mean over all ranks, in place
+ * @buf: @count values of @dtype; replaced by the mean over the contributors
+ *	of each chunk; unchanged on error
+ * @key: names the error memory this buffer belongs to, when the client was
+ *	opened with THC_CLIENT_ERROR_FEEDBACK: same key, same parameters. Use
+ *	thc_error_* to manage it. Ignored otherwise.
+ *
+ * All ranks must call with the same count, dtype and key, in the same order.
+ * -EINVAL zero count or NULL, -EDOM NaN or Inf in some rank's gradient (the
+ * sentence names the rank; nothing was sent), -EBADMSG ranks disagree (the
+ * sentence names who brought what), -ETIMEDOUT no progress (names who is
+ * missing), -ESTALE a rank restarted (names it; see thc_client_rejoin()),
+ * -EPIPE a rank left, -ENOMEM, -ENETUNREACH the network is gone.
+ */
+THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
+			  uint64_t key);
+
+/**
+ * thc_allreduce_start() - begin an all-reduce, thc_allreduce_wait() ends it
+ * @out: to be given to thc_allreduce_wait(), exactly once
+ *
+ * @buf belongs to the library until then. Requests of one client are served
+ * in the order they were started, overlapped.
+ */
+THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count,
+				enum thc_dtype dtype, uint64_t key, struct thc_request **out);
+
+/* Waits for @r, frees it and returns what thc_allreduce() would have. */
+THC_API int thc_allreduce_wait(struct thc_request *r);
+
+/* 1 when thc_allreduce_wait() would not block. */
+THC_API int thc_allreduce_test(struct thc_request *r);
+
+/**
+ * thc_error_export() - copy the error memory of @key, for checkpoints
+ * @error: room for @count floats
+ *
+ * Returns the number of floats the memory has (0: none under this key), and
+ * copies at most @count of them.
+ */
+THC_API size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t count);
+
+/* Replaces the error memory of @key by @count floats; 0 drops it. -ENOMEM. */
+THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count);
+
+/**
+ * struct thc_client_info - the job a client joined
+ * @memory_peak: most bytes held beside the caller's buffers and error memory
+ */
+struct thc_client_info {
+	size_t		size;
+	uint32_t	ranks;
+	uint32_t	epoch;
+	uint32_t	data_slots;
+	uint32_t	chunk;
+	uint32_t	block;
+	uint32_t	sum_width;
+	uint32_t	multicast;	/* 1: answers come by multicast, 0: fanout */
+	struct thc_table table;
+	size_t		memory_peak;
+	const char	*simd;		/* "scalar", "avx2", "avx512" */
+	const char	*transport;	/* "UDP" */
+};
+
+THC_API int thc_client_info(const struct thc_client *c, struct thc_client_info *info);
+
+/**
+ * struct thc_client_stats - what a client has done since it was opened
+ *
+ * Bytes are UDP payloads with their 48-byte headers plus 42 (IPv4) or 62
+ * (IPv6) bytes of Ethernet, IP and UDP headers each: bytes on the wire.
+ */
+struct thc_client_stats {
+	size_t		size;
+	uint64_t	requests;	/* all-reduces finished */
+	uint64_t	failures;	/* all-reduces failed */
+	uint64_t	packets_up;	/* requests sent, retransmits included */
+	uint64_t	bytes_up;
+	uint64_t	packets_down;	/* answers received */
+	uint64_t	bytes_down;
+	uint64_t	chunks;		/* chunks completed */
+	uint64_t	retransmits;
+	uint64_t	repeats;	/* answers that came again, by unicast */
+	uint64_t	waits;		/* WAIT received */
+	uint64_t	excluded;	/* chunks whose sum lacks this rank */
+	uint64_t	partial;	/* chunks whose sum lacks some rank */
+	uint64_t	bad_sum;	/* answers whose packet sum was wrong */
+	uint64_t	unexpected;	/* answers nobody waited for: duplicates, old ones */
+	uint64_t	window_cuts;	/* multiplicative decreases */
+	uint64_t	send_calls;	/* system calls made to send */
+	uint64_t	receive_calls;	/* system calls made to receive */
+	uint64_t	rtt_us;		/* smoothed round trip now */
+	uint64_t	window;		/* congestion window now, chunks */
+};
+
+THC_API int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LIBTHC_H */
