@@ -1,0 +1,635 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * The THC codec's drivers: from ranges of blocks to tiles, keys and constants per block.  All loops
+ * over coordinates are in the kernels (codec_scalar.c, codec_avx2.c, codec_avx512.c), except those
+ * that run only for what is rare.
+ *
+ * With R the unscaled transform of a block, R / sqrt(B) is what the paper clamps to +-M,
+ * M = t l / sqrt(B).  In grid steps that is a = R g / (2 t l) + g / 2: sqrt(B) cancels.  The
+ * inverse carries 1 / B, a power of two, which is folded into the values that enter it.
+ */
+#include "codec.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec_ops.h"
+
+/* What keys are derived for. */
+enum { KEY_SIGNS = 1, KEY_DRAW, KEY_SHIFT };
+
+/* Bounds within which a tile's sum of squares in float is as good as one in double. */
+#define SUMSQ_MIN	0x1p-80f
+#define SUMSQ_MAX	0x1p120f
+
+static bool cpu_has(enum thc_simd simd)
+{
+	switch (simd) {
+	case THC_SIMD_SCALAR:
+		return true;
+#ifdef THC_X86_KERNELS
+	case THC_SIMD_AVX2:
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+	case THC_SIMD_AVX512:
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+	default:
+		return false;
+	}
+}
+
+static enum thc_simd cpu_best(void)
+{
+	if (cpu_has(THC_SIMD_AVX512))
+		return THC_SIMD_AVX512;
+	return cpu_has(THC_SIMD_AVX2) ? THC_SIMD_AVX2 : THC_SIMD_SCALAR;
+}
+
+static const struct thc_codec_ops *simd_ops(enum thc_simd simd)
+{
+#ifdef THC_X86_KERNELS
+	if (simd == THC_SIMD_AVX512)
+		return &thc_ops_avx512;
+	if (simd == THC_SIMD_AVX2)
+		return &thc_ops_avx2;
+#endif
+	(void)simd;
+	return &thc_ops_scalar;
+}
+
+static bool table_valid(const struct thc_table *t)
+{
+	unsigned int z;
+
+	if (t->bits < 1 || t->bits > THC_TABLE_BITS_MAX || t->levels != 1U << t->bits ||
+	    t->granularity > THC_TABLE_GRANULARITY_MAX || !(t->t > 0 && t->t < 16))
+		return false;
+	if (t->value[0] || t->value[t->levels - 1] != t->granularity)
+		return false;
+	for (z = 0; z + 1 < t->levels; z++)
+		if (t->value[z] >= t->value[z + 1])
+			return false;
+	return true;
+}
+
+static void fill_cells(struct thc_codec *c)
+{
+	const struct thc_table *t = &c->table;
+	unsigned int i, z = 0;
+
+	for (z = 0; z < THC_TABLE_LEVELS_MAX; z++) {
+		c->value[z] = z < t->levels ? t->value[z] : t->granularity;
+		c->gap[z] = z + 1 < t->levels ? t->value[z + 1] - t->value[z] : 0;
+	}
+	/* Position g itself belongs to the last interval, from which it always rounds up. */
+	for (i = 0, z = 0; i <= t->granularity; i++) {
+		if (z + 2 < t->levels && i >= t->value[z + 1])
+			z++;
+		c->cell[i] = z | (uint32_t)t->value[z] << 4 |
+			     (uint32_t)(t->value[z + 1] - t->value[z]) << 16;
+		if (i < 64)
+			c->cell_level[i] = (uint16_t)z;
+	}
+}
+
+int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int block_log2,
+		   uint64_t seed, enum thc_simd simd)
+{
+	if (!c || !t || !table_valid(t) || block_log2 < THC_BLOCK_LOG2_MIN ||
+	    block_log2 > THC_BLOCK_LOG2_MAX)
+		return -EINVAL;
+	if (simd == THC_SIMD_AUTO)
+		simd = cpu_best();
+	if (!cpu_has(simd))
+		return -ENOTSUP;
+	memset(c, 0, sizeof(*c));
+	c->cell = calloc((size_t)t->granularity + 1, sizeof(*c->cell));
+	if (!c->cell)
+		return -ENOMEM;
+	c->table = *t;
+	c->ops = simd_ops(simd);
+	c->simd = simd;
+	c->block_log2 = block_log2;
+	c->seed = seed;
+	fill_cells(c);
+	return 0;
+}
+
+void thc_codec_exit(struct thc_codec *c)
+{
+	free(c->cell);
+	memset(c, 0, sizeof(*c));
+}
+
+int thc_codec_set_correlated(struct thc_codec *c, unsigned int n)
+{
+	if (n > THC_CORRELATE_MAX)
+		return -EINVAL;
+	c->correlate_n = n;
+	return 0;
+}
+
+const char *thc_codec_simd_name(const struct thc_codec *c)
+{
+	return c->ops->name;
+}
+
+static uint64_t derive_key(const struct thc_codec *c, unsigned int purpose, uint64_t round,
+			   uint64_t rank)
+{
+	uint64_t key = thc_mix64(c->seed + purpose * THC_WEYL64);
+
+	key = thc_mix64(key ^ round);
+	return thc_mix64(key + rank * THC_WEYL64);
+}
+
+static void tile_signs(uint64_t key, size_t tile, uint64_t *signs)
+{
+	uint64_t word = (uint64_t)tile * THC_TILE_SIGN_WORDS;
+	unsigned int i;
+
+	for (i = 0; i < THC_TILE_SIGN_WORDS; i++)
+		signs[i] = thc_mix64(key + (word + i) * THC_WEYL64);
+}
+
+/* A range of coordinates as the caller holds it, count of them, and the keys of this round. */
+struct range {
+	const struct thc_codec *c;
+	const void *x;
+	enum thc_dtype dtype;
+	const float *error;
+	size_t count;
+	size_t first_tile;	/* of the range, within the bucket */
+	uint64_t signs;		/* key */
+};
+
+static struct range range_of(const struct thc_codec *c, const void *x, enum thc_dtype dtype,
+			     const float *error, size_t count, uint64_t round, size_t first_block)
+{
+	struct range r = {
+		.c = c, .x = x, .dtype = dtype, .error = error, .count = count,
+		.first_tile = first_block << (c->block_log2 - THC_BLOCK_LOG2_MIN),
+		.signs = derive_key(c, KEY_SIGNS, round, 0),
+	};
+
+	return r;
+}
+
+static size_t block_tiles(const struct thc_codec *c)
+{
+	return (size_t)1 << (c->block_log2 - THC_BLOCK_LOG2_MIN);
+}
+
+/* Where a kernel finds tile @tile of the range; a last, partial tile is completed in pad. */
+struct tile_source {
+	const void *x;
+	enum thc_dtype dtype;
+	const float *error;
+	float pad[THC_TILE];
+};
+
+static void tile_source_get(const struct range *r, size_t tile, struct tile_source *s)
+{
+	size_t first = tile * THC_TILE, n, i;
+
+	s->x = (const uint8_t *)r->x + first * thc_dtype_size(r->dtype);
+	s->dtype = r->dtype;
+	s->error = r->error ? r->error + first : NULL;
+	if (first + THC_TILE <= r->count)
+		return;
+	n = first < r->count ? r->count - first : 0;
+	for (i = 0; i < n; i++) {
+		s->pad[i] = thc_load_one(s->dtype, s->x, i);
+		if (s->error)
+			s->pad[i] += s->error[i];
+	}
+	memset(s->pad + n, 0, (THC_TILE - n) * sizeof(*s->pad));
+	s->x = s->pad;
+	s->dtype = THC_FP32;
+	s->error = NULL;
+}
+
+/* Squares that a float cannot hold, and the search for what is not finite. */
+static int tile_sumsq_slowly(const struct tile_source *s, double *sum, size_t *bad)
+{
+	size_t i;
+
+	*sum = 0;
+	for (i = 0; i < THC_TILE; i++) {
+		float v = thc_load_one(s->dtype, s->x, i);
+
+		if (s->error)
+			v += s->error[i];
+		if (!isfinite(v)) {
+			*bad = i;
+			return -EDOM;
+		}
+		*sum += (double)v * (double)v;
+	}
+	return 0;
+}
+
+static int block_norm(const struct range *r, size_t block, float *norm, size_t *bad)
+{
+	size_t tile = block * block_tiles(r->c), last = tile + block_tiles(r->c);
+	struct tile_source s;
+	double total = 0;
+
+	for (; tile < last && tile * THC_TILE < r->count; tile++) {
+		double sum;
+		int ret;
+
+		tile_source_get(r, tile, &s);
+		sum = (double)r->c->ops->sumsq(s.x, s.dtype, s.error);
+		if (!(sum >= SUMSQ_MIN && sum <= SUMSQ_MAX)) {
+			ret = tile_sumsq_slowly(&s, &sum, bad);
+			if (ret) {
+				*bad += tile * THC_TILE;
+				return ret;
+			}
+		}
+		total += sum;
+	}
+	total = sqrt(total);
+	if (total > THC_NORM_MAX) {
+		*bad = block << r->c->block_log2;
+		return -ERANGE;
+	}
+	*norm = (float)total;
+	return 0;
+}
+
+int thc_codec_norms(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
+		    const float *error, float *norms, size_t *bad)
+{
+	struct range r = range_of(c, x, dtype, error, count, 0, 0);
+	size_t block, where;
+	int ret;
+
+	for (block = 0; block < thc_codec_blocks(c, count); block++) {
+		ret = block_norm(&r, block, &norms[block], &where);
+		if (ret) {
+			if (bad)
+				*bad = where;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/*
+ * The transform of a block: leaf() puts each tile, its strides 1..512 done, into place, and rows of
+ * tiles are combined while they are still in some cache.  The order of traversal is free, that of
+ * the stages a coordinate passes through is not.
+ */
+struct transform {
+	const struct thc_codec_ops *ops;
+	void (*leaf)(void *ctx, size_t tile, float *buf);
+	void *ctx;
+};
+
+static void transform_rows(const struct transform *t, size_t tile, size_t tiles, float *buf)
+{
+	unsigned int radix = tiles < THC_RADIX_MAX ? (unsigned int)tiles : THC_RADIX_MAX, i;
+	size_t row = tiles / radix;
+
+	if (tiles == 1) {
+		t->leaf(t->ctx, tile, buf);
+		return;
+	}
+	for (i = 0; i < radix; i++)
+		transform_rows(t, tile + i * row, row, buf + i * row * THC_TILE);
+	t->ops->high(buf, row * THC_TILE, radix);
+}
+
+static void forward_leaf(void *ctx, size_t tile, float *buf)
+{
+	uint64_t signs[THC_TILE_SIGN_WORDS];
+	const struct range *r = ctx;
+	struct tile_source s;
+
+	tile_source_get(r, tile, &s);
+	tile_signs(r->signs, r->first_tile + tile, signs);
+	r->c->ops->forward(s.x, s.dtype, s.error, signs, buf);
+}
+
+static void rotate_block(struct range *r, size_t block, float *rotated)
+{
+	struct transform t = { .ops = r->c->ops, .leaf = forward_leaf, .ctx = r };
+	size_t tiles = block_tiles(r->c);
+
+	transform_rows(&t, block * tiles, tiles, rotated);
+}
+
+void thc_codec_rotate(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
+		      const float *error, uint64_t round, size_t first_block, float *rotated)
+{
+	struct range r = range_of(c, x, dtype, error, count, round, first_block);
+	size_t block;
+
+	for (block = 0; block < thc_codec_blocks(c, count); block++)
+		rotate_block(&r, block, rotated + (block << c->block_log2));
+}
+
+/*
+ * A block of this norm carries nothing.  Norms of other ranks come from the network: what is not a
+ * number, or not allowed, counts as nothing too.
+ */
+static bool norm_is_zero(float norm)
+{
+	return !(norm >= THC_NORM_MIN && norm <= THC_NORM_MAX);
+}
+
+/* How a rank quantises: constants of the round here, those of the block in q. */
+struct quantiser {
+	struct range *r;
+	struct thc_quant q;
+	uint64_t draw;
+	uint64_t shift;
+	unsigned int chunk;
+	uint8_t *packed;
+	size_t stride;
+	const float *rotated;	/* block being quantised */
+	size_t block;
+	bool zero;
+};
+
+static void quantiser_init(struct quantiser *z, struct range *r, uint64_t round, unsigned int rank,
+			   unsigned int chunk, uint8_t *packed, size_t stride)
+{
+	const struct thc_codec *c = r->c;
+	unsigned int i;
+
+	memset(z, 0, sizeof(*z));
+	z->r = r;
+	z->draw = derive_key(c, KEY_DRAW, round, rank);
+	z->shift = derive_key(c, KEY_SHIFT, round, 0);
+	z->chunk = chunk;
+	z->packed = packed;
+	z->stride = stride;
+	z->q.cell = c->cell;
+	z->q.cell_level = c->table.granularity < 64 ? c->cell_level : NULL;
+	z->q.value = c->value;
+	z->q.top = (float)c->table.granularity;
+	z->q.half = z->q.top * 0.5f;
+	z->q.unrotate = ldexpf(1, -(int)c->block_log2);
+	z->q.n = c->correlate_n;
+	z->q.rank = c->correlate_n ? rank % c->correlate_n : 0;
+	for (i = 0; i < THC_TABLE_LEVELS_MAX; i++)
+		z->q.gap[i] = c->gap[i] * THC_DRAW_UNIT;
+}
+
+static double grid_step(const struct thc_codec *c, float norm)
+{
+	return 2 * c->table.t * (double)norm / c->table.granularity;
+}
+
+static void quantiser_block(struct quantiser *z, size_t block, float norm, const float *rotated)
+{
+	double step = grid_step(z->r->c, norm);
+
+	z->block = block;
+	z->rotated = rotated;
+	z->zero = norm_is_zero(norm);
+	z->q.to_grid = z->zero ? 0 : (float)(1 / step);
+	z->q.from_grid = z->zero ? 0 : (float)step;
+}
+
+/* One tile of the current block: indices, and what they miss if residual is not NULL. */
+static void quantise_tile(struct quantiser *z, size_t tile, float *residual)
+{
+	const float *in = z->rotated + (tile - z->block * block_tiles(z->r->c)) * THC_TILE;
+	uint64_t global = z->r->first_tile + tile;
+	unsigned int first, i;
+
+	z->q.draw = thc_mix64(z->draw + global * THC_WEYL64);
+	z->q.shift = thc_mix64(z->shift + global * THC_WEYL64);
+	for (first = 0; first < THC_TILE; first += z->chunk) {
+		uint8_t *to = z->packed + (tile * THC_TILE + first) / z->chunk * z->stride;
+		float *res = residual ? residual + first : NULL;
+
+		if (!z->zero) {
+			z->r->c->ops->quantise(&z->q, in + first, first, z->chunk, to, res);
+			continue;
+		}
+		for (i = 0; res && i < z->chunk; i++)
+			res[i] = in[first + i] * z->q.unrotate;
+		memset(to, 0, z->chunk / 2);
+	}
+}
+
+static void residual_leaf(void *ctx, size_t tile, float *buf)
+{
+	struct quantiser *z = ctx;
+
+	quantise_tile(z, tile, buf);
+	z->r->c->ops->inverse(buf, NULL, buf);
+}
+
+/* D of a rotated-back block into the part of the caller's memory that exists. */
+static void unflip_block(const struct range *r, size_t block, const float *from, float *to,
+			 bool add)
+{
+	size_t tiles = block_tiles(r->c), tile, n, i;
+	uint64_t signs[THC_TILE_SIGN_WORDS];
+	float pad[THC_TILE];
+
+	for (tile = block * tiles; tile < (block + 1) * tiles; tile++, from += THC_TILE) {
+		size_t first = tile * THC_TILE;
+
+		if (first >= r->count)
+			return;
+		n = r->count - first < THC_TILE ? r->count - first : THC_TILE;
+		tile_signs(r->signs, r->first_tile + tile, signs);
+		if (!add && n == THC_TILE) {
+			r->c->ops->flip(from, signs, to + first);
+			continue;
+		}
+		r->c->ops->flip(from, signs, pad);
+		for (i = 0; i < n; i++)
+			to[first + i] = add ? to[first + i] + pad[i] : pad[i];
+	}
+}
+
+static void quantise_block(struct quantiser *z, float *error, float *scratch)
+{
+	struct transform t = { .ops = z->r->c->ops, .leaf = residual_leaf, .ctx = z };
+	size_t tiles = block_tiles(z->r->c), tile;
+
+	if (error) {
+		transform_rows(&t, z->block * tiles, tiles, scratch);
+		unflip_block(z->r, z->block, scratch, error, false);
+		return;
+	}
+	for (tile = z->block * tiles; tile < (z->block + 1) * tiles; tile++)
+		quantise_tile(z, tile, NULL);
+}
+
+void thc_codec_quantise(const struct thc_codec *c, const float *rotated, size_t nblocks,
+			const float *norms, uint64_t round, unsigned int rank, size_t first_block,
+			unsigned int chunk, uint8_t *packed, size_t stride, float *error,
+			size_t count, float *scratch)
+{
+	struct range r = range_of(c, NULL, THC_FP32, NULL, count, round, first_block);
+	struct quantiser z;
+	size_t block;
+
+	quantiser_init(&z, &r, round, rank, chunk, packed, stride);
+	for (block = 0; block < nblocks; block++) {
+		quantiser_block(&z, block, norms[block], rotated + (block << c->block_log2));
+		quantise_block(&z, error, scratch);
+	}
+}
+
+void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype dtype,
+			size_t count, float *error, const float *norms, uint64_t round,
+			unsigned int rank, size_t first_block, unsigned int chunk, uint8_t *packed,
+			size_t stride, float *scratch)
+{
+	struct range r = range_of(c, x, dtype, error, count, round, first_block);
+	struct quantiser z;
+	size_t block;
+
+	quantiser_init(&z, &r, round, rank, chunk, packed, stride);
+	for (block = 0; block < thc_codec_blocks(c, count); block++) {
+		rotate_block(&r, block, scratch);
+		quantiser_block(&z, block, norms[block], scratch);
+		quantise_block(&z, error, scratch);
+	}
+}
+
+/* What thc_codec_decode() was asked, for the leaves of its transform. */
+struct decoder {
+	const struct thc_codec *c;
+	const uint8_t *lanes;
+	size_t stride;
+	unsigned int width;
+	unsigned int chunk;
+	const uint16_t *counts;
+	double scale;		/* of the current block: grid step / B */
+};
+
+static void decode_leaf(void *ctx, size_t tile, float *buf)
+{
+	struct decoder *d = ctx;
+	unsigned int first;
+
+	for (first = 0; first < THC_TILE; first += d->chunk) {
+		size_t chunk = (tile * THC_TILE + first) / d->chunk;
+		unsigned int n = d->counts[chunk];
+
+		if (!n || d->scale == 0) {
+			memset(buf + first, 0, d->chunk * sizeof(*buf));
+			continue;
+		}
+		d->c->ops->dequant(d->lanes + chunk * d->stride, d->width, d->chunk,
+				   (float)(n * d->c->table.granularity) * 0.5f,
+				   (float)(d->scale / n), buf + first);
+	}
+	d->c->ops->inverse(buf, NULL, buf);
+}
+
+void thc_codec_decode(const struct thc_codec *c, const void *lanes, size_t stride,
+		      unsigned int width, unsigned int chunk, const uint16_t *counts,
+		      size_t nblocks, const float *norms, uint64_t round, size_t first_block,
+		      float *out)
+{
+	struct range r = range_of(c, NULL, THC_FP32, NULL, nblocks << c->block_log2, round,
+				  first_block);
+	struct decoder d = {
+		.c = c, .lanes = lanes, .stride = stride, .width = width, .chunk = chunk,
+		.counts = counts,
+	};
+	struct transform t = { .ops = c->ops, .leaf = decode_leaf, .ctx = &d };
+	size_t block, tiles = block_tiles(c);
+
+	for (block = 0; block < nblocks; block++) {
+		float *to = out + (block << c->block_log2);
+
+		d.scale = norm_is_zero(norms[block]) ? 0 :
+			  ldexp(grid_step(c, norms[block]), -(int)c->block_log2);
+		transform_rows(&t, block * tiles, tiles, to);
+		unflip_block(&r, block, to, out, false);
+	}
+}
+
+/* Rotated values, 1 / B included, that the indices of one chunk stand for. */
+static void chunk_values(const struct thc_codec *c, const uint8_t *packed, unsigned int chunk,
+			 float norm, float *buf)
+{
+	float scale = (float)ldexp(grid_step(c, norm), -(int)c->block_log2);
+	float half = (float)c->table.granularity * 0.5f;
+	unsigned int i;
+
+	for (i = 0; i < chunk; i += 2, packed++) {
+		buf[i] = (c->value[*packed >> 4] - half) * scale;
+		buf[i + 1] = (c->value[*packed & 15] - half) * scale;
+	}
+}
+
+static void putback_leaf(void *ctx, size_t tile, float *buf)
+{
+	const struct thc_codec *c = ctx;
+
+	(void)tile;
+	c->ops->inverse(buf, NULL, buf);
+}
+
+void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, size_t stride,
+			    const uint8_t *lost, unsigned int chunk, size_t nblocks,
+			    const float *norms, uint64_t round, size_t first_block, float *error,
+			    size_t count, float *scratch)
+{
+	struct range r = range_of(c, NULL, THC_FP32, NULL, count, round, first_block);
+	struct transform t = { .ops = c->ops, .leaf = putback_leaf, .ctx = (void *)c };
+	size_t chunks = ((size_t)1 << c->block_log2) / chunk, block, k;
+
+	for (block = 0; block < nblocks; block++, lost += chunks, packed += chunks * stride) {
+		if (norm_is_zero(norms[block]) || !memchr(lost, 1, chunks))
+			continue;
+		memset(scratch, 0, sizeof(*scratch) << c->block_log2);
+		for (k = 0; k < chunks; k++)
+			if (lost[k])
+				chunk_values(c, packed + k * stride, chunk, norms[block],
+					     scratch + k * chunk);
+		transform_rows(&t, 0, block_tiles(c), scratch);
+		unflip_block(&r, block, scratch, error, true);
+	}
+}
+
+void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t chunk_index,
+		       unsigned int chunk, const float *norms, uint64_t round, size_t first_block,
+		       float *error, size_t count, float *scratch)
+{
+	struct range r = range_of(c, NULL, THC_FP32, NULL, count, round, first_block);
+	struct transform t = { .ops = c->ops, .leaf = putback_leaf, .ctx = (void *)c };
+	size_t per_block = ((size_t)1 << c->block_log2) / chunk;
+	size_t block = chunk_index / per_block;
+
+	if (norm_is_zero(norms[block]))
+		return;
+	memset(scratch, 0, sizeof(*scratch) << c->block_log2);
+	chunk_values(c, packed, chunk, norms[block], scratch + chunk_index % per_block * chunk);
+	transform_rows(&t, 0, block_tiles(c), scratch);
+	unflip_block(&r, block, scratch, error, true);
+}
+
+void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
+{
+	if (dtype == THC_FP32)
+		memmove(dst, src, count * sizeof(*dst));
+	else
+		simd_ops(cpu_best())->load(dtype, dst, src, count);
+}
+
+void thc_store(enum thc_dtype dtype, void *dst, const float *src, size_t count)
+{
+	if (dtype == THC_FP32)
+		memmove(dst, src, count * sizeof(*src));
+	else
+		simd_ops(cpu_best())->store(dtype, dst, src, count);
+}

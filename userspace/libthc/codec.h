@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * The THC codec: gradient -> norms -> rotated blocks -> packed 4-bit indices, and lanes -> gradient,
+ * with error feedback.  Internal to libthc.  No I/O, no threads, no allocation after init: a codec
+ * is immutable once set up and may be shared by threads.  How packets look and when a chunk counts
+ * as lost is the client's business.
+ *
+ * Units.  A block is B = 1 << block_log2 coordinates, rotated together under one norm.  A bucket of
+ * count coordinates is treated as if zeros filled its last block.  A chunk is what one packet
+ * carries, a multiple of 64 coordinates that divides 1024.  Every function works on a range of
+ * whole blocks; first_block says where in the bucket the range begins, while x, error, count and
+ * norms are those of the range.  round must differ between buckets of one training step too, since
+ * (seed, round, block) fixes the signs of the rotation and (seed, round, rank) the rounding.
+ *
+ * Every implementation (scalar, AVX2, AVX-512) gives the same bits for finite input.
+ */
+#ifndef LIBTHC_CODEC_H
+#define LIBTHC_CODEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "table.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define THC_BLOCK_LOG2_MIN	10
+#define THC_BLOCK_LOG2_MAX	20
+#define THC_CORRELATE_MAX	64
+
+/* A block of smaller norm counts as zero; its coordinates stay in the error memory. */
+#define THC_NORM_MIN		0x1p-80f
+/* A larger norm is refused: sums inside the rotation could overflow. */
+#define THC_NORM_MAX		0x1p112f
+
+struct thc_codec_ops;
+
+/**
+ * struct thc_codec - everything derived from a job's constants
+ * @table: the levels
+ * @ops: kernels of the chosen instruction set
+ * @simd: which one that is, never THC_SIMD_AUTO
+ * @block_log2: log2 of the coordinates of a block
+ * @seed: shared by all ranks
+ * @correlate_n: ranks that round in a correlated way, 0 for independent rounding
+ * @cell: by floor of the grid position: level index below | its value << 4 | gap above it << 16
+ * @cell_level: the level indices of @cell alone, for granularities below 64
+ * @value: level values, as floats
+ * @gap: distance from each level to the next
+ */
+struct thc_codec {
+	struct thc_table table;
+	const struct thc_codec_ops *ops;
+	enum thc_simd simd;
+	unsigned int block_log2;
+	uint64_t seed;
+	unsigned int correlate_n;
+	uint32_t *cell;
+	uint16_t cell_level[64];
+	float value[THC_TABLE_LEVELS_MAX];
+	float gap[THC_TABLE_LEVELS_MAX];
+};
+
+/*
+ * -EINVAL for a bad table or block size, -ENOTSUP for an instruction set this CPU lacks, -ENOMEM.
+ * @seed is the same on all ranks.
+ */
+int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int block_log2,
+		   uint64_t seed, enum thc_simd simd);
+void thc_codec_exit(struct thc_codec *c);
+
+/*
+ * Correlated stochastic rounding among ranks 0..n-1 (all ranks alike, before first use): still
+ * unbiased for each rank, and the ranks' errors partly cancel.  0 switches it off.  -EINVAL beyond
+ * THC_CORRELATE_MAX.
+ */
+int thc_codec_set_correlated(struct thc_codec *c, unsigned int n);
+
+/* "scalar", "avx2" or "avx512". */
+const char *thc_codec_simd_name(const struct thc_codec *c);
+
+/* Blocks, and floats including padding, that @count coordinates take. */
+static inline size_t thc_codec_blocks(const struct thc_codec *c, size_t count)
+{
+	size_t block = (size_t)1 << c->block_log2;
+
+	return count / block + (count % block != 0);
+}
+
+static inline size_t thc_codec_padded(const struct thc_codec *c, size_t count)
+{
+	return thc_codec_blocks(c, count) << c->block_log2;
+}
+
+/*
+ * L2 norm of each block of x + error (error may be NULL).  -EDOM with the index of the first
+ * coordinate that is not finite in *bad (if bad is not NULL), -ERANGE with the block's first
+ * coordinate there if a norm exceeds THC_NORM_MAX.
+ */
+int thc_codec_norms(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
+		    const float *error, float *norms, size_t *bad);
+
+/* Unscaled H D (x + error) into thc_codec_padded(count) floats. */
+void thc_codec_rotate(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
+		      const float *error, uint64_t round, size_t first_block, float *rotated);
+
+/*
+ * Rotated blocks -> indices, two a byte, even coordinate in the high nibble.  Chunk k's indices go
+ * to packed + k * stride.  In place is allowed where every chunk's indices lie within the chunk's
+ * own floats, not more than 224 bytes from their beginning.
+ *
+ * error, if not NULL, receives (x + old error) - (what the indices stand for) for count
+ * coordinates; scratch (B floats) is needed then.  norms are the agreed maxima.
+ */
+void thc_codec_quantise(const struct thc_codec *c, const float *rotated, size_t nblocks,
+			const float *norms, uint64_t round, unsigned int rank, size_t first_block,
+			unsigned int chunk, uint8_t *packed, size_t stride, float *error,
+			size_t count, float *scratch);
+
+/*
+ * thc_codec_rotate() and thc_codec_quantise() in one pass over the gradient, the same bits.  error
+ * is read and then replaced, or NULL.  scratch: B floats, always needed.
+ */
+void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype dtype,
+			size_t count, float *error, const float *norms, uint64_t round,
+			unsigned int rank, size_t first_block, unsigned int chunk, uint8_t *packed,
+			size_t stride, float *scratch);
+
+/*
+ * Summed lanes -> mean gradient, nblocks * B floats.  width is 8, or 16 for big-endian lanes;
+ * counts[k] is the number of contributors to chunk k of the range, 0 for a chunk that never came,
+ * which stands for zero.  In place is allowed where a chunk's lanes end where its floats end.
+ */
+void thc_codec_decode(const struct thc_codec *c, const void *lanes, size_t stride,
+		      unsigned int width, unsigned int chunk, const uint16_t *counts,
+		      size_t nblocks, const float *norms, uint64_t round, size_t first_block,
+		      float *out);
+
+/*
+ * Adds what this rank's indices of one chunk stood for back to the error memory.  packed is that
+ * chunk's indices, chunk_index its place in the range; scratch: B floats.
+ */
+void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t chunk_index,
+		       unsigned int chunk, const float *norms, uint64_t round, size_t first_block,
+		       float *error, size_t count, float *scratch);
+
+/*
+ * The same for every chunk k of the range with lost[k] == 1 (else 0), with one rotation a block however many
+ * of its chunks are lost.  Chunk k's indices are at packed + k * stride.
+ */
+void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, size_t stride,
+			    const uint8_t *lost, unsigned int chunk, size_t nblocks,
+			    const float *norms, uint64_t round, size_t first_block, float *error,
+			    size_t count, float *scratch);
+
+/*
+ * Conversions, to nearest even; too large for fp16 becomes Inf, NaN stays NaN with sign and leading
+ * payload.  dst and src must not overlap unless dtype is THC_FP32 and they are equal.
+ */
+void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count);
+void thc_store(enum thc_dtype dtype, void *dst, const float *src, size_t count);
+
+static inline size_t thc_dtype_size(enum thc_dtype dtype)
+{
+	return dtype == THC_FP32 ? 4 : 2;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LIBTHC_CODEC_H */

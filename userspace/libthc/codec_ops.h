@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * What the codec asks of an instruction set, and the arithmetic that all of them must agree on to
+ * the bit: tile size, sign and draw generators, conversions of single numbers.  Private to the
+ * codec_*.c files.
+ */
+#ifndef LIBTHC_CODEC_OPS_H
+#define LIBTHC_CODEC_OPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "table.h"
+
+/* Kernels work on tiles: 4 KiB of floats, which stay in the first-level cache. */
+#define THC_TILE		1024
+#define THC_TILE_SIGN_WORDS	(THC_TILE / 64)
+/* Coordinates the quantiser loads before it stores any of their indices. */
+#define THC_GROUP		64
+/* Butterflies of one high pass span at most this many rows. */
+#define THC_RADIX_MAX		8
+
+/**
+ * struct thc_quant - constants of the quantiser for one block of one rank
+ * @cell, @cell_level, @value: those of struct thc_codec; @cell_level NULL for granularities over 63
+ * @gap: gaps of struct thc_codec, times the unit of a draw
+ * @top: granularity
+ * @half: granularity / 2, the grid position of zero
+ * @to_grid: unscaled rotated coordinate -> grid steps
+ * @from_grid: grid steps -> unscaled rotated coordinate
+ * @unrotate: 1 / B, applied to what goes to the error memory
+ * @draw: key of the rounding, from (seed, round, rank, tile)
+ * @shift: key of the correlated shifts, from (seed, round, tile), the same on all ranks
+ * @n: ranks of correlated rounding, 0 for none
+ * @rank: below @n
+ */
+struct thc_quant {
+	const uint32_t *cell;
+	const uint16_t *cell_level;
+	const float *value;
+	float gap[THC_TABLE_LEVELS_MAX];
+	float top;
+	float half;
+	float to_grid;
+	float from_grid;
+	float unrotate;
+	uint64_t draw;
+	uint64_t shift;
+	uint32_t n;
+	uint32_t rank;
+};
+
+/**
+ * struct thc_codec_ops - kernels of one instruction set
+ * @sumsq: sum of squares of a tile of x + error, in THC_SUM_LANES partial sums
+ * @forward: strides 1..512 of the transform of a tile of D (x + error)
+ * @inverse: strides 1..512 of the transform of tile src, then signs unless NULL; dst may be src
+ * @high: butterflies of @radix (2, 4, 8) rows, @stride floats apart
+ * @flip: dst = signs applied to a tile; dst may be src
+ * @quantise: coordinates first..first+n of a tile; in points at the first; residual may be NULL
+ * @dequant: out = (lane - centre) * scale
+ * @load, @store: conversions of any number of elements
+ */
+struct thc_codec_ops {
+	const char *name;
+	float (*sumsq)(const void *x, enum thc_dtype dtype, const float *error);
+	void (*forward)(const void *x, enum thc_dtype dtype, const float *error,
+			const uint64_t *signs, float *out);
+	void (*inverse)(const float *src, const uint64_t *signs, float *dst);
+	void (*high)(float *buf, size_t stride, unsigned int radix);
+	void (*flip)(const float *src, const uint64_t *signs, float *dst);
+	void (*quantise)(const struct thc_quant *q, const float *in, unsigned int first,
+			 unsigned int n, uint8_t *packed, float *residual);
+	void (*dequant)(const uint8_t *lanes, unsigned int width, size_t n, float centre,
+			float scale, float *out);
+	void (*load)(enum thc_dtype dtype, float *dst, const void *src, size_t count);
+	void (*store)(enum thc_dtype dtype, void *dst, const float *src, size_t count);
+};
+
+extern const struct thc_codec_ops thc_ops_scalar;
+#ifdef THC_X86_KERNELS
+extern const struct thc_codec_ops thc_ops_avx2;
+extern const struct thc_codec_ops thc_ops_avx512;
+#endif
+
+/*
+ * The sum of squares keeps 64 partial sums, one for each coordinate modulo 64; they are added in
+ * the order (0 + 16) + (32 + 48), then 8, 4, 2 and 1 apart.
+ */
+#define THC_SUM_LANES	64
+
+/* A bijection of 64 bits that leaves no visible trace of a counter (the finaliser of splitmix64). */
+static inline uint64_t thc_mix64(uint64_t z)
+{
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+#define THC_WEYL64	UINT64_C(0x9e3779b97f4a7c15)
+#define THC_WEYL32	UINT32_C(0x9e3779b9)
+#define THC_DRAW_MUL0	UINT32_C(0x7feb352d)
+#define THC_DRAW_MUL1	UINT32_C(0x846ca68b)
+
+/* Draws have 24 bits; correlated ones 16, which leaves room for the rank's place in the float. */
+#define THC_DRAW_BITS		24
+#define THC_DRAW_UNIT		0x1p-24f
+#define THC_CORRELATED_BITS	16
+
+/* 32 well-mixed bits for coordinate @i of a tile, best at the top.  The SIMD kernels repeat this. */
+static inline uint32_t thc_draw32(uint64_t key, uint32_t i)
+{
+	uint32_t z = (uint32_t)key + i * THC_WEYL32;
+
+	z = (z ^ (z >> 16)) * THC_DRAW_MUL0;
+	z = (z ^ (z >> 15) ^ (uint32_t)(key >> 32)) * THC_DRAW_MUL1;
+	return z;
+}
+
+static inline uint32_t thc_float_bits(float f)
+{
+	uint32_t u;
+
+	memcpy(&u, &f, sizeof(u));
+	return u;
+}
+
+static inline float thc_bits_float(uint32_t u)
+{
+	float f;
+
+	memcpy(&f, &u, sizeof(f));
+	return f;
+}
+
+/* Sign bit of coordinate @i in place, ready to be xor-ed. */
+static inline uint32_t thc_sign_bit(const uint64_t *signs, unsigned int i)
+{
+	return (uint32_t)(signs[i / 64] >> (i % 64) & 1) << 31;
+}
+
+static inline float thc_bf16_to_float(uint16_t h)
+{
+	return thc_bits_float((uint32_t)h << 16);
+}
+
+static inline uint16_t thc_float_to_bf16(float f)
+{
+	uint32_t u = thc_float_bits(f);
+
+	if ((u & 0x7fffffff) > 0x7f800000)
+		return (uint16_t)(u >> 16 | 0x40);
+	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static inline float thc_fp16_to_float(uint16_t h)
+{
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+	uint32_t exponent = h >> 10 & 31, mantissa = h & 1023;
+
+	if (exponent == 31)
+		return thc_bits_float(sign | 0x7f800000 | mantissa << 13 |
+				      (mantissa ? 0x400000 : 0));
+	if (exponent == 0)	/* subnormal: mantissa * 2^-24, exact in a float */
+		return thc_bits_float(sign | thc_float_bits((float)mantissa * 0x1p-24f));
+	return thc_bits_float(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+static inline uint16_t thc_float_to_fp16(float f)
+{
+	uint32_t u = thc_float_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+
+	if (a > 0x7f800000)
+		return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x1ff));
+	if (a >= 0x477ff000)	/* half way from 65504 to the next, or beyond */
+		return (uint16_t)(sign | 0x7c00);
+	if (a >= 0x38800000)	/* normal: rebias, then round to even on 13 bits */
+		return (uint16_t)(sign | (a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13);
+	/* Subnormal: 1/2 has an ulp of 2^-24, so this addition rounds to the unit of fp16. */
+	return (uint16_t)(sign | (thc_float_bits(thc_bits_float(a) + 0.5f) - 0x3f000000));
+}
+
+static inline float thc_load_one(enum thc_dtype dtype, const void *src, size_t i)
+{
+	const uint8_t *p = (const uint8_t *)src + i * (dtype == THC_FP32 ? 4 : 2);
+	uint16_t h;
+	float f;
+
+	if (dtype == THC_FP32) {
+		memcpy(&f, p, sizeof(f));
+		return f;
+	}
+	memcpy(&h, p, sizeof(h));
+	return dtype == THC_FP16 ? thc_fp16_to_float(h) : thc_bf16_to_float(h);
+}
+
+static inline void thc_store_one(enum thc_dtype dtype, void *dst, size_t i, float f)
+{
+	uint8_t *p = (uint8_t *)dst + i * (dtype == THC_FP32 ? 4 : 2);
+	uint16_t h;
+
+	if (dtype == THC_FP32) {
+		memcpy(p, &f, sizeof(f));
+		return;
+	}
+	h = dtype == THC_FP16 ? thc_float_to_fp16(f) : thc_float_to_bf16(f);
+	memcpy(p, &h, sizeof(h));
+}
+
+#endif /* LIBTHC_CODEC_OPS_H */

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * Kernels in portable C.  They are the definition of the codec's bits: the SIMD files may differ in
+ * speed only.
+ */
+#include "codec_ops.h"
+
+static float scalar_sumsq(const void *x, enum thc_dtype dtype, const float *error)
+{
+	float sum[THC_SUM_LANES] = { 0 };
+	unsigned int i, apart;
+
+	for (i = 0; i < THC_TILE; i++) {
+		float v = thc_load_one(dtype, x, i);
+
+		if (error)
+			v += error[i];
+		sum[i % THC_SUM_LANES] += v * v;
+	}
+	for (i = 0; i < 16; i++)
+		sum[i] = (sum[i] + sum[i + 16]) + (sum[i + 32] + sum[i + 48]);
+	for (apart = 8; apart; apart /= 2)
+		for (i = 0; i < apart; i++)
+			sum[i] += sum[i + apart];
+	return sum[0];
+}
+
+static void butterflies(float *lo, float *hi, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		float a = lo[i], b = hi[i];
+
+		lo[i] = a + b;
+		hi[i] = a - b;
+	}
+}
+
+static void hadamard_tile(float *tile)
+{
+	unsigned int stride, i;
+
+	for (stride = 1; stride < THC_TILE; stride *= 2)
+		for (i = 0; i < THC_TILE; i += 2 * stride)
+			butterflies(tile + i, tile + i + stride, stride);
+}
+
+static void scalar_flip(const float *src, const uint64_t *signs, float *dst)
+{
+	unsigned int i;
+
+	for (i = 0; i < THC_TILE; i++)
+		dst[i] = thc_bits_float(thc_float_bits(src[i]) ^ thc_sign_bit(signs, i));
+}
+
+static void scalar_forward(const void *x, enum thc_dtype dtype, const float *error,
+			   const uint64_t *signs, float *out)
+{
+	unsigned int i;
+
+	for (i = 0; i < THC_TILE; i++) {
+		float v = thc_load_one(dtype, x, i);
+
+		out[i] = error ? v + error[i] : v;
+	}
+	scalar_flip(out, signs, out);
+	hadamard_tile(out);
+}
+
+static void scalar_inverse(const float *src, const uint64_t *signs, float *dst)
+{
+	memmove(dst, src, THC_TILE * sizeof(*dst));
+	hadamard_tile(dst);
+	if (signs)
+		scalar_flip(dst, signs, dst);
+}
+
+static void scalar_high(float *buf, size_t stride, unsigned int radix)
+{
+	unsigned int apart, i;
+
+	for (apart = 1; apart < radix; apart *= 2)
+		for (i = 0; i < radix; i++)
+			if (!(i & apart))
+				butterflies(buf + i * stride, buf + (i + apart) * stride, stride);
+}
+
+/* A draw in units of THC_DRAW_UNIT: uniform, or for correlated rounding this rank's n-th of it. */
+static float draw(const struct thc_quant *q, uint32_t i)
+{
+	uint32_t u = thc_draw32(q->draw, i), part;
+
+	if (!q->n)
+		return (float)(u >> (32 - THC_DRAW_BITS));
+	part = q->rank + ((thc_draw32(q->shift, i) >> 16) * q->n >> 16);
+	if (part >= q->n)
+		part -= q->n;
+	part = part << THC_CORRELATED_BITS | u >> (32 - THC_CORRELATED_BITS);
+	return ((float)part + 0.5f) * (0x1p8f / (float)q->n);
+}
+
+static unsigned int quantise_one(const struct thc_quant *q, float v, uint32_t i, float *residual)
+{
+	float a = v * q->to_grid + q->half;
+	unsigned int z;
+
+	/* The order of comparisons sends NaN to level 0, as the vector maximum does. */
+	a = a > 0.0f ? a : 0.0f;
+	a = a < q->top ? a : q->top;
+	z = q->cell[(int)a] & 15;
+	z += draw(q, i) * q->gap[z] < a - q->value[z];
+	if (residual)
+		*residual = (v - (q->value[z] - q->half) * q->from_grid) * q->unrotate;
+	return z;
+}
+
+static void scalar_quantise(const struct thc_quant *q, const float *in, unsigned int first,
+			    unsigned int n, uint8_t *packed, float *residual)
+{
+	float group[THC_GROUP];
+	unsigned int done, i;
+
+	for (done = 0; done < n; done += THC_GROUP) {
+		memcpy(group, in + done, sizeof(group));
+		for (i = 0; i < THC_GROUP; i += 2) {
+			float *r = residual ? residual + done + i : NULL;
+			unsigned int hi = quantise_one(q, group[i], first + done + i, r);
+			unsigned int lo = quantise_one(q, group[i + 1], first + done + i + 1,
+						       r ? r + 1 : NULL);
+
+			packed[(done + i) / 2] = (uint8_t)(hi << 4 | lo);
+		}
+	}
+}
+
+static void scalar_dequant(const uint8_t *lanes, unsigned int width, size_t n, float centre,
+			   float scale, float *out)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		unsigned int y = width == 8 ? lanes[i] : lanes[2 * i] << 8 | lanes[2 * i + 1];
+
+		out[i] = ((float)y - centre) * scale;
+	}
+}
+
+static void scalar_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		dst[i] = thc_load_one(dtype, src, i);
+}
+
+static void scalar_store(enum thc_dtype dtype, void *dst, const float *src, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		thc_store_one(dtype, dst, i, src[i]);
+}
+
+const struct thc_codec_ops thc_ops_scalar = {
+	.name = "scalar",
+	.sumsq = scalar_sumsq,
+	.forward = scalar_forward,
+	.inverse = scalar_inverse,
+	.high = scalar_high,
+	.flip = scalar_flip,
+	.quantise = scalar_quantise,
+	.dequant = scalar_dequant,
+	.load = scalar_load,
+	.store = scalar_store,
+};
