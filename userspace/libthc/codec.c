@@ -18,12 +18,26 @@
 
 #include "codec_ops.h"
 
+#ifdef THC_X86_KERNELS
+#include <cpuid.h>
+#endif
+
 /* What keys are derived for. */
 enum { KEY_SIGNS = 1, KEY_DRAW, KEY_SHIFT };
 
 /* Bounds within which a tile's sum of squares in float is as good as one in double. */
 #define SUMSQ_MIN	0x1p-80f
 #define SUMSQ_MAX	0x1p120f
+
+#ifdef THC_X86_KERNELS
+/* clang's __builtin_cpu_supports() learned this name late. */
+static bool cpu_has_f16c(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
 
 static bool cpu_has(enum thc_simd simd)
 {
@@ -32,7 +46,7 @@ static bool cpu_has(enum thc_simd simd)
 		return true;
 #ifdef THC_X86_KERNELS
 	case THC_SIMD_AVX2:
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+		return __builtin_cpu_supports("avx2") && cpu_has_f16c();
 	case THC_SIMD_AVX512:
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 		       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

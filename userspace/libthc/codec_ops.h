@@ -13,6 +13,10 @@
 
 #include "table.h"
 
+#if defined(__x86_64__)
+#define THC_X86_KERNELS
+#endif
+
 /* Kernels work on tiles: 4 KiB of floats, which stay in the first-level cache. */
 #define THC_TILE		1024
 #define THC_TILE_SIGN_WORDS	(THC_TILE / 64)

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * Kernels for AVX-512 (F, BW, DQ, VL): primitives for vectors of 16 floats, from which
+ * codec_vector.h builds the kernels.  The same bits as codec_scalar.c.  Empty on other
+ * architectures.
+ */
+#include "codec_ops.h"
+
+#ifdef THC_X86_KERNELS
+
+#include <immintrin.h>
+
+#define VL	16
+#define ROWS	8
+
+typedef __m512 vf;
+typedef __m512i vi;
+
+#define FN	static inline __attribute__((always_inline))
+
+FN vf vf_load(const float *p)
+{
+	return _mm512_loadu_ps(p);
+}
+
+FN void vf_store(float *p, vf v)
+{
+	_mm512_storeu_ps(p, v);
+}
+
+FN vf vf_add(vf a, vf b)
+{
+	return _mm512_add_ps(a, b);
+}
+
+FN vf vf_sub(vf a, vf b)
+{
+	return _mm512_sub_ps(a, b);
+}
+
+FN vf vf_mul(vf a, vf b)
+{
+	return _mm512_mul_ps(a, b);
+}
+
+FN vf vf_set(float f)
+{
+	return _mm512_set1_ps(f);
+}
+
+FN vf vf_from_fp16(const uint16_t *p)
+{
+	return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+FN vf vf_from_bf16(const uint16_t *p)
+{
+	vi h = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+
+	return _mm512_castsi512_ps(_mm512_slli_epi32(h, 16));
+}
+
+FN vf vf_from_u8(const uint8_t *p)
+{
+	return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+FN vf vf_from_be16(const uint8_t *p)
+{
+	__m256i y = _mm256_loadu_si256((const __m256i *)p);
+
+	y = _mm256_or_si256(_mm256_slli_epi16(y, 8), _mm256_srli_epi16(y, 8));
+	return _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(y));
+}
+
+FN vf vf_sign(vf v, const uint64_t *signs, size_t i)
+{
+	__mmask16 negative = (__mmask16)(signs[i / 64] >> (i % 64));
+	vf minus_zero = _mm512_set1_ps(-0.0f);
+
+	return _mm512_mask_xor_ps(v, negative, v, minus_zero);
+}
+
+/* One stage within a vector: partner + v in the lower half of each pair, partner - v in the upper.
+ * The product by +-1 is exact, so the fused operation rounds as the separate ones do. */
+#define LANE_STAGE(v, partner, signs) _mm512_fmadd_ps(v, signs, partner)
+
+FN vf lane_signs(unsigned int upper)
+{
+	return _mm512_mask_blend_ps((__mmask16)upper, vf_set(1.0f), vf_set(-1.0f));
+}
+
+FN vf vf_lanes(vf v)
+{
+	v = LANE_STAGE(v, _mm512_permute_ps(v, 0xb1), lane_signs(0xaaaa));
+	v = LANE_STAGE(v, _mm512_permute_ps(v, 0x4e), lane_signs(0xcccc));
+	v = LANE_STAGE(v, _mm512_shuffle_f32x4(v, v, 0xb1), lane_signs(0xf0f0));
+	return LANE_STAGE(v, _mm512_shuffle_f32x4(v, v, 0x4e), lane_signs(0xff00));
+}
+
+FN float vf_sumsq(const vf *s)
+{
+	vf sum = _mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3]));
+	__m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm512_extractf32x8_ps(sum, 1));
+	__m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+	__m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+
+	return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+/* The quantiser's tables, in registers. */
+struct levels {
+	vi cell_lo;
+	vi cell_hi;
+	vf value;
+	vf gap;
+};
+
+FN void levels_load(struct levels *l, const struct thc_quant *q)
+{
+	l->value = vf_load(q->value);
+	l->gap = vf_load(q->gap);
+	l->cell_lo = l->cell_hi = _mm512_setzero_si512();
+	if (q->cell_level) {
+		l->cell_lo = _mm512_loadu_si512(q->cell_level);
+		l->cell_hi = _mm512_loadu_si512(q->cell_level + 32);
+	}
+}
+
+/* thc_draw32() of coordinates i..i+15. */
+FN vi draw32(uint64_t key, unsigned int i)
+{
+	const vi step = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+							     12, 13, 14, 15),
+					   _mm512_set1_epi32((int)THC_WEYL32));
+	vi k1 = _mm512_set1_epi32((int)(key >> 32));
+	vi z = _mm512_add_epi32(_mm512_set1_epi32((int)((uint32_t)key + i * THC_WEYL32)), step);
+
+	z = _mm512_xor_si512(z, _mm512_srli_epi32(z, 16));
+	z = _mm512_mullo_epi32(z, _mm512_set1_epi32((int)THC_DRAW_MUL0));
+	z = _mm512_ternarylogic_epi32(z, _mm512_srli_epi32(z, 15), k1, 0x96);
+	return _mm512_mullo_epi32(z, _mm512_set1_epi32((int)THC_DRAW_MUL1));
+}
+
+FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
+{
+	vi n = _mm512_set1_epi32((int)q->n);
+	vi part = _mm512_mullo_epi32(_mm512_srli_epi32(draw32(q->shift, i), 16), n);
+
+	part = _mm512_add_epi32(_mm512_srli_epi32(part, 16), _mm512_set1_epi32((int)q->rank));
+	part = _mm512_mask_sub_epi32(part, _mm512_cmpge_epi32_mask(part, n), part, n);
+	part = _mm512_or_si512(_mm512_slli_epi32(part, THC_CORRELATED_BITS),
+			       _mm512_srli_epi32(u, 32 - THC_CORRELATED_BITS));
+	return vf_mul(vf_add(_mm512_cvtepi32_ps(part), vf_set(0.5f)),
+		      vf_set(0x1p8f / (float)q->n));
+}
+
+FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
+	       float *residual, int narrow, int correlated)
+{
+	vf a = vf_add(vf_mul(v, vf_set(q->to_grid)), vf_set(q->half)), value, gap, u;
+	vi cell, z, draw = draw32(q->draw, i);
+	__mmask16 up;
+
+	a = _mm512_min_ps(_mm512_max_ps(a, _mm512_setzero_ps()), vf_set(q->top));
+	cell = _mm512_cvttps_epi32(a);
+	if (narrow)	/* by words; the upper word of each lane is zero and finds level 0 */
+		z = _mm512_permutex2var_epi16(l->cell_lo, cell, l->cell_hi);
+	else
+		z = _mm512_and_si512(_mm512_i32gather_epi32(cell, (const int *)q->cell, 4),
+				     _mm512_set1_epi32(15));
+	value = _mm512_permutexvar_ps(z, l->value);
+	gap = _mm512_permutexvar_ps(z, l->gap);
+	if (correlated && q->n)
+		u = draw_correlated(q, draw, i);
+	else
+		u = _mm512_cvtepi32_ps(_mm512_srli_epi32(draw, 32 - THC_DRAW_BITS));
+	up = _mm512_cmp_ps_mask(vf_mul(u, gap), vf_sub(a, value), _CMP_LT_OQ);
+	z = _mm512_mask_add_epi32(z, up, z, _mm512_set1_epi32(1));
+	if (residual) {
+		value = _mm512_permutexvar_ps(z, l->value);
+		value = vf_mul(vf_sub(value, vf_set(q->half)), vf_set(q->from_grid));
+		vf_store(residual, vf_mul(vf_sub(v, value), vf_set(q->unrotate)));
+	}
+	return z;
+}
+
+FN void pack_group(const vi *z, uint8_t *to)
+{
+	/* Quarters of four dwords each, taken from the four vectors in turn. */
+	vi words_lo = _mm512_packs_epi32(z[0], z[1]), words_hi = _mm512_packs_epi32(z[2], z[3]);
+	vi pairs = _mm512_maddubs_epi16(_mm512_packus_epi16(words_lo, words_hi),
+					_mm512_set1_epi16(0x0110));
+	__m256i bytes = _mm512_cvtepi16_epi8(pairs);
+	const __m256i order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14,
+						3, 7, 11, 15);
+
+	_mm256_storeu_si256((__m256i *)to, _mm256_permutexvar_epi16(order, bytes));
+}
+
+FN void to_fp16(vf v, uint16_t *to)
+{
+	_mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+FN void to_bf16(vf v, uint16_t *to)
+{
+	__mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+	vi u = _mm512_castps_si512(v), high = _mm512_srli_epi32(u, 16);
+	vi odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+
+	u = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+	u = _mm512_mask_or_epi32(_mm512_srli_epi32(u, 16), nan, high, _mm512_set1_epi32(0x40));
+	_mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(u));
+}
+
+#include "codec_vector.h"
+
+const struct thc_codec_ops thc_ops_avx512 = VECTOR_OPS("avx512");
+
+#else
+
+typedef int thc_no_avx512;
+
+#endif /* THC_X86_KERNELS */

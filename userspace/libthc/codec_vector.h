@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * The vector kernels, once.  codec_avx2.c and codec_avx512.c define the primitives below and then
+ * include this file; what is here knows tiles and the order of stages, what is there knows
+ * instructions.
+ *
+ *	VL			floats a vector, 8 or 16
+ *	ROWS			vectors that one radix pass keeps in registers, 8
+ *	vf, vi			vectors of floats and of 32-bit integers
+ *	vf_load, vf_store, vf_add, vf_sub, vf_mul, vf_set
+ *	vf_from_fp16, vf_from_bf16	VL halves in memory -> floats
+ *	vf_from_u8, vf_from_be16	VL lanes in memory -> floats
+ *	vf_sign(v, signs, i)	signs of coordinates i..i+VL applied
+ *	vf_lanes(v)		butterflies of strides 1..VL/2
+ *	vf_sumsq(s)		s[0..64/VL) partial sums -> their sum, in the order of codec_ops.h
+ *	vi_level(q, v, i, r)	VL level indices for coordinates from i on, in 32-bit lanes; with
+ *				r != NULL the residual too
+ *	pack_group(z, to)	THC_GROUP indices -> THC_GROUP / 2 bytes
+ *	to_fp16, to_bf16	a vector of floats -> VL halves in memory
+ */
+#ifndef LIBTHC_CODEC_VECTOR_H
+#define LIBTHC_CODEC_VECTOR_H
+
+#define TILE_VECTORS	(THC_TILE / VL)
+#define GROUP_VECTORS	(THC_GROUP / VL)
+
+FN vf vf_source(const void *x, enum thc_dtype dtype, const float *error, size_t i)
+{
+	vf v;
+
+	if (dtype == THC_FP32)
+		v = vf_load((const float *)x + i);
+	else if (dtype == THC_FP16)
+		v = vf_from_fp16((const uint16_t *)x + i);
+	else
+		v = vf_from_bf16((const uint16_t *)x + i);
+	return error ? vf_add(v, vf_load(error + i)) : v;
+}
+
+/*
+ * Calls body with dtype a constant and error known to be NULL or not, so that each of the six
+ * combinations is compiled on its own.
+ */
+#define FOR_EACH_SOURCE(body, x, dtype, error, ...)					\
+	do {										\
+		if ((dtype) == THC_FP32 && !(error))					\
+			body(x, THC_FP32, NULL, __VA_ARGS__);				\
+		else if ((dtype) == THC_FP32)						\
+			body(x, THC_FP32, error, __VA_ARGS__);				\
+		else if ((dtype) == THC_FP16 && !(error))				\
+			body(x, THC_FP16, NULL, __VA_ARGS__);				\
+		else if ((dtype) == THC_FP16)						\
+			body(x, THC_FP16, error, __VA_ARGS__);				\
+		else if (!(error))							\
+			body(x, THC_BF16, NULL, __VA_ARGS__);				\
+		else									\
+			body(x, THC_BF16, error, __VA_ARGS__);				\
+	} while (0)
+
+FN void sumsq_body(const void *x, enum thc_dtype dtype, const float *error, float *out)
+{
+	vf sum[THC_SUM_LANES / VL];
+	size_t i;
+	int k;
+
+	for (k = 0; k < THC_SUM_LANES / VL; k++)
+		sum[k] = vf_set(0.0f);
+	for (i = 0; i < THC_TILE; i += THC_SUM_LANES)
+		for (k = 0; k < THC_SUM_LANES / VL; k++) {
+			vf v = vf_source(x, dtype, error, i + k * VL);
+
+			sum[k] = vf_add(sum[k], vf_mul(v, v));
+		}
+	*out = vf_sumsq(sum);
+}
+
+static float vector_sumsq(const void *x, enum thc_dtype dtype, const float *error)
+{
+	float sum;
+
+	FOR_EACH_SOURCE(sumsq_body, x, dtype, error, &sum);
+	return sum;
+}
+
+/* Butterflies among radix registers, nearest pairs first. */
+FN void vf_rows(vf *v, unsigned int radix)
+{
+	unsigned int apart, i;
+
+#pragma GCC unroll 4
+	for (apart = 1; apart < radix; apart *= 2)
+#pragma GCC unroll 16
+		for (i = 0; i < radix; i++)
+			if (!(i & apart)) {
+				vf a = v[i], b = v[i + apart];
+
+				v[i] = vf_add(a, b);
+				v[i + apart] = vf_sub(a, b);
+			}
+}
+
+FN void rows_pass(const float *src, float *dst, size_t stride, unsigned int radix,
+		      const uint64_t *signs, size_t i)
+{
+	vf v[THC_RADIX_MAX];
+	unsigned int k;
+
+#pragma GCC unroll 8
+	for (k = 0; k < radix; k++)
+		v[k] = vf_load(src + i + k * stride);
+	vf_rows(v, radix);
+#pragma GCC unroll 8
+	for (k = 0; k < radix; k++) {
+		if (signs)
+			v[k] = vf_sign(v[k], signs, i + k * stride);
+		vf_store(dst + i + k * stride, v[k]);
+	}
+}
+
+/* Strides beyond those of the first pass, in steps of one register pass. */
+FN void tile_rows(float *tile, const uint64_t *signs, float *dst)
+{
+	size_t i;
+
+#if VL == 16
+	for (i = 0; i < 128; i += VL)
+		rows_pass(tile, dst, 128, 8, signs, i);
+#else
+	size_t j;
+
+	for (j = 0; j < THC_TILE; j += 256)
+		for (i = 0; i < 64; i += VL)
+			rows_pass(tile + j, tile + j, 64, 4, NULL, i);
+	for (i = 0; i < 256; i += VL)
+		rows_pass(tile, dst, 256, 4, signs, i);
+#endif
+}
+
+/* First pass over ROWS adjacent vectors: all strides below ROWS * VL. */
+FN void first_pass(vf *v, float *dst)
+{
+	unsigned int k;
+
+#pragma GCC unroll 8
+	for (k = 0; k < ROWS; k++)
+		v[k] = vf_lanes(v[k]);
+	vf_rows(v, ROWS);
+#pragma GCC unroll 8
+	for (k = 0; k < ROWS; k++)
+		vf_store(dst + k * VL, v[k]);
+}
+
+FN void forward_body(const void *x, enum thc_dtype dtype, const float *error,
+			 const uint64_t *signs, float *out)
+{
+	unsigned int k;
+	size_t i;
+
+	for (i = 0; i < THC_TILE; i += ROWS * VL) {
+		vf v[ROWS];
+
+#pragma GCC unroll 8
+		for (k = 0; k < ROWS; k++)
+			v[k] = vf_sign(vf_source(x, dtype, error, i + k * VL), signs, i + k * VL);
+		first_pass(v, out + i);
+	}
+	tile_rows(out, NULL, out);
+}
+
+static void vector_forward(const void *x, enum thc_dtype dtype, const float *error,
+			   const uint64_t *signs, float *out)
+{
+	FOR_EACH_SOURCE(forward_body, x, dtype, error, signs, out);
+}
+
+static void vector_inverse(const float *src, const uint64_t *signs, float *dst)
+{
+	unsigned int k;
+	size_t i;
+
+	for (i = 0; i < THC_TILE; i += ROWS * VL) {
+		vf v[ROWS];
+
+#pragma GCC unroll 8
+		for (k = 0; k < ROWS; k++)
+			v[k] = vf_load(src + i + k * VL);
+		first_pass(v, dst + i);
+	}
+	if (signs)
+		tile_rows(dst, signs, dst);
+	else
+		tile_rows(dst, NULL, dst);
+}
+
+static void vector_high(float *buf, size_t stride, unsigned int radix)
+{
+	size_t i;
+
+	for (i = 0; i < stride; i += VL) {
+		if (radix == 8)
+			rows_pass(buf, buf, stride, 8, NULL, i);
+		else if (radix == 4)
+			rows_pass(buf, buf, stride, 4, NULL, i);
+		else
+			rows_pass(buf, buf, stride, 2, NULL, i);
+	}
+}
+
+static void vector_flip(const float *src, const uint64_t *signs, float *dst)
+{
+	size_t i;
+
+	for (i = 0; i < THC_TILE; i += VL)
+		vf_store(dst + i, vf_sign(vf_load(src + i), signs, i));
+}
+
+/* A group is read whole before its indices are stored: they may lie where it was. */
+FN void quantise_body(const struct thc_quant *q, const struct levels *l, const float *in,
+			  unsigned int first, unsigned int n, uint8_t *packed, float *residual,
+			  int narrow, int correlated)
+{
+	unsigned int done, k;
+
+	for (done = 0; done < n; done += THC_GROUP) {
+		vi z[GROUP_VECTORS];
+
+#pragma GCC unroll 8
+		for (k = 0; k < GROUP_VECTORS; k++) {
+			unsigned int at = done + k * VL;
+
+			z[k] = vi_level(q, l, vf_load(in + at), first + at,
+					residual ? residual + at : NULL, narrow, correlated);
+		}
+		pack_group(z, packed + done / 2);
+	}
+}
+
+static void vector_quantise(const struct thc_quant *q, const float *in, unsigned int first,
+			    unsigned int n, uint8_t *packed, float *residual)
+{
+	struct levels l;
+
+	levels_load(&l, q);
+	if (q->n || !q->cell_level) {
+		if (q->n && q->cell_level)
+			quantise_body(q, &l, in, first, n, packed, residual, 1, 1);
+		else if (q->n)
+			quantise_body(q, &l, in, first, n, packed, residual, 0, 1);
+		else
+			quantise_body(q, &l, in, first, n, packed, residual, 0, 0);
+	} else if (residual) {
+		quantise_body(q, &l, in, first, n, packed, residual, 1, 0);
+	} else {
+		quantise_body(q, &l, in, first, n, packed, NULL, 1, 0);
+	}
+}
+
+/* Lanes may lie at the end of where their floats go: read a group before writing it. */
+FN void dequant_body(const uint8_t *lanes, unsigned int width, size_t n, float centre,
+			 float scale, float *out)
+{
+	vf c = vf_set(centre), s = vf_set(scale);
+	unsigned int k;
+	size_t i;
+
+	for (i = 0; i < n; i += THC_GROUP) {
+		vf v[GROUP_VECTORS];
+
+#pragma GCC unroll 8
+		for (k = 0; k < GROUP_VECTORS; k++)
+			v[k] = width == 8 ? vf_from_u8(lanes + i + k * VL) :
+					    vf_from_be16(lanes + 2 * (i + k * VL));
+#pragma GCC unroll 8
+		for (k = 0; k < GROUP_VECTORS; k++)
+			vf_store(out + i + k * VL, vf_mul(vf_sub(v[k], c), s));
+	}
+}
+
+static void vector_dequant(const uint8_t *lanes, unsigned int width, size_t n, float centre,
+			   float scale, float *out)
+{
+	if (width == 8)
+		dequant_body(lanes, 8, n, centre, scale, out);
+	else
+		dequant_body(lanes, 16, n, centre, scale, out);
+}
+
+static void vector_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i + VL <= count; i += VL)
+		vf_store(dst + i, vf_source(src, dtype, NULL, i));
+	for (; i < count; i++)
+		dst[i] = thc_load_one(dtype, src, i);
+}
+
+static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i + VL <= count; i += VL) {
+		vf v = vf_load(src + i);
+
+		if (dtype == THC_FP32)
+			vf_store((float *)dst + i, v);
+		else if (dtype == THC_FP16)
+			to_fp16(v, (uint16_t *)dst + i);
+		else
+			to_bf16(v, (uint16_t *)dst + i);
+	}
+	for (; i < count; i++)
+		thc_store_one(dtype, dst, i, src[i]);
+}
+
+#define VECTOR_OPS(label) {			\
+	.name = label,				\
+	.sumsq = vector_sumsq,			\
+	.forward = vector_forward,		\
+	.inverse = vector_inverse,		\
+	.high = vector_high,			\
+	.flip = vector_flip,			\
+	.quantise = vector_quantise,		\
+	.dequant = vector_dequant,		\
+	.load = vector_load,			\
+	.store = vector_store,			\
+}
+
+#endif /* LIBTHC_CODEC_VECTOR_H */
