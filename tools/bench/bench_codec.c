@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Speed of the codec beside memcpy of the same floats, on one core.  The runs of all four are
+ * interleaved, so that a noisy neighbour slows them alike, and medians are compared.  JSON on
+ * stdout; what a round over the network costs is measured elsewhere.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "codec.h"
+
+#define BUCKET_MIB	25
+#define RUNS		31
+#define RUNS_QUICK	15
+#define RANKS		4
+#define CHUNK		1024
+#define PACKED		(CHUNK / 2)
+#define CACHE_LINE	64
+
+enum work { WORK_MEMCPY, WORK_COMPRESS, WORK_COMPRESS_EF, WORK_DECOMPRESS, WORKS };
+
+struct bench {
+	struct thc_codec codec;
+	size_t count;
+	size_t blocks;
+	float *gradient, *copy, *error, *out, *scratch, *norms;
+	uint8_t *packed, *lanes;
+	uint16_t *counts;
+};
+
+static void *buffer(size_t size)
+{
+	void *p = aligned_alloc(CACHE_LINE, (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+
+	if (!p) {
+		fprintf(stderr, "bench_codec: out of memory\n");
+		exit(1);
+	}
+	memset(p, 0, size);
+	return p;
+}
+
+static void bench_init(struct bench *b)
+{
+	size_t padded, i;
+
+	b->count = (size_t)BUCKET_MIB * 1024 * 1024 / sizeof(float);
+	b->blocks = thc_codec_blocks(&b->codec, b->count);
+	padded = thc_codec_padded(&b->codec, b->count);
+	b->gradient = buffer(b->count * sizeof(float));
+	b->copy = buffer(b->count * sizeof(float));
+	b->error = buffer(b->count * sizeof(float));
+	b->out = buffer(padded * sizeof(float));
+	b->scratch = buffer(sizeof(float) << b->codec.block_log2);
+	b->norms = buffer(b->blocks * sizeof(float));
+	b->packed = buffer(padded / 2);
+	b->lanes = buffer(padded);
+	b->counts = buffer(padded / CHUNK * sizeof(*b->counts));
+	srand48(1);
+	for (i = 0; i < b->count; i++)
+		b->gradient[i] = (float)(drand48() + drand48() + drand48() - 1.5);
+	for (i = 0; i < padded; i++)
+		b->lanes[i] = (uint8_t)(lrand48() % (RANKS * b->codec.table.granularity + 1));
+	for (i = 0; i < padded / CHUNK; i++)
+		b->counts[i] = RANKS;
+}
+
+static int compress(struct bench *b, float *error, uint64_t round)
+{
+	int ret = thc_codec_norms(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms,
+				  NULL);
+
+	if (!ret)
+		thc_codec_compress(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms,
+				   round, 0, 0, CHUNK, b->packed, PACKED, b->scratch);
+	return ret;
+}
+
+static int bench_run(struct bench *b, enum work work, uint64_t round)
+{
+	switch (work) {
+	case WORK_MEMCPY:
+		memcpy(b->copy, b->gradient, b->count * sizeof(float));
+		__asm__ volatile("" : : "r"(b->copy) : "memory");
+		return 0;
+	case WORK_COMPRESS:
+		return compress(b, NULL, round);
+	case WORK_COMPRESS_EF:
+		return compress(b, b->error, round);
+	default:
+		thc_codec_decode(&b->codec, b->lanes, CHUNK, 8, CHUNK, b->counts, b->blocks,
+				 b->norms, round, 0, b->out);
+		return 0;
+	}
+}
+
+static double now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void report(const struct bench *b, double median[WORKS], int runs)
+{
+	double gib = (double)b->count * sizeof(float) / (1 << 30);
+
+	printf("{\"simd\": \"%s\", \"block_log2\": %u, \"granularity\": %u, \"mib\": %d, "
+	       "\"runs\": %d,\n", thc_codec_simd_name(&b->codec), b->codec.block_log2,
+	       b->codec.table.granularity, BUCKET_MIB, runs);
+	printf(" \"memcpy_gib_s\": %.3f, \"compress_ratio\": %.4f, \"compress_ef_ratio\": %.4f, "
+	       "\"decompress_ratio\": %.4f,\n", gib / (median[WORK_MEMCPY] * 1e-3),
+	       median[WORK_MEMCPY] / median[WORK_COMPRESS],
+	       median[WORK_MEMCPY] / median[WORK_COMPRESS_EF],
+	       median[WORK_MEMCPY] / median[WORK_DECOMPRESS]);
+	printf(" \"memcpy_ms\": %.3f, \"compress_ms\": %.3f, \"compress_ef_ms\": %.3f, "
+	       "\"decompress_ms\": %.3f}\n", median[WORK_MEMCPY], median[WORK_COMPRESS],
+	       median[WORK_COMPRESS_EF], median[WORK_DECOMPRESS]);
+}
+
+static int measure(struct bench *b, int runs)
+{
+	static double ms[WORKS][RUNS];
+	double median[WORKS];
+	int work, run;
+
+	for (run = -1; run < runs; run++)	/* the first warms up */
+		for (work = 0; work < WORKS; work++) {
+			double start = now_ms();
+			int ret = bench_run(b, work, (uint64_t)run);
+
+			if (ret)
+				return ret;
+			if (run >= 0)
+				ms[work][run] = now_ms() - start;
+		}
+	for (work = 0; work < WORKS; work++) {
+		qsort(ms[work], (size_t)runs, sizeof(double), by_value);
+		median[work] = ms[work][runs / 2];
+	}
+	report(b, median, runs);
+	return 0;
+}
+
+static int parse_simd(const char *name, enum thc_simd *simd)
+{
+	static const char *const names[] = { "auto", "scalar", "avx2", "avx512" };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(name, names[i])) {
+			*simd = (enum thc_simd)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+static void usage(FILE *to)
+{
+	fprintf(to, "usage: bench_codec [--simd auto|scalar|avx2|avx512] [--block LOG2] "
+		"[--granularity G] [--quick]\n");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "simd", required_argument, NULL, 's' }, { "block", required_argument, NULL, 'b' },
+		{ "granularity", required_argument, NULL, 'g' }, { "quick", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' }, { 0 },
+	};
+	unsigned int block_log2 = 10, granularity = 30;
+	enum thc_simd simd = THC_SIMD_AUTO;
+	int opt, ret, runs = RUNS;
+	struct thc_table table;
+	struct bench b;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (opt == 's' && !parse_simd(optarg, &simd))
+			continue;
+		if (opt == 'h') {
+			usage(stdout);
+			return 0;
+		}
+		if (opt == 'b')
+			block_log2 = (unsigned int)strtoul(optarg, NULL, 10);
+		else if (opt == 'g')
+			granularity = (unsigned int)strtoul(optarg, NULL, 10);
+		else if (opt == 'q')
+			runs = RUNS_QUICK;
+		else {
+			usage(stderr);
+			return 2;
+		}
+	}
+	ret = thc_table_solve(4, granularity, 1.0 / 32, &table);
+	if (!ret)
+		ret = thc_table_check(&table, RANKS, 8);
+	if (!ret)
+		ret = thc_codec_init(&b.codec, &table, block_log2, 1, simd);
+	if (ret) {
+		fprintf(stderr, "bench_codec: %s\n", strerror(-ret));
+		return 1;
+	}
+	bench_init(&b);
+	ret = measure(&b, runs);
+	thc_codec_exit(&b.codec);
+	return ret ? 1 : 0;
+}
