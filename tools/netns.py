@@ -1,0 +1,374 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Network namespaces for the demo, the benchmarks and the tests: one
+aggregator, n workers and a switch, made and removed here and nowhere else.
+What runs inside them is the caller's.
+
+         thc-PID.K-agg        thc-PID.K-w0   ...   thc-PID.K-w<n-1>
+        +-------------+      +-----------+        +-----------+
+        | eth0        |      | eth0      |        | eth0      |
+        | 10.77.0.100 |      | 10.77.0.1 |        | 10.77.0.n |
+        | fd77::100   |      | fd77::1   |        | fd77::n   |
+        +------+------+      +-----+-----+        +-----+-----+
+               |                   |                    |          veth pairs, MTU 1500
+        +------+-------------------+--------------------+-----+
+        |     agg                 w0                 w<n-1>   |
+        |                   bridge br0                        |
+        |                  thc-PID.K-sw                       |
+        +-----------------------------------------------------+
+
+XDP on the aggregator's eth0 sends by redirect, which needs GRO on at the peer
+("agg" above, or "host" below); XDP output bypasses qdiscs, so a shaped link
+gets a namespace of its own, in which every frame is an skb:
+
+        host eth0 ---- host [ bridge br0 ] net ---- switch port
+                       tbf    thc-PID.K-l*  tbf
+                       to the host          to the switch
+
+Impaired worker links lose, corrupt and duplicate THC packets in both
+directions: tests/netns/impair.bpf.c on clsact of the switch's worker ports.
+Segmentation offload is limited to one packet there, so that it meets packets
+and not super-packets.
+
+    with netns.guard(), netns.Topology(workers=4) as net:
+        daemon = net.popen(net.aggregator, ["build/thcd", ...])
+        worker = net.popen(net.worker(0), [...])
+"""
+import argparse
+import atexit
+import contextlib
+import ctypes
+import fcntl
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+RUN = "/run/netns"
+AGGREGATOR4 = "10.77.0.100"
+AGGREGATOR6 = "fd77::100"
+WORKERS_MAX = 64
+
+_CLONE_NEWNET = 0x40000000
+_PR_SET_PDEATHSIG = 1
+_SIOCETHTOOL = 0x8946
+_ETHTOOL_SGRO = 0x2C
+_libc = ctypes.CDLL(None, use_errno=True)
+_serial = itertools.count()
+
+
+class NetnsError(RuntimeError):
+    """What could not be set up, and what to do about it."""
+
+
+def build_dir():
+    """Where the built programs are: $BUILD, or build/ in the source tree."""
+    return os.path.abspath(os.environ.get("BUILD") or os.path.join(ROOT, "build"))
+
+
+def why_not():
+    """None if namespaces can be made here, else a sentence."""
+    if os.geteuid() != 0:
+        return "network namespaces need root: run this as root, or with sudo"
+    for tool in ("ip", "tc", "nsenter"):
+        if not shutil.which(tool):
+            return f"'{tool}' is missing: apt-get install iproute2 util-linux"
+    done = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True)
+    if done.returncode:
+        return f"network namespaces cannot be made here: {done.stderr.strip()}"
+    return None
+
+
+def _ip(ns, lines):
+    """One `ip -batch` in namespace ns (None: here)."""
+    where = ["-n", ns] if ns else []
+    done = subprocess.run(["ip", *where, "-batch", "-"], input="\n".join(lines) + "\n",
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise NetnsError(f"ip in namespace {ns}: {done.stderr.strip()} "
+                         f"(is something of an earlier run left? tools/netns.py --sweep)")
+
+
+def in_namespace(ns, call):
+    """call() with its thread in namespace ns; sockets it makes stay there."""
+    result = {}
+
+    def body():
+        fd = os.open(f"{RUN}/{ns}", os.O_RDONLY)
+        try:
+            if _libc.setns(fd, _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), f"setns {ns}")
+            result["value"] = call()
+        except BaseException as error:  # handed to the caller's thread
+            result["error"] = error
+        finally:
+            os.close(fd)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    if "error" in result:
+        raise result["error"]
+    return result["value"]
+
+
+def _set_gro(ns, dev, on):
+    def call():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            value = bytearray(struct.pack("II", _ETHTOOL_SGRO, on))
+            address = (ctypes.c_char * len(value)).from_buffer(value)
+            request = struct.pack("16sP", dev.encode(), ctypes.addressof(address))
+            fcntl.ioctl(s, _SIOCETHTOOL, request.ljust(40, b"\0"))
+
+    in_namespace(ns, call)
+
+
+def _die_with_parent():
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def stop(processes, patience=3.0):
+    """SIGTERM to all, SIGKILL to those still there after patience seconds."""
+    running = [p for p in processes if p.poll() is None]
+    for p in running:
+        p.terminate()
+    end = time.monotonic() + patience
+    for p in running:
+        try:
+            p.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            p.kill()
+            p.wait()
+
+
+@contextlib.contextmanager
+def guard():
+    """SIGTERM, SIGHUP and SIGINT unwind the stack once, then no more."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def handler(number, _frame):
+        for s in signals:
+            signal.signal(s, signal.SIG_IGN)  # cleaning up is not interrupted
+        raise SystemExit(128 + number)
+
+    old = {s: signal.signal(s, handler) for s in signals}
+    try:
+        yield
+    finally:
+        for s, h in old.items():
+            signal.signal(s, h)
+
+
+class Impair:
+    """Probabilities per packet and direction on every worker's link."""
+
+    def __init__(self, drop=0.0, corrupt=0.0, duplicate=0.0, port=18500):
+        self.drop, self.corrupt, self.duplicate, self.port = drop, corrupt, duplicate, port
+
+
+class Topology:
+    """The namespaces drawn at the top of this file, until close().
+
+    workers: n; shape: a tbf rate such as "1gbit" for every host link and
+    direction, or None; queues: of the aggregator's veth; impair: an Impair
+    """
+
+    def __init__(self, workers=4, shape=None, queues=1, impair=None, mtu=1500):
+        if not 1 <= workers <= WORKERS_MAX:
+            raise NetnsError(f"{workers} workers: choose 1 to {WORKERS_MAX}")
+        reason = why_not()
+        if reason:
+            raise NetnsError(reason)
+        self.workers, self.shape, self.mtu = workers, shape, mtu
+        self.name = f"thc-{os.getpid()}.{next(_serial)}"
+        self.aggregator = f"{self.name}-agg"
+        self.switch = f"{self.name}-sw"
+        self._owner = os.getpid()
+        self._spaces = []
+        self._processes = []
+        self._impair = None
+        atexit.register(self.close)
+        try:
+            self._space(self.switch, ["link add br0 type bridge mcast_snooping 0 forward_delay 0",
+                                      "link set br0 up"])
+            self._host(self.aggregator, "agg", AGGREGATOR4, AGGREGATOR6, queues)
+            for w in range(workers):
+                self._host(self.worker(w), f"w{w}", self.address(w), self.address6(w), 1)
+            self._settle()
+            if impair:
+                self._start_impair(impair)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.close()
+
+    def worker(self, w):
+        return f"{self.name}-w{w}"
+
+    @staticmethod
+    def address(w):
+        return f"10.77.0.{w + 1}"
+
+    @staticmethod
+    def address6(w):
+        return f"fd77::{w + 1:x}"
+
+    def _space(self, ns, lines):
+        subprocess.run(["ip", "netns", "add", ns], check=True)
+        self._spaces.append(ns)
+        _ip(ns, ["link set lo up", *lines])
+
+    def _host(self, ns, port, addr4, addr6, queues):
+        """One host, and its link to the switch's bridge as `port`."""
+        self._space(ns, [])
+        peer_ns, peer = self.switch, port
+        if self.shape:
+            peer_ns, peer = f"{self.name}-l{port}", "host"
+            self._space(peer_ns, ["link add br0 type bridge mcast_snooping 0 forward_delay 0",
+                                  "link set br0 up"])
+        both = f"numrxqueues {queues} numtxqueues {queues}"
+        _ip(ns, [f"link add eth0 mtu {self.mtu} {both} type veth peer name {peer} "
+                 f"mtu {self.mtu} {both} netns {peer_ns}",
+                 f"addr add {addr4}/24 dev eth0",
+                 f"addr add {addr6}/64 dev eth0 nodad",
+                 "link set eth0 up",
+                 "route add 224.0.0.0/4 dev eth0"])
+        if self.shape:
+            _ip(peer_ns, [f"link add net mtu {self.mtu} type veth peer name {port} "
+                          f"mtu {self.mtu} netns {self.switch}",
+                          "link set host master br0 up", "link set net master br0 up"])
+            for dev in ("host", "net"):
+                self.run(peer_ns, ["tc", "qdisc", "add", "dev", dev, "root", "tbf", "rate",
+                                   self.shape, "burst", "64k", "limit", "1m"])
+        _ip(self.switch, [f"link set {port} master br0 up"])
+        if port == "agg":
+            _set_gro(peer_ns, peer, 1)
+
+    def _settle(self):
+        """Waits until the bridges forward: carrier is up on all ports."""
+        end = time.monotonic() + 5
+        bridges = [ns for ns in self._spaces if ns == self.switch or "-l" in ns[len(self.name):]]
+        while bridges and time.monotonic() < end:
+            text = self.run(bridges[0], ["bridge", "link", "show"]).stdout
+            if text and text.count("state forwarding") == len(text.splitlines()):
+                bridges.pop(0)
+            else:
+                time.sleep(0.02)
+        if bridges:
+            raise NetnsError(f"the bridge in {bridges[0]} does not forward after 5 s")
+
+    def _start_impair(self, impair):
+        loader = os.path.join(build_dir(), "tests/netns/impair")
+        if not os.path.exists(loader):
+            raise NetnsError(f"{loader} is missing: run `make tests`")
+        for ns in [self.aggregator, *map(self.worker, range(self.workers))]:
+            _ip(ns, ["link set eth0 gso_max_segs 1"])
+        self._impair = self.popen(
+            self.switch,
+            [loader, f"{impair.drop}", f"{impair.corrupt}", f"{impair.duplicate}",
+             str(impair.port), *(f"w{w}" for w in range(self.workers))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self._impair.stdout.readline().strip() != "ready":
+            raise NetnsError("tests/netns/impair did not start: see its message above")
+
+    def impaired(self):
+        """What impair did: {"up": {"seen":, "dropped":, ...}, "down": {...}}."""
+        if not self._impair:
+            return {}
+        self._impair.stdin.write("\n")
+        self._impair.stdin.flush()
+        return json.loads(self._impair.stdout.readline())
+
+    @staticmethod
+    def enter(ns, argv):
+        return ["nsenter", f"--net={RUN}/{ns}", "--", *argv]
+
+    def run(self, ns, argv, **more):
+        """Runs argv in ns to its end; raises NetnsError with its message."""
+        done = subprocess.run(self.enter(ns, argv), capture_output=True, text=True, **more)
+        if done.returncode:
+            raise NetnsError(f"{' '.join(argv)} in {ns}: {(done.stderr or done.stdout).strip()}")
+        return done
+
+    def popen(self, ns, argv, **more):
+        """Starts argv in ns; it ends with this topology, or with this process.
+
+        It has a session of its own: Ctrl-C reaches only us, who end it in order.
+        """
+        p = subprocess.Popen(self.enter(ns, argv), start_new_session=True,
+                             preexec_fn=_die_with_parent, **more)
+        self._processes.append(p)
+        return p
+
+    def stop(self, *processes):
+        stop(processes)
+        self._processes = [p for p in self._processes if p not in processes]
+
+    def close(self):
+        if os.getpid() != self._owner:  # a fork of ours must not tear it down
+            return
+        stop(self._processes)
+        self._processes.clear()
+        for ns in self._spaces:
+            subprocess.run(["ip", "netns", "del", ns], stderr=subprocess.DEVNULL, check=False)
+        self._spaces.clear()
+        atexit.unregister(self.close)
+
+
+def sweep():
+    """Removes namespaces whose maker is dead; returns their names."""
+    gone = []
+    for ns in sorted(os.listdir(RUN)) if os.path.isdir(RUN) else []:
+        match = re.fullmatch(r"thc-(\d+)\.\d+-(agg|sw|w\d+|l(agg|w\d+))", ns)
+        if match and not os.path.exists(f"/proc/{match[1]}"):
+            subprocess.run(["ip", "netns", "del", ns], check=True)
+            gone.append(ns)
+    return gone
+
+
+def main():
+    parser = argparse.ArgumentParser(description="A topology of namespaces to try things in.")
+    parser.add_argument("--sweep", action="store_true",
+                        help="remove what dead runs left behind, then exit")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--shape", metavar="RATE", help="tbf on every host link, e.g. 1gbit")
+    parser.add_argument("--queues", type=int, default=1, help="of the aggregator's veth")
+    parser.add_argument("--loss", type=float, default=0.0, help="per direction, e.g. 0.02")
+    parser.add_argument("--corrupt", type=float, default=0.0)
+    parser.add_argument("--duplicate", type=float, default=0.0)
+    parser.add_argument("command", nargs="*", help="run with NET=its name; default: a shell")
+    args = parser.parse_args()
+    if args.sweep:
+        for ns in sweep():
+            print(f"removed {ns}")
+        return 0
+    impair = None
+    if args.loss or args.corrupt or args.duplicate:
+        impair = Impair(args.loss, args.corrupt, args.duplicate)
+    try:
+        with guard(), Topology(args.workers, args.shape, args.queues, impair) as net:
+            print(f"namespaces {net.aggregator}, {net.switch}, {net.name}-w0.."
+                  f"w{net.workers - 1}; enter one by nsenter --net={RUN}/NAME", flush=True)
+            command = args.command or [os.environ.get("SHELL", "/bin/sh")]
+            return subprocess.run(command, env={**os.environ, "NET": net.name}).returncode
+    except NetnsError as error:
+        print(f"netns: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
