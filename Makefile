@@ -53,6 +53,9 @@ BPF_LIBS := -lbpf -lelf -lz
 HAVE_THCD := $(if $(THCD_OBJ),$(BUILD)/thcd)
 HAVE_CTL  := $(if $(CTL_OBJ),$(BUILD)/thcctl)
 
+# What was generated stays.
+.SECONDARY:
+
 .PHONY: all tests benches fuzzers check demo bench lint install uninstall clean help
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(HAVE_THCD) $(HAVE_CTL) $(TOOL_BIN)
 
