@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+#ifndef THC_API
+#define THC_API __attribute__((visibility("default")))
+#endif
+
 /* Element type of a caller's gradient. */
 enum thc_dtype { THC_FP32 = 0, THC_FP16 = 1, THC_BF16 = 2 };
 
@@ -49,33 +53,34 @@ struct thc_table {
  * a mirrored pair of equal cost the one that begins with the smaller values is taken.
  * Returns 0, -EINVAL for arguments out of range, -ENOMEM.
  */
-int thc_table_solve(unsigned int bits, unsigned int granularity, double p, struct thc_table *out);
+THC_API int thc_table_solve(unsigned int bits, unsigned int granularity, double p,
+			    struct thc_table *out);
 
 /* A table with given values (1 << bits of them).  Returns 0 or -EINVAL. */
-int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
-			  const uint16_t *values, struct thc_table *out);
+THC_API int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
+				  const uint16_t *values, struct thc_table *out);
 
 /* 0 if sums of @n contributors fit lanes of @width bits, -ERANGE if not, -EINVAL for no table. */
-int thc_table_check(const struct thc_table *t, unsigned int n, unsigned int width);
+THC_API int thc_table_check(const struct thc_table *t, unsigned int n, unsigned int width);
 
 /*
  * Expected ||x - xhat||^2 / ||x||^2 of the mean over @n ranks that hold the same gradient, rounded
  * independently, without error feedback.
  */
-double thc_table_nmse(const struct thc_table *t, unsigned int n);
+THC_API double thc_table_nmse(const struct thc_table *t, unsigned int n);
 
 /*
  * The 4-bit table of least thc_table_nmse() for @n ranks whose sums fit lanes of @width bits (8 or
  * 16), over granularity and clamp fraction together.  Returns 0, -EINVAL, -ENOMEM, or -ERANGE if no
  * 4-bit table fits.
  */
-int thc_table_choose(unsigned int n, unsigned int width, struct thc_table *out);
+THC_API int thc_table_choose(unsigned int n, unsigned int width, struct thc_table *out);
 
 /* Agreement between ranks: equal for equal bits, granularity, values and threshold. */
-uint32_t thc_table_hash(const struct thc_table *t);
+THC_API uint32_t thc_table_hash(const struct thc_table *t);
 
 /* Phi^-1(q), 0 < q < 1, absolute error below 1e-12 for min(q, 1 - q) > 1e-9; NaN outside. */
-double thc_normal_quantile(double q);
+THC_API double thc_normal_quantile(double q);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the codec's unit tests share: reproducible inputs, an independent transform in double
+ * precision, and the choice of instruction sets.  No assertions about the codec are made here.
+ */
+#ifndef TESTS_UNIT_CODEC_UTIL_H
+#define TESTS_UNIT_CODEC_UTIL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec.h"
+
+struct rng {
+	uint64_t state;
+};
+
+static inline uint64_t rng_u64(struct rng *r)
+{
+	r->state ^= r->state << 13;
+	r->state ^= r->state >> 7;
+	r->state ^= r->state << 17;
+	return r->state * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+static inline struct rng rng_seeded(uint64_t seed)
+{
+	struct rng r = { seed * UINT64_C(0x9e3779b97f4a7c15) + 1 };
+	int i;
+
+	for (i = 0; i < 8; i++)
+		rng_u64(&r);
+	return r;
+}
+
+/* Uniform in (0, 1). */
+static inline double rng_unit(struct rng *r)
+{
+	return ((double)(rng_u64(r) >> 12) + 0.5) * 0x1p-52;
+}
+
+static inline double rng_normal(struct rng *r)
+{
+	double radius = sqrt(-2 * log(rng_unit(r)));
+
+	return radius * cos(6.283185307179586 * rng_unit(r));
+}
+
+static inline void *test_buffer(size_t size)
+{
+	void *p = calloc(1, size ? size : 1);
+
+	assert_non_null(p);
+	return p;
+}
+
+static inline float *normal_vector(size_t count, uint64_t seed)
+{
+	float *x = test_buffer(count * sizeof(*x));
+	struct rng r = rng_seeded(seed);
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		x[i] = (float)rng_normal(&r);
+	return x;
+}
+
+/* The transform by its recurrence, in double: H of order n, unscaled, in natural order. */
+static inline void reference_hadamard(double *v, size_t n)
+{
+	size_t half = n / 2, i;
+
+	if (n == 1)
+		return;
+	reference_hadamard(v, half);
+	reference_hadamard(v + half, half);
+	for (i = 0; i < half; i++) {
+		double a = v[i], b = v[i + half];
+
+		v[i] = a + b;
+		v[i + half] = a - b;
+	}
+}
+
+/* The signs D of block block: from the rotation of a block of ones, since H H D 1 = B D 1. */
+static inline double *reference_signs(const struct thc_codec *c, uint64_t round, size_t block)
+{
+	size_t n = (size_t)1 << c->block_log2, i;
+	float *ones = test_buffer(n * sizeof(*ones)), *rotated = test_buffer(n * sizeof(*ones));
+	double *signs = test_buffer(n * sizeof(*signs));
+
+	for (i = 0; i < n; i++)
+		ones[i] = 1;
+	thc_codec_rotate(c, ones, THC_FP32, n, NULL, round, block, rotated);
+	for (i = 0; i < n; i++)
+		signs[i] = rotated[i];
+	reference_hadamard(signs, n);
+	for (i = 0; i < n; i++) {
+		signs[i] /= (double)n;
+		assert_true(signs[i] == 1 || signs[i] == -1);
+	}
+	free(ones);
+	free(rotated);
+	return signs;
+}
+
+static inline void solve(unsigned int bits, unsigned int g, double p, struct thc_table *t)
+{
+	assert_int_equal(thc_table_solve(bits, g, p, t), 0);
+}
+
+static inline void codec_setup(struct thc_codec *c, const struct thc_table *t,
+			       unsigned int block_log2, enum thc_simd simd)
+{
+	assert_int_equal(thc_codec_init(c, t, block_log2, 0x7468632d74657374, simd), 0);
+}
+
+/* Skips the running test, with the reason, where the CPU lacks an instruction set. */
+static inline void need_simd(enum thc_simd simd)
+{
+	struct thc_table t;
+	struct thc_codec c;
+
+	solve(4, 30, 1.0 / 32, &t);
+	if (thc_codec_init(&c, &t, 10, 0, simd) == -ENOTSUP) {
+		print_message("SKIP: this CPU has no %s\n",
+			      simd == THC_SIMD_AVX2 ? "AVX2 with F16C" : "AVX-512 F, BW, DQ, VL");
+		skip();
+	}
+	thc_codec_exit(&c);
+}
+
+static inline unsigned int index_of(const uint8_t *packed, size_t i)
+{
+	return i % 2 ? packed[i / 2] & 15 : packed[i / 2] >> 4;
+}
+
+static inline double norm_of(const float *x, size_t n)
+{
+	double sum = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		sum += (double)x[i] * x[i];
+	return sqrt(sum);
+}
+
+static inline double distance(const float *x, const float *y, size_t n)
+{
+	double sum = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		sum += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+	return sqrt(sum);
+}
+
+#endif /* TESTS_UNIT_CODEC_UTIL_H */

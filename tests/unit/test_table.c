@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The table solver against published tables and costs, against brute force, and its closed forms
+ * against numbers worked out independently.  Whether the codec then has these errors is tested in
+ * test_codec_nmse.c.
+ */
+#include "codec_util.h"
+
+struct row {
+	unsigned int bits;
+	unsigned int g;
+	double p;
+	double cost;
+	uint16_t value[16];
+};
+
+/* Optimal tables (values and costs) as published or worked out by other means. */
+static const struct row optimal[] = {
+	{ 4, 30, 1.0 / 32, .0130625,
+	  { 0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30 } },
+	{ 4, 30, 1.0 / 512, .0229056,
+	  { 0, 4, 7, 9, 11, 12, 13, 14, 15, 16, 17, 19, 21, 23, 26, 30 } },
+	{ 4, 34, 1.0 / 32, .0121253,
+	  { 0, 3, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 31, 34 } },
+	{ 4, 31, 1.0 / 32, .0127516,
+	  { 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 } },
+	{ 3, 16, 1.0 / 32, .0554679, { 0, 3, 5, 7, 9, 11, 13, 16 } },
+	{ 3, 16, 1.0 / 1024, .1149526, { 0, 4, 6, 7, 8, 10, 12, 16 } },
+	{ 2, 34, 1.0 / 1024, .6243084, { 0, 13, 21, 34 } },
+};
+
+/* Tables of the published prototype, which are good but not all optimal. */
+static const struct row published[] = {
+	{ 4, 30, 1.0 / 32, .0130746,
+	  { 0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30 } },
+	{ 4, 30, 1.0 / 512, .0235126,
+	  { 0, 4, 7, 9, 11, 12, 13, 14, 16, 17, 18, 19, 21, 23, 26, 30 } },
+	{ 4, 34, 1.0 / 32, .0121253,
+	  { 0, 3, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 31, 34 } },
+	{ 3, 16, 1.0 / 32, .0554679, { 0, 3, 5, 7, 9, 11, 13, 16 } },
+	{ 3, 16, 1.0 / 1024, .1171355, { 0, 4, 6, 7, 9, 10, 12, 16 } },
+	{ 2, 34, 1.0 / 1024, .6243084, { 0, 13, 21, 34 } },
+};
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static void assert_near(double got, double want, double tolerance)
+{
+	if (!(fabs(got - want) <= tolerance))
+		fail_msg("%.12g is not %.12g within %g", got, want, tolerance);
+}
+
+static void solve__known_optima(void **state)
+{
+	struct thc_table t;
+	unsigned int i, z;
+
+	(void)state;
+	for (i = 0; i < COUNT(optimal); i++) {
+		const struct row *r = &optimal[i];
+
+		solve(r->bits, r->g, r->p, &t);
+		assert_int_equal(t.levels, 1U << r->bits);
+		assert_int_equal(t.granularity, r->g);
+		for (z = 0; z < t.levels; z++)
+			assert_int_equal(t.value[z], r->value[z]);
+		assert_near(t.cost, r->cost, 1.1e-7);
+	}
+}
+
+static void from_values__published_costs(void **state)
+{
+	struct thc_table t, best;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < COUNT(published); i++) {
+		const struct row *r = &published[i];
+
+		assert_int_equal(thc_table_from_values(r->bits, r->g, r->p, r->value, &t), 0);
+		assert_near(t.cost, r->cost, 1.1e-7);
+		assert_memory_equal(t.value, r->value, t.levels * sizeof(*t.value));
+		solve(r->bits, r->g, r->p, &best);
+		assert_true(best.cost <= t.cost + 1e-12);
+	}
+}
+
+static void solve__equals_integral(void **state)
+{
+	struct thc_table t;
+	double sum = 0;
+	unsigned int z;
+	int i, n = 2000;
+
+	(void)state;
+	solve(4, 31, 1.0 / 32, &t);
+	for (z = 0; z + 1 < t.levels; z++) {
+		double l = 2 * t.t * t.value[z] / t.granularity - t.t;
+		double h = 2 * t.t * t.value[z + 1] / t.granularity - t.t;
+
+		for (i = 0; i < n; i++) {
+			double a = l + (h - l) * (i + 0.5) / n;
+
+			sum += (h - a) * (a - l) * exp(-a * a / 2) * (h - l) / n;
+		}
+	}
+	assert_near(t.cost, sum * 0.3989422804014327, 1e-8);
+}
+
+static unsigned int bits_set(uint32_t v)
+{
+	return (unsigned int)__builtin_popcount(v);
+}
+
+/* Every subset of the inner grid positions. */
+static void assert_no_better(unsigned int bits, unsigned int g, double p)
+{
+	uint16_t value[16] = { 0 };
+	struct thc_table best, t;
+	uint32_t subset;
+	bool met = false;
+
+	solve(bits, g, p, &best);
+	for (subset = 0; subset < 1U << (g - 1); subset++) {
+		unsigned int i, z = 1;
+
+		if (bits_set(subset) + 2 != 1U << bits)
+			continue;
+		for (i = 1; i < g; i++)
+			if (subset >> (i - 1) & 1)
+				value[z++] = (uint16_t)i;
+		value[z] = (uint16_t)g;
+		assert_int_equal(thc_table_from_values(bits, g, p, value, &t), 0);
+		assert_true(best.cost <= t.cost + 1e-12);
+		met |= !memcmp(value, best.value, best.levels * sizeof(*value));
+	}
+	assert_true(met);
+}
+
+static void solve__brute_force(void **state)
+{
+	static const double fractions[] = { 0.25, 1.0 / 32, 1.0 / 1024 };
+	unsigned int g, i;
+
+	(void)state;
+	for (i = 0; i < COUNT(fractions); i++) {
+		for (g = 1; g <= 5; g++)
+			assert_no_better(1, g, fractions[i]);
+		for (g = 3; g <= 14; g++)
+			assert_no_better(2, g, fractions[i]);
+		for (g = 7; g <= 14; g++)
+			assert_no_better(3, g, fractions[i]);
+		for (g = 15; g <= 18; g++)
+			assert_no_better(4, g, fractions[i]);
+	}
+}
+
+static void solve__uniform(void **state)
+{
+	struct thc_table t;
+	unsigned int bits, z;
+
+	(void)state;
+	for (bits = 1; bits <= 4; bits++) {
+		solve(bits, (1U << bits) - 1, 1.0 / 32, &t);
+		for (z = 0; z < t.levels; z++)
+			assert_int_equal(t.value[z], z);
+	}
+	assert_near(t.cost, .013319, 1e-6);
+}
+
+static void solve__thresholds(void **state)
+{
+	static const struct { double p, t; } want[] = {
+		{ 1.0 / 16, 1.8627318674 }, { 1.0 / 32, 2.1538746941 },
+		{ 1.0 / 64, 2.4175590162 }, { 1.0 / 128, 2.6600674686 },
+		{ 1.0 / 512, 3.0972690782 }, { 1.0 / 1024, 3.2971933457 },
+	};
+	struct thc_table t;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < COUNT(want); i++) {
+		solve(4, 30, want[i].p, &t);
+		assert_near(t.t, want[i].t, 1e-9);
+		assert_true(t.t * 0x1p30 == floor(t.t * 0x1p30));
+		assert_near(thc_normal_quantile(1 - want[i].p / 2), want[i].t, 1e-10);
+	}
+}
+
+static void normal_quantile__inverts_erfc(void **state)
+{
+	double q;
+
+	(void)state;
+	for (q = 1e-8; q < 0.5; q *= 1.3) {
+		double a = thc_normal_quantile(q), density = exp(-a * a / 2) * 0.3989422804014327;
+
+		assert_near(0.5 * erfc(-a * 0.7071067811865476), q, 1e-12 * density + 1e-16);
+		if (q > 1e-3)	/* nearer to 1, 1 - q itself is rounded */
+			assert_near(thc_normal_quantile(1 - q), -a, 1e-12);
+	}
+	assert_near(thc_normal_quantile(0.5), 0, 1e-12);
+	assert_near(thc_normal_quantile(0.975), 1.959963984540054, 1e-12);
+	assert_true(isnan(thc_normal_quantile(0)) && isnan(thc_normal_quantile(1)));
+	assert_true(isnan(thc_normal_quantile(NAN)));
+}
+
+static void solve__bad_arguments(void **state)
+{
+	static const uint16_t falling[4] = { 0, 5, 4, 9 }, equal[4] = { 0, 4, 4, 9 };
+	static const uint16_t offset[4] = { 1, 4, 5, 9 }, shorter[4] = { 0, 4, 5, 8 };
+	struct thc_table t;
+
+	(void)state;
+	assert_int_equal(thc_table_solve(0, 30, 0.1, &t), -EINVAL);
+	assert_int_equal(thc_table_solve(5, 40, 0.1, &t), -EINVAL);
+	assert_int_equal(thc_table_solve(4, 14, 0.1, &t), -EINVAL);
+	assert_int_equal(thc_table_solve(4, THC_TABLE_GRANULARITY_MAX + 1, 0.1, &t), -EINVAL);
+	assert_int_equal(thc_table_solve(4, 30, 0, &t), -EINVAL);
+	assert_int_equal(thc_table_solve(4, 30, 1, &t), -EINVAL);
+	assert_int_equal(thc_table_solve(4, 30, NAN, &t), -EINVAL);
+	assert_int_equal(thc_table_solve(4, 30, 0.1, NULL), -EINVAL);
+	assert_int_equal(thc_table_from_values(2, 9, 0.1, falling, &t), -EINVAL);
+	assert_int_equal(thc_table_from_values(2, 9, 0.1, equal, &t), -EINVAL);
+	assert_int_equal(thc_table_from_values(2, 9, 0.1, offset, &t), -EINVAL);
+	assert_int_equal(thc_table_from_values(2, 9, 0.1, shorter, &t), -EINVAL);
+	assert_int_equal(thc_table_from_values(2, 9, 0.1, NULL, &t), -EINVAL);
+}
+
+/* The largest n for each granularity and width, and one more. */
+static void check__overflow_rule(void **state)
+{
+	static const unsigned int want[][3] = {
+		{ 15, 8, 17 }, { 20, 8, 12 }, { 30, 8, 8 }, { 31, 8, 8 }, { 36, 8, 7 },
+		{ 51, 8, 5 }, { 30, 16, 2184 }, { 255, 8, 1 }, { 256, 8, 0 },
+	};
+	struct thc_table t;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < COUNT(want); i++) {
+		solve(4, want[i][0], 1.0 / 32, &t);
+		assert_int_equal(thc_table_check(&t, want[i][2], want[i][1]), 0);
+		assert_int_equal(thc_table_check(&t, want[i][2] + 1, want[i][1]), -ERANGE);
+	}
+	assert_int_equal(thc_table_check(NULL, 1, 8), -EINVAL);
+}
+
+static void nmse__closed_form(void **state)
+{
+	static const struct { unsigned int bits, g; double p, nmse[3]; } want[] = {
+		{ 4, 15, 1.0 / 32, { .02059, .01060, .00893 } },
+		{ 4, 30, 1.0 / 32, { .02033, .01053, .00890 } },
+		{ 4, 36, 1.0 / 32, { .01941, .01030, .00879 } },
+		{ 4, 20, 1.0 / 512, { .02147, .00558, .00293 } },
+		{ 3, 16, 1.0 / 32, { .06274, .02113, .01420 } },
+		{ 2, 34, 1.0 / 1024, { .62444, .15621, .07817 } },
+	};
+	static const unsigned int n[3] = { 1, 4, 8 };
+	struct thc_table t;
+	unsigned int i, k;
+
+	(void)state;
+	for (i = 0; i < COUNT(want); i++) {
+		solve(want[i].bits, want[i].g, want[i].p, &t);
+		for (k = 0; k < 3; k++)
+			assert_near(thc_table_nmse(&t, n[k]), want[i].nmse[k], 1.01e-5);
+	}
+}
+
+static void choose__at_least_as_good_as_known(void **state)
+{
+	static const struct { unsigned int n; double nmse; } want[] = {
+		{ 2, .009565 }, { 4, .005175 }, { 8, .003105 }, { 16, .002055 },
+	};
+	struct thc_table t, other;
+	unsigned int i, g;
+
+	(void)state;
+	for (i = 0; i < COUNT(want); i++) {
+		assert_int_equal(thc_table_choose(want[i].n, 8, &t), 0);
+		assert_int_equal(thc_table_check(&t, want[i].n, 8), 0);
+		assert_true(thc_table_nmse(&t, want[i].n) <= want[i].nmse);
+		for (g = 15; g <= 127 && g * want[i].n <= 255; g++) {
+			solve(4, g, t.p, &other);
+			assert_true(thc_table_nmse(&t, want[i].n) <=
+				    thc_table_nmse(&other, want[i].n) * (1 + 1e-9));
+		}
+	}
+	assert_int_equal(thc_table_choose(17, 8, &t), 0);
+	assert_int_equal(t.granularity, 15);
+	assert_int_equal(thc_table_choose(18, 8, &t), -ERANGE);
+	assert_int_equal(thc_table_choose(18, 16, &t), 0);
+	assert_int_equal(thc_table_check(&t, 18, 16), 0);
+	assert_int_equal(thc_table_choose(0, 8, &t), -EINVAL);
+	assert_int_equal(thc_table_choose(4, 12, &t), -EINVAL);
+	assert_int_equal(thc_table_choose(4, 8, NULL), -EINVAL);
+}
+
+/* The hash is part of what ranks compare, so its value must never change. */
+static void hash__stable_and_sensitive(void **state)
+{
+	struct thc_table a, b;
+	unsigned int z;
+
+	(void)state;
+	solve(4, 30, 1.0 / 32, &a);
+	assert_int_equal(thc_table_hash(&a), 0x3bad0bfa);
+	for (z = 0; z < 16; z++) {
+		b = a;
+		b.value[z] ^= 1;
+		assert_int_not_equal(thc_table_hash(&a), thc_table_hash(&b));
+	}
+	solve(4, 30, 1.0 / 33, &b);
+	memcpy(b.value, a.value, sizeof(a.value));
+	assert_int_not_equal(thc_table_hash(&a), thc_table_hash(&b));
+	b = a;
+	b.cost = 7;	/* follows from the rest */
+	b.p = 0.5;
+	assert_int_equal(thc_table_hash(&a), thc_table_hash(&b));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(solve__known_optima),
+		cmocka_unit_test(from_values__published_costs),
+		cmocka_unit_test(solve__equals_integral),
+		cmocka_unit_test(solve__brute_force),
+		cmocka_unit_test(solve__uniform),
+		cmocka_unit_test(solve__thresholds),
+		cmocka_unit_test(normal_quantile__inverts_erfc),
+		cmocka_unit_test(solve__bad_arguments),
+		cmocka_unit_test(check__overflow_rule),
+		cmocka_unit_test(nmse__closed_form),
+		cmocka_unit_test(choose__at_least_as_good_as_known),
+		cmocka_unit_test(hash__stable_and_sensitive),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
