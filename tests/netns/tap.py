@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0
+"""TAP for the Python tests that need namespaces: each case prints ok or not
+ok with its reason, and a missing capability is a skip (exit 4), never a pass.
+
+    def case__does_this(): assert ...
+    tap.main([case__does_this, ...])
+"""
+import os
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools"))
+import netns  # noqa: E402  (found through the path above)
+
+SKIPPED = 4
+
+
+class Skip(Exception):
+    """This case cannot run here, and why."""
+
+
+def main(cases):
+    """Runs cases (those named on the command line, or all); never returns."""
+    wanted = sys.argv[1:]
+    cases = [c for c in cases if not wanted or c.__name__ in wanted]
+    reason = netns.why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        sys.exit(SKIPPED)
+    print(f"1..{len(cases)}", flush=True)
+    failed = skipped = 0
+    with netns.guard():
+        for number, case in enumerate(cases, 1):
+            start = time.monotonic()
+            try:
+                case()
+                verdict, after = "ok", ""
+            except Skip as error:
+                skipped += 1
+                verdict, after = "ok", f" # SKIP {error}"
+            except Exception as error:  # a failed case must not hide the others
+                failed += 1
+                verdict, after = "not ok", ""
+                if not isinstance(error, AssertionError):
+                    traceback.print_exc(file=sys.stderr)
+                for line in (str(error) or traceback.format_exc()).splitlines():
+                    print(f"# {line}")
+            print(f"{verdict} {number} - {case.__name__}{after}", flush=True)
+            print(f"# {time.monotonic() - start:.1f} s")
+    sys.exit(1 if failed else SKIPPED if skipped == len(cases) else 0)

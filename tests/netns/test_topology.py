@@ -1,0 +1,177 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""The ground other tests stand on: the topology connects, its shaped links
+limit, its impaired links harm THC packets one by one and nothing else, and
+nothing is left behind.
+"""
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import tap
+from tap import netns
+
+PORT = 18500
+SOL_UDP, UDP_SEGMENT, SO_RCVBUFFORCE = 17, 103, 33
+
+
+def udp(net, ns, address="", port=0, family=socket.AF_INET):
+    """A UDP socket that lives in namespace ns."""
+    def make():
+        s = socket.socket(family, socket.SOCK_DGRAM)
+        s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        s.bind((address, port))
+        s.settimeout(0.3)
+        return s
+    return netns.in_namespace(ns, make)
+
+
+def drain(s):
+    got = []
+    try:
+        while True:
+            got.append(s.recv(65536))
+    except socket.timeout:
+        return got
+
+
+def burst(sender, to, packets, size=512):
+    """Numbered packets in GSO batches of 16, as libthc sends them."""
+    sender.setsockopt(SOL_UDP, UDP_SEGMENT, size)
+    for first in range(0, packets, 16):
+        sender.sendto(b"".join(struct.pack("!I", i) * (size // 4)
+                               for i in range(first, first + 16)), to)
+        if first % 512 == 0:
+            time.sleep(0.001)
+
+
+def topology__connects_over_both_families():
+    with netns.Topology(workers=3) as net:
+        for family, at in ((socket.AF_INET, netns.AGGREGATOR4), (socket.AF_INET6, netns.AGGREGATOR6)):
+            with udp(net, net.aggregator, at, PORT, family) as daemon:
+                for w in range(3):
+                    with udp(net, net.worker(w), family=family) as worker:
+                        worker.sendto(b"hello", (at, PORT))
+                        data, back = daemon.recvfrom(100)
+                        daemon.sendto(data, back)
+                        assert worker.recv(100) == b"hello", f"worker {w}"
+
+
+def topology__multicast_reaches_every_worker():
+    group = "239.77.0.1"
+    with netns.Topology(workers=3) as net:
+        member = struct.pack("4s4si", socket.inet_aton(group), b"\0" * 4, 0)
+        listeners = [udp(net, net.worker(w), group, 18600) for w in range(3)]
+        for s in listeners:
+            s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        with udp(net, net.aggregator, netns.AGGREGATOR4, PORT) as daemon:
+            daemon.sendto(b"sum", (group, 18600))
+            for w, s in enumerate(listeners):
+                assert s.recv(100) == b"sum", f"worker {w}"
+                s.close()
+
+
+def topology__shaped_links_limit_both_directions():
+    with netns.Topology(workers=1, shape="200mbit") as net:
+        ends = {"up": (net.worker(0), net.aggregator, netns.AGGREGATOR4),
+                "down": (net.aggregator, net.worker(0), net.address(0))}
+        for direction, (source, sink, address) in ends.items():
+            with udp(net, sink, address, PORT) as to, udp(net, source) as out:
+                out.setsockopt(SOL_UDP, UDP_SEGMENT, 1400)
+                start, got, first = time.monotonic(), 0, None
+                to.settimeout(0)
+                while time.monotonic() < start + 0.6:
+                    out.sendto(bytes(1400 * 16), (address, PORT))
+                    try:
+                        while True:
+                            got += len(to.recv(2000)) + 42
+                            first = first or time.monotonic()
+                    except BlockingIOError:
+                        pass
+                rate = got * 8e-6 / (time.monotonic() - first)
+                print(f"# {direction}: {rate:.0f} Mb/s of 200")
+                assert 120 < rate < 215, f"{direction}: {rate:.0f} Mb/s through a link of 200"
+
+
+def impair__harms_packets_one_by_one():
+    packets = 8000
+    impair = netns.Impair(drop=0.05, corrupt=0.02, duplicate=0.03)
+    with netns.Topology(workers=1, impair=impair) as net:
+        ends = {"up": (net.worker(0), net.aggregator, netns.AGGREGATOR4),
+                "down": (net.aggregator, net.worker(0), net.address(0))}
+        for direction, (source, sink, address) in ends.items():
+            with udp(net, sink, address, PORT) as to, udp(net, source) as out:
+                burst(out, (address, PORT), packets)
+                got = drain(to)
+            count = net.impaired()[direction]
+            print(f"# {direction}: {count}")
+            assert count["seen"] == packets, "not every packet was met"
+            assert count["super"] == 0, "super-packets were met"
+            for what, p in (("dropped", 0.05), ("corrupted", 0.02), ("duplicated", 0.03)):
+                want = packets * p
+                assert abs(count[what] - want) < 6 * want ** 0.5 + 0.1 * want, f"{what}: {count[what]}"
+            assert len(got) == packets - count["dropped"] + count["duplicated"]
+            whole = [p for p in got if p == p[:4] * 128]
+            bad = [p for p in got if p != p[:4] * 128]
+            for p in bad:
+                word = max(set(p[i:i + 4] for i in range(0, 512, 4)), key=p.count)
+                assert sum(a != b for a, b in zip(p, word * 128)) == 1, "more than one byte changed"
+            assert count["corrupted"] <= len(bad) <= count["corrupted"] + count["duplicated"]
+            assert len(set(whole)) < len(whole), "no packet came twice"
+
+
+def impair__leaves_other_traffic_whole():
+    with netns.Topology(workers=1, impair=netns.Impair(0.9, 0.05, 0.05)) as net:
+        with udp(net, net.aggregator, netns.AGGREGATOR4, 9999) as to, udp(net, net.worker(0)) as out:
+            burst(out, (netns.AGGREGATOR4, 9999), 320)
+            assert len(drain(to)) == 320
+        assert net.impaired()["up"]["seen"] == 0
+
+
+def left_of(pid):
+    return [ns for ns in os.listdir(netns.RUN) if ns.startswith(f"thc-{pid}.")]
+
+
+def start_tool(*argv):
+    tool = os.path.join(netns.ROOT, "tools/netns.py")
+    p = subprocess.Popen([sys.executable, tool, "--workers", "2", *argv, "sleep", "60"],
+                         stdout=subprocess.PIPE, text=True, start_new_session=True)
+    p.stdout.readline()
+    assert len(left_of(p.pid)) == 4
+    return p
+
+
+def cleanup__on_signals():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        p = start_tool()
+        os.killpg(p.pid, number)
+        assert p.wait(10) == 128 + number
+        p.stdout.close()
+        assert not left_of(p.pid), f"namespaces left after signal {number}"
+
+
+def cleanup__sweeps_after_sigkill_only_dead_runs():
+    alive, dead = start_tool(), start_tool()
+    try:
+        os.killpg(dead.pid, signal.SIGKILL)
+        dead.wait()
+        assert left_of(dead.pid)
+        netns.sweep()
+        assert not left_of(dead.pid), "sweep left a dead run's namespaces"
+        assert len(left_of(alive.pid)) == 4, "sweep removed a live run's namespaces"
+    finally:
+        os.killpg(alive.pid, signal.SIGTERM)
+        alive.wait()
+        alive.stdout.close()
+        dead.stdout.close()
+
+
+if __name__ == "__main__":
+    tap.main([topology__connects_over_both_families, topology__multicast_reaches_every_worker,
+              topology__shaped_links_limit_both_directions, impair__harms_packets_one_by_one,
+              impair__leaves_other_traffic_whole, cleanup__on_signals,
+              cleanup__sweeps_after_sigkill_only_dead_runs])
