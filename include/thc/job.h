@@ -98,6 +98,12 @@ struct thc_job {
 	struct thc_member member[THC_RANKS_MAX];
 };
 
+/* Bit r for every r < @ranks; @ranks is 1 .. THC_RANKS_MAX. */
+THC_INLINE u64 thc_ranks_mask(u32 ranks)
+{
+	return ~0ULL >> (THC_RANKS_MAX - ranks);
+}
+
 /* Where a packet came from and went to, host order ports. */
 struct thc_path {
 	struct thc_addr	src;
@@ -134,6 +140,12 @@ THC_INLINE enum thc_drop_reason thc_admit_form(const struct thc_hdr *h)
 	if (h->reserved || h->count || h->bitmap)
 		return THC_DROP_RESERVED;
 	return THC_DROP_NONE;
+}
+
+/* May this packet go without a packet sum? Only where its job says so. */
+THC_INLINE int thc_admit_nosum(const struct thc_job *job, const struct thc_hdr *h)
+{
+	return h->flags & THC_F_NOSUM && job->active && job->flags & THC_JOB_F_NOSUM;
 }
 
 /**

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Admission, over include/thc/job.h: version and packet sum first, since a
+ * corrupted packet's other fields mean nothing, then what the header says.
+ */
+#ifndef THC_ADMIT_BPF_H
+#define THC_ADMIT_BPF_H
+
+#include "lanes.bpf.h"
+#include "parse.bpf.h"
+#include "stats.bpf.h"
+
+/* The header and payload at @h, or NULL when the frame ends before. */
+#define thc_sized(h, bytes, end)						\
+	((void *)((h) + 1) + (bytes) > (end) ? NULL : (void *)(h))
+
+/* Does the packet sum hold? Payload lengths that no op has are refused. */
+static __always_inline enum thc_drop_reason thc_admit_sum(const struct thc_packet *p,
+							  const struct thc_job *job, void *end)
+{
+	struct thc_hdr *h = p->hdr;
+	bool waived = job && thc_admit_nosum(job, h);
+	u32 sum;
+
+	switch (p->payload_len) {
+#define THC_SUM_CASE(bytes)							\
+	case bytes: {								\
+		void *whole = thc_sized(h, bytes, end);				\
+										\
+		if (!whole)							\
+			return THC_DROP_TRUNCATED;				\
+		if (waived)							\
+			return THC_DROP_NONE;					\
+		sum = thc_sum_bpf_##bytes(whole);				\
+		break;								\
+	}
+	THC_SUM_CASE(512)
+	THC_SUM_CASE(1024)
+	THC_SUM_CASE(256)
+	THC_SUM_CASE(16)
+#undef THC_SUM_CASE
+	case 0:
+		sum = waived ? thc_be32(h->sum) : thc_sum_fold(thc_sum_hdr(h));
+		break;
+	default:
+		return THC_DROP_LENGTH;
+	}
+	return sum == thc_be32(h->sum) ? THC_DROP_NONE : THC_DROP_SUM;
+}
+
+/* JOIN and LEAVE, for the daemon. It refuses a JOIN itself, with a reason. */
+static __always_inline enum thc_drop_reason thc_admit_control(const struct thc_packet *p,
+							      const struct thc_job *job)
+{
+	bool join = p->hdr->op == THC_OP_JOIN;
+
+	if (p->hdr->width)
+		return THC_DROP_WIDTH;
+	if (p->payload_len != (join ? sizeof(struct thc_join) : 0))
+		return THC_DROP_LENGTH;
+	if (join)
+		return THC_DROP_NONE;
+	return job ? thc_admit_rank(job, p->hdr, &p->path) : THC_DROP_JOB;
+}
+
+/* For fanout; a job's record is shared, so it is written only on a change. */
+static __always_inline void thc_member_seen(struct thc_member *m, const struct thc_packet *p)
+{
+	const u16 *src = (const u16 *)p->eth->h_source;
+	u16 *mac = (u16 *)m->mac;
+
+	if (mac[0] == src[0] && mac[1] == src[1] && mac[2] == src[2] && m->vlan == p->vlan)
+		return;
+	mac[0] = src[0];
+	mac[1] = src[1];
+	mac[2] = src[2];
+	m->vlan = p->vlan;
+}
+
+#endif /* THC_ADMIT_BPF_H */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The loops of include/thc/lane.h as BPF subprograms, one per kind, and the
+ * packet sum per payload size.
+ *
+ * They are global functions: the verifier looks at each once, for arguments
+ * of exactly these types, instead of once per path that leads to a call
+ * (addresses, tags and first or later contribution multiply). A global
+ * function must check its pointers; that is the only reason for the tests
+ * against NULL here.
+ */
+#ifndef THC_LANES_BPF_H
+#define THC_LANES_BPF_H
+
+#include "maps.bpf.h"
+
+/* One version's lanes, and payloads, as types whose size the verifier knows. */
+struct thc_lane_block {
+	u64	word[THC_LANE_WORDS];
+};
+
+#define THC_PAYLOAD_TYPE(bytes)		\
+struct thc_payload_##bytes {		\
+	u8	byte[bytes];		\
+}
+
+THC_PAYLOAD_TYPE(16);
+THC_PAYLOAD_TYPE(256);
+THC_PAYLOAD_TYPE(512);
+THC_PAYLOAD_TYPE(1024);
+
+#define THC_LANES_TABLE(name, bytes)							\
+__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to,				\
+				    const struct thc_payload_##bytes *payload,		\
+				    const struct thc_pairs *table, u32 first)		\
+{											\
+	if (!to || !payload || !table)							\
+		return -1;								\
+	if (first)									\
+		thc_lanes_##name(to->word, payload, table, 1);				\
+	else										\
+		thc_lanes_##name(to->word, payload, table, 0);				\
+	return 0;									\
+}
+
+#define THC_LANES_PLAIN(name, bytes)							\
+__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to,				\
+				    const struct thc_payload_##bytes *payload,		\
+				    u32 first)						\
+{											\
+	if (!to || !payload)								\
+		return -1;								\
+	if (first)									\
+		thc_lanes_##name(to->word, payload, 1);					\
+	else										\
+		thc_lanes_##name(to->word, payload, 0);					\
+	return 0;									\
+}
+
+THC_LANES_TABLE(lut8, 512)
+THC_LANES_TABLE(lut16, 256)
+THC_LANES_PLAIN(linear8, 512)
+THC_LANES_PLAIN(add8, 1024)
+THC_LANES_PLAIN(add16, 1024)
+THC_LANES_PLAIN(add32, 1024)
+THC_LANES_PLAIN(or, 1024)
+THC_LANES_PLAIN(max, 1024)
+
+/* Sums a finished version's lanes, for the answers that carry them. */
+__noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_block *from)
+{
+	struct thc_sum s = { 0, 0 };
+	int i;
+
+	if (!v || !from)
+		return -1;
+	for (i = 0; i < THC_LANE_WORDS; i++)
+		thc_sum_word(&s, from->word[i]);
+	v->sum_a = s.a;
+	v->sum_b = s.b;
+	return 0;
+}
+
+#define THC_SUM_SIZED(bytes)								\
+struct thc_sized_##bytes {								\
+	struct thc_hdr	hdr;								\
+	u8		payload[bytes];							\
+};											\
+											\
+__noinline u32 thc_sum_bpf_##bytes(const struct thc_sized_##bytes *p)			\
+{											\
+	if (!p)										\
+		return 0;								\
+	return thc_sum_packet(&p->hdr, p->payload, (bytes) / 8);			\
+}
+
+THC_SUM_SIZED(16)
+THC_SUM_SIZED(256)
+THC_SUM_SIZED(512)
+THC_SUM_SIZED(1024)
+
+#endif /* THC_LANES_BPF_H */

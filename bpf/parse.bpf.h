@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * From a frame to a THC header: Ethernet, at most one VLAN tag, IPv4 without
+ * options or IPv6 without extension headers, UDP. A cursor walks the frame;
+ * nothing is read that has not been taken. What a THC header says is not
+ * looked at here.
+ *
+ * Two endings without a header: the frame is not ours (THC_PARSE_FOREIGN,
+ * it passes untouched and uncounted), or it is for a THC port but malformed
+ * (an enum thc_drop_reason).
+ */
+#ifndef THC_PARSE_BPF_H
+#define THC_PARSE_BPF_H
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include "maps.bpf.h"
+
+#define THC_PARSE_FOREIGN	(-1)
+
+#define THC_IP4_MF		0x2000
+#define THC_IP4_DF		0x4000
+#define THC_IP4_OFFSET		0x1fff
+#define THC_ECN_MASK		3
+#define THC_ECN_CE		3
+#define THC_ECN_ECT0		2
+
+struct thc_vlan {
+	__be16	tci;
+	__be16	proto;
+};
+
+/* The unread rest of a frame. */
+struct thc_cursor {
+	void	*pos;
+	void	*end;
+};
+
+/**
+ * struct thc_packet - what parsing found
+ * @eth: start of the frame
+ * @hdr: THC header
+ * @path: addresses and ports
+ * @payload_len: bytes behind @hdr, as UDP says; the frame holds them
+ * @vlan: tag control, network order; 0 without a tag
+ * @ce: met congestion on its way
+ */
+struct thc_packet {
+	struct ethhdr	*eth;
+	struct thc_hdr	*hdr;
+	struct thc_path	path;
+	u32		payload_len;
+	u16		vlan;
+	u8		ce;
+};
+
+static __always_inline void *thc_take(struct thc_cursor *c, u32 size)
+{
+	void *taken = c->pos;
+
+	if (taken + size > c->end)
+		return NULL;
+	c->pos = taken + size;
+	return taken;
+}
+
+static __always_inline bool thc_is_vlan(__be16 proto)
+{
+	return proto == thc_be16(ETH_P_8021Q) || proto == thc_be16(ETH_P_8021AD);
+}
+
+static __always_inline bool thc_is_our_port(const struct udphdr *udp)
+{
+	return (u16)(thc_be16(udp->dest) - thc_config.port_base) < THC_PORT_SPAN;
+}
+
+/* @c stands behind the UDP header; @room: bytes of IP payload. */
+static __always_inline int thc_parse_udp(struct thc_cursor *c, const struct udphdr *udp, s32 room,
+					 struct thc_packet *p)
+{
+	s32 len = thc_be16(udp->len);
+
+	if (len > room || len < (s32)(sizeof(*udp) + sizeof(*p->hdr)))
+		return THC_DROP_TRUNCATED;
+	if (len < room)
+		return THC_DROP_LENGTH;
+	p->hdr = thc_take(c, sizeof(*p->hdr));
+	if (!p->hdr)
+		return THC_DROP_TRUNCATED;
+	p->payload_len = len - sizeof(*udp) - sizeof(*p->hdr);
+	p->path.src_port = thc_be16(udp->source);
+	p->path.dst_port = thc_be16(udp->dest);
+	return THC_DROP_NONE;
+}
+
+/* IPv4 with options: ours only to be counted, if it is to a THC port at all. */
+static __always_inline int thc_parse_options(struct thc_cursor *c, const struct iphdr *ip)
+{
+	const struct udphdr *udp = (void *)ip + ip->ihl * 4;
+
+	if ((void *)(udp + 1) > c->end || !thc_is_our_port(udp))
+		return THC_PARSE_FOREIGN;
+	return THC_DROP_IP_OPTIONS;
+}
+
+static __always_inline int thc_parse_ip4(struct thc_cursor *c, struct thc_packet *p)
+{
+	const struct iphdr *ip = thc_take(c, sizeof(*ip));
+	const struct udphdr *udp;
+	s32 total;
+
+	if (!ip || ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_UDP)
+		return THC_PARSE_FOREIGN;
+	if (ip->daddr != thc_config.addr4.word[3] || !thc_config.addr4.word[2])
+		return THC_PARSE_FOREIGN;
+	/* only the first fragment shows a port; the others may be anybody's */
+	if (ip->frag_off & thc_be16(THC_IP4_OFFSET))
+		return THC_PARSE_FOREIGN;
+	if (ip->ihl > 5)
+		return thc_parse_options(c, ip);
+	udp = thc_take(c, sizeof(*udp));
+	if (!udp || !thc_is_our_port(udp))
+		return THC_PARSE_FOREIGN;
+	if (ip->frag_off & thc_be16(THC_IP4_MF))
+		return THC_DROP_FRAGMENT;
+	total = thc_be16(ip->tot_len);
+	if (total > c->end - (void *)ip)
+		return THC_DROP_TRUNCATED;
+	p->path.src = thc_addr_v4(ip->saddr);
+	p->ce = (ip->tos & THC_ECN_MASK) == THC_ECN_CE;
+	return thc_parse_udp(c, udp, total - (s32)sizeof(*ip), p);
+}
+
+static __always_inline bool thc_is_our_ip6(const struct in6_addr *a)
+{
+	const u32 *w = (const u32 *)a;
+
+	return w[0] == thc_config.addr6.word[0] && w[1] == thc_config.addr6.word[1] &&
+	       w[2] == thc_config.addr6.word[2] && w[3] == thc_config.addr6.word[3] &&
+	       (w[0] | w[1] | w[2] | w[3]);
+}
+
+static __always_inline int thc_parse_ip6(struct thc_cursor *c, struct thc_packet *p)
+{
+	const struct ipv6hdr *ip = thc_take(c, sizeof(*ip));
+	const struct udphdr *udp;
+	s32 room;
+
+	if (!ip || ip->version != 6 || ip->nexthdr != IPPROTO_UDP || !thc_is_our_ip6(&ip->daddr))
+		return THC_PARSE_FOREIGN;
+	udp = thc_take(c, sizeof(*udp));
+	if (!udp || !thc_is_our_port(udp))
+		return THC_PARSE_FOREIGN;
+	room = thc_be16(ip->payload_len);
+	if (room > c->end - (void *)udp)
+		return THC_DROP_TRUNCATED;
+	__builtin_memcpy(&p->path.src, &ip->saddr, sizeof(p->path.src));
+	/* traffic class straddles the first two bytes, ECN is bits 4..5 of byte 1 */
+	p->ce = (ip->flow_lbl[0] >> 4 & THC_ECN_MASK) == THC_ECN_CE;
+	return thc_parse_udp(c, udp, room, p);
+}
+
+static __always_inline int thc_parse(struct xdp_md *ctx, struct thc_packet *p)
+{
+	struct thc_cursor c = {
+		.pos = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+	};
+	struct thc_vlan *tag;
+	__be16 proto;
+
+	p->eth = thc_take(&c, sizeof(*p->eth));
+	if (!p->eth)
+		return THC_PARSE_FOREIGN;
+	proto = p->eth->h_proto;
+	p->vlan = 0;
+	if (thc_is_vlan(proto)) {
+		tag = thc_take(&c, sizeof(*tag));
+		if (!tag)
+			return THC_PARSE_FOREIGN;
+		p->vlan = tag->tci;
+		proto = tag->proto;
+	}
+	if (proto == thc_be16(ETH_P_IP))
+		return thc_parse_ip4(&c, p);
+	if (proto == thc_be16(ETH_P_IPV6))
+		return thc_parse_ip6(&c, p);
+	return THC_PARSE_FOREIGN;
+}
+
+#endif /* THC_PARSE_BPF_H */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Slots: finding one and holding its lock. What a contribution does to a
+ * slot is include/thc/slot.h.
+ *
+ * The lock is a word taken by compare-and-swap, not a bpf_spin_lock: under
+ * that no function may be called, and a map value with one cannot be mmapped.
+ * Nobody sleeps or can be killed while holding it, since only BPF programs
+ * take it; but a virtual CPU can lose its turn, so spinning is bounded and
+ * then the packet is dropped and counted: its sender asks again.
+ */
+#ifndef THC_SLOTS_BPF_H
+#define THC_SLOTS_BPF_H
+
+#include "maps.bpf.h"
+
+/* Looks at a taken lock before giving up: about 2 us, at 1 to 2 ns a look. */
+#define THC_LOCK_SPINS	1500
+
+static __always_inline struct thc_slot *thc_slot_get(u32 index)
+{
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+static __always_inline struct thc_lanes *thc_lanes_get(u32 index)
+{
+	return bpf_map_lookup_elem(&lanes, &index);
+}
+
+/* Waits for a lock that was found taken. Returns 1 with the lock held. */
+__noinline int thc_slot_lock_contended(struct thc_slot *s)
+{
+	int i;
+
+	if (!s)
+		return 0;
+	for (i = 0; i < THC_LOCK_SPINS; i++) {
+		if (*(volatile u32 *)&s->lock == 0 &&
+		    __sync_val_compare_and_swap(&s->lock, 0, 1) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline int thc_slot_trylock(struct thc_slot *s)
+{
+	if (__sync_val_compare_and_swap(&s->lock, 0, 1) == 0)
+		return 1;
+	return thc_slot_lock_contended(s);
+}
+
+static __always_inline void thc_slot_unlock(struct thc_slot *s)
+{
+#ifdef __TARGET_ARCH_x86
+	/* stores are seen in order: the compiler is the only one to be told */
+	asm volatile("" ::: "memory");
+	*(volatile u32 *)&s->lock = 0;
+#else
+	/* BPF has no store-release before kernel 6.15; an exchange orders all */
+	__sync_lock_test_and_set(&s->lock, 0);
+#endif
+}
+
+#endif /* THC_SLOTS_BPF_H */
