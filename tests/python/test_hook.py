@@ -1,0 +1,231 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""The logic of the DDP hook on a test double of libthc: error memories follow
+parameters through bucket rebuilds and checkpoints, futures complete in order
+and carry errors, small or foreign buckets fall back. Real DDP, one rank.
+"""
+import os
+import pickle
+import socket
+import sys
+import threading
+import unittest
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError:
+    print("1..0 # SKIP torch is missing: apt-get install python3-torch")
+    sys.exit(4)
+
+import fake
+
+fake.install()
+import thc_ddp  # noqa: E402  (after the fake is in place)
+from thc_ddp import ThcError, ThcState, thc_allreduce_hook, thc_hook  # noqa: E402
+
+WIDTHS = [32, 300, 200, 100, 10]
+
+
+class Bucket:
+    """What the hook uses of a GradBucket."""
+
+    def __init__(self, tensor, parameters=None):
+        self.tensor, self.list = tensor, parameters or [tensor]
+
+    def buffer(self):
+        return self.tensor
+
+    def parameters(self):
+        return self.list
+
+
+def state(**options):
+    return ThcState("192.0.2.9", 1, 2, 0, **{"threshold": 1, **options})
+
+
+def model(seed=1):
+    torch.manual_seed(seed)
+    layers = [torch.nn.Linear(a, b) for a, b in zip(WIDTHS, WIDTHS[1:])]
+    return torch.nn.Sequential(*layers)
+
+
+class Hook(unittest.TestCase):
+    def setUp(self):
+        for name in ("FAKE_FAIL_AT", "FAKE_DELAY_MS", "FAKE_RANKS"):
+            os.environ.pop(name, None)
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        # Small first buckets, so that a small model has several after the rebuild.
+        self.first_bytes = dist._DEFAULT_FIRST_BUCKET_BYTES
+        dist._DEFAULT_FIRST_BUCKET_BYTES = 1
+        dist.init_process_group("gloo", rank=0, world_size=1)
+
+    def tearDown(self):
+        dist._DEFAULT_FIRST_BUCKET_BYTES = self.first_bytes
+        dist.destroy_process_group()
+
+    def wrap(self, net, hook_state):
+        ddp = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.1)
+        self.buckets = []
+
+        def recording(s, bucket: dist.GradBucket):
+            self.buckets.append(bucket.buffer().numel())
+            return thc_allreduce_hook(s, bucket)
+
+        ddp.register_comm_hook(hook_state, recording)
+        return ddp
+
+    def steps(self, ddp, plain, received, raw, count):
+        """Runs count steps, adding up what the hook returned and exact gradients."""
+        for _ in range(count):
+            x = torch.randn(8, WIDTHS[0])
+            for m in (ddp, plain):
+                m.zero_grad()
+                m(x).square().sum().backward()
+            for i, (p, q) in enumerate(zip(ddp.parameters(), plain.parameters())):
+                received[i] += p.grad
+                raw[i] += q.grad
+
+    def memories(self, hook_state, net):
+        """Error memory of every parameter, by the library's own account."""
+        saved = hook_state.__getstate__()["errors"]
+        numbers = hook_state._errors.numbers
+        return [saved["pool"][numbers[id(p)]].view(p.shape) for p in net.parameters()]
+
+    def assert_conserved(self, received, memory, raw):
+        for i, (got, kept, want) in enumerate(zip(received, memory, raw)):
+            torch.testing.assert_close(got + kept, want, rtol=1e-4, atol=1e-3,
+                                       msg=f"parameter {i}: received + memory != gradients")
+
+    def test_two_lines(self):
+        ddp = torch.nn.parallel.DistributedDataParallel(model())
+        ddp.register_comm_hook(*thc_hook(aggregator="192.0.2.9", job=1, cookie=2, rank=0))
+        ddp(torch.randn(2, WIDTHS[0])).sum().backward()
+
+    def test_memories_survive_the_rebuild_of_buckets(self):
+        net, plain = model(), model()
+        s = state()
+        ddp = self.wrap(net, s)
+        received = [torch.zeros_like(p) for p in net.parameters()]
+        raw = [torch.zeros_like(p) for p in net.parameters()]
+        self.steps(ddp, plain, received, raw, 1)
+        self.assert_conserved(received, self.memories(s, net), raw)
+        first = len(self.buckets)
+        self.steps(ddp, plain, received, raw, 1)
+        self.assertGreater(len(self.buckets) - first, first, "DDP did not rebuild its buckets: "
+                           "the test shows nothing")
+        self.assert_conserved(received, self.memories(s, net), raw)
+        self.steps(ddp, plain, received, raw, 3)
+        self.assert_conserved(received, self.memories(s, net), raw)
+        keys = s._errors.layouts
+        self.assertEqual(sum(map(len, keys.values())), len(list(net.parameters())),
+                         "orphaned error memories")
+
+    def test_memories_survive_a_checkpoint(self):
+        net, plain = model(), model()
+        s = state()
+        ddp = self.wrap(net, s)
+        received = [torch.zeros_like(p) for p in net.parameters()]
+        raw = [torch.zeros_like(p) for p in net.parameters()]
+        self.steps(ddp, plain, received, raw, 3)
+        counters = dict(s.counters)
+        s = pickle.loads(pickle.dumps(s))
+        self.assertEqual(s.counters, counters)
+        self.assertIsNone(s.client, "unpickling must not join")
+        restored = model()
+        ddp = self.wrap(restored, s)
+        self.steps(ddp, plain, received, raw, 3)
+        self.assertGreater(s.counters["buckets_thc"], counters["buckets_thc"])
+        self.assert_conserved(received, self.memories(s, restored), raw)
+
+    def test_memories_survive_close_and_connect(self):
+        net, plain = model(), model()
+        s = state()
+        ddp = self.wrap(net, s)
+        received = [torch.zeros_like(p) for p in net.parameters()]
+        raw = [torch.zeros_like(p) for p in net.parameters()]
+        self.steps(ddp, plain, received, raw, 2)
+        s.close()
+        self.steps(ddp, plain, received, raw, 2)
+        self.assert_conserved(received, self.memories(s, net), raw)
+
+    def test_checkpoint_of_another_model_is_refused(self):
+        s = state()
+        s.reduce(Bucket(torch.ones(50))).wait()
+        s = pickle.loads(pickle.dumps(s))
+        with self.assertRaisesRegex(ThcError, "parameter 0 has 60 elements.*says 50"):
+            s.reduce(Bucket(torch.ones(60)))
+
+    def test_keys_depend_on_parameters_only(self):
+        one, other = state(), state()
+        shapes = [(5, 7), (3,), (20,)]
+        keys = []
+        for s in (one, other):
+            parameters = [torch.zeros(shape) for shape in shapes]
+            first = s._errors.layout(Bucket(None, parameters))[0]
+            again = s._errors.layout(Bucket(None, parameters))[0]
+            part = s._errors.layout(Bucket(None, parameters[:2]))[0]
+            self.assertEqual(first, again)
+            self.assertNotEqual(first, part)
+            self.assertLess(first, 1 << 64)
+            keys.append((first, part))
+        self.assertEqual(keys[0], keys[1], "two ranks would differ")
+
+    def test_futures_complete_in_order_while_the_next_ones_start(self):
+        os.environ["FAKE_DELAY_MS"] = "30"
+        s = state(error_feedback=False)
+        order, futures = [], []
+        for i in range(4):
+            future = s.reduce(Bucket(torch.full((10,), float(i))))
+            self.assertFalse(future.done(), "the hook waited for the network")
+            future.then(lambda f: order.append((int(f.value()[0]), threading.current_thread().name)))
+            futures.append(future)
+        torch.futures.wait_all(futures)
+        self.assertEqual([i for i, _ in order], [0, 1, 2, 3])
+
+    def test_small_buckets_and_foreign_types_fall_back_and_count(self):
+        s = state(threshold=100)
+        small, double = torch.ones(99), torch.ones(500, dtype=torch.float64)
+        torch.testing.assert_close(s.reduce(Bucket(small)).wait(), torch.ones(99))
+        torch.testing.assert_close(s.reduce(Bucket(double)).wait(),
+                                   torch.ones(500, dtype=torch.float64))
+        self.assertIsNone(s.client, "a fallback must not join the job")
+        torch.testing.assert_close(s.reduce(Bucket(torch.ones(100))).wait(),
+                                   torch.full((100,), 0.75))
+        counters = s.stats()
+        self.assertEqual((counters["fallback_small"], counters["fallback_dtype"],
+                          counters["buckets_fallback"], counters["elements_fallback"]),
+                         (1, 1, 2, 599))
+        self.assertEqual((counters["buckets_thc"], counters["elements_thc"]), (1, 100))
+
+    def test_errors_are_raised_in_backward(self):
+        os.environ["FAKE_FAIL_AT"] = "1"
+        s = state()
+        ddp = self.wrap(model(), s)
+        ddp(torch.randn(2, WIDTHS[0])).sum().backward()
+        with self.assertRaisesRegex(RuntimeError, "ThcError: rank 3 does not answer: is its"):
+            ddp(torch.randn(2, WIDTHS[0])).sum().backward()
+
+    def test_errors_of_joining_are_sentences(self):
+        with self.assertRaisesRegex(ThcError, "start thcd there"):
+            thc_hook("192.0.2.1", 1, 2, 0)
+        os.environ["FAKE_RANKS"] = "7"
+        with self.assertRaisesRegex(ThcError, "has 7 ranks, the process group has 1"):
+            thc_hook("192.0.2.9", 1, 2, 0)
+
+    def test_errors_can_be_pickled(self):
+        error = pickle.loads(pickle.dumps(ThcError("a sentence", 110)))
+        self.assertEqual((str(error), error.errno), ("a sentence", 110))
+
+    def test_package_exports_what_it_says(self):
+        for name in thc_ddp.__all__:
+            self.assertTrue(hasattr(thc_ddp, name), name)
+        with self.assertRaises(AttributeError):
+            thc_ddp.nothing
+
+
+if __name__ == "__main__":
+    unittest.main()

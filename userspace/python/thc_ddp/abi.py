@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
+"""libthc.h and table.h in ctypes: structures and prototypes, field by field
+as the headers have them (tests/python/test_abi.py compares), and where the
+library is found. No policy.
+"""
+import ctypes
+import ctypes.util
+import os
+from ctypes import (POINTER, c_char_p, c_double, c_int, c_size_t, c_uint16, c_uint32, c_uint64,
+                    c_void_p)
+
+FP32, FP16, BF16 = 0, 1, 2
+CLIENT_ERROR_FEEDBACK = 0x1
+TABLE_LEVELS_MAX = 16
+
+
+class Table(ctypes.Structure):
+    """struct thc_table"""
+    _fields_ = [("bits", c_uint32), ("granularity", c_uint32), ("levels", c_uint32),
+                ("p", c_double), ("t", c_double), ("cost", c_double),
+                ("value", c_uint16 * TABLE_LEVELS_MAX)]
+
+
+class Options(ctypes.Structure):
+    """struct thc_client_options"""
+    _fields_ = [("size", c_size_t), ("flags", c_uint32), ("aggregator", c_char_p),
+                ("port", c_uint16), ("bind", c_char_p), ("interface", c_char_p),
+                ("job", c_uint16), ("rank", c_uint16), ("cookie", c_uint64),
+                ("timeout_ms", c_uint32), ("join_timeout_ms", c_uint32), ("window", c_uint32),
+                ("simd", c_int)]
+
+
+class Info(ctypes.Structure):
+    """struct thc_client_info"""
+    _fields_ = [("size", c_size_t), ("ranks", c_uint32), ("epoch", c_uint32),
+                ("data_slots", c_uint32), ("chunk", c_uint32), ("block", c_uint32),
+                ("sum_width", c_uint32), ("multicast", c_uint32), ("table", Table),
+                ("memory_peak", c_size_t), ("simd", c_char_p), ("transport", c_char_p)]
+
+
+class Stats(ctypes.Structure):
+    """struct thc_client_stats"""
+    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
+        "requests", "failures", "packets_up", "bytes_up", "packets_down", "bytes_down", "chunks",
+        "retransmits", "repeats", "waits", "excluded", "partial", "bad_sum", "unexpected",
+        "window_cuts", "send_calls", "receive_calls", "rtt_us", "window")]
+
+
+_PROTOTYPES = {
+    "thc_version": (c_char_p, []),
+    "thc_last_error": (c_char_p, []),
+    "thc_client_open": (c_int, [POINTER(Options), POINTER(c_void_p)]),
+    "thc_client_close": (None, [c_void_p]),
+    "thc_client_rejoin": (c_int, [c_void_p]),
+    "thc_allreduce_start": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_uint64,
+                                    POINTER(c_void_p)]),
+    "thc_allreduce_wait": (c_int, [c_void_p]),
+    "thc_error_export": (c_size_t, [c_void_p, c_uint64, c_void_p, c_size_t]),
+    "thc_error_import": (c_int, [c_void_p, c_uint64, c_void_p, c_size_t]),
+    "thc_client_info": (c_int, [c_void_p, POINTER(Info)]),
+    "thc_client_stats": (c_int, [c_void_p, POINTER(Stats)]),
+}
+
+
+def _candidates():
+    named = os.environ.get("LIBTHC")
+    if named:
+        return [named]
+    tree = os.path.dirname(os.path.abspath(__file__))
+    built = os.path.normpath(os.path.join(tree, "../../../build/libthc.so"))
+    return [c for c in (built if os.path.exists(built) else None,
+                        ctypes.util.find_library("thc"), "libthc.so.0") if c]
+
+
+def load():
+    """libthc with its prototypes; OSError says where it was looked for."""
+    tried = []
+    for name in _candidates():
+        try:
+            lib = ctypes.CDLL(name)
+            for function, (result, arguments) in _PROTOTYPES.items():
+                prototype = getattr(lib, function)
+                prototype.restype, prototype.argtypes = result, arguments
+            return lib
+        except (OSError, AttributeError) as error:
+            tried.append(str(error))
+    raise OSError("libthc was not found: build it with `make`, install it with `make install`, or "
+                  "set LIBTHC to its path (" + "; ".join(tried) + ")")

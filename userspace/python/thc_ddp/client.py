@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
+"""One membership in a THC job: libthc's client as a Python object, working on
+addresses of buffers. Knows nothing of torch.
+"""
+import ctypes
+import errno
+import os
+import threading
+
+from thc_ddp import abi
+
+_lib = None
+_lib_lock = threading.Lock()
+
+
+def library():
+    """libthc, loaded once per process."""
+    global _lib
+    with _lib_lock:
+        if _lib is None:
+            _lib = abi.load()
+        return _lib
+
+
+class ThcError(RuntimeError):
+    """What libthc says went wrong, in a sentence; errno is the positive code."""
+
+    def __init__(self, message, code=0):
+        super().__init__(message)
+        self.errno = code
+
+    def __reduce__(self):
+        return ThcError, (str(self), self.errno)
+
+
+def _check(result):
+    if result < 0:
+        sentence = library().thc_last_error().decode(errors="replace")
+        name = errno.errorcode.get(-result, str(-result))
+        raise ThcError(f"{sentence or os.strerror(-result)} ({name})", -result)
+    return result
+
+
+def _text(value):
+    return value.encode() if value is not None else None
+
+
+class ThcClient:
+    """A rank of a job; returns from __init__ when all ranks have joined.
+
+    aggregator: its address; port: 0 for the default; bind: local address;
+    interface: where multicast answers arrive, None: by the route; timeout and
+    join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's
+
+    One thread at a time, except wait().
+    """
+
+    def __init__(self, aggregator, job, cookie, rank, port=0, bind=None, interface=None,
+                 error_feedback=True, timeout=0.0, join_timeout=0.0, window=0):
+        self._lib = library()
+        self._handle = ctypes.c_void_p()
+        options = abi.Options(
+            size=ctypes.sizeof(abi.Options),
+            flags=abi.CLIENT_ERROR_FEEDBACK if error_feedback else 0,
+            aggregator=_text(aggregator), port=port, bind=_text(bind), interface=_text(interface),
+            job=job, rank=rank, cookie=cookie, timeout_ms=round(timeout * 1000),
+            join_timeout_ms=round(join_timeout * 1000), window=window)
+        _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
+
+    def close(self):
+        """Leaves the job; requests still under way fail."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle:
+            self._lib.thc_client_close(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.close()
+
+    def _live(self):
+        if not self._handle:
+            raise ThcError("this client has left its job: open another one", errno.ENOTCONN)
+        return self._handle
+
+    def rejoin(self):
+        """After an error: waits until all ranks have rejoined."""
+        _check(self._lib.thc_client_rejoin(self._live()))
+
+    def start(self, address, count, dtype=abi.FP32, key=0):
+        """Begins the all-reduce of count values at address; pass on to wait().
+
+        The buffer must live, and is the library's, until wait() returns.
+        """
+        request = ctypes.c_void_p()
+        _check(self._lib.thc_allreduce_start(self._live(), address, count, dtype, key,
+                                             ctypes.byref(request)))
+        return request
+
+    def wait(self, request):
+        """Ends an all-reduce, once per start(); the buffer holds the mean."""
+        _check(self._lib.thc_allreduce_wait(request))
+
+    def allreduce(self, address, count, dtype=abi.FP32, key=0):
+        self.wait(self.start(address, count, dtype, key))
+
+    def error_count(self, key):
+        """Floats in the error memory of key, 0 if it has none."""
+        return self._lib.thc_error_export(self._live(), key, None, 0)
+
+    def error_export(self, key, address, count):
+        return self._lib.thc_error_export(self._live(), key, address, count)
+
+    def error_import(self, key, address, count):
+        _check(self._lib.thc_error_import(self._live(), key, address, count))
+
+    def info(self):
+        """The job as a dict: ranks, epoch, chunk, block, multicast, ..."""
+        info = abi.Info(size=ctypes.sizeof(abi.Info))
+        _check(self._lib.thc_client_info(self._live(), ctypes.byref(info)))
+        out = {name: getattr(info, name) for name, _ in abi.Info._fields_
+               if name not in ("size", "table")}
+        out["table"] = list(info.table.value[:info.table.levels])
+        for name in ("simd", "transport"):
+            out[name] = out[name].decode() if out[name] else ""
+        return out
+
+    def stats(self):
+        """What this client has done, as a dict; see libthc.h."""
+        stats = abi.Stats(size=ctypes.sizeof(abi.Stats))
+        _check(self._lib.thc_client_stats(self._live(), ctypes.byref(stats)))
+        return {name: getattr(stats, name) for name, _ in abi.Stats._fields_ if name != "size"}
