@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every instruction set gives the bits of the portable kernels: norms, rotation, indices, error
+ * memory and decoded floats, for all block sizes, element types and kinds of input.
+ */
+#include "codec_util.h"
+
+enum kind { KIND_NORMAL, KIND_DENORMAL, KIND_HUGE, KIND_HEAVY_TAIL, KIND_SPARSE, KINDS };
+
+static float sample(enum kind kind, struct rng *r)
+{
+	double v = rng_normal(r);
+
+	switch (kind) {
+	case KIND_DENORMAL:	/* of fp32, fp16 and bf16 alike, some large enough not to vanish */
+		return (float)(v * (rng_u64(r) % 8 ? 1e-39 : 1e-6));
+	case KIND_HUGE:
+		return (float)(v * (rng_u64(r) % 64 ? 1e4 : 1e29));
+	case KIND_HEAVY_TAIL:
+		return (float)(v * exp(4 * rng_normal(r)));
+	case KIND_SPARSE:
+		return rng_u64(r) % 256 ? 0 : (float)v;
+	default:
+		return (float)v;
+	}
+}
+
+struct setting {
+	unsigned int bits;
+	unsigned int g;
+	unsigned int chunk;
+	unsigned int width;
+	unsigned int correlated;
+	unsigned int block_log2;
+};
+
+/* All that a round computes, by one instruction set. */
+struct result {
+	float *norms, *error, *rotated, *out;
+	uint8_t *packed, *lanes;
+	int ret;
+};
+
+static void run(struct result *o, const struct setting *s, const struct thc_table *t,
+		enum thc_simd simd, const void *x, enum thc_dtype dtype, size_t count,
+		const float *error)
+{
+	struct thc_codec c;
+	size_t padded, i, blocks;
+	float *scratch;
+	uint16_t *counts;
+
+	codec_setup(&c, t, s->block_log2, simd);
+	assert_int_equal(thc_codec_set_correlated(&c, s->correlated), 0);
+	padded = thc_codec_padded(&c, count);
+	blocks = thc_codec_blocks(&c, count);
+	o->norms = test_buffer(blocks * sizeof(float));
+	o->rotated = test_buffer(padded * sizeof(float));
+	o->out = test_buffer(padded * sizeof(float));
+	o->error = test_buffer(count * sizeof(float));
+	o->packed = test_buffer(padded / 2);
+	o->lanes = test_buffer(padded * s->width / 8);
+	scratch = test_buffer(sizeof(float) << s->block_log2);
+	counts = test_buffer(padded / s->chunk * sizeof(*counts));
+	if (error)
+		memcpy(o->error, error, count * sizeof(float));
+	o->ret = thc_codec_norms(&c, x, dtype, count, error, o->norms, NULL);
+	thc_codec_rotate(&c, x, dtype, count, error, 5, 3, o->rotated);
+	thc_codec_compress(&c, x, dtype, count, error ? o->error : NULL, o->norms, 5, 2, 3,
+			   s->chunk, o->packed, s->chunk / 2, scratch);
+	for (i = 0; i < padded; i++) {
+		unsigned int y = 3 * t->value[index_of(o->packed, i)];
+
+		if (s->width == 8) {
+			o->lanes[i] = (uint8_t)y;
+		} else {
+			o->lanes[2 * i] = (uint8_t)(y >> 8);
+			o->lanes[2 * i + 1] = (uint8_t)y;
+		}
+	}
+	for (i = 0; i < padded / s->chunk; i++)
+		counts[i] = i % 5 == 4 ? 0 : 3;
+	thc_codec_decode(&c, o->lanes, s->chunk * s->width / 8, s->width, s->chunk, counts, blocks,
+			 o->norms, 5, 3, o->out);
+	free(counts);
+	free(scratch);
+	thc_codec_exit(&c);
+}
+
+static void result_free(struct result *o)
+{
+	free(o->norms);
+	free(o->rotated);
+	free(o->out);
+	free(o->error);
+	free(o->packed);
+	free(o->lanes);
+}
+
+static void assert_same(const struct setting *s, const struct thc_table *t, enum thc_simd simd,
+			enum kind kind, enum thc_dtype dtype, bool feedback)
+{
+	size_t block = (size_t)1 << s->block_log2, count = 2 * block + block / 3 + 7, i;
+	float *x = test_buffer(count * sizeof(float)), *error = test_buffer(count * sizeof(float));
+	void *typed = test_buffer(count * sizeof(float));
+	struct rng r = rng_seeded(kind + 1);
+	struct result a, b;
+	size_t padded = (count + block - 1) / block * block;
+
+	for (i = 0; i < count; i++) {
+		x[i] = sample(kind, &r);
+		if (dtype == THC_FP16 && !(fabsf(x[i]) < 6e4f))
+			x[i] = 6e4f;
+		error[i] = 0.25f * sample(kind, &r);
+	}
+	thc_store(dtype, typed, x, count);
+	run(&a, s, t, THC_SIMD_SCALAR, typed, dtype, count, feedback ? error : NULL);
+	run(&b, s, t, simd, typed, dtype, count, feedback ? error : NULL);
+	assert_int_equal(a.ret, 0);
+	assert_int_equal(b.ret, 0);
+	assert_memory_equal(a.norms, b.norms, padded / block * sizeof(float));
+	assert_memory_equal(a.rotated, b.rotated, padded * sizeof(float));
+	assert_memory_equal(a.packed, b.packed, padded / 2);
+	assert_memory_equal(a.error, b.error, count * sizeof(float));
+	assert_memory_equal(a.out, b.out, padded * sizeof(float));
+	result_free(&a);
+	result_free(&b);
+	free(typed);
+	free(error);
+	free(x);
+}
+
+/* Small granularities, 63 and 64 at the border of the register lookup, large ones; odd and even. */
+static const struct setting settings[] = {
+	{ 4, 15, 1024, 8, 0, 10 }, { 4, 30, 1024, 8, 0, 10 }, { 4, 31, 512, 8, 0, 11 },
+	{ 4, 63, 1024, 8, 0, 12 }, { 4, 64, 1024, 8, 0, 10 }, { 4, 85, 512, 8, 3, 10 },
+	{ 4, 1000, 512, 16, 0, 10 }, { 4, 4095, 1024, 16, 5, 11 }, { 3, 16, 1024, 8, 0, 10 },
+	{ 2, 34, 1024, 8, 0, 10 }, { 1, 1, 64, 8, 0, 10 }, { 4, 30, 1024, 8, 4, 10 },
+	{ 4, 30, 1024, 8, 64, 12 },
+};
+
+static void all_settings(enum thc_simd simd)
+{
+	unsigned int i, kind, dtype;
+	struct thc_table t;
+
+	need_simd(simd);
+	for (i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+		solve(settings[i].bits, settings[i].g, 1.0 / 64, &t);
+		for (kind = 0; kind < KINDS; kind++)
+			for (dtype = THC_FP32; dtype <= THC_BF16; dtype++) {
+				assert_same(&settings[i], &t, simd, kind, dtype, false);
+				assert_same(&settings[i], &t, simd, kind, dtype, true);
+			}
+	}
+}
+
+static void all_block_sizes(enum thc_simd simd)
+{
+	struct setting s = { 4, 30, 1024, 8, 0, 0 };
+	struct thc_table t;
+
+	need_simd(simd);
+	solve(4, 30, 1.0 / 64, &t);
+	for (s.block_log2 = 10; s.block_log2 <= 18; s.block_log2++)
+		assert_same(&s, &t, simd, KIND_HEAVY_TAIL, THC_FP32, true);
+	s.block_log2 = 20;
+	assert_same(&s, &t, simd, KIND_NORMAL, THC_BF16, true);
+}
+
+static void avx2__all_settings(void **state)
+{
+	(void)state;
+	all_settings(THC_SIMD_AVX2);
+}
+
+static void avx2__all_block_sizes(void **state)
+{
+	(void)state;
+	all_block_sizes(THC_SIMD_AVX2);
+}
+
+static void avx512__all_settings(void **state)
+{
+	(void)state;
+	all_settings(THC_SIMD_AVX512);
+}
+
+static void avx512__all_block_sizes(void **state)
+{
+	(void)state;
+	all_block_sizes(THC_SIMD_AVX512);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(avx2__all_settings),
+		cmocka_unit_test(avx2__all_block_sizes),
+		cmocka_unit_test(avx512__all_settings),
+		cmocka_unit_test(avx512__all_block_sizes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
