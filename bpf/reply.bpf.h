@@ -57,7 +57,20 @@ struct thc_note {
 	u8	reserved;
 };
 
-/* The headers of a frame that thc_parse() has accepted before. */
+/**
+ * struct thc_frame - the headers of a frame that thc_parse() has accepted before
+ * @eth: start of the frame
+ * @vlan: behind @eth; a tag if @tagged
+ * @ip4: the IP header if @v4
+ * @ip6: the same address, the IP header if not @v4
+ * @udp: UDP header
+ * @hdr: THC header
+ * @end: end of the frame
+ *
+ * Flags beside pointers that are always valid, rather than NULL pointers: the
+ * compiler copies pointers, and the verifier does not connect a copy's NULL
+ * check with the original.
+ */
 struct thc_frame {
 	struct ethhdr	*eth;
 	struct thc_vlan	*vlan;
@@ -66,6 +79,8 @@ struct thc_frame {
 	struct udphdr	*udp;
 	struct thc_hdr	*hdr;
 	void		*end;
+	bool		tagged;
+	bool		v4;
 };
 
 static __always_inline int thc_frame_get(struct xdp_md *ctx, struct thc_frame *f)
@@ -76,29 +91,23 @@ static __always_inline int thc_frame_get(struct xdp_md *ctx, struct thc_frame *f
 	};
 	__be16 proto;
 
-	f->vlan = NULL;
-	f->ip4 = NULL;
-	f->ip6 = NULL;
 	f->end = c.end;
 	f->eth = thc_take(&c, sizeof(*f->eth));
 	if (!f->eth)
 		return -1;
 	proto = f->eth->h_proto;
-	if (thc_is_vlan(proto)) {
-		f->vlan = thc_take(&c, sizeof(*f->vlan));
-		if (!f->vlan)
+	f->vlan = c.pos;
+	f->tagged = thc_is_vlan(proto);
+	if (f->tagged) {
+		if (!thc_take(&c, sizeof(*f->vlan)))
 			return -1;
 		proto = f->vlan->proto;
 	}
-	if (proto == thc_be16(ETH_P_IP)) {
-		f->ip4 = thc_take(&c, sizeof(*f->ip4));
-		if (!f->ip4)
-			return -1;
-	} else {
-		f->ip6 = thc_take(&c, sizeof(*f->ip6));
-		if (!f->ip6)
-			return -1;
-	}
+	f->v4 = proto == thc_be16(ETH_P_IP);
+	f->ip4 = c.pos;
+	f->ip6 = c.pos;
+	if (!thc_take(&c, f->v4 ? sizeof(*f->ip4) : sizeof(*f->ip6)))
+		return -1;
 	f->udp = thc_take(&c, sizeof(*f->udp));
 	if (!f->udp)
 		return -1;
@@ -163,7 +172,7 @@ static __always_inline void thc_frame_turn(struct thc_frame *f, u32 bytes)
 	f->udp->dest = port;
 	f->udp->len = thc_be16(sizeof(*f->udp) + bytes);
 	f->udp->check = 0;
-	if (f->ip4) {
+	if (f->v4) {
 		u32 addr = f->ip4->saddr;
 
 		f->ip4->tos = thc_ecn_fresh(f->ip4->tos);
@@ -173,7 +182,7 @@ static __always_inline void thc_frame_turn(struct thc_frame *f, u32 bytes)
 		f->ip4->ttl = THC_TTL;
 		f->ip4->saddr = f->ip4->daddr;
 		f->ip4->daddr = addr;
-	} else if (f->ip6) {
+	} else {
 		struct in6_addr addr = f->ip6->saddr;
 
 		/* class: the high half in priority, the low one before the label */
@@ -191,9 +200,9 @@ static __always_inline void thc_frame_turn(struct thc_frame *f, u32 bytes)
 static __always_inline void thc_frame_to(struct thc_frame *f, const struct thc_addr *addr, u16 port)
 {
 	f->udp->dest = port;
-	if (f->ip4)
+	if (f->v4)
 		f->ip4->daddr = addr->word[3];
-	else if (f->ip6)
+	else
 		__builtin_memcpy(&f->ip6->daddr, addr, sizeof(*addr));
 }
 
@@ -277,15 +286,15 @@ __noinline int thc_reply(struct xdp_md *ctx, u32 job_id, u32 index, u32 mode, u3
 
 	lanes = f.hdr->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0;
 	/* a group of the other family does not fit this frame's headers */
-	if (mode == THC_MODE_GROUP && thc_addr_is_v4(&job->group) != !!f.ip4)
+	if (mode == THC_MODE_GROUP && thc_addr_is_v4(&job->group) != f.v4)
 		mode = THC_MODE_FANOUT;
 
 	thc_frame_turn(&f, sizeof(*f.hdr) + lanes);
 	if (mode == THC_MODE_GROUP) {
-		thc_mac_group(f.eth->h_dest, &job->group, !!f.ip4);
+		thc_mac_group(f.eth->h_dest, &job->group, f.v4);
 		thc_frame_to(&f, &job->group, job->group_port);
 	}
-	if (f.ip4)
+	if (f.v4)
 		thc_ip4_seal(f.ip4);
 
 	if (lanes) {
@@ -314,15 +323,15 @@ __noinline int thc_reply(struct xdp_md *ctx, u32 job_id, u32 index, u32 mode, u3
 /* Addresses a grown clone to one member; 0, or -1 when its headers differ. */
 static __always_inline int thc_frame_member(struct thc_frame *f, const struct thc_member *m)
 {
-	if (!m->port || thc_addr_is_v4(&m->addr) != !!f->ip4 || !m->vlan != !f->vlan)
+	if (!m->port || thc_addr_is_v4(&m->addr) != f->v4 || !m->vlan == f->tagged)
 		return -1;
 	if (!(m->mac[0] | m->mac[1] | m->mac[2] | m->mac[3] | m->mac[4] | m->mac[5]))
 		return -1;
 	thc_mac_copy(f->eth->h_dest, m->mac);
-	if (f->vlan)
+	if (f->tagged)
 		f->vlan->tci = m->vlan;
 	thc_frame_to(f, &m->addr, m->port);
-	if (f->ip4)
+	if (f->v4)
 		thc_ip4_seal(f->ip4);
 	return 0;
 }
