@@ -83,7 +83,9 @@ struct thc_past {
 /**
  * struct thc_slot - one slot, its lanes are kept elsewhere
  * @lock: 0 free, 1 taken; everything below belongs to the holder
- * @epoch: of the job when the slot was last reset; another one empties it
+ * @epoch: of the job when the slot was last reset, 0: never; a newer one
+ *	empties it. Epochs count from 1, and a daemon that gives the slot to
+ *	another job zeroes it first
  * @top: newest generation opened; -1 before the first
  * @reserved: zero
  * @version: generation G in version[G & 1]
@@ -106,7 +108,8 @@ struct thc_slot {
  * @THC_REPEAT: the result is there: send it to the sender again
  * @THC_STALE: too old for that: tell the sender whose contributions it held
  * @THC_BUSY: too far ahead: drop
- * @THC_MISMATCH: op, round or chunk differ from the first one's: drop
+ * @THC_MISMATCH: op, round or chunk differ from the first one's, or its epoch
+ *	ended between admission and the slot's lock: drop
  */
 enum thc_verdict {
 	THC_ADD,
@@ -205,8 +208,16 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 	struct thc_version *v = &s->version[a->generation & 1];
 	s32 ahead;
 
-	if (s->epoch != a->epoch)
+	/* Only forwards: a contribution that was admitted just before the
+	 * epoch ended must not throw away what the new one has collected.
+	 */
+	if (s->epoch != a->epoch) {
+		if (s->epoch && (s32)(a->epoch - s->epoch) < 0) {
+			out.verdict = THC_MISMATCH;
+			return out;
+		}
 		thc_slot_reset(s, a->epoch);
+	}
 
 	ahead = (s32)(a->generation - s->top);
 	if (ahead > 1) {
