@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Rounding to levels, packing, and their inverses: unbiasedness, clamping, correlated draws, nibble
+ * order, in-place layouts, refusal of what is not a number.  How large the error is belongs to
+ * test_codec_nmse.c.
+ */
+#include "codec_util.h"
+
+#define BLOCK	1024
+#define HEADER	48	/* bytes of a packet before its indices, as the client lays it out */
+#define Z_BOUND	5.0	/* standard deviations; fixed seeds, so a failure is a fault */
+
+static void setup(struct thc_codec *c, unsigned int bits, unsigned int g, unsigned int block_log2)
+{
+	struct thc_table t;
+
+	solve(bits, g, 1.0 / 32, &t);
+	codec_setup(c, &t, block_log2, THC_SIMD_AUTO);
+}
+
+/* Unscaled rotated coordinate at grid position @a of a block of norm @norm. */
+static float at_position(const struct thc_codec *c, double a, float norm)
+{
+	double g = c->table.granularity;
+
+	return (float)((a - g / 2) * 2 * c->table.t * norm / g);
+}
+
+static unsigned int position(const struct thc_codec *c, const uint8_t *packed, size_t i)
+{
+	return c->table.value[index_of(packed, i)];
+}
+
+static void quantise_same(const struct thc_codec *c, double a, size_t blocks, uint64_t round,
+			  unsigned int rank, uint8_t *packed)
+{
+	float *rotated = test_buffer(blocks * BLOCK * sizeof(float));
+	float *norms = test_buffer(blocks * sizeof(float));
+	size_t i;
+
+	for (i = 0; i < blocks; i++)
+		norms[i] = 3.5f;
+	for (i = 0; i < blocks * BLOCK; i++)
+		rotated[i] = at_position(c, a, 3.5f);
+	thc_codec_quantise(c, rotated, blocks, norms, round, rank, 0, BLOCK, packed, BLOCK / 2,
+			   NULL, blocks * BLOCK, NULL);
+	free(norms);
+	free(rotated);
+}
+
+/* Mean and spread of the positions that many coordinates at @a are rounded to. */
+static void assert_unbiased(const struct thc_codec *c, double a, uint64_t round)
+{
+	const struct thc_table *t = &c->table;
+	size_t blocks = 32, n = blocks * BLOCK, i;
+	uint8_t *packed = test_buffer(n / 2);
+	double sum = 0, p, deviation;
+	unsigned int z = 0;
+
+	while (z + 2 < t->levels && a >= t->value[z + 1])
+		z++;
+	p = (a - t->value[z]) / (t->value[z + 1] - t->value[z]);
+	quantise_same(c, a, blocks, round, 0, packed);
+	for (i = 0; i < n; i++) {
+		unsigned int got = index_of(packed, i);
+
+		assert_true(got == z || got == z + 1);
+		sum += got == z + 1;
+	}
+	deviation = sqrt(p * (1 - p) / (double)n);
+	assert_true(fabs(sum / (double)n - p) <= Z_BOUND * deviation + 1e-6);
+	free(packed);
+}
+
+static void round__unbiased_in_every_gap(void **state)
+{
+	static const unsigned int tables[][2] = {
+		{ 4, 15 }, { 4, 30 }, { 4, 63 }, { 4, 100 }, { 4, 1000 }, { 3, 16 }, { 2, 34 },
+	};
+	static const double fraction[] = { 0.01, 0.3, 0.5, 0.97 };
+	unsigned int i, z, k, correlated;
+
+	(void)state;
+	for (i = 0; i < sizeof(tables) / sizeof(*tables); i++)
+		for (correlated = 0; correlated <= 5; correlated += 5) {
+			struct thc_codec c;
+
+			setup(&c, tables[i][0], tables[i][1], 10);
+			assert_int_equal(thc_codec_set_correlated(&c, correlated), 0);
+			for (z = 0; z + 1 < c.table.levels; z++)
+				for (k = 0; k < 4; k++) {
+					double lo = c.table.value[z], hi = c.table.value[z + 1];
+
+					assert_unbiased(&c, lo + fraction[k] * (hi - lo),
+							z * 4 + k);
+				}
+			thc_codec_exit(&c);
+		}
+}
+
+/* Positions on a level stay there (to within the rounding of the float that carries them). */
+static void round__levels_are_fixed_points(void **state)
+{
+	uint8_t packed[BLOCK / 2];
+	struct thc_codec c;
+	unsigned int z, i, strays;
+
+	(void)state;
+	setup(&c, 4, 30, 10);
+	for (z = 0; z < 16; z++) {
+		quantise_same(&c, c.table.value[z], 1, z, 0, packed);
+		for (i = 0, strays = 0; i < BLOCK; i++)
+			strays += index_of(packed, i) != z;
+		assert_int_equal(strays, 0);
+	}
+	thc_codec_exit(&c);
+}
+
+/* Beyond the clamp the outermost level is certain: the bias is the distance to it, no more. */
+static void round__clamps(void **state)
+{
+	static const double beyond[] = { 1e-3, 0.5, 7, 1e6, 1e30 };
+	uint8_t packed[BLOCK / 2];
+	struct thc_codec c;
+	unsigned int i, k;
+
+	(void)state;
+	setup(&c, 4, 30, 10);
+	for (k = 0; k < sizeof(beyond) / sizeof(*beyond); k++) {
+		quantise_same(&c, 30 + beyond[k], 1, k, 0, packed);
+		for (i = 0; i < BLOCK; i++)
+			assert_int_equal(position(&c, packed, i), 30);
+		quantise_same(&c, -beyond[k], 1, k, 0, packed);
+		for (i = 0; i < BLOCK; i++)
+			assert_int_equal(position(&c, packed, i), 0);
+	}
+	quantise_same(&c, INFINITY, 1, 0, 0, packed);
+	assert_int_equal(packed[0], 0xff);
+	quantise_same(&c, NAN, 1, 0, 0, packed);
+	assert_int_equal(packed[0], 0);
+	thc_codec_exit(&c);
+}
+
+static double correlation(const uint8_t *a, const uint8_t *b, size_t n, size_t shift)
+{
+	double sum = 0;
+	size_t i;
+
+	for (i = 0; i + shift < n; i++)
+		sum += index_of(a, i) == index_of(b, i + shift) ? 1 : -1;
+	return sum / sqrt((double)(n - shift));
+}
+
+/* Half-way positions: draws of other ranks, rounds and coordinates agree half of the time. */
+static void round__draws_are_independent(void **state)
+{
+	size_t blocks = 64, n = blocks * BLOCK, shift;
+	uint8_t *a = test_buffer(n / 2), *b = test_buffer(n / 2);
+	struct thc_codec c;
+
+	(void)state;
+	setup(&c, 4, 15, 10);
+	quantise_same(&c, 7.5, blocks, 1, 0, a);
+	quantise_same(&c, 7.5, blocks, 1, 0, b);
+	assert_memory_equal(a, b, n / 2);
+	quantise_same(&c, 7.5, blocks, 1, 1, b);
+	for (shift = 0; shift < 70; shift++)
+		assert_true(fabs(correlation(a, b, n, shift)) < Z_BOUND);
+	quantise_same(&c, 7.5, blocks, 2, 0, b);
+	for (shift = 0; shift < 70; shift++)
+		assert_true(fabs(correlation(a, b, n, shift)) < Z_BOUND);
+	for (shift = 1; shift < 1100; shift++)
+		assert_true(fabs(correlation(a, a, n, shift)) < Z_BOUND);
+	thc_codec_exit(&c);
+	free(b);
+	free(a);
+}
+
+/* Each rank has an n-th of the unit interval of its own, so equal inputs round up nf times. */
+static void correlated__counts_are_exact(void **state)
+{
+	static const unsigned int ranks[] = { 2, 3, 4, 8, 64 };
+	unsigned int k, rank, n;
+	struct thc_codec c;
+
+	(void)state;
+	setup(&c, 4, 15, 10);
+	for (k = 0; k < sizeof(ranks) / sizeof(*ranks); k++) {
+		unsigned int up[BLOCK] = { 0 }, floor_or_ceil = 0;
+		uint8_t packed[BLOCK / 2];
+		double f = 0.37;
+		size_t i;
+
+		n = ranks[k];
+		assert_int_equal(thc_codec_set_correlated(&c, n), 0);
+		for (rank = 0; rank < n; rank++) {
+			quantise_same(&c, 6 + f, 1, 4, rank, packed);
+			for (i = 0; i < BLOCK; i++)
+				up[i] += index_of(packed, i) == 7;
+		}
+		for (i = 0; i < BLOCK; i++)
+			floor_or_ceil += up[i] == floor(n * f) || up[i] == ceil(n * f);
+		assert_int_equal(floor_or_ceil, BLOCK);
+	}
+	thc_codec_exit(&c);
+}
+
+static void pack__even_coordinate_in_high_nibble(void **state)
+{
+	static const uint8_t want[] = { 0x01, 0x10, 0x7f, 0xf7, 0xff, 0x23, 0x9a, 0x00 };
+	uint8_t packed[BLOCK / 2];
+	float rotated[BLOCK], norm = 2;
+	struct thc_codec c;
+	size_t i;
+
+	(void)state;
+	setup(&c, 4, 30, 10);
+	for (i = 0; i < BLOCK / 2; i++) {
+		uint8_t pair = want[i * 7 % 8];
+
+		rotated[2 * i] = at_position(&c, c.table.value[pair >> 4], norm);
+		rotated[2 * i + 1] = at_position(&c, c.table.value[pair & 15], norm);
+	}
+	thc_codec_quantise(&c, rotated, 1, &norm, 1, 0, 0, BLOCK, packed, BLOCK / 2, NULL, BLOCK,
+			   NULL);
+	for (i = 0; i < BLOCK / 2; i++)
+		assert_int_equal(packed[i], want[i * 7 % 8]);
+	thc_codec_exit(&c);
+}
+
+static void assert_in_place(unsigned int block_log2, unsigned int chunk, bool feedback)
+{
+	size_t n = (size_t)3 << block_log2, count = n - 100, k;
+	float *x = normal_vector(n, 1), *rotated = test_buffer(n * sizeof(float));
+	float *scratch = test_buffer(sizeof(float) << block_log2);
+	float *error[2] = { test_buffer(n * sizeof(float)), test_buffer(n * sizeof(float)) };
+	uint8_t *packed = test_buffer(n / 2), *inside = (uint8_t *)rotated + HEADER;
+	float norms[3];
+	struct thc_codec c;
+
+	setup(&c, 4, 30, block_log2);
+	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, count, NULL, norms, NULL), 0);
+	thc_codec_rotate(&c, x, THC_FP32, count, NULL, 1, 0, rotated);
+	thc_codec_quantise(&c, rotated, 3, norms, 1, 1, 0, chunk, packed, chunk / 2,
+			   feedback ? error[0] : NULL, count, scratch);
+	thc_codec_quantise(&c, rotated, 3, norms, 1, 1, 0, chunk, inside, chunk * 4,
+			   feedback ? error[1] : NULL, count, scratch);
+	for (k = 0; k < n / chunk; k++)
+		assert_memory_equal(packed + k * chunk / 2, inside + k * chunk * 4, chunk / 2);
+	assert_memory_equal(error[0], error[1], n * sizeof(float));
+	/* One pass over the gradient gives the same. */
+	memset(inside, 0, n / 2);
+	memset(error[1], 0, n * sizeof(float));
+	thc_codec_compress(&c, x, THC_FP32, count, feedback ? error[1] : NULL, norms, 1, 1, 0,
+			   chunk, inside, chunk / 2, scratch);
+	assert_memory_equal(packed, inside, n / 2);
+	assert_memory_equal(error[0], error[1], n * sizeof(float));
+	thc_codec_exit(&c);
+	free(packed);
+	free(error[0]);
+	free(error[1]);
+	free(scratch);
+	free(rotated);
+	free(x);
+}
+
+static void pack__in_place_and_fused(void **state)
+{
+	unsigned int block_log2;
+
+	(void)state;
+	for (block_log2 = 10; block_log2 <= 14; block_log2++) {
+		assert_in_place(block_log2, 1024, false);
+		assert_in_place(block_log2, 512, false);
+		assert_in_place(block_log2, 1024, true);
+		assert_in_place(block_log2, 512, true);
+	}
+}
+
+/* Block by block, as a client sends partitions, is the same as the bucket at once. */
+static void compress__range_by_range(void **state)
+{
+	size_t n = 4 * 2048, block;
+	float *x = normal_vector(n, 2), *scratch = test_buffer(2048 * sizeof(float)), norms[4];
+	uint8_t *whole = test_buffer(n / 2), *part = test_buffer(n / 2);
+	struct thc_codec c;
+
+	(void)state;
+	setup(&c, 4, 30, 11);
+	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, NULL, norms, NULL), 0);
+	thc_codec_compress(&c, x, THC_FP32, n, NULL, norms, 1, 0, 0, 1024, whole, 512, scratch);
+	for (block = 0; block < 4; block++)
+		thc_codec_compress(&c, x + block * 2048, THC_FP32, 2048, NULL, norms + block, 1,
+				   0, block, 1024, part + block * 1024, 512, scratch);
+	assert_memory_equal(whole, part, n / 2);
+	thc_codec_exit(&c);
+	free(part);
+	free(whole);
+	free(scratch);
+	free(x);
+}
+
+static void assert_decode_in_place(unsigned int block_log2, unsigned int chunk, unsigned int width)
+{
+	size_t n = (size_t)2 << block_log2, lane_bytes = chunk * width / 8, i;
+	uint8_t *lanes = test_buffer(n * width / 8);
+	float *out = test_buffer(n * sizeof(float)), *inside = test_buffer(n * sizeof(float));
+	uint16_t *counts = test_buffer(n / chunk * sizeof(*counts));
+	float norms[2] = { 3, 5 };
+	struct rng r = rng_seeded(chunk + width);
+	struct thc_codec c;
+
+	setup(&c, 4, 30, block_log2);
+	for (i = 0; i < n; i++) {
+		unsigned int y = (unsigned int)(rng_u64(&r) % 241);
+
+		if (width == 8)
+			lanes[i] = (uint8_t)y;
+		else	/* use the upper byte too */
+			lanes[2 * i] = (uint8_t)(y % 16), lanes[2 * i + 1] = (uint8_t)y;
+	}
+	for (i = 0; i < n / chunk; i++) {
+		counts[i] = (uint16_t)(i % 3 == 2 ? 0 : (width == 8 ? 8 : 139) - i % 3);
+		memcpy((uint8_t *)(inside + (i + 1) * chunk) - lane_bytes, lanes + i * lane_bytes,
+		       lane_bytes);
+	}
+	thc_codec_decode(&c, lanes, lane_bytes, width, chunk, counts, 2, norms, 4, 1, out);
+	thc_codec_decode(&c, (uint8_t *)(inside + chunk) - lane_bytes, chunk * 4, width, chunk,
+			 counts, 2, norms, 4, 1, inside);
+	assert_memory_equal(out, inside, n * sizeof(float));
+	assert_true(norm_of(out, n) > 0);
+	thc_codec_exit(&c);
+	free(counts);
+	free(inside);
+	free(out);
+	free(lanes);
+}
+
+static void decode__in_place(void **state)
+{
+	unsigned int block_log2;
+
+	(void)state;
+	for (block_log2 = 10; block_log2 <= 13; block_log2++) {
+		assert_decode_in_place(block_log2, 1024, 8);
+		assert_decode_in_place(block_log2, 512, 8);
+		assert_decode_in_place(block_log2, 1024, 16);
+		assert_decode_in_place(block_log2, 512, 16);
+	}
+}
+
+/* Lanes -> mean against the formula in double, with a divisor per chunk and chunks missing. */
+static void decode__equals_formula(void **state)
+{
+	static const uint16_t counts[8] = { 4, 0, 3, 1, 4, 4, 0, 2 };
+	size_t n = 4096, i;
+	float norm = 7.25f, out[4096], zero = 0, largest = INFINITY;
+	double want[4096], *signs;
+	uint8_t narrow[4096], wide[8192];
+	struct rng r = rng_seeded(3);
+	struct thc_codec c;
+
+	(void)state;
+	setup(&c, 4, 30, 12);
+	signs = reference_signs(&c, 2, 6);
+	for (i = 0; i < n; i++) {
+		unsigned int count = counts[i / 512];
+		double m = c.table.t * norm / sqrt((double)n);
+
+		narrow[i] = (uint8_t)(rng_u64(&r) % (30 * (count ? count : 1) + 1));
+		wide[2 * i] = 0;
+		wide[2 * i + 1] = narrow[i];
+		want[i] = count ? -m + (double)narrow[i] / count * 2 * m / 30 : 0;
+	}
+	reference_hadamard(want, n);
+	thc_codec_decode(&c, narrow, 512, 8, 512, counts, 1, &norm, 2, 6, out);
+	for (i = 0; i < n; i++)
+		assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) < 1e-6 * norm);
+	thc_codec_decode(&c, wide, 1024, 16, 512, counts, 1, &norm, 2, 6, out);
+	for (i = 0; i < n; i++)
+		assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) < 1e-6 * norm);
+	thc_codec_decode(&c, narrow, 512, 8, 512, counts, 1, &zero, 2, 6, out);
+	assert_true(norm_of(out, n) == 0);
+	thc_codec_decode(&c, narrow, 512, 8, 512, counts, 1, &largest, 2, 6, out);
+	assert_true(norm_of(out, n) == 0);
+	free(signs);
+	thc_codec_exit(&c);
+}
+
+static const struct { float value; uint16_t fp16, bf16; } not_finite[] = {
+	{ NAN, 0x7e00, 0x7fc0 }, { INFINITY, 0x7c00, 0x7f80 }, { -INFINITY, 0xfc00, 0xff80 },
+};
+
+static void norms__where_it_is_not_finite(void **state)
+{
+	static const size_t places[] = { 0, 15, 1023, 1024, 2047, 5000, 9998 };
+	size_t n = 9999, i, k;
+	float *x = normal_vector(n, 3), *error = normal_vector(n, 4), norms[16];
+	uint16_t *half = test_buffer(n * sizeof(*half));
+	enum thc_dtype dtype;
+	struct thc_codec c;
+
+	(void)state;
+	setup(&c, 4, 30, 11);
+	for (i = 0; i < 7; i++)
+		for (k = 0; k < 3; k++) {
+			float kept = x[places[i]];
+			size_t bad = 12345;
+
+			x[places[i]] = not_finite[k].value;
+			x[n - 1] = NAN;		/* the first is reported */
+			assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, NULL, norms, &bad),
+					 -EDOM);
+			assert_int_equal(bad, places[i]);
+			assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, NULL),
+					 -EDOM);
+			x[n - 1] = x[places[i]] = kept;
+			for (dtype = THC_FP16; dtype <= THC_BF16; dtype++) {
+				thc_store(dtype, half, x, n);
+				half[places[i]] = dtype == THC_FP16 ? not_finite[k].fp16 :
+								      not_finite[k].bf16;
+				assert_int_equal(thc_codec_norms(&c, half, dtype, n, NULL, norms,
+								 &bad), -EDOM);
+				assert_int_equal(bad, places[i]);
+			}
+			error[places[i]] = not_finite[k].value;
+			assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, &bad),
+					 -EDOM);
+			assert_int_equal(bad, places[i]);
+			error[places[i]] = 0;
+		}
+	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, NULL), 0);
+	thc_codec_exit(&c);
+	free(half);
+	free(error);
+	free(x);
+}
+
+/* Norms are right over the whole range, also where squares leave that of a float. */
+static void norms__any_magnitude(void **state)
+{
+	float *x = normal_vector(3000, 3), *scaled = test_buffer(3000 * sizeof(float)), norms[3];
+	struct thc_codec c;
+	size_t i, bad = 0;
+	int e;
+
+	(void)state;
+	setup(&c, 4, 30, 10);
+	for (e = -140; e <= 105; e += 5) {
+		for (i = 0; i < 3000; i++)
+			scaled[i] = ldexpf(x[i], e);
+		assert_int_equal(thc_codec_norms(&c, scaled, THC_FP32, 3000, NULL, norms, NULL), 0);
+		for (i = 0; i < 3; i++) {
+			double want = norm_of(scaled + i * 1024, i == 2 ? 3000 - 2048 : 1024);
+
+			assert_true(fabs(norms[i] / want - 1) < 1e-6 ||
+				    fabs(norms[i] - want) < 0x1p-149);
+		}
+	}
+	memset(scaled, 0, 3000 * sizeof(float));
+	assert_int_equal(thc_codec_norms(&c, scaled, THC_FP32, 3000, NULL, norms, NULL), 0);
+	assert_true(norms[0] == 0 && norms[1] == 0 && norms[2] == 0);
+	scaled[1500] = 0x1.8p112f;
+	assert_int_equal(thc_codec_norms(&c, scaled, THC_FP32, 3000, NULL, norms, &bad), -ERANGE);
+	assert_int_equal(bad, 1024);
+	scaled[1500] = 3e38f;
+	assert_int_equal(thc_codec_norms(&c, scaled, THC_FP32, 3000, NULL, norms, &bad), -ERANGE);
+	thc_codec_exit(&c);
+	free(scaled);
+	free(x);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(round__unbiased_in_every_gap),
+		cmocka_unit_test(round__levels_are_fixed_points),
+		cmocka_unit_test(round__clamps),
+		cmocka_unit_test(round__draws_are_independent),
+		cmocka_unit_test(correlated__counts_are_exact),
+		cmocka_unit_test(pack__even_coordinate_in_high_nibble),
+		cmocka_unit_test(pack__in_place_and_fused),
+		cmocka_unit_test(compress__range_by_range),
+		cmocka_unit_test(decode__in_place),
+		cmocka_unit_test(decode__equals_formula),
+		cmocka_unit_test(norms__where_it_is_not_finite),
+		cmocka_unit_test(norms__any_magnitude),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
