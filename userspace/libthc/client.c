@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * The public calls: open and close a client, start all-reduces and wait for
+ * them. What happens in between is the engine's.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client.h"
+
+/* --- open, close, rejoin -------------------------------------------------- */
+
+static int check_options(const struct thc_client_options *o)
+{
+	if (!o || o->size != sizeof(*o))
+		return thc_fail(-EINVAL, "options.size is not that of this library: use THC_CLIENT_OPTIONS_INIT and build against its header");
+	if (o->flags & ~THC_CLIENT_ERROR_FEEDBACK)
+		return thc_fail(-EINVAL, "unknown option flags %#x",
+				o->flags & ~THC_CLIENT_ERROR_FEEDBACK);
+	if (!o->aggregator || strlen(o->aggregator) >= sizeof(((struct thc_client *)0)->aggregator))
+		return thc_fail(-EINVAL, "set the aggregator to an IPv4 or IPv6 address");
+	if (o->rank >= THC_RANKS_MAX)
+		return thc_fail(-EINVAL, "rank %u is too large: a job has at most %u ranks",
+				o->rank, THC_RANKS_MAX);
+	if ((unsigned int)o->simd > THC_SIMD_AVX512)
+		return thc_fail(-EINVAL, "unknown instruction set %d", (int)o->simd);
+	return 0;
+}
+
+static int start_thread(struct thc_client *c)
+{
+	int error;
+
+	c->stop = false;
+	c->broken = false;
+	error = -pthread_create(&c->thread, NULL, thc_engine_run, c);
+	if (error)
+		return thc_fail(error, "cannot start a thread: %s", strerror(-error));
+	c->running = true;
+	return 0;
+}
+
+static void wake(struct thc_client *c)
+{
+	uint64_t one = 1;
+
+	if (write(c->wake, &one, sizeof(one)) < 0)
+		return;		/* the counter is full: it is awake */
+}
+
+/* After this the caller owns what the I/O thread owned. */
+static void stop_thread(struct thc_client *c)
+{
+	if (!c->running)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	pthread_mutex_unlock(&c->lock);
+	wake(c);
+	pthread_join(c->thread, NULL);
+	c->running = false;
+}
+
+/* Ends what is still queued; the thread has stopped. */
+static void cancel_requests(struct thc_client *c)
+{
+	struct thc_request *r;
+
+	pthread_mutex_lock(&c->lock);
+	while ((r = c->queue)) {
+		c->queue = r->next;
+		thc_request_release(r);
+		if (r->error)
+			r->error->busy = false;
+		r->status = -ECANCELED;
+		snprintf(r->sentence, sizeof(r->sentence), "the client was closed or joined again");
+		r->done = true;
+	}
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void tear_down(struct thc_client *c)
+{
+	thc_stream_exit(&c->data);
+	thc_stream_exit(&c->norms);
+	if (c->codec_ready)
+		thc_codec_exit(&c->codec);
+	c->codec_ready = false;
+}
+
+int thc_client_open(const struct thc_client_options *options, struct thc_client **out)
+{
+	struct thc_client *c;
+	int error = check_options(options);
+
+	if (error)
+		return error;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return thc_fail(-ENOMEM, "out of memory");
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
+	c->options = *options;
+	snprintf(c->aggregator, sizeof(c->aggregator), "%s", options->aggregator);
+	c->options.aggregator = c->aggregator;
+	if (!c->options.port)
+		c->options.port = THC_PORT_DEFAULT;
+	if (!c->options.timeout_ms)
+		c->options.timeout_ms = THC_TIMEOUT_MS;
+	if (!c->options.join_timeout_ms)
+		c->options.join_timeout_ms = THC_JOIN_TIMEOUT_MS;
+	c->link.unicast = -1;
+	c->link.group = -1;
+	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (c->wake < 0)
+		error = thc_fail(-errno, "cannot make an eventfd: %s", strerror(errno));
+	if (!error)
+		error = thc_link_open(&c->link, &c->options);
+	if (!error)
+		error = thc_client_join(c);
+	if (!error)
+		error = start_thread(c);
+	/* they may be gone after this call */
+	c->options.bind = NULL;
+	c->options.interface = NULL;
+	if (error) {
+		thc_client_close(c);
+		return error;
+	}
+	*out = c;
+	return 0;
+}
+
+void thc_client_close(struct thc_client *c)
+{
+	if (!c)
+		return;
+	if (c->running) {
+		stop_thread(c);
+		cancel_requests(c);
+		thc_client_leave(c);
+	}
+	tear_down(c);
+	thc_buffer_free(c);
+	thc_memory_free(c);
+	thc_link_close(&c->link);
+	if (c->wake >= 0)
+		close(c->wake);
+	pthread_cond_destroy(&c->changed);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+int thc_client_rejoin(struct thc_client *c)
+{
+	int error;
+
+	stop_thread(c);
+	cancel_requests(c);
+	tear_down(c);
+	error = thc_client_join(c);
+	if (!error)
+		error = start_thread(c);
+	if (error) {
+		pthread_mutex_lock(&c->lock);
+		c->broken = true;
+		c->status = error;
+		snprintf(c->sentence, sizeof(c->sentence), "%s", thc_last_error());
+		pthread_mutex_unlock(&c->lock);
+	}
+	return error;
+}
+
+/* --- all-reduce ----------------------------------------------------------- */
+
+static int check_request(const void *buf, size_t count, enum thc_dtype dtype)
+{
+	if (!buf || !count)
+		return thc_fail(-EINVAL, "there is nothing to reduce: buffer %p with %zu values",
+				buf, count);
+	if ((unsigned int)dtype > THC_BF16)
+		return thc_fail(-EINVAL, "unknown dtype %d: use THC_FP32, THC_FP16 or THC_BF16",
+				(int)dtype);
+	if (count > UINT32_MAX)
+		return thc_fail(-EINVAL, "%zu values are too many for one all-reduce: split it",
+				count);
+	return 0;
+}
+
+/* Called with the lock held. */
+static int enqueue(struct thc_client *c, struct thc_request *r)
+{
+	struct thc_request **p;
+
+	if (c->broken)
+		return thc_fail(-ESTALE, "the client needs thc_client_rejoin() after this error: %s",
+				c->sentence);
+	if (c->options.flags & THC_CLIENT_ERROR_FEEDBACK) {
+		r->error = thc_memory_get(c, r->key, r->count);
+		if (!r->error)
+			return -EINVAL;
+	}
+	for (p = &c->queue; *p; p = &(*p)->next)
+		;
+	*p = r;
+	return 0;
+}
+
+int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
+			uint64_t key, struct thc_request **out)
+{
+	struct thc_request *r;
+	int error = check_request(buf, count, dtype);
+
+	if (error)
+		return error;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return thc_fail(-ENOMEM, "out of memory");
+	r->client = c;
+	r->buf = buf;
+	r->count = count;
+	r->dtype = dtype;
+	r->key = key;
+	pthread_mutex_lock(&c->lock);
+	error = enqueue(c, r);
+	pthread_mutex_unlock(&c->lock);
+	if (error) {
+		free(r);
+		return error;
+	}
+	wake(c);
+	*out = r;
+	return 0;
+}
+
+int thc_allreduce_wait(struct thc_request *r)
+{
+	struct thc_client *c = r->client;
+	int status;
+
+	pthread_mutex_lock(&c->lock);
+	while (!r->done)
+		pthread_cond_wait(&c->changed, &c->lock);
+	pthread_mutex_unlock(&c->lock);
+	status = r->status;
+	if (status)
+		thc_fail(status, "%s", r->sentence);
+	free(r);
+	return status;
+}
+
+int thc_allreduce_test(struct thc_request *r)
+{
+	int done;
+
+	pthread_mutex_lock(&r->client->lock);
+	done = r->done;
+	pthread_mutex_unlock(&r->client->lock);
+	return done;
+}
+
+int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
+		  uint64_t key)
+{
+	struct thc_request *r;
+	int error = thc_allreduce_start(c, buf, count, dtype, key, &r);
+
+	return error ? error : thc_allreduce_wait(r);
+}
+
+/* --- what it is, what it did ---------------------------------------------- */
+
+int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
+{
+	if (info->size != sizeof(*info))
+		return thc_fail(-EINVAL, "info.size is not that of this library");
+	*info = (struct thc_client_info){
+		.size = sizeof(*info),
+		.ranks = c->params.ranks,
+		.epoch = c->params.epoch,
+		.data_slots = c->params.data_slots,
+		.chunk = c->params.chunk,
+		.block = 1U << c->params.block_log2,
+		.sum_width = c->params.sum_width,
+		.multicast = c->params.reply == THC_REPLY_MULTICAST,
+		.table = c->params.table,
+		.memory_peak = c->memory_peak,
+		.simd = thc_codec_simd_name(&c->codec),
+		.transport = "UDP",
+	};
+	return 0;
+}
+
+int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
+{
+	if (stats->size != sizeof(*stats))
+		return thc_fail(-EINVAL, "stats.size is not that of this library");
+	*stats = c->stats;
+	stats->size = sizeof(*stats);
+	stats->window_cuts = c->window.cuts;
+	stats->rtt_us = c->window.srtt / THC_NS_PER_US;
+	stats->window = thc_window_size(&c->window);
+	return 0;
+}

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * The client's private structures. Data flows one way:
+ *
+ *	client.c    the public calls; a queue of requests
+ *	engine.c    the I/O thread: receive, send, retransmit, compute, sleep
+ *	request.c   one all-reduce: agreement, norms, compress, decode
+ *	stream.c    sequence numbers to slots; what is in flight
+ *	link.c      sockets: batches of packets out and in
+ *	join.c      JOIN and WELCOME
+ *	window.c    congestion window and timeouts
+ *	memory.c    error memory by key, recycled buffers, accounting
+ *
+ * Locking: client.lock guards the queue, every request's `done` and the error
+ * memories' list. All else belongs to the I/O thread while it runs, and to
+ * the caller of open, rejoin and close while it does not.
+ */
+#ifndef LIBTHC_CLIENT_H
+#define LIBTHC_CLIENT_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <thc/job.h>
+
+#include "codec.h"
+#include "error.h"
+#include "libthc.h"
+#include "window.h"
+
+#define THC_TIMEOUT_MS		60000
+#define THC_JOIN_TIMEOUT_MS	60000
+
+/* Packets per system call. */
+#define THC_BATCH		64
+/* Bytes of an answer: header and lanes. */
+#define THC_ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
+/* Socket memory one answer may take while it waits to be read: a page-sized
+ * XDP frame and its bookkeeping.
+ */
+#define THC_ANSWER_TRUESIZE	4608
+/* Answers to packets sent this much later mean that one was lost. */
+#define THC_REORDER		24
+/* Coordinates compressed between two looks at the sockets. */
+#define THC_SLICE		65536
+/* Requests worked on at a time: one in its data, the next in its norms. */
+#define THC_ACTIVE_MAX		2
+
+/* The job's constants, from WELCOME, host order. */
+struct thc_params {
+	uint64_t	seed;
+	uint64_t	joined;
+	uint32_t	epoch;
+	uint32_t	table_hash;
+	uint16_t	ranks;
+	uint16_t	data_slots;
+	uint16_t	norm_slots;
+	uint16_t	chunk;
+	uint16_t	group_port;
+	uint8_t		flags;
+	uint8_t		refusal;
+	uint8_t		reply;
+	uint8_t		sum_width;
+	uint8_t		block_log2;
+	uint8_t		family;
+	uint8_t		group[16];
+	struct thc_table table;
+};
+
+/* --- link.c --------------------------------------------------------------- */
+
+/**
+ * struct thc_link - the sockets of a client
+ * @unicast: requests out, answers to this rank in
+ * @group: answers to all ranks in, -1 without a group
+ * @peer: the aggregator, base port
+ * @local: bound address of @unicast
+ * @ifindex: interface of @local, 0: the system's choice
+ * @gso: the kernel segments UDP for us
+ */
+struct thc_link {
+	int			unicast;
+	int			group;
+	struct sockaddr_storage	peer;
+	struct sockaddr_storage	local;
+	socklen_t		addrlen;
+	int			ifindex;
+	bool			gso;
+	uint32_t		answers_max;
+	uint8_t			*rx;
+};
+
+/* One packet to send: header and payload, contiguous. */
+struct thc_outgoing {
+	const void	*data;
+	uint16_t	bytes;
+	uint16_t	port;	/* host order */
+};
+
+int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
+void thc_link_close(struct thc_link *l);
+int thc_link_join_group(struct thc_link *l, const struct thc_params *p);
+void thc_link_leave_group(struct thc_link *l);
+/* Sends all of @out; returns packets the kernel took or -errno. */
+int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
+		  uint64_t *calls);
+/* Reads at most THC_BATCH packets of @fd without blocking; @each sees those
+ * that came from the aggregator.
+ */
+int thc_link_receive(struct thc_link *l, int fd,
+		     void (*each)(void *ctx, struct thc_hdr *h, unsigned int bytes), void *ctx,
+		     uint64_t *calls);
+/* Wire bytes of a packet with @bytes of UDP payload. */
+unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
+const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room);
+
+/* --- stream.c ------------------------------------------------------------- */
+
+/**
+ * struct thc_flight - one slot's packet in flight
+ * @request: whose; NULL: the slot is free
+ * @packet: header and payload, kept by the request until the answer
+ * @sequence: of the chunk in its stream
+ * @sent_at: time of the last transmission
+ * @due: retransmit then
+ * @order: number of the last transmission among all of the client's
+ * @present: ranks whose contribution is in, by the last WAIT
+ * @index: the request's chunk (norm or data)
+ * @tries: transmissions beyond the first
+ * @waiting: a WAIT came after the last transmission
+ * @cut: the last transmission was taken for a loss and cut the window
+ * @left: that WAIT said that a missing rank has left
+ */
+struct thc_flight {
+	struct thc_request	*request;
+	const struct thc_hdr	*packet;
+	uint64_t		sequence;
+	uint64_t		sent_at;
+	uint64_t		due;
+	uint64_t		order;
+	uint64_t		present;
+	uint32_t		index;
+	uint16_t		bytes;
+	uint8_t			tries;
+	bool			waiting;
+	bool			cut;
+	bool			left;
+};
+
+/**
+ * struct thc_stream - chunks in sequence over a range of slots
+ * @flight: by slot, relative to @slot_base
+ * @next: sequence number to be sent next
+ * @reserved: sequence numbers given to requests so far
+ * @in_flight: slots taken
+ */
+struct thc_stream {
+	struct thc_flight	*flight;
+	uint64_t		next;
+	uint64_t		reserved;
+	uint32_t		slot_base;
+	uint32_t		slots;
+	uint32_t		in_flight;
+};
+
+int thc_stream_init(struct thc_stream *s, uint32_t slot_base, uint32_t slots);
+void thc_stream_exit(struct thc_stream *s);
+/* The flight an answer or WAIT belongs to, or NULL. */
+struct thc_flight *thc_stream_find(struct thc_stream *s, const struct thc_hdr *h);
+bool thc_stream_may_send(const struct thc_stream *s, uint32_t window);
+void thc_stream_fill(const struct thc_stream *s, struct thc_hdr *h, uint64_t sequence);
+
+/* --- request.c ------------------------------------------------------------ */
+
+enum thc_stage {
+	THC_STAGE_QUEUED,	/* nothing done */
+	THC_STAGE_MEASURE,	/* norms and finiteness of the bucket, slice by slice */
+	THC_STAGE_AGREE,	/* agreement in flight or waiting for its turn */
+	THC_STAGE_DATA,		/* norms, compress, decode, all overlapped */
+	THC_STAGE_DONE,
+};
+
+/**
+ * struct thc_request - one all-reduce
+ *
+ * A region holds one chunk while it is on its way: its packet at the front,
+ * the answer's lanes at the end, at last the chunk's mean in the caller's
+ * dtype. For fp32 regions are as long as the chunk's floats, so that blocks
+ * are rotated and decoded in place.
+ *
+ * @region_bytes: of a chunk's region
+ * @regions: all chunks' regions
+ * @norms: of each block; own ones, replaced by the agreed maxima
+ * @norm_packets: agreement, then norm chunks, THC_ANSWER_BYTES each
+ * @counts: contributors of each answered chunk
+ * @lost: 1: the chunk's sum lacks this rank
+ * @missing: answers each block still waits for
+ * @measured: blocks whose norm is known
+ * @norm_done: by norm packet: its maxima are in @norms
+ * @rotated: blocks rotated ahead of their norms (fp32 only)
+ * @packed: blocks compressed and ready to be sent
+ * @answered: data chunks answered
+ */
+struct thc_request {
+	struct thc_request	*next;
+	struct thc_client	*client;
+	void			*buf;
+	size_t			count;
+	uint64_t		key;
+	enum thc_dtype		dtype;
+
+	enum thc_stage		stage;
+	bool			done;		/* client.lock */
+	bool			data_reserved;	/* sequence numbers are given */
+	int			status;
+	int			claim_status;
+	size_t			bad;
+	char			sentence[THC_SENTENCE_MAX];
+
+	uint64_t		round;
+	uint64_t		norm_first;	/* sequence of the agreement */
+	uint64_t		data_first;
+	uint32_t		norm_chunks;	/* agreement not counted */
+	uint32_t		data_chunks;
+	uint32_t		norms_sendable;	/* norm packets ready, agreement included */
+	size_t			blocks;
+	size_t			region_bytes;
+	uint8_t			*regions;
+	size_t			regions_room;
+	float			*norms;
+	uint8_t			*norm_packets;
+	uint8_t			*norm_done;
+	uint16_t		*counts;
+	uint8_t			*lost;
+	uint16_t		*missing;
+	float			*scratch;	/* two blocks */
+	size_t			memory;
+	struct thc_memory	*error;
+	size_t			measured;
+	size_t			rotated;
+	size_t			packed;
+	uint32_t		answered;
+};
+
+int thc_request_prepare(struct thc_request *r);
+void thc_request_release(struct thc_request *r);
+/* One slice of computation; false: nothing to do now. */
+bool thc_request_compute(struct thc_request *r);
+void thc_request_agree_packet(struct thc_request *r);
+void thc_request_norm_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
+			     const void *lanes);
+void thc_request_data_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
+			     const void *lanes);
+/* The packet of norm chunk (0: agreement) or data chunk @index. */
+struct thc_hdr *thc_request_norm_packet(const struct thc_request *r, uint32_t index);
+struct thc_hdr *thc_request_data_packet(const struct thc_request *r, uint32_t index);
+/* All answers are in: hands the mean to the caller's buffer. */
+void thc_request_finish(struct thc_request *r);
+
+/* --- agree.c -------------------------------------------------------------- */
+
+void thc_agree_claim(const struct thc_request *r, void *lanes);
+/* 0, or -EBADMSG / -EDOM with the request's sentence filled in. */
+int thc_agree_check(struct thc_request *r, const void *lanes);
+
+/* --- memory.c ------------------------------------------------------------- */
+
+/**
+ * struct thc_memory - error memory of one key
+ * @now: what compression has lost so far, @count floats
+ * @next: the same after the round in progress; exchanged when it succeeds, so
+ *	that a failed round leaves nothing half-applied
+ * @busy: a request uses it
+ */
+struct thc_memory {
+	struct thc_memory	*link;
+	uint64_t		key;
+	size_t			count;
+	float			*now;
+	float			*next;
+	bool			busy;
+};
+
+struct thc_memory *thc_memory_get(struct thc_client *c, uint64_t key, size_t count);
+void thc_memory_free(struct thc_client *c);
+
+/* Large buffers are recycled: fresh pages cost more than compressing them. */
+void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t *room);
+void thc_buffer_put(struct thc_client *c, void *buffer, size_t room);
+void thc_buffer_free(struct thc_client *c);
+
+/* --- client.c, engine.c, join.c ------------------------------------------- */
+
+#define THC_SPARE_BUFFERS	THC_ACTIVE_MAX
+
+struct thc_client {
+	pthread_mutex_t		lock;
+	pthread_cond_t		changed;
+	struct thc_request	*queue;		/* lock: in order, active ones included */
+	struct thc_memory	*memories;	/* lock */
+	bool			stop;		/* lock */
+	bool			broken;		/* lock: rejoin needed */
+	char			sentence[THC_SENTENCE_MAX];	/* lock: why broken */
+	int			status;		/* lock: why broken */
+
+	struct thc_client_options options;
+	char			aggregator[64];
+	pthread_t		thread;
+	bool			running;
+	int			wake;		/* eventfd */
+
+	struct thc_link		link;
+	struct thc_params	params;
+	struct thc_codec	codec;
+	bool			codec_ready;
+	struct thc_stream	norms;
+	struct thc_stream	data;
+	struct thc_window	window;
+	uint64_t		nonce;
+	uint64_t		order;		/* packets sent so far */
+	uint64_t		order_answered;	/* newest of them answered */
+	uint64_t		round;		/* rounds begun this epoch */
+	uint64_t		progress_at;	/* time of the last answer */
+	uint64_t		timers_at;	/* no retransmission by timer before */
+
+	struct { void *buffer; size_t room; } spare[THC_SPARE_BUFFERS];
+	size_t			memory_now;
+	size_t			memory_peak;
+	struct thc_client_stats	stats;
+};
+
+uint64_t thc_now(void);
+/* Accounts @bytes (negative: given back) held beside buffers and errors. */
+void thc_account(struct thc_client *c, ssize_t bytes);
+/* Header fields every packet of this client shares. */
+void thc_client_header(const struct thc_client *c, struct thc_hdr *h, uint8_t op, uint8_t width);
+int thc_client_join(struct thc_client *c);
+void thc_client_leave(struct thc_client *c);
+void *thc_engine_run(void *client);
+/* "rank 2" or "ranks 2, 5 and 7" for the bits set in @ranks. */
+const char *thc_name_ranks(uint64_t ranks, char *text, size_t room);
+
+#endif /* LIBTHC_CLIENT_H */

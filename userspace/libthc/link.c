@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * The sockets of a client: one for requests and answers to this rank, one
+ * for answers to the group. Packets leave in batches (UDP segmentation
+ * offload where runs go to one port) and arrive in batches. Nothing here
+ * knows what a packet means.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT	103
+#endif
+#ifndef UDP_NO_CHECK6_RX
+#define UDP_NO_CHECK6_RX 102
+#endif
+
+/* Segments of one send: the kernel's limit, and a 64 KiB datagram's. */
+#define GSO_SEGMENTS	60
+#define GSO_BYTES	60000
+#define ETHERNET_IP4_UDP 42
+#define ETHERNET_IP6_UDP 62
+
+static int parse_address(const char *text, uint16_t port, struct sockaddr_storage *out,
+			 socklen_t *len)
+{
+	struct sockaddr_in *in = (void *)out;
+	struct sockaddr_in6 *in6 = (void *)out;
+
+	memset(out, 0, sizeof(*out));
+	if (inet_pton(AF_INET, text, &in->sin_addr) == 1) {
+		in->sin_family = AF_INET;
+		in->sin_port = htons(port);
+		*len = sizeof(*in);
+		return 0;
+	}
+	if (inet_pton(AF_INET6, text, &in6->sin6_addr) == 1) {
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons(port);
+		*len = sizeof(*in6);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static bool same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+		       &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
+}
+
+const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room)
+{
+	const struct sockaddr_in *in = (const void *)&l->peer;
+	const struct sockaddr_in6 *in6 = (const void *)&l->peer;
+	char address[INET6_ADDRSTRLEN] = "?";
+
+	if (l->peer.ss_family == AF_INET6) {
+		inet_ntop(AF_INET6, &in6->sin6_addr, address, sizeof(address));
+		snprintf(text, room, "[%s]:%u", address, ntohs(in6->sin6_port));
+	} else {
+		inet_ntop(AF_INET, &in->sin_addr, address, sizeof(address));
+		snprintf(text, room, "%s:%u", address, ntohs(in->sin_port));
+	}
+	return text;
+}
+
+/* The local address the system would use towards the aggregator. */
+static int find_local(struct thc_link *l)
+{
+	socklen_t len = sizeof(l->local);
+	int fd = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int error = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (void *)&l->peer, l->addrlen) ||
+	    getsockname(fd, (void *)&l->local, &len))
+		error = -errno;
+	close(fd);
+	if (l->local.ss_family == AF_INET)
+		((struct sockaddr_in *)&l->local)->sin_port = 0;
+	else
+		((struct sockaddr_in6 *)&l->local)->sin6_port = 0;
+	return error;
+}
+
+static int find_interface(struct thc_link *l, const char *name)
+{
+	struct ifaddrs *list, *i;
+
+	if (name) {
+		l->ifindex = if_nametoindex(name);
+		return l->ifindex ? 0 : thc_fail(-EINVAL, "there is no interface \"%s\" here", name);
+	}
+	if (getifaddrs(&list))
+		return thc_fail(-errno, "cannot list interfaces: %s", strerror(errno));
+	for (i = list; i; i = i->ifa_next) {
+		if (i->ifa_addr && same_address((void *)i->ifa_addr, &l->local)) {
+			l->ifindex = if_nametoindex(i->ifa_name);
+			break;
+		}
+	}
+	freeifaddrs(list);
+	return 0;
+}
+
+/* Room for a window of answers; a plain user gets what net.core.rmem_max allows. */
+static void want_receive_buffer(struct thc_link *l, int fd)
+{
+	int bytes = (int)(2 * THC_SLOTS_MAX / 4 * THC_ANSWER_TRUESIZE), got = 0;
+	socklen_t len = sizeof(got);
+
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len);
+	if ((uint32_t)got / THC_ANSWER_TRUESIZE < l->answers_max)
+		l->answers_max = (uint32_t)got / THC_ANSWER_TRUESIZE;
+}
+
+/* ECN-capable, errors reported, zero checksums over IPv6 accepted. */
+static void set_options(struct thc_link *l, int fd)
+{
+	int one = 1, ect0 = 2, bytes = 4 << 20;
+
+	if (l->peer.ss_family == AF_INET6) {
+		setsockopt(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, &one, sizeof(one));
+		setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &ect0, sizeof(ect0));
+		setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &one, sizeof(one));
+	} else {
+		setsockopt(fd, IPPROTO_IP, IP_TOS, &ect0, sizeof(ect0));
+		setsockopt(fd, IPPROTO_IP, IP_RECVERR, &one, sizeof(one));
+	}
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)))
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	want_receive_buffer(l, fd);
+}
+
+int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
+{
+	uint16_t port = o->port ? o->port : THC_PORT_DEFAULT;
+	socklen_t len;
+	int error;
+
+	*l = (struct thc_link){ .unicast = -1, .group = -1, .gso = true, .answers_max = ~0U };
+	if (parse_address(o->aggregator, port, &l->peer, &l->addrlen))
+		return thc_fail(-EINVAL, "\"%s\" is not an IPv4 or IPv6 address", o->aggregator);
+	if (o->bind) {
+		if (parse_address(o->bind, 0, &l->local, &len) || len != l->addrlen)
+			return thc_fail(-EINVAL,
+					"local address \"%s\" is not of the aggregator's family",
+					o->bind);
+	} else {
+		error = find_local(l);
+		if (error)
+			return thc_fail(error, "no route to the aggregator %s: %s", o->aggregator,
+					strerror(-error));
+	}
+	error = find_interface(l, o->interface);
+	if (error)
+		return error;
+
+	l->rx = malloc((size_t)THC_BATCH * (THC_ANSWER_BYTES + 8));
+	if (!l->rx)
+		return thc_fail(-ENOMEM, "out of memory");
+	l->unicast = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->unicast < 0 || bind(l->unicast, (void *)&l->local, l->addrlen)) {
+		error = -errno;
+		thc_link_close(l);
+		return thc_fail(error, "cannot open a UDP socket: %s", strerror(-error));
+	}
+	set_options(l, l->unicast);
+	len = sizeof(l->local);
+	getsockname(l->unicast, (void *)&l->local, &len);
+	return 0;
+}
+
+void thc_link_close(struct thc_link *l)
+{
+	thc_link_leave_group(l);
+	if (l->unicast >= 0)
+		close(l->unicast);
+	l->unicast = -1;
+	free(l->rx);
+	l->rx = NULL;
+}
+
+void thc_link_leave_group(struct thc_link *l)
+{
+	if (l->group >= 0)
+		close(l->group);
+	l->group = -1;
+}
+
+static int join_group4(struct thc_link *l, const struct thc_params *p)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(p->group_port) };
+	struct ip_mreqn member = { .imr_ifindex = l->ifindex };
+	int zero = 0;
+
+	memcpy(&to.sin_addr, p->group, 4);
+	member.imr_multiaddr = to.sin_addr;
+	if (bind(l->group, (void *)&to, sizeof(to)) ||
+	    setsockopt(l->group, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero)) ||
+	    setsockopt(l->group, IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof(member)))
+		return -errno;
+	return 0;
+}
+
+static int join_group6(struct thc_link *l, const struct thc_params *p)
+{
+	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_port = htons(p->group_port) };
+	struct ipv6_mreq member = { .ipv6mr_interface = (unsigned int)l->ifindex };
+
+	memcpy(&to.sin6_addr, p->group, 16);
+	member.ipv6mr_multiaddr = to.sin6_addr;
+	to.sin6_scope_id = (uint32_t)l->ifindex;
+	if (bind(l->group, (void *)&to, sizeof(to)) ||
+	    setsockopt(l->group, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &member, sizeof(member)))
+		return -errno;
+	return 0;
+}
+
+/* Opens the group socket once; an error is not fatal: the job then answers by
+ * fanout, since nobody is heard on the group.
+ */
+int thc_link_join_group(struct thc_link *l, const struct thc_params *p)
+{
+	int one = 1, error;
+
+	if (l->group >= 0)
+		return 0;
+	l->group = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->group < 0)
+		return -errno;
+	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	error = l->peer.ss_family == AF_INET ? join_group4(l, p) : join_group6(l, p);
+	if (error) {
+		thc_link_leave_group(l);
+		return error;
+	}
+	set_options(l, l->group);
+	return 0;
+}
+
+unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
+{
+	return bytes + (l->peer.ss_family == AF_INET ? ETHERNET_IP4_UDP : ETHERNET_IP6_UDP);
+}
+
+/* --- sending -------------------------------------------------------------- */
+
+/* A batch for sendmmsg(): each message is a run of equal packets to one port. */
+struct send_batch {
+	struct mmsghdr		msg[THC_BATCH];
+	struct iovec		iov[THC_BATCH];
+	struct sockaddr_storage	to[THC_BATCH];
+	union {
+		struct cmsghdr	align;
+		char		room[CMSG_SPACE(sizeof(uint16_t))];
+	} control[THC_BATCH];
+	unsigned int		messages;
+};
+
+static void set_port(struct sockaddr_storage *a, uint16_t port)
+{
+	if (a->ss_family == AF_INET)
+		((struct sockaddr_in *)a)->sin_port = htons(port);
+	else
+		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
+}
+
+/* How many packets from @out on can share one message. */
+static unsigned int run_length(const struct thc_link *l, const struct thc_outgoing *out,
+			       unsigned int count)
+{
+	unsigned int n = 1, bytes = out->bytes;
+
+	while (l->gso && n < count && n < GSO_SEGMENTS && out[n].port == out->port &&
+	       out[n].bytes == out->bytes && bytes + out->bytes <= GSO_BYTES) {
+		bytes += out->bytes;
+		n++;
+	}
+	return n;
+}
+
+static void add_message(const struct thc_link *l, struct send_batch *b, unsigned int first_iov,
+			const struct thc_outgoing *out, unsigned int run)
+{
+	struct msghdr *m = &b->msg[b->messages].msg_hdr;
+	uint16_t segment = out->bytes;
+	struct cmsghdr *c;
+
+	b->to[b->messages] = l->peer;
+	set_port(&b->to[b->messages], out->port);
+	*m = (struct msghdr){
+		.msg_name = &b->to[b->messages],
+		.msg_namelen = l->addrlen,
+		.msg_iov = &b->iov[first_iov],
+		.msg_iovlen = run,
+	};
+	if (run > 1) {
+		m->msg_control = &b->control[b->messages];
+		m->msg_controllen = sizeof(b->control[0].room);
+		c = CMSG_FIRSTHDR(m);
+		c->cmsg_level = IPPROTO_UDP;
+		c->cmsg_type = UDP_SEGMENT;
+		c->cmsg_len = CMSG_LEN(sizeof(segment));
+		memcpy(CMSG_DATA(c), &segment, sizeof(segment));
+	}
+	b->messages++;
+}
+
+/* Packets in the first @messages messages of @b. */
+static unsigned int packets_in(const struct send_batch *b, unsigned int messages)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < messages; i++)
+		n += (unsigned int)b->msg[i].msg_hdr.msg_iovlen;
+	return n;
+}
+
+static int send_some(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
+		     uint64_t *calls)
+{
+	struct send_batch b = { .messages = 0 };
+	unsigned int i = 0, n;
+	int sent;
+
+	if (count > THC_BATCH)
+		count = THC_BATCH;
+	for (n = 0; n < count; n++) {
+		b.iov[n].iov_base = (void *)(uintptr_t)out[n].data;
+		b.iov[n].iov_len = out[n].bytes;
+	}
+	while (i < count) {
+		unsigned int run = run_length(l, out + i, count - i);
+
+		add_message(l, &b, i, out + i, run);
+		i += run;
+	}
+	++*calls;
+	sent = sendmmsg(l->unicast, b.msg, b.messages, MSG_DONTWAIT);
+	if (sent < 0)
+		return -errno;
+	return (int)packets_in(&b, (unsigned int)sent);
+}
+
+static bool is_busy(int error)
+{
+	return error == -EAGAIN || error == -EWOULDBLOCK || error == -ENOBUFS || error == -EINTR;
+}
+
+int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
+		  uint64_t *calls)
+{
+	unsigned int done = 0;
+	int errors = 0;
+
+	while (done < count) {
+		int n = send_some(l, out + done, count - done, calls);
+
+		if (n > 0) {
+			done += (unsigned int)n;
+		} else if (is_busy(n)) {
+			break;
+		} else if (l->gso && (n == -EIO || n == -EINVAL || n == -EMSGSIZE ||
+				      n == -EOPNOTSUPP)) {
+			l->gso = false;		/* this path cannot segment */
+		} else if (n == -ECONNREFUSED && errors++ < 3) {
+			continue;		/* an earlier packet's ICMP error */
+		} else {
+			return n;
+		}
+	}
+	return (int)done;
+}
+
+/* --- receiving ------------------------------------------------------------ */
+
+static uint8_t *rx_buffer(const struct thc_link *l, unsigned int i)
+{
+	return l->rx + (size_t)i * (THC_ANSWER_BYTES + 8);
+}
+
+int thc_link_receive(struct thc_link *l, int fd,
+		     void (*each)(void *ctx, struct thc_hdr *h, unsigned int bytes), void *ctx,
+		     uint64_t *calls)
+{
+	struct sockaddr_storage from[THC_BATCH];
+	struct mmsghdr msg[THC_BATCH];
+	struct iovec iov[THC_BATCH];
+	int i, n;
+
+	for (i = 0; i < THC_BATCH; i++) {
+		iov[i].iov_base = rx_buffer(l, (unsigned int)i);
+		iov[i].iov_len = THC_ANSWER_BYTES + 1;	/* one more shows a longer packet */
+		msg[i].msg_hdr = (struct msghdr){
+			.msg_name = &from[i],
+			.msg_namelen = sizeof(from[i]),
+			.msg_iov = &iov[i],
+			.msg_iovlen = 1,
+		};
+	}
+	++*calls;
+	n = recvmmsg(fd, msg, THC_BATCH, MSG_DONTWAIT, NULL);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	for (i = 0; i < n; i++) {
+		if (msg[i].msg_len >= sizeof(struct thc_hdr) &&
+		    msg[i].msg_len <= THC_ANSWER_BYTES && same_address(&from[i], &l->peer))
+			each(ctx, (void *)rx_buffer(l, (unsigned int)i), msg[i].msg_len);
+	}
+	return n;
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * One all-reduce, from the caller's buffer to the mean in it: measure the
+ * norms, agree, compress what has its agreed norms, decode what has all its
+ * answers (THC, NSDI'24, algorithm 3). Computation comes in slices, so that
+ * the engine can look at the sockets in between. The caller's buffer is
+ * written only when everything has succeeded.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+/* --- memory layout -------------------------------------------------------- */
+
+static size_t block_size(const struct thc_request *r)
+{
+	return (size_t)1 << r->client->codec.block_log2;
+}
+
+static uint32_t chunks_per_block(const struct thc_request *r)
+{
+	return (uint32_t)(block_size(r) / r->client->params.chunk);
+}
+
+static uint32_t packed_bytes(const struct thc_request *r)
+{
+	return r->client->params.chunk / 2;
+}
+
+static uint8_t *region(const struct thc_request *r, size_t chunk)
+{
+	return r->regions + chunk * r->region_bytes;
+}
+
+/* An answer's lanes wait at the end of their region, behind the packet. */
+static uint8_t *region_lanes(const struct thc_request *r, size_t chunk)
+{
+	return region(r, chunk) + r->region_bytes - THC_LANE_BYTES;
+}
+
+struct thc_hdr *thc_request_data_packet(const struct thc_request *r, uint32_t index)
+{
+	return (void *)region(r, index);
+}
+
+struct thc_hdr *thc_request_norm_packet(const struct thc_request *r, uint32_t index)
+{
+	return (void *)(r->norm_packets + (size_t)index * THC_ANSWER_BYTES);
+}
+
+static size_t region_bytes(const struct thc_request *r)
+{
+	size_t chunk = r->client->params.chunk;
+	size_t traffic = sizeof(struct thc_hdr) + chunk / 2 + THC_LANE_BYTES;
+	size_t floats = chunk * thc_dtype_size(r->dtype);
+
+	traffic = (traffic + 63) & ~(size_t)63;
+	return floats > traffic ? floats : traffic;
+}
+
+static void *allocate(struct thc_request *r, size_t bytes)
+{
+	r->memory += bytes;
+	return calloc(1, bytes);
+}
+
+int thc_request_prepare(struct thc_request *r)
+{
+	struct thc_client *c = r->client;
+
+	r->blocks = thc_codec_blocks(&c->codec, r->count);
+	r->data_chunks = (uint32_t)(r->blocks * chunks_per_block(r));
+	r->norm_chunks = (uint32_t)((r->blocks + THC_NORMS - 1) / THC_NORMS);
+	r->region_bytes = region_bytes(r);
+
+	r->regions = thc_buffer_get(c, r->data_chunks * r->region_bytes, &r->regions_room);
+	r->norms = allocate(r, r->blocks * sizeof(float));
+	r->norm_packets = allocate(r, (r->norm_chunks + 1) * THC_ANSWER_BYTES);
+	r->norm_done = allocate(r, r->norm_chunks + 1);
+	r->counts = allocate(r, r->data_chunks * sizeof(*r->counts));
+	r->lost = allocate(r, r->data_chunks);
+	r->missing = allocate(r, r->blocks * sizeof(*r->missing));
+	r->scratch = allocate(r, 2 * block_size(r) * sizeof(float));
+	thc_account(c, (ssize_t)r->memory);
+	if (!r->regions || !r->norms || !r->norm_packets || !r->norm_done || !r->counts ||
+	    !r->lost || !r->missing || !r->scratch) {
+		snprintf(r->sentence, sizeof(r->sentence),
+			 "out of memory for an all-reduce of %zu values", r->count);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void thc_request_release(struct thc_request *r)
+{
+	struct thc_client *c = r->client;
+
+	thc_buffer_put(c, r->regions, r->regions_room);
+	free(r->norms);
+	free(r->norm_packets);
+	free(r->norm_done);
+	free(r->counts);
+	free(r->lost);
+	free(r->missing);
+	free(r->scratch);
+	thc_account(c, -(ssize_t)r->memory);
+	r->memory = 0;
+	r->regions = NULL;
+	r->norms = NULL;
+	r->norm_packets = NULL;
+	r->norm_done = NULL;
+	r->counts = NULL;
+	r->lost = NULL;
+	r->missing = NULL;
+	r->scratch = NULL;
+}
+
+/* --- ranges of blocks ----------------------------------------------------- */
+
+/* What a slice of blocks covers of the caller's buffer. */
+struct range {
+	size_t		first;
+	size_t		blocks;
+	size_t		count;
+	const uint8_t	*x;
+	const float	*error;
+	float		*error_next;
+};
+
+static struct range range_of(const struct thc_request *r, size_t first, size_t blocks)
+{
+	size_t start = first * block_size(r), end = (first + blocks) * block_size(r);
+
+	if (end > r->count)
+		end = r->count;
+	return (struct range){
+		.first = first,
+		.blocks = blocks,
+		.count = end - start,
+		.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
+		.error = r->error ? r->error->now + start : NULL,
+		.error_next = r->error ? r->error->next + start : NULL,
+	};
+}
+
+static size_t slice_from(const struct thc_request *r, size_t first)
+{
+	size_t blocks = THC_SLICE >> r->client->codec.block_log2;
+
+	if (!blocks)
+		blocks = 1;
+	return blocks < r->blocks - first ? blocks : r->blocks - first;
+}
+
+/* --- norms ---------------------------------------------------------------- */
+
+static void seal(struct thc_hdr *h, unsigned int payload)
+{
+	if (!(h->flags & THC_F_NOSUM))
+		h->sum = thc_be32(thc_sum_packet(h, h + 1, (int)(payload / 8)));
+}
+
+static void fill_norm_packet(struct thc_request *r, uint32_t index)
+{
+	struct thc_client *c = r->client;
+	struct thc_hdr *h = thc_request_norm_packet(r, index);
+
+	thc_client_header(c, h, THC_OP_MAX, 32);
+	h->round = thc_be32((uint32_t)r->round);
+	thc_stream_fill(&c->norms, h, r->norm_first + index);
+}
+
+void thc_request_agree_packet(struct thc_request *r)
+{
+	struct thc_hdr *h = thc_request_norm_packet(r, 0);
+
+	fill_norm_packet(r, 0);
+	thc_agree_claim(r, h + 1);
+	seal(h, THC_LANE_BYTES);
+	r->norms_sendable = 1;
+}
+
+/* Norm packets 1.. carry 256 norms each, as the bits of non-negative floats. */
+static void fill_norm_packets(struct thc_request *r)
+{
+	uint32_t index, lane;
+
+	for (index = 1; index <= r->norm_chunks; index++) {
+		struct thc_hdr *h = thc_request_norm_packet(r, index);
+		uint32_t *lanes = (void *)(h + 1);
+
+		fill_norm_packet(r, index);
+		for (lane = 0; lane < THC_NORMS; lane++) {
+			size_t block = (size_t)(index - 1) * THC_NORMS + lane;
+			uint32_t bits = 0;
+
+			if (block < r->blocks)
+				memcpy(&bits, &r->norms[block], sizeof(bits));
+			lanes[lane] = thc_le32(bits);
+		}
+		seal(h, THC_LANE_BYTES);
+	}
+	r->norms_sendable = r->norm_chunks + 1;
+}
+
+static void norms_agreed(struct thc_request *r, uint32_t index, const void *lanes)
+{
+	size_t block = (size_t)(index - 1) * THC_NORMS;
+	uint32_t lane, bits;
+
+	for (lane = 0; lane < THC_NORMS && block + lane < r->blocks; lane++) {
+		memcpy(&bits, (const uint8_t *)lanes + 4 * lane, sizeof(bits));
+		bits = thc_le32(bits);
+		memcpy(&r->norms[block + lane], &bits, sizeof(bits));
+	}
+	r->norm_done[index] = 1;
+}
+
+/* A claim that nothing can be sent for; the others learn of it. */
+static void refuse(struct thc_request *r, size_t first, size_t bad)
+{
+	r->claim_status = THC_CLAIM_NOT_FINITE;
+	r->bad = first * block_size(r) + bad;
+	r->measured = r->blocks;
+}
+
+static void measure_slice(struct thc_request *r)
+{
+	size_t blocks = slice_from(r, r->measured), bad = 0;
+	struct range g = range_of(r, r->measured, blocks);
+
+	if (thc_codec_norms(&r->client->codec, g.x, r->dtype, g.count, g.error,
+			    r->norms + g.first, &bad))
+		refuse(r, g.first, bad);
+	else
+		r->measured += blocks;
+	if (r->measured == r->blocks)
+		r->stage = THC_STAGE_AGREE;
+}
+
+void thc_request_norm_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
+			     const void *lanes)
+{
+	(void)h;
+	if (index) {
+		norms_agreed(r, index, lanes);
+		return;
+	}
+	r->status = thc_agree_check(r, lanes);
+	if (r->status) {
+		r->stage = THC_STAGE_DONE;
+		return;
+	}
+	fill_norm_packets(r);
+	r->stage = THC_STAGE_DATA;
+}
+
+/* --- compress ------------------------------------------------------------- */
+
+static bool norms_known(const struct thc_request *r, size_t first, size_t blocks)
+{
+	size_t i = first / THC_NORMS, last = (first + blocks - 1) / THC_NORMS;
+
+	for (; i <= last; i++)
+		if (!r->norm_done[i + 1])
+			return false;
+	return true;
+}
+
+/* Rotating in place ahead of the norms needs regions as long as their floats. */
+static bool can_rotate_ahead(const struct thc_request *r)
+{
+	return r->region_bytes == r->client->params.chunk * sizeof(float);
+}
+
+static void rotate_slice(struct thc_request *r)
+{
+	size_t blocks = slice_from(r, r->rotated);
+	struct range g = range_of(r, r->rotated, blocks);
+
+	thc_codec_rotate(&r->client->codec, g.x, r->dtype, g.count, g.error, r->round, g.first,
+			 (float *)region(r, g.first * chunks_per_block(r)));
+	r->rotated += blocks;
+}
+
+static void compress_block(struct thc_request *r, size_t block)
+{
+	const struct thc_client *c = r->client;
+	size_t chunk = block * chunks_per_block(r);
+	uint8_t *packed = region(r, chunk) + sizeof(struct thc_hdr);
+	struct range g = range_of(r, block, 1);
+	const float *rotated = (const float *)region(r, chunk);
+
+	if (block >= r->rotated) {
+		thc_codec_rotate(&c->codec, g.x, r->dtype, g.count, g.error, r->round, block,
+				 r->scratch);
+		rotated = r->scratch;
+	}
+	thc_codec_quantise(&c->codec, rotated, 1, r->norms + block, r->round, c->options.rank,
+			   block, c->params.chunk, packed, r->region_bytes, g.error_next, g.count,
+			   r->scratch + block_size(r));
+}
+
+static void fill_data_packet(struct thc_request *r, uint32_t index)
+{
+	struct thc_client *c = r->client;
+	struct thc_hdr *h = thc_request_data_packet(r, index);
+
+	thc_client_header(c, h, THC_OP_LUT_ADD, 4);
+	h->round = thc_be32((uint32_t)r->round);
+	thc_stream_fill(&c->data, h, r->data_first + index);
+	seal(h, packed_bytes(r));
+}
+
+static void compress_slice(struct thc_request *r)
+{
+	size_t blocks = slice_from(r, r->packed), block;
+	uint32_t per_block = chunks_per_block(r), k;
+
+	for (block = r->packed; block < r->packed + blocks; block++) {
+		compress_block(r, block);
+		r->missing[block] = (uint16_t)per_block;
+		for (k = 0; k < per_block; k++)
+			fill_data_packet(r, (uint32_t)block * per_block + k);
+	}
+	r->packed += blocks;
+}
+
+bool thc_request_compute(struct thc_request *r)
+{
+	if (r->stage == THC_STAGE_MEASURE) {
+		measure_slice(r);
+		return true;
+	}
+	if (r->stage == THC_STAGE_AGREE || r->stage == THC_STAGE_DATA) {
+		if (r->stage == THC_STAGE_DATA && r->packed < r->blocks &&
+		    norms_known(r, r->packed, slice_from(r, r->packed))) {
+			compress_slice(r);
+			return true;
+		}
+		/* the norms are on their way: use the time */
+		if (!r->claim_status && can_rotate_ahead(r) && r->rotated < r->blocks &&
+		    r->rotated >= r->packed) {
+			rotate_slice(r);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* --- decode --------------------------------------------------------------- */
+
+/* Chunks whose sum lacks this rank go back to the error memory. */
+static void put_back(struct thc_request *r, size_t block)
+{
+	const struct thc_client *c = r->client;
+	size_t chunk = block * chunks_per_block(r);
+	struct range g = range_of(r, block, 1);
+	uint32_t k, any = 0;
+
+	for (k = 0; k < chunks_per_block(r); k++)
+		any |= r->lost[chunk + k];
+	if (any && g.error_next)
+		thc_codec_putback_lost(&c->codec, region(r, chunk) + sizeof(struct thc_hdr),
+				       r->region_bytes, r->lost + chunk, c->params.chunk, 1,
+				       r->norms + block, r->round, block, g.error_next, g.count,
+				       r->scratch);
+}
+
+static void decode_block(struct thc_request *r, size_t block)
+{
+	const struct thc_client *c = r->client;
+	size_t chunk = block * chunks_per_block(r), k;
+	bool in_place = can_rotate_ahead(r);	/* then the dtype is fp32, too */
+	float *out = in_place ? (float *)region(r, chunk) : r->scratch;
+
+	put_back(r, block);
+	thc_codec_decode(&c->codec, region_lanes(r, chunk), r->region_bytes, c->params.sum_width,
+			 c->params.chunk, r->counts + chunk, 1, r->norms + block, r->round, block,
+			 out);
+	if (in_place)
+		return;
+	for (k = 0; k < chunks_per_block(r); k++)
+		thc_store(r->dtype, region(r, chunk + k), out + k * c->params.chunk,
+			  c->params.chunk);
+}
+
+void thc_request_data_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
+			     const void *lanes)
+{
+	struct thc_client *c = r->client;
+	uint64_t bitmap = thc_be64(h->bitmap), all = thc_ranks_mask(c->params.ranks);
+	size_t block = index / chunks_per_block(r);
+
+	if (lanes)
+		memcpy(region_lanes(r, index), lanes, THC_LANE_BYTES);
+	r->counts[index] = lanes ? thc_be16(h->count) : 0;
+	r->lost[index] = !(bitmap >> c->options.rank & 1);
+	c->stats.excluded += r->lost[index];
+	c->stats.partial += bitmap != all;
+	r->answered++;
+	if (!--r->missing[block])
+		decode_block(r, block);
+	if (r->answered == r->data_chunks)
+		r->stage = THC_STAGE_DONE;
+}
+
+void thc_request_finish(struct thc_request *r)
+{
+	size_t chunk = r->client->params.chunk, size = thc_dtype_size(r->dtype), i, done = 0;
+	float *swap;
+
+	for (i = 0; done < r->count; i++, done += chunk) {
+		size_t n = r->count - done < chunk ? r->count - done : chunk;
+
+		memcpy((uint8_t *)r->buf + done * size, region(r, i), n * size);
+	}
+	if (r->error) {
+		swap = r->error->now;
+		r->error->now = r->error->next;
+		r->error->next = swap;
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * Round-trip estimate and congestion window; see window.h. The estimator is
+ * Jacobson's (RFC 6298) with gains 1/8 and 1/4.
+ */
+#include "window.h"
+
+void thc_window_init(struct thc_window *w, uint32_t max)
+{
+	uint64_t srtt = w->srtt, rttvar = w->rttvar;
+
+	*w = (struct thc_window){
+		.size = max < THC_WINDOW_FIRST ? max : THC_WINDOW_FIRST,
+		.threshold = max,
+		.max = max,
+		.srtt = srtt,
+		.rttvar = rttvar,
+	};
+}
+
+void thc_window_answer(struct thc_window *w, uint64_t rtt)
+{
+	if (rtt && !w->srtt) {
+		w->srtt = rtt;
+		w->rttvar = rtt / 2;
+	} else if (rtt) {
+		uint64_t deviation = rtt > w->srtt ? rtt - w->srtt : w->srtt - rtt;
+
+		w->rttvar = w->rttvar - w->rttvar / 4 + deviation / 4;
+		w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
+	}
+	w->size += w->size < w->threshold ? 1.0 : 1.0 / w->size;
+	if (w->size > w->max)
+		w->size = w->max;
+}
+
+bool thc_window_loss(struct thc_window *w, uint64_t lost, uint64_t next)
+{
+	double floor = w->max < THC_WINDOW_MIN ? w->max : THC_WINDOW_MIN;
+
+	if (lost < w->cut_order)
+		return false;
+	w->before_cut = w->size;
+	w->threshold_before_cut = w->threshold;
+	w->size /= 2;
+	if (w->size < floor)
+		w->size = floor;
+	w->threshold = w->size;
+	w->cut_order = next;
+	w->cuts++;
+	return true;
+}
+
+void thc_window_spurious(struct thc_window *w)
+{
+	if (w->size < w->before_cut)
+		w->size = w->before_cut;
+	if (w->threshold < w->threshold_before_cut)
+		w->threshold = w->threshold_before_cut;
+	w->before_cut = 0;
+	w->threshold_before_cut = 0;
+}
+
+uint64_t thc_window_rto(const struct thc_window *w)
+{
+	uint64_t rto = w->srtt ? w->srtt + 4 * w->rttvar : THC_RTO_FIRST;
+
+	return rto < THC_RTO_MIN ? THC_RTO_MIN : rto > THC_RTO_MAX ? THC_RTO_MAX : rto;
+}
+
+uint64_t thc_window_backoff(const struct thc_window *w, unsigned int tries)
+{
+	uint64_t rto = thc_window_rto(w);
+	uint64_t wait = rto << (tries < 8 ? tries : 8);
+
+	return wait > THC_BACKOFF_MAX ? (rto > THC_BACKOFF_MAX ? rto : THC_BACKOFF_MAX) : wait;
+}
+
+uint32_t thc_window_size(const struct thc_window *w)
+{
+	return (uint32_t)w->size;
+}
