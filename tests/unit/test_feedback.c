@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The error memory: that it holds what the indices miss, against a reference in double precision,
+ * and that contributions which did not arrive can be put back.
+ */
+#include "codec_util.h"
+
+#define RANK	1
+#define ROUND	6
+
+struct round {
+	struct thc_codec c;
+	size_t count, padded, blocks, first_block;
+	float *x, *error_before, *error, *norms, *scratch;
+	void *typed;
+	uint8_t *packed;
+};
+
+static void round_run(struct round *r, unsigned int block_log2, enum thc_dtype dtype,
+		      size_t count, unsigned int g)
+{
+	struct thc_table t;
+	size_t i;
+
+	solve(4, g, 1.0 / 32, &t);
+	codec_setup(&r->c, &t, block_log2, THC_SIMD_AUTO);
+	r->count = count;
+	r->padded = thc_codec_padded(&r->c, count);
+	r->blocks = thc_codec_blocks(&r->c, count);
+	r->first_block = 3;
+	r->x = normal_vector(count, 1);
+	r->error_before = normal_vector(count, 2);
+	r->error = test_buffer(r->padded * sizeof(float));
+	r->norms = test_buffer(r->blocks * sizeof(float));
+	r->scratch = test_buffer(sizeof(float) << block_log2);
+	r->typed = test_buffer(count * sizeof(float));
+	r->packed = test_buffer(r->padded / 2);
+	thc_store(dtype, r->typed, r->x, count);
+	thc_load(dtype, r->x, r->typed, count);
+	memcpy(r->error, r->error_before, count * sizeof(float));
+	assert_int_equal(thc_codec_norms(&r->c, r->typed, dtype, count, r->error, r->norms, NULL),
+			 0);
+	for (i = 0; i < r->blocks; i++)		/* another rank's norm was larger */
+		r->norms[i] *= 1.25f;
+	thc_codec_compress(&r->c, r->typed, dtype, count, r->error, r->norms, ROUND, RANK,
+			   r->first_block, 1024, r->packed, 512, r->scratch);
+}
+
+static void round_free(struct round *r)
+{
+	thc_codec_exit(&r->c);
+	free(r->x);
+	free(r->error_before);
+	free(r->error);
+	free(r->norms);
+	free(r->scratch);
+	free(r->typed);
+	free(r->packed);
+}
+
+/* RHT^-1 of what the indices of chunks from..to of the range stand for, in double. */
+static double *reference_sent(const struct round *r, size_t from, size_t to)
+{
+	size_t b = (size_t)1 << r->c.block_log2, block, i;
+	double *sent = test_buffer(r->padded * sizeof(*sent));
+	double g = r->c.table.granularity;
+
+	for (block = 0; block < r->blocks; block++) {
+		double *v = sent + block * b, *signs;
+		double m = r->c.table.t * r->norms[block] / sqrt((double)b);
+
+		for (i = 0; i < b; i++) {
+			size_t at = block * b + i;
+
+			if (at / 1024 >= from && at / 1024 < to)
+				v[i] = -m + r->c.table.value[index_of(r->packed, at)] * 2 * m / g;
+		}
+		reference_hadamard(v, b);
+		signs = reference_signs(&r->c, ROUND, r->first_block + block);
+		for (i = 0; i < b; i++)
+			v[i] *= signs[i] / sqrt((double)b);
+		free(signs);
+	}
+	return sent;
+}
+
+static void assert_identity(unsigned int block_log2, enum thc_dtype dtype, size_t count,
+			    unsigned int g)
+{
+	double *sent, missed = 0, worst = 0;
+	struct round r;
+	size_t i;
+
+	round_run(&r, block_log2, dtype, count, g);
+	sent = reference_sent(&r, 0, SIZE_MAX);
+	for (i = 0; i < count; i++) {
+		double want = (double)r.x[i] + r.error_before[i] - sent[i];
+
+		missed += want * want;
+		worst = fmax(worst, fabs(want - r.error[i]));
+	}
+	/* Single precision of a typical coordinate, and an error worth remembering at all. */
+	assert_true(worst < 1e-5);
+	assert_true(missed > (count < 1000 ? 0 : 1e-3 * (double)count));
+	free(sent);
+	round_free(&r);
+}
+
+static void error__is_what_was_not_sent(void **state)
+{
+	unsigned int block_log2, dtype;
+
+	(void)state;
+	for (block_log2 = 10; block_log2 <= 15; block_log2++)
+		for (dtype = THC_FP32; dtype <= THC_BF16; dtype++) {
+			size_t b = (size_t)1 << block_log2;
+
+			assert_identity(block_log2, dtype, 2 * b, 30);
+			assert_identity(block_log2, dtype, b + b / 2 + 3, 63);
+			assert_identity(block_log2, dtype, 5, 100);
+		}
+}
+
+/* Over many rounds on one gradient nothing is lost: sum of what was sent -> rounds * x. */
+static void error__accumulates_nothing(void **state)
+{
+	size_t n = 4096, i;
+	float *x = normal_vector(n, 9), *error = test_buffer(n * sizeof(float)), norms[4];
+	float *out = test_buffer(n * sizeof(float)), *scratch = test_buffer(1024 * sizeof(float));
+	float *total = test_buffer(n * sizeof(float));
+	uint8_t *packed = test_buffer(n / 2), *lanes = test_buffer(n);
+	static const uint16_t counts[4] = { 1, 1, 1, 1 };
+	const int rounds = 50;
+	struct thc_codec c;
+	struct thc_table t;
+	int round;
+
+	(void)state;
+	solve(4, 30, 1.0 / 32, &t);
+	codec_setup(&c, &t, 10, THC_SIMD_AUTO);
+	for (round = 0; round < rounds; round++) {
+		assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, NULL), 0);
+		thc_codec_compress(&c, x, THC_FP32, n, error, norms, (uint64_t)round, 0, 0, 1024,
+				   packed, 512, scratch);
+		for (i = 0; i < n; i++)
+			lanes[i] = (uint8_t)t.value[index_of(packed, i)];
+		thc_codec_decode(&c, lanes, 1024, 8, 1024, counts, 4, norms, (uint64_t)round, 0,
+				 out);
+		for (i = 0; i < n; i++)
+			total[i] += out[i];
+	}
+	for (i = 0; i < n; i++)
+		total[i] = (total[i] + error[i]) / (float)rounds;
+	assert_true(distance(total, x, n) < 1e-5 * norm_of(x, n));
+	assert_true(norm_of(error, n) < 0.5 * norm_of(x, n));
+	thc_codec_exit(&c);
+	free(lanes);
+	free(packed);
+	free(total);
+	free(scratch);
+	free(out);
+	free(error);
+	free(x);
+}
+
+static void putback__one_chunk(void **state)
+{
+	static const size_t chunks[] = { 0, 3, 6 };
+	double *sent;
+	struct round r;
+	size_t i, k;
+
+	(void)state;
+	round_run(&r, 12, THC_FP32, 2 * 4096 - 1000, 30);
+	for (k = 0; k < 3; k++) {
+		float *before = test_buffer(r.padded * sizeof(float));
+
+		memcpy(before, r.error, r.count * sizeof(float));
+		sent = reference_sent(&r, chunks[k], chunks[k] + 1);
+		thc_codec_putback(&r.c, r.packed + chunks[k] * 512, chunks[k], 1024, r.norms,
+				  ROUND, r.first_block, r.error, r.count, r.scratch);
+		for (i = 0; i < r.count; i++)
+			assert_true(fabs(before[i] + sent[i] - r.error[i]) < 1e-5);
+		for (i = r.count; i < r.padded; i++)
+			assert_true(r.error[i] == 0);
+		free(sent);
+		free(before);
+	}
+	round_free(&r);
+}
+
+/* All chunks lost: the error memory holds all there was to send. */
+static void putback__everything(void **state)
+{
+	unsigned int block_log2;
+
+	(void)state;
+	for (block_log2 = 10; block_log2 <= 13; block_log2++) {
+		size_t i, chunks;
+		struct round r;
+		float *one_by_one;
+		uint8_t *lost;
+
+		round_run(&r, block_log2, THC_FP32, 20000, 30);
+		chunks = r.padded / 1024;
+		lost = test_buffer(chunks);
+		memset(lost, 1, chunks);
+		one_by_one = test_buffer(r.count * sizeof(float));
+		memcpy(one_by_one, r.error, r.count * sizeof(float));
+		for (i = 0; i < chunks; i++)
+			thc_codec_putback(&r.c, r.packed + i * 512, i, 1024, r.norms, ROUND,
+					  r.first_block, one_by_one, r.count, r.scratch);
+		thc_codec_putback_lost(&r.c, r.packed, 512, lost, 1024, r.blocks, r.norms, ROUND,
+				       r.first_block, r.error, r.count, r.scratch);
+		for (i = 0; i < r.count; i++) {
+			double want = (double)r.x[i] + r.error_before[i];
+
+			assert_true(fabs(r.error[i] - want) < 1e-5);
+			assert_true(fabs(one_by_one[i] - want) < 1e-5);
+		}
+		free(one_by_one);
+		free(lost);
+		round_free(&r);
+	}
+}
+
+static void putback__nothing_lost(void **state)
+{
+	uint8_t lost[5] = { 0 };
+	struct round r;
+	float *before;
+
+	(void)state;
+	round_run(&r, 10, THC_FP32, 5000, 30);
+	before = test_buffer(r.count * sizeof(float));
+	memcpy(before, r.error, r.count * sizeof(float));
+	thc_codec_putback_lost(&r.c, r.packed, 512, lost, 1024, r.blocks, r.norms, ROUND,
+			       r.first_block, r.error, r.count, r.scratch);
+	assert_memory_equal(before, r.error, r.count * sizeof(float));
+	free(before);
+	round_free(&r);
+}
+
+static void zero_norm__keeps_the_input(void **state)
+{
+	float x[2048] = { 0 }, error[2048] = { 0 }, norms[2], scratch[1024];
+	uint8_t packed[1024];
+	struct thc_codec c;
+	struct thc_table t;
+	size_t i;
+
+	(void)state;
+	solve(4, 30, 1.0 / 32, &t);
+	codec_setup(&c, &t, 10, THC_SIMD_AUTO);
+	x[1500] = 0x1p-90f;	/* too small to send, not too small to remember */
+	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, 2048, error, norms, NULL), 0);
+	assert_true(norms[0] == 0 && norms[1] == 0x1p-90f);
+	memset(packed, 0xff, sizeof(packed));
+	thc_codec_compress(&c, x, THC_FP32, 2048, error, norms, 1, 0, 0, 512, packed, 256, scratch);
+	for (i = 0; i < 1024; i++)
+		assert_int_equal(packed[i], 0);
+	for (i = 0; i < 2048; i++)
+		assert_true(error[i] == x[i]);
+	thc_codec_exit(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(error__is_what_was_not_sent),
+		cmocka_unit_test(error__accumulates_nothing),
+		cmocka_unit_test(putback__one_chunk),
+		cmocka_unit_test(putback__everything),
+		cmocka_unit_test(putback__nothing_lost),
+		cmocka_unit_test(zero_norm__keeps_the_input),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
