@@ -1,0 +1,152 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""One worker of the demo: trains a small perceptron on scikit-learn's digits
+with PyTorch DDP, first with gradients through THC, then the same on Gloo
+fp32. Reports one JSON object per line on stdout; tools/demo.py starts it and
+draws. Gloo serves rendezvous, the baseline, and the exact means that the
+aggregated gradients are measured against.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_digits
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "userspace/python"))
+import thc_ddp  # noqa: E402  (found through the path above)
+
+TRAIN_IMAGES = 1400
+GLOBAL_BATCH = 80
+SEED = 20240416
+MEASURE_EVERY = 7       # steps between measurements of the gradients' error
+
+
+def say(**what):
+    print(json.dumps(what), flush=True)
+
+
+def digits(rank, world):
+    """This rank's training images, and the test images: the same split always."""
+    data = load_digits()
+    order = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(SEED))
+    images = torch.tensor(data.data, dtype=torch.float32)[order] / 16
+    labels = torch.tensor(data.target)[order]
+    return (images[rank:TRAIN_IMAGES:world], labels[rank:TRAIN_IMAGES:world],
+            images[TRAIN_IMAGES:], labels[TRAIN_IMAGES:])
+
+
+def perceptron():
+    torch.manual_seed(SEED)
+    return torch.nn.Sequential(
+        torch.nn.Linear(64, 1024), torch.nn.ReLU(),
+        torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10))
+
+
+class Measured:
+    """The THC hook, recording bucket sizes and, on some steps, the error.
+
+    The error of a step is that of its aggregated gradients, error feedback
+    included, against the exact mean of the ranks' gradients in fp64.
+    """
+
+    def __init__(self, hook):
+        self.hook, self.on = hook, False
+        self.sizes, self.pairs, self.errors = [], [], []
+
+    def __call__(self, state, bucket: dist.GradBucket):
+        self.sizes.append(bucket.buffer().numel())
+        if not self.on:
+            return self.hook(state, bucket)
+        exact = bucket.buffer().double()
+        work = dist.all_reduce(exact, async_op=True)
+        future = self.hook(state, bucket)
+        self.pairs.append((exact, work, future))
+        return future
+
+    def step_done(self):
+        """Adds (||difference||^2, ||mean||^2) of a measured step."""
+        if not self.pairs:
+            return
+        difference = norm = 0.0
+        for exact, work, future in self.pairs:
+            work.wait()
+            exact /= dist.get_world_size()
+            difference += (future.value().double() - exact).square().sum().item()
+            norm += exact.square().sum().item()
+        self.errors.append((difference, norm))
+        self.pairs.clear()
+
+
+def train(name, args, epochs, batch, data, state=None):
+    """One run from the seed; returns what demo.py shows about it."""
+    images, labels, test_images, test_labels = data
+    ddp = torch.nn.parallel.DistributedDataParallel(perceptron())
+    measured = Measured(thc_ddp.thc_allreduce_hook)
+    if state:
+        ddp.register_comm_hook(state, measured.__call__)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1, momentum=0.9)
+    loss_of = torch.nn.CrossEntropyLoss()
+    shuffle = torch.Generator().manual_seed(SEED + args.rank)
+    per_epoch = TRAIN_IMAGES // args.world // batch
+    total, step = epochs * per_epoch, 0
+    start = time.monotonic()
+    for _ in range(epochs):
+        order = torch.randperm(len(labels), generator=shuffle)
+        for i in range(per_epoch):
+            pick = order[i * batch:(i + 1) * batch]
+            measured.on = bool(state) and step % MEASURE_EVERY == 0
+            optimizer.zero_grad()
+            loss = loss_of(ddp(images[pick]), labels[pick])
+            loss.backward()
+            measured.step_done()
+            optimizer.step()
+            step += 1
+            if args.rank == 0:
+                say(event="step", run=name, step=step, total=total, loss=loss.item())
+    seconds = time.monotonic() - start
+    with torch.no_grad():
+        right = (ddp.module(test_images).argmax(1) == test_labels).float().mean().item()
+        digest = sum(p.double().sum().item() for p in ddp.parameters())
+    return {"run": name, "steps": step, "accuracy": right, "loss": loss.item(), "seconds": seconds,
+            "digest": digest, "parameters": sum(p.numel() for p in ddp.parameters()),
+            "sizes": measured.sizes, "errors": measured.errors}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("rank", "world", "epochs", "job"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--cookie", type=lambda text: int(text, 0), required=True)
+    parser.add_argument("--aggregator", required=True)
+    parser.add_argument("--rendezvous", required=True, help="address of rank 0")
+    args = parser.parse_args()
+
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR=args.rendezvous, MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
+    dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
+    data = digits(args.rank, args.world)
+    batch = max(1, GLOBAL_BATCH // args.world)
+    say(event="joining")
+    # Threshold 0: no bucket is too small for THC here, so that all are counted.
+    state = thc_ddp.ThcState(aggregator=args.aggregator, job=args.job, cookie=args.cookie,
+                             rank=args.rank, threshold=0).connect()
+    say(event="joined", **state.client.info())
+    result = train("THC", args, args.epochs, batch, data, state)
+    stats = state.stats()
+    state.close()
+    say(event="result", stats=stats, **result)
+    say(event="result", **train("Gloo fp32", args, args.epochs, batch, data))
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except thc_ddp.ThcError as error:
+        print(f"worker: {error}", file=sys.stderr)
+        sys.exit(1)
