@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Congestion window and retransmission timeout of the client: the rules, one
+ * by one. No sockets and no clock.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "window.h"
+
+static void window__slow_start_doubles_per_round_trip(void **state)
+{
+	struct thc_window w = { 0 };
+	uint32_t i, before;
+
+	(void)state;
+	thc_window_init(&w, 4096);
+	before = thc_window_size(&w);
+	for (i = 0; i < before; i++)
+		thc_window_answer(&w, 1000);
+	assert_int_equal(thc_window_size(&w), 2 * before);
+}
+
+static void window__never_exceeds_the_slots(void **state)
+{
+	struct thc_window w = { 0 };
+	int i;
+
+	(void)state;
+	thc_window_init(&w, 100);
+	for (i = 0; i < 10000; i++)
+		thc_window_answer(&w, 1000);
+	assert_int_equal(thc_window_size(&w), 100);
+	thc_window_init(&w, 3);
+	assert_int_equal(thc_window_size(&w), 3);
+}
+
+static void window__halves_once_a_round_trip(void **state)
+{
+	struct thc_window w = { 0 };
+
+	(void)state;
+	thc_window_init(&w, 4096);
+	w.size = 512;
+	assert_true(thc_window_loss(&w, 1000, 1512));
+	assert_int_equal(thc_window_size(&w), 256);
+	/* packets sent before the cut do not cut again */
+	assert_false(thc_window_loss(&w, 1001, 1513));
+	assert_false(thc_window_loss(&w, 1511, 1520));
+	assert_int_equal(thc_window_size(&w), 256);
+	assert_true(thc_window_loss(&w, 1512, 2000));
+	assert_int_equal(thc_window_size(&w), 128);
+	assert_int_equal(w.cuts, 2);
+}
+
+static void window__grows_by_one_a_round_trip_after_a_cut(void **state)
+{
+	struct thc_window w = { 0 };
+	int i;
+
+	(void)state;
+	thc_window_init(&w, 4096);
+	w.size = 256;
+	thc_window_loss(&w, 1, 300);
+	assert_int_equal(thc_window_size(&w), 128);
+	for (i = 0; i < 129; i++)
+		thc_window_answer(&w, 0);
+	assert_int_equal(thc_window_size(&w), 129);
+}
+
+static void window__keeps_a_floor(void **state)
+{
+	struct thc_window w = { 0 };
+	uint64_t order = 0;
+	int i;
+
+	(void)state;
+	thc_window_init(&w, 4096);
+	for (i = 0; i < 50; i++, order += 10)
+		thc_window_loss(&w, order, order + 1);
+	assert_int_equal(thc_window_size(&w), THC_WINDOW_MIN);
+	thc_window_init(&w, 2);
+	thc_window_loss(&w, 0, 1);
+	assert_int_equal(thc_window_size(&w), 2);
+}
+
+static void window__undoes_a_spurious_cut(void **state)
+{
+	struct thc_window w = { 0 };
+
+	(void)state;
+	thc_window_init(&w, 4096);
+	w.size = 400;
+	thc_window_loss(&w, 1, 2);
+	assert_int_equal(thc_window_size(&w), 200);
+	thc_window_spurious(&w);
+	assert_int_equal(thc_window_size(&w), 400);
+	/* only once */
+	w.size = 100;
+	thc_window_spurious(&w);
+	assert_int_equal(thc_window_size(&w), 100);
+}
+
+static void rto__follows_the_round_trip(void **state)
+{
+	struct thc_window w = { 0 };
+	int i;
+
+	(void)state;
+	thc_window_init(&w, 64);
+	assert_int_equal(thc_window_rto(&w), THC_RTO_FIRST);
+	for (i = 0; i < 100; i++)
+		thc_window_answer(&w, 30 * THC_NS_PER_MS);
+	assert_in_range(w.srtt, 30 * THC_NS_PER_MS - 1000, 30 * THC_NS_PER_MS + 1000);
+	assert_in_range(thc_window_rto(&w), 30 * THC_NS_PER_MS - 1000, 34 * THC_NS_PER_MS);
+	for (i = 0; i < 200; i++)
+		thc_window_answer(&w, 10 * THC_NS_PER_US);
+	assert_int_equal(thc_window_rto(&w), THC_RTO_MIN);
+}
+
+static void rto__ignores_retransmitted_packets(void **state)
+{
+	struct thc_window w = { 0 };
+
+	(void)state;
+	thc_window_init(&w, 64);
+	thc_window_answer(&w, 5 * THC_NS_PER_MS);
+	thc_window_answer(&w, 0);
+	assert_int_equal(w.srtt, 5 * THC_NS_PER_MS);
+}
+
+static void rto__varies_with_the_deviation(void **state)
+{
+	struct thc_window w = { 0 };
+	int i;
+
+	(void)state;
+	thc_window_init(&w, 64);
+	for (i = 0; i < 400; i++)
+		thc_window_answer(&w, (i & 1 ? 10 : 30) * THC_NS_PER_MS);
+	/* mean 20 ms, deviation about 10 ms */
+	assert_in_range(thc_window_rto(&w), 50 * THC_NS_PER_MS, 75 * THC_NS_PER_MS);
+}
+
+static void backoff__doubles_and_is_bounded(void **state)
+{
+	struct thc_window w = { 0 };
+	uint64_t rto;
+
+	(void)state;
+	thc_window_init(&w, 64);
+	thc_window_answer(&w, 4 * THC_NS_PER_MS);
+	rto = thc_window_rto(&w);
+	assert_int_equal(thc_window_backoff(&w, 0), rto);
+	assert_int_equal(thc_window_backoff(&w, 1), 2 * rto);
+	assert_int_equal(thc_window_backoff(&w, 3), 8 * rto);
+	assert_int_equal(thc_window_backoff(&w, 200), THC_BACKOFF_MAX);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(window__slow_start_doubles_per_round_trip),
+		cmocka_unit_test(window__never_exceeds_the_slots),
+		cmocka_unit_test(window__halves_once_a_round_trip),
+		cmocka_unit_test(window__grows_by_one_a_round_trip_after_a_cut),
+		cmocka_unit_test(window__keeps_a_floor),
+		cmocka_unit_test(window__undoes_a_spurious_cut),
+		cmocka_unit_test(rto__follows_the_round_trip),
+		cmocka_unit_test(rto__ignores_retransmitted_packets),
+		cmocka_unit_test(rto__varies_with_the_deviation),
+		cmocka_unit_test(backoff__doubles_and_is_bounded),
+	};
+
+	return cmocka_run_group_tests_name("window", tests, NULL, NULL);
+}
