@@ -36,6 +36,7 @@ BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(WARN) -W
 # A user-space module is a folder of C files.
 LIB_SRC   := $(wildcard userspace/libthc/*.c)
 LIB_OBJ   := $(LIB_SRC:%.c=$(BUILD)/%.o)
+COMMON_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/common/*.c))
 THCD_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/thcd/*.c))
 CTL_OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/thcctl/*.c))
 BPF_SRC   := $(wildcard bpf/*.bpf.c)
@@ -92,10 +93,10 @@ $(BUILD)/libthc.so: $(LIB_OBJ)
 	$(call say,LD,$@)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libthc.so.$(SOMAJOR) -o $@ $^ -lm -pthread
 	@ln -sf libthc.so $@.$(SOMAJOR)
 
-$(BUILD)/thcd: $(THCD_OBJ) $(BUILD)/libthc.a
+$(BUILD)/thcd: $(THCD_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
 	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
 
-$(BUILD)/thcctl: $(CTL_OBJ) $(BUILD)/libthc.a
+$(BUILD)/thcctl: $(CTL_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
 	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
 
 $(BUILD)/%: tools/%.c $(BUILD)/libthc.a
@@ -120,13 +121,20 @@ $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libthc.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a -lcmocka -lm -pthread
 
+# Tests of the daemon's parts: all of it but main().
+$(BUILD)/tests/unit/test_thcd_%: tests/unit/test_thcd_%.c \
+		$(filter-out %/main.o,$(THCD_OBJ)) $(COMMON_OBJ) $(BUILD)/libthc.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcd $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) \
+		-lcjson -lcmocka -lm -pthread
+
 $(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libthc.a $(BPF_SKEL)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread
 
 $(BUILD)/tests/netns/%: tests/netns/%.c $(BUILD)/libthc.a $(BPF_SKEL) $(TNET_SKEL)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -DTHCD_PATH='"$(abspath $(BUILD))/thcd"' -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread
 
 $(BUILD)/bench/%: tools/bench/%.c $(BUILD)/libthc.a $(BPF_SKEL)
 	@mkdir -p $(@D)

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Names and meanings of events and drop reasons, for thcd, thcctl and whoever
+ * shows counters. The lists follow enum thc_event and enum thc_drop_reason;
+ * an enumerator without a name, or in another place, does not compile.
+ */
+#ifndef THC_NAMES_H
+#define THC_NAMES_H
+
+#include <thc/event.h>
+
+#define THC_EVENT_LIST(X)								\
+	X(ADDED, "added", "contributions counted into a sum")				\
+	X(WAITED, "waited", "duplicates of an unfinished generation")			\
+	X(REPEATED, "repeated", "duplicates of a finished generation, answered again")	\
+	X(STALE, "stale", "contributions to a generation that is gone")			\
+	X(EPOCH, "epoch", "packets of an epoch that is gone")				\
+	X(CONTROL, "control", "JOIN and LEAVE")						\
+	X(FINISHED, "finished", "generations finished by all ranks")			\
+	X(CLOSED, "closed", "generations closed by deadline")				\
+	X(SENT, "sent", "answer frames sent")						\
+	X(RELAYED, "relayed", "answers handed to the daemon to send")
+
+#define THC_DROP_LIST(X)								\
+	X(NONE, "none", "not a reason")							\
+	X(TRUNCATED, "truncated", "shorter than its headers say")			\
+	X(IP_OPTIONS, "ip_options", "IPv4 options or IPv6 extension headers")		\
+	X(FRAGMENT, "fragment", "IP fragment: is the path's MTU below 1500?")		\
+	X(VERSION, "version", "another protocol version")				\
+	X(OP, "op", "unknown op, or one not taken from the wire")			\
+	X(WIDTH, "width", "lane width does not fit op or job")				\
+	X(FLAGS, "flags", "a flag a worker may not set")				\
+	X(RESERVED, "reserved", "a reserved field is not zero")				\
+	X(LENGTH, "length", "payload length does not fit op and width")			\
+	X(SUM, "sum", "packet sum differs: corrupted on the way")			\
+	X(JOB, "job", "no such job")							\
+	X(COOKIE, "cookie", "wrong cookie")						\
+	X(RANK, "rank", "rank not below n, or not joined")				\
+	X(ADDRESS, "address", "not from the address this rank joined from")		\
+	X(SLOT, "slot", "slot outside the job, or on the wrong port")			\
+	X(MISMATCH, "mismatch", "op, width, round or chunk differ from the slot's")	\
+	X(BUSY, "busy", "generation too far ahead")					\
+	X(LOCK, "lock", "slot lock not got in time")					\
+	X(TAILROOM, "tailroom", "answer did not fit the frame (counts answers)")	\
+	X(INTERNAL, "internal", "a map lookup failed: a bug")
+
+#define THC_NAMES_PLACE_EVENT(id, name, meaning) THC_NAMES_EVENT_##id,
+#define THC_NAMES_PLACE_DROP(id, name, meaning) THC_NAMES_DROP_##id,
+enum thc_names_event_place { THC_EVENT_LIST(THC_NAMES_PLACE_EVENT) THC_NAMES_EVENTS };
+enum thc_names_drop_place { THC_DROP_LIST(THC_NAMES_PLACE_DROP) THC_NAMES_DROPS };
+
+#define THC_NAMES_ASSERT_EVENT(id, name, meaning)				\
+	_Static_assert((int)THC_NAMES_EVENT_##id == (int)THC_EVENT_##id, "place of " name);
+#define THC_NAMES_ASSERT_DROP(id, name, meaning)				\
+	_Static_assert((int)THC_NAMES_DROP_##id == (int)THC_DROP_##id, "place of " name);
+THC_EVENT_LIST(THC_NAMES_ASSERT_EVENT)
+THC_DROP_LIST(THC_NAMES_ASSERT_DROP)
+_Static_assert((int)THC_NAMES_EVENTS == (int)THC_EVENTS, "an event has no name");
+_Static_assert((int)THC_NAMES_DROPS == (int)THC_DROP_REASONS, "a drop reason has no name");
+
+struct thc_name {
+	const char *name;
+	const char *meaning;
+};
+
+#define THC_NAMES_ENTRY(id, name, meaning) { name, meaning },
+
+/* By enum thc_event and enum thc_drop_reason. */
+static const struct thc_name thc_event_name[] = { THC_EVENT_LIST(THC_NAMES_ENTRY) };
+static const struct thc_name thc_drop_name[] = { THC_DROP_LIST(THC_NAMES_ENTRY) };
+
+/* The counter rule of include/thc/event.h; *@fates and *@drops may be shown. */
+static inline int thc_stats_add_up(const struct thc_stats *s, u64 *fates, u64 *drops)
+{
+	int i;
+
+	*fates = 0;
+	*drops = 0;
+	for (i = 0; i < THC_EVENT_FATES; i++)
+		*fates += s->event[i];
+	for (i = 0; i < THC_DROP_REASONS; i++)
+		*drops += i == THC_DROP_TAILROOM ? 0 : s->drop[i];
+	return s->received == *fates + *drops;
+}
+
+#endif /* THC_NAMES_H */

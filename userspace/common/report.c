@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Counters and jobs as JSON, for thcd and thcctl alike.
+ */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "names.h"
+#include "report.h"
+
+u64 thc_report_slot_bytes(u64 slots)
+{
+	return slots * (sizeof(struct thc_slot) + sizeof(struct thc_lanes));
+}
+
+void thc_report_stats(cJSON *to, const struct thc_stats *s)
+{
+	cJSON *events, *drops;
+	u64 fates, dropped;
+	int i, ok;
+
+	ok = thc_stats_add_up(s, &fates, &dropped);
+	cJSON_AddNumberToObject(to, "received", s->received);
+	cJSON_AddNumberToObject(to, "fates", fates);
+	cJSON_AddNumberToObject(to, "dropped", dropped);
+	cJSON_AddBoolToObject(to, "adds_up", ok);
+	events = cJSON_AddObjectToObject(to, "events");
+	for (i = 0; i < THC_EVENTS; i++)
+		cJSON_AddNumberToObject(events, thc_event_name[i].name, s->event[i]);
+	drops = cJSON_AddObjectToObject(to, "drops");
+	for (i = THC_DROP_NONE + 1; i < THC_DROP_REASONS; i++)
+		cJSON_AddNumberToObject(drops, thc_drop_name[i].name, s->drop[i]);
+}
+
+static const char *addr_text(const struct thc_addr *a, char *text)
+{
+	if (!a->word[0] && !a->word[1] && a->word[2] == thc_be32(THC_ADDR_MAPPED))
+		inet_ntop(AF_INET, &a->word[3], text, INET6_ADDRSTRLEN);
+	else
+		inet_ntop(AF_INET6, a, text, INET6_ADDRSTRLEN);
+	return text;
+}
+
+static cJSON *ranks_of(u64 bitmap)
+{
+	cJSON *list = cJSON_CreateArray();
+	int i;
+
+	for (i = 0; i < THC_RANKS_MAX; i++)
+		if (bitmap >> i & 1)
+			cJSON_AddItemToArray(list, cJSON_CreateNumber(i));
+	return list;
+}
+
+static cJSON *members(const struct thc_job *job)
+{
+	cJSON *list = cJSON_CreateArray();
+	char text[INET6_ADDRSTRLEN];
+	int i;
+
+	for (i = 0; i < job->ranks; i++) {
+		const struct thc_member *m = &job->member[i];
+		cJSON *o;
+
+		if (!m->port)
+			continue;
+		o = cJSON_CreateObject();
+		cJSON_AddNumberToObject(o, "rank", i);
+		cJSON_AddStringToObject(o, "address", addr_text(&m->addr, text));
+		cJSON_AddNumberToObject(o, "port", thc_be16(m->port));
+		cJSON_AddStringToObject(o, "state", m->left ? "left" :
+					m->joined ? "joined" : "of an old epoch");
+		cJSON_AddItemToArray(list, o);
+	}
+	return list;
+}
+
+/* Generations that wait for somebody, and for whom: the ranks missing in any. */
+static void open_generations(cJSON *o, const struct thc_job *job, const struct thc_slot *slot)
+{
+	u64 missing = 0;
+	u32 i, open = 0;
+
+	for (i = 0; i < job->slots; i++) {
+		const struct thc_slot *s = &slot[job->slot_base + i];
+		const struct thc_version *v = &s->version[s->top & 1];
+
+		if (s->epoch != job->epoch || v->state != THC_OPEN)
+			continue;
+		open++;
+		missing |= job->all & ~v->bitmap;
+	}
+	cJSON_AddNumberToObject(o, "open_generations", open);
+	cJSON_AddItemToObject(o, "waiting_for", ranks_of(missing));
+}
+
+static void add_table(cJSON *o, const struct thcd_plan *plan)
+{
+	int i, levels[16], n = 1 << plan->bits;
+	double p, t;
+
+	memcpy(&p, &plan->p, sizeof(p));
+	memcpy(&t, &plan->clamp, sizeof(t));
+	for (i = 0; i < n && i < 16; i++)
+		levels[i] = plan->table[i];
+	cJSON_AddItemToObject(o, "table", cJSON_CreateIntArray(levels, n));
+	cJSON_AddNumberToObject(o, "table_hash", plan->table_hash);
+	cJSON_AddNumberToObject(o, "granularity", plan->granularity);
+	cJSON_AddNumberToObject(o, "bits", plan->bits);
+	cJSON_AddNumberToObject(o, "clamp", p);
+	cJSON_AddNumberToObject(o, "clamp_deviations", t);
+	cJSON_AddNumberToObject(o, "block", 1 << plan->block_log2);
+}
+
+cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_record *r,
+		      const struct thc_slot *slot)
+{
+	cJSON *o = cJSON_CreateObject();
+	char text[INET6_ADDRSTRLEN];
+
+	cJSON_AddNumberToObject(o, "job", id);
+	cJSON_AddNumberToObject(o, "ranks", job->ranks);
+	cJSON_AddNumberToObject(o, "epoch", job->epoch);
+	cJSON_AddBoolToObject(o, "ready", r->ready);
+	cJSON_AddItemToObject(o, "joined", ranks_of(job->joined));
+	cJSON_AddItemToObject(o, "left", ranks_of(job->left));
+	cJSON_AddStringToObject(o, "reply",
+				job->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
+	cJSON_AddBoolToObject(o, "multicast_given_up", r->deaf);
+	if (job->reply == THC_REPLY_MULTICAST) {
+		cJSON_AddStringToObject(o, "group", addr_text(&job->group, text));
+		cJSON_AddNumberToObject(o, "group_port", thc_be16(job->group_port));
+	}
+	cJSON_AddNumberToObject(o, "sum_width", job->sum_width);
+	cJSON_AddNumberToObject(o, "data_slots", r->plan.data_slots);
+	cJSON_AddNumberToObject(o, "norm_slots", r->plan.norm_slots);
+	cJSON_AddNumberToObject(o, "slot_bytes", (double)thc_report_slot_bytes(job->slots));
+	cJSON_AddNumberToObject(o, "deadline_ms", job->deadline_ms);
+	cJSON_AddNumberToObject(o, "quorum", job->quorum);
+	add_table(o, &r->plan);
+	open_generations(o, job, slot);
+	cJSON_AddItemToObject(o, "members", members(job));
+	return o;
+}

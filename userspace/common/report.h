@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Counters and jobs as JSON: what thcd answers on its control socket and what
+ * thcctl makes of the pinned maps of a daemon that is dead.
+ */
+#ifndef THC_REPORT_H
+#define THC_REPORT_H
+
+#include <cjson/cJSON.h>
+
+#include "../thcd/thcd.h"
+
+/* Bytes an aggregator keeps for @slots slots. */
+u64 thc_report_slot_bytes(u64 slots);
+
+/* Adds received, events, drops and whether they add up. */
+void thc_report_stats(cJSON *to, const struct thc_stats *s);
+
+/* A job; @slot: the aggregator's slots, from slot 0 on. */
+cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_record *r,
+		      const struct thc_slot *slot);
+
+#endif /* THC_REPORT_H */

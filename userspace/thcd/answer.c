@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * From a finished slot to datagrams. In XDP mode the slot is a mmapped map
+ * value that the kernel may reopen at any time and user space takes no lock:
+ * version and lanes are copied, then the version is looked at again. If the
+ * generation is gone by then all workers have its result (slot.h says why) or
+ * learn by STALE that they do not; nothing is sent.
+ */
+#include <string.h>
+
+#include "answer.h"
+#include "net.h"
+
+struct result {
+	struct thc_hdr	h;
+	u64		word[THC_LANE_WORDS];
+};
+
+static bool done(const struct thc_slot *s, const struct thc_version *v, u32 epoch, u32 generation)
+{
+	return s->epoch == epoch && v->generation == generation && thc_version_done(v);
+}
+
+/* Copies a finished generation; false: it is not there any more. */
+static bool take(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank, bool repeat,
+		 struct result *out)
+{
+	const struct thc_job *job = &d->job[job_id];
+	const struct thc_slot *s = &d->slot[job->slot_base + slot];
+	const struct thc_lanes *lanes = &d->lanes[job->slot_base + slot];
+	const struct thc_version *v = &s->version[generation & 1];
+	struct thc_version copy;
+
+	if (!done(s, v, job->epoch, generation))
+		return false;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	memcpy(&copy, v, sizeof(copy));
+	memcpy(out->word, lanes->word[generation & 1], sizeof(out->word));
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if (!done(s, v, job->epoch, generation))
+		return false;
+	thc_answer_result(&out->h, job, job_id, &copy, slot, rank, repeat);
+	return true;
+}
+
+static void to_rank(struct thcd *d, const struct thc_job *job, u8 rank, const struct result *r)
+{
+	const struct thc_member *m = &job->member[rank];
+
+	thcd_out_put(d, &m->addr, thc_be16(m->port), &r->h, r->word, NULL, sizeof(r->word));
+}
+
+void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation)
+{
+	const struct thc_job *job = &d->job[job_id];
+	struct result r;
+	int i;
+
+	if (!take(d, job_id, slot, generation, 0, false, &r)) {
+		d->counters.gone++;
+		return;
+	}
+	if (job->reply == THC_REPLY_MULTICAST) {
+		thcd_out_put(d, &job->group, thc_be16(job->group_port), &r.h, r.word, NULL,
+			     sizeof(r.word));
+		return;
+	}
+	for (i = 0; i < job->ranks; i++)
+		if (job->member[i].joined && !job->member[i].left)
+			to_rank(d, job, i, &r);
+}
+
+void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank)
+{
+	struct result r;
+
+	if (take(d, job_id, slot, generation, rank, true, &r))
+		to_rank(d, &d->job[job_id], rank, &r);
+	else
+		d->counters.gone++;
+}
+
+void thcd_answer_header(struct thcd *d, u16 job_id, const struct thc_hdr *h, u8 rank)
+{
+	const struct thc_member *m = &d->job[job_id].member[rank];
+
+	thcd_out_put(d, &m->addr, thc_be16(m->port), h, NULL, NULL, 0);
+}

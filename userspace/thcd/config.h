@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the operator asks for: the daemon's options and its jobs, from the
+ * command line and from a JSON file, through one parser of keys. plan.c turns
+ * a job's wishes into constants.
+ */
+#ifndef THCD_CONFIG_H
+#define THCD_CONFIG_H
+
+#include "thcd.h"
+
+enum thcd_mode { THCD_MODE_AUTO, THCD_MODE_NATIVE, THCD_MODE_GENERIC };
+
+/* How a job names its table. */
+enum thcd_table_wish { THCD_TABLE_AUTO, THCD_TABLE_UNIFORM, THCD_TABLE_LIST };
+
+/**
+ * struct thcd_job_wish - a job as written; 0 or an empty text: not given
+ * @given: bit per key, in the order of the key table of config.c
+ * @clamp: p, the fraction of coordinates that are clamped
+ */
+struct thcd_job_wish {
+	u64			given;
+	u64			cookie;
+	u64			seed;
+	double			clamp;
+	u32			job;
+	u32			ranks;
+	u32			bits;
+	u32			granularity;
+	u32			sum_width;
+	u32			block;
+	u32			slots;
+	u32			norm_slots;
+	u32			group_port;
+	u32			quorum;
+	u32			deadline_ms;
+	enum thcd_table_wish	table;
+	enum thc_reply		reply;
+	bool			nosum;
+	bool			correlated;
+	u32			values;
+	u16			value[THC_TABLE_LEVELS_MAX];
+	char			group[64];
+	char			prefix[64];
+};
+
+/* The daemon's options; texts are owned, NULL when not given. */
+struct thcd_config {
+	char			*file;
+	char			*interface;
+	char			*instance;
+	char			*control;
+	char			*pidfile;
+	char			*listen[THCD_LISTEN_MAX];
+	u32			listens;
+	u32			port;
+	enum thcd_mode		mode;
+	bool			software;
+	bool			fresh;
+	bool			verbose;
+	int			ready_fd;	/* -1: a line on stdout */
+	u32			jobs;
+	struct thcd_job_wish	job[THC_JOBS_MAX];
+};
+
+void thcd_config_init(struct thcd_config *c);
+void thcd_config_exit(struct thcd_config *c);
+
+/* The wish before any key: defaults. */
+void thcd_job_wish_init(struct thcd_job_wish *w);
+
+/* Sets one key of a job. Returns 0, or -1 with a sentence. */
+int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *value,
+		      struct thcd_error *e);
+
+/* Was @key given? */
+bool thcd_job_wish_given(const struct thcd_job_wish *w, const char *key);
+
+/* Sets one option of the daemon by its long name, as in file and --name. */
+int thcd_config_set(struct thcd_config *c, const char *key, const char *value,
+		    struct thcd_error *e);
+
+/* Adds "key=value,key=value". */
+int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *e);
+
+/* Reads a JSON file, or its text; @name is for the sentences. */
+int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error *e);
+int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
+		     struct thcd_error *e);
+
+/* Name of the @i-th key of a job, NULL after the last; tests and help use it. */
+const char *thcd_job_key(unsigned int i, const char **meaning);
+
+#endif /* THCD_CONFIG_H */

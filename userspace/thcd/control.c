@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The control socket. Requests are one word a line ("stats", "jobs"), answers
+ * one JSON object a line; the socket belongs to root like the daemon. A client
+ * that does not read is dropped, not waited for.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "../common/report.h"
+#include "control.h"
+#include "xdp.h"
+
+#define REQUEST_MAX	64
+
+static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, struct thcd_error *e)
+{
+	s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->listener < 0)
+		return thcd_fail(e, "no control socket: %s", strerror(errno));
+	/* one that answers belongs to a living thcd */
+	if (!connect(s->listener, (struct sockaddr *)un, sizeof(*un))) {
+		close(s->listener);
+		s->listener = -1;
+		return thcd_fail(e, "another thcd serves %s; stop it, or give --instance NAME",
+				 s->path);
+	}
+	unlink(s->path);
+	if (bind(s->listener, (struct sockaddr *)un, sizeof(*un)) || chmod(s->path, 0600) ||
+	    listen(s->listener, THCD_CONTROL_CLIENTS)) {
+		thcd_fail(e, "cannot make the control socket %s: %s", s->path, strerror(errno));
+		close(s->listener);
+		s->listener = -1;
+		return -1;
+	}
+	return 0;
+}
+
+int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,
+		      struct thcd_error *e)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int i, n;
+
+	s->listener = -1;
+	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
+		s->client[i] = -1;
+	if (!path && mkdir("/run/thc", 0755) && errno != EEXIST)
+		return thcd_fail(e, "cannot make /run/thc: %s; give --control PATH", strerror(errno));
+	n = path ? snprintf(s->path, sizeof(s->path), "%s", path) :
+		   snprintf(s->path, sizeof(s->path), "/run/thc/%s.sock", d->instance);
+	if (n < 0 || n >= (int)sizeof(s->path)) {
+		s->path[0] = '\0';
+		return thcd_fail(e, "--control: the path is longer than %zu characters",
+				 sizeof(s->path) - 1);
+	}
+	memcpy(un.sun_path, s->path, n + 1);
+	if (listen_on(s, &un, e)) {
+		s->path[0] = '\0';
+		return -1;
+	}
+	return 0;
+}
+
+void thcd_control_close(struct thcd_control_state *s)
+{
+	int i;
+
+	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
+		if (s->client[i] >= 0)
+			close(s->client[i]);
+	if (s->listener >= 0)
+		close(s->listener);
+	if (*s->path)
+		unlink(s->path);
+}
+
+int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p)
+{
+	int i;
+
+	p[0] = (struct pollfd){ .fd = s->listener, .events = POLLIN };
+	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
+		p[1 + i] = (struct pollfd){ .fd = s->client[i], .events = POLLIN };
+	return 1 + THCD_CONTROL_CLIENTS;
+}
+
+static cJSON *own_counters(const struct thcd *d)
+{
+	cJSON *o = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(o, "sent", d->stats.event[THC_EVENT_SENT]);
+	cJSON_AddNumberToObject(o, "unsent", d->counters.unsent);
+	cJSON_AddNumberToObject(o, "overflow", d->counters.overflow);
+	cJSON_AddNumberToObject(o, "past_xdp", d->counters.past_xdp);
+	cJSON_AddNumberToObject(o, "gone", d->counters.gone);
+	cJSON_AddNumberToObject(o, "refused", d->counters.refused);
+	cJSON_AddNumberToObject(o, "muted", d->counters.muted);
+	return o;
+}
+
+static cJSON *head(const struct thcd *d)
+{
+	cJSON *o = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(o, "instance", d->instance);
+	cJSON_AddStringToObject(o, "mode", d->mode);
+	if (d->interface)
+		cJSON_AddStringToObject(o, "interface", d->interface);
+	cJSON_AddNumberToObject(o, "pid", getpid());
+	cJSON_AddNumberToObject(o, "port", d->port);
+	cJSON_AddNumberToObject(o, "slots", d->slots);
+	cJSON_AddNumberToObject(o, "slot_bytes", (double)thc_report_slot_bytes(d->slots));
+	return o;
+}
+
+static cJSON *answer(const struct thcd *d, const char *request)
+{
+	struct thc_stats stats = d->stats;
+	cJSON *o, *jobs;
+	int i;
+
+	if (!strcmp(request, "stats")) {
+		o = head(d);
+		if (!d->software)
+			thcd_xdp_stats(d, &stats);
+		thc_report_stats(o, &stats);
+		cJSON_AddItemToObject(o, "daemon", own_counters(d));
+		return o;
+	}
+	if (!strcmp(request, "jobs")) {
+		o = head(d);
+		jobs = cJSON_AddArrayToObject(o, "jobs");
+		for (i = 0; i < THC_JOBS_MAX; i++)
+			if (d->job[i].active)
+				cJSON_AddItemToArray(jobs, thc_report_job(i, &d->job[i],
+									  &d->record[i], d->slot));
+		return o;
+	}
+	o = cJSON_CreateObject();
+	cJSON_AddStringToObject(o, "error", "unknown request; there are: stats, jobs");
+	return o;
+}
+
+/* One request per connection: read a line, answer, close. */
+static void serve(struct thcd *d, int fd)
+{
+	char request[REQUEST_MAX + 1], *text;
+	ssize_t n = recv(fd, request, REQUEST_MAX, MSG_DONTWAIT);
+	int space = 1 << 20;
+	cJSON *o;
+
+	if (n <= 0)
+		return;
+	request[n] = '\0';
+	request[strcspn(request, "\r\n")] = '\0';
+	o = answer(d, request);
+	text = cJSON_PrintUnformatted(o);
+	cJSON_Delete(o);
+	if (!text)
+		return;
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &space, sizeof(space));
+	if (send(fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		send(fd, "\n", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	free(text);
+}
+
+static void take_client(struct thcd_control_state *s)
+{
+	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int i;
+
+	if (fd < 0)
+		return;
+	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
+		if (s->client[i] < 0) {
+			s->client[i] = fd;
+			return;
+		}
+	close(fd);
+}
+
+void thcd_control_serve(struct thcd_control_state *s, struct thcd *d, const struct pollfd *p)
+{
+	int i;
+
+	for (i = 0; i < THCD_CONTROL_CLIENTS; i++) {
+		if (s->client[i] < 0 || !p[1 + i].revents)
+			continue;
+		serve(d, s->client[i]);
+		close(s->client[i]);
+		s->client[i] = -1;
+	}
+	if (p[0].revents)
+		take_client(s);
+}

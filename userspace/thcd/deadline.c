@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Deadlines. The data path keeps no clock: the daemon looks at all slots a few
+ * times per deadline, remembers since when it has seen a generation open, and
+ * closes it when that is too long ago and its quorum is there. So a generation
+ * lives between one deadline and one deadline and a quarter.
+ *
+ * In XDP mode the slot belongs to whoever holds its lock, and that is never
+ * user space: closing is a BPF_PROG_TEST_RUN of thc_close.
+ */
+#include <stdlib.h>
+
+#include "answer.h"
+#include "deadline.h"
+#include "net.h"
+#include "software.h"
+#include "xdp.h"
+
+/* Looks per deadline. */
+#define LOOKS	4
+
+struct thcd_age {
+	u64	since_ms;
+	u32	epoch;
+	u32	generation;
+	u32	open;
+};
+
+static u64 next_scan_ms;
+
+int thcd_deadline_init(struct thcd *d, struct thcd_error *e)
+{
+	d->age = calloc(d->slots, sizeof(*d->age));
+	return d->age ? 0 : thcd_fail(e, "out of memory for %u slots", d->slots);
+}
+
+void thcd_deadline_exit(struct thcd *d)
+{
+	free(d->age);
+	d->age = NULL;
+}
+
+/* The open generation of a slot; a slot has at most one, its newest. */
+static const struct thc_version *open_version(const struct thc_slot *s, u32 epoch)
+{
+	const struct thc_version *v = &s->version[s->top & 1];
+
+	return s->epoch == epoch && v->state == THC_OPEN && v->generation == s->top ? v : NULL;
+}
+
+static void close_generation(struct thcd *d, u16 job_id, u32 slot, u32 generation)
+{
+	bool closed = d->software ? thcd_software_close(d, job_id, slot, generation) :
+				    thcd_xdp_close(d, job_id, slot, generation);
+
+	if (closed)
+		thcd_answer_all(d, job_id, slot, generation);
+}
+
+static void scan_job(struct thcd *d, u16 job_id, u64 now_ms)
+{
+	const struct thc_job *job = &d->job[job_id];
+	u32 i;
+
+	for (i = 0; i < job->slots; i++) {
+		const struct thc_version *v = open_version(&d->slot[job->slot_base + i], job->epoch);
+		struct thcd_age *age = &d->age[job->slot_base + i];
+
+		if (!v) {
+			age->open = 0;
+			continue;
+		}
+		if (!age->open || age->epoch != job->epoch || age->generation != v->generation) {
+			age->open = 1;
+			age->epoch = job->epoch;
+			age->generation = v->generation;
+			age->since_ms = now_ms;
+			continue;
+		}
+		if (now_ms - age->since_ms >= job->deadline_ms && v->count >= job->quorum)
+			close_generation(d, job_id, i, age->generation);
+	}
+}
+
+int thcd_deadline_scan(struct thcd *d)
+{
+	u64 now = thcd_now_ms();
+	int wait = -1, i;
+
+	for (i = 0; i < THC_JOBS_MAX; i++) {
+		int pace = d->job[i].deadline_ms / LOOKS;
+
+		if (!d->job[i].active || !d->job[i].deadline_ms)
+			continue;
+		pace = pace ? pace : 1;
+		wait = wait < 0 || pace < wait ? pace : wait;
+	}
+	if (wait < 0)
+		return -1;
+	if (now < next_scan_ms)
+		return next_scan_ms - now;
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		if (d->job[i].active && d->job[i].deadline_ms)
+			scan_job(d, i, now);
+	thcd_out_flush(d);
+	next_scan_ms = now + wait;
+	return wait;
+}

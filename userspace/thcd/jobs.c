@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Job records as the data path sees them.
+ *
+ * In XDP mode they lie in a mmapped map that other CPUs read at any time
+ * without a lock. What keeps them from acting on half a record:
+ *
+ *   member   port is the member's valid mark: it is cleared, the address is
+ *            written, the port is set again. A packet that comes in between
+ *            is dropped and sent again by its worker.
+ *   epoch    written last. The member that restarts an epoch is entered
+ *            before, which can only refuse packets of its dead incarnation;
+ *            the others' packets still belong to the old epoch and count
+ *            there. When the new number shows, everything it stands for does.
+ *            Until all ranks joined it nobody sends data with it.
+ *   active   written last when a job is created.
+ *
+ * Only the daemon writes these fields; XDP writes nothing here but a member's
+ * MAC address and VLAN tag.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "../common/report.h"
+#include "jobs.h"
+
+#define publish(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
+
+void thcd_job_pairs(struct thc_pairs *pairs, const struct thcd_plan *plan)
+{
+	thc_pairs_init(pairs, plan->table);
+}
+
+/* Seconds, so that packets of a dead aggregator's epochs are not taken for
+ * ours; never 0, which is what an unused slot holds.
+ */
+static u32 first_epoch(void)
+{
+	u32 now = (u32)time(NULL);
+
+	return now ? now : 1;
+}
+
+void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
+{
+	struct thcd_record *r = &d->record[plan->job];
+	struct thc_job *job = &d->job[plan->job];
+
+	memset(r, 0, sizeof(*r));
+	r->plan = *plan;
+	r->used = 1;
+	memset(job, 0, sizeof(*job));
+	job->cookie = plan->cookie;
+	job->all = thc_ranks_mask(plan->ranks);
+	job->epoch = first_epoch();
+	job->slot_base = plan->slot_base;
+	job->slots = plan->data_slots + plan->norm_slots;
+	job->ranks = plan->ranks;
+	job->quorum = plan->quorum;
+	job->sum_width = plan->sum_width;
+	job->reply = plan->reply;
+	job->flags = (plan->linear ? THC_JOB_F_LINEAR : 0) | (plan->nosum ? THC_JOB_F_NOSUM : 0);
+	job->group_port = thc_be16(plan->group_port);
+	job->port_base = d->port;
+	job->deadline_ms = plan->deadline_ms;
+	job->group = plan->group;
+	if (d->pairs)
+		thcd_job_pairs(&d->pairs[plan->job], plan);
+	publish(job->active, 1);
+}
+
+static void enter(struct thc_member *m, const struct thc_path *path)
+{
+	u16 port = thc_be16(path->src_port);
+
+	if (m->port != port || !thc_addr_equal(&m->addr, &path->src)) {
+		publish(m->port, 0);
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		m->addr = path->src;
+		memset(m->mac, 0, sizeof(m->mac));
+		m->vlan = 0;
+	}
+	m->left = 0;
+	m->joined = 1;
+	publish(m->port, port);
+}
+
+void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path)
+{
+	enter(&job->member[rank], path);
+	publish(job->joined, job->joined | 1ULL << rank);
+}
+
+void thcd_job_restart(struct thc_job *job, u8 rank, const struct thc_path *path)
+{
+	u32 next = job->epoch + 1;
+	int i;
+
+	enter(&job->member[rank], path);
+	for (i = 0; i < job->ranks; i++) {
+		job->member[i].left = 0;
+		job->member[i].joined = i == rank;
+	}
+	job->left = 0;
+	job->joined = 1ULL << rank;
+	job->culprit = rank;
+	publish(job->epoch, next ? next : 1);
+}
+
+void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
+{
+	u32 slots = plan->data_slots + plan->norm_slots;
+	int n, i, levels = 1 << plan->bits;
+	double p;
+
+	memcpy(&p, &plan->p, sizeof(p));
+	n = snprintf(text, size, "job %u: %u ranks, table", plan->job, plan->ranks);
+	for (i = 0; i < levels && n < (int)size; i++)
+		n += snprintf(text + n, size - n, "%c%u", i ? ':' : ' ', plan->table[i]);
+	if (n < (int)size)
+		snprintf(text + n, size - n, " p=1/%.4g, %u-bit sums, %s, W=%u + %u for norms, slots use "
+			 "%llu bytes", 1 / p, plan->sum_width,
+			 plan->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout",
+			 plan->data_slots, plan->norm_slots,
+			 (unsigned long long)thc_report_slot_bytes(slots));
+}

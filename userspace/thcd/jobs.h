@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Job records as the data path sees them, and the order they are written in.
+ */
+#ifndef THCD_JOBS_H
+#define THCD_JOBS_H
+
+#include "thcd.h"
+
+/* Creates job plan->job in d, in its first epoch without members. */
+void thcd_job_create(struct thcd *d, const struct thcd_plan *plan);
+
+/* Pair table of a plan. */
+void thcd_job_pairs(struct thc_pairs *pairs, const struct thcd_plan *plan);
+
+/* Rank @rank joins from @path; it is not yet in the epoch. */
+void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path);
+
+/* Rank @rank begins a new epoch, alone. */
+void thcd_job_restart(struct thc_job *job, u8 rank, const struct thc_path *path);
+
+/* The line printed at start. */
+void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size);
+
+#endif /* THCD_JOBS_H */

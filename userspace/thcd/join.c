@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The join state machine. A job is in one epoch; a rank is outside it or in
+ * it, with the nonce of the incarnation that joined.
+ *
+ *	JOIN of a rank outside			joins
+ *	JOIN of a rank inside, its nonce	has no effect (if the address is its)
+ *	JOIN of a rank inside, another nonce	it restarted: epoch + 1, it alone
+ *	JOIN of a rank that left		likewise
+ *	JOIN with the nonce it had before	refused: two workers claim the rank
+ *
+ * An epoch is ready when all ranks are in and it is settled how answers
+ * travel: by multicast if all hear the group, by fanout if one does not for a
+ * second. It stays ready when ranks leave, for a WELCOME that says so may have
+ * been lost. A rank that leaves before was never there.
+ */
+#include "jobs.h"
+#include "join.h"
+#include "plan.h"
+
+static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms,
+		   struct thcd_joined *out)
+{
+	if (r->ready || job->joined != job->all)
+		return;
+	if (!r->full_since_ms)
+		r->full_since_ms = now_ms ? now_ms : 1;
+	if (job->reply == THC_REPLY_MULTICAST && r->heard != job->all) {
+		if (now_ms - r->full_since_ms < THCD_HEARD_MS)
+			return;
+		/* nobody has sent data in this epoch yet: safe to change */
+		__atomic_store_n(&job->reply, THC_REPLY_FANOUT, __ATOMIC_RELEASE);
+		r->deaf = 1;
+		out->deaf = true;
+	}
+	r->ready = 1;
+	out->ready = true;
+}
+
+static void restart(struct thc_job *job, struct thcd_record *r, u8 rank,
+		    const struct thc_path *path)
+{
+	/* a new run, not a rejoin: multicast gets another chance */
+	bool run_over = job->left == job->joined && r->ready;
+
+	r->ready = 0;
+	r->heard = 0;
+	r->full_since_ms = 0;
+	if (run_over && r->deaf) {
+		r->deaf = 0;
+		__atomic_store_n(&job->reply, r->plan.reply, __ATOMIC_RELEASE);
+	}
+	thcd_job_restart(job, rank, path);
+}
+
+struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank, u64 nonce,
+			     bool heard, const struct thc_path *path, u64 now_ms)
+{
+	struct thcd_joined out = { .refusal = THC_REFUSED_NOT };
+	const struct thc_member *m;
+	u64 bit;
+
+	if (!job || !job->active) {
+		out.refusal = THC_REFUSED_JOB;
+		return out;
+	}
+	if (rank >= job->ranks) {
+		out.refusal = THC_REFUSED_RANK;
+		return out;
+	}
+	if (!thcd_plan_admits(&r->plan, &path->src)) {
+		out.refusal = THC_REFUSED_PREFIX;
+		return out;
+	}
+	m = &job->member[rank];
+	bit = 1ULL << rank;
+	if (nonce == r->previous[rank] && nonce != r->nonce[rank]) {
+		out.refusal = THC_REFUSED_TAKEN;
+		return out;
+	}
+	if (job->joined & bit && nonce == r->nonce[rank] && !(job->left & bit)) {
+		if (m->port != thc_be16(path->src_port) || !thc_addr_equal(&m->addr, &path->src)) {
+			out.refusal = THC_REFUSED_TAKEN;
+			return out;
+		}
+	} else if (job->joined & bit) {
+		/* who left does not claim the rank any more */
+		if (job->left & bit)
+			r->nonce[rank] = 0;
+		restart(job, r, rank, path);
+		out.restarted = true;
+	} else {
+		thcd_job_enter(job, rank, path);
+	}
+	if (nonce != r->nonce[rank]) {
+		r->previous[rank] = r->nonce[rank];
+		r->nonce[rank] = nonce;
+	}
+	if (heard)
+		r->heard |= bit;
+	settle(job, r, now_ms, &out);
+	return out;
+}
+
+bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, u32 epoch)
+{
+	u64 bit = 1ULL << rank;
+
+	if (epoch != job->epoch || !(job->joined & bit))
+		return false;
+	if (!r->ready) {
+		job->member[rank].joined = 0;
+		__atomic_store_n(&job->joined, job->joined & ~bit, __ATOMIC_RELEASE);
+		r->heard &= ~bit;
+		r->full_since_ms = 0;
+		return true;
+	}
+	job->member[rank].left = 1;
+	__atomic_store_n(&job->left, job->left | bit, __ATOMIC_RELEASE);
+	return true;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Joining and leaving: pure functions over a job and what the daemon
+ * remembers of it, for XDP and software mode alike. Sockets are welcome.c's.
+ */
+#ifndef THCD_JOIN_H
+#define THCD_JOIN_H
+
+#include "thcd.h"
+
+/* All ranks joined but not all hear the group: fanout after so many ms. */
+#define THCD_HEARD_MS	1000
+
+/**
+ * struct thcd_joined - what a JOIN came to
+ * @refusal: why the worker is not admitted
+ * @restarted: the epoch was raised
+ * @ready: rounds may start since this JOIN; tell all ranks
+ * @deaf: the job gave up multicast with this JOIN
+ */
+struct thcd_joined {
+	enum thc_refusal	refusal;
+	bool			restarted;
+	bool			ready;
+	bool			deaf;
+};
+
+/**
+ * thcd_join() - a worker wants to be rank @rank
+ * @job: NULL if there is none of that number or the cookie is wrong
+ * @heard: it has heard a WELCOME on the group address
+ */
+struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank, u64 nonce,
+			     bool heard, const struct thc_path *path, u64 now_ms);
+
+/**
+ * thcd_leave() - a rank is done
+ * @epoch: the one it leaves; another than the current one is left already
+ *
+ * The caller has checked thc_admit_rank(). Returns true if it was a member.
+ */
+bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, u32 epoch);
+
+#endif /* THCD_JOIN_H */

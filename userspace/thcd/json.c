@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The configuration file: JSON whose values are turned into the texts that
+ * config.c parses, so that file and command line cannot differ. Everything
+ * unknown is refused with its place.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "config.h"
+
+/* A configuration is small; more is a mistake. */
+#define FILE_MAX_BYTES	(1 << 20)
+/* Integers beyond it are not exact in JSON. */
+#define EXACT_MAX	9007199254740992.0
+
+struct source {
+	const char *name;
+	const char *text;
+};
+
+static int line_of(const char *text, const char *at)
+{
+	int line = 1;
+
+	for (; text < at; text++)
+		line += *text == '\n';
+	return line;
+}
+
+/* The parser keeps no places: the line of the first "key" in the text. */
+static int line_of_key(const struct source *s, const char *key)
+{
+	size_t n = strlen(key);
+	const char *at = s->text;
+
+	while ((at = strchr(at, '"'))) {
+		if (!strncmp(at + 1, key, n) && at[n + 1] == '"')
+			return line_of(s->text, at);
+		at++;
+	}
+	return 0;
+}
+
+/* Puts file, line and key in front of a sentence. */
+static int at_key(const struct source *s, const char *where, const char *key, struct thcd_error *e)
+{
+	struct thcd_error inner = *e;
+
+	return thcd_fail(e, "%s:%d: %s%.400s", s->name, line_of_key(s, key), where, inner.text);
+}
+
+static int list_text(const cJSON *item, char *out, size_t size, struct thcd_error *e)
+{
+	const cJSON *v;
+	size_t used = 0;
+
+	cJSON_ArrayForEach(v, item) {
+		int n;
+
+		if (!cJSON_IsNumber(v) || v->valuedouble != floor(v->valuedouble))
+			return thcd_fail(e, "%s: a list of whole numbers is expected", item->string);
+		n = snprintf(out + used, size - used, "%s%.0f", used ? ":" : "", v->valuedouble);
+		if (n < 0 || (size_t)n >= size - used)
+			return thcd_fail(e, "%s: the list is too long", item->string);
+		used += n;
+	}
+	return 0;
+}
+
+/* A JSON value as the text the command line would have. */
+static int value_text(const cJSON *item, char *out, size_t size, struct thcd_error *e)
+{
+	if (cJSON_IsString(item)) {
+		if (strlen(item->valuestring) >= size)
+			return thcd_fail(e, "%s: the text is too long", item->string);
+		strcpy(out, item->valuestring);
+		return 0;
+	}
+	if (cJSON_IsBool(item)) {
+		strcpy(out, cJSON_IsTrue(item) ? "on" : "off");
+		return 0;
+	}
+	if (cJSON_IsArray(item))
+		return list_text(item, out, size, e);
+	if (!cJSON_IsNumber(item))
+		return thcd_fail(e, "%s: a number, text, true, false or list is expected",
+				 item->string);
+	if (fabs(item->valuedouble) > EXACT_MAX)
+		return thcd_fail(e, "%s: JSON numbers are not exact beyond 2^53; write it as text, "
+				 "\"0x...\"", item->string);
+	if (item->valuedouble == floor(item->valuedouble))
+		snprintf(out, size, "%.0f", item->valuedouble);
+	else
+		snprintf(out, size, "%.17g", item->valuedouble);
+	return 0;
+}
+
+static int read_job(struct thcd_config *c, const struct source *s, const cJSON *object, int index,
+		    struct thcd_error *e)
+{
+	struct thcd_job_wish *w = &c->job[c->jobs];
+	char where[32], value[256];
+	const cJSON *item;
+
+	snprintf(where, sizeof(where), "jobs[%d]: ", index);
+	if (!cJSON_IsObject(object))
+		return thcd_fail(e, "%s: jobs[%d] is not an object { ... }", s->name, index);
+	if (c->jobs == THC_JOBS_MAX)
+		return thcd_fail(e, "%s: more than %d jobs", s->name, THC_JOBS_MAX);
+	thcd_job_wish_init(w);
+	cJSON_ArrayForEach(item, object) {
+		if (value_text(item, value, sizeof(value), e) ||
+		    thcd_job_wish_set(w, item->string, value, e))
+			return at_key(s, where, item->string, e);
+	}
+	c->jobs++;
+	return 0;
+}
+
+static int read_jobs(struct thcd_config *c, const struct source *s, const cJSON *list,
+		     struct thcd_error *e)
+{
+	const cJSON *object;
+	int index = 0;
+
+	if (!cJSON_IsArray(list))
+		return thcd_fail(e, "%s: \"jobs\" is not a list [ { ... } ]", s->name);
+	cJSON_ArrayForEach(object, list)
+		if (read_job(c, s, object, index++, e))
+			return -1;
+	return 0;
+}
+
+static int read_listen(struct thcd_config *c, const struct source *s, const cJSON *item,
+		       struct thcd_error *e)
+{
+	const cJSON *v;
+
+	cJSON_ArrayForEach(v, item) {
+		if (!cJSON_IsString(v))
+			return thcd_fail(e, "%s: \"listen\" is not a list of addresses", s->name);
+		if (thcd_config_set(c, "listen", v->valuestring, e))
+			return at_key(s, "", "listen", e);
+	}
+	return 0;
+}
+
+static int read_top(struct thcd_config *c, const struct source *s, const cJSON *root,
+		    struct thcd_error *e)
+{
+	const cJSON *item;
+	char value[256];
+
+	cJSON_ArrayForEach(item, root) {
+		const cJSON *first = cJSON_GetObjectItemCaseSensitive(root, item->string);
+		int err;
+
+		if (first != item)
+			return thcd_fail(e, "%s: \"%s\" is given twice", s->name, item->string);
+		if (!strcmp(item->string, "jobs")) {
+			err = read_jobs(c, s, item, e);
+			if (err)
+				return err;
+			continue;
+		}
+		if (!strcmp(item->string, "listen") && cJSON_IsArray(item)) {
+			err = read_listen(c, s, item, e);
+			if (err)
+				return err;
+			continue;
+		}
+		if (value_text(item, value, sizeof(value), e) ||
+		    thcd_config_set(c, item->string, value, e))
+			return at_key(s, "", item->string, e);
+	}
+	return 0;
+}
+
+int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
+		     struct thcd_error *e)
+{
+	struct source s = { name, text };
+	const char *end = text;
+	cJSON *root = cJSON_ParseWithOpts(text, &end, 1);
+	int err;
+
+	if (!root)
+		return thcd_fail(e, "%s:%d: not JSON near \"%.20s\"", name, line_of(text, end),
+				 end);
+	if (!cJSON_IsObject(root))
+		err = thcd_fail(e, "%s: the file must hold one object { ... }", name);
+	else
+		err = read_top(c, &s, root, e);
+	cJSON_Delete(root);
+	return err;
+}
+
+int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error *e)
+{
+	FILE *f = fopen(name, "re");
+	char *text;
+	size_t n;
+	int err;
+
+	if (!f)
+		return thcd_fail(e, "cannot read %s: %s", name, strerror(errno));
+	text = malloc(FILE_MAX_BYTES + 1);
+	if (!text) {
+		fclose(f);
+		return thcd_fail(e, "out of memory");
+	}
+	n = fread(text, 1, FILE_MAX_BYTES + 1, f);
+	err = ferror(f);
+	fclose(f);
+	if (err) {
+		err = thcd_fail(e, "cannot read %s: %s", name, strerror(errno));
+	} else if (n > FILE_MAX_BYTES) {
+		err = thcd_fail(e, "%s is larger than 1 MiB: not a configuration of thcd", name);
+	} else {
+		text[n] = '\0';
+		err = thcd_config_text(c, name, text, e);
+	}
+	free(text);
+	return err;
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * thcd: start, the poll loop, and the end. One thread; everything that waits
+ * waits in poll().
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "../common/report.h"
+#include "control.h"
+#include "deadline.h"
+#include "jobs.h"
+#include "net.h"
+#include "options.h"
+#include "plan.h"
+#include "receive.h"
+#include "software.h"
+#include "xdp.h"
+
+#define EXIT_USAGE	2
+
+/* What main() builds up and takes down. */
+struct run {
+	struct thcd			d;
+	struct thcd_config		c;
+	struct thcd_control_state	control;
+	struct thcd_plan		plan[THC_JOBS_MAX];
+	int				signals;
+};
+
+/* Signals are read in the loop, so that nothing is interrupted. */
+static int catch_signals(struct thcd_error *e)
+{
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? thcd_fail(e, "no signalfd: %s", strerror(errno)) : fd;
+}
+
+static int open_sockets(struct run *r, struct thcd_error *e)
+{
+	u32 i;
+
+	for (i = 0; i < r->c.listens; i++)
+		if (thcd_net_open(&r->d, r->c.listen[i], e))
+			return -1;
+	if (!r->c.listens && thcd_net_open_interface(&r->d, r->c.interface, e))
+		return -1;
+	return thcd_out_init(&r->d, e);
+}
+
+/* All jobs' constants, and how many slots they need together. */
+static int make_plans(struct run *r, u32 *slots, struct thcd_error *e)
+{
+	struct thcd_error note;
+	u32 i;
+
+	*slots = 0;
+	for (i = 0; i < r->c.jobs; i++) {
+		struct thcd_plan *plan = &r->plan[r->c.job[i].job];
+
+		if (thcd_plan_make(plan, &r->c.job[i], r->d.socket[0].family, r->c.port, &note, e))
+			return -1;
+		if (*note.text)
+			thcd_say("%s", note.text);
+		plan->slot_base = *slots;
+		*slots += plan->data_slots + plan->norm_slots;
+	}
+	return 0;
+}
+
+static int make_jobs(struct run *r, bool kept, struct thcd_error *e)
+{
+	char text[THCD_TEXT_MAX];
+	int i;
+
+	for (i = 0; i < THC_JOBS_MAX; i++) {
+		if (!r->plan[i].ranks)
+			continue;
+		if (!kept)
+			thcd_job_create(&r->d, &r->plan[i]);
+		if (!r->d.software && thcd_xdp_job(&r->d, i, e))
+			return -1;
+		thcd_job_describe(&r->plan[i], text, sizeof(text));
+		thcd_say("%s%s", text, kept ? ", continued" : "");
+	}
+	return 0;
+}
+
+static int tell_ready(const struct thcd_config *c, struct thcd_error *e)
+{
+	if (c->ready_fd >= 0) {
+		if (write(c->ready_fd, "ready\n", 6) != 6)
+			return thcd_fail(e, "--ready-fd %d: %s", c->ready_fd, strerror(errno));
+		close(c->ready_fd);
+		return 0;
+	}
+	puts("ready");
+	fflush(stdout);
+	return 0;
+}
+
+static int write_pid(const char *file, struct thcd_error *e)
+{
+	FILE *f;
+
+	if (!file)
+		return 0;
+	f = fopen(file, "we");
+	if (!f)
+		return thcd_fail(e, "cannot write %s: %s", file, strerror(errno));
+	fprintf(f, "%d\n", getpid());
+	return fclose(f) ? thcd_fail(e, "cannot write %s: %s", file, strerror(errno)) : 0;
+}
+
+static int start(struct run *r, struct thcd_error *e)
+{
+	struct thcd *d = &r->d;
+	bool kept = false;
+	u32 slots;
+
+	d->port = r->c.port;
+	d->software = r->c.software;
+	d->verbose = r->c.verbose;
+	d->interface = r->c.interface;
+	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
+	r->signals = catch_signals(e);
+	if (r->signals < 0 || open_sockets(r, e) || make_plans(r, &slots, e) ||
+	    thcd_control_open(&r->control, d, r->c.control, e))
+		return -1;
+	if (d->software) {
+		d->mode = "software";
+		d->one_port = true;
+		if (thcd_software_init(d, slots, e))
+			return -1;
+	} else if (thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {
+		return -1;
+	}
+	if (make_jobs(r, kept, e) || thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
+		return -1;
+	thcd_say("%s aggregator on %s, UDP port %u: %u slots, %llu bytes", d->mode,
+		 r->c.listens ? r->c.listen[0] : r->c.interface, d->port, d->slots,
+		 (unsigned long long)thc_report_slot_bytes(d->slots));
+	return tell_ready(&r->c, e);
+}
+
+static void loop(struct run *r)
+{
+	struct pollfd p[2 + THCD_LISTEN_MAX + 1 + THCD_CONTROL_CLIENTS];
+	struct thcd *d = &r->d;
+	int i, n;
+
+	for (;;) {
+		int wait = thcd_deadline_scan(d);
+
+		p[0] = (struct pollfd){ .fd = r->signals, .events = POLLIN };
+		p[1] = (struct pollfd){ .fd = d->software ? -1 : thcd_xdp_fd(d), .events = POLLIN };
+		for (i = 0; i < d->sockets; i++)
+			p[2 + i] = (struct pollfd){ .fd = d->socket[i].fd, .events = POLLIN };
+		n = 2 + d->sockets;
+		n += thcd_control_poll(&r->control, p + n);
+		if (poll(p, n, wait) < 0 && errno != EINTR)
+			return;
+		if (p[0].revents)
+			return;
+		if (p[1].revents)
+			thcd_xdp_relay(d);
+		for (i = 0; i < d->sockets; i++)
+			if (p[2 + i].revents)
+				thcd_receive(d, i);
+		thcd_control_serve(&r->control, d, p + 2 + d->sockets);
+	}
+}
+
+static void stop(struct run *r)
+{
+	struct thcd *d = &r->d;
+
+	thcd_deadline_exit(d);
+	if (d->software)
+		thcd_software_exit(d);
+	else
+		thcd_xdp_exit(d);
+	thcd_control_close(&r->control);
+	thcd_net_close(d);
+	thcd_out_exit(d);
+	if (r->c.pidfile)
+		unlink(r->c.pidfile);
+	thcd_config_exit(&r->c);
+}
+
+int main(int argc, char **argv)
+{
+	static struct run r = { .control.listener = -1 };
+	struct thcd_error e = { "" };
+	enum thcd_start start_as;
+	int i, status = EXIT_SUCCESS;
+
+	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
+		r.control.client[i] = -1;
+	thcd_config_init(&r.c);
+	start_as = thcd_options(&r.c, argc, argv, &e);
+	if (start_as == THCD_DONE)
+		return EXIT_SUCCESS;
+	if (start_as == THCD_BAD) {
+		thcd_say("%s", e.text);
+		thcd_config_exit(&r.c);
+		return EXIT_USAGE;
+	}
+	if (start(&r, &e)) {
+		thcd_say("%s", e.text);
+		status = EXIT_FAILURE;
+	} else {
+		loop(&r);
+	}
+	stop(&r);
+	return status;
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * UDP sockets on the aggregator's base port. Receiving is software.c's and
+ * control-plane code's; sending is batched here: one sendmmsg() per socket
+ * for everything one poll round wants said.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net.h"
+#include "plan.h"
+
+/* Datagrams per sendmmsg(). */
+#define OUT_BATCH	64
+/* Socket buffers: a full window of several ranks fits. */
+#define BUFFER_BYTES	(16 << 20)
+/* A send that blocks so long is given up; the worker asks again. */
+#define SEND_TIMEOUT_MS	100
+
+struct thcd_out {
+	struct {
+		int			count;
+		struct mmsghdr		msg[OUT_BATCH];
+		struct iovec		iov[OUT_BATCH];
+		struct sockaddr_storage	to[OUT_BATCH];
+		u8			frame[OUT_BATCH][sizeof(struct thc_hdr) + THC_LANE_BYTES];
+	} queue[THCD_LISTEN_MAX];
+};
+
+socklen_t thcd_sockaddr(struct sockaddr_storage *out, const struct thc_addr *addr, u16 port,
+			int family, unsigned int ifindex)
+{
+	memset(out, 0, sizeof(*out));
+	if (family == AF_INET) {
+		struct sockaddr_in *in = (struct sockaddr_in *)out;
+
+		in->sin_family = AF_INET;
+		in->sin_port = htons(port);
+		in->sin_addr.s_addr = addr->word[3];
+		return sizeof(*in);
+	} else {
+		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)out;
+
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons(port);
+		memcpy(&in6->sin6_addr, addr, sizeof(*addr));
+		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) || IN6_IS_ADDR_MULTICAST(&in6->sin6_addr))
+			in6->sin6_scope_id = ifindex;
+		return sizeof(*in6);
+	}
+}
+
+int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr, u16 *port)
+{
+	if (in->ss_family == AF_INET) {
+		const struct sockaddr_in *v4 = (const struct sockaddr_in *)in;
+
+		*addr = thc_addr_v4(v4->sin_addr.s_addr);
+		*port = ntohs(v4->sin_port);
+	} else {
+		const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)in;
+
+		memcpy(addr, &v6->sin6_addr, sizeof(*addr));
+		*port = ntohs(v6->sin6_port);
+	}
+	return in->ss_family;
+}
+
+static bool same_address(const struct ifaddrs *i, const struct thc_addr *addr)
+{
+	struct sockaddr_storage ss;
+	struct thc_addr have;
+	u16 port;
+
+	if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
+		return false;
+	memset(&ss, 0, sizeof(ss));
+	memcpy(&ss, i->ifa_addr, i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
+	       sizeof(struct sockaddr_in6));
+	thcd_sockaddr_parse(&ss, &have, &port);
+	return thc_addr_equal(&have, addr);
+}
+
+/* Index of the interface that carries @addr: where its group is. */
+static unsigned int interface_of(const struct thc_addr *addr)
+{
+	struct ifaddrs *list, *i;
+	unsigned int index = 0;
+
+	if (getifaddrs(&list))
+		return 0;
+	for (i = list; i && !index; i = i->ifa_next)
+		if (same_address(i, addr))
+			index = if_nametoindex(i->ifa_name);
+	freeifaddrs(list);
+	return index;
+}
+
+bool thcd_net_address(const char *interface, int family, struct thc_addr *addr)
+{
+	struct ifaddrs *list, *i;
+	bool found = false;
+
+	if (getifaddrs(&list))
+		return false;
+	for (i = list; i && !found; i = i->ifa_next) {
+		struct sockaddr_storage ss;
+		u16 port;
+
+		if (strcmp(i->ifa_name, interface) || !i->ifa_addr || i->ifa_addr->sa_family != family)
+			continue;
+		memset(&ss, 0, sizeof(ss));
+		memcpy(&ss, i->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) :
+		       sizeof(struct sockaddr_in6));
+		/* a link-local address cannot be named without its interface */
+		if (family == AF_INET6 &&
+		    IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&ss)->sin6_addr))
+			continue;
+		thcd_sockaddr_parse(&ss, addr, &port);
+		found = true;
+	}
+	freeifaddrs(list);
+	return found;
+}
+
+static void enlarge(int fd)
+{
+	int bytes = BUFFER_BYTES;
+
+	/* without CAP_NET_ADMIN net.core.[rw]mem_max is the bound */
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)))
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
+static int set_options(const struct thcd_socket *s)
+{
+	struct timeval patience = { .tv_usec = SEND_TIMEOUT_MS * 1000 };
+	int one = 1;
+
+	enlarge(s->fd);
+	setsockopt(s->fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
+	setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (s->family == AF_INET) {
+		struct ip_mreqn out = { .imr_address.s_addr = s->addr.word[3],
+					.imr_ifindex = s->ifindex };
+
+		return setsockopt(s->fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one)) ||
+		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_TTL, &one, sizeof(one)) ||
+		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_LOOP, &one, sizeof(one)) ||
+		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof(out));
+	}
+	return setsockopt(s->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) ||
+	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one)) ||
+	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &one, sizeof(one)) ||
+	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &one, sizeof(one)) ||
+	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &s->ifindex, sizeof(s->ifindex));
+}
+
+static int bind_failed(const char *address, u16 port, struct thcd_error *e)
+{
+	switch (errno) {
+	case EADDRINUSE:
+		return thcd_fail(e, "UDP port %u of %s is taken: another thcd? give --port", port,
+				 address);
+	case EADDRNOTAVAIL:
+		return thcd_fail(e, "%s is not an address of this host", address);
+	default:
+		return thcd_fail(e, "cannot use UDP port %u of %s: %s", port, address,
+				 strerror(errno));
+	}
+}
+
+int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
+{
+	struct thcd_socket *s = &d->socket[d->sockets];
+	struct sockaddr_storage ss;
+	socklen_t len;
+
+	if (d->sockets == THCD_LISTEN_MAX)
+		return thcd_fail(e, "more than %d addresses to listen on", THCD_LISTEN_MAX);
+	s->family = thcd_addr_parse(address, &s->addr);
+	if (s->family < 0)
+		return thcd_fail(e, "listen: \"%s\" is not a numeric address", address);
+	s->ifindex = interface_of(&s->addr);
+	s->fd = socket(s->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (s->fd < 0)
+		return thcd_fail(e, "no socket: %s", strerror(errno));
+	len = thcd_sockaddr(&ss, &s->addr, d->port, s->family, s->ifindex);
+	if (set_options(s)) {
+		thcd_fail(e, "cannot set up a socket on %s: %s", address, strerror(errno));
+	} else if (bind(s->fd, (struct sockaddr *)&ss, len)) {
+		bind_failed(address, d->port, e);
+	} else {
+		d->sockets++;
+		return 0;
+	}
+	close(s->fd);
+	return -1;
+}
+
+int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_error *e)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	struct thc_addr addr;
+	char text[64];
+	int i;
+
+	if (!if_nametoindex(interface))
+		return thcd_fail(e, "there is no interface %s here; ip link shows them", interface);
+	for (i = 0; i < 2; i++)
+		if (thcd_net_address(interface, families[i], &addr) &&
+		    thcd_net_open(d, thcd_addr_text(&addr, text), e))
+			return -1;
+	if (!d->sockets)
+		return thcd_fail(e, "interface %s has no IP address that workers could send to; add one: "
+				 "ip address add ADDR/LEN dev %s", interface, interface);
+	return 0;
+}
+
+void thcd_net_close(struct thcd *d)
+{
+	while (d->sockets)
+		close(d->socket[--d->sockets].fd);
+}
+
+int thcd_out_init(struct thcd *d, struct thcd_error *e)
+{
+	d->out = calloc(1, sizeof(*d->out));
+	return d->out ? 0 : thcd_fail(e, "out of memory");
+}
+
+void thcd_out_exit(struct thcd *d)
+{
+	free(d->out);
+	d->out = NULL;
+}
+
+static void flush_socket(struct thcd *d, int i)
+{
+	int done = 0, count = d->out->queue[i].count;
+
+	while (done < count) {
+		int n = sendmmsg(d->socket[i].fd, d->out->queue[i].msg + done, count - done, 0);
+
+		if (n > 0) {
+			d->stats.event[THC_EVENT_SENT] += n;
+			done += n;
+			continue;
+		}
+		if (errno == EINTR)
+			continue;
+		/* the first one cannot be sent; its worker will ask again */
+		d->counters.unsent++;
+		thcd_say_limited("an answer was not sent: %s", strerror(errno));
+		done++;
+	}
+	d->out->queue[i].count = 0;
+}
+
+void thcd_out_flush(struct thcd *d)
+{
+	int i;
+
+	for (i = 0; i < d->sockets; i++)
+		if (d->out->queue[i].count)
+			flush_socket(d, i);
+}
+
+static int socket_for(const struct thcd *d, const struct thc_addr *addr)
+{
+	int i, family = thcd_addr_is4(addr) ? AF_INET : AF_INET6;
+
+	for (i = 0; i < d->sockets; i++)
+		if (d->socket[i].family == family)
+			return i;
+	return -1;
+}
+
+void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const struct thc_hdr *h,
+		  const u64 *words, const void *bytes, u32 length)
+{
+	int i = socket_for(d, addr), at;
+	struct mmsghdr *m;
+	u8 *frame;
+	u32 k;
+
+	if (i < 0) {
+		d->counters.unsent++;
+		return;
+	}
+	if (d->out->queue[i].count == OUT_BATCH)
+		flush_socket(d, i);
+	at = d->out->queue[i].count++;
+	frame = d->out->queue[i].frame[at];
+	memcpy(frame, h, sizeof(*h));
+	if (bytes)
+		memcpy(frame + sizeof(*h), bytes, length);
+	else if (words)
+		for (k = 0; k < length / 8; k++)
+			((thc_word *)(frame + sizeof(*h)))[k] = thc_le64(words[k]);
+	d->out->queue[i].iov[at].iov_base = frame;
+	d->out->queue[i].iov[at].iov_len = sizeof(*h) + length;
+	m = &d->out->queue[i].msg[at];
+	memset(m, 0, sizeof(*m));
+	m->msg_hdr.msg_iov = &d->out->queue[i].iov[at];
+	m->msg_hdr.msg_iovlen = 1;
+	m->msg_hdr.msg_name = &d->out->queue[i].to[at];
+	m->msg_hdr.msg_namelen = thcd_sockaddr(&d->out->queue[i].to[at], addr, port,
+					       d->socket[i].family, d->socket[i].ifindex);
+}

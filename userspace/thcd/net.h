@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The daemon's UDP sockets and the batch of frames it sends from them.
+ */
+#ifndef THCD_NET_H
+#define THCD_NET_H
+
+#include <sys/socket.h>
+
+#include "thcd.h"
+
+/* A numeric address as sockaddr and back; ports in host order. */
+socklen_t thcd_sockaddr(struct sockaddr_storage *out, const struct thc_addr *addr, u16 port,
+			int family, unsigned int ifindex);
+int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr, u16 *port);
+
+/* Opens d->socket[d->sockets] on @address, a numeric one of this host. */
+int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e);
+
+/* Opens a socket on each address of @interface. */
+int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_error *e);
+
+/* First address of @interface of that family; false: it has none. */
+bool thcd_net_address(const char *interface, int family, struct thc_addr *addr);
+
+void thcd_net_close(struct thcd *d);
+
+/* Allocates the send batch. */
+int thcd_out_init(struct thcd *d, struct thcd_error *e);
+void thcd_out_exit(struct thcd *d);
+
+/**
+ * thcd_out_put() - queues one datagram
+ * @words: 64-bit words of lanes behind the header, host order; NULL: none
+ * @bytes: payload as it is, instead of @words; NULL: none
+ * @length: payload bytes
+ *
+ * Nothing leaves before thcd_out_flush() or a full batch.
+ */
+void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const struct thc_hdr *h,
+		  const u64 *words, const void *bytes, u32 length);
+void thcd_out_flush(struct thcd *d);
+
+#endif /* THCD_NET_H */

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The command line. Options that the file has too are set through
+ * thcd_config_set(); what is given here wins over the file.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+static const struct option options[] = {
+	{ "interface", required_argument, NULL, 'i' },
+	{ "mode", required_argument, NULL, 'm' },
+	{ "software", no_argument, NULL, 's' },
+	{ "listen", required_argument, NULL, 'l' },
+	{ "port", required_argument, NULL, 'p' },
+	{ "job", required_argument, NULL, 'j' },
+	{ "config", required_argument, NULL, 'c' },
+	{ "instance", required_argument, NULL, 'n' },
+	{ "control", required_argument, NULL, 'C' },
+	{ "fresh", no_argument, NULL, 'f' },
+	{ "ready-fd", required_argument, NULL, 'R' },
+	{ "pidfile", required_argument, NULL, 'P' },
+	{ "verbose", no_argument, NULL, 'v' },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 },
+};
+
+static void print_help(void)
+{
+	const char *meaning;
+	unsigned int i;
+
+	fputs("usage: thcd -i INTERFACE --job KEY=VALUE,... [OPTION]...\n"
+	      "       thcd --software --listen ADDRESS --job KEY=VALUE,... [OPTION]...\n"
+	      "       thcd -c FILE\n"
+	      "\n"
+	      "Aggregates compressed gradients: attaches an XDP program to an interface and\n"
+	      "coordinates the jobs whose workers send to it.\n"
+	      "\n"
+	      "  -i, --interface NAME  interface that gets the XDP program\n"
+	      "  -m, --mode MODE       auto, native or generic XDP; default auto: native, and\n"
+	      "                        generic if the driver refuses it\n"
+	      "  -s, --software        aggregate in user space, without BPF\n"
+	      "  -l, --listen ADDRESS  address to listen on in software mode, may be repeated;\n"
+	      "                        default: those of the interface\n"
+	      "  -p, --port PORT       first of the 64 UDP ports of the aggregator; default 18500\n"
+	      "  -j, --job KEYS        a job, KEY=VALUE,...; may be repeated\n"
+	      "  -c, --config FILE     JSON file with the same keys\n"
+	      "  -n, --instance NAME   name of pins and control socket; default: the interface,\n"
+	      "                        or \"software\"\n"
+	      "  -C, --control PATH    control socket; default /run/thc/INSTANCE.sock\n"
+	      "  -f, --fresh           discard what a dead thcd of this instance left behind\n"
+	      "  -R, --ready-fd N      write \"ready\" to this file descriptor, not to stdout\n"
+	      "  -P, --pidfile FILE    write the process id there\n"
+	      "  -v, --verbose         libbpf's own messages, too\n"
+	      "  -h, --help            this text\n"
+	      "  -V, --version         version\n"
+	      "\n"
+	      "Keys of a job:\n", stdout);
+	for (i = 0; thcd_job_key(i, &meaning); i++)
+		printf("  %-13s %s\n", thcd_job_key(i, NULL), meaning);
+	fputs("\nExample: thcd -i eth0 --job 1,ranks=4,cookie=0x1f2e3d4c5b6a7988\n", stdout);
+}
+
+static int set_ready_fd(struct thcd_config *c, const char *text, struct thcd_error *e)
+{
+	char *end;
+	long fd = strtol(text, &end, 10);
+
+	if (end == text || *end || fd < 0 || fd > 1 << 20)
+		return thcd_fail(e, "--ready-fd: \"%s\" is not a file descriptor", text);
+	c->ready_fd = fd;
+	return 0;
+}
+
+/* Options that overwrite what the file says. */
+static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_error *e)
+{
+	switch (opt) {
+	case 'i':
+		return thcd_config_set(c, "interface", arg, e);
+	case 'm':
+		return thcd_config_set(c, "mode", arg, e);
+	case 's':
+		return thcd_config_set(c, "software", "on", e);
+	case 'l':
+		return thcd_config_set(c, "listen", arg, e);
+	case 'p':
+		return thcd_config_set(c, "port", arg, e);
+	case 'j':
+		return thcd_config_job(c, arg, e);
+	case 'n':
+		return thcd_config_set(c, "instance", arg, e);
+	case 'C':
+		return thcd_config_set(c, "control", arg, e);
+	case 'P':
+		return thcd_config_set(c, "pidfile", arg, e);
+	case 'R':
+		return set_ready_fd(c, arg, e);
+	case 'f':
+		c->fresh = true;
+		return 0;
+	case 'v':
+		c->verbose = true;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool file,
+			    struct thcd_error *e)
+{
+	int opt;
+
+	optind = 1;
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, ":i:m:sl:p:j:c:n:C:fR:P:vhV", options, NULL)) >= 0) {
+		if (opt == '?' || opt == ':') {
+			thcd_fail(e, opt == '?' ? "unknown option %s; thcd --help lists them" :
+				  "option %s needs a value", argv[optind - 1]);
+			return THCD_BAD;
+		}
+		if (file && opt == 'h') {
+			print_help();
+			return THCD_DONE;
+		}
+		if (file && opt == 'V') {
+			puts("thcd " THC_LIB_VERSION);
+			return THCD_DONE;
+		}
+		if (file ? opt == 'c' && thcd_config_file(c, optarg, e) : apply(c, opt, optarg, e))
+			return THCD_BAD;
+	}
+	if (optind < argc) {
+		thcd_fail(e, "\"%s\" is not an option; thcd --help lists them", argv[optind]);
+		return THCD_BAD;
+	}
+	return THCD_RUN;
+}
+
+static int check(const struct thcd_config *c, struct thcd_error *e)
+{
+	u32 i, k;
+
+	if (!c->software && !c->interface)
+		return thcd_fail(e, "no interface: give -i NAME for XDP, or --software --listen ADDRESS");
+	if (c->software && !c->interface && !c->listens)
+		return thcd_fail(e, "no address: give --listen ADDRESS or -i NAME with --software");
+	if (!c->software && c->listens)
+		return thcd_fail(e, "--listen is for --software: in XDP mode the interface's addresses "
+				 "are used");
+	if (c->software && c->mode != THCD_MODE_AUTO)
+		return thcd_fail(e, "--mode is for XDP, and --software does without: give one of them");
+	if (!c->jobs)
+		return thcd_fail(e, "no job: give --job 1,ranks=N,cookie=SECRET or a -c FILE with jobs");
+	for (i = 0; i < c->jobs; i++)
+		for (k = 0; k < i; k++)
+			if (c->job[i].job == c->job[k].job)
+				return thcd_fail(e, "job %u is given twice", c->job[i].job);
+	return 0;
+}
+
+enum thcd_start thcd_options(struct thcd_config *c, int argc, char **argv, struct thcd_error *e)
+{
+	enum thcd_start start = look(c, argc, argv, true, e);
+
+	if (start == THCD_RUN)
+		start = look(c, argc, argv, false, e);
+	if (start == THCD_RUN && check(c, e))
+		start = THCD_BAD;
+	return start;
+}

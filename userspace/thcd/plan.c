@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * From what the operator asked for to the constants of a job: which table,
+ * whether its sums fit their lanes, which group, which prefix.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+
+/* Largest granularity chosen for the operator: beyond it the quantisation
+ * error hardly falls, and solving grows with its square.
+ */
+#define GRANULARITY_CHOSEN_MAX	255
+
+_Static_assert(sizeof(struct thcd_plan) == 144, "struct thcd_plan has padding");
+
+bool thcd_addr_is4(const struct thc_addr *addr)
+{
+	return !addr->word[0] && !addr->word[1] && addr->word[2] == thc_be32(THC_ADDR_MAPPED);
+}
+
+const char *thcd_addr_text(const struct thc_addr *addr, char *text)
+{
+	if (thcd_addr_is4(addr))
+		inet_ntop(AF_INET, &addr->word[3], text, INET6_ADDRSTRLEN);
+	else
+		inet_ntop(AF_INET6, addr, text, INET6_ADDRSTRLEN);
+	return text;
+}
+
+int thcd_addr_parse(const char *text, struct thc_addr *addr)
+{
+	u32 v4;
+
+	if (inet_pton(AF_INET, text, &v4) == 1) {
+		*addr = thc_addr_v4(v4);
+		return AF_INET;
+	}
+	if (inet_pton(AF_INET6, text, addr) == 1)
+		return AF_INET6;
+	return -1;
+}
+
+bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
+{
+	const u8 *a = (const u8 *)addr, *p = (const u8 *)&plan->prefix;
+	u32 bytes = plan->prefix_len / 8, bits = plan->prefix_len % 8;
+
+	if (memcmp(a, p, bytes))
+		return false;
+	return !bits || !((a[bytes] ^ p[bytes]) & (0xff00 >> bits & 0xff));
+}
+
+static int parse_prefix(struct thcd_plan *plan, const struct thcd_job_wish *w,
+			struct thcd_error *e)
+{
+	char text[sizeof(w->prefix)], *slash, *end;
+	long len, full;
+	int family;
+
+	if (!*w->prefix)
+		return 0;
+	strcpy(text, w->prefix);
+	slash = strchr(text, '/');
+	if (slash)
+		*slash++ = '\0';
+	family = thcd_addr_parse(text, &plan->prefix);
+	if (family < 0)
+		return thcd_fail(e, "job %u: prefix: \"%s\" is not an address, as 10.0.0.0/24", w->job,
+				 w->prefix);
+	full = family == AF_INET ? 32 : 128;
+	len = slash ? strtol(slash, &end, 10) : full;
+	if (slash && (end == slash || *end || len < 0 || len > full))
+		return thcd_fail(e, "job %u: prefix: the length behind '/' is from 0 to %ld", w->job,
+				 full);
+	plan->prefix_len = family == AF_INET ? 96 + len : len;
+	return 0;
+}
+
+static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, int family,
+			struct thcd_error *e)
+{
+	char text[64];
+	const u8 *byte = (const u8 *)&plan->group;
+
+	if (w->reply != THC_REPLY_MULTICAST) {
+		if (*w->group || w->group_port)
+			return thcd_fail(e, "job %u: a group has no meaning with reply=fanout", w->job);
+		plan->family = family == AF_INET ? 4 : 6;
+		return 0;
+	}
+	if (*w->group)
+		strcpy(text, w->group);
+	else
+		snprintf(text, sizeof(text), family == AF_INET ? "239.84.72.%u" : "ff15::7468:%x",
+			 w->job);
+	family = thcd_addr_parse(text, &plan->group);
+	if (family < 0 || (family == AF_INET ? byte[12] < 224 || byte[12] > 239 : byte[0] != 0xff))
+		return thcd_fail(e, "job %u: group: \"%s\" is not a multicast address", w->job, text);
+	plan->family = family == AF_INET ? 4 : 6;
+	return 0;
+}
+
+static u32 width_max(u32 width)
+{
+	return (1u << width) - 1;
+}
+
+static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
+		 struct thcd_error *e)
+{
+	u32 levels = 1u << w->bits, least = levels - 1;
+	u32 g = w->granularity;
+	int err;
+
+	/* with nothing asked for, the best table for n and the width */
+	if (w->table == THCD_TABLE_AUTO && w->bits == THC_TABLE_BITS_MAX && !g &&
+	    !thcd_job_wish_given(w, "clamp")) {
+		err = thc_table_choose(w->ranks, width, t);
+		if (!err)
+			return 0;
+		return thcd_fail(e, "job %u: no 4-bit table has sums of %u ranks below %u", w->job,
+				 w->ranks, width_max(width) + 1);
+	}
+	if (w->table == THCD_TABLE_LIST) {
+		if (w->values != levels)
+			return thcd_fail(e, "job %u: table: %u levels given, bits=%u needs %u", w->job,
+					 w->values, w->bits, levels);
+		if (g && g != w->value[levels - 1])
+			return thcd_fail(e, "job %u: granularity=%u, but the table ends with %u", w->job,
+					 g, w->value[levels - 1]);
+		g = w->value[levels - 1];
+		if (thc_table_from_values(w->bits, g, w->clamp, w->value, t))
+			return thcd_fail(e, "job %u: table: levels must begin with 0 and rise strictly",
+					 w->job);
+		return 0;
+	}
+	if (w->table == THCD_TABLE_UNIFORM) {
+		if (g && g != least)
+			return thcd_fail(e, "job %u: a uniform table of %u bits has granularity %u, not "
+					 "%u", w->job, w->bits, least, g);
+		g = least;
+	}
+	if (!g) {
+		g = width_max(width) / w->ranks;
+		g = g > GRANULARITY_CHOSEN_MAX ? GRANULARITY_CHOSEN_MAX : g < least ? least : g;
+	}
+	if (g < least)
+		return thcd_fail(e, "job %u: granularity=%u is too small for the %u levels of bits=%u: at "
+				 "least %u", w->job, g, levels, w->bits, least);
+	err = thc_table_solve(w->bits, g, w->clamp, t);
+	return err ? thcd_fail(e, "job %u: no table for bits=%u granularity=%u clamp=%g: %s", w->job,
+			       w->bits, g, w->clamp, strerror(-err)) : 0;
+}
+
+/* The sentence that says what would fit. */
+static int too_wide(const struct thc_table *t, const struct thcd_job_wish *w, u32 width,
+		    struct thcd_error *e)
+{
+	u32 g = width_max(width) / w->ranks, least = (1u << w->bits) - 1;
+	char fits[96];
+
+	if (g >= least)
+		snprintf(fits, sizeof(fits), "granularity up to %u fits %u ranks, ", g, w->ranks);
+	else
+		snprintf(fits, sizeof(fits), "no table of %u bits fits %u ranks, ", w->bits, w->ranks);
+	return thcd_fail(e, "job %u: the table reaches %u, and %u ranks make %u, more than the %u of a "
+			 "%u-bit sum: %sup to %u ranks fit this table%s", w->job, t->granularity,
+			 w->ranks, t->granularity * w->ranks, width_max(width), width, fits,
+			 width_max(width) / t->granularity,
+			 width == 8 ? "; or set sum_width=16" : "");
+}
+
+static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
+			struct thcd_error *note, struct thcd_error *e)
+{
+	u32 least = (1u << w->bits) - 1;
+
+	*width = w->sum_width ? w->sum_width : 8;
+	/* auto: 16 bits if nothing the operator asked for fits 8 */
+	if (!w->sum_width) {
+		u32 reach = w->table == THCD_TABLE_LIST ? w->value[w->values - 1] :
+			    w->granularity ? w->granularity : least;
+
+		if (reach * w->ranks > width_max(8)) {
+			*width = 16;
+			thcd_fail(note, "job %u: sums of %u ranks need 16 bits (%u x %u > 255): chunks "
+				  "of %d coordinates", w->job, w->ranks, w->ranks, reach, THC_CHUNK_16);
+		}
+	}
+	if (solve(t, w, *width, e))
+		return -1;
+	return thc_table_check(t, w->ranks, *width) ? too_wide(t, w, *width, e) : 0;
+}
+
+static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
+{
+	if (w->deadline_ms && !w->quorum)
+		return thcd_fail(e, "job %u: deadline_ms needs quorum, from 1 to %u", w->job, w->ranks);
+	if (w->quorum && !w->deadline_ms)
+		return thcd_fail(e, "job %u: quorum has no effect without deadline_ms", w->job);
+	if (w->quorum > w->ranks)
+		return thcd_fail(e, "job %u: quorum=%u of %u ranks is never reached", w->job, w->quorum,
+				 w->ranks);
+	return 0;
+}
+
+static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
+{
+	static const char *const required[] = { "job", "ranks", "cookie" };
+	unsigned int i;
+
+	for (i = 0; i < 3; i++)
+		if (!thcd_job_wish_given(w, required[i]))
+			return thcd_fail(e, "job %u: %s is missing", w->job, required[i]);
+	if (w->block & (w->block - 1))
+		return thcd_fail(e, "job %u: block=%u is not a power of two", w->job, w->block);
+	if (w->slots + w->norm_slots > THC_SLOTS_MAX)
+		return thcd_fail(e, "job %u: slots + norm_slots is %u, more than %d", w->job,
+				 w->slots + w->norm_slots, THC_SLOTS_MAX);
+	return check_quorum(w, e);
+}
+
+/* splitmix64's finaliser: jobs with neighbouring cookies get unrelated seeds. */
+static u64 mix(u64 x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int family, u16 port,
+		   struct thcd_error *note, struct thcd_error *e)
+{
+	struct thc_table t;
+	u32 width, i;
+
+	memset(plan, 0, sizeof(*plan));
+	note->text[0] = '\0';
+	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) ||
+	    parse_prefix(plan, w, e) || choose_group(plan, w, family, e))
+		return -1;
+	plan->job = w->job;
+	plan->ranks = w->ranks;
+	plan->cookie = w->cookie;
+	plan->seed = thcd_job_wish_given(w, "seed") ? w->seed : mix(w->cookie + w->job);
+	memcpy(&plan->clamp, &t.t, sizeof(plan->clamp));
+	memcpy(&plan->p, &t.p, sizeof(plan->p));
+	plan->table_hash = thc_table_hash(&t);
+	plan->deadline_ms = w->deadline_ms;
+	plan->quorum = w->quorum ? w->quorum : w->ranks;
+	plan->data_slots = w->slots;
+	plan->norm_slots = w->norm_slots;
+	plan->chunk = width == 8 ? THC_CHUNK_8 : THC_CHUNK_16;
+	plan->granularity = t.granularity;
+	if (w->reply == THC_REPLY_MULTICAST)
+		plan->group_port = w->group_port ? w->group_port : port + (u32)THC_PORT_SPAN;
+	plan->reply = w->reply;
+	plan->bits = t.bits;
+	plan->sum_width = width;
+	plan->block_log2 = __builtin_ctz(w->block);
+	plan->nosum = w->nosum;
+	plan->correlated = w->correlated;
+	plan->linear = t.levels == THC_TABLE_LEVELS_MAX;
+	for (i = 0; i < t.levels; i++) {
+		plan->table[i] = t.value[i];
+		if (t.value[i] != i)
+			plan->linear = 0;
+	}
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * From what the operator asked for to the constants of a job.
+ */
+#ifndef THCD_PLAN_H
+#define THCD_PLAN_H
+
+#include "config.h"
+
+/**
+ * thcd_plan_make() - the constants that follow from a wish
+ * @family: AF_INET or AF_INET6, of the default group
+ * @port: base port
+ * @note: out: a sentence about a choice made, or empty
+ *
+ * Returns 0, or -1 with a sentence that says what would fit.
+ */
+int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int family, u16 port,
+		   struct thcd_error *note, struct thcd_error *e);
+
+/* Is @addr inside the plan's prefix? */
+bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr);
+
+/* Text of an address, IPv4 as such; @text has room for 46 characters. */
+const char *thcd_addr_text(const struct thc_addr *addr, char *text);
+
+/* Parses a numeric address; returns its family or -1. */
+int thcd_addr_parse(const char *text, struct thc_addr *addr);
+
+bool thcd_addr_is4(const struct thc_addr *addr);
+
+#endif /* THCD_PLAN_H */

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How the daemon speaks: sentences about errors, lines on stderr, and the
+ * clock both are limited by.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "thcd.h"
+
+/* Lines a second that remote hosts may cause. */
+#define THCD_SAY_RATE	20
+
+uint64_t thcd_now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+int thcd_fail(struct thcd_error *e, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(e->text, sizeof(e->text), format, ap);
+	va_end(ap);
+	return -1;
+}
+
+static void say(const char *format, va_list ap)
+{
+	char line[THCD_TEXT_MAX];
+
+	/* one write: lines of several daemons on one terminal stay whole */
+	vsnprintf(line, sizeof(line), format, ap);
+	fprintf(stderr, "thcd: %s\n", line);
+}
+
+void thcd_say(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	say(format, ap);
+	va_end(ap);
+}
+
+void thcd_say_limited(const char *format, ...)
+{
+	static uint64_t second;
+	static unsigned int lines, left_out;
+	uint64_t now = thcd_now_ms() / 1000;
+	va_list ap;
+
+	if (now != second) {
+		if (left_out)
+			thcd_say("%u more lines like these were left out", left_out);
+		second = now;
+		lines = left_out = 0;
+	}
+	if (lines++ >= THCD_SAY_RATE) {
+		left_out++;
+		return;
+	}
+	va_start(ap, format);
+	say(format, ap);
+	va_end(ap);
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * JOIN and LEAVE as packets, and the WELCOMEs that answer them: to the worker
+ * and, so that it learns whether multicast reaches it, to the group. What
+ * joining means is join.c's.
+ */
+#include <string.h>
+
+#include "join.h"
+#include "net.h"
+#include "plan.h"
+#include "welcome.h"
+
+/* Refusals a second: they are longer than what provokes them, and who
+ * provokes them may not be who receives them.
+ */
+#define REFUSALS_RATE	200
+
+static bool may_refuse(struct thcd *d)
+{
+	static uint64_t second;
+	static unsigned int sent;
+	uint64_t now = thcd_now_ms() / 1000;
+
+	if (now != second) {
+		second = now;
+		sent = 0;
+	}
+	if (sent++ < REFUSALS_RATE)
+		return true;
+	d->counters.muted++;
+	return false;
+}
+
+static void fill_constants(const struct thc_job *job, const struct thcd_record *r,
+			   struct thc_welcome *w)
+{
+	const struct thcd_plan *plan = &r->plan;
+	int i;
+
+	w->joined = thc_be64(job->joined);
+	w->seed = thc_be64(plan->seed);
+	w->clamp = thc_be64(plan->clamp);
+	w->table_hash = thc_be32(plan->table_hash);
+	w->deadline_ms = thc_be32(plan->deadline_ms);
+	w->ranks = thc_be16(plan->ranks);
+	w->quorum = thc_be16(plan->quorum);
+	w->data_slots = thc_be16(plan->data_slots);
+	w->norm_slots = thc_be16(plan->norm_slots);
+	w->chunk = thc_be16(plan->chunk);
+	w->granularity = thc_be16(plan->granularity);
+	w->shards = thc_be16(1);
+	w->reply = job->reply;
+	w->bits = plan->bits;
+	w->sum_width = plan->sum_width;
+	w->block_log2 = plan->block_log2;
+	w->family = plan->family;
+	for (i = 0; i < 16; i++)
+		w->table[i] = thc_be16(plan->table[i]);
+	if (job->reply != THC_REPLY_MULTICAST)
+		return;
+	w->group_port = job->group_port;
+	if (plan->family == 4)
+		memcpy(w->group, &job->group.word[3], 4);
+	else
+		memcpy(w->group, &job->group, 16);
+}
+
+void thcd_welcome_fill(const struct thc_job *job, const struct thcd_record *r,
+		       const struct thc_hdr *request, u64 nonce, enum thc_refusal refusal,
+		       bool one_port, struct thc_hdr *h, struct thc_welcome *w)
+{
+	memset(h, 0, sizeof(*h));
+	memset(w, 0, sizeof(*w));
+	h->version = THC_VERSION;
+	h->op = THC_OP_WELCOME;
+	h->cookie = request->cookie;
+	h->job = request->job;
+	h->rank = request->rank;
+	w->nonce = thc_be64(nonce);
+	w->refusal = refusal;
+	if (refusal)
+		w->flags = THC_WELCOME_F_REFUSED;
+	if (job && !refusal) {
+		h->epoch = thc_be32(job->epoch);
+		fill_constants(job, r, w);
+		w->flags = (r->ready ? THC_WELCOME_F_READY : 0) |
+			   (one_port ? THC_WELCOME_F_ONE_PORT : 0) |
+			   (job->flags & THC_JOB_F_NOSUM ? THC_WELCOME_F_NOSUM : 0) |
+			   (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
+	}
+	h->sum = thc_be32(thc_sum_packet(h, w, sizeof(*w) / 8));
+}
+
+static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, u64 nonce,
+		    const struct thc_addr *addr, u16 port)
+{
+	struct thc_welcome w;
+	struct thc_hdr h;
+
+	thcd_welcome_fill(&d->job[job_id], &d->record[job_id], request, nonce, THC_REFUSED_NOT,
+			  d->one_port, &h, &w);
+	thcd_out_put(d, addr, port, &h, NULL, &w, sizeof(w));
+}
+
+/* Every rank learns at once that rounds may start, not at its next JOIN. */
+static void welcome_all(struct thcd *d, u16 job_id, const struct thc_hdr *request)
+{
+	const struct thc_job *job = &d->job[job_id];
+	struct thc_hdr h = *request;
+	int i;
+
+	for (i = 0; i < job->ranks; i++) {
+		const struct thc_member *m = &job->member[i];
+
+		h.rank = i;
+		welcome(d, job_id, &h, d->record[job_id].nonce[i], &m->addr, thc_be16(m->port));
+	}
+}
+
+static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct thcd_joined *j)
+{
+	const struct thc_job *job = &d->job[job_id];
+
+	if (j->restarted)
+		thcd_say_limited("job %u: rank %u restarted: epoch %u, all ranks have to rejoin",
+				 job_id, rank, job->epoch);
+	if (j->deaf) {
+		u64 missing = job->all & ~d->record[job_id].heard;
+
+		thcd_say_limited("job %u: multicast does not reach %d of %u ranks (first: rank %d): "
+				 "answers go by fanout", job_id, __builtin_popcountll(missing),
+				 job->ranks, __builtin_ctzll(missing));
+	}
+	if (j->ready)
+		thcd_say_limited("job %u: all %u ranks joined epoch %u, answers by %s", job_id,
+				 job->ranks, job->epoch,
+				 job->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
+}
+
+static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
+		   enum thc_refusal refusal, const struct thc_path *path)
+{
+	static const char *const why[] = {
+		[THC_REFUSED_JOB] = "no such job, or another cookie",
+		[THC_REFUSED_RANK] = "the job has fewer ranks",
+		[THC_REFUSED_PREFIX] = "the address is outside the job's prefix",
+		[THC_REFUSED_TAKEN] = "another worker holds the rank",
+	};
+	struct thc_welcome w;
+	struct thc_hdr h;
+	char text[64];
+
+	d->counters.refused++;
+	if (!may_refuse(d))
+		return;
+	thcd_say_limited("refused rank %u of job %u from %s port %u: %s", request->rank,
+			 thc_be16(request->job), thcd_addr_text(&path->src, text), path->src_port,
+			 why[refusal]);
+	thcd_welcome_fill(NULL, NULL, request, nonce, refusal, d->one_port, &h, &w);
+	thcd_out_put(d, &path->src, path->src_port, &h, NULL, &w, sizeof(w));
+}
+
+static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job,
+				 const struct thc_hdr *h, const struct thc_join *j,
+				 const struct thc_path *path)
+{
+	static const struct thc_hdr group_of = { 0 };
+	u64 nonce = thc_be64(j->nonce);
+	struct thcd_joined out;
+	struct thc_hdr request;
+
+	if (j->reserved)
+		return THC_DROP_RESERVED;
+	if (j->flags & ~thc_be32(THC_JOIN_F_HEARD))
+		return THC_DROP_FLAGS;
+	out = thcd_join(job, job ? &d->record[job_id] : NULL, h->rank, nonce,
+			j->flags & thc_be32(THC_JOIN_F_HEARD), path, thcd_now_ms());
+	if (out.refusal) {
+		refuse(d, h, nonce, out.refusal, path);
+		return THC_DROP_NONE;
+	}
+	say_joined(d, job_id, h->rank, &out);
+	if (out.ready)
+		welcome_all(d, job_id, h);
+	else
+		welcome(d, job_id, h, nonce, &path->src, path->src_port);
+	if (job->reply != THC_REPLY_MULTICAST)
+		return THC_DROP_NONE;
+	request = group_of;
+	request.job = h->job;
+	request.cookie = h->cookie;
+	welcome(d, job_id, &request, 0, &job->group, thc_be16(job->group_port));
+	return THC_DROP_NONE;
+}
+
+static enum thc_drop_reason leave(struct thcd *d, u16 job_id, struct thc_job *job,
+				  const struct thc_hdr *h, const struct thc_path *path)
+{
+	enum thc_drop_reason reason;
+
+	if (!job)
+		return job_id < THC_JOBS_MAX && d->job[job_id].active ? THC_DROP_COOKIE :
+									THC_DROP_JOB;
+	reason = thc_admit_rank(job, h, path);
+	if (reason)
+		return reason;
+	thcd_leave(job, &d->record[job_id], h->rank, thc_be32(h->epoch));
+	return THC_DROP_NONE;
+}
+
+enum thc_drop_reason thcd_control(struct thcd *d, const struct thc_hdr *h, const void *payload,
+				  const struct thc_path *path)
+{
+	u16 job_id = thc_be16(h->job);
+	struct thc_job *job = job_id < THC_JOBS_MAX ? &d->job[job_id] : NULL;
+	struct thc_join j;
+
+	/* a wrong cookie is answered like a job that does not exist */
+	if (job && (!job->active || h->cookie != thc_be64(job->cookie)))
+		job = NULL;
+	if (h->op == THC_OP_LEAVE)
+		return leave(d, job_id, job, h, path);
+	memcpy(&j, payload, sizeof(j));
+	return join(d, job_id, job, h, &j, path);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * JOIN and LEAVE as packets, and the WELCOMEs that answer them.
+ */
+#ifndef THCD_WELCOME_H
+#define THCD_WELCOME_H
+
+#include "thcd.h"
+
+/* A JOIN or LEAVE whose form, length and sum are good. Returns the drop
+ * reason it is counted under in software mode, or THC_DROP_NONE.
+ */
+enum thc_drop_reason thcd_control(struct thcd *d, const struct thc_hdr *h, const void *payload,
+				  const struct thc_path *path);
+
+/* Header and payload of a WELCOME; @job NULL: a refusal that tells nothing. */
+void thcd_welcome_fill(const struct thc_job *job, const struct thcd_record *r,
+		       const struct thc_hdr *request, u64 nonce, enum thc_refusal refusal,
+		       bool one_port, struct thc_hdr *h, struct thc_welcome *w);
+
+#endif /* THCD_WELCOME_H */

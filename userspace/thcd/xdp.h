@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The XDP side of the daemon: maps, programs, attachment, relay.
+ */
+#ifndef THCD_XDP_H
+#define THCD_XDP_H
+
+#include "config.h"
+
+/**
+ * thcd_xdp_init() - load or find the program, and attach it
+ * @slots: of all jobs together
+ * @plans: by job number, what is asked for; .ranks 0: no such job
+ * @kept: out: the jobs live on from a daemon that died
+ */
+int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
+		  const struct thcd_plan *plans, bool *kept, struct thcd_error *e);
+
+/* Detaches and unpins. */
+void thcd_xdp_exit(struct thcd *d);
+
+/* Makes a created job known to maps that are not mmapped. */
+int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e);
+
+/* File descriptor that is readable when answers wait to be sent. */
+int thcd_xdp_fd(const struct thcd *d);
+void thcd_xdp_relay(struct thcd *d);
+
+/* Closes a generation by deadline; true if it is closed now. */
+bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation);
+
+/* The data path's counters, all CPUs together. */
+void thcd_xdp_stats(const struct thcd *d, struct thc_stats *out);
+
+#endif /* THCD_XDP_H */
