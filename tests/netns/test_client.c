@@ -1,0 +1,897 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The client against a real daemon: several ranks, each a thread with its own
+ * client, and `thcd --software` on loopback. Means, errors and who is named
+ * in them, memory. Loss and XDP are tested in namespaces elsewhere.
+ */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "libthc.h"
+
+#define RANKS_MAX	8
+#define COOKIE		0x5eed1234abcdULL
+
+/* --- the daemon ----------------------------------------------------------- */
+
+struct daemon {
+	pid_t		pid;
+	uint16_t	port;
+};
+
+static uint16_t next_port(void)
+{
+	static uint16_t port;
+
+	/* 64 ports each, apart from other runs of this test */
+	if (!port)
+		port = (uint16_t)(20000 + (getpid() % 150) * 64);
+	port += 64;
+	return port;
+}
+
+static const char *daemon_path(void)
+{
+	const char *path = getenv("THCD");
+
+	return path ? path : THCD_PATH;
+}
+
+/* Starts thcd with one job and waits for its "ready". */
+static struct daemon start_daemon(const char *job)
+{
+	struct daemon d = { .port = next_port() };
+	char port[8], line[256];
+	int out[2];
+	FILE *f;
+
+	assert_int_equal(pipe(out), 0);
+	snprintf(port, sizeof(port), "%u", d.port);
+	d.pid = fork();
+	assert_true(d.pid >= 0);
+	if (!d.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], 1);
+		close(out[0]);
+		execl(daemon_path(), "thcd", "--software", "--listen", "127.0.0.1", "--port",
+		      port, "--control", "none", "--job", job, NULL);
+		perror(daemon_path());
+		_exit(127);
+	}
+	close(out[1]);
+	f = fdopen(out[0], "r");
+	while (fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "ready", 5)) {
+			/* keep the pipe open: the daemon may go on to print */
+			return d;
+		}
+	}
+	fail_msg("thcd did not get ready (job %s)", job);
+	return d;
+}
+
+static void stop_daemon(struct daemon d)
+{
+	kill(d.pid, SIGTERM);
+	waitpid(d.pid, NULL, 0);
+}
+
+/* --- ranks as threads ----------------------------------------------------- */
+
+struct rank {
+	struct daemon	d;
+	unsigned int	rank;
+	unsigned int	ranks;
+	uint32_t	flags;
+	uint32_t	timeout_ms;
+	pthread_t	thread;
+	pthread_barrier_t *barrier;
+	void		*buf;
+	size_t		count;
+	enum thc_dtype	dtype;
+	struct thc_client *client;
+	int		error;
+	char		sentence[512];
+};
+
+static int open_client(struct rank *r)
+{
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+
+	o.aggregator = "127.0.0.1";
+	o.port = r->d.port;
+	o.job = 1;
+	o.cookie = COOKIE;
+	o.rank = (uint16_t)r->rank;
+	o.flags = r->flags;
+	o.timeout_ms = r->timeout_ms ? r->timeout_ms : 5000;
+	o.join_timeout_ms = 10000;
+	return thc_client_open(&o, &r->client);
+}
+
+static void keep_error(struct rank *r, int error)
+{
+	r->error = error;
+	snprintf(r->sentence, sizeof(r->sentence), "%s", thc_last_error());
+}
+
+static void run_ranks(struct rank *ranks, unsigned int n, void *(*run)(void *))
+{
+	pthread_barrier_t barrier;
+	unsigned int i;
+
+	pthread_barrier_init(&barrier, NULL, n);
+	for (i = 0; i < n; i++) {
+		ranks[i].barrier = &barrier;
+		assert_int_equal(pthread_create(&ranks[i].thread, NULL, run, &ranks[i]), 0);
+	}
+	for (i = 0; i < n; i++)
+		pthread_join(ranks[i].thread, NULL);
+	pthread_barrier_destroy(&barrier);
+}
+
+static void set_up_ranks(struct rank *ranks, unsigned int n, struct daemon d)
+{
+	unsigned int i;
+
+	memset(ranks, 0, n * sizeof(*ranks));
+	for (i = 0; i < n; i++) {
+		ranks[i].d = d;
+		ranks[i].rank = i;
+		ranks[i].ranks = n;
+	}
+}
+
+/* --- gradients ------------------------------------------------------------ */
+
+/* Roughly normal, heavy in places; by rank and index, not by call order. */
+static float gradient_at(unsigned int rank, size_t i)
+{
+	uint64_t x = (uint64_t)i * 0x9e3779b97f4a7c15ULL + rank * 0xd1342543de82ef95ULL + 1;
+	double sum = 0;
+	int k;
+
+	for (k = 0; k < 4; k++) {
+		x ^= x >> 31;
+		x *= 0xbf58476d1ce4e5b9ULL;
+		x ^= x >> 29;
+		sum += (double)(x >> 11) / 9007199254740992.0 - 0.5;
+	}
+	return (float)(sum * (i % 1000 < 20 ? 5.0 : 1.0));
+}
+
+static double exact_mean(unsigned int n, size_t i)
+{
+	double sum = 0;
+	unsigned int k;
+
+	for (k = 0; k < n; k++)
+		sum += gradient_at(k, i);
+	return sum / n;
+}
+
+/* ||got - mean||^2 / mean over ranks of ||gradient||^2. */
+static double nmse(const float *got, unsigned int n, size_t count)
+{
+	double error = 0, power = 0;
+	size_t i;
+	unsigned int k;
+
+	for (i = 0; i < count; i++) {
+		double d = got[i] - exact_mean(n, i);
+
+		error += d * d;
+		for (k = 0; k < n; k++)
+			power += (double)gradient_at(k, i) * gradient_at(k, i) / n;
+	}
+	return error / power;
+}
+
+static float *make_gradient(unsigned int rank, size_t count)
+{
+	float *g = malloc(count * sizeof(*g));
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		g[i] = gradient_at(rank, i);
+	return g;
+}
+
+/* --- means ---------------------------------------------------------------- */
+
+static void *reduce_once(void *arg)
+{
+	struct rank *r = arg;
+	int error = open_client(r);
+
+	if (!error)
+		error = thc_allreduce(r->client, r->buf, r->count, r->dtype, 7);
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);	/* nobody leaves early */
+	thc_client_close(r->client);
+	return NULL;
+}
+
+static void check_mean(unsigned int n, size_t count)
+{
+	struct rank ranks[RANKS_MAX];
+	char job[128];
+	struct daemon d;
+	unsigned int i;
+
+	snprintf(job, sizeof(job), "job=1,ranks=%u,cookie=%llu,reply=fanout", n,
+		 (unsigned long long)COOKIE);
+	d = start_daemon(job);
+	set_up_ranks(ranks, n, d);
+	for (i = 0; i < n; i++) {
+		ranks[i].buf = make_gradient(i, count);
+		ranks[i].count = count;
+	}
+	run_ranks(ranks, n, reduce_once);
+	stop_daemon(d);
+	for (i = 0; i < n; i++) {
+		if (ranks[i].error)
+			fail_msg("n=%u rank %u: %d: %s", n, i, ranks[i].error, ranks[i].sentence);
+		assert_memory_equal(ranks[i].buf, ranks[0].buf, count * sizeof(float));
+	}
+	/* independent gradients: about the single-rank error over n, plus clamping */
+	assert_true(nmse(ranks[0].buf, n, count) < 0.05 / n);
+	assert_true(nmse(ranks[0].buf, n, count) > 0);
+	for (i = 0; i < n; i++)
+		free(ranks[i].buf);
+}
+
+static void mean__one_to_eight_ranks(void **state)
+{
+	unsigned int n;
+
+	(void)state;
+	for (n = 1; n <= RANKS_MAX; n++)
+		check_mean(n, 50000 + 997 * n);
+}
+
+static void mean__tiny_and_odd_lengths(void **state)
+{
+	(void)state;
+	check_mean(2, 1);
+	check_mean(2, 1023);
+	check_mean(3, 1025);
+	check_mean(2, 262145);
+}
+
+/* --- dtypes --------------------------------------------------------------- */
+
+static uint16_t to_bf16(float f)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &f, 4);
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t h)
+{
+	uint32_t bits = (uint32_t)h << 16;
+	float f;
+
+	memcpy(&f, &bits, 4);
+	return f;
+}
+
+static float from_fp16(uint16_t h)
+{
+	int exponent = h >> 10 & 31;
+	double m = exponent ? 1 + (h & 1023) / 1024.0 : (h & 1023) / 1024.0;
+
+	return (float)(ldexp(m, exponent ? exponent - 15 : -14) * (h >> 15 ? -1 : 1));
+}
+
+static uint16_t to_fp16(float f)
+{
+	uint16_t best = 0, h;
+	double error = 1e9;
+
+	/* slow and plainly right: the nearest of the values nearby */
+	for (h = 0; h < 0x4400; h++) {
+		double e = fabs(from_fp16(h) - fabs(f));
+
+		if (e < error) {
+			error = e;
+			best = h;
+		}
+	}
+	return best | (f < 0 ? 0x8000 : 0);
+}
+
+static void check_half(enum thc_dtype dtype)
+{
+	enum { N = 2, COUNT = 3000 };
+	struct rank ranks[N];
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	static float wide[COUNT];
+	uint16_t *half[N];
+	unsigned int i, k;
+
+	set_up_ranks(ranks, N, d);
+	for (k = 0; k < N; k++) {
+		half[k] = malloc(COUNT * sizeof(uint16_t));
+		for (i = 0; i < COUNT; i++)
+			half[k][i] = dtype == THC_FP16 ? to_fp16(gradient_at(k, i)) :
+							 to_bf16(gradient_at(k, i));
+		ranks[k].buf = half[k];
+		ranks[k].count = COUNT;
+		ranks[k].dtype = dtype;
+	}
+	run_ranks(ranks, N, reduce_once);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, 0);
+	assert_int_equal(ranks[1].error, 0);
+	assert_memory_equal(half[0], half[1], COUNT * sizeof(uint16_t));
+	for (i = 0; i < COUNT; i++)
+		wide[i] = dtype == THC_FP16 ? from_fp16(half[0][i]) : from_bf16(half[0][i]);
+	assert_true(nmse(wide, N, COUNT) < 0.03);
+	for (k = 0; k < N; k++)
+		free(half[k]);
+}
+
+static void mean__fp16(void **state)
+{
+	(void)state;
+	check_half(THC_FP16);
+}
+
+static void mean__bf16(void **state)
+{
+	(void)state;
+	check_half(THC_BF16);
+}
+
+/* 18 ranks do not fit 8-bit sums with 16 levels: 16-bit lanes, short chunks. */
+static void mean__sixteen_bit_sums(void **state)
+{
+	enum { COUNT = 5000 };
+	struct daemon d = start_daemon(
+		"job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout,granularity=255,sum_width=16");
+	struct rank ranks[3];
+	unsigned int i;
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	for (i = 0; i < 3; i++) {
+		ranks[i].buf = make_gradient(i, COUNT);
+		ranks[i].count = COUNT;
+	}
+	run_ranks(ranks, 3, reduce_once);
+	stop_daemon(d);
+	for (i = 0; i < 3; i++) {
+		if (ranks[i].error)
+			fail_msg("rank %u: %s", i, ranks[i].sentence);
+		assert_memory_equal(ranks[i].buf, ranks[0].buf, COUNT * sizeof(float));
+	}
+	assert_true(nmse(ranks[0].buf, 3, COUNT) < 0.02);
+	for (i = 0; i < 3; i++)
+		free(ranks[i].buf);
+}
+
+/* --- several requests, error feedback ------------------------------------- */
+
+#define ROUNDS	40
+
+/* Error feedback: the means over many rounds add up to the exact mean. */
+static void *reduce_rounds(void *arg)
+{
+	struct rank *r = arg;
+	float *work = malloc(r->count * sizeof(float)), *sum = r->buf;
+	int error = open_client(r), round;
+	size_t i;
+
+	for (round = 0; !error && round < ROUNDS; round++) {
+		for (i = 0; i < r->count; i++)
+			work[i] = gradient_at(r->rank, i);
+		error = thc_allreduce(r->client, work, r->count, THC_FP32, 1);
+		for (i = 0; i < r->count; i++)
+			sum[i] += work[i] / ROUNDS;
+	}
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(work);
+	return NULL;
+}
+
+static double nmse_of_rounds(uint32_t flags)
+{
+	enum { N = 2, COUNT = 20000 };
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[N];
+	double result;
+	unsigned int i;
+
+	set_up_ranks(ranks, N, d);
+	for (i = 0; i < N; i++) {
+		ranks[i].buf = calloc(COUNT, sizeof(float));
+		ranks[i].count = COUNT;
+		ranks[i].flags = flags;
+	}
+	run_ranks(ranks, N, reduce_rounds);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, 0);
+	assert_int_equal(ranks[1].error, 0);
+	result = nmse(ranks[0].buf, N, COUNT);
+	for (i = 0; i < N; i++)
+		free(ranks[i].buf);
+	return result;
+}
+
+static void feedback__mean_over_rounds_is_exact(void **state)
+{
+	double without = nmse_of_rounds(0);
+	double with = nmse_of_rounds(THC_CLIENT_ERROR_FEEDBACK);
+
+	(void)state;
+	print_message("NMSE of the mean of %d rounds: %.2e without, %.2e with error feedback\n",
+		      ROUNDS, without, with);
+	/* with it the remaining error is one round's, divided by the rounds squared */
+	assert_true(with < without / 4);
+	assert_true(with < 0.03 / ROUNDS / ROUNDS * 4);
+}
+
+/* Many requests in flight, of several sizes, waited for in reverse. */
+static void *reduce_overlapped(void *arg)
+{
+	enum { REQUESTS = 6 };
+	struct rank *r = arg;
+	struct thc_request *request[REQUESTS];
+	float *buf[REQUESTS];
+	int error = open_client(r), i, e, started = 0;
+
+	for (i = 0; !error && i < REQUESTS; i++) {
+		buf[i] = make_gradient(r->rank, r->count >> i);
+		error = thc_allreduce_start(r->client, buf[i], r->count >> i, THC_FP32,
+					    (uint64_t)i, &request[i]);
+		started += !error;
+	}
+	for (i = started - 1; i >= 0; i--) {
+		e = thc_allreduce_wait(request[i]);
+		if (e)
+			error = e;
+		else if (nmse(buf[i], r->ranks, r->count >> i) > 0.03)
+			error = -1000 - i;
+		free(buf[i]);
+	}
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	return NULL;
+}
+
+static void requests__overlap(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+	unsigned int i;
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	for (i = 0; i < 3; i++)
+		ranks[i].count = 300000;
+	run_ranks(ranks, 3, reduce_overlapped);
+	stop_daemon(d);
+	for (i = 0; i < 3; i++)
+		if (ranks[i].error)
+			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
+}
+
+/* --- errors --------------------------------------------------------------- */
+
+/* A bad round, then a good one without joining again. */
+static void *disagree_then_agree(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 4096), *copy = make_gradient(r->rank, 4096);
+	int error = open_client(r), bad;
+
+	bad = error ? error : thc_allreduce(r->client, g, r->rank == 1 ? 3000 : 4096,
+					    THC_FP32, 0);
+	keep_error(r, bad);
+	if (memcmp(g, copy, 4096 * sizeof(*g)))
+		r->error = -1;
+	if (!error && thc_allreduce(r->client, g, 4096, THC_FP32, 0))
+		r->error = -2;
+	else if (nmse(g, r->ranks, 4096) > 0.03)
+		r->error = -3;
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	free(copy);
+	return NULL;
+}
+
+static void errors__disagreement_names_the_rank(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	run_ranks(ranks, 3, disagree_then_agree);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, -EBADMSG);
+	assert_int_equal(ranks[1].error, -EBADMSG);
+	assert_int_equal(ranks[2].error, -EBADMSG);
+	assert_non_null(strstr(ranks[0].sentence, "rank 1 disagrees"));
+	assert_non_null(strstr(ranks[0].sentence, "3000 fp32"));
+	assert_non_null(strstr(ranks[0].sentence, "4096 fp32"));
+	assert_non_null(strstr(ranks[1].sentence, "ranks 0 and 2 disagree"));
+}
+
+static void *nan_then_good(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 5000), *copy;
+	int error = open_client(r), bad;
+
+	if (r->rank == 2)
+		g[4321] = r->count ? INFINITY : NAN;
+	copy = malloc(5000 * sizeof(*g));
+	memcpy(copy, g, 5000 * sizeof(*g));
+	bad = error ? error : thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+	keep_error(r, bad);
+	if (memcmp(g, copy, 5000 * sizeof(*g)))
+		r->error = -1;
+	g[4321] = gradient_at(r->rank, 4321);
+	if (!error && thc_allreduce(r->client, g, 5000, THC_FP32, 0))
+		r->error = -2;
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	free(copy);
+	return NULL;
+}
+
+static void errors__nan_and_inf_name_the_rank(void **state)
+{
+	size_t inf;
+
+	(void)state;
+	for (inf = 0; inf < 2; inf++) {
+		struct daemon d =
+			start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+		struct rank ranks[3];
+		unsigned int i;
+
+		set_up_ranks(ranks, 3, d);
+		for (i = 0; i < 3; i++)
+			ranks[i].count = inf;
+		run_ranks(ranks, 3, nan_then_good);
+		stop_daemon(d);
+		for (i = 0; i < 3; i++)
+			assert_int_equal(ranks[i].error, -EDOM);
+		assert_non_null(strstr(ranks[0].sentence, "rank 2"));
+		assert_non_null(strstr(ranks[2].sentence, "index 4321 of 5000"));
+	}
+}
+
+/* Rank 1 never calls. */
+static void *one_stays_away(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 5000), *copy = make_gradient(r->rank, 5000);
+	int error = open_client(r);
+
+	if (!error && r->rank != 1)
+		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+	keep_error(r, error);
+	if (memcmp(g, copy, 5000 * sizeof(*g)))
+		r->error = -1;
+	if (error == -ETIMEDOUT && thc_allreduce(r->client, g, 5000, THC_FP32, 0) != -ESTALE)
+		r->error = -2;
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	free(copy);
+	return NULL;
+}
+
+static void errors__missing_rank_is_named_in_time(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+	unsigned int i;
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	for (i = 0; i < 3; i++)
+		ranks[i].timeout_ms = 700;
+	run_ranks(ranks, 3, one_stays_away);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, -ETIMEDOUT);
+	assert_int_equal(ranks[2].error, -ETIMEDOUT);
+	assert_non_null(strstr(ranks[0].sentence, "rank 1 did not contribute"));
+	assert_non_null(strstr(ranks[2].sentence, "rank 1 did not contribute"));
+}
+
+/* Rank 1 leaves while the others wait for it. */
+static void *one_leaves(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 5000);
+	int error = open_client(r);
+
+	if (r->rank == 1) {
+		usleep(200000);
+		thc_client_close(r->client);
+		r->client = NULL;
+	} else if (!error) {
+		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+	}
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	return NULL;
+}
+
+static void errors__leaving_rank_is_named(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	run_ranks(ranks, 3, one_leaves);
+	stop_daemon(d);
+	assert_int_equal(ranks[1].error, 0);
+	assert_int_equal(ranks[0].error, -EPIPE);
+	assert_int_equal(ranks[2].error, -EPIPE);
+	assert_non_null(strstr(ranks[0].sentence, "rank 1"));
+}
+
+/* Rank 1 is replaced by a fresh one: the others are told, rejoin, go on. */
+static void *one_restarts(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 5000);
+	int error = open_client(r), first = 0;
+
+	if (!error && r->rank == 1) {
+		usleep(200000);
+		thc_client_close(r->client);
+		error = open_client(r);		/* a restarted process */
+	} else if (!error) {
+		first = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+		keep_error(r, first);
+		error = thc_client_rejoin(r->client);
+	}
+	if (!error)
+		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+	if (!error && nmse(g, r->ranks, 5000) > 0.03)
+		error = -1;
+	if (error || r->rank == 1)
+		keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	return NULL;
+}
+
+static void errors__restarted_rank_is_named_and_rejoined(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	run_ranks(ranks, 3, one_restarts);
+	stop_daemon(d);
+	assert_int_equal(ranks[1].error, 0);
+	/* it left before it came back: either is the truth, and names it */
+	assert_true(ranks[0].error == -ESTALE || ranks[0].error == -EPIPE);
+	assert_true(ranks[2].error == -ESTALE || ranks[2].error == -EPIPE);
+	assert_non_null(strstr(ranks[0].sentence, "rank 1"));
+	assert_non_null(strstr(ranks[2].sentence, "rank 1"));
+}
+
+static void expect_open(struct thc_client_options *o, int error, const char *words)
+{
+	struct thc_client *c = NULL;
+
+	assert_int_equal(thc_client_open(o, &c), error);
+	if (!strstr(thc_last_error(), words))
+		fail_msg("\"%s\" does not say \"%s\"", thc_last_error(), words);
+	assert_null(c);
+}
+
+static void errors__open_says_why_not(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+
+	(void)state;
+	o.aggregator = "127.0.0.1";
+	o.port = d.port;
+	o.job = 1;
+	o.cookie = COOKIE;
+	o.join_timeout_ms = 300;
+	expect_open(&o, -ETIMEDOUT, "rank 1 of job 1 did not join");
+	o.rank = 2;
+	expect_open(&o, -ERANGE, "2 ranks");
+	o.rank = 64;
+	expect_open(&o, -EINVAL, "at most 64");
+	o.rank = 0;
+	o.cookie = 1;
+	expect_open(&o, -ENOENT, "cookie");
+	o.cookie = COOKIE;
+	o.job = 9;
+	expect_open(&o, -ENOENT, "no job 9");
+	o.job = 1;
+	o.flags = 0x80;
+	expect_open(&o, -EINVAL, "unknown option flags 0x80");
+	o.flags = 0;
+	o.aggregator = "aggregator.example";
+	expect_open(&o, -EINVAL, "not an IPv4 or IPv6 address");
+	o.aggregator = "127.0.0.1";
+	o.bind = "::1";
+	expect_open(&o, -EINVAL, "family");
+	o.bind = NULL;
+	o.interface = "nosuch0";
+	expect_open(&o, -EINVAL, "nosuch0");
+	o.interface = NULL;
+	o.size = 8;
+	expect_open(&o, -EINVAL, "options.size");
+	o.size = sizeof(o);
+	stop_daemon(d);
+	expect_open(&o, -ECONNREFUSED, "start thcd");
+}
+
+static void *bad_arguments(void *arg)
+{
+	struct rank *r = arg;
+	float g[4] = { 1, 2, 3, 4 };
+	int error = open_client(r);
+
+	if (!error && (thc_allreduce(r->client, g, 0, THC_FP32, 0) != -EINVAL ||
+		       thc_allreduce(r->client, NULL, 4, THC_FP32, 0) != -EINVAL ||
+		       thc_allreduce(r->client, g, 4, (enum thc_dtype)9, 0) != -EINVAL))
+		error = -1;
+	if (!error)
+		error = thc_allreduce(r->client, g, 4, THC_FP32, 0);
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	return NULL;
+}
+
+static void errors__bad_arguments_change_nothing(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[2];
+
+	(void)state;
+	set_up_ranks(ranks, 2, d);
+	run_ranks(ranks, 2, bad_arguments);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, 0);
+	assert_int_equal(ranks[1].error, 0);
+}
+
+/* A request that nobody answers ends when the client is closed. */
+static void *close_in_flight(void *arg)
+{
+	struct rank *r = arg;
+	struct thc_request *request = NULL;
+	float *g = make_gradient(r->rank, 5000);
+	int error = open_client(r);
+
+	if (!error && !r->rank)
+		error = thc_allreduce_start(r->client, g, 5000, THC_FP32, 0, &request);
+	usleep(100000);
+	pthread_barrier_wait(r->barrier);
+	thc_client_rejoin(r->client);
+	keep_error(r, request ? thc_allreduce_wait(request) : error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	return NULL;
+}
+
+static void errors__rejoin_cancels_what_is_in_flight(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[2];
+
+	(void)state;
+	set_up_ranks(ranks, 2, d);
+	run_ranks(ranks, 2, close_in_flight);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, -ECANCELED);
+	assert_int_equal(ranks[1].error, 0);
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+static void *measure_memory(void *arg)
+{
+	struct rank *r = arg;
+	struct thc_client_info info = { .size = sizeof(info) };
+	size_t bytes = r->count * (r->dtype == THC_FP32 ? 4 : 2);
+	void *buf = calloc(1, bytes);
+	int error = open_client(r), i;
+
+	for (i = 0; !error && i < 3; i++)
+		error = thc_allreduce(r->client, buf, r->count, r->dtype, 3);
+	if (!error) {
+		thc_client_info(r->client, &info);
+		print_message("%s, %zu values: %.2f x the bucket\n",
+			      r->dtype == THC_FP32 ? "fp32" : "fp16", r->count,
+			      (double)info.memory_peak / bytes);
+		if (info.memory_peak > 2 * bytes || info.memory_peak < bytes / 4)
+			error = -1;
+	}
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(buf);
+	return NULL;
+}
+
+static void memory__at_most_twice_the_bucket(void **state)
+{
+	static const size_t counts[] = { 100000, 6553600 };
+	unsigned int i, dtype;
+
+	(void)state;
+	for (dtype = THC_FP32; dtype <= THC_FP16; dtype++) {
+		for (i = 0; i < 2; i++) {
+			struct daemon d = start_daemon(
+				"job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
+			struct rank rank;
+
+			set_up_ranks(&rank, 1, d);
+			rank.count = counts[i];
+			rank.dtype = (enum thc_dtype)dtype;
+			rank.flags = THC_CLIENT_ERROR_FEEDBACK;
+			run_ranks(&rank, 1, measure_memory);
+			stop_daemon(d);
+			if (rank.error)
+				fail_msg("%d: %s", rank.error, rank.sentence);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(mean__one_to_eight_ranks),
+		cmocka_unit_test(mean__tiny_and_odd_lengths),
+		cmocka_unit_test(mean__fp16),
+		cmocka_unit_test(mean__bf16),
+		cmocka_unit_test(mean__sixteen_bit_sums),
+		cmocka_unit_test(feedback__mean_over_rounds_is_exact),
+		cmocka_unit_test(requests__overlap),
+		cmocka_unit_test(errors__disagreement_names_the_rank),
+		cmocka_unit_test(errors__nan_and_inf_name_the_rank),
+		cmocka_unit_test(errors__missing_rank_is_named_in_time),
+		cmocka_unit_test(errors__leaving_rank_is_named),
+		cmocka_unit_test(errors__restarted_rank_is_named_and_rejoined),
+		cmocka_unit_test(errors__open_says_why_not),
+		cmocka_unit_test(errors__bad_arguments_change_nothing),
+		cmocka_unit_test(errors__rejoin_cancels_what_is_in_flight),
+		cmocka_unit_test(memory__at_most_twice_the_bucket),
+	};
+
+	return cmocka_run_group_tests_name("client", tests, NULL, NULL);
+}
