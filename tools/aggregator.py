@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0
+"""thcd in a topology's aggregator namespace, for demo, benchmarks and tests:
+started, waited for, asked for its counters, stopped.
+"""
+import json
+import os
+import secrets
+import selectors
+import socket
+import subprocess
+import time
+
+from netns import NetnsError, build_dir
+
+
+class Aggregator:
+    """A running thcd. ranks: of its one job (1); software: no BPF; job: more
+    keys of the job, as {"reply": "fanout"}; options: more of the command line
+    """
+
+    def __init__(self, net, ranks, software=False, job=None, options=(), stderr=None):
+        self.net, self.ranks, self.software = net, ranks, software
+        self.job, self.cookie = 1, secrets.randbits(63) | 1
+        self.keys = {"job": self.job, "ranks": ranks, "cookie": hex(self.cookie), **(job or {})}
+        self.options = ["-i", "eth0", *(["--software"] if software else []), *options]
+        self.stderr = stderr
+        self.instance = net.name
+        self.process = None
+        self.start()
+
+    def start(self, *more):
+        """Starts thcd and waits until it says that it is ready."""
+        self.process = self.net.popen(
+            self.net.aggregator,
+            [_program("thcd"), "--instance", self.instance, *self.options, *more,
+             "--job", ",".join(f"{k}={v}" for k, v in self.keys.items())],
+            stdout=subprocess.PIPE, stderr=self.stderr, text=True)
+        line = _line(self.process.stdout, 10)
+        if not line.startswith("ready"):
+            self.stop()
+            raise NetnsError("thcd did not get ready; its message is above")
+
+    def stats(self):
+        """Counters: {"received":, "events": {name:}, "drops": {name:}, ...}."""
+        return self.ask("stats")
+
+    def ask(self, request):
+        """One request to thcd's control socket, as JSON."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+            s.settimeout(5)
+            s.connect(f"/run/thc/{self.instance}.sock")
+            s.sendall(request.encode() + b"\n")
+            with s.makefile() as answer:
+                return json.loads(answer.readline())
+
+    def kill(self):
+        """kill -9, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def stop(self):
+        if self.process:
+            self.net.stop(self.process)
+            self.process.stdout.close()
+            self.process = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.stop()
+
+
+def _program(name):
+    path = os.path.join(build_dir(), name)
+    if not os.path.exists(path):
+        raise NetnsError(f"{path} is missing: run `make`")
+    return path
+
+
+def _line(stream, seconds):
+    """The next line of a child's output, "" at its end or after seconds."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        end = time.monotonic() + seconds
+        if selector.select(max(0.0, end - time.monotonic())):
+            return stream.readline()
+    return ""
+
+
+def add_up(stats):
+    """None if every received packet has one fate or drop, else a sentence."""
+    fates = sum(stats["events"][name] for name in FATES)
+    drops = sum(n for name, n in stats["drops"].items() if name != "tailroom")
+    if stats["received"] == fates + drops:
+        return None
+    return f"{stats['received']} packets were received, but {fates} have a fate and {drops} a drop"
+
+
+# enum thc_event up to THC_EVENT_FATES: what can become of a received packet.
+FATES = ("added", "waited", "repeated", "stale", "epoch", "control")

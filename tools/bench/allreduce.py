@@ -1,0 +1,100 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""One rank of the all-reduce benchmark, in its own namespace for as long as
+run.py wants it. Each line on stdin names a system; all ranks meet at a
+barrier, reduce one 25 MiB bucket through it, and say how long that took, from
+the barrier to their own completion, as one JSON object.
+
+Systems: thc and thc_ef (error feedback), gloo_fp32, gloo_fp16. The fp16
+bucket is converted outside of the time, in Gloo's favour. What THC returns is
+checked against the exact mean every time.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "userspace/python"))
+from thc_ddp import ThcClient  # noqa: E402  (found through the path above)
+
+BUCKET_BYTES = 25 << 20
+NMSE_LIMIT = 0.03       # independent gradients, no error feedback: about 0.013
+ERROR_KEY = 1
+
+
+class Bench:
+    """The clients, this rank's gradient and the exact mean of all."""
+
+    def __init__(self, args):
+        self.count = BUCKET_BYTES // 4
+        generator = torch.Generator().manual_seed(1000 + args.rank)
+        self.gradient = torch.randn(self.count, generator=generator)
+        self.mean = self.gradient.clone()
+        dist.all_reduce(self.mean)
+        self.mean /= args.world
+        self.half = self.gradient.half()
+        self.buffer = torch.empty_like(self.gradient)
+        self.buffer_half = torch.empty_like(self.half)
+        self.clients = {}
+        for name, job in (("thc", args.job), ("thc_ef", args.job_ef)):
+            self.clients[name] = ThcClient(args.aggregator, job, args.cookie, args.rank,
+                                           error_feedback=name == "thc_ef")
+
+    def run(self, system):
+        client = self.clients.get(system)
+        buffer = self.buffer_half if system == "gloo_fp16" else self.buffer
+        buffer.copy_(self.half if system == "gloo_fp16" else self.gradient)
+        if client:
+            client.error_import(ERROR_KEY, None, 0)
+            before = client.stats()
+        dist.barrier()
+        start = time.perf_counter()
+        if client:
+            client.allreduce(buffer.data_ptr(), self.count, key=ERROR_KEY)
+        else:
+            dist.all_reduce(buffer)
+        seconds = time.perf_counter() - start
+        out = {"seconds": seconds}
+        if client:
+            after = client.stats()
+            out.update({k: after[k] - before[k] for k in (
+                "packets_up", "bytes_up", "packets_down", "bytes_down", "retransmits",
+                "window_cuts", "send_calls", "receive_calls")})
+            out["nmse"] = ((buffer - self.mean).square().sum() / self.mean.square().sum()).item()
+            if not out["nmse"] < NMSE_LIMIT:
+                raise RuntimeError(f"THC returned a wrong mean: NMSE {out['nmse']}")
+        return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("rank", "world", "job", "job-ef"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--cookie", type=lambda text: int(text, 0), required=True)
+    parser.add_argument("--aggregator", required=True)
+    parser.add_argument("--rendezvous", required=True, help="address of rank 0")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR=args.rendezvous, MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
+    dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
+    bench = Bench(args)
+    print(json.dumps({"info": bench.clients["thc"].info()}), flush=True)
+    for line in sys.stdin:
+        system = line.strip()
+        if system == "memory":
+            out = {"memory_peak": bench.clients["thc"].info()["memory_peak"],
+                   "memory_peak_ef": bench.clients["thc_ef"].info()["memory_peak"]}
+        else:
+            out = bench.run(system)
+        print(json.dumps(out), flush=True)
+    for client in bench.clients.values():
+        client.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""`make bench`: the costs the project promises, as ratios to something measured
+in the same run: XDP beside a bare loop, the codec beside memcpy, the
+all-reduce of a 25 MiB bucket by four workers in namespaces beside Gloo.
+Prints a table, writes build/bench.json and build/bench.svg. The measuring is
+done by bench_xdp.c, bench_codec.c and allreduce.py.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import netns  # noqa: E402  (found through the path above)
+from aggregator import Aggregator  # noqa: E402
+
+WORKERS = 4
+RATE = "1gbit"
+SYSTEMS = {"thc": "THC (XDP)", "thc_ef": "THC (XDP), error feedback", "gloo_fp32": "Gloo fp32",
+           "gloo_fp16": "Gloo fp16"}
+# What the project promises: (path in bench.json, comparison, limit, words).
+PROMISES = [
+    ("xdp.lut_ratio", "<=", 1.7, "XDP program beside bare accumulate, LUT"),
+    ("xdp.linear_ratio", "<=", 1.7, "XDP program beside bare accumulate, linear"),
+    ("codec.compress_ratio", ">=", 0.25, "compress beside memcpy"),
+    ("codec.compress_ef_ratio", ">=", 0.15, "compress with error feedback beside memcpy"),
+    ("codec.decompress_ratio", ">=", 0.35, "decompress beside memcpy"),
+    ("allreduce.shaped.speedup_fp32", ">=", 2.2, "THC beside Gloo fp32 at 1 Gb/s per link"),
+    ("memory.client_over_bucket", "<=", 2.0, "client memory beside the bucket"),
+]
+
+
+def note(text):
+    print(f"# {text}", file=sys.stderr, flush=True)
+
+
+def program(name, quick):
+    """Runs build/bench/name, returns its JSON."""
+    path = os.path.join(netns.build_dir(), "bench", name)
+    if not os.path.exists(path):
+        raise netns.NetnsError(f"{path} is missing: run `make benches`")
+    note(f"{name}")
+    done = subprocess.run([path, *(["--quick"] if quick else [])], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise netns.NetnsError(f"{name} failed with status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+class Ranks:
+    """The persistent benchmark processes, driven in step."""
+
+    def __init__(self, net, aggregator):
+        script = os.path.join(netns.ROOT, "tools/bench/allreduce.py")
+        self.processes = [net.popen(net.worker(rank), [
+            sys.executable, script, "--rank", str(rank), "--world", str(net.workers),
+            "--job", str(aggregator.job), "--job-ef", str(aggregator.job + 1),
+            "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
+            "--rendezvous", net.address(0)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for rank in range(net.workers)]
+        self.info = self._answers()[0]["info"]
+
+    def _answers(self):
+        lines = [p.stdout.readline() for p in self.processes]
+        if not all(lines):
+            raise netns.NetnsError("a benchmark process died; its message is above")
+        return [json.loads(line) for line in lines]
+
+    def ask(self, word):
+        for p in self.processes:
+            p.stdin.write(word + "\n")
+            p.stdin.flush()
+        return self._answers()
+
+    def close(self):
+        for p in self.processes:
+            p.stdin.close()
+            p.wait()
+            p.stdout.close()
+
+
+def allreduce(shape, repeats):
+    """All systems, interleaved, on one topology; medians of the slowest rank.
+
+    The baselines use worker links only; no worker link has XDP on it.
+    """
+    note(f"all-reduce of 25 MiB, {WORKERS} workers, {shape or 'unshaped'}")
+    with netns.Topology(WORKERS, shape=shape) as net:
+        # A second job, so that both clients of a rank can stay joined.
+        with Aggregator(net, WORKERS) as aggregator:
+            cookie = aggregator.keys["cookie"]
+            aggregator.stop()
+            aggregator.options += ["--job", f"job={aggregator.job + 1},ranks={WORKERS},"
+                                            f"cookie={cookie}"]
+            aggregator.start()
+            ranks = Ranks(net, aggregator)
+            samples = {system: [] for system in SYSTEMS}
+            details = {}
+            for repeat in range(-1, repeats):       # the first one warms up
+                for system in SYSTEMS:
+                    answers = ranks.ask(system)
+                    if repeat >= 0:
+                        samples[system].append(max(a["seconds"] for a in answers))
+                        details[system] = answers
+            memory = ranks.ask("memory")
+            stats = aggregator.stats()
+            ranks.close()
+    out = {f"{s}_ms": 1e3 * statistics.median(samples[s]) for s in SYSTEMS}
+    out.update({f"{s}_min_ms": 1e3 * min(samples[s]) for s in SYSTEMS})
+    out["repeats"] = repeats
+    for base in ("fp32", "fp16"):
+        out[f"speedup_{base}"] = out[f"gloo_{base}_ms"] / out["thc_ms"]
+    thc = details["thc"]
+    for key in ("packets_up", "bytes_up", "packets_down", "bytes_down", "send_calls",
+                "receive_calls"):
+        out[f"thc_{key}"] = statistics.mean(a[key] for a in thc)
+    out["thc_retransmits"] = sum(a["retransmits"] for a in thc)
+    out["thc_nmse"] = thc[0]["nmse"]
+    out["multicast"] = ranks.info["multicast"]
+    out["xdp_mode"] = stats["mode"]
+    return out, memory, stats
+
+
+def lookup(results, path):
+    for part in path.split("."):
+        results = results.get(part, {}) if isinstance(results, dict) else {}
+    return results if isinstance(results, (int, float)) else None
+
+
+def rows_of(results):
+    """(what, value, unit, promise) for the table."""
+    xdp, codec, rows = results["xdp"], results["codec"], []
+    for name in ("lut", "linear"):
+        rows.append((f"XDP {name}: bare accumulate", f"{xdp[name + '_bare_ns']:.0f}", "ns/packet"))
+        rows.append((f"XDP {name}: complete program", f"{xdp[name + '_full_ns']:.0f}", "ns/packet"))
+    rows.append((f"memcpy of {codec['mib']} MiB ({codec['simd']})", f"{codec['memcpy_ms']:.2f}", "ms"))
+    for name in ("compress", "compress_ef", "decompress"):
+        rows.append((name.replace("_ef", " with error feedback"), f"{codec[name + '_ms']:.2f}", "ms"))
+    for kind, words in (("unshaped", "unshaped"), ("shaped", "1 Gb/s per link")):
+        part = results["allreduce"][kind]
+        for system, name in SYSTEMS.items():
+            rows.append((f"25 MiB, {words}: {name}", f"{part[system + '_ms']:.1f}", "ms"))
+        for base in ("fp32", "fp16"):
+            rows.append((f"25 MiB, {words}: THC beside Gloo {base}",
+                         f"{part['speedup_' + base]:.2f}", "x faster"))
+    memory = results["memory"]
+    rows.append(("aggregator memory, bounded by slots", f"{memory['aggregator'] / 2**20:.2f}", "MiB"))
+    rows.append(("client memory beside buffers and errors, peak",
+                 f"{memory['client'] / 2**20:.2f}", "MiB"))
+    return rows
+
+
+def promises(results):
+    """(words, value, comparison, limit, kept)"""
+    out = []
+    for path, comparison, limit, words in PROMISES:
+        value = lookup(results, path)
+        kept = value is not None and (value <= limit if comparison == "<=" else value >= limit)
+        out.append((words, value, comparison, limit, kept))
+    return out
+
+
+def print_table(results):
+    rows = rows_of(results)
+    wide = max(len(r[0]) for r in rows)
+    for what, value, unit in rows:
+        print(f"  {what:<{wide}}  {value:>9} {unit}")
+    print()
+    for words, value, comparison, limit, kept in promises(results):
+        print(f"  {words:<{wide}}  {value:>9.2f} wanted {comparison} {limit:g}: "
+              f"{'kept' if kept else 'MISSED'}")
+
+
+def svg(results):
+    """Bars of all-reduce times, one group per kind of link."""
+    groups = [("unshaped links", results["allreduce"]["unshaped"]),
+              ("1 Gb/s per link", results["allreduce"]["shaped"])]
+    colours = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "gloo_fp32": "#bc6c25", "gloo_fp16": "#dda15e"}
+    out, y = [], 50
+    for title, part in groups:
+        longest = max(part[f"{s}_ms"] for s in SYSTEMS)
+        out.append(f'<text x="10" y="{y}" font-weight="bold">{title}</text>')
+        for system, name in SYSTEMS.items():
+            y += 24
+            ms = part[f"{system}_ms"]
+            out.append(f'<text x="10" y="{y}">{name}</text>'
+                       f'<rect x="200" y="{y - 13}" width="{380 * ms / longest:.1f}" height="17" '
+                       f'fill="{colours[system]}"/>'
+                       f'<text x="{206 + 380 * ms / longest:.1f}" y="{y}">{ms:.0f} ms</text>')
+        y += 40
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="680" height="{y}" '
+            f'font-family="sans-serif" font-size="13">\n'
+            f'<text x="10" y="22" font-size="15">All-reduce of a 25 MiB fp32 bucket, {WORKERS} '
+            f'workers</text>\n' + "\n".join(out) + "\n</svg>\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Measures what the project promises.")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, less certain medians")
+    parser.add_argument("--repeats", type=int, help="of each all-reduce; default 15, quick 5")
+    args = parser.parse_args()
+    repeats = args.repeats or (5 if args.quick else 15)
+    reason = netns.why_not()
+    if reason:
+        print(f"bench: {reason}", file=sys.stderr)
+        return 1
+    start = time.monotonic()
+    try:
+        with netns.guard():
+            netns.sweep()
+            results = {"codec": program("bench_codec", args.quick),
+                       "xdp": program("bench_xdp", args.quick), "allreduce": {}}
+            unshaped, memory, stats = allreduce(None, repeats)
+            shaped, _, _ = allreduce(RATE, repeats)
+    except netns.NetnsError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    results["allreduce"] = {"workers": WORKERS, "bucket_bytes": 25 << 20, "rate": RATE,
+                            "unshaped": unshaped, "shaped": shaped}
+    results["memory"] = {"aggregator": stats["slot_bytes"],
+                         "client": max(m["memory_peak"] for m in memory),
+                         "client_over_bucket": max(m["memory_peak"] for m in memory) / (25 << 20)}
+    results["promises"] = [dict(zip(("what", "value", "comparison", "limit", "kept"), p))
+                           for p in promises(results)]
+    results["seconds"] = time.monotonic() - start
+    print_table(results)
+    for name, text in (("bench.json", json.dumps(results, indent=2) + "\n"),
+                       ("bench.svg", svg(results))):
+        path = os.path.join(netns.build_dir(), name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        print(f"  Written to {os.path.relpath(path)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,317 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""`make demo`: trains a small network with PyTorch DDP, one process per worker
+in a network namespace of its own, every gradient summed by an aggregator in
+XDP; then the same on plain Gloo fp32 with the same seeds. Ends with a table
+and build/demo.json. The training itself is in demo_worker.py, the topology in
+netns.py.
+"""
+import argparse
+import json
+import os
+import selectors
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import netns
+from aggregator import FATES, Aggregator, add_up
+
+WORKER = os.path.join(netns.ROOT, "tools/demo_worker.py")
+SILENCE = 1.0           # seconds between lines when stdout is no terminal
+NORMS_PER_PACKET = 256
+ACCURACY_MARGIN = 0.03  # THC may be so much less accurate than fp32
+PACKET_SECONDS = 120    # without any word from a worker: it hangs
+
+
+class DemoError(RuntimeError):
+    """Why there is no result, in a sentence."""
+
+
+class Screen:
+    """One live line; on a pipe a line a second instead. Quiet: to stderr."""
+
+    def __init__(self, quiet):
+        self.out = sys.stderr if quiet else sys.stdout
+        self.live = self.out.isatty()
+        self.start = self.shown = time.monotonic()
+        self.last = ""
+
+    def say(self, text):
+        self.out.write(("\r\033[K" if self.live else "") + text + "\n")
+        self.out.flush()
+        self.shown = time.monotonic()
+
+    def progress(self, text, force=False):
+        now = time.monotonic()
+        if not force and now - self.shown < (0.1 if self.live else SILENCE):
+            return
+        self.shown = now
+        text = f"[{now - self.start:5.1f} s] {text}"
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1
+            self.out.write("\r\033[K" + text[:width])
+        else:
+            self.out.write(text + "\n")
+        self.out.flush()
+
+    def bar(self, step, total, loss, run):
+        done = 24 * step // total
+        return (f"{run:9s} [{'#' * done}{'.' * (24 - done)}] step {step:3d}/{total}"
+                f"  loss {loss:6.4f}")
+
+
+class Workers:
+    """The training processes: their reports are collected until all end."""
+
+    def __init__(self, net, aggregator, epochs, folder):
+        self.processes, self.results, self.joined = [], [], {}
+        self.selector = selectors.DefaultSelector()
+        self.folder = folder
+        for rank in range(net.workers):
+            with open(self.log(rank), "w", encoding="utf-8") as log:
+                p = net.popen(net.worker(rank), [
+                    sys.executable, WORKER, "--rank", str(rank), "--world", str(net.workers),
+                    "--epochs", str(epochs), "--job", str(aggregator.job),
+                    "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
+                    "--rendezvous", net.address(0)],
+                    stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True)
+            self.processes.append(p)
+            self.results.append({})
+            self.selector.register(p.stdout, selectors.EVENT_READ, rank)
+
+    def log(self, rank):
+        return os.path.join(self.folder, f"worker-{rank}.log")
+
+    def complaint(self, rank):
+        with open(self.log(rank), encoding="utf-8") as log:
+            lines = [line for line in log.read().splitlines() if line.strip()]
+        return lines[-1] if lines else "it said nothing"
+
+    def watch(self, screen, thc_done):
+        """Draws until all workers have ended well; thc_done() when THC has.
+
+        The counters are read between the two runs, when the last worker has
+        left the job.
+        """
+        phase, heard = "starting workers (importing torch)", time.monotonic()
+        while self.selector.get_map():
+            for key, _ in self.selector.select(0.2):
+                heard = time.monotonic()
+                line = key.fileobj.readline()
+                if not line:
+                    self.selector.unregister(key.fileobj)
+                    self.ended(key.data)
+                    continue
+                word = json.loads(line)
+                if word["event"] == "step":
+                    phase = screen.bar(word["step"], word["total"], word["loss"], word["run"])
+                elif word["event"] == "joining":
+                    phase = "joining the job"
+                elif word["event"] == "joined":
+                    self.joined = word
+                elif word["event"] == "result":
+                    self.results[key.data][word["run"]] = word
+                    if all("THC" in r for r in self.results) and thc_done:
+                        thc_done()
+                        thc_done = None
+            screen.progress(phase)
+            if time.monotonic() - heard > PACKET_SECONDS:
+                raise DemoError(f"no worker has said anything for {PACKET_SECONDS} s: stopped")
+
+    def ended(self, rank):
+        p = self.processes[rank]
+        p.stdout.close()
+        if p.wait() or "Gloo fp32" not in self.results[rank]:
+            raise DemoError(f"worker {rank} ended with status {p.returncode}: "
+                            f"{self.complaint(rank)}")
+
+
+def expected_packets(sizes, block, chunk):
+    """Packets one worker must have had added for buckets of these sizes.
+
+    Each all-reduce: one agreement packet, the norms of its blocks, its chunks.
+    """
+    total = 0
+    for count in sizes:
+        blocks = -(-count // block)
+        total += 1 + -(-blocks // NORMS_PER_PACKET) + -(-blocks * block // chunk)
+    return total
+
+
+def summary(args, workers, stats, mode, impaired):
+    """The content of demo.json."""
+    thc = [r["THC"] for r in workers.results]
+    fp32 = [r["Gloo fp32"] for r in workers.results]
+    info = workers.joined
+    steps, n = thc[0]["steps"], args.workers
+    errors = thc[0]["errors"]
+    expected = sum(expected_packets(r["sizes"], info["block"], info["chunk"]) for r in thc)
+    added = stats["events"]["added"]
+    per_step = {k: sum(r["stats"][k] for r in thc) / n / steps
+                for k in ("bytes_up", "bytes_down", "packets_up", "packets_down")}
+    parameter_bytes = 4 * thc[0]["parameters"]
+    return {
+        "workers": n,
+        "steps": steps,
+        "accuracy_thc": thc[0]["accuracy"],
+        "accuracy_fp32": fp32[0]["accuracy"],
+        "nmse": sum(d for d, _ in errors) / sum(m for _, m in errors),
+        "bytes_up_per_step": round(per_step["bytes_up"]),
+        "bytes_down_per_step": round(per_step["bytes_down"]),
+        "fp32_bytes_per_step": parameter_bytes,
+        "xdp_packets": 0 if args.software else added,
+        "xdp_expected_packets": 0 if args.software else expected,
+        "retransmits": sum(r["stats"]["retransmits"] for r in thc),
+        "drops": stats["drops"],
+        "xdp_mode": mode,
+        "transport": info["transport"],
+        "aggregated_packets": added,
+        "aggregated_expected_packets": expected,
+        "received": stats["received"],
+        "events": stats["events"],
+        "duplicates": stats["events"]["waited"] + stats["events"]["repeated"],
+        "reply": "multicast" if info["multicast"] else "fanout",
+        "table": info["table"],
+        "simd": info["simd"],
+        "measured_steps": len(errors),
+        "fallback_buckets": sum(r["stats"]["buckets_fallback"] for r in thc),
+        "identical_models": len({r["digest"] for r in thc}) == 1,
+        "ring_bytes_per_step": round(2 * (n - 1) / n * parameter_bytes),
+        "seconds_thc": max(r["seconds"] for r in thc),
+        "seconds_fp32": max(r["seconds"] for r in fp32),
+        "loss": args.loss,
+        "impaired": impaired,
+    }
+
+
+def table(r):
+    """The result as aligned rows (what, THC, Gloo fp32)."""
+    def megabytes(n):
+        return f"{n / 1e6:.3f} MB"
+
+    up, down, fp32 = r["bytes_up_per_step"], r["bytes_down_per_step"], r["fp32_bytes_per_step"]
+    ring = r["ring_bytes_per_step"]
+    where = {"software": "in user space (--software)"}.get(r["xdp_mode"],
+                                                           f"in XDP ({r['xdp_mode']})")
+    rows = [
+        ("", "THC", "Gloo fp32"),
+        ("test accuracy", f"{100 * r['accuracy_thc']:.2f} %", f"{100 * r['accuracy_fp32']:.2f} %"),
+        (f"training, {r['steps']} steps, {r['workers']} workers", f"{r['seconds_thc']:.1f} s",
+         f"{r['seconds_fp32']:.1f} s"),
+        ("bytes up per worker and step", megabytes(up), f"{megabytes(ring)} (ring)"),
+        ("bytes down per worker and step", megabytes(down), f"{megabytes(ring)} (ring)"),
+        ("beside fp32 gradients", f"{fp32 / up:.2f} x less up, {fp32 / down:.2f} x less down"
+         if up and down else "-", megabytes(fp32)),
+        ("NMSE of aggregated gradients", f"{r['nmse']:.5f}", "0"),
+        None,
+        (f"packets aggregated {where}", f"{r['aggregated_packets']}", ""),
+        ("packets expected from bucket sizes", f"{r['aggregated_expected_packets']}", ""),
+        ("packets received", f"{r['received']}", ""),
+        *((f"  {name}", f"{r['events'][name]}", "") for name in FATES),
+        *((f"  dropped: {name}", f"{n}", "") for name, n in r["drops"].items() if n),
+        ("duplicates (waited + repeated)", f"{r['duplicates']}", ""),
+        ("drops", f"{sum(r['drops'].values())}", ""),
+        ("retransmits", f"{r['retransmits']}", ""),
+    ]
+    for direction, c in r["impaired"].items():
+        rows.append((f"lost on the links, {direction}", f"{c['dropped']} of {c['seen']}", ""))
+    wide = [max(len(row[c]) for row in rows if row) for c in range(3)]
+    return "\n".join("  " + (f"{row[0]:<{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}".rstrip()
+                             if row else "-" * (sum(wide) + 4)) for row in rows)
+
+
+def faults(r, epochs):
+    """What is wrong with this result, as sentences; none: all is well."""
+    out = []
+    if r["aggregated_packets"] != r["aggregated_expected_packets"]:
+        out.append(f"{r['aggregated_packets']} packets were aggregated, bucket sizes call for "
+                   f"{r['aggregated_expected_packets']}")
+    if wrong := add_up(r):
+        out.append(wrong)
+    if r["accuracy_thc"] < r["accuracy_fp32"] - ACCURACY_MARGIN:
+        out.append(f"THC reaches {100 * r['accuracy_thc']:.2f} %, more than "
+                   f"{100 * ACCURACY_MARGIN:.0f} points below fp32")
+    if epochs >= 5 and r["accuracy_fp32"] < 0.93:
+        out.append(f"the baseline reaches only {100 * r['accuracy_fp32']:.2f} %")
+    if not r["nmse"] < 1:
+        out.append(f"NMSE is {r['nmse']}: the aggregated gradients say nothing")
+    if r["fallback_buckets"]:
+        out.append(f"{r['fallback_buckets']} buckets went through Gloo instead of THC")
+    if not r["identical_models"]:
+        out.append("the workers' models differ after training")
+    return out
+
+
+def run(args, screen):
+    reason = netns.why_not()
+    if reason:
+        raise DemoError(reason)
+    for ns in netns.sweep():
+        screen.say(f"removed {ns}, left by a run that died")
+    impair = netns.Impair(drop=args.loss) if args.loss else None
+    counters = {}
+    with tempfile.TemporaryDirectory(prefix="thc-demo-") as folder, \
+            netns.Topology(args.workers, impair=impair) as net, \
+            Aggregator(net, args.workers, software=args.software) as aggregator:
+        stats = aggregator.stats()
+        screen.say(f"aggregator {netns.AGGREGATOR4} ({stats['mode']}), {args.workers} workers "
+                   f"{net.address(0)}..{args.workers}, one namespace each, "
+                   f"{100 * args.loss:g} % loss per direction")
+        screen.say("every gradient goes through THC: the hook's threshold is 0, nothing falls back")
+        workers = Workers(net, aggregator, args.epochs, folder)
+
+        def thc_done():
+            counters.update(aggregator.stats())
+            counters["impaired"] = net.impaired()
+
+        workers.watch(screen, thc_done)
+        return summary(args, workers, counters, stats["mode"], counters["impaired"])
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description="Trains on digits with gradients summed in XDP, beside plain Gloo fp32.")
+    parser.add_argument("--software", action="store_true",
+                        help="aggregate in user space instead of XDP")
+    parser.add_argument("--loss", type=float, default=0.0, metavar="P",
+                        help="lose packets with probability P in each direction, e.g. 0.02")
+    parser.add_argument("--workers", type=int, default=4, help="1 to 8, default 4")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--json", action="store_true",
+                        help="print the JSON instead of the table, progress on stderr")
+    args = parser.parse_args()
+    if not 0 <= args.loss <= 0.5:
+        parser.error("--loss is a probability from 0 to 0.5")
+    if not 1 <= args.workers <= 8 or args.epochs < 1:
+        parser.error("--workers is 1 to 8, --epochs at least 1")
+    screen = Screen(args.json)
+    try:
+        with netns.guard():
+            result = run(args, screen)
+    except (DemoError, netns.NetnsError) as error:
+        screen.say(f"demo: {error}")
+        return 1
+    path = os.path.join(netns.build_dir(), "demo.json")
+    text = json.dumps(result, indent=2)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text + "\n")
+    wrong = faults(result, args.epochs)
+    if args.json:
+        print(text)
+    screen.say("")
+    screen.say(table(result))
+    screen.say("")
+    for sentence in wrong:
+        screen.say(f"  WRONG: {sentence}")
+    if not wrong:
+        screen.say(f"  Counts add up: {result['aggregated_packets']} packets aggregated are those "
+                   f"expected, and each of {result['received']} received has one fate or drop.")
+    screen.say(f"  Written to {os.path.relpath(path)}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
