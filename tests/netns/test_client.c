@@ -54,12 +54,13 @@ static const char *daemon_path(void)
 static struct daemon start_daemon(const char *job)
 {
 	struct daemon d = { .port = next_port() };
-	char port[8], line[256];
+	char port[8], line[256], control[64];
 	int out[2];
 	FILE *f;
 
 	assert_int_equal(pipe(out), 0);
 	snprintf(port, sizeof(port), "%u", d.port);
+	snprintf(control, sizeof(control), "/tmp/thc-test-%d-%u.sock", getpid(), d.port);
 	d.pid = fork();
 	assert_true(d.pid >= 0);
 	if (!d.pid) {
@@ -67,7 +68,7 @@ static struct daemon start_daemon(const char *job)
 		dup2(out[1], 1);
 		close(out[0]);
 		execl(daemon_path(), "thcd", "--software", "--listen", "127.0.0.1", "--port",
-		      port, "--control", "none", "--job", job, NULL);
+		      port, "--control", control, "--job", job, NULL);
 		perror(daemon_path());
 		_exit(127);
 	}
@@ -728,7 +729,7 @@ static void errors__open_says_why_not(void **state)
 	o.join_timeout_ms = 300;
 	expect_open(&o, -ETIMEDOUT, "rank 1 of job 1 did not join");
 	o.rank = 2;
-	expect_open(&o, -ERANGE, "2 ranks");
+	expect_open(&o, -ERANGE, "rank 2 is too large for job 1");
 	o.rank = 64;
 	expect_open(&o, -EINVAL, "at most 64");
 	o.rank = 0;

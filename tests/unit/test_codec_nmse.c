@@ -45,10 +45,10 @@ static double measure(const struct setup *s, float *const *x, const float *const
 		thc_codec_compress(&s->c, x[k], THC_FP32, s->count, NULL, norms, 21, k, 0, 1024,
 				   packed, 512, scratch);
 		for (i = 0; i < padded; i++) {
-			v = lanes[2 * i] * 256U + lanes[2 * i + 1];
+			v = lanes[2 * i] + lanes[2 * i + 1] * 256U;
 			v += s->c.table.value[index_of(packed, i)];
-			lanes[2 * i] = (uint8_t)(v >> 8);
-			lanes[2 * i + 1] = (uint8_t)v;
+			lanes[2 * i] = (uint8_t)v;
+			lanes[2 * i + 1] = (uint8_t)(v >> 8);
 		}
 	}
 	for (i = 0; i < padded / 1024; i++)

@@ -129,7 +129,7 @@ void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype
 			size_t stride, float *scratch);
 
 /*
- * Summed lanes -> mean gradient, nblocks * B floats.  width is 8, or 16 for big-endian lanes;
+ * Summed lanes -> mean gradient, nblocks * B floats.  width is 8, or 16 for little-endian lanes;
  * counts[k] is the number of contributors to chunk k of the range, 0 for a chunk that never came,
  * which stands for zero.  In place is allowed where a chunk's lanes end where its floats end.
  */

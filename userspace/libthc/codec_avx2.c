@@ -64,11 +64,10 @@ FN vf vf_from_u8(const uint8_t *p)
 	return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
-FN vf vf_from_be16(const uint8_t *p)
+FN vf vf_from_le16(const uint8_t *p)
 {
 	__m128i y = _mm_loadu_si128((const __m128i *)p);
 
-	y = _mm_or_si128(_mm_slli_epi16(y, 8), _mm_srli_epi16(y, 8));
 	return _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(y));
 }
 

@@ -65,11 +65,10 @@ FN vf vf_from_u8(const uint8_t *p)
 	return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
-FN vf vf_from_be16(const uint8_t *p)
+FN vf vf_from_le16(const uint8_t *p)
 {
 	__m256i y = _mm256_loadu_si256((const __m256i *)p);
 
-	y = _mm256_or_si256(_mm256_slli_epi16(y, 8), _mm256_srli_epi16(y, 8));
 	return _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(y));
 }
 

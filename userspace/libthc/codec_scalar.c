@@ -140,7 +140,7 @@ static void scalar_dequant(const uint8_t *lanes, unsigned int width, size_t n, f
 	size_t i;
 
 	for (i = 0; i < n; i++) {
-		unsigned int y = width == 8 ? lanes[i] : lanes[2 * i] << 8 | lanes[2 * i + 1];
+		unsigned int y = width == 8 ? lanes[i] : lanes[2 * i] | lanes[2 * i + 1] << 8;
 
 		out[i] = ((float)y - centre) * scale;
 	}

@@ -9,7 +9,7 @@
  *	vf, vi			vectors of floats and of 32-bit integers
  *	vf_load, vf_store, vf_add, vf_sub, vf_mul, vf_set
  *	vf_from_fp16, vf_from_bf16	VL halves in memory -> floats
- *	vf_from_u8, vf_from_be16	VL lanes in memory -> floats
+ *	vf_from_u8, vf_from_le16	VL lanes in memory -> floats
  *	vf_sign(v, signs, i)	signs of coordinates i..i+VL applied
  *	vf_lanes(v)		butterflies of strides 1..VL/2
  *	vf_sumsq(s)		s[0..64/VL) partial sums -> their sum, in the order of codec_ops.h
@@ -269,7 +269,7 @@ FN void dequant_body(const uint8_t *lanes, unsigned int width, size_t n, float c
 #pragma GCC unroll 8
 		for (k = 0; k < GROUP_VECTORS; k++)
 			v[k] = width == 8 ? vf_from_u8(lanes + i + k * VL) :
-					    vf_from_be16(lanes + 2 * (i + k * VL));
+					    vf_from_le16(lanes + 2 * (i + k * VL));
 #pragma GCC unroll 8
 		for (k = 0; k < GROUP_VECTORS; k++)
 			vf_store(out + i + k * VL, vf_mul(vf_sub(v[k], c), s));

@@ -157,8 +157,8 @@ static int refused(const struct thc_client *c, const struct thc_params *p)
 
 	switch (p->refusal) {
 	case THC_REFUSED_RANK:
-		return thc_fail(-ERANGE, "rank %u is too large: job %u has %u ranks, counted from 0",
-				o->rank, o->job, p->ranks);
+		return thc_fail(-ERANGE, "rank %u is too large for job %u: ranks count from 0 to n - 1",
+				o->rank, o->job);
 	case THC_REFUSED_PREFIX:
 		return thc_fail(-EACCES, "job %u does not admit workers from this address: change the job's prefix or use --bind",
 				o->job);
