@@ -368,8 +368,8 @@ static void decode__equals_formula(void **state)
 		double m = c.table.t * norm / sqrt((double)n);
 
 		narrow[i] = (uint8_t)(rng_u64(&r) % (30 * (count ? count : 1) + 1));
-		wide[2 * i] = 0;
-		wide[2 * i + 1] = narrow[i];
+		wide[2 * i] = narrow[i];
+		wide[2 * i + 1] = 0;
 		want[i] = count ? -m + (double)narrow[i] / count * 2 * m / 30 : 0;
 	}
 	reference_hadamard(want, n);
