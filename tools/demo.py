@@ -266,6 +266,7 @@ def run(args, screen):
         def thc_done():
             counters.update(aggregator.stats())
             counters["impaired"] = net.impaired()
+            net.heal()  # the baseline runs on whole links
 
         workers.watch(screen, thc_done)
         return summary(args, workers, counters, stats["mode"], counters["impaired"])

@@ -62,6 +62,7 @@ _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _SIOCETHTOOL = 0x8946
 _ETHTOOL_SGRO = 0x2C
+_GSO_SEGMENTS_DEFAULT = 65535
 _libc = ctypes.CDLL(None, use_errno=True)
 _serial = itertools.count()
 
@@ -275,8 +276,7 @@ class Topology:
         loader = os.path.join(build_dir(), "tests/netns/impair")
         if not os.path.exists(loader):
             raise NetnsError(f"{loader} is missing: run `make tests`")
-        for ns in [self.aggregator, *map(self.worker, range(self.workers))]:
-            _ip(ns, ["link set eth0 gso_max_segs 1"])
+        self._limit_segments(1)
         self._impair = self.popen(
             self.switch,
             [loader, f"{impair.drop}", f"{impair.corrupt}", f"{impair.duplicate}",
@@ -292,6 +292,19 @@ class Topology:
         self._impair.stdin.write("\n")
         self._impair.stdin.flush()
         return json.loads(self._impair.stdout.readline())
+
+    def heal(self):
+        """Ends the impairment: links are whole again, segmentation offloaded."""
+        if self._impair:
+            self._impair.stdin.close()
+            self._impair.wait()
+            self._impair.stdout.close()
+            self._impair = None
+            self._limit_segments(_GSO_SEGMENTS_DEFAULT)
+
+    def _limit_segments(self, segments):
+        for ns in [self.aggregator, *map(self.worker, range(self.workers))]:
+            _ip(ns, [f"link set eth0 gso_max_segs {segments}"])
 
     @staticmethod
     def enter(ns, argv):

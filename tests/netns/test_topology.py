@@ -132,6 +132,16 @@ def impair__leaves_other_traffic_whole():
         assert net.impaired()["up"]["seen"] == 0
 
 
+def impair__ends_when_healed():
+    with netns.Topology(workers=1, impair=netns.Impair(0.5)) as net:
+        net.heal()
+        with udp(net, net.aggregator, netns.AGGREGATOR4, PORT) as to, udp(net, net.worker(0)) as out:
+            burst(out, (netns.AGGREGATOR4, PORT), 320)
+            assert len(drain(to)) == 320
+        shown = net.run(net.worker(0), ["ip", "-d", "link", "show", "eth0"]).stdout
+        assert "gso_max_segs 65535" in shown, shown
+
+
 def left_of(pid):
     return [ns for ns in os.listdir(netns.RUN) if ns.startswith(f"thc-{pid}.")]
 
@@ -173,5 +183,5 @@ def cleanup__sweeps_after_sigkill_only_dead_runs():
 if __name__ == "__main__":
     tap.main([topology__connects_over_both_families, topology__multicast_reaches_every_worker,
               topology__shaped_links_limit_both_directions, impair__harms_packets_one_by_one,
-              impair__leaves_other_traffic_whole, cleanup__on_signals,
+              impair__leaves_other_traffic_whole, impair__ends_when_healed, cleanup__on_signals,
               cleanup__sweeps_after_sigkill_only_dead_runs])
