@@ -57,10 +57,11 @@ __noinline int thc_answer_slot(struct thc_hdr *h, struct thc_job *job, struct th
 	v = &s->version[thc_be32(h->generation) & 1];
 	switch (verdict) {
 	case THC_ADD:
-		thc_answer_result(h, job, thc_be16(h->job), v, thc_be16(h->slot), 0, 0);
+		thc_answer_result(h, job, thc_be16(h->job), s->epoch, v, thc_be16(h->slot), 0, 0);
 		break;
 	case THC_REPEAT:
-		thc_answer_result(h, job, thc_be16(h->job), v, thc_be16(h->slot), h->rank, 1);
+		thc_answer_result(h, job, thc_be16(h->job), s->epoch, v, thc_be16(h->slot),
+				  h->rank, 1);
 		break;
 	case THC_WAIT:
 		thc_answer_wait(h, job, v);
@@ -83,7 +84,8 @@ static __always_inline int thc_contribute(struct xdp_md *ctx, struct thc_stats *
 	struct thc_slot *s = thc_slot_get(index);
 	struct thc_lanes *l = thc_lanes_get(index);
 	struct thc_arrival a = {
-		.epoch = job->epoch,
+		/* the one admitted, though the job may have gone on to the next */
+		.epoch = thc_be32(p->hdr->epoch),
 		.generation = thc_be32(p->hdr->generation),
 		.round = thc_be32(p->hdr->round),
 		.chunk = thc_be32(p->hdr->chunk),

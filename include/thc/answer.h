@@ -11,14 +11,14 @@
 
 /* Fields of every answer; op, width, flags, sum, count, bitmap follow. */
 THC_INLINE void thc_answer_common(struct thc_hdr *h, const struct thc_job *job, u16 job_id,
-				  u8 rank, u32 slot)
+				  u32 epoch, u8 rank, u32 slot)
 {
 	h->version = THC_VERSION;
 	h->cookie = thc_be64(job->cookie);
 	h->job = thc_be16(job_id);
 	h->rank = rank;
 	h->reserved = 0;
-	h->epoch = thc_be32(job->epoch);
+	h->epoch = thc_be32(epoch);
 	h->slot = thc_be16(slot);
 	h->sum = 0;
 }
@@ -31,16 +31,18 @@ THC_INLINE u8 thc_answer_nosum(const struct thc_job *job)
 /**
  * thc_answer_result() - header of a finished version
  * @h: filled in, sum included
+ * @epoch: the slot's, which the job may already have left
  * @slot: slot number inside the job
  * @rank: whom it is for; 0 when it is for all
  * @repeat: sent again to one worker
  */
 THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_job *job, u16 job_id,
-				  const struct thc_version *v, u32 slot, u8 rank, int repeat)
+				  u32 epoch, const struct thc_version *v, u32 slot, u8 rank,
+				  int repeat)
 {
 	struct thc_sum lanes = { v->sum_a, v->sum_b };
 
-	thc_answer_common(h, job, job_id, rank, slot);
+	thc_answer_common(h, job, job_id, epoch, rank, slot);
 	h->op = v->op;
 	h->width = thc_lane_answer_width(v->kind);
 	h->flags = THC_F_ANSWER | (repeat ? THC_F_REPEAT : 0) | (v->ce ? THC_F_CE : 0) |

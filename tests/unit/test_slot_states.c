@@ -339,8 +339,7 @@ static void answer_result(struct state *s, int i, int k, u32 action)
 	u64 in;
 
 	job_init(&job, s);
-	job.epoch = s->slot[i].epoch;
-	thc_answer_result(&h, &job, 0, v, i, 0, 0);
+	thc_answer_result(&h, &job, 0, s->slot[i].epoch, v, i, 0, 0);
 	e = thc_be32(h.epoch);
 	g = thc_be32(h.generation);
 	in = thc_be64(h.bitmap);

@@ -39,7 +39,7 @@ static bool take(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank, 
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (!done(s, v, job->epoch, generation))
 		return false;
-	thc_answer_result(&out->h, job, job_id, &copy, slot, rank, repeat);
+	thc_answer_result(&out->h, job, job_id, job->epoch, &copy, slot, rank, repeat);
 	return true;
 }
 
