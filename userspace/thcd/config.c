@@ -54,6 +54,8 @@ static const struct key job_keys[] = {
 	  "close a chunk that has its quorum after so many ms; default never" },
 	{ "seed", NUMBER64, AT(seed), 0, UINT64_MAX,
 	  "of rotations and rounding, shared by all ranks; default from job and cookie" },
+	{ "epoch", NUMBER, AT(epoch), 1, UINT32_MAX,
+	  "first epoch; with seed it makes runs repeat bit by bit; default: the clock" },
 	{ "sum", SWITCH_OFF, AT(nosum), 0, 0, "packet sums, on or off; default on" },
 	{ "correlated", SWITCH_ON, AT(correlated), 0, 0,
 	  "correlated stochastic rounding, on or off; default off" },

@@ -251,6 +251,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int fa
 	memcpy(&plan->p, &t.p, sizeof(plan->p));
 	plan->table_hash = thc_table_hash(&t);
 	plan->deadline_ms = w->deadline_ms;
+	plan->epoch = w->epoch;
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;
 	plan->norm_slots = w->norm_slots;
