@@ -224,6 +224,30 @@ static void putback__everything(void **state)
 	}
 }
 
+/* Some chunks of a block, and a block without any. */
+static void putback__some_chunks(void **state)
+{
+	static const uint8_t lost[12] = { 0, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0, 1 };
+	struct round r;
+	float *want;
+	size_t i;
+
+	(void)state;
+	round_run(&r, 12, THC_FP32, 12 * 1024 - 5, 30);
+	want = test_buffer(r.count * sizeof(float));
+	memcpy(want, r.error, r.count * sizeof(float));
+	for (i = 0; i < 12; i++)
+		if (lost[i])
+			thc_codec_putback(&r.c, r.packed + i * 512, i, 1024, r.norms, ROUND,
+					  r.first_block, want, r.count, r.scratch);
+	thc_codec_putback_lost(&r.c, r.packed, 512, lost, 1024, r.blocks, r.norms, ROUND,
+			       r.first_block, r.error, r.count, r.scratch);
+	for (i = 0; i < r.count; i++)
+		assert_true(fabs((double)want[i] - r.error[i]) < 1e-5);
+	free(want);
+	round_free(&r);
+}
+
 static void putback__nothing_lost(void **state)
 {
 	uint8_t lost[5] = { 0 };
@@ -271,6 +295,7 @@ int main(void)
 		cmocka_unit_test(error__accumulates_nothing),
 		cmocka_unit_test(putback__one_chunk),
 		cmocka_unit_test(putback__everything),
+		cmocka_unit_test(putback__some_chunks),
 		cmocka_unit_test(putback__nothing_lost),
 		cmocka_unit_test(zero_norm__keeps_the_input),
 	};

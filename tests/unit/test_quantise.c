@@ -117,28 +117,74 @@ static void round__levels_are_fixed_points(void **state)
 }
 
 /* Beyond the clamp the outermost level is certain: the bias is the distance to it, no more. */
-static void round__clamps(void **state)
+static void assert_clamps(const struct thc_codec *c)
 {
-	static const double beyond[] = { 1e-3, 0.5, 7, 1e6, 1e30 };
+	static const double beyond[] = { 0, 1e-3, 0.5, 7, 1e6, 1e30 };
 	uint8_t packed[BLOCK / 2];
-	struct thc_codec c;
 	unsigned int i, k;
 
-	(void)state;
-	setup(&c, 4, 30, 10);
 	for (k = 0; k < sizeof(beyond) / sizeof(*beyond); k++) {
-		quantise_same(&c, 30 + beyond[k], 1, k, 0, packed);
+		quantise_same(c, 30 + 1e-5 + beyond[k], 1, k, 0, packed);
 		for (i = 0; i < BLOCK; i++)
-			assert_int_equal(position(&c, packed, i), 30);
-		quantise_same(&c, -beyond[k], 1, k, 0, packed);
+			assert_int_equal(position(c, packed, i), 30);
+		quantise_same(c, -1e-5 - beyond[k], 1, k, 0, packed);
 		for (i = 0; i < BLOCK; i++)
-			assert_int_equal(position(&c, packed, i), 0);
+			assert_int_equal(position(c, packed, i), 0);
 	}
-	quantise_same(&c, INFINITY, 1, 0, 0, packed);
+	quantise_same(c, INFINITY, 1, 0, 0, packed);
 	assert_int_equal(packed[0], 0xff);
-	quantise_same(&c, NAN, 1, 0, 0, packed);
+	quantise_same(c, NAN, 1, 0, 0, packed);
 	assert_int_equal(packed[0], 0);
-	thc_codec_exit(&c);
+}
+
+/*
+ * A coordinate exactly on a level never leaves it, not even for a draw of zero, of which 2^26
+ * coordinates see about four.
+ */
+static void assert_zero_stays(const struct thc_codec *c)
+{
+	const size_t blocks = 256;
+	uint8_t *packed = test_buffer(blocks * BLOCK / 2), *want = test_buffer(blocks * BLOCK / 2);
+	uint64_t round;
+
+	assert_int_equal(c->table.value[8], 15);
+	memset(want, 0x88, blocks * BLOCK / 2);
+	for (round = 0; round < 256; round++) {
+		quantise_same(c, 15, blocks, round, 0, packed);
+		assert_memory_equal(packed, want, blocks * BLOCK / 2);
+	}
+	free(want);
+	free(packed);
+}
+
+static void every_simd(void (*check)(const struct thc_codec *))
+{
+	enum thc_simd simd;
+
+	for (simd = THC_SIMD_SCALAR; simd <= THC_SIMD_AVX512; simd++) {
+		struct thc_table t;
+		struct thc_codec c;
+
+		solve(4, 30, 1.0 / 32, &t);
+		if (thc_codec_init(&c, &t, 10, 1, simd) == -ENOTSUP) {
+			print_message("not on this CPU: instruction set %d\n", simd);
+			continue;
+		}
+		check(&c);
+		thc_codec_exit(&c);
+	}
+}
+
+static void round__clamps(void **state)
+{
+	(void)state;
+	every_simd(assert_clamps);
+}
+
+static void round__zero_stays_zero(void **state)
+{
+	(void)state;
+	every_simd(assert_zero_stays);
 }
 
 static double correlation(const uint8_t *a, const uint8_t *b, size_t n, size_t shift)
@@ -317,7 +363,7 @@ static void assert_decode_in_place(unsigned int block_log2, unsigned int chunk, 
 		if (width == 8)
 			lanes[i] = (uint8_t)y;
 		else	/* use the upper byte too */
-			lanes[2 * i] = (uint8_t)(y % 16), lanes[2 * i + 1] = (uint8_t)y;
+			lanes[2 * i] = (uint8_t)y, lanes[2 * i + 1] = (uint8_t)(y % 16);
 	}
 	for (i = 0; i < n / chunk; i++) {
 		counts[i] = (uint16_t)(i % 3 == 2 ? 0 : (width == 8 ? 8 : 139) - i % 3);
@@ -476,6 +522,7 @@ int main(void)
 		cmocka_unit_test(round__unbiased_in_every_gap),
 		cmocka_unit_test(round__levels_are_fixed_points),
 		cmocka_unit_test(round__clamps),
+		cmocka_unit_test(round__zero_stays_zero),
 		cmocka_unit_test(round__draws_are_independent),
 		cmocka_unit_test(correlated__counts_are_exact),
 		cmocka_unit_test(pack__even_coordinate_in_high_nibble),
