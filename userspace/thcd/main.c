@@ -150,7 +150,8 @@ static int start(struct run *r, struct thcd_error *e)
 	} else if (thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {
 		return -1;
 	}
-	if (make_jobs(r, kept, e) || thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
+	if (make_jobs(r, kept, e) ||
+	    (!d->software && thcd_xdp_attach(d, r->c.mode, e)) || thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
 		return -1;
 	thcd_say("%s aggregator on %s, UDP port %u: %u slots, %llu bytes", d->mode,
 		 r->c.listens ? r->c.listen[0] : r->c.interface, d->port, d->slots,
@@ -186,7 +187,7 @@ static void loop(struct run *r)
 	}
 }
 
-static void stop(struct run *r)
+static void stop(struct run *r, bool failed)
 {
 	struct thcd *d = &r->d;
 
@@ -194,7 +195,7 @@ static void stop(struct run *r)
 	if (d->software)
 		thcd_software_exit(d);
 	else
-		thcd_xdp_exit(d);
+		thcd_xdp_exit(d, failed);
 	thcd_control_close(&r->control);
 	thcd_net_close(d);
 	thcd_out_exit(d);
@@ -227,6 +228,6 @@ int main(int argc, char **argv)
 	} else {
 		loop(&r);
 	}
-	stop(&r);
+	stop(&r, status != EXIT_SUCCESS);
 	return status;
 }

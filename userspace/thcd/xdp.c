@@ -1,45 +1,538 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The XDP side of the daemon.
+ * The XDP side of the daemon: loads the programs of bpf/, or goes on with the
+ * maps that a killed predecessor left pinned, attaches, and serves what XDP
+ * cannot do itself (relayed answers, deadlines).
+ *
+ * Order at start, so that a daemon that is killed at any point leaves either
+ * pins that its successor can use or pins that it recognises as unfinished:
+ *
+ *	lock the pins		nobody else is starting
+ *	query the hook		free, or ours; else refuse before anything changes
+ *	state, meta		daemon's own maps; meta.complete says if to trust
+ *	load			libbpf pins new maps, or reuses those pinned
+ *	jobs			created by main.c, only if not kept
+ *	attach, pin program	thcd_xdp_attach()
+ *	meta.complete
  */
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/if_link.h>
+
+#include "answer.h"
+#include "attach.h"
+#include "jobs.h"
+#include "keep.h"
+#include "net.h"
+#include "pins.h"
 #include "xdp.h"
+
+#include "thc.skel.h"
+
+/* A slot's lock is held for microseconds; tries before a CLOSE is put off. */
+#define CLOSE_TRIES	8
+/* XDP programs are not run on less. */
+#define FRAME_MIN	64
+
+struct thcd_xdp {
+	struct thcd_pins	pins;
+	struct thcd_hook	hook;
+	struct thcd_meta	meta;
+	struct thc_bpf		*skel;
+	struct ring_buffer	*relay;
+	unsigned int		ifindex;
+	int			old_fd;		/* program of the predecessor, -1: none */
+	int			state_fd;
+	int			meta_fd;
+	bool			generic;
+	bool			kept;
+	bool			attached;
+	u64			fan;		/* bit k: fan[k] is filled */
+};
+
+static void *map_memory(int fd, size_t bytes)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, (bytes + page - 1) / page * page, PROT_READ | PROT_WRITE, MAP_SHARED,
+		       fd, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Opens or creates a map of the daemon's own. */
+static int own_map(struct thcd_xdp *x, const char *name, u32 size, u32 entries, u32 flags,
+		   struct thcd_error *e)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = flags);
+	struct bpf_map_info info = { 0 };
+	u32 len = sizeof(info);
+	char path[192];
+	int fd;
+
+	fd = bpf_obj_get(thcd_pins_path(&x->pins, name, path));
+	if (fd >= 0) {
+		if (!bpf_obj_get_info_by_fd(fd, &info, &len) && info.value_size == size &&
+		    info.max_entries == entries)
+			return fd;
+		close(fd);
+		return thcd_fail(e, "%s is of another version of thcd; --fresh discards it, and all ranks "
+				 "have to join again", path);
+	}
+	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, name, sizeof(u32), size, entries, &opts);
+	if (fd < 0)
+		return thcd_fail(e, "cannot create a BPF map: %s; thcd needs CAP_BPF, CAP_NET_ADMIN and "
+				 "CAP_PERFMON, or --software", strerror(-fd));
+	if (bpf_obj_pin(fd, path)) {
+		thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static int open_state(struct thcd *d, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	x->meta_fd = own_map(x, "meta", sizeof(struct thcd_meta), 1, 0, e);
+	if (x->meta_fd < 0)
+		return -1;
+	x->state_fd = own_map(x, "state", sizeof(struct thcd_record), THC_JOBS_MAX,
+			      BPF_F_MMAPABLE, e);
+	if (x->state_fd < 0)
+		return -1;
+	d->record = map_memory(x->state_fd, THC_JOBS_MAX * sizeof(*d->record));
+	return d->record ? 0 : thcd_fail(e, "cannot map the state: %s", strerror(errno));
+}
+
+static void close_state(struct thcd *d)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	if (d->record)
+		munmap(d->record, THC_JOBS_MAX * sizeof(*d->record));
+	d->record = NULL;
+	if (x->meta_fd >= 0)
+		close(x->meta_fd);
+	if (x->state_fd >= 0)
+		close(x->state_fd);
+	x->meta_fd = x->state_fd = -1;
+}
+
+static u64 own_netns(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/net", &st) ? 0 : st.st_ino;
+}
+
+/* The predecessor's program goes, and all it left. */
+static void discard(struct thcd *d)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	if (x->old_fd >= 0) {
+		if (x->hook.id && x->hook.id == thcd_prog_id(x->old_fd))
+			thcd_hook_detach(x->ifindex, x->old_fd, x->hook.generic);
+		close(x->old_fd);
+		x->old_fd = -1;
+		x->hook.id = 0;
+	}
+	thcd_pins_remove(&x->pins);
+}
+
+/* The pinned program that holds the hook, or any; -1: none is pinned. */
+static int pinned_program(const struct thcd_xdp *x)
+{
+	char path[192];
+	int fd = bpf_obj_get(thcd_pins_path(&x->pins, "next", path));
+
+	if (fd >= 0 && thcd_prog_id(fd) == x->hook.id)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return bpf_obj_get(thcd_pins_path(&x->pins, "prog", path));
+}
+
+/* Looks at the hook and at the pins: whose are they? */
+static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slots,
+			    const struct thcd_plan *plans, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	struct thcd_meta was;
+	u32 key = 0;
+
+	if (thcd_hook_query(x->ifindex, d->interface, &x->hook, e))
+		return -1;
+	x->old_fd = pinned_program(x);
+	if (x->hook.id && x->hook.id != thcd_prog_id(x->old_fd))
+		return thcd_hook_foreign(d->interface, &x->hook, e);
+	if (c->fresh)
+		discard(d);
+	x->meta = (struct thcd_meta){ .netns = own_netns(), .layout = THCD_LAYOUT,
+				      .ifindex = x->ifindex, .slots = slots, .port = d->port };
+	if (open_state(d, e))
+		return -1;
+	if (bpf_map_lookup_elem(x->meta_fd, &key, &was))
+		return thcd_fail(e, "cannot read the pinned state: %s", strerror(errno));
+	if (was.complete) {
+		x->kept = true;
+		return thcd_keep_meta(&was, &x->meta, d->instance, e) ||
+		       thcd_keep_jobs(d->record, plans, e) ? -1 : 0;
+	}
+	/* one that died while starting: nothing there is worth keeping */
+	close_state(d);
+	discard(d);
+	return open_state(d, e);
+}
+
+/* Loads the programs; maps are pinned, or found pinned. */
+static int load(struct thcd *d, bool generic, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	struct bpf_map *map;
+	char path[192];
+	int err;
+
+	x->skel = thc_bpf__open();
+	if (!x->skel)
+		return thcd_fail(e, "cannot open the XDP program: %s", strerror(errno));
+	x->skel->rodata->thc_config.port_base = d->port;
+	x->skel->rodata->thc_config.relay = generic;
+	thcd_net_address(d->interface, AF_INET,
+			 (struct thc_addr *)&x->skel->rodata->thc_config.addr4);
+	thcd_net_address(d->interface, AF_INET6,
+			 (struct thc_addr *)&x->skel->rodata->thc_config.addr6);
+	bpf_map__set_max_entries(x->skel->maps.slots, x->meta.slots);
+	bpf_map__set_max_entries(x->skel->maps.lanes, x->meta.slots);
+	bpf_object__for_each_map(map, x->skel->obj) {
+		/* constants belong to one load of the program */
+		if (bpf_map__is_internal(map))
+			continue;
+		bpf_map__set_pin_path(map, thcd_pins_path(&x->pins, bpf_map__name(map), path));
+	}
+	err = thc_bpf__load(x->skel);
+	if (!err)
+		return 0;
+	thc_bpf__destroy(x->skel);
+	x->skel = NULL;
+	if (err == -EINVAL && x->kept)
+		return thcd_fail(e, "the pinned maps do not fit this version of thcd; --fresh discards "
+				 "them, and all ranks have to join again");
+	if (err == -EPERM)
+		return thcd_fail(e, "not allowed to load BPF programs: run thcd as root, or use "
+				 "--software");
+	return thcd_fail(e, "the kernel refused the XDP program: %s; thcd --verbose shows its log, "
+			 "--software does without BPF", strerror(-err));
+}
+
+static int map_all(struct thcd *d, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	d->slots = x->meta.slots;
+	d->job = map_memory(bpf_map__fd(x->skel->maps.jobs), THC_JOBS_MAX * sizeof(*d->job));
+	d->slot = map_memory(bpf_map__fd(x->skel->maps.slots), d->slots * sizeof(*d->slot));
+	d->lanes = map_memory(bpf_map__fd(x->skel->maps.lanes), d->slots * sizeof(*d->lanes));
+	if (!d->job || !d->slot || !d->lanes)
+		return thcd_fail(e, "cannot map the aggregator's slots: %s", strerror(errno));
+	return 0;
+}
+
+/* fan[k]: the interface k + 1 times, each with the egress program. */
+static int fill_fan(struct thcd_xdp *x, u32 k, struct thcd_error *e)
+{
+	struct bpf_devmap_val val = { .ifindex = x->ifindex };
+	int fd, err = 0;
+	u32 i;
+
+	if (k < 64 && x->fan & 1ULL << k)
+		return 0;
+	val.bpf_prog.fd = bpf_program__fd(x->skel->progs.thc_egress);
+	fd = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fan_inner", sizeof(u32), sizeof(val), k + 1, NULL);
+	if (fd < 0)
+		return thcd_fail(e, "cannot create a device map: %s", strerror(-fd));
+	for (i = 0; i <= k && !err; i++)
+		err = bpf_map_update_elem(fd, &i, &val, 0);
+	if (!err)
+		err = bpf_map_update_elem(bpf_map__fd(x->skel->maps.fan), &k, &fd, 0);
+	close(fd);
+	if (err)
+		return thcd_fail(e, "cannot fill the device map of %u answers: %s", k,
+				 strerror(errno));
+	if (k < 64)
+		x->fan |= 1ULL << k;
+	return 0;
+}
+
+static int on_relay(void *ctx, void *data, size_t size)
+{
+	struct thc_relay r;
+	struct thcd *d = ctx;
+
+	if (size < sizeof(r))
+		return 0;
+	memcpy(&r, data, sizeof(r));
+	if (r.job >= THC_JOBS_MAX || r.slot >= d->job[r.job].slots || r.rank >= THC_RANKS_MAX)
+		return 0;
+	switch ((enum thc_relay_kind)r.kind) {
+	case THC_RELAY_ALL:
+		thcd_answer_all(d, r.job, r.slot, r.generation);
+		break;
+	case THC_RELAY_ONE:
+		thcd_answer_one(d, r.job, r.slot, r.generation, r.rank);
+		break;
+	case THC_RELAY_HEADER:
+		thcd_answer_header(d, r.job, &r.hdr, r.rank);
+		break;
+	}
+	return 0;
+}
+
+static int load_for(struct thcd *d, bool generic, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	x->generic = generic;
+	x->fan = 0;
+	d->one_port = generic;
+	d->mode = generic ? "generic" : "native";
+	if (load(d, generic, e) || map_all(d, e))
+		return -1;
+	x->relay = ring_buffer__new(bpf_map__fd(x->skel->maps.relay), on_relay, d, NULL);
+	if (!x->relay)
+		return thcd_fail(e, "cannot open the relay ring: %s", strerror(errno));
+	if (generic)
+		return 0;
+	return fill_fan(x, 0, e) || fill_fan(x, 1, e) ? -1 : 0;
+}
+
+static void unload(struct thcd *d)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	ring_buffer__free(x->relay);
+	x->relay = NULL;
+	if (d->job)
+		munmap(d->job, THC_JOBS_MAX * sizeof(*d->job));
+	if (d->slot)
+		munmap(d->slot, d->slots * sizeof(*d->slot));
+	if (d->lanes)
+		munmap(d->lanes, d->slots * sizeof(*d->lanes));
+	d->job = NULL;
+	d->slot = NULL;
+	d->lanes = NULL;
+	thc_bpf__destroy(x->skel);
+	x->skel = NULL;
+}
 
 int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 		  const struct thcd_plan *plans, bool *kept, struct thcd_error *e)
 {
-	(void)d, (void)c, (void)slots, (void)plans, (void)kept;
-	return thcd_fail(e, "XDP mode is not there yet; use --software");
-}
+	struct thcd_xdp *x = calloc(1, sizeof(*x));
+	bool generic = c->mode == THCD_MODE_GENERIC;
 
-void thcd_xdp_exit(struct thcd *d)
-{
-	(void)d;
+	d->xdp = x;
+	if (!x)
+		return thcd_fail(e, "out of memory");
+	x->pins.lock = x->old_fd = x->state_fd = x->meta_fd = -1;
+	x->ifindex = if_nametoindex(d->interface);
+	thcd_libbpf_quiet(d->verbose);
+	if (thcd_pins_open(&x->pins, d->instance, e) ||
+	    find_predecessor(d, c, slots, plans, e))
+		return -1;
+	/* the driver refused native XDP to the predecessor, too */
+	if (c->mode == THCD_MODE_AUTO && x->kept && x->hook.id && x->hook.generic)
+		generic = true;
+	*kept = x->kept;
+	return load_for(d, generic, e);
 }
 
 int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e)
 {
-	(void)d, (void)job_id, (void)e;
+	struct thcd_xdp *x = d->xdp;
+	struct thc_pairs pairs;
+	u32 key = job_id;
+
+	thcd_job_pairs(&pairs, &d->record[job_id].plan);
+	if (bpf_map_update_elem(bpf_map__fd(x->skel->maps.pairs), &key, &pairs, 0))
+		return thcd_fail(e, "cannot load the table of job %u: %s", job_id, strerror(errno));
+	return x->generic ? 0 : fill_fan(x, d->job[job_id].ranks, e);
+}
+
+static int attach(struct thcd *d, char *reason)
+{
+	struct thcd_xdp *x = d->xdp;
+	int fd = bpf_program__fd(x->skel->progs.thc_xdp);
+	int old = x->hook.id ? x->old_fd : -1, err;
+
+	/* the hook's two modes exclude each other */
+	if (old >= 0 && x->hook.generic != x->generic) {
+		thcd_hook_detach(x->ifindex, old, x->hook.generic);
+		old = -1;
+	}
+	err = thcd_hook_attach(x->ifindex, fd, old, x->generic, reason);
+	x->attached = !err;
+	return err;
+}
+
+/* A successor must find the hook's holder among the pins whenever we die: the
+ * new program is pinned as "next" before it is attached, and as "prog" after.
+ */
+static int pin_next(struct thcd_xdp *x, struct thcd_error *e)
+{
+	char path[192];
+
+	unlink(thcd_pins_path(&x->pins, "next", path));
+	if (bpf_obj_pin(bpf_program__fd(x->skel->progs.thc_xdp), path))
+		return thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
 	return 0;
+}
+
+static int pin_done(struct thcd_xdp *x, struct thcd_error *e)
+{
+	char from[192], to[192];
+
+	if (rename(thcd_pins_path(&x->pins, "next", from), thcd_pins_path(&x->pins, "prog", to)))
+		return thcd_fail(e, "cannot rename %s: %s", from, strerror(errno));
+	return 0;
+}
+
+static int attach_failed(struct thcd *d, int err, const char *reason, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	struct thcd_hook now;
+
+	if ((err == -EBUSY || err == -EEXIST) &&
+	    !thcd_hook_query(x->ifindex, d->interface, &now, e) && now.id)
+		return thcd_hook_foreign(d->interface, &now, e);
+	return thcd_fail(e, "%s XDP refused by %s (%s): %s; --software does without", d->mode,
+			 d->interface, x->hook.driver, reason);
+}
+
+/* Once more from the maps on, with the program that relays. */
+static int fall_back(struct thcd *d, const char *reason, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	int i;
+
+	thcd_say("native XDP refused by %s: %s; generic XDP: answers are sent by the daemon, expect a "
+		 "third of the native rate or less", x->hook.driver, reason);
+	unload(d);
+	if (load_for(d, true, e))
+		return -1;
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		if (d->job[i].active && thcd_xdp_job(d, i, e))
+			return -1;
+	return 0;
+}
+
+int thcd_xdp_attach(struct thcd *d, enum thcd_mode mode, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	char reason[128];
+	u32 key = 0;
+	int err;
+
+	if (pin_next(x, e))
+		return -1;
+	err = attach(d, reason);
+	if (err && mode == THCD_MODE_AUTO && !x->generic && err != -EBUSY && err != -EEXIST) {
+		if (fall_back(d, reason, e) || pin_next(x, e))
+			return -1;
+		err = attach(d, reason);
+	}
+	if (err)
+		return attach_failed(d, err, reason, e);
+	if (pin_done(x, e))
+		return -1;
+	x->meta.complete = 1;
+	if (bpf_map_update_elem(x->meta_fd, &key, &x->meta, 0))
+		return thcd_fail(e, "cannot write the pinned state: %s", strerror(errno));
+	return 0;
+}
+
+void thcd_xdp_exit(struct thcd *d, bool failed)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	if (!x)
+		return;
+	/* a start that failed leaves a predecessor's aggregator alone */
+	if (x->skel && x->attached && !(failed && x->kept))
+		thcd_hook_detach(x->ifindex, bpf_program__fd(x->skel->progs.thc_xdp), x->generic);
+	if (x->pins.lock >= 0 && (x->attached || x->skel || x->state_fd >= 0) &&
+	    !(failed && x->kept))
+		thcd_pins_remove(&x->pins);
+	if (x->skel)
+		unload(d);
+	close_state(d);
+	if (x->old_fd >= 0)
+		close(x->old_fd);
+	thcd_pins_close(&x->pins);
+	free(x);
+	d->xdp = NULL;
 }
 
 int thcd_xdp_fd(const struct thcd *d)
 {
-	(void)d;
-	return -1;
+	return d->xdp && d->xdp->relay ? ring_buffer__epoll_fd(d->xdp->relay) : -1;
 }
 
 void thcd_xdp_relay(struct thcd *d)
 {
-	(void)d;
+	ring_buffer__consume(d->xdp->relay);
+	thcd_out_flush(d);
 }
 
 bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 {
-	(void)d, (void)job_id, (void)slot, (void)generation;
+	u8 frame[FRAME_MIN] = { 0 };
+	struct thc_close_request request = { .job = job_id, .slot = slot,
+					     .generation = generation };
+	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame),
+		    .repeat = 1);
+	int i;
+
+	memcpy(frame, &request, sizeof(request));
+	for (i = 0; i < CLOSE_TRIES; i++) {
+		if (bpf_prog_test_run_opts(bpf_program__fd(d->xdp->skel->progs.thc_close), &run)) {
+			thcd_say_limited("cannot close a generation: %s", strerror(errno));
+			return false;
+		}
+		if (run.retval != XDP_ABORTED)
+			return run.retval == XDP_TX;
+	}
 	return false;
 }
 
 void thcd_xdp_stats(const struct thcd *d, struct thc_stats *out)
 {
-	(void)d, (void)out;
+	int cpus = libbpf_num_possible_cpus(), cpu;
+	struct thc_stats *each;
+	u32 key = 0, i;
+
+	memset(out, 0, sizeof(*out));
+	each = cpus > 0 ? calloc(cpus, sizeof(*each)) : NULL;
+	if (!each || bpf_map_lookup_elem(bpf_map__fd(d->xdp->skel->maps.stats), &key, each)) {
+		free(each);
+		return;
+	}
+	for (cpu = 0; cpu < cpus; cpu++) {
+		out->received += each[cpu].received;
+		for (i = 0; i < THC_EVENTS; i++)
+			out->event[i] += each[cpu].event[i];
+		for (i = 0; i < THC_DROP_REASONS; i++)
+			out->drop[i] += each[cpu].drop[i];
+	}
+	free(each);
 }

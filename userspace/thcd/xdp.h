@@ -8,7 +8,7 @@
 #include "config.h"
 
 /**
- * thcd_xdp_init() - load or find the program, and attach it
+ * thcd_xdp_init() - load the program, with the maps of a predecessor if any
  * @slots: of all jobs together
  * @plans: by job number, what is asked for; .ranks 0: no such job
  * @kept: out: the jobs live on from a daemon that died
@@ -16,8 +16,13 @@
 int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 		  const struct thcd_plan *plans, bool *kept, struct thcd_error *e);
 
-/* Detaches and unpins. */
-void thcd_xdp_exit(struct thcd *d);
+/* Takes the hook, once all jobs are there; what is pinned is complete then. */
+int thcd_xdp_attach(struct thcd *d, enum thcd_mode mode, struct thcd_error *e);
+
+/* Detaches and unpins; not so if a start @failed and a predecessor's
+ * aggregator is still there.
+ */
+void thcd_xdp_exit(struct thcd *d, bool failed);
 
 /* Makes a created job known to maps that are not mmapped. */
 int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e);

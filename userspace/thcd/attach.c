@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One interface's XDP hook. thcd never takes it from somebody else: it is
+ * either free, or held by the program this instance pinned before it died.
+ */
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/if_link.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "attach.h"
+
+static bool loud;
+static char kernel_said[128];
+
+/* libbpf hands the kernel's extended error only to its log. */
+static int on_print(enum libbpf_print_level level, const char *format, va_list ap)
+{
+	static const char marker[] = "Kernel error message: ";
+	char line[512], *at;
+
+	vsnprintf(line, sizeof(line), format, ap);
+	at = strstr(line, marker);
+	if (at) {
+		snprintf(kernel_said, sizeof(kernel_said), "%s", at + strlen(marker));
+		kernel_said[strcspn(kernel_said, "\n")] = '\0';
+	}
+	if (loud && level != LIBBPF_DEBUG)
+		fputs(line, stderr);
+	return 0;
+}
+
+void thcd_libbpf_quiet(bool verbose)
+{
+	loud = verbose;
+	libbpf_set_print(on_print);
+}
+
+static void driver_of(const char *interface, char *out, size_t size)
+{
+	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
+	struct ifreq ifr = { .ifr_data = (void *)&info };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", interface);
+	if (fd >= 0 && !ioctl(fd, SIOCETHTOOL, &ifr) && *info.driver)
+		snprintf(out, size, "%s", info.driver);
+	else
+		snprintf(out, size, "unknown driver");
+	if (fd >= 0)
+		close(fd);
+}
+
+static void name_of(u32 id, char *out, size_t size)
+{
+	struct bpf_prog_info info = { 0 };
+	u32 len = sizeof(info);
+	int fd = bpf_prog_get_fd_by_id(id);
+
+	snprintf(out, size, "?");
+	if (fd < 0)
+		return;
+	if (!bpf_obj_get_info_by_fd(fd, &info, &len))
+		snprintf(out, size, "%s", info.name);
+	close(fd);
+}
+
+u32 thcd_prog_id(int fd)
+{
+	struct bpf_prog_info info = { 0 };
+	u32 len = sizeof(info);
+
+	return fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &len) ? info.id : 0;
+}
+
+int thcd_hook_query(unsigned int ifindex, const char *interface, struct thcd_hook *out,
+		    struct thcd_error *e)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, q);
+	int err = bpf_xdp_query(ifindex, 0, &q);
+
+	memset(out, 0, sizeof(*out));
+	driver_of(interface, out->driver, sizeof(out->driver));
+	if (err)
+		return thcd_fail(e, "cannot ask %s for its XDP program: %s", interface, strerror(-err));
+	out->id = q.drv_prog_id ? q.drv_prog_id : q.hw_prog_id ? q.hw_prog_id : q.skb_prog_id;
+	out->generic = out->id && out->id == q.skb_prog_id;
+	if (out->id)
+		name_of(out->id, out->name, sizeof(out->name));
+	return 0;
+}
+
+int thcd_hook_foreign(const char *interface, const struct thcd_hook *hook, struct thcd_error *e)
+{
+	return thcd_fail(e, "interface %s already has an XDP program, id %u, name \"%s\" (%s), and thcd does "
+			 "not take it away%s; if nobody needs it: ip link set dev %s %s off", interface,
+			 hook->id, hook->name, hook->generic ? "generic" : "native",
+			 strcmp(hook->name, "thc_xdp") ? "" :
+			 " (another thcd's? then give its --instance name)",
+			 interface, hook->generic ? "xdpgeneric" : "xdp");
+}
+
+int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic, char *reason)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = old_fd);
+	u32 flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE;
+	int err;
+
+	/* libbpf adds XDP_FLAGS_REPLACE when told the old program */
+	if (old_fd < 0)
+		flags |= XDP_FLAGS_UPDATE_IF_NOEXIST;
+	else
+		flags |= XDP_FLAGS_REPLACE;
+	*kernel_said = '\0';
+	err = bpf_xdp_attach(ifindex, prog_fd, flags, old_fd < 0 ? NULL : &opts);
+	snprintf(reason, 128, "%s", *kernel_said ? kernel_said : strerror(-err));
+	return err;
+}
+
+int thcd_hook_detach(unsigned int ifindex, int prog_fd, bool generic)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = prog_fd);
+
+	return bpf_xdp_detach(ifindex, XDP_FLAGS_REPLACE |
+			      (generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE), &opts);
+}

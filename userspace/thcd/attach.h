@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One interface's XDP hook: who is there, taking it, giving it back.
+ */
+#ifndef THCD_ATTACH_H
+#define THCD_ATTACH_H
+
+#include "thcd.h"
+
+/* Who holds an interface's hook. */
+struct thcd_hook {
+	u32	id;		/* program, 0: nobody */
+	bool	generic;
+	char	name[32];
+	char	driver[32];	/* of the interface */
+};
+
+int thcd_hook_query(unsigned int ifindex, const char *interface, struct thcd_hook *out,
+		    struct thcd_error *e);
+
+/* The sentence that refuses to take a hook from its holder; returns -1. */
+int thcd_hook_foreign(const char *interface, const struct thcd_hook *hook, struct thcd_error *e);
+
+/**
+ * thcd_hook_attach() - take the hook
+ * @old_fd: program to replace atomically; -1: the hook must be free
+ *
+ * Returns 0 or a negative errno; @reason, of 128 characters, is the kernel's
+ * own or strerror().
+ */
+int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic, char *reason);
+
+/* Gives the hook back if @prog_fd still holds it. */
+int thcd_hook_detach(unsigned int ifindex, int prog_fd, bool generic);
+
+/* Id of a loaded program, 0: cannot be told. */
+u32 thcd_prog_id(int fd);
+
+/* libbpf's messages: kept for thcd_hook_attach(), shown when verbose. */
+void thcd_libbpf_quiet(bool verbose);
+
+#endif /* THCD_ATTACH_H */

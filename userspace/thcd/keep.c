@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * May a restarted daemon go on with what its predecessor left? Only with the
+ * same jobs: rounds are running that rely on their constants. What differs is
+ * named; nothing is thrown away unless the operator says --fresh.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "keep.h"
+
+#define DISCARD "; --fresh discards what is there, and all ranks have to join again"
+
+int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, const char *instance,
+		   struct thcd_error *e)
+{
+	if (was->layout != is->layout)
+		return thcd_fail(e, "the pins of instance \"%s\" are those of another version of thcd"
+				 DISCARD, instance);
+	if (was->netns != is->netns || was->ifindex != is->ifindex)
+		return thcd_fail(e, "the pins of instance \"%s\" belong to another interface (index %u%s): "
+				 "give --instance another name; if that interface is gone, --fresh "
+				 "discards them", instance, was->ifindex,
+				 was->netns != is->netns ? " of another network namespace" : "");
+	if (was->port != is->port)
+		return thcd_fail(e, "the aggregator that is attached uses port %u, and %u is asked for"
+				 DISCARD, was->port, is->port);
+	return 0;
+}
+
+/* The first thing two plans differ in, as text; @was and @is get its values. */
+static const char *difference(const struct thcd_plan *a, const struct thcd_plan *b, double *was,
+			      double *is)
+{
+#define NUMBER(field, name)					\
+	if (a->field != b->field) {				\
+		*was = a->field;				\
+		*is = b->field;					\
+		return name;					\
+	}
+	NUMBER(ranks, "ranks")
+	NUMBER(bits, "bits")
+	NUMBER(granularity, "granularity")
+	NUMBER(sum_width, "sum_width")
+	NUMBER(data_slots, "slots")
+	NUMBER(norm_slots, "norm_slots")
+	NUMBER(quorum, "quorum")
+	NUMBER(deadline_ms, "deadline_ms")
+	NUMBER(block_log2, "log2 of block")
+	NUMBER(group_port, "group_port")
+	NUMBER(slot_base, "first slot")
+#undef NUMBER
+	*was = *is = 0;
+	if (a->cookie != b->cookie)
+		return "cookie";
+	if (a->seed != b->seed)
+		return "seed";
+	if (a->clamp != b->clamp)
+		return "clamp";
+	if (memcmp(a->table, b->table, sizeof(a->table)))
+		return "table";
+	if (a->reply != b->reply)
+		return "reply";
+	if (!thc_addr_equal(&a->group, &b->group))
+		return "group";
+	if (a->prefix_len != b->prefix_len || !thc_addr_equal(&a->prefix, &b->prefix))
+		return "prefix";
+	if (a->nosum != b->nosum)
+		return "sum";
+	if (a->correlated != b->correlated)
+		return "correlated";
+	return "something else";
+}
+
+static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_plan *is,
+		    struct thcd_error *e)
+{
+	const char *what;
+	double a, b;
+
+	if (!was->used && !is->ranks)
+		return 0;
+	if (!was->used)
+		return thcd_fail(e, "job %u is asked for, but the aggregator that is attached has none of "
+				 "that number" DISCARD, id);
+	if (!is->ranks)
+		return thcd_fail(e, "the aggregator that is attached has a job %u, which is not asked for"
+				 DISCARD, id);
+	if (!memcmp(&was->plan, is, sizeof(*is)))
+		return 0;
+	what = difference(&was->plan, is, &a, &b);
+	if (a != b)
+		return thcd_fail(e, "job %u: %s is %.0f in the aggregator that is attached, and %.0f is asked "
+				 "for" DISCARD, id, what, a, b);
+	return thcd_fail(e, "job %u: %s differs from that of the aggregator that is attached" DISCARD,
+			 id, what);
+}
+
+int thcd_keep_jobs(const struct thcd_record *was, const struct thcd_plan *plans,
+		   struct thcd_error *e)
+{
+	int i;
+
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		if (keep_job(i, &was[i], &plans[i], e))
+			return -1;
+	return 0;
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The instance's directory in bpffs, /sys/fs/bpf/thc/INSTANCE. Programs and
+ * maps pinned there live on when the daemon is killed; a lock on the directory
+ * tells a dead daemon's pins from a living one's.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "pins.h"
+
+static bool is_bpffs(void)
+{
+	struct statfs fs;
+
+	return !statfs(THCD_BPFFS, &fs) && (unsigned long)fs.f_type == BPF_FS_MAGIC;
+}
+
+static int mount_bpffs(struct thcd_error *e)
+{
+	if (is_bpffs())
+		return 0;
+	if (mount("bpf", THCD_BPFFS, "bpf", 0, "mode=0700"))
+		return thcd_fail(e, "cannot mount bpffs on %s: %s; mount it (mount -t bpf bpf %s), give "
+				 "CAP_SYS_ADMIN, or use --software", THCD_BPFFS, strerror(errno),
+				 THCD_BPFFS);
+	thcd_say("mounted bpffs on %s; in a mount namespace of its own (ip netns exec) pins end with "
+		 "it, use nsenter --net= there", THCD_BPFFS);
+	return 0;
+}
+
+static int make_dir(const char *dir, struct thcd_error *e)
+{
+	if (!mkdir(dir, 0700) || errno == EEXIST)
+		return 0;
+	return thcd_fail(e, "cannot make %s: %s", dir, strerror(errno));
+}
+
+void thcd_pins_init(struct thcd_pins *p, const char *instance)
+{
+	char *c;
+
+	p->lock = -1;
+	snprintf(p->dir, sizeof(p->dir), "%s/%s", THCD_PINS_ROOT, instance);
+	/* bpffs keeps names with a dot for the kernel; interfaces have them */
+	for (c = p->dir; *c; c++)
+		if (*c == '.')
+			*c = '_';
+}
+
+int thcd_pins_open(struct thcd_pins *p, const char *instance, struct thcd_error *e)
+{
+	thcd_pins_init(p, instance);
+	if (mount_bpffs(e) || make_dir(THCD_PINS_ROOT, e) || make_dir(p->dir, e))
+		return -1;
+	p->lock = open(p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (p->lock < 0)
+		return thcd_fail(e, "cannot open %s: %s", p->dir, strerror(errno));
+	if (!flock(p->lock, LOCK_EX | LOCK_NB))
+		return 0;
+	thcd_fail(e, errno == EWOULDBLOCK ? "another thcd runs instance \"%s\"; stop it, or give "
+		  "--instance another name" : "cannot lock the pins of \"%s\"", instance);
+	close(p->lock);
+	p->lock = -1;
+	return -1;
+}
+
+const char *thcd_pins_path(const struct thcd_pins *p, const char *name, char *path)
+{
+	snprintf(path, 192, "%s/%s", p->dir, name);
+	return path;
+}
+
+void thcd_pins_remove(struct thcd_pins *p)
+{
+	struct dirent *entry;
+	DIR *dir = opendir(p->dir);
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	closedir(dir);
+}
+
+void thcd_pins_close(struct thcd_pins *p)
+{
+	if (p->lock < 0)
+		return;
+	/* fails while there are pins, or other instances */
+	rmdir(p->dir);
+	rmdir(THCD_PINS_ROOT);
+	close(p->lock);
+	p->lock = -1;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The instance's directory in bpffs: what makes an aggregator outlive its
+ * daemon.
+ */
+#ifndef THCD_PINS_H
+#define THCD_PINS_H
+
+#include "thcd.h"
+
+#define THCD_BPFFS	"/sys/fs/bpf"
+#define THCD_PINS_ROOT	THCD_BPFFS "/thc"
+
+struct thcd_pins {
+	char	dir[128];
+	int	lock;	/* flock() on dir, ends with the process; -1: none */
+};
+
+/* Names the directory, no more. */
+void thcd_pins_init(struct thcd_pins *p, const char *instance);
+
+/* Mounts bpffs if need be, makes the directory and locks it. */
+int thcd_pins_open(struct thcd_pins *p, const char *instance, struct thcd_error *e);
+
+/* Path of a pin; @path has room for 192 characters. */
+const char *thcd_pins_path(const struct thcd_pins *p, const char *name, char *path);
+
+/* Removes every pin, and the directory. */
+void thcd_pins_remove(struct thcd_pins *p);
+
+/* Gives up the lock; the pins stay, an empty directory does not. */
+void thcd_pins_close(struct thcd_pins *p);
+
+#endif /* THCD_PINS_H */
