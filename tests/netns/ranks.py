@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The ranks of an integration test, one process (rank.py) per worker
+namespace, spoken to from here; every answer is waited for with a limit."""
+import json
+import os
+import subprocess
+import sys
+import time
+
+from tap import netns
+from aggregator import _line
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIMIT = 30              # seconds within which every answer must come
+
+
+class Ranks:
+    """n client processes; pin: rank r runs on CPU r mod CPUs only."""
+
+    def __init__(self, net, aggregator, n=None, pin=False, address=netns.AGGREGATOR4, **options):
+        self.net, self.address, self.aggregator, self.pin = net, address, aggregator, pin
+        self.options = options
+        self.n = n or net.workers
+        self.processes = [self.spawn(rank) for rank in range(self.n)]
+
+    def spawn(self, rank):
+        pin = ["taskset", "-c", str(rank % os.cpu_count())] if self.pin else []
+        env = {**os.environ, "LIBTHC": os.path.join(netns.build_dir(), "libthc.so")}
+        return self.net.popen(self.net.worker(rank),
+                              [*pin, sys.executable, os.path.join(HERE, "rank.py"), str(rank)],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+
+    def tell(self, rank, **request):
+        self.processes[rank].stdin.write(json.dumps(request) + "\n")
+        self.processes[rank].stdin.flush()
+
+    def hear(self, rank, limit=LIMIT):
+        line = _line(self.processes[rank].stdout, limit)
+        assert line, f"rank {rank} hangs or died: no answer within {limit} s"
+        return json.loads(line)
+
+    def all(self, ranks=None, limit=LIMIT, **request):
+        """The same request to all (or some) ranks; their answers in order."""
+        ranks = range(self.n) if ranks is None else ranks
+        for r in ranks:
+            self.tell(r, **request)
+        end = time.monotonic() + limit
+        return [self.hear(r, max(0.1, end - time.monotonic())) for r in ranks]
+
+    def open_request(self, **more):
+        return {"do": "open", "aggregator": self.address, "job": self.aggregator.job,
+                "cookie": self.aggregator.cookie, **self.options, **more}
+
+    def open(self, ranks=None, **more):
+        return good(self.all(ranks, **self.open_request(**more)))
+
+    def reduce(self, **more):
+        return good(self.all(do="reduce", **more))
+
+    def kill(self, rank):
+        """kill -9, as a crash would."""
+        p = self.processes[rank]
+        p.kill()
+        p.wait()
+        p.stdin.close()
+        p.stdout.close()
+
+    def restart(self, rank):
+        """A new process in place of a killed one."""
+        self.processes[rank] = self.spawn(rank)
+
+    def close(self):
+        for p in self.processes:
+            if p.poll() is None:
+                p.stdin.close()
+                try:
+                    p.wait(5)
+                except subprocess.TimeoutExpired:
+                    pass
+                p.stdout.close()
+        self.net.stop(*self.processes)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.close()
+
+
+def good(answers):
+    """These answers, none of which may be an error."""
+    for rank, answer in enumerate(answers):
+        assert "error" not in answer, f"rank {rank}: {answer['error']}"
+    return answers
