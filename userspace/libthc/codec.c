@@ -296,13 +296,15 @@ int thc_codec_norms(const struct thc_codec *c, const void *x, enum thc_dtype dty
 }
 
 /*
- * The transform of a block: leaf() puts each tile, its strides 1..512 done, into place, and rows of
- * tiles are combined while they are still in some cache.  The order of traversal is free, that of
- * the stages a coordinate passes through is not.
+ * The transform of a block: fill() puts each tile into place (NULL if it is there), strides 1..512
+ * follow unless fill() does them itself, and rows of tiles are combined while they are still in
+ * some cache.  The order of traversal is free, that of the stages a coordinate passes through is
+ * not.
  */
 struct transform {
 	const struct thc_codec_ops *ops;
-	void (*leaf)(void *ctx, size_t tile, float *buf);
+	void (*fill)(void *ctx, size_t tile, float *buf);
+	bool fill_transforms;
 	void *ctx;
 };
 
@@ -312,7 +314,10 @@ static void transform_rows(const struct transform *t, size_t tile, size_t tiles,
 	size_t row = tiles / radix;
 
 	if (tiles == 1) {
-		t->leaf(t->ctx, tile, buf);
+		if (t->fill)
+			t->fill(t->ctx, tile, buf);
+		if (!t->fill_transforms)
+			t->ops->inverse(buf, NULL, buf);
 		return;
 	}
 	for (i = 0; i < radix; i++)
@@ -320,7 +325,7 @@ static void transform_rows(const struct transform *t, size_t tile, size_t tiles,
 	t->ops->high(buf, row * THC_TILE, radix);
 }
 
-static void forward_leaf(void *ctx, size_t tile, float *buf)
+static void forward_fill(void *ctx, size_t tile, float *buf)
 {
 	uint64_t signs[THC_TILE_SIGN_WORDS];
 	const struct range *r = ctx;
@@ -333,7 +338,9 @@ static void forward_leaf(void *ctx, size_t tile, float *buf)
 
 static void rotate_block(struct range *r, size_t block, float *rotated)
 {
-	struct transform t = { .ops = r->c->ops, .leaf = forward_leaf, .ctx = r };
+	struct transform t = {
+		.ops = r->c->ops, .fill = forward_fill, .fill_transforms = true, .ctx = r,
+	};
 	size_t tiles = block_tiles(r->c);
 
 	transform_rows(&t, block * tiles, tiles, rotated);
@@ -436,12 +443,9 @@ static void quantise_tile(struct quantiser *z, size_t tile, float *residual)
 	}
 }
 
-static void residual_leaf(void *ctx, size_t tile, float *buf)
+static void residual_fill(void *ctx, size_t tile, float *buf)
 {
-	struct quantiser *z = ctx;
-
-	quantise_tile(z, tile, buf);
-	z->r->c->ops->inverse(buf, NULL, buf);
+	quantise_tile(ctx, tile, buf);
 }
 
 /* D of a rotated-back block into the part of the caller's memory that exists. */
@@ -469,14 +473,31 @@ static void unflip_block(const struct range *r, size_t block, const float *from,
 	}
 }
 
+/* Fills block @block in buf, transforms it back and puts, or adds, the result to the caller's. */
+static void unrotate_block(const struct range *r, const struct transform *t, size_t block,
+			   float *buf, float *to, bool add)
+{
+	size_t tiles = block_tiles(r->c), first = block << r->c->block_log2;
+	uint64_t signs[THC_TILE_SIGN_WORDS];
+
+	if (tiles > 1 || add || r->count < first + THC_TILE) {
+		transform_rows(t, block * tiles, tiles, buf);
+		unflip_block(r, block, buf, to, add);
+		return;
+	}
+	/* The common case without a pass for D alone. */
+	t->fill(t->ctx, block, buf);
+	tile_signs(r->signs, r->first_tile + block, signs);
+	r->c->ops->inverse(buf, signs, to + first);
+}
+
 static void quantise_block(struct quantiser *z, float *error, float *scratch)
 {
-	struct transform t = { .ops = z->r->c->ops, .leaf = residual_leaf, .ctx = z };
+	struct transform t = { .ops = z->r->c->ops, .fill = residual_fill, .ctx = z };
 	size_t tiles = block_tiles(z->r->c), tile;
 
 	if (error) {
-		transform_rows(&t, z->block * tiles, tiles, scratch);
-		unflip_block(z->r, z->block, scratch, error, false);
+		unrotate_block(z->r, &t, z->block, scratch, error, false);
 		return;
 	}
 	for (tile = z->block * tiles; tile < (z->block + 1) * tiles; tile++)
@@ -516,7 +537,7 @@ void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype
 	}
 }
 
-/* What thc_codec_decode() was asked, for the leaves of its transform. */
+/* What thc_codec_decode() was asked, for the tiles of its transform. */
 struct decoder {
 	const struct thc_codec *c;
 	const uint8_t *lanes;
@@ -527,7 +548,7 @@ struct decoder {
 	double scale;		/* of the current block: grid step / B */
 };
 
-static void decode_leaf(void *ctx, size_t tile, float *buf)
+static void decode_fill(void *ctx, size_t tile, float *buf)
 {
 	struct decoder *d = ctx;
 	unsigned int first;
@@ -544,7 +565,6 @@ static void decode_leaf(void *ctx, size_t tile, float *buf)
 				   (float)(n * d->c->table.granularity) * 0.5f,
 				   (float)(d->scale / n), buf + first);
 	}
-	d->c->ops->inverse(buf, NULL, buf);
 }
 
 void thc_codec_decode(const struct thc_codec *c, const void *lanes, size_t stride,
@@ -558,16 +578,13 @@ void thc_codec_decode(const struct thc_codec *c, const void *lanes, size_t strid
 		.c = c, .lanes = lanes, .stride = stride, .width = width, .chunk = chunk,
 		.counts = counts,
 	};
-	struct transform t = { .ops = c->ops, .leaf = decode_leaf, .ctx = &d };
-	size_t block, tiles = block_tiles(c);
+	struct transform t = { .ops = c->ops, .fill = decode_fill, .ctx = &d };
+	size_t block;
 
 	for (block = 0; block < nblocks; block++) {
-		float *to = out + (block << c->block_log2);
-
 		d.scale = norm_is_zero(norms[block]) ? 0 :
 			  ldexp(grid_step(c, norms[block]), -(int)c->block_log2);
-		transform_rows(&t, block * tiles, tiles, to);
-		unflip_block(&r, block, to, out, false);
+		unrotate_block(&r, &t, block, out + (block << c->block_log2), out, false);
 	}
 }
 
@@ -585,21 +602,13 @@ static void chunk_values(const struct thc_codec *c, const uint8_t *packed, unsig
 	}
 }
 
-static void putback_leaf(void *ctx, size_t tile, float *buf)
-{
-	const struct thc_codec *c = ctx;
-
-	(void)tile;
-	c->ops->inverse(buf, NULL, buf);
-}
-
 void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, size_t stride,
 			    const uint8_t *lost, unsigned int chunk, size_t nblocks,
 			    const float *norms, uint64_t round, size_t first_block, float *error,
 			    size_t count, float *scratch)
 {
 	struct range r = range_of(c, NULL, THC_FP32, NULL, count, round, first_block);
-	struct transform t = { .ops = c->ops, .leaf = putback_leaf, .ctx = (void *)c };
+	struct transform t = { .ops = c->ops };
 	size_t chunks = ((size_t)1 << c->block_log2) / chunk, block, k;
 
 	for (block = 0; block < nblocks; block++, lost += chunks, packed += chunks * stride) {
@@ -610,8 +619,7 @@ void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, si
 			if (lost[k])
 				chunk_values(c, packed + k * stride, chunk, norms[block],
 					     scratch + k * chunk);
-		transform_rows(&t, 0, block_tiles(c), scratch);
-		unflip_block(&r, block, scratch, error, true);
+		unrotate_block(&r, &t, block, scratch, error, true);
 	}
 }
 
@@ -620,7 +628,7 @@ void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t 
 		       float *error, size_t count, float *scratch)
 {
 	struct range r = range_of(c, NULL, THC_FP32, NULL, count, round, first_block);
-	struct transform t = { .ops = c->ops, .leaf = putback_leaf, .ctx = (void *)c };
+	struct transform t = { .ops = c->ops };
 	size_t per_block = ((size_t)1 << c->block_log2) / chunk;
 	size_t block = chunk_index / per_block;
 
@@ -628,8 +636,7 @@ void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t 
 		return;
 	memset(scratch, 0, sizeof(*scratch) << c->block_log2);
 	chunk_values(c, packed, chunk, norms[block], scratch + chunk_index % per_block * chunk);
-	transform_rows(&t, 0, block_tiles(c), scratch);
-	unflip_block(&r, block, scratch, error, true);
+	unrotate_block(&r, &t, block, scratch, error, true);
 }
 
 void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
