@@ -25,7 +25,8 @@
  *	  in its bitmap, each once, all of that epoch and generation;
  *	- all results of one (epoch, slot, generation) are the same bits;
  *	- a generation finishes with everybody, or closed with its quorum;
- *	- what STALE says about who was in is what the result said;
+ *	- what STALE says about who was in is what the result said, and without
+ *	  a deadline nobody is told STALE who still waits for the result;
  *	- WAIT names its receiver among the contributors, and not everybody;
  *	- workers that keep the rules are never BUSY, and MISMATCH only when
  *	  their epoch is gone.
@@ -269,7 +270,7 @@ static void print_action(u32 a)
 		[CLOSE] = "close",
 	};
 
-	print_error("  %-8s worker %u epoch %u slot %u generation %u\n", name[a & 15],
+	print_message("#   %-8s worker %u epoch %u slot %u generation %u\n", name[a & 15],
 		    a >> 4 & 15, a >> 8 & 15, a >> 12 & 15, a >> 16);
 }
 
@@ -285,7 +286,7 @@ static void require(int holds, const char *what, u32 action)
 {
 	if (holds)
 		return;
-	print_error("%s: %s, after\n", model->name, what);
+	print_message("# %s: %s, after\n", model->name, what);
 	print_way(here);
 	if (action)
 		print_action(action);
@@ -380,14 +381,19 @@ static void answer_stale(struct state *s, int i, struct thc_hdr h, u32 action)
 	job_init(&job, s);
 	thc_answer_stale(&h, &job, &s->slot[i]);
 	require(s->result[e - 1][i][g], "STALE for a generation that never finished", action);
+	require((s32)(s->slot[i].top - g) >= 2, "STALE although the result is still there", action);
 	if (h.flags & THC_F_KNOWN)
 		require(thc_be64(h.bitmap) == s->result[e - 1][i][g] &&
 			thc_be16(h.count) == __builtin_popcount(s->result[e - 1][i][g]),
 			"STALE tells wrongly who was in", action);
 	else
 		unknown_stales++;
-	if (to->running && to->epoch == e && to->generation[i] == g)
-		to->stale[i] = 1;
+	require(h.flags & THC_F_KNOWN || s->slot[i].top - g >= 2 + THC_PASTS,
+		"STALE does not know a recent generation", action);
+	if (!to->running || to->epoch != e || to->generation[i] != g)
+		return;
+	require(model->quorum, "a result is gone before everybody has it", action);
+	to->stale[i] = 1;
 }
 
 /* What must hold of every slot at any time, whatever happened. */
