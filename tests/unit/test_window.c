@@ -152,7 +152,7 @@ static void backoff__doubles_and_is_bounded(void **state)
 
 	(void)state;
 	thc_window_init(&w, 64);
-	thc_window_answer(&w, 4 * THC_NS_PER_MS);
+	thc_window_answer(&w, 6 * THC_NS_PER_MS);
 	rto = thc_window_rto(&w);
 	assert_int_equal(thc_window_backoff(&w, 0), rto);
 	assert_int_equal(thc_window_backoff(&w, 1), 2 * rto);

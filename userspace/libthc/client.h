@@ -126,7 +126,8 @@ const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room
  * @sequence: of the chunk in its stream
  * @sent_at: time of the last transmission
  * @due: retransmit then
- * @order: number of the last transmission among all of the client's
+ * @first_order: number of the first transmission among all of the client's
+ * @order: number of the last one, or of the next when WAIT came
  * @present: ranks whose contribution is in, by the last WAIT
  * @index: the request's chunk (norm or data)
  * @tries: transmissions beyond the first
@@ -140,6 +141,7 @@ struct thc_flight {
 	uint64_t		sequence;
 	uint64_t		sent_at;
 	uint64_t		due;
+	uint64_t		first_order;
 	uint64_t		order;
 	uint64_t		present;
 	uint32_t		index;
@@ -168,8 +170,11 @@ struct thc_stream {
 
 int thc_stream_init(struct thc_stream *s, uint32_t slot_base, uint32_t slots);
 void thc_stream_exit(struct thc_stream *s);
-/* The flight an answer or WAIT belongs to, or NULL. */
+/* The flight in the packet's slot, whatever it carries; NULL: no such slot. */
 struct thc_flight *thc_stream_find(struct thc_stream *s, const struct thc_hdr *h);
+/* Is the packet about the chunk that is, or was last, in flight there? */
+bool thc_flight_matches(const struct thc_stream *s, const struct thc_flight *f,
+			const struct thc_hdr *h);
 bool thc_stream_may_send(const struct thc_stream *s, uint32_t window);
 void thc_stream_fill(const struct thc_stream *s, struct thc_hdr *h, uint64_t sequence);
 
@@ -321,7 +326,7 @@ struct thc_client {
 	struct thc_window	window;
 	uint64_t		nonce;
 	uint64_t		order;		/* packets sent so far */
-	uint64_t		order_answered;	/* newest of them answered */
+	uint64_t		order_answered;	/* newest first transmission answered */
 	uint64_t		round;		/* rounds begun this epoch */
 	uint64_t		progress_at;	/* time of the last answer */
 	uint64_t		timers_at;	/* no retransmission by timer before */

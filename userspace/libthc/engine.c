@@ -4,8 +4,8 @@
  * overdue, compute a slice, and sleep when there is nothing to do.
  *
  * When is a packet sent again?
- *  - Answers to packets sent THC_REORDER later have come: it was lost on the
- *    way up or its answer on the way down. The window is cut.
+ *  - Answers to packets first sent THC_REORDER later have come: it was lost on
+ *    the way up or its answer on the way down. The window is cut.
  *  - Its timer ran out; only the oldest few, so that a stall does not turn
  *    into a burst.
  * WAIT in reply says it was neither: somebody else is late. The cut is undone
@@ -116,11 +116,12 @@ static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *
 	if (h->flags & THC_F_CE)
 		thc_window_loss(&c->window, f->order, c->order);
 	thc_window_answer(&c->window, f->tries || f->waiting ? 0 : now - f->sent_at);
-	if (f->order > c->order_answered)
-		c->order_answered = f->order;
+	/* a retransmission may be overtaken by the answer to the original */
+	if (f->first_order > c->order_answered)
+		c->order_answered = f->first_order;
 	c->progress_at = now;
 	c->stats.chunks++;
-	f->request = NULL;
+	f->request = NULL;		/* but it keeps `sequence` and `cut` */
 	s->in_flight--;
 	if (s == &c->norms)
 		thc_request_norm_answer(r, index, h, lanes);
@@ -138,6 +139,17 @@ static void on_wait(struct thc_client *c, struct thc_flight *f, const struct thc
 	f->left = h->flags & THC_F_LEFT;
 	f->present = thc_be64(h->bitmap);
 	f->order = c->order;
+}
+
+/* An answer to a retransmission of what had its answer already: the original
+ * had arrived, so the window was cut for nothing.
+ */
+static void on_landed(struct thc_client *c, struct thc_flight *f, const struct thc_hdr *h)
+{
+	if (f->cut && (h->op == THC_OP_WAIT || h->flags & THC_F_REPEAT)) {
+		thc_window_spurious(&c->window);
+		f->cut = false;
+	}
 }
 
 static void on_epoch(struct thc_client *c, const struct thc_hdr *h)
@@ -200,8 +212,13 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes)
 	}
 	s = thc_be16(h->slot) < c->data.slots ? &c->data : &c->norms;
 	f = h->epoch == thc_be32(c->params.epoch) ? thc_stream_find(s, h) : NULL;
-	if (!f) {
+	if (!f || !thc_flight_matches(s, f, h)) {
 		c->stats.unexpected++;
+		return;
+	}
+	if (!f->request) {
+		c->stats.unexpected++;
+		on_landed(c, f, h);
 		return;
 	}
 	c->stats.repeats += !!(h->flags & THC_F_REPEAT);
@@ -306,7 +323,9 @@ static bool transmit(struct thc_client *c, struct thc_stream *s, uint32_t window
 
 		if (!r)
 			break;
-		*f = (struct thc_flight){ .request = r, .sequence = s->next, .index = index };
+		*f = (struct thc_flight){
+			.request = r, .sequence = s->next, .index = index, .first_order = c->order,
+		};
 		f->packet = s == &c->norms ? thc_request_norm_packet(r, index) :
 					     thc_request_data_packet(r, index);
 		f->bytes = (uint16_t)(sizeof(struct thc_hdr) +

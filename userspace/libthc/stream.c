@@ -26,15 +26,15 @@ void thc_stream_exit(struct thc_stream *s)
 struct thc_flight *thc_stream_find(struct thc_stream *s, const struct thc_hdr *h)
 {
 	uint32_t slot = thc_be16(h->slot) - s->slot_base;
-	struct thc_flight *f;
 
-	if (slot >= s->slots)
-		return NULL;
-	f = &s->flight[slot];
-	if (!f->request || thc_be32(h->chunk) != (uint32_t)f->sequence ||
-	    thc_be32(h->generation) != (uint32_t)(f->sequence / s->slots))
-		return NULL;
-	return f;
+	return slot < s->slots ? &s->flight[slot] : NULL;
+}
+
+bool thc_flight_matches(const struct thc_stream *s, const struct thc_flight *f,
+			const struct thc_hdr *h)
+{
+	return thc_be32(h->chunk) == (uint32_t)f->sequence &&
+	       thc_be32(h->generation) == (uint32_t)(f->sequence / s->slots);
 }
 
 bool thc_stream_may_send(const struct thc_stream *s, uint32_t window)

@@ -16,7 +16,7 @@
 #define THC_NS_PER_US	1000ULL
 
 /* Least and most a retransmission waits, first try. */
-#define THC_RTO_MIN	(2 * THC_NS_PER_MS)
+#define THC_RTO_MIN	(5 * THC_NS_PER_MS)
 #define THC_RTO_MAX	(500 * THC_NS_PER_MS)
 #define THC_RTO_FIRST	(20 * THC_NS_PER_MS)
 /* A retry waits at most so long, however often it was tried. */
