@@ -107,12 +107,12 @@ void thc_link_leave_group(struct thc_link *l);
 /* Sends all of @out; returns packets the kernel took or -errno. */
 int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
 		  uint64_t *calls);
+/* @ce: the packet met congestion on its way to us (ECN). */
+typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce);
 /* Reads at most THC_BATCH packets of @fd without blocking; @each sees those
  * that came from the aggregator.
  */
-int thc_link_receive(struct thc_link *l, int fd,
-		     void (*each)(void *ctx, struct thc_hdr *h, unsigned int bytes), void *ctx,
-		     uint64_t *calls);
+int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls);
 /* Wire bytes of a packet with @bytes of UDP payload. */
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
 const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room);

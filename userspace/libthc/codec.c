@@ -612,14 +612,20 @@ void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, si
 	size_t chunks = ((size_t)1 << c->block_log2) / chunk, block, k;
 
 	for (block = 0; block < nblocks; block++, lost += chunks, packed += chunks * stride) {
-		if (norm_is_zero(norms[block]) || !memchr(lost, 1, chunks))
+		bool any = false;
+
+		if (norm_is_zero(norms[block]))
 			continue;
 		memset(scratch, 0, sizeof(*scratch) << c->block_log2);
-		for (k = 0; k < chunks; k++)
-			if (lost[k])
-				chunk_values(c, packed + k * stride, chunk, norms[block],
-					     scratch + k * chunk);
-		unrotate_block(&r, &t, block, scratch, error, true);
+		for (k = 0; k < chunks; k++) {
+			if (!lost[k])
+				continue;
+			any = true;
+			chunk_values(c, packed + k * stride, chunk, norms[block],
+				     scratch + k * chunk);
+		}
+		if (any)
+			unrotate_block(&r, &t, block, scratch, error, true);
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * The THC codec: gradient -> norms -> rotated blocks -> packed 4-bit indices, and lanes -> gradient,
- * with error feedback.  Internal to libthc.  No I/O, no threads, no allocation after init: a codec
+ * The THC codec: gradient -> norms -> rotated blocks -> packed 4-bit indices, and lanes ->
+ * gradient, with error feedback.  Internal to libthc.  No I/O, no threads, no allocation after init: a codec
  * is immutable once set up and may be shared by threads.  How packets look and when a chunk counts
  * as lost is the client's business.
  *
@@ -147,7 +147,7 @@ void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t 
 		       float *error, size_t count, float *scratch);
 
 /*
- * The same for every chunk k of the range with lost[k] == 1 (else 0), with one rotation a block however many
+ * The same for every chunk k of the range with lost[k] != 0, with one rotation a block however many
  * of its chunks are lost.  Chunk k's indices are at packed + k * stride.
  */
 void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, size_t stride,

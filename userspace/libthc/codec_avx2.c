@@ -81,7 +81,7 @@ FN vf vf_sign(vf v, const uint64_t *signs, size_t i)
 	return _mm256_xor_ps(v, top);
 }
 
-/* One stage within a vector: partner + v in the lower half of each pair, partner - v in the upper. */
+/* One stage within a vector: partner + v in lower halves of pairs, partner - v in upper ones. */
 FN vf lane_stage(vf v, vf partner, vf upper)
 {
 	return vf_add(partner, _mm256_xor_ps(v, upper));

@@ -80,8 +80,10 @@ FN vf vf_sign(vf v, const uint64_t *signs, size_t i)
 	return _mm512_mask_xor_ps(v, negative, v, minus_zero);
 }
 
-/* One stage within a vector: partner + v in the lower half of each pair, partner - v in the upper.
- * The product by +-1 is exact, so the fused operation rounds as the separate ones do. */
+/*
+ * One stage within a vector: partner + v in lower halves of pairs, partner - v in upper ones.  The
+ * product by +-1 is exact, so the fused operation rounds as the separate ones do.
+ */
 #define LANE_STAGE(v, partner, signs) _mm512_fmadd_ps(v, signs, partner)
 
 FN vf lane_signs(unsigned int upper)

@@ -94,7 +94,7 @@ extern const struct thc_codec_ops thc_ops_avx512;
  */
 #define THC_SUM_LANES	64
 
-/* A bijection of 64 bits that leaves no visible trace of a counter (the finaliser of splitmix64). */
+/* A bijection of 64 bits that hides its argument being a counter (splitmix64's finaliser). */
 static inline uint64_t thc_mix64(uint64_t z)
 {
 	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -112,7 +112,7 @@ static inline uint64_t thc_mix64(uint64_t z)
 #define THC_DRAW_UNIT		0x1p-24f
 #define THC_CORRELATED_BITS	16
 
-/* 32 well-mixed bits for coordinate @i of a tile, best at the top.  The SIMD kernels repeat this. */
+/* 32 mixed bits for coordinate @i of a tile, best at the top.  The SIMD kernels repeat this. */
 static inline uint32_t thc_draw32(uint64_t key, uint32_t i)
 {
 	uint32_t z = (uint32_t)key + i * THC_WEYL32;

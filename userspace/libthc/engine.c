@@ -113,8 +113,6 @@ static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *
 	uint32_t index = f->index;
 	uint64_t now = thc_now();
 
-	if (h->flags & THC_F_CE)
-		thc_window_loss(&c->window, f->order, c->order);
 	thc_window_answer(&c->window, f->tries || f->waiting ? 0 : now - f->sent_at);
 	/* a retransmission may be overtaken by the answer to the original */
 	if (f->first_order > c->order_answered)
@@ -196,7 +194,7 @@ static bool is_sound(struct thc_client *c, struct thc_hdr *h, unsigned int bytes
 	return false;
 }
 
-static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes)
+static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 {
 	struct thc_client *c = ctx;
 	struct thc_stream *s;
@@ -222,6 +220,8 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes)
 		return;
 	}
 	c->stats.repeats += !!(h->flags & THC_F_REPEAT);
+	if (ce || h->flags & THC_F_CE)
+		thc_window_loss(&c->window, f->order, c->order);
 	if (h->op == THC_OP_WAIT)
 		on_wait(c, f, h);
 	else if (h->op == THC_OP_STALE)

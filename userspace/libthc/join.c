@@ -131,12 +131,13 @@ static int take_welcome(struct joining *j, const struct thc_hdr *h, const struct
 	return 0;
 }
 
-static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes)
+static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 {
 	struct thc_welcome *w = (void *)(h + 1);
 	struct joining *j = ctx;
 	uint32_t sum = h->sum;
 
+	(void)ce;
 	if (h->version != THC_VERSION || h->op != THC_OP_WELCOME ||
 	    bytes != sizeof(*h) + sizeof(*w) || h->job != thc_be16(j->c->options.job))
 		return;

@@ -140,9 +140,11 @@ static void set_options(struct thc_link *l, int fd)
 	if (l->peer.ss_family == AF_INET6) {
 		setsockopt(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &ect0, sizeof(ect0));
+		setsockopt(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &one, sizeof(one));
 	} else {
 		setsockopt(fd, IPPROTO_IP, IP_TOS, &ect0, sizeof(ect0));
+		setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IP, IP_RECVERR, &one, sizeof(one));
 	}
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)))
@@ -398,10 +400,29 @@ static uint8_t *rx_buffer(const struct thc_link *l, unsigned int i)
 	return l->rx + (size_t)i * (THC_ANSWER_BYTES + 8);
 }
 
-int thc_link_receive(struct thc_link *l, int fd,
-		     void (*each)(void *ctx, struct thc_hdr *h, unsigned int bytes), void *ctx,
-		     uint64_t *calls)
+/* Congestion experienced, by the type of service the kernel noted (RFC 3168). */
+static bool met_congestion(struct msghdr *m)
 {
+	struct cmsghdr *c;
+	int class;
+
+	for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+			return (*(uint8_t *)CMSG_DATA(c) & 3) == 3;
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
+			memcpy(&class, CMSG_DATA(c), sizeof(class));
+			return (class & 3) == 3;
+		}
+	}
+	return false;
+}
+
+int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls)
+{
+	union {
+		struct cmsghdr	align;
+		char		room[CMSG_SPACE(sizeof(int))];
+	} control[THC_BATCH];
 	struct sockaddr_storage from[THC_BATCH];
 	struct mmsghdr msg[THC_BATCH];
 	struct iovec iov[THC_BATCH];
@@ -415,6 +436,8 @@ int thc_link_receive(struct thc_link *l, int fd,
 			.msg_namelen = sizeof(from[i]),
 			.msg_iov = &iov[i],
 			.msg_iovlen = 1,
+			.msg_control = &control[i],
+			.msg_controllen = sizeof(control[i].room),
 		};
 	}
 	++*calls;
@@ -424,7 +447,8 @@ int thc_link_receive(struct thc_link *l, int fd,
 	for (i = 0; i < n; i++) {
 		if (msg[i].msg_len >= sizeof(struct thc_hdr) &&
 		    msg[i].msg_len <= THC_ANSWER_BYTES && same_address(&from[i], &l->peer))
-			each(ctx, (void *)rx_buffer(l, (unsigned int)i), msg[i].msg_len);
+			each(ctx, (void *)rx_buffer(l, (unsigned int)i), msg[i].msg_len,
+			     met_congestion(&msg[i].msg_hdr));
 	}
 	return n;
 }

@@ -39,7 +39,7 @@ static double normal_upper(double a)
 	return 0.5 * erfc(a * SQRT1_2);
 }
 
-/* The a >= 0 with upper tail @tail <= 1/2.  log(tail) is concave in a, so Newton cannot overshoot. */
+/* The a >= 0 with upper tail @tail <= 1/2.  Its log is concave, so Newton cannot overshoot. */
 static double normal_upper_inverse(double tail)
 {
 	double a = 0;
