@@ -4,8 +4,9 @@
  * (veth leaves them unfilled, XDP answers carry 0).
  *
  * Two running sums modulo 2^64 over little-endian 64-bit words, after
- * Fletcher: the first sees any single changed word, the second any two words
- * exchanged and any two changes that cancel. Both are cheap without vector
+ * Fletcher: the first sees any single changed word, the second words that are
+ * exchanged and changes that cancel in the first (but for changes of nothing
+ * but the top bits of words an even distance apart). Both are cheap without vector
  * units, and the sum of two halves follows from the halves (thc_sum_join()),
  * so that an answer's payload is summed once however often it is repeated.
  */
@@ -51,13 +52,17 @@ THC_INLINE struct thc_sum thc_sum_join(struct thc_sum head, struct thc_sum tail,
 	return s;
 }
 
-/* Folds to the 32 bits of thc_hdr.sum (host order); odd constants spread
- * every input bit over the upper half.
+/*
+ * Folds to the 32 bits of thc_hdr.sum (host order). A change in the top byte
+ * of a word reaches only the top bytes of a and b: a is mixed downwards before
+ * b joins it, so that no multiple of one can cancel the other.
  */
 THC_INLINE u32 thc_sum_fold(struct thc_sum s)
 {
-	u64 x = s.a * 0x9e3779b97f4a7c15ULL + s.b;
+	u64 x = s.a * 0x9e3779b97f4a7c15ULL;
 
+	x ^= x >> 32;
+	x = x * 0xd6e8feb86659fd93ULL + s.b;
 	x ^= x >> 32;
 	x *= 0xd6e8feb86659fd93ULL;
 	return x >> 32;
