@@ -23,9 +23,11 @@ static float heavy_tail(struct rng *r)
 /* One round of n ranks without error feedback: ||mean - result||^2 / ||mean||^2. */
 static double measure(const struct setup *s, float *const *x, const float *const *norms_of_rank)
 {
-	size_t padded = thc_codec_padded(&s->c, s->count), blocks = thc_codec_blocks(&s->c, s->count);
+	size_t padded = thc_codec_padded(&s->c, s->count);
+	size_t blocks = thc_codec_blocks(&s->c, s->count);
 	float *scratch = test_buffer(sizeof(float) << s->c.block_log2);
-	float *out = test_buffer(padded * sizeof(float)), *norms = test_buffer(blocks * sizeof(float));
+	float *out = test_buffer(padded * sizeof(float));
+	float *norms = test_buffer(blocks * sizeof(float));
 	uint8_t *packed = test_buffer(padded / 2), *lanes = test_buffer(2 * padded);
 	uint16_t *counts = test_buffer(padded / 1024 * sizeof(*counts));
 	float *own = test_buffer(blocks * sizeof(float));

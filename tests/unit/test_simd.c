@@ -12,7 +12,7 @@ static float sample(enum kind kind, struct rng *r)
 	double v = rng_normal(r);
 
 	switch (kind) {
-	case KIND_DENORMAL:	/* of fp32, fp16 and bf16 alike, some large enough not to vanish */
+	case KIND_DENORMAL:	/* and some that are not, in fp16 either */
 		return (float)(v * (rng_u64(r) % 8 ? 1e-39 : 1e-6));
 	case KIND_HUGE:
 		return (float)(v * (rng_u64(r) % 64 ? 1e4 : 1e29));

@@ -177,9 +177,12 @@ static void usage(FILE *to)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "simd", required_argument, NULL, 's' }, { "block", required_argument, NULL, 'b' },
-		{ "granularity", required_argument, NULL, 'g' }, { "quick", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' }, { 0 },
+		{ "simd", required_argument, NULL, 's' },
+		{ "block", required_argument, NULL, 'b' },
+		{ "granularity", required_argument, NULL, 'g' },
+		{ "quick", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
 	unsigned int block_log2 = 10, granularity = 30;
 	enum thc_simd simd = THC_SIMD_AUTO;

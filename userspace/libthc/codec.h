@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
  * The THC codec: gradient -> norms -> rotated blocks -> packed 4-bit indices, and lanes ->
- * gradient, with error feedback.  Internal to libthc.  No I/O, no threads, no allocation after init: a codec
- * is immutable once set up and may be shared by threads.  How packets look and when a chunk counts
- * as lost is the client's business.
+ * gradient, with error feedback.  Internal to libthc.  No I/O, no threads, no allocation after
+ * init: a codec is immutable once set up and may be shared by threads.  How packets look and when a
+ * chunk counts as lost is the client's business.
  *
  * Units.  A block is B = 1 << block_log2 coordinates, rotated together under one norm.  A bucket of
  * count coordinates is treated as if zeros filled its last block.  A chunk is what one packet
