@@ -4,7 +4,7 @@
 aggregator, n workers and a switch, made and removed here and nowhere else.
 What runs inside them is the caller's.
 
-         thc-PID.K-agg        thc-PID.K-w0   ...   thc-PID.K-w<n-1>
+         thc-PID-K-agg        thc-PID-K-w0   ...   thc-PID-K-w<n-1>
         +-------------+      +-----------+        +-----------+
         | eth0        |      | eth0      |        | eth0      |
         | 10.77.0.100 |      | 10.77.0.1 |        | 10.77.0.n |
@@ -14,7 +14,7 @@ What runs inside them is the caller's.
         +------+-------------------+--------------------+-----+
         |     agg                 w0                 w<n-1>   |
         |                   bridge br0                        |
-        |                  thc-PID.K-sw                       |
+        |                  thc-PID-K-sw                       |
         +-----------------------------------------------------+
 
 XDP on the aggregator's eth0 sends by redirect, which needs GRO on at the peer
@@ -22,7 +22,7 @@ XDP on the aggregator's eth0 sends by redirect, which needs GRO on at the peer
 gets a namespace of its own, in which every frame is an skb:
 
         host eth0 ---- host [ bridge br0 ] net ---- switch port
-                       tbf    thc-PID.K-l*  tbf
+                       tbf    thc-PID-K-l*  tbf
                        to the host          to the switch
 
 Impaired worker links lose, corrupt and duplicate THC packets in both
@@ -190,7 +190,7 @@ class Topology:
         if reason:
             raise NetnsError(reason)
         self.workers, self.shape, self.mtu = workers, shape, mtu
-        self.name = f"thc-{os.getpid()}.{next(_serial)}"
+        self.name = f"thc-{os.getpid()}-{next(_serial)}"
         self.aggregator = f"{self.name}-agg"
         self.switch = f"{self.name}-sw"
         self._owner = os.getpid()
@@ -346,7 +346,7 @@ def sweep():
     """Removes namespaces whose maker is dead; returns their names."""
     gone = []
     for ns in sorted(os.listdir(RUN)) if os.path.isdir(RUN) else []:
-        match = re.fullmatch(r"thc-(\d+)\.\d+-(agg|sw|w\d+|l(agg|w\d+))", ns)
+        match = re.fullmatch(r"thc-(\d+)-\d+-(agg|sw|w\d+|l(agg|w\d+))", ns)
         if match and not os.path.exists(f"/proc/{match[1]}"):
             subprocess.run(["ip", "netns", "del", ns], check=True)
             gone.append(ns)

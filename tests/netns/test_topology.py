@@ -143,7 +143,7 @@ def impair__ends_when_healed():
 
 
 def left_of(pid):
-    return [ns for ns in os.listdir(netns.RUN) if ns.startswith(f"thc-{pid}.")]
+    return [ns for ns in os.listdir(netns.RUN) if ns.startswith(f"thc-{pid}-")]
 
 
 def start_tool(*argv):
