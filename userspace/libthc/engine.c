@@ -6,8 +6,8 @@
  * When is a packet sent again?
  *  - Answers to packets first sent THC_REORDER later have come: it was lost on
  *    the way up or its answer on the way down. The window is cut.
- *  - Its timer ran out; only the oldest few, so that a stall does not turn
- *    into a burst.
+ *  - Its timer ran out and no answer at all came for as long; only the oldest
+ *    few, so that a stall does not turn into a burst.
  * WAIT in reply says it was neither: somebody else is late. The cut is undone
  * and the packet counts as just sent.
  */
@@ -363,8 +363,9 @@ static void again(struct thc_client *c, struct thc_flight *f, struct thc_outgoin
 static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due)
 {
 	struct thc_outgoing out[THC_BATCH];
-	uint64_t now = thc_now(), i;
-	unsigned int count = 0, timers = now < c->timers_at ? TIMER_BATCH : 0;
+	uint64_t rto = thc_window_rto(&c->window), now = thc_now(), i;
+	uint64_t quiet = c->progress_at + rto > c->timers_at ? c->progress_at + rto : c->timers_at;
+	unsigned int count = 0, timers = now < quiet ? TIMER_BATCH : 0;
 
 	for (i = 0; i < s->slots && s->in_flight && count < THC_BATCH; i++) {
 		struct thc_flight *f = &s->flight[(s->next + i) % s->slots];
@@ -376,13 +377,13 @@ static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due
 		} else if (f->due <= now && timers < TIMER_BATCH) {
 			again(c, f, &out[count++], now);
 			if (++timers == TIMER_BATCH)
-				c->timers_at = now + thc_window_rto(&c->window);
+				c->timers_at = now + rto;
 		}
 		if (f->due < *due)
 			*due = f->due;
 	}
-	if (*due < c->timers_at)
-		*due = c->timers_at;
+	if (*due < quiet)
+		*due = quiet;
 	return send_all(c, out, count);
 }
 
