@@ -133,6 +133,17 @@ def _set_gro(ns, dev, on):
     in_namespace(ns, call)
 
 
+def _bypass_netfilter(ns):
+    """Bridged frames skip iptables: a switch has none, and hosts may."""
+    def call():
+        for family in ("arptables", "iptables", "ip6tables"):
+            with contextlib.suppress(FileNotFoundError):  # br_netfilter is not loaded
+                with open(f"/proc/sys/net/bridge/bridge-nf-call-{family}", "w") as f:
+                    f.write("0")
+
+    in_namespace(ns, call)
+
+
 def _die_with_parent():
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -232,6 +243,8 @@ class Topology:
         subprocess.run(["ip", "netns", "add", ns], check=True)
         self._spaces.append(ns)
         _ip(ns, ["link set lo up", *lines])
+        if lines:
+            _bypass_netfilter(ns)
 
     def _host(self, ns, port, addr4, addr6, queues):
         """One host, and its link to the switch's bridge as `port`."""
