@@ -35,8 +35,15 @@ THC_INLINE u32 thc_le32(u32 v) { return __builtin_bswap32(v); }
 THC_INLINE u64 thc_le64(u64 v) { return __builtin_bswap64(v); }
 #endif
 
-/* A 64-bit word inside a packet: any alignment, may alias anything. */
+/* A 64-bit word inside a packet: any alignment, may alias anything. The BPF
+ * compiler would load a word of alignment 1 byte by byte; the machines XDP is
+ * for load unaligned words, and the verifier refuses where they do not.
+ */
+#ifdef __bpf__
+typedef u64 __attribute__((may_alias)) thc_word;
+#else
 typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
+#endif
 
 /* Lanes of one slot version, as 64-bit little-endian words. */
 #define THC_LANE_WORDS	(THC_LANE_BYTES / 8)
