@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../common/paths.h"
 #include "../common/report.h"
 #include "control.h"
 #include "xdp.h"
@@ -51,10 +52,10 @@ int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const 
 	s->listener = -1;
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
 		s->client[i] = -1;
-	if (!path && mkdir("/run/thc", 0755) && errno != EEXIST)
-		return thcd_fail(e, "cannot make /run/thc: %s; give --control PATH", strerror(errno));
+	if (!path && mkdir(THC_RUN, 0755) && errno != EEXIST)
+		return thcd_fail(e, "cannot make %s: %s; give --control PATH", THC_RUN, strerror(errno));
 	n = path ? snprintf(s->path, sizeof(s->path), "%s", path) :
-		   snprintf(s->path, sizeof(s->path), "/run/thc/%s.sock", d->instance);
+		   thc_control_path(d->instance, s->path, sizeof(s->path));
 	if (n < 0 || n >= (int)sizeof(s->path)) {
 		s->path[0] = '\0';
 		return thcd_fail(e, "--control: the path is longer than %zu characters",

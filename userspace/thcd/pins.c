@@ -7,34 +7,26 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "../common/paths.h"
 #include "pins.h"
-
-static bool is_bpffs(void)
-{
-	struct statfs fs;
-
-	return !statfs(THCD_BPFFS, &fs) && (unsigned long)fs.f_type == BPF_FS_MAGIC;
-}
 
 static int mount_bpffs(struct thcd_error *e)
 {
-	if (is_bpffs())
+	if (thc_bpffs_mounted())
 		return 0;
-	if (mount("bpf", THCD_BPFFS, "bpf", 0, "mode=0700"))
+	if (mount("bpf", THC_BPFFS, "bpf", 0, "mode=0700"))
 		return thcd_fail(e, "cannot mount bpffs on %s: %s; mount it (mount -t bpf bpf %s), give "
-				 "CAP_SYS_ADMIN, or use --software", THCD_BPFFS, strerror(errno),
-				 THCD_BPFFS);
+				 "CAP_SYS_ADMIN, or use --software", THC_BPFFS, strerror(errno),
+				 THC_BPFFS);
 	thcd_say("mounted bpffs on %s; in a mount namespace of its own (ip netns exec) pins end with "
-		 "it, use nsenter --net= there", THCD_BPFFS);
+		 "it, use nsenter --net= there", THC_BPFFS);
 	return 0;
 }
 
@@ -45,22 +37,11 @@ static int make_dir(const char *dir, struct thcd_error *e)
 	return thcd_fail(e, "cannot make %s: %s", dir, strerror(errno));
 }
 
-void thcd_pins_init(struct thcd_pins *p, const char *instance)
-{
-	char *c;
-
-	p->lock = -1;
-	snprintf(p->dir, sizeof(p->dir), "%s/%s", THCD_PINS_ROOT, instance);
-	/* bpffs keeps names with a dot for the kernel; interfaces have them */
-	for (c = p->dir; *c; c++)
-		if (*c == '.')
-			*c = '_';
-}
-
 int thcd_pins_open(struct thcd_pins *p, const char *instance, struct thcd_error *e)
 {
-	thcd_pins_init(p, instance);
-	if (mount_bpffs(e) || make_dir(THCD_PINS_ROOT, e) || make_dir(p->dir, e))
+	p->lock = -1;
+	thc_pins_dir(instance, p->dir, sizeof(p->dir));
+	if (mount_bpffs(e) || make_dir(THC_PINS_ROOT, e) || make_dir(p->dir, e))
 		return -1;
 	p->lock = open(p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->lock < 0)
@@ -99,7 +80,7 @@ void thcd_pins_close(struct thcd_pins *p)
 		return;
 	/* fails while there are pins, or other instances */
 	rmdir(p->dir);
-	rmdir(THCD_PINS_ROOT);
+	rmdir(THC_PINS_ROOT);
 	close(p->lock);
 	p->lock = -1;
 }

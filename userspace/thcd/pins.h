@@ -8,16 +8,10 @@
 
 #include "thcd.h"
 
-#define THCD_BPFFS	"/sys/fs/bpf"
-#define THCD_PINS_ROOT	THCD_BPFFS "/thc"
-
 struct thcd_pins {
 	char	dir[128];
 	int	lock;	/* flock() on dir, ends with the process; -1: none */
 };
-
-/* Names the directory, no more. */
-void thcd_pins_init(struct thcd_pins *p, const char *instance);
 
 /* Mounts bpffs if need be, makes the directory and locks it. */
 int thcd_pins_open(struct thcd_pins *p, const char *instance, struct thcd_error *e);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Where an instance of thcd is found.
+ */
+#include <linux/magic.h>
+#include <stdio.h>
+#include <sys/vfs.h>
+
+#include "paths.h"
+
+int thc_control_path(const char *instance, char *path, size_t size)
+{
+	return snprintf(path, size, "%s/%s.sock", THC_RUN, instance);
+}
+
+int thc_pins_dir(const char *instance, char *path, size_t size)
+{
+	int n = snprintf(path, size, "%s/%s", THC_PINS_ROOT, instance);
+	char *c;
+
+	for (c = path; *c; c++)
+		if (*c == '.')
+			*c = '_';
+	return n;
+}
+
+int thc_bpffs_mounted(void)
+{
+	struct statfs fs;
+
+	return !statfs(THC_BPFFS, &fs) && (unsigned long)fs.f_type == BPF_FS_MAGIC;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Where an instance of thcd is found: its control socket and its pins.
+ */
+#ifndef THC_PATHS_H
+#define THC_PATHS_H
+
+#include <stddef.h>
+
+#define THC_RUN		"/run/thc"
+#define THC_BPFFS	"/sys/fs/bpf"
+#define THC_PINS_ROOT	THC_BPFFS "/thc"
+
+/* /run/thc/INSTANCE.sock; returns its length like snprintf(). */
+int thc_control_path(const char *instance, char *path, size_t size);
+
+/* /sys/fs/bpf/thc/INSTANCE, with '_' for '.': bpffs keeps names with a dot
+ * for the kernel, and interfaces have them.
+ */
+int thc_pins_dir(const char *instance, char *path, size_t size);
+
+/* Is bpffs mounted at THC_BPFFS? */
+int thc_bpffs_mounted(void);
+
+#endif /* THC_PATHS_H */

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * thcctl: the operator's view of thcd. Options and which command.
+ */
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "thcctl.h"
+
+#define EXIT_USAGE	2
+
+static const struct option options[] = {
+	{ "instance", required_argument, NULL, 'n' },
+	{ "control", required_argument, NULL, 'C' },
+	{ "json", no_argument, NULL, 'J' },
+	{ "count", required_argument, NULL, 'c' },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 },
+};
+
+void thcctl_say(const char *format, ...)
+{
+	va_list ap;
+
+	fputs("thcctl: ", stderr);
+	va_start(ap, format);
+	vfprintf(stderr, format, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+static void print_help(void)
+{
+	fputs("usage: thcctl [OPTION]... COMMAND\n"
+	      "\n"
+	      "  check [INTERFACE]     can this host aggregate in XDP, and what to do if not\n"
+	      "  job [NUMBER]          jobs: epoch, members, table, what is open\n"
+	      "  stats                 packets by fate and by drop reason; do they add up\n"
+	      "  top                   the same as rates, every second\n"
+	      "\n"
+	      "  -n, --instance NAME   which thcd; needed if several run\n"
+	      "  -C, --control PATH    its control socket; default /run/thc/INSTANCE.sock\n"
+	      "  -J, --json            JSON instead of tables\n"
+	      "  -c, --count N         top: stop after so many seconds\n"
+	      "  -h, --help            this text\n"
+	      "  -V, --version         version\n"
+	      "\n"
+	      "job, stats and top also work when thcd is dead: from the pinned maps.\n"
+	      "Exit status: 0; 1 if something is wrong (no thcd, counters that do not add up,\n"
+	      "no XDP here); 2 for a wrong command line.\n", stdout);
+}
+
+static int run(struct thcctl *t, int argc, char **argv)
+{
+	const char *command = argv[0], *argument = argc > 1 ? argv[1] : NULL;
+	bool takes_one = !strcmp(command, "check") || !strcmp(command, "job");
+
+	if (argc > (takes_one ? 2 : 1)) {
+		thcctl_say("\"%s\" is one argument too many for %s", argv[takes_one ? 2 : 1], command);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(command, "check"))
+		return thcctl_check(t, argument);
+	if (!strcmp(command, "job"))
+		return thcctl_job(t, argument);
+	if (!strcmp(command, "stats"))
+		return thcctl_stats(t);
+	if (!strcmp(command, "top"))
+		return thcctl_top(t);
+	thcctl_say("unknown command \"%s\"; there are: check, job, stats, top", command);
+	return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	struct thcctl t = { .control = NULL };
+	char *end;
+	int opt;
+
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, ":n:C:Jc:hV", options, NULL)) >= 0) {
+		switch (opt) {
+		case 'n':
+			if (!*optarg || strlen(optarg) >= sizeof(t.instance) || strchr(optarg, '/')) {
+				thcctl_say("\"%s\" is not the name of an instance", optarg);
+				return EXIT_USAGE;
+			}
+			strcpy(t.instance, optarg);
+			break;
+		case 'C':
+			t.control = optarg;
+			break;
+		case 'J':
+			t.json = true;
+			break;
+		case 'c':
+			t.count = strtol(optarg, &end, 10);
+			if (end == optarg || *end || t.count < 1) {
+				thcctl_say("--count: \"%s\" is not a number from 1 on", optarg);
+				return EXIT_USAGE;
+			}
+			break;
+		case 'h':
+			print_help();
+			return EXIT_SUCCESS;
+		case 'V':
+			puts("thcctl " THC_LIB_VERSION);
+			return EXIT_SUCCESS;
+		default:
+			thcctl_say(opt == ':' ? "option %s needs a value" :
+				   "unknown option %s; thcctl --help lists them", argv[optind - 1]);
+			return EXIT_USAGE;
+		}
+	}
+	if (optind == argc) {
+		thcctl_say("no command; there are: check, job, stats, top (thcctl --help)");
+		return EXIT_USAGE;
+	}
+	return run(&t, argc - optind, argv + optind);
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Counters and jobs from the maps that a dead daemon left pinned. The program
+ * goes on aggregating without it, so this is not history.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "../common/paths.h"
+#include "../common/report.h"
+#include "../thcd/keep.h"
+#include "thcctl.h"
+
+static int open_pin(const char *instance, const char *name, size_t value_size,
+		    struct bpf_map_info *info)
+{
+	u32 len = sizeof(*info);
+	char path[256];
+	int fd, n;
+
+	n = thc_pins_dir(instance, path, sizeof(path));
+	snprintf(path + n, sizeof(path) - n, "/%s", name);
+	fd = bpf_obj_get(path);
+	memset(info, 0, sizeof(*info));
+	if (fd >= 0 && (bpf_obj_get_info_by_fd(fd, info, &len) || info->value_size != value_size)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* All values of an array map, to be freed. */
+static void *read_array(const char *instance, const char *name, size_t value_size)
+{
+	struct bpf_map_info info;
+	int fd = open_pin(instance, name, value_size, &info);
+	char *all;
+	u32 i;
+
+	if (fd < 0)
+		return NULL;
+	all = calloc(info.max_entries, value_size);
+	for (i = 0; all && i < info.max_entries; i++)
+		bpf_map_lookup_elem(fd, &i, all + i * value_size);
+	close(fd);
+	return all;
+}
+
+static bool read_stats(const char *instance, struct thc_stats *out)
+{
+	int cpus = libbpf_num_possible_cpus(), cpu, fd;
+	struct thc_stats *each;
+	struct bpf_map_info info;
+	u32 key = 0, i;
+	bool ok;
+
+	memset(out, 0, sizeof(*out));
+	fd = open_pin(instance, "stats", sizeof(*out), &info);
+	if (fd < 0)
+		return false;
+	each = cpus > 0 ? calloc(cpus, sizeof(*each)) : NULL;
+	ok = each && !bpf_map_lookup_elem(fd, &key, each);
+	for (cpu = 0; ok && cpu < cpus; cpu++) {
+		out->received += each[cpu].received;
+		for (i = 0; i < THC_EVENTS; i++)
+			out->event[i] += each[cpu].event[i];
+		for (i = 0; i < THC_DROP_REASONS; i++)
+			out->drop[i] += each[cpu].drop[i];
+	}
+	free(each);
+	close(fd);
+	return ok;
+}
+
+static void add_jobs(cJSON *o, const char *instance)
+{
+	struct thc_job *job = read_array(instance, "jobs", sizeof(*job));
+	struct thcd_record *record = read_array(instance, "state", sizeof(*record));
+	struct thc_slot *slot = read_array(instance, "slots", sizeof(*slot));
+	cJSON *list = cJSON_AddArrayToObject(o, "jobs");
+	int i;
+
+	for (i = 0; job && record && slot && i < THC_JOBS_MAX; i++)
+		if (job[i].active)
+			cJSON_AddItemToArray(list, thc_report_job(i, &job[i], &record[i], slot));
+	free(job);
+	free(record);
+	free(slot);
+}
+
+cJSON *thcctl_pinned(const char *instance, const char *request)
+{
+	struct thcd_meta *meta = read_array(instance, "meta", sizeof(*meta));
+	struct thc_stats stats;
+	cJSON *o = NULL;
+
+	if (meta && meta->complete && read_stats(instance, &stats)) {
+		o = cJSON_CreateObject();
+		cJSON_AddStringToObject(o, "instance", instance);
+		cJSON_AddStringToObject(o, "mode", "pinned");
+		cJSON_AddNumberToObject(o, "port", meta->port);
+		cJSON_AddNumberToObject(o, "slots", meta->slots);
+		cJSON_AddNumberToObject(o, "slot_bytes", thc_report_slot_bytes(meta->slots));
+		if (!strcmp(request, "jobs"))
+			add_jobs(o, instance);
+		else
+			thc_report_stats(o, &stats);
+	}
+	free(meta);
+	return o;
+}

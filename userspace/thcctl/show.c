@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tables of counters and jobs, and the same as JSON.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../common/names.h"
+#include "thcctl.h"
+
+#define TEXTS		8
+
+double thcctl_number(const cJSON *o, const char *name)
+{
+	const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
+
+	return cJSON_IsNumber(v) ? v->valuedouble : 0;
+}
+
+const char *thcctl_text(const cJSON *o, const char *name)
+{
+	const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
+
+	return cJSON_IsString(v) ? v->valuestring : "";
+}
+
+static char *next_text(void)
+{
+	static char texts[TEXTS][48];
+	static unsigned int next;
+
+	return texts[next++ % TEXTS];
+}
+
+const char *thcctl_grouped(double n)
+{
+	char digits[32], *out = next_text();
+	int length = snprintf(digits, sizeof(digits), "%.0f", n), i, k = 0;
+
+	for (i = 0; i < length; i++) {
+		if (i && (length - i) % 3 == 0 && digits[i - 1] != '-')
+			out[k++] = ',';
+		out[k++] = digits[i];
+	}
+	out[k] = '\0';
+	return out;
+}
+
+const char *thcctl_bytes(double n)
+{
+	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	char *out = next_text();
+	int i = 0;
+
+	for (; n >= 1024 && i < 4; i++)
+		n /= 1024;
+	snprintf(out, 48, i ? "%.1f %s" : "%.0f %s", n, unit[i]);
+	return out;
+}
+
+const char *thcctl_list(const cJSON *list, const char *none, char *out, int size)
+{
+	const cJSON *v;
+	int n = 0;
+
+	snprintf(out, size, "%s", none);
+	cJSON_ArrayForEach(v, list)
+		if (n < size)
+			n += snprintf(out + n, size - n, "%s%.0f", n ? " " : "", v->valuedouble);
+	return out;
+}
+
+static int print_json(cJSON *o)
+{
+	char *text = cJSON_Print(o);
+
+	if (text)
+		puts(text);
+	free(text);
+	return text ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static void print_head(const cJSON *o)
+{
+	const char *mode = thcctl_text(o, "mode");
+
+	printf("%s: ", thcctl_text(o, "instance"));
+	if (!strcmp(mode, "pinned"))
+		printf("no thcd; its XDP program and maps live on");
+	else
+		printf("thcd %.0f, %s%s%s%s", thcctl_number(o, "pid"), mode,
+		       strcmp(mode, "software") ? " XDP" : " aggregator",
+		       *thcctl_text(o, "interface") ? " on " : "", thcctl_text(o, "interface"));
+	printf(", UDP port %.0f, %s slots, %s\n\n", thcctl_number(o, "port"),
+	       thcctl_grouped(thcctl_number(o, "slots")),
+	       thcctl_bytes(thcctl_number(o, "slot_bytes")));
+}
+
+static void print_row(const char *name, double n, const char *meaning)
+{
+	printf("  %-12s %16s  %s\n", name, thcctl_grouped(n), meaning);
+}
+
+static void print_daemon(const cJSON *own)
+{
+	static const struct thc_name rows[] = {
+		{ "sent", "frames sent by thcd: WELCOME, and answers XDP leaves to it" },
+		{ "unsent", "frames the kernel did not take" },
+		{ "overflow", "packets lost in a full receive buffer, before they were counted" },
+		{ "past_xdp", "packets that reached thcd by another way than the XDP program" },
+		{ "gone", "answers asked for whose slot had moved on" },
+		{ "refused", "JOINs refused" },
+		{ "muted", "refusals not sent, for their rate" },
+	};
+	bool any = false;
+	unsigned int i;
+
+	for (i = 0; own && i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (!thcctl_number(own, rows[i].name))
+			continue;
+		if (!any)
+			printf("thcd\n");
+		any = true;
+		print_row(rows[i].name, thcctl_number(own, rows[i].name), rows[i].meaning);
+	}
+}
+
+static void print_stats(const cJSON *o)
+{
+	const cJSON *events = cJSON_GetObjectItemCaseSensitive(o, "events");
+	const cJSON *drops = cJSON_GetObjectItemCaseSensitive(o, "drops");
+	int i;
+
+	print_head(o);
+	printf("%-14s %16s  packets on a THC port\n", "received",
+	       thcctl_grouped(thcctl_number(o, "received")));
+	for (i = 0; i < THC_EVENT_FATES; i++)
+		print_row(thc_event_name[i].name, thcctl_number(events, thc_event_name[i].name),
+			  thc_event_name[i].meaning);
+	printf("%-14s %16s\n", "dropped", thcctl_grouped(thcctl_number(o, "dropped")));
+	for (i = THC_DROP_NONE + 1; i < THC_DROP_REASONS; i++)
+		if (thcctl_number(drops, thc_drop_name[i].name))
+			print_row(thc_drop_name[i].name, thcctl_number(drops, thc_drop_name[i].name),
+				  thc_drop_name[i].meaning);
+	printf("answers\n");
+	for (i = THC_EVENT_FATES; i < THC_EVENTS; i++)
+		print_row(thc_event_name[i].name, thcctl_number(events, thc_event_name[i].name),
+			  thc_event_name[i].meaning);
+	print_daemon(cJSON_GetObjectItemCaseSensitive(o, "daemon"));
+}
+
+/* Counters are read while packets arrive: what is in between is not an error
+ * of the counters, so a second look decides.
+ */
+static cJSON *settled_stats(struct thcctl *t)
+{
+	cJSON *o = NULL;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		cJSON_Delete(o);
+		o = thcctl_ask(t, "stats");
+		if (!o || cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "adds_up")))
+			break;
+	}
+	return o;
+}
+
+int thcctl_stats(struct thcctl *t)
+{
+	cJSON *o = settled_stats(t);
+	bool ok;
+
+	if (!o)
+		return EXIT_FAILURE;
+	ok = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "adds_up"));
+	if (t->json) {
+		print_json(o);
+	} else {
+		print_stats(o);
+		printf("\nreceived %s %s %s fates + %s drops: %s\n",
+		       thcctl_grouped(thcctl_number(o, "received")), ok ? "=" : "!=",
+		       thcctl_grouped(thcctl_number(o, "fates")),
+		       thcctl_grouped(thcctl_number(o, "dropped")),
+		       ok ? "adds up" : "DOES NOT ADD UP (unless packets arrive right now)");
+	}
+	cJSON_Delete(o);
+	return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static void print_members(const cJSON *job)
+{
+	const cJSON *m;
+
+	printf("  %-6s %-40s %-6s %s\n", "rank", "address", "port", "state");
+	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(job, "members"))
+		printf("  %-6.0f %-40s %-6.0f %s\n", thcctl_number(m, "rank"),
+		       thcctl_text(m, "address"), thcctl_number(m, "port"),
+		       thcctl_text(m, "state"));
+}
+
+static void print_job(const cJSON *j)
+{
+	const cJSON *given_up = cJSON_GetObjectItemCaseSensitive(j, "multicast_given_up");
+	char text[256];
+
+	printf("job %.0f: epoch %.0f, %s\n", thcctl_number(j, "job"), thcctl_number(j, "epoch"),
+	       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "ready")) ? "all ranks are in" :
+	       "waits for ranks to join");
+	printf("  %-12s %.0f; joined: %s\n", "ranks", thcctl_number(j, "ranks"),
+	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "joined"), "none", text,
+			   sizeof(text)));
+	printf("  %-12s %s\n", "left",
+	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "left"), "none", text,
+			   sizeof(text)));
+	printf("  %-12s %s%s%s\n", "answers", thcctl_text(j, "reply"),
+	       *thcctl_text(j, "group") ? " to " : "", thcctl_text(j, "group"));
+	if (cJSON_IsTrue(given_up))
+		printf("  %-12s multicast does not reach every rank\n", "");
+	printf("  %-12s %s\n", "table",
+	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "table"), "none", text,
+			   sizeof(text)));
+	printf("  %-12s p=1/%.4g, %.0f-bit sums, blocks of %.0f\n", "", 1 / thcctl_number(j, "clamp"),
+	       thcctl_number(j, "sum_width"), thcctl_number(j, "block"));
+	printf("  %-12s %.0f for data, %.0f for norms, %s\n", "slots",
+	       thcctl_number(j, "data_slots"), thcctl_number(j, "norm_slots"),
+	       thcctl_bytes(thcctl_number(j, "slot_bytes")));
+	if (thcctl_number(j, "deadline_ms"))
+		printf("  %-12s %.0f ms, quorum %.0f\n", "deadline", thcctl_number(j, "deadline_ms"),
+		       thcctl_number(j, "quorum"));
+	printf("  %-12s %.0f chunks; some wait for ranks: %s\n", "open",
+	       thcctl_number(j, "open_generations"),
+	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "waiting_for"), "none", text,
+			   sizeof(text)));
+	print_members(j);
+}
+
+int thcctl_job(struct thcctl *t, const char *number)
+{
+	cJSON *o = thcctl_ask(t, "jobs"), *list, *j;
+	int status = EXIT_FAILURE;
+
+	if (!o)
+		return EXIT_FAILURE;
+	list = cJSON_GetObjectItemCaseSensitive(o, "jobs");
+	if (!number && t->json) {
+		status = print_json(o);
+		cJSON_Delete(o);
+		return status;
+	}
+	if (!number)
+		print_head(o);
+	cJSON_ArrayForEach(j, list) {
+		char id[16];
+
+		snprintf(id, sizeof(id), "%.0f", thcctl_number(j, "job"));
+		if (number && strcmp(id, number))
+			continue;
+		status = EXIT_SUCCESS;
+		if (t->json)
+			print_json(j);
+		else
+			print_job(j);
+	}
+	if (status)
+		thcctl_say("there is no job %s", number ? number : "here");
+	cJSON_Delete(o);
+	return status;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of thcctl share.
+ */
+#ifndef THCCTL_H
+#define THCCTL_H
+
+#include <stdbool.h>
+
+#include <cjson/cJSON.h>
+
+struct thcctl {
+	const char	*control;	/* --control, or NULL */
+	char		instance[64];	/* found or given; empty: not known */
+	bool		json;
+	long		count;		/* top: rounds, 0: until interrupted */
+};
+
+/* One line on stderr. */
+void thcctl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/**
+ * thcctl_ask() - "stats" or "jobs" of a daemon, or of what it left pinned
+ *
+ * Returns an object to be freed, or NULL after a sentence on stderr.
+ */
+cJSON *thcctl_ask(struct thcctl *t, const char *request);
+
+/* The same from pinned maps alone. */
+cJSON *thcctl_pinned(const char *instance, const char *request);
+
+/* Commands; they return the exit status. */
+int thcctl_stats(struct thcctl *t);
+int thcctl_job(struct thcctl *t, const char *number);
+int thcctl_top(struct thcctl *t);
+int thcctl_check(struct thcctl *t, const char *interface);
+
+/* A field of an object as number or text; 0 and "" when it is not there. */
+double thcctl_number(const cJSON *o, const char *name);
+const char *thcctl_text(const cJSON *o, const char *name);
+
+/* "1,234,567" and "1.2 MiB"; texts live until the eighth call after. */
+const char *thcctl_grouped(double n);
+const char *thcctl_bytes(double n);
+
+/* "0 2 5" or @none. */
+const char *thcctl_list(const cJSON *list, const char *none, char *out, int size);
+
+/* What `thcctl check` asks the kernel about an interface (netdev.c). */
+struct thcctl_netdev {
+	bool		known;		/* the kernel tells what XDP the driver has */
+	bool		basic;		/* XDP_PASS, DROP, TX */
+	bool		redirect;
+	bool		target;		/* redirected frames can be sent by it */
+};
+
+void thcctl_netdev(unsigned int ifindex, struct thcctl_netdev *out);
+
+#endif /* THCCTL_H */
