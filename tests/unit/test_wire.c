@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The wire, byte by byte: where every field of every header lies, in which
+ * order its bytes come, and the numbers of ops, flags and reasons. What
+ * changes here is a new version of the protocol.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <thc/job.h>
+#include <thc/slot.h>
+
+#define AT(type, field, offset, size)								\
+	do {											\
+		assert_int_equal(offsetof(struct type, field), offset);				\
+		assert_int_equal(sizeof(((struct type *)0)->field), size);			\
+	} while (0)
+
+static void wire__header(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct thc_hdr), 48);
+	AT(thc_hdr, version, 0, 1);
+	AT(thc_hdr, op, 1, 1);
+	AT(thc_hdr, width, 2, 1);
+	AT(thc_hdr, flags, 3, 1);
+	AT(thc_hdr, sum, 4, 4);
+	AT(thc_hdr, cookie, 8, 8);
+	AT(thc_hdr, job, 16, 2);
+	AT(thc_hdr, rank, 18, 1);
+	AT(thc_hdr, reserved, 19, 1);
+	AT(thc_hdr, epoch, 20, 4);
+	AT(thc_hdr, round, 24, 4);
+	AT(thc_hdr, chunk, 28, 4);
+	AT(thc_hdr, slot, 32, 2);
+	AT(thc_hdr, count, 34, 2);
+	AT(thc_hdr, generation, 36, 4);
+	AT(thc_hdr, bitmap, 40, 8);
+}
+
+static void wire__join(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct thc_join), 16);
+	AT(thc_join, nonce, 0, 8);
+	AT(thc_join, flags, 8, 4);
+	AT(thc_join, reserved, 12, 4);
+}
+
+static void wire__welcome(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct thc_welcome), 136);
+	AT(thc_welcome, joined, 0, 8);
+	AT(thc_welcome, seed, 8, 8);
+	AT(thc_welcome, clamp, 16, 8);
+	AT(thc_welcome, nonce, 24, 8);
+	AT(thc_welcome, table_hash, 32, 4);
+	AT(thc_welcome, deadline_ms, 36, 4);
+	AT(thc_welcome, ranks, 40, 2);
+	AT(thc_welcome, quorum, 42, 2);
+	AT(thc_welcome, data_slots, 44, 2);
+	AT(thc_welcome, norm_slots, 46, 2);
+	AT(thc_welcome, chunk, 48, 2);
+	AT(thc_welcome, granularity, 50, 2);
+	AT(thc_welcome, group_port, 52, 2);
+	AT(thc_welcome, shards, 54, 2);
+	AT(thc_welcome, flags, 56, 1);
+	AT(thc_welcome, refusal, 57, 1);
+	AT(thc_welcome, reply, 58, 1);
+	AT(thc_welcome, bits, 59, 1);
+	AT(thc_welcome, sum_width, 60, 1);
+	AT(thc_welcome, block_log2, 61, 1);
+	AT(thc_welcome, family, 62, 1);
+	AT(thc_welcome, reserved, 63, 1);
+	AT(thc_welcome, table, 64, 32);
+	AT(thc_welcome, group, 96, 16);
+	AT(thc_welcome, reserved2, 112, 24);
+}
+
+static void wire__claim(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct thc_claim), 16);
+	AT(thc_claim, count_lo, 0, 4);
+	AT(thc_claim, kind, 4, 4);
+	AT(thc_claim, table, 8, 4);
+	AT(thc_claim, tag, 12, 4);
+	assert_int_equal(THC_CLAIM_LANES * 4, sizeof(struct thc_claim));
+	/* all ranks' claims fit one packet */
+	assert_true(THC_CLAIM_LANES * THC_RANKS_MAX <= THC_NORMS);
+}
+
+static void wire__a_header_as_bytes(void **state)
+{
+	static const u8 bytes[48] = {
+		0x01, 0x01, 0x04, 0x40, 0x00, 0x00, 0x00, 0x00, /* version op width flags sum */
+		0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, /* cookie */
+		0x09, 0x0a, 0x0b, 0x00, 0x0c, 0x0d, 0x0e, 0x0f, /* job rank - epoch */
+		0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, /* round chunk */
+		0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f, /* slot count generation */
+		0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, /* bitmap */
+	};
+	struct thc_hdr h = {
+		.version = THC_VERSION, .op = THC_OP_LUT_ADD, .width = 4, .flags = THC_F_NOSUM,
+		.cookie = thc_be64(0x0102030405060708ULL), .job = thc_be16(0x090a), .rank = 0x0b,
+		.epoch = thc_be32(0x0c0d0e0f), .round = thc_be32(0x10111213),
+		.chunk = thc_be32(0x14151617), .slot = thc_be16(0x1819), .count = thc_be16(0x1a1b),
+		.generation = thc_be32(0x1c1d1e1f), .bitmap = thc_be64(0x2021222324252627ULL),
+	};
+
+	(void)state;
+	assert_memory_equal(&h, bytes, sizeof(h));
+}
+
+static void wire__byte_order(void **state)
+{
+	static const u8 bytes[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+	u16 a;
+	u32 b;
+	u64 c;
+
+	(void)state;
+	memcpy(&a, bytes, 2);
+	memcpy(&b, bytes, 4);
+	memcpy(&c, bytes, 8);
+	assert_int_equal(thc_be16(a), 0x0102);
+	assert_int_equal(thc_be32(b), 0x01020304);
+	assert_true(thc_be64(c) == 0x0102030405060708ULL);
+	assert_int_equal(thc_le16(a), 0x0201);
+	assert_int_equal(thc_le32(b), 0x04030201);
+	assert_true(thc_le64(c) == 0x0807060504030201ULL);
+}
+
+/* Lanes and the words of the sum are little-endian wherever they are made. */
+static void wire__lanes_are_little_endian(void **state)
+{
+	static const u8 add16[8] = { 0x34, 0x12, 0x78, 0x56, 0xff, 0xff, 0x00, 0x80 };
+	u8 payload[THC_LANE_BYTES] = { 0 };
+	u64 lanes[THC_LANE_WORDS];
+
+	(void)state;
+	memcpy(payload, add16, sizeof(add16));
+	thc_lanes_add16(lanes, payload, 1);
+	thc_lanes_add16(lanes, payload, 0);
+	assert_true(lanes[0] == 0x0000fffeacf02468ULL);
+}
+
+static void wire__numbers(void **state)
+{
+	(void)state;
+	assert_int_equal(THC_VERSION, 1);
+	assert_int_equal(THC_PORT_DEFAULT, 18500);
+	assert_int_equal(THC_OP_LUT_ADD, 1);
+	assert_int_equal(THC_OP_ADD, 2);
+	assert_int_equal(THC_OP_OR, 3);
+	assert_int_equal(THC_OP_MAX, 4);
+	assert_int_equal(THC_OP_JOIN, 16);
+	assert_int_equal(THC_OP_WELCOME, 17);
+	assert_int_equal(THC_OP_WAIT, 18);
+	assert_int_equal(THC_OP_STALE, 19);
+	assert_int_equal(THC_OP_CLOSE, 20);
+	assert_int_equal(THC_OP_LEAVE, 21);
+	assert_int_equal(THC_F_ANSWER, 1);
+	assert_int_equal(THC_F_REPEAT, 2);
+	assert_int_equal(THC_F_CE, 4);
+	assert_int_equal(THC_F_CLOSED, 8);
+	assert_int_equal(THC_F_EPOCH, 16);
+	assert_int_equal(THC_F_LEFT, 32);
+	assert_int_equal(THC_F_NOSUM, 64);
+	assert_int_equal(THC_F_KNOWN, 128);
+	assert_int_equal(THC_REPLY_MULTICAST, 1);
+	assert_int_equal(THC_REPLY_FANOUT, 2);
+	assert_int_equal(THC_JOIN_F_HEARD, 1);
+	assert_int_equal(THC_WELCOME_F_READY, 1);
+	assert_int_equal(THC_WELCOME_F_REFUSED, 2);
+	assert_int_equal(THC_WELCOME_F_ONE_PORT, 4);
+	assert_int_equal(THC_WELCOME_F_NOSUM, 8);
+	assert_int_equal(THC_WELCOME_F_CORRELATED, 16);
+	assert_int_equal(THC_DROP_NONE, 0);
+}
+
+/* The largest packet is one linear buffer within a 1500-byte MTU, with IPv6. */
+static void wire__fits_the_mtu(void **state)
+{
+	(void)state;
+	assert_true(40 + 8 + sizeof(struct thc_hdr) + THC_LANE_BYTES <= 1500);
+	assert_true(sizeof(struct thc_hdr) % 8 == 0 && sizeof(struct thc_join) % 8 == 0 &&
+		    sizeof(struct thc_welcome) % 8 == 0);
+	assert_int_equal(THC_HDR_WORDS * 8, sizeof(struct thc_hdr));
+	assert_int_equal(THC_LANE_WORDS * 8, THC_LANE_BYTES);
+}
+
+/* Maps are shared by XDP and the daemon: no padding may differ between them. */
+static void maps__have_no_hidden_padding(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct thc_version), 3 * 8 + 3 * 4 + 2 + 5 + 1 + 4);
+	assert_int_equal(sizeof(struct thc_past), 16);
+	assert_int_equal(sizeof(struct thc_slot),
+			 16 + 2 * sizeof(struct thc_version) + THC_PASTS * sizeof(struct thc_past));
+	assert_int_equal(sizeof(struct thc_addr), 16);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(wire__header),
+		cmocka_unit_test(wire__join),
+		cmocka_unit_test(wire__welcome),
+		cmocka_unit_test(wire__claim),
+		cmocka_unit_test(wire__a_header_as_bytes),
+		cmocka_unit_test(wire__byte_order),
+		cmocka_unit_test(wire__lanes_are_little_endian),
+		cmocka_unit_test(wire__numbers),
+		cmocka_unit_test(wire__fits_the_mtu),
+		cmocka_unit_test(maps__have_no_hidden_padding),
+	};
+
+	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
+}
