@@ -1,132 +1,296 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The packet sum against what it is there for: no changed byte and no two
- * exchanged words go unseen, in packets of every payload size; and the sum of
- * parts is the sum of the whole.
+ * Properties of the packet sum, not its constants: what must be detected, what
+ * the sum of two halves is, and that it does not depend on alignment or on
+ * the sum field it is written to.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
+#include <stdint.h>
 #include <string.h>
-
 #include <cmocka.h>
 
 #include <thc/sum.h>
 
 struct packet {
 	struct thc_hdr hdr;
-	u8 payload[THC_LANE_BYTES];
+	u64 payload[THC_LANE_WORDS];
 };
 
-static const int payload_words[] = { 0, 2, 32, 64, 128 };
-#define SIZES (sizeof(payload_words) / sizeof(payload_words[0]))
+static u64 random_state = 1;
 
-/* Bytes 4 to 7 are the sum itself, not part of what is summed. */
-static int in_sum_field(int byte)
+static u64 random_word(void)
 {
-	return byte >= 4 && byte < 8;
+	u64 z = random_state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
 }
 
-static void fill(struct packet *p, unsigned int seed, int kind)
+static void random_packet(struct packet *p)
 {
-	u8 *bytes = (u8 *)p;
+	u64 *w = (void *)p;
 	size_t i;
 
-	srandom(seed);
-	for (i = 0; i < sizeof(*p); i++)
-		bytes[i] = kind == 0 ? 0 : kind == 1 ? 0xff : random() >> 7;
+	for (i = 0; i < sizeof(*p) / 8; i++)
+		w[i] = random_word();
+	p->hdr.sum = 0;
 }
 
-static void sum__every_changed_byte_is_seen(void **state)
+static u32 sum_of(const struct packet *p, int words)
+{
+	return thc_sum_packet(&p->hdr, p->payload, words);
+}
+
+/* The same bytes at an address that is a multiple of nothing. */
+static u32 sum_unaligned(const struct packet *p, int words)
+{
+	u8 buffer[sizeof(*p) + 7];
+	int shift;
+	u32 sum = 0;
+
+	for (shift = 1; shift < 8; shift += 3) {
+		memcpy(buffer + shift, p, sizeof(*p));
+		sum = thc_sum_packet((void *)(buffer + shift),
+				     buffer + shift + sizeof(struct thc_hdr), words);
+		assert_int_equal(sum, sum_of(p, words));
+	}
+	return sum;
+}
+
+static int is_sum_field(size_t bit)
+{
+	return bit / 8 >= offsetof(struct thc_hdr, sum) &&
+	       bit / 8 < offsetof(struct thc_hdr, sum) + sizeof(__be32);
+}
+
+static void sum__sees_every_flipped_bit(void **state)
 {
 	struct packet p;
-	size_t s;
-	int kind;
+	u8 *bytes = (void *)&p;
+	size_t bit;
+	u32 sum;
+	int round;
 
 	(void)state;
-	for (s = 0; s < SIZES; s++) {
-		int bytes = sizeof(p.hdr) + payload_words[s] * 8;
-
-		for (kind = 0; kind < 4; kind++) {
-			u32 right;
-			int i, x;
-
-			fill(&p, 7 * s + kind, kind);
-			right = thc_sum_packet(&p.hdr, p.payload, payload_words[s]);
-			for (i = 0; i < bytes; i++)
-				for (x = 1; x < 256 && !in_sum_field(i); x++) {
-					((u8 *)&p)[i] ^= x;
-					if (thc_sum_packet(&p.hdr, p.payload, payload_words[s]) == right)
-						fail_msg("byte %d ^ %02x of %d goes unseen", i, x, bytes);
-					((u8 *)&p)[i] ^= x;
-				}
+	for (round = 0; round < 4; round++) {
+		random_packet(&p);
+		if (round == 0)
+			memset(&p, 0, sizeof(p));
+		if (round == 1)
+			memset(&p, 0xff, sizeof(p));
+		sum = sum_of(&p, THC_LANE_WORDS);
+		for (bit = 0; bit < sizeof(p) * 8; bit++) {
+			bytes[bit / 8] ^= 1 << bit % 8;
+			assert_int_equal(sum_of(&p, THC_LANE_WORDS) == sum, is_sum_field(bit));
+			bytes[bit / 8] ^= 1 << bit % 8;
 		}
 	}
 }
 
-static void sum__exchanged_words_are_seen(void **state)
+/* A byte may become any other byte. */
+static void sum__sees_every_changed_byte(void **state)
 {
+	static const int payload_words[] = { 0, 2, 32, 64, THC_LANE_WORDS };
 	struct packet p;
-	u64 *w = (u64 *)p.payload;
-	u32 right;
-	int i, j;
+	u8 *bytes = (void *)&p;
+	size_t i, n;
+	int x;
+	u32 sum;
 
 	(void)state;
-	fill(&p, 3, 2);
-	right = thc_sum_packet(&p.hdr, p.payload, 128);
-	for (i = 0; i < 128; i++)
-		for (j = 0; j < i; j++) {
-			u64 saved_i = w[i], saved_j = w[j];
-
-			w[i] = saved_j;
-			w[j] = saved_i;
-			assert_int_not_equal(thc_sum_packet(&p.hdr, p.payload, 128), right);
-			w[i] = saved_i;
-			w[j] = saved_j;
+	for (n = 0; n < sizeof(payload_words) / sizeof(*payload_words); n++) {
+		random_packet(&p);
+		sum = sum_of(&p, payload_words[n]);
+		for (i = 0; i < sizeof(p.hdr) + 8 * payload_words[n]; i++) {
+			for (x = 1; x < 256 && !is_sum_field(8 * i); x++) {
+				bytes[i] ^= x;
+				if (sum_of(&p, payload_words[n]) == sum)
+					fail_msg("byte %zu ^ %02x of %d words goes unseen", i, x,
+						 payload_words[n]);
+				bytes[i] ^= x;
+			}
 		}
-}
-
-/* Random bursts over two to twelve bytes: at 32 bits one in 4e9 may go unseen. */
-static void sum__bursts_are_seen(void **state)
-{
-	struct packet p, q;
-	u32 right;
-	int i, k;
-
-	(void)state;
-	fill(&p, 5, 2);
-	right = thc_sum_packet(&p.hdr, p.payload, 64);
-	for (i = 0; i < 200000; i++) {
-		int len = 2 + i % 11, at = random() % (512 - len);
-
-		q = p;
-		for (k = 0; k < len; k++)
-			q.payload[at + k] ^= random() >> 7;
-		if (memcmp(&p, &q, sizeof(p)))
-			assert_int_not_equal(thc_sum_packet(&q.hdr, q.payload, 64), right);
 	}
 }
 
-static void sum__of_parts_is_that_of_the_whole(void **state)
+/* Several bytes next to each other, as a broken buffer would leave them. */
+static void sum__sees_bursts(void **state)
 {
-	struct packet p;
-	struct thc_sum payload = { 0, 0 };
+	struct packet p, bad;
+	int round, i;
 
 	(void)state;
-	fill(&p, 11, 2);
-	thc_sum_add(&payload, p.payload, 128);
-	assert_int_equal(thc_sum32(&p.hdr, payload, 128),
-			 thc_sum_packet(&p.hdr, p.payload, 128));
+	random_packet(&p);
+	for (round = 0; round < 100000; round++) {
+		int size = 2 + round % 11, at = random_word() % (sizeof(p.payload) - size);
+
+		bad = p;
+		for (i = 0; i < size; i++)
+			((u8 *)bad.payload)[at + i] ^= random_word();
+		if (memcmp(&bad, &p, sizeof(p)))
+			assert_int_not_equal(sum_of(&bad, THC_LANE_WORDS),
+					     sum_of(&p, THC_LANE_WORDS));
+	}
+}
+
+static void sum__sees_exchanged_words(void **state)
+{
+	struct packet p;
+	u64 *w = (void *)&p, keep;
+	u32 sum;
+	size_t i, k;
+
+	(void)state;
+	random_packet(&p);
+	sum = sum_of(&p, THC_LANE_WORDS);
+	/* word 0 holds the sum field, whose half does not count */
+	for (i = 1; i < sizeof(p) / 8; i++) {
+		for (k = 1; k < i; k++) {
+			keep = w[i];
+			w[i] = w[k];
+			w[k] = keep;
+			assert_int_not_equal(sum_of(&p, THC_LANE_WORDS), sum);
+			keep = w[i];
+			w[i] = w[k];
+			w[k] = keep;
+		}
+	}
+	assert_int_equal(sum_of(&p, THC_LANE_WORDS), sum);
+}
+
+/*
+ * What one word gains another loses: sums without positions miss that. In the
+ * top byte this one misses some, too (see sum.h): not tested there.
+ */
+static void sum__sees_changes_that_cancel(void **state)
+{
+	struct packet p;
+	u64 *w = (void *)&p;
+	u32 sum;
+	int round;
+
+	(void)state;
+	random_packet(&p);
+	sum = sum_of(&p, THC_LANE_WORDS);
+	for (round = 0; round < 20000; round++) {
+		size_t i = 1 + random_word() % (sizeof(p) / 8 - 1);
+		size_t k = 1 + random_word() % (sizeof(p) / 8 - 1);
+		u64 by = 1ULL << random_word() % 56;
+
+		if (i == k)
+			continue;
+		w[i] += by;
+		w[k] -= by;
+		assert_int_not_equal(sum_of(&p, THC_LANE_WORDS), sum);
+		w[i] -= by;
+		w[k] += by;
+	}
+}
+
+/* Corruption at random is missed once in 2^32: never in 10^5, hardly ever. */
+static void sum__sees_random_corruption(void **state)
+{
+	struct packet p, bad;
+	int round, n;
+
+	(void)state;
+	for (round = 0; round < 100000; round++) {
+		int words = 32 << round % 3;
+
+		if (round % 100 == 0)
+			random_packet(&p);
+		bad = p;
+		for (n = 1 + random_word() % 4; n; n--)
+			((u8 *)bad.payload)[random_word() % (8 * words)] = random_word();
+		if (!memcmp(&bad, &p, sizeof(p)))
+			continue;
+		assert_int_not_equal(sum_of(&bad, words), sum_of(&p, words));
+	}
+}
+
+static void sum__halves_join(void **state)
+{
+	struct packet p;
+	int words;
+
+	(void)state;
+	random_packet(&p);
+	for (words = 0; words <= THC_LANE_WORDS; words++) {
+		struct thc_sum head = { 0, 0 }, tail = { 0, 0 }, all = { 0, 0 }, joined;
+
+		thc_sum_add(&head, p.payload, words);
+		thc_sum_add(&tail, p.payload + words, THC_LANE_WORDS - words);
+		thc_sum_add(&all, p.payload, THC_LANE_WORDS);
+		joined = thc_sum_join(head, tail, THC_LANE_WORDS - words);
+		assert_memory_equal(&joined, &all, sizeof(all));
+		/* and going on from the head is the same as summing at once */
+		thc_sum_add(&head, p.payload + words, THC_LANE_WORDS - words);
+		assert_memory_equal(&head, &all, sizeof(all));
+	}
+}
+
+static void sum__header_and_payload_apart_is_the_packet(void **state)
+{
+	struct packet p;
+	int round, words;
+
+	(void)state;
+	for (round = 0; round < 100; round++) {
+		random_packet(&p);
+		for (words = 0; words <= THC_LANE_WORDS; words += 32) {
+			struct thc_sum payload = { 0, 0 };
+
+			thc_sum_add(&payload, p.payload, words);
+			assert_int_equal(thc_sum32(&p.hdr, payload, words), sum_of(&p, words));
+			assert_int_equal(sum_unaligned(&p, words), sum_of(&p, words));
+		}
+		assert_int_equal(thc_sum_fold(thc_sum_hdr(&p.hdr)), sum_of(&p, 0));
+	}
+}
+
+static void sum__does_not_see_its_own_field(void **state)
+{
+	struct packet p;
+	u32 sum;
+
+	(void)state;
+	random_packet(&p);
+	sum = sum_of(&p, THC_LANE_WORDS);
+	p.hdr.sum = thc_be32(sum);
+	assert_int_equal(sum_of(&p, THC_LANE_WORDS), sum);
+	p.hdr.sum = 0xffffffff;
+	assert_int_equal(sum_of(&p, THC_LANE_WORDS), sum);
+}
+
+/* A longer packet of zeros is not the shorter one. */
+static void sum__sees_the_length_of_a_packet(void **state)
+{
+	struct packet p;
+	int words;
+
+	(void)state;
+	random_packet(&p);
+	memset(p.payload, 0, sizeof(p.payload));
+	for (words = 1; words <= THC_LANE_WORDS; words++)
+		assert_int_not_equal(sum_of(&p, words), sum_of(&p, words - 1));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sum__every_changed_byte_is_seen),
-		cmocka_unit_test(sum__exchanged_words_are_seen),
-		cmocka_unit_test(sum__bursts_are_seen),
-		cmocka_unit_test(sum__of_parts_is_that_of_the_whole),
+		cmocka_unit_test(sum__sees_every_flipped_bit),
+		cmocka_unit_test(sum__sees_every_changed_byte),
+		cmocka_unit_test(sum__sees_bursts),
+		cmocka_unit_test(sum__sees_exchanged_words),
+		cmocka_unit_test(sum__sees_changes_that_cancel),
+		cmocka_unit_test(sum__sees_random_corruption),
+		cmocka_unit_test(sum__halves_join),
+		cmocka_unit_test(sum__header_and_payload_apart_is_the_packet),
+		cmocka_unit_test(sum__does_not_see_its_own_field),
+		cmocka_unit_test(sum__sees_the_length_of_a_packet),
 	};
 
 	return cmocka_run_group_tests_name("sum", tests, NULL, NULL);
