@@ -47,11 +47,13 @@ class Rank:
     def stats(self):
         return self.client.stats()
 
-    def reduce(self, counts, seed=1, dtype="fp32", exact_of=0, rounds=1, poison=None):
+    def reduce(self, counts, seed=1, dtype="fp32", exact_of=0, rounds=1, poison=None,
+               swap=False, first_key=1):
         """All-reduces buckets of these sizes, overlapped, `rounds` times.
 
         Answers a digest of all bits received and, with exact_of ranks, the NMSE
-        of the first round against their exact mean.
+        of the first round against their exact mean. poison: NaN there; swap:
+        the buckets go by each other's keys.
         """
         code, numpy_type = DTYPES[dtype]
         digest, nmse = hashlib.sha256(), []
@@ -64,7 +66,9 @@ class Rank:
             requests, failed = [], None
             try:
                 for key, b in enumerate(buffers):
-                    requests.append(self.client.start(b.ctypes.data, b.size, code, key + 1))
+                    requests.append(self.client.start(b.ctypes.data, b.size, code,
+                                                      first_key + (len(buffers) - 1 - key if swap
+                                                                   else key)))
             except ThcError as error:
                 failed = error
             for r in requests:

@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""A worker that stops, restarts, leaves or disagrees is named to the others in
+a clear error within their timeout, nobody hangs, no buffer changes (rank.py
+compares), and after rejoining the job works again.
+"""
+import re
+import time
+
+import tap
+from aggregator import Aggregator
+from ranks import Ranks, good
+from tap import netns
+
+N = 3
+TIMEOUT = 2.0           # seconds, of every client
+SLACK = 2.0             # of a loaded machine
+COUNT = 300000
+
+
+class Bed:
+    """N joined ranks on an aggregator."""
+
+    def __init__(self, n=N, software=False, **options):
+        self.net = netns.Topology(n)
+        self.aggregator = Aggregator(self.net, n, software=software)
+        self.ranks = Ranks(self.net, self.aggregator,
+                           **{"timeout": TIMEOUT, "join_timeout": 10, **options})
+
+    def __enter__(self):
+        self.ranks.open()
+        self.works()
+        return self
+
+    def __exit__(self, *_exc):
+        self.ranks.close()
+        self.aggregator.stop()
+        self.net.close()
+
+    def works(self):
+        answers = self.ranks.reduce(counts=[5000], first_key=100)
+        assert len({a["digest"] for a in answers}) == 1, "ranks received different bits"
+
+    def rejoin_works(self):
+        """All rejoin after an error, and the job works again."""
+        good(self.ranks.all(do="rejoin"))
+        self.works()
+
+
+def named(answers, who, code, within=TIMEOUT):
+    """Every answer is an error with this code whose sentence names rank who."""
+    codes = (code,) if isinstance(code, str) else code
+    for answer in answers:
+        print(f"# {answer.get('seconds', 0):.2f} s {answer.get('errno')}: {answer.get('error')}")
+    for answer in answers:
+        assert "error" in answer, "no error was raised"
+        assert answer["errno"] in codes, f"{answer['errno']}, not {codes}"
+        assert re.search(rf"\brank {who}\b", answer["error"]), f"rank {who} is not named"
+        assert answer["seconds"] < within + SLACK, f"took {answer['seconds']:.1f} s"
+
+
+def stopped(software):
+    with Bed(software=software) as bed:
+        for r in (0, 1):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT])
+        named([bed.ranks.hear(r) for r in (0, 1)], 2, "ETIMEDOUT")
+        bed.rejoin_works()
+
+
+def stops__xdp():
+    stopped(False)
+
+
+def stops__software():
+    stopped(True)
+
+
+def killed_in_the_middle__xdp():
+    with Bed() as bed:
+        for r in range(N):
+            bed.ranks.tell(r, do="reduce", counts=[4_000_000] * 4)
+        time.sleep(0.15)
+        bed.ranks.kill(1)
+        named([bed.ranks.hear(r) for r in (0, 2)], 1, "ETIMEDOUT")
+
+
+def restarts(software):
+    with Bed(software=software) as bed:
+        bed.ranks.kill(1)
+        bed.ranks.restart(1)
+        bed.ranks.tell(1, **bed.ranks.open_request())
+        time.sleep(1.0)     # until its JOIN has begun another epoch
+        for r in (0, 2):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT])
+        named([bed.ranks.hear(r) for r in (0, 2)], 1, "ESTALE")
+        for r in (0, 2):
+            bed.ranks.tell(r, do="rejoin")
+        good([bed.ranks.hear(r) for r in range(N)])
+        bed.works()
+
+
+def restarts__xdp():
+    restarts(False)
+
+
+def restarts__software():
+    restarts(True)
+
+
+def leaves__xdp():
+    with Bed() as bed:
+        good(bed.ranks.all([2], do="close"))
+        for r in (0, 1):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT])
+        named([bed.ranks.hear(r) for r in (0, 1)], 2, ("EPIPE", "ETIMEDOUT"))
+
+
+def disagrees__in_length():
+    with Bed() as bed:
+        for r in range(N):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT + (r == 1)])
+        answers = [bed.ranks.hear(r) for r in range(N)]
+        named([answers[0], answers[2]], 1, "EBADMSG")
+        named([answers[1]], 0, "EBADMSG")
+        assert "300001" in answers[0]["error"] and "300000" in answers[0]["error"]
+        bed.rejoin_works()
+
+
+def disagrees__in_dtype():
+    with Bed() as bed:
+        for r in range(N):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT], dtype="fp16" if r == 2 else "fp32")
+        answers = [bed.ranks.hear(r) for r in range(N)]
+        named(answers[:2], 2, "EBADMSG")
+        assert "fp16" in answers[0]["error"] and "fp32" in answers[0]["error"]
+        bed.rejoin_works()
+
+
+def disagrees__in_order():
+    """Buckets of the same length in another order: the keys tell."""
+    with Bed() as bed:
+        for r in range(N):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT, COUNT], swap=r == 0)
+        answers = [bed.ranks.hear(r) for r in range(N)]
+        named(answers[1:], 0, ("EBADMSG", "ESTALE"))
+        bed.rejoin_works()
+
+
+def disagrees__in_round():
+    """Rank 1 skips a step that the others make: they wait for it, by name."""
+    with Bed() as bed:
+        for r in range(N):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT], rounds=1 if r == 1 else 2)
+        answers = [bed.ranks.hear(r) for r in range(N)]
+        good([answers[1]])
+        named([answers[0], answers[2]], 1, "ETIMEDOUT")
+        bed.rejoin_works()
+
+
+def not_finite__is_named_to_all():
+    with Bed() as bed:
+        for r in range(N):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT], poison=777 if r == 1 else None)
+        answers = [bed.ranks.hear(r) for r in range(N)]
+        named(answers, r"(1|\(1\))|this rank \(1", "EDOM")
+        assert "777" in answers[1]["error"], "the place is not named"
+        bed.rejoin_works()
+
+
+def join__names_who_is_missing():
+    with netns.Topology(N) as net, Aggregator(net, N) as aggregator, \
+            Ranks(net, aggregator, join_timeout=1.5) as ranks:
+        answers = ranks.all([0, 2], **ranks.open_request())
+        named(answers, 1, "ETIMEDOUT", 1.5)
+
+
+def join__refusals_are_sentences():
+    with netns.Topology(1) as net, Aggregator(net, 1) as aggregator, \
+            Ranks(net, aggregator, join_timeout=2) as ranks:
+        for change, codes, words in (
+                ({"cookie": 5}, ("EACCES", "ENOENT"), "cookie"),
+                ({"job": 9}, ("EACCES", "ENOENT"), "job 9"),
+                ({"aggregator": "10.77.0.99"}, ("EHOSTUNREACH", "ETIMEDOUT"), "10.77.0.99"),
+                ({"port": 20000}, ("ECONNREFUSED", "EHOSTUNREACH"), "20000")):
+            answer = ranks.all([0], **ranks.open_request(**change))[0]
+            print(f"# {change}: {answer.get('errno')} {answer.get('error')}")
+            assert answer.get("errno") in codes, f"{change}: {answer.get('errno')}"
+            assert words in answer["error"], f"{change}: '{words}' is not in the sentence"
+            assert answer["seconds"] < 2 + SLACK
+
+
+def daemon__killed_and_restarted_keeps_the_job():
+    with Bed(timeout=8.0) as bed:
+        bed.aggregator.kill()
+        bed.works()         # XDP goes on without its daemon
+        bed.aggregator.start()
+        bed.works()
+
+
+if __name__ == "__main__":
+    tap.main([stops__xdp, stops__software, killed_in_the_middle__xdp, restarts__xdp,
+              restarts__software, leaves__xdp, disagrees__in_length, disagrees__in_dtype,
+              disagrees__in_order, disagrees__in_round, not_finite__is_named_to_all, join__names_who_is_missing,
+              join__refusals_are_sentences, daemon__killed_and_restarted_keeps_the_job])

@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""The all-reduce end to end in every shape it has: one to eight ranks, IPv4
+and IPv6, multicast and fanout, 8- and 16-bit sums, linear and non-uniform
+tables, fp32 and fp16. XDP and software give the same bits, which are near the
+exact mean.
+"""
+import tap
+from aggregator import Aggregator, add_up
+from ranks import Ranks
+from tap import netns
+
+COUNTS = [70001, 1, 1024, 5000]
+NMSE_LIMIT = 0.1        # norms of different size per rank and block
+KEYS = {"seed": 5, "epoch": 1}
+
+
+def reduce(n, software, address=netns.AGGREGATOR4, dtype="fp32", info=None, **job):
+    """The digest of all bits n ranks received, checked near the mean."""
+    with netns.Topology(n) as net, \
+            Aggregator(net, n, software=software, job={**KEYS, **job}) as aggregator, \
+            Ranks(net, aggregator, address=address) as ranks:
+        joined = ranks.open()
+        for key, value in (info or {}).items():
+            assert joined[0][key] == value, f"{key} is {joined[0][key]}, not {value}"
+        answers = ranks.reduce(counts=COUNTS, rounds=2, exact_of=n, dtype=dtype)
+        assert len({a["digest"] for a in answers}) == 1, f"{n} ranks received different bits"
+        large = [e for e, count in zip(answers[0]["nmse"], COUNTS) if count > 1000]
+        assert max(large) < NMSE_LIMIT, f"not the mean of {n} ranks: NMSE {answers[0]['nmse']}"
+        stats = aggregator.stats()
+        assert not add_up(stats), add_up(stats)
+        mode = "software" if software else "native"
+        assert stats["mode"] == mode, f"mode is {stats['mode']}"
+        return answers[0]["digest"]
+
+
+def both(n, **more):
+    xdp, software = reduce(n, False, **more), reduce(n, True, **more)
+    assert xdp == software, f"XDP and software give different bits for {n} ranks, {more}"
+    return xdp
+
+
+def ranks__one_to_eight():
+    digests = [both(n, info={"multicast": 1, "sum_width": 8}) for n in range(1, 9)]
+    assert len(set(digests)) == 8, "the number of ranks makes no difference"
+
+
+def family__ipv6_gives_the_same_bits():
+    four = reduce(3, False)
+    assert both(3, address=netns.AGGREGATOR6, group="ff15::77") == four
+
+
+def reply__fanout_gives_the_same_bits():
+    assert both(3, reply="fanout", info={"multicast": 0}) == reduce(3, False)
+
+
+def reply__fanout_over_ipv6():
+    both(2, reply="fanout", address=netns.AGGREGATOR6, info={"multicast": 0})
+
+
+def sums__of_16_bits():
+    both(3, sum_width=16, info={"sum_width": 16, "chunk": 512})
+
+
+def table__linear():
+    both(3, table="uniform")
+
+
+def rounding__correlated():
+    both(4, correlated="on")
+
+
+def dtype__fp16():
+    both(3, dtype="fp16")
+
+
+def sum__off():
+    assert both(3, sum="off") == reduce(3, True)
+
+
+def block__of_4096():
+    both(2, block=4096, info={"block": 4096})
+
+
+if __name__ == "__main__":
+    tap.main([ranks__one_to_eight, family__ipv6_gives_the_same_bits,
+              reply__fanout_gives_the_same_bits, reply__fanout_over_ipv6, sums__of_16_bits,
+              table__linear, rounding__correlated, dtype__fp16, sum__off, block__of_4096])
