@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Admission: a packet that is right in everything passes, and each single
+ * thing wrong with it is refused under its own reason.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <thc/job.h>
+
+#define COOKIE	0x0123456789abcdefULL
+#define BASE	18500
+#define RANKS	3
+#define RANK	2
+#define SLOT	130	/* on the third port */
+#define SLOTS	200
+
+struct packet {
+	struct thc_job job;
+	struct thc_hdr hdr;
+	struct thc_path path;
+	u32 payload;
+};
+
+static struct packet good(void)
+{
+	struct packet p = {
+		.job = {
+			.cookie = COOKIE, .all = (1 << RANKS) - 1, .active = 1, .epoch = 5,
+			.slots = SLOTS, .ranks = RANKS, .quorum = 2, .sum_width = 8,
+			.port_base = BASE, .reply = THC_REPLY_FANOUT,
+		},
+		.hdr = {
+			.version = THC_VERSION, .op = THC_OP_LUT_ADD, .width = 4,
+			.cookie = thc_be64(COOKIE), .rank = RANK, .epoch = thc_be32(5),
+			.slot = thc_be16(SLOT),
+		},
+		.path = {
+			.src = thc_addr_v4(thc_be32(0x0a000003)), .src_port = 40003,
+			.dst_port = BASE + 2,
+		},
+		.payload = 512,
+	};
+	int r;
+
+	for (r = 0; r < RANKS; r++) {
+		p.job.member[r].addr = thc_addr_v4(thc_be32(0x0a000001 + r));
+		p.job.member[r].port = thc_be16(40001 + r);
+		p.job.member[r].joined = 1;
+	}
+	return p;
+}
+
+/* As an aggregator asks: form, then rank, then fit. */
+static enum thc_drop_reason admit(const struct packet *p, enum thc_lane_kind *kind)
+{
+	enum thc_drop_reason reason = thc_admit_form(&p->hdr);
+
+	if (!reason)
+		reason = thc_admit_rank(&p->job, &p->hdr, &p->path);
+	if (!reason && thc_op_is_data(p->hdr.op))
+		reason = thc_admit_data(&p->job, &p->hdr, &p->path, p->payload, kind);
+	return reason;
+}
+
+static void expect(const struct packet *p, enum thc_drop_reason reason)
+{
+	enum thc_lane_kind kind;
+
+	assert_int_equal(admit(p, &kind), reason);
+}
+
+static void admission__a_good_packet_passes(void **state)
+{
+	struct packet p = good();
+	enum thc_lane_kind kind;
+
+	(void)state;
+	assert_int_equal(admit(&p, &kind), THC_DROP_NONE);
+	assert_int_equal(kind, THC_LANE_LUT8);
+	p.path.dst_port = BASE;		/* all slots are reached on the base port, too */
+	expect(&p, THC_DROP_NONE);
+	p.hdr.flags = THC_F_NOSUM;
+	expect(&p, THC_DROP_NONE);
+	/* another epoch is answered by the slot, not refused here */
+	p.hdr.epoch = 0;
+	expect(&p, THC_DROP_NONE);
+}
+
+static void admission__every_op(void **state)
+{
+	static const struct {
+		u8 op, width;
+		u32 payload;
+		enum thc_lane_kind kind;
+	} row[] = {
+		{ THC_OP_LUT_ADD, 4, 512, THC_LANE_LUT8 },
+		{ THC_OP_ADD, 8, 1024, THC_LANE_ADD8 },
+		{ THC_OP_ADD, 16, 1024, THC_LANE_ADD16 },
+		{ THC_OP_ADD, 32, 1024, THC_LANE_ADD32 },
+		{ THC_OP_OR, 32, 1024, THC_LANE_OR },
+		{ THC_OP_MAX, 32, 1024, THC_LANE_MAX },
+	};
+	struct packet p = good();
+	enum thc_lane_kind kind;
+	unsigned int i;
+	u32 payload;
+
+	(void)state;
+	for (i = 0; i < sizeof(row) / sizeof(*row); i++) {
+		p.hdr.op = row[i].op;
+		p.hdr.width = row[i].width;
+		for (payload = 0; payload <= 1472; payload++) {
+			p.payload = payload;
+			assert_int_equal(admit(&p, &kind), payload == row[i].payload ?
+					 THC_DROP_NONE : THC_DROP_LENGTH);
+			assert_int_equal(kind, row[i].kind);
+		}
+	}
+	p.hdr.op = THC_OP_LUT_ADD;
+	p.hdr.width = 4;
+	p.job.sum_width = 16;
+	p.payload = 256;
+	assert_int_equal(admit(&p, &kind), THC_DROP_NONE);
+	assert_int_equal(kind, THC_LANE_LUT16);
+	p.payload = 512;
+	expect(&p, THC_DROP_LENGTH);
+	p.job.sum_width = 8;
+	p.job.flags = THC_JOB_F_LINEAR;
+	assert_int_equal(admit(&p, &kind), THC_DROP_NONE);
+	assert_int_equal(kind, THC_LANE_LINEAR8);
+}
+
+static void admission__version(void **state)
+{
+	struct packet p = good();
+	int v;
+
+	(void)state;
+	for (v = 0; v < 256; v++) {
+		p.hdr.version = v;
+		expect(&p, v == THC_VERSION ? THC_DROP_NONE : THC_DROP_VERSION);
+	}
+}
+
+/* A worker may send four data ops, JOIN and LEAVE; all else is not for it. */
+static void admission__op(void **state)
+{
+	struct packet p = good();
+	int op;
+
+	(void)state;
+	for (op = 0; op < 256; op++) {
+		p.hdr.op = op;
+		if (op == THC_OP_JOIN || op == THC_OP_LEAVE)
+			assert_true(thc_op_is_control(op) && !thc_op_is_data(op));
+		else if (op >= THC_OP_LUT_ADD && op <= THC_OP_MAX)
+			assert_true(thc_op_is_data(op) && !thc_op_is_control(op));
+		else
+			expect(&p, THC_DROP_OP);
+	}
+	p.hdr.op = THC_OP_CLOSE;
+	expect(&p, THC_DROP_OP);
+}
+
+static void admission__width(void **state)
+{
+	struct packet p = good();
+	int w;
+
+	(void)state;
+	for (w = 0; w < 256; w++) {
+		p.hdr.width = w;
+		expect(&p, w == 4 ? THC_DROP_NONE : THC_DROP_WIDTH);
+	}
+}
+
+static void admission__flags(void **state)
+{
+	struct packet p = good();
+	int f;
+
+	(void)state;
+	for (f = 0; f < 256; f++) {
+		p.hdr.flags = f;
+		expect(&p, f & ~THC_F_NOSUM ? THC_DROP_FLAGS : THC_DROP_NONE);
+	}
+}
+
+static void admission__reserved(void **state)
+{
+	struct packet p;
+	int bit;
+
+	(void)state;
+	for (bit = 0; bit < 8; bit++) {
+		p = good();
+		p.hdr.reserved = 1 << bit;
+		expect(&p, THC_DROP_RESERVED);
+	}
+	for (bit = 0; bit < 16; bit++) {
+		p = good();
+		p.hdr.count = thc_be16(1 << bit);
+		expect(&p, THC_DROP_RESERVED);
+	}
+	for (bit = 0; bit < 64; bit++) {
+		p = good();
+		p.hdr.bitmap = thc_be64(1ULL << bit);
+		expect(&p, THC_DROP_RESERVED);
+	}
+}
+
+static void admission__job(void **state)
+{
+	struct packet p = good();
+
+	(void)state;
+	p.job.active = 0;
+	expect(&p, THC_DROP_JOB);
+	/* an empty record refuses everything */
+	memset(&p.job, 0, sizeof(p.job));
+	p.hdr.cookie = 0;
+	expect(&p, THC_DROP_JOB);
+}
+
+static void admission__cookie(void **state)
+{
+	struct packet p;
+	int bit;
+
+	(void)state;
+	for (bit = 0; bit < 64; bit++) {
+		p = good();
+		p.hdr.cookie ^= thc_be64(1ULL << bit);
+		expect(&p, THC_DROP_COOKIE);
+	}
+}
+
+static void admission__rank(void **state)
+{
+	struct packet p = good();
+	int rank;
+
+	(void)state;
+	for (rank = 0; rank < 256; rank++) {
+		p.hdr.rank = rank;
+		expect(&p, rank == RANK ? THC_DROP_NONE :
+		       rank < RANKS ? THC_DROP_ADDRESS : THC_DROP_RANK);
+	}
+	/* below n, but it has never joined: there is no address to compare with */
+	p.hdr.rank = RANK;
+	p.job.member[RANK].port = 0;
+	p.path.src_port = 0;
+	expect(&p, THC_DROP_RANK);
+}
+
+static void admission__address(void **state)
+{
+	struct packet p;
+	int bit;
+
+	(void)state;
+	for (bit = 0; bit < 128; bit++) {
+		p = good();
+		p.path.src.word[bit / 32] ^= 1U << bit % 32;
+		expect(&p, THC_DROP_ADDRESS);
+	}
+	for (bit = 0; bit < 16; bit++) {
+		p = good();
+		p.path.src_port ^= 1 << bit;
+		expect(&p, THC_DROP_ADDRESS);
+	}
+	/* an IPv6 address that ends like the IPv4 one */
+	p = good();
+	p.path.src.word[2] = 0;
+	expect(&p, THC_DROP_ADDRESS);
+}
+
+static void admission__slot_and_port(void **state)
+{
+	struct packet p;
+	u32 slot, port;
+
+	(void)state;
+	for (slot = 0; slot < 65536; slot += slot < 300 ? 1 : 977) {
+		for (port = BASE - 1; port < BASE + THC_PORT_SPAN; port++) {
+			p = good();
+			p.hdr.slot = thc_be16(slot);
+			p.path.dst_port = port;
+			expect(&p, slot < SLOTS && (port == BASE || port == BASE + slot / 64) ?
+			       THC_DROP_NONE : THC_DROP_SLOT);
+		}
+	}
+	assert_int_equal(thc_slot_port(BASE, 63), BASE);
+	assert_int_equal(thc_slot_port(BASE, 64), BASE + 1);
+	assert_int_equal(thc_slot_port(BASE, THC_SLOTS_MAX - 1), BASE + THC_PORT_SPAN - 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(admission__a_good_packet_passes),
+		cmocka_unit_test(admission__every_op),
+		cmocka_unit_test(admission__version),
+		cmocka_unit_test(admission__op),
+		cmocka_unit_test(admission__width),
+		cmocka_unit_test(admission__flags),
+		cmocka_unit_test(admission__reserved),
+		cmocka_unit_test(admission__job),
+		cmocka_unit_test(admission__cookie),
+		cmocka_unit_test(admission__rank),
+		cmocka_unit_test(admission__address),
+		cmocka_unit_test(admission__slot_and_port),
+	};
+
+	return cmocka_run_group_tests_name("admission", tests, NULL, NULL);
+}
