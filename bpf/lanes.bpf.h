@@ -69,15 +69,9 @@ THC_LANES_PLAIN(max, 1024)
 /* Sums a finished version's lanes, for the answers that carry them. */
 __noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_block *from)
 {
-	struct thc_sum s = { 0, 0 };
-	int i;
-
 	if (!v || !from)
 		return -1;
-	for (i = 0; i < THC_LANE_WORDS; i++)
-		thc_sum_word(&s, from->word[i]);
-	v->sum_a = s.a;
-	v->sum_b = s.b;
+	thc_answer_finish(v, from->word);
 	return 0;
 }
 

@@ -33,6 +33,7 @@ THC_INLINE void thc_sum_add(struct thc_sum *s, const void *data, int words)
 	u64 a = s->a, b = s->b;
 	int i;
 
+	THC_UNROLL
 	for (i = 0; i < words; i++) {
 		a += thc_le64(w[i]);
 		b += a;

@@ -45,6 +45,15 @@ typedef u64 __attribute__((may_alias)) thc_word;
 typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
 #endif
 
+/* In front of a hot loop. The BPF compiler does not unroll by itself, and an
+ * index, a compare and a jump are half of a small loop's body.
+ */
+#ifdef __bpf__
+#define THC_UNROLL	_Pragma("unroll 8")
+#else
+#define THC_UNROLL
+#endif
+
 /* Lanes of one slot version, as 64-bit little-endian words. */
 #define THC_LANE_WORDS	(THC_LANE_BYTES / 8)
 #define THC_HDR_WORDS	((int)(sizeof(struct thc_hdr) / 8))
