@@ -336,6 +336,36 @@ static __always_inline int thc_frame_member(struct thc_frame *f, const struct th
 	return 0;
 }
 
+static __always_inline u64 thc_checksum_words(u64 acc, const void *data, int words)
+{
+	const u32 *w = data;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < words; i++)
+		acc += w[i];
+	return acc;
+}
+
+/* UDP checksum of a complete answer; @lanes: thc_version.checksum. */
+static __always_inline u16 thc_frame_checksum(const struct thc_frame *f, u16 lanes)
+{
+	u64 acc = lanes;
+
+	/* pseudo header: addresses, protocol, length */
+	if (f->v4)
+		acc = thc_checksum_words(acc, &f->ip4->saddr, 2);
+	else
+		acc = thc_checksum_words(acc, &f->ip6->saddr, 8);
+	acc += thc_be16(IPPROTO_UDP);
+	acc += f->udp->len;
+	acc += f->udp->source;
+	acc += f->udp->dest;
+	acc += f->udp->len;
+	acc = thc_checksum_words(acc, f->hdr, sizeof(*f->hdr) / 4);
+	return thc_checksum_udp(acc);
+}
+
 /* Is the answer still in the slot? Its holder may be two generations on. */
 static __always_inline bool thc_note_holds(const struct thc_slot *s, const struct thc_version *v,
 					   const struct thc_note *note, u32 epoch)
@@ -381,6 +411,7 @@ static __always_inline int thc_egress_clone(struct xdp_md *ctx, const struct thc
 		if (!(f.hdr->flags & THC_F_NOSUM))
 			f.hdr->sum = thc_be32(thc_sum32(f.hdr, sum, THC_LANE_WORDS));
 	}
+	f.udp->check = thc_frame_checksum(&f, v->checksum);
 	return thc_note_holds(s, v, note, epoch) ? 0 : -1;
 }
 

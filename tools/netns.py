@@ -133,6 +133,12 @@ def _set_gro(ns, dev, on):
     in_namespace(ns, call)
 
 
+def _set_gro_forwarding(ns, dev):
+    """Joins UDP frames as TCP's are joined: both cross the topology in large pieces."""
+    subprocess.run(["nsenter", f"--net={RUN}/{ns}", "ethtool", "-K", dev,
+                    "rx-udp-gro-forwarding", "on"], check=True)
+
+
 def _bypass_netfilter(ns):
     """Bridged frames skip iptables: a switch has none, and hosts may."""
     def call():
@@ -267,10 +273,11 @@ class Topology:
                           "link set host master br0 up", "link set net master br0 up"])
             for dev in ("host", "net"):
                 self.run(peer_ns, ["tc", "qdisc", "add", "dev", dev, "root", "tbf", "rate",
-                                   self.shape, "burst", "64k", "limit", "1m"])
+                                   self.shape, "burst", "256k", "limit", "4m"])
         _ip(self.switch, [f"link set {port} master br0 up"])
         if port == "agg":
             _set_gro(peer_ns, peer, 1)
+            _set_gro_forwarding(peer_ns, peer)
 
     def _settle(self):
         """Waits until the bridges forward: carrier is up on all ports."""

@@ -6,6 +6,7 @@
 #ifndef THC_ANSWER_H
 #define THC_ANSWER_H
 
+#include <thc/checksum.h>
 #include <thc/job.h>
 #include <thc/slot.h>
 
@@ -26,6 +27,22 @@ THC_INLINE void thc_answer_common(struct thc_hdr *h, const struct thc_job *job, 
 THC_INLINE u8 thc_answer_nosum(const struct thc_job *job)
 {
 	return job->flags & THC_JOB_F_NOSUM ? THC_F_NOSUM : 0;
+}
+
+/* Sums a finished version's lanes once, however often they are sent. */
+THC_INLINE void thc_answer_finish(struct thc_version *v, const u64 *lanes)
+{
+	struct thc_sum sum = { 0, 0 };
+	u64 check = 0;
+	int i;
+
+	for (i = 0; i < THC_LANE_WORDS; i++) {
+		thc_sum_word(&sum, lanes[i]);
+		check = thc_checksum_word(check, thc_le64(lanes[i]));
+	}
+	v->sum_a = sum.a;
+	v->sum_b = sum.b;
+	v->checksum = thc_checksum_fold(check);
 }
 
 /**

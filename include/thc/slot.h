@@ -53,6 +53,7 @@ enum thc_version_state {
  * @kind: enum thc_lane_kind of the first contribution; others must agree
  * @op: enum thc_op of the first contribution
  * @ce: a contribution carried ECN CE
+ * @checksum: thc_checksum_fold() of the finished lanes
  */
 struct thc_version {
 	u64	bitmap;
@@ -66,7 +67,8 @@ struct thc_version {
 	u8	kind;
 	u8	op;
 	u8	ce;
-	u8	reserved[6];
+	u16	checksum;
+	u8	reserved[4];
 };
 
 /* Who was in a generation that has been overwritten. */

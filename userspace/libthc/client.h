@@ -34,8 +34,11 @@
 #define THC_TIMEOUT_MS		60000
 #define THC_JOIN_TIMEOUT_MS	60000
 
-/* Packets per system call. */
+/* Packets sent per system call. */
 #define THC_BATCH		64
+/* Datagrams received per system call, each of many packets joined (UDP GRO). */
+#define THC_RX_BATCH		16
+#define THC_RX_BYTES		65536
 /* Bytes of an answer: header and lanes. */
 #define THC_ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
 /* Socket memory one answer may take while it waits to be read: a page-sized
@@ -109,8 +112,9 @@ int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned i
 		  uint64_t *calls);
 /* @ce: the packet met congestion on its way to us (ECN). */
 typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce);
-/* Reads at most THC_BATCH packets of @fd without blocking; @each sees those
+/* Reads what one call gets from @fd, without blocking; @each sees those
  * that came from the aggregator.
+ * Returns datagrams read or -errno.
  */
 int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls);
 /* Wire bytes of a packet with @bytes of UDP payload. */

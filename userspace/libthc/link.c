@@ -20,6 +20,9 @@
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT	103
 #endif
+#ifndef UDP_GRO
+#define UDP_GRO		104
+#endif
 #ifndef UDP_NO_CHECK6_RX
 #define UDP_NO_CHECK6_RX 102
 #endif
@@ -132,7 +135,9 @@ static void want_receive_buffer(struct thc_link *l, int fd)
 		l->answers_max = (uint32_t)got / THC_ANSWER_TRUESIZE;
 }
 
-/* ECN-capable, errors reported, zero checksums over IPv6 accepted. */
+/* ECN-capable, errors reported, zero checksums over IPv6 accepted, packets of
+ * one flow joined. All but the last of these only make things better.
+ */
 static void set_options(struct thc_link *l, int fd)
 {
 	int one = 1, ect0 = 2, bytes = 4 << 20;
@@ -147,6 +152,7 @@ static void set_options(struct thc_link *l, int fd)
 		setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IP, IP_RECVERR, &one, sizeof(one));
 	}
+	setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof(one));
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)))
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 	want_receive_buffer(l, fd);
@@ -176,7 +182,7 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 	if (error)
 		return error;
 
-	l->rx = malloc((size_t)THC_BATCH * (THC_ANSWER_BYTES + 8));
+	l->rx = malloc((size_t)THC_RX_BATCH * THC_RX_BYTES);
 	if (!l->rx)
 		return thc_fail(-ENOMEM, "out of memory");
 	l->unicast = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -395,42 +401,62 @@ int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned i
 
 /* --- receiving ------------------------------------------------------------ */
 
-static uint8_t *rx_buffer(const struct thc_link *l, unsigned int i)
-{
-	return l->rx + (size_t)i * (THC_ANSWER_BYTES + 8);
-}
+/* Room for what the kernel says about a datagram. */
+union rx_control {
+	struct cmsghdr	align;
+	char		room[CMSG_SPACE(sizeof(int)) * 2];
+};
 
-/* Congestion experienced, by the type of service the kernel noted (RFC 3168). */
-static bool met_congestion(struct msghdr *m)
+/* What it said. */
+struct rx_notes {
+	unsigned int	segment;	/* bytes of a packet, if several were joined */
+	bool		ce;		/* met congestion (RFC 3168) */
+};
+
+static struct rx_notes read_notes(struct msghdr *m)
 {
+	struct rx_notes n = { .segment = 0 };
 	struct cmsghdr *c;
-	int class;
+	int value;
 
 	for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
-			return (*(uint8_t *)CMSG_DATA(c) & 3) == 3;
-		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
-			memcpy(&class, CMSG_DATA(c), sizeof(class));
-			return (class & 3) == 3;
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) {
+			n.ce = (*(uint8_t *)CMSG_DATA(c) & 3) == 3;
+			continue;
 		}
+		memcpy(&value, CMSG_DATA(c), sizeof(value));
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)
+			n.ce = (value & 3) == 3;
+		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO)
+			n.segment = (unsigned int)value;
 	}
-	return false;
+	return n;
+}
+
+/* Takes a datagram apart into the packets it was joined from. */
+static void each_packet(uint8_t *data, unsigned int bytes, struct rx_notes notes,
+			thc_link_each *each, void *ctx)
+{
+	unsigned int segment = notes.segment ? notes.segment : bytes, n;
+
+	for (; bytes; data += n, bytes -= n) {
+		n = bytes < segment ? bytes : segment;
+		if (n >= sizeof(struct thc_hdr) && n <= THC_ANSWER_BYTES)
+			each(ctx, (void *)data, n, notes.ce);
+	}
 }
 
 int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls)
 {
-	union {
-		struct cmsghdr	align;
-		char		room[CMSG_SPACE(sizeof(int))];
-	} control[THC_BATCH];
-	struct sockaddr_storage from[THC_BATCH];
-	struct mmsghdr msg[THC_BATCH];
-	struct iovec iov[THC_BATCH];
+	union rx_control control[THC_RX_BATCH];
+	struct sockaddr_storage from[THC_RX_BATCH];
+	struct mmsghdr msg[THC_RX_BATCH];
+	struct iovec iov[THC_RX_BATCH];
 	int i, n;
 
-	for (i = 0; i < THC_BATCH; i++) {
-		iov[i].iov_base = rx_buffer(l, (unsigned int)i);
-		iov[i].iov_len = THC_ANSWER_BYTES + 1;	/* one more shows a longer packet */
+	for (i = 0; i < THC_RX_BATCH; i++) {
+		iov[i].iov_base = l->rx + (size_t)i * THC_RX_BYTES;
+		iov[i].iov_len = THC_RX_BYTES;
 		msg[i].msg_hdr = (struct msghdr){
 			.msg_name = &from[i],
 			.msg_namelen = sizeof(from[i]),
@@ -441,14 +467,13 @@ int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx,
 		};
 	}
 	++*calls;
-	n = recvmmsg(fd, msg, THC_BATCH, MSG_DONTWAIT, NULL);
+	n = recvmmsg(fd, msg, THC_RX_BATCH, MSG_DONTWAIT, NULL);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	for (i = 0; i < n; i++) {
-		if (msg[i].msg_len >= sizeof(struct thc_hdr) &&
-		    msg[i].msg_len <= THC_ANSWER_BYTES && same_address(&from[i], &l->peer))
-			each(ctx, (void *)rx_buffer(l, (unsigned int)i), msg[i].msg_len,
-			     met_congestion(&msg[i].msg_hdr));
+		if (same_address(&from[i], &l->peer))
+			each_packet(iov[i].iov_base, msg[i].msg_len,
+				    read_notes(&msg[i].msg_hdr), each, ctx);
 	}
 	return n;
 }

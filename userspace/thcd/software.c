@@ -44,18 +44,6 @@ void thcd_software_exit(struct thcd *d)
 		munmap(d->lanes, d->slots * sizeof(*d->lanes));
 }
 
-/* Sums the finished lanes once, however often they are sent. */
-static void seal(struct thc_version *v, const u64 *lanes)
-{
-	struct thc_sum sum = { 0, 0 };
-	int i;
-
-	for (i = 0; i < THC_LANE_WORDS; i++)
-		thc_sum_word(&sum, lanes[i]);
-	v->sum_a = sum.a;
-	v->sum_b = sum.b;
-}
-
 static void add(struct thcd *d, u16 job_id, u32 slot, const struct thc_arrival *a,
 		const void *payload, const struct thc_outcome *out)
 {
@@ -68,7 +56,7 @@ static void add(struct thcd *d, u16 job_id, u32 slot, const struct thc_arrival *
 		thc_lanes_add(a->kind, lanes, payload, &d->pairs[job_id], 0);
 	if (!out->complete)
 		return;
-	seal(&d->slot[at].version[out->v], lanes);
+	thc_answer_finish(&d->slot[at].version[out->v], lanes);
 	d->stats.event[THC_EVENT_FINISHED]++;
 	thcd_answer_all(d, job_id, slot, a->generation);
 }
@@ -152,7 +140,7 @@ bool thcd_software_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 
 	if (!thc_slot_close(s, job->epoch, generation, job->quorum))
 		return false;
-	seal(&s->version[generation & 1], d->lanes[at].word[generation & 1]);
+	thc_answer_finish(&s->version[generation & 1], d->lanes[at].word[generation & 1]);
 	d->stats.event[THC_EVENT_CLOSED]++;
 	return true;
 }

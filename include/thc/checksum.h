@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The Internet checksum (RFC 1071), for the UDP header of answers. The packet
+ * sum guards their contents; this one is filled in because receivers join
+ * datagrams into one only if they have it (UDP GRO), and an answer then costs
+ * a fraction of what it costs alone.
+ *
+ * An accumulator adds 32-bit halves exactly, so nothing is lost before the
+ * fold; sums are of words as they lie in memory, whatever the byte order.
+ */
+#ifndef THC_CHECKSUM_H
+#define THC_CHECKSUM_H
+
+#include <thc/types.h>
+
+/* @word: eight bytes as they lie in memory. */
+THC_INLINE u64 thc_checksum_word(u64 acc, u64 word)
+{
+	return acc + (u32)word + (word >> 32);
+}
+
+/* Not complemented; to be stored, or added to another accumulator. */
+THC_INLINE u16 thc_checksum_fold(u64 acc)
+{
+	acc = (acc & 0xffffffff) + (acc >> 32);
+	acc = (acc & 0xffffffff) + (acc >> 32);
+	acc = (acc & 0xffff) + (acc >> 16);
+	acc = (acc & 0xffff) + (acc >> 16);
+	return (acc & 0xffff) + (acc >> 16);
+}
+
+/* The field's value: UDP spells a checksum of 0 as 0xffff, 0 means none. */
+THC_INLINE u16 thc_checksum_udp(u64 acc)
+{
+	u16 check = ~thc_checksum_fold(acc);
+
+	return check ? check : 0xffff;
+}
+
+#endif /* THC_CHECKSUM_H */
