@@ -11,9 +11,11 @@
 #include "answer.h"
 #include "net.h"
 
+/* A finished generation, copied. */
 struct result {
-	struct thc_hdr	h;
-	u64		word[THC_LANE_WORDS];
+	struct thc_version	version;
+	u32			epoch;
+	u64			word[THC_LANE_WORDS];
 };
 
 static bool done(const struct thc_slot *s, const struct thc_version *v, u32 epoch, u32 generation)
@@ -21,33 +23,46 @@ static bool done(const struct thc_slot *s, const struct thc_version *v, u32 epoc
 	return s->epoch == epoch && v->generation == generation && thc_version_done(v);
 }
 
-/* Copies a finished generation; false: it is not there any more. */
-static bool take(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank, bool repeat,
-		 struct result *out)
+/* False: it is not there any more. */
+static bool take(struct thcd *d, u16 job_id, u32 slot, u32 generation, struct result *out)
 {
 	const struct thc_job *job = &d->job[job_id];
 	const struct thc_slot *s = &d->slot[job->slot_base + slot];
 	const struct thc_lanes *lanes = &d->lanes[job->slot_base + slot];
 	const struct thc_version *v = &s->version[generation & 1];
-	struct thc_version copy;
 
-	if (!done(s, v, job->epoch, generation))
-		return false;
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	memcpy(&copy, v, sizeof(copy));
-	memcpy(out->word, lanes->word[generation & 1], sizeof(out->word));
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	if (!done(s, v, job->epoch, generation))
-		return false;
-	thc_answer_result(&out->h, job, job_id, job->epoch, &copy, slot, rank, repeat);
-	return true;
+	out->epoch = job->epoch;
+	if (done(s, v, out->epoch, generation)) {
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		memcpy(&out->version, v, sizeof(out->version));
+		memcpy(out->word, lanes->word[generation & 1], sizeof(out->word));
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (done(s, v, out->epoch, generation))
+			return true;
+	}
+	d->counters.gone++;
+	return false;
 }
 
-static void to_rank(struct thcd *d, const struct thc_job *job, u8 rank, const struct result *r)
+static void to_rank(struct thcd *d, u16 job_id, u32 slot, u8 rank, bool repeat,
+		    const struct result *r)
 {
+	const struct thc_job *job = &d->job[job_id];
 	const struct thc_member *m = &job->member[rank];
+	struct thc_hdr h;
 
-	thcd_out_put(d, &m->addr, thc_be16(m->port), &r->h, r->word, NULL, sizeof(r->word));
+	thc_answer_result(&h, job, job_id, r->epoch, &r->version, slot, rank, repeat);
+	thcd_out_put(d, &m->addr, thc_be16(m->port), &h, r->word, NULL, sizeof(r->word));
+}
+
+static void to_group(struct thcd *d, u16 job_id, u32 slot, const struct result *r)
+{
+	const struct thc_job *job = &d->job[job_id];
+	struct thc_hdr h;
+
+	thc_answer_result(&h, job, job_id, r->epoch, &r->version, slot, 0, false);
+	thcd_out_put(d, &job->group, thc_be16(job->group_port), &h, r->word, NULL,
+		     sizeof(r->word));
 }
 
 void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation)
@@ -56,28 +71,23 @@ void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 	struct result r;
 	int i;
 
-	if (!take(d, job_id, slot, generation, 0, false, &r)) {
-		d->counters.gone++;
+	if (!take(d, job_id, slot, generation, &r))
 		return;
-	}
 	if (job->reply == THC_REPLY_MULTICAST) {
-		thcd_out_put(d, &job->group, thc_be16(job->group_port), &r.h, r.word, NULL,
-			     sizeof(r.word));
+		to_group(d, job_id, slot, &r);
 		return;
 	}
 	for (i = 0; i < job->ranks; i++)
 		if (job->member[i].joined && !job->member[i].left)
-			to_rank(d, job, i, &r);
+			to_rank(d, job_id, slot, i, false, &r);
 }
 
 void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank)
 {
 	struct result r;
 
-	if (take(d, job_id, slot, generation, rank, true, &r))
-		to_rank(d, &d->job[job_id], rank, &r);
-	else
-		d->counters.gone++;
+	if (take(d, job_id, slot, generation, &r))
+		to_rank(d, job_id, slot, rank, true, &r);
 }
 
 void thcd_answer_header(struct thcd *d, u16 job_id, const struct thc_hdr *h, u8 rank)

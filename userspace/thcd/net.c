@@ -159,8 +159,7 @@ static int set_options(const struct thcd_socket *s)
 		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_LOOP, &one, sizeof(one)) ||
 		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof(out));
 	}
-	return setsockopt(s->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) ||
-	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one)) ||
+	return setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &one, sizeof(one)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &one, sizeof(one)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &s->ifindex, sizeof(s->ifindex));
@@ -185,6 +184,7 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 	struct thcd_socket *s = &d->socket[d->sockets];
 	struct sockaddr_storage ss;
 	socklen_t len;
+	int one = 1;
 
 	if (d->sockets == THCD_LISTEN_MAX)
 		return thcd_fail(e, "more than %d addresses to listen on", THCD_LISTEN_MAX);
@@ -196,10 +196,13 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 	if (s->fd < 0)
 		return thcd_fail(e, "no socket: %s", strerror(errno));
 	len = thcd_sockaddr(&ss, &s->addr, d->port, s->family, s->ifindex);
-	if (set_options(s)) {
-		thcd_fail(e, "cannot set up a socket on %s: %s", address, strerror(errno));
-	} else if (bind(s->fd, (struct sockaddr *)&ss, len)) {
+	/* each family has its socket: ::1 and 127.0.0.1 may both be listened on */
+	if (s->family == AF_INET6)
+		setsockopt(s->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
+	if (bind(s->fd, (struct sockaddr *)&ss, len)) {
 		bind_failed(address, d->port, e);
+	} else if (set_options(s)) {
+		thcd_fail(e, "cannot set up a socket on %s: %s", address, strerror(errno));
 	} else {
 		d->sockets++;
 		return 0;

@@ -1,0 +1,459 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""The software aggregator over loopback sockets: every op and 1 to 8 ranks
+bit for bit against thcwire.Reference, in any order, with duplicates and stale
+generations; joining, refusing, closing by deadline; every drop under its name.
+"""
+import contextlib
+import json
+import os
+import random
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import tap
+import thcwire as wire
+from netns import build_dir
+from thcwire import ADD, LUT_ADD, MAX, OR, Reference, Worker, join_all
+
+TABLE = (0, 1, 3, 4, 6, 7, 9, 10, 13, 14, 17, 19, 22, 25, 28, 31)
+_next_port = 30000 + os.getpid() % 400 * 70
+
+
+class Daemon:
+    """thcd --software on a port of its own."""
+
+    def __init__(self, *jobs, address="127.0.0.1", options=()):
+        global _next_port
+        self.port, _next_port = _next_port, _next_port + 70
+        if _next_port > 60000:
+            _next_port = 30000
+        self.address = address
+        self.control = f"/tmp/thcd-test-{os.getpid()}-{self.port}.sock"
+        self.process = subprocess.Popen(
+            [os.path.join(build_dir(), "thcd"), "--software", "--listen", address, "--port",
+             str(self.port), "--control", self.control, *options,
+             *(word for job in jobs for word in ("--job", job))],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if line != "ready\n":
+            raise AssertionError(f"thcd did not start: {self.stop()}")
+        self.workers = []
+
+    def worker(self, rank, **more):
+        w = Worker(rank, self.address, self.port, **more)
+        self.workers.append(w)
+        return w
+
+    def ask(self, request):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(5)
+            s.connect(self.control)
+            s.sendall(request.encode() + b"\n")
+            return json.loads(s.makefile().read())
+
+    def stats(self):
+        o = self.ask("stats")
+        assert o["adds_up"], f"counters do not add up: {o}"
+        return o
+
+    def stop(self):
+        for w in getattr(self, "workers", ()):
+            w.close()
+        self.process.terminate()
+        said = self.process.communicate(timeout=5)[1]
+        return said
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.stop()
+        assert self.process.returncode == 0, f"thcd ended with {self.process.returncode}"
+        assert not os.path.exists(self.control), "the control socket was left behind"
+
+
+def ops(table, sum_width):
+    """Every op with its reference."""
+    yield LUT_ADD, 4, Reference(LUT_ADD, 4, sum_width, table)
+    for width in (8, 16, 32):
+        yield ADD, width, Reference(ADD, width)
+    yield OR, 32, Reference(OR, 32)
+    yield MAX, 32, Reference(MAX, 32)
+
+
+def exchange(rng, workers, ref, slot, generation, chunk, replies):
+    """One generation: random order, duplicates before and after the end."""
+    n = len(workers)
+    payloads = [rng.randbytes(ref.payload_bytes()) for _ in workers]
+    fields = {"width": ref.width, "slot": slot, "generation": generation, "chunk": chunk,
+              "round": chunk // 7}
+    order = rng.sample(range(n), n)
+    arrived = 0
+    for k, rank in enumerate(order):
+        workers[rank].send(ref.op, payloads[rank], **fields)
+        arrived |= 1 << rank
+        if k + 1 < n and rng.random() < 0.5:
+            again = rng.choice(order[:k + 1])
+            # a duplicate may carry other bits: it must not be added
+            workers[again].send(ref.op, rng.randbytes(ref.payload_bytes()), **fields)
+            workers[again].expect(wire.WAIT, bitmap=arrived, count=k + 1, slot=slot,
+                                  generation=generation, chunk=chunk, rank=again)
+            replies["waited"] += 1
+    expected = ref.combine(payloads)
+    common = {"width": ref.out, "slot": slot, "generation": generation, "chunk": chunk,
+              "count": n, "bitmap": (1 << n) - 1, "round": chunk // 7}
+    for w in workers:
+        packet = w.expect(ref.op, flags=wire.F_ANSWER, **common)
+        assert packet.payload == expected, f"op {ref.op} width {ref.width} n={n}: wrong bits"
+        assert packet.length == 48 + 1024
+    late = rng.choice(workers)
+    late.send(ref.op, rng.randbytes(ref.payload_bytes()), **fields)
+    packet = late.expect(ref.op, flags=wire.F_ANSWER | wire.F_REPEAT, rank=late.rank, **common)
+    assert packet.payload == expected, "a repeated answer has other bits"
+    replies["repeated"] += 1
+    replies["added"] += n
+
+
+def check_sums(ranks, job, table, sum_width, seed, address="127.0.0.1", generations=4):
+    rng = random.Random(seed)
+    replies = {"waited": 0, "repeated": 0, "added": 0}
+    with Daemon(f"1,ranks={ranks},cookie=0x1234,{job}", address=address) as d:
+        workers = [d.worker(r) for r in range(ranks)]
+        join_all(workers)
+        for op, (_, _, ref) in enumerate(ops(table, sum_width)):
+            for g in range(generations):
+                exchange(rng, workers, ref, slot=op * 3, generation=g, chunk=op * 3 + g * 512,
+                         replies=replies)
+        events = d.stats()["events"]
+        for name, count in replies.items():
+            assert events[name] == count, f"{name}: {events[name]} counted, {count} sent"
+        assert events["finished"] == 6 * generations
+
+
+def case__every_op_gives_the_reference_bits_for_1_to_8_ranks():
+    text = ":".join(map(str, TABLE))
+    for ranks in range(1, 9):
+        check_sums(ranks, f"table={text}", TABLE, 8, seed=ranks)
+
+
+def case__fanout_gives_the_same():
+    text = ":".join(map(str, TABLE))
+    for ranks in (1, 3, 8):
+        check_sums(ranks, f"table={text},reply=fanout", TABLE, 8, seed=20 + ranks)
+
+
+def case__linear_table_gives_the_same():
+    for ranks in (2, 5, 17):
+        check_sums(ranks, "table=uniform", tuple(range(16)), 8, seed=40 + ranks, generations=2)
+
+
+def case__sixteen_bit_sums():
+    table = tuple(range(0, 15)) + (4095,)
+    text = ":".join(map(str, table))
+    for ranks in (1, 3, 8):
+        check_sums(ranks, f"sum_width=16,table={text}", table, 16, seed=60 + ranks)
+
+
+def case__ipv6():
+    check_sums(3, "table=uniform", tuple(range(16)), 8, seed=80, address="::1", generations=2)
+
+
+def case__two_jobs_do_not_meet():
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform,slots=8,norm_slots=2",
+                "9,ranks=2,cookie=0x99,table=uniform,slots=8,norm_slots=2") as d:
+        one = [d.worker(r) for r in range(2)]
+        nine = [d.worker(r, job=9, cookie=0x99) for r in range(2)]
+        join_all(one)
+        join_all(nine)
+        # the same slot of both, contributions interleaved
+        for w, byte in zip((one[0], nine[0], nine[1], one[1]), (0x11, 0x22, 0x33, 0x44)):
+            w.send(LUT_ADD, bytes([byte]) * 512, width=4, slot=9)
+        for w in one:
+            assert w.expect(LUT_ADD, job=1).payload == bytes([5]) * 1024
+        for w in nine:
+            assert w.expect(LUT_ADD, job=9).payload == bytes([5]) * 1024
+        nine[0].send(LUT_ADD, bytes(512), width=4, slot=10)
+        nine[0].silent()
+        assert d.stats()["drops"]["slot"] == 1
+
+
+def case__old_generations_are_stale_and_far_ones_busy():
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+        a, b = workers = [d.worker(r) for r in range(2)]
+        join_all(workers)
+
+        def contribute(w, generation, **more):
+            w.send(LUT_ADD, bytes(512), width=4, slot=1, chunk=(1 + 512 * generation) % 2**32,
+                   generation=generation, **more)
+
+        for g in range(3):
+            contribute(a, g)
+            contribute(b, g)
+            for w in workers:
+                w.expect(LUT_ADD, generation=g)
+        contribute(a, 1)
+        a.expect(LUT_ADD, generation=1, flags=wire.F_ANSWER | wire.F_REPEAT)
+        contribute(a, 0)
+        a.expect(wire.STALE, generation=0, flags=wire.F_KNOWN, bitmap=3, count=2)
+        contribute(b, 0xFFFFFFFE)
+        b.expect(wire.STALE, generation=0xFFFFFFFE, flags=0, bitmap=0, count=0)
+        contribute(a, 4)
+        a.silent()
+        contribute(a, 3)
+        contribute(b, 3, round=7)
+        b.silent()
+        contribute(a, 4)
+        a.silent()
+        contribute(b, 3)
+        for w in workers:
+            w.expect(LUT_ADD, generation=3)
+        s = d.stats()
+        assert s["events"]["stale"] == 2 and s["drops"]["busy"] == 2, s
+        assert s["drops"]["mismatch"] == 1, s
+
+
+def case__every_drop_has_its_name():
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform,reply=fanout") as d:
+        a, b = workers = [d.worker(r) for r in range(2)]
+        join_all(workers)
+        good = {"width": 4, "slot": 1}
+        bad = [
+            ("truncated", lambda: a.send_raw(bytes(47))),
+            ("truncated", lambda: a.send_raw(b"")),
+            ("version", lambda: a.send(LUT_ADD, bytes(512), version=2, **good)),
+            ("length", lambda: a.send(LUT_ADD, bytes(504), **good)),
+            ("length", lambda: a.send(LUT_ADD, bytes(256), **good)),
+            ("length", lambda: a.send(LUT_ADD, bytes(1032), **good)),
+            ("length", lambda: a.send(LUT_ADD, bytes(513), seal=False, **good)),
+            ("length", lambda: a.send(wire.JOIN, b"")),
+            ("length", lambda: a.send(wire.LEAVE, bytes(16))),
+            ("sum", lambda: a.send(LUT_ADD, bytes(512), seal=False, **good)),
+            ("sum", lambda: a.send(LUT_ADD, bytes(512), flags=wire.F_NOSUM, **good)),
+            ("op", lambda: a.send(77, b"")),
+            ("op", lambda: a.send(wire.CLOSE, b"")),
+            ("op", lambda: a.send(wire.WELCOME, bytes(16))),
+            ("flags", lambda: a.send(LUT_ADD, bytes(512), flags=wire.F_ANSWER, **good)),
+            ("flags", lambda: a.send(wire.JOIN, struct.pack(">QII", 1, 2, 0))),
+            ("reserved", lambda: a.send(LUT_ADD, bytes(512), reserved=1, **good)),
+            ("reserved", lambda: a.send(LUT_ADD, bytes(512), bitmap=1, **good)),
+            ("reserved", lambda: a.send(LUT_ADD, bytes(512), count=1, **good)),
+            ("reserved", lambda: a.send(wire.JOIN, struct.pack(">QII", 1, 0, 1))),
+            ("width", lambda: a.send(LUT_ADD, bytes(512), width=8, slot=1)),
+            ("width", lambda: a.send(ADD, bytes(1024), width=4, slot=1)),
+            ("width", lambda: a.send(wire.LEAVE, b"", width=8)),
+            ("job", lambda: a.send(LUT_ADD, bytes(512), job=2, **good)),
+            ("job", lambda: a.send(LUT_ADD, bytes(512), job=60000, **good)),
+            ("cookie", lambda: a.send(LUT_ADD, bytes(512), cookie=5, **good)),
+            ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=2, **good)),
+            ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=255, **good)),
+            ("address", lambda: a.send(LUT_ADD, bytes(512), rank=1, **good)),
+            ("address", lambda: a.send(wire.LEAVE, b"", rank=1)),
+            ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=576)),
+            ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=65535)),
+            ("busy", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=1, generation=1)),
+        ]
+        expected = {}
+        for name, send in bad:
+            send()
+            a.silent(0.005)
+            expected[name] = expected.get(name, 0) + 1
+            drops = {k: v for k, v in d.stats()["drops"].items() if v}
+            assert drops == expected, f"after a packet for \"{name}\": {drops}, not {expected}"
+        assert d.stats()["events"]["added"] == 0
+
+
+def case__a_job_may_go_without_sums():
+    with Daemon("1,ranks=1,cookie=0x1234,table=uniform,sum=off") as d:
+        w = d.worker(0)
+        join_all([w])
+        assert w.welcome.welcome_flags & wire.NOSUM
+        w.send(LUT_ADD, bytes([0x12]) * 512, width=4, flags=wire.F_NOSUM)
+        packet = w.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_NOSUM, sum=0)
+        assert packet.payload == bytes([1, 2]) * 512
+        # one that has a sum is still checked
+        w.send(LUT_ADD, bytes(512), width=4, seal=False, slot=1)
+        w.silent()
+        assert d.stats()["drops"]["sum"] == 1
+
+
+def case__congestion_is_echoed():
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+        a, b = workers = [d.worker(r) for r in range(2)]
+        join_all(workers)
+        a.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 3)
+        a.send(LUT_ADD, bytes(512), width=4)
+        b.send(LUT_ADD, bytes(512), width=4)
+        b.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CE)
+        a.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 2)
+        a.drain()
+        a.send(LUT_ADD, bytes(512), width=4, slot=1)
+        b.send(LUT_ADD, bytes(512), width=4, slot=1)
+        b.expect(LUT_ADD, flags=wire.F_ANSWER)
+
+
+def case__a_deadline_closes_what_has_its_quorum():
+    with Daemon("1,ranks=3,cookie=0x1234,table=uniform,quorum=2,deadline_ms=80") as d:
+        a, b, c = workers = [d.worker(r) for r in range(3)]
+        join_all(workers)
+        start = time.monotonic()
+        a.send(LUT_ADD, bytes([0x11]) * 512, width=4, slot=3)
+        a.silent(0.25)  # one of three has no quorum, however late
+        c.send(LUT_ADD, bytes([0x22]) * 512, width=4, slot=3)
+        packet = a.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CLOSED, count=2, bitmap=0b101)
+        assert packet.payload == bytes([3]) * 1024
+        assert time.monotonic() - start < 1.0
+        # who comes late is given the result without being added
+        b.drain()
+        b.send(LUT_ADD, bytes([0x44]) * 512, width=4, slot=3)
+        packet = b.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_REPEAT | wire.F_CLOSED, count=2)
+        assert packet.payload == bytes([3]) * 1024
+        a.drain()
+        start = time.monotonic()
+        for w in (a, b):
+            w.send(LUT_ADD, bytes(512), width=4, slot=4)
+        a.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CLOSED, count=2, bitmap=0b011)
+        took = time.monotonic() - start
+        assert 0.06 < took < 0.3, f"closed after {took:.3f} s with a deadline of 80 ms"
+        assert d.stats()["events"]["closed"] == 2
+
+
+def case__joining_is_idempotent_and_a_restart_raises_the_epoch():
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+        a, b = workers = [d.worker(r) for r in range(2)]
+        first = a.join_once()
+        assert first.joined == 1 and not first.welcome_flags & wire.READY
+        again = a.join_once()
+        assert again.epoch == first.epoch
+        join_all(workers)
+        epoch = a.epoch
+        assert epoch == first.epoch
+        a.send(LUT_ADD, bytes(512), width=4)
+        b.close()
+        b = d.worker(1, nonce=77)
+        packet = b.join_once()
+        assert packet.epoch == epoch + 1 and packet.joined == 2, packet
+        a.send(LUT_ADD, bytes(512), width=4, slot=1)
+        a.expect(wire.STALE, flags=wire.F_EPOCH, epoch=epoch + 1, rank=1, bitmap=2)
+        join_all([a, b])
+        assert a.epoch == b.epoch == epoch + 1
+        # what the old epoch left in slot 0 does not count in the new one
+        b.send(LUT_ADD, bytes([0x11]) * 512, width=4)
+        a.send(LUT_ADD, bytes([0x22]) * 512, width=4)
+        assert a.expect(LUT_ADD, count=2).payload == bytes([3]) * 1024
+
+
+def case__a_rank_that_leaves_is_told_of_and_may_come_back():
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+        a, b = workers = [d.worker(r) for r in range(2)]
+        join_all(workers)
+        epoch = a.epoch
+        b.send(wire.LEAVE)
+        a.send(LUT_ADD, bytes(512), width=4)
+        a.send(LUT_ADD, bytes(512), width=4)
+        a.expect(wire.WAIT, flags=wire.F_LEFT, bitmap=1)
+        assert d.ask("jobs")["jobs"][0]["left"] == [1]
+        a.send(wire.LEAVE)
+        time.sleep(0.05)
+        join_all(workers)
+        assert a.epoch == epoch + 1, "a new run begins a new epoch"
+        # before the job is ready, leaving is as if the rank had never joined
+        a.close()
+        a = d.worker(0, nonce=501)
+        a.join_once()
+        a.send(wire.LEAVE)
+        time.sleep(0.05)
+        assert d.ask("jobs")["jobs"][0]["joined"] == []
+        a.join_once()
+        assert a.epoch == epoch + 2, "joining again after that is no restart"
+
+
+def case__strangers_are_refused_with_a_reason():
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform,prefix=127.0.0.8/29") as d:
+        inside = {"bind": ("127.0.0.9", 0)}
+        assert d.worker(0).join_once().refusal == wire.NOT_PREFIX
+        assert d.worker(0, cookie=1, **inside).join_once().refusal == wire.NOT_JOB
+        assert d.worker(0, job=2, **inside).join_once().refusal == wire.NOT_JOB
+        assert d.worker(0, job=16, **inside).join_once().refusal == wire.NOT_JOB
+        packet = d.worker(2, **inside).join_once()
+        assert packet.refusal == wire.NOT_RANK and packet.welcome_flags == wire.REFUSED
+        assert packet.ranks == 0 and not any(packet.table), "a refusal tells nothing"
+        a = d.worker(0, **inside)
+        assert not a.join_once().refusal
+        # the same incarnation from another port, and the one that was replaced
+        twin = d.worker(0, nonce=a.nonce, **inside)
+        assert twin.join_once().refusal == wire.TAKEN
+        new = d.worker(0, nonce=4711, **inside)
+        assert not new.join_once().refusal
+        assert a.join_once().refusal == wire.TAKEN
+        assert d.stats()["daemon"]["refused"] == 7
+
+
+def case__without_multicast_the_job_answers_by_fanout():
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+        a, b = workers = [d.worker(r) for r in range(2)]
+        start = time.monotonic()
+        a.join_once()
+        assert a.welcome.reply == wire.MULTICAST
+        join_all(workers, heard=False)
+        assert 0.9 < time.monotonic() - start < 2.5
+        assert a.welcome.reply == b.welcome.reply == wire.FANOUT
+        for w in workers:
+            w.send(LUT_ADD, bytes([0x11]) * 512, width=4)
+        for w in workers:
+            assert w.expect(LUT_ADD, rank=w.rank).payload == bytes([2]) * 1024
+        said = d.stop()
+        assert "multicast does not reach 2 of 2 ranks" in said, said
+
+
+def case__welcome_carries_the_job():
+    with Daemon("3,ranks=4,cookie=0x77,granularity=31,clamp=1/512,slots=100,norm_slots=7,"
+                "block=4096,seed=0xabcdef,quorum=3,deadline_ms=500,correlated=on") as d:
+        w = d.worker(1, job=3, cookie=0x77)
+        p = w.join_once()
+        assert (p.ranks, p.quorum, p.deadline_ms) == (4, 3, 500)
+        assert (p.data_slots, p.norm_slots, p.chunk_size, p.shards) == (100, 7, 1024, 1)
+        assert (p.granularity, p.bits, p.sum_width, p.block_log2) == (31, 4, 8, 12)
+        assert p.seed == 0xABCDEF and p.joined == 2 and p.family == 4
+        assert abs(p.clamp - 3.0972690782) < 1e-8
+        assert p.table[0] == 0 and p.table[15] == 31
+        assert socket.inet_ntoa(p.group[:4]) == "239.84.72.3"
+        assert p.group_port == d.port + 64
+        assert p.welcome_flags == wire.ONE_PORT | 0x10
+
+
+@contextlib.contextmanager
+def failing(*options):
+    done = subprocess.run([os.path.join(build_dir(), "thcd"), *options], capture_output=True,
+                          text=True, timeout=10)
+    yield done.returncode, done.stderr
+
+
+def case__a_start_that_fails_says_what_to_do():
+    job = "1,ranks=2,cookie=0x1234"
+    with failing("--software", "--listen", "127.0.0.1") as (status, said):
+        assert status == 2 and "no job" in said, said
+    with failing("--software", "--job", job) as (status, said):
+        assert status == 2 and "--listen" in said, said
+    with failing("--software", "--listen", "192.0.2.77", "--job", job) as (status, said):
+        assert status == 1 and "192.0.2.77 is not an address of this host" in said, said
+    with failing("--bogus") as (status, said):
+        assert status == 2 and "--bogus" in said, said
+    wide = "1,ranks=8,cookie=1,granularity=36,sum_width=8"
+    with failing("--software", "--listen", "127.0.0.1", "--job", wide) as (status, said):
+        assert status == 1 and "granularity up to 31 fits 8 ranks" in said, said
+    with Daemon(job) as d:
+        with failing("--software", "--listen", "127.0.0.1", "--port", str(d.port), "--job",
+                     job) as (status, said):
+            assert status == 1 and "is taken" in said, said
+        with failing("--software", "--listen", "127.0.0.1", "--port", str(d.port + 68),
+                     "--control", d.control, "--job", job) as (status, said):
+            assert status == 1 and "another thcd serves" in said, said
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
+    tap.main([case for name, case in list(globals().items()) if name.startswith("case__")])
