@@ -71,14 +71,18 @@ class Packet:
 
 
 class Worker:
-    """One rank: a socket, and one on the group after the job's first WELCOME."""
+    """One rank: a socket, and one on the group after the job's first WELCOME.
+
+    place(call) runs call where sockets are to be made, in a namespace perhaps
+    """
 
     def __init__(self, rank, aggregator="127.0.0.1", port=PORT, job=1, cookie=0x1234,
-                 interface=None, nonce=None, bind=None):
+                 interface=None, nonce=None, bind=None, place=lambda call: call()):
         self.rank, self.job, self.cookie = rank, job, cookie
         self.family = socket.AF_INET6 if ":" in aggregator else socket.AF_INET
         self.nonce = nonce if nonce is not None else 0x1000 + rank
-        self.socket = socket.socket(self.family, socket.SOCK_DGRAM)
+        self.place = place
+        self.socket = place(lambda: socket.socket(self.family, socket.SOCK_DGRAM))
         if bind:
             self.socket.bind(bind)
         self.to = (aggregator, port)
@@ -150,9 +154,9 @@ class Worker:
         w = self.welcome
         if self.group or w.reply != MULTICAST:
             return
-        self.group = socket.socket(self.family, socket.SOCK_DGRAM)
+        self.group = self.place(lambda: socket.socket(self.family, socket.SOCK_DGRAM))
         self.group.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        index = socket.if_nametoindex(self.interface or "lo")
+        index = self.place(lambda: socket.if_nametoindex(self.interface or "lo"))
         if w.family == 4:
             raw = w.group[:4]
             self.group.bind((socket.inet_ntoa(raw), w.group_port))

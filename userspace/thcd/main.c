@@ -33,6 +33,7 @@ struct run {
 	struct thcd_control_state	control;
 	struct thcd_plan		plan[THC_JOBS_MAX];
 	int				signals;
+	char				name[80];
 };
 
 /* Signals are read in the loop, so that nothing is interrupted. */
@@ -127,6 +128,26 @@ static int write_pid(const char *file, struct thcd_error *e)
 	return fclose(f) ? thcd_fail(e, "cannot write %s: %s", file, strerror(errno)) : 0;
 }
 
+/* A software aggregator leaves no pins that a name has to find again: if its
+ * default name is taken (on another port, in another namespace) it finds one.
+ */
+static int open_control(struct run *r, struct thcd_error *e)
+{
+	struct thcd *d = &r->d;
+	const char *taken = d->instance;
+
+	if (!thcd_control_open(&r->control, d, r->c.control, e))
+		return 0;
+	if (!d->software || r->c.instance || r->c.control)
+		return -1;
+	snprintf(r->name, sizeof(r->name), "%.63s-%d", d->instance, getpid());
+	d->instance = r->name;
+	if (thcd_control_open(&r->control, d, NULL, e))
+		return -1;
+	thcd_say("instance %s, since there is a %s already", d->instance, taken);
+	return 0;
+}
+
 static int start(struct run *r, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
@@ -140,7 +161,7 @@ static int start(struct run *r, struct thcd_error *e)
 	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
 	r->signals = catch_signals(e);
 	if (r->signals < 0 || open_sockets(r, e) || make_plans(r, &slots, e) ||
-	    thcd_control_open(&r->control, d, r->c.control, e))
+	    open_control(r, e))
 		return -1;
 	if (d->software) {
 		d->mode = "software";

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "net.h"
+#include "plan.h"
 #include "receive.h"
 #include "software.h"
 #include "welcome.h"
@@ -68,6 +69,22 @@ static enum thc_drop_reason control(struct thcd *d, const struct thc_hdr *h, u32
 	return thcd_control(d, h, h + 1, path);
 }
 
+/* XDP takes data on its interface; what is here came in elsewhere, and is lost.
+ * Said at the first packet, and ever more rarely.
+ */
+static void past_xdp(struct thcd *d, const struct thc_path *path)
+{
+	u64 n = ++d->counters.past_xdp;
+	char text[64];
+
+	if (n & (n - 1))
+		return;
+	thcd_say("%llu packet%s from %s came by another way than through XDP on %s and %s not counted: is "
+		 "the worker on this host, or does another interface answer ARP for this address?",
+		 (unsigned long long)n, n == 1 ? "" : "s", thcd_addr_text(&path->src, text),
+		 d->interface, n == 1 ? "was" : "were");
+}
+
 void thcd_packet(struct thcd *d, void *packet, u32 length, const struct thc_path *path, bool ce)
 {
 	struct thc_hdr *h = packet;
@@ -84,7 +101,7 @@ void thcd_packet(struct thcd *d, void *packet, u32 length, const struct thc_path
 		if (!reason && thc_op_is_control(h->op))
 			control(d, h, length, path);
 		else
-			d->counters.past_xdp++;
+			past_xdp(d, path);
 		return;
 	}
 	d->stats.received++;

@@ -1,0 +1,414 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""thcd and the interface it attaches to: native and generic XDP, foreign
+programs, the end by a signal, kill -9 and what goes on without a daemon, two
+instances, wrong configurations. Packets come from sockets in namespaces.
+"""
+import ctypes
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import tap
+import thcwire as wire
+from tap import netns
+from thcwire import LUT_ADD, Reference, Worker, join_all
+
+PINS = "/sys/fs/bpf/thc"
+TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
+JOB = "1,ranks=2,cookie=0x1234,table=" + ":".join(map(str, TABLE))
+
+
+class Daemon:
+    """thcd in a namespace; said: its stderr, once it has ended."""
+
+    def __init__(self, net, *options, job=JOB, interface="eth0", instance=None, ns=None):
+        self.net, self.ns = net, ns or net.aggregator
+        self.instance = instance or net.name
+        self.process = net.popen(
+            self.ns, [os.path.join(netns.build_dir(), "thcd"), "-i", interface, "--instance",
+                      self.instance, "--job", job, *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.ready = self.process.stdout.readline() == "ready\n"
+        if not self.ready:
+            self.wait()
+
+    def wait(self):
+        self.said = self.process.communicate(timeout=5)[1]
+        self.status = self.process.returncode
+        return self.said
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.wait()
+
+    def pins(self):
+        return os.path.join(PINS, self.instance)
+
+    def ctl(self, *arguments):
+        done = subprocess.run(
+            netns.Topology.enter(self.ns, [os.path.join(netns.build_dir(), "thcctl"),
+                                           "--instance", self.instance, "--json", *arguments]),
+            capture_output=True, text=True, timeout=10)
+        assert done.returncode == 0, f"thcctl {arguments}: {done.stderr}{done.stdout}"
+        return json.loads(done.stdout)
+
+
+def hook(net, interface="eth0", ns=None):
+    """The XDP program of an interface as (mode, id), or None."""
+    text = net.run(ns or net.aggregator, ["ip", "-j", "link", "show", "dev", interface]).stdout
+    xdp = json.loads(text)[0].get("xdp")
+    if not xdp:
+        return None
+    mode = {1: "native", 2: "generic"}[xdp["mode"]]
+    return mode, xdp["prog"]["id"]
+
+
+def workers_of(net, n=2, address=netns.AGGREGATOR4):
+    made = []
+    for rank in range(n):
+        ns = net.worker(rank)
+        made.append(Worker(rank, address, interface="eth0", nonce=random.getrandbits(63) | 1,
+                           place=lambda call, ns=ns: netns.in_namespace(ns, call)))
+    return made
+
+
+def send(worker, payload, slot, generation=0):
+    worker.send(LUT_ADD, payload, width=4, slot=slot, chunk=slot + 512 * generation,
+                generation=generation)
+
+
+def a_round(workers, slot, generation=0, seed=1):
+    """One generation through the aggregator, with a duplicate; bits compared."""
+    rng = random.Random(seed)
+    payloads = [rng.randbytes(512) for _ in workers]
+    send(workers[0], payloads[0], slot, generation)
+    send(workers[0], payloads[0], slot, generation)
+    workers[0].expect(wire.WAIT, bitmap=1, count=1)
+    for w, payload in zip(workers[1:], payloads[1:]):
+        send(w, payload, slot, generation)
+    expected = Reference(LUT_ADD, 4, 8, TABLE).combine(payloads)
+    for w in workers:
+        packet = w.expect(LUT_ADD, slot=slot, generation=generation, count=len(workers))
+        assert packet.payload == expected, "wrong bits"
+    send(workers[0], payloads[0], slot, generation)
+    packet = workers[0].expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_REPEAT)
+    assert packet.payload == expected, "wrong bits in the repeated answer"
+
+
+def nothing_left(net, daemon):
+    assert hook(net) is None, "the program is still attached"
+    assert not os.path.exists(daemon.pins()), "pins were left behind"
+    assert not os.path.exists(f"/run/thc/{daemon.instance}.sock"), "the socket was left behind"
+
+
+class Foreign:
+    """A small XDP program of somebody else, attached natively or not."""
+
+    def __init__(self, net, name, flags=0):
+        bpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
+        code = (ctypes.c_uint64 * 2)(0x00000002000000B7, 0x0000000000000095)  # r0 = 2; exit
+        self.fd = bpf.bpf_prog_load(6, name.encode(), b"GPL", code, ctypes.c_size_t(2), None)
+        if self.fd < 0:
+            raise tap.Skip(f"no XDP program can be loaded here: errno {-self.fd}")
+
+        def attach():
+            return bpf.bpf_xdp_attach(ctypes.CDLL(None).if_nametoindex(b"eth0"), self.fd, flags,
+                                      None)
+
+        error = netns.in_namespace(net.aggregator, attach)
+        assert not error, f"attaching the foreign program: {error}"
+
+
+def case__native_aggregates_and_sigterm_leaves_nothing():
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with netns.Topology(2) as net:
+            d = Daemon(net)
+            assert d.ready, d.said
+            assert hook(net)[0] == "native" and os.path.exists(d.pins() + "/prog")
+            workers = workers_of(net)
+            join_all(workers)
+            assert workers[0].welcome.reply == wire.MULTICAST and not workers[0].one_port
+            for slot in (0, 64, 511):
+                a_round(workers, slot)
+            s = d.ctl("stats")
+            assert s["adds_up"] and s["mode"] == "native", s
+            assert s["events"]["finished"] == 3 and s["events"]["added"] == 6, s
+            said = d.end(number)
+            assert d.status == 0, f"status {d.status}: {said}"
+            assert "slots use 1281024 bytes" in said, said
+            nothing_left(net, d)
+
+
+def case__a_foreign_program_is_named_and_left_alone():
+    with netns.Topology(2) as net:
+        _foreign = Foreign(net, "somebody_elses")
+        before = hook(net)
+        for mode in ("auto", "native", "generic"):
+            d = Daemon(net, "--mode", mode)
+            assert not d.ready and d.status == 1, "thcd started in spite of a foreign program"
+            assert f"id {before[1]}" in d.said and '"somebody_elses"' in d.said, d.said
+            assert "ip link set dev eth0 xdp off" in d.said, d.said
+            assert hook(net) == before, "the foreign program was touched"
+            assert not os.path.exists(d.pins()), "pins of a start that failed were left"
+        # and the way that thcd names works
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
+        d = Daemon(net)
+        assert d.ready, d.said
+        # a program that somebody forces over ours is not removed by our end
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
+        _foreign = Foreign(net, "latecomer")
+        after = hook(net)
+        d.end()
+        assert hook(net) == after, "the end of thcd took somebody else's program away"
+
+
+def case__generic_where_the_driver_refuses_and_it_says_so():
+    with netns.Topology(2) as net:
+        # each interface answers ARP for its own address only
+        net.run(net.aggregator, ["sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1"])
+        net.run(net.aggregator, ["ip", "link", "add", "mv0", "link", "eth0", "type", "macvlan",
+                                 "mode", "bridge"])
+        net.run(net.aggregator, ["ip", "addr", "add", "10.77.0.101/24", "dev", "mv0"])
+        net.run(net.aggregator, ["ip", "link", "set", "mv0", "up"])
+        d = Daemon(net, "--mode", "native", interface="mv0")
+        assert not d.ready and d.status == 1 and "native XDP refused by mv0 (macvlan)" in d.said, \
+            d.said
+        assert not os.path.exists(d.pins())
+        d = Daemon(net, interface="mv0")
+        assert d.ready, d.said
+        assert hook(net, "mv0")[0] == "generic"
+        workers = workers_of(net, address="10.77.0.101")
+        join_all(workers)
+        for slot in (0, 200):
+            a_round(workers, slot)
+        s = d.ctl("stats")
+        assert s["mode"] == "generic" and s["adds_up"], s
+        assert s["events"]["relayed"] >= 6, s
+        said = d.end()
+        assert "native XDP refused by macvlan: " in said and "generic XDP: answers are sent by " \
+               "the daemon" in said, said
+        assert hook(net, "mv0") is None
+
+
+def case__generic_on_request_gives_the_same_answers():
+    for reply in ("multicast", "fanout"):
+        with netns.Topology(2) as net:
+            d = Daemon(net, "--mode", "generic", job=f"{JOB},reply={reply}")
+            assert d.ready, d.said
+            assert hook(net)[0] == "generic"
+            workers = workers_of(net)
+            join_all(workers)
+            for g in range(3):
+                a_round(workers, 70, generation=g, seed=g)
+            send(workers[0], bytes(512), 70, 0)
+            workers[0].expect(wire.STALE, flags=wire.F_KNOWN, bitmap=3)
+            s = d.ctl("stats")
+            assert s["adds_up"] and s["events"]["relayed"] == s["events"]["finished"] + \
+                s["events"]["waited"] + s["events"]["repeated"] + s["events"]["stale"], s
+            d.end()
+            nothing_left(net, d)
+
+
+def survive(mode):
+    with netns.Topology(2) as net:
+        d = Daemon(net, "--mode", mode)
+        assert d.ready, d.said
+        workers = workers_of(net)
+        join_all(workers)
+        epoch = workers[0].epoch
+        a_round(workers, 1)
+        before = d.ctl("stats")
+        half = [bytes([0x1F]) * 512, bytes([0xF1]) * 512]
+        send(workers[0], half[0], 9)
+        d.end(signal.SIGKILL)
+        held = hook(net)
+        assert held and held[0] == mode, "kill -9 took the program away"
+        if mode == "native":
+            a_round(workers, 2)  # nobody but XDP is there
+            assert d.ctl("stats")["events"]["finished"] == 2, "thcctl reads pinned maps"
+            assert d.ctl("job", "1")["epoch"] == epoch
+        restarted = Daemon(net, "--mode", mode)
+        assert restarted.ready, restarted.said
+        now = hook(net)
+        assert now[0] == mode and now[1] != held[1], "the new daemon did not attach its program"
+        # the round that was in flight: rank 0 does not send again
+        send(workers[1], half[1], 9)
+        expected = Reference(LUT_ADD, 4, 8, TABLE).combine(half)
+        for w in workers:
+            packet = w.expect(LUT_ADD, slot=9, count=2, bitmap=3, epoch=epoch)
+            assert packet.payload == expected, "the round in flight has wrong bits"
+        a_round(workers, 1, generation=1)
+        again = workers[0].join_once()
+        assert again.epoch == epoch and again.welcome_flags & wire.READY, \
+            "a member that joins again is known to the new daemon"
+        s = restarted.ctl("stats")
+        assert s["received"] > before["received"] and s["adds_up"], s
+        assert "continued" in restarted.end()
+        nothing_left(net, restarted)
+
+
+def case__kill_9_and_restart_finish_a_round_in_flight():
+    survive("native")
+
+
+def case__kill_9_and_restart_in_generic_mode():
+    survive("generic")
+
+
+def case__a_contradicting_restart_is_refused_and_fresh_discards():
+    with netns.Topology(2) as net:
+        d = Daemon(net)
+        workers = workers_of(net)
+        join_all(workers)
+        d.end(signal.SIGKILL)
+        held = hook(net)
+        for job, words in ((JOB.replace("ranks=2", "ranks=3"), "ranks is 2"),
+                           (JOB.replace("0x1234", "0x1235"), "cookie differs"),
+                           (JOB + ",slots=256", "slots is 512"),
+                           (JOB.replace("1,", "2,", 1), "job 1, which is not asked for")):
+            other = Daemon(net, job=job)
+            assert not other.ready and other.status == 1, f"{job} was accepted"
+            assert words in other.said and "--fresh" in other.said, other.said
+            assert hook(net) == held and os.path.exists(d.pins() + "/prog"), \
+                "a refused start harmed the aggregator"
+        other = Daemon(net, "--port", "19000")
+        assert not other.ready and "uses port 18500" in other.said, other.said
+        a_round(workers, 5)
+        other = Daemon(net, "--fresh", job=JOB.replace("ranks=2", "ranks=1"))
+        assert other.ready, other.said
+        assert hook(net)[1] != held[1]
+        job = other.ctl("job", "1")
+        assert job["ranks"] == 1 and job["joined"] == [], job
+        other.end()
+        nothing_left(net, other)
+
+
+def case__killed_at_any_moment_it_starts_again():
+    rng = random.Random(5)
+    with netns.Topology(2) as net:
+        argv = [os.path.join(netns.build_dir(), "thcd"), "-i", "eth0", "--instance", net.name,
+                "--job", JOB]
+        for _ in range(15):
+            p = net.popen(net.aggregator, argv, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL)
+            time.sleep(rng.uniform(0.002, 0.12))
+            p.kill()
+            p.wait()
+            d = Daemon(net)
+            assert d.ready, f"after kill -9 while starting: {d.said}"
+            if rng.random() < 0.5:
+                d.end(signal.SIGKILL)
+            else:
+                d.end()
+                nothing_left(net, d)
+        d = Daemon(net)
+        workers = workers_of(net)
+        join_all(workers)
+        a_round(workers, 0)
+        d.end()
+        nothing_left(net, d)
+
+
+def case__two_instances_have_one_interface_name_each_in_its_namespace():
+    with netns.Topology(2) as one, netns.Topology(2) as two:
+        a = Daemon(one)
+        assert a.ready, a.said
+        same = Daemon(two, instance=a.instance)
+        assert not same.ready and "--instance" in same.said, same.said
+        b = Daemon(two)
+        assert b.ready, b.said
+        for net in (one, two):
+            workers = workers_of(net)
+            join_all(workers)
+            a_round(workers, 3)
+        assert a.ctl("stats")["events"]["finished"] == 1
+        assert b.ctl("stats")["events"]["finished"] == 1
+        # a dead one's name is not taken over from another namespace either
+        a.end(signal.SIGKILL)
+        same = Daemon(two, instance=a.instance, interface="eth0")
+        assert not same.ready, "pins of another namespace were taken over"
+        b.end()
+        nothing_left(two, b)
+        same = Daemon(two, instance=a.instance)
+        assert not same.ready and "another network namespace" in same.said, same.said
+        a = Daemon(one)
+        assert a.ready, a.said
+        a.end()
+        nothing_left(one, a)
+
+
+def case__a_deadline_closes_in_xdp():
+    for mode in ("native", "generic"):
+        with netns.Topology(3) as net:
+            job = JOB.replace("ranks=2", "ranks=3") + ",quorum=2,deadline_ms=100"
+            d = Daemon(net, "--mode", mode, job=job)
+            assert d.ready, d.said
+            workers = workers_of(net, 3)
+            join_all(workers)
+            payloads = [bytes([0x2F]) * 512, bytes([0xE3]) * 512]
+            send(workers[0], payloads[0], 4)
+            send(workers[2], payloads[1], 4)
+            expected = Reference(LUT_ADD, 4, 8, TABLE).combine(payloads)
+            for w in workers:
+                packet = w.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CLOSED, bitmap=0b101,
+                                  count=2)
+                assert packet.payload == expected
+            send(workers[1], payloads[0], 4)
+            packet = workers[1].expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_REPEAT |
+                                       wire.F_CLOSED, bitmap=0b101)
+            assert packet.payload == expected
+            s = d.ctl("stats")
+            assert s["events"]["closed"] == 1 and s["events"]["finished"] == 0, s
+            d.end()
+
+
+def case__a_restarted_rank_ends_the_epoch_in_xdp():
+    with netns.Topology(2) as net:
+        d = Daemon(net)
+        workers = workers_of(net)
+        join_all(workers)
+        epoch = workers[0].epoch
+        send(workers[0], bytes([0xFF]) * 512, 1)
+        workers[1].close()
+        new = workers_of(net)[1]
+        new.join_once()
+        send(workers[0], bytes(512), 2)
+        workers[0].expect(wire.STALE, flags=wire.F_EPOCH, epoch=epoch + 1, rank=1)
+        join_all([workers[0], new])
+        a_round([workers[0], new], 1)
+        s = d.ctl("stats")
+        assert s["events"]["epoch"] == 1 and s["adds_up"], s
+        d.end()
+
+
+def case__check_finds_what_is_wrong():
+    with netns.Topology(1) as net:
+        def check(*arguments, ns=net.aggregator):
+            done = subprocess.run(
+                net.enter(ns, [os.path.join(netns.build_dir(), "thcctl"), "--json", "check",
+                               *arguments]), capture_output=True, text=True, timeout=10)
+            found = json.loads(done.stdout)
+            return done.returncode, {f["subject"]: (f["verdict"], f["text"])
+                                     for f in found["findings"]}
+
+        status, found = check("eth0")
+        assert status == 0 and found["hook"][0] == "ok" and found["BPF"][0] == "ok", found
+        assert "veth has native XDP" in found["driver"][1] or found["driver"][0] == "note", found
+        assert found["MTU"] == ("ok", "1500"), found
+        _foreign = Foreign(net, "somebody_elses")
+        status, found = check("eth0")
+        assert status == 1 and "somebody_elses" in found["hook"][1], found
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "mtu", "600"])
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "down"])
+        status, found = check("eth0")
+        assert found["MTU"][0] == "bad" and found["link"][0] == "bad", found
+        status, found = check("nosuch0")
+        assert status == 1 and found["interface"][0] == "bad", found
+
+
+if __name__ == "__main__":
+    tap.main([case for name, case in list(globals().items()) if name.startswith("case__")])
