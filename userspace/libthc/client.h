@@ -47,6 +47,8 @@
 #define THC_ANSWER_TRUESIZE	4608
 /* Answers to packets sent this much later mean that one was lost. */
 #define THC_REORDER		24
+/* Retransmissions by timer at a time, as long as none of them was needed. */
+#define THC_PROBES		2
 /* Coordinates compressed between two looks at the sockets. */
 #define THC_SLICE		65536
 /* Requests worked on at a time: one in its data, the next in its norms. */
@@ -161,12 +163,15 @@ struct thc_flight {
  * @flight: by slot, relative to @slot_base
  * @next: sequence number to be sent next
  * @reserved: sequence numbers given to requests so far
+ * @order_answered: newest first transmission answered. By stream, since a norm
+ *	chunk may rightly wait for ranks that are still busy with data
  * @in_flight: slots taken
  */
 struct thc_stream {
 	struct thc_flight	*flight;
 	uint64_t		next;
 	uint64_t		reserved;
+	uint64_t		order_answered;
 	uint32_t		slot_base;
 	uint32_t		slots;
 	uint32_t		in_flight;
@@ -330,10 +335,10 @@ struct thc_client {
 	struct thc_window	window;
 	uint64_t		nonce;
 	uint64_t		order;		/* packets sent so far */
-	uint64_t		order_answered;	/* newest first transmission answered */
 	uint64_t		round;		/* rounds begun this epoch */
 	uint64_t		progress_at;	/* time of the last answer */
 	uint64_t		timers_at;	/* no retransmission by timer before */
+	uint32_t		probes;		/* so many of them then */
 
 	struct { void *buffer; size_t room; } spare[THC_SPARE_BUFFERS];
 	size_t			memory_now;

@@ -7,7 +7,8 @@
  *  - Answers to packets first sent THC_REORDER later have come: it was lost on
  *    the way up or its answer on the way down. The window is cut.
  *  - Its timer ran out and no answer at all came for as long; only the oldest
- *    few, so that a stall does not turn into a burst.
+ *    few, so that a stall does not turn into a burst. When these turn out to
+ *    have been lost, twice as many more follow at once.
  * WAIT in reply says it was neither: somebody else is late. The cut is undone
  * and the packet counts as just sent.
  */
@@ -20,9 +21,6 @@
 #include <unistd.h>
 
 #include "client.h"
-
-/* Overdue packets sent again at a time. */
-#define TIMER_BATCH	8
 
 uint64_t thc_now(void)
 {
@@ -106,6 +104,17 @@ static void break_client(struct thc_client *c, int status, const char *sentence)
 
 /* --- answers -------------------------------------------------------------- */
 
+/* When the next timer may fire, and for how many packets. */
+static void restart_timers(struct thc_client *c, const struct thc_flight *f, uint64_t now)
+{
+	bool was_lost = f->tries && !f->waiting;
+
+	c->timers_at = was_lost ? now : now + thc_window_rto(&c->window);
+	c->probes = was_lost ? c->probes * 2 : THC_PROBES;
+	if (c->probes > THC_BATCH)
+		c->probes = THC_BATCH;
+}
+
 static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *f,
 		 const struct thc_hdr *h, const void *lanes)
 {
@@ -115,8 +124,9 @@ static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *
 
 	thc_window_answer(&c->window, f->tries || f->waiting ? 0 : now - f->sent_at);
 	/* a retransmission may be overtaken by the answer to the original */
-	if (f->first_order > c->order_answered)
-		c->order_answered = f->first_order;
+	if (f->first_order > s->order_answered)
+		s->order_answered = f->first_order;
+	restart_timers(c, f, now);
 	c->progress_at = now;
 	c->stats.chunks++;
 	f->request = NULL;		/* but it keeps `sequence` and `cut` */
@@ -133,6 +143,7 @@ static void on_wait(struct thc_client *c, struct thc_flight *f, const struct thc
 	if (f->cut)
 		thc_window_spurious(&c->window);
 	f->cut = false;
+	c->probes = THC_PROBES;
 	f->waiting = true;
 	f->left = h->flags & THC_F_LEFT;
 	f->present = thc_be64(h->bitmap);
@@ -339,9 +350,9 @@ static bool transmit(struct thc_client *c, struct thc_stream *s, uint32_t window
 
 /* --- retransmission ------------------------------------------------------- */
 
-static bool is_lost(const struct thc_client *c, const struct thc_flight *f)
+static bool is_lost(const struct thc_stream *s, const struct thc_flight *f)
 {
-	return f->order + THC_REORDER < c->order_answered;
+	return f->order + THC_REORDER < s->order_answered;
 }
 
 static void again(struct thc_client *c, struct thc_flight *f, struct thc_outgoing *out,
@@ -363,27 +374,26 @@ static void again(struct thc_client *c, struct thc_flight *f, struct thc_outgoin
 static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due)
 {
 	struct thc_outgoing out[THC_BATCH];
-	uint64_t rto = thc_window_rto(&c->window), now = thc_now(), i;
-	uint64_t quiet = c->progress_at + rto > c->timers_at ? c->progress_at + rto : c->timers_at;
-	unsigned int count = 0, timers = now < quiet ? TIMER_BATCH : 0;
+	uint64_t now = thc_now(), i;
+	unsigned int count = 0, timers = now < c->timers_at ? 0 : c->probes;
 
 	for (i = 0; i < s->slots && s->in_flight && count < THC_BATCH; i++) {
 		struct thc_flight *f = &s->flight[(s->next + i) % s->slots];
 
 		if (!f->request)
 			continue;
-		if (is_lost(c, f)) {
+		if (is_lost(s, f)) {
 			again(c, f, &out[count++], now);
-		} else if (f->due <= now && timers < TIMER_BATCH) {
+		} else if (f->due <= now && timers) {
 			again(c, f, &out[count++], now);
-			if (++timers == TIMER_BATCH)
-				c->timers_at = now + rto;
+			timers--;
+			c->timers_at = now + thc_window_rto(&c->window);
 		}
 		if (f->due < *due)
 			*due = f->due;
 	}
-	if (*due < quiet)
-		*due = quiet;
+	if (*due < c->timers_at)
+		*due = c->timers_at;
 	return send_all(c, out, count);
 }
 

@@ -239,14 +239,13 @@ static int join_once(struct joining *j, int *last_error)
 
 static int set_up(struct thc_client *c)
 {
-	uint64_t seed = c->params.seed + (uint64_t)c->params.epoch * 0x9e3779b97f4a7c15ULL;
 	uint32_t window = c->params.data_slots;
 	int error;
 
 	if (thc_table_hash(&c->params.table) != c->params.table_hash)
 		return thc_fail(-EPROTO, "the aggregator's table does not match its hash: use the same version of THC on all hosts");
-	error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2, seed,
-			       c->options.simd);
+	error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2,
+			       c->params.seed, c->options.simd);
 	if (error == -ENOTSUP)
 		return thc_fail(error, "this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
 	if (error)
@@ -263,9 +262,9 @@ static int set_up(struct thc_client *c)
 		window = c->options.window;
 	thc_window_init(&c->window, window ? window : 1);
 	c->order = THC_REORDER + 1;
-	c->order_answered = 0;
 	c->round = 0;
 	c->timers_at = 0;
+	c->probes = THC_PROBES;
 	return 0;
 }
 
