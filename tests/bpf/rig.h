@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the tests of the XDP programs share: loading the object, making jobs,
+ * building frames and reading counters. Frames are built byte by byte from
+ * the RFCs, not with the structures the programs parse with.
+ */
+#ifndef THC_TEST_RIG_H
+#define THC_TEST_RIG_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "thc_maps.h"
+#include "thc.skel.h"
+
+#define RIG_PORT	18500
+#define RIG_SLOTS	256
+#define RIG_COOKIE	0x1122334455667788ULL
+#define RIG_GROUP_PORT	18600
+
+struct rig {
+	struct thc_bpf		*skel;
+	struct thc_job		*jobs;
+	struct thc_slot		*slots;
+	struct thc_lanes	*lanes;
+};
+
+/* A table of 31 steps: n = 8 sums stay below 256. */
+static const u16 rig_table[16] = { 0,  3,  5,  7,  9,  11, 13, 15,
+				   16, 18, 20, 22, 24, 26, 28, 31 };
+
+/* Without root there is no BPF: the test says so and counts as skipped. */
+static inline void rig_need_root(void)
+{
+	if (geteuid() == 0)
+		return;
+	print_message("# SKIP loading XDP programs needs root\n");
+	skip();
+}
+
+static inline void *rig_map(struct bpf_map *map, size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	return p;
+}
+
+static inline void rig_open(struct rig *rig, const struct thc_config *config)
+{
+	rig->skel = thc_bpf__open();
+	assert_non_null(rig->skel);
+	*(struct thc_config *)&rig->skel->rodata->thc_config = *config;
+	bpf_map__set_max_entries(rig->skel->maps.slots, RIG_SLOTS);
+	bpf_map__set_max_entries(rig->skel->maps.lanes, RIG_SLOTS);
+	assert_int_equal(thc_bpf__load(rig->skel), 0);
+	rig->jobs = rig_map(rig->skel->maps.jobs, THC_JOBS_MAX * sizeof(*rig->jobs));
+	rig->slots = rig_map(rig->skel->maps.slots, RIG_SLOTS * sizeof(*rig->slots));
+	rig->lanes = rig_map(rig->skel->maps.lanes, RIG_SLOTS * sizeof(*rig->lanes));
+}
+
+static inline void rig_close(struct rig *rig)
+{
+	munmap(rig->jobs, THC_JOBS_MAX * sizeof(*rig->jobs));
+	munmap(rig->slots, RIG_SLOTS * sizeof(*rig->slots));
+	munmap(rig->lanes, RIG_SLOTS * sizeof(*rig->lanes));
+	thc_bpf__destroy(rig->skel);
+}
+
+/* Job @id with @n ranks over slots [@base, @base + @slots). No members yet. */
+static inline struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots)
+{
+	struct thc_job *job = &rig->jobs[id];
+	struct thc_pairs pairs;
+
+	thc_pairs_init(&pairs, rig_table);
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.pairs), &id, &pairs, 0),
+			 0);
+	memset(job, 0, sizeof(*job));
+	job->cookie = RIG_COOKIE;
+	job->all = n == 64 ? ~0ULL : (1ULL << n) - 1;
+	job->joined = job->all;
+	job->epoch = 1;
+	job->slot_base = base;
+	job->slots = slots;
+	job->ranks = n;
+	job->quorum = n;
+	job->sum_width = 8;
+	job->reply = THC_REPLY_MULTICAST;
+	job->port_base = RIG_PORT;
+	job->group_port = thc_be16(RIG_GROUP_PORT);
+	job->active = 1;
+	memset(&rig->slots[base], 0, slots * sizeof(*rig->slots));
+	return job;
+}
+
+static inline void rig_member(struct thc_job *job, int rank, struct thc_addr addr, u16 port)
+{
+	struct thc_member *m = &job->member[rank];
+
+	memset(m, 0, sizeof(*m));
+	m->addr = addr;
+	m->port = thc_be16(port);
+	m->joined = 1;
+}
+
+/* All CPUs' counters together. */
+static inline struct thc_stats rig_stats(struct rig *rig)
+{
+	int cpus = libbpf_num_possible_cpus(), c;
+	struct thc_stats *each = calloc(cpus, sizeof(*each)), sum = { 0 };
+	u32 key = 0;
+	size_t i;
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(rig->skel->maps.stats), &key, each), 0);
+	for (c = 0; c < cpus; c++)
+		for (i = 0; i < sizeof(sum) / sizeof(u64); i++)
+			((u64 *)&sum)[i] += ((u64 *)&each[c])[i];
+	free(each);
+	return sum;
+}
+
+static inline void rig_stats_clear(struct rig *rig)
+{
+	int cpus = libbpf_num_possible_cpus();
+	struct thc_stats *each = calloc(cpus, sizeof(*each));
+	u32 key = 0;
+
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.stats), &key, each, 0), 0);
+	free(each);
+}
+
+/* Every packet has one fate: received = fates + drops (but for lost answers). */
+static inline void rig_check_balance(const struct thc_stats *st)
+{
+	u64 fates = 0;
+	int i;
+
+	for (i = 0; i < THC_EVENT_FATES; i++)
+		fates += st->event[i];
+	for (i = 0; i < THC_DROP_REASONS; i++)
+		fates += i == THC_DROP_TAILROOM ? 0 : st->drop[i];
+	assert_int_equal(st->received, fates);
+	assert_int_equal(st->drop[THC_DROP_NONE], 0);
+}
+
+/* fan[@k] of maps.bpf.h: @ifindex k + 1 times. */
+static inline void rig_fan(struct rig *rig, u32 k, u32 ifindex)
+{
+	struct bpf_devmap_val val = {
+		.ifindex = ifindex,
+		.bpf_prog.fd = bpf_program__fd(rig->skel->progs.thc_egress),
+	};
+	int fd = bpf_map_create(BPF_MAP_TYPE_DEVMAP, NULL, sizeof(u32), sizeof(val), k + 1, NULL);
+	u32 i;
+
+	assert_true(fd >= 0);
+	for (i = 0; i <= k; i++)
+		assert_int_equal(bpf_map_update_elem(fd, &i, &val, 0), 0);
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.fan), &k, &fd, 0), 0);
+	close(fd);
+}
+
+/* A request; @h gets what the fields above do not say. */
+struct rig_request {
+	u8	op, width, rank;
+	u16	job;
+	u32	epoch, round, chunk, slot, generation;
+};
+
+static inline void rig_header(struct thc_hdr *h, const struct rig_request *r)
+{
+	memset(h, 0, sizeof(*h));
+	h->version = THC_VERSION;
+	h->op = r->op;
+	h->width = r->width;
+	h->cookie = thc_be64(RIG_COOKIE);
+	h->job = thc_be16(r->job);
+	h->rank = r->rank;
+	h->epoch = thc_be32(r->epoch);
+	h->round = thc_be32(r->round);
+	h->chunk = thc_be32(r->chunk);
+	h->slot = thc_be16(r->slot);
+	h->generation = thc_be32(r->generation);
+}
+
+/* THC packet @h + @payload into @out; returns its length. */
+static inline size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload, size_t len)
+{
+	h->sum = 0;
+	memcpy(out, h, sizeof(*h));
+	if (len)
+		memcpy(out + sizeof(*h), payload, len);
+	/* through memory of any alignment, as it arrives */
+	h->sum = thc_be32(thc_sum_packet((void *)out, out + sizeof(*h), len / 8));
+	memcpy(out, h, sizeof(*h));
+	return sizeof(*h) + len;
+}
+
+/**
+ * struct rig_frame - everything in front of a THC packet
+ * @vlan: tag control, host order; 0: untagged
+ * @vlan_proto: 0x8100 unless set
+ * @options: bytes of IPv4 options
+ * @frag: IPv4 flags and offset
+ * @next: IP protocol, 17 unless set
+ * @ip_len: 0: right, else what the IP header says
+ * @udp_len: 0: right, else what the UDP header says
+ */
+struct rig_frame {
+	bool		v6;
+	u16		vlan, vlan_proto;
+	u8		src_mac[6], dst_mac[6];
+	struct thc_addr	src, dst;
+	u16		sport, dport;
+	u8		tos, options, next;
+	u16		frag, ip_len, udp_len;
+};
+
+static inline u8 *rig_put16(u8 *p, u16 v)
+{
+	*p++ = v >> 8;
+	*p++ = v;
+	return p;
+}
+
+/* The frame of UDP payload @data; returns its length. RFC 768, 791, 8200. */
+static inline size_t rig_frame(u8 *out, const struct rig_frame *f, const void *data, size_t len)
+{
+	size_t udp = 8 + len, head = 20 + f->options;
+	u8 *p = out, *ip;
+	u32 sum = 0;
+	size_t i;
+
+	memcpy(p, f->dst_mac, 6);
+	memcpy(p + 6, f->src_mac, 6);
+	p += 12;
+	if (f->vlan) {
+		p = rig_put16(p, f->vlan_proto ? f->vlan_proto : 0x8100);
+		p = rig_put16(p, f->vlan);
+	}
+	p = rig_put16(p, f->v6 ? 0x86dd : 0x0800);
+	ip = p;
+	if (f->v6) {
+		p = rig_put16(p, 0x6000 | f->tos << 4);
+		p = rig_put16(p, 0x1234);	/* flow label */
+		p = rig_put16(p, f->ip_len ? f->ip_len : udp);
+		*p++ = f->next ? f->next : 17;
+		*p++ = 3;
+		memcpy(p, &f->src, 16);
+		memcpy(p + 16, &f->dst, 16);
+		p += 32;
+	} else {
+		*p++ = 0x40 | head / 4;
+		*p++ = f->tos;
+		p = rig_put16(p, f->ip_len ? f->ip_len : head + udp);
+		p = rig_put16(p, 0x4321);
+		p = rig_put16(p, f->frag);
+		*p++ = 3;
+		*p++ = f->next ? f->next : 17;
+		p = rig_put16(p, 0);
+		memcpy(p, &f->src.word[3], 4);
+		memcpy(p + 4, &f->dst.word[3], 4);
+		p += 8;
+		memset(p, 1, f->options);	/* no operation */
+		p += f->options;
+		for (i = 0; i < head; i += 2)
+			sum += ip[i] << 8 | ip[i + 1];
+		sum = (sum & 0xffff) + (sum >> 16);
+		rig_put16(ip + 10, ~(sum + (sum >> 16)));
+	}
+	p = rig_put16(p, f->sport);
+	p = rig_put16(p, f->dport);
+	p = rig_put16(p, f->udp_len ? f->udp_len : udp);
+	p = rig_put16(p, 0);
+	if (len)
+		memcpy(p, data, len);
+	return p + len - out;
+}
+
+/* Payload bytes that an op with this width takes. */
+static inline size_t rig_payload(u8 op, u8 sum_width)
+{
+	return op != THC_OP_LUT_ADD ? 1024 : sum_width == 16 ? 256 : 512;
+}
+
+/*
+ * The reference: lane @i of one contribution as a plain integer, and how two
+ * of them combine, coordinate by coordinate, straight from the uapi header's
+ * words. Shares nothing with include/thc/lane.h.
+ */
+static inline u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload, int i)
+{
+	u32 v = 0;
+	int k;
+
+	if (op == THC_OP_LUT_ADD)
+		return table[i % 2 ? payload[i / 2] % 16 : payload[i / 2] / 16];
+	for (k = answer_width / 8 - 1; k >= 0; k--)
+		v = v * 256 + payload[i * (answer_width / 8) + k];
+	return v;
+}
+
+static inline u32 rig_combine(u8 op, u8 answer_width, u32 a, u32 b)
+{
+	switch (op) {
+	case THC_OP_OR:
+		return a | b;
+	case THC_OP_MAX:
+		return a > b ? a : b;
+	default:
+		return (u64)((u64)a + b) % (1ULL << answer_width);
+	}
+}
+
+/* Answer bytes expected from @n payloads; the first replaces. */
+static inline void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *table,
+				 const u8 *const payload[], int n)
+{
+	int lanes = 8192 / answer_width, i, r, k;
+
+	for (i = 0; i < lanes; i++) {
+		u32 v = rig_lane(op, answer_width, table, payload[0], i);
+
+		for (r = 1; r < n; r++)
+			v = rig_combine(op, answer_width, v,
+					rig_lane(op, answer_width, table, payload[r], i));
+		for (k = 0; k < answer_width / 8; k++)
+			out[i * (answer_width / 8) + k] = v >> (8 * k);
+	}
+}
+
+/* xorshift64*: the same numbers in every run. */
+static inline u64 rig_draw(u64 *state)
+{
+	*state ^= *state >> 12;
+	*state ^= *state << 25;
+	*state ^= *state >> 27;
+	return *state * 0x2545f4914f6cdd1dULL;
+}
+
+static inline void rig_fill(u64 *state, u8 *p, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		p[i] = rig_draw(state) >> 40;
+}
+
+#endif /* THC_TEST_RIG_H */
