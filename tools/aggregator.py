@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 
-from netns import NetnsError, build_dir
+from netns import THCD_SOCKETS, NetnsError, build_dir
 
 
 class Aggregator:
@@ -48,7 +48,7 @@ class Aggregator:
         """One request to thcd's control socket, as JSON."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(5)
-            s.connect(f"/run/thc/{self.instance}.sock")
+            s.connect(f"{THCD_SOCKETS}/{self.instance}.sock")
             s.sendall(request.encode() + b"\n")
             with s.makefile() as answer:
                 return json.loads(answer.readline())

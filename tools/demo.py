@@ -22,8 +22,9 @@ from aggregator import FATES, Aggregator, add_up
 WORKER = os.path.join(netns.ROOT, "tools/demo_worker.py")
 SILENCE = 1.0           # seconds between lines when stdout is no terminal
 NORMS_PER_PACKET = 256
-ACCURACY_MARGIN = 0.03  # THC may be so much less accurate than fp32
-PACKET_SECONDS = 120    # without any word from a worker: it hangs
+ACCURACY_MARGIN = 0.03  # THC may be so much less accurate than fp32 after 5 epochs
+ACCURACY_EARLY = 0.15   # and so much before
+SILENT_SECONDS = 120    # without any word from a worker: it hangs
 
 
 class DemoError(RuntimeError):
@@ -118,8 +119,8 @@ class Workers:
                         thc_done()
                         thc_done = None
             screen.progress(phase)
-            if time.monotonic() - heard > PACKET_SECONDS:
-                raise DemoError(f"no worker has said anything for {PACKET_SECONDS} s: stopped")
+            if time.monotonic() - heard > SILENT_SECONDS:
+                raise DemoError(f"no worker has said anything for {SILENT_SECONDS} s: stopped")
 
     def ended(self, rank):
         p = self.processes[rank]
@@ -141,6 +142,12 @@ def expected_packets(sizes, block, chunk):
     return total
 
 
+def nmse(errors):
+    """Over all measured steps: errors are (||difference||^2, ||mean||^2)."""
+    difference, norm = map(sum, zip(*errors))
+    return difference / norm
+
+
 def summary(args, workers, stats, mode, impaired):
     """The content of demo.json."""
     thc = [r["THC"] for r in workers.results]
@@ -158,7 +165,7 @@ def summary(args, workers, stats, mode, impaired):
         "steps": steps,
         "accuracy_thc": thc[0]["accuracy"],
         "accuracy_fp32": fp32[0]["accuracy"],
-        "nmse": sum(d for d, _ in errors) / sum(m for _, m in errors),
+        "nmse": nmse(e[0] for e in errors),
         "bytes_up_per_step": round(per_step["bytes_up"]),
         "bytes_down_per_step": round(per_step["bytes_down"]),
         "fp32_bytes_per_step": parameter_bytes,
@@ -170,6 +177,7 @@ def summary(args, workers, stats, mode, impaired):
         "transport": info["transport"],
         "aggregated_packets": added,
         "aggregated_expected_packets": expected,
+        "sent_packets": sum(r["stats"]["packets_up"] for r in thc),
         "received": stats["received"],
         "events": stats["events"],
         "duplicates": stats["events"]["waited"] + stats["events"]["repeated"],
@@ -177,6 +185,7 @@ def summary(args, workers, stats, mode, impaired):
         "table": info["table"],
         "simd": info["simd"],
         "measured_steps": len(errors),
+        "nmse_of_compression": nmse(e[1] for e in errors),
         "fallback_buckets": sum(r["stats"]["buckets_fallback"] for r in thc),
         "identical_models": len({r["digest"] for r in thc}) == 1,
         "ring_bytes_per_step": round(2 * (n - 1) / n * parameter_bytes),
@@ -205,11 +214,15 @@ def table(r):
         ("bytes down per worker and step", megabytes(down), f"{megabytes(ring)} (ring)"),
         ("beside fp32 gradients", f"{fp32 / up:.2f} x less up, {fp32 / down:.2f} x less down"
          if up and down else "-", megabytes(fp32)),
-        ("NMSE of aggregated gradients", f"{r['nmse']:.5f}", "0"),
+        ("NMSE of aggregated gradients, errors of earlier steps fed back", f"{r['nmse']:.5f}", "0"),
+        ("NMSE of the compression alone", f"{r['nmse_of_compression']:.5f}", "0"),
         None,
         (f"packets aggregated {where}", f"{r['aggregated_packets']}", ""),
         ("packets expected from bucket sizes", f"{r['aggregated_expected_packets']}", ""),
-        ("packets received", f"{r['received']}", ""),
+        ("packets sent by workers (joining apart)", f"{r['sent_packets']}", ""),
+        ("  lost on the way (links and queues)",
+         f"{r['sent_packets'] - (r['received'] - r['events']['control'])}", ""),
+        ("packets received by the aggregator", f"{r['received']}", ""),
         *((f"  {name}", f"{r['events'][name]}", "") for name in FATES),
         *((f"  dropped: {name}", f"{n}", "") for name, n in r["drops"].items() if n),
         ("duplicates (waited + repeated)", f"{r['duplicates']}", ""),
@@ -217,7 +230,7 @@ def table(r):
         ("retransmits", f"{r['retransmits']}", ""),
     ]
     for direction, c in r["impaired"].items():
-        rows.append((f"lost on the links, {direction}", f"{c['dropped']} of {c['seen']}", ""))
+        rows.append((f"lost on purpose, {direction}", f"{c['dropped']} of {c['seen']}", ""))
     wide = [max(len(row[c]) for row in rows if row) for c in range(3)]
     return "\n".join("  " + (f"{row[0]:<{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}".rstrip()
                              if row else "-" * (sum(wide) + 4)) for row in rows)
@@ -231,9 +244,10 @@ def faults(r, epochs):
                    f"{r['aggregated_expected_packets']}")
     if wrong := add_up(r):
         out.append(wrong)
-    if r["accuracy_thc"] < r["accuracy_fp32"] - ACCURACY_MARGIN:
-        out.append(f"THC reaches {100 * r['accuracy_thc']:.2f} %, more than "
-                   f"{100 * ACCURACY_MARGIN:.0f} points below fp32")
+    margin = ACCURACY_MARGIN if epochs >= 5 else ACCURACY_EARLY
+    if r["accuracy_thc"] < r["accuracy_fp32"] - margin:
+        out.append(f"THC reaches {100 * r['accuracy_thc']:.2f} %, more than {100 * margin:.0f} "
+                   f"points below fp32")
     if epochs >= 5 and r["accuracy_fp32"] < 0.93:
         out.append(f"the baseline reaches only {100 * r['accuracy_fp32']:.2f} %")
     if not r["nmse"] < 1:
@@ -249,8 +263,8 @@ def run(args, screen):
     reason = netns.why_not()
     if reason:
         raise DemoError(reason)
-    for ns in netns.sweep():
-        screen.say(f"removed {ns}, left by a run that died")
+    for name in netns.sweep():
+        screen.say(f"removed {name}, left by a run that died")
     impair = netns.Impair(drop=args.loss) if args.loss else None
     counters = {}
     with tempfile.TemporaryDirectory(prefix="thc-demo-") as folder, \
@@ -282,7 +296,10 @@ def main():
     parser.add_argument("--workers", type=int, default=4, help="1 to 8, default 4")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--json", action="store_true",
-                        help="print the JSON instead of the table, progress on stderr")
+                        help="print the JSON on stdout, the rest on stderr")
+    parser.add_argument("--output", metavar="FILE",
+                        default=os.path.join(netns.build_dir(), "demo.json"),
+                        help="where the JSON is written, default build/demo.json")
     args = parser.parse_args()
     if not 0 <= args.loss <= 0.5:
         parser.error("--loss is a probability from 0 to 0.5")
@@ -295,9 +312,8 @@ def main():
     except (DemoError, netns.NetnsError) as error:
         screen.say(f"demo: {error}")
         return 1
-    path = os.path.join(netns.build_dir(), "demo.json")
     text = json.dumps(result, indent=2)
-    with open(path, "w", encoding="utf-8") as f:
+    with open(args.output, "w", encoding="utf-8") as f:
         f.write(text + "\n")
     wrong = faults(result, args.epochs)
     if args.json:
@@ -310,7 +326,7 @@ def main():
     if not wrong:
         screen.say(f"  Counts add up: {result['aggregated_packets']} packets aggregated are those "
                    f"expected, and each of {result['received']} received has one fate or drop.")
-    screen.say(f"  Written to {os.path.relpath(path)}")
+    screen.say(f"  Written to {os.path.relpath(args.output)}")
     return 1 if wrong else 0
 
 

@@ -50,8 +50,9 @@ def perceptron():
 class Measured:
     """The THC hook, recording bucket sizes and, on some steps, the error.
 
-    The error of a step is that of its aggregated gradients, error feedback
-    included, against the exact mean of the ranks' gradients in fp64.
+    The error of a step is that of its aggregated gradients against the exact
+    mean in fp64 of the ranks' gradients, and against that of what the ranks
+    compressed: their gradients and what compression owed them from before.
     """
 
     def __init__(self, hook):
@@ -62,23 +63,23 @@ class Measured:
         self.sizes.append(bucket.buffer().numel())
         if not self.on:
             return self.hook(state, bucket)
-        exact = bucket.buffer().double()
+        exact = torch.stack([bucket.buffer(), bucket.buffer() + state.error_memory(bucket)]).double()
         work = dist.all_reduce(exact, async_op=True)
         future = self.hook(state, bucket)
         self.pairs.append((exact, work, future))
         return future
 
     def step_done(self):
-        """Adds (||difference||^2, ||mean||^2) of a measured step."""
+        """Adds [[||difference||^2, ||mean||^2] of both] of a measured step."""
         if not self.pairs:
             return
-        difference = norm = 0.0
+        total = torch.zeros(2, 2, dtype=torch.float64)
         for exact, work, future in self.pairs:
             work.wait()
             exact /= dist.get_world_size()
-            difference += (future.value().double() - exact).square().sum().item()
-            norm += exact.square().sum().item()
-        self.errors.append((difference, norm))
+            difference = future.value().double() - exact
+            total += torch.stack([difference.square().sum(1), exact.square().sum(1)], 1)
+        self.errors.append(total.tolist())
         self.pairs.clear()
 
 

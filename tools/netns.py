@@ -54,6 +54,9 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RUN = "/run/netns"
+# thcd keeps these per instance, which is named after the topology.
+THCD_PINS = "/sys/fs/bpf/thc"
+THCD_SOCKETS = "/run/thc"
 AGGREGATOR4 = "10.77.0.100"
 AGGREGATOR6 = "fd77::100"
 WORKERS_MAX = 64
@@ -363,13 +366,30 @@ class Topology:
 
 
 def sweep():
-    """Removes namespaces whose maker is dead; returns their names."""
+    """Removes what dead runs left: namespaces, thcd's pins and sockets.
+
+    Returns the names. What is there belongs to the process whose id it has.
+    """
+    def dead(name, rest):
+        match = re.fullmatch(r"thc-(\d+)-\d+" + rest, name)
+        return match and not os.path.exists(f"/proc/{match[1]}")
+
+    def names(folder):
+        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
     gone = []
-    for ns in sorted(os.listdir(RUN)) if os.path.isdir(RUN) else []:
-        match = re.fullmatch(r"thc-(\d+)-\d+-(agg|sw|w\d+|l(agg|w\d+))", ns)
-        if match and not os.path.exists(f"/proc/{match[1]}"):
+    for ns in names(RUN):
+        if dead(ns, r"-(agg|sw|w\d+|l(agg|w\d+))"):
             subprocess.run(["ip", "netns", "del", ns], check=True)
             gone.append(ns)
+    for pins in names(THCD_PINS):
+        if dead(pins, ""):
+            shutil.rmtree(os.path.join(THCD_PINS, pins))
+            gone.append(os.path.join(THCD_PINS, pins))
+    for path in names(THCD_SOCKETS):
+        if dead(path, r"\.sock"):
+            os.unlink(os.path.join(THCD_SOCKETS, path))
+            gone.append(os.path.join(THCD_SOCKETS, path))
     return gone
 
 

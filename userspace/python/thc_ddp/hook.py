@@ -179,6 +179,16 @@ class ThcState:
         with self._lock:
             self.connect().client.rejoin()
 
+    def error_memory(self, bucket):
+        """A copy of what compression still owes the parameters of a bucket."""
+        with self._lock:
+            client = self.connect().client
+            key, numbers = self._errors.layout(bucket)
+            self._errors.place(client, key, numbers)
+            memory = torch.zeros(bucket.buffer().numel(), dtype=torch.float32)
+            client.error_export(key, memory.data_ptr(), memory.numel())
+            return memory
+
     def stats(self):
         """Counters of this hook and of the client."""
         with self._lock:
