@@ -168,11 +168,13 @@ def case__a_foreign_program_is_named_and_left_alone():
 
 def case__generic_where_the_driver_refuses_and_it_says_so():
     with netns.Topology(2) as net:
-        # each interface answers ARP for its own address only
+        # eth0 must not answer for mv0's address: packets would miss its XDP
         net.run(net.aggregator, ["sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1"])
         net.run(net.aggregator, ["ip", "link", "add", "mv0", "link", "eth0", "type", "macvlan",
                                  "mode", "bridge"])
-        net.run(net.aggregator, ["ip", "addr", "add", "10.77.0.101/24", "dev", "mv0"])
+        net.run(net.aggregator, ["ip", "addr", "add", "10.78.0.100/24", "dev", "mv0"])
+        for w in range(2):
+            net.run(net.worker(w), ["ip", "addr", "add", f"10.78.0.{w + 1}/24", "dev", "eth0"])
         net.run(net.aggregator, ["ip", "link", "set", "mv0", "up"])
         d = Daemon(net, "--mode", "native", interface="mv0")
         assert not d.ready and d.status == 1 and "native XDP refused by mv0 (macvlan)" in d.said, \
@@ -181,7 +183,7 @@ def case__generic_where_the_driver_refuses_and_it_says_so():
         d = Daemon(net, interface="mv0")
         assert d.ready, d.said
         assert hook(net, "mv0")[0] == "generic"
-        workers = workers_of(net, address="10.77.0.101")
+        workers = workers_of(net, address="10.78.0.100")
         join_all(workers)
         for slot in (0, 200):
             a_round(workers, slot)
@@ -383,6 +385,19 @@ def case__a_restarted_rank_ends_the_epoch_in_xdp():
         s = d.ctl("stats")
         assert s["events"]["epoch"] == 1 and s["adds_up"], s
         d.end()
+
+
+def case__a_worker_that_misses_xdp_is_told_of():
+    with netns.Topology(2) as net:
+        d = Daemon(net, job=JOB.replace("ranks=2", "ranks=1") + ",reply=fanout")
+        # on the aggregator's own host: packets go over lo
+        worker = Worker(0, netns.AGGREGATOR4, interface="eth0",
+                        place=lambda call: netns.in_namespace(net.aggregator, call))
+        join_all([worker])
+        send(worker, bytes(512), 0)
+        worker.silent()
+        assert d.ctl("stats")["daemon"]["past_xdp"] == 1
+        assert "came by another way than through XDP on eth0" in d.end()
 
 
 def case__check_finds_what_is_wrong():

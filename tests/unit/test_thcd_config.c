@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the operator writes: keys of jobs on the command line and in a file
+ * give the same wishes, and everything that is wrong is refused by name and
+ * place.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "config.h"
+#include "options.h"
+
+static struct thcd_config config;
+static struct thcd_error error;
+
+static int setup(void **state)
+{
+	(void)state;
+	thcd_config_init(&config);
+	error.text[0] = '\0';
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	thcd_config_exit(&config);
+	return 0;
+}
+
+#define refused(call, words)						\
+do {									\
+	assert_int_not_equal(call, 0);					\
+	if (!strstr(error.text, words))					\
+		fail_msg("\"%s\" does not say \"%s\"", error.text, words);	\
+} while (0)
+
+#define bad_job(keys, words)	refused(thcd_config_job(&config, keys, &error), words)
+#define bad_file(text, words)	refused(thcd_config_text(&config, "f.json", text, &error), words)
+
+static void job__defaults(void **state)
+{
+	const struct thcd_job_wish *w = &config.job[0];
+
+	(void)state;
+	assert_int_equal(thcd_config_job(&config, "1,ranks=2,cookie=0x1234", &error), 0);
+	assert_int_equal(config.jobs, 1);
+	assert_int_equal(w->job, 1);
+	assert_int_equal(w->ranks, 2);
+	assert_true(w->cookie == 0x1234);
+	assert_int_equal(w->table, THCD_TABLE_AUTO);
+	assert_int_equal(w->bits, 4);
+	assert_int_equal(w->sum_width, 0);
+	assert_int_equal(w->block, 1024);
+	assert_int_equal(w->slots, 512);
+	assert_int_equal(w->norm_slots, 64);
+	assert_int_equal(w->reply, THC_REPLY_MULTICAST);
+	assert_true(w->clamp == 1.0 / 32);
+	assert_false(w->nosum || w->correlated);
+	assert_true(thcd_job_wish_given(w, "cookie"));
+	assert_false(thcd_job_wish_given(w, "clamp"));
+}
+
+/* Every key with a value of its own, on the command line. */
+static const char every_key[] =
+	"job=3,ranks=4,cookie=0xfedcba9876543210,table=0:5:10:16,bits=2,granularity=16,"
+	"clamp=1/512,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
+	"group_port=7000,prefix=10.0.0.0/8,quorum=3,deadline_ms=250,seed=18446744073709551615,"
+	"epoch=9,sum=off,correlated=on";
+
+static void check_every_key(const struct thcd_job_wish *w)
+{
+	const char *key;
+	unsigned int i;
+
+	for (i = 0; (key = thcd_job_key(i, NULL)); i++)
+		if (!thcd_job_wish_given(w, key))
+			fail_msg("key %s is not in this test", key);
+	assert_int_equal(w->job, 3);
+	assert_int_equal(w->ranks, 4);
+	assert_true(w->cookie == 0xfedcba9876543210ULL);
+	assert_int_equal(w->table, THCD_TABLE_LIST);
+	assert_int_equal(w->values, 4);
+	assert_int_equal(w->value[1], 5);
+	assert_int_equal(w->value[3], 16);
+	assert_int_equal(w->bits, 2);
+	assert_int_equal(w->granularity, 16);
+	assert_true(w->clamp == 1.0 / 512);
+	assert_int_equal(w->sum_width, 16);
+	assert_int_equal(w->block, 4096);
+	assert_int_equal(w->slots, 100);
+	assert_int_equal(w->norm_slots, 7);
+	assert_int_equal(w->reply, THC_REPLY_FANOUT);
+	assert_string_equal(w->group, "239.1.2.3");
+	assert_int_equal(w->group_port, 7000);
+	assert_string_equal(w->prefix, "10.0.0.0/8");
+	assert_int_equal(w->quorum, 3);
+	assert_int_equal(w->deadline_ms, 250);
+	assert_true(w->seed == UINT64_MAX);
+	assert_int_equal(w->epoch, 9);
+	assert_true(w->nosum);
+	assert_true(w->correlated);
+}
+
+static void job__every_key(void **state)
+{
+	(void)state;
+	assert_int_equal(thcd_config_job(&config, every_key, &error), 0);
+	check_every_key(&config.job[0]);
+}
+
+static void file__every_key(void **state)
+{
+	static const char text[] =
+		"{ \"interface\": \"eth3\", \"mode\": \"generic\", \"port\": 19000,\n"
+		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"instance\": \"a-b.c\",\n"
+		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\",\n"
+		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"cookie\": \"0xfedcba9876543210\",\n"
+		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": \"1/512\",\n"
+		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
+		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
+		"    \"prefix\": \"10.0.0.0/8\", \"quorum\": 3, \"deadline_ms\": 250,\n"
+		"    \"seed\": \"18446744073709551615\", \"epoch\": 9, \"sum\": false,\n"
+		"    \"correlated\": true },\n"
+		"   { \"job\": 4, \"ranks\": 2, \"cookie\": 77, \"clamp\": 0.03125 } ] }\n";
+
+	(void)state;
+	if (thcd_config_text(&config, "f.json", text, &error))
+		fail_msg("%s", error.text);
+	assert_int_equal(config.jobs, 2);
+	check_every_key(&config.job[0]);
+	assert_true(config.job[1].cookie == 77);
+	assert_true(config.job[1].clamp == 1.0 / 32);
+	assert_string_equal(config.interface, "eth3");
+	assert_int_equal(config.mode, THCD_MODE_GENERIC);
+	assert_int_equal(config.port, 19000);
+	assert_int_equal(config.listens, 2);
+	assert_string_equal(config.listen[1], "::1");
+	assert_true(config.software);
+	assert_string_equal(config.instance, "a-b.c");
+	assert_string_equal(config.control, "/tmp/x");
+	assert_string_equal(config.pidfile, "/tmp/p");
+}
+
+static void job__bad_values_are_named(void **state)
+{
+	(void)state;
+	bad_job("1,rank=2", "unknown key \"rank\"");
+	bad_job("1,ranks=2,ranks=3", "ranks is given twice");
+	bad_job("1,job=1", "job is given twice");
+	bad_job("1,ranks", "\"ranks\" is not key=value");
+	bad_job("1,ranks=", "ranks: \"\" is not a number");
+	bad_job("1,ranks=two", "ranks: \"two\" is not a number");
+	bad_job("1,ranks=-2", "\"-2\" is not a number");
+	bad_job("1,ranks=2x", "\"2x\" is not a number");
+	bad_job("1,ranks=0", "ranks: 0 is out of range");
+	bad_job("1,ranks=65", "ranks: 65 is out of range");
+	bad_job("16", "job: 16 is out of range");
+	bad_job("1,cookie=0", "cookie: 0 is out of range");
+	bad_job("1,cookie=18446744073709551616", "is not a number");
+	bad_job("1,bits=5", "bits: 5 is out of range");
+	bad_job("1,clamp=0", "clamp");
+	bad_job("1,clamp=1", "clamp");
+	bad_job("1,clamp=1/0", "clamp");
+	bad_job("1,clamp=nan", "clamp");
+	bad_job("1,clamp=1/32/2", "clamp");
+	bad_job("1,sum_width=32", "neither auto nor 8 nor 16");
+	bad_job("1,block=512", "block: 512 is out of range");
+	bad_job("1,block=2097152", "block");
+	bad_job("1,slots=0", "slots");
+	bad_job("1,reply=unicast", "neither multicast nor fanout");
+	bad_job("1,sum=maybe", "neither on nor off");
+	bad_job("1,table=0:1:", "is not a level");
+	bad_job("1,table=0;1", "separated by ':'");
+	bad_job("1,table=0:-1", "is not a level");
+	bad_job("1,table=0:5000", "is not a level");
+	bad_job("1,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15:16", "more than 16 levels");
+	bad_job("1,deadline_ms=0", "deadline_ms: 0 is out of range");
+	bad_job("1,group=", "group");
+	assert_int_equal(config.jobs, 0);
+}
+
+static void file__mistakes_have_their_place(void **state)
+{
+	(void)state;
+	bad_file("", "f.json:1: not JSON");
+	bad_file("{\n \"port\": 1,\n}", "f.json:3: not JSON");
+	bad_file("{ \"port\": 18500 } x", "not JSON");
+	bad_file("[]", "one object");
+	bad_file("{\n\n \"prot\": 18500 }", "f.json:3: unknown key \"prot\"");
+	bad_file("{ \"port\": 18500, \"port\": 18501 }", "\"port\" is given twice");
+	bad_file("{ \"port\": 65500 }", "f.json:1: port: \"65500\" is not a number from 1 to 65471");
+	bad_file("{ \"mode\": \"fast\" }", "neither auto nor native nor generic");
+	bad_file("{ \"software\": 1 }", "neither off nor on");
+	bad_file("{ \"instance\": \"a/b\" }", "instance");
+	bad_file("{ \"instance\": \"..\" }", "instance");
+	bad_file("{ \"port\": null }", "a number, text");
+	bad_file("{ \"jobs\": { } }", "\"jobs\" is not a list");
+	bad_file("{ \"jobs\": [ 1 ] }", "jobs[0] is not an object");
+	bad_file("{ \"jobs\": [ {\"job\": 1},\n {\"job\": 2,\n \"rnaks\": 2} ] }",
+		 "f.json:3: jobs[1]: unknown key \"rnaks\"");
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"ranks\": 2.5} ] }", "\"2.5\" is not a number");
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"cookie\": 9223372036854775808} ] }", "write it as text");
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"job\": 1} ] }", "job is given twice");
+	bad_file("{ \"jobs\": [ {\"table\": [0, \"1\"]} ] }", "whole numbers");
+	bad_file("{ \"listen\": [\"1\", \"2\", \"3\", \"4\", \"5\"] }", "more than 4 addresses");
+}
+
+static void file__that_cannot_be_read(void **state)
+{
+	(void)state;
+	refused(thcd_config_file(&config, "/nonexistent/thcd.conf", &error),
+		"cannot read /nonexistent/thcd.conf");
+	refused(thcd_config_file(&config, "/", &error), "cannot read /");
+	refused(thcd_config_file(&config, "/dev/zero", &error), "larger than 1 MiB");
+}
+
+static void job__at_most_sixteen(void **state)
+{
+	char text[64];
+	int i;
+
+	(void)state;
+	for (i = 0; i < THC_JOBS_MAX; i++) {
+		snprintf(text, sizeof(text), "%d,ranks=1,cookie=1", i);
+		assert_int_equal(thcd_config_job(&config, text, &error), 0);
+	}
+	bad_job("1", "more than 16 jobs");
+}
+
+static enum thcd_start command(char *words)
+{
+	char *argv[16] = { "thcd" };
+	int argc = 1;
+
+	for (words = strtok(words, " "); words; words = strtok(NULL, " "))
+		argv[argc++] = words;
+	return thcd_options(&config, argc, argv, &error);
+}
+
+static void options__are_checked_together(void **state)
+{
+	static const struct {
+		const char *line;
+		const char *words;
+	} bad[] = {
+		{ "", "no interface" },
+		{ "--software --job 1,ranks=1,cookie=1", "no address" },
+		{ "-i eth0", "no job" },
+		{ "-i eth0 --listen 127.0.0.1 --job 1,ranks=1,cookie=1", "--listen is for --software" },
+		{ "-i eth0 -s --mode native --job 1,ranks=1,cookie=1", "--mode is for XDP" },
+		{ "-i eth0 --job 1,ranks=1,cookie=1 --job 1,ranks=2,cookie=1", "job 1 is given twice" },
+		{ "-i eth0 extra", "\"extra\" is not an option" },
+		{ "-i eth0 --job", "option --job needs a value" },
+		{ "--job", "needs a value" },
+		{ "--whatever", "unknown option --whatever" },
+		{ "-i eth0 --port 0 --job 1", "port" },
+		{ "-i eth0 --ready-fd x --job 1", "not a file descriptor" },
+	};
+	char line[128];
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		thcd_config_exit(&config);
+		thcd_config_init(&config);
+		snprintf(line, sizeof(line), "%s", bad[i].line);
+		assert_int_equal(command(line), THCD_BAD);
+		if (!strstr(error.text, bad[i].words))
+			fail_msg("%s: \"%s\" does not say \"%s\"", bad[i].line, error.text,
+				 bad[i].words);
+	}
+	thcd_config_exit(&config);
+	thcd_config_init(&config);
+	strcpy(line, "-i eth0 --port 19000 --fresh --job 1,ranks=1,cookie=1 --ready-fd 3");
+	if (command(line) != THCD_RUN)
+		fail_msg("%s", error.text);
+	assert_int_equal(config.port, 19000);
+	assert_int_equal(config.ready_fd, 3);
+	assert_true(config.fresh);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(job__defaults, setup, teardown),
+		cmocka_unit_test_setup_teardown(job__every_key, setup, teardown),
+		cmocka_unit_test_setup_teardown(file__every_key, setup, teardown),
+		cmocka_unit_test_setup_teardown(job__bad_values_are_named, setup, teardown),
+		cmocka_unit_test_setup_teardown(file__mistakes_have_their_place, setup, teardown),
+		cmocka_unit_test_setup_teardown(file__that_cannot_be_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(job__at_most_sixteen, setup, teardown),
+		cmocka_unit_test_setup_teardown(options__are_checked_together, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("thcd config", tests, NULL, NULL);
+}

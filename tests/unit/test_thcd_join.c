@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The join state machine: joining, restarting, leaving, who is refused, when
+ * an epoch is ready and how multicast is given up. A random walk checks what
+ * must hold in every state.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "jobs.h"
+#include "join.h"
+
+#define N	3
+
+static struct thc_job jobs[THC_JOBS_MAX];
+static struct thcd_record records[THC_JOBS_MAX];
+static struct thc_job *const job = &jobs[1];
+static struct thcd_record *const record = &records[1];
+static u64 now;
+
+static struct thc_path path_of(unsigned int host, u16 port)
+{
+	struct thc_path p = { .src = thc_addr_v4(thc_be32(0x0a000000 + host)), .src_port = port };
+
+	return p;
+}
+
+static int setup(void **state)
+{
+	struct thcd_plan plan = { .job = 1, .ranks = N, .quorum = N, .data_slots = 8,
+				  .norm_slots = 2, .sum_width = 8, .reply = THC_REPLY_MULTICAST };
+	struct thcd d = { .job = jobs, .record = records, .port = 18500 };
+
+	(void)state;
+	now = 1000;
+	thcd_job_create(&d, &plan);
+	return 0;
+}
+
+static struct thcd_joined join_as(u8 rank, u64 nonce, bool heard)
+{
+	struct thc_path p = path_of(rank + 1, 4000 + nonce);
+
+	return thcd_join(job, record, rank, nonce, heard, &p, now);
+}
+
+static void all_join(void)
+{
+	int r;
+
+	for (r = 0; r < N; r++)
+		join_as(r, 10 + r, true);
+	assert_true(record->ready);
+}
+
+static void join__the_last_one_makes_it_ready(void **state)
+{
+	u32 epoch = job->epoch;
+	struct thcd_joined out;
+
+	(void)state;
+	assert_true(epoch != 0);
+	assert_int_equal(job->joined, 0);
+	assert_false(join_as(0, 10, true).ready);
+	assert_false(join_as(2, 12, true).ready);
+	assert_int_equal(job->joined, 5);
+	out = join_as(1, 11, true);
+	assert_true(out.ready);
+	assert_false(out.refusal || out.restarted || out.deaf);
+	assert_int_equal(job->joined, 7);
+	assert_int_equal(job->epoch, epoch);
+	assert_int_equal(job->reply, THC_REPLY_MULTICAST);
+	/* told once; repeated JOINs have no effect */
+	assert_false(join_as(1, 11, true).ready);
+	assert_int_equal(job->epoch, epoch);
+	assert_int_equal(thc_be16(job->member[1].port), 4011);
+}
+
+static void join__heard_comes_later(void **state)
+{
+	(void)state;
+	join_as(0, 10, false);
+	join_as(1, 11, false);
+	assert_false(join_as(2, 12, false).ready);
+	assert_false(join_as(0, 10, true).ready);
+	assert_false(join_as(1, 11, true).ready);
+	assert_true(join_as(2, 12, true).ready);
+	assert_int_equal(job->reply, THC_REPLY_MULTICAST);
+}
+
+static void join__a_deaf_rank_means_fanout(void **state)
+{
+	struct thcd_joined out;
+
+	(void)state;
+	join_as(0, 10, true);
+	now += 5000;	/* a late rank is no deaf one */
+	join_as(1, 11, true);
+	now += 5000;
+	assert_false(join_as(2, 12, false).ready);
+	now += THCD_HEARD_MS - 1;
+	assert_false(join_as(2, 12, false).ready);
+	now++;
+	out = join_as(0, 10, true);
+	assert_true(out.ready && out.deaf);
+	assert_int_equal(job->reply, THC_REPLY_FANOUT);
+	/* a restart does not try again, a new run does */
+	assert_true(join_as(1, 77, false).restarted);
+	assert_int_equal(job->reply, THC_REPLY_FANOUT);
+	join_as(0, 10, false);
+	assert_true(join_as(2, 12, false).ready);
+	for (int r = 0; r < N; r++)
+		assert_true(thcd_leave(job, record, r, job->epoch));
+	assert_true(join_as(0, 99, false).restarted);
+	assert_int_equal(job->reply, THC_REPLY_MULTICAST);
+}
+
+static void restart__raises_the_epoch(void **state)
+{
+	struct thcd_joined out;
+	u32 epoch;
+
+	(void)state;
+	all_join();
+	epoch = job->epoch;
+	out = join_as(1, 50, false);
+	assert_true(out.restarted);
+	assert_false(out.ready || out.refusal);
+	assert_int_equal(job->epoch, epoch + 1);
+	assert_int_equal(job->joined, 2);
+	assert_int_equal(job->culprit, 1);
+	assert_false(record->ready);
+	assert_int_equal(thc_be16(job->member[1].port), 4050);
+	/* the others keep address and port: they must be told */
+	assert_int_equal(thc_be16(job->member[0].port), 4010);
+	assert_false(job->member[0].joined);
+	/* they rejoin with an old nonce or a new one */
+	assert_false(join_as(0, 10, true).restarted);
+	assert_false(join_as(2, 60, true).restarted);
+	assert_int_equal(job->epoch, epoch + 1);
+	assert_true(join_as(1, 50, true).ready);
+}
+
+static void restart__the_epoch_never_is_zero(void **state)
+{
+	(void)state;
+	job->epoch = UINT32_MAX;
+	join_as(0, 10, true);
+	join_as(0, 11, true);
+	assert_int_equal(job->epoch, 1);
+}
+
+static void leave__and_come_back(void **state)
+{
+	u32 epoch;
+
+	(void)state;
+	all_join();
+	epoch = job->epoch;
+	assert_false(thcd_leave(job, record, 1, epoch - 1));
+	assert_int_equal(job->left, 0);
+	assert_true(thcd_leave(job, record, 1, epoch));
+	assert_int_equal(job->left, 2);
+	assert_int_equal(job->joined, 7);
+	assert_int_equal(job->epoch, epoch);
+	/* whoever lost its WELCOME is still told that the job is ready */
+	assert_false(join_as(0, 10, true).restarted);
+	assert_true(record->ready);
+	/* the same nonce after leaving is a restart, and not a rival */
+	assert_true(join_as(1, 11, true).restarted);
+	assert_int_equal(job->epoch, epoch + 1);
+	assert_int_equal(job->left, 0);
+	assert_int_equal(job->culprit, 1);
+}
+
+static void leave__before_ready_is_as_if_never_joined(void **state)
+{
+	u32 epoch = job->epoch;
+
+	(void)state;
+	join_as(0, 10, true);
+	join_as(1, 11, true);
+	assert_true(thcd_leave(job, record, 0, epoch));
+	assert_int_equal(job->joined, 2);
+	assert_int_equal(job->left, 0);
+	assert_false(join_as(2, 12, true).ready);
+	assert_true(join_as(0, 33, true).ready);
+	assert_int_equal(job->epoch, epoch);
+}
+
+static void refuse__strangers(void **state)
+{
+	struct thc_path p = path_of(9, 1);
+
+	(void)state;
+	assert_int_equal(thcd_join(NULL, NULL, 0, 1, false, &p, now).refusal, THC_REFUSED_JOB);
+	assert_int_equal(thcd_join(job, record, N, 1, false, &p, now).refusal, THC_REFUSED_RANK);
+	assert_int_equal(thcd_join(job, record, 255, 1, false, &p, now).refusal, THC_REFUSED_RANK);
+	record->plan.prefix = thc_addr_v4(thc_be32(0x0a000000));
+	record->plan.prefix_len = 96 + 29;
+	assert_int_equal(thcd_join(job, record, 0, 1, false, &p, now).refusal,
+			 THC_REFUSED_PREFIX);
+	assert_int_equal(job->joined, 0);
+	p = path_of(7, 1);
+	assert_int_equal(thcd_join(job, record, 0, 1, false, &p, now).refusal, THC_REFUSED_NOT);
+}
+
+static void refuse__two_workers_of_one_rank(void **state)
+{
+	struct thc_path elsewhere = path_of(1, 5555);
+	u32 epoch;
+
+	(void)state;
+	all_join();
+	epoch = job->epoch;
+	/* the same incarnation cannot have two addresses */
+	assert_int_equal(thcd_join(job, record, 0, 10, true, &elsewhere, now).refusal,
+			 THC_REFUSED_TAKEN);
+	assert_int_equal(job->epoch, epoch);
+	/* who was replaced does not replace its successor */
+	assert_true(join_as(0, 90, true).restarted);
+	assert_int_equal(join_as(0, 10, true).refusal, THC_REFUSED_TAKEN);
+	assert_int_equal(job->epoch, epoch + 1);
+	assert_int_equal(thc_be16(job->member[0].port), 4090);
+}
+
+/* What holds after any sequence of JOINs and LEAVEs. */
+static void check_invariants(u32 before)
+{
+	int r;
+
+	assert_true(job->epoch == before || job->epoch == before + 1);
+	assert_int_equal(job->left & ~job->joined, 0);
+	assert_int_equal(job->joined & ~job->all, 0);
+	if (job->left)
+		assert_true(record->ready);
+	if (record->ready)
+		assert_true(job->joined == job->all);
+	if (record->ready && job->reply == THC_REPLY_MULTICAST)
+		assert_true(record->heard == job->all);
+	for (r = 0; r < N; r++) {
+		assert_int_equal(job->member[r].joined, job->joined >> r & 1);
+		assert_int_equal(job->member[r].left, job->left >> r & 1);
+		if (job->member[r].joined)
+			assert_true(job->member[r].port);
+	}
+}
+
+static void walk__random(void **state)
+{
+	unsigned int step, readies = 0, restarts = 0, deaf = 0;
+	u64 nonce[N] = { 10, 11, 12 };
+
+	(void)state;
+	srand(1);
+	for (step = 0; step < 200000; step++) {
+		u32 before = job->epoch;
+		int r = rand() % N;
+
+		now += rand() % 200;
+		switch (rand() % 16) {
+		case 0:
+			nonce[r] += N;
+			break;
+		case 1:
+			thcd_leave(job, record, r, job->epoch);
+			break;
+		default: {
+			struct thc_path p = path_of(r + 1, 4000 + nonce[r] % 1000);
+			struct thcd_joined out = thcd_join(job, record, r, nonce[r], rand() % 8,
+							   &p, now);
+
+			assert_int_equal(out.refusal, THC_REFUSED_NOT);
+			assert_true(job->joined >> r & 1);
+			assert_false(job->left >> r & 1);
+			assert_int_equal(out.restarted, job->epoch != before);
+			readies += out.ready;
+			restarts += out.restarted;
+			deaf += out.deaf;
+		}
+		}
+		check_invariants(before);
+	}
+	assert_true(readies > 100 && restarts > 100 && deaf > 10);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(join__the_last_one_makes_it_ready, setup),
+		cmocka_unit_test_setup(join__heard_comes_later, setup),
+		cmocka_unit_test_setup(join__a_deaf_rank_means_fanout, setup),
+		cmocka_unit_test_setup(restart__raises_the_epoch, setup),
+		cmocka_unit_test_setup(restart__the_epoch_never_is_zero, setup),
+		cmocka_unit_test_setup(leave__and_come_back, setup),
+		cmocka_unit_test_setup(leave__before_ready_is_as_if_never_joined, setup),
+		cmocka_unit_test_setup(refuse__strangers, setup),
+		cmocka_unit_test_setup(refuse__two_workers_of_one_rank, setup),
+		cmocka_unit_test_setup(walk__random, setup),
+	};
+
+	return cmocka_run_group_tests_name("thcd join", tests, NULL, NULL);
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * From wishes to constants: which table and width a job gets, what does not
+ * fit and what is said about it, group, prefix; and whether a restarted daemon
+ * may go on with what it finds.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <cmocka.h>
+
+#include "keep.h"
+#include "plan.h"
+
+#define PORT	18500
+
+static struct thcd_error error, note;
+
+static int make(struct thcd_plan *plan, const char *keys, int family)
+{
+	struct thcd_config c;
+	int err;
+
+	thcd_config_init(&c);
+	if (thcd_config_job(&c, keys, &error))
+		fail_msg("%s: %s", keys, error.text);
+	err = thcd_plan_make(plan, &c.job[0], family, PORT, &note, &error);
+	thcd_config_exit(&c);
+	return err;
+}
+
+static struct thcd_plan good(const char *keys)
+{
+	struct thcd_plan plan;
+
+	if (make(&plan, keys, AF_INET))
+		fail_msg("%s: %s", keys, error.text);
+	return plan;
+}
+
+static void refused(const char *keys, const char *words)
+{
+	struct thcd_plan plan;
+
+	assert_int_equal(make(&plan, keys, AF_INET), -1);
+	if (!strstr(error.text, words))
+		fail_msg("%s: \"%s\" does not say \"%s\"", keys, error.text, words);
+}
+
+/* max(T) n against the lane, for every n: never too wide, never 16 in vain. */
+static void table__auto_always_fits(void **state)
+{
+	unsigned int n;
+	char keys[64];
+
+	(void)state;
+	for (n = 1; n <= THC_RANKS_MAX; n++) {
+		struct thcd_plan p;
+
+		snprintf(keys, sizeof(keys), "1,ranks=%u,cookie=1", n);
+		p = good(keys);
+		assert_int_equal(p.sum_width, n <= 17 ? 8 : 16);
+		assert_int_equal(p.chunk, n <= 17 ? THC_CHUNK_8 : THC_CHUNK_16);
+		assert_true(p.granularity * n < 1u << p.sum_width);
+		assert_int_equal(p.table[0], 0);
+		assert_int_equal(p.table[15], p.granularity);
+		assert_int_equal(!!*note.text, n > 17);
+	}
+}
+
+static void table__overflow_says_what_fits(void **state)
+{
+	(void)state;
+	refused("1,ranks=8,cookie=1,granularity=32,sum_width=8",
+		"granularity up to 31 fits 8 ranks, up to 7 ranks fit this table; or set sum_width=16");
+	refused("1,ranks=18,cookie=1,table=uniform,sum_width=8", "no table of 4 bits fits 18 ranks");
+	refused("1,ranks=64,cookie=1,granularity=1024", "granularity up to 1023 fits 64 ranks");
+	refused("1,ranks=9,cookie=1,sum_width=8,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:30",
+		"the table reaches 30, and 9 ranks make 270, more than the 255 of a 8-bit sum");
+	/* exactly at the edge */
+	assert_int_equal(good("1,ranks=8,cookie=1,granularity=31,sum_width=8").granularity, 31);
+	assert_int_equal(good("1,ranks=17,cookie=1,table=uniform,sum_width=8").sum_width, 8);
+	assert_int_equal(good("1,ranks=64,cookie=1,granularity=1023").sum_width, 16);
+}
+
+static void table__width_is_chosen_and_said(void **state)
+{
+	struct thcd_plan p = good("1,ranks=8,cookie=1,granularity=32");
+
+	(void)state;
+	assert_int_equal(p.sum_width, 16);
+	assert_non_null(strstr(note.text, "need 16 bits"));
+	p = good("1,ranks=8,cookie=1,granularity=31");
+	assert_int_equal(p.sum_width, 8);
+	assert_string_equal(note.text, "");
+}
+
+static void table__published_one(void **state)
+{
+	static const uint16_t exact[16] = {
+		0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30
+	};
+	struct thcd_plan p = good("1,ranks=8,cookie=1,granularity=30,clamp=1/32");
+	double t;
+
+	(void)state;
+	assert_memory_equal(p.table, exact, sizeof(exact));
+	memcpy(&t, &p.clamp, sizeof(t));
+	/* t_p is rounded to 2^-30 */
+	assert_true(t > 2.15387469 && t < 2.15387470);
+	assert_false(p.linear);
+}
+
+static void table__linear_is_seen(void **state)
+{
+	struct thcd_plan p = good("1,ranks=3,cookie=1,table=uniform");
+
+	(void)state;
+	assert_true(p.linear);
+	assert_int_equal(p.granularity, 15);
+	p = good("1,ranks=3,cookie=1,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15");
+	assert_true(p.linear);
+	/* fewer levels: index 15 is not 15 there */
+	p = good("1,ranks=3,cookie=1,table=uniform,bits=3");
+	assert_false(p.linear);
+	assert_int_equal(p.table[7], 7);
+	assert_int_equal(p.table[8], 0);
+}
+
+static void table__bad_ones(void **state)
+{
+	(void)state;
+	refused("1,ranks=2,cookie=1,table=0:1:2", "3 levels given, bits=4 needs 16");
+	refused("1,ranks=2,cookie=1,bits=2,table=0:2:2:3", "rise strictly");
+	refused("1,ranks=2,cookie=1,bits=2,table=1:2:3:4", "begin with 0");
+	refused("1,ranks=2,cookie=1,bits=2,table=0:1:2:4,granularity=5", "but the table ends with 4");
+	refused("1,ranks=2,cookie=1,granularity=14", "too small for the 16 levels");
+	refused("1,ranks=2,cookie=1,table=uniform,granularity=30", "has granularity 15, not 30");
+}
+
+static void job__contradictions(void **state)
+{
+	(void)state;
+	refused("1,ranks=2", "cookie is missing");
+	refused("1,cookie=2", "ranks is missing");
+	refused("ranks=2,cookie=2", "job is missing");
+	refused("1,ranks=4,cookie=1,deadline_ms=5", "deadline_ms needs quorum, from 1 to 4");
+	refused("1,ranks=4,cookie=1,quorum=3", "no effect without deadline_ms");
+	refused("1,ranks=4,cookie=1,quorum=5,deadline_ms=5", "quorum=5 of 4 ranks");
+	refused("1,ranks=4,cookie=1,block=3000", "not a power of two");
+	refused("1,ranks=4,cookie=1,slots=4095,norm_slots=2", "more than 4096");
+	refused("1,ranks=4,cookie=1,reply=fanout,group=239.1.1.1", "no meaning with reply=fanout");
+	refused("1,ranks=4,cookie=1,group=10.0.0.1", "not a multicast address");
+	refused("1,ranks=4,cookie=1,group=fe80::1", "not a multicast address");
+	refused("1,ranks=4,cookie=1,prefix=10.0.0.0/33", "from 0 to 32");
+	refused("1,ranks=4,cookie=1,prefix=10.0.0/8", "is not an address");
+}
+
+static void job__group_by_family(void **state)
+{
+	struct thcd_plan p = good("5,ranks=2,cookie=1");
+	char text[64];
+
+	(void)state;
+	assert_string_equal(thcd_addr_text(&p.group, text), "239.84.72.5");
+	assert_int_equal(p.group_port, PORT + 64);
+	assert_int_equal(p.family, 4);
+	assert_int_equal(make(&p, "15,ranks=2,cookie=1", AF_INET6), 0);
+	assert_string_equal(thcd_addr_text(&p.group, text), "ff15::7468:f");
+	assert_int_equal(p.family, 6);
+	p = good("5,ranks=2,cookie=1,reply=fanout");
+	assert_int_equal(p.group_port, 0);
+}
+
+static bool admits(const char *prefix, const char *address)
+{
+	struct thc_addr a;
+	char keys[96];
+	struct thcd_plan p;
+
+	snprintf(keys, sizeof(keys), "1,ranks=2,cookie=1%s%s", *prefix ? ",prefix=" : "", prefix);
+	p = good(keys);
+	assert_true(thcd_addr_parse(address, &a) > 0);
+	return thcd_plan_admits(&p, &a);
+}
+
+static void job__prefix(void **state)
+{
+	(void)state;
+	assert_true(admits("", "192.0.2.1"));
+	assert_true(admits("", "2001:db8::1"));
+	assert_true(admits("10.1.0.0/16", "10.1.255.255"));
+	assert_false(admits("10.1.0.0/16", "10.2.0.0"));
+	assert_true(admits("10.1.2.128/25", "10.1.2.200"));
+	assert_false(admits("10.1.2.128/25", "10.1.2.127"));
+	assert_true(admits("10.1.2.3", "10.1.2.3"));
+	assert_false(admits("10.1.2.3", "10.1.2.2"));
+	assert_true(admits("0.0.0.0/0", "10.1.2.3"));
+	assert_false(admits("0.0.0.0/0", "2001:db8::1"));
+	assert_true(admits("2001:db8::/33", "2001:db8:7fff::1"));
+	assert_false(admits("2001:db8::/33", "2001:db8:8000::1"));
+	assert_false(admits("2001:db8::/33", "10.0.0.1"));
+}
+
+static void keep__same_jobs_only(void **state)
+{
+	static const struct {
+		const char *keys;
+		const char *words;
+	} other[] = {
+		{ "1,ranks=5,cookie=1,granularity=31", "ranks is 4" },
+		{ "1,ranks=4,cookie=2,granularity=31", "cookie" },
+		{ "1,ranks=4,cookie=1,granularity=30", "granularity is 31" },
+		{ "1,ranks=4,cookie=1,granularity=31,clamp=1/64", "clamp" },
+		{ "1,ranks=4,cookie=1,granularity=31,slots=64", "slots is 512" },
+		{ "1,ranks=4,cookie=1,granularity=31,norm_slots=65", "norm_slots is 64" },
+		{ "1,ranks=4,cookie=1,granularity=31,block=2048", "block is 10" },
+		{ "1,ranks=4,cookie=1,granularity=31,sum_width=16", "sum_width is 8" },
+		{ "1,ranks=4,cookie=1,granularity=31,seed=1", "seed" },
+		{ "1,ranks=4,cookie=1,granularity=31,epoch=1", "epoch" },
+		{ "1,ranks=4,cookie=1,granularity=31,sum=off", "sum" },
+		{ "1,ranks=4,cookie=1,granularity=31,correlated=on", "correlated" },
+		{ "1,ranks=4,cookie=1,granularity=31,prefix=10.0.0.0/8", "prefix" },
+		{ "1,ranks=4,cookie=1,granularity=31,group=239.1.1.1", "group" },
+		{ "1,ranks=4,cookie=1,granularity=31,group_port=7", "group_port is 18564" },
+		{ "1,ranks=4,cookie=1,granularity=31,reply=fanout", "group_port" },
+		{ "1,ranks=4,cookie=1,granularity=31,quorum=2,deadline_ms=9", "quorum is 4" },
+	};
+	struct thcd_record was[THC_JOBS_MAX] = { 0 };
+	struct thcd_plan plans[THC_JOBS_MAX] = { 0 };
+	unsigned int i;
+
+	(void)state;
+	was[1].used = 1;
+	was[1].plan = plans[1] = good("1,ranks=4,cookie=1,granularity=31");
+	assert_int_equal(thcd_keep_jobs(was, plans, &error), 0);
+	for (i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
+		plans[1] = good(other[i].keys);
+		assert_int_equal(thcd_keep_jobs(was, plans, &error), -1);
+		if (!strstr(error.text, other[i].words) || !strstr(error.text, "--fresh"))
+			fail_msg("%s: \"%s\"", other[i].keys, error.text);
+	}
+	plans[1] = was[1].plan;
+	plans[2] = good("2,ranks=4,cookie=1");
+	assert_int_equal(thcd_keep_jobs(was, plans, &error), -1);
+	memset(&plans[2], 0, sizeof(plans[2]));
+	memset(&plans[1], 0, sizeof(plans[1]));
+	assert_int_equal(thcd_keep_jobs(was, plans, &error), -1);
+}
+
+static void keep__same_place_only(void **state)
+{
+	const struct thcd_meta was = { .netns = 4026531840, .layout = THCD_LAYOUT, .ifindex = 3,
+				       .slots = 576, .port = PORT };
+	struct thcd_meta is = was;
+
+	(void)state;
+	assert_int_equal(thcd_keep_meta(&was, &is, "eth0", &error), 0);
+	is.netns++;
+	assert_int_equal(thcd_keep_meta(&was, &is, "eth0", &error), -1);
+	assert_non_null(strstr(error.text, "another network namespace"));
+	is = was;
+	is.ifindex = 4;
+	assert_int_equal(thcd_keep_meta(&was, &is, "eth0", &error), -1);
+	assert_non_null(strstr(error.text, "--instance"));
+	is = was;
+	is.port = 1;
+	assert_int_equal(thcd_keep_meta(&was, &is, "eth0", &error), -1);
+	is = was;
+	is.layout++;
+	assert_int_equal(thcd_keep_meta(&was, &is, "eth0", &error), -1);
+	assert_non_null(strstr(error.text, "another version"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(table__auto_always_fits),
+		cmocka_unit_test(table__overflow_says_what_fits),
+		cmocka_unit_test(table__width_is_chosen_and_said),
+		cmocka_unit_test(table__published_one),
+		cmocka_unit_test(table__linear_is_seen),
+		cmocka_unit_test(table__bad_ones),
+		cmocka_unit_test(job__contradictions),
+		cmocka_unit_test(job__group_by_family),
+		cmocka_unit_test(job__prefix),
+		cmocka_unit_test(keep__same_jobs_only),
+		cmocka_unit_test(keep__same_place_only),
+	};
+
+	return cmocka_run_group_tests_name("thcd plan", tests, NULL, NULL);
+}
