@@ -160,6 +160,20 @@ static void backoff__doubles_and_is_bounded(void **state)
 	assert_int_equal(thc_window_backoff(&w, 200), THC_BACKOFF_MAX);
 }
 
+static void reorder__follows_the_window(void **state)
+{
+	struct thc_window w = { 0 };
+
+	(void)state;
+	thc_window_init(&w, 4096);
+	w.size = 1;
+	assert_int_equal(thc_window_reorder(&w), THC_REORDER_MIN);
+	w.size = 40;
+	assert_int_equal(thc_window_reorder(&w), 10);
+	w.size = 4096;
+	assert_int_equal(thc_window_reorder(&w), THC_REORDER_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +186,7 @@ int main(void)
 		cmocka_unit_test(rto__follows_the_round_trip),
 		cmocka_unit_test(rto__ignores_retransmitted_packets),
 		cmocka_unit_test(rto__varies_with_the_deviation),
+		cmocka_unit_test(reorder__follows_the_window),
 		cmocka_unit_test(backoff__doubles_and_is_bounded),
 	};
 

@@ -45,8 +45,6 @@
  * XDP frame and its bookkeeping.
  */
 #define THC_ANSWER_TRUESIZE	4608
-/* Answers to packets sent this much later mean that one was lost. */
-#define THC_REORDER		24
 /* Retransmissions by timer at a time, as long as none of them was needed. */
 #define THC_PROBES		2
 /* Coordinates compressed between two looks at the sockets. */
@@ -339,6 +337,7 @@ struct thc_client {
 	uint64_t		progress_at;	/* time of the last answer */
 	uint64_t		timers_at;	/* no retransmission by timer before */
 	uint32_t		probes;		/* so many of them then */
+	uint32_t		stalls;		/* times they fired since the last answer */
 
 	struct { void *buffer; size_t room; } spare[THC_SPARE_BUFFERS];
 	size_t			memory_now;

@@ -4,8 +4,8 @@
  * overdue, compute a slice, and sleep when there is nothing to do.
  *
  * When is a packet sent again?
- *  - Answers to packets first sent THC_REORDER later have come: it was lost on
- *    the way up or its answer on the way down. The window is cut.
+ *  - Answers to packets first sent somewhat later have come: it was lost on the
+ *    way up or its answer on the way down. The window is cut.
  *  - Its timer ran out and no answer at all came for as long; only the oldest
  *    few, so that a stall does not turn into a burst. When these turn out to
  *    have been lost, twice as many more follow at once.
@@ -109,6 +109,7 @@ static void restart_timers(struct thc_client *c, const struct thc_flight *f, uin
 {
 	bool was_lost = f->tries && !f->waiting;
 
+	c->stalls = 0;
 	c->timers_at = was_lost ? now : now + thc_window_rto(&c->window);
 	c->probes = was_lost ? c->probes * 2 : THC_PROBES;
 	if (c->probes > THC_BATCH)
@@ -273,7 +274,8 @@ static void outgoing(struct thc_client *c, struct thc_flight *f, struct thc_outg
 		.data = f->packet, .bytes = f->bytes, .port = port_of(c, f->packet),
 	};
 	f->sent_at = now;
-	f->due = now + thc_window_backoff(&c->window, f->tries);
+	/* what was sent again comes after what was not */
+	f->due = now + thc_window_rto(&c->window) * (1 + f->tries);
 	f->order = c->order++;
 	f->waiting = false;
 	f->cut = false;
@@ -350,9 +352,9 @@ static bool transmit(struct thc_client *c, struct thc_stream *s, uint32_t window
 
 /* --- retransmission ------------------------------------------------------- */
 
-static bool is_lost(const struct thc_stream *s, const struct thc_flight *f)
+static bool is_lost(const struct thc_stream *s, const struct thc_flight *f, uint32_t reorder)
 {
-	return f->order + THC_REORDER < s->order_answered;
+	return f->order + reorder < s->order_answered;
 }
 
 static void again(struct thc_client *c, struct thc_flight *f, struct thc_outgoing *out,
@@ -375,23 +377,25 @@ static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due
 {
 	struct thc_outgoing out[THC_BATCH];
 	uint64_t now = thc_now(), i;
-	unsigned int count = 0, timers = now < c->timers_at ? 0 : c->probes;
+	unsigned int count = 0, timers = now < c->timers_at ? 0 : c->probes, fired = timers;
+	uint32_t reorder = thc_window_reorder(&c->window);
 
 	for (i = 0; i < s->slots && s->in_flight && count < THC_BATCH; i++) {
 		struct thc_flight *f = &s->flight[(s->next + i) % s->slots];
 
 		if (!f->request)
 			continue;
-		if (is_lost(s, f)) {
+		if (is_lost(s, f, reorder)) {
 			again(c, f, &out[count++], now);
 		} else if (f->due <= now && timers) {
 			again(c, f, &out[count++], now);
 			timers--;
-			c->timers_at = now + thc_window_rto(&c->window);
 		}
 		if (f->due < *due)
 			*due = f->due;
 	}
+	if (timers < fired)
+		c->timers_at = now + thc_window_backoff(&c->window, c->stalls++);
 	if (*due < c->timers_at)
 		*due = c->timers_at;
 	return send_all(c, out, count);

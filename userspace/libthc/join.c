@@ -261,10 +261,11 @@ static int set_up(struct thc_client *c)
 	if (c->options.window && c->options.window < window)
 		window = c->options.window;
 	thc_window_init(&c->window, window ? window : 1);
-	c->order = THC_REORDER + 1;
+	c->order = 1;
 	c->round = 0;
 	c->timers_at = 0;
 	c->probes = THC_PROBES;
+	c->stalls = 0;
 	return 0;
 }
 

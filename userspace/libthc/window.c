@@ -68,10 +68,10 @@ uint64_t thc_window_rto(const struct thc_window *w)
 	return rto < THC_RTO_MIN ? THC_RTO_MIN : rto > THC_RTO_MAX ? THC_RTO_MAX : rto;
 }
 
-uint64_t thc_window_backoff(const struct thc_window *w, unsigned int tries)
+uint64_t thc_window_backoff(const struct thc_window *w, unsigned int stalls)
 {
 	uint64_t rto = thc_window_rto(w);
-	uint64_t wait = rto << (tries < 8 ? tries : 8);
+	uint64_t wait = rto << (stalls < 8 ? stalls : 8);
 
 	return wait > THC_BACKOFF_MAX ? (rto > THC_BACKOFF_MAX ? rto : THC_BACKOFF_MAX) : wait;
 }
@@ -79,4 +79,12 @@ uint64_t thc_window_backoff(const struct thc_window *w, unsigned int tries)
 uint32_t thc_window_size(const struct thc_window *w)
 {
 	return (uint32_t)w->size;
+}
+
+uint32_t thc_window_reorder(const struct thc_window *w)
+{
+	uint32_t quarter = thc_window_size(w) / 4;
+
+	return quarter < THC_REORDER_MIN ? THC_REORDER_MIN :
+	       quarter > THC_REORDER_MAX ? THC_REORDER_MAX : quarter;
 }

@@ -19,11 +19,16 @@
 #define THC_RTO_MIN	(5 * THC_NS_PER_MS)
 #define THC_RTO_MAX	(500 * THC_NS_PER_MS)
 #define THC_RTO_FIRST	(20 * THC_NS_PER_MS)
-/* A retry waits at most so long, however often it was tried. */
+/* However long nothing comes, somebody asks this often. */
 #define THC_BACKOFF_MAX	(250 * THC_NS_PER_MS)
 
-#define THC_WINDOW_MIN	8
+/* A floor like TCP's initial window: 19 kB of 4-bit chunks. */
+#define THC_WINDOW_MIN	32
 #define THC_WINDOW_FIRST 64
+
+/* Reordering that is not taken for loss: TCP's three, more in a large window. */
+#define THC_REORDER_MIN	3
+#define THC_REORDER_MAX	24
 
 /**
  * struct thc_window - congestion state of one client
@@ -58,8 +63,10 @@ bool thc_window_loss(struct thc_window *w, uint64_t lost, uint64_t next);
 /* The loss that made the last cut was none: the packet had arrived. */
 void thc_window_spurious(struct thc_window *w);
 uint64_t thc_window_rto(const struct thc_window *w);
-/* Wait before try number @tries + 1. */
-uint64_t thc_window_backoff(const struct thc_window *w, unsigned int tries);
+/* Wait before timers fire again after @stalls times in vain. */
+uint64_t thc_window_backoff(const struct thc_window *w, unsigned int stalls);
+/* Answers to so many later packets show that one was lost. */
+uint32_t thc_window_reorder(const struct thc_window *w);
 uint32_t thc_window_size(const struct thc_window *w);
 
 #endif /* LIBTHC_WINDOW_H */
