@@ -1,0 +1,811 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Fuzzes the aggregator with packets: bpf/thc.bpf.c itself, parser, admission,
+ * slots, lanes and answers, compiled for user space with a shim in place of
+ * the kernel's helpers. So it covers include/thc/ and the XDP program at once.
+ *
+ * An input is a sequence of actions: a raw frame; a well-formed packet, of
+ * which some bytes may be changed and whose sum may be right or wrong; a
+ * CLOSE; a new epoch. After each one:
+ *	- a frame that is not THC passes untouched and uncounted, every other
+ *	  one is counted once as received and once under its fate;
+ *	- what was counted as added was entitled to it, and was not in before;
+ *	- every answer that leaves has true lengths, addresses, checksums and
+ *	  packet sum, and its lanes are those of exactly the contributors in
+ *	  its bitmap, added here with plain integers per coordinate;
+ *	- no lock is held, and no counter but those of this packet has moved.
+ * Reads and writes beyond a frame are found by AddressSanitizer.
+ */
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <linux/bpf.h>
+#include <sanitizer/asan_interface.h>
+
+#include "shim/bpf/bpf_helpers.h"
+
+/* XDP reads fields wherever they lie; the kernel's compiler knows. */
+#pragma clang attribute push(__attribute__((no_sanitize("alignment"))), apply_to = function)
+#include "../../bpf/thc.bpf.c"
+
+#define JOBS		3
+#define JOB_SLOTS	2
+#define SLOTS		(JOBS * JOB_SLOTS)
+#define RANKS		3
+#define FRAME_MAX	2048
+#define FAN_MAX		(RANKS + 1)
+
+#define require(what)							\
+	do {								\
+		if (!(what)) {						\
+			fprintf(stderr, "violated: %s\n", #what);	\
+			abort();					\
+		}							\
+	} while (0)
+
+/* --- the world ---------------------------------------------------------------- */
+
+static struct thc_job world_jobs[THC_JOBS_MAX];
+static struct thc_pairs world_pairs[THC_JOBS_MAX];
+static struct thc_slot world_slots[SLOTS];
+static struct thc_lanes world_lanes[SLOTS];
+static struct thc_stats world_stats;
+static struct thc_turn world_turn;
+static char world_fan[THC_RANKS_MAX + 1];
+static struct thc_relay world_relay;
+static bool relay_submitted, relay_full;
+static int redirected = -1;	/* entry of the fan */
+
+/* A frame's memory; what lies outside data..data_end is poisoned. */
+static u8 *low_memory;
+static u8 *tail_limit;	/* a frame may grow up to here */
+
+static void *fuzz_lookup(void *map, const void *key)
+{
+	u32 k = *(const u32 *)key;
+
+	if (map == (void *)&jobs)
+		return k < THC_JOBS_MAX ? &world_jobs[k] : NULL;
+	if (map == (void *)&pairs)
+		return k < THC_JOBS_MAX ? &world_pairs[k] : NULL;
+	if (map == (void *)&slots)
+		return k < SLOTS ? &world_slots[k] : NULL;
+	if (map == (void *)&lanes)
+		return k < SLOTS ? &world_lanes[k] : NULL;
+	if (map == (void *)&stats)
+		return k < 1 ? &world_stats : NULL;
+	if (map == (void *)&turn)
+		return k < 1 ? &world_turn : NULL;
+	if (map == (void *)&fan)
+		return k <= THC_RANKS_MAX ? &world_fan[k] : NULL;
+	abort();
+}
+
+static long fuzz_redirect(void *map, __u32 key, __u64 flags)
+{
+	redirected = (char *)map - world_fan;
+	require(redirected >= 0 && redirected <= RANKS && key == 0);
+	require(!(flags & BPF_F_BROADCAST) == !redirected);
+	return XDP_REDIRECT;
+}
+
+static long fuzz_adjust_tail(struct xdp_md *ctx, int delta)
+{
+	u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	u8 *to = end + delta;
+
+	if (to > tail_limit || to < data + ETH_HLEN)
+		return -1;
+	ASAN_POISON_MEMORY_REGION(data, FRAME_MAX);
+	ASAN_UNPOISON_MEMORY_REGION(data, to - data);
+	if (to > end)
+		memset(end, 0, to - end);
+	ctx->data_end = (u32)(long)to;
+	return 0;
+}
+
+static void *fuzz_reserve(void *ring, __u64 size, __u64 flags)
+{
+	require(ring == (void *)&relay && size == sizeof(world_relay) && !flags);
+	return relay_full ? NULL : &world_relay;
+}
+
+static void fuzz_submit(void *record, __u64 flags)
+{
+	require(record == &world_relay && !flags);
+	relay_submitted = true;
+}
+
+/* --- what the input says ------------------------------------------------------ */
+
+struct input {
+	const u8 *at;
+	size_t left;
+};
+
+static u8 next(struct input *in)
+{
+	if (!in->left)
+		return 0;
+	in->left--;
+	return *in->at++;
+}
+
+/* --- jobs --------------------------------------------------------------------- */
+
+static const u16 tables[JOBS][16] = {
+	{ 0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30 },
+	{ 0, 1, 2, 300, 301, 302, 511, 512, 513, 1000, 2000, 3000, 4000, 4001, 4094, 4095 },
+	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
+};
+
+static const struct thc_config world_config = {
+	.addr4 = { { 0, 0, __builtin_bswap32(0xffff), __builtin_bswap32(0x0a000064) } },
+	.addr6 = { { __builtin_bswap32(0xfd770000), 0, 0, __builtin_bswap32(0x64) } },
+	.port_base = THC_PORT_DEFAULT,
+};
+
+static struct thc_addr member_addr(int job, int rank)
+{
+	struct thc_addr six = { { thc_be32(0xfd770000), 0, 0, thc_be32(1 + rank) } };
+
+	return job == 1 ? six : thc_addr_v4(thc_be32(0x0a000001 + rank));
+}
+
+static void set_config(bool relayed)
+{
+	struct thc_config c = world_config;
+	void *to = (void *)(uintptr_t)&thc_config;
+
+	/* the compiler must not know that this is the constant */
+	asm volatile("" : "+r"(to));
+	c.relay = relayed;
+	memcpy(to, &c, sizeof(c));
+}
+
+static void reset(void)
+{
+	int j, r;
+
+	memset(world_jobs, 0, sizeof(world_jobs));
+	memset(world_slots, 0, sizeof(world_slots));
+	memset(world_lanes, 0xa5, sizeof(world_lanes));
+	memset(&world_stats, 0, sizeof(world_stats));
+	memset(&world_turn, 0, sizeof(world_turn));
+	for (j = 0; j < JOBS; j++) {
+		struct thc_job *job = &world_jobs[j];
+
+		job->cookie = 0x1111111111111111ULL * (j + 1);
+		job->all = (1 << RANKS) - 1;
+		job->joined = job->all;
+		job->active = 1;
+		job->epoch = 1;
+		job->slot_base = j * JOB_SLOTS;
+		job->slots = JOB_SLOTS;
+		job->ranks = RANKS;
+		job->quorum = 1 + j % 2;
+		job->sum_width = j == 1 ? 16 : 8;
+		job->reply = j == 0 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT;
+		job->flags = j == 2 ? THC_JOB_F_LINEAR | THC_JOB_F_NOSUM : 0;
+		job->group = thc_addr_v4(thc_be32(0xefff0001));
+		job->group_port = thc_be16(18499);
+		job->port_base = THC_PORT_DEFAULT;
+		for (r = 0; r < RANKS; r++) {
+			job->member[r].addr = member_addr(j, r);
+			job->member[r].port = thc_be16(40000 + r);
+			job->member[r].joined = 1;
+		}
+	}
+}
+
+/* --- the reference: contributions as they were counted ------------------------ */
+
+struct contribution {
+	bool in;
+	u8 payload[THC_LANE_BYTES];
+};
+
+static struct {
+	bool used;
+	u32 epoch;
+	u32 generation;
+	u8 kind;
+	struct contribution from[RANKS];
+} shadow[SLOTS][2];
+
+static u32 lane_of(const u8 *p, int width, int i)
+{
+	u32 v = 0;
+	int b;
+
+	for (b = width / 8 - 1; b >= 0; b--)
+		v = v << 8 | p[i * width / 8 + b];
+	return v;
+}
+
+static u32 value_of(int job, u8 kind, int width, const u8 *payload, int i)
+{
+	if (kind == THC_LANE_LUT8 || kind == THC_LANE_LINEAR8 || kind == THC_LANE_LUT16)
+		return tables[job][i % 2 ? payload[i / 2] & 15 : payload[i / 2] >> 4];
+	return lane_of(payload, width, i);
+}
+
+static void check_lanes(int job, u32 index, u32 generation, u64 bitmap, const u8 *answer)
+{
+	u8 kind = shadow[index][generation & 1].kind;
+	int width = thc_lane_answer_width(kind), i, r;
+
+	for (i = 0; i < THC_LANE_BYTES * 8 / width; i++) {
+		u32 want = 0;
+
+		for (r = 0; r < RANKS; r++) {
+			u32 v = value_of(job, kind, width,
+					 shadow[index][generation & 1].from[r].payload, i);
+
+			if (!(bitmap >> r & 1))
+				continue;
+			if (kind == THC_LANE_OR)
+				want |= v;
+			else if (kind == THC_LANE_MAX)
+				want = want > v ? want : v;
+			else
+				want += v;
+		}
+		if (width < 32)
+			want &= (1u << width) - 1;
+		require(lane_of(answer, width, i) == want);
+	}
+}
+
+/* A packet was counted as added: was it entitled to that? */
+static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u32 payload_len)
+{
+	int job = thc_be16(h->job), slot = thc_be16(h->slot), rank = h->rank, r;
+	u32 generation = thc_be32(h->generation), index = job * JOB_SLOTS + slot;
+	const u8 *payload = (const u8 *)(h + 1);
+	u64 sum_waived = job == 2 && h->flags & THC_F_NOSUM;
+
+	require(payload + payload_len <= frame + size);
+	require(h->version == THC_VERSION && job < JOBS && slot < JOB_SLOTS && rank < RANKS);
+	require(h->cookie == thc_be64(0x1111111111111111ULL * (job + 1)));
+	require(thc_be32(h->epoch) == world_jobs[job].epoch);
+	require(!h->reserved && !h->count && !h->bitmap && !(h->flags & ~THC_F_NOSUM));
+	require(sum_waived || thc_be32(h->sum) == thc_sum_packet(h, payload, payload_len / 8));
+	if (!shadow[index][generation & 1].used ||
+	    shadow[index][generation & 1].generation != generation ||
+	    shadow[index][generation & 1].epoch != thc_be32(h->epoch)) {
+		memset(&shadow[index][generation & 1], 0, sizeof(shadow[0][0]));
+		shadow[index][generation & 1].used = true;
+		shadow[index][generation & 1].generation = generation;
+		shadow[index][generation & 1].epoch = thc_be32(h->epoch);
+		shadow[index][generation & 1].kind = world_slots[index].version[generation & 1].kind;
+	}
+	r = shadow[index][generation & 1].from[rank].in;
+	require(!r);
+	shadow[index][generation & 1].from[rank].in = true;
+	memcpy(shadow[index][generation & 1].from[rank].payload, payload, payload_len);
+}
+
+/* --- answers ------------------------------------------------------------------ */
+
+static u32 ones(u32 sum, const u8 *p, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < n; i += 2)
+		sum += p[i] << 8 | p[i + 1];
+	if (n & 1)
+		sum += p[n - 1] << 8;
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+static void check_answer_header(const struct thc_hdr *h, const u8 *payload, u32 payload_len)
+{
+	int job = thc_be16(h->job), slot = thc_be16(h->slot);
+	u32 generation = thc_be32(h->generation);
+	u64 bitmap = thc_be64(h->bitmap);
+
+	require(h->version == THC_VERSION && !h->reserved && job < JOBS);
+	if (h->flags & THC_F_NOSUM)
+		require(job == 2 && !h->sum);
+	else
+		require(thc_be32(h->sum) == thc_sum_packet(h, payload, payload_len / 8));
+	if (h->flags & THC_F_ANSWER) {
+		u32 index = job * JOB_SLOTS + slot;
+
+		require(payload_len == THC_LANE_BYTES && slot < JOB_SLOTS);
+		require(bitmap && !(bitmap & ~world_jobs[job].all));
+		require(thc_be16(h->count) == __builtin_popcountll(bitmap));
+		require(!(h->flags & THC_F_CLOSED) == (bitmap == world_jobs[job].all));
+		require(shadow[index][generation & 1].used &&
+			shadow[index][generation & 1].generation == generation &&
+			shadow[index][generation & 1].epoch == thc_be32(h->epoch));
+		check_lanes(job, index, generation, bitmap, payload);
+	} else {
+		require(h->op == THC_OP_WAIT || h->op == THC_OP_STALE);
+		require(!payload_len && !h->width);
+	}
+}
+
+/* A frame that left: look at it as its receiver would. */
+static void check_sent(const u8 *frame, size_t size)
+{
+	const u8 *ip = frame + 14, *udp;
+	u32 proto = frame[12] << 8 | frame[13], sum;
+	struct thc_hdr h;
+	size_t len;
+
+	if (proto == ETH_P_8021Q || proto == ETH_P_8021AD) {
+		proto = frame[16] << 8 | frame[17];
+		ip += 4;
+	}
+	if (proto == ETH_P_IP) {
+		require(ip[0] == 0x45);
+		len = ip[2] << 8 | ip[3];
+		require(ip + len == frame + size);
+		require(ones(0, ip, 20) == 0xffff);
+		udp = ip + 20;
+		sum = ones(0, ip + 12, 8);
+	} else {
+		require(proto == ETH_P_IPV6 && ip[0] >> 4 == 6);
+		len = 40 + (ip[4] << 8 | ip[5]);
+		require(ip + len == frame + size);
+		udp = ip + 40;
+		sum = ones(0, ip + 8, 32);
+	}
+	len = udp[4] << 8 | udp[5];
+	require(udp + len == frame + size && len >= 8 + sizeof(h));
+	if (udp[6] | udp[7])
+		require(ones(sum + IPPROTO_UDP + len, udp, len) == 0xffff);
+	memcpy(&h, udp + 8, sizeof(h));
+	check_answer_header(&h, udp + 8 + sizeof(h), len - 8 - sizeof(h));
+}
+
+static struct xdp_md put_frame(u8 *at, const u8 *frame, size_t size, size_t tailroom)
+{
+	ASAN_POISON_MEMORY_REGION(at, FRAME_MAX);
+	ASAN_UNPOISON_MEMORY_REGION(at, size);
+	memcpy(at, frame, size);
+	tail_limit = at + size + tailroom;
+	return (struct xdp_md){ .data = (u32)(long)at, .data_end = (u32)(long)(at + size) };
+}
+
+/* What the devmap does: clones that can grow, then the frame itself that cannot. */
+static void send_clones(struct xdp_md *ctx, int entries)
+{
+	size_t size = ctx->data_end - ctx->data;
+	u8 frame[FRAME_MAX];
+	int k, sent = 0;
+
+	memcpy(frame, (void *)(long)ctx->data, size);
+	for (k = 0; k < entries; k++) {
+		bool original = k == entries - 1;
+		struct xdp_md out = put_frame(low_memory + FRAME_MAX, frame, size,
+					      original ? 0 : FRAME_MAX - size);
+
+		if (thc_egress(&out) == XDP_PASS) {
+			check_sent((void *)(long)out.data, out.data_end - out.data);
+			sent++;
+		}
+	}
+	require(sent <= (entries > 1 ? entries - 1 : 1));
+}
+
+/* --- actions ------------------------------------------------------------------ */
+
+static u64 total(const u64 *counter, int n)
+{
+	u64 sum = 0;
+
+	while (n--)
+		sum += counter[n];
+	return sum;
+}
+
+static void check_after(const struct thc_stats *before)
+{
+	int i;
+
+	require(world_stats.received == total(world_stats.event, THC_EVENT_FATES) +
+		total(world_stats.drop, THC_DROP_REASONS) - world_stats.drop[THC_DROP_TAILROOM]);
+	require(!world_stats.drop[THC_DROP_NONE]);
+	require(!world_stats.drop[THC_DROP_INTERNAL] && !world_stats.drop[THC_DROP_LOCK]);
+	require(world_stats.received - before->received <= 1);
+	for (i = 0; i < SLOTS; i++)
+		require(!world_slots[i].lock);
+}
+
+/* The THC header of a frame that was counted as added. */
+static size_t header_offset(const u8 *frame)
+{
+	size_t at = 12;
+
+	if ((frame[at] << 8 | frame[at + 1]) == ETH_P_8021Q ||
+	    (frame[at] << 8 | frame[at + 1]) == ETH_P_8021AD)
+		at += 4;
+	return at + 2 + ((frame[at] << 8 | frame[at + 1]) == ETH_P_IP ? 20 : 40) + 8;
+}
+
+static void receive(const u8 *frame, size_t size)
+{
+	struct thc_stats before = world_stats;
+	struct xdp_md ctx = put_frame(low_memory, frame, size, 0);
+	int action;
+
+	redirected = -1;
+	relay_submitted = false;
+	action = thc_xdp(&ctx);
+	require(action == XDP_PASS || action == XDP_DROP || action == XDP_REDIRECT);
+	require((action == XDP_REDIRECT) == (redirected >= 0));
+	check_after(&before);
+	if (action == XDP_PASS) {
+		require(ctx.data_end - ctx.data == size &&
+			!memcmp((void *)(long)ctx.data, frame, size));
+		require(world_stats.received == before.received ||
+			world_stats.event[THC_EVENT_CONTROL] > before.event[THC_EVENT_CONTROL]);
+	} else {
+		require(world_stats.received > before.received);
+	}
+	if (world_stats.event[THC_EVENT_ADDED] > before.event[THC_EVENT_ADDED]) {
+		size_t at = header_offset(frame);
+		struct thc_hdr h;
+
+		memcpy(&h, frame + at, sizeof(h));
+		note_added(frame, size, (const void *)(frame + at),
+			   size < at + sizeof(h) ? 0 :
+			   (frame[at - 4] << 8 | frame[at - 3]) - 8 - sizeof(h));
+	}
+	if (action == XDP_REDIRECT)
+		send_clones(&ctx, redirected + 1);
+	if (relay_submitted && world_relay.kind == THC_RELAY_HEADER)
+		check_answer_header(&world_relay.hdr, NULL, 0);
+	require(world_stats.received == before.received ||
+		world_stats.drop[THC_DROP_TAILROOM] <= before.drop[THC_DROP_TAILROOM] + 1 ||
+		redirected > 0);
+}
+
+static void act_raw(struct input *in)
+{
+	u8 frame[FRAME_MAX];
+	size_t size = next(in) * 6, i;
+
+	for (i = 0; i < size; i++)
+		frame[i] = next(in);
+	receive(frame, size);
+}
+
+static const struct {
+	u8 op, width;
+	u16 payload;
+} shape[] = {
+	{ THC_OP_LUT_ADD, 4, 512 }, { THC_OP_LUT_ADD, 4, 256 }, { THC_OP_ADD, 8, 1024 },
+	{ THC_OP_ADD, 16, 1024 }, { THC_OP_ADD, 32, 1024 }, { THC_OP_OR, 32, 1024 },
+	{ THC_OP_MAX, 32, 1024 }, { THC_OP_JOIN, 0, 16 }, { THC_OP_LEAVE, 0, 0 },
+};
+
+/* Ethernet, IP and UDP around @bytes of THC; returns their length. */
+static size_t put_headers(u8 *frame, int job, int rank, int slot, size_t bytes, u8 flags)
+{
+	struct thc_addr from = member_addr(job, rank);
+	size_t n = 12, udp;
+
+	memset(frame, 0x02, 12);
+	frame[11] = 0x10 + rank;
+	if (flags & 1) {
+		memcpy(frame + n, "\x81\x00\x20\x07", 4);
+		n += 4;
+	}
+	if (job == 1) {
+		memcpy(frame + n, "\x86\xdd\x60\x00\x00\x00", 6);
+		frame[n + 6] = (8 + bytes) >> 8;
+		frame[n + 7] = 8 + bytes;
+		frame[n + 8] = IPPROTO_UDP;
+		frame[n + 9] = 64;
+		memcpy(frame + n + 10, &from, 16);
+		memcpy(frame + n + 26, &world_config.addr6, 16);
+		udp = n + 2 + 40;
+	} else {
+		memset(frame + n, 0, 22);
+		memcpy(frame + n, "\x08\x00\x45", 3);
+		frame[n + 3] = flags & 2 ? 3 : 0;
+		frame[n + 4] = (28 + bytes) >> 8;
+		frame[n + 5] = 28 + bytes;
+		frame[n + 10] = 64;
+		frame[n + 11] = IPPROTO_UDP;
+		memcpy(frame + n + 14, &from.word[3], 4);
+		memcpy(frame + n + 18, &world_config.addr4.word[3], 4);
+		udp = n + 2 + 20;
+	}
+	frame[udp] = 40000 >> 8;
+	frame[udp + 1] = (40000 & 0xff) + rank;
+	frame[udp + 2] = THC_PORT_DEFAULT >> 8;
+	frame[udp + 3] = (THC_PORT_DEFAULT & 0xff) + slot / 64;
+	frame[udp + 4] = (8 + bytes) >> 8;
+	frame[udp + 5] = 8 + bytes;
+	frame[udp + 6] = 0;
+	frame[udp + 7] = 0;
+	return udp + 8;
+}
+
+/* What kind of packet a worker sends, and where. */
+struct request {
+	int job;
+	int rank;
+	int slot;
+	int shape;
+	u32 epoch;
+	u32 generation;
+	u8 flags;
+	u8 seed;
+	u8 headers;	/* for put_headers() */
+};
+
+/* Lays out a well-formed packet without its sum; *@head: where THC begins. */
+static size_t put_request(u8 *frame, const struct request *r, size_t *head)
+{
+	size_t bytes = shape[r->shape].payload, i;
+	struct thc_hdr h = {
+		.version = THC_VERSION, .op = shape[r->shape].op, .width = shape[r->shape].width,
+		.flags = r->flags, .cookie = thc_be64(world_jobs[r->job].cookie),
+		.job = thc_be16(r->job), .rank = r->rank, .epoch = thc_be32(r->epoch),
+		.round = thc_be32(r->generation), .slot = thc_be16(r->slot),
+		.chunk = thc_be32(r->generation * JOB_SLOTS + r->slot),
+		.generation = thc_be32(r->generation),
+	};
+	u8 *payload;
+
+	*head = put_headers(frame, r->job, r->rank, r->slot, sizeof(h) + bytes, r->headers);
+	memcpy(frame + *head, &h, sizeof(h));
+	payload = frame + *head + sizeof(h);
+	for (i = 0; i < bytes; i++)
+		payload[i] = r->seed * (i + 1) + (i >> 3) * r->rank;
+	return *head + sizeof(h) + bytes;
+}
+
+static void seal(u8 *frame, size_t head, const struct request *r)
+{
+	u32 sum = thc_be32(thc_sum_packet((void *)(frame + head),
+					  frame + head + sizeof(struct thc_hdr),
+					  shape[r->shape].payload / 8));
+
+	memcpy(frame + head + offsetof(struct thc_hdr, sum), &sum, sizeof(sum));
+}
+
+static int shape_for(int job, u8 what)
+{
+	int s = what % (sizeof(shape) / sizeof(*shape));
+
+	return s < 2 ? job == 1 : s;
+}
+
+/* The newest generation of a slot, as the next packet should see it. */
+static u32 top_of(int job, int slot)
+{
+	struct thc_slot *s = &world_slots[job * JOB_SLOTS + slot];
+
+	return s->epoch == world_jobs[job].epoch ? s->top : (u32)-1;
+}
+
+/* An IPv4 option, or the mark of a first fragment. */
+static size_t spoil_ip(u8 *frame, size_t size, size_t head, bool option)
+{
+	u8 *ip = frame + head - 28;
+
+	if (option) {
+		memmove(ip + 24, ip + 20, size - (head - 8));
+		memset(ip + 20, 1, 4);
+		ip[0] = 0x46;
+		size += 4;
+		ip[2] = (size - (ip - frame)) >> 8;
+		ip[3] = size - (ip - frame);
+	} else {
+		ip[6] = 0x20;
+	}
+	return size;
+}
+
+/* A packet that fits its job, then up to seven bytes changed. */
+static void act_packet(struct input *in, bool sealed)
+{
+	u8 who = next(in), where = next(in), changes = next(in), frame[FRAME_MAX];
+	struct request r = {
+		.job = who % JOBS, .rank = who / JOBS % RANKS, .headers = who >> 6,
+		.slot = where % JOB_SLOTS, .seed = next(in),
+	};
+	size_t head, size;
+	int i;
+
+	r.shape = shape_for(r.job, next(in));
+	r.generation = top_of(r.job, r.slot) + (where >> 1 & 3) - 1;
+	r.epoch = world_jobs[r.job].epoch - (where >> 3 & 7) / 7;
+	r.flags = changes & 8 && r.job == 2 ? THC_F_NOSUM : 0;
+	size = put_request(frame, &r, &head);
+	if (sealed && changes & 0x10)	/* changed on the way: the sum was right */
+		seal(frame, head, &r);
+	for (i = changes & 7; i; i--) {
+		size_t byte = (next(in) << 8 | next(in)) % size;
+
+		/* most of them in the headers, where they matter most */
+		if (changes & 0x20)
+			byte %= head + sizeof(struct thc_hdr);
+		frame[byte] ^= next(in);
+	}
+	if (sealed && !(changes & 0x10))	/* changed by its sender: the sum is right */
+		seal(frame, head, &r);
+	if (changes & 0x40)	/* cut short, or with something behind it */
+		size = changes & 0x80 ? size + next(in) % 64 : size - next(in) * 6 % size;
+	else if (changes & 0x80 && r.job != 1)
+		size = spoil_ip(frame, size, head, where & 0x40);
+	receive(frame, size);
+}
+
+/* All ranks contribute to the next generation, in some order, once or twice. */
+static void act_round(struct input *in)
+{
+	u8 who = next(in), order = next(in), what = next(in), frame[FRAME_MAX];
+	struct request r = {
+		.job = who % JOBS, .slot = who / JOBS % JOB_SLOTS, .headers = who >> 6,
+		.seed = next(in),
+	};
+	size_t head, size;
+	int i;
+
+	r.shape = shape_for(r.job, what);
+	r.epoch = world_jobs[r.job].epoch;
+	r.generation = top_of(r.job, r.slot) + (order & 1);
+	for (i = 0; i < RANKS + (order >> 1 & 3); i++) {
+		r.rank = (order + i) % RANKS;
+		size = put_request(frame, &r, &head);
+		seal(frame, head, &r);
+		receive(frame, size);
+	}
+}
+
+static void act_close(struct input *in)
+{
+	struct thc_stats before = world_stats;
+	u8 where = next(in);
+	u32 job = where % (JOBS + 1), slot = where / 4 % (JOB_SLOTS + 1), k;
+	u32 index = job * JOB_SLOTS + slot;
+	struct thc_close_request r = {
+		.job = job, .slot = slot,
+		.generation = (index < SLOTS ? world_slots[index].top : 0) - (where >> 6 & 1),
+	};
+	struct xdp_md ctx = put_frame(low_memory, (void *)&r, sizeof(r) - (where >> 7), 0);
+	int action = thc_close(&ctx);
+
+	require(world_stats.received == before.received);
+	check_after(&before);
+	require((action == XDP_TX) ==
+		(world_stats.event[THC_EVENT_CLOSED] == before.event[THC_EVENT_CLOSED] + 1));
+	if (action != XDP_TX)
+		return;
+	k = r.generation & 1;
+	require(world_slots[index].version[k].state == THC_CLOSED &&
+		world_slots[index].version[k].count >= world_jobs[job].quorum);
+	/* host words of little-endian lanes */
+	check_lanes(job, index, r.generation, world_slots[index].version[k].bitmap,
+		    (const u8 *)world_lanes[index].word[k]);
+}
+
+static void act_daemon(struct input *in)
+{
+	u8 what = next(in);
+	struct thc_job *job = &world_jobs[what % JOBS];
+
+	switch (what / JOBS % 4) {
+	case 0:
+		job->epoch++;
+		break;
+	case 1:
+		job->left ^= 1 << what / 16 % RANKS;
+		break;
+	case 2:
+		job->active ^= 1;
+		break;
+	case 3:
+		job->reply ^= THC_REPLY_MULTICAST ^ THC_REPLY_FANOUT;
+		break;
+	}
+}
+
+/* --- what was reached ----------------------------------------------------------- */
+
+static struct thc_stats reached;
+static u64 inputs;
+
+static void count_reached(void)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(reached) / sizeof(u64); i++)
+		((u64 *)&reached)[i] += ((const u64 *)&world_stats)[i];
+	inputs++;
+}
+
+/* Fuzzing that never gets past the parser proves nothing: it is no pass. */
+static void report_reached(void)
+{
+	int i, missing = 0;
+
+	printf("# reached:");
+	for (i = 0; i < THC_EVENTS; i++) {
+		printf(" event%d %llu", i, reached.event[i]);
+		missing += !reached.event[i];
+	}
+	for (i = 1; i < THC_DROP_REASONS; i++) {
+		printf(" drop%d %llu", i, reached.drop[i]);
+		missing += !reached.drop[i] && i != THC_DROP_LOCK && i != THC_DROP_INTERNAL;
+	}
+	printf("\n# %llu inputs, %d outcomes never reached\n", inputs, missing);
+	fflush(stdout);
+	if (inputs > 20000 && missing)
+		_exit(1);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	uintptr_t page = sysconf(_SC_PAGESIZE);
+	int j;
+
+	(void)argc;
+	(void)argv;
+	low_memory = mmap((void *)0x10000000, 2 * FRAME_MAX, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (low_memory != (void *)0x10000000) {
+		fprintf(stderr, "no memory at 0x10000000: another mapping is there\n");
+		exit(1);
+	}
+	/* A loader writes .rodata before it is frozen; so do we. */
+	if (mprotect((void *)((uintptr_t)&thc_config & -page), 2 * page, PROT_READ | PROT_WRITE)) {
+		perror("mprotect");
+		exit(1);
+	}
+	for (j = 0; j < JOBS; j++)
+		thc_pairs_init(&world_pairs[j], tables[j]);
+	atexit(report_reached);
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = { data, size };
+	u8 first = next(&in);
+
+	reset();
+	memset(shadow, 0, sizeof(shadow));
+	set_config(first & 1);
+	relay_full = first == 0x7f;
+	while (in.left) {
+		u8 action = next(&in);
+
+		switch (action & 15) {
+		case 0:
+			act_raw(&in);
+			break;
+		case 1:
+			act_close(&in);
+			break;
+		case 2:
+			act_daemon(&in);
+			break;
+		case 3:
+		case 4:
+			act_round(&in);
+			break;
+		default:
+			act_packet(&in, action & 0x10);
+			break;
+		}
+	}
+	count_reached();
+	return 0;
+}
+#pragma clang attribute pop
