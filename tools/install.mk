@@ -1,3 +1,54 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What `make install` puts where, and `make uninstall` takes away again.
+# What `make install` puts where, and `make uninstall` takes away again: one
+# list, MODE:SOURCE:DESTINATION below $(PREFIX), read by both.
+
+SBINDIR    ?= sbin
+LIBDIR     ?= lib
+INCLUDEDIR ?= include
+MANDIR     ?= share/man
+DOCDIR     ?= share/doc/thc
+# Where Debian's python3 looks for what is not of a package.
+PYTHONDIR  ?= $(shell $(PYTHON) -c 'import sys; print("lib/python%d.%d/dist-packages" % sys.version_info[:2])')
+
+INSTALL_DIRS = $(INCLUDEDIR)/thc $(DOCDIR) $(PYTHONDIR)/thc_ddp
+INSTALL_LIST = \
+	755:$(BUILD)/thcd:$(SBINDIR)/thcd \
+	755:$(BUILD)/thcctl:$(SBINDIR)/thcctl \
+	644:$(BUILD)/libthc.so:$(LIBDIR)/libthc.so.$(VERSION) \
+	644:$(BUILD)/libthc.a:$(LIBDIR)/libthc.a \
+	644:$(BUILD)/libthc.pc:$(LIBDIR)/pkgconfig/libthc.pc \
+	644:userspace/libthc/libthc.h:$(INCLUDEDIR)/thc/libthc.h \
+	644:userspace/libthc/table.h:$(INCLUDEDIR)/thc/table.h \
+	644:include/uapi/linux/thc.h:$(INCLUDEDIR)/linux/thc.h \
+	644:Documentation/thcd.conf:$(DOCDIR)/thcd.conf \
+	$(foreach m,$(wildcard Documentation/man/*.8),644:$(m):$(MANDIR)/man8/$(notdir $(m))) \
+	$(foreach p,$(wildcard userspace/python/thc_ddp/*.py),644:$(p):$(PYTHONDIR)/thc_ddp/$(notdir $(p)))
+INSTALL_LINKS = $(LIBDIR)/libthc.so.$(SOMAJOR) $(LIBDIR)/libthc.so
+
+to := $(DESTDIR)$(PREFIX)
+
+# The library's place may differ from one install to the next.
+.PHONY: $(BUILD)/libthc.pc
+$(BUILD)/libthc.pc:
+	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: libthc' \
+		'Description: all-reduce of compressed gradients through a THC aggregator' \
+		'Version: $(VERSION)' 'Libs: -L$${prefix}/$(LIBDIR) -lthc' 'Libs.private: -lm -pthread' \
+		'Cflags: -I$${prefix}/$(INCLUDEDIR)/thc' > $@
+
+install: all $(BUILD)/libthc.pc
+	@set -e; for entry in $(INSTALL_LIST); do \
+		mode=$${entry%%:*}; rest=$${entry#*:}; \
+		install -D -m $$mode "$${rest%%:*}" "$(to)/$${rest#*:}"; \
+	done
+	@for link in $(INSTALL_LINKS); do ln -sf libthc.so.$(VERSION) "$(to)/$$link"; done
+	@$(if $(DESTDIR),:,ldconfig 2>/dev/null || :)
+	@echo 'installed into $(to)'
+
+uninstall:
+	@for entry in $(INSTALL_LIST); do rest=$${entry#*:}; rm -f "$(to)/$${rest#*:}"; done
+	@for link in $(INSTALL_LINKS); do rm -f "$(to)/$$link"; done
+	@rm -rf "$(to)/$(PYTHONDIR)/thc_ddp/__pycache__"
+	@for dir in $(INSTALL_DIRS); do rmdir "$(to)/$$dir" 2>/dev/null || :; done
+	@$(if $(DESTDIR),:,ldconfig 2>/dev/null || :)
+	@echo 'removed from $(to)'
