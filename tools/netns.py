@@ -27,8 +27,8 @@ gets a namespace of its own, in which every frame is an skb:
 
 Impaired worker links lose, corrupt and duplicate THC packets in both
 directions: tests/netns/impair.bpf.c on clsact of the switch's worker ports.
-Segmentation offload is limited to one packet there, so that it meets packets
-and not super-packets.
+Segmentation offload is limited to one packet then and nothing is joined on the
+way, so that it meets packets and not super-packets.
 
     with netns.guard(), netns.Topology(workers=4) as net:
         daemon = net.popen(net.aggregator, ["build/thcd", ...])
@@ -83,9 +83,9 @@ def why_not():
     """None if namespaces can be made here, else a sentence."""
     if os.geteuid() != 0:
         return "network namespaces need root: run this as root, or with sudo"
-    for tool in ("ip", "tc", "nsenter"):
+    for tool in ("ip", "tc", "nsenter", "ethtool"):
         if not shutil.which(tool):
-            return f"'{tool}' is missing: apt-get install iproute2 util-linux"
+            return f"'{tool}' is missing: apt-get install iproute2 util-linux ethtool"
     done = subprocess.run(["unshare", "--net", "true"], capture_output=True, text=True)
     if done.returncode:
         return f"network namespaces cannot be made here: {done.stderr.strip()}"
@@ -136,10 +136,10 @@ def _set_gro(ns, dev, on):
     in_namespace(ns, call)
 
 
-def _set_gro_forwarding(ns, dev):
+def _set_gro_forwarding(ns, dev, on):
     """Joins UDP frames as TCP's are joined: both cross the topology in large pieces."""
     subprocess.run(["nsenter", f"--net={RUN}/{ns}", "ethtool", "-K", dev,
-                    "rx-udp-gro-forwarding", "on"], check=True)
+                    "rx-udp-gro-forwarding", "on" if on else "off"], check=True)
 
 
 def _bypass_netfilter(ns):
@@ -280,7 +280,8 @@ class Topology:
         _ip(self.switch, [f"link set {port} master br0 up"])
         if port == "agg":
             _set_gro(peer_ns, peer, 1)
-            _set_gro_forwarding(peer_ns, peer)
+            self._joins = peer_ns, peer     # where frames of answers are joined
+            _set_gro_forwarding(*self._joins, True)
 
     def _settle(self):
         """Waits until the bridges forward: carrier is up on all ports."""
@@ -326,6 +327,8 @@ class Topology:
             self._limit_segments(_GSO_SEGMENTS_DEFAULT)
 
     def _limit_segments(self, segments):
+        """Most packets in a piece that crosses the topology."""
+        _set_gro_forwarding(*self._joins, segments > 1)
         for ns in [self.aggregator, *map(self.worker, range(self.workers))]:
             _ip(ns, [f"link set eth0 gso_max_segs {segments}"])
 
