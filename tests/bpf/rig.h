@@ -359,4 +359,90 @@ static inline void rig_fill(u64 *state, u8 *p, size_t len)
 		p[i] = rig_draw(state) >> 40;
 }
 
+/* --- BPF_PROG_TEST_RUN ------------------------------------------------------ */
+
+#define RIG_FRAME_MAX	2048
+#define RIG_CLIENT_PORT	40000
+
+static inline struct thc_addr rig_addr(bool v6, int host)
+{
+	struct thc_addr a = thc_addr_v4(thc_be32(0x0a630001 + host));
+
+	if (v6) {
+		a.word[0] = thc_be32(0xfd000099);
+		a.word[1] = a.word[2] = 0;
+		a.word[3] = thc_be32(1 + host);
+	}
+	return a;
+}
+
+/* A rig for test runs: answers count as sent by a redirect to lo, which
+ * nothing follows. Job 2 has @n ranks and slots 64..191; rank r is at host
+ * 10 + r, port RIG_CLIENT_PORT + r; the aggregator is host 0, IPv4 and IPv6.
+ */
+static inline struct thc_job *rig_test(struct rig *rig, int n)
+{
+	struct thc_config config = {
+		.addr4 = rig_addr(false, 0), .addr6 = rig_addr(true, 0), .port_base = RIG_PORT
+	};
+	struct thc_job *job;
+	int r;
+
+	rig_open(rig, &config);
+	rig_fan(rig, 0, 1);
+	rig_fan(rig, 1, 1);
+	if (n > 1)
+		rig_fan(rig, n, 1);
+	job = rig_job(rig, 2, n, 64, 128);
+	job->group = thc_addr_v4(thc_be32(0xefc80102));
+	for (r = 0; r < n; r++)
+		rig_member(job, r, rig_addr(false, 10 + r), RIG_CLIENT_PORT + r);
+	return job;
+}
+
+/* Where request @r comes from and goes to, in rig_test()'s world. */
+static inline struct rig_frame rig_way(const struct rig_request *r, bool v6)
+{
+	struct rig_frame f = {
+		.v6 = v6,
+		.src_mac = { 2, 0, 0, 0, 1, r->rank },
+		.dst_mac = { 2, 0, 0, 0, 0, 1 },
+		.src = rig_addr(v6, 10 + r->rank),
+		.dst = rig_addr(v6, 0),
+		.sport = RIG_CLIENT_PORT + r->rank,
+		.dport = RIG_PORT + r->slot / 64,
+	};
+
+	return f;
+}
+
+/* Request @r as a frame; returns its length. */
+static inline size_t rig_build(u8 *frame, const struct rig_request *r, const void *payload,
+			       size_t len)
+{
+	struct rig_frame f = rig_way(r, false);
+	u8 packet[sizeof(struct thc_hdr) + 1024];
+	struct thc_hdr h;
+
+	rig_header(&h, r);
+	len = rig_packet(packet, &h, payload, len);
+	return rig_frame(frame, &f, packet, len);
+}
+
+/* Runs @prog on @frame; @out (RIG_FRAME_MAX) and @out_len take what it left. */
+static inline u32 rig_run(struct bpf_program *prog, const u8 *frame, size_t len, u8 *out,
+			  size_t *out_len)
+{
+	u8 scratch[RIG_FRAME_MAX];
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = frame, .data_size_in = len,
+		    .data_out = out ? out : scratch, .data_size_out = RIG_FRAME_MAX);
+	int err = bpf_prog_test_run_opts(bpf_program__fd(prog), &opts);
+
+	if (err)
+		fail_msg("BPF_PROG_TEST_RUN of %zu bytes: %s", len, strerror(errno));
+	if (out_len)
+		*out_len = opts.data_size_out;
+	return opts.retval;
+}
+
 #endif /* THC_TEST_RIG_H */

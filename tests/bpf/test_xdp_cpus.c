@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Two CPUs at once: two threads, each pinned, run thc_xdp on the same slot
+ * without waiting for each other. Sums must be exact and every contribution
+ * counted once, whatever the lock did; a third thread closes generations all
+ * the while, which takes the same lock from process context.
+ */
+#include "rig.h"
+#include <pthread.h>
+#include <sched.h>
+
+#define RANKS		8
+#define HALF		(RANKS / 2)
+#define ROUNDS		400
+#define TRIES		50	/* a packet may find the lock taken for long */
+
+static struct rig rig;
+static struct thc_job *job;
+static u8 data[RANKS][1024];
+static u8 frames[RANKS][ROUNDS][RIG_FRAME_MAX];
+static size_t frame_len;
+static pthread_barrier_t barrier;
+static u32 slot_of_round[ROUNDS];
+static volatile int stop;
+
+struct side {
+	int	cpu, first;
+	u64	sent;
+	int	failed;
+};
+
+static int pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+static int run_quietly(struct bpf_program *prog, const u8 *frame, size_t len, u32 *action)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = frame, .data_size_in = len);
+	int err = bpf_prog_test_run_opts(bpf_program__fd(prog), &opts);
+
+	*action = opts.retval;
+	return err;
+}
+
+/* Sends its ranks' contributions of every round, each twice: a duplicate that
+ * is added would show in the sum. Rounds begin together.
+ */
+static void *hammer(void *arg)
+{
+	struct side *side = arg;
+	int round, k, twice, try;
+	u32 action;
+
+	side->failed |= pin(side->cpu);
+	for (round = 0; round < ROUNDS; round++) {
+		u32 generation = round / 100;
+		volatile struct thc_version *v =
+			&rig.slots[64 + slot_of_round[round]].version[generation & 1];
+
+		pthread_barrier_wait(&barrier);
+		for (try = 0; try < TRIES; try++) {
+			for (k = 0; k < HALF; k++) {
+				/* one side from below, one from above */
+				int rank = side->first + (side->first ? HALF - 1 - k : k);
+
+				for (twice = 0; twice < 2; twice++) {
+					side->failed |= run_quietly(rig.skel->progs.thc_xdp,
+								    frames[rank][round], frame_len,
+								    &action);
+					side->sent++;
+				}
+			}
+			if (v->generation == generation && v->state == THC_FINISHED)
+				break;
+		}
+		/* a lock not got in time was counted; the next try repairs it */
+		pthread_barrier_wait(&barrier);
+	}
+	return NULL;
+}
+
+/* The deadline's CLOSE in vain: the quorum is everybody. */
+static void *closer(void *arg)
+{
+	u32 *calls = arg, action;
+	u8 frame[60];
+
+	while (!stop) {
+		struct thc_close_request r = { .job = 2, .slot = slot_of_round[*calls % ROUNDS] };
+
+		memset(frame, 0, sizeof(frame));
+		memcpy(frame, &r, sizeof(r));
+		if (run_quietly(rig.skel->progs.thc_close, frame, sizeof(frame), &action) ||
+		    action == XDP_TX)
+			return (void *)1;
+		(*calls)++;
+		usleep(50);
+	}
+	return NULL;
+}
+
+static void cpus__two_hammer_one_slot(void **state)
+{
+	struct side side[2] = { { .cpu = 0, .first = 0 }, { .cpu = 1, .first = HALF } };
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+	const u8 *by_rank[RANKS];
+	pthread_t thread[2], closing;
+	u64 seed = 4711, finished = 0;
+	struct thc_stats st;
+	u8 expected[1024];
+	u32 closes = 0;
+	void *bad;
+	int i, round;
+
+	(void)state;
+	rig_need_root();
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		print_message("# SKIP two CPUs are needed to race\n");
+		skip();
+	}
+	job = rig_test(&rig, RANKS);
+	job->quorum = RANKS;
+	for (i = 0; i < RANKS; i++) {
+		rig_fill(&seed, data[i], sizeof(data[i]));
+		by_rank[i] = data[i];
+	}
+	/* a slot serves its generations in turn; 100 slots, four generations */
+	for (round = 0; round < ROUNDS; round++) {
+		slot_of_round[round] = round % 100;
+		r.slot = slot_of_round[round];
+		r.generation = round / 100;
+		r.chunk = round;
+		for (i = 0; i < RANKS; i++) {
+			r.rank = i;
+			frame_len = rig_build(frames[i][round], &r, data[i], 512);
+		}
+	}
+	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, by_rank, RANKS);
+	pthread_barrier_init(&barrier, NULL, 2);
+	stop = 0;
+	assert_int_equal(pthread_create(&closing, NULL, closer, &closes), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, hammer, &side[i]), 0);
+	for (i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	stop = 1;
+	pthread_join(closing, &bad);
+	assert_null(bad);
+	assert_true(closes > 0);
+
+	for (round = 0; round < 100; round++) {
+		struct thc_slot *s = &rig.slots[64 + round];
+
+		assert_int_equal(s->lock, 0);
+		assert_int_equal(s->top, 3);
+		for (i = 0; i < 2; i++) {
+			struct thc_sum sum = { 0, 0 };
+
+			assert_int_equal(s->version[i].state, THC_FINISHED);
+			assert_int_equal(s->version[i].count, RANKS);
+			assert_memory_equal(rig.lanes[64 + round].word[i], expected,
+					    sizeof(expected));
+			thc_sum_add(&sum, expected, THC_LANE_WORDS);
+			assert_int_equal(s->version[i].sum_a, sum.a);
+			assert_int_equal(s->version[i].sum_b, sum.b);
+			finished++;
+		}
+	}
+	assert_int_equal(finished, 200);
+	assert_int_equal(side[0].failed | side[1].failed, 0);
+
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.received, side[0].sent + side[1].sent);
+	assert_int_equal(st.event[THC_EVENT_ADDED], ROUNDS * RANKS);
+	assert_int_equal(st.event[THC_EVENT_FINISHED], ROUNDS);
+	for (i = 0; i < THC_DROP_REASONS; i++)
+		if (i != THC_DROP_LOCK)
+			assert_int_equal(st.drop[i], 0);
+	print_message("# %llu packets, %llu gave up on the lock\n",
+		      (unsigned long long)st.received,
+		      (unsigned long long)st.drop[THC_DROP_LOCK]);
+	pthread_barrier_destroy(&barrier);
+	rig_close(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cpus__two_hammer_one_slot),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

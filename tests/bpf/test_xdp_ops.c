@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Every op, 1 to 8 contributors, in random order, with duplicates and with
+ * packets of past and future generations in between: lanes and answers of
+ * thc_xdp are compared bit for bit with plain integers per coordinate (rig.h)
+ * and with include/thc/lane.h in user space. Then what ends a generation
+ * otherwise: a new epoch, and thc_close.
+ */
+#include "rig.h"
+
+#define N_MAX		8
+#define GENERATIONS	5
+
+struct op_case {
+	const char	*name;
+	u8		op, width, sum_width, answer_width, linear, kind;
+};
+
+static const struct op_case op_cases[] = {
+	{ "LUT_ADD 8", THC_OP_LUT_ADD, 4, 8, 8, 0, THC_LANE_LUT8 },
+	{ "LUT_ADD linear", THC_OP_LUT_ADD, 4, 8, 8, 1, THC_LANE_LINEAR8 },
+	{ "LUT_ADD 16", THC_OP_LUT_ADD, 4, 16, 16, 0, THC_LANE_LUT16 },
+	{ "ADD 8", THC_OP_ADD, 8, 8, 8, 0, THC_LANE_ADD8 },
+	{ "ADD 16", THC_OP_ADD, 16, 8, 16, 0, THC_LANE_ADD16 },
+	{ "ADD 32", THC_OP_ADD, 32, 8, 32, 0, THC_LANE_ADD32 },
+	{ "OR", THC_OP_OR, 32, 8, 32, 0, THC_LANE_OR },
+	{ "MAX", THC_OP_MAX, 32, 8, 32, 0, THC_LANE_MAX },
+};
+
+static const u16 linear_table[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+/* Beyond 8 bits, as tables with 16-bit sums are. */
+static const u16 wide_table[16] = { 0,   100,	 300,  555,  777,  901,	 1200, 1500,
+				    2100, 2900, 3500, 4096, 5000, 6000, 7000, 8191 };
+static u8 data[GENERATIONS][N_MAX][1024];
+static const u8 *by_rank[N_MAX];
+
+/* What must have happened, counted beside the program. */
+struct tally {
+	u64	sent, added, waited, repeated, stale, busy, finished;
+};
+
+struct life {
+	struct rig		rig;
+	struct thc_job		*job;
+	const struct op_case	*c;
+	struct tally		t;
+	u64			seed;
+	int			n;
+	u32			slot;
+};
+
+static u32 life_send(struct life *l, int generation, int rank, u8 *out, size_t *out_len)
+{
+	struct rig_request r = {
+		.op = l->c->op, .width = l->c->width, .rank = rank, .job = 2, .epoch = 1,
+		.round = generation, .chunk = l->slot + 128 * generation, .slot = l->slot,
+		.generation = generation,
+	};
+	size_t bytes = rig_payload(l->c->op, l->c->sum_width);
+	u8 frame[RIG_FRAME_MAX];
+	size_t len = rig_build(frame, &r, data[generation % GENERATIONS][rank], bytes);
+
+	l->t.sent++;
+	return rig_run(l->rig.skel->progs.thc_xdp, frame, len, out, out_len);
+}
+
+static const u16 *life_table(const struct life *l)
+{
+	return l->c->linear ? linear_table : l->c->sum_width == 16 ? wide_table : rig_table;
+}
+
+/* The header-only answer in @out: op, and who is in. */
+static void expect_told(const u8 *out, size_t len, u8 op, u8 flags, int rank, u64 bitmap)
+{
+	struct thc_hdr h;
+
+	assert_int_equal(len, 14 + 20 + 8 + sizeof(h));
+	memcpy(&h, out + 42, sizeof(h));
+	assert_int_equal(h.op, op);
+	assert_int_equal(h.flags, flags);
+	assert_int_equal(h.rank, rank);
+	assert_int_equal(thc_be64(h.bitmap), bitmap);
+	assert_int_equal(thc_be16(h.count), __builtin_popcountll(bitmap));
+	assert_int_equal(thc_be32(h.sum), thc_sum_packet((void *)(out + 42), NULL, 0));
+}
+
+/* Finished: lanes, version and answer header say what they should. */
+static void expect_finished(struct life *l, int generation, const u8 *out)
+{
+	const struct thc_version *v = &l->rig.slots[64 + l->slot].version[generation & 1];
+	const u64 *lanes = l->rig.lanes[64 + l->slot].word[generation & 1];
+	u8 expected[1024], packet[sizeof(struct thc_hdr) + 1024];
+	struct thc_pairs pairs;
+	u64 core[THC_LANE_WORDS];
+	struct thc_hdr h;
+	int r;
+
+	for (r = 0; r < l->n; r++)
+		by_rank[r] = data[generation % GENERATIONS][r];
+	rig_reference(expected, l->c->op, l->c->answer_width, life_table(l), by_rank, l->n);
+	if (memcmp(lanes, expected, sizeof(expected)))
+		fail_msg("%s, n = %d: lanes differ from plain integers", l->c->name, l->n);
+	thc_pairs_init(&pairs, life_table(l));
+	for (r = 0; r < l->n; r++)
+		thc_lanes_add(l->c->kind, core, by_rank[r], &pairs, r == 0);
+	if (memcmp(lanes, core, sizeof(core)))
+		fail_msg("%s, n = %d: lanes differ from thc_lanes_add()", l->c->name, l->n);
+
+	assert_int_equal(v->state, THC_FINISHED);
+	assert_int_equal(v->count, l->n);
+	assert_int_equal(v->bitmap, l->job->all);
+	memcpy(&h, out + 42, sizeof(h));
+	assert_int_equal(h.op, l->c->op);
+	assert_int_equal(h.width, l->c->answer_width);
+	assert_int_equal(h.flags & ~THC_F_REPEAT, THC_F_ANSWER);
+	assert_int_equal(thc_be32(h.generation), generation);
+	assert_int_equal(thc_be16(h.count), l->n);
+	/* its sum covers lanes that are not in the frame yet */
+	memcpy(packet, &h, sizeof(h));
+	memcpy(packet + sizeof(h), expected, sizeof(expected));
+	assert_int_equal(thc_be32(h.sum),
+			 thc_sum_packet((void *)packet, packet + sizeof(h), THC_LANE_WORDS));
+}
+
+/* A packet that must not count, of whatever kind chance picks. */
+static void disturb(struct life *l, int generation, u64 in)
+{
+	int rank = rig_draw(&l->seed) % l->n;
+	u8 out[RIG_FRAME_MAX];
+	size_t len;
+	u32 action;
+
+	switch (rig_draw(&l->seed) % 4) {
+	case 0:	/* a duplicate */
+		if (!(in >> rank & 1))
+			return;
+		action = life_send(l, generation, rank, out, &len);
+		assert_int_equal(action, XDP_REDIRECT);
+		expect_told(out, len, THC_OP_WAIT, 0, rank, in);
+		l->t.waited++;
+		return;
+	case 1:	/* somebody missed the last answer, if there is one */
+		if (generation < 1)
+			return;
+		action = life_send(l, generation - 1, rank, out, &len);
+		assert_int_equal(action, XDP_REDIRECT);
+		assert_int_equal(((u8 *)out)[42 + 3] & THC_F_REPEAT, THC_F_REPEAT);
+		expect_finished(l, generation - 1, out);
+		l->t.repeated++;
+		return;
+	case 2:	/* a straggler, too late: from here on `generation` is open */
+		if (generation < 2 || !in)
+			return;
+		action = life_send(l, generation - 2, rank, out, &len);
+		assert_int_equal(action, XDP_REDIRECT);
+		expect_told(out, len, THC_OP_STALE, THC_F_KNOWN, rank, l->job->all);
+		l->t.stale++;
+		return;
+	default: /* ahead of all */
+		action = life_send(l, generation + (in ? 1 : 2), rank, NULL, NULL);
+		assert_int_equal(action, XDP_DROP);
+		l->t.busy++;
+	}
+}
+
+static void live(struct life *l)
+{
+	int generation, order[N_MAX], i, j, t, k;
+	u8 out[RIG_FRAME_MAX];
+	u64 in;
+
+	for (generation = 0; generation < GENERATIONS; generation++) {
+		for (i = 0; i < l->n; i++)
+			order[i] = i;
+		for (i = l->n - 1; i > 0; i--) {
+			j = rig_draw(&l->seed) % (i + 1);
+			t = order[i];
+			order[i] = order[j];
+			order[j] = t;
+		}
+		for (in = 0, i = 0; i < l->n; i++) {
+			for (k = 0; k < 4; k++)
+				disturb(l, generation, in);
+			t = life_send(l, generation, order[i], out, NULL);
+			assert_int_equal(t, i == l->n - 1 ? XDP_REDIRECT : XDP_DROP);
+			in |= 1ULL << order[i];
+			l->t.added++;
+		}
+		l->t.finished++;
+		expect_finished(l, generation, out);
+	}
+}
+
+static void check_tally(struct life *l)
+{
+	struct thc_stats st = rig_stats(&l->rig);
+
+	rig_check_balance(&st);
+	assert_int_equal(st.received, l->t.sent);
+	assert_int_equal(st.event[THC_EVENT_ADDED], l->t.added);
+	assert_int_equal(st.event[THC_EVENT_WAITED], l->t.waited);
+	assert_int_equal(st.event[THC_EVENT_REPEATED], l->t.repeated);
+	assert_int_equal(st.event[THC_EVENT_STALE], l->t.stale);
+	assert_int_equal(st.event[THC_EVENT_FINISHED], l->t.finished);
+	assert_int_equal(st.drop[THC_DROP_BUSY], l->t.busy);
+	assert_int_equal(st.received, l->t.added + l->t.waited + l->t.repeated + l->t.stale +
+					      l->t.busy);
+}
+
+static void ops__every_op_every_order(void **state)
+{
+	struct life l = { .seed = 20240 };
+	size_t c;
+	int g, r;
+
+	(void)state;
+	rig_need_root();
+	for (l.n = 1; l.n <= N_MAX; l.n++) {
+		l.job = rig_test(&l.rig, l.n);
+		memset(&l.t, 0, sizeof(l.t));
+		for (c = 0; c < sizeof(op_cases) / sizeof(op_cases[0]); c++) {
+			struct thc_pairs pairs;
+			u32 key = 2;
+
+			for (g = 0; g < GENERATIONS; g++)
+				for (r = 0; r < N_MAX; r++)
+					rig_fill(&l.seed, data[g][r], sizeof(data[g][r]));
+			l.c = &op_cases[c];
+			l.slot = 3 * c;
+			l.job->sum_width = l.c->sum_width;
+			l.job->flags = l.c->linear ? THC_JOB_F_LINEAR : 0;
+			thc_pairs_init(&pairs, life_table(&l));
+			bpf_map_update_elem(bpf_map__fd(l.rig.skel->maps.pairs), &key, &pairs, 0);
+			live(&l);
+		}
+		check_tally(&l);
+		/* every kind of disturbance really occurred */
+		assert_true(l.t.busy && (l.n == 1 || (l.t.waited && l.t.repeated && l.t.stale)));
+		rig_close(&l.rig);
+	}
+}
+
+/* The generation counter wraps around like any other number. */
+static void ops__generations_wrap(void **state)
+{
+	struct life l = { .seed = 3, .n = 2, .c = &op_cases[0] };
+	struct thc_slot *s;
+	u8 out[RIG_FRAME_MAX];
+	u32 g;
+
+	(void)state;
+	rig_need_root();
+	l.job = rig_test(&l.rig, 2);
+	s = &l.rig.slots[64];
+	for (int i = 0; i < GENERATIONS; i++)
+		for (int r = 0; r < 2; r++)
+			rig_fill(&l.seed, data[i][r], sizeof(data[i][r]));
+	s->epoch = 1;
+	s->top = 0xfffffffc;
+	s->version[0].state = THC_FINISHED;
+	s->version[0].generation = 0xfffffffc;
+	for (g = 0xfffffffd; g != 3; g++) {
+		struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1,
+					 .generation = g };
+		u8 frame[RIG_FRAME_MAX];
+		size_t len;
+
+		for (r.rank = 0; r.rank < 2; r.rank++) {
+			len = rig_build(frame, &r, data[0][r.rank], 512);
+			assert_int_equal(rig_run(l.rig.skel->progs.thc_xdp, frame, len, out, NULL),
+					 r.rank ? XDP_REDIRECT : XDP_DROP);
+		}
+		assert_int_equal(s->top, g);
+		assert_int_equal(s->version[g & 1].state, THC_FINISHED);
+	}
+	rig_close(&l.rig);
+}
+
+static void epoch__old_ones_are_told(void **state)
+{
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+	struct rig rig;
+	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
+	struct thc_stats st;
+	struct thc_job *job;
+	struct thc_hdr h;
+	size_t len;
+
+	(void)state;
+	rig_need_root();
+	job = rig_test(&rig, 2);
+	len = rig_build(frame, &r, data[0][0], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+
+	job->epoch = 2;
+	job->culprit = 1;
+	job->joined = 2;
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &len), XDP_REDIRECT);
+	assert_int_equal(len, 42 + sizeof(h));
+	memcpy(&h, out + 42, sizeof(h));
+	assert_int_equal(h.op, THC_OP_STALE);
+	assert_int_equal(h.flags, THC_F_EPOCH);
+	assert_int_equal(h.rank, 1);
+	assert_int_equal(thc_be32(h.epoch), 2);
+	assert_int_equal(thc_be64(h.bitmap), 2);
+	assert_int_equal(thc_be32(h.sum), thc_sum_packet((void *)(out + 42), NULL, 0));
+	/* nothing of the old epoch is left once the new one arrives */
+	assert_int_equal(rig.slots[64].version[0].bitmap, 1);
+	r.epoch = 2;
+	r.rank = 1;
+	len = rig_build(frame, &r, data[0][1], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig.slots[64].epoch, 2);
+	assert_int_equal(rig.slots[64].version[0].bitmap, 2);
+	assert_int_equal(rig.slots[64].version[0].count, 1);
+
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.event[THC_EVENT_EPOCH], 1);
+	assert_int_equal(st.event[THC_EVENT_ADDED], 2);
+	rig_close(&rig);
+}
+
+static u32 run_close(struct rig *rig, u32 job, u32 slot, u32 generation)
+{
+	u8 frame[60] = { 0 };
+	struct thc_close_request r = { .job = job, .slot = slot, .generation = generation };
+
+	memcpy(frame, &r, sizeof(r));
+	return rig_run(rig->skel->progs.thc_close, frame, sizeof(frame), NULL, NULL);
+}
+
+static void close__finishes_with_the_quorum(void **state)
+{
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1,
+				 .slot = 5, .chunk = 5 };
+	const u8 *in[2] = { data[0][1], data[0][3] };
+	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX], expected[1024];
+	struct thc_sum sum = { 0, 0 };
+	struct thc_version *v;
+	struct thc_stats st;
+	struct thc_job *job;
+	struct thc_hdr h;
+	struct rig rig;
+	u64 seed = 9;
+	size_t len;
+	int i;
+
+	(void)state;
+	rig_need_root();
+	job = rig_test(&rig, 4);
+	job->quorum = 2;
+	v = &rig.slots[64 + 5].version[0];
+	for (i = 0; i < 4; i++)
+		rig_fill(&seed, data[0][i], 1024);
+
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP);	/* nothing there */
+	r.rank = 1;
+	len = rig_build(frame, &r, data[0][1], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP);	/* one of two */
+	r.rank = 3;
+	len = rig_build(frame, &r, data[0][3], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+
+	assert_int_equal(run_close(&rig, 2, 5, 1), XDP_DROP);	/* another generation */
+	assert_int_equal(run_close(&rig, 2, 4, 0), XDP_DROP);	/* another slot */
+	assert_int_equal(run_close(&rig, 2, 128, 0), XDP_DROP);	/* outside the job */
+	assert_int_equal(run_close(&rig, 3, 5, 0), XDP_DROP);	/* no such job */
+	assert_int_equal(run_close(&rig, 99, 5, 0), XDP_DROP);
+	rig.slots[64 + 5].lock = 1;
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_ABORTED);
+	rig.slots[64 + 5].lock = 0;
+	assert_int_equal(v->state, THC_OPEN);
+
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_TX);
+	assert_int_equal(v->state, THC_CLOSED);
+	assert_int_equal(rig.slots[64 + 5].lock, 0);
+	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, in, 2);
+	assert_memory_equal(rig.lanes[64 + 5].word[0], expected, sizeof(expected));
+	thc_sum_add(&sum, expected, THC_LANE_WORDS);
+	assert_int_equal(v->sum_a, sum.a);
+	assert_int_equal(v->sum_b, sum.b);
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP);	/* once is enough */
+
+	/* who comes now gets the result, is not in it, and sees that */
+	r.rank = 0;
+	len = rig_build(frame, &r, data[0][0], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, NULL), XDP_REDIRECT);
+	memcpy(&h, out + 42, sizeof(h));
+	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_REPEAT | THC_F_CLOSED);
+	assert_int_equal(thc_be64(h.bitmap), 0xa);
+	assert_int_equal(thc_be16(h.count), 2);
+	assert_memory_equal(rig.lanes[64 + 5].word[0], expected, sizeof(expected));
+
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.received, 3);	/* thc_close takes no packets */
+	assert_int_equal(st.event[THC_EVENT_CLOSED], 1);
+	assert_int_equal(st.event[THC_EVENT_FINISHED], 0);
+	rig_close(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ops__every_op_every_order),
+		cmocka_unit_test(ops__generations_wrap),
+		cmocka_unit_test(epoch__old_ones_are_told),
+		cmocka_unit_test(close__finishes_with_the_quorum),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What thc_xdp lets pass, what it takes and what it refuses: packet tables
+ * for every branch of bpf/parse.bpf.h and one for every drop reason. Each
+ * packet is counted once and where it belongs, and nothing that is refused or
+ * passed leaves a trace in a slot.
+ */
+#include "rig.h"
+
+#define LUT_LEN		512
+#define HEAD		(14 + 20 + 8)	/* in front of the THC header, IPv4 */
+
+static struct rig rig;
+static struct thc_job *job;
+static u8 payload[1024];
+
+static int setup(void **state)
+{
+	u64 seed = 5;
+
+	(void)state;
+	if (geteuid())
+		return 0;
+	job = rig_test(&rig, 4);
+	rig_fill(&seed, payload, sizeof(payload));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	if (!geteuid())
+		rig_close(&rig);
+	return 0;
+}
+
+static void fresh(void)
+{
+	rig_need_root();
+	memset(rig.slots, 0, RIG_SLOTS * sizeof(*rig.slots));
+	rig_stats_clear(&rig);
+}
+
+static bool slots_untouched(void)
+{
+	static const struct thc_slot empty[RIG_SLOTS];
+
+	return !memcmp(rig.slots, empty, sizeof(empty));
+}
+
+static const struct rig_request lut = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+
+static size_t lut_packet(u8 *packet)
+{
+	struct thc_hdr h;
+
+	rig_header(&h, &lut);
+	return rig_packet(packet, &h, payload, LUT_LEN);
+}
+
+/* @frame passes as it came, and nobody counted it. */
+static void expect_foreign(const char *what, const u8 *frame, size_t len)
+{
+	u8 out[RIG_FRAME_MAX];
+	size_t out_len;
+	struct thc_stats st;
+
+	rig_stats_clear(&rig);
+	if (rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len) != XDP_PASS)
+		fail_msg("%s: did not pass", what);
+	if (out_len != len || memcmp(frame, out, len))
+		fail_msg("%s: was changed", what);
+	st = rig_stats(&rig);
+	if (st.received)
+		fail_msg("%s: was counted", what);
+	assert_true(slots_untouched());
+}
+
+/* @frame is dropped for @reason, counted once, and changes nothing. */
+static void expect_drop(const char *what, const u8 *frame, size_t len, enum thc_drop_reason reason)
+{
+	struct thc_slot before[RIG_SLOTS];
+	struct thc_stats st;
+	int i;
+
+	rig_stats_clear(&rig);
+	memcpy(before, rig.slots, sizeof(before));
+	if (rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL) != XDP_DROP)
+		fail_msg("%s: was not dropped", what);
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	if (st.received != 1)
+		fail_msg("%s: received counts %llu", what, (unsigned long long)st.received);
+	for (i = 0; i < THC_DROP_REASONS; i++)
+		if (st.drop[i] != (i == (int)reason))
+			fail_msg("%s: reason %d counts %llu, expected reason %d", what, i,
+				 (unsigned long long)st.drop[i], reason);
+	if (memcmp(before, rig.slots, sizeof(before)))
+		fail_msg("%s: touched a slot", what);
+}
+
+static void expect_event(const char *what, const u8 *frame, size_t len, u32 action,
+			 enum thc_event event)
+{
+	struct thc_stats st;
+
+	rig_stats_clear(&rig);
+	if (rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL) != action)
+		fail_msg("%s: not the expected action", what);
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	if (st.received != 1 || st.event[event] != 1)
+		fail_msg("%s: event %d was not counted once", what, event);
+}
+
+static void parse__foreign_passes_untouched(void **state)
+{
+	struct thc_addr elsewhere = rig_addr(false, 5), elsewhere6 = rig_addr(true, 5);
+	struct rig_frame base4 = rig_way(&lut, false), base6 = rig_way(&lut, true), f;
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	size_t len, packet_len;
+
+	(void)state;
+	fresh();
+	packet_len = lut_packet(packet);
+#define FOREIGN(what, base, change) do {					\
+	f = base;								\
+	change;									\
+	len = rig_frame(frame, &f, packet, packet_len);				\
+	expect_foreign(what, frame, len);					\
+} while (0)
+	FOREIGN("IPv4 to another host", base4, f.dst = elsewhere);
+	FOREIGN("IPv6 to another host", base6, f.dst = elsewhere6);
+	FOREIGN("port below ours", base4, f.dport = RIG_PORT - 1);
+	FOREIGN("port above ours", base4, f.dport = RIG_PORT + THC_PORT_SPAN);
+	FOREIGN("port above ours, IPv6", base6, f.dport = RIG_PORT + THC_PORT_SPAN);
+	FOREIGN("TCP", base4, f.next = 6);
+	FOREIGN("TCP over IPv6", base6, f.next = 6);
+	FOREIGN("IPv6 fragment", base6, f.next = 44);
+	FOREIGN("destination options", base6, f.next = 60);
+	FOREIGN("middle fragment", base4, f.frag = 0x2010);
+	FOREIGN("last fragment", base4, f.frag = 0x0010);
+	FOREIGN("options, another port", base4, (f.options = 8, f.dport = 53));
+	FOREIGN("first fragment, another port", base4, (f.frag = 0x2000, f.dport = 53));
+#undef FOREIGN
+
+	len = rig_frame(frame, &base4, packet, packet_len);
+	frame[12] = 0x08;
+	frame[13] = 0x06;
+	expect_foreign("ARP", frame, len);
+	len = rig_frame(frame, &base4, packet, packet_len);
+	frame[14] = 0x55;
+	expect_foreign("IP version 5", frame, len);
+	frame[14] = 0x44;
+	expect_foreign("IPv4 header of 16 bytes", frame, len);
+	len = rig_frame(frame, &base6, packet, packet_len);
+	frame[14] = 0x40;
+	expect_foreign("version 4 behind the type of IPv6", frame, len);
+
+	len = rig_frame(frame, &base6, packet, packet_len);
+	frame[20] = 0;
+	expect_foreign("hop-by-hop options", frame, len);
+
+	/* two tags: the inner one stands where the type should be */
+	f = base4;
+	f.vlan = 7;
+	len = rig_frame(frame, &f, packet, packet_len);
+	memmove(frame + 16, frame + 12, len - 12);
+	expect_foreign("two VLAN tags", frame, len + 4);
+}
+
+static void parse__accepts(void **state)
+{
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	size_t len, packet_len;
+	struct rig_frame f;
+	int v6, vlan;
+
+	(void)state;
+	fresh();
+	packet_len = lut_packet(packet);
+	for (v6 = 0; v6 < 2; v6++) {
+		job->member[0].addr = rig_addr(v6, 10);
+		for (vlan = 0; vlan < 3; vlan++) {
+			fresh();
+			f = rig_way(&lut, v6);
+			f.vlan = vlan ? 0x6007 : 0;
+			f.vlan_proto = vlan == 2 ? 0x88a8 : 0;
+			len = rig_frame(frame, &f, packet, packet_len);
+			expect_event("a plain contribution", frame, len, XDP_DROP,
+				     THC_EVENT_ADDED);
+			assert_int_equal(job->member[0].vlan, thc_be16(f.vlan));
+			assert_memory_equal(job->member[0].mac, f.src_mac, 6);
+
+			/* Ethernet may pad, and some NICs leave their trailers */
+			fresh();
+			memset(frame + len, 0xee, 9);
+			expect_event("trailing bytes", frame, len + 9, XDP_DROP, THC_EVENT_ADDED);
+		}
+	}
+	job->member[0].addr = rig_addr(false, 10);
+}
+
+/* Cut anywhere, a frame is foreign until its port is known, then truncated. */
+static void parse__truncated_everywhere(void **state)
+{
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	size_t len, full, packet_len, known;
+	struct rig_frame f;
+	int v6, vlan;
+
+	(void)state;
+	fresh();
+	packet_len = lut_packet(packet);
+	for (v6 = 0; v6 < 2; v6++) {
+		for (vlan = 0; vlan < 2; vlan++) {
+			f = rig_way(&lut, v6);
+			f.vlan = vlan * 7;
+			full = rig_frame(frame, &f, packet, packet_len);
+			known = 14 + vlan * 4 + (v6 ? 40 : 20) + 8;
+			/* the kernel runs nothing shorter than Ethernet's header */
+			for (len = 14; len < known; len++)
+				expect_foreign("cut headers", frame, len);
+			for (; len < full; len++)
+				expect_drop("cut packet", frame, len, THC_DROP_TRUNCATED);
+		}
+	}
+}
+
+static void drop__frame(void **state)
+{
+	struct rig_frame base = rig_way(&lut, false), base6 = rig_way(&lut, true), f;
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	size_t packet_len, len;
+	int cut;
+
+	(void)state;
+	fresh();
+	packet_len = lut_packet(packet);
+#define DROP(what, from, reason, change) do {					\
+	f = from;								\
+	change;									\
+	len = rig_frame(frame, &f, packet, packet_len);				\
+	expect_drop(what, frame, len, reason);					\
+} while (0)
+	for (cut = 4; cut <= 40; cut += 4)
+		DROP("IPv4 options", base, THC_DROP_IP_OPTIONS, f.options = cut);
+	DROP("options and fragment", base, THC_DROP_IP_OPTIONS, (f.options = 4, f.frag = 0x2000));
+	DROP("first fragment", base, THC_DROP_FRAGMENT, f.frag = 0x2000);
+	DROP("UDP longer than IP", base, THC_DROP_TRUNCATED, f.udp_len = 8 + packet_len + 1);
+	DROP("UDP without a THC header", base, THC_DROP_TRUNCATED, f.udp_len = 8 + 47);
+	DROP("UDP length 0", base6, THC_DROP_TRUNCATED, f.udp_len = 1);
+	DROP("IP shorter than its header", base, THC_DROP_TRUNCATED, f.ip_len = 19);
+	DROP("IP longer than the frame", base, THC_DROP_TRUNCATED, f.ip_len = 28 + packet_len + 1);
+	DROP("IPv6 longer than the frame", base6, THC_DROP_TRUNCATED,
+	     f.ip_len = 8 + packet_len + 1);
+	DROP("UDP shorter than IP", base, THC_DROP_LENGTH, f.udp_len = 8 + packet_len - 8);
+	DROP("UDP shorter than IPv6", base6, THC_DROP_LENGTH, f.udp_len = 8 + packet_len - 8);
+	DROP("wrong source address", base, THC_DROP_ADDRESS, f.src = rig_addr(false, 11));
+	DROP("an IPv6 source for an IPv4 rank", base6, THC_DROP_ADDRESS, (void)0);
+	DROP("wrong source port", base, THC_DROP_ADDRESS, f.sport++);
+	DROP("slot on the wrong port", base, THC_DROP_SLOT, f.dport++);
+#undef DROP
+	assert_true(slots_untouched());
+}
+
+/* Requests that differ from a good one in one thing. */
+static void drop__header(void **state)
+{
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	struct rig_frame f = rig_way(&lut, false);
+	size_t len;
+	struct thc_hdr h;
+	int i;
+
+	(void)state;
+	fresh();
+#define DROP(reason, bytes, change) do {					\
+	rig_header(&h, &lut);							\
+	change;									\
+	len = rig_packet(packet, &h, payload, bytes);				\
+	len = rig_frame(frame, &f, packet, len);				\
+	expect_drop(#change, frame, len, reason);				\
+} while (0)
+	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 0);
+	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 2);
+	for (i = 0; i < 256; i++) {
+		if ((i >= THC_OP_LUT_ADD && i <= THC_OP_MAX) || i == THC_OP_JOIN ||
+		    i == THC_OP_LEAVE)
+			continue;
+		DROP(THC_DROP_OP, LUT_LEN, h.op = i);
+	}
+	for (i = 0; i < 256; i++) {
+		if (i != 4)
+			DROP(THC_DROP_WIDTH, LUT_LEN, h.width = i);
+		if (i != 8 && i != 16 && i != 32)
+			DROP(THC_DROP_WIDTH, 1024, (h.op = THC_OP_ADD, h.width = i));
+		if (i != 32) {
+			DROP(THC_DROP_WIDTH, 1024, (h.op = THC_OP_OR, h.width = i));
+			DROP(THC_DROP_WIDTH, 1024, (h.op = THC_OP_MAX, h.width = i));
+		}
+	}
+	DROP(THC_DROP_WIDTH, 16, (h.op = THC_OP_JOIN, h.width = 4));
+	for (i = 0; i < 8; i++)
+		if (1 << i != THC_F_NOSUM)
+			DROP(THC_DROP_FLAGS, LUT_LEN, h.flags = 1 << i);
+	DROP(THC_DROP_RESERVED, LUT_LEN, h.reserved = 1);
+	DROP(THC_DROP_RESERVED, LUT_LEN, h.count = thc_be16(1));
+	DROP(THC_DROP_RESERVED, LUT_LEN, h.bitmap = thc_be64(1ULL << 63));
+	DROP(THC_DROP_LENGTH, 256, (void)0);
+	DROP(THC_DROP_LENGTH, 1024, (void)0);
+	DROP(THC_DROP_LENGTH, 0, (void)0);
+	DROP(THC_DROP_LENGTH, 504, (void)0);
+	DROP(THC_DROP_LENGTH, LUT_LEN, (h.op = THC_OP_ADD, h.width = 8));
+	DROP(THC_DROP_LENGTH, 0, (h.op = THC_OP_JOIN, h.width = 0));
+	DROP(THC_DROP_LENGTH, 16, (h.op = THC_OP_LEAVE, h.width = 0));
+	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(3));
+	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(THC_JOBS_MAX));
+	DROP(THC_DROP_JOB, LUT_LEN, h.job = 0xffff);
+	DROP(THC_DROP_JOB, 0, (h.op = THC_OP_LEAVE, h.width = 0, h.job = thc_be16(3)));
+	DROP(THC_DROP_COOKIE, LUT_LEN, h.cookie++);
+	DROP(THC_DROP_COOKIE, 0, (h.op = THC_OP_LEAVE, h.width = 0, h.cookie = 0));
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = 4);
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = 64);
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = 255);
+	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = 1);
+	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = thc_be16(128));
+	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = 0xffff);
+	DROP(THC_DROP_BUSY, LUT_LEN, (fresh(), rig.slots[64].epoch = 1, rig.slots[64].top = -1,
+				      h.generation = thc_be32(1)));
+	fresh();
+	job->member[0].port = 0;
+	DROP(THC_DROP_RANK, LUT_LEN, (void)0);
+	job->member[0].port = thc_be16(RIG_CLIENT_PORT);
+	job->active = 0;
+	DROP(THC_DROP_JOB, LUT_LEN, (void)0);
+	job->active = 1;
+	rig.slots[64].lock = 1;
+	DROP(THC_DROP_LOCK, LUT_LEN, (void)0);
+	rig.slots[64].lock = 0;
+	job->slot_base = RIG_SLOTS;	/* a daemon's mistake, not the wire's */
+	DROP(THC_DROP_INTERNAL, LUT_LEN, (void)0);
+	job->slot_base = 64;
+	assert_true(slots_untouched());
+
+	/* what the slot already holds must agree */
+	fresh();
+	len = rig_build(frame, &lut, payload, LUT_LEN);
+	expect_event("first", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	DROP(THC_DROP_MISMATCH, LUT_LEN, h.chunk = thc_be32(1));
+	DROP(THC_DROP_MISMATCH, LUT_LEN, h.round = thc_be32(1));
+	DROP(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_ADD, h.width = 8));
+	DROP(THC_DROP_BUSY, LUT_LEN, h.generation = thc_be32(1));
+	DROP(THC_DROP_BUSY, LUT_LEN, h.generation = thc_be32(2));
+	DROP(THC_DROP_BUSY, LUT_LEN, h.generation = thc_be32(0x7fffffff));
+#undef DROP
+}
+
+/* Any single bit changed on the way is noticed, wherever it is. */
+static void drop__sum(void **state)
+{
+	u8 frame[RIG_FRAME_MAX];
+	size_t len, i;
+	int bit;
+
+	(void)state;
+	fresh();
+	len = rig_build(frame, &lut, payload, LUT_LEN);
+	for (i = HEAD; i < len; i++) {
+		for (bit = 0; bit < 8; bit += i < HEAD + sizeof(struct thc_hdr) ? 1 : 7) {
+			frame[i] ^= 1 << bit;
+			expect_drop("one bit", frame, len,
+				    i == HEAD ? THC_DROP_VERSION : THC_DROP_SUM);
+			frame[i] ^= 1 << bit;
+		}
+	}
+	expect_event("unchanged", frame, len, XDP_DROP, THC_EVENT_ADDED);
+}
+
+/* Without a sum only where the job says so, and then any contents will do. */
+static void drop__nosum(void **state)
+{
+	struct rig_frame f = rig_way(&lut, false);
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	struct thc_hdr h;
+	size_t len;
+
+	(void)state;
+	fresh();
+	rig_header(&h, &lut);
+	h.flags = THC_F_NOSUM;
+	memcpy(packet, &h, sizeof(h));
+	memcpy(packet + sizeof(h), payload, LUT_LEN);
+	len = rig_frame(frame, &f, packet, sizeof(h) + LUT_LEN);
+	expect_drop("not allowed", frame, len, THC_DROP_SUM);
+	job->flags = THC_JOB_F_NOSUM;
+	expect_event("allowed", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	fresh();
+	frame[HEAD + 3] = 0;
+	expect_drop("no flag, no sum", frame, len, THC_DROP_SUM);
+	job->flags = 0;
+}
+
+static void control__passes_to_the_daemon(void **state)
+{
+	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
+	struct rig_request join = { .op = THC_OP_JOIN, .job = 2, .rank = 3 };
+	struct rig_request leave = { .op = THC_OP_LEAVE, .job = 2, .rank = 1 };
+	struct thc_stats st;
+	size_t len, out_len;
+
+	(void)state;
+	fresh();
+	job->member[3].port = 0;
+	len = rig_build(frame, &join, payload, 16);
+	expect_event("JOIN of a new rank", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len), XDP_PASS);
+	assert_int_equal(len, out_len);
+	assert_memory_equal(frame, out, len);
+	frame[len - 1] ^= 1;
+	expect_drop("JOIN, corrupted", frame, len, THC_DROP_SUM);
+	/* it is the daemon that says what is wrong with it */
+	join.rank = 200;
+	len = rig_build(frame, &join, payload, 16);
+	expect_event("JOIN of an impossible rank", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	join.job = 9;
+	len = rig_build(frame, &join, payload, 16);
+	expect_event("JOIN of no job", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+
+	len = rig_build(frame, &leave, NULL, 0);
+	expect_event("LEAVE", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	leave.rank = 3;
+	len = rig_build(frame, &leave, NULL, 0);
+	expect_drop("LEAVE of a rank that is not in", frame, len, THC_DROP_RANK);
+	rig_member(job, 3, rig_addr(false, 13), RIG_CLIENT_PORT + 3);
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_true(slots_untouched());
+}
+
+/* An answer that cannot go out is counted; its cause was still added. */
+static void drop__tailroom(void **state)
+{
+	struct rig_request r = lut;
+	u8 frame[RIG_FRAME_MAX];
+	struct thc_stats st;
+	size_t len;
+	u32 one = 1;
+
+	(void)state;
+	fresh();
+	assert_int_equal(bpf_map_delete_elem(bpf_map__fd(rig.skel->maps.fan), &one), 0);
+	for (r.rank = 0; r.rank < 4; r.rank++) {
+		len = rig_build(frame, &r, payload, LUT_LEN);
+		assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL),
+				 XDP_DROP);
+	}
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.event[THC_EVENT_ADDED], 4);
+	assert_int_equal(st.event[THC_EVENT_FINISHED], 1);
+	assert_int_equal(st.drop[THC_DROP_TAILROOM], 1);
+	rig_fan(&rig, 1, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(parse__foreign_passes_untouched),
+		cmocka_unit_test(parse__accepts),
+		cmocka_unit_test(parse__truncated_everywhere),
+		cmocka_unit_test(drop__frame),
+		cmocka_unit_test(drop__header),
+		cmocka_unit_test(drop__sum),
+		cmocka_unit_test(drop__nosum),
+		cmocka_unit_test(control__passes_to_the_daemon),
+		cmocka_unit_test(drop__tailroom),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
