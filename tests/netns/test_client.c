@@ -822,6 +822,39 @@ static void errors__rejoin_cancels_what_is_in_flight(void **state)
 	assert_int_equal(ranks[1].error, 0);
 }
 
+/* Waiting is right also after the client is gone. */
+static void *close_then_wait(void *arg)
+{
+	struct rank *r = arg;
+	struct thc_request *request = NULL;
+	float *g = make_gradient(r->rank, 5000);
+	int error = open_client(r);
+
+	if (!error && !r->rank)
+		error = thc_allreduce_start(r->client, g, 5000, THC_FP32, 0, &request);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	r->error = request ? thc_allreduce_test(request) : 1;
+	if (r->error == 1 && request)
+		keep_error(r, thc_allreduce_wait(request));
+	free(g);
+	return NULL;
+}
+
+static void errors__close_cancels_what_is_in_flight(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[2];
+
+	(void)state;
+	set_up_ranks(ranks, 2, d);
+	run_ranks(ranks, 2, close_then_wait);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, -ECANCELED);
+	assert_int_equal(ranks[1].error, 1);
+	assert_non_null(strstr(ranks[0].sentence, "closed"));
+}
+
 /* --- memory --------------------------------------------------------------- */
 
 static void *measure_memory(void *arg)
@@ -851,7 +884,7 @@ static void *measure_memory(void *arg)
 
 static void memory__at_most_twice_the_bucket(void **state)
 {
-	static const size_t counts[] = { 100000, 6553600 };
+	static const size_t counts[] = { 1000000, 6553600 };
 	unsigned int i, dtype;
 
 	(void)state;
@@ -891,6 +924,7 @@ int main(void)
 		cmocka_unit_test(errors__open_says_why_not),
 		cmocka_unit_test(errors__bad_arguments_change_nothing),
 		cmocka_unit_test(errors__rejoin_cancels_what_is_in_flight),
+		cmocka_unit_test(errors__close_cancels_what_is_in_flight),
 		cmocka_unit_test(memory__at_most_twice_the_bucket),
 	};
 

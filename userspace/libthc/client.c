@@ -78,9 +78,8 @@ static void cancel_requests(struct thc_client *c)
 			r->error->busy = false;
 		r->status = -ECANCELED;
 		snprintf(r->sentence, sizeof(r->sentence), "the client was closed or joined again");
-		r->done = true;
+		thc_request_end(r);
 	}
-	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -104,7 +103,6 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	if (!c)
 		return thc_fail(-ENOMEM, "out of memory");
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->changed, NULL);
 	c->options = *options;
 	snprintf(c->aggregator, sizeof(c->aggregator), "%s", options->aggregator);
 	c->options.aggregator = c->aggregator;
@@ -121,8 +119,10 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 		error = thc_fail(-errno, "cannot make an eventfd: %s", strerror(errno));
 	if (!error)
 		error = thc_link_open(&c->link, &c->options);
-	if (!error)
+	if (!error) {
+		thc_account(c, THC_RX_BATCH * THC_RX_BYTES);
 		error = thc_client_join(c);
+	}
 	if (!error)
 		error = start_thread(c);
 	/* they may be gone after this call */
@@ -151,7 +151,6 @@ void thc_client_close(struct thc_client *c)
 	thc_link_close(&c->link);
 	if (c->wake >= 0)
 		close(c->wake);
-	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -219,19 +218,14 @@ int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_
 
 	if (error)
 		return error;
-	r = calloc(1, sizeof(*r));
+	r = thc_request_create(c, buf, count, dtype, key);
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
-	r->client = c;
-	r->buf = buf;
-	r->count = count;
-	r->dtype = dtype;
-	r->key = key;
 	pthread_mutex_lock(&c->lock);
 	error = enqueue(c, r);
 	pthread_mutex_unlock(&c->lock);
 	if (error) {
-		free(r);
+		thc_request_destroy(r);
 		return error;
 	}
 	wake(c);
@@ -241,17 +235,16 @@ int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_
 
 int thc_allreduce_wait(struct thc_request *r)
 {
-	struct thc_client *c = r->client;
 	int status;
 
-	pthread_mutex_lock(&c->lock);
+	pthread_mutex_lock(&r->lock);
 	while (!r->done)
-		pthread_cond_wait(&c->changed, &c->lock);
-	pthread_mutex_unlock(&c->lock);
+		pthread_cond_wait(&r->changed, &r->lock);
+	pthread_mutex_unlock(&r->lock);
 	status = r->status;
 	if (status)
 		thc_fail(status, "%s", r->sentence);
-	free(r);
+	thc_request_destroy(r);
 	return status;
 }
 
@@ -259,9 +252,9 @@ int thc_allreduce_test(struct thc_request *r)
 {
 	int done;
 
-	pthread_mutex_lock(&r->client->lock);
+	pthread_mutex_lock(&r->lock);
 	done = r->done;
-	pthread_mutex_unlock(&r->client->lock);
+	pthread_mutex_unlock(&r->lock);
 	return done;
 }
 

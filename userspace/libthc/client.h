@@ -11,9 +11,11 @@
  *	window.c    congestion window and timeouts
  *	memory.c    error memory by key, recycled buffers, accounting
  *
- * Locking: client.lock guards the queue, every request's `done` and the error
- * memories' list. All else belongs to the I/O thread while it runs, and to
- * the caller of open, rejoin and close while it does not.
+ * Locking: client.lock guards the queue and the error memories' list;
+ * request.lock guards `done`, may be taken inside client.lock, and lives as
+ * long as the request, which outlives the client if it is waited for late.
+ * All else belongs to the I/O thread while it runs, and to the caller of open,
+ * rejoin and close while it does not.
  */
 #ifndef LIBTHC_CLIENT_H
 #define LIBTHC_CLIENT_H
@@ -225,7 +227,9 @@ struct thc_request {
 	enum thc_dtype		dtype;
 
 	enum thc_stage		stage;
-	bool			done;		/* client.lock */
+	pthread_mutex_t		lock;
+	pthread_cond_t		changed;
+	bool			done;		/* lock: status and sentence are final */
 	bool			data_reserved;	/* sequence numbers are given */
 	int			status;
 	int			claim_status;
@@ -257,6 +261,11 @@ struct thc_request {
 	uint32_t		answered;
 };
 
+struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t count,
+				       enum thc_dtype dtype, uint64_t key);
+void thc_request_destroy(struct thc_request *r);
+/* Its end: wakes who waits for it, who then owns it. */
+void thc_request_end(struct thc_request *r);
 int thc_request_prepare(struct thc_request *r);
 void thc_request_release(struct thc_request *r);
 /* One slice of computation; false: nothing to do now. */
@@ -310,7 +319,6 @@ void thc_buffer_free(struct thc_client *c);
 
 struct thc_client {
 	pthread_mutex_t		lock;
-	pthread_cond_t		changed;
 	struct thc_request	*queue;		/* lock: in order, active ones included */
 	struct thc_memory	*memories;	/* lock */
 	bool			stop;		/* lock */

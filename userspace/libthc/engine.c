@@ -64,9 +64,8 @@ static void complete(struct thc_client *c, struct thc_request *r)
 	}
 	if (r->error)
 		r->error->busy = false;
-	r->done = true;
-	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->lock);
+	thc_request_end(r);
 }
 
 static void forget_flights(struct thc_stream *s)
@@ -190,6 +189,16 @@ static void on_stale(struct thc_client *c, struct thc_stream *s, struct thc_flig
 	break_client(c, -ESTALE, text);
 }
 
+/* Does the answer say what the request in flight asked for? */
+static bool is_asked_for(const struct thc_client *c, const struct thc_stream *s,
+			 const struct thc_flight *f, const struct thc_hdr *h)
+{
+	uint8_t width = s == &c->norms ? 32 : c->params.sum_width;
+
+	return h->op == f->packet->op && h->round == f->packet->round && h->width == width &&
+	       h->count;
+}
+
 static bool is_sound(struct thc_client *c, struct thc_hdr *h, unsigned int bytes)
 {
 	uint32_t sum = h->sum;
@@ -238,8 +247,10 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 		on_wait(c, f, h);
 	else if (h->op == THC_OP_STALE)
 		on_stale(c, s, f, h);
-	else if (h->flags & THC_F_ANSWER && bytes == THC_ANSWER_BYTES && h->count)
+	else if (h->flags & THC_F_ANSWER && bytes == THC_ANSWER_BYTES && is_asked_for(c, s, f, h))
 		land(c, s, f, h, h + 1);
+	else
+		c->stats.unexpected++;
 }
 
 /* True if anything came. */

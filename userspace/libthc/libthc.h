@@ -133,7 +133,9 @@ THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum th
 THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count,
 				enum thc_dtype dtype, uint64_t key, struct thc_request **out);
 
-/* Waits for @r, frees it and returns what thc_allreduce() would have. */
+/* Waits for @r, frees it and returns what thc_allreduce() would have; also
+ * after the client was closed: -ECANCELED.
+ */
 THC_API int thc_allreduce_wait(struct thc_request *r);
 
 /* 1 when thc_allreduce_wait() would not block. */
@@ -153,7 +155,8 @@ THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *er
 
 /**
  * struct thc_client_info - the job a client joined
- * @memory_peak: most bytes held beside the caller's buffers and error memory
+ * @memory_peak: most bytes held beside the caller's buffers and error memory: up
+ *	to 1.1 x the buckets in progress, and 1 MiB to receive into
  */
 struct thc_client_info {
 	size_t		size;

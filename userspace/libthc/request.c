@@ -61,6 +61,38 @@ static size_t region_bytes(const struct thc_request *r)
 	return floats > traffic ? floats : traffic;
 }
 
+struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t count,
+				       enum thc_dtype dtype, uint64_t key)
+{
+	struct thc_request *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_cond_init(&r->changed, NULL);
+	r->client = c;
+	r->buf = buf;
+	r->count = count;
+	r->dtype = dtype;
+	r->key = key;
+	return r;
+}
+
+void thc_request_destroy(struct thc_request *r)
+{
+	pthread_cond_destroy(&r->changed);
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+void thc_request_end(struct thc_request *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->done = true;
+	pthread_cond_broadcast(&r->changed);
+	pthread_mutex_unlock(&r->lock);
+}
+
 static void *allocate(struct thc_request *r, size_t bytes)
 {
 	r->memory += bytes;
