@@ -256,6 +256,11 @@ static void drop__frame(void **state)
 	     f.ip_len = 8 + packet_len + 1);
 	DROP("UDP shorter than IP", base, THC_DROP_LENGTH, f.udp_len = 8 + packet_len - 8);
 	DROP("UDP shorter than IPv6", base6, THC_DROP_LENGTH, f.udp_len = 8 + packet_len - 8);
+	/* a good packet, and something between its end and that of the IP packet */
+	memset(packet + packet_len, 0, 8);
+	DROP("IP longer than UDP", base, THC_DROP_LENGTH,
+	     (packet_len += 8, f.udp_len = packet_len));
+	packet_len -= 8;
 	DROP("wrong source address", base, THC_DROP_ADDRESS, f.src = rig_addr(false, 11));
 	DROP("an IPv6 source for an IPv4 rank", base6, THC_DROP_ADDRESS, (void)0);
 	DROP("wrong source port", base, THC_DROP_ADDRESS, f.sport++);
