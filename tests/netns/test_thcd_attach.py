@@ -13,6 +13,8 @@ import subprocess
 import time
 
 import tap
+from aggregator import Aggregator
+from ranks import Ranks
 import thcwire as wire
 from tap import netns
 from thcwire import LUT_ADD, Reference, Worker, join_all
@@ -251,6 +253,22 @@ def survive(mode):
         assert s["received"] > before["received"] and s["adds_up"], s
         assert "continued" in restarted.end()
         nothing_left(net, restarted)
+
+
+def case__three_modes_give_a_client_the_same_bits():
+    """libthc sends in super-packets (UDP_SEGMENT), which generic XDP must not meet."""
+    digests = {}
+    for mode in ("native", "generic", "software"):
+        options = [] if mode == "software" else ["--mode", mode]
+        with netns.Topology(2) as net, \
+                Aggregator(net, 2, software=mode == "software", job={"seed": 5, "epoch": 1},
+                           options=options) as aggregator, Ranks(net, aggregator) as ranks:
+            ranks.open()
+            answers = ranks.reduce(counts=[300000, 77], rounds=2)
+            s = aggregator.stats()
+            assert s["mode"] == mode and s["adds_up"] and not s["dropped"], s
+            digests[mode] = {a["digest"] for a in answers}
+    assert len(set.union(*digests.values())) == 1, f"bits differ: {digests}"
 
 
 def case__kill_9_and_restart_finish_a_round_in_flight():

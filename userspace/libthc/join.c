@@ -251,6 +251,8 @@ static int set_up(struct thc_client *c)
 	if (error)
 		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
 	c->codec_ready = true;
+	if (c->params.flags & THC_WELCOME_F_NOGSO)
+		c->link.gso = false;
 	if (c->params.flags & THC_WELCOME_F_CORRELATED)
 		thc_codec_set_correlated(&c->codec, c->params.ranks);
 	if (thc_stream_init(&c->data, 0, c->params.data_slots) ||

@@ -220,7 +220,7 @@ static void check_driver(struct findings *f, const char *interface, unsigned int
 		      "frames: some drivers do once a program is attached", driver.driver);
 	else
 		found(f, NOTE, "driver", "%s has no native XDP: thcd falls back to generic XDP, where it "
-		      "sends the answers itself, several times slower", driver.driver);
+		      "sends the answers itself, which is slower", driver.driver);
 	if (!strcmp(driver.driver, "veth"))
 		check_veth(f, interface, ifindex);
 }

@@ -165,7 +165,7 @@ static int start(struct run *r, struct thcd_error *e)
 		return -1;
 	if (d->software) {
 		d->mode = "software";
-		d->one_port = true;
+		d->welcome_flags = THC_WELCOME_F_ONE_PORT;
 		if (thcd_software_init(d, slots, e))
 			return -1;
 	} else if (thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {

@@ -135,7 +135,7 @@ struct thcd {
 	u32			slots;
 	u16			port;
 	bool			software;
-	bool			one_port;	/* answers come from the base port */
+	u8			welcome_flags;	/* in every WELCOME of this mode */
 	bool			verbose;
 	const char		*mode;		/* "software", "native", "generic" */
 	const char		*instance;

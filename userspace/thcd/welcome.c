@@ -68,7 +68,7 @@ static void fill_constants(const struct thc_job *job, const struct thcd_record *
 
 void thcd_welcome_fill(const struct thc_job *job, const struct thcd_record *r,
 		       const struct thc_hdr *request, u64 nonce, enum thc_refusal refusal,
-		       bool one_port, struct thc_hdr *h, struct thc_welcome *w)
+		       u8 mode_flags, struct thc_hdr *h, struct thc_welcome *w)
 {
 	memset(h, 0, sizeof(*h));
 	memset(w, 0, sizeof(*w));
@@ -84,8 +84,7 @@ void thcd_welcome_fill(const struct thc_job *job, const struct thcd_record *r,
 	if (job && !refusal) {
 		h->epoch = thc_be32(job->epoch);
 		fill_constants(job, r, w);
-		w->flags = (r->ready ? THC_WELCOME_F_READY : 0) |
-			   (one_port ? THC_WELCOME_F_ONE_PORT : 0) |
+		w->flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0) |
 			   (job->flags & THC_JOB_F_NOSUM ? THC_WELCOME_F_NOSUM : 0) |
 			   (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
 	}
@@ -99,7 +98,7 @@ static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, u
 	struct thc_hdr h;
 
 	thcd_welcome_fill(&d->job[job_id], &d->record[job_id], request, nonce, THC_REFUSED_NOT,
-			  d->one_port, &h, &w);
+			  d->welcome_flags, &h, &w);
 	thcd_out_put(d, addr, port, &h, NULL, &w, sizeof(w));
 }
 
@@ -157,7 +156,7 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 	thcd_say_limited("refused rank %u of job %u from %s port %u: %s", request->rank,
 			 thc_be16(request->job), thcd_addr_text(&path->src, text), path->src_port,
 			 why[refusal]);
-	thcd_welcome_fill(NULL, NULL, request, nonce, refusal, d->one_port, &h, &w);
+	thcd_welcome_fill(NULL, NULL, request, nonce, refusal, d->welcome_flags, &h, &w);
 	thcd_out_put(d, &path->src, path->src_port, &h, NULL, &w, sizeof(w));
 }
 

@@ -13,9 +13,11 @@
 enum thc_drop_reason thcd_control(struct thcd *d, const struct thc_hdr *h, const void *payload,
 				  const struct thc_path *path);
 
-/* Header and payload of a WELCOME; @job NULL: a refusal that tells nothing. */
+/* Header and payload of a WELCOME; @mode_flags: thcd.welcome_flags; @job NULL: a
+ * refusal that tells nothing.
+ */
 void thcd_welcome_fill(const struct thc_job *job, const struct thcd_record *r,
 		       const struct thc_hdr *request, u64 nonce, enum thc_refusal refusal,
-		       bool one_port, struct thc_hdr *h, struct thc_welcome *w);
+		       u8 mode_flags, struct thc_hdr *h, struct thc_welcome *w);
 
 #endif /* THCD_WELCOME_H */

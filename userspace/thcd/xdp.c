@@ -304,7 +304,10 @@ static int load_for(struct thcd *d, bool generic, struct thcd_error *e)
 
 	x->generic = generic;
 	x->fan = 0;
-	d->one_port = generic;
+	/* generic XDP comes after receive offload, and before a virtual link's
+	 * super-packets are cut up; and all answers leave from our one socket
+	 */
+	d->welcome_flags = generic ? THC_WELCOME_F_ONE_PORT | THC_WELCOME_F_NOGSO : 0;
 	d->mode = generic ? "generic" : "native";
 	if (load(d, generic, e) || map_all(d, e))
 		return -1;
@@ -425,8 +428,8 @@ static int fall_back(struct thcd *d, const char *reason, struct thcd_error *e)
 	struct thcd_xdp *x = d->xdp;
 	int i;
 
-	thcd_say("native XDP refused by %s: %s; generic XDP: answers are sent by the daemon, expect a "
-		 "third of the native rate or less", x->hook.driver, reason);
+	thcd_say("native XDP refused by %s: %s; generic XDP: answers are sent by the daemon, expect "
+		 "about two thirds of the native rate", x->hook.driver, reason);
 	unload(d);
 	if (load_for(d, true, e))
 		return -1;
