@@ -418,6 +418,63 @@ def case__a_worker_that_misses_xdp_is_told_of():
         assert "came by another way than through XDP on eth0" in d.end()
 
 
+def case__an_address_that_is_not_on_the_interface():
+    with netns.Topology(2) as net:
+        net.run(net.aggregator, ["ip", "addr", "add", "10.99.0.1/32", "dev", "lo"])
+        for w in range(2):
+            net.run(net.worker(w), ["ip", "route", "add", "10.99.0.1", "via",
+                                    netns.AGGREGATOR4])
+        d = Daemon(net, "--listen", "10.99.0.1")
+        assert d.ready, d.said
+        workers = workers_of(net, address="10.99.0.1")
+        join_all(workers)
+        assert workers[0].welcome.reply == wire.MULTICAST
+        a_round(workers, 6)
+        s = d.ctl("stats")
+        assert s["events"]["finished"] == 1 and not s["daemon"]["past_xdp"], s
+        d.end()
+        two = Daemon(net, "--listen", "10.99.0.1", "--listen", netns.AGGREGATOR4)
+        assert not two.ready and "one IPv4 and one IPv6" in two.said, two.said
+
+
+def case__a_program_that_is_taken_away_is_missed():
+    with netns.Topology(1) as net:
+        d = Daemon(net)
+        assert d.ready, d.said
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
+        time.sleep(1.3)
+        said = d.end()
+        assert "somebody removed the XDP program from eth0" in said, said
+        nothing_left(net, d)
+        d = Daemon(net)
+        net.run(net.aggregator, ["ip", "link", "del", "eth0"])
+        time.sleep(1.3)
+        assert "interface eth0 is gone" in d.end()
+        assert d.status == 0 and not os.path.exists(d.pins())
+
+
+def case__an_all_reduce_does_not_notice_kill_9():
+    digests = []
+    for kill in (False, True):
+        with netns.Topology(2) as net, \
+                Aggregator(net, 2, job={"seed": 5, "epoch": 1}) as aggregator, \
+                Ranks(net, aggregator) as ranks:
+            ranks.open()
+            for rank in range(2):
+                ranks.tell(rank, do="reduce", counts=[200000], rounds=40)
+            if kill:
+                before = aggregator.stats()["events"]["added"]
+                aggregator.kill()
+                time.sleep(0.1)
+                aggregator.start()
+                after = aggregator.stats()["events"]["added"]
+                assert after > before, "nothing was under way when thcd was killed"
+            answers = [ranks.hear(rank) for rank in range(2)]
+            assert not any("error" in a for a in answers), answers
+            digests += [a["digest"] for a in answers]
+    assert len(set(digests)) == 1, digests
+
+
 def case__check_finds_what_is_wrong():
     with netns.Topology(1) as net:
         def check(*arguments, ns=net.aggregator):

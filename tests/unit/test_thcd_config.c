@@ -252,7 +252,6 @@ static void options__are_checked_together(void **state)
 		{ "", "no interface" },
 		{ "--software --job 1,ranks=1,cookie=1", "no address" },
 		{ "-i eth0", "no job" },
-		{ "-i eth0 --listen 127.0.0.1 --job 1,ranks=1,cookie=1", "--listen is for --software" },
 		{ "-i eth0 -s --mode native --job 1,ranks=1,cookie=1", "--mode is for XDP" },
 		{ "-i eth0 --job 1,ranks=1,cookie=1 --job 1,ranks=2,cookie=1", "job 1 is given twice" },
 		{ "-i eth0 extra", "\"extra\" is not an option" },

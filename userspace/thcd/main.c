@@ -189,6 +189,10 @@ static void loop(struct run *r)
 	for (;;) {
 		int wait = thcd_deadline_scan(d);
 
+		if (!d->software) {
+			thcd_xdp_watch(d);
+			wait = wait < 0 || wait > THCD_WATCH_MS ? THCD_WATCH_MS : wait;
+		}
 		p[0] = (struct pollfd){ .fd = r->signals, .events = POLLIN };
 		p[1] = (struct pollfd){ .fd = d->software ? -1 : thcd_xdp_fd(d), .events = POLLIN };
 		for (i = 0; i < d->sockets; i++)

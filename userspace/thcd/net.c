@@ -192,6 +192,9 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 	if (s->family < 0)
 		return thcd_fail(e, "listen: \"%s\" is not a numeric address", address);
 	s->ifindex = interface_of(&s->addr);
+	/* an address of lo is reached through the interface, and so are groups */
+	if (d->interface && s->ifindex == if_nametoindex("lo"))
+		s->ifindex = if_nametoindex(d->interface);
 	s->fd = socket(s->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (s->fd < 0)
 		return thcd_fail(e, "no socket: %s", strerror(errno));

@@ -45,8 +45,8 @@ static void print_help(void)
 	      "  -m, --mode MODE       auto, native or generic XDP; default auto: native, and\n"
 	      "                        generic if the driver refuses it\n"
 	      "  -s, --software        aggregate in user space, without BPF\n"
-	      "  -l, --listen ADDRESS  address to listen on in software mode, may be repeated;\n"
-	      "                        default: those of the interface\n"
+	      "  -l, --listen ADDRESS  address that workers send to, may be repeated; default:\n"
+	      "                        the first IPv4 and the first IPv6 one of the interface\n"
 	      "  -p, --port PORT       first of the 64 UDP ports of the aggregator; default 18500\n"
 	      "  -j, --job KEYS        a job, KEY=VALUE,...; may be repeated\n"
 	      "  -c, --config FILE     JSON file with the same keys\n"
@@ -151,9 +151,6 @@ static int check(const struct thcd_config *c, struct thcd_error *e)
 		return thcd_fail(e, "no interface: give -i NAME for XDP, or --software --listen ADDRESS");
 	if (c->software && !c->interface && !c->listens)
 		return thcd_fail(e, "no address: give --listen ADDRESS or -i NAME with --software");
-	if (!c->software && c->listens)
-		return thcd_fail(e, "--listen is for --software: in XDP mode the interface's addresses "
-				 "are used");
 	if (c->software && c->mode != THCD_MODE_AUTO)
 		return thcd_fail(e, "--mode is for XDP, and --software does without: give one of them");
 	if (!c->jobs)

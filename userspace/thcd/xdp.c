@@ -57,6 +57,8 @@ struct thcd_xdp {
 	bool			kept;
 	bool			attached;
 	u64			fan;		/* bit k: fan[k] is filled */
+	u64			watch_ms;	/* next look at the hook */
+	bool			robbed;		/* our program is not there */
 };
 
 static void *map_memory(int fd, size_t bytes)
@@ -201,17 +203,17 @@ static int load(struct thcd *d, bool generic, struct thcd_error *e)
 	struct thcd_xdp *x = d->xdp;
 	struct bpf_map *map;
 	char path[192];
-	int err;
+	int err, i;
 
 	x->skel = thc_bpf__open();
 	if (!x->skel)
 		return thcd_fail(e, "cannot open the XDP program: %s", strerror(errno));
 	x->skel->rodata->thc_config.port_base = d->port;
 	x->skel->rodata->thc_config.relay = generic;
-	thcd_net_address(d->interface, AF_INET,
-			 (struct thc_addr *)&x->skel->rodata->thc_config.addr4);
-	thcd_net_address(d->interface, AF_INET6,
-			 (struct thc_addr *)&x->skel->rodata->thc_config.addr6);
+	for (i = 0; i < d->sockets; i++)
+		*(struct thc_addr *)(d->socket[i].family == AF_INET ?
+			&x->skel->rodata->thc_config.addr4 :
+			&x->skel->rodata->thc_config.addr6) = d->socket[i].addr;
 	bpf_map__set_max_entries(x->skel->maps.slots, x->meta.slots);
 	bpf_map__set_max_entries(x->skel->maps.lanes, x->meta.slots);
 	bpf_object__for_each_map(map, x->skel->obj) {
@@ -350,6 +352,8 @@ int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 	x->pins.lock = x->old_fd = x->state_fd = x->meta_fd = -1;
 	x->ifindex = if_nametoindex(d->interface);
 	thcd_libbpf_quiet(d->verbose);
+	if (d->sockets > 2 || (d->sockets == 2 && d->socket[0].family == d->socket[1].family))
+		return thcd_fail(e, "--listen: XDP serves one IPv4 and one IPv6 address");
 	if (thcd_pins_open(&x->pins, d->instance, e) ||
 	    find_predecessor(d, c, slots, plans, e))
 		return -1;
@@ -484,6 +488,34 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	thcd_pins_close(&x->pins);
 	free(x);
 	d->xdp = NULL;
+}
+
+/* Somebody may take our program away: whoever attached ours can detach it. */
+void thcd_xdp_watch(struct thcd *d)
+{
+	struct thcd_xdp *x = d->xdp;
+	u64 now = thcd_now_ms();
+	struct thcd_error e;
+	struct thcd_hook hook;
+	bool ours;
+
+	if (now < x->watch_ms)
+		return;
+	x->watch_ms = now + THCD_WATCH_MS;
+	ours = !thcd_hook_query(x->ifindex, d->interface, &hook, &e) &&
+	       hook.id == thcd_prog_id(bpf_program__fd(x->skel->progs.thc_xdp));
+	if (ours == !x->robbed)
+		return;
+	x->robbed = !ours;
+	if (ours)
+		thcd_say("the XDP program is back on %s", d->interface);
+	else if (!if_nametoindex(d->interface))
+		thcd_say("interface %s is gone, and with it all answers: restart thcd when it is back",
+			 d->interface);
+	else
+		thcd_say("somebody removed the XDP program from %s%s%s, so nothing is aggregated: restart "
+			 "thcd when that is intended no more", d->interface,
+			 hook.id ? " and put there " : "", hook.id ? hook.name : "");
 }
 
 int thcd_xdp_fd(const struct thcd *d)
