@@ -127,7 +127,8 @@ class Worker:
             assert packet.op == op, f"rank {self.rank}: op {op} expected, got {packet}"
             for name, value in fields.items():
                 got = getattr(packet, name)
-                assert got == value, f"rank {self.rank}: {name} is {got:#x}, not {value:#x}: {packet}"
+                assert got == value, \
+                    f"rank {self.rank}: {name} is {got:#x}, not {value:#x}: {packet}"
             return packet
 
     def silent(self, wait=0.1):

@@ -33,15 +33,15 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define refused(call, words)						\
-do {									\
-	assert_int_not_equal(call, 0);					\
-	if (!strstr(error.text, words))					\
-		fail_msg("\"%s\" does not say \"%s\"", error.text, words);	\
-} while (0)
+#define refused(call, words) \
+	do { \
+		assert_int_not_equal(call, 0); \
+		if (!strstr(error.text, words)) \
+			fail_msg("\"%s\" does not say \"%s\"", error.text, words); \
+	} while (0)
 
-#define bad_job(keys, words)	refused(thcd_config_job(&config, keys, &error), words)
-#define bad_file(text, words)	refused(thcd_config_text(&config, "f.json", text, &error), words)
+#define bad_job(keys, words) refused(thcd_config_job(&config, keys, &error), words)
+#define bad_file(text, words) refused(thcd_config_text(&config, "f.json", text, &error), words)
 
 static void job__defaults(void **state)
 {
@@ -118,10 +118,12 @@ static void file__every_key(void **state)
 {
 	static const char text[] =
 		"{ \"interface\": \"eth3\", \"mode\": \"generic\", \"port\": 19000,\n"
-		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"instance\": \"a-b.c\",\n"
+		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"instance\": "
+		"\"a-b.c\",\n"
 		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\",\n"
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"cookie\": \"0xfedcba9876543210\",\n"
-		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": \"1/512\",\n"
+		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
+		"\"1/512\",\n"
 		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
 		"    \"prefix\": \"10.0.0.0/8\", \"quorum\": 3, \"deadline_ms\": 250,\n"
@@ -194,7 +196,8 @@ static void file__mistakes_have_their_place(void **state)
 	bad_file("[]", "one object");
 	bad_file("{\n\n \"prot\": 18500 }", "f.json:3: unknown key \"prot\"");
 	bad_file("{ \"port\": 18500, \"port\": 18501 }", "\"port\" is given twice");
-	bad_file("{ \"port\": 65500 }", "f.json:1: port: \"65500\" is not a number from 1 to 65471");
+	bad_file("{ \"port\": 65500 }",
+		 "f.json:1: port: \"65500\" is not a number from 1 to 65471");
 	bad_file("{ \"mode\": \"fast\" }", "neither auto nor native nor generic");
 	bad_file("{ \"software\": 1 }", "neither off nor on");
 	bad_file("{ \"instance\": \"a/b\" }", "instance");
@@ -205,7 +208,8 @@ static void file__mistakes_have_their_place(void **state)
 	bad_file("{ \"jobs\": [ {\"job\": 1},\n {\"job\": 2,\n \"rnaks\": 2} ] }",
 		 "f.json:3: jobs[1]: unknown key \"rnaks\"");
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"ranks\": 2.5} ] }", "\"2.5\" is not a number");
-	bad_file("{ \"jobs\": [ {\"job\": 1, \"cookie\": 9223372036854775808} ] }", "write it as text");
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"cookie\": 9223372036854775808} ] }",
+		 "write it as text");
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"job\": 1} ] }", "job is given twice");
 	bad_file("{ \"jobs\": [ {\"table\": [0, \"1\"]} ] }", "whole numbers");
 	bad_file("{ \"listen\": [\"1\", \"2\", \"3\", \"4\", \"5\"] }", "more than 4 addresses");
@@ -253,7 +257,8 @@ static void options__are_checked_together(void **state)
 		{ "--software --job 1,ranks=1,cookie=1", "no address" },
 		{ "-i eth0", "no job" },
 		{ "-i eth0 -s --mode native --job 1,ranks=1,cookie=1", "--mode is for XDP" },
-		{ "-i eth0 --job 1,ranks=1,cookie=1 --job 1,ranks=2,cookie=1", "job 1 is given twice" },
+		{ "-i eth0 --job 1,ranks=1,cookie=1 --job 1,ranks=2,cookie=1",
+		  "job 1 is given twice" },
 		{ "-i eth0 extra", "\"extra\" is not an option" },
 		{ "-i eth0 --job", "option --job needs a value" },
 		{ "--job", "needs a value" },

@@ -15,7 +15,7 @@
 #include "jobs.h"
 #include "join.h"
 
-#define N	3
+#define N 3
 
 static struct thc_job jobs[THC_JOBS_MAX];
 static struct thcd_record records[THC_JOBS_MAX];
@@ -32,8 +32,13 @@ static struct thc_path path_of(unsigned int host, u16 port)
 
 static int setup(void **state)
 {
-	struct thcd_plan plan = { .job = 1, .ranks = N, .quorum = N, .data_slots = 8,
-				  .norm_slots = 2, .sum_width = 8, .reply = THC_REPLY_MULTICAST };
+	struct thcd_plan plan = { .job = 1,
+				  .ranks = N,
+				  .quorum = N,
+				  .data_slots = 8,
+				  .norm_slots = 2,
+				  .sum_width = 8,
+				  .reply = THC_REPLY_MULTICAST };
 	struct thcd d = { .job = jobs, .record = records, .port = 18500 };
 
 	(void)state;
@@ -99,7 +104,7 @@ static void join__a_deaf_rank_means_fanout(void **state)
 
 	(void)state;
 	join_as(0, 10, true);
-	now += 5000;	/* a late rank is no deaf one */
+	now += 5000; /* a late rank is no deaf one */
 	join_as(1, 11, true);
 	now += 5000;
 	assert_false(join_as(2, 12, false).ready);
@@ -203,8 +208,7 @@ static void refuse__strangers(void **state)
 	assert_int_equal(thcd_join(job, record, 255, 1, false, &p, now).refusal, THC_REFUSED_RANK);
 	record->plan.prefix = thc_addr_v4(thc_be32(0x0a000000));
 	record->plan.prefix_len = 96 + 29;
-	assert_int_equal(thcd_join(job, record, 0, 1, false, &p, now).refusal,
-			 THC_REFUSED_PREFIX);
+	assert_int_equal(thcd_join(job, record, 0, 1, false, &p, now).refusal, THC_REFUSED_PREFIX);
 	assert_int_equal(job->joined, 0);
 	p = path_of(7, 1);
 	assert_int_equal(thcd_join(job, record, 0, 1, false, &p, now).refusal, THC_REFUSED_NOT);
@@ -272,8 +276,8 @@ static void walk__random(void **state)
 			break;
 		default: {
 			struct thc_path p = path_of(r + 1, 4000 + nonce[r] % 1000);
-			struct thcd_joined out = thcd_join(job, record, r, nonce[r], rand() % 8,
-							   &p, now);
+			struct thcd_joined out = thcd_join(job, record, r, nonce[r], rand() % 8, &p,
+							   now);
 
 			assert_int_equal(out.refusal, THC_REFUSED_NOT);
 			assert_true(job->joined >> r & 1);

@@ -16,7 +16,7 @@
 #include "keep.h"
 #include "plan.h"
 
-#define PORT	18500
+#define PORT 18500
 
 static struct thcd_error error, note;
 
@@ -76,8 +76,10 @@ static void table__overflow_says_what_fits(void **state)
 {
 	(void)state;
 	refused("1,ranks=8,cookie=1,granularity=32,sum_width=8",
-		"granularity up to 31 fits 8 ranks, up to 7 ranks fit this table; or set sum_width=16");
-	refused("1,ranks=18,cookie=1,table=uniform,sum_width=8", "no table of 4 bits fits 18 ranks");
+		"granularity up to 31 fits 8 ranks, up to 7 ranks fit this table; or set "
+		"sum_width=16");
+	refused("1,ranks=18,cookie=1,table=uniform,sum_width=8",
+		"no table of 4 bits fits 18 ranks");
 	refused("1,ranks=64,cookie=1,granularity=1024", "granularity up to 1023 fits 64 ranks");
 	refused("1,ranks=9,cookie=1,sum_width=8,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:30",
 		"the table reaches 30, and 9 ranks make 270, more than the 255 of a 8-bit sum");
@@ -101,9 +103,8 @@ static void table__width_is_chosen_and_said(void **state)
 
 static void table__published_one(void **state)
 {
-	static const uint16_t exact[16] = {
-		0, 3, 5, 7, 9, 11, 13, 14, 15, 17, 19, 21, 23, 25, 27, 30
-	};
+	static const uint16_t exact[16] = { 0,  3,  5,  7,  9,  11, 13, 14,
+					    15, 17, 19, 21, 23, 25, 27, 30 };
 	struct thcd_plan p = good("1,ranks=8,cookie=1,granularity=30,clamp=1/32");
 	double t;
 
@@ -137,7 +138,8 @@ static void table__bad_ones(void **state)
 	refused("1,ranks=2,cookie=1,table=0:1:2", "3 levels given, bits=4 needs 16");
 	refused("1,ranks=2,cookie=1,bits=2,table=0:2:2:3", "rise strictly");
 	refused("1,ranks=2,cookie=1,bits=2,table=1:2:3:4", "begin with 0");
-	refused("1,ranks=2,cookie=1,bits=2,table=0:1:2:4,granularity=5", "but the table ends with 4");
+	refused("1,ranks=2,cookie=1,bits=2,table=0:1:2:4,granularity=5",
+		"but the table ends with 4");
 	refused("1,ranks=2,cookie=1,granularity=14", "too small for the 16 levels");
 	refused("1,ranks=2,cookie=1,table=uniform,granularity=30", "has granularity 15, not 30");
 }
@@ -254,8 +256,9 @@ static void keep__same_jobs_only(void **state)
 
 static void keep__same_place_only(void **state)
 {
-	const struct thcd_meta was = { .netns = 4026531840, .layout = THCD_LAYOUT, .ifindex = 3,
-				       .slots = 576, .port = PORT };
+	const struct thcd_meta was = {
+		.netns = 4026531840, .layout = THCD_LAYOUT, .ifindex = 3, .slots = 576, .port = PORT
+	};
 	struct thcd_meta is = was;
 
 	(void)state;

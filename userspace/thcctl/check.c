@@ -26,15 +26,15 @@
 #include "thcctl.h"
 
 /* 1024 B of payload, THC, UDP and IPv6 headers. */
-#define MTU_LEAST	(1024 + 48 + 8 + 40)
+#define MTU_LEAST (1024 + 48 + 8 + 40)
 /* Above it drivers want multi-buffer programs. */
-#define MTU_MOST	3000
+#define MTU_MOST 3000
 
 enum verdict { GOOD, NOTE, BAD };
 
 struct findings {
-	cJSON		*list;
-	enum verdict	worst;
+	cJSON *list;
+	enum verdict worst;
 };
 
 static void found(struct findings *f, enum verdict v, const char *subject, const char *format, ...)
@@ -92,14 +92,18 @@ static void check_bpf(struct findings *f)
 		found(f, GOOD, "BPF", "an XDP program can be loaded");
 		close(fd);
 	} else if (fd == -EPERM || fd == -EACCES) {
-		found(f, BAD, "BPF", "not allowed to load programs: run as root, or give CAP_BPF, "
+		found(f, BAD, "BPF",
+		      "not allowed to load programs: run as root, or give CAP_BPF, "
 		      "CAP_NET_ADMIN and CAP_PERFMON");
 	} else {
-		found(f, BAD, "BPF", "the kernel loads no XDP program (%s): thcd --software does "
-		      "without", strerror(-fd));
+		found(f, BAD, "BPF",
+		      "the kernel loads no XDP program (%s): thcd --software does "
+		      "without",
+		      strerror(-fd));
 	}
 	if (jit == 0)
-		found(f, NOTE, "JIT", "off, programs are interpreted, many times slower: sysctl "
+		found(f, NOTE, "JIT",
+		      "off, programs are interpreted, many times slower: sysctl "
 		      "net.core.bpf_jit_enable=1");
 	else
 		found(f, GOOD, "JIT", jit < 0 ? "always on, or not readable" : "on");
@@ -176,9 +180,10 @@ static void check_hook(struct findings *f, const char *interface, unsigned int i
 		found(f, GOOD, "hook", "a thcd's program, id %u (%s)", id,
 		      q.drv_prog_id ? "native" : "generic");
 	else
-		found(f, BAD, "hook", "taken by program id %u, name \"%s\" (%s); thcd does not take it "
-		      "away; if nobody needs it: ip link set dev %s %s off", id, info.name,
-		      q.drv_prog_id ? "native" : "generic", interface,
+		found(f, BAD, "hook",
+		      "taken by program id %u, name \"%s\" (%s); thcd does not take it "
+		      "away; if nobody needs it: ip link set dev %s %s off",
+		      id, info.name, q.drv_prog_id ? "native" : "generic", interface,
 		      q.drv_prog_id ? "xdp" : "xdpgeneric");
 }
 
@@ -188,17 +193,22 @@ static void check_veth(struct findings *f, const char *interface, unsigned int i
 	unsigned int peer = veth_peer(interface);
 	char name[IF_NAMESIZE];
 
-	found(f, NOTE, "tailroom", "veth frames have none from kernel 6.12 on: answers are sent as copies "
+	found(f, NOTE, "tailroom",
+	      "veth frames have none from kernel 6.12 on: answers are sent as copies "
 	      "of the frame, the original is lost; nothing to do");
 	/* the same index may be somebody else here, and the peer elsewhere */
 	if (!peer || !if_indextoname(peer, name) || veth_peer(name) != ifindex)
-		found(f, NOTE, "peer", "in another namespace: redirected frames are silently lost unless "
-		      "GRO is on at it (interface %u there): ethtool -K PEER gro on", peer);
+		found(f, NOTE, "peer",
+		      "in another namespace: redirected frames are silently lost unless "
+		      "GRO is on at it (interface %u there): ethtool -K PEER gro on",
+		      peer);
 	else if (!ethtool(name, &gro) && gro.data)
 		found(f, GOOD, "peer", "GRO is on at %s: redirected frames arrive", name);
 	else
-		found(f, BAD, "peer", "GRO is off at %s, so redirected frames are silently lost: "
-		      "ethtool -K %s gro on", name, name);
+		found(f, BAD, "peer",
+		      "GRO is off at %s, so redirected frames are silently lost: "
+		      "ethtool -K %s gro on",
+		      name, name);
 }
 
 static void check_driver(struct findings *f, const char *interface, unsigned int ifindex)
@@ -210,17 +220,23 @@ static void check_driver(struct findings *f, const char *interface, unsigned int
 		strcpy(driver.driver, "unknown");
 	thcctl_netdev(ifindex, &xdp);
 	if (!xdp.known)
-		found(f, NOTE, "driver", "%s: this kernel does not tell whether it has native XDP (6.3 "
-		      "and later do); thcd --mode native says", driver.driver);
+		found(f, NOTE, "driver",
+		      "%s: this kernel does not tell whether it has native XDP (6.3 "
+		      "and later do); thcd --mode native says",
+		      driver.driver);
 	else if (xdp.basic && xdp.redirect && xdp.target)
 		found(f, GOOD, "driver", "%s has native XDP and sends redirected frames",
 		      driver.driver);
 	else if (xdp.basic && xdp.redirect)
-		found(f, NOTE, "driver", "%s has native XDP, but does not say that it sends redirected "
-		      "frames: some drivers do once a program is attached", driver.driver);
+		found(f, NOTE, "driver",
+		      "%s has native XDP, but does not say that it sends redirected "
+		      "frames: some drivers do once a program is attached",
+		      driver.driver);
 	else
-		found(f, NOTE, "driver", "%s has no native XDP: thcd falls back to generic XDP, where it "
-		      "sends the answers itself, which is slower", driver.driver);
+		found(f, NOTE, "driver",
+		      "%s has no native XDP: thcd falls back to generic XDP, where it "
+		      "sends the answers itself, which is slower",
+		      driver.driver);
 	if (!strcmp(driver.driver, "veth"))
 		check_veth(f, interface, ifindex);
 }
@@ -245,8 +261,10 @@ static void check_address(struct findings *f, const char *interface)
 	if (any)
 		found(f, GOOD, "address", "%s has one that workers can send to", interface);
 	else
-		found(f, BAD, "address", "%s has no IP address workers could send to: ip address add "
-		      "ADDR/LEN dev %s", interface, interface);
+		found(f, BAD, "address",
+		      "%s has no IP address workers could send to: ip address add "
+		      "ADDR/LEN dev %s",
+		      interface, interface);
 }
 
 static void check_link(struct findings *f, const char *interface)
@@ -258,15 +276,18 @@ static void check_link(struct findings *f, const char *interface)
 	    ifr.ifr_flags & IFF_RUNNING)
 		found(f, GOOD, "link", "up");
 	else
-		found(f, BAD, "link", "down: ip link set dev %s up, and check the cable", interface);
+		found(f, BAD, "link", "down: ip link set dev %s up, and check the cable",
+		      interface);
 	if (ask_device(interface, SIOCGIFMTU, &ifr))
 		return;
 	if (ifr.ifr_mtu < MTU_LEAST)
-		found(f, BAD, "MTU", "%d; THC packets need %d: ip link set dev %s mtu 1500", ifr.ifr_mtu,
-		      MTU_LEAST, interface);
+		found(f, BAD, "MTU", "%d; THC packets need %d: ip link set dev %s mtu 1500",
+		      ifr.ifr_mtu, MTU_LEAST, interface);
 	else if (ifr.ifr_mtu > MTU_MOST)
-		found(f, NOTE, "MTU", "%d; drivers refuse native XDP with large frames, THC needs 1500 "
-		      "at most", ifr.ifr_mtu);
+		found(f, NOTE, "MTU",
+		      "%d; drivers refuse native XDP with large frames, THC needs 1500 "
+		      "at most",
+		      ifr.ifr_mtu);
 	else
 		found(f, GOOD, "MTU", "%d", ifr.ifr_mtu);
 }
@@ -309,8 +330,10 @@ int thcctl_check(struct thcctl *t, const char *interface)
 			puts(text);
 		free(text);
 	} else if (interface) {
-		printf("\n%s\n", status ? "thcd cannot aggregate in XDP here; what is marked bad has to "
-		       "change, or use --software" : "thcd can run here");
+		printf("\n%s\n",
+		       status ? "thcd cannot aggregate in XDP here; what is marked bad has to "
+				"change, or use --software"
+			      : "thcd can run here");
 	} else {
 		printf("\ngive an interface for more: thcctl check eth0\n");
 	}

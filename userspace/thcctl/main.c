@@ -10,8 +10,9 @@
 
 #include "thcctl.h"
 
-#define EXIT_USAGE	2
+#define EXIT_USAGE 2
 
+/* clang-format off */
 static const struct option options[] = {
 	{ "instance", required_argument, NULL, 'n' },
 	{ "control", required_argument, NULL, 'C' },
@@ -21,6 +22,7 @@ static const struct option options[] = {
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 },
 };
+/* clang-format on */
 
 void thcctl_say(const char *format, ...)
 {
@@ -51,7 +53,8 @@ static void print_help(void)
 	      "\n"
 	      "job, stats and top also work when thcd is dead: from the pinned maps.\n"
 	      "Exit status: 0; 1 if something is wrong (no thcd, counters that do not add up,\n"
-	      "no XDP here); 2 for a wrong command line.\n", stdout);
+	      "no XDP here); 2 for a wrong command line.\n",
+	      stdout);
 }
 
 static int run(struct thcctl *t, int argc, char **argv)
@@ -60,7 +63,8 @@ static int run(struct thcctl *t, int argc, char **argv)
 	bool takes_one = !strcmp(command, "check") || !strcmp(command, "job");
 
 	if (argc > (takes_one ? 2 : 1)) {
-		thcctl_say("\"%s\" is one argument too many for %s", argv[takes_one ? 2 : 1], command);
+		thcctl_say("\"%s\" is one argument too many for %s", argv[takes_one ? 2 : 1],
+			   command);
 		return EXIT_USAGE;
 	}
 	if (!strcmp(command, "check"))
@@ -85,7 +89,8 @@ int main(int argc, char **argv)
 	while ((opt = getopt_long(argc, argv, ":n:C:Jc:hV", options, NULL)) >= 0) {
 		switch (opt) {
 		case 'n':
-			if (!*optarg || strlen(optarg) >= sizeof(t.instance) || strchr(optarg, '/')) {
+			if (!*optarg || strlen(optarg) >= sizeof(t.instance) ||
+			    strchr(optarg, '/')) {
 				thcctl_say("\"%s\" is not the name of an instance", optarg);
 				return EXIT_USAGE;
 			}
@@ -111,8 +116,9 @@ int main(int argc, char **argv)
 			puts("thcctl " THC_LIB_VERSION);
 			return EXIT_SUCCESS;
 		default:
-			thcctl_say(opt == ':' ? "option %s needs a value" :
-				   "unknown option %s; thcctl --help lists them", argv[optind - 1]);
+			thcctl_say(opt == ':' ? "option %s needs a value"
+					      : "unknown option %s; thcctl --help lists them",
+				   argv[optind - 1]);
 			return EXIT_USAGE;
 		}
 	}

@@ -9,7 +9,7 @@
 #include "../common/names.h"
 #include "thcctl.h"
 
-#define TEXTS		8
+#define TEXTS 8
 
 double thcctl_number(const cJSON *o, const char *name)
 {
@@ -65,9 +65,8 @@ const char *thcctl_list(const cJSON *list, const char *none, char *out, int size
 	int n = 0;
 
 	snprintf(out, size, "%s", none);
-	cJSON_ArrayForEach(v, list)
-		if (n < size)
-			n += snprintf(out + n, size - n, "%s%.0f", n ? " " : "", v->valuedouble);
+	cJSON_ArrayForEach(v, list) if (n < size)
+		n += snprintf(out + n, size - n, "%s%.0f", n ? " " : "", v->valuedouble);
 	return out;
 }
 
@@ -141,7 +140,8 @@ static void print_stats(const cJSON *o)
 	printf("%-14s %16s\n", "dropped", thcctl_grouped(thcctl_number(o, "dropped")));
 	for (i = THC_DROP_NONE + 1; i < THC_DROP_REASONS; i++)
 		if (thcctl_number(drops, thc_drop_name[i].name))
-			print_row(thc_drop_name[i].name, thcctl_number(drops, thc_drop_name[i].name),
+			print_row(thc_drop_name[i].name,
+				  thcctl_number(drops, thc_drop_name[i].name),
 				  thc_drop_name[i].meaning);
 	printf("answers\n");
 	for (i = THC_EVENT_FATES; i < THC_EVENTS; i++)
@@ -180,8 +180,8 @@ int thcctl_stats(struct thcctl *t)
 	} else {
 		print_stats(o);
 		printf("\nreceived %s %s %s fates + %s drops: %s\n",
-		       thcctl_grouped(thcctl_number(o, "received")), ok ? "=" : "!=",
-		       thcctl_grouped(thcctl_number(o, "fates")),
+		       thcctl_grouped(thcctl_number(o, "received")),
+		       ok ? "=" : "!=", thcctl_grouped(thcctl_number(o, "fates")),
 		       thcctl_grouped(thcctl_number(o, "dropped")),
 		       ok ? "adds up" : "DOES NOT ADD UP (unless packets arrive right now)");
 	}
@@ -194,10 +194,9 @@ static void print_members(const cJSON *job)
 	const cJSON *m;
 
 	printf("  %-6s %-40s %-6s %s\n", "rank", "address", "port", "state");
-	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(job, "members"))
-		printf("  %-6.0f %-40s %-6.0f %s\n", thcctl_number(m, "rank"),
-		       thcctl_text(m, "address"), thcctl_number(m, "port"),
-		       thcctl_text(m, "state"));
+	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(job, "members")) printf(
+		"  %-6.0f %-40s %-6.0f %s\n", thcctl_number(m, "rank"), thcctl_text(m, "address"),
+		thcctl_number(m, "port"), thcctl_text(m, "state"));
 }
 
 static void print_job(const cJSON *j)
@@ -206,8 +205,9 @@ static void print_job(const cJSON *j)
 	char text[256];
 
 	printf("job %.0f: epoch %.0f, %s\n", thcctl_number(j, "job"), thcctl_number(j, "epoch"),
-	       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "ready")) ? "all ranks are in" :
-	       "waits for ranks to join");
+	       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "ready"))
+		       ? "all ranks are in"
+		       : "waits for ranks to join");
 	printf("  %-12s %.0f; joined: %s\n", "ranks", thcctl_number(j, "ranks"),
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "joined"), "none", text,
 			   sizeof(text)));
@@ -221,14 +221,15 @@ static void print_job(const cJSON *j)
 	printf("  %-12s %s\n", "table",
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "table"), "none", text,
 			   sizeof(text)));
-	printf("  %-12s p=1/%.4g, %.0f-bit sums, blocks of %.0f\n", "", 1 / thcctl_number(j, "clamp"),
-	       thcctl_number(j, "sum_width"), thcctl_number(j, "block"));
+	printf("  %-12s p=1/%.4g, %.0f-bit sums, blocks of %.0f\n", "",
+	       1 / thcctl_number(j, "clamp"), thcctl_number(j, "sum_width"),
+	       thcctl_number(j, "block"));
 	printf("  %-12s %.0f for data, %.0f for norms, %s\n", "slots",
 	       thcctl_number(j, "data_slots"), thcctl_number(j, "norm_slots"),
 	       thcctl_bytes(thcctl_number(j, "slot_bytes")));
 	if (thcctl_number(j, "deadline_ms"))
-		printf("  %-12s %.0f ms, quorum %.0f\n", "deadline", thcctl_number(j, "deadline_ms"),
-		       thcctl_number(j, "quorum"));
+		printf("  %-12s %.0f ms, quorum %.0f\n", "deadline",
+		       thcctl_number(j, "deadline_ms"), thcctl_number(j, "quorum"));
 	printf("  %-12s %.0f chunks; some wait for ranks: %s\n", "open",
 	       thcctl_number(j, "open_generations"),
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "waiting_for"), "none", text,
@@ -251,7 +252,8 @@ int thcctl_job(struct thcctl *t, const char *number)
 	}
 	if (!number)
 		print_head(o);
-	cJSON_ArrayForEach(j, list) {
+	cJSON_ArrayForEach(j, list)
+	{
 		char id[16];
 
 		snprintf(id, sizeof(id), "%.0f", thcctl_number(j, "job"));

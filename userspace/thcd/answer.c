@@ -13,9 +13,9 @@
 
 /* A finished generation, copied. */
 struct result {
-	struct thc_version	version;
-	u32			epoch;
-	u64			word[THC_LANE_WORDS];
+	struct thc_version version;
+	u32 epoch;
+	u64 word[THC_LANE_WORDS];
 };
 
 static bool done(const struct thc_slot *s, const struct thc_version *v, u32 epoch, u32 generation)
@@ -61,8 +61,7 @@ static void to_group(struct thcd *d, u16 job_id, u32 slot, const struct result *
 	struct thc_hdr h;
 
 	thc_answer_result(&h, job, job_id, r->epoch, &r->version, slot, 0, false);
-	thcd_out_put(d, &job->group, thc_be16(job->group_port), &h, r->word, NULL,
-		     sizeof(r->word));
+	thcd_out_put(d, &job->group, thc_be16(job->group_port), &h, r->word, NULL, sizeof(r->word));
 }
 
 void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation)

@@ -92,7 +92,8 @@ int thcd_hook_query(unsigned int ifindex, const char *interface, struct thcd_hoo
 	memset(out, 0, sizeof(*out));
 	driver_of(interface, out->driver, sizeof(out->driver));
 	if (err)
-		return thcd_fail(e, "cannot ask %s for its XDP program: %s", interface, strerror(-err));
+		return thcd_fail(e, "cannot ask %s for its XDP program: %s", interface,
+				 strerror(-err));
 	out->id = q.drv_prog_id ? q.drv_prog_id : q.hw_prog_id ? q.hw_prog_id : q.skb_prog_id;
 	out->generic = out->id && out->id == q.skb_prog_id;
 	if (out->id)
@@ -102,12 +103,14 @@ int thcd_hook_query(unsigned int ifindex, const char *interface, struct thcd_hoo
 
 int thcd_hook_foreign(const char *interface, const struct thcd_hook *hook, struct thcd_error *e)
 {
-	return thcd_fail(e, "interface %s already has an XDP program, id %u, name \"%s\" (%s), and thcd does "
-			 "not take it away%s; if nobody needs it: ip link set dev %s %s off", interface,
-			 hook->id, hook->name, hook->generic ? "generic" : "native",
-			 strcmp(hook->name, "thc_xdp") ? "" :
-			 " (another thcd's? then give its --instance name)",
-			 interface, hook->generic ? "xdpgeneric" : "xdp");
+	return thcd_fail(
+		e,
+		"interface %s already has an XDP program, id %u, name \"%s\" (%s), and thcd does "
+		"not take it away%s; if nobody needs it: ip link set dev %s %s off",
+		interface, hook->id, hook->name, hook->generic ? "generic" : "native",
+		strcmp(hook->name, "thc_xdp") ? ""
+					      : " (another thcd's? then give its --instance name)",
+		interface, hook->generic ? "xdpgeneric" : "xdp");
 }
 
 int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic, char *reason)
@@ -131,6 +134,7 @@ int thcd_hook_detach(unsigned int ifindex, int prog_fd, bool generic)
 {
 	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = prog_fd);
 
-	return bpf_xdp_detach(ifindex, XDP_FLAGS_REPLACE |
-			      (generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE), &opts);
+	return bpf_xdp_detach(
+		ifindex, XDP_FLAGS_REPLACE | (generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE),
+		&opts);
 }

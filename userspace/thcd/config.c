@@ -13,12 +13,12 @@
 enum kind { NUMBER, NUMBER64, FRACTION, TABLE, WIDTH, REPLY, SWITCH_OFF, SWITCH_ON, TEXT };
 
 struct key {
-	const char	*name;
-	enum kind	kind;
-	size_t		offset;
-	u64		min;
-	u64		max;
-	const char	*meaning;
+	const char *name;
+	enum kind kind;
+	size_t offset;
+	u64 min;
+	u64 max;
+	const char *meaning;
 };
 
 #define AT(field) offsetof(struct thcd_job_wish, field)
@@ -150,8 +150,11 @@ static int parse_table(struct thcd_job_wish *w, const char *value, struct thcd_e
 		unsigned long v = strtoul(at, &end, 10);
 
 		if (*at < '0' || *at > '9' || v > THC_TABLE_GRANULARITY_MAX)
-			return thcd_fail(e, "table: \"%s\" is not a level; give auto, uniform or levels "
-					 "from 0 to %d as 0:3:5:...", at, THC_TABLE_GRANULARITY_MAX);
+			return thcd_fail(
+				e,
+				"table: \"%s\" is not a level; give auto, uniform or levels "
+				"from 0 to %d as 0:3:5:...",
+				at, THC_TABLE_GRANULARITY_MAX);
 		w->value[w->values++] = v;
 		at = end;
 		if (!*at)
@@ -336,13 +339,14 @@ static int set_mode(struct thcd_config *c, const char *value, struct thcd_error 
 static int set_instance(struct thcd_config *c, const char *value, struct thcd_error *e)
 {
 	if (!*value || strlen(value) > 63 || value[0] == '.' || strchr(value, '/'))
-		return thcd_fail(e, "instance: \"%s\" is not a name of 1 to 63 characters without "
-				 "'/' that does not begin with '.'", value);
+		return thcd_fail(e,
+				 "instance: \"%s\" is not a name of 1 to 63 characters without "
+				 "'/' that does not begin with '.'",
+				 value);
 	return set_text(&c->instance, value, e);
 }
 
-int thcd_config_set(struct thcd_config *c, const char *key, const char *value,
-		    struct thcd_error *e)
+int thcd_config_set(struct thcd_config *c, const char *key, const char *value, struct thcd_error *e)
 {
 	u64 n;
 
@@ -365,9 +369,10 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value,
 	}
 	if (!strcmp(key, "port")) {
 		if (parse_number(value, &n) || n < 1 || n > 65535 - THC_PORT_SPAN)
-			return thcd_fail(e, "port: \"%s\" is not a number from 1 to %d: an aggregator "
-					 "owns %d ports from it on", value, 65535 - THC_PORT_SPAN,
-					 THC_PORT_SPAN);
+			return thcd_fail(e,
+					 "port: \"%s\" is not a number from 1 to %d: an aggregator "
+					 "owns %d ports from it on",
+					 value, 65535 - THC_PORT_SPAN, THC_PORT_SPAN);
 		c->port = n;
 		return 0;
 	}

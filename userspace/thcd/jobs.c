@@ -119,8 +119,10 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 	for (i = 0; i < levels && n < (int)size; i++)
 		n += snprintf(text + n, size - n, "%c%u", i ? ':' : ' ', plan->table[i]);
 	if (n < (int)size)
-		snprintf(text + n, size - n, " p=1/%.4g, %u-bit sums, %s, W=%u + %u for norms, slots use "
-			 "%llu bytes", 1 / p, plan->sum_width,
+		snprintf(text + n, size - n,
+			 " p=1/%.4g, %u-bit sums, %s, W=%u + %u for norms, slots use "
+			 "%llu bytes",
+			 1 / p, plan->sum_width,
 			 plan->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout",
 			 plan->data_slots, plan->norm_slots,
 			 (unsigned long long)thc_report_slot_bytes(slots));

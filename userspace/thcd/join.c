@@ -18,8 +18,7 @@
 #include "join.h"
 #include "plan.h"
 
-static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms,
-		   struct thcd_joined *out)
+static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms, struct thcd_joined *out)
 {
 	if (r->ready || job->joined != job->all)
 		return;

@@ -15,9 +15,9 @@
 #include "config.h"
 
 /* A configuration is small; more is a mistake. */
-#define FILE_MAX_BYTES	(1 << 20)
+#define FILE_MAX_BYTES (1 << 20)
 /* Integers beyond it are not exact in JSON. */
-#define EXACT_MAX	9007199254740992.0
+#define EXACT_MAX 9007199254740992.0
 
 struct source {
 	const char *name;
@@ -60,11 +60,13 @@ static int list_text(const cJSON *item, char *out, size_t size, struct thcd_erro
 	const cJSON *v;
 	size_t used = 0;
 
-	cJSON_ArrayForEach(v, item) {
+	cJSON_ArrayForEach(v, item)
+	{
 		int n;
 
 		if (!cJSON_IsNumber(v) || v->valuedouble != floor(v->valuedouble))
-			return thcd_fail(e, "%s: a list of whole numbers is expected", item->string);
+			return thcd_fail(e, "%s: a list of whole numbers is expected",
+					 item->string);
 		n = snprintf(out + used, size - used, "%s%.0f", used ? ":" : "", v->valuedouble);
 		if (n < 0 || (size_t)n >= size - used)
 			return thcd_fail(e, "%s: the list is too long", item->string);
@@ -92,8 +94,10 @@ static int value_text(const cJSON *item, char *out, size_t size, struct thcd_err
 		return thcd_fail(e, "%s: a number, text, true, false or list is expected",
 				 item->string);
 	if (fabs(item->valuedouble) > EXACT_MAX)
-		return thcd_fail(e, "%s: JSON numbers are not exact beyond 2^53; write it as text, "
-				 "\"0x...\"", item->string);
+		return thcd_fail(e,
+				 "%s: JSON numbers are not exact beyond 2^53; write it as text, "
+				 "\"0x...\"",
+				 item->string);
 	if (item->valuedouble == floor(item->valuedouble))
 		snprintf(out, size, "%.0f", item->valuedouble);
 	else
@@ -114,7 +118,8 @@ static int read_job(struct thcd_config *c, const struct source *s, const cJSON *
 	if (c->jobs == THC_JOBS_MAX)
 		return thcd_fail(e, "%s: more than %d jobs", s->name, THC_JOBS_MAX);
 	thcd_job_wish_init(w);
-	cJSON_ArrayForEach(item, object) {
+	cJSON_ArrayForEach(item, object)
+	{
 		if (value_text(item, value, sizeof(value), e) ||
 		    thcd_job_wish_set(w, item->string, value, e))
 			return at_key(s, where, item->string, e);
@@ -131,9 +136,7 @@ static int read_jobs(struct thcd_config *c, const struct source *s, const cJSON 
 
 	if (!cJSON_IsArray(list))
 		return thcd_fail(e, "%s: \"jobs\" is not a list [ { ... } ]", s->name);
-	cJSON_ArrayForEach(object, list)
-		if (read_job(c, s, object, index++, e))
-			return -1;
+	cJSON_ArrayForEach(object, list) if (read_job(c, s, object, index++, e)) return -1;
 	return 0;
 }
 
@@ -142,7 +145,8 @@ static int read_listen(struct thcd_config *c, const struct source *s, const cJSO
 {
 	const cJSON *v;
 
-	cJSON_ArrayForEach(v, item) {
+	cJSON_ArrayForEach(v, item)
+	{
 		if (!cJSON_IsString(v))
 			return thcd_fail(e, "%s: \"listen\" is not a list of addresses", s->name);
 		if (thcd_config_set(c, "listen", v->valuestring, e))
@@ -157,7 +161,8 @@ static int read_top(struct thcd_config *c, const struct source *s, const cJSON *
 	const cJSON *item;
 	char value[256];
 
-	cJSON_ArrayForEach(item, root) {
+	cJSON_ArrayForEach(item, root)
+	{
 		const cJSON *first = cJSON_GetObjectItemCaseSensitive(root, item->string);
 		int err;
 

@@ -15,16 +15,23 @@ int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, cons
 		   struct thcd_error *e)
 {
 	if (was->layout != is->layout)
-		return thcd_fail(e, "the pins of instance \"%s\" are those of another version of thcd"
-				 DISCARD, instance);
+		return thcd_fail(
+			e,
+			"the pins of instance \"%s\" are those of another version of thcd" DISCARD,
+			instance);
 	if (was->netns != is->netns || was->ifindex != is->ifindex)
-		return thcd_fail(e, "the pins of instance \"%s\" belong to another interface (index %u%s): "
-				 "give --instance another name; if that interface is gone, --fresh "
-				 "discards them", instance, was->ifindex,
-				 was->netns != is->netns ? " of another network namespace" : "");
+		return thcd_fail(
+			e,
+			"the pins of instance \"%s\" belong to another interface (index %u%s): "
+			"give --instance another name; if that interface is gone, --fresh "
+			"discards them",
+			instance, was->ifindex,
+			was->netns != is->netns ? " of another network namespace" : "");
 	if (was->port != is->port)
-		return thcd_fail(e, "the aggregator that is attached uses port %u, and %u is asked for"
-				 DISCARD, was->port, is->port);
+		return thcd_fail(
+			e,
+			"the aggregator that is attached uses port %u, and %u is asked for" DISCARD,
+			was->port, is->port);
 	return 0;
 }
 
@@ -32,11 +39,11 @@ int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, cons
 static const char *difference(const struct thcd_plan *a, const struct thcd_plan *b, double *was,
 			      double *is)
 {
-#define NUMBER(field, name)					\
-	if (a->field != b->field) {				\
-		*was = a->field;				\
-		*is = b->field;					\
-		return name;					\
+#define NUMBER(field, name) \
+	if (a->field != b->field) { \
+		*was = a->field; \
+		*is = b->field; \
+		return name; \
 	}
 	NUMBER(ranks, "ranks")
 	NUMBER(bits, "bits")
@@ -82,18 +89,27 @@ static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_pla
 	if (!was->used && !is->ranks)
 		return 0;
 	if (!was->used)
-		return thcd_fail(e, "job %u is asked for, but the aggregator that is attached has none of "
-				 "that number" DISCARD, id);
+		return thcd_fail(
+			e,
+			"job %u is asked for, but the aggregator that is attached has none of "
+			"that number" DISCARD,
+			id);
 	if (!is->ranks)
-		return thcd_fail(e, "the aggregator that is attached has a job %u, which is not asked for"
-				 DISCARD, id);
+		return thcd_fail(e,
+				 "the aggregator that is attached has a job %u, which is not asked "
+				 "for" DISCARD,
+				 id);
 	if (!memcmp(&was->plan, is, sizeof(*is)))
 		return 0;
 	what = difference(&was->plan, is, &a, &b);
 	if (a != b)
-		return thcd_fail(e, "job %u: %s is %.0f in the aggregator that is attached, and %.0f is asked "
-				 "for" DISCARD, id, what, a, b);
-	return thcd_fail(e, "job %u: %s differs from that of the aggregator that is attached" DISCARD,
+		return thcd_fail(
+			e,
+			"job %u: %s is %.0f in the aggregator that is attached, and %.0f is asked "
+			"for" DISCARD,
+			id, what, a, b);
+	return thcd_fail(e,
+			 "job %u: %s differs from that of the aggregator that is attached" DISCARD,
 			 id, what);
 }
 

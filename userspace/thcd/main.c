@@ -24,16 +24,16 @@
 #include "software.h"
 #include "xdp.h"
 
-#define EXIT_USAGE	2
+#define EXIT_USAGE 2
 
 /* What main() builds up and takes down. */
 struct run {
-	struct thcd			d;
-	struct thcd_config		c;
-	struct thcd_control_state	control;
-	struct thcd_plan		plan[THC_JOBS_MAX];
-	int				signals;
-	char				name[80];
+	struct thcd d;
+	struct thcd_config c;
+	struct thcd_control_state control;
+	struct thcd_plan plan[THC_JOBS_MAX];
+	int signals;
+	char name[80];
 };
 
 /* Signals are read in the loop, so that nothing is interrupted. */
@@ -160,8 +160,7 @@ static int start(struct run *r, struct thcd_error *e)
 	d->interface = r->c.interface;
 	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
 	r->signals = catch_signals(e);
-	if (r->signals < 0 || open_sockets(r, e) || make_plans(r, &slots, e) ||
-	    open_control(r, e))
+	if (r->signals < 0 || open_sockets(r, e) || make_plans(r, &slots, e) || open_control(r, e))
 		return -1;
 	if (d->software) {
 		d->mode = "software";
@@ -171,8 +170,8 @@ static int start(struct run *r, struct thcd_error *e)
 	} else if (thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {
 		return -1;
 	}
-	if (make_jobs(r, kept, e) ||
-	    (!d->software && thcd_xdp_attach(d, r->c.mode, e)) || thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
+	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, r->c.mode, e)) ||
+	    thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
 		return -1;
 	thcd_say("%s aggregator on %s, UDP port %u: %u slots, %llu bytes", d->mode,
 		 r->c.listens ? r->c.listen[0] : r->c.interface, d->port, d->slots,

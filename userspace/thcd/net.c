@@ -19,19 +19,19 @@
 #include "plan.h"
 
 /* Datagrams per sendmmsg(). */
-#define OUT_BATCH	64
+#define OUT_BATCH 64
 /* Socket buffers: a full window of several ranks fits. */
-#define BUFFER_BYTES	(16 << 20)
+#define BUFFER_BYTES (16 << 20)
 /* A send that blocks so long is given up; the worker asks again. */
-#define SEND_TIMEOUT_MS	100
+#define SEND_TIMEOUT_MS 100
 
 struct thcd_out {
 	struct {
-		int			count;
-		struct mmsghdr		msg[OUT_BATCH];
-		struct iovec		iov[OUT_BATCH];
-		struct sockaddr_storage	to[OUT_BATCH];
-		u8			frame[OUT_BATCH][sizeof(struct thc_hdr) + THC_LANE_BYTES];
+		int count;
+		struct mmsghdr msg[OUT_BATCH];
+		struct iovec iov[OUT_BATCH];
+		struct sockaddr_storage to[OUT_BATCH];
+		u8 frame[OUT_BATCH][sizeof(struct thc_hdr) + THC_LANE_BYTES];
 	} queue[THCD_LISTEN_MAX];
 };
 
@@ -52,7 +52,8 @@ socklen_t thcd_sockaddr(struct sockaddr_storage *out, const struct thc_addr *add
 		in6->sin6_family = AF_INET6;
 		in6->sin6_port = htons(port);
 		memcpy(&in6->sin6_addr, addr, sizeof(*addr));
-		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) || IN6_IS_ADDR_MULTICAST(&in6->sin6_addr))
+		if (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) ||
+		    IN6_IS_ADDR_MULTICAST(&in6->sin6_addr))
 			in6->sin6_scope_id = ifindex;
 		return sizeof(*in6);
 	}
@@ -80,11 +81,13 @@ static bool same_address(const struct ifaddrs *i, const struct thc_addr *addr)
 	struct thc_addr have;
 	u16 port;
 
-	if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
+	if (!i->ifa_addr ||
+	    (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
 		return false;
 	memset(&ss, 0, sizeof(ss));
-	memcpy(&ss, i->ifa_addr, i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
-	       sizeof(struct sockaddr_in6));
+	memcpy(&ss, i->ifa_addr,
+	       i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+						 : sizeof(struct sockaddr_in6));
 	thcd_sockaddr_parse(&ss, &have, &port);
 	return thc_addr_equal(&have, addr);
 }
@@ -115,11 +118,13 @@ bool thcd_net_address(const char *interface, int family, struct thc_addr *addr)
 		struct sockaddr_storage ss;
 		u16 port;
 
-		if (strcmp(i->ifa_name, interface) || !i->ifa_addr || i->ifa_addr->sa_family != family)
+		if (strcmp(i->ifa_name, interface) || !i->ifa_addr ||
+		    i->ifa_addr->sa_family != family)
 			continue;
 		memset(&ss, 0, sizeof(ss));
-		memcpy(&ss, i->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) :
-		       sizeof(struct sockaddr_in6));
+		memcpy(&ss, i->ifa_addr,
+		       family == AF_INET ? sizeof(struct sockaddr_in)
+					 : sizeof(struct sockaddr_in6));
 		/* a link-local address cannot be named without its interface */
 		if (family == AF_INET6 &&
 		    IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&ss)->sin6_addr))
@@ -228,8 +233,11 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 		    thcd_net_open(d, thcd_addr_text(&addr, text), e))
 			return -1;
 	if (!d->sockets)
-		return thcd_fail(e, "interface %s has no IP address that workers could send to; add one: "
-				 "ip address add ADDR/LEN dev %s", interface, interface);
+		return thcd_fail(
+			e,
+			"interface %s has no IP address that workers could send to; add one: "
+			"ip address add ADDR/LEN dev %s",
+			interface, interface);
 	return 0;
 }
 

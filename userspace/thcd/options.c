@@ -10,6 +10,7 @@
 
 #include "options.h"
 
+/* clang-format off */
 static const struct option options[] = {
 	{ "interface", required_argument, NULL, 'i' },
 	{ "mode", required_argument, NULL, 'm' },
@@ -28,6 +29,7 @@ static const struct option options[] = {
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 },
 };
+/* clang-format on */
 
 static void print_help(void)
 {
@@ -60,7 +62,8 @@ static void print_help(void)
 	      "  -h, --help            this text\n"
 	      "  -V, --version         version\n"
 	      "\n"
-	      "Keys of a job:\n", stdout);
+	      "Keys of a job:\n",
+	      stdout);
 	for (i = 0; thcd_job_key(i, &meaning); i++)
 		printf("  %-13s %s\n", thcd_job_key(i, NULL), meaning);
 	fputs("\nExample: thcd -i eth0 --job 1,ranks=4,cookie=0x1f2e3d4c5b6a7988\n", stdout);
@@ -121,8 +124,10 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, ":i:m:sl:p:j:c:n:C:fR:P:vhV", options, NULL)) >= 0) {
 		if (opt == '?' || opt == ':') {
-			thcd_fail(e, opt == '?' ? "unknown option %s; thcd --help lists them" :
-				  "option %s needs a value", argv[optind - 1]);
+			thcd_fail(e,
+				  opt == '?' ? "unknown option %s; thcd --help lists them"
+					     : "option %s needs a value",
+				  argv[optind - 1]);
 			return THCD_BAD;
 		}
 		if (file && opt == 'h') {
@@ -148,13 +153,16 @@ static int check(const struct thcd_config *c, struct thcd_error *e)
 	u32 i, k;
 
 	if (!c->software && !c->interface)
-		return thcd_fail(e, "no interface: give -i NAME for XDP, or --software --listen ADDRESS");
+		return thcd_fail(
+			e, "no interface: give -i NAME for XDP, or --software --listen ADDRESS");
 	if (c->software && !c->interface && !c->listens)
 		return thcd_fail(e, "no address: give --listen ADDRESS or -i NAME with --software");
 	if (c->software && c->mode != THCD_MODE_AUTO)
-		return thcd_fail(e, "--mode is for XDP, and --software does without: give one of them");
+		return thcd_fail(
+			e, "--mode is for XDP, and --software does without: give one of them");
 	if (!c->jobs)
-		return thcd_fail(e, "no job: give --job 1,ranks=N,cookie=SECRET or a -c FILE with jobs");
+		return thcd_fail(
+			e, "no job: give --job 1,ranks=N,cookie=SECRET or a -c FILE with jobs");
 	for (i = 0; i < c->jobs; i++)
 		for (k = 0; k < i; k++)
 			if (c->job[i].job == c->job[k].job)

@@ -13,7 +13,7 @@
 /* Largest granularity chosen for the operator: beyond it the quantisation
  * error hardly falls, and solving grows with its square.
  */
-#define GRANULARITY_CHOSEN_MAX	255
+#define GRANULARITY_CHOSEN_MAX 255
 
 _Static_assert(sizeof(struct thcd_plan) == 144, "struct thcd_plan has padding");
 
@@ -54,8 +54,7 @@ bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
 	return !bits || !((a[bytes] ^ p[bytes]) & (0xff00 >> bits & 0xff));
 }
 
-static int parse_prefix(struct thcd_plan *plan, const struct thcd_job_wish *w,
-			struct thcd_error *e)
+static int parse_prefix(struct thcd_plan *plan, const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	char text[sizeof(w->prefix)], *slash, *end;
 	long len, full;
@@ -69,13 +68,13 @@ static int parse_prefix(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		*slash++ = '\0';
 	family = thcd_addr_parse(text, &plan->prefix);
 	if (family < 0)
-		return thcd_fail(e, "job %u: prefix: \"%s\" is not an address, as 10.0.0.0/24", w->job,
-				 w->prefix);
+		return thcd_fail(e, "job %u: prefix: \"%s\" is not an address, as 10.0.0.0/24",
+				 w->job, w->prefix);
 	full = family == AF_INET ? 32 : 128;
 	len = slash ? strtol(slash, &end, 10) : full;
 	if (slash && (end == slash || *end || len < 0 || len > full))
-		return thcd_fail(e, "job %u: prefix: the length behind '/' is from 0 to %ld", w->job,
-				 full);
+		return thcd_fail(e, "job %u: prefix: the length behind '/' is from 0 to %ld",
+				 w->job, full);
 	plan->prefix_len = family == AF_INET ? 96 + len : len;
 	return 0;
 }
@@ -88,7 +87,8 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, i
 
 	if (w->reply != THC_REPLY_MULTICAST) {
 		if (*w->group || w->group_port)
-			return thcd_fail(e, "job %u: a group has no meaning with reply=fanout", w->job);
+			return thcd_fail(e, "job %u: a group has no meaning with reply=fanout",
+					 w->job);
 		plan->family = family == AF_INET ? 4 : 6;
 		return 0;
 	}
@@ -99,7 +99,8 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, i
 			 w->job);
 	family = thcd_addr_parse(text, &plan->group);
 	if (family < 0 || (family == AF_INET ? byte[12] < 224 || byte[12] > 239 : byte[0] != 0xff))
-		return thcd_fail(e, "job %u: group: \"%s\" is not a multicast address", w->job, text);
+		return thcd_fail(e, "job %u: group: \"%s\" is not a multicast address", w->job,
+				 text);
 	plan->family = family == AF_INET ? 4 : 6;
 	return 0;
 }
@@ -127,21 +128,25 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 	}
 	if (w->table == THCD_TABLE_LIST) {
 		if (w->values != levels)
-			return thcd_fail(e, "job %u: table: %u levels given, bits=%u needs %u", w->job,
-					 w->values, w->bits, levels);
+			return thcd_fail(e, "job %u: table: %u levels given, bits=%u needs %u",
+					 w->job, w->values, w->bits, levels);
 		if (g && g != w->value[levels - 1])
-			return thcd_fail(e, "job %u: granularity=%u, but the table ends with %u", w->job,
-					 g, w->value[levels - 1]);
+			return thcd_fail(e, "job %u: granularity=%u, but the table ends with %u",
+					 w->job, g, w->value[levels - 1]);
 		g = w->value[levels - 1];
 		if (thc_table_from_values(w->bits, g, w->clamp, w->value, t))
-			return thcd_fail(e, "job %u: table: levels must begin with 0 and rise strictly",
-					 w->job);
+			return thcd_fail(
+				e, "job %u: table: levels must begin with 0 and rise strictly",
+				w->job);
 		return 0;
 	}
 	if (w->table == THCD_TABLE_UNIFORM) {
 		if (g && g != least)
-			return thcd_fail(e, "job %u: a uniform table of %u bits has granularity %u, not "
-					 "%u", w->job, w->bits, least, g);
+			return thcd_fail(
+				e,
+				"job %u: a uniform table of %u bits has granularity %u, not "
+				"%u",
+				w->job, w->bits, least, g);
 		g = least;
 	}
 	if (!g) {
@@ -149,11 +154,15 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 		g = g > GRANULARITY_CHOSEN_MAX ? GRANULARITY_CHOSEN_MAX : g < least ? least : g;
 	}
 	if (g < least)
-		return thcd_fail(e, "job %u: granularity=%u is too small for the %u levels of bits=%u: at "
-				 "least %u", w->job, g, levels, w->bits, least);
+		return thcd_fail(
+			e,
+			"job %u: granularity=%u is too small for the %u levels of bits=%u: at "
+			"least %u",
+			w->job, g, levels, w->bits, least);
 	err = thc_table_solve(w->bits, g, w->clamp, t);
-	return err ? thcd_fail(e, "job %u: no table for bits=%u granularity=%u clamp=%g: %s", w->job,
-			       w->bits, g, w->clamp, strerror(-err)) : 0;
+	return err ? thcd_fail(e, "job %u: no table for bits=%u granularity=%u clamp=%g: %s",
+			       w->job, w->bits, g, w->clamp, strerror(-err))
+		   : 0;
 }
 
 /* The sentence that says what would fit. */
@@ -166,12 +175,15 @@ static int too_wide(const struct thc_table *t, const struct thcd_job_wish *w, u3
 	if (g >= least)
 		snprintf(fits, sizeof(fits), "granularity up to %u fits %u ranks, ", g, w->ranks);
 	else
-		snprintf(fits, sizeof(fits), "no table of %u bits fits %u ranks, ", w->bits, w->ranks);
-	return thcd_fail(e, "job %u: the table reaches %u, and %u ranks make %u, more than the %u of a "
-			 "%u-bit sum: %sup to %u ranks fit this table%s", w->job, t->granularity,
-			 w->ranks, t->granularity * w->ranks, width_max(width), width, fits,
-			 width_max(width) / t->granularity,
-			 width == 8 ? "; or set sum_width=16" : "");
+		snprintf(fits, sizeof(fits), "no table of %u bits fits %u ranks, ", w->bits,
+			 w->ranks);
+	return thcd_fail(
+		e,
+		"job %u: the table reaches %u, and %u ranks make %u, more than the %u of a "
+		"%u-bit sum: %sup to %u ranks fit this table%s",
+		w->job, t->granularity, w->ranks, t->granularity * w->ranks, width_max(width),
+		width, fits, width_max(width) / t->granularity,
+		width == 8 ? "; or set sum_width=16" : "");
 }
 
 static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
@@ -182,13 +194,16 @@ static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_w
 	*width = w->sum_width ? w->sum_width : 8;
 	/* auto: 16 bits if nothing the operator asked for fits 8 */
 	if (!w->sum_width) {
-		u32 reach = w->table == THCD_TABLE_LIST ? w->value[w->values - 1] :
-			    w->granularity ? w->granularity : least;
+		u32 reach = w->table == THCD_TABLE_LIST ? w->value[w->values - 1]
+			    : w->granularity            ? w->granularity
+							: least;
 
 		if (reach * w->ranks > width_max(8)) {
 			*width = 16;
-			thcd_fail(note, "job %u: sums of %u ranks need 16 bits (%u x %u > 255): chunks "
-				  "of %d coordinates", w->job, w->ranks, w->ranks, reach, THC_CHUNK_16);
+			thcd_fail(note,
+				  "job %u: sums of %u ranks need 16 bits (%u x %u > 255): chunks "
+				  "of %d coordinates",
+				  w->job, w->ranks, w->ranks, reach, THC_CHUNK_16);
 		}
 	}
 	if (solve(t, w, *width, e))
@@ -199,12 +214,13 @@ static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_w
 static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	if (w->deadline_ms && !w->quorum)
-		return thcd_fail(e, "job %u: deadline_ms needs quorum, from 1 to %u", w->job, w->ranks);
+		return thcd_fail(e, "job %u: deadline_ms needs quorum, from 1 to %u", w->job,
+				 w->ranks);
 	if (w->quorum && !w->deadline_ms)
 		return thcd_fail(e, "job %u: quorum has no effect without deadline_ms", w->job);
 	if (w->quorum > w->ranks)
-		return thcd_fail(e, "job %u: quorum=%u of %u ranks is never reached", w->job, w->quorum,
-				 w->ranks);
+		return thcd_fail(e, "job %u: quorum=%u of %u ranks is never reached", w->job,
+				 w->quorum, w->ranks);
 	return 0;
 }
 
@@ -240,8 +256,8 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int fa
 
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
-	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) ||
-	    parse_prefix(plan, w, e) || choose_group(plan, w, family, e))
+	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) || parse_prefix(plan, w, e) ||
+	    choose_group(plan, w, family, e))
 		return -1;
 	plan->job = w->job;
 	plan->ranks = w->ranks;

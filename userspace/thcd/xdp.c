@@ -39,26 +39,26 @@
 #include "thc.skel.h"
 
 /* A slot's lock is held for microseconds; tries before a CLOSE is put off. */
-#define CLOSE_TRIES	8
+#define CLOSE_TRIES 8
 /* XDP programs are not run on less. */
-#define FRAME_MIN	64
+#define FRAME_MIN 64
 
 struct thcd_xdp {
-	struct thcd_pins	pins;
-	struct thcd_hook	hook;
-	struct thcd_meta	meta;
-	struct thc_bpf		*skel;
-	struct ring_buffer	*relay;
-	unsigned int		ifindex;
-	int			old_fd;		/* program of the predecessor, -1: none */
-	int			state_fd;
-	int			meta_fd;
-	bool			generic;
-	bool			kept;
-	bool			attached;
-	u64			fan;		/* bit k: fan[k] is filled */
-	u64			watch_ms;	/* next look at the hook */
-	bool			robbed;		/* our program is not there */
+	struct thcd_pins pins;
+	struct thcd_hook hook;
+	struct thcd_meta meta;
+	struct thc_bpf *skel;
+	struct ring_buffer *relay;
+	unsigned int ifindex;
+	int old_fd; /* program of the predecessor, -1: none */
+	int state_fd;
+	int meta_fd;
+	bool generic;
+	bool kept;
+	bool attached;
+	u64 fan; /* bit k: fan[k] is filled */
+	u64 watch_ms; /* next look at the hook */
+	bool robbed; /* our program is not there */
 };
 
 static void *map_memory(int fd, size_t bytes)
@@ -86,13 +86,19 @@ static int own_map(struct thcd_xdp *x, const char *name, u32 size, u32 entries, 
 		    info.max_entries == entries)
 			return fd;
 		close(fd);
-		return thcd_fail(e, "%s is of another version of thcd; --fresh discards it, and all ranks "
-				 "have to join again", path);
+		return thcd_fail(
+			e,
+			"%s is of another version of thcd; --fresh discards it, and all ranks "
+			"have to join again",
+			path);
 	}
 	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, name, sizeof(u32), size, entries, &opts);
 	if (fd < 0)
-		return thcd_fail(e, "cannot create a BPF map: %s; thcd needs CAP_BPF, CAP_NET_ADMIN and "
-				 "CAP_PERFMON, or --software", strerror(-fd));
+		return thcd_fail(
+			e,
+			"cannot create a BPF map: %s; thcd needs CAP_BPF, CAP_NET_ADMIN and "
+			"CAP_PERFMON, or --software",
+			strerror(-fd));
 	if (bpf_obj_pin(fd, path)) {
 		thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
 		close(fd);
@@ -108,8 +114,8 @@ static int open_state(struct thcd *d, struct thcd_error *e)
 	x->meta_fd = own_map(x, "meta", sizeof(struct thcd_meta), 1, 0, e);
 	if (x->meta_fd < 0)
 		return -1;
-	x->state_fd = own_map(x, "state", sizeof(struct thcd_record), THC_JOBS_MAX,
-			      BPF_F_MMAPABLE, e);
+	x->state_fd = own_map(x, "state", sizeof(struct thcd_record), THC_JOBS_MAX, BPF_F_MMAPABLE,
+			      e);
 	if (x->state_fd < 0)
 		return -1;
 	d->record = map_memory(x->state_fd, THC_JOBS_MAX * sizeof(*d->record));
@@ -180,8 +186,11 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return thcd_hook_foreign(d->interface, &x->hook, e);
 	if (c->fresh)
 		discard(d);
-	x->meta = (struct thcd_meta){ .netns = own_netns(), .layout = THCD_LAYOUT,
-				      .ifindex = x->ifindex, .slots = slots, .port = d->port };
+	x->meta = (struct thcd_meta){ .netns = own_netns(),
+				      .layout = THCD_LAYOUT,
+				      .ifindex = x->ifindex,
+				      .slots = slots,
+				      .port = d->port };
 	if (open_state(d, e))
 		return -1;
 	if (bpf_map_lookup_elem(x->meta_fd, &key, &was))
@@ -189,7 +198,9 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 	if (was.complete) {
 		x->kept = true;
 		return thcd_keep_meta(&was, &x->meta, d->instance, e) ||
-		       thcd_keep_jobs(d->record, plans, e) ? -1 : 0;
+				       thcd_keep_jobs(d->record, plans, e)
+			       ? -1
+			       : 0;
 	}
 	/* one that died while starting: nothing there is worth keeping */
 	close_state(d);
@@ -211,12 +222,14 @@ static int load(struct thcd *d, bool generic, struct thcd_error *e)
 	x->skel->rodata->thc_config.port_base = d->port;
 	x->skel->rodata->thc_config.relay = generic;
 	for (i = 0; i < d->sockets; i++)
-		*(struct thc_addr *)(d->socket[i].family == AF_INET ?
-			&x->skel->rodata->thc_config.addr4 :
-			&x->skel->rodata->thc_config.addr6) = d->socket[i].addr;
+		*(struct thc_addr *)(d->socket[i].family == AF_INET
+					     ? &x->skel->rodata->thc_config.addr4
+					     : &x->skel->rodata->thc_config.addr6) =
+			d->socket[i].addr;
 	bpf_map__set_max_entries(x->skel->maps.slots, x->meta.slots);
 	bpf_map__set_max_entries(x->skel->maps.lanes, x->meta.slots);
-	bpf_object__for_each_map(map, x->skel->obj) {
+	bpf_object__for_each_map(map, x->skel->obj)
+	{
 		/* constants belong to one load of the program */
 		if (bpf_map__is_internal(map))
 			continue;
@@ -228,13 +241,16 @@ static int load(struct thcd *d, bool generic, struct thcd_error *e)
 	thc_bpf__destroy(x->skel);
 	x->skel = NULL;
 	if (err == -EINVAL && x->kept)
-		return thcd_fail(e, "the pinned maps do not fit this version of thcd; --fresh discards "
-				 "them, and all ranks have to join again");
+		return thcd_fail(
+			e, "the pinned maps do not fit this version of thcd; --fresh discards "
+			   "them, and all ranks have to join again");
 	if (err == -EPERM)
 		return thcd_fail(e, "not allowed to load BPF programs: run thcd as root, or use "
-				 "--software");
-	return thcd_fail(e, "the kernel refused the XDP program: %s; thcd --verbose shows its log, "
-			 "--software does without BPF", strerror(-err));
+				    "--software");
+	return thcd_fail(e,
+			 "the kernel refused the XDP program: %s; thcd --verbose shows its log, "
+			 "--software does without BPF",
+			 strerror(-err));
 }
 
 static int map_all(struct thcd *d, struct thcd_error *e)
@@ -260,7 +276,8 @@ static int fill_fan(struct thcd_xdp *x, u32 k, struct thcd_error *e)
 	if (k < 64 && x->fan & 1ULL << k)
 		return 0;
 	val.bpf_prog.fd = bpf_program__fd(x->skel->progs.thc_egress);
-	fd = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fan_inner", sizeof(u32), sizeof(val), k + 1, NULL);
+	fd = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fan_inner", sizeof(u32), sizeof(val), k + 1,
+			    NULL);
 	if (fd < 0)
 		return thcd_fail(e, "cannot create a device map: %s", strerror(-fd));
 	for (i = 0; i <= k && !err; i++)
@@ -354,8 +371,7 @@ int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 	thcd_libbpf_quiet(d->verbose);
 	if (d->sockets > 2 || (d->sockets == 2 && d->socket[0].family == d->socket[1].family))
 		return thcd_fail(e, "--listen: XDP serves one IPv4 and one IPv6 address");
-	if (thcd_pins_open(&x->pins, d->instance, e) ||
-	    find_predecessor(d, c, slots, plans, e))
+	if (thcd_pins_open(&x->pins, d->instance, e) || find_predecessor(d, c, slots, plans, e))
 		return -1;
 	/* the driver refused native XDP to the predecessor, too */
 	if (c->mode == THCD_MODE_AUTO && x->kept && x->hook.id && x->hook.generic)
@@ -432,8 +448,10 @@ static int fall_back(struct thcd *d, const char *reason, struct thcd_error *e)
 	struct thcd_xdp *x = d->xdp;
 	int i;
 
-	thcd_say("native XDP refused by %s: %s; generic XDP: answers are sent by the daemon, expect "
-		 "about two thirds of the native rate", x->hook.driver, reason);
+	thcd_say(
+		"native XDP refused by %s: %s; generic XDP: answers are sent by the daemon, expect "
+		"about two thirds of the native rate",
+		x->hook.driver, reason);
 	unload(d);
 	if (load_for(d, true, e))
 		return -1;
@@ -510,12 +528,14 @@ void thcd_xdp_watch(struct thcd *d)
 	if (ours)
 		thcd_say("the XDP program is back on %s", d->interface);
 	else if (!if_nametoindex(d->interface))
-		thcd_say("interface %s is gone, and with it all answers: restart thcd when it is back",
+		thcd_say("interface %s is gone, and with it all answers: restart thcd when it is "
+			 "back",
 			 d->interface);
 	else
-		thcd_say("somebody removed the XDP program from %s%s%s, so nothing is aggregated: restart "
-			 "thcd when that is intended no more", d->interface,
-			 hook.id ? " and put there " : "", hook.id ? hook.name : "");
+		thcd_say("somebody removed the XDP program from %s%s%s, so nothing is aggregated: "
+			 "restart "
+			 "thcd when that is intended no more",
+			 d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "");
 }
 
 int thcd_xdp_fd(const struct thcd *d)
@@ -532,7 +552,8 @@ void thcd_xdp_relay(struct thcd *d)
 bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 {
 	u8 frame[FRAME_MIN] = { 0 };
-	struct thc_close_request request = { .job = job_id, .slot = slot,
+	struct thc_close_request request = { .job = job_id,
+					     .slot = slot,
 					     .generation = generation };
 	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame),
 		    .repeat = 1);
