@@ -10,37 +10,27 @@
 #include "parse.bpf.h"
 #include "stats.bpf.h"
 
-/* The header and payload at @h, or NULL when the frame ends before. */
-#define thc_sized(h, bytes, end)						\
-	((void *)((h) + 1) + (bytes) > (end) ? NULL : (void *)(h))
-
 /* Does the packet sum hold? Payload lengths that no op has are refused. */
-static __always_inline enum thc_drop_reason thc_admit_sum(const struct thc_packet *p,
-							  const struct thc_job *job, void *end)
+static __always_inline enum thc_drop_reason thc_admit_sum(const struct thc_packet *p, void *end)
 {
 	struct thc_hdr *h = p->hdr;
-	bool waived = job && thc_admit_nosum(job, h);
+	void *payload = h + 1;
 	u32 sum;
 
 	switch (p->payload_len) {
 #define THC_SUM_CASE(bytes)							\
-	case bytes: {								\
-		void *whole = thc_sized(h, bytes, end);				\
-										\
-		if (!whole)							\
+	case bytes:								\
+		if (payload + (bytes) > end)					\
 			return THC_DROP_TRUNCATED;				\
-		if (waived)							\
-			return THC_DROP_NONE;					\
-		sum = thc_sum_bpf_##bytes(whole);				\
-		break;								\
-	}
+		sum = thc_sum_bpf_##bytes((void *)h);				\
+		break;
 	THC_SUM_CASE(512)
 	THC_SUM_CASE(1024)
 	THC_SUM_CASE(256)
 	THC_SUM_CASE(16)
 #undef THC_SUM_CASE
 	case 0:
-		sum = waived ? thc_be32(h->sum) : thc_sum_fold(thc_sum_hdr(h));
+		sum = thc_sum_fold(thc_sum_hdr(h));
 		break;
 	default:
 		return THC_DROP_LENGTH;

@@ -152,9 +152,12 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 
 	job_id = thc_be16(p.hdr->job);
 	job = bpf_map_lookup_elem(&jobs, &job_id);
-	why = thc_admit_sum(&p, job, end);
-	if (!why)
-		why = thc_admit_form(p.hdr);
+	if (!job || !thc_admit_nosum(job, p.hdr)) {
+		why = thc_admit_sum(&p, end);
+		if (why)
+			return thc_drop(st, why);
+	}
+	why = thc_admit_form(p.hdr);
 	if (why)
 		return thc_drop(st, why);
 	if (thc_op_is_control(p.hdr->op)) {
