@@ -10,7 +10,10 @@
 #include "parse.bpf.h"
 #include "stats.bpf.h"
 
-/* Does the packet sum hold? Payload lengths that no op has are refused. */
+/* Does the packet sum hold? Payload lengths that no op has are refused. That
+ * the sum may be waived is the caller's affair: mixed with a bounds check, the
+ * compiler makes one value of both conditions, and kernel 6.1 loses the bound.
+ */
 static __always_inline enum thc_drop_reason thc_admit_sum(const struct thc_packet *p, void *end)
 {
 	struct thc_hdr *h = p->hdr;
@@ -18,16 +21,16 @@ static __always_inline enum thc_drop_reason thc_admit_sum(const struct thc_packe
 	u32 sum;
 
 	switch (p->payload_len) {
-#define THC_SUM_CASE(bytes)							\
-	case bytes:								\
-		if (payload + (bytes) > end)					\
-			return THC_DROP_TRUNCATED;				\
-		sum = thc_sum_bpf_##bytes((void *)h);				\
+#define THC_SUM_CASE(bytes) \
+	case bytes: \
+		if (payload + (bytes) > end) \
+			return THC_DROP_TRUNCATED; \
+		sum = thc_sum_bpf_##bytes((void *)h); \
 		break;
-	THC_SUM_CASE(512)
-	THC_SUM_CASE(1024)
-	THC_SUM_CASE(256)
-	THC_SUM_CASE(16)
+		THC_SUM_CASE(512)
+		THC_SUM_CASE(1024)
+		THC_SUM_CASE(256)
+		THC_SUM_CASE(16)
 #undef THC_SUM_CASE
 	case 0:
 		sum = thc_sum_fold(thc_sum_hdr(h));

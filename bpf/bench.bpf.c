@@ -14,7 +14,7 @@
 
 #include "bench.h"
 
-#define BENCH_FRAME	(sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
+#define BENCH_FRAME (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -29,8 +29,8 @@ struct {
  * last 6 bytes of @link are the header's.
  */
 struct bench_frame {
-	u64	link[6];
-	u64	note[sizeof(struct thc_note) / sizeof(u64)];
+	u64 link[6];
+	u64 note[sizeof(struct thc_note) / sizeof(u64)];
 };
 
 struct {

@@ -19,21 +19,21 @@ static __always_inline int thc_combine(enum thc_lane_kind kind, struct thc_lane_
 {
 	void *payload = h + 1;
 
-#define THC_COMBINE(KIND, name, bytes, ...)					\
-	case THC_LANE_##KIND:							\
-		if (payload + (bytes) > end)					\
-			return -1;						\
+#define THC_COMBINE(KIND, name, bytes, ...) \
+	case THC_LANE_##KIND: \
+		if (payload + (bytes) > end) \
+			return -1; \
 		return thc_lanes_bpf_##name(to, payload, ##__VA_ARGS__, first);
 
 	switch (kind) {
-	THC_COMBINE(LUT8, lut8, 512, table)
-	THC_COMBINE(LINEAR8, linear8, 512)
-	THC_COMBINE(LUT16, lut16, 256, table)
-	THC_COMBINE(ADD8, add8, 1024)
-	THC_COMBINE(ADD16, add16, 1024)
-	THC_COMBINE(ADD32, add32, 1024)
-	THC_COMBINE(OR, or, 1024)
-	THC_COMBINE(MAX, max, 1024)
+		THC_COMBINE(LUT8, lut8, 512, table)
+		THC_COMBINE(LINEAR8, linear8, 512)
+		THC_COMBINE(LUT16, lut16, 256, table)
+		THC_COMBINE(ADD8, add8, 1024)
+		THC_COMBINE(ADD16, add16, 1024)
+		THC_COMBINE(ADD32, add32, 1024)
+		THC_COMBINE(OR, or, 1024)
+		THC_COMBINE(MAX, max, 1024)
 	default:
 		return -1;
 	}
@@ -60,8 +60,8 @@ __noinline int thc_answer_slot(struct thc_hdr *h, struct thc_job *job, struct th
 		thc_answer_result(h, job, thc_be16(h->job), s->epoch, v, thc_be16(h->slot), 0, 0);
 		break;
 	case THC_REPEAT:
-		thc_answer_result(h, job, thc_be16(h->job), s->epoch, v, thc_be16(h->slot),
-				  h->rank, 1);
+		thc_answer_result(h, job, thc_be16(h->job), s->epoch, v, thc_be16(h->slot), h->rank,
+				  1);
 		break;
 	case THC_WAIT:
 		thc_answer_wait(h, job, v);
@@ -120,8 +120,9 @@ static __always_inline int thc_contribute(struct xdp_md *ctx, struct thc_stats *
 		thc_slot_unlock(s);
 		return thc_drop(st, o.verdict == THC_BUSY ? THC_DROP_BUSY : THC_DROP_MISMATCH);
 	} else {
-		thc_count(st, o.verdict == THC_WAIT ? THC_EVENT_WAITED :
-			      o.verdict == THC_REPEAT ? THC_EVENT_REPEATED : THC_EVENT_STALE);
+		thc_count(st, o.verdict == THC_WAIT     ? THC_EVENT_WAITED
+			      : o.verdict == THC_REPEAT ? THC_EVENT_REPEATED
+							: THC_EVENT_STALE);
 	}
 	thc_answer_slot(p->hdr, job, s, o.verdict);
 	thc_slot_unlock(s);

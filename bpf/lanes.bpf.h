@@ -16,46 +16,45 @@
 
 /* One version's lanes, and payloads, as types whose size the verifier knows. */
 struct thc_lane_block {
-	u64	word[THC_LANE_WORDS];
+	u64 word[THC_LANE_WORDS];
 };
 
-#define THC_PAYLOAD_TYPE(bytes)		\
-struct thc_payload_##bytes {		\
-	u8	byte[bytes];		\
-}
+#define THC_PAYLOAD_TYPE(bytes) \
+	struct thc_payload_##bytes { \
+		u8 byte[bytes]; \
+	}
 
 THC_PAYLOAD_TYPE(16);
 THC_PAYLOAD_TYPE(256);
 THC_PAYLOAD_TYPE(512);
 THC_PAYLOAD_TYPE(1024);
 
-#define THC_LANES_TABLE(name, bytes)							\
-__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to,				\
-				    const struct thc_payload_##bytes *payload,		\
-				    const struct thc_pairs *table, u32 first)		\
-{											\
-	if (!to || !payload || !table)							\
-		return -1;								\
-	if (first)									\
-		thc_lanes_##name(to->word, payload, table, 1);				\
-	else										\
-		thc_lanes_##name(to->word, payload, table, 0);				\
-	return 0;									\
-}
+#define THC_LANES_TABLE(name, bytes) \
+	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
+					    const struct thc_payload_##bytes *payload, \
+					    const struct thc_pairs *table, u32 first) \
+	{ \
+		if (!to || !payload || !table) \
+			return -1; \
+		if (first) \
+			thc_lanes_##name(to->word, payload, table, 1); \
+		else \
+			thc_lanes_##name(to->word, payload, table, 0); \
+		return 0; \
+	}
 
-#define THC_LANES_PLAIN(name, bytes)							\
-__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to,				\
-				    const struct thc_payload_##bytes *payload,		\
-				    u32 first)						\
-{											\
-	if (!to || !payload)								\
-		return -1;								\
-	if (first)									\
-		thc_lanes_##name(to->word, payload, 1);					\
-	else										\
-		thc_lanes_##name(to->word, payload, 0);					\
-	return 0;									\
-}
+#define THC_LANES_PLAIN(name, bytes) \
+	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
+					    const struct thc_payload_##bytes *payload, u32 first) \
+	{ \
+		if (!to || !payload) \
+			return -1; \
+		if (first) \
+			thc_lanes_##name(to->word, payload, 1); \
+		else \
+			thc_lanes_##name(to->word, payload, 0); \
+		return 0; \
+	}
 
 THC_LANES_TABLE(lut8, 512)
 THC_LANES_TABLE(lut16, 256)
@@ -75,18 +74,18 @@ __noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_blo
 	return 0;
 }
 
-#define THC_SUM_SIZED(bytes)								\
-struct thc_sized_##bytes {								\
-	struct thc_hdr	hdr;								\
-	u8		payload[bytes];							\
-};											\
-											\
-__noinline u32 thc_sum_bpf_##bytes(const struct thc_sized_##bytes *p)			\
-{											\
-	if (!p)										\
-		return 0;								\
-	return thc_sum_packet(&p->hdr, p->payload, (bytes) / 8);			\
-}
+#define THC_SUM_SIZED(bytes) \
+	struct thc_sized_##bytes { \
+		struct thc_hdr hdr; \
+		u8 payload[bytes]; \
+	}; \
+\
+	__noinline u32 thc_sum_bpf_##bytes(const struct thc_sized_##bytes *p) \
+	{ \
+		if (!p) \
+			return 0; \
+		return thc_sum_packet(&p->hdr, p->payload, (bytes) / 8); \
+	}
 
 THC_SUM_SIZED(16)
 THC_SUM_SIZED(256)

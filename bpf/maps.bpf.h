@@ -21,7 +21,14 @@
  *		and drop them after bpf_map_update_elem(fan, &k, &inner_fd, 0).
  *		With thc_config.relay, `fan` is not used.
  *	attach	skel->progs.thc_xdp to the interface; thc_egress only through
- *		`fan`; thc_close only by BPF_PROG_TEST_RUN
+ *		`fan`; thc_close only by BPF_PROG_TEST_RUN, with repeat 0 or 1:
+ *		more make the kernel patch its XDP dispatcher, which waits twice
+ *		for all CPUs, some 20 ms each
+ *
+ * What else must hold: into a veth, redirected frames arrive only if its peer
+ * has GRO on (or runs XDP itself). A VLAN tag is seen, and given to answers,
+ * only inside the frame: veth carries it beside the frame unless the sending
+ * end has `txvlan off`, and a NIC that strips tags must be told not to.
  *
  * A member's `mac` and `vlan` are written by thc_xdp, everything else in a job
  * by the daemon. Slot numbers in struct thc_close_request and struct thc_relay
@@ -83,9 +90,9 @@ struct {
  * @count: clones of it seen so far
  */
 struct thc_turn {
-	u32	next;
-	u32	tag;
-	u32	count;
+	u32 next;
+	u32 tag;
+	u32 count;
 };
 
 struct {

@@ -19,24 +19,24 @@
 #include <linux/udp.h>
 #include "maps.bpf.h"
 
-#define THC_PARSE_FOREIGN	(-1)
+#define THC_PARSE_FOREIGN (-1)
 
-#define THC_IP4_MF		0x2000
-#define THC_IP4_DF		0x4000
-#define THC_IP4_OFFSET		0x1fff
-#define THC_ECN_MASK		3
-#define THC_ECN_CE		3
-#define THC_ECN_ECT0		2
+#define THC_IP4_MF 0x2000
+#define THC_IP4_DF 0x4000
+#define THC_IP4_OFFSET 0x1fff
+#define THC_ECN_MASK 3
+#define THC_ECN_CE 3
+#define THC_ECN_ECT0 2
 
 struct thc_vlan {
-	__be16	tci;
-	__be16	proto;
+	__be16 tci;
+	__be16 proto;
 };
 
 /* The unread rest of a frame. */
 struct thc_cursor {
-	void	*pos;
-	void	*end;
+	void *pos;
+	void *end;
 };
 
 /**
@@ -49,12 +49,12 @@ struct thc_cursor {
  * @ce: met congestion on its way
  */
 struct thc_packet {
-	struct ethhdr	*eth;
-	struct thc_hdr	*hdr;
-	struct thc_path	path;
-	u32		payload_len;
-	u16		vlan;
-	u8		ce;
+	struct ethhdr *eth;
+	struct thc_hdr *hdr;
+	struct thc_path path;
+	u32 payload_len;
+	u16 vlan;
+	u8 ce;
 };
 
 static __always_inline void *thc_take(struct thc_cursor *c, u32 size)

@@ -30,7 +30,7 @@
 #include "slots.bpf.h"
 #include "stats.bpf.h"
 
-#define THC_TTL		64
+#define THC_TTL 64
 
 /* How an answer travels; header-only ones always to one. */
 enum thc_mode {
@@ -49,12 +49,12 @@ enum thc_mode {
  * @reserved: zero
  */
 struct thc_note {
-	u32	tag;
-	u32	index;
-	u32	generation;
-	u16	job;
-	u8	mode;
-	u8	reserved;
+	u32 tag;
+	u32 index;
+	u32 generation;
+	u16 job;
+	u8 mode;
+	u8 reserved;
 };
 
 /**
@@ -72,15 +72,15 @@ struct thc_note {
  * check with the original.
  */
 struct thc_frame {
-	struct ethhdr	*eth;
-	struct thc_vlan	*vlan;
-	struct iphdr	*ip4;
-	struct ipv6hdr	*ip6;
-	struct udphdr	*udp;
-	struct thc_hdr	*hdr;
-	void		*end;
-	bool		tagged;
-	bool		v4;
+	struct ethhdr *eth;
+	struct thc_vlan *vlan;
+	struct iphdr *ip4;
+	struct ipv6hdr *ip6;
+	struct udphdr *udp;
+	struct thc_hdr *hdr;
+	void *end;
+	bool tagged;
+	bool v4;
 };
 
 static __always_inline int thc_frame_get(struct xdp_md *ctx, struct thc_frame *f)
@@ -247,8 +247,9 @@ static __always_inline int thc_reply_relay(const struct thc_hdr *h, u32 mode, u3
 
 	if (!r)
 		return thc_reply_lost();
-	r->kind = !(h->flags & THC_F_ANSWER) ? THC_RELAY_HEADER :
-		  mode == THC_MODE_ONE ? THC_RELAY_ONE : THC_RELAY_ALL;
+	r->kind = !(h->flags & THC_F_ANSWER) ? THC_RELAY_HEADER
+		  : mode == THC_MODE_ONE     ? THC_RELAY_ONE
+					     : THC_RELAY_ALL;
 	r->job = thc_be16(h->job);
 	r->rank = rank;
 	r->slot = thc_be16(h->slot);
@@ -371,8 +372,7 @@ static __always_inline bool thc_note_holds(const struct thc_slot *s, const struc
 					   const struct thc_note *note, u32 epoch)
 {
 	return *(volatile u32 *)&s->epoch == epoch &&
-	       *(volatile u32 *)&v->generation == note->generation &&
-	       thc_version_done(v);
+	       *(volatile u32 *)&v->generation == note->generation && thc_version_done(v);
 }
 
 /* Clone @k of an answer: complete it, or say why not. */

@@ -15,7 +15,7 @@
 #include "maps.bpf.h"
 
 /* Looks at a taken lock before giving up: about 2 us, at 1 to 2 ns a look. */
-#define THC_LOCK_SPINS	1500
+#define THC_LOCK_SPINS 1500
 
 static __always_inline struct thc_slot *thc_slot_get(u32 index)
 {

@@ -18,7 +18,7 @@
 
 /* Lanes of both versions of a slot, little-endian words. */
 struct thc_lanes {
-	u64	word[2][THC_LANE_WORDS];
+	u64 word[2][THC_LANE_WORDS];
 };
 
 /**
@@ -33,27 +33,27 @@ struct thc_lanes {
  * [port_base, port_base + THC_PORT_SPAN), is not THC and passes untouched.
  */
 struct thc_config {
-	struct thc_addr	addr4;
-	struct thc_addr	addr6;
-	u16		port_base;
-	u16		relay;
+	struct thc_addr addr4;
+	struct thc_addr addr6;
+	u16 port_base;
+	u16 relay;
 };
 
 /* Kinds of answers the daemon is asked to send. */
 enum thc_relay_kind {
-	THC_RELAY_ALL = 1,	/* a finished generation, to all ranks */
-	THC_RELAY_ONE,		/* the same again, to one rank */
-	THC_RELAY_HEADER,	/* @hdr as it is, to one rank */
+	THC_RELAY_ALL = 1, /* a finished generation, to all ranks */
+	THC_RELAY_ONE, /* the same again, to one rank */
+	THC_RELAY_HEADER, /* @hdr as it is, to one rank */
 };
 
 /* struct thc_relay - one answer for the daemon to send */
 struct thc_relay {
-	u32		kind;
-	u16		job;
-	u16		rank;
-	u32		slot;
-	u32		generation;
-	struct thc_hdr	hdr;	/* THC_RELAY_HEADER: sealed */
+	u32 kind;
+	u16 job;
+	u16 rank;
+	u32 slot;
+	u32 generation;
+	struct thc_hdr hdr; /* THC_RELAY_HEADER: sealed */
 };
 
 /* Input packet of the program thc_close (BPF_PROG_TEST_RUN only), padded to
@@ -62,10 +62,10 @@ struct thc_relay {
  * XDP_ABORTED if the slot lock was not got: try again.
  */
 struct thc_close_request {
-	u32	job;
-	u32	slot;
-	u32	generation;
-	u32	reserved;
+	u32 job;
+	u32 slot;
+	u32 generation;
+	u32 reserved;
 };
 
 #endif /* THC_MAPS_H */

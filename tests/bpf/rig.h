@@ -25,21 +25,20 @@
 #include "thc_maps.h"
 #include "thc.skel.h"
 
-#define RIG_PORT	18500
-#define RIG_SLOTS	256
-#define RIG_COOKIE	0x1122334455667788ULL
-#define RIG_GROUP_PORT	18600
+#define RIG_PORT 18500
+#define RIG_SLOTS 256
+#define RIG_COOKIE 0x1122334455667788ULL
+#define RIG_GROUP_PORT 18600
 
 struct rig {
-	struct thc_bpf		*skel;
-	struct thc_job		*jobs;
-	struct thc_slot		*slots;
-	struct thc_lanes	*lanes;
+	struct thc_bpf *skel;
+	struct thc_job *jobs;
+	struct thc_slot *slots;
+	struct thc_lanes *lanes;
 };
 
 /* A table of 31 steps: n = 8 sums stay below 256. */
-static const u16 rig_table[16] = { 0,  3,  5,  7,  9,  11, 13, 15,
-				   16, 18, 20, 22, 24, 26, 28, 31 };
+static const u16 rig_table[16] = { 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 };
 
 /* Without root there is no BPF: the test says so and counts as skipped. */
 static inline void rig_need_root(void)
@@ -175,9 +174,9 @@ static inline void rig_fan(struct rig *rig, u32 k, u32 ifindex)
 
 /* A request; @h gets what the fields above do not say. */
 struct rig_request {
-	u8	op, width, rank;
-	u16	job;
-	u32	epoch, round, chunk, slot, generation;
+	u8 op, width, rank;
+	u16 job;
+	u32 epoch, round, chunk, slot, generation;
 };
 
 static inline void rig_header(struct thc_hdr *h, const struct rig_request *r)
@@ -220,13 +219,13 @@ static inline size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload,
  * @udp_len: 0: right, else what the UDP header says
  */
 struct rig_frame {
-	bool		v6;
-	u16		vlan, vlan_proto;
-	u8		src_mac[6], dst_mac[6];
-	struct thc_addr	src, dst;
-	u16		sport, dport;
-	u8		tos, options, next;
-	u16		frag, ip_len, udp_len;
+	bool v6;
+	u16 vlan, vlan_proto;
+	u8 src_mac[6], dst_mac[6];
+	struct thc_addr src, dst;
+	u16 sport, dport;
+	u8 tos, options, next;
+	u16 frag, ip_len, udp_len;
 };
 
 static inline u8 *rig_put16(u8 *p, u16 v)
@@ -255,7 +254,7 @@ static inline size_t rig_frame(u8 *out, const struct rig_frame *f, const void *d
 	ip = p;
 	if (f->v6) {
 		p = rig_put16(p, 0x6000 | f->tos << 4);
-		p = rig_put16(p, 0x1234);	/* flow label */
+		p = rig_put16(p, 0x1234); /* flow label */
 		p = rig_put16(p, f->ip_len ? f->ip_len : udp);
 		*p++ = f->next ? f->next : 17;
 		*p++ = 3;
@@ -274,7 +273,7 @@ static inline size_t rig_frame(u8 *out, const struct rig_frame *f, const void *d
 		memcpy(p, &f->src.word[3], 4);
 		memcpy(p + 4, &f->dst.word[3], 4);
 		p += 8;
-		memset(p, 1, f->options);	/* no operation */
+		memset(p, 1, f->options); /* no operation */
 		p += f->options;
 		for (i = 0; i < head; i += 2)
 			sum += ip[i] << 8 | ip[i + 1];
@@ -361,8 +360,8 @@ static inline void rig_fill(u64 *state, u8 *p, size_t len)
 
 /* --- BPF_PROG_TEST_RUN ------------------------------------------------------ */
 
-#define RIG_FRAME_MAX	2048
-#define RIG_CLIENT_PORT	40000
+#define RIG_FRAME_MAX 2048
+#define RIG_CLIENT_PORT 40000
 
 static inline struct thc_addr rig_addr(bool v6, int host)
 {
@@ -382,9 +381,9 @@ static inline struct thc_addr rig_addr(bool v6, int host)
  */
 static inline struct thc_job *rig_test(struct rig *rig, int n)
 {
-	struct thc_config config = {
-		.addr4 = rig_addr(false, 0), .addr6 = rig_addr(true, 0), .port_base = RIG_PORT
-	};
+	struct thc_config config = { .addr4 = rig_addr(false, 0),
+				     .addr6 = rig_addr(true, 0),
+				     .port_base = RIG_PORT };
 	struct thc_job *job;
 	int r;
 

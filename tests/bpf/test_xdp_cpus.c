@@ -9,10 +9,10 @@
 #include <pthread.h>
 #include <sched.h>
 
-#define RANKS		8
-#define HALF		(RANKS / 2)
-#define ROUNDS		400
-#define TRIES		50	/* a packet may find the lock taken for long */
+#define RANKS 8
+#define HALF (RANKS / 2)
+#define ROUNDS 400
+#define TRIES 50 /* a packet may find the lock taken for long */
 
 static struct rig rig;
 static struct thc_job *job;
@@ -24,9 +24,9 @@ static u32 slot_of_round[ROUNDS];
 static volatile int stop;
 
 struct side {
-	int	cpu, first;
-	u64	sent;
-	int	failed;
+	int cpu, first;
+	u64 sent;
+	int failed;
 };
 
 static int pin(int cpu)
@@ -182,8 +182,7 @@ static void cpus__two_hammer_one_slot(void **state)
 	for (i = 0; i < THC_DROP_REASONS; i++)
 		if (i != THC_DROP_LOCK)
 			assert_int_equal(st.drop[i], 0);
-	print_message("# %llu packets, %llu gave up on the lock\n",
-		      (unsigned long long)st.received,
+	print_message("# %llu packets, %llu gave up on the lock\n", (unsigned long long)st.received,
 		      (unsigned long long)st.drop[THC_DROP_LOCK]);
 	pthread_barrier_destroy(&barrier);
 	rig_close(&rig);

@@ -8,12 +8,12 @@
  */
 #include "rig.h"
 
-#define N_MAX		8
-#define GENERATIONS	5
+#define N_MAX 8
+#define GENERATIONS 5
 
 struct op_case {
-	const char	*name;
-	u8		op, width, sum_width, answer_width, linear, kind;
+	const char *name;
+	u8 op, width, sum_width, answer_width, linear, kind;
 };
 
 static const struct op_case op_cases[] = {
@@ -29,31 +29,37 @@ static const struct op_case op_cases[] = {
 
 static const u16 linear_table[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 /* Beyond 8 bits, as tables with 16-bit sums are. */
-static const u16 wide_table[16] = { 0,   100,	 300,  555,  777,  901,	 1200, 1500,
+static const u16 wide_table[16] = { 0,	  100,	300,  555,  777,  901,	1200, 1500,
 				    2100, 2900, 3500, 4096, 5000, 6000, 7000, 8191 };
 static u8 data[GENERATIONS][N_MAX][1024];
 static const u8 *by_rank[N_MAX];
 
 /* What must have happened, counted beside the program. */
 struct tally {
-	u64	sent, added, waited, repeated, stale, busy, finished;
+	u64 sent, added, waited, repeated, stale, busy, finished;
 };
 
 struct life {
-	struct rig		rig;
-	struct thc_job		*job;
-	const struct op_case	*c;
-	struct tally		t;
-	u64			seed;
-	int			n;
-	u32			slot;
+	struct rig rig;
+	struct thc_job *job;
+	const struct op_case *c;
+	struct tally t;
+	u64 seed;
+	int n;
+	u32 slot;
 };
 
 static u32 life_send(struct life *l, int generation, int rank, u8 *out, size_t *out_len)
 {
 	struct rig_request r = {
-		.op = l->c->op, .width = l->c->width, .rank = rank, .job = 2, .epoch = 1,
-		.round = generation, .chunk = l->slot + 128 * generation, .slot = l->slot,
+		.op = l->c->op,
+		.width = l->c->width,
+		.rank = rank,
+		.job = 2,
+		.epoch = 1,
+		.round = generation,
+		.chunk = l->slot + 128 * generation,
+		.slot = l->slot,
 		.generation = generation,
 	};
 	size_t bytes = rig_payload(l->c->op, l->c->sum_width);
@@ -131,7 +137,7 @@ static void disturb(struct life *l, int generation, u64 in)
 	u32 action;
 
 	switch (rig_draw(&l->seed) % 4) {
-	case 0:	/* a duplicate */
+	case 0: /* a duplicate */
 		if (!(in >> rank & 1))
 			return;
 		action = life_send(l, generation, rank, out, &len);
@@ -139,7 +145,7 @@ static void disturb(struct life *l, int generation, u64 in)
 		expect_told(out, len, THC_OP_WAIT, 0, rank, in);
 		l->t.waited++;
 		return;
-	case 1:	/* somebody missed the last answer, if there is one */
+	case 1: /* somebody missed the last answer, if there is one */
 		if (generation < 1)
 			return;
 		action = life_send(l, generation - 1, rank, out, &len);
@@ -148,7 +154,7 @@ static void disturb(struct life *l, int generation, u64 in)
 		expect_finished(l, generation - 1, out);
 		l->t.repeated++;
 		return;
-	case 2:	/* a straggler, too late: from here on `generation` is open */
+	case 2: /* a straggler, too late: from here on `generation` is open */
 		if (generation < 2 || !in)
 			return;
 		action = life_send(l, generation - 2, rank, out, &len);
@@ -203,8 +209,8 @@ static void check_tally(struct life *l)
 	assert_int_equal(st.event[THC_EVENT_STALE], l->t.stale);
 	assert_int_equal(st.event[THC_EVENT_FINISHED], l->t.finished);
 	assert_int_equal(st.drop[THC_DROP_BUSY], l->t.busy);
-	assert_int_equal(st.received, l->t.added + l->t.waited + l->t.repeated + l->t.stale +
-					      l->t.busy);
+	assert_int_equal(st.received,
+			 l->t.added + l->t.waited + l->t.repeated + l->t.stale + l->t.busy);
 }
 
 static void ops__every_op_every_order(void **state)
@@ -260,8 +266,9 @@ static void ops__generations_wrap(void **state)
 	s->version[0].state = THC_FINISHED;
 	s->version[0].generation = 0xfffffffc;
 	for (g = 0xfffffffd; g != 3; g++) {
-		struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1,
-					 .generation = g };
+		struct rig_request r = {
+			.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .generation = g
+		};
 		u8 frame[RIG_FRAME_MAX];
 		size_t len;
 
@@ -332,8 +339,9 @@ static u32 run_close(struct rig *rig, u32 job, u32 slot, u32 generation)
 
 static void close__finishes_with_the_quorum(void **state)
 {
-	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1,
-				 .slot = 5, .chunk = 5 };
+	struct rig_request r = {
+		.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .slot = 5, .chunk = 5
+	};
 	const u8 *in[2] = { data[0][1], data[0][3] };
 	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX], expected[1024];
 	struct thc_sum sum = { 0, 0 };
@@ -354,19 +362,19 @@ static void close__finishes_with_the_quorum(void **state)
 	for (i = 0; i < 4; i++)
 		rig_fill(&seed, data[0][i], 1024);
 
-	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP);	/* nothing there */
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* nothing there */
 	r.rank = 1;
 	len = rig_build(frame, &r, data[0][1], 512);
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
-	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP);	/* one of two */
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* one of two */
 	r.rank = 3;
 	len = rig_build(frame, &r, data[0][3], 512);
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
 
-	assert_int_equal(run_close(&rig, 2, 5, 1), XDP_DROP);	/* another generation */
-	assert_int_equal(run_close(&rig, 2, 4, 0), XDP_DROP);	/* another slot */
-	assert_int_equal(run_close(&rig, 2, 128, 0), XDP_DROP);	/* outside the job */
-	assert_int_equal(run_close(&rig, 3, 5, 0), XDP_DROP);	/* no such job */
+	assert_int_equal(run_close(&rig, 2, 5, 1), XDP_DROP); /* another generation */
+	assert_int_equal(run_close(&rig, 2, 4, 0), XDP_DROP); /* another slot */
+	assert_int_equal(run_close(&rig, 2, 128, 0), XDP_DROP); /* outside the job */
+	assert_int_equal(run_close(&rig, 3, 5, 0), XDP_DROP); /* no such job */
 	assert_int_equal(run_close(&rig, 99, 5, 0), XDP_DROP);
 	rig.slots[64 + 5].lock = 1;
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_ABORTED);
@@ -381,7 +389,7 @@ static void close__finishes_with_the_quorum(void **state)
 	thc_sum_add(&sum, expected, THC_LANE_WORDS);
 	assert_int_equal(v->sum_a, sum.a);
 	assert_int_equal(v->sum_b, sum.b);
-	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP);	/* once is enough */
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* once is enough */
 
 	/* who comes now gets the result, is not in it, and sees that */
 	r.rank = 0;
@@ -395,9 +403,45 @@ static void close__finishes_with_the_quorum(void **state)
 
 	st = rig_stats(&rig);
 	rig_check_balance(&st);
-	assert_int_equal(st.received, 3);	/* thc_close takes no packets */
+	assert_int_equal(st.received, 3); /* thc_close takes no packets */
 	assert_int_equal(st.event[THC_EVENT_CLOSED], 1);
 	assert_int_equal(st.event[THC_EVENT_FINISHED], 0);
+	rig_close(&rig);
+}
+
+/* The daemon does not come round to emptying the ring: answers are lost, not
+ * packets, and that is counted.
+ */
+static void relay__full_ring_is_counted(void **state)
+{
+	struct thc_config config = { .addr4 = rig_addr(false, 0),
+				     .port_base = RIG_PORT,
+				     .relay = 1 };
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+	u8 frame[RIG_FRAME_MAX];
+	struct thc_stats st;
+	struct thc_job *job;
+	struct rig rig;
+	size_t len;
+	u32 i, room;
+
+	(void)state;
+	rig_need_root();
+	rig_open(&rig, &config);
+	job = rig_job(&rig, 2, 2, 64, 128);
+	rig_member(job, 0, rig_addr(false, 10), RIG_CLIENT_PORT);
+	len = rig_build(frame, &r, data[0][0], 512);
+	/* an entry has a header of 8 bytes */
+	room = bpf_map__max_entries(rig.skel->maps.relay) / (sizeof(struct thc_relay) + 8);
+	for (i = 0; i < room + 10; i++) /* the first one is added, then it waits */
+		assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL),
+				 XDP_DROP);
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.event[THC_EVENT_ADDED], 1);
+	assert_int_equal(st.event[THC_EVENT_WAITED], room + 9);
+	assert_int_equal(st.event[THC_EVENT_RELAYED], room);
+	assert_int_equal(st.drop[THC_DROP_TAILROOM], 9);
 	rig_close(&rig);
 }
 
@@ -408,6 +452,7 @@ int main(void)
 		cmocka_unit_test(ops__generations_wrap),
 		cmocka_unit_test(epoch__old_ones_are_told),
 		cmocka_unit_test(close__finishes_with_the_quorum),
+		cmocka_unit_test(relay__full_ring_is_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

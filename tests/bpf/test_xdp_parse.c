@@ -7,8 +7,8 @@
  */
 #include "rig.h"
 
-#define LUT_LEN		512
-#define HEAD		(14 + 20 + 8)	/* in front of the THC header, IPv4 */
+#define LUT_LEN 512
+#define HEAD (14 + 20 + 8) /* in front of the THC header, IPv4 */
 
 static struct rig rig;
 static struct thc_job *job;
@@ -123,12 +123,13 @@ static void parse__foreign_passes_untouched(void **state)
 	(void)state;
 	fresh();
 	packet_len = lut_packet(packet);
-#define FOREIGN(what, base, change) do {					\
-	f = base;								\
-	change;									\
-	len = rig_frame(frame, &f, packet, packet_len);				\
-	expect_foreign(what, frame, len);					\
-} while (0)
+#define FOREIGN(what, base, change) \
+	do { \
+		f = base; \
+		change; \
+		len = rig_frame(frame, &f, packet, packet_len); \
+		expect_foreign(what, frame, len); \
+	} while (0)
 	FOREIGN("IPv4 to another host", base4, f.dst = elsewhere);
 	FOREIGN("IPv6 to another host", base6, f.dst = elsewhere6);
 	FOREIGN("port below ours", base4, f.dport = RIG_PORT - 1);
@@ -187,8 +188,7 @@ static void parse__accepts(void **state)
 			f.vlan = vlan ? 0x6007 : 0;
 			f.vlan_proto = vlan == 2 ? 0x88a8 : 0;
 			len = rig_frame(frame, &f, packet, packet_len);
-			expect_event("a plain contribution", frame, len, XDP_DROP,
-				     THC_EVENT_ADDED);
+			expect_event("a plain contribution", frame, len, XDP_DROP, THC_EVENT_ADDED);
 			assert_int_equal(job->member[0].vlan, thc_be16(f.vlan));
 			assert_memory_equal(job->member[0].mac, f.src_mac, 6);
 
@@ -237,12 +237,13 @@ static void drop__frame(void **state)
 	(void)state;
 	fresh();
 	packet_len = lut_packet(packet);
-#define DROP(what, from, reason, change) do {					\
-	f = from;								\
-	change;									\
-	len = rig_frame(frame, &f, packet, packet_len);				\
-	expect_drop(what, frame, len, reason);					\
-} while (0)
+#define DROP(what, from, reason, change) \
+	do { \
+		f = from; \
+		change; \
+		len = rig_frame(frame, &f, packet, packet_len); \
+		expect_drop(what, frame, len, reason); \
+	} while (0)
 	for (cut = 4; cut <= 40; cut += 4)
 		DROP("IPv4 options", base, THC_DROP_IP_OPTIONS, f.options = cut);
 	DROP("options and fragment", base, THC_DROP_IP_OPTIONS, (f.options = 4, f.frag = 0x2000));
@@ -280,13 +281,14 @@ static void drop__header(void **state)
 
 	(void)state;
 	fresh();
-#define DROP(reason, bytes, change) do {					\
-	rig_header(&h, &lut);							\
-	change;									\
-	len = rig_packet(packet, &h, payload, bytes);				\
-	len = rig_frame(frame, &f, packet, len);				\
-	expect_drop(#change, frame, len, reason);				\
-} while (0)
+#define DROP(reason, bytes, change) \
+	do { \
+		rig_header(&h, &lut); \
+		change; \
+		len = rig_packet(packet, &h, payload, bytes); \
+		len = rig_frame(frame, &f, packet, len); \
+		expect_drop(#change, frame, len, reason); \
+	} while (0)
 	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 0);
 	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 2);
 	for (i = 0; i < 256; i++) {
@@ -331,8 +333,9 @@ static void drop__header(void **state)
 	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = 1);
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = thc_be16(128));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = 0xffff);
-	DROP(THC_DROP_BUSY, LUT_LEN, (fresh(), rig.slots[64].epoch = 1, rig.slots[64].top = -1,
-				      h.generation = thc_be32(1)));
+	DROP(THC_DROP_BUSY, LUT_LEN,
+	     (fresh(), rig.slots[64].epoch = 1, rig.slots[64].top = -1,
+	      h.generation = thc_be32(1)));
 	fresh();
 	job->member[0].port = 0;
 	DROP(THC_DROP_RANK, LUT_LEN, (void)0);
@@ -343,7 +346,7 @@ static void drop__header(void **state)
 	rig.slots[64].lock = 1;
 	DROP(THC_DROP_LOCK, LUT_LEN, (void)0);
 	rig.slots[64].lock = 0;
-	job->slot_base = RIG_SLOTS;	/* a daemon's mistake, not the wire's */
+	job->slot_base = RIG_SLOTS; /* a daemon's mistake, not the wire's */
 	DROP(THC_DROP_INTERNAL, LUT_LEN, (void)0);
 	job->slot_base = 64;
 	assert_true(slots_untouched());

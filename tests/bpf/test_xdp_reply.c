@@ -32,27 +32,27 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define RANKS		3
-#define AGG		RANKS		/* hosts: workers, aggregator, switch */
-#define SWITCH		(RANKS + 1)
-#define HOSTS		(RANKS + 2)
-#define WORKER_PORT	40000
-#define QUIET_MS	60		/* how long nothing must come */
-#define ANSWER_MS	2000
+#define RANKS 3
+#define AGG RANKS /* hosts: workers, aggregator, switch */
+#define SWITCH (RANKS + 1)
+#define HOSTS (RANKS + 2)
+#define WORKER_PORT 40000
+#define QUIET_MS 60 /* how long nothing must come */
+#define ANSWER_MS 2000
 
 #ifndef UDP_NO_CHECK6_RX
 #define UDP_NO_CHECK6_RX 102
 #endif
 
 struct net {
-	int		ns[HOSTS];
-	int		home;
-	bool		v6;
-	int		one[RANKS];	/* each worker's own socket */
-	int		group[RANKS];	/* and the one on the group's address */
-	int		control;	/* the daemon's */
-	struct rig	rig;
-	struct thc_job	*job;
+	int ns[HOSTS];
+	int home;
+	bool v6;
+	int one[RANKS]; /* each worker's own socket */
+	int group[RANKS]; /* and the one on the group's address */
+	int control; /* the daemon's */
+	struct rig rig;
+	struct thc_job *job;
 };
 
 static struct net net;
@@ -313,9 +313,9 @@ static void nothing_else(void)
 
 /* The kinds of payload: shorter than an answer, and as long. */
 struct shape {
-	const char	*name;
-	u8		op, width, sum_width, answer_width;
-	u16		len;
+	const char *name;
+	u8 op, width, sum_width, answer_width;
+	u16 len;
 };
 
 static const struct shape shapes[] = {
@@ -543,15 +543,17 @@ static int packet_socket(int host, u8 *mac)
 static ssize_t receive_tagged(int fd, u8 *frame, size_t size, u16 *tci)
 {
 	union {
-		struct cmsghdr	align;
-		u8		space[256];
+		struct cmsghdr align;
+		u8 space[256];
 	} control;
 	struct iovec iov = { frame, size };
 	struct cmsghdr *c;
 	ssize_t len;
 
 	for (;;) {
-		struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+		struct msghdr m = { .msg_iov = &iov,
+				    .msg_iovlen = 1,
+				    .msg_control = &control,
 				    .msg_controllen = sizeof(control) };
 
 		if (!readable(fd, ANSWER_MS))
@@ -581,14 +583,12 @@ static u32 checksum16(const u8 *p, size_t len)
 	return (sum + (sum >> 16)) & 0xffff;
 }
 
-/* UDP of an IPv4 frame. The program sends 0 (RFC 768: none), but a veth that
- * is told to put the tag into the frame fills the checksum in as well.
- */
-static bool checksum_absent_or_right(const u8 *frame, size_t len)
+/* RFC 768, over the pseudo header as well: is it there, and right? */
+static bool udp4_checksum_right(const u8 *frame, size_t len)
 {
 	u32 sum = checksum16(frame + 34, len - 34) + checksum16(frame + 26, 8) + 17 + len - 34;
 
-	return !(frame[40] | frame[41]) || (sum & 0xffff) + (sum >> 16) == 0xffff;
+	return (frame[40] | frame[41]) && (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
 /* A tag stays on the answers, in every mode; here every header byte counts. */
@@ -618,7 +618,7 @@ static void reply__vlan(void **state)
 	for (mode = THC_REPLY_MULTICAST; mode <= THC_REPLY_FANOUT; mode++) {
 		net.job->reply = mode;
 		r.slot = r.chunk = mode;
-		for (k = 0; k <= RANKS; k++) {	/* the last one asks for a repeat */
+		for (k = 0; k <= RANKS; k++) { /* the last one asks for a repeat */
 			r.rank = k % RANKS;
 			memcpy(f.src_mac, mac[r.rank], 6);
 			f.src = address(r.rank);
@@ -643,19 +643,19 @@ static void reply__vlan(void **state)
 			/* DSCP as asked, ECN without CE */
 			assert_int_equal(frame[15], 0xb8 | 2);
 			assert_int_equal(frame[16] << 8 | frame[17], len - 14);
-			assert_int_equal(frame[20], 0x40);	/* DF */
+			assert_int_equal(frame[20], 0x40); /* DF */
 			assert_int_equal(frame[22], 64);
 			assert_int_equal(checksum16(frame + 14, 20), 0xffff);
 			assert_memory_equal(frame + 26, &f.dst.word[3], 4);
 			assert_memory_equal(frame + 30,
-					    one ? (u32[]){ address(rank).word[3] } :
-						  (u32[]){ group_address().word[3] },
+					    one ? (u32[]){ address(rank).word[3] }
+						: (u32[]){ group_address().word[3] },
 					    4);
 			assert_int_equal(udp[0] << 8 | udp[1], RIG_PORT);
 			assert_int_equal(udp[2] << 8 | udp[3],
 					 one ? WORKER_PORT + rank : RIG_GROUP_PORT);
 			assert_int_equal(udp[4] << 8 | udp[5], len - 34);
-			assert_true(checksum_absent_or_right(frame, len));
+			assert_true(udp4_checksum_right(frame, len));
 			memcpy(packet, udp + 8, sizeof(h) + 1024);
 			expect_result(packet, sizeof(h) + 1024, &shapes[0], &r,
 				      THC_F_ANSWER | THC_F_CE | (repeat ? THC_F_REPEAT : 0),
@@ -696,8 +696,8 @@ static void reply__join_reaches_the_stack(void **state)
 }
 
 struct relayed {
-	struct thc_relay	r[16];
-	int			n;
+	struct thc_relay r[16];
+	int n;
 };
 
 static int take_relay(void *ctx, void *data, size_t size)
@@ -713,8 +713,9 @@ static int take_relay(void *ctx, void *data, size_t size)
 /* Generic XDP: answers are handed to the daemon, in order, and not sent. */
 static void reply__relay(void **state)
 {
-	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .epoch = 1, .slot = 3,
-				 .chunk = 3 };
+	struct rig_request r = {
+		.op = THC_OP_LUT_ADD, .width = 4, .epoch = 1, .slot = 3, .chunk = 3
+	};
 	struct relayed got = { .n = 0 };
 	struct ring_buffer *ring;
 	struct thc_stats st;
@@ -722,10 +723,10 @@ static void reply__relay(void **state)
 	(void)state;
 	net_up(false, true);
 	send_request(0, r, payload[0], 512);
-	send_request(0, r, payload[0], 512);	/* WAIT */
+	send_request(0, r, payload[0], 512); /* WAIT */
 	send_request(1, r, payload[1], 512);
-	send_request(2, r, payload[2], 512);	/* result */
-	send_request(1, r, payload[1], 512);	/* repeat */
+	send_request(2, r, payload[2], 512); /* result */
+	send_request(1, r, payload[1], 512); /* repeat */
 	nothing_else();
 
 	ring = ring_buffer__new(bpf_map__fd(net.rig.skel->maps.relay), take_relay, &got, NULL);
@@ -754,10 +755,8 @@ static void reply__relay(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reply__ipv4),
-		cmocka_unit_test(reply__ipv6),
-		cmocka_unit_test(reply__vlan),
-		cmocka_unit_test(reply__join_reaches_the_stack),
+		cmocka_unit_test(reply__ipv4),  cmocka_unit_test(reply__ipv6),
+		cmocka_unit_test(reply__vlan),  cmocka_unit_test(reply__join_reaches_the_stack),
 		cmocka_unit_test(reply__relay),
 	};
 

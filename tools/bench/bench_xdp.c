@@ -39,16 +39,16 @@
 #include "bench.h"
 #include "bench.skel.h"
 
-#define PARTS		(BENCH_SLOTS / BENCH_PART)	/* of a pass */
-#define ADDED		(BENCH_RANKS - 1)	/* passes; the last rank completes */
-#define REPS_MAX	101
-#define PAYLOAD		512
-#define FRAME_HEAD	(sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
-#define FRAME_LEN	(FRAME_HEAD + sizeof(struct thc_hdr) + PAYLOAD)
-#define PORT		18500
-#define COOKIE		0x0123456789abcdefULL
-#define SERVER		0x0100000aU	/* 10.0.0.1 */
-#define CLIENT(r)	(0x0200000aU + ((u32)(r) << 24))
+#define PARTS (BENCH_SLOTS / BENCH_PART) /* of a pass */
+#define ADDED (BENCH_RANKS - 1) /* passes; the last rank completes */
+#define REPS_MAX 101
+#define PAYLOAD 512
+#define FRAME_HEAD (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
+#define FRAME_LEN (FRAME_HEAD + sizeof(struct thc_hdr) + PAYLOAD)
+#define PORT 18500
+#define COOKIE 0x0123456789abcdefULL
+#define SERVER 0x0100000aU /* 10.0.0.1 */
+#define CLIENT(r) (0x0200000aU + ((u32)(r) << 24))
 
 enum scheme { LUT, LINEAR, SCHEMES };
 enum variant { BARE, SAME, FULL, COMPLETE, VARIANTS };
@@ -316,8 +316,8 @@ static void repetition(enum scheme scheme, int rep)
 
 	memset(slots, 0, BENCH_SLOTS * sizeof(*slots));
 	read_stats(&before);
-	samples[scheme][COMPLETE][rep] =
-		run(skel->progs.bench_complete, scheme, ADDED, BENCH_RANKS, XDP_REDIRECT);
+	samples[scheme][COMPLETE][rep] = run(skel->progs.bench_complete, scheme, ADDED, BENCH_RANKS,
+					     XDP_REDIRECT);
 	check_lanes(scheme, BENCH_RANKS);
 	check_added(&before, BENCH_RANKS * BENCH_SLOTS);
 }
@@ -325,7 +325,8 @@ static void repetition(enum scheme scheme, int rep)
 /* An answer needs an entry to be redirected to; lo takes no part in it. */
 static void fill_fan(void)
 {
-	struct bpf_devmap_val val = { .ifindex = 1, .bpf_prog.fd = bpf_program__fd(skel->progs.thc_egress) };
+	struct bpf_devmap_val val = { .ifindex = 1,
+				      .bpf_prog.fd = bpf_program__fd(skel->progs.thc_egress) };
 	u32 key = 1, i;
 	int fd = bpf_map_create(BPF_MAP_TYPE_DEVMAP, NULL, sizeof(u32), sizeof(val), 2, NULL);
 
@@ -359,7 +360,9 @@ static void load(void)
 
 static void save_frame(void)
 {
-	struct { u8 link[48], note[16]; } *saved = map_memory(skel->maps.frame, sizeof(*saved));
+	struct {
+		u8 link[48], note[16];
+	} *saved = map_memory(skel->maps.frame, sizeof(*saved));
 
 	memcpy(saved->link, frame, FRAME_HEAD);
 	memcpy(saved->note, frame + FRAME_HEAD + sizeof(struct thc_hdr), sizeof(saved->note));
@@ -393,24 +396,24 @@ int main(int argc, char **argv)
 		for (r = 0; r < BENCH_RANKS; r++)
 			make_headers(s, r);
 	}
-	for (rep = -1; rep < reps; rep++) {	/* the first one warms up */
+	for (rep = -1; rep < reps; rep++) { /* the first one warms up */
 		for (s = 0; s < SCHEMES; s++)
 			repetition(s, rep < 0 ? 0 : rep);
 		empty[rep < 0 ? 0 : rep] = run(skel->progs.bench_empty, LUT, 0, ADDED, XDP_DROP);
 	}
 
 	none = median(empty, reps);
-	printf("{\"slots\": %d, \"repetitions\": %d, \"prologue_ns\": %.1f", BENCH_SLOTS, reps, none);
+	printf("{\"slots\": %d, \"repetitions\": %d, \"prologue_ns\": %.1f", BENCH_SLOTS, reps,
+	       none);
 	for (s = 0; s < SCHEMES; s++) {
 		double bare = median(samples[s][BARE], reps), full = median(samples[s][FULL], reps);
 		double same = median(samples[s][SAME], reps);
 
-		printf(",\n \"%s_bare_ns\": %.1f, \"%s_full_ns\": %.1f, \"%s_ratio\": %.3f", names[s],
-		       bare, names[s], full, names[s], full / bare);
+		printf(",\n \"%s_bare_ns\": %.1f, \"%s_full_ns\": %.1f, \"%s_ratio\": %.3f",
+		       names[s], bare, names[s], full, names[s], full / bare);
 		printf(", \"%s_ratio_same_prologue\": %.3f, \"%s_ratio_net\": %.3f", names[s],
 		       full / same, names[s], (full - none) / bare);
-		printf(", \"%s_complete_ns\": %.1f", names[s],
-		       median(samples[s][COMPLETE], reps));
+		printf(", \"%s_complete_ns\": %.1f", names[s], median(samples[s][COMPLETE], reps));
 	}
 	printf("}\n");
 	bench_bpf__destroy(skel);
