@@ -55,7 +55,7 @@ def named(answers, who, code, within=TIMEOUT):
     for answer in answers:
         assert "error" in answer, "no error was raised"
         assert answer["errno"] in codes, f"{answer['errno']}, not {codes}"
-        assert re.search(rf"\brank {who}\b", answer["error"]), f"rank {who} is not named"
+        assert re.search(rf"\branks? ([\d,]+ |and )*({who})\b|\({who}\)", answer["error"]), f"rank {who} is not named"
         assert answer["seconds"] < within + SLACK, f"took {answer['seconds']:.1f} s"
 
 
