@@ -283,7 +283,8 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 		shadow[index][generation & 1].used = true;
 		shadow[index][generation & 1].generation = generation;
 		shadow[index][generation & 1].epoch = thc_be32(h->epoch);
-		shadow[index][generation & 1].kind = world_slots[index].version[generation & 1].kind;
+		shadow[index][generation & 1].kind =
+			world_slots[index].version[generation & 1].kind;
 	}
 	r = shadow[index][generation & 1].from[rank].in;
 	require(!r);
@@ -414,7 +415,8 @@ static void check_after(const struct thc_stats *before)
 	int i;
 
 	require(world_stats.received == total(world_stats.event, THC_EVENT_FATES) +
-		total(world_stats.drop, THC_DROP_REASONS) - world_stats.drop[THC_DROP_TAILROOM]);
+						total(world_stats.drop, THC_DROP_REASONS) -
+						world_stats.drop[THC_DROP_TAILROOM]);
 	require(!world_stats.drop[THC_DROP_NONE]);
 	require(!world_stats.drop[THC_DROP_INTERNAL] && !world_stats.drop[THC_DROP_LOCK]);
 	require(world_stats.received - before->received <= 1);
@@ -459,8 +461,9 @@ static void receive(const u8 *frame, size_t size)
 
 		memcpy(&h, frame + at, sizeof(h));
 		note_added(frame, size, (const void *)(frame + at),
-			   size < at + sizeof(h) ? 0 :
-			   (frame[at - 4] << 8 | frame[at - 3]) - 8 - sizeof(h));
+			   size < at + sizeof(h) ?
+				   0 :
+				   (frame[at - 4] << 8 | frame[at - 3]) - 8 - sizeof(h));
 	}
 	if (action == XDP_REDIRECT)
 		send_clones(&ctx, redirected + 1);

@@ -117,7 +117,8 @@ static void admission__every_op(void **state)
 		for (payload = 0; payload <= 1472; payload++) {
 			p.payload = payload;
 			assert_int_equal(admit(&p, &kind), payload == row[i].payload ?
-					 THC_DROP_NONE : THC_DROP_LENGTH);
+								   THC_DROP_NONE :
+								   THC_DROP_LENGTH);
 			assert_int_equal(kind, row[i].kind);
 		}
 	}
@@ -249,7 +250,8 @@ static void admission__rank(void **state)
 	for (rank = 0; rank < 256; rank++) {
 		p.hdr.rank = rank;
 		expect(&p, rank == RANK ? THC_DROP_NONE :
-		       rank < RANKS ? THC_DROP_ADDRESS : THC_DROP_RANK);
+			   rank < RANKS ? THC_DROP_ADDRESS :
+					  THC_DROP_RANK);
 	}
 	/* below n, but it has never joined: there is no address to compare with */
 	p.hdr.rank = RANK;
@@ -292,7 +294,8 @@ static void admission__slot_and_port(void **state)
 			p.hdr.slot = thc_be16(slot);
 			p.path.dst_port = port;
 			expect(&p, slot < SLOTS && (port == BASE || port == BASE + slot / 64) ?
-			       THC_DROP_NONE : THC_DROP_SLOT);
+					   THC_DROP_NONE :
+					   THC_DROP_SLOT);
 		}
 	}
 	assert_int_equal(thc_slot_port(BASE, 63), BASE);

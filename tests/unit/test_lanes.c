@@ -17,8 +17,8 @@
 
 /* The published 4-bit table of granularity 30, and one for 16-bit sums. */
 static const u16 table30[16] = { 0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30 };
-static const u16 table4095[16] = { 0, 1, 2, 300, 301, 302, 511, 512, 513, 1000, 2000, 3000,
-				   4000, 4001, 4094, 4095 };
+static const u16 table4095[16] = { 0,	1,    2,    300,  301,	302,  511,  512,
+				   513, 1000, 2000, 3000, 4000, 4001, 4094, 4095 };
 static const u16 identity[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
 
 static u64 random_state;
@@ -115,8 +115,8 @@ static void check_op(const struct op *op, int contributors)
 		for (i = 0; i < lanes_n; i++) {
 			want[i] = expected(op, want[i], payload, i, c == 0);
 			if (lane(lanes, op->width, i) != want[i])
-				fail_msg("kind %d, contribution %d, lane %d: %u, not %u",
-					 op->kind, c, i, lane(lanes, op->width, i), want[i]);
+				fail_msg("kind %d, contribution %d, lane %d: %u, not %u", op->kind,
+					 c, i, lane(lanes, op->width, i), want[i]);
 		}
 	}
 }
@@ -182,8 +182,12 @@ static void lanes__max(void **state)
 /* Every pair of 8-bit values beside extreme neighbours. */
 static void lanes__carry_stays_inside_the_lane(void **state)
 {
-	static const u64 around[] = { 0, ~0ULL, 0x7f7f7f7f7f7f7f7fULL, 0x8080808080808080ULL,
-				      0x0001000100010001ULL, 0xfffefffefffefffeULL };
+	static const u64 around[] = { 0,
+				      ~0ULL,
+				      0x7f7f7f7f7f7f7f7fULL,
+				      0x8080808080808080ULL,
+				      0x0001000100010001ULL,
+				      0xfffefffefffefffeULL };
 	u32 x, y, i, j, at;
 
 	(void)state;
@@ -198,8 +202,8 @@ static void lanes__carry_stays_inside_the_lane(void **state)
 				assert_int_equal(thc_add8((around[i] & hole) | a,
 							  (around[j] & hole) | b) >> 8 * at & 0xff,
 						 (x + y) & 0xff);
-				assert_int_equal(thc_add8(around[i] & hole, around[j] & hole) & ~hole,
-						 0);
+				assert_int_equal(
+					thc_add8(around[i] & hole, around[j] & hole) & ~hole, 0);
 			}
 		}
 	}
@@ -265,8 +269,7 @@ static void lanes__published_pairs(void **state)
 	assert_int_equal(pairs.w8[0xf7], 3614);
 	assert_int_equal(pairs.w8[0xff], 7710);
 	for (byte = 0; byte < 256; byte++)
-		assert_int_equal(pairs.w16[byte],
-				 table30[byte / 16] + 65536 * table30[byte % 16]);
+		assert_int_equal(pairs.w16[byte], table30[byte / 16] + 65536 * table30[byte % 16]);
 }
 
 static void lanes__nibbles(void **state)
@@ -340,7 +343,8 @@ static void kind__of_op_and_width(void **state)
 	(void)state;
 	for (i = 0; i < sizeof(row) / sizeof(*row); i++) {
 		assert_int_equal(thc_lane_kind(row[i].op, row[i].width, row[i].sum_width,
-					       row[i].linear), row[i].kind);
+					       row[i].linear),
+				 row[i].kind);
 		assert_int_equal(thc_lane_payload(row[i].kind), row[i].payload);
 		assert_int_equal(thc_lane_answer_width(row[i].kind), row[i].answer_width);
 	}
@@ -350,10 +354,13 @@ static void kind__of_op_and_width(void **state)
 			for (sum_width = 0; sum_width <= 32; sum_width += 4) {
 				for (linear = 0; linear < 2; linear++) {
 					int known = op == THC_OP_LUT_ADD ?
-						width == 4 && (sum_width == 8 || sum_width == 16) :
-						op == THC_OP_ADD ?
-						width == 8 || width == 16 || width == 32 :
-						(op == THC_OP_OR || op == THC_OP_MAX) && width == 32;
+							    width == 4 && (sum_width == 8 ||
+									   sum_width == 16) :
+						    op == THC_OP_ADD ?
+							    width == 8 || width == 16 ||
+								    width == 32 :
+							    (op == THC_OP_OR || op == THC_OP_MAX) &&
+								    width == 32;
 
 					assert_int_equal(thc_lane_kind(op, width, sum_width,
 								       linear) != THC_LANE_NONE,

@@ -245,8 +245,8 @@ static void visit(struct state *s, u32 action)
 
 	pack(s, key);
 	for (i = hash(key, packed_size); table[i & (table_size - 1)]; i++)
-		if (!memcmp(arena + (size_t)(table[i & (table_size - 1)] - 1) * packed_size,
-			    key, packed_size))
+		if (!memcmp(arena + (size_t)(table[i & (table_size - 1)] - 1) * packed_size, key,
+			    packed_size))
 			return;
 	if (count == room)
 		grow();
@@ -271,7 +271,7 @@ static void print_action(u32 a)
 	};
 
 	print_message("#   %-8s worker %u epoch %u slot %u generation %u\n", name[a & 15],
-		    a >> 4 & 15, a >> 8 & 15, a >> 12 & 15, a >> 16);
+		      a >> 4 & 15, a >> 8 & 15, a >> 12 & 15, a >> 16);
 }
 
 static void print_way(u32 index)
@@ -347,13 +347,15 @@ static void answer_result(struct state *s, int i, int k, u32 action)
 	require(e >= 1 && e <= s->epoch && g >= 0 && g < model->rounds,
 		"a result of an epoch or generation that never was", action);
 	require((int)thc_be32(h.round) == g && thc_be16(h.slot) == i &&
-		(int)thc_be32(h.chunk) == g * model->slots + i && h.op == THC_OP_ADD &&
-		h.width == 32, "a result under a wrong label", action);
+			(int)thc_be32(h.chunk) == g * model->slots + i && h.op == THC_OP_ADD &&
+			h.width == 32,
+		"a result under a wrong label", action);
 	require(s->lanes[i][k] == sum_of(in, e, g), "a result is not the sum of its contributors",
 		action);
 	require(thc_be16(h.count) == __builtin_popcountll(in), "count differs from bitmap", action);
 	require(h.flags & THC_F_CLOSED ? model->quorum && thc_be16(h.count) >= model->quorum :
-		in == EVERYBODY, "a result without everybody and without its quorum", action);
+					 in == EVERYBODY,
+		"a result without everybody and without its quorum", action);
 	require(!s->result[e - 1][i][g] || s->result[e - 1][i][g] == in,
 		"two different results of one generation", action);
 	s->result[e - 1][i][g] = in;
@@ -408,7 +410,8 @@ static void check_slot(const struct state *s, int i, u32 action)
 		if (v->state == THC_EMPTY)
 			continue;
 		require((int)(v->generation & 1) == k, "a generation in the wrong version", action);
-		require(v->bitmap && s->lanes[i][k] == sum_of(v->bitmap, slot->epoch, v->generation),
+		require(v->bitmap &&
+				s->lanes[i][k] == sum_of(v->bitmap, slot->epoch, v->generation),
 			"lanes do not hold exactly the contributors", action);
 		require(v->count == __builtin_popcountll(v->bitmap), "count differs from bitmap",
 			action);
@@ -437,7 +440,8 @@ static void deliver_request(struct state *s, int w, int e, int i, int g, u32 act
 		break;
 	case THC_REPEAT:
 		require((int)s->slot[i].version[out.v].generation == g &&
-			(int)s->slot[i].epoch == e, "another generation's result repeated", action);
+				(int)s->slot[i].epoch == e,
+			"another generation's result repeated", action);
 		answer_result(s, i, out.v, action);
 		break;
 	case THC_WAIT:
@@ -686,13 +690,13 @@ static void explore(void **arg)
 		check_liveness(&s);
 		expand(&s);
 	}
-	print_message("# %s: %u states, everybody done in %u of them; verdicts: add %llu, wait %llu, "
-		      "repeat %llu, stale %llu (%llu without the bitmap), mismatch %llu\n",
-		      model->name, count, finished, (unsigned long long)verdicts[THC_ADD],
-		      (unsigned long long)verdicts[THC_WAIT],
-		      (unsigned long long)verdicts[THC_REPEAT],
-		      (unsigned long long)verdicts[THC_STALE], (unsigned long long)unknown_stales,
-		      (unsigned long long)verdicts[THC_MISMATCH]);
+	print_message(
+		"# %s: %u states, everybody done in %u of them; verdicts: add %llu, wait %llu, "
+		"repeat %llu, stale %llu (%llu without the bitmap), mismatch %llu\n",
+		model->name, count, finished, (unsigned long long)verdicts[THC_ADD],
+		(unsigned long long)verdicts[THC_WAIT], (unsigned long long)verdicts[THC_REPEAT],
+		(unsigned long long)verdicts[THC_STALE], (unsigned long long)unknown_stales,
+		(unsigned long long)verdicts[THC_MISMATCH]);
 	/* An exploration that never met a case proves nothing about it. */
 	assert_true(finished > 0 && verdicts[THC_ADD] && verdicts[THC_WAIT] &&
 		    verdicts[THC_REPEAT]);
