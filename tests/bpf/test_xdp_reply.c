@@ -28,6 +28,7 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -48,6 +49,7 @@ struct net {
 	int ns[HOSTS];
 	int home;
 	bool v6;
+	int queues; /* of each link */
 	int one[RANKS]; /* each worker's own socket */
 	int group[RANKS]; /* and the one on the group's address */
 	int control; /* the daemon's */
@@ -65,7 +67,7 @@ static void enter(int host)
 /* Runs a command of iproute2 or ethtool; in @host's namespace. */
 static void run(int host, const char *format, ...)
 {
-	char command[256];
+	char command[512];
 	va_list args;
 
 	va_start(args, format);
@@ -123,8 +125,10 @@ static void add_host(int host)
 {
 	int pid = getpid();
 
-	run(SWITCH, "ip link add sw%d type veth peer name eth0 netns /proc/%d/fd/%d", host, pid,
-	    net.ns[host]);
+	run(SWITCH,
+	    "ip link add sw%d numtxqueues %d numrxqueues %d type veth "
+	    "peer name eth0 numtxqueues %d numrxqueues %d netns /proc/%d/fd/%d",
+	    host, net.queues, net.queues, net.queues, net.queues, pid, net.ns[host]);
 	run(SWITCH, "ip link set sw%d master br0 up", host);
 	run(SWITCH, "ethtool -K sw%d gro on", host);
 	run(host, "ip link set lo up; ip link set eth0 up");
@@ -196,13 +200,14 @@ static void attach(bool relay)
 	enter(-1);
 }
 
-static void net_up(bool v6, bool relay)
+static void net_up_queues(bool v6, bool relay, int queues)
 {
 	int host, r;
 
 	rig_need_root();
 	memset(&net, 0, sizeof(net));
 	net.v6 = v6;
+	net.queues = queues;
 	net.home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	assert_true(net.home >= 0);
 	for (host = 0; host < HOSTS; host++) {
@@ -224,6 +229,11 @@ static void net_up(bool v6, bool relay)
 		join_group(r, net.group[r]);
 	}
 	net.control = new_socket(AGG, address(AGG), RIG_PORT);
+}
+
+static void net_up(bool v6, bool relay)
+{
+	net_up_queues(v6, relay, 1);
 }
 
 static void net_down(void)
@@ -380,8 +390,8 @@ static void expect_all(const struct shape *s, const struct rig_request *r)
 	int rank;
 
 	for (rank = 0; rank < RANKS; rank++) {
-		ssize_t len = receive(fanout ? net.one[rank] : net.group[rank], packet,
-				      sizeof(packet));
+		ssize_t len =
+			receive(fanout ? net.one[rank] : net.group[rank], packet, sizeof(packet));
 
 		expect_result(packet, len, s, r, THC_F_ANSWER, fanout ? rank : 0);
 	}
@@ -648,8 +658,8 @@ static void reply__vlan(void **state)
 			assert_int_equal(checksum16(frame + 14, 20), 0xffff);
 			assert_memory_equal(frame + 26, &f.dst.word[3], 4);
 			assert_memory_equal(frame + 30,
-					    one ? (u32[]){ address(rank).word[3] }
-						: (u32[]){ group_address().word[3] },
+					    one ? (u32[]){ address(rank).word[3] } :
+						  (u32[]){ group_address().word[3] },
 					    4);
 			assert_int_equal(udp[0] << 8 | udp[1], RIG_PORT);
 			assert_int_equal(udp[2] << 8 | udp[3],
@@ -752,12 +762,171 @@ static void reply__relay(void **state)
 	net_down();
 }
 
+#define CPUS_SLOTS 32
+#define CPUS_GENERATIONS 40
+
+/* A thread of reply__two_cpus: some ranks, on one CPU, through real rounds. */
+struct lap {
+	int cpu, first, ranks;
+	const char *wrong; /* what went wrong, if anything did */
+};
+
+static void lap_send(int rank, u32 generation, const bool *got)
+{
+	struct rig_request r = {
+		.op = THC_OP_LUT_ADD, .width = 4, .epoch = 1, .generation = generation
+	};
+	struct sockaddr_storage to;
+	socklen_t size;
+	struct thc_hdr h;
+	u8 packet[1200];
+	size_t len;
+
+	r.rank = rank;
+	r.job = 2;
+	for (r.slot = 0; r.slot < CPUS_SLOTS; r.slot++) {
+		if (got[r.slot])
+			continue;
+		r.chunk = r.slot + 128 * generation;
+		rig_header(&h, &r);
+		len = rig_packet(packet, &h, payload[rank], 512);
+		size = sockaddr_of(&to, address(AGG), RIG_PORT);
+		/* what is not sent is what is lost: it is sent again */
+		sendto(net.one[rank], packet, len, 0, (void *)&to, size);
+	}
+}
+
+/* One datagram; marks the result it carries. Returns what is wrong with it. */
+static const char *lap_take(int fd, u32 generation, const u8 *expected, bool *got, int *missing)
+{
+	u8 packet[2048];
+	struct thc_hdr *h = (void *)packet;
+	ssize_t len = recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
+	u32 slot;
+
+	if (len < (ssize_t)sizeof(*h))
+		return "a short packet";
+	if (thc_be32(h->sum) != thc_sum_packet(h, h + 1, (len - sizeof(*h)) / 8))
+		return "a packet whose sum is wrong";
+	if (!(h->flags & THC_F_ANSWER) || thc_be32(h->generation) != generation)
+		return NULL; /* WAIT, or a repeat that was slow */
+	slot = thc_be16(h->slot);
+	if (slot >= CPUS_SLOTS || len != sizeof(*h) + 1024 || thc_be64(h->bitmap) != 7 ||
+	    thc_be16(h->count) != RANKS || memcmp(h + 1, expected, 1024))
+		return "a result that is wrong";
+	if (got[slot])
+		return h->flags & THC_F_REPEAT ? NULL : "a result that came twice";
+	got[slot] = true;
+	(*missing)--;
+	return NULL;
+}
+
+static void *lap_run(void *arg)
+{
+	struct lap *lap = arg;
+	u8 expected[1024];
+	u32 generation;
+	cpu_set_t set;
+	int r, quiet;
+
+	CPU_ZERO(&set);
+	CPU_SET(lap->cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		lap->wrong = "no such CPU";
+	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, payloads, RANKS);
+	for (generation = 0; generation < CPUS_GENERATIONS && !lap->wrong; generation++) {
+		bool got[RANKS][CPUS_SLOTS] = { 0 };
+
+		for (r = lap->first; r < lap->first + lap->ranks; r++)
+			lap_send(r, generation, got[r]);
+		for (r = lap->first; r < lap->first + lap->ranks; r++) {
+			int missing = CPUS_SLOTS;
+
+			for (quiet = 0; missing && !lap->wrong;) {
+				struct pollfd p[2] = { { .fd = net.one[r], .events = POLLIN },
+						       { .fd = net.group[r], .events = POLLIN } };
+				int i;
+
+				if (poll(p, 2, 20) <= 0) {
+					if (++quiet > 200)
+						lap->wrong = "no answers";
+					lap_send(r, generation, got[r]);
+					continue;
+				}
+				for (i = 0; i < 2 && !lap->wrong; i++)
+					if (p[i].revents)
+						lap->wrong = lap_take(p[i].fd, generation, expected,
+								      got[r], &missing);
+			}
+		}
+	}
+	return NULL;
+}
+
+/* How many CPUs ran thc_xdp. */
+static int cpus_used(void)
+{
+	int cpus = libbpf_num_possible_cpus(), used = 0, c;
+	struct thc_stats *each = calloc(cpus, sizeof(*each));
+	u32 key = 0;
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(net.rig.skel->maps.stats), &key, each), 0);
+	for (c = 0; c < cpus; c++)
+		used += each[c].received > 0;
+	free(each);
+	return used;
+}
+
+/* Two queues, each served by its own CPU, meet in the same slots. */
+static void reply__two_cpus(void **state)
+{
+	struct lap lap[2] = { { .cpu = 0, .first = 0, .ranks = 1 },
+			      { .cpu = 1, .first = 1, .ranks = 2 } };
+	pthread_t thread[2];
+	struct thc_stats st;
+	u64 seed = 99;
+	int i, mode;
+
+	(void)state;
+	rig_need_root();
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		print_message("# SKIP two CPUs are needed to race\n");
+		skip();
+	}
+	for (mode = THC_REPLY_MULTICAST; mode <= THC_REPLY_FANOUT; mode++) {
+		net_up_queues(false, false, 2);
+		/* the queue follows the sender's CPU, and its NAPI runs there */
+		run(SWITCH,
+		    "unshare -m sh -c 'mount -t sysfs none /sys && cd /sys/class/net/sw%d/queues && "
+		    "echo 1 > tx-0/xps_cpus && echo 2 > tx-1/xps_cpus'",
+		    AGG);
+		net.job->reply = mode;
+		for (i = 0; i < RANKS; i++)
+			rig_fill(&seed, payload[i], sizeof(payload[i]));
+		for (i = 0; i < 2; i++) {
+			lap[i].wrong = NULL;
+			assert_int_equal(pthread_create(&thread[i], NULL, lap_run, &lap[i]), 0);
+		}
+		for (i = 0; i < 2; i++)
+			pthread_join(thread[i], NULL);
+		for (i = 0; i < 2; i++)
+			if (lap[i].wrong)
+				fail_msg("thread %d: %s", i, lap[i].wrong);
+		st = rig_stats(&net.rig);
+		rig_check_balance(&st);
+		assert_int_equal(st.event[THC_EVENT_ADDED], RANKS * CPUS_SLOTS * CPUS_GENERATIONS);
+		assert_int_equal(st.event[THC_EVENT_FINISHED], CPUS_SLOTS * CPUS_GENERATIONS);
+		assert_int_equal(cpus_used(), 2);
+		net_down();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reply__ipv4),  cmocka_unit_test(reply__ipv6),
-		cmocka_unit_test(reply__vlan),  cmocka_unit_test(reply__join_reaches_the_stack),
-		cmocka_unit_test(reply__relay),
+		cmocka_unit_test(reply__ipv4),	cmocka_unit_test(reply__ipv6),
+		cmocka_unit_test(reply__vlan),	cmocka_unit_test(reply__join_reaches_the_stack),
+		cmocka_unit_test(reply__relay), cmocka_unit_test(reply__two_cpus),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
