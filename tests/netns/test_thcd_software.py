@@ -409,6 +409,17 @@ def case__without_multicast_the_job_answers_by_fanout():
         assert "multicast does not reach 2 of 2 ranks" in said, said
 
 
+def case__all_are_told_at_once_that_rounds_may_start():
+    with Daemon("1,ranks=3,cookie=0x1234,table=uniform,reply=fanout") as d:
+        workers = [d.worker(r) for r in range(3)]
+        for w in workers[:2]:
+            assert not w.join_once().welcome_flags & wire.READY
+        workers[2].send(wire.JOIN, struct.pack(">QII", workers[2].nonce, 0, 0))
+        for w in workers:
+            packet = w.expect(wire.WELCOME, nonce=w.nonce, rank=w.rank, joined=7)
+            assert packet.welcome_flags & wire.READY
+
+
 def case__welcome_carries_the_job():
     with Daemon("3,ranks=4,cookie=0x77,granularity=31,clamp=1/512,slots=100,norm_slots=7,"
                 "block=4096,seed=0xabcdef,quorum=3,deadline_ms=500,correlated=on") as d:

@@ -181,6 +181,15 @@ static void leave__and_come_back(void **state)
 	assert_int_equal(job->epoch, epoch + 1);
 	assert_int_equal(job->left, 0);
 	assert_int_equal(job->culprit, 1);
+	/* nor are two that take turns */
+	join_as(0, 10, true);
+	assert_true(join_as(2, 12, true).ready);
+	assert_true(thcd_leave(job, record, 1, job->epoch));
+	assert_true(join_as(1, 70, true).restarted);
+	join_as(0, 10, true);
+	assert_true(join_as(2, 12, true).ready);
+	assert_true(thcd_leave(job, record, 1, job->epoch));
+	assert_int_equal(join_as(1, 11, true).refusal, THC_REFUSED_NOT);
 }
 
 static void leave__before_ready_is_as_if_never_joined(void **state)
@@ -194,6 +203,8 @@ static void leave__before_ready_is_as_if_never_joined(void **state)
 	assert_int_equal(job->joined, 2);
 	assert_int_equal(job->left, 0);
 	assert_false(join_as(2, 12, true).ready);
+	/* what it heard before does not count for who comes instead */
+	assert_false(join_as(0, 33, false).ready);
 	assert_true(join_as(0, 33, true).ready);
 	assert_int_equal(job->epoch, epoch);
 }
@@ -276,8 +287,8 @@ static void walk__random(void **state)
 			break;
 		default: {
 			struct thc_path p = path_of(r + 1, 4000 + nonce[r] % 1000);
-			struct thcd_joined out = thcd_join(job, record, r, nonce[r], rand() % 8, &p,
-							   now);
+			struct thcd_joined out =
+				thcd_join(job, record, r, nonce[r], rand() % 8, &p, now);
 
 			assert_int_equal(out.refusal, THC_REFUSED_NOT);
 			assert_true(job->joined >> r & 1);
