@@ -70,7 +70,7 @@ help:
 	@echo 'make uninstall  removes what install put there'
 	@echo 'make clean      removes $(BUILD)/'
 
-tests: all $(UNIT_BIN) $(TBPF_BIN) $(TNET_BIN)
+tests: all $(UNIT_BIN) $(TBPF_BIN) $(TNET_BIN) $(BENCH_BIN)
 benches: all $(BENCH_BIN)
 fuzzers: $(FUZZ_BIN)
 

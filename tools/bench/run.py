@@ -146,7 +146,7 @@ def rows_of(results):
             rows.append((f"25 MiB, {words}: {name}", f"{part[system + '_ms']:.1f}", "ms"))
         for base in ("fp32", "fp16"):
             rows.append((f"25 MiB, {words}: THC beside Gloo {base}",
-                         f"{part['speedup_' + base]:.2f}", "x faster"))
+                         f"{part['speedup_' + base]:.2f}", "x as fast"))
     memory = results["memory"]
     rows.append(("aggregator memory, bounded by slots", f"{memory['aggregator'] / 2**20:.2f}", "MiB"))
     rows.append(("client memory beside buffers and errors, peak",
@@ -171,7 +171,7 @@ def print_table(results):
         print(f"  {what:<{wide}}  {value:>9} {unit}")
     print()
     for words, value, comparison, limit, kept in promises(results):
-        print(f"  {words:<{wide}}  {value:>9.2f} wanted {comparison} {limit:g}: "
+        print(f"  {words:<{wide}}  {value:>9.3f} wanted {comparison} {limit:g}: "
               f"{'kept' if kept else 'MISSED'}")
 
 
@@ -201,6 +201,8 @@ def svg(results):
 def main():
     parser = argparse.ArgumentParser(description="Measures what the project promises.")
     parser.add_argument("--quick", action="store_true", help="fewer repeats, less certain medians")
+    parser.add_argument("--output", metavar="DIR", default=netns.build_dir(),
+                        help="where bench.json and bench.svg are written, default build/")
     parser.add_argument("--repeats", type=int, help="of each all-reduce; default 15, quick 5")
     args = parser.parse_args()
     repeats = args.repeats or (5 if args.quick else 15)
@@ -230,7 +232,7 @@ def main():
     print_table(results)
     for name, text in (("bench.json", json.dumps(results, indent=2) + "\n"),
                        ("bench.svg", svg(results))):
-        path = os.path.join(netns.build_dir(), name)
+        path = os.path.join(args.output, name)
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
         print(f"  Written to {os.path.relpath(path)}")

@@ -1,0 +1,47 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""The benchmark runs end to end and reports what it promises to report. How
+fast anything is on this machine at this moment is not tested here.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+import tap
+from tap import netns
+
+RUN = os.path.join(netns.ROOT, "tools/bench/run.py")
+
+
+def bench__reports_every_promise():
+    env = {**os.environ, "LIBTHC": os.path.join(netns.build_dir(), "libthc.so")}
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, RUN, "--quick", "--repeats", "2", "--output", folder],
+                              env=env, capture_output=True, text=True, timeout=150)
+        assert done.returncode == 0, done.stdout + done.stderr
+        with open(os.path.join(folder, "bench.json"), encoding="utf-8") as f:
+            result = json.load(f)
+        chart = xml.etree.ElementTree.parse(os.path.join(folder, "bench.svg")).getroot()
+    assert len(result["promises"]) == 7
+    for p in result["promises"]:
+        assert p["value"] is not None and p["value"] > 0, f"no value for {p['what']}"
+        right = p["value"] <= p["limit"] if p["comparison"] == "<=" else p["value"] >= p["limit"]
+        assert p["kept"] == right, p
+        assert p["what"] in done.stdout, f"{p['what']} is not in the table"
+    for kind in ("unshaped", "shaped"):
+        part = result["allreduce"][kind]
+        assert part["xdp_mode"] == "native" and 0 < part["thc_nmse"] < 0.03
+        assert abs(part["speedup_fp32"] - part["gloo_fp32_ms"] / part["thc_ms"]) < 1e-9
+    bits = {"thc": 6400 * 4 * 602 * 8, "gloo_fp32": 6 * 25 * 2**20 * 8 / 4}
+    for system, least in bits.items():
+        ms = result["allreduce"]["shaped"][f"{system}_min_ms"]
+        assert ms > 0.95 * least / 1e6, f"{system} took {ms:.0f} ms: faster than its link allows"
+    assert result["memory"]["aggregator"] > 0 and result["memory"]["client"] > 0
+    assert len(chart.findall(".//{http://www.w3.org/2000/svg}rect")) == 8
+
+
+if __name__ == "__main__":
+    tap.main([bench__reports_every_promise])
