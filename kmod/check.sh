@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Compiles kmod/headers.c as the kernel would, for every kernel whose headers
+# are installed, in a copy: the kernel's build system writes beside the source.
+# One TAP test per kernel; exit 4 when there is none.
+set -u
+
+cd "$(dirname "$0")/.." || exit 1
+BUILD=${BUILD:-build}
+unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+number=0
+failed=0
+
+for kernel in /lib/modules/*/build; do
+	[ -e "$kernel/Makefile" ] || continue
+	version=${kernel#/lib/modules/}
+	version=${version%/build}
+	copy=$(mkdir -p "$BUILD/kmod/$version" && cd "$BUILD/kmod/$version" && pwd) || exit 1
+	rm -rf "${copy:?}"/*
+	cp -r Kbuild kmod include "$copy"
+	number=$((number + 1))
+	if make -C "$kernel" M="$copy" W=1 KCFLAGS=-Werror kmod/headers.o >"$copy/log" 2>&1 \
+		</dev/null && [ -s "$copy/kmod/headers.o" ]; then
+		echo "ok $number - headers compile for $version"
+	else
+		echo "not ok $number - headers compile for $version"
+		sed 's/^/# /' "$copy/log"
+		failed=1
+	fi
+done
+if [ $number -eq 0 ]; then
+	echo "1..0 # SKIP no kernel headers: apt-get install linux-headers-cloud-amd64"
+	exit 4
+fi
+echo "1..$number"
+exit $failed

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The third compiler: everything in include/ under the kernel's flags, with
+ * the sizes that the wire and the BPF maps rely on. No code is generated for
+ * use; a module comes later.
+ */
+#include <linux/build_bug.h>
+#include <linux/stddef.h>
+#include <linux/types.h>
+
+#include <thc/answer.h>
+#include <thc/event.h>
+#include <thc/job.h>
+#include <thc/lane.h>
+#include <thc/nibble.h>
+#include <thc/slot.h>
+#include <thc/sum.h>
+#include <thc/types.h>
+
+static_assert(sizeof(struct thc_hdr) == 48);
+static_assert(offsetof(struct thc_hdr, cookie) == 8);
+static_assert(offsetof(struct thc_hdr, epoch) == 20);
+static_assert(offsetof(struct thc_hdr, generation) == 36);
+static_assert(offsetof(struct thc_hdr, bitmap) == 40);
+static_assert(sizeof(struct thc_join) == 16);
+static_assert(sizeof(struct thc_welcome) == 136);
+static_assert(offsetof(struct thc_welcome, table) == 64);
+static_assert(sizeof(struct thc_claim) == 16);
+static_assert(sizeof(struct thc_slot) == 176);
+static_assert(THC_LANE_WORDS * 8 == THC_LANE_BYTES);
+
+/* One use of each core, so that the compiler looks into them. */
+int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, struct thc_hdr *h,
+		      const struct thc_job *job, const struct thc_path *path,
+		      const struct thc_pairs *pairs, u64 *lanes);
+
+int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, struct thc_hdr *h,
+		      const struct thc_job *job, const struct thc_path *path,
+		      const struct thc_pairs *pairs, u64 *lanes)
+{
+	struct thc_outcome out = thc_slot_arrive(s, a, job->all);
+	enum thc_lane_kind kind = THC_LANE_NONE;
+
+	if (thc_admit_form(h) || thc_admit_rank(job, h, path) ||
+	    thc_admit_data(job, h, path, THC_LANE_BYTES, &kind))
+		return -1;
+	thc_lanes_add(kind, lanes, h + 1, pairs, out.first);
+	thc_answer_wait(h, job, &s->version[out.v]);
+	thc_answer_stale(h, job, s);
+	thc_answer_epoch(h, job);
+	return thc_slot_close(s, job->epoch, a->generation, job->quorum);
+}
