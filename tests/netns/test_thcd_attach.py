@@ -147,7 +147,7 @@ def case__native_aggregates_and_sigterm_leaves_nothing():
 
 def case__a_foreign_program_is_named_and_left_alone():
     with netns.Topology(2) as net:
-        _foreign = Foreign(net, "somebody_elses")
+        Foreign(net, "somebody_elses")
         before = hook(net)
         for mode in ("auto", "native", "generic"):
             d = Daemon(net, "--mode", mode)
@@ -162,7 +162,7 @@ def case__a_foreign_program_is_named_and_left_alone():
         assert d.ready, d.said
         # a program that somebody forces over ours is not removed by our end
         net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
-        _foreign = Foreign(net, "latecomer")
+        Foreign(net, "latecomer")
         after = hook(net)
         d.end()
         assert hook(net) == after, "the end of thcd took somebody else's program away"
@@ -489,7 +489,7 @@ def case__check_finds_what_is_wrong():
         assert status == 0 and found["hook"][0] == "ok" and found["BPF"][0] == "ok", found
         assert "veth has native XDP" in found["driver"][1] or found["driver"][0] == "note", found
         assert found["MTU"] == ("ok", "1500"), found
-        _foreign = Foreign(net, "somebody_elses")
+        Foreign(net, "somebody_elses")
         status, found = check("eth0")
         assert status == 1 and "somebody_elses" in found["hook"][1], found
         net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "mtu", "600"])

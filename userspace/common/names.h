@@ -9,7 +9,6 @@
 
 #include <thc/event.h>
 
-/* clang-format off */
 #define THC_EVENT_LIST(X)								\
 	X(ADDED, "added", "contributions counted into a sum")				\
 	X(WAITED, "waited", "duplicates of an unfinished generation")			\
@@ -44,16 +43,15 @@
 	X(LOCK, "lock", "slot lock not got in time")					\
 	X(TAILROOM, "tailroom", "answer did not fit the frame (counts answers)")	\
 	X(INTERNAL, "internal", "a map lookup failed: a bug")
-/* clang-format on */
 
 #define THC_NAMES_PLACE_EVENT(id, name, meaning) THC_NAMES_EVENT_##id,
 #define THC_NAMES_PLACE_DROP(id, name, meaning) THC_NAMES_DROP_##id,
 enum thc_names_event_place { THC_EVENT_LIST(THC_NAMES_PLACE_EVENT) THC_NAMES_EVENTS };
 enum thc_names_drop_place { THC_DROP_LIST(THC_NAMES_PLACE_DROP) THC_NAMES_DROPS };
 
-#define THC_NAMES_ASSERT_EVENT(id, name, meaning) \
+#define THC_NAMES_ASSERT_EVENT(id, name, meaning)				\
 	_Static_assert((int)THC_NAMES_EVENT_##id == (int)THC_EVENT_##id, "place of " name);
-#define THC_NAMES_ASSERT_DROP(id, name, meaning) \
+#define THC_NAMES_ASSERT_DROP(id, name, meaning)				\
 	_Static_assert((int)THC_NAMES_DROP_##id == (int)THC_DROP_##id, "place of " name);
 THC_EVENT_LIST(THC_NAMES_ASSERT_EVENT)
 THC_DROP_LIST(THC_NAMES_ASSERT_DROP)

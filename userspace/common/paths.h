@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-#define THC_RUN "/run/thc"
-#define THC_BPFFS "/sys/fs/bpf"
-#define THC_PINS_ROOT THC_BPFFS "/thc"
+#define THC_RUN		"/run/thc"
+#define THC_BPFFS	"/sys/fs/bpf"
+#define THC_PINS_ROOT	THC_BPFFS "/thc"
 
 /* /run/thc/INSTANCE.sock; returns its length like snprintf(). */
 int thc_control_path(const char *instance, char *path, size_t size);

@@ -69,9 +69,9 @@ static cJSON *members(const struct thc_job *job)
 		cJSON_AddStringToObject(o, "address", addr_text(&m->addr, text));
 		cJSON_AddNumberToObject(o, "port", thc_be16(m->port));
 		cJSON_AddStringToObject(o, "state",
-					m->left     ? "left"
-					: m->joined ? "joined"
-						    : "of an old epoch");
+					m->left	  ? "left" :
+					m->joined ? "joined" :
+						    "of an old epoch");
 		cJSON_AddItemToArray(list, o);
 	}
 	return list;

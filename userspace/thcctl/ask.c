@@ -16,8 +16,8 @@
 #include "thcctl.h"
 
 /* An answer is some kilobytes; more is not from thcd. */
-#define ANSWER_MAX (4 << 20)
-#define PATIENCE_S 5
+#define ANSWER_MAX	(4 << 20)
+#define PATIENCE_S	5
 
 static void add_name(char *names, size_t size, const char *name, int length)
 {

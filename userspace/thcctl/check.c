@@ -26,15 +26,15 @@
 #include "thcctl.h"
 
 /* 1024 B of payload, THC, UDP and IPv6 headers. */
-#define MTU_LEAST (1024 + 48 + 8 + 40)
+#define MTU_LEAST	(1024 + 48 + 8 + 40)
 /* Above it drivers want multi-buffer programs. */
-#define MTU_MOST 3000
+#define MTU_MOST	3000
 
 enum verdict { GOOD, NOTE, BAD };
 
 struct findings {
-	cJSON *list;
-	enum verdict worst;
+	cJSON		*list;
+	enum verdict	worst;
 };
 
 static void found(struct findings *f, enum verdict v, const char *subject, const char *format, ...)
@@ -332,8 +332,8 @@ int thcctl_check(struct thcctl *t, const char *interface)
 	} else if (interface) {
 		printf("\n%s\n",
 		       status ? "thcd cannot aggregate in XDP here; what is marked bad has to "
-				"change, or use --software"
-			      : "thcd can run here");
+				"change, or use --software" :
+				"thcd can run here");
 	} else {
 		printf("\ngive an interface for more: thcctl check eth0\n");
 	}

@@ -10,9 +10,8 @@
 
 #include "thcctl.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE	2
 
-/* clang-format off */
 static const struct option options[] = {
 	{ "instance", required_argument, NULL, 'n' },
 	{ "control", required_argument, NULL, 'C' },
@@ -22,7 +21,6 @@ static const struct option options[] = {
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 },
 };
-/* clang-format on */
 
 void thcctl_say(const char *format, ...)
 {
@@ -116,8 +114,8 @@ int main(int argc, char **argv)
 			puts("thcctl " THC_LIB_VERSION);
 			return EXIT_SUCCESS;
 		default:
-			thcctl_say(opt == ':' ? "option %s needs a value"
-					      : "unknown option %s; thcctl --help lists them",
+			thcctl_say(opt == ':' ? "option %s needs a value" :
+						"unknown option %s; thcctl --help lists them",
 				   argv[optind - 1]);
 			return EXIT_USAGE;
 		}

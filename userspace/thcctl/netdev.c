@@ -15,17 +15,17 @@
 #include "thcctl.h"
 
 /* linux/netdev.h is newer than Debian 12's headers. */
-#define NETDEV_CMD_DEV_GET 1
-#define NETDEV_A_DEV_IFINDEX 1
+#define NETDEV_CMD_DEV_GET	1
+#define NETDEV_A_DEV_IFINDEX	1
 #define NETDEV_A_DEV_XDP_FEATURES 3
-#define NETDEV_XDP_ACT_BASIC 1
-#define NETDEV_XDP_ACT_REDIRECT 2
-#define NETDEV_XDP_ACT_NDO_XMIT 4
+#define NETDEV_XDP_ACT_BASIC	1
+#define NETDEV_XDP_ACT_REDIRECT	2
+#define NETDEV_XDP_ACT_NDO_XMIT	4
 
 struct message {
-	struct nlmsghdr nl;
-	struct genlmsghdr genl;
-	char attributes[4096];
+	struct nlmsghdr		nl;
+	struct genlmsghdr	genl;
+	char			attributes[4096];
 };
 
 static void put(struct message *m, uint16_t type, const void *data, uint16_t length)

@@ -9,7 +9,7 @@
 #include "../common/names.h"
 #include "thcctl.h"
 
-#define TEXTS 8
+#define TEXTS		8
 
 double thcctl_number(const cJSON *o, const char *name)
 {
@@ -180,8 +180,8 @@ int thcctl_stats(struct thcctl *t)
 	} else {
 		print_stats(o);
 		printf("\nreceived %s %s %s fates + %s drops: %s\n",
-		       thcctl_grouped(thcctl_number(o, "received")),
-		       ok ? "=" : "!=", thcctl_grouped(thcctl_number(o, "fates")),
+		       thcctl_grouped(thcctl_number(o, "received")), ok ? "=" : "!=",
+		       thcctl_grouped(thcctl_number(o, "fates")),
 		       thcctl_grouped(thcctl_number(o, "dropped")),
 		       ok ? "adds up" : "DOES NOT ADD UP (unless packets arrive right now)");
 	}
@@ -194,9 +194,10 @@ static void print_members(const cJSON *job)
 	const cJSON *m;
 
 	printf("  %-6s %-40s %-6s %s\n", "rank", "address", "port", "state");
-	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(job, "members")) printf(
-		"  %-6.0f %-40s %-6.0f %s\n", thcctl_number(m, "rank"), thcctl_text(m, "address"),
-		thcctl_number(m, "port"), thcctl_text(m, "state"));
+	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(job, "members"))
+		printf("  %-6.0f %-40s %-6.0f %s\n", thcctl_number(m, "rank"),
+		       thcctl_text(m, "address"), thcctl_number(m, "port"),
+		       thcctl_text(m, "state"));
 }
 
 static void print_job(const cJSON *j)
@@ -205,9 +206,9 @@ static void print_job(const cJSON *j)
 	char text[256];
 
 	printf("job %.0f: epoch %.0f, %s\n", thcctl_number(j, "job"), thcctl_number(j, "epoch"),
-	       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "ready"))
-		       ? "all ranks are in"
-		       : "waits for ranks to join");
+	       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "ready")) ?
+		       "all ranks are in" :
+		       "waits for ranks to join");
 	printf("  %-12s %.0f; joined: %s\n", "ranks", thcctl_number(j, "ranks"),
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "joined"), "none", text,
 			   sizeof(text)));

@@ -10,10 +10,10 @@
 #include <cjson/cJSON.h>
 
 struct thcctl {
-	const char *control; /* --control, or NULL */
-	char instance[64]; /* found or given; empty: not known */
-	bool json;
-	long count; /* top: rounds, 0: until interrupted */
+	const char	*control;	/* --control, or NULL */
+	char		instance[64];	/* found or given; empty: not known */
+	bool		json;
+	long		count;		/* top: rounds, 0: until interrupted */
 };
 
 /* One line on stderr. */
@@ -48,10 +48,10 @@ const char *thcctl_list(const cJSON *list, const char *none, char *out, int size
 
 /* What `thcctl check` asks the kernel about an interface (netdev.c). */
 struct thcctl_netdev {
-	bool known; /* the kernel tells what XDP the driver has */
-	bool basic; /* XDP_PASS, DROP, TX */
-	bool redirect;
-	bool target; /* redirected frames can be sent by it */
+	bool		known;		/* the kernel tells what XDP the driver has */
+	bool		basic;		/* XDP_PASS, DROP, TX */
+	bool		redirect;
+	bool		target;		/* redirected frames can be sent by it */
 };
 
 void thcctl_netdev(unsigned int ifindex, struct thcctl_netdev *out);

@@ -11,14 +11,14 @@
 #include "../common/names.h"
 #include "thcctl.h"
 
-#define LINES_PER_HEAD 20
+#define LINES_PER_HEAD	20
 
 struct sample {
-	double at;
-	double received;
-	double dropped;
-	double event[THC_EVENTS];
-	double drop[THC_DROP_REASONS];
+	double	at;
+	double	received;
+	double	dropped;
+	double	event[THC_EVENTS];
+	double	drop[THC_DROP_REASONS];
 };
 
 static bool take(struct thcctl *t, struct sample *s)
@@ -68,8 +68,8 @@ static void print_json_line(const struct sample *a, const struct sample *b, doub
 static void print_line(const struct sample *a, const struct sample *b, double dt, long line)
 {
 	static const enum thc_event column[] = {
-		THC_EVENT_ADDED,  THC_EVENT_FINISHED, THC_EVENT_SENT,
-		THC_EVENT_WAITED, THC_EVENT_REPEATED, THC_EVENT_STALE,
+		THC_EVENT_ADDED, THC_EVENT_FINISHED, THC_EVENT_SENT, THC_EVENT_WAITED,
+		THC_EVENT_REPEATED, THC_EVENT_STALE,
 	};
 	unsigned int i;
 

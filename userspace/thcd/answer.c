@@ -13,9 +13,9 @@
 
 /* A finished generation, copied. */
 struct result {
-	struct thc_version version;
-	u32 epoch;
-	u64 word[THC_LANE_WORDS];
+	struct thc_version	version;
+	u32			epoch;
+	u64			word[THC_LANE_WORDS];
 };
 
 static bool done(const struct thc_slot *s, const struct thc_version *v, u32 epoch, u32 generation)

@@ -108,8 +108,8 @@ int thcd_hook_foreign(const char *interface, const struct thcd_hook *hook, struc
 		"interface %s already has an XDP program, id %u, name \"%s\" (%s), and thcd does "
 		"not take it away%s; if nobody needs it: ip link set dev %s %s off",
 		interface, hook->id, hook->name, hook->generic ? "generic" : "native",
-		strcmp(hook->name, "thc_xdp") ? ""
-					      : " (another thcd's? then give its --instance name)",
+		strcmp(hook->name, "thc_xdp") ? "" :
+						" (another thcd's? then give its --instance name)",
 		interface, hook->generic ? "xdpgeneric" : "xdp");
 }
 

@@ -9,10 +9,10 @@
 
 /* Who holds an interface's hook. */
 struct thcd_hook {
-	u32 id; /* program, 0: nobody */
-	bool generic;
-	char name[32];
-	char driver[32]; /* of the interface */
+	u32	id;		/* program, 0: nobody */
+	bool	generic;
+	char	name[32];
+	char	driver[32];	/* of the interface */
 };
 
 int thcd_hook_query(unsigned int ifindex, const char *interface, struct thcd_hook *out,

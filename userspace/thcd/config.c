@@ -13,12 +13,12 @@
 enum kind { NUMBER, NUMBER64, FRACTION, TABLE, WIDTH, REPLY, SWITCH_OFF, SWITCH_ON, TEXT };
 
 struct key {
-	const char *name;
-	enum kind kind;
-	size_t offset;
-	u64 min;
-	u64 max;
-	const char *meaning;
+	const char	*name;
+	enum kind	kind;
+	size_t		offset;
+	u64		min;
+	u64		max;
+	const char	*meaning;
 };
 
 #define AT(field) offsetof(struct thcd_job_wish, field)

@@ -20,49 +20,49 @@ enum thcd_table_wish { THCD_TABLE_AUTO, THCD_TABLE_UNIFORM, THCD_TABLE_LIST };
  * @clamp: p, the fraction of coordinates that are clamped
  */
 struct thcd_job_wish {
-	u64 given;
-	u64 cookie;
-	u64 seed;
-	double clamp;
-	u32 job;
-	u32 ranks;
-	u32 bits;
-	u32 granularity;
-	u32 sum_width;
-	u32 block;
-	u32 slots;
-	u32 norm_slots;
-	u32 group_port;
-	u32 quorum;
-	u32 deadline_ms;
-	u32 epoch;
-	enum thcd_table_wish table;
-	enum thc_reply reply;
-	bool nosum;
-	bool correlated;
-	u32 values;
-	u16 value[THC_TABLE_LEVELS_MAX];
-	char group[64];
-	char prefix[64];
+	u64			given;
+	u64			cookie;
+	u64			seed;
+	double			clamp;
+	u32			job;
+	u32			ranks;
+	u32			bits;
+	u32			granularity;
+	u32			sum_width;
+	u32			block;
+	u32			slots;
+	u32			norm_slots;
+	u32			group_port;
+	u32			quorum;
+	u32			deadline_ms;
+	u32			epoch;
+	enum thcd_table_wish	table;
+	enum thc_reply		reply;
+	bool			nosum;
+	bool			correlated;
+	u32			values;
+	u16			value[THC_TABLE_LEVELS_MAX];
+	char			group[64];
+	char			prefix[64];
 };
 
 /* The daemon's options; texts are owned, NULL when not given. */
 struct thcd_config {
-	char *file;
-	char *interface;
-	char *instance;
-	char *control;
-	char *pidfile;
-	char *listen[THCD_LISTEN_MAX];
-	u32 listens;
-	u32 port;
-	enum thcd_mode mode;
-	bool software;
-	bool fresh;
-	bool verbose;
-	int ready_fd; /* -1: a line on stdout */
-	u32 jobs;
-	struct thcd_job_wish job[THC_JOBS_MAX];
+	char			*file;
+	char			*interface;
+	char			*instance;
+	char			*control;
+	char			*pidfile;
+	char			*listen[THCD_LISTEN_MAX];
+	u32			listens;
+	u32			port;
+	enum thcd_mode		mode;
+	bool			software;
+	bool			fresh;
+	bool			verbose;
+	int			ready_fd;	/* -1: a line on stdout */
+	u32			jobs;
+	struct thcd_job_wish	job[THC_JOBS_MAX];
 };
 
 void thcd_config_init(struct thcd_config *c);

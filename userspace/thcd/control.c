@@ -18,7 +18,7 @@
 #include "control.h"
 #include "xdp.h"
 
-#define REQUEST_MAX 64
+#define REQUEST_MAX	64
 
 static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, struct thcd_error *e)
 {
@@ -55,8 +55,8 @@ int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const 
 	if (!path && mkdir(THC_RUN, 0755) && errno != EEXIST)
 		return thcd_fail(e, "cannot make %s: %s; give --control PATH", THC_RUN,
 				 strerror(errno));
-	n = path ? snprintf(s->path, sizeof(s->path), "%s", path)
-		 : thc_control_path(d->instance, s->path, sizeof(s->path));
+	n = path ? snprintf(s->path, sizeof(s->path), "%s", path) :
+		   thc_control_path(d->instance, s->path, sizeof(s->path));
 	if (n < 0 || n >= (int)sizeof(s->path)) {
 		s->path[0] = '\0';
 		return thcd_fail(e, "--control: the path is longer than %zu characters",

@@ -9,12 +9,12 @@
 
 #include "config.h"
 
-#define THCD_CONTROL_CLIENTS 8
+#define THCD_CONTROL_CLIENTS	8
 
 struct thcd_control_state {
-	int listener;
-	int client[THCD_CONTROL_CLIENTS];
-	char path[108];
+	int		listener;
+	int		client[THCD_CONTROL_CLIENTS];
+	char		path[108];
 };
 
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,

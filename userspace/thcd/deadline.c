@@ -17,13 +17,13 @@
 #include "xdp.h"
 
 /* Looks per deadline. */
-#define LOOKS 4
+#define LOOKS	4
 
 struct thcd_age {
-	u64 since_ms;
-	u32 epoch;
-	u32 generation;
-	u32 open;
+	u64	since_ms;
+	u32	epoch;
+	u32	generation;
+	u32	open;
 };
 
 static u64 next_scan_ms;
@@ -50,8 +50,8 @@ static const struct thc_version *open_version(const struct thc_slot *s, u32 epoc
 
 static void close_generation(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 {
-	bool closed = d->software ? thcd_software_close(d, job_id, slot, generation)
-				  : thcd_xdp_close(d, job_id, slot, generation);
+	bool closed = d->software ? thcd_software_close(d, job_id, slot, generation) :
+				    thcd_xdp_close(d, job_id, slot, generation);
 
 	if (closed)
 		thcd_answer_all(d, job_id, slot, generation);
@@ -63,8 +63,8 @@ static void scan_job(struct thcd *d, u16 job_id, u64 now_ms)
 	u32 i;
 
 	for (i = 0; i < job->slots; i++) {
-		const struct thc_version *v = open_version(&d->slot[job->slot_base + i],
-							   job->epoch);
+		const struct thc_version *v =
+			open_version(&d->slot[job->slot_base + i], job->epoch);
 		struct thcd_age *age = &d->age[job->slot_base + i];
 
 		if (!v) {

@@ -9,7 +9,7 @@
 #include "thcd.h"
 
 /* All ranks joined but not all hear the group: fanout after so many ms. */
-#define THCD_HEARD_MS 1000
+#define THCD_HEARD_MS	1000
 
 /**
  * struct thcd_joined - what a JOIN came to
@@ -19,10 +19,10 @@
  * @deaf: the job gave up multicast with this JOIN
  */
 struct thcd_joined {
-	enum thc_refusal refusal;
-	bool restarted;
-	bool ready;
-	bool deaf;
+	enum thc_refusal	refusal;
+	bool			restarted;
+	bool			ready;
+	bool			deaf;
 };
 
 /**

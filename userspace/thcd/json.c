@@ -15,9 +15,9 @@
 #include "config.h"
 
 /* A configuration is small; more is a mistake. */
-#define FILE_MAX_BYTES (1 << 20)
+#define FILE_MAX_BYTES	(1 << 20)
 /* Integers beyond it are not exact in JSON. */
-#define EXACT_MAX 9007199254740992.0
+#define EXACT_MAX	9007199254740992.0
 
 struct source {
 	const char *name;

@@ -39,11 +39,11 @@ int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, cons
 static const char *difference(const struct thcd_plan *a, const struct thcd_plan *b, double *was,
 			      double *is)
 {
-#define NUMBER(field, name) \
-	if (a->field != b->field) { \
-		*was = a->field; \
-		*is = b->field; \
-		return name; \
+#define NUMBER(field, name)					\
+	if (a->field != b->field) {				\
+		*was = a->field;				\
+		*is = b->field;					\
+		return name;					\
 	}
 	NUMBER(ranks, "ranks")
 	NUMBER(bits, "bits")
@@ -95,10 +95,10 @@ static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_pla
 			"that number" DISCARD,
 			id);
 	if (!is->ranks)
-		return thcd_fail(e,
-				 "the aggregator that is attached has a job %u, which is not asked "
-				 "for" DISCARD,
-				 id);
+		return thcd_fail(
+			e,
+			"the aggregator that is attached has a job %u, which is not asked for" DISCARD,
+			id);
 	if (!memcmp(&was->plan, is, sizeof(*is)))
 		return 0;
 	what = difference(&was->plan, is, &a, &b);

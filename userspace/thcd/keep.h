@@ -8,17 +8,17 @@
 #include "thcd.h"
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT 1
+#define THCD_LAYOUT	1
 
 /* What the pins of an instance stand for. */
 struct thcd_meta {
-	u64 netns; /* inode of the network namespace */
-	u32 layout;
-	u32 ifindex;
-	u32 slots;
-	u32 port;
-	u32 complete; /* jobs were created, the program was attached */
-	u32 reserved;
+	u64	netns;		/* inode of the network namespace */
+	u32	layout;
+	u32	ifindex;
+	u32	slots;
+	u32	port;
+	u32	complete;	/* jobs were created, the program was attached */
+	u32	reserved;
 };
 
 /* 0 if pins of @was can serve @is; -1 with the sentence that says why not. */

@@ -24,16 +24,16 @@
 #include "software.h"
 #include "xdp.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE	2
 
 /* What main() builds up and takes down. */
 struct run {
-	struct thcd d;
-	struct thcd_config c;
-	struct thcd_control_state control;
-	struct thcd_plan plan[THC_JOBS_MAX];
-	int signals;
-	char name[80];
+	struct thcd			d;
+	struct thcd_config		c;
+	struct thcd_control_state	control;
+	struct thcd_plan		plan[THC_JOBS_MAX];
+	int				signals;
+	char				name[80];
 };
 
 /* Signals are read in the loop, so that nothing is interrupted. */

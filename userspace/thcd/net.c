@@ -19,19 +19,19 @@
 #include "plan.h"
 
 /* Datagrams per sendmmsg(). */
-#define OUT_BATCH 64
+#define OUT_BATCH	64
 /* Socket buffers: a full window of several ranks fits. */
-#define BUFFER_BYTES (16 << 20)
+#define BUFFER_BYTES	(16 << 20)
 /* A send that blocks so long is given up; the worker asks again. */
-#define SEND_TIMEOUT_MS 100
+#define SEND_TIMEOUT_MS	100
 
 struct thcd_out {
 	struct {
-		int count;
-		struct mmsghdr msg[OUT_BATCH];
-		struct iovec iov[OUT_BATCH];
-		struct sockaddr_storage to[OUT_BATCH];
-		u8 frame[OUT_BATCH][sizeof(struct thc_hdr) + THC_LANE_BYTES];
+		int			count;
+		struct mmsghdr		msg[OUT_BATCH];
+		struct iovec		iov[OUT_BATCH];
+		struct sockaddr_storage	to[OUT_BATCH];
+		u8			frame[OUT_BATCH][sizeof(struct thc_hdr) + THC_LANE_BYTES];
 	} queue[THCD_LISTEN_MAX];
 };
 
@@ -86,8 +86,8 @@ static bool same_address(const struct ifaddrs *i, const struct thc_addr *addr)
 		return false;
 	memset(&ss, 0, sizeof(ss));
 	memcpy(&ss, i->ifa_addr,
-	       i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-						 : sizeof(struct sockaddr_in6));
+	       i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
+						   sizeof(struct sockaddr_in6));
 	thcd_sockaddr_parse(&ss, &have, &port);
 	return thc_addr_equal(&have, addr);
 }
@@ -123,8 +123,8 @@ bool thcd_net_address(const char *interface, int family, struct thc_addr *addr)
 			continue;
 		memset(&ss, 0, sizeof(ss));
 		memcpy(&ss, i->ifa_addr,
-		       family == AF_INET ? sizeof(struct sockaddr_in)
-					 : sizeof(struct sockaddr_in6));
+		       family == AF_INET ? sizeof(struct sockaddr_in) :
+					   sizeof(struct sockaddr_in6));
 		/* a link-local address cannot be named without its interface */
 		if (family == AF_INET6 &&
 		    IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&ss)->sin6_addr))

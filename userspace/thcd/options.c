@@ -10,7 +10,6 @@
 
 #include "options.h"
 
-/* clang-format off */
 static const struct option options[] = {
 	{ "interface", required_argument, NULL, 'i' },
 	{ "mode", required_argument, NULL, 'm' },
@@ -29,7 +28,6 @@ static const struct option options[] = {
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 },
 };
-/* clang-format on */
 
 static void print_help(void)
 {
@@ -125,8 +123,8 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 	while ((opt = getopt_long(argc, argv, ":i:m:sl:p:j:c:n:C:fR:P:vhV", options, NULL)) >= 0) {
 		if (opt == '?' || opt == ':') {
 			thcd_fail(e,
-				  opt == '?' ? "unknown option %s; thcd --help lists them"
-					     : "option %s needs a value",
+				  opt == '?' ? "unknown option %s; thcd --help lists them" :
+					       "option %s needs a value",
 				  argv[optind - 1]);
 			return THCD_BAD;
 		}

@@ -27,10 +27,10 @@ static int mount_bpffs(struct thcd_error *e)
 			"cannot mount bpffs on %s: %s; mount it (mount -t bpf bpf %s), give "
 			"CAP_SYS_ADMIN, or use --software",
 			THC_BPFFS, strerror(errno), THC_BPFFS);
-	thcd_say("mounted bpffs on %s; in a mount namespace of its own (ip netns exec) pins end "
-		 "with "
-		 "it, use nsenter --net= there",
-		 THC_BPFFS);
+	thcd_say(
+		"mounted bpffs on %s; in a mount namespace of its own (ip netns exec) pins end with "
+		"it, use nsenter --net= there",
+		THC_BPFFS);
 	return 0;
 }
 
@@ -54,8 +54,8 @@ int thcd_pins_open(struct thcd_pins *p, const char *instance, struct thcd_error 
 		return 0;
 	thcd_fail(e,
 		  errno == EWOULDBLOCK ? "another thcd runs instance \"%s\"; stop it, or give "
-					 "--instance another name"
-				       : "cannot lock the pins of \"%s\"",
+					 "--instance another name" :
+					 "cannot lock the pins of \"%s\"",
 		  instance);
 	close(p->lock);
 	p->lock = -1;

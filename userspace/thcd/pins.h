@@ -9,8 +9,8 @@
 #include "thcd.h"
 
 struct thcd_pins {
-	char dir[128];
-	int lock; /* flock() on dir, ends with the process; -1: none */
+	char	dir[128];
+	int	lock;	/* flock() on dir, ends with the process; -1: none */
 };
 
 /* Mounts bpffs if need be, makes the directory and locks it. */

@@ -13,7 +13,7 @@
 /* Largest granularity chosen for the operator: beyond it the quantisation
  * error hardly falls, and solving grows with its square.
  */
-#define GRANULARITY_CHOSEN_MAX 255
+#define GRANULARITY_CHOSEN_MAX	255
 
 _Static_assert(sizeof(struct thcd_plan) == 144, "struct thcd_plan has padding");
 
@@ -161,8 +161,8 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 			w->job, g, levels, w->bits, least);
 	err = thc_table_solve(w->bits, g, w->clamp, t);
 	return err ? thcd_fail(e, "job %u: no table for bits=%u granularity=%u clamp=%g: %s",
-			       w->job, w->bits, g, w->clamp, strerror(-err))
-		   : 0;
+			       w->job, w->bits, g, w->clamp, strerror(-err)) :
+		     0;
 }
 
 /* The sentence that says what would fit. */
@@ -194,9 +194,9 @@ static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_w
 	*width = w->sum_width ? w->sum_width : 8;
 	/* auto: 16 bits if nothing the operator asked for fits 8 */
 	if (!w->sum_width) {
-		u32 reach = w->table == THCD_TABLE_LIST ? w->value[w->values - 1]
-			    : w->granularity            ? w->granularity
-							: least;
+		u32 reach = w->table == THCD_TABLE_LIST ? w->value[w->values - 1] :
+			    w->granularity		? w->granularity :
+							  least;
 
 		if (reach * w->ranks > width_max(8)) {
 			*width = 16;

@@ -16,20 +16,20 @@
 #include "welcome.h"
 
 /* Datagrams per recvmmsg(), and calls before other sockets get their turn. */
-#define IN_BATCH 64
-#define IN_ROUNDS 16
+#define IN_BATCH	64
+#define IN_ROUNDS	16
 /* Longer than any THC packet, so that those which are too long show. */
-#define FRAME_BYTES 1536
+#define FRAME_BYTES	1536
 /* IP header field: congestion experienced. */
-#define ECN_MASK 3
-#define ECN_CE 3
+#define ECN_MASK	3
+#define ECN_CE		3
 
 struct batch {
-	struct mmsghdr msg[IN_BATCH];
-	struct iovec iov[IN_BATCH];
-	struct sockaddr_storage from[IN_BATCH];
-	u8 control[IN_BATCH][128] __attribute__((aligned(8)));
-	u8 frame[IN_BATCH][FRAME_BYTES] __attribute__((aligned(8)));
+	struct mmsghdr		msg[IN_BATCH];
+	struct iovec		iov[IN_BATCH];
+	struct sockaddr_storage	from[IN_BATCH];
+	u8			control[IN_BATCH][128] __attribute__((aligned(8)));
+	u8			frame[IN_BATCH][FRAME_BYTES] __attribute__((aligned(8)));
 };
 
 /* Payload lengths that ops have; the packet sum of others is not even taken. */
@@ -79,11 +79,11 @@ static void past_xdp(struct thcd *d, const struct thc_path *path)
 
 	if (n & (n - 1))
 		return;
-	thcd_say("%llu packet%s from %s came by another way than through XDP on %s and %s not "
-		 "counted: is "
-		 "the worker on this host, or does another interface answer ARP for this address?",
-		 (unsigned long long)n, n == 1 ? "" : "s", thcd_addr_text(&path->src, text),
-		 d->interface, n == 1 ? "was" : "were");
+	thcd_say(
+		"%llu packet%s from %s came by another way than through XDP on %s and %s not counted: is "
+		"the worker on this host, or does another interface answer ARP for this address?",
+		(unsigned long long)n, n == 1 ? "" : "s", thcd_addr_text(&path->src, text),
+		d->interface, n == 1 ? "was" : "were");
 }
 
 void thcd_packet(struct thcd *d, void *packet, u32 length, const struct thc_path *path, bool ce)

@@ -10,7 +10,7 @@
 #include "thcd.h"
 
 /* Lines a second that remote hosts may cause. */
-#define THCD_SAY_RATE 20
+#define THCD_SAY_RATE	20
 
 uint64_t thcd_now_ms(void)
 {

@@ -17,12 +17,12 @@
 #include "../../bpf/thc_maps.h"
 #include "table.h"
 
-#define THCD_LISTEN_MAX 4
-#define THCD_TEXT_MAX 512
+#define THCD_LISTEN_MAX		4
+#define THCD_TEXT_MAX		512
 
 /* A sentence about what went wrong and what to do. */
 struct thcd_error {
-	char text[THCD_TEXT_MAX];
+	char	text[THCD_TEXT_MAX];
 };
 
 /* Fills in the sentence and returns -1. */
@@ -47,35 +47,35 @@ uint64_t thcd_now_ms(void);
  * compared byte by byte with what a restarted daemon is asked for.
  */
 struct thcd_plan {
-	u64 cookie;
-	u64 seed;
-	u64 clamp;
-	u64 p;
-	struct thc_addr prefix;
-	struct thc_addr group;
-	u32 prefix_len;
-	u32 job;
-	u32 table_hash;
-	u32 deadline_ms;
-	u32 slot_base;
-	u32 epoch;
-	u16 ranks;
-	u16 quorum;
-	u16 data_slots;
-	u16 norm_slots;
-	u16 chunk;
-	u16 granularity;
-	u16 group_port;
-	u8 reply;
-	u8 bits;
-	u8 sum_width;
-	u8 block_log2;
-	u8 family;
-	u8 linear;
-	u8 nosum;
-	u8 correlated;
-	u8 reserved[2];
-	u16 table[16];
+	u64		cookie;
+	u64		seed;
+	u64		clamp;
+	u64		p;
+	struct thc_addr	prefix;
+	struct thc_addr	group;
+	u32		prefix_len;
+	u32		job;
+	u32		table_hash;
+	u32		deadline_ms;
+	u32		slot_base;
+	u32		epoch;
+	u16		ranks;
+	u16		quorum;
+	u16		data_slots;
+	u16		norm_slots;
+	u16		chunk;
+	u16		granularity;
+	u16		group_port;
+	u8		reply;
+	u8		bits;
+	u8		sum_width;
+	u8		block_log2;
+	u8		family;
+	u8		linear;
+	u8		nosum;
+	u8		correlated;
+	u8		reserved[2];
+	u16		table[16];
 };
 
 /**
@@ -90,34 +90,34 @@ struct thcd_plan {
  * @deaf: multicast was given up for fanout
  */
 struct thcd_record {
-	u32 used;
-	u32 reserved;
-	struct thcd_plan plan;
-	u64 nonce[THC_RANKS_MAX];
-	u64 previous[THC_RANKS_MAX];
-	u64 heard;
-	u64 full_since_ms;
-	u8 ready;
-	u8 deaf;
-	u8 reserved2[6];
+	u32			used;
+	u32			reserved;
+	struct thcd_plan	plan;
+	u64			nonce[THC_RANKS_MAX];
+	u64			previous[THC_RANKS_MAX];
+	u64			heard;
+	u64			full_since_ms;
+	u8			ready;
+	u8			deaf;
+	u8			reserved2[6];
 };
 
 /* Counters only the daemon has, beside struct thc_stats. */
 struct thcd_counters {
-	u64 unsent; /* answers the kernel refused to send */
-	u64 overflow; /* packets lost in a full receive buffer */
-	u64 past_xdp; /* data packets that came by another way than XDP */
-	u64 gone; /* answers asked for whose slot had moved on */
-	u64 refused; /* JOINs answered with a refusal */
-	u64 muted; /* refusals not sent, for their rate */
+	u64	unsent;		/* answers the kernel refused to send */
+	u64	overflow;	/* packets lost in a full receive buffer */
+	u64	past_xdp;	/* data packets that came by another way than XDP */
+	u64	gone;		/* answers asked for whose slot had moved on */
+	u64	refused;	/* JOINs answered with a refusal */
+	u64	muted;		/* refusals not sent, for their rate */
 };
 
 struct thcd_socket {
-	int fd;
-	int family;
-	unsigned int ifindex;
-	struct thc_addr addr;
-	u32 lost; /* SO_RXQ_OVFL at last sight */
+	int		fd;
+	int		family;
+	unsigned int	ifindex;
+	struct thc_addr	addr;
+	u32		lost;	/* SO_RXQ_OVFL at last sight */
 };
 
 struct thcd_out;
@@ -126,26 +126,26 @@ struct thcd_age;
 
 /* Everything. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
-	struct thc_job *job; /* THC_JOBS_MAX */
-	struct thcd_record *record; /* THC_JOBS_MAX */
-	struct thc_slot *slot; /* slots */
-	struct thc_lanes *lanes; /* slots */
-	struct thc_pairs *pairs; /* THC_JOBS_MAX; software mode only */
-	u32 slots;
-	u16 port;
-	bool software;
-	u8 welcome_flags; /* in every WELCOME of this mode */
-	bool verbose;
-	const char *mode; /* "software", "native", "generic" */
-	const char *instance;
-	const char *interface;
-	struct thc_stats stats; /* software mode: all; else what we add */
-	struct thcd_counters counters;
-	struct thcd_socket socket[THCD_LISTEN_MAX];
-	int sockets;
-	struct thcd_out *out;
-	struct thcd_xdp *xdp;
-	struct thcd_age *age; /* slots */
+	struct thc_job		*job;		/* THC_JOBS_MAX */
+	struct thcd_record	*record;	/* THC_JOBS_MAX */
+	struct thc_slot		*slot;		/* slots */
+	struct thc_lanes	*lanes;		/* slots */
+	struct thc_pairs	*pairs;		/* THC_JOBS_MAX; software mode only */
+	u32			slots;
+	u16			port;
+	bool			software;
+	u8			welcome_flags;	/* in every WELCOME of this mode */
+	bool			verbose;
+	const char		*mode;		/* "software", "native", "generic" */
+	const char		*instance;
+	const char		*interface;
+	struct thc_stats	stats;		/* software mode: all; else what we add */
+	struct thcd_counters	counters;
+	struct thcd_socket	socket[THCD_LISTEN_MAX];
+	int			sockets;
+	struct thcd_out		*out;
+	struct thcd_xdp		*xdp;
+	struct thcd_age		*age;		/* slots */
 };
 
 #endif /* THCD_H */

@@ -14,7 +14,7 @@
 /* Refusals a second: they are longer than what provokes them, and who
  * provokes them may not be who receives them.
  */
-#define REFUSALS_RATE 200
+#define REFUSALS_RATE	200
 
 static bool may_refuse(struct thcd *d)
 {
@@ -201,8 +201,8 @@ static enum thc_drop_reason leave(struct thcd *d, u16 job_id, struct thc_job *jo
 	enum thc_drop_reason reason;
 
 	if (!job)
-		return job_id < THC_JOBS_MAX && d->job[job_id].active ? THC_DROP_COOKIE
-								      : THC_DROP_JOB;
+		return job_id < THC_JOBS_MAX && d->job[job_id].active ? THC_DROP_COOKIE :
+									THC_DROP_JOB;
 	reason = thc_admit_rank(job, h, path);
 	if (reason)
 		return reason;

@@ -39,26 +39,26 @@
 #include "thc.skel.h"
 
 /* A slot's lock is held for microseconds; tries before a CLOSE is put off. */
-#define CLOSE_TRIES 8
+#define CLOSE_TRIES	8
 /* XDP programs are not run on less. */
-#define FRAME_MIN 64
+#define FRAME_MIN	64
 
 struct thcd_xdp {
-	struct thcd_pins pins;
-	struct thcd_hook hook;
-	struct thcd_meta meta;
-	struct thc_bpf *skel;
-	struct ring_buffer *relay;
-	unsigned int ifindex;
-	int old_fd; /* program of the predecessor, -1: none */
-	int state_fd;
-	int meta_fd;
-	bool generic;
-	bool kept;
-	bool attached;
-	u64 fan; /* bit k: fan[k] is filled */
-	u64 watch_ms; /* next look at the hook */
-	bool robbed; /* our program is not there */
+	struct thcd_pins	pins;
+	struct thcd_hook	hook;
+	struct thcd_meta	meta;
+	struct thc_bpf		*skel;
+	struct ring_buffer	*relay;
+	unsigned int		ifindex;
+	int			old_fd;		/* program of the predecessor, -1: none */
+	int			state_fd;
+	int			meta_fd;
+	bool			generic;
+	bool			kept;
+	bool			attached;
+	u64			fan;		/* bit k: fan[k] is filled */
+	u64			watch_ms;	/* next look at the hook */
+	bool			robbed;		/* our program is not there */
 };
 
 static void *map_memory(int fd, size_t bytes)
@@ -114,8 +114,8 @@ static int open_state(struct thcd *d, struct thcd_error *e)
 	x->meta_fd = own_map(x, "meta", sizeof(struct thcd_meta), 1, 0, e);
 	if (x->meta_fd < 0)
 		return -1;
-	x->state_fd = own_map(x, "state", sizeof(struct thcd_record), THC_JOBS_MAX, BPF_F_MMAPABLE,
-			      e);
+	x->state_fd =
+		own_map(x, "state", sizeof(struct thcd_record), THC_JOBS_MAX, BPF_F_MMAPABLE, e);
 	if (x->state_fd < 0)
 		return -1;
 	d->record = map_memory(x->state_fd, THC_JOBS_MAX * sizeof(*d->record));
@@ -197,10 +197,9 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return thcd_fail(e, "cannot read the pinned state: %s", strerror(errno));
 	if (was.complete) {
 		x->kept = true;
-		return thcd_keep_meta(&was, &x->meta, d->instance, e) ||
-				       thcd_keep_jobs(d->record, plans, e)
-			       ? -1
-			       : 0;
+		if (thcd_keep_meta(&was, &x->meta, d->instance, e))
+			return -1;
+		return thcd_keep_jobs(d->record, plans, e);
 	}
 	/* one that died while starting: nothing there is worth keeping */
 	close_state(d);
@@ -221,11 +220,12 @@ static int load(struct thcd *d, bool generic, struct thcd_error *e)
 		return thcd_fail(e, "cannot open the XDP program: %s", strerror(errno));
 	x->skel->rodata->thc_config.port_base = d->port;
 	x->skel->rodata->thc_config.relay = generic;
-	for (i = 0; i < d->sockets; i++)
-		*(struct thc_addr *)(d->socket[i].family == AF_INET
-					     ? &x->skel->rodata->thc_config.addr4
-					     : &x->skel->rodata->thc_config.addr6) =
-			d->socket[i].addr;
+	for (i = 0; i < d->sockets; i++) {
+		if (d->socket[i].family == AF_INET)
+			x->skel->rodata->thc_config.addr4 = d->socket[i].addr;
+		else
+			x->skel->rodata->thc_config.addr6 = d->socket[i].addr;
+	}
 	bpf_map__set_max_entries(x->skel->maps.slots, x->meta.slots);
 	bpf_map__set_max_entries(x->skel->maps.lanes, x->meta.slots);
 	bpf_object__for_each_map(map, x->skel->obj)
@@ -528,14 +528,14 @@ void thcd_xdp_watch(struct thcd *d)
 	if (ours)
 		thcd_say("the XDP program is back on %s", d->interface);
 	else if (!if_nametoindex(d->interface))
-		thcd_say("interface %s is gone, and with it all answers: restart thcd when it is "
-			 "back",
-			 d->interface);
+		thcd_say(
+			"interface %s is gone, and with it all answers: restart thcd when it is back",
+			d->interface);
 	else
-		thcd_say("somebody removed the XDP program from %s%s%s, so nothing is aggregated: "
-			 "restart "
-			 "thcd when that is intended no more",
-			 d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "");
+		thcd_say(
+			"somebody removed the XDP program from %s%s%s, so nothing is aggregated: restart "
+			"thcd when that is intended no more",
+			d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "");
 }
 
 int thcd_xdp_fd(const struct thcd *d)
@@ -552,8 +552,7 @@ void thcd_xdp_relay(struct thcd *d)
 bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 {
 	u8 frame[FRAME_MIN] = { 0 };
-	struct thc_close_request request = { .job = job_id,
-					     .slot = slot,
+	struct thc_close_request request = { .job = job_id, .slot = slot,
 					     .generation = generation };
 	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame),
 		    .repeat = 1);

@@ -28,7 +28,7 @@ void thcd_xdp_exit(struct thcd *d, bool failed);
 int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e);
 
 /* Looks whether the program is still attached, every so often, and says so. */
-#define THCD_WATCH_MS 1000
+#define THCD_WATCH_MS	1000
 void thcd_xdp_watch(struct thcd *d);
 
 /* File descriptor that is readable when answers wait to be sent. */
