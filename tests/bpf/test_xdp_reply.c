@@ -762,14 +762,28 @@ static void reply__relay(void **state)
 	net_down();
 }
 
-#define CPUS_SLOTS 32
-#define CPUS_GENERATIONS 40
+#define CPUS_SLOTS 8
+#define CPUS_GENERATIONS 1000
 
 /* A thread of reply__two_cpus: some ranks, on one CPU, through real rounds. */
 struct lap {
 	int cpu, first, ranks;
-	const char *wrong; /* what went wrong, if anything did */
+	struct lap *other;
+	u32 begun; /* generations */
+	const char *volatile wrong; /* what went wrong, if anything did */
 };
+
+/* Both threads begin each generation in the same instant: then packets for the
+ * same slot arrive on both CPUs together, and locks are put to the test.
+ */
+static void lap_meet(struct lap *lap)
+{
+	u32 mine = ++lap->begun;
+
+	__atomic_store_n(&lap->begun, mine, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&lap->other->begun, __ATOMIC_SEQ_CST) < mine && !lap->other->wrong)
+		sched_yield();
+}
 
 static void lap_send(int rank, u32 generation, const bool *got)
 {
@@ -837,6 +851,7 @@ static void *lap_run(void *arg)
 	for (generation = 0; generation < CPUS_GENERATIONS && !lap->wrong; generation++) {
 		bool got[RANKS][CPUS_SLOTS] = { 0 };
 
+		lap_meet(lap);
 		for (r = lap->first; r < lap->first + lap->ranks; r++)
 			lap_send(r, generation, got[r]);
 		for (r = lap->first; r < lap->first + lap->ranks; r++) {
@@ -905,6 +920,10 @@ static void reply__two_cpus(void **state)
 			rig_fill(&seed, payload[i], sizeof(payload[i]));
 		for (i = 0; i < 2; i++) {
 			lap[i].wrong = NULL;
+			lap[i].begun = 0;
+			lap[i].other = &lap[!i];
+		}
+		for (i = 0; i < 2; i++) {
 			assert_int_equal(pthread_create(&thread[i], NULL, lap_run, &lap[i]), 0);
 		}
 		for (i = 0; i < 2; i++)
