@@ -21,9 +21,9 @@ COUNT = 300000
 class Bed:
     """N joined ranks on an aggregator."""
 
-    def __init__(self, n=N, software=False, **options):
+    def __init__(self, n=N, software=False, job=None, **options):
         self.net = netns.Topology(n)
-        self.aggregator = Aggregator(self.net, n, software=software)
+        self.aggregator = Aggregator(self.net, n, software=software, job=job)
         self.ranks = Ranks(self.net, self.aggregator,
                            **{"timeout": TIMEOUT, "join_timeout": 10, **options})
 
@@ -73,6 +73,28 @@ def stops__xdp():
 
 def stops__software():
     stopped(True)
+
+
+def quorum(software):
+    """With a quorum of 2 and a deadline, two ranks go on without the third."""
+    with Bed(software=software, job={"quorum": 2, "deadline_ms": 200}) as bed:
+        for r in (0, 1):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT], exact_of=2)
+        answers = good([bed.ranks.hear(r) for r in (0, 1)])
+        assert answers[0]["digest"] == answers[1]["digest"], "ranks received different bits"
+        assert answers[0]["nmse"][0] < 0.1, f"not the mean of two: {answers[0]['nmse']}"
+        for a in answers:
+            assert a["stats"]["partial"] >= COUNT // 1024, a["stats"]
+        closed = bed.aggregator.stats()["events"]["closed"]
+        assert closed >= COUNT // 1024, f"only {closed} generations were closed by deadline"
+
+
+def quorum__goes_on_without_a_straggler__xdp():
+    quorum(False)
+
+
+def quorum__goes_on_without_a_straggler__software():
+    quorum(True)
 
 
 def killed_in_the_middle__xdp():
@@ -201,4 +223,6 @@ if __name__ == "__main__":
     tap.main([stops__xdp, stops__software, killed_in_the_middle__xdp, restarts__xdp,
               restarts__software, leaves__xdp, disagrees__in_length, disagrees__in_dtype,
               disagrees__in_order, disagrees__in_round, not_finite__is_named_to_all, join__names_who_is_missing,
-              join__refusals_are_sentences, daemon__killed_and_restarted_keeps_the_job])
+              join__refusals_are_sentences, daemon__killed_and_restarted_keeps_the_job,
+              quorum__goes_on_without_a_straggler__xdp,
+              quorum__goes_on_without_a_straggler__software])

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The all-reduce end to end in every shape it has: one to eight ranks, IPv4
 and IPv6, multicast and fanout, 8- and 16-bit sums, linear and non-uniform
-tables, fp32 and fp16. XDP and software give the same bits, which are near the
-exact mean.
+tables, fp32 and fp16. Native XDP, generic XDP and software give the same bits,
+which are near the exact mean.
 """
 import tap
 from aggregator import Aggregator, add_up
@@ -15,10 +15,11 @@ NMSE_LIMIT = 0.1        # norms of different size per rank and block
 KEYS = {"seed": 5, "epoch": 1}
 
 
-def reduce(n, software, address=netns.AGGREGATOR4, dtype="fp32", info=None, **job):
+def reduce(n, mode, address=netns.AGGREGATOR4, dtype="fp32", info=None, **job):
     """The digest of all bits n ranks received, checked near the mean."""
     with netns.Topology(n) as net, \
-            Aggregator(net, n, software=software, job={**KEYS, **job}) as aggregator, \
+            Aggregator(net, n, software=mode == "software", job={**KEYS, **job},
+                       options=["--mode", "generic"] if mode == "generic" else []) as aggregator, \
             Ranks(net, aggregator, address=address) as ranks:
         joined = ranks.open()
         for key, value in (info or {}).items():
@@ -29,13 +30,12 @@ def reduce(n, software, address=netns.AGGREGATOR4, dtype="fp32", info=None, **jo
         assert max(large) < NMSE_LIMIT, f"not the mean of {n} ranks: NMSE {answers[0]['nmse']}"
         stats = aggregator.stats()
         assert not add_up(stats), add_up(stats)
-        mode = "software" if software else "native"
         assert stats["mode"] == mode, f"mode is {stats['mode']}"
         return answers[0]["digest"]
 
 
 def both(n, **more):
-    xdp, software = reduce(n, False, **more), reduce(n, True, **more)
+    xdp, software = reduce(n, "native", **more), reduce(n, "software", **more)
     assert xdp == software, f"XDP and software give different bits for {n} ranks, {more}"
     return xdp
 
@@ -46,16 +46,22 @@ def ranks__one_to_eight():
 
 
 def family__ipv6_gives_the_same_bits():
-    four = reduce(3, False)
+    four = reduce(3, "native")
     assert both(3, address=netns.AGGREGATOR6, group="ff15::77") == four
 
 
 def reply__fanout_gives_the_same_bits():
-    assert both(3, reply="fanout", info={"multicast": 0}) == reduce(3, False)
+    assert both(3, reply="fanout", info={"multicast": 0}) == reduce(3, "native")
 
 
 def reply__fanout_over_ipv6():
     both(2, reply="fanout", address=netns.AGGREGATOR6, info={"multicast": 0})
+
+
+def mode__generic_xdp_gives_the_same_bits():
+    native = reduce(3, "native")
+    assert reduce(3, "generic") == native
+    assert reduce(3, "generic", reply="fanout") == native
 
 
 def sums__of_16_bits():
@@ -75,7 +81,7 @@ def dtype__fp16():
 
 
 def sum__off():
-    assert both(3, sum="off") == reduce(3, True)
+    assert both(3, sum="off") == reduce(3, "software")
 
 
 def block__of_4096():
@@ -84,5 +90,6 @@ def block__of_4096():
 
 if __name__ == "__main__":
     tap.main([ranks__one_to_eight, family__ipv6_gives_the_same_bits,
-              reply__fanout_gives_the_same_bits, reply__fanout_over_ipv6, sums__of_16_bits,
+              reply__fanout_gives_the_same_bits, reply__fanout_over_ipv6,
+              mode__generic_xdp_gives_the_same_bits, sums__of_16_bits,
               table__linear, rounding__correlated, dtype__fp16, sum__off, block__of_4096])
