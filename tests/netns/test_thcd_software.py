@@ -436,6 +436,42 @@ def case__welcome_carries_the_job():
         assert p.welcome_flags == wire.ONE_PORT | 0x10
 
 
+def case__noise_is_counted_and_harms_nobody():
+    rng = random.Random(7)
+    with Daemon("1,ranks=2,cookie=0x1234,table=uniform,slots=4,norm_slots=2") as d:
+        workers = [d.worker(r) for r in range(2)]
+        join_all(workers)
+        noisy = d.worker(0)
+        noisy.epoch = workers[0].epoch
+        sent = d.stats()["received"]
+        for _ in range(4000):
+            fields = {"width": rng.choice((0, 4, 8, 16, 32)), "slot": rng.randrange(8),
+                      "generation": rng.choice((0, 1, 2, 2**32 - 1)), "chunk": rng.randrange(9),
+                      "rank": rng.choice((0, 1, 2, 200)), "flags": rng.choice((0, 0, 0, 64, 255))}
+            packet = bytearray(wire.build(
+                rng.randbytes(rng.choice((0, 8, 16, 256, 512, 1024, 1032))), op=rng.choice(
+                    (1, 2, 3, 4, 0, 5, wire.JOIN, wire.LEAVE, wire.CLOSE)),
+                cookie=rng.choice((0x1234, 0x1234, 1)), job=rng.choice((1, 1, 2, 65535)),
+                epoch=noisy.epoch + rng.randrange(-1, 2), **fields))
+            if rng.random() < 0.3:
+                packet[rng.randrange(len(packet))] ^= 1 << rng.randrange(8)
+            if rng.random() < 0.1:
+                del packet[rng.randrange(len(packet)):]
+            rng.choice((noisy, *workers)).send_raw(bytes(packet))
+            sent += 1
+            if sent % 50 == 0:  # a full receive buffer is another matter
+                assert d.stats()["received"] == sent
+        s = d.stats()
+        assert s["received"] == sent and s["adds_up"]
+        for w in workers:
+            w.close()
+        fresh = [d.worker(r, nonce=2000 + r) for r in range(2)]
+        join_all(fresh)
+        for w in fresh:
+            w.send(LUT_ADD, bytes([0x11]) * 512, width=4)
+        assert fresh[0].expect(LUT_ADD, count=2).payload == bytes([2]) * 1024
+
+
 @contextlib.contextmanager
 def failing(*options):
     done = subprocess.run([os.path.join(build_dir(), "thcd"), *options], capture_output=True,

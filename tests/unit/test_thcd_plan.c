@@ -271,6 +271,10 @@ static void keep__same_place_only(void **state)
 	assert_int_equal(thcd_keep_meta(&was, &is, "eth0", &error), -1);
 	assert_non_null(strstr(error.text, "--instance"));
 	is = was;
+	is.addr6 = thc_addr_v4(1);
+	assert_int_equal(thcd_keep_meta(&was, &is, "eth0", &error), -1);
+	assert_non_null(strstr(error.text, "other addresses"));
+	is = was;
 	is.port = 1;
 	assert_int_equal(thcd_keep_meta(&was, &is, "eth0", &error), -1);
 	is = was;

@@ -56,7 +56,7 @@ static void driver_of(const char *interface, char *out, size_t size)
 	if (fd >= 0 && !ioctl(fd, SIOCETHTOOL, &ifr) && *info.driver)
 		snprintf(out, size, "%s", info.driver);
 	else
-		snprintf(out, size, "unknown driver");
+		snprintf(out, size, "the driver of %s", interface);
 	if (fd >= 0)
 		close(fd);
 }

@@ -12,7 +12,7 @@ struct thcd_hook {
 	u32	id;		/* program, 0: nobody */
 	bool	generic;
 	char	name[32];
-	char	driver[32];	/* of the interface */
+	char	driver[48];	/* of the interface */
 };
 
 int thcd_hook_query(unsigned int ifindex, const char *interface, struct thcd_hook *out,

@@ -12,6 +12,8 @@
 
 /* What the pins of an instance stand for. */
 struct thcd_meta {
+	struct thc_addr	addr4;		/* that workers send to; zero: none */
+	struct thc_addr	addr6;
 	u64	netns;		/* inode of the network namespace */
 	u32	layout;
 	u32	ifindex;

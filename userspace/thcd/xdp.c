@@ -178,6 +178,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 	struct thcd_xdp *x = d->xdp;
 	struct thcd_meta was;
 	u32 key = 0;
+	int i;
 
 	if (thcd_hook_query(x->ifindex, d->interface, &x->hook, e))
 		return -1;
@@ -186,11 +187,19 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return thcd_hook_foreign(d->interface, &x->hook, e);
 	if (c->fresh)
 		discard(d);
-	x->meta = (struct thcd_meta){ .netns = own_netns(),
-				      .layout = THCD_LAYOUT,
-				      .ifindex = x->ifindex,
-				      .slots = slots,
-				      .port = d->port };
+	x->meta = (struct thcd_meta){
+		.netns = own_netns(),
+		.layout = THCD_LAYOUT,
+		.ifindex = x->ifindex,
+		.slots = slots,
+		.port = d->port,
+	};
+	for (i = 0; i < d->sockets; i++) {
+		if (d->socket[i].family == AF_INET)
+			x->meta.addr4 = d->socket[i].addr;
+		else
+			x->meta.addr6 = d->socket[i].addr;
+	}
 	if (open_state(d, e))
 		return -1;
 	if (bpf_map_lookup_elem(x->meta_fd, &key, &was))
@@ -213,19 +222,15 @@ static int load(struct thcd *d, bool generic, struct thcd_error *e)
 	struct thcd_xdp *x = d->xdp;
 	struct bpf_map *map;
 	char path[192];
-	int err, i;
+	int err;
 
 	x->skel = thc_bpf__open();
 	if (!x->skel)
 		return thcd_fail(e, "cannot open the XDP program: %s", strerror(errno));
 	x->skel->rodata->thc_config.port_base = d->port;
 	x->skel->rodata->thc_config.relay = generic;
-	for (i = 0; i < d->sockets; i++) {
-		if (d->socket[i].family == AF_INET)
-			x->skel->rodata->thc_config.addr4 = d->socket[i].addr;
-		else
-			x->skel->rodata->thc_config.addr6 = d->socket[i].addr;
-	}
+	x->skel->rodata->thc_config.addr4 = x->meta.addr4;
+	x->skel->rodata->thc_config.addr6 = x->meta.addr6;
 	bpf_map__set_max_entries(x->skel->maps.slots, x->meta.slots);
 	bpf_map__set_max_entries(x->skel->maps.lanes, x->meta.slots);
 	bpf_object__for_each_map(map, x->skel->obj)
