@@ -78,7 +78,8 @@ class Workers:
                     "--epochs", str(epochs), "--job", str(aggregator.job),
                     "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
                     "--rendezvous", net.address(0)],
-                    stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True)
+                    stdout=subprocess.PIPE, stderr=log, stdin=subprocess.DEVNULL, text=True,
+                    env=netns.environment())
             self.processes.append(p)
             self.results.append({})
             self.selector.register(p.stdout, selectors.EVENT_READ, rank)

@@ -79,6 +79,11 @@ def build_dir():
     return os.path.abspath(os.environ.get("BUILD") or os.path.join(ROOT, "build"))
 
 
+def environment():
+    """Ours, with libthc from where the programs are built."""
+    return {"LIBTHC": os.path.join(build_dir(), "libthc.so"), **os.environ}
+
+
 def why_not():
     """None if namespaces can be made here, else a sentence."""
     if os.geteuid() != 0:

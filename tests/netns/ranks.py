@@ -25,10 +25,10 @@ class Ranks:
 
     def spawn(self, rank):
         pin = ["taskset", "-c", str(rank % os.cpu_count())] if self.pin else []
-        env = {**os.environ, "LIBTHC": os.path.join(netns.build_dir(), "libthc.so")}
         return self.net.popen(self.net.worker(rank),
                               [*pin, sys.executable, os.path.join(HERE, "rank.py"), str(rank)],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              env=netns.environment())
 
     def tell(self, rank, **request):
         self.processes[rank].stdin.write(json.dumps(request) + "\n")

@@ -26,10 +26,9 @@ WORKERS, EPOCHS, STEPS = 2, 1, 17
 
 
 def start(*argv):
-    env = {**os.environ, "LIBTHC": os.path.join(netns.build_dir(), "libthc.so")}
     return subprocess.Popen([sys.executable, DEMO, "--workers", str(WORKERS), "--epochs",
                              str(EPOCHS), *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            env=env, start_new_session=True)
+                            start_new_session=True)
 
 
 def left_of(pid):

@@ -60,7 +60,7 @@ class Ranks:
             "--job", str(aggregator.job), "--job-ef", str(aggregator.job + 1),
             "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
             "--rendezvous", net.address(0)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=netns.environment())
             for rank in range(net.workers)]
         self.info = self._answers()[0]["info"]
 
