@@ -21,22 +21,27 @@ INSTALL_LIST = \
 	644:userspace/libthc/libthc.h:$(INCLUDEDIR)/thc/libthc.h \
 	644:userspace/libthc/table.h:$(INCLUDEDIR)/thc/table.h \
 	644:include/uapi/linux/thc.h:$(INCLUDEDIR)/linux/thc.h \
+	644:$(BUILD)/thcd.service:$(LIBDIR)/systemd/system/thcd.service \
 	644:Documentation/thcd.conf:$(DOCDIR)/thcd.conf \
+	$(foreach m,$(wildcard Documentation/man/*.3),644:$(m):$(MANDIR)/man3/$(notdir $(m))) \
 	$(foreach m,$(wildcard Documentation/man/*.8),644:$(m):$(MANDIR)/man8/$(notdir $(m))) \
 	$(foreach p,$(wildcard userspace/python/thc_ddp/*.py),644:$(p):$(PYTHONDIR)/thc_ddp/$(notdir $(p)))
 INSTALL_LINKS = $(LIBDIR)/libthc.so.$(SOMAJOR) $(LIBDIR)/libthc.so
 
 to := $(DESTDIR)$(PREFIX)
 
-# The library's place may differ from one install to the next.
-.PHONY: $(BUILD)/libthc.pc
+# Places may differ from one install to the next.
+.PHONY: $(BUILD)/libthc.pc $(BUILD)/thcd.service
+$(BUILD)/thcd.service: Documentation/thcd.service
+	@sed 's|@SBINDIR@|$(PREFIX)/$(SBINDIR)|' $< > $@
+
 $(BUILD)/libthc.pc:
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: libthc' \
 		'Description: all-reduce of compressed gradients through a THC aggregator' \
 		'Version: $(VERSION)' 'Libs: -L$${prefix}/$(LIBDIR) -lthc' 'Libs.private: -lm -pthread' \
 		'Cflags: -I$${prefix}/$(INCLUDEDIR)/thc' > $@
 
-install: all $(BUILD)/libthc.pc
+install: all $(BUILD)/libthc.pc $(BUILD)/thcd.service
 	@set -e; for entry in $(INSTALL_LIST); do \
 		mode=$${entry%%:*}; rest=$${entry#*:}; \
 		install -D -m $$mode "$${rest%%:*}" "$(to)/$${rest#*:}"; \

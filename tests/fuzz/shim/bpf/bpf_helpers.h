@@ -16,7 +16,8 @@
 #define __type(name, value) value *name
 #define __array(name, value) value *name[]
 #undef __always_inline
-#define __always_inline inline __attribute__((always_inline))
+/* a hint here: what the verifier needs inlined, sanitizers make huge */
+#define __always_inline inline
 #define __noinline __attribute__((noinline))
 #define __weak __attribute__((weak))
 
