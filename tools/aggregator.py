@@ -35,7 +35,7 @@ class Aggregator:
             [_program("thcd"), "--instance", self.instance, *self.options, *more,
              "--job", ",".join(f"{k}={v}" for k, v in self.keys.items())],
             stdout=subprocess.PIPE, stderr=self.stderr, text=True)
-        line = _line(self.process.stdout, 10)
+        line = read_line(self.process.stdout, 10)
         if not line.startswith("ready"):
             self.stop()
             raise NetnsError("thcd did not get ready; its message is above")
@@ -79,7 +79,7 @@ def _program(name):
     return path
 
 
-def _line(stream, seconds):
+def read_line(stream, seconds):
     """The next line of a child's output, "" at its end or after seconds."""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)

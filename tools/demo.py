@@ -233,8 +233,11 @@ def table(r):
     for direction, c in r["impaired"].items():
         rows.append((f"lost on purpose, {direction}", f"{c['dropped']} of {c['seen']}", ""))
     wide = [max(len(row[c]) for row in rows if row) for c in range(3)]
-    return "\n".join("  " + (f"{row[0]:<{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}".rstrip()
-                             if row else "-" * (sum(wide) + 4)) for row in rows)
+    lines = []
+    for row in rows:
+        what, thc, baseline = row or ("-" * wide[0], "-" * wide[1], "-" * wide[2])
+        lines.append(f"  {what:<{wide[0]}}  {thc:>{wide[1]}}  {baseline:>{wide[2]}}".rstrip())
+    return "\n".join(lines)
 
 
 def faults(r, epochs):

@@ -63,7 +63,8 @@ class Measured:
         self.sizes.append(bucket.buffer().numel())
         if not self.on:
             return self.hook(state, bucket)
-        exact = torch.stack([bucket.buffer(), bucket.buffer() + state.error_memory(bucket)]).double()
+        gradient = bucket.buffer()
+        exact = torch.stack([gradient, gradient + state.error_memory(bucket)]).double()
         work = dist.all_reduce(exact, async_op=True)
         future = self.hook(state, bucket)
         self.pairs.append((exact, work, future))

@@ -8,7 +8,7 @@ import sys
 import time
 
 from tap import netns
-from aggregator import _line
+from aggregator import read_line
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 30              # seconds within which every answer must come
@@ -35,7 +35,7 @@ class Ranks:
         self.processes[rank].stdin.flush()
 
     def hear(self, rank, limit=LIMIT):
-        line = _line(self.processes[rank].stdout, limit)
+        line = read_line(self.processes[rank].stdout, limit)
         assert line, f"rank {rank} hangs or died: no answer within {limit} s"
         return json.loads(line)
 

@@ -18,7 +18,8 @@ RUN = os.path.join(netns.ROOT, "tools/bench/run.py")
 
 def bench__reports_every_promise():
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([sys.executable, RUN, "--quick", "--repeats", "2", "--output", folder],
+        done = subprocess.run([sys.executable, RUN, "--quick", "--repeats", "2",
+                               "--output", folder],
                               capture_output=True, text=True, timeout=150)
         assert done.returncode == 0, done.stdout + done.stderr
         with open(os.path.join(folder, "bench.json"), encoding="utf-8") as f:

@@ -17,16 +17,16 @@ from tap import netns
 N = 4
 COUNTS = [150001, 40960, 9, 77777]      # coordinates of the buckets of a step
 ROUNDS = 3
-SEED = 77                               # of the job: the same bits every time
+JOB = {"seed": 77, "epoch": 1}          # the same bits every time
 NMSE_LIMIT = 0.1                        # norms of different size per rank and block
 
 _reference = {}
 
 
-def reduce_under(impair, software, **job):
+def reduce_under(impair, software):
     """(digest, ranks' stats, aggregator's counters, impairments)"""
     with netns.Topology(N, queues=2, impair=impair) as net, \
-            Aggregator(net, N, software=software, job={"seed": SEED, "epoch": 1, **job}) as aggregator, \
+            Aggregator(net, N, software=software, job=JOB) as aggregator, \
             Ranks(net, aggregator, pin=True) as ranks:
         epochs = {info["epoch"] for info in ranks.open()}
         assert epochs == {1}, f"joining took the job to epochs {epochs}: nobody has restarted"

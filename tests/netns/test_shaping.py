@@ -52,7 +52,8 @@ def answers(shape):
         worker.close()
         stats = aggregator.stats()
     sent = stats["events"]["repeated"]
-    print(f"# {shape or 'not shaped'}: {rate / 1e6:.0f} Mb/s of answers, {sent} sent, {got} received")
+    print(f"# {shape or 'not shaped'}: {rate / 1e6:.0f} Mb/s of answers, {sent} sent, "
+          f"{got} received")
     assert stats["mode"] == "native" and stats["events"]["added"] == 1
     assert sent >= got - 1
     return rate, sent, got

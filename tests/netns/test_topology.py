@@ -51,7 +51,8 @@ def burst(sender, to, packets, size=512):
 
 def topology__connects_over_both_families():
     with netns.Topology(workers=3) as net:
-        for family, at in ((socket.AF_INET, netns.AGGREGATOR4), (socket.AF_INET6, netns.AGGREGATOR6)):
+        for family, at in ((socket.AF_INET, netns.AGGREGATOR4),
+                           (socket.AF_INET6, netns.AGGREGATOR6)):
             with udp(net, net.aggregator, at, PORT, family) as daemon:
                 for w in range(3):
                     with udp(net, net.worker(w), family=family) as worker:
@@ -113,7 +114,7 @@ def impair__harms_packets_one_by_one():
             assert count["super"] == 0, "super-packets were met"
             for what, p in (("dropped", 0.05), ("corrupted", 0.02), ("duplicated", 0.03)):
                 want = packets * p
-                assert abs(count[what] - want) < 6 * want ** 0.5 + 0.1 * want, f"{what}: {count[what]}"
+                assert abs(count[what] - want) < 6 * want ** 0.5 + 0.1 * want, f"{what}: {count}"
             assert len(got) == packets - count["dropped"] + count["duplicated"]
             whole = [p for p in got if p == p[:4] * 128]
             bad = [p for p in got if p != p[:4] * 128]
@@ -126,7 +127,8 @@ def impair__harms_packets_one_by_one():
 
 def impair__leaves_other_traffic_whole():
     with netns.Topology(workers=1, impair=netns.Impair(0.9, 0.05, 0.05)) as net:
-        with udp(net, net.aggregator, netns.AGGREGATOR4, 9999) as to, udp(net, net.worker(0)) as out:
+        with udp(net, net.aggregator, netns.AGGREGATOR4, 9999) as to, \
+                udp(net, net.worker(0)) as out:
             burst(out, (netns.AGGREGATOR4, 9999), 320)
             assert len(drain(to)) == 320
         assert net.impaired()["up"]["seen"] == 0
@@ -135,7 +137,8 @@ def impair__leaves_other_traffic_whole():
 def impair__ends_when_healed():
     with netns.Topology(workers=1, impair=netns.Impair(0.5)) as net:
         net.heal()
-        with udp(net, net.aggregator, netns.AGGREGATOR4, PORT) as to, udp(net, net.worker(0)) as out:
+        with udp(net, net.aggregator, netns.AGGREGATOR4, PORT) as to, \
+                udp(net, net.worker(0)) as out:
             burst(out, (netns.AGGREGATOR4, PORT), 320)
             assert len(drain(to)) == 320
         shown = net.run(net.worker(0), ["ip", "-d", "link", "show", "eth0"]).stdout

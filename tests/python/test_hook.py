@@ -8,7 +8,6 @@ import os
 import pickle
 import socket
 import sys
-import threading
 import unittest
 
 try:
@@ -181,10 +180,17 @@ class Hook(unittest.TestCase):
         for i in range(4):
             future = s.reduce(Bucket(torch.full((10,), float(i))))
             self.assertFalse(future.done(), "the hook waited for the network")
-            future.then(lambda f: order.append((int(f.value()[0]), threading.current_thread().name)))
+            future.then(lambda f: order.append(int(f.value()[0])))
             futures.append(future)
         torch.futures.wait_all(futures)
-        self.assertEqual([i for i, _ in order], [0, 1, 2, 3])
+        self.assertEqual(order, [0, 1, 2, 3])
+
+    def test_error_memory_is_what_compression_owes(self):
+        s = state()
+        bucket = Bucket(torch.full((10,), 8.0))
+        torch.testing.assert_close(s.error_memory(bucket), torch.zeros(10))
+        torch.testing.assert_close(s.reduce(bucket).wait(), torch.full((10,), 6.0))
+        torch.testing.assert_close(s.error_memory(bucket), torch.full((10,), 2.0))
 
     def test_small_buckets_and_foreign_types_fall_back_and_count(self):
         s = state(threshold=100)

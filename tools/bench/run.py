@@ -44,7 +44,8 @@ def program(name, quick):
     if not os.path.exists(path):
         raise netns.NetnsError(f"{path} is missing: run `make benches`")
     note(f"{name}")
-    done = subprocess.run([path, *(["--quick"] if quick else [])], stdout=subprocess.PIPE, text=True)
+    options = ["--quick"] if quick else []
+    done = subprocess.run([path, *options], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise netns.NetnsError(f"{name} failed with status {done.returncode}")
     return json.loads(done.stdout)
@@ -137,9 +138,10 @@ def rows_of(results):
     for name in ("lut", "linear"):
         rows.append((f"XDP {name}: bare accumulate", f"{xdp[name + '_bare_ns']:.0f}", "ns/packet"))
         rows.append((f"XDP {name}: complete program", f"{xdp[name + '_full_ns']:.0f}", "ns/packet"))
-    rows.append((f"memcpy of {codec['mib']} MiB ({codec['simd']})", f"{codec['memcpy_ms']:.2f}", "ms"))
-    for name in ("compress", "compress_ef", "decompress"):
-        rows.append((name.replace("_ef", " with error feedback"), f"{codec[name + '_ms']:.2f}", "ms"))
+    for name, words in (("memcpy", f"memcpy of {codec['mib']} MiB"), ("compress", "compress"),
+                        ("compress_ef", "compress with error feedback"),
+                        ("decompress", "decompress")):
+        rows.append((f"{words} ({codec['simd']})", f"{codec[name + '_ms']:.2f}", "ms"))
     for kind, words in (("unshaped", "unshaped"), ("shaped", "1 Gb/s per link")):
         part = results["allreduce"][kind]
         for system, name in SYSTEMS.items():
@@ -147,10 +149,9 @@ def rows_of(results):
         for base in ("fp32", "fp16"):
             rows.append((f"25 MiB, {words}: THC beside Gloo {base}",
                          f"{part['speedup_' + base]:.2f}", "x as fast"))
-    memory = results["memory"]
-    rows.append(("aggregator memory, bounded by slots", f"{memory['aggregator'] / 2**20:.2f}", "MiB"))
-    rows.append(("client memory beside buffers and errors, peak",
-                 f"{memory['client'] / 2**20:.2f}", "MiB"))
+    for name, words in (("aggregator", "aggregator memory, bounded by slots"),
+                        ("client", "client memory beside buffers and errors, peak")):
+        rows.append((words, f"{results['memory'][name] / 2**20:.2f}", "MiB"))
     return rows
 
 
@@ -179,7 +180,8 @@ def svg(results):
     """Bars of all-reduce times, one group per kind of link."""
     groups = [("unshaped links", results["allreduce"]["unshaped"]),
               ("1 Gb/s per link", results["allreduce"]["shaped"])]
-    colours = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "gloo_fp32": "#bc6c25", "gloo_fp16": "#dda15e"}
+    colours = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "gloo_fp32": "#bc6c25",
+               "gloo_fp16": "#dda15e"}
     out, y = [], 50
     for title, part in groups:
         longest = max(part[f"{s}_ms"] for s in SYSTEMS)

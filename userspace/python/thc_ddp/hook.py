@@ -147,10 +147,13 @@ class ThcState:
             client = ThcClient(**self.options)
             try:
                 ranks = client.info()["ranks"]
-                if dist.is_initialized() and ranks != dist.get_world_size(self.process_group):
-                    raise ThcError(f"job {self.options['job']} has {ranks} ranks, the process group "
-                                   f"has {dist.get_world_size(self.process_group)}: create the job "
-                                   f"with as many ranks as there are workers")
+                workers = ranks
+                if dist.is_initialized():
+                    workers = dist.get_world_size(self.process_group)
+                if ranks != workers:
+                    raise ThcError(f"job {self.options['job']} has {ranks} ranks, the process "
+                                   f"group has {workers}: create the job with as many ranks as "
+                                   f"there are workers")
             except BaseException:
                 client.close()
                 raise
@@ -274,7 +277,8 @@ def _close_at_exit(ref):
         state.close()
 
 
-def thc_allreduce_hook(state: ThcState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def thc_allreduce_hook(state: ThcState,
+                       bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The hook for DistributedDataParallel.register_comm_hook(): means by THC.
 
     What libthc refuses is raised in backward(), with its sentence.
