@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""thc_ddp with real DDP, real libthc and XDP: a user's program of two lines
+trains, survives a checkpoint with its error memories, and says by name which
+worker died.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import tap
+from aggregator import Aggregator, read_line
+from tap import netns
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ddp_rank.py")
+LIMIT = 60
+
+
+class Training:
+    """The program on every worker; their events and stderr."""
+
+    def __init__(self, net, aggregator, *options):
+        self.errors = [tempfile.TemporaryFile("w+") for _ in range(net.workers)]
+        self.processes = [net.popen(net.worker(r), [
+            sys.executable, PROGRAM, "--rank", str(r), "--world", str(net.workers),
+            "--cookie", hex(aggregator.cookie), *options],
+            stdout=subprocess.PIPE, stderr=self.errors[r], text=True, env=netns.environment())
+            for r in range(net.workers)]
+
+    def until(self, rank, event):
+        """The next such event of a rank."""
+        end = time.monotonic() + LIMIT
+        while line := read_line(self.processes[rank].stdout, end - time.monotonic()):
+            word = json.loads(line)
+            if word["event"] == event:
+                return word
+        raise AssertionError(f"rank {rank} did not get to '{event}': {self.stderr(rank)}")
+
+    def stderr(self, rank):
+        self.errors[rank].seek(0)
+        return self.errors[rank].read()
+
+    def finish(self):
+        for r, p in enumerate(self.processes):
+            assert p.wait(LIMIT) == 0, f"rank {r}: {self.stderr(r)}"
+        self.close()
+
+    def close(self):
+        for p, f in zip(self.processes, self.errors):
+            p.stdout.close()
+            f.close()
+
+
+def two_lines__train_and_fall_back():
+    with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
+        training = Training(net, aggregator, "--steps", "4")
+        words = [training.until(r, "trained") for r in range(2)]
+        training.finish()
+        added = aggregator.stats()["events"]["added"]
+    assert words[0]["digest"] == words[1]["digest"], "the models differ"
+    for word in words:
+        stats = word["stats"]
+        # One bucket in the first step, several of about 1 MB each after the rebuild.
+        assert stats["requests"] == stats["buckets_thc"] > 4, stats
+        assert stats["elements_thc"] == 4 * sum((201 * 1500, 1501 * 200, 201 * 3)), stats
+        assert stats["failures"] == 0
+    assert added > 2 * 4 * sum((201 * 1500, 1501 * 200)) // 1024
+
+
+def small_buckets__fall_back_on_all_ranks():
+    with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
+        training = Training(net, aggregator, "--steps", "3", "--bucket-mb", "0.001")
+        words = [training.until(r, "trained") for r in range(2)]
+        training.finish()
+    assert words[0]["digest"] == words[1]["digest"], "the models differ"
+    for word in words:
+        stats = word["stats"]
+        elements = 3 * sum((201 * 1500, 1501 * 200, 201 * 3))
+        assert stats["elements_thc"] + stats["elements_fallback"] == elements, stats
+        assert stats["fallback_small"] == stats["buckets_fallback"] > 0, stats
+
+
+def checkpoint__keeps_error_memories():
+    with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
+        training = Training(net, aggregator, "--steps", "3", "--checkpoint")
+        words = [training.until(r, "restored") for r in range(2)]
+        training.finish()
+    assert words[0]["digest"] == words[1]["digest"], "the models differ"
+    for word in words:
+        assert word["parameters"] == 6 and word["owed"] > 0, word
+        assert len(word["equal"]) == 6 and all(word["equal"]), "a memory was lost or misplaced"
+    assert abs(words[0]["owed"] - words[1]["owed"]) > 0, "memories are each rank's own"
+
+
+def death__of_a_worker_is_named_in_backward():
+    with netns.Topology(3) as net, Aggregator(net, 3) as aggregator:
+        training = Training(net, aggregator, "--steps", "100000")
+        for r in range(3):
+            training.until(r, "step")
+        training.processes[1].kill()
+        start = time.monotonic()
+        for r in (0, 2):
+            training.processes[r].stdout.close()
+            assert training.processes[r].wait(20) != 0
+            text = training.stderr(r)
+            assert "ThcError" in text and "rank 1 did not contribute" in text, text
+        seconds = time.monotonic() - start
+        training.processes[1].wait()
+        training.close()
+    assert seconds < 10, f"took {seconds:.1f} s"
+
+
+if __name__ == "__main__":
+    tap.main([two_lines__train_and_fall_back, small_buckets__fall_back_on_all_ranks,
+              checkpoint__keeps_error_memories, death__of_a_worker_is_named_in_backward])
