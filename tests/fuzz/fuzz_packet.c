@@ -611,21 +611,32 @@ static u32 top_of(int job, int slot)
 	return s->epoch == world_jobs[job].epoch ? s->top : (u32)-1;
 }
 
-/* An IPv4 option, or the mark of a first fragment. */
-static size_t spoil_ip(u8 *frame, size_t size, size_t head, bool option)
+/* An IPv4 option, the mark of a first fragment, or lengths that disagree. */
+static size_t spoil_ip(u8 *frame, size_t size, size_t head, int how)
 {
 	u8 *ip = frame + head - 28;
+	size_t len = size - (ip - frame);
 
-	if (option) {
-		memmove(ip + 24, ip + 20, size - (head - 8));
+	switch (how) {
+	case 0:
+		memmove(ip + 24, ip + 20, len - 20);
 		memset(ip + 20, 1, 4);
 		ip[0] = 0x46;
+		len += 4;
 		size += 4;
-		ip[2] = (size - (ip - frame)) >> 8;
-		ip[3] = size - (ip - frame);
-	} else {
+		break;
+	case 1:
 		ip[6] = 0x20;
+		break;
+	case 2:
+		len -= 8;
+		break;
+	case 3:
+		len += 8;
+		break;
 	}
+	ip[2] = len >> 8;
+	ip[3] = len;
 	return size;
 }
 
@@ -660,7 +671,7 @@ static void act_packet(struct input *in, bool sealed)
 	if (changes & 0x40)	/* cut short, or with something behind it */
 		size = changes & 0x80 ? size + next(in) % 64 : size - next(in) * 6 % size;
 	else if (changes & 0x80 && r.job != 1)
-		size = spoil_ip(frame, size, head, where & 0x40);
+		size = spoil_ip(frame, size, head, where >> 6);
 	receive(frame, size);
 }
 
