@@ -20,6 +20,7 @@ from aggregator import Aggregator  # noqa: E402
 
 WORKERS = 4
 RATE = "1gbit"
+QUIET = 0.5             # load average of a machine that does nothing else
 SYSTEMS = {"thc": "THC (XDP)", "thc_ef": "THC (XDP), error feedback", "gloo_fp32": "Gloo fp32",
            "gloo_fp16": "Gloo fp16"}
 # What the project promises: (path in bench.json, comparison, limit, words).
@@ -212,6 +213,10 @@ def main():
     if reason:
         print(f"bench: {reason}", file=sys.stderr)
         return 1
+    load = os.getloadavg()[0]
+    if load > QUIET:
+        note(f"this machine is busy (load average {load:.1f}): what needs the CPU, THC before all, "
+             f"will look worse than it is")
     start = time.monotonic()
     try:
         with netns.guard():
@@ -231,6 +236,7 @@ def main():
     results["promises"] = [dict(zip(("what", "value", "comparison", "limit", "kept"), p))
                            for p in promises(results)]
     results["seconds"] = time.monotonic() - start
+    results["load_at_start"] = load
     print_table(results)
     for name, text in (("bench.json", json.dumps(results, indent=2) + "\n"),
                        ("bench.svg", svg(results))):
