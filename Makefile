@@ -125,8 +125,8 @@ $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libthc.a
 $(BUILD)/tests/unit/test_thcd_%: tests/unit/test_thcd_%.c \
 		$(filter-out %/main.o,$(THCD_OBJ)) $(COMMON_OBJ) $(BUILD)/libthc.a
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcd $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) \
-		-lcjson -lcmocka -lm -pthread
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcd $(ALL_LDFLAGS) -o $@ \
+		$(filter %.c %.o %.a,$^) $(BPF_LIBS) -lcjson -lcmocka -lm -pthread
 
 $(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libthc.a $(BPF_SKEL)
 	@mkdir -p $(@D)
