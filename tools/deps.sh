@@ -58,9 +58,10 @@ thc_install()
 	case $thc_list in
 	*python3-torch*) echo "(python3-torch is large: this takes a few minutes)" ;;
 	esac
-	$thc_sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null &&
-		$thc_sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
-			--no-install-recommends $thc_list </dev/null
+	# old lists may still do
+	$thc_sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null || :
+	$thc_sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+		--no-install-recommends $thc_list </dev/null || :
 	thc_list=$(thc_missing)
 	[ -n "$thc_list" ] || return 0
 	echo "Still missing:" $thc_list >&2
