@@ -145,6 +145,32 @@ static void rto__varies_with_the_deviation(void **state)
 	assert_in_range(thc_window_rto(&w), 50 * THC_NS_PER_MS, 75 * THC_NS_PER_MS);
 }
 
+static void rto__does_not_grow_with_late_ranks(void **state)
+{
+	struct thc_window w = { 0 };
+	int i;
+
+	(void)state;
+	thc_window_init(&w, 64);
+	for (i = 0; i < 100; i++)
+		thc_window_answer(&w, i % 10 ? 200 * THC_NS_PER_MS : 500 * THC_NS_PER_US);
+	assert_in_range(w.srtt, 500 * THC_NS_PER_US, 3 * THC_NS_PER_MS);
+	assert_in_range(thc_window_rto(&w), THC_RTO_MIN, 10 * THC_NS_PER_MS);
+}
+
+static void rto__believes_a_longer_path_in_the_end(void **state)
+{
+	struct thc_window w = { 0 };
+	int i;
+
+	(void)state;
+	thc_window_init(&w, 64);
+	thc_window_answer(&w, THC_NS_PER_MS);
+	for (i = 0; i < 6000; i++)
+		thc_window_answer(&w, 40 * THC_NS_PER_MS);
+	assert_in_range(w.srtt, 39 * THC_NS_PER_MS, 41 * THC_NS_PER_MS);
+}
+
 static void backoff__doubles_and_is_bounded(void **state)
 {
 	struct thc_window w = { 0 };
@@ -152,7 +178,7 @@ static void backoff__doubles_and_is_bounded(void **state)
 
 	(void)state;
 	thc_window_init(&w, 64);
-	thc_window_answer(&w, 6 * THC_NS_PER_MS);
+	thc_window_answer(&w, 2 * THC_NS_PER_MS);
 	rto = thc_window_rto(&w);
 	assert_int_equal(thc_window_backoff(&w, 0), rto);
 	assert_int_equal(thc_window_backoff(&w, 1), 2 * rto);
@@ -186,6 +212,8 @@ int main(void)
 		cmocka_unit_test(rto__follows_the_round_trip),
 		cmocka_unit_test(rto__ignores_retransmitted_packets),
 		cmocka_unit_test(rto__varies_with_the_deviation),
+		cmocka_unit_test(rto__does_not_grow_with_late_ranks),
+		cmocka_unit_test(rto__believes_a_longer_path_in_the_end),
 		cmocka_unit_test(reorder__follows_the_window),
 		cmocka_unit_test(backoff__doubles_and_is_bounded),
 	};

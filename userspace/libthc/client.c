@@ -195,14 +195,15 @@ static int check_request(const void *buf, size_t count, enum thc_dtype dtype)
 static int enqueue(struct thc_client *c, struct thc_request *r)
 {
 	struct thc_request **p;
+	int error;
 
 	if (c->broken)
 		return thc_fail(-ESTALE, "the client needs thc_client_rejoin() after this error: %s",
 				c->sentence);
 	if (c->options.flags & THC_CLIENT_ERROR_FEEDBACK) {
-		r->error = thc_memory_get(c, r->key, r->count);
-		if (!r->error)
-			return -EINVAL;
+		error = thc_memory_get(c, r->key, r->count, &r->error);
+		if (error)
+			return error;
 	}
 	for (p = &c->queue; *p; p = &(*p)->next)
 		;

@@ -305,7 +305,7 @@ struct thc_memory {
 	bool			busy;
 };
 
-struct thc_memory *thc_memory_get(struct thc_client *c, uint64_t key, size_t count);
+int thc_memory_get(struct thc_client *c, uint64_t key, size_t count, struct thc_memory **out);
 void thc_memory_free(struct thc_client *c);
 
 /* Large buffers are recycled: fresh pages cost more than compressing them. */
@@ -315,7 +315,15 @@ void thc_buffer_free(struct thc_client *c);
 
 /* --- client.c, engine.c, join.c ------------------------------------------- */
 
-#define THC_SPARE_BUFFERS	THC_ACTIVE_MAX
+/* Buffers kept for reuse, and for how many all-reduces an unused one is. */
+#define THC_SPARES	4
+#define THC_SPARE_AGE	64
+
+struct thc_spare {
+	void		*buffer;
+	size_t		room;
+	uint64_t	taken;		/* all-reduces begun when it came back */
+};
 
 struct thc_client {
 	pthread_mutex_t		lock;
@@ -347,7 +355,9 @@ struct thc_client {
 	uint32_t		probes;		/* so many of them then */
 	uint32_t		stalls;		/* times they fired since the last answer */
 
-	struct { void *buffer; size_t room; } spare[THC_SPARE_BUFFERS];
+	struct thc_spare	spare[THC_SPARES];
+	uint64_t		takes;		/* buffers asked for */
+	size_t			largest;	/* of them, bytes */
 	size_t			memory_now;
 	size_t			memory_peak;
 	struct thc_client_stats	stats;

@@ -87,15 +87,16 @@ static void break_client(struct thc_client *c, int status, const char *sentence)
 	forget_flights(&c->data);
 	pthread_mutex_lock(&c->lock);
 	c->broken = true;
-	c->status = status;
 	snprintf(c->sentence, sizeof(c->sentence), "%s", sentence);
 	r = c->queue;
 	pthread_mutex_unlock(&c->lock);
+	/* @sentence may be a request's, and who waits for it frees it */
 	while (r) {
 		struct thc_request *next = r->next;
 
 		r->status = status;
-		snprintf(r->sentence, sizeof(r->sentence), "%s", sentence);
+		if (r->sentence != sentence)
+			snprintf(r->sentence, sizeof(r->sentence), "%s", c->sentence);
 		complete(c, r);
 		r = next;
 	}
@@ -131,10 +132,12 @@ static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *
 	c->stats.chunks++;
 	f->request = NULL;		/* but it keeps `sequence` and `cut` */
 	s->in_flight--;
-	if (s == &c->norms)
-		thc_request_norm_answer(r, index, h, lanes);
-	else
+	if (s == &c->data)
 		thc_request_data_answer(r, index, h, lanes);
+	else
+		thc_request_norm_answer(r, index, lanes);
+	if (r->adrift)
+		break_client(c, r->status, r->sentence);
 }
 
 static void on_wait(struct thc_client *c, struct thc_flight *f, const struct thc_hdr *h)
@@ -165,7 +168,8 @@ static void on_epoch(struct thc_client *c, const struct thc_hdr *h)
 {
 	char text[THC_SENTENCE_MAX];
 
-	if (thc_be32(h->epoch) == c->params.epoch)
+	/* not newer: told by a packet that was long on its way */
+	if ((int32_t)(thc_be32(h->epoch) - c->params.epoch) <= 0)
 		return;
 	snprintf(text, sizeof(text),
 		 "rank %u restarted or joined again (job %u is now in epoch %u, this rank is in epoch %u): call thc_client_rejoin() on all ranks",
@@ -296,7 +300,7 @@ static void outgoing(struct thc_client *c, struct thc_flight *f, struct thc_outg
 
 static bool send_all(struct thc_client *c, const struct thc_outgoing *out, unsigned int count)
 {
-	char text[THC_SENTENCE_MAX];
+	char text[THC_SENTENCE_MAX], peer[80];
 	int n;
 
 	if (!count)
@@ -305,8 +309,13 @@ static bool send_all(struct thc_client *c, const struct thc_outgoing *out, unsig
 	n = thc_link_send(&c->link, out, count, &c->stats.send_calls);
 	if (n >= 0)
 		return true;
-	snprintf(text, sizeof(text), "cannot send to the aggregator: %s; is the interface up?",
-		 strerror(-n));
+	if (n == -ECONNREFUSED)
+		snprintf(text, sizeof(text),
+			 "nobody serves at %s any more: start thcd there, then call thc_client_rejoin() on all ranks",
+			 thc_link_peer_name(&c->link, peer, sizeof(peer)));
+	else
+		snprintf(text, sizeof(text),
+			 "cannot send to the aggregator: %s; is the interface up?", strerror(-n));
 	break_client(c, n, text);
 	return true;
 }
@@ -414,32 +423,41 @@ static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due
 
 /* --- time out ------------------------------------------------------------- */
 
-/* The oldest chunk in flight of @s, or NULL. */
-static const struct thc_flight *oldest(const struct thc_stream *s)
+/* The oldest chunk of @r in flight in @s, or NULL. */
+static const struct thc_flight *oldest(const struct thc_stream *s, const struct thc_request *r)
 {
 	uint32_t i;
 
 	for (i = 0; i < s->slots; i++) {
 		const struct thc_flight *f = &s->flight[(s->next + i) % s->slots];
 
-		if (f->request)
+		if (f->request && f->request == r)
 			return f;
 	}
 	return NULL;
 }
 
-/* Ranks the oldest chunks in flight lack, by their last WAIT; 0: none came. */
-static uint64_t missing_ranks(const struct thc_client *c, bool *left)
+/* Ranks the oldest chunks in flight lack, by their last WAIT; 0: none came.
+ * Only of the first request: for the next one ranks may be missing because
+ * they, too, are still busy with the first.
+ */
+static uint64_t missing_ranks(struct thc_client *c, bool *left)
 {
-	const struct thc_flight *flights[] = { oldest(&c->norms), oldest(&c->data) };
+	struct thc_request *active[THC_ACTIVE_MAX];
+	const struct thc_flight *flights[2] = { NULL };
 	uint64_t missing = 0;
 	unsigned int i;
 
+	if (active_requests(c, active)) {
+		flights[0] = oldest(&c->norms, active[0]);
+		flights[1] = oldest(&c->data, active[0]);
+	}
 	*left = false;
 	for (i = 0; i < 2; i++) {
 		if (!flights[i] || !flights[i]->present)
 			continue;
-		*left |= flights[i]->left;
+		/* a job with a deadline goes on without who left */
+		*left |= flights[i]->left && !c->params.deadline_ms;
 		missing |= thc_ranks_mask(c->params.ranks) & ~flights[i]->present;
 	}
 	return missing;
@@ -447,7 +465,7 @@ static uint64_t missing_ranks(const struct thc_client *c, bool *left)
 
 static void name_the_missing(const struct thc_client *c, uint64_t missing, char *text, size_t room)
 {
-	char ranks[128], peer[80];
+	char ranks[THC_RANKS_TEXT], peer[80];
 
 	if (missing)
 		snprintf(text, room,
@@ -463,7 +481,7 @@ static void name_the_missing(const struct thc_client *c, uint64_t missing, char 
 static void check_progress(struct thc_client *c)
 {
 	uint64_t now = thc_now(), missing;
-	char text[THC_SENTENCE_MAX], ranks[128];
+	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT];
 	bool left;
 
 	if (!c->norms.in_flight && !c->data.in_flight)
@@ -569,8 +587,10 @@ static void sleep_until(struct thc_client *c, uint64_t due)
 		.tv_nsec = (long)(wait % 1000000000ULL),
 	};
 
-	if (ppoll(fds, 3, due == UINT64_MAX ? NULL : &t, NULL) > 0 && fds[0].revents &&
-	    read(c->wake, &drained, sizeof(drained)) < 0)
+	if (ppoll(fds, 3, due == UINT64_MAX ? NULL : &t, NULL) <= 0)
+		return;
+	thc_link_forget_errors(fds + 1, 2);
+	if (fds[0].revents && read(c->wake, &drained, sizeof(drained)) < 0)
 		return;
 }
 

@@ -18,6 +18,7 @@ struct joining {
 	struct thc_client	*c;
 	struct thc_params	params;
 	bool			welcome;	/* params are filled in */
+	bool			unknown;	/* with constants this library cannot serve */
 	bool			heard;		/* a WELCOME came over the group */
 };
 
@@ -98,7 +99,7 @@ static int take_table(const struct thc_welcome *w, struct thc_table *t)
 	return 0;
 }
 
-static int take_welcome(struct joining *j, const struct thc_hdr *h, const struct thc_welcome *w)
+static void take_welcome(struct joining *j, const struct thc_hdr *h, const struct thc_welcome *w)
 {
 	struct thc_params *p = &j->params;
 
@@ -111,6 +112,7 @@ static int take_welcome(struct joining *j, const struct thc_hdr *h, const struct
 		.data_slots = thc_be16(w->data_slots),
 		.norm_slots = thc_be16(w->norm_slots),
 		.chunk = thc_be16(w->chunk),
+		.deadline_ms = thc_be32(w->deadline_ms),
 		.group_port = thc_be16(w->group_port),
 		.flags = w->flags,
 		.refusal = w->refusal,
@@ -122,13 +124,12 @@ static int take_welcome(struct joining *j, const struct thc_hdr *h, const struct
 	memcpy(p->group, w->group, sizeof(p->group));
 	j->welcome = true;
 	if (w->flags & THC_WELCOME_F_REFUSED)
-		return 0;
-	if (take_table(w, &p->table) || !p->ranks || p->ranks > THC_RANKS_MAX ||
-	    !p->data_slots || !p->norm_slots || thc_be16(w->shards) > 1 ||
-	    p->chunk != (p->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16))
-		return thc_fail(-EPROTO, "the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
-				j->c->options.job);
-	return 0;
+		return;
+	j->unknown = take_table(w, &p->table) || p->ranks <= j->c->options.rank ||
+		     p->ranks > THC_RANKS_MAX || !p->data_slots || !p->norm_slots ||
+		     p->data_slots + p->norm_slots > THC_SLOTS_MAX || thc_be16(w->shards) > 1 ||
+		     (p->sum_width != 8 && p->sum_width != 16) ||
+		     p->chunk != (p->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16);
 }
 
 static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
@@ -181,13 +182,14 @@ static void wait_for_packets(const struct thc_client *c, int ms)
 		{ .fd = c->link.group, .events = POLLIN },
 	};
 
-	poll(fds, 2, ms);
+	if (poll(fds, 2, ms) > 0)
+		thc_link_forget_errors(fds, 2);
 }
 
 static int timed_out(struct joining *j, int last_error)
 {
 	struct thc_client *c = j->c;
-	char peer[80], ranks[128];
+	char peer[80], ranks[THC_RANKS_TEXT];
 	uint64_t missing = 0;
 
 	if (j->welcome)
@@ -229,8 +231,16 @@ static int join_once(struct joining *j, int *last_error)
 			continue;
 		if (j->params.flags & THC_WELCOME_F_REFUSED)
 			return refused(c, &j->params);
-		if (j->params.reply == THC_REPLY_MULTICAST && j->params.ranks)
+		if (j->unknown)
+			return thc_fail(-EPROTO, "the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
+					c->options.job);
+		if (j->params.reply == THC_REPLY_MULTICAST) {
+			/* a restarted aggregator may have been given another one */
+			if (c->params.group_port != j->params.group_port ||
+			    memcmp(c->params.group, j->params.group, sizeof(c->params.group)))
+				change_group(c, &j->params);
 			thc_link_join_group(&c->link, &j->params);
+		}
 		if (j->params.flags & THC_WELCOME_F_READY)
 			return 1;
 	}
@@ -271,26 +281,42 @@ static int set_up(struct thc_client *c)
 	return 0;
 }
 
+/* JOIN until the job is ready; 0 or an error, with what WELCOME said in @j. */
+static int join_until_ready(struct joining *j)
+{
+	struct thc_client *c = j->c;
+	uint64_t until = thc_now() + c->options.join_timeout_ms * THC_NS_PER_MS;
+	int ready = 0, last_error = 0;
+
+	while (!ready) {
+		if (thc_now() > until)
+			return timed_out(j, last_error);
+		ready = join_once(j, &last_error);
+	}
+	return ready < 0 ? ready : 0;
+}
+
 int thc_client_join(struct thc_client *c)
 {
 	struct joining j = { .c = c };
-	uint64_t until = thc_now() + c->options.join_timeout_ms * THC_NS_PER_MS;
-	int ready = 0, last_error = 0;
+	int error;
 
 	if (getrandom(&c->nonce, sizeof(c->nonce), 0) != sizeof(c->nonce))
 		return thc_fail(-EIO, "no random numbers from the kernel");
 	c->nonce |= 1;
-	while (!ready) {
-		if (thc_now() > until)
-			return timed_out(&j, last_error);
-		ready = join_once(&j, &last_error);
+	error = join_until_ready(&j);
+	if (!error) {
+		c->params = j.params;
+		if (c->params.reply != THC_REPLY_MULTICAST)
+			thc_link_leave_group(&c->link);
+		error = set_up(c);
 	}
-	if (ready < 0)
-		return ready;
-	c->params = j.params;
-	if (c->params.reply != THC_REPLY_MULTICAST)
-		thc_link_leave_group(&c->link);
-	return set_up(c);
+	/* the others are not to start with a rank that has given up */
+	if (error && j.welcome && !(j.params.flags & THC_WELCOME_F_REFUSED)) {
+		c->params.epoch = j.params.epoch;
+		thc_client_leave(c);
+	}
+	return error;
 }
 
 /* Nobody answers a LEAVE; one of three arrives almost surely, and without any

@@ -57,7 +57,7 @@ struct thc_request;
  * @rank: this worker's, 0 .. n-1
  * @cookie: the job's secret
  * @timeout_ms: an all-reduce that makes no progress for so long fails with
- *	-ETIMEDOUT and a sentence that names who is missing; 0: 10,000
+ *	-ETIMEDOUT and a sentence that names who is missing; 0: 60,000
  * @join_timeout_ms: wait so long for all ranks to join; 0: 60,000
  * @window: most chunks in flight, 0: the job's slots
  * @simd: force a code path, for tests
@@ -85,8 +85,8 @@ struct thc_client_options {
  * @out: the client, to be closed by thc_client_close()
  *
  * -EINVAL bad options, -ECONNREFUSED / -EHOSTUNREACH no aggregator there,
- * -EACCES refused (cookie, prefix), -ENOENT no such job, -ERANGE rank is not
- * below n, -EADDRINUSE the rank is taken, -ETIMEDOUT not all ranks joined
+ * -ENOENT no job with this number and cookie, -EACCES address outside the
+ * job's prefix, -ERANGE rank is not below n, -EADDRINUSE the rank is taken, -ETIMEDOUT not all ranks joined
  * (thc_last_error() names those missing).
  */
 THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
@@ -99,8 +99,10 @@ THC_API void thc_client_close(struct thc_client *c);
 /**
  * thc_client_rejoin() - join again after an error
  *
- * After any failed all-reduce the ranks may have lost step: every further
- * call fails with -ESTALE until all ranks have called this. Starts a new
+ * After an all-reduce has failed with -ETIMEDOUT, -ESTALE, -EPIPE, -ENOMEM or
+ * an error of the network the ranks may have lost step: every further call
+ * fails with -ESTALE until all ranks have called this. (-EDOM and -EBADMSG are
+ * seen by all ranks alike, and the next call may follow at once.) Starts a new
  * epoch; error memory is kept. Same errors as thc_client_open().
  */
 THC_API int thc_client_rejoin(struct thc_client *c);
@@ -118,7 +120,8 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  * sentence names the rank; nothing was sent), -EBADMSG ranks disagree (the
  * sentence names who brought what), -ETIMEDOUT no progress (names who is
  * missing), -ESTALE a rank restarted (names it; see thc_client_rejoin()),
- * -EPIPE a rank left, -ENOMEM, -ENETUNREACH the network is gone.
+ * -EPIPE a rank left, -EBUSY the key is in use, -ENOMEM, -ENETUNREACH the
+ * network is gone.
  */
 THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 			  uint64_t key);
@@ -150,7 +153,9 @@ THC_API int thc_allreduce_test(struct thc_request *r);
  */
 THC_API size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t count);
 
-/* Replaces the error memory of @key by @count floats; 0 drops it. -ENOMEM. */
+/* Replaces the error memory of @key by @count floats; 0 drops it. -EBUSY a
+ * request uses it, -EINVAL, -ENOMEM.
+ */
 THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count);
 
 /**

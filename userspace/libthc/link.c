@@ -10,6 +10,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/udp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,6 +401,23 @@ int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned i
 }
 
 /* --- receiving ------------------------------------------------------------ */
+
+/* ICMP errors wait in a queue of their own, with the packets they are about:
+ * as long as one is there poll() returns at once, and they take up room that
+ * answers need. Sending has reported them already.
+ */
+void thc_link_forget_errors(const struct pollfd *fds, unsigned int count)
+{
+	char packet[64];
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		if (fds[i].fd < 0 || !(fds[i].revents & POLLERR))
+			continue;
+		while (recv(fds[i].fd, packet, sizeof(packet), MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
+			;
+	}
+}
 
 /* Room for what the kernel says about a datagram. */
 union rx_control {

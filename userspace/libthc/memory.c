@@ -22,28 +22,69 @@ void thc_account(struct thc_client *c, ssize_t bytes)
 
 /* --- recycled buffers ----------------------------------------------------- */
 
+static void free_spare(struct thc_client *c, struct thc_spare *s)
+{
+	if (!s->buffer)
+		return;
+	munmap(s->buffer, s->room);
+	thc_account(c, -(ssize_t)s->room);
+	s->buffer = NULL;
+}
+
+/* A training step reduces the same few sizes again and again: what no step of
+ * THC_SPARE_AGE all-reduces has used is not coming back.
+ */
+static void free_old(struct thc_client *c)
+{
+	int i;
+
+	c->takes++;
+	for (i = 0; i < THC_SPARES; i++)
+		if (c->takes - c->spare[i].taken > THC_SPARE_AGE)
+			free_spare(c, &c->spare[i]);
+}
+
+/* The spare that came back first; NULL: there is none. */
+static struct thc_spare *oldest_spare(struct thc_client *c)
+{
+	struct thc_spare *old = NULL;
+	int i;
+
+	for (i = 0; i < THC_SPARES; i++)
+		if (c->spare[i].buffer && (!old || c->spare[i].taken < old->taken))
+			old = &c->spare[i];
+	return old;
+}
+
+/* Spares must not break the promise of 2 x the bucket. */
+static void make_room(struct thc_client *c, size_t bytes)
+{
+	struct thc_spare *s;
+
+	if (bytes > c->largest)
+		c->largest = bytes;
+	while (c->memory_now + bytes > 2 * c->largest && (s = oldest_spare(c)))
+		free_spare(c, s);
+}
+
 void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t *room)
 {
 	void *fresh;
 	int i;
 
-	for (i = 0; i < THC_SPARE_BUFFERS; i++) {
-		void *buffer = c->spare[i].buffer;
+	free_old(c);
+	for (i = 0; i < THC_SPARES; i++) {
+		struct thc_spare *s = &c->spare[i];
+		void *buffer = s->buffer;
 
-		/* a much larger one would break the promise of 2 x the bucket */
-		if (buffer && c->spare[i].room >= bytes && c->spare[i].room <= bytes + bytes / 4) {
-			*room = c->spare[i].room;
-			c->spare[i].buffer = NULL;
+		/* a much larger one stays for its own size */
+		if (buffer && s->room >= bytes && s->room <= bytes + bytes / 4) {
+			*room = s->room;
+			s->buffer = NULL;
 			return buffer;
 		}
 	}
-	for (i = 0; i < THC_SPARE_BUFFERS; i++) {
-		if (!c->spare[i].buffer)
-			continue;
-		munmap(c->spare[i].buffer, c->spare[i].room);
-		thc_account(c, -(ssize_t)c->spare[i].room);
-		c->spare[i].buffer = NULL;
-	}
+	make_room(c, bytes);
 	fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fresh == MAP_FAILED)
 		return NULL;
@@ -56,30 +97,24 @@ void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t *room)
 
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t room)
 {
+	struct thc_spare back = { .buffer = buffer, .room = room, .taken = c->takes };
 	int i;
 
-	for (i = 0; buffer && i < THC_SPARE_BUFFERS; i++) {
+	for (i = 0; buffer && i < THC_SPARES; i++) {
 		if (!c->spare[i].buffer) {
-			c->spare[i].buffer = buffer;
-			c->spare[i].room = room;
+			c->spare[i] = back;
 			return;
 		}
 	}
-	if (buffer) {
-		munmap(buffer, room);
-		thc_account(c, -(ssize_t)room);
-	}
+	free_spare(c, &back);
 }
 
 void thc_buffer_free(struct thc_client *c)
 {
 	int i;
 
-	for (i = 0; i < THC_SPARE_BUFFERS; i++) {
-		if (c->spare[i].buffer)
-			munmap(c->spare[i].buffer, c->spare[i].room);
-		c->spare[i].buffer = NULL;
-	}
+	for (i = 0; i < THC_SPARES; i++)
+		free_spare(c, &c->spare[i]);
 }
 
 /* --- error memory --------------------------------------------------------- */
@@ -130,29 +165,24 @@ static struct thc_memory *create(struct thc_client *c, uint64_t key, size_t coun
 	return m;
 }
 
-/* Called with client.lock held; NULL with the sentence set on error. */
-struct thc_memory *thc_memory_get(struct thc_client *c, uint64_t key, size_t count)
+/* Called with client.lock held. */
+int thc_memory_get(struct thc_client *c, uint64_t key, size_t count, struct thc_memory **out)
 {
 	struct thc_memory *m = find(c, key);
 
-	if (m && m->busy) {
-		thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended: give every bucket its own key",
-			 (unsigned long long)key);
-		return NULL;
-	}
-	if (m && m->count != count) {
-		thc_fail(-EINVAL, "key %#llx was used for %zu values, not %zu: drop its error memory first (thc_error_import() with count 0)",
-			 (unsigned long long)key, m->count, count);
-		return NULL;
-	}
+	if (m && m->busy)
+		return thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended: give every bucket its own key",
+				(unsigned long long)key);
+	if (m && m->count != count)
+		return thc_fail(-EINVAL, "key %#llx was used for %zu values, not %zu: drop its error memory first (thc_error_import() with count 0)",
+				(unsigned long long)key, m->count, count);
 	if (!m)
 		m = create(c, key, count);
-	if (!m) {
-		thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
-		return NULL;
-	}
+	if (!m)
+		return thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
 	m->busy = true;
-	return m;
+	*out = m;
+	return 0;
 }
 
 void thc_memory_free(struct thc_client *c)
@@ -182,6 +212,9 @@ int thc_error_import(struct thc_client *c, uint64_t key, const float *error, siz
 	struct thc_memory *m;
 	int result = 0;
 
+	if (count && !error)
+		return thc_fail(-EINVAL, "there is no error memory to import: NULL with %zu values",
+				count);
 	pthread_mutex_lock(&c->lock);
 	m = find(c, key);
 	if (m && m->busy) {

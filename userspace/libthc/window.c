@@ -7,28 +7,49 @@
 
 void thc_window_init(struct thc_window *w, uint32_t max)
 {
-	uint64_t srtt = w->srtt, rttvar = w->rttvar;
+	struct thc_window old = *w;
 
 	*w = (struct thc_window){
 		.size = max < THC_WINDOW_FIRST ? max : THC_WINDOW_FIRST,
 		.threshold = max,
 		.max = max,
-		.srtt = srtt,
-		.rttvar = rttvar,
+		.floor = old.floor,
+		.srtt = old.srtt,
+		.rttvar = old.rttvar,
 	};
+}
+
+/* An answer comes when the last rank has sent. If the others' timers were part
+ * of our round trip, and ours of theirs, all would grow with each loss: what
+ * exceeds the shortest round trips by far is cut off. The floor drifts upwards,
+ * so that a path that has become longer is believed after some thousand answers.
+ */
+static uint64_t network_rtt(struct thc_window *w, uint64_t rtt)
+{
+	if (!w->floor || rtt < w->floor)
+		w->floor = rtt;
+	else
+		w->floor += w->floor / 1024 + 1;
+	return rtt < THC_RTT_SPREAD * w->floor ? rtt : THC_RTT_SPREAD * w->floor;
+}
+
+static void sample(struct thc_window *w, uint64_t rtt)
+{
+	uint64_t deviation = rtt > w->srtt ? rtt - w->srtt : w->srtt - rtt;
+
+	if (!w->srtt) {
+		w->srtt = rtt;
+		w->rttvar = rtt / 2;
+		return;
+	}
+	w->rttvar = w->rttvar - w->rttvar / 4 + deviation / 4;
+	w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
 }
 
 void thc_window_answer(struct thc_window *w, uint64_t rtt)
 {
-	if (rtt && !w->srtt) {
-		w->srtt = rtt;
-		w->rttvar = rtt / 2;
-	} else if (rtt) {
-		uint64_t deviation = rtt > w->srtt ? rtt - w->srtt : w->srtt - rtt;
-
-		w->rttvar = w->rttvar - w->rttvar / 4 + deviation / 4;
-		w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
-	}
+	if (rtt)
+		sample(w, network_rtt(w, rtt));
 	w->size += w->size < w->threshold ? 1.0 : 1.0 / w->size;
 	if (w->size > w->max)
 		w->size = w->max;

@@ -20,7 +20,9 @@
 #define THC_RTO_MAX	(500 * THC_NS_PER_MS)
 #define THC_RTO_FIRST	(20 * THC_NS_PER_MS)
 /* However long nothing comes, somebody asks this often. */
-#define THC_BACKOFF_MAX	(250 * THC_NS_PER_MS)
+#define THC_BACKOFF_MAX	(100 * THC_NS_PER_MS)
+/* A longer round trip than so many of the shortest ones waited for a rank. */
+#define THC_RTT_SPREAD	4
 
 /* A floor like TCP's initial window: 19 kB of 4-bit chunks. */
 #define THC_WINDOW_MIN	32
@@ -36,6 +38,7 @@
  * @threshold: slow start ends here
  * @before_cut: size and threshold before the last cut, to undo a spurious one
  * @max: the job's slots
+ * @floor: shortest round trip lately: the network's, without other ranks' delays
  * @srtt: smoothed round trip, 0 before the first sample
  * @rttvar: its mean deviation
  * @cut_order: losses of packets sent before this one belong to the last cut
@@ -47,6 +50,7 @@ struct thc_window {
 	double before_cut;
 	double threshold_before_cut;
 	uint32_t max;
+	uint64_t floor;
 	uint64_t srtt;
 	uint64_t rttvar;
 	uint64_t cut_order;
