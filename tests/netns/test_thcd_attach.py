@@ -261,7 +261,7 @@ def case__three_modes_give_a_client_the_same_bits():
     for mode in ("native", "generic", "software"):
         options = [] if mode == "software" else ["--mode", mode]
         with netns.Topology(2) as net, \
-                Aggregator(net, 2, software=mode == "software", job={"seed": 5, "epoch": 1},
+                Aggregator(net, 2, software=mode == "software", job={"seed": 5},
                            options=options) as aggregator, Ranks(net, aggregator) as ranks:
             ranks.open()
             answers = ranks.reduce(counts=[300000, 77], rounds=2)
@@ -457,7 +457,7 @@ def case__an_all_reduce_does_not_notice_kill_9():
     digests = []
     for kill in (False, True):
         with netns.Topology(2) as net, \
-                Aggregator(net, 2, job={"seed": 5, "epoch": 1}) as aggregator, \
+                Aggregator(net, 2, job={"seed": 5}) as aggregator, \
                 Ranks(net, aggregator) as ranks:
             ranks.open()
             for rank in range(2):

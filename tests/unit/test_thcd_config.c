@@ -61,7 +61,8 @@ static void job__defaults(void **state)
 	assert_int_equal(w->norm_slots, 64);
 	assert_int_equal(w->reply, THC_REPLY_MULTICAST);
 	assert_true(w->clamp == 1.0 / 32);
-	assert_false(w->nosum || w->correlated);
+	assert_false(w->nosum);
+	assert_true(w->correlated);
 	assert_true(thcd_job_wish_given(w, "cookie"));
 	assert_false(thcd_job_wish_given(w, "clamp"));
 }
@@ -71,7 +72,7 @@ static const char every_key[] =
 	"job=3,ranks=4,cookie=0xfedcba9876543210,table=0:5:10:16,bits=2,granularity=16,"
 	"clamp=1/512,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
 	"group_port=7000,prefix=10.0.0.0/8,quorum=3,deadline_ms=250,seed=18446744073709551615,"
-	"epoch=9,sum=off,correlated=on";
+	"sum=off,correlated=off";
 
 static void check_every_key(const struct thcd_job_wish *w)
 {
@@ -102,9 +103,8 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->quorum, 3);
 	assert_int_equal(w->deadline_ms, 250);
 	assert_true(w->seed == UINT64_MAX);
-	assert_int_equal(w->epoch, 9);
 	assert_true(w->nosum);
-	assert_true(w->correlated);
+	assert_false(w->correlated);
 }
 
 static void job__every_key(void **state)
@@ -127,8 +127,8 @@ static void file__every_key(void **state)
 		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
 		"    \"prefix\": \"10.0.0.0/8\", \"quorum\": 3, \"deadline_ms\": 250,\n"
-		"    \"seed\": \"18446744073709551615\", \"epoch\": 9, \"sum\": false,\n"
-		"    \"correlated\": true },\n"
+		"    \"seed\": \"18446744073709551615\", \"sum\": false,\n"
+		"    \"correlated\": false },\n"
 		"   { \"job\": 4, \"ranks\": 2, \"cookie\": 77, \"clamp\": 0.03125 } ] }\n";
 
 	(void)state;

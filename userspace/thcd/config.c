@@ -53,12 +53,10 @@ static const struct key job_keys[] = {
 	{ "deadline_ms", NUMBER, AT(deadline_ms), 1, 3600 * 1000,
 	  "close a chunk that has its quorum after so many ms; default never" },
 	{ "seed", NUMBER64, AT(seed), 0, UINT64_MAX,
-	  "of rotations and rounding, shared by all ranks; default from job and cookie" },
-	{ "epoch", NUMBER, AT(epoch), 1, UINT32_MAX,
-	  "first epoch; with seed it makes runs repeat bit by bit; default: the clock" },
+	  "of rotations and rounding: the same seed, the same bits; default from job and cookie" },
 	{ "sum", SWITCH_OFF, AT(nosum), 0, 0, "packet sums, on or off; default on" },
 	{ "correlated", SWITCH_ON, AT(correlated), 0, 0,
-	  "correlated stochastic rounding, on or off; default off" },
+	  "correlated stochastic rounding, on or off; default on" },
 };
 
 #define JOB_KEYS (sizeof(job_keys) / sizeof(job_keys[0]))
@@ -99,6 +97,7 @@ void thcd_job_wish_init(struct thcd_job_wish *w)
 	w->norm_slots = 64;
 	w->clamp = 1.0 / 32;
 	w->reply = THC_REPLY_MULTICAST;
+	w->correlated = true;
 }
 
 /* Decimal or 0x; no sign, no blanks, nothing behind it. */
@@ -183,7 +182,9 @@ static int set_number(struct thcd_job_wish *w, const struct key *k, const char *
 	if (parse_number(value, &n))
 		return thcd_fail(e, "%s: \"%s\" is not a number (%s)", k->name, value, k->meaning);
 	if (n < k->min || n > k->max)
-		return thcd_fail(e, "%s: %s is out of range (%s)", k->name, value, k->meaning);
+		return thcd_fail(e, "%s: %s is out of range, %llu to %llu (%s)", k->name, value,
+				 (unsigned long long)k->min, (unsigned long long)k->max,
+				 k->meaning);
 	if (k->kind == NUMBER64)
 		*(u64 *)field = n;
 	else
@@ -245,7 +246,8 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 		break;
 	case TEXT:
 		if (!*value || strlen(value) >= sizeof(w->group))
-			err = thcd_fail(e, "%s: \"%s\" is not an address", key, value);
+			err = thcd_fail(e, "%s: \"%s\" is not an address (%s)", key, value,
+					k->meaning);
 		else
 			strcpy(field, value);
 		break;
@@ -376,5 +378,5 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 		c->port = n;
 		return 0;
 	}
-	return thcd_fail(e, "unknown key \"%s\"", key);
+	return thcd_fail(e, "unknown key \"%s\"; thcd(8) lists them, under FILES", key);
 }

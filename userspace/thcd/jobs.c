@@ -53,7 +53,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	memset(job, 0, sizeof(*job));
 	job->cookie = plan->cookie;
 	job->all = thc_ranks_mask(plan->ranks);
-	job->epoch = plan->epoch ? plan->epoch : first_epoch();
+	job->epoch = first_epoch();
 	job->slot_base = plan->slot_base;
 	job->slots = plan->data_slots + plan->norm_slots;
 	job->ranks = plan->ranks;

@@ -59,7 +59,6 @@ static const char *difference(const struct thcd_plan *a, const struct thcd_plan 
 	NUMBER(deadline_ms, "deadline_ms")
 	NUMBER(block_log2, "log2 of block")
 	NUMBER(group_port, "group_port")
-	NUMBER(epoch, "first epoch")
 	NUMBER(slot_base, "first slot")
 #undef NUMBER
 	*was = *is = 0;

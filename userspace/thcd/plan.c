@@ -87,7 +87,8 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, i
 
 	if (w->reply != THC_REPLY_MULTICAST) {
 		if (*w->group || w->group_port)
-			return thcd_fail(e, "job %u: a group has no meaning with reply=fanout",
+			return thcd_fail(e, "job %u: a group has no meaning with reply=fanout: give one "
+					 "of them",
 					 w->job);
 		plan->family = family == AF_INET ? 4 : 6;
 		return 0;
@@ -99,8 +100,10 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, i
 			 w->job);
 	family = thcd_addr_parse(text, &plan->group);
 	if (family < 0 || (family == AF_INET ? byte[12] < 224 || byte[12] > 239 : byte[0] != 0xff))
-		return thcd_fail(e, "job %u: group: \"%s\" is not a multicast address", w->job,
-				 text);
+		return thcd_fail(e,
+				 "job %u: group: \"%s\" is not a multicast address, as 239.84.72.%u "
+				 "or ff15::7468:%x",
+				 w->job, text, w->job, w->job);
 	plan->family = family == AF_INET ? 4 : 6;
 	return 0;
 }
@@ -128,8 +131,9 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 	}
 	if (w->table == THCD_TABLE_LIST) {
 		if (w->values != levels)
-			return thcd_fail(e, "job %u: table: %u levels given, bits=%u needs %u",
-					 w->job, w->values, w->bits, levels);
+			return thcd_fail(e, "job %u: table: %u level%s given, bits=%u needs %u",
+					 w->job, w->values, w->values == 1 ? "" : "s", w->bits,
+					 levels);
 		if (g && g != w->value[levels - 1])
 			return thcd_fail(e, "job %u: granularity=%u, but the table ends with %u",
 					 w->job, g, w->value[levels - 1]);
@@ -179,8 +183,8 @@ static int too_wide(const struct thc_table *t, const struct thcd_job_wish *w, u3
 			 w->ranks);
 	return thcd_fail(
 		e,
-		"job %u: the table reaches %u, and %u ranks make %u, more than the %u of a "
-		"%u-bit sum: %sup to %u ranks fit this table%s",
+		"job %u: the table reaches %u, and %u ranks make %u, more than the %u of "
+		"%u-bit sums: %sup to %u ranks fit this table%s",
 		w->job, t->granularity, w->ranks, t->granularity * w->ranks, width_max(width),
 		width, fits, width_max(width) / t->granularity,
 		width == 8 ? "; or set sum_width=16" : "");
@@ -217,10 +221,11 @@ static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
 		return thcd_fail(e, "job %u: deadline_ms needs quorum, from 1 to %u", w->job,
 				 w->ranks);
 	if (w->quorum && !w->deadline_ms)
-		return thcd_fail(e, "job %u: quorum has no effect without deadline_ms", w->job);
+		return thcd_fail(e, "job %u: quorum has no effect without deadline_ms: give both",
+				 w->job);
 	if (w->quorum > w->ranks)
-		return thcd_fail(e, "job %u: quorum=%u of %u ranks is never reached", w->job,
-				 w->quorum, w->ranks);
+		return thcd_fail(e, "job %u: quorum=%u of %u ranks is never reached: give 1 to %u",
+				 w->job, w->quorum, w->ranks, w->ranks);
 	return 0;
 }
 
@@ -231,12 +236,13 @@ static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 
 	for (i = 0; i < 3; i++)
 		if (!thcd_job_wish_given(w, required[i]))
-			return thcd_fail(e, "job %u: %s is missing", w->job, required[i]);
+			return thcd_fail(e, "job %u: %s is missing: give %s=NUMBER", w->job,
+					 required[i], required[i]);
 	if (w->block & (w->block - 1))
 		return thcd_fail(e, "job %u: block=%u is not a power of two", w->job, w->block);
 	if (w->slots + w->norm_slots > THC_SLOTS_MAX)
-		return thcd_fail(e, "job %u: slots + norm_slots is %u, more than %d", w->job,
-				 w->slots + w->norm_slots, THC_SLOTS_MAX);
+		return thcd_fail(e, "job %u: slots + norm_slots is %u: give at most %d together",
+				 w->job, w->slots + w->norm_slots, THC_SLOTS_MAX);
 	return check_quorum(w, e);
 }
 
@@ -267,7 +273,6 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int fa
 	memcpy(&plan->p, &t.p, sizeof(plan->p));
 	plan->table_hash = thc_table_hash(&t);
 	plan->deadline_ms = w->deadline_ms;
-	plan->epoch = w->epoch;
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;
 	plan->norm_slots = w->norm_slots;

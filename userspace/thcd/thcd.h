@@ -39,7 +39,6 @@ uint64_t thcd_now_ms(void);
  * struct thcd_plan - the constants of a job, complete
  * @clamp: IEEE-754 bits of t_p
  * @p: IEEE-754 bits of the clamp fraction, for display
- * @epoch: the first one, 0: by the clock
  * @prefix: only addresses in it may join; @prefix_len is in bits of the
  *	mapped address, 0: all
  *
@@ -58,7 +57,6 @@ struct thcd_plan {
 	u32		table_hash;
 	u32		deadline_ms;
 	u32		slot_base;
-	u32		epoch;
 	u16		ranks;
 	u16		quorum;
 	u16		data_slots;
