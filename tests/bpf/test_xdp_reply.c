@@ -853,14 +853,15 @@ static void *lap_run(void *arg)
 	u8 expected[1024];
 	u32 generation;
 	cpu_set_t set;
-	int r, quiet;
+	int r, again, quiet;
 
 	CPU_ZERO(&set);
 	CPU_SET(lap->cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
 		lap->wrong = "no such CPU";
 	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, payloads, RANKS);
-	for (generation = 0; generation < CPUS_GENERATIONS && !lap->wrong; generation++) {
+	for (generation = 0; generation < CPUS_GENERATIONS && !lap->wrong && !lap->other->wrong;
+	     generation++) {
 		u8 got[RANKS][CPUS_SLOTS] = { 0 };
 
 		lap_meet(lap);
@@ -869,15 +870,20 @@ static void *lap_run(void *arg)
 		for (r = lap->first; r < lap->first + lap->ranks; r++) {
 			int missing = CPUS_SLOTS;
 
-			for (quiet = 0; missing && !lap->wrong;) {
+			/* the other's failure is the one to report */
+			for (quiet = 0; missing && !lap->wrong && !lap->other->wrong;) {
 				struct pollfd p[2] = { { .fd = net.one[r], .events = POLLIN },
 						       { .fd = net.group[r], .events = POLLIN } };
 				int i;
 
 				if (poll(p, 2, 20) <= 0) {
 					if (++quiet > LAP_PATIENCE)
-						lap->wrong = "no answers";
-					lap_send(r, generation, got[r]);
+						lap->wrong = "no result";
+					/* also of ranks whose turn comes after: this one may
+					 * wait for what was lost of theirs
+					 */
+					for (again = r; again < lap->first + lap->ranks; again++)
+						lap_send(again, generation, got[again]);
 					continue;
 				}
 				for (i = 0; i < 2 && !lap->wrong; i++)
@@ -902,6 +908,20 @@ static int cpus_used(void)
 		used += each[c].received > 0;
 	free(each);
 	return used;
+}
+
+/* What went wrong, and where the packets went that it was about. */
+static void lap_failed(int thread, const struct lap *lap, const struct thc_stats *st)
+{
+	int i;
+
+	for (i = 0; i < THC_EVENTS; i++)
+		if (st->event[i])
+			print_error("event %d: %llu\n", i, (unsigned long long)st->event[i]);
+	for (i = 0; i < THC_DROP_REASONS; i++)
+		if (st->drop[i])
+			print_error("drop %d: %llu\n", i, (unsigned long long)st->drop[i]);
+	fail_msg("thread %d, generation %u: %s", thread, lap->begun - 1, lap->wrong);
 }
 
 /* Two queues, each served by its own CPU, meet in the same slots. */
@@ -940,10 +960,10 @@ static void reply__two_cpus(void **state)
 		}
 		for (i = 0; i < 2; i++)
 			pthread_join(thread[i], NULL);
+		st = rig_stats(&net.rig);
 		for (i = 0; i < 2; i++)
 			if (lap[i].wrong)
-				fail_msg("thread %d: %s", i, lap[i].wrong);
-		st = rig_stats(&net.rig);
+				lap_failed(i, &lap[i], &st);
 		rig_check_balance(&st);
 		assert_int_equal(st.event[THC_EVENT_ADDED], RANKS * CPUS_SLOTS * CPUS_GENERATIONS);
 		assert_int_equal(st.event[THC_EVENT_FINISHED], CPUS_SLOTS * CPUS_GENERATIONS);
