@@ -182,7 +182,7 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,table=0:-1", "is not a level");
 	bad_job("1,table=0:5000", "is not a level");
 	bad_job("1,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15:16", "more than 16 levels");
-	bad_job("1,deadline_ms=0", "deadline_ms: 0 is out of range");
+	bad_job("1,deadline_ms=0", "deadline_ms: 0 is out of range, 1 to 3600000");
 	bad_job("1,group=", "group");
 	assert_int_equal(config.jobs, 0);
 }
@@ -191,7 +191,9 @@ static void file__mistakes_have_their_place(void **state)
 {
 	(void)state;
 	bad_file("", "f.json:1: not JSON");
-	bad_file("{\n \"port\": 1,\n}", "f.json:3: not JSON");
+	bad_file("{\n \"port\": 1,\n}",
+		 "f.json:3: not JSON: its end comes too early, or behind a comma");
+	bad_file("{\n \"port\": 1,\n \"jobs\": [", "f.json:3: not JSON: its end");
 	bad_file("{ \"port\": 18500 } x", "not JSON");
 	bad_file("[]", "one object");
 	bad_file("{\n\n \"prot\": 18500 }", "f.json:3: unknown key \"prot\"");
@@ -259,6 +261,7 @@ static void options__are_checked_together(void **state)
 		{ "-i eth0 -s --mode native --job 1,ranks=1,cookie=1", "--mode is for XDP" },
 		{ "-i eth0 --job 1,ranks=1,cookie=1 --job 1,ranks=2,cookie=1",
 		  "job 1 is given twice" },
+		{ "-i eth0 -i eth1 --job 1,ranks=1,cookie=1", "option -i is given twice" },
 		{ "-i eth0 extra", "\"extra\" is not an option" },
 		{ "-i eth0 --job", "option --job needs a value" },
 		{ "--job", "needs a value" },

@@ -82,7 +82,7 @@ static void table__overflow_says_what_fits(void **state)
 		"no table of 4 bits fits 18 ranks");
 	refused("1,ranks=64,cookie=1,granularity=1024", "granularity up to 1023 fits 64 ranks");
 	refused("1,ranks=9,cookie=1,sum_width=8,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:30",
-		"the table reaches 30, and 9 ranks make 270, more than the 255 of a 8-bit sum");
+		"the table reaches 30, and 9 ranks make 270, more than the 255 of 8-bit sums");
 	/* exactly at the edge */
 	assert_int_equal(good("1,ranks=8,cookie=1,granularity=31,sum_width=8").granularity, 31);
 	assert_int_equal(good("1,ranks=17,cookie=1,table=uniform,sum_width=8").sum_width, 8);
@@ -154,10 +154,11 @@ static void job__contradictions(void **state)
 	refused("1,ranks=4,cookie=1,quorum=3", "no effect without deadline_ms");
 	refused("1,ranks=4,cookie=1,quorum=5,deadline_ms=5", "quorum=5 of 4 ranks");
 	refused("1,ranks=4,cookie=1,block=3000", "not a power of two");
-	refused("1,ranks=4,cookie=1,slots=4095,norm_slots=2", "more than 4096");
+	refused("1,ranks=4,cookie=1,slots=4095,norm_slots=2", "at most 4096");
 	refused("1,ranks=4,cookie=1,reply=fanout,group=239.1.1.1", "no meaning with reply=fanout");
 	refused("1,ranks=4,cookie=1,group=10.0.0.1", "not a multicast address");
 	refused("1,ranks=4,cookie=1,group=fe80::1", "not a multicast address");
+	refused("1,ranks=4,cookie=1,group_port=18563", "one of the aggregator's own ports");
 	refused("1,ranks=4,cookie=1,prefix=10.0.0.0/33", "from 0 to 32");
 	refused("1,ranks=4,cookie=1,prefix=10.0.0/8", "is not an address");
 }

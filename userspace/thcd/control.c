@@ -29,13 +29,16 @@ static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, struc
 	if (!connect(s->listener, (struct sockaddr *)un, sizeof(*un))) {
 		close(s->listener);
 		s->listener = -1;
-		return thcd_fail(e, "another thcd serves %s; stop it, or give --instance NAME",
-				 s->path);
+		thcd_fail(e, "another thcd serves %s; stop it, or give --instance NAME", s->path);
+		return -EADDRINUSE;
 	}
 	unlink(s->path);
 	if (bind(s->listener, (struct sockaddr *)un, sizeof(*un)) || chmod(s->path, 0600) ||
 	    listen(s->listener, THCD_CONTROL_CLIENTS)) {
-		thcd_fail(e, "cannot make the control socket %s: %s", s->path, strerror(errno));
+		thcd_fail(e, "cannot make the control socket %s: %s; %s", s->path, strerror(errno),
+			  errno == EACCES || errno == EPERM ?
+				  "run thcd as root, or --software with --control PATH" :
+				  "give another --control PATH");
 		close(s->listener);
 		s->listener = -1;
 		return -1;
@@ -47,7 +50,7 @@ int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const 
 		      struct thcd_error *e)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	int i, n;
+	int i, n, err;
 
 	s->listener = -1;
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
@@ -63,11 +66,10 @@ int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const 
 				 sizeof(s->path) - 1);
 	}
 	memcpy(un.sun_path, s->path, n + 1);
-	if (listen_on(s, &un, e)) {
+	err = listen_on(s, &un, e);
+	if (err)
 		s->path[0] = '\0';
-		return -1;
-	}
-	return 0;
+	return err;
 }
 
 void thcd_control_close(struct thcd_control_state *s)

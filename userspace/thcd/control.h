@@ -17,6 +17,7 @@ struct thcd_control_state {
 	char		path[108];
 };
 
+/* -EADDRINUSE: another thcd has it. */
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,
 		      struct thcd_error *e);
 void thcd_control_close(struct thcd_control_state *s);

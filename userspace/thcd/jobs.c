@@ -111,19 +111,14 @@ void thcd_job_restart(struct thc_job *job, u8 rank, const struct thc_path *path)
 void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 {
 	u32 slots = plan->data_slots + plan->norm_slots;
-	int n, i, levels = 1 << plan->bits;
 	double p;
 
 	memcpy(&p, &plan->p, sizeof(p));
-	n = snprintf(text, size, "job %u: %u ranks, table", plan->job, plan->ranks);
-	for (i = 0; i < levels && n < (int)size; i++)
-		n += snprintf(text + n, size - n, "%c%u", i ? ':' : ' ', plan->table[i]);
-	if (n < (int)size)
-		snprintf(text + n, size - n,
-			 " p=1/%.4g, %u-bit sums, %s, W=%u + %u for norms, slots use "
-			 "%llu bytes",
-			 1 / p, plan->sum_width,
-			 plan->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout",
-			 plan->data_slots, plan->norm_slots,
-			 (unsigned long long)thc_report_slot_bytes(slots));
+	snprintf(
+		text, size,
+		"job %u: %u ranks; table of %u bits, granularity %u, clamps 1 in %.4g; %u-bit sums, "
+		"answers by %s; %u slots for data + %u for norms, slots use %llu bytes",
+		plan->job, plan->ranks, plan->bits, plan->granularity, 1 / p, plan->sum_width,
+		plan->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout", plan->data_slots,
+		plan->norm_slots, (unsigned long long)thc_report_slot_bytes(slots));
 }

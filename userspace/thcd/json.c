@@ -195,6 +195,9 @@ int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 	cJSON *root = cJSON_ParseWithOpts(text, &end, 1);
 	int err;
 
+	if (!root && !*end)
+		return thcd_fail(e, "%s:%d: not JSON: its end comes too early, or behind a comma",
+				 name, line_of(text, end));
 	if (!root)
 		return thcd_fail(e, "%s:%d: not JSON near \"%.20s\"", name, line_of(text, end),
 				 end);

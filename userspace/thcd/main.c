@@ -106,7 +106,8 @@ static int tell_ready(const struct thcd_config *c, struct thcd_error *e)
 {
 	if (c->ready_fd >= 0) {
 		if (write(c->ready_fd, "ready\n", 6) != 6)
-			return thcd_fail(e, "--ready-fd %d: %s", c->ready_fd, strerror(errno));
+			return thcd_fail(e, "--ready-fd %d: %s; give one that is open for writing",
+					 c->ready_fd, strerror(errno));
 		close(c->ready_fd);
 		return 0;
 	}
@@ -135,11 +136,10 @@ static int open_control(struct run *r, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
 	const char *taken = d->instance;
+	int err = thcd_control_open(&r->control, d, r->c.control, e);
 
-	if (!thcd_control_open(&r->control, d, r->c.control, e))
-		return 0;
-	if (!d->software || r->c.instance || r->c.control)
-		return -1;
+	if (err != -EADDRINUSE || !d->software || r->c.instance || r->c.control)
+		return err;
 	snprintf(r->name, sizeof(r->name), "%.63s-%d", d->instance, getpid());
 	d->instance = r->name;
 	if (thcd_control_open(&r->control, d, NULL, e))
@@ -173,8 +173,9 @@ static int start(struct run *r, struct thcd_error *e)
 	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, r->c.mode, e)) ||
 	    thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
 		return -1;
-	thcd_say("%s aggregator on %s, UDP port %u: %u slots, %llu bytes", d->mode,
-		 r->c.listens ? r->c.listen[0] : r->c.interface, d->port, d->slots,
+	thcd_say("%s aggregator on %s, UDP ports %u to %u: %u slots, %llu bytes", d->mode,
+		 r->c.listens ? r->c.listen[0] : r->c.interface, d->port,
+		 d->software ? d->port : d->port + THC_PORT_SPAN - 1, d->slots,
 		 (unsigned long long)thc_report_slot_bytes(d->slots));
 	return tell_ready(&r->c, e);
 }

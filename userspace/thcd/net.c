@@ -174,10 +174,13 @@ static int bind_failed(const char *address, u16 port, struct thcd_error *e)
 {
 	switch (errno) {
 	case EADDRINUSE:
-		return thcd_fail(e, "UDP port %u of %s is taken: another thcd? give --port", port,
-				 address);
+		return thcd_fail(e,
+				 "UDP port %u of %s is taken: stop who has it (ss -nulp), most "
+				 "likely another thcd, or give --port",
+				 port, address);
 	case EADDRNOTAVAIL:
-		return thcd_fail(e, "%s is not an address of this host", address);
+		return thcd_fail(e, "%s is not an address of this host; ip address shows those",
+				 address);
 	default:
 		return thcd_fail(e, "cannot use UDP port %u of %s: %s", port, address,
 				 strerror(errno));
@@ -195,7 +198,9 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 		return thcd_fail(e, "more than %d addresses to listen on", THCD_LISTEN_MAX);
 	s->family = thcd_addr_parse(address, &s->addr);
 	if (s->family < 0)
-		return thcd_fail(e, "listen: \"%s\" is not a numeric address", address);
+		return thcd_fail(
+			e, "listen: \"%s\" is not a numeric address, as 10.0.0.100 or fd00::1",
+			address);
 	s->ifindex = interface_of(&s->addr);
 	/* an address of lo is reached through the interface, and so are groups */
 	if (d->interface && s->ifindex == if_nametoindex("lo"))

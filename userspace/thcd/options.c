@@ -116,6 +116,8 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool file,
 			    struct thcd_error *e)
 {
+	static const char repeated[] = "ljsfv";
+	u64 seen = 0;
 	int opt;
 
 	optind = 1;
@@ -128,6 +130,11 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 				  argv[optind - 1]);
 			return THCD_BAD;
 		}
+		if (seen & 1ULL << (opt & 63) && !strchr(repeated, opt)) {
+			thcd_fail(e, "option -%c is given twice: which one?", opt);
+			return THCD_BAD;
+		}
+		seen |= 1ULL << (opt & 63);
 		if (file && opt == 'h') {
 			print_help();
 			return THCD_DONE;
@@ -164,7 +171,9 @@ static int check(const struct thcd_config *c, struct thcd_error *e)
 	for (i = 0; i < c->jobs; i++)
 		for (k = 0; k < i; k++)
 			if (c->job[i].job == c->job[k].job)
-				return thcd_fail(e, "job %u is given twice", c->job[i].job);
+				return thcd_fail(e,
+						 "job %u is given twice: each needs its own number",
+						 c->job[i].job);
 	return 0;
 }
 

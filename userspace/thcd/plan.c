@@ -87,9 +87,11 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, i
 
 	if (w->reply != THC_REPLY_MULTICAST) {
 		if (*w->group || w->group_port)
-			return thcd_fail(e, "job %u: a group has no meaning with reply=fanout: give one "
-					 "of them",
-					 w->job);
+			return thcd_fail(
+				e,
+				"job %u: a group has no meaning with reply=fanout: give one "
+				"of them",
+				w->job);
 		plan->family = family == AF_INET ? 4 : 6;
 		return 0;
 	}
@@ -100,10 +102,11 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, i
 			 w->job);
 	family = thcd_addr_parse(text, &plan->group);
 	if (family < 0 || (family == AF_INET ? byte[12] < 224 || byte[12] > 239 : byte[0] != 0xff))
-		return thcd_fail(e,
-				 "job %u: group: \"%s\" is not a multicast address, as 239.84.72.%u "
-				 "or ff15::7468:%x",
-				 w->job, text, w->job, w->job);
+		return thcd_fail(
+			e,
+			"job %u: group: \"%s\" is not a multicast address, as 239.84.72.%u "
+			"or ff15::7468:%x",
+			w->job, text, w->job, w->job);
 	plan->family = family == AF_INET ? 4 : 6;
 	return 0;
 }
@@ -181,13 +184,12 @@ static int too_wide(const struct thc_table *t, const struct thcd_job_wish *w, u3
 	else
 		snprintf(fits, sizeof(fits), "no table of %u bits fits %u ranks, ", w->bits,
 			 w->ranks);
-	return thcd_fail(
-		e,
-		"job %u: the table reaches %u, and %u ranks make %u, more than the %u of "
-		"%u-bit sums: %sup to %u ranks fit this table%s",
-		w->job, t->granularity, w->ranks, t->granularity * w->ranks, width_max(width),
-		width, fits, width_max(width) / t->granularity,
-		width == 8 ? "; or set sum_width=16" : "");
+	return thcd_fail(e,
+			 "job %u: the table reaches %u, and %u ranks make %u, more than the %u of "
+			 "%u-bit sums: %sup to %u ranks fit this table%s",
+			 w->job, t->granularity, w->ranks, t->granularity * w->ranks,
+			 width_max(width), width, fits, width_max(width) / t->granularity,
+			 width == 8 ? "; or set sum_width=16" : "");
 }
 
 static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
@@ -280,6 +282,12 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int fa
 	plan->granularity = t.granularity;
 	if (w->reply == THC_REPLY_MULTICAST)
 		plan->group_port = w->group_port ? w->group_port : port + (u32)THC_PORT_SPAN;
+	if (plan->group_port >= port && plan->group_port < port + THC_PORT_SPAN)
+		return thcd_fail(
+			e,
+			"job %u: group_port=%u is one of the aggregator's own ports, %u to "
+			"%u: give another",
+			w->job, plan->group_port, port, port + THC_PORT_SPAN - 1);
 	plan->reply = w->reply;
 	plan->bits = t.bits;
 	plan->sum_width = width;
