@@ -180,8 +180,11 @@ def stop(processes, patience=3.0):
 def guard():
     """SIGTERM, SIGHUP and SIGINT unwind the stack once, then no more."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    owner = os.getpid()
 
     def handler(number, _frame):
+        if os.getpid() != owner:    # a fork of ours on its way to exec()
+            os._exit(128 + number)
         for s in signals:
             signal.signal(s, signal.SIG_IGN)  # cleaning up is not interrupted
         raise SystemExit(128 + number)
