@@ -72,48 +72,83 @@ static void describe(const struct claim *c, char *text, size_t room)
 		 c->table, c->tag);
 }
 
-int thc_agree_check(struct thc_request *r, const void *lanes)
-{
-	const struct thc_client *c = r->client;
-	struct claim own = claim_of(thc_request_norm_packet(r, 0) + 1, c->options.rank);
-	uint64_t differ = 0, bad = 0;
-	char ranks[128], mine[96], theirs[96];
-	unsigned int i, first = 0;
+/* What the claims of all ranks amount to, as seen by one of them. */
+struct verdict {
+	uint64_t	differ;		/* ranks that brought something else than this one */
+	uint64_t	bad;		/* ranks whose gradient is not finite */
+	bool		others_end;	/* the others find this or that among themselves */
+};
 
-	for (i = 0; i < c->params.ranks; i++) {
+static struct verdict compare(const struct claim *own, const void *lanes, unsigned int self,
+			      unsigned int ranks)
+{
+	struct claim first = { .made = false };
+	struct verdict v = { .differ = 0 };
+	unsigned int i;
+
+	if (own->status == THC_CLAIM_NOT_FINITE)
+		v.bad |= 1ULL << self;
+	for (i = 0; i < ranks; i++) {
 		struct claim other = claim_of(lanes, i);
 
 		if (!other.made)
 			continue;	/* left out by a deadline */
+		if (!first.made)
+			first = other;
 		if (other.status == THC_CLAIM_NOT_FINITE)
-			bad |= 1ULL << i;
-		if (!same(&own, &other)) {
-			if (!differ)
-				first = i;
-			differ |= 1ULL << i;
-		}
+			v.bad |= 1ULL << i;
+		if (!same(own, &other))
+			v.differ |= 1ULL << i;
+		v.others_end |= other.status == THC_CLAIM_NOT_FINITE || !same(&first, &other);
 	}
-	if (differ) {
-		struct claim other = claim_of(lanes, first);
+	return v;
+}
 
-		describe(&own, mine, sizeof(mine));
-		describe(&other, theirs, sizeof(theirs));
+static int disagreement(struct thc_request *r, const struct claim *own, const void *lanes,
+			uint64_t differ)
+{
+	unsigned int first = (unsigned int)__builtin_ctzll(differ);
+	struct claim other = claim_of(lanes, first);
+	char ranks[THC_RANKS_TEXT], mine[96], theirs[96];
+
+	describe(own, mine, sizeof(mine));
+	describe(&other, theirs, sizeof(theirs));
+	snprintf(r->sentence, sizeof(r->sentence),
+		 "%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype and key in the same order",
+		 thc_name_ranks(differ, ranks, sizeof(ranks)), differ & (differ - 1) ? "" : "s",
+		 r->client->options.rank, mine, first, theirs);
+	return -EBADMSG;
+}
+
+static int not_finite(struct thc_request *r, uint64_t bad)
+{
+	unsigned int self = r->client->options.rank;
+	char ranks[THC_RANKS_TEXT];
+
+	if (bad & 1ULL << self)
 		snprintf(r->sentence, sizeof(r->sentence),
-			 "%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype and key in the same order",
-			 thc_name_ranks(differ, ranks, sizeof(ranks)),
-			 differ & (differ - 1) ? "" : "s", c->options.rank, mine, first, theirs);
-		return -EBADMSG;
-	}
-	if (bad) {
-		if (bad & 1ULL << c->options.rank)
-			snprintf(r->sentence, sizeof(r->sentence),
-				 "the gradient of this rank (%u) is not finite at index %zu of %zu (NaN, Inf or too large); nothing was sent and the buffer is unchanged: lower the learning rate or the loss scale, or skip this step on all ranks",
-				 c->options.rank, r->bad, r->count);
-		else
-			snprintf(r->sentence, sizeof(r->sentence),
-				 "the gradient of %s is not finite (NaN, Inf or too large); nothing was reduced and the buffer is unchanged: skip this step on all ranks",
-				 thc_name_ranks(bad, ranks, sizeof(ranks)));
-		return -EDOM;
-	}
-	return 0;
+			 "the gradient of this rank (%u) is not finite at index %zu of %zu (NaN, Inf or too large); nothing was sent and the buffer is unchanged: lower the learning rate or the loss scale, or skip this step on all ranks",
+			 self, r->bad, r->count);
+	else
+		snprintf(r->sentence, sizeof(r->sentence),
+			 "the gradient of %s is not finite (NaN, Inf or too large); nothing was reduced and the buffer is unchanged: skip this step on all ranks",
+			 thc_name_ranks(bad, ranks, sizeof(ranks)));
+	return -EDOM;
+}
+
+int thc_agree_check(struct thc_request *r, const void *lanes)
+{
+	unsigned int self = r->client->options.rank;
+	struct claim own = claim_of(thc_request_norm_packet(r, 0) + 1, self);
+	struct verdict v = compare(&own, lanes, self, r->client->params.ranks);
+	int error;
+
+	if (v.differ)
+		error = disagreement(r, &own, lanes, v.differ);
+	else if (v.bad)
+		error = not_finite(r, v.bad);
+	else
+		return 0;
+	r->adrift = !claim_of(lanes, self).made && !v.others_end;
+	return error;
 }

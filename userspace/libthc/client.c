@@ -4,6 +4,7 @@
  * them. What happens in between is the engine's.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +34,16 @@ static int check_options(const struct thc_client_options *o)
 
 static int start_thread(struct thc_client *c)
 {
+	sigset_t all, old;
 	int error;
 
 	c->stop = false;
 	c->broken = false;
+	/* signals are the program's affair, and its threads' */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
 	error = -pthread_create(&c->thread, NULL, thc_engine_run, c);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (error)
 		return thc_fail(error, "cannot start a thread: %s", strerror(-error));
 	c->running = true;
@@ -168,7 +174,6 @@ int thc_client_rejoin(struct thc_client *c)
 	if (error) {
 		pthread_mutex_lock(&c->lock);
 		c->broken = true;
-		c->status = error;
 		snprintf(c->sentence, sizeof(c->sentence), "%s", thc_last_error());
 		pthread_mutex_unlock(&c->lock);
 	}
@@ -285,7 +290,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.multicast = c->params.reply == THC_REPLY_MULTICAST,
 		.table = c->params.table,
 		.memory_peak = c->memory_peak,
-		.simd = thc_codec_simd_name(&c->codec),
+		.simd = c->codec_ready ? thc_codec_simd_name(&c->codec) : "none",
 		.transport = "UDP",
 	};
 	return 0;

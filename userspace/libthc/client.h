@@ -21,6 +21,7 @@
 #define LIBTHC_CLIENT_H
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -60,6 +61,7 @@ struct thc_params {
 	uint64_t	joined;
 	uint32_t	epoch;
 	uint32_t	table_hash;
+	uint32_t	deadline_ms;
 	uint16_t	ranks;
 	uint16_t	data_slots;
 	uint16_t	norm_slots;
@@ -83,8 +85,12 @@ struct thc_params {
  * @group: answers to all ranks in, -1 without a group
  * @peer: the aggregator, base port
  * @local: bound address of @unicast
+ * @group_address: of @group, as in WELCOME
+ * @group_port: of @group, host order
  * @ifindex: interface of @local, 0: the system's choice
  * @gso: the kernel segments UDP for us
+ * @answers_max: answers the sockets have room for
+ * @rx: room for a batch of datagrams
  */
 struct thc_link {
 	int			unicast;
@@ -92,6 +98,8 @@ struct thc_link {
 	struct sockaddr_storage	peer;
 	struct sockaddr_storage	local;
 	socklen_t		addrlen;
+	uint8_t			group_address[16];
+	uint16_t		group_port;
 	int			ifindex;
 	bool			gso;
 	uint32_t		answers_max;
@@ -119,6 +127,8 @@ typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes, boo
  * Returns datagrams read or -errno.
  */
 int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls);
+/* Throws away the ICMP errors of those of @fds that poll() found to have some. */
+void thc_link_forget_errors(const struct pollfd *fds, unsigned int count);
 /* Wire bytes of a packet with @bytes of UDP payload. */
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
 const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room);
@@ -231,6 +241,7 @@ struct thc_request {
 	pthread_cond_t		changed;
 	bool			done;		/* lock: status and sentence are final */
 	bool			data_reserved;	/* sequence numbers are given */
+	bool			adrift;		/* it failed here, the others go on without us */
 	int			status;
 	int			claim_status;
 	size_t			bad;
@@ -271,8 +282,7 @@ void thc_request_release(struct thc_request *r);
 /* One slice of computation; false: nothing to do now. */
 bool thc_request_compute(struct thc_request *r);
 void thc_request_agree_packet(struct thc_request *r);
-void thc_request_norm_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
-			     const void *lanes);
+void thc_request_norm_answer(struct thc_request *r, uint32_t index, const void *lanes);
 void thc_request_data_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
 			     const void *lanes);
 /* The packet of norm chunk (0: agreement) or data chunk @index. */
@@ -284,7 +294,9 @@ void thc_request_finish(struct thc_request *r);
 /* --- agree.c -------------------------------------------------------------- */
 
 void thc_agree_claim(const struct thc_request *r, void *lanes);
-/* 0, or -EBADMSG / -EDOM with the request's sentence filled in. */
+/* 0, or -EBADMSG / -EDOM with the request's sentence filled in, and `adrift` if
+ * only this rank, left out by a deadline, knows of it.
+ */
 int thc_agree_check(struct thc_request *r, const void *lanes);
 
 /* --- memory.c ------------------------------------------------------------- */
@@ -305,6 +317,7 @@ struct thc_memory {
 	bool			busy;
 };
 
+/* Called with client.lock held: 0, or an error with the sentence set. */
 int thc_memory_get(struct thc_client *c, uint64_t key, size_t count, struct thc_memory **out);
 void thc_memory_free(struct thc_client *c);
 
@@ -332,7 +345,6 @@ struct thc_client {
 	bool			stop;		/* lock */
 	bool			broken;		/* lock: rejoin needed */
 	char			sentence[THC_SENTENCE_MAX];	/* lock: why broken */
-	int			status;		/* lock: why broken */
 
 	struct thc_client_options options;
 	char			aggregator[64];
@@ -371,6 +383,8 @@ void thc_client_header(const struct thc_client *c, struct thc_hdr *h, uint8_t op
 int thc_client_join(struct thc_client *c);
 void thc_client_leave(struct thc_client *c);
 void *thc_engine_run(void *client);
+/* Room for the names of THC_RANKS_MAX ranks. */
+#define THC_RANKS_TEXT		288
 /* "rank 2" or "ranks 2, 5 and 7" for the bits set in @ranks. */
 const char *thc_name_ranks(uint64_t ranks, char *text, size_t room);
 

@@ -234,13 +234,8 @@ static int join_once(struct joining *j, int *last_error)
 		if (j->unknown)
 			return thc_fail(-EPROTO, "the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
 					c->options.job);
-		if (j->params.reply == THC_REPLY_MULTICAST) {
-			/* a restarted aggregator may have been given another one */
-			if (c->params.group_port != j->params.group_port ||
-			    memcmp(c->params.group, j->params.group, sizeof(c->params.group)))
-				change_group(c, &j->params);
+		if (j->params.reply == THC_REPLY_MULTICAST)
 			thc_link_join_group(&c->link, &j->params);
-		}
 		if (j->params.flags & THC_WELCOME_F_READY)
 			return 1;
 	}

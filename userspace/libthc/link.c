@@ -244,15 +244,19 @@ static int join_group6(struct thc_link *l, const struct thc_params *p)
 	return 0;
 }
 
-/* Opens the group socket once; an error is not fatal: the job then answers by
- * fanout, since nobody is heard on the group.
+/* Opens the group socket once, and anew for another group; an error is not
+ * fatal: the job then answers by fanout, since nobody is heard on the group.
  */
 int thc_link_join_group(struct thc_link *l, const struct thc_params *p)
 {
 	int one = 1, error;
 
-	if (l->group >= 0)
+	if (l->group >= 0 && l->group_port == p->group_port &&
+	    !memcmp(l->group_address, p->group, sizeof(p->group)))
 		return 0;
+	thc_link_leave_group(l);
+	l->group_port = p->group_port;
+	memcpy(l->group_address, p->group, sizeof(p->group));
 	l->group = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->group < 0)
 		return -errno;

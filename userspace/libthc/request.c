@@ -273,10 +273,8 @@ static void measure_slice(struct thc_request *r)
 		r->stage = THC_STAGE_AGREE;
 }
 
-void thc_request_norm_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
-			     const void *lanes)
+void thc_request_norm_answer(struct thc_request *r, uint32_t index, const void *lanes)
 {
-	(void)h;
 	if (index) {
 		norms_agreed(r, index, lanes);
 		return;
