@@ -21,7 +21,6 @@
 #define LIBTHC_CLIENT_H
 
 #include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -54,6 +53,8 @@
 #define THC_SLICE		65536
 /* Requests worked on at a time: one in its data, the next in its norms. */
 #define THC_ACTIVE_MAX		2
+/* The network may say for so long that the aggregator cannot be reached. */
+#define THC_UNREACHABLE_MS	1000
 
 /* The job's constants, from WELCOME, host order. */
 struct thc_params {
@@ -127,8 +128,6 @@ typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes, boo
  * Returns datagrams read or -errno.
  */
 int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls);
-/* Throws away the ICMP errors of those of @fds that poll() found to have some. */
-void thc_link_forget_errors(const struct pollfd *fds, unsigned int count);
 /* Wire bytes of a packet with @bytes of UDP payload. */
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
 const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room);
@@ -363,6 +362,8 @@ struct thc_client {
 	uint64_t		order;		/* packets sent so far */
 	uint64_t		round;		/* rounds begun this epoch */
 	uint64_t		progress_at;	/* time of the last answer */
+	uint64_t		unreachable_at;	/* time of the first error since, 0: none */
+	int			unreachable;	/* the last one */
 	uint64_t		timers_at;	/* no retransmission by timer before */
 	uint32_t		probes;		/* so many of them then */
 	uint32_t		stalls;		/* times they fired since the last answer */

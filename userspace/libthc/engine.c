@@ -229,6 +229,7 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 	c->stats.bytes_down += thc_link_wire_bytes(&c->link, bytes);
 	if (!is_sound(c, h, bytes))
 		return;
+	c->unreachable_at = 0;
 	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH) {
 		on_epoch(c, h);
 		return;
@@ -257,6 +258,14 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 		c->stats.unexpected++;
 }
 
+/* The network reports an error: of a packet sent before, or of the next one. */
+static void unreachable(struct thc_client *c, int error)
+{
+	if (!c->unreachable_at)
+		c->unreachable_at = thc_now();
+	c->unreachable = error;
+}
+
 /* True if anything came. */
 static bool receive(struct thc_client *c)
 {
@@ -269,6 +278,8 @@ static bool receive(struct thc_client *c)
 		any |= n > 0;
 	}
 	n = thc_link_receive(l, l->unicast, on_packet, c, &c->stats.receive_calls);
+	if (n < 0)
+		unreachable(c, n);
 	return any | (n > 0);
 }
 
@@ -300,23 +311,14 @@ static void outgoing(struct thc_client *c, struct thc_flight *f, struct thc_outg
 
 static bool send_all(struct thc_client *c, const struct thc_outgoing *out, unsigned int count)
 {
-	char text[THC_SENTENCE_MAX], peer[80];
 	int n;
 
 	if (!count)
 		return false;
-	/* what the kernel has no room for now is overdue soon */
+	/* what the kernel did not take now is overdue soon */
 	n = thc_link_send(&c->link, out, count, &c->stats.send_calls);
-	if (n >= 0)
-		return true;
-	if (n == -ECONNREFUSED)
-		snprintf(text, sizeof(text),
-			 "nobody serves at %s any more: start thcd there, then call thc_client_rejoin() on all ranks",
-			 thc_link_peer_name(&c->link, peer, sizeof(peer)));
-	else
-		snprintf(text, sizeof(text),
-			 "cannot send to the aggregator: %s; is the interface up?", strerror(-n));
-	break_client(c, n, text);
+	if (n < 0)
+		unreachable(c, n);
 	return true;
 }
 
@@ -478,20 +480,41 @@ static void name_the_missing(const struct thc_client *c, uint64_t missing, char 
 			 c->options.port, c->options.port + THC_PORT_SPAN - 1);
 }
 
+static void name_the_obstacle(const struct thc_client *c, char *text, size_t room)
+{
+	char peer[80];
+
+	thc_link_peer_name(&c->link, peer, sizeof(peer));
+	if (c->unreachable == -ECONNREFUSED)
+		snprintf(text, room,
+			 "nobody serves at %s any more: start thcd there, then call thc_client_rejoin() on all ranks",
+			 peer);
+	else
+		snprintf(text, room,
+			 "the aggregator at %s cannot be reached: %s; is the interface up? Then call thc_client_rejoin() on all ranks",
+			 peer, strerror(-c->unreachable));
+}
+
 static void check_progress(struct thc_client *c)
 {
-	uint64_t now = thc_now(), missing;
 	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT];
+	uint64_t now = thc_now(), missing;
 	bool left;
 
-	if (!c->norms.in_flight && !c->data.in_flight)
+	if (!c->norms.in_flight && !c->data.in_flight) {
+		c->unreachable_at = 0;
 		return;
+	}
 	missing = missing_ranks(c, &left);
 	if (left) {
 		snprintf(text, sizeof(text),
 			 "%s did not contribute, and a rank that is missing has left the job: restart it and call thc_client_rejoin() on all ranks",
 			 thc_name_ranks(missing, ranks, sizeof(ranks)));
 		break_client(c, -EPIPE, text);
+	} else if (c->unreachable_at &&
+		   now - c->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS) {
+		name_the_obstacle(c, text, sizeof(text));
+		break_client(c, c->unreachable, text);
 	} else if (now - c->progress_at > c->options.timeout_ms * THC_NS_PER_MS) {
 		name_the_missing(c, missing, text, sizeof(text));
 		break_client(c, -ETIMEDOUT, text);
@@ -587,10 +610,8 @@ static void sleep_until(struct thc_client *c, uint64_t due)
 		.tv_nsec = (long)(wait % 1000000000ULL),
 	};
 
-	if (ppoll(fds, 3, due == UINT64_MAX ? NULL : &t, NULL) <= 0)
-		return;
-	thc_link_forget_errors(fds + 1, 2);
-	if (fds[0].revents && read(c->wake, &drained, sizeof(drained)) < 0)
+	if (ppoll(fds, 3, due == UINT64_MAX ? NULL : &t, NULL) > 0 && fds[0].revents &&
+	    read(c->wake, &drained, sizeof(drained)) < 0)
 		return;
 }
 

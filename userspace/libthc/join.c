@@ -182,8 +182,7 @@ static void wait_for_packets(const struct thc_client *c, int ms)
 		{ .fd = c->link.group, .events = POLLIN },
 	};
 
-	if (poll(fds, 2, ms) > 0)
-		thc_link_forget_errors(fds, 2);
+	poll(fds, 2, ms);
 }
 
 static int timed_out(struct joining *j, int last_error)
@@ -273,6 +272,7 @@ static int set_up(struct thc_client *c)
 	c->timers_at = 0;
 	c->probes = THC_PROBES;
 	c->stalls = 0;
+	c->unreachable_at = 0;
 	return 0;
 }
 

@@ -10,7 +10,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/udp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,6 +274,18 @@ unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
 	return bytes + (l->peer.ss_family == AF_INET ? ETHERNET_IP4_UDP : ETHERNET_IP6_UDP);
 }
 
+/* ICMP errors wait in a queue of their own, with the packets they are about:
+ * as long as one is there poll() returns at once, and they take up room that
+ * answers need. Called when an error has been reported.
+ */
+static void forget_errors(int fd)
+{
+	char packet[64];
+
+	while (recv(fd, packet, sizeof(packet), MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
+		;
+}
+
 /* --- sending -------------------------------------------------------------- */
 
 /* A batch for sendmmsg(): each message is a run of equal packets to one port. */
@@ -348,6 +359,11 @@ static unsigned int packets_in(const struct send_batch *b, unsigned int messages
 	return n;
 }
 
+static bool is_busy(int error)
+{
+	return error == -EAGAIN || error == -EWOULDBLOCK || error == -ENOBUFS || error == -EINTR;
+}
+
 static int send_some(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
 		     uint64_t *calls)
 {
@@ -369,14 +385,14 @@ static int send_some(struct thc_link *l, const struct thc_outgoing *out, unsigne
 	}
 	++*calls;
 	sent = sendmmsg(l->unicast, b.msg, b.messages, MSG_DONTWAIT);
-	if (sent < 0)
-		return -errno;
-	return (int)packets_in(&b, (unsigned int)sent);
-}
+	if (sent < 0) {
+		int error = -errno;
 
-static bool is_busy(int error)
-{
-	return error == -EAGAIN || error == -EWOULDBLOCK || error == -ENOBUFS || error == -EINTR;
+		if (!is_busy(error))
+			forget_errors(l->unicast);
+		return error;
+	}
+	return (int)packets_in(&b, (unsigned int)sent);
 }
 
 int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
@@ -405,23 +421,6 @@ int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned i
 }
 
 /* --- receiving ------------------------------------------------------------ */
-
-/* ICMP errors wait in a queue of their own, with the packets they are about:
- * as long as one is there poll() returns at once, and they take up room that
- * answers need. Sending has reported them already.
- */
-void thc_link_forget_errors(const struct pollfd *fds, unsigned int count)
-{
-	char packet[64];
-	unsigned int i;
-
-	for (i = 0; i < count; i++) {
-		if (fds[i].fd < 0 || !(fds[i].revents & POLLERR))
-			continue;
-		while (recv(fds[i].fd, packet, sizeof(packet), MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
-			;
-	}
-}
 
 /* Room for what the kernel says about a datagram. */
 union rx_control {
@@ -490,8 +489,13 @@ int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx,
 	}
 	++*calls;
 	n = recvmmsg(fd, msg, THC_RX_BATCH, MSG_DONTWAIT, NULL);
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	if (n < 0) {
+		n = -errno;
+		if (is_busy(n))
+			return 0;
+		forget_errors(fd);
+		return n;
+	}
 	for (i = 0; i < n; i++) {
 		if (same_address(&from[i], &l->peer))
 			each_packet(iov[i].iov_base, msg[i].msg_len,
