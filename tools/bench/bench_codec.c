@@ -171,7 +171,8 @@ static int parse_simd(const char *name, enum thc_simd *simd)
 static void usage(FILE *to)
 {
 	fprintf(to, "usage: bench_codec [--simd auto|scalar|avx2|avx512] [--block LOG2] "
-		"[--granularity G] [--quick]\n");
+		"[--granularity G]\n                   [--independent] [--quick]\n"
+		"As thcd sets up a job of %d ranks, unless told otherwise.\n", RANKS);
 }
 
 int main(int argc, char **argv)
@@ -180,11 +181,12 @@ int main(int argc, char **argv)
 		{ "simd", required_argument, NULL, 's' },
 		{ "block", required_argument, NULL, 'b' },
 		{ "granularity", required_argument, NULL, 'g' },
+		{ "independent", no_argument, NULL, 'i' },
 		{ "quick", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	unsigned int block_log2 = 10, granularity = 30;
+	unsigned int block_log2 = 10, granularity = 0, correlated = RANKS;
 	enum thc_simd simd = THC_SIMD_AUTO;
 	int opt, ret, runs = RUNS;
 	struct thc_table table;
@@ -201,6 +203,8 @@ int main(int argc, char **argv)
 			block_log2 = (unsigned int)strtoul(optarg, NULL, 10);
 		else if (opt == 'g')
 			granularity = (unsigned int)strtoul(optarg, NULL, 10);
+		else if (opt == 'i')
+			correlated = 0;
 		else if (opt == 'q')
 			runs = RUNS_QUICK;
 		else {
@@ -208,11 +212,14 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	ret = thc_table_solve(4, granularity, 1.0 / 32, &table);
+	ret = granularity ? thc_table_solve(4, granularity, 1.0 / 32, &table) :
+			    thc_table_choose(RANKS, 8, &table);
 	if (!ret)
 		ret = thc_table_check(&table, RANKS, 8);
 	if (!ret)
 		ret = thc_codec_init(&b.codec, &table, block_log2, 1, simd);
+	if (!ret)
+		ret = thc_codec_set_correlated(&b.codec, correlated);
 	if (ret) {
 		fprintf(stderr, "bench_codec: %s\n", strerror(-ret));
 		return 1;
