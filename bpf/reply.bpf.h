@@ -120,11 +120,6 @@ static __always_inline void thc_mac_copy(u8 *to, const u8 *from)
 	__builtin_memcpy(to, from, ETH_ALEN);
 }
 
-static __always_inline bool thc_addr_is_v4(const struct thc_addr *a)
-{
-	return !a->word[0] && !a->word[1] && a->word[2] == thc_be32(THC_ADDR_MAPPED);
-}
-
 /* RFC 1112, section 6.4, and RFC 2464, section 7. */
 static __always_inline void thc_mac_group(u8 *mac, const struct thc_addr *group, bool v4)
 {

@@ -27,6 +27,12 @@ THC_INLINE struct thc_addr thc_addr_v4(u32 be32_addr)
 	return a;
 }
 
+/* Is it an IPv4 address? */
+THC_INLINE int thc_addr_is_v4(const struct thc_addr *a)
+{
+	return !a->word[0] && !a->word[1] && a->word[2] == thc_be32(THC_ADDR_MAPPED);
+}
+
 THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b)
 {
 	return a->word[0] == b->word[0] && a->word[1] == b->word[1] &&

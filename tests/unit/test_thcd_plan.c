@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <cmocka.h>
 
+#include "../../userspace/common/report.h"
 #include "keep.h"
 #include "plan.h"
 
@@ -169,11 +170,11 @@ static void job__group_by_family(void **state)
 	char text[64];
 
 	(void)state;
-	assert_string_equal(thcd_addr_text(&p.group, text), "239.84.72.5");
+	assert_string_equal(thc_addr_text(&p.group, text), "239.84.72.5");
 	assert_int_equal(p.group_port, PORT + 64);
 	assert_int_equal(p.family, 4);
 	assert_int_equal(make(&p, "15,ranks=2,cookie=1", AF_INET6), 0);
-	assert_string_equal(thcd_addr_text(&p.group, text), "ff15::7468:f");
+	assert_string_equal(thc_addr_text(&p.group, text), "ff15::7468:f");
 	assert_int_equal(p.family, 6);
 	p = good("5,ranks=2,cookie=1,reply=fanout");
 	assert_int_equal(p.group_port, 0);

@@ -3,7 +3,11 @@
  * Counters and jobs as JSON, for thcd and thcctl alike.
  */
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 
 #include "names.h"
 #include "report.h"
@@ -32,12 +36,32 @@ void thc_report_stats(cJSON *to, const struct thc_stats *s)
 		cJSON_AddNumberToObject(drops, thc_drop_name[i].name, s->drop[i]);
 }
 
-static const char *addr_text(const struct thc_addr *a, char *text)
+bool thc_report_read_stats(int map, struct thc_stats *out)
 {
-	if (!a->word[0] && !a->word[1] && a->word[2] == thc_be32(THC_ADDR_MAPPED))
-		inet_ntop(AF_INET, &a->word[3], text, INET6_ADDRSTRLEN);
+	int cpus = libbpf_num_possible_cpus(), cpu;
+	struct thc_stats *each = cpus > 0 ? calloc(cpus, sizeof(*each)) : NULL;
+	u32 key = 0, i;
+	bool ok;
+
+	memset(out, 0, sizeof(*out));
+	ok = each && !bpf_map_lookup_elem(map, &key, each);
+	for (cpu = 0; ok && cpu < cpus; cpu++) {
+		out->received += each[cpu].received;
+		for (i = 0; i < THC_EVENTS; i++)
+			out->event[i] += each[cpu].event[i];
+		for (i = 0; i < THC_DROP_REASONS; i++)
+			out->drop[i] += each[cpu].drop[i];
+	}
+	free(each);
+	return ok;
+}
+
+const char *thc_addr_text(const struct thc_addr *addr, char *text)
+{
+	if (thc_addr_is_v4(addr))
+		inet_ntop(AF_INET, &addr->word[3], text, INET6_ADDRSTRLEN);
 	else
-		inet_ntop(AF_INET6, a, text, INET6_ADDRSTRLEN);
+		inet_ntop(AF_INET6, addr, text, INET6_ADDRSTRLEN);
 	return text;
 }
 
@@ -66,7 +90,7 @@ static cJSON *members(const struct thc_job *job)
 			continue;
 		o = cJSON_CreateObject();
 		cJSON_AddNumberToObject(o, "rank", i);
-		cJSON_AddStringToObject(o, "address", addr_text(&m->addr, text));
+		cJSON_AddStringToObject(o, "address", thc_addr_text(&m->addr, text));
 		cJSON_AddNumberToObject(o, "port", thc_be16(m->port));
 		cJSON_AddStringToObject(o, "state",
 					m->left	  ? "left" :
@@ -130,7 +154,7 @@ cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_recor
 				job->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
 	cJSON_AddBoolToObject(o, "multicast_given_up", r->deaf);
 	if (job->reply == THC_REPLY_MULTICAST) {
-		cJSON_AddStringToObject(o, "group", addr_text(&job->group, text));
+		cJSON_AddStringToObject(o, "group", thc_addr_text(&job->group, text));
 		cJSON_AddNumberToObject(o, "group_port", thc_be16(job->group_port));
 	}
 	cJSON_AddNumberToObject(o, "sum_width", job->sum_width);

@@ -6,6 +6,8 @@
 #ifndef THC_REPORT_H
 #define THC_REPORT_H
 
+#include <stdbool.h>
+
 #include <cjson/cJSON.h>
 
 #include "../thcd/thcd.h"
@@ -15,6 +17,12 @@ u64 thc_report_slot_bytes(u64 slots);
 
 /* Adds received, events, drops and whether they add up. */
 void thc_report_stats(cJSON *to, const struct thc_stats *s);
+
+/* Reads the map `stats`, summed over CPUs; false if it cannot be read. */
+bool thc_report_read_stats(int map, struct thc_stats *out);
+
+/* Text of an address, IPv4 as such; @text has room for 46 characters. */
+const char *thc_addr_text(const struct thc_addr *addr, char *text);
 
 /* A job; @slot: the aggregator's slots, from slot 0 on. */
 cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_record *r,

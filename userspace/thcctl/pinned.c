@@ -53,26 +53,13 @@ static void *read_array(const char *instance, const char *name, size_t value_siz
 
 static bool read_stats(const char *instance, struct thc_stats *out)
 {
-	int cpus = libbpf_num_possible_cpus(), cpu, fd;
-	struct thc_stats *each;
 	struct bpf_map_info info;
-	u32 key = 0, i;
+	int fd = open_pin(instance, "stats", sizeof(*out), &info);
 	bool ok;
 
-	memset(out, 0, sizeof(*out));
-	fd = open_pin(instance, "stats", sizeof(*out), &info);
 	if (fd < 0)
 		return false;
-	each = cpus > 0 ? calloc(cpus, sizeof(*each)) : NULL;
-	ok = each && !bpf_map_lookup_elem(fd, &key, each);
-	for (cpu = 0; ok && cpu < cpus; cpu++) {
-		out->received += each[cpu].received;
-		for (i = 0; i < THC_EVENTS; i++)
-			out->event[i] += each[cpu].event[i];
-		for (i = 0; i < THC_DROP_REASONS; i++)
-			out->drop[i] += each[cpu].drop[i];
-	}
-	free(each);
+	ok = thc_report_read_stats(fd, out);
 	close(fd);
 	return ok;
 }

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../common/report.h"
 #include "net.h"
 #include "plan.h"
 
@@ -235,7 +236,7 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 		return thcd_fail(e, "there is no interface %s here; ip link shows them", interface);
 	for (i = 0; i < 2; i++)
 		if (thcd_net_address(interface, families[i], &addr) &&
-		    thcd_net_open(d, thcd_addr_text(&addr, text), e))
+		    thcd_net_open(d, thc_addr_text(&addr, text), e))
 			return -1;
 	if (!d->sockets)
 		return thcd_fail(
@@ -297,7 +298,7 @@ void thcd_out_flush(struct thcd *d)
 
 static int socket_for(const struct thcd *d, const struct thc_addr *addr)
 {
-	int i, family = thcd_addr_is4(addr) ? AF_INET : AF_INET6;
+	int i, family = thc_addr_is_v4(addr) ? AF_INET : AF_INET6;
 
 	for (i = 0; i < d->sockets; i++)
 		if (d->socket[i].family == family)

@@ -17,20 +17,6 @@
 
 _Static_assert(sizeof(struct thcd_plan) == 144, "struct thcd_plan has padding");
 
-bool thcd_addr_is4(const struct thc_addr *addr)
-{
-	return !addr->word[0] && !addr->word[1] && addr->word[2] == thc_be32(THC_ADDR_MAPPED);
-}
-
-const char *thcd_addr_text(const struct thc_addr *addr, char *text)
-{
-	if (thcd_addr_is4(addr))
-		inet_ntop(AF_INET, &addr->word[3], text, INET6_ADDRSTRLEN);
-	else
-		inet_ntop(AF_INET6, addr, text, INET6_ADDRSTRLEN);
-	return text;
-}
-
 int thcd_addr_parse(const char *text, struct thc_addr *addr)
 {
 	u32 v4;

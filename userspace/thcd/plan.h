@@ -21,12 +21,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int fa
 /* Is @addr inside the plan's prefix? */
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr);
 
-/* Text of an address, IPv4 as such; @text has room for 46 characters. */
-const char *thcd_addr_text(const struct thc_addr *addr, char *text);
-
 /* Parses a numeric address; returns its family or -1. */
 int thcd_addr_parse(const char *text, struct thc_addr *addr);
-
-bool thcd_addr_is4(const struct thc_addr *addr);
 
 #endif /* THCD_PLAN_H */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "../common/report.h"
 #include "net.h"
 #include "plan.h"
 #include "receive.h"
@@ -82,7 +83,7 @@ static void past_xdp(struct thcd *d, const struct thc_path *path)
 	thcd_say(
 		"%llu packet%s from %s came by another way than through XDP on %s and %s not counted: is "
 		"the worker on this host, or does another interface answer ARP for this address?",
-		(unsigned long long)n, n == 1 ? "" : "s", thcd_addr_text(&path->src, text),
+		(unsigned long long)n, n == 1 ? "" : "s", thc_addr_text(&path->src, text),
 		d->interface, n == 1 ? "was" : "were");
 }
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "../common/report.h"
 #include "join.h"
 #include "net.h"
 #include "plan.h"
@@ -156,7 +157,7 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 	if (!may_refuse(d))
 		return;
 	thcd_say_limited("refused rank %u of job %u from %s port %u: %s", request->rank,
-			 thc_be16(request->job), thcd_addr_text(&path->src, text), path->src_port,
+			 thc_be16(request->job), thc_addr_text(&path->src, text), path->src_port,
 			 why[refusal]);
 	thcd_welcome_fill(NULL, NULL, request, nonce, refusal, d->welcome_flags, &h, &w);
 	thcd_out_put(d, &path->src, path->src_port, &h, NULL, &w, sizeof(w));

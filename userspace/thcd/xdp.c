@@ -28,6 +28,7 @@
 #include <bpf/libbpf.h>
 #include <linux/if_link.h>
 
+#include "../common/report.h"
 #include "answer.h"
 #include "attach.h"
 #include "jobs.h"
@@ -577,22 +578,5 @@ bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 
 void thcd_xdp_stats(const struct thcd *d, struct thc_stats *out)
 {
-	int cpus = libbpf_num_possible_cpus(), cpu;
-	struct thc_stats *each;
-	u32 key = 0, i;
-
-	memset(out, 0, sizeof(*out));
-	each = cpus > 0 ? calloc(cpus, sizeof(*each)) : NULL;
-	if (!each || bpf_map_lookup_elem(bpf_map__fd(d->xdp->skel->maps.stats), &key, each)) {
-		free(each);
-		return;
-	}
-	for (cpu = 0; cpu < cpus; cpu++) {
-		out->received += each[cpu].received;
-		for (i = 0; i < THC_EVENTS; i++)
-			out->event[i] += each[cpu].event[i];
-		for (i = 0; i < THC_DROP_REASONS; i++)
-			out->drop[i] += each[cpu].drop[i];
-	}
-	free(each);
+	thc_report_read_stats(bpf_map__fd(d->xdp->skel->maps.stats), out);
 }
