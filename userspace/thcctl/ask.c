@@ -72,8 +72,9 @@ static int choose_instance(struct thcctl *t)
 		return 0;
 	}
 	if (!count)
-		thcctl_say("no thcd runs here: neither %s nor %s has an instance", THC_RUN,
-			   THC_PINS_ROOT);
+		thcctl_say("no thcd runs here: neither %s nor %s has an instance; thcd(8) says "
+			   "how to start one",
+			   THC_RUN, THC_PINS_ROOT);
 	else
 		thcctl_say("several instances: give --instance, one of:%s", names);
 	return -1;
@@ -125,7 +126,8 @@ static cJSON *converse(int fd, const char *request)
 
 cJSON *thcctl_ask(struct thcctl *t, const char *request)
 {
-	char path[128];
+	char path[128], names[1024];
+	const char *reason;
 	cJSON *o;
 	int fd;
 
@@ -141,6 +143,7 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 		close(fd);
 		return o;
 	}
+	reason = strerror(errno);
 	if (errno == EACCES || errno == EPERM) {
 		thcctl_say("not allowed to talk to %s: run thcctl as root", path);
 		return NULL;
@@ -150,7 +153,8 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 		if (o)
 			return o;
 	}
-	thcctl_say("no thcd at %s (%s)%s", path, strerror(errno),
-		   t->control ? "" : ", and it left no pinned maps");
+	find_instances(names, sizeof(names));
+	thcctl_say("no thcd at %s (%s)%s; there is%s", path, reason,
+		   t->control ? "" : ", and it left no pinned maps", *names ? names : " none here");
 	return NULL;
 }

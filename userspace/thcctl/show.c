@@ -191,13 +191,18 @@ int thcctl_stats(struct thcctl *t)
 
 static void print_members(const cJSON *job)
 {
+	bool any = false;
 	const cJSON *m;
 
-	printf("  %-6s %-40s %-6s %s\n", "rank", "address", "port", "state");
 	cJSON_ArrayForEach(m, cJSON_GetObjectItemCaseSensitive(job, "members"))
+	{
+		if (!any)
+			printf("  %-6s %-40s %-6s %s\n", "rank", "address", "port", "state");
+		any = true;
 		printf("  %-6.0f %-40s %-6.0f %s\n", thcctl_number(m, "rank"),
 		       thcctl_text(m, "address"), thcctl_number(m, "port"),
 		       thcctl_text(m, "state"));
+	}
 }
 
 static void print_job(const cJSON *j)
@@ -222,7 +227,7 @@ static void print_job(const cJSON *j)
 	printf("  %-12s %s\n", "table",
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "table"), "none", text,
 			   sizeof(text)));
-	printf("  %-12s p=1/%.4g, %.0f-bit sums, blocks of %.0f\n", "",
+	printf("  %-12s clamps 1 in %.4g, %.0f-bit sums, blocks of %.0f\n", "",
 	       1 / thcctl_number(j, "clamp"), thcctl_number(j, "sum_width"),
 	       thcctl_number(j, "block"));
 	printf("  %-12s %.0f for data, %.0f for norms, %s\n", "slots",
@@ -266,8 +271,10 @@ int thcctl_job(struct thcctl *t, const char *number)
 		else
 			print_job(j);
 	}
-	if (status)
-		thcctl_say("there is no job %s", number ? number : "here");
+	if (status && number)
+		thcctl_say("there is no job %s; thcctl job, without a number, shows all", number);
+	else if (status)
+		thcctl_say("this thcd has no job");
 	cJSON_Delete(o);
 	return status;
 }

@@ -82,10 +82,10 @@ static void print_line(const struct sample *a, const struct sample *b, double dt
 	printf("%12s", thcctl_grouped((b->received - a->received) / dt));
 	for (i = 0; i < sizeof(column) / sizeof(column[0]); i++)
 		printf(" %11s", thcctl_grouped((b->event[column[i]] - a->event[column[i]]) / dt));
-	printf(" %9s ", thcctl_grouped((b->dropped - a->dropped) / dt));
+	printf(" %9s", thcctl_grouped((b->dropped - a->dropped) / dt));
 	for (i = THC_DROP_NONE + 1; i < THC_DROP_REASONS; i++)
 		if (b->drop[i] > a->drop[i])
-			printf(" %s %s", thc_drop_name[i].name,
+			printf("  %s %s", thc_drop_name[i].name,
 			       thcctl_grouped((b->drop[i] - a->drop[i]) / dt));
 	putchar('\n');
 }
