@@ -15,7 +15,7 @@ thc_packages()
 	echo iproute2 ethtool procps kmod python3 python3-torch python3-sklearn
 	# check
 	echo libcmocka-dev libclang-rt-14-dev
-	echo sparse shellcheck clang-format pyflakes3
+	echo sparse shellcheck clang-format pyflakes3 groff-base
 	# the kernel's compiler flags and headers, for kmod/
 	case $(dpkg --print-architecture) in
 	amd64 | arm64)

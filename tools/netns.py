@@ -66,6 +66,8 @@ _PR_SET_PDEATHSIG = 1
 _SIOCETHTOOL = 0x8946
 _ETHTOOL_SGRO = 0x2C
 _GSO_SEGMENTS_DEFAULT = 65535
+# A shell made root by plain su has no sbin in its PATH.
+os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
 _libc = ctypes.CDLL(None, use_errno=True)
 _serial = itertools.count()
 
