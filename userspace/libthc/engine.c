@@ -116,6 +116,17 @@ static void restart_timers(struct thc_client *c, const struct thc_flight *f, uin
 		c->probes = THC_BATCH;
 }
 
+/* A round that failed for this rank alone. */
+static void on_adrift(struct thc_client *c, const struct thc_request *r)
+{
+	char text[THC_SENTENCE_MAX];
+
+	snprintf(text, sizeof(text),
+		 "%.400s; the others went on without this rank, which was late: call thc_client_rejoin() on all ranks",
+		 r->sentence);
+	break_client(c, r->status, text);
+}
+
 static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *f,
 		 const struct thc_hdr *h, const void *lanes)
 {
@@ -137,7 +148,7 @@ static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *
 	else
 		thc_request_norm_answer(r, index, lanes);
 	if (r->adrift)
-		break_client(c, r->status, r->sentence);
+		on_adrift(c, r);
 }
 
 static void on_wait(struct thc_client *c, struct thc_flight *f, const struct thc_hdr *h)

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of the client share: `thcd --software` on loopback, ranks
+ * that are threads with a client each, and gradients.
+ */
+#ifndef THC_TEST_RANKS_H
+#define THC_TEST_RANKS_H
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "libthc.h"
+
+#define RANKS_MAX	8
+#define COOKIE		0x5eed1234abcdULL
+
+/* --- the daemon ----------------------------------------------------------- */
+
+struct daemon {
+	pid_t		pid;
+	uint16_t	port;
+};
+
+static inline uint16_t next_port(void)
+{
+	static uint16_t port;
+
+	/* 64 ports each, apart from other runs of this test */
+	if (!port)
+		port = (uint16_t)(20000 + (getpid() % 150) * 64);
+	port += 64;
+	return port;
+}
+
+static inline const char *daemon_path(void)
+{
+	const char *path = getenv("THCD");
+
+	return path ? path : THCD_PATH;
+}
+
+/* Starts thcd with one job on @at and waits for its "ready". */
+static inline struct daemon start_daemon_on(uint16_t at, const char *job)
+{
+	struct daemon d = { .port = at };
+	char port[8], line[256], control[64];
+	int out[2];
+	FILE *f;
+
+	assert_int_equal(pipe(out), 0);
+	snprintf(port, sizeof(port), "%u", d.port);
+	snprintf(control, sizeof(control), "/tmp/thc-test-%d-%u.sock", getpid(), d.port);
+	d.pid = fork();
+	assert_true(d.pid >= 0);
+	if (!d.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], 1);
+		close(out[0]);
+		execl(daemon_path(), "thcd", "--software", "--listen", "127.0.0.1", "--port",
+		      port, "--control", control, "--job", job, NULL);
+		perror(daemon_path());
+		_exit(127);
+	}
+	close(out[1]);
+	f = fdopen(out[0], "r");
+	while (fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "ready", 5)) {
+			/* keep the pipe open: the daemon may go on to print */
+			return d;
+		}
+	}
+	fail_msg("thcd did not get ready (job %s)", job);
+	return d;
+}
+
+static inline struct daemon start_daemon(const char *job)
+{
+	return start_daemon_on(next_port(), job);
+}
+
+static inline void stop_daemon(struct daemon d)
+{
+	kill(d.pid, SIGTERM);
+	waitpid(d.pid, NULL, 0);
+}
+
+/* --- ranks as threads ----------------------------------------------------- */
+
+struct rank {
+	struct daemon	d;
+	unsigned int	rank;
+	unsigned int	ranks;
+	uint32_t	flags;
+	uint32_t	timeout_ms;
+	pthread_t	thread;
+	pthread_barrier_t *barrier;
+	void		*buf;
+	size_t		count;
+	enum thc_dtype	dtype;
+	struct thc_client *client;
+	int		error;
+	char		sentence[512];
+};
+
+static inline int open_client(struct rank *r)
+{
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+
+	o.aggregator = "127.0.0.1";
+	o.port = r->d.port;
+	o.job = 1;
+	o.cookie = COOKIE;
+	o.rank = (uint16_t)r->rank;
+	o.flags = r->flags;
+	o.timeout_ms = r->timeout_ms ? r->timeout_ms : 5000;
+	o.join_timeout_ms = 10000;
+	return thc_client_open(&o, &r->client);
+}
+
+static inline void keep_error(struct rank *r, int error)
+{
+	r->error = error;
+	snprintf(r->sentence, sizeof(r->sentence), "%s", thc_last_error());
+}
+
+static inline void run_ranks(struct rank *ranks, unsigned int n, void *(*run)(void *))
+{
+	pthread_barrier_t barrier;
+	unsigned int i;
+
+	pthread_barrier_init(&barrier, NULL, n);
+	for (i = 0; i < n; i++) {
+		ranks[i].barrier = &barrier;
+		assert_int_equal(pthread_create(&ranks[i].thread, NULL, run, &ranks[i]), 0);
+	}
+	for (i = 0; i < n; i++)
+		pthread_join(ranks[i].thread, NULL);
+	pthread_barrier_destroy(&barrier);
+}
+
+static inline void set_up_ranks(struct rank *ranks, unsigned int n, struct daemon d)
+{
+	unsigned int i;
+
+	memset(ranks, 0, n * sizeof(*ranks));
+	for (i = 0; i < n; i++) {
+		ranks[i].d = d;
+		ranks[i].rank = i;
+		ranks[i].ranks = n;
+	}
+}
+
+/* --- gradients ------------------------------------------------------------ */
+
+/* Roughly normal, heavy in places; by rank and index, not by call order. */
+static inline float gradient_at(unsigned int rank, size_t i)
+{
+	uint64_t x = (uint64_t)i * 0x9e3779b97f4a7c15ULL + rank * 0xd1342543de82ef95ULL + 1;
+	double sum = 0;
+	int k;
+
+	for (k = 0; k < 4; k++) {
+		x ^= x >> 31;
+		x *= 0xbf58476d1ce4e5b9ULL;
+		x ^= x >> 29;
+		sum += (double)(x >> 11) / 9007199254740992.0 - 0.5;
+	}
+	return (float)(sum * (i % 1000 < 20 ? 5.0 : 1.0));
+}
+
+static inline double exact_mean(unsigned int n, size_t i)
+{
+	double sum = 0;
+	unsigned int k;
+
+	for (k = 0; k < n; k++)
+		sum += gradient_at(k, i);
+	return sum / n;
+}
+
+/* ||got - mean||^2 / mean over ranks of ||gradient||^2. */
+static inline double nmse(const float *got, unsigned int n, size_t count)
+{
+	double error = 0, power = 0;
+	size_t i;
+	unsigned int k;
+
+	for (i = 0; i < count; i++) {
+		double d = got[i] - exact_mean(n, i);
+
+		error += d * d;
+		for (k = 0; k < n; k++)
+			power += (double)gradient_at(k, i) * gradient_at(k, i) / n;
+	}
+	return error / power;
+}
+
+static inline float *make_gradient(unsigned int rank, size_t count)
+{
+	float *g = malloc(count * sizeof(*g));
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		g[i] = gradient_at(rank, i);
+	return g;
+}
+
+#endif /* THC_TEST_RANKS_H */
