@@ -211,11 +211,12 @@ def table(r):
         ("test accuracy", f"{100 * r['accuracy_thc']:.2f} %", f"{100 * r['accuracy_fp32']:.2f} %"),
         (f"training, {r['steps']} steps, {r['workers']} workers", f"{r['seconds_thc']:.1f} s",
          f"{r['seconds_fp32']:.1f} s"),
-        ("bytes up per worker and step", megabytes(up), f"{megabytes(ring)} (ring)"),
-        ("bytes down per worker and step", megabytes(down), f"{megabytes(ring)} (ring)"),
-        ("beside fp32 gradients", f"{fp32 / up:.2f} x less up, {fp32 / down:.2f} x less down"
-         if up and down else "-", megabytes(fp32)),
-        ("NMSE of aggregated gradients, errors of earlier steps fed back", f"{r['nmse']:.5f}", "0"),
+        ("bytes up per worker and step (Gloo: ring)", megabytes(up), megabytes(ring)),
+        ("bytes down per worker and step (Gloo: ring)", megabytes(down), megabytes(ring)),
+        ("a gradient in fp32", "", megabytes(fp32)),
+        ("  THC sends less by", f"{fp32 / up:.2f} x" if up else "-", ""),
+        ("  THC receives less by", f"{fp32 / down:.2f} x" if down else "-", ""),
+        ("NMSE, errors of earlier steps fed back", f"{r['nmse']:.5f}", "0"),
         ("NMSE of the compression alone", f"{r['nmse_of_compression']:.5f}", "0"),
         None,
         (f"packets aggregated {where}", f"{r['aggregated_packets']}", ""),
@@ -329,7 +330,7 @@ def main():
         screen.say(f"  WRONG: {sentence}")
     if not wrong:
         screen.say(f"  Counts add up: {result['aggregated_packets']} packets aggregated are those "
-                   f"expected, and each of {result['received']} received has one fate or drop.")
+                   f"expected,\n  and each of {result['received']} received has one fate or drop.")
     screen.say(f"  Written to {os.path.relpath(args.output)}")
     return 1 if wrong else 0
 
