@@ -272,7 +272,7 @@ def run(args, screen):
         screen.say(f"removed {name}, left by a run that died")
     impair = netns.Impair(drop=args.loss) if args.loss else None
     counters = {}
-    with tempfile.TemporaryDirectory(prefix="thc-demo-") as folder, \
+    with tempfile.TemporaryDirectory(prefix=netns.temporary_prefix()) as folder, \
             netns.Topology(args.workers, impair=impair) as net, \
             Aggregator(net, args.workers, software=args.software) as aggregator:
         stats = aggregator.stats()
@@ -317,6 +317,9 @@ def main():
     except (DemoError, netns.NetnsError) as error:
         screen.say(f"demo: {error}")
         return 1
+    except SystemExit:
+        screen.say("demo: interrupted; its namespaces and processes are gone")
+        raise
     text = json.dumps(result, indent=2)
     with open(args.output, "w", encoding="utf-8") as f:
         f.write(text + "\n")

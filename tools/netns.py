@@ -49,6 +49,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -378,13 +379,18 @@ class Topology:
         atexit.unregister(self.close)
 
 
+def temporary_prefix():
+    """For folders in /tmp that sweep() removes if we die."""
+    return f"thc-{os.getpid()}-tmp-"
+
+
 def sweep():
-    """Removes what dead runs left: namespaces, thcd's pins and sockets.
+    """Removes what dead runs left: namespaces, thcd's pins and sockets, folders.
 
     Returns the names. What is there belongs to the process whose id it has.
     """
     def dead(name, rest):
-        match = re.fullmatch(r"thc-(\d+)-\d+" + rest, name)
+        match = re.fullmatch(r"thc-(\d+)-" + rest, name)
         return match and not os.path.exists(f"/proc/{match[1]}")
 
     def names(folder):
@@ -392,17 +398,21 @@ def sweep():
 
     gone = []
     for ns in names(RUN):
-        if dead(ns, r"-(agg|sw|w\d+|l(agg|w\d+))"):
+        if dead(ns, r"\d+-(agg|sw|w\d+|l(agg|w\d+))"):
             subprocess.run(["ip", "netns", "del", ns], check=True)
             gone.append(ns)
     for pins in names(THCD_PINS):
-        if dead(pins, ""):
+        if dead(pins, r"\d+"):
             shutil.rmtree(os.path.join(THCD_PINS, pins))
             gone.append(os.path.join(THCD_PINS, pins))
     for path in names(THCD_SOCKETS):
-        if dead(path, r"\.sock"):
+        if dead(path, r"\d+\.sock"):
             os.unlink(os.path.join(THCD_SOCKETS, path))
             gone.append(os.path.join(THCD_SOCKETS, path))
+    for path in names(tempfile.gettempdir()):
+        if dead(path, r"tmp-\w+"):
+            shutil.rmtree(os.path.join(tempfile.gettempdir(), path))
+            gone.append(os.path.join(tempfile.gettempdir(), path))
     return gone
 
 
