@@ -486,7 +486,7 @@ static void name_the_missing(const struct thc_client *c, uint64_t missing, char 
 			 c->options.timeout_ms, thc_name_ranks(missing, ranks, sizeof(ranks)));
 	else
 		snprintf(text, room,
-			 "no answer from the aggregator at %s for %u ms: is thcd running there, and are UDP ports %u to %u open?",
+			 "no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
 			 thc_link_peer_name(&c->link, peer, sizeof(peer)), c->options.timeout_ms,
 			 c->options.port, c->options.port + THC_PORT_SPAN - 1);
 }
@@ -498,7 +498,7 @@ static void name_the_obstacle(const struct thc_client *c, char *text, size_t roo
 	thc_link_peer_name(&c->link, peer, sizeof(peer));
 	if (c->unreachable == -ECONNREFUSED)
 		snprintf(text, room,
-			 "nobody serves at %s any more: start thcd there, then call thc_client_rejoin() on all ranks",
+			 "nobody serves at %s any more, or not the same thcd: see that it runs, then call thc_client_rejoin() on all ranks",
 			 peer);
 	else
 		snprintf(text, room,

@@ -129,6 +129,7 @@ static void take_welcome(struct joining *j, const struct thc_hdr *h, const struc
 		     p->ranks > THC_RANKS_MAX || !p->data_slots || !p->norm_slots ||
 		     p->data_slots + p->norm_slots > THC_SLOTS_MAX || thc_be16(w->shards) > 1 ||
 		     (p->sum_width != 8 && p->sum_width != 16) ||
+		     thc_table_check(&p->table, p->ranks, p->sum_width) ||
 		     p->chunk != (p->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16);
 }
 
