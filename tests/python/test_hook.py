@@ -21,7 +21,7 @@ import fake
 
 fake.install()
 import thc_ddp  # noqa: E402  (after the fake is in place)
-from thc_ddp import ThcError, ThcState, thc_allreduce_hook, thc_hook  # noqa: E402
+from thc_ddp import ThcClient, ThcError, ThcState, thc_allreduce_hook, thc_hook  # noqa: E402
 
 WIDTHS = [32, 300, 200, 100, 10]
 
@@ -221,6 +221,12 @@ class Hook(unittest.TestCase):
         os.environ["FAKE_RANKS"] = "7"
         with self.assertRaisesRegex(ThcError, "has 7 ranks, the process group has 1"):
             thc_hook("192.0.2.9", 1, 2, 0)
+
+    def test_numbers_out_of_range_are_refused(self):
+        for wrong in ({"rank": -1}, {"rank": 64}, {"job": 16}, {"port": 65536}, {"cookie": 0},
+                      {"cookie": "0x77"}, {"cookie": 2**64}, {"timeout": -1}, {"window": -1}):
+            with self.assertRaisesRegex(ThcError, next(iter(wrong)) + "=.*: give "):
+                ThcClient(**{"aggregator": "192.0.2.9", "job": 1, "cookie": 2, "rank": 0, **wrong})
 
     def test_errors_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(ThcError("a sentence", 110)))

@@ -4,6 +4,7 @@ addresses of buffers. Knows nothing of torch.
 """
 import ctypes
 import errno
+import operator
 import os
 import threading
 
@@ -41,6 +42,25 @@ def _check(result):
     return result
 
 
+def _number(name, value, most, least=0):
+    """An int in its range: ctypes would take others modulo 2^n."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not least <= number <= most:
+        raise ThcError(f"{name}={value!r}: give a whole number from {least} to {most}",
+                       errno.EINVAL)
+    return number
+
+
+def _milliseconds(name, seconds):
+    if not 0 <= seconds <= 4e6:
+        raise ThcError(f"{name}={seconds!r}: give seconds from 0 (the default) to 4000000",
+                       errno.EINVAL)
+    return round(seconds * 1000)
+
+
 def _text(value):
     return value.encode() if value is not None else None
 
@@ -62,9 +82,12 @@ class ThcClient:
         options = abi.Options(
             size=ctypes.sizeof(abi.Options),
             flags=abi.CLIENT_ERROR_FEEDBACK if error_feedback else 0,
-            aggregator=_text(aggregator), port=port, bind=_text(bind), interface=_text(interface),
-            job=job, rank=rank, cookie=cookie, timeout_ms=round(timeout * 1000),
-            join_timeout_ms=round(join_timeout * 1000), window=window)
+            aggregator=_text(aggregator), port=_number("port", port, 65535), bind=_text(bind),
+            interface=_text(interface), job=_number("job", job, 15),
+            rank=_number("rank", rank, 63), cookie=_number("cookie", cookie, 2**64 - 1, 1),
+            timeout_ms=_milliseconds("timeout", timeout),
+            join_timeout_ms=_milliseconds("join_timeout", join_timeout),
+            window=_number("window", window, 2**32 - 1))
         _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
 
     def close(self):
