@@ -7,6 +7,7 @@ and build/demo.json. The training itself is in demo_worker.py, the topology in
 netns.py.
 """
 import argparse
+import importlib.util
 import json
 import os
 import selectors
@@ -268,6 +269,10 @@ def run(args, screen):
     reason = netns.why_not()
     if reason:
         raise DemoError(reason)
+    for module, package in (("torch", "python3-torch"), ("sklearn", "python3-sklearn")):
+        if not importlib.util.find_spec(module):
+            raise DemoError(f"{sys.executable} has no {module}: apt-get install {package}, and "
+                            f"run this by /usr/bin/python3 (make demo PYTHON=/usr/bin/python3)")
     for name in netns.sweep():
         screen.say(f"removed {name}, left by a run that died")
     impair = netns.Impair(drop=args.loss) if args.loss else None
@@ -310,6 +315,8 @@ def main():
         parser.error("--loss is a probability from 0 to 0.5")
     if not 1 <= args.workers <= 8 or args.epochs < 1:
         parser.error("--workers is 1 to 8, --epochs at least 1")
+    if not os.path.isdir(os.path.dirname(os.path.abspath(args.output))):
+        parser.error(f"--output: there is no folder for {args.output}: make it first")
     screen = Screen(args.json)
     try:
         with netns.guard():

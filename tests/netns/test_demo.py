@@ -34,7 +34,7 @@ def start(*argv):
 def left_of(pid):
     """What a demo with this pid has left behind."""
     name = f"thc-{pid}-"
-    left = [path for folder in (netns.RUN, "/sys/fs/bpf/thc", "/run/thc")
+    left = [path for folder in (netns.RUN, "/sys/fs/bpf/thc", "/run/thc", tempfile.gettempdir())
             for path in glob.glob(f"{folder}/{name}*")]
     for cmdline in glob.glob("/proc/[0-9]*/cmdline"):
         try:

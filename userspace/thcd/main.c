@@ -151,6 +151,7 @@ static int open_control(struct run *r, struct thcd_error *e)
 static int start(struct run *r, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
+	char last[16] = "";
 	bool kept = false;
 	u32 slots;
 
@@ -173,9 +174,10 @@ static int start(struct run *r, struct thcd_error *e)
 	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, r->c.mode, e)) ||
 	    thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
 		return -1;
-	thcd_say("%s aggregator on %s, UDP ports %u to %u: %u slots, %llu bytes", d->mode,
-		 r->c.listens ? r->c.listen[0] : r->c.interface, d->port,
-		 d->software ? d->port : d->port + THC_PORT_SPAN - 1, d->slots,
+	if (!d->software)
+		snprintf(last, sizeof(last), " to %u", d->port + THC_PORT_SPAN - 1);
+	thcd_say("%s aggregator on %s, UDP port %u%s: %u slots, %llu bytes", d->mode,
+		 r->c.listens ? r->c.listen[0] : r->c.interface, d->port, last, d->slots,
 		 (unsigned long long)thc_report_slot_bytes(d->slots));
 	return tell_ready(&r->c, e);
 }
