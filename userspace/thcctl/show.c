@@ -205,15 +205,25 @@ static void print_members(const cJSON *job)
 	}
 }
 
+static const char *state_of(const cJSON *job)
+{
+	const cJSON *left = cJSON_GetObjectItemCaseSensitive(job, "left");
+
+	if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(job, "ready")))
+		return "waits for ranks to join";
+	if (!cJSON_GetArraySize(left))
+		return "all ranks are in";
+	return cJSON_GetArraySize(left) < thcctl_number(job, "ranks") ? "ranks have left" :
+									"all ranks have left";
+}
+
 static void print_job(const cJSON *j)
 {
 	const cJSON *given_up = cJSON_GetObjectItemCaseSensitive(j, "multicast_given_up");
 	char text[256];
 
 	printf("job %.0f: epoch %.0f, %s\n", thcctl_number(j, "job"), thcctl_number(j, "epoch"),
-	       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(j, "ready")) ?
-		       "all ranks are in" :
-		       "waits for ranks to join");
+	       state_of(j));
 	printf("  %-12s %.0f; joined: %s\n", "ranks", thcctl_number(j, "ranks"),
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "joined"), "none", text,
 			   sizeof(text)));

@@ -151,7 +151,7 @@ static int open_control(struct run *r, struct thcd_error *e)
 static int start(struct run *r, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
-	char last[16] = "";
+	char ports[32];
 	bool kept = false;
 	u32 slots;
 
@@ -174,10 +174,10 @@ static int start(struct run *r, struct thcd_error *e)
 	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, r->c.mode, e)) ||
 	    thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
 		return -1;
-	if (!d->software)
-		snprintf(last, sizeof(last), " to %u", d->port + THC_PORT_SPAN - 1);
-	thcd_say("%s aggregator on %s, UDP port %u%s: %u slots, %llu bytes", d->mode,
-		 r->c.listens ? r->c.listen[0] : r->c.interface, d->port, last, d->slots,
+	snprintf(ports, sizeof(ports), d->software ? "port %u" : "ports %u to %u", d->port,
+		 d->port + THC_PORT_SPAN - 1);
+	thcd_say("%s aggregator on %s, UDP %s: %u slots, %llu bytes", d->mode,
+		 r->c.listens ? r->c.listen[0] : r->c.interface, ports, d->slots,
 		 (unsigned long long)thc_report_slot_bytes(d->slots));
 	return tell_ready(&r->c, e);
 }
