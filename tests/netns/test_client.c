@@ -488,17 +488,21 @@ static void errors__restarted_rank_is_named_and_rejoined(void **state)
 {
 	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
 	struct rank ranks[3];
+	unsigned int i;
 
 	(void)state;
 	set_up_ranks(ranks, 3, d);
 	run_ranks(ranks, 3, one_restarts);
 	stop_daemon(d);
 	assert_int_equal(ranks[1].error, 0);
-	/* it left before it came back: either is the truth, and names it */
-	assert_true(ranks[0].error == -ESTALE || ranks[0].error == -EPIPE);
-	assert_true(ranks[2].error == -ESTALE || ranks[2].error == -EPIPE);
-	assert_non_null(strstr(ranks[0].sentence, "rank 1"));
-	assert_non_null(strstr(ranks[2].sentence, "rank 1"));
+	/* it left before it came back, and who heard of that first may have
+	 * joined again before the other heard of anything: all is the truth
+	 */
+	for (i = 0; i < 3; i += 2) {
+		assert_true(ranks[i].error == -ESTALE || ranks[i].error == -EPIPE);
+		assert_non_null(strstr(ranks[i].sentence,
+				       ranks[i].error == -EPIPE ? "rank 1" : "joined again"));
+	}
 }
 
 static void expect_open(struct thc_client_options *o, int error, const char *words)

@@ -39,6 +39,7 @@ static int start_thread(struct thc_client *c)
 
 	c->stop = false;
 	c->broken = false;
+	thc_client_show(c);
 	/* signals are the program's affair, and its threads' */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -275,6 +276,22 @@ int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype 
 
 /* --- what it is, what it did ---------------------------------------------- */
 
+void thc_client_show(struct thc_client *c)
+{
+	c->shown = c->stats;
+	c->shown.size = sizeof(c->shown);
+	c->shown.window_cuts = c->window.cuts;
+	c->shown.rtt_us = c->window.srtt / THC_NS_PER_US;
+	c->shown.window = thc_window_size(&c->window);
+	c->memory_shown = c->memory_peak;
+}
+
+/* Asking changes nothing that can be seen. */
+static pthread_mutex_t *lock_of(const struct thc_client *c)
+{
+	return (pthread_mutex_t *)&c->lock;
+}
+
 int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 {
 	if (info->size != sizeof(*info))
@@ -289,10 +306,12 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.sum_width = c->params.sum_width,
 		.multicast = c->params.reply == THC_REPLY_MULTICAST,
 		.table = c->params.table,
-		.memory_peak = c->memory_peak,
 		.simd = c->codec_ready ? thc_codec_simd_name(&c->codec) : "none",
 		.transport = "UDP",
 	};
+	pthread_mutex_lock(lock_of(c));
+	info->memory_peak = c->memory_shown;
+	pthread_mutex_unlock(lock_of(c));
 	return 0;
 }
 
@@ -300,10 +319,8 @@ int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
 {
 	if (stats->size != sizeof(*stats))
 		return thc_fail(-EINVAL, "stats.size is not that of this library");
-	*stats = c->stats;
-	stats->size = sizeof(*stats);
-	stats->window_cuts = c->window.cuts;
-	stats->rtt_us = c->window.srtt / THC_NS_PER_US;
-	stats->window = thc_window_size(&c->window);
+	pthread_mutex_lock(lock_of(c));
+	*stats = c->shown;
+	pthread_mutex_unlock(lock_of(c));
 	return 0;
 }

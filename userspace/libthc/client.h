@@ -343,6 +343,8 @@ struct thc_client {
 	struct thc_memory	*memories;	/* lock */
 	bool			stop;		/* lock */
 	bool			broken;		/* lock: rejoin needed */
+	struct thc_client_stats	shown;		/* lock: stats, for who asks */
+	size_t			memory_shown;	/* lock: memory_peak, likewise */
 	char			sentence[THC_SENTENCE_MAX];	/* lock: why broken */
 
 	struct thc_client_options options;
@@ -381,6 +383,8 @@ uint64_t thc_now(void);
 void thc_account(struct thc_client *c, ssize_t bytes);
 /* Header fields every packet of this client shares. */
 void thc_client_header(const struct thc_client *c, struct thc_hdr *h, uint8_t op, uint8_t width);
+/* Called with the lock held, or while there is no thread. */
+void thc_client_show(struct thc_client *c);
 int thc_client_join(struct thc_client *c);
 void thc_client_leave(struct thc_client *c);
 void *thc_engine_run(void *client);

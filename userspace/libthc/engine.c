@@ -64,6 +64,7 @@ static void complete(struct thc_client *c, struct thc_request *r)
 	}
 	if (r->error)
 		r->error->busy = false;
+	thc_client_show(c);
 	pthread_mutex_unlock(&c->lock);
 	thc_request_end(r);
 }
@@ -602,6 +603,7 @@ static bool stopping(struct thc_client *c)
 	bool stop;
 
 	pthread_mutex_lock(&c->lock);
+	thc_client_show(c);
 	stop = c->stop;
 	pthread_mutex_unlock(&c->lock);
 	return stop;
