@@ -24,7 +24,7 @@
 
 #include "libthc.h"
 
-#define RANKS_MAX	8
+#define RANKS_MAX	64
 #define COOKIE		0x5eed1234abcdULL
 
 /* --- the daemon ----------------------------------------------------------- */

@@ -119,6 +119,18 @@ static void late__others_divide_by_two_and_the_late_one_agrees(void **state)
 	assert_int_equal(outcome.stats[LATE].excluded, CHUNKS);
 }
 
+/* The same with one block of 2,048 chunks and 16-bit sums. */
+static void late__large_block_and_wide_sums(void **state)
+{
+	(void)state;
+	run_late(JOB ",block=1048576,sum_width=16,granularity=255,slots=2048", 1500000);
+	assert_true(distance(outcome.got[0], 2, 0, COUNT) < 0.03);
+	assert_memory_equal(outcome.got[0], outcome.got[1], sizeof(outcome.got[0]));
+	assert_memory_equal(outcome.got[0], outcome.got[LATE], sizeof(outcome.got[0]));
+	check_kept();
+	assert_int_equal(outcome.stats[LATE].excluded, 2048);
+}
+
 /* One slot, five chunks: the results of the first three are overwritten when
  * the late rank comes. They are zero for it, and return to its error memory.
  */
@@ -398,6 +410,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(late__others_divide_by_two_and_the_late_one_agrees),
+		cmocka_unit_test(late__large_block_and_wide_sums),
 		cmocka_unit_test(late__overwritten_results_are_zero_and_kept),
 		cmocka_unit_test(late__lost_norms_are_an_error_that_changes_nothing),
 		cmocka_unit_test(rounds__what_was_left_out_is_delivered_later),
