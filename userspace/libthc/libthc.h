@@ -86,8 +86,9 @@ struct thc_client_options {
  *
  * -EINVAL bad options, -ECONNREFUSED / -EHOSTUNREACH no aggregator there,
  * -ENOENT no job with this number and cookie, -EACCES address outside the
- * job's prefix, -ERANGE rank is not below n, -EADDRINUSE the rank is taken, -ETIMEDOUT not all ranks joined
- * (thc_last_error() names those missing).
+ * job's prefix, -ERANGE rank is not below n, -EADDRINUSE the rank is taken,
+ * -ETIMEDOUT not all ranks joined (thc_last_error() names those missing),
+ * -EPROTO the aggregator's job needs another version of the library.
  */
 THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
 
@@ -102,15 +103,19 @@ THC_API void thc_client_close(struct thc_client *c);
  * After an all-reduce has failed with -ETIMEDOUT, -ESTALE, -EPIPE, -ENOMEM or
  * an error of the network the ranks may have lost step: every further call
  * fails with -ESTALE until all ranks have called this. (-EDOM and -EBADMSG are
- * seen by all ranks alike, and the next call may follow at once.) Starts a new
- * epoch; error memory is kept. Same errors as thc_client_open().
+ * seen by all ranks alike, and the next call may follow at once; but not by a
+ * rank that a deadline has left out, whose sentence says so: then this is
+ * needed.) Starts a new epoch; error memory is kept. Same errors as
+ * thc_client_open(); after one the client can be rejoined again, or closed.
  */
 THC_API int thc_client_rejoin(struct thc_client *c);
 
 /**
  * thc_allreduce() - mean over all ranks, in place
  * @buf: @count values of @dtype; replaced by the mean over the contributors
- *	of each chunk; unchanged on error
+ *	of each chunk; unchanged on error. In a job with a deadline a chunk
+ *	whose sum was gone when this rank came is zero for it alone, and all of
+ *	what it brought stays in its error memory
  * @key: names the error memory this buffer belongs to, when the client was
  *	opened with THC_CLIENT_ERROR_FEEDBACK: same key, same parameters. Use
  *	thc_error_* to manage it. Ignored otherwise.
@@ -120,8 +125,8 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  * sentence names the rank; nothing was sent), -EBADMSG ranks disagree (the
  * sentence names who brought what), -ETIMEDOUT no progress (names who is
  * missing), -ESTALE a rank restarted (names it; see thc_client_rejoin()),
- * -EPIPE a rank left, -EBUSY the key is in use, -ENOMEM, -ENETUNREACH the
- * network is gone.
+ * -EPIPE a rank left, -EBUSY the key is in use, -ENOMEM, -ECONNREFUSED /
+ * -ENETUNREACH / -EHOSTUNREACH the aggregator or the network is gone.
  */
 THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 			  uint64_t key);
@@ -160,8 +165,10 @@ THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *er
 
 /**
  * struct thc_client_info - the job a client joined
- * @memory_peak: most bytes held beside the caller's buffers and error memory: up
- *	to 1.1 x the buckets in progress, and 1 MiB to receive into
+ * @memory_peak: most bytes held beside the caller's buffers and error memory: the
+ *	buckets in progress and those kept for reuse, 1 to 1.3 x their bytes in
+ *	whole blocks, two blocks of floats each, and 1 MiB to receive into
+ * @simd: "none" after a failed thc_client_rejoin()
  */
 struct thc_client_info {
 	size_t		size;
