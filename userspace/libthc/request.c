@@ -448,9 +448,11 @@ void thc_request_finish(struct thc_request *r)
 
 		memcpy((uint8_t *)r->buf + done * size, region(r, i), n * size);
 	}
-	if (r->error) {
-		swap = r->error->now;
-		r->error->now = r->error->next;
-		r->error->next = swap;
-	}
+	if (!r->error)
+		return;
+	pthread_mutex_lock(&r->client->lock);	/* it may be exported just now */
+	swap = r->error->now;
+	r->error->now = r->error->next;
+	r->error->next = swap;
+	pthread_mutex_unlock(&r->client->lock);
 }
