@@ -120,9 +120,9 @@ static __always_inline int thc_contribute(struct xdp_md *ctx, struct thc_stats *
 		thc_slot_unlock(s);
 		return thc_drop(st, o.verdict == THC_BUSY ? THC_DROP_BUSY : THC_DROP_MISMATCH);
 	} else {
-		thc_count(st, o.verdict == THC_WAIT     ? THC_EVENT_WAITED
-			      : o.verdict == THC_REPEAT ? THC_EVENT_REPEATED
-							: THC_EVENT_STALE);
+		thc_count(st, o.verdict == THC_WAIT   ? THC_EVENT_WAITED :
+			      o.verdict == THC_REPEAT ? THC_EVENT_REPEATED :
+							THC_EVENT_STALE);
 	}
 	thc_answer_slot(p->hdr, job, s, o.verdict);
 	thc_slot_unlock(s);

@@ -242,9 +242,9 @@ static __always_inline int thc_reply_relay(const struct thc_hdr *h, u32 mode, u3
 
 	if (!r)
 		return thc_reply_lost();
-	r->kind = !(h->flags & THC_F_ANSWER) ? THC_RELAY_HEADER
-		  : mode == THC_MODE_ONE     ? THC_RELAY_ONE
-					     : THC_RELAY_ALL;
+	r->kind = !(h->flags & THC_F_ANSWER) ? THC_RELAY_HEADER :
+		  mode == THC_MODE_ONE	     ? THC_RELAY_ONE :
+					       THC_RELAY_ALL;
 	r->job = thc_be16(h->job);
 	r->rank = rank;
 	r->slot = thc_be16(h->slot);

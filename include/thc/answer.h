@@ -98,8 +98,7 @@ THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
 }
 
 /* Turns a request header into STALE for a generation that is gone. */
-THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_job *job,
-				 struct thc_slot *s)
+THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_job *job, struct thc_slot *s)
 {
 	u32 generation = thc_be32(h->generation);
 	const struct thc_past *p = thc_slot_past(s, generation);

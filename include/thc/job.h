@@ -35,8 +35,8 @@ THC_INLINE int thc_addr_is_v4(const struct thc_addr *a)
 
 THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b)
 {
-	return a->word[0] == b->word[0] && a->word[1] == b->word[1] &&
-	       a->word[2] == b->word[2] && a->word[3] == b->word[3];
+	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] &&
+	       a->word[3] == b->word[3];
 }
 
 /**
@@ -200,7 +200,8 @@ THC_INLINE enum thc_drop_reason thc_admit_data(const struct thc_job *job, const 
 		return THC_DROP_LENGTH;
 	if (slot >= job->slots)
 		return THC_DROP_SLOT;
-	if (path->dst_port != job->port_base && path->dst_port != thc_slot_port(job->port_base, slot))
+	if (path->dst_port != job->port_base &&
+	    path->dst_port != thc_slot_port(job->port_base, slot))
 		return THC_DROP_SLOT;
 	return THC_DROP_NONE;
 }

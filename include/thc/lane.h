@@ -65,8 +65,10 @@ THC_INLINE enum thc_lane_kind thc_lane_kind(u8 op, u8 width, u8 sum_width, u8 li
 			return THC_LANE_NONE;
 		return linear ? THC_LANE_LINEAR8 : THC_LANE_LUT8;
 	case THC_OP_ADD:
-		return width == 8 ? THC_LANE_ADD8 : width == 16 ? THC_LANE_ADD16 :
-		       width == 32 ? THC_LANE_ADD32 : THC_LANE_NONE;
+		return width == 8  ? THC_LANE_ADD8 :
+		       width == 16 ? THC_LANE_ADD16 :
+		       width == 32 ? THC_LANE_ADD32 :
+				     THC_LANE_NONE;
 	case THC_OP_OR:
 		return width == 32 ? THC_LANE_OR : THC_LANE_NONE;
 	case THC_OP_MAX:
@@ -109,10 +111,8 @@ THC_INLINE u8 thc_lane_answer_width(enum thc_lane_kind kind)
 
 THC_INLINE u64 thc_pairs_8(const struct thc_pairs *p, u32 packed)
 {
-	return (u64)p->w8[packed & 0xff] |
-	       (u64)p->w8[packed >> 8 & 0xff] << 16 |
-	       (u64)p->w8[packed >> 16 & 0xff] << 32 |
-	       (u64)p->w8[packed >> 24] << 48;
+	return (u64)p->w8[packed & 0xff] | (u64)p->w8[packed >> 8 & 0xff] << 16 |
+	       (u64)p->w8[packed >> 16 & 0xff] << 32 | (u64)p->w8[packed >> 24] << 48;
 }
 
 THC_INLINE u64 thc_pairs_16(const struct thc_pairs *p, u32 packed)
@@ -173,6 +173,7 @@ THC_INLINE void thc_lanes_lut16(u64 *lanes, const void *payload, const struct th
 }
 
 /* ADD, OR and MAX: payload and lanes have the same layout. */
+/* clang-format off */
 #define THC_LANES_WORDWISE(name, combine)						\
 THC_INLINE void thc_lanes_##name(u64 *lanes, const void *payload, int first)		\
 {											\
@@ -185,6 +186,7 @@ THC_INLINE void thc_lanes_##name(u64 *lanes, const void *payload, int first)		\
 		lanes[i] = first ? b : (combine);					\
 	}										\
 }
+/* clang-format on */
 
 THC_LANES_WORDWISE(add8, thc_add8(a, b))
 THC_LANES_WORDWISE(add16, thc_add16(a, b))

@@ -240,8 +240,7 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 		return out;
 	}
 
-	if (v->round != a->round || v->chunk != a->chunk || v->kind != a->kind ||
-	    v->op != a->op) {
+	if (v->round != a->round || v->chunk != a->chunk || v->kind != a->kind || v->op != a->op) {
 		out.verdict = THC_MISMATCH;
 		return out;
 	}

@@ -19,6 +19,7 @@ typedef __u64 u64;
 typedef __s32 s32;
 #endif
 
+/* clang-format off */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 THC_INLINE u16 thc_be16(u16 v) { return __builtin_bswap16(v); }
 THC_INLINE u32 thc_be32(u32 v) { return __builtin_bswap32(v); }
@@ -34,6 +35,7 @@ THC_INLINE u16 thc_le16(u16 v) { return __builtin_bswap16(v); }
 THC_INLINE u32 thc_le32(u32 v) { return __builtin_bswap32(v); }
 THC_INLINE u64 thc_le64(u64 v) { return __builtin_bswap64(v); }
 #endif
+/* clang-format on */
 
 /* A 64-bit word inside a packet: any alignment, may alias anything. The BPF
  * compiler would load a word of alignment 1 byte by byte; the machines XDP is

@@ -69,8 +69,8 @@ static inline struct daemon start_daemon_on(uint16_t at, const char *job)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(out[1], 1);
 		close(out[0]);
-		execl(daemon_path(), "thcd", "--software", "--listen", "127.0.0.1", "--port",
-		      port, "--control", control, "--job", job, NULL);
+		execl(daemon_path(), "thcd", "--software", "--listen", "127.0.0.1", "--port", port,
+		      "--control", control, "--job", job, NULL);
 		perror(daemon_path());
 		_exit(127);
 	}

@@ -262,8 +262,8 @@ static void *reduce_overlapped(void *arg)
 
 	for (i = 0; !error && i < REQUESTS; i++) {
 		buf[i] = make_gradient(r->rank, r->count >> i);
-		error = thc_allreduce_start(r->client, buf[i], r->count >> i, THC_FP32,
-					    (uint64_t)i, &request[i]);
+		error = thc_allreduce_start(r->client, buf[i], r->count >> i, THC_FP32, (uint64_t)i,
+					    &request[i]);
 		started += !error;
 	}
 	for (i = started - 1; i >= 0; i--) {
@@ -306,8 +306,7 @@ static void *disagree_then_agree(void *arg)
 	float *g = make_gradient(r->rank, 4096), *copy = make_gradient(r->rank, 4096);
 	int error = open_client(r), bad;
 
-	bad = error ? error : thc_allreduce(r->client, g, r->rank == 1 ? 3000 : 4096,
-					    THC_FP32, 0);
+	bad = error ? error : thc_allreduce(r->client, g, r->rank == 1 ? 3000 : 4096, THC_FP32, 0);
 	keep_error(r, bad);
 	if (memcmp(g, copy, 4096 * sizeof(*g)))
 		r->error = -1;
@@ -370,8 +369,7 @@ static void errors__nan_and_inf_name_the_rank(void **state)
 
 	(void)state;
 	for (inf = 0; inf < 2; inf++) {
-		struct daemon d =
-			start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+		struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
 		struct rank ranks[3];
 		unsigned int i;
 
@@ -695,8 +693,8 @@ static void memory__at_most_twice_the_bucket(void **state)
 	(void)state;
 	for (dtype = THC_FP32; dtype <= THC_FP16; dtype++) {
 		for (i = 0; i < 2; i++) {
-			struct daemon d = start_daemon(
-				"job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
+			struct daemon d =
+				start_daemon("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
 			struct rank rank;
 
 			set_up_ranks(&rank, 1, d);

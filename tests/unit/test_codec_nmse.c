@@ -108,7 +108,10 @@ static void setup(struct setup *s, const struct thc_table *t, unsigned int n, bo
 
 static void nmse__closed_form(void **state)
 {
-	static const struct { unsigned int bits, g; double p, nmse[3]; } rows[] = {
+	static const struct {
+		unsigned int bits, g;
+		double p, nmse[3];
+	} rows[] = {
 		{ 4, 15, 1.0 / 32, { .02059, .01060, .00893 } },
 		{ 4, 30, 1.0 / 32, { .02033, .01053, .00890 } },
 		{ 4, 36, 1.0 / 32, { .01941, .01030, .00879 } },

@@ -16,8 +16,8 @@ struct round {
 	uint8_t *packed;
 };
 
-static void round_run(struct round *r, unsigned int block_log2, enum thc_dtype dtype,
-		      size_t count, unsigned int g)
+static void round_run(struct round *r, unsigned int block_log2, enum thc_dtype dtype, size_t count,
+		      unsigned int g)
 {
 	struct thc_table t;
 	size_t i;
@@ -177,8 +177,8 @@ static void putback__one_chunk(void **state)
 
 		memcpy(before, r.error, r.count * sizeof(float));
 		sent = reference_sent(&r, chunks[k], chunks[k] + 1);
-		thc_codec_putback(&r.c, r.packed + chunks[k] * 512, chunks[k], 1024, r.norms,
-				  ROUND, r.first_block, r.error, r.count, r.scratch);
+		thc_codec_putback(&r.c, r.packed + chunks[k] * 512, chunks[k], 1024, r.norms, ROUND,
+				  r.first_block, r.error, r.count, r.scratch);
 		for (i = 0; i < r.count; i++)
 			assert_true(fabs(before[i] + sent[i] - r.error[i]) < 1e-5);
 		for (i = r.count; i < r.padded; i++)

@@ -159,7 +159,10 @@ static void store__nearest_even(void **state)
 
 static void store__special_values(void **state)
 {
-	static const struct { uint32_t in; uint16_t fp16, bf16; } want[] = {
+	static const struct {
+		uint32_t in;
+		uint16_t fp16, bf16;
+	} want[] = {
 		{ 0x00000000, 0x0000, 0x0000 }, { 0x80000000, 0x8000, 0x8000 },
 		{ 0x7f800000, 0x7c00, 0x7f80 }, { 0xff800000, 0xfc00, 0xff80 },
 		{ 0x7f7fffff, 0x7c00, 0x7f80 },	/* largest float */

@@ -336,8 +336,8 @@ static void compress__range_by_range(void **state)
 	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, NULL, norms, NULL), 0);
 	thc_codec_compress(&c, x, THC_FP32, n, NULL, norms, 1, 0, 0, 1024, whole, 512, scratch);
 	for (block = 0; block < 4; block++)
-		thc_codec_compress(&c, x + block * 2048, THC_FP32, 2048, NULL, norms + block, 1,
-				   0, block, 1024, part + block * 1024, 512, scratch);
+		thc_codec_compress(&c, x + block * 2048, THC_FP32, 2048, NULL, norms + block, 1, 0,
+				   block, 1024, part + block * 1024, 512, scratch);
 	assert_memory_equal(whole, part, n / 2);
 	thc_codec_exit(&c);
 	free(part);
@@ -433,8 +433,13 @@ static void decode__equals_formula(void **state)
 	thc_codec_exit(&c);
 }
 
-static const struct { float value; uint16_t fp16, bf16; } not_finite[] = {
-	{ NAN, 0x7e00, 0x7fc0 }, { INFINITY, 0x7c00, 0x7f80 }, { -INFINITY, 0xfc00, 0xff80 },
+static const struct {
+	float value;
+	uint16_t fp16, bf16;
+} not_finite[] = {
+	{ NAN, 0x7e00, 0x7fc0 },
+	{ INFINITY, 0x7c00, 0x7f80 },
+	{ -INFINITY, 0xfc00, 0xff80 },
 };
 
 static void norms__where_it_is_not_finite(void **state)
@@ -466,7 +471,8 @@ static void norms__where_it_is_not_finite(void **state)
 				half[places[i]] = dtype == THC_FP16 ? not_finite[k].fp16 :
 								      not_finite[k].bf16;
 				assert_int_equal(thc_codec_norms(&c, half, dtype, n, NULL, norms,
-								 &bad), -EDOM);
+								 &bad),
+						 -EDOM);
 				assert_int_equal(bad, places[i]);
 			}
 			error[places[i]] = not_finite[k].value;

@@ -14,6 +14,8 @@ struct row {
 	uint16_t value[16];
 };
 
+/* clang-format off */
+
 /* Optimal tables (values and costs) as published or worked out by other means. */
 static const struct row optimal[] = {
 	{ 4, 30, 1.0 / 32, .0130625,
@@ -41,6 +43,8 @@ static const struct row published[] = {
 	{ 3, 16, 1.0 / 1024, .1171355, { 0, 4, 6, 7, 9, 10, 12, 16 } },
 	{ 2, 34, 1.0 / 1024, .6243084, { 0, 13, 21, 34 } },
 };
+
+/* clang-format on */
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -171,7 +175,9 @@ static void solve__uniform(void **state)
 
 static void solve__thresholds(void **state)
 {
-	static const struct { double p, t; } want[] = {
+	static const struct {
+		double p, t;
+	} want[] = {
 		{ 1.0 / 16, 1.8627318674 }, { 1.0 / 32, 2.1538746941 },
 		{ 1.0 / 64, 2.4175590162 }, { 1.0 / 128, 2.6600674686 },
 		{ 1.0 / 512, 3.0972690782 }, { 1.0 / 1024, 3.2971933457 },
@@ -249,7 +255,10 @@ static void check__overflow_rule(void **state)
 
 static void nmse__closed_form(void **state)
 {
-	static const struct { unsigned int bits, g; double p, nmse[3]; } want[] = {
+	static const struct {
+		unsigned int bits, g;
+		double p, nmse[3];
+	} want[] = {
 		{ 4, 15, 1.0 / 32, { .02059, .01060, .00893 } },
 		{ 4, 30, 1.0 / 32, { .02033, .01053, .00890 } },
 		{ 4, 36, 1.0 / 32, { .01941, .01030, .00879 } },
@@ -271,8 +280,14 @@ static void nmse__closed_form(void **state)
 
 static void choose__at_least_as_good_as_known(void **state)
 {
-	static const struct { unsigned int n; double nmse; } want[] = {
-		{ 2, .009565 }, { 4, .005175 }, { 8, .003105 }, { 16, .002055 },
+	static const struct {
+		unsigned int n;
+		double nmse;
+	} want[] = {
+		{ 2, .009565 },
+		{ 4, .005175 },
+		{ 8, .003105 },
+		{ 16, .002055 },
 	};
 	struct thc_table t, other;
 	unsigned int i, g;

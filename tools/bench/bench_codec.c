@@ -72,8 +72,8 @@ static void bench_init(struct bench *b)
 
 static int compress(struct bench *b, float *error, uint64_t round)
 {
-	int ret = thc_codec_norms(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms,
-				  NULL);
+	int ret =
+		thc_codec_norms(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms, NULL);
 
 	if (!ret)
 		thc_codec_compress(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms,
@@ -119,16 +119,18 @@ static void report(const struct bench *b, double median[WORKS], int runs)
 	double gib = (double)b->count * sizeof(float) / (1 << 30);
 
 	printf("{\"simd\": \"%s\", \"block_log2\": %u, \"granularity\": %u, \"mib\": %d, "
-	       "\"runs\": %d,\n", thc_codec_simd_name(&b->codec), b->codec.block_log2,
-	       b->codec.table.granularity, BUCKET_MIB, runs);
+	       "\"runs\": %d,\n",
+	       thc_codec_simd_name(&b->codec), b->codec.block_log2, b->codec.table.granularity,
+	       BUCKET_MIB, runs);
 	printf(" \"memcpy_gib_s\": %.3f, \"compress_ratio\": %.4f, \"compress_ef_ratio\": %.4f, "
 	       "\"decompress_ratio\": %.4f,\n", gib / (median[WORK_MEMCPY] * 1e-3),
 	       median[WORK_MEMCPY] / median[WORK_COMPRESS],
 	       median[WORK_MEMCPY] / median[WORK_COMPRESS_EF],
 	       median[WORK_MEMCPY] / median[WORK_DECOMPRESS]);
 	printf(" \"memcpy_ms\": %.3f, \"compress_ms\": %.3f, \"compress_ef_ms\": %.3f, "
-	       "\"decompress_ms\": %.3f}\n", median[WORK_MEMCPY], median[WORK_COMPRESS],
-	       median[WORK_COMPRESS_EF], median[WORK_DECOMPRESS]);
+	       "\"decompress_ms\": %.3f}\n",
+	       median[WORK_MEMCPY], median[WORK_COMPRESS], median[WORK_COMPRESS_EF],
+	       median[WORK_DECOMPRESS]);
 }
 
 static int measure(struct bench *b, int runs)
@@ -170,9 +172,11 @@ static int parse_simd(const char *name, enum thc_simd *simd)
 
 static void usage(FILE *to)
 {
-	fprintf(to, "usage: bench_codec [--simd auto|scalar|avx2|avx512] [--block LOG2] "
+	fprintf(to,
+		"usage: bench_codec [--simd auto|scalar|avx2|avx512] [--block LOG2] "
 		"[--granularity G]\n                   [--independent] [--quick]\n"
-		"As thcd sets up a job of %d ranks, unless told otherwise.\n", RANKS);
+		"As thcd sets up a job of %d ranks, unless told otherwise.\n",
+		RANKS);
 }
 
 int main(int argc, char **argv)

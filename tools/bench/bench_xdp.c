@@ -316,8 +316,8 @@ static void repetition(enum scheme scheme, int rep)
 
 	memset(slots, 0, BENCH_SLOTS * sizeof(*slots));
 	read_stats(&before);
-	samples[scheme][COMPLETE][rep] = run(skel->progs.bench_complete, scheme, ADDED, BENCH_RANKS,
-					     XDP_REDIRECT);
+	samples[scheme][COMPLETE][rep] =
+		run(skel->progs.bench_complete, scheme, ADDED, BENCH_RANKS, XDP_REDIRECT);
 	check_lanes(scheme, BENCH_RANKS);
 	check_added(&before, BENCH_RANKS * BENCH_SLOTS);
 }

@@ -67,9 +67,8 @@ static bool same(const struct claim *a, const struct claim *b)
 
 static void describe(const struct claim *c, char *text, size_t room)
 {
-	snprintf(text, room, "%llu %s values (table %08x, key %08x)",
-		 (unsigned long long)c->count, c->dtype < 3 ? dtype_name[c->dtype] : "unknown",
-		 c->table, c->tag);
+	snprintf(text, room, "%llu %s values (table %08x, key %08x)", (unsigned long long)c->count,
+		 c->dtype < 3 ? dtype_name[c->dtype] : "unknown", c->table, c->tag);
 }
 
 /* What the claims of all ranks amount to, as seen by one of them. */
@@ -113,10 +112,11 @@ static int disagreement(struct thc_request *r, const struct claim *own, const vo
 
 	describe(own, mine, sizeof(mine));
 	describe(&other, theirs, sizeof(theirs));
-	snprintf(r->sentence, sizeof(r->sentence),
-		 "%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype and key in the same order",
-		 thc_name_ranks(differ, ranks, sizeof(ranks)), differ & (differ - 1) ? "" : "s",
-		 r->client->options.rank, mine, first, theirs);
+	snprintf(
+		r->sentence, sizeof(r->sentence),
+		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype and key in the same order",
+		thc_name_ranks(differ, ranks, sizeof(ranks)), differ & (differ - 1) ? "" : "s",
+		r->client->options.rank, mine, first, theirs);
 	return -EBADMSG;
 }
 
@@ -126,13 +126,15 @@ static int not_finite(struct thc_request *r, uint64_t bad)
 	char ranks[THC_RANKS_TEXT];
 
 	if (bad & 1ULL << self)
-		snprintf(r->sentence, sizeof(r->sentence),
-			 "the gradient of this rank (%u) is not finite at index %zu of %zu (NaN, Inf or too large); nothing was sent and the buffer is unchanged: lower the learning rate or the loss scale, or skip this step on all ranks",
-			 self, r->bad, r->count);
+		snprintf(
+			r->sentence, sizeof(r->sentence),
+			"the gradient of this rank (%u) is not finite at index %zu of %zu (NaN, Inf or too large); nothing was sent and the buffer is unchanged: lower the learning rate or the loss scale, or skip this step on all ranks",
+			self, r->bad, r->count);
 	else
-		snprintf(r->sentence, sizeof(r->sentence),
-			 "the gradient of %s is not finite (NaN, Inf or too large); nothing was reduced and the buffer is unchanged: skip this step on all ranks",
-			 thc_name_ranks(bad, ranks, sizeof(ranks)));
+		snprintf(
+			r->sentence, sizeof(r->sentence),
+			"the gradient of %s is not finite (NaN, Inf or too large); nothing was reduced and the buffer is unchanged: skip this step on all ranks",
+			thc_name_ranks(bad, ranks, sizeof(ranks)));
 	return -EDOM;
 }
 

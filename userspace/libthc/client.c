@@ -18,7 +18,9 @@
 static int check_options(const struct thc_client_options *o)
 {
 	if (!o || o->size != sizeof(*o))
-		return thc_fail(-EINVAL, "options.size is not that of this library: use THC_CLIENT_OPTIONS_INIT and build against its header");
+		return thc_fail(
+			-EINVAL,
+			"options.size is not that of this library: use THC_CLIENT_OPTIONS_INIT and build against its header");
 	if (o->flags & ~THC_CLIENT_ERROR_FEEDBACK)
 		return thc_fail(-EINVAL, "unknown option flags %#x",
 				o->flags & ~THC_CLIENT_ERROR_FEEDBACK);
@@ -204,7 +206,8 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 	int error;
 
 	if (c->broken)
-		return thc_fail(-ESTALE, "the client needs thc_client_rejoin() after this error: %s",
+		return thc_fail(-ESTALE,
+				"the client needs thc_client_rejoin() after this error: %s",
 				c->sentence);
 	if (c->options.flags & THC_CLIENT_ERROR_FEEDBACK) {
 		error = thc_memory_get(c, r->key, r->count, &r->error);
@@ -265,8 +268,7 @@ int thc_allreduce_test(struct thc_request *r)
 	return done;
 }
 
-int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
-		  uint64_t key)
+int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype, uint64_t key)
 {
 	struct thc_request *r;
 	int error = thc_allreduce_start(c, buf, count, dtype, key, &r);

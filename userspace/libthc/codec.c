@@ -572,8 +572,8 @@ void thc_codec_decode(const struct thc_codec *c, const void *lanes, size_t strid
 		      size_t nblocks, const float *norms, uint64_t round, size_t first_block,
 		      float *out)
 {
-	struct range r = range_of(c, NULL, THC_FP32, NULL, nblocks << c->block_log2, round,
-				  first_block);
+	struct range r =
+		range_of(c, NULL, THC_FP32, NULL, nblocks << c->block_log2, round, first_block);
 	struct decoder d = {
 		.c = c, .lanes = lanes, .stride = stride, .width = width, .chunk = chunk,
 		.counts = counts,
@@ -582,8 +582,9 @@ void thc_codec_decode(const struct thc_codec *c, const void *lanes, size_t strid
 	size_t block;
 
 	for (block = 0; block < nblocks; block++) {
-		d.scale = norm_is_zero(norms[block]) ? 0 :
-			  ldexp(grid_step(c, norms[block]), -(int)c->block_log2);
+		d.scale = norm_is_zero(norms[block]) ?
+				  0 :
+				  ldexp(grid_step(c, norms[block]), -(int)c->block_log2);
 		unrotate_block(&r, &t, block, out + (block << c->block_log2), out, false);
 	}
 }

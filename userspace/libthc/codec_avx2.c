@@ -151,8 +151,7 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 	part = _mm256_sub_epi32(part, _mm256_andnot_si256(_mm256_cmpgt_epi32(n, part), n));
 	part = _mm256_or_si256(_mm256_slli_epi32(part, THC_CORRELATED_BITS),
 			       _mm256_srli_epi32(u, 32 - THC_CORRELATED_BITS));
-	return vf_mul(vf_add(_mm256_cvtepi32_ps(part), vf_set(0.5f)),
-		      vf_set(0x1p8f / (float)q->n));
+	return vf_mul(vf_add(_mm256_cvtepi32_ps(part), vf_set(0.5f)), vf_set(0x1p8f / (float)q->n));
 }
 
 /* One gather fetches level, value and gap; so there is no narrow case. */
@@ -185,8 +184,8 @@ FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned
 /* 32 indices -> 32 bytes, in quarters of four taken from the four vectors in turn; then pairs. */
 FN __m128i pack_half(const vi *z)
 {
-	vi bytes = _mm256_packus_epi16(_mm256_packs_epi32(z[0], z[1]),
-				       _mm256_packs_epi32(z[2], z[3]));
+	vi bytes =
+		_mm256_packus_epi16(_mm256_packs_epi32(z[0], z[1]), _mm256_packs_epi32(z[2], z[3]));
 	vi pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi16(0x0110));
 	vi packed = _mm256_packus_epi16(pairs, pairs);
 	__m128i lo = _mm256_castsi256_si128(packed), hi = _mm256_extracti128_si256(packed, 1);

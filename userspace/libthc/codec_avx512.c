@@ -152,8 +152,7 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 	part = _mm512_mask_sub_epi32(part, _mm512_cmpge_epi32_mask(part, n), part, n);
 	part = _mm512_or_si512(_mm512_slli_epi32(part, THC_CORRELATED_BITS),
 			       _mm512_srli_epi32(u, 32 - THC_CORRELATED_BITS));
-	return vf_mul(vf_add(_mm512_cvtepi32_ps(part), vf_set(0.5f)),
-		      vf_set(0x1p8f / (float)q->n));
+	return vf_mul(vf_add(_mm512_cvtepi32_ps(part), vf_set(0.5f)), vf_set(0x1p8f / (float)q->n));
 }
 
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
@@ -193,8 +192,8 @@ FN void pack_group(const vi *z, uint8_t *to)
 	vi pairs = _mm512_maddubs_epi16(_mm512_packus_epi16(words_lo, words_hi),
 					_mm512_set1_epi16(0x0110));
 	__m256i bytes = _mm512_cvtepi16_epi8(pairs);
-	const __m256i order = _mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14,
-						3, 7, 11, 15);
+	const __m256i order =
+		_mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 
 	_mm256_storeu_si256((__m256i *)to, _mm256_permutexvar_epi16(order, bytes));
 }

@@ -100,7 +100,7 @@ FN void vf_rows(vf *v, unsigned int radix)
 }
 
 FN void rows_pass(const float *src, float *dst, size_t stride, unsigned int radix,
-		      const uint64_t *signs, size_t i)
+		  const uint64_t *signs, size_t i)
 {
 	vf v[THC_RADIX_MAX];
 	unsigned int k;
@@ -150,8 +150,8 @@ FN void first_pass(vf *v, float *dst)
 		vf_store(dst + k * VL, v[k]);
 }
 
-FN void forward_body(const void *x, enum thc_dtype dtype, const float *error,
-			 const uint64_t *signs, float *out)
+FN void forward_body(const void *x, enum thc_dtype dtype, const float *error, const uint64_t *signs,
+		     float *out)
 {
 	unsigned int k;
 	size_t i;
@@ -216,8 +216,8 @@ static void vector_flip(const float *src, const uint64_t *signs, float *dst)
 
 /* A group is read whole before its indices are stored: they may lie where it was. */
 FN void quantise_body(const struct thc_quant *q, const struct levels *l, const float *in,
-			  unsigned int first, unsigned int n, uint8_t *packed, float *residual,
-			  int narrow, int correlated)
+		      unsigned int first, unsigned int n, uint8_t *packed, float *residual,
+		      int narrow, int correlated)
 {
 	unsigned int done, k;
 
@@ -256,8 +256,8 @@ static void vector_quantise(const struct thc_quant *q, const float *in, unsigned
 }
 
 /* Lanes may lie at the end of where their floats go: read a group before writing it. */
-FN void dequant_body(const uint8_t *lanes, unsigned int width, size_t n, float centre,
-			 float scale, float *out)
+FN void dequant_body(const uint8_t *lanes, unsigned int width, size_t n, float centre, float scale,
+		     float *out)
 {
 	vf c = vf_set(centre), s = vf_set(scale);
 	unsigned int k;
@@ -313,6 +313,7 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 		thc_store_one(dtype, dst, i, src[i]);
 }
 
+/* clang-format off */
 #define VECTOR_OPS(label) {			\
 	.name = label,				\
 	.sumsq = vector_sumsq,			\
@@ -325,5 +326,6 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 	.load = vector_load,			\
 	.store = vector_store,			\
 }
+/* clang-format on */
 
 #endif /* LIBTHC_CODEC_VECTOR_H */

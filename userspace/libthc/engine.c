@@ -122,9 +122,10 @@ static void on_adrift(struct thc_client *c, const struct thc_request *r)
 {
 	char text[THC_SENTENCE_MAX];
 
-	snprintf(text, sizeof(text),
-		 "%.400s; the others went on without this rank, which was late: call thc_client_rejoin() on all ranks",
-		 r->sentence);
+	snprintf(
+		text, sizeof(text),
+		"%.400s; the others went on without this rank, which was late: call thc_client_rejoin() on all ranks",
+		r->sentence);
 	break_client(c, r->status, text);
 }
 
@@ -183,9 +184,10 @@ static void on_epoch(struct thc_client *c, const struct thc_hdr *h)
 	/* not newer: told by a packet that was long on its way */
 	if ((int32_t)(thc_be32(h->epoch) - c->params.epoch) <= 0)
 		return;
-	snprintf(text, sizeof(text),
-		 "rank %u restarted or joined again (job %u is now in epoch %u, this rank is in epoch %u): call thc_client_rejoin() on all ranks",
-		 h->rank, c->options.job, thc_be32(h->epoch), c->params.epoch);
+	snprintf(
+		text, sizeof(text),
+		"rank %u restarted or joined again (job %u is now in epoch %u, this rank is in epoch %u): call thc_client_rejoin() on all ranks",
+		h->rank, c->options.job, thc_be32(h->epoch), c->params.epoch);
 	break_client(c, -ESTALE, text);
 }
 
@@ -199,9 +201,10 @@ static void on_stale(struct thc_client *c, struct thc_stream *s, struct thc_flig
 		land(c, s, f, h, NULL);
 		return;
 	}
-	snprintf(text, sizeof(text),
-		 "this rank (%u) fell so far behind that the others' results are gone: raise the job's deadline or call thc_client_rejoin() on all ranks",
-		 c->options.rank);
+	snprintf(
+		text, sizeof(text),
+		"this rank (%u) fell so far behind that the others' results are gone: raise the job's deadline or call thc_client_rejoin() on all ranks",
+		c->options.rank);
 	break_client(c, -ESTALE, text);
 }
 
@@ -302,7 +305,7 @@ static uint16_t port_of(const struct thc_client *c, const struct thc_hdr *h)
 	uint16_t base = c->options.port ? c->options.port : THC_PORT_DEFAULT;
 
 	return c->params.flags & THC_WELCOME_F_ONE_PORT ? base :
-	       thc_slot_port(base, thc_be16(h->slot));
+							  thc_slot_port(base, thc_be16(h->slot));
 }
 
 static void outgoing(struct thc_client *c, struct thc_flight *f, struct thc_outgoing *out,
@@ -336,8 +339,8 @@ static bool send_all(struct thc_client *c, const struct thc_outgoing *out, unsig
 
 /* The request whose chunk @sequence of @s can be sent now, or NULL. */
 static struct thc_request *sendable(struct thc_client *c, const struct thc_stream *s,
-				    struct thc_request **active, unsigned int n,
-				    uint64_t sequence, uint32_t *index)
+				    struct thc_request **active, unsigned int n, uint64_t sequence,
+				    uint32_t *index)
 {
 	unsigned int i;
 
@@ -346,7 +349,7 @@ static struct thc_request *sendable(struct thc_client *c, const struct thc_strea
 		bool norms = s == &c->norms;
 		uint64_t first = norms ? r->norm_first : r->data_first;
 		uint64_t ready = norms ? r->norms_sendable :
-				 r->packed * (r->data_chunks / (r->blocks ? r->blocks : 1));
+					 r->packed * (r->data_chunks / (r->blocks ? r->blocks : 1));
 
 		if (r->stage != THC_STAGE_QUEUED && sequence >= first && sequence < first + ready) {
 			*index = (uint32_t)(sequence - first);
@@ -482,14 +485,16 @@ static void name_the_missing(const struct thc_client *c, uint64_t missing, char 
 	char ranks[THC_RANKS_TEXT], peer[80];
 
 	if (missing)
-		snprintf(text, room,
-			 "no progress for %u ms: %s did not contribute; see why, then call thc_client_rejoin() on all ranks",
-			 c->options.timeout_ms, thc_name_ranks(missing, ranks, sizeof(ranks)));
+		snprintf(
+			text, room,
+			"no progress for %u ms: %s did not contribute; see why, then call thc_client_rejoin() on all ranks",
+			c->options.timeout_ms, thc_name_ranks(missing, ranks, sizeof(ranks)));
 	else
-		snprintf(text, room,
-			 "no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
-			 thc_link_peer_name(&c->link, peer, sizeof(peer)), c->options.timeout_ms,
-			 c->options.port, c->options.port + THC_PORT_SPAN - 1);
+		snprintf(
+			text, room,
+			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
+			thc_link_peer_name(&c->link, peer, sizeof(peer)), c->options.timeout_ms,
+			c->options.port, c->options.port + THC_PORT_SPAN - 1);
 }
 
 static void name_the_obstacle(const struct thc_client *c, char *text, size_t room)
@@ -498,13 +503,15 @@ static void name_the_obstacle(const struct thc_client *c, char *text, size_t roo
 
 	thc_link_peer_name(&c->link, peer, sizeof(peer));
 	if (c->unreachable == -ECONNREFUSED)
-		snprintf(text, room,
-			 "nobody serves at %s any more, or not the same thcd: see that it runs, then call thc_client_rejoin() on all ranks",
-			 peer);
+		snprintf(
+			text, room,
+			"nobody serves at %s any more, or not the same thcd: see that it runs, then call thc_client_rejoin() on all ranks",
+			peer);
 	else
-		snprintf(text, room,
-			 "the aggregator at %s cannot be reached: %s; is the interface up? Then call thc_client_rejoin() on all ranks",
-			 peer, strerror(-c->unreachable));
+		snprintf(
+			text, room,
+			"the aggregator at %s cannot be reached: %s; is the interface up? Then call thc_client_rejoin() on all ranks",
+			peer, strerror(-c->unreachable));
 }
 
 static void check_progress(struct thc_client *c)
@@ -519,9 +526,10 @@ static void check_progress(struct thc_client *c)
 	}
 	missing = missing_ranks(c, &left);
 	if (left) {
-		snprintf(text, sizeof(text),
-			 "%s did not contribute, and a rank that is missing has left the job: restart it and call thc_client_rejoin() on all ranks",
-			 thc_name_ranks(missing, ranks, sizeof(ranks)));
+		snprintf(
+			text, sizeof(text),
+			"%s did not contribute, and a rank that is missing has left the job: restart it and call thc_client_rejoin() on all ranks",
+			thc_name_ranks(missing, ranks, sizeof(ranks)));
 		break_client(c, -EPIPE, text);
 	} else if (c->unreachable_at &&
 		   now - c->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS) {

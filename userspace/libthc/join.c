@@ -44,7 +44,10 @@ const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 		if (!(ranks >> i & 1))
 			continue;
 		used += (size_t)snprintf(text + used, room - used, "%s %u",
-					 !n ? "" : n + 1 == total ? " and" : ",", i);
+					 !n		? "" :
+					 n + 1 == total ? " and" :
+							  ",",
+					 i);
 		n++;
 	}
 	return text;
@@ -160,17 +163,24 @@ static int refused(const struct thc_client *c, const struct thc_params *p)
 
 	switch (p->refusal) {
 	case THC_REFUSED_RANK:
-		return thc_fail(-ERANGE, "rank %u is too large for job %u: ranks count from 0 to n - 1",
+		return thc_fail(-ERANGE,
+				"rank %u is too large for job %u: ranks count from 0 to n - 1",
 				o->rank, o->job);
 	case THC_REFUSED_PREFIX:
-		return thc_fail(-EACCES, "job %u does not admit workers from this address: change the job's prefix or use --bind",
-				o->job);
+		return thc_fail(
+			-EACCES,
+			"job %u does not admit workers from this address: change the job's prefix or use --bind",
+			o->job);
 	case THC_REFUSED_TAKEN:
-		return thc_fail(-EADDRINUSE, "rank %u of job %u is taken by another worker: give every worker its own rank",
-				o->rank, o->job);
+		return thc_fail(
+			-EADDRINUSE,
+			"rank %u of job %u is taken by another worker: give every worker its own rank",
+			o->rank, o->job);
 	case THC_REFUSED_JOB:
-		return thc_fail(-ENOENT, "the aggregator has no job %u with this cookie: compare job and cookie with its configuration",
-				o->job);
+		return thc_fail(
+			-ENOENT,
+			"the aggregator has no job %u with this cookie: compare job and cookie with its configuration",
+			o->job);
 	}
 	return thc_fail(-EACCES, "the aggregator refused rank %u of job %u (reason %u)", o->rank,
 			o->job, p->refusal);
@@ -195,15 +205,18 @@ static int timed_out(struct joining *j, int last_error)
 	if (j->welcome)
 		missing = thc_ranks_mask(j->params.ranks) & ~j->params.joined;
 	if (missing)
-		return thc_fail(-ETIMEDOUT, "%s of job %u did not join within %u ms: start all %u workers",
+		return thc_fail(-ETIMEDOUT,
+				"%s of job %u did not join within %u ms: start all %u workers",
 				thc_name_ranks(missing, ranks, sizeof(ranks)), c->options.job,
 				c->options.join_timeout_ms, j->params.ranks);
 	thc_link_peer_name(&c->link, peer, sizeof(peer));
 	if (last_error)
-		return thc_fail(last_error, "nobody serves at %s: %s; start thcd there",
-				peer, strerror(-last_error));
-	return thc_fail(-EHOSTUNREACH, "no answer from %s for %u ms: is thcd running there with job %u, and is UDP open?",
-			peer, c->options.join_timeout_ms, c->options.job);
+		return thc_fail(last_error, "nobody serves at %s: %s; start thcd there", peer,
+				strerror(-last_error));
+	return thc_fail(
+		-EHOSTUNREACH,
+		"no answer from %s for %u ms: is thcd running there with job %u, and is UDP open?",
+		peer, c->options.join_timeout_ms, c->options.job);
 }
 
 /* One JOIN and what comes back until the next is due. 1: ready. */
@@ -232,8 +245,10 @@ static int join_once(struct joining *j, int *last_error)
 		if (j->params.flags & THC_WELCOME_F_REFUSED)
 			return refused(c, &j->params);
 		if (j->unknown)
-			return thc_fail(-EPROTO, "the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
-					c->options.job);
+			return thc_fail(
+				-EPROTO,
+				"the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
+				c->options.job);
 		if (j->params.reply == THC_REPLY_MULTICAST)
 			thc_link_join_group(&c->link, &j->params);
 		if (j->params.flags & THC_WELCOME_F_READY)
@@ -248,11 +263,14 @@ static int set_up(struct thc_client *c)
 	int error;
 
 	if (thc_table_hash(&c->params.table) != c->params.table_hash)
-		return thc_fail(-EPROTO, "the aggregator's table does not match its hash: use the same version of THC on all hosts");
-	error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2,
-			       c->params.seed, c->options.simd);
+		return thc_fail(
+			-EPROTO,
+			"the aggregator's table does not match its hash: use the same version of THC on all hosts");
+	error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2, c->params.seed,
+			       c->options.simd);
 	if (error == -ENOTSUP)
-		return thc_fail(error, "this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
+		return thc_fail(error,
+				"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
 	if (error)
 		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
 	c->codec_ready = true;

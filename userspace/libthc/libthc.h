@@ -78,7 +78,9 @@ struct thc_client_options {
 	enum thc_simd	simd;
 };
 
+/* clang-format off */
 #define THC_CLIENT_OPTIONS_INIT { .size = sizeof(struct thc_client_options) }
+/* clang-format on */
 
 /**
  * thc_client_open() - join a job; returns when all its ranks have joined
@@ -138,8 +140,8 @@ THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum th
  * @buf belongs to the library until then. Requests of one client are served
  * in the order they were started, overlapped.
  */
-THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count,
-				enum thc_dtype dtype, uint64_t key, struct thc_request **out);
+THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
+				uint64_t key, struct thc_request **out);
 
 /* Waits for @r, frees it and returns what thc_allreduce() would have; also
  * after the client was closed: -ECANCELED.

@@ -91,8 +91,7 @@ static int find_local(struct thc_link *l)
 
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (void *)&l->peer, l->addrlen) ||
-	    getsockname(fd, (void *)&l->local, &len))
+	if (connect(fd, (void *)&l->peer, l->addrlen) || getsockname(fd, (void *)&l->local, &len))
 		error = -errno;
 	close(fd);
 	if (l->local.ss_family == AF_INET)
@@ -108,7 +107,8 @@ static int find_interface(struct thc_link *l, const char *name)
 
 	if (name) {
 		l->ifindex = if_nametoindex(name);
-		return l->ifindex ? 0 : thc_fail(-EINVAL, "there is no interface \"%s\" here", name);
+		return l->ifindex ? 0 :
+				    thc_fail(-EINVAL, "there is no interface \"%s\" here", name);
 	}
 	if (getifaddrs(&list))
 		return thc_fail(-errno, "cannot list interfaces: %s", strerror(errno));
@@ -408,8 +408,8 @@ int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned i
 			done += (unsigned int)n;
 		} else if (is_busy(n)) {
 			break;
-		} else if (l->gso && (n == -EIO || n == -EINVAL || n == -EMSGSIZE ||
-				      n == -EOPNOTSUPP)) {
+		} else if (l->gso &&
+			   (n == -EIO || n == -EINVAL || n == -EMSGSIZE || n == -EOPNOTSUPP)) {
 			l->gso = false;		/* this path cannot segment */
 		} else if (n == -ECONNREFUSED && errors++ < 3) {
 			continue;		/* an earlier packet's ICMP error */
@@ -498,8 +498,8 @@ int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx,
 	}
 	for (i = 0; i < n; i++) {
 		if (same_address(&from[i], &l->peer))
-			each_packet(iov[i].iov_base, msg[i].msg_len,
-				    read_notes(&msg[i].msg_hdr), each, ctx);
+			each_packet(iov[i].iov_base, msg[i].msg_len, read_notes(&msg[i].msg_hdr),
+				    each, ctx);
 	}
 	return n;
 }

@@ -171,11 +171,15 @@ int thc_memory_get(struct thc_client *c, uint64_t key, size_t count, struct thc_
 	struct thc_memory *m = find(c, key);
 
 	if (m && m->busy)
-		return thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended: give every bucket its own key",
-				(unsigned long long)key);
+		return thc_fail(
+			-EBUSY,
+			"key %#llx is in use by an all-reduce that has not ended: give every bucket its own key",
+			(unsigned long long)key);
 	if (m && m->count != count)
-		return thc_fail(-EINVAL, "key %#llx was used for %zu values, not %zu: drop its error memory first (thc_error_import() with count 0)",
-				(unsigned long long)key, m->count, count);
+		return thc_fail(
+			-EINVAL,
+			"key %#llx was used for %zu values, not %zu: drop its error memory first (thc_error_import() with count 0)",
+			(unsigned long long)key, m->count, count);
 	if (!m)
 		m = create(c, key, count);
 	if (!m)

@@ -107,5 +107,6 @@ uint32_t thc_window_reorder(const struct thc_window *w)
 	uint32_t quarter = thc_window_size(w) / 4;
 
 	return quarter < THC_REORDER_MIN ? THC_REORDER_MIN :
-	       quarter > THC_REORDER_MAX ? THC_REORDER_MAX : quarter;
+	       quarter > THC_REORDER_MAX ? THC_REORDER_MAX :
+					   quarter;
 }

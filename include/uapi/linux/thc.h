@@ -159,9 +159,8 @@ enum thc_reply {
 #define THC_WELCOME_F_ONE_PORT	0x04	/* all slots on the base port (software) */
 #define THC_WELCOME_F_NOSUM	0x08	/* packets of this job carry no sum */
 #define THC_WELCOME_F_CORRELATED 0x10	/* correlated stochastic rounding */
-#define THC_WELCOME_F_NOGSO	0x20	/* send packet by packet: generic XDP on a virtual
-					 * link meets segmentation offload's super-packets
-					 */
+/* send packet by packet: generic XDP on a virtual link meets super-packets of GSO */
+#define THC_WELCOME_F_NOGSO	0x20
 
 /* thc_welcome.refusal */
 enum thc_refusal {

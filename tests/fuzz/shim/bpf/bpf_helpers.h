@@ -12,9 +12,11 @@
 #define __BPF_HELPERS__
 
 #define SEC(name)
+/* clang-format off */
 #define __uint(name, value) int (*name)[value]
 #define __type(name, value) value *name
 #define __array(name, value) value *name[]
+/* clang-format on */
 #undef __always_inline
 /* a hint here: what the verifier needs inlined, sanitizers make huge */
 #define __always_inline inline
