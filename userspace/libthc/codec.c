@@ -399,6 +399,7 @@ static void quantiser_init(struct quantiser *z, struct range *r, uint64_t round,
 	z->q.half = z->q.top * 0.5f;
 	z->q.unrotate = ldexpf(1, -(int)c->block_log2);
 	z->q.n = c->correlate_n;
+	z->q.share = c->correlate_n ? 0x1p8f / (float)c->correlate_n : 0;
 	z->q.rank = c->correlate_n ? rank % c->correlate_n : 0;
 	for (i = 0; i < THC_TABLE_LEVELS_MAX; i++)
 		z->q.gap[i] = c->gap[i] * THC_DRAW_UNIT;

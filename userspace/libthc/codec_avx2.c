@@ -145,13 +145,14 @@ FN vi draw32(uint64_t key, unsigned int i)
 FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 {
 	vi n = _mm256_set1_epi32((int)q->n);
-	vi part = _mm256_mullo_epi32(_mm256_srli_epi32(draw32(q->shift, i), 16), n);
+	/* a product of 16-bit words: the upper ones are zero in both */
+	vi part = _mm256_mulhi_epu16(_mm256_srli_epi32(draw32(q->shift, i), 16), n);
 
-	part = _mm256_add_epi32(_mm256_srli_epi32(part, 16), _mm256_set1_epi32((int)q->rank));
+	part = _mm256_add_epi32(part, _mm256_set1_epi32((int)q->rank));
 	part = _mm256_sub_epi32(part, _mm256_andnot_si256(_mm256_cmpgt_epi32(n, part), n));
 	part = _mm256_or_si256(_mm256_slli_epi32(part, THC_CORRELATED_BITS),
 			       _mm256_srli_epi32(u, 32 - THC_CORRELATED_BITS));
-	return vf_mul(vf_add(_mm256_cvtepi32_ps(part), vf_set(0.5f)), vf_set(0x1p8f / (float)q->n));
+	return vf_mul(vf_add(_mm256_cvtepi32_ps(part), vf_set(0.5f)), vf_set(q->share));
 }
 
 /* One gather fetches level, value and gap; so there is no narrow case. */

@@ -146,13 +146,14 @@ FN vi draw32(uint64_t key, unsigned int i)
 FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 {
 	vi n = _mm512_set1_epi32((int)q->n);
-	vi part = _mm512_mullo_epi32(_mm512_srli_epi32(draw32(q->shift, i), 16), n);
+	/* a product of 16-bit words: the upper ones are zero in both */
+	vi part = _mm512_mulhi_epu16(_mm512_srli_epi32(draw32(q->shift, i), 16), n);
 
-	part = _mm512_add_epi32(_mm512_srli_epi32(part, 16), _mm512_set1_epi32((int)q->rank));
+	part = _mm512_add_epi32(part, _mm512_set1_epi32((int)q->rank));
 	part = _mm512_mask_sub_epi32(part, _mm512_cmpge_epi32_mask(part, n), part, n);
 	part = _mm512_or_si512(_mm512_slli_epi32(part, THC_CORRELATED_BITS),
 			       _mm512_srli_epi32(u, 32 - THC_CORRELATED_BITS));
-	return vf_mul(vf_add(_mm512_cvtepi32_ps(part), vf_set(0.5f)), vf_set(0x1p8f / (float)q->n));
+	return vf_mul(vf_add(_mm512_cvtepi32_ps(part), vf_set(0.5f)), vf_set(q->share));
 }
 
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,

@@ -36,6 +36,7 @@
  * @unrotate: 1 / B, applied to what goes to the error memory
  * @draw: key of the rounding, from (seed, round, rank, tile)
  * @shift: key of the correlated shifts, from (seed, round, tile), the same on all ranks
+ * @share: of a draw that a rank has in correlated rounding: 1 / n, times the unit of its part
  * @n: ranks of correlated rounding, 0 for none
  * @rank: below @n
  */
@@ -49,6 +50,7 @@ struct thc_quant {
 	float to_grid;
 	float from_grid;
 	float unrotate;
+	float share;
 	uint64_t draw;
 	uint64_t shift;
 	uint32_t n;

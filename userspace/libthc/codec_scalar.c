@@ -97,7 +97,7 @@ static float draw(const struct thc_quant *q, uint32_t i)
 	if (part >= q->n)
 		part -= q->n;
 	part = part << THC_CORRELATED_BITS | u >> (32 - THC_CORRELATED_BITS);
-	return ((float)part + 0.5f) * (0x1p8f / (float)q->n);
+	return ((float)part + 0.5f) * q->share;
 }
 
 static unsigned int quantise_one(const struct thc_quant *q, float v, uint32_t i, float *residual)

@@ -235,24 +235,23 @@ FN void quantise_body(const struct thc_quant *q, const struct levels *l, const f
 	}
 }
 
-static void vector_quantise(const struct thc_quant *q, const float *in, unsigned int first,
+static void vector_quantise(const struct thc_quant *quant, const float *in, unsigned int first,
 			    unsigned int n, uint8_t *packed, float *residual)
 {
+	const struct thc_quant own = *quant, *q = &own;	/* what packed cannot alias */
 	struct levels l;
 
 	levels_load(&l, q);
-	if (q->n || !q->cell_level) {
-		if (q->n && q->cell_level)
-			quantise_body(q, &l, in, first, n, packed, residual, 1, 1);
-		else if (q->n)
-			quantise_body(q, &l, in, first, n, packed, residual, 0, 1);
-		else
-			quantise_body(q, &l, in, first, n, packed, residual, 0, 0);
-	} else if (residual) {
+	if (!q->cell_level)
+		quantise_body(q, &l, in, first, n, packed, residual, 0, q->n != 0);
+	else if (q->n && residual)
+		quantise_body(q, &l, in, first, n, packed, residual, 1, 1);
+	else if (q->n)
+		quantise_body(q, &l, in, first, n, packed, NULL, 1, 1);
+	else if (residual)
 		quantise_body(q, &l, in, first, n, packed, residual, 1, 0);
-	} else {
+	else
 		quantise_body(q, &l, in, first, n, packed, NULL, 1, 0);
-	}
 }
 
 /* Lanes may lie at the end of where their floats go: read a group before writing it. */
