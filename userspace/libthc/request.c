@@ -264,8 +264,8 @@ static void measure_slice(struct thc_request *r)
 	size_t blocks = slice_from(r, r->measured), bad = 0;
 	struct range g = range_of(r, r->measured, blocks);
 
-	if (thc_codec_norms(&r->client->codec, g.x, r->dtype, g.count, g.error,
-			    r->norms + g.first, &bad))
+	if (thc_codec_norms(&r->client->codec, g.x, r->dtype, g.count, g.error, r->norms + g.first,
+			    &bad))
 		refuse(r, g.first, bad);
 	else
 		r->measured += blocks;
