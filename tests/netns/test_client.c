@@ -550,6 +550,8 @@ static void errors__open_says_why_not(void **state)
 	o.aggregator = "127.0.0.1";
 	o.bind = "::1";
 	expect_open(&o, -EINVAL, "family");
+	o.bind = "192.0.2.1";
+	expect_open(&o, -EADDRNOTAVAIL, "192.0.2.1");
 	o.bind = NULL;
 	o.interface = "nosuch0";
 	expect_open(&o, -EINVAL, "nosuch0");

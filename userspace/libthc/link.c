@@ -107,8 +107,11 @@ static int find_interface(struct thc_link *l, const char *name)
 
 	if (name) {
 		l->ifindex = if_nametoindex(name);
-		return l->ifindex ? 0 :
-				    thc_fail(-EINVAL, "there is no interface \"%s\" here", name);
+		return l->ifindex ?
+			       0 :
+			       thc_fail(-EINVAL,
+					"there is no interface \"%s\" here: `ip link` shows those",
+					name);
 	}
 	if (getifaddrs(&list))
 		return thc_fail(-errno, "cannot list interfaces: %s", strerror(errno));
@@ -189,6 +192,11 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 	if (l->unicast < 0 || bind(l->unicast, (void *)&l->local, l->addrlen)) {
 		error = -errno;
 		thc_link_close(l);
+		if (o->bind)
+			return thc_fail(
+				error,
+				"cannot send from the local address %s: %s; give one that `ip address` shows",
+				o->bind, strerror(-error));
 		return thc_fail(error, "cannot open a UDP socket: %s", strerror(-error));
 	}
 	set_options(l, l->unicast);
