@@ -44,8 +44,8 @@ static double measure(const struct setup *s, float *const *x, const float *const
 			norms[i] = fmaxf(norms[i], from[i]);
 	}
 	for (k = 0; k < s->n; k++) {
-		thc_codec_compress(&s->c, x[k], THC_FP32, s->count, NULL, norms, 21, k, 0, 1024,
-				   packed, 512, scratch);
+		thc_codec_compress(&s->c, x[k], THC_FP32, s->count, NULL, NULL, norms, 21, k, 0,
+				   1024, packed, 512, scratch);
 		for (i = 0; i < padded; i++) {
 			v = lanes[2 * i] + lanes[2 * i + 1] * 256U;
 			v += s->c.table.value[index_of(packed, i)];

@@ -42,7 +42,7 @@ static void round_run(struct round *r, unsigned int block_log2, enum thc_dtype d
 			 0);
 	for (i = 0; i < r->blocks; i++)		/* another rank's norm was larger */
 		r->norms[i] *= 1.25f;
-	thc_codec_compress(&r->c, r->typed, dtype, count, r->error, r->norms, ROUND, RANK,
+	thc_codec_compress(&r->c, r->typed, dtype, count, r->error, r->error, r->norms, ROUND, RANK,
 			   r->first_block, 1024, r->packed, 512, r->scratch);
 }
 
@@ -140,8 +140,8 @@ static void error__accumulates_nothing(void **state)
 	codec_setup(&c, &t, 10, THC_SIMD_AUTO);
 	for (round = 0; round < rounds; round++) {
 		assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, NULL), 0);
-		thc_codec_compress(&c, x, THC_FP32, n, error, norms, (uint64_t)round, 0, 0, 1024,
-				   packed, 512, scratch);
+		thc_codec_compress(&c, x, THC_FP32, n, error, error, norms, (uint64_t)round, 0, 0,
+				   1024, packed, 512, scratch);
 		for (i = 0; i < n; i++)
 			lanes[i] = (uint8_t)t.value[index_of(packed, i)];
 		thc_codec_decode(&c, lanes, 1024, 8, 1024, counts, 4, norms, (uint64_t)round, 0,
@@ -280,7 +280,8 @@ static void zero_norm__keeps_the_input(void **state)
 	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, 2048, error, norms, NULL), 0);
 	assert_true(norms[0] == 0 && norms[1] == 0x1p-90f);
 	memset(packed, 0xff, sizeof(packed));
-	thc_codec_compress(&c, x, THC_FP32, 2048, error, norms, 1, 0, 0, 512, packed, 256, scratch);
+	thc_codec_compress(&c, x, THC_FP32, 2048, error, error, norms, 1, 0, 0, 512, packed, 256,
+			   scratch);
 	for (i = 0; i < 1024; i++)
 		assert_int_equal(packed[i], 0);
 	for (i = 0; i < 2048; i++)

@@ -297,8 +297,9 @@ static void assert_in_place(unsigned int block_log2, unsigned int chunk, bool fe
 	/* One pass over the gradient gives the same. */
 	memset(inside, 0, n / 2);
 	memset(error[1], 0, n * sizeof(float));
-	thc_codec_compress(&c, x, THC_FP32, count, feedback ? error[1] : NULL, norms, 1, 1, 0,
-			   chunk, inside, chunk / 2, scratch);
+	thc_codec_compress(&c, x, THC_FP32, count, feedback ? error[1] : NULL,
+			   feedback ? error[1] : NULL, norms, 1, 1, 0, chunk, inside, chunk / 2,
+			   scratch);
 	assert_memory_equal(packed, inside, n / 2);
 	assert_memory_equal(error[0], error[1], n * sizeof(float));
 	thc_codec_exit(&c);
@@ -334,10 +335,11 @@ static void compress__range_by_range(void **state)
 	(void)state;
 	setup(&c, 4, 30, 11);
 	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, NULL, norms, NULL), 0);
-	thc_codec_compress(&c, x, THC_FP32, n, NULL, norms, 1, 0, 0, 1024, whole, 512, scratch);
+	thc_codec_compress(&c, x, THC_FP32, n, NULL, NULL, norms, 1, 0, 0, 1024, whole, 512,
+			   scratch);
 	for (block = 0; block < 4; block++)
-		thc_codec_compress(&c, x + block * 2048, THC_FP32, 2048, NULL, norms + block, 1, 0,
-				   block, 1024, part + block * 1024, 512, scratch);
+		thc_codec_compress(&c, x + block * 2048, THC_FP32, 2048, NULL, NULL, norms + block,
+				   1, 0, block, 1024, part + block * 1024, 512, scratch);
 	assert_memory_equal(whole, part, n / 2);
 	thc_codec_exit(&c);
 	free(part);

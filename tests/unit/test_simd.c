@@ -66,8 +66,8 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 		memcpy(o->error, error, count * sizeof(float));
 	o->ret = thc_codec_norms(&c, x, dtype, count, error, o->norms, NULL);
 	thc_codec_rotate(&c, x, dtype, count, error, 5, 3, o->rotated);
-	thc_codec_compress(&c, x, dtype, count, error ? o->error : NULL, o->norms, 5, 2, 3,
-			   s->chunk, o->packed, s->chunk / 2, scratch);
+	thc_codec_compress(&c, x, dtype, count, error ? o->error : NULL, error ? o->error : NULL,
+			   o->norms, 5, 2, 3, s->chunk, o->packed, s->chunk / 2, scratch);
 	for (i = 0; i < padded; i++) {
 		unsigned int y = 3 * t->value[index_of(o->packed, i)];
 

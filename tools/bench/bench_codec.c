@@ -76,8 +76,8 @@ static int compress(struct bench *b, float *error, uint64_t round)
 		thc_codec_norms(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms, NULL);
 
 	if (!ret)
-		thc_codec_compress(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms,
-				   round, 0, 0, CHUNK, b->packed, PACKED, b->scratch);
+		thc_codec_compress(&b->codec, b->gradient, THC_FP32, b->count, error, error,
+				   b->norms, round, 0, 0, CHUNK, b->packed, PACKED, b->scratch);
 	return ret;
 }
 

@@ -262,7 +262,7 @@ struct thc_request {
 	uint16_t		*counts;
 	uint8_t			*lost;
 	uint16_t		*missing;
-	float			*scratch;	/* two blocks */
+	float			*scratch;	/* one block */
 	size_t			memory;
 	struct thc_memory	*error;
 	size_t			measured;

@@ -522,9 +522,9 @@ void thc_codec_quantise(const struct thc_codec *c, const float *rotated, size_t 
 }
 
 void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype dtype,
-			size_t count, float *error, const float *norms, uint64_t round,
-			unsigned int rank, size_t first_block, unsigned int chunk, uint8_t *packed,
-			size_t stride, float *scratch)
+			size_t count, const float *error, float *error_next, const float *norms,
+			uint64_t round, unsigned int rank, size_t first_block, unsigned int chunk,
+			uint8_t *packed, size_t stride, float *scratch)
 {
 	struct range r = range_of(c, x, dtype, error, count, round, first_block);
 	struct quantiser z;
@@ -534,7 +534,7 @@ void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype
 	for (block = 0; block < thc_codec_blocks(c, count); block++) {
 		rotate_block(&r, block, scratch);
 		quantiser_block(&z, block, norms[block], scratch);
-		quantise_block(&z, error, scratch);
+		quantise_block(&z, error_next, scratch);
 	}
 }
 

@@ -121,12 +121,13 @@ void thc_codec_quantise(const struct thc_codec *c, const float *rotated, size_t 
 
 /*
  * thc_codec_rotate() and thc_codec_quantise() in one pass over the gradient, the same bits.  error
- * is read and then replaced, or NULL.  scratch: B floats, always needed.
+ * is what is added to x, error_next receives what is lost now; they may be the same memory, or
+ * NULL, both of them.  scratch: B floats, always needed.
  */
 void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype dtype,
-			size_t count, float *error, const float *norms, uint64_t round,
-			unsigned int rank, size_t first_block, unsigned int chunk, uint8_t *packed,
-			size_t stride, float *scratch);
+			size_t count, const float *error, float *error_next, const float *norms,
+			uint64_t round, unsigned int rank, size_t first_block, unsigned int chunk,
+			uint8_t *packed, size_t stride, float *scratch);
 
 /*
  * Summed lanes -> mean gradient, nblocks * B floats.  width is 8, or 16 for little-endian lanes;

@@ -169,7 +169,7 @@ THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *er
  * struct thc_client_info - the job a client joined
  * @memory_peak: most bytes held beside the caller's buffers and error memory: the
  *	buckets in progress and those kept for reuse, 1 to 1.3 x their bytes in
- *	whole blocks, two blocks of floats each, and 1 MiB to receive into
+ *	whole blocks, a block of floats each, and 1 MiB to receive into
  * @simd: "none" after a failed thc_client_rejoin()
  */
 struct thc_client_info {

@@ -115,7 +115,7 @@ int thc_request_prepare(struct thc_request *r)
 	r->counts = allocate(r, r->data_chunks * sizeof(*r->counts));
 	r->lost = allocate(r, r->data_chunks);
 	r->missing = allocate(r, r->blocks * sizeof(*r->missing));
-	r->scratch = allocate(r, 2 * block_size(r) * sizeof(float));
+	r->scratch = allocate(r, block_size(r) * sizeof(float));
 	thc_account(c, (ssize_t)r->memory);
 	if (!r->regions || !r->norms || !r->norm_packets || !r->norm_done || !r->counts ||
 	    !r->lost || !r->missing || !r->scratch) {
@@ -322,16 +322,15 @@ static void compress_block(struct thc_request *r, size_t block)
 	size_t chunk = block * chunks_per_block(r);
 	uint8_t *packed = region(r, chunk) + sizeof(struct thc_hdr);
 	struct range g = range_of(r, block, 1);
-	const float *rotated = (const float *)region(r, chunk);
 
-	if (block >= r->rotated) {
-		thc_codec_rotate(&c->codec, g.x, r->dtype, g.count, g.error, r->round, block,
-				 r->scratch);
-		rotated = r->scratch;
-	}
-	thc_codec_quantise(&c->codec, rotated, 1, r->norms + block, r->round, c->options.rank,
-			   block, c->params.chunk, packed, r->region_bytes, g.error_next, g.count,
-			   r->scratch + block_size(r));
+	if (block < r->rotated)
+		thc_codec_quantise(&c->codec, (const float *)region(r, chunk), 1, r->norms + block,
+				   r->round, c->options.rank, block, c->params.chunk, packed,
+				   r->region_bytes, g.error_next, g.count, r->scratch);
+	else
+		thc_codec_compress(&c->codec, g.x, r->dtype, g.count, g.error, g.error_next,
+				   r->norms + block, r->round, c->options.rank, block,
+				   c->params.chunk, packed, r->region_bytes, r->scratch);
 }
 
 static void fill_data_packet(struct thc_request *r, uint32_t index)
