@@ -262,6 +262,7 @@ static void join__who_gave_up_is_missing(void **state)
  * @hold_until: data is answered after this time
  * @left_from: WAIT with LEFT is the answer to rounds from this one on
  * @left_said: that happened
+ * @ce: a contribution met congestion, its answer says
  */
 struct fake {
 	pthread_t thread;
@@ -276,6 +277,7 @@ struct fake {
 	double hold_until;
 	uint32_t left_from;
 	int left_said;
+	uint8_t ce;
 };
 
 #define FAKE_EPOCH	1000
@@ -356,7 +358,7 @@ static void fake_answer(struct fake *f, const struct sockaddr_in *to, const stru
 	struct thc_version v = {
 		.bitmap = 3, .count = 2, .state = THC_FINISHED, .kind = kind, .op = h->op,
 		.round = thc_be32(h->round), .chunk = thc_be32(h->chunk),
-		.generation = thc_be32(h->generation),
+		.generation = thc_be32(h->generation), .ce = f->ce,
 	};
 
 	thc_lanes_add(kind, p.lanes, payload, &f->pairs, 1);
@@ -493,6 +495,45 @@ static struct thc_client *open_fake(const struct fake *f)
 	if (thc_client_open(&o, &c))
 		fail_msg("%s", thc_last_error());
 	return c;
+}
+
+/* What an all-reduce with @f did to the client's window. */
+static struct thc_client_stats reduce_marked(struct fake *f, int tos)
+{
+	struct thc_client_stats stats = { .size = sizeof(stats) };
+	struct thc_client *c;
+	float *g = make_gradient(0, 5000);
+
+	fake_start(f);
+	assert_int_equal(setsockopt(f->fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)), 0);
+	c = open_fake(f);
+	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
+		fail_msg("%s", thc_last_error());
+	assert_int_equal(thc_client_stats(c, &stats), 0);
+	thc_client_close(c);
+	fake_stop(f);
+	free(g);
+	return stats;
+}
+
+/* ECN: a mark on the way up comes back in the header, one on the way down is
+ * in the answer's own IP header; either cuts the window, nothing else does.
+ */
+static void congestion__marks_cut_the_window(void **state)
+{
+	enum { ECT0 = 2, CE = 3 };
+	struct fake plain = { .left_from = UINT32_MAX }, up = plain, down = plain;
+	struct thc_client_stats stats;
+
+	(void)state;
+	stats = reduce_marked(&plain, ECT0);
+	if (!stats.retransmits)
+		assert_int_equal(stats.window_cuts, 0);
+	up.ce = 1;
+	stats = reduce_marked(&up, ECT0);
+	assert_true(stats.window_cuts > stats.retransmits);
+	stats = reduce_marked(&down, CE);
+	assert_true(stats.window_cuts > stats.retransmits);
 }
 
 /* A STALE of an earlier epoch that was long on its way ends nothing. */
@@ -638,6 +679,7 @@ int main(void)
 		cmocka_unit_test(strange__welcome_is_refused),
 		cmocka_unit_test(strange__only_newer_epochs_end_this_one),
 		cmocka_unit_test(strange__left_ends_only_what_lacks_the_rank),
+		cmocka_unit_test(congestion__marks_cut_the_window),
 		cmocka_unit_test(process__signals_are_not_taken),
 		cmocka_unit_test(process__without_memory_all_requests_fail),
 	};
