@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The packet sum: guards header and payload where UDP checksums are absent
- * (veth leaves them unfilled, XDP answers carry 0).
+ * (veth leaves them unfilled, header-only answers of XDP carry 0).
  *
  * Two running sums modulo 2^64 over little-endian 64-bit words, after
  * Fletcher: the first sees any single changed word, the second words that are
