@@ -266,7 +266,9 @@ def case__three_modes_give_a_client_the_same_bits():
             ranks.open()
             answers = ranks.reduce(counts=[300000, 77], rounds=2)
             s = aggregator.stats()
-            assert s["mode"] == mode and s["adds_up"] and not s["dropped"], s
+            # a virtual CPU may lose its turn with a slot locked: counted, repaired
+            drops = {why for why, count in s["drops"].items() if count} - {"lock"}
+            assert s["mode"] == mode and s["adds_up"] and not drops, s
             digests[mode] = {a["digest"] for a in answers}
     assert len(set.union(*digests.values())) == 1, f"bits differ: {digests}"
 
