@@ -94,6 +94,9 @@ static void cancel_requests(struct thc_client *c)
 
 static void tear_down(struct thc_client *c)
 {
+	if (c->data.slots && c->norms.slots)
+		thc_account(c, -(ssize_t)((c->data.slots + c->norms.slots) *
+					  sizeof(struct thc_flight)));
 	thc_stream_exit(&c->data);
 	thc_stream_exit(&c->norms);
 	if (c->codec_ready)

@@ -281,6 +281,7 @@ static int set_up(struct thc_client *c)
 	if (thc_stream_init(&c->data, 0, c->params.data_slots) ||
 	    thc_stream_init(&c->norms, c->params.data_slots, c->params.norm_slots))
 		return thc_fail(-ENOMEM, "out of memory for %u slots", c->params.data_slots);
+	thc_account(c, (ssize_t)((c->data.slots + c->norms.slots) * sizeof(struct thc_flight)));
 	if (c->link.answers_max < window)
 		window = c->link.answers_max;
 	if (c->options.window && c->options.window < window)

@@ -14,6 +14,8 @@ int thc_stream_init(struct thc_stream *s, uint32_t slot_base, uint32_t slots)
 {
 	*s = (struct thc_stream){ .slot_base = slot_base, .slots = slots };
 	s->flight = calloc(slots, sizeof(*s->flight));
+	if (!s->flight)
+		s->slots = 0;
 	return s->flight ? 0 : -ENOMEM;
 }
 
