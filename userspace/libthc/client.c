@@ -99,6 +99,10 @@ static void tear_down(struct thc_client *c)
 					  sizeof(struct thc_flight)));
 	thc_stream_exit(&c->data);
 	thc_stream_exit(&c->norms);
+	if (c->scratch)
+		thc_account(c, -(ssize_t)thc_scratch_bytes(c));
+	free(c->scratch);
+	c->scratch = NULL;
 	if (c->codec_ready)
 		thc_codec_exit(&c->codec);
 	c->codec_ready = false;
@@ -132,7 +136,7 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	if (!error)
 		error = thc_link_open(&c->link, &c->options);
 	if (!error) {
-		thc_account(c, THC_RX_BATCH * THC_RX_BYTES);
+		thc_account(c, (ssize_t)thc_link_room(&c->link));
 		error = thc_client_join(c);
 	}
 	if (!error)

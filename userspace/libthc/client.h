@@ -38,9 +38,13 @@
 
 /* Packets sent per system call. */
 #define THC_BATCH		64
-/* Datagrams received per system call, each of many packets joined (UDP GRO). */
+/* Datagrams received per system call at most, each of many packets joined (UDP
+ * GRO); all of them only once a bucket is so large that the room for them is no
+ * more than one part in THC_RX_SHARE of it.
+ */
 #define THC_RX_BATCH		16
 #define THC_RX_BYTES		65536
+#define THC_RX_SHARE		4
 /* Bytes of an answer: header and lanes. */
 #define THC_ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
 /* Socket memory one answer may take while it waits to be read: a page-sized
@@ -51,6 +55,12 @@
 #define THC_PROBES		2
 /* Coordinates compressed between two looks at the sockets. */
 #define THC_SLICE		65536
+/* fp16 and bf16: coordinates rotated ahead of their norms at most, and the part
+ * of the bucket that their floats may take. A millisecond of work: the norms
+ * take two round trips.
+ */
+#define THC_AHEAD		(1U << 20)
+#define THC_AHEAD_SHARE		8
 /* Requests worked on at a time: one in its data, the next in its norms. */
 #define THC_ACTIVE_MAX		2
 /* The network may say for so long that the aggregator cannot be reached. */
@@ -91,7 +101,7 @@ struct thc_params {
  * @ifindex: interface of @local, 0: the system's choice
  * @gso: the kernel segments UDP for us
  * @answers_max: answers the sockets have room for
- * @rx: room for a batch of datagrams
+ * @rx: room for a batch of @rx_batch datagrams
  */
 struct thc_link {
 	int			unicast;
@@ -105,7 +115,14 @@ struct thc_link {
 	bool			gso;
 	uint32_t		answers_max;
 	uint8_t			*rx;
+	unsigned int		rx_batch;
 };
+
+/* Bytes of @rx. */
+static inline size_t thc_link_room(const struct thc_link *l)
+{
+	return (size_t)l->rx_batch * THC_RX_BYTES;
+}
 
 /* One packet to send: header and payload, contiguous. */
 struct thc_outgoing {
@@ -116,6 +133,8 @@ struct thc_outgoing {
 
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
 void thc_link_close(struct thc_link *l);
+/* Room to receive for buckets of @bytes from now on; never less than before. */
+int thc_link_grow(struct thc_link *l, size_t bytes);
 int thc_link_join_group(struct thc_link *l, const struct thc_params *p);
 void thc_link_leave_group(struct thc_link *l);
 /* Sends all of @out; returns packets the kernel took or -errno. */
@@ -212,7 +231,8 @@ enum thc_stage {
  * A region holds one chunk while it is on its way: its packet at the front,
  * the answer's lanes at the end, at last the chunk's mean in the caller's
  * dtype. For fp32 regions are as long as the chunk's floats, so that blocks
- * are rotated and decoded in place.
+ * are rotated and decoded in place; for the others blocks that are rotated
+ * ahead of their norms wait in a ring.
  *
  * @region_bytes: of a chunk's region
  * @regions: all chunks' regions
@@ -223,7 +243,9 @@ enum thc_stage {
  * @missing: answers each block still waits for
  * @measured: blocks whose norm is known
  * @norm_done: by norm packet: its maxima are in @norms
- * @rotated: blocks rotated ahead of their norms (fp32 only)
+ * @ahead: the ring, NULL for fp32
+ * @ahead_blocks: blocks of floats it has room for
+ * @rotated: blocks rotated, the last of them ahead of their norms
  * @packed: blocks compressed and ready to be sent
  * @answered: data chunks answered
  */
@@ -262,7 +284,8 @@ struct thc_request {
 	uint16_t		*counts;
 	uint8_t			*lost;
 	uint16_t		*missing;
-	float			*scratch;	/* one block */
+	float			*ahead;
+	size_t			ahead_blocks;
 	size_t			memory;
 	struct thc_memory	*error;
 	size_t			measured;
@@ -357,6 +380,7 @@ struct thc_client {
 	struct thc_params	params;
 	struct thc_codec	codec;
 	bool			codec_ready;
+	float			*scratch;	/* one block, for what is being computed */
 	struct thc_stream	norms;
 	struct thc_stream	data;
 	struct thc_window	window;
@@ -381,6 +405,12 @@ struct thc_client {
 uint64_t thc_now(void);
 /* Accounts @bytes (negative: given back) held beside buffers and errors. */
 void thc_account(struct thc_client *c, ssize_t bytes);
+/* Bytes of client.scratch. */
+static inline size_t thc_scratch_bytes(const struct thc_client *c)
+{
+	return sizeof(float) << c->codec.block_log2;
+}
+
 /* Header fields every packet of this client shares. */
 void thc_client_header(const struct thc_client *c, struct thc_hdr *h, uint8_t op, uint8_t width);
 /* Called with the lock held, or while there is no thread. */

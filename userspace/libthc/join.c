@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -281,6 +282,11 @@ static int set_up(struct thc_client *c)
 	if (thc_stream_init(&c->data, 0, c->params.data_slots) ||
 	    thc_stream_init(&c->norms, c->params.data_slots, c->params.norm_slots))
 		return thc_fail(-ENOMEM, "out of memory for %u slots", c->params.data_slots);
+	c->scratch = malloc(thc_scratch_bytes(c));
+	if (!c->scratch)
+		return thc_fail(-ENOMEM, "out of memory for a block of %u values",
+				1U << c->params.block_log2);
+	thc_account(c, (ssize_t)thc_scratch_bytes(c));
 	thc_account(c, (ssize_t)((c->data.slots + c->norms.slots) * sizeof(struct thc_flight)));
 	if (c->link.answers_max < window)
 		window = c->link.answers_max;

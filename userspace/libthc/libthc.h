@@ -167,9 +167,13 @@ THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *er
 
 /**
  * struct thc_client_info - the job a client joined
- * @memory_peak: most bytes held beside the caller's buffers and error memory: the
- *	buckets in progress and those kept for reuse, 1 to 1.3 x their bytes in
- *	whole blocks, a block of floats each, and 1 MiB to receive into
+ * @memory_peak: most bytes held beside the caller's buffers and error memory:
+ *	at most 2 x the buckets in progress (or the largest so far); what a bucket
+ *	of 512 KiB, and of three blocks of floats, may hold is allowed to smaller
+ *	ones, too. Most of it is regions, 1 to 1.3 x the bucket in whole blocks;
+ *	for fp16 and bf16 an eighth of it as floats; one block to compute in; room
+ *	to receive, a quarter of the bucket or 64 KiB; and 50 KB for what is in
+ *	flight
  * @simd: "none" after a failed thc_client_rejoin()
  */
 struct thc_client_info {
@@ -216,6 +220,7 @@ struct thc_client_stats {
 	uint64_t	receive_calls;	/* system calls made to receive */
 	uint64_t	rtt_us;		/* smoothed round trip now */
 	uint64_t	window;		/* congestion window now, chunks */
+	uint64_t	rotated_ahead;	/* blocks rotated while their norms travelled */
 };
 
 THC_API int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats);

@@ -185,8 +185,7 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 	if (error)
 		return error;
 
-	l->rx = malloc((size_t)THC_RX_BATCH * THC_RX_BYTES);
-	if (!l->rx)
+	if (thc_link_grow(l, 0))
 		return thc_fail(-ENOMEM, "out of memory");
 	l->unicast = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->unicast < 0 || bind(l->unicast, (void *)&l->local, l->addrlen)) {
@@ -213,6 +212,24 @@ void thc_link_close(struct thc_link *l)
 	l->unicast = -1;
 	free(l->rx);
 	l->rx = NULL;
+	l->rx_batch = 0;
+}
+
+int thc_link_grow(struct thc_link *l, size_t bytes)
+{
+	size_t batch = bytes / THC_RX_SHARE / THC_RX_BYTES;
+	uint8_t *rx;
+
+	batch = batch < 1 ? 1 : batch > THC_RX_BATCH ? THC_RX_BATCH : batch;
+	if (batch <= l->rx_batch)
+		return 0;
+	rx = malloc(batch * THC_RX_BYTES);
+	if (!rx)
+		return -ENOMEM;
+	free(l->rx);
+	l->rx = rx;
+	l->rx_batch = (unsigned int)batch;
+	return 0;
 }
 
 void thc_link_leave_group(struct thc_link *l)
@@ -483,7 +500,7 @@ int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx,
 	struct iovec iov[THC_RX_BATCH];
 	int i, n;
 
-	for (i = 0; i < THC_RX_BATCH; i++) {
+	for (i = 0; i < (int)l->rx_batch; i++) {
 		iov[i].iov_base = l->rx + (size_t)i * THC_RX_BYTES;
 		iov[i].iov_len = THC_RX_BYTES;
 		msg[i].msg_hdr = (struct msghdr){
@@ -496,7 +513,7 @@ int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx,
 		};
 	}
 	++*calls;
-	n = recvmmsg(fd, msg, THC_RX_BATCH, MSG_DONTWAIT, NULL);
+	n = recvmmsg(fd, msg, l->rx_batch, MSG_DONTWAIT, NULL);
 	if (n < 0) {
 		n = -errno;
 		if (is_busy(n))

@@ -96,7 +96,31 @@ void thc_request_end(struct thc_request *r)
 static void *allocate(struct thc_request *r, size_t bytes)
 {
 	r->memory += bytes;
+	thc_account(r->client, (ssize_t)bytes);
 	return calloc(1, bytes);
+}
+
+static int grow_link(struct thc_client *c, size_t bytes)
+{
+	size_t before = thc_link_room(&c->link);
+	int error = thc_link_grow(&c->link, bytes);
+
+	thc_account(c, (ssize_t)(thc_link_room(&c->link) - before));
+	return error;
+}
+
+/* fp32: blocks are rotated, and decoded, where their regions lie. */
+static bool in_place(const struct thc_request *r)
+{
+	return r->region_bytes == r->client->params.chunk * sizeof(float);
+}
+
+/* Blocks the ring of rotated ones has room for. */
+static size_t ahead_blocks(const struct thc_request *r)
+{
+	size_t count = r->count / THC_AHEAD_SHARE;
+
+	return (count < THC_AHEAD ? count : THC_AHEAD) / block_size(r);
 }
 
 int thc_request_prepare(struct thc_request *r)
@@ -115,10 +139,13 @@ int thc_request_prepare(struct thc_request *r)
 	r->counts = allocate(r, r->data_chunks * sizeof(*r->counts));
 	r->lost = allocate(r, r->data_chunks);
 	r->missing = allocate(r, r->blocks * sizeof(*r->missing));
-	r->scratch = allocate(r, block_size(r) * sizeof(float));
-	thc_account(c, (ssize_t)r->memory);
+	if (!in_place(r)) {
+		r->ahead_blocks = ahead_blocks(r);
+		r->ahead = allocate(r, r->ahead_blocks * block_size(r) * sizeof(float));
+	}
 	if (!r->regions || !r->norms || !r->norm_packets || !r->norm_done || !r->counts ||
-	    !r->lost || !r->missing || !r->scratch) {
+	    !r->lost || !r->missing || (r->ahead_blocks && !r->ahead) ||
+	    grow_link(c, r->count * thc_dtype_size(r->dtype))) {
 		snprintf(r->sentence, sizeof(r->sentence),
 			 "out of memory for an all-reduce of %zu values", r->count);
 		return -ENOMEM;
@@ -137,7 +164,7 @@ void thc_request_release(struct thc_request *r)
 	free(r->counts);
 	free(r->lost);
 	free(r->missing);
-	free(r->scratch);
+	free(r->ahead);
 	thc_account(c, -(ssize_t)r->memory);
 	r->memory = 0;
 	r->regions = NULL;
@@ -147,7 +174,7 @@ void thc_request_release(struct thc_request *r)
 	r->counts = NULL;
 	r->lost = NULL;
 	r->missing = NULL;
-	r->scratch = NULL;
+	r->ahead = NULL;
 }
 
 /* --- ranges of blocks ----------------------------------------------------- */
@@ -300,20 +327,46 @@ static bool norms_known(const struct thc_request *r, size_t first, size_t blocks
 	return true;
 }
 
-/* Rotating in place ahead of the norms needs regions as long as their floats. */
-static bool can_rotate_ahead(const struct thc_request *r)
+/* Where block @block is kept from its rotation to its compression. */
+static float *rotated_at(const struct thc_request *r, size_t block)
 {
-	return r->region_bytes == r->client->params.chunk * sizeof(float);
+	if (in_place(r))
+		return (float *)region(r, block * chunks_per_block(r));
+	return r->ahead + block % r->ahead_blocks * block_size(r);
 }
 
-static void rotate_slice(struct thc_request *r)
+/* Blocks from @first on that rotated_at() has room for, one behind the other. */
+static size_t room_at(const struct thc_request *r, size_t first)
 {
-	size_t blocks = slice_from(r, r->rotated);
-	struct range g = range_of(r, r->rotated, blocks);
+	size_t blocks = slice_from(r, first), room, turn;
 
+	if (in_place(r))
+		return blocks;
+	if (!r->ahead_blocks)
+		return 0;
+	room = r->packed + r->ahead_blocks - first;
+	turn = r->ahead_blocks - first % r->ahead_blocks;
+	room = room < turn ? room : turn;
+	return blocks < room ? blocks : room;
+}
+
+/* Rotates what comes next while its norms are on their way; false: no more can be. */
+static bool rotate_slice(struct thc_request *r)
+{
+	struct range g;
+	size_t blocks;
+
+	if (r->rotated < r->packed)
+		r->rotated = r->packed;
+	blocks = room_at(r, r->rotated);
+	if (!blocks)
+		return false;
+	g = range_of(r, r->rotated, blocks);
 	thc_codec_rotate(&r->client->codec, g.x, r->dtype, g.count, g.error, r->round, g.first,
-			 (float *)region(r, g.first * chunks_per_block(r)));
+			 rotated_at(r, g.first));
 	r->rotated += blocks;
+	r->client->stats.rotated_ahead += blocks;
+	return true;
 }
 
 static void compress_block(struct thc_request *r, size_t block)
@@ -324,13 +377,13 @@ static void compress_block(struct thc_request *r, size_t block)
 	struct range g = range_of(r, block, 1);
 
 	if (block < r->rotated)
-		thc_codec_quantise(&c->codec, (const float *)region(r, chunk), 1, r->norms + block,
-				   r->round, c->options.rank, block, c->params.chunk, packed,
-				   r->region_bytes, g.error_next, g.count, r->scratch);
+		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, r->norms + block, r->round,
+				   c->options.rank, block, c->params.chunk, packed, r->region_bytes,
+				   g.error_next, g.count, c->scratch);
 	else
 		thc_codec_compress(&c->codec, g.x, r->dtype, g.count, g.error, g.error_next,
 				   r->norms + block, r->round, c->options.rank, block,
-				   c->params.chunk, packed, r->region_bytes, r->scratch);
+				   c->params.chunk, packed, r->region_bytes, c->scratch);
 }
 
 static void fill_data_packet(struct thc_request *r, uint32_t index)
@@ -371,11 +424,8 @@ bool thc_request_compute(struct thc_request *r)
 			return true;
 		}
 		/* the norms are on their way: use the time */
-		if (!r->claim_status && can_rotate_ahead(r) && r->rotated < r->blocks &&
-		    r->rotated >= r->packed) {
-			rotate_slice(r);
-			return true;
-		}
+		if (!r->claim_status && r->packed < r->blocks)
+			return rotate_slice(r);
 	}
 	return false;
 }
@@ -396,21 +446,20 @@ static void put_back(struct thc_request *r, size_t block)
 		thc_codec_putback_lost(&c->codec, region(r, chunk) + sizeof(struct thc_hdr),
 				       r->region_bytes, r->lost + chunk, c->params.chunk, 1,
 				       r->norms + block, r->round, block, g.error_next, g.count,
-				       r->scratch);
+				       c->scratch);
 }
 
 static void decode_block(struct thc_request *r, size_t block)
 {
 	const struct thc_client *c = r->client;
 	size_t chunk = block * chunks_per_block(r), k;
-	bool in_place = can_rotate_ahead(r);	/* then the dtype is fp32, too */
-	float *out = in_place ? (float *)region(r, chunk) : r->scratch;
+	float *out = in_place(r) ? (float *)region(r, chunk) : c->scratch;
 
 	put_back(r, block);
 	thc_codec_decode(&c->codec, region_lanes(r, chunk), r->region_bytes, c->params.sum_width,
 			 c->params.chunk, r->counts + chunk, 1, r->norms + block, r->round, block,
 			 out);
-	if (in_place)
+	if (in_place(r))
 		return;
 	for (k = 0; k < chunks_per_block(r); k++)
 		thc_store(r->dtype, region(r, chunk + k), out + k * c->params.chunk,

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One all-reduce without sockets: norms come back in any order and at any
+ * time, between any two slices of computation. Whatever was rotated ahead of
+ * its norms, the packets and the error memory hold the bits that compressing
+ * the bucket in one go gives.
+ */
+#include "codec_util.h"
+
+#include "client.h"
+#include "table.h"
+
+#define SEED	0x7e57
+#define ROUND	5
+
+/* A bucket to be reduced, and what is expected of it. */
+struct bucket {
+	enum thc_dtype	dtype;
+	size_t		count;
+	unsigned int	width;		/* of sums, bits */
+	unsigned int	block_log2;
+	bool		feedback;
+};
+
+static void client_init(struct thc_client *c, const struct bucket *b)
+{
+	unsigned int chunk = b->width == 8 ? THC_CHUNK_8 : THC_CHUNK_16;
+
+	memset(c, 0, sizeof(*c));
+	pthread_mutex_init(&c->lock, NULL);
+	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &c->params.table), 0);
+	c->params.ranks = 1;
+	c->params.data_slots = 512;
+	c->params.norm_slots = 64;
+	c->params.chunk = (uint16_t)chunk;
+	c->params.sum_width = (uint8_t)b->width;
+	c->params.block_log2 = (uint8_t)b->block_log2;
+	c->params.table_hash = thc_table_hash(&c->params.table);
+	assert_int_equal(
+		thc_codec_init(&c->codec, &c->params.table, b->block_log2, SEED, THC_SIMD_AUTO), 0);
+	c->scratch = test_buffer(thc_scratch_bytes(c));
+	assert_int_equal(thc_stream_init(&c->data, 0, 512), 0);
+	assert_int_equal(thc_stream_init(&c->norms, 512, 64), 0);
+}
+
+static void client_exit(struct thc_client *c)
+{
+	thc_stream_exit(&c->data);
+	thc_stream_exit(&c->norms);
+	thc_codec_exit(&c->codec);
+	thc_buffer_free(c);
+	free(c->scratch);
+	pthread_mutex_destroy(&c->lock);
+	/* what was accounted has been given back, but for the room to receive into */
+	assert_int_equal(c->memory_now, thc_link_room(&c->link));
+	free(c->link.rx);
+}
+
+static struct thc_request *begin(struct thc_client *c, const struct bucket *b, void *buf,
+				 struct thc_memory *error)
+{
+	struct thc_request *r = thc_request_create(c, buf, b->count, b->dtype, 1);
+
+	assert_non_null(r);
+	r->error = b->feedback ? error : NULL;
+	assert_int_equal(thc_request_prepare(r), 0);
+	r->stage = THC_STAGE_MEASURE;
+	r->round = ROUND;
+	while (r->stage == THC_STAGE_MEASURE)
+		assert_true(thc_request_compute(r));
+	assert_int_equal(r->stage, THC_STAGE_AGREE);
+	thc_request_agree_packet(r);
+	return r;
+}
+
+/* Every other time some slices, as many as the dice say; all there are if @most is 0. */
+static void compute_some(struct thc_request *r, struct rng *dice, unsigned int most)
+{
+	unsigned int slices = most ? (unsigned int)(rng_u64(dice) % (most + 1)) : ~0U;
+
+	if (most && rng_u64(dice) & 1)
+		return;
+	while (slices-- && thc_request_compute(r))
+		;
+}
+
+static void norm_comes_back(struct thc_request *r, uint32_t index)
+{
+	uint8_t lanes[THC_LANE_BYTES];
+
+	memcpy(lanes, thc_request_norm_packet(r, index) + 1, sizeof(lanes));
+	thc_request_norm_answer(r, index, lanes);
+}
+
+/* The agreement, then the norm packets in a random order. */
+static void norms_come_back(struct thc_request *r, struct rng *dice, unsigned int most)
+{
+	uint32_t *order, i;
+
+	compute_some(r, dice, most);
+	norm_comes_back(r, 0);
+	assert_int_equal(r->stage, THC_STAGE_DATA);
+	order = test_buffer((r->norm_chunks + 1) * sizeof(*order));
+	for (i = 0; i < r->norm_chunks; i++) {
+		uint32_t at = (uint32_t)(rng_u64(dice) % (i + 1));
+
+		order[i] = order[at];
+		order[at] = i + 1;
+	}
+	for (i = 0; i < r->norm_chunks; i++) {
+		compute_some(r, dice, most);
+		norm_comes_back(r, order[i]);
+	}
+	compute_some(r, dice, 0);
+	assert_int_equal(r->packed, r->blocks);
+	free(order);
+}
+
+static void *gradient_of(const struct bucket *b)
+{
+	float *x = normal_vector(b->count, 11);
+	void *buf;
+
+	if (b->dtype == THC_FP32)
+		return x;
+	buf = test_buffer(b->count * 2);
+	thc_store(b->dtype, buf, x, b->count);
+	free(x);
+	return buf;
+}
+
+static void assert_packets(struct thc_request *r, const uint8_t *packed)
+{
+	size_t bytes = r->client->params.chunk / 2;
+	uint32_t i;
+
+	for (i = 0; i < r->data_chunks; i++)
+		assert_memory_equal(thc_request_data_packet(r, i) + 1, packed + i * bytes, bytes);
+}
+
+/* Returns blocks rotated ahead; @most as in compute_some(). */
+static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
+{
+	struct rng dice = rng_seeded(seed);
+	struct thc_memory error = { .count = b->count };
+	struct thc_client c;
+	struct thc_request *r;
+	float *norms, *lost = NULL;
+	uint8_t *packed;
+	void *buf = gradient_of(b);
+	size_t padded;
+	uint64_t ahead;
+
+	client_init(&c, b);
+	if (b->feedback) {
+		error.now = normal_vector(b->count, 12);
+		error.next = test_buffer(b->count * sizeof(float));
+		lost = test_buffer(b->count * sizeof(float));
+	}
+	padded = thc_codec_padded(&c.codec, b->count);
+	norms = test_buffer(thc_codec_blocks(&c.codec, b->count) * sizeof(float));
+	packed = test_buffer(padded / 2);
+	assert_int_equal(thc_codec_norms(&c.codec, buf, b->dtype, b->count, error.now, norms, NULL),
+			 0);
+	thc_codec_compress(&c.codec, buf, b->dtype, b->count, error.now, lost, norms, ROUND, 0, 0,
+			   c.params.chunk, packed, c.params.chunk / 2, c.scratch);
+
+	r = begin(&c, b, buf, &error);
+	norms_come_back(r, &dice, most);
+	assert_packets(r, packed);
+	if (b->feedback)
+		assert_memory_equal(error.next, lost, b->count * sizeof(float));
+	ahead = c.stats.rotated_ahead;
+	thc_request_release(r);
+	thc_request_destroy(r);
+	client_exit(&c);
+	free(error.now);
+	free(error.next);
+	free(lost);
+	free(norms);
+	free(packed);
+	free(buf);
+	return ahead;
+}
+
+/* All the time in the world until the norms come: how much is rotated by then? */
+static void ahead__as_far_as_there_is_room(void **state)
+{
+	const size_t count = 1000000;		/* 977 blocks, 4 norm packets */
+	struct bucket b = { .dtype = THC_FP32, .count = count, .width = 8, .block_log2 = 10 };
+
+	(void)state;
+	/* in place: all of it */
+	assert_int_equal(check(&b, 1, 0), 977);
+	/* an eighth of the bucket at a time, at least once */
+	b.dtype = THC_FP16;
+	assert_in_range(check(&b, 1, 0), 122, 977);
+	b.dtype = THC_BF16;
+	assert_in_range(check(&b, 1, 0), 122, 977);
+	/* too small for a block to wait beside it */
+	b.count = 8191;
+	assert_int_equal(check(&b, 1, 0), 0);
+	b.count = 8192;
+	assert_int_equal(check(&b, 1, 0), 1);
+}
+
+static void bits__whatever_was_rotated_ahead(void **state)
+{
+	static const size_t counts[] = { 1, 8192, 100001, 700000 };
+	struct bucket b = { .block_log2 = 10 };
+	unsigned int dtype, i, seed;
+	uint64_t ahead = 0;
+
+	(void)state;
+	for (dtype = THC_FP32; dtype <= THC_BF16; dtype++) {
+		for (i = 0; i < 4 * 4; i++) {
+			b.dtype = (enum thc_dtype)dtype;
+			b.count = counts[i / 4];
+			b.width = i & 1 ? 16 : 8;
+			b.feedback = i & 2;
+			for (seed = 0; seed < 4; seed++)
+				ahead += check(&b, 100 * i + seed, seed * 4);
+		}
+	}
+	assert_true(ahead > 0);
+}
+
+static void bits__blocks_larger_than_a_slice(void **state)
+{
+	struct bucket b = { .count = 3000000, .width = 8, .block_log2 = 17 };
+	unsigned int dtype, seed;
+
+	(void)state;
+	for (dtype = THC_FP32; dtype <= THC_BF16; dtype++) {
+		b.dtype = (enum thc_dtype)dtype;
+		for (seed = 0; seed < 4; seed++) {
+			b.feedback = seed & 1;
+			check(&b, seed, seed * 2);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ahead__as_far_as_there_is_room),
+		cmocka_unit_test(bits__whatever_was_rotated_ahead),
+		cmocka_unit_test(bits__blocks_larger_than_a_slice),
+	};
+
+	return cmocka_run_group_tests_name("request", tests, NULL, NULL);
+}
