@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How much a worker may have in flight and how long it waits: round-trip
+ * estimate, retransmission timeout, and the congestion window (slow start,
+ * then additive increase, multiplicative decrease on loss and on ECN). Pure
+ * arithmetic; time is nanoseconds, the window is chunks, `order` counts
+ * packets sent. The estimator is Jacobson's (RFC 6298) with gains 1/8 and 1/4.
+ */
+#ifndef THC_WINDOW_H
+#define THC_WINDOW_H
+
+#include <thc/types.h>
+
+#define THC_NS_PER_MS	1000000ULL
+#define THC_NS_PER_US	1000ULL
+
+/* Least and most a retransmission waits, first try. */
+#define THC_RTO_MIN	(5 * THC_NS_PER_MS)
+#define THC_RTO_MAX	(500 * THC_NS_PER_MS)
+#define THC_RTO_FIRST	(20 * THC_NS_PER_MS)
+/* However long nothing comes, somebody asks this often. */
+#define THC_BACKOFF_MAX	(100 * THC_NS_PER_MS)
+/* A longer round trip than so many of the shortest ones waited for a rank. */
+#define THC_RTT_SPREAD	4
+
+/* A floor like TCP's initial window: 19 kB of 4-bit chunks. */
+#define THC_WINDOW_MIN	32
+#define THC_WINDOW_FIRST 64
+/* A chunk in the units of a window's size, which grows by parts of one. */
+#define THC_WINDOW_ONE	(1U << 16)
+
+/* Reordering that is not taken for loss: TCP's three, more in a large window. */
+#define THC_REORDER_MIN	3
+#define THC_REORDER_MAX	24
+
+/**
+ * struct thc_window - congestion state of one worker
+ * @size: chunks that may be in flight, in parts of THC_WINDOW_ONE
+ * @threshold: slow start ends here
+ * @before_cut: size and threshold before the last cut, to undo a spurious one
+ * @max: the job's slots, chunks
+ * @floor: shortest round trip lately: the network's, without other ranks' delays
+ * @srtt: smoothed round trip, 0 before the first sample
+ * @rttvar: its mean deviation
+ * @cut_order: losses of packets sent before this one belong to the last cut
+ * @cuts: multiplicative decreases
+ */
+struct thc_window {
+	u32	size;
+	u32	threshold;
+	u32	before_cut;
+	u32	threshold_before_cut;
+	u32	max;
+	u64	floor;
+	u64	srtt;
+	u64	rttvar;
+	u64	cut_order;
+	u64	cuts;
+};
+
+/* @max: 1 .. THC_SLOTS_MAX. What was learnt about the path is kept. */
+THC_INLINE void thc_window_init(struct thc_window *w, u32 max)
+{
+	u32 first = max < THC_WINDOW_FIRST ? max : THC_WINDOW_FIRST;
+
+	w->size = first * THC_WINDOW_ONE;
+	w->threshold = max * THC_WINDOW_ONE;
+	w->before_cut = 0;
+	w->threshold_before_cut = 0;
+	w->max = max;
+	w->cut_order = 0;
+	w->cuts = 0;
+}
+
+/* An answer comes when the last rank has sent. If the others' timers were part
+ * of our round trip, and ours of theirs, all would grow with each loss: what
+ * exceeds the shortest round trips by far is cut off. The floor drifts upwards,
+ * so that a path that has become longer is believed after some thousand answers.
+ */
+THC_INLINE u64 thc_window_network_rtt(struct thc_window *w, u64 rtt)
+{
+	if (!w->floor || rtt < w->floor)
+		w->floor = rtt;
+	else
+		w->floor += w->floor / 1024 + 1;
+	return rtt < THC_RTT_SPREAD * w->floor ? rtt : THC_RTT_SPREAD * w->floor;
+}
+
+THC_INLINE void thc_window_sample(struct thc_window *w, u64 rtt)
+{
+	u64 deviation = rtt > w->srtt ? rtt - w->srtt : w->srtt - rtt;
+
+	if (!w->srtt) {
+		w->srtt = rtt;
+		w->rttvar = rtt / 2;
+		return;
+	}
+	w->rttvar = w->rttvar - w->rttvar / 4 + deviation / 4;
+	w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
+}
+
+/* An answer came; @rtt is its round trip, 0 if it was retransmitted (Karn). */
+THC_INLINE void thc_window_answer(struct thc_window *w, u64 rtt)
+{
+	u32 max = w->max * THC_WINDOW_ONE, step = THC_WINDOW_ONE;
+
+	if (rtt)
+		thc_window_sample(w, thc_window_network_rtt(w, rtt));
+	if (w->size >= w->threshold)
+		step = (u32)((u64)THC_WINDOW_ONE * THC_WINDOW_ONE / w->size);
+	w->size = max - w->size < step ? max : w->size + step;
+}
+
+/* The packet sent as number @lost was lost, or met congestion; @next is the
+ * number of the next one. At most one cut a round trip; true if this was one.
+ */
+THC_INLINE int thc_window_loss(struct thc_window *w, u64 lost, u64 next)
+{
+	u32 floor = (w->max < THC_WINDOW_MIN ? w->max : THC_WINDOW_MIN) * THC_WINDOW_ONE;
+
+	if (lost < w->cut_order)
+		return 0;
+	w->before_cut = w->size;
+	w->threshold_before_cut = w->threshold;
+	w->size /= 2;
+	if (w->size < floor)
+		w->size = floor;
+	w->threshold = w->size;
+	w->cut_order = next;
+	w->cuts++;
+	return 1;
+}
+
+/* The loss that made the last cut was none: the packet had arrived. */
+THC_INLINE void thc_window_spurious(struct thc_window *w)
+{
+	if (w->size < w->before_cut)
+		w->size = w->before_cut;
+	if (w->threshold < w->threshold_before_cut)
+		w->threshold = w->threshold_before_cut;
+	w->before_cut = 0;
+	w->threshold_before_cut = 0;
+}
+
+THC_INLINE u64 thc_window_rto(const struct thc_window *w)
+{
+	u64 rto = w->srtt ? w->srtt + 4 * w->rttvar : THC_RTO_FIRST;
+
+	return rto < THC_RTO_MIN ? THC_RTO_MIN : rto > THC_RTO_MAX ? THC_RTO_MAX : rto;
+}
+
+/* Wait before timers fire again after @stalls times in vain. */
+THC_INLINE u64 thc_window_backoff(const struct thc_window *w, u32 stalls)
+{
+	u64 rto = thc_window_rto(w);
+	u64 wait = rto << (stalls < 8 ? stalls : 8);
+
+	return wait > THC_BACKOFF_MAX ? (rto > THC_BACKOFF_MAX ? rto : THC_BACKOFF_MAX) : wait;
+}
+
+/* Whole chunks that may be in flight, at least one. */
+THC_INLINE u32 thc_window_size(const struct thc_window *w)
+{
+	return w->size / THC_WINDOW_ONE;
+}
+
+/* Answers to so many later packets show that one was lost. */
+THC_INLINE u32 thc_window_reorder(const struct thc_window *w)
+{
+	u32 quarter = thc_window_size(w) / 4;
+
+	return quarter < THC_REORDER_MIN ? THC_REORDER_MIN :
+	       quarter > THC_REORDER_MAX ? THC_REORDER_MAX :
+					   quarter;
+}
+
+#endif /* THC_WINDOW_H */
