@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
  * The wire format of THC: what a worker and an aggregator say to each other
- * over UDP, and the reasons for which an aggregator refuses a packet.
+ * over UDP, and the reasons for which an aggregator refuses a packet; at the
+ * end the sockets of family AF_THC, whose structures are in host order.
  *
  * One header for three compilers (kernel, BPF, user space); sizes are
  * asserted in each. State that never leaves a host is not described here
@@ -290,6 +291,191 @@ enum thc_drop_reason {
 	THC_DROP_REASONS
 };
 
+/* --- AF_THC: the sockets of thc.ko; man 7 af_thc ---------------------------- */
+
+/*
+ * A dynamic module cannot add a family beyond AF_MAX; 18 was set aside for an
+ * AF_ASH that was never written.
+ */
+#ifndef AF_THC
+#define AF_THC		18
+#define PF_THC		AF_THC
+#endif
+
+/* Level of socket options and ancillary data. */
+#define SOL_THC		0x5448
+
+/**
+ * struct sockaddr_thc - a local address (bind) or a rank's place in a job (connect)
+ * @sthc_family: AF_THC
+ * @sthc_inet: AF_INET or AF_INET6, of @sthc_addr; connect: 0 for the
+ *	aggregators and the cookie that the host's administrator gave the job
+ * @sthc_port: connect: first UDP port of the aggregator, 0: THC_PORT_DEFAULT;
+ *	bind: local UDP port, 0: any
+ * @sthc_job: connect: job; bind: 0
+ * @sthc_rank: connect: rank, below THC_RANKS_MAX; bind: 0
+ * @sthc_reserved: zero
+ * @sthc_ifindex: interface, 0: any; of answers to the group and IPv6 scope
+ * @sthc_addr: network order, IPv4 in the first four bytes, the rest zero
+ * @sthc_cookie: connect: the job's secret; bind: 0
+ */
+struct sockaddr_thc {
+	__u16	sthc_family;
+	__u16	sthc_inet;
+	__be16	sthc_port;
+	__u16	sthc_job;
+	__u8	sthc_rank;
+	__u8	sthc_reserved[3];
+	__u32	sthc_ifindex;
+	__u8	sthc_addr[16];
+	__u64	sthc_cookie;
+};
+
+/* Ancillary data of SOL_THC. */
+enum thc_cmsg {
+	THC_SEND	= 1,	/* sendmsg: struct thc_send, needed */
+	THC_RECEIVED	= 2,	/* recvmsg: struct thc_received */
+};
+
+/**
+ * struct thc_send - what a message is; its payload is whole chunks
+ * @op: THC_OP_LUT_ADD (512 or 256 bytes a chunk, as the job's sums are 8 or 16
+ *	bits wide), THC_OP_ADD, THC_OP_OR or THC_OP_MAX (THC_LANE_BYTES a chunk)
+ * @width: bits of a lane: 4 for LUT_ADD, 8, 16 or 32 for ADD, 32 for OR and MAX
+ * @reserved: zero
+ * @round: of the wire's header
+ * @tag: comes back with the answer
+ *
+ * All ranks send the same messages in the same order; those of op MAX have an
+ * order of their own.
+ */
+struct thc_send {
+	__u8	op;
+	__u8	width;
+	__u16	reserved;
+	__u32	round;
+	__u64	tag;
+};
+
+/* thc_received.flags */
+#define THC_RECV_PARTIAL	0x0001	/* some chunk lacks some rank */
+#define THC_RECV_EXCLUDED	0x0002	/* some chunk lacks this rank */
+#define THC_RECV_TIMEOUT	0x0004	/* some chunk has no answer yet (THC_OPT_PARTIAL) */
+
+/**
+ * struct thc_received - what came back for a message
+ * @op: as sent
+ * @width: bits of a lane of the sum
+ * @flags: THC_RECV_*
+ * @round: as sent
+ * @tag: as sent
+ * @chunks: how many
+ * @least: contributors of the chunk that has the fewest
+ * @reserved: zero
+ * @ranks: bit r: rank r is in every chunk
+ *
+ * The payload is THC_LANE_BYTES of lanes for each chunk and then, for each
+ * chunk, a __u16 in host order: its contributors, and THC_COUNT_EXCLUDED if
+ * this rank is not one of them.
+ */
+struct thc_received {
+	__u8	op;
+	__u8	width;
+	__u16	flags;
+	__u32	round;
+	__u64	tag;
+	__u32	chunks;
+	__u16	least;
+	__u16	reserved;
+	__u64	ranks;
+};
+
+#define THC_COUNT_EXCLUDED	0x8000
+
+/* Socket options of SOL_THC. */
+enum thc_option {
+	THC_OPT_TIMEOUT		= 1,	/* __u32, ms without progress; 60000 */
+	THC_OPT_JOIN_TIMEOUT	= 2,	/* __u32, ms; 60000 */
+	THC_OPT_WINDOW		= 3,	/* __u32, most chunks in flight; 0: the job's slots */
+	THC_OPT_MEMORY		= 4,	/* __u64, bytes of messages in the kernel; 256 MiB */
+	THC_OPT_PARTIAL		= 5,	/* __u32, 0 or 1: after the timeout deliver what has come */
+	THC_OPT_WELCOME		= 6,	/* read only: struct thc_joined */
+	THC_OPT_STATS		= 7,	/* read only: struct thc_socket_stats */
+	THC_OPT_FAILURE		= 8,	/* read only: struct thc_failure */
+};
+
+/**
+ * struct thc_joined - the job as the aggregator described it
+ * @epoch: its incarnation
+ * @shards: aggregators that share its chunks
+ * @welcome: as it came, big-endian
+ */
+struct thc_joined {
+	__u32			epoch;
+	__u32			shards;
+	struct thc_welcome	welcome;
+};
+
+/* What a socket has done since it was opened. */
+struct thc_socket_stats {
+	__u64	messages;	/* delivered */
+	__u64	failures;	/* messages that failed */
+	__u64	packets_up;	/* requests sent, retransmits included */
+	__u64	bytes_up;	/* on the wire, Ethernet, IP and UDP headers included */
+	__u64	packets_down;	/* answers received */
+	__u64	bytes_down;
+	__u64	chunks;		/* completed */
+	__u64	retransmits;
+	__u64	repeats;	/* answers that came again, by unicast */
+	__u64	waits;		/* WAIT received */
+	__u64	excluded;	/* chunks whose sum lacks this rank */
+	__u64	partial;	/* chunks whose sum lacks some rank */
+	__u64	bad_sum;	/* answers whose packet sum was wrong */
+	__u64	unexpected;	/* answers nobody waited for: duplicates, old ones */
+	__u64	foreign;	/* packets that are none of this job's */
+	__u64	window_cuts;	/* multiplicative decreases */
+	__u64	send_errors;	/* packets the network below did not take */
+	__u64	rtt_us;		/* smoothed round trip now */
+	__u64	window;		/* congestion window now, chunks */
+	__u64	memory;		/* bytes of messages held now */
+	__u64	memory_peak;
+};
+
+/* thc_failure.reason: why a socket needs connect() again. */
+enum thc_failure_reason {
+	THC_FAILED_NOT		= 0,
+	THC_FAILED_REFUSED	= 1,	/* the job refused this rank: refusal */
+	THC_FAILED_JOIN		= 2,	/* not all ranks joined in time: ranks did not */
+	THC_FAILED_SILENT	= 3,	/* no answer at all from the aggregator */
+	THC_FAILED_UNREACHABLE	= 4,	/* the network says so: error */
+	THC_FAILED_MISSING	= 5,	/* no progress: ranks did not contribute */
+	THC_FAILED_LEFT		= 6,	/* as before, and one of ranks has left */
+	THC_FAILED_EPOCH	= 7,	/* rank restarted, the job is in epoch now */
+	THC_FAILED_BEHIND	= 8,	/* the others went on without this rank */
+	THC_FAILED_VERSION	= 9,	/* the job's constants are not understood */
+	THC_FAILED_SHARDS	= 10,	/* the aggregators do not serve the same job */
+};
+
+/**
+ * struct thc_failure - why
+ * @error: errno, as sendmsg, recvmsg and SO_ERROR report it
+ * @reason: enum thc_failure_reason
+ * @refusal: enum thc_refusal
+ * @rank: with THC_FAILED_EPOCH
+ * @ranks: bit r: rank r
+ * @epoch: now, with THC_FAILED_EPOCH
+ * @reserved: zero
+ */
+struct thc_failure {
+	__s32	error;
+	__u16	reason;
+	__u8	refusal;
+	__u8	rank;
+	__u64	ranks;
+	__u32	epoch;
+	__u32	reserved;
+};
+
 #if defined(__cplusplus)
 #define THC_UAPI_ASSERT_SIZE(type, size) \
 	static_assert(sizeof(type) == (size), "wire size of " #type)
@@ -302,5 +488,11 @@ THC_UAPI_ASSERT_SIZE(struct thc_hdr, 48);
 THC_UAPI_ASSERT_SIZE(struct thc_join, 16);
 THC_UAPI_ASSERT_SIZE(struct thc_welcome, 136);
 THC_UAPI_ASSERT_SIZE(struct thc_claim, 16);
+THC_UAPI_ASSERT_SIZE(struct sockaddr_thc, 40);
+THC_UAPI_ASSERT_SIZE(struct thc_send, 16);
+THC_UAPI_ASSERT_SIZE(struct thc_received, 32);
+THC_UAPI_ASSERT_SIZE(struct thc_joined, 144);
+THC_UAPI_ASSERT_SIZE(struct thc_socket_stats, 168);
+THC_UAPI_ASSERT_SIZE(struct thc_failure, 24);
 
 #endif /* _UAPI_LINUX_THC_H */

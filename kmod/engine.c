@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A socket's clockwork: sends what windows and slots allow, sends again what
+ * is overdue, notices when nothing moves, and hands finished messages to
+ * recvmsg(). Runs in whatever context made something possible: a packet's
+ * softirq, the timer's, or a system call. All of it under thc_sock.lock.
+ */
+#include "sock.h"
+
+static u16 port_of(const struct thc_peer *p, const struct thc_hdr *h)
+{
+	u16 base = be16_to_cpu(p->address.port);
+
+	if (p->joined.welcome.flags & THC_WELCOME_F_ONE_PORT)
+		return base;
+	return base + be16_to_cpu(h->slot) / THC_SLOTS_PER_PORT;
+}
+
+/* The message with chunk @number of the stream over all shards, or NULL. */
+struct thc_message *thc_engine_owner(struct thc_sock *ts, int kind, u64 number)
+{
+	struct thc_message *m;
+
+	list_for_each_entry(m, &ts->messages[kind],
+			    link) if (number - m->first < m->chunks) return m;
+	return NULL;
+}
+
+static void count_sent(struct thc_sock *ts, struct thc_peer *p, const struct thc_flight *f)
+{
+	ts->stats.packets_up++;
+	ts->stats.bytes_up += thc_wire_bytes(p, f->bytes);
+}
+
+static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, u32 window,
+		     struct thc_train *train, struct thc_outbox *out, u64 now)
+{
+	struct thc_stream *st = thc_peer_stream(p, kind);
+	struct thc_message *m = NULL;
+
+	while (thc_stream_may_send(st, window)) {
+		u64 number = st->next * ts->shards + p->shard;
+		struct thc_flight *f;
+		const u8 *packet;
+
+		if (!m || number - m->first >= m->chunks)
+			m = thc_engine_owner(ts, kind, number);
+		if (WARN_ON_ONCE(!m))
+			return;
+		packet = thc_message_packet_of(m, p->shard, st->next);
+		f = thc_flight_launch(&p->sender, st, m, (u32)(number - m->first),
+				      (const struct thc_hdr *)packet, m->stride, now);
+		count_sent(ts, p, f);
+		if (!thc_train_add(train, out, p, packet, f->bytes, port_of(p, f->packet)))
+			ts->stats.send_errors++;	/* overdue soon */
+	}
+	thc_train_end(train, out);
+}
+
+static void retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct thc_train *train,
+		       struct thc_outbox *out, u64 now, u64 *due)
+{
+	struct thc_stream *st = thc_peer_stream(p, kind);
+	struct thc_overdue pass;
+	struct thc_flight *f;
+	u64 next;
+
+	thc_overdue_begin(&p->sender, &pass, now);
+	while ((f = thc_overdue_next(&p->sender, st, &pass, now))) {
+		ts->stats.retransmits++;
+		count_sent(ts, p, f);
+		if (!thc_train_add(train, out, p, (const u8 *)f->packet, f->bytes,
+				   port_of(p, f->packet)))
+			ts->stats.send_errors++;
+	}
+	thc_train_end(train, out);
+	next = thc_overdue_end(&p->sender, &pass, now);
+	*due = min(*due, next);
+}
+
+/* --- failures ------------------------------------------------------------- */
+
+void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason reason)
+{
+	u32 i;
+
+	lockdep_assert_held(&ts->lock);
+	for (i = 0; i < ts->shards; i++) {
+		thc_stream_forget(&ts->peers[i].sender.data);
+		thc_stream_forget(&ts->peers[i].sender.norms);
+	}
+	ts->failure.error = error;
+	ts->failure.reason = reason;
+	ts->stats.failures++;
+	ts->state = THC_STATE_BROKEN;
+	ts->sk.sk_err = error;
+	sk_error_report(&ts->sk);
+}
+
+/* The oldest flight of @m's shard in a stream, or NULL. */
+static const struct thc_flight *oldest(const struct thc_stream *st)
+{
+	u32 i;
+
+	for (i = 0; st->in_flight && i < st->slots; i++) {
+		const struct thc_flight *f = thc_stream_flight(st, st->next + i);
+
+		if (f->owner)
+			return f;
+	}
+	return NULL;
+}
+
+/* Ranks that the oldest chunk in flight lacks, by its last WAIT. */
+static u64 missing_ranks(struct thc_peer *p, bool *left)
+{
+	const struct thc_flight *f[THC_STREAMS] = {
+		oldest(&p->sender.norms), oldest(&p->sender.data),
+	};
+	u64 all = thc_ranks_mask(be16_to_cpu(p->joined.welcome.ranks)), missing = 0;
+	int i;
+
+	*left = false;
+	for (i = 0; i < THC_STREAMS; i++) {
+		if (!f[i] || !f[i]->present)
+			continue;
+		/* a job with a deadline goes on without who left */
+		*left |= f[i]->left && !p->joined.welcome.deadline_ms;
+		missing |= all & ~f[i]->present;
+	}
+	return missing;
+}
+
+/* After the timeout: what has come is delivered, the rest stays in flight. */
+static void deliver_partial(struct thc_sock *ts)
+{
+	struct thc_message *m;
+	int kind;
+
+	for (kind = 0; kind < THC_STREAMS; kind++) {
+		list_for_each_entry(m, &ts->messages[kind], link)
+		{
+			if (m->closed)
+				continue;
+			m->closed = true;
+			m->flags |= THC_RECV_TIMEOUT;
+			m->least = 0;
+			m->ranks = 0;
+			refcount_inc(&m->refs);
+			list_add_tail(&m->ready, &ts->ready);
+		}
+	}
+	ts->sk.sk_data_ready(&ts->sk);
+}
+
+/* Returns the time of the next look, and breaks the socket if nothing moves. */
+static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
+{
+	u64 timeout = ts->timeout_ms * THC_NS_PER_MS, missing;
+	bool left;
+
+	if (!p->sender.data.in_flight && !p->sender.norms.in_flight) {
+		p->unreachable_at = 0;
+		return U64_MAX;
+	}
+	missing = missing_ranks(p, &left);
+	if (left) {
+		ts->failure.ranks = missing;
+		thc_engine_break(ts, EPIPE, THC_FAILED_LEFT);
+	} else if (p->unreachable_at &&
+		   now - p->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS) {
+		thc_engine_break(ts, -p->unreachable, THC_FAILED_UNREACHABLE);
+	} else if (now - p->sender.progress_at > timeout) {
+		if (ts->partial) {
+			p->sender.progress_at = now;
+			deliver_partial(ts);
+			return now + timeout;
+		}
+		ts->failure.ranks = missing;
+		thc_engine_break(ts, ETIMEDOUT, missing ? THC_FAILED_MISSING : THC_FAILED_SILENT);
+	}
+	return min(p->sender.progress_at + timeout, now + THC_UNREACHABLE_MS * THC_NS_PER_MS / 4);
+}
+
+/* --- answers -------------------------------------------------------------- */
+
+static void finish(struct thc_sock *ts, struct thc_message *m)
+{
+	list_del_init(&m->link);
+	if (m->closed) {
+		thc_message_put(ts, m);
+		return;
+	}
+	list_add_tail(&m->ready, &ts->ready);
+	ts->sk.sk_data_ready(&ts->sk);
+}
+
+void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
+		       const struct thc_hdr *h, bool answered)
+{
+	const struct thc_welcome *w = &ts->peers[0].joined.welcome;
+	u64 bitmap = be64_to_cpu(h->bitmap), all = thc_ranks_mask(be16_to_cpu(w->ranks));
+	u16 count = answered ? be16_to_cpu(h->count) : 0;
+	bool excluded = !(bitmap >> ts->peers[0].sender.rank & 1);
+
+	ts->stats.chunks++;
+	if (++m->answered == m->chunks && m->closed) {
+		finish(ts, m);
+		return;
+	}
+	if (m->closed)
+		return;
+	ts->stats.excluded += excluded;
+	ts->stats.partial += bitmap != all;
+	m->counts[index] = count | (excluded ? THC_COUNT_EXCLUDED : 0);
+	m->ranks &= answered ? bitmap : 0;
+	m->least = min(m->least, count);
+	m->flags |= (bitmap != all ? THC_RECV_PARTIAL : 0) | (excluded ? THC_RECV_EXCLUDED : 0);
+	if (m->answered == m->chunks)
+		finish(ts, m);
+}
+
+/* --- the clock ------------------------------------------------------------ */
+
+void thc_engine_run(struct thc_sock *ts, struct thc_outbox *out)
+{
+	u64 now = ktime_get_ns(), due = U64_MAX;
+	struct thc_train train = { 0 };
+	u32 i;
+
+	lockdep_assert_held(&ts->lock);
+	if (ts->state == THC_STATE_JOINING)
+		thc_join_run(ts, out, now, &due);
+	for (i = 0; i < ts->shards && ts->state == THC_STATE_READY; i++) {
+		struct thc_peer *p = &ts->peers[i];
+
+		transmit(ts, p, THC_NORM, p->sender.norms.slots, &train, out, now);
+		transmit(ts, p, THC_DATA, thc_window_size(&p->sender.window), &train, out, now);
+		retransmit(ts, p, THC_NORM, &train, out, now, &due);
+		retransmit(ts, p, THC_DATA, &train, out, now, &due);
+		due = min(due, check_progress(ts, p, now));
+	}
+	if (due != U64_MAX && (ts->state == THC_STATE_JOINING || ts->state == THC_STATE_READY))
+		hrtimer_start(&ts->timer, ns_to_ktime(due), HRTIMER_MODE_ABS_SOFT);
+}
+
+void thc_engine_kick(struct thc_sock *ts)
+{
+	struct thc_outbox out;
+
+	__skb_queue_head_init(&out.packets);
+	spin_lock_bh(&ts->lock);
+	thc_engine_run(ts, &out);
+	spin_unlock_bh(&ts->lock);
+	thc_outbox_flush(ts, &out);
+}
+
+static enum hrtimer_restart on_timer(struct hrtimer *timer)
+{
+	thc_engine_kick(container_of(timer, struct thc_sock, timer));
+	return HRTIMER_NORESTART;
+}
+
+void thc_engine_init(struct thc_sock *ts)
+{
+	int kind;
+
+	spin_lock_init(&ts->lock);
+	for (kind = 0; kind < THC_STREAMS; kind++)
+		INIT_LIST_HEAD(&ts->messages[kind]);
+	INIT_LIST_HEAD(&ts->ready);
+	hrtimer_init(&ts->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	ts->timer.function = on_timer;
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Joining a job: JOIN to every aggregator until WELCOME says that all ranks
+ * are in, and the job's constants out of it. Leaving: LEAVE, best effort.
+ *
+ *	connect()        JOIN, again every 20 ms
+ *	WELCOME          constants; with a group: join_work opens its socket
+ *	WELCOME (group)  next JOIN says HEARD
+ *	WELCOME READY    from all: join_work makes room for slots, READY
+ */
+#include "sock.h"
+
+static void header(const struct thc_peer *p, struct thc_hdr *h, u8 op)
+{
+	const struct thc_sender *s = &p->sender;
+
+	memset(h, 0, sizeof(*h));
+	h->version = THC_VERSION;
+	h->op = op;
+	h->cookie = cpu_to_be64(s->cookie);
+	h->job = cpu_to_be16(s->job);
+	h->rank = s->rank;
+	h->epoch = cpu_to_be32(s->epoch);
+}
+
+void thc_join_begin(struct thc_sock *ts, u64 now)
+{
+	u32 i;
+
+	ts->join_until = now + ts->join_timeout_ms * THC_NS_PER_MS;
+	for (i = 0; i < ts->shards; i++) {
+		struct thc_peer *p = &ts->peers[i];
+
+		get_random_bytes(&p->nonce, sizeof(p->nonce));
+		p->nonce |= 1;
+		p->join_at = now;
+	}
+}
+
+static void give_up(struct thc_sock *ts)
+{
+	enum thc_failure_reason reason = THC_FAILED_SILENT;
+	int error = EHOSTUNREACH;
+	u32 i;
+
+	for (i = 0; i < ts->shards; i++) {
+		struct thc_peer *p = &ts->peers[i];
+		const struct thc_welcome *w = &p->joined.welcome;
+
+		if (p->ready)
+			continue;
+		if (p->welcomed) {
+			ts->failure.ranks = thc_ranks_mask(be16_to_cpu(w->ranks)) &
+					    ~be64_to_cpu(w->joined);
+			reason = THC_FAILED_JOIN;
+			error = ETIMEDOUT;
+		} else if (p->unreachable) {
+			reason = THC_FAILED_UNREACHABLE;
+			error = -p->unreachable;
+		}
+		break;
+	}
+	thc_engine_break(ts, error, reason);
+}
+
+void thc_join_run(struct thc_sock *ts, struct thc_outbox *out, u64 now, u64 *due)
+{
+	u32 i;
+
+	if (now > ts->join_until) {
+		give_up(ts);
+		return;
+	}
+	*due = min(*due, ts->join_until + 1);
+	for (i = 0; i < ts->shards; i++) {
+		struct thc_peer *p = &ts->peers[i];
+		struct thc_join join = { .nonce = cpu_to_be64(p->nonce) };
+		struct thc_hdr h;
+
+		if (p->ready)
+			continue;
+		if (p->join_at <= now) {
+			join.flags = cpu_to_be32(p->heard ? THC_JOIN_F_HEARD : 0);
+			header(p, &h, THC_OP_JOIN);
+			thc_send_control(p, out, &h, &join, sizeof(join));
+			p->join_at = now + THC_JOIN_INTERVAL_MS * THC_NS_PER_MS;
+		}
+		*due = min(*due, p->join_at);
+	}
+}
+
+/* Constants that this module can serve, and that libthc will understand. */
+static bool is_known(const struct thc_welcome *w, u8 rank)
+{
+	u16 ranks = be16_to_cpu(w->ranks);
+	u32 slots = be16_to_cpu(w->data_slots) + be16_to_cpu(w->norm_slots);
+
+	return ranks > rank && ranks <= THC_RANKS_MAX && w->data_slots && w->norm_slots &&
+	       slots <= THC_SLOTS_MAX && (w->sum_width == 8 || w->sum_width == 16) &&
+	       be16_to_cpu(w->chunk) == (w->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16);
+}
+
+static bool same_job(const struct thc_welcome *a, const struct thc_welcome *b)
+{
+	return a->ranks == b->ranks && a->seed == b->seed && a->table_hash == b->table_hash &&
+	       a->chunk == b->chunk && a->sum_width == b->sum_width &&
+	       a->block_log2 == b->block_log2;
+}
+
+static bool all_ready(const struct thc_sock *ts)
+{
+	u32 i;
+
+	for (i = 0; i < ts->shards; i++)
+		if (!ts->peers[i].ready)
+			return false;
+	return true;
+}
+
+/* Called with thc_sock.lock held, the packet's sum checked. */
+void thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h, const struct thc_welcome *w)
+{
+	struct thc_sock *ts = p->owner;
+
+	if (ts->state != THC_STATE_JOINING || p->ready || h->job != cpu_to_be16(p->sender.job))
+		return;
+	if (!w->nonce) {
+		p->heard |= h->cookie == cpu_to_be64(p->sender.cookie);
+		return;
+	}
+	if (w->nonce != cpu_to_be64(p->nonce))
+		return;
+	p->joined.epoch = be32_to_cpu(h->epoch);
+	p->joined.shards = ts->shards;
+	p->joined.welcome = *w;
+	p->welcomed = true;
+	p->unreachable = 0;
+	if (w->flags & THC_WELCOME_F_REFUSED) {
+		ts->failure.refusal = w->refusal;
+		thc_engine_break(ts, EACCES, THC_FAILED_REFUSED);
+	} else if (!is_known(w, p->sender.rank)) {
+		thc_engine_break(ts, EPROTO, THC_FAILED_VERSION);
+	} else if (ts->peers[0].welcomed && !same_job(&ts->peers[0].joined.welcome, w)) {
+		thc_engine_break(ts, EPROTO, THC_FAILED_SHARDS);
+	} else {
+		p->ready = w->flags & THC_WELCOME_F_READY;
+		if (all_ready(ts) ||
+		    (w->reply == THC_REPLY_MULTICAST && !rcu_access_pointer(p->group)))
+			schedule_work(&ts->join_work);
+	}
+}
+
+static int make_ready(struct thc_sock *ts)
+{
+	u32 i;
+	int error;
+
+	for (i = 0; i < ts->shards; i++) {
+		if (ts->peers[i].joined.welcome.reply != THC_REPLY_MULTICAST)
+			thc_peer_close_group(&ts->peers[i]);
+		error = thc_peer_streams(&ts->peers[i]);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+/* What may sleep. The peers cannot go: who takes them away waits for us. */
+void thc_join_work(struct work_struct *work)
+{
+	struct thc_sock *ts = container_of(work, struct thc_sock, join_work);
+	bool ready;
+	int error;
+	u32 i;
+
+	for (i = 0; i < ts->shards; i++) {
+		struct thc_peer *p = &ts->peers[i];
+		bool wanted;
+
+		spin_lock_bh(&ts->lock);
+		wanted = ts->state == THC_STATE_JOINING && p->welcomed &&
+			 p->joined.welcome.reply == THC_REPLY_MULTICAST &&
+			 !rcu_access_pointer(p->group);
+		spin_unlock_bh(&ts->lock);
+		/* not fatal: nobody is heard on the group, the job answers by fanout */
+		if (wanted)
+			thc_peer_open_group(p);
+	}
+	spin_lock_bh(&ts->lock);
+	ready = ts->state == THC_STATE_JOINING && all_ready(ts);
+	spin_unlock_bh(&ts->lock);
+	if (!ready)
+		return;
+	error = make_ready(ts);
+	spin_lock_bh(&ts->lock);
+	if (error) {
+		thc_engine_break(ts, -error, THC_FAILED_NOT);
+	} else if (ts->state == THC_STATE_JOINING) {
+		ts->state = THC_STATE_READY;
+		ts->sk.sk_state_change(&ts->sk);
+		ts->sk.sk_write_space(&ts->sk);
+	}
+	spin_unlock_bh(&ts->lock);
+}
+
+void thc_join_leave(struct thc_sock *ts)
+{
+	struct thc_outbox out;
+	struct thc_hdr h;
+	u32 i, k;
+
+	__skb_queue_head_init(&out.packets);
+	for (i = 0; i < ts->shards; i++) {
+		if (!ts->peers[i].welcomed)
+			continue;
+		ts->peers[i].sender.epoch = ts->peers[i].joined.epoch;
+		header(&ts->peers[i], &h, THC_OP_LEAVE);
+		for (k = 0; k < THC_LEAVES; k++)
+			thc_send_control(&ts->peers[i], &out, &h, NULL, 0);
+	}
+	thc_outbox_flush(ts, &out);
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory of a message: packets as they go on the wire, header and payload
+ * side by side, so that pages of it are sent as they are, once and again; and
+ * room for the sums. Charged to the caller's memory cgroup.
+ */
+#include <linux/math64.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "sock.h"
+
+static size_t counts_bytes(u32 chunks)
+{
+	return (size_t)chunks * sizeof(u16);
+}
+
+size_t thc_message_bytes(u32 chunks, u32 stride)
+{
+	return sizeof(struct thc_message) + PAGE_ALIGN((size_t)chunks * stride) +
+	       PAGE_ALIGN((size_t)chunks * THC_LANE_BYTES) + counts_bytes(chunks);
+}
+
+struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
+{
+	struct thc_message *m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
+
+	if (!m)
+		return NULL;
+	INIT_LIST_HEAD(&m->link);
+	INIT_LIST_HEAD(&m->ready);
+	refcount_set(&m->refs, 1);
+	m->chunks = chunks;
+	m->stride = stride;
+	m->bytes = thc_message_bytes(chunks, stride);
+	m->ranks = ~0ULL;
+	m->least = U16_MAX;
+	m->packets = __vmalloc((size_t)chunks * stride, GFP_KERNEL_ACCOUNT);
+	m->lanes = __vmalloc((size_t)chunks * THC_LANE_BYTES, GFP_KERNEL_ACCOUNT);
+	m->counts = kvzalloc(counts_bytes(chunks), GFP_KERNEL_ACCOUNT);
+	if (!m->packets || !m->lanes || !m->counts) {
+		thc_message_free(m);
+		return NULL;
+	}
+	return m;
+}
+
+/* Packets that are still on their way hold their pages themselves. */
+void thc_message_free(struct thc_message *m)
+{
+	vfree(m->packets);
+	vfree(m->lanes);
+	kvfree(m->counts);
+	kfree(m);
+}
+
+void thc_message_put(struct thc_sock *ts, struct thc_message *m)
+{
+	lockdep_assert_held(&ts->lock);
+	if (!refcount_dec_and_test(&m->refs))
+		return;
+	ts->stats.memory -= m->bytes;
+	thc_message_free(m);
+	ts->sk.sk_write_space(&ts->sk);
+}
+
+/* Chunk q of a stream belongs to shard q mod shards, as its chunk q div
+ * shards. A shard's packets lie together, for super-packets.
+ */
+void thc_message_place(struct thc_message *m, u32 shards, u64 first)
+{
+	u32 shard, base = 0;
+
+	m->first = first;
+	for (shard = 0; shard < shards; shard++) {
+		/* the shard's first chunk that is not before @first */
+		m->local[shard] = div_u64(first + shards - 1 - shard, shards);
+		m->base[shard] = base;
+		base += div_u64(first + m->chunks + shards - 1 - shard, shards) - m->local[shard];
+	}
+}
+
+u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence)
+{
+	u64 position = m->base[shard] + (sequence - m->local[shard]);
+
+	return m->packets + position * m->stride;
+}
+
+u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index)
+{
+	u32 shard;
+	u64 sequence = div_u64_rem(m->first + index, shards, &shard);
+
+	return thc_message_packet_of(m, shard, sequence);
+}
+
+static void seal(struct thc_peer *p, struct thc_message *m, int kind, u64 sequence)
+{
+	struct thc_hdr *h = (struct thc_hdr *)thc_message_packet_of(m, p->shard, sequence);
+	u32 payload = m->stride - sizeof(*h);
+	const struct thc_sender *s = &p->sender;
+
+	memset(h, 0, sizeof(*h));
+	h->version = THC_VERSION;
+	h->op = m->send.op;
+	h->width = m->send.width;
+	h->flags = s->nosum ? THC_F_NOSUM : 0;
+	h->cookie = cpu_to_be64(s->cookie);
+	h->job = cpu_to_be16(s->job);
+	h->rank = s->rank;
+	h->epoch = cpu_to_be32(s->epoch);
+	h->round = cpu_to_be32(m->send.round);
+	thc_stream_fill(thc_peer_stream(p, kind), h, sequence);
+	if (!s->nosum)
+		h->sum = cpu_to_be32(thc_sum_packet(h, h + 1, payload / 8));
+}
+
+void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind)
+{
+	u32 index, shard;
+
+	for (index = 0; index < m->chunks; index++) {
+		u64 sequence = div_u64_rem(m->first + index, ts->shards, &shard);
+
+		seal(&ts->peers[shard], m, kind, sequence);
+	}
+}

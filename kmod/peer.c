@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The kernel's UDP sockets to one aggregator: one for requests and answers to
+ * this rank, one for answers to the group. They live in the network namespace
+ * of the AF_THC socket, which keeps it alive.
+ */
+#include <linux/in.h>
+#include <linux/udp.h>
+#include <net/addrconf.h>
+#include <net/ip6_route.h>
+#include <net/ipv6_stubs.h>
+#include <net/route.h>
+#include <net/udp.h>
+#include <net/udp_tunnel.h>
+
+#include "compat/compat.h"
+#include "sock.h"
+
+/* Room for a window of small control packets; data never waits here. */
+#define ENCAP_THC	1
+
+/* The network says that packets do not arrive (ICMP). */
+static void on_error(struct sock *sk, int error)
+{
+	struct thc_peer *p = rcu_dereference_sk_user_data(sk);
+
+	if (!p || !error)
+		return;
+	spin_lock_bh(&p->owner->lock);
+	if (!p->unreachable_at)
+		p->unreachable_at = ktime_get_ns();
+	p->unreachable = -error;
+	spin_unlock_bh(&p->owner->lock);
+}
+
+THC_DEFINE_ENCAP_ERR_RCV(thc_encap_err_rcv, on_error)
+
+static int set_int(struct socket *sock, int level, int option, int value)
+{
+	return READ_ONCE(sock->ops)->setsockopt(sock, level, option, KERNEL_SOCKPTR(&value),
+						sizeof(value));
+}
+
+static int sockaddr_of(const struct thc_address *a, struct sockaddr_storage *out)
+{
+	struct sockaddr_in *in = (void *)out;
+	struct sockaddr_in6 *in6 = (void *)out;
+
+	memset(out, 0, sizeof(*out));
+	if (a->inet == AF_INET) {
+		in->sin_family = AF_INET;
+		in->sin_port = a->port;
+		in->sin_addr.s_addr = a->in;
+		return sizeof(*in);
+	}
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = a->port;
+	in6->sin6_addr = a->in6;
+	in6->sin6_scope_id = a->ifindex;
+	return sizeof(*in6);
+}
+
+/* A UDP socket on @local whose packets come to thc_receive(). */
+static int open_socket(struct thc_peer *p, const struct thc_address *local, bool shared,
+		       struct socket **out)
+{
+	struct udp_tunnel_sock_cfg cfg = {
+		.sk_user_data = p,
+		.encap_type = ENCAP_THC,
+		.encap_rcv = thc_receive,
+		.encap_err_rcv = thc_encap_err_rcv,
+	};
+	struct net *net = sock_net(&p->owner->sk);
+	struct sockaddr_storage address;
+	struct socket *sock;
+	int error, len;
+
+	error = sock_create_kern(net, local->inet, SOCK_DGRAM, IPPROTO_UDP, &sock);
+	if (error)
+		return error;
+	if (shared)
+		sock_set_reuseaddr(sock->sk);
+	if (local->inet == AF_INET6) {
+		set_int(sock, SOL_IPV6, IPV6_V6ONLY, 1);
+		set_int(sock, SOL_UDP, UDP_NO_CHECK6_RX, 1);
+	}
+	len = sockaddr_of(local, &address);
+	error = kernel_bind(sock, (struct sockaddr *)&address, len);
+	if (error) {
+		sock_release(sock);
+		return error;
+	}
+	setup_udp_tunnel_sock(net, sock, &cfg);
+	/* packets of one flow joined on their way up */
+	set_int(sock, SOL_UDP, UDP_GRO, 1);
+	*out = sock;
+	return 0;
+}
+
+/* Our address towards the aggregator, and the interface. */
+static int find_local(struct thc_peer *p, struct net *net, struct thc_address *local)
+{
+	const struct thc_address *to = &p->address;
+
+	if (to->inet == AF_INET) {
+		struct flowi4 fl = {
+			.flowi4_oif = local->ifindex, .flowi4_proto = IPPROTO_UDP,
+			.saddr = local->in, .daddr = to->in,
+		};
+		struct rtable *rt = ip_route_output_flow(net, &fl, NULL);
+
+		if (IS_ERR(rt))
+			return PTR_ERR(rt);
+		local->in = fl.saddr;
+		local->ifindex = rt->dst.dev->ifindex;
+		ip_rt_put(rt);
+		return 0;
+	}
+#if IS_ENABLED(CONFIG_IPV6)
+	{
+		struct flowi6 fl = {
+			.flowi6_oif = local->ifindex, .flowi6_proto = IPPROTO_UDP,
+			.saddr = local->in6, .daddr = to->in6,
+		};
+		struct dst_entry *dst = ipv6_stub->ipv6_dst_lookup_flow(net, NULL, &fl, NULL);
+
+		if (IS_ERR(dst))
+			return PTR_ERR(dst);
+		if (ipv6_addr_any(&local->in6))
+			ipv6_dev_get_saddr(net, dst->dev, &to->in6, 0, &local->in6);
+		local->ifindex = dst->dev->ifindex;
+		dst_release(dst);
+		return 0;
+	}
+#endif
+	return -EAFNOSUPPORT;
+}
+
+int thc_peer_open(struct thc_peer *p, struct thc_sock *ts, const struct thc_address *to)
+{
+	struct sock *sk = &ts->sk;
+	int error;
+
+	p->owner = ts;
+	p->address = *to;
+	p->local = ts->bound;
+	p->local.inet = to->inet;
+	if (ts->bound.inet && ts->bound.inet != to->inet)
+		return -EAFNOSUPPORT;
+	if (to->ifindex)
+		p->local.ifindex = to->ifindex;
+	error = find_local(p, sock_net(sk), &p->local);
+	if (error)
+		return error;
+	error = dst_cache_init(&p->dst, GFP_KERNEL);
+	if (error)
+		return error;
+	error = open_socket(p, &p->local, false, &p->unicast);
+	if (error) {
+		dst_cache_destroy(&p->dst);
+		p->unicast = NULL;
+		return error;
+	}
+	p->local.port = inet_sk(p->unicast->sk)->inet_sport;
+	return 0;
+}
+
+/* After this no packet comes to @p any more. */
+void thc_peer_close(struct thc_peer *p)
+{
+	thc_peer_close_group(p);
+	if (p->unicast) {
+		udp_tunnel_sock_release(p->unicast);
+		synchronize_net();
+		dst_cache_destroy(&p->dst);
+		p->unicast = NULL;
+	}
+	kvfree(p->flights);
+	p->flights = NULL;
+}
+
+static int join(const struct thc_peer *p, struct socket *sock, const struct thc_address *group)
+{
+	if (group->inet == AF_INET) {
+		struct ip_mreqn member = {
+			.imr_multiaddr.s_addr = group->in, .imr_ifindex = p->local.ifindex,
+		};
+
+		set_int(sock, SOL_IP, IP_MULTICAST_ALL, 0);
+		return READ_ONCE(sock->ops)->setsockopt(sock, SOL_IP, IP_ADD_MEMBERSHIP,
+							KERNEL_SOCKPTR(&member), sizeof(member));
+	} else {
+		struct ipv6_mreq member = {
+			.ipv6mr_multiaddr = group->in6, .ipv6mr_ifindex = p->local.ifindex,
+		};
+
+		return READ_ONCE(sock->ops)->setsockopt(sock, SOL_IPV6, IPV6_ADD_MEMBERSHIP,
+							KERNEL_SOCKPTR(&member), sizeof(member));
+	}
+}
+
+int thc_peer_open_group(struct thc_peer *p)
+{
+	const struct thc_welcome *w = &p->joined.welcome;
+	struct thc_address group = {
+		.inet = p->address.inet, .port = w->group_port, .ifindex = p->local.ifindex,
+	};
+	struct socket *sock;
+	int error;
+
+	if (group.inet == AF_INET)
+		memcpy(&group.in, w->group, sizeof(group.in));
+	else
+		memcpy(&group.in6, w->group, sizeof(group.in6));
+	error = open_socket(p, &group, true, &sock);
+	if (error)
+		return error;
+	error = join(p, sock, &group);
+	if (error) {
+		udp_tunnel_sock_release(sock);
+		return error;
+	}
+	rcu_assign_pointer(p->group, sock);
+	return 0;
+}
+
+void thc_peer_close_group(struct thc_peer *p)
+{
+	struct socket *sock = rcu_dereference_protected(p->group, true);
+
+	if (!sock)
+		return;
+	RCU_INIT_POINTER(p->group, NULL);
+	udp_tunnel_sock_release(sock);
+	synchronize_net();
+}
+
+int thc_peer_streams(struct thc_peer *p)
+{
+	const struct thc_welcome *w = &p->joined.welcome;
+	u32 data = be16_to_cpu(w->data_slots), norms = be16_to_cpu(w->norm_slots), window = data;
+
+	p->flights = kvcalloc(data + norms, sizeof(*p->flights), GFP_KERNEL_ACCOUNT);
+	if (!p->flights)
+		return -ENOMEM;
+	if (p->owner->window && p->owner->window < window)
+		window = p->owner->window;
+	thc_stream_init(&p->sender.data, p->flights, 0, data);
+	thc_stream_init(&p->sender.norms, p->flights + data, data, norms);
+	thc_sender_init(&p->sender, window);
+	p->sender.epoch = p->joined.epoch;
+	p->sender.sum_width = w->sum_width;
+	p->sender.nosum = !!(w->flags & THC_WELCOME_F_NOSUM);
+	return 0;
+}

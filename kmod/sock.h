@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The module's private structures. A message goes down and its answer up:
+ *
+ *	socket.c    system calls; waits; options
+ *	message.c   memory of a message: packets up, lanes down
+ *	engine.c    the job's clock: what is sent, what an answer changes
+ *	join.c      JOIN, WELCOME, LEAVE
+ *	receive.c   UDP packets in, out of the network's softirq
+ *	transmit.c  packets out, as UDP super-packets over the message's pages
+ *	peer.c      sockets to one aggregator
+ *	main.c      the family and the module
+ *
+ * The protocol itself is <thc/flight.h>, which libthc compiles, too.
+ * Documentation/locking.md says who holds what when; in short: lock_sock() for
+ * system calls among themselves, thc_sock.lock (BH) for everything that a
+ * packet can change, and no packet is handed to the network under either lock.
+ */
+#ifndef THC_KMOD_SOCK_H
+#define THC_KMOD_SOCK_H
+
+#include <linux/hrtimer.h>
+#include <linux/list.h>
+#include <linux/skbuff.h>
+#include <linux/workqueue.h>
+#include <net/dst_cache.h>
+#include <net/sock.h>
+
+#include <thc/flight.h>
+#include <thc/job.h>
+
+/* Aggregators that may share a job's chunks. */
+#define THC_SHARDS_MAX		8
+#define THC_TIMEOUT_MS		60000U
+#define THC_JOIN_TIMEOUT_MS	60000U
+#define THC_JOIN_INTERVAL_MS	20U
+/* The network may say for so long that an aggregator cannot be reached. */
+#define THC_UNREACHABLE_MS	1000U
+/* Bytes of messages a socket may hold, unless it asks for less or more. */
+#define THC_MEMORY_DEFAULT	(256ULL << 20)
+#define THC_MEMORY_MAX		(4ULL << 30)
+/* LEAVE is not answered: one of three arrives almost surely. */
+#define THC_LEAVES		3
+
+/* Where an aggregator is, or a local end. */
+struct thc_address {
+	u16		inet;		/* AF_INET, AF_INET6; 0: none */
+	__be16		port;
+	int		ifindex;
+	union {
+		__be32		in;
+		struct in6_addr	in6;
+	};
+};
+
+/* Streams of chunks: gradients, and norms with their agreements. */
+enum { THC_DATA, THC_NORM, THC_STREAMS };
+
+/**
+ * struct thc_message - one sendmsg() and its answer
+ * @link: in thc_sock.messages of its stream until every chunk has its answer
+ * @ready: in thc_sock.ready when it can be received
+ * @refs: one for each of these lists
+ * @first: number of its first chunk in the stream over all shards
+ * @chunks: how many
+ * @answered: of them
+ * @stride: bytes of a packet
+ * @packets: by shard, then in order: each shard's packets are contiguous
+ * @lanes: the answers', THC_LANE_BYTES a chunk, in the message's order
+ * @counts: contributors of each chunk, THC_COUNT_EXCLUDED
+ * @bytes: memory it is charged with
+ * @base: index of each shard's first packet
+ * @local: each shard's first chunk, in the shard's own numbers
+ * @send: as the caller described it
+ * @ranks: those in every chunk answered
+ * @least: contributors of the chunk answered that has the fewest
+ * @flags: THC_RECV_*
+ * @closed: to be received as it is, incomplete; what comes now comes too late
+ */
+struct thc_message {
+	struct list_head	link;
+	struct list_head	ready;
+	refcount_t		refs;
+	u64			first;
+	u32			chunks;
+	u32			answered;
+	u32			stride;
+	u8			*packets;
+	u8			*lanes;
+	u16			*counts;
+	size_t			bytes;
+	u32			base[THC_SHARDS_MAX];
+	u64			local[THC_SHARDS_MAX];
+	struct thc_send		send;
+	u64			ranks;
+	u16			least;
+	u16			flags;
+	bool			closed;
+};
+
+/**
+ * struct thc_peer - one aggregator of a socket's job
+ * @owner: the socket
+ * @address: where it is, base port
+ * @unicast: requests out, answers to this rank in
+ * @group: answers to all ranks in; NULL without a group
+ * @dst: route to it
+ * @local: our end of @unicast
+ * @sender: the protocol's state
+ * @flights: room of its streams
+ * @nonce: of our JOIN
+ * @joined: what WELCOME said last; @welcomed: it came
+ * @heard: a WELCOME came over the group
+ * @ready: all ranks are in, @joined is final
+ * @join_at: next JOIN
+ * @unreachable_at: time of the first error since an answer, 0: none
+ * @unreachable: the last one, negative errno
+ * @shard: its index
+ */
+struct thc_peer {
+	struct thc_sock		*owner;
+	struct thc_address	address;
+	struct socket		*unicast;
+	struct socket __rcu	*group;
+	struct dst_cache	dst;
+	struct thc_address	local;
+	struct thc_sender	sender;
+	struct thc_flight	*flights;
+	u64			nonce;
+	struct thc_joined	joined;
+	bool			welcomed;
+	bool			heard;
+	bool			ready;
+	u64			join_at;
+	u64			unreachable_at;
+	int			unreachable;
+	u32			shard;
+};
+
+enum thc_state {
+	THC_STATE_IDLE,		/* not connected */
+	THC_STATE_JOINING,	/* connect() under way */
+	THC_STATE_READY,
+	THC_STATE_BROKEN,	/* failure says why; connect() again */
+};
+
+/**
+ * struct thc_sock - a socket of AF_THC
+ * @bound: local address of bind(), inet 0: none
+ * @remote: address of connect()
+ * @timer: next retransmission, JOIN or timeout
+ * @join_work: what of joining may sleep: the multicast group, memory
+ * @peers: connected to; changed under lock_sock while no timer or packet is
+ *	under way
+ * @shards: how many
+ *
+ * Under @lock:
+ * @state: enum thc_state
+ * @failure: why THC_STATE_BROKEN
+ * @messages: by stream, in order, until all chunks are answered
+ * @reserved: by stream, chunks given out over all shards
+ * @ready: messages to be received
+ * @join_until: JOIN gives up then
+ * @stats: counters
+ *
+ * @reading: one recvmsg() at a time
+ *
+ * Options, under lock_sock, read under @lock or without:
+ * @timeout_ms, @join_timeout_ms, @window, @memory, @partial
+ */
+struct thc_sock {
+	struct sock		sk;
+	struct thc_address	bound;
+	struct sockaddr_thc	remote;
+	struct hrtimer		timer;
+	struct work_struct	join_work;
+	struct thc_peer		*peers;
+	u32			shards;
+
+	spinlock_t		lock;
+	enum thc_state		state;
+	struct thc_failure	failure;
+	struct list_head	messages[THC_STREAMS];
+	u64			reserved[THC_STREAMS];
+	struct list_head	ready;
+	u64			join_until;
+	struct thc_socket_stats	stats;
+
+	struct mutex		reading;
+	u32			timeout_ms;
+	u32			join_timeout_ms;
+	u32			window;
+	u32			partial;
+	u64			memory;
+};
+
+static inline struct thc_sock *thc_sk(const struct sock *sk)
+{
+	return (struct thc_sock *)sk;
+}
+
+static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int kind)
+{
+	return kind == THC_DATA ? &p->sender.data : &p->sender.norms;
+}
+
+/* --- message.c ------------------------------------------------------------ */
+
+struct thc_message *thc_message_alloc(u32 chunks, u32 stride);
+void thc_message_free(struct thc_message *m);
+/* Called with thc_sock.lock held. */
+void thc_message_put(struct thc_sock *ts, struct thc_message *m);
+/* Bytes thc_message_alloc() takes. */
+size_t thc_message_bytes(u32 chunks, u32 stride);
+/* It is to be chunks from @first on of a stream. */
+void thc_message_place(struct thc_message *m, u32 shards, u64 first);
+/* Where chunk @index of the message has its packet; header first. */
+u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index);
+/* Writes all headers; the payloads are in. */
+void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind);
+/* The packet of the chunk whose number on @shard is @sequence. */
+u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence);
+
+/* --- engine.c ------------------------------------------------------------- */
+
+/* What is to be handed to the network after unlocking. */
+struct thc_outbox {
+	struct sk_buff_head	packets;
+};
+
+void thc_engine_init(struct thc_sock *ts);
+/* Sends what may be sent, again what is overdue, and sets the timer. */
+void thc_engine_run(struct thc_sock *ts, struct thc_outbox *out);
+void thc_engine_kick(struct thc_sock *ts);
+/* An answer of @p: header @h (of the host's stack) and its lanes. */
+void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason reason);
+struct thc_message *thc_engine_owner(struct thc_sock *ts, int kind, u64 number);
+void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
+		       const struct thc_hdr *h, bool answered);
+
+/* --- join.c --------------------------------------------------------------- */
+
+void thc_join_begin(struct thc_sock *ts, u64 now);
+/* JOINs that are due; lowers *@due to the time of the next. */
+void thc_join_run(struct thc_sock *ts, struct thc_outbox *out, u64 now, u64 *due);
+void thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h, const struct thc_welcome *w);
+void thc_join_work(struct work_struct *work);
+void thc_join_leave(struct thc_sock *ts);
+
+/* --- receive.c ------------------------------------------------------------ */
+
+int thc_receive(struct sock *sk, struct sk_buff *skb);
+
+/* --- transmit.c ----------------------------------------------------------- */
+
+/**
+ * struct thc_train - packets that leave as one super-packet
+ * @next: where the next one has to begin to be part of it
+ */
+struct thc_train {
+	struct thc_peer		*peer;
+	struct sk_buff		*skb;
+	const u8		*next;
+	u16			port;
+	u16			bytes;
+	u16			packets;
+};
+
+/* Appends the packet at @data, in pages of a message, to the train. */
+bool thc_train_add(struct thc_train *t, struct thc_outbox *out, struct thc_peer *p, const u8 *data,
+		   u16 bytes, u16 port);
+void thc_train_end(struct thc_train *t, struct thc_outbox *out);
+/* A control packet, copied. */
+void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr *h,
+		      const void *payload, u32 bytes);
+/* Without locks. */
+void thc_outbox_flush(struct thc_sock *ts, struct thc_outbox *out);
+/* Bytes on the wire of a packet with @bytes of UDP payload. */
+u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes);
+
+/* --- peer.c --------------------------------------------------------------- */
+
+int thc_peer_open(struct thc_peer *p, struct thc_sock *ts, const struct thc_address *to);
+void thc_peer_close(struct thc_peer *p);
+int thc_peer_open_group(struct thc_peer *p);
+void thc_peer_close_group(struct thc_peer *p);
+/* Room for the job's slots; -ENOMEM. */
+int thc_peer_streams(struct thc_peer *p);
+
+/* --- socket.c ------------------------------------------------------------- */
+
+int thc_socket_create(struct net *net, struct socket *sock, int protocol, int kern);
+int thc_socket_init(void);
+void thc_socket_exit(void);
+
+#endif /* THC_KMOD_SOCK_H */

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Packets out. Consecutive packets of a message lie side by side in its
+ * pages, and go to one UDP port for THC_SLOTS_PER_PORT slots: they leave as
+ * one UDP super-packet that refers to those pages, without a copy, and the
+ * network below takes it apart. Built under thc_sock.lock, handed to the
+ * network after it.
+ */
+#include <linux/ip.h>
+#include <linux/mm.h>
+#include <linux/udp.h>
+#include <linux/vmalloc.h>
+#include <net/inet_ecn.h>
+#include <net/ip6_route.h>
+#include <net/ipv6_stubs.h>
+#include <net/route.h>
+#include <net/udp_tunnel.h>
+
+#include "sock.h"
+
+/* Packets of a super-packet: the kernel's limit is 64 or more. */
+#define TRAIN_PACKETS	60
+/* An IP packet's 64 KiB, headers included. */
+#define TRAIN_BYTES	60000
+#define HEADROOM	(LL_MAX_HEADER + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
+#define WIRE_IP4	42U
+#define WIRE_IP6	62U
+
+/* Kept in skb->cb from building to sending; the layers below begin anew. */
+struct thc_out_cb {
+	struct thc_peer	*peer;
+	u16		port;
+};
+
+static struct thc_out_cb *out_cb(struct sk_buff *skb)
+{
+	BUILD_BUG_ON(sizeof(struct thc_out_cb) > sizeof(skb->cb));
+	return (struct thc_out_cb *)skb->cb;
+}
+
+u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes)
+{
+	return bytes + (p->address.inet == AF_INET ? WIRE_IP4 : WIRE_IP6);
+}
+
+static struct sk_buff *new_packet(struct thc_peer *p, u16 port, u32 linear)
+{
+	struct sk_buff *skb = alloc_skb(HEADROOM + linear, GFP_ATOMIC | __GFP_NOWARN);
+
+	if (!skb)
+		return NULL;
+	skb_reserve(skb, HEADROOM);
+	out_cb(skb)->peer = p;
+	out_cb(skb)->port = port;
+	return skb;
+}
+
+/* Pages of vmalloc() memory as fragments; false: they do not fit. */
+static bool refer_to_pages(struct sk_buff *skb, const u8 *data, u32 bytes)
+{
+	u32 need = (offset_in_page(data) + bytes + PAGE_SIZE - 1) / PAGE_SIZE;
+	int n = skb_shinfo(skb)->nr_frags;
+
+	if (n + need > MAX_SKB_FRAGS)
+		return false;
+	while (bytes) {
+		u32 offset = offset_in_page(data);
+		u32 part = min_t(u32, bytes, PAGE_SIZE - offset);
+		struct page *page = vmalloc_to_page(data);
+
+		n = skb_shinfo(skb)->nr_frags;
+		if (skb_can_coalesce(skb, n, page, offset)) {
+			skb_frag_size_add(&skb_shinfo(skb)->frags[n - 1], part);
+		} else {
+			get_page(page);
+			skb_fill_page_desc(skb, n, page, offset, part);
+		}
+		skb->len += part;
+		skb->data_len += part;
+		skb->truesize += part;
+		data += part;
+		bytes -= part;
+	}
+	return true;
+}
+
+void thc_train_end(struct thc_train *t, struct thc_outbox *out)
+{
+	struct sk_buff *skb = t->skb;
+
+	if (!skb)
+		return;
+	if (t->packets > 1) {
+		skb_shinfo(skb)->gso_size = t->bytes;
+		skb_shinfo(skb)->gso_segs = t->packets;
+		skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
+		/* of the UDP header that the tunnel helpers put in front */
+		skb->ip_summed = CHECKSUM_PARTIAL;
+		skb->csum_start = skb_headroom(skb) - sizeof(struct udphdr);
+		skb->csum_offset = offsetof(struct udphdr, check);
+	}
+	__skb_queue_tail(&out->packets, skb);
+	t->skb = NULL;
+}
+
+static bool fits(const struct thc_train *t, const struct thc_peer *p, const u8 *data, u16 bytes,
+		 u16 port)
+{
+	return t->skb && t->peer == p && t->next == data && t->port == port && t->bytes == bytes &&
+	       t->packets < TRAIN_PACKETS && t->skb->len + bytes <= TRAIN_BYTES &&
+	       !(p->joined.welcome.flags & THC_WELCOME_F_NOGSO);
+}
+
+bool thc_train_add(struct thc_train *t, struct thc_outbox *out, struct thc_peer *p, const u8 *data,
+		   u16 bytes, u16 port)
+{
+	if (!fits(t, p, data, bytes, port) || !refer_to_pages(t->skb, data, bytes)) {
+		thc_train_end(t, out);
+		t->skb = new_packet(p, port, 0);
+		if (!t->skb)
+			return false;
+		refer_to_pages(t->skb, data, bytes);
+		t->peer = p;
+		t->port = port;
+		t->bytes = bytes;
+		t->packets = 0;
+	}
+	t->packets++;
+	t->next = data + bytes;
+	return true;
+}
+
+void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr *h,
+		      const void *payload, u32 bytes)
+{
+	struct sk_buff *skb = new_packet(p, be16_to_cpu(p->address.port), sizeof(*h) + bytes);
+
+	if (!skb)
+		return;
+	h->sum = cpu_to_be32(thc_sum_packet(h, payload, bytes / 8));
+	skb_put_data(skb, h, sizeof(*h));
+	skb_put_data(skb, payload, bytes);
+	__skb_queue_tail(&out->packets, skb);
+}
+
+/* --- to the network ------------------------------------------------------- */
+
+static int send4(struct thc_peer *p, struct sk_buff *skb, __be16 port)
+{
+	struct sock *usk = p->unicast->sk;
+	struct rtable *rt;
+	__be32 saddr;
+
+	rt = dst_cache_get_ip4(&p->dst, &saddr);
+	if (!rt) {
+		struct flowi4 fl = {
+			.flowi4_oif = p->local.ifindex,
+			.flowi4_proto = IPPROTO_UDP,
+			.saddr = p->local.in,
+			.daddr = p->address.in,
+			.fl4_sport = p->local.port,
+			.fl4_dport = port,
+		};
+
+		rt = ip_route_output_flow(sock_net(usk), &fl, usk);
+		if (IS_ERR(rt)) {
+			kfree_skb(skb);
+			return PTR_ERR(rt);
+		}
+		saddr = fl.saddr;
+		dst_cache_set_ip4(&p->dst, &rt->dst, saddr);
+	}
+	udp_tunnel_xmit_skb(rt, usk, skb, saddr, p->address.in, INET_ECN_ECT_0,
+			    ip4_dst_hoplimit(&rt->dst), htons(IP_DF), p->local.port, port, false,
+			    false);
+	return 0;
+}
+
+#if IS_ENABLED(CONFIG_IPV6)
+static int send6(struct thc_peer *p, struct sk_buff *skb, __be16 port)
+{
+	struct in6_addr saddr = p->local.in6, daddr = p->address.in6;
+	struct sock *usk = p->unicast->sk;
+	struct dst_entry *dst;
+
+	dst = dst_cache_get_ip6(&p->dst, &saddr);
+	if (!dst) {
+		struct flowi6 fl = {
+			.flowi6_oif = p->local.ifindex,
+			.flowi6_proto = IPPROTO_UDP,
+			.saddr = saddr,
+			.daddr = daddr,
+			.fl6_sport = p->local.port,
+			.fl6_dport = port,
+		};
+
+		dst = ipv6_stub->ipv6_dst_lookup_flow(sock_net(usk), usk, &fl, NULL);
+		if (IS_ERR(dst)) {
+			kfree_skb(skb);
+			return PTR_ERR(dst);
+		}
+		dst_cache_set_ip6(&p->dst, dst, &saddr);
+	}
+	udp_tunnel6_xmit_skb(dst, usk, skb, NULL, &saddr, &daddr, INET_ECN_ECT_0,
+			     ip6_dst_hoplimit(dst), 0, p->local.port, port, false);
+	return 0;
+}
+#else
+static int send6(struct thc_peer *p, struct sk_buff *skb, __be16 port)
+{
+	kfree_skb(skb);
+	return -EAFNOSUPPORT;
+}
+#endif
+
+static void send_errors(struct thc_sock *ts, struct thc_peer *p, int error)
+{
+	spin_lock_bh(&ts->lock);
+	ts->stats.send_errors++;
+	if (!p->unreachable_at)
+		p->unreachable_at = ktime_get_ns();
+	p->unreachable = error;
+	spin_unlock_bh(&ts->lock);
+}
+
+void thc_outbox_flush(struct thc_sock *ts, struct thc_outbox *out)
+{
+	struct sk_buff *skb;
+
+	while ((skb = __skb_dequeue(&out->packets))) {
+		struct thc_peer *p = out_cb(skb)->peer;
+		__be16 port = htons(out_cb(skb)->port);
+		int error;
+
+		memset(skb->cb, 0, sizeof(skb->cb));
+		local_bh_disable();
+		error = p->address.inet == AF_INET ? send4(p, skb, port) : send6(p, skb, port);
+		local_bh_enable();
+		if (error)
+			send_errors(ts, p, error);
+	}
+}
