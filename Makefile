@@ -166,5 +166,5 @@ include tools/install.mk
 clean:
 	rm -rf $(BUILD)
 
-DEPS := $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+DEPS := $(shell find $(BUILD) -path $(BUILD)/vm -prune -o -name '*.d' -print 2>/dev/null)
 -include $(DEPS)

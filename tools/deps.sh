@@ -16,6 +16,10 @@ thc_packages()
 	# check
 	echo libcmocka-dev libclang-rt-14-dev
 	echo sparse shellcheck clang-format pyflakes3 groff-base
+	# test machines: tests/vm fetches their kernels itself, installing none
+	case $(dpkg --print-architecture) in
+	amd64) echo qemu-system-x86 busybox-static dwarves zstd flex bison bc libssl-dev xz-utils ;;
+	esac
 	# the kernel's compiler flags and headers, for kmod/
 	case $(dpkg --print-architecture) in
 	amd64 | arm64)

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A machine of one kernel that sees the host's files and runs one command.
+
+      host                                   guest
+    +-------------------------------+      +----------------------------------------+
+    | /  --- 9p, read-only -------- | ---> | lower layer  \\                         |
+    |                               |      | tmpfs, upper / overlayfs, the guest's / |
+    | --share DIR --- 9p, r/w ----- | ---> | DIR                                    |
+    | stdout      <-- virtio port - | ---- | the command's output                   |
+    | exit status <-- virtio port - | ---- | "started", "exit N"                    |
+    | dmesg.log   <-- ttyS0 ------- | ---- | console: the kernel's messages         |
+    +-------------------------------+      +----------------------------------------+
+
+Every installed program is there, and nothing the guest does reaches the host
+but through --share. KVM is used where a guest of that kernel really boots with
+it, else QEMU emulates (TCG). The initramfs is made here: busybox, init, stage2
+and the modules it takes to mount 9p. Which kernels there are is kernels.py's.
+"""
+import contextlib
+import ctypes
+import json
+import os
+import re
+import selectors
+import shlex
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import kernels
+from kernels import Unavailable, say
+
+# Exit statuses of a run that the command did not choose.
+STATUS_SPLAT = 122
+STATUS_DIED = 123
+STATUS_TIMEOUT = 124
+STATUS_UNAVAILABLE = 125
+
+QEMU = "qemu-system-x86_64"
+BUSYBOX = "/bin/busybox"
+_BOOT_SECONDS = 180         # until the command starts, at most
+_KVM_SECONDS = 20           # the same, for finding out whether KVM works
+_EXIT_SECONDS = 0.2         # without output after the exit status, then the machine is cut off
+_LEAK_SECONDS = 120         # room for kmemleak's scans after the command
+_MSIZE = 512000
+_BOOT_MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay")
+_PR_SET_PDEATHSIG = 1
+
+_STAMP = r"^(?:\[\s*\d+\.\d+\](?:\[[^\]]*\])? )"
+# What no run may leave in the kernel's log.
+_SPLAT = re.compile(_STAMP + r"""(?:
+    .*\bBUG:\ | BUG\ \S+\ .*:\ | kernel\ BUG\ at | .*\bOops: | general\ protection |
+    WARNING: | .*UBSAN: | .*KASAN: | .*KCSAN: | .*KFENCE: |
+    INFO:\ possible | INFO:\ trying\ to\ register | INFO:\ lockdep | INFO:\ task\ .*blocked |
+    INFO:\ rcu | rcu:\ INFO: | .*suspicious\ RCU | .*possible\ (?:recursive|circular|irq)\ lock |
+    .*inconsistent\ lock\ state | .*DEBUG_LOCKS_WARN_ON | .*refcount_t: | .*list_(?:add|del)\ corr |
+    kmemleak:\ unreferenced | .*unregister_netdevice:\ waiting | .*leaked\ reference |
+    .*scheduling\ while\ atomic | .*sleeping\ function\ called | watchdog:\ BUG | .*soft\ lockup |
+    Kernel\ panic | .*Objects\ remaining | .*Bad\ page
+    )""", re.X)
+_OOM = re.compile(_STAMP + r"Out of memory: (.*)")
+_PANIC = re.compile(_STAMP + r"Kernel panic - not syncing: (.*)")
+_REFUSED = re.compile(_STAMP + r"thc-vm: cannot start: (.*)")
+_FIRST_LINES = 40
+
+
+def why_not():
+    """None if machines can be run here, else a sentence."""
+    if not shutil.which(QEMU):
+        return f"'{QEMU}' is missing: apt-get install qemu-system-x86"
+    if not os.path.exists(BUSYBOX):
+        return f"'{BUSYBOX}' is missing: apt-get install busybox-static"
+    if not _is_static(_read(BUSYBOX)):
+        return f"'{BUSYBOX}' needs libraries: apt-get install busybox-static"
+    return None
+
+
+def _is_static(elf):
+    """No program header of the kind PT_INTERP in this 64-bit ELF file."""
+    start, size, count = *struct.unpack_from("<Q", elf, 32), *struct.unpack_from("<HH", elf, 54)
+    return all(struct.unpack_from("<I", elf, start + i * size)[0] != 3 for i in range(count))
+
+
+# --- initramfs -------------------------------------------------------------------
+class _Cpio:
+    """An archive in the format "newc" that the kernel unpacks as its first file system."""
+
+    def __init__(self):
+        self._parts, self._inode = [], 0
+
+    def add(self, name, mode, data=b"", device=(0, 0)):
+        self._inode += 1
+        fields = (self._inode, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
+        head = b"070701" + b"".join(b"%08x" % f for f in fields) + name.encode() + b"\0"
+        self._parts += [head, b"\0" * (-len(head) % 4), data, b"\0" * (-len(data) % 4)]
+
+    def bytes(self):
+        self.add("TRAILER!!!", 0)
+        return b"".join(self._parts)
+
+
+def _read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def _initramfs(kernel, command, settings):
+    here = os.path.dirname(os.path.abspath(__file__))
+    archive = _Cpio()
+    for folder in ("bin", "dev", "thc"):
+        archive.add(folder, stat.S_IFDIR | 0o755)
+    archive.add("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
+    archive.add("bin/busybox", stat.S_IFREG | 0o755, _read(BUSYBOX))
+    archive.add("init", stat.S_IFREG | 0o755,
+                _read(os.path.join(here, "init")).replace(b"#!/bin/sh", b"#!/bin/busybox sh", 1))
+    archive.add("thc/stage2", stat.S_IFREG | 0o755, _read(os.path.join(here, "stage2")))
+    modules = kernel.with_dependencies(_BOOT_MODULES)
+    for path in modules:
+        archive.add("thc/" + os.path.basename(path), stat.S_IFREG | 0o644, _read(path))
+    names = "".join(os.path.basename(path) + "\n" for path in modules)
+    archive.add("thc/modules", stat.S_IFREG | 0o644, names.encode())
+    text = "".join(f"{name}={shlex.quote(value)}\n" for name, value in settings.items())
+    archive.add("thc/settings", stat.S_IFREG | 0o644, text.encode())
+    archive.add("thc/command", stat.S_IFREG | 0o644, command.encode())
+    return archive.bytes()
+
+
+# --- one run -----------------------------------------------------------------------
+def _die_with_parent():
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Machine:
+    """One boot of a kernel for one command; see run()."""
+
+    def __init__(self, kernel, command, cpus=2, memory=None, timeout=600, shared=(), cwd=None,
+                 log=None, environment=None, output=None, verbose=False):
+        self.kernel, self.cpus, self.timeout = kernel, cpus, timeout
+        self.memory = memory or (4096 if kernel.name == "debug" else 2048)
+        self.shared = [os.path.abspath(s) for s in shared]
+        self.log = log or os.path.join(kernel.log_dir(), "dmesg.log")
+        self.output = output or _to_stdout
+        self.verbose = verbose
+        exports = "".join(f"export {name}={shlex.quote(value)}\n"
+                          for name, value in (environment or {}).items())
+        self.command = f"{exports}cd {shlex.quote(cwd or os.getcwd())} || exit 1\n" \
+                       f"exec {shlex.join(command)}\n"
+        self.accel = None
+        self.trouble = None         # one sentence, when the run went wrong
+        self.boot_seconds = None
+
+    def run(self):
+        """Runs the command and gives its exit status, or one of STATUS_*.
+
+        Then self.trouble says in one sentence what happened."""
+        reason = why_not()
+        if reason:
+            self.trouble = reason
+            return STATUS_UNAVAILABLE
+        os.makedirs(os.path.dirname(self.log), exist_ok=True)
+        with kernels.locked(self.log + ".lock", f"{self.log} is being written"):
+            self.accel = "kvm" if self._kvm_works() else "tcg"
+            status = self._boot(self.accel, self.command, self.log, _BOOT_SECONDS)
+            return self._judge(status)
+
+    def splats(self, since=0):
+        """What the kernel complained about, a list of texts, from byte `since` of the log on."""
+        return find_splats(self.log, since)
+
+    def _judge(self, status):
+        if self.trouble:
+            return status
+        oom = _first(_OOM, self.log)
+        if oom:
+            self.trouble = f"{self.memory} MB were not enough (--memory): {oom}"
+            return STATUS_DIED
+        found = self.splats()
+        if found:
+            self.trouble = "the kernel complained: " + found[0].split("\n", 1)[0]
+            return status or STATUS_SPLAT
+        return status
+
+    def _kvm_works(self):
+        """Whether a guest of this kernel boots with KVM; remembered until the host reboots."""
+        if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+            return False
+        known = os.path.join(kernels.cache_dir(), "kvm.json")
+        key = "{} {} {}".format(_read("/proc/sys/kernel/random/boot_id").decode().strip(),
+                                os.uname().release, self.kernel.release)
+        answers = {}
+        with contextlib.suppress(OSError, ValueError):
+            answers = json.loads(_read(known))
+        if key not in answers:
+            start = time.monotonic()
+            log = self.log + ".kvm"
+            # twice: a hypervisor that works by chance is worse than none
+            answers[key] = all(self._boot("kvm", "exec true\n", log, _KVM_SECONDS, 10) == 0
+                               for _ in range(2))
+            self.trouble = None
+            say("KVM {} for {} here ({:.0f} s to find out)".format(
+                "works" if answers[key] else "does not work", self.kernel.release,
+                time.monotonic() - start))
+            with open(known, "w") as f:
+                json.dump(answers, f, indent=1)
+        return answers[key]
+
+    def _argv(self, accel, initrd, status_file, log):
+        smp = f"{self.cpus}"
+        argv = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+                "-name", "thc-vm", "-m", str(self.memory), "-smp", smp]
+        if accel == "kvm":
+            argv += ["-machine", "q35,accel=kvm", "-cpu", "host"]
+        else:
+            argv += ["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]
+        append = ["console=ttyS0", "loglevel=7", "panic=-1", "oops=panic", "nokaslr",
+                  "mitigations=off", "init_on_alloc=0", "random.trust_cpu=on", "rcupdate.rcu_cpu_stall_timeout=100",
+                  "watchdog_thresh=40", "no_timer_check", "tsc=nowatchdog", "printk.devkmsg=on"]
+        argv += ["-kernel", self.kernel.image, "-initrd", initrd, "-append", " ".join(append),
+                 "-serial", f"file:{log}",
+                 "-device", "virtio-serial-pci",
+                 "-chardev", "stdio,id=output,signal=off",
+                 "-device", "virtserialport,chardev=output,name=thc.output",
+                 "-chardev", f"file,id=status,path={status_file}",
+                 "-device", "virtserialport,chardev=status,name=thc.status",
+                 "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+                 "-device", "virtio-9p-pci,fsdev=root,mount_tag=root"]
+        for number, folder in enumerate(self.shared):
+            argv += ["-fsdev", f"local,id=shared{number},path={folder},security_model=none,"
+                     "multidevs=remap",
+                     "-device", f"virtio-9p-pci,fsdev=shared{number},mount_tag=shared{number}"]
+        return argv
+
+    def _boot(self, accel, command, log, boot_seconds, timeout=None):
+        timeout = timeout or self.timeout
+        settings = {"MSIZE": str(_MSIZE), "MODULES": self.kernel.modules,
+                    "SHARED": " ".join(self.shared),
+                    "VISIBLE": " ".join((kernels.ROOT, kernels.build_dir(), kernels.cache_dir())),
+                    "PATIENCE": str(max(1, timeout - 5))}
+        with tempfile.TemporaryDirectory(prefix="thc-vm-") as folder:
+            initrd, status_file = (os.path.join(folder, n) for n in ("initrd", "status"))
+            with open(initrd, "wb") as f:
+                f.write(_initramfs(self.kernel, command, settings))
+            open(log, "w").close()
+            argv = self._argv(accel, initrd, status_file, log)
+            if self.verbose:
+                say(shlex.join(argv))
+            with open(os.path.join(folder, "stderr"), "w+") as errors:
+                # A stdin at its end would close the port that stdout shares with it.
+                qemu = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=errors, start_new_session=True,
+                                        preexec_fn=_die_with_parent)
+                try:
+                    status = self._watch(qemu, status_file, log, boot_seconds, timeout)
+                finally:
+                    qemu.kill()
+                    qemu.wait()
+                    qemu.stdin.close()
+                    qemu.stdout.close()
+                if status is None:
+                    errors.seek(0)
+                    status = self._died(log, errors.read().strip())
+                return status
+
+    def _watch(self, qemu, status_file, log, boot_seconds, timeout):
+        """Passes output on until the guest has said its status; None if it died."""
+        begin = time.monotonic()
+        started = exit_status = end = None
+        with selectors.DefaultSelector() as selector:
+            selector.register(qemu.stdout, selectors.EVENT_READ)
+            while True:
+                ready = selector.select(0.05)
+                if ready:
+                    data = os.read(qemu.stdout.fileno(), 1 << 16)
+                    if data:
+                        self.output(data)
+                        continue
+                    selector.unregister(qemu.stdout)
+                now = time.monotonic()
+                words = _words(status_file)
+                if started is None and "started" in words:
+                    started = now
+                    self.boot_seconds = now - begin
+                    if self.verbose:
+                        say(f"{self.kernel.release} by {accel_name(self.accel)} "
+                            f"booted in {self.boot_seconds:.1f} s")
+                if exit_status is None and "exit" in words[:-1]:
+                    exit_status = int(words[words.index("exit") + 1])
+                    end = now
+                if qemu.poll() is not None:
+                    return exit_status
+                if exit_status is not None and not ready and now > end + _EXIT_SECONDS:
+                    return exit_status
+                if started is None and now > begin + boot_seconds:
+                    self.trouble = f"no boot within {boot_seconds} s; its last words: " + _last(log)
+                    return STATUS_DIED
+                limit = timeout + (_LEAK_SECONDS if self._ended(log) else 0)
+                if started and exit_status is None and now > started + limit:
+                    self.trouble = f"the command did not end within {timeout} s (--timeout); " \
+                                   "what it waited for may be in the log"
+                    return STATUS_TIMEOUT
+                if not ready:
+                    continue
+                time.sleep(0.05)
+
+    def _ended(self, log):
+        return self.kernel.name == "debug" and b"thc-vm: the command ended" in _read(log)
+
+    def _died(self, log, errors):
+        panic, refused, oom = _first(_PANIC, log), _first(_REFUSED, log), _first(_OOM, log)
+        if refused:
+            self.trouble = "the guest could not start: " + refused
+        elif panic and ("memory" in panic or oom):
+            self.trouble = f"{self.memory} MB were not enough (--memory): {oom or panic}"
+        elif panic:
+            found = find_splats(log)
+            cause = found[0].split("\n", 1)[0] if found else ""
+            self.trouble = "the kernel panicked: " + panic + (
+                f" ({cause})" if cause and "panic" not in cause else "")
+        elif errors and not _read(log):
+            self.trouble = "QEMU: " + errors.splitlines()[-1]
+        else:
+            self.trouble = "the machine ended without a word; its last one: " + _last(log)
+        return STATUS_DIED
+
+
+def accel_name(accel):
+    return "KVM" if accel == "kvm" else "emulation"
+
+
+def _to_stdout(data):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _words(path):
+    try:
+        return _read(path).decode(errors="replace").split()
+    except FileNotFoundError:
+        return []
+
+
+def _lines(log, since=0):
+    return _read(log)[since:].decode(errors="replace").replace("\r", "").split("\n")
+
+
+def _last(log):
+    return next((line for line in reversed(_lines(log)) if line.strip()), "none")
+
+
+def _first(pattern, log):
+    for line in _lines(log):
+        found = pattern.match(line)
+        if found:
+            return found[1]
+    return None
+
+
+def find_splats(log, since=0):
+    """Complaints of the kernel in a log, each with the lines that follow it."""
+    lines = _lines(log, since) if os.path.exists(log) else []
+    found, skip_to = [], 0
+    for number, line in enumerate(lines):
+        if number >= skip_to and _SPLAT.match(line):
+            text = lines[number:number + _FIRST_LINES]
+            end = next((i for i, t in enumerate(text) if "---[ end trace" in t), len(text) - 1)
+            found.append("\n".join(text[:end + 1]).rstrip())
+            skip_to = number + end + 1
+    return found
+
+
+__all__ = ["Machine", "Unavailable", "find_splats", "why_not"]
