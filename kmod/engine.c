@@ -6,6 +6,7 @@
  * softirq, the timer's, or a system call. All of it under thc_sock.lock.
  */
 #include "sock.h"
+#include "trace.h"
 
 static u16 port_of(const struct thc_peer *p, const struct thc_hdr *h)
 {
@@ -68,6 +69,7 @@ static void retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct
 	thc_overdue_begin(&p->sender, &pass, now);
 	while ((f = thc_overdue_next(&p->sender, st, &pass, now))) {
 		ts->stats.retransmits++;
+		trace_thc_retransmit(&ts->sk, f->packet, f->tries);
 		count_sent(ts, p, f);
 		if (!thc_train_add(train, out, p, (const u8 *)f->packet, f->bytes,
 				   port_of(p, f->packet)))
@@ -93,6 +95,7 @@ void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason re
 	ts->failure.reason = reason;
 	ts->stats.failures++;
 	ts->state = THC_STATE_BROKEN;
+	trace_thc_break(&ts->sk, error, reason);
 	ts->sk.sk_err = error;
 	sk_error_report(&ts->sk);
 }
@@ -192,6 +195,7 @@ static void finish(struct thc_sock *ts, struct thc_message *m)
 		return;
 	}
 	list_add_tail(&m->ready, &ts->ready);
+	trace_thc_message(&ts->sk, m->send.round, m->send.op, m->chunks, true);
 	ts->sk.sk_data_ready(&ts->sk);
 }
 

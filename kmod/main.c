@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * thc.ko: the socket family AF_THC. Registration and nothing else.
+ * thc.ko: the socket family AF_THC. Registration and nothing else; what is
+ * registered last can be reached by users, and goes first.
  */
 #include <linux/module.h>
 #include <linux/net.h>
@@ -19,22 +20,41 @@ static int __init thc_init(void)
 
 	if (error)
 		return error;
+	error = thc_netns_init();
+	if (error)
+		goto exit_socket;
+	error = thc_netlink_init();
+	if (error)
+		goto exit_netns;
 	error = sock_register(&thc_family);
 	if (error)
-		thc_socket_exit();
+		goto exit_netlink;
+	return 0;
+
+exit_netlink:
+	thc_netlink_exit();
+exit_netns:
+	thc_netns_exit();
+exit_socket:
+	thc_socket_exit();
 	return error;
 }
 
 static void __exit thc_exit(void)
 {
 	sock_unregister(PF_THC);
+	thc_netlink_exit();
+	thc_netns_exit();
 	thc_socket_exit();
+	/* sockets and percpu counters that RCU still frees */
+	rcu_barrier();
 }
 
 module_init(thc_init);
 module_exit(thc_exit);
 
 MODULE_DESCRIPTION("Gradient aggregation sockets (AF_THC)");
+MODULE_AUTHOR("The THC authors");
 MODULE_LICENSE("GPL");
 MODULE_VERSION("0.1");
 MODULE_ALIAS_NETPROTO(PF_THC);

@@ -10,6 +10,7 @@
 #include <net/inet_ecn.h>
 
 #include "sock.h"
+#include "trace.h"
 
 /* What the layers below say about a packet, or about all that were joined. */
 struct origin {
@@ -32,6 +33,36 @@ static struct origin origin_of(const struct thc_peer *p, const struct sk_buff *s
 	return o;
 }
 
+/* A packet that changes nothing. */
+static void drop(struct thc_sock *ts, enum thc_drop_reason reason)
+{
+	ts->stats.bad_sum += reason == THC_DROP_SUM;
+	ts->stats.unexpected += reason == THC_DROP_UNEXPECTED;
+	ts->stats.foreign += reason != THC_DROP_SUM && reason != THC_DROP_UNEXPECTED;
+	thc_net_drop(ts, reason);
+}
+
+/* Why thc_sender_find() would not have it. */
+static enum thc_drop_reason reason_of(const struct thc_sender *s, const struct thc_hdr *h,
+				      u32 bytes)
+{
+	bool answer = h->flags & THC_F_ANSWER;
+
+	if (h->version != THC_VERSION)
+		return THC_DROP_VERSION;
+	if (h->job != cpu_to_be16(s->job))
+		return THC_DROP_JOB;
+	if (h->cookie != cpu_to_be64(s->cookie))
+		return THC_DROP_COOKIE;
+	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
+		return THC_DROP_OP;
+	if (bytes != sizeof(*h) + (answer ? THC_LANE_BYTES : 0))
+		return THC_DROP_LENGTH;
+	if (be16_to_cpu(h->slot) >= s->data.slots + s->norms.slots)
+		return THC_DROP_SLOT;
+	return THC_DROP_UNEXPECTED;
+}
+
 static void on_welcome(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 bytes,
 		       const struct thc_hdr *h)
 {
@@ -39,15 +70,12 @@ static void on_welcome(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 
 	struct thc_welcome w;
 
 	if (bytes != sizeof(*h) + sizeof(w) ||
-	    skb_copy_bits(skb, offset + sizeof(*h), &w, sizeof(w))) {
-		ts->stats.foreign++;
-		return;
-	}
-	if (h->sum != cpu_to_be32(thc_sum_packet(h, &w, sizeof(w) / 8))) {
-		ts->stats.bad_sum++;
-		return;
-	}
-	thc_join_welcome(p, h, &w);
+	    skb_copy_bits(skb, offset + sizeof(*h), &w, sizeof(w)))
+		drop(ts, THC_DROP_LENGTH);
+	else if (h->sum != cpu_to_be32(thc_sum_packet(h, &w, sizeof(w) / 8)))
+		drop(ts, THC_DROP_SUM);
+	else
+		thc_join_welcome(p, h, &w);
 }
 
 static void on_epoch(struct thc_peer *p, const struct thc_hdr *h)
@@ -73,67 +101,78 @@ static noinline bool is_sound(struct thc_peer *p, struct sk_buff *skb, u32 offse
 	return thc_sender_sum_ok(&p->sender, h, lanes, payload / 8);
 }
 
-static void count(struct thc_sock *ts, enum thc_got got, const struct thc_hdr *h)
+/* What an answer that is asked for, and sound, changes. */
+static void take(struct thc_peer *p, enum thc_got got, struct thc_stream *st, struct thc_flight *f,
+		 const struct thc_hdr *h, bool ce, u64 now)
 {
+	struct thc_message *m = f->owner;
+	struct thc_sock *ts = p->owner;
+	u32 index = f->index;
+
 	ts->stats.waits += got == THC_GOT_WAIT;
-	ts->stats.unexpected += got == THC_GOT_UNEXPECTED;
 	ts->stats.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
+	thc_sender_take(&p->sender, got, st, f, h, ce, now);
+	trace_thc_answer(&ts->sk, h, got);
+	if (got != THC_GOT_WAIT)
+		thc_engine_landed(ts, m, index, h, got == THC_GOT_ANSWER);
+}
+
+static void on_answer(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 bytes,
+		      const struct thc_hdr *h, bool ce, u64 now)
+{
+	struct thc_sock *ts = p->owner;
+	struct thc_message *m;
+	struct thc_stream *st;
+	struct thc_flight *f;
+	enum thc_got got = thc_sender_find(&p->sender, h, bytes, &st, &f);
+	u8 *lanes = NULL;
+
+	if (got == THC_GOT_FOREIGN) {
+		drop(ts, reason_of(&p->sender, h, bytes));
+		return;
+	}
+	m = f ? f->owner : NULL;
+	if (got == THC_GOT_ANSWER && !m->closed)
+		lanes = m->lanes + (size_t)f->index * THC_LANE_BYTES;
+	if (!is_sound(p, skb, offset, bytes, h, lanes)) {
+		drop(ts, THC_DROP_SUM);
+		return;
+	}
+	p->unreachable_at = 0;
+	switch (got) {
+	case THC_GOT_EPOCH:
+		on_epoch(p, h);
+		break;
+	case THC_GOT_BEHIND:
+		thc_engine_break(ts, ESTALE, THC_FAILED_BEHIND);
+		break;
+	case THC_GOT_UNEXPECTED:
+		/* a duplicate may still say that the window was cut for nothing */
+		if (!m)
+			thc_sender_take(&p->sender, got, st, f, h, ce, now);
+		drop(ts, m ? THC_DROP_MISMATCH : reason_of(&p->sender, h, bytes));
+		break;
+	default:
+		take(p, got, st, f, h, ce, now);
+	}
 }
 
 static void on_packet(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 bytes, bool ce,
 		      u64 now)
 {
 	struct thc_sock *ts = p->owner;
-	struct thc_stream *st;
-	struct thc_flight *f;
-	struct thc_message *m;
-	enum thc_got got;
 	struct thc_hdr h;
-	u8 *lanes = NULL;
-	u32 index;
 
 	ts->stats.packets_down++;
 	ts->stats.bytes_down += thc_wire_bytes(p, bytes);
-	if (bytes < sizeof(h) || skb_copy_bits(skb, offset, &h, sizeof(h))) {
-		ts->stats.foreign++;
-		return;
-	}
-	if (h.op == THC_OP_WELCOME && h.version == THC_VERSION) {
+	if (bytes < sizeof(h) || skb_copy_bits(skb, offset, &h, sizeof(h)))
+		drop(ts, THC_DROP_TRUNCATED);
+	else if (h.version == THC_VERSION && h.op == THC_OP_WELCOME)
 		on_welcome(p, skb, offset, bytes, &h);
-		return;
-	}
-	if (ts->state != THC_STATE_READY) {
-		ts->stats.unexpected++;
-		return;
-	}
-	got = thc_sender_find(&p->sender, &h, bytes, &st, &f);
-	if (got == THC_GOT_FOREIGN) {
-		ts->stats.foreign++;
-		return;
-	}
-	m = f ? f->owner : NULL;
-	index = f ? f->index : 0;
-	if (got == THC_GOT_ANSWER && !m->closed)
-		lanes = m->lanes + (size_t)index * THC_LANE_BYTES;
-	if (!is_sound(p, skb, offset, bytes, &h, lanes)) {
-		ts->stats.bad_sum++;
-		return;
-	}
-	p->unreachable_at = 0;
-	count(ts, got, &h);
-	if (got == THC_GOT_EPOCH) {
-		on_epoch(p, &h);
-		return;
-	}
-	if (got == THC_GOT_BEHIND) {
-		thc_engine_break(ts, ESTALE, THC_FAILED_BEHIND);
-		return;
-	}
-	/* a duplicate may still say that the window was cut for nothing */
-	if (got != THC_GOT_UNEXPECTED || !m)
-		thc_sender_take(&p->sender, got, st, f, &h, ce, now);
-	if (got == THC_GOT_ANSWER || got == THC_GOT_MISSED)
-		thc_engine_landed(ts, m, index, &h, got == THC_GOT_ANSWER);
+	else if (ts->state == THC_STATE_READY)
+		on_answer(p, skb, offset, bytes, &h, ce, now);
+	else
+		drop(ts, THC_DROP_UNEXPECTED);
 }
 
 /* Each packet of one that was joined from several. */
@@ -143,13 +182,13 @@ static void each_packet(struct thc_peer *p, struct sk_buff *skb, bool ce)
 	u32 each = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : bytes;
 	u64 now = ktime_get_ns();
 
-	while (bytes) {
+	do {
 		u32 n = min(each, bytes);
 
 		on_packet(p, skb, offset, n, ce, now);
 		offset += n;
 		bytes -= n;
-	}
+	} while (bytes);
 }
 
 /* encap_rcv of both sockets of a peer. Consumes @skb. */
@@ -160,8 +199,8 @@ int thc_receive(struct sock *sk, struct sk_buff *skb)
 	struct thc_sock *ts;
 	struct origin from;
 
-	if (!p || skb->len <= sizeof(struct udphdr))
-		goto drop;
+	if (!p)
+		goto out;
 	ts = p->owner;
 	from = origin_of(p, skb);
 	__skb_queue_head_init(&out.packets);
@@ -170,11 +209,11 @@ int thc_receive(struct sock *sk, struct sk_buff *skb)
 		each_packet(p, skb, from.ce);
 		thc_engine_run(ts, &out);
 	} else {
-		ts->stats.foreign++;
+		drop(ts, THC_DROP_ADDRESS);
 	}
 	spin_unlock_bh(&ts->lock);
 	thc_outbox_flush(ts, &out);
-drop:
+out:
 	consume_skb(skb);
 	return 0;
 }

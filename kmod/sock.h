@@ -2,13 +2,22 @@
 /*
  * The module's private structures. A message goes down and its answer up:
  *
- *	socket.c    system calls; waits; options
+ *	socket.c    birth, bind, poll, shutdown, death
+ *	connect.c   joining a job, leaving it (address.c: struct sockaddr_thc)
+ *	send.c      sendmsg()
+ *	recv.c      recvmsg()
+ *	options.c   socket options
+ *	wait.c      what system calls wait for
  *	message.c   memory of a message: packets up, lanes down
  *	engine.c    the job's clock: what is sent, what an answer changes
  *	join.c      JOIN, WELCOME, LEAVE
  *	receive.c   UDP packets in, out of the network's softirq
  *	transmit.c  packets out, as UDP super-packets over the message's pages
- *	peer.c      sockets to one aggregator
+ *	peer.c      kernel sockets to one aggregator
+ *	netns.c     sockets and host jobs of a network namespace, counters
+ *	netlink.c   the administrator's side: generic netlink
+ *	proc.c      /proc/net/thc
+ *	trace.h     tracepoints
  *	main.c      the family and the module
  *
  * The protocol itself is <thc/flight.h>, which libthc compiles, too.
@@ -72,6 +81,7 @@ enum { THC_DATA, THC_NORM, THC_STREAMS };
  * @base: index of each shard's first packet
  * @local: each shard's first chunk, in the shard's own numbers
  * @send: as the caller described it
+ * @width: bits of a lane of the sum
  * @ranks: those in every chunk answered
  * @least: contributors of the chunk answered that has the fewest
  * @flags: THC_RECV_*
@@ -92,6 +102,7 @@ struct thc_message {
 	u32			base[THC_SHARDS_MAX];
 	u64			local[THC_SHARDS_MAX];
 	struct thc_send		send;
+	u8			width;
 	u64			ranks;
 	u16			least;
 	u16			flags;
@@ -153,6 +164,8 @@ enum thc_state {
  * @peers: connected to; changed under lock_sock while no timer or packet is
  *	under way
  * @shards: how many
+ * @joins: times it was connected
+ * @link: in thc_net.sockets
  *
  * Under @lock:
  * @state: enum thc_state
@@ -176,6 +189,8 @@ struct thc_sock {
 	struct work_struct	join_work;
 	struct thc_peer		*peers;
 	u32			shards;
+	u32			joins;
+	struct list_head	link;
 
 	spinlock_t		lock;
 	enum thc_state		state;
@@ -286,6 +301,88 @@ int thc_peer_open_group(struct thc_peer *p);
 void thc_peer_close_group(struct thc_peer *p);
 /* Room for the job's slots; -ENOMEM. */
 int thc_peer_streams(struct thc_peer *p);
+
+/* --- address.c ------------------------------------------------------------ */
+
+/* -EINVAL: a reserved field, or what lies beyond the address, is not zero. */
+int thc_address_check(const struct sockaddr *name, int len);
+int thc_address_take(const struct sockaddr_thc *a, struct thc_address *out);
+void thc_address_name(const struct thc_address *from, struct sockaddr_thc *a);
+
+/* --- wait.c --------------------------------------------------------------- */
+
+/* Sleeps until @done, without locks. 0, or what the call returns instead. */
+int thc_wait_for(struct thc_sock *ts, bool (*done)(struct thc_sock *ts, u64 need), u64 need,
+		 long *timeo);
+enum thc_state thc_state_of(struct thc_sock *ts);
+bool thc_has_joined(struct thc_sock *ts, u64 unused);
+/* There is room for @need bytes, or no point in waiting. */
+bool thc_has_room(struct thc_sock *ts, u64 need);
+bool thc_has_message(struct thc_sock *ts, u64 unused);
+
+/* --- connect.c, send.c, recv.c, options.c --------------------------------- */
+
+int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags);
+void thc_disconnect(struct thc_sock *ts);
+/* 0 when joined, or why not. */
+int thc_outcome(struct thc_sock *ts);
+int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
+int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
+int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, unsigned int len);
+int thc_getsockopt(struct socket *sock, int level, int option, char __user *to, int __user *to_len);
+/* Called with thc_sock.lock and lock_sock() held. */
+void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats);
+
+/* --- netns.c -------------------------------------------------------------- */
+
+/**
+ * struct thc_host_job - a job that the host's administrator knows
+ * @link: in thc_net.jobs
+ * @id: its number
+ * @shards: aggregators, in the order of shards
+ * @cookie: its secret, which the processes of the host need not have
+ * @aggregator: base ports included
+ */
+struct thc_host_job {
+	struct list_head	link;
+	u16			id;
+	u32			shards;
+	u64			cookie;
+	struct thc_address	aggregator[THC_SHARDS_MAX];
+};
+
+/**
+ * struct thc_net - what the module keeps for a network namespace
+ * @lock: guards both lists; taken outside of every socket's locks
+ * @sockets: all of AF_THC
+ * @jobs: of netlink
+ * @drops: received packets that changed nothing, by enum thc_drop_reason
+ */
+struct thc_net {
+	struct mutex		lock;
+	struct list_head	sockets;
+	struct list_head	jobs;
+	u64 __percpu		*drops;
+};
+
+struct thc_net *thc_net_of(const struct net *net);
+void thc_net_add(struct thc_sock *ts);
+void thc_net_del(struct thc_sock *ts);
+void thc_net_drop(struct thc_sock *ts, enum thc_drop_reason reason);
+u64 thc_net_drops(struct thc_net *tn, enum thc_drop_reason reason);
+int thc_host_job_find(struct net *net, u16 id, struct thc_host_job *out);
+int thc_netns_init(void);
+void thc_netns_exit(void);
+
+/* --- netlink.c, proc.c ---------------------------------------------------- */
+
+int thc_netlink_init(void);
+void thc_netlink_exit(void);
+int thc_proc_init(struct net *net);
+void thc_proc_exit(struct net *net);
+/* One word for a state, a reason: the same in netlink, /proc and traces. */
+extern const char *const thc_state_name[];
+const char *thc_reason_name(enum thc_drop_reason reason);
 
 /* --- socket.c ------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "names.h"
+#include <thc/names.h>
 #include "report.h"
 
 u64 thc_report_slot_bytes(u64 slots)

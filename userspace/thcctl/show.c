@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../common/names.h"
+#include <thc/names.h>
 #include "thcctl.h"
 
 #define TEXTS		8

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../common/names.h"
+#include <thc/names.h>
 #include "thcctl.h"
 
 #define LINES_PER_HEAD	20

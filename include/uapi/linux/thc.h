@@ -260,10 +260,11 @@ enum thc_claim_status {
 };
 
 /**
- * enum thc_drop_reason - why an aggregator did not count a packet
+ * enum thc_drop_reason - why an aggregator did not count a packet, or thc.ko
+ * could not use one
  *
- * Shared by BPF counters, the software aggregator, tracepoints and tools. A
- * packet that reaches a THC port is counted under exactly one
+ * Shared by BPF counters, the software aggregator, netlink, tracepoints and
+ * tools. A packet that reaches a THC port is counted under exactly one
  * enum thc_event or enum thc_drop_reason.
  */
 enum thc_drop_reason {
@@ -288,7 +289,11 @@ enum thc_drop_reason {
 	THC_DROP_LOCK,		/* slot lock not got in time */
 	THC_DROP_TAILROOM,	/* answer did not fit the frame */
 	THC_DROP_INTERNAL,	/* a map lookup failed: a bug */
-	THC_DROP_REASONS
+	THC_DROP_REASONS,	/* of an aggregator */
+
+	/* of a worker alone */
+	THC_DROP_UNEXPECTED = THC_DROP_REASONS,	/* an answer nobody waits for */
+	THC_WORKER_DROP_REASONS
 };
 
 /* --- AF_THC: the sockets of thc.ko; man 7 af_thc ---------------------------- */

@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Names and meanings of events and drop reasons, for thcd, thcctl and whoever
- * shows counters. The lists follow enum thc_event and enum thc_drop_reason;
+ * Names and meanings of events and drop reasons, for thcd, thcctl, thc.ko and
+ * whoever shows counters. The lists follow enum thc_event and enum thc_drop_reason;
  * an enumerator without a name, or in another place, does not compile.
  */
 #ifndef THC_NAMES_H
@@ -44,10 +44,18 @@
 	X(TAILROOM, "tailroom", "answer did not fit the frame (counts answers)")	\
 	X(INTERNAL, "internal", "a map lookup failed: a bug")
 
+/* Those that only workers have. */
+#define THC_WORKER_DROP_LIST(X)								\
+	X(UNEXPECTED, "unexpected", "an answer nobody waits for: a duplicate, an old one")
+
 #define THC_NAMES_PLACE_EVENT(id, name, meaning) THC_NAMES_EVENT_##id,
 #define THC_NAMES_PLACE_DROP(id, name, meaning) THC_NAMES_DROP_##id,
 enum thc_names_event_place { THC_EVENT_LIST(THC_NAMES_PLACE_EVENT) THC_NAMES_EVENTS };
-enum thc_names_drop_place { THC_DROP_LIST(THC_NAMES_PLACE_DROP) THC_NAMES_DROPS };
+enum thc_names_drop_place {
+	THC_DROP_LIST(THC_NAMES_PLACE_DROP) THC_NAMES_DROPS,
+	THC_NAMES_DROP_UNEXPECTED = THC_NAMES_DROPS,
+	THC_NAMES_WORKER_DROPS
+};
 
 #define THC_NAMES_ASSERT_EVENT(id, name, meaning)				\
 	_Static_assert((int)THC_NAMES_EVENT_##id == (int)THC_EVENT_##id, "place of " name);
@@ -55,8 +63,11 @@ enum thc_names_drop_place { THC_DROP_LIST(THC_NAMES_PLACE_DROP) THC_NAMES_DROPS 
 	_Static_assert((int)THC_NAMES_DROP_##id == (int)THC_DROP_##id, "place of " name);
 THC_EVENT_LIST(THC_NAMES_ASSERT_EVENT)
 THC_DROP_LIST(THC_NAMES_ASSERT_DROP)
+THC_WORKER_DROP_LIST(THC_NAMES_ASSERT_DROP)
 _Static_assert((int)THC_NAMES_EVENTS == (int)THC_EVENTS, "an event has no name");
 _Static_assert((int)THC_NAMES_DROPS == (int)THC_DROP_REASONS, "a drop reason has no name");
+_Static_assert((int)THC_NAMES_WORKER_DROPS == (int)THC_WORKER_DROP_REASONS,
+	       "a worker's drop reason has no name");
 
 struct thc_name {
 	const char *name;
@@ -65,9 +76,11 @@ struct thc_name {
 
 #define THC_NAMES_ENTRY(id, name, meaning) { name, meaning },
 
-/* By enum thc_event and enum thc_drop_reason. */
-static const struct thc_name thc_event_name[] = { THC_EVENT_LIST(THC_NAMES_ENTRY) };
-static const struct thc_name thc_drop_name[] = { THC_DROP_LIST(THC_NAMES_ENTRY) };
+/* By enum thc_event and enum thc_drop_reason; not everybody shows both. */
+static const struct thc_name thc_event_name[]
+	__attribute__((unused)) = { THC_EVENT_LIST(THC_NAMES_ENTRY) };
+static const struct thc_name thc_drop_name[] __attribute__((unused)) = { THC_DROP_LIST(
+	THC_NAMES_ENTRY) THC_WORKER_DROP_LIST(THC_NAMES_ENTRY) };
 
 /* The counter rule of include/thc/event.h; *@fates and *@drops may be shown. */
 static inline int thc_stats_add_up(const struct thc_stats *s, u64 *fates, u64 *drops)

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * struct sockaddr_thc, checked and taken apart. Everything that is not used
+ * has to be zero, so that it can get a meaning later.
+ */
+#include <linux/string.h>
+
+#include "sock.h"
+
+int thc_address_take(const struct sockaddr_thc *a, struct thc_address *out)
+{
+	u32 used = a->sthc_inet == AF_INET ? 4 : a->sthc_inet == AF_INET6 ? 16 : 0;
+
+	if (!used)
+		return -EAFNOSUPPORT;
+	if (memchr_inv(a->sthc_addr + used, 0, sizeof(a->sthc_addr) - used) ||
+	    a->sthc_ifindex > INT_MAX)
+		return -EINVAL;
+	memset(out, 0, sizeof(*out));
+	out->inet = a->sthc_inet;
+	out->port = a->sthc_port;
+	out->ifindex = (int)a->sthc_ifindex;
+	memcpy(&out->in6, a->sthc_addr, used);
+	return 0;
+}
+
+int thc_address_check(const struct sockaddr *name, int len)
+{
+	const struct sockaddr_thc *a = (const void *)name;
+
+	if (len != sizeof(*a))
+		return -EINVAL;
+	if (a->sthc_family != AF_THC)
+		return -EAFNOSUPPORT;
+	if (memchr_inv(a->sthc_reserved, 0, sizeof(a->sthc_reserved)))
+		return -EINVAL;
+	return 0;
+}
+
+void thc_address_name(const struct thc_address *from, struct sockaddr_thc *a)
+{
+	memset(a, 0, sizeof(*a));
+	a->sthc_family = AF_THC;
+	a->sthc_inet = from->inet;
+	a->sthc_port = from->port;
+	a->sthc_ifindex = from->ifindex;
+	memcpy(a->sthc_addr, &from->in6, from->inet == AF_INET ? 4 : 16);
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * From an idle socket to a rank of a job and back.
+ */
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "sock.h"
+
+/* Back to a socket that was never connected. Called with lock_sock held, or by
+ * the last user. The order matters: Documentation/locking.md, "Taking down".
+ */
+void thc_disconnect(struct thc_sock *ts)
+{
+	struct thc_message *m, *next;
+	int kind;
+	u32 i;
+
+	spin_lock_bh(&ts->lock);
+	ts->state = THC_STATE_IDLE;
+	spin_unlock_bh(&ts->lock);
+	cancel_work_sync(&ts->join_work);
+	hrtimer_cancel(&ts->timer);
+	thc_join_leave(ts);
+	for (i = 0; i < ts->shards; i++)
+		thc_peer_close(&ts->peers[i]);
+	spin_lock_bh(&ts->lock);
+	for (kind = 0; kind < THC_STREAMS; kind++) {
+		list_for_each_entry_safe(m, next, &ts->messages[kind], link)
+		{
+			list_del_init(&m->link);
+			thc_message_put(ts, m);
+		}
+		ts->reserved[kind] = 0;
+	}
+	list_for_each_entry_safe(m, next, &ts->ready, ready)
+	{
+		list_del_init(&m->ready);
+		thc_message_put(ts, m);
+	}
+	memset(&ts->failure, 0, sizeof(ts->failure));
+	spin_unlock_bh(&ts->lock);
+	kfree(ts->peers);
+	ts->peers = NULL;
+	ts->shards = 0;
+	ts->sk.sk_err = 0;
+}
+
+/* Where the job is: in the address, or told by the host's administrator. */
+static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_host_job *job)
+{
+	int error;
+
+	if (!a->sthc_inet) {
+		if (a->sthc_port || a->sthc_ifindex || a->sthc_cookie ||
+		    memchr_inv(a->sthc_addr, 0, sizeof(a->sthc_addr)))
+			return -EINVAL;
+		return thc_host_job_find(sock_net(&ts->sk), a->sthc_job, job);
+	}
+	memset(job, 0, sizeof(*job));
+	error = thc_address_take(a, &job->aggregator[0]);
+	if (!job->aggregator[0].port)
+		job->aggregator[0].port = htons(THC_PORT_DEFAULT);
+	job->cookie = a->sthc_cookie;
+	job->shards = 1;
+	return error;
+}
+
+static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
+		      const struct thc_host_job *job)
+{
+	u32 i;
+	int error;
+
+	ts->peers = kcalloc(job->shards, sizeof(*ts->peers), GFP_KERNEL_ACCOUNT);
+	if (!ts->peers)
+		return -ENOMEM;
+	for (i = 0; i < job->shards; i++) {
+		struct thc_peer *p = &ts->peers[i];
+
+		p->shard = i;
+		p->sender.cookie = job->cookie;
+		p->sender.job = a->sthc_job;
+		p->sender.rank = a->sthc_rank;
+		ts->shards = i + 1;
+		error = thc_peer_open(p, ts, &job->aggregator[i]);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
+		      const struct thc_host_job *job)
+{
+	int error;
+
+	thc_disconnect(ts);
+	ts->joins++;
+	error = open_peers(ts, a, job);
+	if (error) {
+		thc_disconnect(ts);
+		return error;
+	}
+	ts->remote = *a;
+	spin_lock_bh(&ts->lock);
+	thc_join_begin(ts, ktime_get_ns());
+	ts->state = THC_STATE_JOINING;
+	spin_unlock_bh(&ts->lock);
+	thc_engine_kick(ts);
+	return 0;
+}
+
+int thc_outcome(struct thc_sock *ts)
+{
+	int error = 0;
+
+	spin_lock_bh(&ts->lock);
+	if (ts->state == THC_STATE_BROKEN)
+		error = -ts->failure.error;
+	else if (ts->state != THC_STATE_READY)
+		error = -ENOTCONN;
+	spin_unlock_bh(&ts->lock);
+	return error;
+}
+
+/* An address again, of a socket that is connected or broken, joins again. */
+int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
+{
+	const struct sockaddr_thc *a = (const void *)name;
+	struct thc_sock *ts = thc_sk(sock->sk);
+	long timeo = sock_sndtimeo(sock->sk, flags & O_NONBLOCK);
+	int error = thc_address_check(name, len);
+	struct thc_host_job job;
+
+	if (error)
+		return error;
+	if (a->sthc_rank >= THC_RANKS_MAX)
+		return -EINVAL;
+	error = find_job(ts, a, &job);
+	if (error)
+		return error;
+	lock_sock(sock->sk);
+	if (thc_state_of(ts) == THC_STATE_JOINING)
+		error = flags & O_NONBLOCK ? -EALREADY : 0;
+	else
+		error = start_join(ts, a, &job);
+	release_sock(sock->sk);
+	if (error)
+		return error;
+	error = thc_wait_for(ts, thc_has_joined, 0, &timeo);
+	if (error)
+		return error == -EAGAIN ? -EINPROGRESS : error;
+	error = thc_outcome(ts);
+	if (!error)
+		sock->state = SS_CONNECTED;
+	return error;
+}

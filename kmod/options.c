@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Socket options of SOL_THC.
+ */
+#include <linux/capability.h>
+#include <linux/sockptr.h>
+
+#include "sock.h"
+
+static int get_u32(sockptr_t from, unsigned int len, u32 *value)
+{
+	if (len != sizeof(*value))
+		return -EINVAL;
+	return copy_from_sockptr(value, from, sizeof(*value)) ? -EFAULT : 0;
+}
+
+static int set_memory(struct thc_sock *ts, sockptr_t from, unsigned int len)
+{
+	u64 bytes;
+
+	if (len != sizeof(bytes))
+		return -EINVAL;
+	if (copy_from_sockptr(&bytes, from, sizeof(bytes)))
+		return -EFAULT;
+	if (!bytes)
+		return -EINVAL;
+	if (bytes > THC_MEMORY_DEFAULT && !ns_capable(sock_net(&ts->sk)->user_ns, CAP_NET_ADMIN))
+		return -EPERM;
+	if (bytes > THC_MEMORY_MAX)
+		return -EINVAL;
+	spin_lock_bh(&ts->lock);
+	ts->memory = bytes;
+	spin_unlock_bh(&ts->lock);
+	ts->sk.sk_write_space(&ts->sk);
+	return 0;
+}
+
+static int write_option(struct thc_sock *ts, int option, sockptr_t from, unsigned int len)
+{
+	u32 value = 0;
+	int error;
+
+	if (option == THC_OPT_MEMORY)
+		return set_memory(ts, from, len);
+	if (option > THC_OPT_PARTIAL)
+		return -ENOPROTOOPT;
+	error = get_u32(from, len, &value);
+	if (error)
+		return error;
+	switch (option) {
+	case THC_OPT_TIMEOUT:
+		if (!value)
+			return -EINVAL;
+		ts->timeout_ms = value;
+		return 0;
+	case THC_OPT_JOIN_TIMEOUT:
+		if (!value)
+			return -EINVAL;
+		ts->join_timeout_ms = value;
+		return 0;
+	case THC_OPT_WINDOW:
+		if (value > THC_SLOTS_MAX)
+			return -EINVAL;
+		ts->window = value;
+		return 0;
+	case THC_OPT_PARTIAL:
+		if (value > 1)
+			return -EINVAL;
+		ts->partial = value;
+		return 0;
+	}
+	return -ENOPROTOOPT;
+}
+
+int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, unsigned int len)
+{
+	int error;
+
+	if (level != SOL_THC)
+		return -ENOPROTOOPT;
+	lock_sock(sock->sk);
+	error = write_option(thc_sk(sock->sk), option, from, len);
+	release_sock(sock->sk);
+	return error;
+}
+
+union option_value {
+	u32			word;
+	u64			bytes;
+	struct thc_joined	joined;
+	struct thc_socket_stats	stats;
+	struct thc_failure	failure;
+};
+
+void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats)
+{
+	u32 i;
+
+	*stats = ts->stats;
+	for (i = 0; i < ts->shards; i++) {
+		const struct thc_window *w = &ts->peers[i].sender.window;
+
+		stats->window_cuts += w->cuts;
+		stats->window += thc_window_size(w);
+		stats->rtt_us = max(stats->rtt_us, div_u64(w->srtt, THC_NS_PER_US));
+	}
+}
+
+/* Returns the value's size, or an error. Called with both locks held. */
+static int read_option(struct thc_sock *ts, int option, union option_value *v)
+{
+	switch (option) {
+	case THC_OPT_TIMEOUT:
+		v->word = ts->timeout_ms;
+		return sizeof(v->word);
+	case THC_OPT_JOIN_TIMEOUT:
+		v->word = ts->join_timeout_ms;
+		return sizeof(v->word);
+	case THC_OPT_WINDOW:
+		v->word = ts->window;
+		return sizeof(v->word);
+	case THC_OPT_PARTIAL:
+		v->word = ts->partial;
+		return sizeof(v->word);
+	case THC_OPT_MEMORY:
+		v->bytes = ts->memory;
+		return sizeof(v->bytes);
+	case THC_OPT_WELCOME:
+		if (!ts->shards || !ts->peers[0].welcomed)
+			return -ENOTCONN;
+		v->joined = ts->peers[0].joined;
+		return sizeof(v->joined);
+	case THC_OPT_STATS:
+		thc_show_stats(ts, &v->stats);
+		return sizeof(v->stats);
+	case THC_OPT_FAILURE:
+		v->failure = ts->failure;
+		return sizeof(v->failure);
+	}
+	return -ENOPROTOOPT;
+}
+
+int thc_getsockopt(struct socket *sock, int level, int option, char __user *to, int __user *to_len)
+{
+	struct thc_sock *ts = thc_sk(sock->sk);
+	union option_value value = { 0 };
+	int room, size;
+
+	if (level != SOL_THC)
+		return -ENOPROTOOPT;
+	if (get_user(room, to_len))
+		return -EFAULT;
+	if (room < 0)
+		return -EINVAL;
+	lock_sock(sock->sk);
+	spin_lock_bh(&ts->lock);
+	size = read_option(ts, option, &value);
+	spin_unlock_bh(&ts->lock);
+	release_sock(sock->sk);
+	if (size < 0)
+		return size;
+	if (room < size)
+		return -EINVAL;
+	if (put_user(size, to_len) || copy_to_user(to, &value, size))
+		return -EFAULT;
+	return 0;
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * recvmsg(): the sums of one message, in the order in which they became
+ * complete; struct thc_received says which one it is.
+ */
+#include <linux/uio.h>
+
+#include "sock.h"
+
+#define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
+
+/* The first message that is ready, which stays where it is; with a reference. */
+static struct thc_message *first_ready(struct thc_sock *ts, int *error)
+{
+	struct thc_message *m;
+
+	spin_lock_bh(&ts->lock);
+	m = list_first_entry_or_null(&ts->ready, struct thc_message, ready);
+	if (m)
+		refcount_inc(&m->refs);
+	*error = 0;
+	if (!m && ts->state == THC_STATE_BROKEN)
+		*error = -ts->failure.error;
+	else if (!m && ts->state == THC_STATE_IDLE)
+		*error = -ENOTCONN;
+	spin_unlock_bh(&ts->lock);
+	return m;
+}
+
+/* A chunk that never came is zero, not what the memory held before. */
+static void blank_missing(struct thc_message *m)
+{
+	u32 i;
+
+	for (i = 0; i < m->chunks; i++)
+		if (!(m->counts[i] & ~THC_COUNT_EXCLUDED))
+			memset(m->lanes + (size_t)i * THC_LANE_BYTES, 0, THC_LANE_BYTES);
+}
+
+static void describe(const struct thc_message *m, struct msghdr *msg)
+{
+	struct thc_received r = {
+		.op = m->send.op,
+		.width = m->width,
+		.flags = m->flags,
+		.round = m->send.round,
+		.tag = m->send.tag,
+		.chunks = m->chunks,
+		.least = m->least,
+		.ranks = m->ranks,
+	};
+
+	put_cmsg(msg, SOL_THC, THC_RECEIVED, sizeof(r), &r);
+}
+
+/* Both parts, as far as there is room. */
+static int copy_answer(struct thc_message *m, struct msghdr *msg, size_t len, size_t *whole)
+{
+	size_t lanes = (size_t)m->chunks * THC_LANE_BYTES, counts = m->chunks * sizeof(u16);
+	size_t part = min(len, lanes), rest = min(len - part, counts);
+
+	*whole = lanes + counts;
+	if (m->least == 0)
+		blank_missing(m);
+	if (copy_to_iter(m->lanes, part, &msg->msg_iter) != part ||
+	    copy_to_iter(m->counts, rest, &msg->msg_iter) != rest)
+		return -EFAULT;
+	if (len < *whole)
+		msg->msg_flags |= MSG_TRUNC;
+	msg->msg_flags |= MSG_EOR;
+	return part + rest;
+}
+
+/* It has been received; somebody who joined again may have been quicker. */
+static void take_off(struct thc_sock *ts, struct thc_message *m)
+{
+	if (list_empty(&m->ready))
+		return;
+	list_del_init(&m->ready);
+	ts->stats.messages++;
+	thc_message_put(ts, m);
+}
+
+/* Called with @reading held. */
+static int receive_message(struct thc_sock *ts, struct thc_message *m, struct msghdr *msg,
+			   size_t len, int flags)
+{
+	size_t whole;
+	int got = copy_answer(m, msg, len, &whole);
+
+	if (got >= 0)
+		describe(m, msg);
+	spin_lock_bh(&ts->lock);
+	if (got >= 0 && !(flags & MSG_PEEK))
+		take_off(ts, m);
+	thc_message_put(ts, m);
+	spin_unlock_bh(&ts->lock);
+	return got >= 0 && flags & MSG_TRUNC ? whole : got;
+}
+
+int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
+{
+	struct thc_sock *ts = thc_sk(sock->sk);
+	long timeo = sock_rcvtimeo(sock->sk, flags & MSG_DONTWAIT);
+	struct thc_message *m;
+	int error;
+
+	if (flags & ~RECV_FLAGS)
+		return -EOPNOTSUPP;
+	do {
+		error = thc_wait_for(ts, thc_has_message, 0, &timeo);
+		if (error)
+			return error;
+		error = mutex_lock_interruptible(&ts->reading);
+		if (error)
+			return sock_intr_errno(timeo);
+		m = first_ready(ts, &error);
+		if (m)
+			error = receive_message(ts, m, msg, len, flags);
+		mutex_unlock(&ts->reading);
+		/* another reader may have been quicker */
+	} while (!m && !error && !(sock->sk->sk_shutdown & RCV_SHUTDOWN));
+	return error;
+}

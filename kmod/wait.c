@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What system calls wait for. No lock is held while they sleep, and whatever
+ * they waited for may be gone again when they have a lock.
+ */
+#include "sock.h"
+
+int thc_wait_for(struct thc_sock *ts, bool (*done)(struct thc_sock *ts, u64 need), u64 need,
+		 long *timeo)
+{
+	long left;
+
+	if (!*timeo)
+		return done(ts, need) ? 0 : -EAGAIN;
+	left = wait_event_interruptible_timeout(*sk_sleep(&ts->sk), done(ts, need), *timeo);
+	if (left < 0)
+		return sock_intr_errno(*timeo);
+	*timeo = left;
+	return left ? 0 : -EAGAIN;
+}
+
+enum thc_state thc_state_of(struct thc_sock *ts)
+{
+	enum thc_state state;
+
+	spin_lock_bh(&ts->lock);
+	state = ts->state;
+	spin_unlock_bh(&ts->lock);
+	return state;
+}
+
+bool thc_has_joined(struct thc_sock *ts, u64 need)
+{
+	return thc_state_of(ts) != THC_STATE_JOINING;
+}
+
+bool thc_has_room(struct thc_sock *ts, u64 need)
+{
+	bool room;
+
+	spin_lock_bh(&ts->lock);
+	room = ts->state != THC_STATE_READY || ts->stats.memory + need <= ts->memory ||
+	       ts->sk.sk_shutdown & SEND_SHUTDOWN;
+	spin_unlock_bh(&ts->lock);
+	return room;
+}
+
+bool thc_has_message(struct thc_sock *ts, u64 need)
+{
+	bool has;
+
+	spin_lock_bh(&ts->lock);
+	has = !list_empty(&ts->ready) || ts->state == THC_STATE_IDLE ||
+	      ts->state == THC_STATE_BROKEN || ts->sk.sk_shutdown & RCV_SHUTDOWN;
+	spin_unlock_bh(&ts->lock);
+	return has;
+}
