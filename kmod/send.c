@@ -178,7 +178,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	lock_sock(sk);
 	error = send_message(thc_sk(sk), msg, len, &send, &timeo);
 	release_sock(sk);
-	if (error == -EPIPE && !(msg->msg_flags & MSG_NOSIGNAL))
+	if (sk->sk_shutdown & SEND_SHUTDOWN && error == -EPIPE && !(msg->msg_flags & MSG_NOSIGNAL))
 		send_sig(SIGPIPE, current, 0);
 	return error ? error : (int)len;
 }

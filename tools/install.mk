@@ -24,6 +24,7 @@ INSTALL_LIST = \
 	644:$(BUILD)/thcd.service:$(LIBDIR)/systemd/system/thcd.service \
 	644:Documentation/thcd.conf:$(DOCDIR)/thcd.conf \
 	$(foreach m,$(wildcard Documentation/man/*.3),644:$(m):$(MANDIR)/man3/$(notdir $(m))) \
+	$(foreach m,$(wildcard Documentation/man/*.7),644:$(m):$(MANDIR)/man7/$(notdir $(m))) \
 	$(foreach m,$(wildcard Documentation/man/*.8),644:$(m):$(MANDIR)/man8/$(notdir $(m))) \
 	$(foreach p,$(wildcard userspace/python/thc_ddp/*.py),644:$(p):$(PYTHONDIR)/thc_ddp/$(notdir $(p)))
 INSTALL_LINKS = $(LIBDIR)/libthc.so.$(SOMAJOR) $(LIBDIR)/libthc.so
