@@ -48,6 +48,7 @@ TNET_SKEL := $(patsubst tests/netns/%.bpf.c,$(BUILD)/include/%.skel.h,$(wildcard
 TNET_BIN  := $(filter-out %.bpf,$(TNET_BIN))
 BENCH_BIN := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
 FUZZ_BIN  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+SELF_BIN  := $(patsubst tests/selftests/%.c,$(BUILD)/tests/selftests/%,$(wildcard tests/selftests/test_*.c))
 TOOL_BIN  := $(patsubst tools/%.c,$(BUILD)/%,$(wildcard tools/*.c))
 
 BPF_LIBS := -lbpf -lelf -lz
@@ -57,12 +58,13 @@ HAVE_CTL  := $(if $(CTL_OBJ),$(BUILD)/thcctl)
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers check demo bench lint install uninstall clean help
+.PHONY: all tests benches fuzzers selftests check check-debug demo bench lint install uninstall clean help
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(HAVE_THCD) $(HAVE_CTL) $(TOOL_BIN)
 
 help:
 	@echo 'make            library, daemon, tools and XDP programs, into $(BUILD)/'
 	@echo 'make check      every test; ends with "N passed, N failed, N skipped"'
+	@echo 'make check-debug  the tests of the module, on a kernel with KASAN, lockdep, kmemleak, ...'
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
 	@echo 'make lint       format, shellcheck, sparse, both compilers, sanitizers'
@@ -73,6 +75,7 @@ help:
 tests: all $(UNIT_BIN) $(TBPF_BIN) $(TNET_BIN) $(BENCH_BIN)
 benches: all $(BENCH_BIN)
 fuzzers: $(FUZZ_BIN)
+selftests: all $(SELF_BIN)
 
 # --- user space -------------------------------------------------------------
 $(BUILD)/userspace/libthc/codec_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2 -mf16c)
@@ -136,6 +139,15 @@ $(BUILD)/tests/netns/%: tests/netns/%.c $(BUILD)/libthc.a $(BPF_SKEL) $(TNET_SKE
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -DTHCD_PATH='"$(abspath $(BUILD))/thcd"' -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread
 
+# Self tests run inside test machines, with the kernel's own harness from its source.
+$(BUILD)/tests/selftests/%: tests/selftests/%.c $(BUILD)/libthc.a $(BPF_SKEL) \
+		| $(BUILD)/kselftest/kselftest_harness.h
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -isystem $(BUILD)/kselftest -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lm -pthread
+
+$(BUILD)/kselftest/kselftest_harness.h:
+	$(call say,FETCH,$@)$(PYTHON) tests/vm/kernels.py kselftest $(@D)
+
 $(BUILD)/bench/%: tools/bench/%.c $(BUILD)/libthc.a $(BPF_SKEL)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lm -pthread
@@ -150,6 +162,9 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c
 
 check:
 	@sh tools/run-tests
+
+check-debug:
+	@TESTS=vm/debug sh tools/run-tests
 
 demo: all $(TNET_BIN)
 	@$(PYTHON) tools/demo.py $(DEMO_ARGS)

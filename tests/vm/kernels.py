@@ -27,6 +27,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STOCK = ("6.1", "6.12")
@@ -77,6 +78,31 @@ class Kernel:
     def log_dir(self):
         """Where a run of it leaves its logs and thc.ko."""
         return os.path.join(build_dir(), "vm", self.name)
+
+    def all_modules(self):
+        """lib/modules with what build-module has built, if it has."""
+        ours = os.path.join(self.log_dir(), "lib/modules")
+        return ours if os.path.exists(os.path.join(ours, self.release)) else self.modules
+
+    def install(self, files):
+        """Puts modules among this kernel's, so that modprobe and autoloading find them."""
+        home = self.log_dir()
+        new, old = os.path.join(home, "new"), os.path.join(home, "lib")
+        shutil.rmtree(new, ignore_errors=True)
+        ours = os.path.join(new, "lib/modules")
+        os.makedirs(ours)
+        at = os.path.join(ours, self.release)
+        if subprocess.run(["cp", "-al", os.path.join(self.modules, self.release), at],
+                          stderr=subprocess.DEVNULL).returncode:    # another file system
+            shutil.rmtree(at, ignore_errors=True)
+            shutil.copytree(os.path.join(self.modules, self.release), at, symlinks=True)
+        os.makedirs(os.path.join(at, "updates"))
+        for file in files:
+            shutil.copy(file, os.path.join(at, "updates"))
+        depmod(new, self.release)
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(os.path.join(new, "lib"), old)
+        os.rmdir(new)
 
     def with_dependencies(self, names):
         """Files of these modules in the order in which they load; built-in ones have none."""
@@ -179,7 +205,39 @@ def _update():
         subprocess.run(["apt-get", "update", "-q"], stdout=sys.stderr, stdin=subprocess.DEVNULL)
 
 
-def fetch_package(name, where):
+def source_tarball():
+    """The kernel's source as Debian packs it."""
+    home = os.path.join(cache_dir(), "source")
+    with locked(home + ".lock", f"{SOURCE} is being fetched"):
+        if not os.path.exists(home):
+            say(f"fetching {SOURCE}, about 150 MB")
+            _fetch_package(SOURCE, home + ".new")
+            os.rename(home + ".new", home)
+    return os.path.join(home, f"usr/src/{SOURCE}.tar.xz")
+
+
+def kselftest(where):
+    """The kernel's headers for self tests into the folder `where`."""
+    wanted = {f"{SOURCE}/tools/testing/selftests/{name}": name
+              for name in ("kselftest.h", "kselftest_harness.h")}
+    os.makedirs(where, exist_ok=True)
+    path = source_tarball()
+    say("looking for kselftest_harness.h in the kernel's source")
+    with tarfile.open(path, "r|xz") as archive:
+        for member in archive:
+            name = wanted.pop(member.name, None)
+            if name:
+                with open(os.path.join(where, name + ".new"), "wb") as f:
+                    shutil.copyfileobj(archive.extractfile(member), f)
+            if not wanted:
+                break
+        else:
+            raise Unavailable(f"{SOURCE} has no " + ", ".join(wanted))
+    for name in ("kselftest.h", "kselftest_harness.h"):
+        os.rename(*(os.path.join(where, n) for n in (name + ".new", name)))
+
+
+def _fetch_package(name, where):
     """Unpacks the newest version of one package into the new folder `where`."""
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if not shutil.which(tool):
@@ -329,14 +387,16 @@ def _contents(path):
 
 
 def main():
-    """same OLD NEW | headers KERNEL | release KERNEL"""
+    """same OLD NEW | headers KERNEL | install KERNEL MODULE... | kselftest DIR"""
     try:
         if sys.argv[1] == "same":
             _same(*sys.argv[2:])
         elif sys.argv[1] == "headers":
             print(get(sys.argv[2]).headers)
-        elif sys.argv[1] == "release":
-            print(get(sys.argv[2]).release)
+        elif sys.argv[1] == "install":
+            get(sys.argv[2]).install(sys.argv[3:])
+        elif sys.argv[1] == "kselftest":
+            kselftest(sys.argv[2])
     except Unavailable as reason:
         say(str(reason))
         return 4

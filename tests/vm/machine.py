@@ -237,7 +237,7 @@ class Machine:
 
     def _boot(self, accel, command, log, boot_seconds, timeout=None):
         timeout = timeout or self.timeout
-        settings = {"MSIZE": str(_MSIZE), "MODULES": self.kernel.modules,
+        settings = {"MSIZE": str(_MSIZE), "MODULES": self.kernel.all_modules(),
                     "SHARED": " ".join(self.shared),
                     "VISIBLE": " ".join((kernels.ROOT, kernels.build_dir(), kernels.cache_dir())),
                     "PATIENCE": str(max(1, timeout - 5))}
