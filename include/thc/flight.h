@@ -168,7 +168,7 @@ THC_INLINE void thc_stream_forget(struct thc_stream *s)
 	u32 i;
 
 	for (i = 0; i < s->slots; i++)
-		s->flight[i].owner = 0;
+		s->flight[i].owner = NULL;
 	s->in_flight = 0;
 	s->next = s->reserved;
 }
@@ -269,8 +269,8 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 	struct thc_flight *f;
 	u32 slot;
 
-	*stream = 0;
-	*flight = 0;
+	*stream = NULL;
+	*flight = NULL;
 	if (bytes < sizeof(*h) || bytes % 8 || h->version != THC_VERSION ||
 	    h->cookie != thc_be64(s->cookie) || h->job != thc_be16(s->job))
 		return THC_GOT_FOREIGN;
@@ -330,7 +330,7 @@ THC_INLINE void thc_flight_land(struct thc_sender *s, struct thc_stream *st, str
 		st->order_answered = f->first_order;
 	thc_sender_restart_timers(s, f, now);
 	s->progress_at = now;
-	f->owner = 0;		/* but it keeps `sequence` and `cut` */
+	f->owner = NULL;	/* but it keeps `sequence` and `cut` */
 	st->in_flight--;
 }
 
@@ -379,12 +379,14 @@ THC_INLINE void thc_sender_take(struct thc_sender *s, enum thc_got got, struct t
 /**
  * struct thc_overdue - a pass over the flights of a stream, oldest first
  * @at: flights looked at
+ * @reorder: thc_window_reorder() when it began: a cut does not tighten it
  * @timers: retransmissions by timer left
  * @fired: some were made
  * @due: earliest timer met
  */
 struct thc_overdue {
 	u32	at;
+	u32	reorder;
 	u32	timers;
 	u8	fired;
 	u64	due;
@@ -393,6 +395,7 @@ struct thc_overdue {
 THC_INLINE void thc_overdue_begin(const struct thc_sender *s, struct thc_overdue *o, u64 now)
 {
 	o->at = 0;
+	o->reorder = thc_window_reorder(&s->window);
 	o->timers = now < s->timers_at ? 0 : s->probes;
 	o->fired = 0;
 	o->due = ~0ULL;
@@ -413,15 +416,16 @@ THC_INLINE void thc_flight_again(struct thc_sender *s, struct thc_flight *f, u64
 THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_stream *st,
 					       struct thc_overdue *o, u64 now)
 {
-	u32 reorder = thc_window_reorder(&s->window);
+	u32 oldest = st->in_flight ? st->next % st->slots : 0;
 
 	while (o->at < st->slots && st->in_flight) {
-		struct thc_flight *f = thc_stream_flight(st, st->next + o->at++);
+		u32 slot = oldest + o->at++;
+		struct thc_flight *f = &st->flight[slot < st->slots ? slot : slot - st->slots];
 		int timer = 0, lost;
 
 		if (!f->owner)
 			continue;
-		lost = f->order + reorder < st->order_answered;
+		lost = f->order + o->reorder < st->order_answered;
 		if (!lost && f->due <= now && o->timers) {
 			o->timers--;
 			o->fired = 1;
@@ -434,7 +438,7 @@ THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_
 		if (lost || timer)
 			return f;
 	}
-	return 0;
+	return NULL;
 }
 
 /* Ends the pass; returns when to look again (~0: when something happens). */

@@ -6,6 +6,11 @@
 #ifndef THC_TYPES_H
 #define THC_TYPES_H
 
+#ifdef __KERNEL__
+#include <linux/stddef.h>	/* NULL */
+#else
+#include <stddef.h>
+#endif
 #include <linux/types.h>
 #include <linux/thc.h>
 
