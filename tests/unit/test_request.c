@@ -39,14 +39,13 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	assert_int_equal(
 		thc_codec_init(&c->codec, &c->params.table, b->block_log2, SEED, THC_SIMD_AUTO), 0);
 	c->scratch = test_buffer(thc_scratch_bytes(c));
-	assert_int_equal(thc_stream_init(&c->data, 0, 512), 0);
-	assert_int_equal(thc_stream_init(&c->norms, 512, 64), 0);
+	/* nothing is sent: sequence numbers, but no flights */
+	thc_stream_init(&c->sender.data, NULL, 0, c->params.data_slots);
+	thc_stream_init(&c->sender.norms, NULL, c->params.data_slots, c->params.norm_slots);
 }
 
 static void client_exit(struct thc_client *c)
 {
-	thc_stream_exit(&c->data);
-	thc_stream_exit(&c->norms);
 	thc_codec_exit(&c->codec);
 	thc_buffer_free(c);
 	free(c->scratch);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Congestion window and retransmission timeout of the client: the rules, one
- * by one. No sockets and no clock.
+ * Congestion window and retransmission timeout of a worker: the rules, one by
+ * one. No sockets and no clock.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "window.h"
+#include <thc/window.h>
 
 static void window__slow_start_doubles_per_round_trip(void **state)
 {
@@ -44,7 +44,7 @@ static void window__halves_once_a_round_trip(void **state)
 
 	(void)state;
 	thc_window_init(&w, 4096);
-	w.size = 512;
+	w.size = 512 * THC_WINDOW_ONE;
 	assert_true(thc_window_loss(&w, 1000, 1512));
 	assert_int_equal(thc_window_size(&w), 256);
 	/* packets sent before the cut do not cut again */
@@ -63,12 +63,35 @@ static void window__grows_by_one_a_round_trip_after_a_cut(void **state)
 
 	(void)state;
 	thc_window_init(&w, 4096);
-	w.size = 256;
+	w.size = 256 * THC_WINDOW_ONE;
 	thc_window_loss(&w, 1, 300);
 	assert_int_equal(thc_window_size(&w), 128);
-	for (i = 0; i < 129; i++)
+	for (i = 0; i < 128; i++)
 		thc_window_answer(&w, 0);
+	assert_int_equal(thc_window_size(&w), 128);
+	thc_window_answer(&w, 0);
 	assert_int_equal(thc_window_size(&w), 129);
+}
+
+/* An answer's part of a chunk does not vanish in the size's units. */
+static void window__grows_where_it_is_large(void **state)
+{
+	struct thc_window w = { 0 };
+	int i;
+
+	(void)state;
+	thc_window_init(&w, THC_SLOTS_MAX);
+	w.size = (THC_SLOTS_MAX - 2) * THC_WINDOW_ONE;
+	w.threshold = w.size;
+	for (i = 0; i < THC_SLOTS_MAX - 3; i++)
+		thc_window_answer(&w, 0);
+	assert_int_equal(thc_window_size(&w), THC_SLOTS_MAX - 2);
+	for (i = 0; i < 10; i++)
+		thc_window_answer(&w, 0);
+	assert_int_equal(thc_window_size(&w), THC_SLOTS_MAX - 1);
+	for (i = 0; i < 2 * THC_SLOTS_MAX; i++)
+		thc_window_answer(&w, 0);
+	assert_int_equal(w.size, THC_SLOTS_MAX * THC_WINDOW_ONE);
 }
 
 static void window__keeps_a_floor(void **state)
@@ -93,13 +116,13 @@ static void window__undoes_a_spurious_cut(void **state)
 
 	(void)state;
 	thc_window_init(&w, 4096);
-	w.size = 400;
+	w.size = 400 * THC_WINDOW_ONE;
 	thc_window_loss(&w, 1, 2);
 	assert_int_equal(thc_window_size(&w), 200);
 	thc_window_spurious(&w);
 	assert_int_equal(thc_window_size(&w), 400);
 	/* only once */
-	w.size = 100;
+	w.size = 100 * THC_WINDOW_ONE;
 	thc_window_spurious(&w);
 	assert_int_equal(thc_window_size(&w), 100);
 }
@@ -192,11 +215,11 @@ static void reorder__follows_the_window(void **state)
 
 	(void)state;
 	thc_window_init(&w, 4096);
-	w.size = 1;
+	w.size = 1 * THC_WINDOW_ONE;
 	assert_int_equal(thc_window_reorder(&w), THC_REORDER_MIN);
-	w.size = 40;
+	w.size = 40 * THC_WINDOW_ONE;
 	assert_int_equal(thc_window_reorder(&w), 10);
-	w.size = 4096;
+	w.size = 4096 * THC_WINDOW_ONE;
 	assert_int_equal(thc_window_reorder(&w), THC_REORDER_MAX);
 }
 
@@ -207,6 +230,7 @@ int main(void)
 		cmocka_unit_test(window__never_exceeds_the_slots),
 		cmocka_unit_test(window__halves_once_a_round_trip),
 		cmocka_unit_test(window__grows_by_one_a_round_trip_after_a_cut),
+		cmocka_unit_test(window__grows_where_it_is_large),
 		cmocka_unit_test(window__keeps_a_floor),
 		cmocka_unit_test(window__undoes_a_spurious_cut),
 		cmocka_unit_test(rto__follows_the_round_trip),

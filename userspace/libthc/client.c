@@ -94,11 +94,12 @@ static void cancel_requests(struct thc_client *c)
 
 static void tear_down(struct thc_client *c)
 {
-	if (c->data.slots && c->norms.slots)
-		thc_account(c, -(ssize_t)((c->data.slots + c->norms.slots) *
-					  sizeof(struct thc_flight)));
-	thc_stream_exit(&c->data);
-	thc_stream_exit(&c->norms);
+	if (c->flights)
+		thc_account(c, -(ssize_t)thc_flights_bytes(c));
+	free(c->flights);
+	c->flights = NULL;
+	thc_stream_init(&c->sender.data, NULL, 0, 0);
+	thc_stream_init(&c->sender.norms, NULL, 0, 0);
 	if (c->scratch)
 		thc_account(c, -(ssize_t)thc_scratch_bytes(c));
 	free(c->scratch);
@@ -289,9 +290,9 @@ void thc_client_show(struct thc_client *c)
 {
 	c->shown = c->stats;
 	c->shown.size = sizeof(c->shown);
-	c->shown.window_cuts = c->window.cuts;
-	c->shown.rtt_us = c->window.srtt / THC_NS_PER_US;
-	c->shown.window = thc_window_size(&c->window);
+	c->shown.window_cuts = c->sender.window.cuts;
+	c->shown.rtt_us = c->sender.window.srtt / THC_NS_PER_US;
+	c->shown.window = thc_window_size(&c->sender.window);
 	c->memory_shown = c->memory_peak;
 }
 

@@ -5,11 +5,12 @@
  *	client.c    the public calls; a queue of requests
  *	engine.c    the I/O thread: receive, send, retransmit, compute, sleep
  *	request.c   one all-reduce: agreement, norms, compress, decode
- *	stream.c    sequence numbers to slots; what is in flight
  *	link.c      sockets: batches of packets out and in
  *	join.c      JOIN and WELCOME
- *	window.c    congestion window and timeouts
  *	memory.c    error memory by key, recycled buffers, accounting
+ *
+ * What may be sent, what an answer means and what is sent again is in
+ * <thc/flight.h> and <thc/window.h>, which the kernel module shares.
  *
  * Locking: client.lock guards the queue and the error memories' list;
  * request.lock guards `done`, may be taken inside client.lock, and lives as
@@ -26,12 +27,12 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <thc/flight.h>
 #include <thc/job.h>
 
 #include "codec.h"
 #include "error.h"
 #include "libthc.h"
-#include "window.h"
 
 #define THC_TIMEOUT_MS		60000
 #define THC_JOIN_TIMEOUT_MS	60000
@@ -51,8 +52,6 @@
  * XDP frame and its bookkeeping.
  */
 #define THC_ANSWER_TRUESIZE	4608
-/* Retransmissions by timer at a time, as long as none of them was needed. */
-#define THC_PROBES		2
 /* Coordinates compressed between two looks at the sockets. */
 #define THC_SLICE		65536
 /* fp16 and bf16: coordinates rotated ahead of their norms at most, and the part
@@ -150,70 +149,6 @@ int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx,
 /* Wire bytes of a packet with @bytes of UDP payload. */
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
 const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room);
-
-/* --- stream.c ------------------------------------------------------------- */
-
-/**
- * struct thc_flight - one slot's packet in flight
- * @request: whose; NULL: the slot is free
- * @packet: header and payload, kept by the request until the answer
- * @sequence: of the chunk in its stream
- * @sent_at: time of the last transmission
- * @due: retransmit then
- * @first_order: number of the first transmission among all of the client's
- * @order: number of the last one, or of the next when WAIT came
- * @present: ranks whose contribution is in, by the last WAIT
- * @index: the request's chunk (norm or data)
- * @tries: transmissions beyond the first
- * @waiting: a WAIT came after the last transmission
- * @cut: the last transmission was taken for a loss and cut the window
- * @left: that WAIT said that a missing rank has left
- */
-struct thc_flight {
-	struct thc_request	*request;
-	const struct thc_hdr	*packet;
-	uint64_t		sequence;
-	uint64_t		sent_at;
-	uint64_t		due;
-	uint64_t		first_order;
-	uint64_t		order;
-	uint64_t		present;
-	uint32_t		index;
-	uint16_t		bytes;
-	uint8_t			tries;
-	bool			waiting;
-	bool			cut;
-	bool			left;
-};
-
-/**
- * struct thc_stream - chunks in sequence over a range of slots
- * @flight: by slot, relative to @slot_base
- * @next: sequence number to be sent next
- * @reserved: sequence numbers given to requests so far
- * @order_answered: newest first transmission answered. By stream, since a norm
- *	chunk may rightly wait for ranks that are still busy with data
- * @in_flight: slots taken
- */
-struct thc_stream {
-	struct thc_flight	*flight;
-	uint64_t		next;
-	uint64_t		reserved;
-	uint64_t		order_answered;
-	uint32_t		slot_base;
-	uint32_t		slots;
-	uint32_t		in_flight;
-};
-
-int thc_stream_init(struct thc_stream *s, uint32_t slot_base, uint32_t slots);
-void thc_stream_exit(struct thc_stream *s);
-/* The flight in the packet's slot, whatever it carries; NULL: no such slot. */
-struct thc_flight *thc_stream_find(struct thc_stream *s, const struct thc_hdr *h);
-/* Is the packet about the chunk that is, or was last, in flight there? */
-bool thc_flight_matches(const struct thc_stream *s, const struct thc_flight *f,
-			const struct thc_hdr *h);
-bool thc_stream_may_send(const struct thc_stream *s, uint32_t window);
-void thc_stream_fill(const struct thc_stream *s, struct thc_hdr *h, uint64_t sequence);
 
 /* --- request.c ------------------------------------------------------------ */
 
@@ -381,18 +316,12 @@ struct thc_client {
 	struct thc_codec	codec;
 	bool			codec_ready;
 	float			*scratch;	/* one block, for what is being computed */
-	struct thc_stream	norms;
-	struct thc_stream	data;
-	struct thc_window	window;
+	struct thc_sender	sender;
+	struct thc_flight	*flights;	/* of both its streams */
 	uint64_t		nonce;
-	uint64_t		order;		/* packets sent so far */
 	uint64_t		round;		/* rounds begun this epoch */
-	uint64_t		progress_at;	/* time of the last answer */
 	uint64_t		unreachable_at;	/* time of the first error since, 0: none */
 	int			unreachable;	/* the last one */
-	uint64_t		timers_at;	/* no retransmission by timer before */
-	uint32_t		probes;		/* so many of them then */
-	uint32_t		stalls;		/* times they fired since the last answer */
 
 	struct thc_spare	spare[THC_SPARES];
 	uint64_t		takes;		/* buffers asked for */
@@ -409,6 +338,12 @@ void thc_account(struct thc_client *c, ssize_t bytes);
 static inline size_t thc_scratch_bytes(const struct thc_client *c)
 {
 	return sizeof(float) << c->codec.block_log2;
+}
+
+/* Bytes of client.flights. */
+static inline size_t thc_flights_bytes(const struct thc_client *c)
+{
+	return (c->sender.data.slots + c->sender.norms.slots) * sizeof(*c->flights);
 }
 
 /* Header fields every packet of this client shares. */

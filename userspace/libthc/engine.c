@@ -2,15 +2,7 @@
 /*
  * The I/O thread: receive, send what the windows allow, send again what is
  * overdue, compute a slice, and sleep when there is nothing to do.
- *
- * When is a packet sent again?
- *  - Answers to packets first sent somewhat later have come: it was lost on the
- *    way up or its answer on the way down. The window is cut.
- *  - Its timer ran out and no answer at all came for as long; only the oldest
- *    few, so that a stall does not turn into a burst. When these turn out to
- *    have been lost, twice as many more follow at once.
- * WAIT in reply says it was neither: somebody else is late. The cut is undone
- * and the packet counts as just sent.
+ * What an answer means and when a packet is sent again is in <thc/flight.h>.
  */
 #include <errno.h>
 #include <poll.h>
@@ -69,23 +61,13 @@ static void complete(struct thc_client *c, struct thc_request *r)
 	thc_request_end(r);
 }
 
-static void forget_flights(struct thc_stream *s)
-{
-	uint32_t i;
-
-	for (i = 0; i < s->slots; i++)
-		s->flight[i].request = NULL;
-	s->in_flight = 0;
-	s->next = s->reserved;
-}
-
 /* Everything in the queue fails; only a rejoin helps. */
 static void break_client(struct thc_client *c, int status, const char *sentence)
 {
 	struct thc_request *r;
 
-	forget_flights(&c->norms);
-	forget_flights(&c->data);
+	thc_stream_forget(&c->sender.norms);
+	thc_stream_forget(&c->sender.data);
 	pthread_mutex_lock(&c->lock);
 	c->broken = true;
 	snprintf(c->sentence, sizeof(c->sentence), "%s", sentence);
@@ -105,18 +87,6 @@ static void break_client(struct thc_client *c, int status, const char *sentence)
 
 /* --- answers -------------------------------------------------------------- */
 
-/* When the next timer may fire, and for how many packets. */
-static void restart_timers(struct thc_client *c, const struct thc_flight *f, uint64_t now)
-{
-	bool was_lost = f->tries && !f->waiting;
-
-	c->stalls = 0;
-	c->timers_at = was_lost ? now : now + thc_window_rto(&c->window);
-	c->probes = was_lost ? c->probes * 2 : THC_PROBES;
-	if (c->probes > THC_BATCH)
-		c->probes = THC_BATCH;
-}
-
 /* A round that failed for this rank alone. */
 static void on_adrift(struct thc_client *c, const struct thc_request *r)
 {
@@ -129,23 +99,12 @@ static void on_adrift(struct thc_client *c, const struct thc_request *r)
 	break_client(c, r->status, text);
 }
 
-static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *f,
-		 const struct thc_hdr *h, const void *lanes)
+/* Chunk @index of @r has its answer; @lanes: NULL if the sum is gone. */
+static void on_answer(struct thc_client *c, const struct thc_stream *s, struct thc_request *r,
+		      uint32_t index, const struct thc_hdr *h, const void *lanes)
 {
-	struct thc_request *r = f->request;
-	uint32_t index = f->index;
-	uint64_t now = thc_now();
-
-	thc_window_answer(&c->window, f->tries || f->waiting ? 0 : now - f->sent_at);
-	/* a retransmission may be overtaken by the answer to the original */
-	if (f->first_order > s->order_answered)
-		s->order_answered = f->first_order;
-	restart_timers(c, f, now);
-	c->progress_at = now;
 	c->stats.chunks++;
-	f->request = NULL;		/* but it keeps `sequence` and `cut` */
-	s->in_flight--;
-	if (s == &c->data)
+	if (s == &c->sender.data)
 		thc_request_data_answer(r, index, h, lanes);
 	else
 		thc_request_norm_answer(r, index, lanes);
@@ -153,37 +112,10 @@ static void land(struct thc_client *c, struct thc_stream *s, struct thc_flight *
 		on_adrift(c, r);
 }
 
-static void on_wait(struct thc_client *c, struct thc_flight *f, const struct thc_hdr *h)
-{
-	c->stats.waits++;
-	if (f->cut)
-		thc_window_spurious(&c->window);
-	f->cut = false;
-	c->probes = THC_PROBES;
-	f->waiting = true;
-	f->left = h->flags & THC_F_LEFT;
-	f->present = thc_be64(h->bitmap);
-	f->order = c->order;
-}
-
-/* An answer to a retransmission of what had its answer already: the original
- * had arrived, so the window was cut for nothing.
- */
-static void on_landed(struct thc_client *c, struct thc_flight *f, const struct thc_hdr *h)
-{
-	if (f->cut && (h->op == THC_OP_WAIT || h->flags & THC_F_REPEAT)) {
-		thc_window_spurious(&c->window);
-		f->cut = false;
-	}
-}
-
 static void on_epoch(struct thc_client *c, const struct thc_hdr *h)
 {
 	char text[THC_SENTENCE_MAX];
 
-	/* not newer: told by a packet that was long on its way */
-	if ((int32_t)(thc_be32(h->epoch) - c->params.epoch) <= 0)
-		return;
 	snprintf(
 		text, sizeof(text),
 		"rank %u restarted or joined again (job %u is now in epoch %u, this rank is in epoch %u): call thc_client_rejoin() on all ranks",
@@ -192,15 +124,10 @@ static void on_epoch(struct thc_client *c, const struct thc_hdr *h)
 }
 
 /* A generation closed by deadline and overwritten before this rank came. */
-static void on_stale(struct thc_client *c, struct thc_stream *s, struct thc_flight *f,
-		     const struct thc_hdr *h)
+static void on_behind(struct thc_client *c)
 {
 	char text[THC_SENTENCE_MAX];
 
-	if (s == &c->data && h->flags & THC_F_KNOWN) {
-		land(c, s, f, h, NULL);
-		return;
-	}
 	snprintf(
 		text, sizeof(text),
 		"this rank (%u) fell so far behind that the others' results are gone: raise the job's deadline or call thc_client_rejoin() on all ranks",
@@ -208,30 +135,46 @@ static void on_stale(struct thc_client *c, struct thc_stream *s, struct thc_flig
 	break_client(c, -ESTALE, text);
 }
 
-/* Does the answer say what the request in flight asked for? */
-static bool is_asked_for(const struct thc_client *c, const struct thc_stream *s,
-			 const struct thc_flight *f, const struct thc_hdr *h)
+static void on_unexpected(struct thc_client *c, const struct thc_hdr *h)
 {
-	uint8_t width = s == &c->norms ? 32 : c->params.sum_width;
-
-	return h->op == f->packet->op && h->round == f->packet->round && h->width == width &&
-	       h->count;
+	/* that an older epoch is over is no answer */
+	if (h->op != THC_OP_STALE || !(h->flags & THC_F_EPOCH))
+		c->stats.unexpected++;
 }
 
-static bool is_sound(struct thc_client *c, struct thc_hdr *h, unsigned int bytes)
+/* @got: the packet is whole, and about @f in @s if that is not NULL. */
+static void on_sound(struct thc_client *c, enum thc_got got, struct thc_stream *s,
+		     struct thc_flight *f, const struct thc_hdr *h, bool ce)
 {
-	uint32_t sum = h->sum;
+	/* taking the answer frees the flight */
+	struct thc_request *r = f ? f->owner : NULL;
+	uint32_t index = f ? f->index : 0;
 
-	if (h->version != THC_VERSION || h->cookie != thc_be64(c->options.cookie) ||
-	    h->job != thc_be16(c->options.job) || bytes % 8)
-		return false;
-	if (c->params.flags & THC_WELCOME_F_NOSUM)
-		return true;
-	h->sum = 0;
-	if (sum == thc_be32(thc_sum_packet(h, h + 1, (int)((bytes - sizeof(*h)) / 8))))
-		return true;
-	c->stats.bad_sum++;
-	return false;
+	if (r)
+		c->stats.repeats += !!(h->flags & THC_F_REPEAT);
+	thc_sender_take(&c->sender, got, s, f, h, ce, thc_now());
+	switch (got) {
+	case THC_GOT_ANSWER:
+		on_answer(c, s, r, index, h, h + 1);
+		break;
+	case THC_GOT_MISSED:
+		on_answer(c, s, r, index, h, NULL);
+		break;
+	case THC_GOT_WAIT:
+		c->stats.waits++;
+		break;
+	case THC_GOT_BEHIND:
+		on_behind(c);
+		break;
+	case THC_GOT_EPOCH:
+		on_epoch(c, h);
+		break;
+	case THC_GOT_UNEXPECTED:
+		on_unexpected(c, h);
+		break;
+	case THC_GOT_FOREIGN:
+		break;
+	}
 }
 
 static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
@@ -239,38 +182,19 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 	struct thc_client *c = ctx;
 	struct thc_stream *s;
 	struct thc_flight *f;
+	enum thc_got got;
 
 	c->stats.packets_down++;
 	c->stats.bytes_down += thc_link_wire_bytes(&c->link, bytes);
-	if (!is_sound(c, h, bytes))
+	got = thc_sender_find(&c->sender, h, bytes, &s, &f);
+	if (got == THC_GOT_FOREIGN)
 		return;
+	if (!thc_sender_sum_ok(&c->sender, h, h + 1, (int)((bytes - sizeof(*h)) / 8))) {
+		c->stats.bad_sum++;
+		return;
+	}
 	c->unreachable_at = 0;
-	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH) {
-		on_epoch(c, h);
-		return;
-	}
-	s = thc_be16(h->slot) < c->data.slots ? &c->data : &c->norms;
-	f = h->epoch == thc_be32(c->params.epoch) ? thc_stream_find(s, h) : NULL;
-	if (!f || !thc_flight_matches(s, f, h)) {
-		c->stats.unexpected++;
-		return;
-	}
-	if (!f->request) {
-		c->stats.unexpected++;
-		on_landed(c, f, h);
-		return;
-	}
-	c->stats.repeats += !!(h->flags & THC_F_REPEAT);
-	if (ce || h->flags & THC_F_CE)
-		thc_window_loss(&c->window, f->order, c->order);
-	if (h->op == THC_OP_WAIT)
-		on_wait(c, f, h);
-	else if (h->op == THC_OP_STALE)
-		on_stale(c, s, f, h);
-	else if (h->flags & THC_F_ANSWER && bytes == THC_ANSWER_BYTES && is_asked_for(c, s, f, h))
-		land(c, s, f, h, h + 1);
-	else
-		c->stats.unexpected++;
+	on_sound(c, got, s, f, h, ce);
 }
 
 /* The network reports an error: of a packet sent before, or of the next one. */
@@ -308,20 +232,13 @@ static uint16_t port_of(const struct thc_client *c, const struct thc_hdr *h)
 							  thc_slot_port(base, thc_be16(h->slot));
 }
 
-static void outgoing(struct thc_client *c, struct thc_flight *f, struct thc_outgoing *out,
-		     uint64_t now)
+static struct thc_outgoing outgoing(struct thc_client *c, const struct thc_flight *f)
 {
-	*out = (struct thc_outgoing){
-		.data = f->packet, .bytes = f->bytes, .port = port_of(c, f->packet),
-	};
-	f->sent_at = now;
-	/* what was sent again comes after what was not */
-	f->due = now + thc_window_rto(&c->window) * (1 + f->tries);
-	f->order = c->order++;
-	f->waiting = false;
-	f->cut = false;
 	c->stats.packets_up++;
 	c->stats.bytes_up += thc_link_wire_bytes(&c->link, f->bytes);
+	return (struct thc_outgoing){
+		.data = f->packet, .bytes = f->bytes, .port = port_of(c, f->packet),
+	};
 }
 
 static bool send_all(struct thc_client *c, const struct thc_outgoing *out, unsigned int count)
@@ -346,7 +263,7 @@ static struct thc_request *sendable(struct thc_client *c, const struct thc_strea
 
 	for (i = 0; i < n; i++) {
 		struct thc_request *r = active[i];
-		bool norms = s == &c->norms;
+		bool norms = s == &c->sender.norms;
 		uint64_t first = norms ? r->norm_first : r->data_first;
 		uint64_t ready = norms ? r->norms_sendable :
 					 r->packed * (r->data_chunks / (r->blocks ? r->blocks : 1));
@@ -361,80 +278,49 @@ static struct thc_request *sendable(struct thc_client *c, const struct thc_strea
 
 static bool transmit(struct thc_client *c, struct thc_stream *s, uint32_t window)
 {
+	bool norms = s == &c->sender.norms;
+	uint16_t bytes =
+		(uint16_t)(sizeof(struct thc_hdr) + (norms ? THC_LANE_BYTES : c->params.chunk / 2));
 	struct thc_request *active[THC_ACTIVE_MAX];
 	unsigned int n = active_requests(c, active), count = 0;
 	struct thc_outgoing out[THC_BATCH];
 	uint64_t now = thc_now();
 
-	while (count < THC_BATCH && s->next < s->reserved && thc_stream_may_send(s, window)) {
-		struct thc_flight *f = &s->flight[s->next % s->slots];
+	while (count < THC_BATCH && thc_stream_may_send(s, window)) {
+		const struct thc_flight *f;
 		uint32_t index;
 		struct thc_request *r = sendable(c, s, active, n, s->next, &index);
 
 		if (!r)
 			break;
-		*f = (struct thc_flight){
-			.request = r, .sequence = s->next, .index = index, .first_order = c->order,
-		};
-		f->packet = s == &c->norms ? thc_request_norm_packet(r, index) :
-					     thc_request_data_packet(r, index);
-		f->bytes = (uint16_t)(sizeof(struct thc_hdr) +
-				      (s == &c->norms ? THC_LANE_BYTES : c->params.chunk / 2));
-		outgoing(c, f, &out[count++], now);
-		s->in_flight++;
-		s->next++;
+		f = thc_flight_launch(&c->sender, s, r, index,
+				      norms ? thc_request_norm_packet(r, index) :
+					      thc_request_data_packet(r, index),
+				      bytes, now);
+		out[count++] = outgoing(c, f);
 	}
 	return send_all(c, out, count);
 }
 
-/* --- retransmission ------------------------------------------------------- */
-
-static bool is_lost(const struct thc_stream *s, const struct thc_flight *f, uint32_t reorder)
-{
-	return f->order + reorder < s->order_answered;
-}
-
-static void again(struct thc_client *c, struct thc_flight *f, struct thc_outgoing *out,
-		  uint64_t now)
-{
-	/* after a WAIT it has arrived: asking again is no sign of congestion */
-	bool cut = !f->waiting && thc_window_loss(&c->window, f->order, c->order);
-
-	if (f->tries < UINT8_MAX)
-		f->tries++;
-	c->stats.retransmits++;
-	outgoing(c, f, out, now);
-	f->cut = cut;
-}
-
-/* The chunks in flight of @s, oldest first; true if anything was sent. Lowers
- * *@due to the time of the next timer.
+/* What is overdue of @s; true if anything was sent. Lowers *@due to the time of
+ * the next timer.
  */
 static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due)
 {
 	struct thc_outgoing out[THC_BATCH];
-	uint64_t now = thc_now(), i;
-	unsigned int count = 0, timers = now < c->timers_at ? 0 : c->probes, fired = timers;
-	uint32_t reorder = thc_window_reorder(&c->window);
+	const struct thc_flight *f;
+	uint64_t now = thc_now(), end;
+	struct thc_overdue overdue;
+	unsigned int count = 0;
 
-	for (i = 0; i < s->slots && s->in_flight && count < THC_BATCH; i++) {
-		struct thc_flight *f = &s->flight[(s->next + i) % s->slots];
-
-		if (!f->request)
-			continue;
-		if (is_lost(s, f, reorder)) {
-			again(c, f, &out[count++], now);
-		} else if (f->due <= now && timers) {
-			again(c, f, &out[count++], now);
-			timers--;
-		}
-		if (f->due < *due)
-			*due = f->due;
+	thc_overdue_begin(&c->sender, &overdue, now);
+	while (count < THC_BATCH && (f = thc_overdue_next(&c->sender, s, &overdue, now))) {
+		c->stats.retransmits++;
+		out[count++] = outgoing(c, f);
 	}
-	if (timers < fired)
-		c->timers_at = now + thc_window_backoff(&c->window, c->stalls++);
-	if (*due < c->timers_at)
-		*due = c->timers_at;
+	end = thc_overdue_end(&c->sender, &overdue, now);
+	if (end < *due)
+		*due = end;
 	return send_all(c, out, count);
 }
 
@@ -446,9 +332,9 @@ static const struct thc_flight *oldest(const struct thc_stream *s, const struct 
 	uint32_t i;
 
 	for (i = 0; i < s->slots; i++) {
-		const struct thc_flight *f = &s->flight[(s->next + i) % s->slots];
+		const struct thc_flight *f = thc_stream_flight(s, s->next + i);
 
-		if (f->request && f->request == r)
+		if (f->owner == r)
 			return f;
 	}
 	return NULL;
@@ -466,8 +352,8 @@ static uint64_t missing_ranks(struct thc_client *c, bool *left)
 	unsigned int i;
 
 	if (active_requests(c, active)) {
-		flights[0] = oldest(&c->norms, active[0]);
-		flights[1] = oldest(&c->data, active[0]);
+		flights[0] = oldest(&c->sender.norms, active[0]);
+		flights[1] = oldest(&c->sender.data, active[0]);
 	}
 	*left = false;
 	for (i = 0; i < 2; i++) {
@@ -520,7 +406,7 @@ static void check_progress(struct thc_client *c)
 	uint64_t now = thc_now(), missing;
 	bool left;
 
-	if (!c->norms.in_flight && !c->data.in_flight) {
+	if (!c->sender.norms.in_flight && !c->sender.data.in_flight) {
 		c->unreachable_at = 0;
 		return;
 	}
@@ -535,7 +421,7 @@ static void check_progress(struct thc_client *c)
 		   now - c->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS) {
 		name_the_obstacle(c, text, sizeof(text));
 		break_client(c, c->unreachable, text);
-	} else if (now - c->progress_at > c->options.timeout_ms * THC_NS_PER_MS) {
+	} else if (now - c->sender.progress_at > c->options.timeout_ms * THC_NS_PER_MS) {
 		name_the_missing(c, missing, text, sizeof(text));
 		break_client(c, -ETIMEDOUT, text);
 	}
@@ -549,6 +435,7 @@ static void check_progress(struct thc_client *c)
  */
 static void advance(struct thc_client *c)
 {
+	struct thc_stream *norms = &c->sender.norms, *data = &c->sender.data;
 	struct thc_request *active[THC_ACTIVE_MAX];
 	unsigned int n = active_requests(c, active), i;
 
@@ -565,16 +452,15 @@ static void advance(struct thc_client *c)
 		}
 		if (r->stage == THC_STAGE_AGREE && !r->norms_sendable &&
 		    (i == 0 || active[i - 1]->stage > THC_STAGE_AGREE)) {
-			r->norm_first = c->norms.reserved;
-			c->norms.reserved++;
+			r->norm_first = norms->reserved++;
 			thc_request_agree_packet(r);
-			c->progress_at = thc_now();
+			c->sender.progress_at = thc_now();
 		}
 		if (r->stage == THC_STAGE_DATA && r->norms_sendable > 1 && !r->data_reserved) {
-			r->data_first = c->data.reserved;
+			r->data_first = data->reserved;
 			r->data_reserved = true;
-			c->norms.reserved += r->norm_chunks;
-			c->data.reserved += r->data_chunks;
+			norms->reserved += r->norm_chunks;
+			data->reserved += r->data_chunks;
 		}
 	}
 }
@@ -639,6 +525,7 @@ static void sleep_until(struct thc_client *c, uint64_t due)
 void *thc_engine_run(void *client)
 {
 	struct thc_client *c = client;
+	struct thc_stream *norms = &c->sender.norms, *data = &c->sender.data;
 
 	while (!stopping(c)) {
 		uint64_t due = UINT64_MAX;
@@ -648,10 +535,10 @@ void *thc_engine_run(void *client)
 		busy = receive(c);
 		finish_done(c);
 		advance(c);
-		busy |= transmit(c, &c->norms, c->norms.slots);
-		busy |= transmit(c, &c->data, thc_window_size(&c->window));
-		busy |= retransmit(c, &c->norms, &due);
-		busy |= retransmit(c, &c->data, &due);
+		busy |= transmit(c, norms, norms->slots);
+		busy |= transmit(c, data, thc_window_size(&c->sender.window));
+		busy |= retransmit(c, norms, &due);
+		busy |= retransmit(c, data, &due);
 		check_progress(c);
 		busy |= compute(c);
 		if (!busy)

@@ -258,9 +258,41 @@ static int join_once(struct joining *j, int *last_error)
 	return 0;
 }
 
-static int set_up(struct thc_client *c)
+/* At most so many data chunks are in flight. */
+static uint32_t window_max(const struct thc_client *c)
 {
 	uint32_t window = c->params.data_slots;
+
+	if (c->link.answers_max < window)
+		window = c->link.answers_max;
+	if (c->options.window && c->options.window < window)
+		window = c->options.window;
+	return window ? window : 1;
+}
+
+static int set_up_sender(struct thc_client *c)
+{
+	const struct thc_params *p = &c->params;
+	struct thc_sender *s = &c->sender;
+
+	c->flights = calloc(p->data_slots + p->norm_slots, sizeof(*c->flights));
+	if (!c->flights)
+		return thc_fail(-ENOMEM, "out of memory for %u slots", p->data_slots);
+	thc_stream_init(&s->data, c->flights, 0, p->data_slots);
+	thc_stream_init(&s->norms, c->flights + p->data_slots, p->data_slots, p->norm_slots);
+	thc_account(c, (ssize_t)thc_flights_bytes(c));
+	thc_sender_init(s, window_max(c));
+	s->cookie = c->options.cookie;
+	s->epoch = p->epoch;
+	s->job = (uint16_t)c->options.job;
+	s->rank = (uint8_t)c->options.rank;
+	s->sum_width = p->sum_width;
+	s->nosum = !!(p->flags & THC_WELCOME_F_NOSUM);
+	return 0;
+}
+
+static int set_up(struct thc_client *c)
+{
 	int error;
 
 	if (thc_table_hash(&c->params.table) != c->params.table_hash)
@@ -279,25 +311,15 @@ static int set_up(struct thc_client *c)
 		c->link.gso = false;
 	if (c->params.flags & THC_WELCOME_F_CORRELATED)
 		thc_codec_set_correlated(&c->codec, c->params.ranks);
-	if (thc_stream_init(&c->data, 0, c->params.data_slots) ||
-	    thc_stream_init(&c->norms, c->params.data_slots, c->params.norm_slots))
-		return thc_fail(-ENOMEM, "out of memory for %u slots", c->params.data_slots);
+	error = set_up_sender(c);
+	if (error)
+		return error;
 	c->scratch = malloc(thc_scratch_bytes(c));
 	if (!c->scratch)
 		return thc_fail(-ENOMEM, "out of memory for a block of %u values",
 				1U << c->params.block_log2);
 	thc_account(c, (ssize_t)thc_scratch_bytes(c));
-	thc_account(c, (ssize_t)((c->data.slots + c->norms.slots) * sizeof(struct thc_flight)));
-	if (c->link.answers_max < window)
-		window = c->link.answers_max;
-	if (c->options.window && c->options.window < window)
-		window = c->options.window;
-	thc_window_init(&c->window, window ? window : 1);
-	c->order = 1;
 	c->round = 0;
-	c->timers_at = 0;
-	c->probes = THC_PROBES;
-	c->stalls = 0;
 	c->unreachable_at = 0;
 	return 0;
 }

@@ -229,7 +229,7 @@ static void fill_norm_packet(struct thc_request *r, uint32_t index)
 
 	thc_client_header(c, h, THC_OP_MAX, 32);
 	h->round = thc_be32((uint32_t)r->round);
-	thc_stream_fill(&c->norms, h, r->norm_first + index);
+	thc_stream_fill(&c->sender.norms, h, r->norm_first + index);
 }
 
 void thc_request_agree_packet(struct thc_request *r)
@@ -393,7 +393,7 @@ static void fill_data_packet(struct thc_request *r, uint32_t index)
 
 	thc_client_header(c, h, THC_OP_LUT_ADD, 4);
 	h->round = thc_be32((uint32_t)r->round);
-	thc_stream_fill(&c->data, h, r->data_first + index);
+	thc_stream_fill(&c->sender.data, h, r->data_first + index);
 	seal(h, packed_bytes(r));
 }
 
