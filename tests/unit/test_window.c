@@ -121,6 +121,9 @@ static void window__undoes_a_spurious_cut(void **state)
 	assert_int_equal(thc_window_size(&w), 200);
 	thc_window_spurious(&w);
 	assert_int_equal(thc_window_size(&w), 400);
+	/* and the end of slow start with it */
+	thc_window_answer(&w, 0);
+	assert_int_equal(thc_window_size(&w), 401);
 	/* only once */
 	w.size = 100 * THC_WINDOW_ONE;
 	thc_window_spurious(&w);

@@ -1,0 +1,1012 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A worker's side of the protocol (include/thc/flight.h): the rules, one by
+ * one. No sockets; the clock is a variable. test_flight_loss.c lets it talk to
+ * the slots over a bad network.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <thc/flight.h>
+
+#define DATA_SLOTS	256
+#define NORM_SLOTS	8
+#define COOKIE		0x1122334455667788ULL
+#define JOB		7
+#define EPOCH		3
+#define ROUND		5
+#define SUM_WIDTH	8
+#define RTT		THC_NS_PER_MS
+#define DATA_BYTES	(sizeof(struct thc_hdr) + THC_CHUNK_8 / 2)
+#define LANES_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
+
+/* A packet from the aggregator. */
+struct packet {
+	struct thc_hdr	h;
+	u8		lanes[THC_LANE_BYTES];
+};
+
+struct worker {
+	struct thc_sender	s;
+	struct thc_flight	flights[DATA_SLOTS + NORM_SLOTS + 1];	/* the last: nobody's */
+	struct thc_hdr		request[DATA_SLOTS + NORM_SLOTS];	/* by slot */
+	u64			now;
+	/* the last packet: whom it was about */
+	struct thc_stream	*stream;
+	struct thc_flight	*flight;
+};
+
+static int setup(void **state)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+
+	*state = w;
+	if (!w)
+		return -1;
+	thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
+	thc_stream_init(&w->s.norms, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+	thc_sender_init(&w->s, DATA_SLOTS);
+	w->s.cookie = COOKIE;
+	w->s.epoch = EPOCH;
+	w->s.job = JOB;
+	w->s.sum_width = SUM_WIDTH;
+	w->now = 1000 * THC_NS_PER_MS;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+/* --- requests ------------------------------------------------------------- */
+
+static struct thc_flight *launch(struct worker *w, struct thc_stream *st)
+{
+	int norms = st == &w->s.norms;
+	struct thc_hdr *h = &w->request[st->slot_base + st->next % st->slots];
+	struct thc_flight *f;
+
+	memset(h, 0, sizeof(*h));
+	h->version = THC_VERSION;
+	h->op = norms ? THC_OP_MAX : THC_OP_LUT_ADD;
+	h->width = norms ? 32 : 4;
+	h->cookie = thc_be64(COOKIE);
+	h->job = thc_be16(JOB);
+	h->epoch = thc_be32(w->s.epoch);
+	h->round = thc_be32(ROUND);
+	thc_stream_fill(st, h, st->next);
+	f = thc_flight_launch(&w->s, st, w, (u32)st->next + 100, h,
+			      norms ? LANES_BYTES : DATA_BYTES, w->now);
+	assert_ptr_equal(f, &st->flight[f->sequence % st->slots]);
+	return f;
+}
+
+/* Chunks @st->next and on, as many as window and slots let go, @most at most. */
+static u32 launch_all(struct worker *w, struct thc_stream *st, u32 window, u32 most)
+{
+	u32 n = 0;
+
+	while (n < most && thc_stream_may_send(st, window)) {
+		launch(w, st);
+		n++;
+	}
+	return n;
+}
+
+static void launch_data(struct worker *w, u32 count)
+{
+	w->s.data.reserved += count;
+	assert_int_equal(launch_all(w, &w->s.data, DATA_SLOTS, count), count);
+}
+
+static struct thc_flight *data(struct worker *w, u64 sequence)
+{
+	struct thc_flight *f = thc_stream_flight(&w->s.data, sequence);
+
+	assert_int_equal(f->sequence, sequence);
+	return f;
+}
+
+/* --- answers -------------------------------------------------------------- */
+
+/* What everybody gets for chunk @sequence of @st. */
+static struct packet result(struct worker *w, const struct thc_stream *st, u64 sequence, u8 flags)
+{
+	struct packet p = { .h = {
+				    .version = THC_VERSION,
+				    .op = st == &w->s.norms ? THC_OP_MAX : THC_OP_LUT_ADD,
+				    .width = st == &w->s.norms ? 32 : SUM_WIDTH,
+				    .flags = THC_F_ANSWER | flags,
+				    .cookie = thc_be64(COOKIE),
+				    .job = thc_be16(JOB),
+				    .epoch = thc_be32(w->s.epoch),
+				    .round = thc_be32(ROUND),
+				    .count = thc_be16(2),
+				    .bitmap = thc_be64(3),
+			    } };
+
+	thc_stream_fill(st, &p.h, sequence);
+	return p;
+}
+
+/* WAIT or STALE, header only. */
+static struct packet notice(struct worker *w, const struct thc_stream *st, u64 sequence, u8 op,
+			    u8 flags, u64 bitmap)
+{
+	struct packet p = result(w, st, sequence, 0);
+
+	p.h.op = op;
+	p.h.width = 0;
+	p.h.flags = flags;
+	p.h.bitmap = thc_be64(bitmap);
+	return p;
+}
+
+static enum thc_got find(struct worker *w, const struct packet *p, u32 bytes)
+{
+	static struct worker before;
+	enum thc_got got;
+
+	memcpy(&before, w, sizeof(before));
+	got = thc_sender_find(&w->s, &p->h, bytes, &w->stream, &w->flight);
+	/* what is not checked yet changes nothing */
+	assert_memory_equal(&w->s, &before.s, sizeof(w->s));
+	assert_memory_equal(w->flights, before.flights, sizeof(w->flights));
+	return got;
+}
+
+static enum thc_got take_marked(struct worker *w, const struct packet *p, u32 bytes, int ce)
+{
+	enum thc_got got = find(w, p, bytes);
+
+	thc_sender_take(&w->s, got, w->stream, w->flight, &p->h, ce, w->now);
+	return got;
+}
+
+static enum thc_got take(struct worker *w, const struct packet *p, u32 bytes)
+{
+	return take_marked(w, p, bytes, 0);
+}
+
+static enum thc_got take_result(struct worker *w, struct thc_stream *st, u64 sequence, u8 flags)
+{
+	struct packet p = result(w, st, sequence, flags);
+
+	return take(w, &p, LANES_BYTES);
+}
+
+static enum thc_got take_wait(struct worker *w, struct thc_stream *st, u64 sequence, u8 flags,
+			      u64 bitmap)
+{
+	struct packet p = notice(w, st, sequence, THC_OP_WAIT, flags, bitmap);
+
+	return take(w, &p, sizeof(p.h));
+}
+
+static void answer_data(struct worker *w, u64 first, u64 end)
+{
+	for (; first < end; first++)
+		assert_int_equal(take_result(w, &w->s.data, first, 0), THC_GOT_ANSWER);
+}
+
+/* --- what is sent again --------------------------------------------------- */
+
+/* Sequences sent again of @st, oldest first, at most @room; *@due: look again then. */
+static u32 again(struct worker *w, struct thc_stream *st, u64 *sent, u32 room, u64 *due)
+{
+	const struct thc_flight *f;
+	struct thc_overdue o;
+	u64 when;
+	u32 n = 0;
+
+	thc_overdue_begin(&w->s, &o, w->now);
+	while (n < room && (f = thc_overdue_next(&w->s, st, &o, w->now))) {
+		assert_int_equal(f->sent_at, w->now);
+		sent[n++] = f->sequence;
+	}
+	when = thc_overdue_end(&w->s, &o, w->now);
+	if (due)
+		*due = when;
+	return n;
+}
+
+static void assert_again(struct worker *w, struct thc_stream *st, u64 first, u32 count)
+{
+	u64 sent[DATA_SLOTS];
+	u32 n = again(w, st, sent, DATA_SLOTS, NULL), i;
+
+	assert_int_equal(n, count);
+	for (i = 0; i < count; i++)
+		assert_int_equal(sent[i], first + i);
+}
+
+/* --- in order ------------------------------------------------------------- */
+
+static void answers__in_order_free_slots_and_open_the_window(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u32 window = thc_window_size(&w->s.window);
+	u64 i;
+
+	st->reserved = 1000;
+	assert_int_equal(launch_all(w, st, window, ~0U), window);
+	assert_int_equal(st->in_flight, window);
+	assert_int_equal(st->next, window);
+	for (i = 0; i < window; i++) {
+		struct thc_flight *f = data(w, i);
+
+		assert_ptr_equal(f->owner, w);
+		assert_int_equal(f->index, i + 100);
+		assert_int_equal(f->bytes, DATA_BYTES);
+		assert_int_equal(f->due, w->now + THC_RTO_FIRST);
+	}
+	w->now += RTT;
+	for (i = 0; i < window; i++) {
+		assert_int_equal(take_result(w, st, i, 0), THC_GOT_ANSWER);
+		assert_ptr_equal(w->stream, st);
+		assert_ptr_equal(w->flight, data(w, i));
+		assert_null(w->flight->owner);
+		assert_int_equal(st->in_flight, window - 1 - i);
+		assert_int_equal(thc_window_size(&w->s.window), window + 1 + i);
+	}
+	assert_int_equal(w->s.progress_at, w->now);
+	assert_int_equal(w->s.window.srtt, RTT);
+	assert_int_equal(w->s.window.cuts, 0);
+	assert_int_equal(launch_all(w, st, thc_window_size(&w->s.window), ~0U), 2 * window);
+}
+
+static void answers__of_norms_are_in_their_own_slots(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+
+	w->s.norms.reserved = 2 * NORM_SLOTS;
+	launch_data(w, 2);
+	assert_int_equal(launch_all(w, &w->s.norms, NORM_SLOTS, ~0U), NORM_SLOTS);
+	assert_int_equal(take_result(w, &w->s.norms, 1, 0), THC_GOT_ANSWER);
+	assert_ptr_equal(w->stream, &w->s.norms);
+	assert_ptr_equal(w->flight, &w->flights[DATA_SLOTS + 1]);
+	assert_int_equal(w->s.norms.in_flight, NORM_SLOTS - 1);
+	assert_int_equal(w->s.data.in_flight, 2);
+	/* data with a norm's width, and the other way round */
+	p = result(w, &w->s.data, 1, 0);
+	p.h.width = 32;
+	assert_int_equal(take(w, &p, LANES_BYTES), THC_GOT_UNEXPECTED);
+	p = result(w, &w->s.norms, 2, 0);
+	p.h.width = SUM_WIDTH;
+	assert_int_equal(take(w, &p, LANES_BYTES), THC_GOT_UNEXPECTED);
+}
+
+static void answers__twice_land_once(void **state)
+{
+	struct worker *w = *state;
+
+	launch_data(w, 2);
+	assert_int_equal(take_result(w, &w->s.data, 0, 0), THC_GOT_ANSWER);
+	assert_int_equal(take_result(w, &w->s.data, 0, 0), THC_GOT_UNEXPECTED);
+	assert_int_equal(take_result(w, &w->s.data, 0, THC_F_REPEAT), THC_GOT_UNEXPECTED);
+	assert_int_equal(w->s.data.in_flight, 1);
+}
+
+/* --- what is not an answer ------------------------------------------------ */
+
+static void find__leaves_foreign_packets_alone(void **state)
+{
+	struct worker *w = *state;
+	struct packet good, p;
+
+	launch_data(w, 1);
+	good = p = result(w, &w->s.data, 0, 0);
+	p.h.version++;
+	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
+	assert_null(w->stream);
+	assert_null(w->flight);
+	p = good;
+	p.h.cookie ^= thc_be64(1);
+	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
+	p = good;
+	p.h.job = thc_be16(JOB + 1);
+	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
+	assert_int_equal(find(w, &good, LANES_BYTES - 4), THC_GOT_FOREIGN);
+	assert_int_equal(find(w, &good, sizeof(good.h) - 8), THC_GOT_FOREIGN);
+	assert_int_equal(find(w, &good, 0), THC_GOT_FOREIGN);
+	/* nor do other jobs end our epoch */
+	p = good;
+	p.h.op = THC_OP_STALE;
+	p.h.flags = THC_F_EPOCH;
+	p.h.epoch = thc_be32(EPOCH + 1);
+	p.h.job = thc_be16(JOB + 1);
+	assert_int_equal(find(w, &p, sizeof(p.h)), THC_GOT_FOREIGN);
+	assert_int_equal(find(w, &good, LANES_BYTES), THC_GOT_ANSWER);
+}
+
+/* The packet is about the chunk in flight, but does not answer the request. */
+static void assert_no_answer(struct worker *w, const struct packet *p, u32 bytes)
+{
+	assert_int_equal(take(w, p, bytes), THC_GOT_UNEXPECTED);
+	assert_ptr_equal(w->flight, data(w, 0));
+	assert_ptr_equal(w->flight->owner, w);
+	assert_int_equal(w->s.data.in_flight, 1);
+}
+
+static void find__takes_only_what_was_asked_for(void **state)
+{
+	struct worker *w = *state;
+	struct packet good, p;
+
+	launch_data(w, 1);
+	good = p = result(w, &w->s.data, 0, 0);
+	p.h.op = THC_OP_ADD;
+	assert_no_answer(w, &p, LANES_BYTES);
+	p = good;
+	p.h.round = thc_be32(ROUND + 1);
+	assert_no_answer(w, &p, LANES_BYTES);
+	p = good;
+	p.h.width = 16;
+	assert_no_answer(w, &p, LANES_BYTES);
+	p = good;
+	p.h.width = 4;		/* its own request, reflected */
+	assert_no_answer(w, &p, LANES_BYTES);
+	p = good;
+	p.h.count = 0;
+	assert_no_answer(w, &p, LANES_BYTES);
+	p = good;
+	p.h.flags = 0;
+	assert_no_answer(w, &p, LANES_BYTES);
+	assert_no_answer(w, &good, LANES_BYTES - 8);
+	assert_no_answer(w, &good, LANES_BYTES + 8);
+	assert_no_answer(w, &good, sizeof(good.h));
+	assert_int_equal(take(w, &good, LANES_BYTES), THC_GOT_ANSWER);
+}
+
+static void assert_about_nobody(struct worker *w, const struct packet *p)
+{
+	assert_int_equal(take(w, p, LANES_BYTES), THC_GOT_UNEXPECTED);
+	assert_null(w->stream);
+	assert_null(w->flight);
+}
+
+static void find__knows_slot_chunk_and_generation(void **state)
+{
+	struct worker *w = *state;
+	struct packet good, p;
+
+	launch_data(w, 2);
+	good = p = result(w, &w->s.data, 0, 0);
+	p.h.slot = thc_be16(1);
+	assert_about_nobody(w, &p);
+	p = good;
+	p.h.chunk = thc_be32(1);
+	assert_about_nobody(w, &p);
+	p = good;
+	p.h.generation = thc_be32(1);
+	assert_about_nobody(w, &p);
+	p = good;
+	p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS);
+	assert_about_nobody(w, &p);
+	p.h.slot = thc_be16(0xffff);
+	assert_about_nobody(w, &p);
+	p = good;
+	p.h.epoch = thc_be32(EPOCH - 1);
+	assert_about_nobody(w, &p);
+	p.h.epoch = thc_be32(EPOCH + 1);
+	assert_about_nobody(w, &p);
+	assert_int_equal(w->s.data.in_flight, 2);
+}
+
+static void find__believes_newer_epochs_only(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 1);
+	p = notice(w, &w->s.data, 0, THC_OP_STALE, THC_F_EPOCH, 3);
+	p.h.epoch = thc_be32(EPOCH + 1);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_EPOCH);
+	assert_null(w->flight);
+	p.h.epoch = thc_be32(EPOCH);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
+	assert_null(w->flight);
+	p.h.epoch = thc_be32(EPOCH - 1);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
+	/* serial arithmetic */
+	w->s.epoch = 0xffffffff;
+	p.h.epoch = thc_be32(2);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_EPOCH);
+	p.h.epoch = thc_be32(0xfffffff0);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
+	assert_int_equal(w->s.data.in_flight, 1);
+}
+
+static void sum__guards_header_and_payload(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 1);
+	p = result(w, &w->s.data, 0, 0);
+	p.h.sum = thc_be32(thc_sum_packet(&p.h, p.lanes, THC_LANE_WORDS));
+	assert_true(thc_sender_sum_ok(&w->s, &p.h, p.lanes, THC_LANE_WORDS));
+	p.lanes[THC_LANE_BYTES - 1] ^= 0x80;
+	assert_false(thc_sender_sum_ok(&w->s, &p.h, p.lanes, THC_LANE_WORDS));
+	p.lanes[THC_LANE_BYTES - 1] ^= 0x80;
+	p.h.count ^= thc_be16(1);
+	assert_false(thc_sender_sum_ok(&w->s, &p.h, p.lanes, THC_LANE_WORDS));
+	w->s.nosum = 1;
+	assert_true(thc_sender_sum_ok(&w->s, &p.h, p.lanes, THC_LANE_WORDS));
+}
+
+/* --- slots ---------------------------------------------------------------- */
+
+static void slots__are_used_again_once_answered(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	struct thc_flight *f;
+	struct thc_hdr h;
+
+	launch_data(w, DATA_SLOTS);
+	st->reserved += 2;
+	/* the others are done, but chunk 0 is what chunk DATA_SLOTS waits for */
+	answer_data(w, 1, DATA_SLOTS);
+	assert_false(thc_stream_may_send(st, DATA_SLOTS));
+	assert_int_equal(take_wait(w, st, 0, THC_F_LEFT, 5), THC_GOT_WAIT);
+	answer_data(w, 0, 1);
+	assert_true(thc_stream_may_send(st, DATA_SLOTS));
+	f = launch(w, st);
+	assert_ptr_equal(f, &w->flights[0]);
+	thc_stream_fill(st, &h, f->sequence);
+	assert_int_equal(thc_be32(h.chunk), DATA_SLOTS);
+	assert_int_equal(thc_be16(h.slot), 0);
+	assert_int_equal(thc_be32(h.generation), 1);
+	/* nothing is left of the former chunk, and answers to it are not this one's */
+	assert_int_equal(f->present, 0);
+	assert_false(f->left || f->waiting || f->tries);
+	assert_int_equal(take_result(w, st, 0, 0), THC_GOT_UNEXPECTED);
+	assert_null(w->flight);
+	assert_int_equal(take_wait(w, st, 0, 0, 1), THC_GOT_UNEXPECTED);
+	assert_null(w->flight);
+	assert_int_equal(st->in_flight, 1);
+	assert_int_equal(take_result(w, st, DATA_SLOTS, 0), THC_GOT_ANSWER);
+	/* and to its next one, which was not sent */
+	assert_int_equal(take_result(w, st, 2 * DATA_SLOTS, 0), THC_GOT_UNEXPECTED);
+	assert_null(w->flight);
+}
+
+static void slots__count_beyond_32_bits(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u64 first = 1ULL << 32 | 5;
+	struct packet p;
+
+	st->next = first;
+	st->reserved = first + 1;
+	launch(w, st);
+	p = result(w, st, first, 0);
+	assert_int_equal(thc_be32(p.h.chunk), 5);
+	assert_int_equal(thc_be16(p.h.slot), 5);
+	assert_int_equal(thc_be32(p.h.generation), (u32)(first / DATA_SLOTS));
+	assert_int_equal(take(w, &p, LANES_BYTES), THC_GOT_ANSWER);
+}
+
+static void may_send__minds_reservation_window_and_slots(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+
+	assert_false(thc_stream_may_send(st, DATA_SLOTS));
+	st->reserved = 10 * DATA_SLOTS;
+	assert_true(thc_stream_may_send(st, 1));
+	launch(w, st);
+	assert_false(thc_stream_may_send(st, 1));
+	assert_true(thc_stream_may_send(st, 2));
+	assert_int_equal(launch_all(w, st, ~0U, ~0U), DATA_SLOTS - 1);
+	assert_false(thc_stream_may_send(st, ~0U));
+}
+
+static void forget__frees_slots_and_gives_up_reservations(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+
+	launch_data(w, 10);
+	st->reserved += 20;
+	thc_stream_forget(st);
+	assert_int_equal(st->in_flight, 0);
+	assert_int_equal(st->next, 30);
+	assert_false(thc_stream_may_send(st, DATA_SLOTS));
+	assert_int_equal(take_result(w, st, 3, 0), THC_GOT_UNEXPECTED);
+	assert_int_equal(take_wait(w, st, 4, 0, 1), THC_GOT_UNEXPECTED);
+	assert_int_equal(st->in_flight, 0);
+	w->now += 1000 * THC_NS_PER_MS;
+	assert_again(w, st, 0, 0);
+	launch_data(w, 2);
+	answer_data(w, 30, 32);
+}
+
+/* --- loss ----------------------------------------------------------------- */
+
+static void loss__is_seen_by_later_answers(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u32 window = thc_window_size(&w->s.window), reorder = window / 4, n;
+	u64 sent[DATA_SLOTS];
+	struct thc_flight *f;
+	u64 order;
+
+	assert_true(reorder > THC_REORDER_MIN && reorder < THC_REORDER_MAX);
+	launch_data(w, window);
+	/* chunk 0 is late by no more than reordering explains */
+	answer_data(w, reorder, reorder + 1);
+	w->s.window.size = window * THC_WINDOW_ONE;
+	assert_again(w, st, 0, 0);
+	/* by one more, and nothing else; what comes after that was sent before */
+	answer_data(w, reorder + 1, reorder + 2);
+	answer_data(w, 2, 3);
+	w->s.window.size = window * THC_WINDOW_ONE;
+	order = w->s.order;
+	assert_again(w, st, 0, 1);
+	f = data(w, 0);
+	assert_int_equal(f->tries, 1);
+	assert_true(f->cut);
+	assert_int_equal(f->order, order);
+	assert_int_equal(f->due, w->now + 2 * thc_window_rto(&w->s.window));
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
+	assert_int_equal(w->s.window.cuts, 1);
+	/* it is not lost again by the same answers */
+	w->s.window.size = window * THC_WINDOW_ONE;
+	assert_again(w, st, 0, 0);
+	/* more losses of the same round trip: one cut */
+	answer_data(w, window - 1, window);
+	n = again(w, st, sent, DATA_SLOTS, NULL);
+	assert_true(n > reorder);
+	assert_int_equal(sent[0], 1);
+	assert_int_equal(sent[1], 3);
+	assert_int_equal(w->s.window.cuts, 1);
+	assert_false(data(w, 1)->cut);
+}
+
+/* The first loss halves the window; the next pass measures by that. */
+static void loss__in_one_pass_is_measured_alike(void **state)
+{
+	struct worker *w = *state;
+
+	launch_data(w, 64);
+	answer_data(w, 20, 21);
+	w->s.window.size = 64 * THC_WINDOW_ONE;
+	assert_again(w, &w->s.data, 0, 4);
+	assert_int_equal(thc_window_size(&w->s.window), 32);
+	assert_again(w, &w->s.data, 4, 8);
+}
+
+static void loss__is_not_seen_by_answers_to_retransmissions(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u64 sent[4];
+
+	launch_data(w, 60);
+	w->now += THC_RTO_FIRST;
+	assert_int_equal(again(w, st, sent, 4, NULL), THC_PROBES);
+	/* chunk 0's last transmission came after all others' first */
+	assert_true(data(w, 0)->order > data(w, 59)->order);
+	answer_data(w, 0, 1);
+	assert_int_equal(st->order_answered, 1);
+	w->s.timers_at = ~0ULL;
+	assert_again(w, st, 0, 0);
+}
+
+static void loss__of_norms_is_not_seen_by_data(void **state)
+{
+	struct worker *w = *state;
+
+	w->s.norms.reserved = 1;
+	launch(w, &w->s.norms);
+	launch_data(w, 200);
+	answer_data(w, 100, 200);
+	assert_again(w, &w->s.norms, 0, 0);
+	assert_int_equal(w->s.norms.order_answered, 0);
+	assert_true(w->s.data.order_answered > 100);
+}
+
+static void loss__gives_no_sample_of_the_round_trip(void **state)
+{
+	struct worker *w = *state;
+	u64 sent[4];
+
+	launch_data(w, 3);
+	w->now += THC_RTO_FIRST;
+	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), THC_PROBES);
+	w->now += RTT;
+	answer_data(w, 0, 1);
+	assert_int_equal(w->s.window.srtt, 0);
+	answer_data(w, 2, 3);
+	assert_int_equal(w->s.window.srtt, THC_RTO_FIRST + RTT);
+}
+
+static void ce__cuts_like_a_loss(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 64);
+	p = result(w, &w->s.data, 0, 0);
+	assert_int_equal(take_marked(w, &p, LANES_BYTES, 1), THC_GOT_ANSWER);
+	assert_int_equal(w->s.window.cuts, 1);
+	/* once a round trip, whoever says so */
+	assert_int_equal(take_result(w, &w->s.data, 1, THC_F_CE), THC_GOT_ANSWER);
+	assert_int_equal(w->s.window.cuts, 1);
+	launch_data(w, 2);
+	assert_int_equal(take_result(w, &w->s.data, 64, THC_F_CE), THC_GOT_ANSWER);
+	assert_int_equal(w->s.window.cuts, 2);
+	/* what nobody waits for says nothing */
+	launch_data(w, 2);
+	answer_data(w, 66, 67);
+	assert_int_equal(take_result(w, &w->s.data, 66, THC_F_CE), THC_GOT_UNEXPECTED);
+	assert_int_equal(w->s.window.cuts, 2);
+	/* a WAIT does */
+	assert_int_equal(take_wait(w, &w->s.data, 67, THC_F_CE, 1), THC_GOT_WAIT);
+	assert_int_equal(w->s.window.cuts, 3);
+}
+
+/* --- neither lost: WAIT, REPEAT ------------------------------------------- */
+
+/* Chunk 0 is taken for lost and sent again, which cuts the window. */
+static u32 lose_first(struct worker *w)
+{
+	u32 window;
+
+	launch_data(w, 64);
+	answer_data(w, 40, 41);
+	window = thc_window_size(&w->s.window);
+	assert_again(w, &w->s.data, 0, 24);
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
+	assert_true(data(w, 0)->cut);
+	assert_false(data(w, 1)->cut);
+	return window;
+}
+
+static void wait__undoes_the_cut(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u32 window = lose_first(w);
+
+	assert_int_equal(take_wait(w, st, 1, 0, 0x15), THC_GOT_WAIT);
+	/* the cut was not that packet's */
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
+	assert_int_equal(take_wait(w, st, 0, THC_F_LEFT, 0x25), THC_GOT_WAIT);
+	assert_int_equal(thc_window_size(&w->s.window), window);
+	assert_ptr_equal(data(w, 0)->owner, w);
+	assert_true(data(w, 0)->waiting && data(w, 0)->left && !data(w, 0)->cut);
+	assert_int_equal(data(w, 0)->present, 0x25);
+	assert_true(data(w, 1)->waiting && !data(w, 1)->left);
+	assert_int_equal(data(w, 1)->present, 0x15);
+	/* only once */
+	w->s.window.size = 40 * THC_WINDOW_ONE;
+	assert_int_equal(take_wait(w, st, 0, 0, 0x25), THC_GOT_WAIT);
+	assert_int_equal(thc_window_size(&w->s.window), 40);
+	/* the missing rank came back */
+	assert_false(data(w, 0)->left);
+}
+
+static void wait__means_just_sent(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+
+	launch_data(w, 64);
+	assert_int_equal(take_wait(w, st, 0, 0, 1), THC_GOT_WAIT);
+	answer_data(w, 63, 64);
+	/* of all others those that are late are lost */
+	assert_again(w, st, 1, 64 - 1 - thc_window_size(&w->s.window) / 4 - 1);
+	assert_int_equal(data(w, 0)->tries, 0);
+	/* it waited for a rank, not for the network */
+	w->s.window.srtt = 0;
+	w->now += RTT;
+	answer_data(w, 0, 1);
+	assert_int_equal(w->s.window.srtt, 0);
+}
+
+static void wait__asking_again_is_no_loss(void **state)
+{
+	struct worker *w = *state;
+	u64 sent[4];
+
+	launch_data(w, 1);
+	assert_int_equal(take_wait(w, &w->s.data, 0, 0, 1), THC_GOT_WAIT);
+	w->now += THC_RTO_FIRST;
+	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
+	assert_int_equal(w->s.window.cuts, 0);
+	assert_false(data(w, 0)->waiting);
+	/* but the next time nothing is known of it */
+	w->now = data(w, 0)->due + THC_RTO_MAX;
+	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
+	assert_int_equal(w->s.window.cuts, 1);
+}
+
+/* The original's answer was late, and the repetition's follows. */
+static void repeat__undoes_the_cut(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u32 window = lose_first(w);
+
+	answer_data(w, 0, 1);
+	assert_true(data(w, 0)->cut);
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
+	/* a duplicate of the original's shows nothing */
+	assert_int_equal(take_result(w, st, 0, 0), THC_GOT_UNEXPECTED);
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
+	/* nor does a repetition of what cut nothing */
+	answer_data(w, 1, 2);
+	assert_int_equal(take_result(w, st, 1, THC_F_REPEAT), THC_GOT_UNEXPECTED);
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
+	assert_int_equal(take_result(w, st, 0, THC_F_REPEAT), THC_GOT_UNEXPECTED);
+	assert_int_equal(thc_window_size(&w->s.window), window);
+	w->s.window.size = 40 * THC_WINDOW_ONE;
+	assert_int_equal(take_result(w, st, 0, THC_F_REPEAT), THC_GOT_UNEXPECTED);
+	assert_int_equal(thc_window_size(&w->s.window), 40);
+}
+
+static void repeat__as_late_wait_undoes_the_cut(void **state)
+{
+	struct worker *w = *state;
+	u32 window = lose_first(w);
+
+	answer_data(w, 0, 1);
+	assert_int_equal(take_wait(w, &w->s.data, 0, 0, 1), THC_GOT_UNEXPECTED);
+	assert_int_equal(thc_window_size(&w->s.window), window);
+	assert_int_equal(w->s.data.in_flight, 62);
+}
+
+static void repeat__in_reply_to_a_loss_keeps_the_cut(void **state)
+{
+	struct worker *w = *state;
+	u32 window = lose_first(w);
+
+	assert_int_equal(take_result(w, &w->s.data, 0, THC_F_REPEAT), THC_GOT_ANSWER);
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
+}
+
+/* --- timers --------------------------------------------------------------- */
+
+static void timers__ask_for_the_oldest_and_back_off(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u64 begin = w->now, rto = THC_RTO_FIRST, sent[8], due;
+
+	launch_data(w, 20);
+	assert_int_equal(again(w, st, sent, 8, &due), 0);
+	assert_int_equal(due, begin + rto);
+	w->now = begin + rto - 1;
+	assert_int_equal(again(w, st, sent, 8, &due), 0);
+	w->now = begin + rto;
+	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
+	assert_int_equal(sent[0], 0);
+	assert_int_equal(sent[1], 1);
+	/* eighteen more are due, but the network is silent */
+	assert_int_equal(due, w->now + rto);
+	assert_int_equal(w->s.stalls, 1);
+	w->now = due - 1;
+	assert_int_equal(again(w, st, sent, 8, &due), 0);
+	assert_int_equal(due, w->now + 1);
+	w->now = due;
+	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
+	/* what was asked for comes after what was not */
+	assert_int_equal(sent[0], 2);
+	assert_int_equal(sent[1], 3);
+	assert_int_equal(due, w->now + 2 * rto);
+	w->now = due;
+	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
+	assert_int_equal(due, w->now + 4 * rto);
+	w->now = due;
+	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
+	assert_int_equal(due, w->now + THC_BACKOFF_MAX);
+}
+
+static void timers__of_one_packet_grow_and_do_not_wrap(void **state)
+{
+	struct worker *w = *state;
+	u64 sent[4];
+	u32 i;
+
+	launch_data(w, 1);
+	for (i = 1; i <= THC_TRIES_MAX + 10; i++) {
+		u32 tries = i < THC_TRIES_MAX ? i : THC_TRIES_MAX;
+
+		w->now = data(w, 0)->due + THC_RTO_MAX;
+		assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
+		assert_int_equal(data(w, 0)->tries, tries);
+		assert_int_equal(data(w, 0)->due, w->now + THC_RTO_FIRST * (1 + tries));
+	}
+}
+
+static void timers__double_the_probes_while_these_were_lost(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u32 probes, next = 0;
+	u64 due;
+
+	launch_data(w, DATA_SLOTS);
+	w->now += THC_RTO_FIRST;
+	for (probes = THC_PROBES; probes <= THC_PROBES_MAX; probes *= 2) {
+		assert_again(w, st, next, probes);
+		/* one of them is answered: the rest may go, and at once */
+		answer_data(w, next, next + 1);
+		assert_int_equal(w->s.stalls, 0);
+		assert_int_equal(w->s.timers_at, w->now);
+		next += probes;
+	}
+	assert_int_equal(w->s.probes, THC_PROBES_MAX);
+	assert_again(w, st, next, THC_PROBES_MAX);
+	/* an answer to a first transmission: nothing is lost any more */
+	answer_data(w, DATA_SLOTS - 1, DATA_SLOTS);
+	assert_int_equal(w->s.probes, THC_PROBES);
+	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
+	again(w, st, (u64[DATA_SLOTS]){ 0 }, DATA_SLOTS, &due);
+	assert_true(due >= w->now + thc_window_rto(&w->s.window));
+}
+
+static void timers__wait_ends_the_doubling(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+
+	launch_data(w, 32);
+	w->now += THC_RTO_FIRST;
+	assert_again(w, st, 0, THC_PROBES);
+	answer_data(w, 0, 1);
+	assert_int_equal(w->s.probes, 2 * THC_PROBES);
+	assert_int_equal(take_wait(w, st, 1, 0, 1), THC_GOT_WAIT);
+	assert_int_equal(w->s.probes, THC_PROBES);
+	/* asked again after the WAIT, it was not lost either */
+	answer_data(w, 1, 2);
+	assert_int_equal(w->s.probes, THC_PROBES);
+	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
+}
+
+static void timers__are_none_where_nothing_is_in_flight(void **state)
+{
+	struct worker *w = *state;
+	u64 due;
+
+	assert_int_equal(again(w, &w->s.data, NULL, 1, &due), 0);
+	assert_true(due == ~0ULL);
+	launch_data(w, 1);
+	answer_data(w, 0, 1);
+	w->now += 1000 * THC_NS_PER_MS;
+	assert_int_equal(again(w, &w->s.data, NULL, 1, &due), 0);
+	assert_true(due == ~0ULL);
+}
+
+static void timers__resume_where_the_batch_was_full(void **state)
+{
+	struct worker *w = *state;
+	u64 sent[3];
+
+	launch_data(w, 64);
+	answer_data(w, 63, 64);
+	assert_int_equal(again(w, &w->s.data, sent, 3, NULL), 3);
+	assert_int_equal(sent[2], 2);
+	assert_int_equal(again(w, &w->s.data, sent, 3, NULL), 3);
+	assert_int_equal(sent[0], 3);
+	assert_int_equal(sent[2], 5);
+}
+
+/* --- STALE ---------------------------------------------------------------- */
+
+static void stale__lands_if_it_is_known_who_was_in(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 2);
+	w->now += RTT;
+	p = notice(w, &w->s.data, 0, THC_OP_STALE, THC_F_KNOWN, 6);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_MISSED);
+	assert_ptr_equal(w->flight, data(w, 0));
+	assert_null(data(w, 0)->owner);
+	assert_int_equal(w->s.data.in_flight, 1);
+	assert_int_equal(w->s.progress_at, w->now);
+	p = notice(w, &w->s.data, 1, THC_OP_STALE, 0, 0);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_BEHIND);
+	assert_ptr_equal(data(w, 1)->owner, w);
+	assert_int_equal(w->s.data.in_flight, 1);
+	/* of what has its answer */
+	p = notice(w, &w->s.data, 0, THC_OP_STALE, 0, 0);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
+}
+
+/* Without the others' norms there is nothing to compress by. */
+static void stale__of_norms_is_the_end(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+
+	w->s.norms.reserved = 1;
+	launch(w, &w->s.norms);
+	p = notice(w, &w->s.norms, 0, THC_OP_STALE, THC_F_KNOWN, 6);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_BEHIND);
+	assert_int_equal(w->s.norms.in_flight, 1);
+}
+
+/* --- epochs --------------------------------------------------------------- */
+
+static void init__keeps_what_is_known_of_the_path(void **state)
+{
+	struct worker *w = *state;
+
+	launch_data(w, 64);
+	w->now += RTT;
+	answer_data(w, 0, 10);
+	w->now += THC_RTO_MAX;
+	assert_again(w, &w->s.data, 10, THC_PROBES);
+	memset(w->flights, 0, sizeof(w->flights));
+	thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
+	thc_sender_init(&w->s, 16);
+	w->s.epoch++;
+	assert_int_equal(w->s.window.srtt, RTT);
+	assert_int_equal(thc_window_size(&w->s.window), 16);
+	assert_int_equal(w->s.window.cuts, 0);
+	assert_int_equal(w->s.timers_at, 0);
+	assert_int_equal(w->s.stalls, 0);
+	launch_data(w, 1);
+	assert_int_equal(data(w, 0)->first_order, 1);
+	answer_data(w, 0, 1);
+}
+
+#define CASE(f)	cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(answers__in_order_free_slots_and_open_the_window),
+		CASE(answers__of_norms_are_in_their_own_slots),
+		CASE(answers__twice_land_once),
+		CASE(find__leaves_foreign_packets_alone),
+		CASE(find__takes_only_what_was_asked_for),
+		CASE(find__knows_slot_chunk_and_generation),
+		CASE(find__believes_newer_epochs_only),
+		CASE(sum__guards_header_and_payload),
+		CASE(slots__are_used_again_once_answered),
+		CASE(slots__count_beyond_32_bits),
+		CASE(may_send__minds_reservation_window_and_slots),
+		CASE(forget__frees_slots_and_gives_up_reservations),
+		CASE(loss__is_seen_by_later_answers),
+		CASE(loss__in_one_pass_is_measured_alike),
+		CASE(loss__is_not_seen_by_answers_to_retransmissions),
+		CASE(loss__of_norms_is_not_seen_by_data),
+		CASE(loss__gives_no_sample_of_the_round_trip),
+		CASE(ce__cuts_like_a_loss),
+		CASE(wait__undoes_the_cut),
+		CASE(wait__means_just_sent),
+		CASE(wait__asking_again_is_no_loss),
+		CASE(repeat__undoes_the_cut),
+		CASE(repeat__as_late_wait_undoes_the_cut),
+		CASE(repeat__in_reply_to_a_loss_keeps_the_cut),
+		CASE(timers__ask_for_the_oldest_and_back_off),
+		CASE(timers__of_one_packet_grow_and_do_not_wrap),
+		CASE(timers__double_the_probes_while_these_were_lost),
+		CASE(timers__wait_ends_the_doubling),
+		CASE(timers__are_none_where_nothing_is_in_flight),
+		CASE(timers__resume_where_the_batch_was_full),
+		CASE(stale__lands_if_it_is_known_who_was_in),
+		CASE(stale__of_norms_is_the_end),
+		CASE(init__keeps_what_is_known_of_the_path),
+	};
+
+	return cmocka_run_group_tests_name("flight", tests, NULL, NULL);
+}

@@ -1,0 +1,726 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Workers (include/thc/flight.h) and an aggregator (include/thc/slot.h,
+ * answer.h) over a network in memory that loses, corrupts, duplicates, delays
+ * and reorders, by a clock that jumps from event to event. All from a seed.
+ *
+ *	worker --- up: one packet a microsecond ---> aggregator: slots, lanes
+ *	   ^                                              |
+ *	   +------------- down, for each worker ----------+
+ *
+ * Lanes are two words: word 0 counts contributions, 16 bits for each rank,
+ * word 1 adds what each rank has of the chunk.
+ *
+ * Checked in every step: a chunk lands once; its sum holds exactly the ranks
+ * that its header names, each once, the same ones for everybody, and all of
+ * them unless a deadline closed it; a worker's first transmissions keep to its
+ * window and to free slots; nobody is told that he is too far ahead, nor that
+ * a result he waits for is gone. At the end: everything landed, in time, and
+ * not much was sent in vain.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <thc/answer.h>
+#include <thc/flight.h>
+
+#define RANKS_MAX_HERE	4
+#define DATA_SLOTS	128
+#define NORM_SLOTS	8
+#define SLOTS		(DATA_SLOTS + NORM_SLOTS)
+#define DATA_CHUNKS	1000
+#define NORM_CHUNKS	40
+#define BATCH		16
+#define COOKIE		0x5eedULL
+#define JOB		2
+#define EPOCH		9
+#define SUM_WIDTH	8
+
+#define NS_PER_PACKET	1000ULL
+#define NS_LATENCY	(40 * THC_NS_PER_US)
+
+/* How bad things are. Shares are of 1000 packets, or of 1000 steps of a worker. */
+struct weather {
+	u32	loss;
+	u32	corrupt;
+	u32	duplicate;
+	u32	late;		/* delayed by up to 200 us */
+	u32	busy;		/* a worker does not look for up to @busy_ms */
+	u32	busy_ms;
+	u32	skew_ms;	/* between the workers' beginnings */
+	u32	deadline_ms;	/* 0: none */
+	u32	norm_chunks;
+};
+
+struct packet {
+	struct thc_hdr	h;
+	u64		lanes[THC_LANE_WORDS];
+};
+
+enum kind { UP, DOWN, WAKE, CLOSE };
+
+struct event {
+	u64		at;
+	u64		number;		/* among those of one time */
+	enum kind	kind;
+	u32		rank;
+	u32		bytes;
+	int		corrupt;
+	struct packet	p;
+};
+
+struct worker {
+	struct thc_sender	s;
+	struct thc_flight	flights[SLOTS];
+	struct packet		request[SLOTS];
+	u8			landed[2][DATA_CHUNKS];
+	u32			left;		/* chunks that have not */
+	u32			in_flight[2];	/* as this test counts */
+	u32			rank;
+	u64			wake_at;
+	u64			busy_until;
+	u64			up_free_at;
+};
+
+static struct {
+	const struct weather	*weather;
+	u32			ranks;
+	u64			dice;
+	u64			now;
+	u64			numbers;
+	struct event		**heap;
+	u32			events, room;
+
+	struct thc_job		job;
+	struct thc_slot		slot[SLOTS];
+	u64			lanes[SLOTS][2][THC_LANE_WORDS];
+	u64			who[2][DATA_CHUNKS];	/* ranks in the sum that landed first */
+	struct worker		worker[RANKS_MAX_HERE];
+
+	u64			sent, missed, waits, repeats, bad_sums, cuts, closed;
+} net;
+
+/* --- dice ----------------------------------------------------------------- */
+
+static u64 roll(void)
+{
+	net.dice ^= net.dice << 13;
+	net.dice ^= net.dice >> 7;
+	net.dice ^= net.dice << 17;
+	return net.dice * 0x2545f4914f6cdd1dULL >> 16;
+}
+
+static u64 below(u64 n)
+{
+	return n ? roll() % n : 0;
+}
+
+static int happens(u32 of_1000)
+{
+	return below(1000) < of_1000;
+}
+
+/* What @rank has of chunk @sequence. */
+static u64 value_of(int norms, u64 sequence, u32 rank)
+{
+	return (sequence + 1) * 0x9e3779b97f4a7c15ULL * (rank + 1) + (u64)norms;
+}
+
+/* --- events --------------------------------------------------------------- */
+
+static int earlier(const struct event *a, const struct event *b)
+{
+	return a->at != b->at ? a->at < b->at : a->number < b->number;
+}
+
+static void push(struct event *e)
+{
+	u32 i = net.events++;
+
+	if (net.events > net.room) {
+		net.room = 2 * net.events + 1000;
+		net.heap = realloc(net.heap, net.room * sizeof(*net.heap));
+		assert_non_null(net.heap);
+	}
+	for (; i && earlier(e, net.heap[(i - 1) / 2]); i = (i - 1) / 2)
+		net.heap[i] = net.heap[(i - 1) / 2];
+	net.heap[i] = e;
+}
+
+static struct event *pop(void)
+{
+	struct event *first = net.heap[0], *last = net.heap[--net.events];
+	u32 i = 0, child;
+
+	while ((child = 2 * i + 1) < net.events) {
+		if (child + 1 < net.events && earlier(net.heap[child + 1], net.heap[child]))
+			child++;
+		if (!earlier(net.heap[child], last))
+			break;
+		net.heap[i] = net.heap[child];
+		i = child;
+	}
+	net.heap[i] = last;
+	return first;
+}
+
+static struct event *event(u64 at, enum kind kind, u32 rank)
+{
+	struct event *e = malloc(sizeof(*e));
+
+	assert_non_null(e);
+	e->at = at;
+	e->number = net.numbers++;
+	e->kind = kind;
+	e->rank = rank;
+	e->bytes = 0;
+	e->corrupt = 0;
+	return e;
+}
+
+static void transfer(enum kind kind, u32 rank, const struct packet *p, u32 bytes, u64 at)
+{
+	const struct weather *w = net.weather;
+	struct event *e;
+	u32 bit;
+
+	if (happens(w->loss))
+		return;
+	at += NS_LATENCY + below(2 * NS_PER_PACKET);
+	if (happens(w->late))
+		at += below(200 * THC_NS_PER_US);
+	e = event(at, kind, rank);
+	memcpy(&e->p, p, bytes);
+	e->bytes = bytes;
+	if (happens(w->corrupt)) {
+		bit = (u32)below(8 * bytes);
+		((u8 *)&e->p)[bit / 8] ^= (u8)(1U << bit % 8);
+		e->corrupt = 1;
+	}
+	push(e);
+}
+
+static void carry(enum kind kind, u32 rank, const struct packet *p, u32 bytes, u64 at)
+{
+	transfer(kind, rank, p, bytes, at);
+	if (happens(net.weather->duplicate))
+		transfer(kind, rank, p, bytes, at);
+}
+
+/* --- aggregator ----------------------------------------------------------- */
+
+static void answer(u32 rank, const struct packet *p, u32 bytes)
+{
+	carry(DOWN, rank, p, bytes, net.now);
+}
+
+static void send_result(u32 slot, u32 v, u32 rank, int repeat)
+{
+	struct packet p;
+
+	thc_answer_result(&p.h, &net.job, JOB, EPOCH, &net.slot[slot].version[v], slot,
+			  repeat ? (u8)rank : 0, repeat);
+	memcpy(p.lanes, net.lanes[slot][v], sizeof(p.lanes));
+	answer(rank, &p, sizeof(p));
+}
+
+static void finish(u32 slot, u32 v)
+{
+	u32 rank;
+
+	thc_answer_finish(&net.slot[slot].version[v], net.lanes[slot][v]);
+	for (rank = 0; rank < net.ranks; rank++)
+		send_result(slot, v, rank, 0);
+}
+
+static void add(const struct packet *p, u32 slot, const struct thc_outcome *out)
+{
+	u64 *lanes = net.lanes[slot][out->v];
+	struct event *e;
+
+	if (out->first) {
+		memset(lanes, 0, THC_LANE_BYTES);
+		if (net.weather->deadline_ms && !out->complete) {
+			e = event(net.now + net.weather->deadline_ms * THC_NS_PER_MS, CLOSE, 0);
+			e->p.h = p->h;
+			push(e);
+		}
+	}
+	lanes[0] += p->lanes[0];
+	lanes[1] += p->lanes[1];
+	if (out->complete)
+		finish(slot, out->v);
+}
+
+/* A result is gone only if its worker has it, or was too late for a deadline. */
+static void check_stale(const struct thc_hdr *h)
+{
+	int norms = thc_be16(h->slot) >= DATA_SLOTS;
+
+	if (!net.weather->deadline_ms)
+		assert_true(net.worker[h->rank].landed[norms][thc_be32(h->chunk)]);
+}
+
+static void on_request(const struct event *e)
+{
+	struct packet p = e->p;
+	u32 slot = thc_be16(p.h.slot), payload = e->bytes - sizeof(p.h);
+	struct thc_arrival a = {
+		.epoch = thc_be32(p.h.epoch), .generation = thc_be32(p.h.generation),
+		.round = thc_be32(p.h.round), .chunk = thc_be32(p.h.chunk),
+		.rank = p.h.rank, .op = p.h.op,
+	};
+	struct thc_outcome out;
+
+	if (p.h.sum != thc_be32(thc_sum_packet(&p.h, p.lanes, (int)(payload / 8)))) {
+		assert_true(e->corrupt);
+		return;
+	}
+	a.kind = thc_lane_kind(p.h.op, p.h.width, SUM_WIDTH, 0);
+	assert_int_equal(thc_admit_form(&p.h), THC_DROP_NONE);
+	assert_int_equal(payload, thc_lane_payload(a.kind));
+	out = thc_slot_arrive(&net.slot[slot], &a, net.job.all);
+	switch (out.verdict) {
+	case THC_ADD:
+		add(&p, slot, &out);
+		break;
+	case THC_WAIT:
+		thc_answer_wait(&p.h, &net.job, &net.slot[slot].version[out.v]);
+		answer(a.rank, &p, sizeof(p.h));
+		break;
+	case THC_REPEAT:
+		send_result(slot, out.v, a.rank, 1);
+		break;
+	case THC_STALE:
+		check_stale(&p.h);
+		thc_answer_stale(&p.h, &net.job, &net.slot[slot]);
+		answer(a.rank, &p, sizeof(p.h));
+		break;
+	default:
+		fail_msg("a worker that keeps the rules met verdict %u", out.verdict);
+	}
+}
+
+static void on_deadline(const struct event *e)
+{
+	u32 slot = thc_be16(e->p.h.slot), generation = thc_be32(e->p.h.generation);
+
+	if (!thc_slot_close(&net.slot[slot], EPOCH, generation, 1))
+		return;
+	net.closed++;
+	finish(slot, generation & 1);
+}
+
+/* --- worker --------------------------------------------------------------- */
+
+static int is_norms(const struct worker *w, const struct thc_stream *st)
+{
+	return st == &w->s.norms;
+}
+
+static void send_flight(struct worker *w, const struct thc_flight *f)
+{
+	assert_ptr_equal(f->owner, w);
+	net.sent++;
+	w->up_free_at = (w->up_free_at > net.now ? w->up_free_at : net.now) + NS_PER_PACKET;
+	carry(UP, w->rank, (const struct packet *)f->packet, f->bytes, w->up_free_at);
+}
+
+static void compose(struct worker *w, const struct thc_stream *st, struct packet *p, u32 bytes)
+{
+	int norms = is_norms(w, st);
+
+	memset(p, 0, sizeof(*p));
+	p->h.version = THC_VERSION;
+	p->h.op = norms ? THC_OP_MAX : THC_OP_LUT_ADD;
+	p->h.width = norms ? 32 : 4;
+	p->h.cookie = thc_be64(COOKIE);
+	p->h.job = thc_be16(JOB);
+	p->h.rank = (u8)w->rank;
+	p->h.epoch = thc_be32(EPOCH);
+	p->h.round = thc_be32((u32)(st->next / 100));
+	thc_stream_fill(st, &p->h, st->next);
+	p->lanes[0] = 1ULL << 16 * w->rank;
+	p->lanes[1] = value_of(norms, st->next, w->rank);
+	p->h.sum = thc_be32(thc_sum_packet(&p->h, p->lanes, (int)((bytes - sizeof(p->h)) / 8)));
+}
+
+static int transmit(struct worker *w, struct thc_stream *st, u32 window)
+{
+	int norms = is_norms(w, st), n = 0;
+	u32 bytes = sizeof(struct thc_hdr) + (norms ? THC_LANE_BYTES : THC_CHUNK_8 / 2);
+
+	while (n < BATCH && thc_stream_may_send(st, window)) {
+		struct packet *p = &w->request[st->slot_base + st->next % st->slots];
+
+		/* the chunk that was in this slot is done */
+		if (st->next >= st->slots)
+			assert_true(w->landed[norms][st->next - st->slots]);
+		assert_true(w->in_flight[norms] < window);
+		compose(w, st, p, bytes);
+		send_flight(w, thc_flight_launch(&w->s, st, w, (u32)st->next, &p->h, (u16)bytes,
+						 net.now));
+		w->in_flight[norms]++;
+		assert_int_equal(w->in_flight[norms], st->in_flight);
+		assert_true(st->in_flight <= st->slots);
+		n++;
+	}
+	return n;
+}
+
+static int send_again(struct worker *w, struct thc_stream *st, u64 *due)
+{
+	const struct thc_flight *f;
+	struct thc_overdue o;
+	u64 end;
+	int n = 0;
+
+	thc_overdue_begin(&w->s, &o, net.now);
+	while (n < BATCH && (f = thc_overdue_next(&w->s, st, &o, net.now))) {
+		assert_false(w->landed[is_norms(w, st)][f->sequence]);
+		send_flight(w, f);
+		n++;
+	}
+	end = thc_overdue_end(&w->s, &o, net.now);
+	if (end < *due)
+		*due = end;
+	return n;
+}
+
+/* All that there is to do now; then sleep. */
+static void step(struct worker *w)
+{
+	int sent;
+	u64 due;
+
+	do {
+		due = ~0ULL;
+		sent = transmit(w, &w->s.norms, NORM_SLOTS);
+		sent += transmit(w, &w->s.data, thc_window_size(&w->s.window));
+		sent += send_again(w, &w->s.norms, &due);
+		sent += send_again(w, &w->s.data, &due);
+	} while (sent);
+	/* who waits for an answer has a timer */
+	assert_true(due != ~0ULL || (!w->s.data.in_flight && !w->s.norms.in_flight));
+	if (due < w->wake_at) {
+		w->wake_at = due;
+		push(event(due, WAKE, w->rank));
+	}
+	if (happens(net.weather->busy))
+		w->busy_until = net.now + below(net.weather->busy_ms * THC_NS_PER_MS);
+}
+
+static void check_sum(const struct packet *p, int norms, u64 sequence)
+{
+	u64 bitmap = thc_be64(p->h.bitmap), counts = 0, values = 0;
+	u32 rank, n = 0;
+
+	for (rank = 0; rank < net.ranks; rank++) {
+		if (!(bitmap >> rank & 1))
+			continue;
+		counts += 1ULL << 16 * rank;
+		values += value_of(norms, sequence, rank);
+		n++;
+	}
+	assert_int_equal(p->lanes[0], counts);
+	assert_int_equal(p->lanes[1], values);
+	assert_int_equal(thc_be16(p->h.count), n);
+	assert_int_equal(bitmap & ~net.job.all, 0);
+	if (!(p->h.flags & THC_F_CLOSED))
+		assert_int_equal(bitmap, net.job.all);
+}
+
+/* The answer to @index has come, or who was in it. */
+static void land(struct worker *w, const struct packet *p, int norms, u64 index, int missed)
+{
+	u64 bitmap = thc_be64(p->h.bitmap);
+
+	assert_false(w->landed[norms][index]);
+	w->landed[norms][index] = 1;
+	w->in_flight[norms]--;
+	w->left--;
+	if (!missed)
+		check_sum(p, norms, index);
+	assert_true(!missed || net.weather->deadline_ms);
+	if (!net.who[norms][index])
+		net.who[norms][index] = bitmap;
+	assert_int_equal(net.who[norms][index], bitmap);
+	net.missed += (u64)missed;
+}
+
+static void on_answer(struct worker *w, const struct event *e)
+{
+	struct thc_stream *st;
+	struct thc_flight *f;
+	u64 index;
+	enum thc_got got = thc_sender_find(&w->s, &e->p.h, e->bytes, &st, &f);
+
+	if (got == THC_GOT_FOREIGN) {
+		assert_true(e->corrupt);
+		return;
+	}
+	if (!thc_sender_sum_ok(&w->s, &e->p.h, e->p.lanes,
+			       (int)((e->bytes - sizeof(e->p.h)) / 8))) {
+		assert_true(e->corrupt);
+		net.bad_sums++;
+		return;
+	}
+	index = f ? f->index : 0;
+	thc_sender_take(&w->s, got, st, f, &e->p.h, 0, net.now);
+	net.waits += got == THC_GOT_WAIT;
+	net.repeats += got == THC_GOT_ANSWER && e->p.h.flags & THC_F_REPEAT;
+	if (got == THC_GOT_ANSWER || got == THC_GOT_MISSED)
+		land(w, &e->p, is_norms(w, st), index, got == THC_GOT_MISSED);
+	else
+		assert_true(got == THC_GOT_WAIT || got == THC_GOT_UNEXPECTED);
+}
+
+/* --- one run -------------------------------------------------------------- */
+
+static void begin(const struct weather *weather, u32 ranks, u64 seed)
+{
+	u32 rank;
+
+	free(net.heap);
+	memset(&net, 0, sizeof(net));
+	net.weather = weather;
+	net.ranks = ranks;
+	net.dice = (seed * 64 + ranks) * 0x9e3779b97f4a7c15ULL + 1;
+	net.now = THC_NS_PER_MS;
+	net.job.cookie = COOKIE;
+	net.job.all = thc_ranks_mask(ranks);
+	net.job.epoch = EPOCH;
+	net.job.ranks = (u16)ranks;
+	net.job.sum_width = SUM_WIDTH;
+	net.job.active = 1;
+	for (rank = 0; rank < ranks; rank++) {
+		struct worker *w = &net.worker[rank];
+
+		thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
+		thc_stream_init(&w->s.norms, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+		thc_sender_init(&w->s, DATA_SLOTS);
+		w->s.cookie = COOKIE;
+		w->s.epoch = EPOCH;
+		w->s.job = JOB;
+		w->s.rank = (u8)rank;
+		w->s.sum_width = SUM_WIDTH;
+		w->s.data.reserved = DATA_CHUNKS;
+		w->s.norms.reserved = weather->norm_chunks;
+		w->rank = rank;
+		w->left = DATA_CHUNKS + weather->norm_chunks;
+		w->wake_at = net.now + below(weather->skew_ms * THC_NS_PER_MS);
+		push(event(w->wake_at, WAKE, rank));
+	}
+}
+
+static void on_worker(struct event *e)
+{
+	struct worker *w = &net.worker[e->rank];
+
+	if (e->kind == DOWN)
+		on_answer(w, e);
+	else if (e->at >= w->wake_at)
+		w->wake_at = ~0ULL;
+	step(w);
+}
+
+static u32 chunks_left(void)
+{
+	u32 rank, left = 0;
+
+	for (rank = 0; rank < net.ranks; rank++)
+		left += net.worker[rank].left;
+	return left;
+}
+
+/* Until all have everything: the time it took, at most @limit_ms. */
+static u64 run(const struct weather *weather, u32 ranks, u64 seed, u64 limit_ms)
+{
+	u64 start;
+	u32 rank;
+
+	begin(weather, ranks, seed);
+	start = net.now;
+	while (chunks_left()) {
+		struct event *e;
+
+		assert_true(net.events);
+		e = pop();
+		net.now = e->at;
+		assert_true(net.now - start < limit_ms * THC_NS_PER_MS);
+		if (e->kind == UP) {
+			on_request(e);
+		} else if (e->kind == CLOSE) {
+			on_deadline(e);
+		} else if (net.worker[e->rank].busy_until > net.now) {
+			e->at = net.worker[e->rank].busy_until;
+			push(e);
+			continue;
+		} else {
+			on_worker(e);
+		}
+		free(e);
+	}
+	while (net.events)
+		free(pop());
+	for (rank = 0; rank < ranks; rank++) {
+		struct worker *w = &net.worker[rank];
+
+		assert_int_equal(w->s.data.in_flight + w->s.norms.in_flight, 0);
+		assert_int_equal(w->s.data.next, DATA_CHUNKS);
+		net.cuts += w->s.window.cuts;
+	}
+	return net.now - start;
+}
+
+/* --- cases ---------------------------------------------------------------- */
+
+#define SEEDS	10
+
+/* What all runs of a case came to. */
+struct totals {
+	u64	slowest;	/* ns */
+	u64	most_sent;	/* packets for 1000 chunks */
+	u64	cuts, waits, repeats, bad_sums, missed, closed;
+};
+
+static struct totals all_runs(const struct weather *weather, u64 limit_ms)
+{
+	struct totals t = { 0 };
+	u64 seed, took, sent;
+	u32 ranks;
+
+	for (ranks = 1; ranks <= RANKS_MAX_HERE; ranks++) {
+		for (seed = 1; seed <= SEEDS; seed++) {
+			took = run(weather, ranks, seed, limit_ms);
+			sent = net.sent * 1000 / (ranks * (DATA_CHUNKS + weather->norm_chunks));
+			t.slowest = took > t.slowest ? took : t.slowest;
+			t.most_sent = sent > t.most_sent ? sent : t.most_sent;
+			t.cuts += net.cuts;
+			t.waits += net.waits;
+			t.repeats += net.repeats;
+			t.bad_sums += net.bad_sums;
+			t.missed += net.missed;
+			t.closed += net.closed;
+		}
+	}
+	free(net.heap);
+	net.heap = NULL;
+	return t;
+}
+
+/* A packet a microsecond and a round trip: nothing waits, nothing is sent twice. */
+static void loss__0_nothing_is_sent_twice(void **state)
+{
+	struct weather fine = { .norm_chunks = NORM_CHUNKS };
+	struct totals t = all_runs(&fine, 2);
+
+	(void)state;
+	assert_int_equal(t.most_sent, 1000);
+	assert_int_equal(t.cuts + t.waits + t.repeats + t.bad_sums, 0);
+}
+
+/* Cuts that a later answer shows to have been none are undone. */
+static void loss__0_in_disorder(void **state)
+{
+	struct weather w = { .duplicate = 20, .late = 20, .norm_chunks = NORM_CHUNKS };
+	struct totals t = all_runs(&w, 4);
+
+	(void)state;
+	assert_true(t.waits > 0 && t.cuts > 0);
+	assert_in_range(t.most_sent, 1001, 1150);
+}
+
+static void loss__0_with_late_workers(void **state)
+{
+	struct weather w = {
+		.late = 10, .duplicate = 10, .skew_ms = 30, .busy = 1, .busy_ms = 20,
+		.norm_chunks = NORM_CHUNKS,
+	};
+	struct totals t = all_runs(&w, 150);
+
+	(void)state;
+	assert_true(t.waits > 0);
+	assert_in_range(t.most_sent, 1001, 1300);
+}
+
+static void loss__1_percent(void **state)
+{
+	struct weather w = {
+		.loss = 10, .corrupt = 2, .duplicate = 10, .late = 10, .norm_chunks = NORM_CHUNKS,
+	};
+	struct totals t = all_runs(&w, 60);
+
+	(void)state;
+	assert_true(t.waits > 0 && t.repeats > 0 && t.cuts > 0 && t.bad_sums > 0);
+	assert_in_range(t.most_sent, 1010, 1200);
+}
+
+static void loss__5_percent(void **state)
+{
+	struct weather w = {
+		.loss = 50, .corrupt = 5, .duplicate = 20, .late = 20, .norm_chunks = NORM_CHUNKS,
+	};
+	struct totals t = all_runs(&w, 150);
+
+	(void)state;
+	assert_in_range(t.most_sent, 1050, 1500);
+}
+
+static void loss__20_percent(void **state)
+{
+	struct weather w = {
+		.loss = 200, .corrupt = 10, .duplicate = 50, .late = 50,
+		.norm_chunks = NORM_CHUNKS,
+	};
+	struct totals t = all_runs(&w, 1200);
+
+	(void)state;
+	assert_in_range(t.most_sent, 1200, 2500);
+}
+
+static void loss__20_percent_with_late_workers(void **state)
+{
+	struct weather w = {
+		.loss = 200, .corrupt = 5, .duplicate = 20, .late = 20, .skew_ms = 30, .busy = 1,
+		.busy_ms = 20, .norm_chunks = NORM_CHUNKS,
+	};
+	struct totals t = all_runs(&w, 1200);
+
+	(void)state;
+	assert_in_range(t.most_sent, 1200, 2500);
+}
+
+/* Chunks go on without who is late; who comes later still learns who was in. */
+static void deadline__closes_and_is_told_of(void **state)
+{
+	struct weather w = {
+		.loss = 10, .corrupt = 5, .duplicate = 20, .late = 20, .busy = 1, .busy_ms = 60,
+		.deadline_ms = 15,
+	};
+	struct totals t = all_runs(&w, 500);
+
+	(void)state;
+	assert_true(t.closed > 0 && t.missed > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(loss__0_nothing_is_sent_twice),
+		cmocka_unit_test(loss__0_in_disorder),
+		cmocka_unit_test(loss__0_with_late_workers),
+		cmocka_unit_test(loss__1_percent),
+		cmocka_unit_test(loss__5_percent),
+		cmocka_unit_test(loss__20_percent),
+		cmocka_unit_test(loss__20_percent_with_late_workers),
+		cmocka_unit_test(deadline__closes_and_is_told_of),
+	};
+
+	return cmocka_run_group_tests_name("flight_loss", tests, NULL, NULL);
+}
