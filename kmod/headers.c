@@ -10,12 +10,14 @@
 
 #include <thc/answer.h>
 #include <thc/event.h>
+#include <thc/flight.h>
 #include <thc/job.h>
 #include <thc/lane.h>
 #include <thc/nibble.h>
 #include <thc/slot.h>
 #include <thc/sum.h>
 #include <thc/types.h>
+#include <thc/window.h>
 
 static_assert(sizeof(struct thc_hdr) == 48);
 static_assert(offsetof(struct thc_hdr, cookie) == 8);
@@ -32,15 +34,19 @@ static_assert(THC_LANE_WORDS * 8 == THC_LANE_BYTES);
 /* One use of each core, so that the compiler looks into them. */
 int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, struct thc_hdr *h,
 		      const struct thc_job *job, const struct thc_path *path,
-		      const struct thc_pairs *pairs, u64 *lanes);
+		      const struct thc_pairs *pairs, u64 *lanes, struct thc_sender *sender);
 
 int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, struct thc_hdr *h,
 		      const struct thc_job *job, const struct thc_path *path,
-		      const struct thc_pairs *pairs, u64 *lanes)
+		      const struct thc_pairs *pairs, u64 *lanes, struct thc_sender *sender)
 {
 	struct thc_outcome out = thc_slot_arrive(s, a, job->all);
 	enum thc_lane_kind kind = THC_LANE_NONE;
+	struct thc_stream *stream;
+	struct thc_flight *flight;
+	enum thc_got got = thc_sender_find(sender, h, sizeof(*h), &stream, &flight);
 
+	thc_sender_take(sender, got, stream, flight, h, 0, 0);
 	if (thc_admit_form(h) || thc_admit_rank(job, h, path) ||
 	    thc_admit_data(job, h, path, THC_LANE_BYTES, &kind))
 		return -1;
