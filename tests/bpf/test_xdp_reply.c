@@ -549,8 +549,27 @@ static int packet_socket(int host, u8 *mac)
 	return fd;
 }
 
-/* The next frame with a THC answer at a packet socket; returns its length. */
-static ssize_t receive_tagged(int fd, u8 *frame, size_t size, u16 *tci)
+/* Of a frame whose tag the kernel has taken out. */
+static size_t ip_bytes(void)
+{
+	return net.v6 ? 40 : 20;
+}
+
+static bool is_answer(const u8 *frame, ssize_t len)
+{
+	const u8 *ip = frame + 14, *udp = ip + ip_bytes();
+
+	return len >= udp + 8 - frame && frame[12] == (net.v6 ? 0x86 : 0x08) &&
+	       frame[13] == (net.v6 ? 0xdd : 0x00) && ip[net.v6 ? 6 : 9] == 17 &&
+	       (udp[0] << 8 | udp[1]) == RIG_PORT;
+}
+
+#define UNTAGGED (-1)
+
+/* The next frame with a THC answer at a packet socket; returns its length.
+ * @tci: tag control, or UNTAGGED.
+ */
+static ssize_t receive_tagged(int fd, u8 *frame, size_t size, int *tci)
 {
 	union {
 		struct cmsghdr align;
@@ -569,15 +588,14 @@ static ssize_t receive_tagged(int fd, u8 *frame, size_t size, u16 *tci)
 		if (!readable(fd, ANSWER_MS))
 			fail_msg("no tagged answer within %d ms", ANSWER_MS);
 		len = recvmsg(fd, &m, 0);
-		*tci = 0;
+		*tci = UNTAGGED;
 		for (c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 			const struct tpacket_auxdata *aux = (void *)CMSG_DATA(c);
 
 			if (c->cmsg_type == PACKET_AUXDATA && aux->tp_status & TP_STATUS_VLAN_VALID)
 				*tci = aux->tp_vlan_tci;
 		}
-		if (len >= 42 && frame[12] == 8 && frame[13] == 0 && frame[23] == 17 &&
-		    (frame[34] << 8 | frame[35]) == RIG_PORT)
+		if (is_answer(frame, len))
 			return len;
 	}
 }
@@ -593,81 +611,136 @@ static u32 checksum16(const u8 *p, size_t len)
 	return (sum + (sum >> 16)) & 0xffff;
 }
 
-/* RFC 768, over the pseudo header as well: is it there, and right? */
-static bool udp4_checksum_right(const u8 *frame, size_t len)
+/* RFC 768 and 8200, over the pseudo header as well: is it there, and right? */
+static bool udp_checksum_right(const u8 *frame, size_t len)
 {
-	u32 sum = checksum16(frame + 34, len - 34) + checksum16(frame + 26, 8) + 17 + len - 34;
+	size_t addresses = net.v6 ? 32 : 8, udp = 14 + ip_bytes();
+	u32 sum = checksum16(frame + udp, len - udp) +
+		  checksum16(frame + udp - addresses, addresses) + 17 + len - udp;
 
-	return (frame[40] | frame[41]) && (sum & 0xffff) + (sum >> 16) == 0xffff;
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (frame[udp + 6] | frame[udp + 7]) && (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
+/* Workers that send and see frames, tags and all. */
+struct taps {
+	int fd[RANKS];
+	u8 mac[HOSTS][6];
+};
+
+static struct taps taps_open(void)
+{
+	struct taps t;
+	int rank;
+
+	run(SWITCH, "ethtool -K sw%d txvlan off", AGG);
+	close(packet_socket(AGG, t.mac[AGG]));
+	for (rank = 0; rank < RANKS; rank++)
+		t.fd[rank] = packet_socket(rank, t.mac[rank]);
+	return t;
+}
+
+static void taps_close(const struct taps *t)
+{
+	int rank;
+
+	for (rank = 0; rank < RANKS; rank++)
+		close(t->fd[rank]);
+}
+
+/* @r->rank sends its payload; @f says what is special about the frame. */
+static void send_tagged(const struct taps *t, const struct rig_request *r, struct rig_frame f)
+{
+	u8 frame[2048], packet[1200];
+	struct thc_hdr h;
+	size_t len;
+
+	memcpy(f.src_mac, t->mac[r->rank], 6);
+	memcpy(f.dst_mac, t->mac[AGG], 6);
+	f.v6 = net.v6;
+	f.src = address(r->rank);
+	f.dst = address(AGG);
+	f.sport = WORKER_PORT + r->rank;
+	f.dport = RIG_PORT;
+	rig_header(&h, r);
+	len = rig_packet(packet, &h, payload[r->rank], 512);
+	len = rig_frame(frame, &f, packet, len);
+	assert_int_equal(send(t->fd[r->rank], frame, len, 0), len);
+}
+
+static void expect_ip4(const u8 *ip, size_t len, struct thc_addr to)
+{
+	struct thc_addr from = address(AGG);
+
+	assert_int_equal(ip[0], 0x45);
+	/* DSCP as asked, ECN without CE */
+	assert_int_equal(ip[1], 0xb8 | 2);
+	assert_int_equal(ip[2] << 8 | ip[3], len);
+	assert_int_equal(ip[6], 0x40); /* DF */
+	assert_int_equal(ip[8], 64);
+	assert_int_equal(checksum16(ip, 20), 0xffff);
+	assert_memory_equal(ip + 12, &from.word[3], 4);
+	assert_memory_equal(ip + 16, &to.word[3], 4);
+}
+
+static void expect_ip6(const u8 *ip, size_t len, struct thc_addr to)
+{
+	struct thc_addr from = address(AGG);
+
+	/* version and traffic class as above, no flow label */
+	assert_int_equal(ip[0] << 8 | ip[1], 0x6000 | (0xb8 | 2) << 4);
+	assert_int_equal(ip[2] << 8 | ip[3], 0);
+	assert_int_equal(ip[4] << 8 | ip[5], len - 40);
+	assert_int_equal(ip[7], 64);
+	assert_memory_equal(ip + 8, &from, 16);
+	assert_memory_equal(ip + 24, &to, 16);
 }
 
 /* A tag stays on the answers, in every mode; here every header byte counts. */
-static void reply__vlan(void **state)
+static void check_vlan(bool v6)
 {
 	/* ECN of the contributions and of the repeated one: not ECT, CE, ECT(0), CE */
 	static const u8 ecn[RANKS + 1] = { 0, 3, 2, 3 };
-	static const u8 group_mac[6] = { 0x01, 0x00, 0x5e, 0x48, 0x01, 0x02 };
+	static const u8 group_mac[2][6] = { { 0x01, 0x00, 0x5e, 0x48, 0x01, 0x02 },
+					    { 0x33, 0x33, 0x01, 0x02, 0x03, 0x04 } };
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
-	u8 mac[HOSTS][6], frame[2048], packet[1200];
-	int fd[RANKS], rank, mode, k;
-	struct rig_frame f = { .vlan = 7, .dport = RIG_PORT };
+	u8 frame[2048], packet[1200];
+	struct rig_frame f = { .vlan = 7 };
 	struct thc_stats st;
-	struct thc_hdr h;
-	size_t len;
-	u16 tci;
+	struct taps taps;
+	int rank, mode, k, tci;
 
-	(void)state;
-	net_up(false, false);
-	run(SWITCH, "ethtool -K sw%d txvlan off", AGG);
-	close(packet_socket(AGG, mac[AGG]));
-	memcpy(f.dst_mac, mac[AGG], 6);
-	f.dst = address(AGG);
-	for (rank = 0; rank < RANKS; rank++)
-		fd[rank] = packet_socket(rank, mac[rank]);
-
+	net_up(v6, false);
+	taps = taps_open();
 	for (mode = THC_REPLY_MULTICAST; mode <= THC_REPLY_FANOUT; mode++) {
 		net.job->reply = mode;
 		r.slot = r.chunk = mode;
 		for (k = 0; k <= RANKS; k++) { /* the last one asks for a repeat */
 			r.rank = k % RANKS;
-			memcpy(f.src_mac, mac[r.rank], 6);
-			f.src = address(r.rank);
-			f.sport = WORKER_PORT + r.rank;
 			f.tos = 0xb8 | ecn[k];
-			rig_header(&h, &r);
-			len = rig_packet(packet, &h, payload[r.rank], 512);
-			len = rig_frame(frame, &f, packet, len);
-			assert_int_equal(send(fd[r.rank], frame, len, 0), len);
+			send_tagged(&taps, &r, f);
 		}
 		for (k = 0; k <= RANKS; k++) {
 			bool repeat = k == RANKS, one = repeat || mode == THC_REPLY_FANOUT;
-			const u8 *udp = frame + 34;
+			const u8 *udp = frame + 14 + ip_bytes();
+			struct thc_addr to;
+			size_t len;
 
 			rank = k % RANKS;
-			len = receive_tagged(fd[rank], frame, sizeof(frame), &tci);
+			to = one ? address(rank) : group_address();
+			len = receive_tagged(taps.fd[rank], frame, sizeof(frame), &tci);
 			assert_int_equal(tci, 7);
-			assert_int_equal(len, 14 + 20 + 8 + 48 + 1024);
-			assert_memory_equal(frame, one ? mac[rank] : group_mac, 6);
-			assert_memory_equal(frame + 6, mac[AGG], 6);
-			assert_int_equal(frame[14], 0x45);
-			/* DSCP as asked, ECN without CE */
-			assert_int_equal(frame[15], 0xb8 | 2);
-			assert_int_equal(frame[16] << 8 | frame[17], len - 14);
-			assert_int_equal(frame[20], 0x40); /* DF */
-			assert_int_equal(frame[22], 64);
-			assert_int_equal(checksum16(frame + 14, 20), 0xffff);
-			assert_memory_equal(frame + 26, &f.dst.word[3], 4);
-			assert_memory_equal(frame + 30,
-					    one ? (u32[]){ address(rank).word[3] } :
-						  (u32[]){ group_address().word[3] },
-					    4);
+			assert_int_equal(len, 14 + ip_bytes() + 8 + 48 + 1024);
+			assert_memory_equal(frame, one ? taps.mac[rank] : group_mac[v6], 6);
+			assert_memory_equal(frame + 6, taps.mac[AGG], 6);
+			(v6 ? expect_ip6 : expect_ip4)(frame + 14, len - 14, to);
 			assert_int_equal(udp[0] << 8 | udp[1], RIG_PORT);
 			assert_int_equal(udp[2] << 8 | udp[3],
 					 one ? WORKER_PORT + rank : RIG_GROUP_PORT);
-			assert_int_equal(udp[4] << 8 | udp[5], len - 34);
-			assert_true(udp4_checksum_right(frame, len));
-			memcpy(packet, udp + 8, sizeof(h) + 1024);
-			expect_result(packet, sizeof(h) + 1024, &shapes[0], &r,
+			assert_int_equal(udp[4] << 8 | udp[5], frame + len - udp);
+			assert_true(udp_checksum_right(frame, len));
+			memcpy(packet, udp + 8, sizeof(struct thc_hdr) + 1024);
+			expect_result(packet, sizeof(struct thc_hdr) + 1024, &shapes[0], &r,
 				      THC_F_ANSWER | THC_F_CE | (repeat ? THC_F_REPEAT : 0),
 				      one ? rank : 0);
 		}
@@ -677,10 +750,22 @@ static void reply__vlan(void **state)
 	assert_int_equal(st.event[THC_EVENT_SENT], 1 + 1 + RANKS + 1);
 	for (rank = 0; rank < RANKS; rank++) {
 		assert_int_equal(net.job->member[rank].vlan, htons(7));
-		assert_memory_equal(net.job->member[rank].mac, mac[rank], 6);
-		close(fd[rank]);
+		assert_memory_equal(net.job->member[rank].mac, taps.mac[rank], 6);
 	}
+	taps_close(&taps);
 	net_down();
+}
+
+static void reply__vlan_ipv4(void **state)
+{
+	(void)state;
+	check_vlan(false);
+}
+
+static void reply__vlan_ipv6(void **state)
+{
+	(void)state;
+	check_vlan(true);
 }
 
 /* JOIN reaches the daemon's socket through the stack, data does not. */
@@ -975,9 +1060,13 @@ static void reply__two_cpus(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reply__ipv4),	cmocka_unit_test(reply__ipv6),
-		cmocka_unit_test(reply__vlan),	cmocka_unit_test(reply__join_reaches_the_stack),
-		cmocka_unit_test(reply__relay), cmocka_unit_test(reply__two_cpus),
+		cmocka_unit_test(reply__ipv4),
+		cmocka_unit_test(reply__ipv6),
+		cmocka_unit_test(reply__vlan_ipv4),
+		cmocka_unit_test(reply__vlan_ipv6),
+		cmocka_unit_test(reply__join_reaches_the_stack),
+		cmocka_unit_test(reply__relay),
+		cmocka_unit_test(reply__two_cpus),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
