@@ -62,12 +62,14 @@ static __always_inline void thc_member_seen(struct thc_member *m, const struct t
 	const u16 *src = (const u16 *)p->eth->h_source;
 	u16 *mac = (u16 *)m->mac;
 
-	if (mac[0] == src[0] && mac[1] == src[1] && mac[2] == src[2] && m->vlan == p->vlan)
+	if (mac[0] == src[0] && mac[1] == src[1] && mac[2] == src[2] && m->vlan == p->vlan &&
+	    m->tagged == p->tagged)
 		return;
 	mac[0] = src[0];
 	mac[1] = src[1];
 	mac[2] = src[2];
 	m->vlan = p->vlan;
+	m->tagged = p->tagged;
 }
 
 #endif /* THC_ADMIT_BPF_H */

@@ -30,8 +30,8 @@
  * only inside the frame: veth carries it beside the frame unless the sending
  * end has `txvlan off`, and a NIC that strips tags must be told not to.
  *
- * A member's `mac` and `vlan` are written by thc_xdp, everything else in a job
- * by the daemon. Slot numbers in struct thc_close_request and struct thc_relay
+ * A member's `mac`, `vlan` and `tagged` are written by thc_xdp, everything else
+ * in a job by the daemon. Slot numbers in struct thc_close_request and struct thc_relay
  * are those inside the job, as on the wire.
  */
 #ifndef THC_MAPS_BPF_H

@@ -46,6 +46,7 @@ struct thc_cursor {
  * @path: addresses and ports
  * @payload_len: bytes behind @hdr, as UDP says; the frame holds them
  * @vlan: tag control, network order; 0 without a tag
+ * @tagged: there is a tag; its control may be 0 (priority 0, no VLAN)
  * @ce: met congestion on its way
  */
 struct thc_packet {
@@ -54,6 +55,7 @@ struct thc_packet {
 	struct thc_path path;
 	u32 payload_len;
 	u16 vlan;
+	u8 tagged;
 	u8 ce;
 };
 
@@ -177,7 +179,8 @@ static __always_inline int thc_parse(struct xdp_md *ctx, struct thc_packet *p)
 		return THC_PARSE_FOREIGN;
 	proto = p->eth->h_proto;
 	p->vlan = 0;
-	if (thc_is_vlan(proto)) {
+	p->tagged = thc_is_vlan(proto);
+	if (p->tagged) {
 		tag = thc_take(&c, sizeof(*tag));
 		if (!tag)
 			return THC_PARSE_FOREIGN;

@@ -319,7 +319,7 @@ __noinline int thc_reply(struct xdp_md *ctx, u32 job_id, u32 index, u32 mode, u3
 /* Addresses a grown clone to one member; 0, or -1 when its headers differ. */
 static __always_inline int thc_frame_member(struct thc_frame *f, const struct thc_member *m)
 {
-	if (!m->port || thc_addr_is_v4(&m->addr) != f->v4 || !m->vlan == f->tagged)
+	if (!m->port || thc_addr_is_v4(&m->addr) != f->v4 || m->tagged != f->tagged)
 		return -1;
 	if (!(m->mac[0] | m->mac[1] | m->mac[2] | m->mac[3] | m->mac[4] | m->mac[5]))
 		return -1;

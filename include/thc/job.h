@@ -46,7 +46,8 @@ THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b
  * @joined: it is a member of the current epoch
  * @left: it has left the current epoch
  * @mac: last seen Ethernet source, for fanout
- * @vlan: last seen VLAN tag control, network order, 0 if none
+ * @vlan: last seen VLAN tag control, network order
+ * @tagged: its frames carry a VLAN tag, if only one of priority (@vlan 0)
  */
 struct thc_member {
 	struct thc_addr	addr;
@@ -55,6 +56,8 @@ struct thc_member {
 	u8		left;
 	u8		mac[6];
 	u16		vlan;
+	u8		tagged;
+	u8		reserved[3];
 };
 
 /* thc_job.flags */

@@ -210,8 +210,8 @@ static inline size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload,
 
 /**
  * struct rig_frame - everything in front of a THC packet
- * @vlan: tag control, host order; 0: untagged
- * @vlan_proto: 0x8100 unless set
+ * @vlan: tag control, host order
+ * @vlan_proto: 0x8100 unless set; untagged if both are 0
  * @options: bytes of IPv4 options
  * @frag: IPv4 flags and offset
  * @next: IP protocol, 17 unless set
@@ -246,7 +246,7 @@ static inline size_t rig_frame(u8 *out, const struct rig_frame *f, const void *d
 	memcpy(p, f->dst_mac, 6);
 	memcpy(p + 6, f->src_mac, 6);
 	p += 12;
-	if (f->vlan) {
+	if (f->vlan || f->vlan_proto) {
 		p = rig_put16(p, f->vlan_proto ? f->vlan_proto : 0x8100);
 		p = rig_put16(p, f->vlan);
 	}

@@ -182,14 +182,15 @@ static void parse__accepts(void **state)
 	packet_len = lut_packet(packet);
 	for (v6 = 0; v6 < 2; v6++) {
 		job->member[0].addr = rig_addr(v6, 10);
-		for (vlan = 0; vlan < 3; vlan++) {
+		for (vlan = 0; vlan < 4; vlan++) { /* the last one: a tag without a VLAN */
 			fresh();
 			f = rig_way(&lut, v6);
-			f.vlan = vlan ? 0x6007 : 0;
-			f.vlan_proto = vlan == 2 ? 0x88a8 : 0;
+			f.vlan = vlan % 3 ? 0x6007 : 0;
+			f.vlan_proto = (u16[]){ 0, 0x8100, 0x88a8, 0x8100 }[vlan];
 			len = rig_frame(frame, &f, packet, packet_len);
 			expect_event("a plain contribution", frame, len, XDP_DROP, THC_EVENT_ADDED);
 			assert_int_equal(job->member[0].vlan, thc_be16(f.vlan));
+			assert_int_equal(job->member[0].tagged, vlan != 0);
 			assert_memory_equal(job->member[0].mac, f.src_mac, 6);
 
 			/* Ethernet may pad, and some NICs leave their trailers */

@@ -513,7 +513,7 @@ static void everything(bool v6)
 	assert_int_equal(st.event[THC_EVENT_FINISHED], 8 * 3 + 80);
 	assert_int_equal(st.event[THC_EVENT_SENT], 4 * 3 * (1 + 3) + 40 * (1 + 3) + 8 * (9 + 2));
 	for (r = 0; r < RANKS; r++)
-		assert_int_equal(net.job->member[r].vlan, 0);
+		assert_int_equal(net.job->member[r].tagged, 0);
 	net_down();
 }
 
@@ -749,6 +749,7 @@ static void check_vlan(bool v6)
 	rig_check_balance(&st);
 	assert_int_equal(st.event[THC_EVENT_SENT], 1 + 1 + RANKS + 1);
 	for (rank = 0; rank < RANKS; rank++) {
+		assert_int_equal(net.job->member[rank].tagged, 1);
 		assert_int_equal(net.job->member[rank].vlan, htons(7));
 		assert_memory_equal(net.job->member[rank].mac, taps.mac[rank], 6);
 	}
@@ -766,6 +767,72 @@ static void reply__vlan_ipv6(void **state)
 {
 	(void)state;
 	check_vlan(true);
+}
+
+/* Nothing has come to a tap for a while but what the stack sends by itself. */
+static bool tap_quiet(int fd)
+{
+	u8 frame[2048];
+
+	while (readable(fd, QUIET_MS))
+		if (is_answer(frame, recv(fd, frame, sizeof(frame), 0)))
+			return false;
+	return true;
+}
+
+/* Ranks with different tags, one of which has only a priority. The answer to
+ * all has the form of the last contribution: it goes to whom it fits, each
+ * with its own tag; the others ask for theirs.
+ */
+static void reply__tags_differ(void **state)
+{
+	static const int tag[RANKS] = { 7, UNTAGGED, 0 };
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+	u64 lost = 0, sent = 0;
+	struct rig_frame f[RANKS];
+	struct thc_stats st;
+	struct taps taps;
+	u8 frame[2048];
+	int rank, last, k, tci;
+
+	(void)state;
+	net_up(false, false);
+	taps = taps_open();
+	for (rank = 0; rank < RANKS; rank++)
+		f[rank] = (struct rig_frame){ .vlan = tag[rank] < 0 ? 0 : tag[rank],
+					      .vlan_proto = tag[rank] < 0 ? 0 : 0x8100 };
+	net.job->reply = THC_REPLY_FANOUT;
+	for (last = 0; last < RANKS; last++) {
+		r.slot = r.chunk = last;
+		for (k = 1; k <= RANKS; k++) {
+			r.rank = (last + k) % RANKS;
+			send_tagged(&taps, &r, f[r.rank]);
+		}
+		for (rank = 0; rank < RANKS; rank++) {
+			bool fits = (tag[rank] == UNTAGGED) == (tag[last] == UNTAGGED);
+
+			if (!fits) {
+				assert_true(tap_quiet(taps.fd[rank]));
+				r.rank = rank;
+				send_tagged(&taps, &r, f[rank]);
+			}
+			receive_tagged(taps.fd[rank], frame, sizeof(frame), &tci);
+			assert_int_equal(tci, tag[rank]);
+			assert_memory_equal(frame, taps.mac[rank], 6);
+			lost += !fits;
+			sent++;
+		}
+	}
+	st = rig_stats(&net.rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.event[THC_EVENT_SENT], sent);
+	assert_int_equal(st.drop[THC_DROP_TAILROOM], lost);
+	for (rank = 0; rank < RANKS; rank++) {
+		assert_int_equal(net.job->member[rank].tagged, tag[rank] != UNTAGGED);
+		assert_int_equal(net.job->member[rank].vlan, tag[rank] > 0 ? htons(7) : 0);
+	}
+	taps_close(&taps);
+	net_down();
 }
 
 /* JOIN reaches the daemon's socket through the stack, data does not. */
@@ -1064,6 +1131,7 @@ int main(void)
 		cmocka_unit_test(reply__ipv6),
 		cmocka_unit_test(reply__vlan_ipv4),
 		cmocka_unit_test(reply__vlan_ipv6),
+		cmocka_unit_test(reply__tags_differ),
 		cmocka_unit_test(reply__join_reaches_the_stack),
 		cmocka_unit_test(reply__relay),
 		cmocka_unit_test(reply__two_cpus),

@@ -80,6 +80,7 @@ static void enter(struct thc_member *m, const struct thc_path *path)
 		m->addr = path->src;
 		memset(m->mac, 0, sizeof(m->mac));
 		m->vlan = 0;
+		m->tagged = 0;
 	}
 	m->left = 0;
 	m->joined = 1;
