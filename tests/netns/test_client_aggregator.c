@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -256,6 +257,7 @@ static void join__who_gave_up_is_missing(void **state)
 
 /**
  * struct fake - answers for two ranks, of which the other one does as this one
+ * @v6: on ::1 instead of 127.0.0.1
  * @spoil: changes the WELCOME before it is sealed
  * @epoch_offset: STALE|EPOCH with the client's epoch plus this comes before
  *	the first answer, if not 0
@@ -268,6 +270,7 @@ struct fake {
 	pthread_t thread;
 	int fd;
 	int stop;
+	bool v6;
 	uint16_t port;
 	struct thc_job job;
 	struct thc_table table;
@@ -284,13 +287,18 @@ struct fake {
 #define FAKE_DATA_SLOTS	16
 #define FAKE_NORM_SLOTS	4
 
-static void fake_send(struct fake *f, const struct sockaddr_in *to, const void *packet,
-		      size_t bytes)
+static socklen_t fake_addrlen(const struct fake *f)
 {
-	sendto(f->fd, packet, bytes, 0, (const void *)to, sizeof(*to));
+	return f->v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 
-static void fake_welcome(struct fake *f, const struct sockaddr_in *to, const struct thc_hdr *h,
+static void fake_send(struct fake *f, const struct sockaddr_storage *to, const void *packet,
+		      size_t bytes)
+{
+	sendto(f->fd, packet, bytes, 0, (const void *)to, fake_addrlen(f));
+}
+
+static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			 const struct thc_join *join)
 {
 	struct {
@@ -325,7 +333,7 @@ static void fake_welcome(struct fake *f, const struct sockaddr_in *to, const str
 	fake_send(f, to, &p, sizeof(p));
 }
 
-static void fake_wait_left(struct fake *f, const struct sockaddr_in *to, struct thc_hdr h)
+static void fake_wait_left(struct fake *f, const struct sockaddr_storage *to, struct thc_hdr h)
 {
 	struct thc_version v = { .bitmap = 1, .count = 1 };
 	struct thc_job job = f->job;
@@ -336,7 +344,7 @@ static void fake_wait_left(struct fake *f, const struct sockaddr_in *to, struct 
 	__atomic_store_n(&f->left_said, 1, __ATOMIC_RELAXED);
 }
 
-static void fake_epoch(struct fake *f, const struct sockaddr_in *to, struct thc_hdr h)
+static void fake_epoch(struct fake *f, const struct sockaddr_storage *to, struct thc_hdr h)
 {
 	struct thc_job job = f->job;
 
@@ -347,7 +355,7 @@ static void fake_epoch(struct fake *f, const struct sockaddr_in *to, struct thc_
 }
 
 /* The sum, as if the other rank had sent the same. */
-static void fake_answer(struct fake *f, const struct sockaddr_in *to, const struct thc_hdr *h,
+static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			const void *payload)
 {
 	struct {
@@ -368,7 +376,7 @@ static void fake_answer(struct fake *f, const struct sockaddr_in *to, const stru
 	fake_send(f, to, &p, sizeof(p));
 }
 
-static void fake_packet(struct fake *f, const struct sockaddr_in *from, struct thc_hdr *h)
+static void fake_packet(struct fake *f, const struct sockaddr_storage *from, struct thc_hdr *h)
 {
 	if (h->op == THC_OP_JOIN) {
 		fake_welcome(f, from, h, (void *)(h + 1));
@@ -392,7 +400,7 @@ static void *fake_run(void *arg)
 	} packet;
 	struct fake *f = arg;
 	struct pollfd p = { .fd = f->fd, .events = POLLIN };
-	struct sockaddr_in from;
+	struct sockaddr_storage from;
 
 	while (!__atomic_load_n(&f->stop, __ATOMIC_RELAXED)) {
 		socklen_t len = sizeof(from);
@@ -407,7 +415,8 @@ static void *fake_run(void *arg)
 
 static void fake_start(struct fake *f)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET };
+	struct sockaddr_in at4 = { .sin_family = AF_INET };
+	struct sockaddr_in6 at6 = { .sin6_family = AF_INET6 };
 
 	f->port = next_port();
 	f->job = (struct thc_job){
@@ -416,10 +425,12 @@ static void fake_start(struct fake *f)
 	};
 	assert_int_equal(thc_table_choose(2, 8, &f->table), 0);
 	thc_pairs_init(&f->pairs, f->table.value);
-	at.sin_port = htons(f->port);
-	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	f->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(f->fd, (void *)&at, sizeof(at)), 0);
+	at4.sin_port = htons(f->port);
+	at4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	at6.sin6_port = htons(f->port);
+	at6.sin6_addr = in6addr_loopback;
+	f->fd = socket(f->v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(f->fd, f->v6 ? (void *)&at6 : (void *)&at4, fake_addrlen(f)), 0);
 	assert_int_equal(pthread_create(&f->thread, NULL, fake_run, f), 0);
 }
 
@@ -492,6 +503,8 @@ static struct thc_client *open_fake(const struct fake *f)
 	struct thc_client_options o = options_of(f->port, 0, 2000);
 	struct thc_client *c = NULL;
 
+	if (f->v6)
+		o.aggregator = "::1";
 	if (thc_client_open(&o, &c))
 		fail_msg("%s", thc_last_error());
 	return c;
@@ -505,7 +518,9 @@ static struct thc_client_stats reduce_marked(struct fake *f, int tos)
 	float *g = make_gradient(0, 5000);
 
 	fake_start(f);
-	assert_int_equal(setsockopt(f->fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)), 0);
+	assert_int_equal(f->v6 ? setsockopt(f->fd, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof(tos)) :
+				 setsockopt(f->fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)),
+			 0);
 	c = open_fake(f);
 	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
 		fail_msg("%s", thc_last_error());
@@ -519,13 +534,12 @@ static struct thc_client_stats reduce_marked(struct fake *f, int tos)
 /* ECN: a mark on the way up comes back in the header, one on the way down is
  * in the answer's own IP header; either cuts the window, nothing else does.
  */
-static void congestion__marks_cut_the_window(void **state)
+static void check_marks(bool v6)
 {
 	enum { ECT0 = 2, CE = 3 };
-	struct fake plain = { .left_from = UINT32_MAX }, up = plain, down = plain;
+	struct fake plain = { .v6 = v6, .left_from = UINT32_MAX }, up = plain, down = plain;
 	struct thc_client_stats stats;
 
-	(void)state;
 	stats = reduce_marked(&plain, ECT0);
 	if (!stats.retransmits)
 		assert_int_equal(stats.window_cuts, 0);
@@ -534,6 +548,27 @@ static void congestion__marks_cut_the_window(void **state)
 	assert_true(stats.window_cuts > stats.retransmits);
 	stats = reduce_marked(&down, CE);
 	assert_true(stats.window_cuts > stats.retransmits);
+}
+
+static void congestion__marks_cut_the_window(void **state)
+{
+	(void)state;
+	check_marks(false);
+}
+
+static void congestion__marks_cut_the_window_ipv6(void **state)
+{
+	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_addr = in6addr_loopback };
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), error;
+
+	(void)state;
+	error = fd < 0 || bind(fd, (void *)&at, sizeof(at));
+	close(fd);
+	if (error) {
+		print_message("# SKIP there is no ::1 here\n");
+		skip();
+	}
+	check_marks(true);
 }
 
 /* A STALE of an earlier epoch that was long on its way ends nothing. */
@@ -680,6 +715,7 @@ int main(void)
 		cmocka_unit_test(strange__only_newer_epochs_end_this_one),
 		cmocka_unit_test(strange__left_ends_only_what_lacks_the_rank),
 		cmocka_unit_test(congestion__marks_cut_the_window),
+		cmocka_unit_test(congestion__marks_cut_the_window_ipv6),
 		cmocka_unit_test(process__signals_are_not_taken),
 		cmocka_unit_test(process__without_memory_all_requests_fail),
 	};
