@@ -40,12 +40,43 @@ def steps(model, count, rank):
     return sum((i + 1) * p.double().sum().item() for i, p in enumerate(model.parameters()))
 
 
+class Watch:
+    """The hook, and what it made of the buckets that went through Gloo."""
+
+    def __init__(self):
+        self.buckets = []       # [this rank's gradient, what the hook gave]
+
+    def hook(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        own, fell_back = bucket.buffer().clone(), bool(state.refusal(bucket.buffer()))
+
+        def keep(future):
+            value = future.value()
+            if fell_back:
+                self.buckets.append((own, value.clone()))
+            return value
+
+        return thc_allreduce_hook(state, bucket).then(keep)
+
+    def compare(self):
+        """Largest difference from the mean, and least spread of the ranks, of the largest value."""
+        error, spread = 0.0, float("inf")
+        for own, value in self.buckets:
+            ranks = [torch.zeros_like(own) for _ in range(dist.get_world_size())]
+            dist.all_gather(ranks, own)
+            ranks = torch.stack(ranks).double()
+            mean, most = ranks.mean(0), ranks.abs().max().item()
+            error = max(error, (value.double() - mean).abs().max().item() / most)
+            spread = min(spread, (ranks - mean).abs().max().item() / most)
+        return {"buckets": len(self.buckets), "error": error, "spread": spread}
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("rank", "world", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--cookie", type=lambda text: int(text, 0), required=True)
     parser.add_argument("--checkpoint", action="store_true")
+    parser.add_argument("--means", action="store_true")
     parser.add_argument("--bucket-mb", type=float, default=1.0)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -55,8 +86,11 @@ def main():
     model = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=args.bucket_mb)
     state, hook = thc_hook("10.77.0.100", job=1, cookie=args.cookie, rank=dist.get_rank(),
                            timeout=2.0)
-    model.register_comm_hook(state, hook)
+    watch = Watch()
+    model.register_comm_hook(state, watch.hook if args.means else hook)
     digest = steps(model, args.steps, args.rank)
+    if args.means:
+        say(event="means", **watch.compare())
     say(event="trained", digest=digest, stats=state.stats())
 
     if args.checkpoint:

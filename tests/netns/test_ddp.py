@@ -72,7 +72,8 @@ def two_lines__train_and_fall_back():
 
 def small_buckets__fall_back_on_all_ranks():
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
-        training = Training(net, aggregator, "--steps", "3", "--bucket-mb", "0.001")
+        training = Training(net, aggregator, "--steps", "3", "--bucket-mb", "0.001", "--means")
+        means = [training.until(r, "means") for r in range(2)]
         words = [training.until(r, "trained") for r in range(2)]
         training.finish()
     assert words[0]["digest"] == words[1]["digest"], "the models differ"
@@ -81,6 +82,10 @@ def small_buckets__fall_back_on_all_ranks():
         elements = 3 * sum((201 * 1500, 1501 * 200, 201 * 3))
         assert stats["elements_thc"] + stats["elements_fallback"] == elements, stats
         assert stats["fallback_small"] == stats["buckets_fallback"] > 0, stats
+    for word, mean in zip(words, means):
+        assert mean["buckets"] == word["stats"]["buckets_fallback"], (mean, word)
+        assert mean["spread"] > 0.01, f"the ranks' gradients hardly differ: {mean}"
+        assert mean["error"] < 1e-6, f"a bucket that fell back is not the mean: {mean}"
 
 
 def checkpoint__keeps_error_memories():
