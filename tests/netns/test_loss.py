@@ -15,7 +15,7 @@ from ranks import Ranks
 from tap import netns
 
 N = 4
-COUNTS = [150001, 40960, 9, 77777]      # coordinates of the buckets of a step
+COUNTS = [150001, 40960, 9, 600001, 77777]     # coordinates of the buckets of a step
 ROUNDS = 3
 JOB = {"seed": 77}          # the same bits every time
 NMSE_LIMIT = 0.1                        # norms of different size per rank and block
