@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * One all-reduce without sockets: norms come back in any order and at any
- * time, between any two slices of computation. Whatever was rotated ahead of
- * its norms, the packets and the error memory hold the bits that compressing
- * the bucket in one go gives.
+ * time, between any two slices of computation, and are not this rank's own.
+ * Whatever was rotated ahead of its norms, the packets and the error memory
+ * hold the bits that compressing the bucket in one go with the agreed norms
+ * gives.
  */
 #include "codec_util.h"
 
@@ -83,11 +84,27 @@ static void compute_some(struct thc_request *r, struct rng *dice, unsigned int m
 		;
 }
 
+/* Some other rank's norms are this many times our own. */
+#define AGREED	2
+
+/* Index 0 is the agreement. */
 static void norm_comes_back(struct thc_request *r, uint32_t index)
 {
 	uint8_t lanes[THC_LANE_BYTES];
+	uint32_t bits;
+	float norm;
+	size_t i;
 
 	memcpy(lanes, thc_request_norm_packet(r, index) + 1, sizeof(lanes));
+	for (i = 0; index && i < sizeof(lanes); i += sizeof(bits)) {
+		memcpy(&bits, lanes + i, sizeof(bits));
+		bits = thc_le32(bits);
+		memcpy(&norm, &bits, sizeof(norm));
+		norm *= AGREED;
+		memcpy(&bits, &norm, sizeof(bits));
+		bits = thc_le32(bits);
+		memcpy(lanes + i, &bits, sizeof(bits));
+	}
 	thc_request_norm_answer(r, index, lanes);
 }
 
@@ -147,7 +164,7 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 	float *norms, *lost = NULL;
 	uint8_t *packed;
 	void *buf = gradient_of(b);
-	size_t padded;
+	size_t padded, blocks, i;
 	uint64_t ahead;
 
 	client_init(&c, b);
@@ -157,10 +174,13 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 		lost = test_buffer(b->count * sizeof(float));
 	}
 	padded = thc_codec_padded(&c.codec, b->count);
-	norms = test_buffer(thc_codec_blocks(&c.codec, b->count) * sizeof(float));
+	blocks = thc_codec_blocks(&c.codec, b->count);
+	norms = test_buffer(blocks * sizeof(float));
 	packed = test_buffer(padded / 2);
 	assert_int_equal(thc_codec_norms(&c.codec, buf, b->dtype, b->count, error.now, norms, NULL),
 			 0);
+	for (i = 0; i < blocks; i++)
+		norms[i] *= AGREED;
 	thc_codec_compress(&c.codec, buf, b->dtype, b->count, error.now, lost, norms, ROUND, 0, 0,
 			   c.params.chunk, packed, c.params.chunk / 2, c.scratch);
 
