@@ -13,6 +13,8 @@
  *	- every answer that leaves has true lengths, addresses, checksums and
  *	  packet sum, and its lanes are those of exactly the contributors in
  *	  its bitmap, added here with plain integers per coordinate;
+ *	- no answer leaves whose slot went on to something else while its lanes
+ *	  were copied;
  *	- no lock is held, and no counter but those of this packet has moved.
  * Reads and writes beyond a frame are found by AddressSanitizer.
  */
@@ -28,6 +30,14 @@
 #include <sanitizer/asan_interface.h>
 
 #include "shim/bpf/bpf_helpers.h"
+
+#include <thc/checksum.h>
+
+/* Called for a clone between the copy of its lanes and the look whether they
+ * were still the answer's.
+ */
+static void fuzz_copied(void);
+#define thc_checksum_udp(acc) (fuzz_copied(), thc_checksum_udp(acc))
 
 /* XDP reads fields wherever they lie; the kernel's compiler knows. */
 #pragma clang attribute push(__attribute__((no_sanitize("alignment"))), apply_to = function)
@@ -390,24 +400,88 @@ static struct xdp_md put_frame(u8 *at, const u8 *frame, size_t size, size_t tail
 	return (struct xdp_md){ .data = (u32)(long)at, .data_end = (u32)(long)(at + size) };
 }
 
+/* --- a slot that is taken while an answer is copied out of it ------------------ */
+
+static int theft;	/* 1..7: in that clone, 0: never */
+static u64 thefts;
+static struct {
+	struct thc_slot *slot;	/* NULL: nothing to be taken */
+	struct thc_version *version;
+	int clones;		/* until it happens */
+	bool taken;
+} victim;
+
+/* What another CPU does that opens the next but one generation, or an epoch. */
+static void take_slot(u32 by)
+{
+	if (theft & 1)
+		victim.version->generation += 2 * by;
+	else
+		victim.slot->epoch += by;
+}
+
+static void fuzz_copied(void)
+{
+	if (!victim.slot || --victim.clones)
+		return;
+	take_slot(1);
+	victim.taken = true;
+	thefts++;
+}
+
+static void victim_choose(const struct thc_hdr *h)
+{
+	u32 index = thc_be16(h->job) * JOB_SLOTS + thc_be16(h->slot);
+
+	memset(&victim, 0, sizeof(victim));
+	if (!theft || !(h->flags & THC_F_ANSWER))
+		return;
+	victim.slot = &world_slots[index];
+	victim.version = &victim.slot->version[thc_be32(h->generation) & 1];
+	victim.clones = theft;
+}
+
+static void victim_restore(void)
+{
+	if (victim.taken)
+		take_slot(-1);
+	victim.slot = NULL;
+}
+
+/* Where the THC header is in a frame that was taken for one. */
+static size_t header_offset(const u8 *frame)
+{
+	size_t at = 12;
+
+	if ((frame[at] << 8 | frame[at + 1]) == ETH_P_8021Q ||
+	    (frame[at] << 8 | frame[at + 1]) == ETH_P_8021AD)
+		at += 4;
+	return at + 2 + ((frame[at] << 8 | frame[at + 1]) == ETH_P_IP ? 20 : 40) + 8;
+}
+
 /* What the devmap does: clones that can grow, then the frame itself that cannot. */
 static void send_clones(struct xdp_md *ctx, int entries)
 {
 	size_t size = ctx->data_end - ctx->data;
 	u8 frame[FRAME_MAX];
+	struct thc_hdr h;
 	int k, sent = 0;
 
 	memcpy(frame, (void *)(long)ctx->data, size);
+	memcpy(&h, frame + header_offset(frame), sizeof(h));
+	victim_choose(&h);
 	for (k = 0; k < entries; k++) {
 		bool original = k == entries - 1;
 		struct xdp_md out = put_frame(low_memory + FRAME_MAX, frame, size,
 					      original ? 0 : FRAME_MAX - size);
 
 		if (thc_egress(&out) == XDP_PASS) {
+			require(!victim.taken);
 			check_sent((void *)(long)out.data, out.data_end - out.data);
 			sent++;
 		}
 	}
+	victim_restore();
 	require(sent <= (entries > 1 ? entries - 1 : 1));
 }
 
@@ -434,17 +508,6 @@ static void check_after(const struct thc_stats *before)
 	require(world_stats.received - before->received <= 1);
 	for (i = 0; i < SLOTS; i++)
 		require(!world_slots[i].lock);
-}
-
-/* The THC header of a frame that was counted as added. */
-static size_t header_offset(const u8 *frame)
-{
-	size_t at = 12;
-
-	if ((frame[at] << 8 | frame[at + 1]) == ETH_P_8021Q ||
-	    (frame[at] << 8 | frame[at + 1]) == ETH_P_8021AD)
-		at += 4;
-	return at + 2 + ((frame[at] << 8 | frame[at + 1]) == ETH_P_IP ? 20 : 40) + 8;
 }
 
 static void receive(const u8 *frame, size_t size)
@@ -494,6 +557,7 @@ static void act_raw(struct input *in)
 	u8 frame[FRAME_MAX];
 	size_t size = next(in) * 6, i;
 
+	size += next(in) % 6;	/* odd ones, too */
 	for (i = 0; i < size; i++)
 		frame[i] = next(in);
 	receive(frame, size);
@@ -640,6 +704,15 @@ static size_t spoil_ip(u8 *frame, size_t size, size_t head, int how)
 	return size;
 }
 
+/* A length below @size, odd or even. */
+static size_t cut(struct input *in, size_t size)
+{
+	size_t off = next(in) * 6;
+
+	off += next(in) % 6;
+	return size - off % size;
+}
+
 /* A packet that fits its job, then up to seven bytes changed. */
 static void act_packet(struct input *in, bool sealed)
 {
@@ -669,7 +742,7 @@ static void act_packet(struct input *in, bool sealed)
 	if (sealed && !(changes & 0x10))	/* changed by its sender: the sum is right */
 		seal(frame, head, &r);
 	if (changes & 0x40)	/* cut short, or with something behind it */
-		size = changes & 0x80 ? size + next(in) % 64 : size - next(in) * 6 % size;
+		size = changes & 0x80 ? size + next(in) % 64 : cut(in, size);
 	else if (changes & 0x80 && r.job != 1)
 		size = spoil_ip(frame, size, head, where >> 6);
 	receive(frame, size);
@@ -689,12 +762,14 @@ static void act_round(struct input *in)
 	r.shape = shape_for(r.job, what);
 	r.epoch = world_jobs[r.job].epoch;
 	r.generation = top_of(r.job, r.slot) + (order & 1);
+	theft = order >> 5;
 	for (i = 0; i < RANKS + (order >> 1 & 3); i++) {
 		r.rank = (order + i) % RANKS;
 		size = put_request(frame, &r, &head);
 		seal(frame, head, &r);
 		receive(frame, size);
 	}
+	theft = 0;
 }
 
 static void act_close(struct input *in)
@@ -774,7 +849,8 @@ static void report_reached(void)
 		missing += !reached.drop[i] && i != THC_DROP_LOCK && i != THC_DROP_INTERNAL &&
 			   i != THC_DROP_TAILROOM;
 	}
-	printf("\n# %llu inputs, %d outcomes never reached\n", inputs, missing);
+	missing += !thefts;
+	printf(" thefts %llu\n# %llu inputs, %d outcomes never reached\n", thefts, inputs, missing);
 	fflush(stdout);
 	if (inputs > 30000 && missing)
 		_exit(1);
