@@ -36,6 +36,7 @@ BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(WARN) -W
 # A user-space module is a folder of C files.
 LIB_SRC   := $(wildcard userspace/libthc/*.c)
 LIB_OBJ   := $(LIB_SRC:%.c=$(BUILD)/%.o)
+KSIMD_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard kmod/simd_*.c))
 COMMON_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/common/*.c))
 THCD_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/thcd/*.c))
 CTL_OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/thcctl/*.c))
@@ -81,6 +82,10 @@ selftests: all $(SELF_BIN)
 $(BUILD)/userspace/libthc/codec_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2 -mf16c)
 $(BUILD)/userspace/libthc/codec_avx512.o: SIMD := \
 	$(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512dq -mavx512vl)
+# The module's lane loops, with the flags that Kbuild gives them.
+$(BUILD)/kmod/simd_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2)
+$(BUILD)/kmod/simd_avx512.o: SIMD := \
+	$(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512vl -mavx512vbmi)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
@@ -123,6 +128,11 @@ $(BUILD)/include/%.skel.h: $(BUILD)/bpf/%.bpf.o
 $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libthc.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a -lcmocka -lm -pthread
+
+# The kernel's lane loops in user space.
+$(BUILD)/tests/unit/test_kmod_simd: tests/unit/test_kmod_simd.c $(KSIMD_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ikmod $(ALL_LDFLAGS) -o $@ $(filter %.c %.o,$^) -lcmocka
 
 # Tests of the daemon's parts: all of it but main().
 $(BUILD)/tests/unit/test_thcd_%: tests/unit/test_thcd_%.c \

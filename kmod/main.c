@@ -6,6 +6,7 @@
 #include <linux/module.h>
 #include <linux/net.h>
 
+#include "simd.h"
 #include "sock.h"
 
 static const struct net_proto_family thc_family = {
@@ -29,6 +30,8 @@ static int __init thc_init(void)
 	error = sock_register(&thc_family);
 	if (error)
 		goto exit_netlink;
+	thc_simd_init();
+	thc_kfunc_init();
 	return 0;
 
 exit_netlink:

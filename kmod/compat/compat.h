@@ -7,6 +7,9 @@
 #ifndef THC_KMOD_COMPAT_H
 #define THC_KMOD_COMPAT_H
 
+#include <linux/btf.h>
+#include <linux/btf_ids.h>
+#include <linux/module.h>
 #include <net/udp_tunnel.h>
 
 /* encap_err_rcv() has been told the error itself since 6.7. */
@@ -24,5 +27,24 @@
 		report(sk, EHOSTUNREACH); \
 	}
 #endif
+
+/* Functions for BPF are marked since 6.3, sets of them since 6.9. */
+#ifndef __bpf_kfunc
+#define __bpf_kfunc __used noinline
+#endif
+#ifndef BTF_KFUNCS_START
+#define BTF_KFUNCS_START(name)	BTF_SET8_START(name)
+#define BTF_KFUNCS_END(name)	BTF_SET8_END(name)
+#endif
+
+/* Registering functions of a module without BTF makes the kernel complain. */
+static inline bool thc_module_has_btf(const struct module *module)
+{
+#ifdef CONFIG_DEBUG_INFO_BTF_MODULES
+	return module->btf_data_size;
+#else
+	return false;
+#endif
+}
 
 #endif /* THC_KMOD_COMPAT_H */

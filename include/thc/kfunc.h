@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What thc.ko lends XDP programs: the loops of lane.h on the CPU's vector
+ * unit, one function per lane kind, the same bits. One text declares them for
+ * the module that has them and for the program that calls them.
+ *
+ * Each returns 0, or -EBUSY if the vector unit belongs to somebody else at
+ * this moment (XDP interrupted a user of it inside the kernel): nothing was
+ * done then, and the caller runs its own loop. -EINVAL: a pointer is NULL.
+ * @first as in lane.h. Types have one size each, which is how the verifier
+ * knows that lanes and payload are really there.
+ */
+#ifndef THC_KFUNC_H
+#define THC_KFUNC_H
+
+#include <thc/lane.h>
+
+/* One version's lanes. */
+struct thc_lane_block {
+	u64 word[THC_LANE_WORDS];
+};
+
+#define THC_PAYLOAD_TYPE(bytes) \
+	struct thc_payload_##bytes { \
+		u8 byte[bytes]; \
+	}
+
+THC_PAYLOAD_TYPE(16);
+THC_PAYLOAD_TYPE(256);
+THC_PAYLOAD_TYPE(512);
+THC_PAYLOAD_TYPE(1024);
+
+#ifdef __bpf__
+#define THC_KFUNC extern __attribute__((section(".ksyms")))
+#else
+#define THC_KFUNC
+#endif
+
+/* The six, as X(lane kind, payload bytes): those that look up, those that do not. */
+#define THC_KFUNCS_TABLE(X) X(lut8, 512) X(lut16, 256)
+#define THC_KFUNCS_PLAIN(X) X(linear8, 512) X(add8, 1024) X(add16, 1024) X(add32, 1024)
+
+#define THC_KFUNC_TABLE(name, bytes) \
+	THC_KFUNC int thc_kfunc_##name(struct thc_lane_block *lanes, \
+				       const struct thc_payload_##bytes *payload, \
+				       const struct thc_pairs *table, u32 first);
+#define THC_KFUNC_PLAIN(name, bytes) \
+	THC_KFUNC int thc_kfunc_##name(struct thc_lane_block *lanes, \
+				       const struct thc_payload_##bytes *payload, u32 first);
+
+THC_KFUNCS_TABLE(THC_KFUNC_TABLE)
+THC_KFUNCS_PLAIN(THC_KFUNC_PLAIN)
+
+#endif /* THC_KFUNC_H */

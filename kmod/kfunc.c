@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The functions that XDP programs may call: include/thc/kfunc.h, registered,
+ * counted and passed on to simd.c. They need this module's BTF; where the
+ * module was built without (the kernel's headers had no vmlinux, or there was
+ * no pahole) there are none, and nothing else is missing.
+ *
+ * A loaded program that calls one holds a reference to the module, so that
+ * rmmod is refused until the last such program is gone. There is nothing to
+ * unregister: what is registered belongs to the BTF, which goes with us.
+ */
+#include <linux/btf.h>
+#include <linux/btf_ids.h>
+#include <linux/module.h>
+#include <linux/percpu.h>
+
+#include <thc/kfunc.h>
+
+#include "compat/compat.h"
+#include "simd.h"
+
+/**
+ * struct thc_kfunc_count - what became of XDP's calls, per CPU
+ * @calls: lanes were combined
+ * @busy: the vector unit was in use, the program had to do it itself
+ */
+struct thc_kfunc_count {
+	unsigned long calls;
+	unsigned long busy;
+};
+
+static DEFINE_PER_CPU(struct thc_kfunc_count, thc_kfunc_counts);
+
+static int thc_kfunc_counted(int error)
+{
+	if (error)
+		this_cpu_inc(thc_kfunc_counts.busy);
+	else
+		this_cpu_inc(thc_kfunc_counts.calls);
+	return error;
+}
+
+/* The parameters kfunc_calls and kfunc_busy: field @offset of all CPUs. */
+static int thc_kfunc_param_get(char *buffer, const struct kernel_param *kp)
+{
+	size_t offset = (size_t)kp->arg;
+	unsigned long sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += *(unsigned long *)((char *)per_cpu_ptr(&thc_kfunc_counts, cpu) + offset);
+	return sysfs_emit(buffer, "%lu\n", sum);
+}
+
+static const struct kernel_param_ops thc_kfunc_param_ops = { .get = thc_kfunc_param_get };
+
+module_param_cb(kfunc_calls, &thc_kfunc_param_ops, (void *)offsetof(struct thc_kfunc_count, calls),
+		0444);
+MODULE_PARM_DESC(kfunc_calls, "Payloads that were summed for XDP; read only");
+module_param_cb(kfunc_busy, &thc_kfunc_param_ops, (void *)offsetof(struct thc_kfunc_count, busy),
+		0444);
+MODULE_PARM_DESC(kfunc_busy, "Calls by XDP while the vector unit was in use; read only");
+
+/* The verifier lets a constant NULL pass as any pointer. */
+#define THC_KFUNC_DEFINE_TABLE(name, bytes) \
+	__bpf_kfunc int thc_kfunc_##name(struct thc_lane_block *lanes, \
+					 const struct thc_payload_##bytes *payload, \
+					 const struct thc_pairs *table, u32 first) \
+	{ \
+		if (!lanes || !payload || !table) \
+			return -EINVAL; \
+		return thc_kfunc_counted(thc_simd_##name(lanes->word, payload, table, first)); \
+	}
+
+#define THC_KFUNC_DEFINE_PLAIN(name, bytes) \
+	__bpf_kfunc int thc_kfunc_##name(struct thc_lane_block *lanes, \
+					 const struct thc_payload_##bytes *payload, u32 first) \
+	{ \
+		if (!lanes || !payload) \
+			return -EINVAL; \
+		return thc_kfunc_counted(thc_simd_##name(lanes->word, payload, first)); \
+	}
+
+THC_KFUNCS_TABLE(THC_KFUNC_DEFINE_TABLE)
+THC_KFUNCS_PLAIN(THC_KFUNC_DEFINE_PLAIN)
+
+/* Spelled out: BTF_ID() makes its symbols' names from the line it stands on. */
+BTF_KFUNCS_START(thc_kfunc_ids)
+BTF_ID_FLAGS(func, thc_kfunc_lut8)
+BTF_ID_FLAGS(func, thc_kfunc_lut16)
+BTF_ID_FLAGS(func, thc_kfunc_linear8)
+BTF_ID_FLAGS(func, thc_kfunc_add8)
+BTF_ID_FLAGS(func, thc_kfunc_add16)
+BTF_ID_FLAGS(func, thc_kfunc_add32)
+BTF_KFUNCS_END(thc_kfunc_ids)
+
+static const struct btf_kfunc_id_set thc_kfunc_set = {
+	.owner	= THIS_MODULE,
+	.set	= &thc_kfunc_ids,
+};
+
+void thc_kfunc_init(void)
+{
+	int error;
+
+	if (!thc_module_has_btf(THIS_MODULE))
+		return;
+	error = register_btf_kfunc_id_set(BPF_PROG_TYPE_XDP, &thc_kfunc_set);
+	if (error)
+		pr_notice("thc: XDP sums lanes without this module: error %d\n", error);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Lane loops per instruction set. include/thc/lane.h says what they compute,
+ * bit for bit, also where a table overflows its lanes; these say how fast.
+ *
+ * simd_scalar.c, simd_avx2.c and simd_avx512.c are also compiled in user
+ * space, where tests/unit/test_kmod_simd.c compares them on the instruction
+ * sets that emulators lack. simd.c, which chooses one and owns the vector
+ * unit while it runs, is the kernel's alone.
+ */
+#ifndef THC_KMOD_SIMD_H
+#define THC_KMOD_SIMD_H
+
+#include <thc/lane.h>
+
+/**
+ * struct thc_simd_ops - the loops of one instruction set
+ * @name: as the module's parameter "simd" takes it
+ *
+ * @lanes: THC_LANE_BYTES, aligned to words. @payload: thc_lane_payload(kind)
+ * bytes, of any alignment. The caller owns the vector unit, if they need it.
+ */
+struct thc_simd_ops {
+	const char *name;
+	void (*lut8)(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
+	void (*lut16)(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
+	void (*linear8)(u64 *lanes, const void *payload, int first);
+	void (*add8)(u64 *lanes, const void *payload, int first);
+	void (*add16)(u64 *lanes, const void *payload, int first);
+	void (*add32)(u64 *lanes, const void *payload, int first);
+};
+
+extern const struct thc_simd_ops thc_simd_scalar;
+extern const struct thc_simd_ops thc_simd_avx2;
+extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
+
+/* The loops @set_lut8() ..., two copies of each, as thc_simd_ops thc_simd_@set. */
+#define THC_SIMD_TABLE(set, name) \
+	static void name(u64 *lanes, const void *payload, const struct thc_pairs *p, int first) \
+	{ \
+		if (first) \
+			set##_##name(lanes, payload, p, 1); \
+		else \
+			set##_##name(lanes, payload, p, 0); \
+	}
+
+#define THC_SIMD_PLAIN(set, name) \
+	static void name(u64 *lanes, const void *payload, int first) \
+	{ \
+		if (first) \
+			set##_##name(lanes, payload, 1); \
+		else \
+			set##_##name(lanes, payload, 0); \
+	}
+
+#define THC_SIMD_OPS(set, text) \
+	THC_SIMD_TABLE(set, lut8) \
+	THC_SIMD_TABLE(set, lut16) \
+	THC_SIMD_PLAIN(set, linear8) \
+	THC_SIMD_PLAIN(set, add8) \
+	THC_SIMD_PLAIN(set, add16) \
+	THC_SIMD_PLAIN(set, add32) \
+	const struct thc_simd_ops thc_simd_##set = { \
+		.name = text, \
+		.lut8 = lut8, \
+		.lut16 = lut16, \
+		.linear8 = linear8, \
+		.add8 = add8, \
+		.add16 = add16, \
+		.add32 = add32, \
+	}
+
+#ifdef __KERNEL__
+/* As the loops; 0, or -EBUSY if the vector unit is not to be had now. */
+int thc_simd_lut8(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
+int thc_simd_lut16(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
+int thc_simd_linear8(u64 *lanes, const void *payload, int first);
+int thc_simd_add8(u64 *lanes, const void *payload, int first);
+int thc_simd_add16(u64 *lanes, const void *payload, int first);
+int thc_simd_add32(u64 *lanes, const void *payload, int first);
+
+/* Chooses the instruction set; before anything else of this file. */
+void thc_simd_init(void);
+
+/* Offers XDP programs what include/thc/kfunc.h declares, if the kernel can. */
+void thc_kfunc_init(void);
+#endif
+
+#endif /* THC_KMOD_SIMD_H */

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The vector loops of thc.ko against include/thc/lane.h, bit for bit: every
+ * kind, random and extreme lanes, payloads and tables (also tables too large
+ * for their lanes), payloads of every alignment, at either end of what may be
+ * touched. An instruction set that this CPU lacks is skipped.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "simd.h"
+
+#define ROUNDS 400
+
+static u64 random_state;
+
+static u64 random_word(void)
+{
+	u64 z = random_state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
+enum fill { ZEROS, ONES, RANDOM, CORNERS, FILLS };
+
+static u8 random_byte(enum fill how)
+{
+	static const u8 corner[] = { 0x00, 0x0f, 0xf0, 0xff, 0x7f, 0x80, 0x01, 0xfe };
+
+	switch (how) {
+	case ZEROS:
+		return 0;
+	case ONES:
+		return 0xff;
+	case RANDOM:
+		return random_word() >> 32;
+	default:
+		return corner[random_word() >> 32 & 7];
+	}
+}
+
+static void fill(void *to, size_t bytes, enum fill how)
+{
+	u8 *p = to;
+
+	while (bytes--)
+		*p++ = random_byte(how);
+}
+
+/* The middle page of three; what is beside it must not be touched. */
+static u8 *guarded_page(size_t page)
+{
+	u8 *p = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	assert_int_equal(mprotect(p + page, page, PROT_READ | PROT_WRITE), 0);
+	return p + page;
+}
+
+static void run(const struct thc_simd_ops *ops, enum thc_lane_kind kind, u64 *lanes,
+		const void *payload, const struct thc_pairs *p, int first)
+{
+	switch (kind) {
+	case THC_LANE_LUT8:
+		ops->lut8(lanes, payload, p, first);
+		break;
+	case THC_LANE_LUT16:
+		ops->lut16(lanes, payload, p, first);
+		break;
+	case THC_LANE_LINEAR8:
+		ops->linear8(lanes, payload, first);
+		break;
+	case THC_LANE_ADD8:
+		ops->add8(lanes, payload, first);
+		break;
+	case THC_LANE_ADD16:
+		ops->add16(lanes, payload, first);
+		break;
+	case THC_LANE_ADD32:
+		ops->add32(lanes, payload, first);
+		break;
+	default:
+		fail_msg("no such loop");
+	}
+}
+
+/* One contribution at @payload, both ways, on the same lanes. */
+static void assert_same(const struct thc_simd_ops *ops, enum thc_lane_kind kind, u8 *page,
+			size_t offset, const u8 *payload, const struct thc_pairs *pairs, int first,
+			enum fill how)
+{
+	u64 expected[THC_LANE_WORDS], *lanes = (u64 *)(page + offset);
+	struct thc_pairs before = *pairs;
+
+	fill(lanes, THC_LANE_BYTES, how);
+	memcpy(expected, lanes, sizeof(expected));
+	thc_lanes_add(kind, expected, payload, pairs, first);
+	run(ops, kind, lanes, payload, pairs, first);
+	if (memcmp(expected, lanes, sizeof(expected))) {
+		size_t i = 0;
+
+		while (expected[i] == lanes[i])
+			i++;
+		fail_msg("%s, kind %d, first %d: word %zu is %016llx, lane.h has %016llx",
+			 ops->name, kind, first, i, (unsigned long long)lanes[i],
+			 (unsigned long long)expected[i]);
+	}
+	assert_memory_equal(pairs, &before, sizeof(before));
+}
+
+/* Lanes and payload end, or begin, where the page does. */
+static void same_bits(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
+{
+	size_t page = sysconf(_SC_PAGESIZE), length = thc_lane_payload(kind);
+	u8 *to = guarded_page(page), *from = guarded_page(page);
+	struct thc_pairs pairs;
+	u16 table[16];
+	int round;
+
+	random_state = kind;
+	for (round = 0; round < ROUNDS; round++) {
+		size_t skew = random_word() % 65;
+		u8 *payload = round & 1 ? from + skew : from + page - length - skew;
+
+		fill(table, sizeof(table), round % 7 ? RANDOM : round % FILLS);
+		thc_pairs_init(&pairs, table);
+		fill(payload, length, random_word() % FILLS);
+		assert_same(ops, kind, to, round & 2 ? 0 : page - THC_LANE_BYTES, payload, &pairs,
+			    round >> 2 & 1, random_word() % FILLS);
+	}
+	/* each of the 16 indices where only one differs from the others */
+	for (round = 0; round < 256; round++) {
+		memset(table, 0, sizeof(table));
+		table[round % 16] = round / 16 * 0x1111;
+		thc_pairs_init(&pairs, table);
+		fill(from, length, RANDOM);
+		assert_same(ops, kind, to, 0, from, &pairs, round & 1, RANDOM);
+	}
+	munmap(to - page, 3 * page);
+	munmap(from - page, 3 * page);
+}
+
+/* Nothing around the lanes is written: the pages' ends do not see the middle. */
+static void stays_inside(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
+{
+	u8 block[3 * THC_LANE_BYTES], before[sizeof(block)], payload[THC_LANE_BYTES];
+	struct thc_pairs pairs = { { 0 }, { 0 } };
+
+	fill(block, sizeof(block), RANDOM);
+	fill(payload, sizeof(payload), RANDOM);
+	memcpy(before, block, sizeof(block));
+	run(ops, kind, (u64 *)(block + THC_LANE_BYTES), payload, &pairs, 1);
+	assert_memory_equal(block, before, THC_LANE_BYTES);
+	assert_memory_equal(block + 2 * THC_LANE_BYTES, before + 2 * THC_LANE_BYTES,
+			    THC_LANE_BYTES);
+}
+
+static void all_kinds(const struct thc_simd_ops *ops)
+{
+	static const enum thc_lane_kind kinds[] = { THC_LANE_LUT8, THC_LANE_LUT16, THC_LANE_LINEAR8,
+						    THC_LANE_ADD8, THC_LANE_ADD16, THC_LANE_ADD32 };
+	size_t i;
+
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		same_bits(ops, kinds[i]);
+		stays_inside(ops, kinds[i]);
+	}
+}
+
+static void simd__scalar_is_lane_h(void **state)
+{
+	(void)state;
+	all_kinds(&thc_simd_scalar);
+}
+
+static void simd__avx2_same_bits(void **state)
+{
+	(void)state;
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2")) {
+		all_kinds(&thc_simd_avx2);
+		return;
+	}
+#endif
+	print_message("# SKIP this CPU has no AVX2\n");
+	skip();
+}
+
+static void simd__avx512_same_bits(void **state)
+{
+	(void)state;
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512vbmi")) {
+		all_kinds(&thc_simd_avx512);
+		return;
+	}
+#endif
+	print_message("# SKIP this CPU has no AVX-512 with VBMI\n");
+	skip();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(simd__scalar_is_lane_h),
+		cmocka_unit_test(simd__avx2_same_bits),
+		cmocka_unit_test(simd__avx512_same_bits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
