@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The loops of include/thc/lane.h as BPF subprograms, one per kind, and the
- * packet sum per payload size.
+ * packet sum per payload size. In thc_simd.bpf.c a kind's subprogram first asks
+ * thc.ko (include/thc/kfunc.h), and runs its own loop if that cannot now.
  *
  * They are global functions: the verifier looks at each once, for arguments
  * of exactly these types, instead of once per path that leads to a call
@@ -14,20 +15,15 @@
 
 #include "maps.bpf.h"
 
-/* One version's lanes, and payloads, as types whose size the verifier knows. */
-struct thc_lane_block {
-	u64 word[THC_LANE_WORDS];
-};
+#include <thc/kfunc.h>
 
-#define THC_PAYLOAD_TYPE(bytes) \
-	struct thc_payload_##bytes { \
-		u8 byte[bytes]; \
-	}
-
-THC_PAYLOAD_TYPE(16);
-THC_PAYLOAD_TYPE(256);
-THC_PAYLOAD_TYPE(512);
-THC_PAYLOAD_TYPE(1024);
+/* Was it done by thc.ko? In thc_simd.bpf.c alone it is asked to. */
+#ifdef THC_SIMD
+#define THC_BY_MODULE(call) (!(call))
+#else
+#define THC_BY_MODULE(call) 0
+#endif
+#define THC_NOT_BY_MODULE (-1)
 
 #define THC_LANES_TABLE(name, bytes) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
@@ -36,6 +32,8 @@ THC_PAYLOAD_TYPE(1024);
 	{ \
 		if (!to || !payload || !table) \
 			return -1; \
+		if (THC_BY_MODULE(thc_kfunc_##name(to, payload, table, first))) \
+			return 0; \
 		if (first) \
 			thc_lanes_##name(to->word, payload, table, 1); \
 		else \
@@ -43,12 +41,14 @@ THC_PAYLOAD_TYPE(1024);
 		return 0; \
 	}
 
-#define THC_LANES_PLAIN(name, bytes) \
+#define THC_LANES_PLAIN(name, bytes, by_module) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
 					    const struct thc_payload_##bytes *payload, u32 first) \
 	{ \
 		if (!to || !payload) \
 			return -1; \
+		if (THC_BY_MODULE(by_module)) \
+			return 0; \
 		if (first) \
 			thc_lanes_##name(to->word, payload, 1); \
 		else \
@@ -58,12 +58,12 @@ THC_PAYLOAD_TYPE(1024);
 
 THC_LANES_TABLE(lut8, 512)
 THC_LANES_TABLE(lut16, 256)
-THC_LANES_PLAIN(linear8, 512)
-THC_LANES_PLAIN(add8, 1024)
-THC_LANES_PLAIN(add16, 1024)
-THC_LANES_PLAIN(add32, 1024)
-THC_LANES_PLAIN(or, 1024)
-THC_LANES_PLAIN(max, 1024)
+THC_LANES_PLAIN(linear8, 512, thc_kfunc_linear8(to, payload, first))
+THC_LANES_PLAIN(add8, 1024, thc_kfunc_add8(to, payload, first))
+THC_LANES_PLAIN(add16, 1024, thc_kfunc_add16(to, payload, first))
+THC_LANES_PLAIN(add32, 1024, thc_kfunc_add32(to, payload, first))
+THC_LANES_PLAIN(or, 1024, THC_NOT_BY_MODULE)
+THC_LANES_PLAIN(max, 1024, THC_NOT_BY_MODULE)
 
 /* Sums a finished version's lanes, for the answers that carry them. */
 __noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_block *from)

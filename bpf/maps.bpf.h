@@ -3,8 +3,7 @@
  * The maps of the XDP aggregator and its load-time constants. What their
  * values mean is in thc_maps.h and include/thc/; who fills them is here.
  *
- * What a loader does with the skeleton `thc_bpf` (thc.skel.h; include
- * thc_maps.h before it):
+ * What a loader does with the skeleton `thc_bpf` (thc_open.h):
  *
  *	open	skel->rodata->thc_config = { addresses, port_base, relay };
  *		bpf_map__set_max_entries(skel->maps.slots, n) and .lanes, same n:

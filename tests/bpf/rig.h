@@ -22,8 +22,7 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include "thc_maps.h"
-#include "thc.skel.h"
+#include "thc_open.h"
 
 #define RIG_PORT 18500
 #define RIG_SLOTS 256
@@ -57,9 +56,17 @@ static inline void *rig_map(struct bpf_map *map, size_t size)
 	return p;
 }
 
+/* THC_SIMD=1 in the environment: with lanes summed by thc.ko, which must be there. */
+static inline bool rig_simd(void)
+{
+	const char *simd = getenv("THC_SIMD");
+
+	return simd && !strcmp(simd, "1");
+}
+
 static inline void rig_open(struct rig *rig, const struct thc_config *config)
 {
-	rig->skel = thc_bpf__open();
+	rig->skel = thc_bpf_open(rig_simd());
 	assert_non_null(rig->skel);
 	*(struct thc_config *)&rig->skel->rodata->thc_config = *config;
 	bpf_map__set_max_entries(rig->skel->maps.slots, RIG_SLOTS);

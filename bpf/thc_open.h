@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * For loaders: thc.bpf.c and thc_simd.bpf.c are one program text with the same
+ * maps, so that one skeleton type serves both objects.
+ */
+#ifndef THC_OPEN_H
+#define THC_OPEN_H
+
+#include <stdbool.h>
+#include "thc_maps.h"
+#include "thc.skel.h"
+#include "thc_simd.skel.h"
+
+/* As thc_bpf__open(), with lanes summed by thc.ko if @simd. Loading that fails
+ * where thc.ko is not loaded or its functions cannot be called.
+ */
+static inline struct thc_bpf *thc_bpf_open(bool simd)
+{
+	struct thc_bpf *skel;
+	int err;
+
+	if (!simd)
+		return thc_bpf__open();
+	skel = calloc(1, sizeof(*skel));
+	if (!skel)
+		return NULL;
+	err = thc_bpf__create_skeleton(skel);
+	if (!err) {
+		skel->skeleton->data = thc_simd_bpf__elf_bytes(&skel->skeleton->data_sz);
+		err = bpf_object__open_skeleton(skel->skeleton, NULL);
+	}
+	if (!err)
+		return skel;
+	thc_bpf__destroy(skel);
+	errno = -err;
+	return NULL;
+}
+
+#endif /* THC_OPEN_H */
