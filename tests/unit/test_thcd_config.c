@@ -118,7 +118,7 @@ static void file__every_key(void **state)
 {
 	static const char text[] =
 		"{ \"interface\": \"eth3\", \"mode\": \"generic\", \"port\": 19000,\n"
-		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"instance\": "
+		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"simd\": false, \"instance\": "
 		"\"a-b.c\",\n"
 		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\",\n"
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"cookie\": \"0xfedcba9876543210\",\n"
@@ -144,6 +144,7 @@ static void file__every_key(void **state)
 	assert_int_equal(config.listens, 2);
 	assert_string_equal(config.listen[1], "::1");
 	assert_true(config.software);
+	assert_true(config.no_simd);
 	assert_string_equal(config.instance, "a-b.c");
 	assert_string_equal(config.control, "/tmp/x");
 	assert_string_equal(config.pidfile, "/tmp/p");
@@ -202,6 +203,7 @@ static void file__mistakes_have_their_place(void **state)
 		 "f.json:1: port: \"65500\" is not a number from 1 to 65471");
 	bad_file("{ \"mode\": \"fast\" }", "neither auto nor native nor generic");
 	bad_file("{ \"software\": 1 }", "neither off nor on");
+	bad_file("{ \"simd\": \"avx\" }", "neither on nor off");
 	bad_file("{ \"instance\": \"a/b\" }", "instance");
 	bad_file("{ \"instance\": \"..\" }", "instance");
 	bad_file("{ \"port\": null }", "a number, text");

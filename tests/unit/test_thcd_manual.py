@@ -40,7 +40,7 @@ class Manual(unittest.TestCase):
         self.assertGreaterEqual(len(shown), least)
         self.assertEqual(shown, options(re.sub(r" , ", ", ", manual(program))))
         for short, name in shown:
-            if name in ("--help", "--version", "--json", "--software", "--fresh", "--verbose"):
+            if name in ("--help", "--version", "--json", "--software", "--no-simd", "--fresh", "--verbose"):
                 continue
             for option in (short, name):
                 done = run(program, option)
@@ -48,7 +48,7 @@ class Manual(unittest.TestCase):
                 self.assertIn("needs a value", done.stderr)
 
     def test_thcd_options(self):
-        self.check_options("thcd", 14)
+        self.check_options("thcd", 15)
 
     def test_thcctl_options(self):
         self.check_options("thcctl", 6)

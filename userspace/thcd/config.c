@@ -364,6 +364,8 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 		return set_mode(c, value, e);
 	if (!strcmp(key, "software"))
 		return parse_choice(key, value, "off", "on", &c->software, e);
+	if (!strcmp(key, "simd"))
+		return parse_choice(key, value, "on", "off", &c->no_simd, e);
 	if (!strcmp(key, "listen")) {
 		if (c->listens == THCD_LISTEN_MAX)
 			return thcd_fail(e, "listen: more than %d addresses", THCD_LISTEN_MAX);

@@ -57,6 +57,7 @@ struct thcd_config {
 	u32			port;
 	enum thcd_mode		mode;
 	bool			software;
+	bool			no_simd;
 	bool			fresh;
 	bool			verbose;
 	int			ready_fd;	/* -1: a line on stdout */

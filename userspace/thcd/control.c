@@ -117,6 +117,8 @@ static cJSON *head(const struct thcd *d)
 	cJSON_AddStringToObject(o, "mode", d->mode);
 	if (d->interface)
 		cJSON_AddStringToObject(o, "interface", d->interface);
+	if (d->lanes_by)
+		cJSON_AddStringToObject(o, "lanes_by", d->lanes_by);
 	cJSON_AddNumberToObject(o, "pid", getpid());
 	cJSON_AddNumberToObject(o, "port", d->port);
 	cJSON_AddNumberToObject(o, "slots", d->slots);

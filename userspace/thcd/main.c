@@ -158,6 +158,7 @@ static int start(struct run *r, struct thcd_error *e)
 	d->port = r->c.port;
 	d->software = r->c.software;
 	d->verbose = r->c.verbose;
+	d->no_simd = r->c.no_simd;
 	d->interface = r->c.interface;
 	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
 	r->signals = catch_signals(e);
@@ -176,9 +177,10 @@ static int start(struct run *r, struct thcd_error *e)
 		return -1;
 	snprintf(ports, sizeof(ports), d->software ? "port %u" : "ports %u to %u", d->port,
 		 d->port + THC_PORT_SPAN - 1);
-	thcd_say("%s aggregator on %s, UDP %s: %u slots, %llu bytes", d->mode,
+	thcd_say("%s aggregator on %s, UDP %s: %u slots, %llu bytes%s%s", d->mode,
 		 r->c.listens ? r->c.listen[0] : r->c.interface, ports, d->slots,
-		 (unsigned long long)thc_report_slot_bytes(d->slots));
+		 (unsigned long long)thc_report_slot_bytes(d->slots),
+		 d->lanes_by ? ", lanes summed by " : "", d->lanes_by ? d->lanes_by : "");
 	return tell_ready(&r->c, e);
 }
 

@@ -14,6 +14,7 @@ static const struct option options[] = {
 	{ "interface", required_argument, NULL, 'i' },
 	{ "mode", required_argument, NULL, 'm' },
 	{ "software", no_argument, NULL, 's' },
+	{ "no-simd", no_argument, NULL, 'S' },
 	{ "listen", required_argument, NULL, 'l' },
 	{ "port", required_argument, NULL, 'p' },
 	{ "job", required_argument, NULL, 'j' },
@@ -45,6 +46,7 @@ static void print_help(void)
 	      "  -m, --mode MODE       auto, native or generic XDP; default auto: native, and\n"
 	      "                        generic if the driver refuses it\n"
 	      "  -s, --software        aggregate in user space, without BPF\n"
+	      "  -S, --no-simd         sum lanes in BPF, though thc.ko would do it faster\n"
 	      "  -l, --listen ADDRESS  address that workers send to, may be repeated; default:\n"
 	      "                        the first IPv4 and the first IPv6 one of the interface\n"
 	      "  -p, --port PORT       first of the 64 UDP ports of the aggregator; default 18500\n"
@@ -88,6 +90,8 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 		return thcd_config_set(c, "mode", arg, e);
 	case 's':
 		return thcd_config_set(c, "software", "on", e);
+	case 'S':
+		return thcd_config_set(c, "simd", "off", e);
 	case 'l':
 		return thcd_config_set(c, "listen", arg, e);
 	case 'p':
@@ -116,13 +120,13 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool file,
 			    struct thcd_error *e)
 {
-	static const char repeated[] = "ljsfv";
+	static const char repeated[] = "ljsSfv";
 	u64 seen = 0;
 	int opt;
 
 	optind = 1;
 	opterr = 0;
-	while ((opt = getopt_long(argc, argv, ":i:m:sl:p:j:c:n:C:fR:P:vhV", options, NULL)) >= 0) {
+	while ((opt = getopt_long(argc, argv, ":i:m:sSl:p:j:c:n:C:fR:P:vhV", options, NULL)) >= 0) {
 		if (opt == '?' || opt == ':') {
 			thcd_fail(e,
 				  opt == '?' ? "unknown option %s; thcd --help lists them" :

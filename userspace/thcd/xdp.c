@@ -29,6 +29,7 @@
 #include <linux/if_link.h>
 
 #include "../common/report.h"
+#include "../common/simd.h"
 #include "answer.h"
 #include "attach.h"
 #include "jobs.h"
@@ -37,7 +38,7 @@
 #include "pins.h"
 #include "xdp.h"
 
-#include "thc.skel.h"
+#include "../../bpf/thc_open.h"
 
 /* A slot's lock is held for microseconds; tries before a CLOSE is put off. */
 #define CLOSE_TRIES	8
@@ -60,6 +61,7 @@ struct thcd_xdp {
 	u64			fan;		/* bit k: fan[k] is filled */
 	u64			watch_ms;	/* next look at the hook */
 	bool			robbed;		/* our program is not there */
+	char			lanes_by[32];
 };
 
 static void *map_memory(int fd, size_t bytes)
@@ -217,17 +219,17 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 	return open_state(d, e);
 }
 
-/* Loads the programs; maps are pinned, or found pinned. */
-static int load(struct thcd *d, bool generic, struct thcd_error *e)
+/* Loads the programs; maps are pinned, or found pinned. Negative errno. */
+static int load_programs(struct thcd *d, bool generic, bool simd)
 {
 	struct thcd_xdp *x = d->xdp;
 	struct bpf_map *map;
 	char path[192];
 	int err;
 
-	x->skel = thc_bpf__open();
+	x->skel = thc_bpf_open(simd);
 	if (!x->skel)
-		return thcd_fail(e, "cannot open the XDP program: %s", strerror(errno));
+		return -errno;
 	x->skel->rodata->thc_config.port_base = d->port;
 	x->skel->rodata->thc_config.relay = generic;
 	x->skel->rodata->thc_config.addr4 = x->meta.addr4;
@@ -242,10 +244,45 @@ static int load(struct thcd *d, bool generic, struct thcd_error *e)
 		bpf_map__set_pin_path(map, thcd_pins_path(&x->pins, bpf_map__name(map), path));
 	}
 	err = thc_bpf__load(x->skel);
+	if (err) {
+		thc_bpf__destroy(x->skel);
+		x->skel = NULL;
+	}
+	return err;
+}
+
+/* Loads the programs that call thc.ko, if it is there and they can. */
+static bool load_simd(struct thcd *d, bool generic)
+{
+	struct thcd_xdp *x = d->xdp;
+	char name[16];
+	int err;
+
+	if (d->no_simd || thc_simd_offered(name, sizeof(name)) != THC_SIMD_OFFERED)
+		return false;
+	err = load_programs(d, generic, true);
+	if (err) {
+		thcd_say("the kernel refused the XDP program that calls thc.ko: %s; lanes are "
+			 "summed by BPF",
+			 strerror(-err));
+		return false;
+	}
+	snprintf(x->lanes_by, sizeof(x->lanes_by), "thc.ko (%s)", name);
+	return true;
+}
+
+static int load(struct thcd *d, bool generic, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	int err;
+
+	d->lanes_by = x->lanes_by;
+	if (load_simd(d, generic))
+		return 0;
+	strcpy(x->lanes_by, "BPF");
+	err = load_programs(d, generic, false);
 	if (!err)
 		return 0;
-	thc_bpf__destroy(x->skel);
-	x->skel = NULL;
 	if (err == -EINVAL && x->kept)
 		return thcd_fail(
 			e, "the pinned maps do not fit this version of thcd; --fresh discards "

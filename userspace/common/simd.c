@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Looks for the functions of include/thc/kfunc.h in the BTF of thc.ko.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <thc/kfunc.h>
+
+#include "simd.h"
+
+#define MODULE	"/sys/module/thc"
+
+static void read_name(char *name, size_t size)
+{
+	FILE *f = fopen(MODULE "/parameters/simd", "re");
+
+	name[0] = '\0';
+	if (f && fgets(name, (int)size, f))
+		name[strcspn(name, "\n")] = '\0';
+	if (f)
+		fclose(f);
+}
+
+static bool has_functions(const struct btf *btf)
+{
+#define HAS(name, bytes) &&btf__find_by_name_kind(btf, "thc_kfunc_" #name, BTF_KIND_FUNC) > 0
+	return true THC_KFUNCS_TABLE(HAS) THC_KFUNCS_PLAIN(HAS);
+#undef HAS
+}
+
+enum thc_simd_offer thc_simd_offered(char *name, size_t size)
+{
+	enum thc_simd_offer offer = THC_SIMD_NO_FUNCTIONS;
+	struct btf *kernel, *module;
+
+	read_name(name, size);
+	if (access(MODULE, F_OK))
+		return THC_SIMD_NO_MODULE;
+	/* without this file libbpf would warn */
+	if (access("/sys/kernel/btf/thc", R_OK))
+		return THC_SIMD_NO_FUNCTIONS;
+	kernel = btf__load_vmlinux_btf();
+	module = libbpf_get_error(kernel) ? NULL : btf__load_module_btf("thc", kernel);
+	if (module && !libbpf_get_error(module)) {
+		if (has_functions(module))
+			offer = THC_SIMD_OFFERED;
+		btf__free(module);
+	}
+	if (!libbpf_get_error(kernel))
+		btf__free(kernel);
+	return offer;
+}
