@@ -51,7 +51,7 @@ _MSIZE = 512000
 _BOOT_MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay")
 _PR_SET_PDEATHSIG = 1
 
-_STAMP = r"^(?:\[\s*\d+\.\d+\](?:\[[^\]]*\])? )"
+_STAMP = r"^(?:\[\s*\d+\.\d+\](?:\[[^\]]*\])?[ ])"
 # What no run may leave in the kernel's log.
 _SPLAT = re.compile(_STAMP + r"""(?:
     .*\bBUG:\ | BUG\ \S+\ .*:\ | kernel\ BUG\ at | .*\bOops: | general\ protection |
@@ -61,7 +61,9 @@ _SPLAT = re.compile(_STAMP + r"""(?:
     .*inconsistent\ lock\ state | .*DEBUG_LOCKS_WARN_ON | .*refcount_t: | .*list_(?:add|del)\ corr |
     kmemleak:\ unreferenced | .*unregister_netdevice:\ waiting | .*leaked\ reference |
     .*scheduling\ while\ atomic | .*sleeping\ function\ called | watchdog:\ BUG | .*soft\ lockup |
-    Kernel\ panic | .*Objects\ remaining | .*Bad\ page
+    Kernel\ panic | .*Objects\ remaining | .*Bad\ page | ODEBUG: | ref_tracker: |
+    .*Attempt\ to\ release\ alive | .*still\ has\ objects | percpu\ ref\ .*<=\ 0 |
+    .*cannot\ create\ duplicate | kobject_add_internal\ failed
     )""", re.X)
 _OOM = re.compile(_STAMP + r"Out of memory: (.*)")
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing: (.*)")
@@ -317,10 +319,10 @@ class Machine:
         elif panic and ("memory" in panic or oom):
             self.trouble = f"{self.memory} MB were not enough (--memory): {oom or panic}"
         elif panic:
-            found = find_splats(log)
-            cause = found[0].split("\n", 1)[0] if found else ""
-            self.trouble = "the kernel panicked: " + panic + (
-                f" ({cause})" if cause and "panic" not in cause else "")
+            lines = _lines(log)
+            end = next(i for i, line in enumerate(lines) if _PANIC.match(line))
+            cause = next(filter(_SPLAT.match, lines[max(0, end - 100):end]), None)
+            self.trouble = "the kernel panicked: " + panic + (f" ({cause})" if cause else "")
         elif errors and not _read(log):
             self.trouble = "QEMU: " + errors.splitlines()[-1]
         else:

@@ -1,0 +1,85 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""What tests/vm takes for a complaint of the kernel, and what not."""
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../vm"))
+import machine  # noqa: E402
+
+COMPLAINTS = """\
+BUG: KASAN: slab-use-after-free in thc_x+0x1/0x2
+BUG: kernel NULL pointer dereference, address: 0000000000000000
+BUG: sleeping function called from invalid context at mm/x.c:1
+BUG: scheduling while atomic: x/1/0x2
+BUG: workqueue leaked atomic, lock or RCU: x
+BUG kmalloc-64 (Not tainted): Object already free
+kernel BUG at net/core/skbuff.c:1!
+Oops: 0000 [#1] PREEMPT SMP
+general protection fault, probably for non-canonical address
+WARNING: CPU: 0 PID: 1 at a.c:1 f+0x1
+WARNING: possible circular locking dependency detected
+WARNING: inconsistent lock state
+WARNING: suspicious RCU usage
+[ BUG: bad unlock balance detected! ]
+UBSAN: array-index-out-of-bounds in a.c:1:2
+INFO: task x:1 blocked for more than 60 seconds.
+INFO: trying to register non-static key.
+rcu: INFO: rcu_preempt self-detected stall on CPU
+refcount_t: underflow; use-after-free.
+unregister_netdevice: waiting for lo to become free. Usage count = 2
+ref_tracker: net notrefcnt@0000 has 1/1 users at
+kmemleak: unreferenced object 0xffff888 (size 64):
+list_del corruption. prev->next should be
+ODEBUG: free active (active state 0) object: 00 object type: timer_list hint: x
+watchdog: BUG: soft lockup - CPU#0 stuck for 22s!
+IPv4: Attempt to release alive inet socket 1
+kmem_cache_destroy thc: Slab cache still has objects when called from x
+Kernel panic - not syncing: Fatal exception
+"""
+NORMAL = """\
+Linux version 6.12.117+deb12-amd64 (debian-kernel@lists.debian.org)
+mtrr: your CPUs had inconsistent fixed MTRR settings
+PCI: Using host bridge windows from ACPI; if necessary, use "pci=nocrs" and report a bug
+thc: loading out-of-tree module taints kernel.
+thc: module verification failed: signature and/or required key missing - tainting kernel
+FAULT_INJECTION: forcing a failure.
+SLUB: Unable to allocate memory on CPU 0 (of node 0) on node -1
+kmemleak: Kernel memory leak detector initialized (mem pool available: 31000)
+rcu: Preemptible hierarchical RCU implementation.
+Running RCU self tests
+Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar
+kasan: KernelAddressSanitizer initialized
+"""
+
+
+def find(*lines):
+    with tempfile.NamedTemporaryFile("w") as f:
+        f.writelines(line + "\n" for line in lines)
+        f.flush()
+        return machine.find_splats(f.name)
+
+
+class Splats(unittest.TestCase):
+    def test_every_complaint_is_found(self):
+        for line in COMPLAINTS.splitlines():
+            for stamp in ("[   12.345678] ", "[12345.678901][  T123] "):
+                with self.subTest(line=line, stamp=stamp):
+                    self.assertEqual(find(stamp + line), [stamp + line])
+
+    def test_what_is_normal_is_not(self):
+        for line in NORMAL.splitlines():
+            with self.subTest(line=line):
+                self.assertEqual(find("[    1.234567] " + line), [])
+
+    def test_a_trace_is_one_complaint(self):
+        trace = ["[    1.0] ok", "[    1.1] WARNING: CPU: 0 PID: 1 at a.c:1 f+0x1",
+                 "[    1.2] WARNING: a line of the same", "[    1.3] ---[ end trace 0000 ]---",
+                 "[    1.4] fine", "[    1.5] UBSAN: shift-out-of-bounds in b.c:1:2"]
+        self.assertEqual(find(*trace), ["\n".join(trace[1:4]), trace[5]])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
