@@ -124,6 +124,10 @@ static u64 missing_ranks(struct thc_peer *p, bool *left)
 	int i;
 
 	*left = false;
+	/* the next round's norms may rightly wait for ranks busy with this one's data */
+	if (f[0] && f[1] &&
+	    (s32)(be32_to_cpu(f[0]->packet->round) - be32_to_cpu(f[1]->packet->round)) > 0)
+		f[0] = NULL;
 	for (i = 0; i < THC_STREAMS; i++) {
 		if (!f[i] || !f[i]->present)
 			continue;

@@ -97,6 +97,17 @@ static int open_socket(struct thc_peer *p, const struct thc_address *local, bool
 	return 0;
 }
 
+static bool is_ours(struct net *net, const struct thc_address *a)
+{
+	if (a->inet == AF_INET)
+		return !a->in || inet_addr_type(net, a->in) == RTN_LOCAL;
+#if IS_ENABLED(CONFIG_IPV6)
+	return ipv6_addr_any(&a->in6) || ipv6_chk_addr(net, &a->in6, NULL, 0);
+#else
+	return false;
+#endif
+}
+
 /* Our address towards the aggregator, and the interface. */
 static int find_local(struct thc_peer *p, struct net *net, struct thc_address *local)
 {
@@ -149,6 +160,8 @@ int thc_peer_open(struct thc_peer *p, struct thc_sock *ts, const struct thc_addr
 		return -EAFNOSUPPORT;
 	if (to->ifindex)
 		p->local.ifindex = to->ifindex;
+	if (!is_ours(sock_net(sk), &p->local))
+		return -EADDRNOTAVAIL;
 	error = find_local(p, sock_net(sk), &p->local);
 	if (error)
 		return error;

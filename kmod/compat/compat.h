@@ -12,39 +12,35 @@
 #include <linux/module.h>
 #include <net/udp_tunnel.h>
 
+#include <linux/icmpv6.h>
+#include <net/icmp.h>
+
 /* encap_err_rcv() has been told the error itself since 6.7. */
 #ifdef THC_HAVE_ENCAP_ERR_ERRNO
-#define THC_DEFINE_ENCAP_ERR_RCV(name, report)						\
-	static void name(struct sock *sk, struct sk_buff *skb, int err, __be16 port, u32 info, \
-			 u8 *payload) \
-	{ \
-		report(sk, err); \
+#define THC_DEFINE_ENCAP_ERR_RCV(name, report)							\
+	static void name(struct sock *sk, struct sk_buff *skb, int err, __be16 port, u32 info,	\
+			 u8 *payload)								\
+	{											\
+		report(sk, err);								\
 	}
 #else
-#define THC_DEFINE_ENCAP_ERR_RCV(name, report)						\
-	static void name(struct sock *sk, struct sk_buff *skb, unsigned int udp_offset) \
-	{ \
-		report(sk, EHOSTUNREACH); \
-	}
-#endif
-
-/* Functions for BPF are marked since 6.3, sets of them since 6.9. */
-#ifndef __bpf_kfunc
-#define __bpf_kfunc __used noinline
-#endif
-#ifndef BTF_KFUNCS_START
-#define BTF_KFUNCS_START(name)	BTF_SET8_START(name)
-#define BTF_KFUNCS_END(name)	BTF_SET8_END(name)
-#endif
-
-/* Registering functions of a module without BTF makes the kernel complain. */
-static inline bool thc_module_has_btf(const struct module *module)
+static inline int thc_icmp_error(struct sk_buff *skb)
 {
-#ifdef CONFIG_DEBUG_INFO_BTF_MODULES
-	return module->btf_data_size;
-#else
-	return false;
-#endif
+	const struct icmphdr *h = icmp_hdr(skb);
+	int error = EHOSTUNREACH;
+
+	if (skb->protocol == htons(ETH_P_IPV6))
+		icmpv6_err_convert(icmp6_hdr(skb)->icmp6_type, icmp6_hdr(skb)->icmp6_code, &error);
+	else if (h->type == ICMP_DEST_UNREACH && h->code <= NR_ICMP_UNREACH)
+		error = icmp_err_convert[h->code].errno;
+	return error;
 }
+
+#define THC_DEFINE_ENCAP_ERR_RCV(name, report)							\
+	static void name(struct sock *sk, struct sk_buff *skb, unsigned int udp_offset)		\
+	{											\
+		report(sk, thc_icmp_error(skb));						\
+	}
+#endif
 
 #endif /* THC_KMOD_COMPAT_H */
