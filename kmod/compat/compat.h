@@ -43,4 +43,23 @@ static inline int thc_icmp_error(struct sk_buff *skb)
 	}
 #endif
 
+/* Functions for BPF are marked since 6.3, sets of them since 6.9. */
+#ifndef __bpf_kfunc
+#define __bpf_kfunc __used noinline
+#endif
+#ifndef BTF_KFUNCS_START
+#define BTF_KFUNCS_START(name)	BTF_SET8_START(name)
+#define BTF_KFUNCS_END(name)	BTF_SET8_END(name)
+#endif
+
+/* Registering functions of a module without BTF makes the kernel complain. */
+static inline bool thc_module_has_btf(const struct module *module)
+{
+#ifdef CONFIG_DEBUG_INFO_BTF_MODULES
+	return module->btf_data_size;
+#else
+	return false;
+#endif
+}
+
 #endif /* THC_KMOD_COMPAT_H */
