@@ -30,6 +30,7 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	memset(c, 0, sizeof(*c));
 	pthread_mutex_init(&c->lock, NULL);
 	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &c->params.table), 0);
+	c->transport = &thc_udp_transport;
 	c->params.ranks = 1;
 	c->params.data_slots = 512;
 	c->params.norm_slots = 64;

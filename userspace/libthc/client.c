@@ -29,6 +29,8 @@ static int check_options(const struct thc_client_options *o)
 	if (o->rank >= THC_RANKS_MAX)
 		return thc_fail(-EINVAL, "rank %u is too large: a job has at most %u ranks",
 				o->rank, THC_RANKS_MAX);
+	if ((unsigned int)o->transport > THC_TRANSPORT_AF_THC)
+		return thc_fail(-EINVAL, "unknown transport %d", (int)o->transport);
 	if ((unsigned int)o->simd > THC_SIMD_AVX512)
 		return thc_fail(-EINVAL, "unknown instruction set %d", (int)o->simd);
 	return 0;
@@ -109,6 +111,55 @@ static void tear_down(struct thc_client *c)
 	c->codec_ready = false;
 }
 
+/* What the program asks for, or else the environment. */
+static int wanted_transport(const struct thc_client_options *o, enum thc_transport_choice *out)
+{
+	const char *text = getenv("THC_TRANSPORT");
+
+	*out = o->transport;
+	if (o->transport != THC_TRANSPORT_AUTO || !text || !*text || !strcmp(text, "auto"))
+		return 0;
+	if (!strcmp(text, "udp"))
+		*out = THC_TRANSPORT_UDP;
+	else if (!strcmp(text, "af_thc"))
+		*out = THC_TRANSPORT_AF_THC;
+	else
+		return thc_fail(-EINVAL, "THC_TRANSPORT=%s: use auto, udp or af_thc", text);
+	return 0;
+}
+
+static int open_transport(struct thc_client *c)
+{
+	enum thc_transport_choice wanted;
+	int error = wanted_transport(&c->options, &wanted);
+
+	if (error)
+		return error;
+	c->transport = &thc_udp_transport;
+	if (wanted != THC_TRANSPORT_UDP) {
+		error = thc_kernel_transport.open(c);
+		if (!error)
+			c->transport = &thc_kernel_transport;
+		/* a kernel without the family: only who insists on it is told */
+		if (error != -EAFNOSUPPORT || wanted == THC_TRANSPORT_AF_THC)
+			return error;
+	}
+	return c->transport->open(c);
+}
+
+static int join_job(struct thc_client *c)
+{
+	int error = c->transport->join(c);
+
+	if (error)
+		return error;
+	error = thc_client_set_up(c);
+	/* the others are not to start with a rank that has given up */
+	if (error)
+		c->transport->leave(c);
+	return error;
+}
+
 int thc_client_open(const struct thc_client_options *options, struct thc_client **out)
 {
 	struct thc_client *c;
@@ -131,15 +182,14 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 		c->options.join_timeout_ms = THC_JOIN_TIMEOUT_MS;
 	c->link.unicast = -1;
 	c->link.group = -1;
+	c->socket = -1;
 	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (c->wake < 0)
 		error = thc_fail(-errno, "cannot make an eventfd: %s", strerror(errno));
 	if (!error)
-		error = thc_link_open(&c->link, &c->options);
-	if (!error) {
-		thc_account(c, (ssize_t)thc_link_room(&c->link));
-		error = thc_client_join(c);
-	}
+		error = open_transport(c);
+	if (!error)
+		error = join_job(c);
 	if (!error)
 		error = start_thread(c);
 	/* they may be gone after this call */
@@ -160,12 +210,13 @@ void thc_client_close(struct thc_client *c)
 	if (c->running) {
 		stop_thread(c);
 		cancel_requests(c);
-		thc_client_leave(c);
+		c->transport->leave(c);
 	}
 	tear_down(c);
 	thc_buffer_free(c);
 	thc_memory_free(c);
-	thc_link_close(&c->link);
+	if (c->transport)
+		c->transport->close(c);
 	if (c->wake >= 0)
 		close(c->wake);
 	pthread_mutex_destroy(&c->lock);
@@ -179,7 +230,7 @@ int thc_client_rejoin(struct thc_client *c)
 	stop_thread(c);
 	cancel_requests(c);
 	tear_down(c);
-	error = thc_client_join(c);
+	error = join_job(c);
 	if (!error)
 		error = start_thread(c);
 	if (error) {
@@ -290,9 +341,8 @@ void thc_client_show(struct thc_client *c)
 {
 	c->shown = c->stats;
 	c->shown.size = sizeof(c->shown);
-	c->shown.window_cuts = c->sender.window.cuts;
-	c->shown.rtt_us = c->sender.window.srtt / THC_NS_PER_US;
-	c->shown.window = thc_window_size(&c->sender.window);
+	if (c->transport->show)
+		c->transport->show(c, &c->shown);
 	c->memory_shown = c->memory_peak;
 }
 
@@ -317,7 +367,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.multicast = c->params.reply == THC_REPLY_MULTICAST,
 		.table = c->params.table,
 		.simd = c->codec_ready ? thc_codec_simd_name(&c->codec) : "none",
-		.transport = "UDP",
+		.transport = c->transport->name,
 	};
 	pthread_mutex_lock(lock_of(c));
 	info->memory_peak = c->memory_shown;
@@ -332,5 +382,7 @@ int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
 	pthread_mutex_lock(lock_of(c));
 	*stats = c->shown;
 	pthread_mutex_unlock(lock_of(c));
+	if (c->transport->ask)
+		c->transport->ask(c, stats);
 	return 0;
 }

@@ -3,10 +3,13 @@
  * The client's private structures. Data flows one way:
  *
  *	client.c    the public calls; a queue of requests
- *	engine.c    the I/O thread: receive, send, retransmit, compute, sleep
+ *	engine.c    the I/O thread: receive, send, compute, sleep
  *	request.c   one all-reduce: agreement, norms, compress, decode
- *	link.c      sockets: batches of packets out and in
- *	join.c      JOIN and WELCOME
+ *	udp.c       the transport over UDP sockets (join.c: JOIN and WELCOME;
+ *	            link.c: batches of packets out and in)
+ *	kernel.c    the transport over an AF_THC socket of thc.ko
+ *	job.c       the job's constants, and what is made from them
+ *	failure.c   what went wrong, in sentences
  *	memory.c    error memory by key, recycled buffers, accounting
  *
  * What may be sent, what an answer means and what is sent again is in
@@ -22,6 +25,7 @@
 #define LIBTHC_CLIENT_H
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -130,6 +134,8 @@ struct thc_outgoing {
 	uint16_t	port;	/* host order */
 };
 
+/* Addresses and interface, no sockets yet. */
+int thc_link_find(struct thc_link *l, const struct thc_client_options *o);
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
 void thc_link_close(struct thc_link *l);
 /* Room to receive for buckets of @bytes from now on; never less than before. */
@@ -209,6 +215,8 @@ struct thc_request {
 	uint32_t		norm_chunks;	/* agreement not counted */
 	uint32_t		data_chunks;
 	uint32_t		norms_sendable;	/* norm packets ready, agreement included */
+	uint32_t		norms_handed;	/* AF_THC: norm packets handed over */
+	uint32_t		data_handed;	/* AF_THC: data packets handed over */
 	size_t			blocks;
 	size_t			region_bytes;
 	uint8_t			*regions;
@@ -242,6 +250,11 @@ void thc_request_agree_packet(struct thc_request *r);
 void thc_request_norm_answer(struct thc_request *r, uint32_t index, const void *lanes);
 void thc_request_data_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
 			     const void *lanes);
+/* Answers to data chunks from @first on, side by side; counts as recvmsg() of
+ * AF_THC gives them.
+ */
+void thc_request_data_answers(struct thc_request *r, uint32_t first, uint32_t chunks,
+			      const uint16_t *counts, const uint8_t *lanes);
 /* The packet of norm chunk (0: agreement) or data chunk @index. */
 struct thc_hdr *thc_request_norm_packet(const struct thc_request *r, uint32_t index);
 struct thc_hdr *thc_request_data_packet(const struct thc_request *r, uint32_t index);
@@ -283,6 +296,40 @@ void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t *room);
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t room);
 void thc_buffer_free(struct thc_client *c);
 
+/* --- udp.c, kernel.c ------------------------------------------------------ */
+
+/**
+ * struct thc_transport - how chunks travel between a client and the aggregator
+ * @open: sockets; -EAFNOSUPPORT: this kernel has none of the kind
+ * @close: of what @open made, also after it failed
+ * @join: until all ranks have joined: fills client.params
+ * @leave: says so to the aggregator
+ * @room: before an all-reduce
+ * @forget: what is in flight, after a failure
+ * @receive: what has come; true if anything did
+ * @send: what can be sent; lowers *@due to the time of the next look
+ * @poll: what to sleep on, at most two; how many
+ * @show: fills in the counters that only it knows, often; may be NULL
+ * @ask: fills in those that are costly to know, when somebody asks; may be NULL
+ */
+struct thc_transport {
+	const char	*name;
+	int		(*open)(struct thc_client *c);
+	void		(*close)(struct thc_client *c);
+	int		(*join)(struct thc_client *c);
+	void		(*leave)(struct thc_client *c);
+	int		(*room)(struct thc_client *c, const struct thc_request *r);
+	void		(*forget)(struct thc_client *c);
+	bool		(*receive)(struct thc_client *c);
+	bool		(*send)(struct thc_client *c, uint64_t *due);
+	unsigned int	(*poll)(const struct thc_client *c, struct pollfd *fds);
+	void		(*show)(const struct thc_client *c, struct thc_client_stats *stats);
+	void		(*ask)(const struct thc_client *c, struct thc_client_stats *stats);
+};
+
+extern const struct thc_transport thc_udp_transport;
+extern const struct thc_transport thc_kernel_transport;
+
 /* --- client.c, engine.c, join.c ------------------------------------------- */
 
 /* Buffers kept for reuse, and for how many all-reduces an unused one is. */
@@ -311,7 +358,15 @@ struct thc_client {
 	bool			running;
 	int			wake;		/* eventfd */
 
+	const struct thc_transport *transport;
 	struct thc_link		link;
+	int			socket;		/* of AF_THC, -1 with UDP */
+	uint8_t			*in;		/* room for one of its messages */
+	size_t			in_room;
+	bool			blocked;	/* it has no room for more messages */
+	bool			readable;	/* there is something to receive */
+	uint64_t		looked_at;	/* time of the last look for it */
+	unsigned int		messages;	/* in flight */
 	struct thc_params	params;
 	struct thc_codec	codec;
 	bool			codec_ready;
@@ -350,9 +405,37 @@ static inline size_t thc_flights_bytes(const struct thc_client *c)
 void thc_client_header(const struct thc_client *c, struct thc_hdr *h, uint8_t op, uint8_t width);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);
-int thc_client_join(struct thc_client *c);
-void thc_client_leave(struct thc_client *c);
+int thc_udp_join(struct thc_client *c);
+void thc_udp_leave(struct thc_client *c);
 void *thc_engine_run(void *client);
+/* The first THC_ACTIVE_MAX requests of the queue are active: how many. */
+unsigned int thc_engine_active(struct thc_client *c, struct thc_request **out);
+/* Everything in the queue fails; only a rejoin helps. */
+void thc_engine_break(struct thc_client *c, int status, const char *sentence);
+/* A round that failed for this rank alone. */
+void thc_engine_adrift(struct thc_client *c, const struct thc_request *r);
+
+/* --- job.c ---------------------------------------------------------------- */
+
+/* -EPROTO: constants that this library cannot serve. */
+int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t epoch,
+		    unsigned int rank);
+/* Codec and memory for client.params. */
+int thc_client_set_up(struct thc_client *c);
+
+/* --- failure.c ------------------------------------------------------------ */
+
+/* These break the client. */
+void thc_fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch);
+void thc_fail_behind(struct thc_client *c);
+void thc_fail_left(struct thc_client *c, uint64_t missing);
+void thc_fail_missing(struct thc_client *c, uint64_t missing);
+void thc_fail_unreachable(struct thc_client *c, int error);
+/* These end a join; they return the error. */
+int thc_fail_refused(const struct thc_client *c, unsigned int refusal);
+int thc_fail_unknown(const struct thc_client *c);
+int thc_fail_not_joined(const struct thc_client *c, uint64_t missing, unsigned int ranks);
+int thc_fail_no_answer(const struct thc_client *c, int error);
 /* Room for the names of THC_RANKS_MAX ranks. */
 #define THC_RANKS_TEXT		288
 /* "rank 2" or "ranks 2, 5 and 7" for the bits set in @ranks. */

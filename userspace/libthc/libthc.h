@@ -41,6 +41,12 @@ THC_API const char *thc_last_error(void);
 struct thc_client;
 struct thc_request;
 
+enum thc_transport_choice {
+	THC_TRANSPORT_AUTO,
+	THC_TRANSPORT_UDP,
+	THC_TRANSPORT_AF_THC,
+};
+
 /* thc_client_options.flags */
 #define THC_CLIENT_ERROR_FEEDBACK	0x1u	/* keep what compression lost, per key */
 
@@ -61,6 +67,9 @@ struct thc_request;
  * @join_timeout_ms: wait so long for all ranks to join; 0: 60,000
  * @window: most chunks in flight, 0: the job's slots
  * @simd: force a code path, for tests
+ * @transport: how packets travel. AUTO: what the environment variable
+ *	THC_TRANSPORT says (auto, udp, af_thc), else AF_THC sockets where the
+ *	kernel has them (thc.ko), else UDP sockets. The results are the same.
  */
 struct thc_client_options {
 	size_t		size;
@@ -76,6 +85,7 @@ struct thc_client_options {
 	uint32_t	join_timeout_ms;
 	uint32_t	window;
 	enum thc_simd	simd;
+	enum thc_transport_choice transport;
 };
 
 /* clang-format off */
@@ -188,7 +198,7 @@ struct thc_client_info {
 	struct thc_table table;
 	size_t		memory_peak;
 	const char	*simd;		/* "scalar", "avx2", "avx512" */
-	const char	*transport;	/* "UDP" */
+	const char	*transport;	/* "UDP", "AF_THC" */
 };
 
 THC_API int thc_client_info(const struct thc_client *c, struct thc_client_info *info);

@@ -161,7 +161,7 @@ static void set_options(struct thc_link *l, int fd)
 	want_receive_buffer(l, fd);
 }
 
-int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
+int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 {
 	uint16_t port = o->port ? o->port : THC_PORT_DEFAULT;
 	socklen_t len;
@@ -181,10 +181,16 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 			return thc_fail(error, "no route to the aggregator %s: %s", o->aggregator,
 					strerror(-error));
 	}
-	error = find_interface(l, o->interface);
+	return find_interface(l, o->interface);
+}
+
+int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
+{
+	socklen_t len;
+	int error = thc_link_find(l, o);
+
 	if (error)
 		return error;
-
 	if (thc_link_grow(l, 0))
 		return thc_fail(-ENOMEM, "out of memory");
 	l->unicast = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

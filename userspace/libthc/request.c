@@ -100,15 +100,6 @@ static void *allocate(struct thc_request *r, size_t bytes)
 	return calloc(1, bytes);
 }
 
-static int grow_link(struct thc_client *c, size_t bytes)
-{
-	size_t before = thc_link_room(&c->link);
-	int error = thc_link_grow(&c->link, bytes);
-
-	thc_account(c, (ssize_t)(thc_link_room(&c->link) - before));
-	return error;
-}
-
 /* fp32: blocks are rotated, and decoded, where their regions lie. */
 static bool in_place(const struct thc_request *r)
 {
@@ -145,7 +136,7 @@ int thc_request_prepare(struct thc_request *r)
 	}
 	if (!r->regions || !r->norms || !r->norm_packets || !r->norm_done || !r->counts ||
 	    !r->lost || !r->missing || (r->ahead_blocks && !r->ahead) ||
-	    grow_link(c, r->count * thc_dtype_size(r->dtype))) {
+	    c->transport->room(c, r)) {
 		snprintf(r->sentence, sizeof(r->sentence),
 			 "out of memory for an all-reduce of %zu values", r->count);
 		return -ENOMEM;
@@ -216,17 +207,20 @@ static size_t slice_from(const struct thc_request *r, size_t first)
 
 /* --- norms ---------------------------------------------------------------- */
 
-static void seal(struct thc_hdr *h, unsigned int payload)
+static void seal(const struct thc_client *c, struct thc_hdr *h, unsigned int payload)
 {
-	if (!(h->flags & THC_F_NOSUM))
+	if (c->flights && !(h->flags & THC_F_NOSUM))
 		h->sum = thc_be32(thc_sum_packet(h, h + 1, (int)(payload / 8)));
 }
 
+/* Only where headers are ours: thc.ko writes its own. */
 static void fill_norm_packet(struct thc_request *r, uint32_t index)
 {
 	struct thc_client *c = r->client;
 	struct thc_hdr *h = thc_request_norm_packet(r, index);
 
+	if (!c->flights)
+		return;
 	thc_client_header(c, h, THC_OP_MAX, 32);
 	h->round = thc_be32((uint32_t)r->round);
 	thc_stream_fill(&c->sender.norms, h, r->norm_first + index);
@@ -238,7 +232,7 @@ void thc_request_agree_packet(struct thc_request *r)
 
 	fill_norm_packet(r, 0);
 	thc_agree_claim(r, h + 1);
-	seal(h, THC_LANE_BYTES);
+	seal(r->client, h, THC_LANE_BYTES);
 	r->norms_sendable = 1;
 }
 
@@ -260,7 +254,7 @@ static void fill_norm_packets(struct thc_request *r)
 				memcpy(&bits, &r->norms[block], sizeof(bits));
 			lanes[lane] = thc_le32(bits);
 		}
-		seal(h, THC_LANE_BYTES);
+		seal(r->client, h, THC_LANE_BYTES);
 	}
 	r->norms_sendable = r->norm_chunks + 1;
 }
@@ -391,10 +385,12 @@ static void fill_data_packet(struct thc_request *r, uint32_t index)
 	struct thc_client *c = r->client;
 	struct thc_hdr *h = thc_request_data_packet(r, index);
 
+	if (!c->flights)
+		return;
 	thc_client_header(c, h, THC_OP_LUT_ADD, 4);
 	h->round = thc_be32((uint32_t)r->round);
 	thc_stream_fill(&c->sender.data, h, r->data_first + index);
-	seal(h, packed_bytes(r));
+	seal(c, h, packed_bytes(r));
 }
 
 static void compress_slice(struct thc_request *r)
@@ -449,14 +445,15 @@ static void put_back(struct thc_request *r, size_t block)
 				       c->scratch);
 }
 
-static void decode_block(struct thc_request *r, size_t block)
+/* From lanes @stride bytes apart. */
+static void decode_block(struct thc_request *r, size_t block, const uint8_t *lanes, size_t stride)
 {
 	const struct thc_client *c = r->client;
 	size_t chunk = block * chunks_per_block(r), k;
 	float *out = in_place(r) ? (float *)region(r, chunk) : c->scratch;
 
 	put_back(r, block);
-	thc_codec_decode(&c->codec, region_lanes(r, chunk), r->region_bytes, c->params.sum_width,
+	thc_codec_decode(&c->codec, lanes, stride, c->params.sum_width,
 			 c->params.chunk, r->counts + chunk, 1, r->norms + block, r->round, block,
 			 out);
 	if (in_place(r))
@@ -464,6 +461,49 @@ static void decode_block(struct thc_request *r, size_t block)
 	for (k = 0; k < chunks_per_block(r); k++)
 		thc_store(r->dtype, region(r, chunk + k), out + k * c->params.chunk,
 			  c->params.chunk);
+}
+
+static void decode_region(struct thc_request *r, size_t block)
+{
+	decode_block(r, block, region_lanes(r, block * chunks_per_block(r)), r->region_bytes);
+}
+
+/* Chunks of one block; decoded from where they lie if they are all of it. */
+static void block_answers(struct thc_request *r, uint32_t first, uint32_t chunks,
+			  const uint8_t *lanes)
+{
+	size_t block = first / chunks_per_block(r);
+	uint32_t k;
+
+	r->missing[block] -= (uint16_t)chunks;
+	if (chunks == chunks_per_block(r)) {
+		decode_block(r, block, lanes, THC_LANE_BYTES);
+		return;
+	}
+	for (k = 0; k < chunks; k++)
+		memcpy(region_lanes(r, first + k), lanes + (size_t)k * THC_LANE_BYTES,
+		       THC_LANE_BYTES);
+	if (!r->missing[block])
+		decode_region(r, block);
+}
+
+void thc_request_data_answers(struct thc_request *r, uint32_t first, uint32_t chunks,
+			      const uint16_t *counts, const uint8_t *lanes)
+{
+	uint32_t per_block = chunks_per_block(r), k, n;
+
+	for (k = 0; k < chunks; k++) {
+		r->counts[first + k] = counts[k] & (uint16_t)~THC_COUNT_EXCLUDED;
+		r->lost[first + k] = !!(counts[k] & THC_COUNT_EXCLUDED);
+	}
+	for (k = 0; k < chunks; k += n) {
+		n = per_block - (first + k) % per_block;
+		n = n < chunks - k ? n : chunks - k;
+		block_answers(r, first + k, n, lanes + (size_t)k * THC_LANE_BYTES);
+	}
+	r->answered += chunks;
+	if (r->answered == r->data_chunks)
+		r->stage = THC_STAGE_DONE;
 }
 
 void thc_request_data_answer(struct thc_request *r, uint32_t index, const struct thc_hdr *h,
@@ -481,7 +521,7 @@ void thc_request_data_answer(struct thc_request *r, uint32_t index, const struct
 	c->stats.partial += bitmap != all;
 	r->answered++;
 	if (!--r->missing[block])
-		decode_block(r, block);
+		decode_region(r, block);
 	if (r->answered == r->data_chunks)
 		r->stage = THC_STAGE_DONE;
 }

@@ -27,7 +27,7 @@ class Options(ctypes.Structure):
                 ("port", c_uint16), ("bind", c_char_p), ("interface", c_char_p),
                 ("job", c_uint16), ("rank", c_uint16), ("cookie", c_uint64),
                 ("timeout_ms", c_uint32), ("join_timeout_ms", c_uint32), ("window", c_uint32),
-                ("simd", c_int)]
+                ("simd", c_int), ("transport", c_int)]
 
 
 class Info(ctypes.Structure):

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * Sentences: what went wrong, who did it, and what to do, whichever transport
+ * has noticed it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client.h"
+
+const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
+{
+	unsigned int i, total = (unsigned int)__builtin_popcountll(ranks), n = 0;
+	size_t used = (size_t)snprintf(text, room, total == 1 ? "rank" : "ranks");
+
+	for (i = 0; i < THC_RANKS_MAX && used < room; i++) {
+		if (!(ranks >> i & 1))
+			continue;
+		used += (size_t)snprintf(text + used, room - used, "%s %u",
+					 !n		? "" :
+					 n + 1 == total ? " and" :
+							  ",",
+					 i);
+		n++;
+	}
+	return text;
+}
+
+void thc_fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch)
+{
+	char text[THC_SENTENCE_MAX];
+
+	snprintf(
+		text, sizeof(text),
+		"rank %u restarted or joined again (job %u is now in epoch %u, this rank is in epoch %u): call thc_client_rejoin() on all ranks",
+		rank, c->options.job, epoch, c->params.epoch);
+	thc_engine_break(c, -ESTALE, text);
+}
+
+void thc_fail_behind(struct thc_client *c)
+{
+	char text[THC_SENTENCE_MAX];
+
+	snprintf(
+		text, sizeof(text),
+		"this rank (%u) fell so far behind that the others' results are gone: raise the job's deadline or call thc_client_rejoin() on all ranks",
+		c->options.rank);
+	thc_engine_break(c, -ESTALE, text);
+}
+
+void thc_fail_left(struct thc_client *c, uint64_t missing)
+{
+	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT];
+
+	snprintf(
+		text, sizeof(text),
+		"%s did not contribute, and a rank that is missing has left the job: restart it and call thc_client_rejoin() on all ranks",
+		thc_name_ranks(missing, ranks, sizeof(ranks)));
+	thc_engine_break(c, -EPIPE, text);
+}
+
+void thc_fail_missing(struct thc_client *c, uint64_t missing)
+{
+	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT], peer[80];
+
+	if (missing)
+		snprintf(
+			text, sizeof(text),
+			"no progress for %u ms: %s did not contribute; see why, then call thc_client_rejoin() on all ranks",
+			c->options.timeout_ms, thc_name_ranks(missing, ranks, sizeof(ranks)));
+	else
+		snprintf(
+			text, sizeof(text),
+			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
+			thc_link_peer_name(&c->link, peer, sizeof(peer)), c->options.timeout_ms,
+			c->options.port, c->options.port + THC_PORT_SPAN - 1);
+	thc_engine_break(c, -ETIMEDOUT, text);
+}
+
+void thc_fail_unreachable(struct thc_client *c, int error)
+{
+	char text[THC_SENTENCE_MAX], peer[80];
+
+	thc_link_peer_name(&c->link, peer, sizeof(peer));
+	if (error == -ECONNREFUSED)
+		snprintf(
+			text, sizeof(text),
+			"nobody serves at %s any more, or not the same thcd: see that it runs, then call thc_client_rejoin() on all ranks",
+			peer);
+	else
+		snprintf(
+			text, sizeof(text),
+			"the aggregator at %s cannot be reached: %s; is the interface up? Then call thc_client_rejoin() on all ranks",
+			peer, strerror(-error));
+	thc_engine_break(c, error, text);
+}
+
+/* --- joining -------------------------------------------------------------- */
+
+int thc_fail_refused(const struct thc_client *c, unsigned int refusal)
+{
+	const struct thc_client_options *o = &c->options;
+
+	switch (refusal) {
+	case THC_REFUSED_RANK:
+		return thc_fail(-ERANGE,
+				"rank %u is too large for job %u: ranks count from 0 to n - 1",
+				o->rank, o->job);
+	case THC_REFUSED_PREFIX:
+		return thc_fail(
+			-EACCES,
+			"job %u does not admit workers from this address: change the job's prefix or use --bind",
+			o->job);
+	case THC_REFUSED_TAKEN:
+		return thc_fail(
+			-EADDRINUSE,
+			"rank %u of job %u is taken by another worker: give every worker its own rank",
+			o->rank, o->job);
+	case THC_REFUSED_JOB:
+		return thc_fail(
+			-ENOENT,
+			"the aggregator has no job %u with this cookie: compare job and cookie with its configuration",
+			o->job);
+	}
+	return thc_fail(-EACCES, "the aggregator refused rank %u of job %u (reason %u)", o->rank,
+			o->job, refusal);
+}
+
+int thc_fail_unknown(const struct thc_client *c)
+{
+	return thc_fail(
+		-EPROTO,
+		"the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
+		c->options.job);
+}
+
+int thc_fail_not_joined(const struct thc_client *c, uint64_t missing, unsigned int ranks)
+{
+	char text[THC_RANKS_TEXT];
+
+	return thc_fail(-ETIMEDOUT, "%s of job %u did not join within %u ms: start all %u workers",
+			thc_name_ranks(missing, text, sizeof(text)), c->options.job,
+			c->options.join_timeout_ms, ranks);
+}
+
+int thc_fail_no_answer(const struct thc_client *c, int error)
+{
+	char peer[80];
+
+	thc_link_peer_name(&c->link, peer, sizeof(peer));
+	if (error)
+		return thc_fail(error, "nobody serves at %s: %s; start thcd there", peer,
+				strerror(-error));
+	return thc_fail(
+		-EHOSTUNREACH,
+		"no answer from %s for %u ms: is thcd running there with job %u, and is UDP open?",
+		peer, c->options.join_timeout_ms, c->options.job);
+}

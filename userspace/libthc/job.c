@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * A job as a client knows it: its constants out of WELCOME, and what is made
+ * from them.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+static double clamp_of(uint64_t bits)
+{
+	double t;
+
+	memcpy(&t, &bits, sizeof(t));
+	return t;
+}
+
+/* The welcome's table, as the daemon solved it; -EINVAL if it is none. */
+static int take_table(const struct thc_welcome *w, struct thc_table *t)
+{
+	unsigned int i;
+
+	*t = (struct thc_table){
+		.bits = w->bits,
+		.granularity = thc_be16(w->granularity),
+		.t = clamp_of(thc_be64(w->clamp)),
+	};
+	if (t->bits < 1 || t->bits > 4 || !(t->t > 0))
+		return -EINVAL;
+	t->levels = 1U << t->bits;
+	for (i = 0; i < t->levels; i++)
+		t->value[i] = thc_be16(w->table[i]);
+	return 0;
+}
+
+int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t epoch,
+		    unsigned int rank)
+{
+	*p = (struct thc_params){
+		.seed = thc_be64(w->seed),
+		.joined = thc_be64(w->joined),
+		.epoch = epoch,
+		.table_hash = thc_be32(w->table_hash),
+		.ranks = thc_be16(w->ranks),
+		.data_slots = thc_be16(w->data_slots),
+		.norm_slots = thc_be16(w->norm_slots),
+		.chunk = thc_be16(w->chunk),
+		.deadline_ms = thc_be32(w->deadline_ms),
+		.group_port = thc_be16(w->group_port),
+		.flags = w->flags,
+		.refusal = w->refusal,
+		.reply = w->reply,
+		.sum_width = w->sum_width,
+		.block_log2 = w->block_log2,
+		.family = w->family,
+	};
+	memcpy(p->group, w->group, sizeof(p->group));
+	if (w->flags & THC_WELCOME_F_REFUSED)
+		return 0;
+	if (take_table(w, &p->table) || p->ranks <= rank || p->ranks > THC_RANKS_MAX ||
+	    !p->data_slots || !p->norm_slots || p->data_slots + p->norm_slots > THC_SLOTS_MAX ||
+	    thc_be16(w->shards) > 1 || (p->sum_width != 8 && p->sum_width != 16) ||
+	    thc_table_check(&p->table, p->ranks, p->sum_width) ||
+	    p->chunk != (p->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16))
+		return -EPROTO;
+	return 0;
+}
+
+int thc_client_set_up(struct thc_client *c)
+{
+	int error;
+
+	if (thc_table_hash(&c->params.table) != c->params.table_hash)
+		return thc_fail(
+			-EPROTO,
+			"the aggregator's table does not match its hash: use the same version of THC on all hosts");
+	error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2, c->params.seed,
+			       c->options.simd);
+	if (error == -ENOTSUP)
+		return thc_fail(error,
+				"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
+	if (error)
+		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
+	c->codec_ready = true;
+	if (c->params.flags & THC_WELCOME_F_CORRELATED)
+		thc_codec_set_correlated(&c->codec, c->params.ranks);
+	c->scratch = malloc(thc_scratch_bytes(c));
+	if (!c->scratch)
+		return thc_fail(-ENOMEM, "out of memory for a block of %u values",
+				1U << c->params.block_log2);
+	thc_account(c, (ssize_t)thc_scratch_bytes(c));
+	c->round = 0;
+	c->unreachable_at = 0;
+	return 0;
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * The transport over a socket of AF_THC: thc.ko owns packets, windows and
+ * retransmission. A bucket goes down in messages of up to a thousand chunks,
+ * straight from the regions, and its sums are decoded from where recvmsg()
+ * put them. man 7 af_thc.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+
+/* Chunks of a message at most: the kernel takes so many pieces in one call. */
+#define MESSAGE_CHUNKS	1024U
+/* Between two looks for answers while there is something to compute. */
+#define LOOK_NS		(2 * THC_NS_PER_MS)
+
+enum kind { KIND_NORM, KIND_DATA };
+
+/* thc_send.tag: which part of which request a message is. */
+static uint64_t tag_of(const struct thc_request *r, enum kind kind, uint32_t first)
+{
+	return r->round << 33 | (uint64_t)kind << 32 | first;
+}
+
+/* --- failures ------------------------------------------------------------- */
+
+static struct thc_failure failure_of(const struct thc_client *c)
+{
+	struct thc_failure f = { .reason = THC_FAILED_NOT };
+	socklen_t len = sizeof(f);
+
+	if (getsockopt(c->socket, SOL_THC, THC_OPT_FAILURE, &f, &len))
+		f.reason = THC_FAILED_NOT;
+	return f;
+}
+
+/* A call failed with @error (positive): the client is broken. */
+static void fail(struct thc_client *c, int error)
+{
+	struct thc_failure f = failure_of(c);
+	char text[THC_SENTENCE_MAX];
+
+	switch (f.reason) {
+	case THC_FAILED_EPOCH:
+		thc_fail_epoch(c, f.rank, f.epoch);
+		return;
+	case THC_FAILED_BEHIND:
+		thc_fail_behind(c);
+		return;
+	case THC_FAILED_LEFT:
+		thc_fail_left(c, f.ranks);
+		return;
+	case THC_FAILED_MISSING:
+	case THC_FAILED_SILENT:
+		thc_fail_missing(c, f.ranks);
+		return;
+	case THC_FAILED_UNREACHABLE:
+		thc_fail_unreachable(c, -f.error);
+		return;
+	}
+	snprintf(text, sizeof(text),
+		 "the AF_THC socket failed: %s; call thc_client_rejoin() on all ranks",
+		 strerror(error));
+	thc_engine_break(c, -error, text);
+}
+
+/* Why connect() failed with @error (positive). */
+static int not_joined(struct thc_client *c, int error)
+{
+	struct thc_failure f = failure_of(c);
+	struct thc_joined joined;
+	socklen_t len = sizeof(joined);
+
+	switch (f.reason) {
+	case THC_FAILED_REFUSED:
+		return thc_fail_refused(c, f.refusal);
+	case THC_FAILED_VERSION:
+	case THC_FAILED_SHARDS:
+		return thc_fail_unknown(c);
+	case THC_FAILED_JOIN:
+		if (!getsockopt(c->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
+			return thc_fail_not_joined(c, f.ranks, thc_be16(joined.welcome.ranks));
+		break;
+	case THC_FAILED_UNREACHABLE:
+		return thc_fail_no_answer(c, -f.error);
+	case THC_FAILED_SILENT:
+		return thc_fail_no_answer(c, 0);
+	}
+	if (error == EADDRNOTAVAIL || error == EADDRINUSE)
+		return thc_fail(
+			-error,
+			"cannot send from the local address %s: %s; give one that `ip address` shows",
+			c->options.bind ? c->options.bind : "", strerror(error));
+	return thc_fail_no_answer(c, -error);
+}
+
+/* --- joining -------------------------------------------------------------- */
+
+static struct sockaddr_thc address_of(const struct sockaddr_storage *from)
+{
+	struct sockaddr_thc a = { .sthc_family = AF_THC, .sthc_inet = from->ss_family };
+
+	if (from->ss_family == AF_INET) {
+		const struct sockaddr_in *in = (const void *)from;
+
+		a.sthc_port = in->sin_port;
+		memcpy(a.sthc_addr, &in->sin_addr, sizeof(in->sin_addr));
+	} else {
+		const struct sockaddr_in6 *in6 = (const void *)from;
+
+		a.sthc_port = in6->sin6_port;
+		memcpy(a.sthc_addr, &in6->sin6_addr, sizeof(in6->sin6_addr));
+	}
+	return a;
+}
+
+static int open_socket(struct thc_client *c)
+{
+	struct sockaddr_thc local;
+	int error;
+
+	c->socket = socket(AF_THC, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (c->socket < 0) {
+		error = -errno;
+		thc_fail(error, "cannot open a socket of AF_THC: %s; is thc.ko loaded?",
+			 strerror(-error));
+		/* some security modules say EPERM or EACCES for families they do not know */
+		return error == -EAFNOSUPPORT || error == -EPERM || error == -EACCES ?
+			       -EAFNOSUPPORT :
+			       error;
+	}
+	error = thc_link_find(&c->link, &c->options);
+	if (!error && (c->options.bind || c->options.interface)) {
+		local = address_of(&c->link.local);
+		local.sthc_ifindex = (uint32_t)c->link.ifindex;
+		if (bind(c->socket, (void *)&local, sizeof(local)))
+			error = thc_fail(-errno, "cannot bind: %s", strerror(errno));
+	}
+	/* whoever can open the socket does not fall back to another transport */
+	if (error) {
+		close(c->socket);
+		c->socket = -1;
+	}
+	return error;
+}
+
+static void close_socket(struct thc_client *c)
+{
+	if (c->socket >= 0)
+		close(c->socket);
+	c->socket = -1;
+	thc_account(c, -(ssize_t)c->in_room);
+	free(c->in);
+	c->in = NULL;
+	c->in_room = 0;
+}
+
+static int join_job(struct thc_client *c)
+{
+	struct sockaddr_thc to = address_of(&c->link.peer);
+	uint32_t timeout = c->options.timeout_ms, join = c->options.join_timeout_ms,
+		 window = c->options.window;
+	struct thc_joined joined;
+	socklen_t len = sizeof(joined);
+
+	to.sthc_job = c->options.job;
+	to.sthc_rank = (uint8_t)c->options.rank;
+	to.sthc_cookie = c->options.cookie;
+	if (window > THC_SLOTS_MAX)
+		window = 0;
+	if (setsockopt(c->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
+	    setsockopt(c->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &join, sizeof(join)) ||
+	    setsockopt(c->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)))
+		return thc_fail(-errno, "cannot set options of the AF_THC socket: %s",
+				strerror(errno));
+	while (connect(c->socket, (void *)&to, sizeof(to)))
+		if (errno != EINTR)
+			return not_joined(c, errno);
+	if (getsockopt(c->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
+		return thc_fail(-errno, "the AF_THC socket does not describe its job: %s",
+				strerror(errno));
+	if (thc_params_take(&c->params, &joined.welcome, joined.epoch, c->options.rank))
+		return thc_fail_unknown(c);
+	c->blocked = false;
+	c->messages = 0;
+	c->readable = false;
+	c->looked_at = 0;
+	return 0;
+}
+
+/* The kernel says LEAVE when the socket is closed, or connected again. */
+static void leave_job(struct thc_client *c)
+{
+	(void)c;
+}
+
+/* --- out ------------------------------------------------------------------ */
+
+/* 1: it is the kernel's now, 0: not yet, -1: the client is broken. */
+static int send_message(struct thc_client *c, const struct thc_send *send, struct iovec *pieces,
+			uint32_t count)
+{
+	union {
+		struct cmsghdr	align;
+		char		room[CMSG_SPACE(sizeof(*send))];
+	} control = { .room = { 0 } };
+	struct msghdr m = {
+		.msg_iov = pieces,
+		.msg_iovlen = count,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control.room),
+	};
+	struct cmsghdr *cm = CMSG_FIRSTHDR(&m);
+
+	cm->cmsg_level = SOL_THC;
+	cm->cmsg_type = THC_SEND;
+	cm->cmsg_len = CMSG_LEN(sizeof(*send));
+	memcpy(CMSG_DATA(cm), send, sizeof(*send));
+	c->stats.send_calls++;
+	if (sendmsg(c->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+		c->messages++;
+		return 1;
+	}
+	c->blocked = errno == EAGAIN;
+	if (c->blocked || errno == EINTR)
+		return 0;
+	fail(c, errno);
+	return -1;
+}
+
+static int send_chunks(struct thc_client *c, struct thc_request *r, enum kind kind, uint32_t first,
+		       uint32_t count)
+{
+	struct iovec pieces[MESSAGE_CHUNKS];
+	size_t bytes = kind == KIND_NORM ? THC_LANE_BYTES : c->params.chunk / 2;
+	struct thc_send send = {
+		.op = kind == KIND_NORM ? THC_OP_MAX : THC_OP_LUT_ADD,
+		.width = kind == KIND_NORM ? 32 : 4,
+		.round = (uint32_t)r->round,
+		.tag = tag_of(r, kind, first),
+	};
+	uint32_t k;
+
+	for (k = 0; k < count; k++) {
+		struct thc_hdr *h = kind == KIND_NORM ? thc_request_norm_packet(r, first + k) :
+							thc_request_data_packet(r, first + k);
+
+		pieces[k] = (struct iovec){ .iov_base = h + 1, .iov_len = bytes };
+	}
+	return send_message(c, &send, pieces, count);
+}
+
+static uint32_t at_most(uint32_t count)
+{
+	return count < MESSAGE_CHUNKS ? count : MESSAGE_CHUNKS;
+}
+
+static int send_norms(struct thc_client *c, struct thc_request *r)
+{
+	int sent = 1;
+
+	while (sent > 0 && r->norms_handed < r->norms_sendable) {
+		uint32_t n = at_most(r->norms_sendable - r->norms_handed);
+
+		sent = send_chunks(c, r, KIND_NORM, r->norms_handed, n);
+		if (sent > 0)
+			r->norms_handed += n;
+	}
+	return sent;
+}
+
+static int send_data(struct thc_client *c, struct thc_request *r)
+{
+	uint32_t ready = (uint32_t)(r->packed * (r->data_chunks / r->blocks));
+	int sent = 1;
+
+	while (sent > 0 && r->data_handed < ready) {
+		uint32_t n = at_most(ready - r->data_handed);
+
+		/* a whole message, unless it is the last */
+		if (n < MESSAGE_CHUNKS && ready < r->data_chunks)
+			break;
+		sent = send_chunks(c, r, KIND_DATA, r->data_handed, n);
+		if (sent > 0)
+			r->data_handed += n;
+	}
+	return sent;
+}
+
+static uint32_t handed(struct thc_request **active, unsigned int n)
+{
+	uint32_t sum = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		sum += active[i]->norms_handed + active[i]->data_handed;
+	return sum;
+}
+
+/* All ranks hand over norms, and data, in the order of the requests. */
+static bool send_more(struct thc_client *c, uint64_t *due)
+{
+	struct thc_request *active[THC_ACTIVE_MAX];
+	unsigned int n = thc_engine_active(c, active), i;
+	uint32_t before = handed(active, n);
+
+	(void)due;		/* timers are the kernel's */
+	for (i = 0; i < n; i++)
+		if (active[i]->stage != THC_STAGE_QUEUED && send_norms(c, active[i]) < 0)
+			return true;
+	for (i = 0; i < n && active[i]->stage >= THC_STAGE_DATA; i++) {
+		if (send_data(c, active[i]) < 0)
+			return true;
+		if (active[i]->data_handed < active[i]->data_chunks)
+			break;
+	}
+	return handed(active, n) != before;
+}
+
+/* --- in ------------------------------------------------------------------- */
+
+static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
+{
+	struct thc_request *active[THC_ACTIVE_MAX];
+	unsigned int n = thc_engine_active(c, active), i;
+
+	for (i = 0; i < n; i++)
+		if (active[i]->stage != THC_STAGE_QUEUED && active[i]->round == tag >> 33)
+			return active[i];
+	return NULL;
+}
+
+static void take_message(struct thc_client *c, const struct thc_received *m)
+{
+	struct thc_request *r = request_of(c, m->tag);
+	uint32_t first = (uint32_t)m->tag, k;
+
+	/* of a request that failed at its agreement */
+	if (!r)
+		return;
+	if (m->tag >> 32 & 1) {
+		thc_request_data_answers(
+			r, first, m->chunks,
+			(const uint16_t *)(c->in + (size_t)m->chunks * THC_LANE_BYTES), c->in);
+		return;
+	}
+	for (k = 0; k < m->chunks && !r->status; k++)
+		thc_request_norm_answer(r, first + k, c->in + (size_t)k * THC_LANE_BYTES);
+	if (r->adrift)
+		thc_engine_adrift(c, r);
+}
+
+/* 1: a message, 0: none now, -1: the client is broken. */
+static int receive_message(struct thc_client *c)
+{
+	union {
+		struct cmsghdr	align;
+		char		room[CMSG_SPACE(sizeof(struct thc_received))];
+	} control;
+	struct iovec all = { .iov_base = c->in, .iov_len = c->in_room };
+	struct msghdr m = {
+		.msg_iov = &all,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control.room),
+	};
+	struct thc_received received;
+	struct cmsghdr *cm;
+
+	c->stats.receive_calls++;
+	if (recvmsg(c->socket, &m, MSG_DONTWAIT) < 0) {
+		if (errno == EAGAIN || errno == EINTR)
+			return 0;
+		fail(c, errno);
+		return -1;
+	}
+	c->messages--;
+	c->blocked = false;
+	cm = CMSG_FIRSTHDR(&m);
+	if (!cm || cm->cmsg_level != SOL_THC || cm->cmsg_type != THC_RECEIVED ||
+	    m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		fail(c, EPROTO);
+		return -1;
+	}
+	memcpy(&received, CMSG_DATA(cm), sizeof(received));
+	take_message(c, &received);
+	return 1;
+}
+
+static bool receive_some(struct thc_client *c)
+{
+	uint64_t now = thc_now();
+
+	/* a call in vain costs as much as one that brings a message */
+	if (!c->messages || (!c->readable && now - c->looked_at < LOOK_NS))
+		return false;
+	c->readable = false;
+	c->looked_at = now;
+	return receive_message(c) != 0;
+}
+
+static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
+{
+	short events = POLLIN;
+
+	if (c->blocked)
+		events |= POLLOUT;
+	fds[0] = (struct pollfd){ .fd = c->socket, .events = events };
+	return 1;
+}
+
+/* --- room and counters ---------------------------------------------------- */
+
+/* For the largest message of a request: lanes and counts of its chunks. */
+static int make_room(struct thc_client *c, const struct thc_request *r)
+{
+	uint32_t norms = r->norm_chunks + 1;
+	uint32_t chunks = at_most(r->data_chunks > norms ? r->data_chunks : norms);
+	size_t room = chunks * (THC_LANE_BYTES + sizeof(uint16_t));
+	uint8_t *in;
+
+	if (room <= c->in_room)
+		return 0;
+	in = malloc(room);
+	if (!in)
+		return -ENOMEM;
+	free(c->in);
+	c->in = in;
+	thc_account(c, (ssize_t)(room - c->in_room));
+	c->in_room = room;
+	return 0;
+}
+
+static void forget(struct thc_client *c)
+{
+	c->messages = 0;
+}
+
+static void add_stats(const struct thc_client *c, struct thc_client_stats *stats)
+{
+	struct thc_socket_stats s;
+	socklen_t len = sizeof(s);
+
+	if (getsockopt(c->socket, SOL_THC, THC_OPT_STATS, &s, &len))
+		return;
+	stats->packets_up = s.packets_up;
+	stats->bytes_up = s.bytes_up;
+	stats->packets_down = s.packets_down;
+	stats->bytes_down = s.bytes_down;
+	stats->chunks = s.chunks;
+	stats->retransmits = s.retransmits;
+	stats->repeats = s.repeats;
+	stats->waits = s.waits;
+	stats->excluded = s.excluded;
+	stats->partial = s.partial;
+	stats->bad_sum = s.bad_sum;
+	stats->unexpected = s.unexpected;
+	stats->window_cuts = s.window_cuts;
+	stats->rtt_us = s.rtt_us;
+	stats->window = s.window;
+}
+
+const struct thc_transport thc_kernel_transport = {
+	.name = "AF_THC",
+	.open = open_socket,
+	.close = close_socket,
+	.join = join_job,
+	.leave = leave_job,
+	.room = make_room,
+	.forget = forget,
+	.receive = receive_some,
+	.send = send_more,
+	.poll = fill_poll,
+	.ask = add_stats,
+};
