@@ -15,6 +15,11 @@
 
 /* Chunks of a message at most: the kernel takes so many pieces in one call. */
 #define MESSAGE_CHUNKS	1024U
+/* At least, and the part of a bucket that room to receive one may take. */
+#define MESSAGE_LEAST	64U
+#define MESSAGE_SHARE	4
+/* Lanes and contributors of a chunk. */
+#define CHUNK_ROOM	(THC_LANE_BYTES + sizeof(uint16_t))
 /* Between two looks for answers while there is something to compute. */
 #define LOOK_NS		(2 * THC_NS_PER_MS)
 
@@ -254,9 +259,12 @@ static int send_chunks(struct thc_client *c, struct thc_request *r, enum kind ki
 	return send_message(c, &send, pieces, count);
 }
 
-static uint32_t at_most(uint32_t count)
+/* Chunks of the next message, of @count. */
+static uint32_t at_most(const struct thc_client *c, uint32_t count)
 {
-	return count < MESSAGE_CHUNKS ? count : MESSAGE_CHUNKS;
+	uint32_t room = (uint32_t)(c->in_room / CHUNK_ROOM);
+
+	return count < room ? count : room;
 }
 
 static int send_norms(struct thc_client *c, struct thc_request *r)
@@ -264,7 +272,7 @@ static int send_norms(struct thc_client *c, struct thc_request *r)
 	int sent = 1;
 
 	while (sent > 0 && r->norms_handed < r->norms_sendable) {
-		uint32_t n = at_most(r->norms_sendable - r->norms_handed);
+		uint32_t n = at_most(c, r->norms_sendable - r->norms_handed);
 
 		sent = send_chunks(c, r, KIND_NORM, r->norms_handed, n);
 		if (sent > 0)
@@ -279,10 +287,10 @@ static int send_data(struct thc_client *c, struct thc_request *r)
 	int sent = 1;
 
 	while (sent > 0 && r->data_handed < ready) {
-		uint32_t n = at_most(ready - r->data_handed);
+		uint32_t n = at_most(c, r->data_chunks - r->data_handed);
 
-		/* a whole message, unless it is the last */
-		if (n < MESSAGE_CHUNKS && ready < r->data_chunks)
+		/* whole messages */
+		if (n > ready - r->data_handed)
 			break;
 		sent = send_chunks(c, r, KIND_DATA, r->data_handed, n);
 		if (sent > 0)
@@ -415,13 +423,14 @@ static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
 
 /* --- room and counters ---------------------------------------------------- */
 
-/* For the largest message of a request: lanes and counts of its chunks. */
+/* For one message; messages are as large as there is room. */
 static int make_room(struct thc_client *c, const struct thc_request *r)
 {
-	uint32_t norms = r->norm_chunks + 1;
-	uint32_t chunks = at_most(r->data_chunks > norms ? r->data_chunks : norms);
-	size_t room = chunks * (THC_LANE_BYTES + sizeof(uint16_t));
+	size_t share = r->count * thc_dtype_size(r->dtype) / MESSAGE_SHARE / CHUNK_ROOM, room;
 	uint8_t *in;
+
+	share = share < MESSAGE_LEAST ? MESSAGE_LEAST : share;
+	room = (share < MESSAGE_CHUNKS ? share : MESSAGE_CHUNKS) * CHUNK_ROOM;
 
 	if (room <= c->in_room)
 		return 0;
