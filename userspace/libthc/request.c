@@ -135,8 +135,7 @@ int thc_request_prepare(struct thc_request *r)
 		r->ahead = allocate(r, r->ahead_blocks * block_size(r) * sizeof(float));
 	}
 	if (!r->regions || !r->norms || !r->norm_packets || !r->norm_done || !r->counts ||
-	    !r->lost || !r->missing || (r->ahead_blocks && !r->ahead) ||
-	    c->transport->room(c, r)) {
+	    !r->lost || !r->missing || (r->ahead_blocks && !r->ahead) || c->transport->room(c, r)) {
 		snprintf(r->sentence, sizeof(r->sentence),
 			 "out of memory for an all-reduce of %zu values", r->count);
 		return -ENOMEM;
@@ -453,9 +452,8 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 	float *out = in_place(r) ? (float *)region(r, chunk) : c->scratch;
 
 	put_back(r, block);
-	thc_codec_decode(&c->codec, lanes, stride, c->params.sum_width,
-			 c->params.chunk, r->counts + chunk, 1, r->norms + block, r->round, block,
-			 out);
+	thc_codec_decode(&c->codec, lanes, stride, c->params.sum_width, c->params.chunk,
+			 r->counts + chunk, 1, r->norms + block, r->round, block, out);
 	if (in_place(r))
 		return;
 	for (k = 0; k < chunks_per_block(r); k++)

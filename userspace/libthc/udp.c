@@ -267,8 +267,7 @@ static void check_progress(struct thc_client *c)
 	missing = missing_ranks(c, &left);
 	if (left)
 		thc_fail_left(c, missing);
-	else if (c->unreachable_at &&
-		 now - c->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS)
+	else if (c->unreachable_at && now - c->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS)
 		thc_fail_unreachable(c, c->unreachable);
 	else if (now - c->sender.progress_at > c->options.timeout_ms * THC_NS_PER_MS)
 		thc_fail_missing(c, missing);
