@@ -54,7 +54,7 @@ program()
 	#include <stdio.h>
 	#include <string.h>
 	#include <linux/thc.h>
-	#include "libthc.h"
+	#include <libthc.h>
 
 	int main(void)
 	{
@@ -87,6 +87,13 @@ python_package()
 		grep -F "$folder/thc_ddp/"
 }
 
+# One for the library, one for the wire; no name that others may want.
+headers()
+{
+	(cd "$prefix/include" && find . -type f | sort) | tee "$root/headers"
+	printf '%s\n' ./libthc.h ./linux/thc.h | cmp - "$root/headers"
+}
+
 programs()
 {
 	"$prefix/sbin/thcd" --version && "$prefix/sbin/thcctl" --version
@@ -101,10 +108,11 @@ nothing_left()
 	[ ! -s "$root/left" ]
 }
 
-echo "1..9"
+echo "1..10"
 try "install" make -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/usr install
 try "the library says its soname" sh -c "readelf -d '$(library libthc.so.0)' |
 	grep -q 'SONAME.*libthc.so.0'"
+try "two headers and no more" headers
 try "only thc_ symbols are exported" sh -c "! nm -D --defined-only '$(library libthc.so.0)' |
 	awk '{ print \$3 }' | grep -v '^thc_'"
 try "a program with the shared library" program

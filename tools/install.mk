@@ -11,15 +11,14 @@ DOCDIR     ?= share/doc/thc
 # Where Debian's python3 looks for what is not of a package.
 PYTHONDIR  ?= $(shell $(PYTHON) -c 'import sys; print("lib/python%d.%d/dist-packages" % sys.version_info[:2])')
 
-INSTALL_DIRS = $(INCLUDEDIR)/thc $(DOCDIR) $(PYTHONDIR)/thc_ddp
+INSTALL_DIRS = $(DOCDIR) $(PYTHONDIR)/thc_ddp
 INSTALL_LIST = \
 	755:$(BUILD)/thcd:$(SBINDIR)/thcd \
 	755:$(BUILD)/thcctl:$(SBINDIR)/thcctl \
 	644:$(BUILD)/libthc.so:$(LIBDIR)/libthc.so.$(VERSION) \
 	644:$(BUILD)/libthc.a:$(LIBDIR)/libthc.a \
 	644:$(BUILD)/libthc.pc:$(LIBDIR)/pkgconfig/libthc.pc \
-	644:userspace/libthc/libthc.h:$(INCLUDEDIR)/thc/libthc.h \
-	644:userspace/libthc/table.h:$(INCLUDEDIR)/thc/table.h \
+	644:userspace/libthc/libthc.h:$(INCLUDEDIR)/libthc.h \
 	644:include/uapi/linux/thc.h:$(INCLUDEDIR)/linux/thc.h \
 	644:$(BUILD)/thcd.service:$(LIBDIR)/systemd/system/thcd.service \
 	644:Documentation/thcd.conf:$(DOCDIR)/thcd.conf \
@@ -40,7 +39,7 @@ $(BUILD)/libthc.pc:
 	@printf '%s\n' 'prefix=$(PREFIX)' 'Name: libthc' \
 		'Description: all-reduce of compressed gradients through a THC aggregator' \
 		'Version: $(VERSION)' 'Libs: -L$${prefix}/$(LIBDIR) -lthc' 'Libs.private: -lm -pthread' \
-		'Cflags: -I$${prefix}/$(INCLUDEDIR)/thc' > $@
+		'Cflags: -I$${prefix}/$(INCLUDEDIR)' > $@
 
 install: all $(BUILD)/libthc.pc $(BUILD)/thcd.service
 	@set -e; for entry in $(INSTALL_LIST); do \

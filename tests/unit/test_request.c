@@ -9,7 +9,6 @@
 #include "codec_util.h"
 
 #include "client.h"
-#include "table.h"
 
 #define SEED	0x7e57
 #define ROUND	5

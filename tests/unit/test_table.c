@@ -5,6 +5,7 @@
  * test_codec_nmse.c.
  */
 #include "codec_util.h"
+#include "table.h"
 
 struct row {
 	unsigned int bits;

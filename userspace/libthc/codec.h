@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "table.h"
+#include "libthc.h"
 
 #ifdef __cplusplus
 extern "C" {

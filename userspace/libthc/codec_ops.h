@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "table.h"
+#include "libthc.h"
 
 #if defined(__x86_64__)
 #define THC_X86_KERNELS

@@ -24,13 +24,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "table.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define THC_API __attribute__((visibility("default")))
+
+/* Element type of a caller's gradient. */
+enum thc_dtype { THC_FP32 = 0, THC_FP16 = 1, THC_BF16 = 2 };
+
+/* Which implementation of the codec's kernels runs; all of them give the same bits. */
+enum thc_simd { THC_SIMD_AUTO, THC_SIMD_SCALAR, THC_SIMD_AVX2, THC_SIMD_AVX512 };
 
 /* "major.minor.patch" of the library. */
 THC_API const char *thc_version(void);
@@ -66,7 +70,7 @@ enum thc_transport_choice {
  *	-ETIMEDOUT and a sentence that names who is missing; 0: 60,000
  * @join_timeout_ms: wait so long for all ranks to join; 0: 60,000
  * @window: most chunks in flight, 0: the job's slots
- * @simd: force a code path, for tests
+ * @simd: force a code path, for tests; one this CPU lacks is -ENOTSUP
  * @transport: how packets travel. AUTO: what the environment variable
  *	THC_TRANSPORT says (auto, udp, af_thc), else AF_THC sockets where the
  *	kernel has them (thc.ko), else UDP sockets. The results are the same.
@@ -96,11 +100,14 @@ struct thc_client_options {
  * thc_client_open() - join a job; returns when all its ranks have joined
  * @out: the client, to be closed by thc_client_close()
  *
- * -EINVAL bad options, -ECONNREFUSED / -EHOSTUNREACH no aggregator there,
- * -ENOENT no job with this number and cookie, -EACCES address outside the
- * job's prefix, -ERANGE rank is not below n, -EADDRINUSE the rank is taken,
- * -ETIMEDOUT not all ranks joined (thc_last_error() names those missing),
- * -EPROTO the aggregator's job needs another version of the library.
+ * -EINVAL bad options, -ECONNREFUSED / -ENETUNREACH / -EHOSTUNREACH no
+ * aggregator there or no way to it, -ENOENT no job with this number and cookie,
+ * -EACCES address outside the job's prefix, -ERANGE rank is not below n,
+ * -EADDRINUSE the rank is taken, -ETIMEDOUT not all ranks joined
+ * (thc_last_error() names those missing), -EPROTO the aggregator's job needs
+ * another version of the library, -ENOTSUP this CPU lacks the code path that
+ * @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport
+ * insists on, -ENOMEM, or what the system says of a socket or a thread.
  */
 THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
 
@@ -170,10 +177,78 @@ THC_API int thc_allreduce_test(struct thc_request *r);
  */
 THC_API size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t count);
 
-/* Replaces the error memory of @key by @count floats; 0 drops it. -EBUSY a
- * request uses it, -EINVAL, -ENOMEM.
+/* Replaces the error memory of @key by @count floats; 0 drops it. -EBUSY an
+ * all-reduce uses it, -EINVAL NULL with a count, -ENOMEM.
  */
 THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count);
+
+/* --- tables --------------------------------------------------------------- */
+
+#define THC_TABLE_BITS_MAX		4
+#define THC_TABLE_LEVELS_MAX		16
+#define THC_TABLE_GRANULARITY_MAX	4095
+
+/**
+ * struct thc_table - non-uniform levels (THC, NSDI'24, section 5.3)
+ * @bits: bits of a level index, 1..4
+ * @granularity: g, the number of steps of the fine grid
+ * @levels: 1 << @bits
+ * @p: expected fraction of coordinates that are clamped
+ * @t: clamp threshold in standard deviations, the normal quantile at 1 - p/2,
+ *	rounded to a multiple of 2^-30 so that it does not depend on the math library
+ * @cost: expected squared rounding error of one coordinate of unit variance
+ * @value: grid position of each level; 0 first, @granularity last, strictly increasing
+ */
+struct thc_table {
+	uint32_t	bits;
+	uint32_t	granularity;
+	uint32_t	levels;
+	double		p;
+	double		t;
+	double		cost;
+	uint16_t	value[THC_TABLE_LEVELS_MAX];
+};
+
+/*
+ * These need no client and no aggregator; their errors have no sentence.
+ */
+
+/**
+ * thc_table_solve() - the optimal table, exactly
+ *
+ * A shortest path over (levels used, grid position), O(2^bits g^2). Of a
+ * mirrored pair of equal cost the one that begins with the smaller values is
+ * taken. 0, -EINVAL for arguments out of range, -ENOMEM.
+ */
+THC_API int thc_table_solve(unsigned int bits, unsigned int granularity, double p,
+			    struct thc_table *out);
+
+/* A table with given values (1 << bits of them). 0, -EINVAL for values that
+ * are none of a table or arguments out of range, -ENOMEM.
+ */
+THC_API int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
+				  const uint16_t *values, struct thc_table *out);
+
+/* 0 if sums of @n contributors fit lanes of @width bits, -ERANGE if not,
+ * -EINVAL for no table or no width.
+ */
+THC_API int thc_table_check(const struct thc_table *t, unsigned int n, unsigned int width);
+
+/* Expected ||x - xhat||^2 / ||x||^2 of the mean over @n ranks that hold the
+ * same gradient, rounded independently, without error feedback.
+ */
+THC_API double thc_table_nmse(const struct thc_table *t, unsigned int n);
+
+/* The 4-bit table of least thc_table_nmse() for @n ranks whose sums fit lanes
+ * of @width bits (8 or 16), over granularity and clamp fraction together. 0,
+ * -EINVAL no ranks or another width, -ENOMEM, -ERANGE no 4-bit table fits.
+ */
+THC_API int thc_table_choose(unsigned int n, unsigned int width, struct thc_table *out);
+
+/* Agreement between ranks: equal for equal bits, granularity, values and threshold. */
+THC_API uint32_t thc_table_hash(const struct thc_table *t);
+
+/* --- what a client knows and has done ------------------------------------- */
 
 /**
  * struct thc_client_info - the job a client joined
@@ -201,6 +276,7 @@ struct thc_client_info {
 	const char	*transport;	/* "UDP", "AF_THC" */
 };
 
+/* 0, or -EINVAL when @info->size is not that of this library. */
 THC_API int thc_client_info(const struct thc_client *c, struct thc_client_info *info);
 
 /**
@@ -233,6 +309,7 @@ struct thc_client_stats {
 	uint64_t	rotated_ahead;	/* blocks rotated while their norms travelled */
 };
 
+/* 0, or -EINVAL when @stats->size is not that of this library. */
 THC_API int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats);
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@
 #include <thc/answer.h>
 
 #include "../../bpf/thc_maps.h"
-#include "table.h"
+#include "libthc.h"
 
 #define THCD_LISTEN_MAX		4
 #define THCD_TEXT_MAX		512

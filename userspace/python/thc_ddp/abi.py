@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""libthc.h and table.h in ctypes: structures and prototypes, field by field
-as the headers have them (tests/python/test_abi.py compares), and where the
-library is found. No policy.
+"""libthc.h in ctypes: structures and prototypes, field by field as the header
+has them (tests/python/test_abi.py compares), and where the library is found.
+No policy.
 """
 import ctypes
 import ctypes.util

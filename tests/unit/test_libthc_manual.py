@@ -1,0 +1,75 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""libthc.h is the whole interface, and libthc(3) describes it: the same
+functions with the same arguments, and the same errors, which are those that
+the sources return.
+"""
+import glob
+import os
+import re
+import subprocess
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIBRARY = os.path.join(ROOT, "userspace/libthc")
+PAGE = os.path.join(ROOT, "Documentation/man/libthc.3")
+# What a socket says and the library deals with.
+INSIDE = {"EAGAIN", "EWOULDBLOCK", "EINTR", "EIO", "EMSGSIZE", "ENOBUFS", "EOPNOTSUPP", "EPERM"}
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def header():
+    return read(os.path.join(LIBRARY, "libthc.h"))
+
+
+def manual():
+    """Its text without font changes, sections by name."""
+    text = re.sub(r"\\f.|^\.[BI]R?I? |\"| (?=[,;.])", "", read(PAGE), flags=re.M)
+    parts = re.split(r"^\.SH (.*)\n", text.replace("\\-", "-"), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def prototypes(text):
+    """{name: words of the prototype}"""
+    return {re.search(r"(\w+)\(", p)[1]: re.findall(r"\w+|\*", p)
+            for p in re.findall(r"[^;]+\);", text)}
+
+
+def errors(text):
+    return set(re.findall(r"-(E[A-Z0-9]{2,})\b", text))
+
+
+class Manual(unittest.TestCase):
+    def test_one_header(self):
+        self.assertEqual(re.findall(r"#include (.*)", header()), ["<stddef.h>", "<stdint.h>"])
+
+    def test_functions(self):
+        declared = re.sub(r"/\*.*?\*/", "", header(), flags=re.S)
+        declared = prototypes(";".join(re.findall(r"^THC_API ([^;]*);", declared, re.M)) + ";")
+        synopsis = re.sub(r"^[#.].*", "", manual()["SYNOPSIS"], flags=re.M)
+        synopsis = prototypes(synopsis.split("Compile")[0])
+        self.assertGreaterEqual(len(declared), 19)
+        self.assertEqual(synopsis, declared)
+
+    def test_errors(self):
+        sources = "".join(read(p) for p in glob.glob(os.path.join(LIBRARY, "*.c")))
+        listed = "".join(re.findall(r"^\.TP\n(.*)", manual()["ERRORS"], re.M))
+        self.assertGreaterEqual(len(errors(header())), 17)
+        self.assertEqual(errors(sources) - errors(header()), INSIDE)
+        self.assertEqual(errors(listed), errors(header()))
+
+    def test_is_well_formed(self):
+        try:
+            done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-z", PAGE],
+                                  capture_output=True, text=True, timeout=20)
+        except FileNotFoundError:
+            self.skipTest("groff is missing: apt-get install groff-base")
+        self.assertEqual(done.stderr, "")
+
+
+if __name__ == "__main__":
+    unittest.main()
