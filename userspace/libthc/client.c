@@ -230,6 +230,7 @@ int thc_client_rejoin(struct thc_client *c)
 	stop_thread(c);
 	cancel_requests(c);
 	tear_down(c);
+	thc_buffer_free(c);
 	error = join_job(c);
 	if (!error)
 		error = start_thread(c);

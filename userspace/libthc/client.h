@@ -138,7 +138,10 @@ struct thc_outgoing {
 int thc_link_find(struct thc_link *l, const struct thc_client_options *o);
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
 void thc_link_close(struct thc_link *l);
-/* Room to receive for buckets of @bytes from now on; never less than before. */
+/* Room to receive for buckets of @bytes from now on; never less than before.
+ * thc_link_growth(): by so many bytes.
+ */
+size_t thc_link_growth(const struct thc_link *l, size_t bytes);
 int thc_link_grow(struct thc_link *l, size_t bytes);
 int thc_link_join_group(struct thc_link *l, const struct thc_params *p);
 void thc_link_leave_group(struct thc_link *l);
@@ -177,6 +180,7 @@ enum thc_stage {
  *
  * @region_bytes: of a chunk's region
  * @regions: all chunks' regions
+ * @arrays: one allocation for all that follows, up to @ahead
  * @norms: of each block; own ones, replaced by the agreed maxima
  * @norm_packets: agreement, then norm chunks, THC_ANSWER_BYTES each
  * @counts: contributors of each answered chunk
@@ -184,8 +188,8 @@ enum thc_stage {
  * @missing: answers each block still waits for
  * @measured: blocks whose norm is known
  * @norm_done: by norm packet: its maxima are in @norms
- * @ahead: the ring, NULL for fp32
- * @ahead_blocks: blocks of floats it has room for
+ * @ahead: the ring
+ * @ahead_blocks: blocks of floats it has room for; 0 for fp32
  * @rotated: blocks rotated, the last of them ahead of their norms
  * @packed: blocks compressed and ready to be sent
  * @answered: data chunks answered
@@ -221,6 +225,7 @@ struct thc_request {
 	size_t			region_bytes;
 	uint8_t			*regions;
 	size_t			regions_room;
+	uint8_t			*arrays;
 	float			*norms;
 	uint8_t			*norm_packets;
 	uint8_t			*norm_done;
@@ -229,7 +234,8 @@ struct thc_request {
 	uint16_t		*missing;
 	float			*ahead;
 	size_t			ahead_blocks;
-	size_t			memory;
+	size_t			arrays_bytes;
+	size_t			counted;	/* by thc_memory_begin() */
 	struct thc_memory	*error;
 	size_t			measured;
 	size_t			rotated;
@@ -291,8 +297,19 @@ struct thc_memory {
 int thc_memory_get(struct thc_client *c, uint64_t key, size_t count, struct thc_memory **out);
 void thc_memory_free(struct thc_client *c);
 
-/* Large buffers are recycled: fresh pages cost more than compressing them. */
-void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t *room);
+/* A bucket of @bytes is in progress: returns what it counts as, to be given to
+ * thc_memory_end(). A client holds no more than twice the most that has been
+ * counted at a time.
+ */
+size_t thc_memory_begin(struct thc_client *c, size_t bytes);
+void thc_memory_end(struct thc_client *c, size_t counted);
+/* Bytes that may still be held, if no buffer waits to be used again. */
+size_t thc_memory_left(const struct thc_client *c);
+
+/* Large buffers are recycled: fresh pages cost more than compressing them. Who
+ * takes one of @bytes is going to allocate @others beside it.
+ */
+void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *room);
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t room);
 void thc_buffer_free(struct thc_client *c);
 
@@ -304,7 +321,8 @@ void thc_buffer_free(struct thc_client *c);
  * @close: of what @open made, also after it failed
  * @join: until all ranks have joined: fills client.params
  * @leave: says so to the aggregator
- * @room: before an all-reduce
+ * @growth: bytes more that it needs to receive what a bucket of @bytes brings
+ * @room: takes them
  * @forget: what is in flight, after a failure
  * @receive: what has come; true if anything did
  * @send: what can be sent; lowers *@due to the time of the next look
@@ -318,7 +336,8 @@ struct thc_transport {
 	void		(*close)(struct thc_client *c);
 	int		(*join)(struct thc_client *c);
 	void		(*leave)(struct thc_client *c);
-	int		(*room)(struct thc_client *c, const struct thc_request *r);
+	size_t		(*growth)(const struct thc_client *c, size_t bytes);
+	int		(*room)(struct thc_client *c, size_t bytes);
 	void		(*forget)(struct thc_client *c);
 	bool		(*receive)(struct thc_client *c);
 	bool		(*send)(struct thc_client *c, uint64_t *due);
@@ -331,6 +350,12 @@ extern const struct thc_transport thc_udp_transport;
 extern const struct thc_transport thc_kernel_transport;
 
 /* --- client.c, engine.c, join.c ------------------------------------------- */
+
+/* Small buckets count as so much in what is promised about memory: bytes, and
+ * blocks of floats.
+ */
+#define THC_COUNTED_BYTES	(512U << 10)
+#define THC_COUNTED_BLOCKS	3
 
 /* Buffers kept for reuse, and for how many all-reduces an unused one is. */
 #define THC_SPARES	4
@@ -380,7 +405,8 @@ struct thc_client {
 
 	struct thc_spare	spare[THC_SPARES];
 	uint64_t		takes;		/* buffers asked for */
-	size_t			largest;	/* of them, bytes */
+	size_t			counted;	/* buckets in progress, see thc_memory_begin() */
+	size_t			counted_most;	/* at a time, so far */
 	size_t			memory_now;
 	size_t			memory_peak;
 	struct thc_client_stats	stats;

@@ -424,20 +424,30 @@ static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
 /* --- room and counters ---------------------------------------------------- */
 
 /* For one message; messages are as large as there is room. */
-static int make_room(struct thc_client *c, const struct thc_request *r)
+static size_t room_for(const struct thc_client *c, size_t bytes)
 {
-	size_t share = r->count * thc_dtype_size(r->dtype) / MESSAGE_SHARE / CHUNK_ROOM, room;
-	uint8_t *in;
+	size_t share = bytes / MESSAGE_SHARE / CHUNK_ROOM, room;
 
 	share = share < MESSAGE_LEAST ? MESSAGE_LEAST : share;
 	room = (share < MESSAGE_CHUNKS ? share : MESSAGE_CHUNKS) * CHUNK_ROOM;
+	return room > c->in_room ? room : c->in_room;
+}
 
-	if (room <= c->in_room)
+static size_t growth(const struct thc_client *c, size_t bytes)
+{
+	return room_for(c, bytes) - c->in_room;
+}
+
+static int make_room(struct thc_client *c, size_t bytes)
+{
+	size_t room = room_for(c, bytes);
+	uint8_t *in;
+
+	if (room == c->in_room)
 		return 0;
-	in = malloc(room);
+	in = realloc(c->in, room);
 	if (!in)
 		return -ENOMEM;
-	free(c->in);
 	c->in = in;
 	thc_account(c, (ssize_t)(room - c->in_room));
 	c->in_room = room;
@@ -479,6 +489,7 @@ const struct thc_transport thc_kernel_transport = {
 	.close = close_socket,
 	.join = join_job,
 	.leave = leave_job,
+	.growth = growth,
 	.room = make_room,
 	.forget = forget,
 	.receive = receive_some,

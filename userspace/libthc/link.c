@@ -221,20 +221,32 @@ void thc_link_close(struct thc_link *l)
 	l->rx_batch = 0;
 }
 
-int thc_link_grow(struct thc_link *l, size_t bytes)
+/* Datagrams to have room for. */
+static unsigned int batch_for(const struct thc_link *l, size_t bytes)
 {
 	size_t batch = bytes / THC_RX_SHARE / THC_RX_BYTES;
-	uint8_t *rx;
 
 	batch = batch < 1 ? 1 : batch > THC_RX_BATCH ? THC_RX_BATCH : batch;
-	if (batch <= l->rx_batch)
+	return batch > l->rx_batch ? (unsigned int)batch : l->rx_batch;
+}
+
+size_t thc_link_growth(const struct thc_link *l, size_t bytes)
+{
+	return (size_t)(batch_for(l, bytes) - l->rx_batch) * THC_RX_BYTES;
+}
+
+int thc_link_grow(struct thc_link *l, size_t bytes)
+{
+	unsigned int batch = batch_for(l, bytes);
+	uint8_t *rx;
+
+	if (batch == l->rx_batch)
 		return 0;
-	rx = malloc(batch * THC_RX_BYTES);
+	rx = realloc(l->rx, (size_t)batch * THC_RX_BYTES);
 	if (!rx)
 		return -ENOMEM;
-	free(l->rx);
 	l->rx = rx;
-	l->rx_batch = (unsigned int)batch;
+	l->rx_batch = batch;
 	return 0;
 }
 

@@ -2,7 +2,8 @@
 /*
  * What a client holds: error memories by key, and large buffers that are
  * recycled from one all-reduce to the next. Counts the bytes held beside the
- * caller's buffers and the error memories.
+ * caller's buffers and the error memories, and keeps the promise about them
+ * (thc_client_info.memory_peak): buffers that wait to be used again give way.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,6 +19,33 @@ void thc_account(struct thc_client *c, ssize_t bytes)
 	c->memory_now += (size_t)bytes;
 	if (c->memory_now > c->memory_peak)
 		c->memory_peak = c->memory_now;
+}
+
+/* --- the promise ---------------------------------------------------------- */
+
+/* What a bucket counts as: small ones as much as they need. */
+static size_t count_bucket(const struct thc_client *c, size_t bytes)
+{
+	size_t least = THC_COUNTED_BLOCKS * thc_scratch_bytes(c);
+
+	if (least < THC_COUNTED_BYTES)
+		least = THC_COUNTED_BYTES;
+	return bytes > least ? bytes : least;
+}
+
+size_t thc_memory_begin(struct thc_client *c, size_t bytes)
+{
+	size_t counted = count_bucket(c, bytes);
+
+	c->counted += counted;
+	if (c->counted > c->counted_most)
+		c->counted_most = c->counted;
+	return counted;
+}
+
+void thc_memory_end(struct thc_client *c, size_t counted)
+{
+	c->counted -= counted;
 }
 
 /* --- recycled buffers ----------------------------------------------------- */
@@ -56,35 +84,66 @@ static struct thc_spare *oldest_spare(struct thc_client *c)
 	return old;
 }
 
-/* Spares must not break the promise of 2 x the bucket. */
+static size_t spare_bytes(const struct thc_client *c)
+{
+	size_t bytes = 0;
+	int i;
+
+	for (i = 0; i < THC_SPARES; i++)
+		bytes += c->spare[i].buffer ? c->spare[i].room : 0;
+	return bytes;
+}
+
+size_t thc_memory_left(const struct thc_client *c)
+{
+	size_t limit = 2 * c->counted_most, held = c->memory_now - spare_bytes(c);
+
+	return held < limit ? limit - held : 0;
+}
+
+/* Spares give way to what is needed now. */
 static void make_room(struct thc_client *c, size_t bytes)
 {
 	struct thc_spare *s;
 
-	if (bytes > c->largest)
-		c->largest = bytes;
-	while (c->memory_now + bytes > 2 * c->largest && (s = oldest_spare(c)))
+	while (c->memory_now + bytes > 2 * c->counted_most && (s = oldest_spare(c)))
 		free_spare(c, s);
 }
 
-void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t *room)
+/* A spare for @bytes that leaves room for @others; a much larger one stays for
+ * its own size.
+ */
+static struct thc_spare *fitting_spare(struct thc_client *c, size_t bytes, size_t others)
 {
-	void *fresh;
+	size_t left = thc_memory_left(c);
 	int i;
 
-	free_old(c);
 	for (i = 0; i < THC_SPARES; i++) {
 		struct thc_spare *s = &c->spare[i];
+
+		if (s->buffer && s->room >= bytes && s->room <= bytes + bytes / 4 &&
+		    s->room + others <= left)
+			return s;
+	}
+	return NULL;
+}
+
+void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *room)
+{
+	struct thc_spare *s;
+	void *fresh;
+
+	free_old(c);
+	s = fitting_spare(c, bytes, others);
+	if (s) {
 		void *buffer = s->buffer;
 
-		/* a much larger one stays for its own size */
-		if (buffer && s->room >= bytes && s->room <= bytes + bytes / 4) {
-			*room = s->room;
-			s->buffer = NULL;
-			return buffer;
-		}
+		*room = s->room;
+		s->buffer = NULL;
+		make_room(c, others);
+		return buffer;
 	}
-	make_room(c, bytes);
+	make_room(c, bytes + others);
 	fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fresh == MAP_FAILED)
 		return NULL;

@@ -93,13 +93,6 @@ void thc_request_end(struct thc_request *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void *allocate(struct thc_request *r, size_t bytes)
-{
-	r->memory += bytes;
-	thc_account(r->client, (ssize_t)bytes);
-	return calloc(1, bytes);
-}
-
 /* fp32: blocks are rotated, and decoded, where their regions lie. */
 static bool in_place(const struct thc_request *r)
 {
@@ -114,28 +107,63 @@ static size_t ahead_blocks(const struct thc_request *r)
 	return (count < THC_AHEAD ? count : THC_AHEAD) / block_size(r);
 }
 
+/* Takes @bytes at the end of an allocation of @total; where they begin. */
+static size_t carve(size_t *total, size_t bytes)
+{
+	size_t at = *total;
+
+	*total = (at + bytes + 63) & ~(size_t)63;
+	return at;
+}
+
+/* All arrays beside the regions, which take @regions, and room to receive,
+ * which grows by @growth. The ring gets what is left of what may be held: it
+ * only saves time.
+ */
+static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
+{
+	size_t left = thc_memory_left(r->client), ring = block_size(r) * sizeof(float), total = 0;
+	size_t norms = carve(&total, r->blocks * sizeof(*r->norms));
+	size_t norm_packets = carve(&total, (r->norm_chunks + 1) * THC_ANSWER_BYTES);
+	size_t norm_done = carve(&total, r->norm_chunks + 1);
+	size_t counts = carve(&total, r->data_chunks * sizeof(*r->counts));
+	size_t lost = carve(&total, r->data_chunks);
+	size_t missing = carve(&total, r->blocks * sizeof(*r->missing));
+
+	r->ahead_blocks = in_place(r) ? 0 : ahead_blocks(r);
+	while (r->ahead_blocks && regions + growth + total + r->ahead_blocks * ring > left)
+		r->ahead_blocks--;
+	r->arrays_bytes = total + r->ahead_blocks * ring;
+
+	r->regions = thc_buffer_get(r->client, regions, growth + r->arrays_bytes, &r->regions_room);
+	r->arrays = calloc(1, r->arrays_bytes);
+	thc_account(r->client, (ssize_t)r->arrays_bytes);
+	if (!r->regions || !r->arrays)
+		return -ENOMEM;
+	r->norms = (void *)(r->arrays + norms);
+	r->norm_packets = r->arrays + norm_packets;
+	r->norm_done = r->arrays + norm_done;
+	r->counts = (void *)(r->arrays + counts);
+	r->lost = r->arrays + lost;
+	r->missing = (void *)(r->arrays + missing);
+	r->ahead = (void *)(r->arrays + total);
+	return 0;
+}
+
 int thc_request_prepare(struct thc_request *r)
 {
+	size_t bytes = r->count * thc_dtype_size(r->dtype), growth;
 	struct thc_client *c = r->client;
 
 	r->blocks = thc_codec_blocks(&c->codec, r->count);
 	r->data_chunks = (uint32_t)(r->blocks * chunks_per_block(r));
 	r->norm_chunks = (uint32_t)((r->blocks + THC_NORMS - 1) / THC_NORMS);
 	r->region_bytes = region_bytes(r);
+	r->counted = thc_memory_begin(c, bytes);
+	growth = c->transport->growth(c, bytes);
 
-	r->regions = thc_buffer_get(c, r->data_chunks * r->region_bytes, &r->regions_room);
-	r->norms = allocate(r, r->blocks * sizeof(float));
-	r->norm_packets = allocate(r, (r->norm_chunks + 1) * THC_ANSWER_BYTES);
-	r->norm_done = allocate(r, r->norm_chunks + 1);
-	r->counts = allocate(r, r->data_chunks * sizeof(*r->counts));
-	r->lost = allocate(r, r->data_chunks);
-	r->missing = allocate(r, r->blocks * sizeof(*r->missing));
-	if (!in_place(r)) {
-		r->ahead_blocks = ahead_blocks(r);
-		r->ahead = allocate(r, r->ahead_blocks * block_size(r) * sizeof(float));
-	}
-	if (!r->regions || !r->norms || !r->norm_packets || !r->norm_done || !r->counts ||
-	    !r->lost || !r->missing || (r->ahead_blocks && !r->ahead) || c->transport->room(c, r)) {
+	if (allocate_arrays(r, r->data_chunks * r->region_bytes, growth) ||
+	    c->transport->room(c, bytes)) {
 		snprintf(r->sentence, sizeof(r->sentence),
 			 "out of memory for an all-reduce of %zu values", r->count);
 		return -ENOMEM;
@@ -148,15 +176,12 @@ void thc_request_release(struct thc_request *r)
 	struct thc_client *c = r->client;
 
 	thc_buffer_put(c, r->regions, r->regions_room);
-	free(r->norms);
-	free(r->norm_packets);
-	free(r->norm_done);
-	free(r->counts);
-	free(r->lost);
-	free(r->missing);
-	free(r->ahead);
-	thc_account(c, -(ssize_t)r->memory);
-	r->memory = 0;
+	free(r->arrays);
+	thc_account(c, -(ssize_t)r->arrays_bytes);
+	thc_memory_end(c, r->counted);
+	r->arrays_bytes = 0;
+	r->counted = 0;
+	r->arrays = NULL;
 	r->regions = NULL;
 	r->norms = NULL;
 	r->norm_packets = NULL;

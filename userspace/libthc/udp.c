@@ -312,10 +312,15 @@ static void close_link(struct thc_client *c)
 	thc_link_close(&c->link);
 }
 
-static int make_room(struct thc_client *c, const struct thc_request *r)
+static size_t growth(const struct thc_client *c, size_t bytes)
+{
+	return thc_link_growth(&c->link, bytes);
+}
+
+static int make_room(struct thc_client *c, size_t bytes)
 {
 	size_t before = thc_link_room(&c->link);
-	int error = thc_link_grow(&c->link, r->count * thc_dtype_size(r->dtype));
+	int error = thc_link_grow(&c->link, bytes);
 
 	thc_account(c, (ssize_t)(thc_link_room(&c->link) - before));
 	return error;
@@ -340,6 +345,7 @@ const struct thc_transport thc_udp_transport = {
 	.close = close_link,
 	.join = thc_udp_join,
 	.leave = thc_udp_leave,
+	.growth = growth,
 	.room = make_room,
 	.forget = forget,
 	.receive = receive_some,
