@@ -71,6 +71,8 @@ help:
 	@echo 'make lint       format, shellcheck, sparse, both compilers, sanitizers'
 	@echo 'make install    into $$(DESTDIR)$$(PREFIX), PREFIX=$(PREFIX)'
 	@echo 'make uninstall  removes what install put there'
+	@echo 'make modules    thc.ko for this kernel, or KERNEL=release; modules_install, modules_uninstall'
+	@echo 'make dkms       its sources for DKMS, into $$(DESTDIR)/usr/src'
 	@echo 'make clean      removes $(BUILD)/'
 
 tests: all $(UNIT_BIN) $(TBPF_BIN) $(TNET_BIN) $(BENCH_BIN)
@@ -187,6 +189,7 @@ lint:
 
 # --- installation -----------------------------------------------------------
 include tools/install.mk
+include tools/kmod.mk
 
 clean:
 	rm -rf $(BUILD)

@@ -2,7 +2,7 @@
 /*
  * The third compiler: everything in include/ under the kernel's flags, with
  * the sizes that the wire and the BPF maps rely on. No code is generated for
- * use; a module comes later.
+ * use.
  */
 #include <linux/build_bug.h>
 #include <linux/stddef.h>

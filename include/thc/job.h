@@ -51,7 +51,7 @@ THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b
  */
 struct thc_member {
 	struct thc_addr	addr;
-	u16		port;
+	__be16		port;
 	u8		joined;
 	u8		left;
 	u8		mac[6];

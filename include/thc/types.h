@@ -26,20 +26,31 @@ typedef __s32 s32;
 
 /* clang-format off */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-THC_INLINE u16 thc_be16(u16 v) { return __builtin_bswap16(v); }
-THC_INLINE u32 thc_be32(u32 v) { return __builtin_bswap32(v); }
-THC_INLINE u64 thc_be64(u64 v) { return __builtin_bswap64(v); }
-THC_INLINE u16 thc_le16(u16 v) { return v; }
-THC_INLINE u32 thc_le32(u32 v) { return v; }
-THC_INLINE u64 thc_le64(u64 v) { return v; }
+#define THC_LE(v, bits) (v)
+#define THC_BE(v, bits) __builtin_bswap##bits(v)
 #else
-THC_INLINE u16 thc_be16(u16 v) { return v; }
-THC_INLINE u32 thc_be32(u32 v) { return v; }
-THC_INLINE u64 thc_be64(u64 v) { return v; }
-THC_INLINE u16 thc_le16(u16 v) { return __builtin_bswap16(v); }
-THC_INLINE u32 thc_le32(u32 v) { return __builtin_bswap32(v); }
-THC_INLINE u64 thc_le64(u64 v) { return __builtin_bswap64(v); }
+#define THC_LE(v, bits) __builtin_bswap##bits(v)
+#define THC_BE(v, bits) (v)
 #endif
+
+#ifdef __CHECKER__
+/* Either direction, as the argument's type says: sparse sees if it is the wrong one. */
+#define THC_SPARSE(v, be, host)								\
+	__builtin_choose_expr(__builtin_types_compatible_p(__typeof__(v), be),		\
+			      (__attribute__((force)) host)(v),				\
+			      (__attribute__((force)) be)(__attribute__((force)) host)(v))
+#define thc_be16(v) THC_SPARSE(v, __be16, u16)
+#define thc_be32(v) THC_SPARSE(v, __be32, u32)
+#define thc_be64(v) THC_SPARSE(v, __be64, u64)
+#else
+THC_INLINE u16 thc_be16(u16 v) { return THC_BE(v, 16); }
+THC_INLINE u32 thc_be32(u32 v) { return THC_BE(v, 32); }
+THC_INLINE u64 thc_be64(u64 v) { return THC_BE(v, 64); }
+#endif
+/* Lanes and sums are untyped memory. */
+THC_INLINE u16 thc_le16(u16 v) { return THC_LE(v, 16); }
+THC_INLINE u32 thc_le32(u32 v) { return THC_LE(v, 32); }
+THC_INLINE u64 thc_le64(u64 v) { return THC_LE(v, 64); }
 /* clang-format on */
 
 /* A 64-bit word inside a packet: any alignment, may alias anything. The BPF
