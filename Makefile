@@ -78,7 +78,7 @@ help:
 tests: all $(UNIT_BIN) $(TBPF_BIN) $(TNET_BIN) $(BENCH_BIN)
 benches: all $(BENCH_BIN)
 fuzzers: $(FUZZ_BIN)
-selftests: all $(SELF_BIN)
+selftests: all $(SELF_BIN) $(TBPF_BIN) $(TNET_BIN)
 
 # --- user space -------------------------------------------------------------
 $(BUILD)/userspace/libthc/codec_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2 -mf16c)

@@ -1,0 +1,170 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Lanes summed for XDP by thc.ko and by BPF have the same bits, and it is the
+# module that summed them: its parameter kfunc_calls counts. Which of the two
+# thcd takes, what it says, and that rmmod is refused as long as it takes the
+# module. On kernels whose modules have no BTF (6.1): that nothing is missed.
+#
+#	rank 0 ---+
+#	          +--- veth --- thcd, XDP with functions of thc.ko
+#	rank 1 ---+
+# shellcheck disable=SC2317 # functions are called by try
+set -u
+
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+PYTHON=${PYTHON:-/usr/bin/python3}
+PARAMETERS=/sys/module/thc/parameters
+# what test_xdp_ops adds of the six kinds that the module sums, at least
+ADDED=1080
+work=$(mktemp -d) || exit 1
+number=0
+failed=0
+daemon=
+
+cleanup()
+{
+	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null
+	ip link delete thc-simd 2>/dev/null
+	rm -r "$work"
+	# the next test finds the module as we did
+	rmmod thc 2>/dev/null
+	modprobe thc
+}
+
+# try NAME COMMAND...: one test case; the output of one that fails is shown
+try()
+{
+	number=$((number + 1))
+	name=$1
+	shift
+	if "$@" >"$work/output" 2>&1; then
+		echo "ok $number - $name"
+	else
+		echo "not ok $number - $name"
+		sed 's/^/# /' "$work/output"
+		failed=1
+	fi
+}
+
+calls()
+{
+	cat "$PARAMETERS/kfunc_calls"
+}
+
+# again [OPTION]: the module, with its counters at zero
+again()
+{
+	rmmod thc && modprobe thc "$@"
+}
+
+# summed MODE LEAST MOST COMMAND...: passes, and the module has summed so many
+summed()
+{
+	export THC_SIMD="$1"
+	least=$2
+	most=$3
+	shift 3
+	before=$(calls)
+	"$@" || return 1
+	count=$(($(calls) - before))
+	echo "the module summed $count payloads, not $least to $most"
+	[ "$count" -ge "$least" ] && [ "$count" -le "$most" ]
+}
+
+# start_thcd WORDS [OPTION]...: it runs, and its start line has these words
+start_thcd()
+{
+	words=$1
+	shift
+	"$BUILD/thcd" -i thc-simd --job 1,ranks=2,cookie=7 "$@" >"$work/ready" 2>"$work/said" &
+	daemon=$!
+	for _ in $(seq 100); do
+		grep -q ready "$work/ready" && break
+		sleep 0.1
+	done
+	cat "$work/said"
+	grep -q ready "$work/ready" && grep -q "lanes summed by $words\$" "$work/said"
+}
+
+stop_thcd()
+{
+	kill "$daemon"
+	wait "$daemon"
+	daemon=
+}
+
+says()
+{
+	"$BUILD/thcctl" check >"$work/check"
+	cat "$work/check"
+	grep -q "^$1 .*$2" "$work/check"
+}
+
+refused()
+{
+	! rmmod thc 2>"$work/rmmod" && cat "$work/rmmod" && grep -q "in use" "$work/rmmod"
+}
+
+# The best of the CPU's instruction sets is taken.
+chosen()
+{
+	best=scalar
+	! grep -qw avx2 /proc/cpuinfo || best=avx2
+	! grep -w avx512bw /proc/cpuinfo | grep -w avx512vl | grep -qw avx512vbmi || best=avx512
+	echo "$best? $(cat "$PARAMETERS/simd")"
+	[ "$best" = "$(cat "$PARAMETERS/simd")" ]
+}
+
+wrong_parameter()
+{
+	rmmod thc || return 1
+	! modprobe thc simd=abacus && modprobe thc simd=auto
+}
+
+if [ ! -d /sys/module/thc ]; then
+	echo "1..0 # SKIP thc.ko is not loaded"
+	exit 4
+fi
+trap cleanup EXIT
+ip link add thc-simd type veth peer name thc-simd-peer &&
+	ip address add 10.83.73.1/24 dev thc-simd &&
+	ip link set thc-simd up && ip link set thc-simd-peer up || exit 1
+ops=$BUILD/tests/bpf/test_xdp_ops
+
+if [ ! -e /sys/kernel/btf/thc ]; then
+	echo "1..5"
+	try "without BTF the kernel says nothing about kfuncs" sh -c '! dmesg | grep -i "btf.*kfunc"'
+	try "thcctl check says why BPF sums" says note "without BTF"
+	try "every op in BPF" summed 0 0 0 "$ops"
+	try "thcd takes BPF" start_thcd BPF
+	try "rmmod beside thcd" rmmod thc
+	stop_thcd
+	exit $failed
+fi
+
+echo "1..15"
+try "the best instruction set is chosen" chosen
+try "an unknown one is refused" wrong_parameter
+vector=$(cat "$PARAMETERS/simd")
+try "every op in BPF" summed 0 0 0 "$ops"
+try "every op by $vector, the same bits" summed 1 $ADDED 1000000 "$ops"
+try "packets from two CPUs" summed 1 1 1000000 "$BUILD/tests/bpf/test_xdp_reply"
+try "thcctl check says what sums" says ok "thc.ko sums them ($vector)"
+try "thcd takes the module" start_thcd "thc.ko ($vector)"
+try "rmmod is refused then" refused
+stop_thcd
+try "thcd --no-simd takes BPF" start_thcd BPF --no-simd
+try "rmmod beside it" rmmod thc
+stop_thcd
+try "thcd without the module takes BPF" start_thcd BPF
+stop_thcd
+try "thcctl check says what would help" says ok "with thc.ko loaded"
+modprobe thc
+try "all-reduce in namespaces, through thcd" \
+	summed "" 100 10000000 "$PYTHON" tests/netns/test_shapes.py \
+	block__of_4096
+try "the scalar loops" again simd=scalar
+try "every op by them, the same bits" summed 1 $ADDED 1000000 "$ops"
+exit $failed
