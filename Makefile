@@ -164,6 +164,11 @@ $(BUILD)/bench/%: tools/bench/%.c $(BUILD)/libthc.a $(BPF_SKEL)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lm -pthread
 
+# The kernel's lane loops in user space.
+$(BUILD)/bench/bench_simd: tools/bench/bench_simd.c $(KSIMD_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ikmod -Ibpf $(ALL_LDFLAGS) -o $@ $(filter %.c %.o,$^)
+
 # AddressSanitizer sees these as well; they make compiling take minutes.
 FUZZ_SLOW := object-size,pointer-overflow,null,alignment
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c

@@ -4,7 +4,8 @@
 in the same run: XDP beside a bare loop, the codec beside memcpy, the
 all-reduce of a 25 MiB bucket by four workers in namespaces beside Gloo.
 Prints a table, writes build/bench.json and build/bench.svg. The measuring is
-done by bench_xdp.c, bench_codec.c and allreduce.py.
+done by bench_xdp.c, bench_simd.c (not a promise: into bench.json only), bench_codec.c and
+allreduce.py.
 """
 import argparse
 import json
@@ -222,7 +223,8 @@ def main():
         with netns.guard():
             netns.sweep()
             results = {"codec": program("bench_codec", args.quick),
-                       "xdp": program("bench_xdp", args.quick), "allreduce": {}}
+                       "xdp": program("bench_xdp", args.quick),
+                       "simd": program("bench_simd", args.quick), "allreduce": {}}
             unshaped, memory, stats = allreduce(None, repeats)
             shaped, _, _ = allreduce(RATE, repeats)
     except netns.NetnsError as error:

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The lane loops that thc.ko lends XDP, in user space on one CPU: nanoseconds
+ * for one payload, combined with 1024 bytes of lanes (1024 coordinates of 8
+ * bits, 512 of 16, 256 of 32), per instruction set that this CPU has.
+ *
+ *	hot	one slot over and over: the arithmetic
+ *	slots	4096 slots in random order: 4 MiB of lanes, as bench_xdp
+ *
+ * Medians over repetitions that take the sets in turn. What the kernel adds in
+ * thc.ko, kernel_fpu_begin() and the call out of BPF, is not in them.
+ */
+#include <getopt.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "simd.h"
+#include "thc_maps.h"
+
+#define SLOTS 4096
+#define REPS_MAX 101
+#define SETS 3
+#define KINDS 6
+/* Bytes in front of the payload in its frame: Ethernet, IPv4, UDP, THC. */
+#define HEADERS (14 + 20 + 8 + 48)
+
+enum { HOT, MANY, WAYS };
+
+static const char *const kinds[KINDS] = { "lut8", "linear8", "lut16", "add8", "add16", "add32" };
+static const char *const ways[WAYS] = { "hot", "slots" };
+static const u16 table[16] = { 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 };
+
+static struct thc_lanes *lanes;
+static u16 order[SLOTS];
+static struct thc_pairs pairs;
+static u8 frame[HEADERS + THC_LANE_BYTES] __attribute__((aligned(64)));
+static double samples[SETS][KINDS][WAYS][REPS_MAX];
+
+/* xorshift64*, so that every run meets the same order. */
+static u64 draw(void)
+{
+	static u64 x = 88172645463325252ULL;
+
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	return x * 0x2545f4914f6cdd1dULL;
+}
+
+static void prepare(void)
+{
+	int i, j;
+	u16 t;
+
+	lanes = aligned_alloc(4096, SLOTS * sizeof(*lanes));
+	if (!lanes) {
+		fprintf(stderr, "bench_simd: out of memory\n");
+		exit(1);
+	}
+	memset(lanes, 0, SLOTS * sizeof(*lanes));
+	for (i = 0; i < SLOTS; i++)
+		order[i] = i;
+	for (i = SLOTS - 1; i > 0; i--) {
+		j = draw() % (i + 1);
+		t = order[i];
+		order[i] = order[j];
+		order[j] = t;
+	}
+	for (i = 0; i < (int)sizeof(frame); i++)
+		frame[i] = draw() >> 32;
+	thc_pairs_init(&pairs, table);
+}
+
+static void combine(const struct thc_simd_ops *ops, int kind, u64 *to)
+{
+	const u8 *payload = frame + HEADERS;
+
+	switch (kind) {
+	case 0:
+		ops->lut8(to, payload, &pairs, 0);
+		break;
+	case 1:
+		ops->linear8(to, payload, 0);
+		break;
+	case 2:
+		ops->lut16(to, payload, &pairs, 0);
+		break;
+	case 3:
+		ops->add8(to, payload, 0);
+		break;
+	case 4:
+		ops->add16(to, payload, 0);
+		break;
+	default:
+		ops->add32(to, payload, 0);
+	}
+}
+
+/* Nanoseconds a payload, for one pass over as many as there are slots. */
+static double pass(const struct thc_simd_ops *ops, int kind, int way)
+{
+	struct timespec a, b;
+	int i;
+
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	for (i = 0; i < SLOTS; i++)
+		combine(ops, kind, lanes[way == HOT ? 0 : order[i]].word[0]);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	return ((b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec)) / SLOTS;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* What this CPU can run. */
+static int sets(const struct thc_simd_ops **set)
+{
+	int n = 0;
+
+	set[n++] = &thc_simd_scalar;
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx2"))
+		set[n++] = &thc_simd_avx2;
+	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512vbmi"))
+		set[n++] = &thc_simd_avx512;
+#endif
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "quick", 0, NULL, 'q' }, { 0 } };
+	const struct thc_simd_ops *set[SETS];
+	int reps = 51, n = sets(set), rep, s, k, w, c;
+	cpu_set_t cpu;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c != 'q') {
+			fprintf(stderr, "usage: %s [--quick]\n", argv[0]);
+			return 2;
+		}
+		reps = 15;
+	}
+	CPU_ZERO(&cpu);
+	CPU_SET(sched_getcpu(), &cpu);
+	sched_setaffinity(0, sizeof(cpu), &cpu);
+	prepare();
+	for (rep = -1; rep < reps; rep++) /* the first one warms up */
+		for (k = 0; k < KINDS; k++)
+			for (w = 0; w < WAYS; w++)
+				for (s = 0; s < n; s++)
+					samples[s][k][w][rep < 0 ? 0 : rep] = pass(set[s], k, w);
+
+	printf("{\"slots\": %d, \"repetitions\": %d", SLOTS, reps);
+	for (s = 0; s < n; s++) {
+		printf(",\n \"%s\": {", set[s]->name);
+		for (k = 0; k < KINDS; k++)
+			for (w = 0; w < WAYS; w++) {
+				qsort(samples[s][k][w], reps, sizeof(double), by_value);
+				printf("%s\"%s_%s_ns\": %.1f", k + w ? ", " : "", kinds[k], ways[w],
+				       samples[s][k][w][reps / 2]);
+			}
+		printf("}");
+	}
+	printf("}\n");
+	free(lanes);
+	return 0;
+}
