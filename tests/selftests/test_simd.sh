@@ -88,9 +88,10 @@ start_thcd()
 	grep -q ready "$work/ready" && grep -q "lanes summed by $words\$" "$work/said"
 }
 
+# stop_thcd [SIGNAL]
 stop_thcd()
 {
-	kill "$daemon"
+	kill "-${1:-TERM}" "$daemon"
 	wait "$daemon"
 	daemon=
 }
@@ -100,6 +101,16 @@ says()
 	"$BUILD/thcctl" check >"$work/check"
 	cat "$work/check"
 	grep -q "^$1 .*$2" "$work/check"
+}
+
+# A program's memory is freed a moment after its last user is gone.
+removed()
+{
+	for _ in 1 2 3 4 5; do
+		rmmod thc && return 0
+		sleep 1
+	done
+	return 1
 }
 
 refused()
@@ -144,7 +155,7 @@ if [ ! -e /sys/kernel/btf/thc ]; then
 	exit $failed
 fi
 
-echo "1..15"
+echo "1..17"
 try "the best instruction set is chosen" chosen
 try "an unknown one is refused" wrong_parameter
 vector=$(cat "$PARAMETERS/simd")
@@ -154,9 +165,11 @@ try "packets from two CPUs" summed 1 1 1000000 "$BUILD/tests/bpf/test_xdp_reply"
 try "thcctl check says what sums" says ok "thc.ko sums them ($vector)"
 try "thcd takes the module" start_thcd "thc.ko ($vector)"
 try "rmmod is refused then" refused
-stop_thcd
-try "thcd --no-simd takes BPF" start_thcd BPF --no-simd
-try "rmmod beside it" rmmod thc
+stop_thcd KILL
+try "rmmod is refused while its program lives on" refused
+try "thcd --no-simd takes over with BPF" start_thcd BPF --no-simd
+try "and goes on with the job" grep -q continued "$work/said"
+try "rmmod beside it" removed
 stop_thcd
 try "thcd without the module takes BPF" start_thcd BPF
 stop_thcd

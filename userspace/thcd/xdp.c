@@ -523,6 +523,10 @@ int thcd_xdp_attach(struct thcd *d, enum thcd_mode mode, struct thcd_error *e)
 		return attach_failed(d, err, reason, e);
 	if (pin_done(x, e))
 		return -1;
+	/* what the predecessor's program holds, thc.ko for one, is free now */
+	if (x->old_fd >= 0)
+		close(x->old_fd);
+	x->old_fd = -1;
 	x->meta.complete = 1;
 	if (bpf_map_update_elem(x->meta_fd, &key, &x->meta, 0))
 		return thcd_fail(e, "cannot write the pinned state: %s", strerror(errno));
