@@ -134,7 +134,7 @@ struct thcd {
 	bool			software;
 	u8			welcome_flags;	/* in every WELCOME of this mode */
 	bool			verbose;
-	bool			no_simd;	/* lanes are summed by BPF, whatever thc.ko offers */
+	bool			no_simd;	/* BPF sums lanes, whatever thc.ko offers */
 	const char		*lanes_by;	/* "BPF", "thc.ko (avx2)", ...; NULL: software */
 	const char		*mode;		/* "software", "native", "generic" */
 	const char		*instance;
