@@ -219,7 +219,7 @@ class Machine:
             argv += ["-machine", "q35,accel=kvm", "-cpu", "host"]
         else:
             argv += ["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]
-        append = ["console=ttyS0", "loglevel=7", "panic=-1", "oops=panic", "nokaslr",
+        append = ["console=ttyS0", "kunit.enable=1", "loglevel=7", "panic=-1", "oops=panic", "nokaslr",
                   "mitigations=off", "init_on_alloc=0", "random.trust_cpu=on", "rcupdate.rcu_cpu_stall_timeout=100",
                   "watchdog_thresh=40", "no_timer_check", "tsc=nowatchdog", "printk.devkmsg=on"]
         argv += ["-kernel", self.kernel.image, "-initrd", initrd, "-append", " ".join(append),

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit suites, part of thc.ko where CONFIG_THC_KUNIT=y is given to make (the
+ * debug kernel of tests/vm/): where a message's chunks lie, and what a socket's
+ * state does without a network. The protocol's core has its tests in user
+ * space.
+ */
+#include <kunit/test.h>
+#include <linux/slab.h>
+
+#include "sock.h"
+
+#define EPOCH		7
+#define COOKIE		0x5eed1234abcdULL
+#define SLOTS		64
+#define NORM_SLOTS	8
+#define RANKS		3
+
+/* --- a socket with peers, but without a network --------------------------- */
+
+struct world {
+	struct socket	*sock;
+	struct thc_sock	*ts;
+};
+
+static void welcome(struct thc_peer *p, u8 sum_width)
+{
+	p->joined.epoch = EPOCH;
+	p->joined.welcome = (struct thc_welcome){
+		.ranks = cpu_to_be16(RANKS),
+		.data_slots = cpu_to_be16(SLOTS),
+		.norm_slots = cpu_to_be16(NORM_SLOTS),
+		.chunk = cpu_to_be16(sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16),
+		.sum_width = sum_width,
+	};
+	p->welcomed = true;
+	p->ready = true;
+}
+
+static void connect_to(struct kunit *test, struct world *w, u32 shards)
+{
+	struct thc_sock *ts = w->ts;
+	u32 i;
+
+	ts->peers = kcalloc(shards, sizeof(*ts->peers), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, ts->peers);
+	for (i = 0; i < shards; i++) {
+		struct thc_peer *p = &ts->peers[i];
+
+		p->owner = ts;
+		p->shard = i;
+		p->address.inet = AF_INET;
+		p->address.port = cpu_to_be16(THC_PORT_DEFAULT);
+		p->sender.cookie = COOKIE;
+		p->sender.job = 1;
+		welcome(p, 8);
+		KUNIT_ASSERT_EQ(test, thc_peer_streams(p), 0);
+		ts->shards = i + 1;
+	}
+	ts->state = THC_STATE_READY;
+}
+
+/* Time passes only where a test says so. */
+static enum hrtimer_restart no_timer(struct hrtimer *timer)
+{
+	return HRTIMER_NORESTART;
+}
+
+static int world_init(struct kunit *test)
+{
+	struct world *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	int error;
+
+	if (!w)
+		return -ENOMEM;
+	error = sock_create_kern(&init_net, PF_THC, SOCK_SEQPACKET, 0, &w->sock);
+	if (error)
+		return error;
+	w->ts = thc_sk(w->sock->sk);
+	w->ts->timer.function = no_timer;
+	test->priv = w;
+	return 0;
+}
+
+/* Nobody is there to be told LEAVE. */
+static void forget_aggregators(struct thc_sock *ts)
+{
+	u32 i;
+
+	for (i = 0; i < ts->shards; i++)
+		ts->peers[i].welcomed = false;
+}
+
+static void world_exit(struct kunit *test)
+{
+	struct world *w = test->priv;
+
+	if (!w)
+		return;
+	forget_aggregators(w->ts);
+	sock_release(w->sock);
+}
+
+/* A message of @chunks, as sendmsg() leaves it. */
+static struct thc_message *give(struct kunit *test, struct world *w, u32 chunks)
+{
+	u32 stride = THC_CHUNK_8 / 2 + sizeof(struct thc_hdr), i;
+	struct thc_message *m = thc_message_alloc(chunks, stride);
+	struct thc_sock *ts = w->ts;
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	m->send = (struct thc_send){ .op = THC_OP_LUT_ADD, .width = 4, .round = 5 };
+	m->width = 8;
+	thc_message_place(m, ts->shards, ts->reserved[THC_DATA]);
+	for (i = 0; i < chunks; i++)
+		memset(thc_message_packet(m, ts->shards, i) + sizeof(struct thc_hdr), (u8)i,
+		       THC_CHUNK_8 / 2);
+	thc_message_seal(m, ts, THC_DATA);
+	spin_lock_bh(&ts->lock);
+	list_add_tail(&m->link, &ts->messages[THC_DATA]);
+	ts->reserved[THC_DATA] += chunks;
+	ts->stats.memory += m->bytes;
+	for (i = 0; i < ts->shards; i++) {
+		struct thc_peer *p = &ts->peers[i];
+
+		p->sender.data.reserved =
+			div_u64(ts->reserved[THC_DATA] + ts->shards - 1 - i, ts->shards);
+		p->sender.progress_at = ktime_get_ns();
+	}
+	spin_unlock_bh(&ts->lock);
+	return m;
+}
+
+/* Lets the engine send; what it sends goes nowhere. Packets, GSO taken apart. */
+static u32 run(struct world *w)
+{
+	struct thc_outbox out;
+	struct sk_buff *skb;
+	u32 packets = 0;
+
+	__skb_queue_head_init(&out.packets);
+	spin_lock_bh(&w->ts->lock);
+	thc_engine_run(w->ts, &out);
+	spin_unlock_bh(&w->ts->lock);
+	hrtimer_cancel(&w->ts->timer);
+	while ((skb = __skb_dequeue(&out.packets))) {
+		packets += skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
+		kfree_skb(skb);
+	}
+	return packets;
+}
+
+/* The aggregator's answer to what is in flight for chunk @number. */
+static void answer(struct world *w, u64 number)
+{
+	struct thc_sock *ts = w->ts;
+	struct thc_peer *p = &ts->peers[number % ts->shards];
+	struct thc_flight *f = thc_stream_flight(&p->sender.data, number / ts->shards);
+	struct thc_message *m = f->owner;
+	struct thc_hdr h = *f->packet;
+	u32 index = f->index;
+
+	h.flags = THC_F_ANSWER;
+	h.width = 8;
+	h.count = cpu_to_be16(RANKS);
+	h.bitmap = cpu_to_be64(thc_ranks_mask(RANKS));
+	spin_lock_bh(&ts->lock);
+	thc_sender_take(&p->sender, THC_GOT_ANSWER, &p->sender.data, f, &h, 0, ktime_get_ns());
+	thc_engine_landed(ts, m, index, &h, true);
+	spin_unlock_bh(&ts->lock);
+}
+
+/* --- messages ------------------------------------------------------------- */
+
+static void check_place(struct kunit *test, u32 shards, u64 first, u32 chunks)
+{
+	struct thc_message *m = thc_message_alloc(chunks, 560);
+	u8 *seen = kunit_kzalloc(test, chunks, GFP_KERNEL);
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, m);
+	KUNIT_ASSERT_NOT_NULL(test, seen);
+	thc_message_place(m, shards, first);
+	for (i = 0; i < chunks; i++) {
+		u64 number = first + i;
+		u8 *packet = thc_message_packet(m, shards, i);
+		u32 position = (packet - m->packets) / 560;
+
+		KUNIT_ASSERT_LT(test, position, chunks);
+		KUNIT_EXPECT_EQ(test, seen[position]++, 0);
+		KUNIT_EXPECT_PTR_EQ(test, packet,
+				    thc_message_packet_of(m, number % shards, number / shards));
+		/* neighbours of a shard leave as one super-packet */
+		if (i >= shards)
+			KUNIT_EXPECT_PTR_EQ(test, packet,
+					    thc_message_packet(m, shards, i - shards) + 560);
+	}
+	thc_message_free(m);
+}
+
+static void message__every_chunk_has_its_place(struct kunit *test)
+{
+	u32 shards, chunks;
+
+	for (shards = 1; shards <= THC_SHARDS_MAX; shards++) {
+		for (chunks = 1; chunks <= 3 * THC_SHARDS_MAX; chunks++) {
+			check_place(test, shards, 0, chunks);
+			check_place(test, shards, 13 * shards + chunks, chunks);
+			/* beyond what 32 bits count */
+			check_place(test, shards, (1ULL << 33) + chunks, chunks);
+		}
+	}
+}
+
+static void message__packets_are_sealed(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct thc_message *m;
+	u32 i;
+
+	connect_to(test, w, 3);
+	m = give(test, w, 100);
+	for (i = 0; i < 100; i++) {
+		const struct thc_hdr *h =
+			(const struct thc_hdr *)thc_message_packet(m, w->ts->shards, i);
+
+		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->chunk), i / 3);
+		KUNIT_EXPECT_EQ(test, be16_to_cpu(h->slot), i / 3 % SLOTS);
+		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->epoch), EPOCH);
+		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->round), 5);
+		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->sum),
+				thc_sum_packet(h, h + 1, THC_CHUNK_8 / 2 / 8));
+	}
+}
+
+/* --- the socket's state --------------------------------------------------- */
+
+static void state__window_then_answers_then_ready(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct thc_sock *ts = w->ts;
+	u32 i;
+
+	connect_to(test, w, 2);
+	give(test, w, 300);
+	/* the first window of both, and not more */
+	KUNIT_EXPECT_EQ(test, run(w), 2 * min_t(u32, SLOTS, THC_WINDOW_FIRST));
+	run(w);		/* by now some may be overdue, but no more are in flight */
+	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, SLOTS);
+	KUNIT_EXPECT_EQ(test, ts->peers[1].sender.data.in_flight, SLOTS);
+	for (i = 0; i < 300; i++) {
+		KUNIT_EXPECT_TRUE(test, list_empty(&ts->ready));
+		answer(w, i);
+		run(w);
+	}
+	KUNIT_EXPECT_FALSE(test, list_empty(&ts->ready));
+	KUNIT_EXPECT_TRUE(test, list_empty(&ts->messages[THC_DATA]));
+	KUNIT_EXPECT_EQ(test, ts->stats.chunks, 300);
+	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 0);
+	KUNIT_EXPECT_EQ(test, ts->peers[1].sender.data.in_flight, 0);
+}
+
+static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct thc_sock *ts = w->ts;
+
+	connect_to(test, w, 1);
+	give(test, w, 10);
+	run(w);
+	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 10);
+	spin_lock_bh(&ts->lock);
+	thc_engine_break(ts, ESTALE, THC_FAILED_EPOCH);
+	spin_unlock_bh(&ts->lock);
+	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 0);
+	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
+	KUNIT_EXPECT_EQ(test, thc_outcome(ts), -ESTALE);
+	KUNIT_EXPECT_EQ(test, run(w), 0);
+	forget_aggregators(ts);
+	thc_disconnect(ts);
+	KUNIT_EXPECT_EQ(test, ts->stats.memory, 0);
+	KUNIT_EXPECT_EQ(test, thc_outcome(ts), -ENOTCONN);
+}
+
+static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct thc_sock *ts = w->ts;
+	struct thc_message *m;
+
+	connect_to(test, w, 1);
+	ts->partial = 1;
+	m = give(test, w, 10);
+	run(w);
+	answer(w, 3);
+	ts->peers[0].sender.progress_at -= (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	run(w);
+	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
+	KUNIT_EXPECT_FALSE(test, list_empty(&ts->ready));
+	KUNIT_EXPECT_TRUE(test, m->closed);
+	KUNIT_EXPECT_EQ(test, m->flags & THC_RECV_TIMEOUT, THC_RECV_TIMEOUT);
+	KUNIT_EXPECT_EQ(test, m->counts[3], RANKS);
+	KUNIT_EXPECT_EQ(test, m->counts[4], 0);
+
+	ts->partial = 0;
+	ts->peers[0].sender.progress_at -= (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	run(w);
+	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
+	KUNIT_EXPECT_EQ(test, ts->failure.reason, THC_FAILED_SILENT);
+	KUNIT_EXPECT_EQ(test, thc_outcome(ts), -ETIMEDOUT);
+}
+
+static void state__late_answers_end_a_closed_message(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct thc_sock *ts = w->ts;
+	struct thc_message *m;
+	u32 i;
+
+	connect_to(test, w, 1);
+	ts->partial = 1;
+	m = give(test, w, 10);
+	run(w);
+	ts->peers[0].sender.progress_at -= (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	run(w);
+	/* as recvmsg() takes it */
+	spin_lock_bh(&ts->lock);
+	list_del_init(&m->ready);
+	thc_message_put(ts, m);
+	spin_unlock_bh(&ts->lock);
+	KUNIT_EXPECT_NE(test, ts->stats.memory, 0);
+	for (i = 0; i < 10; i++)
+		answer(w, i);
+	KUNIT_EXPECT_EQ(test, ts->stats.memory, 0);
+	KUNIT_EXPECT_TRUE(test, list_empty(&ts->ready));
+}
+
+static struct kunit_case thc_cases[] = { KUNIT_CASE(message__every_chunk_has_its_place),
+					 KUNIT_CASE(message__packets_are_sealed),
+					 KUNIT_CASE(state__window_then_answers_then_ready),
+					 KUNIT_CASE(state__break_forgets_flights_and_stays_broken),
+					 KUNIT_CASE(
+						 state__timeout_breaks_or_delivers_what_has_come),
+					 KUNIT_CASE(state__late_answers_end_a_closed_message),
+					 {} };
+
+static struct kunit_suite thc_suite = {
+	.name = "thc",
+	.init = world_init,
+	.exit = world_exit,
+	.test_cases = thc_cases,
+};
+kunit_test_suites(&thc_suite);
