@@ -5,10 +5,12 @@
  *
  * Two running sums modulo 2^64 over little-endian 64-bit words, after
  * Fletcher: the first sees any single changed word, the second words that are
- * exchanged and changes that cancel in the first (but for changes of nothing
- * but the top bits of words an even distance apart). Both are cheap without vector
- * units, and the sum of two halves follows from the halves (thc_sum_join()),
- * so that an answer's payload is summed once however often it is repeated.
+ * exchanged and changes that cancel in the first. Each word's upper half is
+ * mixed into its lower one before: else changes of nothing but the top bits of
+ * words an even distance apart would leave both sums as they were. Both are
+ * cheap without vector units, and the sum of two halves follows from the
+ * halves (thc_sum_join()), so that an answer's payload is summed once however
+ * often it is repeated.
  */
 #ifndef THC_SUM_H
 #define THC_SUM_H
@@ -16,13 +18,19 @@
 #include <thc/types.h>
 
 struct thc_sum {
-	u64	a;	/* sum of the words */
+	u64	a;	/* sum of the words, mixed */
 	u64	b;	/* sum of the values a took */
 };
 
+/* No two words become one, and a top bit reaches bit 31, too. */
+THC_INLINE u64 thc_sum_mix(u64 word)
+{
+	return word ^ word >> 32;
+}
+
 THC_INLINE void thc_sum_word(struct thc_sum *s, u64 word)
 {
-	s->a += word;
+	s->a += thc_sum_mix(word);
 	s->b += s->a;
 }
 
@@ -35,7 +43,7 @@ THC_INLINE void thc_sum_add(struct thc_sum *s, const void *data, int words)
 
 	THC_UNROLL
 	for (i = 0; i < words; i++) {
-		a += thc_le64(w[i]);
+		a += thc_sum_mix(thc_le64(w[i]));
 		b += a;
 	}
 	s->a = a;
@@ -54,9 +62,9 @@ THC_INLINE struct thc_sum thc_sum_join(struct thc_sum head, struct thc_sum tail,
 }
 
 /*
- * Folds to the 32 bits of thc_hdr.sum (host order). A change in the top byte
- * of a word reaches only the top bytes of a and b: a is mixed downwards before
- * b joins it, so that no multiple of one can cancel the other.
+ * Folds to the 32 bits of thc_hdr.sum (host order). A change may reach only the
+ * top bytes of a and b: a is mixed downwards before b joins it, so that no
+ * multiple of one can cancel the other.
  */
 THC_INLINE u32 thc_sum_fold(struct thc_sum s)
 {

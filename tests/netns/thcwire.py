@@ -35,7 +35,7 @@ def packet_sum(packet):
     words = struct.unpack(f"<{len(packet) // 8}Q", packet[:4] + bytes(4) + packet[8:])
     a = b = 0
     for word in words:
-        a += word
+        a += word ^ word >> 32
         b += a
     x = a * 0x9E3779B97F4A7C15 % _MOD
     x = ((x ^ x >> 32) * 0xD6E8FEB86659FD93 + b) % _MOD
