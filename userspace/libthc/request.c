@@ -516,7 +516,7 @@ void thc_request_data_answers(struct thc_request *r, uint32_t first, uint32_t ch
 	uint32_t per_block = chunks_per_block(r), k, n;
 
 	for (k = 0; k < chunks; k++) {
-		r->counts[first + k] = counts[k] & (uint16_t)~THC_COUNT_EXCLUDED;
+		r->counts[first + k] = counts[k] & ~THC_COUNT_EXCLUDED;
 		r->lost[first + k] = !!(counts[k] & THC_COUNT_EXCLUDED);
 	}
 	for (k = 0; k < chunks; k += n) {
