@@ -21,6 +21,7 @@
 	{ THC_WORKER_DROP_REASONS, "?" }
 #endif
 
+/* clang-format off: macros that read like structures */
 TRACE_EVENT(thc_drop,
 	TP_PROTO(const struct sock *sk, unsigned int reason),
 	TP_ARGS(sk, reason),
@@ -120,6 +121,7 @@ TRACE_EVENT(thc_break,
 	),
 	TP_printk("sk=%p error=%d reason=%u", __entry->sk, __entry->error, __entry->reason)
 );
+/* clang-format on */
 
 #endif /* THC_KMOD_TRACE_H */
 
