@@ -13,6 +13,7 @@
 #include <net/sock.h>
 #include <thc/names.h>
 
+/* clang-format off */
 #ifndef THC_TRACE_NAMES
 #define THC_TRACE_NAMES
 #define THC_TRACE_DROP(id, name, meaning)	{ THC_DROP_##id, name },
@@ -21,7 +22,6 @@
 	{ THC_WORKER_DROP_REASONS, "?" }
 #endif
 
-/* clang-format off: macros that read like structures */
 TRACE_EVENT(thc_drop,
 	TP_PROTO(const struct sock *sk, unsigned int reason),
 	TP_ARGS(sk, reason),
