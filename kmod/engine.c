@@ -230,15 +230,16 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 
 /* --- the clock ------------------------------------------------------------ */
 
-void thc_engine_run(struct thc_sock *ts, struct thc_outbox *out)
+void thc_engine_run(struct thc_sock *ts)
 {
+	struct thc_outbox *out = &ts->outbox;
 	u64 now = ktime_get_ns(), due = U64_MAX;
 	struct thc_train train = { 0 };
 	u32 i;
 
 	lockdep_assert_held(&ts->lock);
 	if (ts->state == THC_STATE_JOINING)
-		thc_join_run(ts, out, now, &due);
+		thc_join_run(ts, now, &due);
 	for (i = 0; i < ts->shards && ts->state == THC_STATE_READY; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
@@ -254,13 +255,10 @@ void thc_engine_run(struct thc_sock *ts, struct thc_outbox *out)
 
 void thc_engine_kick(struct thc_sock *ts)
 {
-	struct thc_outbox out;
-
-	__skb_queue_head_init(&out.packets);
 	spin_lock_bh(&ts->lock);
-	thc_engine_run(ts, &out);
+	thc_engine_run(ts);
 	spin_unlock_bh(&ts->lock);
-	thc_outbox_flush(ts, &out);
+	thc_outbox_flush(ts);
 }
 
 static enum hrtimer_restart on_timer(struct hrtimer *timer)
@@ -277,6 +275,7 @@ void thc_engine_init(struct thc_sock *ts)
 	for (kind = 0; kind < THC_STREAMS; kind++)
 		INIT_LIST_HEAD(&ts->messages[kind]);
 	INIT_LIST_HEAD(&ts->ready);
+	__skb_queue_head_init(&ts->outbox.packets);
 	hrtimer_init(&ts->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	ts->timer.function = on_timer;
 }

@@ -63,7 +63,7 @@ static void give_up(struct thc_sock *ts)
 	thc_engine_break(ts, error, reason);
 }
 
-void thc_join_run(struct thc_sock *ts, struct thc_outbox *out, u64 now, u64 *due)
+void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 {
 	u32 i;
 
@@ -82,7 +82,7 @@ void thc_join_run(struct thc_sock *ts, struct thc_outbox *out, u64 now, u64 *due
 		if (p->join_at <= now) {
 			join.flags = cpu_to_be32(p->heard ? THC_JOIN_F_HEARD : 0);
 			header(p, &h, THC_OP_JOIN);
-			thc_send_control(p, out, &h, &join, sizeof(join));
+			thc_send_control(p, &ts->outbox, &h, &join, sizeof(join));
 			p->join_at = now + THC_JOIN_INTERVAL_MS * THC_NS_PER_MS;
 		}
 		*due = min(*due, p->join_at);
@@ -205,18 +205,21 @@ void thc_join_work(struct work_struct *work)
 
 void thc_join_leave(struct thc_sock *ts)
 {
-	struct thc_outbox out;
 	struct thc_hdr h;
 	u32 i, k;
 
-	__skb_queue_head_init(&out.packets);
+	spin_lock_bh(&ts->lock);
 	for (i = 0; i < ts->shards; i++) {
 		if (!ts->peers[i].welcomed)
 			continue;
 		ts->peers[i].sender.epoch = ts->peers[i].joined.epoch;
 		header(&ts->peers[i], &h, THC_OP_LEAVE);
 		for (k = 0; k < THC_LEAVES; k++)
-			thc_send_control(&ts->peers[i], &out, &h, NULL, 0);
+			thc_send_control(&ts->peers[i], &ts->outbox, &h, NULL, 0);
 	}
-	thc_outbox_flush(ts, &out);
+	spin_unlock_bh(&ts->lock);
+	thc_outbox_flush(ts);
+	/* a softirq that was sending takes these along */
+	if (READ_ONCE(ts->flushing))
+		synchronize_net();
 }

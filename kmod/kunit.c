@@ -134,16 +134,14 @@ static struct thc_message *give(struct kunit *test, struct world *w, u32 chunks)
 /* Lets the engine send; what it sends goes nowhere. Packets, GSO taken apart. */
 static u32 run(struct world *w)
 {
-	struct thc_outbox out;
 	struct sk_buff *skb;
 	u32 packets = 0;
 
-	__skb_queue_head_init(&out.packets);
 	spin_lock_bh(&w->ts->lock);
-	thc_engine_run(w->ts, &out);
+	thc_engine_run(w->ts);
 	spin_unlock_bh(&w->ts->lock);
 	hrtimer_cancel(&w->ts->timer);
-	while ((skb = __skb_dequeue(&out.packets))) {
+	while ((skb = __skb_dequeue(&w->ts->outbox.packets))) {
 		packets += skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
 		kfree_skb(skb);
 	}

@@ -195,7 +195,6 @@ static void each_packet(struct thc_peer *p, struct sk_buff *skb, bool ce)
 int thc_receive(struct sock *sk, struct sk_buff *skb)
 {
 	struct thc_peer *p = rcu_dereference_sk_user_data(sk);
-	struct thc_outbox out;
 	struct thc_sock *ts;
 	struct origin from;
 
@@ -203,16 +202,15 @@ int thc_receive(struct sock *sk, struct sk_buff *skb)
 		goto out;
 	ts = p->owner;
 	from = origin_of(p, skb);
-	__skb_queue_head_init(&out.packets);
 	spin_lock_bh(&ts->lock);
 	if (from.peer) {
 		each_packet(p, skb, from.ce);
-		thc_engine_run(ts, &out);
+		thc_engine_run(ts);
 	} else {
 		drop(ts, THC_DROP_ADDRESS);
 	}
 	spin_unlock_bh(&ts->lock);
-	thc_outbox_flush(ts, &out);
+	thc_outbox_flush(ts);
 out:
 	consume_skb(skb);
 	return 0;

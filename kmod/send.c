@@ -64,11 +64,9 @@ static u64 shard_part(u64 number, u32 shards, u32 shard)
 /* From here on it is the engine's. */
 static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 {
-	struct thc_outbox out;
 	u64 now = ktime_get_ns();
 	u32 i;
 
-	__skb_queue_head_init(&out.packets);
 	spin_lock_bh(&ts->lock);
 	if (ts->state != THC_STATE_READY) {
 		spin_unlock_bh(&ts->lock);
@@ -86,9 +84,9 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 			p->sender.progress_at = now;
 	}
 	trace_thc_message(&ts->sk, m->send.round, m->send.op, m->chunks, false);
-	thc_engine_run(ts, &out);
+	thc_engine_run(ts);
 	spin_unlock_bh(&ts->lock);
-	thc_outbox_flush(ts, &out);
+	thc_outbox_flush(ts);
 	return 0;
 }
 

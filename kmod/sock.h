@@ -155,6 +155,11 @@ enum thc_state {
 	THC_STATE_BROKEN,	/* failure says why; connect() again */
 };
 
+/* What is to be handed to the network after unlocking, by thc_outbox_flush(). */
+struct thc_outbox {
+	struct sk_buff_head	packets;
+};
+
 /**
  * struct thc_sock - a socket of AF_THC
  * @bound: local address of bind(), inet 0: none
@@ -174,6 +179,8 @@ enum thc_state {
  * @reserved: by stream, chunks given out over all shards
  * @ready: messages to be received
  * @join_until: JOIN gives up then
+ * @outbox: built, to be handed to the network in this order
+ * @flushing: somebody is doing that
  * @stats: counters
  *
  * @reading: one recvmsg() at a time
@@ -199,6 +206,8 @@ struct thc_sock {
 	u64			reserved[THC_STREAMS];
 	struct list_head	ready;
 	u64			join_until;
+	struct thc_outbox	outbox;
+	bool			flushing;
 	struct thc_socket_stats	stats;
 
 	struct mutex		reading;
@@ -238,14 +247,9 @@ u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence);
 
 /* --- engine.c ------------------------------------------------------------- */
 
-/* What is to be handed to the network after unlocking. */
-struct thc_outbox {
-	struct sk_buff_head	packets;
-};
-
 void thc_engine_init(struct thc_sock *ts);
 /* Sends what may be sent, again what is overdue, and sets the timer. */
-void thc_engine_run(struct thc_sock *ts, struct thc_outbox *out);
+void thc_engine_run(struct thc_sock *ts);
 void thc_engine_kick(struct thc_sock *ts);
 /* An answer of @p: header @h (of the host's stack) and its lanes. */
 void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason reason);
@@ -257,7 +261,7 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 
 void thc_join_begin(struct thc_sock *ts, u64 now);
 /* JOINs that are due; lowers *@due to the time of the next. */
-void thc_join_run(struct thc_sock *ts, struct thc_outbox *out, u64 now, u64 *due);
+void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
 void thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h, const struct thc_welcome *w);
 void thc_join_work(struct work_struct *work);
 void thc_join_leave(struct thc_sock *ts);
@@ -288,8 +292,8 @@ void thc_train_end(struct thc_train *t, struct thc_outbox *out);
 /* A control packet, copied. */
 void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr *h,
 		      const void *payload, u32 bytes);
-/* Without locks. */
-void thc_outbox_flush(struct thc_sock *ts, struct thc_outbox *out);
+/* Without locks, by everybody who has put something there. */
+void thc_outbox_flush(struct thc_sock *ts);
 /* Bytes on the wire of a packet with @bytes of UDP payload. */
 u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes);
 

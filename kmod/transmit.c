@@ -223,20 +223,37 @@ static void send_errors(struct thc_sock *ts, struct thc_peer *p, int error)
 	spin_unlock_bh(&ts->lock);
 }
 
-void thc_outbox_flush(struct thc_sock *ts, struct thc_outbox *out)
+static void send_one(struct thc_sock *ts, struct sk_buff *skb)
 {
+	struct thc_peer *p = out_cb(skb)->peer;
+	__be16 port = htons(out_cb(skb)->port);
+	int error;
+
+	memset(skb->cb, 0, sizeof(skb->cb));
+	error = p->address.inet == AF_INET ? send4(p, skb, port) : send6(p, skb, port);
+	if (error)
+		send_errors(ts, p, error);
+}
+
+/* System calls, the timer and packets' softirqs run on several CPUs at once. A
+ * packet that overtook others would look like their loss, so one of them sends
+ * what all have built, in that order; the others leave theirs to it.
+ */
+void thc_outbox_flush(struct thc_sock *ts)
+{
+	struct sk_buff_head now;
 	struct sk_buff *skb;
 
-	while ((skb = __skb_dequeue(&out->packets))) {
-		struct thc_peer *p = out_cb(skb)->peer;
-		__be16 port = htons(out_cb(skb)->port);
-		int error;
-
-		memset(skb->cb, 0, sizeof(skb->cb));
-		local_bh_disable();
-		error = p->address.inet == AF_INET ? send4(p, skb, port) : send6(p, skb, port);
-		local_bh_enable();
-		if (error)
-			send_errors(ts, p, error);
+	__skb_queue_head_init(&now);
+	spin_lock_bh(&ts->lock);
+	while (!ts->flushing && !skb_queue_empty(&ts->outbox.packets)) {
+		skb_queue_splice_init(&ts->outbox.packets, &now);
+		ts->flushing = true;
+		spin_unlock(&ts->lock);		/* softirqs stay off */
+		while ((skb = __skb_dequeue(&now)))
+			send_one(ts, skb);
+		spin_lock(&ts->lock);
+		ts->flushing = false;
 	}
+	spin_unlock_bh(&ts->lock);
 }
