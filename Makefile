@@ -59,7 +59,7 @@ HAVE_CTL  := $(if $(CTL_OBJ),$(BUILD)/thcctl)
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug demo bench lint install uninstall clean help
+.PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-vm lint install uninstall clean help
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(HAVE_THCD) $(HAVE_CTL) $(TOOL_BIN)
 
 help:
@@ -67,7 +67,9 @@ help:
 	@echo 'make check      every test; ends with "N passed, N failed, N skipped"'
 	@echo 'make check-debug  the tests of the module, on a kernel with KASAN, lockdep, kmemleak, ...'
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
+	@echo 'make demo-vm    the same on a stock Debian 6.12 in QEMU, through AF_THC sockets of thc.ko'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
+	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
 	@echo 'make lint       format, shellcheck, sparse, both compilers, sanitizers'
 	@echo 'make install    into $$(DESTDIR)$$(PREFIX), PREFIX=$(PREFIX)'
 	@echo 'make uninstall  removes what install put there'
@@ -188,6 +190,16 @@ demo: all $(TNET_BIN)
 
 bench: all benches $(TNET_BIN)
 	@$(PYTHON) tools/bench/run.py $(BENCH_ARGS)
+
+# A smaller network and fewer epochs: an emulated machine is slow.
+demo-vm: all
+	@$(PYTHON) tools/in_vm.py --name demo-vm --output $(BUILD)/demo-vm.json -- \
+		tools/demo.py --transport af_thc --fork --hidden 256 --epochs 2 --patience 400 \
+		@live --output @ $(DEMO_ARGS)
+
+bench-vm: all benches
+	@$(PYTHON) tools/in_vm.py --name bench-vm --output $(BUILD)/bench-vm.json -- \
+		tools/bench/transport.py --output @ $(BENCH_ARGS)
 
 lint:
 	@sh tools/lint

@@ -18,6 +18,7 @@ from sklearn.datasets import load_digits
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "userspace/python"))
+import netns  # noqa: E402  (beside this file)
 import thc_ddp  # noqa: E402  (found through the path above)
 
 TRAIN_IMAGES = 1400
@@ -40,11 +41,11 @@ def digits(rank, world):
             images[TRAIN_IMAGES:], labels[TRAIN_IMAGES:])
 
 
-def perceptron():
+def perceptron(hidden):
     torch.manual_seed(SEED)
     return torch.nn.Sequential(
-        torch.nn.Linear(64, 1024), torch.nn.ReLU(),
-        torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10))
+        torch.nn.Linear(64, hidden), torch.nn.ReLU(),
+        torch.nn.Linear(hidden, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 10))
 
 
 class Measured:
@@ -84,10 +85,10 @@ class Measured:
         self.pairs.clear()
 
 
-def train(name, args, epochs, batch, data, state=None):
+def train(name, args, batch, data, state=None):
     """One run from the seed; returns what demo.py shows about it."""
     images, labels, test_images, test_labels = data
-    ddp = torch.nn.parallel.DistributedDataParallel(perceptron())
+    ddp = torch.nn.parallel.DistributedDataParallel(perceptron(args.hidden))
     measured = Measured(thc_ddp.thc_allreduce_hook)
     if state:
         ddp.register_comm_hook(state, measured.__call__)
@@ -95,11 +96,13 @@ def train(name, args, epochs, batch, data, state=None):
     loss_of = torch.nn.CrossEntropyLoss()
     shuffle = torch.Generator().manual_seed(SEED + args.rank)
     per_epoch = TRAIN_IMAGES // args.world // batch
-    total, step = epochs * per_epoch, 0
+    total, step = args.epochs * per_epoch, 0
+    if args.steps:
+        total = min(total, args.steps)
     start = time.monotonic()
-    for _ in range(epochs):
+    while step < total:
         order = torch.randperm(len(labels), generator=shuffle)
-        for i in range(per_epoch):
+        for i in range(min(per_epoch, total - step)):
             pick = order[i * batch:(i + 1) * batch]
             measured.on = bool(state) and step % MEASURE_EVERY == 0
             optimizer.zero_grad()
@@ -119,14 +122,45 @@ def train(name, args, epochs, batch, data, state=None):
             "sizes": measured.sizes, "errors": measured.errors}
 
 
+def forked(places):
+    """A child for each "NAMESPACE:STDOUT:STDERR"; its rank there, or None when all have ended."""
+    children = []
+    for rank, place in enumerate(places):
+        namespace, out, log = place.split(":")
+        child = os.fork()
+        if not child:
+            netns.die_with_parent()
+            os.dup2(int(out), 1)
+            os.dup2(int(log), 2)
+            for other in places:
+                for fd in other.split(":")[1:]:
+                    os.close(int(fd))
+            netns.move_into(namespace)
+            return rank
+        children.append(child)
+    for place in places:
+        os.close(int(place.split(":")[1]))
+    if any([os.waitpid(child, 0)[1] for child in children]):
+        sys.exit(1)
+    return None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("rank", "world", "epochs", "job"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--hidden", type=int, default=1024, help="width of the hidden layers")
+    parser.add_argument("--steps", type=int, default=0, help="at most, 0: all of the epochs")
+    parser.add_argument("--fork", action="append", metavar="NAMESPACE:STDOUT:STDERR",
+                        help="be a process for each rank, with these descriptors")
     parser.add_argument("--cookie", type=lambda text: int(text, 0), required=True)
     parser.add_argument("--aggregator", required=True)
     parser.add_argument("--rendezvous", required=True, help="address of rank 0")
     args = parser.parse_args()
+    if args.fork:
+        args.rank = forked(args.fork)
+        if args.rank is None:
+            return
 
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR=args.rendezvous, MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
@@ -138,11 +172,11 @@ def main():
     state = thc_ddp.ThcState(aggregator=args.aggregator, job=args.job, cookie=args.cookie,
                              rank=args.rank, threshold=0).connect()
     say(event="joined", **state.client.info())
-    result = train("THC", args, args.epochs, batch, data, state)
+    result = train("THC", args, batch, data, state)
     stats = state.stats()
     state.close()
     say(event="result", stats=stats, **result)
-    say(event="result", **train("Gloo fp32", args, args.epochs, batch, data))
+    say(event="result", **train("Gloo fp32", args, batch, data))
     dist.barrier()
 
 

@@ -87,6 +87,11 @@ def environment():
     return {"LIBTHC": os.path.join(build_dir(), "libthc.so"), **os.environ}
 
 
+def output_name(path):
+    """What the user calls a file that we write: tools/in_vm.py gives it another name."""
+    return os.environ.get("OUTPUT_NAME") or os.path.relpath(path)
+
+
 def why_not():
     """None if namespaces can be made here, else a sentence."""
     if os.geteuid() != 0:
@@ -110,20 +115,26 @@ def _ip(ns, lines):
                          f"(is something of an earlier run left? tools/netns.py --sweep)")
 
 
+def move_into(ns):
+    """Takes this thread into namespace ns."""
+    fd = os.open(f"{RUN}/{ns}", os.O_RDONLY)
+    try:
+        if _libc.setns(fd, _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"setns {ns}")
+    finally:
+        os.close(fd)
+
+
 def in_namespace(ns, call):
     """call() with its thread in namespace ns; sockets it makes stay there."""
     result = {}
 
     def body():
-        fd = os.open(f"{RUN}/{ns}", os.O_RDONLY)
         try:
-            if _libc.setns(fd, _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), f"setns {ns}")
+            move_into(ns)
             result["value"] = call()
         except BaseException as error:  # handed to the caller's thread
             result["error"] = error
-        finally:
-            os.close(fd)
 
     thread = threading.Thread(target=body)
     thread.start()
@@ -161,7 +172,8 @@ def _bypass_netfilter(ns):
     in_namespace(ns, call)
 
 
-def _die_with_parent():
+def die_with_parent():
+    """This process is killed when the one that made it ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -360,7 +372,7 @@ class Topology:
         It has a session of its own: Ctrl-C reaches only us, who end it in order.
         """
         p = subprocess.Popen(self.enter(ns, argv), start_new_session=True,
-                             preexec_fn=_die_with_parent, **more)
+                             preexec_fn=die_with_parent, **more)
         self._processes.append(p)
         return p
 

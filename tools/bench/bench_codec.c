@@ -174,7 +174,7 @@ static void usage(FILE *to)
 {
 	fprintf(to,
 		"usage: bench_codec [--simd auto|scalar|avx2|avx512] [--block LOG2] "
-		"[--granularity G]\n                   [--independent] [--quick]\n"
+		"[--granularity G]\n                   [--independent] [--quick] [--runs N]\n"
 		"As thcd sets up a job of %d ranks, unless told otherwise.\n",
 		RANKS);
 }
@@ -187,6 +187,7 @@ int main(int argc, char **argv)
 		{ "granularity", required_argument, NULL, 'g' },
 		{ "independent", no_argument, NULL, 'i' },
 		{ "quick", no_argument, NULL, 'q' },
+		{ "runs", required_argument, NULL, 'r' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -211,6 +212,8 @@ int main(int argc, char **argv)
 			correlated = 0;
 		else if (opt == 'q')
 			runs = RUNS_QUICK;
+		else if (opt == 'r' && atoi(optarg) > 0 && atoi(optarg) <= RUNS)
+			runs = atoi(optarg);
 		else {
 			usage(stderr);
 			return 2;
