@@ -11,6 +11,9 @@
 
 #include "sock.h"
 
+/* A process may ask for more than there is: ENOMEM is enough of an answer. */
+#define GFP_MESSAGE	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN)
+
 static size_t counts_bytes(u32 chunks)
 {
 	return (size_t)chunks * sizeof(u16);
@@ -36,9 +39,9 @@ struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
 	m->bytes = thc_message_bytes(chunks, stride);
 	m->ranks = ~0ULL;
 	m->least = U16_MAX;
-	m->packets = __vmalloc((size_t)chunks * stride, GFP_KERNEL_ACCOUNT);
-	m->lanes = __vmalloc((size_t)chunks * THC_LANE_BYTES, GFP_KERNEL_ACCOUNT);
-	m->counts = kvzalloc(counts_bytes(chunks), GFP_KERNEL_ACCOUNT);
+	m->packets = __vmalloc((size_t)chunks * stride, GFP_MESSAGE);
+	m->lanes = __vmalloc((size_t)chunks * THC_LANE_BYTES, GFP_MESSAGE);
+	m->counts = kvzalloc(counts_bytes(chunks), GFP_MESSAGE);
 	if (!m->packets || !m->lanes || !m->counts) {
 		thc_message_free(m);
 		return NULL;

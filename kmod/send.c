@@ -135,7 +135,8 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	if (!payload || !len || len % payload)
 		return -EINVAL;
 	stride = payload + sizeof(struct thc_hdr);
-	if (len / payload > U32_MAX)
+	/* a system call returns no more than an int */
+	if (len / payload > INT_MAX / (THC_LANE_BYTES + sizeof(u16)))
 		return -EMSGSIZE;
 	error = get_ready(ts, thc_message_bytes(len / payload, stride), timeo);
 	if (error)
