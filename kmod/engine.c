@@ -82,6 +82,17 @@ static void retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct
 
 /* --- failures ------------------------------------------------------------- */
 
+/* Messages that will not be received any more. */
+static u32 unfinished(const struct thc_sock *ts)
+{
+	const struct thc_message *m;
+	u32 kind, n = 0;
+
+	for (kind = 0; kind < THC_STREAMS; kind++)
+		list_for_each_entry(m, &ts->messages[kind], link) n += !m->closed;
+	return n;
+}
+
 void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason reason)
 {
 	u32 i;
@@ -93,7 +104,7 @@ void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason re
 	}
 	ts->failure.error = error;
 	ts->failure.reason = reason;
-	ts->stats.failures++;
+	ts->stats.failures += unfinished(ts);
 	ts->state = THC_STATE_BROKEN;
 	trace_thc_break(&ts->sk, error, reason);
 	ts->sk.sk_err = error;
