@@ -3,7 +3,9 @@
  * struct sockaddr_thc, checked and taken apart. Everything that is not used
  * has to be zero, so that it can get a meaning later.
  */
+#include <linux/in.h>
 #include <linux/string.h>
+#include <net/ipv6.h>
 
 #include "sock.h"
 
@@ -22,6 +24,17 @@ int thc_address_take(const struct sockaddr_thc *a, struct thc_address *out)
 	out->ifindex = (int)a->sthc_ifindex;
 	memcpy(&out->in6, a->sthc_addr, used);
 	return 0;
+}
+
+bool thc_address_is_host(const struct thc_address *a)
+{
+	int type;
+
+	if (a->inet == AF_INET)
+		return !ipv4_is_zeronet(a->in) && !ipv4_is_multicast(a->in) &&
+		       !ipv4_is_lbcast(a->in);
+	type = ipv6_addr_type(&a->in6);
+	return type & IPV6_ADDR_UNICAST && !(type & IPV6_ADDR_MAPPED);
 }
 
 int thc_address_check(const struct sockaddr *name, int len)

@@ -13,6 +13,7 @@
 void thc_disconnect(struct thc_sock *ts)
 {
 	struct thc_message *m, *next;
+	struct thc_peer *peers;
 	int kind;
 	u32 i;
 
@@ -39,10 +40,11 @@ void thc_disconnect(struct thc_sock *ts)
 		thc_message_put(ts, m);
 	}
 	memset(&ts->failure, 0, sizeof(ts->failure));
-	spin_unlock_bh(&ts->lock);
-	kfree(ts->peers);
+	peers = ts->peers;
 	ts->peers = NULL;
 	ts->shards = 0;
+	spin_unlock_bh(&ts->lock);
+	kfree_sensitive(peers);
 	ts->sk.sk_err = 0;
 }
 
@@ -59,6 +61,8 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 	}
 	memset(job, 0, sizeof(*job));
 	error = thc_address_take(a, &job->aggregator[0]);
+	if (!error && !thc_address_is_host(&job->aggregator[0]))
+		error = -EINVAL;
 	if (!job->aggregator[0].port)
 		job->aggregator[0].port = htons(THC_PORT_DEFAULT);
 	job->cookie = a->sthc_cookie;
@@ -69,21 +73,29 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		      const struct thc_host_job *job)
 {
+	struct thc_peer *peers = kcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
 	u32 i;
 	int error;
 
-	ts->peers = kcalloc(job->shards, sizeof(*ts->peers), GFP_KERNEL_ACCOUNT);
-	if (!ts->peers)
+	if (!peers)
 		return -ENOMEM;
 	for (i = 0; i < job->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
+		struct thc_peer *p = &peers[i];
 
+		p->owner = ts;
+		p->address = job->aggregator[i];
 		p->shard = i;
 		p->sender.cookie = job->cookie;
 		p->sender.job = a->sthc_job;
 		p->sender.rank = a->sthc_rank;
-		ts->shards = i + 1;
-		error = thc_peer_open(p, ts, &job->aggregator[i]);
+	}
+	spin_lock_bh(&ts->lock);
+	ts->remote = *a;
+	ts->peers = peers;
+	ts->shards = job->shards;
+	spin_unlock_bh(&ts->lock);
+	for (i = 0; i < job->shards; i++) {
+		error = thc_peer_open(&peers[i]);
 		if (error)
 			return error;
 	}
@@ -102,7 +114,6 @@ static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
 		thc_disconnect(ts);
 		return error;
 	}
-	ts->remote = *a;
 	spin_lock_bh(&ts->lock);
 	thc_join_begin(ts, ktime_get_ns());
 	ts->state = THC_STATE_JOINING;

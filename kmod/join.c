@@ -117,24 +117,33 @@ static bool all_ready(const struct thc_sock *ts)
 	return true;
 }
 
-/* Called with thc_sock.lock held, the packet's sum checked. */
-void thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h, const struct thc_welcome *w)
+/* Called with thc_sock.lock held, the packet's sum checked. Why it is of no
+ * use, or THC_DROP_NONE.
+ */
+enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
+				      const struct thc_welcome *w)
 {
 	struct thc_sock *ts = p->owner;
 
-	if (ts->state != THC_STATE_JOINING || p->ready || h->job != cpu_to_be16(p->sender.job))
-		return;
+	if (h->job != cpu_to_be16(p->sender.job))
+		return THC_DROP_JOB;
+	if (!w->nonce && h->cookie != cpu_to_be64(p->sender.cookie))
+		return THC_DROP_COOKIE;
+	if (ts->state != THC_STATE_JOINING || p->ready)
+		return THC_DROP_UNEXPECTED;
 	if (!w->nonce) {
-		p->heard |= h->cookie == cpu_to_be64(p->sender.cookie);
-		return;
+		p->heard = true;
+		return THC_DROP_NONE;
 	}
 	if (w->nonce != cpu_to_be64(p->nonce))
-		return;
+		return THC_DROP_UNEXPECTED;
 	p->joined.epoch = be32_to_cpu(h->epoch);
 	p->joined.shards = ts->shards;
 	p->joined.welcome = *w;
 	p->welcomed = true;
+	/* it is there: what the network said before is no reason to give it up later */
 	p->unreachable = 0;
+	p->unreachable_at = 0;
 	if (w->flags & THC_WELCOME_F_REFUSED) {
 		ts->failure.refusal = w->refusal;
 		thc_engine_break(ts, EACCES, THC_FAILED_REFUSED);
@@ -148,6 +157,7 @@ void thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h, const struct 
 		    (w->reply == THC_REPLY_MULTICAST && !rcu_access_pointer(p->group)))
 			schedule_work(&ts->join_work);
 	}
+	return THC_DROP_NONE;
 }
 
 static int make_ready(struct thc_sock *ts)
@@ -193,9 +203,11 @@ void thc_join_work(struct work_struct *work)
 		return;
 	error = make_ready(ts);
 	spin_lock_bh(&ts->lock);
-	if (error) {
+	if (ts->state != THC_STATE_JOINING) {
+		/* it failed meanwhile, or is being taken down */
+	} else if (error) {
 		thc_engine_break(ts, -error, THC_FAILED_NOT);
-	} else if (ts->state == THC_STATE_JOINING) {
+	} else {
 		ts->state = THC_STATE_READY;
 		ts->sk.sk_state_change(&ts->sk);
 		ts->sk.sk_write_space(&ts->sk);

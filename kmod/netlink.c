@@ -47,6 +47,10 @@ static int take_aggregator(const struct nlattr *nest, struct thc_address *out,
 		out->in = nla_get_in_addr(tb[THC_AGGR_IPV4]);
 	else
 		out->in6 = nla_get_in6_addr(tb[THC_AGGR_IPV6]);
+	if (!thc_address_is_host(out)) {
+		NL_SET_ERR_MSG(extack, "an aggregator's address is that of one host");
+		return -EINVAL;
+	}
 	out->port = htons(tb[THC_AGGR_PORT] ? nla_get_u16(tb[THC_AGGR_PORT]) : THC_PORT_DEFAULT);
 	if (tb[THC_AGGR_IFINDEX])
 		out->ifindex = nla_get_u32(tb[THC_AGGR_IFINDEX]);
@@ -241,7 +245,9 @@ static int put_socket(struct sk_buff *skb, struct thc_sock *ts, u32 portid, u32 
 	struct thc_socket_stats stats;
 	struct nlattr *nest;
 	enum thc_state state;
-	u32 epoch;
+	u32 epoch, shards;
+	u16 job;
+	u8 rank;
 
 	if (!head)
 		return -EMSGSIZE;
@@ -251,16 +257,17 @@ static int put_socket(struct sk_buff *skb, struct thc_sock *ts, u32 portid, u32 
 	spin_lock_bh(&ts->lock);
 	thc_show_stats(ts, &stats);
 	state = ts->state;
-	epoch = ts->shards ? ts->peers[0].joined.epoch : 0;
+	job = ts->remote.sthc_job;
+	rank = ts->remote.sthc_rank;
+	shards = ts->shards;
+	epoch = shards ? ts->peers[0].joined.epoch : 0;
 	spin_unlock_bh(&ts->lock);
 	if (nla_put_u64_64bit(skb, THC_SOCK_INODE, sock_i_ino(&ts->sk), THC_SOCK_PAD) ||
 	    nla_put_u32(skb, THC_SOCK_UID,
 			from_kuid_munged(sk_user_ns(skb->sk), sock_i_uid(&ts->sk))) ||
-	    nla_put_u16(skb, THC_SOCK_JOB, ts->remote.sthc_job) ||
-	    nla_put_u8(skb, THC_SOCK_RANK, ts->remote.sthc_rank) ||
+	    nla_put_u16(skb, THC_SOCK_JOB, job) || nla_put_u8(skb, THC_SOCK_RANK, rank) ||
 	    nla_put_string(skb, THC_SOCK_STATE, thc_state_name[state]) ||
-	    nla_put_u32(skb, THC_SOCK_EPOCH, epoch) ||
-	    nla_put_u32(skb, THC_SOCK_SHARDS, ts->shards) ||
+	    nla_put_u32(skb, THC_SOCK_EPOCH, epoch) || nla_put_u32(skb, THC_SOCK_SHARDS, shards) ||
 	    nla_put(skb, THC_SOCK_STATS, sizeof(stats), &stats))
 		goto cancel;
 	nla_nest_end(skb, nest);
@@ -283,9 +290,7 @@ static int socket_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	{
 		if (at++ < cb->args[0])
 			continue;
-		lock_sock(&ts->sk);
 		error = put_socket(skb, ts, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq);
-		release_sock(&ts->sk);
 		if (error)
 			break;
 		cb->args[0]++;

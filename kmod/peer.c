@@ -147,13 +147,13 @@ static int find_local(struct thc_peer *p, struct net *net, struct thc_address *l
 	return -EAFNOSUPPORT;
 }
 
-int thc_peer_open(struct thc_peer *p, struct thc_sock *ts, const struct thc_address *to)
+int thc_peer_open(struct thc_peer *p)
 {
+	const struct thc_address *to = &p->address;
+	struct thc_sock *ts = p->owner;
 	struct sock *sk = &ts->sk;
 	int error;
 
-	p->owner = ts;
-	p->address = *to;
 	p->local = ts->bound;
 	p->local.inet = to->inet;
 	if (ts->bound.inet && ts->bound.inet != to->inet)
@@ -256,6 +256,8 @@ int thc_peer_streams(struct thc_peer *p)
 	p->flights = kvcalloc(data + norms, sizeof(*p->flights), GFP_KERNEL_ACCOUNT);
 	if (!p->flights)
 		return -ENOMEM;
+	/* the timer may be giving up joining just now */
+	spin_lock_bh(&p->owner->lock);
 	if (p->owner->window && p->owner->window < window)
 		window = p->owner->window;
 	thc_stream_init(&p->sender.data, p->flights, 0, data);
@@ -264,5 +266,6 @@ int thc_peer_streams(struct thc_peer *p)
 	p->sender.epoch = p->joined.epoch;
 	p->sender.sum_width = w->sum_width;
 	p->sender.nosum = !!(w->flags & THC_WELCOME_F_NOSUM);
+	spin_unlock_bh(&p->owner->lock);
 	return 0;
 }

@@ -34,26 +34,33 @@ static void thc_seq_stop(struct seq_file *seq, void *v)
 	mutex_unlock(&thc_net_of(seq_file_net(seq))->lock);
 }
 
+/* Without lock_sock(): a sendmsg() that waits for its caller's memory would stop
+ * everybody who needs the list.
+ */
 static void show_socket(struct seq_file *seq, struct thc_sock *ts)
 {
-	const struct thc_address *to = ts->shards ? &ts->peers[0].address : NULL;
 	struct thc_socket_stats stats;
+	struct thc_address to = { 0 };
+	u32 shards;
 
 	spin_lock_bh(&ts->lock);
+	shards = ts->shards;
+	if (shards)
+		to = ts->peers[0].address;
 	thc_show_stats(ts, &stats);
 	seq_printf(seq, "%5u %4u %-8s ", ts->remote.sthc_job, ts->remote.sthc_rank,
 		   thc_state_name[ts->state]);
 	spin_unlock_bh(&ts->lock);
-	if (to && to->inet == AF_INET)
-		seq_printf(seq, "%pI4:%u", &to->in, be16_to_cpu(to->port));
-	else if (to)
-		seq_printf(seq, "[%pI6c]:%u", &to->in6, be16_to_cpu(to->port));
+	if (to.inet == AF_INET)
+		seq_printf(seq, "%pI4:%u", &to.in, be16_to_cpu(to.port));
+	else if (to.inet)
+		seq_printf(seq, "[%pI6c]:%u", &to.in6, be16_to_cpu(to.port));
 	else
 		seq_puts(seq, "-");
-	seq_printf(seq, " %u %llu %llu %llu %llu %llu %llu %llu %u %lu\n", ts->shards,
-		   stats.messages, stats.chunks, stats.retransmits, stats.window_cuts,
-		   stats.window, stats.rtt_us, stats.memory,
-		   from_kuid_munged(seq_user_ns(seq), sock_i_uid(&ts->sk)), sock_i_ino(&ts->sk));
+	seq_printf(seq, " %u %llu %llu %llu %llu %llu %llu %llu %u %lu\n", shards, stats.messages,
+		   stats.chunks, stats.retransmits, stats.window_cuts, stats.window, stats.rtt_us,
+		   stats.memory, from_kuid_munged(seq_user_ns(seq), sock_i_uid(&ts->sk)),
+		   sock_i_ino(&ts->sk));
 }
 
 static int thc_seq_show(struct seq_file *seq, void *v)
@@ -65,10 +72,7 @@ static int thc_seq_show(struct seq_file *seq, void *v)
 			      " cuts window rtt_us memory uid inode\n");
 		return 0;
 	}
-	/* a socket that joins just now has no peers to be looked at */
-	lock_sock(&ts->sk);
 	show_socket(seq, ts);
-	release_sock(&ts->sk);
 	return 0;
 }
 

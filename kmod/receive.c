@@ -67,15 +67,18 @@ static void on_welcome(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 
 		       const struct thc_hdr *h)
 {
 	struct thc_sock *ts = p->owner;
+	enum thc_drop_reason reason;
 	struct thc_welcome w;
 
 	if (bytes != sizeof(*h) + sizeof(w) ||
 	    skb_copy_bits(skb, offset + sizeof(*h), &w, sizeof(w)))
-		drop(ts, THC_DROP_LENGTH);
+		reason = THC_DROP_LENGTH;
 	else if (h->sum != cpu_to_be32(thc_sum_packet(h, &w, sizeof(w) / 8)))
-		drop(ts, THC_DROP_SUM);
+		reason = THC_DROP_SUM;
 	else
-		thc_join_welcome(p, h, &w);
+		reason = thc_join_welcome(p, h, &w);
+	if (reason != THC_DROP_NONE)
+		drop(ts, reason);
 }
 
 static void on_epoch(struct thc_peer *p, const struct thc_hdr *h)
@@ -131,6 +134,10 @@ static void on_answer(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 b
 		drop(ts, reason_of(&p->sender, h, bytes));
 		return;
 	}
+	if (bytes > sizeof(*h) + THC_LANE_BYTES) {
+		drop(ts, THC_DROP_LENGTH);
+		return;
+	}
 	m = f ? f->owner : NULL;
 	if (got == THC_GOT_ANSWER && !m->closed)
 		lanes = m->lanes + (size_t)f->index * THC_LANE_BYTES;
@@ -157,27 +164,30 @@ static void on_answer(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 b
 	}
 }
 
-static void on_packet(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 bytes, bool ce,
-		      u64 now)
+static void on_packet(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 bytes,
+		      struct origin from, u64 now)
 {
 	struct thc_sock *ts = p->owner;
 	struct thc_hdr h;
 
 	ts->stats.packets_down++;
 	ts->stats.bytes_down += thc_wire_bytes(p, bytes);
-	if (bytes < sizeof(h) || skb_copy_bits(skb, offset, &h, sizeof(h)))
+	if (!from.peer)
+		drop(ts, THC_DROP_ADDRESS);
+	else if (bytes < sizeof(h) || skb_copy_bits(skb, offset, &h, sizeof(h)))
 		drop(ts, THC_DROP_TRUNCATED);
 	else if (h.version == THC_VERSION && h.op == THC_OP_WELCOME)
 		on_welcome(p, skb, offset, bytes, &h);
 	else if (ts->state == THC_STATE_READY)
-		on_answer(p, skb, offset, bytes, &h, ce, now);
+		on_answer(p, skb, offset, bytes, &h, from.ce, now);
 	else
 		drop(ts, THC_DROP_UNEXPECTED);
 }
 
 /* Each packet of one that was joined from several. */
-static void each_packet(struct thc_peer *p, struct sk_buff *skb, bool ce)
+static void each_packet(struct thc_peer *p, struct sk_buff *skb)
 {
+	struct origin from = origin_of(p, skb);
 	u32 offset = sizeof(struct udphdr), bytes = skb->len - offset;
 	u32 each = skb_is_gso(skb) ? skb_shinfo(skb)->gso_size : bytes;
 	u64 now = ktime_get_ns();
@@ -185,7 +195,7 @@ static void each_packet(struct thc_peer *p, struct sk_buff *skb, bool ce)
 	do {
 		u32 n = min(each, bytes);
 
-		on_packet(p, skb, offset, n, ce, now);
+		on_packet(p, skb, offset, n, from, now);
 		offset += n;
 		bytes -= n;
 	} while (bytes);
@@ -196,19 +206,13 @@ int thc_receive(struct sock *sk, struct sk_buff *skb)
 {
 	struct thc_peer *p = rcu_dereference_sk_user_data(sk);
 	struct thc_sock *ts;
-	struct origin from;
 
 	if (!p)
 		goto out;
 	ts = p->owner;
-	from = origin_of(p, skb);
 	spin_lock_bh(&ts->lock);
-	if (from.peer) {
-		each_packet(p, skb, from.ce);
-		thc_engine_run(ts);
-	} else {
-		drop(ts, THC_DROP_ADDRESS);
-	}
+	each_packet(p, skb);
+	thc_engine_run(ts);
 	spin_unlock_bh(&ts->lock);
 	thc_outbox_flush(ts);
 out:

@@ -163,12 +163,12 @@ struct thc_outbox {
 /**
  * struct thc_sock - a socket of AF_THC
  * @bound: local address of bind(), inet 0: none
- * @remote: address of connect()
  * @timer: next retransmission, JOIN or timeout
  * @join_work: what of joining may sleep: the multicast group, memory
- * @peers: connected to; changed under lock_sock while no timer or packet is
- *	under way
- * @shards: how many
+ * @peers: connected to; changed under lock_sock and @lock, while no timer or
+ *	packet is under way
+ * @shards: how many, changed likewise
+ * @remote: address of connect(), changed likewise
  * @joins: times it was connected
  * @link: in thc_net.sockets
  *
@@ -262,7 +262,8 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 void thc_join_begin(struct thc_sock *ts, u64 now);
 /* JOINs that are due; lowers *@due to the time of the next. */
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
-void thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h, const struct thc_welcome *w);
+enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
+				      const struct thc_welcome *w);
 void thc_join_work(struct work_struct *work);
 void thc_join_leave(struct thc_sock *ts);
 
@@ -299,7 +300,8 @@ u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes);
 
 /* --- peer.c --------------------------------------------------------------- */
 
-int thc_peer_open(struct thc_peer *p, struct thc_sock *ts, const struct thc_address *to);
+/* Towards @p->address, for @p->owner. */
+int thc_peer_open(struct thc_peer *p);
 void thc_peer_close(struct thc_peer *p);
 int thc_peer_open_group(struct thc_peer *p);
 void thc_peer_close_group(struct thc_peer *p);
@@ -311,6 +313,8 @@ int thc_peer_streams(struct thc_peer *p);
 /* -EINVAL: a reserved field, or what lies beyond the address, is not zero. */
 int thc_address_check(const struct sockaddr *name, int len);
 int thc_address_take(const struct sockaddr_thc *a, struct thc_address *out);
+/* One host's, as an aggregator's has to be: not a group, not all, not none. */
+bool thc_address_is_host(const struct thc_address *a);
 void thc_address_name(const struct thc_address *from, struct sockaddr_thc *a);
 
 /* --- wait.c --------------------------------------------------------------- */
@@ -334,7 +338,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, unsigned int len);
 int thc_getsockopt(struct socket *sock, int level, int option, char __user *to, int __user *to_len);
-/* Called with thc_sock.lock and lock_sock() held. */
+/* Called with thc_sock.lock held. */
 void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats);
 
 /* --- netns.c -------------------------------------------------------------- */
