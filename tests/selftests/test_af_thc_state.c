@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What Documentation/man/af_thc.7 promises of a socket that has, or had, a
+ * job: errnos, timeouts, signals, poll(), shutdown, flags of recvmsg(),
+ * partial results, the bound on memory.
+ */
+#include "afthc.h"
+
+#include <kselftest_harness.h>
+#include <sys/time.h>
+
+#define ERRNO_OF(call)	((call) < 0 ? errno : 0)
+#define JOB		"1,cookie=0x5eed1234abcd,reply=fanout,ranks="
+#define LANES		1024
+#define ANSWER		(LANES + 2)
+
+FIXTURE(job)
+{
+	struct daemon daemon;
+	int fd[RANKS_MAX];
+};
+
+FIXTURE_SETUP(job)
+{
+	const char *reason = why_not();
+
+	memset(self->fd, 0xff, sizeof(self->fd));
+	self->daemon.pid = 0;
+	if (reason)
+		SKIP(return, "%s", reason);
+	ASSERT_EQ(enter_netns(), 0);
+}
+
+FIXTURE_TEARDOWN(job)
+{
+	close_all(self->fd, RANKS_MAX);
+	stop_daemon(&self->daemon, SIGKILL);
+}
+
+/* A job of @n ranks, the first @joined of which join (all or the job waits). */
+static int begin(struct daemon *d, int *fd, const char *job, unsigned int n)
+{
+	int error = start_daemon(d, "127.0.0.1", PORT, job, NULL);
+
+	return error ? error : join_all(fd, n, "127.0.0.1", PORT, 1);
+}
+
+static const struct thc_send add8 = { .op = THC_OP_ADD, .width = 8, .round = 1, .tag = 5 };
+
+static ssize_t receive(int fd, int flags)
+{
+	char room[ANSWER];
+	struct thc_received r;
+
+	return receive_message(fd, room, sizeof(room), &r, flags, NULL);
+}
+
+static void set_timeo(int fd, int option, long ms)
+{
+	struct timeval t = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, option, &t, sizeof(t));
+}
+
+/* --- connect -------------------------------------------------------------- */
+
+TEST_F(job, connect_non_blocking)
+{
+	struct sockaddr_thc a[2] = { place("127.0.0.1", PORT, 1, 0),
+				     place("127.0.0.1", PORT, 1, 1) };
+	struct sockaddr_thc name;
+	socklen_t len = sizeof(name);
+	int i;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	for (i = 0; i < 2; i++)
+		self->fd[i] = thc_open(SOCK_NONBLOCK);
+	EXPECT_EQ(poll_now(self->fd[0]), POLLHUP | POLLOUT);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a[0], sizeof(a[0]))), EINPROGRESS);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a[0], sizeof(a[0]))), EALREADY);
+	EXPECT_EQ(poll_now(self->fd[0]), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -EAGAIN);
+	EXPECT_EQ(send_message(self->fd[0], &a, 8, &add8, 0), -EAGAIN);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[1], (void *)&a[1], sizeof(a[1]))), EINPROGRESS);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(end_join(self->fd[i]), 0);
+		EXPECT_EQ(poll_now(self->fd[i]), POLLOUT);
+		ASSERT_EQ(getpeername(self->fd[i], (void *)&name, &len), 0);
+		EXPECT_EQ(name.sthc_rank, i);
+		EXPECT_EQ(name.sthc_cookie, 0) TH_LOG("the secret came back");
+		ASSERT_EQ(getsockname(self->fd[i], (void *)&name, &len), 0);
+		EXPECT_NE(name.sthc_port, 0);
+		EXPECT_EQ(memcmp(name.sthc_addr, a[i].sthc_addr, 16), 0);
+		EXPECT_EQ(ERRNO_OF(bind(self->fd[i], (void *)&name, len)), EINVAL);
+	}
+}
+
+TEST_F(job, connect_refused_by_the_job)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), wrong;
+	static const struct {
+		uint16_t job;
+		uint8_t rank;
+		uint64_t cookie;
+		uint8_t refusal;
+	} refused[] = {
+		{ 2, 0, COOKIE, THC_REFUSED_JOB },
+		{ 1, 0, 77, THC_REFUSED_JOB },
+		{ 1, 1, COOKIE, THC_REFUSED_RANK },
+	};
+	struct thc_failure f;
+	size_t i;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", NULL), 0);
+	self->fd[0] = thc_open(0);
+	for (i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		wrong = a;
+		wrong.sthc_job = refused[i].job;
+		wrong.sthc_rank = refused[i].rank;
+		wrong.sthc_cookie = refused[i].cookie;
+		EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&wrong, sizeof(wrong))), EACCES);
+		f = failure_of(self->fd[0]);
+		EXPECT_EQ(f.reason, THC_FAILED_REFUSED);
+		EXPECT_EQ(f.refusal, refused[i].refusal);
+	}
+	EXPECT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.reason, THC_FAILED_NOT);
+}
+
+TEST_F(job, connect_when_not_all_ranks_come)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 1);
+	struct thc_failure f;
+	uint64_t start = now_ms();
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "3", NULL), 0);
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 200), 0);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), ETIMEDOUT);
+	EXPECT_GE(now_ms() - start, 200);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.reason, THC_FAILED_JOIN);
+	EXPECT_EQ(f.ranks, 1 << 0 | 1 << 2);
+	/* SO_SNDTIMEO: the call ends, joining goes on */
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 10000), 0);
+	set_timeo(self->fd[0], SO_SNDTIMEO, 100);
+	start = now_ms();
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), EINPROGRESS);
+	EXPECT_GE(now_ms() - start, 99);
+	EXPECT_LT(now_ms() - start, 5000);
+}
+
+/* The daemon comes later than JOIN has been refused by the host, and the
+ * first message follows at once.
+ */
+TEST_F(job, connect_before_the_daemon_is_there)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
+	char lanes[LANES] = "";
+	pid_t child = fork();
+
+	if (!child) {
+		sleep_ms(1300);
+		start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", NULL);
+		pause();
+	}
+	self->fd[0] = thc_open(0);
+	EXPECT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	set_timeo(self->fd[0], SO_RCVTIMEO, 5000);
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+/* --- sendmsg -------------------------------------------------------------- */
+
+TEST_F(job, sendmsg_what_it_refuses)
+{
+	static const struct {
+		uint8_t op, width;
+		size_t bytes;
+	} bad[] = {
+		{ THC_OP_ADD, 8, 0 }, { THC_OP_ADD, 8, 1023 }, { THC_OP_ADD, 8, 1025 },
+		{ THC_OP_ADD, 4, 1024 }, { THC_OP_ADD, 0, 1024 }, { THC_OP_ADD, 64, 1024 },
+		{ THC_OP_LUT_ADD, 8, 1024 }, { THC_OP_LUT_ADD, 4, 256 }, { THC_OP_OR, 8, 1024 },
+		{ THC_OP_MAX, 16, 1024 }, { THC_OP_JOIN, 0, 1024 }, { THC_OP_CLOSE, 32, 1024 },
+		{ 0, 8, 1024 }, { 255, 8, 1024 },
+	};
+	char lanes[2048] = "";
+	size_t i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1,granularity=31", 1), 0);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct thc_send s = describe(bad[i].op, bad[i].width, 0, 0);
+
+		EXPECT_EQ(send_message(self->fd[0], lanes, bad[i].bytes, &s, 0), -EINVAL)
+		TH_LOG("op %u width %u, %zu bytes", s.op, s.width, bad[i].bytes);
+	}
+	EXPECT_EQ(send_message(self->fd[0], (void *)8, 1024, &add8, 0), -EFAULT);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	/* nothing of this was sent */
+	EXPECT_EQ(stats_of(self->fd[0]).packets_up, 0);
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 1), 0);
+}
+
+TEST_F(job, memory_is_bounded)
+{
+	uint64_t bound = 64 << 10;
+	char *lanes = calloc(1, 1 << 20);
+	struct thc_socket_stats stats;
+	int sent = 0, error;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(setsockopt(self->fd[0], SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound)), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, 1 << 20, &add8, 0), -EMSGSIZE);
+	while (!(error = (int)send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT)) ||
+	       error == LANES)
+		sent++;
+	EXPECT_EQ(error, -EAGAIN);
+	EXPECT_GE(sent, 4);
+	stats = stats_of(self->fd[0]);
+	EXPECT_LE(stats.memory, bound);
+	EXPECT_EQ(stats.memory, stats.memory_peak);
+	set_timeo(self->fd[0], SO_SNDTIMEO, 100);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EAGAIN);
+	/* room comes with recvmsg(), not with the answer */
+	while (sent--)
+		EXPECT_EQ(send_message(self->fd[1], lanes, LANES, &add8, 0), LANES);
+	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), LANES);
+	free(lanes);
+}
+
+/* The parent's sendmsg() sleeps until a child has received. */
+TEST_F(job, sendmsg_wakes_up_when_there_is_room)
+{
+	uint64_t bound = 12 << 10;
+	char lanes[LANES] = "";
+	pid_t child;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(setsockopt(self->fd[0], SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound)), 0);
+	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLERR, 0);
+	child = fork();
+	if (!child) {
+		sleep_ms(200);
+		_exit(receive(self->fd[0], 0) != ANSWER);
+	}
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	waitpid(child, NULL, 0);
+}
+
+/* --- recvmsg -------------------------------------------------------------- */
+
+TEST_F(job, recvmsg_peeks_and_truncates)
+{
+	unsigned char room[3 * ANSWER], again[3 * ANSWER];
+	struct thc_received r;
+	int flags = 0;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 3, 8), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLIN, POLLIN);
+	EXPECT_EQ(receive_message(self->fd[0], (void *)8, sizeof(room), &r, 0, NULL), -EFAULT);
+	EXPECT_EQ(receive_message(self->fd[0], room, 100, &r, MSG_PEEK, &flags), 100);
+	EXPECT_EQ(flags & (MSG_TRUNC | MSG_EOR), MSG_TRUNC | MSG_EOR);
+	EXPECT_EQ(receive_message(self->fd[0], room, 0, &r, MSG_PEEK | MSG_TRUNC, &flags),
+		  3 * ANSWER);
+	EXPECT_EQ(receive_message(self->fd[0], room, sizeof(room), &r, MSG_PEEK, &flags),
+		  sizeof(room));
+	EXPECT_EQ(flags & MSG_TRUNC, 0);
+	EXPECT_EQ(r.tag, add8.tag);
+	EXPECT_EQ(receive_message(self->fd[0], again, sizeof(again), &r, 0, &flags), sizeof(again));
+	EXPECT_EQ(memcmp(room, again, sizeof(room)), 0);
+	EXPECT_EQ(receive_message(self->fd[0], again, sizeof(again), &r, MSG_DONTWAIT, &flags),
+		  -EAGAIN);
+	/* taken whole: what did not fit is lost */
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 3, 8), 0);
+	EXPECT_EQ(receive_message(self->fd[0], again, 7, &r, MSG_TRUNC, &flags), 3 * ANSWER);
+	EXPECT_EQ(flags & MSG_TRUNC, MSG_TRUNC);
+	EXPECT_EQ(receive_message(self->fd[0], again, 7, &r, MSG_DONTWAIT, &flags), -EAGAIN);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+}
+
+TEST_F(job, timeouts_of_the_calls)
+{
+	uint64_t start = now_ms();
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	set_timeo(self->fd[0], SO_RCVTIMEO, 150);
+	start = now_ms();
+	EXPECT_EQ(receive(self->fd[0], 0), -EAGAIN);
+	EXPECT_GE(now_ms() - start, 149);
+	start = now_ms();
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), -EAGAIN);
+	EXPECT_LT(now_ms() - start, 100);
+}
+
+/* --- signals -------------------------------------------------------------- */
+
+static volatile sig_atomic_t signals;
+
+static void on_signal(int number)
+{
+	(void)number;
+	signals++;
+}
+
+static void alarm_in(int ms, int flags)
+{
+	struct sigaction act = { .sa_handler = on_signal, .sa_flags = flags };
+	struct itimerval t = { .it_value.tv_usec = ms * 1000 };
+
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+TEST_F(job, signals_interrupt)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
+	uint64_t bound = 12 << 10;
+	char lanes[LANES] = "";
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	self->fd[0] = thc_open(0);
+	alarm_in(100, 0);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), EINTR);
+	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	alarm_in(100, 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -EINTR);
+	ASSERT_EQ(setsockopt(self->fd[0], SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound)), 0);
+	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	alarm_in(100, 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EINTR);
+	EXPECT_EQ(signals, 3);
+	/* with a timeout a call is not begun again (signal(7)), else SA_RESTART holds */
+	set_timeo(self->fd[0], SO_RCVTIMEO, 5000);
+	alarm_in(100, SA_RESTART);
+	EXPECT_EQ(receive(self->fd[0], 0), -EINTR);
+}
+
+TEST_F(job, signals_with_sa_restart)
+{
+	pid_t child;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	child = fork();
+	if (!child) {
+		sleep_ms(400);
+		_exit(send_part(self->fd[0], 0, &add8, 1, 8));
+	}
+	alarm_in(100, SA_RESTART);
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	EXPECT_EQ(signals, 1);
+	waitpid(child, NULL, 0);
+}
+
+/* --- shutdown ------------------------------------------------------------- */
+
+TEST_F(job, shutdown_ends_both_directions)
+{
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
+	EXPECT_EQ(shutdown(self->fd[0], SHUT_RDWR), 0);
+	EXPECT_EQ(poll_now(self->fd[0]) & (POLLHUP | POLLRDHUP), POLLHUP | POLLRDHUP);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -EPIPE);
+	/* what is complete can be received, then it is the end */
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	EXPECT_EQ(receive(self->fd[0], 0), 0);
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), 0);
+}
+
+TEST_F(job, shutdown_wakes_up_a_reader)
+{
+	pid_t child;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	child = fork();
+	if (!child) {
+		sleep_ms(150);
+		_exit(shutdown(self->fd[0], SHUT_RD));
+	}
+	EXPECT_EQ(receive(self->fd[0], 0), 0);
+	waitpid(child, NULL, 0);
+}
+
+/* --- failures ------------------------------------------------------------- */
+
+TEST_F(job, fails_after_its_timeout_and_names_who_is_missing)
+{
+	struct thc_failure f;
+	uint64_t start;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3", 3), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 300), 0);
+	start = now_ms();
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[2], 2, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
+	EXPECT_GE(now_ms() - start, 290);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.error, ETIMEDOUT);
+	EXPECT_EQ(f.reason, THC_FAILED_MISSING);
+	EXPECT_EQ(f.ranks, 1 << 1);
+	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -ETIMEDOUT);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLERR, POLLERR);
+	EXPECT_EQ(stats_of(self->fd[0]).failures, 1);
+	/* join_all() of the others makes it whole again */
+	ASSERT_EQ(join_all(self->fd, 3, "127.0.0.1", PORT, 1), 0);
+	EXPECT_EQ(all_reduce(self->fd, 3, &add8, 2), 0);
+	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_NOT);
+}
+
+TEST_F(job, fails_when_a_missing_rank_has_left)
+{
+	struct thc_failure f;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	close(self->fd[1]);
+	self->fd[1] = -1;
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -EPIPE);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.reason, THC_FAILED_LEFT);
+	EXPECT_EQ(f.ranks, 1 << 1);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -EPIPE);
+}
+
+TEST_F(job, fails_when_a_rank_restarts)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 1);
+	int again = thc_open(0);
+	struct thc_failure f;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(all_reduce(self->fd, 2, &add8, 1), 0);
+	/* its address stays, so that the daemon sees the same worker anew */
+	ASSERT_EQ(begin_join(self->fd[1], &a), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -ESTALE);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.reason, THC_FAILED_EPOCH);
+	EXPECT_EQ(f.rank, 1);
+	EXPECT_NE(f.epoch, 0);
+	close(again);
+}
+
+/* Messages that are complete survive a failure. */
+TEST_F(job, complete_messages_can_be_received_after_a_failure)
+{
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 200), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLERR, PATIENCE_MS), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
+}
+
+/* A reader sleeps while its socket joins again under it. */
+TEST_F(job, sendmsg_that_waited_through_a_new_connect_is_canceled)
+{
+	uint64_t bound = 12 << 10;
+	char lanes[LANES] = "";
+	int status = -1;
+	pid_t child;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(setsockopt(self->fd[0], SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound)), 0);
+	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	child = fork();
+	if (!child)
+		_exit((int)-send_message(self->fd[0], lanes, LANES, &add8, 0));
+	sleep_ms(200);
+	ASSERT_EQ(join_all(self->fd, 1, "127.0.0.1", PORT, 1), 0);
+	waitpid(child, &status, 0);
+	EXPECT_TRUE(WEXITSTATUS(status) == ECANCELED || WEXITSTATUS(status) == ENOTCONN)
+	TH_LOG("status %d", WEXITSTATUS(status));
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 1), 0);
+}
+
+/* --- partial results ------------------------------------------------------ */
+
+static int is_zero(const unsigned char *p, size_t bytes)
+{
+	while (bytes--)
+		if (*p++)
+			return 0;
+	return 1;
+}
+
+/* Nobody else sends: all chunks are zero, counts too, whatever memory held. */
+TEST_F(job, partial_after_the_timeout)
+{
+	enum { CHUNKS = 40 };
+	unsigned char *room = malloc(CHUNKS * ANSWER);
+	struct thc_received r;
+	int i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	/* dirty pages, to be found again */
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(all_reduce(self->fd, 2, &add8, CHUNKS), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 300), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_PARTIAL, 1), 0);
+	memset(room, 0xa5, CHUNKS * ANSWER);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), 0);
+	EXPECT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
+		  CHUNKS * ANSWER);
+	EXPECT_EQ(r.flags & THC_RECV_TIMEOUT, THC_RECV_TIMEOUT);
+	EXPECT_EQ(r.least, 0);
+	EXPECT_EQ(r.ranks, 0);
+	EXPECT_EQ(r.chunks, CHUNKS);
+	EXPECT_TRUE(is_zero(room, CHUNKS * ANSWER)) TH_LOG("stale memory came back");
+	/* the other comes too late for it, and both go on together */
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 20000), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, CHUNKS, 8), 0);
+	EXPECT_EQ(receive_message(self->fd[1], room, CHUNKS * ANSWER, &r, 0, NULL),
+		  CHUNKS * ANSWER);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 5), 0);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	free(room);
+}
+
+/* The other has sent half: that half is summed, the rest zero. */
+TEST_F(job, partial_keeps_what_has_come)
+{
+	enum { CHUNKS = 12, HALF = 6 };
+	struct thc_send s = describe(THC_OP_ADD, 32, 3, 77);
+	unsigned char *room = malloc(CHUNKS * ANSWER);
+	struct thc_received r;
+	int i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(all_reduce(self->fd, 2, &add8, CHUNKS), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 700), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_PARTIAL, 1), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &s, CHUNKS, 8), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &s, HALF, 8), 0);
+	EXPECT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
+		  CHUNKS * ANSWER);
+	EXPECT_EQ(r.flags & THC_RECV_TIMEOUT, THC_RECV_TIMEOUT);
+	EXPECT_EQ(wrong_lanes(room, &s, 32, HALF, 3, NULL), 0);
+	EXPECT_TRUE(is_zero(room + HALF * LANES, (CHUNKS - HALF) * LANES));
+	for (i = 0; i < CHUNKS; i++)
+		EXPECT_EQ(lane_of(room + CHUNKS * LANES + 2 * i, 2), i < HALF ? 2 : 0);
+	free(room);
+}
+
+/* A job with a deadline closes without the third; who was late is told. */
+TEST_F(job, quorum_leaves_out_who_is_late)
+{
+	struct thc_send s = describe(THC_OP_ADD, 16, 1, 9);
+	unsigned char room[2 * ANSWER];
+	struct thc_received r;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3,quorum=2,deadline_ms=100", 3), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &s, 2, 8), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &s, 2, 8), 0);
+	ASSERT_EQ(receive_message(self->fd[0], room, sizeof(room), &r, 0, NULL), sizeof(room));
+	EXPECT_EQ(r.flags, THC_RECV_PARTIAL);
+	EXPECT_EQ(r.least, 2);
+	EXPECT_EQ(r.ranks, 3);
+	EXPECT_EQ(wrong_lanes(room, &s, 16, 2, 3, NULL), 0);
+	ASSERT_EQ(send_part(self->fd[2], 2, &s, 2, 8), 0);
+	ASSERT_EQ(receive_message(self->fd[2], room, sizeof(room), &r, 0, NULL), sizeof(room));
+	EXPECT_EQ(r.flags, THC_RECV_PARTIAL | THC_RECV_EXCLUDED);
+	EXPECT_EQ(wrong_lanes(room, &s, 16, 2, 3, NULL), 0);
+	EXPECT_EQ(lane_of(room + 2 * LANES, 2), 2 | THC_COUNT_EXCLUDED);
+}
+
+TEST_HARNESS_MAIN
