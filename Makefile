@@ -157,7 +157,7 @@ $(BUILD)/tests/netns/%: tests/netns/%.c $(BUILD)/libthc.a $(BPF_SKEL) $(TNET_SKE
 $(BUILD)/tests/selftests/%: tests/selftests/%.c $(BUILD)/libthc.a $(BPF_SKEL) \
 		| $(BUILD)/kselftest/kselftest_harness.h
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -isystem $(BUILD)/kselftest -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lm -pthread
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -isystem $(BUILD)/kselftest -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lmnl -lm -pthread
 
 $(BUILD)/kselftest/kselftest_harness.h:
 	$(call say,FETCH,$@)$(PYTHON) tests/vm/kernels.py kselftest $(@D)

@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Generic netlink family "thc": jobs in and out, sockets, counters; bad
+ * input and what the kernel says about it; who may and who may not.
+ */
+#include "netlink.h"
+
+#include <kselftest_harness.h>
+#include <sys/stat.h>
+
+#define AT	"127.0.0.1"
+
+FIXTURE(netlink)
+{
+	struct nl nl;
+	struct daemon daemon, other;
+	int fd[RANKS_MAX];
+};
+
+FIXTURE_SETUP(netlink)
+{
+	const char *reason = why_not();
+
+	memset(self, 0, sizeof(*self));
+	memset(self->fd, 0xff, sizeof(self->fd));
+	if (reason)
+		SKIP(return, "%s", reason);
+	ASSERT_EQ(enter_netns(), 0);
+	ASSERT_EQ(nl_open(&self->nl), 0);
+}
+
+FIXTURE_TEARDOWN(netlink)
+{
+	close_all(self->fd, RANKS_MAX);
+	stop_daemon(&self->daemon, SIGKILL);
+	stop_daemon(&self->other, SIGKILL);
+	nl_close(&self->nl);
+}
+
+/* --- what came back ------------------------------------------------------- */
+
+struct job {
+	int		n;		/* messages */
+	uint16_t	id;
+	bool		has_cookie;
+	uint64_t	cookie;
+	int		aggregators;
+	uint16_t	port[8];
+	uint32_t	in[8];
+	uint8_t		in6[8][16];
+	uint32_t	ifindex[8];
+	uint8_t		seen[8192];
+};
+
+static int aggregator_attr(const struct nlattr *a, void *data)
+{
+	struct job *j = data;
+	int i = j->aggregators;
+
+	switch (mnl_attr_get_type(a)) {
+	case THC_AGGR_IPV4:
+		memcpy(&j->in[i], mnl_attr_get_payload(a), 4);
+		break;
+	case THC_AGGR_IPV6:
+		memcpy(j->in6[i], mnl_attr_get_payload(a), 16);
+		break;
+	case THC_AGGR_PORT:
+		j->port[i] = mnl_attr_get_u16(a);
+		break;
+	case THC_AGGR_IFINDEX:
+		j->ifindex[i] = mnl_attr_get_u32(a);
+		break;
+	}
+	return MNL_CB_OK;
+}
+
+static int job_attr(const struct nlattr *a, void *data)
+{
+	struct job *j = data;
+
+	switch (mnl_attr_get_type(a)) {
+	case THC_ATTR_JOB:
+		j->id = mnl_attr_get_u16(a);
+		if (j->id < sizeof(j->seen))
+			j->seen[j->id]++;
+		break;
+	case THC_ATTR_COOKIE:
+		j->has_cookie = true;
+		j->cookie = mnl_attr_get_u64(a);
+		break;
+	case THC_ATTR_AGGREGATOR:
+		if (j->aggregators < 8) {
+			mnl_attr_parse_nested(a, aggregator_attr, j);
+			j->aggregators++;
+		}
+		break;
+	}
+	return MNL_CB_OK;
+}
+
+static void take_job(const struct nlmsghdr *h, void *data)
+{
+	struct job *j = data;
+
+	j->n++;
+	mnl_attr_parse(h, sizeof(struct genlmsghdr), job_attr, j);
+}
+
+static int get_job(struct nl *nl, uint16_t id, struct job *j)
+{
+	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_GET, NLM_F_ACK);
+
+	memset(j, 0, sizeof(*j));
+	mnl_attr_put_u16(h, THC_ATTR_JOB, id);
+	return nl_ask(nl, h, take_job, j);
+}
+
+static int dump_jobs(struct nl *nl, struct job *j)
+{
+	memset(j, 0, sizeof(*j));
+	return nl_ask(nl, nl_begin(nl, nl->family, THC_CMD_JOB_GET, NLM_F_DUMP), take_job, j);
+}
+
+static struct job job;
+
+/* --- jobs ----------------------------------------------------------------- */
+
+TEST_F(netlink, job_new_get_del)
+{
+	struct nlmsghdr *h = nl_begin(&self->nl, self->nl.family, THC_CMD_JOB_NEW, NLM_F_ACK);
+	struct nlattr *nest;
+	struct in6_addr six;
+
+	inet_pton(AF_INET6, "fd00::1", &six);
+	mnl_attr_put_u16(h, THC_ATTR_JOB, 65535);
+	mnl_attr_put_u64(h, THC_ATTR_COOKIE, 0xfedcba9876543210ULL);
+	nl_put_aggregator(h, "10.1.2.3", 0);
+	nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
+	mnl_attr_put(h, THC_AGGR_IPV6, 16, &six);
+	mnl_attr_put_u16(h, THC_AGGR_PORT, 4000);
+	mnl_attr_put_u32(h, THC_AGGR_IFINDEX, 1);
+	mnl_attr_nest_end(h, nest);
+	ASSERT_EQ(nl_ask(&self->nl, h, NULL, NULL), 0);
+
+	ASSERT_EQ(get_job(&self->nl, 65535, &job), 0);
+	EXPECT_EQ(job.n, 1);
+	EXPECT_EQ(job.id, 65535);
+	EXPECT_TRUE(job.has_cookie);
+	EXPECT_EQ(job.cookie, 0xfedcba9876543210ULL);
+	EXPECT_EQ(job.aggregators, 2);
+	EXPECT_EQ(job.in[0], inet_addr("10.1.2.3"));
+	EXPECT_EQ(job.port[0], THC_PORT_DEFAULT);
+	EXPECT_EQ(job.ifindex[0], 0);
+	EXPECT_EQ(memcmp(job.in6[1], &six, 16), 0);
+	EXPECT_EQ(job.port[1], 4000);
+	EXPECT_EQ(job.ifindex[1], 1);
+
+	EXPECT_EQ(nl_new_job(&self->nl, 65535, 1, AT, PORT, 0), -EEXIST);
+	EXPECT_NE(strstr(self->nl.text, "already"), NULL) TH_LOG("\"%s\"", self->nl.text);
+	EXPECT_EQ(nl_del_job(&self->nl, 65535), 0);
+	EXPECT_EQ(nl_del_job(&self->nl, 65535), -ENOENT);
+	EXPECT_NE(strstr(self->nl.text, "no such job"), NULL) TH_LOG("\"%s\"", self->nl.text);
+	EXPECT_EQ(get_job(&self->nl, 65535, &job), -ENOENT);
+	EXPECT_NE(strstr(self->nl.text, "no such job"), NULL) TH_LOG("\"%s\"", self->nl.text);
+}
+
+TEST_F(netlink, job_dump_takes_more_than_one_message)
+{
+	int i;
+
+	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
+	EXPECT_EQ(job.n, 0);
+	for (i = 0; i < 700; i++)
+		ASSERT_EQ(nl_new_job(&self->nl, (uint16_t)i, COOKIE, AT, PORT, 0), 0);
+	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
+	EXPECT_EQ(job.n, 700);
+	for (i = 0; i < 700; i++)
+		EXPECT_EQ(job.seen[i], 1);
+	for (i = 0; i < 700; i += 2)
+		ASSERT_EQ(nl_del_job(&self->nl, (uint16_t)i), 0);
+	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
+	EXPECT_EQ(job.n, 350);
+	/* the rest goes with the namespace */
+}
+
+/* What lacks, what is too much, what has the wrong size: an errno and a word. */
+TEST_F(netlink, job_new_what_it_refuses)
+{
+	static const struct {
+		const char *what;
+		int error;
+		bool job, cookie;
+		int aggregators;
+		const char *at;
+		uint16_t port;
+	} bad[] = {
+		{ "no job", -EINVAL, false, true, 1, AT, PORT },
+		{ "no cookie", -EINVAL, true, false, 1, AT, PORT },
+		{ "no aggregator", -EINVAL, true, true, 0, AT, PORT },
+		{ "nine aggregators", -E2BIG, true, true, 9, AT, PORT },
+		{ "no address", -EINVAL, true, true, 1, "", PORT },
+		{ "a group", -EINVAL, true, true, 1, "224.0.0.1", PORT },
+		{ "all", -EINVAL, true, true, 1, "255.255.255.255", PORT },
+		{ "none", -EINVAL, true, true, 1, "::", PORT },
+		{ "mapped", -EINVAL, true, true, 1, "::ffff:1.2.3.4", PORT },
+	};
+	size_t i;
+	int k;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct nlmsghdr *h =
+			nl_begin(&self->nl, self->nl.family, THC_CMD_JOB_NEW, NLM_F_ACK);
+
+		if (bad[i].job)
+			mnl_attr_put_u16(h, THC_ATTR_JOB, 1);
+		if (bad[i].cookie)
+			mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+		for (k = 0; k < bad[i].aggregators; k++)
+			nl_put_aggregator(h, bad[i].at, bad[i].port);
+		EXPECT_EQ(nl_ask(&self->nl, h, NULL, NULL), bad[i].error) TH_LOG("%s", bad[i].what);
+		EXPECT_NE(self->nl.text[0], 0) TH_LOG("%s: no text", bad[i].what);
+	}
+	EXPECT_EQ(get_job(&self->nl, 1, &job), -ENOENT) TH_LOG("something was made nevertheless");
+}
+
+/* One attribute that is wrong beside others that are right. */
+static int new_with(struct nl *nl, uint16_t type, size_t bytes, uint16_t nested)
+{
+	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_NEW, NLM_F_ACK);
+	static const char zero[64];
+	struct nlattr *nest;
+
+	if (type != THC_ATTR_JOB)
+		mnl_attr_put_u16(h, THC_ATTR_JOB, 1);
+	if (type != THC_ATTR_COOKIE)
+		mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+	if (!nested) {
+		nl_put_aggregator(h, AT, PORT);
+		mnl_attr_put(h, type, bytes, zero);
+		return nl_ask(nl, h, NULL, NULL);
+	}
+	nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
+	if (nested != THC_AGGR_IPV4)
+		mnl_attr_put_u32(h, THC_AGGR_IPV4, inet_addr(AT));
+	mnl_attr_put(h, nested, bytes, zero);
+	mnl_attr_nest_end(h, nest);
+	return nl_ask(nl, h, NULL, NULL);
+}
+
+TEST_F(netlink, attributes_of_wrong_size_or_unknown)
+{
+	static const struct {
+		uint16_t type;
+		size_t bytes;
+		uint16_t nested;
+		int error;
+	} bad[] = {
+		{ THC_ATTR_JOB, 1, 0, -EINVAL },
+		{ THC_ATTR_JOB, 4, 0, -EINVAL },
+		{ THC_ATTR_COOKIE, 4, 0, -EINVAL },
+		{ THC_ATTR_COOKIE, 16, 0, -EINVAL },
+		{ THC_ATTR_AGGREGATOR, 4, 0, -EINVAL },
+		{ THC_ATTR_SOCKET, 4, 0, -EINVAL },
+		{ THC_ATTR_MAX + 1, 4, 0, -EINVAL },
+		{ 1000, 4, 0, -EINVAL },
+		{ THC_ATTR_AGGREGATOR, 3, THC_AGGR_IPV4, -ERANGE },
+		{ THC_ATTR_AGGREGATOR, 16, THC_AGGR_IPV4, -ERANGE },
+		{ THC_ATTR_AGGREGATOR, 16, THC_AGGR_IPV6, -EINVAL },	/* both */
+		{ THC_ATTR_AGGREGATOR, 2, THC_AGGR_PORT, -ERANGE },	/* 0 */
+		{ THC_ATTR_AGGREGATOR, 4, THC_AGGR_PORT, -EINVAL },
+		{ THC_ATTR_AGGREGATOR, 4, THC_AGGR_IFINDEX, -ERANGE },
+		{ THC_ATTR_AGGREGATOR, 2, THC_AGGR_IFINDEX, -EINVAL },
+		{ THC_ATTR_AGGREGATOR, 4, THC_AGGR_MAX + 1, -EINVAL },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		EXPECT_EQ(new_with(&self->nl, bad[i].type, bad[i].bytes, bad[i].nested),
+			  bad[i].error)
+		TH_LOG("case %zu", i);
+		EXPECT_NE(self->nl.text[0], 0) TH_LOG("case %zu: no text", i);
+	}
+	EXPECT_EQ(get_job(&self->nl, 1, &job), -ENOENT);
+}
+
+TEST_F(netlink, commands_without_what_they_need)
+{
+	static const uint8_t commands[] = { THC_CMD_JOB_DEL, THC_CMD_JOB_GET };
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(nl_ask(&self->nl,
+				 nl_begin(&self->nl, self->nl.family, commands[i], NLM_F_ACK), NULL,
+				 NULL),
+			  -EINVAL);
+		EXPECT_NE(self->nl.text[0], 0);
+	}
+	/* unknown, dumps of what has none, and the other way round */
+	EXPECT_EQ(nl_ask(&self->nl, nl_begin(&self->nl, self->nl.family, 77, NLM_F_ACK), NULL,
+			 NULL),
+		  -EOPNOTSUPP);
+	EXPECT_EQ(nl_ask(&self->nl,
+			 nl_begin(&self->nl, self->nl.family, THC_CMD_SOCKET_GET, NLM_F_ACK), NULL,
+			 NULL),
+		  -EOPNOTSUPP);
+	EXPECT_EQ(nl_ask(&self->nl,
+			 nl_begin(&self->nl, self->nl.family, THC_CMD_STATS_GET, NLM_F_DUMP), NULL,
+			 NULL),
+		  -EOPNOTSUPP);
+}
+
+/* --- without CAP_NET_ADMIN ------------------------------------------------ */
+
+/* With no capability in effect; root again by seteuid(0). */
+static int become_nobody(void)
+{
+	return seteuid(65534) ? -errno : 0;
+}
+
+TEST_F(netlink, who_is_not_the_administrator)
+{
+	struct sockaddr_thc a = place(NULL, 0, 1, 0), name;
+	socklen_t len = sizeof(name);
+
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "1,ranks=1,cookie=0x5eed1234abcd", NULL),
+		  0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, 0), 0);
+	nl_close(&self->nl);
+	ASSERT_EQ(become_nobody(), 0);
+	ASSERT_EQ(nl_open(&self->nl), 0);
+	EXPECT_EQ(nl_new_job(&self->nl, 2, COOKIE, AT, PORT, 0), -EPERM);
+	EXPECT_EQ(nl_del_job(&self->nl, 1), -EPERM);
+	ASSERT_EQ(get_job(&self->nl, 1, &job), 0);
+	EXPECT_EQ(job.aggregators, 1);
+	EXPECT_FALSE(job.has_cookie);
+	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
+	EXPECT_EQ(job.n, 1);
+	EXPECT_FALSE(job.has_cookie);
+	/* and yet it may join, without seeing the cookie */
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(getpeername(self->fd[0], (void *)&name, &len), 0);
+	EXPECT_EQ(name.sthc_cookie, 0);
+	EXPECT_EQ(all_reduce(self->fd, 1, &(struct thc_send){ .op = THC_OP_ADD, .width = 8 }, 3),
+		  0);
+	ASSERT_EQ(seteuid(0), 0);
+}
+
+/* A job is one namespace's. */
+TEST_F(netlink, namespaces_do_not_see_each_other)
+{
+	struct sockaddr_thc a = place(NULL, 0, 1, 0);
+	struct nl inner;
+
+	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, 0), 0);
+	ASSERT_EQ(enter_netns(), 0);
+	ASSERT_EQ(nl_open(&inner), 0);
+	EXPECT_EQ(get_job(&inner, 1, &job), -ENOENT);
+	EXPECT_EQ(nl_new_job(&inner, 1, 1, AT, PORT, 0), 0);
+	ASSERT_EQ(get_job(&self->nl, 1, &job), 0);
+	EXPECT_EQ(job.cookie, COOKIE);
+	EXPECT_EQ(nl_del_job(&inner, 1), 0);
+	self->fd[0] = thc_open(0);
+	EXPECT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), -1);
+	EXPECT_EQ(errno, ENOENT);
+	EXPECT_EQ(get_job(&self->nl, 1, &job), 0);
+	nl_close(&inner);
+}
+
+/* --- sockets -------------------------------------------------------------- */
+
+struct socket_seen {
+	int			n;
+	uint64_t		inode;
+	uint32_t		uid, epoch, shards;
+	uint16_t		job;
+	uint8_t			rank;
+	char			state[16];
+	struct thc_socket_stats	stats;
+	uint64_t		wanted;		/* inode */
+	struct socket_seen	*found;
+};
+
+static int socket_attr(const struct nlattr *a, void *data)
+{
+	struct socket_seen *s = data;
+
+	switch (mnl_attr_get_type(a)) {
+	case THC_SOCK_INODE:
+		s->inode = mnl_attr_get_u64(a);
+		break;
+	case THC_SOCK_UID:
+		s->uid = mnl_attr_get_u32(a);
+		break;
+	case THC_SOCK_JOB:
+		s->job = mnl_attr_get_u16(a);
+		break;
+	case THC_SOCK_RANK:
+		s->rank = mnl_attr_get_u8(a);
+		break;
+	case THC_SOCK_STATE:
+		snprintf(s->state, sizeof(s->state), "%s", mnl_attr_get_str(a));
+		break;
+	case THC_SOCK_EPOCH:
+		s->epoch = mnl_attr_get_u32(a);
+		break;
+	case THC_SOCK_SHARDS:
+		s->shards = mnl_attr_get_u32(a);
+		break;
+	case THC_SOCK_STATS:
+		if (mnl_attr_get_payload_len(a) == sizeof(s->stats))
+			memcpy(&s->stats, mnl_attr_get_payload(a), sizeof(s->stats));
+		break;
+	}
+	return MNL_CB_OK;
+}
+
+static int socket_nest(const struct nlattr *a, void *data)
+{
+	if (mnl_attr_get_type(a) == THC_ATTR_SOCKET)
+		mnl_attr_parse_nested(a, socket_attr, data);
+	return MNL_CB_OK;
+}
+
+static void take_socket(const struct nlmsghdr *h, void *data)
+{
+	struct socket_seen *s = data;
+
+	s->n++;
+	mnl_attr_parse(h, sizeof(struct genlmsghdr), socket_nest, s);
+	if (s->found && s->inode == s->wanted)
+		*s->found = *s;
+}
+
+static int dump_sockets(struct nl *nl, struct socket_seen *s)
+{
+	return nl_ask(nl, nl_begin(nl, nl->family, THC_CMD_SOCKET_GET, NLM_F_DUMP), take_socket, s);
+}
+
+static uint64_t inode_of(int fd)
+{
+	struct stat st;
+
+	fstat(fd, &st);
+	return st.st_ino;
+}
+
+TEST_F(netlink, socket_dump)
+{
+	struct socket_seen mine = { 0 }, all = { .found = &mine };
+	struct thc_joined joined;
+	socklen_t len = sizeof(joined);
+	int i;
+
+	for (i = 2; i < 60; i++)
+		self->fd[i] = thc_open(0);
+	all.wanted = inode_of(self->fd[30]);
+	ASSERT_EQ(dump_sockets(&self->nl, &all), 0);
+	EXPECT_EQ(all.n, 58);
+	EXPECT_STREQ(mine.state, "idle");
+
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "3,ranks=2,cookie=0x5eed1234abcd", NULL),
+		  0);
+	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 3), 0);
+	ASSERT_EQ(all_reduce(self->fd, 2, &(struct thc_send){ .op = THC_OP_OR, .width = 32 }, 7),
+		  0);
+	ASSERT_EQ(getsockopt(self->fd[1], SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
+	memset(&all, 0, sizeof(all));
+	all.wanted = inode_of(self->fd[1]);
+	all.found = &mine;
+	ASSERT_EQ(dump_sockets(&self->nl, &all), 0);
+	EXPECT_EQ(all.n, 60);
+	EXPECT_EQ(mine.inode, all.wanted);
+	EXPECT_STREQ(mine.state, "ready");
+	EXPECT_EQ(mine.job, 3);
+	EXPECT_EQ(mine.rank, 1);
+	EXPECT_EQ(mine.uid, 0);
+	EXPECT_EQ(mine.shards, 1);
+	EXPECT_EQ(mine.epoch, joined.epoch);
+	EXPECT_EQ(mine.stats.messages, 1);
+	EXPECT_EQ(mine.stats.chunks, 7);
+}
+
+/* --- counters ------------------------------------------------------------- */
+
+TEST_F(netlink, stats_name_every_reason)
+{
+	static const char *const some[] = { "truncated", "version",  "op",	  "length",
+					    "sum",	 "job",	     "cookie",	  "address",
+					    "slot",	 "mismatch", "unexpected" };
+	struct reasons r;
+	size_t i;
+
+	ASSERT_EQ(nl_reasons(&self->nl, &r), 0);
+	EXPECT_EQ(r.n, THC_WORKER_DROP_REASONS - 1);
+	EXPECT_EQ(reason_sum(&r), 0);
+	for (i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+		EXPECT_EQ(reason_count(&r, some[i]), 0) TH_LOG("reason %zu", i);
+}
+
+/* --- several aggregators -------------------------------------------------- */
+
+/* Chunk q of the bucket is summed by aggregator q mod 2, and every lane is
+ * where it belongs, whatever the number of chunks and those before.
+ */
+TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
+{
+	static const size_t sizes[] = { 1, 2, 3, 7, 64, 129, 1, 200 };
+	static const char job[] = "1,ranks=3,cookie=0x5eed1234abcd,reply=fanout,seed=9,slots=32";
+	struct thc_joined joined;
+	struct thc_socket_stats s;
+	socklen_t len = sizeof(joined);
+	size_t i, chunks = 0;
+
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, job, NULL), 0);
+	ASSERT_EQ(start_daemon(&self->other, AT, PORT + 100, job, NULL), 0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, PORT + 100), 0);
+	ASSERT_EQ(join_all(self->fd, 3, NULL, 0, 1), 0);
+	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
+	EXPECT_EQ(joined.shards, 2);
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct thc_send add = describe(THC_OP_ADD, 32, (uint32_t)i, 10 + i);
+		struct thc_send lut = describe(THC_OP_LUT_ADD, 4, (uint32_t)i, 30 + i);
+		struct thc_send max = describe(THC_OP_MAX, 32, (uint32_t)i, 50 + i);
+
+		EXPECT_EQ(all_reduce(self->fd, 3, &add, sizes[i]), 0);
+		EXPECT_EQ(all_reduce(self->fd, 3, &lut, sizes[i]), 0);
+		EXPECT_EQ(all_reduce(self->fd, 3, &max, sizes[i]), 0);
+		chunks += 3 * sizes[i];
+	}
+	s = stats_of(self->fd[0]);
+	EXPECT_EQ(s.chunks, chunks);
+	EXPECT_EQ(s.memory, 0);
+	/* the other one's part does not come without it */
+	stop_daemon(&self->other, SIGKILL);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 1000), 0);
+	EXPECT_LT(all_reduce(self->fd, 3, &(struct thc_send){ .op = THC_OP_OR, .width = 32 }, 9),
+		  0);
+}
+
+TEST_F(netlink, aggregators_of_different_jobs_do_not_agree)
+{
+	struct sockaddr_thc a = place(NULL, 0, 1, 0);
+
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT,
+			       "1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,seed=9", NULL),
+		  0);
+	ASSERT_EQ(start_daemon(&self->other, AT, PORT + 100,
+			       "1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,seed=8", NULL),
+		  0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, PORT + 100), 0);
+	self->fd[0] = thc_open(0);
+	EXPECT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), -1);
+	EXPECT_EQ(errno, EPROTO);
+	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_SHARDS);
+}
+
+TEST_HARNESS_MAIN
