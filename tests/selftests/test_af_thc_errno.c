@@ -339,7 +339,6 @@ TEST_F(bare, options_of_32_bits)
 		uint32_t v[2] = { 0 };
 		socklen_t len = sizeof(v);
 
-		TH_LOG("option %d", o[i].option);
 		EXPECT_EQ(getsockopt(self->fd, SOL_THC, o[i].option, v, &len), 0);
 		EXPECT_EQ(v[0], o[i].value);
 		EXPECT_EQ(len, 4);
