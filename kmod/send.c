@@ -23,7 +23,7 @@ static int take_send(struct msghdr *msg, struct thc_send *send)
 		memcpy(send, CMSG_DATA(c), sizeof(*send));
 		found = true;
 	}
-	return found && !send->reserved ? 0 : -EINVAL;
+	return found ? 0 : -EINVAL;
 }
 
 /* Bytes of a chunk's payload, 0: op and width do not fit the job. */
@@ -45,14 +45,29 @@ static u32 payload_of(const struct thc_send *send, const struct thc_welcome *w)
 static int copy_payload(struct thc_message *m, u32 shards, struct msghdr *msg)
 {
 	u32 payload = m->stride - sizeof(struct thc_hdr), i;
+	u32 gap = m->send.stride ? m->send.stride - payload : 0;
 
 	for (i = 0; i < m->chunks; i++) {
 		u8 *packet = thc_message_packet(m, shards, i);
 
+		if (i)
+			iov_iter_advance(&msg->msg_iter, gap);
 		if (!copy_from_iter_full(packet + sizeof(struct thc_hdr), payload, &msg->msg_iter))
 			return -EFAULT;
 	}
 	return 0;
+}
+
+/* Chunks of a message of @len bytes; 0: they are not whole. */
+static u64 chunks_of(const struct thc_send *send, u32 payload, size_t len)
+{
+	u32 stride = send->stride ?: payload, part;
+	u64 chunks;
+
+	if (!payload || stride < payload || len < payload)
+		return 0;
+	chunks = div_u64_rem(len - payload, stride, &part);
+	return part ? 0 : chunks + 1;
 }
 
 /* Chunks of the stream over all shards below @number that are @shard's. */
@@ -126,25 +141,27 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	int kind = send->op == THC_OP_MAX ? THC_NORM : THC_DATA, error;
 	struct thc_message *m;
 	u32 payload, stride, joins;
+	u64 chunks;
 
 	error = get_ready(ts, 0, timeo);
 	if (error)
 		return error;
 	joins = ts->joins;
 	payload = payload_of(send, &ts->peers[0].joined.welcome);
-	if (!payload || !len || len % payload)
+	chunks = chunks_of(send, payload, len);
+	if (!chunks)
 		return -EINVAL;
 	stride = payload + sizeof(struct thc_hdr);
 	/* a system call returns no more than an int */
-	if (len / payload > INT_MAX / (THC_LANE_BYTES + sizeof(u16)))
+	if (chunks > INT_MAX / (THC_LANE_BYTES + sizeof(u16)))
 		return -EMSGSIZE;
-	error = get_ready(ts, thc_message_bytes(len / payload, stride), timeo);
+	error = get_ready(ts, thc_message_bytes(chunks, stride), timeo);
 	if (error)
 		return error;
 	/* joined again while this one waited for room */
 	if (joins != ts->joins)
 		return -ECANCELED;
-	m = thc_message_alloc(len / payload, stride);
+	m = thc_message_alloc(chunks, stride);
 	if (!m)
 		return -ENOMEM;
 	m->send = *send;

@@ -102,11 +102,12 @@ def medians(samples):
 def measure(args):
     """{"udp": medians, "af_thc": medians}, and what it was measured on."""
     timed, counted = ({t: [] for t in TRANSPORTS} for _ in range(2))
-    with netns.Topology(WORKERS) as net, Aggregator(net, WORKERS) as aggregator:
+    job = {"slots": args.slots} if args.slots else {}
+    with netns.Topology(WORKERS) as net, Aggregator(net, WORKERS, job=job) as aggregator:
         # a second job, so that both clients of a rank can stay joined
         aggregator.stop()
-        aggregator.options += ["--job", f"job={aggregator.job + 1},ranks={WORKERS},"
-                                        f"cookie={aggregator.keys['cookie']}"]
+        second = {**aggregator.keys, "job": aggregator.job + 1}
+        aggregator.options += ["--job", ",".join(f"{k}={v}" for k, v in second.items())]
         aggregator.start()
         ranks = Ranks(net, aggregator, args.mib)
         for transport, name in TRANSPORTS.items():
@@ -186,6 +187,7 @@ def main():
     parser = argparse.ArgumentParser(description="UDP sockets beside AF_THC sockets.")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--mib", type=int, default=25, help="of the bucket")
+    parser.add_argument("--slots", type=int, help="of each job, default thcd's")
     parser.add_argument("--output", metavar="FILE",
                         default=os.path.join(netns.build_dir(), "bench-vm.json"))
     args = parser.parse_args()

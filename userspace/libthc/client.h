@@ -391,6 +391,7 @@ struct thc_client {
 	bool			blocked;	/* it has no room for more messages */
 	bool			readable;	/* there is something to receive */
 	uint64_t		looked_at;	/* time of the last look for it */
+	uint64_t		look_ns;	/* until the next one */
 	unsigned int		messages;	/* in flight */
 	struct thc_params	params;
 	struct thc_codec	codec;

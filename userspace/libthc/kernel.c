@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * The transport over a socket of AF_THC: thc.ko owns packets, windows and
- * retransmission. A bucket goes down in messages of up to a thousand chunks,
- * straight from the regions, and its sums are decoded from where recvmsg()
- * put them. man 7 af_thc.
+ * retransmission. A bucket goes down in few messages, straight from the regions,
+ * and its sums are decoded from where recvmsg() put them. man 7 af_thc.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,14 +12,19 @@
 
 #include "client.h"
 
-/* Chunks of a message at most: the kernel takes so many pieces in one call. */
-#define MESSAGE_CHUNKS	1024U
-/* At least, and the part of a bucket that room to receive one may take. */
+/* Chunks of a message at most, and at least. */
+#define MESSAGE_MOST	4096U
 #define MESSAGE_LEAST	64U
-#define MESSAGE_SHARE	4
+/* The part of a bucket that room to receive one may take: half of its chunks, if
+ * it is fp32 and sums have 8 bits, so that the network works while the second
+ * half is compressed.
+ */
+#define MESSAGE_SHARE	8
 /* Lanes and contributors of a chunk. */
 #define CHUNK_ROOM	(THC_LANE_BYTES + sizeof(uint16_t))
-/* Between two looks for answers while there is something to compute. */
+/* Between two looks for answers while there is something to compute, at first;
+ * twice as long after each that was in vain.
+ */
 #define LOOK_NS		(2 * THC_NS_PER_MS)
 
 enum kind { KIND_NORM, KIND_DATA };
@@ -194,6 +198,7 @@ static int join_job(struct thc_client *c)
 	c->messages = 0;
 	c->readable = false;
 	c->looked_at = 0;
+	c->look_ns = LOOK_NS;
 	return 0;
 }
 
@@ -206,16 +211,15 @@ static void leave_job(struct thc_client *c)
 /* --- out ------------------------------------------------------------------ */
 
 /* 1: it is the kernel's now, 0: not yet, -1: the client is broken. */
-static int send_message(struct thc_client *c, const struct thc_send *send, struct iovec *pieces,
-			uint32_t count)
+static int send_message(struct thc_client *c, const struct thc_send *send, struct iovec all)
 {
 	union {
 		struct cmsghdr	align;
 		char		room[CMSG_SPACE(sizeof(*send))];
 	} control = { .room = { 0 } };
 	struct msghdr m = {
-		.msg_iov = pieces,
-		.msg_iovlen = count,
+		.msg_iov = &all,
+		.msg_iovlen = 1,
 		.msg_control = &control,
 		.msg_controllen = sizeof(control.room),
 	};
@@ -240,23 +244,21 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 static int send_chunks(struct thc_client *c, struct thc_request *r, enum kind kind, uint32_t first,
 		       uint32_t count)
 {
-	struct iovec pieces[MESSAGE_CHUNKS];
-	size_t bytes = kind == KIND_NORM ? THC_LANE_BYTES : c->params.chunk / 2;
+	bool norms = kind == KIND_NORM;
+	size_t bytes = norms ? THC_LANE_BYTES : c->params.chunk / 2;
+	size_t stride = norms ? THC_ANSWER_BYTES : r->region_bytes;
+	struct thc_hdr *h = norms ? thc_request_norm_packet(r, first) :
+				    thc_request_data_packet(r, first);
 	struct thc_send send = {
-		.op = kind == KIND_NORM ? THC_OP_MAX : THC_OP_LUT_ADD,
-		.width = kind == KIND_NORM ? 32 : 4,
+		.op = norms ? THC_OP_MAX : THC_OP_LUT_ADD,
+		.width = norms ? 32 : 4,
+		.stride = (uint16_t)stride,
 		.round = (uint32_t)r->round,
 		.tag = tag_of(r, kind, first),
 	};
-	uint32_t k;
+	struct iovec all = { .iov_base = h + 1, .iov_len = (count - 1) * stride + bytes };
 
-	for (k = 0; k < count; k++) {
-		struct thc_hdr *h = kind == KIND_NORM ? thc_request_norm_packet(r, first + k) :
-							thc_request_data_packet(r, first + k);
-
-		pieces[k] = (struct iovec){ .iov_base = h + 1, .iov_len = bytes };
-	}
-	return send_message(c, &send, pieces, count);
+	return send_message(c, &send, all);
 }
 
 /* Chunks of the next message, of @count. */
@@ -403,12 +405,16 @@ static bool receive_some(struct thc_client *c)
 {
 	uint64_t now = thc_now();
 
+	int got;
+
 	/* a call in vain costs as much as one that brings a message */
-	if (!c->messages || (!c->readable && now - c->looked_at < LOOK_NS))
+	if (!c->messages || (!c->readable && now - c->looked_at < c->look_ns))
 		return false;
 	c->readable = false;
+	got = receive_message(c);
 	c->looked_at = now;
-	return receive_message(c) != 0;
+	c->look_ns = got ? LOOK_NS : 2 * c->look_ns;
+	return got != 0;
 }
 
 static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
@@ -426,10 +432,10 @@ static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
 /* For one message; messages are as large as there is room. */
 static size_t room_for(const struct thc_client *c, size_t bytes)
 {
-	size_t share = bytes / MESSAGE_SHARE / CHUNK_ROOM, room;
+	size_t chunks = bytes / MESSAGE_SHARE / THC_LANE_BYTES, room;
 
-	share = share < MESSAGE_LEAST ? MESSAGE_LEAST : share;
-	room = (share < MESSAGE_CHUNKS ? share : MESSAGE_CHUNKS) * CHUNK_ROOM;
+	chunks = chunks < MESSAGE_LEAST ? MESSAGE_LEAST : chunks;
+	room = (chunks < MESSAGE_MOST ? chunks : MESSAGE_MOST) * CHUNK_ROOM;
 	return room > c->in_room ? room : c->in_room;
 }
 

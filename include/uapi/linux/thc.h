@@ -347,7 +347,8 @@ enum thc_cmsg {
  * @op: THC_OP_LUT_ADD (512 or 256 bytes a chunk, as the job's sums are 8 or 16
  *	bits wide), THC_OP_ADD, THC_OP_OR or THC_OP_MAX (THC_LANE_BYTES a chunk)
  * @width: bits of a lane: 4 for LUT_ADD, 8, 16 or 32 for ADD, 32 for OR and MAX
- * @reserved: zero
+ * @stride: bytes from the beginning of a chunk to that of the next, 0: side by
+ *	side. What lies between them is not read
  * @round: of the wire's header
  * @tag: comes back with the answer
  *
@@ -357,7 +358,7 @@ enum thc_cmsg {
 struct thc_send {
 	__u8	op;
 	__u8	width;
-	__u16	reserved;
+	__u16	stride;
 	__u32	round;
 	__u64	tag;
 };

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * UDP sockets and AF_THC sockets give the same bits: the same gradients, the
+ * same job, once through each, and error memory that must not drift apart.
+ */
+#include <sys/socket.h>
+
+#include <linux/thc.h>
+
+#include "ranks.h"
+
+#define JOB	"job=1,ranks=4,cookie=0x5eed1234abcd,reply=fanout"
+#define RANKS	4
+#define ROUNDS	4
+#define KEY	3
+#define PLACES	2	/* results, error memory */
+
+/* What one rank had after each round, and in what it went through. */
+struct trace {
+	float		*kept[ROUNDS][PLACES];
+	const char	*transport;
+};
+
+static struct trace trace[RANKS];
+
+static size_t bytes_of(const struct rank *r)
+{
+	return r->count * (r->dtype == THC_FP32 ? 4 : 2);
+}
+
+/* Half precision by its bits: the test is about identity, not about values. */
+static void fill(void *to, const struct rank *r, unsigned int round)
+{
+	size_t i;
+
+	for (i = 0; i < r->count; i++) {
+		float value = gradient_at(r->rank + 16 * round, i);
+		uint32_t bits;
+
+		if (r->dtype == THC_FP32) {
+			((float *)to)[i] = value;
+			continue;
+		}
+		memcpy(&bits, &value, sizeof(bits));
+		((uint16_t *)to)[i] = (uint16_t)(bits >> 16);	/* bf16; as fp16 it is finite, too */
+	}
+}
+
+static int keep(struct rank *r, unsigned int round)
+{
+	struct trace *t = &trace[r->rank];
+	int place;
+
+	for (place = 0; place < PLACES; place++)
+		t->kept[round][place] = calloc(r->count, sizeof(float));
+	memcpy(t->kept[round][0], r->buf, bytes_of(r));
+	return thc_error_export(r->client, KEY, t->kept[round][1], r->count) == r->count ? 0 : -EIO;
+}
+
+static void *train(void *arg)
+{
+	struct thc_client_info info = { .size = sizeof(info) };
+	struct rank *r = arg;
+	int error = open_client(r);
+	unsigned int round;
+
+	if (!error)
+		error = thc_client_info(r->client, &info);
+	trace[r->rank].transport = info.transport;
+	for (round = 0; !error && round < ROUNDS; round++) {
+		fill(r->buf, r, round);
+		error = thc_allreduce(r->client, r->buf, r->count, r->dtype, KEY);
+		if (!error)
+			error = keep(r, round);
+	}
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	return NULL;
+}
+
+static void train_through(const char *transport, const char *name, const char *job, size_t count,
+			  enum thc_dtype dtype)
+{
+	struct daemon d = start_daemon(job);
+	struct rank ranks[RANKS];
+	unsigned int i;
+
+	setenv("THC_TRANSPORT", transport, 1);
+	memset(trace, 0, sizeof(trace));
+	set_up_ranks(ranks, RANKS, d);
+	for (i = 0; i < RANKS; i++) {
+		ranks[i].flags = THC_CLIENT_ERROR_FEEDBACK;
+		ranks[i].timeout_ms = 60000;
+		ranks[i].count = count;
+		ranks[i].dtype = dtype;
+		ranks[i].buf = malloc(count * sizeof(float));
+	}
+	run_ranks(ranks, RANKS, train);
+	stop_daemon(d);
+	for (i = 0; i < RANKS; i++) {
+		free(ranks[i].buf);
+		if (ranks[i].error)
+			fail_msg("%s, rank %u: %s", transport, i, ranks[i].sentence);
+		assert_string_equal(trace[i].transport, name);
+	}
+}
+
+static void release(struct trace *t)
+{
+	int round, place;
+
+	for (round = 0; round < ROUNDS; round++)
+		for (place = 0; place < PLACES; place++)
+			free(t->kept[round][place]);
+}
+
+static void compare(const char *job, size_t count, enum thc_dtype dtype)
+{
+	static const char *const what[PLACES] = { "means", "error memories" };
+	struct trace udp[RANKS];
+	int i, round, place;
+
+	train_through("udp", "UDP", job, count, dtype);
+	memcpy(udp, trace, sizeof(udp));
+	train_through("af_thc", "AF_THC", job, count, dtype);
+	for (i = 0; i < RANKS; i++) {
+		for (round = 0; round < ROUNDS; round++)
+			for (place = 0; place < PLACES; place++)
+				if (memcmp(udp[i].kept[round][place], trace[i].kept[round][place],
+					   count * sizeof(float)))
+					fail_msg("rank %d, round %d: other %s", i, round,
+						 what[place]);
+		release(&udp[i]);
+		release(&trace[i]);
+	}
+}
+
+static void same_bits__fp32(void **state)
+{
+	(void)state;
+	compare(JOB, 300001, THC_FP32);
+}
+
+static void same_bits__fp16(void **state)
+{
+	(void)state;
+	compare(JOB, 200003, THC_FP16);
+}
+
+static void same_bits__bf16(void **state)
+{
+	(void)state;
+	compare(JOB, 100000, THC_BF16);
+}
+
+static void same_bits__sums_of_16_bits(void **state)
+{
+	(void)state;
+	compare(JOB ",sum_width=16", 100001, THC_FP32);
+}
+
+static void same_bits__one_value(void **state)
+{
+	(void)state;
+	compare(JOB, 1, THC_FP32);
+}
+
+static void same_bits__many_messages(void **state)
+{
+	(void)state;
+	compare(JOB ",slots=32", 1 << 20, THC_FP32);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(same_bits__fp32),
+		cmocka_unit_test(same_bits__fp16),
+		cmocka_unit_test(same_bits__bf16),
+		cmocka_unit_test(same_bits__sums_of_16_bits),
+		cmocka_unit_test(same_bits__one_value),
+		cmocka_unit_test(same_bits__many_messages),
+	};
+	int s = socket(AF_THC, SOCK_SEQPACKET, 0);
+
+	if (s < 0) {
+		puts("1..0 # SKIP no AF_THC sockets here; a test machine has them");
+		return 4;
+	}
+	close(s);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
