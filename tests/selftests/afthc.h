@@ -409,10 +409,16 @@ static inline uint64_t all_ranks(unsigned int n)
 static inline int send_part(int fd, unsigned int rank, const struct thc_send *s, size_t chunks,
 			    uint8_t sum_width)
 {
-	size_t bytes = chunks * chunk_bytes(s->op, sum_width);
-	uint8_t *p = make_payload(rank, s->tag, bytes);
-	ssize_t sent = send_message(fd, p, bytes, s, 0);
+	size_t each = chunk_bytes(s->op, sum_width), stride = s->stride ? s->stride : each, i;
+	size_t bytes = (chunks - 1) * stride + each;
+	uint8_t *p = make_payload(rank, s->tag, chunks * each), *apart = malloc(bytes);
+	ssize_t sent;
 
+	memset(apart, 0xa5, bytes);
+	for (i = 0; i < chunks; i++)
+		memcpy(apart + i * stride, p + i * each, each);
+	sent = send_message(fd, apart, bytes, s, 0);
+	free(apart);
 	free(p);
 	return sent == (ssize_t)bytes ? 0 : sent < 0 ? (int)sent : -EIO;
 }

@@ -108,6 +108,31 @@ TEST_F_TIMEOUT(sum, messages_of_odd_sizes, 60)
 	}
 }
 
+TEST_F_TIMEOUT(sum, chunks_that_lie_apart, 60)
+{
+	struct thc_send add = describe(THC_OP_LUT_ADD, 4, 0, 0);
+	struct thc_send max = describe(THC_OP_MAX, 32, 0, 1);
+	char lanes[4096] = "";
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT,
+			       "1,ranks=2,cookie=0x5eed1234abcd,reply=fanout", NULL),
+		  0);
+	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	max.stride = 1023;
+	EXPECT_EQ(send_message(self->fd[0], lanes, 1024, &max, 0), -EINVAL);
+	max.stride = 1072;
+	EXPECT_EQ(send_message(self->fd[0], lanes, 1072, &max, 0), -EINVAL);
+	EXPECT_EQ(send_message(self->fd[0], lanes, 2048, &max, 0), -EINVAL);
+	EXPECT_EQ(all_reduce(self->fd, 2, &max, 1), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &max, 37), 0);
+	add.stride = 512;
+	EXPECT_EQ(all_reduce(self->fd, 2, &add, 130), 0);
+	add.stride = 4096;
+	EXPECT_EQ(all_reduce(self->fd, 2, &add, 130), 0);
+	add.stride = UINT16_MAX;
+	EXPECT_EQ(all_reduce(self->fd, 2, &add, 3), 0);
+}
+
 #define IN_FLIGHT	24
 
 /* Those of MAX and all others each come back in their own order. */
