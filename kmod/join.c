@@ -8,6 +8,9 @@
  *	WELCOME (group)  next JOIN says HEARD
  *	WELCOME READY    from all: join_work makes room for slots, READY
  */
+#include <linux/in.h>
+#include <net/ipv6.h>
+
 #include "sock.h"
 
 static void header(const struct thc_peer *p, struct thc_hdr *h, u8 op)
@@ -89,14 +92,31 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
+/* The kernel is to bind a socket to what came from the network: no local
+ * address, and no port that a user may not have.
+ */
+static bool group_is_sound(const struct thc_welcome *w, u16 inet)
+{
+	__be32 in;
+
+	if (w->reply != THC_REPLY_MULTICAST)
+		return true;
+	if (be16_to_cpu(w->group_port) < PROT_SOCK)
+		return false;
+	memcpy(&in, w->group, sizeof(in));
+	return inet == AF_INET ? ipv4_is_multicast(in) :
+				 ipv6_addr_is_multicast((const struct in6_addr *)w->group);
+}
+
 /* Constants that this module can serve, and that libthc will understand. */
-static bool is_known(const struct thc_welcome *w, u8 rank)
+static bool is_known(const struct thc_welcome *w, u8 rank, u16 inet)
 {
 	u16 ranks = be16_to_cpu(w->ranks);
 	u32 slots = be16_to_cpu(w->data_slots) + be16_to_cpu(w->norm_slots);
 
-	return ranks > rank && ranks <= THC_RANKS_MAX && w->data_slots && w->norm_slots &&
-	       slots <= THC_SLOTS_MAX && (w->sum_width == 8 || w->sum_width == 16) &&
+	return group_is_sound(w, inet) && ranks > rank && ranks <= THC_RANKS_MAX && w->data_slots &&
+	       w->norm_slots && slots <= THC_SLOTS_MAX &&
+	       (w->sum_width == 8 || w->sum_width == 16) &&
 	       be16_to_cpu(w->chunk) == (w->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16);
 }
 
@@ -147,7 +167,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	if (w->flags & THC_WELCOME_F_REFUSED) {
 		ts->failure.refusal = w->refusal;
 		thc_engine_break(ts, EACCES, THC_FAILED_REFUSED);
-	} else if (!is_known(w, p->sender.rank)) {
+	} else if (!is_known(w, p->sender.rank, p->address.inet)) {
 		thc_engine_break(ts, EPROTO, THC_FAILED_VERSION);
 	} else if (ts->peers[0].welcomed && !same_job(&ts->peers[0].joined.welcome, w)) {
 		thc_engine_break(ts, EPROTO, THC_FAILED_SHARDS);
