@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Birth and death: namespaces that end with traffic in flight, the module
+ * that cannot be removed while a socket is open and can be afterwards, kill -9
+ * in every call that sleeps, nothing left after many sockets; what shows all
+ * that: /proc/net/thc and tracepoints.
+ */
+#include "afthc.h"
+
+#include <kselftest_harness.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define AT	"127.0.0.1"
+#define JOB	"1,cookie=0x5eed1234abcd,reply=fanout,ranks="
+#define CYCLES	1000
+
+static const struct thc_send add8 = { .op = THC_OP_ADD, .width = 8, .round = 1, .tag = 5 };
+
+FIXTURE(life)
+{
+	struct daemon daemon;
+	int fd[RANKS_MAX];
+};
+
+FIXTURE_SETUP(life)
+{
+	const char *reason = why_not();
+
+	memset(self->fd, 0xff, sizeof(self->fd));
+	self->daemon.pid = 0;
+	if (reason)
+		SKIP(return, "%s", reason);
+	ASSERT_EQ(enter_netns(), 0);
+}
+
+FIXTURE_TEARDOWN(life)
+{
+	close_all(self->fd, RANKS_MAX);
+	stop_daemon(&self->daemon, SIGKILL);
+}
+
+/* --- what the kernel holds ------------------------------------------------ */
+
+/* The first number in a file, or -1. */
+static long number_in(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	long n = -1;
+
+	if (f && fscanf(f, "%ld", &n) != 1)
+		n = -1;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Lines of a file that contain @word. */
+static int lines_with(const char *path, const char *word)
+{
+	FILE *f = fopen(path, "r");
+	char line[1024];
+	int n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		n += !!strstr(line, word);
+	if (f)
+		fclose(f);
+	return f ? n : -1;
+}
+
+static long references(void)
+{
+	return number_in("/sys/module/thc/refcnt");
+}
+
+static long meminfo(const char *what)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	char line[128];
+	long kib = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, what, strlen(what)))
+			kib = atol(line + strlen(what) + 1);
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/* Until @holds() or for 10 s: what RCU and deferred vfree() still have. */
+static bool settles(bool (*holds)(void))
+{
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		if (holds())
+			return true;
+		sleep_ms(100);
+	}
+	return false;
+}
+
+static bool nothing_in_vmalloc(void)
+{
+	return lines_with("/proc/vmallocinfo", "thc_message") == 0;
+}
+
+static bool no_references(void)
+{
+	return references() == 0;
+}
+
+TEST_F(life, sockets_hold_the_module)
+{
+	ASSERT_TRUE(settles(no_references));
+	self->fd[0] = thc_open(0);
+	self->fd[1] = thc_open(0);
+	EXPECT_GE(references(), 2);
+	EXPECT_NE(system("rmmod thc 2>/dev/null"), 0) TH_LOG("removed under an open socket");
+	EXPECT_EQ(access("/sys/module/thc", F_OK), 0);
+	close_all(self->fd, 2);
+	EXPECT_TRUE(settles(no_references));
+}
+
+/* socket() alone brings it back (net-pf-18). */
+TEST_F(life, module_goes_and_comes_twice)
+{
+	int i;
+
+	if (!getenv("THC_VM_MODULE"))
+		SKIP(return, "only in a test machine: it removes the module");
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
+		ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 1), 0);
+		EXPECT_EQ(all_reduce(self->fd, 2, &add8, 20), 0);
+		close_all(self->fd, 2);
+		stop_daemon(&self->daemon, SIGKILL);
+		ASSERT_TRUE(settles(no_references));
+		ASSERT_EQ(system("rmmod thc"), 0);
+		EXPECT_NE(access("/sys/module/thc", F_OK), 0);
+		EXPECT_NE(access("/proc/net/thc", F_OK), 0);
+		self->fd[0] = thc_open(0);
+		EXPECT_GE(self->fd[0], 0) TH_LOG("socket() did not load the module: %d", errno);
+		close_all(self->fd, 1);
+	}
+}
+
+/* --- namespaces ----------------------------------------------------------- */
+
+static int namespace_with_traffic(void)
+{
+	int fd[2] = { -1, -1 }, i, error;
+	struct daemon d;
+
+	error = enter_netns();
+	if (!error)
+		error = start_daemon(&d, AT, PORT, JOB "2", NULL);
+	if (!error)
+		error = join_all(fd, 2, AT, PORT, 1);
+	/* complete messages, and some that the other rank will never answer */
+	for (i = 0; i < 4 && !error; i++)
+		error = send_part(fd[0], 0, &add8, 300, 8);
+	if (!error)
+		error = send_part(fd[1], 1, &add8, 300, 8);
+	return error;	/* exit closes all of it at once, in the middle */
+}
+
+TEST_F_TIMEOUT(life, namespaces_end_with_traffic_in_flight, 60)
+{
+	int i, status;
+	pid_t child;
+
+	for (i = 0; i < 5; i++) {
+		child = fork();
+		if (!child)
+			_exit(namespace_with_traffic() ? 1 : 0);
+		ASSERT_EQ(waitpid(child, &status, 0), child);
+		EXPECT_EQ(status, 0);
+	}
+	EXPECT_TRUE(settles(no_references));
+	EXPECT_TRUE(settles(nothing_in_vmalloc));
+}
+
+/* --- kill -9 -------------------------------------------------------------- */
+
+enum call { IN_CONNECT, IN_SENDMSG, IN_RECVMSG, IN_POLL, CALLS };
+
+static void sleep_in(enum call call, int fd)
+{
+	struct sockaddr_thc a = place(AT, PORT, 1, 0);
+	uint64_t bound = 12 << 10;
+	char room[2000] = "";
+	struct thc_received r;
+
+	switch (call) {
+	case IN_CONNECT:
+		connect(fd, (void *)&a, sizeof(a));
+		break;
+	case IN_SENDMSG:
+		setsockopt(fd, SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound));
+		send_part(fd, 0, &add8, 1, 8);
+		send_part(fd, 0, &add8, 1, 8);
+		break;
+	case IN_RECVMSG:
+		receive_message(fd, room, sizeof(room), &r, 0, NULL);
+		break;
+	default:
+		wait_for(fd, POLLIN, -1);
+	}
+	_exit(1);
+}
+
+TEST_F_TIMEOUT(life, kill_in_every_call_that_sleeps, 60)
+{
+	int call, status;
+	uint64_t start;
+	pid_t child;
+
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
+	for (call = 0; call < CALLS; call++) {
+		int fd[2] = { -1, -1 };
+
+		if (call == IN_CONNECT)
+			fd[0] = thc_open(0);
+		else
+			ASSERT_EQ(join_all(fd, 2, AT, PORT, 1), 0);
+		child = fork();
+		if (!child)
+			sleep_in(call, fd[0]);
+		close_all(fd, 2);	/* the child's is the last */
+		sleep_ms(300);
+		start = now_ms();
+		kill(child, SIGKILL);
+		ASSERT_EQ(waitpid(child, &status, 0), child);
+		EXPECT_TRUE(WIFSIGNALED(status)) TH_LOG("call %d did not sleep", call);
+		EXPECT_LT(now_ms() - start, 5000);
+	}
+	EXPECT_TRUE(settles(no_references));
+	EXPECT_TRUE(settles(nothing_in_vmalloc));
+}
+
+/* --- leaks ---------------------------------------------------------------- */
+
+/* Objects of THC's cache that are in use; slab may have merged it. */
+static long sockets_in_slab(void)
+{
+	FILE *f = fopen("/proc/slabinfo", "r");
+	char line[512], name[64];
+	long active, found = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %ld", name, &active) == 2 && !strcmp(name, "THC"))
+			found = active;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static int cycle(void)
+{
+	struct sockaddr_thc a = place(AT, PORT, 1, 0);
+	int fd = thc_open(0), error;
+
+	error = connect(fd, (void *)&a, sizeof(a)) ? -errno : all_reduce(&fd, 1, &add8, 3);
+	close(fd);
+	return error;
+}
+
+TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 200)
+{
+	int cycles = atoi(getenv("THC_CYCLES") ?: "0") ?: CYCLES, i;
+	long before, after, slab;
+	uint64_t start = now_ms();
+
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "1", NULL), 0);
+	for (i = 0; i < 50; i++)
+		ASSERT_EQ(cycle(), 0);
+	slab = sockets_in_slab();
+	before = meminfo("SUnreclaim:");
+	for (i = 0; i < cycles; i++)
+		ASSERT_EQ(cycle(), 0) TH_LOG("cycle %d", i);
+	EXPECT_TRUE(settles(nothing_in_vmalloc));
+	after = meminfo("SUnreclaim:");
+	printf("# %d cycles in %llu ms: unreclaimable slab %+ld KiB, THC objects %ld -> %ld\n",
+	       cycles, (unsigned long long)(now_ms() - start), after - before, slab,
+	       sockets_in_slab());
+	/* a socket alone is more than 1 KiB, its peers and messages as much again */
+	EXPECT_LT(after - before, cycles);
+	if (slab >= 0)
+		EXPECT_LE(sockets_in_slab(), slab + 16);
+	EXPECT_TRUE(settles(no_references));
+}
+
+/* --- /proc and tracepoints ------------------------------------------------ */
+
+TEST_F(life, proc_has_a_line_for_each_socket)
+{
+	EXPECT_EQ(lines_with("/proc/net/thc", ""), 1);
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
+	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 1), 0);
+	self->fd[2] = thc_open(0);
+	EXPECT_EQ(lines_with("/proc/net/thc", ""), 4);
+	EXPECT_EQ(lines_with("/proc/net/thc", "ready"), 2);
+	EXPECT_EQ(lines_with("/proc/net/thc", "idle"), 1);
+	EXPECT_EQ(lines_with("/proc/net/thc", "127.0.0.1:18500"), 2);
+	EXPECT_EQ(lines_with("/proc/net/thc", "5eed1234abcd"), 0);
+	close_all(self->fd, 3);
+	EXPECT_EQ(lines_with("/proc/net/thc", ""), 1);
+}
+
+#define TRACING	"/sys/kernel/tracing"
+
+static int write_to(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+	int error = !f || fputs(text, f) < 0;
+
+	if (f)
+		error |= fclose(f);
+	return error;
+}
+
+TEST_F(life, tracepoints_fire)
+{
+	static const char *const points[] = { "thc_drop:", "thc_answer:", "thc_message:",
+					      "thc_retransmit:", "thc_break:" };
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int udp = socket(AF_INET, SOCK_DGRAM, 0);
+	struct sockaddr_thc name;
+	socklen_t len = sizeof(name);
+	size_t i;
+
+	if (access(TRACING "/trace", F_OK))
+		mount("tracefs", TRACING, "tracefs", 0, NULL);
+	ASSERT_EQ(write_to(TRACING "/events/thc/enable", "1"), 0);
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
+	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 1), 0);
+	ASSERT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
+	ASSERT_EQ(getsockname(self->fd[0], (void *)&name, &len), 0);
+	to.sin_port = name.sthc_port;
+	ASSERT_EQ(sendto(udp, "short", 5, 0, (void *)&to, sizeof(to)), 5);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 300), 0);
+	stop_daemon(&self->daemon, SIGKILL);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLERR, PATIENCE_MS), 0);
+	write_to(TRACING "/events/thc/enable", "0");
+	for (i = 0; i < sizeof(points) / sizeof(points[0]); i++)
+		EXPECT_GE(lines_with(TRACING "/trace", points[i]), 1) TH_LOG("point %zu", i);
+	EXPECT_GE(lines_with(TRACING "/trace", "reason=truncated"), 1);
+	write_to(TRACING "/trace", "");
+	close(udp);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,251 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""AF_THC over links that lose, duplicate, reorder and corrupt (netem), each rank
+in a namespace of its own, aggregated by native XDP: every sum is right, no
+rank stalls. Then aggregators that die in the middle of a round: XDP goes on
+without its daemon, of a software one the error comes in time and connect()
+works again.
+
+netem sits on the switch's ports, where packets pass one by one: towards the
+aggregator for what goes up, towards the workers for what comes down.
+"""
+import ctypes
+import os
+import random
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "../netns"), os.path.join(HERE, "../../tools")]
+import tap  # noqa: E402
+from aggregator import Aggregator  # noqa: E402
+from tap import netns  # noqa: E402
+
+AF_THC, SOL_THC = 18, 0x5448
+THC_SEND, THC_RECEIVED = 1, 2
+OP_ADD, OP_OR = 2, 3
+OPT_TIMEOUT, OPT_STATS = 1, 7
+LANES = 1024
+CHUNKS = 120
+N = 3
+PATIENCE = 30
+EVEN = int.from_bytes(b"\xff\0" * (CHUNKS * LANES // 2), "little")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Rank:
+    """One socket, in its worker's namespace."""
+
+    def __init__(self, net, aggregator, rank):
+        self.rank = rank
+        self.sock = netns.in_namespace(net.worker(rank), lambda: socket.socket(
+            AF_THC, socket.SOCK_SEQPACKET, 0))
+        self.place = struct.pack("=HH2sHB3xI16sQ", AF_THC, socket.AF_INET, struct.pack("!H", 18500),
+                                 aggregator.job, rank, 0, socket.inet_aton(netns.AGGREGATOR4),
+                                 aggregator.cookie)
+
+    def option(self, option, value):
+        self.sock.setsockopt(SOL_THC, option, struct.pack("=I", value))
+
+    def begin_join(self):
+        self.sock.setblocking(False)
+        if _libc.connect(self.sock.fileno(), self.place, len(self.place)):
+            error = ctypes.get_errno()
+            assert error == 115, f"connect: {os.strerror(error)}"       # EINPROGRESS
+
+    def wait(self, events):
+        poll = select.poll()
+        poll.register(self.sock, events)
+        assert poll.poll(PATIENCE * 1000), f"rank {self.rank} stalls: {self.stats()}"
+
+    def end_join(self):
+        self.wait(select.POLLOUT | select.POLLERR)
+        error = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        assert not error, f"rank {self.rank}: {os.strerror(error)}"
+
+    def send(self, op, number, payload):
+        describe = struct.pack("=BBHIQ", op, 32 if op == OP_OR else 8, 0, number, number)
+        self.wait(select.POLLOUT | select.POLLERR)
+        self.sock.sendmsg([payload], [(SOL_THC, THC_SEND, describe)])
+
+    def receive(self):
+        """(number, lanes); raises the socket's error."""
+        self.wait(select.POLLIN | select.POLLERR)
+        data, ancillary, _flags, _from = self.sock.recvmsg(CHUNKS * (LANES + 2), 256)
+        op, width, flags, number, tag, chunks, least, _, ranks = struct.unpack(
+            "=BBHIQIHHQ", ancillary[0][2])
+        assert (flags, chunks, least, ranks) == (0, CHUNKS, N, (1 << N) - 1), "not everybody's sum"
+        return number, data[:CHUNKS * LANES]
+
+    def stats(self):
+        names = ("messages failures packets_up bytes_up packets_down bytes_down chunks retransmits "
+                 "repeats waits excluded partial bad_sum unexpected foreign window_cuts send_errors "
+                 "rtt_us window memory memory_peak").split()
+        return dict(zip(names, struct.unpack("=21Q", self.sock.getsockopt(SOL_THC, OPT_STATS, 168))))
+
+    def close(self):
+        self.sock.close()
+
+
+def join(ranks):
+    for rank in ranks:
+        rank.begin_join()
+    for rank in ranks:
+        rank.end_join()
+
+
+def payload(rank, number):
+    return random.Random(rank * 1000003 + number).randbytes(CHUNKS * LANES)
+
+
+def reference(op, number):
+    """The sum of all ranks by plain integers."""
+    parts = [int.from_bytes(payload(rank, number), "little") for rank in range(N)]
+    if op == OP_OR:
+        total = parts[0] | parts[1] | parts[2]
+    else:
+        low = sum(part & EVEN for part in parts) & EVEN
+        high = sum((part >> 8) & EVEN for part in parts) & EVEN
+        total = low | high << 8
+    return total.to_bytes(CHUNKS * LANES, "little")
+
+
+def send_round(ranks, op, number):
+    for rank in ranks:
+        rank.send(op, number, payload(rank.rank, number))
+
+
+def take_round(ranks, op, number):
+    want = reference(op, number)
+    for rank in ranks:
+        got, lanes = rank.receive()
+        assert got == number, f"rank {rank.rank}: message {got} instead of {number}"
+        assert lanes == want, f"rank {rank.rank}: wrong lanes in round {number}"
+
+
+def harm(net, how):
+    """netem in both directions; "" for none."""
+    ports = ["agg", *(f"w{w}" for w in range(N))]
+    for port in ports:
+        subprocess.run(["tc", "-n", net.switch, "qdisc", "replace", "dev", port, "root", "netem",
+                        "limit", "5000", *how.split()], check=True)
+
+
+def dropped(net):
+    done = subprocess.run(["tc", "-n", net.switch, "-s", "qdisc", "show"], check=True,
+                          capture_output=True, text=True)
+    return sum(int(line.split("dropped ")[1].split(",")[0])
+               for line in done.stdout.splitlines() if "dropped " in line)
+
+
+def check(how, rounds=4, software=False):
+    start = time.monotonic()
+    with netns.Topology(N) as net, Aggregator(net, N, software=software) as aggregator:
+        net._limit_segments(1)
+        ranks = [Rank(net, aggregator, w) for w in range(N)]
+        if how:
+            harm(net, how)
+        join(ranks)
+        ops = [OP_ADD, OP_OR]
+        # two messages in flight
+        send_round(ranks, ops[0], 0)
+        for number in range(rounds):
+            if number + 1 < rounds:
+                send_round(ranks, ops[(number + 1) % 2], number + 1)
+            take_round(ranks, ops[number % 2], number)
+        stats = [rank.stats() for rank in ranks]
+        lost = dropped(net)
+        print(f"# {how or 'no harm'}: {time.monotonic() - start:.1f} s, lost {lost}, retransmits "
+              f"{[s['retransmits'] for s in stats]}, unexpected {[s['unexpected'] for s in stats]}")
+        for rank in ranks:
+            rank.close()
+        if "loss" in how:
+            assert lost, "netem lost nothing: this showed nothing"
+            assert sum(s["retransmits"] for s in stats), "lost packets without retransmission"
+        assert all(s["memory"] == 0 and s["messages"] == rounds for s in stats)
+
+
+def xdp__no_loss():
+    check("")
+
+
+def xdp__loss_1_percent():
+    check("loss 1%")
+
+
+def xdp__loss_5_percent():
+    check("loss 5%")
+
+
+def xdp__loss_20_percent():
+    check("loss 20%", rounds=3)
+
+
+def xdp__duplication_reordering_corruption():
+    check("delay 2ms 1ms loss 1% duplicate 3% corrupt 2% reorder 25% 50%")
+
+
+def software__loss_5_percent():
+    check("loss 5% duplicate 2%", software=True)
+
+
+def xdp__goes_on_without_its_daemon():
+    """Rank 2 is late when thcd dies: the round ends, the next ones too, and thcd comes back."""
+    with netns.Topology(N) as net, Aggregator(net, N) as aggregator:
+        ranks = [Rank(net, aggregator, w) for w in range(N)]
+        join(ranks)
+        send_round(ranks[:2], OP_ADD, 0)
+        time.sleep(0.2)
+        aggregator.kill()
+        send_round(ranks[2:], OP_ADD, 0)
+        take_round(ranks, OP_ADD, 0)
+        send_round(ranks[:1], OP_OR, 1)
+        aggregator.start()
+        send_round(ranks[1:], OP_OR, 1)
+        take_round(ranks, OP_OR, 1)
+        assert not any(rank.stats()["failures"] for rank in ranks)
+        for rank in ranks:
+            rank.close()
+
+
+def software__its_death_is_an_error_in_time():
+    """Rank 2 is late when thcd dies: ranks fail in time; then all of them join again."""
+    with netns.Topology(N) as net, Aggregator(net, N, software=True) as aggregator:
+        ranks = [Rank(net, aggregator, w) for w in range(N)]
+        join(ranks)
+        for rank in ranks:
+            rank.option(OPT_TIMEOUT, 3000)
+        send_round(ranks[:2], OP_ADD, 0)
+        time.sleep(0.2)
+        aggregator.kill()
+        start = time.monotonic()
+        for rank in ranks[:2]:
+            try:
+                rank.receive()
+                raise AssertionError("a sum without all ranks")
+            except OSError as error:
+                print(f"# rank {rank.rank}: {error}")
+                assert error.errno in (110, 111), error         # ETIMEDOUT, ECONNREFUSED
+        assert time.monotonic() - start < 10
+        aggregator.start("--fresh")
+        join(ranks)
+        send_round(ranks, OP_ADD, 7)
+        take_round(ranks, OP_ADD, 7)
+        for rank in ranks:
+            rank.close()
+
+
+if __name__ == "__main__":
+    try:
+        socket.socket(AF_THC, socket.SOCK_SEQPACKET, 0).close()
+    except OSError as reason:
+        print(f"1..0 # SKIP this kernel has no AF_THC ({reason}): run it by tests/vm/check")
+        sys.exit(tap.SKIPPED)
+    tap.main([xdp__no_loss, xdp__loss_1_percent, xdp__loss_5_percent, xdp__loss_20_percent,
+              xdp__duplication_reordering_corruption, software__loss_5_percent,
+              xdp__goes_on_without_its_daemon, software__its_death_is_an_error_in_time])
