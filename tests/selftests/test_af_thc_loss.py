@@ -26,7 +26,7 @@ from aggregator import Aggregator  # noqa: E402
 from tap import netns  # noqa: E402
 
 AF_THC, SOL_THC = 18, 0x5448
-THC_SEND, THC_RECEIVED = 1, 2
+THC_SEND = 1
 OP_ADD, OP_OR = 2, 3
 OPT_TIMEOUT, OPT_STATS = 1, 7
 LANES = 1024
@@ -36,6 +36,29 @@ PATIENCE = 30
 EVEN = int.from_bytes(b"\xff\0" * (CHUNKS * LANES // 2), "little")
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+
+class _Msghdr(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_void_p), ("namelen", ctypes.c_uint32),
+                ("iov", ctypes.POINTER(_Iovec)), ("iovlen", ctypes.c_size_t),
+                ("control", ctypes.c_void_p), ("controllen", ctypes.c_size_t),
+                ("flags", ctypes.c_int)]
+
+
+def receive_message(fd):
+    """recvmsg() of a family that Python does not know: (payload, struct thc_received)."""
+    room = ctypes.create_string_buffer(CHUNKS * (LANES + 2))
+    control = ctypes.create_string_buffer(256)
+    iov = _Iovec(ctypes.addressof(room), len(room))
+    message = _Msghdr(None, 0, ctypes.pointer(iov), 1, ctypes.addressof(control), len(control), 0)
+    got = _libc.recvmsg(fd, ctypes.byref(message), 0)
+    if got < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return room.raw[:got], control.raw[16:16 + 32]
 
 
 class Rank:
@@ -76,9 +99,9 @@ class Rank:
     def receive(self):
         """(number, lanes); raises the socket's error."""
         self.wait(select.POLLIN | select.POLLERR)
-        data, ancillary, _flags, _from = self.sock.recvmsg(CHUNKS * (LANES + 2), 256)
-        op, width, flags, number, tag, chunks, least, _, ranks = struct.unpack(
-            "=BBHIQIHHQ", ancillary[0][2])
+        data, received = receive_message(self.sock.fileno())
+        _op, _width, flags, number, _tag, chunks, least, _, ranks = struct.unpack("=BBHIQIHHQ",
+                                                                                  received)
         assert (flags, chunks, least, ranks) == (0, CHUNKS, N, (1 << N) - 1), "not everybody's sum"
         return number, data[:CHUNKS * LANES]
 
