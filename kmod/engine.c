@@ -8,6 +8,12 @@
 #include "sock.h"
 #include "trace.h"
 
+/* An answer may have overtaken others that another CPU still has: what seems lost
+ * is looked at a quarter of a round trip later, within these limits.
+ */
+#define LOOK_LEAST	(50 * THC_NS_PER_US)
+#define LOOK_MOST	(5 * THC_NS_PER_MS)
+
 static u16 port_of(const struct thc_peer *p, const struct thc_hdr *h)
 {
 	u16 base = be16_to_cpu(p->address.port);
@@ -241,6 +247,22 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 
 /* --- the clock ------------------------------------------------------------ */
 
+/* Looks through all that is in flight, if it is time to; the time of the next look. */
+static u64 look(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
+{
+	u64 due = U64_MAX, soon = clamp(p->sender.window.srtt / 4, LOOK_LEAST, LOOK_MOST);
+
+	if (now < p->look_at) {
+		p->look_at = min(p->look_at, now + soon);
+		return p->look_at;
+	}
+	retransmit(ts, p, THC_NORM, train, &ts->outbox, now, &due);
+	retransmit(ts, p, THC_DATA, train, &ts->outbox, now, &due);
+	due = min(due, check_progress(ts, p, now));
+	p->look_at = max(due, now + LOOK_LEAST);
+	return due == U64_MAX ? due : p->look_at;
+}
+
 void thc_engine_run(struct thc_sock *ts)
 {
 	struct thc_outbox *out = &ts->outbox;
@@ -256,11 +278,11 @@ void thc_engine_run(struct thc_sock *ts)
 
 		transmit(ts, p, THC_NORM, p->sender.norms.slots, &train, out, now);
 		transmit(ts, p, THC_DATA, thc_window_size(&p->sender.window), &train, out, now);
-		retransmit(ts, p, THC_NORM, &train, out, now, &due);
-		retransmit(ts, p, THC_DATA, &train, out, now, &due);
-		due = min(due, check_progress(ts, p, now));
+		due = min(due, look(ts, p, &train, now));
 	}
-	if (due != U64_MAX && (ts->state == THC_STATE_JOINING || ts->state == THC_STATE_READY))
+	if (due == U64_MAX || (ts->state != THC_STATE_JOINING && ts->state != THC_STATE_READY))
+		return;
+	if (!hrtimer_is_queued(&ts->timer) || hrtimer_get_expires_ns(&ts->timer) != due)
 		hrtimer_start(&ts->timer, ns_to_ktime(due), HRTIMER_MODE_ABS_SOFT);
 }
 

@@ -126,6 +126,7 @@ struct thc_message {
  * @join_at: next JOIN
  * @unreachable_at: time of the first error since an answer, 0: none
  * @unreachable: the last one, negative errno
+ * @look_at: time to look for what is overdue, unless an answer comes before
  * @shard: its index
  */
 struct thc_peer {
@@ -145,6 +146,7 @@ struct thc_peer {
 	u64			join_at;
 	u64			unreachable_at;
 	int			unreachable;
+	u64			look_at;
 	u32			shard;
 };
 

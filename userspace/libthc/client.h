@@ -393,6 +393,7 @@ struct thc_client {
 	uint64_t		looked_at;	/* time of the last look for it */
 	uint64_t		look_ns;	/* until the next one */
 	unsigned int		messages;	/* in flight */
+	unsigned int		norm_messages;	/* of them */
 	struct thc_params	params;
 	struct thc_codec	codec;
 	bool			codec_ready;

@@ -23,7 +23,7 @@
 /* Lanes and contributors of a chunk. */
 #define CHUNK_ROOM	(THC_LANE_BYTES + sizeof(uint16_t))
 /* Between two looks for answers while there is something to compute, at first;
- * twice as long after each that was in vain.
+ * four times as long after each that was in vain.
  */
 #define LOOK_NS		(2 * THC_NS_PER_MS)
 
@@ -196,6 +196,7 @@ static int join_job(struct thc_client *c)
 		return thc_fail_unknown(c);
 	c->blocked = false;
 	c->messages = 0;
+	c->norm_messages = 0;
 	c->readable = false;
 	c->looked_at = 0;
 	c->look_ns = LOOK_NS;
@@ -232,6 +233,7 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 	c->stats.send_calls++;
 	if (sendmsg(c->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
 		c->messages++;
+		c->norm_messages += send->op == THC_OP_MAX;
 		return 1;
 	}
 	c->blocked = errno == EAGAIN;
@@ -397,6 +399,7 @@ static int receive_message(struct thc_client *c)
 		return -1;
 	}
 	memcpy(&received, CMSG_DATA(cm), sizeof(received));
+	c->norm_messages -= received.op == THC_OP_MAX;
 	take_message(c, &received);
 	return 1;
 }
@@ -407,13 +410,17 @@ static bool receive_some(struct thc_client *c)
 
 	int got;
 
-	/* a call in vain costs as much as one that brings a message */
-	if (!c->messages || (!c->readable && now - c->looked_at < c->look_ns))
+	/* A call in vain costs as much as one that brings a message. Only norms are
+	 * waited for while there is something else to compute.
+	 */
+	if (!c->messages)
+		return false;
+	if (!c->readable && (!c->norm_messages || now - c->looked_at < c->look_ns))
 		return false;
 	c->readable = false;
 	got = receive_message(c);
 	c->looked_at = now;
-	c->look_ns = got ? LOOK_NS : 2 * c->look_ns;
+	c->look_ns = got ? LOOK_NS : 4 * c->look_ns;
 	return got != 0;
 }
 
@@ -463,6 +470,7 @@ static int make_room(struct thc_client *c, size_t bytes)
 static void forget(struct thc_client *c)
 {
 	c->messages = 0;
+	c->norm_messages = 0;
 }
 
 static void add_stats(const struct thc_client *c, struct thc_client_stats *stats)
