@@ -9,6 +9,7 @@ works again.
 netem sits on the switch's ports, where packets pass one by one: towards the
 aggregator for what goes up, towards the workers for what comes down.
 """
+import atexit
 import ctypes
 import os
 import random
@@ -153,10 +154,12 @@ def take_round(ranks, op, number):
 
 def harm(net, how):
     """netem in both directions; "" for none."""
-    ports = ["agg", *(f"w{w}" for w in range(N))]
-    for port in ports:
-        subprocess.run(["tc", "-n", net.switch, "qdisc", "replace", "dev", port, "root", "netem",
-                        "limit", "5000", *how.split()], check=True)
+    for port in ["agg", *(f"w{w}" for w in range(N))]:
+        tc = ["tc", "-n", net.switch, "qdisc"]
+        subprocess.run([*tc, "del", "dev", port, "root"], stderr=subprocess.DEVNULL, check=False)
+        if how:
+            subprocess.run([*tc, "add", "dev", port, "root", "netem", "limit", "5000",
+                            *how.split()], check=True)
 
 
 def dropped(net):
@@ -166,13 +169,33 @@ def dropped(net):
                for line in done.stdout.splitlines() if "dropped " in line)
 
 
+_standing = []
+
+
+def topology(software):
+    """The one that all cases of loss share, joined anew by each."""
+    if not _standing or _standing[2] != software:
+        take_down()
+        net = netns.Topology(N)
+        net._limit_segments(1)
+        _standing[:] = [net, Aggregator(net, N, software=software), software]
+    return _standing[:2]
+
+
+@atexit.register
+def take_down():
+    if _standing:
+        _standing[1].stop()
+        _standing[0].close()
+        _standing.clear()
+
+
 def check(how, rounds=4, software=False):
     start = time.monotonic()
-    with netns.Topology(N) as net, Aggregator(net, N, software=software) as aggregator:
-        net._limit_segments(1)
-        ranks = [Rank(net, aggregator, w) for w in range(N)]
-        if how:
-            harm(net, how)
+    net, aggregator = topology(software)
+    ranks = [Rank(net, aggregator, w) for w in range(N)]
+    try:
+        harm(net, how)
         join(ranks)
         ops = [OP_ADD, OP_OR]
         # two messages in flight
@@ -185,12 +208,14 @@ def check(how, rounds=4, software=False):
         lost = dropped(net)
         print(f"# {how or 'no harm'}: {time.monotonic() - start:.1f} s, lost {lost}, retransmits "
               f"{[s['retransmits'] for s in stats]}, unexpected {[s['unexpected'] for s in stats]}")
-        for rank in ranks:
-            rank.close()
         if "loss" in how:
             assert lost, "netem lost nothing: this showed nothing"
             assert sum(s["retransmits"] for s in stats), "lost packets without retransmission"
         assert all(s["memory"] == 0 and s["messages"] == rounds for s in stats)
+    finally:
+        harm(net, "")
+        for rank in ranks:
+            rank.close()
 
 
 def xdp__no_loss():
@@ -219,6 +244,7 @@ def software__loss_5_percent():
 
 def xdp__goes_on_without_its_daemon():
     """Rank 2 is late when thcd dies: the round ends, the next ones too, and thcd comes back."""
+    take_down()
     with netns.Topology(N) as net, Aggregator(net, N) as aggregator:
         ranks = [Rank(net, aggregator, w) for w in range(N)]
         join(ranks)
@@ -238,6 +264,7 @@ def xdp__goes_on_without_its_daemon():
 
 def software__its_death_is_an_error_in_time():
     """Rank 2 is late when thcd dies: ranks fail in time; then all of them join again."""
+    take_down()
     with netns.Topology(N) as net, Aggregator(net, N, software=True) as aggregator:
         ranks = [Rank(net, aggregator, w) for w in range(N)]
         join(ranks)
