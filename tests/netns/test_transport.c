@@ -42,7 +42,7 @@ static void fill(void *to, const struct rank *r, unsigned int round)
 			continue;
 		}
 		memcpy(&bits, &value, sizeof(bits));
-		((uint16_t *)to)[i] = (uint16_t)(bits >> 16);	/* bf16; as fp16 it is finite, too */
+		((uint16_t *)to)[i] = (uint16_t)(bits >> 16);	/* bf16; finite as fp16 */
 	}
 }
 
