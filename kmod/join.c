@@ -127,6 +127,17 @@ static bool same_job(const struct thc_welcome *a, const struct thc_welcome *b)
 	       a->block_log2 == b->block_log2;
 }
 
+/* Do all aggregators that have spoken, whichever was first, mean the same job? */
+static bool all_agree(const struct thc_sock *ts, const struct thc_welcome *w)
+{
+	u32 i;
+
+	for (i = 0; i < ts->shards; i++)
+		if (ts->peers[i].welcomed && !same_job(&ts->peers[i].joined.welcome, w))
+			return false;
+	return true;
+}
+
 static bool all_ready(const struct thc_sock *ts)
 {
 	u32 i;
@@ -169,7 +180,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		thc_engine_break(ts, EACCES, THC_FAILED_REFUSED);
 	} else if (!is_known(w, p->sender.rank, p->address.inet)) {
 		thc_engine_break(ts, EPROTO, THC_FAILED_VERSION);
-	} else if (ts->peers[0].welcomed && !same_job(&ts->peers[0].joined.welcome, w)) {
+	} else if (!all_agree(ts, w)) {
 		thc_engine_break(ts, EPROTO, THC_FAILED_SHARDS);
 	} else {
 		p->ready = w->flags & THC_WELCOME_F_READY;
