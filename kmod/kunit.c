@@ -148,6 +148,13 @@ static u32 run(struct world *w)
 	return packets;
 }
 
+/* The timeout has passed without progress, and it is time to look. */
+static void let_time_out(struct thc_sock *ts)
+{
+	ts->peers[0].sender.progress_at -= (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	ts->peers[0].look_at = 0;
+}
+
 /* The aggregator's answer to what is in flight for chunk @number. */
 static void answer(struct world *w, u64 number)
 {
@@ -291,7 +298,7 @@ static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
 	m = give(test, w, 10);
 	run(w);
 	answer(w, 3);
-	ts->peers[0].sender.progress_at -= (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	let_time_out(ts);
 	run(w);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
 	KUNIT_EXPECT_FALSE(test, list_empty(&ts->ready));
@@ -301,7 +308,7 @@ static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, m->counts[4], 0);
 
 	ts->partial = 0;
-	ts->peers[0].sender.progress_at -= (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	let_time_out(ts);
 	run(w);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
 	KUNIT_EXPECT_EQ(test, ts->failure.reason, THC_FAILED_SILENT);
@@ -319,7 +326,7 @@ static void state__late_answers_end_a_closed_message(struct kunit *test)
 	ts->partial = 1;
 	m = give(test, w, 10);
 	run(w);
-	ts->peers[0].sender.progress_at -= (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	let_time_out(ts);
 	run(w);
 	/* as recvmsg() takes it */
 	spin_lock_bh(&ts->lock);
