@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Every allocation, and every copy from or to the caller, inside every system
- * call fails once: the call then succeeds all the same or says so, and the kernel's log and kmemleak (tests/vm/check)
- * stay silent. Needs the debug kernel's fault injection.
+ * call fails once: the call then succeeds all the same or says so, and the
+ * kernel's log and kmemleak (tests/vm/check) stay silent. Needs the debug
+ * kernel's fault injection.
  */
 #include <arpa/inet.h>
 #include <errno.h>
