@@ -27,15 +27,13 @@ void thc_disconnect(struct thc_sock *ts)
 		thc_peer_close(&ts->peers[i]);
 	spin_lock_bh(&ts->lock);
 	for (kind = 0; kind < THC_STREAMS; kind++) {
-		list_for_each_entry_safe(m, next, &ts->messages[kind], link)
-		{
+		list_for_each_entry_safe(m, next, &ts->messages[kind], link) {
 			list_del_init(&m->link);
 			thc_message_put(ts, m);
 		}
 		ts->reserved[kind] = 0;
 	}
-	list_for_each_entry_safe(m, next, &ts->ready, ready)
-	{
+	list_for_each_entry_safe(m, next, &ts->ready, ready) {
 		list_del_init(&m->ready);
 		thc_message_put(ts, m);
 	}

@@ -24,12 +24,13 @@ static u16 port_of(const struct thc_peer *p, const struct thc_hdr *h)
 }
 
 /* The message with chunk @number of the stream over all shards, or NULL. */
-struct thc_message *thc_engine_owner(struct thc_sock *ts, int kind, u64 number)
+static struct thc_message *owner_of(struct thc_sock *ts, int kind, u64 number)
 {
 	struct thc_message *m;
 
-	list_for_each_entry(m, &ts->messages[kind],
-			    link) if (number - m->first < m->chunks) return m;
+	list_for_each_entry(m, &ts->messages[kind], link)
+		if (number - m->first < m->chunks)
+			return m;
 	return NULL;
 }
 
@@ -51,7 +52,7 @@ static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, u32 wind
 		const u8 *packet;
 
 		if (!m || number - m->first >= m->chunks)
-			m = thc_engine_owner(ts, kind, number);
+			m = owner_of(ts, kind, number);
 		if (WARN_ON_ONCE(!m))
 			return;
 		packet = thc_message_packet_of(m, p->shard, st->next);
@@ -95,7 +96,8 @@ static u32 unfinished(const struct thc_sock *ts)
 	u32 kind, n = 0;
 
 	for (kind = 0; kind < THC_STREAMS; kind++)
-		list_for_each_entry(m, &ts->messages[kind], link) n += !m->closed;
+		list_for_each_entry(m, &ts->messages[kind], link)
+			n += !m->closed;
 	return n;
 }
 
@@ -162,8 +164,7 @@ static void deliver_partial(struct thc_sock *ts)
 	int kind;
 
 	for (kind = 0; kind < THC_STREAMS; kind++) {
-		list_for_each_entry(m, &ts->messages[kind], link)
-		{
+		list_for_each_entry(m, &ts->messages[kind], link) {
 			if (m->closed)
 				continue;
 			m->closed = true;

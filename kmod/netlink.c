@@ -68,8 +68,7 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 	}
 	job->id = nla_get_u16(info->attrs[THC_ATTR_JOB]);
 	job->cookie = nla_get_u64(info->attrs[THC_ATTR_COOKIE]);
-	nlmsg_for_each_attr(nest, info->nlhdr, GENL_HDRLEN, rest)
-	{
+	nlmsg_for_each_attr(nest, info->nlhdr, GENL_HDRLEN, rest) {
 		if (nla_type(nest) != THC_ATTR_AGGREGATOR)
 			continue;
 		if (job->shards == THC_SHARDS_MAX) {
@@ -92,7 +91,9 @@ static struct thc_host_job *find(struct thc_net *tn, u16 id)
 {
 	struct thc_host_job *job;
 
-	list_for_each_entry(job, &tn->jobs, link) if (job->id == id) return job;
+	list_for_each_entry(job, &tn->jobs, link)
+		if (job->id == id)
+			return job;
 	return NULL;
 }
 
@@ -224,8 +225,7 @@ static int job_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	long at = 0;
 
 	mutex_lock(&tn->lock);
-	list_for_each_entry(job, &tn->jobs, link)
-	{
+	list_for_each_entry(job, &tn->jobs, link) {
 		if (at++ < cb->args[0])
 			continue;
 		if (put_job(skb, job, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, NLM_F_MULTI,
@@ -286,8 +286,7 @@ static int socket_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	int error;
 
 	mutex_lock(&tn->lock);
-	list_for_each_entry(ts, &tn->sockets, link)
-	{
+	list_for_each_entry(ts, &tn->sockets, link) {
 		if (at++ < cb->args[0])
 			continue;
 		error = put_socket(skb, ts, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq);

@@ -53,7 +53,8 @@ u64 thc_net_drops(struct thc_net *tn, enum thc_drop_reason reason)
 	u64 sum = 0;
 	int cpu;
 
-	for_each_possible_cpu(cpu) sum += READ_ONCE(per_cpu_ptr(tn->drops, cpu)[reason]);
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(tn->drops, cpu)[reason]);
 	return sum;
 }
 
@@ -69,8 +70,7 @@ int thc_host_job_find(struct net *net, u16 id, struct thc_host_job *out)
 	int error = -ENOENT;
 
 	mutex_lock(&tn->lock);
-	list_for_each_entry(job, &tn->jobs, link)
-	{
+	list_for_each_entry(job, &tn->jobs, link) {
 		if (job->id != id)
 			continue;
 		*out = *job;
@@ -105,7 +105,8 @@ static void __net_exit thc_net_exit(struct net *net)
 
 	thc_proc_exit(net);
 	WARN_ON_ONCE(!list_empty(&tn->sockets));
-	list_for_each_entry_safe(job, next, &tn->jobs, link) kfree(job);
+	list_for_each_entry_safe(job, next, &tn->jobs, link)
+		kfree(job);
 	free_percpu(tn->drops);
 }
 

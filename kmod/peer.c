@@ -16,7 +16,7 @@
 #include "compat/compat.h"
 #include "sock.h"
 
-/* Room for a window of small control packets; data never waits here. */
+/* Any but 0, and none of the kernel's own: what comes is for thc_receive(). */
 #define ENCAP_THC	1
 
 /* The network says that packets do not arrive (ICMP). */

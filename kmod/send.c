@@ -15,8 +15,7 @@ static int take_send(struct msghdr *msg, struct thc_send *send)
 	struct cmsghdr *c;
 	bool found = false;
 
-	for_each_cmsghdr(c, msg)
-	{
+	for_each_cmsghdr(c, msg) {
 		if (!CMSG_OK(msg, c) || c->cmsg_level != SOL_THC || c->cmsg_type != THC_SEND ||
 		    c->cmsg_len != CMSG_LEN(sizeof(*send)) || found)
 			return -EINVAL;

@@ -253,9 +253,9 @@ void thc_engine_init(struct thc_sock *ts);
 /* Sends what may be sent, again what is overdue, and sets the timer. */
 void thc_engine_run(struct thc_sock *ts);
 void thc_engine_kick(struct thc_sock *ts);
-/* An answer of @p: header @h (of the host's stack) and its lanes. */
+/* Nothing moves any more until connect() is called again. Called with the lock. */
 void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason reason);
-struct thc_message *thc_engine_owner(struct thc_sock *ts, int kind, u64 number);
+/* Chunk @index of @m has its answer, or (@answered 0) will not get one. */
 void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 		       const struct thc_hdr *h, bool answered);
 

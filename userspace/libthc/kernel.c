@@ -42,8 +42,8 @@ static struct thc_failure failure_of(const struct thc_client *c)
 	struct thc_failure f = { .reason = THC_FAILED_NOT };
 	socklen_t len = sizeof(f);
 
-	if (getsockopt(c->socket, SOL_THC, THC_OPT_FAILURE, &f, &len))
-		f.reason = THC_FAILED_NOT;
+	/* without an answer the errno alone has to do */
+	(void)!getsockopt(c->socket, SOL_THC, THC_OPT_FAILURE, &f, &len);
 	return f;
 }
 
@@ -407,7 +407,6 @@ static int receive_message(struct thc_client *c)
 static bool receive_some(struct thc_client *c)
 {
 	uint64_t now = thc_now();
-
 	int got;
 
 	/* A call in vain costs as much as one that brings a message. Only norms are
