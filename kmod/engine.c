@@ -119,41 +119,26 @@ void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason re
 	sk_error_report(&ts->sk);
 }
 
-/* The oldest flight of @m's shard in a stream, or NULL. */
-static const struct thc_flight *oldest(const struct thc_stream *st)
+/* Ranks that the oldest round in flight lacks; @left: there is no point in
+ * waiting for them.
+ */
+static u64 missing_ranks(const struct thc_sock *ts, const struct thc_peer *p, bool *left, u64 now)
 {
-	u32 i;
+	const struct thc_flight *data = thc_stream_oldest(&p->sender.data);
+	const struct thc_flight *f = data ?: thc_stream_oldest(&p->sender.norms);
+	const struct thc_welcome *w = &p->joined.welcome;
+	int gone = 0;
+	u64 missing = 0;
 
-	for (i = 0; st->in_flight && i < st->slots; i++) {
-		const struct thc_flight *f = thc_stream_flight(st, st->next + i);
-
-		if (f->owner)
-			return f;
-	}
-	return NULL;
-}
-
-/* Ranks that the oldest chunk in flight lacks, by its last WAIT. */
-static u64 missing_ranks(struct thc_peer *p, bool *left)
-{
-	const struct thc_flight *f[THC_STREAMS] = {
-		oldest(&p->sender.norms), oldest(&p->sender.data),
-	};
-	u64 all = thc_ranks_mask(be16_to_cpu(p->joined.welcome.ranks)), missing = 0;
-	int i;
-
-	*left = false;
-	/* the next round's norms may rightly wait for ranks busy with this one's data */
-	if (f[0] && f[1] &&
-	    (s32)(be32_to_cpu(f[0]->packet->round) - be32_to_cpu(f[1]->packet->round)) > 0)
-		f[0] = NULL;
-	for (i = 0; i < THC_STREAMS; i++) {
-		if (!f[i] || !f[i]->present)
-			continue;
-		/* a job with a deadline goes on without who left */
-		*left |= f[i]->left && !p->joined.welcome.deadline_ms;
-		missing |= all & ~f[i]->present;
-	}
+	if (f)
+		missing = thc_sender_missing(&p->sender, thc_ranks_mask(be16_to_cpu(w->ranks)),
+					     be32_to_cpu(f->packet->round), &gone);
+	/* A job with a deadline goes on without who left. Norms may lack a rank, of
+	 * a round whose predecessor's data the caller has yet to send.
+	 */
+	*left = gone && !w->deadline_ms &&
+		(data || (list_empty(&ts->ready) &&
+			  now - ts->called_at > THC_LEFT_GRACE_MS * THC_NS_PER_MS));
 	return missing;
 }
 
@@ -184,26 +169,29 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 	u64 timeout = ts->timeout_ms * THC_NS_PER_MS, missing;
 	bool left;
 
-	if (!p->sender.data.in_flight && !p->sender.norms.in_flight) {
-		p->unreachable_at = 0;
-		return U64_MAX;
-	}
-	missing = missing_ranks(p, &left);
-	if (left) {
+	missing = missing_ranks(ts, p, &left, now);
+	switch (thc_sender_stall(&p->sender, left, timeout, now)) {
+	case THC_STALL_NONE:
+		break;
+	case THC_STALL_LEFT:
 		ts->failure.ranks = missing;
 		thc_engine_break(ts, EPIPE, THC_FAILED_LEFT);
-	} else if (p->unreachable_at &&
-		   now - p->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS) {
+		break;
+	case THC_STALL_UNREACHABLE:
 		thc_engine_break(ts, -p->unreachable, THC_FAILED_UNREACHABLE);
-	} else if (now - p->sender.progress_at > timeout) {
+		break;
+	case THC_STALL_LATE:
 		if (ts->partial) {
 			p->sender.progress_at = now;
 			deliver_partial(ts);
-			return now + timeout;
+			break;
 		}
 		ts->failure.ranks = missing;
 		thc_engine_break(ts, ETIMEDOUT, missing ? THC_FAILED_MISSING : THC_FAILED_SILENT);
+		break;
 	}
+	if (!thc_sender_busy(&p->sender))
+		return U64_MAX;
 	return min(p->sender.progress_at + timeout, now + THC_UNREACHABLE_MS * THC_NS_PER_MS / 4);
 }
 

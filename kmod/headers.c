@@ -17,6 +17,7 @@
 #include <thc/slot.h>
 #include <thc/sum.h>
 #include <thc/types.h>
+#include <thc/welcome.h>
 #include <thc/window.h>
 
 static_assert(sizeof(struct thc_hdr) == 48);

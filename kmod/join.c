@@ -11,20 +11,9 @@
 #include <linux/in.h>
 #include <net/ipv6.h>
 
+#include <thc/welcome.h>
+
 #include "sock.h"
-
-static void header(const struct thc_peer *p, struct thc_hdr *h, u8 op)
-{
-	const struct thc_sender *s = &p->sender;
-
-	memset(h, 0, sizeof(*h));
-	h->version = THC_VERSION;
-	h->op = op;
-	h->cookie = cpu_to_be64(s->cookie);
-	h->job = cpu_to_be16(s->job);
-	h->rank = s->rank;
-	h->epoch = cpu_to_be32(s->epoch);
-}
 
 void thc_join_begin(struct thc_sock *ts, u64 now)
 {
@@ -84,7 +73,7 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 			continue;
 		if (p->join_at <= now) {
 			join.flags = cpu_to_be32(p->heard ? THC_JOIN_F_HEARD : 0);
-			header(p, &h, THC_OP_JOIN);
+			thc_sender_header(&p->sender, &h, THC_OP_JOIN);
 			thc_send_control(p, &ts->outbox, &h, &join, sizeof(join));
 			p->join_at = now + THC_JOIN_INTERVAL_MS * THC_NS_PER_MS;
 		}
@@ -106,18 +95,6 @@ static bool group_is_sound(const struct thc_welcome *w, u16 inet)
 	memcpy(&in, w->group, sizeof(in));
 	return inet == AF_INET ? ipv4_is_multicast(in) :
 				 ipv6_addr_is_multicast((const struct in6_addr *)w->group);
-}
-
-/* Constants that this module can serve, and that libthc will understand. */
-static bool is_known(const struct thc_welcome *w, u8 rank, u16 inet)
-{
-	u16 ranks = be16_to_cpu(w->ranks);
-	u32 slots = be16_to_cpu(w->data_slots) + be16_to_cpu(w->norm_slots);
-
-	return group_is_sound(w, inet) && ranks > rank && ranks <= THC_RANKS_MAX && w->data_slots &&
-	       w->norm_slots && slots <= THC_SLOTS_MAX &&
-	       (w->sum_width == 8 || w->sum_width == 16) &&
-	       be16_to_cpu(w->chunk) == (w->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16);
 }
 
 static bool same_job(const struct thc_welcome *a, const struct thc_welcome *b)
@@ -174,11 +151,12 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	p->welcomed = true;
 	/* it is there: what the network said before is no reason to give it up later */
 	p->unreachable = 0;
-	p->unreachable_at = 0;
+	p->sender.unreachable_at = 0;
 	if (w->flags & THC_WELCOME_F_REFUSED) {
 		ts->failure.refusal = w->refusal;
 		thc_engine_break(ts, EACCES, THC_FAILED_REFUSED);
-	} else if (!is_known(w, p->sender.rank, p->address.inet)) {
+	} else if (!thc_welcome_is_sound(w, p->sender.rank) ||
+		   !group_is_sound(w, p->address.inet)) {
 		thc_engine_break(ts, EPROTO, THC_FAILED_VERSION);
 	} else if (!all_agree(ts, w)) {
 		thc_engine_break(ts, EPROTO, THC_FAILED_SHARDS);
@@ -256,7 +234,7 @@ void thc_join_leave(struct thc_sock *ts)
 		if (!ts->peers[i].welcomed)
 			continue;
 		ts->peers[i].sender.epoch = ts->peers[i].joined.epoch;
-		header(&ts->peers[i], &h, THC_OP_LEAVE);
+		thc_sender_header(&ts->peers[i].sender, &h, THC_OP_LEAVE);
 		for (k = 0; k < THC_LEAVES; k++)
 			thc_send_control(&ts->peers[i], &ts->outbox, &h, NULL, 0);
 	}

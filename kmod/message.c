@@ -99,34 +99,17 @@ u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index)
 	return thc_message_packet_of(m, shard, sequence);
 }
 
-static void seal(struct thc_peer *p, struct thc_message *m, int kind, u64 sequence)
-{
-	struct thc_hdr *h = (struct thc_hdr *)thc_message_packet_of(m, p->shard, sequence);
-	u32 payload = m->stride - sizeof(*h);
-	const struct thc_sender *s = &p->sender;
-
-	memset(h, 0, sizeof(*h));
-	h->version = THC_VERSION;
-	h->op = m->send.op;
-	h->width = m->send.width;
-	h->flags = s->nosum ? THC_F_NOSUM : 0;
-	h->cookie = cpu_to_be64(s->cookie);
-	h->job = cpu_to_be16(s->job);
-	h->rank = s->rank;
-	h->epoch = cpu_to_be32(s->epoch);
-	h->round = cpu_to_be32(m->send.round);
-	thc_stream_fill(thc_peer_stream(p, kind), h, sequence);
-	if (!s->nosum)
-		h->sum = cpu_to_be32(thc_sum_packet(h, h + 1, payload / 8));
-}
-
 void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind)
 {
-	u32 index, shard;
+	u32 index, shard, words = (m->stride - sizeof(struct thc_hdr)) / 8;
 
 	for (index = 0; index < m->chunks; index++) {
 		u64 sequence = div_u64_rem(m->first + index, ts->shards, &shard);
+		struct thc_hdr *h = (struct thc_hdr *)thc_message_packet_of(m, shard, sequence);
+		struct thc_peer *p = &ts->peers[shard];
 
-		seal(&ts->peers[shard], m, kind, sequence);
+		thc_sender_request(&p->sender, thc_peer_stream(p, kind), h, m->send.op,
+				   m->send.width, m->send.round, sequence);
+		thc_sender_seal(&p->sender, h, words);
 	}
 }

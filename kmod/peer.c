@@ -27,8 +27,7 @@ static void on_error(struct sock *sk, int error)
 	if (!p || !error)
 		return;
 	spin_lock_bh(&p->owner->lock);
-	if (!p->unreachable_at)
-		p->unreachable_at = ktime_get_ns();
+	thc_sender_unreachable(&p->sender, ktime_get_ns());
 	p->unreachable = -error;
 	spin_unlock_bh(&p->owner->lock);
 }

@@ -145,7 +145,7 @@ static void on_answer(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 b
 		drop(ts, THC_DROP_SUM);
 		return;
 	}
-	p->unreachable_at = 0;
+	p->sender.unreachable_at = 0;
 	switch (got) {
 	case THC_GOT_EPOCH:
 		on_epoch(p, h);

@@ -77,6 +77,7 @@ static void take_off(struct thc_sock *ts, struct thc_message *m)
 	if (list_empty(&m->ready))
 		return;
 	list_del_init(&m->ready);
+	ts->called_at = ktime_get_ns();
 	ts->stats.messages++;
 	thc_message_put(ts, m);
 }

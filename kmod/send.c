@@ -89,12 +89,13 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	list_add_tail(&m->link, &ts->messages[kind]);
 	ts->reserved[kind] += m->chunks;
 	ts->stats.memory += m->bytes;
+	ts->called_at = now;
 	ts->stats.memory_peak = max(ts->stats.memory_peak, ts->stats.memory);
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
 		thc_peer_stream(p, kind)->reserved = shard_part(ts->reserved[kind], ts->shards, i);
-		if (!p->sender.data.in_flight && !p->sender.norms.in_flight)
+		if (!thc_sender_busy(&p->sender))
 			p->sender.progress_at = now;
 	}
 	trace_thc_message(&ts->sk, m->send.round, m->send.op, m->chunks, false);

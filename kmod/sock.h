@@ -43,8 +43,10 @@
 #define THC_TIMEOUT_MS		60000U
 #define THC_JOIN_TIMEOUT_MS	60000U
 #define THC_JOIN_INTERVAL_MS	20U
-/* The network may say for so long that an aggregator cannot be reached. */
-#define THC_UNREACHABLE_MS	1000U
+/* A rank that leaves ends a socket this long after the last call for it: what
+ * was complete without that rank may still be on its way through the caller.
+ */
+#define THC_LEFT_GRACE_MS	200
 /* Bytes of messages a socket may hold, unless it asks for less or more. */
 #define THC_MEMORY_DEFAULT	(256ULL << 20)
 #define THC_MEMORY_MAX		(4ULL << 30)
@@ -124,8 +126,7 @@ struct thc_message {
  * @heard: a WELCOME came over the group
  * @ready: all ranks are in, @joined is final
  * @join_at: next JOIN
- * @unreachable_at: time of the first error since an answer, 0: none
- * @unreachable: the last one, negative errno
+ * @unreachable: the network's last complaint, negative errno
  * @look_at: time to look for what is overdue, unless an answer comes before
  * @shard: its index
  */
@@ -144,7 +145,6 @@ struct thc_peer {
 	bool			heard;
 	bool			ready;
 	u64			join_at;
-	u64			unreachable_at;
 	int			unreachable;
 	u64			look_at;
 	u32			shard;
@@ -180,6 +180,7 @@ struct thc_outbox {
  * @messages: by stream, in order, until all chunks are answered
  * @reserved: by stream, chunks given out over all shards
  * @ready: messages to be received
+ * @called_at: time a message was last sent or received by the caller
  * @join_until: JOIN gives up then
  * @outbox: built, to be handed to the network in this order
  * @flushing: somebody is doing that
@@ -207,6 +208,7 @@ struct thc_sock {
 	struct list_head	messages[THC_STREAMS];
 	u64			reserved[THC_STREAMS];
 	struct list_head	ready;
+	u64			called_at;
 	u64			join_until;
 	struct thc_outbox	outbox;
 	bool			flushing;

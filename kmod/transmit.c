@@ -217,8 +217,7 @@ static void send_errors(struct thc_sock *ts, struct thc_peer *p, int error)
 {
 	spin_lock_bh(&ts->lock);
 	ts->stats.send_errors++;
-	if (!p->unreachable_at)
-		p->unreachable_at = ktime_get_ns();
+	thc_sender_unreachable(&p->sender, ktime_get_ns());
 	p->unreachable = error;
 	spin_unlock_bh(&ts->lock);
 }

@@ -36,6 +36,8 @@
 #define THC_PROBES_MAX		64
 /* Tries after which a packet's timer grows no further. */
 #define THC_TRIES_MAX		255
+/* The network may say for so long that the aggregator cannot be reached. */
+#define THC_UNREACHABLE_MS	1000
 
 /**
  * struct thc_flight - one slot's packet in flight
@@ -98,7 +100,8 @@ struct thc_stream {
  * @norms: chunks of norms, agreements among them
  * @window: of both
  * @order: packets sent so far
- * @progress_at: time of the last answer
+ * @progress_at: time of the last answer, or of the first packet after a pause
+ * @unreachable_at: time of the network's first complaint since, 0: none
  * @timers_at: no retransmission by timer before
  * @probes: so many of them then
  * @stalls: times they fired since the last answer
@@ -115,6 +118,7 @@ struct thc_sender {
 	struct thc_window	window;
 	u64			order;
 	u64			progress_at;
+	u64			unreachable_at;
 	u64			timers_at;
 	u32			probes;
 	u32			stalls;
@@ -135,6 +139,14 @@ enum thc_got {
 	THC_GOT_ANSWER,		/* the sum of the flight's chunk: land it */
 	THC_GOT_MISSED,		/* the sum is gone, who was in it is known: land it */
 	THC_GOT_BEHIND,		/* the sum is gone for good: no way to go on */
+};
+
+/* Why a worker need not go on waiting for answers. */
+enum thc_stall {
+	THC_STALL_NONE,		/* they may come yet */
+	THC_STALL_LEFT,		/* a rank that is needed has left */
+	THC_STALL_UNREACHABLE,	/* the network says that packets do not arrive */
+	THC_STALL_LATE,		/* none came for the timeout */
 };
 
 /* --- streams -------------------------------------------------------------- */
@@ -160,6 +172,20 @@ THC_INLINE void thc_sender_init(struct thc_sender *s, u32 window)
 	s->timers_at = 0;
 	s->probes = THC_PROBES;
 	s->stalls = 0;
+}
+
+/* The oldest chunk in flight, or NULL. */
+THC_INLINE const struct thc_flight *thc_stream_oldest(const struct thc_stream *s)
+{
+	u32 i;
+
+	for (i = 0; s->in_flight && i < s->slots; i++) {
+		const struct thc_flight *f = &s->flight[(s->next + i) % s->slots];
+
+		if (f->owner)
+			return f;
+	}
+	return NULL;
 }
 
 /* Nothing is in flight any more; what was reserved is given up. */
@@ -202,6 +228,37 @@ THC_INLINE int thc_flight_matches(const struct thc_stream *s, const struct thc_f
 }
 
 /* --- out ------------------------------------------------------------------ */
+
+/* What every packet of this worker says; the rest is zero. */
+THC_INLINE void thc_sender_header(const struct thc_sender *s, struct thc_hdr *h, u8 op)
+{
+	*h = (struct thc_hdr){
+		.version = THC_VERSION,
+		.op = op,
+		.cookie = thc_be64(s->cookie),
+		.job = thc_be16(s->job),
+		.rank = s->rank,
+		.epoch = thc_be32(s->epoch),
+	};
+}
+
+/* The header of chunk @sequence of @st, to be sealed once the payload is in. */
+THC_INLINE void thc_sender_request(const struct thc_sender *s, const struct thc_stream *st,
+				   struct thc_hdr *h, u8 op, u8 width, u32 round, u64 sequence)
+{
+	thc_sender_header(s, h, op);
+	h->width = width;
+	h->flags = s->nosum ? THC_F_NOSUM : 0;
+	h->round = thc_be32(round);
+	thc_stream_fill(st, h, sequence);
+}
+
+/* @h: header, with @words 64-bit words of payload behind it. */
+THC_INLINE void thc_sender_seal(const struct thc_sender *s, struct thc_hdr *h, int words)
+{
+	if (!s->nosum)
+		h->sum = thc_be32(thc_sum_packet(h, h + 1, words));
+}
 
 THC_INLINE void thc_flight_sent(struct thc_sender *s, struct thc_flight *f, u64 now)
 {
@@ -447,6 +504,66 @@ THC_INLINE u64 thc_overdue_end(struct thc_sender *s, const struct thc_overdue *o
 	if (o->fired)
 		s->timers_at = now + thc_window_backoff(&s->window, s->stalls++);
 	return o->due < s->timers_at ? s->timers_at : o->due;
+}
+
+/* --- when nothing moves --------------------------------------------------- */
+
+/* Packets are in flight that had no answer yet. */
+THC_INLINE int thc_sender_busy(const struct thc_sender *s)
+{
+	return s->data.in_flight || s->norms.in_flight;
+}
+
+/* The network says that packets do not arrive. */
+THC_INLINE void thc_sender_unreachable(struct thc_sender *s, u64 now)
+{
+	if (!s->unreachable_at)
+		s->unreachable_at = now;
+}
+
+/**
+ * thc_sender_missing() - whom the oldest chunks in flight lack
+ * @all: mask of the job's ranks
+ * @round: later ones do not count: their norms may rightly wait for ranks that
+ *	are busy with this one's data
+ * @left: set if one of them has left
+ *
+ * Returns their mask, by the last WAIT of these chunks; 0: none came.
+ */
+THC_INLINE u64 thc_sender_missing(const struct thc_sender *s, u64 all, u32 round, int *left)
+{
+	const struct thc_flight *f[] = {
+		thc_stream_oldest(&s->norms), thc_stream_oldest(&s->data),
+	};
+	u64 missing = 0;
+	int i;
+
+	*left = 0;
+	for (i = 0; i < 2; i++) {
+		if (!f[i] || !f[i]->present || (s32)(thc_be32(f[i]->packet->round) - round) > 0)
+			continue;
+		*left |= f[i]->left;
+		missing |= all & ~f[i]->present;
+	}
+	return missing;
+}
+
+/**
+ * thc_sender_stall() - can the worker go on waiting?
+ * @left: a rank that is waited for has left
+ * @timeout: without any answer, ns
+ */
+THC_INLINE enum thc_stall thc_sender_stall(struct thc_sender *s, int left, u64 timeout, u64 now)
+{
+	if (!thc_sender_busy(s)) {
+		s->unreachable_at = 0;
+		return THC_STALL_NONE;
+	}
+	if (left)
+		return THC_STALL_LEFT;
+	if (s->unreachable_at && now - s->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS)
+		return THC_STALL_UNREACHABLE;
+	return now - s->progress_at > timeout ? THC_STALL_LATE : THC_STALL_NONE;
 }
 
 #endif /* THC_FLIGHT_H */

@@ -66,8 +66,6 @@
 #define THC_AHEAD_SHARE		8
 /* Requests worked on at a time: one in its data, the next in its norms. */
 #define THC_ACTIVE_MAX		2
-/* The network may say for so long that the aggregator cannot be reached. */
-#define THC_UNREACHABLE_MS	1000
 
 /* The job's constants, from WELCOME, host order. */
 struct thc_params {
@@ -402,8 +400,7 @@ struct thc_client {
 	struct thc_flight	*flights;	/* of both its streams */
 	uint64_t		nonce;
 	uint64_t		round;		/* rounds begun this epoch */
-	uint64_t		unreachable_at;	/* time of the first error since, 0: none */
-	int			unreachable;	/* the last one */
+	int			unreachable;	/* the network's last complaint */
 
 	struct thc_spare	spare[THC_SPARES];
 	uint64_t		takes;		/* buffers asked for */
@@ -429,8 +426,6 @@ static inline size_t thc_flights_bytes(const struct thc_client *c)
 	return (c->sender.data.slots + c->sender.norms.slots) * sizeof(*c->flights);
 }
 
-/* Header fields every packet of this client shares. */
-void thc_client_header(const struct thc_client *c, struct thc_hdr *h, uint8_t op, uint8_t width);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);
 int thc_udp_join(struct thc_client *c);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <thc/welcome.h>
+
 #include "client.h"
 
 static double clamp_of(uint64_t bits)
@@ -59,11 +61,8 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 	memcpy(p->group, w->group, sizeof(p->group));
 	if (w->flags & THC_WELCOME_F_REFUSED)
 		return 0;
-	if (take_table(w, &p->table) || p->ranks <= rank || p->ranks > THC_RANKS_MAX ||
-	    !p->data_slots || !p->norm_slots || p->data_slots + p->norm_slots > THC_SLOTS_MAX ||
-	    thc_be16(w->shards) > 1 || (p->sum_width != 8 && p->sum_width != 16) ||
-	    thc_table_check(&p->table, p->ranks, p->sum_width) ||
-	    p->chunk != (p->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16))
+	if (!thc_welcome_is_sound(w, rank) || thc_be16(w->shards) > 1 || take_table(w, &p->table) ||
+	    thc_table_check(&p->table, p->ranks, p->sum_width))
 		return -EPROTO;
 	return 0;
 }
@@ -92,6 +91,6 @@ int thc_client_set_up(struct thc_client *c)
 				1U << c->params.block_log2);
 	thc_account(c, (ssize_t)thc_scratch_bytes(c));
 	c->round = 0;
-	c->unreachable_at = 0;
+	c->sender.unreachable_at = 0;
 	return 0;
 }

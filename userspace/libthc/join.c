@@ -22,19 +22,6 @@ struct joining {
 	bool			heard;		/* a WELCOME came over the group */
 };
 
-void thc_client_header(const struct thc_client *c, struct thc_hdr *h, uint8_t op, uint8_t width)
-{
-	memset(h, 0, sizeof(*h));
-	h->version = THC_VERSION;
-	h->op = op;
-	h->width = width;
-	h->flags = c->params.flags & THC_WELCOME_F_NOSUM ? THC_F_NOSUM : 0;
-	h->cookie = thc_be64(c->options.cookie);
-	h->job = thc_be16(c->options.job);
-	h->rank = (uint8_t)c->options.rank;
-	h->epoch = thc_be32(c->params.epoch);
-}
-
 static int send_control(struct thc_client *c, uint8_t op, const void *payload, unsigned int bytes)
 {
 	struct {
@@ -49,8 +36,7 @@ static int send_control(struct thc_client *c, uint8_t op, const void *payload, u
 	uint64_t calls = 0;
 	int n;
 
-	thc_client_header(c, &packet.hdr, op, 0);
-	packet.hdr.flags = 0;
+	thc_sender_header(&c->sender, &packet.hdr, op);
 	if (bytes)
 		memcpy(packet.payload, payload, bytes);
 	packet.hdr.sum = thc_be32(thc_sum_packet(&packet.hdr, packet.payload, (int)(bytes / 8)));
@@ -160,10 +146,7 @@ static int set_up_sender(struct thc_client *c)
 	thc_stream_init(&s->norms, c->flights + p->data_slots, p->data_slots, p->norm_slots);
 	thc_account(c, (ssize_t)thc_flights_bytes(c));
 	thc_sender_init(s, window_max(c));
-	s->cookie = c->options.cookie;
 	s->epoch = p->epoch;
-	s->job = (uint16_t)c->options.job;
-	s->rank = (uint8_t)c->options.rank;
 	s->sum_width = p->sum_width;
 	s->nosum = !!(p->flags & THC_WELCOME_F_NOSUM);
 	return 0;
@@ -192,6 +175,9 @@ int thc_udp_join(struct thc_client *c)
 	if (getrandom(&c->nonce, sizeof(c->nonce), 0) != sizeof(c->nonce))
 		return thc_fail(-EIO, "no random numbers from the kernel");
 	c->nonce |= 1;
+	c->sender.cookie = c->options.cookie;
+	c->sender.job = c->options.job;
+	c->sender.rank = (uint8_t)c->options.rank;
 	error = join_until_ready(&j);
 	if (!error) {
 		c->params = j.params;
@@ -203,7 +189,7 @@ int thc_udp_join(struct thc_client *c)
 	}
 	/* the others are not to start with a rank that has given up */
 	if (error && j.welcome && !(j.params.flags & THC_WELCOME_F_REFUSED)) {
-		c->params.epoch = j.params.epoch;
+		c->sender.epoch = j.params.epoch;
 		thc_udp_leave(c);
 	}
 	return error;

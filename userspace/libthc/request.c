@@ -231,23 +231,25 @@ static size_t slice_from(const struct thc_request *r, size_t first)
 
 /* --- norms ---------------------------------------------------------------- */
 
-static void seal(const struct thc_client *c, struct thc_hdr *h, unsigned int payload)
+/* Only where headers are ours: thc.ko writes its own. */
+static bool headers_are_ours(const struct thc_client *c)
 {
-	if (c->flights && !(h->flags & THC_F_NOSUM))
-		h->sum = thc_be32(thc_sum_packet(h, h + 1, (int)(payload / 8)));
+	return c->flights;
 }
 
-/* Only where headers are ours: thc.ko writes its own. */
+static void seal(const struct thc_client *c, struct thc_hdr *h, unsigned int payload)
+{
+	if (headers_are_ours(c))
+		thc_sender_seal(&c->sender, h, (int)(payload / 8));
+}
+
 static void fill_norm_packet(struct thc_request *r, uint32_t index)
 {
-	struct thc_client *c = r->client;
-	struct thc_hdr *h = thc_request_norm_packet(r, index);
+	const struct thc_sender *s = &r->client->sender;
 
-	if (!c->flights)
-		return;
-	thc_client_header(c, h, THC_OP_MAX, 32);
-	h->round = thc_be32((uint32_t)r->round);
-	thc_stream_fill(&c->sender.norms, h, r->norm_first + index);
+	if (headers_are_ours(r->client))
+		thc_sender_request(s, &s->norms, thc_request_norm_packet(r, index), THC_OP_MAX, 32,
+				   (uint32_t)r->round, r->norm_first + index);
 }
 
 void thc_request_agree_packet(struct thc_request *r)
@@ -406,15 +408,14 @@ static void compress_block(struct thc_request *r, size_t block)
 
 static void fill_data_packet(struct thc_request *r, uint32_t index)
 {
-	struct thc_client *c = r->client;
+	const struct thc_sender *s = &r->client->sender;
 	struct thc_hdr *h = thc_request_data_packet(r, index);
 
-	if (!c->flights)
+	if (!headers_are_ours(r->client))
 		return;
-	thc_client_header(c, h, THC_OP_LUT_ADD, 4);
-	h->round = thc_be32((uint32_t)r->round);
-	thc_stream_fill(&c->sender.data, h, r->data_first + index);
-	seal(c, h, packed_bytes(r));
+	thc_sender_request(s, &s->data, h, THC_OP_LUT_ADD, 4, (uint32_t)r->round,
+			   r->data_first + index);
+	thc_sender_seal(s, h, (int)(packed_bytes(r) / 8));
 }
 
 static void compress_slice(struct thc_request *r)

@@ -82,15 +82,14 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 		c->stats.bad_sum++;
 		return;
 	}
-	c->unreachable_at = 0;
+	c->sender.unreachable_at = 0;
 	on_sound(c, got, s, f, h, ce);
 }
 
 /* The network reports an error: of a packet sent before, or of the next one. */
 static void unreachable(struct thc_client *c, int error)
 {
-	if (!c->unreachable_at)
-		c->unreachable_at = thc_now();
+	thc_sender_unreachable(&c->sender, thc_now());
 	c->unreachable = error;
 }
 
@@ -215,62 +214,33 @@ static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due
 
 /* --- time out ------------------------------------------------------------- */
 
-/* The oldest chunk of @r in flight in @s, or NULL. */
-static const struct thc_flight *oldest(const struct thc_stream *s, const struct thc_request *r)
-{
-	uint32_t i;
-
-	for (i = 0; i < s->slots; i++) {
-		const struct thc_flight *f = thc_stream_flight(s, s->next + i);
-
-		if (f->owner == r)
-			return f;
-	}
-	return NULL;
-}
-
-/* Ranks the oldest chunks in flight lack, by their last WAIT; 0: none came.
- * Only of the first request: for the next one ranks may be missing because
+/* Only the first request counts: for the next one ranks may be missing because
  * they, too, are still busy with the first.
  */
-static uint64_t missing_ranks(struct thc_client *c, bool *left)
-{
-	struct thc_request *active[THC_ACTIVE_MAX];
-	const struct thc_flight *flights[2] = { NULL };
-	uint64_t missing = 0;
-	unsigned int i;
-
-	if (thc_engine_active(c, active)) {
-		flights[0] = oldest(&c->sender.norms, active[0]);
-		flights[1] = oldest(&c->sender.data, active[0]);
-	}
-	*left = false;
-	for (i = 0; i < 2; i++) {
-		if (!flights[i] || !flights[i]->present)
-			continue;
-		/* a job with a deadline goes on without who left */
-		*left |= flights[i]->left && !c->params.deadline_ms;
-		missing |= thc_ranks_mask(c->params.ranks) & ~flights[i]->present;
-	}
-	return missing;
-}
-
 static void check_progress(struct thc_client *c)
 {
-	uint64_t now = thc_now(), missing;
-	bool left;
+	struct thc_request *active[THC_ACTIVE_MAX];
+	uint64_t missing = 0, timeout = c->options.timeout_ms * THC_NS_PER_MS;
+	int left = 0;
 
-	if (!c->sender.norms.in_flight && !c->sender.data.in_flight) {
-		c->unreachable_at = 0;
-		return;
-	}
-	missing = missing_ranks(c, &left);
-	if (left)
+	if (thc_engine_active(c, active))
+		missing = thc_sender_missing(&c->sender, thc_ranks_mask(c->params.ranks),
+					     (uint32_t)active[0]->round, &left);
+	/* a job with a deadline goes on without who left */
+	left &= !c->params.deadline_ms;
+	switch (thc_sender_stall(&c->sender, left, timeout, thc_now())) {
+	case THC_STALL_NONE:
+		break;
+	case THC_STALL_LEFT:
 		thc_fail_left(c, missing);
-	else if (c->unreachable_at && now - c->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS)
+		break;
+	case THC_STALL_UNREACHABLE:
 		thc_fail_unreachable(c, c->unreachable);
-	else if (now - c->sender.progress_at > c->options.timeout_ms * THC_NS_PER_MS)
+		break;
+	case THC_STALL_LATE:
 		thc_fail_missing(c, missing);
+		break;
+	}
 }
 
 /* --- in and out ----------------------------------------------------------- */

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * When nothing moves (include/thc/flight.h): whom a worker misses, and how long
+ * it waits. And the headers it writes, against values written out by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <thc/flight.h>
+#include <thc/welcome.h>
+
+#define SLOTS		8
+#define TIMEOUT		(5000 * THC_NS_PER_MS)
+#define ALL		0xfULL
+/* Beside ranks: somebody has left. */
+#define LEFT		(1ULL << 63)
+
+struct worker {
+	struct thc_sender	s;
+	struct thc_flight	flights[2 * SLOTS];
+	struct thc_hdr		request[2 * SLOTS];
+	u64			now;
+};
+
+static int setup(void **state)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+
+	*state = w;
+	if (!w)
+		return -1;
+	thc_stream_init(&w->s.data, w->flights, 0, SLOTS);
+	thc_stream_init(&w->s.norms, w->flights + SLOTS, SLOTS, SLOTS);
+	thc_sender_init(&w->s, SLOTS);
+	w->now = 1000 * THC_NS_PER_MS;
+	w->s.progress_at = w->now;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+static struct thc_flight *launch(struct worker *w, struct thc_stream *st, u32 round)
+{
+	struct thc_hdr *h = &w->request[st->slot_base + st->next % st->slots];
+
+	thc_sender_request(&w->s, st, h, THC_OP_OR, 32, round, st->next);
+	st->reserved++;
+	return thc_flight_launch(&w->s, st, w, 0, h, sizeof(*h), w->now);
+}
+
+/* WAIT came: @present are in, and perhaps one of the others has left. */
+static void wait_for(struct worker *w, struct thc_flight *f, u64 present, u8 flags)
+{
+	struct thc_hdr h = { .op = THC_OP_WAIT, .flags = flags, .bitmap = thc_be64(present) };
+
+	thc_flight_wait(&w->s, f, &h);
+}
+
+static u64 missing(struct worker *w, u32 round)
+{
+	int left;
+	u64 ranks = thc_sender_missing(&w->s, ALL, round, &left);
+
+	return ranks | (left ? LEFT : 0);
+}
+
+static void missing__nothing_in_flight_lacks_nobody(void **state)
+{
+	assert_int_equal(missing(*state, 0), 0);
+}
+
+static void missing__is_what_the_last_wait_said(void **state)
+{
+	struct worker *w = *state;
+	struct thc_flight *f = launch(w, &w->s.data, 5);
+
+	assert_int_equal(missing(w, 5), 0);
+	wait_for(w, f, 0x3, 0);
+	assert_int_equal(missing(w, 5), 0xc);
+	wait_for(w, f, 0xb, THC_F_LEFT);
+	assert_int_equal(missing(w, 5), 0x4 | LEFT);
+}
+
+static void missing__only_the_oldest_chunk_counts(void **state)
+{
+	struct worker *w = *state;
+	struct thc_flight *first = launch(w, &w->s.data, 5);
+	struct thc_flight *second = launch(w, &w->s.data, 5);
+
+	wait_for(w, second, 0x1, THC_F_LEFT);
+	assert_int_equal(missing(w, 5), 0);
+	thc_flight_land(&w->s, &w->s.data, first, w->now);
+	assert_int_equal(missing(w, 5), 0xe | LEFT);
+}
+
+/* Slots are used over and over: the oldest chunk is not the one in slot 0. */
+static void missing__the_oldest_is_found_after_a_wrap(void **state)
+{
+	struct worker *w = *state;
+	struct thc_flight *f[SLOTS + 3];
+	u32 i;
+
+	for (i = 0; i < SLOTS; i++)
+		f[i] = launch(w, &w->s.data, 5);
+	for (i = 0; i < 3; i++)
+		thc_flight_land(&w->s, &w->s.data, f[i], w->now);
+	for (i = SLOTS; i < SLOTS + 3; i++)
+		f[i] = launch(w, &w->s.data, 5);
+	assert_ptr_equal(thc_stream_oldest(&w->s.data), f[3]);
+	wait_for(w, f[3], 0x7, 0);
+	wait_for(w, f[SLOTS], 0x1, 0);
+	assert_int_equal(missing(w, 5), 0x8);
+}
+
+/* Norms of the next round wait for ranks that are busy with this one's data. */
+static void missing__later_rounds_do_not_count(void **state)
+{
+	struct worker *w = *state;
+	struct thc_flight *data = launch(w, &w->s.data, UINT32_MAX);
+	struct thc_flight *norm = launch(w, &w->s.norms, 0);
+
+	wait_for(w, norm, 0x1, THC_F_LEFT);
+	wait_for(w, data, 0xd, 0);
+	assert_int_equal(missing(w, UINT32_MAX), 0x2);
+	assert_int_equal(missing(w, 0), 0xe | LEFT);
+}
+
+static void missing__norms_and_data_of_a_round_add_up(void **state)
+{
+	struct worker *w = *state;
+
+	wait_for(w, launch(w, &w->s.data, 5), 0x7, THC_F_LEFT);
+	wait_for(w, launch(w, &w->s.norms, 5), 0xe, 0);
+	assert_int_equal(missing(w, 5), 0x9 | LEFT);
+}
+
+/* --- how long ------------------------------------------------------------- */
+
+static enum thc_stall stall(struct worker *w, u64 later, int left)
+{
+	return thc_sender_stall(&w->s, left, TIMEOUT, w->now + later);
+}
+
+static void stall__who_waits_for_nothing_never_does(void **state)
+{
+	struct worker *w = *state;
+
+	thc_sender_unreachable(&w->s, w->now);
+	assert_int_equal(stall(w, 1000 * TIMEOUT, 1), THC_STALL_NONE);
+	/* and what the network said before is forgotten */
+	assert_int_equal(w->s.unreachable_at, 0);
+}
+
+static void stall__after_the_timeout(void **state)
+{
+	struct worker *w = *state;
+
+	launch(w, &w->s.norms, 5);
+	assert_int_equal(stall(w, TIMEOUT, 0), THC_STALL_NONE);
+	assert_int_equal(stall(w, TIMEOUT + 1, 0), THC_STALL_LATE);
+	w->s.progress_at++;
+	assert_int_equal(stall(w, TIMEOUT + 1, 0), THC_STALL_NONE);
+}
+
+static void stall__a_rank_that_left_is_not_waited_for(void **state)
+{
+	struct worker *w = *state;
+
+	launch(w, &w->s.data, 5);
+	assert_int_equal(stall(w, 0, 1), THC_STALL_LEFT);
+}
+
+static void stall__the_network_has_a_second(void **state)
+{
+	struct worker *w = *state;
+	u64 second = THC_UNREACHABLE_MS * THC_NS_PER_MS;
+
+	launch(w, &w->s.data, 5);
+	thc_sender_unreachable(&w->s, w->now);
+	/* the first complaint counts */
+	thc_sender_unreachable(&w->s, w->now + second / 2);
+	assert_int_equal(stall(w, second, 0), THC_STALL_NONE);
+	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
+}
+
+/* --- headers -------------------------------------------------------------- */
+
+static void header__request_is_as_the_wire_says(void **state)
+{
+	struct worker *w = *state;
+	struct {
+		struct thc_hdr h;
+		u64 payload[2];
+	} p;
+	const u8 *bytes = (const u8 *)&p.h;
+
+	memset(&p, 0xff, sizeof(p));
+	w->s.cookie = 0x1122334455667788ULL;
+	w->s.job = 0x0102;
+	w->s.rank = 3;
+	w->s.epoch = 0x0a0b0c0d;
+	thc_sender_request(&w->s, &w->s.norms, &p.h, THC_OP_MAX, 32, 0x01020304, 3 * SLOTS + 5);
+	assert_int_equal(p.h.version, THC_VERSION);
+	assert_int_equal(p.h.op, THC_OP_MAX);
+	assert_int_equal(p.h.width, 32);
+	assert_int_equal(p.h.flags, 0);
+	assert_int_equal(p.h.rank, 3);
+	assert_int_equal(p.h.sum, 0);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, cookie),
+			    "\x11\x22\x33\x44\x55\x66\x77\x88", 8);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, job), "\x01\x02", 2);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, epoch), "\x0a\x0b\x0c\x0d", 4);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, round), "\x01\x02\x03\x04", 4);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, slot), "\x00\x0d", 2);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, generation), "\x00\x00\x00\x03", 4);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, chunk), "\x00\x00\x00\x1d", 4);
+	assert_int_equal(p.h.count, 0);
+	assert_int_equal(p.h.bitmap, 0);
+	thc_sender_seal(&w->s, &p.h, 2);
+	assert_true(thc_sender_sum_ok(&w->s, &p.h, p.payload, 2));
+	p.payload[1] ^= 1;
+	assert_false(thc_sender_sum_ok(&w->s, &p.h, p.payload, 2));
+}
+
+static void header__without_a_sum_says_so(void **state)
+{
+	struct worker *w = *state;
+	struct thc_hdr h;
+
+	w->s.nosum = 1;
+	thc_sender_request(&w->s, &w->s.data, &h, THC_OP_LUT_ADD, 4, 1, 0);
+	thc_sender_seal(&w->s, &h, 0);
+	assert_int_equal(h.flags, THC_F_NOSUM);
+	assert_int_equal(h.sum, 0);
+	/* control packets always have one */
+	thc_sender_header(&w->s, &h, THC_OP_JOIN);
+	assert_int_equal(h.flags, 0);
+}
+
+/* --- WELCOME -------------------------------------------------------------- */
+
+static void welcome__only_what_can_be_served_is_sound(void **state)
+{
+	const struct thc_welcome good = {
+		.ranks = thc_be16(4),
+		.data_slots = thc_be16(THC_SLOTS_MAX - 8),
+		.norm_slots = thc_be16(8),
+		.chunk = thc_be16(THC_CHUNK_8),
+		.sum_width = 8,
+	};
+	struct thc_welcome w = good;
+
+	(void)state;
+	assert_true(thc_welcome_is_sound(&w, 3));
+	assert_false(thc_welcome_is_sound(&w, 4));
+	w.ranks = thc_be16(THC_RANKS_MAX);
+	assert_true(thc_welcome_is_sound(&w, THC_RANKS_MAX - 1));
+	w.ranks = thc_be16(THC_RANKS_MAX + 1);
+	assert_false(thc_welcome_is_sound(&w, 0));
+	w = good;
+	w.norm_slots = thc_be16(9);
+	assert_false(thc_welcome_is_sound(&w, 0));
+	w.norm_slots = 0;
+	assert_false(thc_welcome_is_sound(&w, 0));
+	w = good;
+	w.data_slots = 0;
+	assert_false(thc_welcome_is_sound(&w, 0));
+	w = good;
+	w.sum_width = 16;
+	assert_false(thc_welcome_is_sound(&w, 0));
+	w.chunk = thc_be16(THC_CHUNK_16);
+	assert_true(thc_welcome_is_sound(&w, 0));
+	w.sum_width = 12;
+	assert_false(thc_welcome_is_sound(&w, 0));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(missing__nothing_in_flight_lacks_nobody, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(missing__is_what_the_last_wait_said, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(missing__only_the_oldest_chunk_counts, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(missing__the_oldest_is_found_after_a_wrap, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(missing__later_rounds_do_not_count, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(missing__norms_and_data_of_a_round_add_up, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(stall__who_waits_for_nothing_never_does, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(stall__after_the_timeout, setup, teardown),
+		cmocka_unit_test_setup_teardown(stall__a_rank_that_left_is_not_waited_for, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(stall__the_network_has_a_second, setup, teardown),
+		cmocka_unit_test_setup_teardown(header__request_is_as_the_wire_says, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(header__without_a_sum_says_so, setup, teardown),
+		cmocka_unit_test(welcome__only_what_can_be_served_is_sound),
+	};
+
+	return cmocka_run_group_tests_name("flight_stall", tests, NULL, NULL);
+}
