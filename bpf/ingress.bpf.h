@@ -170,11 +170,12 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 	}
 
 	why = job ? thc_admit_rank(job, p.hdr, &p.path) : THC_DROP_JOB;
-	if (why)
+	if (why && !(job && thc_admit_lost(job, p.hdr, why)))
 		return thc_drop(st, why);
 	rank = p.hdr->rank;
-	thc_member_seen(&job->member[rank & (THC_RANKS_MAX - 1)], &p);
-	if (thc_be32(p.hdr->epoch) != job->epoch) {
+	if (!why)
+		thc_member_seen(&job->member[rank & (THC_RANKS_MAX - 1)], &p);
+	if (why || thc_be32(p.hdr->epoch) != job->epoch) {
 		thc_count(st, THC_EVENT_EPOCH);
 		thc_answer_epoch(p.hdr, job);
 		return thc_reply(ctx, job_id, 0, THC_MODE_ONE, rank);

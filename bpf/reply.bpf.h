@@ -235,8 +235,9 @@ static __always_inline int thc_reply_lost(void)
 }
 
 /* Generic XDP: the daemon sends what this program cannot. */
-static __always_inline int thc_reply_relay(const struct thc_hdr *h, u32 mode, u32 rank)
+static __always_inline int thc_reply_relay(const struct thc_frame *f, u32 mode, u32 rank)
 {
+	const struct thc_hdr *h = f->hdr;
 	struct thc_relay *r = bpf_ringbuf_reserve(&relay, sizeof(*r), 0);
 	struct thc_stats *st = thc_stats_get();
 
@@ -250,6 +251,12 @@ static __always_inline int thc_reply_relay(const struct thc_hdr *h, u32 mode, u3
 	r->slot = thc_be16(h->slot);
 	r->generation = thc_be32(h->generation);
 	r->hdr = *h;
+	if (f->v4)
+		r->path.src = thc_addr_v4(f->ip4->saddr);
+	else
+		__builtin_memcpy(&r->path.src, &f->ip6->saddr, sizeof(r->path.src));
+	r->path.src_port = thc_be16(f->udp->source);
+	r->path.dst_port = thc_be16(f->udp->dest);
 	bpf_ringbuf_submit(r, 0);
 	if (st)
 		thc_count(st, THC_EVENT_RELAYED);
@@ -278,7 +285,7 @@ __noinline int thc_reply(struct xdp_md *ctx, u32 job_id, u32 index, u32 mode, u3
 	if (!job || thc_frame_get(ctx, &f))
 		return thc_reply_lost();
 	if (thc_config.relay)
-		return thc_reply_relay(f.hdr, mode, rank);
+		return thc_reply_relay(&f, mode, rank);
 
 	lanes = f.hdr->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0;
 	/* a group of the other family does not fit this frame's headers */

@@ -43,7 +43,7 @@ struct thc_config {
 enum thc_relay_kind {
 	THC_RELAY_ALL = 1, /* a finished generation, to all ranks */
 	THC_RELAY_ONE, /* the same again, to one rank */
-	THC_RELAY_HEADER, /* @hdr as it is, to one rank */
+	THC_RELAY_HEADER, /* @hdr as it is, to where the request came from */
 };
 
 /* struct thc_relay - one answer for the daemon to send */
@@ -54,6 +54,7 @@ struct thc_relay {
 	u32 slot;
 	u32 generation;
 	struct thc_hdr hdr; /* THC_RELAY_HEADER: sealed */
+	struct thc_path path; /* of the request */
 };
 
 /* Input packet of the program thc_close (BPF_PROG_TEST_RUN only), padded to

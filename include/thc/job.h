@@ -76,7 +76,7 @@ struct thc_member {
  * @slots: data and norm slots together
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline
- * @culprit: rank that raised the epoch last
+ * @culprit: rank that raised the epoch last, THC_RANK_NONE: none has yet
  * @sum_width: bits of a LUT_ADD sum, 8 or 16
  * @reply: enum thc_reply
  * @flags: THC_JOB_F_*
@@ -177,6 +177,16 @@ THC_INLINE enum thc_drop_reason thc_admit_rank(const struct thc_job *job, const 
 	if (m->port != thc_be16(path->src_port) || !thc_addr_equal(&m->addr, &path->src))
 		return THC_DROP_ADDRESS;
 	return THC_DROP_NONE;
+}
+
+/* The packet, refused with @why, is of an epoch that ended because the
+ * aggregator started anew: its rank is told so, like one of any other old epoch.
+ */
+THC_INLINE int thc_admit_lost(const struct thc_job *job, const struct thc_hdr *h,
+			      enum thc_drop_reason why)
+{
+	return why == THC_DROP_RANK && h->rank < job->ranks &&
+	       (s32)(thc_be32(h->epoch) - job->epoch) < 0;
 }
 
 /* The UDP port slot @slot is reached on. */

@@ -328,6 +328,63 @@ static void epoch__old_ones_are_told(void **state)
 	rig_close(&rig);
 }
 
+/* An aggregator that started anew knows no rank, but older epochs from its own. */
+static void epoch__before_the_aggregator_restarted_is_told(void **state)
+{
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+	struct rig rig;
+	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
+	struct thc_stats st;
+	struct thc_job *job;
+	struct thc_hdr h;
+	size_t len;
+
+	(void)state;
+	rig_need_root();
+	job = rig_test(&rig, 2);
+	job->epoch = 9;
+	job->culprit = THC_RANK_NONE;
+	job->joined = 0;
+	memset(job->member, 0, sizeof(job->member));
+	r.epoch = 8;
+	len = rig_build(frame, &r, data[0][0], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &len), XDP_REDIRECT);
+	assert_int_equal(len, 42 + sizeof(h));
+	memcpy(&h, out + 42, sizeof(h));
+	assert_int_equal(h.op, THC_OP_STALE);
+	assert_int_equal(h.flags, THC_F_EPOCH);
+	assert_int_equal(h.rank, THC_RANK_NONE);
+	assert_int_equal(thc_be32(h.epoch), 9);
+	/* from the aggregator to the sender */
+	assert_memory_equal(out, frame + 6, 6);
+	assert_memory_equal(out + 30, frame + 26, 4);
+	assert_memory_equal(out + 36, frame + 34, 2);
+
+	/* of this epoch, of a later one, of no rank, without the cookie: dropped */
+	r.epoch = 9;
+	len = rig_build(frame, &r, data[0][0], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	r.epoch = 10;
+	len = rig_build(frame, &r, data[0][0], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	r.epoch = 8;
+	r.rank = 2;
+	len = rig_build(frame, &r, data[0][0], 512);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	r.rank = 0;
+	len = rig_build(frame, &r, data[0][0], 512);
+	job->cookie ^= 1;
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.event[THC_EVENT_EPOCH], 1);
+	assert_int_equal(st.drop[THC_DROP_RANK], 3);
+	assert_int_equal(st.drop[THC_DROP_COOKIE], 1);
+	assert_int_equal(rig.slots[64].version[0].bitmap, 0);
+	rig_close(&rig);
+}
+
 static u32 run_close(struct rig *rig, u32 job, u32 slot, u32 generation)
 {
 	u8 frame[60] = { 0 };
@@ -451,6 +508,7 @@ int main(void)
 		cmocka_unit_test(ops__every_op_every_order),
 		cmocka_unit_test(ops__generations_wrap),
 		cmocka_unit_test(epoch__old_ones_are_told),
+		cmocka_unit_test(epoch__before_the_aggregator_restarted_is_told),
 		cmocka_unit_test(close__finishes_with_the_quorum),
 		cmocka_unit_test(relay__full_ring_is_counted),
 	};

@@ -21,9 +21,10 @@ COUNT = 300000
 class Bed:
     """N joined ranks on an aggregator."""
 
-    def __init__(self, n=N, software=False, job=None, **options):
+    def __init__(self, n=N, software=False, job=None, thcd=(), **options):
         self.net = netns.Topology(n)
-        self.aggregator = Aggregator(self.net, n, software=software, job=job)
+        self.aggregator = Aggregator(self.net, n, software=software, job=job,
+                                     options=thcd)
         self.ranks = Ranks(self.net, self.aggregator,
                            **{"timeout": TIMEOUT, "join_timeout": 10, **options})
 
@@ -130,6 +131,33 @@ def restarts__software():
     restarts(True)
 
 
+def forgets(**options):
+    """An aggregator that lost its state says so at the next packet, not by silence."""
+    with Bed(timeout=20.0, **options) as bed:
+        bed.aggregator.stop()
+        time.sleep(1.0)     # epochs begin with the clock's seconds
+        bed.aggregator.start()
+        for r in range(N):
+            bed.ranks.tell(r, do="reduce", counts=[COUNT])
+        for answer in [bed.ranks.hear(r) for r in range(N)]:
+            assert answer.get("errno") == "ESTALE", answer
+            assert "the aggregator restarted" in answer["error"], answer["error"]
+            assert answer["seconds"] < SLACK, f"took {answer['seconds']:.1f} s"
+        bed.rejoin_works()
+
+
+def forgets__xdp():
+    forgets()
+
+
+def forgets__generic():
+    forgets(thcd=("--mode", "generic"))
+
+
+def forgets__software():
+    forgets(software=True)
+
+
 def leaves__xdp():
     with Bed() as bed:
         good(bed.ranks.all([2], do="close"))
@@ -222,9 +250,9 @@ def daemon__killed_and_restarted_keeps_the_job():
 
 if __name__ == "__main__":
     tap.main([stops__xdp, stops__software, killed_in_the_middle__xdp, restarts__xdp,
-              restarts__software, leaves__xdp, disagrees__in_length, disagrees__in_dtype,
-              disagrees__in_order, disagrees__in_round, not_finite__is_named_to_all,
-              join__names_who_is_missing,
+              restarts__software, forgets__xdp, forgets__generic, forgets__software,
+              leaves__xdp, disagrees__in_length, disagrees__in_dtype, disagrees__in_order,
+              disagrees__in_round, not_finite__is_named_to_all, join__names_who_is_missing,
               join__refusals_are_sentences, daemon__killed_and_restarted_keeps_the_job,
               quorum__goes_on_without_a_straggler__xdp,
               quorum__goes_on_without_a_straggler__software])

@@ -29,12 +29,14 @@ const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 
 void thc_fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch)
 {
-	char text[THC_SENTENCE_MAX];
+	char text[THC_SENTENCE_MAX], who[64] = "the aggregator restarted";
 
+	if (rank != THC_RANK_NONE)
+		snprintf(who, sizeof(who), "rank %u restarted or joined again", rank);
 	snprintf(
 		text, sizeof(text),
-		"rank %u restarted or joined again (job %u is now in epoch %u, this rank is in epoch %u): call thc_client_rejoin() on all ranks",
-		rank, c->options.job, epoch, c->params.epoch);
+		"%s (job %u is now in epoch %u, this rank is in epoch %u): call thc_client_rejoin() on all ranks",
+		who, c->options.job, epoch, c->params.epoch);
 	thc_engine_break(c, -ESTALE, text);
 }
 

@@ -89,9 +89,7 @@ void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 ra
 		to_rank(d, job_id, slot, rank, true, &r);
 }
 
-void thcd_answer_header(struct thcd *d, u16 job_id, const struct thc_hdr *h, u8 rank)
+void thcd_answer_header(struct thcd *d, const struct thc_path *path, const struct thc_hdr *h)
 {
-	const struct thc_member *m = &d->job[job_id].member[rank];
-
-	thcd_out_put(d, &m->addr, thc_be16(m->port), h, NULL, NULL, 0);
+	thcd_out_put(d, &path->src, path->src_port, h, NULL, NULL, 0);
 }

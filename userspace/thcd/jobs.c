@@ -54,6 +54,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->cookie = plan->cookie;
 	job->all = thc_ranks_mask(plan->ranks);
 	job->epoch = first_epoch();
+	job->culprit = THC_RANK_NONE;
 	job->slot_base = plan->slot_base;
 	job->slots = plan->data_slots + plan->norm_slots;
 	job->ranks = plan->ranks;

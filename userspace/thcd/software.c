@@ -61,8 +61,8 @@ static void add(struct thcd *d, u16 job_id, u32 slot, const struct thc_arrival *
 	thcd_answer_all(d, job_id, slot, a->generation);
 }
 
-static enum thc_drop_reason arrive(struct thcd *d, u16 job_id, struct thc_hdr *h,
-				   const struct thc_arrival *a)
+static enum thc_drop_reason arrive(struct thcd *d, u16 job_id, const struct thc_path *path,
+				   struct thc_hdr *h, const struct thc_arrival *a)
 {
 	const struct thc_job *job = &d->job[job_id];
 	u32 slot = thc_be16(h->slot);
@@ -77,7 +77,7 @@ static enum thc_drop_reason arrive(struct thcd *d, u16 job_id, struct thc_hdr *h
 	case THC_WAIT:
 		d->stats.event[THC_EVENT_WAITED]++;
 		thc_answer_wait(h, job, &s->version[out.v]);
-		thcd_answer_header(d, job_id, h, a->rank);
+		thcd_answer_header(d, path, h);
 		return THC_DROP_NONE;
 	case THC_REPEAT:
 		d->stats.event[THC_EVENT_REPEATED]++;
@@ -86,7 +86,7 @@ static enum thc_drop_reason arrive(struct thcd *d, u16 job_id, struct thc_hdr *h
 	case THC_STALE:
 		d->stats.event[THC_EVENT_STALE]++;
 		thc_answer_stale(h, job, s);
-		thcd_answer_header(d, job_id, h, a->rank);
+		thcd_answer_header(d, path, h);
 		return THC_DROP_NONE;
 	case THC_BUSY:
 		return THC_DROP_BUSY;
@@ -117,19 +117,19 @@ enum thc_drop_reason thcd_software(struct thcd *d, struct thc_hdr *h, u32 length
 		return THC_DROP_JOB;
 	job = &d->job[job_id];
 	reason = thc_admit_rank(job, h, path);
-	if (reason)
+	if (reason && !thc_admit_lost(job, h, reason))
 		return reason;
-	if (a.epoch != job->epoch) {
+	if (reason || a.epoch != job->epoch) {
 		d->stats.event[THC_EVENT_EPOCH]++;
 		thc_answer_epoch(h, job);
-		thcd_answer_header(d, job_id, h, a.rank);
+		thcd_answer_header(d, path, h);
 		return THC_DROP_NONE;
 	}
 	reason = thc_admit_data(job, h, path, length, &kind);
 	if (reason)
 		return reason;
 	a.kind = kind;
-	return arrive(d, job_id, h, &a);
+	return arrive(d, job_id, path, h, &a);
 }
 
 bool thcd_software_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)

@@ -344,6 +344,10 @@ static int on_relay(void *ctx, void *data, size_t size)
 	if (size < sizeof(r))
 		return 0;
 	memcpy(&r, data, sizeof(r));
+	if (r.kind == THC_RELAY_HEADER) {
+		thcd_answer_header(d, &r.path, &r.hdr);
+		return 0;
+	}
 	if (r.job >= THC_JOBS_MAX || r.slot >= d->job[r.job].slots || r.rank >= THC_RANKS_MAX)
 		return 0;
 	switch ((enum thc_relay_kind)r.kind) {
@@ -354,7 +358,6 @@ static int on_relay(void *ctx, void *data, size_t size)
 		thcd_answer_one(d, r.job, r.slot, r.generation, r.rank);
 		break;
 	case THC_RELAY_HEADER:
-		thcd_answer_header(d, r.job, &r.hdr, r.rank);
 		break;
 	}
 	return 0;

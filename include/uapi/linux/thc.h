@@ -29,6 +29,8 @@
 #define THC_SLOTS_MAX		(THC_SLOTS_PER_PORT * THC_PORT_SPAN)
 /* Direct contributors of one aggregator: bits of thc_hdr.bitmap. */
 #define THC_RANKS_MAX		64
+/* No rank. */
+#define THC_RANK_NONE		255
 /* Bytes of lanes in every answer, and in every ADD, OR and MAX packet. */
 #define THC_LANE_BYTES		1024
 /* Coordinates of a chunk when sums are 8 and 16 bits wide. */
@@ -51,7 +53,8 @@
  *	bitmap and count say who else's is
  * @THC_OP_STALE: aggregator to worker, header only: this generation is gone;
  *	bitmap says whose contributions it held. With THC_F_EPOCH: this epoch
- *	is gone, thc_hdr.epoch is the current one and rank names who ended it
+ *	is gone, thc_hdr.epoch is the current one and rank names who ended it,
+ *	THC_RANK_NONE: the aggregator, which started anew
  * @THC_OP_CLOSE: finish a generation with whom it has; never taken from the
  *	wire, only from the aggregator's own daemon
  * @THC_OP_LEAVE: worker to daemon, header only: this rank is done
@@ -96,7 +99,7 @@ enum thc_op {
  * @cookie: the job's secret; a packet without it is not counted
  * @job: job number, an index at the aggregator
  * @rank: the sender's rank; in WAIT and STALE the rank it is meant for, with
- *	THC_F_EPOCH the rank that ended the epoch
+ *	THC_F_EPOCH the rank that ended the epoch, or THC_RANK_NONE
  * @reserved: zero
  * @epoch: incarnation of the job; any member's restart raises it
  * @round: the all-reduce this packet belongs to, counted from the epoch's
@@ -467,7 +470,7 @@ enum thc_failure_reason {
  * @error: errno, as sendmsg, recvmsg and SO_ERROR report it
  * @reason: enum thc_failure_reason
  * @refusal: enum thc_refusal
- * @rank: with THC_FAILED_EPOCH
+ * @rank: with THC_FAILED_EPOCH; THC_RANK_NONE: the aggregator restarted
  * @ranks: bit r: rank r
  * @epoch: now, with THC_FAILED_EPOCH
  * @reserved: zero
