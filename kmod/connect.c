@@ -24,7 +24,11 @@ void thc_disconnect(struct thc_sock *ts)
 	hrtimer_cancel(&ts->timer);
 	thc_join_leave(ts);
 	for (i = 0; i < ts->shards; i++)
-		thc_peer_close(&ts->peers[i]);
+		thc_peer_silence(&ts->peers[i]);
+	if (ts->shards)
+		synchronize_net();
+	for (i = 0; i < ts->shards; i++)
+		thc_peer_free(&ts->peers[i]);
 	spin_lock_bh(&ts->lock);
 	for (kind = 0; kind < THC_STREAMS; kind++) {
 		list_for_each_entry_safe(m, next, &ts->messages[kind], link) {

@@ -177,18 +177,38 @@ int thc_peer_open(struct thc_peer *p)
 	return 0;
 }
 
-/* After this no packet comes to @p any more. */
-void thc_peer_close(struct thc_peer *p)
+/* What comes from now on is for nobody. */
+static void silence(struct socket *sock)
 {
-	thc_peer_close_group(p);
-	if (p->unicast) {
-		udp_tunnel_sock_release(p->unicast);
-		synchronize_net();
+	if (sock)
+		rcu_assign_sk_user_data(sock->sk, NULL);
+}
+
+/* No more packets come to @p, but some may be under way in a softirq, and still
+ * send through its sockets.
+ */
+void thc_peer_silence(struct thc_peer *p)
+{
+	silence(rcu_dereference_protected(p->group, true));
+	silence(p->unicast);
+}
+
+/* udp_tunnel_sock_release() would wait for those packets, once for each socket. */
+static void release(struct socket *sock)
+{
+	if (!sock)
+		return;
+	kernel_sock_shutdown(sock, SHUT_RDWR);
+	sock_release(sock);
+}
+
+void thc_peer_free(struct thc_peer *p)
+{
+	release(rcu_dereference_protected(p->group, true));
+	release(p->unicast);
+	if (p->unicast)
 		dst_cache_destroy(&p->dst);
-		p->unicast = NULL;
-	}
 	kvfree(p->flights);
-	p->flights = NULL;
 }
 
 static int join(const struct thc_peer *p, struct socket *sock, const struct thc_address *group)
@@ -244,7 +264,6 @@ void thc_peer_close_group(struct thc_peer *p)
 		return;
 	RCU_INIT_POINTER(p->group, NULL);
 	udp_tunnel_sock_release(sock);
-	synchronize_net();
 }
 
 int thc_peer_streams(struct thc_peer *p)

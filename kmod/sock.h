@@ -306,7 +306,10 @@ u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes);
 
 /* Towards @p->address, for @p->owner. */
 int thc_peer_open(struct thc_peer *p);
-void thc_peer_close(struct thc_peer *p);
+/* No packet comes to @p any more, but one may be under way. */
+void thc_peer_silence(struct thc_peer *p);
+/* After thc_peer_silence() and synchronize_net(). */
+void thc_peer_free(struct thc_peer *p);
 int thc_peer_open_group(struct thc_peer *p);
 void thc_peer_close_group(struct thc_peer *p);
 /* Room for the job's slots; -ENOMEM. */
