@@ -341,7 +341,7 @@ static u8 payload[RANKS][1024];
 static const u8 *const payloads[RANKS] = { payload[0], payload[1], payload[2] };
 
 static inline void expect_result(const u8 *packet, ssize_t len, const struct shape *s,
-			  const struct rig_request *r, u8 flags, u8 rank)
+				 const struct rig_request *r, u8 flags, u8 rank)
 {
 	const struct thc_hdr *h = (const void *)packet;
 	u8 expected[1024];
