@@ -25,6 +25,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -481,6 +482,63 @@ static inline struct thc_failure failure_of(int fd)
 
 	getsockopt(fd, SOL_THC, THC_OPT_FAILURE, &f, &len);
 	return f;
+}
+
+/* --- a fixture ------------------------------------------------------------ */
+
+#define JOB	"1,cookie=0x5eed1234abcd,reply=fanout,ranks="
+#define LANES	THC_LANE_BYTES
+/* Bytes of a chunk that came back, its count included. */
+#define ANSWER	(LANES + 2)
+
+/* For most tests, after <kselftest_harness.h>: a daemon and ranks, for begin() to
+ * start, in a namespace that is gone afterwards.
+ */
+#define AFTHC_FIXTURE(name)                                                      \
+	FIXTURE(name)                                                            \
+	{                                                                        \
+		struct daemon daemon;                                            \
+		int fd[RANKS_MAX];                                               \
+	};                                                                       \
+	FIXTURE_SETUP(name)                                                      \
+	{                                                                        \
+		memset(self->fd, 0xff, sizeof(self->fd));                        \
+		self->daemon.pid = 0;                                            \
+		if (why_not())                                                   \
+			SKIP(return, "%s", why_not());                           \
+		ASSERT_EQ(enter_netns(), 0);                                     \
+	}                                                                        \
+	FIXTURE_TEARDOWN(name)                                                   \
+	{                                                                        \
+		close_all(self->fd, RANKS_MAX);                                  \
+		stop_daemon(&self->daemon, SIGKILL);                             \
+	}
+
+/* What many tests send. */
+static const struct thc_send add8 = { .op = THC_OP_ADD, .width = 8, .round = 1, .tag = 5 };
+
+static inline void set_timeo(int fd, int option, long ms)
+{
+	struct timeval t = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, option, &t, sizeof(t));
+}
+
+/* One chunk, whatever its lanes. */
+static inline ssize_t receive(int fd, int flags)
+{
+	char room[ANSWER];
+	struct thc_received r;
+
+	return receive_message(fd, room, sizeof(room), &r, flags, NULL);
+}
+
+/* A job whose first @n ranks join; all, or the job waits. */
+static inline int begin(struct daemon *d, int *fd, const char *job, unsigned int n)
+{
+	int error = start_daemon(d, "127.0.0.1", PORT, job, NULL);
+
+	return error ? error : join_all(fd, n, "127.0.0.1", PORT, 1);
 }
 
 #endif /* THC_SELFTESTS_AFTHC_H */

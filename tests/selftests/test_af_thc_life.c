@@ -12,33 +12,9 @@
 #include <sys/stat.h>
 
 #define AT	"127.0.0.1"
-#define JOB	"1,cookie=0x5eed1234abcd,reply=fanout,ranks="
 #define CYCLES	1000
 
-static const struct thc_send add8 = { .op = THC_OP_ADD, .width = 8, .round = 1, .tag = 5 };
-
-FIXTURE(life)
-{
-	struct daemon daemon;
-	int fd[RANKS_MAX];
-};
-
-FIXTURE_SETUP(life)
-{
-	const char *reason = why_not();
-
-	memset(self->fd, 0xff, sizeof(self->fd));
-	self->daemon.pid = 0;
-	if (reason)
-		SKIP(return, "%s", reason);
-	ASSERT_EQ(enter_netns(), 0);
-}
-
-FIXTURE_TEARDOWN(life)
-{
-	close_all(self->fd, RANKS_MAX);
-	stop_daemon(&self->daemon, SIGKILL);
-}
+AFTHC_FIXTURE(life)
 
 /* --- what the kernel holds ------------------------------------------------ */
 
@@ -131,8 +107,7 @@ TEST_F(life, module_goes_and_comes_twice)
 	if (!getenv("THC_VM_MODULE"))
 		SKIP(return, "only in a test machine: it removes the module");
 	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
-		ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 1), 0);
+		ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 		EXPECT_EQ(all_reduce(self->fd, 2, &add8, 20), 0);
 		close_all(self->fd, 2);
 		stop_daemon(&self->daemon, SIGKILL);
@@ -297,8 +272,7 @@ TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 200)
 TEST_F(life, proc_has_a_line_for_each_socket)
 {
 	EXPECT_EQ(lines_with("/proc/net/thc", ""), 1);
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
-	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 1), 0);
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	self->fd[2] = thc_open(0);
 	EXPECT_EQ(lines_with("/proc/net/thc", ""), 4);
 	EXPECT_EQ(lines_with("/proc/net/thc", "ready"), 2);
@@ -335,8 +309,7 @@ TEST_F(life, tracepoints_fire)
 	if (access(TRACING "/trace", F_OK))
 		mount("tracefs", TRACING, "tracefs", 0, NULL);
 	ASSERT_EQ(write_to(TRACING "/events/thc/enable", "1"), 0);
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
-	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 1), 0);
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	ASSERT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
 	ASSERT_EQ(getsockname(self->fd[0], (void *)&name, &len), 0);
 	to.sin_port = name.sthc_port;

@@ -9,18 +9,15 @@
  * packets. THC_MALFORMED says how many in all; 10^6 if it does not.
  */
 #include <linux/udp.h>
-#include <netinet/in.h>
 
+#include "fake.h"
 #include "netlink.h"
 
 #include <kselftest_harness.h>
-#include <thc/sum.h>
 
 #define AT		"127.0.0.1"
-#define JOB		"1,ranks=2,cookie=0x5eed1234abcd,reply=fanout"
 #define PACKETS		1000000
 #define BATCH		60
-#define ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
 
 FIXTURE(malformed)
 {
@@ -33,14 +30,6 @@ FIXTURE(malformed)
 };
 
 static const struct thc_send half = { .op = THC_OP_ADD, .width = 8, .round = 3, .tag = 9 };
-
-static void loopback(struct sockaddr_in *a, uint16_t port)
-{
-	memset(a, 0, sizeof(*a));
-	a->sin_family = AF_INET;
-	a->sin_port = htons(port);
-	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-}
 
 FIXTURE_SETUP(malformed)
 {
@@ -55,7 +44,7 @@ FIXTURE_SETUP(malformed)
 		SKIP(return, "%s", reason);
 	ASSERT_EQ(enter_netns(), 0);
 	ASSERT_EQ(nl_open(&self->nl), 0);
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB, NULL), 0);
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
 	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 1), 0);
 	ASSERT_EQ(getsockname(self->fd[0], (void *)&name, &len), 0);
 	loopback(&self->to, ntohs(name.sthc_port));
@@ -72,12 +61,6 @@ FIXTURE_TEARDOWN(malformed)
 	nl_close(&self->nl);
 	if (self->out >= 0)
 		close(self->out);
-}
-
-static void set_sum(struct thc_hdr *h, size_t bytes)
-{
-	h->sum = 0;
-	h->sum = htobe32(thc_sum_packet(h, h + 1, (int)((bytes - sizeof(*h)) / 8)));
 }
 
 /* The answer that rank 0 waits for; lanes of zeros, which are not the sum. */
@@ -101,11 +84,6 @@ static void good_answer(uint8_t *packet, const struct thc_joined *j, uint32_t ch
 	h->count = htobe16(2);
 	h->bitmap = htobe64(3);
 	set_sum(h, ANSWER_BYTES);
-}
-
-static int send_one(int fd, const struct sockaddr_in *to, const void *packet, size_t bytes)
-{
-	return sendto(fd, packet, bytes, 0, (const void *)to, sizeof(*to)) < 0 ? -errno : 0;
 }
 
 /* --- field by field ------------------------------------------------------- */
@@ -138,14 +116,6 @@ static const struct {
 	{ "unexpected", AT_FIELD(generation), 1 },
 	{ "unexpected", AT_FIELD(generation), 0xffffffff },
 };
-
-static void put_field(uint8_t *packet, size_t offset, size_t bytes, uint64_t value)
-{
-	size_t i;
-
-	for (i = 0; i < bytes; i++)
-		packet[offset + i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
-}
 
 static void header_fields(struct __test_metadata *_metadata, int out, struct nl *nl,
 			  const struct sockaddr_in *to, const struct thc_joined *j, bool fixed)
@@ -323,120 +293,6 @@ TEST_F_TIMEOUT(malformed, a_million, 280)
 	EXPECT_EQ(reason_sum(&r) - reason_count(&r, "unexpected"), sent);
 	EXPECT_EQ(reason_count(&r, "sum"), stats.bad_sum);
 	EXPECT_EQ(stats.memory, 0);
-}
-
-/* --- WELCOME -------------------------------------------------------------- */
-
-struct packet {
-	struct thc_hdr		h;
-	struct thc_welcome	w;
-};
-
-/* A socket that joins @udp, which is no daemon; the nonce of its JOIN. */
-static int begin_fake(int fd, int udp, struct sockaddr_in *worker, uint64_t *nonce)
-{
-	struct sockaddr_thc a = place(AT, PORT + 500, 1, 1);
-	socklen_t len = sizeof(*worker);
-	struct {
-		struct thc_hdr h;
-		struct thc_join j;
-	} join;
-	int error = begin_join(fd, &a);
-
-	if (error)
-		return error;
-	/* JOINs of an attempt before may still wait */
-	while (recv(udp, &join, sizeof(join), MSG_DONTWAIT) > 0)
-		;
-	if (recvfrom(udp, &join, sizeof(join), 0, (void *)worker, &len) != sizeof(join))
-		return -EIO;
-	*nonce = join.j.nonce;
-	return 0;
-}
-
-static void good_welcome(struct packet *p, uint64_t nonce)
-{
-	memset(p, 0, sizeof(*p));
-	p->h.version = THC_VERSION;
-	p->h.op = THC_OP_WELCOME;
-	p->h.cookie = htobe64(COOKIE);
-	p->h.job = htobe16(1);
-	p->h.epoch = htobe32(5);
-	p->w.nonce = nonce;
-	p->w.ranks = htobe16(2);
-	p->w.data_slots = htobe16(16);
-	p->w.norm_slots = htobe16(4);
-	p->w.chunk = htobe16(THC_CHUNK_8);
-	p->w.sum_width = 8;
-	p->w.shards = htobe16(1);
-	p->w.reply = THC_REPLY_FANOUT;
-	p->w.family = 4;
-	p->w.flags = THC_WELCOME_F_READY;
-}
-
-#define AT_WELCOME(f)	offsetof(struct thc_welcome, f), sizeof(((struct thc_welcome *)0)->f)
-
-TEST_F_TIMEOUT(malformed, every_constant_of_a_welcome, 60)
-{
-	static const struct {
-		size_t offset, bytes;
-		uint64_t value;
-	} bad[] = {
-		{ AT_WELCOME(ranks), 0 },	{ AT_WELCOME(ranks), 1 },	/* rank 1 is none */
-		{ AT_WELCOME(ranks), 65 },	{ AT_WELCOME(ranks), 65535 },
-		{ AT_WELCOME(data_slots), 0 },	{ AT_WELCOME(norm_slots), 0 },
-		{ AT_WELCOME(data_slots), 4093 }, { AT_WELCOME(norm_slots), 65535 },
-		{ AT_WELCOME(chunk), 0 },	{ AT_WELCOME(chunk), THC_CHUNK_16 },
-		{ AT_WELCOME(chunk), 65535 },	{ AT_WELCOME(sum_width), 0 },
-		{ AT_WELCOME(sum_width), 16 },	{ AT_WELCOME(sum_width), 255 },
-	};
-	struct sockaddr_in worker, at;
-	struct reasons before, after;
-	struct packet p;
-	uint64_t nonce;
-	int fd = thc_open(0), udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	size_t i;
-
-	loopback(&at, PORT + 500);
-	ASSERT_EQ(bind(udp, (void *)&at, sizeof(at)), 0);
-	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		ASSERT_EQ(begin_fake(fd, udp, &worker, &nonce), 0);
-		good_welcome(&p, nonce);
-		put_field((void *)&p.w, bad[i].offset, bad[i].bytes, bad[i].value);
-		set_sum(&p.h, sizeof(p));
-		ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p)), 0);
-		EXPECT_EQ(end_join(fd), -EPROTO) TH_LOG("case %zu", i);
-		EXPECT_EQ(failure_of(fd).reason, THC_FAILED_VERSION);
-	}
-	/* those that change nothing, each counted; then the right one */
-	ASSERT_EQ(begin_fake(fd, udp, &worker, &nonce), 0);
-	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
-	good_welcome(&p, nonce + 1);
-	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p)), 0);	/* unexpected: the nonce */
-	good_welcome(&p, 0);
-	p.h.cookie ^= 1;
-	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p)), 0);	/* cookie: to the group */
-	good_welcome(&p, nonce);
-	p.h.job = htobe16(2);
-	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p)), 0);	/* job */
-	good_welcome(&p, nonce);
-	ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p)), 0);	/* sum */
-	ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p) - 8), 0);	/* length */
-	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
-	EXPECT_EQ(reason_sum(&after) - reason_sum(&before), 5);
-	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 1);
-	EXPECT_EQ(reason_count(&after, "cookie") - reason_count(&before, "cookie"), 1);
-	EXPECT_EQ(reason_count(&after, "job") - reason_count(&before, "job"), 1);
-	EXPECT_EQ(reason_count(&after, "sum") - reason_count(&before, "sum"), 1);
-	EXPECT_EQ(reason_count(&after, "length") - reason_count(&before, "length"), 1);
-	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p)), 0);
-	EXPECT_EQ(end_join(fd), 0);
-	close(fd);
-	close(udp);
 }
 
 TEST_HARNESS_MAIN

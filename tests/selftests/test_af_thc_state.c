@@ -2,65 +2,15 @@
 /*
  * What Documentation/man/af_thc.7 promises of a socket that has, or had, a
  * job: errnos, timeouts, signals, poll(), shutdown, flags of recvmsg(),
- * partial results, the bound on memory.
+ * the bound on memory.
  */
 #include "afthc.h"
 
 #include <kselftest_harness.h>
-#include <sys/time.h>
 
 #define ERRNO_OF(call)	((call) < 0 ? errno : 0)
-#define JOB		"1,cookie=0x5eed1234abcd,reply=fanout,ranks="
-#define LANES		1024
-#define ANSWER		(LANES + 2)
 
-FIXTURE(job)
-{
-	struct daemon daemon;
-	int fd[RANKS_MAX];
-};
-
-FIXTURE_SETUP(job)
-{
-	const char *reason = why_not();
-
-	memset(self->fd, 0xff, sizeof(self->fd));
-	self->daemon.pid = 0;
-	if (reason)
-		SKIP(return, "%s", reason);
-	ASSERT_EQ(enter_netns(), 0);
-}
-
-FIXTURE_TEARDOWN(job)
-{
-	close_all(self->fd, RANKS_MAX);
-	stop_daemon(&self->daemon, SIGKILL);
-}
-
-/* A job of @n ranks, the first @joined of which join (all or the job waits). */
-static int begin(struct daemon *d, int *fd, const char *job, unsigned int n)
-{
-	int error = start_daemon(d, "127.0.0.1", PORT, job, NULL);
-
-	return error ? error : join_all(fd, n, "127.0.0.1", PORT, 1);
-}
-
-static const struct thc_send add8 = { .op = THC_OP_ADD, .width = 8, .round = 1, .tag = 5 };
-
-static ssize_t receive(int fd, int flags)
-{
-	char room[ANSWER];
-	struct thc_received r;
-
-	return receive_message(fd, room, sizeof(room), &r, flags, NULL);
-}
-
-static void set_timeo(int fd, int option, long ms)
-{
-	struct timeval t = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
-
-	setsockopt(fd, SOL_SOCKET, option, &t, sizeof(t));
-}
+AFTHC_FIXTURE(job)
 
 /* --- connect -------------------------------------------------------------- */
 
@@ -149,29 +99,6 @@ TEST_F(job, connect_when_not_all_ranks_come)
 	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), EINPROGRESS);
 	EXPECT_GE(now_ms() - start, 90);
 	EXPECT_LT(now_ms() - start, 5000);
-}
-
-/* The daemon comes later than JOIN has been refused by the host, and the
- * first message follows at once.
- */
-TEST_F(job, connect_before_the_daemon_is_there)
-{
-	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
-	char lanes[LANES] = "";
-	pid_t child = fork();
-
-	if (!child) {
-		sleep_ms(1300);
-		start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", NULL);
-		pause();
-	}
-	self->fd[0] = thc_open(0);
-	EXPECT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
-	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
-	set_timeo(self->fd[0], SO_RCVTIMEO, 5000);
-	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
 }
 
 /* --- sendmsg -------------------------------------------------------------- */
@@ -486,97 +413,6 @@ TEST_F(job, sendmsg_that_waited_through_a_new_connect_is_canceled)
 	EXPECT_TRUE(WEXITSTATUS(status) == ECANCELED || WEXITSTATUS(status) == ENOTCONN)
 	TH_LOG("status %d", WEXITSTATUS(status));
 	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 1), 0);
-}
-
-/* --- partial results ------------------------------------------------------ */
-
-static int is_zero(const unsigned char *p, size_t bytes)
-{
-	while (bytes--)
-		if (*p++)
-			return 0;
-	return 1;
-}
-
-/* Nobody else sends: all chunks are zero, counts too, whatever memory held. */
-TEST_F(job, partial_after_the_timeout)
-{
-	enum { CHUNKS = 40 };
-	unsigned char *room = malloc(CHUNKS * ANSWER);
-	struct thc_received r;
-	int i;
-
-	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
-	/* dirty pages, to be found again */
-	for (i = 0; i < 4; i++)
-		ASSERT_EQ(all_reduce(self->fd, 2, &add8, CHUNKS), 0);
-	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 300), 0);
-	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_PARTIAL, 1), 0);
-	memset(room, 0xa5, CHUNKS * ANSWER);
-	ASSERT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), 0);
-	EXPECT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
-		  CHUNKS * ANSWER);
-	EXPECT_EQ(r.flags & THC_RECV_TIMEOUT, THC_RECV_TIMEOUT);
-	EXPECT_EQ(r.least, 0);
-	EXPECT_EQ(r.ranks, 0);
-	EXPECT_EQ(r.chunks, CHUNKS);
-	EXPECT_TRUE(is_zero(room, CHUNKS * ANSWER)) TH_LOG("stale memory came back");
-	/* the other comes too late for it, and both go on together */
-	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 20000), 0);
-	ASSERT_EQ(send_part(self->fd[1], 1, &add8, CHUNKS, 8), 0);
-	EXPECT_EQ(receive_message(self->fd[1], room, CHUNKS * ANSWER, &r, 0, NULL),
-		  CHUNKS * ANSWER);
-	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 5), 0);
-	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
-	free(room);
-}
-
-/* The other has sent half: that half is summed, the rest zero. */
-TEST_F(job, partial_keeps_what_has_come)
-{
-	enum { CHUNKS = 12, HALF = 6 };
-	struct thc_send s = describe(THC_OP_ADD, 32, 3, 77);
-	unsigned char *room = malloc(CHUNKS * ANSWER);
-	struct thc_received r;
-	int i;
-
-	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
-	for (i = 0; i < 4; i++)
-		ASSERT_EQ(all_reduce(self->fd, 2, &add8, CHUNKS), 0);
-	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 700), 0);
-	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_PARTIAL, 1), 0);
-	ASSERT_EQ(send_part(self->fd[0], 0, &s, CHUNKS, 8), 0);
-	ASSERT_EQ(send_part(self->fd[1], 1, &s, HALF, 8), 0);
-	EXPECT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
-		  CHUNKS * ANSWER);
-	EXPECT_EQ(r.flags & THC_RECV_TIMEOUT, THC_RECV_TIMEOUT);
-	EXPECT_EQ(wrong_lanes(room, &s, 32, HALF, 3, NULL), 0);
-	EXPECT_TRUE(is_zero(room + HALF * LANES, (CHUNKS - HALF) * LANES));
-	for (i = 0; i < CHUNKS; i++)
-		EXPECT_EQ(lane_of(room + CHUNKS * LANES + 2 * i, 2), i < HALF ? 2 : 0);
-	free(room);
-}
-
-/* A job with a deadline closes without the third; who was late is told. */
-TEST_F(job, quorum_leaves_out_who_is_late)
-{
-	struct thc_send s = describe(THC_OP_ADD, 16, 1, 9);
-	unsigned char room[2 * ANSWER];
-	struct thc_received r;
-
-	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3,quorum=2,deadline_ms=100", 3), 0);
-	ASSERT_EQ(send_part(self->fd[0], 0, &s, 2, 8), 0);
-	ASSERT_EQ(send_part(self->fd[1], 1, &s, 2, 8), 0);
-	ASSERT_EQ(receive_message(self->fd[0], room, sizeof(room), &r, 0, NULL), sizeof(room));
-	EXPECT_EQ(r.flags, THC_RECV_PARTIAL);
-	EXPECT_EQ(r.least, 2);
-	EXPECT_EQ(r.ranks, 3);
-	EXPECT_EQ(wrong_lanes(room, &s, 16, 2, 3, NULL), 0);
-	ASSERT_EQ(send_part(self->fd[2], 2, &s, 2, 8), 0);
-	ASSERT_EQ(receive_message(self->fd[2], room, sizeof(room), &r, 0, NULL), sizeof(room));
-	EXPECT_EQ(r.flags, THC_RECV_PARTIAL | THC_RECV_EXCLUDED);
-	EXPECT_EQ(wrong_lanes(room, &s, 16, 2, 3, NULL), 0);
-	EXPECT_EQ(lane_of(room + 2 * LANES, 2), 2 | THC_COUNT_EXCLUDED);
 }
 
 TEST_HARNESS_MAIN

@@ -17,28 +17,7 @@ static const struct {
 
 #define KINDS	(sizeof(kinds) / sizeof(kinds[0]))
 
-FIXTURE(sum)
-{
-	struct daemon daemon;
-	int fd[RANKS_MAX];
-};
-
-FIXTURE_SETUP(sum)
-{
-	const char *reason = why_not();
-
-	memset(self->fd, 0xff, sizeof(self->fd));
-	self->daemon.pid = 0;
-	if (reason)
-		SKIP(return, "%s", reason);
-	ASSERT_EQ(enter_netns(), 0);
-}
-
-FIXTURE_TEARDOWN(sum)
-{
-	close_all(self->fd, RANKS_MAX);
-	stop_daemon(&self->daemon, SIGKILL);
-}
+AFTHC_FIXTURE(sum)
 
 /* Every op and width by @n ranks of a job with @width-bit sums. */
 static int every_op(int *fd, unsigned int n, int width, const char *at)
@@ -93,12 +72,7 @@ TEST_F_TIMEOUT(sum, messages_of_odd_sizes, 60)
 	static const size_t sizes[] = { 1, 2, 7, 61, 64, 65, 131, 401 };
 	size_t i;
 
-	ASSERT_EQ(
-		start_daemon(&self->daemon, "127.0.0.1", PORT,
-			     "1,ranks=2,cookie=0x5eed1234abcd,reply=fanout,slots=100,norm_slots=9",
-			     NULL),
-		0);
-	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2,slots=100,norm_slots=9", 2), 0);
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct thc_send add = describe(THC_OP_LUT_ADD, 4, (uint32_t)i, i);
 		struct thc_send max = describe(THC_OP_MAX, 32, (uint32_t)i, 50 + i);
@@ -114,10 +88,7 @@ TEST_F_TIMEOUT(sum, chunks_that_lie_apart, 60)
 	struct thc_send max = describe(THC_OP_MAX, 32, 0, 1);
 	char lanes[4096] = "";
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT,
-			       "1,ranks=2,cookie=0x5eed1234abcd,reply=fanout", NULL),
-		  0);
-	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	max.stride = 1023;
 	EXPECT_EQ(send_message(self->fd[0], lanes, 1024, &max, 0), -EINVAL);
 	max.stride = 1072;
@@ -172,11 +143,7 @@ TEST_F_TIMEOUT(sum, several_messages_in_flight, 60)
 	unsigned int rank;
 	int i;
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT,
-			       "1,ranks=3,cookie=0x5eed1234abcd,reply=fanout,slots=64,norm_slots=8",
-			       NULL),
-		  0);
-	ASSERT_EQ(join_all(self->fd, 3, "127.0.0.1", PORT, 1), 0);
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3,slots=64,norm_slots=8", 3), 0);
 	width = job_table(self->fd[0], table);
 	for (rank = 0; rank < 3; rank++) {
 		for (i = 0; i < IN_FLIGHT; i++) {
@@ -194,10 +161,7 @@ TEST_F_TIMEOUT(sum, sixty_four_sockets_at_once, 100)
 {
 	struct thc_send s = describe(THC_OP_ADD, 16, 1, 7);
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT,
-			       "1,ranks=64,cookie=0x5eed1234abcd,reply=fanout", NULL),
-		  0);
-	ASSERT_EQ(join_all(self->fd, 64, "127.0.0.1", PORT, 1), 0);
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "64", 64), 0);
 	EXPECT_EQ(all_reduce(self->fd, 64, &s, 5), 0);
 	s.tag++;
 	EXPECT_EQ(all_reduce(self->fd, 64, &s, 1), 0);
@@ -210,8 +174,7 @@ TEST_F_TIMEOUT(sum, two_jobs_at_once, 60)
 	uint16_t table[16];
 	int i;
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT,
-			       "1,ranks=3,cookie=0x5eed1234abcd,reply=fanout",
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "3",
 			       "2,ranks=3,cookie=0x5eed1234abcd,reply=fanout"),
 		  0);
 	ASSERT_EQ(join_all(self->fd, 3, "127.0.0.1", PORT, 1), 0);
@@ -234,10 +197,7 @@ TEST_F_TIMEOUT(sum, joining_again_starts_a_new_epoch, 60)
 	socklen_t len = sizeof(before);
 	int i;
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT,
-			       "1,ranks=2,cookie=0x5eed1234abcd,reply=fanout", NULL),
-		  0);
-	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &before, &len), 0);
 	EXPECT_EQ(all_reduce(self->fd, 2, &s, 10), 0);
 	ASSERT_EQ(send_part(self->fd[0], 0, &s, 10, 8), 0);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * An aggregator that is the test itself: a UDP socket on loopback, the packets
+ * that come to it and those that it sends, each when the test says so.
+ */
+#ifndef THC_SELFTESTS_FAKE_H
+#define THC_SELFTESTS_FAKE_H
+
+#include <netinet/in.h>
+
+#include "afthc.h"
+
+#include <thc/sum.h>
+
+#define FAKE_PORT	(PORT + 500)
+#define FAKE_EPOCH	5
+#define FAKE_SLOTS	256
+#define ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
+
+static inline void loopback(struct sockaddr_in *a, uint16_t port)
+{
+	memset(a, 0, sizeof(*a));
+	a->sin_family = AF_INET;
+	a->sin_port = htons(port);
+	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+}
+
+static inline void set_sum(struct thc_hdr *h, size_t bytes)
+{
+	h->sum = 0;
+	h->sum = htobe32(thc_sum_packet(h, h + 1, (int)((bytes - sizeof(*h)) / 8)));
+}
+
+static inline int send_one(int fd, const struct sockaddr_in *to, const void *packet, size_t bytes)
+{
+	return sendto(fd, packet, bytes, 0, (const void *)to, sizeof(*to)) < 0 ? -errno : 0;
+}
+
+/* Whatever @bytes has there, in network order. */
+static inline void put_field(void *packet, size_t offset, size_t bytes, uint64_t value)
+{
+	size_t i;
+
+	for (i = 0; i < bytes; i++)
+		((uint8_t *)packet)[offset + i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
+}
+
+/* Our socket; @fd: a rank's, to join us. */
+static inline int fake_open(void)
+{
+	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	struct sockaddr_in at;
+	int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	loopback(&at, FAKE_PORT);
+	setsockopt(udp, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return bind(udp, (void *)&at, sizeof(at)) ? -errno : udp;
+}
+
+static inline struct sockaddr_thc fake_place(void)
+{
+	return place("127.0.0.1", FAKE_PORT, 1, 1);
+}
+
+/* The next JOIN: who sent it, and its nonce. */
+static inline int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *nonce)
+{
+	socklen_t len = sizeof(*worker);
+	struct {
+		struct thc_hdr h;
+		struct thc_join j;
+	} join;
+
+	if (recvfrom(udp, &join, sizeof(join), 0, (void *)worker, &len) != sizeof(join) ||
+	    join.h.op != THC_OP_JOIN)
+		return -EIO;
+	*nonce = join.j.nonce;
+	return 0;
+}
+
+/* What has come and is not looked at. */
+static inline void fake_forget(int udp)
+{
+	char packet[2048];
+
+	while (recv(udp, packet, sizeof(packet), MSG_DONTWAIT) > 0)
+		;
+}
+
+/* --- WELCOME -------------------------------------------------------------- */
+
+struct welcome_packet {
+	struct thc_hdr		h;
+	struct thc_welcome	w;
+};
+
+/* Two ranks, both are in. Its sum is to be set. */
+static inline void good_welcome(struct welcome_packet *p, uint64_t nonce)
+{
+	memset(p, 0, sizeof(*p));
+	p->h.version = THC_VERSION;
+	p->h.op = THC_OP_WELCOME;
+	p->h.cookie = htobe64(COOKIE);
+	p->h.job = htobe16(1);
+	p->h.epoch = htobe32(FAKE_EPOCH);
+	p->w.nonce = nonce;
+	p->w.ranks = htobe16(2);
+	p->w.joined = htobe64(3);
+	p->w.data_slots = htobe16(FAKE_SLOTS);
+	p->w.norm_slots = htobe16(4);
+	p->w.chunk = htobe16(THC_CHUNK_8);
+	p->w.sum_width = 8;
+	p->w.shards = htobe16(1);
+	p->w.reply = THC_REPLY_FANOUT;
+	p->w.family = 4;
+	p->w.flags = THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT;
+}
+
+/* A JOIN of now begins, and is answered by one WELCOME. */
+static inline int fake_join(int fd, int udp, struct sockaddr_in *worker)
+{
+	struct sockaddr_thc a = fake_place();
+	struct welcome_packet p;
+	uint64_t nonce;
+	int error;
+
+	fake_forget(udp);
+	error = begin_join(fd, &a);
+	if (!error)
+		error = fake_take_join(udp, worker, &nonce);
+	if (error)
+		return error;
+	good_welcome(&p, nonce);
+	set_sum(&p.h, sizeof(p));
+	error = send_one(udp, worker, &p, sizeof(p));
+	return error ? error : end_join(fd);
+}
+
+/* --- chunks --------------------------------------------------------------- */
+
+struct chunk_packet {
+	struct thc_hdr		h;
+	uint8_t			lanes[THC_LANE_BYTES];
+};
+
+/* The next request, or -EAGAIN after @ms. */
+static inline int fake_take(int udp, struct chunk_packet *p, int ms)
+{
+	do {
+		if (wait_for(udp, POLLIN, ms))
+			return -EAGAIN;
+		if (recv(udp, p, sizeof(*p), 0) < (ssize_t)sizeof(p->h))
+			return -EIO;
+	} while (p->h.op == THC_OP_JOIN || p->h.op == THC_OP_LEAVE);
+	return 0;
+}
+
+/* The request of chunk @chunk; others are passed over. */
+static inline int fake_take_chunk(int udp, struct chunk_packet *p, uint32_t chunk)
+{
+	int error;
+
+	do {
+		error = fake_take(udp, p, PATIENCE_MS);
+	} while (!error && be32toh(p->h.chunk) != chunk);
+	return error;
+}
+
+/* Its sum over @ranks, all lanes of it bytes of @value. */
+static inline void fake_answer(struct chunk_packet *out, const struct thc_hdr *request,
+			       uint64_t ranks, uint8_t value)
+{
+	out->h = *request;
+	out->h.flags = THC_F_ANSWER;
+	out->h.rank = 0;
+	out->h.count = htobe16((uint16_t)__builtin_popcountll(ranks));
+	out->h.bitmap = htobe64(ranks);
+	memset(out->lanes, value, sizeof(out->lanes));
+	set_sum(&out->h, sizeof(*out));
+}
+
+#endif /* THC_SELFTESTS_FAKE_H */

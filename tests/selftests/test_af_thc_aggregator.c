@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a socket makes of an aggregator that says, or does not say, what each
+ * case wants: WELCOMEs, answers that come late, twice, broken or not at all.
+ */
+#include "fake.h"
+#include "netlink.h"
+
+#include <kselftest_harness.h>
+
+FIXTURE(aggregator)
+{
+	struct nl		nl;
+	int			fd;	/* rank 1 */
+	int			udp;	/* the aggregator */
+	struct sockaddr_in	worker;
+};
+
+FIXTURE_SETUP(aggregator)
+{
+	memset(self, 0, sizeof(*self));
+	self->fd = -1;
+	self->udp = -1;
+	if (why_not())
+		SKIP(return, "%s", why_not());
+	ASSERT_EQ(enter_netns(), 0);
+	ASSERT_EQ(nl_open(&self->nl), 0);
+	self->fd = thc_open(0);
+	ASSERT_GE(self->fd, 0);
+}
+
+FIXTURE_TEARDOWN(aggregator)
+{
+	close_all(&self->fd, 1);
+	close_all(&self->udp, 1);
+	nl_close(&self->nl);
+}
+
+/* --- WELCOME -------------------------------------------------------------- */
+
+/* A JOIN of @fd begins; its nonce. */
+static int begin_fake(int fd, int udp, struct sockaddr_in *worker, uint64_t *nonce)
+{
+	struct sockaddr_thc a = fake_place();
+	int error = begin_join(fd, &a);
+
+	/* JOINs of an attempt before may still wait */
+	fake_forget(udp);
+	return error ? error : fake_take_join(udp, worker, nonce);
+}
+
+#define AT_WELCOME(f)	offsetof(struct thc_welcome, f), sizeof(((struct thc_welcome *)0)->f)
+
+TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
+{
+	static const struct {
+		size_t offset, bytes;
+		uint64_t value;
+	} bad[] = {
+		{ AT_WELCOME(ranks), 0 },	{ AT_WELCOME(ranks), 1 },	/* rank 1 is none */
+		{ AT_WELCOME(ranks), 65 },	{ AT_WELCOME(ranks), 65535 },
+		{ AT_WELCOME(data_slots), 0 },	{ AT_WELCOME(norm_slots), 0 },
+		{ AT_WELCOME(data_slots), 4093 }, { AT_WELCOME(norm_slots), 65535 },
+		{ AT_WELCOME(chunk), 0 },	{ AT_WELCOME(chunk), THC_CHUNK_16 },
+		{ AT_WELCOME(chunk), 65535 },	{ AT_WELCOME(sum_width), 0 },
+		{ AT_WELCOME(sum_width), 16 },	{ AT_WELCOME(sum_width), 255 },
+	};
+	struct welcome_packet p;
+	uint64_t nonce;
+	size_t i;
+
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+		good_welcome(&p, nonce);
+		put_field(&p.w, bad[i].offset, bad[i].bytes, bad[i].value);
+		set_sum(&p.h, sizeof(p));
+		ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+		EXPECT_EQ(end_join(self->fd), -EPROTO) TH_LOG("case %zu", i);
+		EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_VERSION);
+	}
+}
+
+/* No address of one host is listened on because the network says so, nor a port
+ * that needs a privilege.
+ */
+TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
+{
+	static const struct {
+		const char *group;
+		uint16_t port;
+		bool good;
+	} groups[] = {
+		{ "127.0.0.1", 20000, false },	 { "0.0.0.0", 20000, false },
+		{ "223.255.255.255", 20000, false }, { "255.255.255.255", 20000, false },
+		{ "239.1.2.3", 0, false },	 { "239.1.2.3", 1023, false },
+		{ "239.1.2.3", 1024, true },
+	};
+	struct welcome_packet p;
+	uint64_t nonce;
+	size_t i;
+
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+	for (i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+		ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+		good_welcome(&p, nonce);
+		p.w.reply = THC_REPLY_MULTICAST;
+		p.w.group_port = htobe16(groups[i].port);
+		inet_pton(AF_INET, groups[i].group, p.w.group);
+		set_sum(&p.h, sizeof(p));
+		ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+		EXPECT_EQ(end_join(self->fd), groups[i].good ? 0 : -EPROTO) TH_LOG("case %zu", i);
+	}
+}
+
+/* WELCOMEs that change nothing, each counted; then the right one. */
+TEST_F(aggregator, welcomes_of_others)
+{
+	struct reasons before, after;
+	struct welcome_packet p;
+	uint64_t nonce;
+
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
+	good_welcome(&p, nonce + 1);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0); /* unexpected: nonce */
+	good_welcome(&p, 0);
+	p.h.cookie ^= 1;
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0); /* cookie: to the group */
+	good_welcome(&p, nonce);
+	p.h.job = htobe16(2);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);	/* job */
+	good_welcome(&p, nonce);
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);	/* sum */
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p) - 8), 0);	/* length */
+	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
+	EXPECT_EQ(reason_sum(&after) - reason_sum(&before), 5);
+	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 1);
+	EXPECT_EQ(reason_count(&after, "cookie") - reason_count(&before, "cookie"), 1);
+	EXPECT_EQ(reason_count(&after, "job") - reason_count(&before, "job"), 1);
+	EXPECT_EQ(reason_count(&after, "sum") - reason_count(&before, "sum"), 1);
+	EXPECT_EQ(reason_count(&after, "length") - reason_count(&before, "length"), 1);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	EXPECT_EQ(end_join(self->fd), 0);
+}
+
+/* The host has refused JOIN for longer than a socket in use would bear it, and the
+ * first message follows the one WELCOME at once: no other packet comes between.
+ */
+TEST_F(aggregator, comes_after_the_network_has_said_no)
+{
+	struct sockaddr_thc a = fake_place();
+	struct welcome_packet p;
+	char lanes[LANES] = "";
+	uint64_t nonce;
+
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	sleep_ms(1500);
+	EXPECT_EQ(poll_now(self->fd), 0);
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+	ASSERT_EQ(fake_take_join(self->udp, &self->worker, &nonce), 0);
+	good_welcome(&p, nonce);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(end_join(self->fd), 0);
+	EXPECT_EQ(send_message(self->fd, lanes, LANES, &add8, 0), LANES);
+	set_timeo(self->fd, SO_RCVTIMEO, 300);
+	EXPECT_EQ(receive(self->fd, 0), -EAGAIN);
+	EXPECT_EQ(failure_of(self->fd).error, 0);
+}
+
+/* --- answers -------------------------------------------------------------- */
+
+/* The socket is of our job and has sent @chunks, which all have come here. */
+static int give(int fd, int udp, struct sockaddr_in *worker, struct chunk_packet *requests,
+		int chunks)
+{
+	int error = fake_join(fd, udp, worker), i;
+
+	if (!error)
+		error = send_part(fd, 1, &add8, (size_t)chunks, 8);
+	for (i = 0; i < chunks && !error; i++)
+		error = fake_take_chunk(udp, &requests[i], (uint32_t)i);
+	return error;
+}
+
+static int answer(int udp, const struct sockaddr_in *worker, const struct thc_hdr *request,
+		  uint64_t ranks, uint8_t value)
+{
+	struct chunk_packet p;
+
+	fake_answer(&p, request, ranks, value);
+	return send_one(udp, worker, &p, sizeof(p));
+}
+
+static bool all_bytes(const uint8_t *p, size_t bytes, uint8_t value)
+{
+	while (bytes--)
+		if (*p++ != value)
+			return false;
+	return true;
+}
+
+/* Nobody answers: the same packet comes again and again. */
+TEST_F(aggregator, silent_one_is_asked_again)
+{
+	struct chunk_packet first, again;
+	int i;
+
+	self->udp = fake_open();
+	ASSERT_EQ(give(self->fd, self->udp, &self->worker, &first, 1), 0);
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(fake_take(self->udp, &again, PATIENCE_MS), 0);
+		EXPECT_EQ(memcmp(&again, &first, sizeof(first)), 0);
+	}
+	EXPECT_GE(stats_of(self->fd).retransmits, 3);
+	EXPECT_EQ(stats_of(self->fd).packets_up, stats_of(self->fd).retransmits + 1);
+	ASSERT_EQ(answer(self->udp, &self->worker, &first.h, 3, 1), 0);
+	EXPECT_EQ(receive(self->fd, 0), ANSWER);
+}
+
+/* Answers that come three times are one answer; the last one wanted ends it. */
+TEST_F(aggregator, answers_that_come_again_count_once)
+{
+	struct chunk_packet request[3];
+	uint8_t room[3 * ANSWER];
+	struct thc_received r;
+	struct thc_socket_stats s;
+	int i;
+
+	self->udp = fake_open();
+	ASSERT_EQ(give(self->fd, self->udp, &self->worker, request, 3), 0);
+	for (i = 0; i < 6; i++)
+		ASSERT_EQ(answer(self->udp, &self->worker, &request[i % 2].h, 3, i < 2 ? 7 : 9), 0);
+	EXPECT_EQ(poll_now(self->fd), POLLOUT) TH_LOG("complete without its third chunk");
+	s = stats_of(self->fd);
+	EXPECT_EQ(s.chunks, 2);
+	EXPECT_EQ(s.unexpected, 4);
+	ASSERT_EQ(answer(self->udp, &self->worker, &request[2].h, 3, 7), 0);
+	ASSERT_EQ(receive_message(self->fd, room, sizeof(room), &r, 0, NULL), sizeof(room));
+	EXPECT_EQ(stats_of(self->fd).chunks, 3);
+	EXPECT_TRUE(all_bytes(room, 3 * LANES, 7)) TH_LOG("lanes of a duplicate");
+	EXPECT_EQ(r.least, 2);
+	EXPECT_EQ(r.ranks, 3);
+	EXPECT_EQ(r.flags, 0);
+	EXPECT_EQ(stats_of(self->fd).memory, 0);
+}
+
+/* Broken on the way, of another epoch, of an address that is not ours: none of
+ * it is the answer.
+ */
+TEST_F(aggregator, answers_that_are_none)
+{
+	struct sockaddr_in elsewhere;
+	struct chunk_packet request, p;
+	uint8_t room[ANSWER];
+	struct thc_received r;
+	int other = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	self->udp = fake_open();
+	ASSERT_EQ(give(self->fd, self->udp, &self->worker, &request, 1), 0);
+	fake_answer(&p, &request.h, 3, 1);
+	p.lanes[500] ^= 0x10;
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	EXPECT_EQ(stats_of(self->fd).bad_sum, 1);
+	fake_answer(&p, &request.h, 3, 2);
+	p.h.epoch = htobe32(FAKE_EPOCH - 1);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	p.h.epoch = htobe32(FAKE_EPOCH + 1);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	EXPECT_EQ(stats_of(self->fd).unexpected, 2);
+	loopback(&elsewhere, FAKE_PORT + 1);
+	elsewhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+	ASSERT_EQ(bind(other, (void *)&elsewhere, sizeof(elsewhere)), 0);
+	ASSERT_EQ(answer(other, &self->worker, &request.h, 3, 3), 0);
+	EXPECT_EQ(stats_of(self->fd).foreign, 1);
+	EXPECT_EQ(stats_of(self->fd).chunks, 0);
+	EXPECT_EQ(poll_now(self->fd), POLLOUT);
+	/* they have overwritten nothing that stays */
+	ASSERT_EQ(answer(self->udp, &self->worker, &request.h, 3, 4), 0);
+	ASSERT_EQ(receive_message(self->fd, room, sizeof(room), &r, 0, NULL), ANSWER);
+	EXPECT_TRUE(all_bytes(room, LANES, 4));
+	close(other);
+}
+
+/* STALE of an epoch that is not newer was long on its way; of a newer one, it is
+ * the end.
+ */
+TEST_F(aggregator, only_a_newer_epoch_ends_this_one)
+{
+	struct chunk_packet request;
+	struct thc_hdr stale;
+	struct thc_failure f;
+	uint32_t epoch;
+
+	self->udp = fake_open();
+	ASSERT_EQ(give(self->fd, self->udp, &self->worker, &request, 1), 0);
+	for (epoch = FAKE_EPOCH - 1; epoch <= FAKE_EPOCH + 1; epoch++) {
+		EXPECT_EQ(failure_of(self->fd).error, 0) TH_LOG("epoch %u", epoch - 1);
+		stale = request.h;
+		stale.op = THC_OP_STALE;
+		stale.flags = THC_F_EPOCH;
+		stale.rank = 0;
+		stale.epoch = htobe32(epoch);
+		set_sum(&stale, sizeof(stale));
+		ASSERT_EQ(send_one(self->udp, &self->worker, &stale, sizeof(stale)), 0);
+	}
+	EXPECT_EQ(receive(self->fd, 0), -ESTALE);
+	f = failure_of(self->fd);
+	EXPECT_EQ(f.reason, THC_FAILED_EPOCH);
+	EXPECT_EQ(f.epoch, FAKE_EPOCH + 1);
+}
+
+/* Each chunk says who is in it; the message, who is in all of them. */
+TEST_F(aggregator, sums_without_this_rank_say_so)
+{
+	static const uint64_t ranks[] = { 3, 1, 2, 3 };
+	struct chunk_packet request[4];
+	uint8_t room[4 * ANSWER];
+	struct thc_received r;
+	int i;
+
+	self->udp = fake_open();
+	ASSERT_EQ(give(self->fd, self->udp, &self->worker, request, 4), 0);
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(answer(self->udp, &self->worker, &request[i].h, ranks[i], 1), 0);
+	ASSERT_EQ(receive_message(self->fd, room, sizeof(room), &r, 0, NULL), sizeof(room));
+	EXPECT_EQ(lane_of(room + 4 * LANES, 2), 2);
+	EXPECT_EQ(lane_of(room + 4 * LANES + 2, 2), 1 | THC_COUNT_EXCLUDED);
+	EXPECT_EQ(lane_of(room + 4 * LANES + 4, 2), 1);
+	EXPECT_EQ(lane_of(room + 4 * LANES + 6, 2), 2);
+	EXPECT_EQ(r.flags, THC_RECV_PARTIAL | THC_RECV_EXCLUDED);
+	EXPECT_EQ(r.least, 1);
+	EXPECT_EQ(r.ranks, 0);
+	EXPECT_EQ(stats_of(self->fd).excluded, 1);
+	EXPECT_EQ(stats_of(self->fd).partial, 2);
+}
+
+/* --- windows -------------------------------------------------------------- */
+
+static uint64_t sent_once(int fd)
+{
+	struct thc_socket_stats s = stats_of(fd);
+
+	return s.packets_up - s.retransmits;
+}
+
+/* No more than the first window goes out unanswered; half of it once silence has
+ * been taken for loss, so that an answer lets nothing go.
+ */
+TEST_F(aggregator, congestion_window_limits_what_is_in_flight)
+{
+	struct chunk_packet request;
+	uint64_t window, start;
+
+	self->udp = fake_open();
+	ASSERT_EQ(fake_join(self->fd, self->udp, &self->worker), 0);
+	window = stats_of(self->fd).window;
+	EXPECT_LT(window, FAKE_SLOTS) TH_LOG("this shows nothing");
+	ASSERT_EQ(send_part(self->fd, 1, &add8, FAKE_SLOTS, 8), 0);
+	EXPECT_EQ(sent_once(self->fd), window);
+	start = now_ms();
+	while (!stats_of(self->fd).window_cuts && now_ms() - start < PATIENCE_MS)
+		sleep_ms(10);
+	EXPECT_EQ(stats_of(self->fd).window, window / 2);
+	ASSERT_EQ(fake_take_chunk(self->udp, &request, 0), 0);
+	ASSERT_EQ(answer(self->udp, &self->worker, &request.h, 3, 1), 0);
+	EXPECT_EQ(stats_of(self->fd).chunks, 1);
+	EXPECT_EQ(sent_once(self->fd), window);
+}
+
+TEST_F(aggregator, option_window_limits_what_is_in_flight)
+{
+	struct chunk_packet request;
+	int i;
+
+	self->udp = fake_open();
+	ASSERT_EQ(set_u32(self->fd, THC_OPT_WINDOW, 5), 0);
+	ASSERT_EQ(fake_join(self->fd, self->udp, &self->worker), 0);
+	EXPECT_EQ(stats_of(self->fd).window, 5);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, 20, 8), 0);
+	EXPECT_EQ(sent_once(self->fd), 5);
+	for (i = 1; i <= 10; i++) {
+		ASSERT_EQ(fake_take_chunk(self->udp, &request, (uint32_t)i - 1), 0);
+		ASSERT_EQ(answer(self->udp, &self->worker, &request.h, 3, 1), 0);
+		EXPECT_EQ(sent_once(self->fd), 5 + i);
+	}
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sums that lack somebody: what is delivered after the timeout
+ * (THC_OPT_PARTIAL), and what a job's deadline leaves out.
+ */
+#include "afthc.h"
+
+#include <kselftest_harness.h>
+
+#define CHUNKS	40
+
+AFTHC_FIXTURE(partial)
+
+static bool is_zero(const unsigned char *p, size_t bytes)
+{
+	while (bytes--)
+		if (*p++)
+			return false;
+	return true;
+}
+
+/* Two ranks; the first one's memory was used before, and it will not wait long. */
+static int begin_impatient(struct daemon *d, int *fd, uint32_t timeout_ms)
+{
+	int i, error = begin(d, fd, JOB "2", 2);
+
+	/* dirty pages, to be found again */
+	for (i = 0; i < 4 && !error; i++)
+		error = all_reduce(fd, 2, &add8, CHUNKS);
+	if (!error)
+		error = set_u32(fd[0], THC_OPT_TIMEOUT, timeout_ms);
+	return error ? error : set_u32(fd[0], THC_OPT_PARTIAL, 1);
+}
+
+/* Nobody else sends: all chunks are zero, counts too, whatever memory held. */
+TEST_F(partial, nothing_has_come)
+{
+	unsigned char *room = malloc(CHUNKS * ANSWER);
+	struct thc_received r;
+
+	ASSERT_EQ(begin_impatient(&self->daemon, self->fd, 300), 0);
+	memset(room, 0xa5, CHUNKS * ANSWER);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), 0);
+	EXPECT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
+		  CHUNKS * ANSWER);
+	EXPECT_EQ(r.flags, THC_RECV_TIMEOUT);
+	EXPECT_EQ(r.least, 0);
+	EXPECT_EQ(r.ranks, 0);
+	EXPECT_EQ(r.chunks, CHUNKS);
+	EXPECT_TRUE(is_zero(room, CHUNKS * ANSWER)) TH_LOG("stale memory came back");
+	/* the other comes too late for it, and both go on together */
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 20000), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, CHUNKS, 8), 0);
+	EXPECT_EQ(receive_message(self->fd[1], room, CHUNKS * ANSWER, &r, 0, NULL),
+		  CHUNKS * ANSWER);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 5), 0);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	free(room);
+}
+
+/* The other has sent half: that half is summed, the rest zero. */
+TEST_F(partial, half_has_come)
+{
+	enum { HALF = 6 };
+	struct thc_send s = describe(THC_OP_ADD, 32, 3, 77);
+	unsigned char *room = malloc(CHUNKS * ANSWER);
+	struct thc_received r;
+	int i;
+
+	ASSERT_EQ(begin_impatient(&self->daemon, self->fd, 700), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &s, CHUNKS, 8), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &s, HALF, 8), 0);
+	EXPECT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
+		  CHUNKS * ANSWER);
+	EXPECT_EQ(r.flags, THC_RECV_TIMEOUT);
+	EXPECT_EQ(r.least, 0);
+	EXPECT_EQ(r.ranks, 0);
+	EXPECT_EQ(wrong_lanes(room, &s, 32, HALF, 3, NULL), 0);
+	EXPECT_TRUE(is_zero(room + HALF * LANES, (CHUNKS - HALF) * LANES));
+	for (i = 0; i < CHUNKS; i++)
+		EXPECT_EQ(lane_of(room + CHUNKS * LANES + 2 * i, 2), i < HALF ? 2 : 0);
+	free(room);
+}
+
+/* A job with a deadline closes without the third; who was late is told. */
+TEST_F(partial, quorum_leaves_out_who_is_late)
+{
+	struct thc_send s = describe(THC_OP_ADD, 16, 1, 9);
+	unsigned char room[2 * ANSWER];
+	struct thc_received r;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3,quorum=2,deadline_ms=100", 3), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &s, 2, 8), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &s, 2, 8), 0);
+	ASSERT_EQ(receive_message(self->fd[0], room, sizeof(room), &r, 0, NULL), sizeof(room));
+	EXPECT_EQ(r.flags, THC_RECV_PARTIAL);
+	EXPECT_EQ(r.least, 2);
+	EXPECT_EQ(r.ranks, 3);
+	EXPECT_EQ(wrong_lanes(room, &s, 16, 2, 3, NULL), 0);
+	EXPECT_EQ(lane_of(room + 2 * LANES, 2), 2);
+	EXPECT_EQ(stats_of(self->fd[0]).partial, 2);
+	EXPECT_EQ(stats_of(self->fd[0]).excluded, 0);
+	ASSERT_EQ(send_part(self->fd[2], 2, &s, 2, 8), 0);
+	ASSERT_EQ(receive_message(self->fd[2], room, sizeof(room), &r, 0, NULL), sizeof(room));
+	EXPECT_EQ(r.flags, THC_RECV_PARTIAL | THC_RECV_EXCLUDED);
+	EXPECT_EQ(wrong_lanes(room, &s, 16, 2, 3, NULL), 0);
+	EXPECT_EQ(lane_of(room + 2 * LANES, 2), 2 | THC_COUNT_EXCLUDED);
+	EXPECT_EQ(stats_of(self->fd[2]).excluded, 2);
+}
+
+TEST_HARNESS_MAIN
