@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Errors of the client against a real daemon, and who is named in them: ranks
+ * are threads, each with its own client, `thcd --software` is on loopback.
+ */
+#include "ranks.h"
+
+/* A bad round, then a good one without joining again. */
+static void *disagree_then_agree(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 4096), *copy = make_gradient(r->rank, 4096);
+	int error = open_client(r), bad;
+
+	bad = error ? error : thc_allreduce(r->client, g, r->rank == 1 ? 3000 : 4096, THC_FP32, 0);
+	keep_error(r, bad);
+	if (memcmp(g, copy, 4096 * sizeof(*g)))
+		r->error = -1;
+	if (!error && thc_allreduce(r->client, g, 4096, THC_FP32, 0))
+		r->error = -2;
+	else if (nmse(g, r->ranks, 4096) > 0.03)
+		r->error = -3;
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	free(copy);
+	return NULL;
+}
+
+static void errors__disagreement_names_the_rank(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	run_ranks(ranks, 3, disagree_then_agree);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, -EBADMSG);
+	assert_int_equal(ranks[1].error, -EBADMSG);
+	assert_int_equal(ranks[2].error, -EBADMSG);
+	assert_non_null(strstr(ranks[0].sentence, "rank 1 disagrees"));
+	assert_non_null(strstr(ranks[0].sentence, "3000 fp32"));
+	assert_non_null(strstr(ranks[0].sentence, "4096 fp32"));
+	assert_non_null(strstr(ranks[1].sentence, "ranks 0 and 2 disagree"));
+}
+
+static void *nan_then_good(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 5000), *copy;
+	int error = open_client(r), bad;
+
+	if (r->rank == 2)
+		g[4321] = r->count ? INFINITY : NAN;
+	copy = malloc(5000 * sizeof(*g));
+	memcpy(copy, g, 5000 * sizeof(*g));
+	bad = error ? error : thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+	keep_error(r, bad);
+	if (memcmp(g, copy, 5000 * sizeof(*g)))
+		r->error = -1;
+	g[4321] = gradient_at(r->rank, 4321);
+	if (!error && thc_allreduce(r->client, g, 5000, THC_FP32, 0))
+		r->error = -2;
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	free(copy);
+	return NULL;
+}
+
+static void errors__nan_and_inf_name_the_rank(void **state)
+{
+	size_t inf;
+
+	(void)state;
+	for (inf = 0; inf < 2; inf++) {
+		struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+		struct rank ranks[3];
+		unsigned int i;
+
+		set_up_ranks(ranks, 3, d);
+		for (i = 0; i < 3; i++)
+			ranks[i].count = inf;
+		run_ranks(ranks, 3, nan_then_good);
+		stop_daemon(d);
+		for (i = 0; i < 3; i++)
+			assert_int_equal(ranks[i].error, -EDOM);
+		assert_non_null(strstr(ranks[0].sentence, "rank 2"));
+		assert_non_null(strstr(ranks[2].sentence, "index 4321 of 5000"));
+	}
+}
+
+/* Rank 1 never calls. */
+static void *one_stays_away(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 5000), *copy = make_gradient(r->rank, 5000);
+	int error = open_client(r);
+
+	if (!error && r->rank != 1)
+		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+	keep_error(r, error);
+	if (memcmp(g, copy, 5000 * sizeof(*g)))
+		r->error = -1;
+	if (error == -ETIMEDOUT && thc_allreduce(r->client, g, 5000, THC_FP32, 0) != -ESTALE)
+		r->error = -2;
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	free(copy);
+	return NULL;
+}
+
+static void errors__missing_rank_is_named_in_time(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+	unsigned int i;
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	for (i = 0; i < 3; i++)
+		ranks[i].timeout_ms = 700;
+	run_ranks(ranks, 3, one_stays_away);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, -ETIMEDOUT);
+	assert_int_equal(ranks[2].error, -ETIMEDOUT);
+	assert_non_null(strstr(ranks[0].sentence, "rank 1 did not contribute"));
+	assert_non_null(strstr(ranks[2].sentence, "rank 1 did not contribute"));
+}
+
+/* Rank 1 leaves while the others wait for it. */
+static void *one_leaves(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 5000);
+	int error = open_client(r);
+
+	if (r->rank == 1) {
+		usleep(200000);
+		thc_client_close(r->client);
+		r->client = NULL;
+	} else if (!error) {
+		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+	}
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	return NULL;
+}
+
+static void errors__leaving_rank_is_named(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	run_ranks(ranks, 3, one_leaves);
+	stop_daemon(d);
+	assert_int_equal(ranks[1].error, 0);
+	assert_int_equal(ranks[0].error, -EPIPE);
+	assert_int_equal(ranks[2].error, -EPIPE);
+	assert_non_null(strstr(ranks[0].sentence, "rank 1"));
+}
+
+/* Rank 1 is replaced by a fresh one: the others are told, rejoin, go on. */
+static void *one_restarts(void *arg)
+{
+	struct rank *r = arg;
+	float *g = make_gradient(r->rank, 5000);
+	int error = open_client(r), first = 0;
+
+	if (!error && r->rank == 1) {
+		usleep(200000);
+		thc_client_close(r->client);
+		error = open_client(r);		/* a restarted process */
+	} else if (!error) {
+		first = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+		keep_error(r, first);
+		error = thc_client_rejoin(r->client);
+	}
+	if (!error)
+		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
+	if (!error && nmse(g, r->ranks, 5000) > 0.03)
+		error = -1;
+	if (error || r->rank == 1)
+		keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	return NULL;
+}
+
+static void errors__restarted_rank_is_named_and_rejoined(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[3];
+	unsigned int i;
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	run_ranks(ranks, 3, one_restarts);
+	stop_daemon(d);
+	assert_int_equal(ranks[1].error, 0);
+	/* it left before it came back, and who heard of that first may have
+	 * joined again before the other heard of anything: all is the truth
+	 */
+	for (i = 0; i < 3; i += 2) {
+		assert_true(ranks[i].error == -ESTALE || ranks[i].error == -EPIPE);
+		assert_non_null(strstr(ranks[i].sentence,
+				       ranks[i].error == -EPIPE ? "rank 1" : "joined again"));
+	}
+}
+
+static void expect_open(struct thc_client_options *o, int error, const char *words)
+{
+	struct thc_client *c = NULL;
+
+	assert_int_equal(thc_client_open(o, &c), error);
+	if (!strstr(thc_last_error(), words))
+		fail_msg("\"%s\" does not say \"%s\"", thc_last_error(), words);
+	assert_null(c);
+}
+
+static void errors__open_says_why_not(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+
+	(void)state;
+	o.aggregator = "127.0.0.1";
+	o.port = d.port;
+	o.job = 1;
+	o.cookie = COOKIE;
+	o.join_timeout_ms = 300;
+	expect_open(&o, -ETIMEDOUT, "rank 1 of job 1 did not join");
+	o.rank = 2;
+	expect_open(&o, -ERANGE, "rank 2 is too large for job 1");
+	o.rank = 64;
+	expect_open(&o, -EINVAL, "at most 64");
+	o.rank = 0;
+	o.cookie = 1;
+	expect_open(&o, -ENOENT, "cookie");
+	o.cookie = COOKIE;
+	o.job = 9;
+	expect_open(&o, -ENOENT, "no job 9");
+	o.job = 1;
+	o.flags = 0x80;
+	expect_open(&o, -EINVAL, "unknown option flags 0x80");
+	o.flags = 0;
+	o.aggregator = "aggregator.example";
+	expect_open(&o, -EINVAL, "not an IPv4 or IPv6 address");
+	o.aggregator = "127.0.0.1";
+	o.bind = "::1";
+	expect_open(&o, -EINVAL, "family");
+	o.bind = "192.0.2.1";
+	expect_open(&o, -EADDRNOTAVAIL, "192.0.2.1");
+	o.bind = NULL;
+	o.interface = "nosuch0";
+	expect_open(&o, -EINVAL, "nosuch0");
+	o.interface = NULL;
+	o.size = 8;
+	expect_open(&o, -EINVAL, "options.size");
+	o.size = sizeof(o);
+	stop_daemon(d);
+	expect_open(&o, -ECONNREFUSED, "start thcd");
+}
+
+static void *bad_arguments(void *arg)
+{
+	struct rank *r = arg;
+	float g[4] = { 1, 2, 3, 4 };
+	int error = open_client(r);
+
+	if (!error && (thc_allreduce(r->client, g, 0, THC_FP32, 0) != -EINVAL ||
+		       thc_allreduce(r->client, NULL, 4, THC_FP32, 0) != -EINVAL ||
+		       thc_allreduce(r->client, g, 4, (enum thc_dtype)9, 0) != -EINVAL))
+		error = -1;
+	if (!error)
+		error = thc_allreduce(r->client, g, 4, THC_FP32, 0);
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	return NULL;
+}
+
+static void errors__bad_arguments_change_nothing(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[2];
+
+	(void)state;
+	set_up_ranks(ranks, 2, d);
+	run_ranks(ranks, 2, bad_arguments);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, 0);
+	assert_int_equal(ranks[1].error, 0);
+}
+
+/* A request that nobody answers ends when the client is closed. */
+static void *close_in_flight(void *arg)
+{
+	struct rank *r = arg;
+	struct thc_request *request = NULL;
+	float *g = make_gradient(r->rank, 5000);
+	int error = open_client(r);
+
+	if (!error && !r->rank)
+		error = thc_allreduce_start(r->client, g, 5000, THC_FP32, 0, &request);
+	usleep(100000);
+	pthread_barrier_wait(r->barrier);
+	thc_client_rejoin(r->client);
+	keep_error(r, request ? thc_allreduce_wait(request) : error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	return NULL;
+}
+
+static void errors__rejoin_cancels_what_is_in_flight(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[2];
+
+	(void)state;
+	set_up_ranks(ranks, 2, d);
+	run_ranks(ranks, 2, close_in_flight);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, -ECANCELED);
+	assert_int_equal(ranks[1].error, 0);
+}
+
+/* Waiting is right also after the client is gone. */
+static void *close_then_wait(void *arg)
+{
+	struct rank *r = arg;
+	struct thc_request *request = NULL;
+	float *g = make_gradient(r->rank, 5000);
+	int error = open_client(r);
+
+	if (!error && !r->rank)
+		error = thc_allreduce_start(r->client, g, 5000, THC_FP32, 0, &request);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	r->error = request ? thc_allreduce_test(request) : 1;
+	if (r->error == 1 && request)
+		keep_error(r, thc_allreduce_wait(request));
+	free(g);
+	return NULL;
+}
+
+static void errors__close_cancels_what_is_in_flight(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank ranks[2];
+
+	(void)state;
+	set_up_ranks(ranks, 2, d);
+	run_ranks(ranks, 2, close_then_wait);
+	stop_daemon(d);
+	assert_int_equal(ranks[0].error, -ECANCELED);
+	assert_int_equal(ranks[1].error, 1);
+	assert_non_null(strstr(ranks[0].sentence, "closed"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(errors__disagreement_names_the_rank),
+		cmocka_unit_test(errors__nan_and_inf_name_the_rank),
+		cmocka_unit_test(errors__missing_rank_is_named_in_time),
+		cmocka_unit_test(errors__leaving_rank_is_named),
+		cmocka_unit_test(errors__restarted_rank_is_named_and_rejoined),
+		cmocka_unit_test(errors__open_says_why_not),
+		cmocka_unit_test(errors__bad_arguments_change_nothing),
+		cmocka_unit_test(errors__rejoin_cancels_what_is_in_flight),
+		cmocka_unit_test(errors__close_cancels_what_is_in_flight),
+	};
+
+	return cmocka_run_group_tests_name("client_errors", tests, NULL, NULL);
+}

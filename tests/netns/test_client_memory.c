@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a client holds beside the caller's buffers and error memory: by its own
+ * account and by the kernel's, against what README.md promises.
+ */
+#include "ranks.h"
+
+/* Most memory this process ever had in RAM since forget_peak(), bytes. */
+static size_t peak_in_ram(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[128];
+	size_t kib = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmHWM: %zu kB", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib << 10;
+}
+
+static size_t forget_peak(void)
+{
+	FILE *f = fopen("/proc/self/clear_refs", "w");
+
+	if (!f || fputs("5", f) < 0 || fclose(f))
+		return 0;
+	return peak_in_ram();
+}
+
+/* A small bucket counts as much as a client needs for the smallest one. */
+static size_t counted(size_t bucket, size_t block)
+{
+	size_t least = 3 * block * sizeof(float);
+
+	if (least < 512 << 10)
+		least = 512 << 10;
+	return bucket > least ? bucket : least;
+}
+
+static size_t promised(size_t bucket, size_t block)
+{
+	return 2 * counted(bucket, block);
+}
+
+/* What is in flight is a large part of little memory. */
+static size_t many_slots(size_t slots)
+{
+	return slots > 2048 ? 80 * (slots - 2048) : 0;
+}
+
+/* By the client's own account, and the kernel's. */
+static void *measure_memory(void *arg)
+{
+	struct rank *r = arg;
+	struct thc_client_info info = { .size = sizeof(info) };
+	size_t bytes = r->count * (r->dtype == THC_FP32 ? 4 : 2), before, rise;
+	void *buf = malloc(bytes);
+	int error, i;
+
+	memset(buf, 0x3c, bytes);	/* not zero: its pages are to be there from now on */
+	before = forget_peak();
+	error = open_client(r);
+	for (i = 0; !error && i < 3; i++)
+		error = thc_allreduce(r->client, buf, r->count, r->dtype, 3);
+	if (!error) {
+		rise = peak_in_ram() - before;
+		thc_client_info(r->client, &info);
+		print_message(
+			"%s, blocks of %7u: %6zu KiB beside a bucket of %6zu KiB (%6zu in RAM)\n",
+			r->dtype == THC_FP32 ? "fp32" : "fp16", info.block, info.memory_peak >> 10,
+			bytes >> 10, rise >> 10);
+		if (info.memory_peak > promised(bytes, info.block) + many_slots(info.data_slots) ||
+		    info.memory_peak < bytes)
+			error = -1;
+		/* a thread, the C library's arenas and the kernel's batches of pages */
+		if (!before || rise > info.memory_peak + (1 << 20))
+			error = -2;
+	}
+	keep_error(r, error);
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(buf);
+	return NULL;
+}
+
+static void check_memory(const char *job, enum thc_dtype dtype, size_t count)
+{
+	struct daemon d = start_daemon(job);
+	struct rank rank;
+
+	set_up_ranks(&rank, 1, d);
+	rank.count = count;
+	rank.dtype = dtype;
+	run_ranks(&rank, 1, measure_memory);
+	stop_daemon(d);
+	if (rank.error)
+		fail_msg("%d: %s", rank.error, rank.sentence);
+}
+
+static void memory__at_most_twice_the_bucket(void **state)
+{
+	static const size_t kib[] = { 0, 100, 512, 1000, 5000, 25600 };
+	unsigned int i, dtype;
+
+	(void)state;
+	/* huge pages would round every arena up to 2 MiB */
+	assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
+	for (dtype = THC_FP32; dtype <= THC_FP16; dtype++) {
+		size_t each = dtype == THC_FP32 ? 4 : 2;
+
+		for (i = 0; i < 6; i++)
+			check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout",
+				     (enum thc_dtype)dtype, (kib[i] << 10) / each + 1);
+		check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,sum_width=16",
+			     (enum thc_dtype)dtype, (512 << 10) / each);
+		check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,block=1048576",
+			     (enum thc_dtype)dtype, 1);
+		/* three blocks of floats, and a padded one */
+		check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,block=1048576",
+			     (enum thc_dtype)dtype, (12 << 20) / each + 1);
+	}
+	check_memory(
+		"job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,slots=4032,norm_slots=64,sum_width=16",
+		THC_FP16, 256 << 10);
+	/* a block of padding, and regions for sums of 16 bits */
+	check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,block=1048576,sum_width=16",
+		     THC_FP16, (8 << 20) + 1);
+	prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+}
+
+#define SEQUENCE_MAX	24
+
+/**
+ * struct sequence - buckets that one client reduces
+ * @n: so many
+ * @in_flight: started before the first one is waited for
+ * @dtype: THC_FP32 or THC_FP16
+ * @kib: size
+ */
+struct sequence {
+	unsigned int n;
+	unsigned int in_flight;
+	enum thc_dtype dtype[SEQUENCE_MAX];
+	size_t kib[SEQUENCE_MAX];
+};
+
+/* Twice the most that is in progress at a time: one, or two that follow each other. */
+static size_t promised_to(const struct sequence *s, size_t block)
+{
+	size_t most = 0;
+	unsigned int i;
+
+	for (i = 0; i < s->n; i++) {
+		size_t sum = counted(s->kib[i] << 10, block);
+
+		if (i && s->in_flight > 1)
+			sum += counted(s->kib[i - 1] << 10, block);
+		most = sum > most ? sum : most;
+	}
+	return 2 * most;
+}
+
+static void *reduce_sequence(void *arg)
+{
+	struct rank *r = arg;
+	struct thc_client_info info = { .size = sizeof(info) };
+	struct thc_request *request[SEQUENCE_MAX];
+	const struct sequence *s = r->buf;
+	void *buf[SEQUENCE_MAX];
+	unsigned int i, begun = 0;
+	int error = open_client(r);
+
+	for (i = 0; !error && i < s->n; i++) {
+		for (; !error && begun < s->n && begun < i + s->in_flight; begun++) {
+			size_t bytes = s->kib[begun] << 10;
+
+			buf[begun] = calloc(1, bytes);
+			error = thc_allreduce_start(r->client, buf[begun],
+						    bytes / (s->dtype[begun] == THC_FP32 ? 4 : 2),
+						    s->dtype[begun], 0, &request[begun]);
+		}
+		if (!error)
+			error = thc_allreduce_wait(request[i]);
+		free(buf[i]);
+	}
+	keep_error(r, error);
+	if (!error) {
+		thc_client_info(r->client, &info);
+		r->count = info.memory_peak;
+		if (info.memory_peak > promised_to(s, info.block))
+			snprintf(r->sentence, sizeof(r->sentence), "%.2f x the largest allowed",
+				 2 * (double)info.memory_peak / promised_to(s, info.block));
+		else
+			r->sentence[0] = 0;
+	}
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	return NULL;
+}
+
+static void check_sequence(const char *name, struct sequence s)
+{
+	struct daemon d = start_daemon("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
+	struct rank rank;
+
+	set_up_ranks(&rank, 1, d);
+	rank.buf = &s;
+	run_ranks(&rank, 1, reduce_sequence);
+	stop_daemon(d);
+	if (rank.error || rank.sentence[0]) {
+		unsigned int i;
+
+		for (i = 0; i < s.n; i++)
+			print_error("%s of %zu KiB\n", s.dtype[i] == THC_FP32 ? "fp32" : "fp16",
+				    s.kib[i]);
+		fail_msg("%s, %u in flight: %d: %s (%zu KiB held)", name, s.in_flight, rank.error,
+			 rank.sentence, rank.count >> 10);
+	}
+}
+
+/* Sizes that leave buffers behind which fit none, or only just, of what follows. */
+static void memory__of_buckets_that_differ(void **state)
+{
+	static const struct sequence known[] = {
+		{ 3, 1, { 1, 1, 1 }, { 2000, 3100, 4000 } },
+		{ 3, 1, { 1, 1, 1 }, { 3000, 3800, 4800 } },
+		{ 2, 1, { 1, 1 }, { 4096, 3000 } },
+		{ 3, 1, { 0, 0, 0 }, { 2000, 3100, 4000 } },
+		{ 4, 1, { 0, 0, 1, 1 }, { 4000, 3300, 4000, 3300 } },
+		{ 4, 2, { 1, 1, 1, 1 }, { 4000, 4000, 3300, 5000 } },
+		{ 6, 3, { 1, 1, 0, 1, 1, 0 }, { 2000, 3100, 4000, 2000, 3100, 4000 } },
+	};
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++)
+		check_sequence("a known sequence", known[i]);
+}
+
+static void memory__of_random_buckets(void **state)
+{
+	unsigned int seed = 20250, round, i;
+
+	(void)state;
+	for (round = 0; round < 12; round++) {
+		struct sequence s = { .n = SEQUENCE_MAX, .in_flight = 1 + round % 3 };
+
+		for (i = 0; i < s.n; i++) {
+			s.dtype[i] = rand_r(&seed) % 2 ? THC_FP16 : THC_FP32;
+			s.kib[i] = 1 + (size_t)rand_r(&seed) % (round < 6 ? 6000 : 1500);
+		}
+		check_sequence("a random sequence", s);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory__at_most_twice_the_bucket),
+		cmocka_unit_test(memory__of_buckets_that_differ),
+		cmocka_unit_test(memory__of_random_buckets),
+	};
+
+	return cmocka_run_group_tests_name("client_memory", tests, NULL, NULL);
+}
