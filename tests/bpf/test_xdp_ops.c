@@ -283,6 +283,21 @@ static void ops__generations_wrap(void **state)
 	rig_close(&l.rig);
 }
 
+/* The frame says that @epoch is current, and who began it. */
+static void expect_epoch(const u8 *frame, size_t len, u8 rank, u32 epoch, u64 joined)
+{
+	struct thc_hdr h;
+
+	assert_int_equal(len, 42 + sizeof(h));
+	memcpy(&h, frame + 42, sizeof(h));
+	assert_int_equal(h.op, THC_OP_STALE);
+	assert_int_equal(h.flags, THC_F_EPOCH);
+	assert_int_equal(h.rank, rank);
+	assert_int_equal(thc_be32(h.epoch), epoch);
+	assert_int_equal(thc_be64(h.bitmap), joined);
+	assert_int_equal(thc_be32(h.sum), thc_sum_packet(&h, NULL, 0));
+}
+
 static void epoch__old_ones_are_told(void **state)
 {
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
@@ -290,7 +305,6 @@ static void epoch__old_ones_are_told(void **state)
 	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
 	struct thc_stats st;
 	struct thc_job *job;
-	struct thc_hdr h;
 	size_t len;
 
 	(void)state;
@@ -303,14 +317,7 @@ static void epoch__old_ones_are_told(void **state)
 	job->culprit = 1;
 	job->joined = 2;
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &len), XDP_REDIRECT);
-	assert_int_equal(len, 42 + sizeof(h));
-	memcpy(&h, out + 42, sizeof(h));
-	assert_int_equal(h.op, THC_OP_STALE);
-	assert_int_equal(h.flags, THC_F_EPOCH);
-	assert_int_equal(h.rank, 1);
-	assert_int_equal(thc_be32(h.epoch), 2);
-	assert_int_equal(thc_be64(h.bitmap), 2);
-	assert_int_equal(thc_be32(h.sum), thc_sum_packet((void *)(out + 42), NULL, 0));
+	expect_epoch(out, len, 1, 2, 2);
 	/* nothing of the old epoch is left once the new one arrives */
 	assert_int_equal(rig.slots[64].version[0].bitmap, 1);
 	r.epoch = 2;
@@ -336,7 +343,6 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
 	struct thc_stats st;
 	struct thc_job *job;
-	struct thc_hdr h;
 	size_t len;
 
 	(void)state;
@@ -349,12 +355,7 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 	r.epoch = 8;
 	len = rig_build(frame, &r, data[0][0], 512);
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &len), XDP_REDIRECT);
-	assert_int_equal(len, 42 + sizeof(h));
-	memcpy(&h, out + 42, sizeof(h));
-	assert_int_equal(h.op, THC_OP_STALE);
-	assert_int_equal(h.flags, THC_F_EPOCH);
-	assert_int_equal(h.rank, THC_RANK_NONE);
-	assert_int_equal(thc_be32(h.epoch), 9);
+	expect_epoch(out, len, THC_RANK_NONE, 9, 0);
 	/* from the aggregator to the sender */
 	assert_memory_equal(out, frame + 6, 6);
 	assert_memory_equal(out + 30, frame + 26, 4);

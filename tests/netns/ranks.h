@@ -163,6 +163,19 @@ static inline void set_up_ranks(struct rank *ranks, unsigned int n, struct daemo
 	}
 }
 
+/* @n ranks in a job of their own, each a thread that does @run, until all have ended. */
+static inline void run_job(struct rank *ranks, unsigned int n, void *(*run)(void *))
+{
+	char job[96];
+	struct daemon d;
+
+	snprintf(job, sizeof(job), "job=1,ranks=%u,cookie=0x5eed1234abcd,reply=fanout", n);
+	d = start_daemon(job);
+	set_up_ranks(ranks, n, d);
+	run_ranks(ranks, n, run);
+	stop_daemon(d);
+}
+
 /* --- gradients ------------------------------------------------------------ */
 
 /* Roughly normal, heavy in places; by rank and index, not by call order. */

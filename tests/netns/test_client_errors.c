@@ -29,13 +29,10 @@ static void *disagree_then_agree(void *arg)
 
 static void errors__disagreement_names_the_rank(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
 	struct rank ranks[3];
 
 	(void)state;
-	set_up_ranks(ranks, 3, d);
-	run_ranks(ranks, 3, disagree_then_agree);
-	stop_daemon(d);
+	run_job(ranks, 3, disagree_then_agree);
 	assert_int_equal(ranks[0].error, -EBADMSG);
 	assert_int_equal(ranks[1].error, -EBADMSG);
 	assert_int_equal(ranks[2].error, -EBADMSG);
@@ -196,14 +193,11 @@ static void *one_restarts(void *arg)
 
 static void errors__restarted_rank_is_named_and_rejoined(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
 	struct rank ranks[3];
 	unsigned int i;
 
 	(void)state;
-	set_up_ranks(ranks, 3, d);
-	run_ranks(ranks, 3, one_restarts);
-	stop_daemon(d);
+	run_job(ranks, 3, one_restarts);
 	assert_int_equal(ranks[1].error, 0);
 	/* it left before it came back, and who heard of that first may have
 	 * joined again before the other heard of anything: all is the truth
@@ -289,13 +283,10 @@ static void *bad_arguments(void *arg)
 
 static void errors__bad_arguments_change_nothing(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
 	struct rank ranks[2];
 
 	(void)state;
-	set_up_ranks(ranks, 2, d);
-	run_ranks(ranks, 2, bad_arguments);
-	stop_daemon(d);
+	run_job(ranks, 2, bad_arguments);
 	assert_int_equal(ranks[0].error, 0);
 	assert_int_equal(ranks[1].error, 0);
 }
@@ -322,13 +313,10 @@ static void *close_in_flight(void *arg)
 
 static void errors__rejoin_cancels_what_is_in_flight(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
 	struct rank ranks[2];
 
 	(void)state;
-	set_up_ranks(ranks, 2, d);
-	run_ranks(ranks, 2, close_in_flight);
-	stop_daemon(d);
+	run_job(ranks, 2, close_in_flight);
 	assert_int_equal(ranks[0].error, -ECANCELED);
 	assert_int_equal(ranks[1].error, 0);
 }
@@ -354,13 +342,10 @@ static void *close_then_wait(void *arg)
 
 static void errors__close_cancels_what_is_in_flight(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
 	struct rank ranks[2];
 
 	(void)state;
-	set_up_ranks(ranks, 2, d);
-	run_ranks(ranks, 2, close_then_wait);
-	stop_daemon(d);
+	run_job(ranks, 2, close_then_wait);
 	assert_int_equal(ranks[0].error, -ECANCELED);
 	assert_int_equal(ranks[1].error, 1);
 	assert_non_null(strstr(ranks[0].sentence, "closed"));

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "codec.h"
+#include "samples.h"
 
 #define BUCKET_MIB	25
 #define RUNS		31
@@ -107,14 +108,7 @@ static double now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static void report(const struct bench *b, double median[WORKS], int runs)
+static void report(const struct bench *b, double took[WORKS], int runs)
 {
 	double gib = (double)b->count * sizeof(float) / (1 << 30);
 
@@ -123,20 +117,20 @@ static void report(const struct bench *b, double median[WORKS], int runs)
 	       thc_codec_simd_name(&b->codec), b->codec.block_log2, b->codec.table.granularity,
 	       BUCKET_MIB, runs);
 	printf(" \"memcpy_gib_s\": %.3f, \"compress_ratio\": %.4f, \"compress_ef_ratio\": %.4f, "
-	       "\"decompress_ratio\": %.4f,\n", gib / (median[WORK_MEMCPY] * 1e-3),
-	       median[WORK_MEMCPY] / median[WORK_COMPRESS],
-	       median[WORK_MEMCPY] / median[WORK_COMPRESS_EF],
-	       median[WORK_MEMCPY] / median[WORK_DECOMPRESS]);
+	       "\"decompress_ratio\": %.4f,\n", gib / (took[WORK_MEMCPY] * 1e-3),
+	       took[WORK_MEMCPY] / took[WORK_COMPRESS],
+	       took[WORK_MEMCPY] / took[WORK_COMPRESS_EF],
+	       took[WORK_MEMCPY] / took[WORK_DECOMPRESS]);
 	printf(" \"memcpy_ms\": %.3f, \"compress_ms\": %.3f, \"compress_ef_ms\": %.3f, "
 	       "\"decompress_ms\": %.3f}\n",
-	       median[WORK_MEMCPY], median[WORK_COMPRESS], median[WORK_COMPRESS_EF],
-	       median[WORK_DECOMPRESS]);
+	       took[WORK_MEMCPY], took[WORK_COMPRESS], took[WORK_COMPRESS_EF],
+	       took[WORK_DECOMPRESS]);
 }
 
 static int measure(struct bench *b, int runs)
 {
 	static double ms[WORKS][RUNS];
-	double median[WORKS];
+	double took[WORKS];
 	int work, run;
 
 	for (run = -1; run < runs; run++)	/* the first warms up */
@@ -149,11 +143,9 @@ static int measure(struct bench *b, int runs)
 			if (run >= 0)
 				ms[work][run] = now_ms() - start;
 		}
-	for (work = 0; work < WORKS; work++) {
-		qsort(ms[work], (size_t)runs, sizeof(double), by_value);
-		median[work] = ms[work][runs / 2];
-	}
-	report(b, median, runs);
+	for (work = 0; work < WORKS; work++)
+		took[work] = median(ms[work], runs);
+	report(b, took, runs);
 	return 0;
 }
 

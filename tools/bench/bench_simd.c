@@ -18,6 +18,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "samples.h"
 #include "simd.h"
 #include "thc_maps.h"
 
@@ -40,21 +41,9 @@ static struct thc_pairs pairs;
 static u8 frame[HEADERS + THC_LANE_BYTES] __attribute__((aligned(64)));
 static double samples[SETS][KINDS][WAYS][REPS_MAX];
 
-/* xorshift64*, so that every run meets the same order. */
-static u64 draw(void)
-{
-	static u64 x = 88172645463325252ULL;
-
-	x ^= x >> 12;
-	x ^= x << 25;
-	x ^= x >> 27;
-	return x * 0x2545f4914f6cdd1dULL;
-}
-
 static void prepare(void)
 {
-	int i, j;
-	u16 t;
+	int i;
 
 	lanes = aligned_alloc(4096, SLOTS * sizeof(*lanes));
 	if (!lanes) {
@@ -62,14 +51,7 @@ static void prepare(void)
 		exit(1);
 	}
 	memset(lanes, 0, SLOTS * sizeof(*lanes));
-	for (i = 0; i < SLOTS; i++)
-		order[i] = i;
-	for (i = SLOTS - 1; i > 0; i--) {
-		j = draw() % (i + 1);
-		t = order[i];
-		order[i] = order[j];
-		order[j] = t;
-	}
+	draw_order(order, SLOTS);
 	for (i = 0; i < (int)sizeof(frame); i++)
 		frame[i] = draw() >> 32;
 	thc_pairs_init(&pairs, table);
@@ -111,13 +93,6 @@ static double pass(const struct thc_simd_ops *ops, int kind, int way)
 		combine(ops, kind, lanes[way == HOT ? 0 : order[i]].word[0]);
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	return ((b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec)) / SLOTS;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 /* What this CPU can run. */
@@ -164,11 +139,9 @@ int main(int argc, char **argv)
 	for (s = 0; s < n; s++) {
 		printf(",\n \"%s\": {", set[s]->name);
 		for (k = 0; k < KINDS; k++)
-			for (w = 0; w < WAYS; w++) {
-				qsort(samples[s][k][w], reps, sizeof(double), by_value);
+			for (w = 0; w < WAYS; w++)
 				printf("%s\"%s_%s_ns\": %.1f", k + w ? ", " : "", kinds[k], ways[w],
-				       samples[s][k][w][reps / 2]);
-			}
+				       median(samples[s][k][w], reps));
 		printf("}");
 	}
 	printf("}\n");

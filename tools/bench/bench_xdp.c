@@ -38,6 +38,7 @@
 #include "thc_maps.h"
 #include "bench.h"
 #include "bench.skel.h"
+#include "samples.h"
 
 #define PARTS (BENCH_SLOTS / BENCH_PART) /* of a pass */
 #define ADDED (BENCH_RANKS - 1) /* passes; the last rank completes */
@@ -80,32 +81,6 @@ static void *map_memory(struct bpf_map *map, size_t size)
 	if (p == MAP_FAILED)
 		fail("mapping a BPF map");
 	return p;
-}
-
-/* xorshift64*, so that every run meets the same order. */
-static u64 draw(void)
-{
-	static u64 x = 88172645463325252ULL;
-
-	x ^= x >> 12;
-	x ^= x << 25;
-	x ^= x >> 27;
-	return x * 0x2545f4914f6cdd1dULL;
-}
-
-static void make_order(void)
-{
-	int i, j;
-	u16 t;
-
-	for (i = 0; i < BENCH_SLOTS; i++)
-		order[i] = i;
-	for (i = BENCH_SLOTS - 1; i > 0; i--) {
-		j = draw() % (i + 1);
-		t = order[i];
-		order[i] = order[j];
-		order[j] = t;
-	}
 }
 
 static void make_frame(void)
@@ -199,19 +174,6 @@ static void read_stats(struct thc_stats *sum)
 		for (i = 0; i < sizeof(*sum) / sizeof(u64); i++)
 			((u64 *)sum)[i] += ((u64 *)&each[c])[i];
 	free(each);
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-	qsort(v, n, sizeof(*v), by_value);
-	return n & 1 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
 /* Runs @prog over @passes passes of @scheme's prepared headers; returns ns a
@@ -388,7 +350,7 @@ int main(int argc, char **argv)
 	sched_setaffinity(0, sizeof(cpu), &cpu);
 
 	load();
-	make_order();
+	draw_order(order, BENCH_SLOTS);
 	make_frame();
 	save_frame();
 	for (s = 0; s < SCHEMES; s++) {
