@@ -143,7 +143,7 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  * -EINVAL zero count or NULL, -EDOM NaN or Inf in some rank's gradient (the
  * sentence names the rank; nothing was sent), -EBADMSG ranks disagree (the
  * sentence names who brought what), -ETIMEDOUT no progress (names who is
- * missing), -ESTALE a rank restarted (names it; see thc_client_rejoin()),
+ * missing), -ESTALE a rank or the aggregator restarted (named; see thc_client_rejoin()),
  * -EPIPE a rank left, -EBUSY the key is in use, -ENOMEM, -ECONNREFUSED /
  * -ENETUNREACH / -EHOSTUNREACH the aggregator or the network is gone.
  */
