@@ -7,21 +7,25 @@
 
 #include "sock.h"
 
-static int get_u32(sockptr_t from, unsigned int len, u32 *value)
+/* The value, from memory that may take its time to come: without locks. */
+static int get_value(int option, sockptr_t from, unsigned int len, u64 *value)
 {
-	if (len != sizeof(*value))
+	u32 word;
+
+	if (option > THC_OPT_PARTIAL || option < THC_OPT_TIMEOUT)
+		return -ENOPROTOOPT;
+	if (len != (option == THC_OPT_MEMORY ? sizeof(*value) : sizeof(word)))
 		return -EINVAL;
-	return copy_from_sockptr(value, from, sizeof(*value)) ? -EFAULT : 0;
+	if (option == THC_OPT_MEMORY)
+		return copy_from_sockptr(value, from, sizeof(*value)) ? -EFAULT : 0;
+	if (copy_from_sockptr(&word, from, sizeof(word)))
+		return -EFAULT;
+	*value = word;
+	return 0;
 }
 
-static int set_memory(struct thc_sock *ts, sockptr_t from, unsigned int len)
+static int set_memory(struct thc_sock *ts, u64 bytes)
 {
-	u64 bytes;
-
-	if (len != sizeof(bytes))
-		return -EINVAL;
-	if (copy_from_sockptr(&bytes, from, sizeof(bytes)))
-		return -EFAULT;
 	if (!bytes)
 		return -EINVAL;
 	if (bytes > THC_MEMORY_DEFAULT && !ns_capable(sock_net(&ts->sk)->user_ns, CAP_NET_ADMIN))
@@ -35,18 +39,8 @@ static int set_memory(struct thc_sock *ts, sockptr_t from, unsigned int len)
 	return 0;
 }
 
-static int write_option(struct thc_sock *ts, int option, sockptr_t from, unsigned int len)
+static int write_option(struct thc_sock *ts, int option, u64 value)
 {
-	u32 value = 0;
-	int error;
-
-	if (option == THC_OPT_MEMORY)
-		return set_memory(ts, from, len);
-	if (option > THC_OPT_PARTIAL)
-		return -ENOPROTOOPT;
-	error = get_u32(from, len, &value);
-	if (error)
-		return error;
 	switch (option) {
 	case THC_OPT_TIMEOUT:
 		if (!value)
@@ -63,6 +57,8 @@ static int write_option(struct thc_sock *ts, int option, sockptr_t from, unsigne
 			return -EINVAL;
 		ts->window = value;
 		return 0;
+	case THC_OPT_MEMORY:
+		return set_memory(ts, value);
 	case THC_OPT_PARTIAL:
 		if (value > 1)
 			return -EINVAL;
@@ -74,12 +70,16 @@ static int write_option(struct thc_sock *ts, int option, sockptr_t from, unsigne
 
 int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, unsigned int len)
 {
+	u64 value;
 	int error;
 
 	if (level != SOL_THC)
 		return -ENOPROTOOPT;
+	error = get_value(option, from, len, &value);
+	if (error)
+		return error;
 	lock_sock(sock->sk);
-	error = write_option(thc_sk(sock->sk), option, from, len);
+	error = write_option(thc_sk(sock->sk), option, value);
 	release_sock(sock->sk);
 	return error;
 }

@@ -34,7 +34,7 @@ static void thc_seq_stop(struct seq_file *seq, void *v)
 	mutex_unlock(&thc_net_of(seq_file_net(seq))->lock);
 }
 
-/* Without lock_sock(): a sendmsg() that waits for its caller's memory would stop
+/* Without lock_sock(): a connect() that waits for the network's locks would stop
  * everybody who needs the list.
  */
 static void show_socket(struct seq_file *seq, struct thc_sock *ts)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * sendmsg(): one message, copied once, into the packets that will carry it.
+ * sendmsg(): one message, copied once, into the packets that will carry it. The
+ * caller's memory may take its time to come: no lock but @writing is held then.
  */
 #include <linux/sched/signal.h>
 #include <linux/uio.h>
@@ -105,7 +106,7 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	return 0;
 }
 
-/* Waits until the socket is connected and has room. Called with lock_sock. */
+/* Waits until the socket is connected and has room. Called with lock_sock held. */
 static int get_ready(struct thc_sock *ts, u64 bytes, long *timeo)
 {
 	struct sock *sk = &ts->sk;
@@ -135,12 +136,24 @@ static int get_ready(struct thc_sock *ts, u64 bytes, long *timeo)
 	}
 }
 
+/* The message is whole; the socket may have changed meanwhile. Called with lock_sock held. */
+static int send_whole(struct thc_sock *ts, struct thc_message *m, int kind, u32 joins)
+{
+	if (joins != ts->joins)
+		return -ECANCELED;
+	if (ts->sk.sk_shutdown & SEND_SHUTDOWN)
+		return -EPIPE;
+	thc_message_seal(m, ts, kind);
+	return commit(ts, m, kind);
+}
+
+/* Called with @writing and lock_sock held; releases the latter while it waits. */
 static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 			const struct thc_send *send, long *timeo)
 {
 	int kind = send->op == THC_OP_MAX ? THC_NORM : THC_DATA, error;
 	struct thc_message *m;
-	u32 payload, stride, joins;
+	u32 payload, stride, joins, shards;
 	u64 chunks;
 
 	error = get_ready(ts, 0, timeo);
@@ -166,21 +179,31 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 		return -ENOMEM;
 	m->send = *send;
 	m->width = send->op == THC_OP_LUT_ADD ? ts->peers[0].sender.sum_width : send->width;
-	thc_message_place(m, ts->shards, ts->reserved[kind]);
-	error = copy_payload(m, ts->shards, msg);
-	if (!error) {
-		thc_message_seal(m, ts, kind);
-		error = commit(ts, m, kind);
-	}
+	shards = ts->shards;
+	thc_message_place(m, shards, ts->reserved[kind]);
+	release_sock(&ts->sk);
+	error = copy_payload(m, shards, msg);
+	lock_sock(&ts->sk);
+	if (!error)
+		error = send_whole(ts, m, kind, joins);
 	if (error)
 		thc_message_free(m);
 	return error;
+}
+
+/* Messages have the order of the calls, however long one's copy takes. */
+static int take_turn(struct thc_sock *ts, bool dontwait, long timeo)
+{
+	if (dontwait)
+		return mutex_trylock(&ts->writing) ? 0 : -EAGAIN;
+	return mutex_lock_interruptible(&ts->writing) ? sock_intr_errno(timeo) : 0;
 }
 
 int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
 	struct sock *sk = sock->sk;
 	long timeo = sock_sndtimeo(sk, msg->msg_flags & MSG_DONTWAIT);
+	struct thc_sock *ts = thc_sk(sk);
 	struct thc_send send;
 	int error;
 
@@ -191,9 +214,13 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	error = take_send(msg, &send);
 	if (error)
 		return error;
+	error = take_turn(ts, msg->msg_flags & MSG_DONTWAIT, timeo);
+	if (error)
+		return error;
 	lock_sock(sk);
-	error = send_message(thc_sk(sk), msg, len, &send, &timeo);
+	error = send_message(ts, msg, len, &send, &timeo);
 	release_sock(sk);
+	mutex_unlock(&ts->writing);
 	if (sk->sk_shutdown & SEND_SHUTDOWN && error == -EPIPE && !(msg->msg_flags & MSG_NOSIGNAL))
 		send_sig(SIGPIPE, current, 0);
 	return error ? error : (int)len;

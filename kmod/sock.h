@@ -187,6 +187,7 @@ struct thc_outbox {
  * @stats: counters
  *
  * @reading: one recvmsg() at a time
+ * @writing: one sendmsg() at a time
  *
  * Options, under lock_sock, read under @lock or without:
  * @timeout_ms, @join_timeout_ms, @window, @memory, @partial
@@ -215,6 +216,7 @@ struct thc_sock {
 	struct thc_socket_stats	stats;
 
 	struct mutex		reading;
+	struct mutex		writing;
 	u32			timeout_ms;
 	u32			join_timeout_ms;
 	u32			window;

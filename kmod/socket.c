@@ -150,6 +150,7 @@ int thc_socket_create(struct net *net, struct socket *sock, int protocol, int ke
 	ts->join_timeout_ms = THC_JOIN_TIMEOUT_MS;
 	ts->memory = THC_MEMORY_DEFAULT;
 	mutex_init(&ts->reading);
+	mutex_init(&ts->writing);
 	INIT_WORK(&ts->join_work, thc_join_work);
 	thc_engine_init(ts);
 	thc_net_add(ts);

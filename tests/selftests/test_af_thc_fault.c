@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A caller whose memory does not come: sendmsg() or setsockopt() is stuck in a
+ * page fault (userfaultfd) for as long as a test wants. Meanwhile every other
+ * call on the socket goes on, and what ends the socket or the process is safe.
+ */
+#include "afthc.h"
+
+#include <kselftest_harness.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+AFTHC_FIXTURE(fault)
+
+/* --- memory that does not come -------------------------------------------- */
+
+/* Two pages, the second of which is missing until supply(). */
+struct missing {
+	int	uffd;
+	size_t	page;
+	uint8_t	*at;
+};
+
+static const char *why_no_userfaultfd(void)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return errno == ENOSYS ? "this kernel has no CONFIG_USERFAULTFD" :
+					 "userfaultfd() is refused";
+	close(fd);
+	return NULL;
+}
+
+static int make_missing(struct missing *m)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+
+	m->page = (size_t)sysconf(_SC_PAGESIZE);
+	m->at = mmap(NULL, 2 * m->page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	m->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (m->at == MAP_FAILED || m->uffd < 0)
+		return -errno;
+	m->at[0] = 0;
+	reg.range.start = (uintptr_t)m->at + m->page;
+	reg.range.len = m->page;
+	return ioctl(m->uffd, UFFDIO_API, &api) || ioctl(m->uffd, UFFDIO_REGISTER, &reg) ? -errno :
+											   0;
+}
+
+/* Somebody waits for the second page. */
+static int wait_for_fault(const struct missing *m)
+{
+	struct uffd_msg event;
+
+	if (wait_for(m->uffd, POLLIN, PATIENCE_MS))
+		return -ETIMEDOUT;
+	return read(m->uffd, &event, sizeof(event)) == sizeof(event) ? 0 : -errno;
+}
+
+static int supply(const struct missing *m, const void *page)
+{
+	struct uffdio_copy copy = { .dst = (uintptr_t)m->at + m->page, .src = (uintptr_t)page,
+				    .len = m->page };
+
+	return ioctl(m->uffd, UFFDIO_COPY, &copy) ? -errno : 0;
+}
+
+static void end_missing(struct missing *m)
+{
+	close(m->uffd);
+	munmap(m->at, 2 * m->page);
+}
+
+/* --- calls on threads of their own ---------------------------------------- */
+
+/**
+ * struct call - one that may not return for long
+ * @make: what it does; its result, or -errno
+ * @done: set behind it
+ */
+struct call {
+	int		(*make)(struct call *c);
+	int		fd;
+	int		other;
+	const void	*payload;
+	size_t		bytes;
+	int		flags;
+	struct thc_send	send;
+	pthread_t	thread;
+	int		result;
+	int		done;
+	const char	*doing;
+};
+
+static void *run_call(void *arg)
+{
+	struct call *c = arg;
+
+	c->result = c->make(c);
+	__atomic_store_n(&c->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void begin_call(struct call *c)
+{
+	c->done = 0;
+	pthread_create(&c->thread, NULL, run_call, c);
+}
+
+static bool ends_in(struct call *c, int ms)
+{
+	uint64_t start = now_ms();
+
+	while (!__atomic_load_n(&c->done, __ATOMIC_ACQUIRE)) {
+		if (now_ms() - start > (uint64_t)ms)
+			return false;
+		sleep_ms(5);
+	}
+	return true;
+}
+
+static int end_call(struct call *c)
+{
+	pthread_join(c->thread, NULL);
+	return c->result;
+}
+
+static int do_send(struct call *c)
+{
+	return (int)send_message(c->fd, c->payload, c->bytes, &c->send, c->flags);
+}
+
+static int do_set(struct call *c)
+{
+	return setsockopt(c->fd, SOL_THC, THC_OPT_TIMEOUT, c->payload, 4) ? -errno : 0;
+}
+
+/* The whole of rank 0's message: what @m has, and what it lacks. */
+static void prepare(struct missing *m, struct call *c, uint8_t *page, int fd)
+{
+	uint8_t *lanes = make_payload(0, add8.tag, 2 * m->page);
+
+	memcpy(m->at, lanes, m->page);
+	memcpy(page, lanes + m->page, m->page);
+	free(lanes);
+	memset(c, 0, sizeof(*c));
+	c->make = do_send;
+	c->fd = fd;
+	c->payload = m->at;
+	c->bytes = 2 * m->page;
+	c->send = add8;
+}
+
+#define CHUNKS(m)	(2 * (m)->page / LANES)
+
+/* --- sendmsg() is stuck --------------------------------------------------- */
+
+/* Returns 0, or why the call named by @doing was wrong. */
+static int everything_else(struct call *c)
+{
+	char line[4096];
+	struct sockaddr_thc name;
+	socklen_t len = sizeof(name);
+	uint32_t value = 0;
+	FILE *f;
+	int copy;
+
+	c->doing = "poll";
+	if (!(poll_now(c->fd) & POLLIN))
+		return 1;
+	c->doing = "recvmsg";
+	if (receive(c->fd, 0) != ANSWER)
+		return 1;
+	if (receive(c->fd, MSG_DONTWAIT) != -EAGAIN)
+		return 2;
+	c->doing = "getsockopt";
+	if (stats_of(c->fd).messages != 1)
+		return 1;
+	c->doing = "setsockopt";
+	if (set_u32(c->fd, THC_OPT_TIMEOUT, 30000))
+		return 1;
+	len = sizeof(value);
+	if (getsockopt(c->fd, SOL_THC, THC_OPT_TIMEOUT, &value, &len) || value != 30000)
+		return 2;
+	c->doing = "getsockname";
+	len = sizeof(name);
+	if (getsockname(c->fd, (void *)&name, &len) || getpeername(c->fd, (void *)&name, &len))
+		return 1;
+	c->doing = "/proc/net/thc";
+	f = fopen("/proc/net/thc", "r");
+	if (!f || fread(line, 1, sizeof(line), f) == 0)
+		return 1;
+	fclose(f);
+	c->doing = "another rank's messages";
+	if (send_part(c->other, 1, &add8, 1, 8))
+		return 1;
+	c->doing = "sendmsg that may not wait";
+	if (send_message(c->fd, line, LANES, &add8, MSG_DONTWAIT) != -EAGAIN)
+		return 1;
+	c->doing = "close of a copy";
+	copy = dup(c->fd);
+	if (copy < 0 || close(copy))
+		return 1;
+	c->doing = NULL;
+	return 0;
+}
+
+TEST_F_TIMEOUT(fault, other_calls_go_on, 90)
+{
+	struct missing m;
+	struct call sender, others = { .make = everything_else };
+	uint8_t page[65536];
+
+	if (why_no_userfaultfd())
+		SKIP(return, "%s", why_no_userfaultfd());
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	/* one message is complete, and one is stuck */
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
+	ASSERT_EQ(make_missing(&m), 0);
+	prepare(&m, &sender, page, self->fd[0]);
+	begin_call(&sender);
+	ASSERT_EQ(wait_for_fault(&m), 0);
+	others.fd = self->fd[0];
+	others.other = self->fd[1];
+	begin_call(&others);
+	EXPECT_TRUE(ends_in(&others, PATIENCE_MS)) TH_LOG("%s waits for it", others.doing);
+	EXPECT_FALSE(ends_in(&sender, 0));
+	ASSERT_EQ(supply(&m, page), 0);
+	EXPECT_EQ(end_call(&others), 0) TH_LOG("%s", others.doing);
+	EXPECT_EQ(end_call(&sender), 2 * (int)m.page);
+	/* of rank 1's two messages the second one is the first chunk of the stuck one */
+	EXPECT_EQ(receive(self->fd[1], 0), ANSWER);
+	EXPECT_EQ(receive(self->fd[1], 0), ANSWER);
+	end_missing(&m);
+}
+
+/* The page comes late: the sums are right all the same, in the order of the calls. */
+TEST_F_TIMEOUT(fault, late_memory_is_summed, 60)
+{
+	struct call sender, second;
+	struct thc_send s = add8;
+	uint8_t page[65536], lanes[LANES] = "";
+	struct missing m;
+
+	if (why_no_userfaultfd())
+		SKIP(return, "%s", why_no_userfaultfd());
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(make_missing(&m), 0);
+	prepare(&m, &sender, page, self->fd[0]);
+	begin_call(&sender);
+	ASSERT_EQ(wait_for_fault(&m), 0);
+	second = sender;
+	second.payload = lanes;
+	second.bytes = LANES;
+	second.send.tag++;
+	begin_call(&second);
+	EXPECT_FALSE(ends_in(&second, 200)) TH_LOG("it overtook");
+	ASSERT_EQ(supply(&m, page), 0);
+	EXPECT_EQ(end_call(&sender), 2 * (int)m.page);
+	EXPECT_EQ(end_call(&second), LANES);
+	ASSERT_EQ(send_part(self->fd[1], 1, &s, CHUNKS(&m), 8), 0);
+	EXPECT_EQ(check_answer(self->fd[0], &s, CHUNKS(&m), 8, 2, NULL), 0);
+	EXPECT_EQ(check_answer(self->fd[1], &s, CHUNKS(&m), 8, 2, NULL), 0);
+	end_missing(&m);
+}
+
+static int do_connect(struct call *c)
+{
+	return join_all(&c->fd, 1, "127.0.0.1", PORT, 1);
+}
+
+/* connect() makes a new socket of it, which has none of the stuck message. */
+TEST_F_TIMEOUT(fault, connect_cancels_it, 90)
+{
+	struct call sender, again = { .make = do_connect };
+	uint8_t page[65536];
+	struct missing m;
+
+	if (why_no_userfaultfd())
+		SKIP(return, "%s", why_no_userfaultfd());
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(make_missing(&m), 0);
+	prepare(&m, &sender, page, self->fd[0]);
+	begin_call(&sender);
+	ASSERT_EQ(wait_for_fault(&m), 0);
+	again.fd = self->fd[0];
+	begin_call(&again);
+	EXPECT_TRUE(ends_in(&again, PATIENCE_MS)) TH_LOG("connect() waits for it");
+	ASSERT_EQ(supply(&m, page), 0);
+	EXPECT_EQ(end_call(&again), 0);
+	EXPECT_EQ(end_call(&sender), -ECANCELED);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 3), 0);
+	end_missing(&m);
+}
+
+static int do_shutdown(struct call *c)
+{
+	return shutdown(c->fd, SHUT_RDWR) ? -errno : 0;
+}
+
+TEST_F_TIMEOUT(fault, shutdown_ends_it, 60)
+{
+	struct call sender, down = { .make = do_shutdown };
+	uint8_t page[65536];
+	struct missing m;
+
+	if (why_no_userfaultfd())
+		SKIP(return, "%s", why_no_userfaultfd());
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(make_missing(&m), 0);
+	prepare(&m, &sender, page, self->fd[0]);
+	begin_call(&sender);
+	ASSERT_EQ(wait_for_fault(&m), 0);
+	down.fd = self->fd[0];
+	begin_call(&down);
+	EXPECT_TRUE(ends_in(&down, PATIENCE_MS)) TH_LOG("shutdown() waits for it");
+	ASSERT_EQ(supply(&m, page), 0);
+	EXPECT_EQ(end_call(&down), 0);
+	EXPECT_EQ(end_call(&sender), -EPIPE);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	end_missing(&m);
+}
+
+/* The call holds the file: what close() leaves ends with it. */
+TEST_F_TIMEOUT(fault, close_leaves_it_to_the_call, 60)
+{
+	struct call sender;
+	uint8_t page[65536];
+	struct missing m;
+	FILE *f;
+	long held = -1;
+	int i;
+
+	if (why_no_userfaultfd())
+		SKIP(return, "%s", why_no_userfaultfd());
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(make_missing(&m), 0);
+	prepare(&m, &sender, page, self->fd[0]);
+	begin_call(&sender);
+	ASSERT_EQ(wait_for_fault(&m), 0);
+	close_all(self->fd, 1);
+	EXPECT_FALSE(ends_in(&sender, 100));
+	ASSERT_EQ(supply(&m, page), 0);
+	EXPECT_EQ(end_call(&sender), 2 * (int)m.page);
+	for (i = 0; i < 100 && held; i++, sleep_ms(100)) {
+		f = fopen("/sys/module/thc/refcnt", "r");
+		ASSERT_NE(f, NULL);
+		ASSERT_EQ(fscanf(f, "%ld", &held), 1);
+		fclose(f);
+	}
+	EXPECT_EQ(held, 0);
+	end_missing(&m);
+}
+
+/* Killed with nobody to supply the page; the parent's copy of the
+ * socket is as good as before.
+ */
+TEST_F_TIMEOUT(fault, kill_ends_the_process, 60)
+{
+	struct call sender;
+	uint8_t page[65536];
+	struct missing m;
+	int status, in[2];
+	pid_t child;
+	char byte;
+
+	if (why_no_userfaultfd())
+		SKIP(return, "%s", why_no_userfaultfd());
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(pipe(in), 0);
+	child = fork();
+	if (!child) {
+		if (make_missing(&m))
+			_exit(1);
+		prepare(&m, &sender, page, self->fd[0]);
+		begin_call(&sender);
+		byte = (char)wait_for_fault(&m);
+		if (write(in[1], &byte, 1) != 1)
+			_exit(1);
+		pause();
+	}
+	ASSERT_EQ(read(in[0], &byte, 1), 1);
+	ASSERT_EQ(byte, 0);
+	kill(child, SIGKILL);
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 3), 0);
+}
+
+/* --- setsockopt() is stuck ------------------------------------------------ */
+
+static int do_getsockopt(struct call *c)
+{
+	return failure_of(c->fd).error;
+}
+
+TEST_F_TIMEOUT(fault, setsockopt_holds_nobody_up, 60)
+{
+	struct call setter = { .make = do_set }, getter = { .make = do_getsockopt };
+	uint8_t page[65536] = { 0xe8, 0x03 };
+	socklen_t len = 4;
+	struct missing m;
+	uint32_t value;
+
+	if (why_no_userfaultfd())
+		SKIP(return, "%s", why_no_userfaultfd());
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(make_missing(&m), 0);
+	setter.fd = self->fd[0];
+	setter.payload = m.at + m.page;
+	begin_call(&setter);
+	ASSERT_EQ(wait_for_fault(&m), 0);
+	getter.fd = self->fd[0];
+	begin_call(&getter);
+	EXPECT_TRUE(ends_in(&getter, PATIENCE_MS)) TH_LOG("getsockopt() waits for it");
+	ASSERT_EQ(supply(&m, page), 0);
+	EXPECT_EQ(end_call(&getter), 0);
+	EXPECT_EQ(end_call(&setter), 0);
+	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_TIMEOUT, &value, &len), 0);
+	EXPECT_EQ(value, 1000);
+	end_missing(&m);
+}
+
+TEST_HARNESS_MAIN
