@@ -38,6 +38,7 @@ watchdog: BUG: soft lockup - CPU#0 stuck for 22s!
 IPv4: Attempt to release alive inet socket 1
 kmem_cache_destroy thc: Slab cache still has objects when called from x
 Kernel panic - not syncing: Fatal exception
+thc-vm: a detector is not at work: kmemleak
 """
 NORMAL = """\
 Linux version 6.12.117+deb12-amd64 (debian-kernel@lists.debian.org)

@@ -20,6 +20,7 @@ import contextlib
 import ctypes
 import json
 import os
+import platform
 import re
 import selectors
 import shlex
@@ -63,7 +64,8 @@ _SPLAT = re.compile(_STAMP + r"""(?:
     .*scheduling\ while\ atomic | .*sleeping\ function\ called | watchdog:\ BUG | .*soft\ lockup |
     Kernel\ panic | .*Objects\ remaining | .*Bad\ page | ODEBUG: | ref_tracker: |
     .*Attempt\ to\ release\ alive | .*still\ has\ objects | percpu\ ref\ .*<=\ 0 |
-    .*cannot\ create\ duplicate | kobject_add_internal\ failed
+    .*cannot\ create\ duplicate | kobject_add_internal\ failed |
+    thc-vm:\ a\ detector
     )""", re.X)
 _OOM = re.compile(_STAMP + r"Out of memory: (.*)")
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing: (.*)")
@@ -73,6 +75,8 @@ _FIRST_LINES = 40
 
 def why_not():
     """None if machines can be run here, else a sentence."""
+    if platform.machine() != "x86_64":
+        return "test machines are x86-64 so far, this host is " + platform.machine()
     if not shutil.which(QEMU):
         return f"'{QEMU}' is missing: apt-get install qemu-system-x86"
     if not os.path.exists(BUSYBOX):
@@ -241,6 +245,7 @@ class Machine:
         timeout = timeout or self.timeout
         settings = {"MSIZE": str(_MSIZE), "MODULES": self.kernel.all_modules(),
                     "SHARED": " ".join(self.shared),
+                    "DETECTORS": "1" if self.kernel.name == "debug" else "",
                     "VISIBLE": " ".join((kernels.ROOT, kernels.build_dir(), kernels.cache_dir())),
                     "PATIENCE": str(max(1, timeout - 5))}
         with tempfile.TemporaryDirectory(prefix="thc-vm-") as folder:
