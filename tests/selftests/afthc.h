@@ -12,6 +12,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <kselftest_harness.h>
 #include <linux/thc.h>
 #include <net/if.h>
 #include <poll.h>
@@ -29,6 +30,14 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Limits end what hangs, no more: stated for a stock kernel emulated on an idle
+ * machine, and five times that for the debug kernel.
+ */
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT	150
+#undef TEST_F_TIMEOUT
+#define TEST_F_TIMEOUT(fixture, name, seconds) __TEST_F_IMPL(fixture, name, -1, 5 * (seconds))
 
 #define COOKIE		0x5eed1234abcdULL
 #define PORT		18500

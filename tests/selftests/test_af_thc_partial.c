@@ -67,7 +67,7 @@ TEST_F(partial, half_has_come)
 	struct thc_received r;
 	int i;
 
-	ASSERT_EQ(begin_impatient(&self->daemon, self->fd, 700), 0);
+	ASSERT_EQ(begin_impatient(&self->daemon, self->fd, 2000), 0);
 	ASSERT_EQ(send_part(self->fd[0], 0, &s, CHUNKS, 8), 0);
 	ASSERT_EQ(send_part(self->fd[1], 1, &s, HALF, 8), 0);
 	EXPECT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
