@@ -183,7 +183,7 @@ check:
 	@sh tools/run-tests
 
 check-debug:
-	@TESTS=vm/debug sh tools/run-tests
+	@TESTS=vm/debug LOGS=$(BUILD)/check-debug sh tools/run-tests
 
 demo: all $(TNET_BIN)
 	@$(PYTHON) tools/demo.py $(DEMO_ARGS)
