@@ -263,5 +263,7 @@ int main(void)
 		cmocka_unit_test(memory__of_random_buckets),
 	};
 
+	/* those whose name has this pattern alone */
+	cmocka_set_test_filter(getenv("THC_TEST_FILTER"));
 	return cmocka_run_group_tests_name("client_memory", tests, NULL, NULL);
 }

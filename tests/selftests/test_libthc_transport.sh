@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # UDP and AF_THC give the same bits.
-BUILD=${BUILD:-build}
-if ! modprobe thc 2>/dev/null; then
-	echo "1..0 # SKIP no thc.ko for this kernel"
-	exit 4
-fi
-export CMOCKA_MESSAGE_OUTPUT=TAP THC_TRANSPORT=af_thc THCD="$BUILD/thcd"
-exec "$BUILD/tests/netns/test_transport"
+
+# shellcheck source=/dev/null
+. "$(dirname "$0")/libthc.sh"
+over_af_thc test_transport

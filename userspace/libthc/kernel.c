@@ -472,6 +472,7 @@ static void forget(struct thc_client *c)
 	c->norm_messages = 0;
 }
 
+/* Not what the sums lack: the socket's count has norms in it, too. */
 static void add_stats(const struct thc_client *c, struct thc_client_stats *stats)
 {
 	struct thc_socket_stats s;
@@ -487,8 +488,6 @@ static void add_stats(const struct thc_client *c, struct thc_client_stats *stats
 	stats->retransmits = s.retransmits;
 	stats->repeats = s.repeats;
 	stats->waits = s.waits;
-	stats->excluded = s.excluded;
-	stats->partial = s.partial;
 	stats->bad_sum = s.bad_sum;
 	stats->unexpected = s.unexpected;
 	stats->window_cuts = s.window_cuts;

@@ -299,8 +299,8 @@ struct thc_client_stats {
 	uint64_t	retransmits;
 	uint64_t	repeats;	/* answers that came again, by unicast */
 	uint64_t	waits;		/* WAIT received */
-	uint64_t	excluded;	/* chunks whose sum lacks this rank */
-	uint64_t	partial;	/* chunks whose sum lacks some rank */
+	uint64_t	excluded;	/* chunks of data whose sum lacks this rank */
+	uint64_t	partial;	/* chunks of data whose sum lacks some rank */
 	uint64_t	bad_sum;	/* answers whose packet sum was wrong */
 	uint64_t	unexpected;	/* answers nobody waited for: duplicates, old ones */
 	uint64_t	window_cuts;	/* multiplicative decreases */

@@ -515,10 +515,13 @@ void thc_request_data_answers(struct thc_request *r, uint32_t first, uint32_t ch
 			      const uint16_t *counts, const uint8_t *lanes)
 {
 	uint32_t per_block = chunks_per_block(r), k, n;
+	struct thc_client *c = r->client;
 
 	for (k = 0; k < chunks; k++) {
 		r->counts[first + k] = counts[k] & ~THC_COUNT_EXCLUDED;
 		r->lost[first + k] = !!(counts[k] & THC_COUNT_EXCLUDED);
+		c->stats.excluded += r->lost[first + k];
+		c->stats.partial += r->counts[first + k] < c->params.ranks;
 	}
 	for (k = 0; k < chunks; k += n) {
 		n = per_block - (first + k) % per_block;
