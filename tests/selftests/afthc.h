@@ -500,8 +500,8 @@ static inline struct thc_failure failure_of(int fd)
 /* Bytes of a chunk that came back, its count included. */
 #define ANSWER	(LANES + 2)
 
-/* For most tests, after <kselftest_harness.h>: a daemon and ranks, for begin() to
- * start, in a namespace that is gone afterwards.
+/* For most tests: a daemon and ranks, for begin() to start, in a namespace that is
+ * gone afterwards.
  */
 #define AFTHC_FIXTURE(name)                                                      \
 	FIXTURE(name)                                                            \

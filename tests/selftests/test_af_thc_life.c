@@ -134,16 +134,16 @@ TEST_F(life, module_goes_and_comes_twice)
 
 /* --- namespaces ----------------------------------------------------------- */
 
-static int namespace_with_traffic(void)
+static int namespace_with_traffic(const char *at)
 {
 	int fd[2] = { -1, -1 }, i, error;
 	struct daemon d;
 
 	error = enter_netns();
 	if (!error)
-		error = start_daemon(&d, AT, PORT, JOB "2", NULL);
+		error = start_daemon(&d, at, PORT, JOB "2", NULL);
 	if (!error)
-		error = join_all(fd, 2, AT, PORT, 1);
+		error = join_all(fd, 2, at, PORT, 1);
 	/* complete messages, and some that the other rank will never answer */
 	for (i = 0; i < 4 && !error; i++)
 		error = send_part(fd[0], 0, &add8, 300, 8);
@@ -157,10 +157,10 @@ TEST_F_TIMEOUT(life, namespaces_end_with_traffic_in_flight, 60)
 	int i, status;
 	pid_t child;
 
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < 6; i++) {
 		child = fork();
 		if (!child)
-			_exit(namespace_with_traffic() ? 1 : 0);
+			_exit(namespace_with_traffic(i % 2 ? "::1" : AT) ? 1 : 0);
 		ASSERT_EQ(waitpid(child, &status, 0), child);
 		EXPECT_EQ(status, 0);
 	}

@@ -65,13 +65,15 @@ def receive_message(fd):
 class Rank:
     """One socket, in its worker's namespace."""
 
-    def __init__(self, net, aggregator, rank):
+    def __init__(self, net, aggregator, rank, v6=False):
         self.rank = rank
         self.taken = {}         # received before its turn, by number
         self.sock = netns.in_namespace(net.worker(rank), lambda: socket.socket(
             AF_THC, socket.SOCK_SEQPACKET, 0))
-        self.place = struct.pack("=HH2sHB3xI16sQ", AF_THC, socket.AF_INET, struct.pack("!H", 18500),
-                                 aggregator.job, rank, 0, socket.inet_aton(netns.AGGREGATOR4),
+        inet, at = ((socket.AF_INET6, netns.AGGREGATOR6) if v6 else
+                    (socket.AF_INET, netns.AGGREGATOR4))
+        self.place = struct.pack("=HH2sHB3xI16sQ", AF_THC, inet, struct.pack("!H", 18500),
+                                 aggregator.job, rank, 0, socket.inet_pton(inet, at),
                                  aggregator.cookie)
 
     def option(self, option, value):
@@ -175,13 +177,14 @@ def dropped(net):
 _standing = []
 
 
-def topology(software):
+def topology(software, v6):
     """The one that all cases of loss share, joined anew by each."""
-    if not _standing or _standing[2] != software:
+    if not _standing or _standing[2] != (software, v6):
         take_down()
         net = netns.Topology(N)
         net._limit_segments(1)
-        _standing[:] = [net, Aggregator(net, N, software=software), software]
+        job = {"group": "ff15::77"} if v6 else None
+        _standing[:] = [net, Aggregator(net, N, software=software, job=job), (software, v6)]
     return _standing[:2]
 
 
@@ -193,10 +196,10 @@ def take_down():
         _standing.clear()
 
 
-def check(how, rounds=4, software=False):
+def check(how, rounds=4, software=False, v6=False):
     start = time.monotonic()
-    net, aggregator = topology(software)
-    ranks = [Rank(net, aggregator, w) for w in range(N)]
+    net, aggregator = topology(software, v6)
+    ranks = [Rank(net, aggregator, w, v6) for w in range(N)]
     try:
         harm(net, how)
         join(ranks)
@@ -241,15 +244,23 @@ def xdp__duplication_reordering_corruption():
     check("delay 2ms 1ms loss 1% duplicate 3% corrupt 2% reorder 25% 50%")
 
 
+def ipv6__loss_1_percent():
+    check("loss 1%", v6=True)
+
+
+def ipv6__loss_5_percent_and_reordering():
+    check("delay 2ms 1ms loss 5% duplicate 2% corrupt 1% reorder 25% 50%", v6=True)
+
+
 def software__loss_5_percent():
     check("loss 5% duplicate 2%", software=True)
 
 
-def xdp__goes_on_without_its_daemon():
-    """Rank 2 is late when thcd dies: the round ends, the next ones too, and thcd comes back."""
+def goes_on(v6):
     take_down()
-    with netns.Topology(N) as net, Aggregator(net, N) as aggregator:
-        ranks = [Rank(net, aggregator, w) for w in range(N)]
+    job = {"group": "ff15::77"} if v6 else None
+    with netns.Topology(N) as net, Aggregator(net, N, job=job) as aggregator:
+        ranks = [Rank(net, aggregator, w, v6) for w in range(N)]
         join(ranks)
         send_round(ranks[:2], OP_ADD, 0)
         time.sleep(0.2)
@@ -263,6 +274,15 @@ def xdp__goes_on_without_its_daemon():
         assert not any(rank.stats()["failures"] for rank in ranks)
         for rank in ranks:
             rank.close()
+
+
+def xdp__goes_on_without_its_daemon():
+    """Rank 2 is late when thcd dies: the round ends, the next ones too, and thcd comes back."""
+    goes_on(v6=False)
+
+
+def ipv6__goes_on_without_its_daemon():
+    goes_on(v6=True)
 
 
 def software__its_death_is_an_error_in_time():
@@ -300,5 +320,7 @@ if __name__ == "__main__":
         print(f"1..0 # SKIP this kernel has no AF_THC ({reason}): run it by tests/vm/check")
         sys.exit(tap.SKIPPED)
     tap.main([xdp__no_loss, xdp__loss_1_percent, xdp__loss_5_percent, xdp__loss_20_percent,
-              xdp__duplication_reordering_corruption, software__loss_5_percent,
-              xdp__goes_on_without_its_daemon, software__its_death_is_an_error_in_time])
+              xdp__duplication_reordering_corruption, ipv6__loss_1_percent,
+              ipv6__loss_5_percent_and_reordering, software__loss_5_percent,
+              xdp__goes_on_without_its_daemon, ipv6__goes_on_without_its_daemon,
+              software__its_death_is_an_error_in_time])
