@@ -115,6 +115,49 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 	}
 }
 
+/* The same over IPv6. */
+TEST_F_TIMEOUT(aggregator, group_that_is_none_ipv6, 60)
+{
+	static const struct {
+		const char *group;
+		int error;
+	} groups[] = {
+		{ "::1", -EPROTO },	 { "::", -EPROTO },
+		{ "fe80::1", -EPROTO },	 { "::ffff:239.1.2.3", -EPROTO },
+		{ "ff15::77", 0 },
+	};
+	struct sockaddr_thc a = place("::1", FAKE_PORT, 1, 1);
+	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_port = htons(FAKE_PORT),
+				   .sin6_addr = in6addr_loopback };
+	struct welcome_packet p;
+	size_t i;
+
+	self->udp = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	set_timeo(self->udp, SO_RCVTIMEO, PATIENCE_MS);
+	ASSERT_EQ(bind(self->udp, (void *)&at, sizeof(at)), 0);
+	for (i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+		struct sockaddr_in6 worker;
+		socklen_t len = sizeof(worker);
+		struct {
+			struct thc_hdr h;
+			struct thc_join j;
+		} join;
+
+		ASSERT_EQ(begin_join(self->fd, &a), 0);
+		fake_forget(self->udp);
+		ASSERT_EQ(recvfrom(self->udp, &join, sizeof(join), 0, (void *)&worker, &len),
+			  sizeof(join));
+		good_welcome(&p, join.j.nonce);
+		p.w.family = 6;
+		p.w.reply = THC_REPLY_MULTICAST;
+		p.w.group_port = htobe16(20000);
+		inet_pton(AF_INET6, groups[i].group, p.w.group);
+		set_sum(&p.h, sizeof(p));
+		ASSERT_EQ(sendto(self->udp, &p, sizeof(p), 0, (void *)&worker, len), sizeof(p));
+		EXPECT_EQ(end_join(self->fd), groups[i].error) TH_LOG("group %s", groups[i].group);
+	}
+}
+
 /* WELCOMEs that change nothing, each counted; then the right one. */
 TEST_F(aggregator, welcomes_of_others)
 {
