@@ -87,6 +87,23 @@ static inline void fake_forget(int udp)
 		;
 }
 
+/* Sends @fd's socket, at @worker, a packet and waits until it has been looked at:
+ * softirqs may be late.
+ */
+static inline int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packet,
+			  size_t bytes)
+{
+	uint64_t seen = stats_of(fd).packets_down, start = now_ms();
+	int error = send_one(udp, worker, packet, bytes);
+
+	while (!error && stats_of(fd).packets_down == seen) {
+		if (now_ms() - start > PATIENCE_MS)
+			error = -ETIMEDOUT;
+		sleep_ms(1);
+	}
+	return error;
+}
+
 /* --- WELCOME -------------------------------------------------------------- */
 
 struct welcome_packet {

@@ -220,4 +220,18 @@ static inline uint64_t reason_sum(const struct reasons *r)
 	return sum;
 }
 
+/* The same once @n packets more have been dropped than @before: softirqs may be late. */
+static inline int nl_reasons_after(struct nl *nl, const struct reasons *before, uint64_t n,
+				   struct reasons *r)
+{
+	uint64_t start = now_ms();
+	int error;
+
+	do {
+		error = nl_reasons(nl, r);
+	} while (!error && reason_sum(r) < reason_sum(before) + n &&
+		 now_ms() - start < PATIENCE_MS);
+	return error;
+}
+
 #endif /* THC_SELFTESTS_NETLINK_H */

@@ -76,7 +76,7 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		good_welcome(&p, nonce);
 		put_field(&p.w, bad[i].offset, bad[i].bytes, bad[i].value);
 		set_sum(&p.h, sizeof(p));
-		ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 		EXPECT_EQ(end_join(self->fd), -EPROTO) TH_LOG("case %zu", i);
 		EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_VERSION);
 	}
@@ -110,7 +110,7 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 		p.w.group_port = htobe16(groups[i].port);
 		inet_pton(AF_INET, groups[i].group, p.w.group);
 		set_sum(&p.h, sizeof(p));
-		ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 		EXPECT_EQ(end_join(self->fd), groups[i].good ? 0 : -EPROTO) TH_LOG("case %zu", i);
 	}
 }
@@ -171,18 +171,23 @@ TEST_F(aggregator, welcomes_of_others)
 	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
 	good_welcome(&p, nonce + 1);
 	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0); /* unexpected: nonce */
+	/* unexpected: nonce */
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	good_welcome(&p, 0);
 	p.h.cookie ^= 1;
 	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0); /* cookie: to the group */
+	/* cookie: to the group */
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	good_welcome(&p, nonce);
 	p.h.job = htobe16(2);
 	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);	/* job */
+	/* job */
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	good_welcome(&p, nonce);
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);	/* sum */
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p) - 8), 0);	/* length */
+	/* sum */
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	/* length */
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p) - 8), 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
 	EXPECT_EQ(reason_sum(&after) - reason_sum(&before), 5);
 	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 1);
@@ -191,7 +196,7 @@ TEST_F(aggregator, welcomes_of_others)
 	EXPECT_EQ(reason_count(&after, "sum") - reason_count(&before, "sum"), 1);
 	EXPECT_EQ(reason_count(&after, "length") - reason_count(&before, "length"), 1);
 	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(end_join(self->fd), 0);
 }
 
@@ -213,7 +218,7 @@ TEST_F(aggregator, comes_after_the_network_has_said_no)
 	ASSERT_EQ(fake_take_join(self->udp, &self->worker, &nonce), 0);
 	good_welcome(&p, nonce);
 	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	ASSERT_EQ(end_join(self->fd), 0);
 	EXPECT_EQ(send_message(self->fd, lanes, LANES, &add8, 0), LANES);
 	set_timeo(self->fd, SO_RCVTIMEO, 300);
@@ -236,13 +241,13 @@ static int give(int fd, int udp, struct sockaddr_in *worker, struct chunk_packet
 	return error;
 }
 
-static int answer(int udp, const struct sockaddr_in *worker, const struct thc_hdr *request,
+static int answer(int fd, int udp, const struct sockaddr_in *worker, const struct thc_hdr *request,
 		  uint64_t ranks, uint8_t value)
 {
 	struct chunk_packet p;
 
 	fake_answer(&p, request, ranks, value);
-	return send_one(udp, worker, &p, sizeof(p));
+	return deliver(fd, udp, worker, &p, sizeof(p));
 }
 
 static bool all_bytes(const uint8_t *p, size_t bytes, uint8_t value)
@@ -267,7 +272,7 @@ TEST_F(aggregator, silent_one_is_asked_again)
 	}
 	EXPECT_GE(stats_of(self->fd).retransmits, 3);
 	EXPECT_EQ(stats_of(self->fd).packets_up, stats_of(self->fd).retransmits + 1);
-	ASSERT_EQ(answer(self->udp, &self->worker, &first.h, 3, 1), 0);
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &first.h, 3, 1), 0);
 	EXPECT_EQ(receive(self->fd, 0), ANSWER);
 }
 
@@ -283,12 +288,14 @@ TEST_F(aggregator, answers_that_come_again_count_once)
 	self->udp = fake_open();
 	ASSERT_EQ(give(self->fd, self->udp, &self->worker, request, 3), 0);
 	for (i = 0; i < 6; i++)
-		ASSERT_EQ(answer(self->udp, &self->worker, &request[i % 2].h, 3, i < 2 ? 7 : 9), 0);
+		ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[i % 2].h, 3,
+				 i < 2 ? 7 : 9),
+			  0);
 	EXPECT_EQ(poll_now(self->fd), POLLOUT) TH_LOG("complete without its third chunk");
 	s = stats_of(self->fd);
 	EXPECT_EQ(s.chunks, 2);
 	EXPECT_EQ(s.unexpected, 4);
-	ASSERT_EQ(answer(self->udp, &self->worker, &request[2].h, 3, 7), 0);
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[2].h, 3, 7), 0);
 	ASSERT_EQ(receive_message(self->fd, room, sizeof(room), &r, 0, NULL), sizeof(room));
 	EXPECT_EQ(stats_of(self->fd).chunks, 3);
 	EXPECT_TRUE(all_bytes(room, 3 * LANES, 7)) TH_LOG("lanes of a duplicate");
@@ -313,25 +320,25 @@ TEST_F(aggregator, answers_that_are_none)
 	ASSERT_EQ(give(self->fd, self->udp, &self->worker, &request, 1), 0);
 	fake_answer(&p, &request.h, 3, 1);
 	p.lanes[500] ^= 0x10;
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(stats_of(self->fd).bad_sum, 1);
 	fake_answer(&p, &request.h, 3, 2);
 	p.h.epoch = htobe32(FAKE_EPOCH - 1);
 	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	p.h.epoch = htobe32(FAKE_EPOCH + 1);
 	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(stats_of(self->fd).unexpected, 2);
 	loopback(&elsewhere, FAKE_PORT + 1);
 	elsewhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
 	ASSERT_EQ(bind(other, (void *)&elsewhere, sizeof(elsewhere)), 0);
-	ASSERT_EQ(answer(other, &self->worker, &request.h, 3, 3), 0);
+	ASSERT_EQ(answer(self->fd, other, &self->worker, &request.h, 3, 3), 0);
 	EXPECT_EQ(stats_of(self->fd).foreign, 1);
 	EXPECT_EQ(stats_of(self->fd).chunks, 0);
 	EXPECT_EQ(poll_now(self->fd), POLLOUT);
 	/* they have overwritten nothing that stays */
-	ASSERT_EQ(answer(self->udp, &self->worker, &request.h, 3, 4), 0);
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request.h, 3, 4), 0);
 	ASSERT_EQ(receive_message(self->fd, room, sizeof(room), &r, 0, NULL), ANSWER);
 	EXPECT_TRUE(all_bytes(room, LANES, 4));
 	close(other);
@@ -357,7 +364,7 @@ TEST_F(aggregator, only_a_newer_epoch_ends_this_one)
 		stale.rank = 0;
 		stale.epoch = htobe32(epoch);
 		set_sum(&stale, sizeof(stale));
-		ASSERT_EQ(send_one(self->udp, &self->worker, &stale, sizeof(stale)), 0);
+		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &stale, sizeof(stale)), 0);
 	}
 	EXPECT_EQ(receive(self->fd, 0), -ESTALE);
 	f = failure_of(self->fd);
@@ -377,7 +384,8 @@ TEST_F(aggregator, sums_without_this_rank_say_so)
 	self->udp = fake_open();
 	ASSERT_EQ(give(self->fd, self->udp, &self->worker, request, 4), 0);
 	for (i = 0; i < 4; i++)
-		ASSERT_EQ(answer(self->udp, &self->worker, &request[i].h, ranks[i], 1), 0);
+		ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[i].h, ranks[i], 1),
+			  0);
 	ASSERT_EQ(receive_message(self->fd, room, sizeof(room), &r, 0, NULL), sizeof(room));
 	EXPECT_EQ(lane_of(room + 4 * LANES, 2), 2);
 	EXPECT_EQ(lane_of(room + 4 * LANES + 2, 2), 1 | THC_COUNT_EXCLUDED);
@@ -418,7 +426,7 @@ TEST_F(aggregator, congestion_window_limits_what_is_in_flight)
 		sleep_ms(10);
 	EXPECT_EQ(stats_of(self->fd).window, window / 2);
 	ASSERT_EQ(fake_take_chunk(self->udp, &request, 0), 0);
-	ASSERT_EQ(answer(self->udp, &self->worker, &request.h, 3, 1), 0);
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request.h, 3, 1), 0);
 	EXPECT_EQ(stats_of(self->fd).chunks, 1);
 	EXPECT_EQ(sent_once(self->fd), window);
 }
@@ -436,7 +444,7 @@ TEST_F(aggregator, option_window_limits_what_is_in_flight)
 	EXPECT_EQ(sent_once(self->fd), 5);
 	for (i = 1; i <= 10; i++) {
 		ASSERT_EQ(fake_take_chunk(self->udp, &request, (uint32_t)i - 1), 0);
-		ASSERT_EQ(answer(self->udp, &self->worker, &request.h, 3, 1), 0);
+		ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request.h, 3, 1), 0);
 		EXPECT_EQ(sent_once(self->fd), 5 + i);
 	}
 }

@@ -12,15 +12,20 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-AFTHC_FIXTURE(fault)
-
 /* --- memory that does not come -------------------------------------------- */
 
-/* Two pages, the second of which is missing until supply(). */
+/**
+ * struct missing - two pages, the second of which is missing until supply()
+ * @uffd: who needs it is told here
+ * @page: bytes of one
+ * @at: where they are
+ * @whole: what is in them in the end: rank 0's part of add8
+ */
 struct missing {
 	int	uffd;
 	size_t	page;
 	uint8_t	*at;
+	uint8_t	*whole;
 };
 
 static const char *why_no_userfaultfd(void)
@@ -44,7 +49,8 @@ static int make_missing(struct missing *m)
 	m->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	if (m->at == MAP_FAILED || m->uffd < 0)
 		return -errno;
-	m->at[0] = 0;
+	m->whole = make_payload(0, add8.tag, 2 * m->page);
+	memcpy(m->at, m->whole, m->page);
 	reg.range.start = (uintptr_t)m->at + m->page;
 	reg.range.len = m->page;
 	return ioctl(m->uffd, UFFDIO_API, &api) || ioctl(m->uffd, UFFDIO_REGISTER, &reg) ? -errno :
@@ -61,9 +67,10 @@ static int wait_for_fault(const struct missing *m)
 	return read(m->uffd, &event, sizeof(event)) == sizeof(event) ? 0 : -errno;
 }
 
-static int supply(const struct missing *m, const void *page)
+static int supply(const struct missing *m)
 {
-	struct uffdio_copy copy = { .dst = (uintptr_t)m->at + m->page, .src = (uintptr_t)page,
+	struct uffdio_copy copy = { .dst = (uintptr_t)m->at + m->page,
+				    .src = (uintptr_t)m->whole + m->page,
 				    .len = m->page };
 
 	return ioctl(m->uffd, UFFDIO_COPY, &copy) ? -errno : 0;
@@ -71,8 +78,11 @@ static int supply(const struct missing *m, const void *page)
 
 static void end_missing(struct missing *m)
 {
+	if (m->uffd < 0)
+		return;
 	close(m->uffd);
 	munmap(m->at, 2 * m->page);
+	free(m->whole);
 }
 
 /* --- calls on threads of their own ---------------------------------------- */
@@ -139,20 +149,47 @@ static int do_set(struct call *c)
 	return setsockopt(c->fd, SOL_THC, THC_OPT_TIMEOUT, c->payload, 4) ? -errno : 0;
 }
 
-/* The whole of rank 0's message: what @m has, and what it lacks. */
-static void prepare(struct missing *m, struct call *c, uint8_t *page, int fd)
+/* sendmsg() of rank 0, which has @fd, is stuck. */
+static int get_stuck(struct call *c, const struct missing *m, int fd)
 {
-	uint8_t *lanes = make_payload(0, add8.tag, 2 * m->page);
-
-	memcpy(m->at, lanes, m->page);
-	memcpy(page, lanes + m->page, m->page);
-	free(lanes);
 	memset(c, 0, sizeof(*c));
 	c->make = do_send;
 	c->fd = fd;
 	c->payload = m->at;
 	c->bytes = 2 * m->page;
 	c->send = add8;
+	begin_call(c);
+	return wait_for_fault(m);
+}
+
+FIXTURE(fault)
+{
+	struct daemon daemon;
+	int fd[RANKS_MAX];
+	struct missing m;
+	struct call sender;
+};
+
+FIXTURE_SETUP(fault)
+{
+	const char *reason = why_not();
+
+	memset(self, 0, sizeof(*self));
+	memset(self->fd, 0xff, sizeof(self->fd));
+	self->m.uffd = -1;
+	if (!reason)
+		reason = why_no_userfaultfd();
+	if (reason)
+		SKIP(return, "%s", reason);
+	ASSERT_EQ(enter_netns(), 0);
+	ASSERT_EQ(make_missing(&self->m), 0);
+}
+
+FIXTURE_TEARDOWN(fault)
+{
+	close_all(self->fd, RANKS_MAX);
+	stop_daemon(&self->daemon, SIGKILL);
+	end_missing(&self->m);
 }
 
 #define CHUNKS(m)	(2 * (m)->page / LANES)
@@ -211,63 +248,48 @@ static int everything_else(struct call *c)
 
 TEST_F_TIMEOUT(fault, other_calls_go_on, 90)
 {
-	struct missing m;
-	struct call sender, others = { .make = everything_else };
-	uint8_t page[65536];
+	struct call others = { .make = everything_else };
 
-	if (why_no_userfaultfd())
-		SKIP(return, "%s", why_no_userfaultfd());
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	/* one message is complete, and one is stuck */
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
 	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
 	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
-	ASSERT_EQ(make_missing(&m), 0);
-	prepare(&m, &sender, page, self->fd[0]);
-	begin_call(&sender);
-	ASSERT_EQ(wait_for_fault(&m), 0);
+	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
 	others.fd = self->fd[0];
 	others.other = self->fd[1];
 	begin_call(&others);
 	EXPECT_TRUE(ends_in(&others, PATIENCE_MS)) TH_LOG("%s waits for it", others.doing);
-	EXPECT_FALSE(ends_in(&sender, 0));
-	ASSERT_EQ(supply(&m, page), 0);
+	EXPECT_FALSE(ends_in(&self->sender, 0));
+	ASSERT_EQ(supply(&self->m), 0);
 	EXPECT_EQ(end_call(&others), 0) TH_LOG("%s", others.doing);
-	EXPECT_EQ(end_call(&sender), 2 * (int)m.page);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
 	/* of rank 1's two messages the second one is the first chunk of the stuck one */
 	EXPECT_EQ(receive(self->fd[1], 0), ANSWER);
 	EXPECT_EQ(receive(self->fd[1], 0), ANSWER);
-	end_missing(&m);
 }
 
 /* The page comes late: the sums are right all the same, in the order of the calls. */
 TEST_F_TIMEOUT(fault, late_memory_is_summed, 60)
 {
-	struct call sender, second;
+	struct call second;
 	struct thc_send s = add8;
-	uint8_t page[65536], lanes[LANES] = "";
-	struct missing m;
+	uint8_t lanes[LANES] = "";
 
-	if (why_no_userfaultfd())
-		SKIP(return, "%s", why_no_userfaultfd());
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
-	ASSERT_EQ(make_missing(&m), 0);
-	prepare(&m, &sender, page, self->fd[0]);
-	begin_call(&sender);
-	ASSERT_EQ(wait_for_fault(&m), 0);
-	second = sender;
+	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
+	second = self->sender;
 	second.payload = lanes;
 	second.bytes = LANES;
 	second.send.tag++;
 	begin_call(&second);
 	EXPECT_FALSE(ends_in(&second, 200)) TH_LOG("it overtook");
-	ASSERT_EQ(supply(&m, page), 0);
-	EXPECT_EQ(end_call(&sender), 2 * (int)m.page);
+	ASSERT_EQ(supply(&self->m), 0);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
 	EXPECT_EQ(end_call(&second), LANES);
-	ASSERT_EQ(send_part(self->fd[1], 1, &s, CHUNKS(&m), 8), 0);
-	EXPECT_EQ(check_answer(self->fd[0], &s, CHUNKS(&m), 8, 2, NULL), 0);
-	EXPECT_EQ(check_answer(self->fd[1], &s, CHUNKS(&m), 8, 2, NULL), 0);
-	end_missing(&m);
+	ASSERT_EQ(send_part(self->fd[1], 1, &s, CHUNKS(&self->m), 8), 0);
+	EXPECT_EQ(check_answer(self->fd[0], &s, CHUNKS(&self->m), 8, 2, NULL), 0);
+	EXPECT_EQ(check_answer(self->fd[1], &s, CHUNKS(&self->m), 8, 2, NULL), 0);
 }
 
 static int do_connect(struct call *c)
@@ -278,26 +300,18 @@ static int do_connect(struct call *c)
 /* connect() makes a new socket of it, which has none of the stuck message. */
 TEST_F_TIMEOUT(fault, connect_cancels_it, 90)
 {
-	struct call sender, again = { .make = do_connect };
-	uint8_t page[65536];
-	struct missing m;
+	struct call again = { .make = do_connect };
 
-	if (why_no_userfaultfd())
-		SKIP(return, "%s", why_no_userfaultfd());
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
-	ASSERT_EQ(make_missing(&m), 0);
-	prepare(&m, &sender, page, self->fd[0]);
-	begin_call(&sender);
-	ASSERT_EQ(wait_for_fault(&m), 0);
+	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
 	again.fd = self->fd[0];
 	begin_call(&again);
 	EXPECT_TRUE(ends_in(&again, PATIENCE_MS)) TH_LOG("connect() waits for it");
-	ASSERT_EQ(supply(&m, page), 0);
+	ASSERT_EQ(supply(&self->m), 0);
 	EXPECT_EQ(end_call(&again), 0);
-	EXPECT_EQ(end_call(&sender), -ECANCELED);
+	EXPECT_EQ(end_call(&self->sender), -ECANCELED);
 	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
 	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 3), 0);
-	end_missing(&m);
 }
 
 static int do_shutdown(struct call *c)
@@ -307,48 +321,32 @@ static int do_shutdown(struct call *c)
 
 TEST_F_TIMEOUT(fault, shutdown_ends_it, 60)
 {
-	struct call sender, down = { .make = do_shutdown };
-	uint8_t page[65536];
-	struct missing m;
+	struct call down = { .make = do_shutdown };
 
-	if (why_no_userfaultfd())
-		SKIP(return, "%s", why_no_userfaultfd());
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
-	ASSERT_EQ(make_missing(&m), 0);
-	prepare(&m, &sender, page, self->fd[0]);
-	begin_call(&sender);
-	ASSERT_EQ(wait_for_fault(&m), 0);
+	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
 	down.fd = self->fd[0];
 	begin_call(&down);
 	EXPECT_TRUE(ends_in(&down, PATIENCE_MS)) TH_LOG("shutdown() waits for it");
-	ASSERT_EQ(supply(&m, page), 0);
+	ASSERT_EQ(supply(&self->m), 0);
 	EXPECT_EQ(end_call(&down), 0);
-	EXPECT_EQ(end_call(&sender), -EPIPE);
+	EXPECT_EQ(end_call(&self->sender), -EPIPE);
 	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
-	end_missing(&m);
 }
 
 /* The call holds the file: what close() leaves ends with it. */
 TEST_F_TIMEOUT(fault, close_leaves_it_to_the_call, 60)
 {
-	struct call sender;
-	uint8_t page[65536];
-	struct missing m;
 	FILE *f;
 	long held = -1;
 	int i;
 
-	if (why_no_userfaultfd())
-		SKIP(return, "%s", why_no_userfaultfd());
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
-	ASSERT_EQ(make_missing(&m), 0);
-	prepare(&m, &sender, page, self->fd[0]);
-	begin_call(&sender);
-	ASSERT_EQ(wait_for_fault(&m), 0);
+	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
 	close_all(self->fd, 1);
-	EXPECT_FALSE(ends_in(&sender, 100));
-	ASSERT_EQ(supply(&m, page), 0);
-	EXPECT_EQ(end_call(&sender), 2 * (int)m.page);
+	EXPECT_FALSE(ends_in(&self->sender, 100));
+	ASSERT_EQ(supply(&self->m), 0);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
 	for (i = 0; i < 100 && held; i++, sleep_ms(100)) {
 		f = fopen("/sys/module/thc/refcnt", "r");
 		ASSERT_NE(f, NULL);
@@ -356,7 +354,6 @@ TEST_F_TIMEOUT(fault, close_leaves_it_to_the_call, 60)
 		fclose(f);
 	}
 	EXPECT_EQ(held, 0);
-	end_missing(&m);
 }
 
 /* Killed with nobody to supply the page; the parent's copy of the
@@ -364,24 +361,18 @@ TEST_F_TIMEOUT(fault, close_leaves_it_to_the_call, 60)
  */
 TEST_F_TIMEOUT(fault, kill_ends_the_process, 60)
 {
-	struct call sender;
-	uint8_t page[65536];
 	struct missing m;
 	int status, in[2];
 	pid_t child;
 	char byte;
 
-	if (why_no_userfaultfd())
-		SKIP(return, "%s", why_no_userfaultfd());
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
 	ASSERT_EQ(pipe(in), 0);
 	child = fork();
 	if (!child) {
 		if (make_missing(&m))
 			_exit(1);
-		prepare(&m, &sender, page, self->fd[0]);
-		begin_call(&sender);
-		byte = (char)wait_for_fault(&m);
+		byte = (char)get_stuck(&self->sender, &m, self->fd[0]);
 		if (write(in[1], &byte, 1) != 1)
 			_exit(1);
 		pause();
@@ -405,28 +396,22 @@ static int do_getsockopt(struct call *c)
 TEST_F_TIMEOUT(fault, setsockopt_holds_nobody_up, 60)
 {
 	struct call setter = { .make = do_set }, getter = { .make = do_getsockopt };
-	uint8_t page[65536] = { 0xe8, 0x03 };
 	socklen_t len = 4;
-	struct missing m;
 	uint32_t value;
 
-	if (why_no_userfaultfd())
-		SKIP(return, "%s", why_no_userfaultfd());
 	self->fd[0] = thc_open(0);
-	ASSERT_EQ(make_missing(&m), 0);
 	setter.fd = self->fd[0];
-	setter.payload = m.at + m.page;
+	setter.payload = self->m.at + self->m.page;
 	begin_call(&setter);
-	ASSERT_EQ(wait_for_fault(&m), 0);
+	ASSERT_EQ(wait_for_fault(&self->m), 0);
 	getter.fd = self->fd[0];
 	begin_call(&getter);
 	EXPECT_TRUE(ends_in(&getter, PATIENCE_MS)) TH_LOG("getsockopt() waits for it");
-	ASSERT_EQ(supply(&m, page), 0);
+	ASSERT_EQ(supply(&self->m), 0);
 	EXPECT_EQ(end_call(&getter), 0);
 	EXPECT_EQ(end_call(&setter), 0);
 	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_TIMEOUT, &value, &len), 0);
-	EXPECT_EQ(value, 1000);
-	end_missing(&m);
+	EXPECT_EQ(memcmp(&value, self->m.whole + self->m.page, len), 0);
 }
 
 TEST_HARNESS_MAIN
