@@ -55,11 +55,19 @@ static int start_thread(struct thc_client *c)
 	return 0;
 }
 
-static void wake(struct thc_client *c)
+/* Unlocks the client, with news for the I/O thread; after that, or it would wake
+ * up only to wait for the lock.
+ */
+static void unlock_and_wake(struct thc_client *c)
 {
+	enum thc_thread_state state = c->state;
 	uint64_t one = 1;
 
-	if (write(c->wake, &one, sizeof(one)) < 0)
+	c->news = true;
+	pthread_mutex_unlock(&c->lock);
+	if (state == THC_IDLE)
+		pthread_cond_signal(&c->work);
+	else if (state == THC_POLLING && write(c->wake, &one, sizeof(one)) < 0)
 		return;		/* the counter is full: it is awake */
 }
 
@@ -70,8 +78,7 @@ static void stop_thread(struct thc_client *c)
 		return;
 	pthread_mutex_lock(&c->lock);
 	c->stop = true;
-	pthread_mutex_unlock(&c->lock);
-	wake(c);
+	unlock_and_wake(c);
 	pthread_join(c->thread, NULL);
 	c->running = false;
 }
@@ -171,6 +178,7 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	if (!c)
 		return thc_fail(-ENOMEM, "out of memory");
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->work, NULL);
 	c->options = *options;
 	snprintf(c->aggregator, sizeof(c->aggregator), "%s", options->aggregator);
 	c->options.aggregator = c->aggregator;
@@ -219,6 +227,7 @@ void thc_client_close(struct thc_client *c)
 		c->transport->close(c);
 	if (c->wake >= 0)
 		close(c->wake);
+	pthread_cond_destroy(&c->work);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -293,12 +302,12 @@ int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_
 		return thc_fail(-ENOMEM, "out of memory");
 	pthread_mutex_lock(&c->lock);
 	error = enqueue(c, r);
-	pthread_mutex_unlock(&c->lock);
 	if (error) {
+		pthread_mutex_unlock(&c->lock);
 		thc_request_destroy(r);
 		return error;
 	}
-	wake(c);
+	unlock_and_wake(c);
 	*out = r;
 	return 0;
 }

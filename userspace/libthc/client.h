@@ -15,10 +15,10 @@
  * What may be sent, what an answer means and what is sent again is in
  * <thc/flight.h> and <thc/window.h>, which the kernel module shares.
  *
- * Locking: client.lock guards the queue and the error memories' list;
- * request.lock guards `done`, may be taken inside client.lock, and lives as
- * long as the request, which outlives the client if it is waited for late.
- * All else belongs to the I/O thread while it runs, and to the caller of open,
+ * Locking: client.lock guards the queue, the error memories' list and what it
+ * takes to wake the I/O thread; request.lock guards `done`, may be taken inside
+ * client.lock, and lives as long as the request, which outlives the client if
+ * it is waited for late. All else belongs to the I/O thread while it runs, and to the caller of open,
  * rejoin and close while it does not.
  */
 #ifndef LIBTHC_CLIENT_H
@@ -324,7 +324,7 @@ void thc_buffer_free(struct thc_client *c);
  * @forget: what is in flight, after a failure
  * @receive: what has come; true if anything did
  * @send: what can be sent; lowers *@due to the time of the next look
- * @poll: what to sleep on, at most two; how many
+ * @poll: what to sleep on, at most two; how many. 0: nothing can come
  * @show: fills in the counters that only it knows, often; may be NULL
  * @ask: fills in those that are costly to know, when somebody asks; may be NULL
  */
@@ -365,8 +365,18 @@ struct thc_spare {
 	uint64_t	taken;		/* all-reduces begun when it came back */
 };
 
+/* What the I/O thread does, and what it takes to wake it. */
+enum thc_thread_state {
+	THC_AWAKE,	/* nothing: it looks for news before it sleeps */
+	THC_IDLE,	/* waits for client.work */
+	THC_POLLING,	/* a write to client.wake */
+};
+
 struct thc_client {
 	pthread_mutex_t		lock;
+	pthread_cond_t		work;		/* lock: news, for a thread that is idle */
+	enum thc_thread_state	state;		/* lock */
+	bool			news;		/* lock: a request or an order to stop */
 	struct thc_request	*queue;		/* lock: in order, active ones included */
 	struct thc_memory	*memories;	/* lock */
 	bool			stop;		/* lock */
@@ -388,7 +398,9 @@ struct thc_client {
 	size_t			in_room;
 	bool			blocked;	/* it has no room for more messages */
 	bool			readable;	/* there is something to receive */
-	uint64_t		looked_at;	/* time of the last look for it */
+	uint64_t		norms_at;	/* time the last norms were sent */
+	uint64_t		norms_ns[2];	/* what agreements, norms took the last time */
+	uint64_t		looked_at;	/* time of the last look for them */
 	uint64_t		look_ns;	/* until the next one */
 	unsigned int		messages;	/* in flight */
 	unsigned int		norm_messages;	/* of them */

@@ -164,9 +164,35 @@ static bool stopping(struct thc_client *c)
 
 	pthread_mutex_lock(&c->lock);
 	thc_client_show(c);
+	c->state = THC_AWAKE;
+	c->news = false;
 	stop = c->stop;
 	pthread_mutex_unlock(&c->lock);
 	return stop;
+}
+
+/* Sleeps until there are news: nothing is in flight. */
+static void idle(struct thc_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->state = THC_IDLE;
+	while (!c->news)
+		pthread_cond_wait(&c->work, &c->lock);
+	c->state = THC_AWAKE;
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* From now on news come through the eventfd; false: there are some already. */
+static bool may_poll(struct thc_client *c)
+{
+	bool may;
+
+	pthread_mutex_lock(&c->lock);
+	may = !c->news;
+	if (may)
+		c->state = THC_POLLING;
+	pthread_mutex_unlock(&c->lock);
+	return may;
 }
 
 /* Sleeps until a packet, a new request, or time @due (~0: whenever). */
@@ -178,9 +204,13 @@ static void sleep_until(struct thc_client *c, uint64_t due)
 		.tv_sec = (time_t)(wait / 1000000000ULL),
 		.tv_nsec = (long)(wait % 1000000000ULL),
 	};
-	unsigned int n = 1 + c->transport->poll(c, fds + 1);
+	unsigned int n = c->transport->poll(c, fds + 1);
 
-	if (ppoll(fds, n, due == UINT64_MAX ? NULL : &t, NULL) <= 0)
+	if (!n) {
+		idle(c);
+		return;
+	}
+	if (!may_poll(c) || ppoll(fds, n + 1, due == UINT64_MAX ? NULL : &t, NULL) <= 0)
 		return;
 	c->readable = fds[1].revents;
 	if (fds[0].revents && read(c->wake, &drained, sizeof(drained)) < 0)

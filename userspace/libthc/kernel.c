@@ -22,8 +22,8 @@
 #define MESSAGE_SHARE	8
 /* Lanes and contributors of a chunk. */
 #define CHUNK_ROOM	(THC_LANE_BYTES + sizeof(uint16_t))
-/* Between two looks for answers while there is something to compute, at first;
- * four times as long after each that was in vain.
+/* Until the first look for norms while there is something to compute, at least;
+ * twice as long after each that was in vain.
  */
 #define LOOK_NS		(2 * THC_NS_PER_MS)
 
@@ -198,8 +198,8 @@ static int join_job(struct thc_client *c)
 	c->messages = 0;
 	c->norm_messages = 0;
 	c->readable = false;
-	c->looked_at = 0;
-	c->look_ns = LOOK_NS;
+	c->norms_ns[0] = 0;
+	c->norms_ns[1] = 0;
 	return 0;
 }
 
@@ -207,6 +207,29 @@ static int join_job(struct thc_client *c)
 static void leave_job(struct thc_client *c)
 {
 	(void)c;
+}
+
+/* --- looking for norms ---------------------------------------------------- */
+
+/* A call in vain costs as much as one that brings a message. Only norms are
+ * waited for while there is something else to compute; they are looked for when
+ * they came the last time, or twice as late.
+ */
+static void expect_norms(struct thc_client *c, uint64_t tag)
+{
+	uint64_t took = c->norms_ns[!!(uint32_t)tag];
+
+	c->norm_messages++;
+	c->norms_at = thc_now();
+	c->looked_at = c->norms_at;
+	c->look_ns = took > LOOK_NS ? took : LOOK_NS;
+}
+
+/* A little less than it took: a look finds what came a while ago. */
+static void norms_came(struct thc_client *c, uint64_t tag)
+{
+	c->norm_messages--;
+	c->norms_ns[!!(uint32_t)tag] = (thc_now() - c->norms_at) / 8 * 7;
 }
 
 /* --- out ------------------------------------------------------------------ */
@@ -233,7 +256,8 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 	c->stats.send_calls++;
 	if (sendmsg(c->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
 		c->messages++;
-		c->norm_messages += send->op == THC_OP_MAX;
+		if (send->op == THC_OP_MAX)
+			expect_norms(c, send->tag);
 		return 1;
 	}
 	c->blocked = errno == EAGAIN;
@@ -399,7 +423,8 @@ static int receive_message(struct thc_client *c)
 		return -1;
 	}
 	memcpy(&received, CMSG_DATA(cm), sizeof(received));
-	c->norm_messages -= received.op == THC_OP_MAX;
+	if (received.op == THC_OP_MAX)
+		norms_came(c, received.tag);
 	take_message(c, &received);
 	return 1;
 }
@@ -409,9 +434,6 @@ static bool receive_some(struct thc_client *c)
 	uint64_t now = thc_now();
 	int got;
 
-	/* A call in vain costs as much as one that brings a message. Only norms are
-	 * waited for while there is something else to compute.
-	 */
 	if (!c->messages)
 		return false;
 	if (!c->readable && (!c->norm_messages || now - c->looked_at < c->look_ns))
@@ -419,7 +441,7 @@ static bool receive_some(struct thc_client *c)
 	c->readable = false;
 	got = receive_message(c);
 	c->looked_at = now;
-	c->look_ns = got ? LOOK_NS : 4 * c->look_ns;
+	c->look_ns *= 2;
 	return got != 0;
 }
 
@@ -427,6 +449,8 @@ static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
 {
 	short events = POLLIN;
 
+	if (!c->messages)
+		return 0;
 	if (c->blocked)
 		events |= POLLOUT;
 	fds[0] = (struct pollfd){ .fd = c->socket, .events = events };
