@@ -316,10 +316,8 @@ int thc_allreduce_wait(struct thc_request *r)
 {
 	int status;
 
-	pthread_mutex_lock(&r->lock);
-	while (!r->done)
-		pthread_cond_wait(&r->changed, &r->lock);
-	pthread_mutex_unlock(&r->lock);
+	while (sem_wait(&r->ended))	/* a signal */
+		;
 	status = r->status;
 	if (status)
 		thc_fail(status, "%s", r->sentence);
@@ -329,12 +327,10 @@ int thc_allreduce_wait(struct thc_request *r)
 
 int thc_allreduce_test(struct thc_request *r)
 {
-	int done;
-
-	pthread_mutex_lock(&r->lock);
-	done = r->done;
-	pthread_mutex_unlock(&r->lock);
-	return done;
+	if (sem_trywait(&r->ended))
+		return 0;
+	sem_post(&r->ended);
+	return 1;
 }
 
 int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype, uint64_t key)

@@ -16,10 +16,9 @@
  * <thc/flight.h> and <thc/window.h>, which the kernel module shares.
  *
  * Locking: client.lock guards the queue, the error memories' list and what it
- * takes to wake the I/O thread; request.lock guards `done`, may be taken inside
- * client.lock, and lives as long as the request, which outlives the client if
- * it is waited for late. All else belongs to the I/O thread while it runs, and to the caller of open,
- * rejoin and close while it does not.
+ * takes to wake the I/O thread. A request belongs to who waits for it as soon as
+ * it has ended, and may outlive the client. All else belongs to the I/O thread
+ * while it runs, and to the caller of open, rejoin and close while it does not.
  */
 #ifndef LIBTHC_CLIENT_H
 #define LIBTHC_CLIENT_H
@@ -27,6 +26,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -201,9 +201,7 @@ struct thc_request {
 	enum thc_dtype		dtype;
 
 	enum thc_stage		stage;
-	pthread_mutex_t		lock;
-	pthread_cond_t		changed;
-	bool			done;		/* lock: status and sentence are final */
+	sem_t			ended;		/* 1: status and sentence are final */
 	bool			data_reserved;	/* sequence numbers are given */
 	bool			adrift;		/* it failed here, the others go on without us */
 	int			status;

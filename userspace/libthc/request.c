@@ -68,8 +68,7 @@ struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t c
 
 	if (!r)
 		return NULL;
-	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->changed, NULL);
+	sem_init(&r->ended, 0, 0);
 	r->client = c;
 	r->buf = buf;
 	r->count = count;
@@ -80,17 +79,13 @@ struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t c
 
 void thc_request_destroy(struct thc_request *r)
 {
-	pthread_cond_destroy(&r->changed);
-	pthread_mutex_destroy(&r->lock);
+	sem_destroy(&r->ended);
 	free(r);
 }
 
 void thc_request_end(struct thc_request *r)
 {
-	pthread_mutex_lock(&r->lock);
-	r->done = true;
-	pthread_cond_broadcast(&r->changed);
-	pthread_mutex_unlock(&r->lock);
+	sem_post(&r->ended);
 }
 
 /* fp32: blocks are rotated, and decoded, where their regions lie. */
