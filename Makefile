@@ -198,8 +198,13 @@ demo-vm: all
 		@live --output @ $(DEMO_ARGS)
 
 bench-vm: all benches
-	@$(PYTHON) tools/in_vm.py --name bench-vm --output $(BUILD)/bench-vm.json -- \
+	@$(PYTHON) tools/in_vm.py --name bench-vm --output $(BUILD)/vm/bench-qemu.json -- \
 		tools/bench/transport.py --output @ $(BENCH_ARGS)
+	@rm -f $(BUILD)/vm/bench-uml.json
+	@$(PYTHON) tools/in_vm.py --name bench-vm --uml --output $(BUILD)/vm/bench-uml.json -- \
+		tools/bench/transport.py --output @ $(BENCH_ARGS) || [ $$? -eq 125 ]
+	@$(PYTHON) tools/bench/transport.py --output $(BUILD)/bench-vm.json \
+		--join $(BUILD)/vm/bench-qemu.json $(BUILD)/vm/bench-uml.json
 
 lint:
 	@sh tools/lint

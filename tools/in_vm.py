@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """One of this tree's programs on a stock Debian kernel with thc.ko: builds the
 module, boots the kernel in QEMU (tests/vm), loads the module there, runs the
-program and keeps the file that it writes. `make demo-vm` and `make bench-vm`.
+program and keeps the file that it writes. Or on User-mode Linux. `make demo-vm`
+and `make bench-vm`.
 """
 import argparse
 import os
@@ -34,28 +35,35 @@ def step(argv):
 
 
 def run(args):
-    print(f"building thc.ko for Debian's {KERNEL}", flush=True)
-    status = step(["sh", os.path.join(netns.ROOT, "tests/vm/build-module"), KERNEL])
-    if status:
-        return status
-    print(f"booting Debian's {KERNEL}, {args.cpus} CPUs; without KVM, which it may have to do, it "
-          f"takes minutes", flush=True)
+    if not args.uml:
+        print(f"building thc.ko for Debian's {KERNEL}", flush=True)
+        status = step(["sh", os.path.join(netns.ROOT, "tests/vm/build-module"), KERNEL])
+        if status:
+            return status
+        print(f"booting Debian's {KERNEL}, {args.cpus} CPUs; without KVM, which it may have to do, "
+              f"it takes minutes", flush=True)
     parent = os.path.join(netns.build_dir(), "vm")
     with tempfile.TemporaryDirectory(prefix="result-", dir=parent) as folder:
         result = os.path.join(folder, os.path.basename(args.output))
+        load = "" if args.uml else "modprobe thc && "      # tests/vm/uml has loaded it
         command = [result if word == "@" else "--live" if word == "@live" else word
                    for word in args.command if word != "@live" or sys.stdout.isatty()]
-        status = step([sys.executable, os.path.join(netns.ROOT, "tests/vm/run"),
-                       "--kernel", KERNEL, "--cpus", str(args.cpus), "--memory", str(args.memory),
-                       "--timeout", str(args.timeout), "--share", folder,
-                       "--log", os.path.join(parent, KERNEL, f"{args.name}.dmesg.log"), "--",
+        status = step([sys.executable, *machine(args, parent), "--memory", str(args.memory),
+                       "--timeout", str(args.timeout), "--share", folder, "--",
                        "env", f"BUILD={netns.build_dir()}", f"COLUMNS={columns()}",
                        f"OUTPUT_NAME={os.path.relpath(args.output)}",
-                       "sh", "-c", 'modprobe thc && exec /usr/bin/python3 "$@"', args.name,
-                       *command])
+                       "sh", "-c", f'{load}exec /usr/bin/python3 "$@"', args.name, *command])
         if os.path.exists(result):
             shutil.move(result, args.output)
     return status
+
+
+def machine(args, parent):
+    """The program that boots it, with its options."""
+    if args.uml:
+        return [os.path.join(netns.ROOT, "tests/vm/uml")]
+    return [os.path.join(netns.ROOT, "tests/vm/run"), "--kernel", KERNEL, "--cpus",
+            str(args.cpus), "--log", os.path.join(parent, KERNEL, f"{args.name}.dmesg.log")]
 
 
 def columns():
@@ -66,6 +74,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", required=True, help="of what is run, for messages and logs")
+    parser.add_argument("--uml", action="store_true",
+                        help="on User-mode Linux, at this CPU's speed, instead of in QEMU")
     parser.add_argument("--cpus", type=int, default=2)
     parser.add_argument("--memory", type=int, default=4000, metavar="MB")
     parser.add_argument("--timeout", type=int, default=900, metavar="S")

@@ -14,6 +14,7 @@ kernel's folder there for a newer one.
     cache/6.12/lib/modules/...   what tests may load; drivers of hardware are left out
     cache/6.12/usr/src/linux-headers-...
     cache/debug/...              the same, built by tests/vm/debug-kernel
+    cache/uml/...                User-mode Linux, built by tests/vm/uml
 """
 import contextlib
 import fcntl
@@ -31,7 +32,8 @@ import tarfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 STOCK = ("6.1", "6.12")
-KERNELS = (*STOCK, "debug")
+KERNELS = (*STOCK, "debug")     # what QEMU boots
+BUILT = {"debug": "tests/vm/debug-kernel", "uml": "tests/vm/uml"}
 SOURCE = "linux-source-6.12"
 
 # Modules that tests may load, as folders or files of lib/modules/RELEASE/kernel.
@@ -134,12 +136,12 @@ def get(name):
     """The kernel of that name, fetched if it is not in the cache; may raise Unavailable."""
     if platform.machine() != "x86_64":
         raise Unavailable("test machines are x86-64 so far, this host is " + platform.machine())
-    if name not in KERNELS:
+    if name not in STOCK and name not in BUILT:
         raise Unavailable(f"no kernel '{name}': choose one of {', '.join(KERNELS)}")
     with locked(os.path.join(cache_dir(), f"{name}.lock"), f"kernel {name} is being fetched"):
         if not os.path.exists(os.path.join(cache_dir(), name, "release")):
-            if name == "debug":
-                raise Unavailable("the debug kernel is not built yet: tests/vm/debug-kernel")
+            if name in BUILT:
+                raise Unavailable(f"the {name} kernel is not built yet: {BUILT[name]}")
             _fetch(name)
     return Kernel(name)
 

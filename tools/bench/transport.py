@@ -1,19 +1,27 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """UDP sockets beside AF_THC sockets: system calls, CPU time and wall time of an
-all-reduce, rounds of both interleaved on one topology with an aggregator in
-native XDP. The ranks are bench_transport.c. Needs thc.ko: `make bench-vm` runs
-it in a test machine and writes build/bench-vm.json.
+all-reduce, rounds of both interleaved on one topology. The ranks are
+bench_transport.c. Needs thc.ko: `make bench-vm` runs it twice and joins both
+results in build/bench-vm.json.
 
-CPU time is given twice: of the ranks' processes, in which the kernel also
-counts what the network does while they send (on veth that is everything, up to
-XDP on the aggregator); and of the machine, from /proc/stat, which has also
-what timers, softirqs and kernel threads did for them.
+In QEMU, with the aggregator in native XDP. System calls are exact there. CPU
+time is that of the ranks' processes, in which the kernel also counts what the
+network does while they send (on veth that is everything, up to XDP on the
+aggregator). If QEMU emulates, it is no measure: vector arithmetic costs many
+times more beside a system call than on a CPU.
+
+On User-mode Linux, which computes at this CPU's speed. Each interface receives
+in a kernel thread of its own and the aggregator is a process (software), so
+that CPU time of the ranks is theirs alone: their processes and the threads that
+receive for them. But to enter its kernel takes tens of microseconds, which
+flatters who does so seldom. So the host is asked, too, what the machine has
+taken from it in user mode: all that its kernel and its programs compute, ranks,
+switch and aggregator, without the switching between them.
 """
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -23,13 +31,18 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import netns  # noqa: E402  (found through the path above)
 from aggregator import Aggregator, read_line  # noqa: E402
 
+CLOCK_OF_PROCESS = 2    # clockid_t of another process: ~pid << 3 | this
 WORKERS = 4
 TRANSPORTS = {"udp": "UDP", "af_thc": "AF_THC"}
 LIMIT = 300             # seconds for one round: an emulated machine may be busy
 # What the project promises: AF_THC takes at most this part of what UDP takes.
 PROMISES = [("calls", 1 / 50, "system calls per rank and bucket"),
-            ("cpu", 1 / 2, "CPU time of the ranks' processes"),
-            ("cpu_machine", 1 / 2, "CPU time of the whole machine")]
+            ("cpu", 1 / 2, "CPU time of the ranks"),
+            ("cpu_without_codec", 1 / 2, "CPU time of the ranks but for the codec"),
+            ("cpu_machine", 1 / 2, "CPU time of the whole machine"),
+            ("cpu_computing", 1 / 2, "the same, what it computes"),
+            ("cpu_kernel", 1 / 2, "the same, what its kernel computes")]
+HOST_CLOCKS = ("cpu_computing", "cpu_kernel", "cpu_programs", "cpu_switching")
 
 
 def note(text):
@@ -50,11 +63,62 @@ def program(name):
     return path
 
 
+class ReceiveThreads:
+    """A kernel thread for each interface of the topology, instead of softirqs that are
+    counted as whatever process they interrupt."""
+
+    def __init__(self, net, aggregator):
+        self.ranks, self.network, self._seen = [], [aggregator.process.pid], set()
+        for rank in range(net.workers):
+            self.ranks += self._enable(net.worker(rank), "eth0")
+            self.network += self._enable(net.switch, f"w{rank}")
+        self.network += self._enable(net.aggregator, "eth0") + self._enable(net.switch, "agg")
+
+    def _enable(self, ns, dev):
+        """Pids of the threads: veth has one where packets are joined (GRO), and uses it for
+        packets of a peer that does not segment TCP."""
+        subprocess.run(["ip", "netns", "exec", ns, "sh", "-c",
+                        f"ethtool -K {dev} gro on tso off && "
+                        f"echo 1 >/sys/class/net/{dev}/threaded"], check=True)
+        pids = {int(pid) for pid in os.listdir("/proc") if pid.isdigit()} - self._seen
+        self._seen |= pids
+        return [pid for pid in pids if _comm(pid).startswith(f"napi/{dev}-")]
+
+    def seconds(self):
+        """CPU time so far."""
+        return {name: sum(time.clock_gettime(~pid << 3 | CLOCK_OF_PROCESS) for pid in pids)
+                for name, pids in (("cpu_receive", self.ranks), ("cpu_network", self.network))}
+
+
+def _comm(pid):
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as f:
+            return f.read()
+    except FileNotFoundError:
+        return ""
+
+
+class HostClock:
+    """What tests/vm/uml knows of this machine's CPU time, on the host."""
+
+    def __init__(self):
+        self._port = open("/dev/ttyS1", "r+b", buffering=0)
+
+    def seconds(self):
+        self._port.write(b"\n")
+        line = b""
+        while not line.endswith(b"\n"):
+            line += self._port.read(100)
+        seconds = dict(zip(HOST_CLOCKS[1:], map(float, line.split())))
+        return {"cpu_computing": seconds["cpu_kernel"] + seconds["cpu_programs"], **seconds}
+
+
 class Ranks:
     """The rank processes, driven in step."""
 
     def __init__(self, net, aggregator, mib):
         self.aggregator = aggregator
+        self.clocks = [ReceiveThreads(net, aggregator), HostClock()] if is_uml() else []
         self.processes = [net.popen(net.worker(rank), [
             program("bench_transport"), "--aggregator", netns.AGGREGATOR4,
             "--job", str(aggregator.job), "--cookie", hex(aggregator.cookie),
@@ -69,13 +133,18 @@ class Ranks:
             raise netns.NetnsError("a rank died or hangs; its message is above")
         return [json.loads(line) for line in lines]
 
+    def _clocks(self):
+        return {name: s for clock in self.clocks for name, s in clock.seconds().items()}
+
     def reduce(self, transport, count_calls):
         """One bucket; what it took, of all ranks together."""
         events, before = self.aggregator.stats()["events"], busy_seconds()
+        clocks = self._clocks()
         for p in self.processes:
             p.stdin.write(f"{transport} {'calls' if count_calls else 'time'}\n")
             p.stdin.flush()
         answers = self._answers()
+        after = self._clocks()
         out = {key: statistics.mean(a[key] for a in answers)
                for key in ("calls", "send_calls", "receive_calls", "packets_up", "packets_down",
                            "user", "system")}
@@ -86,6 +155,10 @@ class Ranks:
                    cpu_machine=busy_seconds() - before)
         events = {k: n - events[k] for k, n in self.aggregator.stats()["events"].items()}
         out["duplicates"] = events["waited"] + events["repeated"]
+        if clocks:
+            out.update({name: seconds - clocks[name] for name, seconds in after.items()},
+                       cpu_processes=out["cpu"])
+            out["cpu"] += out["cpu_receive"]
         return out
 
     def close(self):
@@ -95,15 +168,18 @@ class Ranks:
             p.stdout.close()
 
 
-def medians(samples):
-    return {key: statistics.median(s[key] for s in samples) for key in samples[0]}
+def middle(samples):
+    """Medians; means of what comes in the host's ticks."""
+    return {key: (statistics.mean if key in HOST_CLOCKS else statistics.median)(
+        s[key] for s in samples) for key in samples[0]}
 
 
 def measure(args):
     """{"udp": medians, "af_thc": medians}, and what it was measured on."""
     timed, counted = ({t: [] for t in TRANSPORTS} for _ in range(2))
     job = {"slots": args.slots} if args.slots else {}
-    with netns.Topology(WORKERS) as net, Aggregator(net, WORKERS, job=job) as aggregator:
+    with netns.Topology(WORKERS) as net, \
+            Aggregator(net, WORKERS, software=is_uml(), job=job) as aggregator:
         # a second job, so that both clients of a rank can stay joined
         aggregator.stop()
         second = {**aggregator.keys, "job": aggregator.job + 1}
@@ -119,12 +195,17 @@ def measure(args):
                 sample = ranks.reduce(transport, False)
                 if repeat >= 0:
                     timed[transport].append(sample)
-                    counted[transport].append(ranks.reduce(transport, True))
+                    if ranks.info["counts_calls"]:
+                        counted[transport].append(ranks.reduce(transport, True)["calls"])
         stats = aggregator.stats()
         ranks.close()
-    out = {t: {**medians(timed[t]), "calls": statistics.median(c["calls"] for c in counted[t])}
-           for t in TRANSPORTS}
-    return out, {"xdp_mode": stats["mode"], "lanes_by": stats.get("lanes_by", ""), **{k: v for k, v in ranks.info.items() if k not in TRANSPORTS}}
+    out = {t: middle(timed[t]) for t in TRANSPORTS}
+    for t in TRANSPORTS:
+        out[t].pop("calls")
+        if counted[t]:
+            out[t]["calls"] = statistics.median(counted[t])
+    return out, {"aggregator": stats["mode"], "lanes_by": stats.get("lanes_by", ""),
+                 **{k: v for k, v in ranks.info.items() if k not in TRANSPORTS}}
 
 
 def codec():
@@ -135,30 +216,55 @@ def codec():
     return (result["compress_ms"] + result["decompress_ms"]) / 1e3 / result["mib"]
 
 
+def _cpu_is(name):
+    with open("/proc/cpuinfo", encoding="ascii") as f:
+        return name in f.read()
+
+
 def is_emulated():
     """Whether QEMU interprets this machine's instructions."""
-    with open("/proc/cpuinfo", encoding="ascii") as f:
-        return bool(re.search(r"^model name\s*: QEMU TCG", f.read(), re.M))
+    return _cpu_is("QEMU TCG")
 
 
-def promises(results):
-    """(words, UDP, AF_THC, ratio, limit, kept)"""
-    out = []
-    for key, limit, words in PROMISES:
-        udp, af_thc = (results[t][key] for t in TRANSPORTS)
-        out.append({"what": words, "udp": udp, "af_thc": af_thc, "ratio": af_thc / udp,
-                    "limit": limit, "kept": af_thc <= limit * udp})
-    return out
+def is_uml():
+    return _cpu_is("User Mode Linux")
+
+
+def machine():
+    return "User-mode Linux, one CPU" if is_uml() else \
+        f"QEMU{', emulated' if is_emulated() else ''}, {os.cpu_count()} CPUs"
+
+
+def promise(key, results):
+    """One of PROMISES, measured by `results`."""
+    limit, words = next(p[1:] for p in PROMISES if p[0] == key)
+    udp, af_thc = (results[t][key] for t in TRANSPORTS)
+    return {"what": words, "udp": udp, "af_thc": af_thc, "ratio": af_thc / udp,
+            "limit": limit, "kept": af_thc <= limit * udp, "measured_on": results["machine"]}
+
+
+def promises(qemu, uml):
+    """System calls where they are counted, CPU time where it is a CPU's."""
+    timed = uml or qemu
+    return [promise("calls", qemu), *(promise(p[0], timed) for p in PROMISES[1:]
+                                      if p[0] in timed["udp"])]
 
 
 ROWS = [("calls", "system calls per rank", "{:.0f}", 1),
         ("send_calls", "  of them to send", "{:.0f}", 1),
         ("receive_calls", "  to receive", "{:.0f}", 1),
-        ("cpu", "CPU time, all ranks' processes", "{:.0f} ms", 1e3),
+        ("cpu", "CPU time, all ranks", "{:.0f} ms", 1e3),
+        ("cpu_processes", "  processes", "{:.0f} ms", 1e3),
         ("user", "  user, per rank: the codec before all", "{:.0f} ms", 1e3),
         ("system", "  system, per rank", "{:.0f} ms", 1e3),
+        ("cpu_receive", "  threads that receive for them", "{:.0f} ms", 1e3),
         ("cpu_without_codec", "  without the codec's, which both need", "{:.0f} ms", 1e3),
+        ("cpu_network", "CPU time, switch and aggregator", "{:.0f} ms", 1e3),
         ("cpu_machine", "CPU time, whole machine", "{:.0f} ms", 1e3),
+        ("cpu_switching", "  switching, in the host's kernel", "{:.0f} ms", 1e3),
+        ("cpu_computing", "  computing", "{:.0f} ms", 1e3),
+        ("cpu_programs", "    its programs: the codec before all", "{:.0f} ms", 1e3),
+        ("cpu_kernel", "    its kernel: switch, aggregator's sockets, too", "{:.0f} ms", 1e3),
         ("seconds", "wall time, slowest rank", "{:.0f} ms", 1e3),
         ("packets_up", "packets up per rank", "{:.0f}", 1),
         ("retransmits", "retransmits, all ranks", "{:.0f}", 1),
@@ -167,22 +273,64 @@ ROWS = [("calls", "system calls per rank", "{:.0f}", 1),
 
 
 def print_table(results):
-    print(f"  All-reduce of {results['mib']} MiB fp32, {WORKERS} workers, aggregator in XDP "
-          f"({results['xdp_mode']}), kernel {results['kernel']}, medians of {results['repeats']}\n")
-    print(f"  {'':42}{'UDP':>12}{'AF_THC':>12}{'ratio':>10}")
+    print(f"  All-reduce of {results['mib']} MiB fp32, {WORKERS} workers, aggregator: "
+          f"{results['aggregator']}, {results['machine']},\n  kernel {results['kernel']}, "
+          f"medians of {results['repeats']}\n")
+    print(f"  {'':48}{'UDP':>12}{'AF_THC':>12}{'ratio':>10}")
     for key, words, form, scale in ROWS:
+        if not all(key in results[t] for t in TRANSPORTS):
+            continue
         udp, af_thc = (results[t][key] for t in TRANSPORTS)
         ratio = f"1/{udp / af_thc:.1f}" if af_thc > 0 and udp > 0 else ""
-        print(f"  {words:42}{form.format(udp * scale):>12}{form.format(af_thc * scale):>12}"
+        print(f"  {words:48}{form.format(udp * scale):>12}{form.format(af_thc * scale):>12}"
               f"{ratio:>10}")
-    print()
-    for p in results["promises"]:
+    if is_emulated():
+        print("\n  Its times are no hardware's: arithmetic, the codec's before all, costs many "
+              "times more\n  beside a system call than on a CPU. System calls are exact.")
+    if is_uml():
+        print(f"\n  It computes at this CPU's speed, but to enter and leave the kernel takes "
+              f"{results['null_call'] * 1e6:.1f} us,\n  for which a CPU needs a fraction of one.")
+
+
+def print_promises(kept):
+    for p in kept:
         print(f"  {p['what']}: 1/{1 / p['ratio']:.1f}, wanted at most 1/{1 / p['limit']:.0f}: "
-              f"{'kept' if p['kept'] else 'MISSED'}")
-    if results["emulated"]:
-        print("\n  This machine is emulated: its times are no hardware's. Arithmetic, the codec's "
-              "before all,\n  costs many times more beside a system call than on a CPU; system "
-              "calls are exact.")
+              f"{'kept' if p['kept'] else 'MISSED'} [{p['measured_on']}]")
+
+
+def write(results, path):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(json.dumps(results, indent=2) + "\n")
+
+
+def run(args):
+    """Measures, prints and writes what this machine can tell."""
+    start = time.monotonic()
+    with netns.guard():
+        netns.sweep()
+        results, about = measure(args)
+        note("codec alone")
+        coding = codec() * args.mib * WORKERS
+    for t in TRANSPORTS:
+        results[t]["cpu_without_codec"] = results[t]["cpu"] - coding
+        if is_uml():
+            # told apart by ticks that fall into the kernel alone
+            del results[t]["user"], results[t]["system"]
+    results.update(about, workers=WORKERS, mib=args.mib, repeats=args.repeats,
+                   kernel=os.uname().release, machine=machine(), codec_seconds=coding,
+                   seconds=time.monotonic() - start)
+    print_table(results)
+    write(results, args.output)
+
+
+def join(args):
+    """Both machines' results in one file, with the promises."""
+    qemu, uml = (json.load(open(name, encoding="utf-8")) if os.path.exists(name) else None
+                 for name in args.join)
+    kept = promises(qemu, uml)
+    print_promises(kept)
+    write({"promises": kept, "qemu": qemu, "uml": uml}, args.output)
+    print(f"\n  Written to {netns.output_name(args.output)}")
 
 
 def main():
@@ -192,27 +340,14 @@ def main():
     parser.add_argument("--slots", type=int, help="of each job, default thcd's")
     parser.add_argument("--output", metavar="FILE",
                         default=os.path.join(netns.build_dir(), "bench-vm.json"))
+    parser.add_argument("--join", nargs=2, metavar=("QEMU", "UML"),
+                        help="measure nothing: make one file of two; UML may be missing")
     args = parser.parse_args()
-    start = time.monotonic()
     try:
-        with netns.guard():
-            netns.sweep()
-            results, about = measure(args)
-            note("codec alone")
-            coding = codec() * args.mib * WORKERS
+        (join if args.join else run)(args)
     except netns.NetnsError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    for t in TRANSPORTS:
-        results[t]["cpu_without_codec"] = results[t]["cpu"] - coding
-    results.update(about, workers=WORKERS, mib=args.mib, repeats=args.repeats,
-                   kernel=os.uname().release, emulated=is_emulated(), codec_seconds=coding,
-                   seconds=time.monotonic() - start)
-    results["promises"] = promises(results)
-    print_table(results)
-    with open(args.output, "w", encoding="utf-8") as f:
-        f.write(json.dumps(results, indent=2) + "\n")
-    print(f"\n  Written to {netns.output_name(args.output)}")
     return 0
 
 
