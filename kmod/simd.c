@@ -15,6 +15,7 @@
 #include <linux/module.h>
 #include <linux/static_call.h>
 
+#include "compat/compat.h"
 #include "simd.h"
 
 #ifdef THC_HAVE_AVX
@@ -74,6 +75,11 @@ static const struct thc_simd_ops *const thc_simd_all[] = {
 /* Asked for by parameter, or NULL; in use once thc_simd_init() has run. */
 static const struct thc_simd_ops *thc_simd_ops;
 
+const char *thc_simd_name(void)
+{
+	return thc_simd_ops ? thc_simd_ops->name : "auto";
+}
+
 /* Are the loops in use others than the scalar ones? */
 static DEFINE_STATIC_KEY_FALSE(thc_simd_vector);
 
@@ -96,7 +102,7 @@ static int thc_simd_param_set(const char *value, const struct kernel_param *kp)
 
 static int thc_simd_param_get(char *buffer, const struct kernel_param *kp)
 {
-	return sysfs_emit(buffer, "%s\n", thc_simd_ops ? thc_simd_ops->name : "auto");
+	return sysfs_emit(buffer, "%s\n", thc_simd_name());
 }
 
 static const struct kernel_param_ops thc_simd_param_ops = {

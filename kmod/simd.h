@@ -79,6 +79,9 @@ int thc_simd_add8(u64 *lanes, const void *payload, int first);
 int thc_simd_add16(u64 *lanes, const void *payload, int first);
 int thc_simd_add32(u64 *lanes, const void *payload, int first);
 
+/* Of the instruction set in use. */
+const char *thc_simd_name(void);
+
 /* Chooses the instruction set; before anything else of this file. */
 void thc_simd_init(void);
 

@@ -62,4 +62,9 @@ static inline bool thc_module_has_btf(const struct module *module)
 #endif
 }
 
+/* User-mode Linux has the registers that its host has. */
+#ifdef CONFIG_UML
+#define cpu_has_xfeatures(features, name)	true
+#endif
+
 #endif /* THC_KMOD_COMPAT_H */

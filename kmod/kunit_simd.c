@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * KUnit suite of the lane loops: those that the module has chosen, with the
+ * kernel's vector unit around them, against the scalar ones, bit for bit.
+ * tests/unit/test_kmod_simd.c has every instruction set and every corner; this
+ * is where they run in a kernel. On User-mode Linux that can be AVX-512.
+ */
+#include <kunit/test.h>
+#include <linux/random.h>
+
+#include "simd.h"
+
+#define ROUNDS	200
+
+struct loops {
+	struct thc_pairs	pairs;
+	u64			lanes[THC_LANE_WORDS];
+	u64			expected[THC_LANE_WORDS];
+	/* of any alignment */
+	u8			payload[THC_LANE_BYTES + 8];
+};
+
+static struct loops *random_loops(struct kunit *test)
+{
+	struct loops *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+	u16 table[16];
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, l);
+	for (i = 0; i < ARRAY_SIZE(table); i++)
+		table[i] = get_random_u32_below(16);
+	thc_pairs_init(&l->pairs, table);
+	return l;
+}
+
+/* One call of loop @name, and of its twin. */
+#define LOOP_AGREES(test, l, name, ...) \
+	do { \
+		get_random_bytes((l)->lanes, sizeof((l)->lanes)); \
+		get_random_bytes((l)->payload, sizeof((l)->payload)); \
+		memcpy((l)->expected, (l)->lanes, sizeof((l)->lanes)); \
+		thc_simd_scalar.name((l)->expected, __VA_ARGS__); \
+		KUNIT_ASSERT_EQ(test, thc_simd_##name((l)->lanes, __VA_ARGS__), 0); \
+		KUNIT_ASSERT_MEMEQ(test, (l)->lanes, (l)->expected, sizeof((l)->lanes)); \
+	} while (0)
+
+static void simd__loops_in_use_agree_with_scalar_ones(struct kunit *test)
+{
+	struct loops *l = random_loops(test);
+	u32 i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		const u8 *payload = l->payload + i % 8;
+		int first = i / 8 % 2;
+
+		LOOP_AGREES(test, l, lut8, payload, &l->pairs, first);
+		LOOP_AGREES(test, l, lut16, payload, &l->pairs, first);
+		LOOP_AGREES(test, l, linear8, payload, first);
+		LOOP_AGREES(test, l, add8, payload, first);
+		LOOP_AGREES(test, l, add16, payload, first);
+		LOOP_AGREES(test, l, add32, payload, first);
+	}
+	kunit_info(test, "lanes are summed by %s", thc_simd_name());
+}
+
+static struct kunit_case simd_cases[] = { KUNIT_CASE(simd__loops_in_use_agree_with_scalar_ones),
+					  {} };
+
+static struct kunit_suite simd_suite = {
+	.name = "thc_simd",
+	.test_cases = simd_cases,
+};
+kunit_test_suites(&simd_suite);
