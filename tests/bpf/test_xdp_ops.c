@@ -523,5 +523,6 @@ int main(void)
 		cmocka_unit_test(relay__full_ring_is_counted),
 	};
 
+	cmocka_set_test_filter(getenv("THC_TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
