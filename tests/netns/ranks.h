@@ -125,8 +125,9 @@ static inline int open_client(struct rank *r)
 	o.cookie = COOKIE;
 	o.rank = (uint16_t)r->rank;
 	o.flags = r->flags;
-	o.timeout_ms = r->timeout_ms ? r->timeout_ms : 5000;
-	o.join_timeout_ms = 10000;
+	/* for the debug kernel, where 64 ranks need more than ten seconds to join */
+	o.timeout_ms = r->timeout_ms ? r->timeout_ms : 20000;
+	o.join_timeout_ms = 60000;
 	return thc_client_open(&o, &r->client);
 }
 
