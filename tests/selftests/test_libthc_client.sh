@@ -5,4 +5,5 @@
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"
+not_on_debug "nine minutes on the debug kernel, for what test_libthc_transport does there"
 over_af_thc test_client
