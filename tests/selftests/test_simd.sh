@@ -87,8 +87,10 @@ start_thcd()
 	# shellcheck disable=SC2086 # words
 	${as:-} "$BUILD/thcd" -i thc-simd --job 1,ranks=2,cookie=7 "$@" >"$work/ready" 2>"$work/said" &
 	daemon=$!
-	for _ in $(seq 100); do
+	# the debug kernel's verifier takes half a minute for the programs, alone on the machine
+	for _ in $(seq 1200); do
 		grep -q ready "$work/ready" && break
+		kill -0 "$daemon" 2>/dev/null || break
 		sleep 0.1
 	done
 	cat "$work/said"
