@@ -40,8 +40,11 @@ PROMISES = [("calls", 1 / 50, "system calls per rank and bucket"),
             ("cpu", 1 / 2, "CPU time of the ranks"),
             ("cpu_without_codec", 1 / 2, "CPU time of the ranks but for the codec"),
             ("cpu_machine", 1 / 2, "CPU time of the whole machine"),
-            ("cpu_computing", 1 / 2, "the same, what it computes"),
-            ("cpu_kernel", 1 / 2, "the same, what its kernel computes")]
+            ("cpu_computing", 1 / 2, "computed by the whole machine"),
+            ("cpu_kernel", 1 / 2, "computed by its kernel")]
+CAVEAT = """CPU time on User-mode Linux has that of entering its kernel in it, tens of
+microseconds a call, which flatters AF_THC: it does not show what hardware would. What is computed
+leaves that out, and has switch and software aggregator in it, the same for both."""
 HOST_CLOCKS = ("cpu_computing", "cpu_kernel", "cpu_programs", "cpu_switching")
 
 
@@ -329,7 +332,9 @@ def join(args):
                  for name in args.join)
     kept = promises(qemu, uml)
     print_promises(kept)
-    write({"promises": kept, "qemu": qemu, "uml": uml}, args.output)
+    caveat = CAVEAT if uml else "CPU time was measured in QEMU only"
+    print("\n  " + caveat.replace("\n", "\n  "))
+    write({"promises": kept, "caveat": caveat, "qemu": qemu, "uml": uml}, args.output)
     print(f"\n  Written to {netns.output_name(args.output)}")
 
 
