@@ -35,7 +35,8 @@ class Aggregator:
             [_program("thcd"), "--instance", self.instance, *self.options, *more,
              "--job", ",".join(f"{k}={v}" for k, v in self.keys.items())],
             stdout=subprocess.PIPE, stderr=self.stderr, text=True)
-        line = read_line(self.process.stdout, 10)
+        # an emulated debug kernel takes half a minute to load the programs
+        line = read_line(self.process.stdout, 120)
         if not line.startswith("ready"):
             self.stop()
             raise NetnsError("thcd did not get ready; its message is above")
