@@ -105,7 +105,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 }
 
 static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
-		      const struct thc_host_job *job)
+		      const struct thc_host_job *job, bool waits)
 {
 	int error;
 
@@ -119,6 +119,7 @@ static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
 	spin_lock_bh(&ts->lock);
 	thc_join_begin(ts, ktime_get_ns());
 	ts->state = THC_STATE_JOINING;
+	ts->unclaimed = waits;
 	spin_unlock_bh(&ts->lock);
 	thc_engine_kick(ts);
 	return 0;
@@ -137,12 +138,38 @@ int thc_outcome(struct thc_sock *ts)
 	return error;
 }
 
+/* A join with this address is under way, or ended while the call that waited for
+ * it was interrupted: it is not to begin anew. A call that waits owes its outcome
+ * to somebody.
+ */
+static bool has_begun(struct thc_sock *ts, const struct sockaddr_thc *a, bool waits)
+{
+	bool begun;
+
+	spin_lock_bh(&ts->lock);
+	begun = (ts->state == THC_STATE_JOINING || ts->unclaimed) &&
+		!memcmp(&ts->remote, a, sizeof(*a));
+	if (begun)
+		ts->unclaimed |= waits;
+	spin_unlock_bh(&ts->lock);
+	return begun;
+}
+
+static int claim_outcome(struct thc_sock *ts)
+{
+	spin_lock_bh(&ts->lock);
+	ts->unclaimed = false;
+	spin_unlock_bh(&ts->lock);
+	return thc_outcome(ts);
+}
+
 /* An address again, of a socket that is connected or broken, joins again. */
 int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
 {
 	const struct sockaddr_thc *a = (const void *)name;
 	struct thc_sock *ts = thc_sk(sock->sk);
-	long timeo = sock_sndtimeo(sock->sk, flags & O_NONBLOCK);
+	bool waits = !(flags & O_NONBLOCK);
+	long timeo = sock_sndtimeo(sock->sk, !waits);
 	int error = thc_address_check(name, len);
 	struct thc_host_job job;
 
@@ -154,17 +181,17 @@ int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
 	if (error)
 		return error;
 	lock_sock(sock->sk);
-	if (thc_state_of(ts) == THC_STATE_JOINING)
-		error = flags & O_NONBLOCK ? -EALREADY : 0;
-	else
-		error = start_join(ts, a, &job);
+	if (!has_begun(ts, a, waits))
+		error = start_join(ts, a, &job, waits);
+	else if (!waits && thc_state_of(ts) == THC_STATE_JOINING)
+		error = -EALREADY;
 	release_sock(sock->sk);
 	if (error)
 		return error;
 	error = thc_wait_for(ts, thc_has_joined, 0, &timeo);
 	if (error)
 		return error == -EAGAIN ? -EINPROGRESS : error;
-	error = thc_outcome(ts);
+	error = claim_outcome(ts);
 	if (!error)
 		sock->state = SS_CONNECTED;
 	return error;

@@ -23,13 +23,26 @@ static u16 port_of(const struct thc_peer *p, const struct thc_hdr *h)
 	return base + be16_to_cpu(h->slot) / THC_SLOTS_PER_PORT;
 }
 
-/* The message with chunk @number of the stream over all shards, or NULL. */
-static struct thc_message *owner_of(struct thc_sock *ts, int kind, u64 number)
+static bool has_chunk(const struct thc_message *m, u64 number)
 {
-	struct thc_message *m;
+	return number - m->first < m->chunks;
+}
 
-	list_for_each_entry(m, &ts->messages[kind], link)
-		if (number - m->first < m->chunks)
+/* The message with chunk @number of the stream over all shards, or NULL, from @m
+ * on; or, if there is none yet, from the last one back.
+ */
+static struct thc_message *owner_of(struct thc_sock *ts, int kind, struct thc_message *m,
+				    u64 number)
+{
+	struct list_head *all = &ts->messages[kind];
+
+	if (m) {
+		while (m && !has_chunk(m, number))
+			m = list_is_last(&m->link, all) ? NULL : list_next_entry(m, link);
+		return m;
+	}
+	list_for_each_entry_reverse(m, all, link)
+		if (has_chunk(m, number))
 			return m;
 	return NULL;
 }
@@ -44,17 +57,16 @@ static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, u32 wind
 		     struct thc_train *train, struct thc_outbox *out, u64 now)
 {
 	struct thc_stream *st = thc_peer_stream(p, kind);
-	struct thc_message *m = NULL;
+	struct thc_message *m = p->sending[kind];
 
 	while (thc_stream_may_send(st, window)) {
 		u64 number = st->next * ts->shards + p->shard;
 		struct thc_flight *f;
 		const u8 *packet;
 
-		if (!m || number - m->first >= m->chunks)
-			m = owner_of(ts, kind, number);
+		m = owner_of(ts, kind, m, number);
 		if (WARN_ON_ONCE(!m))
-			return;
+			break;
 		packet = thc_message_packet_of(m, p->shard, st->next);
 		f = thc_flight_launch(&p->sender, st, m, (u32)(number - m->first),
 				      (const struct thc_hdr *)packet, m->stride, now);
@@ -62,6 +74,7 @@ static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, u32 wind
 		if (!thc_train_add(train, out, p, packet, f->bytes, port_of(p, f->packet)))
 			ts->stats.send_errors++;	/* overdue soon */
 	}
+	p->sending[kind] = m ? owner_of(ts, kind, m, st->next * ts->shards + p->shard) : NULL;
 	thc_train_end(train, out);
 }
 
@@ -109,7 +122,11 @@ void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason re
 	for (i = 0; i < ts->shards; i++) {
 		thc_stream_forget(&ts->peers[i].sender.data);
 		thc_stream_forget(&ts->peers[i].sender.norms);
+		memset(ts->peers[i].sending, 0, sizeof(ts->peers[i].sending));
 	}
+	/* what a connect() has to tell is how joining ended, not what came later */
+	if (ts->state == THC_STATE_READY)
+		ts->unclaimed = false;
 	ts->failure.error = error;
 	ts->failure.reason = reason;
 	ts->stats.failures += unfinished(ts);
@@ -142,16 +159,20 @@ static u64 missing_ranks(const struct thc_sock *ts, const struct thc_peer *p, bo
 	return missing;
 }
 
-/* After the timeout: what has come is delivered, the rest stays in flight. */
-static void deliver_partial(struct thc_sock *ts)
+/* What has come of messages as old as the timeout is delivered, the rest stays in
+ * flight.
+ */
+static void deliver_partial(struct thc_sock *ts, u64 now)
 {
 	struct thc_message *m;
+	bool any = false;
 	int kind;
 
 	for (kind = 0; kind < THC_STREAMS; kind++) {
 		list_for_each_entry(m, &ts->messages[kind], link) {
-			if (m->closed)
+			if (m->closed || now - m->sent_at < ts->timeout_ms * THC_NS_PER_MS)
 				continue;
+			any = true;
 			m->closed = true;
 			m->flags |= THC_RECV_TIMEOUT;
 			m->least = 0;
@@ -160,7 +181,8 @@ static void deliver_partial(struct thc_sock *ts)
 			list_add_tail(&m->ready, &ts->ready);
 		}
 	}
-	ts->sk.sk_data_ready(&ts->sk);
+	if (any)
+		ts->sk.sk_data_ready(&ts->sk);
 }
 
 /* Returns the time of the next look, and breaks the socket if nothing moves. */
@@ -181,9 +203,12 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 		thc_engine_break(ts, -p->unreachable, THC_FAILED_UNREACHABLE);
 		break;
 	case THC_STALL_LATE:
-		if (ts->partial) {
+		/* messages delivered as they are keep their room until their answers
+		 * come: who needs it is not to wait for a dead aggregator for ever
+		 */
+		if (ts->partial && (unfinished(ts) || !ts->starved)) {
 			p->sender.progress_at = now;
-			deliver_partial(ts);
+			deliver_partial(ts, now);
 			break;
 		}
 		ts->failure.ranks = missing;

@@ -102,33 +102,43 @@ static void world_exit(struct kunit *test)
 }
 
 /* A message of @chunks, as sendmsg() leaves it. */
-static struct thc_message *give(struct kunit *test, struct world *w, u32 chunks)
+static struct thc_message *give_kind(struct kunit *test, struct world *w, int kind, u32 chunks,
+				     u32 round)
 {
-	u32 stride = THC_CHUNK_8 / 2 + sizeof(struct thc_hdr), i;
-	struct thc_message *m = thc_message_alloc(chunks, stride);
+	u32 payload = kind == THC_DATA ? THC_CHUNK_8 / 2 : THC_LANE_BYTES, i;
+	struct thc_message *m = thc_message_alloc(chunks, payload + sizeof(struct thc_hdr));
 	struct thc_sock *ts = w->ts;
 
 	KUNIT_ASSERT_NOT_NULL(test, m);
-	m->send = (struct thc_send){ .op = THC_OP_LUT_ADD, .width = 4, .round = 5 };
-	m->width = 8;
-	thc_message_place(m, ts->shards, ts->reserved[THC_DATA]);
+	m->send = (struct thc_send){
+		.op = kind == THC_DATA ? THC_OP_LUT_ADD : THC_OP_MAX,
+		.width = kind == THC_DATA ? 4 : 32,
+		.round = round,
+	};
+	m->width = kind == THC_DATA ? 8 : 32;
+	thc_message_place(m, ts->shards, ts->reserved[kind]);
 	for (i = 0; i < chunks; i++)
 		memset(thc_message_packet(m, ts->shards, i) + sizeof(struct thc_hdr), (u8)i,
-		       THC_CHUNK_8 / 2);
-	thc_message_seal(m, ts, THC_DATA);
+		       payload);
+	thc_message_seal(m, ts, kind);
 	spin_lock_bh(&ts->lock);
-	list_add_tail(&m->link, &ts->messages[THC_DATA]);
-	ts->reserved[THC_DATA] += chunks;
+	list_add_tail(&m->link, &ts->messages[kind]);
+	ts->reserved[kind] += chunks;
 	ts->stats.memory += m->bytes;
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
-		p->sender.data.reserved =
-			div_u64(ts->reserved[THC_DATA] + ts->shards - 1 - i, ts->shards);
+		thc_peer_stream(p, kind)->reserved =
+			div_u64(ts->reserved[kind] + ts->shards - 1 - i, ts->shards);
 		p->sender.progress_at = ktime_get_ns();
 	}
 	spin_unlock_bh(&ts->lock);
 	return m;
+}
+
+static struct thc_message *give(struct kunit *test, struct world *w, u32 chunks)
+{
+	return give_kind(test, w, THC_DATA, chunks, 5);
 }
 
 /* Lets the engine send; what it sends goes nowhere. Packets, GSO taken apart. */
@@ -340,14 +350,110 @@ static void state__late_answers_end_a_closed_message(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, list_empty(&ts->ready));
 }
 
-static struct kunit_case thc_cases[] = { KUNIT_CASE(message__every_chunk_has_its_place),
-					 KUNIT_CASE(message__packets_are_sealed),
-					 KUNIT_CASE(state__window_then_answers_then_ready),
-					 KUNIT_CASE(state__break_forgets_flights_and_stays_broken),
-					 KUNIT_CASE(
-						 state__timeout_breaks_or_delivers_what_has_come),
-					 KUNIT_CASE(state__late_answers_end_a_closed_message),
-					 {} };
+/* Each shard finds the message it sends next, whatever the others have sent, and
+ * though messages before it are gone.
+ */
+static void state__many_messages_over_several_shards(struct kunit *test)
+{
+	enum { MESSAGES = 400, SHARDS = 3 };
+	struct world *w = test->priv;
+	struct thc_sock *ts = w->ts;
+	u32 i, chunks = 0, done = 0, all = 0;
+
+	connect_to(test, w, SHARDS);
+	for (i = 0; i < MESSAGES; i++)
+		all += give(test, w, 1 + i % 4)->chunks;
+	run(w);
+	/* the last shard's answers come first */
+	while (done < all) {
+		for (i = SHARDS; i-- > 0;) {
+			struct thc_peer *p = &ts->peers[i];
+
+			if (!p->sender.data.in_flight)
+				continue;
+			answer(w, p->sender.data.oldest * SHARDS + i);
+			done++;
+			run(w);
+		}
+	}
+	KUNIT_EXPECT_TRUE(test, list_empty(&ts->messages[THC_DATA]));
+	KUNIT_EXPECT_EQ(test, ts->stats.chunks, all);
+	for (i = 0; i < SHARDS; i++)
+		KUNIT_EXPECT_PTR_EQ(test, ts->peers[i].sending[THC_DATA], NULL);
+	/* and begins anew where nothing was left to send */
+	for (i = 0; i < 5; i++) {
+		chunks = give(test, w, 2)->chunks;
+		KUNIT_EXPECT_EQ(test, run(w), chunks);
+	}
+}
+
+/* The oldest norm in flight lacks a rank that has left. */
+static void rank_has_left(struct thc_sock *ts)
+{
+	struct thc_hdr h = {
+		.op = THC_OP_WAIT, .flags = THC_F_LEFT, .bitmap = cpu_to_be64(1),
+	};
+	struct thc_peer *p = &ts->peers[0];
+	struct thc_flight *f = thc_stream_flight(&p->sender.norms, p->sender.norms.oldest);
+
+	spin_lock_bh(&ts->lock);
+	thc_flight_wait(&p->sender, f, &h);
+	p->look_at = 0;
+	spin_unlock_bh(&ts->lock);
+}
+
+static void state__who_left_ends_it_when_the_caller_is_done(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct thc_sock *ts = w->ts;
+
+	connect_to(test, w, 1);
+	give_kind(test, w, THC_NORM, 1, 6);
+	run(w);
+	/* the caller may have data of round 5 left to send */
+	ts->called_at = ktime_get_ns();
+	rank_has_left(ts);
+	run(w);
+	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
+	/* while that is in flight norms of the next round may lack whom they like */
+	give_kind(test, w, THC_DATA, 1, 5);
+	ts->called_at = 0;
+	rank_has_left(ts);
+	run(w);
+	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
+	answer(w, 0);
+	/* it is to be received yet */
+	rank_has_left(ts);
+	run(w);
+	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
+	spin_lock_bh(&ts->lock);
+	while (!list_empty(&ts->ready)) {
+		struct thc_message *m = list_first_entry(&ts->ready, struct thc_message, ready);
+
+		list_del_init(&m->ready);
+		thc_message_put(ts, m);
+	}
+	spin_unlock_bh(&ts->lock);
+	rank_has_left(ts);
+	run(w);
+	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
+	KUNIT_EXPECT_EQ(test, ts->failure.reason, THC_FAILED_LEFT);
+	KUNIT_EXPECT_EQ(test, ts->failure.ranks, 6);
+}
+
+/* clang-format off */
+static struct kunit_case thc_cases[] = {
+	KUNIT_CASE(message__every_chunk_has_its_place),
+	KUNIT_CASE(message__packets_are_sealed),
+	KUNIT_CASE(state__window_then_answers_then_ready),
+	KUNIT_CASE(state__break_forgets_flights_and_stays_broken),
+	KUNIT_CASE(state__timeout_breaks_or_delivers_what_has_come),
+	KUNIT_CASE(state__late_answers_end_a_closed_message),
+	KUNIT_CASE(state__many_messages_over_several_shards),
+	KUNIT_CASE(state__who_left_ends_it_when_the_caller_is_done),
+	{}
+};
+/* clang-format on */
 
 static struct kunit_suite thc_suite = {
 	.name = "thc",

@@ -91,6 +91,7 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	ts->reserved[kind] += m->chunks;
 	ts->stats.memory += m->bytes;
 	ts->called_at = now;
+	m->sent_at = now;
 	ts->stats.memory_peak = max(ts->stats.memory_peak, ts->stats.memory);
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];

@@ -43,8 +43,9 @@
 #define THC_TIMEOUT_MS		60000U
 #define THC_JOIN_TIMEOUT_MS	60000U
 #define THC_JOIN_INTERVAL_MS	20U
-/* A rank that leaves ends a socket this long after the last call for it: what
- * was complete without that rank may still be on its way through the caller.
+/* A rank that leaves ends a socket this long after the last message sent or
+ * received: what was complete without that rank may still be on its way through
+ * the caller.
  */
 #define THC_LEFT_GRACE_MS	200
 /* Bytes of messages a socket may hold, unless it asks for less or more. */
@@ -80,6 +81,7 @@ enum { THC_DATA, THC_NORM, THC_STREAMS };
  * @lanes: the answers', THC_LANE_BYTES a chunk, in the message's order
  * @counts: contributors of each chunk, THC_COUNT_EXCLUDED
  * @bytes: memory it is charged with
+ * @sent_at: time of sendmsg()
  * @base: index of each shard's first packet
  * @local: each shard's first chunk, in the shard's own numbers
  * @send: as the caller described it
@@ -101,6 +103,7 @@ struct thc_message {
 	u8			*lanes;
 	u16			*counts;
 	size_t			bytes;
+	u64			sent_at;
 	u32			base[THC_SHARDS_MAX];
 	u64			local[THC_SHARDS_MAX];
 	struct thc_send		send;
@@ -121,6 +124,8 @@ struct thc_message {
  * @local: our end of @unicast
  * @sender: the protocol's state
  * @flights: room of its streams
+ * @sending: by stream, the message with the chunk to be sent next, or NULL; it
+ *	has no answer to that chunk, so it is in thc_sock.messages
  * @nonce: of our JOIN
  * @joined: what WELCOME said last; @welcomed: it came
  * @heard: a WELCOME came over the group
@@ -139,6 +144,7 @@ struct thc_peer {
 	struct thc_address	local;
 	struct thc_sender	sender;
 	struct thc_flight	*flights;
+	struct thc_message	*sending[THC_STREAMS];
 	u64			nonce;
 	struct thc_joined	joined;
 	bool			welcomed;
@@ -186,6 +192,10 @@ struct thc_outbox {
  * @flushing: somebody is doing that
  * @stats: counters
  *
+ * @unclaimed: a connect() that waited for the join under way has not told how it
+ *	ended: a signal interrupted it
+ * @starved: the last message given to sendmsg() had no room
+ *
  * @reading: one recvmsg() at a time
  * @writing: one sendmsg() at a time
  *
@@ -214,6 +224,8 @@ struct thc_sock {
 	struct thc_outbox	outbox;
 	bool			flushing;
 	struct thc_socket_stats	stats;
+	bool			unclaimed;
+	bool			starved;
 
 	struct mutex		reading;
 	struct mutex		writing;

@@ -41,6 +41,7 @@ bool thc_has_room(struct thc_sock *ts, u64 need)
 	spin_lock_bh(&ts->lock);
 	room = ts->state != THC_STATE_READY || ts->stats.memory + need <= ts->memory ||
 	       ts->sk.sk_shutdown & SEND_SHUTDOWN;
+	ts->starved = !room;
 	spin_unlock_bh(&ts->lock);
 	return room;
 }

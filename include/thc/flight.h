@@ -77,6 +77,7 @@ struct thc_flight {
  * struct thc_stream - chunks in sequence over a range of slots
  * @flight: by slot, relative to @slot_base; the caller's memory
  * @next: sequence number to be sent next
+ * @oldest: sequence number of the oldest in flight, @next if none is
  * @reserved: sequence numbers given out so far
  * @order_answered: newest first transmission answered. By stream, since a norm
  *	chunk may rightly wait for ranks that are still busy with data
@@ -87,6 +88,7 @@ struct thc_flight {
 struct thc_stream {
 	struct thc_flight	*flight;
 	u64			next;
+	u64			oldest;
 	u64			reserved;
 	u64			order_answered;
 	u32			slot_base;
@@ -157,6 +159,7 @@ THC_INLINE void thc_stream_init(struct thc_stream *s, struct thc_flight *flight,
 {
 	s->flight = flight;
 	s->next = 0;
+	s->oldest = 0;
 	s->reserved = 0;
 	s->order_answered = 0;
 	s->slot_base = slot_base;
@@ -177,15 +180,7 @@ THC_INLINE void thc_sender_init(struct thc_sender *s, u32 window)
 /* The oldest chunk in flight, or NULL. */
 THC_INLINE const struct thc_flight *thc_stream_oldest(const struct thc_stream *s)
 {
-	u32 i;
-
-	for (i = 0; s->in_flight && i < s->slots; i++) {
-		const struct thc_flight *f = &s->flight[(s->next + i) % s->slots];
-
-		if (f->owner)
-			return f;
-	}
-	return NULL;
+	return s->in_flight ? &s->flight[s->oldest % s->slots] : NULL;
 }
 
 /* Nothing is in flight any more; what was reserved is given up. */
@@ -197,6 +192,7 @@ THC_INLINE void thc_stream_forget(struct thc_stream *s)
 		s->flight[i].owner = NULL;
 	s->in_flight = 0;
 	s->next = s->reserved;
+	s->oldest = s->next;
 }
 
 /* Chunk, slot and generation of @sequence. */
@@ -389,6 +385,8 @@ THC_INLINE void thc_flight_land(struct thc_sender *s, struct thc_stream *st, str
 	s->progress_at = now;
 	f->owner = NULL;	/* but it keeps `sequence` and `cut` */
 	st->in_flight--;
+	while (st->oldest < st->next && !thc_stream_flight(st, st->oldest)->owner)
+		st->oldest++;
 }
 
 THC_INLINE void thc_flight_wait(struct thc_sender *s, struct thc_flight *f, const struct thc_hdr *h)
@@ -435,7 +433,8 @@ THC_INLINE void thc_sender_take(struct thc_sender *s, enum thc_got got, struct t
 
 /**
  * struct thc_overdue - a pass over the flights of a stream, oldest first
- * @at: flights looked at
+ * @at: slots looked at
+ * @seen: flights among them
  * @reorder: thc_window_reorder() when it began: a cut does not tighten it
  * @timers: retransmissions by timer left
  * @fired: some were made
@@ -443,6 +442,7 @@ THC_INLINE void thc_sender_take(struct thc_sender *s, enum thc_got got, struct t
  */
 struct thc_overdue {
 	u32	at;
+	u32	seen;
 	u32	reorder;
 	u32	timers;
 	u8	fired;
@@ -452,6 +452,7 @@ struct thc_overdue {
 THC_INLINE void thc_overdue_begin(const struct thc_sender *s, struct thc_overdue *o, u64 now)
 {
 	o->at = 0;
+	o->seen = 0;
 	o->reorder = thc_window_reorder(&s->window);
 	o->timers = now < s->timers_at ? 0 : s->probes;
 	o->fired = 0;
@@ -473,15 +474,16 @@ THC_INLINE void thc_flight_again(struct thc_sender *s, struct thc_flight *f, u64
 THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_stream *st,
 					       struct thc_overdue *o, u64 now)
 {
-	u32 oldest = st->in_flight ? st->next % st->slots : 0;
+	u32 oldest = o->seen < st->in_flight ? (u32)(st->oldest % st->slots) : 0;
 
-	while (o->at < st->slots && st->in_flight) {
+	while (o->seen < st->in_flight) {
 		u32 slot = oldest + o->at++;
 		struct thc_flight *f = &st->flight[slot < st->slots ? slot : slot - st->slots];
 		int timer = 0, lost;
 
 		if (!f->owner)
 			continue;
+		o->seen++;
 		lost = f->order + o->reorder < st->order_answered;
 		if (!lost && f->due <= now && o->timers) {
 			o->timers--;

@@ -93,6 +93,34 @@ TEST_F(partial, half_has_come)
 	free(room);
 }
 
+/* The aggregator is gone without a word. What is delivered as it is keeps its
+ * room; when there is none left, and nothing comes, that is an error.
+ */
+TEST_F(partial, dead_aggregator_does_not_hold_senders)
+{
+	uint64_t bound = 260 << 10;	/* of three, but not of four */
+	unsigned char *room = malloc(CHUNKS * ANSWER);
+	struct thc_received r;
+	int i;
+
+	ASSERT_EQ(begin_impatient(&self->daemon, self->fd, 300), 0);
+	ASSERT_EQ(setsockopt(self->fd[0], SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound)), 0);
+	kill(self->daemon.pid, SIGSTOP);
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), 0);
+		ASSERT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
+			  CHUNKS * ANSWER);
+		EXPECT_EQ(r.flags, THC_RECV_TIMEOUT);
+	}
+	/* idle for longer than the timeout it does not fail */
+	sleep_ms(1000);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLERR, 0);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), -ETIMEDOUT);
+	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_SILENT);
+	kill(self->daemon.pid, SIGCONT);
+	free(room);
+}
+
 /* A job with a deadline closes without the third; who was late is told. */
 TEST_F(partial, quorum_leaves_out_who_is_late)
 {

@@ -272,6 +272,26 @@ TEST_F(job, signals_interrupt)
 	EXPECT_EQ(receive(self->fd[0], 0), -EINTR);
 }
 
+/* A signal ends the wait, not the join: the others do not have to join again. */
+TEST_F(job, connect_after_a_signal_goes_on)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), b = place("127.0.0.1", PORT, 1, 1);
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	self->fd[0] = thc_open(0);
+	self->fd[1] = thc_open(0);
+	alarm_in(100, 0);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), EINTR);
+	ASSERT_EQ(connect(self->fd[1], (void *)&b, sizeof(b)), 0);
+	/* it ended well in between */
+	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
+	/* and has been told: this is another one */
+	ASSERT_EQ(begin_join(self->fd[0], &a), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[1], 0), -ESTALE);
+}
+
 TEST_F(job, signals_with_sa_restart)
 {
 	pid_t child;
