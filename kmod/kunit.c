@@ -123,6 +123,7 @@ static struct thc_message *give_kind(struct kunit *test, struct world *w, int ki
 	thc_message_seal(m, ts, kind);
 	spin_lock_bh(&ts->lock);
 	list_add_tail(&m->link, &ts->messages[kind]);
+	m->sent_at = ktime_get_ns();
 	ts->reserved[kind] += chunks;
 	ts->stats.memory += m->bytes;
 	for (i = 0; i < ts->shards; i++) {
@@ -161,8 +162,13 @@ static u32 run(struct world *w)
 /* The timeout has passed without progress, and it is time to look. */
 static void let_time_out(struct thc_sock *ts)
 {
-	ts->peers[0].sender.progress_at -= (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	u64 timeout = (ts->timeout_ms + 1) * THC_NS_PER_MS;
+	struct thc_message *m;
+
+	ts->peers[0].sender.progress_at -= timeout;
 	ts->peers[0].look_at = 0;
+	list_for_each_entry(m, &ts->messages[THC_DATA], link)
+		m->sent_at -= timeout;
 }
 
 /* The aggregator's answer to what is in flight for chunk @number. */
