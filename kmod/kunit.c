@@ -109,7 +109,7 @@ static struct thc_message *give_kind(struct kunit *test, struct world *w, int ki
 	struct thc_message *m = thc_message_alloc(chunks, payload + sizeof(struct thc_hdr));
 	struct thc_sock *ts = w->ts;
 
-	KUNIT_ASSERT_NOT_NULL(test, m);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, m);
 	m->send = (struct thc_send){
 		.op = kind == THC_DATA ? THC_OP_LUT_ADD : THC_OP_MAX,
 		.width = kind == THC_DATA ? 4 : 32,
@@ -199,7 +199,7 @@ static void check_place(struct kunit *test, u32 shards, u64 first, u32 chunks)
 	u8 *seen = kunit_kzalloc(test, chunks, GFP_KERNEL);
 	u32 i;
 
-	KUNIT_ASSERT_NOT_NULL(test, m);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, m);
 	KUNIT_ASSERT_NOT_NULL(test, seen);
 	thc_message_place(m, shards, first);
 	for (i = 0; i < chunks; i++) {

@@ -2,10 +2,14 @@
 /*
  * Memory of a message: packets as they go on the wire, header and payload
  * side by side, so that pages of it are sent as they are, once and again; and
- * room for the sums. Charged to the caller's memory cgroup.
+ * room for the sums. Charged to the caller's memory cgroup, which need not have
+ * a bound, and to the host, which has one: none of it can be swapped.
  */
+#include <linux/atomic.h>
+#include <linux/err.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
+#include <linux/moduleparam.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
@@ -13,6 +17,28 @@
 
 /* A process may ask for more than there is: ENOMEM is enough of an answer. */
 #define GFP_MESSAGE	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN)
+
+static unsigned int memory_mib;
+module_param(memory_mib, uint, 0644);
+MODULE_PARM_DESC(memory_mib, "MiB of messages over all sockets; 0: an eighth of the host's memory");
+
+/* Bytes of all messages of the host. */
+static atomic64_t thc_memory_held = ATOMIC64_INIT(0);
+
+static u64 host_bound(void)
+{
+	u64 mib = READ_ONCE(memory_mib);
+
+	return mib ? mib << 20 : (u64)totalram_pages() << PAGE_SHIFT >> 3;
+}
+
+static bool charge_host(size_t bytes)
+{
+	if (atomic64_add_return(bytes, &thc_memory_held) <= host_bound())
+		return true;
+	atomic64_sub(bytes, &thc_memory_held);
+	return false;
+}
 
 static size_t counts_bytes(u32 chunks)
 {
@@ -30,13 +56,17 @@ struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
 	struct thc_message *m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 
 	if (!m)
-		return NULL;
+		return ERR_PTR(-ENOMEM);
+	m->bytes = thc_message_bytes(chunks, stride);
+	if (!charge_host(m->bytes)) {
+		kfree(m);
+		return ERR_PTR(-ENOBUFS);
+	}
 	INIT_LIST_HEAD(&m->link);
 	INIT_LIST_HEAD(&m->ready);
 	refcount_set(&m->refs, 1);
 	m->chunks = chunks;
 	m->stride = stride;
-	m->bytes = thc_message_bytes(chunks, stride);
 	m->ranks = ~0ULL;
 	m->least = U16_MAX;
 	m->packets = __vmalloc((size_t)chunks * stride, GFP_MESSAGE);
@@ -44,7 +74,7 @@ struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
 	m->counts = kvzalloc(counts_bytes(chunks), GFP_MESSAGE);
 	if (!m->packets || !m->lanes || !m->counts) {
 		thc_message_free(m);
-		return NULL;
+		return ERR_PTR(-ENOMEM);
 	}
 	return m;
 }
@@ -55,6 +85,7 @@ void thc_message_free(struct thc_message *m)
 	vfree(m->packets);
 	vfree(m->lanes);
 	kvfree(m->counts);
+	atomic64_sub(m->bytes, &thc_memory_held);
 	kfree(m);
 }
 

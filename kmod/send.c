@@ -3,6 +3,7 @@
  * sendmsg(): one message, copied once, into the packets that will carry it. The
  * caller's memory may take its time to come: no lock but @writing is held then.
  */
+#include <linux/err.h>
 #include <linux/sched/signal.h>
 #include <linux/uio.h>
 
@@ -176,8 +177,8 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	if (joins != ts->joins)
 		return -ECANCELED;
 	m = thc_message_alloc(chunks, stride);
-	if (!m)
-		return -ENOMEM;
+	if (IS_ERR(m))
+		return PTR_ERR(m);
 	m->send = *send;
 	m->width = send->op == THC_OP_LUT_ADD ? ts->peers[0].sender.sum_width : send->width;
 	shards = ts->shards;

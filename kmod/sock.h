@@ -248,6 +248,7 @@ static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int kind)
 
 /* --- message.c ------------------------------------------------------------ */
 
+/* ERR_PTR(-ENOBUFS): the host's messages have no room for it; ERR_PTR(-ENOMEM). */
 struct thc_message *thc_message_alloc(u32 chunks, u32 stride);
 void thc_message_free(struct thc_message *m);
 /* Called with thc_sock.lock held. */

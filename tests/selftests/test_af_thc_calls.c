@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What calls do to each other through what they share: the host's memory for
+ * messages, a socket's, the turn to send, the message that is received next.
+ */
+#include "afthc.h"
+
+#include <kselftest_harness.h>
+
+#define ERRNO_OF(call)	((call) < 0 ? errno : 0)
+#define PARAMETER	"/sys/module/thc/parameters/memory_mib"
+/* A message of one chunk is charged with a little more than two pages. */
+#define ONE_CHUNK	(12 << 10)
+
+static int set_memory(int fd, uint64_t bytes)
+{
+	return setsockopt(fd, SOL_THC, THC_OPT_MEMORY, &bytes, sizeof(bytes)) ? -errno : 0;
+}
+
+AFTHC_FIXTURE(calls)
+
+/* --- the host's memory ---------------------------------------------------- */
+
+static int set_host_memory(const char *mib)
+{
+	int fd = open(PARAMETER, O_WRONLY), error;
+
+	if (fd < 0)
+		return -errno;
+	error = write(fd, mib, strlen(mib)) < 0 ? -errno : 0;
+	close(fd);
+	return error;
+}
+
+FIXTURE(host)
+{
+	struct daemon daemon;
+	int fd[2];
+	char before[16];
+};
+
+FIXTURE_SETUP(host)
+{
+	int fd;
+
+	self->daemon.pid = 0;
+	self->fd[0] = self->fd[1] = -1;
+	memset(self->before, 0, sizeof(self->before));
+	if (why_not())
+		SKIP(return, "%s", why_not());
+	ASSERT_EQ(enter_netns(), 0);
+	fd = open(PARAMETER, O_RDONLY);
+	ASSERT_GE(fd, 0);
+	ASSERT_GT(read(fd, self->before, sizeof(self->before) - 1), 0);
+	close(fd);
+}
+
+FIXTURE_TEARDOWN(host)
+{
+	if (self->before[0])
+		set_host_memory(self->before);
+	close_all(self->fd, 2);
+	stop_daemon(&self->daemon, SIGKILL);
+}
+
+#define PART	(100 * LANES)
+
+TEST_F(host, memory_is_bounded_over_all_sockets)
+{
+	char *lanes = calloc(1, PART);
+	int sent = 0, i;
+	ssize_t n;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(set_host_memory("1"), 0);
+	/* what fails on the way does not stay charged */
+	for (i = 0; i < 20; i++)
+		EXPECT_EQ(send_message(self->fd[0], (void *)8, PART, &add8, 0), -EFAULT);
+	while ((n = send_message(self->fd[0], lanes, PART, &add8, 0)) == PART && sent < 100)
+		sent++;
+	EXPECT_EQ(n, -ENOBUFS);
+	/* packets and lanes: twice the payload and a little more */
+	EXPECT_GE(sent, 4);
+	EXPECT_LE(sent, 5);
+	EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, MSG_DONTWAIT), -ENOBUFS);
+	EXPECT_LE(stats_of(self->fd[0]).memory, 1 << 20);
+	EXPECT_EQ(stats_of(self->fd[1]).memory, 0);
+	/* another bound holds at once */
+	ASSERT_EQ(set_host_memory("2"), 0);
+	while (sent--)
+		EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, 0), PART);
+	ASSERT_EQ(set_host_memory("1"), 0);
+	EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, 0), -ENOBUFS);
+	/* what is freed, by recvmsg() or by connect(), is free for all */
+	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
+	EXPECT_GT(receive(self->fd[0], 0), 0);
+	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 100), 0);
+	free(lanes);
+}
+
+/* Root of a user namespace of its own is anybody. */
+TEST_F(calls, memory_beyond_the_default_needs_the_hosts_root)
+{
+	ASSERT_EQ(unshare(CLONE_NEWUSER | CLONE_NEWNET), 0);
+	self->fd[0] = thc_open(0);
+	ASSERT_GE(self->fd[0], 0);
+	EXPECT_EQ(set_memory(self->fd[0], 256ULL << 20), 0);
+	EXPECT_EQ(set_memory(self->fd[0], (256ULL << 20) + 1), -EPERM);
+}
+
+TEST_HARNESS_MAIN
