@@ -42,6 +42,7 @@ void thc_disconnect(struct thc_sock *ts)
 		thc_message_put(ts, m);
 	}
 	memset(&ts->failure, 0, sizeof(ts->failure));
+	ts->refused = 0;
 	peers = ts->peers;
 	ts->peers = NULL;
 	ts->shards = 0;

@@ -206,7 +206,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 		/* messages delivered as they are keep their room until their answers
 		 * come: who needs it is not to wait for a dead aggregator for ever
 		 */
-		if (ts->partial && (unfinished(ts) || !ts->starved)) {
+		if (ts->partial && (unfinished(ts) || !ts->refused)) {
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
 			break;

@@ -35,6 +35,8 @@ static int set_memory(struct thc_sock *ts, u64 bytes)
 		return -EINVAL;
 	spin_lock_bh(&ts->lock);
 	ts->memory = bytes;
+	/* it may never fit now, which sendmsg() says */
+	ts->refused = 0;
 	spin_unlock_bh(&ts->lock);
 	ts->sk.sk_write_space(&ts->sk);
 	return 0;

@@ -186,6 +186,7 @@ struct thc_outbox {
  * @messages: by stream, in order, until all chunks are answered
  * @reserved: by stream, chunks given out over all shards
  * @ready: messages to be received
+ * @refused: bytes of the message for which there was no room last, 0: there was
  * @called_at: time a message was last sent or received by the caller
  * @join_until: JOIN gives up then
  * @outbox: built, to be handed to the network in this order
@@ -194,7 +195,6 @@ struct thc_outbox {
  *
  * @unclaimed: a connect() that waited for the join under way has not told how it
  *	ended: a signal interrupted it
- * @starved: the last message given to sendmsg() had no room
  *
  * @reading: one recvmsg() at a time
  * @writing: one sendmsg() at a time
@@ -219,13 +219,13 @@ struct thc_sock {
 	struct list_head	messages[THC_STREAMS];
 	u64			reserved[THC_STREAMS];
 	struct list_head	ready;
+	u64			refused;
 	u64			called_at;
 	u64			join_until;
 	struct thc_outbox	outbox;
 	bool			flushing;
 	struct thc_socket_stats	stats;
 	bool			unclaimed;
-	bool			starved;
 
 	struct mutex		reading;
 	struct mutex		writing;
@@ -346,7 +346,7 @@ int thc_wait_for(struct thc_sock *ts, bool (*done)(struct thc_sock *ts, u64 need
 		 long *timeo);
 enum thc_state thc_state_of(struct thc_sock *ts);
 bool thc_has_joined(struct thc_sock *ts, u64 unused);
-/* There is room for @need bytes, or no point in waiting. */
+/* There is room for @need bytes, or no point in waiting; poll() is told if not. */
 bool thc_has_room(struct thc_sock *ts, u64 need);
 bool thc_has_message(struct thc_sock *ts, u64 unused);
 

@@ -71,7 +71,8 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 		mask |= EPOLLHUP | EPOLLOUT;
 	if (ts->state == THC_STATE_BROKEN)
 		mask |= EPOLLERR | EPOLLIN | EPOLLOUT;
-	if (ts->state == THC_STATE_READY && ts->stats.memory < ts->memory)
+	/* for what was refused: whoever has it would be refused again, and spin */
+	if (ts->state == THC_STATE_READY && ts->stats.memory + (ts->refused ?: 1) <= ts->memory)
 		mask |= EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	spin_unlock_bh(&ts->lock);
 	if (sk->sk_shutdown & RCV_SHUTDOWN)

@@ -41,7 +41,7 @@ bool thc_has_room(struct thc_sock *ts, u64 need)
 	spin_lock_bh(&ts->lock);
 	room = ts->state != THC_STATE_READY || ts->stats.memory + need <= ts->memory ||
 	       ts->sk.sk_shutdown & SEND_SHUTDOWN;
-	ts->starved = !room;
+	ts->refused = room ? 0 : max(need, 1ULL);
 	spin_unlock_bh(&ts->lock);
 	return room;
 }

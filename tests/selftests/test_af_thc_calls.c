@@ -109,4 +109,41 @@ TEST_F(calls, memory_beyond_the_default_needs_the_hosts_root)
 	EXPECT_EQ(set_memory(self->fd[0], (256ULL << 20) + 1), -EPERM);
 }
 
+/* --- a socket's memory ---------------------------------------------------- */
+
+TEST_F(calls, pollout_is_room_for_what_was_refused)
+{
+	char lanes[8 * LANES] = "";
+	int fd;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	fd = self->fd[0];
+	ASSERT_EQ(set_memory(fd, ONE_CHUNK), 0);
+	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, 0), LANES);
+	ASSERT_EQ(wait_for(fd, POLLIN, PATIENCE_MS), 0);
+	EXPECT_EQ(poll_now(fd), POLLIN | POLLOUT) TH_LOG("there is room, and none was refused");
+	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(poll_now(fd), POLLIN) TH_LOG("a sender would spin");
+	EXPECT_EQ(receive(fd, 0), ANSWER);
+	EXPECT_EQ(poll_now(fd), POLLOUT);
+	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, MSG_DONTWAIT), LANES);
+	ASSERT_EQ(wait_for(fd, POLLIN, PATIENCE_MS), 0);
+
+	/* a smaller one fits: what was refused before it is forgotten */
+	ASSERT_EQ(set_memory(fd, 40 << 10), 0);
+	ASSERT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, 0), sizeof(lanes));
+	ASSERT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(poll_now(fd) & POLLOUT, 0);
+	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, MSG_DONTWAIT), LANES);
+	EXPECT_EQ(poll_now(fd) & POLLOUT, POLLOUT);
+	ASSERT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, MSG_DONTWAIT), -EAGAIN);
+
+	/* and what can never fit is not waited for */
+	while (receive(fd, MSG_DONTWAIT) > 0 || stats_of(fd).memory)
+		sleep_ms(1);
+	ASSERT_EQ(set_memory(fd, ONE_CHUNK), 0);
+	EXPECT_EQ(poll_now(fd), POLLOUT);
+	EXPECT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, MSG_DONTWAIT), -EMSGSIZE);
+}
+
 TEST_HARNESS_MAIN
