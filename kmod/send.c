@@ -10,7 +10,8 @@
 #include "sock.h"
 #include "trace.h"
 
-#define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_CMSG_COMPAT)
+/* MSG_BATCH: sendmmsg() has more for us, whose packets leave no later for that. */
+#define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_CMSG_COMPAT | MSG_BATCH)
 
 static int take_send(struct msghdr *msg, struct thc_send *send)
 {

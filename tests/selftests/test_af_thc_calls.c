@@ -146,4 +146,45 @@ TEST_F(calls, pollout_is_room_for_what_was_refused)
 	EXPECT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, MSG_DONTWAIT), -EMSGSIZE);
 }
 
+/* --- many at once --------------------------------------------------------- */
+
+#define BATCH	3
+
+TEST_F(calls, sendmmsg_and_recvmmsg)
+{
+	struct mmsghdr out[BATCH] = { 0 }, in[BATCH] = { 0 };
+	char lanes[BATCH][LANES] = { "" }, rooms[BATCH][ANSWER];
+	char control[BATCH][CMSG_SPACE(sizeof(add8))] = { "" };
+	struct iovec from[BATCH], to[BATCH];
+	struct thc_send s = add8;
+	int i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	for (i = 0; i < BATCH; i++, s.tag++) {
+		struct cmsghdr *c = (void *)control[i];
+
+		lanes[i][0] = (char)(i + 1);
+		c->cmsg_level = SOL_THC;
+		c->cmsg_type = THC_SEND;
+		c->cmsg_len = CMSG_LEN(sizeof(s));
+		memcpy(CMSG_DATA(c), &s, sizeof(s));
+		from[i] = (struct iovec){ .iov_base = lanes[i], .iov_len = LANES };
+		out[i].msg_hdr = (struct msghdr){ .msg_iov = &from[i], .msg_iovlen = 1,
+						  .msg_control = control[i],
+						  .msg_controllen = sizeof(control[i]) };
+		to[i] = (struct iovec){ .iov_base = rooms[i], .iov_len = ANSWER };
+		in[i].msg_hdr = (struct msghdr){ .msg_iov = &to[i], .msg_iovlen = 1 };
+	}
+	ASSERT_EQ(sendmmsg(self->fd[0], out, BATCH, 0), BATCH) TH_LOG("errno %d", errno);
+	for (i = 0; i < BATCH; i++)
+		EXPECT_EQ(out[i].msg_len, LANES);
+	ASSERT_EQ(recvmmsg(self->fd[0], in, BATCH, 0, NULL), BATCH);
+	for (i = 0; i < BATCH; i++) {
+		EXPECT_EQ(in[i].msg_len, ANSWER);
+		EXPECT_GE(rooms[i][0], 1);
+		EXPECT_LE(rooms[i][0], BATCH);
+	}
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), -EAGAIN);
+}
+
 TEST_HARNESS_MAIN
