@@ -37,7 +37,8 @@ static void blank_missing(struct thc_message *m)
 			memset(m->lanes + (size_t)i * THC_LANE_BYTES, 0, THC_LANE_BYTES);
 }
 
-static void describe(const struct thc_message *m, struct msghdr *msg)
+/* Too little room is MSG_CTRUNC, no error. */
+static int describe(const struct thc_message *m, struct msghdr *msg)
 {
 	struct thc_received r = {
 		.op = m->send.op,
@@ -50,7 +51,7 @@ static void describe(const struct thc_message *m, struct msghdr *msg)
 		.ranks = m->ranks,
 	};
 
-	put_cmsg(msg, SOL_THC, THC_RECEIVED, sizeof(r), &r);
+	return put_cmsg(msg, SOL_THC, THC_RECEIVED, sizeof(r), &r);
 }
 
 /* Both parts, as far as there is room. */
@@ -88,15 +89,16 @@ static int receive_message(struct thc_sock *ts, struct thc_message *m, struct ms
 {
 	size_t whole;
 	int got = copy_answer(m, msg, len, &whole);
+	int error = got < 0 ? got : describe(m, msg);
 
-	if (got >= 0)
-		describe(m, msg);
 	spin_lock_bh(&ts->lock);
-	if (got >= 0 && !(flags & MSG_PEEK))
+	if (!error && !(flags & MSG_PEEK))
 		take_off(ts, m);
 	thc_message_put(ts, m);
 	spin_unlock_bh(&ts->lock);
-	return got >= 0 && flags & MSG_TRUNC ? whole : got;
+	if (error)
+		return error;
+	return flags & MSG_TRUNC ? whole : got;
 }
 
 int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)

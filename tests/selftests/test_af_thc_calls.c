@@ -187,4 +187,45 @@ TEST_F(calls, sendmmsg_and_recvmmsg)
 	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), -EAGAIN);
 }
 
+/* --- ancillary data ------------------------------------------------------- */
+
+static ssize_t receive_into(int fd, void *control, size_t bytes, int *flags)
+{
+	char room[ANSWER];
+	struct iovec iov = { .iov_base = room, .iov_len = sizeof(room) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t got;
+
+	msg.msg_control = control;
+	msg.msg_controllen = bytes;
+	got = recvmsg(fd, &msg, 0);
+	*flags = msg.msg_flags;
+	return got < 0 ? -errno : got;
+}
+
+TEST_F(calls, ancillary_data_that_cannot_be_written)
+{
+	char room[ANSWER], control[CMSG_SPACE(sizeof(struct thc_received))];
+	struct thc_received r;
+	int fd, flags;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	fd = self->fd[0];
+	ASSERT_EQ(send_part(fd, 0, &add8, 1, 8), 0);
+	ASSERT_EQ(wait_for(fd, POLLIN, PATIENCE_MS), 0);
+	EXPECT_EQ(receive_into(fd, (void *)8, sizeof(control), &flags), -EFAULT);
+	EXPECT_EQ(poll_now(fd) & POLLIN, POLLIN) TH_LOG("the message is lost");
+	EXPECT_EQ(receive_message(fd, room, sizeof(room), &r, MSG_DONTWAIT, &flags), ANSWER);
+	EXPECT_EQ(r.tag, add8.tag);
+	EXPECT_EQ(flags & MSG_CTRUNC, 0);
+	/* room that is too small, or none, is no error */
+	ASSERT_EQ(send_part(fd, 0, &add8, 1, 8), 0);
+	EXPECT_EQ(receive_into(fd, control, CMSG_LEN(4), &flags), ANSWER);
+	EXPECT_EQ(flags & MSG_CTRUNC, MSG_CTRUNC);
+	ASSERT_EQ(send_part(fd, 0, &add8, 1, 8), 0);
+	EXPECT_EQ(receive_into(fd, NULL, 0, &flags), ANSWER);
+	EXPECT_EQ(flags & MSG_CTRUNC, MSG_CTRUNC);
+	EXPECT_EQ(receive(fd, MSG_DONTWAIT), -EAGAIN);
+}
+
 TEST_HARNESS_MAIN
