@@ -43,6 +43,7 @@ void thc_disconnect(struct thc_sock *ts)
 	}
 	memset(&ts->failure, 0, sizeof(ts->failure));
 	ts->refused = 0;
+	memset(ts->turned_away, 0, sizeof(ts->turned_away));
 	peers = ts->peers;
 	ts->peers = NULL;
 	ts->shards = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * sendmsg(): one message, copied once, into the packets that will carry it. The
- * caller's memory may take its time to come: no lock but @writing is held then.
+ * caller's memory may take its time to come: no lock is held then, but its
+ * stream's turn (thc_sock.writing) is.
  */
 #include <linux/err.h>
 #include <linux/sched/signal.h>
@@ -91,10 +92,8 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	}
 	list_add_tail(&m->link, &ts->messages[kind]);
 	ts->reserved[kind] += m->chunks;
-	ts->stats.memory += m->bytes;
 	ts->called_at = now;
 	m->sent_at = now;
-	ts->stats.memory_peak = max(ts->stats.memory_peak, ts->stats.memory);
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
@@ -109,7 +108,30 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	return 0;
 }
 
-/* Waits until the socket is connected and has room. Called with lock_sock held. */
+/* Room for a message, which thc_message_put() gives back; the other stream may be quicker. */
+static bool take_room(struct thc_sock *ts, u64 bytes)
+{
+	bool room;
+
+	spin_lock_bh(&ts->lock);
+	room = ts->stats.memory + bytes <= ts->memory;
+	if (room)
+		ts->stats.memory += bytes;
+	ts->refused = room ? 0 : max(bytes, 1ULL);
+	ts->stats.memory_peak = max(ts->stats.memory_peak, ts->stats.memory);
+	spin_unlock_bh(&ts->lock);
+	return room;
+}
+
+static void give_room(struct thc_sock *ts, u64 bytes)
+{
+	spin_lock_bh(&ts->lock);
+	ts->stats.memory -= bytes;
+	spin_unlock_bh(&ts->lock);
+	ts->sk.sk_write_space(&ts->sk);
+}
+
+/* Waits until the socket is connected and has room, and takes that. Called with lock_sock held. */
 static int get_ready(struct thc_sock *ts, u64 bytes, long *timeo)
 {
 	struct sock *sk = &ts->sk;
@@ -129,7 +151,7 @@ static int get_ready(struct thc_sock *ts, u64 bytes, long *timeo)
 			return error;
 		if (bytes > ts->memory)
 			return -EMSGSIZE;
-		if (thc_has_room(ts, bytes))
+		if (take_room(ts, bytes))
 			return 0;
 		release_sock(sk);
 		error = thc_wait_for(ts, thc_has_room, bytes, timeo);
@@ -150,14 +172,14 @@ static int send_whole(struct thc_sock *ts, struct thc_message *m, int kind, u32 
 	return commit(ts, m, kind);
 }
 
-/* Called with @writing and lock_sock held; releases the latter while it waits. */
+/* Called in its turn with lock_sock held, which it releases while it waits. */
 static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
-			const struct thc_send *send, long *timeo)
+			const struct thc_send *send, int kind, long *timeo)
 {
-	int kind = send->op == THC_OP_MAX ? THC_NORM : THC_DATA, error;
 	struct thc_message *m;
 	u32 payload, stride, joins, shards;
-	u64 chunks;
+	u64 chunks, bytes;
+	int error;
 
 	error = get_ready(ts, 0, timeo);
 	if (error)
@@ -171,15 +193,16 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	/* a system call returns no more than an int */
 	if (chunks > INT_MAX / (THC_LANE_BYTES + sizeof(u16)))
 		return -EMSGSIZE;
-	error = get_ready(ts, thc_message_bytes(chunks, stride), timeo);
+	bytes = thc_message_bytes(chunks, stride);
+	error = get_ready(ts, bytes, timeo);
 	if (error)
 		return error;
 	/* joined again while this one waited for room */
-	if (joins != ts->joins)
-		return -ECANCELED;
-	m = thc_message_alloc(chunks, stride);
-	if (IS_ERR(m))
+	m = joins == ts->joins ? thc_message_alloc(chunks, stride) : ERR_PTR(-ECANCELED);
+	if (IS_ERR(m)) {
+		give_room(ts, bytes);
 		return PTR_ERR(m);
+	}
 	m->send = *send;
 	m->width = send->op == THC_OP_LUT_ADD ? ts->peers[0].sender.sum_width : send->width;
 	shards = ts->shards;
@@ -189,17 +212,43 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	lock_sock(&ts->sk);
 	if (!error)
 		error = send_whole(ts, m, kind, joins);
-	if (error)
-		thc_message_free(m);
+	if (error) {
+		spin_lock_bh(&ts->lock);
+		thc_message_put(ts, m);
+		spin_unlock_bh(&ts->lock);
+	}
 	return error;
 }
 
-/* Messages have the order of the calls, however long one's copy takes. */
-static int take_turn(struct thc_sock *ts, bool dontwait, long timeo)
+/* A stream's messages have the order of the calls, however long one waits for room or its copy
+ * takes: the turn is kept until then.
+ */
+static bool take_turn(struct thc_sock *ts, u64 kind)
 {
-	if (dontwait)
-		return mutex_trylock(&ts->writing) ? 0 : -EAGAIN;
-	return mutex_lock_interruptible(&ts->writing) ? sock_intr_errno(timeo) : 0;
+	bool free;
+
+	spin_lock_bh(&ts->lock);
+	free = !ts->writing[kind];
+	ts->writing[kind] = true;
+	spin_unlock_bh(&ts->lock);
+	return free;
+}
+
+static void give_turn(struct thc_sock *ts, int kind)
+{
+	spin_lock_bh(&ts->lock);
+	ts->writing[kind] = false;
+	ts->turned_away[kind] = false;
+	spin_unlock_bh(&ts->lock);
+	ts->sk.sk_write_space(&ts->sk);
+}
+
+/* poll() is told, unless the turn has come back already. */
+static void turn_away(struct thc_sock *ts, int kind)
+{
+	spin_lock_bh(&ts->lock);
+	ts->turned_away[kind] = ts->writing[kind];
+	spin_unlock_bh(&ts->lock);
 }
 
 int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
@@ -208,7 +257,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	long timeo = sock_sndtimeo(sk, msg->msg_flags & MSG_DONTWAIT);
 	struct thc_sock *ts = thc_sk(sk);
 	struct thc_send send;
-	int error;
+	int error, kind;
 
 	if (msg->msg_flags & ~SEND_FLAGS)
 		return -EOPNOTSUPP;
@@ -217,13 +266,16 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	error = take_send(msg, &send);
 	if (error)
 		return error;
-	error = take_turn(ts, msg->msg_flags & MSG_DONTWAIT, timeo);
+	kind = send.op == THC_OP_MAX ? THC_NORM : THC_DATA;
+	error = thc_wait_for(ts, take_turn, kind, &timeo);
+	if (error == -EAGAIN)
+		turn_away(ts, kind);
 	if (error)
 		return error;
 	lock_sock(sk);
-	error = send_message(ts, msg, len, &send, &timeo);
+	error = send_message(ts, msg, len, &send, kind, &timeo);
 	release_sock(sk);
-	mutex_unlock(&ts->writing);
+	give_turn(ts, kind);
 	if (sk->sk_shutdown & SEND_SHUTDOWN && error == -EPIPE && !(msg->msg_flags & MSG_NOSIGNAL))
 		send_sig(SIGPIPE, current, 0);
 	return error ? error : (int)len;

@@ -187,6 +187,8 @@ struct thc_outbox {
  * @reserved: by stream, chunks given out over all shards
  * @ready: messages to be received
  * @refused: bytes of the message for which there was no room last, 0: there was
+ * @writing: by stream, a sendmsg() has the turn
+ * @turned_away: by stream, a sendmsg() returned for want of the turn that is still taken
  * @called_at: time a message was last sent or received by the caller
  * @join_until: JOIN gives up then
  * @outbox: built, to be handed to the network in this order
@@ -197,7 +199,6 @@ struct thc_outbox {
  *	ended: a signal interrupted it
  *
  * @reading: one recvmsg() at a time
- * @writing: one sendmsg() at a time
  *
  * Options, under lock_sock, read under @lock or without:
  * @timeout_ms, @join_timeout_ms, @window, @memory, @partial
@@ -220,6 +221,8 @@ struct thc_sock {
 	u64			reserved[THC_STREAMS];
 	struct list_head	ready;
 	u64			refused;
+	bool			writing[THC_STREAMS];
+	bool			turned_away[THC_STREAMS];
 	u64			called_at;
 	u64			join_until;
 	struct thc_outbox	outbox;
@@ -228,7 +231,6 @@ struct thc_sock {
 	bool			unclaimed;
 
 	struct mutex		reading;
-	struct mutex		writing;
 	u32			timeout_ms;
 	u32			join_timeout_ms;
 	u32			window;
@@ -341,7 +343,9 @@ void thc_address_name(const struct thc_address *from, struct sockaddr_thc *a);
 
 /* --- wait.c --------------------------------------------------------------- */
 
-/* Sleeps until @done, without locks. 0, or what the call returns instead. */
+/* Sleeps until @done, without locks. 0, or what the call returns instead. @done
+ * may take what it finds: it returns true no more than once.
+ */
 int thc_wait_for(struct thc_sock *ts, bool (*done)(struct thc_sock *ts, u64 need), u64 need,
 		 long *timeo);
 enum thc_state thc_state_of(struct thc_sock *ts);

@@ -57,6 +57,15 @@ static int thc_getname(struct socket *sock, struct sockaddr *name, int peer)
 	return error ? error : sizeof(*a);
 }
 
+/* Not if what was refused, for want of the turn or of room, would be refused again:
+ * the caller would spin.
+ */
+static bool may_send(const struct thc_sock *ts)
+{
+	return !ts->turned_away[THC_DATA] && !ts->turned_away[THC_NORM] &&
+	       ts->stats.memory + (ts->refused ?: 1) <= ts->memory;
+}
+
 static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wait)
 {
 	struct thc_sock *ts = thc_sk(sock->sk);
@@ -71,8 +80,7 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 		mask |= EPOLLHUP | EPOLLOUT;
 	if (ts->state == THC_STATE_BROKEN)
 		mask |= EPOLLERR | EPOLLIN | EPOLLOUT;
-	/* for what was refused: whoever has it would be refused again, and spin */
-	if (ts->state == THC_STATE_READY && ts->stats.memory + (ts->refused ?: 1) <= ts->memory)
+	if (ts->state == THC_STATE_READY && may_send(ts))
 		mask |= EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	spin_unlock_bh(&ts->lock);
 	if (sk->sk_shutdown & RCV_SHUTDOWN)
@@ -151,7 +159,6 @@ int thc_socket_create(struct net *net, struct socket *sock, int protocol, int ke
 	ts->join_timeout_ms = THC_JOIN_TIMEOUT_MS;
 	ts->memory = THC_MEMORY_DEFAULT;
 	mutex_init(&ts->reading);
-	mutex_init(&ts->writing);
 	INIT_WORK(&ts->join_work, thc_join_work);
 	thc_engine_init(ts);
 	thc_net_add(ts);

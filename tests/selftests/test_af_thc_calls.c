@@ -146,6 +146,31 @@ TEST_F(calls, pollout_is_room_for_what_was_refused)
 	EXPECT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, MSG_DONTWAIT), -EMSGSIZE);
 }
 
+/* Ranks wait for each other's norms: they do not wait for data. */
+TEST_F(calls, norms_pass_data_that_has_no_room)
+{
+	struct thc_send norm = describe(THC_OP_MAX, 32, 1, 6);
+	char lanes[8 * LANES] = "";
+	int status = -1;
+	pid_t child;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(set_memory(self->fd[0], 2 * ONE_CHUNK), 0);
+	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	child = fork();
+	if (!child)
+		_exit(send_message(self->fd[0], lanes, sizeof(lanes), &add8, 0) != sizeof(lanes));
+	sleep_ms(300);
+	EXPECT_EQ(waitpid(child, NULL, WNOHANG), 0) TH_LOG("it did not wait");
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &norm, MSG_DONTWAIT), LANES);
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	if (waitpid(child, &status, WNOHANG) == 0)
+		receive(self->fd[0], 0);
+	if (status < 0)
+		ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0);
+}
+
 /* --- many at once --------------------------------------------------------- */
 
 #define BATCH	3

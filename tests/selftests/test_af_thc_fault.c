@@ -292,6 +292,46 @@ TEST_F_TIMEOUT(fault, late_memory_is_summed, 60)
 	EXPECT_EQ(check_answer(self->fd[1], &s, CHUNKS(&self->m), 8, 2, NULL), 0);
 }
 
+/* A turn that does not come, unlike the memory, has a limit: SO_SNDTIMEO. */
+TEST_F_TIMEOUT(fault, waiting_for_the_turn_times_out, 60)
+{
+	struct call second;
+	uint8_t lanes[LANES] = "";
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, 0) TH_LOG("a sender would spin");
+	second = self->sender;
+	second.payload = lanes;
+	second.bytes = LANES;
+	set_timeo(self->fd[0], SO_SNDTIMEO, 200);
+	begin_call(&second);
+	EXPECT_TRUE(ends_in(&second, PATIENCE_MS)) TH_LOG("SO_SNDTIMEO is ignored");
+	ASSERT_EQ(supply(&self->m), 0);
+	EXPECT_EQ(end_call(&second), -EAGAIN);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, POLLOUT);
+}
+
+/* Norms have an order of their own, and so a turn of their own. */
+TEST_F_TIMEOUT(fault, norms_pass_data_that_is_stuck, 60)
+{
+	struct thc_send norm = describe(THC_OP_MAX, 32, 1, 6);
+	uint8_t lanes[LANES] = "";
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &norm, MSG_DONTWAIT), LANES);
+	EXPECT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), ANSWER);
+	EXPECT_FALSE(ends_in(&self->sender, 0));
+	ASSERT_EQ(supply(&self->m), 0);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+}
+
 static int do_connect(struct call *c)
 {
 	return join_all(&c->fd, 1, "127.0.0.1", PORT, 1);
