@@ -9,20 +9,29 @@
 
 #define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
 
-/* The first message that is ready, which stays where it is; with a reference. */
+/* The first message that is ready, which stays where it is; with a reference and
+ * the turn to receive it. NULL: *@error is what the call returns, or EAGAIN.
+ */
 static struct thc_message *first_ready(struct thc_sock *ts, int *error)
 {
 	struct thc_message *m;
 
 	spin_lock_bh(&ts->lock);
 	m = list_first_entry_or_null(&ts->ready, struct thc_message, ready);
-	if (m)
-		refcount_inc(&m->refs);
 	*error = 0;
-	if (!m && ts->state == THC_STATE_BROKEN)
+	if (m && !ts->reading) {
+		refcount_inc(&m->refs);
+		ts->reading = true;
+	} else if (m) {
+		m = NULL;
+		*error = -EAGAIN;
+	} else if (ts->state == THC_STATE_BROKEN) {
 		*error = -ts->failure.error;
-	else if (!m && ts->state == THC_STATE_IDLE)
+	} else if (ts->state == THC_STATE_IDLE) {
 		*error = -ENOTCONN;
+	} else if (!(ts->sk.sk_shutdown & RCV_SHUTDOWN)) {
+		*error = -EAGAIN;
+	}
 	spin_unlock_bh(&ts->lock);
 	return m;
 }
@@ -83,7 +92,7 @@ static void take_off(struct thc_sock *ts, struct thc_message *m)
 	thc_message_put(ts, m);
 }
 
-/* Called with @reading held. */
+/* Called in its turn, which it gives back. */
 static int receive_message(struct thc_sock *ts, struct thc_message *m, struct msghdr *msg,
 			   size_t len, int flags)
 {
@@ -95,7 +104,10 @@ static int receive_message(struct thc_sock *ts, struct thc_message *m, struct ms
 	if (!error && !(flags & MSG_PEEK))
 		take_off(ts, m);
 	thc_message_put(ts, m);
+	ts->reading = false;
 	spin_unlock_bh(&ts->lock);
+	if (thc_has_message(ts, 0))
+		ts->sk.sk_data_ready(&ts->sk);
 	if (error)
 		return error;
 	return flags & MSG_TRUNC ? whole : got;
@@ -114,14 +126,8 @@ int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 		error = thc_wait_for(ts, thc_has_message, 0, &timeo);
 		if (error)
 			return error;
-		error = mutex_lock_interruptible(&ts->reading);
-		if (error)
-			return sock_intr_errno(timeo);
 		m = first_ready(ts, &error);
-		if (m)
-			error = receive_message(ts, m, msg, len, flags);
-		mutex_unlock(&ts->reading);
 		/* another reader may have been quicker */
-	} while (!m && !error && !(sock->sk->sk_shutdown & RCV_SHUTDOWN));
-	return error;
+	} while (!m && error == -EAGAIN);
+	return m ? receive_message(ts, m, msg, len, flags) : error;
 }

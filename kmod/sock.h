@@ -187,6 +187,7 @@ struct thc_outbox {
  * @reserved: by stream, chunks given out over all shards
  * @ready: messages to be received
  * @refused: bytes of the message for which there was no room last, 0: there was
+ * @reading: a recvmsg() has the turn
  * @writing: by stream, a sendmsg() has the turn
  * @turned_away: by stream, a sendmsg() returned for want of the turn that is still taken
  * @called_at: time a message was last sent or received by the caller
@@ -197,8 +198,6 @@ struct thc_outbox {
  *
  * @unclaimed: a connect() that waited for the join under way has not told how it
  *	ended: a signal interrupted it
- *
- * @reading: one recvmsg() at a time
  *
  * Options, under lock_sock, read under @lock or without:
  * @timeout_ms, @join_timeout_ms, @window, @memory, @partial
@@ -221,6 +220,7 @@ struct thc_sock {
 	u64			reserved[THC_STREAMS];
 	struct list_head	ready;
 	u64			refused;
+	bool			reading;
 	bool			writing[THC_STREAMS];
 	bool			turned_away[THC_STREAMS];
 	u64			called_at;
@@ -230,7 +230,6 @@ struct thc_sock {
 	struct thc_socket_stats	stats;
 	bool			unclaimed;
 
-	struct mutex		reading;
 	u32			timeout_ms;
 	u32			join_timeout_ms;
 	u32			window;
@@ -352,6 +351,7 @@ enum thc_state thc_state_of(struct thc_sock *ts);
 bool thc_has_joined(struct thc_sock *ts, u64 unused);
 /* There is room for @need bytes, or no point in waiting; poll() is told if not. */
 bool thc_has_room(struct thc_sock *ts, u64 need);
+/* There is one that nobody is receiving, or no point in waiting. */
 bool thc_has_message(struct thc_sock *ts, u64 unused);
 
 /* --- connect.c, send.c, recv.c, options.c --------------------------------- */

@@ -74,7 +74,7 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 
 	sock_poll_wait(file, sock, wait);
 	spin_lock_bh(&ts->lock);
-	if (!list_empty(&ts->ready))
+	if (!list_empty(&ts->ready) && !ts->reading)
 		mask |= EPOLLIN | EPOLLRDNORM;
 	if (ts->state == THC_STATE_IDLE)
 		mask |= EPOLLHUP | EPOLLOUT;
@@ -158,7 +158,6 @@ int thc_socket_create(struct net *net, struct socket *sock, int protocol, int ke
 	ts->timeout_ms = THC_TIMEOUT_MS;
 	ts->join_timeout_ms = THC_JOIN_TIMEOUT_MS;
 	ts->memory = THC_MEMORY_DEFAULT;
-	mutex_init(&ts->reading);
 	INIT_WORK(&ts->join_work, thc_join_work);
 	thc_engine_init(ts);
 	thc_net_add(ts);

@@ -51,8 +51,11 @@ bool thc_has_message(struct thc_sock *ts, u64 need)
 	bool has;
 
 	spin_lock_bh(&ts->lock);
-	has = !list_empty(&ts->ready) || ts->state == THC_STATE_IDLE ||
-	      ts->state == THC_STATE_BROKEN || ts->sk.sk_shutdown & RCV_SHUTDOWN;
+	if (!list_empty(&ts->ready))
+		has = !ts->reading;
+	else
+		has = ts->state == THC_STATE_IDLE || ts->state == THC_STATE_BROKEN ||
+		      ts->sk.sk_shutdown & RCV_SHUTDOWN;
 	spin_unlock_bh(&ts->lock);
 	return has;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A caller whose memory does not come: sendmsg() or setsockopt() is stuck in a
- * page fault (userfaultfd) for as long as a test wants. Meanwhile every other
+ * A caller whose memory does not come: sendmsg(), recvmsg() or setsockopt() is
+ * stuck in a page fault (userfaultfd) for as long as a test wants. Meanwhile every other
  * call on the socket goes on, and what ends the socket or the process is safe.
  */
 #include "afthc.h"
@@ -424,6 +424,85 @@ TEST_F_TIMEOUT(fault, kill_ends_the_process, 60)
 	EXPECT_TRUE(WIFSIGNALED(status));
 	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
 	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 3), 0);
+}
+
+/* --- recvmsg() is stuck --------------------------------------------------- */
+
+static int do_receive(struct call *c)
+{
+	struct thc_received r;
+
+	return (int)receive_message(c->fd, (void *)c->payload, c->bytes, &r, c->flags, NULL);
+}
+
+/* The only rank has two answers, the first of which is stuck in @reader. */
+static int stick_reader(struct missing *m, struct call *reader, int fd)
+{
+	int error = send_part(fd, 0, &add8, CHUNKS(m), 8);
+
+	if (!error)
+		error = wait_for(fd, POLLIN, PATIENCE_MS);
+	if (!error)
+		error = send_part(fd, 0, &add8, 1, 8);
+	while (!error && stats_of(fd).chunks < CHUNKS(m) + 1)
+		sleep_ms(1);
+	memset(reader, 0, sizeof(*reader));
+	reader->make = do_receive;
+	reader->fd = fd;
+	reader->payload = m->at;
+	reader->bytes = 2 * m->page;
+	if (error)
+		return error;
+	begin_call(reader);
+	return wait_for_fault(m);
+}
+
+TEST_F_TIMEOUT(fault, readers_do_not_wait_for_a_stuck_one, 90)
+{
+	uint8_t room[ANSWER];
+	struct call other;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(stick_reader(&self->m, &self->sender, self->fd[0]), 0);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLIN, 0) TH_LOG("a reader would spin");
+	other = self->sender;
+	other.payload = room;
+	other.bytes = sizeof(room);
+	other.flags = MSG_DONTWAIT;
+	begin_call(&other);
+	EXPECT_TRUE(ends_in(&other, PATIENCE_MS / 4)) TH_LOG("MSG_DONTWAIT waits");
+	if (ends_in(&other, 0)) {
+		EXPECT_EQ(end_call(&other), -EAGAIN);
+		other.flags = 0;
+		set_timeo(self->fd[0], SO_RCVTIMEO, 200);
+		begin_call(&other);
+		EXPECT_TRUE(ends_in(&other, PATIENCE_MS / 4)) TH_LOG("SO_RCVTIMEO is ignored");
+	}
+	ASSERT_EQ(supply(&self->m), 0);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
+	EXPECT_EQ(end_call(&other), -EAGAIN);
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), ANSWER);
+}
+
+/* Whoever waits goes on when the stuck one is through, and shutdown() loses nothing. */
+TEST_F_TIMEOUT(fault, readers_take_turns, 60)
+{
+	uint8_t room[ANSWER];
+	struct call other;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(stick_reader(&self->m, &self->sender, self->fd[0]), 0);
+	other = self->sender;
+	other.payload = room;
+	other.bytes = sizeof(room);
+	begin_call(&other);
+	EXPECT_FALSE(ends_in(&other, 200)) TH_LOG("it overtook");
+	EXPECT_EQ(shutdown(self->fd[0], SHUT_RD), 0);
+	EXPECT_FALSE(ends_in(&other, 200)) TH_LOG("there is a message for it");
+	ASSERT_EQ(supply(&self->m), 0);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
+	EXPECT_EQ(end_call(&other), ANSWER);
+	EXPECT_EQ(receive(self->fd[0], 0), 0);
 }
 
 /* --- setsockopt() is stuck ------------------------------------------------ */
