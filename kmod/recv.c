@@ -41,9 +41,24 @@ static void blank_missing(struct thc_message *m)
 {
 	u32 i;
 
-	for (i = 0; i < m->chunks; i++)
+	for (i = 0; i < m->chunks; i++) {
 		if (!(m->counts[i] & ~THC_COUNT_EXCLUDED))
 			memset(m->lanes + (size_t)i * THC_LANE_BYTES, 0, THC_LANE_BYTES);
+		thc_breathe(i);
+	}
+}
+
+static int copy_lanes(const struct thc_message *m, size_t bytes, struct iov_iter *to)
+{
+	size_t done, part;
+
+	for (done = 0; done < bytes; done += part) {
+		part = min_t(size_t, bytes - done, THC_BREATH_CHUNKS * THC_LANE_BYTES);
+		if (copy_to_iter(m->lanes + done, part, to) != part)
+			return -EFAULT;
+		cond_resched();
+	}
+	return 0;
 }
 
 /* Too little room is MSG_CTRUNC, no error. */
@@ -72,7 +87,7 @@ static int copy_answer(struct thc_message *m, struct msghdr *msg, size_t len, si
 	*whole = lanes + counts;
 	if (m->least == 0)
 		blank_missing(m);
-	if (copy_to_iter(m->lanes, part, &msg->msg_iter) != part ||
+	if (copy_lanes(m, part, &msg->msg_iter) ||
 	    copy_to_iter(m->counts, rest, &msg->msg_iter) != rest)
 		return -EFAULT;
 	if (len < *whole)

@@ -30,6 +30,7 @@
 
 #include <linux/hrtimer.h>
 #include <linux/list.h>
+#include <linux/sched.h>
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
 #include <net/dst_cache.h>
@@ -64,6 +65,9 @@ struct thc_address {
 		struct in6_addr	in6;
 	};
 };
+
+/* A call with more chunks than this lets others have the CPU in between. */
+#define THC_BREATH_CHUNKS	256
 
 /* Streams of chunks: gradients, and norms with their agreements. */
 enum { THC_DATA, THC_NORM, THC_STREAMS };
@@ -245,6 +249,13 @@ static inline struct thc_sock *thc_sk(const struct sock *sk)
 static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int kind)
 {
 	return kind == THC_DATA ? &p->sender.data : &p->sender.norms;
+}
+
+/* In a loop over chunks, at @index of them. Without spinlocks. */
+static inline void thc_breathe(u32 index)
+{
+	if (index % THC_BREATH_CHUNKS == THC_BREATH_CHUNKS - 1)
+		cond_resched();
 }
 
 /* --- message.c ------------------------------------------------------------ */

@@ -6,6 +6,7 @@
 #include "afthc.h"
 
 #include <kselftest_harness.h>
+#include <pthread.h>
 
 #define ERRNO_OF(call)	((call) < 0 ? errno : 0)
 #define PARAMETER	"/sys/module/thc/parameters/memory_mib"
@@ -251,6 +252,91 @@ TEST_F(calls, ancillary_data_that_cannot_be_written)
 	EXPECT_EQ(receive_into(fd, NULL, 0, &flags), ANSWER);
 	EXPECT_EQ(flags & MSG_CTRUNC, MSG_CTRUNC);
 	EXPECT_EQ(receive(fd, MSG_DONTWAIT), -EAGAIN);
+}
+
+/* --- long calls ----------------------------------------------------------- */
+
+#define LONG_CHUNKS	16384
+#define TRIES		8
+
+/* Somebody who ought to run every 0.1 ms on the caller's CPU, and when he did not. */
+struct watch {
+	pthread_t	thread;
+	int		stop;
+	uint64_t	gap_us;
+};
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void *watch_clock(void *arg)
+{
+	struct sched_param priority = { .sched_priority = 1 };
+	struct watch *w = arg;
+	uint64_t last, now;
+
+	sched_setscheduler(0, SCHED_FIFO, &priority);
+	for (last = now_us(); !__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE); last = now) {
+		usleep(100);
+		now = now_us();
+		if (now - last > w->gap_us)
+			w->gap_us = now - last;
+	}
+	return NULL;
+}
+
+/* Parts of a hundred of the call's time for which nobody else could run; negative errno. */
+static int longest_hold(int fd, bool sends, void *room, size_t bytes)
+{
+	struct watch w = { 0 };
+	struct thc_received r;
+	uint64_t start;
+	ssize_t n;
+
+	pthread_create(&w.thread, NULL, watch_clock, &w);
+	usleep(2000);
+	start = now_us();
+	n = sends ? send_message(fd, room, bytes, &add8, 0) :
+		    receive_message(fd, room, bytes, &r, 0, NULL);
+	start = now_us() - start;
+	__atomic_store_n(&w.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(w.thread, NULL);
+	if (n < 0)
+		return (int)n;
+	return (int)(100 * w.gap_us / (start + 1));
+}
+
+/* The host of a test machine has pauses of its own: the best of several counts. */
+TEST_F_TIMEOUT(calls, long_calls_let_others_run, 60)
+{
+	size_t bytes = (size_t)LONG_CHUNKS * LANES, whole = (size_t)LONG_CHUNKS * ANSWER;
+	int sending = 100, receiving = 100, i, n;
+	char *lanes = malloc(whole);
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	memset(lanes, 1, whole);
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+	for (i = 0; i < TRIES && (sending > 30 || receiving > 30); i++) {
+		n = longest_hold(self->fd[0], true, lanes, bytes);
+		ASSERT_GE(n, 0);
+		sending = n < sending ? n : sending;
+		ASSERT_EQ(wait_for(self->fd[0], POLLIN, 5 * PATIENCE_MS), 0);
+		n = longest_hold(self->fd[0], false, lanes, whole);
+		ASSERT_GE(n, 0);
+		receiving = n < receiving ? n : receiving;
+	}
+	printf("# longest hold: %d %% of sendmsg(), %d %% of recvmsg()\n", sending, receiving);
+	EXPECT_LE(sending, 30);
+	EXPECT_LE(receiving, 30);
+	free(lanes);
 }
 
 TEST_HARNESS_MAIN
