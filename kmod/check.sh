@@ -3,8 +3,8 @@
 #
 # Builds thc.ko for every kernel whose headers are installed, with all warnings
 # (W=1) and sparse (C=2), in a copy: the kernel's build system writes beside the
-# source. No warning is let pass. One TAP test per kernel; exit 4 when there is
-# none.
+# source. No warning is let pass. One TAP test per kernel, and one for a kernel of
+# 32 bits, which is refused; exit 4 when there is none.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -30,6 +30,17 @@ for kernel in /lib/modules/*/build; do
 		failed=1
 	fi
 done
+if [ $number -gt 0 ]; then
+	number=$((number + 1))
+	if make -C "$kernel" M="$copy" CONFIG_64BIT= modules >"$copy/log" 2>&1 </dev/null ||
+		! grep -q 'needs a 64-bit kernel' "$copy/log"; then
+		echo "not ok $number - a 32-bit kernel is refused with a sentence"
+		sed 's/^/# /' "$copy/log"
+		failed=1
+	else
+		echo "ok $number - a 32-bit kernel is refused with a sentence"
+	fi
+fi
 if [ $number -eq 0 ]; then
 	echo "1..0 # SKIP no kernel headers: apt-get install linux-headers-cloud-amd64"
 	exit 4
