@@ -44,9 +44,10 @@
  * @owner: what it belongs to (the caller's); NULL: the slot is free
  * @packet: header and payload, kept by @owner until the answer
  * @sequence: of the chunk in its stream
- * @sent_at: time of the last transmission
+ * @first_at: time of the first transmission
+ * @sent_at: time of the last one
  * @due: retransmit then
- * @first_order: number of the first transmission among all of the worker's
+ * @first_order: number of the first one among all of the worker's
  * @order: number of the last one, or of the next when WAIT came
  * @present: ranks whose contribution is in, by the last WAIT
  * @index: chunk of @owner (the caller's)
@@ -60,6 +61,7 @@ struct thc_flight {
 	void			*owner;
 	const struct thc_hdr	*packet;
 	u64			sequence;
+	u64			first_at;
 	u64			sent_at;
 	u64			due;
 	u64			first_order;
@@ -281,6 +283,7 @@ THC_INLINE struct thc_flight *thc_flight_launch(struct thc_sender *s, struct thc
 	f->owner = owner;
 	f->packet = packet;
 	f->sequence = st->next;
+	f->first_at = now;
 	f->first_order = s->order;
 	f->present = 0;
 	f->index = index;
@@ -374,10 +377,25 @@ THC_INLINE void thc_sender_restart_timers(struct thc_sender *s, const struct thc
 		s->probes = THC_PROBES_MAX;
 }
 
+/* Round trip that an answer shows, 0: none. Of what was sent again it is not known
+ * which packet was answered (Karn). Yet a path that is slower than the first
+ * timeout has each packet sent again before its answer, and would never be
+ * measured: there the time since the first transmission has to do, which is too
+ * long rather than too short.
+ */
+THC_INLINE u64 thc_flight_rtt(const struct thc_sender *s, const struct thc_flight *f, u64 now)
+{
+	if (f->waiting)
+		return 0;
+	if (f->tries)
+		return s->window.srtt ? 0 : now - f->first_at;
+	return now - f->sent_at;
+}
+
 THC_INLINE void thc_flight_land(struct thc_sender *s, struct thc_stream *st, struct thc_flight *f,
 				u64 now)
 {
-	thc_window_answer(&s->window, f->tries || f->waiting ? 0 : now - f->sent_at);
+	thc_window_answer(&s->window, thc_flight_rtt(s, f, now));
 	/* a retransmission may be overtaken by the answer to the original */
 	if (f->first_order > st->order_answered)
 		st->order_answered = f->first_order;

@@ -624,14 +624,36 @@ static void loss__gives_no_sample_of_the_round_trip(void **state)
 	struct worker *w = *state;
 	u64 sent[4];
 
-	launch_data(w, 3);
-	w->now += THC_RTO_FIRST;
-	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), THC_PROBES);
+	launch_data(w, 1);
 	w->now += RTT;
 	answer_data(w, 0, 1);
-	assert_int_equal(w->s.window.srtt, 0);
-	answer_data(w, 2, 3);
-	assert_int_equal(w->s.window.srtt, THC_RTO_FIRST + RTT);
+	assert_int_equal(w->s.window.srtt, RTT);
+	launch_data(w, 1);
+	w->now += THC_RTO_MAX;
+	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
+	w->now += 2 * RTT;
+	answer_data(w, 1, 2);
+	assert_int_equal(w->s.window.srtt, RTT);
+}
+
+/* Every packet is sent again before its answer can come, until that has shown how
+ * long it takes.
+ */
+static void timers__learn_that_the_path_is_slow(void **state)
+{
+	struct worker *w = *state;
+	u64 slow = 3 * THC_RTO_FIRST, sent[DATA_SLOTS], chunk, start;
+	u32 wasted = 0;
+
+	for (chunk = 0; chunk < 20; chunk++) {
+		launch_data(w, 1);
+		start = w->now;
+		for (; w->now < start + slow; w->now += RTT)
+			wasted += again(w, &w->s.data, sent, DATA_SLOTS, NULL);
+		answer_data(w, chunk, chunk + 1);
+	}
+	assert_true(thc_window_rto(&w->s.window) > slow);
+	assert_true(wasted > 0 && wasted <= 3);
 }
 
 static void ce__cuts_like_a_loss(void **state)
@@ -990,6 +1012,7 @@ int main(void)
 		CASE(loss__is_not_seen_by_answers_to_retransmissions),
 		CASE(loss__of_norms_is_not_seen_by_data),
 		CASE(loss__gives_no_sample_of_the_round_trip),
+		CASE(timers__learn_that_the_path_is_slow),
 		CASE(ce__cuts_like_a_loss),
 		CASE(wait__undoes_the_cut),
 		CASE(wait__means_just_sent),
