@@ -71,9 +71,14 @@ static void fail(struct thc_client *c, int error)
 		thc_fail_unreachable(c, -f.error);
 		return;
 	}
-	snprintf(text, sizeof(text),
-		 "the AF_THC socket failed: %s; call thc_client_rejoin() on all ranks",
-		 strerror(error));
+	if (error == ENOBUFS)
+		snprintf(
+			text, sizeof(text),
+			"the AF_THC sockets of this host hold as much memory as they may together: raise thc.ko's parameter memory_mib, then call thc_client_rejoin() on all ranks");
+	else
+		snprintf(text, sizeof(text),
+			 "the AF_THC socket failed: %s; call thc_client_rejoin() on all ranks",
+			 strerror(error));
 	thc_engine_break(c, -error, text);
 }
 
