@@ -188,6 +188,8 @@ int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
 	else if (!waits && thc_state_of(ts) == THC_STATE_JOINING)
 		error = -EALREADY;
 	release_sock(sock->sk);
+	/* the host's cookie: peers have it, the stack is anybody's next */
+	memzero_explicit(&job, sizeof(job));
 	if (error)
 		return error;
 	error = thc_wait_for(ts, thc_has_joined, 0, &timeo);

@@ -106,7 +106,7 @@ static void __net_exit thc_net_exit(struct net *net)
 	thc_proc_exit(net);
 	WARN_ON_ONCE(!list_empty(&tn->sockets));
 	list_for_each_entry_safe(job, next, &tn->jobs, link)
-		kfree(job);
+		kfree_sensitive(job);
 	free_percpu(tn->drops);
 }
 

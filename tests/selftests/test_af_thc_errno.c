@@ -190,6 +190,22 @@ TEST_F(bare, connect_to_where_the_network_does_not_go)
 	close(fd);
 }
 
+/* bind() remembers the address, connect() takes it. */
+TEST_F(bare, port_that_is_privileged)
+{
+	struct sockaddr_thc here = place("127.0.0.1", PORT, 1, 0), local;
+	int fd = thc_open(0);
+
+	local = place("127.0.0.1", 1000, 0, 0), local.sthc_cookie = 0;
+	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
+	ASSERT_EQ(set_u32(fd, THC_OPT_JOIN_TIMEOUT, 150), 0);
+	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), ECONNREFUSED);
+	ASSERT_EQ(setresuid(65534, 65534, 65534), 0);
+	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), EACCES);
+	EXPECT_EQ(poll_now(fd) & (POLLERR | POLLHUP), POLLHUP);
+	close(fd);
+}
+
 TEST_F(bare, connect_without_a_daemon)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
