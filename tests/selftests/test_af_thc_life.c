@@ -9,11 +9,13 @@
 
 #include <glob.h>
 #include <kselftest_harness.h>
+#include <limits.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
 #define AT	"127.0.0.1"
 #define CYCLES	1000
+#define ROUNDS	4
 
 AFTHC_FIXTURE(life)
 
@@ -269,7 +271,8 @@ static int cycle(void)
 TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 80)
 {
 	int cycles = atoi(getenv("THC_CYCLES") ?: "0") ?: CYCLES, i;
-	long before, after, slab;
+	long slab_grew = 0, percpu_grew = LONG_MAX, slab;
+	int round, each = cycles / ROUNDS;
 	uint64_t start = now_ms();
 
 	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "1", NULL), 0);
@@ -277,17 +280,28 @@ TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 80)
 		ASSERT_EQ(cycle(), 0);
 	shrink_slabs();
 	slab = sockets_in_slab();
-	before = meminfo("SUnreclaim:");
-	for (i = 0; i < cycles; i++)
-		ASSERT_EQ(cycle(), 0) TH_LOG("cycle %d", i);
-	EXPECT_TRUE(settles(nothing_in_vmalloc));
-	shrink_slabs();
-	after = meminfo("SUnreclaim:");
-	printf("# %d cycles in %llu ms: unreclaimable slab %+ld KiB, THC objects %ld -> %ld\n",
-	       cycles, (unsigned long long)(now_ms() - start), after - before, slab,
+	for (round = 0; round < ROUNDS; round++) {
+		long before = meminfo("SUnreclaim:"), percpu = meminfo("Percpu:"), grew;
+
+		for (i = 0; i < each; i++)
+			ASSERT_EQ(cycle(), 0) TH_LOG("cycle %d", i);
+		EXPECT_TRUE(settles(nothing_in_vmalloc));
+		shrink_slabs();
+		grew = meminfo("SUnreclaim:") - before;
+		percpu = meminfo("Percpu:") - percpu;
+		slab_grew += grew;
+		percpu_grew = percpu < percpu_grew ? percpu : percpu_grew;
+		printf("# %d cycles: unreclaimable slab %+ld KiB, percpu %+ld KiB\n", each, grew,
+		       percpu);
+	}
+	printf("# %llu ms, THC objects %ld -> %ld\n", (unsigned long long)(now_ms() - start), slab,
 	       sockets_in_slab());
-	/* a socket alone is more than 1 KiB, its peers and messages as much again */
-	EXPECT_LT(after - before, cycles);
+	/* a socket alone is more than 1 KiB, its peers and messages as much again; less is
+	 * for kmemleak on the debug kernel: what others keep was up to 264 KiB in CYCLES
+	 */
+	EXPECT_LT(slab_grew, cycles);
+	/* a leak is in every round, what others keep is not */
+	EXPECT_LE(percpu_grew, 0);
 	if (slab >= 0)
 		EXPECT_LE(sockets_in_slab(), slab + 16);
 	EXPECT_TRUE(settles(no_references));
