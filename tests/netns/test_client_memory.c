@@ -47,7 +47,7 @@ static size_t promised(size_t bucket, size_t block)
 /* What is in flight is a large part of little memory. */
 static size_t many_slots(size_t slots)
 {
-	return slots > 2048 ? 80 * (slots - 2048) : 0;
+	return slots > 2048 ? 88 * (slots - 2048) : 0;
 }
 
 /* By the client's own account, and the kernel's. */
