@@ -95,20 +95,6 @@ union option_value {
 	struct thc_failure	failure;
 };
 
-void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats)
-{
-	u32 i;
-
-	*stats = ts->stats;
-	for (i = 0; i < ts->shards; i++) {
-		const struct thc_window *w = &ts->peers[i].sender.window;
-
-		stats->window_cuts += w->cuts;
-		stats->window += thc_window_size(w);
-		stats->rtt_us = max(stats->rtt_us, div_u64(w->srtt, THC_NS_PER_US));
-	}
-}
-
 /* Returns the value's size, or an error. Called with both locks held. */
 static int read_option(struct thc_sock *ts, int option, union option_value *v)
 {

@@ -9,13 +9,6 @@
 
 #include "sock.h"
 
-const char *const thc_state_name[] = {
-	[THC_STATE_IDLE]	= "idle",
-	[THC_STATE_JOINING]	= "joining",
-	[THC_STATE_READY]	= "ready",
-	[THC_STATE_BROKEN]	= "broken",
-};
-
 static void *thc_seq_start(struct seq_file *seq, loff_t *pos)
 {
 	struct thc_net *tn = thc_net_of(seq_file_net(seq));

@@ -14,8 +14,11 @@
  *	receive.c   UDP packets in, out of the network's softirq
  *	transmit.c  packets out, as UDP super-packets over the message's pages
  *	peer.c      kernel sockets to one aggregator
- *	netns.c     sockets and host jobs of a network namespace, counters
- *	netlink.c   the administrator's side: generic netlink
+ *	netns.c     what belongs to a network namespace, its sockets
+ *	hostjob.c   jobs that its administrator has described
+ *	stats.c     counters of both, and words for states and reasons
+ *	netlink.c   the administrator's side: generic netlink (netlink.h)
+ *	netlink_job.c, netlink_show.c	its commands: host jobs; sockets and counters
  *	proc.c      /proc/net/thc
  *	trace.h     tracepoints
  *	main.c      the family and the module
@@ -36,11 +39,12 @@
 #include <net/dst_cache.h>
 #include <net/sock.h>
 
+#include <linux/thc_netlink.h>
 #include <thc/flight.h>
 #include <thc/job.h>
 
 /* Aggregators that may share a job's chunks. */
-#define THC_SHARDS_MAX		8
+#define THC_SHARDS_MAX		THC_GENL_AGGREGATORS_MAX
 #define THC_TIMEOUT_MS		60000U
 #define THC_JOIN_TIMEOUT_MS	60000U
 #define THC_JOIN_INTERVAL_MS	20U
@@ -375,10 +379,8 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, unsigned int len);
 int thc_getsockopt(struct socket *sock, int level, int option, char __user *to, int __user *to_len);
-/* Called with thc_sock.lock held. */
-void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats);
 
-/* --- netns.c -------------------------------------------------------------- */
+/* --- netns.c, hostjob.c --------------------------------------------------- */
 
 /**
  * struct thc_host_job - a job that the host's administrator knows
@@ -400,24 +402,47 @@ struct thc_host_job {
  * struct thc_net - what the module keeps for a network namespace
  * @lock: guards both lists; taken outside of every socket's locks
  * @sockets: all of AF_THC
+ * @sockets_generation: another one after each change of that list
  * @jobs: of netlink
+ * @jobs_generation: likewise
  * @drops: received packets that changed nothing, by enum thc_drop_reason
  */
 struct thc_net {
 	struct mutex		lock;
 	struct list_head	sockets;
+	u32			sockets_generation;
 	struct list_head	jobs;
+	u32			jobs_generation;
 	u64 __percpu		*drops;
 };
+
+/* Under thc_net.lock. Never 0: netlink takes that for a dump that has just begun. */
+static inline void thc_generation_next(u32 *generation)
+{
+	*generation = *generation + 1 ?: 1;
+}
 
 struct thc_net *thc_net_of(const struct net *net);
 void thc_net_add(struct thc_sock *ts);
 void thc_net_del(struct thc_sock *ts);
-void thc_net_drop(struct thc_sock *ts, enum thc_drop_reason reason);
-u64 thc_net_drops(struct thc_net *tn, enum thc_drop_reason reason);
+/* -EEXIST, or @job is the namespace's now. */
+int thc_host_job_add(struct net *net, struct thc_host_job *job);
+int thc_host_job_del(struct net *net, u16 id);
+/* A copy, with the cookie: who takes it wipes it. */
 int thc_host_job_find(struct net *net, u16 id, struct thc_host_job *out);
+void thc_host_jobs_free(struct thc_net *tn);
 int thc_netns_init(void);
 void thc_netns_exit(void);
+
+/* --- stats.c -------------------------------------------------------------- */
+
+/* One word for a state, a reason: the same in netlink, /proc and traces. */
+extern const char *const thc_state_name[];
+const char *thc_reason_name(enum thc_drop_reason reason);
+/* Called with thc_sock.lock held. */
+void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats);
+void thc_net_drop(struct thc_sock *ts, enum thc_drop_reason reason);
+u64 thc_net_drops(struct thc_net *tn, enum thc_drop_reason reason);
 
 /* --- netlink.c, proc.c ---------------------------------------------------- */
 
@@ -425,9 +450,6 @@ int thc_netlink_init(void);
 void thc_netlink_exit(void);
 int thc_proc_init(struct net *net);
 void thc_proc_exit(struct net *net);
-/* One word for a state, a reason: the same in netlink, /proc and traces. */
-extern const char *const thc_state_name[];
-const char *thc_reason_name(enum thc_drop_reason reason);
 
 /* --- socket.c ------------------------------------------------------------- */
 

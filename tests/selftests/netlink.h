@@ -17,7 +17,11 @@ struct nl {
 	uint16_t		family;
 	char			request[4096];
 	char			text[256];	/* extack of the last answer */
+	bool			interrupted;	/* the last dump: the list changed meanwhile */
 };
+
+/* Bytes received at once, so that a dump of many comes in parts. */
+#define NL_PART		8192
 
 static inline int nl_text(const struct nlattr *a, void *data)
 {
@@ -56,20 +60,22 @@ static inline struct nlmsghdr *nl_begin(struct nl *nl, uint16_t type, uint8_t cm
 static inline int nl_ask(struct nl *nl, struct nlmsghdr *h,
 			 void (*each)(const struct nlmsghdr *h, void *data), void *data)
 {
-	char *answer = malloc(65536);
+	char *answer = malloc(NL_PART);
 	int error = 1, left;
 
 	nl->text[0] = 0;
+	nl->interrupted = false;
 	if (mnl_socket_sendto(nl->socket, h, h->nlmsg_len) < 0)
 		error = -errno;
 	while (error > 0) {
 		struct nlmsghdr *a = (void *)answer;
 
-		left = (int)mnl_socket_recvfrom(nl->socket, answer, 65536);
+		left = (int)mnl_socket_recvfrom(nl->socket, answer, NL_PART);
 		if (left < 0)
 			error = -errno;
 		for (; left > 0 && error > 0 && mnl_nlmsg_ok(a, left);
 		     a = mnl_nlmsg_next(a, &left)) {
+			nl->interrupted |= !!(a->nlmsg_flags & NLM_F_DUMP_INTR);
 			if (a->nlmsg_type == NLMSG_ERROR)
 				error = nl_error(nl, a);
 			else if (a->nlmsg_type == NLMSG_DONE)

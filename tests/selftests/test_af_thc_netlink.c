@@ -173,6 +173,7 @@ TEST_F(netlink, job_dump_takes_more_than_one_message)
 	for (i = 0; i < 700; i++)
 		ASSERT_EQ(nl_new_job(&self->nl, (uint16_t)i, COOKIE, AT, PORT, 0), 0);
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
+	EXPECT_FALSE(self->nl.interrupted);
 	EXPECT_EQ(job.n, 700);
 	for (i = 0; i < 700; i++)
 		EXPECT_EQ(job.seen[i], 1);
@@ -181,6 +182,55 @@ TEST_F(netlink, job_dump_takes_more_than_one_message)
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
 	EXPECT_EQ(job.n, 350);
 	/* the rest goes with the namespace */
+}
+
+/* A dump during which the list changes once, after its first message. */
+struct changing {
+	struct job	*job;
+	struct nl	*other;
+	uint16_t	add, del;	/* 0: nothing */
+	int		error;
+};
+
+static void take_job_and_change(const struct nlmsghdr *h, void *data)
+{
+	struct changing *c = data;
+
+	if (!c->job->n && c->add)
+		c->error = nl_new_job(c->other, c->add, COOKIE, AT, PORT, 0);
+	if (!c->job->n && c->del)
+		c->error = nl_del_job(c->other, c->del);
+	take_job(h, c->job);
+}
+
+/* Who reads in parts learns that the list has changed between two of them: what comes
+ * behind a job that was deleted moves up, and is skipped.
+ */
+TEST_F(netlink, job_dump_tells_of_a_change_meanwhile)
+{
+	static const struct {
+		uint16_t add, del;
+		bool told;
+	} changes[] = { { 0, 0, false }, { 0, 1, true }, { 1, 0, true }, { 0, 600, true } };
+	struct nl other;
+	size_t i;
+	int k;
+
+	ASSERT_EQ(nl_open(&other), 0);
+	for (k = 1; k <= 600; k++)
+		ASSERT_EQ(nl_new_job(&other, (uint16_t)k, COOKIE, AT, PORT, 0), 0);
+	for (i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		struct changing c = { &job, &other, changes[i].add, changes[i].del, 0 };
+
+		memset(&job, 0, sizeof(job));
+		ASSERT_EQ(nl_ask(&self->nl,
+				 nl_begin(&self->nl, self->nl.family, THC_CMD_JOB_GET, NLM_F_DUMP),
+				 take_job_and_change, &c),
+			  0);
+		ASSERT_EQ(c.error, 0);
+		EXPECT_EQ(self->nl.interrupted, changes[i].told) TH_LOG("change %zu", i);
+	}
+	nl_close(&other);
 }
 
 /* What lacks, what is too much, what has the wrong size: an errno and a word. */
@@ -197,7 +247,8 @@ TEST_F(netlink, job_new_what_it_refuses)
 		{ "no job", -EINVAL, false, true, 1, AT, PORT },
 		{ "no cookie", -EINVAL, true, false, 1, AT, PORT },
 		{ "no aggregator", -EINVAL, true, true, 0, AT, PORT },
-		{ "nine aggregators", -E2BIG, true, true, 9, AT, PORT },
+		{ "too many aggregators", -E2BIG, true, true, THC_GENL_AGGREGATORS_MAX + 1, AT,
+		  PORT },
 		{ "no address", -EINVAL, true, true, 1, "", PORT },
 		{ "a group", -EINVAL, true, true, 1, "224.0.0.1", PORT },
 		{ "all", -EINVAL, true, true, 1, "255.255.255.255", PORT },
@@ -307,6 +358,59 @@ TEST_F(netlink, commands_without_what_they_need)
 			 nl_begin(&self->nl, self->nl.family, THC_CMD_STATS_GET, NLM_F_DUMP), NULL,
 			 NULL),
 		  -EOPNOTSUPP);
+}
+
+/* An attribute that the command has no use for is no request that we understand. */
+TEST_F(netlink, commands_with_what_others_take)
+{
+	static const struct {
+		uint8_t command;
+		uint16_t flags, type;
+	} bad[] = {
+		{ THC_CMD_JOB_NEW, NLM_F_ACK, THC_ATTR_SOCKET },
+		{ THC_CMD_JOB_NEW, NLM_F_ACK, THC_ATTR_DROP },
+		{ THC_CMD_JOB_NEW, NLM_F_ACK, THC_ATTR_PAD },
+		{ THC_CMD_JOB_DEL, NLM_F_ACK, THC_ATTR_COOKIE },
+		{ THC_CMD_JOB_DEL, NLM_F_ACK, THC_ATTR_AGGREGATOR },
+		{ THC_CMD_JOB_GET, NLM_F_ACK, THC_ATTR_COOKIE },
+		{ THC_CMD_JOB_GET, NLM_F_ACK, THC_ATTR_AGGREGATOR },
+		{ THC_CMD_JOB_GET, NLM_F_DUMP, THC_ATTR_JOB },
+		{ THC_CMD_JOB_GET, NLM_F_DUMP, THC_ATTR_COOKIE },
+		{ THC_CMD_SOCKET_GET, NLM_F_DUMP, THC_ATTR_JOB },
+		{ THC_CMD_SOCKET_GET, NLM_F_DUMP, THC_ATTR_SOCKET },
+		{ THC_CMD_STATS_GET, NLM_F_ACK, THC_ATTR_JOB },
+		{ THC_CMD_STATS_GET, NLM_F_ACK, THC_ATTR_DROP },
+	};
+	size_t i;
+
+	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, 0), 0);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct nlmsghdr *h =
+			nl_begin(&self->nl, self->nl.family, bad[i].command, bad[i].flags);
+
+		if (bad[i].type == THC_ATTR_JOB)
+			mnl_attr_put_u16(h, THC_ATTR_JOB, 1);
+		else if (!(bad[i].flags & NLM_F_DUMP) && bad[i].command != THC_CMD_STATS_GET)
+			mnl_attr_put_u16(h, THC_ATTR_JOB,
+					 bad[i].command == THC_CMD_JOB_NEW ? 2 : 1);
+		if (bad[i].command == THC_CMD_JOB_NEW) {
+			mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+			nl_put_aggregator(h, AT, PORT);
+		}
+		if (bad[i].type == THC_ATTR_AGGREGATOR)
+			nl_put_aggregator(h, AT, PORT);
+		else if (bad[i].type == THC_ATTR_COOKIE)
+			mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+		else if (bad[i].type != THC_ATTR_JOB)
+			mnl_attr_put(h, bad[i].type, 0, NULL);
+		EXPECT_EQ(nl_ask(&self->nl, h, NULL, NULL), -EINVAL) TH_LOG("case %zu", i);
+		/* 6.1 gives a family no room for words before a dump has begun */
+		if (!(bad[i].flags & NLM_F_DUMP) || bad[i].command != THC_CMD_JOB_GET) {
+			EXPECT_NE(self->nl.text[0], 0) TH_LOG("case %zu: no text", i);
+		}
+	}
+	EXPECT_EQ(get_job(&self->nl, 1, &job), 0) TH_LOG("it was deleted nevertheless");
+	EXPECT_EQ(get_job(&self->nl, 2, &job), -ENOENT) TH_LOG("it was made nevertheless");
 }
 
 /* --- without CAP_NET_ADMIN ------------------------------------------------ */
@@ -479,6 +583,40 @@ TEST_F(netlink, socket_dump)
 	EXPECT_EQ(mine.epoch, joined.epoch);
 	EXPECT_EQ(mine.stats.messages, 1);
 	EXPECT_EQ(mine.stats.chunks, 7);
+}
+
+struct closing {
+	struct socket_seen	seen;
+	int			*fd;
+};
+
+static void take_socket_and_close(const struct nlmsghdr *h, void *data)
+{
+	struct closing *c = data;
+
+	if (!c->seen.n)
+		close_all(c->fd, 1);
+	take_socket(h, &c->seen);
+}
+
+TEST_F(netlink, socket_dump_tells_of_a_change_meanwhile)
+{
+	struct closing c = { .fd = &self->fd[0] };
+	int fd[200], i;
+
+	self->fd[0] = thc_open(0);
+	for (i = 0; i < 200; i++)
+		fd[i] = thc_open(0);
+	ASSERT_EQ(dump_sockets(&self->nl, &c.seen), 0);
+	EXPECT_EQ(c.seen.n, 201);
+	EXPECT_FALSE(self->nl.interrupted);
+	c.seen.n = 0;
+	ASSERT_EQ(nl_ask(&self->nl,
+			 nl_begin(&self->nl, self->nl.family, THC_CMD_SOCKET_GET, NLM_F_DUMP),
+			 take_socket_and_close, &c),
+		  0);
+	EXPECT_TRUE(self->nl.interrupted) TH_LOG("%d of 201 seen", c.seen.n);
+	close_all(fd, 200);
 }
 
 /* --- counters ------------------------------------------------------------- */

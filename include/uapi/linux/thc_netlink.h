@@ -13,6 +13,10 @@
 /* Aggregators of one job at most. */
 #define THC_GENL_AGGREGATORS_MAX 8
 
+/*
+ * A command refuses attributes that are not named here. Dumps come in parts; if
+ * the list changed between two of them (NLM_F_DUMP_INTR), ask again.
+ */
 enum thc_genl_cmd {
 	THC_CMD_UNSPEC,
 	THC_CMD_JOB_NEW,	/* CAP_NET_ADMIN: JOB, COOKIE, AGGREGATOR (repeated) */

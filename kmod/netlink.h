@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Generic netlink family "thc" in parts: netlink.c has its commands, whose
+ * functions are in netlink_job.c and netlink_show.c. In dumps the list may
+ * change between two parts: its generation is cb->seq, so that user space is
+ * told (NLM_F_DUMP_INTR) and asks again.
+ */
+#ifndef THC_KMOD_NETLINK_H
+#define THC_KMOD_NETLINK_H
+
+#include <net/genetlink.h>
+
+#include <linux/thc_netlink.h>
+
+extern struct genl_family thc_genl;
+
+/* --- netlink_job.c -------------------------------------------------------- */
+
+/* Attributes of THC_CMD_JOB_NEW. */
+extern const struct nla_policy thc_nl_job_policy[THC_ATTR_AGGREGATOR + 1];
+/* Of those that are about a job given by its number. */
+extern const struct nla_policy thc_nl_id_policy[THC_ATTR_JOB + 1];
+
+int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info);
+int thc_nl_job_del(struct sk_buff *skb, struct genl_info *info);
+int thc_nl_job_get(struct sk_buff *skb, struct genl_info *info);
+/* One policy is for both, the answer and the dump, which has no attributes. */
+int thc_nl_job_dump_start(struct netlink_callback *cb);
+int thc_nl_job_dump(struct sk_buff *skb, struct netlink_callback *cb);
+
+/* --- netlink_show.c ------------------------------------------------------- */
+
+int thc_nl_socket_dump(struct sk_buff *skb, struct netlink_callback *cb);
+int thc_nl_stats_get(struct sk_buff *skb, struct genl_info *info);
+
+#endif /* THC_KMOD_NETLINK_H */

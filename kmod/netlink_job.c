@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Generic netlink: the administrator describes jobs, so that processes may
+ * join them without knowing their secret. hostjob.c keeps them.
+ */
+#include <linux/slab.h>
+#include <linux/stringify.h>
+
+#include "netlink.h"
+#include "sock.h"
+
+#define TOO_MANY "too many aggregators: a job has at most " __stringify(THC_SHARDS_MAX)
+
+static const struct nla_policy aggregator_policy[THC_AGGR_MAX + 1] = {
+	[THC_AGGR_IPV4]		= NLA_POLICY_EXACT_LEN(sizeof(struct in_addr)),
+	[THC_AGGR_IPV6]		= NLA_POLICY_EXACT_LEN(sizeof(struct in6_addr)),
+	[THC_AGGR_PORT]		= NLA_POLICY_MIN(NLA_U16, 1),
+	[THC_AGGR_IFINDEX]	= NLA_POLICY_MIN(NLA_U32, 1),
+};
+
+const struct nla_policy thc_nl_job_policy[] = {
+	[THC_ATTR_JOB]		= { .type = NLA_U16 },
+	[THC_ATTR_COOKIE]	= { .type = NLA_U64 },
+	[THC_ATTR_AGGREGATOR]	= NLA_POLICY_NESTED(aggregator_policy),
+};
+
+const struct nla_policy thc_nl_id_policy[] = {
+	[THC_ATTR_JOB]		= { .type = NLA_U16 },
+};
+
+/* --- jobs in -------------------------------------------------------------- */
+
+static int take_aggregator(const struct nlattr *nest, struct thc_address *out,
+			   struct netlink_ext_ack *extack)
+{
+	struct nlattr *tb[THC_AGGR_MAX + 1];
+	int error = nla_parse_nested(tb, THC_AGGR_MAX, nest, aggregator_policy, extack);
+
+	if (error)
+		return error;
+	if (!tb[THC_AGGR_IPV4] == !tb[THC_AGGR_IPV6]) {
+		NL_SET_ERR_MSG(extack, "an aggregator has one address, IPv4 or IPv6");
+		return -EINVAL;
+	}
+	memset(out, 0, sizeof(*out));
+	out->inet = tb[THC_AGGR_IPV4] ? AF_INET : AF_INET6;
+	if (tb[THC_AGGR_IPV4])
+		out->in = nla_get_in_addr(tb[THC_AGGR_IPV4]);
+	else
+		out->in6 = nla_get_in6_addr(tb[THC_AGGR_IPV6]);
+	if (!thc_address_is_host(out)) {
+		NL_SET_ERR_MSG(extack, "an aggregator's address is that of one host");
+		return -EINVAL;
+	}
+	out->port = htons(tb[THC_AGGR_PORT] ? nla_get_u16(tb[THC_AGGR_PORT]) : THC_PORT_DEFAULT);
+	if (tb[THC_AGGR_IFINDEX])
+		out->ifindex = nla_get_u32(tb[THC_AGGR_IFINDEX]);
+	return 0;
+}
+
+static int take_job(struct genl_info *info, struct thc_host_job *job)
+{
+	struct nlattr *nest;
+	int rest, error;
+
+	if (!info->attrs[THC_ATTR_JOB] || !info->attrs[THC_ATTR_COOKIE]) {
+		NL_SET_ERR_MSG(info->extack, "a job needs its number and its cookie");
+		return -EINVAL;
+	}
+	job->id = nla_get_u16(info->attrs[THC_ATTR_JOB]);
+	job->cookie = nla_get_u64(info->attrs[THC_ATTR_COOKIE]);
+	nlmsg_for_each_attr(nest, info->nlhdr, GENL_HDRLEN, rest) {
+		if (nla_type(nest) != THC_ATTR_AGGREGATOR)
+			continue;
+		if (job->shards == THC_SHARDS_MAX) {
+			NL_SET_ERR_MSG(info->extack, TOO_MANY);
+			return -E2BIG;
+		}
+		error = take_aggregator(nest, &job->aggregator[job->shards++], info->extack);
+		if (error)
+			return error;
+	}
+	if (!job->shards) {
+		NL_SET_ERR_MSG(info->extack, "a job needs an aggregator");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info)
+{
+	struct thc_host_job *job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
+	int error;
+
+	if (!job)
+		return -ENOMEM;
+	error = take_job(info, job);
+	if (!error) {
+		error = thc_host_job_add(genl_info_net(info), job);
+		if (error)
+			NL_SET_ERR_MSG(info->extack,
+				       "this host knows the job already: delete it first");
+	}
+	if (error)
+		kfree_sensitive(job);
+	return error;
+}
+
+int thc_nl_job_del(struct sk_buff *skb, struct genl_info *info)
+{
+	int error;
+
+	if (!info->attrs[THC_ATTR_JOB]) {
+		NL_SET_ERR_MSG(info->extack, "which job?");
+		return -EINVAL;
+	}
+	error = thc_host_job_del(genl_info_net(info), nla_get_u16(info->attrs[THC_ATTR_JOB]));
+	if (error)
+		NL_SET_ERR_MSG(info->extack, "this host knows no such job");
+	return error;
+}
+
+/* --- jobs out ------------------------------------------------------------- */
+
+static int put_aggregator(struct sk_buff *skb, const struct thc_address *a)
+{
+	struct nlattr *nest = nla_nest_start(skb, THC_ATTR_AGGREGATOR);
+	int error;
+
+	if (!nest)
+		return -EMSGSIZE;
+	if (a->inet == AF_INET)
+		error = nla_put_in_addr(skb, THC_AGGR_IPV4, a->in);
+	else
+		error = nla_put_in6_addr(skb, THC_AGGR_IPV6, &a->in6);
+	if (error || nla_put_u16(skb, THC_AGGR_PORT, ntohs(a->port)) ||
+	    (a->ifindex && nla_put_u32(skb, THC_AGGR_IFINDEX, a->ifindex))) {
+		nla_nest_cancel(skb, nest);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+/* @cb: the dump's that it is part of, or NULL. */
+static int put_job(struct sk_buff *skb, const struct thc_host_job *job, u32 portid, u32 seq,
+		   struct netlink_callback *cb, bool secret)
+{
+	void *head =
+		genlmsg_put(skb, portid, seq, &thc_genl, cb ? NLM_F_MULTI : 0, THC_CMD_JOB_GET);
+	u32 i;
+
+	if (!head)
+		return -EMSGSIZE;
+	if (nla_put_u16(skb, THC_ATTR_JOB, job->id) ||
+	    (secret && nla_put_u64_64bit(skb, THC_ATTR_COOKIE, job->cookie, THC_ATTR_PAD)))
+		goto cancel;
+	for (i = 0; i < job->shards; i++)
+		if (put_aggregator(skb, &job->aggregator[i]))
+			goto cancel;
+	if (cb)
+		genl_dump_check_consistent(cb, head);
+	genlmsg_end(skb, head);
+	return 0;
+cancel:
+	genlmsg_cancel(skb, head);
+	return -EMSGSIZE;
+}
+
+int thc_nl_job_get(struct sk_buff *skb, struct genl_info *info)
+{
+	bool secret = netlink_ns_capable(skb, genl_info_net(info)->user_ns, CAP_NET_ADMIN);
+	struct thc_host_job job;
+	struct sk_buff *reply;
+	int error;
+
+	if (!info->attrs[THC_ATTR_JOB]) {
+		NL_SET_ERR_MSG(info->extack, "which job? A dump lists all");
+		return -EINVAL;
+	}
+	error = thc_host_job_find(genl_info_net(info), nla_get_u16(info->attrs[THC_ATTR_JOB]),
+				  &job);
+	if (error) {
+		NL_SET_ERR_MSG(info->extack, "this host knows no such job");
+		return error;
+	}
+	reply = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	if (reply)
+		error = put_job(reply, &job, info->snd_portid, info->snd_seq, NULL, secret);
+	else
+		error = -ENOMEM;
+	/* the stack is anybody's next */
+	memzero_explicit(&job, sizeof(job));
+	if (error) {
+		nlmsg_free(reply);
+		return error;
+	}
+	return genlmsg_reply(reply, info);
+}
+
+int thc_nl_job_dump_start(struct netlink_callback *cb)
+{
+	if (!nlmsg_attrlen(cb->nlh, GENL_HDRLEN))
+		return 0;
+	NL_SET_ERR_MSG(cb->extack, "a dump lists all jobs: it takes no attributes");
+	return -EINVAL;
+}
+
+int thc_nl_job_dump(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	struct net *net = sock_net(skb->sk);
+	bool secret = netlink_ns_capable(cb->skb, net->user_ns, CAP_NET_ADMIN);
+	struct thc_net *tn = thc_net_of(net);
+	struct thc_host_job *job;
+	int error = 0;
+	long at = 0;
+
+	mutex_lock(&tn->lock);
+	cb->seq = tn->jobs_generation;
+	list_for_each_entry(job, &tn->jobs, link) {
+		if (at++ < cb->args[0])
+			continue;
+		error = put_job(skb, job, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, cb,
+				secret);
+		if (error)
+			break;
+		cb->args[0]++;
+	}
+	mutex_unlock(&tn->lock);
+	/* what does not fit is for the next part, unless it has this one to itself */
+	return skb->len ?: error;
+}

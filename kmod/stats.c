@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is counted, of a socket and of a network namespace, and the words for
+ * states and reasons: the same in /proc, netlink and traces.
+ */
+#include <linux/percpu.h>
+
+#define CREATE_TRACE_POINTS
+#include "sock.h"
+#include "trace.h"
+
+const char *const thc_state_name[] = {
+	[THC_STATE_IDLE]	= "idle",
+	[THC_STATE_JOINING]	= "joining",
+	[THC_STATE_READY]	= "ready",
+	[THC_STATE_BROKEN]	= "broken",
+};
+
+const char *thc_reason_name(enum thc_drop_reason reason)
+{
+	return thc_drop_name[reason].name;
+}
+
+void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats)
+{
+	u32 i;
+
+	*stats = ts->stats;
+	for (i = 0; i < ts->shards; i++) {
+		const struct thc_window *w = &ts->peers[i].sender.window;
+
+		stats->window_cuts += w->cuts;
+		stats->window += thc_window_size(w);
+		stats->rtt_us = max(stats->rtt_us, div_u64(w->srtt, THC_NS_PER_US));
+	}
+}
+
+/* Called with bottom halves off. */
+void thc_net_drop(struct thc_sock *ts, enum thc_drop_reason reason)
+{
+	struct thc_net *tn = thc_net_of(sock_net(&ts->sk));
+
+	__this_cpu_inc(tn->drops[reason]);
+	trace_thc_drop(&ts->sk, reason);
+}
+
+u64 thc_net_drops(struct thc_net *tn, enum thc_drop_reason reason)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(tn->drops, cpu)[reason]);
+	return sum;
+}
