@@ -20,15 +20,11 @@
 #include <thc/welcome.h>
 #include <thc/window.h>
 
-static_assert(sizeof(struct thc_hdr) == 48);
 static_assert(offsetof(struct thc_hdr, cookie) == 8);
 static_assert(offsetof(struct thc_hdr, epoch) == 20);
 static_assert(offsetof(struct thc_hdr, generation) == 36);
 static_assert(offsetof(struct thc_hdr, bitmap) == 40);
-static_assert(sizeof(struct thc_join) == 16);
-static_assert(sizeof(struct thc_welcome) == 136);
 static_assert(offsetof(struct thc_welcome, table) == 64);
-static_assert(sizeof(struct thc_claim) == 16);
 static_assert(sizeof(struct thc_slot) == 176);
 static_assert(THC_LANE_WORDS * 8 == THC_LANE_BYTES);
 

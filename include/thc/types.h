@@ -72,6 +72,22 @@ typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
 #define THC_UNROLL
 #endif
 
+/* What <linux/thc.h> describes has these sizes for every compiler. Not said there: that
+ * header is also for programs in languages without assertions, C90 and C++98.
+ */
+#define THC_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), "size of " #type)
+
+THC_ASSERT_SIZE(struct thc_hdr, 48);
+THC_ASSERT_SIZE(struct thc_join, 16);
+THC_ASSERT_SIZE(struct thc_welcome, 136);
+THC_ASSERT_SIZE(struct thc_claim, 16);
+THC_ASSERT_SIZE(struct sockaddr_thc, 40);
+THC_ASSERT_SIZE(struct thc_send, 16);
+THC_ASSERT_SIZE(struct thc_received, 32);
+THC_ASSERT_SIZE(struct thc_joined, 144);
+THC_ASSERT_SIZE(struct thc_socket_stats, 168);
+THC_ASSERT_SIZE(struct thc_failure, 24);
+
 /* Lanes of one slot version, as 64-bit little-endian words. */
 #define THC_LANE_WORDS	(THC_LANE_BYTES / 8)
 #define THC_HDR_WORDS	((int)(sizeof(struct thc_hdr) / 8))

@@ -4,9 +4,9 @@
  * over UDP, and the reasons for which an aggregator refuses a packet; at the
  * end the sockets of family AF_THC, whose structures are in host order.
  *
- * One header for three compilers (kernel, BPF, user space); sizes are
- * asserted in each. State that never leaves a host is not described here
- * but in include/thc/.
+ * One header for three compilers (kernel, BPF, user space), C90 and C++98
+ * included; sizes are asserted by <thc/types.h>. State that never leaves a host
+ * is not described here but in include/thc/.
  *
  * Byte order: every header field is big-endian. Payload lanes, and the words
  * the packet sum runs over, are little-endian, so that the common hosts add
@@ -484,24 +484,5 @@ struct thc_failure {
 	__u32	epoch;
 	__u32	reserved;
 };
-
-#if defined(__cplusplus)
-#define THC_UAPI_ASSERT_SIZE(type, size) \
-	static_assert(sizeof(type) == (size), "wire size of " #type)
-#else
-#define THC_UAPI_ASSERT_SIZE(type, size) \
-	_Static_assert(sizeof(type) == (size), "wire size of " #type)
-#endif
-
-THC_UAPI_ASSERT_SIZE(struct thc_hdr, 48);
-THC_UAPI_ASSERT_SIZE(struct thc_join, 16);
-THC_UAPI_ASSERT_SIZE(struct thc_welcome, 136);
-THC_UAPI_ASSERT_SIZE(struct thc_claim, 16);
-THC_UAPI_ASSERT_SIZE(struct sockaddr_thc, 40);
-THC_UAPI_ASSERT_SIZE(struct thc_send, 16);
-THC_UAPI_ASSERT_SIZE(struct thc_received, 32);
-THC_UAPI_ASSERT_SIZE(struct thc_joined, 144);
-THC_UAPI_ASSERT_SIZE(struct thc_socket_stats, 168);
-THC_UAPI_ASSERT_SIZE(struct thc_failure, 24);
 
 #endif /* _UAPI_LINUX_THC_H */
