@@ -170,11 +170,13 @@ static void on_packet(struct thc_peer *p, struct sk_buff *skb, u32 offset, u32 b
 	struct thc_sock *ts = p->owner;
 	struct thc_hdr h;
 
+	if (!from.peer) {
+		drop(ts, THC_DROP_ADDRESS);
+		return;
+	}
 	ts->stats.packets_down++;
 	ts->stats.bytes_down += thc_wire_bytes(p, bytes);
-	if (!from.peer)
-		drop(ts, THC_DROP_ADDRESS);
-	else if (bytes < sizeof(h) || skb_copy_bits(skb, offset, &h, sizeof(h)))
+	if (bytes < sizeof(h) || skb_copy_bits(skb, offset, &h, sizeof(h)))
 		drop(ts, THC_DROP_TRUNCATED);
 	else if (h.version == THC_VERSION && h.op == THC_OP_WELCOME)
 		on_welcome(p, skb, offset, bytes, &h);

@@ -87,16 +87,24 @@ static inline void fake_forget(int udp)
 		;
 }
 
+/* Packets that a socket has looked at: its aggregator's, and strays. */
+static inline uint64_t looked_at(int fd)
+{
+	struct thc_socket_stats s = stats_of(fd);
+
+	return s.packets_down + s.foreign;
+}
+
 /* Sends @fd's socket, at @worker, a packet and waits until it has been looked at:
  * softirqs may be late.
  */
 static inline int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packet,
 			  size_t bytes)
 {
-	uint64_t seen = stats_of(fd).packets_down, start = now_ms();
+	uint64_t seen = looked_at(fd), start = now_ms();
 	int error = send_one(udp, worker, packet, bytes);
 
-	while (!error && stats_of(fd).packets_down == seen) {
+	while (!error && looked_at(fd) == seen) {
 		if (now_ms() - start > PATIENCE_MS)
 			error = -ETIMEDOUT;
 		sleep_ms(1);

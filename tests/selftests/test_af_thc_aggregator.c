@@ -312,6 +312,7 @@ TEST_F(aggregator, answers_that_are_none)
 {
 	struct sockaddr_in elsewhere;
 	struct chunk_packet request, p;
+	struct thc_socket_stats stats;
 	uint8_t room[ANSWER];
 	struct thc_received r;
 	int other = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -333,8 +334,12 @@ TEST_F(aggregator, answers_that_are_none)
 	loopback(&elsewhere, FAKE_PORT + 1);
 	elsewhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
 	ASSERT_EQ(bind(other, (void *)&elsewhere, sizeof(elsewhere)), 0);
+	stats = stats_of(self->fd);
 	ASSERT_EQ(answer(self->fd, other, &self->worker, &request.h, 3, 3), 0);
 	EXPECT_EQ(stats_of(self->fd).foreign, 1);
+	/* what it has from the aggregator is no more for that */
+	EXPECT_EQ(stats_of(self->fd).packets_down, stats.packets_down);
+	EXPECT_EQ(stats_of(self->fd).bytes_down, stats.bytes_down);
 	EXPECT_EQ(stats_of(self->fd).chunks, 0);
 	EXPECT_EQ(poll_now(self->fd), POLLOUT);
 	/* they have overwritten nothing that stays */

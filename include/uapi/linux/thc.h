@@ -431,8 +431,8 @@ struct thc_socket_stats {
 	__u64	failures;	/* messages that failed */
 	__u64	packets_up;	/* requests sent, retransmits included */
 	__u64	bytes_up;	/* on the wire, Ethernet, IP and UDP headers included */
-	__u64	packets_down;	/* answers received */
-	__u64	bytes_down;
+	__u64	packets_down;	/* received from the aggregator, of use or not */
+	__u64	bytes_down;	/* of these, on the wire */
 	__u64	chunks;		/* completed */
 	__u64	retransmits;
 	__u64	repeats;	/* answers that came again, by unicast */
@@ -441,7 +441,7 @@ struct thc_socket_stats {
 	__u64	partial;	/* chunks whose sum lacks some rank */
 	__u64	bad_sum;	/* answers whose packet sum was wrong */
 	__u64	unexpected;	/* answers nobody waited for: duplicates, old ones */
-	__u64	foreign;	/* packets that are none of this job's */
+	__u64	foreign;	/* packets that are none of this job's, or not the aggregator's */
 	__u64	window_cuts;	/* multiplicative decreases */
 	__u64	send_errors;	/* packets the network below did not take */
 	__u64	rtt_us;		/* smoothed round trip now */
