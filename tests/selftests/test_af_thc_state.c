@@ -338,6 +338,32 @@ TEST_F(job, shutdown_wakes_up_a_reader)
 	waitpid(child, NULL, 0);
 }
 
+/* connect() joins, but what was shut down remains so. */
+TEST_F(job, shutdown_outlasts_connect)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), b = place("127.0.0.1", PORT, 1, 1);
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(shutdown(self->fd[0], SHUT_WR), 0);
+	ASSERT_EQ(begin_join(self->fd[1], &b), 0);
+	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(end_join(self->fd[1]), 0);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -EPIPE);
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), -EAGAIN);
+	/* the others have it as a rank, and wait for it */
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
+	set_timeo(self->fd[1], SO_RCVTIMEO, 300);
+	EXPECT_EQ(receive(self->fd[1], 0), -EAGAIN);
+	EXPECT_EQ(failure_of(self->fd[1]).reason, THC_FAILED_NOT);
+
+	ASSERT_EQ(shutdown(self->fd[0], SHUT_RD), 0);
+	ASSERT_EQ(begin_join(self->fd[1], &b), 0);
+	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(end_join(self->fd[1]), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), 0);
+	EXPECT_EQ(poll_now(self->fd[0]) & (POLLHUP | POLLRDHUP), POLLHUP | POLLRDHUP);
+}
+
 /* --- failures ------------------------------------------------------------- */
 
 TEST_F(job, fails_after_its_timeout_and_names_who_is_missing)
