@@ -15,6 +15,23 @@
 
 #include "sock.h"
 
+/* For join_work, which waits for RTNL. Who holds RTNL may wait for whatever is queued in one
+ * of the system's workqueues: here is nothing but our own. Unbound, since it sleeps for long
+ * and needs no CPU of its own.
+ */
+static struct workqueue_struct *join_queue;
+
+int thc_join_init(void)
+{
+	join_queue = alloc_workqueue("thc_join", WQ_UNBOUND, 0);
+	return join_queue ? 0 : -ENOMEM;
+}
+
+void thc_join_exit(void)
+{
+	destroy_workqueue(join_queue);
+}
+
 void thc_join_begin(struct thc_sock *ts, u64 now)
 {
 	u32 i;
@@ -125,6 +142,21 @@ static bool all_ready(const struct thc_sock *ts)
 	return true;
 }
 
+static bool same_group(const struct thc_welcome *a, const struct thc_welcome *b)
+{
+	return a->reply == b->reply && a->group_port == b->group_port &&
+	       !memcmp(a->group, b->group, sizeof(a->group));
+}
+
+/* A group that cannot be joined, which each WELCOME names again, is tried now and then: it
+ * costs locks that all the host needs. Called with thc_sock.lock held.
+ */
+static bool wants_group(const struct thc_peer *p, u64 now)
+{
+	return p->welcomed && p->joined.welcome.reply == THC_REPLY_MULTICAST &&
+	       !rcu_access_pointer(p->group) && now >= p->group_at;
+}
+
 /* Called with thc_sock.lock held, the packet's sum checked. Why it is of no
  * use, or THC_DROP_NONE.
  */
@@ -145,6 +177,10 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	}
 	if (w->nonce != cpu_to_be64(p->nonce))
 		return THC_DROP_UNEXPECTED;
+	if (!same_group(&p->joined.welcome, w)) {
+		p->group_at = 0;
+		p->heard = false;
+	}
 	p->joined.epoch = be32_to_cpu(h->epoch);
 	p->joined.shards = ts->shards;
 	p->joined.welcome = *w;
@@ -162,9 +198,8 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		thc_engine_break(ts, EPROTO, THC_FAILED_SHARDS);
 	} else {
 		p->ready = w->flags & THC_WELCOME_F_READY;
-		if (all_ready(ts) ||
-		    (w->reply == THC_REPLY_MULTICAST && !rcu_access_pointer(p->group)))
-			schedule_work(&ts->join_work);
+		if (all_ready(ts) || wants_group(p, ktime_get_ns()))
+			queue_work(join_queue, &ts->join_work);
 	}
 	return THC_DROP_NONE;
 }
@@ -194,12 +229,13 @@ void thc_join_work(struct work_struct *work)
 
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
+		u64 now = ktime_get_ns();
 		bool wanted;
 
 		spin_lock_bh(&ts->lock);
-		wanted = ts->state == THC_STATE_JOINING && p->welcomed &&
-			 p->joined.welcome.reply == THC_REPLY_MULTICAST &&
-			 !rcu_access_pointer(p->group);
+		wanted = ts->state == THC_STATE_JOINING && wants_group(p, now);
+		if (wanted)
+			p->group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
 		spin_unlock_bh(&ts->lock);
 		/* not fatal: nobody is heard on the group, the job answers by fanout */
 		if (wanted)

@@ -21,9 +21,12 @@ static int __init thc_init(void)
 
 	if (error)
 		return error;
-	error = thc_netns_init();
+	error = thc_join_init();
 	if (error)
 		goto exit_socket;
+	error = thc_netns_init();
+	if (error)
+		goto exit_join;
 	error = thc_netlink_init();
 	if (error)
 		goto exit_netns;
@@ -38,6 +41,8 @@ exit_netlink:
 	thc_netlink_exit();
 exit_netns:
 	thc_netns_exit();
+exit_join:
+	thc_join_exit();
 exit_socket:
 	thc_socket_exit();
 	return error;
@@ -48,6 +53,7 @@ static void __exit thc_exit(void)
 	sock_unregister(PF_THC);
 	thc_netlink_exit();
 	thc_netns_exit();
+	thc_join_exit();
 	thc_socket_exit();
 	/* sockets and percpu counters that RCU still frees */
 	rcu_barrier();

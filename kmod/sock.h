@@ -48,6 +48,8 @@
 #define THC_TIMEOUT_MS		60000U
 #define THC_JOIN_TIMEOUT_MS	60000U
 #define THC_JOIN_INTERVAL_MS	20U
+/* A group that could not be joined is not tried again sooner. */
+#define THC_GROUP_RETRY_MS	1000U
 /* A rank that leaves ends a socket this long after the last message sent or
  * received: what was complete without that rank may still be on its way through
  * the caller.
@@ -137,6 +139,7 @@ struct thc_message {
  * @nonce: of our JOIN
  * @joined: what WELCOME said last; @welcomed: it came
  * @heard: a WELCOME came over the group
+ * @group_at: @group may be opened from then on; 0: at once
  * @ready: all ranks are in, @joined is final
  * @join_at: next JOIN
  * @unreachable: the network's last complaint, negative errno
@@ -158,6 +161,7 @@ struct thc_peer {
 	bool			welcomed;
 	bool			heard;
 	bool			ready;
+	u64			group_at;
 	u64			join_at;
 	int			unreachable;
 	u64			look_at;
@@ -294,6 +298,8 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 
 /* --- join.c --------------------------------------------------------------- */
 
+int thc_join_init(void);
+void thc_join_exit(void);
 void thc_join_begin(struct thc_sock *ts, u64 now);
 /* JOINs that are due; lowers *@due to the time of the next. */
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);

@@ -115,7 +115,96 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 	}
 }
 
-/* The same over IPv6. */
+/* Is a socket of this namespace bound to the UDP port? The kernel's own are shown, too. */
+static bool is_bound(uint16_t port)
+{
+	FILE *f = fopen("/proc/net/udp", "r");
+	unsigned int found;
+	bool bound = false;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		bound |= sscanf(line, "%*d: %*8x:%x", &found) == 1 && found == port;
+	if (f)
+		fclose(f);
+	return bound;
+}
+
+/* A UDP port that nobody else can share. */
+static int occupy(uint16_t port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	return bind(fd, (void *)&at, sizeof(at)) ? -errno : fd;
+}
+
+/* One that is not all: the other rank is missing. */
+static void group_welcome(struct welcome_packet *p, uint64_t nonce, uint16_t port)
+{
+	good_welcome(p, nonce);
+	p->w.joined = htobe64(2);
+	p->w.flags = THC_WELCOME_F_ONE_PORT;
+	p->w.reply = THC_REPLY_MULTICAST;
+	p->w.group_port = htobe16(port);
+	inet_pton(AF_INET, "239.1.2.3", p->w.group);
+	set_sum(&p->h, sizeof(*p));
+}
+
+/* A group that cannot be joined is tried again once a second, however often WELCOME names
+ * it; another one at once; and without any the job is joined by fanout.
+ */
+TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
+{
+	uint64_t nonce, start;
+	struct welcome_packet p;
+	int taken = occupy(20001);
+
+	ASSERT_GE(taken, 0);
+	self->udp = fake_open();
+	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+	group_welcome(&p, nonce, 20001);
+	start = now_ms();
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	sleep_ms(200);
+	close(taken);
+	ASSERT_FALSE(is_bound(20001));
+	while (!is_bound(20001) && now_ms() - start < PATIENCE_MS) {
+		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+		sleep_ms(20);
+	}
+	EXPECT_TRUE(is_bound(20001)) TH_LOG("not tried again");
+	EXPECT_GE(now_ms() - start, 1000);
+
+	/* a join that is under way would go on */
+	close(self->fd);
+	self->fd = thc_open(0);
+	EXPECT_FALSE(is_bound(20001)) TH_LOG("the group of a socket that is closed");
+	taken = occupy(20002);
+	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+	group_welcome(&p, nonce, 20002);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	sleep_ms(100);
+	group_welcome(&p, nonce, 20003);
+	start = now_ms();
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	while (!is_bound(20003) && now_ms() - start < PATIENCE_MS)
+		sleep_ms(20);
+	EXPECT_TRUE(is_bound(20003)) TH_LOG("another group has to wait");
+
+	close(self->fd);
+	self->fd = thc_open(0);
+	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+	group_welcome(&p, nonce, 20002);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	good_welcome(&p, nonce);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	EXPECT_EQ(end_join(self->fd), 0);
+	close(taken);
+}
+
+/* A group that is none, over IPv6. */
 TEST_F_TIMEOUT(aggregator, group_that_is_none_ipv6, 60)
 {
 	static const struct {
