@@ -22,6 +22,8 @@ void thc_disconnect(struct thc_sock *ts)
 	spin_unlock_bh(&ts->lock);
 	cancel_work_sync(&ts->join_work);
 	hrtimer_cancel(&ts->timer);
+	for (i = 0; i < ts->shards; i++)
+		ts->last_epoch[i] = ts->peers[i].sender.epoch;
 	thc_join_leave(ts);
 	for (i = 0; i < ts->shards; i++)
 		thc_peer_silence(&ts->peers[i]);
@@ -78,11 +80,14 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		      const struct thc_host_job *job)
 {
 	struct thc_peer *peers = kcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
+	bool again = !memcmp(&ts->remote, a, sizeof(*a));
 	u32 i;
 	int error;
 
 	if (!peers)
 		return -ENOMEM;
+	if (!again)
+		memset(ts->last_epoch, 0, sizeof(ts->last_epoch));
 	for (i = 0; i < job->shards; i++) {
 		struct thc_peer *p = &peers[i];
 
@@ -92,6 +97,8 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		p->sender.cookie = job->cookie;
 		p->sender.job = a->sthc_job;
 		p->sender.rank = a->sthc_rank;
+		/* for JOIN: the next one has to be newer, whatever the aggregator's clock says */
+		p->sender.epoch = ts->last_epoch[i];
 	}
 	spin_lock_bh(&ts->lock);
 	ts->remote = *a;

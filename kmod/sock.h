@@ -190,6 +190,8 @@ struct thc_outbox {
  * @shards: how many, changed likewise
  * @remote: address of connect(), changed likewise
  * @joins: times it was connected
+ * @last_epoch: by shard, the last epoch that was ready of the job at @remote, 0: none;
+ *	under lock_sock
  * @link: in thc_net.sockets
  *
  * Under @lock:
@@ -223,6 +225,7 @@ struct thc_sock {
 	struct thc_peer		*peers;
 	u32			shards;
 	u32			joins;
+	u32			last_epoch[THC_SHARDS_MAX];
 	struct list_head	link;
 
 	spinlock_t		lock;

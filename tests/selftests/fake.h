@@ -62,20 +62,30 @@ static inline struct sockaddr_thc fake_place(void)
 	return place("127.0.0.1", FAKE_PORT, 1, 1);
 }
 
-/* The next JOIN: who sent it, and its nonce. */
-static inline int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *nonce)
+struct join_packet {
+	struct thc_hdr	h;
+	struct thc_join	j;
+};
+
+/* The next packet, which has to be a JOIN, and who sent it. */
+static inline int fake_take_join_packet(int udp, struct sockaddr_in *worker, struct join_packet *p)
 {
 	socklen_t len = sizeof(*worker);
-	struct {
-		struct thc_hdr h;
-		struct thc_join j;
-	} join;
 
-	if (recvfrom(udp, &join, sizeof(join), 0, (void *)worker, &len) != sizeof(join) ||
-	    join.h.op != THC_OP_JOIN)
-		return -EIO;
-	*nonce = join.j.nonce;
-	return 0;
+	return recvfrom(udp, p, sizeof(*p), 0, (void *)worker, &len) == sizeof(*p) &&
+			       p->h.op == THC_OP_JOIN ?
+		       0 :
+		       -EIO;
+}
+
+static inline int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *nonce)
+{
+	struct join_packet p;
+	int error = fake_take_join_packet(udp, worker, &p);
+
+	if (!error)
+		*nonce = p.j.nonce;
+	return error;
 }
 
 /* What has come and is not looked at. */

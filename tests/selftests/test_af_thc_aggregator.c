@@ -289,6 +289,32 @@ TEST_F(aggregator, welcomes_of_others)
 	EXPECT_EQ(end_join(self->fd), 0);
 }
 
+/* The last epoch of the same job, so that the next one is newer whatever clock it is by. */
+TEST_F(aggregator, join_tells_the_last_epoch)
+{
+	struct sockaddr_thc a = fake_place();
+	struct join_packet p;
+
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	ASSERT_EQ(fake_take_join_packet(self->udp, &self->worker, &p), 0);
+	EXPECT_EQ(p.h.epoch, 0);
+	ASSERT_EQ(fake_join(self->fd, self->udp, &self->worker), 0);
+	fake_forget(self->udp);
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	while (fake_take_join_packet(self->udp, &self->worker, &p))
+		ASSERT_EQ(p.h.op, THC_OP_LEAVE);
+	EXPECT_EQ(be32toh(p.h.epoch), FAKE_EPOCH);
+	/* it was in none of another job */
+	a.sthc_job = 2;
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	do {
+		ASSERT_EQ(fake_take_join_packet(self->udp, &self->worker, &p), 0);
+	} while (be16toh(p.h.job) == 1);
+	EXPECT_EQ(p.h.epoch, 0);
+}
+
 /* The host has refused JOIN for longer than a socket in use would bear it, and the
  * first message follows the one WELCOME at once: no other packet comes between.
  */

@@ -47,11 +47,19 @@ static int setup(void **state)
 	return 0;
 }
 
+/* Of a rank that was in epoch @last, 0: in none. */
+static struct thcd_joined join_after(u8 rank, u64 nonce, u32 last)
+{
+	struct thc_path p = path_of(rank + 1, 4000 + nonce);
+
+	return thcd_join(job, record, rank, nonce, true, last, &p, now);
+}
+
 static struct thcd_joined join_as(u8 rank, u64 nonce, bool heard)
 {
 	struct thc_path p = path_of(rank + 1, 4000 + nonce);
 
-	return thcd_join(job, record, rank, nonce, heard, &p, now);
+	return thcd_join(job, record, rank, nonce, heard, 0, &p, now);
 }
 
 static void all_join(void)
@@ -160,6 +168,44 @@ static void restart__the_epoch_never_is_zero(void **state)
 	assert_int_equal(job->epoch, 1);
 }
 
+/* The clock was set back between two daemons: this one's first epoch is no newer than that
+ * of one that is gone.
+ */
+static void restart__is_newer_than_what_a_rank_was_in(void **state)
+{
+	u32 epoch = job->epoch;
+
+	(void)state;
+	assert_false(join_after(0, 10, epoch - 1).restarted);
+	assert_true(join_after(1, 11, epoch + 1000).restarted);
+	assert_int_equal(job->epoch, epoch + 1001);
+	assert_int_equal(job->joined, 2);
+	/* its next JOIN changes nothing, nor do ranks that were in the same one or none */
+	assert_false(join_after(1, 11, epoch + 1000).restarted);
+	assert_false(join_after(0, 10, epoch - 1).restarted);
+	/* by chance it has the number of one that is gone */
+	assert_true(join_after(2, 12, epoch + 1001).restarted);
+	assert_int_equal(job->epoch, epoch + 1002);
+	assert_int_equal(job->joined, 4);
+	assert_false(join_after(0, 10, epoch - 1).restarted);
+	assert_true(join_after(1, 11, epoch + 1000).ready);
+	/* one that is in it restarts */
+	assert_true(join_after(1, 51, epoch + 5000).restarted);
+	assert_int_equal(job->epoch, epoch + 5001);
+}
+
+static void restart__newer_is_in_serial_arithmetic(void **state)
+{
+	(void)state;
+	job->epoch = 5;
+	assert_false(join_after(0, 10, UINT32_MAX).restarted);
+	job->epoch = UINT32_MAX - 1;
+	assert_true(join_after(1, 11, UINT32_MAX).restarted);
+	assert_int_equal(job->epoch, 1);
+	assert_true(join_after(2, 12, 3).restarted);
+	assert_int_equal(job->epoch, 4);
+}
+
 static void leave__and_come_back(void **state)
 {
 	u32 epoch;
@@ -214,15 +260,17 @@ static void refuse__strangers(void **state)
 	struct thc_path p = path_of(9, 1);
 
 	(void)state;
-	assert_int_equal(thcd_join(NULL, NULL, 0, 1, false, &p, now).refusal, THC_REFUSED_JOB);
-	assert_int_equal(thcd_join(job, record, N, 1, false, &p, now).refusal, THC_REFUSED_RANK);
-	assert_int_equal(thcd_join(job, record, 255, 1, false, &p, now).refusal, THC_REFUSED_RANK);
+	assert_int_equal(thcd_join(NULL, NULL, 0, 1, false, 0, &p, now).refusal, THC_REFUSED_JOB);
+	assert_int_equal(thcd_join(job, record, N, 1, false, 0, &p, now).refusal, THC_REFUSED_RANK);
+	assert_int_equal(thcd_join(job, record, 255, 1, false, 0, &p, now).refusal,
+			 THC_REFUSED_RANK);
 	record->plan.prefix = thc_addr_v4(thc_be32(0x0a000000));
 	record->plan.prefix_len = 96 + 29;
-	assert_int_equal(thcd_join(job, record, 0, 1, false, &p, now).refusal, THC_REFUSED_PREFIX);
+	assert_int_equal(thcd_join(job, record, 0, 1, false, 0, &p, now).refusal,
+			 THC_REFUSED_PREFIX);
 	assert_int_equal(job->joined, 0);
 	p = path_of(7, 1);
-	assert_int_equal(thcd_join(job, record, 0, 1, false, &p, now).refusal, THC_REFUSED_NOT);
+	assert_int_equal(thcd_join(job, record, 0, 1, false, 0, &p, now).refusal, THC_REFUSED_NOT);
 }
 
 static void refuse__two_workers_of_one_rank(void **state)
@@ -234,7 +282,7 @@ static void refuse__two_workers_of_one_rank(void **state)
 	all_join();
 	epoch = job->epoch;
 	/* the same incarnation cannot have two addresses */
-	assert_int_equal(thcd_join(job, record, 0, 10, true, &elsewhere, now).refusal,
+	assert_int_equal(thcd_join(job, record, 0, 10, true, 0, &elsewhere, now).refusal,
 			 THC_REFUSED_TAKEN);
 	assert_int_equal(job->epoch, epoch);
 	/* who was replaced does not replace its successor */
@@ -288,7 +336,7 @@ static void walk__random(void **state)
 		default: {
 			struct thc_path p = path_of(r + 1, 4000 + nonce[r] % 1000);
 			struct thcd_joined out =
-				thcd_join(job, record, r, nonce[r], rand() % 8, &p, now);
+				thcd_join(job, record, r, nonce[r], rand() % 8, 0, &p, now);
 
 			assert_int_equal(out.refusal, THC_REFUSED_NOT);
 			assert_true(job->joined >> r & 1);
@@ -312,6 +360,8 @@ int main(void)
 		cmocka_unit_test_setup(join__a_deaf_rank_means_fanout, setup),
 		cmocka_unit_test_setup(restart__raises_the_epoch, setup),
 		cmocka_unit_test_setup(restart__the_epoch_never_is_zero, setup),
+		cmocka_unit_test_setup(restart__is_newer_than_what_a_rank_was_in, setup),
+		cmocka_unit_test_setup(restart__newer_is_in_serial_arithmetic, setup),
 		cmocka_unit_test_setup(leave__and_come_back, setup),
 		cmocka_unit_test_setup(leave__before_ready_is_as_if_never_joined, setup),
 		cmocka_unit_test_setup(refuse__strangers, setup),

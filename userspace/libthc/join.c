@@ -36,6 +36,7 @@ static int send_control(struct thc_client *c, uint8_t op, const void *payload, u
 	uint64_t calls = 0;
 	int n;
 
+	/* JOIN has the epoch that was the last, which the next one is to be newer than */
 	thc_sender_header(&c->sender, &packet.hdr, op);
 	if (bytes)
 		memcpy(packet.payload, payload, bytes);
@@ -189,8 +190,11 @@ int thc_udp_join(struct thc_client *c)
 	}
 	/* the others are not to start with a rank that has given up */
 	if (error && j.welcome && !(j.params.flags & THC_WELCOME_F_REFUSED)) {
+		uint32_t last = c->sender.epoch;
+
 		c->sender.epoch = j.params.epoch;
 		thc_udp_leave(c);
+		c->sender.epoch = last;
 	}
 	return error;
 }

@@ -33,7 +33,8 @@ void thcd_job_pairs(struct thc_pairs *pairs, const struct thcd_plan *plan)
 }
 
 /* Seconds, so that packets of a dead aggregator's epochs are not taken for
- * ours; never 0, which is what an unused slot holds.
+ * ours; never 0, which is what an unused slot holds. If the clock was set back
+ * since, the first rank to join again tells us: thcd_job_is_behind().
  */
 static u32 first_epoch(void)
 {
@@ -94,9 +95,14 @@ void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path)
 	publish(job->joined, job->joined | 1ULL << rank);
 }
 
-void thcd_job_restart(struct thc_job *job, u8 rank, const struct thc_path *path)
+bool thcd_job_is_behind(const struct thc_job *job, u32 last)
 {
-	u32 next = job->epoch + 1;
+	return last && (s32)(last - job->epoch) >= 0;
+}
+
+void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_path *path)
+{
+	u32 next = (thcd_job_is_behind(job, last) ? last : job->epoch) + 1;
 	int i;
 
 	enter(&job->member[rank], path);

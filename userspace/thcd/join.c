@@ -36,7 +36,7 @@ static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms, struc
 	out->ready = true;
 }
 
-static void restart(struct thc_job *job, struct thcd_record *r, u8 rank,
+static void restart(struct thc_job *job, struct thcd_record *r, u8 rank, u32 last,
 		    const struct thc_path *path)
 {
 	/* a new run, not a rejoin: multicast gets another chance */
@@ -49,11 +49,11 @@ static void restart(struct thc_job *job, struct thcd_record *r, u8 rank,
 		r->deaf = 0;
 		__atomic_store_n(&job->reply, r->plan.reply, __ATOMIC_RELEASE);
 	}
-	thcd_job_restart(job, rank, path);
+	thcd_job_restart(job, rank, last, path);
 }
 
 struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank, u64 nonce,
-			     bool heard, const struct thc_path *path, u64 now_ms)
+			     bool heard, u32 last, const struct thc_path *path, u64 now_ms)
 {
 	struct thcd_joined out = { .refusal = THC_REFUSED_NOT };
 	const struct thc_member *m;
@@ -86,7 +86,11 @@ struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank
 		/* who left does not claim the rank any more */
 		if (job->left & bit)
 			r->nonce[rank] = 0;
-		restart(job, r, rank, path);
+		restart(job, r, rank, last, path);
+		out.restarted = true;
+	} else if (thcd_job_is_behind(job, last)) {
+		/* of an aggregator before us, by a clock that was ahead: who joined, joins again */
+		restart(job, r, rank, last, path);
 		out.restarted = true;
 	} else {
 		thcd_job_enter(job, rank, path);

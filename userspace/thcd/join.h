@@ -29,9 +29,10 @@ struct thcd_joined {
  * thcd_join() - a worker wants to be rank @rank
  * @job: NULL if there is none of that number or the cookie is wrong
  * @heard: it has heard a WELCOME on the group address
+ * @last: the epoch of the job that it was in last, 0: none it knows
  */
 struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank, u64 nonce,
-			     bool heard, const struct thc_path *path, u64 now_ms);
+			     bool heard, u32 last, const struct thc_path *path, u64 now_ms);
 
 /**
  * thcd_leave() - a rank is done

@@ -177,7 +177,8 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	if (j->flags & ~thc_be32(THC_JOIN_F_HEARD))
 		return THC_DROP_FLAGS;
 	out = thcd_join(job, job ? &d->record[job_id] : NULL, h->rank, nonce,
-			j->flags & thc_be32(THC_JOIN_F_HEARD), path, thcd_now_ms());
+			j->flags & thc_be32(THC_JOIN_F_HEARD), thc_be32(h->epoch), path,
+			thcd_now_ms());
 	if (out.refusal) {
 		refuse(d, h, nonce, out.refusal, path);
 		return THC_DROP_NONE;
