@@ -3,7 +3,7 @@
  * Packets that no aggregator sends, from the aggregator's address to a socket
  * with a live job: every header field with other values, every truncation,
  * random bytes. Nothing crashes, the job's sums stay right, and each packet is
- * counted under exactly one reason.
+ * counted under exactly one reason: the one that oracle.h says.
  *
  * Loopback does not take UDP super-packets apart, so one system call brings 60
  * packets. THC_MALFORMED says how many in all; 10^6 if it
@@ -13,6 +13,7 @@
 
 #include "fake.h"
 #include "netlink.h"
+#include "oracle.h"
 
 #include <kselftest_harness.h>
 
@@ -20,6 +21,11 @@
 #define PACKETS		1000000
 #define PACKETS_DEBUG	100000
 #define BATCH		60
+/* While a message is in flight. */
+#define STORM		(400 * BATCH)
+#define PACKET_MAX	(ANSWER_BYTES + 8)
+/* Of that message. */
+#define CHUNKS		8
 
 FIXTURE(malformed)
 {
@@ -229,26 +235,128 @@ static uint64_t draw(void)
 	return state >> 20;
 }
 
-/* Bytes each of a batch has. */
-static size_t fill_batch(uint8_t *batch, const struct thc_joined *j)
+/* Counted so far, and what must have been counted. */
+struct storm {
+	struct oracle	oracle;
+	uint64_t	sent;
+	uint64_t	want[THC_WORKER_DROP_REASONS];
+};
+
+/* By enum thc_drop_reason: all that a worker counts, but for `address`. */
+static const char *const reached[THC_WORKER_DROP_REASONS] = {
+	[THC_DROP_TRUNCATED] = "truncated", [THC_DROP_VERSION] = "version",
+	[THC_DROP_OP] = "op",		    [THC_DROP_LENGTH] = "length",
+	[THC_DROP_SUM] = "sum",		    [THC_DROP_JOB] = "job",
+	[THC_DROP_COOKIE] = "cookie",	    [THC_DROP_SLOT] = "slot",
+	[THC_DROP_MISMATCH] = "mismatch",   [THC_DROP_UNEXPECTED] = "unexpected",
+};
+
+static void storm_init(struct storm *t, const struct thc_joined *j)
 {
-	static const size_t sizes[] = { 1, 8, 47, 48, 49, 56, 184, 185, 512 };
-	size_t bytes = sizes[draw() % (sizeof(sizes) / sizeof(sizes[0]))], i, k;
-	bool wild = draw() % 4 == 0;
-	uint8_t packet[ANSWER_BYTES];
+	memset(t, 0, sizeof(*t));
+	t->oracle.cookie = COOKIE;
+	t->oracle.epoch = j->epoch;
+	t->oracle.job = 1;
+	t->oracle.data_slots = be16toh(j->welcome.data_slots);
+	t->oracle.norm_slots = be16toh(j->welcome.norm_slots);
+	t->oracle.round = half.round;
+	t->oracle.op = half.op;
+	t->oracle.width = half.width;
+}
 
-	good_answer(packet, j, (uint32_t)draw() % 8);
-	for (i = 0; i < BATCH; i++) {
-		uint8_t *p = batch + i * bytes;
-
-		memcpy(p, packet, bytes);
-		for (k = 0; wild && k < bytes; k += 8)
-			memcpy(p + k, &(uint64_t){ draw() * 0x9e3779b97f4a7c15ULL },
-			       bytes - k < 8 ? bytes - k : 8);
-		/* op and flags of every kind; the packet's sum stays what it was */
-		if (!wild && bytes >= sizeof(struct thc_hdr))
-			p[draw() % sizeof(struct thc_hdr)] ^= (uint8_t)(1 + draw() % 255);
+/* One field, or one byte, is another; often another that could be meant. */
+static void spoil(struct thc_hdr *h, const struct oracle *o)
+{
+	switch (draw() % 12) {
+	case 0:
+		h->op = (uint8_t)(draw() % 24);
+		break;
+	case 1:
+		h->op = draw() % 2 ? THC_OP_WAIT : THC_OP_STALE;
+		break;
+	case 2:
+		h->width = (uint8_t)(4 << draw() % 4);
+		break;
+	case 3:
+		h->flags = (uint8_t)draw();
+		break;
+	case 4:
+		h->flags = 0;
+		break;
+	case 5:
+		h->epoch = htobe32(o->epoch + (uint32_t)(draw() % 3) - 1);
+		break;
+	case 6:
+		h->round = htobe32((uint32_t)draw() % 8);
+		break;
+	case 7:
+		h->chunk = htobe32(o->first + (uint32_t)(draw() % 32) - 16);
+		break;
+	case 8:
+		h->slot = htobe16((uint16_t)(draw() % (2u * o->data_slots)));
+		break;
+	case 9:
+		h->generation = htobe32(be32toh(h->generation) + (uint32_t)(draw() % 3) - 1);
+		break;
+	case 10:
+		h->count = htobe16((uint16_t)(draw() % 3));
+		break;
+	default:
+		((uint8_t *)h)[draw() % sizeof(*h)] ^= (uint8_t)(1 + draw() % 255);
 	}
+}
+
+/* Random bytes; of every other packet so many as let it be the job's. */
+static void scramble(uint8_t *packet, size_t bytes)
+{
+	bool ours = draw() % 2 && bytes >= sizeof(struct thc_hdr);
+	struct thc_hdr *h = (void *)packet, was = *h;
+	size_t i;
+
+	for (i = 0; i < bytes; i += 8)
+		memcpy(packet + i, &(uint64_t){ draw() * 0x9e3779b97f4a7c15ULL }, 8);
+	if (!ours)
+		return;
+	h->version = was.version;
+	h->cookie = was.cookie;
+	h->job = was.job;
+}
+
+/* Bytes each of a batch has, which draws for each what it is and counts why not. */
+static size_t fill_batch(uint8_t *batch, struct storm *t, const struct thc_joined *j)
+{
+	static const size_t sizes[] = { 1,  8,	47,  48,  48,  48,  49,	 56,
+					56, 184, 184, 185, 512, 1072, 1072, 1080 };
+	size_t bytes = sizes[draw() % (sizeof(sizes) / sizeof(sizes[0]))], i;
+	_Alignas(8) uint8_t packet[PACKET_MAX];
+	struct thc_hdr *h = (void *)packet;
+	enum thc_drop_reason reason;
+
+	for (i = 0; i < BATCH; i++) {
+		unsigned int spoilt = draw() % 3;
+
+		memset(packet + ANSWER_BYTES, 0, sizeof(packet) - ANSWER_BYTES);
+		/* in flight, or not yet */
+		good_answer(packet, j, t->oracle.first + (uint32_t)draw() % (2 * CHUNKS));
+		if (bytes == sizeof(*h) + sizeof(struct thc_welcome) && draw() % 2)
+			h->op = THC_OP_WELCOME;
+		if (draw() % 8 == 0)
+			scramble(packet, bytes);
+		else
+			while (spoilt--)
+				spoil(h, &t->oracle);
+		if (bytes >= sizeof(*h) && draw() % 2)
+			set_sum(h, bytes);
+		reason = oracle_reason(&t->oracle, packet, bytes);
+		if (reason == THC_DROP_NONE) {
+			/* the job would take it for its own */
+			h->sum ^= 1;
+			reason = oracle_reason(&t->oracle, packet, bytes);
+		}
+		t->want[reason]++;
+		memcpy(batch + i * bytes, packet, bytes);
+	}
+	t->sent += BATCH;
 	return bytes;
 }
 
@@ -264,49 +372,148 @@ static uint64_t packets_wanted(void)
 	return PACKETS_DEBUG;
 }
 
-TEST_F_TIMEOUT(malformed, very_many, 56)
+/* Loopback keeps the order of what one CPU sends. */
+static int stay_on_this_cpu(void)
 {
-	uint64_t wanted = packets_wanted(), sent = 0;
-	struct thc_socket_stats stats;
-	uint8_t batch[BATCH * 512];
-	struct reasons r;
-	struct thc_send s = half;
-	uint64_t start = now_ms(), dropped, rounds = 0;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)sched_getcpu(), &set);
+	return sched_setaffinity(0, sizeof(set), &set);
+}
+
+static uint64_t refused(const struct thc_socket_stats *s)
+{
+	return s->bad_sum + s->foreign;
+}
+
+/* Until @fd's socket has sent @chunks once and refused @n, without what nobody waited for. */
+static int settle(int fd, uint64_t chunks, uint64_t n)
+{
+	struct thc_socket_stats s = stats_of(fd);
+	uint64_t start = now_ms();
+
+	while (s.packets_up - s.retransmits < chunks || refused(&s) < n) {
+		if (now_ms() - start > PATIENCE_MS)
+			return -ETIMEDOUT;
+		sleep_ms(1);
+		s = stats_of(fd);
+	}
+	return 0;
+}
+
+/* About so many, a storm at most, until all have been looked at: then chunks in flight may be answered. */
+static int blow(struct storm *t, int out, const struct sockaddr_in *to, int fd,
+		const struct thc_joined *j, uint64_t packets)
+{
+	uint64_t batches = ((packets < STORM ? packets : STORM) + BATCH - 1) / BATCH;
+	static uint8_t batch[BATCH * PACKET_MAX];
+	int error = 0, bytes;
+
+	while (batches-- && !error) {
+		bytes = (int)fill_batch(batch, t, j);
+		if (setsockopt(out, IPPROTO_UDP, UDP_SEGMENT, &bytes, sizeof(bytes)))
+			return -errno;
+		error = send_one(out, to, batch, (size_t)bytes * BATCH);
+	}
+	/* the last is not one that could be taken for the job's own */
+	if (!error)
+		error = send_one(out, to, "", 1);
+	t->want[THC_DROP_TRUNCATED]++;
+	t->sent++;
+	return error ? error : settle(fd, 0, t->sent - t->want[THC_DROP_UNEXPECTED]);
+}
+
+/* Exactly the packets of the storm are counted, each under its reason. */
+static void expect_reasons(struct __test_metadata *_metadata, const struct storm *t,
+			   const struct reasons *before, const struct reasons *after)
+{
+	enum thc_drop_reason reason;
+	uint64_t got, want, total = 0;
 	int i;
 
-	while (sent < wanted) {
-		uint16_t table[16];
+	for (i = 0; i < after->n; i++) {
+		got = after->packets[i] - before->packets[i];
+		want = 0;
+		for (reason = 0; reason < THC_WORKER_DROP_REASONS; reason++)
+			if (reached[reason] && !strcmp(reached[reason], after->name[i]))
+				want = t->want[reason];
+		if (got || want)
+			printf("# %s %llu\n", after->name[i], (unsigned long long)got);
+		if (strcmp(after->name[i], "unexpected"))
+			EXPECT_EQ(got, want) TH_LOG("%s", after->name[i]);
+	}
+	for (reason = 0; reason < THC_WORKER_DROP_REASONS; reason++) {
+		total += t->want[reason];
+		/* and what is drawn reaches all of them */
+		EXPECT_EQ(t->want[reason] > 0, !!reached[reason]) TH_LOG("reason %d", reason);
+	}
+	EXPECT_EQ(total, t->sent);
+}
 
+/* Of the job's own packets only those can be refused that nobody waits for: the
+ * aggregator's replies to requests that were sent twice, when they come after the
+ * answer. How many is for the clock to say, so `unexpected` is known exactly only with the
+ * socket's other counters: each packet that came completed a chunk, was a WAIT, or is one
+ * of those or of the storm's.
+ */
+static void expect_unexpected(struct __test_metadata *_metadata, const struct storm *t,
+			      const struct thc_socket_stats *a, const struct thc_socket_stats *b)
+{
+	uint64_t got = b->unexpected - a->unexpected, waits = b->waits - a->waits;
+	uint64_t late = got - t->want[THC_DROP_UNEXPECTED];
+
+	EXPECT_GE(got, t->want[THC_DROP_UNEXPECTED]);
+	EXPECT_LE(late + waits, b->retransmits - a->retransmits);
+	EXPECT_EQ(b->packets_down - a->packets_down,
+		  t->sent + (b->chunks - a->chunks) + waits + late);
+	printf("# %llu of unexpected are the job's own\n", (unsigned long long)late);
+}
+
+TEST_F_TIMEOUT(malformed, very_many, 56)
+{
+	struct thc_socket_stats first[2], last[2];
+	uint64_t wanted = packets_wanted(), start, rounds = 0;
+	struct reasons before, after;
+	struct thc_send s = half;
+	uint16_t table[16];
+	struct storm t;
+	int error = 0;
+
+	storm_init(&t, &self->joined);
+	ASSERT_EQ(stay_on_this_cpu(), 0);
+	/* behind it nothing comes that belongs to the joining */
+	ASSERT_EQ(all_reduce(self->fd, 2, &s, CHUNKS), 0);
+	first[0] = stats_of(self->fd[0]);
+	first[1] = stats_of(self->fd[1]);
+	ASSERT_EQ(refused(&first[0]), 0);
+	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
+	for (start = now_ms(); t.sent < wanted; rounds++) {
 		/* a message in flight during each storm */
 		s.tag++;
-		ASSERT_EQ(send_part(self->fd[0], 0, &s, 8, 8), 0);
-		for (i = 0; i < 400 && sent < wanted; i++, sent += BATCH) {
-			int bytes = (int)fill_batch(batch, &self->joined);
-
-			ASSERT_EQ(setsockopt(self->out, IPPROTO_UDP, UDP_SEGMENT, &bytes,
-					     sizeof(bytes)),
-				  0);
-			ASSERT_EQ(send_one(self->out, &self->to, batch, (size_t)bytes * BATCH), 0);
-		}
-		ASSERT_EQ(send_part(self->fd[1], 1, &s, 8, 8), 0);
-		ASSERT_EQ(check_answer(self->fd[0], &s, 8, 8, 2, table), 0);
-		ASSERT_EQ(check_answer(self->fd[1], &s, 8, 8, 2, table), 0);
-		rounds++;
+		t.oracle.first += CHUNKS;
+		t.oracle.end = t.oracle.first + CHUNKS;
+		ASSERT_EQ(send_part(self->fd[0], 0, &s, CHUNKS, 8), 0);
+		ASSERT_EQ(settle(self->fd[0], t.oracle.end, 0), 0);
+		error = blow(&t, self->out, &self->to, self->fd[0], &self->joined, wanted - t.sent);
+		if (error)	/* what the counters say tells more */
+			break;
+		ASSERT_EQ(send_part(self->fd[1], 1, &s, CHUNKS, 8), 0);
+		ASSERT_EQ(check_answer(self->fd[0], &s, CHUNKS, 8, 2, table), 0);
+		ASSERT_EQ(check_answer(self->fd[1], &s, CHUNKS, 8, 2, table), 0);
 	}
-	stats = stats_of(self->fd[0]);
-	ASSERT_EQ(nl_reasons(&self->nl, &r), 0);
-	dropped = stats.bad_sum + stats.unexpected + stats.foreign;
-	printf("# %llu packets in %llu ms, %llu rounds of the job meanwhile; dropped %llu\n",
-	       (unsigned long long)sent, (unsigned long long)(now_ms() - start),
-	       (unsigned long long)rounds, (unsigned long long)dropped);
-	for (i = 0; i < r.n; i++)
-		if (r.packets[i])
-			printf("# %s %llu\n", r.name[i], (unsigned long long)r.packets[i]);
-	/* only the job's own answers, when they come twice, are unexpected */
-	EXPECT_EQ(dropped - stats.unexpected, sent);
-	EXPECT_EQ(reason_sum(&r) - reason_count(&r, "unexpected"), sent);
-	EXPECT_EQ(reason_count(&r, "sum"), stats.bad_sum);
-	EXPECT_EQ(stats.memory, 0);
+	last[0] = stats_of(self->fd[0]);
+	last[1] = stats_of(self->fd[1]);
+	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
+	printf("# %llu packets in %llu ms, %llu rounds of the job meanwhile\n",
+	       (unsigned long long)t.sent, (unsigned long long)(now_ms() - start),
+	       (unsigned long long)rounds);
+	EXPECT_EQ(error, 0);
+	expect_reasons(_metadata, &t, &before, &after);
+	expect_unexpected(_metadata, &t, &first[0], &last[0]);
+	EXPECT_EQ(last[0].bad_sum - first[0].bad_sum, t.want[THC_DROP_SUM]);
+	EXPECT_EQ(refused(&last[1]), refused(&first[1]));
+	EXPECT_TRUE(error || !last[0].memory);
 }
 
 TEST_HARNESS_MAIN

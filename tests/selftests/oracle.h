@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Why a worker must refuse a packet that comes from its aggregator: written from
+ * Documentation/protocol.md and enum thc_drop_reason, shares no code with thc.ko, the
+ * packet sum included. For a job of one aggregator, whose packets carry sums, that has
+ * data chunks in flight and no norms.
+ */
+#ifndef THC_SELFTESTS_ORACLE_H
+#define THC_SELFTESTS_ORACLE_H
+
+#include <endian.h>
+#include <linux/thc.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/**
+ * struct oracle - what the worker knows
+ * @cookie: of the job
+ * @epoch: its incarnation
+ * @job: its number
+ * @data_slots: W
+ * @norm_slots: behind these
+ * @first: data chunk, the oldest in flight
+ * @end: behind the newest in flight
+ * @round: of their requests
+ * @op: likewise
+ * @width: of the sum's lanes
+ */
+struct oracle {
+	uint64_t	cookie;
+	uint32_t	epoch;
+	uint16_t	job;
+	uint16_t	data_slots;
+	uint16_t	norm_slots;
+	uint32_t	first;
+	uint32_t	end;
+	uint32_t	round;
+	uint8_t		op;
+	uint8_t		width;
+};
+
+/* "The packet sum", word by word. */
+static inline uint32_t oracle_sum(const uint8_t *packet, size_t bytes)
+{
+	uint64_t a = 0, b = 0, x, w;
+	size_t i;
+
+	for (i = 0; i < bytes; i += 8) {
+		memcpy(&w, packet + i, 8);
+		w = le64toh(w);
+		if (!i)
+			w &= 0xffffffff;	/* the sum itself */
+		a += w ^ (w >> 32);
+		b += a;
+	}
+	x = a * 0x9e3779b97f4a7c15;
+	x ^= x >> 32;
+	x = x * 0xd6e8feb86659fd93 + b;
+	x ^= x >> 32;
+	x *= 0xd6e8feb86659fd93;
+	return (uint32_t)(x >> 32);
+}
+
+static inline bool oracle_is_sound(const struct thc_hdr *h, const uint8_t *packet, size_t bytes)
+{
+	return be32toh(h->sum) == oracle_sum(packet, bytes);
+}
+
+/* Does an aggregator send this op, WELCOME aside, to workers? */
+static inline bool oracle_answers_with(uint8_t op)
+{
+	return (op >= THC_OP_LUT_ADD && op <= THC_OP_MAX) || op == THC_OP_WAIT ||
+	       op == THC_OP_STALE;
+}
+
+/* A WELCOME, after all ranks have joined. */
+static inline enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct thc_hdr *h,
+						  const uint8_t *packet, size_t bytes)
+{
+	uint64_t nonce;
+
+	if (bytes != sizeof(*h) + sizeof(struct thc_welcome))
+		return THC_DROP_LENGTH;
+	if (!oracle_is_sound(h, packet, bytes))
+		return THC_DROP_SUM;
+	if (be16toh(h->job) != o->job)
+		return THC_DROP_JOB;
+	memcpy(&nonce, packet + sizeof(*h) + offsetof(struct thc_welcome, nonce), 8);
+	/* one with a nonce answers a JOIN, which no other job has sent */
+	return !nonce && be64toh(h->cookie) != o->cookie ? THC_DROP_COOKIE : THC_DROP_UNEXPECTED;
+}
+
+/* Data chunk q lives in slot q mod W and is generation q div W there. */
+static inline bool oracle_in_flight(const struct oracle *o, const struct thc_hdr *h)
+{
+	uint32_t q = be32toh(h->chunk);
+
+	return be32toh(h->epoch) == o->epoch && q - o->first < o->end - o->first &&
+	       be16toh(h->slot) == q % o->data_slots && be32toh(h->generation) == q / o->data_slots;
+}
+
+/* Of a sound packet about a chunk in flight. */
+static inline enum thc_drop_reason oracle_answer(const struct oracle *o, const struct thc_hdr *h,
+						 size_t bytes)
+{
+	if (h->op == THC_OP_WAIT || h->op == THC_OP_STALE)
+		return THC_DROP_NONE;
+	return h->op == o->op && h->width == o->width && be32toh(h->round) == o->round &&
+			       h->count && h->flags & THC_F_ANSWER &&
+			       bytes == sizeof(*h) + THC_LANE_BYTES ?
+		       THC_DROP_NONE :
+		       THC_DROP_MISMATCH;
+}
+
+/* Of a sound packet about anything else. */
+static inline enum thc_drop_reason oracle_stray(const struct oracle *o, const struct thc_hdr *h,
+						size_t bytes)
+{
+	size_t lanes = h->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0;
+
+	if (!oracle_answers_with(h->op))
+		return THC_DROP_OP;
+	if (bytes != sizeof(*h) + lanes)
+		return THC_DROP_LENGTH;
+	return be16toh(h->slot) >= o->data_slots + o->norm_slots ? THC_DROP_SLOT :
+								   THC_DROP_UNEXPECTED;
+}
+
+/* THC_DROP_NONE: it is not refused, something happens. */
+static inline enum thc_drop_reason oracle_reason(const struct oracle *o, const uint8_t *packet,
+						 size_t bytes)
+{
+	struct thc_hdr h;
+
+	if (bytes < sizeof(h))
+		return THC_DROP_TRUNCATED;
+	memcpy(&h, packet, sizeof(h));
+	if (h.version != THC_VERSION)
+		return THC_DROP_VERSION;
+	if (h.op == THC_OP_WELCOME)
+		return oracle_welcome(o, &h, packet, bytes);
+	if (be16toh(h.job) != o->job)
+		return THC_DROP_JOB;
+	if (be64toh(h.cookie) != o->cookie)
+		return THC_DROP_COOKIE;
+	/* no sum runs over these */
+	if (bytes % 8)
+		return oracle_answers_with(h.op) ? THC_DROP_LENGTH : THC_DROP_OP;
+	if (bytes > sizeof(h) + THC_LANE_BYTES)
+		return THC_DROP_LENGTH;
+	if (!oracle_is_sound(&h, packet, bytes))
+		return THC_DROP_SUM;
+	if (h.op == THC_OP_STALE && h.flags & THC_F_EPOCH)
+		return (int32_t)(be32toh(h.epoch) - o->epoch) > 0 ? THC_DROP_NONE :
+								    oracle_stray(o, &h, bytes);
+	return oracle_in_flight(o, &h) ? oracle_answer(o, &h, bytes) : oracle_stray(o, &h, bytes);
+}
+
+#endif /* THC_SELFTESTS_ORACLE_H */
