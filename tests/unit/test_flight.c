@@ -1,231 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A worker's side of the protocol (include/thc/flight.h): the rules, one by
- * one. No sockets; the clock is a variable. test_flight_loss.c lets it talk to
- * the slots over a bad network.
+ * one, but for timers, which test_flight_timers.c has. test_flight_loss.c lets it
+ * talk to the slots over a bad network.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
-
-#include <thc/flight.h>
-
-#define DATA_SLOTS	256
-#define NORM_SLOTS	8
-#define COOKIE		0x1122334455667788ULL
-#define JOB		7
-#define EPOCH		3
-#define ROUND		5
-#define SUM_WIDTH	8
-#define RTT		THC_NS_PER_MS
-#define DATA_BYTES	(sizeof(struct thc_hdr) + THC_CHUNK_8 / 2)
-#define LANES_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
-
-/* A packet from the aggregator. */
-struct packet {
-	struct thc_hdr	h;
-	u8		lanes[THC_LANE_BYTES];
-};
-
-struct worker {
-	struct thc_sender	s;
-	struct thc_flight	flights[DATA_SLOTS + NORM_SLOTS + 1];	/* the last: nobody's */
-	struct thc_hdr		request[DATA_SLOTS + NORM_SLOTS];	/* by slot */
-	u64			now;
-	/* the last packet: whom it was about */
-	struct thc_stream	*stream;
-	struct thc_flight	*flight;
-};
-
-static int setup(void **state)
-{
-	struct worker *w = calloc(1, sizeof(*w));
-
-	*state = w;
-	if (!w)
-		return -1;
-	thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
-	thc_stream_init(&w->s.norms, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
-	thc_sender_init(&w->s, DATA_SLOTS);
-	w->s.cookie = COOKIE;
-	w->s.epoch = EPOCH;
-	w->s.job = JOB;
-	w->s.sum_width = SUM_WIDTH;
-	w->now = 1000 * THC_NS_PER_MS;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	free(*state);
-	return 0;
-}
-
-/* --- requests ------------------------------------------------------------- */
-
-static struct thc_flight *launch(struct worker *w, struct thc_stream *st)
-{
-	int norms = st == &w->s.norms;
-	struct thc_hdr *h = &w->request[st->slot_base + st->next % st->slots];
-	struct thc_flight *f;
-
-	memset(h, 0, sizeof(*h));
-	h->version = THC_VERSION;
-	h->op = norms ? THC_OP_MAX : THC_OP_LUT_ADD;
-	h->width = norms ? 32 : 4;
-	h->cookie = thc_be64(COOKIE);
-	h->job = thc_be16(JOB);
-	h->epoch = thc_be32(w->s.epoch);
-	h->round = thc_be32(ROUND);
-	thc_stream_fill(st, h, st->next);
-	f = thc_flight_launch(&w->s, st, w, (u32)st->next + 100, h,
-			      norms ? LANES_BYTES : DATA_BYTES, w->now);
-	assert_ptr_equal(f, &st->flight[f->sequence % st->slots]);
-	return f;
-}
-
-/* Chunks @st->next and on, as many as window and slots let go, @most at most. */
-static u32 launch_all(struct worker *w, struct thc_stream *st, u32 window, u32 most)
-{
-	u32 n = 0;
-
-	while (n < most && thc_stream_may_send(st, window)) {
-		launch(w, st);
-		n++;
-	}
-	return n;
-}
-
-static void launch_data(struct worker *w, u32 count)
-{
-	w->s.data.reserved += count;
-	assert_int_equal(launch_all(w, &w->s.data, DATA_SLOTS, count), count);
-}
-
-static struct thc_flight *data(struct worker *w, u64 sequence)
-{
-	struct thc_flight *f = thc_stream_flight(&w->s.data, sequence);
-
-	assert_int_equal(f->sequence, sequence);
-	return f;
-}
-
-/* --- answers -------------------------------------------------------------- */
-
-/* What everybody gets for chunk @sequence of @st. */
-static struct packet result(struct worker *w, const struct thc_stream *st, u64 sequence, u8 flags)
-{
-	struct packet p = { .h = {
-				    .version = THC_VERSION,
-				    .op = st == &w->s.norms ? THC_OP_MAX : THC_OP_LUT_ADD,
-				    .width = st == &w->s.norms ? 32 : SUM_WIDTH,
-				    .flags = THC_F_ANSWER | flags,
-				    .cookie = thc_be64(COOKIE),
-				    .job = thc_be16(JOB),
-				    .epoch = thc_be32(w->s.epoch),
-				    .round = thc_be32(ROUND),
-				    .count = thc_be16(2),
-				    .bitmap = thc_be64(3),
-			    } };
-
-	thc_stream_fill(st, &p.h, sequence);
-	return p;
-}
-
-/* WAIT or STALE, header only. */
-static struct packet notice(struct worker *w, const struct thc_stream *st, u64 sequence, u8 op,
-			    u8 flags, u64 bitmap)
-{
-	struct packet p = result(w, st, sequence, 0);
-
-	p.h.op = op;
-	p.h.width = 0;
-	p.h.flags = flags;
-	p.h.bitmap = thc_be64(bitmap);
-	return p;
-}
-
-static enum thc_got find(struct worker *w, const struct packet *p, u32 bytes)
-{
-	static struct worker before;
-	enum thc_got got;
-
-	memcpy(&before, w, sizeof(before));
-	got = thc_sender_find(&w->s, &p->h, bytes, &w->stream, &w->flight);
-	/* what is not checked yet changes nothing */
-	assert_memory_equal(&w->s, &before.s, sizeof(w->s));
-	assert_memory_equal(w->flights, before.flights, sizeof(w->flights));
-	return got;
-}
-
-static enum thc_got take_marked(struct worker *w, const struct packet *p, u32 bytes, int ce)
-{
-	enum thc_got got = find(w, p, bytes);
-
-	thc_sender_take(&w->s, got, w->stream, w->flight, &p->h, ce, w->now);
-	return got;
-}
-
-static enum thc_got take(struct worker *w, const struct packet *p, u32 bytes)
-{
-	return take_marked(w, p, bytes, 0);
-}
-
-static enum thc_got take_result(struct worker *w, struct thc_stream *st, u64 sequence, u8 flags)
-{
-	struct packet p = result(w, st, sequence, flags);
-
-	return take(w, &p, LANES_BYTES);
-}
-
-static enum thc_got take_wait(struct worker *w, struct thc_stream *st, u64 sequence, u8 flags,
-			      u64 bitmap)
-{
-	struct packet p = notice(w, st, sequence, THC_OP_WAIT, flags, bitmap);
-
-	return take(w, &p, sizeof(p.h));
-}
-
-static void answer_data(struct worker *w, u64 first, u64 end)
-{
-	for (; first < end; first++)
-		assert_int_equal(take_result(w, &w->s.data, first, 0), THC_GOT_ANSWER);
-}
-
-/* --- what is sent again --------------------------------------------------- */
-
-/* Sequences sent again of @st, oldest first, at most @room; *@due: look again then. */
-static u32 again(struct worker *w, struct thc_stream *st, u64 *sent, u32 room, u64 *due)
-{
-	const struct thc_flight *f;
-	struct thc_overdue o;
-	u64 when;
-	u32 n = 0;
-
-	thc_overdue_begin(&w->s, &o, w->now);
-	while (n < room && (f = thc_overdue_next(&w->s, st, &o, w->now))) {
-		assert_int_equal(f->sent_at, w->now);
-		sent[n++] = f->sequence;
-	}
-	when = thc_overdue_end(&w->s, &o, w->now);
-	if (due)
-		*due = when;
-	return n;
-}
-
-static void assert_again(struct worker *w, struct thc_stream *st, u64 first, u32 count)
-{
-	u64 sent[DATA_SLOTS];
-	u32 n = again(w, st, sent, DATA_SLOTS, NULL), i;
-
-	assert_int_equal(n, count);
-	for (i = 0; i < count; i++)
-		assert_int_equal(sent[i], first + i);
-}
+#include "flight_worker.h"
 
 /* --- in order ------------------------------------------------------------- */
 
@@ -636,26 +415,6 @@ static void loss__gives_no_sample_of_the_round_trip(void **state)
 	assert_int_equal(w->s.window.srtt, RTT);
 }
 
-/* Every packet is sent again before its answer can come, until that has shown how
- * long it takes.
- */
-static void timers__learn_that_the_path_is_slow(void **state)
-{
-	struct worker *w = *state;
-	u64 slow = 3 * THC_RTO_FIRST, sent[DATA_SLOTS], chunk, start;
-	u32 wasted = 0;
-
-	for (chunk = 0; chunk < 20; chunk++) {
-		launch_data(w, 1);
-		start = w->now;
-		for (; w->now < start + slow; w->now += RTT)
-			wasted += again(w, &w->s.data, sent, DATA_SLOTS, NULL);
-		answer_data(w, chunk, chunk + 1);
-	}
-	assert_true(thc_window_rto(&w->s.window) > slow);
-	assert_true(wasted > 0 && wasted <= 3);
-}
-
 static void ce__cuts_like_a_loss(void **state)
 {
 	struct worker *w = *state;
@@ -801,133 +560,6 @@ static void repeat__in_reply_to_a_loss_keeps_the_cut(void **state)
 	assert_int_equal(thc_window_size(&w->s.window), window / 2);
 }
 
-/* --- timers --------------------------------------------------------------- */
-
-static void timers__ask_for_the_oldest_and_back_off(void **state)
-{
-	struct worker *w = *state;
-	struct thc_stream *st = &w->s.data;
-	u64 begin = w->now, rto = THC_RTO_FIRST, sent[8], due;
-
-	launch_data(w, 20);
-	assert_int_equal(again(w, st, sent, 8, &due), 0);
-	assert_int_equal(due, begin + rto);
-	w->now = begin + rto - 1;
-	assert_int_equal(again(w, st, sent, 8, &due), 0);
-	w->now = begin + rto;
-	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
-	assert_int_equal(sent[0], 0);
-	assert_int_equal(sent[1], 1);
-	/* eighteen more are due, but the network is silent */
-	assert_int_equal(due, w->now + rto);
-	assert_int_equal(w->s.stalls, 1);
-	w->now = due - 1;
-	assert_int_equal(again(w, st, sent, 8, &due), 0);
-	assert_int_equal(due, w->now + 1);
-	w->now = due;
-	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
-	/* what was asked for comes after what was not */
-	assert_int_equal(sent[0], 2);
-	assert_int_equal(sent[1], 3);
-	assert_int_equal(due, w->now + 2 * rto);
-	w->now = due;
-	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
-	assert_int_equal(due, w->now + 4 * rto);
-	w->now = due;
-	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
-	assert_int_equal(due, w->now + THC_BACKOFF_MAX);
-}
-
-static void timers__of_one_packet_grow_and_do_not_wrap(void **state)
-{
-	struct worker *w = *state;
-	u64 sent[4];
-	u32 i;
-
-	launch_data(w, 1);
-	for (i = 1; i <= THC_TRIES_MAX + 10; i++) {
-		u32 tries = i < THC_TRIES_MAX ? i : THC_TRIES_MAX;
-
-		w->now = data(w, 0)->due + THC_RTO_MAX;
-		assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
-		assert_int_equal(data(w, 0)->tries, tries);
-		assert_int_equal(data(w, 0)->due, w->now + THC_RTO_FIRST * (1 + tries));
-	}
-}
-
-static void timers__double_the_probes_while_these_were_lost(void **state)
-{
-	struct worker *w = *state;
-	struct thc_stream *st = &w->s.data;
-	u32 probes, next = 0;
-	u64 due;
-
-	launch_data(w, DATA_SLOTS);
-	w->now += THC_RTO_FIRST;
-	for (probes = THC_PROBES; probes <= THC_PROBES_MAX; probes *= 2) {
-		assert_again(w, st, next, probes);
-		/* one of them is answered: the rest may go, and at once */
-		answer_data(w, next, next + 1);
-		assert_int_equal(w->s.stalls, 0);
-		assert_int_equal(w->s.timers_at, w->now);
-		next += probes;
-	}
-	assert_int_equal(w->s.probes, THC_PROBES_MAX);
-	assert_again(w, st, next, THC_PROBES_MAX);
-	/* an answer to a first transmission: nothing is lost any more */
-	answer_data(w, DATA_SLOTS - 1, DATA_SLOTS);
-	assert_int_equal(w->s.probes, THC_PROBES);
-	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
-	again(w, st, (u64[DATA_SLOTS]){ 0 }, DATA_SLOTS, &due);
-	assert_true(due >= w->now + thc_window_rto(&w->s.window));
-}
-
-static void timers__wait_ends_the_doubling(void **state)
-{
-	struct worker *w = *state;
-	struct thc_stream *st = &w->s.data;
-
-	launch_data(w, 32);
-	w->now += THC_RTO_FIRST;
-	assert_again(w, st, 0, THC_PROBES);
-	answer_data(w, 0, 1);
-	assert_int_equal(w->s.probes, 2 * THC_PROBES);
-	assert_int_equal(take_wait(w, st, 1, 0, 1), THC_GOT_WAIT);
-	assert_int_equal(w->s.probes, THC_PROBES);
-	/* asked again after the WAIT, it was not lost either */
-	answer_data(w, 1, 2);
-	assert_int_equal(w->s.probes, THC_PROBES);
-	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
-}
-
-static void timers__are_none_where_nothing_is_in_flight(void **state)
-{
-	struct worker *w = *state;
-	u64 due;
-
-	assert_int_equal(again(w, &w->s.data, NULL, 1, &due), 0);
-	assert_true(due == ~0ULL);
-	launch_data(w, 1);
-	answer_data(w, 0, 1);
-	w->now += 1000 * THC_NS_PER_MS;
-	assert_int_equal(again(w, &w->s.data, NULL, 1, &due), 0);
-	assert_true(due == ~0ULL);
-}
-
-static void timers__resume_where_the_batch_was_full(void **state)
-{
-	struct worker *w = *state;
-	u64 sent[3];
-
-	launch_data(w, 64);
-	answer_data(w, 63, 64);
-	assert_int_equal(again(w, &w->s.data, sent, 3, NULL), 3);
-	assert_int_equal(sent[2], 2);
-	assert_int_equal(again(w, &w->s.data, sent, 3, NULL), 3);
-	assert_int_equal(sent[0], 3);
-	assert_int_equal(sent[2], 5);
-}
-
 /* --- STALE ---------------------------------------------------------------- */
 
 static void stale__lands_if_it_is_known_who_was_in(void **state)
@@ -990,8 +622,6 @@ static void init__keeps_what_is_known_of_the_path(void **state)
 	answer_data(w, 0, 1);
 }
 
-#define CASE(f)	cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1012,7 +642,6 @@ int main(void)
 		CASE(loss__is_not_seen_by_answers_to_retransmissions),
 		CASE(loss__of_norms_is_not_seen_by_data),
 		CASE(loss__gives_no_sample_of_the_round_trip),
-		CASE(timers__learn_that_the_path_is_slow),
 		CASE(ce__cuts_like_a_loss),
 		CASE(wait__undoes_the_cut),
 		CASE(wait__means_just_sent),
@@ -1020,12 +649,6 @@ int main(void)
 		CASE(repeat__undoes_the_cut),
 		CASE(repeat__as_late_wait_undoes_the_cut),
 		CASE(repeat__in_reply_to_a_loss_keeps_the_cut),
-		CASE(timers__ask_for_the_oldest_and_back_off),
-		CASE(timers__of_one_packet_grow_and_do_not_wrap),
-		CASE(timers__double_the_probes_while_these_were_lost),
-		CASE(timers__wait_ends_the_doubling),
-		CASE(timers__are_none_where_nothing_is_in_flight),
-		CASE(timers__resume_where_the_batch_was_full),
 		CASE(stale__lands_if_it_is_known_who_was_in),
 		CASE(stale__of_norms_is_the_end),
 		CASE(init__keeps_what_is_known_of_the_path),

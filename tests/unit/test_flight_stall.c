@@ -3,58 +3,19 @@
  * When nothing moves (include/thc/flight.h): whom a worker misses, and how long
  * it waits. And the headers it writes, against values written out by hand.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
+#include "flight_worker.h"
 
-#include <thc/flight.h>
 #include <thc/welcome.h>
 
-#define SLOTS		8
 #define TIMEOUT		(5000 * THC_NS_PER_MS)
 #define ALL		0xfULL
 /* Beside ranks: somebody has left. */
 #define LEFT		(1ULL << 63)
 
-struct worker {
-	struct thc_sender	s;
-	struct thc_flight	flights[2 * SLOTS];
-	struct thc_hdr		request[2 * SLOTS];
-	u64			now;
-};
-
-static int setup(void **state)
+static struct thc_flight *launch_one(struct worker *w, struct thc_stream *st, u32 round)
 {
-	struct worker *w = calloc(1, sizeof(*w));
-
-	*state = w;
-	if (!w)
-		return -1;
-	thc_stream_init(&w->s.data, w->flights, 0, SLOTS);
-	thc_stream_init(&w->s.norms, w->flights + SLOTS, SLOTS, SLOTS);
-	thc_sender_init(&w->s, SLOTS);
-	w->now = 1000 * THC_NS_PER_MS;
-	w->s.progress_at = w->now;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	free(*state);
-	return 0;
-}
-
-static struct thc_flight *launch(struct worker *w, struct thc_stream *st, u32 round)
-{
-	struct thc_hdr *h = &w->request[st->slot_base + st->next % st->slots];
-
-	thc_sender_request(&w->s, st, h, THC_OP_OR, 32, round, st->next);
 	st->reserved++;
-	return thc_flight_launch(&w->s, st, w, 0, h, sizeof(*h), w->now);
+	return launch_in(w, st, round);
 }
 
 /* WAIT came: @present are in, and perhaps one of the others has left. */
@@ -81,7 +42,7 @@ static void missing__nothing_in_flight_lacks_nobody(void **state)
 static void missing__is_what_the_last_wait_said(void **state)
 {
 	struct worker *w = *state;
-	struct thc_flight *f = launch(w, &w->s.data, 5);
+	struct thc_flight *f = launch_one(w, &w->s.data, 5);
 
 	assert_int_equal(missing(w, 5), 0);
 	wait_for(w, f, 0x3, 0);
@@ -93,8 +54,8 @@ static void missing__is_what_the_last_wait_said(void **state)
 static void missing__only_the_oldest_chunk_counts(void **state)
 {
 	struct worker *w = *state;
-	struct thc_flight *first = launch(w, &w->s.data, 5);
-	struct thc_flight *second = launch(w, &w->s.data, 5);
+	struct thc_flight *first = launch_one(w, &w->s.data, 5);
+	struct thc_flight *second = launch_one(w, &w->s.data, 5);
 
 	wait_for(w, second, 0x1, THC_F_LEFT);
 	assert_int_equal(missing(w, 5), 0);
@@ -106,18 +67,18 @@ static void missing__only_the_oldest_chunk_counts(void **state)
 static void missing__the_oldest_is_found_after_a_wrap(void **state)
 {
 	struct worker *w = *state;
-	struct thc_flight *f[SLOTS + 3];
+	struct thc_flight *f[NORM_SLOTS + 3];
 	u32 i;
 
-	for (i = 0; i < SLOTS; i++)
-		f[i] = launch(w, &w->s.data, 5);
+	for (i = 0; i < NORM_SLOTS; i++)
+		f[i] = launch_one(w, &w->s.norms, 5);
 	for (i = 0; i < 3; i++)
-		thc_flight_land(&w->s, &w->s.data, f[i], w->now);
-	for (i = SLOTS; i < SLOTS + 3; i++)
-		f[i] = launch(w, &w->s.data, 5);
-	assert_ptr_equal(thc_stream_oldest(&w->s.data), f[3]);
+		thc_flight_land(&w->s, &w->s.norms, f[i], w->now);
+	for (i = NORM_SLOTS; i < NORM_SLOTS + 3; i++)
+		f[i] = launch_one(w, &w->s.norms, 5);
+	assert_ptr_equal(thc_stream_oldest(&w->s.norms), f[3]);
 	wait_for(w, f[3], 0x7, 0);
-	wait_for(w, f[SLOTS], 0x1, 0);
+	wait_for(w, f[NORM_SLOTS], 0x1, 0);
 	assert_int_equal(missing(w, 5), 0x8);
 }
 
@@ -125,8 +86,8 @@ static void missing__the_oldest_is_found_after_a_wrap(void **state)
 static void missing__later_rounds_do_not_count(void **state)
 {
 	struct worker *w = *state;
-	struct thc_flight *data = launch(w, &w->s.data, UINT32_MAX);
-	struct thc_flight *norm = launch(w, &w->s.norms, 0);
+	struct thc_flight *data = launch_one(w, &w->s.data, UINT32_MAX);
+	struct thc_flight *norm = launch_one(w, &w->s.norms, 0);
 
 	wait_for(w, norm, 0x1, THC_F_LEFT);
 	wait_for(w, data, 0xd, 0);
@@ -138,8 +99,8 @@ static void missing__norms_and_data_of_a_round_add_up(void **state)
 {
 	struct worker *w = *state;
 
-	wait_for(w, launch(w, &w->s.data, 5), 0x7, THC_F_LEFT);
-	wait_for(w, launch(w, &w->s.norms, 5), 0xe, 0);
+	wait_for(w, launch_one(w, &w->s.data, 5), 0x7, THC_F_LEFT);
+	wait_for(w, launch_one(w, &w->s.norms, 5), 0xe, 0);
 	assert_int_equal(missing(w, 5), 0x9 | LEFT);
 }
 
@@ -164,7 +125,7 @@ static void stall__after_the_timeout(void **state)
 {
 	struct worker *w = *state;
 
-	launch(w, &w->s.norms, 5);
+	launch_one(w, &w->s.norms, 5);
 	assert_int_equal(stall(w, TIMEOUT, 0), THC_STALL_NONE);
 	assert_int_equal(stall(w, TIMEOUT + 1, 0), THC_STALL_LATE);
 	w->s.progress_at++;
@@ -175,7 +136,7 @@ static void stall__a_rank_that_left_is_not_waited_for(void **state)
 {
 	struct worker *w = *state;
 
-	launch(w, &w->s.data, 5);
+	launch_one(w, &w->s.data, 5);
 	assert_int_equal(stall(w, 0, 1), THC_STALL_LEFT);
 }
 
@@ -184,7 +145,7 @@ static void stall__the_network_has_a_second(void **state)
 	struct worker *w = *state;
 	u64 second = THC_UNREACHABLE_MS * THC_NS_PER_MS;
 
-	launch(w, &w->s.data, 5);
+	launch_one(w, &w->s.data, 5);
 	thc_sender_unreachable(&w->s, w->now);
 	/* the first complaint counts */
 	thc_sender_unreachable(&w->s, w->now + second / 2);
@@ -208,7 +169,8 @@ static void header__request_is_as_the_wire_says(void **state)
 	w->s.job = 0x0102;
 	w->s.rank = 3;
 	w->s.epoch = 0x0a0b0c0d;
-	thc_sender_request(&w->s, &w->s.norms, &p.h, THC_OP_MAX, 32, 0x01020304, 3 * SLOTS + 5);
+	thc_sender_request(&w->s, &w->s.norms, &p.h, THC_OP_MAX, 32, 0x01020304,
+			   3 * NORM_SLOTS + 5);
 	assert_int_equal(p.h.version, THC_VERSION);
 	assert_int_equal(p.h.op, THC_OP_MAX);
 	assert_int_equal(p.h.width, 32);
@@ -220,7 +182,7 @@ static void header__request_is_as_the_wire_says(void **state)
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, job), "\x01\x02", 2);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, epoch), "\x0a\x0b\x0c\x0d", 4);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, round), "\x01\x02\x03\x04", 4);
-	assert_memory_equal(bytes + offsetof(struct thc_hdr, slot), "\x00\x0d", 2);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, slot), "\x01\x05", 2);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, generation), "\x00\x00\x00\x03", 4);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, chunk), "\x00\x00\x00\x1d", 4);
 	assert_int_equal(p.h.count, 0);
@@ -286,27 +248,18 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(missing__nothing_in_flight_lacks_nobody, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(missing__is_what_the_last_wait_said, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(missing__only_the_oldest_chunk_counts, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(missing__the_oldest_is_found_after_a_wrap, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(missing__later_rounds_do_not_count, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(missing__norms_and_data_of_a_round_add_up, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(stall__who_waits_for_nothing_never_does, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(stall__after_the_timeout, setup, teardown),
-		cmocka_unit_test_setup_teardown(stall__a_rank_that_left_is_not_waited_for, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(stall__the_network_has_a_second, setup, teardown),
-		cmocka_unit_test_setup_teardown(header__request_is_as_the_wire_says, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(header__without_a_sum_says_so, setup, teardown),
+		CASE(missing__nothing_in_flight_lacks_nobody),
+		CASE(missing__is_what_the_last_wait_said),
+		CASE(missing__only_the_oldest_chunk_counts),
+		CASE(missing__the_oldest_is_found_after_a_wrap),
+		CASE(missing__later_rounds_do_not_count),
+		CASE(missing__norms_and_data_of_a_round_add_up),
+		CASE(stall__who_waits_for_nothing_never_does),
+		CASE(stall__after_the_timeout),
+		CASE(stall__a_rank_that_left_is_not_waited_for),
+		CASE(stall__the_network_has_a_second),
+		CASE(header__request_is_as_the_wire_says),
+		CASE(header__without_a_sum_says_so),
 		cmocka_unit_test(welcome__only_what_can_be_served_is_sound),
 	};
 

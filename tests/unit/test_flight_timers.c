@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is sent again because its time is up (include/thc/flight.h): when, how much
+ * at once, and what makes that more or less.
+ */
+#include "flight_worker.h"
+
+static void timers__ask_for_the_oldest_and_back_off(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u64 begin = w->now, rto = THC_RTO_FIRST, sent[8], due;
+
+	launch_data(w, 20);
+	assert_int_equal(again(w, st, sent, 8, &due), 0);
+	assert_int_equal(due, begin + rto);
+	w->now = begin + rto - 1;
+	assert_int_equal(again(w, st, sent, 8, &due), 0);
+	w->now = begin + rto;
+	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
+	assert_int_equal(sent[0], 0);
+	assert_int_equal(sent[1], 1);
+	/* eighteen more are due, but the network is silent */
+	assert_int_equal(due, w->now + rto);
+	assert_int_equal(w->s.stalls, 1);
+	w->now = due - 1;
+	assert_int_equal(again(w, st, sent, 8, &due), 0);
+	assert_int_equal(due, w->now + 1);
+	w->now = due;
+	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
+	/* what was asked for comes after what was not */
+	assert_int_equal(sent[0], 2);
+	assert_int_equal(sent[1], 3);
+	assert_int_equal(due, w->now + 2 * rto);
+	w->now = due;
+	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
+	assert_int_equal(due, w->now + 4 * rto);
+	w->now = due;
+	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
+	assert_int_equal(due, w->now + THC_BACKOFF_MAX);
+}
+
+/* Slots are used over and over: the oldest chunk is not the one in slot 0. */
+static void timers__ask_for_the_oldest_after_a_wrap(void **state)
+{
+	struct worker *w = *state;
+
+	launch_data(w, DATA_SLOTS);
+	answer_data(w, 0, 10);
+	launch_data(w, 10);
+	w->now += THC_RTO_MAX;
+	assert_again(w, &w->s.data, 10, THC_PROBES);
+}
+
+static void timers__of_one_packet_grow_and_do_not_wrap(void **state)
+{
+	struct worker *w = *state;
+	u64 sent[4];
+	u32 i;
+
+	launch_data(w, 1);
+	for (i = 1; i <= THC_TRIES_MAX + 10; i++) {
+		u32 tries = i < THC_TRIES_MAX ? i : THC_TRIES_MAX;
+
+		w->now = data(w, 0)->due + THC_RTO_MAX;
+		assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
+		assert_int_equal(data(w, 0)->tries, tries);
+		assert_int_equal(data(w, 0)->due, w->now + THC_RTO_FIRST * (1 + tries));
+	}
+}
+
+static void timers__double_the_probes_while_these_were_lost(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u32 probes, next = 0;
+	u64 due;
+
+	launch_data(w, DATA_SLOTS);
+	w->now += THC_RTO_FIRST;
+	for (probes = THC_PROBES; probes <= THC_PROBES_MAX; probes *= 2) {
+		assert_again(w, st, next, probes);
+		/* one of them is answered: the rest may go, and at once */
+		answer_data(w, next, next + 1);
+		assert_int_equal(w->s.stalls, 0);
+		assert_int_equal(w->s.timers_at, w->now);
+		next += probes;
+	}
+	assert_int_equal(w->s.probes, THC_PROBES_MAX);
+	assert_again(w, st, next, THC_PROBES_MAX);
+	/* an answer to a first transmission: nothing is lost any more */
+	answer_data(w, DATA_SLOTS - 1, DATA_SLOTS);
+	assert_int_equal(w->s.probes, THC_PROBES);
+	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
+	again(w, st, (u64[DATA_SLOTS]){ 0 }, DATA_SLOTS, &due);
+	assert_true(due >= w->now + thc_window_rto(&w->s.window));
+}
+
+static void timers__wait_ends_the_doubling(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+
+	launch_data(w, 32);
+	w->now += THC_RTO_FIRST;
+	assert_again(w, st, 0, THC_PROBES);
+	answer_data(w, 0, 1);
+	assert_int_equal(w->s.probes, 2 * THC_PROBES);
+	assert_int_equal(take_wait(w, st, 1, 0, 1), THC_GOT_WAIT);
+	assert_int_equal(w->s.probes, THC_PROBES);
+	/* asked again after the WAIT, it was not lost either */
+	answer_data(w, 1, 2);
+	assert_int_equal(w->s.probes, THC_PROBES);
+	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
+}
+
+static void timers__are_none_where_nothing_is_in_flight(void **state)
+{
+	struct worker *w = *state;
+	u64 due;
+
+	assert_int_equal(again(w, &w->s.data, NULL, 1, &due), 0);
+	assert_true(due == ~0ULL);
+	launch_data(w, 1);
+	answer_data(w, 0, 1);
+	w->now += 1000 * THC_NS_PER_MS;
+	assert_int_equal(again(w, &w->s.data, NULL, 1, &due), 0);
+	assert_true(due == ~0ULL);
+}
+
+static void timers__resume_where_the_batch_was_full(void **state)
+{
+	struct worker *w = *state;
+	u64 sent[3];
+
+	launch_data(w, 64);
+	answer_data(w, 63, 64);
+	assert_int_equal(again(w, &w->s.data, sent, 3, NULL), 3);
+	assert_int_equal(sent[2], 2);
+	assert_int_equal(again(w, &w->s.data, sent, 3, NULL), 3);
+	assert_int_equal(sent[0], 3);
+	assert_int_equal(sent[2], 5);
+}
+
+/* Every packet is sent again before its answer can come, until that has shown how
+ * long it takes.
+ */
+static void timers__learn_that_the_path_is_slow(void **state)
+{
+	struct worker *w = *state;
+	u64 slow = 3 * THC_RTO_FIRST, sent[DATA_SLOTS], chunk, start;
+	u32 wasted = 0;
+
+	for (chunk = 0; chunk < 20; chunk++) {
+		launch_data(w, 1);
+		start = w->now;
+		for (; w->now < start + slow; w->now += RTT)
+			wasted += again(w, &w->s.data, sent, DATA_SLOTS, NULL);
+		answer_data(w, chunk, chunk + 1);
+	}
+	assert_true(thc_window_rto(&w->s.window) > slow);
+	assert_true(wasted > 0 && wasted <= 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(timers__ask_for_the_oldest_and_back_off),
+		CASE(timers__ask_for_the_oldest_after_a_wrap),
+		CASE(timers__of_one_packet_grow_and_do_not_wrap),
+		CASE(timers__double_the_probes_while_these_were_lost),
+		CASE(timers__wait_ends_the_doubling),
+		CASE(timers__are_none_where_nothing_is_in_flight),
+		CASE(timers__resume_where_the_batch_was_full),
+		CASE(timers__learn_that_the_path_is_slow),
+	};
+
+	return cmocka_run_group_tests_name("flight_timers", tests, NULL, NULL);
+}
