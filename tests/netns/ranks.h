@@ -137,6 +137,18 @@ static inline void keep_error(struct rank *r, int error)
 	snprintf(r->sentence, sizeof(r->sentence), "%s", thc_last_error());
 }
 
+/* The end of a rank's thread: not before all others', since a rank that leaves is missed.
+ * Frees @g and @copy.
+ */
+static inline void *end_rank(struct rank *r, void *g, void *copy)
+{
+	pthread_barrier_wait(r->barrier);
+	thc_client_close(r->client);
+	free(g);
+	free(copy);
+	return NULL;
+}
+
 static inline void run_ranks(struct rank *ranks, unsigned int n, void *(*run)(void *))
 {
 	pthread_barrier_t barrier;

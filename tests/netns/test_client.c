@@ -16,9 +16,7 @@ static void *reduce_once(void *arg)
 	if (!error)
 		error = thc_allreduce(r->client, r->buf, r->count, r->dtype, 7);
 	keep_error(r, error);
-	pthread_barrier_wait(r->barrier);	/* nobody leaves early */
-	thc_client_close(r->client);
-	return NULL;
+	return end_rank(r, NULL, NULL);
 }
 
 static void check_mean(unsigned int n, size_t count)
@@ -208,10 +206,7 @@ static void *reduce_rounds(void *arg)
 			sum[i] += work[i] / ROUNDS;
 	}
 	keep_error(r, error);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(work);
-	return NULL;
+	return end_rank(r, work, NULL);
 }
 
 static double nmse_of_rounds(uint32_t flags)
@@ -275,9 +270,7 @@ static void *reduce_overlapped(void *arg)
 		free(buf[i]);
 	}
 	keep_error(r, error);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	return NULL;
+	return end_rank(r, NULL, NULL);
 }
 
 static void requests__overlap(void **state)

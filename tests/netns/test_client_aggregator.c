@@ -97,12 +97,8 @@ static void *survive(void *arg)
 		snprintf(r->sentence, sizeof(r->sentence), "%s", wrong ? wrong : thc_last_error());
 	if (error || wrong)
 		r->error = 1;
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
 	free(copy);
-	free(kept);
-	free(g);
-	return NULL;
+	return end_rank(r, kept, g);
 }
 
 /* Rank 0's agreement waits for rank 1 when the aggregator is killed; it is
@@ -177,10 +173,7 @@ static void *reduce_alone(void *arg)
 		if (now(CLOCK_MONOTONIC) - began > 3)
 			r->error = 1;
 	}
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	return NULL;
+	return end_rank(r, g, NULL);
 }
 
 static void gone__is_said_at_once(void **state)

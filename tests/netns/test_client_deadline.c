@@ -74,10 +74,7 @@ static void *reduce_late(void *arg)
 		thc_error_export(r->client, KEY, outcome.kept[r->rank], COUNT);
 		outcome.stats[r->rank] = stats_of(r);
 	}
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	return NULL;
+	return end_rank(r, g, NULL);
 }
 
 static void run_late(const char *job, unsigned int late_us)
@@ -191,10 +188,7 @@ static void *reduce_rounds_late(void *arg)
 		thc_error_export(r->client, KEY, remaining[r->rank], CHUNK);
 		late_rounds[r->rank] = stats_of(r).excluded;
 	}
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	return NULL;
+	return end_rank(r, g, NULL);
 }
 
 static void rounds__what_was_left_out_is_delivered_later(void **state)
@@ -276,11 +270,7 @@ static void *err_late(void *arg)
 		again = thc_allreduce(r->client, g, COUNT, THC_FP32, 1);
 	if (again)
 		keep_error(r, again);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(copy);
-	free(g);
-	return NULL;
+	return end_rank(r, g, copy);
 }
 
 static void check_fault(const struct fault *f)
@@ -342,11 +332,7 @@ static void *fall_behind(void *arg)
 		    memcmp(kept, outcome.kept[LATE], sizeof(kept)))
 			r->error = -1;
 	}
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(copy);
-	free(g);
-	return NULL;
+	return end_rank(r, g, copy);
 }
 
 static void late__lost_norms_are_an_error_that_changes_nothing(void **state)
@@ -386,10 +372,7 @@ static void *leave_early(void *arg)
 	keep_error(r, error);
 	if (!error && r->rank != LATE && distance(g, 2, 0, COUNT) > 0.03)
 		r->error = -1;
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	return NULL;
+	return end_rank(r, g, NULL);
 }
 
 /* The deadline is longer than any timer: WAIT says that a rank has left. */

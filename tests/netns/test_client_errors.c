@@ -20,11 +20,7 @@ static void *disagree_then_agree(void *arg)
 		r->error = -2;
 	else if (nmse(g, r->ranks, 4096) > 0.03)
 		r->error = -3;
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	free(copy);
-	return NULL;
+	return end_rank(r, g, copy);
 }
 
 static void errors__disagreement_names_the_rank(void **state)
@@ -59,11 +55,7 @@ static void *nan_then_good(void *arg)
 	g[4321] = gradient_at(r->rank, 4321);
 	if (!error && thc_allreduce(r->client, g, 5000, THC_FP32, 0))
 		r->error = -2;
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	free(copy);
-	return NULL;
+	return end_rank(r, g, copy);
 }
 
 static void errors__nan_and_inf_name_the_rank(void **state)
@@ -102,11 +94,7 @@ static void *one_stays_away(void *arg)
 		r->error = -1;
 	if (error == -ETIMEDOUT && thc_allreduce(r->client, g, 5000, THC_FP32, 0) != -ESTALE)
 		r->error = -2;
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	free(copy);
-	return NULL;
+	return end_rank(r, g, copy);
 }
 
 static void errors__missing_rank_is_named_in_time(void **state)
@@ -142,10 +130,7 @@ static void *one_leaves(void *arg)
 		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
 	}
 	keep_error(r, error);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	return NULL;
+	return end_rank(r, g, NULL);
 }
 
 static void errors__leaving_rank_is_named(void **state)
@@ -185,10 +170,7 @@ static void *one_restarts(void *arg)
 		error = -1;
 	if (error || r->rank == 1)
 		keep_error(r, error);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	return NULL;
+	return end_rank(r, g, NULL);
 }
 
 static void errors__restarted_rank_is_named_and_rejoined(void **state)
@@ -276,9 +258,7 @@ static void *bad_arguments(void *arg)
 	if (!error)
 		error = thc_allreduce(r->client, g, 4, THC_FP32, 0);
 	keep_error(r, error);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	return NULL;
+	return end_rank(r, NULL, NULL);
 }
 
 static void errors__bad_arguments_change_nothing(void **state)
@@ -305,10 +285,7 @@ static void *close_in_flight(void *arg)
 	pthread_barrier_wait(r->barrier);
 	thc_client_rejoin(r->client);
 	keep_error(r, request ? thc_allreduce_wait(request) : error);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(g);
-	return NULL;
+	return end_rank(r, g, NULL);
 }
 
 static void errors__rejoin_cancels_what_is_in_flight(void **state)

@@ -79,10 +79,7 @@ static void *measure_memory(void *arg)
 			error = -2;
 	}
 	keep_error(r, error);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	free(buf);
-	return NULL;
+	return end_rank(r, buf, NULL);
 }
 
 static void check_memory(const char *job, enum thc_dtype dtype, size_t count)
@@ -195,9 +192,7 @@ static void *reduce_sequence(void *arg)
 		else
 			r->sentence[0] = 0;
 	}
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	return NULL;
+	return end_rank(r, NULL, NULL);
 }
 
 static void check_sequence(const char *name, struct sequence s)

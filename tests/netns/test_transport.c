@@ -75,9 +75,7 @@ static void *train(void *arg)
 			error = keep(r, round);
 	}
 	keep_error(r, error);
-	pthread_barrier_wait(r->barrier);
-	thc_client_close(r->client);
-	return NULL;
+	return end_rank(r, NULL, NULL);
 }
 
 static void train_through(const char *transport, const char *name, const char *job, size_t count,
