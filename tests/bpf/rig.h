@@ -451,4 +451,14 @@ static inline u32 rig_run(struct bpf_program *prog, const u8 *frame, size_t len,
 	return opts.retval;
 }
 
+/* Runs thc_xdp on request @r with @bytes of @payload; @out and @out_len as above. */
+static inline u32 rig_send(struct rig *rig, const struct rig_request *r, const void *payload,
+			   size_t bytes, u8 *out, size_t *out_len)
+{
+	u8 frame[RIG_FRAME_MAX];
+	size_t len = rig_build(frame, r, payload, bytes);
+
+	return rig_run(rig->skel->progs.thc_xdp, frame, len, out, out_len);
+}
+
 #endif /* THC_TEST_RIG_H */

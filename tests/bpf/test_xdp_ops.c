@@ -10,6 +10,7 @@
 
 #define N_MAX 8
 #define GENERATIONS 5
+#define LUT_BYTES 512 /* of a LUT_ADD into 8-bit sums */
 
 struct op_case {
 	const char *name;
@@ -63,11 +64,9 @@ static u32 life_send(struct life *l, int generation, int rank, u8 *out, size_t *
 		.generation = generation,
 	};
 	size_t bytes = rig_payload(l->c->op, l->c->sum_width);
-	u8 frame[RIG_FRAME_MAX];
-	size_t len = rig_build(frame, &r, data[generation % GENERATIONS][rank], bytes);
 
 	l->t.sent++;
-	return rig_run(l->rig.skel->progs.thc_xdp, frame, len, out, out_len);
+	return rig_send(&l->rig, &r, data[generation % GENERATIONS][rank], bytes, out, out_len);
 }
 
 static const u16 *life_table(const struct life *l)
@@ -278,14 +277,11 @@ static void ops__generations_wrap(void **state)
 		struct rig_request r = {
 			.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .generation = g
 		};
-		u8 frame[RIG_FRAME_MAX];
-		size_t len;
 
-		for (r.rank = 0; r.rank < 2; r.rank++) {
-			len = rig_build(frame, &r, data[0][r.rank], 512);
-			assert_int_equal(rig_run(l.rig.skel->progs.thc_xdp, frame, len, out, NULL),
+		for (r.rank = 0; r.rank < 2; r.rank++)
+			assert_int_equal(rig_send(&l.rig, &r, data[0][r.rank], LUT_BYTES, out,
+						  NULL),
 					 r.rank ? XDP_REDIRECT : XDP_DROP);
-		}
 		assert_int_equal(s->top, g);
 		assert_int_equal(s->version[g & 1].state, THC_FINISHED);
 	}
@@ -311,7 +307,7 @@ static void epoch__old_ones_are_told(void **state)
 {
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
 	struct rig rig;
-	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
+	u8 out[RIG_FRAME_MAX];
 	struct thc_stats st;
 	struct thc_job *job;
 	size_t len;
@@ -319,20 +315,18 @@ static void epoch__old_ones_are_told(void **state)
 	(void)state;
 	rig_need_root();
 	job = rig_test(&rig, 2);
-	len = rig_build(frame, &r, data[0][0], 512);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 
 	job->epoch = 2;
 	job->culprit = 1;
 	job->joined = 2;
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &len), XDP_REDIRECT);
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, out, &len), XDP_REDIRECT);
 	expect_epoch(out, len, 1, 2, 2);
 	/* nothing of the old epoch is left once the new one arrives */
 	assert_int_equal(rig.slots[64].version[0].bitmap, 1);
 	r.epoch = 2;
 	r.rank = 1;
-	len = rig_build(frame, &r, data[0][1], 512);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_send(&rig, &r, data[0][1], LUT_BYTES, NULL, NULL), XDP_DROP);
 	assert_int_equal(rig.slots[64].epoch, 2);
 	assert_int_equal(rig.slots[64].version[0].bitmap, 2);
 	assert_int_equal(rig.slots[64].version[0].count, 1);
@@ -362,7 +356,7 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 	job->joined = 0;
 	memset(job->member, 0, sizeof(job->member));
 	r.epoch = 8;
-	len = rig_build(frame, &r, data[0][0], 512);
+	len = rig_build(frame, &r, data[0][0], LUT_BYTES);
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &len), XDP_REDIRECT);
 	expect_epoch(out, len, THC_RANK_NONE, 9, 0);
 	/* from the aggregator to the sender */
@@ -372,19 +366,15 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 
 	/* of this epoch, of a later one, of no rank, without the cookie: dropped */
 	r.epoch = 9;
-	len = rig_build(frame, &r, data[0][0], 512);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 	r.epoch = 10;
-	len = rig_build(frame, &r, data[0][0], 512);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 	r.epoch = 8;
 	r.rank = 2;
-	len = rig_build(frame, &r, data[0][0], 512);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 	r.rank = 0;
-	len = rig_build(frame, &r, data[0][0], 512);
 	job->cookie ^= 1;
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 
 	st = rig_stats(&rig);
 	rig_check_balance(&st);
@@ -410,7 +400,7 @@ static void close__finishes_with_the_quorum(void **state)
 		.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .slot = 5, .chunk = 5
 	};
 	const u8 *in[2] = { data[0][1], data[0][3] };
-	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX], expected[1024];
+	u8 out[RIG_FRAME_MAX], expected[1024];
 	struct thc_sum sum = { 0, 0 };
 	struct thc_version *v;
 	struct thc_stats st;
@@ -418,7 +408,6 @@ static void close__finishes_with_the_quorum(void **state)
 	struct thc_hdr h;
 	struct rig rig;
 	u64 seed = 9;
-	size_t len;
 	int i;
 
 	(void)state;
@@ -431,12 +420,10 @@ static void close__finishes_with_the_quorum(void **state)
 
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* nothing there */
 	r.rank = 1;
-	len = rig_build(frame, &r, data[0][1], 512);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_send(&rig, &r, data[0][1], LUT_BYTES, NULL, NULL), XDP_DROP);
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* one of two */
 	r.rank = 3;
-	len = rig_build(frame, &r, data[0][3], 512);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_send(&rig, &r, data[0][3], LUT_BYTES, NULL, NULL), XDP_DROP);
 
 	assert_int_equal(run_close(&rig, 2, 5, 1), XDP_DROP); /* another generation */
 	assert_int_equal(run_close(&rig, 2, 4, 0), XDP_DROP); /* another slot */
@@ -460,8 +447,7 @@ static void close__finishes_with_the_quorum(void **state)
 
 	/* who comes now gets the result, is not in it, and sees that */
 	r.rank = 0;
-	len = rig_build(frame, &r, data[0][0], 512);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, NULL), XDP_REDIRECT);
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, out, NULL), XDP_REDIRECT);
 	memcpy(&h, out + 42, sizeof(h));
 	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_REPEAT | THC_F_CLOSED);
 	assert_int_equal(thc_be64(h.bitmap), 0xa);
@@ -497,7 +483,7 @@ static void relay__full_ring_is_counted(void **state)
 	rig_open(&rig, &config);
 	job = rig_job(&rig, 2, 2, 64, 128);
 	rig_member(job, 0, rig_addr(false, 10), RIG_CLIENT_PORT);
-	len = rig_build(frame, &r, data[0][0], 512);
+	len = rig_build(frame, &r, data[0][0], LUT_BYTES);
 	/* an entry has a header of 8 bytes */
 	room = bpf_map__max_entries(rig.skel->maps.relay) / (sizeof(struct thc_relay) + 8);
 	for (i = 0; i < room + 10; i++) /* the first one is added, then it waits */
