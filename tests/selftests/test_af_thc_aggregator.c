@@ -204,6 +204,46 @@ TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
 	close(taken);
 }
 
+/* The flags of the next JOIN that is not older than this call. */
+static int next_flags(int udp, uint32_t *flags)
+{
+	struct sockaddr_in worker;
+	struct join_packet p;
+	int error;
+
+	fake_forget(udp);
+	error = fake_take_join_packet(udp, &worker, &p);
+	*flags = be32toh(p.j.flags);
+	return error;
+}
+
+/* That a group is heard says nothing of the next one. */
+TEST_F(aggregator, another_group_is_not_heard_yet)
+{
+	struct welcome_packet p;
+	uint64_t nonce;
+	uint32_t flags;
+
+	self->udp = fake_open();
+	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+	group_welcome(&p, nonce, 20001);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(next_flags(self->udp, &flags), 0);
+	EXPECT_EQ(flags, 0);
+	group_welcome(&p, 0, 20001);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(next_flags(self->udp, &flags), 0);
+	EXPECT_EQ(flags, THC_JOIN_F_HEARD);
+	group_welcome(&p, nonce, 20001);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(next_flags(self->udp, &flags), 0);
+	EXPECT_EQ(flags, THC_JOIN_F_HEARD) TH_LOG("the same group is forgotten");
+	group_welcome(&p, nonce, 20002);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(next_flags(self->udp, &flags), 0);
+	EXPECT_EQ(flags, 0);
+}
+
 /* A group that is none, over IPv6. */
 TEST_F_TIMEOUT(aggregator, group_that_is_none_ipv6, 60)
 {
