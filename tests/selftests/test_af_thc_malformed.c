@@ -402,7 +402,9 @@ static int settle(int fd, uint64_t chunks, uint64_t n)
 	return 0;
 }
 
-/* About so many, a storm at most, until all have been looked at: then chunks in flight may be answered. */
+/* About so many, a storm at most, until all have been looked at: then chunks in flight
+ * may be answered.
+ */
 static int blow(struct storm *t, int out, const struct sockaddr_in *to, int fd,
 		const struct thc_joined *j, uint64_t packets)
 {
