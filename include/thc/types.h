@@ -63,13 +63,13 @@ typedef u64 __attribute__((may_alias)) thc_word;
 typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
 #endif
 
-/* In front of a hot loop. The BPF compiler does not unroll by itself, and an
+/* In front of a hot loop. Compilers do not unroll by themselves at -O2, and an
  * index, a compare and a jump are half of a small loop's body.
  */
-#ifdef __bpf__
+#ifdef __clang__
 #define THC_UNROLL	_Pragma("unroll 8")
 #else
-#define THC_UNROLL
+#define THC_UNROLL	_Pragma("GCC unroll 8")
 #endif
 
 /* What <linux/thc.h> describes has these sizes for every compiler. Not said there: that
