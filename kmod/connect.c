@@ -7,14 +7,39 @@
 
 #include "sock.h"
 
+/* Drops one message; false: there is none. Nobody adds any, since the socket is idle, but a
+ * recvmsg() may still take one that is ready.
+ */
+static bool drop_one(struct thc_sock *ts)
+{
+	struct thc_message *m = NULL;
+	bool found;
+	int kind;
+
+	spin_lock_bh(&ts->lock);
+	for (kind = 0; kind < THC_STREAMS && !m; kind++) {
+		m = list_first_entry_or_null(&ts->messages[kind], struct thc_message, link);
+		if (m)
+			list_del_init(&m->link);
+	}
+	if (!m) {
+		m = list_first_entry_or_null(&ts->ready, struct thc_message, ready);
+		if (m)
+			list_del_init(&m->ready);
+	}
+	found = m;
+	if (m)
+		thc_message_put(ts, m);
+	spin_unlock_bh(&ts->lock);
+	return found;
+}
+
 /* Back to a socket that was never connected. Called with lock_sock held, or by
  * the last user. The order matters: Documentation/locking.md, "Taking down".
  */
 void thc_disconnect(struct thc_sock *ts)
 {
-	struct thc_message *m, *next;
 	struct thc_peer *peers;
-	int kind;
 	u32 i;
 
 	spin_lock_bh(&ts->lock);
@@ -31,18 +56,10 @@ void thc_disconnect(struct thc_sock *ts)
 		synchronize_net();
 	for (i = 0; i < ts->shards; i++)
 		thc_peer_free(&ts->peers[i]);
+	while (drop_one(ts))
+		cond_resched();
 	spin_lock_bh(&ts->lock);
-	for (kind = 0; kind < THC_STREAMS; kind++) {
-		list_for_each_entry_safe(m, next, &ts->messages[kind], link) {
-			list_del_init(&m->link);
-			thc_message_put(ts, m);
-		}
-		ts->reserved[kind] = 0;
-	}
-	list_for_each_entry_safe(m, next, &ts->ready, ready) {
-		list_del_init(&m->ready);
-		thc_message_put(ts, m);
-	}
+	memset(ts->reserved, 0, sizeof(ts->reserved));
 	memset(&ts->failure, 0, sizeof(ts->failure));
 	ts->refused = 0;
 	memset(ts->turned_away, 0, sizeof(ts->turned_away));

@@ -59,7 +59,8 @@ static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, u32 wind
 	struct thc_stream *st = thc_peer_stream(p, kind);
 	struct thc_message *m = p->sending[kind];
 
-	while (thc_stream_may_send(st, window)) {
+	/* one may always be on its way: timers and timeouts are those of flights */
+	while (thc_stream_may_send(st, window) && (!st->in_flight || thc_peer_has_room(p))) {
 		u64 number = st->next * ts->shards + p->shard;
 		struct thc_flight *f;
 		const u8 *packet;
@@ -84,10 +85,12 @@ static void retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct
 	struct thc_stream *st = thc_peer_stream(p, kind);
 	struct thc_overdue pass;
 	struct thc_flight *f;
+	bool room;
 	u64 next;
 
 	thc_overdue_begin(&p->sender, &pass, now);
-	while ((f = thc_overdue_next(&p->sender, st, &pass, now))) {
+	while ((room = thc_peer_has_room(p)) &&
+	       (f = thc_overdue_next(&p->sender, st, &pass, now))) {
 		ts->stats.retransmits++;
 		trace_thc_retransmit(&ts->sk, f->packet, f->tries);
 		count_sent(ts, p, f);
@@ -98,6 +101,11 @@ static void retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct
 	thc_train_end(train, out);
 	next = thc_overdue_end(&p->sender, &pass, now);
 	*due = min(*due, next);
+	/* The UDP socket hears when the network is done with something, but it may outlive
+	 * this module, and so would the callback: we look again.
+	 */
+	if (!room)
+		*due = min(*due, now + LOOK_MOST);
 }
 
 /* --- failures ------------------------------------------------------------- */
@@ -277,6 +285,16 @@ static u64 look(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train
 	return due == U64_MAX ? due : p->look_at;
 }
 
+bool thc_engine_wake(struct thc_sock *ts, u64 when)
+{
+	lockdep_assert_held(&ts->lock);
+	if (ts->state != THC_STATE_JOINING && ts->state != THC_STATE_READY)
+		return false;
+	if (!hrtimer_is_queued(&ts->timer) || hrtimer_get_expires_ns(&ts->timer) != when)
+		hrtimer_start(&ts->timer, ns_to_ktime(when), HRTIMER_MODE_ABS_SOFT);
+	return true;
+}
+
 void thc_engine_run(struct thc_sock *ts)
 {
 	struct thc_outbox *out = &ts->outbox;
@@ -294,10 +312,8 @@ void thc_engine_run(struct thc_sock *ts)
 		transmit(ts, p, THC_DATA, thc_window_size(&p->sender.window), &train, out, now);
 		due = min(due, look(ts, p, &train, now));
 	}
-	if (due == U64_MAX || (ts->state != THC_STATE_JOINING && ts->state != THC_STATE_READY))
-		return;
-	if (!hrtimer_is_queued(&ts->timer) || hrtimer_get_expires_ns(&ts->timer) != due)
-		hrtimer_start(&ts->timer, ns_to_ktime(due), HRTIMER_MODE_ABS_SOFT);
+	if (due != U64_MAX)
+		thc_engine_wake(ts, due);
 }
 
 void thc_engine_kick(struct thc_sock *ts)

@@ -88,13 +88,13 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 
 		if (p->ready)
 			continue;
-		if (p->join_at <= now) {
+		if (p->join_at <= now && thc_peer_has_room(p)) {
 			join.flags = cpu_to_be32(p->heard ? THC_JOIN_F_HEARD : 0);
 			thc_sender_header(&p->sender, &h, THC_OP_JOIN);
 			thc_send_control(p, &ts->outbox, &h, &join, sizeof(join));
 			p->join_at = now + THC_JOIN_INTERVAL_MS * THC_NS_PER_MS;
 		}
-		*due = min(*due, p->join_at);
+		*due = min(*due, max(p->join_at, now + THC_NS_PER_MS));
 	}
 }
 

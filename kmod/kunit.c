@@ -53,6 +53,11 @@ static void connect_to(struct kunit *test, struct world *w, u32 shards)
 		p->address.port = cpu_to_be16(THC_PORT_DEFAULT);
 		p->sender.cookie = COOKIE;
 		p->sender.job = 1;
+		/* packets are its until they are looked at */
+		KUNIT_ASSERT_EQ(test,
+				sock_create_kern(&init_net, PF_INET, SOCK_DGRAM, IPPROTO_UDP,
+						 &p->unicast),
+				0);
 		welcome(p, 8);
 		KUNIT_ASSERT_EQ(test, thc_peer_streams(p), 0);
 		ts->shards = i + 1;

@@ -16,8 +16,12 @@
 #include "compat/compat.h"
 #include "sock.h"
 
-/* Any but 0, and none of the kernel's own: what comes is for thc_receive(). */
+/* Any but 0, for a socket that is told of ICMP errors without being connected. */
 #define ENCAP_THC	1
+/* Packets leave a UDP socket's queue as soon as they are there, but 60 that were
+ * joined have to fit, and those of other CPUs: half of what the kernel makes of it.
+ */
+#define RECEIVE_BYTES	(4 << 20)
 
 /* The network says that packets do not arrive (ICMP). */
 static void on_error(struct sock *sk, int error)
@@ -60,13 +64,12 @@ static int sockaddr_of(const struct thc_address *a, struct sockaddr_storage *out
 }
 
 /* A UDP socket on @local whose packets come to thc_receive(). */
-static int open_socket(struct thc_peer *p, const struct thc_address *local, bool shared,
+static int open_socket(struct thc_peer *p, const struct thc_address *local, bool group,
 		       struct socket **out)
 {
 	struct udp_tunnel_sock_cfg cfg = {
 		.sk_user_data = p,
 		.encap_type = ENCAP_THC,
-		.encap_rcv = thc_receive,
 		.encap_err_rcv = thc_encap_err_rcv,
 	};
 	struct net *net = sock_net(&p->owner->sk);
@@ -74,10 +77,14 @@ static int open_socket(struct thc_peer *p, const struct thc_address *local, bool
 	struct socket *sock;
 	int error, len;
 
-	error = sock_create_kern(net, local->inet, SOCK_DGRAM, IPPROTO_UDP, &sock);
+	/* The one that sends is the caller's, not the kernel's: what its cgroup may not send
+	 * it does not, and it holds the namespace, which packets on their way in another one
+	 * may need when it has been closed.
+	 */
+	error = __sock_create(net, local->inet, SOCK_DGRAM, IPPROTO_UDP, &sock, group);
 	if (error)
 		return error;
-	if (shared)
+	if (group)
 		sock_set_reuseaddr(sock->sk);
 	if (local->inet == AF_INET6) {
 		set_int(sock, SOL_IPV6, IPV6_V6ONLY, 1);
@@ -89,7 +96,10 @@ static int open_socket(struct thc_peer *p, const struct thc_address *local, bool
 		sock_release(sock);
 		return error;
 	}
+	sock_set_rcvbuf(sock->sk, RECEIVE_BYTES);
 	setup_udp_tunnel_sock(net, sock, &cfg);
+	thc_never_poll(sock->sk);
+	WRITE_ONCE(sock->sk->sk_data_ready, thc_receive);
 	/* packets of one flow joined on their way up */
 	set_int(sock, SOL_UDP, UDP_GRO, 1);
 	*out = sock;
@@ -174,6 +184,7 @@ int thc_peer_open(struct thc_peer *p)
 		return error;
 	}
 	p->local.port = inet_sk(p->unicast->sk)->inet_sport;
+	p->room = thc_transmit_room(0);
 	return 0;
 }
 
@@ -281,6 +292,7 @@ int thc_peer_streams(struct thc_peer *p)
 	thc_stream_init(&p->sender.data, p->flights, 0, data);
 	thc_stream_init(&p->sender.norms, p->flights + data, data, norms);
 	thc_sender_init(&p->sender, window);
+	p->room = thc_transmit_room(window + norms);
 	p->sender.epoch = p->joined.epoch;
 	p->sender.sum_width = w->sum_width;
 	p->sender.nosum = !!(w->flags & THC_WELCOME_F_NOSUM);

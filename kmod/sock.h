@@ -128,7 +128,8 @@ struct thc_message {
  * struct thc_peer - one aggregator of a socket's job
  * @owner: the socket
  * @address: where it is, base port
- * @unicast: requests out, answers to this rank in
+ * @unicast: requests out, answers to this rank in; owns what is on its way out
+ * @room: bytes that may be on their way, as @unicast counts them
  * @group: answers to all ranks in; NULL without a group
  * @dst: route to it
  * @local: our end of @unicast
@@ -150,6 +151,7 @@ struct thc_peer {
 	struct thc_sock		*owner;
 	struct thc_address	address;
 	struct socket		*unicast;
+	size_t			room;
 	struct socket __rcu	*group;
 	struct dst_cache	dst;
 	struct thc_address	local;
@@ -208,6 +210,8 @@ struct thc_outbox {
  * @join_until: JOIN gives up then
  * @outbox: built, to be handed to the network in this order
  * @flushing: somebody is doing that
+ * @scrap: for lanes that nobody wants but the packet's sum; many kernels would clear
+ *	them on the stack for each packet
  * @stats: counters
  *
  * @unclaimed: a connect() that waited for the join under way has not told how it
@@ -242,6 +246,7 @@ struct thc_sock {
 	u64			join_until;
 	struct thc_outbox	outbox;
 	bool			flushing;
+	u8			scrap[THC_LANE_BYTES];
 	struct thc_socket_stats	stats;
 	bool			unclaimed;
 
@@ -293,6 +298,8 @@ void thc_engine_init(struct thc_sock *ts);
 /* Sends what may be sent, again what is overdue, and sets the timer. */
 void thc_engine_run(struct thc_sock *ts);
 void thc_engine_kick(struct thc_sock *ts);
+/* The clock is to run at @when; false: it does not run any more. */
+bool thc_engine_wake(struct thc_sock *ts, u64 when);
 /* Nothing moves any more until connect() is called again. Called with the lock. */
 void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason reason);
 /* Chunk @index of @m has its answer, or (@answered 0) will not get one. */
@@ -313,7 +320,8 @@ void thc_join_leave(struct thc_sock *ts);
 
 /* --- receive.c ------------------------------------------------------------ */
 
-int thc_receive(struct sock *sk, struct sk_buff *skb);
+/* sk_data_ready of the UDP sockets. */
+void thc_receive(struct sock *sk);
 
 /* --- transmit.c ----------------------------------------------------------- */
 
@@ -339,6 +347,12 @@ void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr
 		      const void *payload, u32 bytes);
 /* Without locks, by everybody who has put something there. */
 void thc_outbox_flush(struct thc_sock *ts);
+/* Bytes of packets that may be on their way when @window chunks may be in flight:
+ * each of these twice.
+ */
+size_t thc_transmit_room(u32 window);
+/* May packets be built for @p? If not, those on their way have to arrive first. */
+bool thc_peer_has_room(const struct thc_peer *p);
 /* Bytes on the wire of a packet with @bytes of UDP payload. */
 u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes);
 

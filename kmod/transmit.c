@@ -4,7 +4,9 @@
  * pages, and go to one UDP port for THC_SLOTS_PER_PORT slots: they leave as
  * one UDP super-packet that refers to those pages, without a copy, and the
  * network below takes it apart. Built under thc_sock.lock, handed to the
- * network after it.
+ * network after it. Until the network is done with them, they belong to the
+ * peer's UDP socket, which holds the namespace and belongs to the caller's
+ * cgroup.
  */
 #include <linux/ip.h>
 #include <linux/mm.h>
@@ -23,6 +25,12 @@
 /* An IP packet's 64 KiB, headers included. */
 #define TRAIN_BYTES	60000
 #define HEADROOM	(LL_MAX_HEADER + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
+/* About what a packet that travels alone takes: a head, and the page it refers to. */
+#define PACKET_ROOM	(SKB_TRUESIZE(HEADROOM) + PAGE_SIZE)
+/* Room for JOINs, which come before the windows are known. */
+#define JOINS_ROOM	8
+/* Looks at the outbox before whoever else sends something has its turn. */
+#define FLUSH_TURNS	16
 #define WIRE_IP4	42U
 #define WIRE_IP6	62U
 
@@ -43,6 +51,16 @@ u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes)
 	return bytes + (p->address.inet == AF_INET ? WIRE_IP4 : WIRE_IP6);
 }
 
+size_t thc_transmit_room(u32 window)
+{
+	return (2 * (size_t)window + JOINS_ROOM) * PACKET_ROOM;
+}
+
+bool thc_peer_has_room(const struct thc_peer *p)
+{
+	return sk_wmem_alloc_get(p->unicast->sk) < p->room;
+}
+
 static struct sk_buff *new_packet(struct thc_peer *p, u16 port, u32 linear)
 {
 	struct sk_buff *skb = alloc_skb(HEADROOM + linear, GFP_ATOMIC | __GFP_NOWARN);
@@ -50,12 +68,15 @@ static struct sk_buff *new_packet(struct thc_peer *p, u16 port, u32 linear)
 	if (!skb)
 		return NULL;
 	skb_reserve(skb, HEADROOM);
+	skb_set_owner_w(skb, p->unicast->sk);
 	out_cb(skb)->peer = p;
 	out_cb(skb)->port = port;
 	return skb;
 }
 
-/* Pages of vmalloc() memory as fragments; false: they do not fit. */
+/* Pages of vmalloc() memory as fragments; false: they do not fit. They are charged
+ * whole: the packet may be all that holds one.
+ */
 static bool refer_to_pages(struct sk_buff *skb, const u8 *data, u32 bytes)
 {
 	u32 need = (offset_in_page(data) + bytes + PAGE_SIZE - 1) / PAGE_SIZE;
@@ -74,10 +95,11 @@ static bool refer_to_pages(struct sk_buff *skb, const u8 *data, u32 bytes)
 		} else {
 			get_page(page);
 			skb_fill_page_desc(skb, n, page, offset, part);
+			skb->truesize += PAGE_SIZE;
+			refcount_add(PAGE_SIZE, &skb->sk->sk_wmem_alloc);
 		}
 		skb->len += part;
 		skb->data_len += part;
-		skb->truesize += part;
 		data += part;
 		bytes -= part;
 	}
@@ -236,16 +258,20 @@ static void send_one(struct thc_sock *ts, struct sk_buff *skb)
 
 /* System calls, the timer and packets' softirqs run on several CPUs at once. A
  * packet that overtook others would look like their loss, so one of them sends
- * what all have built, in that order; the others leave theirs to it.
+ * what all have built, in that order; the others leave theirs to it. It does so for
+ * a limited time, since softirqs are off; what is left then is the timer's.
  */
 void thc_outbox_flush(struct thc_sock *ts)
 {
 	struct sk_buff_head now;
 	struct sk_buff *skb;
+	int turns = 0;
 
 	__skb_queue_head_init(&now);
 	spin_lock_bh(&ts->lock);
 	while (!ts->flushing && !skb_queue_empty(&ts->outbox.packets)) {
+		if (turns++ >= FLUSH_TURNS && thc_engine_wake(ts, ktime_get_ns()))
+			break;
 		skb_queue_splice_init(&ts->outbox.packets, &now);
 		ts->flushing = true;
 		spin_unlock(&ts->lock);		/* softirqs stay off */

@@ -62,6 +62,16 @@ static inline bool thc_module_has_btf(const struct module *module)
 #endif
 }
 
+/* Who takes packets from a socket's queue in a softirq must not poll devices for more, as
+ * the host's net.core.busy_read would have every new socket do.
+ */
+static inline void thc_never_poll(struct sock *sk)
+{
+#ifdef CONFIG_NET_RX_BUSY_POLL
+	WRITE_ONCE(sk->sk_ll_usec, 0);
+#endif
+}
+
 /* User-mode Linux has the registers that its host has. */
 #ifdef CONFIG_UML
 #define cpu_has_xfeatures(features, name)	true

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Packets on their way: a queue of the network keeps them (on loopback), and they
+ * are charged, bounded and let go of like any UDP socket's. The queue is tbf, for
+ * netem takes packets from their sockets.
+ */
+#include "afthc.h"
+
+#include <bpf/bpf.h>
+#include <kselftest_harness.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define WINDOW		8
+#define NORM_SLOTS	1
+#define CHUNKS		40
+/* A window of each stream twice, eight JOINs, and the packet that is one too many;
+ * each of them takes a head and a page, the last one perhaps two.
+ */
+#define PACKET		5500
+#define BOUND		((2 * (WINDOW + NORM_SLOTS) + 8 + 2) * PACKET)
+#define PORT_TEXT	"4844"		/* 18500, the daemon's */
+
+AFTHC_FIXTURE(queue)
+
+static int slow_down(const char *rate)
+{
+	char command[160];
+
+	snprintf(command, sizeof(command),
+		 "tc qdisc replace dev lo root tbf rate %s burst 3000 limit 10000000", rate);
+	return system(command);
+}
+
+/* Bytes that this namespace's UDP sockets have on their way, but for the daemon's. */
+static long on_their_way(void)
+{
+	char line[256], port[8];
+	FILE *f = fopen("/proc/net/udp", "r");
+	unsigned long tx;
+	long sum = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, " %*d: %*8[0-9A-F]:%7s %*s %*s %lx:", port, &tx) == 2 &&
+		    strcmp(port, PORT_TEXT))
+			sum += (long)tx;
+	if (f)
+		fclose(f);
+	return f ? sum : -1;
+}
+
+static int begin_narrow(struct daemon *d, int *fd)
+{
+	int i, error = start_daemon(d, "127.0.0.1", PORT, JOB "2,slots=60,norm_slots=1", NULL);
+
+	for (i = 0; i < 2 && !error; i++) {
+		fd[i] = thc_open(0);
+		error = fd[i] < 0 ? -errno : set_u32(fd[i], THC_OPT_WINDOW, WINDOW);
+	}
+	return error ? error : join_all(fd, 2, "127.0.0.1", PORT, 1);
+}
+
+/* Nothing arrives for seconds, and what is asked again and again waits there, too. */
+TEST_F(queue, has_a_bound)
+{
+	uint64_t until;
+	long most = 0, now = 0;
+
+	ASSERT_EQ(begin_narrow(&self->daemon, self->fd), 0);
+	ASSERT_EQ(all_reduce(self->fd, 2, &add8, CHUNKS), 0);
+	EXPECT_EQ(on_their_way(), 0);
+	ASSERT_EQ(slow_down("1kbit"), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), 0);
+	for (until = now_ms() + 8000; now_ms() < until; sleep_ms(20)) {
+		now = on_their_way();
+		most = now > most ? now : most;
+	}
+	TH_LOG("%ld bytes at most, %ld at last, bound %d; %llu retransmits", most, now, BOUND,
+	       (unsigned long long)stats_of(self->fd[0]).retransmits);
+	EXPECT_GT(most, WINDOW * LANES) TH_LOG("packets on their way are nobody's");
+	EXPECT_LE(most, BOUND);
+	/* it was reached, or this showed nothing */
+	EXPECT_GT(most, BOUND / 2);
+	/* they are lost with the queue; what was held back goes out */
+	ASSERT_EQ(system("tc qdisc del dev lo root"), 0);
+	EXPECT_LT(on_their_way(), BOUND / 2);
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, CHUNKS, 8), 0);
+	EXPECT_EQ(check_answer(self->fd[0], &add8, CHUNKS, 8, 2, NULL), 0);
+	EXPECT_EQ(check_answer(self->fd[1], &add8, CHUNKS, 8, 2, NULL), 0);
+	EXPECT_EQ(on_their_way(), 0);
+}
+
+/* A slow queue delays, and takes nothing from the sum. */
+TEST_F(queue, is_slow)
+{
+	ASSERT_EQ(begin_narrow(&self->daemon, self->fd), 0);
+	ASSERT_EQ(slow_down("20mbit"), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3 * CHUNKS), 0);
+}
+
+/* The socket, its message and its process are gone before its packets are. */
+TEST_F(queue, outlives_its_socket)
+{
+	int i;
+
+	ASSERT_EQ(begin_narrow(&self->daemon, self->fd), 0);
+	ASSERT_EQ(slow_down("64kbit"), 0);
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(send_part(self->fd[i], (unsigned int)i, &add8, CHUNKS, 8), 0);
+	EXPECT_GT(on_their_way(), 0);
+	close_all(self->fd, 2);
+	/* closed UDP sockets are not listed, but are there until then */
+	EXPECT_EQ(on_their_way(), 0);
+	sleep_ms(3000);
+	ASSERT_EQ(system("tc qdisc del dev lo root"), 0);
+	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, CHUNKS), 0);
+	/* now the namespace, too: it ends when the last of them has left */
+	ASSERT_EQ(slow_down("64kbit"), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), 0);
+	close_all(self->fd, 2);
+	stop_daemon(&self->daemon, SIGKILL);
+	ASSERT_EQ(unshare(CLONE_NEWNET), 0);
+	sleep_ms(3000);
+}
+
+/* --- whose they are ------------------------------------------------------- */
+
+#define CGROUPS		"/tmp/afthc-cgroups"
+#define CGROUP		CGROUPS "/afthc"
+
+/* This process in a cgroup of its own, whose file is returned; or a negative errno. */
+static int enter_cgroup(void)
+{
+	int fd, error;
+
+	mkdir(CGROUPS, 0700);
+	if (mount("none", CGROUPS, "cgroup2", 0, NULL))
+		return -errno;
+	if (mkdir(CGROUP, 0700) && errno != EEXIST)
+		return -errno;
+	fd = open(CGROUP "/cgroup.procs", O_WRONLY | O_CLOEXEC);
+	error = fd < 0 || write(fd, "0", 1) != 1 ? -errno : 0;
+	close(fd);
+	return error ? error : open(CGROUP, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+}
+
+static void leave_cgroup(int cgroup)
+{
+	int fd = open(CGROUPS "/cgroup.procs", O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		(void)!write(fd, "0", 1);
+		close(fd);
+	}
+	if (cgroup >= 0)
+		close(cgroup);
+	rmdir(CGROUP);
+	umount(CGROUPS);
+	rmdir(CGROUPS);
+}
+
+/* A program that lets nothing out of a cgroup: return 0. */
+static int load_refusal(void)
+{
+	static const struct bpf_insn program[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_CGROUP_INET_EGRESS);
+
+	return bpf_prog_load(BPF_PROG_TYPE_CGROUP_SKB, "refuse", "GPL", program, 2, &opts);
+}
+
+/* What the administrator forbids a cgroup to send, it cannot send through AF_THC. */
+TEST_F(queue, obeys_its_cgroup)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
+	int cgroup, program;
+
+	/* the daemon answers from outside */
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", NULL), 0);
+	cgroup = enter_cgroup();
+	program = load_refusal();
+	if (cgroup < 0 || program < 0) {
+		leave_cgroup(cgroup);
+		SKIP(return, "no cgroups with BPF here: %d, %d", cgroup, program);
+	}
+	EXPECT_EQ(bpf_prog_attach(program, cgroup, BPF_CGROUP_INET_EGRESS, 0), 0);
+	self->fd[0] = thc_open(0);
+	EXPECT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1000), 0);
+	EXPECT_NE(connect(self->fd[0], (const void *)&a, sizeof(a)), 0);
+	EXPECT_EQ(bpf_prog_detach2(program, cgroup, BPF_CGROUP_INET_EGRESS), 0);
+	EXPECT_EQ(connect(self->fd[0], (const void *)&a, sizeof(a)), 0);
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, CHUNKS), 0);
+	close_all(self->fd, 1);
+	leave_cgroup(cgroup);
+	close(program);
+}
+
+TEST_HARNESS_MAIN
