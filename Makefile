@@ -198,11 +198,11 @@ demo-vm: all
 		@live --output @ $(DEMO_ARGS)
 
 bench-vm: all benches
-	@$(PYTHON) tools/in_vm.py --name bench-vm --output $(BUILD)/vm/bench-qemu.json -- \
+	@$(PYTHON) tools/in_vm.py --name bench-vm --instructions --output $(BUILD)/vm/bench-qemu.json -- \
 		tools/bench/transport.py --output @ $(BENCH_ARGS)
 	@rm -f $(BUILD)/vm/bench-uml.json
 	@$(PYTHON) tools/in_vm.py --name bench-vm --uml --output $(BUILD)/vm/bench-uml.json -- \
-		tools/bench/transport.py --output @ $(BENCH_ARGS) || [ $$? -eq 125 ]
+		tools/bench/transport.py --repeats 25 --output @ $(BENCH_ARGS) || [ $$? -eq 125 ]
 	@$(PYTHON) tools/bench/transport.py --output $(BUILD)/bench-vm.json \
 		--join $(BUILD)/vm/bench-qemu.json $(BUILD)/vm/bench-uml.json
 

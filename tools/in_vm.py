@@ -40,8 +40,12 @@ def run(args):
         status = step(["sh", os.path.join(netns.ROOT, "tests/vm/build-module"), KERNEL])
         if status:
             return status
-        print(f"booting Debian's {KERNEL}, {args.cpus} CPUs; without KVM, which it may have to do, "
-              f"it takes minutes", flush=True)
+        if args.instructions:
+            print(f"booting Debian's {KERNEL}, emulated, instructions are counted; "
+                  "it takes minutes", flush=True)
+        else:
+            print(f"booting Debian's {KERNEL}, {args.cpus} CPUs; without KVM, which it may have "
+                  "to do, it takes minutes", flush=True)
     parent = os.path.join(netns.build_dir(), "vm")
     with tempfile.TemporaryDirectory(prefix="result-", dir=parent) as folder:
         result = os.path.join(folder, os.path.basename(args.output))
@@ -52,6 +56,7 @@ def run(args):
                        "--timeout", str(args.timeout), "--share", folder, "--",
                        "env", f"BUILD={netns.build_dir()}", f"COLUMNS={columns()}",
                        f"OUTPUT_NAME={os.path.relpath(args.output)}",
+                       *(["THC_INSTRUCTIONS=1"] if args.instructions else []),
                        "sh", "-c", f'{load}exec /usr/bin/python3 "$@"', args.name, *command])
         if os.path.exists(result):
             shutil.move(result, args.output)
@@ -63,7 +68,8 @@ def machine(args, parent):
     if args.uml:
         return [os.path.join(netns.ROOT, "tests/vm/uml")]
     return [os.path.join(netns.ROOT, "tests/vm/run"), "--kernel", KERNEL, "--cpus",
-            str(args.cpus), "--log", os.path.join(parent, KERNEL, f"{args.name}.dmesg.log")]
+            str(args.cpus), "--log", os.path.join(parent, KERNEL, f"{args.name}.dmesg.log"),
+            *(["--instructions"] if args.instructions else [])]
 
 
 def columns():
@@ -76,6 +82,8 @@ def main():
     parser.add_argument("--name", required=True, help="of what is run, for messages and logs")
     parser.add_argument("--uml", action="store_true",
                         help="on User-mode Linux, at this CPU's speed, instead of in QEMU")
+    parser.add_argument("--instructions", action="store_true",
+                        help="on one emulated CPU whose time counts instructions")
     parser.add_argument("--cpus", type=int, default=2)
     parser.add_argument("--memory", type=int, default=4000, metavar="MB")
     parser.add_argument("--timeout", type=int, default=900, metavar="S")

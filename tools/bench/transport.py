@@ -5,16 +5,20 @@ all-reduce, rounds of both interleaved on one topology. The ranks are
 bench_transport.c. Needs thc.ko: `make bench-vm` runs it twice and joins both
 results in build/bench-vm.json.
 
-In QEMU, with the aggregator in native XDP. System calls are exact there. CPU
-time is that of the ranks' processes, in which the kernel also counts what the
-network does while they send (on veth that is everything, up to XDP on the
-aggregator). If QEMU emulates, it is no measure: vector arithmetic costs many
-times more beside a system call than on a CPU.
+In both each interface receives in a kernel thread of its own, so that CPU time
+of the ranks is theirs alone: their processes and the threads that receive for
+them.
 
-On User-mode Linux, which computes at this CPU's speed. Each interface receives
-in a kernel thread of its own and the aggregator is a process (software), so
-that CPU time of the ranks is theirs alone: their processes and the threads that
-receive for them. But to enter its kernel takes tens of microseconds, which
+In QEMU, with the aggregator in native XDP and one emulated CPU whose time is
+the number of its instructions (a nanosecond each). System calls are exact, and
+so is what is executed; but not what it costs a CPU: caches, vectors that are
+slower than words, and the price of entering a kernel, which is a few
+instructions here, are not in it. Without --instructions, CPU time in QEMU is no
+measure: vector arithmetic costs many times more beside a system call than on a
+CPU.
+
+On User-mode Linux, which computes at this CPU's speed, with a process for an
+aggregator (software). To enter its kernel takes tens of microseconds, which
 flatters who does so seldom. So the host is asked, too, what the machine has
 taken from it in user mode: all that its kernel and its programs compute, ranks,
 switch and aggregator, without the switching between them.
@@ -42,9 +46,10 @@ PROMISES = [("calls", 1 / 50, "system calls per rank and bucket"),
             ("cpu_machine", 1 / 2, "CPU time of the whole machine"),
             ("cpu_computing", 1 / 2, "computed by the whole machine"),
             ("cpu_kernel", 1 / 2, "computed by its kernel")]
-CAVEAT = """CPU time on User-mode Linux has that of entering its kernel in it, tens of
-microseconds a call, which flatters AF_THC: it does not show what hardware would. What is computed
-leaves that out, and has switch and software aggregator in it, the same for both."""
+CAVEAT = """No figure here is a CPU's. Counted instructions leave out what it costs to enter the
+kernel, caches and the width of vectors. CPU time on User-mode Linux has tens of microseconds in it
+for each entry, which flatters AF_THC. What is computed there leaves that out, and has switch and
+software aggregator in it, the same for both."""
 HOST_CLOCKS = ("cpu_computing", "cpu_kernel", "cpu_programs", "cpu_switching")
 
 
@@ -121,7 +126,7 @@ class Ranks:
 
     def __init__(self, net, aggregator, mib):
         self.aggregator = aggregator
-        self.clocks = [ReceiveThreads(net, aggregator), HostClock()] if is_uml() else []
+        self.clocks = [ReceiveThreads(net, aggregator)] + ([HostClock()] if is_uml() else [])
         self.processes = [net.popen(net.worker(rank), [
             program("bench_transport"), "--aggregator", netns.AGGREGATOR4,
             "--job", str(aggregator.job), "--cookie", hex(aggregator.cookie),
@@ -158,10 +163,9 @@ class Ranks:
                    cpu_machine=busy_seconds() - before)
         events = {k: n - events[k] for k, n in self.aggregator.stats()["events"].items()}
         out["duplicates"] = events["waited"] + events["repeated"]
-        if clocks:
-            out.update({name: seconds - clocks[name] for name, seconds in after.items()},
-                       cpu_processes=out["cpu"])
-            out["cpu"] += out["cpu_receive"]
+        out.update({name: seconds - clocks[name] for name, seconds in after.items()},
+                   cpu_processes=out["cpu"])
+        out["cpu"] += out["cpu_receive"]
         return out
 
     def close(self):
@@ -229,13 +233,21 @@ def is_emulated():
     return _cpu_is("QEMU TCG")
 
 
+def counts_instructions():
+    """Whether a nanosecond is an instruction: tests/vm/run --instructions."""
+    return bool(os.environ.get("THC_INSTRUCTIONS"))
+
+
 def is_uml():
     return _cpu_is("User Mode Linux")
 
 
 def machine():
-    return "User-mode Linux, one CPU" if is_uml() else \
-        f"QEMU{', emulated' if is_emulated() else ''}, {os.cpu_count()} CPUs"
+    if is_uml():
+        return "User-mode Linux, one CPU"
+    if counts_instructions():
+        return "QEMU, one CPU, instructions counted"
+    return f"QEMU{', emulated' if is_emulated() else ''}, {os.cpu_count()} CPUs"
 
 
 def promise(key, results):
@@ -247,10 +259,12 @@ def promise(key, results):
 
 
 def promises(qemu, uml):
-    """System calls where they are counted, CPU time where it is a CPU's."""
-    timed = uml or qemu
-    return [promise("calls", qemu), *(promise(p[0], timed) for p in PROMISES[1:]
-                                      if p[0] in timed["udp"])]
+    """System calls where they are counted, CPU time of the ranks on both machines, of all that
+    is computed on the one that computes at a CPU's speed."""
+    kept = [promise(key, qemu) for key in ("calls", "cpu", "cpu_without_codec")]
+    if uml:
+        kept += [promise(p[0], uml) for p in PROMISES[1:] if p[0] in uml["udp"]]
+    return kept
 
 
 ROWS = [("calls", "system calls per rank", "{:.0f}", 1),
@@ -279,15 +293,23 @@ def print_table(results):
     print(f"  All-reduce of {results['mib']} MiB fp32, {WORKERS} workers, aggregator: "
           f"{results['aggregator']}, {results['machine']},\n  kernel {results['kernel']}, "
           f"medians of {results['repeats']}\n")
+    if counts_instructions():
+        print("  CPU time is counted in millions of instructions (M).\n")
     print(f"  {'':48}{'UDP':>12}{'AF_THC':>12}{'ratio':>10}")
     for key, words, form, scale in ROWS:
         if not all(key in results[t] for t in TRANSPORTS):
             continue
         udp, af_thc = (results[t][key] for t in TRANSPORTS)
+        if counts_instructions() and key != "seconds":
+            form = form.replace(" ms", " M")
         ratio = f"1/{udp / af_thc:.1f}" if af_thc > 0 and udp > 0 else ""
         print(f"  {words:48}{form.format(udp * scale):>12}{form.format(af_thc * scale):>12}"
               f"{ratio:>10}")
-    if is_emulated():
+    if counts_instructions():
+        print("\n  What is executed, exactly; what it costs a CPU to wait for memory or to enter "
+              "its kernel\n  is not in it. An instruction takes a nanosecond of this machine's "
+              "time.")
+    elif is_emulated():
         print("\n  Its times are no hardware's: arithmetic, the codec's before all, costs many "
               "times more\n  beside a system call than on a CPU. System calls are exact.")
     if is_uml():
