@@ -245,16 +245,18 @@ static int join(const struct thc_peer *p, struct socket *sock, const struct thc_
 int thc_peer_open_group(struct thc_peer *p)
 {
 	const struct thc_welcome *w = &p->joined.welcome;
-	struct thc_address group = {
-		.inet = p->address.inet, .port = w->group_port, .ifindex = p->local.ifindex,
-	};
+	struct thc_address group = { .inet = p->address.inet, .ifindex = p->local.ifindex };
 	struct socket *sock;
 	int error;
 
+	/* the next WELCOME may be coming just now */
+	spin_lock_bh(&p->owner->lock);
+	group.port = w->group_port;
 	if (group.inet == AF_INET)
 		memcpy(&group.in, w->group, sizeof(group.in));
 	else
 		memcpy(&group.in6, w->group, sizeof(group.in6));
+	spin_unlock_bh(&p->owner->lock);
 	error = open_socket(p, &group, true, &sock);
 	if (error)
 		return error;
