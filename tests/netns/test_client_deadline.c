@@ -12,7 +12,31 @@
 #define CHUNK	1024
 #define CHUNKS	((COUNT + CHUNK - 1) / CHUNK)
 #define KEY	7
-#define JOB	"job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout,quorum=2,deadline_ms=50"
+#define DEADLINE_MS	50
+
+/* All times here are so many times longer: on the debug kernel everybody is late. */
+static unsigned int slowness(void)
+{
+	const char *slow = getenv("THC_TEST_SLOW");
+
+	return slow ? (unsigned int)atoi(slow) : 1;
+}
+
+static void wait_ms(unsigned int ms)
+{
+	usleep(ms * 1000 * slowness());
+}
+
+/* The job with a quorum of two, @more of its options; until the next call. */
+static const char *job(unsigned int deadline_ms, const char *more)
+{
+	static char text[256];
+
+	snprintf(text, sizeof(text),
+		 "job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout,quorum=2,deadline_ms=%u%s",
+		 deadline_ms * slowness(), more);
+	return text;
+}
 
 static struct thc_client_stats stats_of(const struct rank *r)
 {
@@ -52,7 +76,7 @@ struct outcome {
 	float	got[N][COUNT];
 	float	kept[N][COUNT];		/* error memories afterwards */
 	struct thc_client_stats stats[N];
-	unsigned int late_us;
+	unsigned int late_ms;
 };
 
 static struct outcome outcome;
@@ -65,7 +89,7 @@ static void *reduce_late(void *arg)
 
 	pthread_barrier_wait(r->barrier);
 	if (r->rank == LATE)
-		usleep(outcome.late_us);
+		wait_ms(outcome.late_ms);
 	if (!error)
 		error = thc_allreduce(r->client, g, COUNT, THC_FP32, KEY);
 	keep_error(r, error);
@@ -77,14 +101,14 @@ static void *reduce_late(void *arg)
 	return end_rank(r, g, NULL);
 }
 
-static void run_late(const char *job, unsigned int late_us)
+static void run_late(const char *more, unsigned int late_ms)
 {
-	struct daemon d = start_daemon(job);
+	struct daemon d = start_daemon(job(DEADLINE_MS, more));
 	struct rank ranks[N];
 	unsigned int i;
 
 	memset(&outcome, 0, sizeof(outcome));
-	outcome.late_us = late_us;
+	outcome.late_ms = late_ms;
 	set_up_ranks(ranks, N, d);
 	for (i = 0; i < N; i++)
 		ranks[i].flags = THC_CLIENT_ERROR_FEEDBACK;
@@ -105,7 +129,7 @@ static void check_kept(void)
 static void late__others_divide_by_two_and_the_late_one_agrees(void **state)
 {
 	(void)state;
-	run_late(JOB, 600000);
+	run_late("", 600);
 	/* the mean of the two that were in time, not two thirds of it */
 	assert_true(distance(outcome.got[0], 2, 0, COUNT) < 0.03);
 	assert_memory_equal(outcome.got[0], outcome.got[1], sizeof(outcome.got[0]));
@@ -120,7 +144,7 @@ static void late__others_divide_by_two_and_the_late_one_agrees(void **state)
 static void late__large_block_and_wide_sums(void **state)
 {
 	(void)state;
-	run_late(JOB ",block=1048576,sum_width=16,granularity=255,slots=2048", 1500000);
+	run_late(",block=1048576,sum_width=16,granularity=255,slots=2048", 1500);
 	assert_true(distance(outcome.got[0], 2, 0, COUNT) < 0.03);
 	assert_memory_equal(outcome.got[0], outcome.got[1], sizeof(outcome.got[0]));
 	assert_memory_equal(outcome.got[0], outcome.got[LATE], sizeof(outcome.got[0]));
@@ -137,7 +161,7 @@ static void late__overwritten_results_are_zero_and_kept(void **state)
 	size_t i;
 
 	(void)state;
-	run_late(JOB ",slots=1", 900000);
+	run_late(",slots=1", 900);
 	assert_true(distance(outcome.got[0], 2, 0, COUNT) < 0.03);
 	assert_memory_equal(outcome.got[0], outcome.got[1], sizeof(outcome.got[0]));
 	for (i = 0; i < GONE; i++)
@@ -175,7 +199,7 @@ static void *reduce_rounds_late(void *arg)
 		g = make_gradient(r->rank, CHUNK);
 		pthread_barrier_wait(r->barrier);
 		if (r->rank == LATE && round % 4 == 1)
-			usleep(300000);
+			wait_ms(300);
 		if (!error)
 			error = thc_allreduce(r->client, g, CHUNK, THC_FP32, KEY);
 		if (error)
@@ -193,7 +217,7 @@ static void *reduce_rounds_late(void *arg)
 
 static void rounds__what_was_left_out_is_delivered_later(void **state)
 {
-	struct daemon d = start_daemon(JOB);
+	struct daemon d = start_daemon(job(DEADLINE_MS, ""));
 	struct rank ranks[N];
 	unsigned int i, k;
 
@@ -249,7 +273,7 @@ static void *err_late(void *arg)
 			fault->spoil(copy);
 		}
 		count = fault->count;
-		usleep(400000);
+		wait_ms(400);
 	}
 	if (!error)
 		error = thc_allreduce(r->client, g, count, THC_FP32, KEY);
@@ -275,7 +299,7 @@ static void *err_late(void *arg)
 
 static void check_fault(const struct fault *f)
 {
-	struct daemon d = start_daemon(JOB);
+	struct daemon d = start_daemon(job(DEADLINE_MS, ""));
 	struct rank ranks[N];
 
 	fault = f;
@@ -337,7 +361,7 @@ static void *fall_behind(void *arg)
 
 static void late__lost_norms_are_an_error_that_changes_nothing(void **state)
 {
-	struct daemon d = start_daemon(JOB ",norm_slots=1");
+	struct daemon d = start_daemon(job(DEADLINE_MS, ",norm_slots=1"));
 	struct rank ranks[N];
 	unsigned int i;
 
@@ -378,8 +402,7 @@ static void *leave_early(void *arg)
 /* The deadline is longer than any timer: WAIT says that a rank has left. */
 static void left__the_quorum_goes_on(void **state)
 {
-	struct daemon d = start_daemon(
-		"job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout,quorum=2,deadline_ms=300");
+	struct daemon d = start_daemon(job(300, ""));
 	struct rank ranks[N];
 
 	(void)state;

@@ -4,14 +4,6 @@
 # For test_libthc_*.sh: libthc's own tests, over AF_THC. THC_TRANSPORT=af_thc
 # never falls back to UDP.
 
-# not_on_debug REASON: skips there
-not_on_debug()
-{
-	[ "${THC_VM_KERNEL:-}" = debug ] || return 0
-	echo "1..0 # SKIP $1"
-	exit 4
-}
-
 # over_af_thc NAME: becomes tests/netns/NAME
 over_af_thc()
 {

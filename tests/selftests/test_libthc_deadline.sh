@@ -5,5 +5,8 @@
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"
-not_on_debug "on the debug kernel everybody is later than the jobs' deadline of 50 ms"
+if [ "${THC_VM_KERNEL:-}" = debug ]; then
+	# everybody would be later than the jobs' deadline of 50 ms
+	export THC_TEST_SLOW=10
+fi
 over_af_thc test_client_deadline
