@@ -7,6 +7,7 @@
 #include "netlink.h"
 
 #include <kselftest_harness.h>
+#include <linux/udp.h>
 
 FIXTURE(aggregator)
 {
@@ -556,6 +557,93 @@ TEST_F(aggregator, sums_without_this_rank_say_so)
 	EXPECT_EQ(r.ranks, 0);
 	EXPECT_EQ(stats_of(self->fd).excluded, 1);
 	EXPECT_EQ(stats_of(self->fd).partial, 2);
+}
+
+/* --- packets that were joined --------------------------------------------- */
+
+/* Datagrams that this namespace's UDP sockets have received. */
+static uint64_t datagrams(void)
+{
+	unsigned long long n = 0;
+	char line[256];
+	FILE *f = fopen("/proc/net/snmp", "r");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Udp: %llu", &n) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Packets of @each bytes, the last one perhaps shorter, as one that the network takes
+ * apart when it has to: loopback has not.
+ */
+static int send_joined(int udp, const struct sockaddr_in *to, void *packets, size_t bytes,
+		       uint16_t each)
+{
+	char control[CMSG_SPACE(sizeof(each))] = "";
+	struct iovec iov = { .iov_base = packets, .iov_len = bytes };
+	struct msghdr msg = { .msg_name = (void *)to,
+			      .msg_namelen = sizeof(*to),
+			      .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = IPPROTO_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof(each));
+	memcpy(CMSG_DATA(c), &each, sizeof(each));
+	return sendmsg(udp, &msg, 0) == (ssize_t)bytes ? 0 : -errno;
+}
+
+/* They come up as one, and each of them counts: sums, one that is spoilt, and at last a
+ * header that says WAIT.
+ */
+TEST_F(aggregator, answers_that_were_joined)
+{
+	enum { N = 40, SPOILT = 7 };
+	struct chunk_packet *all = calloc(N, sizeof(*all)), request[N];
+	unsigned char *room = malloc(N * ANSWER);
+	uint64_t before, seen, start;
+	struct thc_received r;
+	int i;
+
+	self->udp = fake_open();
+	ASSERT_EQ(fake_join(self->fd, self->udp, &self->worker), 0);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, N, 8), 0);
+	for (i = 0; i < N; i++) {
+		ASSERT_EQ(fake_take_chunk(self->udp, &request[i], (uint32_t)i), 0);
+		fake_answer(&all[i], &request[i].h, 3, (uint8_t)(i + 1));
+	}
+	all[SPOILT].lanes[100] ^= 1;
+	all[N - 1].h.op = THC_OP_WAIT;
+	all[N - 1].h.bitmap = htobe64(2);
+	all[N - 1].h.count = htobe16(1);
+	all[N - 1].h.flags = 0;
+	set_sum(&all[N - 1].h, sizeof(all->h));
+	before = datagrams();
+	seen = looked_at(self->fd);
+	ASSERT_EQ(send_joined(self->udp, &self->worker, all,
+			      (N - 1) * sizeof(*all) + sizeof(all->h), sizeof(*all)),
+		  0);
+	for (start = now_ms(); looked_at(self->fd) < seen + N; sleep_ms(1))
+		ASSERT_LT(now_ms() - start, PATIENCE_MS);
+	EXPECT_EQ(datagrams(), before + 1) TH_LOG("the network took them apart");
+	EXPECT_EQ(stats_of(self->fd).chunks, N - 2);
+	EXPECT_EQ(stats_of(self->fd).bad_sum, 1);
+	EXPECT_EQ(stats_of(self->fd).waits, 1);
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[SPOILT].h, 3, SPOILT + 1), 0);
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[N - 1].h, 3, N), 0);
+	ASSERT_EQ(receive_message(self->fd, room, N * ANSWER, &r, 0, NULL), N * ANSWER);
+	for (i = 0; i < N * LANES; i++)
+		if (room[i] != i / LANES + 1)
+			break;
+	EXPECT_EQ(i, N * LANES) TH_LOG("lane byte %d is %d", i, room[i]);
+	free(room);
+	free(all);
 }
 
 /* --- windows -------------------------------------------------------------- */
