@@ -49,6 +49,26 @@ struct genl_family thc_genl __ro_after_init = {
 	.n_ops		= ARRAY_SIZE(thc_genl_ops),
 };
 
+int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *list,
+		u32 generation, thc_nl_put *put)
+{
+	struct list_head *entry;
+	int error = 0;
+	long at = 0;
+
+	cb->seq = generation;
+	list_for_each(entry, list) {
+		if (at++ < cb->args[0])
+			continue;
+		error = put(skb, cb, entry);
+		if (error)
+			break;
+		cb->args[0]++;
+	}
+	/* what does not fit is for the next part, unless it has this one to itself */
+	return skb->len ?: error;
+}
+
 int thc_netlink_init(void)
 {
 	return genl_register_family(&thc_genl);

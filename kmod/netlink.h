@@ -14,6 +14,14 @@
 
 extern struct genl_family thc_genl;
 
+/* --- netlink.c ------------------------------------------------------------ */
+
+/* Puts one entry of a list, or nothing and -EMSGSIZE. */
+typedef int thc_nl_put(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry);
+/* The next part of a dump of @list. Called with thc_net.lock held. */
+int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *list,
+		u32 generation, thc_nl_put *put);
+
 /* --- netlink_job.c -------------------------------------------------------- */
 
 /* Attributes of THC_CMD_JOB_NEW. */

@@ -206,27 +206,21 @@ int thc_nl_job_dump_start(struct netlink_callback *cb)
 	return -EINVAL;
 }
 
+static int dump_job(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
+{
+	bool secret = netlink_ns_capable(cb->skb, sock_net(skb->sk)->user_ns, CAP_NET_ADMIN);
+
+	return put_job(skb, list_entry(entry, struct thc_host_job, link),
+		       NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, cb, secret);
+}
+
 int thc_nl_job_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	struct net *net = sock_net(skb->sk);
-	bool secret = netlink_ns_capable(cb->skb, net->user_ns, CAP_NET_ADMIN);
-	struct thc_net *tn = thc_net_of(net);
-	struct thc_host_job *job;
-	int error = 0;
-	long at = 0;
+	struct thc_net *tn = thc_net_of(sock_net(skb->sk));
+	int error;
 
 	mutex_lock(&tn->lock);
-	cb->seq = tn->jobs_generation;
-	list_for_each_entry(job, &tn->jobs, link) {
-		if (at++ < cb->args[0])
-			continue;
-		error = put_job(skb, job, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, cb,
-				secret);
-		if (error)
-			break;
-		cb->args[0]++;
-	}
+	error = thc_nl_dump(skb, cb, &tn->jobs, tn->jobs_generation, dump_job);
 	mutex_unlock(&tn->lock);
-	/* what does not fit is for the next part, unless it has this one to itself */
-	return skb->len ?: error;
+	return error;
 }

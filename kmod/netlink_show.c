@@ -8,8 +8,9 @@
 #include "netlink.h"
 #include "sock.h"
 
-static int put_socket(struct sk_buff *skb, struct thc_sock *ts, struct netlink_callback *cb)
+static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
 {
+	struct thc_sock *ts = list_entry(entry, struct thc_sock, link);
 	void *head = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &thc_genl,
 				 NLM_F_MULTI, THC_CMD_SOCKET_GET);
 	struct thc_socket_stats stats;
@@ -52,22 +53,12 @@ cancel:
 int thc_nl_socket_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct thc_net *tn = thc_net_of(sock_net(skb->sk));
-	struct thc_sock *ts;
-	int error = 0;
-	long at = 0;
+	int error;
 
 	mutex_lock(&tn->lock);
-	cb->seq = tn->sockets_generation;
-	list_for_each_entry(ts, &tn->sockets, link) {
-		if (at++ < cb->args[0])
-			continue;
-		error = put_socket(skb, ts, cb);
-		if (error)
-			break;
-		cb->args[0]++;
-	}
+	error = thc_nl_dump(skb, cb, &tn->sockets, tn->sockets_generation, put_socket);
 	mutex_unlock(&tn->lock);
-	return skb->len ?: error;
+	return error;
 }
 
 static int put_reason(struct sk_buff *skb, struct thc_net *tn, enum thc_drop_reason reason)
