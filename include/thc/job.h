@@ -76,7 +76,7 @@ struct thc_member {
  * @slots: data and norm slots together
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline
- * @culprit: rank that raised the epoch last, THC_RANK_NONE: none has yet
+ * @culprit: rank that raised the epoch last by restarting, THC_RANK_NONE: none did
  * @sum_width: bits of a LUT_ADD sum, 8 or 16
  * @reply: enum thc_reply
  * @flags: THC_JOB_F_*

@@ -152,6 +152,13 @@ static void restart__ranks_are_told_and_go_on(void **state)
 	check_restart(500000);
 }
 
+/* Its first epoch is newer than its predecessor's all the same. */
+static void restart__at_once(void **state)
+{
+	(void)state;
+	check_restart(10000);
+}
+
 /* As long as it is away each packet is refused: that is said within a second
  * or two, not after the timeout.
  */
@@ -703,6 +710,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(restart__ranks_are_told_and_go_on),
+		cmocka_unit_test(restart__at_once),
 		cmocka_unit_test(gone__is_said_at_once),
 		cmocka_unit_test(gone__failed_rejoin_leaves_a_client),
 		cmocka_unit_test(join__who_gave_up_is_missing),

@@ -176,33 +176,36 @@ static void restart__is_newer_than_what_a_rank_was_in(void **state)
 	u32 epoch = job->epoch;
 
 	(void)state;
-	assert_false(join_after(0, 10, epoch - 1).restarted);
-	assert_true(join_after(1, 11, epoch + 1000).restarted);
+	assert_false(join_after(0, 10, epoch - 1).behind);
+	assert_true(join_after(1, 11, epoch + 1000).behind);
 	assert_int_equal(job->epoch, epoch + 1001);
 	assert_int_equal(job->joined, 2);
+	/* no rank's doing */
+	assert_int_equal(job->culprit, THC_RANK_NONE);
 	/* its next JOIN changes nothing, nor do ranks that were in the same one or none */
-	assert_false(join_after(1, 11, epoch + 1000).restarted);
-	assert_false(join_after(0, 10, epoch - 1).restarted);
+	assert_false(join_after(1, 11, epoch + 1000).behind);
+	assert_false(join_after(0, 10, epoch - 1).behind);
 	/* by chance it has the number of one that is gone */
-	assert_true(join_after(2, 12, epoch + 1001).restarted);
+	assert_true(join_after(2, 12, epoch + 1001).behind);
 	assert_int_equal(job->epoch, epoch + 1002);
 	assert_int_equal(job->joined, 4);
-	assert_false(join_after(0, 10, epoch - 1).restarted);
+	assert_false(join_after(0, 10, epoch - 1).behind);
 	assert_true(join_after(1, 11, epoch + 1000).ready);
 	/* one that is in it restarts */
 	assert_true(join_after(1, 51, epoch + 5000).restarted);
 	assert_int_equal(job->epoch, epoch + 5001);
+	assert_int_equal(job->culprit, 1);
 }
 
 static void restart__newer_is_in_serial_arithmetic(void **state)
 {
 	(void)state;
 	job->epoch = 5;
-	assert_false(join_after(0, 10, UINT32_MAX).restarted);
+	assert_false(join_after(0, 10, UINT32_MAX).behind);
 	job->epoch = UINT32_MAX - 1;
-	assert_true(join_after(1, 11, UINT32_MAX).restarted);
+	assert_true(join_after(1, 11, UINT32_MAX).behind);
 	assert_int_equal(job->epoch, 1);
-	assert_true(join_after(2, 12, 3).restarted);
+	assert_true(join_after(2, 12, 3).behind);
 	assert_int_equal(job->epoch, 4);
 }
 

@@ -32,14 +32,18 @@ void thcd_job_pairs(struct thc_pairs *pairs, const struct thcd_plan *plan)
 	thc_pairs_init(pairs, plan->table);
 }
 
-/* Seconds, so that packets of a dead aggregator's epochs are not taken for
- * ours; never 0, which is what an unused slot holds. If the clock was set back
- * since, the first rank to join again tells us: thcd_job_is_behind().
+/* The clock, so that packets of a dead aggregator's epochs are not taken for
+ * ours: in sixteenths of a second, for a service manager restarts a daemon
+ * within one; never 0, which is what an unused slot holds. If the clock was set
+ * back since, the first rank to join again tells us: thcd_job_is_behind().
  */
 static u32 first_epoch(void)
 {
-	u32 now = (u32)time(NULL);
+	struct timespec t;
+	u32 now;
 
+	clock_gettime(CLOCK_REALTIME, &t);
+	now = (u32)((u64)t.tv_sec * 16 + (u64)t.tv_nsec * 16 / 1000000000);
 	return now ? now : 1;
 }
 
@@ -103,6 +107,7 @@ bool thcd_job_is_behind(const struct thc_job *job, u32 last)
 void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_path *path)
 {
 	u32 next = (thcd_job_is_behind(job, last) ? last : job->epoch) + 1;
+	bool inside = job->joined & 1ULL << rank;
 	int i;
 
 	enter(&job->member[rank], path);
@@ -112,7 +117,7 @@ void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_p
 	}
 	job->left = 0;
 	job->joined = 1ULL << rank;
-	job->culprit = rank;
+	job->culprit = inside ? rank : THC_RANK_NONE;
 	publish(job->epoch, next ? next : 1);
 }
 

@@ -91,7 +91,7 @@ struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank
 	} else if (thcd_job_is_behind(job, last)) {
 		/* of an aggregator before us, by a clock that was ahead: who joined, joins again */
 		restart(job, r, rank, last, path);
-		out.restarted = true;
+		out.behind = true;
 	} else {
 		thcd_job_enter(job, rank, path);
 	}

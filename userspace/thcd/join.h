@@ -14,13 +14,16 @@
 /**
  * struct thcd_joined - what a JOIN came to
  * @refusal: why the worker is not admitted
- * @restarted: the epoch was raised
+ * @restarted: the rank did, so the epoch was raised
+ * @behind: the rank was in an epoch of an aggregator before this one that was
+ *	not older than this one's: it was raised for that
  * @ready: rounds may start since this JOIN; tell all ranks
  * @deaf: the job gave up multicast with this JOIN
  */
 struct thcd_joined {
 	enum thc_refusal	refusal;
 	bool			restarted;
+	bool			behind;
 	bool			ready;
 	bool			deaf;
 };

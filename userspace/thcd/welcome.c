@@ -125,6 +125,11 @@ static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct t
 	if (j->restarted)
 		thcd_say_limited("job %u: rank %u restarted: epoch %u, all ranks have to rejoin",
 				 job_id, rank, job->epoch);
+	if (j->behind)
+		thcd_say_limited(
+			"job %u: rank %u was in a newer epoch of a thcd before this one (was the "
+			"clock set back?): epoch %u, all ranks have to rejoin",
+			job_id, rank, job->epoch);
 	if (j->deaf) {
 		u64 missing = job->all & ~d->record[job_id].heard;
 
