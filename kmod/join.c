@@ -169,6 +169,8 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		return THC_DROP_JOB;
 	if (!w->nonce && h->cookie != cpu_to_be64(p->sender.cookie))
 		return THC_DROP_COOKIE;
+	if (h->reserved)
+		return THC_DROP_RESERVED;
 	if (ts->state != THC_STATE_JOINING || p->ready)
 		return THC_DROP_UNEXPECTED;
 	if (!w->nonce) {

@@ -86,6 +86,8 @@ static enum thc_drop_reason reason_of(const struct thc_sender *s, const struct t
 		return THC_DROP_JOB;
 	if (h->cookie != cpu_to_be64(s->cookie))
 		return THC_DROP_COOKIE;
+	if (h->reserved)
+		return THC_DROP_RESERVED;
 	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
 		return THC_DROP_OP;
 	if (bytes != sizeof(*h) + (answer ? THC_LANE_BYTES : 0))

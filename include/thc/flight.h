@@ -304,8 +304,8 @@ THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc
 {
 	u8 width = f->packet->op == THC_OP_LUT_ADD ? s->sum_width : f->packet->width;
 
-	return h->op == f->packet->op && h->round == f->packet->round && h->width == width &&
-	       h->count;
+	return h->flags & THC_F_ANSWER && h->op == f->packet->op && h->round == f->packet->round &&
+	       h->width == width && h->count;
 }
 
 /**
@@ -328,7 +328,7 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 	*stream = NULL;
 	*flight = NULL;
 	if (bytes < sizeof(*h) || bytes % 8 || h->version != THC_VERSION ||
-	    h->cookie != thc_be64(s->cookie) || h->job != thc_be16(s->job))
+	    h->cookie != thc_be64(s->cookie) || h->job != thc_be16(s->job) || h->reserved)
 		return THC_GOT_FOREIGN;
 	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH)
 		/* not newer: told by a packet that was long on its way */
@@ -346,14 +346,14 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 		return THC_GOT_UNEXPECTED;
 	*stream = st;
 	*flight = f;
-	if (!f->owner)
+	/* more contributors than there can be: the bit has another meaning where they are kept */
+	if (!f->owner || h->count & thc_be16(THC_COUNT_EXCLUDED))
 		return THC_GOT_UNEXPECTED;
 	if (h->op == THC_OP_WAIT)
 		return THC_GOT_WAIT;
 	if (h->op == THC_OP_STALE)
 		return st == &s->data && h->flags & THC_F_KNOWN ? THC_GOT_MISSED : THC_GOT_BEHIND;
-	if (h->flags & THC_F_ANSWER && bytes == sizeof(*h) + THC_LANE_BYTES &&
-	    thc_flight_asked_for(s, f, h))
+	if (bytes == sizeof(*h) + THC_LANE_BYTES && thc_flight_asked_for(s, f, h))
 		return THC_GOT_ANSWER;
 	return THC_GOT_UNEXPECTED;
 }

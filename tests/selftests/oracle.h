@@ -89,7 +89,9 @@ static inline enum thc_drop_reason oracle_welcome(const struct oracle *o, const 
 		return THC_DROP_JOB;
 	memcpy(&nonce, packet + sizeof(*h) + offsetof(struct thc_welcome, nonce), 8);
 	/* one with a nonce answers a JOIN, which no other job has sent */
-	return !nonce && be64toh(h->cookie) != o->cookie ? THC_DROP_COOKIE : THC_DROP_UNEXPECTED;
+	if (!nonce && be64toh(h->cookie) != o->cookie)
+		return THC_DROP_COOKIE;
+	return h->reserved ? THC_DROP_RESERVED : THC_DROP_UNEXPECTED;
 }
 
 /* Data chunk q lives in slot q mod W and is generation q div W there. */
@@ -105,6 +107,8 @@ static inline bool oracle_in_flight(const struct oracle *o, const struct thc_hdr
 static inline enum thc_drop_reason oracle_answer(const struct oracle *o, const struct thc_hdr *h,
 						 size_t bytes)
 {
+	if (be16toh(h->count) > 0x7fff)
+		return THC_DROP_MISMATCH;
 	if (h->op == THC_OP_WAIT || h->op == THC_OP_STALE)
 		return THC_DROP_NONE;
 	return h->op == o->op && h->width == o->width && be32toh(h->round) == o->round &&
@@ -145,6 +149,8 @@ static inline enum thc_drop_reason oracle_reason(const struct oracle *o, const u
 		return THC_DROP_JOB;
 	if (be64toh(h.cookie) != o->cookie)
 		return THC_DROP_COOKIE;
+	if (h.reserved)
+		return THC_DROP_RESERVED;
 	/* no sum runs over these */
 	if (bytes % 8)
 		return oracle_answers_with(h.op) ? THC_DROP_LENGTH : THC_DROP_OP;

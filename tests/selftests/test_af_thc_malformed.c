@@ -121,6 +121,8 @@ static const struct {
 	{ "unexpected", AT_FIELD(chunk), 77 },	{ "unexpected", AT_FIELD(chunk), 0xffffffff },
 	{ "unexpected", AT_FIELD(slot), 9 },	{ "slot", AT_FIELD(slot), 4096 },
 	{ "slot", AT_FIELD(slot), 65535 },	{ "mismatch", AT_FIELD(count), 0 },
+	{ "mismatch", AT_FIELD(count), 32768 }, { "mismatch", AT_FIELD(count), 65535 },
+	{ "reserved", AT_FIELD(reserved), 1 },	{ "reserved", AT_FIELD(reserved), 255 },
 	{ "unexpected", AT_FIELD(generation), 1 },
 	{ "unexpected", AT_FIELD(generation), 0xffffffff },
 };
@@ -249,6 +251,7 @@ static const char *const reached[THC_WORKER_DROP_REASONS] = {
 	[THC_DROP_SUM] = "sum",		    [THC_DROP_JOB] = "job",
 	[THC_DROP_COOKIE] = "cookie",	    [THC_DROP_SLOT] = "slot",
 	[THC_DROP_MISMATCH] = "mismatch",   [THC_DROP_UNEXPECTED] = "unexpected",
+	[THC_DROP_RESERVED] = "reserved",
 };
 
 static void storm_init(struct storm *t, const struct thc_joined *j)
@@ -267,7 +270,7 @@ static void storm_init(struct storm *t, const struct thc_joined *j)
 /* One field, or one byte, is another; often another that could be meant. */
 static void spoil(struct thc_hdr *h, const struct oracle *o)
 {
-	switch (draw() % 12) {
+	switch (draw() % 13) {
 	case 0:
 		h->op = (uint8_t)(draw() % 24);
 		break;
@@ -299,7 +302,10 @@ static void spoil(struct thc_hdr *h, const struct oracle *o)
 		h->generation = htobe32(be32toh(h->generation) + (uint32_t)(draw() % 3) - 1);
 		break;
 	case 10:
-		h->count = htobe16((uint16_t)(draw() % 3));
+		h->count = htobe16((uint16_t)(draw() % 3 | draw() % 2 << 15));
+		break;
+	case 11:
+		h->reserved = (uint8_t)draw();
 		break;
 	default:
 		((uint8_t *)h)[draw() % sizeof(*h)] ^= (uint8_t)(1 + draw() % 255);

@@ -94,6 +94,9 @@ static void find__leaves_foreign_packets_alone(void **state)
 	p = good;
 	p.h.job = thc_be16(JOB + 1);
 	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
+	p = good;
+	p.h.reserved = 1;
+	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, LANES_BYTES - 4), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, sizeof(good.h) - 8), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, 0), THC_GOT_FOREIGN);
@@ -137,6 +140,11 @@ static void find__takes_only_what_was_asked_for(void **state)
 	p = good;
 	p.h.count = 0;
 	assert_no_answer(w, &p, LANES_BYTES);
+	p.h.count = thc_be16(THC_COUNT_EXCLUDED);
+	assert_no_answer(w, &p, LANES_BYTES);
+	p.h.op = THC_OP_STALE;
+	p.h.flags = THC_F_KNOWN;
+	assert_no_answer(w, &p, sizeof(p.h));
 	p = good;
 	p.h.flags = 0;
 	assert_no_answer(w, &p, LANES_BYTES);

@@ -243,6 +243,18 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 	assert_true(thc_welcome_is_sound(&w, 0));
 	w.sum_width = 12;
 	assert_false(thc_welcome_is_sound(&w, 0));
+	/* what a later version may mean by it is not known here */
+	w = good;
+	w.flags = THC_WELCOME_FLAGS;
+	assert_true(thc_welcome_is_sound(&w, 0));
+	w.flags = 0x80;
+	assert_false(thc_welcome_is_sound(&w, 0));
+	w = good;
+	w.reserved = 1;
+	assert_false(thc_welcome_is_sound(&w, 0));
+	w = good;
+	w.reserved2[sizeof(w.reserved2) - 1] = 1;
+	assert_false(thc_welcome_is_sound(&w, 0));
 }
 
 int main(void)

@@ -519,6 +519,7 @@ static void add_stats(const struct thc_client *c, struct thc_client_stats *stats
 	stats->waits = s.waits;
 	stats->bad_sum = s.bad_sum;
 	stats->unexpected = s.unexpected;
+	stats->foreign = s.foreign;
 	stats->window_cuts = s.window_cuts;
 	stats->rtt_us = s.rtt_us;
 	stats->window = s.window;

@@ -76,8 +76,10 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 	c->stats.packets_down++;
 	c->stats.bytes_down += thc_link_wire_bytes(&c->link, bytes);
 	got = thc_sender_find(&c->sender, h, bytes, &s, &f);
-	if (got == THC_GOT_FOREIGN)
+	if (got == THC_GOT_FOREIGN) {
+		c->stats.foreign++;
 		return;
+	}
 	if (!thc_sender_sum_ok(&c->sender, h, h + 1, (int)((bytes - sizeof(*h)) / 8))) {
 		c->stats.bad_sum++;
 		return;
