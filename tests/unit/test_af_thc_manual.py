@@ -1,0 +1,89 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""af_thc(7) describes what there is: the options and structures of
+linux/thc.h, the columns and states of /proc/net/thc, every errno that the
+sources of the module return to the caller of a socket.
+"""
+import glob
+import os
+import re
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Of the module's sources: other ways in than sockets, KUnit.
+OTHERS = r"netlink|hostjob|kfunc|simd|kunit"
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+
+
+def manual():
+    """{section: its text without font changes}, subsections included."""
+    text = re.sub(r"^\.[BI][RI]? |\\f.", "", read("Documentation/man/af_thc.7"), flags=re.M)
+    parts = re.split(r"^\.S[HS] (.*)\n", text.replace("\\-", "-"), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def fields(text, struct):
+    """[(type, name)] of a structure."""
+    body = without_comments(text).split(f"struct {struct} {{")[1].split("}")[0]
+    return re.findall(r"(\w+)\s+(\w+(?:\[\w+\])?);", body)
+
+
+class Manual(unittest.TestCase):
+    def setUp(self):
+        self.page = manual()
+        self.header = read("include/uapi/linux/thc.h")
+
+    def test_options(self):
+        there = re.findall(r"(THC_OPT_\w+)\s*= \d+,\s*/\* (read only: )?(\w+(?: \w+)?)",
+                           self.header)
+        self.assertGreaterEqual(len(there), 8)
+        said = re.findall(r'^\.TP\n(THC_OPT_\w+) " \((.*)\)"$', self.page["Socket options"], re.M)
+        self.assertEqual([(name, kind + (", read only" if fixed else ""))
+                          for name, fixed, kind in there], said)
+
+    def test_defaults_of_options(self):
+        for name, default in re.findall(r"(THC_OPT_\w+)\s*= \d+,\s*/\* .*; (\d[\w ]*) \*/",
+                                        self.header):
+            said = self.page["Socket options"].split(name, 1)[1].split(".TP")[0]
+            self.assertIn(f"; {default}", said, name)
+
+    def test_structures(self):
+        self.assertEqual(fields(self.page["Addresses"], "sockaddr_thc"),
+                         fields(self.header, "sockaddr_thc"))
+        self.assertEqual(fields(self.page["Sending"], "thc_send"), fields(self.header, "thc_send"))
+
+    def test_columns_of_proc(self):
+        source = read("kmod/proc.c")
+        names = " ".join(re.findall(r'"(.*?)(?:\\n)?"', re.search(
+            r"seq_puts\(seq, (\"  job.*?)\);", source, re.S)[1])).split()
+        self.assertGreaterEqual(len(names), 14)
+        columns = self.page["FILES"].split("/proc/net/thc\n")[1]
+        columns = re.search(r"^\.RS\n(.*?)^\.RE$", columns, re.S | re.M)[1]
+        said = " ".join(re.findall(r"^\.TP\n(.*)$", columns, re.M))
+        self.assertEqual(re.findall(r"\w+", said), names)
+
+    def test_states_of_proc(self):
+        names = re.search(r"thc_state_name\[\] = \{(.*?)\};", read("kmod/stats.c"), re.S)[1]
+        said = self.page["FILES"].split(".TP\nstate\n")[1].split(".TP")[0]
+        self.assertEqual(re.findall(r"(\w+) ?\"?:", said), re.findall(r'"(\w+)"', names))
+
+    def test_errors(self):
+        sources = "".join(without_comments(read(path))
+                          for path in glob.glob(os.path.join(ROOT, "kmod/*.c"))
+                          if not re.match(OTHERS, os.path.basename(path)))
+        returned = set(re.findall(r"-(E[A-Z0-9]{3,})\b", sources))
+        self.assertGreaterEqual(len(returned), 15)
+        self.assertEqual(returned - set(re.findall(r"\bE[A-Z0-9]{3,}\b", self.page["ERRORS"])),
+                         set())
+
+
+if __name__ == "__main__":
+    unittest.main()
