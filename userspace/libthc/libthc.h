@@ -119,8 +119,8 @@ THC_API void thc_client_close(struct thc_client *c);
 /**
  * thc_client_rejoin() - join again after an error
  *
- * After an all-reduce has failed with -ETIMEDOUT, -ESTALE, -EPIPE, -ENOMEM or
- * an error of the network the ranks may have lost step: every further call
+ * After an all-reduce has failed with -ETIMEDOUT, -ESTALE, -EPIPE, -ENOMEM,
+ * -ENOBUFS or an error of the network the ranks may have lost step: every further call
  * fails with -ESTALE until all ranks have called this. (-EDOM and -EBADMSG are
  * seen by all ranks alike, and the next call may follow at once; but not by a
  * rank that a deadline has left out, whose sentence says so: then this is
@@ -144,7 +144,8 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  * sentence names the rank; nothing was sent), -EBADMSG ranks disagree (the
  * sentence names who brought what), -ETIMEDOUT no progress (names who is
  * missing), -ESTALE a rank or the aggregator restarted (named; see thc_client_rejoin()),
- * -EPIPE a rank left, -EBUSY the key is in use, -ENOMEM, -ECONNREFUSED /
+ * -EPIPE a rank left, -EBUSY the key is in use, -ENOMEM, -ENOBUFS the AF_THC
+ * sockets of this host hold as much as they may together, -ECONNREFUSED /
  * -ENETUNREACH / -EHOSTUNREACH the aggregator or the network is gone.
  */
 THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
