@@ -5,6 +5,7 @@ and values are those of linux/thc_netlink.h; commands, what each takes and the
 types of what comes in are those of the policies in kmod/netlink*.c; the types
 of what goes out are those of the calls that put it there.
 """
+import json
 import os
 import re
 import unittest
@@ -190,6 +191,19 @@ class Spec(unittest.TestCase):
             for how in {"do", "dump"} & set(o):
                 said = (o[how].get("reply") or {}).get("attributes", [])
                 self.assertEqual({constant(prefix, a) for a in said}, put, o["name"])
+
+    def test_commands_of_the_users_guide(self):
+        operations = {o["name"]: o for o in self.spec["operations"]["list"]}
+        shown = re.findall(r"^    \$ynl --(\w+) (\S+)(?: --json '(.*)')?", read(
+            "Documentation/users-guide.md"), re.M)
+        self.assertEqual([name for _, name, _ in shown], ["job-new", "job-get", "job-del"])
+        for how, name, request in shown:
+            given = json.loads(request.replace("'$cookie'", "1") or "{}")
+            takes = operations[name][how].get("request", {}).get("attributes", [])
+            self.assertEqual(list(given), takes)
+            for aggregator in given.get("aggregator", []):
+                self.assertLessEqual(set(aggregator),
+                                     {a["name"] for a in self.sets["aggr"]["attributes"]})
 
     def test_counters(self):
         [members] = [d["members"] for d in self.spec["definitions"] if d["type"] == "struct"]
