@@ -135,7 +135,7 @@ def forgets(**options):
     """An aggregator that lost its state says so at the next packet, not by silence."""
     with Bed(timeout=20.0, **options) as bed:
         bed.aggregator.stop()
-        time.sleep(1.0)     # epochs begin with the clock's seconds
+        time.sleep(0.1)     # epochs begin with the clock's sixteenths of a second
         bed.aggregator.start()
         for r in range(N):
             bed.ranks.tell(r, do="reduce", counts=[COUNT])
