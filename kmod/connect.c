@@ -96,11 +96,15 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		      const struct thc_host_job *job)
 {
-	struct thc_peer *peers = kcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
 	bool again = !memcmp(&ts->remote, a, sizeof(*a));
+	struct thc_peer *peers;
 	u32 i;
 	int error;
 
+	/* one port is for one aggregator */
+	if (job->shards > 1 && ts->bound.port)
+		return -EINVAL;
+	peers = kcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
 	if (!peers)
 		return -ENOMEM;
 	if (!again)
@@ -140,6 +144,8 @@ static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
 	error = open_peers(ts, a, job);
 	if (error) {
 		thc_disconnect(ts);
+		/* who waits on the connection that was, in another thread */
+		ts->sk.sk_state_change(&ts->sk);
 		return error;
 	}
 	spin_lock_bh(&ts->lock);
@@ -181,12 +187,20 @@ static bool has_begun(struct thc_sock *ts, const struct sockaddr_thc *a, bool wa
 	return begun;
 }
 
-static int claim_outcome(struct thc_sock *ts)
+/* @joins: of the one that was waited for. */
+static int claim_outcome(struct thc_sock *ts, u32 joins)
 {
-	spin_lock_bh(&ts->lock);
-	ts->unclaimed = false;
-	spin_unlock_bh(&ts->lock);
-	return thc_outcome(ts);
+	int error = -ECANCELED;
+
+	lock_sock(&ts->sk);
+	if (joins == ts->joins) {
+		spin_lock_bh(&ts->lock);
+		ts->unclaimed = false;
+		spin_unlock_bh(&ts->lock);
+		error = thc_outcome(ts);
+	}
+	release_sock(&ts->sk);
+	return error;
 }
 
 /* An address again, of a socket that is connected or broken, joins again. */
@@ -198,6 +212,7 @@ int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
 	long timeo = sock_sndtimeo(sock->sk, !waits);
 	int error = thc_address_check(name, len);
 	struct thc_host_job job;
+	u32 joins;
 
 	if (error)
 		return error;
@@ -211,6 +226,7 @@ int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
 		error = start_join(ts, a, &job, waits);
 	else if (!waits && thc_state_of(ts) == THC_STATE_JOINING)
 		error = -EALREADY;
+	joins = ts->joins;
 	release_sock(sock->sk);
 	/* the host's cookie: peers have it, the stack is anybody's next */
 	memzero_explicit(&job, sizeof(job));
@@ -219,7 +235,7 @@ int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
 	error = thc_wait_for(ts, thc_has_joined, 0, &timeo);
 	if (error)
 		return error == -EAGAIN ? -EINPROGRESS : error;
-	error = claim_outcome(ts);
+	error = claim_outcome(ts, joins);
 	if (!error)
 		sock->state = SS_CONNECTED;
 	return error;

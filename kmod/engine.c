@@ -110,6 +110,18 @@ static void retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct
 
 /* --- failures ------------------------------------------------------------- */
 
+/* Those of a stream that were delivered as they are come before those that were not. */
+static bool any_unfinished(const struct thc_sock *ts)
+{
+	u32 kind;
+
+	for (kind = 0; kind < THC_STREAMS; kind++)
+		if (!list_empty(&ts->messages[kind]) &&
+		    !list_last_entry(&ts->messages[kind], struct thc_message, link)->closed)
+			return true;
+	return false;
+}
+
 /* Messages that will not be received any more. */
 static u32 unfinished(const struct thc_sock *ts)
 {
@@ -177,9 +189,13 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 	int kind;
 
 	for (kind = 0; kind < THC_STREAMS; kind++) {
-		list_for_each_entry(m, &ts->messages[kind], link) {
-			if (m->closed || now - m->sent_at < ts->timeout_ms * THC_NS_PER_MS)
-				continue;
+		/* in their order, without a look at those that have been delivered */
+		list_for_each_entry_reverse(m, &ts->messages[kind], link)
+			if (m->closed)
+				break;
+		list_for_each_entry_continue(m, &ts->messages[kind], link) {
+			if (now - m->sent_at < ts->timeout_ms * THC_NS_PER_MS)
+				break;
 			any = true;
 			m->closed = true;
 			m->flags |= THC_RECV_TIMEOUT;
@@ -214,7 +230,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 		/* messages delivered as they are keep their room until their answers
 		 * come: who needs it is not to wait for a dead aggregator for ever
 		 */
-		if (ts->partial && (unfinished(ts) || !ts->refused)) {
+		if (ts->partial && (any_unfinished(ts) || !ts->refused)) {
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
 			break;

@@ -22,7 +22,7 @@ static unsigned int memory_mib;
 module_param(memory_mib, uint, 0644);
 MODULE_PARM_DESC(memory_mib, "MiB of messages over all sockets; 0: an eighth of the host's memory");
 
-/* Bytes of all messages of the host. */
+/* Bytes of all messages and flights of the host. */
 static atomic64_t thc_memory_held = ATOMIC64_INIT(0);
 
 static u64 host_bound(void)
@@ -32,12 +32,17 @@ static u64 host_bound(void)
 	return mib ? mib << 20 : (u64)totalram_pages() << PAGE_SHIFT >> 3;
 }
 
-static bool charge_host(size_t bytes)
+bool thc_memory_charge(size_t bytes)
 {
 	if (atomic64_add_return(bytes, &thc_memory_held) <= host_bound())
 		return true;
-	atomic64_sub(bytes, &thc_memory_held);
+	thc_memory_uncharge(bytes);
 	return false;
+}
+
+void thc_memory_uncharge(size_t bytes)
+{
+	atomic64_sub(bytes, &thc_memory_held);
 }
 
 static size_t counts_bytes(u32 chunks)
@@ -45,10 +50,16 @@ static size_t counts_bytes(u32 chunks)
 	return (size_t)chunks * sizeof(u16);
 }
 
+/* Whole pages, none of which a packet refers to. */
+static size_t lanes_bytes(u32 chunks)
+{
+	return PAGE_ALIGN((size_t)chunks * THC_LANE_BYTES);
+}
+
 size_t thc_message_bytes(u32 chunks, u32 stride)
 {
 	return sizeof(struct thc_message) + PAGE_ALIGN((size_t)chunks * stride) +
-	       PAGE_ALIGN((size_t)chunks * THC_LANE_BYTES) + counts_bytes(chunks);
+	       lanes_bytes(chunks) + counts_bytes(chunks);
 }
 
 struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
@@ -58,7 +69,7 @@ struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
 	if (!m)
 		return ERR_PTR(-ENOMEM);
 	m->bytes = thc_message_bytes(chunks, stride);
-	if (!charge_host(m->bytes)) {
+	if (!thc_memory_charge(m->bytes)) {
 		kfree(m);
 		return ERR_PTR(-ENOBUFS);
 	}
@@ -69,10 +80,13 @@ struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
 	m->stride = stride;
 	m->ranks = ~0ULL;
 	m->least = U16_MAX;
-	m->packets = __vmalloc((size_t)chunks * stride, GFP_MESSAGE);
-	m->lanes = __vmalloc((size_t)chunks * THC_LANE_BYTES, GFP_MESSAGE);
+	/* One area, the sums in front: what is freed in a softirq waits in a list whose links
+	 * are the areas' first bytes, and packets on their way still refer to theirs.
+	 */
+	m->lanes = __vmalloc(lanes_bytes(chunks) + (size_t)chunks * stride, GFP_MESSAGE);
+	m->packets = m->lanes + lanes_bytes(chunks);
 	m->counts = kvzalloc(counts_bytes(chunks), GFP_MESSAGE);
-	if (!m->packets || !m->lanes || !m->counts) {
+	if (!m->lanes || !m->counts) {
 		thc_message_free(m);
 		return ERR_PTR(-ENOMEM);
 	}
@@ -82,10 +96,9 @@ struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
 /* Packets that are still on their way hold their pages themselves. */
 void thc_message_free(struct thc_message *m)
 {
-	vfree(m->packets);
 	vfree(m->lanes);
 	kvfree(m->counts);
-	atomic64_sub(m->bytes, &thc_memory_held);
+	thc_memory_uncharge(m->bytes);
 	kfree(m);
 }
 

@@ -5,6 +5,7 @@
  * of the AF_THC socket, which keeps it alive.
  */
 #include <linux/in.h>
+#include <linux/sched/mm.h>
 #include <linux/udp.h>
 #include <net/addrconf.h>
 #include <net/ip6_route.h>
@@ -111,7 +112,9 @@ static bool is_ours(struct net *net, const struct thc_address *a)
 	if (a->inet == AF_INET)
 		return !a->in || inet_addr_type(net, a->in) == RTN_LOCAL;
 #if IS_ENABLED(CONFIG_IPV6)
-	return ipv6_addr_any(&a->in6) || ipv6_chk_addr(net, &a->in6, NULL, 0);
+	/* booted with ipv6.disable=1 there are no tables to look in */
+	return ipv6_addr_any(&a->in6) ||
+	       (ipv6_mod_enabled() && ipv6_chk_addr(net, &a->in6, NULL, 0));
 #else
 	return false;
 #endif
@@ -121,10 +124,13 @@ static bool is_ours(struct net *net, const struct thc_address *a)
 static int find_local(struct thc_peer *p, struct net *net, struct thc_address *local)
 {
 	const struct thc_address *to = &p->address;
+	const struct sock *sk = &p->owner->sk;
 
 	if (to->inet == AF_INET) {
 		struct flowi4 fl = {
-			.flowi4_oif = local->ifindex, .flowi4_proto = IPPROTO_UDP,
+			.flowi4_oif = p->oif, .flowi4_proto = IPPROTO_UDP,
+			.flowi4_mark = READ_ONCE(sk->sk_mark),
+			.flowi4_uid = sock_net_uid(net, sk),
 			.saddr = local->in, .daddr = to->in,
 		};
 		struct rtable *rt = ip_route_output_flow(net, &fl, NULL);
@@ -139,7 +145,9 @@ static int find_local(struct thc_peer *p, struct net *net, struct thc_address *l
 #if IS_ENABLED(CONFIG_IPV6)
 	{
 		struct flowi6 fl = {
-			.flowi6_oif = local->ifindex, .flowi6_proto = IPPROTO_UDP,
+			.flowi6_oif = p->oif, .flowi6_proto = IPPROTO_UDP,
+			.flowi6_mark = READ_ONCE(sk->sk_mark),
+			.flowi6_uid = sock_net_uid(net, sk),
 			.saddr = local->in6, .daddr = to->in6,
 		};
 		struct dst_entry *dst = ipv6_stub->ipv6_dst_lookup_flow(net, NULL, &fl, NULL);
@@ -169,6 +177,9 @@ int thc_peer_open(struct thc_peer *p)
 		return -EAFNOSUPPORT;
 	if (to->ifindex)
 		p->local.ifindex = to->ifindex;
+	else if (!p->local.ifindex)
+		p->local.ifindex = READ_ONCE(sk->sk_bound_dev_if);
+	p->oif = p->local.ifindex;
 	if (!is_ours(sock_net(sk), &p->local))
 		return -EADDRNOTAVAIL;
 	error = find_local(p, sock_net(sk), &p->local);
@@ -219,6 +230,8 @@ void thc_peer_free(struct thc_peer *p)
 	release(p->unicast);
 	if (p->unicast)
 		dst_cache_destroy(&p->dst);
+	if (p->flights)
+		thc_memory_uncharge(p->flights_bytes);
 	kvfree(p->flights);
 }
 
@@ -249,8 +262,14 @@ int thc_peer_open_group(struct thc_peer *p)
 	struct socket *sock;
 	int error;
 
-	/* the next WELCOME may be coming just now */
+	/* The next WELCOME may be coming just now: if it is not sound, it is stored, but joining
+	 * is over.
+	 */
 	spin_lock_bh(&p->owner->lock);
+	if (p->owner->state != THC_STATE_JOINING) {
+		spin_unlock_bh(&p->owner->lock);
+		return -EAGAIN;
+	}
 	group.port = w->group_port;
 	if (group.inet == AF_INET)
 		memcpy(&group.in, w->group, sizeof(group.in));
@@ -279,14 +298,44 @@ void thc_peer_close_group(struct thc_peer *p)
 	udp_tunnel_sock_release(sock);
 }
 
+#ifdef CONFIG_MEMCG
+/* For the cgroup of who made the socket, by a work item that is in none. */
+static void *alloc_for(struct sock *sk, size_t bytes)
+{
+	struct mem_cgroup *old = set_active_memcg(sk->sk_memcg);
+	void *memory = kvzalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+
+	set_active_memcg(old);
+	return memory;
+}
+#else
+static void *alloc_for(struct sock *sk, size_t bytes)
+{
+	return kvzalloc(bytes, GFP_KERNEL | __GFP_NOWARN);
+}
+#endif
+
+static int alloc_flights(struct thc_peer *p, u32 n)
+{
+	p->flights_bytes = n * sizeof(*p->flights);
+	if (!thc_memory_charge(p->flights_bytes))
+		return -ENOBUFS;
+	p->flights = alloc_for(&p->owner->sk, p->flights_bytes);
+	if (p->flights)
+		return 0;
+	thc_memory_uncharge(p->flights_bytes);
+	return -ENOMEM;
+}
+
 int thc_peer_streams(struct thc_peer *p)
 {
 	const struct thc_welcome *w = &p->joined.welcome;
 	u32 data = be16_to_cpu(w->data_slots), norms = be16_to_cpu(w->norm_slots), window = data;
 
-	p->flights = kvcalloc(data + norms, sizeof(*p->flights), GFP_KERNEL_ACCOUNT);
-	if (!p->flights)
-		return -ENOMEM;
+	int error = alloc_flights(p, data + norms);
+
+	if (error)
+		return error;
 	/* the timer may be giving up joining just now */
 	spin_lock_bh(&p->owner->lock);
 	if (p->owner->window && p->owner->window < window)

@@ -132,9 +132,10 @@ struct thc_message {
  * @room: bytes that may be on their way, as @unicast counts them
  * @group: answers to all ranks in; NULL without a group
  * @dst: route to it
- * @local: our end of @unicast
+ * @local: our end of @unicast, on the interface that led to the aggregator
+ * @oif: the interface that was asked for, 0: the route's, which may change
  * @sender: the protocol's state
- * @flights: room of its streams
+ * @flights: room of its streams, @flights_bytes
  * @sending: by stream, the message with the chunk to be sent next, or NULL; it
  *	has no answer to that chunk, so it is in thc_sock.messages
  * @nonce: of our JOIN
@@ -155,8 +156,10 @@ struct thc_peer {
 	struct socket __rcu	*group;
 	struct dst_cache	dst;
 	struct thc_address	local;
+	u32			oif;
 	struct thc_sender	sender;
 	struct thc_flight	*flights;
+	size_t			flights_bytes;
 	struct thc_message	*sending[THC_STREAMS];
 	u64			nonce;
 	struct thc_joined	joined;
@@ -276,6 +279,9 @@ static inline void thc_breathe(u32 index)
 
 /* --- message.c ------------------------------------------------------------ */
 
+/* Memory for sockets that cannot be swapped, within the host's bound; false: there is no room. */
+bool thc_memory_charge(size_t bytes);
+void thc_memory_uncharge(size_t bytes);
 /* ERR_PTR(-ENOBUFS): the host's messages have no room for it; ERR_PTR(-ENOMEM). */
 struct thc_message *thc_message_alloc(u32 chunks, u32 stride);
 void thc_message_free(struct thc_message *m);

@@ -69,13 +69,16 @@ static struct sk_buff *new_packet(struct thc_peer *p, u16 port, u32 linear)
 		return NULL;
 	skb_reserve(skb, HEADROOM);
 	skb_set_owner_w(skb, p->unicast->sk);
+	skb->mark = READ_ONCE(p->owner->sk.sk_mark);
+	skb->priority = READ_ONCE(p->owner->sk.sk_priority);
 	out_cb(skb)->peer = p;
 	out_cb(skb)->port = port;
 	return skb;
 }
 
 /* Pages of vmalloc() memory as fragments; false: they do not fit. They are charged
- * whole: the packet may be all that holds one.
+ * whole: the packet may be all that holds one. Nobody may write to them: they are sent
+ * again as they are.
  */
 static bool refer_to_pages(struct sk_buff *skb, const u8 *data, u32 bytes)
 {
@@ -95,6 +98,7 @@ static bool refer_to_pages(struct sk_buff *skb, const u8 *data, u32 bytes)
 		} else {
 			get_page(page);
 			skb_fill_page_desc(skb, n, page, offset, part);
+			skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
 			skb->truesize += PAGE_SIZE;
 			refcount_add(PAGE_SIZE, &skb->sk->sk_wmem_alloc);
 		}
@@ -176,8 +180,10 @@ static int send4(struct thc_peer *p, struct sk_buff *skb, __be16 port)
 	rt = dst_cache_get_ip4(&p->dst, &saddr);
 	if (!rt) {
 		struct flowi4 fl = {
-			.flowi4_oif = p->local.ifindex,
+			.flowi4_oif = p->oif,
 			.flowi4_proto = IPPROTO_UDP,
+			.flowi4_mark = skb->mark,
+			.flowi4_uid = sock_net_uid(sock_net(usk), &p->owner->sk),
 			.saddr = p->local.in,
 			.daddr = p->address.in,
 			.fl4_sport = p->local.port,
@@ -208,8 +214,10 @@ static int send6(struct thc_peer *p, struct sk_buff *skb, __be16 port)
 	dst = dst_cache_get_ip6(&p->dst, &saddr);
 	if (!dst) {
 		struct flowi6 fl = {
-			.flowi6_oif = p->local.ifindex,
+			.flowi6_oif = p->oif,
 			.flowi6_proto = IPPROTO_UDP,
+			.flowi6_mark = skb->mark,
+			.flowi6_uid = sock_net_uid(sock_net(usk), &p->owner->sk),
 			.saddr = saddr,
 			.daddr = daddr,
 			.fl6_sport = p->local.port,

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The way of packets: whose routing rules they obey, and that they stay what they
+ * were when their message has gone. And calls that wait on a connection which another
+ * thread replaces.
+ */
+#include "fake.h"
+#include "netlink.h"
+
+#include <kselftest_harness.h>
+#include <pthread.h>
+
+#define MESSAGES	8
+#define USER		12345
+#define MARK		7
+
+FIXTURE(path)
+{
+	int	fd;
+	int	udp;
+};
+
+FIXTURE_SETUP(path)
+{
+	if (why_not())
+		SKIP(return, "%s", why_not());
+	ASSERT_EQ(enter_netns(), 0);
+	self->fd = thc_open(0);
+	ASSERT_GE(self->fd, 0);
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+}
+
+FIXTURE_TEARDOWN(path)
+{
+	close_all(&self->fd, 1);
+	close_all(&self->udp, 1);
+}
+
+/* Messages are freed as their socket is closed; what was sent before lies in the aggregator's
+ * queue, on the same pages.
+ */
+TEST_F(path, packets_stay_what_they_were)
+{
+	unsigned int i, data = 0, sound = 0;
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+	uint8_t want[THC_LANE_BYTES];
+	ssize_t bytes;
+	uint32_t q;
+
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	for (i = 0; i < MESSAGES; i++)
+		ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
+	close_all(&self->fd, 1);
+	for (i = 0; i < THC_LANE_BYTES; i++)
+		want[i] = byte_of(1, add8.tag, i);
+	while (!wait_for(self->udp, POLLIN, 500)) {
+		bytes = recv(self->udp, &p, sizeof(p), 0);
+		ASSERT_GE(bytes, (ssize_t)sizeof(p.h));
+		q = be32toh(p.h.sum);
+		set_sum(&p.h, (size_t)bytes);
+		if (bytes < (ssize_t)sizeof(p))
+			continue;
+		data++;
+		sound += be32toh(p.h.sum) == q && p.h.version == THC_VERSION &&
+			 p.h.op == THC_OP_ADD && be64toh(p.h.cookie) == COOKIE &&
+			 !memcmp(p.lanes, want, sizeof(want));
+	}
+	EXPECT_GE(data, MESSAGES);
+	EXPECT_EQ(sound, data);
+}
+
+/* Loopback's own table comes first; here it comes after a rule. */
+static int prohibit(const char *who)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command),
+		 "ip rule add pref 100 lookup local && ip rule del pref 0 && "
+		 "ip rule add pref 50 %s prohibit",
+		 who);
+	return system(command);
+}
+
+static bool has_rules(void)
+{
+	return !system("ip rule show >/dev/null 2>&1");
+}
+
+static int try_to_join(int fd)
+{
+	struct sockaddr_thc a = fake_place();
+
+	return begin_join(fd, &a);
+}
+
+TEST_F(path, rules_for_a_user_are_obeyed)
+{
+	char who[64];
+	int status, fd;
+	pid_t pid;
+
+	if (!has_rules())
+		SKIP(return, "this kernel has no policy routing");
+	snprintf(who, sizeof(who), "uidrange %d-%d", USER, USER);
+	ASSERT_EQ(prohibit(who), 0);
+	EXPECT_EQ(try_to_join(self->fd), 0);
+	pid = fork();
+	if (!pid) {
+		if (setresuid(USER, USER, USER))
+			_exit(1);
+		fd = thc_open(0);
+		_exit(fd < 0 ? 2 : -try_to_join(fd));
+	}
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	ASSERT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(WEXITSTATUS(status), EACCES);
+}
+
+TEST_F(path, rules_for_a_mark_are_obeyed)
+{
+	int mark = MARK;
+
+	if (!has_rules())
+		SKIP(return, "this kernel has no policy routing");
+	ASSERT_EQ(prohibit("fwmark 7"), 0);
+	EXPECT_EQ(try_to_join(self->fd), 0);
+	ASSERT_EQ(setsockopt(self->fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)), 0);
+	EXPECT_EQ(try_to_join(self->fd), 0) TH_LOG("joining goes on as it was begun");
+	close(self->fd);
+	self->fd = thc_open(0);
+	ASSERT_EQ(setsockopt(self->fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)), 0);
+	EXPECT_EQ(try_to_join(self->fd), -EACCES);
+}
+
+/* One local port cannot be at two aggregators. */
+TEST_F(path, a_port_of_ones_own_is_for_one_aggregator)
+{
+	struct sockaddr_thc a = place("127.0.0.1", 20000, 0, 0), job = place(NULL, 0, 9, 0);
+	struct nl nl;
+
+	ASSERT_EQ(nl_open(&nl), 0);
+	ASSERT_EQ(nl_new_job(&nl, 9, COOKIE, "127.0.0.1", FAKE_PORT, FAKE_PORT + 100), 0);
+	nl_close(&nl);
+	a.sthc_cookie = 0;
+	ASSERT_EQ(bind(self->fd, (void *)&a, sizeof(a)), 0);
+	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);
+	close(self->fd);
+	self->fd = thc_open(0);
+	EXPECT_EQ(begin_join(self->fd, &job), 0);
+}
+
+/* --- a connection that another thread replaces ---------------------------- */
+
+static void *receive_one(void *arg)
+{
+	static uint8_t room[THC_LANE_BYTES];
+	struct thc_received r;
+
+	return (void *)(intptr_t)receive_message(*(int *)arg, room, sizeof(room), &r, 0, NULL);
+}
+
+/* By one that fails: nothing will come any more. */
+TEST_F(path, recvmsg_ends_with_its_connection)
+{
+	struct sockaddr_thc nowhere = place("203.0.113.1", 1, 1, 1);
+	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	struct sockaddr_in worker;
+	pthread_t thread;
+	uint64_t start;
+	void *error;
+
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	ASSERT_EQ(setsockopt(self->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, receive_one, &self->fd), 0);
+	sleep_ms(300);
+	start = now_ms();
+	EXPECT_EQ(connect(self->fd, (void *)&nowhere, sizeof(nowhere)), -1);
+	EXPECT_EQ(errno, ENETUNREACH);
+	pthread_join(thread, &error);
+	EXPECT_EQ((intptr_t)error, -ENOTCONN);
+	/* at once, not when its time is over */
+	EXPECT_LT(now_ms() - start, PATIENCE_MS / 2);
+}
+
+static void *connect_to_silence(void *arg)
+{
+	struct sockaddr_thc a = place("127.0.0.1", FAKE_PORT + 1, 1, 1);
+
+	return (void *)(intptr_t)(connect(*(int *)arg, (void *)&a, sizeof(a)) ? -errno : 0);
+}
+
+/* What the other one comes to is not this call's to tell. */
+TEST_F(path, connect_ends_with_its_connection)
+{
+	int silent = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in at, worker;
+	struct thc_joined joined;
+	socklen_t len = sizeof(joined);
+	pthread_t thread;
+	void *error;
+
+	loopback(&at, FAKE_PORT + 1);
+	ASSERT_EQ(bind(silent, (void *)&at, sizeof(at)), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, connect_to_silence, &self->fd), 0);
+	ASSERT_EQ(wait_for(silent, POLLIN, PATIENCE_MS), 0);
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	pthread_join(thread, &error);
+	EXPECT_EQ((intptr_t)error, -ECANCELED);
+	ASSERT_EQ(getsockopt(self->fd, SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
+	EXPECT_EQ(joined.epoch, FAKE_EPOCH);
+	close(silent);
+}
+
+TEST_HARNESS_MAIN
