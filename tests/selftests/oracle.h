@@ -27,6 +27,7 @@
  * @round: of their requests
  * @op: likewise
  * @width: of the sum's lanes
+ * @joining: it knows only cookie and job, and waits for WELCOME
  */
 struct oracle {
 	uint64_t	cookie;
@@ -39,6 +40,7 @@ struct oracle {
 	uint32_t	round;
 	uint8_t		op;
 	uint8_t		width;
+	bool		joining;
 };
 
 /* "The packet sum", word by word. */
@@ -75,7 +77,7 @@ static inline bool oracle_answers_with(uint8_t op)
 	       op == THC_OP_STALE;
 }
 
-/* A WELCOME, after all ranks have joined. */
+/* A WELCOME that is none to a JOIN of ours. */
 static inline enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct thc_hdr *h,
 						  const uint8_t *packet, size_t bytes)
 {
@@ -91,7 +93,10 @@ static inline enum thc_drop_reason oracle_welcome(const struct oracle *o, const 
 	/* one with a nonce answers a JOIN, which no other job has sent */
 	if (!nonce && be64toh(h->cookie) != o->cookie)
 		return THC_DROP_COOKIE;
-	return h->reserved ? THC_DROP_RESERVED : THC_DROP_UNEXPECTED;
+	if (h->reserved)
+		return THC_DROP_RESERVED;
+	/* one without says that the group is heard */
+	return o->joining && !nonce ? THC_DROP_NONE : THC_DROP_UNEXPECTED;
 }
 
 /* Data chunk q lives in slot q mod W and is generation q div W there. */
@@ -141,6 +146,8 @@ static inline enum thc_drop_reason oracle_reason(const struct oracle *o, const u
 	if (bytes < sizeof(h))
 		return THC_DROP_TRUNCATED;
 	memcpy(&h, packet, sizeof(h));
+	if (o->joining && (h.version != THC_VERSION || h.op != THC_OP_WELCOME))
+		return THC_DROP_UNEXPECTED;
 	if (h.version != THC_VERSION)
 		return THC_DROP_VERSION;
 	if (h.op == THC_OP_WELCOME)

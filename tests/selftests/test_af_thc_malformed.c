@@ -20,6 +20,7 @@
 #define AT		"127.0.0.1"
 #define PACKETS		1000000
 #define PACKETS_DEBUG	100000
+#define PACKETS_JOINING	50000
 #define BATCH		60
 /* While a message is in flight. */
 #define STORM		(400 * BATCH)
@@ -522,6 +523,52 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 	EXPECT_EQ(last[0].bad_sum - first[0].bad_sum, t.want[THC_DROP_SUM]);
 	EXPECT_EQ(refused(&last[1]), refused(&first[1]));
 	EXPECT_TRUE(error || !last[0].memory);
+}
+
+/* Of a worker that has no WELCOME yet: then it gets one, and is in. */
+TEST_F_TIMEOUT(malformed, while_joining, 56)
+{
+	static const enum thc_drop_reason drawn[] = { THC_DROP_TRUNCATED, THC_DROP_LENGTH,
+						      THC_DROP_SUM, THC_DROP_JOB,
+						      THC_DROP_RESERVED };
+	int fd = thc_open(0), udp = fake_open();
+	struct sockaddr_thc a = fake_place();
+	struct reasons before, after;
+	struct welcome_packet p;
+	struct sockaddr_in worker;
+	enum thc_drop_reason r;
+	uint64_t nonce;
+	struct storm t;
+	size_t i;
+
+	ASSERT_GE(fd, 0);
+	ASSERT_GE(udp, 0);
+	storm_init(&t, &self->joined);
+	t.oracle.joining = true;
+	ASSERT_EQ(stay_on_this_cpu(), 0);
+	ASSERT_EQ(begin_join(fd, &a), 0);
+	ASSERT_EQ(fake_take_join(udp, &worker, &nonce), 0);
+	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
+	while (t.sent < PACKETS_JOINING)
+		ASSERT_EQ(blow(&t, udp, &worker, fd, &self->joined, PACKETS_JOINING - t.sent), 0);
+	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
+	for (r = 0; r < THC_WORKER_DROP_REASONS; r++)
+		if (reached[r])
+			EXPECT_EQ(reason_count(&after, reached[r]) -
+					  reason_count(&before, reached[r]),
+				  t.want[r])
+	TH_LOG("reason %d", r);
+	EXPECT_EQ(reason_sum(&after) - reason_sum(&before), t.sent);
+	for (i = 0; i < sizeof(drawn) / sizeof(drawn[0]); i++)
+		EXPECT_GT(t.want[drawn[i]], 0) TH_LOG("reason %d", drawn[i]);
+	EXPECT_EQ(t.want[THC_DROP_NONE], 0);
+	ASSERT_EQ(setsockopt(udp, IPPROTO_UDP, UDP_SEGMENT, &(int){ 0 }, sizeof(int)), 0);
+	good_welcome(&p, nonce);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p)), 0);
+	EXPECT_EQ(end_join(fd), 0);
+	close(fd);
+	close(udp);
 }
 
 TEST_HARNESS_MAIN
