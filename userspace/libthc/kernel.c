@@ -109,6 +109,16 @@ static int not_joined(struct thc_client *c, int error)
 			-error,
 			"cannot send from the local address %s: %s; give one that `ip address` shows",
 			c->options.bind ? c->options.bind : "", strerror(error));
+	if (error == ENOMEM || error == ENOBUFS || error == ENFILE)
+		return thc_fail(
+			-error,
+			"no memory for the connection: %s; close sockets, or raise the memory of this process's cgroup or memory_mib of thc.ko",
+			strerror(error));
+	if (error == EACCES || error == EPERM)
+		return thc_fail(
+			-error,
+			"this process may not send to the aggregator: %s; see `ip rule`, and the rules of its cgroup and security module",
+			strerror(error));
 	return thc_fail_no_answer(c, -error);
 }
 
