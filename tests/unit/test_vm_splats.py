@@ -1,12 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""What tests/vm takes for a complaint of the kernel, and what not."""
+"""What tests/vm takes for a complaint of the kernel, and what not, and that a complaint
+fails the program during which it came."""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import os
 import sys
 import tempfile
+import types
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../vm"))
+VM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../vm")
+sys.path.insert(0, VM)
 import machine  # noqa: E402
 
 COMPLAINTS = """\
@@ -56,6 +63,16 @@ kasan: KernelAddressSanitizer initialized
 """
 
 
+def load_check():
+    """tests/vm/check as a module: its name has no suffix."""
+    loader = importlib.machinery.SourceFileLoader("check", os.path.join(VM, "check"))
+    check = importlib.util.module_from_spec(importlib.util.spec_from_loader("check", loader))
+    dont_write, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    loader.exec_module(check)
+    sys.dont_write_bytecode = dont_write
+    return check
+
+
 def find(*lines):
     with tempfile.NamedTemporaryFile("w") as f:
         f.writelines(line + "\n" for line in lines)
@@ -80,6 +97,30 @@ class Splats(unittest.TestCase):
                  "[    1.2] WARNING: a line of the same", "[    1.3] ---[ end trace 0000 ]---",
                  "[    1.4] fine", "[    1.5] UBSAN: shift-out-of-bounds in b.c:1:2"]
         self.assertEqual(find(*trace), ["\n".join(trace[1:4]), trace[5]])
+
+    def test_a_complaint_fails_its_program(self):
+        check = load_check()
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "dmesg")
+
+            def kernel_says(line):
+                with open(log, "a") as f:
+                    f.write("[    1.0] " + line + "\n")
+
+            report = check.Report("debug", folder, events=False, verbose=False)
+            session = check.Session(report, ["quiet", "loud", "skipped", "after"])
+            session.vm = types.SimpleNamespace(
+                log=log, splats=lambda since: machine.find_splats(log, since))
+            failed = []
+            for name, says, status in (("quiet", "thc: fine", 0), ("loud", "WARNING: x", 0),
+                                       ("skipped", "BUG: x", check.SKIPPED), ("after", "ok", 0)):
+                report.failed = False
+                with contextlib.redirect_stdout(io.StringIO()):
+                    session.output(f"@@ begin {name}\n".encode())
+                    kernel_says(says)
+                    session.output(f"1..1\nok 1\n@@ end {name} {status}\n".encode())
+                failed += [name] * report.failed
+            self.assertEqual(failed, ["loud", "skipped"])
 
 
 if __name__ == "__main__":

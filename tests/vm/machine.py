@@ -146,14 +146,15 @@ class Machine:
     """One boot of a kernel for one command; see run()."""
 
     def __init__(self, kernel, command, cpus=2, memory=None, timeout=600, shared=(), cwd=None,
-                 log=None, environment=None, output=None, verbose=False, instructions=False):
+                 log=None, environment=None, output=None, verbose=False, instructions=False,
+                 leaks=True):
         self.kernel, self.cpus, self.timeout = kernel, 1 if instructions else cpus, timeout
         self.instructions = instructions
         self.memory = memory or (4096 if kernel.name == "debug" else 2048)
         self.shared = [os.path.abspath(s) for s in shared]
         self.log = log or os.path.join(kernel.log_dir(), "dmesg.log")
         self.output = output or _to_stdout
-        self.verbose = verbose
+        self.verbose, self.leaks = verbose, leaks
         exports = "".join(f"export {name}={shlex.quote(value)}\n"
                           for name, value in (environment or {}).items())
         self.command = f"{exports}cd {shlex.quote(cwd or os.getcwd())} || exit 1\n" \
@@ -267,6 +268,7 @@ class Machine:
         settings = {"MSIZE": str(_MSIZE), "MODULES": self.kernel.all_modules(),
                     "SHARED": " ".join(self.shared),
                     "DETECTORS": "1" if self.kernel.name == "debug" else "",
+                    "LEAKS": "1" if self.leaks else "",
                     "VISIBLE": " ".join((kernels.ROOT, kernels.build_dir(), kernels.cache_dir())),
                     "PATIENCE": str(max(1, timeout - 5))}
         with tempfile.TemporaryDirectory(prefix="thc-vm-") as folder:
