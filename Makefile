@@ -12,7 +12,8 @@ PYTHON  ?= /usr/bin/python3
 V       ?= 0
 SAN     ?=
 
-VERSION := 0.1.0
+# Kbuild has it, which DKMS gets without this file.
+VERSION := $(shell sed -n 's/^thc-version := //p' Kbuild)
 SOMAJOR := 0
 
 ifeq ($(V),0)

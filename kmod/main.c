@@ -5,6 +5,7 @@
  */
 #include <linux/module.h>
 #include <linux/net.h>
+#include <linux/stringify.h>
 
 #include "simd.h"
 #include "sock.h"
@@ -65,5 +66,5 @@ module_exit(thc_exit);
 MODULE_DESCRIPTION("Gradient aggregation sockets (AF_THC)");
 MODULE_AUTHOR("The THC authors");
 MODULE_LICENSE("GPL");
-MODULE_VERSION("0.1");
+MODULE_VERSION(__stringify(THC_MODULE_VERSION));
 MODULE_ALIAS_NETPROTO(PF_THC);

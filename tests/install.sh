@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Installs into an empty folder, builds and runs a program against what is
-# there and nothing else, imports the Python package from there, and checks
-# that `make uninstall` leaves no file and none of the project's folders.
+# there and nothing else, imports the Python package from there, builds the
+# sources that are installed for DKMS as DKMS would, installs the module, and
+# checks that `make uninstall` and its like leave no file and none of the
+# project's folders.
 #
 # shellcheck disable=SC2317 # functions are called through try
 set -u
@@ -20,6 +22,7 @@ dest=$root/dest
 prefix=$dest/usr
 number=0
 failed=0
+PATH=$PATH:/usr/sbin:/sbin
 
 # result NAME STATUS: one TAP line
 result()
@@ -54,6 +57,7 @@ program()
 	#include <stdio.h>
 	#include <string.h>
 	#include <linux/thc.h>
+	#include <linux/thc_netlink.h>
 	#include <libthc.h>
 
 	int main(void)
@@ -67,6 +71,8 @@ program()
 		/* no aggregator given: refused, with a sentence */
 		if (thc_client_open(&opt, &c) >= 0 || c || !*thc_last_error())
 			return 2;
+		if (strcmp(THC_GENL_NAME, "thc"))
+			return 4;
 		puts(thc_version());
 		return sizeof(struct thc_hdr) == 48 ? 0 : 3;
 	}
@@ -87,16 +93,84 @@ python_package()
 		grep -F "$folder/thc_ddp/"
 }
 
-# One for the library, one for the wire; no name that others may want.
+# One for the library, one for the wire, one for netlink; no name that others may want.
 headers()
 {
 	(cd "$prefix/include" && find . -type f | sort) | tee "$root/headers"
-	printf '%s\n' ./libthc.h ./linux/thc.h | cmp - "$root/headers"
+	printf '%s\n' ./libthc.h ./linux/thc.h ./linux/thc_netlink.h | cmp - "$root/headers"
 }
 
 programs()
 {
 	"$prefix/sbin/thcd" --version && "$prefix/sbin/thcctl" --version
+}
+
+# The specification that ynl reads, and the header that it names.
+netlink_spec()
+{
+	spec=$prefix/share/thc/netlink/thc.yaml
+	cmp Documentation/netlink/specs/thc.yaml "$spec" &&
+		[ -e "$prefix/include/$(sed -n 's/^uapi-header: *//p' "$spec")" ]
+}
+
+# dkms_conf NAME: a setting of the installed dkms.conf, as DKMS reads it
+dkms_conf()
+{
+	dkms_tree=$tree kernel_source_dir=$headers bash -c '. "$1" && eval "echo \"\${$2}\""' - \
+		"$sources/dkms.conf" "$1"
+}
+
+# DKMS copies the sources to a folder of its own and runs the commands of dkms.conf.
+dkms_builds()
+{
+	echo "thc $(dkms_conf PACKAGE_VERSION) for $release"
+	[ "$(dkms_conf PACKAGE_VERSION)" = "$version" ] || return 1
+	mkdir -p "$at" && cp -r "$sources/." "$at" || return 1
+	MAKEFLAGS=-j$(nproc) sh -c "$(dkms_conf 'MAKE[0]')" || return 1
+	module "$at/$(dkms_conf 'BUILT_MODULE_NAME[0]').ko" "$version"
+}
+
+# module FILE VERSION: loaded for the family, and of that version and kernel
+module()
+{
+	modinfo "$1" || return 1
+	modinfo -F alias "$1" | grep -qx net-pf-18 && [ "$(modinfo -F version "$1")" = "$2" ] &&
+		modinfo -F vermagic "$1" | grep -q "^$release "
+}
+
+dkms_cleans()
+{
+	sh -c "$(dkms_conf CLEAN)" && ! find "$tree" -name '*.ko' -o -name '*.o' | grep .
+}
+
+# What DKMS has built is not built once more. The same version as the library's.
+module_installs()
+{
+	make -s KMOD_AT="$at" DESTDIR="$dest" KERNEL="$release" modules_install || return 1
+	module "$dest/lib/modules/$release/updates/thc.ko" \
+		"$(sed -n 's/^Version: //p' "$(library libthc.pc)")"
+}
+
+module_goes()
+{
+	make -s DESTDIR="$dest" KERNEL="${release:-none}" modules_uninstall &&
+		make -s DESTDIR="$dest" dkms_remove
+}
+
+# try_module NAME COMMAND: a test case that needs a kernel's headers
+try_module()
+{
+	if [ -n "$release" ]; then
+		try "$1" "$2"
+		return
+	fi
+	number=$((number + 1))
+	if [ "${THC_MUST_RUN:-}" = 1 ]; then
+		echo "not ok $number - $1: THC_MUST_RUN, but there are no kernel headers"
+		failed=1
+	else
+		echo "ok $number - $1 # SKIP no kernel headers: apt-get install linux-headers-cloud-amd64"
+	fi
 }
 
 # Only folders that other packages share may remain.
@@ -108,17 +182,35 @@ nothing_left()
 	[ ! -s "$root/left" ]
 }
 
-echo "1..10"
+release=
+for headers in /lib/modules/*/build; do
+	[ -e "$headers/Makefile" ] || continue
+	release=${headers#/lib/modules/}
+	release=${release%/build}
+	break
+done
+tree=$root/dkms
+version=$(sed -n 's/^thc-version := //p' Kbuild)
+sources=$dest/usr/src/thc-$version
+at=$tree/thc/$version/build
+
+echo "1..16"
 try "install" make -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/usr install
 try "the library says its soname" sh -c "readelf -d '$(library libthc.so.0)' |
 	grep -q 'SONAME.*libthc.so.0'"
-try "two headers and no more" headers
+try "three headers and no more" headers
 try "only thc_ symbols are exported" sh -c "! nm -D --defined-only '$(library libthc.so.0)' |
 	awk '{ print \$3 }' | grep -v '^thc_'"
 try "a program with the shared library" program
 try "a program with the static library" program --static
 try "the Python package" python_package
 try "thcd and thcctl run" programs
+try "the netlink specification" netlink_spec
+try "make dkms" make -s DESTDIR="$dest" dkms
+try_module "thc.ko by the commands of dkms.conf" dkms_builds
+try_module "make modules_install" module_installs
+try_module "what cleans for DKMS" dkms_cleans
+try "modules_uninstall, dkms_remove" module_goes
 try "uninstall" make -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/usr uninstall
 try "nothing is left" nothing_left
 exit $failed

@@ -8,10 +8,11 @@ LIBDIR     ?= lib
 INCLUDEDIR ?= include
 MANDIR     ?= share/man
 DOCDIR     ?= share/doc/thc
+SPECDIR    ?= share/thc/netlink
 # Where Debian's python3 looks for what is not of a package.
 PYTHONDIR  ?= $(shell $(PYTHON) -c 'import sys; print("lib/python%d.%d/dist-packages" % sys.version_info[:2])')
 
-INSTALL_DIRS = $(DOCDIR) $(PYTHONDIR)/thc_ddp
+INSTALL_DIRS = $(DOCDIR) $(SPECDIR) $(dir $(SPECDIR)) $(PYTHONDIR)/thc_ddp
 INSTALL_LIST = \
 	755:$(BUILD)/thcd:$(SBINDIR)/thcd \
 	755:$(BUILD)/thcctl:$(SBINDIR)/thcctl \
@@ -20,6 +21,8 @@ INSTALL_LIST = \
 	644:$(BUILD)/libthc.pc:$(LIBDIR)/pkgconfig/libthc.pc \
 	644:userspace/libthc/libthc.h:$(INCLUDEDIR)/libthc.h \
 	644:include/uapi/linux/thc.h:$(INCLUDEDIR)/linux/thc.h \
+	644:include/uapi/linux/thc_netlink.h:$(INCLUDEDIR)/linux/thc_netlink.h \
+	644:Documentation/netlink/specs/thc.yaml:$(SPECDIR)/thc.yaml \
 	644:$(BUILD)/thcd.service:$(LIBDIR)/systemd/system/thcd.service \
 	644:Documentation/thcd.conf:$(DOCDIR)/thcd.conf \
 	$(foreach m,$(wildcard Documentation/man/*.3),644:$(m):$(MANDIR)/man3/$(notdir $(m))) \
