@@ -66,7 +66,8 @@ all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(HAVE_THCD) $(HAVE_CTL) $
 help:
 	@echo 'make            library, daemon, tools and XDP programs, into $(BUILD)/'
 	@echo 'make check      every test; ends with "N passed, N failed, N skipped"'
-	@echo 'make check-debug  the tests of the module, on a kernel with KASAN, lockdep, kmemleak, ...'
+	@echo 'make check-debug  the tests of the module, on a kernel with KASAN, lockdep, kmemleak, ...;'
+	@echo '                AVX-512 on User-mode Linux; a short demo-vm'
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
 	@echo 'make demo-vm    the same on a stock Debian 6.12 in QEMU, through AF_THC sockets of thc.ko'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
@@ -184,7 +185,7 @@ check:
 	@sh tools/run-tests
 
 check-debug:
-	@TESTS=vm/debug LOGS=$(BUILD)/check-debug sh tools/run-tests
+	@TESTS="vm/debug vm/uml vm/demo" LOGS=$(BUILD)/check-debug sh tools/run-tests
 
 demo: all $(TNET_BIN)
 	@$(PYTHON) tools/demo.py $(DEMO_ARGS)

@@ -15,6 +15,7 @@ import unittest
 VM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../vm")
 sys.path.insert(0, VM)
 import machine  # noqa: E402
+import report as reports  # noqa: E402
 
 COMPLAINTS = """\
 BUG: KASAN: slab-use-after-free in thc_x+0x1/0x2
@@ -107,13 +108,13 @@ class Splats(unittest.TestCase):
                 with open(log, "a") as f:
                     f.write("[    1.0] " + line + "\n")
 
-            report = check.Report("debug", folder, events=False, verbose=False)
+            report = reports.Report("debug", folder, events=False, verbose=False)
             session = check.Session(report, ["quiet", "loud", "skipped", "after"])
             session.vm = types.SimpleNamespace(
                 log=log, splats=lambda since: machine.find_splats(log, since))
             failed = []
             for name, says, status in (("quiet", "thc: fine", 0), ("loud", "WARNING: x", 0),
-                                       ("skipped", "BUG: x", check.SKIPPED), ("after", "ok", 0)):
+                                       ("skipped", "BUG: x", reports.SKIPPED), ("after", "ok", 0)):
                 report.failed = False
                 with contextlib.redirect_stdout(io.StringIO()):
                     session.output(f"@@ begin {name}\n".encode())

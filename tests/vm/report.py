@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the programs that test in machines tell: for a reader, or for tools/run-tests."""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import kernels
+
+SKIPPED = 4
+# Where everything can be installed (.ci/run), what this host cannot have has failed.
+MUST_RUN = os.environ.get("THC_MUST_RUN") == "1"
+
+
+class Report:
+    """Programs in the order in which they begin; `kernel` is the first part of their names.
+
+    Lines of `events`: "begin NAME", "note TEXT", "end NAME STATUS SECONDS LOG", "done"."""
+
+    def __init__(self, kernel, logs, events, verbose):
+        self.kernel, self.events, self.verbose = kernel, events, verbose
+        self.logs = logs = logs or os.path.join(kernels.build_dir(), "check")
+        self.failed = False
+        self.name = self.file = self.start = None
+        os.makedirs(logs, exist_ok=True)
+
+    def path(self, name):
+        return os.path.join(self.logs, f"vm.{self.kernel}.{name}.log")
+
+    def begin(self, name):
+        self.name, self.start = name, time.monotonic()
+        self.file = open(self.path(name), "wb")
+        if self.events:
+            print(f"begin {name}", flush=True)
+        else:
+            sys.stdout.write(f"{self.kernel}/{name} ")
+            sys.stdout.write("\n" if self.verbose else "... ")
+            sys.stdout.flush()
+
+    def write(self, data):
+        if self.file:
+            self.file.write(data)
+            self.file.flush()
+        if self.verbose or not self.file:
+            sys.stderr.buffer.write(data)
+            sys.stderr.flush()
+
+    def note(self, text):
+        """How far it is, for steps of minutes."""
+        if self.events and text.startswith("vm: "):
+            print(f"note {text.removeprefix('vm: ')}", flush=True)
+
+    def end(self, status, complaints=()):
+        for text in complaints:
+            self.write("".join(f"# {line}\n" for line in text.split("\n")).encode())
+            self.write(b"not ok - the kernel did not complain\n")
+        seconds = time.monotonic() - self.start
+        self.file.close()
+        if complaints and status in (0, SKIPPED):
+            status = 1
+        self.failed |= status not in (0, SKIPPED)
+        if self.events:
+            print(f"end {self.name} {status} {seconds:.0f} {self.path(self.name)}", flush=True)
+        else:
+            verdict = {0: "ok", SKIPPED: "skipped"}.get(status, f"FAILED, status {status}")
+            print(f"{verdict}, {seconds:.0f} s", flush=True)
+            if status and not self.verbose:
+                with open(self.path(self.name), errors="replace") as f:
+                    sys.stdout.write("".join(f"  | {line}" for line in f))
+        self.name = self.file = None
+
+    def whole(self, name, status, text):
+        """A program that is over as soon as it begins."""
+        self.begin(name)
+        self.write(text.encode())
+        self.end(status)
+
+    def result(self, cases):
+        """Ends the program that has begun with (passed, name) of its cases."""
+        self.write(f"1..{len(cases)}\n".encode())
+        for number, (passed, name) in enumerate(cases, 1):
+            self.write(f"{'' if passed else 'not '}ok {number} - {name}\n".encode())
+        self.end(0 if all(passed for passed, _name in cases) else 1)
+
+    def cannot(self, reason):
+        """Ends the program that has begun, which this host cannot have."""
+        if MUST_RUN:
+            self.write(f"1..1\nnot ok 1 - THC_MUST_RUN, but {reason}\n".encode())
+        else:
+            self.write(f"1..0 # SKIP {reason}\n".encode())
+        self.end(1 if MUST_RUN else SKIPPED)
+
+
+def run_build(report, name, argv, what="builds", missing=None):
+    """One step of building as a program; whether it did, and whether the host could.
+
+    The last line of one that could not says why. `missing`: why a second case is skipped."""
+    last = "no reason given"
+    report.begin(name)
+    process = subprocess.Popen(argv, cwd=kernels.ROOT, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    for line in process.stdout:
+        report.write(b"# " + line)
+        text = line.decode(errors="replace").strip()
+        report.note(text)
+        last = text or last
+    status = process.wait()
+    if status == SKIPPED:
+        report.cannot(last.removeprefix("vm: "))
+    else:
+        report.write(f"1..{2 if missing else 1}\n{'not ' if status else ''}ok 1 - {what}\n"
+                     .encode())
+        if missing:
+            report.write(f"ok 2 # SKIP {missing}\n".encode())
+        report.end(status)
+    return status
+
+
+def arguments(parser):
+    """Parses them, with the options that run() needs."""
+    parser.add_argument("--logs", metavar="DIR", help="default build/check")
+    parser.add_argument("--events", action="store_true", help="for tools/run-tests")
+    parser.add_argument("--verbose", action="store_true", help="programs' output as it comes")
+    return parser.parse_args()
+
+
+def run(kernel, args, check):
+    """check(report), and the exit status: whether something has failed."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _frame: sys.exit(128 + n))
+    report = Report(kernel, args.logs, args.events, args.verbose)
+    try:
+        check(report)
+    except KeyboardInterrupt:
+        return 130
+    if args.events:
+        print("done", flush=True)
+    return 1 if report.failed else 0
