@@ -22,7 +22,7 @@ for kernel in /lib/modules/*/build; do
 	rm -rf "${copy:?}"/*
 	cp -r Kbuild kmod include "$copy"
 	number=$((number + 1))
-	if make -C "$kernel" M="$copy" W=1 C=2 modules >"$copy/log" 2>&1 </dev/null &&
+	if make -j"$(nproc)" -C "$kernel" M="$copy" W=1 C=2 modules >"$copy/log" 2>&1 </dev/null &&
 		[ -s "$copy/thc.ko" ] && ! grep -q 'warning:' "$copy/log"; then
 		echo "ok $number - thc.ko builds without warnings for $version"
 	else
