@@ -2,9 +2,9 @@
 /*
  * Packets on their way: a queue of the network keeps them (on loopback), and they
  * are charged, bounded and let go of like any UDP socket's. The queue is tbf, for
- * netem takes packets from their sockets.
+ * netem takes packets from their sockets. And what the caller's cgroup has to say.
  */
-#include "afthc.h"
+#include "fake.h"
 
 #include <bpf/bpf.h>
 #include <kselftest_harness.h>
@@ -160,42 +160,178 @@ static void leave_cgroup(int cgroup)
 	rmdir(CGROUPS);
 }
 
-/* A program that lets nothing out of a cgroup: return 0. */
-static int load_refusal(void)
+/* A program that refuses: return 0. */
+static int load_refusal(enum bpf_prog_type type, enum bpf_attach_type attach)
 {
 	static const struct bpf_insn program[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_CGROUP_INET_EGRESS);
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach);
 
-	return bpf_prog_load(BPF_PROG_TYPE_CGROUP_SKB, "refuse", "GPL", program, 2, &opts);
+	return bpf_prog_load(type, "refuse", "GPL", program, 2, &opts);
 }
 
 /* What the administrator forbids a cgroup to send, it cannot send through AF_THC. */
 TEST_F(queue, obeys_its_cgroup)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
-	int cgroup, program;
+	int cgroup, program, socket;
 
 	/* the daemon answers from outside */
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", NULL), 0);
 	cgroup = enter_cgroup();
-	program = load_refusal();
-	if (cgroup < 0 || program < 0) {
+	program = load_refusal(BPF_PROG_TYPE_CGROUP_SKB, BPF_CGROUP_INET_EGRESS);
+	socket = load_refusal(BPF_PROG_TYPE_CGROUP_SOCK, BPF_CGROUP_INET_SOCK_CREATE);
+	if (cgroup < 0 || program < 0 || socket < 0) {
 		leave_cgroup(cgroup);
-		SKIP(return, "no cgroups with BPF here: %d, %d", cgroup, program);
+		SKIP(return, "no cgroups with BPF here: %d, %d, %d", cgroup, program, socket);
 	}
+	/* nothing goes out: as if the aggregator did not answer */
 	EXPECT_EQ(bpf_prog_attach(program, cgroup, BPF_CGROUP_INET_EGRESS, 0), 0);
 	self->fd[0] = thc_open(0);
 	EXPECT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1000), 0);
-	EXPECT_NE(connect(self->fd[0], (const void *)&a, sizeof(a)), 0);
+	EXPECT_EQ(connect(self->fd[0], (const void *)&a, sizeof(a)), -1);
+	EXPECT_EQ(errno, EHOSTUNREACH);
+	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_SILENT);
 	EXPECT_EQ(bpf_prog_detach2(program, cgroup, BPF_CGROUP_INET_EGRESS), 0);
+	/* no UDP socket for the caller */
+	EXPECT_EQ(bpf_prog_attach(socket, cgroup, BPF_CGROUP_INET_SOCK_CREATE, 0), 0);
+	EXPECT_EQ(connect(self->fd[0], (const void *)&a, sizeof(a)), -1);
+	EXPECT_EQ(errno, EPERM);
+	EXPECT_EQ(bpf_prog_detach2(socket, cgroup, BPF_CGROUP_INET_SOCK_CREATE), 0);
 	EXPECT_EQ(connect(self->fd[0], (const void *)&a, sizeof(a)), 0);
 	EXPECT_EQ(all_reduce(self->fd, 1, &add8, CHUNKS), 0);
 	close_all(self->fd, 1);
 	leave_cgroup(cgroup);
 	close(program);
+	close(socket);
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+#define BIG		(16 << 20)
+#define SLACK		(3 << 20)
+
+/* The number behind @name in a file of our cgroup; @name NULL: its only one. -1: none. */
+static long long cgroup_number(const char *file, const char *name)
+{
+	char path[128], word[64];
+	long long n = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), CGROUP "/%s", file);
+	f = fopen(path, "r");
+	if (!f)
+		return -1;
+	if (!name) {
+		if (fscanf(f, "%lld", &n) != 1)
+			n = -1;
+	} else {
+		while (fscanf(f, "%63s %lld", word, &n) == 2 && strcmp(word, name))
+			n = -1;
+	}
+	fclose(f);
+	return n;
+}
+
+static int set_cgroup(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), error;
+
+	if (fd < 0)
+		return -errno;
+	error = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return error;
+}
+
+/* Into a cgroup whose memory is counted. */
+static int enter_memory_cgroup(void)
+{
+	int cgroup = enter_cgroup(), error;
+
+	if (cgroup < 0)
+		return cgroup;
+	error = set_cgroup(CGROUPS "/cgroup.subtree_control", "+memory");
+	if (error || cgroup_number("memory.current", NULL) < 0) {
+		leave_cgroup(cgroup);
+		return error ? error : -ENOENT;
+	}
+	return cgroup;
+}
+
+/* Pages are given back late. */
+static bool shrinks_to(long long bytes)
+{
+	uint64_t start = now_ms();
+
+	while (cgroup_number("memory.current", NULL) > bytes) {
+		if (now_ms() - start > PATIENCE_MS)
+			return false;
+		sleep_ms(20);
+	}
+	return true;
+}
+
+/* A message in flight is the memory of who sent it. */
+TEST_F(queue, memory_is_its_cgroups)
+{
+	long long before, after, held;
+	char *lanes = malloc(BIG);
+	struct sockaddr_in worker;
+	int cgroup, udp;
+
+	/* charged outside */
+	memset(lanes, 1, BIG);
+	udp = fake_open();
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(fake_join(self->fd[0], udp, &worker), 0);
+	cgroup = enter_memory_cgroup();
+	if (cgroup < 0)
+		SKIP(return, "no cgroups of memory here: %d", cgroup);
+	before = cgroup_number("memory.current", NULL);
+	EXPECT_EQ(send_message(self->fd[0], lanes, BIG, &add8, 0), BIG);
+	after = cgroup_number("memory.current", NULL);
+	held = (long long)stats_of(self->fd[0]).memory;
+	EXPECT_GT(held, 2 * BIG);
+	EXPECT_GE(after - before, held - SLACK);
+	EXPECT_LE(after - before, held + SLACK);
+	close_all(self->fd, 1);
+	EXPECT_TRUE(shrinks_to(before + SLACK))
+	TH_LOG("%lld before, %lld with a message, %lld after", before, after,
+	       cgroup_number("memory.current", NULL));
+	leave_cgroup(cgroup);
+	close(udp);
+	free(lanes);
+}
+
+/* More than the cgroup may have is refused, and nobody is killed for it. */
+TEST_F(queue, memory_beyond_its_cgroups_is_refused)
+{
+	char *lanes = malloc(BIG), text[32];
+	struct sockaddr_in worker;
+	int cgroup, udp;
+
+	memset(lanes, 1, BIG);
+	udp = fake_open();
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(fake_join(self->fd[0], udp, &worker), 0);
+	cgroup = enter_memory_cgroup();
+	if (cgroup < 0)
+		SKIP(return, "no cgroups of memory here: %d", cgroup);
+	snprintf(text, sizeof(text), "%lld", cgroup_number("memory.current", NULL) + BIG / 2);
+	EXPECT_EQ(set_cgroup(CGROUP "/memory.max", text), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, BIG, &add8, 0), -ENOMEM);
+	EXPECT_EQ(cgroup_number("memory.events", "oom_kill"), 0);
+	EXPECT_GT(cgroup_number("memory.events", "max"), 0);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	/* what fits goes on */
+	EXPECT_EQ(send_message(self->fd[0], lanes, 1 << 20, &add8, 0), 1 << 20);
+	close_all(self->fd, 1);
+	leave_cgroup(cgroup);
+	close(udp);
+	free(lanes);
 }
 
 TEST_HARNESS_MAIN
