@@ -54,7 +54,13 @@ static int take_aggregator(const struct nlattr *nest, struct thc_address *out,
 	}
 	out->port = htons(tb[THC_AGGR_PORT] ? nla_get_u16(tb[THC_AGGR_PORT]) : THC_PORT_DEFAULT);
 	if (tb[THC_AGGR_IFINDEX])
-		out->ifindex = nla_get_u32(tb[THC_AGGR_IFINDEX]);
+		out->ifindex = (int)nla_get_u32(tb[THC_AGGR_IFINDEX]);
+	/* as in struct sockaddr_thc */
+	if (out->ifindex < 0) {
+		NL_SET_ERR_MSG_ATTR(extack, tb[THC_AGGR_IFINDEX],
+				    "an interface's number is at most 2147483647");
+		return -ERANGE;
+	}
 	return 0;
 }
 

@@ -274,6 +274,37 @@ TEST_F(netlink, job_new_what_it_refuses)
 	EXPECT_EQ(get_job(&self->nl, 1, &job), -ENOENT) TH_LOG("something was made nevertheless");
 }
 
+/* An interface beside what is right. */
+static int new_on_interface(struct nl *nl, uint32_t ifindex)
+{
+	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_NEW, NLM_F_ACK);
+	struct nlattr *nest;
+
+	mnl_attr_put_u16(h, THC_ATTR_JOB, 1);
+	mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+	nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
+	mnl_attr_put_u32(h, THC_AGGR_IPV4, inet_addr(AT));
+	mnl_attr_put_u32(h, THC_AGGR_IFINDEX, ifindex);
+	mnl_attr_nest_end(h, nest);
+	return nl_ask(nl, h, NULL, NULL);
+}
+
+/* As connect() has it: what is no interface's number anywhere. */
+TEST_F(netlink, job_new_interfaces)
+{
+	static const uint32_t bad[] = { 0, 0x80000000, UINT32_MAX };
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		EXPECT_EQ(new_on_interface(&self->nl, bad[i]), -ERANGE) TH_LOG("%#x", bad[i]);
+		EXPECT_NE(self->nl.text[0], 0);
+	}
+	EXPECT_EQ(get_job(&self->nl, 1, &job), -ENOENT);
+	EXPECT_EQ(new_on_interface(&self->nl, INT32_MAX), 0);
+	ASSERT_EQ(get_job(&self->nl, 1, &job), 0);
+	EXPECT_EQ(job.ifindex[0], INT32_MAX);
+}
+
 /* One attribute that is wrong beside others that are right. */
 static int new_with(struct nl *nl, uint16_t type, size_t bytes, uint16_t nested)
 {
@@ -291,7 +322,8 @@ static int new_with(struct nl *nl, uint16_t type, size_t bytes, uint16_t nested)
 		return nl_ask(nl, h, NULL, NULL);
 	}
 	nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
-	if (nested != THC_AGGR_IPV4)
+	/* an IPv6 address of the right length is wrong beside another */
+	if (nested != THC_AGGR_IPV4 && (nested != THC_AGGR_IPV6 || bytes == 16))
 		mnl_attr_put_u32(h, THC_AGGR_IPV4, inet_addr(AT));
 	mnl_attr_put(h, nested, bytes, zero);
 	mnl_attr_nest_end(h, nest);
@@ -316,6 +348,9 @@ TEST_F(netlink, attributes_of_wrong_size_or_unknown)
 		{ 1000, 4, 0, -EINVAL },
 		{ THC_ATTR_AGGREGATOR, 3, THC_AGGR_IPV4, -ERANGE },
 		{ THC_ATTR_AGGREGATOR, 16, THC_AGGR_IPV4, -ERANGE },
+		{ THC_ATTR_AGGREGATOR, 4, THC_AGGR_IPV6, -ERANGE },
+		{ THC_ATTR_AGGREGATOR, 15, THC_AGGR_IPV6, -ERANGE },
+		{ THC_ATTR_AGGREGATOR, 20, THC_AGGR_IPV6, -ERANGE },
 		{ THC_ATTR_AGGREGATOR, 16, THC_AGGR_IPV6, -EINVAL },	/* both */
 		{ THC_ATTR_AGGREGATOR, 2, THC_AGGR_PORT, -ERANGE },	/* 0 */
 		{ THC_ATTR_AGGREGATOR, 4, THC_AGGR_PORT, -EINVAL },
@@ -346,6 +381,17 @@ TEST_F(netlink, commands_without_what_they_need)
 			  -EINVAL);
 		EXPECT_NE(self->nl.text[0], 0);
 	}
+	/* a number of another size */
+	ASSERT_EQ(nl_new_job(&self->nl, 0, COOKIE, AT, PORT, 0), 0);
+	for (i = 0; i < 4; i++) {
+		struct nlmsghdr *h =
+			nl_begin(&self->nl, self->nl.family, commands[i / 2], NLM_F_ACK);
+
+		mnl_attr_put(h, THC_ATTR_JOB, i % 2 ? 4 : 1, "\0\0\0");
+		EXPECT_EQ(nl_ask(&self->nl, h, NULL, NULL), -EINVAL) TH_LOG("case %zu", i);
+		EXPECT_NE(self->nl.text[0], 0);
+	}
+	EXPECT_EQ(get_job(&self->nl, 0, &job), 0) TH_LOG("it was deleted nevertheless");
 	/* unknown, dumps of what has none, and the other way round */
 	EXPECT_EQ(nl_ask(&self->nl, nl_begin(&self->nl, self->nl.family, 77, NLM_F_ACK), NULL,
 			 NULL),
