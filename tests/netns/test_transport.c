@@ -2,6 +2,7 @@
 /*
  * UDP sockets and AF_THC sockets give the same bits: the same gradients, the
  * same job, once through each, and error memory that must not drift apart.
+ * And which of them a client takes, with and without thc.ko.
  */
 #include <sys/socket.h>
 
@@ -114,6 +115,15 @@ static void release(struct trace *t)
 			free(t->kept[round][place]);
 }
 
+static int have_af_thc(void)
+{
+	int s = socket(AF_THC, SOCK_SEQPACKET, 0);
+
+	if (s >= 0)
+		close(s);
+	return s >= 0;
+}
+
 static int on_debug_kernel(void)
 {
 	return !strcmp(getenv("THC_VM_KERNEL") ?: "", "debug");
@@ -125,6 +135,10 @@ static void compare(const char *job, size_t count, enum thc_dtype dtype)
 	struct trace udp[RANKS];
 	int i, round, place;
 
+	if (!have_af_thc()) {
+		print_message("# SKIP no AF_THC sockets here; a test machine has them\n");
+		skip();
+	}
 	if (on_debug_kernel())
 		count = count / FEWER + 1;
 	train_through("udp", "UDP", job, count, dtype);
@@ -178,6 +192,106 @@ static void same_bits__many_messages(void **state)
 	compare(JOB ",slots=32", 1 << 20, THC_FP32);
 }
 
+/* --- which of them -------------------------------------------------------- */
+
+/* By what a client of those options travels, with this in the environment, NULL: nothing;
+ * or why it was refused.
+ */
+static const char *choice(uint16_t port, enum thc_transport_choice wanted, const char *environment,
+			  int *error)
+{
+	struct thc_client_info info = { .size = sizeof(info) };
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	struct thc_client *c = NULL;
+
+	if (environment)
+		setenv("THC_TRANSPORT", environment, 1);
+	else
+		unsetenv("THC_TRANSPORT");
+	o.aggregator = "127.0.0.1";
+	o.port = port;
+	o.job = 1;
+	o.cookie = COOKIE;
+	o.transport = wanted;
+	*error = thc_client_open(&o, &c);
+	if (*error)
+		return thc_last_error();
+	*error = thc_client_info(c, &info);
+	thc_client_close(c);
+	return info.transport;
+}
+
+/* What nobody has chosen is AF_THC where the kernel has it. */
+static void choice__automatic(void **state)
+{
+	static const char *const none[] = { NULL, "", "auto" };
+	struct daemon d = start_daemon("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
+	size_t i;
+	int error;
+
+	(void)state;
+	for (i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		const char *name = choice(d.port, THC_TRANSPORT_AUTO, none[i], &error);
+
+		assert_string_equal(name, have_af_thc() ? "AF_THC" : "UDP");
+		assert_int_equal(error, 0);
+	}
+	stop_daemon(d);
+}
+
+/* Options are obeyed whatever the environment says, which is obeyed where they say nothing. */
+static void choice__forced(void **state)
+{
+	static const struct {
+		enum thc_transport_choice wanted;
+		const char *environment, *name;
+	} forced[] = {
+		{ THC_TRANSPORT_UDP, NULL, "UDP" },
+		{ THC_TRANSPORT_UDP, "af_thc", "UDP" },
+		{ THC_TRANSPORT_UDP, "nonsense", "UDP" },
+		{ THC_TRANSPORT_AUTO, "udp", "UDP" },
+		{ THC_TRANSPORT_AF_THC, NULL, "AF_THC" },
+		{ THC_TRANSPORT_AF_THC, "udp", "AF_THC" },
+		{ THC_TRANSPORT_AUTO, "af_thc", "AF_THC" },
+	};
+	struct daemon d = start_daemon("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
+	size_t i;
+	int error;
+
+	(void)state;
+	for (i = 0; i < sizeof(forced) / sizeof(forced[0]); i++) {
+		const char *said = choice(d.port, forced[i].wanted, forced[i].environment, &error);
+
+		if (have_af_thc() || !strcmp(forced[i].name, "UDP")) {
+			assert_string_equal(said, forced[i].name);
+			assert_int_equal(error, 0);
+		} else {
+			assert_int_equal(error, -EAFNOSUPPORT);
+			assert_non_null(strstr(said, "thc.ko"));
+		}
+	}
+	stop_daemon(d);
+}
+
+static void choice__unknown(void **state)
+{
+	static const char *const bad[] = { "tcp", "UDP", "af_thc ", "udp,af_thc" };
+	const char *sentence;
+	size_t i;
+	int error;
+
+	(void)state;
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		sentence = choice(1, THC_TRANSPORT_AUTO, bad[i], &error);
+		assert_int_equal(error, -EINVAL);
+		assert_non_null(strstr(sentence, bad[i]));
+		assert_non_null(strstr(sentence, "use auto, udp or af_thc"));
+	}
+	sentence = choice(1, (enum thc_transport_choice)3, NULL, &error);
+	assert_int_equal(error, -EINVAL);
+	assert_non_null(strstr(sentence, "unknown transport"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,14 +301,11 @@ int main(void)
 		cmocka_unit_test(same_bits__sums_of_16_bits),
 		cmocka_unit_test(same_bits__one_value),
 		cmocka_unit_test(same_bits__many_messages),
+		cmocka_unit_test(choice__automatic),
+		cmocka_unit_test(choice__forced),
+		cmocka_unit_test(choice__unknown),
 	};
-	int s = socket(AF_THC, SOCK_SEQPACKET, 0);
 
-	if (s < 0) {
-		puts("1..0 # SKIP no AF_THC sockets here; a test machine has them");
-		return 4;
-	}
-	close(s);
 	if (on_debug_kernel())
 		printf("# this is the debug kernel: gradients of 1/%d of the usual size\n", FEWER);
 	return cmocka_run_group_tests(tests, NULL, NULL);
