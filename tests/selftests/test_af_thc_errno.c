@@ -7,6 +7,8 @@
 #include "afthc.h"
 
 #include <kselftest_harness.h>
+#include <limits.h>
+#include <linux/sockios.h>
 
 /* What a call returned, as 0 or the errno. */
 #define ERRNO_OF(call)	((call) < 0 ? errno : 0)
@@ -59,6 +61,8 @@ TEST_F(bare, calls_that_the_family_does_not_have)
 	EXPECT_EQ(ERRNO_OF(accept(self->fd, NULL, NULL)), EOPNOTSUPP);
 	EXPECT_EQ(ERRNO_OF(socketpair(AF_THC, SOCK_SEQPACKET, 0, pair)), EOPNOTSUPP);
 	EXPECT_EQ(ERRNO_OF(ioctl(self->fd, 0x12345678, 0)), EOPNOTSUPP);
+	EXPECT_EQ(ERRNO_OF(ioctl(self->fd, FIONREAD, pair)), EOPNOTSUPP);
+	EXPECT_EQ(ERRNO_OF(ioctl(self->fd, SIOCOUTQ, pair)), EOPNOTSUPP);
 }
 
 static int bind_errno(int fd, const struct sockaddr_thc *a, socklen_t len)
@@ -244,6 +248,19 @@ TEST_F(bare, connect_without_a_daemon)
 	close(udp);
 }
 
+/* The network says so by ICMPv6, too. */
+TEST_F(bare, connect_without_a_daemon_ipv6)
+{
+	struct sockaddr_thc a = place("::1", PORT, 1, 0);
+	struct thc_failure f;
+
+	ASSERT_EQ(set_u32(self->fd, THC_OPT_JOIN_TIMEOUT, 500), 0);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ECONNREFUSED);
+	f = failure_of(self->fd);
+	EXPECT_EQ(f.error, ECONNREFUSED);
+	EXPECT_EQ(f.reason, THC_FAILED_UNREACHABLE);
+}
+
 /* What sendmsg() refuses before it asks whether the socket is connected. */
 TEST_F(bare, sendmsg_descriptions)
 {
@@ -399,6 +416,49 @@ TEST_F(bare, option_memory)
 	ASSERT_EQ(setresuid(65534, 65534, 65534), 0);
 	EXPECT_EQ(set_u64(self->fd, THC_OPT_MEMORY, 256ULL << 20), 0);
 	EXPECT_EQ(set_u64(self->fd, THC_OPT_MEMORY, (256ULL << 20) + 1), EPERM);
+}
+
+/* Of every option alike: lengths, and pointers to nothing. */
+TEST_F(bare, options_lengths_and_pointers)
+{
+	static const struct {
+		int option;
+		socklen_t bytes;
+	} o[] = {
+		{ THC_OPT_TIMEOUT, 4 },
+		{ THC_OPT_JOIN_TIMEOUT, 4 },
+		{ THC_OPT_WINDOW, 4 },
+		{ THC_OPT_MEMORY, 8 },
+		{ THC_OPT_PARTIAL, 4 },
+		{ THC_OPT_STATS, sizeof(struct thc_socket_stats) },
+		{ THC_OPT_FAILURE, sizeof(struct thc_failure) },
+	};
+	uint64_t room[64];
+	socklen_t len;
+	size_t i;
+
+	for (i = 0; i < sizeof(o) / sizeof(o[0]); i++) {
+		static const int wrong[] = { -1, INT_MIN, 0, 1 };
+		size_t k;
+
+		for (k = 0; k < sizeof(wrong) / sizeof(wrong[0]); k++) {
+			len = (socklen_t)wrong[k];
+			EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, o[i].option, room, &len)),
+				  EINVAL)
+			TH_LOG("option %d, length %d", o[i].option, wrong[k]);
+			EXPECT_EQ(len, (socklen_t)wrong[k]);
+		}
+		len = o[i].bytes - 1;
+		EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, o[i].option, room, &len)), EINVAL);
+		len = o[i].bytes;
+		EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, o[i].option, (void *)8, &len)),
+			  EFAULT);
+		EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, o[i].option, room, (void *)8)),
+			  EFAULT);
+		len = sizeof(room);
+		EXPECT_EQ(getsockopt(self->fd, SOL_THC, o[i].option, room, &len), 0);
+		EXPECT_EQ(len, o[i].bytes);
+	}
 }
 
 TEST_F(bare, options_that_are_read_only_or_unknown)
