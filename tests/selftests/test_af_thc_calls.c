@@ -6,7 +6,9 @@
 #include "afthc.h"
 
 #include <kselftest_harness.h>
+#include <limits.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #define ERRNO_OF(call)	((call) < 0 ? errno : 0)
 #define PARAMETER	"/sys/module/thc/parameters/memory_mib"
@@ -98,6 +100,27 @@ TEST_F(host, memory_is_bounded_over_all_sockets)
 	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
 	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 100), 0);
 	free(lanes);
+}
+
+/* A call returns no more than an int: one chunk beyond that cannot be received, whatever
+ * room there is.
+ */
+TEST_F(host, sums_that_a_call_cannot_return)
+{
+	size_t most = INT_MAX / ANSWER, bytes = (most + 1) * LANES / 2;
+	struct thc_send s = describe(THC_OP_LUT_ADD, 4, 1, 1);
+	void *zeros;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(set_memory(self->fd[0], 4ULL << 30), 0);
+	ASSERT_EQ(set_host_memory("16"), 0);
+	zeros = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	ASSERT_NE(zeros, MAP_FAILED);
+	EXPECT_EQ(send_message(self->fd[0], zeros, bytes, &s, 0), -EMSGSIZE);
+	/* only the host has no room for one that is smaller */
+	EXPECT_EQ(send_message(self->fd[0], zeros, most * LANES / 2, &s, 0), -ENOBUFS);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	munmap(zeros, bytes);
 }
 
 /* Root of a user namespace of its own is anybody. */
@@ -211,6 +234,124 @@ TEST_F(calls, sendmmsg_and_recvmmsg)
 		EXPECT_LE(rooms[i][0], BATCH);
 	}
 	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), -EAGAIN);
+}
+
+/* --- many threads --------------------------------------------------------- */
+
+#define THREADS		8
+#define JOBS		2
+#define JOB_RANKS	32	/* of each */
+#define MANY_CHUNKS	12
+#define MANY_ROUNDS	4
+
+/**
+ * struct driver - a thread with some ranks of each job
+ * @fd: of all ranks, by job
+ * @want: the sums, by job and round
+ * @number: it has ranks @number, @number + THREADS, ...
+ * @bad: what went wrong, 0: nothing
+ */
+struct driver {
+	pthread_t	thread;
+	int		*fd;
+	uint8_t		(*want)[MANY_ROUNDS][MANY_CHUNKS * LANES];
+	unsigned int	number;
+	int		bad;
+};
+
+static struct thc_send many_send(int job, int round)
+{
+	return describe(THC_OP_ADD, 32, (uint32_t)round, (uint64_t)(100 * job + round));
+}
+
+/* Lanes of 32 bits, as they lie in a message. */
+static void add_up(uint8_t *want, const struct thc_send *s)
+{
+	size_t i;
+
+	for (i = 0; i < MANY_CHUNKS * LANES / 4; i++) {
+		uint32_t sum = 0;
+		unsigned int rank;
+
+		for (rank = 0; rank < JOB_RANKS; rank++)
+			sum += contribution(s, rank, i, NULL);
+		sum = htole32(sum);
+		memcpy(want + 4 * i, &sum, 4);
+	}
+}
+
+static int take_sums(struct driver *d, int job, int round, unsigned int rank)
+{
+	uint8_t room[MANY_CHUNKS * ANSWER];
+	struct thc_send s = many_send(job, round);
+	struct thc_received r;
+	ssize_t got = receive_message(d->fd[job * JOB_RANKS + (int)rank], room, sizeof(room), &r, 0,
+				      NULL);
+
+	if (got != sizeof(room))
+		return got < 0 ? (int)got : 1;
+	if (r.tag != s.tag || r.ranks != all_ranks(JOB_RANKS) || r.least != JOB_RANKS)
+		return 2;
+	return memcmp(room, d->want[job][round], MANY_CHUNKS * LANES) ? 3 : 0;
+}
+
+/* All of a round is sent before any of it is received, or threads would wait for each other. */
+static void *drive(void *arg)
+{
+	struct driver *d = arg;
+	unsigned int rank;
+	int job, round;
+
+	for (round = 0; round < MANY_ROUNDS && !d->bad; round++) {
+		for (job = 0; job < JOBS; job++)
+			for (rank = d->number; rank < JOB_RANKS && !d->bad; rank += THREADS) {
+				struct thc_send s = many_send(job, round);
+
+				d->bad = send_part(d->fd[job * JOB_RANKS + (int)rank], rank, &s,
+						   MANY_CHUNKS, 8);
+			}
+		for (job = 0; job < JOBS; job++)
+			for (rank = d->number; rank < JOB_RANKS && !d->bad; rank += THREADS)
+				d->bad = take_sums(d, job, round, rank);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(calls, sixty_four_sockets_by_eight_threads, 100)
+{
+	static uint8_t want[JOBS][MANY_ROUNDS][MANY_CHUNKS * LANES];
+	struct driver d[THREADS] = { 0 };
+	uint64_t messages = 0;
+	int i, job, round;
+
+	for (job = 0; job < JOBS; job++)
+		for (round = 0; round < MANY_ROUNDS; round++) {
+			struct thc_send s = many_send(job, round);
+
+			add_up(want[job][round], &s);
+		}
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "32",
+			       "2,cookie=0x5eed1234abcd,reply=fanout,ranks=32"),
+		  0);
+	for (job = 0; job < JOBS; job++)
+		ASSERT_EQ(join_all(self->fd + job * JOB_RANKS, JOB_RANKS, "127.0.0.1", PORT,
+				   (uint16_t)(job + 1)),
+			  0);
+	for (i = 0; i < JOBS * JOB_RANKS; i++)
+		ASSERT_EQ(set_u32(self->fd[i], THC_OPT_TIMEOUT, 300000), 0);
+	for (i = 0; i < THREADS; i++) {
+		d[i].fd = self->fd;
+		d[i].want = want;
+		d[i].number = (unsigned int)i;
+		ASSERT_EQ(pthread_create(&d[i].thread, NULL, drive, &d[i]), 0);
+	}
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(d[i].thread, NULL);
+		EXPECT_EQ(d[i].bad, 0) TH_LOG("thread %d", i);
+	}
+	for (i = 0; i < JOBS * JOB_RANKS; i++)
+		messages += stats_of(self->fd[i]).messages;
+	EXPECT_EQ(messages, JOBS * JOB_RANKS * MANY_ROUNDS);
 }
 
 /* --- ancillary data ------------------------------------------------------- */
