@@ -139,13 +139,14 @@ static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
 {
 	int error;
 
-	thc_disconnect(ts);
+	/* before what wakes up those who wait on the socket as it was */
+	spin_lock_bh(&ts->lock);
 	ts->joins++;
+	spin_unlock_bh(&ts->lock);
+	thc_disconnect(ts);
 	error = open_peers(ts, a, job);
 	if (error) {
 		thc_disconnect(ts);
-		/* who waits on the connection that was, in another thread */
-		ts->sk.sk_state_change(&ts->sk);
 		return error;
 	}
 	spin_lock_bh(&ts->lock);
@@ -222,17 +223,20 @@ int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
 	if (error)
 		return error;
 	lock_sock(sock->sk);
-	if (!has_begun(ts, a, waits))
+	if (!has_begun(ts, a, waits)) {
 		error = start_join(ts, a, &job, waits);
-	else if (!waits && thc_state_of(ts) == THC_STATE_JOINING)
+		/* other calls that wait: they are canceled */
+		sock->sk->sk_state_change(sock->sk);
+	} else if (!waits && thc_state_of(ts) == THC_STATE_JOINING) {
 		error = -EALREADY;
+	}
 	joins = ts->joins;
 	release_sock(sock->sk);
 	/* the host's cookie: peers have it, the stack is anybody's next */
 	memzero_explicit(&job, sizeof(job));
 	if (error)
 		return error;
-	error = thc_wait_for(ts, thc_has_joined, 0, &timeo);
+	error = thc_wait_for(ts, thc_has_joined, joins, &timeo);
 	if (error)
 		return error == -EAGAIN ? -EINPROGRESS : error;
 	error = claim_outcome(ts, joins);

@@ -10,16 +10,20 @@
 #define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
 
 /* The first message that is ready, which stays where it is; with a reference and
- * the turn to receive it. NULL: *@error is what the call returns, or EAGAIN.
+ * the turn to receive it. NULL: *@error is what the call returns, or EAGAIN. @joins:
+ * connections of the socket when the call began.
  */
-static struct thc_message *first_ready(struct thc_sock *ts, int *error)
+static struct thc_message *first_ready(struct thc_sock *ts, u32 joins, int *error)
 {
 	struct thc_message *m;
 
 	spin_lock_bh(&ts->lock);
 	m = list_first_entry_or_null(&ts->ready, struct thc_message, ready);
 	*error = 0;
-	if (m && !ts->reading) {
+	if (ts->joins != joins) {
+		m = NULL;
+		*error = -ECANCELED;
+	} else if (m && !ts->reading) {
 		refcount_inc(&m->refs);
 		ts->reading = true;
 	} else if (m) {
@@ -121,7 +125,7 @@ static int receive_message(struct thc_sock *ts, struct thc_message *m, struct ms
 	thc_message_put(ts, m);
 	ts->reading = false;
 	spin_unlock_bh(&ts->lock);
-	if (thc_has_message(ts, 0))
+	if (thc_has_message(ts, thc_joins_of(ts)))
 		ts->sk.sk_data_ready(&ts->sk);
 	if (error)
 		return error;
@@ -133,15 +137,17 @@ int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 	struct thc_sock *ts = thc_sk(sock->sk);
 	long timeo = sock_rcvtimeo(sock->sk, flags & MSG_DONTWAIT);
 	struct thc_message *m;
+	u32 joins;
 	int error;
 
 	if (flags & ~RECV_FLAGS)
 		return -EOPNOTSUPP;
+	joins = thc_joins_of(ts);
 	do {
-		error = thc_wait_for(ts, thc_has_message, 0, &timeo);
+		error = thc_wait_for(ts, thc_has_message, joins, &timeo);
 		if (error)
 			return error;
-		m = first_ready(ts, &error);
+		m = first_ready(ts, joins, &error);
 		/* another reader may have been quicker */
 	} while (!m && error == -EAGAIN);
 	return m ? receive_message(ts, m, msg, len, flags) : error;

@@ -132,22 +132,27 @@ static void give_room(struct thc_sock *ts, u64 bytes)
 	ts->sk.sk_write_space(&ts->sk);
 }
 
-/* Waits until the socket is connected and has room, and takes that. Called with lock_sock held. */
-static int get_ready(struct thc_sock *ts, u64 bytes, long *timeo)
+/* Waits until the socket is connected and has room, and takes that. @joins: its connections
+ * when the call began. Called with lock_sock held.
+ */
+static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 {
 	struct sock *sk = &ts->sk;
-	int error = 0;
+	int error;
 
 	for (;;) {
 		if (sk->sk_shutdown & SEND_SHUTDOWN)
 			return -EPIPE;
-		if (!thc_has_joined(ts, 0)) {
+		if (!thc_has_joined(ts, joins)) {
 			release_sock(sk);
-			error = thc_wait_for(ts, thc_has_joined, 0, timeo);
+			error = thc_wait_for(ts, thc_has_joined, joins, timeo);
 			lock_sock(sk);
+			if (error)
+				return error;
 		}
-		if (!error)
-			error = thc_outcome(ts);
+		if (joins != ts->joins)
+			return -ECANCELED;
+		error = thc_outcome(ts);
 		if (error)
 			return error;
 		if (bytes > ts->memory)
@@ -175,17 +180,16 @@ static int send_whole(struct thc_sock *ts, struct thc_message *m, int kind, u32 
 
 /* Called in its turn with lock_sock held, which it releases while it waits. */
 static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
-			const struct thc_send *send, int kind, long *timeo)
+			const struct thc_send *send, int kind, u32 joins, long *timeo)
 {
 	struct thc_message *m;
-	u32 payload, stride, joins, shards;
+	u32 payload, stride, shards;
 	u64 chunks, bytes;
 	int error;
 
-	error = get_ready(ts, 0, timeo);
+	error = get_ready(ts, joins, 0, timeo);
 	if (error)
 		return error;
-	joins = ts->joins;
 	payload = payload_of(send, &ts->peers[0].joined.welcome);
 	chunks = chunks_of(send, payload, len);
 	if (!chunks)
@@ -195,11 +199,10 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	if (chunks > INT_MAX / (THC_LANE_BYTES + sizeof(u16)))
 		return -EMSGSIZE;
 	bytes = thc_message_bytes(chunks, stride);
-	error = get_ready(ts, bytes, timeo);
+	error = get_ready(ts, joins, bytes, timeo);
 	if (error)
 		return error;
-	/* joined again while this one waited for room */
-	m = joins == ts->joins ? thc_message_alloc(chunks, stride) : ERR_PTR(-ECANCELED);
+	m = thc_message_alloc(chunks, stride);
 	if (IS_ERR(m)) {
 		give_room(ts, bytes);
 		return PTR_ERR(m);
@@ -257,6 +260,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	struct sock *sk = sock->sk;
 	long timeo = sock_sndtimeo(sk, msg->msg_flags & MSG_DONTWAIT);
 	struct thc_sock *ts = thc_sk(sk);
+	u32 joins = thc_joins_of(ts);
 	struct thc_send send;
 	int error, kind;
 
@@ -274,7 +278,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	if (error)
 		return error;
 	lock_sock(sk);
-	error = send_message(ts, msg, len, &send, kind, &timeo);
+	error = send_message(ts, msg, len, &send, kind, joins, &timeo);
 	release_sock(sk);
 	give_turn(ts, kind);
 	if (sk->sk_shutdown & SEND_SHUTDOWN && error == -EPIPE && !(msg->msg_flags & MSG_NOSIGNAL))

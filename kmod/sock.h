@@ -194,7 +194,7 @@ struct thc_outbox {
  *	packet is under way
  * @shards: how many, changed likewise
  * @remote: address of connect(), changed likewise
- * @joins: times it was connected
+ * @joins: times it was connected, changed likewise
  * @last_epoch: by shard, the last epoch that was ready of the job at @remote, 0: none;
  *	under lock_sock
  * @link: in thc_net.sockets
@@ -392,11 +392,14 @@ void thc_address_name(const struct thc_address *from, struct sockaddr_thc *a);
 int thc_wait_for(struct thc_sock *ts, bool (*done)(struct thc_sock *ts, u64 need), u64 need,
 		 long *timeo);
 enum thc_state thc_state_of(struct thc_sock *ts);
-bool thc_has_joined(struct thc_sock *ts, u64 unused);
+/* Connections of the socket so far. */
+u32 thc_joins_of(struct thc_sock *ts);
+/* Connection number @joins is not being made any more, or has been replaced. */
+bool thc_has_joined(struct thc_sock *ts, u64 joins);
 /* There is room for @need bytes, or no point in waiting; poll() is told if not. */
 bool thc_has_room(struct thc_sock *ts, u64 need);
-/* There is one that nobody is receiving, or no point in waiting. */
-bool thc_has_message(struct thc_sock *ts, u64 unused);
+/* There is one that nobody is receiving, or no point in waiting; likewise. */
+bool thc_has_message(struct thc_sock *ts, u64 joins);
 
 /* --- connect.c, send.c, recv.c, options.c --------------------------------- */
 

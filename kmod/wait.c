@@ -29,9 +29,24 @@ enum thc_state thc_state_of(struct thc_sock *ts)
 	return state;
 }
 
-bool thc_has_joined(struct thc_sock *ts, u64 need)
+u32 thc_joins_of(struct thc_sock *ts)
 {
-	return thc_state_of(ts) != THC_STATE_JOINING;
+	u32 joins;
+
+	spin_lock_bh(&ts->lock);
+	joins = ts->joins;
+	spin_unlock_bh(&ts->lock);
+	return joins;
+}
+
+bool thc_has_joined(struct thc_sock *ts, u64 joins)
+{
+	bool has;
+
+	spin_lock_bh(&ts->lock);
+	has = ts->state != THC_STATE_JOINING || ts->joins != joins;
+	spin_unlock_bh(&ts->lock);
+	return has;
 }
 
 bool thc_has_room(struct thc_sock *ts, u64 need)
@@ -46,12 +61,14 @@ bool thc_has_room(struct thc_sock *ts, u64 need)
 	return room;
 }
 
-bool thc_has_message(struct thc_sock *ts, u64 need)
+bool thc_has_message(struct thc_sock *ts, u64 joins)
 {
 	bool has;
 
 	spin_lock_bh(&ts->lock);
-	if (!list_empty(&ts->ready))
+	if (ts->joins != joins)
+		has = true;
+	else if (!list_empty(&ts->ready))
 		has = !ts->reading;
 	else
 		has = ts->state == THC_STATE_IDLE || ts->state == THC_STATE_BROKEN ||

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What Documentation/man/af_thc.7 promises of a socket that has, or had, a
- * job: errnos, timeouts, signals, poll(), shutdown, flags of recvmsg(),
- * the bound on memory.
+ * job: errnos, timeouts, signals, poll(), epoll, shutdown, flags of recvmsg(),
+ * the bound on memory, calls that another connect() overtakes.
  */
-#include "afthc.h"
+#include "fake.h"
 
 #include <kselftest_harness.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
 
 #define ERRNO_OF(call)	((call) < 0 ? errno : 0)
 
@@ -101,6 +104,29 @@ TEST_F(job, connect_when_not_all_ranks_come)
 	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), EINPROGRESS);
 	EXPECT_GE(now_ms() - start, 90);
 	EXPECT_LT(now_ms() - start, 5000);
+}
+
+TEST_F(job, option_welcome_lengths_and_pointers)
+{
+	static const int wrong[] = { -1, 0, 1, sizeof(struct thc_joined) - 1 };
+	struct thc_joined joined;
+	socklen_t len;
+	size_t i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		len = (socklen_t)wrong[i];
+		EXPECT_EQ(
+			ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, &len)),
+			EINVAL);
+	}
+	len = sizeof(joined);
+	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, (void *)8, &len)),
+		  EFAULT);
+	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, (void *)8)),
+		  EFAULT);
+	EXPECT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
+	EXPECT_EQ(len, sizeof(joined));
 }
 
 /* --- sendmsg -------------------------------------------------------------- */
@@ -443,26 +469,302 @@ TEST_F(job, complete_messages_can_be_received_after_a_failure)
 	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
 }
 
-/* A reader sleeps while its socket joins again under it. */
-TEST_F(job, sendmsg_that_waited_through_a_new_connect_is_canceled)
+/* A fake aggregator's word about a chunk in flight, header only. */
+static int say(int fd, int udp, const struct sockaddr_in *worker, const struct thc_hdr *request,
+	       uint8_t op, uint8_t flags)
 {
-	uint64_t bound = 12 << 10;
+	struct thc_hdr h = *request;
+
+	h.op = op;
+	h.flags = flags;
+	h.count = htobe16(1);
+	h.bitmap = htobe64(1 << 1);	/* our rank */
+	set_sum(&h, sizeof(h));
+	return deliver(fd, udp, worker, &h, sizeof(h));
+}
+
+/* The aggregator has closed a chunk, and nobody knows any more what was in it. */
+TEST_F(job, fails_when_the_others_went_on)
+{
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+	int udp = fake_open();
+
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(fake_join(self->fd[0], udp, &worker), 0);
+	ASSERT_EQ(send_part(self->fd[0], 1, &add8, 1, 8), 0);
+	ASSERT_EQ(fake_take(udp, &p, PATIENCE_MS), 0);
+	ASSERT_EQ(say(self->fd[0], udp, &worker, &p.h, THC_OP_STALE, 0), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -ESTALE);
+	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_BEHIND);
+	EXPECT_EQ(send_part(self->fd[0], 1, &add8, 1, 8), -ESTALE);
+	close(udp);
+}
+
+/* Norms lack a rank that has left: not at once, for there may be data to send of the round
+ * before.
+ */
+TEST_F(job, fails_a_little_later_when_norms_lack_who_has_left)
+{
+	struct thc_send norm = describe(THC_OP_MAX, 32, 1, 6);
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+	struct thc_failure f;
+	int udp = fake_open();
+	uint64_t start;
+
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(fake_join(self->fd[0], udp, &worker), 0);
+	start = now_ms();
+	ASSERT_EQ(send_part(self->fd[0], 1, &norm, 1, 8), 0);
+	ASSERT_EQ(fake_take(udp, &p, PATIENCE_MS), 0);
+	ASSERT_EQ(say(self->fd[0], udp, &worker, &p.h, THC_OP_WAIT, THC_F_LEFT), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -EPIPE);
+	EXPECT_GE(now_ms() - start, 200);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.reason, THC_FAILED_LEFT);
+	EXPECT_EQ(f.ranks, 1 << 0);
+	close(udp);
+}
+
+/* --- epoll ---------------------------------------------------------------- */
+
+/* What an edge-triggered epoll says next, 0: nothing for so long. */
+static uint32_t next_edge(int ep, int ms)
+{
+	struct epoll_event e = { 0 };
+
+	return epoll_wait(ep, &e, 1, ms) == 1 ? e.events : 0;
+}
+
+/* All that is to be said at present has been said. */
+static void quieten(int ep)
+{
+	do {
+		sleep_ms(20);
+	} while (next_edge(ep, 0));
+}
+
+/* @fd, each change of it. */
+static int watch_edges(int fd)
+{
+	struct epoll_event e = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	return epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e) ? -errno : ep;
+}
+
+TEST_F(job, epoll_says_what_changes)
+{
+	uint64_t bound = 12 << 10;	/* of one chunk */
 	char lanes[LANES] = "";
-	int status = -1;
-	pid_t child;
+	uint32_t events;
+	int fd, ep;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	fd = self->fd[0];
+	ASSERT_EQ(setsockopt(fd, SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound)), 0);
+	ep = watch_edges(fd);
+	ASSERT_GE(ep, 0);
+	EXPECT_EQ(next_edge(ep, PATIENCE_MS), EPOLLOUT);
+	quieten(ep);
+	/* a message, and no room for another */
+	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, 0), LANES);
+	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, MSG_DONTWAIT), -EAGAIN);
+	do {
+		events = next_edge(ep, PATIENCE_MS);
+	} while (events && !(events & EPOLLIN));
+	EXPECT_EQ(events, EPOLLIN);
+	quieten(ep);
+	EXPECT_EQ(next_edge(ep, 100), 0) TH_LOG("an edge without a change");
+	/* room, and no message */
+	ASSERT_EQ(receive(fd, 0), ANSWER);
+	EXPECT_EQ(next_edge(ep, PATIENCE_MS), EPOLLOUT);
+	quieten(ep);
+	ASSERT_EQ(shutdown(fd, SHUT_RD), 0);
+	EXPECT_EQ(next_edge(ep, PATIENCE_MS), EPOLLIN | EPOLLOUT | EPOLLRDHUP);
+	quieten(ep);
+	ASSERT_EQ(shutdown(fd, SHUT_WR), 0);
+	EXPECT_EQ(next_edge(ep, PATIENCE_MS), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLHUP);
+	close(ep);
+}
+
+TEST_F(job, epoll_says_that_it_failed)
+{
+	uint32_t events;
+	int ep;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 300), 0);
+	ep = watch_edges(self->fd[0]);
+	ASSERT_GE(ep, 0);
+	EXPECT_EQ(next_edge(ep, PATIENCE_MS), EPOLLOUT);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	do {
+		events = next_edge(ep, PATIENCE_MS);
+	} while (events == EPOLLOUT);
+	EXPECT_EQ(events, EPOLLERR | EPOLLIN | EPOLLOUT);
+	close(ep);
+}
+
+/* --- overtaken ------------------------------------------------------------ */
+
+/**
+ * struct waiting - a call in a thread of its own, which sleeps
+ * @call: returns its result, or -errno
+ * @number: of the system call
+ * @tid: of the thread
+ */
+struct waiting {
+	int		(*call)(struct waiting *w);
+	long		number;
+	int		fd;
+	pthread_t	thread;
+	pid_t		tid;
+	int		result;
+};
+
+static int wait_in_connect(struct waiting *w)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
+
+	return connect(w->fd, (void *)&a, sizeof(a)) ? -errno : 0;
+}
+
+static int wait_in_sendmsg(struct waiting *w)
+{
+	char lanes[LANES] = "";
+
+	return (int)send_message(w->fd, lanes, sizeof(lanes), &add8, 0);
+}
+
+static int wait_in_recvmsg(struct waiting *w)
+{
+	return (int)receive(w->fd, 0);
+}
+
+static void *run_waiting(void *arg)
+{
+	struct waiting *w = arg;
+
+	__atomic_store_n(&w->tid, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+	w->result = w->call(w);
+	return NULL;
+}
+
+/* Is it asleep in its system call? */
+static bool sleeps(struct waiting *w)
+{
+	pid_t tid = __atomic_load_n(&w->tid, __ATOMIC_ACQUIRE);
+	char path[64];
+	long number = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
+	f = tid ? fopen(path, "r") : NULL;
+	if (f && fscanf(f, "%ld", &number) != 1)
+		number = -1;	/* it runs */
+	if (f)
+		fclose(f);
+	return number == w->number;
+}
+
+/* 0 once it sleeps. */
+static int begin_waiting(struct waiting *w)
+{
+	uint64_t start = now_ms();
+
+	w->tid = 0;
+	if (pthread_create(&w->thread, NULL, run_waiting, w))
+		return -EAGAIN;
+	while (!sleeps(w)) {
+		if (now_ms() - start > PATIENCE_MS)
+			return -ETIMEDOUT;
+		sleep_ms(5);
+	}
+	return 0;
+}
+
+static int end_waiting(struct waiting *w)
+{
+	pthread_join(w->thread, NULL);
+	return w->result;
+}
+
+/* A sender sleeps for want of room while its socket joins again under it. */
+TEST_F(job, sendmsg_that_waits_for_room_is_canceled_by_connect)
+{
+	struct waiting w = { .call = wait_in_sendmsg, .number = SYS_sendmsg };
+	uint64_t bound = 12 << 10;
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
 	ASSERT_EQ(setsockopt(self->fd[0], SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound)), 0);
-	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
-	child = fork();
-	if (!child)
-		_exit((int)-send_message(self->fd[0], lanes, LANES, &add8, 0));
-	sleep_ms(200);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	w.fd = self->fd[0];
+	ASSERT_EQ(begin_waiting(&w), 0);
 	ASSERT_EQ(join_all(self->fd, 1, "127.0.0.1", PORT, 1), 0);
-	waitpid(child, &status, 0);
-	EXPECT_TRUE(WEXITSTATUS(status) == ECANCELED || WEXITSTATUS(status) == ENOTCONN)
-	TH_LOG("status %d", WEXITSTATUS(status));
+	EXPECT_EQ(end_waiting(&w), -ECANCELED);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
 	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 1), 0);
+}
+
+/* A reader, too: what it waits for is forgotten, or was never sent. */
+TEST_F(job, recvmsg_is_canceled_by_connect)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
+	struct waiting w = { .call = wait_in_recvmsg, .number = SYS_recvmsg };
+	int in_flight;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	for (in_flight = 0; in_flight < 2; in_flight++) {
+		ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+		if (in_flight)
+			ASSERT_EQ(send_part(self->fd[0], 0, &add8, 40, 8), 0);
+		w.fd = self->fd[0];
+		ASSERT_EQ(begin_waiting(&w), 0);
+		/* not all of the job: it has not joined when the other call ends */
+		ASSERT_EQ(begin_join(self->fd[0], &a), 0);
+		EXPECT_EQ(end_waiting(&w), -ECANCELED);
+	}
+	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
+}
+
+/* And who waits until all ranks are in, if another job is to be joined. */
+TEST_F(job, connect_and_sendmsg_are_canceled_while_joining)
+{
+	struct waiting join = { .call = wait_in_connect, .number = SYS_connect },
+		       send = { .call = wait_in_sendmsg, .number = SYS_sendmsg };
+	struct sockaddr_thc other = place("127.0.0.1", PORT, 2, 0);
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	join.fd = send.fd = self->fd[0] = thc_open(0);
+	ASSERT_EQ(begin_waiting(&join), 0);
+	ASSERT_EQ(begin_waiting(&send), 0);
+	ASSERT_EQ(begin_join(self->fd[0], &other), 0);
+	EXPECT_EQ(end_waiting(&join), -ECANCELED);
+	EXPECT_EQ(end_waiting(&send), -ECANCELED);
+}
+
+/* Not if it is the same: both wait for it. */
+TEST_F(job, connect_to_the_same_job_waits_along)
+{
+	struct waiting join = { .call = wait_in_connect, .number = SYS_connect }, along = join;
+	struct sockaddr_thc a[2] = { place("127.0.0.1", PORT, 1, 0),
+				     place("127.0.0.1", PORT, 1, 1) };
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	join.fd = along.fd = self->fd[0] = thc_open(0);
+	self->fd[1] = thc_open(0);
+	ASSERT_EQ(begin_waiting(&join), 0);
+	ASSERT_EQ(begin_waiting(&along), 0);
+	set_nonblock(self->fd[0], true);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a[0], sizeof(a[0]))), EALREADY);
+	set_nonblock(self->fd[0], false);
+	ASSERT_EQ(connect(self->fd[1], (void *)&a[1], sizeof(a[1])), 0);
+	EXPECT_EQ(end_waiting(&join), 0);
+	EXPECT_EQ(end_waiting(&along), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
 }
 
 TEST_HARNESS_MAIN
