@@ -123,6 +123,32 @@ TEST_F(host, sums_that_a_call_cannot_return)
 	munmap(zeros, bytes);
 }
 
+/* What connect() makes room for, packets in flight, is within the same bound. */
+TEST_F(host, connect_without_room)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 2, 0);
+	char lanes[LANES] = "";
+	int fd = thc_open(0), i, error = 0;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
+			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+		  0);
+	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	ASSERT_EQ(set_host_memory("1"), 0);
+	for (i = 0; i < 1000 && !error; i++) {
+		ssize_t sent = send_message(self->fd[0], lanes, LANES, &add8, 0);
+
+		error = sent == LANES ? 0 : (int)sent;
+	}
+	EXPECT_EQ(error, -ENOBUFS);
+	EXPECT_EQ(ERRNO_OF(connect(fd, (void *)&a, sizeof(a))), ENOBUFS);
+	/* there is room again */
+	close_all(self->fd, 2);
+	EXPECT_EQ(ERRNO_OF(connect(fd, (void *)&a, sizeof(a))), 0);
+	EXPECT_EQ(all_reduce(&fd, 1, &add8, 1), 0);
+	close(fd);
+}
+
 /* Root of a user namespace of its own is anybody. */
 TEST_F(calls, memory_beyond_the_default_needs_the_hosts_root)
 {
