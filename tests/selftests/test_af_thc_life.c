@@ -10,8 +10,13 @@
 #include <glob.h>
 #include <kselftest_harness.h>
 #include <limits.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #define AT	"127.0.0.1"
 #define CYCLES	1000
@@ -77,159 +82,6 @@ static long meminfo(const char *what)
 	return kib;
 }
 
-/* Until @holds() or for 10 s: what RCU and deferred vfree() still have. */
-static bool settles(bool (*holds)(void))
-{
-	int i;
-
-	for (i = 0; i < 100; i++) {
-		if (holds())
-			return true;
-		sleep_ms(100);
-	}
-	return false;
-}
-
-static bool nothing_in_vmalloc(void)
-{
-	return lines_with("/proc/vmallocinfo", "thc_message") == 0;
-}
-
-static bool no_references(void)
-{
-	return references() == 0;
-}
-
-TEST_F(life, sockets_hold_the_module)
-{
-	ASSERT_TRUE(settles(no_references));
-	self->fd[0] = thc_open(0);
-	self->fd[1] = thc_open(0);
-	EXPECT_GE(references(), 2);
-	EXPECT_NE(system("rmmod thc 2>/dev/null"), 0) TH_LOG("removed under an open socket");
-	EXPECT_EQ(access("/sys/module/thc", F_OK), 0);
-	close_all(self->fd, 2);
-	EXPECT_TRUE(settles(no_references));
-}
-
-/* socket() alone brings it back (net-pf-18). */
-TEST_F(life, module_goes_and_comes_twice)
-{
-	int i;
-
-	if (!getenv("THC_VM_MODULE"))
-		SKIP(return, "only in a test machine: it removes the module");
-	for (i = 0; i < 2; i++) {
-		ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
-		EXPECT_EQ(all_reduce(self->fd, 2, &add8, 20), 0);
-		close_all(self->fd, 2);
-		stop_daemon(&self->daemon, SIGKILL);
-		ASSERT_TRUE(settles(no_references));
-		ASSERT_EQ(system("rmmod thc"), 0);
-		EXPECT_NE(access("/sys/module/thc", F_OK), 0);
-		EXPECT_NE(access("/proc/net/thc", F_OK), 0);
-		self->fd[0] = thc_open(0);
-		EXPECT_GE(self->fd[0], 0) TH_LOG("socket() did not load the module: %d", errno);
-		close_all(self->fd, 1);
-	}
-}
-
-/* --- namespaces ----------------------------------------------------------- */
-
-static int namespace_with_traffic(const char *at)
-{
-	int fd[2] = { -1, -1 }, i, error;
-	struct daemon d;
-
-	error = enter_netns();
-	if (!error)
-		error = start_daemon(&d, at, PORT, JOB "2", NULL);
-	if (!error)
-		error = join_all(fd, 2, at, PORT, 1);
-	/* complete messages, and some that the other rank will never answer */
-	for (i = 0; i < 4 && !error; i++)
-		error = send_part(fd[0], 0, &add8, 300, 8);
-	if (!error)
-		error = send_part(fd[1], 1, &add8, 300, 8);
-	return error;	/* exit closes all of it at once, in the middle */
-}
-
-TEST_F_TIMEOUT(life, namespaces_end_with_traffic_in_flight, 60)
-{
-	int i, status;
-	pid_t child;
-
-	for (i = 0; i < 6; i++) {
-		child = fork();
-		if (!child)
-			_exit(namespace_with_traffic(i % 2 ? "::1" : AT) ? 1 : 0);
-		ASSERT_EQ(waitpid(child, &status, 0), child);
-		EXPECT_EQ(status, 0);
-	}
-	EXPECT_TRUE(settles(no_references));
-	EXPECT_TRUE(settles(nothing_in_vmalloc));
-}
-
-/* --- kill -9 -------------------------------------------------------------- */
-
-enum call { IN_CONNECT, IN_SENDMSG, IN_RECVMSG, IN_POLL, CALLS };
-
-static void sleep_in(enum call call, int fd)
-{
-	struct sockaddr_thc a = place(AT, PORT, 1, 0);
-	uint64_t bound = 12 << 10;
-	char room[2000] = "";
-	struct thc_received r;
-
-	switch (call) {
-	case IN_CONNECT:
-		connect(fd, (void *)&a, sizeof(a));
-		break;
-	case IN_SENDMSG:
-		setsockopt(fd, SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound));
-		send_part(fd, 0, &add8, 1, 8);
-		send_part(fd, 0, &add8, 1, 8);
-		break;
-	case IN_RECVMSG:
-		receive_message(fd, room, sizeof(room), &r, 0, NULL);
-		break;
-	default:
-		wait_for(fd, POLLIN, -1);
-	}
-	_exit(1);
-}
-
-TEST_F_TIMEOUT(life, kill_in_every_call_that_sleeps, 60)
-{
-	int call, status;
-	uint64_t start;
-	pid_t child;
-
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
-	for (call = 0; call < CALLS; call++) {
-		int fd[2] = { -1, -1 };
-
-		if (call == IN_CONNECT)
-			fd[0] = thc_open(0);
-		else
-			ASSERT_EQ(join_all(fd, 2, AT, PORT, 1), 0);
-		child = fork();
-		if (!child)
-			sleep_in(call, fd[0]);
-		close_all(fd, 2);	/* the child's is the last */
-		sleep_ms(300);
-		start = now_ms();
-		kill(child, SIGKILL);
-		ASSERT_EQ(waitpid(child, &status, 0), child);
-		EXPECT_TRUE(WIFSIGNALED(status)) TH_LOG("call %d did not sleep", call);
-		EXPECT_LT(now_ms() - start, 5000);
-	}
-	EXPECT_TRUE(settles(no_references));
-	EXPECT_TRUE(settles(nothing_in_vmalloc));
-}
-
-/* --- leaks ---------------------------------------------------------------- */
-
 /* KASAN keeps what was freed for a while, as if it were in use, until its cache shrinks. */
 static void shrink_slabs(void)
 {
@@ -276,6 +128,394 @@ static long objects_of(const struct caches *c, const char *name)
 			return c->active[i];
 	return -1;
 }
+
+/* Until @holds() or for 10 s: what RCU and deferred vfree() still have. */
+static bool settles(bool (*holds)(void))
+{
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		if (holds())
+			return true;
+		sleep_ms(100);
+	}
+	return false;
+}
+
+static int messages_in_vmalloc(void)
+{
+	return lines_with("/proc/vmallocinfo", "thc_message");
+}
+
+static bool nothing_in_vmalloc(void)
+{
+	return messages_in_vmalloc() == 0;
+}
+
+static bool no_references(void)
+{
+	return references() == 0;
+}
+
+/* What the kernel says to rmmod: 0, the module is gone, or errno. */
+static int remove_module(void)
+{
+	return syscall(SYS_delete_module, "thc", O_NONBLOCK) ? errno : 0;
+}
+
+TEST_F(life, sockets_hold_the_module)
+{
+	ASSERT_TRUE(settles(no_references));
+	ASSERT_TRUE(settles(nothing_in_vmalloc));
+	self->fd[0] = thc_open(0);
+	self->fd[1] = thc_open(0);
+	EXPECT_GE(references(), 2);
+	EXPECT_EQ(remove_module(), EWOULDBLOCK) TH_LOG("removed under an open socket");
+	close_all(self->fd, 2);
+	/* connected, and a message that the other rank does not answer */
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 20, 8), 0);
+	EXPECT_GT(messages_in_vmalloc(), 0);
+	EXPECT_EQ(remove_module(), EWOULDBLOCK) TH_LOG("removed with a message in flight");
+	EXPECT_EQ(access("/sys/module/thc", F_OK), 0);
+	close_all(self->fd, 2);
+	EXPECT_TRUE(settles(no_references));
+	EXPECT_TRUE(settles(nothing_in_vmalloc));
+}
+
+/* socket() alone brings it back (net-pf-18). */
+TEST_F(life, module_goes_and_comes_twice)
+{
+	int i;
+
+	if (!getenv("THC_VM_MODULE"))
+		SKIP(return, "only in a test machine: it removes the module");
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+		EXPECT_EQ(all_reduce(self->fd, 2, &add8, 20), 0);
+		close_all(self->fd, 2);
+		stop_daemon(&self->daemon, SIGKILL);
+		ASSERT_TRUE(settles(no_references));
+		ASSERT_EQ(system("rmmod thc"), 0);
+		EXPECT_NE(access("/sys/module/thc", F_OK), 0);
+		EXPECT_NE(access("/proc/net/thc", F_OK), 0);
+		self->fd[0] = thc_open(0);
+		EXPECT_GE(self->fd[0], 0) TH_LOG("socket() did not load the module: %d", errno);
+		close_all(self->fd, 1);
+	}
+}
+
+/* Packets in the queue of loopback, or -1. */
+static int packets_waiting(void)
+{
+	FILE *f = popen("tc -s qdisc show dev lo", "r");
+	char line[256];
+	int n = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, " backlog %*[0-9KMGb] %dp", &n);
+	if (f)
+		pclose(f);
+	return n;
+}
+
+static bool nothing_waits(void)
+{
+	return packets_waiting() == 0;
+}
+
+static int let_through(const char *rate)
+{
+	char command[160];
+
+	snprintf(command, sizeof(command),
+		 "tc qdisc replace dev lo root tbf rate %s burst 3000 limit 10000000", rate);
+	return system(command);
+}
+
+/* Nothing of it is called for packets that closed sockets have left in a queue. */
+TEST_F(life, module_goes_while_its_packets_wait)
+{
+	if (!getenv("THC_VM_MODULE"))
+		SKIP(return, "only in a test machine: it removes the module");
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(let_through("1kbit"), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 40, 8), 0);
+	close_all(self->fd, 2);
+	stop_daemon(&self->daemon, SIGKILL);
+	ASSERT_TRUE(settles(no_references));
+	ASSERT_EQ(remove_module(), 0);
+	EXPECT_GT(packets_waiting(), 10) TH_LOG("this showed nothing");
+	ASSERT_EQ(let_through("100mbit"), 0);
+	EXPECT_TRUE(settles(nothing_waits));
+	/* socket() brings the module back */
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 20), 0);
+}
+
+/* --- namespaces ----------------------------------------------------------- */
+
+/* Network namespaces, dying ones included; -1: the kernel does not say. */
+static long namespaces(void)
+{
+	static struct caches c;
+
+	write_to("/sys/kernel/slab/net_namespace/shrink", "1");
+	return read_caches(&c) ? -1 : objects_of(&c, "net_namespace");
+}
+
+/* The same when those of the tests before have died. */
+static long namespaces_settled(void)
+{
+	long n, now = namespaces();
+	int i = 0;
+
+	do {
+		n = now;
+		sleep_ms(300);
+		now = namespaces();
+	} while (now != n && i++ < 30);
+	return now;
+}
+
+static long namespaces_before;
+
+static bool namespaces_died(void)
+{
+	return namespaces() <= namespaces_before;
+}
+
+static int namespace_with_traffic(const char *at)
+{
+	int fd[2] = { -1, -1 }, i, error;
+	struct daemon d;
+
+	error = enter_netns();
+	if (!error)
+		error = start_daemon(&d, at, PORT, JOB "2", NULL);
+	if (!error)
+		error = join_all(fd, 2, at, PORT, 1);
+	/* complete messages, and some that the other rank will never answer */
+	for (i = 0; i < 4 && !error; i++)
+		error = send_part(fd[0], 0, &add8, 300, 8);
+	if (!error)
+		error = send_part(fd[1], 1, &add8, 300, 8);
+	if (!error)
+		error = namespaces() <= namespaces_before;
+	return error;	/* exit closes all of it at once, in the middle */
+}
+
+TEST_F_TIMEOUT(life, namespaces_end_with_traffic_in_flight, 60)
+{
+	int i, status;
+	pid_t child;
+
+	namespaces_before = namespaces_settled();
+	ASSERT_GE(namespaces_before, 0);
+	for (i = 0; i < 6; i++) {
+		child = fork();
+		if (!child)
+			_exit(namespace_with_traffic(i % 2 ? "::1" : AT) ? 1 : 0);
+		ASSERT_EQ(waitpid(child, &status, 0), child);
+		EXPECT_EQ(status, 0);
+	}
+	EXPECT_TRUE(settles(namespaces_died))
+	TH_LOG("%ld, not %ld", namespaces(), namespaces_before);
+	EXPECT_TRUE(settles(no_references));
+	EXPECT_TRUE(settles(nothing_in_vmalloc));
+}
+
+/* --- kill -9 -------------------------------------------------------------- */
+
+enum call {
+	IN_CONNECT,
+	IN_SENDMSG_JOINING,
+	IN_SENDMSG,
+	IN_SENDMSG_TURN,
+	IN_RECVMSG,
+	IN_RECVMSG_TURN,
+	IN_RECVMMSG,
+	IN_POLL,
+	IN_EPOLL,
+	CALLS
+};
+
+static const long number_of[CALLS] = {
+	[IN_CONNECT] = SYS_connect,   [IN_SENDMSG_JOINING] = SYS_sendmsg,
+	[IN_SENDMSG] = SYS_sendmsg,   [IN_SENDMSG_TURN] = SYS_sendmsg,
+	[IN_RECVMSG] = SYS_recvmsg,   [IN_RECVMSG_TURN] = SYS_recvmsg,
+	[IN_RECVMMSG] = SYS_recvmmsg, [IN_POLL] = SYS_poll,
+	[IN_EPOLL] = SYS_epoll_wait,
+};
+
+/**
+ * struct holder - a thread that keeps the turn of a call
+ * @page: memory that never comes
+ */
+struct holder {
+	int		fd;
+	bool		sends;
+	void		*page;
+	pthread_t	thread;
+};
+
+static void *hold(void *arg)
+{
+	struct holder *h = arg;
+	struct thc_received r;
+
+	if (h->sends)
+		send_message(h->fd, h->page, LANES, &add8, 0);
+	else
+		receive_message(h->fd, h->page, ANSWER, &r, 0, NULL);
+	_exit(2);
+}
+
+/* Another thread of this process has the turn from now on. */
+static void hold_turn(int fd, bool sends)
+{
+	static struct holder h;
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	h.fd = fd;
+	h.sends = sends;
+	h.page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	reg.range.start = (uintptr_t)h.page;
+	reg.range.len = 4096;
+	if (ioctl(uffd, UFFDIO_API, &api) || ioctl(uffd, UFFDIO_REGISTER, &reg) ||
+	    pthread_create(&h.thread, NULL, hold, &h) || wait_for(uffd, POLLIN, PATIENCE_MS))
+		_exit(3);
+}
+
+static void sleep_in_send(enum call call, int fd)
+{
+	struct sockaddr_thc a = place(AT, PORT, 1, 0);
+	uint64_t bound = 12 << 10;
+
+	if (call == IN_SENDMSG_JOINING) {
+		begin_join(fd, &a);
+		set_nonblock(fd, false);
+	} else if (call == IN_SENDMSG) {
+		setsockopt(fd, SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound));
+		send_part(fd, 0, &add8, 1, 8);
+	} else {
+		hold_turn(fd, true);
+	}
+	send_part(fd, 0, &add8, 1, 8);
+}
+
+static void sleep_in_receive(enum call call, const int *fd)
+{
+	struct mmsghdr m = { 0 };
+	unsigned int i;
+
+	if (call == IN_RECVMSG_TURN) {
+		for (i = 0; i < 2; i++)
+			send_part(fd[i], i, &add8, 1, 8);
+		wait_for(fd[0], POLLIN, PATIENCE_MS);
+		hold_turn(fd[0], false);
+	}
+	if (call == IN_RECVMMSG)
+		recvmmsg(fd[0], &m, 1, 0, NULL);
+	else
+		receive(fd[0], 0);
+}
+
+static void sleep_in(enum call call, const int *fd)
+{
+	struct sockaddr_thc a = place(AT, PORT, 1, 0);
+	struct pollfd p = { .fd = fd[0], .events = POLLIN };
+	struct epoll_event e = { .events = EPOLLIN };
+	int epoll = epoll_create1(0);
+
+	switch (call) {
+	case IN_CONNECT:
+		connect(fd[0], (void *)&a, sizeof(a));
+		break;
+	case IN_SENDMSG_JOINING:
+	case IN_SENDMSG:
+	case IN_SENDMSG_TURN:
+		sleep_in_send(call, fd[0]);
+		break;
+	case IN_RECVMSG:
+	case IN_RECVMSG_TURN:
+	case IN_RECVMMSG:
+		sleep_in_receive(call, fd);
+		break;
+	case IN_POLL:
+		syscall(SYS_poll, &p, 1, -1);
+		break;
+	default:
+		epoll_ctl(epoll, EPOLL_CTL_ADD, fd[0], &e);
+		syscall(SYS_epoll_wait, epoll, &e, 1, -1);
+	}
+	_exit(1);
+}
+
+/* Is the process's first thread asleep in this system call? */
+static bool sleeps_in(pid_t pid, long number)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
+	if (number_in(path) != number)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	if (f && fscanf(f, "%*d %*s %c", &state) != 1)
+		state = 0;
+	if (f)
+		fclose(f);
+	return state == 'S';
+}
+
+/* Waits for that, seen twice: it stays. */
+static bool falls_asleep_in(pid_t pid, long number)
+{
+	uint64_t start = now_ms();
+	int seen = 0;
+
+	while (seen < 2 && now_ms() - start < PATIENCE_MS) {
+		sleep_ms(50);
+		seen = sleeps_in(pid, number) ? seen + 1 : 0;
+	}
+	return seen == 2;
+}
+
+TEST_F_TIMEOUT(life, kill_in_every_call_that_sleeps, 120)
+{
+	int call, status;
+	uint64_t start;
+	pid_t child;
+
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
+	for (call = 0; call < CALLS; call++) {
+		int fd[2] = { -1, -1 };
+
+		if (call == IN_CONNECT || call == IN_SENDMSG_JOINING)
+			fd[0] = thc_open(0);
+		else
+			ASSERT_EQ(join_all(fd, 2, AT, PORT, 1), 0);
+		child = fork();
+		if (!child)
+			sleep_in(call, fd);
+		close_all(fd, 2);	/* the child's are the last */
+		EXPECT_TRUE(falls_asleep_in(child, number_of[call])) TH_LOG("call %d", call);
+		start = now_ms();
+		kill(child, SIGKILL);
+		ASSERT_EQ(waitpid(child, &status, 0), child);
+		EXPECT_TRUE(WIFSIGNALED(status))
+		TH_LOG("call %d did not sleep: status %d", call, WEXITSTATUS(status));
+		EXPECT_LT(now_ms() - start, PATIENCE_MS);
+	}
+	EXPECT_TRUE(settles(no_references));
+	EXPECT_TRUE(settles(nothing_in_vmalloc));
+}
+
+/* --- leaks ---------------------------------------------------------------- */
 
 static int cycle(void)
 {
@@ -379,6 +619,8 @@ TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 80)
 
 TEST_F(life, proc_has_a_line_for_each_socket)
 {
+	char cookie[32];
+
 	EXPECT_EQ(lines_with("/proc/net/thc", ""), 1);
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	self->fd[2] = thc_open(0);
@@ -387,6 +629,8 @@ TEST_F(life, proc_has_a_line_for_each_socket)
 	EXPECT_EQ(lines_with("/proc/net/thc", "idle"), 1);
 	EXPECT_EQ(lines_with("/proc/net/thc", "127.0.0.1:18500"), 2);
 	EXPECT_EQ(lines_with("/proc/net/thc", "5eed1234abcd"), 0);
+	snprintf(cookie, sizeof(cookie), "%llu", COOKIE);
+	EXPECT_EQ(lines_with("/proc/net/thc", cookie), 0);
 	close_all(self->fd, 3);
 	EXPECT_EQ(lines_with("/proc/net/thc", ""), 1);
 }
