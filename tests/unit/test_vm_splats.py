@@ -99,6 +99,18 @@ class Splats(unittest.TestCase):
                  "[    1.4] fine", "[    1.5] UBSAN: shift-out-of-bounds in b.c:1:2"]
         self.assertEqual(find(*trace), ["\n".join(trace[1:4]), trace[5]])
 
+    def test_the_emulator_is_to_blame(self):
+        for line, blamed in (("Oops: int3: 0000 [#1] PREEMPT SMP", True), ("int3: 0000 [#1]", True),
+                             ("RIP: 0010:asm_exc_int3+0x0/0x40", True),
+                             ("RIP: 0010:exc_int3+0x4e/0x120", True),
+                             ("RIP: 0010:thc_receive+0x4e/0x120", False),
+                             ("Oops: 0000 [#1] PREEMPT SMP", False), (" exc_int3+0x4e/0x120", False)):
+            with self.subTest(line=line), tempfile.NamedTemporaryFile("w") as f:
+                f.write("[    1.0] fine\n[    1.1] " + line + "\n")
+                f.flush()
+                fake = types.SimpleNamespace(accel="tcg", log=f.name)
+                self.assertEqual(machine.Machine._met_half_an_instruction(fake), blamed)
+
     def test_a_complaint_fails_its_program(self):
         check = load_check()
         with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +121,7 @@ class Splats(unittest.TestCase):
                     f.write("[    1.0] " + line + "\n")
 
             report = reports.Report("debug", folder, events=False, verbose=False)
-            session = check.Session(report, ["quiet", "loud", "skipped", "after"])
+            session = check.Session(report, ["quiet", "loud", "skipped", "after"], 300)
             session.vm = types.SimpleNamespace(
                 log=log, splats=lambda since: machine.find_splats(log, since))
             failed = []
@@ -122,6 +134,31 @@ class Splats(unittest.TestCase):
                     session.output(f"1..1\nok 1\n@@ end {name} {status}\n".encode())
                 failed += [name] * report.failed
             self.assertEqual(failed, ["loud", "skipped"])
+
+    def test_another_boot_goes_on_where_the_emulator_failed(self):
+        check = load_check()
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "dmesg")
+            open(log, "w").close()
+            report = reports.Report("debug", folder, events=True, verbose=False)
+            session = check.Session(report, ["a/test_one", "a/test_two", "a/test_three"], 300)
+            session.vm = types.SimpleNamespace(log=log, splats=lambda since: [])
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said):
+                session.output(b"@@ begin load\n@@ end load 0\n@@ begin test_one\nok 1\n"
+                               b"@@ end test_one 0\n@@ begin test_two\nnot ok 1 - half a li")
+                command = session.again()
+                session.output(b"@@ begin load\n1..2\n@@ end load 0\n@@ begin test_two\nok 1\n"
+                               b"@@ end test_two 0\n@@ begin test_three\n@@ end test_three 0\n")
+            self.assertEqual(command[-2:], ["a/test_two", "a/test_three"])
+            self.assertIn("note the emulator failed", said.getvalue())
+            self.assertEqual([line.split()[:2] for line in said.getvalue().splitlines()
+                              if not line.startswith("note")],
+                             [[word, name] for name in ("load", "test_one", "test_two",
+                                                        "test_three") for word in ("begin", "end")])
+            with open(report.path("test_two")) as f:
+                self.assertEqual([x for x in f.read().splitlines() if x[0] != "#"], ["ok 1"])
+            self.assertFalse(report.failed)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ BUSYBOX = "/bin/busybox"
 _BOOT_SECONDS = 180         # until the command starts, at most
 _KVM_SECONDS = 20           # the same, for finding out whether KVM works
 _EXIT_SECONDS = 0.2         # without output after the exit status, then the machine is cut off
+_BOOTS = 3                  # of one run, where the emulator is at fault
+_LOOK_SECONDS = 5           # between looks for that
 _LEAK_SECONDS = 120         # room for kmemleak's scans after the command
 _MSIZE = 512000
 _BOOT_MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay")
@@ -69,7 +71,7 @@ _SPLAT = re.compile(_STAMP + r"""(?:
     )""", re.X)
 _OOM = re.compile(_STAMP + r"Out of memory: (.*)")
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing: (.*)")
-_HALF = re.compile(_STAMP + r"(?:Oops: )?(int3): ")
+_HALF = re.compile(_STAMP + r"((?:Oops: )?int3: |RIP: 0010:(?:asm_)?exc_int3\+)")
 _REFUSED = re.compile(_STAMP + r"thc-vm: cannot start: (.*)")
 _FIRST_LINES = 40
 
@@ -155,13 +157,18 @@ class Machine:
         self.log = log or os.path.join(kernel.log_dir(), "dmesg.log")
         self.output = output or _to_stdout
         self.verbose, self.leaks = verbose, leaks
-        exports = "".join(f"export {name}={shlex.quote(value)}\n"
-                          for name, value in (environment or {}).items())
-        self.command = f"{exports}cd {shlex.quote(cwd or os.getcwd())} || exit 1\n" \
-                       f"exec {shlex.join(command)}\n"
+        self.exports = "".join(f"export {name}={shlex.quote(value)}\n"
+                               for name, value in (environment or {}).items())
+        self.cwd = cwd or os.getcwd()
+        self.command = self._shell(command)
+        self.resume = None          # gives the command for what is left, if it has to boot again
+        self.deadline = None        # time.monotonic() at which it is given up
         self.accel = None
         self.trouble = None         # one sentence, when the run went wrong
         self.boot_seconds = None
+
+    def _shell(self, command):
+        return f"{self.exports}cd {shlex.quote(self.cwd)} || exit 1\nexec {shlex.join(command)}\n"
 
     def run(self):
         """Runs the command and gives its exit status, or one of STATUS_*.
@@ -175,19 +182,26 @@ class Machine:
         with kernels.locked(self.log + ".lock", f"{self.log} is being written"):
             self.accel = "kvm" if not self.instructions and self._kvm_works() else "tcg"
             status = self._boot(self.accel, self.command, self.log, _BOOT_SECONDS)
-            if self._met_half_an_instruction():
-                say("the emulator ran an instruction that the kernel was changing; booting again")
-                self.trouble = None
+            for _ in range(_BOOTS - 1):
+                if not self._met_half_an_instruction():
+                    break
+                if self.boot_seconds is not None:
+                    if not self.resume:
+                        break
+                    self.command = self._shell(self.resume())
+                say("the emulator ran an instruction that the kernel was changing; booting again, "
+                    f"the log of before is {self.log}.before")
+                os.replace(self.log, self.log + ".before")
+                self.trouble = self.boot_seconds = self.deadline = None
                 status = self._boot(self.accel, self.command, self.log, _BOOT_SECONDS)
             return self._judge(status)
 
     def _met_half_an_instruction(self):
-        """While it boots, the kernel switches code on and off: a breakpoint (int3), the rest of
-        the new instruction, its first byte. With several CPUs, emulated on a busy host, one of
-        them now and then meets a breakpoint that is gone already. Once the command has begun
-        this counts like any other panic."""
-        return self.accel == "tcg" and self.boot_seconds is None and \
-            _first(_HALF, self.log) is not None
+        """The kernel switches code on and off, most of all while it boots: a breakpoint (int3),
+        the rest of the new instruction, its first byte. With several CPUs, each emulated by a
+        thread, one of them now and then keeps a breakpoint that is gone already: the kernel
+        panics, or that CPU meets it for ever, which the kernel says when it sees the stall."""
+        return self.accel == "tcg" and _first(_HALF, self.log) is not None
 
     def splats(self, since=0):
         """What the kernel complained about, a list of texts, from byte `since` of the log on."""
@@ -298,7 +312,7 @@ class Machine:
 
     def _watch(self, qemu, status_file, log, boot_seconds, timeout):
         """Passes output on until the guest has said its status; None if it died."""
-        begin = time.monotonic()
+        begin = looked = time.monotonic()
         started = exit_status = end = None
         with selectors.DefaultSelector() as selector:
             selector.register(qemu.stdout, selectors.EVENT_READ)
@@ -328,6 +342,15 @@ class Machine:
                 if started is None and now > begin + boot_seconds:
                     self.trouble = f"no boot within {boot_seconds} s; its last words: " + _last(log)
                     return STATUS_DIED
+                if started and now > looked + _LOOK_SECONDS:
+                    looked = now
+                    if self._met_half_an_instruction():
+                        self.trouble = "a CPU hangs where the kernel changed an instruction"
+                        return STATUS_DIED
+                if self.deadline and now > self.deadline:
+                    self.trouble = "the guest does not even end what takes too long; " \
+                                   "its last words: " + _last(log)
+                    return STATUS_TIMEOUT
                 limit = timeout + (_LEAK_SECONDS if self._ended(log) else 0)
                 if started and exit_status is None and now > started + limit:
                     self.trouble = f"the command did not end within {timeout} s (--timeout); " \

@@ -46,6 +46,12 @@ class Report:
             sys.stderr.buffer.write(data)
             sys.stderr.flush()
 
+    def begin_anew(self, reason):
+        """The program that has begun is run from its beginning."""
+        self.file.seek(0)
+        self.file.truncate()
+        self.write(f"# {reason}\n".encode())
+
     def note(self, text):
         """How far it is, for steps of minutes."""
         if self.events and text.startswith("vm: "):
