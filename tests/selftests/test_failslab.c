@@ -718,7 +718,7 @@ static bool new_namespace_meets(struct __test_metadata *_metadata, int home, int
 TEST_F_TIMEOUT(faults, last_allocations_of_a_namespace, 400)
 {
 	int home = open("/proc/thread-self/ns/net", O_RDONLY), least = 0, most = TOO_MANY;
-	int n, met = 0;
+	int n, met = 0, tried = 0;
 
 	ASSERT_GE(home, 0);
 	/* how many there are, about: the first fault that is not met */
@@ -729,12 +729,12 @@ TEST_F_TIMEOUT(faults, last_allocations_of_a_namespace, 400)
 		else
 			most = n;
 	}
-	ASSERT_GT(least, TRIES_NETNS);
-	for (n = least; n > least - TRIES_NETNS; n--)
+	/* it is not always the same number: down from there until so many have been met */
+	for (n = least; n > 0 && met < TRIES_NETNS && tried < 10 * TRIES_NETNS; n--, tried++)
 		met += new_namespace_meets(_metadata, home, n);
-	TH_LOG("a namespace is made by %d allocations, %d of the last %d failed", least, met,
-	       TRIES_NETNS);
-	EXPECT_GT(met, TRIES_NETNS / 2);
+	TH_LOG("a namespace is made by about %d allocations, %d of the last %d failed", least, met,
+	       tried);
+	EXPECT_EQ(met, TRIES_NETNS);
 	close(home);
 }
 
