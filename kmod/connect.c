@@ -101,9 +101,6 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 	u32 i;
 	int error;
 
-	/* one port is for one aggregator */
-	if (job->shards > 1 && ts->bound.port)
-		return -EINVAL;
 	peers = kcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
 	if (!peers)
 		return -ENOMEM;
@@ -223,7 +220,10 @@ int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
 	if (error)
 		return error;
 	lock_sock(sock->sk);
-	if (!has_begun(ts, a, waits)) {
+	/* one port is for one aggregator; what is connected stays so */
+	if (job.shards > 1 && ts->bound.port) {
+		error = -EINVAL;
+	} else if (!has_begun(ts, a, waits)) {
 		error = start_join(ts, a, &job, waits);
 		/* other calls that wait: they are canceled */
 		sock->sk->sk_state_change(sock->sk);

@@ -15,11 +15,6 @@
 
 #include "sock.h"
 
-/* A process may ask for more than there is, or than its cgroup may have: ENOMEM is enough of
- * an answer, nobody is to be killed for it.
- */
-#define GFP_MESSAGE	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
-
 static unsigned int memory_mib;
 module_param(memory_mib, uint, 0644);
 MODULE_PARM_DESC(memory_mib, "MiB of messages over all sockets; 0: an eighth of the host's memory");

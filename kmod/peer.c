@@ -303,7 +303,7 @@ void thc_peer_close_group(struct thc_peer *p)
 static void *alloc_for(struct sock *sk, size_t bytes)
 {
 	struct mem_cgroup *old = set_active_memcg(sk->sk_memcg);
-	void *memory = kvzalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	void *memory = kvzalloc(bytes, GFP_MESSAGE);
 
 	set_active_memcg(old);
 	return memory;
@@ -311,7 +311,7 @@ static void *alloc_for(struct sock *sk, size_t bytes)
 #else
 static void *alloc_for(struct sock *sk, size_t bytes)
 {
-	return kvzalloc(bytes, GFP_KERNEL | __GFP_NOWARN);
+	return kvzalloc(bytes, GFP_MESSAGE);
 }
 #endif
 

@@ -279,6 +279,11 @@ static inline void thc_breathe(u32 index)
 
 /* --- message.c ------------------------------------------------------------ */
 
+/* A process may ask for more than there is, or than its cgroup may have: ENOMEM is enough of
+ * an answer, nobody is to be killed for it.
+ */
+#define GFP_MESSAGE	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+
 /* Memory for sockets that cannot be swapped, within the host's bound; false: there is no room. */
 bool thc_memory_charge(size_t bytes);
 void thc_memory_uncharge(size_t bytes);
