@@ -7,6 +7,7 @@
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,6 +113,17 @@ TEST_F(vm, notices_mistakes)
 	EXPECT_TRUE(exists("/sys/kernel/debug/fail_page_alloc"));
 	EXPECT_TRUE(exists("/sys/kernel/debug/kunit"));
 	EXPECT_TRUE(exists("/proc/self/make-it-fail"));
+}
+
+/* Else a CPU may hang where one enables an event: tests/vm/stage2 says how. */
+TEST_F(vm, enables_events_without_the_names_of_tasks)
+{
+	FILE *f = fopen("/sys/kernel/tracing/options/record-cmd", "r");
+
+	if (!f)
+		SKIP(return, "the kernel is built without tracing");
+	EXPECT_EQ(fgetc(f), '0');
+	fclose(f);
 }
 
 TEST_F(vm, has_btf_of_the_kernel)

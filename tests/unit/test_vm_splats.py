@@ -81,6 +81,11 @@ def find(*lines):
         return machine.find_splats(f.name)
 
 
+def met_half_an_instruction(log):
+    return machine.Machine._met_half_an_instruction(
+        types.SimpleNamespace(accel="tcg", log=log, splats=lambda: machine.find_splats(log)))
+
+
 class Splats(unittest.TestCase):
     def test_every_complaint_is_found(self):
         for line in COMPLAINTS.splitlines():
@@ -108,8 +113,23 @@ class Splats(unittest.TestCase):
             with self.subTest(line=line), tempfile.NamedTemporaryFile("w") as f:
                 f.write("[    1.0] fine\n[    1.1] " + line + "\n")
                 f.flush()
-                fake = types.SimpleNamespace(accel="tcg", log=f.name)
-                self.assertEqual(machine.Machine._met_half_an_instruction(fake), blamed)
+                self.assertEqual(met_half_an_instruction(f.name), blamed)
+
+    def test_the_emulator_is_to_blame_for_who_waits_for_it(self):
+        lockup, warning = "watchdog: BUG: soft lockup - CPU#1 stuck for 104s! [x:413]", "WARNING: x"
+        stall = "rcu: INFO: rcu_preempt self-detected stall on CPU"
+        for first, frame, blamed in ((lockup, " text_poke_bp_batch+0xb7/0x300", True),
+                                     (stall, " text_poke_bp_batch+0xb7/0x300", True),
+                                     (lockup, " smp_text_poke_batch_finish+0x1/0x2", True),
+                                     (lockup, " ? text_poke_bp_batch+0xb7/0x300", False),
+                                     (lockup, " thc_receive+0x4e/0x120", False),
+                                     (warning, " text_poke_bp_batch+0xb7/0x300", False)):
+            with self.subTest(first=first, frame=frame), tempfile.NamedTemporaryFile("w") as f:
+                f.writelines(f"[    1.0] {line}\n" for line in
+                             (first, "RIP: 0010:smp_call_function_many_cond+0xf1/0x330",
+                              "Call Trace:", " <TASK>", " on_each_cpu_cond_mask+0x20/0x40", frame))
+                f.flush()
+                self.assertEqual(met_half_an_instruction(f.name), blamed)
 
     def test_a_complaint_fails_its_program(self):
         check = load_check()

@@ -71,7 +71,10 @@ _SPLAT = re.compile(_STAMP + r"""(?:
     )""", re.X)
 _OOM = re.compile(_STAMP + r"Out of memory: (.*)")
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing: (.*)")
+# A CPU met a breakpoint that is nobody's; another one waits for it with the next change.
 _HALF = re.compile(_STAMP + r"((?:Oops: )?int3: |RIP: 0010:(?:asm_)?exc_int3\+)")
+_STALL = re.compile(_STAMP + r"(?:watchdog: BUG: soft lockup|rcu: INFO: .* stall)")
+_CHANGING = re.compile(_STAMP + r" (?:smp_)?text_poke_\w+\+", re.M)
 _REFUSED = re.compile(_STAMP + r"thc-vm: cannot start: (.*)")
 _FIRST_LINES = 40
 
@@ -200,8 +203,10 @@ class Machine:
         """The kernel switches code on and off, most of all while it boots: a breakpoint (int3),
         the rest of the new instruction, its first byte. With several CPUs, each emulated by a
         thread, one of them now and then keeps a breakpoint that is gone already: the kernel
-        panics, or that CPU meets it for ever, which the kernel says when it sees the stall."""
-        return self.accel == "tcg" and _first(_HALF, self.log) is not None
+        panics, or that CPU meets it for ever, often with interrupts off. Then the kernel tells
+        of a stall: of that CPU, or of the one that changes code next and waits for all."""
+        return self.accel == "tcg" and (_first(_HALF, self.log) is not None or any(
+            _STALL.match(splat) and _CHANGING.search(splat) for splat in self.splats()))
 
     def splats(self, since=0):
         """What the kernel complained about, a list of texts, from byte `since` of the log on."""
