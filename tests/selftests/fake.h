@@ -31,9 +31,13 @@ static inline void set_sum(struct thc_hdr *h, size_t bytes)
 	h->sum = htobe32(thc_sum_packet(h, h + 1, (int)((bytes - sizeof(*h)) / 8)));
 }
 
-static inline int send_one(int fd, const struct sockaddr_in *to, const void *packet, size_t bytes)
+/* @to: a sockaddr_in, or a sockaddr_in6. */
+static inline int send_one(int fd, const void *to, const void *packet, size_t bytes)
 {
-	return sendto(fd, packet, bytes, 0, (const void *)to, sizeof(*to)) < 0 ? -errno : 0;
+	bool v6 = ((const struct sockaddr *)to)->sa_family == AF_INET6;
+	socklen_t len = v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+
+	return sendto(fd, packet, bytes, 0, to, len) < 0 ? -errno : 0;
 }
 
 /* Whatever @bytes has there, in network order. */

@@ -2,12 +2,12 @@
 /*
  * Packets that no aggregator sends, from the aggregator's address to a socket
  * with a live job: every header field with other values, every truncation,
- * random bytes. Nothing crashes, the job's sums stay right, and each packet is
- * counted under exactly one reason: the one that oracle.h says.
+ * random bytes; over IPv4 and IPv6. Nothing crashes, the job's sums stay right, and
+ * each packet is counted under exactly one reason: the one that oracle.h says.
  *
  * Loopback does not take UDP super-packets apart, so one system call brings 60
- * packets. THC_MALFORMED says how many in all; 10^6 if it
- * does not, and 10^5 on the debug kernel, where each takes ten times as long.
+ * packets. THC_MALFORMED says how many in all; 10^6 if it does not, and 10^5 on the
+ * debug kernel, where each takes ten times as long.
  */
 #include <linux/udp.h>
 
@@ -17,7 +17,6 @@
 
 #include <kselftest_harness.h>
 
-#define AT		"127.0.0.1"
 #define PACKETS		1000000
 #define PACKETS_DEBUG	100000
 #define PACKETS_JOINING	50000
@@ -34,9 +33,38 @@ FIXTURE(malformed)
 	struct nl		nl;
 	int			fd[2];
 	int			out;
-	struct sockaddr_in	to;	/* rank 0 */
+	struct sockaddr_in6	to;	/* rank 0; over IPv4 a sockaddr_in */
 	struct thc_joined	joined;
 };
+
+FIXTURE_VARIANT(malformed)
+{
+	const char	*at, *elsewhere;
+	int		domain;
+};
+
+FIXTURE_VARIANT_ADD(malformed, ipv4){
+	.at = "127.0.0.1",
+	.elsewhere = "127.0.0.2",
+	.domain = AF_INET,
+};
+
+FIXTURE_VARIANT_ADD(malformed, ipv6){
+	.at = "::1",
+	.elsewhere = "fd00::2",
+	.domain = AF_INET6,
+};
+
+/* @at, text, of that domain, in @a. */
+static void address_of(struct sockaddr_in6 *a, int domain, const char *at, uint16_t port)
+{
+	struct sockaddr_in *v4 = (void *)a;
+
+	memset(a, 0, sizeof(*a));
+	a->sin6_family = (sa_family_t)domain;
+	a->sin6_port = htons(port);
+	inet_pton(domain, at, domain == AF_INET6 ? (void *)&a->sin6_addr : &v4->sin_addr);
+}
 
 static const struct thc_send half = { .op = THC_OP_ADD, .width = 8, .round = 3, .tag = 9 };
 
@@ -53,13 +81,13 @@ FIXTURE_SETUP(malformed)
 		SKIP(return, "%s", reason);
 	ASSERT_EQ(enter_netns(), 0);
 	ASSERT_EQ(nl_open(&self->nl), 0);
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "2", NULL), 0);
-	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 1), 0);
+	ASSERT_EQ(start_daemon(&self->daemon, variant->at, PORT, JOB "2", NULL), 0);
+	ASSERT_EQ(join_all(self->fd, 2, variant->at, PORT, 1), 0);
 	ASSERT_EQ(getsockname(self->fd[0], (void *)&name, &len), 0);
-	loopback(&self->to, ntohs(name.sthc_port));
+	address_of(&self->to, variant->domain, variant->at, ntohs(name.sthc_port));
 	len = sizeof(self->joined);
 	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &self->joined, &len), 0);
-	self->out = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	self->out = socket(variant->domain, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	ASSERT_GE(self->out, 0);
 }
 
@@ -128,8 +156,8 @@ static const struct {
 	{ "unexpected", AT_FIELD(generation), 0xffffffff },
 };
 
-static void header_fields(struct __test_metadata *_metadata, int out, struct nl *nl,
-			  const struct sockaddr_in *to, const struct thc_joined *j, bool fixed)
+static void header_fields(struct __test_metadata *_metadata, int out, struct nl *nl, const void *to,
+			  const struct thc_joined *j, bool fixed)
 {
 	uint8_t packet[ANSWER_BYTES];
 	struct reasons before, after;
@@ -207,10 +235,9 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
 /* From elsewhere, even the right answer is none: each packet of a train counts. */
 TEST_F(malformed, another_address)
 {
-	struct sockaddr_in from = { .sin_family = AF_INET,
-				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1) };
 	uint8_t packets[4 * ANSWER_BYTES];
 	struct reasons before, after;
+	struct sockaddr_in6 from;
 	int segment = ANSWER_BYTES;
 	uint16_t table[16];
 	unsigned int i;
@@ -218,6 +245,9 @@ TEST_F(malformed, another_address)
 	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
 	for (i = 0; i < 4; i++)
 		good_answer(packets + i * ANSWER_BYTES, &self->joined, i);
+	address_of(&from, variant->domain, variant->elsewhere, 0);
+	if (variant->domain == AF_INET6)
+		ASSERT_EQ(system("ip -6 addr add fd00::2/128 dev lo nodad"), 0);
 	ASSERT_EQ(bind(self->out, (void *)&from, sizeof(from)), 0);
 	ASSERT_EQ(setsockopt(self->out, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)), 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
@@ -412,8 +442,8 @@ static int settle(int fd, uint64_t chunks, uint64_t n)
 /* About so many, a storm at most, until all have been looked at: then chunks in flight
  * may be answered.
  */
-static int blow(struct storm *t, int out, const struct sockaddr_in *to, int fd,
-		const struct thc_joined *j, uint64_t packets)
+static int blow(struct storm *t, int out, const void *to, int fd, const struct thc_joined *j,
+		uint64_t packets)
 {
 	uint64_t batches = ((packets < STORM ? packets : STORM) + BATCH - 1) / BATCH;
 	static uint8_t batch[BATCH * PACKET_MAX];
@@ -525,13 +555,44 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 	EXPECT_TRUE(error || !last[0].memory);
 }
 
+FIXTURE(joining)
+{
+	struct nl	nl;
+	int		fd;
+	int		udp;	/* the aggregator's */
+};
+
+FIXTURE_SETUP(joining)
+{
+	const char *reason = why_not();
+
+	memset(self, 0, sizeof(*self));
+	self->fd = self->udp = -1;
+	if (reason)
+		SKIP(return, "%s", reason);
+	ASSERT_EQ(enter_netns(), 0);
+	ASSERT_EQ(nl_open(&self->nl), 0);
+	self->fd = thc_open(0);
+	ASSERT_GE(self->fd, 0);
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+}
+
+FIXTURE_TEARDOWN(joining)
+{
+	close_all(&self->fd, 1);
+	if (self->udp >= 0)
+		close(self->udp);
+	nl_close(&self->nl);
+}
+
 /* Of a worker that has no WELCOME yet: then it gets one, and is in. */
-TEST_F_TIMEOUT(malformed, while_joining, 56)
+TEST_F_TIMEOUT(joining, storm, 56)
 {
 	static const enum thc_drop_reason drawn[] = { THC_DROP_TRUNCATED, THC_DROP_LENGTH,
 						      THC_DROP_SUM, THC_DROP_JOB,
 						      THC_DROP_RESERVED };
-	int fd = thc_open(0), udp = fake_open();
+	struct thc_joined joined = { .epoch = FAKE_EPOCH };
 	struct sockaddr_thc a = fake_place();
 	struct reasons before, after;
 	struct welcome_packet p;
@@ -541,16 +602,17 @@ TEST_F_TIMEOUT(malformed, while_joining, 56)
 	struct storm t;
 	size_t i;
 
-	ASSERT_GE(fd, 0);
-	ASSERT_GE(udp, 0);
-	storm_init(&t, &self->joined);
+	good_welcome(&p, 0);
+	joined.welcome = p.w;
+	storm_init(&t, &joined);
 	t.oracle.joining = true;
 	ASSERT_EQ(stay_on_this_cpu(), 0);
-	ASSERT_EQ(begin_join(fd, &a), 0);
-	ASSERT_EQ(fake_take_join(udp, &worker, &nonce), 0);
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
 	while (t.sent < PACKETS_JOINING)
-		ASSERT_EQ(blow(&t, udp, &worker, fd, &self->joined, PACKETS_JOINING - t.sent), 0);
+		ASSERT_EQ(blow(&t, self->udp, &worker, self->fd, &joined, PACKETS_JOINING - t.sent),
+			  0);
 	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
 	for (r = 0; r < THC_WORKER_DROP_REASONS; r++)
 		if (reached[r])
@@ -562,13 +624,11 @@ TEST_F_TIMEOUT(malformed, while_joining, 56)
 	for (i = 0; i < sizeof(drawn) / sizeof(drawn[0]); i++)
 		EXPECT_GT(t.want[drawn[i]], 0) TH_LOG("reason %d", drawn[i]);
 	EXPECT_EQ(t.want[THC_DROP_NONE], 0);
-	ASSERT_EQ(setsockopt(udp, IPPROTO_UDP, UDP_SEGMENT, &(int){ 0 }, sizeof(int)), 0);
+	ASSERT_EQ(setsockopt(self->udp, IPPROTO_UDP, UDP_SEGMENT, &(int){ 0 }, sizeof(int)), 0);
 	good_welcome(&p, nonce);
 	set_sum(&p.h, sizeof(p));
-	ASSERT_EQ(send_one(udp, &worker, &p, sizeof(p)), 0);
-	EXPECT_EQ(end_join(fd), 0);
-	close(fd);
-	close(udp);
+	ASSERT_EQ(send_one(self->udp, &worker, &p, sizeof(p)), 0);
+	EXPECT_EQ(end_join(self->fd), 0);
 }
 
 TEST_HARNESS_MAIN

@@ -8,6 +8,8 @@
 #include "netlink.h"
 
 #include <kselftest_harness.h>
+#include <net/ethernet.h>
+#include <netpacket/packet.h>
 #include <pthread.h>
 
 #define MESSAGES	8
@@ -149,6 +151,65 @@ TEST_F(path, a_port_of_ones_own_is_for_one_aggregator)
 	close(self->fd);
 	self->fd = thc_open(0);
 	EXPECT_EQ(begin_join(self->fd, &job), 0);
+}
+
+/* Nor does it lose the aggregator that it has. */
+TEST_F(path, a_port_of_ones_own_stays_at_its_aggregator)
+{
+	struct sockaddr_thc a = place("127.0.0.1", 20000, 0, 0), job = place(NULL, 0, 9, 0);
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+	struct nl nl;
+
+	ASSERT_EQ(nl_open(&nl), 0);
+	ASSERT_EQ(nl_new_job(&nl, 9, COOKIE, "127.0.0.1", FAKE_PORT, FAKE_PORT + 100), 0);
+	nl_close(&nl);
+	a.sthc_cookie = 0;
+	ASSERT_EQ(bind(self->fd, (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	fake_forget(self->udp);
+	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);
+	ASSERT_EQ(set_nonblock(self->fd, false), 0);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
+	ASSERT_EQ(recv(self->udp, &p, sizeof(p), 0), (ssize_t)sizeof(p));
+	EXPECT_EQ(p.h.op, THC_OP_ADD);
+}
+
+/* Whoever listens at the end of a link. */
+static int listen_at(const char *interface)
+{
+	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP),
+				  .sll_ifindex = (int)if_nametoindex(interface) };
+	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return bind(fd, (void *)&at, sizeof(at)) ? -errno : fd;
+}
+
+/* Of a connection that there is already, too. */
+TEST_F(path, a_route_that_changes_is_followed)
+{
+	struct sockaddr_thc a = place("203.0.113.1", FAKE_PORT, 1, 1);
+	char packet[200];
+	int end[2];
+
+	ASSERT_EQ(system("for i in 0 1; do"
+			 "	ip link add way$i arp off type veth peer name end$i &&"
+			 "	ip link set way$i up && ip link set end$i up || exit 1;"
+			 "done;"
+			 "ip addr add 198.51.100.1/32 dev way0 &&"
+			 "ip route add 203.0.113.1/32 dev way0 src 198.51.100.1"),
+		  0);
+	end[0] = listen_at("end0");
+	end[1] = listen_at("end1");
+	ASSERT_GE(end[0], 0);
+	ASSERT_GE(end[1], 0);
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	EXPECT_GT(recv(end[0], packet, sizeof(packet), 0), 0);
+	ASSERT_EQ(system("ip route replace 203.0.113.1/32 dev way1 src 198.51.100.1"), 0);
+	EXPECT_GT(recv(end[1], packet, sizeof(packet), 0), 0);
+	close_all(end, 2);
 }
 
 /* --- a connection that another thread replaces ---------------------------- */
