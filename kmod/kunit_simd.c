@@ -63,7 +63,45 @@ static void simd__loops_in_use_agree_with_scalar_ones(struct kunit *test)
 	kunit_info(test, "lanes are summed by %s", thc_simd_name());
 }
 
+/* User-mode Linux lends its unit to anybody, at any time. */
+#if defined(THC_HAVE_AVX) && !IS_ENABLED(CONFIG_UML)
+#include <asm/fpu/api.h>
+
+/* One call of loop @name while the kernel itself is using the unit. */
+#define LOOP_KEEPS_OFF(test, l, name, ...) \
+	do { \
+		int error; \
+\
+		get_random_bytes((l)->lanes, sizeof((l)->lanes)); \
+		memcpy((l)->expected, (l)->lanes, sizeof((l)->lanes)); \
+		kernel_fpu_begin(); \
+		error = thc_simd_##name((l)->lanes, __VA_ARGS__); \
+		kernel_fpu_end(); \
+		KUNIT_EXPECT_EQ(test, error, -EBUSY); \
+		KUNIT_EXPECT_MEMEQ(test, (l)->lanes, (l)->expected, sizeof((l)->lanes)); \
+	} while (0)
+
+/* They say so, and leave the packet to who can do without. */
+static void simd__a_unit_in_use_is_nobody_elses(struct kunit *test)
+{
+	struct loops *l = random_loops(test);
+
+	if (!strcmp(thc_simd_name(), thc_simd_scalar.name))
+		kunit_skip(test, "this CPU's lanes are summed without a vector unit");
+	get_random_bytes(l->payload, sizeof(l->payload));
+	LOOP_KEEPS_OFF(test, l, lut8, l->payload, &l->pairs, 0);
+	LOOP_KEEPS_OFF(test, l, lut16, l->payload, &l->pairs, 0);
+	LOOP_KEEPS_OFF(test, l, linear8, l->payload, 0);
+	LOOP_KEEPS_OFF(test, l, add8, l->payload, 0);
+	LOOP_KEEPS_OFF(test, l, add16, l->payload, 0);
+	LOOP_KEEPS_OFF(test, l, add32, l->payload, 0);
+}
+#endif
+
 static struct kunit_case simd_cases[] = { KUNIT_CASE(simd__loops_in_use_agree_with_scalar_ones),
+#if defined(THC_HAVE_AVX) && !IS_ENABLED(CONFIG_UML)
+	KUNIT_CASE(simd__a_unit_in_use_is_nobody_elses),
+#endif
 					  {} };
 
 static struct kunit_suite simd_suite = {
