@@ -62,6 +62,7 @@ void thc_disconnect(struct thc_sock *ts)
 	memset(ts->reserved, 0, sizeof(ts->reserved));
 	memset(&ts->failure, 0, sizeof(ts->failure));
 	ts->refused = 0;
+	ts->unclaimed = false;
 	memset(ts->turned_away, 0, sizeof(ts->turned_away));
 	peers = ts->peers;
 	ts->peers = NULL;

@@ -330,16 +330,15 @@ static int alloc_flights(struct thc_peer *p, u32 n)
 int thc_peer_streams(struct thc_peer *p)
 {
 	const struct thc_welcome *w = &p->joined.welcome;
-	u32 data = be16_to_cpu(w->data_slots), norms = be16_to_cpu(w->norm_slots), window = data;
-
+	u32 data = be16_to_cpu(w->data_slots), norms = be16_to_cpu(w->norm_slots);
+	/* an option, which is set under another lock */
+	u32 wanted = READ_ONCE(p->owner->window), window = min_not_zero(wanted, data);
 	int error = alloc_flights(p, data + norms);
 
 	if (error)
 		return error;
 	/* the timer may be giving up joining just now */
 	spin_lock_bh(&p->owner->lock);
-	if (p->owner->window && p->owner->window < window)
-		window = p->owner->window;
 	thc_stream_init(&p->sender.data, p->flights, 0, data);
 	thc_stream_init(&p->sender.norms, p->flights + data, data, norms);
 	thc_sender_init(&p->sender, window);

@@ -91,6 +91,8 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 		spin_unlock_bh(&ts->lock);
 		return -ts->failure.error;
 	}
+	/* who sends knows how joining ended */
+	ts->unclaimed = false;
 	list_add_tail(&m->link, &ts->messages[kind]);
 	ts->reserved[kind] += m->chunks;
 	ts->called_at = now;
@@ -145,10 +147,11 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 			return -EPIPE;
 		if (!thc_has_joined(ts, joins)) {
 			release_sock(sk);
-			error = thc_wait_for(ts, thc_has_joined, joins, timeo);
+			error = thc_wait_for(ts, thc_may_send, joins, timeo);
 			lock_sock(sk);
 			if (error)
 				return error;
+			continue;
 		}
 		if (joins != ts->joins)
 			return -ECANCELED;

@@ -401,6 +401,8 @@ enum thc_state thc_state_of(struct thc_sock *ts);
 u32 thc_joins_of(struct thc_sock *ts);
 /* Connection number @joins is not being made any more, or has been replaced. */
 bool thc_has_joined(struct thc_sock *ts, u64 joins);
+/* The same, or nothing may be sent any more. */
+bool thc_may_send(struct thc_sock *ts, u64 joins);
 /* There is room for @need bytes, or no point in waiting; poll() is told if not. */
 bool thc_has_room(struct thc_sock *ts, u64 need);
 /* There is one that nobody is receiving, or no point in waiting; likewise. */

@@ -49,6 +49,11 @@ bool thc_has_joined(struct thc_sock *ts, u64 joins)
 	return has;
 }
 
+bool thc_may_send(struct thc_sock *ts, u64 joins)
+{
+	return thc_has_joined(ts, joins) || READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
+}
+
 bool thc_has_room(struct thc_sock *ts, u64 need)
 {
 	bool room;

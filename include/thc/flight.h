@@ -268,6 +268,12 @@ THC_INLINE void thc_flight_sent(struct thc_sender *s, struct thc_flight *f, u64 
 	f->cut = 0;
 }
 
+/* Packets are in flight that had no answer yet. */
+THC_INLINE int thc_sender_busy(const struct thc_sender *s)
+{
+	return s->data.in_flight || s->norms.in_flight;
+}
+
 /**
  * thc_flight_launch() - chunk @st->next goes out
  * @owner, @index, @packet, @bytes: see struct thc_flight
@@ -280,6 +286,9 @@ THC_INLINE struct thc_flight *thc_flight_launch(struct thc_sender *s, struct thc
 {
 	struct thc_flight *f = thc_stream_flight(st, st->next);
 
+	/* what the network said while nothing was asked is about no answer that is missing */
+	if (!thc_sender_busy(s))
+		s->unreachable_at = 0;
 	f->owner = owner;
 	f->packet = packet;
 	f->sequence = st->next;
@@ -527,12 +536,6 @@ THC_INLINE u64 thc_overdue_end(struct thc_sender *s, const struct thc_overdue *o
 }
 
 /* --- when nothing moves --------------------------------------------------- */
-
-/* Packets are in flight that had no answer yet. */
-THC_INLINE int thc_sender_busy(const struct thc_sender *s)
-{
-	return s->data.in_flight || s->norms.in_flight;
-}
 
 /* The network says that packets do not arrive. */
 THC_INLINE void thc_sender_unreachable(struct thc_sender *s, u64 now)

@@ -216,7 +216,7 @@ static void gone__failed_rejoin_leaves_a_client(void **state)
 	static const char job[] = "job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout";
 	struct thc_client_info info = { .size = sizeof(info) };
 	struct daemon d = start_daemon(job);
-	struct thc_client_options o = options_of(d.port, 0, 300);
+	struct thc_client_options o = options_of(d.port, 0, 2000);
 	struct thc_client *c = NULL;
 	float g[4] = { 1, 2, 3, 4 };
 	double cpu;
@@ -244,8 +244,8 @@ static void gone__failed_rejoin_leaves_a_client(void **state)
 static void join__who_gave_up_is_missing(void **state)
 {
 	struct daemon d = start_daemon(JOB2);
-	struct thc_client_options first = options_of(d.port, 0, 200);
-	struct thc_client_options second = options_of(d.port, 1, 400);
+	struct thc_client_options first = options_of(d.port, 0, 2000);
+	struct thc_client_options second = options_of(d.port, 1, 2000);
 	struct thc_client *c = NULL;
 
 	(void)state;

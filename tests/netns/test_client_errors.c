@@ -87,6 +87,8 @@ static void *one_stays_away(void *arg)
 	float *g = make_gradient(r->rank, 5000), *copy = make_gradient(r->rank, 5000);
 	int error = open_client(r);
 
+	/* what they wait for is rank 1, not each other */
+	pthread_barrier_wait(r->barrier);
 	if (!error && r->rank != 1)
 		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
 	keep_error(r, error);
@@ -106,7 +108,7 @@ static void errors__missing_rank_is_named_in_time(void **state)
 	(void)state;
 	set_up_ranks(ranks, 3, d);
 	for (i = 0; i < 3; i++)
-		ranks[i].timeout_ms = 700;
+		ranks[i].timeout_ms = 3000;
 	run_ranks(ranks, 3, one_stays_away);
 	stop_daemon(d);
 	assert_int_equal(ranks[0].error, -ETIMEDOUT);
@@ -211,7 +213,7 @@ static void errors__open_says_why_not(void **state)
 	o.port = d.port;
 	o.job = 1;
 	o.cookie = COOKIE;
-	o.join_timeout_ms = 300;
+	o.join_timeout_ms = 2000;
 	expect_open(&o, -ETIMEDOUT, "rank 1 of job 1 did not join");
 	o.rank = 2;
 	expect_open(&o, -ERANGE, "rank 2 is too large for job 1");

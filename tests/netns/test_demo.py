@@ -21,7 +21,7 @@ DEMO = os.path.join(netns.ROOT, "tools/demo.py")
 KEYS = {"workers", "steps", "accuracy_thc", "accuracy_fp32", "nmse", "bytes_up_per_step",
         "bytes_down_per_step", "fp32_bytes_per_step", "xdp_packets", "xdp_expected_packets",
         "retransmits", "drops", "xdp_mode", "transport"}
-SILENCE = 2.0
+SILENCE = 5.0       # it speaks once a second, if it is given the time
 WORKERS, EPOCHS, STEPS = 2, 1, 17
 
 

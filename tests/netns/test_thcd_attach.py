@@ -444,13 +444,13 @@ def case__a_program_that_is_taken_away_is_missed():
         d = Daemon(net)
         assert d.ready, d.said
         net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
-        time.sleep(1.3)
+        time.sleep(3)
         said = d.end()
         assert "somebody removed the XDP program from eth0" in said, said
         nothing_left(net, d)
         d = Daemon(net)
         net.run(net.aggregator, ["ip", "link", "del", "eth0"])
-        time.sleep(1.3)
+        time.sleep(3)
         assert "interface eth0 is gone" in d.end()
         assert d.status == 0 and not os.path.exists(d.pins())
 

@@ -167,7 +167,7 @@ TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
 	group_welcome(&p, nonce, 20001);
 	start = now_ms();
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
-	sleep_ms(200);
+	sleep_ms(600);
 	close(taken);
 	ASSERT_FALSE(is_bound(20001));
 	while (!is_bound(20001) && now_ms() - start < PATIENCE_MS) {
@@ -335,6 +335,7 @@ TEST_F(aggregator, join_tells_the_last_epoch)
 {
 	struct sockaddr_thc a = fake_place();
 	struct join_packet p;
+	int i;
 
 	self->udp = fake_open();
 	ASSERT_GE(self->udp, 0);
@@ -344,8 +345,16 @@ TEST_F(aggregator, join_tells_the_last_epoch)
 	ASSERT_EQ(fake_join(self->fd, self->udp, &self->worker), 0);
 	fake_forget(self->udp);
 	ASSERT_EQ(begin_join(self->fd, &a), 0);
-	while (fake_take_join_packet(self->udp, &self->worker, &p))
-		ASSERT_EQ(p.h.op, THC_OP_LEAVE);
+	/* LEAVE comes first, and a JOIN of before may still be on its way */
+	for (i = 0; i < 20; i++) {
+		if (!fake_take_join_packet(self->udp, &self->worker, &p)) {
+			if (be32toh(p.h.epoch) == FAKE_EPOCH)
+				break;
+		} else {
+			ASSERT_EQ(p.h.op, THC_OP_LEAVE);
+		}
+	}
+	EXPECT_EQ(p.h.op, THC_OP_JOIN);
 	EXPECT_EQ(be32toh(p.h.epoch), FAKE_EPOCH);
 	/* it was in none of another job */
 	a.sthc_job = 2;
@@ -418,6 +427,7 @@ static bool all_bytes(const uint8_t *p, size_t bytes, uint8_t value)
 TEST_F(aggregator, silent_one_is_asked_again)
 {
 	struct chunk_packet first, again;
+	struct thc_socket_stats s;
 	int i;
 
 	self->udp = fake_open();
@@ -426,8 +436,9 @@ TEST_F(aggregator, silent_one_is_asked_again)
 		ASSERT_EQ(fake_take(self->udp, &again, PATIENCE_MS), 0);
 		EXPECT_EQ(memcmp(&again, &first, sizeof(first)), 0);
 	}
-	EXPECT_GE(stats_of(self->fd).retransmits, 3);
-	EXPECT_EQ(stats_of(self->fd).packets_up, stats_of(self->fd).retransmits + 1);
+	s = stats_of(self->fd);
+	EXPECT_GE(s.retransmits, 3);
+	EXPECT_EQ(s.packets_up, s.retransmits + 1);
 	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &first.h, 3, 1), 0);
 	EXPECT_EQ(receive(self->fd, 0), ANSWER);
 }

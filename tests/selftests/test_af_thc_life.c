@@ -264,18 +264,19 @@ static long namespaces(void)
 	return read_caches(&c) ? -1 : objects_of(&c, "net_namespace");
 }
 
-/* The same when those of the tests before have died. */
+/* The same when those of the tests before have died: when it has not changed for 3 s. */
 static long namespaces_settled(void)
 {
-	long n, now = namespaces();
-	int i = 0;
+	long n = namespaces(), before;
+	int same = 0, i;
 
-	do {
-		n = now;
+	for (i = 0; i < 100 && same < 10; i++) {
+		before = n;
 		sleep_ms(300);
-		now = namespaces();
-	} while (now != n && i++ < 30);
-	return now;
+		n = namespaces();
+		same = n == before ? same + 1 : 0;
+	}
+	return n;
 }
 
 static long namespaces_before;

@@ -363,6 +363,8 @@ def software__its_death_is_an_error_in_time():
                 assert error.errno in (110, 111), error         # ETIMEDOUT, ECONNREFUSED
         assert time.monotonic() - start < 10
         aggregator.start("--fresh")
+        for rank in ranks:
+            rank.option(OPT_TIMEOUT, 60000)
         join(ranks)
         send_round(ranks, OP_ADD, 7)
         take_round(ranks, OP_ADD, 7)

@@ -6,11 +6,11 @@
  */
 #include "fake.h"
 #include "netlink.h"
+#include "waiting.h"
 
 #include <kselftest_harness.h>
 #include <net/ethernet.h>
 #include <netpacket/packet.h>
-#include <pthread.h>
 
 #define MESSAGES	8
 #define USER		12345
@@ -171,7 +171,7 @@ TEST_F(path, a_port_of_ones_own_stays_at_its_aggregator)
 	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);
 	ASSERT_EQ(set_nonblock(self->fd, false), 0);
 	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
-	ASSERT_EQ(recv(self->udp, &p, sizeof(p), 0), (ssize_t)sizeof(p));
+	ASSERT_EQ(fake_take(self->udp, &p, PATIENCE_MS), 0);
 	EXPECT_EQ(p.h.op, THC_OP_ADD);
 }
 
@@ -214,12 +214,12 @@ TEST_F(path, a_route_that_changes_is_followed)
 
 /* --- a connection that another thread replaces ---------------------------- */
 
-static void *receive_one(void *arg)
+static int wait_in_recvmsg(struct waiting *w)
 {
 	static uint8_t room[THC_LANE_BYTES];
 	struct thc_received r;
 
-	return (void *)(intptr_t)receive_message(*(int *)arg, room, sizeof(room), &r, 0, NULL);
+	return (int)receive_message(w->fd, room, sizeof(room), &r, 0, NULL);
 }
 
 /* By one that fails: nothing will come any more. */
@@ -227,20 +227,17 @@ TEST_F(path, recvmsg_ends_with_its_connection)
 {
 	struct sockaddr_thc nowhere = place("203.0.113.1", 1, 1, 1);
 	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	struct waiting w = { .call = wait_in_recvmsg, .number = SYS_recvmsg, .fd = self->fd };
 	struct sockaddr_in worker;
-	pthread_t thread;
 	uint64_t start;
-	void *error;
 
 	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
 	ASSERT_EQ(setsockopt(self->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-	ASSERT_EQ(pthread_create(&thread, NULL, receive_one, &self->fd), 0);
-	sleep_ms(300);
+	ASSERT_EQ(begin_waiting(&w), 0);
 	start = now_ms();
 	EXPECT_EQ(connect(self->fd, (void *)&nowhere, sizeof(nowhere)), -1);
 	EXPECT_EQ(errno, ENETUNREACH);
-	pthread_join(thread, &error);
-	EXPECT_EQ((intptr_t)error, -ECANCELED);
+	EXPECT_EQ(end_waiting(&w), -ECANCELED);
 	/* at once, not when its time is over */
 	EXPECT_LT(now_ms() - start, PATIENCE_MS / 2);
 }

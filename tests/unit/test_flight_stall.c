@@ -153,6 +153,23 @@ static void stall__the_network_has_a_second(void **state)
 	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
 }
 
+/* A complaint while nothing is asked, and then a long pause: nobody has failed to answer. */
+static void stall__a_complaint_before_the_question_does_not_count(void **state)
+{
+	struct worker *w = *state;
+	u64 second = THC_UNREACHABLE_MS * THC_NS_PER_MS;
+
+	thc_sender_unreachable(&w->s, w->now);
+	w->now += 10 * second;
+	w->s.progress_at = w->now;
+	launch_one(w, &w->s.data, 5);
+	assert_int_equal(stall(w, second, 0), THC_STALL_NONE);
+	/* one that comes when something is in flight is not taken back by what follows */
+	thc_sender_unreachable(&w->s, w->now);
+	launch_one(w, &w->s.norms, 5);
+	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
+}
+
 /* --- headers -------------------------------------------------------------- */
 
 static void header__request_is_as_the_wire_says(void **state)
@@ -270,6 +287,7 @@ int main(void)
 		CASE(stall__after_the_timeout),
 		CASE(stall__a_rank_that_left_is_not_waited_for),
 		CASE(stall__the_network_has_a_second),
+		CASE(stall__a_complaint_before_the_question_does_not_count),
 		CASE(header__request_is_as_the_wire_says),
 		CASE(header__without_a_sum_says_so),
 		cmocka_unit_test(welcome__only_what_can_be_served_is_sound),
