@@ -76,7 +76,7 @@ struct outcome {
 static struct outcome outcome;
 
 /* The late one begins when the others have ended. */
-static int reduce_late_or_not(struct rank *r, float *g, size_t count, int error)
+static int reduce_in_turn(struct rank *r, float *g, size_t count, int error)
 {
 	if (r->rank == LATE)
 		pthread_barrier_wait(r->barrier);
@@ -94,7 +94,7 @@ static void *reduce_late(void *arg)
 	int error = open_client(r);
 
 	pthread_barrier_wait(r->barrier);
-	error = reduce_late_or_not(r, g, COUNT, error);
+	error = reduce_in_turn(r, g, COUNT, error);
 	keep_error(r, error);
 	if (!error) {
 		memcpy(outcome.got[r->rank], g, sizeof(outcome.got[0]));
@@ -201,7 +201,7 @@ static void *reduce_rounds_late(void *arg)
 		g = make_gradient(r->rank, CHUNK);
 		pthread_barrier_wait(r->barrier);
 		if (round % 4 == 1)
-			error = reduce_late_or_not(r, g, CHUNK, error);
+			error = reduce_in_turn(r, g, CHUNK, error);
 		else if (!error)
 			error = thc_allreduce(r->client, g, CHUNK, THC_FP32, KEY);
 		if (error)
@@ -276,7 +276,7 @@ static void *err_late(void *arg)
 		}
 		count = fault->count;
 	}
-	error = reduce_late_or_not(r, g, count, error);
+	error = reduce_in_turn(r, g, count, error);
 	keep_error(r, error);
 	if (r->rank == LATE && memcmp(g, copy, COUNT * sizeof(*g)))
 		r->error = -1;

@@ -21,7 +21,7 @@ DEMO = os.path.join(netns.ROOT, "tools/demo.py")
 KEYS = {"workers", "steps", "accuracy_thc", "accuracy_fp32", "nmse", "bytes_up_per_step",
         "bytes_down_per_step", "fp32_bytes_per_step", "xdp_packets", "xdp_expected_packets",
         "retransmits", "drops", "xdp_mode", "transport"}
-SILENCE = 5.0       # it speaks once a second, if it is given the time
+SILENCE = 2.0
 WORKERS, EPOCHS, STEPS = 2, 1, 17
 
 
@@ -48,14 +48,15 @@ def left_of(pid):
 
 
 def finish(p, limit=120):
-    """(output, longest silence) of a demo that must end well."""
-    output, silence, heard = b"", 0.0, time.monotonic()
+    """(output, the longest silence but one) of a demo that must end well: a busy machine
+    may be the reason for one."""
+    output, silences, heard = b"", [0.0], time.monotonic()
     with selectors.DefaultSelector() as selector:
         selector.register(p.stdout, selectors.EVENT_READ)
         end = time.monotonic() + limit
         while time.monotonic() < end and selector.select(end - time.monotonic()):
             chunk = os.read(p.stdout.fileno(), 65536)
-            silence = max(silence, time.monotonic() - heard)
+            silences.append(time.monotonic() - heard)
             heard = time.monotonic()
             if not chunk:
                 break
@@ -64,7 +65,7 @@ def finish(p, limit=120):
     status = p.wait(10)
     text = output.decode()
     assert status == 0, f"status {status}:\n{text}"
-    return text, silence
+    return text, sorted(silences)[-2]
 
 
 def train(*argv):

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -299,26 +300,29 @@ def case__a_deadline_closes_what_has_its_quorum():
     with Daemon("1,ranks=3,cookie=0x1234,table=uniform,quorum=2,deadline_ms=80") as d:
         a, b, c = workers = [d.worker(r) for r in range(3)]
         join_all(workers)
-        start = time.monotonic()
         a.send(LUT_ADD, bytes([0x11]) * 512, width=4, slot=3)
         a.silent(0.25)  # one of three has no quorum, however late
         c.send(LUT_ADD, bytes([0x22]) * 512, width=4, slot=3)
         packet = a.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CLOSED, count=2, bitmap=0b101)
         assert packet.payload == bytes([3]) * 1024
-        assert time.monotonic() - start < 5.0
         # who comes late is given the result without being added
         b.drain()
         b.send(LUT_ADD, bytes([0x44]) * 512, width=4, slot=3)
         packet = b.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_REPEAT | wire.F_CLOSED, count=2)
         assert packet.payload == bytes([3]) * 1024
         a.drain()
-        start = time.monotonic()
-        for w in (a, b):
-            w.send(LUT_ADD, bytes(512), width=4, slot=4)
-        a.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CLOSED, count=2, bitmap=0b011)
-        took = time.monotonic() - start
-        assert 0.06 < took < 2.0, f"closed after {took:.3f} s with a deadline of 80 ms"
-        assert d.stats()["events"]["closed"] == 2
+        took = []
+        for slot in range(4, 9):
+            start = time.monotonic()
+            for w in (a, b):
+                w.send(LUT_ADD, bytes(512), width=4, slot=slot)
+            a.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CLOSED, count=2, bitmap=0b011)
+            took.append(time.monotonic() - start)
+        text = ", ".join(f"{t:.3f}" for t in took)
+        # whoever is kept from its CPU is late, but not always
+        assert 0.06 < min(took) and statistics.median(took) < 0.3, \
+            f"closed after {text} s with a deadline of 80 ms"
+        assert d.stats()["events"]["closed"] == 6
 
 
 def case__joining_is_idempotent_and_a_restart_raises_the_epoch():

@@ -136,17 +136,27 @@ TEST_F(path, rules_for_a_mark_are_obeyed)
 	EXPECT_EQ(try_to_join(self->fd), -EACCES);
 }
 
+/* A socket bound to a port; job 9 is at two aggregators, of which we are one. */
+static int bind_and_describe_job(int fd)
+{
+	struct sockaddr_thc a = place("127.0.0.1", 20000, 0, 0);
+	struct nl nl;
+	int error = nl_open(&nl);
+
+	if (error)
+		return error;
+	error = nl_new_job(&nl, 9, COOKIE, "127.0.0.1", FAKE_PORT, FAKE_PORT + 100);
+	nl_close(&nl);
+	a.sthc_cookie = 0;
+	return error ? error : bind(fd, (void *)&a, sizeof(a)) ? -errno : 0;
+}
+
 /* One local port cannot be at two aggregators. */
 TEST_F(path, a_port_of_ones_own_is_for_one_aggregator)
 {
-	struct sockaddr_thc a = place("127.0.0.1", 20000, 0, 0), job = place(NULL, 0, 9, 0);
-	struct nl nl;
+	struct sockaddr_thc job = place(NULL, 0, 9, 0);
 
-	ASSERT_EQ(nl_open(&nl), 0);
-	ASSERT_EQ(nl_new_job(&nl, 9, COOKIE, "127.0.0.1", FAKE_PORT, FAKE_PORT + 100), 0);
-	nl_close(&nl);
-	a.sthc_cookie = 0;
-	ASSERT_EQ(bind(self->fd, (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(bind_and_describe_job(self->fd), 0);
 	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);
 	close(self->fd);
 	self->fd = thc_open(0);
@@ -156,16 +166,11 @@ TEST_F(path, a_port_of_ones_own_is_for_one_aggregator)
 /* Nor does it lose the aggregator that it has. */
 TEST_F(path, a_port_of_ones_own_stays_at_its_aggregator)
 {
-	struct sockaddr_thc a = place("127.0.0.1", 20000, 0, 0), job = place(NULL, 0, 9, 0);
+	struct sockaddr_thc job = place(NULL, 0, 9, 0);
 	struct sockaddr_in worker;
 	struct chunk_packet p;
-	struct nl nl;
 
-	ASSERT_EQ(nl_open(&nl), 0);
-	ASSERT_EQ(nl_new_job(&nl, 9, COOKIE, "127.0.0.1", FAKE_PORT, FAKE_PORT + 100), 0);
-	nl_close(&nl);
-	a.sthc_cookie = 0;
-	ASSERT_EQ(bind(self->fd, (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(bind_and_describe_job(self->fd), 0);
 	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
 	fake_forget(self->udp);
 	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);

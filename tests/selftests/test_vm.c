@@ -120,8 +120,7 @@ TEST_F(vm, enables_events_without_the_names_of_tasks)
 {
 	FILE *f = fopen("/sys/kernel/tracing/options/record-cmd", "r");
 
-	if (!f)
-		SKIP(return, "the kernel is built without tracing");
+	ASSERT_NE(f, NULL) TH_LOG("no tracing");
 	EXPECT_EQ(fgetc(f), '0');
 	fclose(f);
 }
