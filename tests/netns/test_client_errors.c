@@ -3,6 +3,8 @@
  * Errors of the client against a real daemon, and who is named in them: ranks
  * are threads, each with its own client, `thcd --software` is on loopback.
  */
+#include <stdbool.h>
+
 #include "ranks.h"
 
 /* A bad round, then a good one without joining again. */
@@ -79,6 +81,165 @@ static void errors__nan_and_inf_name_the_rank(void **state)
 		assert_non_null(strstr(ranks[2].sentence, "index 4321 of 5000"));
 	}
 }
+
+/* --- NaN and Inf as results, steps that are skipped ----------------------- */
+
+#define STEP_COUNT	5000
+#define FINE_KEY	1	/* a bucket that is finite on all ranks */
+#define BAD_KEY		2	/* a bucket with Inf from one rank */
+
+/* A rank's two buckets; what their memories held before a step. */
+struct step {
+	float	*fine, *bad;
+	float	before[2][STEP_COUNT];
+};
+
+/* One step with both buckets under way at a time; the second one's result. */
+static int do_step(struct rank *r, struct step *s, float scale, float worst)
+{
+	struct thc_request *fine, *bad;
+	size_t i;
+
+	for (i = 0; i < STEP_COUNT; i++)
+		s->fine[i] = s->bad[i] = scale * gradient_at(r->rank, i);
+	if (worst != 0 && r->rank == 2)
+		s->bad[4321] = worst;
+	if (thc_allreduce_start(r->client, s->fine, STEP_COUNT, THC_FP32, FINE_KEY, &fine) ||
+	    thc_allreduce_start(r->client, s->bad, STEP_COUNT, THC_FP32, BAD_KEY, &bad))
+		return -1;
+	return thc_allreduce_wait(fine) ? -2 : thc_allreduce_wait(bad);
+}
+
+static bool memory_is(struct rank *r, uint64_t key, const float *expected)
+{
+	static __thread float now[STEP_COUNT];
+
+	return thc_error_export(r->client, key, now, STEP_COUNT) == STEP_COUNT &&
+	       !memcmp(now, expected, sizeof(now));
+}
+
+static bool all_nan(const float *x)
+{
+	size_t i;
+
+	for (i = 0; i < STEP_COUNT; i++)
+		if (!isnan(x[i]))
+			return false;
+	return true;
+}
+
+/* The line of what went wrong, 0: nothing. */
+static int skip_a_step(struct rank *r, struct step *s, float worst)
+{
+	struct thc_client_stats stats = { .size = sizeof(stats) };
+
+	if (do_step(r, s, 1, 0))
+		return __LINE__;
+	thc_error_export(r->client, FINE_KEY, s->before[0], STEP_COUNT);
+	thc_error_export(r->client, BAD_KEY, s->before[1], STEP_COUNT);
+
+	/* an overflow: all other values of the step are 10^5 times too large */
+	if (do_step(r, s, 1e5F, worst) != THC_NONFINITE)
+		return __LINE__;
+	if (!all_nan(s->bad) || all_nan(s->fine))
+		return __LINE__;
+	if (!memory_is(r, BAD_KEY, s->before[1]) || memory_is(r, FINE_KEY, s->before[0]))
+		return __LINE__;
+	if (thc_error_undo(r->client, FINE_KEY) || thc_error_undo(r->client, BAD_KEY) ||
+	    !memory_is(r, FINE_KEY, s->before[0]) || !memory_is(r, BAD_KEY, s->before[1]))
+		return __LINE__;
+	/* once is enough, and a key without memory is no error */
+	if (thc_error_undo(r->client, FINE_KEY) || thc_error_undo(r->client, 77) ||
+	    !memory_is(r, FINE_KEY, s->before[0]))
+		return __LINE__;
+	if (do_step(r, s, 1, 0) || nmse(s->fine, r->ranks, STEP_COUNT) > 0.06)
+		return __LINE__;
+	if (thc_client_stats(r->client, &stats) || stats.nonfinite != 1 || stats.requests != 6 ||
+	    stats.failures)
+		return __LINE__;
+	return 0;
+}
+
+static void *nonfinite_step(void *arg)
+{
+	struct rank *r = arg;
+	struct step *s = calloc(1, sizeof(*s));
+
+	s->fine = malloc(STEP_COUNT * sizeof(float));
+	s->bad = malloc(STEP_COUNT * sizeof(float));
+	r->error = open_client(r);
+	if (!r->error)
+		r->error = skip_a_step(r, s, r->count ? INFINITY : NAN);
+	end_rank(r, s->fine, s->bad);
+	free(s);
+	return NULL;
+}
+
+static void nonfinite__is_a_result_if_wanted_and_leaves_nothing(void **state)
+{
+	size_t inf;
+
+	(void)state;
+	for (inf = 0; inf < 2; inf++) {
+		struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+		struct rank ranks[3];
+		unsigned int i;
+
+		set_up_ranks(ranks, 3, d);
+		for (i = 0; i < 3; i++) {
+			ranks[i].count = inf;
+			ranks[i].flags = THC_CLIENT_ERROR_FEEDBACK | THC_CLIENT_NONFINITE;
+		}
+		run_ranks(ranks, 3, nonfinite_step);
+		stop_daemon(d);
+		for (i = 0; i < 3; i++)
+			assert_int_equal(ranks[i].error, 0);
+	}
+}
+
+/* NaN as the element type has it, on all ranks, in every dtype. */
+static void *nonfinite_half(void *arg)
+{
+	struct rank *r = arg;
+	uint16_t inf = r->dtype == THC_FP16 ? 0x7c00 : 0x7f80;
+	uint16_t nan = r->dtype == THC_FP16 ? 0x7e00 : 0x7fc0;
+	uint16_t *g = calloc(STEP_COUNT, sizeof(*g));
+	size_t i;
+
+	if (!r->rank)
+		g[0] = inf;
+	r->error = open_client(r);
+	if (!r->error)
+		r->error = thc_allreduce(r->client, g, STEP_COUNT, r->dtype, 0);
+	for (i = 0; i < STEP_COUNT; i++)
+		if (g[i] != nan)
+			r->error = -1;
+	return end_rank(r, g, NULL);
+}
+
+static void nonfinite__half_precision(void **state)
+{
+	static const enum thc_dtype dtypes[] = { THC_FP16, THC_BF16 };
+	unsigned int i, k;
+
+	(void)state;
+	for (k = 0; k < 2; k++) {
+		struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+		struct rank ranks[2];
+
+		set_up_ranks(ranks, 2, d);
+		for (i = 0; i < 2; i++) {
+			ranks[i].flags = THC_CLIENT_NONFINITE;
+			ranks[i].dtype = dtypes[k];
+		}
+		run_ranks(ranks, 2, nonfinite_half);
+		stop_daemon(d);
+		for (i = 0; i < 2; i++)
+			assert_int_equal(ranks[i].error, THC_NONFINITE);
+	}
+}
+
+/* --- missing ranks -------------------------------------------------------- */
 
 /* Rank 1 never calls. */
 static void *one_stays_away(void *arg)
@@ -335,6 +496,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(errors__disagreement_names_the_rank),
 		cmocka_unit_test(errors__nan_and_inf_name_the_rank),
+		cmocka_unit_test(nonfinite__is_a_result_if_wanted_and_leaves_nothing),
+		cmocka_unit_test(nonfinite__half_precision),
 		cmocka_unit_test(errors__missing_rank_is_named_in_time),
 		cmocka_unit_test(errors__leaving_rank_is_named),
 		cmocka_unit_test(errors__restarted_rank_is_named_and_rejoined),

@@ -204,3 +204,10 @@ int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
 	stats->size = sizeof(*stats);
 	return 0;
 }
+
+int thc_error_undo(struct thc_client *c, uint64_t key)
+{
+	(void)c;
+	(void)key;
+	return fail(-EINVAL, "the fake cannot undo");
+}

@@ -13,6 +13,8 @@
 
 #include "client.h"
 
+#define CLIENT_FLAGS	(THC_CLIENT_ERROR_FEEDBACK | THC_CLIENT_NONFINITE)
+
 /* --- open, close, rejoin -------------------------------------------------- */
 
 static int check_options(const struct thc_client_options *o)
@@ -21,9 +23,8 @@ static int check_options(const struct thc_client_options *o)
 		return thc_fail(
 			-EINVAL,
 			"options.size is not that of this library: use THC_CLIENT_OPTIONS_INIT and build against its header");
-	if (o->flags & ~THC_CLIENT_ERROR_FEEDBACK)
-		return thc_fail(-EINVAL, "unknown option flags %#x",
-				o->flags & ~THC_CLIENT_ERROR_FEEDBACK);
+	if (o->flags & ~CLIENT_FLAGS)
+		return thc_fail(-EINVAL, "unknown option flags %#x", o->flags & ~CLIENT_FLAGS);
 	if (!o->aggregator || strlen(o->aggregator) >= sizeof(((struct thc_client *)0)->aggregator))
 		return thc_fail(-EINVAL, "set the aggregator to an IPv4 or IPv6 address");
 	if (o->rank >= THC_RANKS_MAX)
@@ -319,7 +320,7 @@ int thc_allreduce_wait(struct thc_request *r)
 	while (sem_wait(&r->ended))	/* a signal */
 		;
 	status = r->status;
-	if (status)
+	if (status < 0)
 		thc_fail(status, "%s", r->sentence);
 	thc_request_destroy(r);
 	return status;

@@ -260,7 +260,7 @@ void thc_request_data_answers(struct thc_request *r, uint32_t first, uint32_t ch
 /* The packet of norm chunk (0: agreement) or data chunk @index. */
 struct thc_hdr *thc_request_norm_packet(const struct thc_request *r, uint32_t index);
 struct thc_hdr *thc_request_data_packet(const struct thc_request *r, uint32_t index);
-/* All answers are in: hands the mean to the caller's buffer. */
+/* It has succeeded: hands the mean, or THC_NONFINITE's NaN, to the caller's buffer. */
 void thc_request_finish(struct thc_request *r);
 
 /* --- agree.c -------------------------------------------------------------- */
@@ -278,6 +278,7 @@ int thc_agree_check(struct thc_request *r, const void *lanes);
  * @now: what compression has lost so far, @count floats
  * @next: the same after the round in progress; exchanged when it succeeds, so
  *	that a failed round leaves nothing half-applied
+ * @undoable: @next is what @now was before the last round of the key
  * @busy: a request uses it
  */
 struct thc_memory {
@@ -286,6 +287,7 @@ struct thc_memory {
 	size_t			count;
 	float			*now;
 	float			*next;
+	bool			undoable;
 	bool			busy;
 };
 

@@ -41,10 +41,11 @@ static void complete(struct thc_client *c, struct thc_request *r)
 {
 	struct thc_request **p;
 
-	if (r->status)
+	if (r->status < 0)
 		c->stats.failures++;
 	else
 		c->stats.requests++;
+	c->stats.nonfinite += r->status == THC_NONFINITE;
 	thc_request_release(r);
 	pthread_mutex_lock(&c->lock);
 	for (p = &c->queue; *p; p = &(*p)->next) {
@@ -150,7 +151,7 @@ static void finish_done(struct thc_client *c)
 	for (i = 0; i < n; i++) {
 		if (active[i]->stage != THC_STAGE_DONE)
 			continue;
-		if (!active[i]->status)
+		if (active[i]->status >= 0)
 			thc_request_finish(active[i]);
 		complete(c, active[i]);
 	}

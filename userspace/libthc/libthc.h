@@ -53,6 +53,13 @@ enum thc_transport_choice {
 
 /* thc_client_options.flags */
 #define THC_CLIENT_ERROR_FEEDBACK	0x1u	/* keep what compression lost, per key */
+#define THC_CLIENT_NONFINITE		0x2u	/* NaN or Inf is a result, not an error */
+
+/* What an all-reduce returns in place of 0 if some rank's gradient held NaN or
+ * Inf, or values whose squares overflow fp32, and the client was opened with
+ * THC_CLIENT_NONFINITE.
+ */
+#define THC_NONFINITE			1
 
 /**
  * struct thc_client_options - how to join a job
@@ -139,9 +146,13 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  *	opened with THC_CLIENT_ERROR_FEEDBACK: same key, same parameters. Use
  *	thc_error_* to manage it. Ignored otherwise.
  *
+ * Returns 0, or THC_NONFINITE to a client with THC_CLIENT_NONFINITE: @buf then
+ * holds NaN in every value, on all ranks that took part, as a plain sum would
+ * spread NaN; no error memory has changed, and the next call may follow at once.
+ *
  * All ranks must call with the same count, dtype and key, in the same order.
- * -EINVAL zero count or NULL, -EDOM NaN or Inf in some rank's gradient (the
- * sentence names the rank; nothing was sent), -EBADMSG ranks disagree (the
+ * -EINVAL zero count or NULL, -EDOM NaN or Inf in some rank's gradient, without
+ * THC_CLIENT_NONFINITE (the sentence names the rank; nothing was sent), -EBADMSG ranks disagree (the
  * sentence names who brought what), -ETIMEDOUT no progress (names who is
  * missing), -ESTALE a rank or the aggregator restarted (named; see thc_client_rejoin()),
  * -EPIPE a rank left, -EBUSY the key is in use, -ENOMEM, -ENOBUFS the AF_THC
@@ -182,6 +193,18 @@ THC_API size_t thc_error_export(struct thc_client *c, uint64_t key, float *error
  * all-reduce uses it, -EINVAL NULL with a count, -ENOMEM.
  */
 THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count);
+
+/**
+ * thc_error_undo() - the step of the last all-reduce of @key does not happen
+ *
+ * The error memory of @key is again what it was before that all-reduce, bit for
+ * bit. Call it for all keys of a training step that is skipped: what the step's
+ * gradients left in the memories, however large, would come out in the next one.
+ * Nothing changes if @key has no memory, if its last all-reduce failed or
+ * returned THC_NONFINITE, if the memory was imported since, or at a second call.
+ * 0, -EBUSY an all-reduce uses the key.
+ */
+THC_API int thc_error_undo(struct thc_client *c, uint64_t key);
 
 /* --- tables --------------------------------------------------------------- */
 
@@ -291,7 +314,7 @@ THC_API int thc_client_info(const struct thc_client *c, struct thc_client_info *
  */
 struct thc_client_stats {
 	size_t		size;
-	uint64_t	requests;	/* all-reduces finished */
+	uint64_t	requests;	/* all-reduces finished, nonfinite included */
 	uint64_t	failures;	/* all-reduces failed */
 	uint64_t	packets_up;	/* requests sent, retransmits included */
 	uint64_t	bytes_up;
@@ -312,6 +335,7 @@ struct thc_client_stats {
 	uint64_t	rtt_us;		/* smoothed round trip now */
 	uint64_t	window;		/* congestion window now, chunks */
 	uint64_t	rotated_ahead;	/* blocks rotated while their norms travelled */
+	uint64_t	nonfinite;	/* all-reduces that returned THC_NONFINITE */
 };
 
 /* 0, or -EINVAL when @stats->size is not that of this library. */

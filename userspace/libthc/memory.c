@@ -244,6 +244,7 @@ int thc_memory_get(struct thc_client *c, uint64_t key, size_t count, struct thc_
 	if (!m)
 		return thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
 	m->busy = true;
+	m->undoable = false;
 	*out = m;
 	return 0;
 }
@@ -294,6 +295,27 @@ int thc_error_import(struct thc_client *c, uint64_t key, const float *error, siz
 	else
 		result = thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
 out:
+	pthread_mutex_unlock(&c->lock);
+	return result;
+}
+
+int thc_error_undo(struct thc_client *c, uint64_t key)
+{
+	struct thc_memory *m;
+	int result = 0;
+
+	pthread_mutex_lock(&c->lock);
+	m = find(c, key);
+	if (m && m->busy) {
+		result = thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended",
+				  (unsigned long long)key);
+	} else if (m && m->undoable) {
+		float *swap = m->now;
+
+		m->now = m->next;
+		m->next = swap;
+		m->undoable = false;
+	}
 	pthread_mutex_unlock(&c->lock);
 	return result;
 }

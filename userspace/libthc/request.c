@@ -315,6 +315,12 @@ static void measure_slice(struct thc_request *r)
 		r->stage = THC_STAGE_AGREE;
 }
 
+/* The caller takes NaN for a result, and all ranks that took part have seen it. */
+static bool may_be_nonfinite(const struct thc_request *r)
+{
+	return r->client->options.flags & THC_CLIENT_NONFINITE && !r->adrift;
+}
+
 void thc_request_norm_answer(struct thc_request *r, uint32_t index, const void *lanes)
 {
 	if (index) {
@@ -322,6 +328,8 @@ void thc_request_norm_answer(struct thc_request *r, uint32_t index, const void *
 		return;
 	}
 	r->status = thc_agree_check(r, lanes);
+	if (r->status == -EDOM && may_be_nonfinite(r))
+		r->status = THC_NONFINITE;
 	if (r->status) {
 		r->stage = THC_STAGE_DONE;
 		return;
@@ -548,11 +556,27 @@ void thc_request_data_answer(struct thc_request *r, uint32_t index, const struct
 		r->stage = THC_STAGE_DONE;
 }
 
+/* NaN in every value of the caller's buffer. */
+static void fill_nonfinite(struct thc_request *r)
+{
+	static const uint16_t nan16[] = { [THC_FP16] = 0x7e00, [THC_BF16] = 0x7fc0 };
+	static const uint32_t nan32 = 0x7fc00000;
+	size_t size = thc_dtype_size(r->dtype), i;
+	const void *nan = r->dtype == THC_FP32 ? (const void *)&nan32 : &nan16[r->dtype];
+
+	for (i = 0; i < r->count; i++)
+		memcpy((uint8_t *)r->buf + i * size, nan, size);
+}
+
 void thc_request_finish(struct thc_request *r)
 {
 	size_t chunk = r->client->params.chunk, size = thc_dtype_size(r->dtype), i, done = 0;
 	float *swap;
 
+	if (r->status == THC_NONFINITE) {
+		fill_nonfinite(r);
+		return;
+	}
 	for (i = 0; done < r->count; i++, done += chunk) {
 		size_t n = r->count - done < chunk ? r->count - done : chunk;
 
@@ -564,5 +588,6 @@ void thc_request_finish(struct thc_request *r)
 	swap = r->error->now;
 	r->error->now = r->error->next;
 	r->error->next = swap;
+	r->error->undoable = true;
 	pthread_mutex_unlock(&r->client->lock);
 }

@@ -11,6 +11,8 @@ from ctypes import (POINTER, c_char_p, c_double, c_int, c_size_t, c_uint16, c_ui
 
 FP32, FP16, BF16 = 0, 1, 2
 CLIENT_ERROR_FEEDBACK = 0x1
+CLIENT_NONFINITE = 0x2
+NONFINITE = 1
 TABLE_LEVELS_MAX = 16
 
 
@@ -44,7 +46,7 @@ class Stats(ctypes.Structure):
         "requests", "failures", "packets_up", "bytes_up", "packets_down", "bytes_down", "chunks",
         "retransmits", "repeats", "waits", "excluded", "partial", "bad_sum", "unexpected",
         "foreign", "window_cuts", "send_calls", "receive_calls", "rtt_us", "window",
-        "rotated_ahead")]
+        "rotated_ahead", "nonfinite")]
 
 
 _PROTOTYPES = {
@@ -58,6 +60,7 @@ _PROTOTYPES = {
     "thc_allreduce_wait": (c_int, [c_void_p]),
     "thc_error_export": (c_size_t, [c_void_p, c_uint64, c_void_p, c_size_t]),
     "thc_error_import": (c_int, [c_void_p, c_uint64, c_void_p, c_size_t]),
+    "thc_error_undo": (c_int, [c_void_p, c_uint64]),
     "thc_client_info": (c_int, [c_void_p, POINTER(Info)]),
     "thc_client_stats": (c_int, [c_void_p, POINTER(Stats)]),
 }
