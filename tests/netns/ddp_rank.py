@@ -97,15 +97,15 @@ def main():
         saved = pickle.dumps(state)
         state.close()
         dist.barrier()
-        state = pickle.loads(saved)
-        owed = state.__getstate__()["errors"]["pool"]
+        state = pickle.loads(saved).connect(cookie=args.cookie)
+        owed = state.state_dict()["pool"]
         restored = []
 
         def checking(s, bucket: dist.GradBucket):
             if len(restored) < len(owed):
-                numbers = s._errors.layout(bucket)[1]
+                numbers = s._memories.layout(bucket)[1]
                 restored.extend(torch.equal(part, owed[n]) for n, part in zip(
-                    numbers, s.error_memory(bucket).split([s._errors.sizes[n] for n in numbers])))
+                    numbers, s.error_memory(bucket).split([s._memories.sizes[n] for n in numbers])))
             return thc_allreduce_hook(s, bucket)
 
         model = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=args.bucket_mb)

@@ -112,7 +112,9 @@ def death__of_a_worker_is_named_in_backward():
         for r in (0, 2):
             assert training.processes[r].wait(20) != 0
             text = training.stderr(r)
-            assert "ThcError" in text and "rank 1 did not contribute" in text, text
+            # it may have been killed between its last bucket and the end of its step
+            assert "ThcError" in text, text
+            assert "rank 1 did not contribute" in text or "cannot confirm the step" in text, text
         seconds = time.monotonic() - start
         training.processes[1].wait()
         training.close()

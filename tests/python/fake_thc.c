@@ -1,19 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A test double of libthc for the logic of the DDP hook alone: one rank, no
- * network. "Compression" keeps a quarter of (gradient + error memory) back,
- * exactly, so that a lost or misplaced error memory shows as a wrong sum.
- * Completes on request only, in any order, and fails on demand.
+ * A test double of libthc for the logic of the DDP hook alone: no network, no
+ * rounding, the same bits in every run. "Compression" keeps a quarter of
+ * (gradient + error memory) back, so that an error memory that is lost,
+ * misplaced or of another step shows as a wrong sum.
+ *
+ * With one rank a request ends when it is waited for. With FAKE_EXCHANGE, a
+ * folder, FAKE_RANKS processes give each other what they contribute in files
+ * there, and add it up in the order of their ranks:
+ *	SESSION-REQUEST-RANK	a contribution: the values
+ *	SESSION-joined-RANK	a rank that has joined
+ *	SESSION-broken-RANK	a rank that has failed: the others need not wait
+ *
+ *	FAKE_FAIL_AT=N[,N...]	these requests fail here, counted from 0 since
+ *				the client was opened; they reach the others
+ *	FAKE_DELAY_MS=N		a request takes so long
+ *	FAKE_BROKEN=1		joining again fails
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libthc.h"
 
 #define MEMORIES	256
+#define PATH_ROOM	512
 
 static __thread char sentence[128];
 
@@ -21,22 +36,33 @@ struct memory {
 	uint64_t key;
 	size_t count;
 	float *error;
+	float *before;	/* what @error was before the last request of the key, if */
+	int undoable;	/* that one succeeded */
 };
 
 struct thc_client {
 	struct memory memory[MEMORIES];
 	struct thc_client_stats stats;
-	int feedback;
-	long fail_at;
-	long delay_ms;
+	const char *exchange;
+	unsigned int flags;
+	unsigned int rank;
+	unsigned int ranks;
+	unsigned int session;
+	long timeout_ms;
+	long requests;		/* begun since the client was opened */
+	long in_session;	/* begun since it joined the last time */
+	int broken;
 };
 
 struct thc_request {
 	struct thc_client *c;
 	float *buf;
+	float *gives;		/* what this rank contributes */
 	size_t count;
 	uint64_t key;
+	unsigned int session;
 	long number;
+	long in_session;
 };
 
 static int fail(int err, const char *text)
@@ -51,6 +77,118 @@ static long number_from(const char *name, long otherwise)
 
 	return text ? atol(text) : otherwise;
 }
+
+/* Whether @number is in the list that the environment's FAKE_FAIL_AT has. */
+static int fails(long number)
+{
+	const char *text = getenv("FAKE_FAIL_AT");
+	char *end;
+
+	while (text && *text) {
+		if (strtol(text, &end, 10) == number)
+			return 1;
+		text = *end ? end + 1 : end;
+	}
+	return 0;
+}
+
+static void pause_ms(long ms)
+{
+	struct timespec pause = { ms / 1000, ms % 1000 * 1000000 };
+
+	nanosleep(&pause, NULL);
+}
+
+/* --- the exchange --------------------------------------------------------- */
+
+static void path_of(char *path, const struct thc_client *c, unsigned int session, const char *what,
+		    unsigned int rank)
+{
+	snprintf(path, PATH_ROOM, "%s/%u-%s-%u", c->exchange, session, what, rank);
+}
+
+/* A file that appears whole. */
+static void publish(const struct thc_client *c, unsigned int session, const char *what,
+		    const void *data, size_t bytes)
+{
+	char path[PATH_ROOM], part[PATH_ROOM + 8];
+	FILE *f;
+
+	path_of(path, c, session, what, c->rank);
+	snprintf(part, sizeof(part), "%s.part", path);
+	f = fopen(part, "w");
+	if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) || rename(part, path))
+		abort();
+}
+
+static int is_broken(const struct thc_client *c, unsigned int session, unsigned int rank)
+{
+	char path[PATH_ROOM];
+
+	path_of(path, c, session, "broken", rank);
+	return !access(path, R_OK);
+}
+
+/* Waits for what @rank has published; 0 or -ETIMEDOUT. */
+static int await(const struct thc_client *c, unsigned int session, const char *what,
+		 unsigned int rank, void *data, size_t bytes)
+{
+	char path[PATH_ROOM];
+	long waited;
+	FILE *f;
+
+	path_of(path, c, session, what, rank);
+	for (waited = 0; access(path, R_OK); waited++) {
+		if (waited > c->timeout_ms || (is_broken(c, session, rank) && access(path, R_OK)))
+			return fail(-ETIMEDOUT, "a rank did not contribute");
+		pause_ms(1);
+	}
+	f = fopen(path, "r");
+	if (!f || fread(data, 1, bytes, f) != bytes || fclose(f))
+		abort();
+	return 0;
+}
+
+static int join(struct thc_client *c)
+{
+	unsigned int i;
+	char byte = 0;
+
+	c->session++;
+	c->in_session = 0;
+	if (!c->exchange)
+		return 0;
+	publish(c, c->session, "joined", &byte, 1);
+	for (i = 0; i < c->ranks; i++)
+		if (await(c, c->session, "joined", i, &byte, 1))
+			return fail(-ETIMEDOUT, "a rank did not join");
+	return 0;
+}
+
+/* The mean of all ranks' contributions into @sum. */
+static int add_up(struct thc_request *r, float *sum)
+{
+	float *other = malloc(r->count * sizeof(float));
+	struct thc_client *c = r->c;
+	int error = 0;
+	unsigned int i;
+	char what[32];
+	size_t k;
+
+	memset(sum, 0, r->count * sizeof(float));
+	snprintf(what, sizeof(what), "%ld", r->in_session);
+	for (i = 0; !error && i < c->ranks; i++) {
+		error = await(c, r->session, what, i, other, r->count * sizeof(float));
+		for (k = 0; !error && k < r->count; k++)
+			sum[k] += other[k];
+	}
+	for (k = 0; k < r->count; k++)
+		sum[k] /= (float)c->ranks;
+	free(other);
+	return error;
+}
+
+/* --- the client ----------------------------------------------------------- */
 
 /* The memory of @key, made if @make; an empty one has no key. */
 static struct memory *find(struct thc_client *c, uint64_t key, int make)
@@ -80,85 +218,153 @@ const char *thc_last_error(void)
 
 int thc_client_open(const struct thc_client_options *options, struct thc_client **out)
 {
+	struct thc_client *c;
+
 	if (options->size != sizeof(*options) || !options->aggregator)
 		return fail(-EINVAL, "options do not fit: is this the right libthc?");
 	if (!strcmp(options->aggregator, "192.0.2.1"))
 		return fail(-EHOSTUNREACH, "no aggregator at 192.0.2.1: start thcd there");
-	*out = calloc(1, sizeof(**out));
-	(*out)->feedback = options->flags & THC_CLIENT_ERROR_FEEDBACK;
-	(*out)->fail_at = number_from("FAKE_FAIL_AT", -1);
-	(*out)->delay_ms = number_from("FAKE_DELAY_MS", 0);
-	return 0;
+	c = calloc(1, sizeof(*c));
+	c->flags = options->flags;
+	c->rank = options->rank;
+	c->ranks = (unsigned int)number_from("FAKE_RANKS", 1);
+	c->exchange = getenv("FAKE_EXCHANGE");
+	c->timeout_ms = options->timeout_ms ? options->timeout_ms : 60000;
+	*out = c;
+	return join(c);
 }
 
 void thc_client_close(struct thc_client *c)
 {
 	int i;
 
-	for (i = 0; c && i < MEMORIES; i++)
+	for (i = 0; c && i < MEMORIES; i++) {
 		free(c->memory[i].error);
+		free(c->memory[i].before);
+	}
 	free(c);
 }
 
 int thc_client_rejoin(struct thc_client *c)
 {
-	c->fail_at = -1;
-	return 0;
+	if (number_from("FAKE_BROKEN", 0))
+		return fail(-ECONNREFUSED, "nobody serves at 192.0.2.9: start thcd there");
+	c->broken = 0;
+	return join(c);
+}
+
+/* What of a gradient is contributed; the memory changes when the request succeeds. */
+static void compress(struct thc_request *r)
+{
+	struct memory *m = find(r->c, r->key, 1);
+	size_t i;
+
+	if (!m->error) {
+		m->error = calloc(r->count, sizeof(float));
+		m->before = calloc(r->count, sizeof(float));
+		m->count = r->count;
+	}
+	if (m->count != r->count)
+		abort();
+	m->undoable = 0;
+	for (i = 0; i < r->count; i++)
+		r->gives[i] = 0.75f * (r->buf[i] + m->error[i]);
+}
+
+static void remember(struct thc_request *r)
+{
+	struct memory *m = find(r->c, r->key, 0);
+	size_t i;
+
+	memcpy(m->before, m->error, r->count * sizeof(float));
+	for (i = 0; i < r->count; i++)
+		m->error[i] = r->gives[i] / 3;
+	m->undoable = 1;
 }
 
 int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 			uint64_t key, struct thc_request **out)
 {
 	struct thc_request *r;
+	char what[32];
 
 	if (!buf || !count || dtype != THC_FP32)
 		return fail(-EINVAL, "the fake takes fp32 only");
+	if (c->broken)
+		return fail(-ESTALE, "the client needs thc_client_rejoin() after an error");
 	r = calloc(1, sizeof(*r));
 	r->c = c;
 	r->buf = buf;
 	r->count = count;
 	r->key = key;
-	r->number = c->stats.packets_up++;
+	r->session = c->session;
+	r->number = c->requests++;
+	r->in_session = c->in_session++;
+	r->gives = malloc(count * sizeof(float));
+	memcpy(r->gives, buf, count * sizeof(float));
+	if (c->flags & THC_CLIENT_ERROR_FEEDBACK)
+		compress(r);
+	if (c->exchange) {
+		snprintf(what, sizeof(what), "%ld", r->in_session);
+		publish(c, r->session, what, r->gives, count * sizeof(float));
+	}
 	*out = r;
 	return 0;
 }
 
-static void compress(struct thc_client *c, struct thc_request *r)
+/* 0, THC_NONFINITE or an error; @sum is the mean. */
+static int reduce(struct thc_request *r, float *sum)
 {
-	struct memory *m = find(c, r->key, 1);
+	int error = 0;
 	size_t i;
 
-	if (!m->error) {
-		m->error = calloc(r->count, sizeof(float));
-		m->count = r->count;
-	}
-	if (m->count != r->count)
-		abort();
-	for (i = 0; i < r->count; i++) {
-		float x = r->buf[i] + m->error[i];
-
-		m->error[i] = 0.25f * x;
-		r->buf[i] = 0.75f * x;
-	}
+	if (r->session != r->c->session)
+		return fail(-ECANCELED, "the client was closed or joined again");
+	if (r->c->broken)
+		return fail(-ESTALE, "the client needs thc_client_rejoin() after an error");
+	if (r->c->exchange)
+		error = add_up(r, sum);
+	else
+		memcpy(sum, r->gives, r->count * sizeof(float));
+	if (error)
+		return error;
+	if (fails(r->number))
+		return fail(-ETIMEDOUT, "rank 3 does not answer: is its process alive?");
+	for (i = 0; i < r->count; i++)
+		if (!isfinite(sum[i]))
+			return r->c->flags & THC_CLIENT_NONFINITE ?
+				       THC_NONFINITE :
+				       fail(-EDOM, "a gradient is not finite");
+	return 0;
 }
 
 int thc_allreduce_wait(struct thc_request *r)
 {
-	struct timespec pause = { 0, r->c->delay_ms * 1000000 };
+	float *sum = malloc(r->count * sizeof(float));
 	struct thc_client *c = r->c;
-	int err = 0;
+	int result;
+	size_t i;
 
-	nanosleep(&pause, NULL);
-	if (r->number == c->fail_at) {
-		err = fail(-ETIMEDOUT, "rank 3 does not answer: is its process alive?");
-		c->stats.failures++;
-	} else {
-		if (c->feedback)
-			compress(c, r);
-		c->stats.requests++;
+	pause_ms(number_from("FAKE_DELAY_MS", 0));
+	result = reduce(r, sum);
+	for (i = 0; result == THC_NONFINITE && i < r->count; i++)
+		sum[i] = NAN;
+	if (result >= 0)
+		memcpy(r->buf, sum, r->count * sizeof(float));
+	if (!result && c->flags & THC_CLIENT_ERROR_FEEDBACK)
+		remember(r);
+	c->stats.requests += result >= 0;
+	c->stats.nonfinite += result == THC_NONFINITE;
+	c->stats.failures += result < 0;
+	if (result < 0 && result != -EDOM && result != -ECANCELED && !c->broken) {
+		c->broken = 1;
+		if (c->exchange)
+			publish(c, r->session, "broken", "", 1);
 	}
+	free(r->gives);
+	free(sum);
 	free(r);
-	return err;
+	return result;
 }
 
 size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t count)
@@ -177,21 +383,33 @@ int thc_error_import(struct thc_client *c, uint64_t key, const float *error, siz
 	struct memory *m = find(c, key, 1);
 
 	free(m->error);
+	free(m->before);
 	m->error = NULL;
+	m->before = NULL;
 	m->count = count;
 	if (count) {
 		m->error = malloc(sizeof(float) * count);
+		m->before = malloc(sizeof(float) * count);
 		memcpy(m->error, error, sizeof(float) * count);
+		m->undoable = 0;
 	}
+	return 0;
+}
+
+int thc_error_undo(struct thc_client *c, uint64_t key)
+{
+	struct memory *m = find(c, key, 0);
+
+	if (m && m->undoable)
+		memcpy(m->error, m->before, sizeof(float) * m->count);
 	return 0;
 }
 
 int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 {
-	(void)c;
 	if (info->size != sizeof(*info))
 		return fail(-EINVAL, "info does not fit");
-	info->ranks = number_from("FAKE_RANKS", 1);
+	info->ranks = c->ranks;
 	info->transport = "fake";
 	return 0;
 }
@@ -203,11 +421,4 @@ int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
 	*stats = c->stats;
 	stats->size = sizeof(*stats);
 	return 0;
-}
-
-int thc_error_undo(struct thc_client *c, uint64_t key)
-{
-	(void)c;
-	(void)key;
-	return fail(-EINVAL, "the fake cannot undo");
 }

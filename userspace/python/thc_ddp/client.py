@@ -4,6 +4,7 @@ addresses of buffers. Knows nothing of torch.
 """
 import ctypes
 import errno
+import inspect
 import operator
 import os
 import threading
@@ -37,6 +38,7 @@ class ThcError(RuntimeError):
 def _check(result):
     if result < 0:
         sentence = library().thc_last_error().decode(errors="replace")
+        sentence = sentence.replace("thc_client_rejoin()", "rejoin()")
         name = errno.errorcode.get(-result, str(-result))
         raise ThcError(f"{sentence or os.strerror(-result)} ({name})", -result)
     return result
@@ -70,24 +72,28 @@ class ThcClient:
 
     aggregator: its address; port: 0 for the default; bind: local address;
     interface: where multicast answers arrive, None: by the route; timeout and
-    join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's
+    join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's;
+    nonfinite: NaN or Inf in some rank's gradient is a result, not an error
 
     One thread at a time, except wait().
     """
 
     def __init__(self, aggregator, job, cookie, rank, port=0, bind=None, interface=None,
-                 error_feedback=True, timeout=0.0, join_timeout=0.0, window=0):
+                 error_feedback=True, nonfinite=False, timeout=0.0, join_timeout=0.0, window=0):
         self._lib = library()
         self._handle = ctypes.c_void_p()
         options = abi.Options(
             size=ctypes.sizeof(abi.Options),
-            flags=abi.CLIENT_ERROR_FEEDBACK if error_feedback else 0,
+            flags=((abi.CLIENT_ERROR_FEEDBACK if error_feedback else 0) |
+                   (abi.CLIENT_NONFINITE if nonfinite else 0)),
             aggregator=_text(aggregator), port=_number("port", port, 65535), bind=_text(bind),
             interface=_text(interface), job=_number("job", job, 15),
             rank=_number("rank", rank, 63), cookie=_number("cookie", cookie, 2**64 - 1, 1),
             timeout_ms=_milliseconds("timeout", timeout),
             join_timeout_ms=_milliseconds("join_timeout", join_timeout),
             window=_number("window", window, 2**32 - 1))
+        self.opened = {"aggregator": aggregator, "job": job, "cookie": cookie, "rank": rank,
+                       "interface": interface}
         _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
 
     def close(self):
@@ -122,11 +128,14 @@ class ThcClient:
         return request
 
     def wait(self, request):
-        """Ends an all-reduce, once per start(); the buffer holds the mean."""
-        _check(self._lib.thc_allreduce_wait(request))
+        """Ends an all-reduce, once per start(); the buffer holds the mean.
+
+        False: some rank's gradient was not finite, and the buffer holds NaN.
+        """
+        return _check(self._lib.thc_allreduce_wait(request)) != abi.NONFINITE
 
     def allreduce(self, address, count, dtype=abi.FP32, key=0):
-        self.wait(self.start(address, count, dtype, key))
+        return self.wait(self.start(address, count, dtype, key))
 
     def error_count(self, key):
         """Floats in the error memory of key, 0 if it has none."""
@@ -137,6 +146,10 @@ class ThcClient:
 
     def error_import(self, key, address, count):
         _check(self._lib.thc_error_import(self._live(), key, address, count))
+
+    def error_undo(self, key):
+        """The step of the key's last all-reduce does not happen; see libthc.h."""
+        _check(self._lib.thc_error_undo(self._live(), key))
 
     def info(self):
         """The job as a dict: ranks, epoch, chunk, block, multicast, ..."""
@@ -154,3 +167,6 @@ class ThcClient:
         stats = abi.Stats(size=ctypes.sizeof(abi.Stats))
         _check(self._lib.thc_client_stats(self._live(), ctypes.byref(stats)))
         return {name: getattr(stats, name) for name, _ in abi.Stats._fields_ if name != "size"}
+
+
+CLIENT_OPTIONS = tuple(inspect.signature(ThcClient).parameters)

@@ -1,101 +1,32 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""The DDP communication hook: which buckets go through THC, under which error
-memory, and how their futures complete. The client is in client.py.
-
-Error memories and buckets. DDP rebuilds its buckets after the first
-iteration, so neither a bucket's index nor its extent lasts; parameters do.
-They are numbered in the order in which they are first seen, which is the same
-on all ranks because DDP reduces buckets in one order everywhere, and the same
-again after a restart of the same model. A bucket's key is a hash of its
-parameters' numbers and sizes. When a parameter turns up in another bucket
-than before, its part of the old bucket's error memory moves with it.
+"""The DDP communication hook: which buckets go through THC, how their futures
+complete, and how a step ends. Error memories are in memories.py, a step's
+book-keeping in step.py, the client in client.py.
 """
 import atexit
-import hashlib
+import errno
 import queue
-import struct
+import sys
 import threading
 import weakref
 
 import torch
 import torch.distributed as dist
 
-from thc_ddp import abi
-from thc_ddp.client import ThcClient, ThcError
+from thc_ddp import abi, settings
+from thc_ddp.client import CLIENT_OPTIONS, ThcClient, ThcError
+from thc_ddp.memories import Memories
+from thc_ddp.step import FAILED, NONFINITE, PassEnd, Step, confirm
 
 _DTYPES = {torch.float32: abi.FP32, torch.float16: abi.FP16, torch.bfloat16: abi.BF16}
 _DEVICES = ("cpu", "cuda")
 
 _COUNTERS = ("buckets_thc", "elements_thc", "buckets_fallback", "elements_fallback",
-             "fallback_small", "fallback_dtype", "fallback_device")
-
-
-class _Errors:
-    """Error memories by parameter: which bucket holds whose, and moving them."""
-
-    def __init__(self):
-        self.numbers = {}       # id(parameter) -> number
-        self.parameters = []    # by number: keeps the ids valid
-        self.sizes = []         # by number: elements
-        self.layouts = {}       # key -> [number, ...] of the bucket that has it
-        self.pool = {}          # number -> tensor: memories that no bucket holds
-
-    def number(self, parameter):
-        n = self.numbers.get(id(parameter))
-        if n is None:
-            n = len(self.parameters)
-            if n < len(self.sizes) and self.sizes[n] != parameter.numel():
-                raise ThcError(f"parameter {n} has {parameter.numel()} elements, the checkpoint "
-                               f"says {self.sizes[n]}: restore the state with the model it was "
-                               f"saved from")
-            self.numbers[id(parameter)] = n
-            self.parameters.append(parameter)
-            if n == len(self.sizes):
-                self.sizes.append(parameter.numel())
-        return n
-
-    def layout(self, bucket):
-        """(key, numbers) of a bucket: the same on all ranks."""
-        numbers = [self.number(p) for p in bucket.parameters()]
-        words = [w for n in numbers for w in (n, self.sizes[n])]
-        digest = hashlib.blake2b(struct.pack(f"<{len(words)}Q", *words), digest_size=8).digest()
-        return int.from_bytes(digest, "little"), numbers
-
-    def export(self, client, key):
-        """Copies the memory of a bucket, by parameter."""
-        count = client.error_count(key)
-        memory = torch.zeros(count, dtype=torch.float32)
-        client.error_export(key, memory.data_ptr(), count)
-        if count != sum(self.sizes[n] for n in self.layouts[key]):
-            return {}
-        return dict(zip(self.layouts[key],
-                        memory.split([self.sizes[n] for n in self.layouts[key]])))
-
-    def place(self, client, key, numbers):
-        """Makes sure that the memories of these parameters are under key."""
-        if key in self.layouts:
-            return
-        wanted = set(numbers)
-        for old in [k for k, have in self.layouts.items() if wanted & set(have)]:
-            self.pool.update(self.export(client, old))
-            client.error_import(old, None, 0)
-            del self.layouts[old]
-        if any(n in self.pool for n in numbers):
-            memory = torch.cat([self.pool.pop(n) if n in self.pool else
-                                torch.zeros(self.sizes[n]) for n in numbers])
-            client.error_import(key, memory.data_ptr(), memory.numel())
-        self.layouts[key] = numbers
-
-    def snapshot(self, client):
-        """All memories by parameter, for a checkpoint."""
-        pool = dict(self.pool)
-        if client:
-            for key in self.layouts:
-                pool.update(self.export(client, key))
-        return {"sizes": list(self.sizes), "pool": {n: t.clone() for n, t in pool.items()}}
-
-    def restore(self, saved):
-        self.sizes, self.pool = saved["sizes"], saved["pool"]
+             "fallback_small", "fallback_dtype", "fallback_device", "fallback_sparse",
+             "steps", "steps_nonfinite", "steps_failed")
+# Of a rank that waits for others, while it knows that something went wrong:
+# they notice within their own timeout.
+_PATIENCE_S = 150.0
 
 
 class ThcState:
@@ -103,20 +34,32 @@ class ThcState:
 
     The options are those of ThcClient, and
     threshold: buckets of fewer elements go through dist.all_reduce
-    process_group: used for those; None: the default one
+    process_group: used for those, and to confirm each step; None: the default one
+    nonfinite: "propagate": NaN or Inf in anybody's gradient comes back as NaN on
+        all ranks, as in plain DDP; "raise": it is an error of the step
+    quiet: nothing is printed to stderr
 
-    Joins the job when the first bucket comes, or by connect(). Can be pickled
-    between iterations, each rank its own; it joins again when used again.
+    aggregator, job, cookie and interface may come from the environment
+    (THC_AGGREGATOR, THC_JOB, THC_COOKIE_FILE or THC_COOKIE, THC_INTERFACE), rank
+    from the process group. All are looked up when the job is joined: when the
+    first bucket comes, or by connect().
     """
 
-    def __init__(self, aggregator, job, cookie, rank, threshold=4096, process_group=None,
-                 error_feedback=True, **options):
+    def __init__(self, aggregator=None, job=None, cookie=None, rank=None, threshold=4096,
+                 process_group=None, error_feedback=True, nonfinite="propagate", quiet=False,
+                 **options):
+        unknown = sorted(set(options) - set(CLIENT_OPTIONS))
+        if unknown:
+            raise TypeError(f"unknown option {unknown[0]!r}: see ThcState and ThcClient")
+        if nonfinite not in ("propagate", "raise"):
+            raise ThcError(f'nonfinite={nonfinite!r}: use "propagate" or "raise"', errno.EINVAL)
         self.options = dict(options, aggregator=aggregator, job=job, cookie=cookie, rank=rank,
-                            error_feedback=error_feedback)
+                            error_feedback=error_feedback, nonfinite=nonfinite == "propagate")
         self.threshold = threshold
         self.process_group = process_group
+        self.quiet = quiet
         self.counters = dict.fromkeys(_COUNTERS, 0)
-        self._errors = _Errors()
+        self._memories = Memories()
         self._start()
 
     def _start(self):
@@ -124,36 +67,58 @@ class ThcState:
         self._lock = threading.RLock()
         self._pending = queue.SimpleQueue()
         self._waiter = None
+        self._step = None       # of the backward pass that is going on
+        self._ended = None      # the last one that has ended
+
+    # --- checkpoints --------------------------------------------------------
+
+    def state_dict(self):
+        """Error memories and counters of this rank: tensors and numbers, no secret.
+
+        Between steps only. Each rank keeps its own.
+        """
+        with self._lock:
+            return {"version": 1, "counters": dict(self.counters),
+                    **self._memories.snapshot(self.client)}
+
+    def load_state_dict(self, saved):
+        """The error memories and counters of a state_dict() of the same rank and model."""
+        if saved.get("version") != 1:
+            raise ThcError("this is no state_dict() of ThcState, or one of a newer version",
+                           errno.EINVAL)
+        with self._lock:
+            self._memories.restore(self.client, saved)
+            self.counters.update(saved["counters"])
 
     def __getstate__(self):
-        with self._lock:
-            errors = self._errors.snapshot(self.client)
-        return {"options": self.options, "threshold": self.threshold, "counters": self.counters,
-                "errors": errors}
+        options = {name: value for name, value in self.options.items() if name != "cookie"}
+        return {"options": options, "threshold": self.threshold, "quiet": self.quiet,
+                "state": self.state_dict()}
 
     def __setstate__(self, saved):
-        self.options, self.threshold = saved["options"], saved["threshold"]
-        self.counters = saved["counters"]
+        self.options = dict(saved["options"], cookie=None)
+        self.threshold, self.quiet = saved["threshold"], saved["quiet"]
         self.process_group = None
-        self._errors = _Errors()
-        self._errors.restore(saved["errors"])
+        self.counters = dict.fromkeys(_COUNTERS, 0)
+        self._memories = Memories()
         self._start()
+        self.load_state_dict(saved["state"])
 
-    def connect(self):
-        """Joins the job; returns when all its ranks have. Idempotent."""
+    # --- the job ------------------------------------------------------------
+
+    def connect(self, **options):
+        """Joins the job; returns when all its ranks have. Idempotent.
+
+        options: replace those given before, for example a cookie after unpickling.
+        """
         with self._lock:
             if self.client:
                 return self
-            client = ThcClient(**self.options)
+            self.options.update(options)
+            full = settings.complete(self.options, self.process_group)
+            client = ThcClient(**full)
             try:
-                ranks = client.info()["ranks"]
-                workers = ranks
-                if dist.is_initialized():
-                    workers = dist.get_world_size(self.process_group)
-                if ranks != workers:
-                    raise ThcError(f"job {self.options['job']} has {ranks} ranks, the process "
-                                   f"group has {workers}: create the job with as many ranks as "
-                                   f"there are workers")
+                self._check_ranks(client.info()["ranks"], full["job"])
             except BaseException:
                 client.close()
                 raise
@@ -162,7 +127,35 @@ class ThcState:
                                             name="thc-waiter", daemon=True)
             self._waiter.start()
             atexit.register(_close_at_exit, weakref.ref(self))
+            self._say_joined(full)
             return self
+
+    def _check_ranks(self, ranks, job):
+        workers = dist.get_world_size(self.process_group) if dist.is_initialized() else ranks
+        if ranks != workers:
+            raise ThcError(f"job {job} has {ranks} ranks, the process group has {workers}: "
+                           f"create the job with as many ranks as there are workers",
+                           errno.EINVAL)
+
+    def _say_joined(self, options):
+        """One line: what is in use. Of rank 0, and of ranks with a small window."""
+        info = self.client.info()
+        window, slots = info.get("window", 0), info["data_slots"]
+        small = window and window < slots
+        if options["rank"] and not small:
+            return
+        line = (f"job {options['job']} at {options['aggregator']}: rank {options['rank']} of "
+                f"{info['ranks']}, {info['transport']} sockets, answers by "
+                f"{'multicast' if info['multicast'] else 'fanout'}")
+        if window:
+            line += f", a window of {window} of {slots} chunks"
+        if small:
+            line += f" because of {info['window_limit']}"
+        self._say(line)
+
+    def _say(self, line):
+        if not self.quiet:
+            print(f"thc_ddp: {line}", file=sys.stderr, flush=True)
 
     def close(self):
         """Leaves the job; error memories stay, for a later connect()."""
@@ -170,24 +163,37 @@ class ThcState:
             client, self.client = self.client, None
             if not client:
                 return
-            self._errors.restore(self._errors.snapshot(client))
-            self._errors.layouts.clear()
+            self._memories.restore(None, self._memories.snapshot(client))
             # The waiter first: it holds requests of the client.
             self._pending.put(None)
             self._waiter.join()
             client.close()
 
     def rejoin(self):
-        """After an error on any rank: all ranks call this, then go on."""
+        """After an error on any rank: all ranks call this, then go on.
+
+        What was under way is cancelled, and the step it belonged to has left
+        nothing behind when this returns, also when it raises.
+        """
         with self._lock:
-            self.connect().client.rejoin()
+            step, self._step = self._step, None
+            try:
+                if self.client:
+                    self.client.rejoin()
+                else:
+                    self.connect()
+            finally:
+                if step:
+                    step.drain()
+                    self._undo(step)
+            return self
 
     def error_memory(self, bucket):
         """A copy of what compression still owes the parameters of a bucket."""
         with self._lock:
+            key, numbers = self._memories.layout(bucket)
             client = self.connect().client
-            key, numbers = self._errors.layout(bucket)
-            self._errors.place(client, key, numbers)
+            self._memories.place(client, key, numbers)
             memory = torch.zeros(bucket.buffer().numel(), dtype=torch.float32)
             client.error_export(key, memory.data_ptr(), memory.numel())
             return memory
@@ -197,8 +203,12 @@ class ThcState:
         with self._lock:
             return {**self.counters, **(self.client.stats() if self.client else {})}
 
+    # --- a bucket -----------------------------------------------------------
+
     def refusal(self, buffer):
         """Why a bucket does not go through THC, or None; same on all ranks."""
+        if buffer.layout != torch.strided:
+            return "fallback_sparse"
         if buffer.dtype not in _DTYPES:
             return "fallback_dtype"
         if buffer.device.type not in _DEVICES:
@@ -208,34 +218,160 @@ class ThcState:
         return None
 
     def reduce(self, bucket):
-        """Starts the all-reduce of a bucket; a future of its mean."""
+        """Starts the all-reduce of a bucket; a future of its mean. Never raises.
+
+        An error is raised by backward() when the pass is over; the future then
+        has the bucket as it is. Outside of a backward pass the step ends with
+        the bucket that is_last(), whose future has the error.
+        """
+        step, in_pass = self._step_of(bucket)
+        buffer = bucket.buffer()
+        try:
+            future = self._start_bucket(bucket, step)
+        except Exception as error:  # belongs to the step
+            step.refuse(error)
+            future = _ready(buffer)
+        if step.last and not in_pass:
+            return self._finish_outside(step, future)
+        return future
+
+    def _step_of(self, bucket):
+        """(the step that a bucket belongs to, whether autograd tells its end)"""
+        first, last = bucket.index() == 0, bucket.is_last()
+        with self._lock:
+            step = self._step
+            waiting = step and step.pass_end and step.pass_end()
+            if step and first and not waiting:
+                self._give_up(step)
+                step = None
+            if not step:
+                step = self._step = Step()
+            step.last = last
+            if waiting:
+                return step, True
+            pass_end = PassEnd(self._finish_pass)
+            queued = pass_end.queue()
+            step.pass_end = weakref.ref(pass_end)
+            return step, queued
+
+    def _start_bucket(self, bucket, step):
         buffer = bucket.buffer()
         refusal = self.refusal(buffer)
         if refusal:
-            self.counters[refusal] += 1
-            self.counters["buckets_fallback"] += 1
-            self.counters["elements_fallback"] += buffer.numel()
-            return self._fall_back(buffer)
+            self._count_fallback(refusal, buffer)
+            return self._fall_back(buffer, step)
         with self._lock:
+            # before anything that can fail: parameters' numbers are those of all ranks
+            key, numbers = self._memories.layout(bucket)
             client = self.connect().client
-            key, numbers = self._errors.layout(bucket)
             if self.options["error_feedback"]:
-                self._errors.place(client, key, numbers)
+                self._memories.place(client, key, numbers)
             host = _host_copy(buffer)
             request = client.start(host.data_ptr(), host.numel(), _DTYPES[host.dtype], key)
+            step.keys.append(key)
+            step.begin()
             future = torch.futures.Future(
                 devices=[] if buffer.device.type == "cpu" else [buffer.device])
-            self._pending.put((request, host, buffer, future))
+            self._pending.put((request, host, buffer, future, step))
         self.counters["buckets_thc"] += 1
         self.counters["elements_thc"] += buffer.numel()
-        # An exception set on a future does not reach DDP; one raised in then() does.
-        return future.then(_value)
+        return future
 
-    def _fall_back(self, buffer):
+    def _count_fallback(self, refusal, buffer):
+        if refusal == "fallback_sparse" and not self.counters[refusal]:
+            self._say("sparse gradients do not go through THC but through the process group, "
+                      "uncompressed (counted as fallback_sparse)")
+        self.counters[refusal] += 1
+        self.counters["buckets_fallback"] += 1
+        self.counters["elements_fallback"] += buffer.numel()
+
+    def _fall_back(self, buffer, step):
+        if not buffer.is_sparse and not buffer.numel():
+            return _ready(buffer)
         world = dist.get_world_size(self.process_group)
         buffer.div_(world)  # before the sum: half precision must not overflow in it
         work = dist.all_reduce(buffer, group=self.process_group, async_op=True)
-        return work.get_future().then(lambda f: f.value()[0])
+        step.begin()
+
+        def done(future):
+            error, value = None, buffer
+            try:
+                value = future.value()[0]
+                step.values.append(value)
+            except Exception as failure:  # belongs to the step
+                error = ThcError(f"the process group failed on a bucket that does not go through "
+                                 f"THC, restart all ranks: {failure}", errno.EIO)
+            step.end(error)
+            return value
+
+        return work.get_future().then(done)
+
+    # --- the end of a step --------------------------------------------------
+
+    def _finish_pass(self):
+        """The backward pass is over, and all its futures have been waited for."""
+        step = self._step
+        # A pass within a pass (checkpointing) ends before the last bucket has come.
+        if step and step.last:
+            self._finish(step)
+
+    def _finish_outside(self, step, last):
+        result = torch.futures.Future()
+        try:
+            self._finish(step)
+            result.set_result(last.wait())
+        except Exception as error:
+            result.set_result(error)
+        # An exception set on a future does not reach DDP; one raised in then() does.
+        return result.then(_value)
+
+    def _finish(self, step):
+        """Raises what went wrong, on all ranks in the same step."""
+        self._step = None
+        step.drain()
+        error, verdict = step.error, step.verdict()
+        verdicts = [verdict]
+        try:
+            verdicts = confirm(verdict, self.process_group, _PATIENCE_S if error else None)
+        except Exception as failure:
+            error = error or ThcError(f"the ranks cannot confirm the step to each other, because "
+                                      f"the process group failed: restart all ranks ({failure})",
+                                      errno.EIO)
+        failed = [str(rank) for rank, other in enumerate(verdicts) if other == FAILED]
+        if failed and not error:
+            error = ThcError(f"rank {', '.join(failed)} could not finish this step, so it has not "
+                             f"happened here either: call rejoin() on all ranks", errno.ESTALE)
+        nonfinite = NONFINITE in verdicts
+        if error or nonfinite:
+            self._undo(step)
+        self.counters["steps"] += 1
+        self.counters["steps_failed"] += bool(error)
+        self.counters["steps_nonfinite"] += nonfinite and not error
+        self._ended = step
+        if error:
+            raise error
+
+    def _give_up(self, step):
+        """A backward pass that began was never finished: an error that is not ours."""
+        step.drain()
+        self._undo(step)
+
+    def _undo(self, step):
+        """The step has not happened: nothing of it stays in the error memories."""
+        with self._lock:
+            for key in step.keys if self.client else ():
+                self.client.error_undo(key)
+            step.keys.clear()
+
+    def undo_step(self):
+        """The step of the last backward() will not happen; all ranks call this.
+
+        For programs that skip the optimizer's step for reasons of their own:
+        takes back what its gradients left in the error memories. Steps that
+        failed, or came back as NaN, are undone already.
+        """
+        if self._ended:
+            self._undo(self._ended)
 
 
 def _host_copy(buffer):
@@ -245,6 +381,13 @@ def _host_copy(buffer):
     host = torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=True)
     host.copy_(buffer)
     return host
+
+
+def _ready(buffer):
+    """A future that has its value."""
+    future = torch.futures.Future(devices=[] if buffer.device.type == "cpu" else [buffer.device])
+    future.set_result(buffer)
+    return future
 
 
 def _value(future):
@@ -260,15 +403,16 @@ def _complete(client, pending):
         item = pending.get()
         if item is None:
             return
-        request, host, buffer, future = item
+        request, host, buffer, future, step = item
+        error, finite = None, True
         try:
-            client.wait(request)
+            finite = client.wait(request)
             if host is not buffer:
                 buffer.copy_(host)
-            result = buffer
-        except Exception as error:  # belongs to whoever waits for the future
-            result = error
-        future.set_result(result)
+        except Exception as failure:  # belongs to the step
+            error = failure
+        step.end(error, finite)
+        future.set_result(buffer)
 
 
 def _close_at_exit(ref):
@@ -281,14 +425,17 @@ def thc_allreduce_hook(state: ThcState,
                        bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The hook for DistributedDataParallel.register_comm_hook(): means by THC.
 
-    What libthc refuses is raised in backward(), with its sentence.
+    It sees every bucket of a backward pass. What goes wrong is raised by
+    backward() as ThcError, on all ranks in the same step, once nothing of the
+    step is under way any more.
     """
     return state.reduce(bucket)
 
 
-def thc_hook(aggregator, job, cookie, rank, **options):
-    """(state, hook) for register_comm_hook(*thc_hook(...)); joins the job.
+def thc_hook(aggregator=None, job=None, cookie=None, rank=None, **options):
+    """(state, hook) for register_comm_hook(*thc_hook(...)).
 
-    Options are those of ThcState. Raises ThcError if the job cannot be joined.
+    Options are those of ThcState. The job is joined when the first bucket
+    comes, or by state.connect(), which raises ThcError if it cannot be.
     """
-    return ThcState(aggregator, job, cookie, rank, **options).connect(), thc_allreduce_hook
+    return ThcState(aggregator, job, cookie, rank, **options), thc_allreduce_hook

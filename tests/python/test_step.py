@@ -1,0 +1,264 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""How a step of DDP ends on a test double of libthc: errors come out of
+backward() once nothing is under way, the step can be done again, and a step
+that did not happen leaves nothing in any error memory. Real DDP, one rank;
+test_ranks.py has several.
+"""
+import os
+import unittest
+
+import rig
+import torch
+import torch.distributed as dist
+from rig import WIDTHS, Bucket, model, state
+
+from thc_ddp import ThcError
+
+# Buckets of rig.model() after DDP has rebuilt them.
+BUCKETS = 3
+
+
+class Run:
+    """A model, its plain twin's data, and steps that are done again if they fail."""
+
+    def __init__(self, test, hook_state, **options):
+        self.state, self.net = hook_state, model()
+        self.ddp = test.wrap(self.net, hook_state, **options)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-3)
+        self.errors = []
+
+    def backward(self, step, scale=1.0):
+        x = torch.randn(8, WIDTHS[0], generator=torch.Generator().manual_seed(step))
+        self.optimizer.zero_grad()
+        (self.ddp(x).square().sum() * scale).backward()
+
+    def step(self, number):
+        try:
+            self.backward(number)
+        except ThcError as error:
+            self.errors.append(str(error))
+            self.state.rejoin()
+            self.backward(number)
+        self.optimizer.step()
+
+    def result(self):
+        return [p.detach().clone() for p in self.net.parameters()]
+
+
+class Errors(rig.HookTest):
+    def undisturbed(self, steps, **options):
+        run = Run(self, state(**options))
+        for step in range(steps):
+            run.step(step)
+        return run.result()
+
+    def check(self, failing, steps=4, **options):
+        """The same bits as without the failing requests."""
+        expected = self.undisturbed(steps, **options)
+        os.environ["FAKE_FAIL_AT"] = failing
+        run = Run(self, state(**options))
+        for step in range(steps):
+            run.step(step)
+        self.assertEqual(len(run.errors), 1, run.errors)
+        self.assertRegex(run.errors[0], "rank 3 does not answer")
+        for got, want in zip(run.result(), expected):
+            self.assertTrue(torch.equal(got, want), "the failed step has left something behind")
+        self.assertEqual(run.state.counters["steps_failed"], 1)
+        self.assertEqual(run.state.counters["steps"], steps + 1)
+
+    def test_each_bucket_may_fail(self):
+        self.undisturbed(2)
+        self.assertGreaterEqual(len(self.buckets), 1 + BUCKETS, "too few buckets to show much")
+        for feedback in (True, False):
+            for failing in range(1, 1 + BUCKETS):
+                with self.subTest(feedback=feedback, failing=failing):
+                    self.check(str(failing), error_feedback=feedback)
+
+    def test_the_first_step_of_all_may_fail(self):
+        self.check("0")
+
+    def test_buckets_under_way_have_ended(self):
+        os.environ.update(FAKE_FAIL_AT="1", FAKE_DELAY_MS="30")
+        run = Run(self, state())
+        run.backward(0)
+        with self.assertRaises(ThcError):
+            run.backward(1)
+        before = [p.grad.clone() for p in run.net.parameters()]
+        self.assertTrue(run.state._pending.empty())
+        run.state.rejoin()
+        for parameter, grad in zip(run.net.parameters(), before):
+            self.assertTrue(torch.equal(parameter.grad, grad))
+
+    def test_last_bucket_falls_back(self):
+        # 9,600 and 300 elements, DDP's last bucket, stay below the threshold
+        for failing in ("1", "2"):
+            self.check(failing, threshold=10000)
+
+    def test_unused_parameters(self):
+        self.check("2", error_feedback=True)
+        os.environ["FAKE_FAIL_AT"] = "2"
+        run = Run(self, state(), find_unused_parameters=True)
+        for step in range(3):
+            run.step(step)
+        self.assertEqual(len(run.errors), 1)
+
+    def test_static_graph(self):
+        os.environ["FAKE_FAIL_AT"] = "0,5"
+        run = Run(self, state(), static_graph=True)
+        for step in range(4):
+            run.step(step)
+        self.assertEqual(len(run.errors), 2)
+
+    def test_a_job_that_cannot_be_joined_is_an_error_of_the_step(self):
+        run = Run(self, state())
+        run.state.options["aggregator"] = "192.0.2.1"
+        with self.assertRaisesRegex(ThcError, "start thcd there"):
+            run.backward(0)
+        run.state.options["aggregator"] = "192.0.2.9"
+        run.state.rejoin()
+        run.step(0)
+        self.assertEqual(run.errors, [])
+
+    def test_rejoining_fails_and_fails_again(self):
+        os.environ.update(FAKE_FAIL_AT="1", FAKE_BROKEN="1")
+        run = Run(self, state())
+        run.backward(0)
+        with self.assertRaises(ThcError):
+            run.backward(1)
+        with self.assertRaisesRegex(ThcError, "start thcd there"):
+            run.state.rejoin()
+        with self.assertRaisesRegex(ThcError, r"needs rejoin\(\)"):
+            run.backward(1)
+        del os.environ["FAKE_BROKEN"]
+        run.step(1)
+
+    def test_a_pass_that_a_user_breaks_off(self):
+        run = Run(self, state())
+        run.step(0)
+        memories = self.memories(run.state, run.net)
+        handle = run.net[0].weight.register_hook(lambda grad: 1 // 0)
+        with self.assertRaises(ZeroDivisionError):
+            run.backward(1)
+        handle.remove()
+        run.ddp = self.wrap(run.net, run.state)
+        run.optimizer.zero_grad()
+        run.state.rejoin()
+        for got, want in zip(self.memories(run.state, run.net), memories):
+            self.assertTrue(torch.equal(got, want))
+        run.step(1)
+        self.assertEqual(run.errors, [])
+
+    def test_the_process_group_fails(self):
+        run = Run(self, state(threshold=10000))
+        run.step(0)
+        work = dist.all_reduce
+
+        def failing(tensor, **options):
+            raise RuntimeError("Connection closed by peer")
+
+        dist.all_reduce = failing
+        try:
+            with self.assertRaisesRegex(RuntimeError, "Connection closed by peer"):
+                run.backward(1)
+        finally:
+            dist.all_reduce = work
+        run.step(1)
+
+    def test_outside_of_backward_the_last_future_has_the_error(self):
+        os.environ["FAKE_FAIL_AT"] = "0"
+        s = state()
+        first = s.reduce(Bucket(torch.ones(10), last=False))
+        last = s.reduce(Bucket(torch.ones(20), index=1))
+        self.assertTrue(first.done())
+        with self.assertRaisesRegex(RuntimeError, "ThcError: rank 3 does not answer"):
+            last.wait()
+        s.rejoin()
+        torch.testing.assert_close(s.reduce(Bucket(torch.ones(10))).wait(), torch.full((10,), 0.75))
+
+
+class Skipped(rig.HookTest):
+    """Steps that do not happen: their part of the error memories is taken back."""
+
+    def overflow(self, run, parameter):
+        """A step with Inf in one layer and values 10^5 times too large elsewhere."""
+        handle = parameter.register_hook(lambda grad: torch.full_like(grad, float("inf")))
+        run.backward(7, scale=1e5)
+        handle.remove()
+
+    def check(self, layer, **options):
+        run = Run(self, state(**options))
+        run.step(0)
+        run.step(1)
+        memories = self.memories(run.state, run.net)
+        parameter = run.net[layer].weight
+        self.overflow(run, parameter)
+        self.assertFalse(torch.isfinite(parameter.grad).any())
+        self.assertEqual(run.state.counters["steps_nonfinite"], 1)
+        for got, want in zip(self.memories(run.state, run.net), memories):
+            self.assertTrue(torch.equal(got, want), "an error memory kept a skipped step")
+        run.step(2)
+        self.assertEqual(run.errors, [])
+
+    def test_inf_in_each_layer_comes_back_and_leaves_nothing(self):
+        for layer in range(len(WIDTHS) - 1):
+            with self.subTest(layer=layer):
+                self.check(layer)
+
+    def test_inf_in_a_bucket_that_falls_back(self):
+        run = Run(self, state(threshold=10000))
+        run.step(0)
+        run.step(1)
+        before = run.state.state_dict()["pool"]
+        self.overflow(run, run.net[0].weight)
+        after = run.state.state_dict()["pool"]
+        self.assertEqual(run.state.counters["steps_nonfinite"], 1)
+        self.assertTrue(before and all(torch.equal(before[n], after[n]) for n in before))
+
+    def test_raise(self):
+        run = Run(self, state(nonfinite="raise"))
+        run.step(0)
+        memories = self.memories(run.state, run.net)
+        with self.assertRaisesRegex(ThcError, "not finite"):
+            self.overflow(run, run.net[1].weight)
+        for got, want in zip(self.memories(run.state, run.net), memories):
+            self.assertTrue(torch.equal(got, want))
+        with self.assertRaisesRegex(ThcError, 'use "propagate" or "raise"'):
+            state(nonfinite="ignore")
+
+    def test_users_skip_steps_too(self):
+        run = Run(self, state())
+        run.step(0)
+        memories = self.memories(run.state, run.net)
+        run.backward(1)
+        self.assertFalse(torch.equal(self.memories(run.state, run.net)[0], memories[0]))
+        for _ in range(2):
+            run.state.undo_step()
+            for got, want in zip(self.memories(run.state, run.net), memories):
+                self.assertTrue(torch.equal(got, want))
+        run.step(1)
+
+
+class Sparse(rig.HookTest):
+    def test_sparse_gradients_fall_back_and_are_counted(self):
+        net = torch.nn.Sequential(torch.nn.Embedding(500, 40, sparse=True),
+                                  torch.nn.Linear(40, 300))
+        plain = torch.nn.Sequential(torch.nn.Embedding(500, 40, sparse=True),
+                                    torch.nn.Linear(40, 300))
+        plain.load_state_dict(net.state_dict())
+        s = state(error_feedback=False)
+        ddp = self.wrap(net, s)
+        for step in range(3):
+            words = torch.randint(500, (8,), generator=torch.Generator().manual_seed(step))
+            for m in (ddp, plain):
+                m.zero_grad()
+                m(words).square().sum().backward()
+            self.assertTrue(net[0].weight.grad.is_sparse)
+            torch.testing.assert_close(net[0].weight.grad.to_dense(),
+                                       plain[0].weight.grad.to_dense())
+        self.assertEqual(s.counters["fallback_sparse"], 3)
+        self.assertGreater(s.counters["buckets_thc"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

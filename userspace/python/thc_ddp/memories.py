@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
+"""Error memories by parameter: which bucket holds whose, and moving them.
+
+DDP rebuilds its buckets after the first iteration, so neither a bucket's
+index nor its extent lasts; parameters do. They are numbered in the order in
+which they are first seen, which is the same on all ranks because DDP reduces
+buckets in one order everywhere, and the same again after a restart of the
+same model. A bucket's key is a hash of its parameters' numbers and sizes.
+When a parameter turns up in another bucket than before, its part of the old
+bucket's error memory moves with it.
+"""
+import errno
+import hashlib
+import struct
+
+import torch
+
+from thc_ddp.client import ThcError
+
+
+class Memories:
+    def __init__(self):
+        self.numbers = {}       # id(parameter) -> number
+        self.parameters = []    # by number: keeps the ids valid
+        self.sizes = []         # by number: elements
+        self.layouts = {}       # key -> [number, ...] of the bucket that has it
+        self.pool = {}          # number -> tensor: memories that no bucket holds
+
+    def _number(self, parameter):
+        n = self.numbers.get(id(parameter))
+        if n is None:
+            n = len(self.parameters)
+            if n < len(self.sizes):
+                self._check_size(n, parameter.numel(), self.sizes[n])
+            self.numbers[id(parameter)] = n
+            self.parameters.append(parameter)
+            if n == len(self.sizes):
+                self.sizes.append(parameter.numel())
+        return n
+
+    @staticmethod
+    def _check_size(n, has, saved):
+        if has != saved:
+            raise ThcError(f"parameter {n} has {has} elements, the checkpoint says {saved}: "
+                           f"restore the state with the model it was saved from", errno.EINVAL)
+
+    def layout(self, bucket):
+        """(key, numbers) of a bucket: the same on all ranks."""
+        numbers = [self._number(p) for p in bucket.parameters()]
+        words = [w for n in numbers for w in (n, self.sizes[n])]
+        digest = hashlib.blake2b(struct.pack(f"<{len(words)}Q", *words), digest_size=8).digest()
+        return int.from_bytes(digest, "little"), numbers
+
+    def _export(self, client, key):
+        """Copies the memory of a bucket, by parameter."""
+        count = client.error_count(key)
+        memory = torch.zeros(count, dtype=torch.float32)
+        client.error_export(key, memory.data_ptr(), count)
+        if count != sum(self.sizes[n] for n in self.layouts[key]):
+            return {}
+        return dict(zip(self.layouts[key],
+                        memory.split([self.sizes[n] for n in self.layouts[key]])))
+
+    def place(self, client, key, numbers):
+        """Makes sure that the memories of these parameters are under key."""
+        if key in self.layouts:
+            return
+        wanted = set(numbers)
+        for old in [k for k, have in self.layouts.items() if wanted & set(have)]:
+            self.pool.update(self._export(client, old))
+            client.error_import(old, None, 0)
+            del self.layouts[old]
+        if any(n in self.pool for n in numbers):
+            memory = torch.cat([self.pool.pop(n) if n in self.pool else
+                                torch.zeros(self.sizes[n]) for n in numbers])
+            client.error_import(key, memory.data_ptr(), memory.numel())
+        self.layouts[key] = numbers
+
+    def snapshot(self, client):
+        """All memories by parameter, for a checkpoint: plain tensors and numbers."""
+        pool = dict(self.pool)
+        if client:
+            for key in self.layouts:
+                pool.update(self._export(client, key))
+        return {"sizes": list(self.sizes), "pool": {n: t.clone() for n, t in pool.items()}}
+
+    def restore(self, client, saved):
+        """The memories of a snapshot instead of those there are."""
+        for n, parameter in enumerate(self.parameters[:len(saved["sizes"])]):
+            self._check_size(n, parameter.numel(), saved["sizes"][n])
+        if client:
+            for key in self.layouts:
+                client.error_import(key, None, 0)
+        self.layouts = {}
+        self.sizes = list(saved["sizes"])
+        self.sizes += [p.numel() for p in self.parameters[len(self.sizes):]]
+        self.pool = {n: t.clone() for n, t in saved["pool"].items()}

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
+"""A training step, as far as the gradients' exchange is concerned: the buckets
+of one backward pass, how they ended, and what all ranks say of it.
+
+An error of a bucket must not leave the hook and must not be the result of a
+bucket's future: DDP would then give up the pass with other buckets still under
+way, whose results would come into the next step's gradients, and would refuse
+the next step. So a step keeps the error until the pass is over:
+
+    hook(first bucket)   queues PassEnd with autograd
+    hook(other buckets)  DDP queues its own callback with the last one, which
+                         waits for all buckets and copies them into .grad
+    PassEnd()            runs before DDP's callback: queues its second half
+    DDP's callback
+    PassEnd.end()        nothing is under way any more: the step may fail
+"""
+import datetime
+import threading
+
+import torch
+import torch.distributed as dist
+
+_engine = torch.autograd.Variable._execution_engine
+
+# What a rank says of its step; the worst of all ranks' is what happens.
+FINE, NONFINITE, FAILED = range(3)
+
+
+class PassEnd:
+    """Calls finish() when a backward pass is over, DDP's part of it included."""
+
+    def __init__(self, finish):
+        self._finish = finish
+
+    def queue(self):
+        """False: no backward pass is going on."""
+        try:
+            _engine.queue_callback(self)
+        except RuntimeError:
+            return False
+        return True
+
+    def __call__(self):
+        _engine.queue_callback(self.end)
+
+    def end(self):
+        self._finish()
+
+
+class Step:
+    """Buckets under way, and how those ended that are not any more.
+
+    keys: of the error memories that the step has used
+    values: of the buckets that did not go through THC
+    last: the pass's last bucket has come
+    pass_end: weak reference to the PassEnd that is queued for this step; it is
+        dead if the pass was given up
+    """
+
+    def __init__(self):
+        self._changed = threading.Condition()
+        self._under_way = 0
+        self._error = None      # the first of a bucket that was under way
+        self._refusal = None    # the first of a bucket that could not be started
+        self._nonfinite = False
+        self.keys = []
+        self.values = []
+        self.last = False
+        self.pass_end = None
+
+    def begin(self):
+        """A bucket is under way, until end()."""
+        with self._changed:
+            self._under_way += 1
+
+    def end(self, error=None, finite=True):
+        with self._changed:
+            self._under_way -= 1
+            self._error = self._error or error
+            self._nonfinite |= not finite
+            self._changed.notify_all()
+
+    def refuse(self, error):
+        """A bucket could not be started; mostly the consequence of an error."""
+        with self._changed:
+            self._refusal = self._refusal or error
+
+    def drain(self):
+        """Waits until no bucket is under way."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._under_way)
+
+    @property
+    def error(self):
+        return self._error or self._refusal
+
+    def verdict(self):
+        """FINE, NONFINITE or FAILED; no bucket may be under way."""
+        if self.error:
+            return FAILED
+        if self._nonfinite or not all(_is_finite(value) for value in self.values):
+            return NONFINITE
+        return FINE
+
+
+def _is_finite(value):
+    if value.is_sparse:
+        value = value._values()
+    if not (value.is_floating_point() or value.is_complex()):
+        return True
+    return bool(torch.isfinite(value).all())
+
+
+def confirm(verdict, group, patience=None):
+    """The verdicts of all ranks, by rank, through one small collective.
+
+    Without it, a step whose last answer was lost on its way to one rank would
+    have happened on the others. Ranks then disagree about the weights, and
+    about which step comes next. patience: seconds, None: the group's timeout.
+    """
+    if not dist.is_initialized() or dist.get_world_size(group) == 1:
+        return [verdict]
+    device = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
+    verdicts = torch.zeros(dist.get_world_size(group), dtype=torch.int32, device=device)
+    verdicts[dist.get_rank(group)] = verdict
+    work = dist.all_reduce(verdicts, op=dist.ReduceOp.MAX, group=group, async_op=True)
+    if patience is None:
+        work.wait()
+    else:
+        work.wait(datetime.timedelta(seconds=patience))
+    return verdicts.tolist()
