@@ -402,7 +402,7 @@ static void errors__open_says_why_not(void **state)
 	expect_open(&o, -EINVAL, "nosuch0");
 	o.interface = NULL;
 	o.size = 8;
-	expect_open(&o, -EINVAL, "options.size");
+	expect_open(&o, -EINVAL, "thc_client_options.size is 8");
 	o.size = sizeof(o);
 	stop_daemon(d);
 	expect_open(&o, -ECONNREFUSED, "start thcd");

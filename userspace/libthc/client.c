@@ -12,6 +12,26 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "structs.h"
+
+/* .first never changes: programs built with the first libthc.h run with this library. */
+static const struct thc_struct_kind options_kind = {
+	.name = "thc_client_options",
+	.first = THC_STRUCT_SIZE(struct thc_client_options, transport),
+	.now = sizeof(struct thc_client_options),
+};
+
+static const struct thc_struct_kind info_kind = {
+	.name = "thc_client_info",
+	.first = THC_STRUCT_SIZE(struct thc_client_info, transport),
+	.now = sizeof(struct thc_client_info),
+};
+
+static const struct thc_struct_kind stats_kind = {
+	.name = "thc_client_stats",
+	.first = THC_STRUCT_SIZE(struct thc_client_stats, rotated_ahead),
+	.now = sizeof(struct thc_client_stats),
+};
 
 #define CLIENT_FLAGS	(THC_CLIENT_ERROR_FEEDBACK | THC_CLIENT_NONFINITE)
 
@@ -19,10 +39,6 @@
 
 static int check_options(const struct thc_client_options *o)
 {
-	if (!o || o->size != sizeof(*o))
-		return thc_fail(
-			-EINVAL,
-			"options.size is not that of this library: use THC_CLIENT_OPTIONS_INIT and build against its header");
 	if (o->flags & ~CLIENT_FLAGS)
 		return thc_fail(-EINVAL, "unknown option flags %#x", o->flags & ~CLIENT_FLAGS);
 	if (!o->aggregator || strlen(o->aggregator) >= sizeof(((struct thc_client *)0)->aggregator))
@@ -170,9 +186,15 @@ static int join_job(struct thc_client *c)
 
 int thc_client_open(const struct thc_client_options *options, struct thc_client **out)
 {
+	struct thc_client_options known;
 	struct thc_client *c;
-	int error = check_options(options);
+	int error;
 
+	if (!options)
+		return thc_fail(-EINVAL, "there are no options: use THC_CLIENT_OPTIONS_INIT");
+	error = thc_struct_in(&options_kind, &known, options);
+	if (!error)
+		error = check_options(&known);
 	if (error)
 		return error;
 	c = calloc(1, sizeof(*c));
@@ -180,8 +202,8 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 		return thc_fail(-ENOMEM, "out of memory");
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->work, NULL);
-	c->options = *options;
-	snprintf(c->aggregator, sizeof(c->aggregator), "%s", options->aggregator);
+	c->options = known;
+	snprintf(c->aggregator, sizeof(c->aggregator), "%s", known.aggregator);
 	c->options.aggregator = c->aggregator;
 	if (!c->options.port)
 		c->options.port = THC_PORT_DEFAULT;
@@ -347,7 +369,6 @@ int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype 
 void thc_client_show(struct thc_client *c)
 {
 	c->shown = c->stats;
-	c->shown.size = sizeof(c->shown);
 	if (c->transport->show)
 		c->transport->show(c, &c->shown);
 	c->memory_shown = c->memory_peak;
@@ -361,10 +382,7 @@ static pthread_mutex_t *lock_of(const struct thc_client *c)
 
 int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 {
-	if (info->size != sizeof(*info))
-		return thc_fail(-EINVAL, "info.size is not that of this library");
-	*info = (struct thc_client_info){
-		.size = sizeof(*info),
+	struct thc_client_info now = {
 		.ranks = c->params.ranks,
 		.epoch = c->params.epoch,
 		.data_slots = c->params.data_slots,
@@ -377,19 +395,19 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.transport = c->transport->name,
 	};
 	pthread_mutex_lock(lock_of(c));
-	info->memory_peak = c->memory_shown;
+	now.memory_peak = c->memory_shown;
 	pthread_mutex_unlock(lock_of(c));
-	return 0;
+	return thc_struct_out(&info_kind, info, &now);
 }
 
 int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
 {
-	if (stats->size != sizeof(*stats))
-		return thc_fail(-EINVAL, "stats.size is not that of this library");
+	struct thc_client_stats now;
+
 	pthread_mutex_lock(lock_of(c));
-	*stats = c->shown;
+	now = c->shown;
 	pthread_mutex_unlock(lock_of(c));
 	if (c->transport->ask)
-		c->transport->ask(c, stats);
-	return 0;
+		c->transport->ask(c, &now);
+	return thc_struct_out(&stats_kind, stats, &now);
 }

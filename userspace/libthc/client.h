@@ -11,6 +11,7 @@
  *	job.c       the job's constants, and what is made from them
  *	failure.c   what went wrong, in sentences
  *	memory.c    error memory by key, recycled buffers, accounting
+ *	structs.c   options, info and stats of older and newer programs
  *
  * What may be sent, what an answer means and what is sent again is in
  * <thc/flight.h> and <thc/window.h>, which the kernel module shares.

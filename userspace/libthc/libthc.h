@@ -17,6 +17,11 @@
  * Errors are negative errno values; thc_last_error() is a sentence about this
  * thread's last one that says what to do. A client may be used by one thread
  * at a time, except thc_allreduce_wait(), which any thread may call.
+ *
+ * Structs that begin with @size grow at their end from version to version. Set
+ * @size to sizeof(): a program may run with an older or a newer library than
+ * the header it was built with. What the library does with the difference
+ * stands at thc_client_open() and thc_client_info().
  */
 #ifndef LIBTHC_H
 #define LIBTHC_H
@@ -63,7 +68,8 @@ enum thc_transport_choice {
 
 /**
  * struct thc_client_options - how to join a job
- * @size: sizeof(struct thc_client_options), set by the initialiser
+ * @size: sizeof(struct thc_client_options), set by the initialiser; the first
+ *	version ended with @transport and padding
  * @flags: THC_CLIENT_*
  * @aggregator: IPv4 or IPv6 address of the aggregator, text
  * @port: its base UDP port, 0: 18500
@@ -107,7 +113,11 @@ struct thc_client_options {
  * thc_client_open() - join a job; returns when all its ranks have joined
  * @out: the client, to be closed by thc_client_close()
  *
- * -EINVAL bad options, -ECONNREFUSED / -ENETUNREACH / -EHOSTUNREACH no
+ * Options that an older program does not have are zero. A newer program's
+ * options that this library does not have must be zero, or else -E2BIG.
+ *
+ * -EINVAL bad options, or a size below that of the first version, -E2BIG options
+ * of a newer version are set, or a size above 4096, -ECONNREFUSED / -ENETUNREACH / -EHOSTUNREACH no
  * aggregator there or no way to it, -ENOENT no job with this number and cookie,
  * -EACCES address outside the job's prefix, -ERANGE rank is not below n,
  * -EADDRINUSE the rank is taken, -ETIMEDOUT not all ranks joined
@@ -276,6 +286,8 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
 
 /**
  * struct thc_client_info - the job a client joined
+ * @size: sizeof(struct thc_client_info), set by the caller; the first version
+ *	ended with @transport
  * @memory_peak: most bytes held beside the caller's buffers and error memory:
  *	at most 2 x the buckets in progress, of which there are at most two, or
  *	as many as there have been at a time so far: what they needed is kept for
@@ -303,11 +315,17 @@ struct thc_client_info {
 	const char	*transport;	/* "UDP", "AF_THC" */
 };
 
-/* 0, or -EINVAL when @info->size is not that of this library. */
+/* Fills in @info->size bytes: a program older than this library gets the members it
+ * knows, and to a newer one the members that this library does not know are zero.
+ * @info->size remains. -EINVAL: it is below that of the first version, -E2BIG: it
+ * is above 4096.
+ */
 THC_API int thc_client_info(const struct thc_client *c, struct thc_client_info *info);
 
 /**
  * struct thc_client_stats - what a client has done since it was opened
+ * @size: sizeof(struct thc_client_stats), set by the caller; the first version
+ *	ended with @rotated_ahead
  *
  * Bytes are UDP payloads with their 48-byte headers plus 42 (IPv4) or 62
  * (IPv6) bytes of Ethernet, IP and UDP headers each: bytes on the wire.
@@ -338,7 +356,7 @@ struct thc_client_stats {
 	uint64_t	nonfinite;	/* all-reduces that returned THC_NONFINITE */
 };
 
-/* 0, or -EINVAL when @stats->size is not that of this library. */
+/* Fills in @stats->size bytes, as thc_client_info() does; same errors. */
 THC_API int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats);
 
 #ifdef __cplusplus
