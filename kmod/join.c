@@ -98,22 +98,6 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-/* The kernel is to bind a socket to what came from the network: no local
- * address, and no port that a user may not have.
- */
-static bool group_is_sound(const struct thc_welcome *w, u16 inet)
-{
-	__be32 in;
-
-	if (w->reply != THC_REPLY_MULTICAST)
-		return true;
-	if (be16_to_cpu(w->group_port) < PROT_SOCK)
-		return false;
-	memcpy(&in, w->group, sizeof(in));
-	return inet == AF_INET ? ipv4_is_multicast(in) :
-				 ipv6_addr_is_multicast((const struct in6_addr *)w->group);
-}
-
 static bool same_job(const struct thc_welcome *a, const struct thc_welcome *b)
 {
 	return a->ranks == b->ranks && a->seed == b->seed && a->table_hash == b->table_hash &&
@@ -144,7 +128,7 @@ static bool all_ready(const struct thc_sock *ts)
 
 static bool same_group(const struct thc_welcome *a, const struct thc_welcome *b)
 {
-	return a->reply == b->reply && a->group_port == b->group_port &&
+	return a->reply == b->reply && a->group_port == b->group_port && a->family == b->family &&
 	       !memcmp(a->group, b->group, sizeof(a->group));
 }
 
@@ -153,8 +137,8 @@ static bool same_group(const struct thc_welcome *a, const struct thc_welcome *b)
  */
 static bool wants_group(const struct thc_peer *p, u64 now)
 {
-	return p->welcomed && p->joined.welcome.reply == THC_REPLY_MULTICAST &&
-	       !rcu_access_pointer(p->group) && now >= p->group_at;
+	return p->welcomed && thc_peer_has_group(p) && !rcu_access_pointer(p->group) &&
+	       now >= p->group_at;
 }
 
 /* Called with thc_sock.lock held, the packet's sum checked. Why it is of no
@@ -193,8 +177,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	if (w->flags & THC_WELCOME_F_REFUSED) {
 		ts->failure.refusal = w->refusal;
 		thc_engine_break(ts, EACCES, THC_FAILED_REFUSED);
-	} else if (!thc_welcome_is_sound(w, p->sender.rank) ||
-		   !group_is_sound(w, p->address.inet)) {
+	} else if (!thc_welcome_is_sound(w, p->sender.rank)) {
 		thc_engine_break(ts, EPROTO, THC_FAILED_VERSION);
 	} else if (!all_agree(ts, w)) {
 		thc_engine_break(ts, EPROTO, THC_FAILED_SHARDS);

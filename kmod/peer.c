@@ -255,6 +255,14 @@ static int join(const struct thc_peer *p, struct socket *sock, const struct thc_
 	}
 }
 
+bool thc_peer_has_group(const struct thc_peer *p)
+{
+	const struct thc_welcome *w = &p->joined.welcome;
+
+	lockdep_assert_held(&p->owner->lock);
+	return w->reply == THC_REPLY_MULTICAST && w->family == (p->address.inet == AF_INET ? 4 : 6);
+}
+
 int thc_peer_open_group(struct thc_peer *p)
 {
 	const struct thc_welcome *w = &p->joined.welcome;
@@ -266,7 +274,7 @@ int thc_peer_open_group(struct thc_peer *p)
 	 * is over.
 	 */
 	spin_lock_bh(&p->owner->lock);
-	if (p->owner->state != THC_STATE_JOINING) {
+	if (p->owner->state != THC_STATE_JOINING || !thc_peer_has_group(p)) {
 		spin_unlock_bh(&p->owner->lock);
 		return -EAGAIN;
 	}

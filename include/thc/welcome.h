@@ -12,6 +12,23 @@
 	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT |                    \
 	 THC_WELCOME_F_NOSUM | THC_WELCOME_F_CORRELATED | THC_WELCOME_F_NOGSO)
 
+/* UDP ports below this one are for privileged programs. */
+#define THC_PORT_UNPRIVILEGED	1024
+
+/* A worker binds a socket to the group that @w names, which came from the network:
+ * it must be no address of this host, and no port that needs a privilege. A group
+ * of another IP version than the worker's is sound, and not joined.
+ */
+THC_INLINE int thc_welcome_group_is_sound(const struct thc_welcome *w)
+{
+	if (w->reply != THC_REPLY_MULTICAST)
+		return 1;
+	if (thc_be16(w->group_port) < THC_PORT_UNPRIVILEGED)
+		return 0;
+	return w->family == 4 ? (w->group[0] & 0xf0) == 0xe0 :
+				w->family == 6 && w->group[0] == 0xff;
+}
+
 /* Constants of @w, not REFUSED, that a worker of this version can serve as @rank. */
 THC_INLINE int thc_welcome_is_sound(const struct thc_welcome *w, u32 rank)
 {
@@ -25,7 +42,8 @@ THC_INLINE int thc_welcome_is_sound(const struct thc_welcome *w, u32 rank)
 			return 0;
 	return ranks > rank && ranks <= THC_RANKS_MAX && w->data_slots && w->norm_slots &&
 	       slots <= THC_SLOTS_MAX && (w->sum_width == 8 || w->sum_width == 16) &&
-	       thc_be16(w->chunk) == (w->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16);
+	       thc_be16(w->chunk) == (w->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16) &&
+	       thc_welcome_group_is_sound(w);
 }
 
 #endif /* THC_WELCOME_H */

@@ -261,6 +261,8 @@ static void join__who_gave_up_is_missing(void **state)
  * struct fake - answers for two ranks, of which the other one does as this one
  * @v6: on ::1 instead of 127.0.0.1
  * @spoil: changes the WELCOME before it is sealed
+ * @reserved: so many WELCOMEs have the header's reserved byte set
+ * @bad_sums: so many after them have a wrong sum
  * @epoch_offset: STALE|EPOCH with the client's epoch plus this comes before
  *	the first answer, if not 0
  * @hold: data is not answered as long as this is set
@@ -278,6 +280,8 @@ struct fake {
 	struct thc_table table;
 	struct thc_pairs pairs;
 	void (*spoil)(struct thc_welcome *w);
+	unsigned int reserved;
+	unsigned int bad_sums;
 	int epoch_offset;
 	int hold;
 	uint32_t left_from;
@@ -331,7 +335,12 @@ static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, cons
 		p.w.table[i] = thc_be16(f->table.value[i]);
 	if (f->spoil)
 		f->spoil(&p.w);
+	p.h.reserved = f->reserved > 0;
 	p.h.sum = thc_be32(thc_sum_packet(&p.h, &p.w, sizeof(p.w) / 8));
+	if (f->reserved)
+		f->reserved--;
+	else if (f->bad_sums && f->bad_sums--)
+		p.h.sum ^= 1;
 	fake_send(f, to, &p, sizeof(p));
 }
 
@@ -478,11 +487,48 @@ static void spoil_width(struct thc_welcome *w)
 	w->ranks = thc_be16(64);
 }
 
+static void set_group(struct thc_welcome *w, const char *group, uint16_t port)
+{
+	int v6 = !!strchr(group, ':');
+
+	w->reply = THC_REPLY_MULTICAST;
+	w->family = v6 ? 6 : 4;
+	w->group_port = thc_be16(port);
+	inet_pton(v6 ? AF_INET6 : AF_INET, group, w->group);
+}
+
+static void spoil_group(struct thc_welcome *w)
+{
+	set_group(w, "127.0.0.1", 20000);
+}
+
+static void spoil_group6(struct thc_welcome *w)
+{
+	set_group(w, "fe80::1", 20000);
+}
+
+static void spoil_group_port(struct thc_welcome *w)
+{
+	set_group(w, "239.1.2.3", 1023);
+}
+
+static void spoil_group_family(struct thc_welcome *w)
+{
+	set_group(w, "239.1.2.3", 20000);
+	w->family = 6;
+}
+
+static void other_group(struct thc_welcome *w)
+{
+	set_group(w, "ff15::77", 20000);
+}
+
 static void strange__welcome_is_refused(void **state)
 {
 	static void (*const spoil[])(struct thc_welcome *) = {
 		spoil_shards, spoil_slots, spoil_many_slots, spoil_ranks, spoil_chunk,
-		spoil_table, spoil_width,
+		spoil_table, spoil_width, spoil_group, spoil_group6, spoil_group_port,
+		spoil_group_family,
 	};
 	unsigned int i;
 
@@ -510,6 +556,47 @@ static struct thc_client *open_fake(const struct fake *f)
 	if (thc_client_open(&o, &c))
 		fail_msg("%s", thc_last_error());
 	return c;
+}
+
+/* A WELCOME with the header's reserved byte set, or a wrong sum, is no WELCOME. */
+static void strange__welcome_is_dropped(void **state)
+{
+	struct fake f = { .reserved = 3, .bad_sums = 2, .left_from = UINT32_MAX };
+	struct thc_client_stats stats = { .size = sizeof(stats) };
+	struct thc_client_options o;
+	struct thc_client *c;
+
+	(void)state;
+	fake_start(&f);
+	c = open_fake(&f);
+	assert_int_equal(thc_client_stats(c, &stats), 0);
+	assert_int_equal(stats.foreign, 3);
+	assert_int_equal(stats.bad_sum, 2);
+	thc_client_close(c);
+	fake_stop(&f);
+	f = (struct fake){ .reserved = UINT32_MAX, .left_from = UINT32_MAX };
+	fake_start(&f);
+	o = options_of(f.port, 0, 300);
+	assert_int_equal(thc_client_open(&o, &c), -EHOSTUNREACH);
+	fake_stop(&f);
+}
+
+/* A worker over IPv4 cannot join a group of IPv6. It joins the job all the same. */
+static void strange__group_of_the_other_version_is_not_joined(void **state)
+{
+	struct fake f = { .spoil = other_group, .left_from = UINT32_MAX };
+	float *g = make_gradient(0, 5000);
+	struct thc_client *c;
+
+	(void)state;
+	fake_start(&f);
+	c = open_fake(&f);
+	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
+		fail_msg("%s", thc_last_error());
+	assert_true(nmse(g, 1, 5000) < 0.03);
+	thc_client_close(c);
+	fake_stop(&f);
+	free(g);
 }
 
 /* What an all-reduce with @f did to the client's window. */
@@ -727,6 +814,8 @@ int main(void)
 		cmocka_unit_test(gone__failed_rejoin_leaves_a_client),
 		cmocka_unit_test(join__who_gave_up_is_missing),
 		cmocka_unit_test(strange__welcome_is_refused),
+		cmocka_unit_test(strange__welcome_is_dropped),
+		cmocka_unit_test(strange__group_of_the_other_version_is_not_joined),
 		cmocka_unit_test(strange__only_newer_epochs_end_this_one),
 		cmocka_unit_test(strange__left_ends_only_what_lacks_the_rank),
 		cmocka_unit_test(congestion__marks_cut_the_window),

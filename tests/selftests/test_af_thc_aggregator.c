@@ -84,7 +84,7 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 }
 
 /* No address of one host is listened on because the network says so, nor a port
- * that needs a privilege.
+ * that needs a privilege. A group of the other IP version is sound, and not joined.
  */
 TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 {
@@ -96,7 +96,8 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 		{ "127.0.0.1", 20000, false },	 { "0.0.0.0", 20000, false },
 		{ "223.255.255.255", 20000, false }, { "255.255.255.255", 20000, false },
 		{ "239.1.2.3", 0, false },	 { "239.1.2.3", 1023, false },
-		{ "239.1.2.3", 1024, true },
+		{ "239.1.2.3", 1024, true },	 { "ff15::77", 20000, true },
+		{ "fe80::1", 20000, false },
 	};
 	struct welcome_packet p;
 	uint64_t nonce;
@@ -105,11 +106,14 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 	self->udp = fake_open();
 	ASSERT_GE(self->udp, 0);
 	for (i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+		bool v6 = strchr(groups[i].group, ':');
+
 		ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
 		good_welcome(&p, nonce);
 		p.w.reply = THC_REPLY_MULTICAST;
+		p.w.family = v6 ? 6 : 4;
 		p.w.group_port = htobe16(groups[i].port);
-		inet_pton(AF_INET, groups[i].group, p.w.group);
+		inet_pton(v6 ? AF_INET6 : AF_INET, groups[i].group, p.w.group);
 		set_sum(&p.h, sizeof(p));
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 		EXPECT_EQ(end_join(self->fd), groups[i].good ? 0 : -EPROTO) TH_LOG("case %zu", i);

@@ -3,6 +3,9 @@
  * When nothing moves (include/thc/flight.h): whom a worker misses, and how long
  * it waits. And the headers it writes, against values written out by hand.
  */
+#include <arpa/inet.h>
+#include <stdbool.h>
+
 #include "flight_worker.h"
 
 #include <thc/welcome.h>
@@ -274,6 +277,49 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 	assert_false(thc_welcome_is_sound(&w, 0));
 }
 
+/* Each is all that differs from a WELCOME that is sound. */
+static void welcome__group_is_multicast_on_an_unprivileged_port(void **state)
+{
+	static const struct {
+		const char	*group;
+		u16		port;
+		u8		family;
+		bool		sound;
+	} cases[] = {
+		{ "239.1.2.3", 20000, 4, true },	{ "224.0.0.0", 20000, 4, true },
+		{ "239.255.255.255", 20000, 4, true },	{ "223.255.255.255", 20000, 4, false },
+		{ "240.0.0.0", 20000, 4, false },	{ "127.0.0.1", 20000, 4, false },
+		{ "0.0.0.0", 20000, 4, false },		{ "255.255.255.255", 20000, 4, false },
+		{ "239.1.2.3", 1024, 4, true },		{ "239.1.2.3", 1023, 4, false },
+		{ "239.1.2.3", 0, 4, false },		{ "239.1.2.3", 20000, 6, false },
+		{ "239.1.2.3", 20000, 0, false },	{ "ff15::77", 20000, 6, true },
+		{ "ff02::1", 20000, 6, true },		{ "ff15::77", 1023, 6, false },
+		{ "fe80::1", 20000, 6, false },		{ "::1", 20000, 6, false },
+		{ "::ffff:239.1.2.3", 20000, 6, false }, { "ff15::77", 20000, 4, false },
+	};
+	struct thc_welcome w = {
+		.ranks = thc_be16(4), .data_slots = thc_be16(8), .norm_slots = thc_be16(8),
+		.chunk = thc_be16(THC_CHUNK_8), .sum_width = 8,
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int v6 = !!strchr(cases[i].group, ':');
+
+		memset(w.group, 0, sizeof(w.group));
+		assert_int_equal(inet_pton(v6 ? AF_INET6 : AF_INET, cases[i].group, w.group), 1);
+		w.group_port = thc_be16(cases[i].port);
+		w.family = cases[i].family;
+		w.reply = THC_REPLY_MULTICAST;
+		if (thc_welcome_is_sound(&w, 0) != cases[i].sound)
+			fail_msg("case %zu: %s port %u", i, cases[i].group, cases[i].port);
+		/* without multicast nobody looks at it */
+		w.reply = THC_REPLY_FANOUT;
+		assert_true(thc_welcome_is_sound(&w, 0));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,6 +337,7 @@ int main(void)
 		CASE(header__request_is_as_the_wire_says),
 		CASE(header__without_a_sum_says_so),
 		cmocka_unit_test(welcome__only_what_can_be_served_is_sound),
+		cmocka_unit_test(welcome__group_is_multicast_on_an_unprivileged_port),
 	};
 
 	return cmocka_run_group_tests_name("flight_stall", tests, NULL, NULL);

@@ -56,10 +56,16 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, boo
 	    bytes != sizeof(*h) + sizeof(*w) || h->job != thc_be16(j->c->options.job))
 		return;
 	h->sum = 0;
-	if (sum != thc_be32(thc_sum_packet(h, w, sizeof(*w) / 8)))
+	if (sum != thc_be32(thc_sum_packet(h, w, sizeof(*w) / 8))) {
+		j->c->stats.bad_sum++;
 		return;
+	}
+	if (h->reserved || (!w->nonce && h->cookie != thc_be64(j->c->options.cookie))) {
+		j->c->stats.foreign++;
+		return;
+	}
 	if (!w->nonce) {
-		j->heard |= h->cookie == thc_be64(j->c->options.cookie);
+		j->heard = true;
 		return;
 	}
 	if (thc_be64(w->nonce) != j->c->nonce)

@@ -291,8 +291,13 @@ static int join_group6(struct thc_link *l, const struct thc_params *p)
  */
 int thc_link_join_group(struct thc_link *l, const struct thc_params *p)
 {
+	bool v4 = l->peer.ss_family == AF_INET;
 	int one = 1, error;
 
+	if (p->family != (v4 ? 4 : 6)) {
+		thc_link_leave_group(l);
+		return -EAFNOSUPPORT;
+	}
 	if (l->group >= 0 && l->group_port == p->group_port &&
 	    !memcmp(l->group_address, p->group, sizeof(p->group)))
 		return 0;
@@ -303,7 +308,7 @@ int thc_link_join_group(struct thc_link *l, const struct thc_params *p)
 	if (l->group < 0)
 		return -errno;
 	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	error = l->peer.ss_family == AF_INET ? join_group4(l, p) : join_group6(l, p);
+	error = v4 ? join_group4(l, p) : join_group6(l, p);
 	if (error) {
 		thc_link_leave_group(l);
 		return error;
