@@ -390,8 +390,17 @@ static void errors__open_says_why_not(void **state)
 	o.flags = 0x80;
 	expect_open(&o, -EINVAL, "unknown option flags 0x80");
 	o.flags = 0;
-	o.aggregator = "aggregator.example";
-	expect_open(&o, -EINVAL, "not an IPv4 or IPv6 address");
+	/* longer than a part of a name may be: nobody is asked */
+	o.aggregator = "aggregator-aggregator-aggregator-aggregator-aggregator-aggregator";
+	expect_open(&o, -EHOSTUNREACH, "has no address");
+	o.aggregator = "fe80::1";
+	expect_open(&o, -EINVAL, "fe80::1%eth0");
+	o.aggregator = "fe80::1%nosuch0";
+	expect_open(&o, -EINVAL, "no interface \"nosuch0\"");
+	o.aggregator = "fe80::1::2";
+	expect_open(&o, -EINVAL, "not an IPv6 address");
+	o.aggregator = "";
+	expect_open(&o, -EINVAL, "set the aggregator");
 	o.aggregator = "127.0.0.1";
 	o.bind = "::1";
 	expect_open(&o, -EINVAL, "family");

@@ -41,8 +41,10 @@ static int check_options(const struct thc_client_options *o)
 {
 	if (o->flags & ~CLIENT_FLAGS)
 		return thc_fail(-EINVAL, "unknown option flags %#x", o->flags & ~CLIENT_FLAGS);
-	if (!o->aggregator || strlen(o->aggregator) >= sizeof(((struct thc_client *)0)->aggregator))
-		return thc_fail(-EINVAL, "set the aggregator to an IPv4 or IPv6 address");
+	if (!o->aggregator || !*o->aggregator ||
+	    strlen(o->aggregator) >= sizeof(((struct thc_client *)0)->aggregator))
+		return thc_fail(-EINVAL,
+				"set the aggregator to an IPv4 or IPv6 address, or a name");
 	if (o->rank >= THC_RANKS_MAX)
 		return thc_fail(-EINVAL, "rank %u is too large: a job has at most %u ranks",
 				o->rank, THC_RANKS_MAX);

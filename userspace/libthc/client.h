@@ -7,6 +7,7 @@
  *	request.c   one all-reduce: agreement, norms, compress, decode
  *	udp.c       the transport over UDP sockets (join.c: JOIN and WELCOME;
  *	            link.c: batches of packets out and in)
+ *	resolve.c   the aggregator's address and ours, out of text
  *	kernel.c    the transport over an AF_THC socket of thc.ko
  *	job.c       the job's constants, and what is made from them
  *	failure.c   what went wrong, in sentences
@@ -24,6 +25,7 @@
 #ifndef LIBTHC_CLIENT_H
 #define LIBTHC_CLIENT_H
 
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -387,7 +389,7 @@ struct thc_client {
 	char			sentence[THC_SENTENCE_MAX];	/* lock: why broken */
 
 	struct thc_client_options options;
-	char			aggregator[64];
+	char			aggregator[NI_MAXHOST];
 	pthread_t		thread;
 	bool			running;
 	int			wake;		/* eventfd */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "resolve.h"
 
 /* Chunks of a message at most, and at least. */
 #define MESSAGE_MOST	4096U
@@ -138,6 +139,7 @@ static struct sockaddr_thc address_of(const struct sockaddr_storage *from)
 
 		a.sthc_port = in6->sin6_port;
 		memcpy(a.sthc_addr, &in6->sin6_addr, sizeof(in6->sin6_addr));
+		a.sthc_ifindex = thc_scope_of(from);
 	}
 	return a;
 }

@@ -71,9 +71,14 @@ enum thc_transport_choice {
  * @size: sizeof(struct thc_client_options), set by the initialiser; the first
  *	version ended with @transport and padding
  * @flags: THC_CLIENT_*
- * @aggregator: IPv4 or IPv6 address of the aggregator, text
+ * @aggregator: IPv4 or IPv6 address of the aggregator or its host name, text. A
+ *	link-local address names its interface, as fe80::1%eth0, if neither @bind
+ *	nor @interface does. Of several addresses of a name the first one is
+ *	taken, in the order of getaddrinfo(), whose family @bind has. The name is
+ *	looked up by thc_client_open() alone
  * @port: its base UDP port, 0: 18500
- * @bind: local address to use, or NULL; local ranks on one host differ by port
+ * @bind: local address to use, or a name of it, or NULL; local ranks on one host
+ *	differ by port
  * @interface: interface that answers to the group arrive on, or NULL: the one
  *	the route to the aggregator uses
  * @job: job number
@@ -116,15 +121,17 @@ struct thc_client_options {
  * Options that an older program does not have are zero. A newer program's
  * options that this library does not have must be zero, or else -E2BIG.
  *
- * -EINVAL bad options, or a size below that of the first version, -E2BIG options
- * of a newer version are set, or a size above 4096, -ECONNREFUSED / -ENETUNREACH / -EHOSTUNREACH no
- * aggregator there or no way to it, -ENOENT no job with this number and cookie,
- * -EACCES address outside the job's prefix, -ERANGE rank is not below n,
- * -EADDRINUSE the rank is taken, -ETIMEDOUT not all ranks joined
- * (thc_last_error() names those missing), -EPROTO the aggregator's job needs
- * another version of the library, -ENOTSUP this CPU lacks the code path that
- * @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport
- * insists on, -ENOMEM, or what the system says of a socket or a thread.
+ * -EINVAL bad options (a link-local address without its interface is one), or a
+ * size below that of the first version, -E2BIG options of a newer version are
+ * set, or a size above 4096, -ECONNREFUSED / -ENETUNREACH / -EHOSTUNREACH no
+ * aggregator there or no way to it, -EHOSTUNREACH also a name without an
+ * address, -ENOENT no job with this number and cookie, -EACCES address outside
+ * the job's prefix, -ERANGE rank is not below n, -EADDRINUSE the rank is taken,
+ * -ETIMEDOUT not all ranks joined (thc_last_error() names those missing),
+ * -EPROTO the aggregator's job needs another version of the library, -ENOTSUP
+ * this CPU lacks the code path that @simd forces, -EAFNOSUPPORT this kernel
+ * lacks the sockets that @transport insists on, -ENOMEM, or what the system says
+ * of a socket or a thread.
  */
 THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/udp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "resolve.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT	103
@@ -33,28 +35,6 @@
 #define ETHERNET_IP4_UDP 42
 #define ETHERNET_IP6_UDP 62
 
-static int parse_address(const char *text, uint16_t port, struct sockaddr_storage *out,
-			 socklen_t *len)
-{
-	struct sockaddr_in *in = (void *)out;
-	struct sockaddr_in6 *in6 = (void *)out;
-
-	memset(out, 0, sizeof(*out));
-	if (inet_pton(AF_INET, text, &in->sin_addr) == 1) {
-		in->sin_family = AF_INET;
-		in->sin_port = htons(port);
-		*len = sizeof(*in);
-		return 0;
-	}
-	if (inet_pton(AF_INET6, text, &in6->sin6_addr) == 1) {
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons(port);
-		*len = sizeof(*in6);
-		return 0;
-	}
-	return -EINVAL;
-}
-
 static bool same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
 	if (a->ss_family != b->ss_family)
@@ -62,23 +42,18 @@ static bool same_address(const struct sockaddr_storage *a, const struct sockaddr
 	if (a->ss_family == AF_INET)
 		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
 		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-	return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+	return thc_scope_of(a) == thc_scope_of(b) &&
+	       !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
 		       &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
 }
 
 const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room)
 {
-	const struct sockaddr_in *in = (const void *)&l->peer;
-	const struct sockaddr_in6 *in6 = (const void *)&l->peer;
-	char address[INET6_ADDRSTRLEN] = "?";
+	char address[INET6_ADDRSTRLEN + IF_NAMESIZE] = "?", port[8] = "?";
 
-	if (l->peer.ss_family == AF_INET6) {
-		inet_ntop(AF_INET6, &in6->sin6_addr, address, sizeof(address));
-		snprintf(text, room, "[%s]:%u", address, ntohs(in6->sin6_port));
-	} else {
-		inet_ntop(AF_INET, &in->sin_addr, address, sizeof(address));
-		snprintf(text, room, "%s:%u", address, ntohs(in->sin_port));
-	}
+	getnameinfo((const void *)&l->peer, l->addrlen, address, sizeof(address), port,
+		    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(text, room, l->peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", address, port);
 	return text;
 }
 
@@ -101,18 +76,20 @@ static int find_local(struct thc_link *l)
 	return error;
 }
 
-static int find_interface(struct thc_link *l, const char *name)
+static int named_interface(const char *name, int *index)
+{
+	*index = name ? (int)if_nametoindex(name) : 0;
+	return !name || *index ?
+		       0 :
+		       thc_fail(-EINVAL, "there is no interface \"%s\" here: `ip link` shows those",
+				name);
+}
+
+/* The interface that carries our address; none if that is any address. */
+static int find_interface(struct thc_link *l)
 {
 	struct ifaddrs *list, *i;
 
-	if (name) {
-		l->ifindex = if_nametoindex(name);
-		return l->ifindex ?
-			       0 :
-			       thc_fail(-EINVAL,
-					"there is no interface \"%s\" here: `ip link` shows those",
-					name);
-	}
 	if (getifaddrs(&list))
 		return thc_fail(-errno, "cannot list interfaces: %s", strerror(errno));
 	for (i = list; i; i = i->ifa_next) {
@@ -163,25 +140,29 @@ static void set_options(struct thc_link *l, int fd)
 
 int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 {
-	uint16_t port = o->port ? o->port : THC_PORT_DEFAULT;
-	socklen_t len;
+	const struct thc_ends_wish wish = {
+		.aggregator = o->aggregator, .bind = o->bind, .interface = o->interface,
+		.port = o->port ? o->port : THC_PORT_DEFAULT,
+	};
+	struct thc_ends ends;
 	int error;
 
 	*l = (struct thc_link){ .unicast = -1, .group = -1, .gso = true, .answers_max = ~0U };
-	if (parse_address(o->aggregator, port, &l->peer, &l->addrlen))
-		return thc_fail(-EINVAL, "\"%s\" is not an IPv4 or IPv6 address", o->aggregator);
-	if (o->bind) {
-		if (parse_address(o->bind, 0, &l->local, &len) || len != l->addrlen)
-			return thc_fail(-EINVAL,
-					"local address \"%s\" is not of the aggregator's family",
-					o->bind);
-	} else {
+	error = named_interface(o->interface, &l->ifindex);
+	if (!error)
+		error = thc_resolve(&ends, &wish);
+	if (error)
+		return error;
+	l->peer = ends.peer;
+	l->local = ends.local;
+	l->addrlen = ends.addrlen;
+	if (!o->bind) {
 		error = find_local(l);
 		if (error)
 			return thc_fail(error, "no route to the aggregator %s: %s", o->aggregator,
 					strerror(-error));
 	}
-	return find_interface(l, o->interface);
+	return l->ifindex ? 0 : find_interface(l);
 }
 
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o)

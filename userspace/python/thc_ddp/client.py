@@ -70,8 +70,9 @@ def _text(value):
 class ThcClient:
     """A rank of a job; returns from __init__ when all ranks have joined.
 
-    aggregator: its address; port: 0 for the default; bind: local address;
-    interface: where multicast answers arrive, None: by the route; timeout and
+    aggregator: its address or host name, a link-local address as fe80::1%eth0;
+    port: 0 for the default; bind: local address or its name; interface: where
+    multicast answers arrive, None: by the route; timeout and
     join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's;
     nonfinite: NaN or Inf in some rank's gradient is a result, not an error
 

@@ -1,0 +1,142 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""A job over IPv6 link-local addresses, which need their interface's name, and
+over a host's name. Every worker has a second interface, on which the
+aggregator's address is the worker's own: who takes the wrong interface finds
+nobody. Over UDP or, with THC_TRANSPORT=af_thc, over AF_THC sockets.
+"""
+import ctypes
+import os
+import sys
+import threading
+
+import tap
+from aggregator import Aggregator
+from tap import netns
+
+sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
+os.environ.update(netns.environment())
+from thc_ddp.client import ThcClient, ThcError  # noqa: E402
+
+TRANSPORT = {"af_thc": "AF_THC"}.get(os.environ.get("THC_TRANSPORT"), "UDP")
+ADDRESS = "fe80::77:100"
+COUNT = 30000
+N = 3
+LIMIT = 60
+
+
+def topology():
+    """Link-local addresses that are there at once, and again at the wrong place."""
+    net = netns.Topology(N)
+    net.run(net.aggregator, ["ip", "addr", "add", f"{ADDRESS}/64", "dev", "eth0", "nodad"])
+    for w in range(N):
+        net.run(net.worker(w), ["ip", "link", "add", "aside", "type", "veth", "peer", "beyond"])
+        for dev in "aside", "beyond":
+            net.run(net.worker(w), ["ip", "link", "set", dev, "up"])
+        net.run(net.worker(w), ["ip", "addr", "add", f"{ADDRESS}/64", "dev", "aside", "nodad"])
+        net.run(net.worker(w), ["ip", "addr", "add", f"{own(w)}/64", "dev", "eth0", "nodad"])
+    return net
+
+
+def own(worker):
+    return f"fe80::77:{worker + 1:x}"
+
+
+def reduce(net, thcd, **options):
+    """What the ranks got, and what the clients say: all ranks at the same time."""
+    answers = [None] * N
+
+    def work(rank):
+        try:
+            with ThcClient(job=thcd.job, cookie=thcd.cookie, rank=rank,
+                           join_timeout=LIMIT, timeout=LIMIT,
+                           **{key: value(rank) if callable(value) else value
+                              for key, value in options.items()}) as client:
+                values = (ctypes.c_float * COUNT)(*(float(rank + 1 + i % 7)
+                                                   for i in range(COUNT)))
+                client.allreduce(ctypes.addressof(values), COUNT)
+                answers[rank] = bytes(values), client.info(), client.stats()
+                together.wait()         # a rank that leaves is missed
+        except Exception as error:      # for the thread that compares
+            answers[rank] = error
+            together.abort()
+
+    together = threading.Barrier(N)
+    threads = [threading.Thread(target=netns.in_namespace,
+                                args=(net.worker(w), lambda w=w: work(w))) for w in range(N)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for answer in sorted(answers, key=lambda a: isinstance(a, threading.BrokenBarrierError)):
+        if isinstance(answer, Exception):
+            raise answer
+    assert len({bits for bits, _, _ in answers}) == 1, "the ranks received different bits"
+    mean = (ctypes.c_float * COUNT).from_buffer_copy(answers[0][0])
+    exact = [2.0 + i % 7 for i in range(COUNT)]
+    error = sum((a - b) ** 2 for a, b in zip(mean, exact)) / sum(b * b for b in exact)
+    assert error < 0.05, f"not the mean: NMSE {error}"
+    for _, info, stats in answers:
+        assert info["transport"] == TRANSPORT, info
+        assert stats["packets_down"], stats
+    return answers
+
+
+def error_of(net, worker, thcd, **options):
+    def call():
+        with ThcClient(job=thcd.job, cookie=thcd.cookie, rank=0, join_timeout=2,
+                       **options):
+            return None
+    try:
+        netns.in_namespace(net.worker(worker), call)
+    except ThcError as error:
+        return str(error)
+    raise AssertionError(f"{options} joined")
+
+
+def over_link_local(software, **job):
+    with topology() as net, \
+            Aggregator(net, N, software, job=job, options=["--listen", ADDRESS]) as thcd:
+        bits = {answer[0] for answer in reduce(net, thcd, aggregator=f"{ADDRESS}%eth0")}
+        # the interface may be named apart, and our address, too
+        for options in ({"aggregator": ADDRESS, "interface": "eth0"},
+                        {"aggregator": ADDRESS, "bind": lambda rank: f"{own(rank)}%eth0"},
+                        {"aggregator": f"{ADDRESS}%eth0", "bind": own}):
+            bits |= {answer[0] for answer in reduce(net, thcd, **options)}
+        assert len(bits) == 1, "the way of naming the interface makes a difference"
+
+
+def link_local__multicast():
+    with topology() as net, \
+            Aggregator(net, N, True, job={"group": "ff12::77", "seed": 5},
+                       options=["--listen", ADDRESS]) as thcd:
+        for _, info, _ in reduce(net, thcd, aggregator=f"{ADDRESS}%eth0"):
+            assert info["multicast"] == 1, "the group was joined on another interface"
+
+
+def link_local__software():
+    over_link_local(True, reply="fanout", seed=5)
+
+
+def link_local__xdp():
+    over_link_local(False, reply="fanout", seed=5)
+
+
+def link_local__without_its_interface():
+    with topology() as net, \
+            Aggregator(net, N, True, job={"reply": "fanout"},
+                       options=["--listen", ADDRESS]) as thcd:
+        said = error_of(net, 0, thcd, aggregator=ADDRESS)
+        assert "link-local" in said and f"{ADDRESS}%eth0" in said, said
+        said = error_of(net, 0, thcd, aggregator=f"{ADDRESS}%nosuch0")
+        assert 'no interface "nosuch0"' in said, said
+        # a place where nobody is
+        said = error_of(net, 0, thcd, aggregator=f"{ADDRESS}%aside")
+        assert f"{ADDRESS}%aside" in said, said
+        said = error_of(net, 0, thcd, aggregator=f"{ADDRESS}%eth0", interface="aside")
+        assert "another interface" in said, said
+
+
+if __name__ == "__main__":
+    tap.main([link_local__software, link_local__xdp, link_local__multicast,
+              link_local__without_its_interface])

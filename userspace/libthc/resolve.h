@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * The addresses that options name: numeric, with the interface of a link-local
+ * one behind '%', or as host names.
+ */
+#ifndef THC_RESOLVE_H
+#define THC_RESOLVE_H
+
+#include <stdint.h>
+#include <sys/socket.h>
+
+/**
+ * struct thc_ends - where packets go, and where from
+ * @peer: the aggregator
+ * @local: our address, its port 0; its family is AF_UNSPEC if nothing was said
+ *	of it
+ * @addrlen: bytes of either address
+ */
+struct thc_ends {
+	struct sockaddr_storage	peer;
+	struct sockaddr_storage	local;
+	socklen_t		addrlen;
+};
+
+/* What the caller says of them. */
+struct thc_ends_wish {
+	const char	*aggregator;
+	const char	*bind;		/* or NULL */
+	const char	*interface;	/* or NULL: scope of link-local addresses without one */
+	uint16_t	port;		/* of the aggregator, host order */
+};
+
+/* Of several addresses of @w->aggregator the first one is taken, in the system's
+ * order, that has the family of one of @w->bind. 0; -EINVAL no address, families
+ * that differ, a link-local address without an interface or with two;
+ * -EHOSTUNREACH a name without an address; -ENOMEM; each with a sentence.
+ */
+int thc_resolve(struct thc_ends *ends, const struct thc_ends_wish *w);
+
+/* The interface that a link-local address belongs to, else 0. */
+unsigned int thc_scope_of(const struct sockaddr_storage *a);
+
+#endif /* THC_RESOLVE_H */
