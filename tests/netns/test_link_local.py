@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A job over IPv6 link-local addresses, which need their interface's name, and
-over a host's name. Every worker has a second interface, on which the
-aggregator's address is the worker's own: who takes the wrong interface finds
-nobody. Over UDP or, with THC_TRANSPORT=af_thc, over AF_THC sockets.
+"""A job over IPv6 link-local addresses, which need their interface's name.
+Every host has a second interface, on which the aggregator's address is its own:
+packets on the wrong interface reach nobody. Over UDP or, with
+THC_TRANSPORT=af_thc, over AF_THC sockets.
 """
 import ctypes
 import os
@@ -26,15 +26,16 @@ LIMIT = 60
 
 
 def topology():
-    """Link-local addresses that are there at once, and again at the wrong place."""
+    """Link-local addresses that are there at once, and at the wrong place, too."""
     net = netns.Topology(N)
     net.run(net.aggregator, ["ip", "addr", "add", f"{ADDRESS}/64", "dev", "eth0", "nodad"])
     for w in range(N):
-        net.run(net.worker(w), ["ip", "link", "add", "aside", "type", "veth", "peer", "beyond"])
-        for dev in "aside", "beyond":
-            net.run(net.worker(w), ["ip", "link", "set", dev, "up"])
-        net.run(net.worker(w), ["ip", "addr", "add", f"{ADDRESS}/64", "dev", "aside", "nodad"])
         net.run(net.worker(w), ["ip", "addr", "add", f"{own(w)}/64", "dev", "eth0", "nodad"])
+    for host in net.aggregator, *map(net.worker, range(N)):
+        net.run(host, ["ip", "link", "add", "aside", "type", "veth", "peer", "beyond"])
+        for dev in "aside", "beyond":
+            net.run(host, ["ip", "link", "set", dev, "up"])
+        net.run(host, ["ip", "addr", "add", f"{ADDRESS}/64", "dev", "aside", "nodad"])
     return net
 
 
@@ -96,7 +97,7 @@ def error_of(net, worker, thcd, **options):
 
 def over_link_local(software, **job):
     with topology() as net, \
-            Aggregator(net, N, software, job=job, options=["--listen", ADDRESS]) as thcd:
+            Aggregator(net, N, software, job=job, options=["--listen", f"{ADDRESS}%eth0"]) as thcd:
         bits = {answer[0] for answer in reduce(net, thcd, aggregator=f"{ADDRESS}%eth0")}
         # the interface may be named apart, and our address, too
         for options in ({"aggregator": ADDRESS, "interface": "eth0"},
@@ -137,6 +138,15 @@ def link_local__without_its_interface():
         assert "another interface" in said, said
 
 
+def link_local__thcd_listens_where_it_is_told_to():
+    with topology() as net, \
+            Aggregator(net, N, True, job={"reply": "fanout"},
+                       options=["--listen", f"{ADDRESS}%aside"]) as thcd:
+        said = error_of(net, 0, thcd, aggregator=f"{ADDRESS}%eth0")
+        assert "nobody serves" in said, said
+
+
 if __name__ == "__main__":
     tap.main([link_local__software, link_local__xdp, link_local__multicast,
-              link_local__without_its_interface])
+              link_local__without_its_interface,
+              link_local__thcd_listens_where_it_is_told_to])

@@ -491,6 +491,8 @@ def case__a_start_that_fails_says_what_to_do():
         assert status == 2 and "--listen" in said, said
     with failing("--software", "--listen", "192.0.2.77", "--job", job) as (status, said):
         assert status == 1 and "192.0.2.77 is not an address of this host" in said, said
+    with failing("--software", "--listen", "fe80::1%nosuch0", "--job", job) as (status, said):
+        assert status == 1 and '"fe80::1%nosuch0" has no address' in said, said
     with failing("--bogus") as (status, said):
         assert status == 2 and "--bogus" in said, said
     wide = "1,ranks=8,cookie=1,granularity=36,sum_width=8"

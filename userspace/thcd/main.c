@@ -151,7 +151,7 @@ static int open_control(struct run *r, struct thcd_error *e)
 static int start(struct run *r, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
-	char ports[32];
+	char ports[32], address[64];
 	bool kept = false;
 	u32 slots;
 
@@ -178,8 +178,8 @@ static int start(struct run *r, struct thcd_error *e)
 	snprintf(ports, sizeof(ports), d->software ? "port %u" : "ports %u to %u", d->port,
 		 d->port + THC_PORT_SPAN - 1);
 	thcd_say("%s aggregator on %s, UDP %s: %u slots, %llu bytes%s%s", d->mode,
-		 r->c.listens ? r->c.listen[0] : r->c.interface, ports, d->slots,
-		 (unsigned long long)thc_report_slot_bytes(d->slots),
+		 r->c.listens ? thc_addr_text(&d->socket[0].addr, address) : r->c.interface, ports,
+		 d->slots, (unsigned long long)thc_report_slot_bytes(d->slots),
 		 d->lanes_by ? ", lanes summed by " : "", d->lanes_by ? d->lanes_by : "");
 	return tell_ready(&r->c, e);
 }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,6 +189,30 @@ static int bind_failed(const char *address, u16 port, struct thcd_error *e)
 	}
 }
 
+/* What @text means, a number or a name; its interface if it says so. */
+static int find_address(struct thcd_socket *s, const char *text, struct thcd_error *e)
+{
+	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM };
+	struct sockaddr_storage ss = { .ss_family = AF_UNSPEC };
+	struct addrinfo *found;
+	int error = getaddrinfo(text, NULL, &hints, &found);
+	u16 port;
+
+	if (error)
+		return thcd_fail(
+			e,
+			"listen: \"%s\" has no address: %s; give an address, as 10.0.0.100 or "
+			"fe80::1%%eth0, or a name that `getent ahosts` finds",
+			text, gai_strerror(error));
+	memcpy(&ss, found->ai_addr, found->ai_addrlen);
+	freeaddrinfo(found);
+	s->family = thcd_sockaddr_parse(&ss, &s->addr, &port);
+	s->ifindex = s->family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_scope_id : 0;
+	if (!s->ifindex)
+		s->ifindex = interface_of(&s->addr);
+	return 0;
+}
+
 int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 {
 	struct thcd_socket *s = &d->socket[d->sockets];
@@ -197,12 +222,8 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 
 	if (d->sockets == THCD_LISTEN_MAX)
 		return thcd_fail(e, "more than %d addresses to listen on", THCD_LISTEN_MAX);
-	s->family = thcd_addr_parse(address, &s->addr);
-	if (s->family < 0)
-		return thcd_fail(
-			e, "listen: \"%s\" is not a numeric address, as 10.0.0.100 or fd00::1",
-			address);
-	s->ifindex = interface_of(&s->addr);
+	if (find_address(s, address, e))
+		return -1;
 	/* an address of lo is reached through the interface, and so are groups */
 	if (d->interface && s->ifindex == if_nametoindex("lo"))
 		s->ifindex = if_nametoindex(d->interface);

@@ -14,7 +14,7 @@ socklen_t thcd_sockaddr(struct sockaddr_storage *out, const struct thc_addr *add
 			int family, unsigned int ifindex);
 int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr, u16 *port);
 
-/* Opens d->socket[d->sockets] on @address, a numeric one of this host. */
+/* Opens d->socket[d->sockets] on @address, of this host: a number or a name. */
 int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e);
 
 /* Opens a socket on each address of @interface. */
