@@ -290,6 +290,118 @@ static void requests__overlap(void **state)
 			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
 }
 
+/* --- the window ----------------------------------------------------------- */
+
+#define SLOTS_JOB	"job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,slots=4000"
+#define DATA_SLOTS	4000	/* more than a plain user's receive buffer mostly has room for */
+#define TRUESIZE	4608	/* of an answer in a receive buffer */
+
+struct window {
+	uint32_t	chunks;
+	char		limit[64];
+};
+
+/* Of a client that joins @d with the option @window. */
+static int ask_window(struct daemon d, uint32_t window, struct window *out)
+{
+	struct thc_client_info info = { .size = sizeof(info) };
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	struct thc_client *c;
+	int error;
+
+	o.aggregator = "127.0.0.1";
+	o.port = d.port;
+	o.job = 1;
+	o.cookie = COOKIE;
+	o.window = window;
+	error = thc_client_open(&o, &c);
+	if (error)
+		return error;
+	error = thc_client_info(c, &info);
+	out->chunks = info.window;
+	snprintf(out->limit, sizeof(out->limit), "%s", info.window_limit);
+	if (!error && !strcmp(info.transport, "AF_THC"))
+		error = 1;
+	thc_client_close(c);
+	return error;
+}
+
+static void window__says_what_bounds_it(void **state)
+{
+	struct daemon d = start_daemon(SLOTS_JOB);
+	struct window w;
+
+	(void)state;
+	if (geteuid()) {
+		print_message("# SKIP only root has a receive buffer as large as it wants\n");
+		stop_daemon(d);
+		skip();
+	}
+	if (ask_window(d, 0, &w) < 0)
+		fail_msg("%s", thc_last_error());
+	assert_int_equal(w.chunks, DATA_SLOTS);
+	assert_string_equal(w.limit, "the job's slots");
+	assert_true(ask_window(d, 7, &w) >= 0);
+	assert_int_equal(w.chunks, 7);
+	assert_string_equal(w.limit, "the option window");
+	assert_true(ask_window(d, DATA_SLOTS, &w) >= 0);
+	assert_string_equal(w.limit, "the job's slots");
+	stop_daemon(d);
+}
+
+/* The sysctl, for which the kernel gives twice the bytes. */
+static uint32_t answers_of_a_user(void)
+{
+	FILE *f = fopen("/proc/sys/net/core/rmem_max", "r");
+	unsigned long bytes = 0;
+
+	if (f && fscanf(f, "%lu", &bytes) != 1)
+		bytes = 0;
+	if (f)
+		fclose(f);
+	return (uint32_t)(2 * bytes / TRUESIZE);
+}
+
+/* A child without CAP_NET_ADMIN tells what it has. */
+static void window__of_a_plain_user(void **state)
+{
+	struct daemon d = start_daemon(SLOTS_JOB);
+	uint32_t answers = answers_of_a_user();
+	struct window w = { .chunks = 0 };
+	int result[2], kind = 0;
+	pid_t child;
+
+	(void)state;
+	if (geteuid() || !answers) {
+		print_message("# SKIP who is not root, or has no net.core.rmem_max, cannot tell\n");
+		stop_daemon(d);
+		skip();
+	}
+	assert_int_equal(pipe(result), 0);
+	child = fork();
+	if (!child) {
+		kind = setresuid(65534, 65534, 65534) ? -errno : ask_window(d, 0, &w);
+		kind = write(result[1], &kind, sizeof(kind)) == sizeof(kind) &&
+		       write(result[1], &w, sizeof(w)) == sizeof(w);
+		_exit(!kind);
+	}
+	assert_int_equal(read(result[0], &kind, sizeof(kind)), sizeof(kind));
+	assert_int_equal(read(result[0], &w, sizeof(w)), sizeof(w));
+	waitpid(child, NULL, 0);
+	close(result[0]);
+	close(result[1]);
+	stop_daemon(d);
+	assert_true(kind >= 0);
+	/* thc.ko's sockets are not the user's */
+	if (kind || answers >= DATA_SLOTS) {
+		assert_int_equal(w.chunks, DATA_SLOTS);
+		assert_string_equal(w.limit, "the job's slots");
+	} else {
+		assert_int_equal(w.chunks, answers);
+		assert_string_equal(w.limit, "the receive buffer (net.core.rmem_max)");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -301,6 +413,8 @@ int main(void)
 		cmocka_unit_test(mean__sixteen_bit_sums),
 		cmocka_unit_test(feedback__mean_over_rounds_is_exact),
 		cmocka_unit_test(requests__overlap),
+		cmocka_unit_test(window__says_what_bounds_it),
+		cmocka_unit_test(window__of_a_plain_user),
 	};
 
 	/* a pattern of cases to be left out */

@@ -411,6 +411,8 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		return fail(-EINVAL, "info does not fit");
 	info->ranks = c->ranks;
 	info->transport = "fake";
+	info->window = 92;
+	info->window_limit = "the receive buffer (net.core.rmem_max)";
 	return 0;
 }
 

@@ -204,6 +204,8 @@ static void client_init(struct thc_client *c)
 	pthread_mutex_init(&c->lock, NULL);
 	c->transport = &thc_udp_transport;
 	c->params.ranks = 3;
+	c->window = 92;
+	c->window_limit = "the option window";
 	c->stats.requests = 11;
 	c->stats.rotated_ahead = 12;
 	thc_client_show(c);
@@ -263,6 +265,8 @@ static void info_and_stats__newer_program(void **state)
 	assert_int_equal(thc_client_info(&c, &program_info.info), 0);
 	assert_int_equal(program_info.info.size, sizeof(program_info));
 	assert_int_equal(program_info.info.ranks, 3);
+	assert_int_equal(program_info.info.window, 92);
+	assert_string_equal(program_info.info.window_limit, "the option window");
 	assert_memory_equal(program_info.newer, zero, sizeof(zero));
 
 	memset(&program_stats, 0xee, sizeof(program_stats));

@@ -395,6 +395,8 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.table = c->params.table,
 		.simd = c->codec_ready ? thc_codec_simd_name(&c->codec) : "none",
 		.transport = c->transport->name,
+		.window = c->window,
+		.window_limit = c->window_limit,
 	};
 	pthread_mutex_lock(lock_of(c));
 	now.memory_peak = c->memory_shown;

@@ -408,6 +408,8 @@ struct thc_client {
 	unsigned int		messages;	/* in flight */
 	unsigned int		norm_messages;	/* of them */
 	struct thc_params	params;
+	uint32_t		window;		/* most data chunks in flight */
+	const char		*window_limit;	/* what bounds it */
 	struct thc_codec	codec;
 	bool			codec_ready;
 	float			*scratch;	/* one block, for what is being computed */
@@ -458,6 +460,8 @@ void thc_engine_adrift(struct thc_client *c, const struct thc_request *r);
 /* -EPROTO: constants that this library cannot serve. */
 int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t epoch,
 		    unsigned int rank);
+/* client.window and why it is no larger; the sockets have room for so many @answers. */
+void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Codec and memory for client.params. */
 int thc_client_set_up(struct thc_client *c);
 

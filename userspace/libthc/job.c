@@ -67,6 +67,20 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 	return 0;
 }
 
+void thc_window_choose(struct thc_client *c, uint32_t answers)
+{
+	c->window = c->params.data_slots;
+	c->window_limit = "the job's slots";
+	if (answers < c->window) {
+		c->window = answers ? answers : 1;
+		c->window_limit = "the receive buffer (net.core.rmem_max)";
+	}
+	if (c->options.window && c->options.window < c->window) {
+		c->window = c->options.window;
+		c->window_limit = "the option window";
+	}
+}
+
 int thc_client_set_up(struct thc_client *c)
 {
 	int error;

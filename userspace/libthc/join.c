@@ -129,18 +129,6 @@ static int join_once(struct joining *j, int *last_error)
 	return 0;
 }
 
-/* At most so many data chunks are in flight. */
-static uint32_t window_max(const struct thc_client *c)
-{
-	uint32_t window = c->params.data_slots;
-
-	if (c->link.answers_max < window)
-		window = c->link.answers_max;
-	if (c->options.window && c->options.window < window)
-		window = c->options.window;
-	return window ? window : 1;
-}
-
 static int set_up_sender(struct thc_client *c)
 {
 	const struct thc_params *p = &c->params;
@@ -152,7 +140,8 @@ static int set_up_sender(struct thc_client *c)
 	thc_stream_init(&s->data, c->flights, 0, p->data_slots);
 	thc_stream_init(&s->norms, c->flights + p->data_slots, p->data_slots, p->norm_slots);
 	thc_account(c, (ssize_t)thc_flights_bytes(c));
-	thc_sender_init(s, window_max(c));
+	thc_window_choose(c, c->link.answers_max);
+	thc_sender_init(s, c->window);
 	s->epoch = p->epoch;
 	s->sum_width = p->sum_width;
 	s->nosum = !!(p->flags & THC_WELCOME_F_NOSUM);

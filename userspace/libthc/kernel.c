@@ -211,6 +211,8 @@ static int join_job(struct thc_client *c)
 				strerror(errno));
 	if (thc_params_take(&c->params, &joined.welcome, joined.epoch, c->options.rank))
 		return thc_fail_unknown(c);
+	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */
+	thc_window_choose(c, UINT32_MAX);
 	c->blocked = false;
 	c->messages = 0;
 	c->norm_messages = 0;

@@ -306,6 +306,12 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	largest bucket, from 64 KiB to 1 MiB, over AF_THC an eighth, from 64 KiB to
  *	4 MiB; and, over UDP, 88 bytes a slot for what is in flight
  * @simd: "none" after a failed thc_client_rejoin()
+ * @window: most data chunks in flight. The congestion window, which
+ *	thc_client_stats() shows, moves below it
+ * @window_limit: why it is no larger, in plain words: "the job's slots", "the
+ *	receive buffer (net.core.rmem_max)", or "the option window". A receive
+ *	buffer bounds it over UDP alone, and only that of a user without
+ *	CAP_NET_ADMIN
  */
 struct thc_client_info {
 	size_t		size;
@@ -320,6 +326,8 @@ struct thc_client_info {
 	size_t		memory_peak;
 	const char	*simd;		/* "scalar", "avx2", "avx512" */
 	const char	*transport;	/* "UDP", "AF_THC" */
+	uint32_t	window;
+	const char	*window_limit;
 };
 
 /* Fills in @info->size bytes: a program older than this library gets the members it
