@@ -19,7 +19,7 @@ static struct thc_client client_with(size_t counted)
 {
 	struct thc_client c = { .codec.block_log2 = 10 };
 
-	assert_int_equal(thc_memory_begin(&c, counted), counted);
+	assert_int_equal(thc_budget_begin(&c, counted), counted);
 	return c;
 }
 
@@ -97,11 +97,11 @@ static void spare__is_not_used_at_any_price(void **state)
 
 	(void)state;
 	use(&c, 5 * MIB);
-	assert_int_equal(thc_memory_left(&c), 8 * MIB);
+	assert_int_equal(thc_budget_left(&c), 8 * MIB);
 	buffer = thc_buffer_get(&c, 4 * MIB, 4 * MIB, &room);
 	assert_int_equal(room, 4 * MIB);
 	assert_int_equal(c.memory_now, 4 * MIB);
-	assert_int_equal(thc_memory_left(&c), 4 * MIB);
+	assert_int_equal(thc_budget_left(&c), 4 * MIB);
 	thc_buffer_put(&c, buffer, room);
 	thc_buffer_free(&c);
 }
@@ -112,16 +112,16 @@ static void counted__is_the_most_in_progress(void **state)
 	struct thc_client c = client_with(4 * MIB);
 
 	(void)state;
-	assert_int_equal(thc_memory_left(&c), 8 * MIB);
-	assert_int_equal(thc_memory_begin(&c, 3 * MIB), 3 * MIB);
-	assert_int_equal(thc_memory_left(&c), 14 * MIB);
-	thc_memory_end(&c, 4 * MIB);
-	assert_int_equal(thc_memory_begin(&c, 2 * MIB), 2 * MIB);
-	assert_int_equal(thc_memory_left(&c), 14 * MIB);
+	assert_int_equal(thc_budget_left(&c), 8 * MIB);
+	assert_int_equal(thc_budget_begin(&c, 3 * MIB), 3 * MIB);
+	assert_int_equal(thc_budget_left(&c), 14 * MIB);
+	thc_budget_end(&c, 4 * MIB);
+	assert_int_equal(thc_budget_begin(&c, 2 * MIB), 2 * MIB);
+	assert_int_equal(thc_budget_left(&c), 14 * MIB);
 	/* no less than half a MiB, and than three blocks */
-	assert_int_equal(thc_memory_begin(&c, 1), MIB / 2);
+	assert_int_equal(thc_budget_begin(&c, 1), MIB / 2);
 	c.codec.block_log2 = 20;
-	assert_int_equal(thc_memory_begin(&c, 1), 12 * MIB);
+	assert_int_equal(thc_budget_begin(&c, 1), 12 * MIB);
 }
 
 int main(void)

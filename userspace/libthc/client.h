@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * The client's private structures. Data flows one way:
+ * The client's private structures. A request goes from client.c through engine.c
+ * and request.c to a transport. The transport hands answers back to request.c. A
+ * failure goes from the transport through failure.c to engine.c, which ends all
+ * requests and makes the transport forget what is in flight.
  *
  *	client.c    the public calls; a queue of requests
  *	engine.c    the I/O thread: receive, send, compute, sleep
@@ -11,7 +14,7 @@
  *	kernel.c    the transport over an AF_THC socket of thc.ko
  *	job.c       the job's constants, and what is made from them
  *	failure.c   what went wrong, in sentences
- *	memory.c    error memory by key, recycled buffers, accounting
+ *	memory.c    error memory by key, recycled buffers, the budget of bytes
  *	structs.c   options, info and stats of older and newer programs
  *
  * What may be sent, what an answer means and what is sent again is in
@@ -234,7 +237,7 @@ struct thc_request {
 	float			*ahead;
 	size_t			ahead_blocks;
 	size_t			arrays_bytes;
-	size_t			counted;	/* by thc_memory_begin() */
+	size_t			counted;	/* by thc_budget_begin() */
 	struct thc_memory	*error;
 	size_t			measured;
 	size_t			rotated;
@@ -299,13 +302,13 @@ int thc_memory_get(struct thc_client *c, uint64_t key, size_t count, struct thc_
 void thc_memory_free(struct thc_client *c);
 
 /* A bucket of @bytes is in progress: returns what it counts as, to be given to
- * thc_memory_end(). A client holds no more than twice the most that has been
+ * thc_budget_end(). A client holds no more than twice the most that has been
  * counted at a time.
  */
-size_t thc_memory_begin(struct thc_client *c, size_t bytes);
-void thc_memory_end(struct thc_client *c, size_t counted);
+size_t thc_budget_begin(struct thc_client *c, size_t bytes);
+void thc_budget_end(struct thc_client *c, size_t counted);
 /* Bytes that may still be held, if no buffer waits to be used again. */
-size_t thc_memory_left(const struct thc_client *c);
+size_t thc_budget_left(const struct thc_client *c);
 
 /* Large buffers are recycled: fresh pages cost more than compressing them. Who
  * takes one of @bytes is going to allocate @others beside it.
@@ -421,7 +424,7 @@ struct thc_client {
 
 	struct thc_spare	spare[THC_SPARES];
 	uint64_t		takes;		/* buffers asked for */
-	size_t			counted;	/* buckets in progress, see thc_memory_begin() */
+	size_t			counted;	/* buckets in progress, see thc_budget_begin() */
 	size_t			counted_most;	/* at a time, so far */
 	size_t			memory_now;
 	size_t			memory_peak;

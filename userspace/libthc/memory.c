@@ -21,7 +21,7 @@ void thc_account(struct thc_client *c, ssize_t bytes)
 		c->memory_peak = c->memory_now;
 }
 
-/* --- the promise ---------------------------------------------------------- */
+/* --- the budget ----------------------------------------------------------- */
 
 /* What a bucket counts as: small ones as much as they need. */
 static size_t count_bucket(const struct thc_client *c, size_t bytes)
@@ -33,7 +33,7 @@ static size_t count_bucket(const struct thc_client *c, size_t bytes)
 	return bytes > least ? bytes : least;
 }
 
-size_t thc_memory_begin(struct thc_client *c, size_t bytes)
+size_t thc_budget_begin(struct thc_client *c, size_t bytes)
 {
 	size_t counted = count_bucket(c, bytes);
 
@@ -43,7 +43,7 @@ size_t thc_memory_begin(struct thc_client *c, size_t bytes)
 	return counted;
 }
 
-void thc_memory_end(struct thc_client *c, size_t counted)
+void thc_budget_end(struct thc_client *c, size_t counted)
 {
 	c->counted -= counted;
 }
@@ -94,7 +94,7 @@ static size_t spare_bytes(const struct thc_client *c)
 	return bytes;
 }
 
-size_t thc_memory_left(const struct thc_client *c)
+size_t thc_budget_left(const struct thc_client *c)
 {
 	size_t limit = 2 * c->counted_most, held = c->memory_now - spare_bytes(c);
 
@@ -115,7 +115,7 @@ static void make_room(struct thc_client *c, size_t bytes)
  */
 static struct thc_spare *fitting_spare(struct thc_client *c, size_t bytes, size_t others)
 {
-	size_t left = thc_memory_left(c);
+	size_t left = thc_budget_left(c);
 	int i;
 
 	for (i = 0; i < THC_SPARES; i++) {

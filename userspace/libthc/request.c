@@ -117,7 +117,7 @@ static size_t carve(size_t *total, size_t bytes)
  */
 static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 {
-	size_t left = thc_memory_left(r->client), ring = block_size(r) * sizeof(float), total = 0;
+	size_t left = thc_budget_left(r->client), ring = block_size(r) * sizeof(float), total = 0;
 	size_t norms = carve(&total, r->blocks * sizeof(*r->norms));
 	size_t norm_packets = carve(&total, (r->norm_chunks + 1) * THC_ANSWER_BYTES);
 	size_t norm_done = carve(&total, r->norm_chunks + 1);
@@ -154,7 +154,7 @@ int thc_request_prepare(struct thc_request *r)
 	r->data_chunks = (uint32_t)(r->blocks * chunks_per_block(r));
 	r->norm_chunks = (uint32_t)((r->blocks + THC_NORMS - 1) / THC_NORMS);
 	r->region_bytes = region_bytes(r);
-	r->counted = thc_memory_begin(c, bytes);
+	r->counted = thc_budget_begin(c, bytes);
 	growth = c->transport->growth(c, bytes);
 
 	if (allocate_arrays(r, r->data_chunks * r->region_bytes, growth) ||
@@ -173,7 +173,7 @@ void thc_request_release(struct thc_request *r)
 	thc_buffer_put(c, r->regions, r->regions_room);
 	free(r->arrays);
 	thc_account(c, -(ssize_t)r->arrays_bytes);
-	thc_memory_end(c, r->counted);
+	thc_budget_end(c, r->counted);
 	r->arrays_bytes = 0;
 	r->counted = 0;
 	r->arrays = NULL;
