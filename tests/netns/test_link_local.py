@@ -21,21 +21,19 @@ from thc_ddp.client import ThcClient, ThcError  # noqa: E402
 TRANSPORT = {"af_thc": "AF_THC"}.get(os.environ.get("THC_TRANSPORT"), "UDP")
 ADDRESS = "fe80::77:100"
 COUNT = 30000
-N = 3
+N = 2
 LIMIT = 60
 
 
 def topology():
     """Link-local addresses that are there at once, and at the wrong place, too."""
     net = netns.Topology(N)
-    net.run(net.aggregator, ["ip", "addr", "add", f"{ADDRESS}/64", "dev", "eth0", "nodad"])
-    for w in range(N):
-        net.run(net.worker(w), ["ip", "addr", "add", f"{own(w)}/64", "dev", "eth0", "nodad"])
-    for host in net.aggregator, *map(net.worker, range(N)):
-        net.run(host, ["ip", "link", "add", "aside", "type", "veth", "peer", "beyond"])
-        for dev in "aside", "beyond":
-            net.run(host, ["ip", "link", "set", dev, "up"])
-        net.run(host, ["ip", "addr", "add", f"{ADDRESS}/64", "dev", "aside", "nodad"])
+    hosts = [(net.aggregator, ADDRESS), *((net.worker(w), own(w)) for w in range(N))]
+    for host, address in hosts:
+        net.run(host, ["ip", "-batch", "-"], input="\n".join([
+            f"addr add {address}/64 dev eth0 nodad",
+            "link add aside type veth peer beyond", "link set aside up", "link set beyond up",
+            f"addr add {ADDRESS}/64 dev aside nodad"]))
     return net
 
 
@@ -74,7 +72,7 @@ def reduce(net, thcd, **options):
             raise answer
     assert len({bits for bits, _, _ in answers}) == 1, "the ranks received different bits"
     mean = (ctypes.c_float * COUNT).from_buffer_copy(answers[0][0])
-    exact = [2.0 + i % 7 for i in range(COUNT)]
+    exact = [(N + 1) / 2 + i % 7 for i in range(COUNT)]
     error = sum((a - b) ** 2 for a, b in zip(mean, exact)) / sum(b * b for b in exact)
     assert error < 0.05, f"not the mean: NMSE {error}"
     for _, info, stats in answers:

@@ -4,7 +4,7 @@
 # For test_libthc_*.sh: libthc's own tests, over AF_THC. THC_TRANSPORT=af_thc
 # never falls back to UDP.
 
-# over_af_thc NAME: becomes tests/netns/NAME, a program or a script
+# over_af_thc NAME [CASE...]: becomes tests/netns/NAME, a program, or a script that may get cases
 over_af_thc()
 {
 	BUILD=${BUILD:-build}
@@ -17,8 +17,10 @@ over_af_thc()
 		exit 4
 	fi
 	export CMOCKA_MESSAGE_OUTPUT=TAP THC_TRANSPORT=af_thc THCD="$BUILD/thcd"
-	case $1 in
-	*.py) exec "${PYTHON:-/usr/bin/python3}" "$(dirname "$0")/../netns/$1" ;;
-	*) exec "$BUILD/tests/netns/$1" ;;
+	name=$1
+	shift
+	case $name in
+	*.py) exec "${PYTHON:-/usr/bin/python3}" "$(dirname "$0")/../netns/$name" "$@" ;;
+	*) exec "$BUILD/tests/netns/$name" ;;
 	esac
 }

@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# A job over AF_THC whose addresses are link-local: the interface reaches thc.ko.
+# A job over AF_THC whose addresses are link-local: the interface reaches thc.ko. What
+# only thcd does with such addresses is tested where machines are faster.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"
-over_af_thc test_link_local.py
+over_af_thc test_link_local.py link_local__software link_local__multicast \
+	link_local__without_its_interface
