@@ -3,7 +3,6 @@
  * thcctl: the operator's view of thcd. Options and which command.
  */
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,17 +20,6 @@ static const struct option options[] = {
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 },
 };
-
-void thcctl_say(const char *format, ...)
-{
-	va_list ap;
-
-	fputs("thcctl: ", stderr);
-	va_start(ap, format);
-	vfprintf(stderr, format, ap);
-	va_end(ap);
-	fputc('\n', stderr);
-}
 
 static void print_help(void)
 {
