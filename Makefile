@@ -51,17 +51,14 @@ TNET_BIN  := $(filter-out %.bpf,$(TNET_BIN))
 BENCH_BIN := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
 FUZZ_BIN  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 SELF_BIN  := $(patsubst tests/selftests/%.c,$(BUILD)/tests/selftests/%,$(wildcard tests/selftests/test_*.c))
-TOOL_BIN  := $(patsubst tools/%.c,$(BUILD)/%,$(wildcard tools/*.c))
 
 BPF_LIBS := -lbpf -lelf -lz
-HAVE_THCD := $(if $(THCD_OBJ),$(BUILD)/thcd)
-HAVE_CTL  := $(if $(CTL_OBJ),$(BUILD)/thcctl)
 
 # What was generated stays.
 .SECONDARY:
 
 .PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-vm lint install uninstall clean help
-all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(HAVE_THCD) $(HAVE_CTL) $(TOOL_BIN)
+all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
 	@echo 'make            library, daemon, tools and XDP programs, into $(BUILD)/'
@@ -112,10 +109,6 @@ $(BUILD)/thcd: $(THCD_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
 
 $(BUILD)/thcctl: $(CTL_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
 	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
-
-$(BUILD)/%: tools/%.c $(BUILD)/libthc.a
-	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a -lm
 
 # --- BPF --------------------------------------------------------------------
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c
