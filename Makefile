@@ -140,6 +140,13 @@ $(BUILD)/tests/unit/test_thcd_%: tests/unit/test_thcd_%.c \
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcd $(ALL_LDFLAGS) -o $@ \
 		$(filter %.c %.o %.a,$^) $(BPF_LIBS) -lcjson -lcmocka -lm -pthread
 
+# Tests of thcctl's parts: all of it but main().
+$(BUILD)/tests/unit/test_thcctl_%: tests/unit/test_thcctl_%.c \
+		$(filter-out %/main.o,$(CTL_OBJ)) $(COMMON_OBJ) $(BUILD)/libthc.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcctl $(ALL_LDFLAGS) -o $@ \
+		$(filter %.c %.o %.a,$^) $(BPF_LIBS) -lcjson -lcmocka -lm -pthread
+
 $(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libthc.a $(BPF_SKEL)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread

@@ -18,60 +18,98 @@
 /* An answer is some kilobytes; more is not from thcd. */
 #define ANSWER_MAX	(4 << 20)
 #define PATIENCE_S	5
+/* Room for all names of struct thcctl_instances, a blank before each. */
+#define NAMES_BYTES	(THCCTL_INSTANCES_MAX * (THCCTL_NAME_BYTES + 1) + sizeof(" and more"))
 
-static void add_name(char *names, size_t size, const char *name, int length)
+/* A name that is listed already is left out: with @pins compared as pins are
+ * named, where a dot is an underscore.
+ */
+static void add_name(struct thcctl_instances *list, const char *name, size_t length, bool pins)
 {
-	char word[80];
+	char known[sizeof(list->name[0])], *c;
+	int i;
 
-	snprintf(word, sizeof(word), " %.*s", length, name);
-	/* a daemon's socket and pins are one instance */
-	if (!strstr(names, word) && strlen(names) + strlen(word) + 1 < size)
-		strcat(names, word);
+	if (!length || length >= sizeof(list->name[0]))
+		return;
+	for (i = 0; i < list->count; i++) {
+		strcpy(known, list->name[i]);
+		for (c = known; pins && *c; c++)
+			if (*c == '.')
+				*c = '_';
+		if (strlen(known) == length && !memcmp(known, name, length))
+			return;
+	}
+	if (list->count == THCCTL_INSTANCES_MAX) {
+		list->more = true;
+		return;
+	}
+	memcpy(list->name[list->count], name, length);
+	list->name[list->count++][length] = '\0';
 }
 
-/* Names of all instances, each after a blank; returns how many. */
-static int find_instances(char *names, size_t size)
+static void add_folder(struct thcctl_instances *list, const char *folder, bool pins)
 {
-	static const char *const places[] = { THC_RUN, THC_PINS_ROOT };
+	static const char suffix[] = ".sock";
 	struct dirent *entry;
-	int i, count = 0;
-	char *c;
+	DIR *dir = opendir(folder);
 
-	*names = '\0';
-	for (i = 0; i < 2; i++) {
-		DIR *dir = opendir(places[i]);
+	while (dir && (entry = readdir(dir))) {
+		size_t length = strlen(entry->d_name);
 
-		while (dir && (entry = readdir(dir))) {
-			char *dot = strstr(entry->d_name, ".sock");
-
-			if (entry->d_name[0] == '.' || (!i && !dot))
+		if (entry->d_name[0] == '.')
+			continue;
+		if (!pins) {
+			if (length < sizeof(suffix) ||
+			    strcmp(entry->d_name + length - strlen(suffix), suffix))
 				continue;
-			add_name(names, size, entry->d_name,
-				 dot ? (int)(dot - entry->d_name) : (int)strlen(entry->d_name));
+			length -= strlen(suffix);
 		}
-		if (dir)
-			closedir(dir);
+		add_name(list, entry->d_name, length, pins);
 	}
-	for (c = names; *c; c++)
-		count += *c == ' ';
-	return count;
+	if (dir)
+		closedir(dir);
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+void thcctl_find_instances(const char *sockets, const char *pins, struct thcctl_instances *list)
+{
+	memset(list, 0, sizeof(*list));
+	add_folder(list, sockets, false);
+	add_folder(list, pins, true);
+	qsort(list->name, list->count, sizeof(list->name[0]), compare);
+}
+
+/* All names, each after a blank. */
+static void join_names(const struct thcctl_instances *list, char *out, size_t size)
+{
+	size_t used = 0;
+	int i;
+
+	*out = '\0';
+	for (i = 0; i < list->count && used < size; i++)
+		used += snprintf(out + used, size - used, " %s", list->name[i]);
+	if (list->more && used < size)
+		snprintf(out + used, size - used, " and more");
 }
 
 static int choose_instance(struct thcctl *t)
 {
-	char names[1024];
-	int count;
+	struct thcctl_instances list;
+	char names[NAMES_BYTES];
 
 	if (*t->instance || t->control)
 		return 0;
-	count = find_instances(names, sizeof(names));
-	if (count == 1) {
-		if (strlen(names + 1) >= sizeof(t->instance))
-			return -1;
-		strcpy(t->instance, names + 1);
+	thcctl_find_instances(THC_RUN, THC_PINS_ROOT, &list);
+	if (list.count == 1) {
+		strcpy(t->instance, list.name[0]);
 		return 0;
 	}
-	if (!count)
+	join_names(&list, names, sizeof(names));
+	if (!list.count)
 		thcctl_say("no thcd runs here: neither %s nor %s has an instance; thcd(8) says "
 			   "how to start one",
 			   THC_RUN, THC_PINS_ROOT);
@@ -126,7 +164,8 @@ static cJSON *converse(int fd, const char *request)
 
 cJSON *thcctl_ask(struct thcctl *t, const char *request)
 {
-	char path[128], names[1024];
+	char path[128], names[NAMES_BYTES];
+	struct thcctl_instances list;
 	const char *reason;
 	cJSON *o;
 	int fd;
@@ -153,7 +192,8 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 		if (o)
 			return o;
 	}
-	find_instances(names, sizeof(names));
+	thcctl_find_instances(THC_RUN, THC_PINS_ROOT, &list);
+	join_names(&list, names, sizeof(names));
 	thcctl_say("no thcd at %s (%s)%s; there is%s", path, reason,
 		   t->control ? "" : ", and it left no pinned maps", *names ? names : " none here");
 	return NULL;

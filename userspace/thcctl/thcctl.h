@@ -9,15 +9,34 @@
 
 #include <cjson/cJSON.h>
 
+/* An instance's name and its final zero, as thcd takes it. */
+#define THCCTL_NAME_BYTES	64
+#define THCCTL_INSTANCES_MAX	64
+
 struct thcctl {
 	const char	*control;	/* --control, or NULL */
-	char		instance[64];	/* found or given; empty: not known */
+	char		instance[THCCTL_NAME_BYTES];	/* found or given; empty: not known */
 	bool		json;
 	long		count;		/* top: rounds, 0: until interrupted */
 };
 
 /* One line on stderr. */
 void thcctl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/**
+ * struct thcctl_instances - instances of thcd on this host, sorted by name
+ * @more: there are more than fit
+ */
+struct thcctl_instances {
+	int	count;
+	bool	more;
+	char	name[THCCTL_INSTANCES_MAX][THCCTL_NAME_BYTES];
+};
+
+/* Fills @list from a folder of control sockets and one of pins. A living daemon
+ * has an entry in both and is listed once, by its socket's name.
+ */
+void thcctl_find_instances(const char *sockets, const char *pins, struct thcctl_instances *list);
 
 /**
  * thcctl_ask() - "stats" or "jobs" of a daemon, or of what it left pinned
