@@ -219,6 +219,37 @@ static void file__mistakes_have_their_place(void **state)
 	bad_file("{ \"listen\": [\"1\", \"2\", \"3\", \"4\", \"5\"] }", "more than 4 addresses");
 }
 
+/* A key that several jobs have, that is a value elsewhere, or stands in a text. */
+static void file__a_repeated_key_has_its_own_line(void **state)
+{
+	(void)state;
+	bad_file("{ \"jobs\": [\n"
+		 "  { \"job\": 1, \"ranks\": 2 },\n"
+		 "  { \"job\": 2, \"ranks\": 2 },\n"
+		 "  { \"job\": 3,\n"
+		 "    \"ranks\": 65 } ] }",
+		 "f.json:5: jobs[2]: ranks: 65 is out of range");
+	bad_file("{ \"interface\": \"ranks\", \"instance\": \"a\\\"{[,\",\n"
+		 "  \"jobs\" : [ { \"table\": [0, 5,\n"
+		 "    10, 16], \"prefix\": \"}]\" },\n"
+		 "  { \"job\": 2,\n"
+		 "    \"ranks\": 0 } ] }",
+		 "f.json:5: jobs[1]: ranks: 0 is out of range");
+	bad_file("{ \"jobs\": [ { \"job\": 1, \"ranks\": 2,\n"
+		 "  \"ranks\": 3 } ] }",
+		 "f.json:2: jobs[0]: ranks is given twice");
+	bad_file("{ \"jobs\": [ { \"job\": 1 },\n"
+		 "  7 ] }",
+		 "f.json:2: jobs[1] is not an object");
+	bad_file("{ \"instance\": \"port\", \"jobs\": [],\n"
+		 "  \"port\": 0 }",
+		 "f.json:2: port");
+	bad_file("{ \"port\": 18500,\n"
+		 "  \"listen\": [\"::1\"],\n"
+		 "  \"port\": 18501 }",
+		 "f.json:3: \"port\" is given twice");
+}
+
 static void file__that_cannot_be_read(void **state)
 {
 	(void)state;
@@ -302,6 +333,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(file__every_key, setup, teardown),
 		cmocka_unit_test_setup_teardown(job__bad_values_are_named, setup, teardown),
 		cmocka_unit_test_setup_teardown(file__mistakes_have_their_place, setup, teardown),
+		cmocka_unit_test_setup_teardown(file__a_repeated_key_has_its_own_line, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(file__that_cannot_be_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(job__at_most_sixteen, setup, teardown),
 		cmocka_unit_test_setup_teardown(options__are_checked_together, setup, teardown),

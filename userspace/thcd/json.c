@@ -33,27 +33,84 @@ static int line_of(const char *text, const char *at)
 	return line;
 }
 
-/* The parser keeps no places: the line of the first "key" in the text. */
-static int line_of_key(const struct source *s, const char *key)
-{
-	size_t n = strlen(key);
-	const char *at = s->text;
+/* --- places: where an item stands in text that cJSON has accepted --------- */
 
-	while ((at = strchr(at, '"'))) {
-		if (!strncmp(at + 1, key, n) && at[n + 1] == '"')
-			return line_of(s->text, at);
+static const char *skip_blanks(const char *at)
+{
+	while (*at && (unsigned char)*at <= ' ')
+		at++;
+	return at;
+}
+
+/* @at: a quote; returns what follows the string. */
+static const char *skip_string(const char *at)
+{
+	for (at++; *at && *at != '"'; at++)
+		if (*at == '\\' && at[1])
+			at++;
+	return *at ? at + 1 : at;
+}
+
+/* Returns what follows the value at @at: a comma, a bracket, the end. */
+static const char *skip_value(const char *at)
+{
+	int depth = 0;
+
+	while (*at) {
+		if (*at == '"') {
+			at = skip_string(at);
+			continue;
+		}
+		if (!depth && strchr(",]}", *at))
+			break;
+		depth += *at == '[' || *at == '{';
+		depth -= *at == ']' || *at == '}';
 		at++;
 	}
-	return 0;
+	return at;
 }
 
-/* Puts file, line and key in front of a sentence. */
-static int at_key(const struct source *s, const char *where, const char *key, struct thcd_error *e)
+/* Where the @index-th member or element of the object or list at @at begins. */
+static const char *enter(const char *at, int index)
 {
+	at = skip_blanks(at + 1);
+	for (; index > 0 && *at; index--) {
+		at = skip_value(at);
+		at = *at == ',' ? skip_blanks(at + 1) : at;
+	}
+	return at;
+}
+
+/* @at: the key of a member; returns where its value begins. */
+static const char *value_of(const char *at)
+{
+	at = skip_blanks(skip_string(at));
+	return *at == ':' ? skip_blanks(at + 1) : at;
+}
+
+static int index_in(const cJSON *parent, const cJSON *item)
+{
+	const cJSON *i;
+	int index = 0;
+
+	for (i = parent->child; i && i != item; i = i->next)
+		index++;
+	return index;
+}
+
+/* Puts file, line and place in front of a sentence about @item, a member of the
+ * object that begins at @at.
+ */
+static int at_member(const struct source *s, const char *at, const cJSON *object, const cJSON *item,
+		     const char *where, struct thcd_error *e)
+{
+	int line = line_of(s->text, enter(at, index_in(object, item)));
 	struct thcd_error inner = *e;
 
-	return thcd_fail(e, "%s:%d: %s%.400s", s->name, line_of_key(s, key), where, inner.text);
+	return thcd_fail(e, "%s:%d: %s%.400s", s->name, line, where, inner.text);
 }
+
+/* --- values ----------------------------------------------------------------- */
 
 static int list_text(const cJSON *item, char *out, size_t size, struct thcd_error *e)
 {
@@ -105,8 +162,9 @@ static int value_text(const cJSON *item, char *out, size_t size, struct thcd_err
 	return 0;
 }
 
-static int read_job(struct thcd_config *c, const struct source *s, const cJSON *object, int index,
-		    struct thcd_error *e)
+/* @at: where the @index-th job begins */
+static int read_job(struct thcd_config *c, const struct source *s, const char *at,
+		    const cJSON *object, int index, struct thcd_error *e)
 {
 	struct thcd_job_wish *w = &c->job[c->jobs];
 	char where[32], value[256];
@@ -114,75 +172,87 @@ static int read_job(struct thcd_config *c, const struct source *s, const cJSON *
 
 	snprintf(where, sizeof(where), "jobs[%d]: ", index);
 	if (!cJSON_IsObject(object))
-		return thcd_fail(e, "%s: jobs[%d] is not an object { ... }", s->name, index);
+		return thcd_fail(e, "%s:%d: jobs[%d] is not an object { ... }", s->name,
+				 line_of(s->text, at), index);
 	if (c->jobs == THC_JOBS_MAX)
-		return thcd_fail(e, "%s: more than %d jobs", s->name, THC_JOBS_MAX);
+		return thcd_fail(e, "%s:%d: more than %d jobs", s->name, line_of(s->text, at),
+				 THC_JOBS_MAX);
 	thcd_job_wish_init(w);
 	cJSON_ArrayForEach(item, object)
 	{
 		if (value_text(item, value, sizeof(value), e) ||
 		    thcd_job_wish_set(w, item->string, value, e))
-			return at_key(s, where, item->string, e);
+			return at_member(s, at, object, item, where, e);
 	}
 	c->jobs++;
 	return 0;
 }
 
-static int read_jobs(struct thcd_config *c, const struct source *s, const cJSON *list,
-		     struct thcd_error *e)
+/* @at: where the list begins */
+static int read_jobs(struct thcd_config *c, const struct source *s, const char *at,
+		     const cJSON *list, struct thcd_error *e)
 {
 	const cJSON *object;
 	int index = 0;
 
 	if (!cJSON_IsArray(list))
-		return thcd_fail(e, "%s: \"jobs\" is not a list [ { ... } ]", s->name);
-	cJSON_ArrayForEach(object, list) if (read_job(c, s, object, index++, e)) return -1;
+		return thcd_fail(e, "%s:%d: \"jobs\" is not a list [ { ... } ]", s->name,
+				 line_of(s->text, at));
+	cJSON_ArrayForEach(object, list)
+	{
+		if (read_job(c, s, enter(at, index), object, index, e))
+			return -1;
+		index++;
+	}
 	return 0;
 }
 
-static int read_listen(struct thcd_config *c, const struct source *s, const cJSON *item,
-		       struct thcd_error *e)
+static int read_listen(struct thcd_config *c, const cJSON *item, struct thcd_error *e)
 {
 	const cJSON *v;
 
 	cJSON_ArrayForEach(v, item)
 	{
 		if (!cJSON_IsString(v))
-			return thcd_fail(e, "%s: \"listen\" is not a list of addresses", s->name);
+			return thcd_fail(e, "\"listen\" is not a list of addresses");
 		if (thcd_config_set(c, "listen", v->valuestring, e))
-			return at_key(s, "", "listen", e);
+			return -1;
 	}
 	return 0;
 }
 
-static int read_top(struct thcd_config *c, const struct source *s, const cJSON *root,
-		    struct thcd_error *e)
+static int read_setting(struct thcd_config *c, const cJSON *item, struct thcd_error *e)
+{
+	char value[256];
+
+	if (!strcmp(item->string, "listen") && cJSON_IsArray(item))
+		return read_listen(c, item, e);
+	if (value_text(item, value, sizeof(value), e))
+		return -1;
+	return thcd_config_set(c, item->string, value, e);
+}
+
+/* @at: where the file's object begins */
+static int read_top(struct thcd_config *c, const struct source *s, const char *at,
+		    const cJSON *root, struct thcd_error *e)
 {
 	const cJSON *item;
-	char value[256];
+	int index = 0;
 
 	cJSON_ArrayForEach(item, root)
 	{
-		const cJSON *first = cJSON_GetObjectItemCaseSensitive(root, item->string);
-		int err;
+		const char *key = enter(at, index++);
 
-		if (first != item)
-			return thcd_fail(e, "%s: \"%s\" is given twice", s->name, item->string);
+		if (cJSON_GetObjectItemCaseSensitive(root, item->string) != item) {
+			thcd_fail(e, "\"%s\" is given twice", item->string);
+			return at_member(s, at, root, item, "", e);
+		}
 		if (!strcmp(item->string, "jobs")) {
-			err = read_jobs(c, s, item, e);
-			if (err)
-				return err;
-			continue;
+			if (read_jobs(c, s, value_of(key), item, e))
+				return -1;
+		} else if (read_setting(c, item, e)) {
+			return at_member(s, at, root, item, "", e);
 		}
-		if (!strcmp(item->string, "listen") && cJSON_IsArray(item)) {
-			err = read_listen(c, s, item, e);
-			if (err)
-				return err;
-			continue;
-		}
-		if (value_text(item, value, sizeof(value), e) ||
-		    thcd_config_set(c, item->string, value, e))
-			return at_key(s, "", item->string, e);
 	}
 	return 0;
 }
@@ -204,7 +274,7 @@ int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 	if (!cJSON_IsObject(root))
 		err = thcd_fail(e, "%s: the file must hold one object { ... }", name);
 	else
-		err = read_top(c, &s, root, e);
+		err = read_top(c, &s, strchr(text, '{'), root, e);
 	cJSON_Delete(root);
 	return err;
 }
