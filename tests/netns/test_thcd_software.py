@@ -435,7 +435,7 @@ def case__welcome_carries_the_job():
         assert p.seed == 0xABCDEF and p.joined == 2 and p.family == 4
         assert abs(p.clamp - 3.0972690782) < 1e-8
         assert p.table[0] == 0 and p.table[15] == 31
-        assert socket.inet_ntoa(p.group[:4]) == "239.84.72.3"
+        assert socket.inet_ntoa(p.group[:4]) == "239.84.189.83"  # 127.0.0.1 and job 3
         assert p.group_port == d.port + 64
         assert p.welcome_flags == wire.ONE_PORT | 0x10
 

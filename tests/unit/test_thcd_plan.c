@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <cmocka.h>
 
@@ -21,24 +22,32 @@
 
 static struct thcd_error error, note;
 
-static int make(struct thcd_plan *plan, const char *keys, int family)
+/* Keys of a job of the aggregator at @address. */
+static int make_at(struct thcd_plan *plan, const char *keys, const char *address)
 {
+	struct thc_addr at;
 	struct thcd_config c;
 	int err;
 
 	thcd_config_init(&c);
 	if (thcd_config_job(&c, keys, &error))
 		fail_msg("%s: %s", keys, error.text);
-	err = thcd_plan_make(plan, &c.job[0], family, PORT, &note, &error);
+	assert_true(thcd_addr_parse(address, &at) >= 0);
+	err = thcd_plan_make(plan, &c.job[0], &at, PORT, &note, &error);
 	thcd_config_exit(&c);
 	return err;
+}
+
+static int make(struct thcd_plan *plan, const char *keys)
+{
+	return make_at(plan, keys, "10.0.0.100");
 }
 
 static struct thcd_plan good(const char *keys)
 {
 	struct thcd_plan plan;
 
-	if (make(&plan, keys, AF_INET))
+	if (make(&plan, keys))
 		fail_msg("%s: %s", keys, error.text);
 	return plan;
 }
@@ -47,7 +56,7 @@ static void refused(const char *keys, const char *words)
 {
 	struct thcd_plan plan;
 
-	assert_int_equal(make(&plan, keys, AF_INET), -1);
+	assert_int_equal(make(&plan, keys), -1);
 	if (!strstr(error.text, words))
 		fail_msg("%s: \"%s\" does not say \"%s\"", keys, error.text, words);
 }
@@ -164,20 +173,73 @@ static void job__contradictions(void **state)
 	refused("1,ranks=4,cookie=1,prefix=10.0.0/8", "is not an address");
 }
 
+static const char *group_of(const char *address, unsigned int job)
+{
+	static char text[2][INET6_ADDRSTRLEN];
+	static unsigned int next;
+	struct thcd_plan p;
+	char keys[64];
+
+	snprintf(keys, sizeof(keys), "%u,ranks=2,cookie=1,table=uniform", job);
+	if (make_at(&p, keys, address))
+		fail_msg("%s", error.text);
+	assert_int_equal(p.family, strchr(address, ':') ? 6 : 4);
+	return thc_addr_text(&p.group, text[next++ % 2]);
+}
+
 static void job__group_by_family(void **state)
 {
 	struct thcd_plan p = good("5,ranks=2,cookie=1");
-	char text[64];
 
 	(void)state;
-	assert_string_equal(thc_addr_text(&p.group, text), "239.84.72.5");
 	assert_int_equal(p.group_port, PORT + 64);
-	assert_int_equal(p.family, 4);
-	assert_int_equal(make(&p, "15,ranks=2,cookie=1", AF_INET6), 0);
-	assert_string_equal(thc_addr_text(&p.group, text), "ff15::7468:f");
-	assert_int_equal(p.family, 6);
+	/* by another program: these are the groups of running jobs, so they stay */
+	assert_string_equal(group_of("10.0.0.100", 5), "239.84.102.133");
+	assert_string_equal(group_of("10.0.0.101", 5), "239.84.102.149");
+	assert_string_equal(group_of("10.0.0.100", 1), "239.84.102.129");
+	assert_string_equal(group_of("fd77::100", 15), "ff15::7468:29bb:ccbf");
+	assert_string_equal(group_of("fd77::101", 15), "ff15::7468:29bb:ccaf");
 	p = good("5,ranks=2,cookie=1,reply=fanout");
 	assert_int_equal(p.group_port, 0);
+}
+
+static void job__group_given(void **state)
+{
+	struct thcd_plan p = good("5,ranks=2,cookie=1,group=239.1.2.3");
+	char text[INET6_ADDRSTRLEN];
+
+	(void)state;
+	assert_string_equal(thc_addr_text(&p.group, text), "239.1.2.3");
+	assert_int_equal(make_at(&p, "5,ranks=2,cookie=1,group=ff15::1:2", "fd77::100"), 0);
+	assert_string_equal(thc_addr_text(&p.group, text), "ff15::1:2");
+	assert_int_equal(p.family, 6);
+}
+
+/* No two aggregators of a /20, and no two jobs, have one group. */
+static void job__groups_of_neighbours_differ(void **state)
+{
+	static bool seen[1 << 16];
+	char address[32];
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < 1 << 12; i++) {
+		unsigned int a, b, c, d;
+
+		snprintf(address, sizeof(address), "192.168.%u.%u", 16 + i / 256, i % 256);
+		assert_int_equal(sscanf(group_of(address, i % 16), "%u.%u.%u.%u", &a, &b, &c, &d),
+				 4);
+		assert_int_equal(a, 239);
+		assert_int_equal(b, 84);
+		assert_int_equal(d % 16, i % 16);
+		/* the job is the lowest digit: what is above it is the aggregator's */
+		assert_false(seen[(c * 256 + d) / 16]);
+		seen[(c * 256 + d) / 16] = true;
+	}
+	/* equal low bits in another subnet of the LAN */
+	assert_string_not_equal(group_of("10.1.0.100", 1), group_of("10.2.0.100", 1));
+	assert_string_not_equal(group_of("fd77::100", 1), group_of("fd78::100", 1));
+	assert_string_not_equal(group_of("fd77::100", 1), group_of("fd77::100", 2));
 }
 
 static bool admits(const char *prefix, const char *address)
@@ -295,6 +357,8 @@ int main(void)
 		cmocka_unit_test(table__bad_ones),
 		cmocka_unit_test(job__contradictions),
 		cmocka_unit_test(job__group_by_family),
+		cmocka_unit_test(job__group_given),
+		cmocka_unit_test(job__groups_of_neighbours_differ),
 		cmocka_unit_test(job__prefix),
 		cmocka_unit_test(keep__same_jobs_only),
 		cmocka_unit_test(keep__same_place_only),

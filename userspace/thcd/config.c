@@ -44,7 +44,8 @@ static const struct key job_keys[] = {
 	  "chunks of norms in flight; default 64" },
 	{ "reply", REPLY, AT(reply), 0, 0, "multicast or fanout; default multicast" },
 	{ "group", TEXT, AT(group), 0, 0,
-	  "multicast address of answers; default 239.84.72.JOB or ff15::7468:JOB" },
+	  "multicast address of answers; default in 239.84.0.0/16 or ff15::7468:0:0/96, from "
+	  "the aggregator's address and the job's number" },
 	{ "group_port", NUMBER, AT(group_port), 1, 65535,
 	  "UDP port of the group; default: base port + 64" },
 	{ "prefix", TEXT, AT(prefix), 0, 0, "only addresses in it may join, as 10.0.0.0/24" },

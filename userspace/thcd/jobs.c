@@ -18,6 +18,7 @@
  * Only the daemon writes these fields; XDP writes nothing here but a member's
  * MAC address and VLAN tag.
  */
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -123,15 +124,18 @@ void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_p
 
 void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 {
+	bool multicast = plan->reply == THC_REPLY_MULTICAST;
 	u32 slots = plan->data_slots + plan->norm_slots;
+	char group[INET6_ADDRSTRLEN];
 	double p;
 
 	memcpy(&p, &plan->p, sizeof(p));
 	snprintf(
 		text, size,
 		"job %u: %u ranks; table of %u bits, granularity %u, clamps 1 in %.4g; %u-bit sums, "
-		"answers by %s; %u slots for data + %u for norms, slots use %llu bytes",
+		"answers by %s%s; %u slots for data + %u for norms, slots use %llu bytes",
 		plan->job, plan->ranks, plan->bits, plan->granularity, 1 / p, plan->sum_width,
-		plan->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout", plan->data_slots,
+		multicast ? "multicast to " : "fanout",
+		multicast ? thc_addr_text(&plan->group, group) : "", plan->data_slots,
 		plan->norm_slots, (unsigned long long)thc_report_slot_bytes(slots));
 }

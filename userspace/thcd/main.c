@@ -74,7 +74,7 @@ static int make_plans(struct run *r, u32 *slots, struct thcd_error *e)
 	for (i = 0; i < r->c.jobs; i++) {
 		struct thcd_plan *plan = &r->plan[r->c.job[i].job];
 
-		if (thcd_plan_make(plan, &r->c.job[i], r->d.socket[0].family, r->c.port, &note, e))
+		if (thcd_plan_make(plan, &r->c.job[i], &r->d.socket[0].addr, r->c.port, &note, e))
 			return -1;
 		if (*note.text)
 			thcd_say("%s", note.text);

@@ -65,10 +65,44 @@ static int parse_prefix(struct thcd_plan *plan, const struct thcd_job_wish *w, s
 	return 0;
 }
 
-static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, int family,
-			struct thcd_error *e)
+/* splitmix64's finaliser: neighbouring numbers get unrelated ones. */
+static u64 mix(u64 x)
 {
-	char text[64];
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+/* A group for @job of the aggregator at @address: 239.84.0.0/16 or
+ * ff15::7468:0:0/96. Two aggregators of one network whose jobs have equal
+ * numbers must not share a group, so the low bits of the address are in it, 12
+ * (IPv4) or 28 (IPv6) of them, above the job's number. The other bits are
+ * hashed onto these: addresses that differ only in the low bits never meet.
+ */
+static struct thc_addr default_group(const struct thc_addr *address, u32 job)
+{
+	u32 low = thc_be32(address->word[3]);
+	struct thc_addr group;
+	u64 high;
+
+	if (thc_addr_is_v4(address)) {
+		low = (low ^ mix(low >> 12) >> 52) & 0xfff;
+		return thc_addr_v4(thc_be32(0xef540000 | low << 4 | job));
+	}
+	high = (u64)thc_be32(address->word[0]) << 32 | thc_be32(address->word[1]);
+	high = mix(high) + ((u64)thc_be32(address->word[2]) << 4 | low >> 28);
+	low = (low ^ mix(high) >> 36) & 0xfffffff;
+	group.word[0] = thc_be32(0xff150000);
+	group.word[1] = 0;
+	group.word[2] = thc_be32(0x7468);
+	group.word[3] = thc_be32(low << 4 | job);
+	return group;
+}
+
+static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w,
+			const struct thc_addr *address, struct thcd_error *e)
+{
+	int family = thc_addr_is_v4(address) ? AF_INET : AF_INET6;
 	const u8 *byte = (const u8 *)&plan->group;
 
 	if (w->reply != THC_REPLY_MULTICAST) {
@@ -81,18 +115,15 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w, i
 		plan->family = family == AF_INET ? 4 : 6;
 		return 0;
 	}
+	plan->group = default_group(address, w->job);
 	if (*w->group)
-		strcpy(text, w->group);
-	else
-		snprintf(text, sizeof(text), family == AF_INET ? "239.84.72.%u" : "ff15::7468:%x",
-			 w->job);
-	family = thcd_addr_parse(text, &plan->group);
+		family = thcd_addr_parse(w->group, &plan->group);
 	if (family < 0 || (family == AF_INET ? byte[12] < 224 || byte[12] > 239 : byte[0] != 0xff))
 		return thcd_fail(
 			e,
-			"job %u: group: \"%s\" is not a multicast address, as 239.84.72.%u "
-			"or ff15::7468:%x",
-			w->job, text, w->job, w->job);
+			"job %u: group: \"%s\" is not a multicast address, as 239.1.2.3 or "
+			"ff15::1:2",
+			w->job, w->group);
 	plan->family = family == AF_INET ? 4 : 6;
 	return 0;
 }
@@ -234,16 +265,9 @@ static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 	return check_quorum(w, e);
 }
 
-/* splitmix64's finaliser: jobs with neighbouring cookies get unrelated seeds. */
-static u64 mix(u64 x)
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
-	return x ^ x >> 31;
-}
-
-int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int family, u16 port,
-		   struct thcd_error *note, struct thcd_error *e)
+int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
+		   const struct thc_addr *address, u16 port, struct thcd_error *note,
+		   struct thcd_error *e)
 {
 	struct thc_table t;
 	u32 width, i;
@@ -251,7 +275,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int fa
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
 	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) || parse_prefix(plan, w, e) ||
-	    choose_group(plan, w, family, e))
+	    choose_group(plan, w, address, e))
 		return -1;
 	plan->job = w->job;
 	plan->ranks = w->ranks;

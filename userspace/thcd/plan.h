@@ -9,14 +9,15 @@
 
 /**
  * thcd_plan_make() - the constants that follow from a wish
- * @family: AF_INET or AF_INET6, of the default group
+ * @address: the aggregator's first address; the default group follows from it
  * @port: base port
  * @note: out: a sentence about a choice made, or empty
  *
  * Returns 0, or -1 with a sentence that says what would fit.
  */
-int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w, int family, u16 port,
-		   struct thcd_error *note, struct thcd_error *e);
+int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
+		   const struct thc_addr *address, u16 port, struct thcd_error *note,
+		   struct thcd_error *e);
 
 /* Is @addr inside the plan's prefix? */
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr);
