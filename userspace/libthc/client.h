@@ -108,6 +108,7 @@ struct thc_params {
  * @ifindex: interface of @local, 0: the system's choice
  * @gso: the kernel segments UDP for us
  * @answers_max: answers the sockets have room for
+ * @foreign: packets from other hosts than the aggregator, which nobody saw
  * @rx: room for a batch of @rx_batch datagrams
  */
 struct thc_link {
@@ -121,6 +122,7 @@ struct thc_link {
 	int			ifindex;
 	bool			gso;
 	uint32_t		answers_max;
+	uint64_t		foreign;
 	uint8_t			*rx;
 	unsigned int		rx_batch;
 };

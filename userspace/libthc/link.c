@@ -496,6 +496,12 @@ static void each_packet(uint8_t *data, unsigned int bytes, struct rx_notes notes
 	}
 }
 
+/* How many packets a datagram of @bytes was joined from. */
+static unsigned int packets_of(unsigned int bytes, struct rx_notes notes)
+{
+	return notes.segment ? (bytes + notes.segment - 1) / notes.segment : 1;
+}
+
 int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls)
 {
 	union rx_control control[THC_RX_BATCH];
@@ -526,9 +532,12 @@ int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx,
 		return n;
 	}
 	for (i = 0; i < n; i++) {
+		struct rx_notes notes = read_notes(&msg[i].msg_hdr);
+
 		if (same_address(&from[i], &l->peer))
-			each_packet(iov[i].iov_base, msg[i].msg_len, read_notes(&msg[i].msg_hdr),
-				    each, ctx);
+			each_packet(iov[i].iov_base, msg[i].msg_len, notes, each, ctx);
+		else
+			l->foreign += packets_of(msg[i].msg_len, notes);
 	}
 	return n;
 }

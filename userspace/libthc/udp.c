@@ -109,6 +109,8 @@ static bool receive_some(struct thc_client *c)
 	n = thc_link_receive(l, l->unicast, on_packet, c, &c->stats.receive_calls);
 	if (n < 0)
 		unreachable(c, n);
+	c->stats.foreign += l->foreign;
+	l->foreign = 0;
 	return any | (n > 0);
 }
 
