@@ -420,6 +420,44 @@ def case__a_worker_that_misses_xdp_is_told_of():
         assert "came by another way than through XDP on eth0" in d.end()
 
 
+def case__another_aggregator_on_the_group_is_noticed():
+    with netns.Topology(3) as net:
+        a = Daemon(net)
+        assert a.ready, a.said
+        group = a.ctl("job", "1")["group"]
+        workers = workers_of(net)
+        join_all(workers)
+        a_round(workers, 1)
+
+        def other_job(more):
+            """A second aggregator, on worker 2's host, and what the first noticed."""
+            b = Daemon(net, "--software", "--listen", net.address(2), ns=net.worker(2),
+                       instance=net.name + "9", job="1,ranks=1,cookie=0x77" + more)
+            assert b.ready, b.said
+            used = b.ctl("job", "1")["group"]
+            own = Worker(0, net.address(2), cookie=0x77, interface="eth0", nonce=7,
+                         place=lambda call: netns.in_namespace(net.worker(2), call))
+            join_all([own])
+            assert own.welcome.reply == wire.MULTICAST
+            own.send(LUT_ADD, bytes(512), width=4)
+            own.expect(LUT_ADD, count=1)
+            b.end()
+            own.close()
+            return used, a.ctl("stats")["daemon"]["foreign"]
+
+        used, noticed = other_job("")
+        assert used != group and not noticed, (used, group, noticed)
+        used, noticed = other_job(",group=" + group)
+        assert used == group and noticed == 1, (used, group, noticed)
+        for w in workers:
+            w.drain()
+        a_round(workers, 2)
+        said = a.end()
+        assert f"job 1: {net.address(2)} sends to this job's group, {group} port 18564" in said, \
+            said
+        assert said.count("sends to this job's group") == 1, said
+
+
 def case__an_address_that_is_not_on_the_interface():
     with netns.Topology(2) as net:
         net.run(net.aggregator, ["ip", "addr", "add", "10.99.0.1/32", "dev", "lo"])

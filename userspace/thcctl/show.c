@@ -111,6 +111,8 @@ static void print_daemon(const cJSON *own)
 		{ "gone", "answers asked for whose slot had moved on" },
 		{ "refused", "JOINs refused" },
 		{ "muted", "refusals not sent, for their rate" },
+		{ "foreign",
+		  "times another host was heard on a job's group, once a minute at most" },
 	};
 	bool any = false;
 	unsigned int i;

@@ -106,6 +106,7 @@ static cJSON *own_counters(const struct thcd *d)
 	cJSON_AddNumberToObject(o, "gone", d->counters.gone);
 	cJSON_AddNumberToObject(o, "refused", d->counters.refused);
 	cJSON_AddNumberToObject(o, "muted", d->counters.muted);
+	cJSON_AddNumberToObject(o, "foreign", d->counters.foreign);
 	return o;
 }
 

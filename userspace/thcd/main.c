@@ -16,6 +16,7 @@
 #include "../common/report.h"
 #include "control.h"
 #include "deadline.h"
+#include "foreign.h"
 #include "jobs.h"
 #include "net.h"
 #include "options.h"
@@ -173,7 +174,8 @@ static int start(struct run *r, struct thcd_error *e)
 		return -1;
 	}
 	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, r->c.mode, e)) ||
-	    thcd_deadline_init(d, e) || write_pid(r->c.pidfile, e))
+	    thcd_deadline_init(d, e) || (!d->software && thcd_foreign_init(d, e)) ||
+	    write_pid(r->c.pidfile, e))
 		return -1;
 	snprintf(ports, sizeof(ports), d->software ? "port %u" : "ports %u to %u", d->port,
 		 d->port + THC_PORT_SPAN - 1);
@@ -186,8 +188,9 @@ static int start(struct run *r, struct thcd_error *e)
 
 static void loop(struct run *r)
 {
-	struct pollfd p[2 + THCD_LISTEN_MAX + 1 + THCD_CONTROL_CLIENTS];
+	struct pollfd p[2 + THCD_LISTEN_MAX + THCD_FOREIGN_POLLS + 1 + THCD_CONTROL_CLIENTS];
 	struct thcd *d = &r->d;
+	struct pollfd *foreign = p + 2 + d->sockets, *control;
 	int i, n;
 
 	for (;;) {
@@ -201,8 +204,8 @@ static void loop(struct run *r)
 		p[1] = (struct pollfd){ .fd = d->software ? -1 : thcd_xdp_fd(d), .events = POLLIN };
 		for (i = 0; i < d->sockets; i++)
 			p[2 + i] = (struct pollfd){ .fd = d->socket[i].fd, .events = POLLIN };
-		n = 2 + d->sockets;
-		n += thcd_control_poll(&r->control, p + n);
+		control = foreign + thcd_foreign_poll(d, foreign);
+		n = control - p + thcd_control_poll(&r->control, control);
 		if (poll(p, n, wait) < 0 && errno != EINTR)
 			return;
 		if (p[0].revents)
@@ -212,7 +215,8 @@ static void loop(struct run *r)
 		for (i = 0; i < d->sockets; i++)
 			if (p[2 + i].revents)
 				thcd_receive(d, i);
-		thcd_control_serve(&r->control, d, p + 2 + d->sockets);
+		thcd_foreign_look(d, foreign);
+		thcd_control_serve(&r->control, d, control);
 	}
 }
 
@@ -220,6 +224,7 @@ static void stop(struct run *r, bool failed)
 {
 	struct thcd *d = &r->d;
 
+	thcd_foreign_exit(d);
 	thcd_deadline_exit(d);
 	if (d->software)
 		thcd_software_exit(d);

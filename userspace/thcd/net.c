@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * UDP sockets on the aggregator's base port. Receiving is software.c's and
- * control-plane code's; sending is batched here: one sendmmsg() per socket
- * for everything one poll round wants said.
+ * UDP sockets on the aggregator's base port: opening them and sending from
+ * them, one sendmmsg() per socket for all answers of one poll round. Packets
+ * are received in receive.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -149,10 +149,11 @@ static void enlarge(int fd)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
 
-static int set_options(const struct thcd_socket *s)
+static int set_options(const struct thcd *d, const struct thcd_socket *s)
 {
 	struct timeval patience = { .tv_usec = SEND_TIMEOUT_MS * 1000 };
-	int one = 1;
+	/* XDP serves no workers of this host, and foreign.c is a member of the groups */
+	int one = 1, loop = d->software;
 
 	enlarge(s->fd);
 	setsockopt(s->fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
@@ -163,12 +164,12 @@ static int set_options(const struct thcd_socket *s)
 
 		return setsockopt(s->fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one)) ||
 		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_TTL, &one, sizeof(one)) ||
-		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_LOOP, &one, sizeof(one)) ||
+		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_LOOP, &loop, sizeof(loop)) ||
 		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof(out));
 	}
 	return setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &one, sizeof(one)) ||
-	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &one, sizeof(one)) ||
+	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &loop, sizeof(loop)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &s->ifindex, sizeof(s->ifindex));
 }
 
@@ -236,7 +237,7 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 		setsockopt(s->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
 	if (bind(s->fd, (struct sockaddr *)&ss, len)) {
 		bind_failed(address, d->port, e);
-	} else if (set_options(s)) {
+	} else if (set_options(d, s)) {
 		thcd_fail(e, "cannot set up a socket on %s: %s", address, strerror(errno));
 	} else {
 		d->sockets++;

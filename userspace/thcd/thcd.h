@@ -108,6 +108,7 @@ struct thcd_counters {
 	u64	gone;		/* answers asked for whose slot had moved on */
 	u64	refused;	/* JOINs answered with a refusal */
 	u64	muted;		/* refusals not sent, for their rate */
+	u64	foreign;	/* times another host was heard on a job's group */
 };
 
 struct thcd_socket {
@@ -121,6 +122,7 @@ struct thcd_socket {
 struct thcd_out;
 struct thcd_xdp;
 struct thcd_age;
+struct thcd_foreign;
 
 /* Everything. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
@@ -146,6 +148,7 @@ struct thcd {
 	struct thcd_out		*out;
 	struct thcd_xdp		*xdp;
 	struct thcd_age		*age;		/* slots */
+	struct thcd_foreign	*foreign;	/* NULL: software mode */
 };
 
 #endif /* THCD_H */

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Listens to the multicast groups of the jobs, to notice another aggregator
+ * that answers to one of them. Workers drop its answers by their source, but
+ * receive them all; so the operator is told.
+ *
+ * A group is left for a while as soon as anything was heard there: how fast the
+ * other aggregator sends does not matter then. In XDP modes our own answers do
+ * not loop back (net.c). The software aggregator does not listen: as a member
+ * of the group its host would receive each of its own answers.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../common/report.h"
+#include "foreign.h"
+#include "net.h"
+
+/* A group where something was heard is listened to again after this time. */
+#define QUIET_MS	60000
+
+/**
+ * struct thcd_foreign - a listening socket per job
+ * @fd: -1: none
+ * @again_ms: when to listen again, 0: never
+ */
+struct thcd_foreign {
+	int		fd[THC_JOBS_MAX];
+	uint64_t	again_ms[THC_JOBS_MAX];
+};
+
+/* Our socket of the group's family; NULL: this aggregator cannot send to it. */
+static const struct thcd_socket *socket_of(const struct thcd *d, const struct thc_addr *group)
+{
+	int i, family = thc_addr_is_v4(group) ? AF_INET : AF_INET6;
+
+	for (i = 0; i < d->sockets; i++)
+		if (d->socket[i].family == family)
+			return &d->socket[i];
+	return NULL;
+}
+
+static int become_member(int fd, const struct thc_addr *group, unsigned int ifindex)
+{
+	int one = 1, zero = 0;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)))
+		return -1;
+	if (thc_addr_is_v4(group)) {
+		struct ip_mreqn m = { .imr_multiaddr.s_addr = group->word[3],
+				      .imr_ifindex = (int)ifindex };
+
+		return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero)) ||
+		       setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m));
+	} else {
+		struct ipv6_mreq m = { .ipv6mr_interface = ifindex };
+
+		memcpy(&m.ipv6mr_multiaddr, group, sizeof(*group));
+		return setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &m, sizeof(m));
+	}
+}
+
+static int listen_to(const struct thcd *d, const struct thcd_plan *plan)
+{
+	const struct thcd_socket *s = socket_of(d, &plan->group);
+	struct sockaddr_storage ss;
+	socklen_t length;
+	int fd;
+
+	if (!s)
+		return -1;
+	fd = socket(s->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -1;
+	length = thcd_sockaddr(&ss, &plan->group, plan->group_port, s->family, s->ifindex);
+	if (!become_member(fd, &plan->group, s->ifindex) &&
+	    !bind(fd, (struct sockaddr *)&ss, length))
+		return fd;
+	thcd_say("job %u: cannot listen to its group: %s; another aggregator there would not be "
+		 "noticed",
+		 plan->job, strerror(errno));
+	close(fd);
+	return -1;
+}
+
+int thcd_foreign_init(struct thcd *d, struct thcd_error *e)
+{
+	int i;
+
+	d->foreign = calloc(1, sizeof(*d->foreign));
+	if (!d->foreign)
+		return thcd_fail(e, "out of memory");
+	for (i = 0; i < THC_JOBS_MAX; i++) {
+		const struct thcd_record *r = &d->record[i];
+
+		d->foreign->fd[i] = -1;
+		if (r->used && r->plan.reply == THC_REPLY_MULTICAST)
+			d->foreign->fd[i] = listen_to(d, &r->plan);
+	}
+	return 0;
+}
+
+void thcd_foreign_exit(struct thcd *d)
+{
+	int i;
+
+	if (!d->foreign)
+		return;
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		if (d->foreign->fd[i] >= 0)
+			close(d->foreign->fd[i]);
+	free(d->foreign);
+	d->foreign = NULL;
+}
+
+int thcd_foreign_poll(struct thcd *d, struct pollfd *p)
+{
+	struct thcd_foreign *f = d->foreign;
+	uint64_t now = thcd_now_ms();
+	int i;
+
+	if (!f)
+		return 0;
+	for (i = 0; i < THC_JOBS_MAX; i++) {
+		if (f->again_ms[i] && now >= f->again_ms[i]) {
+			f->again_ms[i] = 0;
+			f->fd[i] = listen_to(d, &d->record[i].plan);
+		}
+		p[i] = (struct pollfd){ .fd = f->fd[i], .events = POLLIN };
+	}
+	return THCD_FOREIGN_POLLS;
+}
+
+static bool is_ours(const struct thcd *d, const struct thc_addr *addr)
+{
+	int i;
+
+	for (i = 0; i < d->sockets; i++)
+		if (thc_addr_equal(&d->socket[i].addr, addr))
+			return true;
+	return false;
+}
+
+/* One packet for the group of job @id. */
+static void look_at(struct thcd *d, int id)
+{
+	const struct thcd_plan *plan = &d->record[id].plan;
+	char from[INET6_ADDRSTRLEN], group[INET6_ADDRSTRLEN];
+	struct thcd_foreign *f = d->foreign;
+	struct sockaddr_storage ss = { 0 };
+	socklen_t length = sizeof(ss);
+	struct thc_addr addr;
+	u16 port;
+	u8 byte;
+
+	if (recvfrom(f->fd[id], &byte, sizeof(byte), 0, (struct sockaddr *)&ss, &length) < 0)
+		return;
+	thcd_sockaddr_parse(&ss, &addr, &port);
+	if (is_ours(d, &addr))
+		return;
+	d->counters.foreign++;
+	thcd_say(
+		"job %d: %s sends to this job's group, %s port %u: workers drop that, but it takes "
+		"their time; if it is another aggregator, give one of the two another group=",
+		id, thc_addr_text(&addr, from), thc_addr_text(&plan->group, group),
+		plan->group_port);
+	close(f->fd[id]);
+	f->fd[id] = -1;
+	f->again_ms[id] = thcd_now_ms() + QUIET_MS;
+}
+
+void thcd_foreign_look(struct thcd *d, const struct pollfd *p)
+{
+	int i;
+
+	for (i = 0; d->foreign && i < THC_JOBS_MAX; i++)
+		if (p[i].fd >= 0 && p[i].revents)
+			look_at(d, i);
+}
