@@ -20,8 +20,8 @@
  * queued, so header-only answers (WAIT, STALE) go through `fan` as well,
  * alone and unchanged.
  *
- * An answer that cannot be sent is counted under THC_DROP_TAILROOM and not
- * repeated here: whoever misses it asks again.
+ * An answer that cannot be sent is counted as THC_EVENT_LOST and not repeated
+ * here: whoever misses it asks again. Its request has a fate of its own.
  */
 #ifndef THC_REPLY_BPF_H
 #define THC_REPLY_BPF_H
@@ -227,11 +227,16 @@ static __always_inline u32 thc_turn_take(u32 tag)
 	return t->count++;
 }
 
+/* An answer that ends here: no room in the frame or the relay, no job, no map
+ * entry, or the redirect failed.
+ */
 static __always_inline int thc_reply_lost(void)
 {
 	struct thc_stats *st = thc_stats_get();
 
-	return st ? thc_drop(st, THC_DROP_TAILROOM) : XDP_DROP;
+	if (st)
+		thc_count(st, THC_EVENT_LOST);
+	return XDP_DROP;
 }
 
 /* Generic XDP: the daemon sends what this program cannot. */
@@ -433,7 +438,7 @@ int thc_egress(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	if ((void *)(f.hdr + 1) + sizeof(note) > f.end)
-		return thc_drop(st, THC_DROP_TAILROOM);
+		return thc_reply_lost();
 	__builtin_memcpy(&note, f.hdr + 1, sizeof(note));
 
 	job_id = note.job;
@@ -448,7 +453,7 @@ int thc_egress(struct xdp_md *ctx)
 
 	if (bpf_xdp_adjust_tail(ctx, (int)((void *)(f.hdr + 1) - f.end) + THC_LANE_BYTES) ||
 	    thc_egress_clone(ctx, &note, k))
-		return thc_drop(st, THC_DROP_TAILROOM);
+		return thc_reply_lost();
 	thc_count(st, THC_EVENT_SENT);
 	return XDP_PASS;
 }

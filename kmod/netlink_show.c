@@ -4,6 +4,7 @@
  * packets that they could not use. Anybody may ask.
  */
 #include <net/sock.h>
+#include <thc/names.h>
 
 #include "netlink.h"
 #include "sock.h"
@@ -88,8 +89,8 @@ int thc_nl_stats_get(struct sk_buff *skb, struct genl_info *info)
 	head = genlmsg_put_reply(reply, info, &thc_genl, 0, THC_CMD_STATS_GET);
 	if (!head)
 		goto full;
-	for (reason = THC_DROP_NONE + 1; reason < THC_WORKER_DROP_REASONS; reason++)
-		if (put_reason(reply, tn, reason))
+	for (reason = 0; reason < THC_WORKER_DROP_REASONS; reason++)
+		if (thc_drop_is_reason(reason) && put_reason(reply, tn, reason))
 			goto full;
 	genlmsg_end(reply, head);
 	return genlmsg_reply(reply, info);

@@ -28,6 +28,7 @@ enum thc_event {
 	THC_EVENT_CLOSED,	/* generations closed by deadline */
 	THC_EVENT_SENT,		/* answer frames sent */
 	THC_EVENT_RELAYED,	/* answers handed to the daemon to send */
+	THC_EVENT_LOST,		/* answers that could not be sent */
 	THC_EVENTS
 };
 
@@ -35,8 +36,8 @@ enum thc_event {
  * struct thc_stats - one CPU's counters
  * @received: packets that reached a THC port
  * @event: by enum thc_event
- * @drop: by enum thc_drop_reason; @drop[THC_DROP_NONE] stays zero.
- *	THC_DROP_TAILROOM counts answers, not received packets.
+ * @drop: by enum thc_drop_reason; @drop[THC_DROP_NONE] and
+ *	@drop[THC_DROP_UNUSED] stay zero
  */
 struct thc_stats {
 	u64	received;

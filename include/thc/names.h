@@ -19,7 +19,8 @@
 	X(FINISHED, "finished", "generations finished by all ranks")			\
 	X(CLOSED, "closed", "generations closed by deadline")				\
 	X(SENT, "sent", "answer frames sent")						\
-	X(RELAYED, "relayed", "answers handed to the daemon to send")
+	X(RELAYED, "relayed", "answers handed to the daemon to send")			\
+	X(LOST, "lost", "answers that could not be sent; workers ask again")
 
 #define THC_DROP_LIST(X)								\
 	X(NONE, "none", "not a reason")							\
@@ -41,7 +42,7 @@
 	X(MISMATCH, "mismatch", "op, width, round or chunk differ from the slot's")	\
 	X(BUSY, "busy", "generation too far ahead")					\
 	X(LOCK, "lock", "slot lock not got in time")					\
-	X(TAILROOM, "tailroom", "answer did not fit the frame (counts answers)")	\
+	X(UNUSED, "unused", "a number that is not in use")				\
 	X(INTERNAL, "internal", "a map lookup failed: a bug")
 
 /* Those that only workers have. */
@@ -82,6 +83,12 @@ static const struct thc_name thc_event_name[]
 static const struct thc_name thc_drop_name[] __attribute__((unused)) = { THC_DROP_LIST(
 	THC_NAMES_ENTRY) THC_WORKER_DROP_LIST(THC_NAMES_ENTRY) };
 
+/* Can packets be counted under it? Others are not shown. */
+static inline int thc_drop_is_reason(int reason)
+{
+	return reason != THC_DROP_NONE && reason != THC_DROP_UNUSED;
+}
+
 /* The counter rule of include/thc/event.h; *@fates and *@drops may be shown. */
 static inline int thc_stats_add_up(const struct thc_stats *s, u64 *fates, u64 *drops)
 {
@@ -92,7 +99,7 @@ static inline int thc_stats_add_up(const struct thc_stats *s, u64 *fates, u64 *d
 	for (i = 0; i < THC_EVENT_FATES; i++)
 		*fates += s->event[i];
 	for (i = 0; i < THC_DROP_REASONS; i++)
-		*drops += i == THC_DROP_TAILROOM ? 0 : s->drop[i];
+		*drops += s->drop[i];
 	return s->received == *fates + *drops;
 }
 

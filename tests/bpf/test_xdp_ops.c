@@ -494,7 +494,7 @@ static void relay__full_ring_is_counted(void **state)
 	assert_int_equal(st.event[THC_EVENT_ADDED], 1);
 	assert_int_equal(st.event[THC_EVENT_WAITED], room + 9);
 	assert_int_equal(st.event[THC_EVENT_RELAYED], room);
-	assert_int_equal(st.drop[THC_DROP_TAILROOM], 9);
+	assert_int_equal(st.event[THC_EVENT_LOST], 9);
 	rig_close(&rig);
 }
 

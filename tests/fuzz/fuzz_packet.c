@@ -501,9 +501,8 @@ static void check_after(const struct thc_stats *before)
 	int i;
 
 	require(world_stats.received == total(world_stats.event, THC_EVENT_FATES) +
-						total(world_stats.drop, THC_DROP_REASONS) -
-						world_stats.drop[THC_DROP_TAILROOM]);
-	require(!world_stats.drop[THC_DROP_NONE]);
+						total(world_stats.drop, THC_DROP_REASONS));
+	require(!world_stats.drop[THC_DROP_NONE] && !world_stats.drop[THC_DROP_UNUSED]);
 	require(!world_stats.drop[THC_DROP_INTERNAL] && !world_stats.drop[THC_DROP_LOCK]);
 	require(world_stats.received - before->received <= 1);
 	for (i = 0; i < SLOTS; i++)
@@ -548,7 +547,7 @@ static void receive(const u8 *frame, size_t size)
 	if (relay_submitted && world_relay.kind == THC_RELAY_HEADER)
 		check_answer_header(&world_relay.hdr, NULL, 0);
 	require(world_stats.received == before.received ||
-		world_stats.drop[THC_DROP_TAILROOM] <= before.drop[THC_DROP_TAILROOM] + 1 ||
+		world_stats.event[THC_EVENT_LOST] <= before.event[THC_EVENT_LOST] + 1 ||
 		redirected > 0);
 }
 
@@ -847,7 +846,7 @@ static void report_reached(void)
 	for (i = 1; i < THC_DROP_REASONS; i++) {
 		printf(" drop%d %llu", i, reached.drop[i]);
 		missing += !reached.drop[i] && i != THC_DROP_LOCK && i != THC_DROP_INTERNAL &&
-			   i != THC_DROP_TAILROOM;
+			   i != THC_DROP_UNUSED;
 	}
 	missing += !thefts;
 	printf(" thefts %llu\n# %llu inputs, %d outcomes never reached\n", thefts, inputs, missing);

@@ -182,6 +182,12 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_WELCOME_F_NOSUM, 8);
 	assert_int_equal(THC_WELCOME_F_CORRELATED, 16);
 	assert_int_equal(THC_DROP_NONE, 0);
+	/* not on the wire, but pinned maps and traces outlive a program */
+	assert_int_equal(THC_DROP_TRUNCATED, 1);
+	assert_int_equal(THC_DROP_LOCK, 18);
+	assert_int_equal(THC_DROP_UNUSED, 19);
+	assert_int_equal(THC_DROP_INTERNAL, 20);
+	assert_int_equal(THC_DROP_UNEXPECTED, 21);
 }
 
 /* The largest packet is one linear buffer within a 1500-byte MTU, with IPv6. */

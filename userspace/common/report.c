@@ -32,8 +32,9 @@ void thc_report_stats(cJSON *to, const struct thc_stats *s)
 	for (i = 0; i < THC_EVENTS; i++)
 		cJSON_AddNumberToObject(events, thc_event_name[i].name, s->event[i]);
 	drops = cJSON_AddObjectToObject(to, "drops");
-	for (i = THC_DROP_NONE + 1; i < THC_DROP_REASONS; i++)
-		cJSON_AddNumberToObject(drops, thc_drop_name[i].name, s->drop[i]);
+	for (i = 0; i < THC_DROP_REASONS; i++)
+		if (thc_drop_is_reason(i))
+			cJSON_AddNumberToObject(drops, thc_drop_name[i].name, s->drop[i]);
 }
 
 bool thc_report_read_stats(int map, struct thc_stats *out)

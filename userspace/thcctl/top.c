@@ -55,9 +55,10 @@ static void print_json_line(const struct sample *a, const struct sample *b, doub
 		cJSON_AddNumberToObject(events, thc_event_name[i].name,
 					(b->event[i] - a->event[i]) / dt);
 	drops = cJSON_AddObjectToObject(o, "drops_per_s");
-	for (i = THC_DROP_NONE + 1; i < THC_DROP_REASONS; i++)
-		cJSON_AddNumberToObject(drops, thc_drop_name[i].name,
-					(b->drop[i] - a->drop[i]) / dt);
+	for (i = 0; i < THC_DROP_REASONS; i++)
+		if (thc_drop_is_reason(i))
+			cJSON_AddNumberToObject(drops, thc_drop_name[i].name,
+						(b->drop[i] - a->drop[i]) / dt);
 	text = cJSON_PrintUnformatted(o);
 	if (text)
 		puts(text);
@@ -87,6 +88,9 @@ static void print_line(const struct sample *a, const struct sample *b, double dt
 		if (b->drop[i] > a->drop[i])
 			printf("  %s %s", thc_drop_name[i].name,
 			       thcctl_grouped((b->drop[i] - a->drop[i]) / dt));
+	if (b->event[THC_EVENT_LOST] > a->event[THC_EVENT_LOST])
+		printf("  answers lost %s",
+		       thcctl_grouped((b->event[THC_EVENT_LOST] - a->event[THC_EVENT_LOST]) / dt));
 	putchar('\n');
 }
 
