@@ -20,10 +20,14 @@ for kernel in /lib/modules/*/build; do
 	version=${version%/build}
 	copy=$(mkdir -p "$BUILD/kmod/$version" && cd "$BUILD/kmod/$version" && pwd) || exit 1
 	rm -rf "${copy:?}"/*
+	mkdir "$copy/tests"
 	cp -r Kbuild kmod include "$copy"
+	cp -r tests/kernel "$copy/tests"
 	number=$((number + 1))
-	if make -j"$(nproc)" -C "$kernel" M="$copy" W=1 C=2 modules >"$copy/log" 2>&1 </dev/null &&
-		[ -s "$copy/thc.ko" ] && ! grep -q 'warning:' "$copy/log"; then
+	if make -j"$(nproc)" -C "$kernel" M="$copy" W=1 C=2 CONFIG_THC_HEADERS=y modules \
+			>"$copy/log" 2>&1 </dev/null &&
+		[ -s "$copy/thc.ko" ] && [ -s "$copy/tests/kernel/headers.o" ] &&
+		! grep -q 'warning:' "$copy/log"; then
 		echo "ok $number - thc.ko builds without warnings for $version"
 	else
 		echo "not ok $number - thc.ko builds without warnings for $version"

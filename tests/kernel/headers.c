@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The third compiler: everything in include/ under the kernel's flags, with
- * the sizes that the wire and the BPF maps rely on. No code is generated for
- * use.
+ * Compiles everything in include/ with the kernel's compiler and flags, and
+ * checks the sizes that the wire and the BPF maps rely on. The object file is
+ * part of no module: kmod/check.sh and tests/vm/build-module only have it made.
  */
 #include <linux/build_bug.h>
 #include <linux/stddef.h>
