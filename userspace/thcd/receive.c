@@ -67,7 +67,7 @@ static enum thc_drop_reason control(struct thcd *d, const struct thc_hdr *h, u32
 		return THC_DROP_WIDTH;
 	if (length != (h->op == THC_OP_JOIN ? sizeof(struct thc_join) : 0))
 		return THC_DROP_LENGTH;
-	return thcd_control(d, h, h + 1, path);
+	return thcd_join_or_leave(d, h, h + 1, path);
 }
 
 /* XDP takes data on its interface; what is here came in elsewhere, and is lost.

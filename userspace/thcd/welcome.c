@@ -217,8 +217,8 @@ static enum thc_drop_reason leave(struct thcd *d, u16 job_id, struct thc_job *jo
 	return THC_DROP_NONE;
 }
 
-enum thc_drop_reason thcd_control(struct thcd *d, const struct thc_hdr *h, const void *payload,
-				  const struct thc_path *path)
+enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
+					const void *payload, const struct thc_path *path)
 {
 	u16 job_id = thc_be16(h->job);
 	struct thc_job *job = job_id < THC_JOBS_MAX ? &d->job[job_id] : NULL;

@@ -10,8 +10,8 @@
 /* A JOIN or LEAVE whose form, length and sum are good. Returns the drop
  * reason it is counted under in software mode, or THC_DROP_NONE.
  */
-enum thc_drop_reason thcd_control(struct thcd *d, const struct thc_hdr *h, const void *payload,
-				  const struct thc_path *path);
+enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
+					const void *payload, const struct thc_path *path);
 
 /* Header and payload of a WELCOME; @mode_flags: thcd.welcome_flags; @job NULL: a
  * refusal that tells nothing.
