@@ -2,7 +2,7 @@
 /*
  * The slot state machine: what an aggregator does with a contribution. Pure
  * functions over a slot that the caller has locked; the lanes themselves are
- * the caller's. The same code runs in XDP, in thc.ko and in thcd, and
+ * the caller's. The same code runs in XDP and in thcd's software mode, and
  * tests/unit/test_slot_states.c explores it exhaustively.
  *
  * A slot has two versions. Generation G lives in version G mod 2; a u32 in
