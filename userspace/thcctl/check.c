@@ -7,41 +7,32 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <linux/bpf.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "../common/device.h"
 #include "../common/paths.h"
 #include "../common/simd.h"
 #include "thcctl.h"
 
-/* 1024 B of payload, THC, UDP and IPv6 headers. */
-#define MTU_LEAST	(1024 + 48 + 8 + 40)
-/* Above it drivers want multi-buffer programs. */
-#define MTU_MOST	3000
-
-enum verdict { GOOD, NOTE, BAD };
-
 struct findings {
 	cJSON		*list;
-	enum verdict	worst;
+	enum thc_fit	worst;
 };
 
-static void found(struct findings *f, enum verdict v, const char *subject, const char *format, ...)
+static void found(struct findings *f, enum thc_fit v, const char *subject, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-static void found(struct findings *f, enum verdict v, const char *subject, const char *format, ...)
+static void found(struct findings *f, enum thc_fit v, const char *subject, const char *format, ...)
 {
 	static const char *const name[] = { "ok", "note", "bad" };
 	cJSON *o = cJSON_CreateObject();
@@ -90,29 +81,30 @@ static void check_bpf(struct findings *f)
 	libbpf_set_print(quiet);
 	fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "thc_probe", "GPL", pass, 2, NULL);
 	if (fd >= 0) {
-		found(f, GOOD, "BPF", "an XDP program can be loaded");
+		found(f, THC_FIT_OK, "BPF", "an XDP program can be loaded");
 		close(fd);
 	} else if (fd == -EPERM || fd == -EACCES) {
-		found(f, BAD, "BPF",
+		found(f, THC_FIT_BAD, "BPF",
 		      "not allowed to load programs: run as root, or give CAP_BPF, "
 		      "CAP_NET_ADMIN and CAP_PERFMON");
 	} else {
-		found(f, BAD, "BPF",
+		found(f, THC_FIT_BAD, "BPF",
 		      "the kernel loads no XDP program (%s): thcd --software does "
 		      "without",
 		      strerror(-fd));
 	}
 	if (jit == 0)
-		found(f, NOTE, "JIT",
+		found(f, THC_FIT_NOTE, "JIT",
 		      "off, programs are interpreted, many times slower: sysctl "
 		      "net.core.bpf_jit_enable=1");
 	else
-		found(f, GOOD, "JIT", jit < 0 ? "always on, or not readable" : "on");
+		found(f, THC_FIT_OK, "JIT", jit < 0 ? "always on, or not readable" : "on");
 	if (thc_bpffs_mounted())
-		found(f, GOOD, "bpffs", "mounted on %s", THC_BPFFS);
+		found(f, THC_FIT_OK, "bpffs", "mounted on %s", THC_BPFFS);
 	else
-		found(f, NOTE, "bpffs", "not mounted on %s: thcd does it, or mount -t bpf bpf %s",
-		      THC_BPFFS, THC_BPFFS);
+		found(f, THC_FIT_NOTE, "bpffs",
+		      "not mounted on %s: thcd does it, or mount -t bpf bpf %s", THC_BPFFS,
+		      THC_BPFFS);
 }
 
 static void check_simd(struct findings *f)
@@ -121,57 +113,17 @@ static void check_simd(struct findings *f)
 
 	switch (thc_simd_offered(name, sizeof(name))) {
 	case THC_SIMD_OFFERED:
-		found(f, GOOD, "lanes", "thc.ko sums them (%s)", name);
+		found(f, THC_FIT_OK, "lanes", "thc.ko sums them (%s)", name);
 		break;
 	case THC_SIMD_NO_FUNCTIONS:
-		found(f, NOTE, "lanes",
+		found(f, THC_FIT_NOTE, "lanes",
 		      "summed by BPF: thc.ko is loaded, but without BTF that has its functions; "
 		      "build it where the kernel's headers have vmlinux and pahole is installed");
 		break;
 	default:
-		found(f, GOOD, "lanes", "summed by BPF; with thc.ko loaded it is done faster");
+		found(f, THC_FIT_OK, "lanes",
+		      "summed by BPF; with thc.ko loaded it is done faster");
 	}
-}
-
-/* An ioctl on @interface in this network namespace: sysfs may show another. */
-static int ask_device(const char *interface, unsigned long request, struct ifreq *ifr)
-{
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
-
-	snprintf(ifr->ifr_name, sizeof(ifr->ifr_name), "%s", interface);
-	err = fd < 0 ? -1 : ioctl(fd, request, ifr);
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
-static int ethtool(const char *interface, void *data)
-{
-	struct ifreq ifr = { .ifr_data = data };
-
-	return ask_device(interface, SIOCETHTOOL, &ifr);
-}
-
-/* Index of a veth's other end, in its own namespace; 0: not a veth. It is the
- * first of the driver's statistics.
- */
-static unsigned int veth_peer(const char *interface)
-{
-	struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
-	struct ethtool_stats *stats;
-	unsigned int peer = 0;
-
-	if (ethtool(interface, &driver) || strcmp(driver.driver, "veth") || !driver.n_stats)
-		return 0;
-	stats = calloc(1, sizeof(*stats) + driver.n_stats * sizeof(stats->data[0]));
-	if (!stats)
-		return 0;
-	stats->cmd = ETHTOOL_GSTATS;
-	stats->n_stats = driver.n_stats;
-	if (!ethtool(interface, stats))
-		peer = stats->data[0];
-	free(stats);
-	return peer;
 }
 
 static void check_hook(struct findings *f, const char *interface, unsigned int ifindex)
@@ -182,12 +134,13 @@ static void check_hook(struct findings *f, const char *interface, unsigned int i
 	int fd;
 
 	if (bpf_xdp_query(ifindex, 0, &q)) {
-		found(f, NOTE, "hook", "the kernel does not say which program %s has", interface);
+		found(f, THC_FIT_NOTE, "hook", "the kernel does not say which program %s has",
+		      interface);
 		return;
 	}
 	id = q.drv_prog_id ? q.drv_prog_id : q.skb_prog_id ? q.skb_prog_id : q.hw_prog_id;
 	if (!id) {
-		found(f, GOOD, "hook", "free: no XDP program on %s", interface);
+		found(f, THC_FIT_OK, "hook", "free: no XDP program on %s", interface);
 		return;
 	}
 	fd = bpf_prog_get_fd_by_id(id);
@@ -196,68 +149,58 @@ static void check_hook(struct findings *f, const char *interface, unsigned int i
 		close(fd);
 	}
 	if (!strcmp(info.name, "thc_xdp"))
-		found(f, GOOD, "hook", "a thcd's program, id %u (%s)", id,
+		found(f, THC_FIT_OK, "hook", "a thcd's program, id %u (%s)", id,
 		      q.drv_prog_id ? "native" : "generic");
 	else
-		found(f, BAD, "hook",
+		found(f, THC_FIT_BAD, "hook",
 		      "taken by program id %u, name \"%s\" (%s); thcd does not take it "
 		      "away; if nobody needs it: ip link set dev %s %s off",
 		      id, info.name, q.drv_prog_id ? "native" : "generic", interface,
 		      q.drv_prog_id ? "xdp" : "xdpgeneric");
 }
 
-static void check_veth(struct findings *f, const char *interface, unsigned int ifindex)
+static void show(struct findings *f, const char *subject, const struct thc_finding *one)
 {
-	struct ethtool_value gro = { .cmd = ETHTOOL_GGRO };
-	unsigned int peer = veth_peer(interface);
-	char name[IF_NAMESIZE];
+	found(f, one->fit, subject, "%s", one->text);
+}
 
-	found(f, NOTE, "tailroom",
+static void check_veth(struct findings *f, const char *interface)
+{
+	struct thc_finding peer;
+
+	if (!thc_device_peer(interface, &peer))
+		return;
+	found(f, THC_FIT_NOTE, "tailroom",
 	      "veth frames have none from kernel 6.12 on: answers are sent as copies "
 	      "of the frame, the original is lost; nothing to do");
-	/* the same index may be somebody else here, and the peer elsewhere */
-	if (!peer || !if_indextoname(peer, name) || veth_peer(name) != ifindex)
-		found(f, NOTE, "peer",
-		      "in another namespace: redirected frames are silently lost unless "
-		      "GRO is on at it (interface %u there): ethtool -K PEER gro on",
-		      peer);
-	else if (!ethtool(name, &gro) && gro.data)
-		found(f, GOOD, "peer", "GRO is on at %s: redirected frames arrive", name);
-	else
-		found(f, BAD, "peer",
-		      "GRO is off at %s, so redirected frames are silently lost: "
-		      "ethtool -K %s gro on",
-		      name, name);
+	show(f, "peer", &peer);
 }
 
 static void check_driver(struct findings *f, const char *interface, unsigned int ifindex)
 {
-	struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
 	struct thcctl_netdev xdp;
+	char driver[32];
 
-	if (ethtool(interface, &driver) || !*driver.driver)
-		strcpy(driver.driver, "unknown");
+	thc_device_driver(interface, driver, sizeof(driver));
 	thcctl_netdev(ifindex, &xdp);
 	if (!xdp.known)
-		found(f, NOTE, "driver",
+		found(f, THC_FIT_NOTE, "driver",
 		      "%s: this kernel does not tell whether it has native XDP (6.3 "
 		      "and later do); thcd --mode native says",
-		      driver.driver);
+		      driver);
 	else if (xdp.basic && xdp.redirect && xdp.target)
-		found(f, GOOD, "driver", "%s has native XDP and sends redirected frames",
-		      driver.driver);
+		found(f, THC_FIT_OK, "driver", "%s has native XDP and sends redirected frames",
+		      driver);
 	else if (xdp.basic && xdp.redirect)
-		found(f, NOTE, "driver",
+		found(f, THC_FIT_NOTE, "driver",
 		      "%s has native XDP, but does not say that it sends redirected "
 		      "frames: some drivers do once a program is attached",
-		      driver.driver);
+		      driver);
 	else
-		found(f, NOTE, "driver",
+		found(f, THC_FIT_NOTE, "driver",
 		      "%s has no native XDP: thcd falls back to generic XDP, where it "
 		      "sends the answers itself, which is slower",
-		      driver.driver);
-	if (!strcmp(driver.driver, "veth"))
-		check_veth(f, interface, ifindex);
+		      driver);
 }
 
 static void check_address(struct findings *f, const char *interface)
@@ -278,37 +221,30 @@ static void check_address(struct findings *f, const char *interface)
 	}
 	freeifaddrs(list);
 	if (any)
-		found(f, GOOD, "address", "%s has one that workers can send to", interface);
+		found(f, THC_FIT_OK, "address", "%s has one that workers can send to", interface);
 	else
-		found(f, BAD, "address",
+		found(f, THC_FIT_BAD, "address",
 		      "%s has no IP address workers could send to: ip address add "
 		      "ADDR/LEN dev %s",
 		      interface, interface);
 }
 
-static void check_link(struct findings *f, const char *interface)
+static void check_device(struct findings *f, const char *interface)
 {
-	struct ifreq ifr;
+	struct thc_finding one;
 
-	memset(&ifr, 0, sizeof(ifr));
-	if (!ask_device(interface, SIOCGIFFLAGS, &ifr) && ifr.ifr_flags & IFF_UP &&
-	    ifr.ifr_flags & IFF_RUNNING)
-		found(f, GOOD, "link", "up");
-	else
-		found(f, BAD, "link", "down: ip link set dev %s up, and check the cable",
-		      interface);
-	if (ask_device(interface, SIOCGIFMTU, &ifr))
-		return;
-	if (ifr.ifr_mtu < MTU_LEAST)
-		found(f, BAD, "MTU", "%d; THC packets need %d: ip link set dev %s mtu 1500",
-		      ifr.ifr_mtu, MTU_LEAST, interface);
-	else if (ifr.ifr_mtu > MTU_MOST)
-		found(f, NOTE, "MTU",
-		      "%d; drivers refuse native XDP with large frames, THC needs 1500 "
-		      "at most",
-		      ifr.ifr_mtu);
-	else
-		found(f, GOOD, "MTU", "%d", ifr.ifr_mtu);
+	thc_device_link(interface, &one);
+	show(f, "link", &one);
+	thc_device_mtu(interface, &one);
+	show(f, "MTU", &one);
+}
+
+static void check_vlan(struct findings *f, const char *interface)
+{
+	struct thc_finding one;
+
+	thc_device_vlan(interface, NULL, &one);
+	show(f, "VLAN", &one);
 }
 
 static int check_one(struct thcctl *t, const char *interface, cJSON *to)
@@ -320,11 +256,14 @@ static int check_one(struct thcctl *t, const char *interface, cJSON *to)
 	check_bpf(&f);
 	check_simd(&f);
 	if (interface && !ifindex) {
-		found(&f, BAD, "interface", "there is no %s here; ip link shows them", interface);
+		found(&f, THC_FIT_BAD, "interface", "there is no %s here; ip link shows them",
+		      interface);
 	} else if (interface) {
-		check_link(&f, interface);
+		check_device(&f, interface);
 		check_address(&f, interface);
 		check_driver(&f, interface, ifindex);
+		check_veth(&f, interface);
+		check_vlan(&f, interface);
 		check_hook(&f, interface, ifindex);
 	}
 	if (!t->json)
@@ -332,8 +271,8 @@ static int check_one(struct thcctl *t, const char *interface, cJSON *to)
 			printf("%-5s %-10s %s\n", thcctl_text(o, "verdict"),
 			       thcctl_text(o, "subject"), thcctl_text(o, "text"));
 	cJSON_AddItemToObject(to, "findings", f.list);
-	cJSON_AddBoolToObject(to, "usable", f.worst != BAD);
-	return f.worst == BAD ? EXIT_FAILURE : EXIT_SUCCESS;
+	cJSON_AddBoolToObject(to, "usable", f.worst != THC_FIT_BAD);
+	return f.worst == THC_FIT_BAD ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 int thcctl_check(struct thcctl *t, const char *interface)

@@ -4,20 +4,17 @@
  * either free, or held by the program this instance pinned before it died.
  */
 #include <errno.h>
-#include <linux/ethtool.h>
 #include <linux/if_link.h>
-#include <linux/sockios.h>
 #include <net/if.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "../common/device.h"
 #include "attach.h"
 
 static bool loud;
@@ -48,17 +45,9 @@ void thcd_libbpf_quiet(bool verbose)
 
 static void driver_of(const char *interface, char *out, size_t size)
 {
-	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
-	struct ifreq ifr = { .ifr_data = (void *)&info };
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", interface);
-	if (fd >= 0 && !ioctl(fd, SIOCETHTOOL, &ifr) && *info.driver)
-		snprintf(out, size, "%s", info.driver);
-	else
+	thc_device_driver(interface, out, size);
+	if (!strcmp(out, "unknown"))
 		snprintf(out, size, "the driver of %s", interface);
-	if (fd >= 0)
-		close(fd);
 }
 
 static void name_of(u32 id, char *out, size_t size)

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Asks the kernel about an interface: by ioctl in this network namespace, since
+ * sysfs may show another one.
+ */
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "device.h"
+
+/* 1024 B of payload, THC, UDP and IPv4 headers. An interface whose MTU is below
+ * IPv6's least, 1280, has no IPv6 address.
+ */
+#define MTU_LEAST	(1024 + 48 + 8 + 20)
+/* Above it drivers want multi-buffer programs. */
+#define MTU_MOST	3000
+
+void thc_find(struct thc_finding *f, enum thc_fit fit, const char *format, ...)
+{
+	va_list ap;
+
+	f->fit = fit;
+	va_start(ap, format);
+	vsnprintf(f->text, sizeof(f->text), format, ap);
+	va_end(ap);
+}
+
+static int ask(const char *interface, unsigned long request, struct ifreq *ifr)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err;
+
+	snprintf(ifr->ifr_name, sizeof(ifr->ifr_name), "%s", interface);
+	err = fd < 0 ? -1 : ioctl(fd, request, ifr);
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+static int ethtool(const char *interface, void *data)
+{
+	struct ifreq ifr = { .ifr_data = data };
+
+	return ask(interface, SIOCETHTOOL, &ifr);
+}
+
+void thc_device_driver(const char *interface, char *out, size_t size)
+{
+	struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
+	bool known = !ethtool(interface, &driver) && *driver.driver;
+
+	snprintf(out, size, "%s", known ? driver.driver : "unknown");
+}
+
+static bool is_veth(const char *interface)
+{
+	char driver[32];
+
+	thc_device_driver(interface, driver, sizeof(driver));
+	return !strcmp(driver, "veth");
+}
+
+/* Index of a veth's other end, in its own namespace; 0: cannot be told. It is
+ * the first of the driver's statistics.
+ */
+static unsigned int peer_index(const char *interface)
+{
+	struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
+	struct ethtool_stats *stats;
+	unsigned int peer = 0;
+
+	if (!is_veth(interface) || ethtool(interface, &driver) || !driver.n_stats)
+		return 0;
+	stats = calloc(1, sizeof(*stats) + driver.n_stats * sizeof(stats->data[0]));
+	if (!stats)
+		return 0;
+	stats->cmd = ETHTOOL_GSTATS;
+	stats->n_stats = driver.n_stats;
+	if (!ethtool(interface, stats))
+		peer = stats->data[0];
+	free(stats);
+	return peer;
+}
+
+/* Name of a veth's other end. False: it is in another namespace, where the index
+ * here may be somebody else's.
+ */
+static bool peer_name(const char *interface, char *name)
+{
+	unsigned int peer = peer_index(interface);
+
+	return peer && if_indextoname(peer, name) && peer_index(name) == if_nametoindex(interface);
+}
+
+static bool has_flag(const char *interface, unsigned int command, unsigned int flag)
+{
+	struct ethtool_value value = { .cmd = command };
+
+	return !ethtool(interface, &value) && value.data & flag;
+}
+
+static bool has_native_program(const char *interface)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, q);
+
+	return !bpf_xdp_query(if_nametoindex(interface), 0, &q) && q.drv_prog_id;
+}
+
+void thc_device_link(const char *interface, struct thc_finding *f)
+{
+	struct ifreq ifr;
+
+	memset(&ifr, 0, sizeof(ifr));
+	if (!ask(interface, SIOCGIFFLAGS, &ifr) && ifr.ifr_flags & IFF_UP &&
+	    ifr.ifr_flags & IFF_RUNNING)
+		thc_find(f, THC_FIT_OK, "up");
+	else
+		thc_find(f, THC_FIT_BAD, "down: ip link set dev %s up, and check the cable",
+			 interface);
+}
+
+void thc_device_mtu(const char *interface, struct thc_finding *f)
+{
+	struct ifreq ifr;
+
+	memset(&ifr, 0, sizeof(ifr));
+	if (ask(interface, SIOCGIFMTU, &ifr))
+		thc_find(f, THC_FIT_NOTE, "the kernel does not tell");
+	else if (ifr.ifr_mtu < MTU_LEAST)
+		thc_find(f, THC_FIT_BAD, "%d; THC packets need %d: ip link set dev %s mtu 1500",
+			 ifr.ifr_mtu, MTU_LEAST, interface);
+	else if (ifr.ifr_mtu > MTU_MOST)
+		thc_find(f, THC_FIT_NOTE,
+			 "%d; drivers refuse native XDP with large frames, THC needs 1500 at most",
+			 ifr.ifr_mtu);
+	else
+		thc_find(f, THC_FIT_OK, "%d", ifr.ifr_mtu);
+}
+
+bool thc_device_peer(const char *interface, struct thc_finding *f)
+{
+	char name[IF_NAMESIZE];
+
+	if (!is_veth(interface))
+		return false;
+	/* a veth takes redirected frames while it polls: for GRO, or for a program */
+	if (!peer_name(interface, name))
+		thc_find(f, THC_FIT_NOTE,
+			 "in another namespace: redirected frames are silently lost unless "
+			 "GRO is on at it (interface %u there): ethtool -K PEER gro on",
+			 peer_index(interface));
+	else if (has_flag(name, ETHTOOL_GGRO, ~0U))
+		thc_find(f, THC_FIT_OK, "GRO is on at %s: redirected frames arrive", name);
+	else if (has_native_program(name))
+		thc_find(f, THC_FIT_OK, "%s has an XDP program: redirected frames arrive", name);
+	else
+		thc_find(f, THC_FIT_BAD,
+			 "GRO is off at %s, so redirected frames are silently lost: "
+			 "ethtool -K %s gro on",
+			 name, name);
+	return true;
+}
+
+bool thc_vlan_above(FILE *config, const char *interface, char *name, size_t size)
+{
+	char line[128], device[IF_NAMESIZE], lower[IF_NAMESIZE];
+	int id;
+
+	/* "eth0.5         | 5  | eth0", below two lines of headings */
+	while (config && fgets(line, sizeof(line), config)) {
+		if (sscanf(line, "%15s | %d | %15s", device, &id, lower) != 3 ||
+		    strcmp(lower, interface) || (*name && strcmp(device, name)))
+			continue;
+		snprintf(name, size, "%s", device);
+		return true;
+	}
+	return false;
+}
+
+bool thc_device_vlan_above(const char *interface, char *name, size_t size)
+{
+	FILE *config = fopen("/proc/net/vlan/config", "re");
+	bool found = thc_vlan_above(config, interface, name, size);
+
+	if (config)
+		fclose(config);
+	return found;
+}
+
+/* Tags that travel beside the frame: a NIC strips them, a veth is sent them so. */
+static void vlan_of_veth(const char *interface, const char *vlan, struct thc_finding *f)
+{
+	char name[IF_NAMESIZE];
+
+	if (!peer_name(interface, name))
+		thc_find(f, THC_FIT_NOTE,
+			 "native XDP sees the tags of %s only if the veth's peer, which is in "
+			 "another namespace, puts them into frames; else jobs join and get no "
+			 "answers: ethtool -K PEER txvlan off",
+			 vlan);
+	else if (has_flag(name, ETHTOOL_GFLAGS, ETH_FLAG_TXVLAN))
+		thc_find(f, THC_FIT_BAD,
+			 "%s passes VLAN tags beside frames (txvlan), so jobs whose workers are in "
+			 "the VLAN of %s join and get no answers from native XDP: "
+			 "ethtool -K %s txvlan off",
+			 name, vlan, name);
+	else
+		thc_find(f, THC_FIT_OK, "%s leaves tags in frames", name);
+}
+
+void thc_device_vlan(const char *interface, const char *vlan, struct thc_finding *f)
+{
+	char any[IF_NAMESIZE] = "";
+	bool strips = has_flag(interface, ETHTOOL_GFLAGS, ETH_FLAG_RXVLAN);
+
+	if (!vlan && thc_device_vlan_above(interface, any, sizeof(any)))
+		vlan = any;
+	if (vlan && is_veth(interface))
+		vlan_of_veth(interface, vlan, f);
+	else if (vlan && strips)
+		thc_find(f, THC_FIT_BAD,
+			 "%s strips VLAN tags (rxvlan), so jobs whose workers are in the VLAN of "
+			 "%s join and get no answers from native XDP: ethtool -K %s rxvlan off",
+			 interface, vlan, interface);
+	else if (strips && !is_veth(interface))
+		thc_find(f, THC_FIT_OK,
+			 "no VLAN device is above %s; a job whose frames are tagged needs "
+			 "ethtool -K %s rxvlan off",
+			 interface, interface);
+	else
+		thc_find(f, THC_FIT_OK,
+			 vlan ? "%s leaves tags in frames" : "no VLAN device is above %s",
+			 interface);
+	/* without @vlan it is not known whether jobs use that VLAN device */
+	if (vlan == any && f->fit == THC_FIT_BAD)
+		f->fit = THC_FIT_NOTE;
+}

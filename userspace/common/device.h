@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What can be wrong with an interface that an XDP aggregator is to use, for
+ * `thcctl check`, which shows all of it, and for thcd, which refuses to start
+ * where no round could end.
+ */
+#ifndef THC_COMMON_DEVICE_H
+#define THC_COMMON_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum thc_fit {
+	THC_FIT_OK,
+	THC_FIT_NOTE,	/* it works with a reservation, or cannot be told */
+	THC_FIT_BAD,	/* it does not work; the text says what to do */
+};
+
+struct thc_finding {
+	enum thc_fit	fit;
+	char		text[400];
+};
+
+/* Fills in a finding. */
+void thc_find(struct thc_finding *f, enum thc_fit fit, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Name of the driver, or "unknown". */
+void thc_device_driver(const char *interface, char *out, size_t size);
+
+/* Is the link up? */
+void thc_device_link(const char *interface, struct thc_finding *f);
+
+/* Does a packet fit the MTU? */
+void thc_device_mtu(const char *interface, struct thc_finding *f);
+
+/* Does the other end of a veth take redirected frames? False: it is no veth. */
+bool thc_device_peer(const char *interface, struct thc_finding *f);
+
+/**
+ * thc_device_vlan() - does native XDP see the tags of tagged frames?
+ * @vlan: VLAN device above @interface whose frames are meant; NULL: any
+ */
+void thc_device_vlan(const char *interface, const char *vlan, struct thc_finding *f);
+
+/* Is @name, or with an empty @name any device, a VLAN device above @interface?
+ * @config: /proc/net/vlan/config, or NULL; @name is filled in, with room for
+ * @size characters.
+ */
+bool thc_vlan_above(FILE *config, const char *interface, char *name, size_t size);
+
+/* The same of this network namespace. */
+bool thc_device_vlan_above(const char *interface, char *name, size_t size);
+
+#endif /* THC_COMMON_DEVICE_H */
