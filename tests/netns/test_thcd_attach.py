@@ -110,7 +110,7 @@ def nothing_left(net, daemon):
 class Foreign:
     """A small XDP program of somebody else, attached natively or not."""
 
-    def __init__(self, net, name, flags=0):
+    def __init__(self, net, name, flags=0, interface="eth0"):
         bpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
         code = (ctypes.c_uint64 * 2)(0x00000002000000B7, 0x0000000000000095)  # r0 = 2; exit
         self.fd = bpf.bpf_prog_load(6, name.encode(), b"GPL", code, ctypes.c_size_t(2), None)
@@ -118,8 +118,8 @@ class Foreign:
             raise tap.Skip(f"no XDP program can be loaded here: errno {-self.fd}")
 
         def attach():
-            return bpf.bpf_xdp_attach(ctypes.CDLL(None).if_nametoindex(b"eth0"), self.fd, flags,
-                                      None)
+            return bpf.bpf_xdp_attach(ctypes.CDLL(None).if_nametoindex(interface.encode()), self.fd,
+                                      flags, None)
 
         error = netns.in_namespace(net.aggregator, attach)
         assert not error, f"attaching the foreign program: {error}"
@@ -515,6 +515,77 @@ def case__an_all_reduce_does_not_notice_kill_9():
     assert len(set(digests)) == 1, digests
 
 
+def case__refused_where_every_round_would_time_out():
+    with netns.Topology(1) as net:
+        for command in ("link add va type veth peer name vb", "addr add 10.78.0.1/24 dev va",
+                        "link set va up", "link set vb up"):
+            net.run(net.aggregator, ["ip", *command.split()])
+
+        def gro(on):
+            net.run(net.aggregator, ["ethtool", "-K", "vb", "gro", on])
+
+        def refused(words, *options):
+            d = Daemon(net, *options, interface="va")
+            assert not d.ready and d.status == 1, f"thcd started in spite of {words}"
+            for word in (words, "every round would time out", "--force"):
+                assert word in d.said, d.said
+            return d
+
+        def starts(*options):
+            d = Daemon(net, *options, interface="va")
+            assert d.ready, d.said
+            return d
+
+        def check():
+            done = subprocess.run(
+                net.enter(net.aggregator, [os.path.join(netns.build_dir(), "thcctl"), "--json",
+                                           "check", "va"]), capture_output=True, text=True)
+            return {f["subject"]: f["verdict"] for f in json.loads(done.stdout)["findings"]}
+
+        for mode in ("auto", "native"):
+            d = refused("GRO is off at vb", "--mode", mode)
+            assert hook(net, "va") is None and not os.path.exists(d.pins()), \
+                "a refused start left something behind"
+        assert check()["peer"] == "bad"
+        said = starts("--force").end()
+        assert "warning: the veth's peer: GRO is off at vb" in said, said
+        assert "warning" not in starts("--mode", "generic").end()
+
+        gro("on")
+        assert check()["peer"] == "ok"
+        assert "warning" not in starts().end()
+
+        # a refused restart leaves the aggregator, which goes on when that is mended
+        starts().end(signal.SIGKILL)
+        gro("off")
+        d = refused("GRO is off at vb")
+        assert hook(net, "va")[0] == "native" and os.path.exists(d.pins() + "/prog")
+        gro("on")
+        said = starts().end()
+        assert "continued" in said and "warning" not in said, said
+        assert hook(net, "va") is None
+
+        # a program at the peer polls for frames as GRO does
+        gro("off")
+        Foreign(net, "at_the_peer", interface="vb")
+        assert hook(net, "vb")[0] == "native" and check()["peer"] == "ok"
+        assert "warning" not in starts().end()
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "vb", "xdp", "off"])
+
+        gro("on")
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "va", "mtu", "1099"])
+        for mode in ("native", "generic"):
+            refused("1099; THC packets need 1100", "--mode", mode)
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "va", "mtu", "1100"])
+        assert "warning" not in starts().end()
+        # a link may come up later
+        net.run(net.aggregator, ["ip", "link", "set", "dev", "vb", "down"])
+        assert "warning: link: down" in starts().end()
+        # and a peer elsewhere cannot be looked at
+        said = Daemon(net).end()
+        assert "warning: the veth's peer: in another namespace" in said, said
+
+
 def case__check_finds_what_is_wrong():
     with netns.Topology(1) as net:
         def check(*arguments, ns=net.aggregator):
@@ -529,6 +600,7 @@ def case__check_finds_what_is_wrong():
         assert status == 0 and found["hook"][0] == "ok" and found["BPF"][0] == "ok", found
         assert "veth has native XDP" in found["driver"][1] or found["driver"][0] == "note", found
         assert found["MTU"] == ("ok", "1500"), found
+        assert found["VLAN"] == ("ok", "no VLAN device is above eth0"), found
         Foreign(net, "somebody_elses")
         status, found = check("eth0")
         assert status == 1 and "somebody_elses" in found["hook"][1], found

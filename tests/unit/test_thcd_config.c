@@ -118,7 +118,7 @@ static void file__every_key(void **state)
 {
 	static const char text[] =
 		"{ \"interface\": \"eth3\", \"mode\": \"generic\", \"port\": 19000,\n"
-		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"simd\": false, \"instance\": "
+		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"simd\": false, \"force\": true, \"instance\": "
 		"\"a-b.c\",\n"
 		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\",\n"
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"cookie\": \"0xfedcba9876543210\",\n"
@@ -145,6 +145,7 @@ static void file__every_key(void **state)
 	assert_string_equal(config.listen[1], "::1");
 	assert_true(config.software);
 	assert_true(config.no_simd);
+	assert_true(config.force);
 	assert_string_equal(config.instance, "a-b.c");
 	assert_string_equal(config.control, "/tmp/x");
 	assert_string_equal(config.pidfile, "/tmp/p");
@@ -317,12 +318,13 @@ static void options__are_checked_together(void **state)
 	}
 	thcd_config_exit(&config);
 	thcd_config_init(&config);
-	strcpy(line, "-i eth0 --port 19000 --fresh --job 1,ranks=1,cookie=1 --ready-fd 3");
+	strcpy(line, "-i eth0 --port 19000 --fresh --force --job 1,ranks=1,cookie=1 --ready-fd 3");
 	if (command(line) != THCD_RUN)
 		fail_msg("%s", error.text);
 	assert_int_equal(config.port, 19000);
 	assert_int_equal(config.ready_fd, 3);
 	assert_true(config.fresh);
+	assert_true(config.force);
 }
 
 int main(void)

@@ -42,7 +42,8 @@ class Manual(unittest.TestCase):
         self.assertGreaterEqual(len(shown), least)
         self.assertEqual(shown, options(re.sub(r" , ", ", ", manual(program))))
         for short, name in shown:
-            if name in ("--help", "--version", "--json", "--software", "--no-simd", "--fresh", "--verbose"):
+            if name in ("--help", "--version", "--json", "--software", "--no-simd", "--fresh", "--force",
+                        "--verbose"):
                 continue
             for option in (short, name):
                 done = run(program, option)

@@ -365,6 +365,8 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 		return set_mode(c, value, e);
 	if (!strcmp(key, "software"))
 		return parse_choice(key, value, "off", "on", &c->software, e);
+	if (!strcmp(key, "force"))
+		return parse_choice(key, value, "off", "on", &c->force, e);
 	if (!strcmp(key, "simd"))
 		return parse_choice(key, value, "on", "off", &c->no_simd, e);
 	if (!strcmp(key, "listen")) {

@@ -59,6 +59,7 @@ struct thcd_config {
 	bool			software;
 	bool			no_simd;
 	bool			fresh;
+	bool			force;		/* start though no round could end */
 	bool			verbose;
 	int			ready_fd;	/* -1: a line on stdout */
 	u32			jobs;

@@ -173,7 +173,7 @@ static int start(struct run *r, struct thcd_error *e)
 	} else if (thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {
 		return -1;
 	}
-	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, r->c.mode, e)) ||
+	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, &r->c, e)) ||
 	    thcd_deadline_init(d, e) || (!d->software && thcd_foreign_init(d, e)) ||
 	    write_pid(r->c.pidfile, e))
 		return -1;

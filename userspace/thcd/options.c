@@ -22,6 +22,7 @@ static const struct option options[] = {
 	{ "instance", required_argument, NULL, 'n' },
 	{ "control", required_argument, NULL, 'C' },
 	{ "fresh", no_argument, NULL, 'f' },
+	{ "force", no_argument, NULL, 'F' },
 	{ "ready-fd", required_argument, NULL, 'R' },
 	{ "pidfile", required_argument, NULL, 'P' },
 	{ "verbose", no_argument, NULL, 'v' },
@@ -56,6 +57,7 @@ static void print_help(void)
 	      "                        or \"software\"\n"
 	      "  -C, --control PATH    control socket; default /run/thc/INSTANCE.sock\n"
 	      "  -f, --fresh           discard what a dead thcd of this instance left behind\n"
+	      "  -F, --force           start even where thcd sees that no round could end\n"
 	      "  -R, --ready-fd N      write \"ready\" to this file descriptor, not to stdout\n"
 	      "  -P, --pidfile FILE    write the process id there\n"
 	      "  -v, --verbose         libbpf's own messages, too\n"
@@ -109,6 +111,8 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 	case 'f':
 		c->fresh = true;
 		return 0;
+	case 'F':
+		return thcd_config_set(c, "force", "on", e);
 	case 'v':
 		c->verbose = true;
 		return 0;
@@ -120,13 +124,14 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool file,
 			    struct thcd_error *e)
 {
-	static const char repeated[] = "ljsSfv";
+	static const char repeated[] = "ljsSfFv";
 	u64 seen = 0;
 	int opt;
 
 	optind = 1;
 	opterr = 0;
-	while ((opt = getopt_long(argc, argv, ":i:m:sSl:p:j:c:n:C:fR:P:vhV", options, NULL)) >= 0) {
+	while ((opt = getopt_long(argc, argv, ":i:m:sSl:p:j:c:n:C:fFR:P:vhV", options, NULL)) >=
+	       0) {
 		if (opt == '?' || opt == ':') {
 			thcd_fail(e,
 				  opt == '?' ? "unknown option %s; thcd --help lists them" :

@@ -32,6 +32,7 @@
 #include "../common/simd.h"
 #include "answer.h"
 #include "attach.h"
+#include "inspect.h"
 #include "jobs.h"
 #include "keep.h"
 #include "net.h"
@@ -507,7 +508,7 @@ static int fall_back(struct thcd *d, const char *reason, struct thcd_error *e)
 	return 0;
 }
 
-int thcd_xdp_attach(struct thcd *d, enum thcd_mode mode, struct thcd_error *e)
+int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
 	char reason[128];
@@ -517,14 +518,14 @@ int thcd_xdp_attach(struct thcd *d, enum thcd_mode mode, struct thcd_error *e)
 	if (pin_next(x, e))
 		return -1;
 	err = attach(d, reason);
-	if (err && mode == THCD_MODE_AUTO && !x->generic && err != -EBUSY && err != -EEXIST) {
+	if (err && c->mode == THCD_MODE_AUTO && !x->generic && err != -EBUSY && err != -EEXIST) {
 		if (fall_back(d, reason, e) || pin_next(x, e))
 			return -1;
 		err = attach(d, reason);
 	}
 	if (err)
 		return attach_failed(d, err, reason, e);
-	if (pin_done(x, e))
+	if (thcd_inspect(d, !x->generic, c->force, e) || pin_done(x, e))
 		return -1;
 	/* what the predecessor's program holds, thc.ko for one, is free now */
 	if (x->old_fd >= 0)

@@ -16,8 +16,10 @@
 int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 		  const struct thcd_plan *plans, bool *kept, struct thcd_error *e);
 
-/* Takes the hook, once all jobs are there; what is pinned is complete then. */
-int thcd_xdp_attach(struct thcd *d, enum thcd_mode mode, struct thcd_error *e);
+/* Takes the hook, once all jobs are there; what is pinned is complete then. Where
+ * every round would time out it refuses, unless the operator insists.
+ */
+int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
 
 /* Detaches and unpins; not so if a start @failed and a predecessor's
  * aggregator is still there.

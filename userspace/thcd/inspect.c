@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What would make every round time out although workers can join: JOIN and
+ * WELCOME pass through the network stack, data and answers do not. thcd refuses
+ * to start then, unless it is told --force. What cannot be looked at is said.
+ */
+#include <net/if.h>
+#include <string.h>
+
+#include "../common/device.h"
+#include "inspect.h"
+
+/* What to do with a finding that is bad. */
+struct verdict {
+	const char	*subject;
+	bool		fatal;
+	const char	*otherwise;	/* another way out, or "" */
+};
+
+static int judge(const struct thc_finding *f, struct verdict v, bool force, struct thcd_error *e)
+{
+	if (f->fit == THC_FIT_OK)
+		return 0;
+	if (f->fit == THC_FIT_BAD && v.fatal && !force)
+		return thcd_fail(e,
+				 "%s: %s. Workers could join, and every round would time out%s; "
+				 "--force starts thcd all the same",
+				 v.subject, f->text, v.otherwise);
+	thcd_say("warning: %s: %s", v.subject, f->text);
+	return 0;
+}
+
+/* The VLAN device above the interface that one of our addresses is on. */
+static bool find_vlan(const struct thcd *d, char *name)
+{
+	int i;
+
+	for (i = 0; i < d->sockets; i++)
+		if (if_indextoname(d->socket[i].ifindex, name) &&
+		    thc_device_vlan_above(d->interface, name, IF_NAMESIZE))
+			return true;
+	return false;
+}
+
+static int inspect_native(const struct thcd *d, bool force, struct thcd_error *e)
+{
+	static const char generic[] = "; --mode generic does not need that";
+	char vlan[IF_NAMESIZE];
+	struct thc_finding f;
+
+	if (thc_device_peer(d->interface, &f) &&
+	    judge(&f, (struct verdict){ "the veth's peer", true, generic }, force, e))
+		return -1;
+	if (!find_vlan(d, vlan))
+		return 0;
+	thc_device_vlan(d->interface, vlan, &f);
+	return judge(&f, (struct verdict){ "VLAN", true, generic }, force, e);
+}
+
+int thcd_inspect(const struct thcd *d, bool native, bool force, struct thcd_error *e)
+{
+	struct thc_finding f;
+
+	/* the link may come up later */
+	thc_device_link(d->interface, &f);
+	judge(&f, (struct verdict){ "link", false, "" }, force, e);
+	thc_device_mtu(d->interface, &f);
+	if (f.fit == THC_FIT_BAD && judge(&f, (struct verdict){ "MTU", true, "" }, force, e))
+		return -1;
+	return native ? inspect_native(d, force, e) : 0;
+}
