@@ -10,7 +10,8 @@ network. On each of two worker hosts:
         examples/train_ddp.py --checkpoints /var/tmp/run1
 
 The job has as many ranks as there are workers (thcd --job 1,ranks=2,...).
-PYTHONPATH=userspace/python finds thc_ddp in a source tree. The task is made
+Debian 12's torchrun needs the options -r 9:1 -t 9:1 besides: without any, it
+fails with Python 3.11. PYTHONPATH=userspace/python finds thc_ddp in a source tree. The task is made
 up, so that nothing has to be downloaded: a network learns what another one,
 with fixed weights, says of random inputs.
 """

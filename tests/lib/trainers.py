@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Ranks of examples/train_ddp.py for tests: each a fork of this process, which
+has loaded torch once, as an emulated machine needs half a minute for that.
+
+    with Trainers(["--steps", "60"], places=[net.worker(0), net.worker(1)], ...) as trainers:
+        trainers.until("step 20")
+        ...
+        for text in trainers.finish(): ...
+"""
+import contextlib
+import importlib.util
+import os
+import re
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+
+import torch
+import torch.distributed as dist
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.join(ROOT, "userspace/python")]
+import netns  # noqa: E402  (found through the path above)
+
+EXAMPLE = os.path.join(ROOT, "examples/train_ddp.py")
+_spec = importlib.util.spec_from_file_location("train_ddp", EXAMPLE)
+train_ddp = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(train_ddp)
+
+# Eight buckets of a block each, and one that falls back.
+WORDS = ["--hidden", "80", "--bucket-mb", "0.02"]
+BUCKETS = 8
+ENDED_BY_ERROR = 3
+
+
+def small_buckets():
+    """DDP cuts the first bucket as small as the others."""
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 1
+    torch.set_num_threads(1)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def in_backward(rank, step, act):
+    """prepare= of Trainers: act(gradient) in the middle of a rank's backward pass of a step.
+
+    What it returns, if anything, becomes the gradient of a layer in the middle.
+    Steps count from 1; those that were done again count twice.
+    """
+    def prepare(this):
+        made = train_ddp.network
+
+        def network(hidden):
+            net, passes = made(hidden), [0]
+
+            def hook(grad):
+                passes[0] += 1
+                return act(grad) if this == rank and passes[0] == step else None
+
+            net[4].linear.weight.register_hook(hook)
+            return net
+
+        train_ddp.network = network
+
+    return prepare
+
+
+def one_inf(step):
+    return in_backward(1, step, lambda grad: grad * float("inf"))
+
+
+def die_once(step, marker):
+    """Rank 1 is killed in this step, unless a file says that it was already."""
+    def act(_grad):
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return in_backward(1, step, act)
+
+
+class Trainers:
+    """Two ranks or more, until finish() or the end of the `with`.
+
+    words: the example's options; places: a namespace for each rank, or None for
+    this one; prepare: called with its rank in each process; others: environment
+    """
+
+    def __init__(self, words, places=(None, None), prepare=None, address="127.0.0.1", port=None,
+                 **environment):
+        self.ranks = len(places)
+        self.files = [tempfile.TemporaryFile("w+") for _ in places]
+        common = {"MASTER_ADDR": address, "MASTER_PORT": str(port or free_port()),
+                  "WORLD_SIZE": str(self.ranks), **environment}
+        self.children = [self._fork(rank, place, common, prepare, [*WORDS, *words])
+                         for rank, place in enumerate(places)]
+        self.statuses = [None] * self.ranks
+
+    def _fork(self, rank, place, environment, prepare, words):
+        sys.stdout.flush()
+        child = os.fork()
+        if child:
+            return child
+        status = 1
+        for fd in (1, 2):
+            os.dup2(self.files[rank].fileno(), fd)
+        with contextlib.suppress(BaseException):    # nothing returns into the test
+            try:
+                netns.die_with_parent()
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_DFL)
+                if place:
+                    netns.move_into(place)
+                os.environ.update(environment, RANK=str(rank))
+                small_buckets()
+                dist.init_process_group("gloo")
+                if prepare:
+                    prepare(rank)
+                stats = train_ddp.train(train_ddp.arguments(words), rank, self.ranks)
+                print(f"stats: {stats['buckets_thc']} buckets, {stats['steps_failed']} failed, "
+                      f"{stats['steps_nonfinite']} nonfinite", flush=True)
+                status = 0
+            except train_ddp.ThcError as error:
+                print(f"ended by ThcError: {error}", flush=True)
+                status = ENDED_BY_ERROR
+            except BaseException:
+                traceback.print_exc()
+        os._exit(status)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        for rank in range(self.ranks):
+            if self.statuses[rank] is None:
+                self.kill(rank)
+        for file in self.files:
+            file.close()
+
+    def kill(self, rank):
+        os.kill(self.children[rank], signal.SIGKILL)
+        self._wait(rank)
+
+    def _wait(self, rank):
+        self.statuses[rank] = os.waitstatus_to_exitcode(os.waitpid(self.children[rank], 0)[1])
+
+    def text(self, rank):
+        """What a rank has printed so far."""
+        # not by seek(): the rank's descriptor has the same offset
+        size = os.fstat(self.files[rank].fileno()).st_size
+        return os.pread(self.files[rank].fileno(), size, 0).decode(errors="replace")
+
+    def all_text(self):
+        return "\n".join(f"--- rank {rank}\n{self.text(rank)}" for rank in range(self.ranks))
+
+    def until(self, what, patience=120.0, rank=0):
+        """Waits until a rank has printed something."""
+        end = time.monotonic() + patience
+        while what not in self.text(rank):
+            ended = os.waitid(os.P_PID, self.children[rank], os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            assert not ended, f"rank {rank} ended before it said '{what}':\n{self.all_text()}"
+            assert time.monotonic() < end, f"no '{what}' within {patience} s:\n{self.all_text()}"
+            select.select([], [], [], 0.005)
+
+    def finish(self, patience=240.0, status=0):
+        """Waits for all ranks, which end with this status; what each has printed."""
+        end = time.monotonic() + patience
+        for rank, child in enumerate(self.children):
+            while self.statuses[rank] is None:
+                if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                    self._wait(rank)
+                    break
+                assert time.monotonic() < end, (
+                    f"rank {rank} has not ended after {patience} s:\n{self.all_text()}")
+                select.select([], [], [], 0.02)
+        assert self.statuses == [status] * self.ranks, (
+            f"exit statuses {self.statuses}, expected {status}:\n{self.all_text()}")
+        return [self.text(rank) for rank in range(self.ranks)]
+
+
+def outcome(text):
+    """(steps, loss, weights) that a rank has printed at its end."""
+    steps, loss, weights = re.search(r"(\d+) steps, loss (\S+), weights (\S+)", text).groups()
+    return int(steps), float(loss), weights
+
+
+def counted(text):
+    """(buckets through THC, failed steps, steps that were not finite)"""
+    return tuple(map(int, re.search(r"stats: (\d+) buckets, (\d+) failed, (\d+) nonfinite",
+                                    text).groups()))
+
+
+def agreed(texts):
+    """The outcome of all ranks, which have the same weights, bit for bit."""
+    outcomes = {outcome(text) for text in texts}
+    assert len(outcomes) == 1, "the ranks' weights differ:\n" + "\n".join(texts)
+    return outcomes.pop()
+
+
+def main():
+    """The example as torchrun starts it. TRAINERS_DIE_ONCE=STEP:MARKER: see die_once()."""
+    small_buckets()
+    step, _, marker = os.environ.get("TRAINERS_DIE_ONCE", "").partition(":")
+    if marker:
+        die_once(int(step), marker)(int(os.environ["RANK"]))
+    sys.argv[1:1] = WORDS
+    train_ddp.main()
+
+
+if __name__ == "__main__":
+    main()
