@@ -87,24 +87,36 @@ def die_once(step, marker):
     return in_backward(1, step, act)
 
 
+_train = train_ddp.train
+
+
+def train_and_count(*arguments):
+    """The example's train(), and a line for counted()."""
+    stats = _train(*arguments)
+    print(f"stats: {stats['buckets_thc']} buckets, {stats['steps_failed']} failed, "
+          f"{stats['steps_nonfinite']} nonfinite", flush=True)
+
+
 class Trainers:
     """Two ranks or more, until finish() or the end of the `with`.
 
-    words: the example's options; places: a namespace for each rank, or None for
+    words: the example's options; seeds: one run after the other, with each of these;
+    places: a namespace for each rank, or None for
     this one; prepare: called with its rank in each process; others: environment
     """
 
-    def __init__(self, words, places=(None, None), prepare=None, address="127.0.0.1", port=None,
-                 **environment):
+    def __init__(self, words, places=(None, None), seeds=(1,), prepare=None,
+                 address="127.0.0.1", port=None, **environment):
         self.ranks = len(places)
         self.files = [tempfile.TemporaryFile("w+") for _ in places]
         common = {"MASTER_ADDR": address, "MASTER_PORT": str(port or free_port()),
                   "WORLD_SIZE": str(self.ranks), **environment}
-        self.children = [self._fork(rank, place, common, prepare, [*WORDS, *words])
+        self.runs = [train_ddp.arguments([*WORDS, *words, "--seed", str(seed)]) for seed in seeds]
+        self.children = [self._fork(rank, place, common, prepare)
                          for rank, place in enumerate(places)]
         self.statuses = [None] * self.ranks
 
-    def _fork(self, rank, place, environment, prepare, words):
+    def _fork(self, rank, place, environment, prepare):
         sys.stdout.flush()
         child = os.fork()
         if child:
@@ -124,9 +136,8 @@ class Trainers:
                 dist.init_process_group("gloo")
                 if prepare:
                     prepare(rank)
-                stats = train_ddp.train(train_ddp.arguments(words), rank, self.ranks)
-                print(f"stats: {stats['buckets_thc']} buckets, {stats['steps_failed']} failed, "
-                      f"{stats['steps_nonfinite']} nonfinite", flush=True)
+                for run in self.runs:
+                    train_and_count(run, rank, self.ranks)
                 status = 0
             except train_ddp.ThcError as error:
                 print(f"ended by ThcError: {error}", flush=True)
@@ -170,8 +181,8 @@ class Trainers:
             assert time.monotonic() < end, f"no '{what}' within {patience} s:\n{self.all_text()}"
             select.select([], [], [], 0.005)
 
-    def finish(self, patience=240.0, status=0):
-        """Waits for all ranks, which end with this status; what each has printed."""
+    def ended(self, patience=240.0):
+        """Waits for all ranks to end, statuses says how; what each has printed."""
         end = time.monotonic() + patience
         for rank, child in enumerate(self.children):
             while self.statuses[rank] is None:
@@ -181,15 +192,20 @@ class Trainers:
                 assert time.monotonic() < end, (
                     f"rank {rank} has not ended after {patience} s:\n{self.all_text()}")
                 select.select([], [], [], 0.02)
-        assert self.statuses == [status] * self.ranks, (
-            f"exit statuses {self.statuses}, expected {status}:\n{self.all_text()}")
         return [self.text(rank) for rank in range(self.ranks)]
 
+    def finish(self, patience=240.0, status=0):
+        """The same, and all ranks end with this status."""
+        texts = self.ended(patience)
+        assert self.statuses == [status] * self.ranks, (
+            f"exit statuses {self.statuses}, expected {status}:\n{self.all_text()}")
+        return texts
 
-def outcome(text):
-    """(steps, loss, weights) that a rank has printed at its end."""
-    steps, loss, weights = re.search(r"(\d+) steps, loss (\S+), weights (\S+)", text).groups()
-    return int(steps), float(loss), weights
+
+def outcomes(text):
+    """(steps, loss, weights) that a rank has printed at the end of each run."""
+    return [(int(steps), float(loss), weights) for steps, loss, weights in
+            re.findall(r"(\d+) steps, loss (\S+), weights (\S+)", text)]
 
 
 def counted(text):
@@ -198,11 +214,19 @@ def counted(text):
                                     text).groups()))
 
 
+def agreed_runs(texts):
+    """The outcomes of all ranks, which have the same weights, bit for bit."""
+    ranks = [outcomes(text) for text in texts]
+    assert all(rank == ranks[0] for rank in ranks), (
+        "the ranks' weights differ:\n" + "\n".join(texts))
+    return ranks[0]
+
+
 def agreed(texts):
-    """The outcome of all ranks, which have the same weights, bit for bit."""
-    outcomes = {outcome(text) for text in texts}
-    assert len(outcomes) == 1, "the ranks' weights differ:\n" + "\n".join(texts)
-    return outcomes.pop()
+    """The same of ranks that made one run."""
+    runs = agreed_runs(texts)
+    assert len(runs) == 1, "\n".join(texts)
+    return runs[0]
 
 
 def main():
@@ -212,6 +236,7 @@ def main():
     if marker:
         die_once(int(step), marker)(int(os.environ["RANK"]))
     sys.argv[1:1] = WORDS
+    train_ddp.train = train_and_count
     train_ddp.main()
 
 
