@@ -169,6 +169,7 @@ class Machine:
         self.accel = None
         self.trouble = None         # one sentence, when the run went wrong
         self.boot_seconds = None
+        self._pid = None            # of the emulator
 
     def _shell(self, command):
         return f"{self.exports}cd {shlex.quote(self.cwd)} || exit 1\nexec {shlex.join(command)}\n"
@@ -207,6 +208,14 @@ class Machine:
         of a stall: of that CPU, or of the one that changes code next and waits for all."""
         return self.accel == "tcg" and (_first(_HALF, self.log) is not None or any(
             _STALL.match(splat) and _CHANGING.search(splat) for splat in self.splats()))
+
+    def cpu_seconds(self):
+        """What the emulator has computed so far, whatever else this host did."""
+        try:
+            fields = _read(f"/proc/{self._pid}/stat").rpartition(b") ")[2].split()
+        except FileNotFoundError:
+            return 0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def splats(self, since=0):
         """What the kernel complained about, a list of texts, from byte `since` of the log on."""
@@ -303,6 +312,7 @@ class Machine:
                 qemu = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=errors, start_new_session=True,
                                         preexec_fn=_die_with_parent)
+                self._pid = qemu.pid
                 try:
                     status = self._watch(qemu, status_file, log, boot_seconds, timeout)
                 finally:

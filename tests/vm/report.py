@@ -16,7 +16,8 @@ MUST_RUN = os.environ.get("THC_MUST_RUN") == "1"
 class Report:
     """Programs in the order in which they begin; `kernel` is the first part of their names.
 
-    Lines of `events`: "begin NAME", "note TEXT", "end NAME STATUS SECONDS LOG", "done"."""
+    Lines of `events`: "begin NAME", "note NAME TEXT", "end NAME STATUS SECONDS LOG" and at the
+    end "done vm/KERNEL"; names are vm/KERNEL/PROGRAM."""
 
     def __init__(self, kernel, logs, events, verbose):
         self.kernel, self.events, self.verbose = kernel, events, verbose
@@ -28,11 +29,19 @@ class Report:
     def path(self, name):
         return os.path.join(self.logs, f"vm.{self.kernel}.{name}.log")
 
+    def full(self, name):
+        return f"vm/{self.kernel}/{name}" if name else f"vm/{self.kernel}"
+
+    @staticmethod
+    def tell(event):
+        """By one write(): other programs may tell theirs through the same pipe."""
+        os.write(sys.stdout.fileno(), f"{event}\n".encode())
+
     def begin(self, name):
         self.name, self.start = name, time.monotonic()
         self.file = open(self.path(name), "wb")
         if self.events:
-            print(f"begin {name}", flush=True)
+            self.tell(f"begin {self.full(name)}")
         else:
             sys.stdout.write(f"{self.kernel}/{name} ")
             sys.stdout.write("\n" if self.verbose else "... ")
@@ -55,7 +64,7 @@ class Report:
     def note(self, text):
         """How far it is, for steps of minutes."""
         if self.events and text.startswith("vm: "):
-            print(f"note {text.removeprefix('vm: ')}", flush=True)
+            self.tell(f"note {self.full(self.name)} {text.removeprefix('vm: ')}")
 
     def end(self, status, complaints=()):
         for text in complaints:
@@ -67,7 +76,7 @@ class Report:
             status = 1
         self.failed |= status not in (0, SKIPPED)
         if self.events:
-            print(f"end {self.name} {status} {seconds:.0f} {self.path(self.name)}", flush=True)
+            self.tell(f"end {self.full(self.name)} {status} {seconds:.0f} {self.path(self.name)}")
         else:
             verdict = {0: "ok", SKIPPED: "skipped"}.get(status, f"FAILED, status {status}")
             print(f"{verdict}, {seconds:.0f} s", flush=True)
@@ -141,5 +150,5 @@ def run(kernel, args, check):
     except KeyboardInterrupt:
         return 130
     if args.events:
-        print("done", flush=True)
+        report.tell("done " + report.full(None))
     return 1 if report.failed else 0
