@@ -17,6 +17,8 @@
 
 #include "ranks.h"
 
+#define TRIES	200
+
 #define JOB2	"job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout"
 #define KEY	7
 
@@ -159,8 +161,10 @@ static void restart__at_once(void **state)
 	check_restart(10000);
 }
 
+#define GONE_TIMEOUT_MS	60000
+
 /* As long as it is away each packet is refused: that is said within a second
- * or two, not after the timeout.
+ * or two of a machine that has nothing else to do, not after the timeout.
  */
 static void *reduce_alone(void *arg)
 {
@@ -177,7 +181,7 @@ static void *reduce_alone(void *arg)
 		if (!error)
 			error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
 		keep_error(r, error);
-		if (now(CLOCK_MONOTONIC) - began > 3)
+		if (now(CLOCK_MONOTONIC) - began > GONE_TIMEOUT_MS / 1000 / 4)
 			r->error = 1;
 	}
 	return end_rank(r, g, NULL);
@@ -190,7 +194,7 @@ static void gone__is_said_at_once(void **state)
 
 	(void)state;
 	set_up_ranks(ranks, 2, d);
-	ranks[0].timeout_ms = 20000;
+	ranks[0].timeout_ms = GONE_TIMEOUT_MS;
 	run_ranks(ranks, 2, reduce_alone);
 	assert_int_equal(ranks[0].error, -ECONNREFUSED);
 	assert_non_null(strstr(ranks[0].sentence, "thcd"));
@@ -600,7 +604,7 @@ static void strange__group_of_the_other_version_is_not_joined(void **state)
 }
 
 /* What an all-reduce with @f did to the client's window. */
-static struct thc_client_stats reduce_marked(struct fake *f, int tos)
+static struct thc_client_stats reduce_once(struct fake *f, int tos)
 {
 	struct thc_client_stats stats = { .size = sizeof(stats) };
 	struct thc_client *c;
@@ -620,6 +624,26 @@ static struct thc_client_stats reduce_marked(struct fake *f, int tos)
 	return stats;
 }
 
+/* The same where nothing was lost, which cuts the window, too: on a busy machine an answer
+ * may come later than the client waits for it.
+ */
+static struct thc_client_stats reduce_marked(const struct fake *f, int tos)
+{
+	struct thc_client_stats stats;
+	int i;
+
+	for (i = 0; i < TRIES; i++) {
+		struct fake fresh = *f;
+
+		stats = reduce_once(&fresh, tos);
+		if (!stats.retransmits)
+			return stats;
+	}
+	fail_msg("%llu retransmits in the last of %d tries: this showed nothing",
+		 (unsigned long long)stats.retransmits, TRIES);
+	return stats;
+}
+
 /* ECN: a mark on the way up comes back in the header, one on the way down is
  * in the answer's own IP header; either cuts the window, nothing else does.
  */
@@ -630,13 +654,12 @@ static void check_marks(bool v6)
 	struct thc_client_stats stats;
 
 	stats = reduce_marked(&plain, ECT0);
-	if (!stats.retransmits)
-		assert_int_equal(stats.window_cuts, 0);
+	assert_int_equal(stats.window_cuts, 0);
 	up.ce = 1;
 	stats = reduce_marked(&up, ECT0);
-	assert_true(stats.window_cuts > stats.retransmits);
+	assert_true(stats.window_cuts > 0);
 	stats = reduce_marked(&down, CE);
-	assert_true(stats.window_cuts > stats.retransmits);
+	assert_true(stats.window_cuts > 0);
 }
 
 static void congestion__marks_cut_the_window(void **state)
@@ -697,7 +720,7 @@ static void strange__left_ends_only_what_lacks_the_rank(void **state)
 	c = open_fake(&f);
 	assert_int_equal(thc_allreduce_start(c, a, 5000, THC_FP32, 0, &first), 0);
 	assert_int_equal(thc_allreduce_start(c, b, 5000, THC_FP32, 1, &second), 0);
-	for (i = 0; i < 500 && !__atomic_load_n(&f.left_said, __ATOMIC_ACQUIRE); i++)
+	for (i = 0; i < 6000 && !__atomic_load_n(&f.left_said, __ATOMIC_ACQUIRE); i++)
 		usleep(10000);
 	assert_int_equal(f.left_said, 1);
 	usleep(100000);
