@@ -676,6 +676,7 @@ static uint64_t sent_once(int fd)
 TEST_F(aggregator, congestion_window_limits_what_is_in_flight)
 {
 	struct chunk_packet request;
+	struct thc_socket_stats s;
 	uint64_t window, start;
 
 	self->udp = fake_open();
@@ -685,9 +686,11 @@ TEST_F(aggregator, congestion_window_limits_what_is_in_flight)
 	ASSERT_EQ(send_part(self->fd, 1, &add8, FAKE_SLOTS, 8), 0);
 	EXPECT_EQ(sent_once(self->fd), window);
 	start = now_ms();
-	while (!stats_of(self->fd).window_cuts && now_ms() - start < PATIENCE_MS)
+	while (s = stats_of(self->fd), !s.window_cuts && now_ms() - start < PATIENCE_MS)
 		sleep_ms(10);
-	EXPECT_EQ(stats_of(self->fd).window, window / 2);
+	/* who looks late may see the second cut */
+	EXPECT_GE(s.window_cuts, 1);
+	EXPECT_EQ(s.window, window >> s.window_cuts);
 	ASSERT_EQ(fake_take_chunk(self->udp, &request, 0), 0);
 	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request.h, 3, 1), 0);
 	EXPECT_EQ(stats_of(self->fd).chunks, 1);

@@ -379,7 +379,7 @@ TEST_F_TIMEOUT(fault, close_leaves_it_to_the_call, 60)
 {
 	FILE *f;
 	long held = -1;
-	int i;
+	uint64_t start;
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
 	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
@@ -387,7 +387,7 @@ TEST_F_TIMEOUT(fault, close_leaves_it_to_the_call, 60)
 	EXPECT_FALSE(ends_in(&self->sender, 100));
 	ASSERT_EQ(supply(&self->m), 0);
 	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
-	for (i = 0; i < 100 && held; i++, sleep_ms(100)) {
+	for (start = now_ms(); held && now_ms() - start < PATIENCE_MS; sleep_ms(100)) {
 		f = fopen("/sys/module/thc/refcnt", "r");
 		ASSERT_NE(f, NULL);
 		ASSERT_EQ(fscanf(f, "%ld", &held), 1);
