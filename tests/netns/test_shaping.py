@@ -16,7 +16,7 @@ import thcwire as wire
 from aggregator import Aggregator
 from tap import netns
 
-RATE = 100e6            # of the shaped link, bits per second
+RATE = 50e6             # of the shaped link, bits per second: little for a busy machine, too
 ANSWER = 48 + 1024      # header and lanes
 OVERHEAD = 42           # Ethernet, IPv4, UDP
 SECONDS = 1.5

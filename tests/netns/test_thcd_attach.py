@@ -39,7 +39,7 @@ class Daemon:
             self.wait()
 
     def wait(self):
-        self.said = self.process.communicate(timeout=5)[1]
+        self.said = self.process.communicate(timeout=wire.PATIENCE)[1]
         self.status = self.process.returncode
         return self.said
 
@@ -54,7 +54,7 @@ class Daemon:
         done = subprocess.run(
             netns.Topology.enter(self.ns, [os.path.join(netns.build_dir(), "thcctl"),
                                            "--instance", self.instance, "--json", *arguments]),
-            capture_output=True, text=True, timeout=10)
+            capture_output=True, text=True, timeout=wire.PATIENCE)
         assert done.returncode == 0, f"thcctl {arguments}: {done.stderr}{done.stdout}"
         return json.loads(done.stdout)
 
@@ -591,7 +591,7 @@ def case__check_finds_what_is_wrong():
         def check(*arguments, ns=net.aggregator):
             done = subprocess.run(
                 net.enter(ns, [os.path.join(netns.build_dir(), "thcctl"), "--json", "check",
-                               *arguments]), capture_output=True, text=True, timeout=10)
+                               *arguments]), capture_output=True, text=True, timeout=wire.PATIENCE)
             found = json.loads(done.stdout)
             return done.returncode, {f["subject"]: (f["verdict"], f["text"])
                                      for f in found["findings"]}

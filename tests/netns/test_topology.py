@@ -17,6 +17,8 @@ import tap
 from tap import netns
 
 PORT = 18500
+PATIENCE = 20.0         # seconds: ends what hangs
+QUIET = 0.5             # after which nothing comes any more
 SOL_UDP, UDP_SEGMENT, SO_RCVBUFFORCE = 17, 103, 33
 
 
@@ -26,13 +28,14 @@ def udp(net, ns, address="", port=0, family=socket.AF_INET):
         s = socket.socket(family, socket.SOCK_DGRAM)
         s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         s.bind((address, port))
-        s.settimeout(0.3)
+        s.settimeout(PATIENCE)
         return s
     return netns.in_namespace(ns, make)
 
 
 def drain(s):
     got = []
+    s.settimeout(QUIET)
     try:
         while True:
             got.append(s.recv(65536))
@@ -90,7 +93,6 @@ def rate_through(out, to, address):
                 first = first or last
         except BlockingIOError:
             pass
-    to.settimeout(0.2)
     drain(to)
     return got * 8e-6 / (last - first)
 

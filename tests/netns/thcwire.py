@@ -17,6 +17,7 @@ READY, REFUSED, ONE_PORT, NOSUM = 1, 2, 4, 8
 NOT_JOB, NOT_RANK, NOT_PREFIX, TAKEN = 1, 2, 3, 4
 MULTICAST, FANOUT = 1, 2
 PORT = 18500
+PATIENCE = 60.0         # seconds: ends what hangs, on a machine with other work, too
 
 _HEADER = struct.Struct(">BBBBIQHBBIIIHHIQ")
 _WELCOME = struct.Struct(">QQdQIIHHHHHHHHBBBBBBBB32s16s24s")
@@ -106,7 +107,7 @@ class Worker:
         port = self.to[1] + (0 if self.one_port else slot // 64)
         self.socket.sendto(packet, (self.to[0], port))
 
-    def receive(self, wait=2.0):
+    def receive(self, wait=PATIENCE):
         """The next packet on either socket, or None."""
         sockets = [s for s in (self.socket, self.group) if s]
         ready = select.select(sockets, [], [], wait)[0]
@@ -116,7 +117,7 @@ class Worker:
         packet.by_group = ready[0] is self.group
         return packet
 
-    def expect(self, op, wait=2.0, **fields):
+    def expect(self, op, wait=PATIENCE, **fields):
         """The next packet of that op; others than WELCOME may not come before."""
         end = time.monotonic() + wait
         while True:
@@ -176,7 +177,7 @@ class Worker:
             pass
 
 
-def join_all(workers, wait=5.0, heard=True):
+def join_all(workers, wait=PATIENCE, heard=True):
     """Every worker JOINs until it is told READY, as libthc does."""
     ready = set()
     end = time.monotonic() + wait
