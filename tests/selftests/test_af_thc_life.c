@@ -19,8 +19,9 @@
 #include <sys/syscall.h>
 
 #define AT	"127.0.0.1"
-#define CYCLES	1000
+#define CYCLES	400
 #define ROUNDS	4
+#define ATTEMPTS	3
 
 AFTHC_FIXTURE(life)
 
@@ -82,16 +83,28 @@ static long meminfo(const char *what)
 	return kib;
 }
 
-/* KASAN keeps what was freed for a while, as if it were in use, until its cache shrinks. */
+/* What was freed counts as in use: on the debug kernel as long as KASAN keeps it, and all of
+ * the slab that a CPU allocates from. A cache that shrinks takes both back. The file system
+ * copies what is written to memory of that size; a page's is from a cache with few objects
+ * in a slab, where "1" alone would make 512 of kmalloc-8 look used.
+ */
 static void shrink_slabs(void)
 {
+	static char page[4096];
 	glob_t g;
 	size_t i;
 
 	if (glob("/sys/kernel/slab/*/shrink", 0, NULL, &g))
 		return;
-	for (i = 0; i < g.gl_pathc; i++)
-		write_to(g.gl_pathv[i], "1");
+	memset(page, '\n', sizeof(page));
+	page[0] = '1';
+	for (i = 0; i < g.gl_pathc; i++) {
+		int fd = open(g.gl_pathv[i], O_WRONLY | O_CLOEXEC);
+
+		if (fd >= 0 && write(fd, page, sizeof(page)) < 0)
+			printf("# %s: %s\n", g.gl_pathv[i], strerror(errno));
+		close(fd);
+	}
 	globfree(&g);
 }
 
@@ -129,17 +142,17 @@ static long objects_of(const struct caches *c, const char *name)
 	return -1;
 }
 
-/* Until @holds() or for 10 s: what RCU and deferred vfree() still have. */
+/* Until @holds() or for long: what RCU and deferred vfree() still have. */
 static bool settles(bool (*holds)(void))
 {
-	int i;
+	uint64_t start = now_ms();
 
-	for (i = 0; i < 100; i++) {
-		if (holds())
-			return true;
+	while (!holds()) {
+		if (now_ms() - start > PATIENCE_MS)
+			return false;
 		sleep_ms(100);
 	}
-	return false;
+	return true;
 }
 
 static int messages_in_vmalloc(void)
@@ -552,67 +565,93 @@ static bool is_lazy(const char *name)
 	return !strcmp(name, "vmap_area");
 }
 
-/* An object of any size that each cycle leaves. On the debug kernel KASAN and kmemleak have
- * objects of their own for each, and it is kmemleak that tells.
+/* A cache in which each cycle leaves an object of any size, or NULL. On the debug kernel KASAN
+ * and kmemleak have objects of their own for each, and it is kmemleak that tells.
  */
-static void expect_no_object_stays(struct __test_metadata *_metadata, const struct caches *at,
-				   int cycles)
+static const char *grown_cache(const struct caches *at, int cycles)
 {
 	const struct caches *last = &at[ROUNDS];
 	int i;
 
 	if (!strcmp(getenv("THC_VM_KERNEL") ?: "", "debug")) {
 		printf("# caches are not compared: this is the debug kernel\n");
-		return;
+		return NULL;
 	}
 	for (i = 0; i < last->n; i++) {
-		if (is_lazy(last->name[i]))
+		if (is_lazy(last->name[i]) || rounds_grown(at, last->name[i], cycles) < ROUNDS - 1)
 			continue;
-		EXPECT_LT(rounds_grown(at, last->name[i], cycles), ROUNDS - 1)
-		TH_LOG("a cycle leaves objects in %s: %ld more", last->name[i],
+		printf("# a cycle leaves objects in %s: %ld more\n", last->name[i],
 		       last->active[i] - objects_of(&at[0], last->name[i]));
+		return last->name[i];
 	}
+	return NULL;
 }
 
-TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 80)
+/**
+ * struct growth - what rounds of cycles have left
+ * @slab: KiB of unreclaimable slab, in all rounds
+ * @percpu: KiB, in the round in which it grew least
+ * @at: caches before and after each round
+ */
+struct growth {
+	long		slab, percpu;
+	struct caches	at[ROUNDS + 1];
+};
+
+/* 0, or the error of a cycle. */
+static int run_rounds(struct growth *g, int each)
+{
+	int round, i, error = 0;
+
+	g->slab = 0;
+	g->percpu = LONG_MAX;
+	shrink_slabs();
+	if (read_caches(&g->at[0]))
+		return -ENOENT;
+	for (round = 0; round < ROUNDS && !error; round++) {
+		long slab = meminfo("SUnreclaim:"), percpu = meminfo("Percpu:");
+
+		for (i = 0; i < each && !error; i++)
+			error = cycle();
+		if (!error && !settles(nothing_in_vmalloc))
+			error = -EBUSY;
+		shrink_slabs();
+		read_caches(&g->at[round + 1]);
+		slab = meminfo("SUnreclaim:") - slab;
+		percpu = meminfo("Percpu:") - percpu;
+		g->slab += slab;
+		g->percpu = percpu < g->percpu ? percpu : g->percpu;
+		printf("# %d cycles: unreclaimable slab %+ld KiB, percpu %+ld KiB\n", each, slab,
+		       percpu);
+	}
+	return error;
+}
+
+/* What others keep may grow for some rounds, what cycles leave grows in all that there are. */
+TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 110)
 {
 	int cycles = atoi(getenv("THC_CYCLES") ?: "0") ?: CYCLES, i;
-	long slab_grew = 0, percpu_grew = LONG_MAX;
-	static struct caches at[ROUNDS + 1];
-	int round, each = cycles / ROUNDS;
-	uint64_t start = now_ms();
+	const char *grown = "";
+	static struct growth g;
+	uint64_t start;
 
 	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "1", NULL), 0);
 	for (i = 0; i < 50; i++)
 		ASSERT_EQ(cycle(), 0);
-	shrink_slabs();
-	ASSERT_EQ(read_caches(&at[0]), 0);
-	for (round = 0; round < ROUNDS; round++) {
-		long before = meminfo("SUnreclaim:"), percpu = meminfo("Percpu:"), grew;
-
-		for (i = 0; i < each; i++)
-			ASSERT_EQ(cycle(), 0) TH_LOG("cycle %d", i);
-		EXPECT_TRUE(settles(nothing_in_vmalloc));
-		shrink_slabs();
-		ASSERT_EQ(read_caches(&at[round + 1]), 0);
-		grew = meminfo("SUnreclaim:") - before;
-		percpu = meminfo("Percpu:") - percpu;
-		slab_grew += grew;
-		percpu_grew = percpu < percpu_grew ? percpu : percpu_grew;
-		printf("# %d cycles: unreclaimable slab %+ld KiB, percpu %+ld KiB\n", each, grew,
-		       percpu);
+	for (i = 0; i < ATTEMPTS && grown; i++) {
+		start = now_ms();
+		ASSERT_EQ(run_rounds(&g, cycles / ROUNDS), 0);
+		printf("# %llu ms\n", (unsigned long long)(now_ms() - start));
+		grown = g.slab < cycles ? grown_cache(g.at, cycles / ROUNDS) : "slab";
 	}
-	printf("# %llu ms\n", (unsigned long long)(now_ms() - start));
-	expect_no_object_stays(_metadata, at, each);
+	EXPECT_EQ(grown, NULL) TH_LOG("%s grew in each of %d attempts", grown, i);
 	/* slab may have merged it with others */
-	if (objects_of(&at[0], "THC") >= 0)
-		EXPECT_LE(objects_of(&at[ROUNDS], "THC"), objects_of(&at[0], "THC") + 16);
-	/* for what is large and not in every cycle: others keep up to 264 KiB in CYCLES,
-	 * half of it what is_lazy()
-	 */
-	EXPECT_LT(slab_grew, cycles);
+	if (objects_of(&g.at[0], "THC") >= 0)
+		EXPECT_LE(objects_of(&g.at[ROUNDS], "THC"), objects_of(&g.at[0], "THC") + 16);
+	/* for what is large and not in every cycle */
+	EXPECT_LT(g.slab, cycles);
 	/* a leak is in every round, what others keep is not */
-	EXPECT_LE(percpu_grew, 0);
+	EXPECT_LE(g.percpu, 0);
 	EXPECT_TRUE(settles(no_references));
 }
 
