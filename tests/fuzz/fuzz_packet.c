@@ -851,7 +851,8 @@ static void report_reached(void)
 	missing += !thefts;
 	printf(" thefts %llu\n# %llu inputs, %d outcomes never reached\n", thefts, inputs, missing);
 	fflush(stdout);
-	if (inputs > 30000 && missing)
+	/* fewer are a crash that is looked at */
+	if (inputs >= 20000 && missing)
 		_exit(1);
 }
 

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# One fuzzer for a bounded time from a fixed seed, as one TAP test:
-#	run.sh PROGRAM SECONDS
+# One fuzzer from a fixed seed, as one TAP test: the same inputs on every machine,
+# however fast it is.
+#	run.sh PROGRAM INPUTS
 # A crashing input is left in build/check and named.
 set -u
 
 program=$1
-seconds=${2:-15}
+inputs=${2:-24000}
 name=$(basename "$program")
 artifacts=${BUILD:-build}/check
 
@@ -17,7 +18,7 @@ if [ ! -x "$program" ]; then
 	exit 1
 fi
 mkdir -p "$artifacts"
-"$program" -seed=1 -max_total_time="$seconds" -max_len=2048 -len_control=0 -timeout=10 \
+"$program" -seed=1 -runs="$inputs" -max_len=2048 -len_control=0 -timeout=10 \
 	-print_final_stats=1 -artifact_prefix="$artifacts/$name-" 2>&1
 status=$?
 if [ $status -ne 0 ]; then
