@@ -5,8 +5,10 @@ backward() once nothing is under way, the step can be done again, and a step
 that did not happen leaves nothing in any error memory. Real DDP, one rank;
 test_ranks.py has several.
 """
+import importlib.util
 import os
 import unittest
+from unittest import mock
 
 import rig
 import torch
@@ -237,6 +239,51 @@ class Skipped(rig.HookTest):
             for got, want in zip(self.memories(run.state, run.net), memories):
                 self.assertTrue(torch.equal(got, want))
         run.step(1)
+
+
+def grad_scaler(scale):
+    """torch's GradScaler, which wants CUDA, in the form that FSDP uses, which computes on CPUs."""
+    path = os.path.join(os.path.dirname(dist.__file__), "fsdp/sharded_grad_scaler.py")
+    spec = importlib.util.spec_from_file_location("sharded_grad_scaler", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with mock.patch("torch.cuda.amp.grad_scaler.amp_definitely_not_available", lambda: False):
+        return module.ShardedGradScaler(init_scale=scale, process_group=dist.group.WORLD)
+
+
+class Scaled(rig.HookTest):
+    def test_grad_scaler_skips_overflows_and_training_goes_on(self):
+        """Scaling that overflows, then one that does not: the bits of a run that began there."""
+        def scaled_steps(run, scaler, numbers):
+            for number in numbers:
+                # large inputs: the first layer overflows when the others do not
+                x = torch.randn(8, WIDTHS[0], generator=torch.Generator().manual_seed(number))
+                x *= 1e6
+                run.optimizer.zero_grad()
+                scaler.scale(run.ddp(x).square().sum()).backward()
+                scaler.step(run.optimizer)
+                scaler.update()
+
+        run, expected = Run(self, state()), Run(self, state())
+        weights, skipped = run.result(), 0
+        for each in (run, expected):
+            each.optimizer.param_groups[0]["lr"] = 1e-16
+        with mock.patch.object(torch.Tensor, "cuda", lambda tensor: tensor):
+            scaler = grad_scaler(2.0 ** 127)
+            while True:
+                scale = scaler.get_scale()
+                scaled_steps(run, scaler, [0])
+                if scaler.get_scale() == scale:
+                    break
+                skipped += 1
+                self.assertTrue(all(map(torch.equal, run.result(), weights)))
+            self.assertGreater(skipped, 5)
+            self.assertEqual(run.state.counters["steps_nonfinite"], skipped)
+            scaled_steps(run, scaler, range(1, 4))
+            scaled_steps(expected, grad_scaler(scale), range(4))
+        self.assertFalse(all(map(torch.equal, run.result(), weights)), "no step was made")
+        for got, want in zip(run.result(), expected.result()):
+            self.assertTrue(torch.equal(got, want), "skipped steps have left something behind")
 
 
 class Sparse(rig.HookTest):
