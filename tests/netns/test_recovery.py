@@ -31,7 +31,7 @@ except ImportError:
     sys.exit(tap.SKIPPED)
 
 EMULATED = os.environ.get("THC_TRANSPORT") == "af_thc"
-STEPS = 15 if EMULATED else 60
+STEPS = 12 if EMULATED else 60
 DISTURBED = STEPS // 2
 EVERY = STEPS // 6
 SEEDS = range(11, 21)
