@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """One rank of the all-reduce benchmark, in its own namespace for as long as
-run.py wants it. Each line on stdin names a system; all ranks meet at a
-barrier, reduce one 25 MiB bucket through it, and say how long that took, from
-the barrier to their own completion, as one JSON object.
+buckets.py wants it. Each line on stdin names a system and the bytes of a
+bucket; all ranks meet at a barrier, reduce one such bucket through the system,
+and say how long that took, from the barrier to their own completion, as one
+JSON object.
 
 Systems: thc and thc_ef (error feedback), gloo_fp32, gloo_fp16. The fp16
 bucket is converted outside of the time, in Gloo's favour. What THC returns is
@@ -22,7 +23,6 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "userspace/python"))
 from thc_ddp import ThcClient  # noqa: E402  (found through the path above)
 
-BUCKET_BYTES = 25 << 20
 NMSE_LIMIT = 0.03       # independent gradients, no error feedback: about 0.013
 ERROR_KEY = 1
 
@@ -31,9 +31,8 @@ class Bench:
     """The clients, this rank's gradient and the exact mean of all."""
 
     def __init__(self, args):
-        self.count = BUCKET_BYTES // 4
         generator = torch.Generator().manual_seed(1000 + args.rank)
-        self.gradient = torch.randn(self.count, generator=generator)
+        self.gradient = torch.randn(args.bytes // 4, generator=generator)
         self.mean = self.gradient.clone()
         dist.all_reduce(self.mean)
         self.mean /= args.world
@@ -45,17 +44,18 @@ class Bench:
             self.clients[name] = ThcClient(args.aggregator, job, args.cookie, args.rank,
                                            error_feedback=name == "thc_ef")
 
-    def run(self, system):
+    def run(self, system, count):
         client = self.clients.get(system)
-        buffer = self.buffer_half if system == "gloo_fp16" else self.buffer
-        buffer.copy_(self.half if system == "gloo_fp16" else self.gradient)
+        fp16 = system == "gloo_fp16"
+        buffer = (self.buffer_half if fp16 else self.buffer)[:count]
+        buffer.copy_((self.half if fp16 else self.gradient)[:count])
         if client:
             client.error_import(ERROR_KEY, None, 0)
             before = client.stats()
         dist.barrier()
         start = time.perf_counter()
         if client:
-            client.allreduce(buffer.data_ptr(), self.count, key=ERROR_KEY)
+            client.allreduce(buffer.data_ptr(), count, key=ERROR_KEY)
         else:
             dist.all_reduce(buffer)
         seconds = time.perf_counter() - start
@@ -65,7 +65,8 @@ class Bench:
             out.update({k: after[k] - before[k] for k in (
                 "packets_up", "bytes_up", "packets_down", "bytes_down", "retransmits",
                 "window_cuts", "send_calls", "receive_calls")})
-            out["nmse"] = ((buffer - self.mean).square().sum() / self.mean.square().sum()).item()
+            mean = self.mean[:count]
+            out["nmse"] = ((buffer - mean).square().sum() / mean.square().sum()).item()
             if not out["nmse"] < NMSE_LIMIT:
                 raise RuntimeError(f"THC returned a wrong mean: NMSE {out['nmse']}")
         return out
@@ -73,7 +74,7 @@ class Bench:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("rank", "world", "job", "job-ef"):
+    for name in ("rank", "world", "job", "job-ef", "bytes"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--cookie", type=lambda text: int(text, 0), required=True)
     parser.add_argument("--aggregator", required=True)
@@ -85,12 +86,12 @@ def main():
     bench = Bench(args)
     print(json.dumps({"info": bench.clients["thc"].info()}), flush=True)
     for line in sys.stdin:
-        system = line.strip()
+        system, *size = line.split()
         if system == "memory":
             out = {"memory_peak": bench.clients["thc"].info()["memory_peak"],
                    "memory_peak_ef": bench.clients["thc_ef"].info()["memory_peak"]}
         else:
-            out = bench.run(system)
+            out = bench.run(system, int(size[0]) // 4)
         print(json.dumps(out), flush=True)
     for client in bench.clients.values():
         client.close()

@@ -5,25 +5,23 @@ in the same run: XDP beside a bare loop, the codec beside memcpy, the
 all-reduce of a 25 MiB bucket by four workers in namespaces beside Gloo.
 Prints a table, writes build/bench.json and build/bench.svg. The measuring is
 done by bench_xdp.c, bench_simd.c (not a promise: into bench.json only), bench_codec.c and
-allreduce.py.
+buckets.py.
 """
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import netns  # noqa: E402  (found through the path above)
-from aggregator import Aggregator  # noqa: E402
+from buckets import BUCKET_BYTES, SYSTEMS, measure  # noqa: E402
+from chart import bars  # noqa: E402
 
 WORKERS = 4
 RATE = "1gbit"
 QUIET = 0.5             # load average of a machine that does nothing else
-SYSTEMS = {"thc": "THC (XDP)", "thc_ef": "THC (XDP), error feedback", "gloo_fp32": "Gloo fp32",
-           "gloo_fp16": "Gloo fp16"}
 # What the project promises: (path in bench.json, comparison, limit, words).
 PROMISES = [
     ("xdp.lut_ratio", "<=", 1.7, "XDP program beside bare accumulate, LUT"),
@@ -53,79 +51,11 @@ def program(name, quick):
     return json.loads(done.stdout)
 
 
-class Ranks:
-    """The persistent benchmark processes, driven in step."""
-
-    def __init__(self, net, aggregator):
-        script = os.path.join(netns.ROOT, "tools/bench/allreduce.py")
-        self.processes = [net.popen(net.worker(rank), [
-            sys.executable, script, "--rank", str(rank), "--world", str(net.workers),
-            "--job", str(aggregator.job), "--job-ef", str(aggregator.job + 1),
-            "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
-            "--rendezvous", net.address(0)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=netns.environment())
-            for rank in range(net.workers)]
-        self.info = self._answers()[0]["info"]
-
-    def _answers(self):
-        lines = [p.stdout.readline() for p in self.processes]
-        if not all(lines):
-            raise netns.NetnsError("a benchmark process died; its message is above")
-        return [json.loads(line) for line in lines]
-
-    def ask(self, word):
-        for p in self.processes:
-            p.stdin.write(word + "\n")
-            p.stdin.flush()
-        return self._answers()
-
-    def close(self):
-        for p in self.processes:
-            p.stdin.close()
-            p.wait()
-            p.stdout.close()
-
-
 def allreduce(shape, repeats):
-    """All systems, interleaved, on one topology; medians of the slowest rank.
-
-    The baselines use worker links only; no worker link has XDP on it.
-    """
+    """(times, clients' memory, aggregator's counters) of a whole bucket by all systems."""
     note(f"all-reduce of 25 MiB, {WORKERS} workers, {shape or 'unshaped'}")
-    with netns.Topology(WORKERS, shape=shape) as net:
-        # A second job, so that both clients of a rank can stay joined.
-        with Aggregator(net, WORKERS) as aggregator:
-            cookie = aggregator.keys["cookie"]
-            aggregator.stop()
-            aggregator.options += ["--job", f"job={aggregator.job + 1},ranks={WORKERS},"
-                                            f"cookie={cookie}"]
-            aggregator.start()
-            ranks = Ranks(net, aggregator)
-            samples = {system: [] for system in SYSTEMS}
-            details = {}
-            for repeat in range(-1, repeats):       # the first one warms up
-                for system in SYSTEMS:
-                    answers = ranks.ask(system)
-                    if repeat >= 0:
-                        samples[system].append(max(a["seconds"] for a in answers))
-                        details[system] = answers
-            memory = ranks.ask("memory")
-            stats = aggregator.stats()
-            ranks.close()
-    out = {f"{s}_ms": 1e3 * statistics.median(samples[s]) for s in SYSTEMS}
-    out.update({f"{s}_min_ms": 1e3 * min(samples[s]) for s in SYSTEMS})
-    out["repeats"] = repeats
-    for base in ("fp32", "fp16"):
-        out[f"speedup_{base}"] = out[f"gloo_{base}_ms"] / out["thc_ms"]
-    thc = details["thc"]
-    for key in ("packets_up", "bytes_up", "packets_down", "bytes_down", "send_calls",
-                "receive_calls"):
-        out[f"thc_{key}"] = statistics.mean(a[key] for a in thc)
-    out["thc_retransmits"] = sum(a["retransmits"] for a in thc)
-    out["thc_nmse"] = thc[0]["nmse"]
-    out["multicast"] = ranks.info["multicast"]
-    out["xdp_mode"] = stats["mode"]
-    return out, memory, stats
+    times, memory, stats = measure(WORKERS, shape, repeats)
+    return times[BUCKET_BYTES], memory, stats
 
 
 def lookup(results, path):
@@ -179,27 +109,13 @@ def print_table(results):
 
 
 def svg(results):
-    """Bars of all-reduce times, one group per kind of link."""
-    groups = [("unshaped links", results["allreduce"]["unshaped"]),
-              ("1 Gb/s per link", results["allreduce"]["shaped"])]
-    colours = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "gloo_fp32": "#bc6c25",
-               "gloo_fp16": "#dda15e"}
-    out, y = [], 50
-    for title, part in groups:
-        longest = max(part[f"{s}_ms"] for s in SYSTEMS)
-        out.append(f'<text x="10" y="{y}" font-weight="bold">{title}</text>')
-        for system, name in SYSTEMS.items():
-            y += 24
-            ms = part[f"{system}_ms"]
-            out.append(f'<text x="10" y="{y}">{name}</text>'
-                       f'<rect x="200" y="{y - 13}" width="{380 * ms / longest:.1f}" height="17" '
-                       f'fill="{colours[system]}"/>'
-                       f'<text x="{206 + 380 * ms / longest:.1f}" y="{y}">{ms:.0f} ms</text>')
-        y += 40
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="680" height="{y}" '
-            f'font-family="sans-serif" font-size="13">\n'
-            f'<text x="10" y="22" font-size="15">All-reduce of a 25 MiB fp32 bucket, {WORKERS} '
-            f'workers</text>\n' + "\n".join(out) + "\n</svg>\n")
+    """All-reduce times, one group per kind of link."""
+    def rows(part):
+        return [(system, name, part[f"{system}_ms"]) for system, name in SYSTEMS.items()]
+
+    return bars(f"All-reduce of a 25 MiB fp32 bucket, {WORKERS} workers",
+                [("unshaped links", rows(results["allreduce"]["unshaped"])),
+                 ("1 Gb/s per link", rows(results["allreduce"]["shaped"]))])
 
 
 def main():
@@ -230,11 +146,11 @@ def main():
     except netns.NetnsError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    results["allreduce"] = {"workers": WORKERS, "bucket_bytes": 25 << 20, "rate": RATE,
+    results["allreduce"] = {"workers": WORKERS, "bucket_bytes": BUCKET_BYTES, "rate": RATE,
                             "unshaped": unshaped, "shaped": shaped}
     results["memory"] = {"aggregator": stats["slot_bytes"],
                          "client": max(m["memory_peak"] for m in memory),
-                         "client_over_bucket": max(m["memory_peak"] for m in memory) / (25 << 20)}
+                         "client_over_bucket": max(m["memory_peak"] for m in memory) / BUCKET_BYTES}
     results["promises"] = [dict(zip(("what", "value", "comparison", "limit", "kept"), p))
                            for p in promises(results)]
     results["seconds"] = time.monotonic() - start

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Times of all-reduces, THC beside Gloo, on one topology of namespaces: for
+`make bench`, `make figures` and the demo. The processes that are driven from
+here are allreduce.py's.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+import netns
+from aggregator import Aggregator
+
+BUCKET_BYTES = 25 << 20     # what DDP makes a bucket by default
+SYSTEMS = {"thc": "THC (XDP)", "thc_ef": "THC (XDP), error feedback", "gloo_fp32": "Gloo fp32",
+           "gloo_fp16": "Gloo fp16"}
+_COUNTED = ("packets_up", "bytes_up", "packets_down", "bytes_down", "send_calls", "receive_calls")
+
+
+class Ranks:
+    """The persistent benchmark processes, driven in step."""
+
+    def __init__(self, net, aggregator):
+        script = os.path.join(netns.ROOT, "tools/bench/allreduce.py")
+        self.processes = [net.popen(net.worker(rank), [
+            sys.executable, script, "--rank", str(rank), "--world", str(net.workers),
+            "--job", str(aggregator.job), "--job-ef", str(aggregator.job + 1),
+            "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
+            "--rendezvous", net.address(0), "--bytes", str(BUCKET_BYTES)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=netns.environment())
+            for rank in range(net.workers)]
+        self.info = self._answers()[0]["info"]
+
+    def _answers(self):
+        lines = [p.stdout.readline() for p in self.processes]
+        if not all(lines):
+            raise netns.NetnsError("a benchmark process died; its message is above")
+        return [json.loads(line) for line in lines]
+
+    def ask(self, word):
+        for p in self.processes:
+            p.stdin.write(word + "\n")
+            p.stdin.flush()
+        return self._answers()
+
+    def close(self):
+        for p in self.processes:
+            p.stdin.close()
+            p.wait()
+            p.stdout.close()
+
+
+def _with_second_job(aggregator):
+    """thcd again with one more job, so that both clients of a rank can stay joined."""
+    cookie = aggregator.keys["cookie"]
+    aggregator.stop()
+    aggregator.options += ["--job", f"job={aggregator.job + 1},ranks={aggregator.ranks},"
+                                    f"cookie={cookie}"]
+    aggregator.start()
+
+
+def _summary(samples, details):
+    """Medians of the slowest rank, and what the last THC all-reduce sent and received."""
+    out = {f"{s}_ms": 1e3 * statistics.median(samples[s]) for s in samples}
+    out.update({f"{s}_min_ms": 1e3 * min(samples[s]) for s in samples})
+    first = next(s for s in samples if s.startswith("thc"))
+    for base in ("fp32", "fp16"):
+        out[f"speedup_{base}"] = out[f"gloo_{base}_ms"] / out[f"{first}_ms"]
+    thc = details[first]
+    for key in _COUNTED:
+        out[f"thc_{key}"] = statistics.mean(a[key] for a in thc)
+    out["thc_retransmits"] = sum(a["retransmits"] for a in thc)
+    out["thc_nmse"] = thc[0]["nmse"]
+    return out
+
+
+def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BYTES,),
+            software=False, progress=None):
+    """({bytes: times}, memory, the aggregator's counters) of `repeats` all-reduces each.
+
+    The systems take turns, so that what else the machine does meets all of
+    them. The baselines use worker links only; no worker link has XDP on it.
+    progress(bytes, repeat, system, seconds) is called after each all-reduce.
+    """
+    with netns.Topology(workers, shape=shape) as net, \
+            Aggregator(net, workers, software=software) as aggregator:
+        _with_second_job(aggregator)
+        ranks = Ranks(net, aggregator)
+        samples = {size: {system: [] for system in systems} for size in sizes}
+        details = {size: {} for size in sizes}
+        for repeat in range(-1, repeats):       # the first one warms up
+            for size in sizes:
+                for system in systems:
+                    answers = ranks.ask(f"{system} {size}")
+                    seconds = max(a["seconds"] for a in answers)
+                    details[size][system] = answers
+                    if repeat >= 0:
+                        samples[size][system].append(seconds)
+                    if progress:
+                        progress(size, repeat + 1, system, seconds)
+        memory = ranks.ask("memory")
+        stats = aggregator.stats()
+        ranks.close()
+    more = {"repeats": repeats, "multicast": ranks.info["multicast"], "xdp_mode": stats["mode"]}
+    return {size: {**_summary(samples[size], details[size]), **more} for size in sizes}, \
+        memory, stats
