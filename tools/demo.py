@@ -1,24 +1,29 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make demo`: trains a small network with PyTorch DDP, one process per worker
-in a network namespace of its own, every gradient summed by an aggregator in
-XDP; then the same on plain Gloo fp32 with the same seeds. Ends with a table
-and build/demo.json. The training itself is in demo_worker.py, the topology in
-netns.py.
+"""`make demo`: times all-reduces at 1 Gb/s, THC beside Gloo; then trains a small
+network with PyTorch DDP, one process per worker in a network namespace of its
+own, every gradient summed by an aggregator in XDP, and once more on plain Gloo
+fp32 with the same seeds. Ends with a table and build/demo.json. The timing is
+in bench/buckets.py, the training in demo_worker.py, the topology in netns.py.
 """
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
+import re
 import selectors
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import netns
 from aggregator import FATES, Aggregator, add_up
+from bench import model
+from bench.buckets import BUCKET_BYTES, SYSTEMS, measure
 
 WORKER = os.path.join(netns.ROOT, "tools/demo_worker.py")
 SILENCE = 1.0           # seconds between lines when stdout is no terminal
@@ -26,6 +31,10 @@ NORMS_PER_PACKET = 256
 ACCURACY_MARGIN = 0.03  # THC may be so much less accurate than fp32 after 5 epochs
 ACCURACY_EARLY = 0.15   # and so much before
 SILENT_SECONDS = 120    # without any word from a worker: it hangs
+SMALL_BYTES = 64 << 10
+# Error feedback is on, as in the hook.
+TIMED = {"thc_ef": "THC", "gloo_fp32": "Gloo fp32", "gloo_fp16": "Gloo fp16"}
+AT_LEAST = 0.95         # of the closed form: no bucket is faster than its links
 TRANSPORTS = {"auto": None, "udp": "UDP", "af_thc": "AF_THC"}   # what THC_TRANSPORT may say
 
 
@@ -60,6 +69,23 @@ class Screen:
             self.out.write(text + "\n")
         self.out.flush()
 
+    @contextlib.contextmanager
+    def waiting(self, text):
+        """Repeats a text as progress meanwhile; what is yielded changes it."""
+        done, now = threading.Event(), [text]
+
+        def repeat():
+            while not done.wait(0.1):
+                self.progress(now[0])
+
+        thread = threading.Thread(target=repeat)
+        thread.start()
+        try:
+            yield lambda other: now.__setitem__(0, other)
+        finally:
+            done.set()
+            thread.join()
+
     def bar(self, step, total, loss, run):
         done = 24 * step // total
         return (f"{run:9s} [{'#' * done}{'.' * (24 - done)}] step {step:3d}/{total}"
@@ -84,8 +110,6 @@ class Workers:
                 "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
                 "--rendezvous", net.address(0)]
         environment = netns.environment()
-        if args.transport != "auto":
-            environment["THC_TRANSPORT"] = args.transport
         if args.fork:
             argv += ["--rank", "0"]
             for rank, (pipe, log) in enumerate(zip(pipes, logs)):
@@ -152,6 +176,23 @@ class Workers:
             raise DemoError(f"worker {rank} ended too early: {self.complaint(rank)}")
 
 
+def bucket_times(args, screen):
+    """{bytes: times} of one all-reduce by THC and Gloo, on links of args.rate."""
+    if not args.repeats:
+        return {}
+    links = model.speed(args.rate)
+    with screen.waiting("timing buckets: starting workers (importing torch)") as show:
+        def progress(size, repeat, system, seconds):
+            show(f"one all-reduce of {mebibytes(size)}, links: {links}, "
+                 f"{repeat or 'warming up'}{f'/{args.repeats}' if repeat else ''}: "
+                 f"{TIMED[system]} {1e3 * seconds:.1f} ms")
+
+        times, _, _ = measure(args.workers, args.rate, args.repeats, systems=tuple(TIMED),
+                              sizes=(SMALL_BYTES, BUCKET_BYTES), software=args.software,
+                              progress=progress)
+    return times
+
+
 def expected_packets(sizes, block, chunk):
     """Packets one worker must have had added for buckets of these sizes.
 
@@ -168,6 +209,24 @@ def nmse(errors):
     """Over all measured steps: errors are (||difference||^2, ||mean||^2)."""
     difference, norm = map(sum, zip(*errors))
     return difference / norm
+
+
+def buckets_json(args, times):
+    """What demo.json says about times, with the closed form; {} if none were taken."""
+    if not times:
+        return {}
+    return {"rate": args.rate, "workers": args.workers, "repeats": args.repeats,
+            "times": [{"bucket_bytes": size, **t, **bounds(args.workers, size, args.rate)}
+                      for size, t in times.items()]}
+
+
+def bounds(workers, size, rate):
+    """Least milliseconds by links alone: {} without a limit."""
+    if not rate:
+        return {}
+    return {"thc_link_ms": model.thc_ms(workers, size, rate),
+            "gloo_fp32_link_ms": model.ring_ms(workers, size, rate),
+            "gloo_fp16_link_ms": model.ring_ms(workers, size // 2, rate)}
 
 
 def summary(args, workers, stats, at_start, impaired):
@@ -220,49 +279,118 @@ def summary(args, workers, stats, at_start, impaired):
     }
 
 
-def table(r):
-    """The result as aligned rows (what, THC, Gloo fp32)."""
+def mebibytes(n):
+    return f"{n >> 20} MiB" if n >= 1 << 20 else f"{n >> 10} KiB"
+
+
+def times_of(r):
+    """Rows about times: none where none were taken."""
+    b = r["buckets"]
+    if not b:
+        return []
+    rows = [(f"Time of one all-reduce, {b['workers']} workers, links: {model.speed(b['rate'])}",
+             *TIMED.values())]
+    for t in b["times"]:
+        size = mebibytes(t["bucket_bytes"])
+        ms = [t[f"{system}_ms"] for system in TIMED]
+        rows.append((f"a bucket of {size}, median of {t['repeats']}",
+                     *(f"{x:.0f} ms" if x >= 10 else f"{x:.2f} ms" for x in ms)))
+        rows.append(("  beside THC", "", *(f"{x / ms[0]:.2f} x" for x in ms[1:])))
+        if b["rate"] and t["bucket_bytes"] == BUCKET_BYTES:
+            rows.append(("  what the links alone take",
+                         *(f"{t[f'{system}_link_ms']:.0f} ms"
+                           for system in ("thc", "gloo_fp32", "gloo_fp16"))))
+    return rows
+
+
+def results_of(r):
+    """Rows about accuracy and traffic."""
     def megabytes(n):
         return f"{n / 1e6:.3f} MB"
 
     up, down, fp32 = r["bytes_up_per_step"], r["bytes_down_per_step"], r["fp32_bytes_per_step"]
-    ring = r["ring_bytes_per_step"]
+    ring = megabytes(r["ring_bytes_per_step"])
+    rows = [
+        (f"Accuracy after {r['steps']} steps of training", "THC", "Gloo fp32"),
+        ("test accuracy", f"{100 * r['accuracy_thc']:.2f} %", f"{100 * r['accuracy_fp32']:.2f} %"),
+        ("relative squared error of a mean gradient (NMSE)", f"{r['nmse_of_compression']:.4f}",
+         "0"),
+        None,
+        (f"Traffic of a worker and step ({megabytes(fp32)} of gradients)", "THC", "Gloo fp32"),
+        ("sent", megabytes(up), ring),
+        ("received", megabytes(down), ring),
+    ]
+    if r["impaired"]:
+        rows += [None, ("Packets lost on purpose", "THC")]
+        rows += [(direction, f"{c['dropped']} of {c['seen']}")
+                 for direction, c in r["impaired"].items()]
+        rows.append(("sent again", f"{r['retransmits']}"))
+    return rows
+
+
+def counters_of(r):
+    """Rows for --verbose: what happened to every packet of the training."""
     where = {"software": "in user space (--software)"}.get(r["xdp_mode"],
                                                            f"in XDP ({r['xdp_mode']})")
-    rows = [
-        ("", "THC", "Gloo fp32"),
-        ("test accuracy", f"{100 * r['accuracy_thc']:.2f} %", f"{100 * r['accuracy_fp32']:.2f} %"),
-        (f"training, {r['steps']} steps, {r['workers']} workers", f"{r['seconds_thc']:.1f} s",
-         f"{r['seconds_fp32']:.1f} s"),
+    return [
+        ("Counters of the training", "THC", "Gloo fp32"),
         ("transport", r["transport"], "TCP"),
-        ("bytes up per worker and step (Gloo: ring)", megabytes(up), megabytes(ring)),
-        ("bytes down per worker and step (Gloo: ring)", megabytes(down), megabytes(ring)),
-        ("a gradient in fp32", "", megabytes(fp32)),
-        ("  THC sends less by", f"{fp32 / up:.2f} x" if up else "-", ""),
-        ("  THC receives less by", f"{fp32 / down:.2f} x" if down else "-", ""),
-        ("NMSE, errors of earlier steps fed back", f"{r['nmse']:.5f}", "0"),
-        ("NMSE of the compression alone", f"{r['nmse_of_compression']:.5f}", "0"),
-        None,
-        (f"packets aggregated {where}", f"{r['aggregated_packets']}", ""),
-        ("packets expected from bucket sizes", f"{r['aggregated_expected_packets']}", ""),
-        ("packets sent by workers (joining apart)", f"{r['sent_packets']}", ""),
+        ("seconds, measuring of errors included", f"{r['seconds_thc']:.1f}",
+         f"{r['seconds_fp32']:.1f}"),
+        ("NMSE beside the step's own exact mean, error feedback on", f"{r['nmse']:.4f}", "0"),
+        (f"packets aggregated {where}", f"{r['aggregated_packets']}"),
+        ("packets expected from bucket sizes", f"{r['aggregated_expected_packets']}"),
+        ("packets sent by workers (joining apart)", f"{r['sent_packets']}"),
         ("  lost on the way (links and queues)",
-         f"{r['sent_packets'] - (r['received'] - r['events']['control'])}", ""),
-        ("packets received by the aggregator", f"{r['received']}", ""),
-        *((f"  {name}", f"{r['events'][name]}", "") for name in FATES),
-        *((f"  dropped: {name}", f"{n}", "") for name, n in r["drops"].items() if n),
-        ("duplicates (waited + repeated)", f"{r['duplicates']}", ""),
-        ("drops", f"{sum(r['drops'].values())}", ""),
-        ("retransmits", f"{r['retransmits']}", ""),
+         f"{r['sent_packets'] - (r['received'] - r['events']['control'])}"),
+        ("packets received by the aggregator", f"{r['received']}"),
+        *((f"  {name}", f"{r['events'][name]}") for name in FATES),
+        *((f"  dropped: {name}", f"{n}") for name, n in r["drops"].items() if n),
+        ("duplicates (waited + repeated)", f"{r['duplicates']}"),
+        ("drops", f"{sum(r['drops'].values())}"),
+        ("retransmits", f"{r['retransmits']}"),
     ]
-    for direction, c in r["impaired"].items():
-        rows.append((f"lost on purpose, {direction}", f"{c['dropped']} of {c['seen']}", ""))
-    wide = [max(len(row[c]) for row in rows if row) for c in range(3)]
-    lines = []
+
+
+def table(r, verbose):
+    """The result as aligned rows (what, THC, Gloo fp32, Gloo fp16) below headings."""
+    parts = [times_of(r), results_of(r), counters_of(r) if verbose else []]
+    rows = []
+    for part in filter(None, parts):
+        rows += [None] * bool(rows) + part
+    wide = [max(len(row[c]) for row in rows if row and c < len(row)) for c in range(len(TIMED) + 1)
+            if any(row and c < len(row) for row in rows)]
+    lines, heading = [], True
     for row in rows:
-        what, thc, baseline = row or ("-" * wide[0], "-" * wide[1], "-" * wide[2])
-        lines.append(f"  {what:<{wide[0]}}  {thc:>{wide[1]}}  {baseline:>{wide[2]}}".rstrip())
+        what, *values = row or ("",)
+        cells = "".join(f"  {v:>{wide[c]}}" for c, v in enumerate(values, 1))
+        lines.append(f"  {what if heading else '  ' + what:<{wide[0] + 2}}{cells}".rstrip())
+        heading = not row
     return "\n".join(lines)
+
+
+def how_to_use(r):
+    """The last words: what it was, when it pays, what to type."""
+    where = "in user space" if r["xdp_mode"] == "software" else "by an XDP program"
+    return f"""\
+  Four-bit gradients of {r["workers"]} workers were summed {where}, without decompressing them.
+  THC pays where links are slow beside the processors. It loses with large buckets on fast links,
+  and with many ranks, because the link of the one aggregator carries the packets of all ranks.
+  The table "When it pays" in README.md says by how much.
+
+  On one host:      thcd -i eth0 --job 1,ranks={r["workers"]},cookie=0x5eed5eed5eed5eed
+  In each trainer:  state, hook = thc_hook()              # from thc_ddp; reads THC_AGGREGATOR, ...
+                    model.register_comm_hook(state, hook)"""
+
+
+def too_fast(buckets):
+    """Sentences about large buckets that were faster than their links: shaping failed."""
+    return [f"{SYSTEMS[system]} reduced {mebibytes(t['bucket_bytes'])} in {t[f'{system}_ms']:.0f} "
+            f"ms, and its links take {t[link]:.0f} ms: they were not limited"
+            for t in buckets.get("times", []) if t["bucket_bytes"] == BUCKET_BYTES
+            for system, link in (("thc_ef", "thc_link_ms"), ("gloo_fp32", "gloo_fp32_link_ms"),
+                                 ("gloo_fp16", "gloo_fp16_link_ms"))
+            if link in t and t[f"{system}_ms"] < AT_LEAST * t[link]]
 
 
 def faults(r, args):
@@ -276,6 +404,7 @@ def faults(r, args):
                    f"{r['aggregated_expected_packets']}")
     if wrong := add_up(r):
         out.append(wrong)
+    out += too_fast(r["buckets"])
     whole = args.epochs >= 5 and not args.steps and args.hidden >= 1024
     margin = ACCURACY_MARGIN if whole else ACCURACY_EARLY
     if r["accuracy_thc"] < r["accuracy_fp32"] - margin:
@@ -302,6 +431,14 @@ def run(args, screen):
                             f"run this by /usr/bin/python3 (make demo PYTHON=/usr/bin/python3)")
     for name in netns.sweep():
         screen.say(f"removed {name}, left by a run that died")
+    if args.transport != "auto":
+        os.environ["THC_TRANSPORT"] = args.transport
+    times = bucket_times(args, screen)
+    return {**train(args, screen), "buckets": buckets_json(args, times)}
+
+
+def train(args, screen):
+    """Trains with THC and with Gloo; the content of demo.json but for times."""
     impair = netns.Impair(drop=args.loss) if args.loss else None
     counters = {}
     with tempfile.TemporaryDirectory(prefix=netns.temporary_prefix()) as folder, \
@@ -331,7 +468,8 @@ def run(args, screen):
 
 def main():
     parser = argparse.ArgumentParser(
-        description="Trains on digits with gradients summed in XDP, beside plain Gloo fp32.")
+        description="Times all-reduces at 1 Gb/s, then trains on digits with gradients summed in "
+                    "XDP; both beside plain Gloo.")
     parser.add_argument("--software", action="store_true",
                         help="aggregate in user space instead of XDP")
     parser.add_argument("--loss", type=float, default=0.0, metavar="P",
@@ -342,6 +480,13 @@ def main():
                         help="end each training after N steps, before all epochs are over")
     parser.add_argument("--hidden", type=int, default=1024, metavar="N",
                         help="width of the network's hidden layers, default 1024")
+    parser.add_argument("--rate", default="1gbit", metavar="RATE",
+                        help="of each link while all-reduces are timed, as 1gbit, 2500mbit or "
+                             "none; default 1gbit. The training has links without a limit")
+    parser.add_argument("--repeats", type=int, default=7, metavar="N",
+                        help="all-reduces of each kind that are timed, default 7; 0: none")
+    parser.add_argument("--verbose", action="store_true",
+                        help="show the counters of all packets, too")
     parser.add_argument("--transport", choices=TRANSPORTS, default="auto",
                         help="sockets that gradients go through; default: AF_THC if thc.ko is "
                              "there, else UDP (or what THC_TRANSPORT says)")
@@ -361,6 +506,11 @@ def main():
         parser.error("--loss is a probability from 0 to 0.5")
     if not 1 <= args.workers <= 8 or args.epochs < 1 or args.steps < 0:
         parser.error("--workers is 1 to 8, --epochs at least 1, --steps not negative")
+    if args.repeats < 0:
+        parser.error("--repeats is not negative")
+    args.rate = None if args.rate == "none" else args.rate
+    if args.rate and not re.fullmatch(r"\d+[mg]bit", args.rate):
+        parser.error("--rate is a number with mbit or gbit behind it, or none")
     if not os.path.isdir(os.path.dirname(os.path.abspath(args.output))):
         parser.error(f"--output: there is no folder for {args.output}: make it first")
     screen = Screen(args.json, args.live)
@@ -380,14 +530,17 @@ def main():
     if args.json:
         print(text)
     screen.say("")
-    screen.say(table(result))
+    screen.say(table(result, args.verbose))
     screen.say("")
     for sentence in wrong:
         screen.say(f"  WRONG: {sentence}")
     if not wrong:
-        screen.say(f"  Counts add up: {result['aggregated_packets']} packets aggregated are those "
-                   f"expected,\n  and each of {result['received']} received has one fate or drop.")
-    screen.say(f"  Written to {netns.output_name(args.output)}")
+        screen.say(f"  Counts add up: {result['aggregated_packets']} packets were aggregated in "
+                   f"the training, as many as\n  its buckets call for, and each of "
+                   f"{result['received']} received has one fate or drop. --verbose shows all.")
+        screen.say("")
+        screen.say(how_to_use(result))
+    screen.say(f"\n  Written to {netns.output_name(args.output)}")
     return 1 if wrong else 0
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The demo as a user meets it: real DDP training on every kind of aggregator,
-counts that add up, the promised keys, no long silence, and nothing left
-behind, also after Ctrl-C and SIGTERM at any moment.
+"""The demo as a user meets it: times of buckets, real DDP training on every kind
+of aggregator, counts that add up, the promised keys, no long silence, and
+nothing left behind, also after Ctrl-C and SIGTERM at any moment.
 """
 import glob
 import json
@@ -20,14 +20,14 @@ from tap import netns
 DEMO = os.path.join(netns.ROOT, "tools/demo.py")
 KEYS = {"workers", "steps", "accuracy_thc", "accuracy_fp32", "nmse", "bytes_up_per_step",
         "bytes_down_per_step", "fp32_bytes_per_step", "xdp_packets", "xdp_expected_packets",
-        "retransmits", "drops", "xdp_mode", "transport"}
+        "retransmits", "drops", "xdp_mode", "transport", "buckets"}
 SILENCE = 2.0
 WORKERS, EPOCHS, STEPS = 2, 1, 17
 
 
-def start(*argv):
+def start(*argv, repeats=0):
     return subprocess.Popen([sys.executable, DEMO, "--workers", str(WORKERS), "--epochs",
-                             str(EPOCHS), *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             str(EPOCHS), "--repeats", str(repeats), *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             start_new_session=True)
 
 
@@ -68,10 +68,11 @@ def finish(p, limit=120):
     return text, sorted(silences)[-2]
 
 
-def train(*argv):
+def train(*argv, repeats=0):
+    """(result, what was shown) of a demo that ends well."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "demo.json")
-        p = start("--output", path, *argv)
+        p = start("--output", path, *argv, repeats=repeats)
         text, silence = finish(p)
         with open(path, encoding="utf-8") as f:
             result = json.load(f)
@@ -85,9 +86,9 @@ def train(*argv):
     assert result["fallback_buckets"] == 0
     assert result["bytes_up_per_step"] * 4 < result["fp32_bytes_per_step"]
     assert result["bytes_down_per_step"] * 2 < result["fp32_bytes_per_step"]
-    for words in ("test accuracy", "NMSE", "packets aggregated", "retransmits", "Counts add up"):
+    for words in ("test accuracy", "NMSE", "Traffic", "Counts add up", "thcd -i", "thc_hook()"):
         assert words in text, f"'{words}' is not in the table"
-    return result
+    return result, text
 
 
 def packets_by_hand(workers, steps):
@@ -102,30 +103,50 @@ def packets_by_hand(workers, steps):
 
 
 def trains__in_xdp():
-    result = train()
+    result, text = train()
     assert result["xdp_mode"] == "native", result["xdp_mode"]
     assert result["xdp_packets"] == packets_by_hand(WORKERS, STEPS)
     assert not any(result["drops"].values()), result["drops"]
+    assert result["buckets"] == {} and "Time of one all-reduce" not in text
+    assert "retransmits" not in text, "counters are shown without --verbose"
 
 
 def trains__in_software():
-    result = train("--software")
+    result, text = train("--software", "--verbose")
     assert result["xdp_mode"] == "software" and result["xdp_packets"] == 0
     assert result["aggregated_packets"] == packets_by_hand(WORKERS, STEPS)
+    for words in ("packets aggregated in user space", "duplicates", "retransmits"):
+        assert words in text, f"'{words}' is not in the table"
 
 
 def trains__with_loss():
-    result = train("--loss", "0.02")
+    result, text = train("--loss", "0.02")
     assert result["xdp_packets"] == packets_by_hand(WORKERS, STEPS)
     for direction in ("up", "down"):
         count = result["impaired"][direction]
         assert 0.01 < count["dropped"] / count["seen"] < 0.03, count
+        assert f"{count['dropped']} of {count['seen']}" in text
     assert result["retransmits"] >= result["impaired"]["up"]["dropped"] * 0.8
 
 
-def interrupted(number, until, group):
-    """Ends a demo when a line with `until` has come; to_all: as Ctrl-C does."""
-    p = start()
+def times__buckets_at_the_speed_of_the_links():
+    result, text = train("--rate", "500mbit", repeats=2)
+    small, large = result["buckets"]["times"]
+    assert (small["bucket_bytes"], large["bucket_bytes"]) == (64 << 10, 25 << 20)
+    # two ranks' frames of 602 bytes for each of 6400 chunks on the aggregator's link; the
+    # ring sends as many bytes as the bucket has, in frames of 1514 with 1448 of them
+    least = {"thc_ef": 6400 * 2 * 602 * 8 / 500e3, "gloo_fp32": 25 * 2**20 * 8 / 500e3 * 1514 / 1448}
+    for system, link in (("thc_ef", "thc_link_ms"), ("gloo_fp32", "gloo_fp32_link_ms")):
+        assert abs(large[link] / least[system] - 1) < 1e-6, large
+        assert large[f"{system}_ms"] > 0.95 * least[system], large
+        assert f"{large[f'{system}_ms']:.0f} ms" in text, text
+    assert large["thc_packets_up"] >= 6400 + 25 and 0 < large["thc_nmse"] < 0.03
+    assert "links: 0.5 Gb/s" in text and "median of 2" in text
+
+
+def interrupted(number, until, group, repeats=0):
+    """Ends a demo when a line with `until` has come; group: as Ctrl-C does."""
+    p = start(repeats=repeats)
     seen = b""
     end = time.monotonic() + 120
     while until.encode() not in seen and time.monotonic() < end:
@@ -143,6 +164,10 @@ def interrupted(number, until, group):
 
 def cleans_up__after_ctrl_c_while_starting():
     interrupted(signal.SIGINT, "every gradient", True)
+
+
+def cleans_up__after_ctrl_c_while_timing():
+    interrupted(signal.SIGINT, "one all-reduce of", True, repeats=50)
 
 
 def cleans_up__after_ctrl_c_while_training():
@@ -170,5 +195,7 @@ def cleans_up__after_sigkill_in_the_next_run():
 
 if __name__ == "__main__":
     tap.main([trains__in_xdp, trains__in_software, trains__with_loss,
-              cleans_up__after_ctrl_c_while_starting, cleans_up__after_ctrl_c_while_training,
-              cleans_up__after_sigterm, cleans_up__after_sigkill_in_the_next_run])
+              times__buckets_at_the_speed_of_the_links,
+              cleans_up__after_ctrl_c_while_starting, cleans_up__after_ctrl_c_while_timing,
+              cleans_up__after_ctrl_c_while_training, cleans_up__after_sigterm,
+              cleans_up__after_sigkill_in_the_next_run])

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The closed form: how long an all-reduce keeps the links busy, if nothing but
+links takes time. Frames are counted as a qdisc counts them: Ethernet header,
+IP, UDP or TCP, payload.
+
+THC with one aggregator: every rank sends each chunk once, so the aggregator's
+link carries n frames a chunk towards it; every rank's link carries one answer.
+Both directions are used at once. Ring (what Gloo does): every link carries
+2 (n - 1) / n of the bucket in each direction.
+"""
+import re
+
+_CHUNK = 1024           # coordinates of a chunk with sums of 8 bits; half with 16
+_HEADERS = 14 + 20 + 8 + 48     # Ethernet, IPv4, UDP, THC
+_ANSWER = _HEADERS + 1024
+_LEAST_GRANULARITY = 15         # of a 4-bit table
+_TCP_OVERHEAD = 1514 / 1448     # a full frame beside its payload, timestamps on
+
+
+def gbit(rate):
+    """1.0 for "1gbit", 2.5 for "2500mbit"."""
+    number, unit = re.fullmatch(r"([\d.]+)([mg])bit", rate).groups()
+    return float(number) / (1 if unit == "g" else 1000)
+
+
+def speed(rate):
+    """A tc rate, or None for links without a limit, as people write it."""
+    return f"{gbit(rate):g} Gb/s" if rate else "no limit"
+
+
+def chunk_of(ranks):
+    """Coordinates in a chunk: sums of 16 bits halve it."""
+    return _CHUNK if ranks * _LEAST_GRANULARITY < 256 else _CHUNK // 2
+
+
+def thc_ms(ranks, bucket_bytes, rate, aggregator_rate=None):
+    """aggregator_rate: of the aggregator's link, if it is not the workers'"""
+    chunk = chunk_of(ranks)
+    chunks = -(-(bucket_bytes // 4) // chunk)
+    up = _HEADERS + chunk // 2
+    by_worker = max(up, _ANSWER) / gbit(rate)
+    by_aggregator = max(ranks * up, _ANSWER) / gbit(aggregator_rate or rate)
+    return chunks * max(by_worker, by_aggregator) * 8 / 1e6
+
+
+def ring_ms(ranks, bucket_bytes, rate):
+    """bucket_bytes: those that travel, half of an fp32 bucket's in fp16"""
+    return 2 * (ranks - 1) / ranks * bucket_bytes * _TCP_OVERHEAD * 8 / gbit(rate) / 1e6
