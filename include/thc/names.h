@@ -13,8 +13,8 @@
 	X(ADDED, "added", "contributions counted into a sum")				\
 	X(WAITED, "waited", "duplicates of an unfinished generation")			\
 	X(REPEATED, "repeated", "duplicates of a finished generation, answered again")	\
-	X(STALE, "stale", "contributions to a generation that is gone")			\
-	X(EPOCH, "epoch", "packets of an epoch that is gone")				\
+	X(STALE, "stale", "contributions to a generation that was overwritten")			\
+	X(EPOCH, "epoch", "packets of a session that has ended")				\
 	X(CONTROL, "control", "JOIN and LEAVE")						\
 	X(FINISHED, "finished", "generations finished by all ranks")			\
 	X(CLOSED, "closed", "generations closed by deadline")				\

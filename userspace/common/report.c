@@ -96,7 +96,7 @@ static cJSON *members(const struct thc_job *job)
 		cJSON_AddStringToObject(o, "state",
 					m->left	  ? "left" :
 					m->joined ? "joined" :
-						    "of an old epoch");
+						    "of an old session");
 		cJSON_AddItemToArray(list, o);
 	}
 	return list;

@@ -35,7 +35,7 @@ void thc_fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch)
 		snprintf(who, sizeof(who), "rank %u restarted or joined again", rank);
 	snprintf(
 		text, sizeof(text),
-		"%s (job %u is now in epoch %u, this rank is in epoch %u): call thc_client_rejoin() on all ranks",
+		"%s (job %u is now in session %u, this rank is in session %u): call thc_client_rejoin() on all ranks",
 		who, c->options.job, epoch, c->params.epoch);
 	thc_engine_break(c, -ESTALE, text);
 }

@@ -26,7 +26,7 @@ static void print_help(void)
 	fputs("usage: thcctl [OPTION]... COMMAND\n"
 	      "\n"
 	      "  check [INTERFACE]     can this host aggregate in XDP, and what to do if not\n"
-	      "  job [NUMBER]          jobs: epoch, members, table, what is open\n"
+	      "  job [NUMBER]          jobs: session, members, table, open chunks\n"
 	      "  stats                 packets by fate and by drop reason; do they add up\n"
 	      "  top                   the same as rates, every second\n"
 	      "\n"

@@ -224,7 +224,7 @@ static void print_job(const cJSON *j)
 	const cJSON *given_up = cJSON_GetObjectItemCaseSensitive(j, "multicast_given_up");
 	char text[256];
 
-	printf("job %.0f: epoch %.0f, %s\n", thcctl_number(j, "job"), thcctl_number(j, "epoch"),
+	printf("job %.0f: session %.0f, %s\n", thcctl_number(j, "job"), thcctl_number(j, "epoch"),
 	       state_of(j));
 	printf("  %-12s %.0f; joined: %s\n", "ranks", thcctl_number(j, "ranks"),
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "joined"), "none", text,
@@ -242,7 +242,7 @@ static void print_job(const cJSON *j)
 	printf("  %-12s clamps 1 in %.4g, %.0f-bit sums, blocks of %.0f\n", "",
 	       1 / thcctl_number(j, "clamp"), thcctl_number(j, "sum_width"),
 	       thcctl_number(j, "block"));
-	printf("  %-12s %.0f for data, %.0f for norms, %s\n", "slots",
+	printf("  %-12s %.0f for data, %.0f for block scales, %s\n", "slots",
 	       thcctl_number(j, "data_slots"), thcctl_number(j, "norm_slots"),
 	       thcctl_bytes(thcctl_number(j, "slot_bytes")));
 	if (thcctl_number(j, "deadline_ms"))

@@ -123,12 +123,12 @@ static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct t
 	const struct thc_job *job = &d->job[job_id];
 
 	if (j->restarted)
-		thcd_say_limited("job %u: rank %u restarted: epoch %u, all ranks have to rejoin",
+		thcd_say_limited("job %u: rank %u restarted: session %u, all ranks have to rejoin",
 				 job_id, rank, job->epoch);
 	if (j->behind)
 		thcd_say_limited(
-			"job %u: rank %u was in a newer epoch of a thcd before this one (was the "
-			"clock set back?): epoch %u, all ranks have to rejoin",
+			"job %u: rank %u was in a newer session of a thcd before this one (was the "
+			"clock set back?): session %u, all ranks have to rejoin",
 			job_id, rank, job->epoch);
 	if (j->deaf) {
 		u64 missing = job->all & ~d->record[job_id].heard;
@@ -140,7 +140,7 @@ static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct t
 			__builtin_ctzll(missing));
 	}
 	if (j->ready)
-		thcd_say_limited("job %u: all %u ranks joined epoch %u, answers by %s", job_id,
+		thcd_say_limited("job %u: all %u ranks joined session %u, answers by %s", job_id,
 				 job->ranks, job->epoch,
 				 job->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
 }
