@@ -57,7 +57,7 @@ BPF_LIBS := -lbpf -lelf -lz
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-vm lint install uninstall clean help
+.PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-vm figures lint install uninstall clean help
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -68,6 +68,7 @@ help:
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
 	@echo 'make demo-vm    the same on a stock Debian 6.12 in QEMU, through AF_THC sockets of thc.ko'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
+	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
 	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
 	@echo 'make lint       format, shellcheck, sparse, both compilers, sanitizers'
 	@echo 'make install    into $$(DESTDIR)$$(PREFIX), PREFIX=$(PREFIX)'
@@ -198,6 +199,10 @@ demo-vm: all
 	@$(PYTHON) tools/in_vm.py --name demo-vm --output $(BUILD)/demo-vm.json -- \
 		tools/demo.py --transport af_thc --fork --hidden 256 --epochs 2 --repeats 0 --patience 400 \
 		@live --output @ $(DEMO_ARGS)
+
+# Into the source tree: the tables of README.md and Documentation/benchmarks.md.
+figures: all
+	@$(PYTHON) tools/bench/figures.py $(FIGURES_ARGS)
 
 bench-vm: all benches
 	@$(PYTHON) tools/in_vm.py --name bench-vm --instructions --output $(BUILD)/vm/bench-qemu.json -- \

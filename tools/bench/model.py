@@ -33,13 +33,17 @@ def chunk_of(ranks):
     return _CHUNK if ranks * _LEAST_GRANULARITY < 256 else _CHUNK // 2
 
 
-def thc_ms(ranks, bucket_bytes, rate, aggregator_rate=None):
-    """aggregator_rate: of the aggregator's link, if it is not the workers'"""
+def thc_ms(ranks, bucket_bytes, rate, aggregator_rate=None, fanout=False):
+    """aggregator_rate: of the aggregator's link, if it is not the workers'
+
+    fanout: an answer to each rank instead of one to the multicast group
+    """
     chunk = chunk_of(ranks)
     chunks = -(-(bucket_bytes // 4) // chunk)
     up = _HEADERS + chunk // 2
     by_worker = max(up, _ANSWER) / gbit(rate)
-    by_aggregator = max(ranks * up, _ANSWER) / gbit(aggregator_rate or rate)
+    down = _ANSWER * (ranks if fanout else 1)
+    by_aggregator = max(ranks * up, down) / gbit(aggregator_rate or rate)
     return chunks * max(by_worker, by_aggregator) * 8 / 1e6
 
 

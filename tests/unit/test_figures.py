@@ -1,0 +1,99 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""The times in README.md and Documentation/benchmarks.md are those of
+Documentation/figures.json, its chart is drawn from them, and the closed form is
+what frames on links take.
+"""
+import os
+import sys
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tools/bench"))
+import figures  # noqa: E402  (found through the path above)
+import model  # noqa: E402
+
+BUCKET = 25 << 20
+CHUNKS = 6400           # of 1024 coordinates
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+class Figures(unittest.TestCase):
+    def setUp(self):
+        self.figures = figures.json.loads(read(figures.MEASURED))
+
+    def test_tables_show_what_was_measured(self):
+        for path in figures.TEXTS:
+            text = read(path)
+            self.assertEqual(figures.drawn(text, self.figures), text, "make figures draws it")
+            self.assertGreaterEqual(text.count("<!-- figures: "), 2)
+            self.assertEqual(text.count("<!-- figures: "), text.count("<!-- end -->"))
+
+    def test_chart_shows_what_was_measured(self):
+        self.assertEqual(figures.picture(self.figures), read(figures.CHART))
+
+    def test_losses_are_bold(self):
+        self.assertEqual(figures.verdict([1, 2, 1], [10, None, 5, None]), "**0.5**")
+        self.assertEqual(figures.verdict([10, 5, 1], [None] * 4), "**0.5**")
+        self.assertEqual(figures.verdict([10, 5, 1], [5, None, 10, None]), "2.0")
+        self.assertEqual(figures.verdict([10, 5, 1], [5, 20, 10, None]), "**0.5**")
+
+    def test_nothing_measured_is_faster_than_its_links(self):
+        for run in self.figures["runs"]:
+            if run["rate"] and run["bucket_bytes"] == BUCKET:
+                case = run["ranks"], BUCKET, run["rate"]
+                self.assertGreater(run["thc_ms"], .95 * model.thc_ms(*case), run)
+                self.assertGreater(run["gloo_fp32_ms"], .95 * model.ring_ms(*case), run)
+
+
+class ClosedForm(unittest.TestCase):
+    """By hand: frames of 602 and 1114 bytes, or 346 where sums have 16 bits."""
+
+    def test_one_link_carries_the_frames_of_all_ranks(self):
+        self.assertAlmostEqual(model.thc_ms(4, BUCKET, "1gbit"), CHUNKS * 4 * 602 * 8 / 1e6)
+        self.assertAlmostEqual(model.thc_ms(4, BUCKET, "2500mbit"),
+                               CHUNKS * 4 * 602 * 8 / 2.5e6)
+
+    def test_fanout(self):
+        self.assertAlmostEqual(model.thc_ms(4, BUCKET, "1gbit", fanout=True),
+                               CHUNKS * 4 * 1114 * 8 / 1e6)
+
+    def test_answers_limit_one_rank(self):
+        self.assertAlmostEqual(model.thc_ms(1, BUCKET, "1gbit"), CHUNKS * 1114 * 8 / 1e6)
+
+    def test_a_faster_link_of_the_aggregator(self):
+        self.assertAlmostEqual(model.thc_ms(16, BUCKET, "1gbit", "10gbit"),
+                               CHUNKS * 1114 * 8 / 1e6)
+        self.assertAlmostEqual(model.thc_ms(16, BUCKET, "10gbit", "1gbit"),
+                               CHUNKS * 16 * 602 * 8 / 1e6)
+
+    def test_wide_sums_halve_the_chunk(self):
+        self.assertAlmostEqual(model.thc_ms(17, BUCKET, "1gbit"), CHUNKS * 17 * 602 * 8 / 1e6)
+        self.assertAlmostEqual(model.thc_ms(18, BUCKET, "1gbit"), 2 * CHUNKS * 18 * 346 * 8 / 1e6)
+
+    def test_ring(self):
+        self.assertAlmostEqual(model.ring_ms(4, BUCKET, "1gbit"),
+                               6 * BUCKET / 4 * 8 / 1e6 * 1514 / 1448)
+        self.assertEqual(model.ring_ms(1, BUCKET, "1gbit"), 0)
+
+    def test_where_the_readme_says_that_a_ring_is_faster(self):
+        text = " ".join(read(figures.TEXTS[0]).split())
+        self.assertIn("an fp32 ring is faster from 14 ranks on, and an fp16 ring from 6 ranks on", text)
+        self.assertIn("An fp32 ring is faster from 7 ranks on then, and an fp16 ring always", text)
+        for fanout, size, first in ((False, BUCKET, 14), (False, BUCKET // 2, 6),
+                                    (True, BUCKET, 7), (True, BUCKET // 2, 2)):
+            faster = [model.thc_ms(n, BUCKET, "1gbit", fanout=fanout) >
+                      model.ring_ms(n, size, "1gbit") for n in range(2, 65)]
+            self.assertEqual(faster, [n >= first for n in range(2, 65)])
+
+    def test_speeds(self):
+        self.assertEqual([model.speed(r) for r in ("1gbit", "2500mbit", "500mbit", None)],
+                         ["1 Gb/s", "2.5 Gb/s", "0.5 Gb/s", "no limit"])
+
+
+if __name__ == "__main__":
+    unittest.main()
