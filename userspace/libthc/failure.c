@@ -69,7 +69,7 @@ void thc_fail_missing(struct thc_client *c, uint64_t missing)
 	if (missing)
 		snprintf(
 			text, sizeof(text),
-			"no progress for %u ms: %s did not contribute; see why, then call thc_client_rejoin() on all ranks",
+			"no progress for %u ms: %s did not contribute; find out why, then call thc_client_rejoin() on all ranks",
 			c->options.timeout_ms, thc_name_ranks(missing, ranks, sizeof(ranks)));
 	else
 		snprintf(

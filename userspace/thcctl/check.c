@@ -103,8 +103,8 @@ static void check_bpf(struct findings *f)
 		found(f, THC_FIT_OK, "bpffs", "mounted on %s", THC_BPFFS);
 	else
 		found(f, THC_FIT_NOTE, "bpffs",
-		      "not mounted on %s: thcd does it, or mount -t bpf bpf %s", THC_BPFFS,
-		      THC_BPFFS);
+		      "not mounted on %s: thcd mounts it at its start, or mount -t bpf bpf %s",
+		      THC_BPFFS, THC_BPFFS);
 }
 
 static void check_simd(struct findings *f)
@@ -122,7 +122,7 @@ static void check_simd(struct findings *f)
 		break;
 	default:
 		found(f, THC_FIT_OK, "lanes",
-		      "summed by BPF; with thc.ko loaded it is done faster");
+		      "summed by BPF; thc.ko would sum them faster: modprobe thc");
 	}
 }
 
@@ -185,8 +185,8 @@ static void check_driver(struct findings *f, const char *interface, unsigned int
 	thcctl_netdev(ifindex, &xdp);
 	if (!xdp.known)
 		found(f, THC_FIT_NOTE, "driver",
-		      "%s: this kernel does not tell whether it has native XDP (6.3 "
-		      "and later do); thcd --mode native says",
+		      "%s: this kernel does not tell whether it has native XDP (kernels from "
+		      "6.3 on do); thcd --mode native finds out",
 		      driver);
 	else if (xdp.basic && xdp.redirect && xdp.target)
 		found(f, THC_FIT_OK, "driver", "%s has native XDP and sends redirected frames",
@@ -194,7 +194,7 @@ static void check_driver(struct findings *f, const char *interface, unsigned int
 	else if (xdp.basic && xdp.redirect)
 		found(f, THC_FIT_NOTE, "driver",
 		      "%s has native XDP, but does not say that it sends redirected "
-		      "frames: some drivers do once a program is attached",
+		      "frames: some drivers say so once a program is attached",
 		      driver);
 	else
 		found(f, THC_FIT_NOTE, "driver",

@@ -29,8 +29,8 @@ int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, cons
 			was->netns != is->netns ? " of another network namespace" : "");
 	if (!thc_addr_equal(&was->addr4, &is->addr4) || !thc_addr_equal(&was->addr6, &is->addr6))
 		return thcd_fail(
-			e, "the aggregator that is attached serves other addresses than those of "
-			   "now" DISCARD);
+			e, "the aggregator that is attached serves other addresses than thcd is "
+			   "asked to serve" DISCARD);
 	if (was->port != is->port)
 		return thcd_fail(
 			e,

@@ -178,8 +178,8 @@ static int bind_failed(const char *address, u16 port, struct thcd_error *e)
 	switch (errno) {
 	case EADDRINUSE:
 		return thcd_fail(e,
-				 "UDP port %u of %s is taken: stop who has it (ss -nulp), most "
-				 "likely another thcd, or give --port",
+				 "UDP port %u of %s is taken: stop the program that uses it "
+				 "(ss -nulp shows it), most likely another thcd, or give --port",
 				 port, address);
 	case EADDRNOTAVAIL:
 		return thcd_fail(e, "%s is not an address of this host; ip address shows those",

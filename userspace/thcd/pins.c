@@ -28,8 +28,8 @@ static int mount_bpffs(struct thcd_error *e)
 			"CAP_SYS_ADMIN, or use --software",
 			THC_BPFFS, strerror(errno), THC_BPFFS);
 	thcd_say(
-		"mounted bpffs on %s; in a mount namespace of its own (ip netns exec) pins end with "
-		"it, use nsenter --net= there",
+		"mounted bpffs on %s; under ip netns exec this mount and the pins in it end with the "
+		"process: use nsenter --net= there",
 		THC_BPFFS);
 	return 0;
 }

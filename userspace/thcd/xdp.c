@@ -585,7 +585,7 @@ void thcd_xdp_watch(struct thcd *d)
 	else
 		thcd_say(
 			"somebody removed the XDP program from %s%s%s, so nothing is aggregated: restart "
-			"thcd when that is intended no more",
+			"thcd to go on",
 			d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "");
 }
 
