@@ -36,6 +36,11 @@ class Figures(unittest.TestCase):
     def test_chart_shows_what_was_measured(self):
         self.assertEqual(figures.picture(self.figures), read(figures.CHART))
 
+    def test_a_busy_machine_is_named(self):
+        self.assertNotIn("other work", figures.ran_on({"machine": "m", "load_at_start": .2}))
+        self.assertIn("other work (load average 9.0)",
+                      figures.ran_on({"machine": "m", "load_at_start": 9}))
+
     def test_losses_are_bold(self):
         self.assertEqual(figures.verdict([1, 2, 1], [10, None, 5, None]), "**0.5**")
         self.assertEqual(figures.verdict([10, 5, 1], [None] * 4), "**0.5**")

@@ -13,6 +13,7 @@ import netns
 from aggregator import Aggregator
 
 BUCKET_BYTES = 25 << 20     # what DDP makes a bucket by default
+QUIET = 0.5                 # load average of a machine that does nothing else
 SYSTEMS = {"thc": "THC (XDP)", "thc_ef": "THC (XDP), error feedback", "gloo_fp32": "Gloo fp32",
            "gloo_fp16": "Gloo fp16"}
 _COUNTED = ("packets_up", "bytes_up", "packets_down", "bytes_down", "send_calls", "receive_calls")

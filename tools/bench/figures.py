@@ -16,7 +16,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import netns  # noqa: E402  (found through the path above)
-from buckets import BUCKET_BYTES, SYSTEMS, measure  # noqa: E402
+from buckets import BUCKET_BYTES, QUIET, SYSTEMS, measure  # noqa: E402
 from chart import bars  # noqa: E402
 from model import ring_ms, speed, thc_ms  # noqa: E402
 
@@ -46,7 +46,10 @@ def machine():
 
 
 def measure_all(repeats):
-    runs = []
+    runs, load = [], os.getloadavg()[0]
+    if load > QUIET:
+        print(f"# this machine is busy (load average {load:.1f}): the tables will say so",
+              file=sys.stderr, flush=True)
     for workers, rate, sizes in CASES:
         print(f"# {workers} ranks, {speed(rate)}", file=sys.stderr, flush=True)
         times, _, stats = measure(workers, rate, repeats, sizes=sizes)
@@ -54,7 +57,7 @@ def measure_all(repeats):
             runs.append({"ranks": workers, "rate": rate, "bucket_bytes": size,
                          "xdp_mode": stats["mode"], "repeats": repeats,
                          **{f"{s}_ms": round(times[size][f"{s}_ms"], 3) for s in SYSTEMS}})
-    return {"machine": machine(), "load_at_start": os.getloadavg()[0], "runs": runs}
+    return {"machine": machine(), "load_at_start": load, "runs": runs}
 
 
 def found(figures, ranks, rate, size=BUCKET_BYTES):
@@ -119,8 +122,13 @@ def picture(figures):
     return bars(f"One all-reduce of a 25 MiB fp32 bucket, {WORKERS} workers", groups)
 
 
-DRAWN = {"machine": lambda figures: f"Measured on {figures['machine']}.",
-         "links": table_of_links, "sizes": table_of_sizes}
+def ran_on(figures):
+    load = figures.get("load_at_start", 0)
+    busy = f", beside other work (load average {load:.1f})" if load > QUIET else ""
+    return f"Measured on {figures['machine']}{busy}."
+
+
+DRAWN = {"machine": ran_on, "links": table_of_links, "sizes": table_of_sizes}
 
 
 def drawn(text, figures):

@@ -16,12 +16,11 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import netns  # noqa: E402  (found through the path above)
-from buckets import BUCKET_BYTES, SYSTEMS, measure  # noqa: E402
+from buckets import BUCKET_BYTES, QUIET, SYSTEMS, measure  # noqa: E402
 from chart import bars  # noqa: E402
 
 WORKERS = 4
 RATE = "1gbit"
-QUIET = 0.5             # load average of a machine that does nothing else
 # What the project promises: (path in bench.json, comparison, limit, words).
 PROMISES = [
     ("xdp.lut_ratio", "<=", 1.7, "XDP program beside bare accumulate, LUT"),
