@@ -481,19 +481,19 @@ def main():
     parser.add_argument("--hidden", type=int, default=1024, metavar="N",
                         help="width of the network's hidden layers, default 1024")
     parser.add_argument("--rate", default="1gbit", metavar="RATE",
-                        help="of each link while all-reduces are timed, as 1gbit, 2500mbit or "
-                             "none; default 1gbit. The training has links without a limit")
+                        help="speed of each link while all-reduces are timed, as 1gbit, 2500mbit "
+                             "or none; default 1gbit. Links have no limit in the training")
     parser.add_argument("--repeats", type=int, default=7, metavar="N",
                         help="all-reduces of each kind that are timed, default 7; 0: none")
     parser.add_argument("--verbose", action="store_true",
-                        help="show the counters of all packets, too")
+                        help="show the counters of all packets as well")
     parser.add_argument("--transport", choices=TRANSPORTS, default="auto",
                         help="sockets that gradients go through; default: AF_THC if thc.ko is "
                              "there, else UDP (or what THC_TRANSPORT says)")
     parser.add_argument("--fork", action="store_true",
-                        help="load torch once for all workers: where that takes minutes")
+                        help="load torch once for all workers: for machines that need minutes")
     parser.add_argument("--patience", type=int, default=SILENT_SECONDS, metavar="S",
-                        help="stop when no worker has said anything for so long, default "
+                        help="stop when no worker has said anything for S seconds, default "
                              f"{SILENT_SECONDS}")
     parser.add_argument("--live", action="store_true", help="draw as on a terminal")
     parser.add_argument("--json", action="store_true",

@@ -25,20 +25,20 @@ static void print_help(void)
 {
 	fputs("usage: thcctl [OPTION]... COMMAND\n"
 	      "\n"
-	      "  check [INTERFACE]     can this host aggregate in XDP, and what to do if not\n"
+	      "  check [INTERFACE]     whether this host can aggregate in XDP, and what to change if not\n"
 	      "  job [NUMBER]          jobs: session, members, table, open chunks\n"
-	      "  stats                 packets by fate and by drop reason; do they add up\n"
-	      "  top                   the same as rates, every second\n"
+	      "  stats                 packets by fate and by drop reason, and whether they add up\n"
+	      "  top                   the counters of stats as rates, every second\n"
 	      "\n"
-	      "  -n, --instance NAME   which thcd; needed if several run\n"
-	      "  -C, --control PATH    its control socket; default /run/thc/INSTANCE.sock\n"
+	      "  -n, --instance NAME   the thcd to ask; needed if several run\n"
+	      "  -C, --control PATH    control socket of thcd; default /run/thc/INSTANCE.sock\n"
 	      "  -J, --json            JSON instead of tables\n"
-	      "  -c, --count N         top: stop after so many seconds\n"
+	      "  -c, --count N         top: stop after N seconds\n"
 	      "  -h, --help            this text\n"
 	      "  -V, --version         version\n"
 	      "\n"
-	      "job, stats and top also work when thcd is dead: from the pinned maps.\n"
-	      "Exit status: 0; 1 if something is wrong (no thcd, counters that do not add up,\n"
+	      "job, stats and top read the pinned maps when thcd is dead.\n"
+	      "Exit status: 0 if all is well; 1 if something is wrong (no thcd, counters that do not add up,\n"
 	      "no XDP here); 2 for a wrong command line.\n",
 	      stdout);
 }
