@@ -3,7 +3,7 @@
 """How a step of DDP ends on a test double of libthc: errors come out of
 backward() once nothing is under way, the step can be done again, and a step
 that did not happen leaves nothing in any error memory. Real DDP, one rank;
-test_ranks.py has several.
+test_recovery.py has two.
 """
 import importlib.util
 import os

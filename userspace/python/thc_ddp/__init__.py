@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
 """thc_ddp: PyTorch DDP gradients through a THC aggregator, in two lines.
 
-    from thc_ddp import thc_hook
-    model.register_comm_hook(*thc_hook(aggregator="10.0.0.100", job=1, cookie=0x1234,
-                                       rank=dist.get_rank()))
+    state, hook = thc_hook()
+    model.register_comm_hook(state, hook)
 
-model is a torch.nn.parallel.DistributedDataParallel. Everything runs in
-libthc, found through the environment variable LIBTHC, in the build/ of a
-source tree, or where the system keeps libraries.
+model is a torch.nn.parallel.DistributedDataParallel. thc_hook() takes the
+aggregator and the job from the environment variables THC_AGGREGATOR, THC_JOB,
+THC_COOKIE_FILE or THC_COOKIE, and THC_INTERFACE, and takes rank and size from
+the process group. Arguments override the environment:
+
+    state, hook = thc_hook(aggregator="10.0.0.100", job=1, cookie=0x1234)
+
+After a ThcError all ranks call state.rejoin() and repeat the step, see
+examples/train_ddp.py. The arithmetic and the network are in libthc. thc_ddp
+looks for libthc.so in the environment variable LIBTHC, in build/ of a source
+tree, and where the system keeps libraries.
 """
 from thc_ddp.client import ThcClient, ThcError
 

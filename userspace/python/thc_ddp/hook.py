@@ -34,15 +34,15 @@ class ThcState:
 
     The options are those of ThcClient, and
     threshold: buckets of fewer elements go through dist.all_reduce
-    process_group: used for those, and to confirm each step; None: the default one
-    nonfinite: "propagate": NaN or Inf in anybody's gradient comes back as NaN on
-        all ranks, as in plain DDP; "raise": it is an error of the step
-    quiet: nothing is printed to stderr
+    process_group: reduces those buckets and confirms each step; None: the default one
+    nonfinite: "propagate": NaN or Inf in any rank's gradient comes back as NaN on
+        all ranks, as in plain DDP; "raise": NaN or Inf is an error of the step
+    quiet: the hook prints nothing to stderr
 
-    aggregator, job, cookie and interface may come from the environment
-    (THC_AGGREGATOR, THC_JOB, THC_COOKIE_FILE or THC_COOKIE, THC_INTERFACE), rank
-    from the process group. All are looked up when the job is joined: when the
-    first bucket comes, or by connect().
+    If they are not given, aggregator, job, cookie and interface come from the
+    environment (THC_AGGREGATOR, THC_JOB, THC_COOKIE_FILE or THC_COOKIE,
+    THC_INTERFACE), and rank from the process group. The hook looks them up when
+    it joins the job: when the first bucket comes, or by connect().
     """
 
     def __init__(self, aggregator=None, job=None, cookie=None, rank=None, threshold=4096,
@@ -73,19 +73,19 @@ class ThcState:
     # --- checkpoints --------------------------------------------------------
 
     def state_dict(self):
-        """Error memories and counters of this rank: tensors and numbers, no secret.
+        """Error memories and counters of this rank: tensors and numbers, no cookie.
 
-        Between steps only. Each rank keeps its own.
+        Call it between steps, and save it on each rank.
         """
         with self._lock:
             return {"version": 1, "counters": dict(self.counters),
                     **self._memories.snapshot(self.client)}
 
     def load_state_dict(self, saved):
-        """The error memories and counters of a state_dict() of the same rank and model."""
+        """Takes error memories and counters from a state_dict() of the same rank and model."""
         if saved.get("version") != 1:
-            raise ThcError("this is no state_dict() of ThcState, or one of a newer version",
-                           errno.EINVAL)
+            raise ThcError("this is no state_dict() of ThcState, or a newer version of "
+                           "thc_ddp wrote it", errno.EINVAL)
         with self._lock:
             self._memories.restore(self.client, saved)
             self.counters.update(saved["counters"])
@@ -107,9 +107,9 @@ class ThcState:
     # --- the job ------------------------------------------------------------
 
     def connect(self, **options):
-        """Joins the job; returns when all its ranks have. Idempotent.
+        """Joins the job, unless it has been joined; returns when all ranks have joined.
 
-        options: replace those given before, for example a cookie after unpickling.
+        options: override earlier ones, for example the cookie after unpickling
         """
         with self._lock:
             if self.client:
@@ -170,10 +170,10 @@ class ThcState:
             client.close()
 
     def rejoin(self):
-        """After an error on any rank: all ranks call this, then go on.
+        """Begins a new session after an error: all ranks call this, then go on.
 
-        What was under way is cancelled, and the step it belonged to has left
-        nothing behind when this returns, also when it raises.
+        It cancels the buckets under way. Their step has left nothing behind when
+        rejoin() returns, and also when rejoin() raises an error.
         """
         with self._lock:
             step, self._step = self._step, None
@@ -189,7 +189,7 @@ class ThcState:
             return self
 
     def error_memory(self, bucket):
-        """A copy of what compression still owes the parameters of a bucket."""
+        """A copy of a bucket's error memory: what the next step makes up for."""
         with self._lock:
             key, numbers = self._memories.layout(bucket)
             client = self.connect().client
@@ -218,11 +218,11 @@ class ThcState:
         return None
 
     def reduce(self, bucket):
-        """Starts the all-reduce of a bucket; a future of its mean. Never raises.
+        """Starts the all-reduce of a bucket; returns a future of its mean. Never raises.
 
-        An error is raised by backward() when the pass is over; the future then
-        has the bucket as it is. Outside of a backward pass the step ends with
-        the bucket that is_last(), whose future has the error.
+        After an error the future has the bucket as it is, and backward() raises
+        the error when the pass is over. Outside of a backward pass the step ends
+        with the bucket that is_last(), whose future has the error.
         """
         step, in_pass = self._step_of(bucket)
         buffer = bucket.buffer()
@@ -339,8 +339,9 @@ class ThcState:
                                       errno.EIO)
         failed = [str(rank) for rank, other in enumerate(verdicts) if other == FAILED]
         if failed and not error:
-            error = ThcError(f"rank {', '.join(failed)} could not finish this step, so it has not "
-                             f"happened here either: call rejoin() on all ranks", errno.ESTALE)
+            error = ThcError(f"rank {', '.join(failed)} could not finish this step, so the step "
+                             f"has not happened on this rank either: call rejoin() on all ranks",
+                             errno.ESTALE)
         nonfinite = NONFINITE in verdicts
         if error or nonfinite:
             self._undo(step)
@@ -364,11 +365,10 @@ class ThcState:
             step.keys.clear()
 
     def undo_step(self):
-        """The step of the last backward() will not happen; all ranks call this.
+        """Takes back what the last backward() left in the error memories.
 
-        For programs that skip the optimizer's step for reasons of their own:
-        takes back what its gradients left in the error memories. Steps that
-        failed, or came back as NaN, are undone already.
+        A program that skips the optimizer's step for a reason of its own calls
+        this on all ranks. Steps that failed or came back as NaN need no call.
         """
         if self._ended:
             self._undo(self._ended)
@@ -425,9 +425,9 @@ def thc_allreduce_hook(state: ThcState,
                        bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The hook for DistributedDataParallel.register_comm_hook(): means by THC.
 
-    It sees every bucket of a backward pass. What goes wrong is raised by
-    backward() as ThcError, on all ranks in the same step, once nothing of the
-    step is under way any more.
+    DDP calls it for every bucket of a backward pass. After an error backward()
+    raises ThcError, on all ranks in the same step, when nothing of the step is
+    under way any more.
     """
     return state.reduce(bucket)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""Which aggregator, job, cookie, interface and rank: what the program gave,
-else what the environment and the process group say. Asked for when a job is
-joined, not before.
+"""Aggregator, job, cookie, interface and rank: as the program gives them, else
+from the environment and the process group. ThcState looks them up when it joins
+the job, not before.
 """
 import errno
 import os
