@@ -10,10 +10,10 @@ network. On each of two worker hosts:
         examples/train_ddp.py --checkpoints /var/tmp/run1
 
 The job has as many ranks as there are workers (thcd --job 1,ranks=2,...).
-Debian 12's torchrun needs the options -r 9:1 -t 9:1 besides: without any, it
-fails with Python 3.11. PYTHONPATH=userspace/python finds thc_ddp in a source tree. The task is made
-up, so that nothing has to be downloaded: a network learns what another one,
-with fixed weights, says of random inputs.
+The torchrun of Debian 12 also needs the options -r 9:1 -t 9:1: without any
+redirection, it fails with Python 3.11. In a source tree, PYTHONPATH=userspace/python
+finds thc_ddp. The task is made up, so that nothing has to be downloaded: a
+network learns the classes that a fixed network gives to random inputs.
 """
 import argparse
 import glob
@@ -113,7 +113,7 @@ def train(args, rank, world):
         try:
             torch.nn.functional.cross_entropy(model(x), y).backward()
         except ThcError as error:
-            # All ranks get here in the same step, which has changed nothing.
+            # All ranks get here in the same step. The step has changed no weights.
             errors += 1
             if errors > args.retries:
                 raise
@@ -122,7 +122,7 @@ def train(args, rank, world):
             continue
         errors = 0
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if torch.isfinite(norm):    # else it is not finite on any rank: all skip the step
+        if torch.isfinite(norm):    # if it is not, all ranks skip the step
             optimizer.step()
         step += 1
         if step % args.every == 0:
