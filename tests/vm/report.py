@@ -35,7 +35,8 @@ class Report:
     @staticmethod
     def tell(event):
         """By one write(): other programs may tell theirs through the same pipe."""
-        os.write(sys.stdout.fileno(), f"{event}\n".encode())
+        sys.stdout.write(f"{event}\n")
+        sys.stdout.flush()
 
     def begin(self, name):
         self.name, self.start = name, time.monotonic()
