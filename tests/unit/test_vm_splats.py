@@ -143,7 +143,8 @@ class Splats(unittest.TestCase):
             report = reports.Report("debug", folder, events=False, verbose=False)
             session = check.Session(report, ["quiet", "loud", "skipped", "after"], 300)
             session.vm = types.SimpleNamespace(
-                log=log, splats=lambda since: machine.find_splats(log, since))
+                log=log, cpu_seconds=lambda: 0.0,
+                splats=lambda since: machine.find_splats(log, since))
             failed = []
             for name, says, status in (("quiet", "thc: fine", 0), ("loud", "WARNING: x", 0),
                                        ("skipped", "BUG: x", reports.SKIPPED), ("after", "ok", 0)):
@@ -162,7 +163,8 @@ class Splats(unittest.TestCase):
             open(log, "w").close()
             report = reports.Report("debug", folder, events=True, verbose=False)
             session = check.Session(report, ["a/test_one", "a/test_two", "a/test_three"], 300)
-            session.vm = types.SimpleNamespace(log=log, splats=lambda since: [])
+            session.vm = types.SimpleNamespace(log=log, cpu_seconds=lambda: 0.0,
+                                               splats=lambda since: [])
             said = io.StringIO()
             with contextlib.redirect_stdout(said):
                 session.output(b"@@ begin load\n@@ end load 0\n@@ begin test_one\nok 1\n"
@@ -171,10 +173,10 @@ class Splats(unittest.TestCase):
                 session.output(b"@@ begin load\n1..2\n@@ end load 0\n@@ begin test_two\nok 1\n"
                                b"@@ end test_two 0\n@@ begin test_three\n@@ end test_three 0\n")
             self.assertEqual(command[-2:], ["a/test_two", "a/test_three"])
-            self.assertIn("note the emulator failed", said.getvalue())
+            self.assertIn("note vm/debug/test_two the emulator failed", said.getvalue())
             self.assertEqual([line.split()[:2] for line in said.getvalue().splitlines()
                               if not line.startswith("note")],
-                             [[word, name] for name in ("load", "test_one", "test_two",
+                             [[word, f"vm/debug/{name}"] for name in ("load", "test_one", "test_two",
                                                         "test_three") for word in ("begin", "end")])
             with open(report.path("test_two")) as f:
                 self.assertEqual([x for x in f.read().splitlines() if x[0] != "#"], ["ok 1"])
