@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the processes of a storm (test_af_thc_storm) share: memory with what each kind of
+ * call has come to, and random numbers, one sequence for each thread from one seed.
+ */
+#ifndef THC_SELFTESTS_STORM_H
+#define THC_SELFTESTS_STORM_H
+
+#include <sys/mman.h>
+
+#include "afthc.h"
+
+/* --- random numbers ------------------------------------------------------- */
+
+struct rng {
+	uint64_t state;
+};
+
+static inline uint64_t draw(struct rng *r)
+{
+	uint64_t x = r->state += 0x9e3779b97f4a7c15ULL;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+	return x ^ (x >> 31);
+}
+
+/* The sequence of thread @id. */
+static inline struct rng rng_of(uint64_t seed, unsigned int id)
+{
+	struct rng r = { .state = seed + id };
+
+	r.state = draw(&r);
+	return r;
+}
+
+static inline unsigned int below(struct rng *r, unsigned int n)
+{
+	return (unsigned int)(draw(r) % n);
+}
+
+static inline bool one_in(struct rng *r, unsigned int n)
+{
+	return !below(r, n);
+}
+
+/* --- what is counted ------------------------------------------------------ */
+
+/* Of a kind of call: */
+enum expected {
+	WORKS,	/* it has to have succeeded */
+	NEVER,	/* it must not succeed */
+};
+
+#define STORM_KINDS(X)                                                    \
+	X(CHECKED_CONNECT, WORKS, "connect, ranks whose sums are checked") \
+	X(CHECKED_SEND, WORKS, "sendmsg, ranks whose sums are checked")   \
+	X(CHECKED_RECEIVE, WORKS, "recvmsg, ranks whose sums are checked") \
+	X(SOCKET, WORKS, "socket")                                        \
+	X(BIND, WORKS, "bind")                                            \
+	X(CONNECT, WORKS, "connect")                                      \
+	X(SENDMSG, WORKS, "sendmsg, on shared sockets")                \
+	X(RECVMSG, WORKS, "recvmsg, on shared sockets")                \
+	X(POLL, WORKS, "poll")                                            \
+	X(EPOLL, WORKS, "epoll")                                          \
+	X(GETSOCKOPT, WORKS, "getsockopt")                                \
+	X(SETSOCKOPT, WORKS, "setsockopt")                                \
+	X(IOCTL, WORKS, "ioctl")                                          \
+	X(GETNAME, WORKS, "getsockname, getpeername")                     \
+	X(SHUTDOWN, WORKS, "shutdown")                                    \
+	X(DUP, WORKS, "dup")                                              \
+	X(CLOSE, WORKS, "close")                                          \
+	X(BAD_SOCKET, NEVER, "socket, invalid")                           \
+	X(BAD_BIND, NEVER, "bind, invalid")                               \
+	X(BAD_CONNECT, NEVER, "connect, invalid")                         \
+	X(BAD_SENDMSG, NEVER, "sendmsg, invalid")                         \
+	X(BAD_RECVMSG, NEVER, "recvmsg, invalid")                         \
+	X(BAD_POLL, NEVER, "poll, invalid")                               \
+	X(BAD_GETSOCKOPT, NEVER, "getsockopt, invalid")                   \
+	X(BAD_SETSOCKOPT, NEVER, "setsockopt, invalid")                   \
+	X(BAD_IOCTL, NEVER, "ioctl, invalid")                             \
+	X(BAD_SHUTDOWN, NEVER, "shutdown, invalid")                       \
+	X(BAD_DUP, NEVER, "dup, invalid")                                 \
+	X(BAD_CLOSE, NEVER, "close, invalid")                             \
+	X(FOREIGN, NEVER, "listen, accept, write, ...")                   \
+	X(HOST_JOB, WORKS, "netlink: host jobs come and go")              \
+	X(DUMP, WORKS, "netlink: sockets and counters")                   \
+	X(PROC, WORKS, "/proc/net/thc is read")                           \
+	X(FORGED_DOWN, WORKS, "forged packets to workers")                \
+	X(FORGED_GROUP, WORKS, "forged packets to the group")             \
+	X(FORGED_UP, WORKS, "forged packets to the aggregator")           \
+	X(DAEMON, WORKS, "thcd started, later killed")                    \
+	X(KILL, WORKS, "joined process killed")                           \
+	X(NAMESPACE, WORKS, "namespace made and removed")
+
+enum kind {
+#define X(kind, expected, name) kind,
+	STORM_KINDS(X)
+#undef X
+		KINDS
+};
+
+static const struct {
+	const char	*name;
+	enum expected	expected;
+} kinds[KINDS] = {
+#define X(kind, expected, name) { name, expected },
+	STORM_KINDS(X)
+#undef X
+};
+
+/* Larger ones have no place in user space: all are counted under the last. */
+#define ERRNOS		140
+
+struct tally {
+	uint32_t called;
+	uint32_t succeeded;
+	uint32_t failed[ERRNOS];
+};
+
+/* --- jobs ----------------------------------------------------------------- */
+
+/* All of two ranks. The first ones' sums are checked, and what is forged must not change
+ * them. The next one's ranks are killed. With those of the others anybody may do anything.
+ */
+enum {
+	JOB_V6 = 1,	/* over IPv6, answers by fanout */
+	JOB_GROUP,	/* over IPv4, answers to the group */
+	JOB_KILLED,
+	JOB_WILD,
+	JOBS = 12,
+};
+
+#define JOBS_CHECKED	(JOB_KILLED - JOB_V6)
+#define RANKS		2
+/* Data chunks in flight of each. */
+#define JOB_SLOTS	64
+
+/* Where the aggregator and the workers are. */
+#define AGGREGATOR4	"10.79.0.1"
+#define AGGREGATOR6	"fd79::1"
+#define WORKERS4	"10.79.0.2"
+#define WORKERS6	"fd79::2"
+
+static inline bool job_is_v6(unsigned int job)
+{
+	return job == JOB_V6 || job % 4 == 3;
+}
+
+/**
+ * struct target - what a forger has to know of a job, as of lately
+ * @port: of its ranks' sockets
+ * @group, @group_port: of its answers, 0: none
+ * @epoch: its incarnation
+ * @chunk: first data chunk in flight, @round, @op, @width: of its message
+ */
+struct target {
+	uint16_t	port[RANKS];
+	uint16_t	group_port;
+	struct in_addr	group;
+	uint32_t	epoch;
+	uint32_t	chunk;
+	uint32_t	round;
+	uint8_t		op;
+	uint8_t		width;
+};
+
+/**
+ * struct storm - memory of all processes
+ * @sums: right ones, of each job that is checked
+ * @wrong: sums that were not right
+ * @lives: of the aggregator, in each of which each checked job summed enough
+ * @stalled: the job that did not, in the life after these
+ * @prey: the process to be killed has joined
+ */
+struct storm {
+	uint64_t	seed;
+	struct tally	tally[KINDS];
+	struct target	target[JOBS];
+	uint32_t	sums[JOB_KILLED];
+	uint32_t	wrong;
+	uint32_t	lives;
+	uint32_t	stalled;
+	bool		prey;
+};
+
+/* What a call came to: 0 or an errno, which is returned. */
+static inline int note(struct storm *s, enum kind kind, int error)
+{
+	struct tally *t = &s->tally[kind];
+	int index = error >= 0 && error < ERRNOS ? error : ERRNOS - 1;
+
+	__atomic_fetch_add(&t->called, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(error ? &t->failed[index] : &t->succeeded, 1, __ATOMIC_RELAXED);
+	return error;
+}
+
+/* What a call returned, as 0 or the errno. */
+#define ERRNO_OF(call)	((call) < 0 ? errno : 0)
+
+/* --- the table at the end ------------------------------------------------- */
+
+#define ERRNOS_SHOWN	4
+
+/* The errno that came most often but for those that are @shown; 0: there is none. */
+static inline int most_frequent(const struct tally *t, const bool *shown)
+{
+	int most = 0, i;
+
+	for (i = 1; i < ERRNOS; i++)
+		if (!shown[i] && t->failed[i] && (!most || t->failed[i] > t->failed[most]))
+			most = i;
+	return most;
+}
+
+static inline const char *errno_name(int error)
+{
+	return strerrorname_np(error) ?: "an unknown errno";
+}
+
+static inline void print_row(enum kind kind, const struct tally *t)
+{
+	bool shown[ERRNOS] = { false };
+	int i, error;
+
+	printf("# %-40s %8u %8u ", kinds[kind].name, t->called, t->succeeded);
+	for (i = 0; i < ERRNOS_SHOWN && (error = most_frequent(t, shown)); i++) {
+		printf(" %s %u", errno_name(error), t->failed[error]);
+		shown[error] = true;
+	}
+	printf("%s\n", most_frequent(t, shown) ? " ..." : "");
+}
+
+static inline void print_table(const struct storm *s)
+{
+	enum kind kind;
+
+	printf("# %-40s %8s %8s  failed\n", "kind of call", "called", "success");
+	for (kind = 0; kind < KINDS; kind++)
+		print_row(kind, &s->tally[kind]);
+	fflush(stdout);
+}
+
+#endif /* THC_SELFTESTS_STORM_H */

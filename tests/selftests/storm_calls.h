@@ -1,0 +1,703 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The callers of a storm: threads that do random calls, valid and not, on sockets of one
+ * table, so that any of them may meet any other, and close(), in the middle. Two neighbours
+ * of the table are the ranks of a job. Signals interrupt what sleeps.
+ */
+#ifndef THC_SELFTESTS_STORM_CALLS_H
+#define THC_SELFTESTS_STORM_CALLS_H
+
+#include <linux/sockios.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+
+#include "storm.h"
+
+#define CALLERS		4
+#define PLACES		(RANKS * (JOBS - JOB_WILD))
+/* Of a caller's memory, behind which there is none. */
+#define AREA		(64 << 10)
+/* Most chunks of a message. */
+#define CALL_CHUNKS	24
+
+/**
+ * struct caller - a thread
+ * @area: its memory, AREA bytes; the page behind it cannot be used
+ * @fd, @place: what its next call is about: a socket, and its place in the table
+ */
+struct caller {
+	struct storm	*storm;
+	struct rng	rng;
+	pthread_t	thread;
+	uint8_t		*area;
+	int		fd;
+	unsigned int	place;
+};
+
+/* The table; -1: no socket. */
+static int places[PLACES];
+
+static unsigned int job_at(unsigned int place)
+{
+	return JOB_WILD + place / RANKS;
+}
+
+static struct sockaddr_thc aggregator_of(unsigned int job, unsigned int rank)
+{
+	return place(job_is_v6(job) ? AGGREGATOR6 : AGGREGATOR4, PORT, (uint16_t)job,
+		     (uint8_t)rank);
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+static uint8_t *make_area(void)
+{
+	uint8_t *area =
+		mmap(NULL, AREA + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (area == MAP_FAILED || mprotect(area + AREA, 4096, PROT_NONE))
+		return NULL;
+	memset(area, 0x5a, AREA);
+	return area;
+}
+
+/* @bytes that are there. */
+static void *some_memory(struct caller *c, size_t bytes)
+{
+	return c->area + below(&c->rng, (unsigned int)(AREA - bytes + 1));
+}
+
+/* @bytes that are not, or not all of them. */
+static void *no_memory(struct caller *c, size_t bytes)
+{
+	switch (below(&c->rng, 4)) {
+	case 0:
+		return NULL;
+	case 1:
+		return (void *)0xffff888000001000;
+	case 2:
+		return (void *)0x4000000000001000;
+	}
+	return c->area + AREA - below(&c->rng, (unsigned int)(bytes < AREA ? bytes : AREA));
+}
+
+/* --- sockets -------------------------------------------------------------- */
+
+static uint32_t some_ms(struct caller *c, unsigned int least, unsigned int most)
+{
+	return least + below(&c->rng, most - least + 1);
+}
+
+static int valid_bind(struct caller *c)
+{
+	static const char *const at[] = { "0.0.0.0", WORKERS4, "::", WORKERS6 };
+	unsigned int v6 = job_is_v6(job_at(c->place)) ? 2 : 0;
+	struct sockaddr_thc a = place(at[v6 + below(&c->rng, 2)], 0, 0, 0);
+
+	a.sthc_cookie = 0;
+	return ERRNO_OF(bind(c->fd, (void *)&a, sizeof(a)));
+}
+
+static void put_away(struct caller *c, int fd)
+{
+	if (fd >= 0)
+		note(c->storm, CLOSE, ERRNO_OF(close(fd)));
+}
+
+/* A new socket, in the place of the one that is there. */
+static int valid_socket(struct caller *c)
+{
+	int fd = thc_open(one_in(&c->rng, 2) ? SOCK_NONBLOCK : 0);
+
+	if (fd < 0)
+		return errno;
+	if (!one_in(&c->rng, 8)) {
+		set_timeo(fd, SO_RCVTIMEO, some_ms(c, 1, 100));
+		set_timeo(fd, SO_SNDTIMEO, some_ms(c, 1, 300));
+	}
+	set_u32(fd, THC_OPT_JOIN_TIMEOUT, some_ms(c, 100, 4000));
+	set_u32(fd, THC_OPT_TIMEOUT, some_ms(c, 500, 5000));
+	c->fd = fd;
+	if (one_in(&c->rng, 3))
+		note(c->storm, BIND, valid_bind(c));
+	put_away(c, __atomic_exchange_n(&places[c->place], fd, __ATOMIC_ACQ_REL));
+	return 0;
+}
+
+static int valid_close(struct caller *c)
+{
+	int fd = __atomic_exchange_n(&places[c->place], -1, __ATOMIC_ACQ_REL);
+
+	return ERRNO_OF(close(fd >= 0 ? fd : c->fd));
+}
+
+static int valid_connect(struct caller *c)
+{
+	unsigned int job = job_at(c->place), rank = c->place % RANKS;
+	struct sockaddr_thc a = aggregator_of(job, rank);
+
+	if (one_in(&c->rng, 4))
+		a = place(NULL, 0, (uint16_t)job, (uint8_t)rank);
+	return ERRNO_OF(connect(c->fd, (void *)&a, sizeof(a)));
+}
+
+static bool is_joined(int fd)
+{
+	return (poll_now(fd) & (POLLOUT | POLLERR | POLLHUP)) == POLLOUT;
+}
+
+/* What a forger wants to know. */
+static void tell_forgers(struct storm *s, unsigned int job, unsigned int rank, int fd)
+{
+	struct target *t = &s->target[job];
+	struct sockaddr_thc name = { 0 };
+	struct thc_joined j;
+	socklen_t len = sizeof(name);
+
+	if (!getsockname(fd, (void *)&name, &len))
+		t->port[rank] = ntohs(name.sthc_port);
+	len = sizeof(j);
+	if (getsockopt(fd, SOL_THC, THC_OPT_WELCOME, &j, &len))
+		return;
+	t->epoch = j.epoch;
+	t->group_port = j.welcome.family == 4 ? be16toh(j.welcome.group_port) : 0;
+	memcpy(&t->group, j.welcome.group, sizeof(t->group));
+}
+
+static int valid_shutdown(struct caller *c)
+{
+	return ERRNO_OF(shutdown(c->fd, (int)below(&c->rng, 3)));
+}
+
+/* --- messages ------------------------------------------------------------- */
+
+/* What both ranks send, mostly. */
+static struct thc_send some_message(struct caller *c)
+{
+	struct thc_send s = describe(THC_OP_ADD, 8, 1, draw(&c->rng));
+
+	if (one_in(&c->rng, 4)) {
+		s.op = THC_OP_MAX;
+		s.width = 32;
+	} else if (one_in(&c->rng, 64)) {
+		s.op = THC_OP_OR;
+		s.width = 32;
+	}
+	return s;
+}
+
+static int valid_sendmsg(struct caller *c)
+{
+	static const int flags[] = { 0, MSG_DONTWAIT, MSG_NOSIGNAL, MSG_EOR | MSG_DONTWAIT };
+	size_t chunks = one_in(&c->rng, 6) ? 1 + below(&c->rng, CALL_CHUNKS) : 1;
+	struct thc_send s = some_message(c);
+	size_t stride = LANES, bytes;
+	ssize_t sent;
+
+	if (one_in(&c->rng, 8)) {
+		s.stride = (uint16_t)(LANES + below(&c->rng, LANES));
+		stride = s.stride;
+	}
+	bytes = (chunks - 1) * stride + LANES;
+	sent = send_with(c->fd, some_memory(c, bytes), bytes, &s, sizeof(s), THC_SEND,
+			 flags[below(&c->rng, 4)]);
+	return sent < 0 ? (int)-sent : 0;
+}
+
+/* The room may be too small for the message, or not there; its description, too. */
+static int valid_recvmsg(struct caller *c)
+{
+	static const int flags[] = { 0, MSG_DONTWAIT, MSG_PEEK | MSG_DONTWAIT, MSG_TRUNC };
+	size_t bytes = one_in(&c->rng, 4) ? below(&c->rng, AREA / 2) : CALL_CHUNKS * ANSWER;
+	char control[128];
+	struct iovec iov[2] = { { .iov_base = some_memory(c, bytes), .iov_len = bytes / 2 } };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+
+	iov[1].iov_base = (uint8_t *)iov[0].iov_base + bytes / 2;
+	iov[1].iov_len = bytes - bytes / 2;
+	if (one_in(&c->rng, 16))
+		iov[1].iov_base = no_memory(c, bytes);
+	if (one_in(&c->rng, 16))
+		msg.msg_control = no_memory(c, sizeof(control));
+	if (one_in(&c->rng, 8))
+		msg.msg_controllen = below(&c->rng, sizeof(control));
+	return ERRNO_OF(recvmsg(c->fd, &msg, flags[below(&c->rng, 4)]));
+}
+
+/* One message of both ranks, which others may take, or spoil. */
+static void sum_both(struct caller *c, int here, int there)
+{
+	const int fd[RANKS] = { here, there };
+	struct thc_received r;
+	ssize_t done;
+	int i;
+
+	for (i = 0; i < RANKS; i++) {
+		done = send_message(fd[i], some_memory(c, LANES), LANES, &add8, MSG_DONTWAIT);
+		note(c->storm, SENDMSG, done < 0 ? (int)-done : 0);
+	}
+	set_timeo(here, SO_RCVTIMEO, 1000);
+	done = receive_message(here, some_memory(c, ANSWER), ANSWER, &r, 0, NULL);
+	note(c->storm, RECVMSG, done < 0 ? (int)-done : 0);
+}
+
+/* Both ranks of a job, which meet. */
+static int connect_both(struct caller *c)
+{
+	unsigned int place = c->place, other = place ^ 1, job = job_at(place);
+	int there = __atomic_load_n(&places[other], __ATOMIC_ACQUIRE), here, error;
+	struct sockaddr_thc a = aggregator_of(job, other % RANKS);
+
+	if (there >= 0 && is_joined(there) && is_joined(c->fd) && !one_in(&c->rng, 8))
+		return EISCONN;
+	if (there < 0) {
+		c->place = other;
+		note(c->storm, SOCKET, valid_socket(c));
+		there = c->fd;
+		c->place = place;
+	}
+	note(c->storm, SOCKET, valid_socket(c));
+	here = c->fd;
+	error = begin_join(there, &a);
+	note(c->storm, CONNECT, error ? -error : EINPROGRESS);
+	set_nonblock(here, false);
+	set_timeo(here, SO_SNDTIMEO, 3000);
+	a = aggregator_of(job, place % RANKS);
+	error = ERRNO_OF(connect(here, (void *)&a, sizeof(a)));
+	/* to be called again, which waits on */
+	while (error == EINTR) {
+		note(c->storm, CONNECT, error);
+		error = ERRNO_OF(connect(here, (void *)&a, sizeof(a)));
+	}
+	if (!error)
+		sum_both(c, here, there);
+	tell_forgers(c->storm, job, place % RANKS, here);
+	tell_forgers(c->storm, job, other % RANKS, there);
+	return error;
+}
+
+/* --- the other calls ------------------------------------------------------ */
+
+static int valid_poll(struct caller *c)
+{
+	struct pollfd p[2] = { { .fd = c->fd, .events = (short)below(&c->rng, 0x2000) },
+			       { .fd = places[below(&c->rng, PLACES)], .events = POLLIN } };
+
+	return ERRNO_OF(poll(p, 2, (int)below(&c->rng, 20)));
+}
+
+static int valid_epoll(struct caller *c)
+{
+	struct epoll_event e = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP };
+	int epoll = epoll_create1(EPOLL_CLOEXEC), error;
+
+	if (one_in(&c->rng, 2))
+		e.events |= EPOLLET;
+	error = ERRNO_OF(epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &e));
+	if (!error)
+		error = ERRNO_OF(epoll_wait(epoll, &e, 1, (int)below(&c->rng, 20)));
+	close(epoll);
+	return error;
+}
+
+static int valid_getsockopt(struct caller *c)
+{
+	int option = THC_OPT_TIMEOUT + (int)below(&c->rng, THC_OPT_FAILURE);
+	socklen_t len = sizeof(struct thc_joined) + sizeof(struct thc_socket_stats);
+	void *room = some_memory(c, len);
+
+	if (one_in(&c->rng, 4))
+		return ERRNO_OF(getsockopt(c->fd, SOL_SOCKET, SO_ERROR, room, &len));
+	return ERRNO_OF(getsockopt(c->fd, SOL_THC, option, room, &len));
+}
+
+static int valid_setsockopt(struct caller *c)
+{
+	uint64_t memory = one_in(&c->rng, 4) ? 256ULL << 20 : 1 + below(&c->rng, 1 << 18);
+
+	switch (below(&c->rng, 5)) {
+	case 0:
+		return -set_u32(c->fd, THC_OPT_TIMEOUT, some_ms(c, 100, 5000));
+	case 1:
+		return -set_u32(c->fd, THC_OPT_JOIN_TIMEOUT, some_ms(c, 100, 4000));
+	case 2:
+		return -set_u32(c->fd, THC_OPT_WINDOW, below(&c->rng, 2 * JOB_SLOTS));
+	case 3:
+		return -set_u32(c->fd, THC_OPT_PARTIAL, below(&c->rng, 2));
+	}
+	return ERRNO_OF(setsockopt(c->fd, SOL_THC, THC_OPT_MEMORY, &memory, sizeof(memory)));
+}
+
+static int valid_ioctl(struct caller *c)
+{
+	int on = (int)below(&c->rng, 2);
+
+	return ERRNO_OF(ioctl(c->fd, FIONBIO, &on));
+}
+
+static int valid_getname(struct caller *c)
+{
+	struct sockaddr_thc name;
+	socklen_t len = sizeof(name);
+
+	return one_in(&c->rng, 2) ? ERRNO_OF(getsockname(c->fd, (void *)&name, &len)) :
+				    ERRNO_OF(getpeername(c->fd, (void *)&name, &len));
+}
+
+/* What another descriptor of the socket is there for: the first may be closed. */
+static int valid_dup(struct caller *c)
+{
+	int fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0)
+		return errno;
+	c->fd = fd;
+	note(c->storm, SENDMSG, valid_sendmsg(c));
+	note(c->storm, RECVMSG, valid_recvmsg(c));
+	close(fd);
+	return 0;
+}
+
+/* --- calls that are not valid, of a socket in any state ------------------- */
+
+static int bad_socket(struct caller *c)
+{
+	static const int types[] = { SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, 77, 0x100 };
+	int protocol = 1 + (int)below(&c->rng, 300);
+
+	return one_in(&c->rng, 2) ?
+		       ERRNO_OF(socket(AF_THC, SOCK_SEQPACKET, protocol)) :
+		       ERRNO_OF(socket(AF_THC, types[below(&c->rng, 5)] | SOCK_CLOEXEC, 0));
+}
+
+/* What neither bind() nor connect() has; *@bytes of it. */
+static void spoil_address(struct caller *c, struct sockaddr_thc *a, socklen_t *bytes)
+{
+	switch (below(&c->rng, 6)) {
+	case 0:
+		*bytes = below(&c->rng, sizeof(*a));
+		break;
+	case 1:
+		*bytes = 0x80000000 + below(&c->rng, 1000);
+		break;
+	case 2:
+		a->sthc_family ^= (uint16_t)(1 + below(&c->rng, 0xffff));
+		break;
+	case 3:
+		a->sthc_inet = (uint16_t)(20 + below(&c->rng, 1000));
+		break;
+	case 4:
+		a->sthc_reserved[below(&c->rng, 3)] = 1;
+		break;
+	default:
+		a->sthc_ifindex = 0x80000000 + below(&c->rng, 1000);
+	}
+}
+
+static int bad_bind(struct caller *c)
+{
+	struct sockaddr_thc a = place(WORKERS4, 0, 0, 0);
+	socklen_t bytes = sizeof(a);
+
+	/* a cookie is one mistake already */
+	if (one_in(&c->rng, 4))
+		return ERRNO_OF(bind(c->fd, (void *)&a, sizeof(a)));
+	a.sthc_cookie = 0;
+	if (one_in(&c->rng, 4))
+		return ERRNO_OF(bind(c->fd, no_memory(c, sizeof(a)), sizeof(a)));
+	spoil_address(c, &a, &bytes);
+	return ERRNO_OF(bind(c->fd, (void *)&a, bytes));
+}
+
+static int bad_connect(struct caller *c)
+{
+	static const char *const nobody[] = { "0.0.0.0", "255.255.255.255", "224.0.0.1",
+					      "::",	 "ff02::1",	    "::ffff:10.79.0.1" };
+	struct sockaddr_thc a = aggregator_of(job_at(c->place), c->place % RANKS);
+	socklen_t bytes = sizeof(a);
+
+	switch (below(&c->rng, 4)) {
+	case 0:
+		return ERRNO_OF(connect(c->fd, no_memory(c, sizeof(a)), sizeof(a)));
+	case 1:
+		a = place(nobody[below(&c->rng, 6)], PORT, JOB_WILD, 0);
+		break;
+	case 2:
+		a.sthc_rank = (uint8_t)(THC_RANKS_MAX + below(&c->rng, 100));
+		break;
+	default:
+		spoil_address(c, &a, &bytes);
+	}
+	return ERRNO_OF(connect(c->fd, (void *)&a, bytes));
+}
+
+/* A message that would be good, but for one thing. */
+static int bad_message(struct caller *c)
+{
+	size_t bytes = 4 * LANES, length = sizeof(struct thc_send);
+	void *payload = some_memory(c, bytes);
+	struct thc_send s = some_message(c);
+	int type = THC_SEND, flags = 0;
+	ssize_t sent;
+
+	switch (below(&c->rng, 8)) {
+	case 0:
+		payload = no_memory(c, bytes);
+		break;
+	case 1:
+		bytes -= 1 + below(&c->rng, LANES - 1);
+		break;
+	case 2:
+		bytes = 0;
+		break;
+	case 3:
+		s.op = (uint8_t)(THC_OP_DATA_MAX + 1 + below(&c->rng, 200));
+		break;
+	case 4:
+		s.width = (uint8_t)(33 + below(&c->rng, 200));
+		break;
+	case 5:
+		s.stride = (uint16_t)(1 + below(&c->rng, LANES - 1));
+		break;
+	case 6:
+		length = below(&c->rng, 64) ?: 1;
+		length += length == sizeof(s);
+		break;
+	default:
+		flags = one_in(&c->rng, 2) ? MSG_OOB : MSG_ZEROCOPY;
+	}
+	sent = send_with(c->fd, payload, bytes, length > sizeof(s) ? (void *)c->area : &s, length,
+			 type, flags | MSG_DONTWAIT);
+	return sent < 0 ? (int)-sent : 0;
+}
+
+/* A call whose arguments make no message at all. */
+static int bad_sendmsg(struct caller *c)
+{
+	struct iovec iov = { .iov_base = c->area, .iov_len = LANES };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct sockaddr_thc a = aggregator_of(JOB_WILD, 0);
+
+	switch (below(&c->rng, 10)) {
+	case 0:
+		return ERRNO_OF(sendmsg(c->fd, no_memory(c, sizeof(msg)), MSG_DONTWAIT));
+	case 1:
+		msg.msg_control = no_memory(c, CMSG_SPACE(sizeof(struct thc_send)));
+		msg.msg_controllen = CMSG_SPACE(sizeof(struct thc_send));
+		break;
+	case 2:
+		msg.msg_control = c->area;
+		msg.msg_controllen = 1 + below(&c->rng, 0xffffffff);
+		break;
+	case 3:
+		msg.msg_iovlen = 1025 + below(&c->rng, 1 << 20);
+		break;
+	case 4:
+		msg.msg_iov = no_memory(c, sizeof(iov));
+		break;
+	case 5:
+		msg.msg_name = &a;
+		msg.msg_namelen = sizeof(a);
+		break;
+	default:
+		return bad_message(c);
+	}
+	return ERRNO_OF(sendmsg(c->fd, &msg, MSG_DONTWAIT));
+}
+
+static int bad_recvmsg(struct caller *c)
+{
+	static const int flags[] = { MSG_OOB, MSG_WAITALL, MSG_ERRQUEUE, 1 << 20 };
+	struct msghdr msg = { .msg_iov = no_memory(c, sizeof(struct iovec)), .msg_iovlen = 1 };
+
+	switch (below(&c->rng, 4)) {
+	case 0:
+		return ERRNO_OF(recvmsg(c->fd, no_memory(c, sizeof(msg)), MSG_DONTWAIT));
+	case 1:
+		return ERRNO_OF(recvmsg(c->fd, &msg, MSG_DONTWAIT));
+	}
+	msg.msg_iovlen = 0;
+	return ERRNO_OF(recvmsg(c->fd, &msg, flags[below(&c->rng, 4)] | MSG_DONTWAIT));
+}
+
+static int bad_poll(struct caller *c)
+{
+	return one_in(&c->rng, 2) ? ERRNO_OF(poll(no_memory(c, sizeof(struct pollfd)), 1, 0)) :
+				    ERRNO_OF(poll((void *)c->area, 1 << 30, 0));
+}
+
+static int bad_getsockopt(struct caller *c)
+{
+	int option = THC_OPT_TIMEOUT + (int)below(&c->rng, THC_OPT_FAILURE);
+	socklen_t len = sizeof(struct thc_joined);
+
+	switch (below(&c->rng, 5)) {
+	case 0:
+		return ERRNO_OF(getsockopt(c->fd, SOL_THC, option, no_memory(c, 4), &len));
+	case 1:
+		return ERRNO_OF(getsockopt(c->fd, SOL_THC, option, c->area, no_memory(c, 4)));
+	case 2:
+		len = below(&c->rng, 4);
+		break;
+	case 3:
+		len = 0x80000000 + below(&c->rng, 1000);
+		break;
+	default:
+		option = THC_OPT_FAILURE + 1 + (int)below(&c->rng, 100);
+	}
+	return ERRNO_OF(getsockopt(c->fd, SOL_THC, option, c->area, &len));
+}
+
+static int bad_setsockopt(struct caller *c)
+{
+	static const int word[] = { THC_OPT_TIMEOUT, THC_OPT_JOIN_TIMEOUT, THC_OPT_WINDOW,
+				    THC_OPT_PARTIAL };
+	int option = word[below(&c->rng, 4)];
+	uint64_t none = 0;
+
+	switch (below(&c->rng, 5)) {
+	case 0:
+		return ERRNO_OF(setsockopt(c->fd, SOL_THC, option, no_memory(c, 4), 4));
+	case 1:
+		return ERRNO_OF(
+			setsockopt(c->fd, SOL_THC, option, c->area, 5 + below(&c->rng, 1000)));
+	case 2:
+		return ERRNO_OF(setsockopt(c->fd, SOL_THC, THC_OPT_MEMORY, &none, sizeof(none)));
+	case 3:
+		option = THC_OPT_WELCOME + (int)below(&c->rng, 100);
+		return ERRNO_OF(setsockopt(c->fd, SOL_THC, option, c->area, 4));
+	}
+	option = one_in(&c->rng, 2) ? THC_OPT_WINDOW : THC_OPT_PARTIAL;
+	return -set_u32(c->fd, option, THC_SLOTS_MAX + 1 + below(&c->rng, 1000));
+}
+
+static int bad_ioctl(struct caller *c)
+{
+	static const unsigned long number[] = { FIONREAD, SIOCOUTQ, SIOCATMARK, 0x12345678 };
+
+	return ERRNO_OF(ioctl(c->fd, number[below(&c->rng, 4)],
+			      one_in(&c->rng, 2) ? c->area : no_memory(c, 4)));
+}
+
+static int bad_shutdown(struct caller *c)
+{
+	return ERRNO_OF(shutdown(c->fd, one_in(&c->rng, 2) ? -1 : 3 + (int)below(&c->rng, 1000)));
+}
+
+static int bad_dup(struct caller *c)
+{
+	return one_in(&c->rng, 2) ? ERRNO_OF(dup(-1)) :
+				    ERRNO_OF(fcntl(c->fd, F_DUPFD_CLOEXEC, 1 << 30));
+}
+
+static int bad_close(struct caller *c)
+{
+	return ERRNO_OF(close((1 << 29) + (int)below(&c->rng, 1 << 29)));
+}
+
+/* Calls that the family does not have. */
+static int foreign_call(struct caller *c)
+{
+	int pair[2];
+
+	switch (below(&c->rng, 5)) {
+	case 0:
+		return ERRNO_OF(listen(c->fd, 1));
+	case 1:
+		return ERRNO_OF(accept(c->fd, NULL, NULL));
+	case 2:
+		return ERRNO_OF(socketpair(AF_THC, SOCK_SEQPACKET, 0, pair));
+	case 3:
+		return mmap(NULL, 4096, PROT_READ, MAP_SHARED, c->fd, 0) == MAP_FAILED ? errno : 0;
+	}
+	return ERRNO_OF(write(c->fd, c->area, LANES));
+}
+
+/* --- a caller ------------------------------------------------------------- */
+
+/* @weight: how often, beside the others. */
+struct call {
+	unsigned int	weight;
+	enum kind	kind;
+	int		(*make)(struct caller *c);
+};
+
+static const struct call calls[] = {
+	{ 30, SENDMSG, valid_sendmsg },	    { 30, RECVMSG, valid_recvmsg },
+	{ 3, CONNECT, valid_connect },	    { 6, CONNECT, connect_both },
+	{ 2, SOCKET, valid_socket },	    { 2, BIND, valid_bind },
+	{ 6, POLL, valid_poll },	    { 4, EPOLL, valid_epoll },
+	{ 6, GETSOCKOPT, valid_getsockopt }, { 4, SETSOCKOPT, valid_setsockopt },
+	{ 3, IOCTL, valid_ioctl },	    { 4, GETNAME, valid_getname },
+	{ 1, SHUTDOWN, valid_shutdown },    { 4, DUP, valid_dup },
+	{ 2, CLOSE, valid_close },	    { 2, BAD_SOCKET, bad_socket },
+	{ 2, BAD_BIND, bad_bind },	    { 2, BAD_CONNECT, bad_connect },
+	{ 8, BAD_SENDMSG, bad_sendmsg },    { 4, BAD_RECVMSG, bad_recvmsg },
+	{ 1, BAD_POLL, bad_poll },	    { 3, BAD_GETSOCKOPT, bad_getsockopt },
+	{ 3, BAD_SETSOCKOPT, bad_setsockopt }, { 1, BAD_IOCTL, bad_ioctl },
+	{ 1, BAD_SHUTDOWN, bad_shutdown },  { 1, BAD_DUP, bad_dup },
+	{ 1, BAD_CLOSE, bad_close },	    { 2, FOREIGN, foreign_call },
+};
+
+#define CALLS	(sizeof(calls) / sizeof(calls[0]))
+
+static size_t some_call(struct rng *r)
+{
+	unsigned int all = 0, at;
+	size_t i;
+
+	for (i = 0; i < CALLS; i++)
+		all += calls[i].weight;
+	at = below(r, all);
+	for (i = 0; at >= calls[i].weight; i++)
+		at -= calls[i].weight;
+	return i;
+}
+
+static void *call_forever(void *arg)
+{
+	struct caller *c = arg;
+
+	for (;;) {
+		size_t i = some_call(&c->rng);
+
+		c->place = below(&c->rng, PLACES);
+		c->fd = __atomic_load_n(&places[c->place], __ATOMIC_ACQUIRE);
+		if (c->fd < 0)
+			note(c->storm, SOCKET, valid_socket(c));
+		note(c->storm, calls[i].kind, calls[i].make(c));
+	}
+	return NULL;
+}
+
+static void on_interrupt(int number)
+{
+	(void)number;
+}
+
+/* The process of all callers: ends by being killed. */
+static int run_callers(struct storm *s, struct rng r)
+{
+	struct sigaction act = { .sa_handler = on_interrupt };
+	static struct caller caller[CALLERS];
+	unsigned int i;
+
+	sigaction(SIGUSR1, &act, NULL);
+	sigaction(SIGPIPE, &act, NULL);
+	memset(places, 0xff, sizeof(places));
+	for (i = 0; i < CALLERS; i++) {
+		caller[i].storm = s;
+		caller[i].rng.state = draw(&r);
+		caller[i].area = make_area();
+		if (!caller[i].area ||
+		    pthread_create(&caller[i].thread, NULL, call_forever, &caller[i]))
+			return 1;
+	}
+	for (;;) {
+		sleep_ms(1 + below(&r, 200));
+		pthread_kill(caller[below(&r, CALLERS)].thread, SIGUSR1);
+	}
+}
+
+#endif /* THC_SELFTESTS_STORM_CALLS_H */

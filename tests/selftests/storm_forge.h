@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The forgers of a storm: packets that no worker and no aggregator sends, random ones and
+ * nearly right ones, with the right cookie. In a job whose sums are checked each has one
+ * mistake at least for which it must be refused. In the others anything may come, an order
+ * to end the epoch included.
+ */
+#ifndef THC_SELFTESTS_STORM_FORGE_H
+#define THC_SELFTESTS_STORM_FORGE_H
+
+#include <linux/udp.h>
+
+#include "fake.h"
+#include "storm.h"
+
+#define FORGED_MAX	(sizeof(struct thc_hdr) + THC_LANE_BYTES + 8)
+/* Packets of a train. */
+#define FORGED_TRAIN	8
+
+struct forger {
+	struct storm	*storm;
+	struct rng	rng;
+	int		udp4;
+	int		udp6;
+	uint8_t		packets[FORGED_TRAIN * FORGED_MAX];
+};
+
+/* --- one packet ----------------------------------------------------------- */
+
+/* The answer, or the request, of a chunk that is in flight, or soon will be. */
+static void forge_right_one(struct forger *f, uint8_t *packet, unsigned int job, bool down)
+{
+	const struct target *t = &f->storm->target[job];
+	struct thc_hdr *h = (void *)packet;
+	uint32_t chunk = t->chunk + below(&f->rng, 4);
+	size_t i;
+
+	memset(h, 0, sizeof(*h));
+	h->version = THC_VERSION;
+	h->op = t->op ?: THC_OP_ADD;
+	h->width = t->width ?: 8;
+	h->flags = down ? THC_F_ANSWER : 0;
+	h->cookie = htobe64(COOKIE);
+	h->job = htobe16((uint16_t)job);
+	h->rank = down ? 0 : (uint8_t)below(&f->rng, RANKS);
+	h->epoch = htobe32(t->epoch);
+	h->round = htobe32(t->round);
+	h->chunk = htobe32(chunk);
+	h->slot = htobe16((uint16_t)(chunk % JOB_SLOTS));
+	h->generation = htobe32(chunk / JOB_SLOTS);
+	h->count = htobe16(down ? RANKS : 0);
+	h->bitmap = htobe64(down ? (1 << RANKS) - 1 : 0);
+	for (i = sizeof(*h); i < FORGED_MAX; i += 8)
+		memcpy(packet + i, &(uint64_t){ draw(&f->rng) }, 8);
+}
+
+static void spoil_field(struct forger *f, struct thc_hdr *h)
+{
+	static const uint8_t ops[] = { THC_OP_WAIT, THC_OP_STALE, THC_OP_WELCOME, THC_OP_LEAVE,
+				       THC_OP_CLOSE };
+
+	switch (below(&f->rng, 8)) {
+	case 0:
+		h->op = ops[below(&f->rng, 5)];
+		break;
+	case 1:
+		h->width = (uint8_t)(4 << below(&f->rng, 4));
+		break;
+	case 2:
+		h->flags = (uint8_t)draw(&f->rng);
+		break;
+	case 3:
+		h->rank = (uint8_t)draw(&f->rng);
+		break;
+	case 4:
+		h->epoch = htobe32(be32toh(h->epoch) + below(&f->rng, 3) - 1);
+		break;
+	case 5:
+		h->chunk = htobe32(be32toh(h->chunk) + below(&f->rng, 200) - 100);
+		break;
+	case 6:
+		h->count = htobe16((uint16_t)draw(&f->rng));
+		break;
+	default:
+		((uint8_t *)h)[below(&f->rng, sizeof(*h))] ^= (uint8_t)(1 + below(&f->rng, 255));
+	}
+}
+
+/* Bytes of a packet of a job that anybody may disturb. */
+static size_t forge_wild(struct forger *f, uint8_t *packet)
+{
+	static const size_t sizes[] = { 1,  47,	 48,  48,   49,	  56,	64,
+					64, 184, 184, 1072, 1072, 1072, 1080 };
+	size_t bytes = sizes[below(&f->rng, sizeof(sizes) / sizeof(sizes[0]))];
+	struct thc_hdr *h = (void *)packet;
+	unsigned int spoilt = below(&f->rng, 4);
+
+	if (bytes == sizeof(*h) + sizeof(struct thc_welcome))
+		h->op = THC_OP_WELCOME;
+	/* a rank that seems to have restarted ends the epoch: seldom */
+	if (bytes == sizeof(*h) + sizeof(struct thc_join) && one_in(&f->rng, 50))
+		h->op = THC_OP_JOIN;
+	while (spoilt--)
+		spoil_field(f, h);
+	if (bytes >= sizeof(*h) && !one_in(&f->rng, 3))
+		set_sum(h, bytes);
+	return bytes;
+}
+
+/* Bytes of a packet that has to be refused. */
+static size_t forge_harmless(struct forger *f, uint8_t *packet, bool down)
+{
+	static const uint8_t ops[] = { 0, 5, 9, 15, THC_OP_CLOSE, 22, 99, 255 };
+	static const uint8_t header_only[] = { THC_OP_WAIT, THC_OP_STALE };
+	size_t bytes = sizeof(struct thc_hdr) + THC_LANE_BYTES;
+	struct thc_hdr *h = (void *)packet;
+	bool sound = true;
+
+	switch (below(&f->rng, 8)) {
+	case 0:
+		h->cookie ^= htobe64(1ULL << below(&f->rng, 64));
+		break;
+	case 1:
+		if (one_in(&f->rng, 2))
+			h->version ^= (uint8_t)(1 + below(&f->rng, 255));
+		else
+			h->reserved = (uint8_t)(1 + below(&f->rng, 255));
+		break;
+	case 2:
+		h->op = ops[below(&f->rng, sizeof(ops))];
+		break;
+	case 3:
+		h->width = 7;
+		break;
+	case 4:
+		/* of an epoch that is not, or of a rank that is not */
+		h->epoch = htobe32(be32toh(h->epoch) + (down ? 1 + below(&f->rng, 9) : 0));
+		h->rank = down ? h->rank : (uint8_t)(RANKS + below(&f->rng, 200));
+		break;
+	case 5:
+		bytes = 8 * (1 + below(&f->rng, (unsigned int)(bytes / 8) - 1));
+		/* a header alone could be meant */
+		bytes += bytes == sizeof(*h) ? 8 : 0;
+		break;
+	case 6:
+		h->op = header_only[below(&f->rng, 2)];
+		bytes = sizeof(*h);
+		sound = false;
+		break;
+	default:
+		sound = false;
+	}
+	if (bytes >= sizeof(*h))
+		set_sum(h, bytes);
+	if (!sound)
+		h->sum ^= htobe32(1 + below(&f->rng, 0xfffffffe));
+	return bytes;
+}
+
+/* --- trains --------------------------------------------------------------- */
+
+/* Where packets of a job go. */
+static const void *destination(struct forger *f, unsigned int job, bool down)
+{
+	static struct sockaddr_in in;
+	static struct sockaddr_in6 in6;
+	uint16_t port = down ? f->storm->target[job].port[below(&f->rng, RANKS)] : PORT;
+
+	if (job_is_v6(job)) {
+		in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons(port) };
+		inet_pton(AF_INET6, down ? WORKERS6 : AGGREGATOR6, &in6.sin6_addr);
+		return &in6;
+	}
+	in = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port) };
+	inet_pton(AF_INET, down ? WORKERS4 : AGGREGATOR4, &in.sin_addr);
+	return &in;
+}
+
+static const void *group_of(const struct target *t)
+{
+	static struct sockaddr_in in;
+
+	in = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(t->group_port),
+				   .sin_addr = t->group };
+	return &in;
+}
+
+/* One packet, or some of the same length that are joined. */
+static size_t forge_train(struct forger *f, unsigned int job, bool down, int *segment)
+{
+	unsigned int packets = one_in(&f->rng, 4) ? FORGED_TRAIN : 1, i;
+	_Alignas(8) uint8_t packet[FORGED_MAX];
+	size_t bytes = 0, each = 0;
+
+	for (i = 0; i < packets; i++) {
+		size_t now;
+
+		forge_right_one(f, packet, job, down);
+		now = job < JOB_KILLED ? forge_harmless(f, packet, down) : forge_wild(f, packet);
+		if (!i)
+			each = now;
+		else if (now != each)
+			continue;
+		memcpy(f->packets + bytes, packet, each);
+		bytes += each;
+	}
+	*segment = bytes > each ? (int)each : 0;
+	return bytes;
+}
+
+static void forge(struct forger *f, bool down)
+{
+	unsigned int job = 1 + below(&f->rng, JOBS - 1);
+	const struct target *t = &f->storm->target[job];
+	bool group = down && t->group_port && one_in(&f->rng, 2);
+	int udp = job_is_v6(job) ? f->udp6 : f->udp4, segment;
+	const void *to = group ? group_of(t) : destination(f, job, down);
+	size_t bytes = forge_train(f, job, down, &segment);
+
+	if (down && !t->port[0])
+		return;
+	setsockopt(udp, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment));
+	note(f->storm, group ? FORGED_GROUP : down ? FORGED_DOWN : FORGED_UP,
+	     -send_one(udp, to, f->packets, bytes));
+}
+
+/* A process in the aggregator's namespace, or in the workers': ends by being killed. What
+ * the workers' one sends to workers does not come from the aggregator.
+ */
+static int run_forger(struct storm *s, struct rng r, bool aggregator)
+{
+	static struct forger f;
+	struct ip_mreqn where = { 0 };
+
+	f.storm = s;
+	f.rng = r;
+	f.udp4 = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	f.udp6 = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	inet_pton(AF_INET, aggregator ? AGGREGATOR4 : WORKERS4, &where.imr_address);
+	if (f.udp4 < 0 || f.udp6 < 0 ||
+	    setsockopt(f.udp4, IPPROTO_IP, IP_MULTICAST_IF, &where, sizeof(where)))
+		return 1;
+	for (;;) {
+		forge(&f, aggregator || one_in(&f.rng, 8));
+		if (one_in(&f.rng, 4))
+			usleep(1 + below(&f.rng, 8000));
+	}
+}
+
+#endif /* THC_SELFTESTS_STORM_FORGE_H */
