@@ -583,7 +583,7 @@ def case__refused_where_every_round_would_time_out():
         assert "warning: link: down" in starts().end()
         # and a peer elsewhere cannot be looked at
         said = Daemon(net).end()
-        assert "warning: the veth's peer: in another namespace" in said, said
+        assert "warning: the veth's peer: the peer is in another namespace" in said, said
 
 
 def case__check_finds_what_is_wrong():

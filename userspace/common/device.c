@@ -155,8 +155,9 @@ bool thc_device_peer(const char *interface, struct thc_finding *f)
 	/* a veth takes redirected frames while it polls: for GRO, or for a program */
 	if (!peer_name(interface, name))
 		thc_find(f, THC_FIT_NOTE,
-			 "in another namespace: redirected frames are silently lost unless "
-			 "GRO is on at it (interface %u there): ethtool -K PEER gro on",
+			 "the peer is in another namespace: redirected frames are silently lost "
+			 "unless GRO is on at the peer (interface %u there): "
+			 "ethtool -K PEER gro on",
 			 peer_index(interface));
 	else if (has_flag(name, ETHTOOL_GGRO, ~0U))
 		thc_find(f, THC_FIT_OK, "GRO is on at %s: redirected frames arrive", name);

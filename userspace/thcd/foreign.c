@@ -79,8 +79,8 @@ static int listen_to(const struct thcd *d, const struct thcd_plan *plan)
 	if (!become_member(fd, &plan->group, s->ifindex) &&
 	    !bind(fd, (struct sockaddr *)&ss, length))
 		return fd;
-	thcd_say("job %u: cannot listen to its group: %s; another aggregator there would not be "
-		 "noticed",
+	thcd_say("job %u: cannot listen to its group: %s; thcd will not notice another aggregator "
+		 "that uses the group",
 		 plan->job, strerror(errno));
 	close(fd);
 	return -1;
@@ -163,10 +163,11 @@ static void look_at(struct thcd *d, int id)
 		return;
 	d->counters.foreign++;
 	thcd_say(
-		"job %d: %s sends to this job's group, %s port %u: workers drop that, but it takes "
-		"their time; if it is another aggregator, give one of the two another group=",
+		"job %d: %s sends to this job's group, %s port %u: workers drop these packets, but "
+		"lose time by them; if %s is another aggregator, give one of the two jobs another "
+		"group=",
 		id, thc_addr_text(&addr, from), thc_addr_text(&plan->group, group),
-		plan->group_port);
+		plan->group_port, from);
 	close(f->fd[id]);
 	f->fd[id] = -1;
 	f->again_ms[id] = thcd_now_ms() + QUIET_MS;
