@@ -122,8 +122,10 @@ def train(args, rank, world):
             continue
         errors = 0
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if torch.isfinite(norm):    # if it is not, all ranks skip the step
+        if torch.isfinite(norm):
             optimizer.step()
+        else:                       # on all ranks alike: none of them does this step
+            state.undo_step()
         step += 1
         if step % args.every == 0:
             checkpoints.save(step, **saved)
@@ -131,7 +133,7 @@ def train(args, rank, world):
                 print(f"step {step} of {args.steps}", flush=True)
 
     with torch.no_grad():
-        x, y = batch(-1, 4096)
+        x, y = batch(-1, 1000)
         loss = torch.nn.functional.cross_entropy(model.module(x), y).item()
     weights = hashlib.sha256()
     for parameter in model.parameters():

@@ -161,7 +161,7 @@ class Errors(rig.HookTest):
 
         dist.all_reduce = failing
         try:
-            with self.assertRaisesRegex(RuntimeError, "Connection closed by peer"):
+            with self.assertRaisesRegex(ThcError, "restart all ranks: Connection closed by peer"):
                 run.backward(1)
         finally:
             dist.all_reduce = work

@@ -290,7 +290,10 @@ class ThcState:
             return _ready(buffer)
         world = dist.get_world_size(self.process_group)
         buffer.div_(world)  # before the sum: half precision must not overflow in it
-        work = dist.all_reduce(buffer, group=self.process_group, async_op=True)
+        try:
+            work = dist.all_reduce(buffer, group=self.process_group, async_op=True)
+        except Exception as failure:
+            raise _group_failed(failure) from failure
         step.begin()
 
         def done(future):
@@ -299,8 +302,7 @@ class ThcState:
                 value = future.value()[0]
                 step.values.append(value)
             except Exception as failure:  # belongs to the step
-                error = ThcError(f"the process group failed on a bucket that does not go through "
-                                 f"THC, restart all ranks: {failure}", errno.EIO)
+                error = _group_failed(failure)
             step.end(error)
             return value
 
@@ -372,6 +374,11 @@ class ThcState:
         """
         if self._ended:
             self._undo(self._ended)
+
+
+def _group_failed(failure):
+    return ThcError(f"the process group failed on a bucket that does not go through THC, restart "
+                    f"all ranks: {failure}", errno.EIO)
 
 
 def _host_copy(buffer):
