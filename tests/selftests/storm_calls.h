@@ -658,10 +658,11 @@ static size_t some_call(struct rng *r)
 static void *call_forever(void *arg)
 {
 	struct caller *c = arg;
+	size_t n, i;
 
-	for (;;) {
-		size_t i = some_call(&c->rng);
-
+	for (n = 0;; n++) {
+		/* each of them once, then any */
+		i = n < CALLS ? n : some_call(&c->rng);
 		c->place = below(&c->rng, PLACES);
 		c->fd = __atomic_load_n(&places[c->place], __ATOMIC_ACQUIRE);
 		if (c->fd < 0)
