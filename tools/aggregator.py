@@ -8,6 +8,8 @@ import secrets
 import selectors
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 
 from netns import THCD_SOCKETS, NetnsError, build_dir
@@ -15,15 +17,18 @@ from netns import THCD_SOCKETS, NetnsError, build_dir
 
 class Aggregator:
     """A running thcd. ranks: of its one job (1); software: no BPF; job: more
-    keys of the job, as {"reply": "fanout"}; options: more of the command line
+    keys of the job, as {"reply": "fanout"}; options: more of the command line;
+    quiet: what it says is shown only if something fails
     """
 
-    def __init__(self, net, ranks, software=False, job=None, options=(), stderr=None):
+    def __init__(self, net, ranks, software=False, job=None, options=(), stderr=None,
+                 quiet=False):
         self.net, self.ranks, self.software = net, ranks, software
         self.job, self.cookie = 1, secrets.randbits(63) | 1
         self.keys = {"job": self.job, "ranks": ranks, "cookie": hex(self.cookie), **(job or {})}
         self.options = ["-i", "eth0", *(["--software"] if software else []), *options]
-        self.stderr = stderr
+        self.said = tempfile.TemporaryFile("w+") if quiet else None
+        self.stderr = self.said or stderr
         self.instance = net.name
         self.process = None
         self.start()
@@ -39,6 +44,7 @@ class Aggregator:
         line = read_line(self.process.stdout, 120)
         if not line.startswith("ready"):
             self.stop()
+            self.show()
             raise NetnsError("thcd did not get ready; its message is above")
 
     def stats(self):
@@ -66,11 +72,19 @@ class Aggregator:
             self.process.stdout.close()
             self.process = None
 
+    def show(self):
+        """What a quiet thcd has said."""
+        if self.said:
+            self.said.seek(0)
+            sys.stderr.write(self.said.read())
+
     def __enter__(self):
         return self
 
-    def __exit__(self, *_exc):
+    def __exit__(self, kind, _error, _trace):
         self.stop()
+        if kind and issubclass(kind, Exception):
+            self.show()
 
 
 def _program(name):

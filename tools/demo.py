@@ -443,7 +443,7 @@ def train(args, screen):
     counters = {}
     with tempfile.TemporaryDirectory(prefix=netns.temporary_prefix()) as folder, \
             netns.Topology(args.workers, impair=impair) as net, \
-            Aggregator(net, args.workers, software=args.software) as aggregator:
+            Aggregator(net, args.workers, software=args.software, quiet=True) as aggregator:
         stats = aggregator.stats()
         lanes = f", lanes summed by {stats['lanes_by']}" if "lanes_by" in stats else ""
         screen.say(f"aggregator {netns.AGGREGATOR4} ({stats['mode']}{lanes}), "

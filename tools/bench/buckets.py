@@ -85,7 +85,7 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
     progress(bytes, repeat, system, seconds) is called after each all-reduce.
     """
     with netns.Topology(workers, shape=shape) as net, \
-            Aggregator(net, workers, software=software) as aggregator:
+            Aggregator(net, workers, software=software, quiet=True) as aggregator:
         _with_second_job(aggregator)
         ranks = Ranks(net, aggregator)
         samples = {size: {system: [] for system in systems} for size in sizes}

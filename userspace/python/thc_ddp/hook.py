@@ -24,9 +24,8 @@ _DEVICES = ("cpu", "cuda")
 _COUNTERS = ("buckets_thc", "elements_thc", "buckets_fallback", "elements_fallback",
              "fallback_small", "fallback_dtype", "fallback_device", "fallback_sparse",
              "steps", "steps_nonfinite", "steps_failed")
-# Of a rank that waits for others, while it knows that something went wrong:
-# they notice within their own timeout.
-_PATIENCE_S = 150.0
+# The timeout of a client that was given none, as in libthc.h.
+_TIMEOUT_S = 60.0
 
 
 class ThcState:
@@ -334,7 +333,7 @@ class ThcState:
         error, verdict = step.error, step.verdict()
         verdicts = [verdict]
         try:
-            verdicts = confirm(verdict, self.process_group, _PATIENCE_S if error else None)
+            verdicts = confirm(verdict, self.process_group, self._patience() if error else None)
         except Exception as failure:
             error = error or ThcError(f"the ranks cannot confirm the step to each other, because "
                                       f"the process group failed: restart all ranks ({failure})",
@@ -353,6 +352,14 @@ class ThcState:
         self._ended = step
         if error:
             raise error
+
+    def _patience(self):
+        """Seconds for the other ranks, once this one knows of an error.
+
+        A rank that is alive notices within its timeout. One that is not would keep this one
+        as long as the process group waits, mostly half an hour.
+        """
+        return 2 * (self.options.get("timeout") or _TIMEOUT_S) + 10
 
     def _give_up(self, step):
         """A backward pass that began was never finished: an error that is not ours."""
