@@ -160,7 +160,8 @@ fi
 trap cleanup EXIT
 ip link add thc-simd type veth peer name thc-simd-peer &&
 	ip address add 10.83.73.1/24 dev thc-simd &&
-	ip link set thc-simd up && ip link set thc-simd-peer up || exit 1
+	ip link set thc-simd up && ip link set thc-simd-peer up &&
+	ethtool -K thc-simd-peer gro on || exit 1	# or thcd would not start
 ops=$BUILD/tests/bpf/test_xdp_ops
 
 if [ ! -e /sys/kernel/btf/thc ]; then
