@@ -195,8 +195,9 @@ def a_rank_is_killed_and_all_are_started_again(feedback):
             netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
         words = [*FEEDBACK[feedback], "--checkpoints", folder, "--every", str(EVERY)]
         kill = trainers.die_once(DISTURBED, os.path.join(folder, "died"))
-        with training(net, aggregator, *words, prepare=kill) as ranks:
-            # the other one cannot go on without it, and says so
+        # the other one cannot go on without it, and says so
+        with training(net, aggregator, *words, "--timeout", "3", "--join-timeout", "3",
+                      prepare=kill) as ranks:
             texts = ranks.ended()
         assert ranks.statuses == [trainers.ENDED_BY_ERROR, -signal.SIGKILL], "\n".join(texts)
         with training(net, aggregator, *words, prepare=kill) as ranks:
