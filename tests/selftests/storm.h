@@ -128,7 +128,7 @@ enum {
 	JOB_GROUP,	/* over IPv4, answers to the group */
 	JOB_KILLED,
 	JOB_WILD,
-	JOBS = 12,
+	JOBS = 8,
 };
 
 #define JOBS_CHECKED	(JOB_KILLED - JOB_V6)

@@ -17,6 +17,11 @@
 #define PLACES		(RANKS * (JOBS - JOB_WILD))
 /* Of a caller's memory, behind which there is none. */
 #define AREA		(64 << 10)
+/* Most milliseconds to join: who joins sends 50 packets in a second, and emulated processors
+ * would have nothing else to do.
+ */
+#define JOIN_MS		500
+#define BOTH_JOIN_MS	5000
 /* Most chunks of a message. */
 #define CALL_CHUNKS	24
 
@@ -115,7 +120,7 @@ static int valid_socket(struct caller *c)
 		set_timeo(fd, SO_RCVTIMEO, some_ms(c, 1, 100));
 		set_timeo(fd, SO_SNDTIMEO, some_ms(c, 1, 300));
 	}
-	set_u32(fd, THC_OPT_JOIN_TIMEOUT, some_ms(c, 100, 4000));
+	set_u32(fd, THC_OPT_JOIN_TIMEOUT, some_ms(c, 50, JOIN_MS));
 	set_u32(fd, THC_OPT_TIMEOUT, some_ms(c, 500, 5000));
 	c->fd = fd;
 	if (one_in(&c->rng, 3))
@@ -259,10 +264,12 @@ static int connect_both(struct caller *c)
 	}
 	note(c->storm, SOCKET, valid_socket(c));
 	here = c->fd;
+	set_u32(here, THC_OPT_JOIN_TIMEOUT, BOTH_JOIN_MS);
+	set_u32(there, THC_OPT_JOIN_TIMEOUT, BOTH_JOIN_MS);
 	error = begin_join(there, &a);
 	note(c->storm, CONNECT, error ? -error : EINPROGRESS);
 	set_nonblock(here, false);
-	set_timeo(here, SO_SNDTIMEO, 3000);
+	set_timeo(here, SO_SNDTIMEO, BOTH_JOIN_MS);
 	a = aggregator_of(job, place % RANKS);
 	error = ERRNO_OF(connect(here, (void *)&a, sizeof(a)));
 	/* to be called again, which waits on */
@@ -320,7 +327,7 @@ static int valid_setsockopt(struct caller *c)
 	case 0:
 		return -set_u32(c->fd, THC_OPT_TIMEOUT, some_ms(c, 100, 5000));
 	case 1:
-		return -set_u32(c->fd, THC_OPT_JOIN_TIMEOUT, some_ms(c, 100, 4000));
+		return -set_u32(c->fd, THC_OPT_JOIN_TIMEOUT, some_ms(c, 50, JOIN_MS));
 	case 2:
 		return -set_u32(c->fd, THC_OPT_WINDOW, below(&c->rng, 2 * JOB_SLOTS));
 	case 3:

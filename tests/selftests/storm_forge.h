@@ -242,8 +242,7 @@ static int run_forger(struct storm *s, struct rng r, bool aggregator)
 		return 1;
 	for (;;) {
 		forge(&f, aggregator || one_in(&f.rng, 8));
-		if (one_in(&f.rng, 4))
-			usleep(1 + below(&f.rng, 8000));
+		usleep(1 + below(&f.rng, 10000));
 	}
 }
 

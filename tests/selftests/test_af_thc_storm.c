@@ -29,6 +29,8 @@
 /* What that may take at most, where everything else takes its part of two processors. */
 #define LIFE_PATIENCE_MS 120000
 #define CHECKED_JOIN_MS	20000
+/* Of theirs at most, in which the storm has the processors. */
+#define CHECKED_PAUSE_US 100000
 /* Lives that a storm has at least. */
 #define LIVES_LEAST	4
 /* From the end of the last process to a module that has gone. */
@@ -243,7 +245,7 @@ static void *disturb_checked(void *arg)
 			note(c.storm, harmless[i].kind, harmless[i].make(&c));
 		else
 			receive_message(c.fd, c.area, AREA, &r, MSG_PEEK | MSG_DONTWAIT, NULL);
-		usleep(1 + below(&c.rng, 20000));
+		usleep(1 + below(&c.rng, CHECKED_PAUSE_US));
 	}
 	return NULL;
 }
@@ -264,8 +266,10 @@ static int run_checked(struct storm *s, struct rng r, unsigned int job)
 	c.tag = draw(&r);
 	if (pthread_create(&thread, NULL, disturb_checked, &c))
 		return 1;
-	for (;;)
+	for (;;) {
 		joined = joined ? !sum_checked(&c) : !join_checked(&c);
+		usleep(1 + below(&c.rng, CHECKED_PAUSE_US));
+	}
 }
 
 /* --- processes that are killed -------------------------------------------- */
@@ -377,10 +381,10 @@ static int lose_interface(struct rng *r)
 	struct sockaddr_thc a = place("10.80.0.2", FAKE_PORT, 1, 1);
 	int fd, error = enter_netns();
 
-	if (!error && system("ip link add v0 type veth peer name v1 && "
-			     "ip addr add 10.80.0.1/24 dev v0 && ip link set v0 up && "
-			     "ip link set v1 up && "
-			     "ip neigh add 10.80.0.2 lladdr 02:00:00:00:00:01 dev v0"))
+	if (!error &&
+	    system("printf 'link add v0 type veth peer name v1\n"
+		   "addr add 10.80.0.1/24 dev v0\nlink set v0 up\nlink set v1 up\n"
+		   "neigh add 10.80.0.2 lladdr 02:00:00:00:00:01 dev v0\n' | ip -batch -"))
 		error = -EIO;
 	fd = thc_open(0);
 	if (!error)
@@ -408,6 +412,8 @@ static int end_with_traffic(struct rng *r)
 	return error;
 }
 
+#define NAMESPACE_KINDS	3
+
 static int use_namespace(unsigned int how, struct rng r)
 {
 	switch (how) {
@@ -419,24 +425,26 @@ static int use_namespace(unsigned int how, struct rng r)
 	return end_with_traffic(&r);
 }
 
+/* One after another, of each kind one that is not killed first. */
 static int run_namespaces(struct storm *s, struct rng r)
 {
-	for (;;) {
-		unsigned int how = below(&r, 4);
-		int status, error;
+	unsigned int n;
+
+	for (n = 0;; n++) {
+		unsigned int how = n < NAMESPACE_KINDS ? n : below(&r, 4);
+		int status;
 		pid_t pid;
 
 		draw(&r);
 		pid = fork_child();
 		if (!pid)
 			_exit(-use_namespace(how, r));
-		if (one_in(&r, 5)) {
+		if (n >= NAMESPACE_KINDS && one_in(&r, 5)) {
 			usleep(1 + below(&r, 300000));
 			kill(pid, SIGKILL);
 		}
 		waitpid(pid, &status, 0);
-		error = WIFSIGNALED(status) ? EINTR : WEXITSTATUS(status);
-		note(s, NAMESPACE, error);
+		note(s, NAMESPACE, WIFSIGNALED(status) ? EINTR : WEXITSTATUS(status));
 	}
 }
 
