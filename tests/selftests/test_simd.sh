@@ -207,7 +207,7 @@ try "rmmod beside it" removed
 stop_thcd
 try "thcd without the module takes BPF" start_thcd BPF
 stop_thcd
-try "thcctl check says what would help" says ok "with thc.ko loaded"
+try "thcctl check says what would help" says ok "thc.ko would sum them faster: modprobe thc"
 modprobe thc
 try "all-reduce in namespaces, through thcd" \
 	summed "" 100 10000000 "$PYTHON" tests/netns/test_shapes.py \
