@@ -43,7 +43,7 @@
 #define PORT		18500
 #define RANKS_MAX	THC_RANKS_MAX
 /* A machine that is emulated may be busy for so long. */
-#define PATIENCE_MS	20000
+#define PATIENCE_MS	60000
 
 static inline uint64_t now_ms(void)
 {
