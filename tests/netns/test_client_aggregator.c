@@ -120,7 +120,7 @@ static void check_restart(unsigned int away_us)
 	for (i = 0; i < 2; i++) {
 		ranks[i].barrier = &barrier;
 		ranks[i].flags = THC_CLIENT_ERROR_FEEDBACK;
-		ranks[i].timeout_ms = 2500;
+		ranks[i].timeout_ms = 20000; /* no rank waits so long: thcd comes back */
 		pthread_create(&ranks[i].thread, NULL, survive, &ranks[i]);
 	}
 	pthread_barrier_wait(&dying);
