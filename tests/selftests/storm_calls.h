@@ -17,11 +17,13 @@
 #define PLACES		(RANKS * (JOBS - JOB_WILD))
 /* Of a caller's memory, behind which there is none. */
 #define AREA		(64 << 10)
-/* Most milliseconds to join: who joins sends 50 packets in a second, and emulated processors
- * would have nothing else to do.
+/* Most milliseconds to join, of one rank and of two that meet. Who joins sends 50 packets in
+ * a second: if many do so for long, emulated processors come to nothing else.
  */
-#define JOIN_MS		500
+#define JOIN_MS		300
 #define BOTH_JOIN_MS	5000
+/* Callers that make two ranks meet, at a time. */
+#define BOTH_JOINING	2
 /* Most chunks of a message. */
 #define CALL_CHUNKS	24
 
@@ -213,11 +215,12 @@ static int valid_sendmsg(struct caller *c)
 static int valid_recvmsg(struct caller *c)
 {
 	static const int flags[] = { 0, MSG_DONTWAIT, MSG_PEEK | MSG_DONTWAIT, MSG_TRUNC };
-	size_t bytes = one_in(&c->rng, 4) ? below(&c->rng, AREA / 2) : CALL_CHUNKS * ANSWER;
+	size_t bytes = one_in(&c->rng, 4) ? 1 + below(&c->rng, AREA / 2) : CALL_CHUNKS * ANSWER;
 	char control[128];
 	struct iovec iov[2] = { { .iov_base = some_memory(c, bytes), .iov_len = bytes / 2 } };
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2, .msg_control = control,
 			      .msg_controllen = sizeof(control) };
+	ssize_t got;
 
 	iov[1].iov_base = (uint8_t *)iov[0].iov_base + bytes / 2;
 	iov[1].iov_len = bytes - bytes / 2;
@@ -227,7 +230,9 @@ static int valid_recvmsg(struct caller *c)
 		msg.msg_control = no_memory(c, sizeof(control));
 	if (one_in(&c->rng, 8))
 		msg.msg_controllen = below(&c->rng, sizeof(control));
-	return ERRNO_OF(recvmsg(c->fd, &msg, flags[below(&c->rng, 4)]));
+	got = recvmsg(c->fd, &msg, flags[below(&c->rng, 4)]);
+	/* the end, after shutdown(), is no message */
+	return got < 0 ? errno : got ? 0 : ENODATA;
 }
 
 /* One message of both ranks, which others may take, or spoil. */
@@ -244,44 +249,68 @@ static void sum_both(struct caller *c, int here, int there)
 	}
 	set_timeo(here, SO_RCVTIMEO, 1000);
 	done = receive_message(here, some_memory(c, ANSWER), ANSWER, &r, 0, NULL);
-	note(c->storm, RECVMSG, done < 0 ? (int)-done : 0);
+	note(c->storm, RECVMSG, done < 0 ? (int)-done : done ? 0 : ENODATA);
 }
 
-/* Both ranks of a job, which meet. */
-static int connect_both(struct caller *c)
+/* The second rank of the pair, which begins to join; its socket. */
+static int begin_other(struct caller *c)
 {
-	unsigned int place = c->place, other = place ^ 1, job = job_at(place);
-	int there = __atomic_load_n(&places[other], __ATOMIC_ACQUIRE), here, error;
-	struct sockaddr_thc a = aggregator_of(job, other % RANKS);
+	unsigned int here = c->place, other = here ^ 1;
+	struct sockaddr_thc a = aggregator_of(job_at(other), other % RANKS);
+	int error;
 
-	if (there >= 0 && is_joined(there) && is_joined(c->fd) && !one_in(&c->rng, 8))
-		return EISCONN;
-	if (there < 0) {
-		c->place = other;
+	c->place = other;
+	c->fd = __atomic_load_n(&places[other], __ATOMIC_ACQUIRE);
+	if (c->fd < 0)
 		note(c->storm, SOCKET, valid_socket(c));
-		there = c->fd;
-		c->place = place;
-	}
-	note(c->storm, SOCKET, valid_socket(c));
-	here = c->fd;
-	set_u32(here, THC_OPT_JOIN_TIMEOUT, BOTH_JOIN_MS);
-	set_u32(there, THC_OPT_JOIN_TIMEOUT, BOTH_JOIN_MS);
-	error = begin_join(there, &a);
+	c->place = here;
+	set_u32(c->fd, THC_OPT_JOIN_TIMEOUT, BOTH_JOIN_MS);
+	error = begin_join(c->fd, &a);
 	note(c->storm, CONNECT, error ? -error : EINPROGRESS);
+	return c->fd;
+}
+
+static int finish_both(struct caller *c, int here)
+{
+	struct sockaddr_thc a = aggregator_of(job_at(c->place), c->place % RANKS);
+	int error;
+
 	set_nonblock(here, false);
 	set_timeo(here, SO_SNDTIMEO, BOTH_JOIN_MS);
-	a = aggregator_of(job, place % RANKS);
+	set_u32(here, THC_OPT_JOIN_TIMEOUT, BOTH_JOIN_MS);
 	error = ERRNO_OF(connect(here, (void *)&a, sizeof(a)));
 	/* to be called again, which waits on */
 	while (error == EINTR) {
 		note(c->storm, CONNECT, error);
 		error = ERRNO_OF(connect(here, (void *)&a, sizeof(a)));
 	}
-	if (!error)
-		sum_both(c, here, there);
-	tell_forgers(c->storm, job, place % RANKS, here);
-	tell_forgers(c->storm, job, other % RANKS, there);
 	return error;
+}
+
+/* Both ranks of a job meet; few callers at a time, see JOIN_MS. */
+static int connect_both(struct caller *c)
+{
+	unsigned int job = job_at(c->place), rank = c->place % RANKS, n;
+	static unsigned int joining;
+	int there, here, error;
+
+	there = __atomic_load_n(&places[c->place ^ 1], __ATOMIC_ACQUIRE);
+	if (is_joined(there) && is_joined(c->fd) && !one_in(&c->rng, 8)) {
+		sum_both(c, c->fd, there);
+		return 0;
+	}
+	if (__atomic_fetch_add(&joining, 1, __ATOMIC_ACQ_REL) < BOTH_JOINING) {
+		note(c->storm, SOCKET, valid_socket(c));
+		here = c->fd;
+		there = begin_other(c);
+		error = note(c->storm, CONNECT, finish_both(c, here));
+		for (n = error ? 0 : 1 + below(&c->rng, 8); n; n--)
+			sum_both(c, here, there);
+		tell_forgers(c->storm, job, rank, here);
+		tell_forgers(c->storm, job, rank ^ 1, there);
+	}
+	__atomic_fetch_sub(&joining, 1, __ATOMIC_ACQ_REL);
+	return 0;
 }
 
 /* --- the other calls ------------------------------------------------------ */
@@ -623,7 +652,7 @@ static int foreign_call(struct caller *c)
 
 /* --- a caller ------------------------------------------------------------- */
 
-/* @weight: how often, beside the others. */
+/* @weight: how often, beside the others; @kind: KINDS, if it consists of several. */
 struct call {
 	unsigned int	weight;
 	enum kind	kind;
@@ -632,7 +661,7 @@ struct call {
 
 static const struct call calls[] = {
 	{ 30, SENDMSG, valid_sendmsg },	    { 30, RECVMSG, valid_recvmsg },
-	{ 3, CONNECT, valid_connect },	    { 6, CONNECT, connect_both },
+	{ 3, CONNECT, valid_connect },	    { 6, KINDS, connect_both },
 	{ 2, SOCKET, valid_socket },	    { 2, BIND, valid_bind },
 	{ 6, POLL, valid_poll },	    { 4, EPOLL, valid_epoll },
 	{ 6, GETSOCKOPT, valid_getsockopt }, { 4, SETSOCKOPT, valid_setsockopt },
@@ -666,6 +695,7 @@ static void *call_forever(void *arg)
 {
 	struct caller *c = arg;
 	size_t n, i;
+	int error;
 
 	for (n = 0;; n++) {
 		/* each of them once, then any */
@@ -674,7 +704,9 @@ static void *call_forever(void *arg)
 		c->fd = __atomic_load_n(&places[c->place], __ATOMIC_ACQUIRE);
 		if (c->fd < 0)
 			note(c->storm, SOCKET, valid_socket(c));
-		note(c->storm, calls[i].kind, calls[i].make(c));
+		error = calls[i].make(c);
+		if (calls[i].kind < KINDS)
+			note(c->storm, calls[i].kind, error);
 	}
 	return NULL;
 }
