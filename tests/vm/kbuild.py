@@ -67,8 +67,9 @@ class Build:
         return 0
 
     def _digest(self):
+        """Of the configuration and of the place, which the tree's own Makefile names."""
         with open(self.fragment, "rb") as f:
-            return hashlib.sha256(f.read()).hexdigest()
+            return hashlib.sha256(f.read() + os.fsencode(os.path.abspath(self.out))).hexdigest()
 
     def _is_there(self):
         if not os.path.exists(self._stamp):

@@ -292,12 +292,12 @@ def _fetch(series):
     shutil.copy(os.path.join(image, "boot/config-" + release), os.path.join(new, "config"))
     _keep_modules(_modules_in(image, release), os.path.join(new, "lib/modules", release))
     depmod(new, release)
-    # The headers' Makefile names its sibling by an absolute path.
+    # The headers' Makefile names its sibling by an absolute path; the checkout may move.
     makefile = os.path.join(new, f"usr/src/linux-headers-{release}/Makefile")
     with open(makefile) as f:
         text = f.read()
     with open(makefile, "w") as f:
-        f.write(text.replace(" /usr/src/", f" {home}/usr/src/"))
+        f.write(text.replace(" /usr/src/", " ../"))
     with open(os.path.join(new, "release"), "w") as f:
         f.write(release + "\n")
     shutil.rmtree(debs)
