@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# What `thcctl check` and thcd say of VLAN tags that native XDP would not see, on real VLAN
+# devices: above a veth whose peer passes tags beside the frames (txvlan), and above a device
+# that strips them (rxvlan), a bond. That thcd starts once the setting has been changed as they
+# say, in generic mode, with --force, and if its address is not on the VLAN device.
+#
+#	peer --- veth vn0, vn0.5 = 10.77.5.1
+#	bond bn0, bn0.5 = 10.77.6.1
+# shellcheck disable=SC2317 # functions are called by try
+set -u
+
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+work=$(mktemp -d) || exit 1
+number=0
+failed=0
+
+cleanup()
+{
+	ip link delete vn0 2>/dev/null
+	ip link delete bn0 2>/dev/null
+	rm -r "$work"
+}
+
+# try NAME COMMAND...: one test case; the output of one that fails is shown
+try()
+{
+	number=$((number + 1))
+	name=$1
+	shift
+	if "$@" >"$work/output" 2>&1; then
+		echo "ok $number - $name"
+	else
+		echo "not ok $number - $name"
+		sed 's/^/# /' "$work/output"
+		failed=1
+	fi
+}
+
+# checked INTERFACE VERDICT WORDS: thcctl's line of VLAN
+checked()
+{
+	"$BUILD/thcctl" check "$1" >"$work/check"
+	cat "$work/check"
+	grep "VLAN" "$work/check" | grep -w -e "$2" | grep -q -e "$3"
+}
+
+# starts INTERFACE ADDRESS [OPTION]...: thcd is ready, and ends
+starts()
+{
+	interface=$1
+	address=$2
+	shift 2
+	mkfifo "$work/ready" || return 1
+	"$BUILD/thcd" -i "$interface" --listen "$address" --job 1,ranks=2,cookie=7 "$@" \
+		>"$work/ready" 2>"$work/said" &
+	daemon=$!
+	read -r ready <"$work/ready"
+	kill "$daemon" 2>/dev/null
+	wait "$daemon"
+	rm "$work/ready"
+	cat "$work/said"
+	[ "$ready" = ready ]
+}
+
+# refused INTERFACE ADDRESS WORDS: and what it says tells what to do
+refused()
+{
+	! starts "$1" "$2" && grep -q -e "$3" "$work/said" && grep -q -e "--force" "$work/said"
+}
+
+# done_so COMMAND...: a command that was proposed, and that has now been followed
+done_so()
+{
+	grep -q -e "$*" "$work/said" && "$@"
+}
+
+modprobe 8021q 2>/dev/null
+modprobe bonding max_bonds=0 2>/dev/null
+if ! ip link add vn0 type veth peer name vn1 || ! ip link add bn0 type bond ||
+	! ip link add link vn0 name vn0.5 type vlan id 5 ||
+	! ip link add link bn0 name bn0.5 type vlan id 5; then
+	cleanup
+	if [ -n "${THC_VM_KERNEL:-}" ]; then
+		printf '1..1\nnot ok 1 - devices\n'
+		exit 1
+	fi
+	echo "1..0 # SKIP this kernel has no VLAN devices: run it by tests/vm/check"
+	exit 4
+fi
+trap cleanup EXIT
+ip address add 10.77.4.1/24 dev vn0
+ip address add 10.77.5.1/24 dev vn0.5
+ip address add 10.77.6.1/24 dev bn0.5
+for device in vn0 vn1 bn0 vn0.5 bn0.5; do
+	ip link set dev "$device" up
+done
+ethtool -K vn1 gro on
+
+echo "1..12"
+try "veth__check_notes_tags_beside_frames" \
+	checked vn0 note "vn1 passes VLAN tags beside frames"
+try "veth__is_refused" refused vn0 10.77.5.1 "VLAN: vn1 passes VLAN tags beside frames"
+try "veth__but_not_without_the_vlan" starts vn0 10.77.4.1
+try "veth__starts_in_generic_mode" starts vn0 10.77.5.1 --mode generic
+try "veth__starts_by_force" starts vn0 10.77.5.1 --force
+try "veth__warns_then" grep -q "warning: VLAN: vn1 passes" "$work/said"
+try "veth__what_was_proposed" done_so ethtool -K vn1 txvlan off
+try "veth__starts_then" starts vn0 10.77.5.1
+try "veth__check_agrees" checked vn0 ok "vn1 leaves tags in frames"
+try "nic__check_notes_that_it_strips" checked bn0 note "bn0 strips VLAN tags"
+try "nic__is_refused" refused bn0 10.77.6.1 "VLAN: bn0 strips VLAN tags"
+try "nic__what_was_proposed" done_so ethtool -K bn0 rxvlan off
+exit $failed
