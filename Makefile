@@ -62,7 +62,7 @@ all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thc
 
 help:
 	@echo 'make            library, daemon, tools and XDP programs, into $(BUILD)/'
-	@echo 'make check      every test; ends with "N passed, N failed, N skipped"'
+	@echo 'make check      tests; ends with "N passed, N failed, N skipped"'
 	@echo 'make check-debug  the tests of the module, on a kernel with KASAN, lockdep, kmemleak, ...;'
 	@echo '                AVX-512 on User-mode Linux; a short demo-vm'
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'

@@ -475,7 +475,8 @@ def main():
     parser.add_argument("--loss", type=float, default=0.0, metavar="P",
                         help="lose packets with probability P in each direction, e.g. 0.02")
     parser.add_argument("--workers", type=int, default=4, help="1 to 8, default 4")
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=5,
+                        help="passes over the training images, default 5")
     parser.add_argument("--steps", type=int, default=0, metavar="N",
                         help="end each training after N steps, before all epochs are over")
     parser.add_argument("--hidden", type=int, default=1024, metavar="N",

@@ -11,15 +11,15 @@
 
 #define THC_EVENT_LIST(X)								\
 	X(ADDED, "added", "contributions counted into a sum")				\
-	X(WAITED, "waited", "duplicates of an unfinished generation")			\
-	X(REPEATED, "repeated", "duplicates of a finished generation, answered again")	\
-	X(STALE, "stale", "contributions to a generation that was overwritten")			\
+	X(WAITED, "waited", "duplicates for a chunk that is not finished")			\
+	X(REPEATED, "repeated", "duplicates for a finished chunk, answered again")		\
+	X(STALE, "stale", "contributions to a chunk whose slot has moved on")		\
 	X(EPOCH, "epoch", "packets of a session that has ended")				\
 	X(CONTROL, "control", "JOIN and LEAVE")						\
-	X(FINISHED, "finished", "generations finished by all ranks")			\
-	X(CLOSED, "closed", "generations closed by deadline")				\
+	X(FINISHED, "finished", "chunks finished by all ranks")				\
+	X(CLOSED, "closed", "chunks closed by deadline")					\
 	X(SENT, "sent", "answer frames sent")						\
-	X(RELAYED, "relayed", "answers handed to the daemon to send")			\
+	X(RELAYED, "relayed", "answers handed to thcd to send")				\
 	X(LOST, "lost", "answers that could not be sent; workers ask again")
 
 #define THC_DROP_LIST(X)								\

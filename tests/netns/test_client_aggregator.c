@@ -223,15 +223,18 @@ static void gone__failed_rejoin_leaves_a_client(void **state)
 	struct thc_client_options o = options_of(d.port, 0, 2000);
 	struct thc_client *c = NULL;
 	float g[4] = { 1, 2, 3, 4 };
-	double cpu;
+	double cpu, seconds;
 
 	(void)state;
 	assert_int_equal(thc_client_open(&o, &c), 0);
 	stop_daemon(d);
+	seconds = -now(CLOCK_MONOTONIC);
 	cpu = -now(CLOCK_PROCESS_CPUTIME_ID);
 	assert_int_equal(thc_client_rejoin(c), -ECONNREFUSED);
 	cpu += now(CLOCK_PROCESS_CPUTIME_ID);
-	assert_true(cpu < 0.15);
+	seconds += now(CLOCK_MONOTONIC);
+	/* it sleeps; in a busy emulator each instruction takes longer, and so does the second */
+	assert_true(cpu < seconds / 2);
 	assert_int_equal(thc_client_info(c, &info), 0);
 	assert_string_equal(info.simd, "none");
 	assert_int_equal(thc_allreduce(c, g, 4, THC_FP32, 0), -ESTALE);

@@ -112,7 +112,7 @@ int thc_fail_refused(const struct thc_client *c, unsigned int refusal)
 	case THC_REFUSED_PREFIX:
 		return thc_fail(
 			-EACCES,
-			"job %u does not admit workers from this address: change the job's prefix or use --bind",
+			"job %u does not admit workers from this address: change the job's prefix, or give the option bind an address that it admits",
 			o->job);
 	case THC_REFUSED_TAKEN:
 		return thc_fail(

@@ -148,7 +148,7 @@ THC_API void thc_client_close(struct thc_client *c);
  * fails with -ESTALE until all ranks have called this. (-EDOM and -EBADMSG are
  * seen by all ranks alike, and the next call may follow at once; but not by a
  * rank that a deadline has left out, whose sentence says so: then this is
- * needed.) Starts a new epoch; error memory is kept. Same errors as
+ * needed.) Begins a new session; error memories are kept. Same errors as
  * thc_client_open(); after one the client can be rejoined again, or closed.
  */
 THC_API int thc_client_rejoin(struct thc_client *c);
@@ -367,7 +367,7 @@ struct thc_client_stats {
 	uint64_t	receive_calls;	/* system calls made to receive */
 	uint64_t	rtt_us;		/* smoothed round trip now */
 	uint64_t	window;		/* congestion window now, chunks */
-	uint64_t	rotated_ahead;	/* blocks rotated while their norms travelled */
+	uint64_t	rotated_ahead;	/* blocks rotated while their block scales travelled */
 	uint64_t	nonfinite;	/* all-reduces that returned THC_NONFINITE */
 };
 

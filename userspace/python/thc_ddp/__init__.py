@@ -6,8 +6,8 @@
 
 model is a torch.nn.parallel.DistributedDataParallel. thc_hook() takes the
 aggregator and the job from the environment variables THC_AGGREGATOR, THC_JOB,
-THC_COOKIE_FILE or THC_COOKIE, and THC_INTERFACE, and takes rank and size from
-the process group. Arguments override the environment:
+THC_COOKIE_FILE or THC_COOKIE, and THC_INTERFACE, and takes the rank from the
+process group. Arguments override the environment:
 
     state, hook = thc_hook(aggregator="10.0.0.100", job=1, cookie=0x1234)
 
