@@ -153,6 +153,36 @@ static void mean__fp16(void **state)
 	check_half(THC_FP16);
 }
 
+/* Estimates of the largest values would be beyond fp16: none comes back as Inf. */
+static void mean__fp16_does_not_overflow(void **state)
+{
+	enum { N = 2, COUNT = 4096, LARGEST = 0x7bff };
+	struct rank ranks[N];
+	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	static uint16_t half[N][COUNT];
+	unsigned int i, k, largest = 0;
+
+	(void)state;
+	set_up_ranks(ranks, N, d);
+	for (k = 0; k < N; k++) {
+		for (i = 0; i < COUNT; i++)
+			half[k][i] = LARGEST | (gradient_at(0, i) < 0 ? 0x8000 : 0);
+		ranks[k].buf = half[k];
+		ranks[k].count = COUNT;
+		ranks[k].dtype = THC_FP16;
+	}
+	run_ranks(ranks, N, reduce_once);
+	stop_daemon(d);
+	for (k = 0; k < N; k++)
+		assert_int_equal(ranks[k].error, 0);
+	for (i = 0; i < COUNT; i++) {
+		assert_true((half[0][i] & 0x7fff) <= LARGEST);
+		largest += (half[0][i] & 0x7fff) == LARGEST;
+	}
+	/* and many estimates were larger */
+	assert_in_range(largest, COUNT / 10, COUNT - 1);
+}
+
 static void mean__bf16(void **state)
 {
 	(void)state;
@@ -409,6 +439,7 @@ int main(void)
 		cmocka_unit_test(mean__sixty_four_ranks),
 		cmocka_unit_test(mean__tiny_and_odd_lengths),
 		cmocka_unit_test(mean__fp16),
+		cmocka_unit_test(mean__fp16_does_not_overflow),
 		cmocka_unit_test(mean__bf16),
 		cmocka_unit_test(mean__sixteen_bit_sums),
 		cmocka_unit_test(feedback__mean_over_rounds_is_exact),

@@ -202,6 +202,9 @@ FN void pack_group(const vi *z, uint8_t *to)
 
 FN void to_fp16(vf v, uint16_t *to)
 {
+	/* of a NaN, min and max give the second operand */
+	v = _mm256_max_ps(_mm256_set1_ps(-THC_FP16_MAX), v);
+	v = _mm256_min_ps(_mm256_set1_ps(THC_FP16_MAX), v);
 	_mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 

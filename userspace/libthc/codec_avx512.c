@@ -201,6 +201,9 @@ FN void pack_group(const vi *z, uint8_t *to)
 
 FN void to_fp16(vf v, uint16_t *to)
 {
+	/* of a NaN, min and max give the second operand */
+	v = _mm512_max_ps(_mm512_set1_ps(-THC_FP16_MAX), v);
+	v = _mm512_min_ps(_mm512_set1_ps(THC_FP16_MAX), v);
 	_mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 

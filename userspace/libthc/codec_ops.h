@@ -173,14 +173,17 @@ static inline float thc_fp16_to_float(uint16_t h)
 	return thc_bits_float(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
+#define THC_FP16_MAX	65504.0f
+
+/* A mean of halves is no larger than THC_FP16_MAX, so its estimate is not either. */
 static inline uint16_t thc_float_to_fp16(float f)
 {
 	uint32_t u = thc_float_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
 
 	if (a > 0x7f800000)
 		return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x1ff));
-	if (a >= 0x477ff000)	/* half way from 65504 to the next, or beyond */
-		return (uint16_t)(sign | 0x7c00);
+	if (a >= 0x477fe000)	/* 65504, THC_FP16_MAX, or beyond */
+		return (uint16_t)(sign | 0x7bff);
 	if (a >= 0x38800000)	/* normal: rebias, then round to even on 13 bits */
 		return (uint16_t)(sign | (a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13);
 	/* Subnormal: 1/2 has an ulp of 2^-24, so this addition rounds to the unit of fp16. */

@@ -35,7 +35,9 @@ extern "C" {
 
 #define THC_API __attribute__((visibility("default")))
 
-/* Element type of a caller's gradient. */
+/* Element type of a caller's gradient. An estimate that is beyond 65504, the largest fp16
+ * number, is given as that.
+ */
 enum thc_dtype { THC_FP32 = 0, THC_FP16 = 1, THC_BF16 = 2 };
 
 /* Which implementation of the codec's kernels runs; all of them give the same bits. */
