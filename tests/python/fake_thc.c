@@ -399,9 +399,14 @@ int thc_error_import(struct thc_client *c, uint64_t key, const float *error, siz
 int thc_error_undo(struct thc_client *c, uint64_t key)
 {
 	struct memory *m = find(c, key, 0);
+	float *swap;
 
-	if (m && m->undoable)
-		memcpy(m->error, m->before, sizeof(float) * m->count);
+	if (!m || !m->undoable)
+		return 0;
+	swap = m->error;
+	m->error = m->before;
+	m->before = swap;
+	m->undoable = 0;
 	return 0;
 }
 

@@ -162,7 +162,7 @@ class Hook(rig.HookTest):
     def test_numbers_out_of_range_are_refused(self):
         for wrong in ({"rank": -1}, {"rank": 64}, {"job": 16}, {"port": 65536}, {"cookie": 0},
                       {"cookie": "0x77"}, {"cookie": 2**64}, {"timeout": -1}, {"window": -1}):
-            with self.assertRaisesRegex(ThcError, next(iter(wrong)) + "=.*: give "):
+            with self.assertRaisesRegex(ThcError, next(iter(wrong)) + ".*: give "):
                 ThcClient(**{"aggregator": "192.0.2.9", "job": 1, "cookie": 2, "rank": 0, **wrong})
 
     def test_errors_can_be_pickled(self):

@@ -9,14 +9,29 @@ import os
 import pickle
 import tempfile
 import unittest
+from unittest import mock
 
 import rig
 import torch
 from rig import Bucket, state
 
-from thc_ddp import ThcError, thc_hook
+from thc_ddp import ThcError, client, hook, thc_hook
 
 SECRET = 0x5eed5eed12345678
+
+
+@contextlib.contextmanager
+def joining():
+    """What the next client is opened with."""
+    opened = {}
+
+    def noting(**options):
+        opened.update((name, options[name]) for name in
+                      ("aggregator", "job", "cookie", "rank", "interface"))
+        return client.ThcClient(**options)
+
+    with mock.patch.object(hook, "ThcClient", noting):
+        yield opened
 
 
 class Environment(rig.HookTest):
@@ -29,11 +44,10 @@ class Environment(rig.HookTest):
     def join(self, **options):
         """The options that a client was opened with, and what was said."""
         said = io.StringIO()
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), joining() as opened:
             s, hook = thc_hook(**options)
             self.assertIsNone(s.client, "thc_hook() must not join yet")
             s.connect()
-        opened = s.client.opened
         s.close()
         return opened, said.getvalue()
 
@@ -83,6 +97,10 @@ class Environment(rig.HookTest):
         with self.assertRaisesRegex(ThcError, "THC_COOKIE_FILE .* is no number") as raised:
             self.join()
         self.assertNotIn("s3cret", str(raised.exception))
+        for cookie in (hex(SECRET), SECRET << 8):
+            with self.assertRaisesRegex(ThcError, "cookie: give a whole number") as raised:
+                self.join(cookie=cookie)
+            self.assertNotIn(str(cookie), str(raised.exception))
         os.environ["THC_COOKIE_FILE"] = os.path.join(self.folder.name, "none")
         with self.assertRaisesRegex(ThcError, "THC_COOKIE_FILE: .* cannot be read"):
             self.join()
@@ -90,6 +108,21 @@ class Environment(rig.HookTest):
     def test_unknown_options_are_refused(self):
         with self.assertRaisesRegex(TypeError, "treshold"):
             thc_hook(treshold=7)
+        s = state()
+        with self.assertRaisesRegex(TypeError, "treshold"):
+            s.connect(treshold=7)
+        with self.assertRaisesRegex(ThcError, 'use "propagate" or "raise"'):
+            s.connect(nonfinite="ignore")
+        # and nothing of them stays
+        s.connect(nonfinite="raise")
+        with self.assertRaisesRegex(RuntimeError, "not finite"):
+            s.reduce(Bucket(torch.full((10,), float("inf")))).wait()
+
+    def test_options_of_a_job_that_could_not_be_joined_are_not_kept(self):
+        s = state()
+        with self.assertRaisesRegex(ThcError, "start thcd there"):
+            s.connect(aggregator="192.0.2.1")
+        s.connect()
 
 
 class Checkpoints(rig.HookTest):
@@ -141,8 +174,9 @@ class Checkpoints(rig.HookTest):
         with self.assertRaisesRegex(ThcError, "the cookie is not known"):
             restored.connect()
         os.environ["THC_COOKIE"] = "9"
-        restored.connect()
-        self.assertEqual(restored.client.opened["cookie"], 9)
+        with joining() as opened:
+            restored.connect()
+        self.assertEqual(opened["cookie"], 9)
         memory = restored.error_memory(Bucket(torch.zeros(50)))
         torch.testing.assert_close(memory, torch.arange(50.0) / 4)
 

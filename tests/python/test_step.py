@@ -5,6 +5,7 @@ backward() once nothing is under way, the step can be done again, and a step
 that did not happen leaves nothing in any error memory. Real DDP, one rank;
 test_recovery.py has two.
 """
+import errno
 import importlib.util
 import os
 import unittest
@@ -15,7 +16,8 @@ import torch
 import torch.distributed as dist
 from rig import WIDTHS, Bucket, model, state
 
-from thc_ddp import ThcError
+from thc_ddp import ThcError, hook
+from thc_ddp import step as step_end
 
 # Buckets of rig.model() after DDP has rebuilt them.
 BUCKETS = 3
@@ -121,6 +123,63 @@ class Errors(rig.HookTest):
         run.state.rejoin()
         run.step(0)
         self.assertEqual(run.errors, [])
+
+    def test_joining_is_tried_once_in_a_step(self):
+        tries = []
+
+        def refusing(**options):
+            tries.append(options)
+            raise ThcError("rank 1 of job 1 did not join", errno.ETIMEDOUT)
+
+        # all parameters are in buckets of their own from the first pass on
+        run = Run(self, state(), find_unused_parameters=True)
+        with mock.patch.object(hook, "ThcClient", refusing):
+            with self.assertRaisesRegex(ThcError, "rank 1 of job 1 did not join"):
+                run.backward(0)
+        self.assertGreater(len(self.buckets), 1, "too few buckets to show this")
+        self.assertEqual(len(tries), 1)
+        run.state.rejoin()
+        run.step(0)
+        self.assertEqual(run.errors, [])
+
+    def test_a_step_that_cannot_be_judged_fails_on_all_ranks(self):
+        # two parameters fall back, so their values are looked at
+        run = Run(self, state(threshold=10000))
+        run.step(0)
+        before, told = run.state.state_dict()["pool"], []
+
+        def confirm(verdict, *others):
+            told.append(verdict)
+            return [verdict]
+
+        def no_memory(value):
+            raise RuntimeError("out of memory")
+
+        with mock.patch.object(hook, "confirm", confirm), \
+                mock.patch.object(torch, "isfinite", no_memory):
+            with self.assertRaisesRegex(RuntimeError, "out of memory"):
+                run.backward(1)
+        self.assertEqual(told, [step_end.FAILED])
+        self.assertEqual(run.state.counters["steps_failed"], 1)
+        after = run.state.state_dict()["pool"]
+        self.assertTrue(before and all(torch.equal(before[n], after[n]) for n in before))
+        run.step(1)
+
+    def test_ranks_that_never_confirm_are_given_up(self):
+        work = mock.Mock(is_completed=lambda: False)
+        with self.assertRaisesRegex(TimeoutError, "other ranks have not confirmed"):
+            step_end._wait(work, 0.05)
+        work.wait.assert_not_called()
+
+    def test_the_process_group_has_no_futures(self):
+        run = Run(self, state(threshold=10000))
+        run.step(0)
+        work = mock.Mock()
+        work.get_future.side_effect = RuntimeError("no futures here")
+        with mock.patch.object(dist, "all_reduce", lambda tensor, **options: work):
+            with self.assertRaisesRegex(ThcError, "no futures here"):
+                run.backward(1)
+        run.step(1)
 
     def test_rejoining_fails_and_fails_again(self):
         os.environ.update(FAKE_FAIL_AT="1", FAKE_BROKEN="1")
@@ -239,6 +298,32 @@ class Skipped(rig.HookTest):
             for got, want in zip(self.memories(run.state, run.net), memories):
                 self.assertTrue(torch.equal(got, want))
         run.step(1)
+
+    def test_steps_of_before_cannot_be_taken_back(self):
+        run = Run(self, state())
+        run.step(0)
+        run.step(1)
+        memories = self.memories(run.state, run.net)
+        handle = run.net[1].weight.register_hook(lambda grad: 1 // 0)
+        with self.assertRaises(ZeroDivisionError):
+            run.backward(2)
+        handle.remove()
+        run.state.undo_step()
+        run.state.rejoin()
+        run.state.undo_step()
+        for got, want in zip(self.memories(run.state, run.net), memories):
+            self.assertTrue(torch.equal(got, want), "a step that has happened was undone")
+
+    def test_finite_or_not(self):
+        for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.complex64):
+            value = torch.full((7, 10), 3, dtype=dtype)
+            with mock.patch.object(step_end, "_PART", 32):
+                self.assertTrue(step_end._is_finite(value))
+                for bad in ("inf", "-inf", "nan"):
+                    value[6, 9] = float(bad)
+                    self.assertFalse(step_end._is_finite(value), (dtype, bad))
+        self.assertTrue(step_end._is_finite(torch.ones(3, dtype=torch.int64)))
+        self.assertTrue(step_end._is_finite(torch.ones(0)))
 
 
 def grad_scaler(scale):

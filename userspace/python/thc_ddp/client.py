@@ -51,7 +51,8 @@ def _number(name, value, most, least=0):
     except TypeError:
         number = -1
     if not least <= number <= most:
-        raise ThcError(f"{name}={value!r}: give a whole number from {least} to {most}",
+        shown = "" if name == "cookie" else f"={value!r}"   # a cookie does not go into logs
+        raise ThcError(f"{name}{shown}: give a whole number from {least} to {most}",
                        errno.EINVAL)
     return number
 
@@ -93,8 +94,6 @@ class ThcClient:
             timeout_ms=_milliseconds("timeout", timeout),
             join_timeout_ms=_milliseconds("join_timeout", join_timeout),
             window=_number("window", window, 2**32 - 1))
-        self.opened = {"aggregator": aggregator, "job": job, "cookie": cookie, "rank": rank,
-                       "interface": interface}
         _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
 
     def close(self):

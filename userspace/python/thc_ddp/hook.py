@@ -24,8 +24,21 @@ _DEVICES = ("cpu", "cuda")
 _COUNTERS = ("buckets_thc", "elements_thc", "buckets_fallback", "elements_fallback",
              "fallback_small", "fallback_dtype", "fallback_device", "fallback_sparse",
              "steps", "steps_nonfinite", "steps_failed")
-# The timeout of a client that was given none, as in libthc.h.
+# The timeouts of a client that was given none, as in libthc.h.
 _TIMEOUT_S = 60.0
+
+
+def _checked(options):
+    """Options of ThcState as ThcClient has them."""
+    unknown = sorted(set(options) - set(CLIENT_OPTIONS))
+    if unknown:
+        raise TypeError(f"unknown option {unknown[0]!r}: see ThcState and ThcClient")
+    if "nonfinite" not in options:
+        return options
+    if options["nonfinite"] not in ("propagate", "raise"):
+        raise ThcError(f'nonfinite={options["nonfinite"]!r}: use "propagate" or "raise"',
+                       errno.EINVAL)
+    return dict(options, nonfinite=options["nonfinite"] == "propagate")
 
 
 class ThcState:
@@ -47,13 +60,9 @@ class ThcState:
     def __init__(self, aggregator=None, job=None, cookie=None, rank=None, threshold=4096,
                  process_group=None, error_feedback=True, nonfinite="propagate", quiet=False,
                  **options):
-        unknown = sorted(set(options) - set(CLIENT_OPTIONS))
-        if unknown:
-            raise TypeError(f"unknown option {unknown[0]!r}: see ThcState and ThcClient")
-        if nonfinite not in ("propagate", "raise"):
-            raise ThcError(f'nonfinite={nonfinite!r}: use "propagate" or "raise"', errno.EINVAL)
-        self.options = dict(options, aggregator=aggregator, job=job, cookie=cookie, rank=rank,
-                            error_feedback=error_feedback, nonfinite=nonfinite == "propagate")
+        self.options = _checked(dict(options, aggregator=aggregator, job=job, cookie=cookie,
+                                     rank=rank, error_feedback=error_feedback,
+                                     nonfinite=nonfinite))
         self.threshold = threshold
         self.process_group = process_group
         self.quiet = quiet
@@ -67,7 +76,7 @@ class ThcState:
         self._pending = queue.SimpleQueue()
         self._waiter = None
         self._step = None       # of the backward pass that is going on
-        self._ended = None      # the last one that has ended
+        self._ended = None      # the last step, if it is the last pass's and has ended
 
     # --- checkpoints --------------------------------------------------------
 
@@ -113,15 +122,15 @@ class ThcState:
         with self._lock:
             if self.client:
                 return self
-            self.options.update(options)
-            full = settings.complete(self.options, self.process_group)
+            wanted = {**self.options, **_checked(options)}
+            full = settings.complete(wanted, self.process_group)
             client = ThcClient(**full)
             try:
                 self._check_ranks(client.info()["ranks"], full["job"])
             except BaseException:
                 client.close()
                 raise
-            self.client = client
+            self.client, self.options = client, wanted
             self._waiter = threading.Thread(target=_complete, args=(client, self._pending),
                                             name="thc-waiter", daemon=True)
             self._waiter.start()
@@ -159,10 +168,16 @@ class ThcState:
     def close(self):
         """Leaves the job; error memories stay, for a later connect()."""
         with self._lock:
+            if self.client:
+                self._memories.keep(self.client)
+            self.leave()
+
+    def leave(self):
+        """Leaves the job; error memories are lost."""
+        with self._lock:
             client, self.client = self.client, None
             if not client:
                 return
-            self._memories.restore(None, self._memories.snapshot(client))
             # The waiter first: it holds requests of the client.
             self._pending.put(None)
             self._waiter.join()
@@ -175,7 +190,7 @@ class ThcState:
         rejoin() returns, and also when rejoin() raises an error.
         """
         with self._lock:
-            step, self._step = self._step, None
+            step, self._step, self._ended = self._step, None, None
             try:
                 if self.client:
                     self.client.rejoin()
@@ -245,7 +260,9 @@ class ThcState:
                 step = None
             if not step:
                 step = self._step = Step()
+                self._ended = None
             step.last = last
+            step.device = bucket.buffer().device
             if waiting:
                 return step, True
             pass_end = PassEnd(self._finish_pass)
@@ -262,15 +279,17 @@ class ThcState:
         with self._lock:
             # before anything that can fail: parameters' numbers are those of all ranks
             key, numbers = self._memories.layout(bucket)
+            if not self.client and step.error:
+                raise step.error    # to join is tried once in a step, by all ranks alike
             client = self.connect().client
             if self.options["error_feedback"]:
                 self._memories.place(client, key, numbers)
             host = _host_copy(buffer)
+            future = _future(buffer)
             request = client.start(host.data_ptr(), host.numel(), _DTYPES[host.dtype], key)
+            # from here on nothing fails
             step.keys.append(key)
             step.begin()
-            future = torch.futures.Future(
-                devices=[] if buffer.device.type == "cpu" else [buffer.device])
             self._pending.put((request, host, buffer, future, step))
         self.counters["buckets_thc"] += 1
         self.counters["elements_thc"] += buffer.numel()
@@ -291,21 +310,22 @@ class ThcState:
         buffer.div_(world)  # before the sum: half precision must not overflow in it
         try:
             work = dist.all_reduce(buffer, group=self.process_group, async_op=True)
+            future = work.get_future()
         except Exception as failure:
             raise _group_failed(failure) from failure
         step.begin()
 
-        def done(future):
+        def done(ended):
             error, value = None, buffer
             try:
-                value = future.value()[0]
+                value = ended.value()[0]
                 step.values.append(value)
             except Exception as failure:  # belongs to the step
                 error = _group_failed(failure)
             step.end(error)
             return value
 
-        return work.get_future().then(done)
+        return future.then(done)
 
     # --- the end of a step --------------------------------------------------
 
@@ -330,10 +350,11 @@ class ThcState:
         """Raises what went wrong, on all ranks in the same step."""
         self._step = None
         step.drain()
-        error, verdict = step.error, step.verdict()
-        verdicts = [verdict]
+        verdict = self._verdict(step)
+        error, verdicts = step.error, [verdict]
         try:
-            verdicts = confirm(verdict, self.process_group, self._patience() if error else None)
+            verdicts = confirm(verdict, self.process_group, step.device,
+                               self._patience() if error else None)
         except Exception as failure:
             error = error or ThcError(f"the ranks cannot confirm the step to each other, because "
                                       f"the process group failed: restart all ranks ({failure})",
@@ -353,13 +374,25 @@ class ThcState:
         if error:
             raise error
 
+    @staticmethod
+    def _verdict(step):
+        """The step's; whatever happens, the other ranks are told of it."""
+        try:
+            return step.verdict()
+        except Exception as failure:    # no memory on the device
+            step.refuse(failure)
+            return FAILED
+
     def _patience(self):
         """Seconds for the other ranks, once this one knows of an error.
 
-        A rank that is alive notices within its timeout. One that is not would keep this one
-        as long as the process group waits, mostly half an hour.
+        A rank that is alive notices within its timeouts: it joins once in a step, and then
+        waits for buckets. A rank that is not alive would keep this one as long as the process
+        group waits, mostly half an hour.
         """
-        return 2 * (self.options.get("timeout") or _TIMEOUT_S) + 10
+        timeout, join = (self.options.get(name) or _TIMEOUT_S
+                         for name in ("timeout", "join_timeout"))
+        return 2 * timeout + join + 10
 
     def _give_up(self, step):
         """A backward pass that began was never finished: an error that is not ours."""
@@ -377,7 +410,8 @@ class ThcState:
         """Takes back what the last backward() left in the error memories.
 
         A program that skips the optimizer's step for a reason of its own calls
-        this on all ranks. Steps that failed or came back as NaN need no call.
+        this on all ranks, after a backward() that exchanged gradients, not after one
+        under no_sync(). Steps that failed or came back as NaN need no call.
         """
         if self._ended:
             self._undo(self._ended)
@@ -397,9 +431,13 @@ def _host_copy(buffer):
     return host
 
 
+def _future(buffer):
+    return torch.futures.Future(devices=[] if buffer.device.type == "cpu" else [buffer.device])
+
+
 def _ready(buffer):
     """A future that has its value."""
-    future = torch.futures.Future(devices=[] if buffer.device.type == "cpu" else [buffer.device])
+    future = _future(buffer)
     future.set_result(buffer)
     return future
 
@@ -432,7 +470,7 @@ def _complete(client, pending):
 def _close_at_exit(ref):
     state = ref()
     if state:
-        state.close()
+        state.leave()
 
 
 def thc_allreduce_hook(state: ThcState,

@@ -84,6 +84,11 @@ class Memories:
                 pool.update(self._export(client, key))
         return {"sizes": list(self.sizes), "pool": {n: t.clone() for n, t in pool.items()}}
 
+    def keep(self, client):
+        """Takes all memories from a client that is about to be closed."""
+        self.pool = self.snapshot(client)["pool"]
+        self.layouts = {}
+
     def restore(self, client, saved):
         """The memories of a snapshot instead of those there are."""
         for n, parameter in enumerate(self.parameters[:len(saved["sizes"])]):

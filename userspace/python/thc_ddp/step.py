@@ -14,8 +14,8 @@ the next step. So a step keeps the error until the pass is over:
     DDP's callback
     PassEnd.end()        nothing is under way any more: the step may fail
 """
-import datetime
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -24,6 +24,8 @@ _engine = torch.autograd.Variable._execution_engine
 
 # What a rank says of its step; the worst of all ranks' is what happens.
 FINE, NONFINITE, FAILED = range(3)
+# Elements that are looked at in one go.
+_PART = 1 << 22
 
 
 class PassEnd:
@@ -52,6 +54,7 @@ class Step:
 
     keys: of the error memories that the step has used
     values: of the buckets that did not go through THC
+    device: of the bucket that came last
     last: the pass's last bucket has come
     pass_end: weak reference to the PassEnd that is queued for this step; it is
         dead if the pass was given up
@@ -65,6 +68,7 @@ class Step:
         self._nonfinite = False
         self.keys = []
         self.values = []
+        self.device = torch.device("cpu")
         self.last = False
         self.pass_end = None
 
@@ -95,10 +99,11 @@ class Step:
         return self._error or self._refusal
 
     def verdict(self):
-        """FINE, NONFINITE or FAILED; no bucket may be under way."""
+        """FINE, NONFINITE or FAILED; no bucket may be under way. To be called once."""
+        values, self.values = self.values, []
         if self.error:
             return FAILED
-        if self._nonfinite or not all(_is_finite(value) for value in self.values):
+        if self._nonfinite or not all(_is_finite(value) for value in values):
             return NONFINITE
         return FINE
 
@@ -108,24 +113,35 @@ def _is_finite(value):
         value = value._values()
     if not (value.is_floating_point() or value.is_complex()):
         return True
-    return bool(torch.isfinite(value).all())
+    # in parts: isfinite() needs memory
+    return all(bool(torch.isfinite(part).all()) for part in value.reshape(-1).split(_PART))
 
 
-def confirm(verdict, group, patience=None):
+def confirm(verdict, group, device, patience=None):
     """The verdicts of all ranks, by rank, through one small collective.
 
     Without it, a step whose last answer was lost on its way to one rank would
     have happened on the others. Ranks then disagree about the weights, and
-    about which step comes next. patience: seconds, None: the group's timeout.
+    about which step comes next. device: where the group reduces buckets;
+    patience: seconds, None: the group's timeout.
     """
     if not dist.is_initialized() or dist.get_world_size(group) == 1:
         return [verdict]
-    device = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
+    if dist.get_backend(group) == "gloo":
+        device = "cpu"
     verdicts = torch.zeros(dist.get_world_size(group), dtype=torch.int32, device=device)
     verdicts[dist.get_rank(group)] = verdict
     work = dist.all_reduce(verdicts, op=dist.ReduceOp.MAX, group=group, async_op=True)
-    if patience is None:
-        work.wait()
-    else:
-        work.wait(datetime.timedelta(seconds=patience))
+    if patience is not None:
+        _wait(work, patience)
+    work.wait()
     return verdicts.tolist()
+
+
+def _wait(work, patience):
+    """Unlike work.wait(timeout), which most backends do not obey, this ends in time."""
+    end = time.monotonic() + patience
+    while not work.is_completed():
+        if time.monotonic() > end:
+            raise TimeoutError(f"other ranks have not confirmed the step for {patience:.0f} s")
+        time.sleep(0.005)
