@@ -41,7 +41,8 @@ def processor():
 
 def machine():
     """What ran all of it, in one phrase."""
-    return (f"{os.cpu_count()} processors of an {processor()}, kernel {platform.release()}, "
+    kernel = ".".join(platform.release().split(".")[:2])
+    return (f"{os.cpu_count()} processors of an {processor()}, kernel {kernel}, "
             f"{datetime.date.today()}")
 
 
