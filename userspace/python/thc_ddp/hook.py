@@ -170,9 +170,9 @@ class ThcState:
         with self._lock:
             if self.client:
                 self._memories.keep(self.client)
-            self.leave()
+            self._leave()
 
-    def leave(self):
+    def _leave(self):
         """Leaves the job; error memories are lost."""
         with self._lock:
             client, self.client = self.client, None
@@ -470,7 +470,7 @@ def _complete(client, pending):
 def _close_at_exit(ref):
     state = ref()
     if state:
-        state.leave()
+        state._leave()
 
 
 def thc_allreduce_hook(state: ThcState,
