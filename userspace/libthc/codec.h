@@ -157,8 +157,9 @@ void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, si
 			    size_t count, float *scratch);
 
 /*
- * Conversions, to nearest even; what is larger than 65504 becomes that in fp16, NaN stays NaN
- * with sign and leading payload.  dst and src must not overlap unless dtype is THC_FP32 and they are equal.
+ * Conversions, to nearest even; what is larger than 65504 becomes that in fp16, NaN stays NaN with
+ * sign and leading payload.  dst and src must not overlap unless dtype is THC_FP32 and they are
+ * equal.
  */
 void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count);
 void thc_store(enum thc_dtype dtype, void *dst, const float *src, size_t count);
