@@ -5,6 +5,7 @@ backward() once nothing is under way, the step can be done again, and a step
 that did not happen leaves nothing in any error memory. Real DDP, one rank;
 test_recovery.py has two.
 """
+import contextlib
 import errno
 import importlib.util
 import os
@@ -45,6 +46,14 @@ class Run:
             self.state.rejoin()
             self.backward(number)
         self.optimizer.step()
+
+    def break_off(self, number, layer):
+        """A backward pass that never ends, for a reason of the user's own."""
+        handle = self.net[layer].weight.register_hook(lambda grad: 1 // 0)
+        with contextlib.suppress(ZeroDivisionError):
+            self.backward(number)
+            raise AssertionError("the pass was not broken off")
+        handle.remove()
 
     def result(self):
         return [p.detach().clone() for p in self.net.parameters()]
@@ -167,9 +176,15 @@ class Errors(rig.HookTest):
 
     def test_ranks_that_never_confirm_are_given_up(self):
         work = mock.Mock(is_completed=lambda: False)
-        with self.assertRaisesRegex(TimeoutError, "other ranks have not confirmed"):
-            step_end._wait(work, 0.05)
-        work.wait.assert_not_called()
+        with mock.patch.object(dist, "all_reduce", lambda tensor, **options: work), \
+                mock.patch.object(dist, "get_world_size", lambda group: 2):
+            with self.assertRaisesRegex(TimeoutError, "other ranks have not confirmed"):
+                step_end.confirm(step_end.FAILED, None, "cpu", 0.05)
+            work.wait.assert_not_called()
+            work.is_completed = lambda: True
+            self.assertEqual(step_end.confirm(step_end.FAILED, None, "cpu", 0.05),
+                             [step_end.FAILED, step_end.FINE])
+            work.wait.assert_called_once()
 
     def test_the_process_group_has_no_futures(self):
         run = Run(self, state(threshold=10000))
@@ -198,10 +213,7 @@ class Errors(rig.HookTest):
         run = Run(self, state())
         run.step(0)
         memories = self.memories(run.state, run.net)
-        handle = run.net[0].weight.register_hook(lambda grad: 1 // 0)
-        with self.assertRaises(ZeroDivisionError):
-            run.backward(1)
-        handle.remove()
+        run.break_off(1, layer=0)
         run.ddp = self.wrap(run.net, run.state)
         run.optimizer.zero_grad()
         run.state.rejoin()
@@ -304,10 +316,7 @@ class Skipped(rig.HookTest):
         run.step(0)
         run.step(1)
         memories = self.memories(run.state, run.net)
-        handle = run.net[1].weight.register_hook(lambda grad: 1 // 0)
-        with self.assertRaises(ZeroDivisionError):
-            run.backward(2)
-        handle.remove()
+        run.break_off(2, layer=1)
         run.state.undo_step()
         run.state.rejoin()
         run.state.undo_step()

@@ -240,6 +240,7 @@ class ThcState:
         """
         step, in_pass = self._step_of(bucket)
         buffer = bucket.buffer()
+        step.device = buffer.device
         try:
             future = self._start_bucket(bucket, step)
         except Exception as error:  # belongs to the step
@@ -262,7 +263,6 @@ class ThcState:
                 step = self._step = Step()
                 self._ended = None
             step.last = last
-            step.device = bucket.buffer().device
             if waiting:
                 return step, True
             pass_end = PassEnd(self._finish_pass)
@@ -382,6 +382,8 @@ class ThcState:
         except Exception as failure:    # no memory on the device
             step.refuse(failure)
             return FAILED
+        finally:
+            step.values.clear()     # as large as the buckets
 
     def _patience(self):
         """Seconds for the other ranks, once this one knows of an error.

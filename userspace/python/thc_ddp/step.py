@@ -99,11 +99,10 @@ class Step:
         return self._error or self._refusal
 
     def verdict(self):
-        """FINE, NONFINITE or FAILED; no bucket may be under way. To be called once."""
-        values, self.values = self.values, []
+        """FINE, NONFINITE or FAILED; no bucket may be under way."""
         if self.error:
             return FAILED
-        if self._nonfinite or not all(_is_finite(value) for value in values):
+        if self._nonfinite or not all(_is_finite(value) for value in self.values):
             return NONFINITE
         return FINE
 
