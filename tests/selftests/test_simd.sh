@@ -25,8 +25,8 @@ if [ "${THC_VM_KERNEL:-}" = debug ]; then
 	export THC_TEST_FILTER="ops__every_op_every_order"
 fi
 work=$(mktemp -d) || exit 1
-number=0
-failed=0
+# shellcheck source=tests/selftests/cases.sh
+. tests/selftests/cases.sh
 daemon=
 
 cleanup()
@@ -37,21 +37,6 @@ cleanup()
 	# the next test finds the module as we did
 	rmmod thc 2>/dev/null
 	modprobe thc
-}
-
-# try NAME COMMAND...: one test case; the output of one that fails is shown
-try()
-{
-	number=$((number + 1))
-	name=$1
-	shift
-	if "$@" >"$work/output" 2>&1; then
-		echo "ok $number - $name"
-	else
-		echo "not ok $number - $name"
-		sed 's/^/# /' "$work/output"
-		failed=1
-	fi
 }
 
 calls()

@@ -14,29 +14,14 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
 work=$(mktemp -d) || exit 1
-number=0
-failed=0
+# shellcheck source=tests/selftests/cases.sh
+. tests/selftests/cases.sh
 
 cleanup()
 {
 	ip link delete vn0 2>/dev/null
 	ip link delete bn0 2>/dev/null
 	rm -r "$work"
-}
-
-# try NAME COMMAND...: one test case; the output of one that fails is shown
-try()
-{
-	number=$((number + 1))
-	name=$1
-	shift
-	if "$@" >"$work/output" 2>&1; then
-		echo "ok $number - $name"
-	else
-		echo "not ok $number - $name"
-		sed 's/^/# /' "$work/output"
-		failed=1
-	fi
 }
 
 # checked INTERFACE VERDICT WORDS: thcctl's line of VLAN
