@@ -40,6 +40,8 @@ PATIENCE = 30
 DEBUG = os.environ.get("THC_VM_KERNEL") == "debug"
 # All cases are for the newest kernel.
 BRIEF = DEBUG or os.environ.get("THC_VM_KERNEL") == "6.1"
+# A rank waits while thcd starts: on the debug kernel of a busy host, minutes.
+START_MS = 600000
 # Seconds for a case that takes one, or five on a busy host.
 NO_STALL = 100 if DEBUG else 20
 EVEN = int.from_bytes(b"\xff\0" * (CHUNKS * LANES // 2), "little")
@@ -320,6 +322,8 @@ def goes_on(v6):
     with netns.Topology(N) as net, Aggregator(net, N, job=job) as aggregator:
         ranks = [Rank(net, aggregator, w, v6) for w in range(N)]
         join(ranks)
+        for rank in ranks:
+            rank.option(OPT_TIMEOUT, START_MS)
         send_round(ranks[:2], OP_ADD, 0)
         time.sleep(0.2)
         aggregator.kill()
