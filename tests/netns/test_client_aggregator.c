@@ -489,6 +489,18 @@ static void spoil_table(struct thc_welcome *w)
 	w->clamp = 0;
 }
 
+static void spoil_clamp(struct thc_welcome *w)
+{
+	const double huge = 1e300;
+	uint64_t bits;
+
+	memcpy(&bits, &huge, sizeof(bits));
+	w->clamp = thc_be64(bits);
+}
+static void spoil_block(struct thc_welcome *w)
+{
+	w->block_log2 = 64;
+}
 static void spoil_width(struct thc_welcome *w)
 {
 	w->ranks = thc_be16(64);
@@ -535,7 +547,7 @@ static void strange__welcome_is_refused(void **state)
 	static void (*const spoil[])(struct thc_welcome *) = {
 		spoil_shards, spoil_slots, spoil_many_slots, spoil_ranks, spoil_chunk,
 		spoil_table, spoil_width, spoil_group, spoil_group6, spoil_group_port,
-		spoil_group_family,
+		spoil_group_family, spoil_clamp, spoil_block,
 	};
 	unsigned int i;
 

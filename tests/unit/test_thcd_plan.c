@@ -126,6 +126,18 @@ static void table__published_one(void **state)
 	assert_false(p.linear);
 }
 
+/* Each of these once made a job that no worker could join. */
+static void table__clamp_gives_a_threshold(void **state)
+{
+	(void)state;
+	refused("1,ranks=4,cookie=1,granularity=30,clamp=1e-20", "give a fraction from 1e-12");
+	refused("1,ranks=4,cookie=1,granularity=30,clamp=1e-300", "give a fraction from 1e-12");
+	refused("1,ranks=4,cookie=1,granularity=30,clamp=0.999999999999", "give a fraction from");
+	refused("1,ranks=4,cookie=1,bits=1,table=0:7,clamp=1e-100", "give a fraction from 1e-12");
+	good("1,ranks=4,cookie=1,granularity=30,clamp=1e-12");
+	good("1,ranks=4,cookie=1,granularity=30,clamp=0.99");
+}
+
 static void table__linear_is_seen(void **state)
 {
 	struct thcd_plan p = good("1,ranks=3,cookie=1,table=uniform");
@@ -353,6 +365,7 @@ int main(void)
 		cmocka_unit_test(table__overflow_says_what_fits),
 		cmocka_unit_test(table__width_is_chosen_and_said),
 		cmocka_unit_test(table__published_one),
+		cmocka_unit_test(table__clamp_gives_a_threshold),
 		cmocka_unit_test(table__linear_is_seen),
 		cmocka_unit_test(table__bad_ones),
 		cmocka_unit_test(job__contradictions),

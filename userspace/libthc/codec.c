@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "codec_ops.h"
+#include "table.h"
 
 #ifdef THC_X86_KERNELS
 #include <cpuid.h>
@@ -75,21 +76,6 @@ static const struct thc_codec_ops *simd_ops(enum thc_simd simd)
 	return &thc_ops_scalar;
 }
 
-static bool table_valid(const struct thc_table *t)
-{
-	unsigned int z;
-
-	if (t->bits < 1 || t->bits > THC_TABLE_BITS_MAX || t->levels != 1U << t->bits ||
-	    t->granularity > THC_TABLE_GRANULARITY_MAX || !(t->t > 0 && t->t < 16))
-		return false;
-	if (t->value[0] || t->value[t->levels - 1] != t->granularity)
-		return false;
-	for (z = 0; z + 1 < t->levels; z++)
-		if (t->value[z] >= t->value[z + 1])
-			return false;
-	return true;
-}
-
 static void fill_cells(struct thc_codec *c)
 {
 	const struct thc_table *t = &c->table;
@@ -113,7 +99,7 @@ static void fill_cells(struct thc_codec *c)
 int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int block_log2,
 		   uint64_t seed, enum thc_simd simd)
 {
-	if (!c || !t || !table_valid(t) || block_log2 < THC_BLOCK_LOG2_MIN ||
+	if (!c || !t || !thc_table_valid(t) || block_log2 < THC_BLOCK_LOG2_MIN ||
 	    block_log2 > THC_BLOCK_LOG2_MAX)
 		return -EINVAL;
 	if (simd == THC_SIMD_AUTO)

@@ -29,7 +29,7 @@ static int take_table(const struct thc_welcome *w, struct thc_table *t)
 		.granularity = thc_be16(w->granularity),
 		.t = clamp_of(thc_be64(w->clamp)),
 	};
-	if (t->bits < 1 || t->bits > 4 || !(t->t > 0))
+	if (t->bits < 1 || t->bits > THC_TABLE_BITS_MAX)
 		return -EINVAL;
 	t->levels = 1U << t->bits;
 	for (i = 0; i < t->levels; i++)
@@ -55,12 +55,14 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 		.refusal = w->refusal,
 		.reply = w->reply,
 		.sum_width = w->sum_width,
-		.block_log2 = w->block_log2,
+		.block_log2 = w->block_log2 % 32,	/* a shift, even if it is refused */
 		.family = w->family,
 	};
 	memcpy(p->group, w->group, sizeof(p->group));
 	if (w->flags & THC_WELCOME_F_REFUSED)
 		return 0;
+	if (w->block_log2 < THC_BLOCK_LOG2_MIN || w->block_log2 > THC_BLOCK_LOG2_MAX)
+		return -EPROTO;
 	if (!thc_welcome_is_sound(w, rank) || thc_be16(w->shards) > 1 || take_table(w, &p->table) ||
 	    thc_table_check(&p->table, p->ranks, p->sum_width))
 		return -EPROTO;

@@ -261,19 +261,20 @@ struct thc_table {
  *
  * A shortest path over (levels used, grid position), O(2^bits g^2). Of a
  * mirrored pair of equal cost the one that begins with the smaller values is
- * taken. 0, -EINVAL for arguments out of range, -ENOMEM.
+ * taken. 0, -EINVAL for arguments out of range, -ERANGE for a @p whose threshold t is
+ * no number above 0 and below 16, -ENOMEM.
  */
 THC_API int thc_table_solve(unsigned int bits, unsigned int granularity, double p,
 			    struct thc_table *out);
 
 /* A table with given values (1 << bits of them). 0, -EINVAL for values that
- * are none of a table or arguments out of range, -ENOMEM.
+ * are none of a table or arguments out of range, -ERANGE as above, -ENOMEM.
  */
 THC_API int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
 				  const uint16_t *values, struct thc_table *out);
 
 /* 0 if sums of @n contributors fit lanes of @width bits, -ERANGE if not,
- * -EINVAL for no table or no width.
+ * -EINVAL for no table, one that no client can use, or no width.
  */
 THC_API int thc_table_check(const struct thc_table *t, unsigned int n, unsigned int width);
 

@@ -68,6 +68,12 @@ static double clamp_threshold(double p)
 	return nearbyint(normal_upper_inverse(p / 2) / THRESHOLD_UNIT) * THRESHOLD_UNIT;
 }
 
+/* False for NaN, too. */
+static bool threshold_valid(double t)
+{
+	return t > 0 && t < THC_THRESHOLD_MAX;
+}
+
 /* What the cost of an interval needs to know about each of the g + 1 grid positions. */
 struct grid {
 	double a;
@@ -107,7 +113,7 @@ static int table_start(unsigned int bits, unsigned int g, double p, struct thc_t
 	out->levels = 1U << bits;
 	out->p = p;
 	out->t = clamp_threshold(p);
-	return 0;
+	return threshold_valid(out->t) ? 0 : -ERANGE;
 }
 
 /*
@@ -217,9 +223,24 @@ int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
 	return 0;
 }
 
+bool thc_table_valid(const struct thc_table *t)
+{
+	unsigned int z;
+
+	if (t->bits < 1 || t->bits > THC_TABLE_BITS_MAX || t->levels != 1U << t->bits ||
+	    t->granularity > THC_TABLE_GRANULARITY_MAX || !threshold_valid(t->t))
+		return false;
+	if (t->value[0] || t->value[t->levels - 1] != t->granularity)
+		return false;
+	for (z = 0; z + 1 < t->levels; z++)
+		if (t->value[z] >= t->value[z + 1])
+			return false;
+	return true;
+}
+
 int thc_table_check(const struct thc_table *t, unsigned int n, unsigned int width)
 {
-	if (!t || !t->levels || t->levels > THC_TABLE_LEVELS_MAX || !width || width > 32)
+	if (!t || !thc_table_valid(t) || !width || width > 32)
 		return -EINVAL;
 	if ((uint64_t)t->value[t->levels - 1] * n > (UINT64_C(1) << width) - 1)
 		return -ERANGE;

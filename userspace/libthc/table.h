@@ -6,9 +6,17 @@
 #ifndef LIBTHC_TABLE_H
 #define LIBTHC_TABLE_H
 
+#include <stdbool.h>
+
 #include "libthc.h"
 
 /* Phi^-1(q), 0 < q < 1, absolute error below 1e-12 for min(q, 1 - q) > 1e-9; NaN outside. */
 double thc_normal_quantile(double q);
+
+/* A table's threshold t is above 0 and below this. */
+#define THC_THRESHOLD_MAX	16
+
+/* Has @t levels, granularity and threshold that a codec can serve? */
+bool thc_table_valid(const struct thc_table *t);
 
 #endif /* LIBTHC_TABLE_H */

@@ -4,6 +4,7 @@
  * whether its sums fit their lanes, which group, which prefix.
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,12 @@ static u32 width_max(u32 width)
 	return (1u << width) - 1;
 }
 
+static int no_threshold(const struct thcd_job_wish *w, struct thcd_error *e)
+{
+	return thcd_fail(e, "job %u: clamp=%g gives no table: give a fraction from 1e-12 to 0.99",
+			 w->job, w->clamp);
+}
+
 static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 		 struct thcd_error *e)
 {
@@ -158,7 +165,10 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 			return thcd_fail(e, "job %u: granularity=%u, but the table ends with %u",
 					 w->job, g, w->value[levels - 1]);
 		g = w->value[levels - 1];
-		if (thc_table_from_values(w->bits, g, w->clamp, w->value, t))
+		err = thc_table_from_values(w->bits, g, w->clamp, w->value, t);
+		if (err == -ERANGE)
+			return no_threshold(w, e);
+		if (err)
 			return thcd_fail(
 				e, "job %u: table: levels must begin with 0 and rise strictly",
 				w->job);
@@ -184,6 +194,8 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 			"least %u",
 			w->job, g, levels, w->bits, least);
 	err = thc_table_solve(w->bits, g, w->clamp, t);
+	if (err == -ERANGE)
+		return no_threshold(w, e);
 	return err ? thcd_fail(e, "job %u: no table for bits=%u granularity=%u clamp=%g: %s",
 			       w->job, w->bits, g, w->clamp, strerror(-err)) :
 		     0;
