@@ -138,6 +138,25 @@ static void table__clamp_gives_a_threshold(void **state)
 	good("1,ranks=4,cookie=1,granularity=30,clamp=0.99");
 }
 
+/* Bits of every worker's seed do not lead to the cookie. */
+static void seed__follows_from_job_and_cookie_one_way(void **state)
+{
+	struct thcd_plan a = good("1,ranks=4,cookie=0x1122334455667788");
+	struct thcd_plan b = good("1,ranks=4,cookie=0x1122334455667788");
+	struct thcd_plan c = good("2,ranks=4,cookie=0x1122334455667788");
+	struct thcd_plan d = good("1,ranks=4,cookie=0x1122334455667789");
+	u64 x = a.seed;
+
+	(void)state;
+	assert_true(a.seed == b.seed && a.seed != c.seed && a.seed != d.seed);
+	/* splitmix64's finaliser, backwards: it was the seed before */
+	x = (x ^ x >> 31 ^ x >> 62) * 0x319642b2d24d8ec3ULL;
+	x = (x ^ x >> 27 ^ x >> 54) * 0x96de1b173f119089ULL;
+	x = x ^ x >> 30 ^ x >> 60;
+	assert_true(x - 1 != a.cookie);
+	assert_true(good("1,ranks=4,cookie=1,seed=7").seed == 7);
+}
+
 static void table__linear_is_seen(void **state)
 {
 	struct thcd_plan p = good("1,ranks=3,cookie=1,table=uniform");
@@ -367,6 +386,7 @@ int main(void)
 		cmocka_unit_test(table__published_one),
 		cmocka_unit_test(table__clamp_gives_a_threshold),
 		cmocka_unit_test(table__linear_is_seen),
+		cmocka_unit_test(seed__follows_from_job_and_cookie_one_way),
 		cmocka_unit_test(table__bad_ones),
 		cmocka_unit_test(job__contradictions),
 		cmocka_unit_test(job__group_by_family),

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <thc/siphash.h>
+
 #include "plan.h"
 
 /* Largest granularity chosen for the operator: beyond it the quantisation
@@ -72,6 +74,15 @@ static u64 mix(u64 x)
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
 	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
 	return x ^ x >> 31;
+}
+
+/* Every worker knows the seed, and some of them are not to know the cookie. */
+static u64 seed_of(const struct thcd_job_wish *w)
+{
+	const u64 key[2] = { w->cookie, 0x7468632073656564ULL };	/* "thc seed" */
+	const u64 job = w->job;
+
+	return thc_siphash(key, &job, 1);
 }
 
 /* A group for @job of the aggregator at @address: 239.84.0.0/16 or
@@ -292,7 +303,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->job = w->job;
 	plan->ranks = w->ranks;
 	plan->cookie = w->cookie;
-	plan->seed = thcd_job_wish_given(w, "seed") ? w->seed : mix(w->cookie + w->job);
+	plan->seed = thcd_job_wish_given(w, "seed") ? w->seed : seed_of(w);
 	memcpy(&plan->clamp, &t.t, sizeof(plan->clamp));
 	memcpy(&plan->p, &t.p, sizeof(plan->p));
 	plan->table_hash = thc_table_hash(&t);
