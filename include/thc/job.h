@@ -151,10 +151,13 @@ THC_INLINE enum thc_drop_reason thc_admit_form(const struct thc_hdr *h)
 	return THC_DROP_NONE;
 }
 
-/* May this packet go without a packet sum? Only where its job says so. */
+/* May this packet go without a packet sum? Data may where its job says so; JOIN and LEAVE
+ * never.
+ */
 THC_INLINE int thc_admit_nosum(const struct thc_job *job, const struct thc_hdr *h)
 {
-	return h->flags & THC_F_NOSUM && job->active && job->flags & THC_JOB_F_NOSUM;
+	return h->flags & THC_F_NOSUM && thc_op_is_data(h->op) && job->active &&
+	       job->flags & THC_JOB_F_NOSUM;
 }
 
 /**

@@ -407,6 +407,11 @@ static void drop__nosum(void **state)
 	fresh();
 	frame[HEAD + 3] = 0;
 	expect_drop("no flag, no sum", frame, len, THC_DROP_SUM);
+	h.op = THC_OP_JOIN;
+	h.width = 0;
+	memcpy(packet, &h, sizeof(h));
+	len = rig_frame(frame, &f, packet, sizeof(h) + sizeof(struct thc_join));
+	expect_drop("JOIN has a sum in every job", frame, len, THC_DROP_SUM);
 	job->flags = 0;
 }
 
