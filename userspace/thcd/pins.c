@@ -24,7 +24,7 @@ static int mount_bpffs(struct thcd_error *e)
 	if (mount("bpf", THC_BPFFS, "bpf", 0, "mode=0700"))
 		return thcd_fail(
 			e,
-			"cannot mount bpffs on %s: %s; mount it (mount -t bpf bpf %s), give "
+			"cannot mount bpffs on %s: %s; mount it (mount -t bpf -o mode=0700 bpf %s), give "
 			"CAP_SYS_ADMIN, or use --software",
 			THC_BPFFS, strerror(errno), THC_BPFFS);
 	thcd_say(
@@ -34,11 +34,19 @@ static int mount_bpffs(struct thcd_error *e)
 	return 0;
 }
 
+/* Whoever can write there can put programs and maps of his own in the place of ours. */
 static int make_dir(const char *dir, struct thcd_error *e)
 {
-	if (!mkdir(dir, 0700) || errno == EEXIST)
-		return 0;
-	return thcd_fail(e, "cannot make %s: %s", dir, strerror(errno));
+	struct stat st;
+
+	if ((mkdir(dir, 0700) && errno != EEXIST) || lstat(dir, &st))
+		return thcd_fail(e, "cannot make %s: %s", dir, strerror(errno));
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
+		return thcd_fail(e,
+				 "%s is there, and other users can write to it: look at what it "
+				 "is (ls -ld %s), remove it, and mount bpffs with mode=0700",
+				 dir, dir);
+	return 0;
 }
 
 int thcd_pins_open(struct thcd_pins *p, const char *instance, struct thcd_error *e)
