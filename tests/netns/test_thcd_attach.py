@@ -515,6 +515,21 @@ def case__an_all_reduce_does_not_notice_kill_9():
     assert len(set(digests)) == 1, digests
 
 
+def case__pins_are_nobody_elses():
+    """bpffs is often mounted for everybody, so that any user may have made the directory."""
+    with netns.Topology(1) as net:
+        pins = os.path.join(PINS, net.name)
+        os.makedirs(pins, 0o700)
+        try:
+            for mode, owner in ((0o777, 0), (0o770, 0), (0o700, 65534)):
+                os.chmod(pins, mode)
+                os.chown(pins, owner, 0)
+                d = Daemon(net)
+                assert d.status == 1 and f"{pins} is there, and other users" in d.said, d.said
+        finally:
+            os.rmdir(pins)
+
+
 def case__refused_where_every_round_would_time_out():
     with netns.Topology(1) as net:
         for command in ("link add va type veth peer name vb", "addr add 10.78.0.1/24 dev va",
@@ -549,11 +564,11 @@ def case__refused_where_every_round_would_time_out():
         assert check()["peer"] == "bad"
         said = starts("--force").end()
         assert "warning: the veth's peer: GRO is off at vb" in said, said
-        assert "warning" not in starts("--mode", "generic").end()
+        assert "warning: the veth" not in starts("--mode", "generic").end()
 
         gro("on")
         assert check()["peer"] == "ok"
-        assert "warning" not in starts().end()
+        assert "warning: the veth" not in starts().end()
 
         # a refused restart leaves the aggregator, which goes on when that is mended
         starts().end(signal.SIGKILL)
@@ -562,14 +577,14 @@ def case__refused_where_every_round_would_time_out():
         assert hook(net, "va")[0] == "native" and os.path.exists(d.pins() + "/prog")
         gro("on")
         said = starts().end()
-        assert "continued" in said and "warning" not in said, said
+        assert "continued" in said and "warning: the veth" not in said, said
         assert hook(net, "va") is None
 
         # a program at the peer polls for frames as GRO does
         gro("off")
         Foreign(net, "at_the_peer", interface="vb")
         assert hook(net, "vb")[0] == "native" and check()["peer"] == "ok"
-        assert "warning" not in starts().end()
+        assert "warning: the veth" not in starts().end()
         net.run(net.aggregator, ["ip", "link", "set", "dev", "vb", "xdp", "off"])
 
         gro("on")
@@ -577,7 +592,7 @@ def case__refused_where_every_round_would_time_out():
         for mode in ("native", "generic"):
             refused("1099; THC packets need 1100", "--mode", mode)
         net.run(net.aggregator, ["ip", "link", "set", "dev", "va", "mtu", "1100"])
-        assert "warning" not in starts().end()
+        assert "warning: the veth" not in starts().end()
         # a link may come up later
         net.run(net.aggregator, ["ip", "link", "set", "dev", "vb", "down"])
         assert "warning: link: down" in starts().end()

@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import tap
@@ -64,8 +65,8 @@ class Daemon:
         for w in getattr(self, "workers", ()):
             w.close()
         self.process.terminate()
-        said = self.process.communicate(timeout=wire.PATIENCE)[1]
-        return said
+        self.said = self.process.communicate(timeout=wire.PATIENCE)[1]
+        return self.said
 
     def __enter__(self):
         return self
@@ -505,6 +506,29 @@ def case__a_start_that_fails_says_what_to_do():
         with failing("--software", "--listen", "127.0.0.1", "--port", str(d.port + 68),
                      "--control", d.control, "--job", job) as (status, said):
             assert status == 1 and "another thcd serves" in said, said
+    with tempfile.NamedTemporaryFile() as f:
+        f.write(b"not yours")
+        f.flush()
+        with failing("--software", "--listen", "127.0.0.1", "--control", f.name, "--job",
+                     job) as (status, said):
+            assert status == 1 and "no socket: give another --control" in said, said
+        with open(f.name, "rb") as there:
+            assert there.read() == b"not yours", "thcd removed a file"
+
+
+def case__warns_of_cookies_that_others_know():
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+        json.dump({"jobs": [{"job": 1, "ranks": 2, "cookie": "0x5eed5eed5eed5eed"}]}, f)
+        f.flush()
+        for mode, words in ((0o644, "every user can read"), (0o600, None)):
+            os.chmod(f.name, mode)
+            with Daemon(options=("--config", f.name)) as d:
+                pass
+            said = d.said
+            assert ("warning" in said) == bool(words) and (words or "") in said, said
+    with Daemon("job=1,ranks=2,cookie=77") as d:
+        pass
+    assert "its cookie can be guessed" in d.said, d.said
 
 
 if __name__ == "__main__":

@@ -20,19 +20,41 @@
 
 #define REQUEST_MAX	64
 
-static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, struct thcd_error *e)
+/* Removes the socket of a dead thcd, and nothing else. */
+static int make_way(const struct thcd_control_state *s, const struct sockaddr_un *un,
+		    struct thcd_error *e)
 {
-	s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s->listener < 0)
-		return thcd_fail(e, "no control socket: %s", strerror(errno));
-	/* one that answers belongs to a living thcd */
-	if (!connect(s->listener, (struct sockaddr *)un, sizeof(*un))) {
-		close(s->listener);
-		s->listener = -1;
+	struct stat st;
+
+	if (lstat(s->path, &st))
+		return errno == ENOENT ? 0 :
+					 thcd_fail(e, "cannot look at the control socket %s: %s",
+						   s->path, strerror(errno));
+	if (!S_ISSOCK(st.st_mode))
+		return thcd_fail(e, "%s is there, and no socket: give another --control PATH",
+				 s->path);
+	/* one that answers belongs to a living thcd, and one that has no time, too */
+	if (!connect(s->listener, (const struct sockaddr *)un, sizeof(*un)) || errno == EAGAIN) {
 		thcd_fail(e, "another thcd serves %s; stop it, or give --instance NAME", s->path);
 		return -EADDRINUSE;
 	}
 	unlink(s->path);
+	return 0;
+}
+
+static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, struct thcd_error *e)
+{
+	int err;
+
+	s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->listener < 0)
+		return thcd_fail(e, "no control socket: %s", strerror(errno));
+	err = make_way(s, un, e);
+	if (err) {
+		close(s->listener);
+		s->listener = -1;
+		return err;
+	}
 	if (bind(s->listener, (struct sockaddr *)un, sizeof(*un)) || chmod(s->path, 0600) ||
 	    listen(s->listener, THCD_CONTROL_CLIENTS)) {
 		thcd_fail(e, "cannot make the control socket %s: %s; %s", s->path, strerror(errno),

@@ -26,6 +26,8 @@
 #include "xdp.h"
 
 #define EXIT_USAGE	2
+/* A cookie below this one was not drawn. */
+#define COOKIE_GUESSED	(1ULL << 32)
 
 /* What main() builds up and takes down. */
 struct run {
@@ -79,6 +81,10 @@ static int make_plans(struct run *r, u32 *slots, struct thcd_error *e)
 			return -1;
 		if (*note.text)
 			thcd_say("%s", note.text);
+		if (plan->cookie < COOKIE_GUESSED)
+			thcd_say("job %u: warning: its cookie can be guessed: draw 64 bits, with "
+				 "od -An -tx8 -N8 /dev/urandom",
+				 plan->job);
 		plan->slot_base = *slots;
 		*slots += plan->data_slots + plan->norm_slots;
 	}
