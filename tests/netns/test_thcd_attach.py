@@ -481,16 +481,20 @@ def case__a_program_that_is_taken_away_is_missed():
     with netns.Topology(1) as net:
         d = Daemon(net)
         assert d.ready, d.said
+        worker = workers_of(net, 1)[0]
+        assert not worker.join_once().refusal
         net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
-        time.sleep(3)
+        end = time.monotonic() + wire.PATIENCE
+        while worker.join_once().refusal != wire.NO_XDP:
+            assert time.monotonic() < end, "a worker is admitted though nobody aggregates"
+            time.sleep(0.1)
         said = d.end()
         assert "somebody removed the XDP program from eth0" in said, said
         nothing_left(net, d)
         d = Daemon(net)
         net.run(net.aggregator, ["ip", "link", "del", "eth0"])
-        time.sleep(3)
-        assert "interface eth0 is gone" in d.end()
-        assert d.status == 0 and not os.path.exists(d.pins())
+        assert "interface eth0 is gone, and thcd ends" in d.wait()
+        assert d.status == 1 and not os.path.exists(d.pins())
 
 
 def case__an_all_reduce_does_not_notice_kill_9():

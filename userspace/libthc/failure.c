@@ -119,6 +119,10 @@ int thc_fail_refused(const struct thc_client *c, unsigned int refusal)
 			-EADDRINUSE,
 			"rank %u of job %u is taken by another worker: give every worker its own rank",
 			o->rank, o->job);
+	case THC_REFUSED_NO_XDP:
+		return thc_fail(
+			-EHOSTDOWN,
+			"the aggregator's XDP program was taken away, so nothing is aggregated: restart thcd, then join again");
 	case THC_REFUSED_JOB:
 		return thc_fail(
 			-ENOENT,

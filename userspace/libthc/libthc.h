@@ -129,6 +129,7 @@ struct thc_client_options {
  * aggregator there or no way to it, -EHOSTUNREACH also a name without an
  * address, -ENOENT no job with this number and cookie, -EACCES address outside
  * the job's prefix, -ERANGE rank is not below n, -EADDRINUSE the rank is taken,
+ * -EHOSTDOWN the aggregator's XDP program was taken away,
  * -ETIMEDOUT not all ranks joined (thc_last_error() names those missing),
  * -EPROTO the aggregator's job needs another version of the library, -ENOTSUP
  * this CPU lacks the code path that @simd forces, -EAFNOSUPPORT this kernel

@@ -192,7 +192,8 @@ static int start(struct run *r, struct thcd_error *e)
 	return tell_ready(&r->c, e);
 }
 
-static void loop(struct run *r)
+/* The exit status, when it is time to end. */
+static int loop(struct run *r)
 {
 	struct pollfd p[2 + THCD_LISTEN_MAX + THCD_FOREIGN_POLLS + 1 + THCD_CONTROL_CLIENTS];
 	struct thcd *d = &r->d;
@@ -203,7 +204,8 @@ static void loop(struct run *r)
 		int wait = thcd_deadline_scan(d);
 
 		if (!d->software) {
-			thcd_xdp_watch(d);
+			if (!thcd_xdp_watch(d))
+				return EXIT_FAILURE;
 			wait = wait < 0 || wait > THCD_WATCH_MS ? THCD_WATCH_MS : wait;
 		}
 		p[0] = (struct pollfd){ .fd = r->signals, .events = POLLIN };
@@ -213,9 +215,9 @@ static void loop(struct run *r)
 		control = foreign + thcd_foreign_poll(d, foreign);
 		n = control - p + thcd_control_poll(&r->control, control);
 		if (poll(p, n, wait) < 0 && errno != EINTR)
-			return;
+			return EXIT_FAILURE;
 		if (p[0].revents)
-			return;
+			return EXIT_SUCCESS;
 		if (p[1].revents)
 			thcd_xdp_relay(d);
 		for (i = 0; i < d->sockets; i++)
@@ -249,7 +251,8 @@ int main(int argc, char **argv)
 	static struct run r = { .control.listener = -1 };
 	struct thcd_error e = { "" };
 	enum thcd_start start_as;
-	int i, status = EXIT_SUCCESS;
+	int i, status = EXIT_FAILURE;
+	bool failed = true;
 
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
 		r.control.client[i] = -1;
@@ -264,10 +267,10 @@ int main(int argc, char **argv)
 	}
 	if (start(&r, &e)) {
 		thcd_say("%s", e.text);
-		status = EXIT_FAILURE;
 	} else {
-		loop(&r);
+		status = loop(&r);
+		failed = false;
 	}
-	stop(&r, status != EXIT_SUCCESS);
+	stop(&r, failed);
 	return status;
 }

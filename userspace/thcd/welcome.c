@@ -11,6 +11,7 @@
 #include "net.h"
 #include "plan.h"
 #include "welcome.h"
+#include "xdp.h"
 
 /* Refusals a second: they are longer than what provokes them, and who
  * provokes them may not be who receives them.
@@ -153,6 +154,7 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 		[THC_REFUSED_RANK] = "the job has fewer ranks",
 		[THC_REFUSED_PREFIX] = "the address is outside the job's prefix",
 		[THC_REFUSED_TAKEN] = "another worker holds the rank",
+		[THC_REFUSED_NO_XDP] = "the XDP program was taken away: restart thcd",
 	};
 	struct thc_welcome w;
 	struct thc_hdr h;
@@ -181,6 +183,11 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 		return THC_DROP_RESERVED;
 	if (j->flags & ~thc_be32(THC_JOIN_F_HEARD))
 		return THC_DROP_FLAGS;
+	/* it would be told that all is well, and time out in its first round */
+	if (job && d->xdp && thcd_xdp_is_robbed(d)) {
+		refuse(d, h, nonce, THC_REFUSED_NO_XDP, path);
+		return THC_DROP_NONE;
+	}
 	out = thcd_join(job, job ? &d->record[job_id] : NULL, h->rank, nonce,
 			j->flags & thc_be32(THC_JOIN_F_HEARD), thc_be32(h->epoch), path,
 			thcd_now_ms());

@@ -559,8 +559,13 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	d->xdp = NULL;
 }
 
+bool thcd_xdp_is_robbed(const struct thcd *d)
+{
+	return d->xdp->robbed;
+}
+
 /* Somebody may take our program away: whoever attached ours can detach it. */
-void thcd_xdp_watch(struct thcd *d)
+bool thcd_xdp_watch(struct thcd *d)
 {
 	struct thcd_xdp *x = d->xdp;
 	u64 now = thcd_now_ms();
@@ -569,24 +574,26 @@ void thcd_xdp_watch(struct thcd *d)
 	bool ours;
 
 	if (now < x->watch_ms)
-		return;
+		return true;
 	x->watch_ms = now + THCD_WATCH_MS;
 	ours = !thcd_hook_query(x->ifindex, d->interface, &hook, &e) &&
 	       hook.id == thcd_prog_id(bpf_program__fd(x->skel->progs.thc_xdp));
 	if (ours == !x->robbed)
-		return;
+		return true;
 	x->robbed = !ours;
+	if (!ours && !if_nametoindex(d->interface)) {
+		thcd_say("interface %s is gone, and thcd ends: start it when it is back",
+			 d->interface);
+		return false;
+	}
 	if (ours)
 		thcd_say("the XDP program is back on %s", d->interface);
-	else if (!if_nametoindex(d->interface))
-		thcd_say(
-			"interface %s is gone, and with it all answers: restart thcd when it is back",
-			d->interface);
 	else
 		thcd_say(
-			"somebody removed the XDP program from %s%s%s, so nothing is aggregated: restart "
-			"thcd to go on",
+			"somebody removed the XDP program from %s%s%s, so nothing is aggregated and no "
+			"worker admitted: restart thcd to go on",
 			d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "");
+	return true;
 }
 
 int thcd_xdp_fd(const struct thcd *d)

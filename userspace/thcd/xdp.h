@@ -29,9 +29,13 @@ void thcd_xdp_exit(struct thcd *d, bool failed);
 /* Makes a created job known to maps that are not mmapped. */
 int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e);
 
-/* Looks whether the program is still attached, every so often, and says so. */
+/* Looks whether the program is still attached, every so often, and says so; false: the
+ * interface is gone, and so is what there was to do.
+ */
 #define THCD_WATCH_MS	1000
-void thcd_xdp_watch(struct thcd *d);
+bool thcd_xdp_watch(struct thcd *d);
+/* Is our program not on the interface? */
+bool thcd_xdp_is_robbed(const struct thcd *d);
 
 /* File descriptor that is readable when answers wait to be sent. */
 int thcd_xdp_fd(const struct thcd *d);

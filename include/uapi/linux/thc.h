@@ -173,6 +173,7 @@ enum thc_refusal {
 	THC_REFUSED_RANK	= 2,	/* rank is not below n */
 	THC_REFUSED_PREFIX	= 3,	/* address outside the job's prefix */
 	THC_REFUSED_TAKEN	= 4,	/* another live worker holds the rank */
+	THC_REFUSED_NO_XDP	= 5,	/* the aggregator's XDP program was taken away */
 };
 
 /**
