@@ -116,6 +116,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		p->sender.cookie = job->cookie;
 		p->sender.job = a->sthc_job;
 		p->sender.rank = a->sthc_rank;
+		p->sender.port = be16_to_cpu(p->address.port);
 		/* for JOIN: the next one has to be newer, whatever the aggregator's clock says */
 		p->sender.epoch = ts->last_epoch[i];
 	}

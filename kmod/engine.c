@@ -16,11 +16,7 @@
 
 static u16 port_of(const struct thc_peer *p, const struct thc_hdr *h)
 {
-	u16 base = be16_to_cpu(p->address.port);
-
-	if (p->joined.welcome.flags & THC_WELCOME_F_ONE_PORT)
-		return base;
-	return base + be16_to_cpu(h->slot) / THC_SLOTS_PER_PORT;
+	return thc_sender_port(&p->sender, be16_to_cpu(h->slot));
 }
 
 static bool has_chunk(const struct thc_message *m, u64 number)

@@ -354,6 +354,8 @@ int thc_peer_streams(struct thc_peer *p)
 	p->sender.epoch = p->joined.epoch;
 	p->sender.sum_width = w->sum_width;
 	p->sender.nosum = !!(w->flags & THC_WELCOME_F_NOSUM);
+	p->sender.one_port = !!(w->flags & THC_WELCOME_F_ONE_PORT);
+	p->sender.all = thc_ranks_mask(be16_to_cpu(w->ranks));
 	spin_unlock_bh(&p->owner->lock);
 	return 0;
 }

@@ -19,12 +19,13 @@
 /* What the layers below say about a packet, or about all that were joined. */
 struct origin {
 	bool	ce;	/* met congestion (RFC 3168) */
-	bool	peer;	/* comes from the aggregator */
+	bool	peer;	/* comes from the aggregator's address */
+	u16	port;	/* and from this port */
 };
 
 static struct origin origin_of(const struct thc_peer *p, const struct sk_buff *skb)
 {
-	struct origin o = { 0 };
+	struct origin o = { .port = be16_to_cpu(udp_hdr(skb)->source) };
 
 	if (skb->protocol == htons(ETH_P_IP)) {
 		o.ce = INET_ECN_is_ce(ip_hdr(skb)->tos);
@@ -76,7 +77,7 @@ static void drop(struct thc_sock *ts, enum thc_drop_reason reason)
 
 /* Why thc_sender_find() would not have it. */
 static enum thc_drop_reason reason_of(const struct thc_sender *s, const struct thc_hdr *h,
-				      u32 bytes)
+				      u32 bytes, u16 port)
 {
 	bool answer = h->flags & THC_F_ANSWER;
 
@@ -88,6 +89,8 @@ static enum thc_drop_reason reason_of(const struct thc_sender *s, const struct t
 		return THC_DROP_COOKIE;
 	if (h->reserved)
 		return THC_DROP_RESERVED;
+	if (!thc_sender_sent_from(s, h, port))
+		return THC_DROP_ADDRESS;
 	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
 		return THC_DROP_OP;
 	if (bytes != sizeof(*h) + (answer ? THC_LANE_BYTES : 0))
@@ -97,13 +100,16 @@ static enum thc_drop_reason reason_of(const struct thc_sender *s, const struct t
 	return THC_DROP_UNEXPECTED;
 }
 
-static void on_welcome(struct thc_peer *p, struct reader *r, u32 bytes, const struct thc_hdr *h)
+static void on_welcome(struct thc_peer *p, struct reader *r, u32 bytes, const struct thc_hdr *h,
+		       u16 port)
 {
 	struct thc_sock *ts = p->owner;
 	enum thc_drop_reason reason;
 	struct thc_welcome w;
 
-	if (bytes != sizeof(*h) + sizeof(w) || !read_on(r, &w, sizeof(w)))
+	if (port != p->sender.port)
+		reason = THC_DROP_ADDRESS;
+	else if (bytes != sizeof(*h) + sizeof(w) || !read_on(r, &w, sizeof(w)))
 		reason = THC_DROP_LENGTH;
 	else if (h->sum != cpu_to_be32(thc_sum_packet(h, &w, sizeof(w) / 8)))
 		reason = THC_DROP_SUM;
@@ -152,17 +158,17 @@ static void take(struct thc_peer *p, enum thc_got got, struct thc_stream *st, st
 }
 
 static void on_answer(struct thc_peer *p, struct reader *r, u32 bytes, const struct thc_hdr *h,
-		      bool ce, u64 now)
+		      struct origin from, u64 now)
 {
 	struct thc_sock *ts = p->owner;
 	struct thc_message *m;
 	struct thc_stream *st;
 	struct thc_flight *f;
-	enum thc_got got = thc_sender_find(&p->sender, h, bytes, &st, &f);
+	enum thc_got got = thc_sender_find(&p->sender, h, bytes, from.port, &st, &f);
 	u8 *lanes = NULL;
 
 	if (got == THC_GOT_FOREIGN) {
-		drop(ts, reason_of(&p->sender, h, bytes));
+		drop(ts, reason_of(&p->sender, h, bytes, from.port));
 		return;
 	}
 	if (bytes > sizeof(*h) + THC_LANE_BYTES) {
@@ -187,11 +193,11 @@ static void on_answer(struct thc_peer *p, struct reader *r, u32 bytes, const str
 	case THC_GOT_UNEXPECTED:
 		/* a duplicate may still say that the window was cut for nothing */
 		if (!m)
-			thc_sender_take(&p->sender, got, st, f, h, ce, now);
-		drop(ts, m ? THC_DROP_MISMATCH : reason_of(&p->sender, h, bytes));
+			thc_sender_take(&p->sender, got, st, f, h, from.ce, now);
+		drop(ts, m ? THC_DROP_MISMATCH : reason_of(&p->sender, h, bytes, from.port));
 		break;
 	default:
-		take(p, got, st, f, h, ce, now);
+		take(p, got, st, f, h, from.ce, now);
 	}
 }
 
@@ -209,9 +215,9 @@ static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct or
 	if (bytes < sizeof(h) || !read_on(r, &h, sizeof(h)))
 		drop(ts, THC_DROP_TRUNCATED);
 	else if (h.version == THC_VERSION && h.op == THC_OP_WELCOME)
-		on_welcome(p, r, bytes, &h);
+		on_welcome(p, r, bytes, &h, from.port);
 	else if (ts->state == THC_STATE_READY)
-		on_answer(p, r, bytes, &h, from.ce, now);
+		on_answer(p, r, bytes, &h, from, now);
 	else
 		drop(ts, THC_DROP_UNEXPECTED);
 }

@@ -27,6 +27,7 @@
 #ifndef THC_FLIGHT_H
 #define THC_FLIGHT_H
 
+#include <thc/job.h>
 #include <thc/sum.h>
 #include <thc/window.h>
 
@@ -110,11 +111,14 @@ struct thc_stream {
  * @probes: so many of them then
  * @stalls: times they fired since the last answer
  * @cookie: of the job
+ * @all: mask of its ranks
  * @epoch: its incarnation
  * @job: its number
+ * @port: the aggregator's base port, host order
  * @rank: of this worker
  * @sum_width: bits of a LUT_ADD sum
  * @nosum: packets carry no sum
+ * @one_port: the base port is that of all slots
  */
 struct thc_sender {
 	struct thc_stream	data;
@@ -127,11 +131,14 @@ struct thc_sender {
 	u32			probes;
 	u32			stalls;
 	u64			cookie;
+	u64			all;
 	u32			epoch;
 	u16			job;
+	u16			port;
 	u8			rank;
 	u8			sum_width;
 	u8			nosum;
+	u8			one_port;
 };
 
 /* What a packet from the aggregator means. */
@@ -258,6 +265,12 @@ THC_INLINE void thc_sender_seal(const struct thc_sender *s, struct thc_hdr *h, i
 		h->sum = thc_be32(thc_sum_packet(h, h + 1, words));
 }
 
+/* The aggregator's UDP port that slot @slot is reached on. */
+THC_INLINE u16 thc_sender_port(const struct thc_sender *s, u32 slot)
+{
+	return s->one_port ? s->port : thc_slot_port(s->port, slot);
+}
+
 THC_INLINE void thc_flight_sent(struct thc_sender *s, struct thc_flight *f, u64 now)
 {
 	f->sent_at = now;
@@ -307,6 +320,26 @@ THC_INLINE struct thc_flight *thc_flight_launch(struct thc_sender *s, struct thc
 
 /* --- in ------------------------------------------------------------------- */
 
+/* Does the aggregator send what @h says from @port? XDP answers from the port that
+ * took the request, thcd from the base port. All these ports are thcd's: no other
+ * program of its host can send from them.
+ */
+THC_INLINE int thc_sender_sent_from(const struct thc_sender *s, const struct thc_hdr *h, u16 port)
+{
+	u32 slot = thc_be16(h->slot);
+
+	return port == s->port ||
+	       (slot < s->data.slots + s->norms.slots && port == thc_sender_port(s, slot));
+}
+
+/* Are @count ranks of the job in @h's sum, those that its bitmap names? */
+THC_INLINE int thc_sender_counts(const struct thc_sender *s, const struct thc_hdr *h)
+{
+	u64 bitmap = thc_be64(h->bitmap);
+
+	return bitmap && !(bitmap & ~s->all) && thc_be16(h->count) == thc_ranks_count(bitmap);
+}
+
 /* Does the answer say what the request in flight asked for? */
 THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc_flight *f,
 				    const struct thc_hdr *h)
@@ -314,12 +347,13 @@ THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc
 	u8 width = f->packet->op == THC_OP_LUT_ADD ? s->sum_width : f->packet->width;
 
 	return h->flags & THC_F_ANSWER && h->op == f->packet->op && h->round == f->packet->round &&
-	       h->width == width && h->count;
+	       h->width == width;
 }
 
 /**
  * thc_sender_find() - whom a packet from the aggregator is about
  * @h: its header, @bytes with the payload
+ * @port: from where it was sent, host order
  * @stream, @flight: set unless the result is THC_GOT_FOREIGN, THC_GOT_EPOCH or
  *	THC_GOT_UNEXPECTED without a flight (then NULL)
  *
@@ -328,7 +362,8 @@ THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc
  * thc_sender_take().
  */
 THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_hdr *h, u32 bytes,
-					struct thc_stream **stream, struct thc_flight **flight)
+					u16 port, struct thc_stream **stream,
+					struct thc_flight **flight)
 {
 	struct thc_stream *st = &s->norms;
 	struct thc_flight *f;
@@ -337,7 +372,8 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 	*stream = NULL;
 	*flight = NULL;
 	if (bytes < sizeof(*h) || bytes % 8 || h->version != THC_VERSION ||
-	    h->cookie != thc_be64(s->cookie) || h->job != thc_be16(s->job) || h->reserved)
+	    h->cookie != thc_be64(s->cookie) || h->job != thc_be16(s->job) || h->reserved ||
+	    !thc_sender_sent_from(s, h, port))
 		return THC_GOT_FOREIGN;
 	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH)
 		/* not newer: told by a packet that was long on its way */
@@ -355,13 +391,16 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 		return THC_GOT_UNEXPECTED;
 	*stream = st;
 	*flight = f;
-	/* more contributors than there can be: the bit has another meaning where they are kept */
-	if (!f->owner || h->count & thc_be16(THC_COUNT_EXCLUDED))
+	if (!f->owner)
+		return THC_GOT_UNEXPECTED;
+	if (h->op == THC_OP_STALE && (st != &s->data || !(h->flags & THC_F_KNOWN)))
+		return THC_GOT_BEHIND;
+	if (!thc_sender_counts(s, h))
 		return THC_GOT_UNEXPECTED;
 	if (h->op == THC_OP_WAIT)
 		return THC_GOT_WAIT;
 	if (h->op == THC_OP_STALE)
-		return st == &s->data && h->flags & THC_F_KNOWN ? THC_GOT_MISSED : THC_GOT_BEHIND;
+		return THC_GOT_MISSED;
 	if (bytes == sizeof(*h) + THC_LANE_BYTES && thc_flight_asked_for(s, f, h))
 		return THC_GOT_ANSWER;
 	return THC_GOT_UNEXPECTED;
@@ -424,7 +463,8 @@ THC_INLINE void thc_flight_wait(struct thc_sender *s, struct thc_flight *f, cons
 	s->probes = THC_PROBES;
 	f->waiting = 1;
 	f->left = !!(h->flags & THC_F_LEFT);
-	f->present = thc_be64(h->bitmap);
+	/* an older WAIT may come later: who is in stays in */
+	f->present |= thc_be64(h->bitmap);
 	f->order = s->order;
 }
 

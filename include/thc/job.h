@@ -113,6 +113,15 @@ THC_INLINE u64 thc_ranks_mask(u32 ranks)
 	return ~0ULL >> (THC_RANKS_MAX - ranks);
 }
 
+/* How many ranks are in @mask. */
+THC_INLINE u32 thc_ranks_count(u64 mask)
+{
+	mask -= mask >> 1 & 0x5555555555555555ULL;
+	mask = (mask & 0x3333333333333333ULL) + (mask >> 2 & 0x3333333333333333ULL);
+	mask = (mask + (mask >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return (u32)(mask * 0x0101010101010101ULL >> 56);
+}
+
 /* Where a packet came from and went to, host order ports. */
 struct thc_path {
 	struct thc_addr	src;

@@ -37,7 +37,7 @@
 	X(JOB, "job", "no such job")							\
 	X(COOKIE, "cookie", "wrong cookie")						\
 	X(RANK, "rank", "rank not below n, or not joined")				\
-	X(ADDRESS, "address", "not from the address this rank joined from")		\
+	X(ADDRESS, "address", "not from the address and port that this peer has")		\
 	X(SLOT, "slot", "slot outside the job, or on the wrong port")			\
 	X(MISMATCH, "mismatch", "op, width, round or chunk differ from the slot's")	\
 	X(BUSY, "busy", "generation too far ahead")					\

@@ -41,7 +41,7 @@ int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, struct th
 	enum thc_lane_kind kind = THC_LANE_NONE;
 	struct thc_stream *stream;
 	struct thc_flight *flight;
-	enum thc_got got = thc_sender_find(sender, h, sizeof(*h), &stream, &flight);
+	enum thc_got got = thc_sender_find(sender, h, sizeof(*h), path->src_port, &stream, &flight);
 
 	thc_sender_take(sender, got, stream, flight, h, 0, 0);
 	if (thc_admit_form(h) || thc_admit_rank(job, h, path) ||

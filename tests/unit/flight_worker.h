@@ -22,6 +22,8 @@
 #define JOB		7
 #define EPOCH		3
 #define ROUND		5
+#define PORT		1000	/* the aggregator's */
+#define RANKS		8
 #define SUM_WIDTH	8
 #define RTT		THC_NS_PER_MS
 #define DATA_BYTES	(sizeof(struct thc_hdr) + THC_CHUNK_8 / 2)
@@ -56,6 +58,8 @@ static inline int setup(void **state)
 	w->s.cookie = COOKIE;
 	w->s.epoch = EPOCH;
 	w->s.job = JOB;
+	w->s.port = PORT;
+	w->s.all = thc_ranks_mask(RANKS);
 	w->s.sum_width = SUM_WIDTH;
 	w->now = 1000 * THC_NS_PER_MS;
 	w->s.progress_at = w->now;
@@ -155,20 +159,26 @@ static inline struct packet notice(struct worker *w, const struct thc_stream *st
 	p.h.width = 0;
 	p.h.flags = flags;
 	p.h.bitmap = thc_be64(bitmap);
+	p.h.count = thc_be16(thc_ranks_count(bitmap));
 	return p;
 }
 
-static inline enum thc_got find(struct worker *w, const struct packet *p, u32 bytes)
+static inline enum thc_got find_from(struct worker *w, const struct packet *p, u32 bytes, u16 port)
 {
 	static struct worker before;
 	enum thc_got got;
 
 	memcpy(&before, w, sizeof(before));
-	got = thc_sender_find(&w->s, &p->h, bytes, &w->stream, &w->flight);
+	got = thc_sender_find(&w->s, &p->h, bytes, port, &w->stream, &w->flight);
 	/* what is not checked yet changes nothing */
 	assert_memory_equal(&w->s, &before.s, sizeof(w->s));
 	assert_memory_equal(w->flights, before.flights, sizeof(w->flights));
 	return got;
+}
+
+static inline enum thc_got find(struct worker *w, const struct packet *p, u32 bytes)
+{
+	return find_from(w, p, bytes, PORT);
 }
 
 static inline enum thc_got take_marked(struct worker *w, const struct packet *p, u32 bytes, int ce)

@@ -110,6 +110,36 @@ static void find__leaves_foreign_packets_alone(void **state)
 	assert_int_equal(find(w, &good, LANES_BYTES), THC_GOT_ANSWER);
 }
 
+/* Any program of the aggregator's host can send from its address. */
+static void find__asks_from_which_port(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 80);
+	p = result(w, &w->s.data, 70, 0);
+	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT), THC_GOT_ANSWER);
+	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT + 1), THC_GOT_ANSWER);
+	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT + 2), THC_GOT_FOREIGN);
+	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT - 1), THC_GOT_FOREIGN);
+	assert_int_equal(find_from(w, &p, LANES_BYTES, 0), THC_GOT_FOREIGN);
+	w->s.one_port = 1;
+	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT), THC_GOT_ANSWER);
+	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT + 1), THC_GOT_FOREIGN);
+	w->s.one_port = 0;
+	/* slots that the job lacks have no port, whatever the packet is */
+	p.h.op = THC_OP_STALE;
+	p.h.flags = THC_F_EPOCH;
+	p.h.epoch = thc_be32(EPOCH + 1);
+	p.h.slot = thc_be16(64 * 64);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 64), THC_GOT_FOREIGN);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT), THC_GOT_EPOCH);
+	p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS - 1);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 4), THC_GOT_EPOCH);
+	p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 4), THC_GOT_FOREIGN);
+}
+
 /* The packet is about the chunk in flight, but does not answer the request. */
 static void assert_no_answer(struct worker *w, const struct packet *p, u32 bytes)
 {
@@ -117,6 +147,46 @@ static void assert_no_answer(struct worker *w, const struct packet *p, u32 bytes
 	assert_ptr_equal(w->flight, data(w, 0));
 	assert_ptr_equal(w->flight->owner, w);
 	assert_int_equal(w->s.data.in_flight, 1);
+}
+
+/* A wrong count would scale the mean. */
+static void find__counts_who_is_in(void **state)
+{
+	static const struct {
+		u64 bitmap;
+		u16 count;
+	} wrong[] = {
+		{ 3, 1 },
+		{ 3, 3 },
+		{ 0, 0 },
+		{ 0, 2 },
+		{ 1 << RANKS | 1, 2 },
+		{ 1ULL << 63, 1 },
+		{ 3, THC_COUNT_EXCLUDED | 2 },
+		{ 0xff, 256 + 8 },
+	};
+	struct worker *w = *state;
+	struct packet p;
+	size_t i;
+
+	launch_data(w, 1);
+	for (i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		p = result(w, &w->s.data, 0, 0);
+		p.h.bitmap = thc_be64(wrong[i].bitmap);
+		p.h.count = thc_be16(wrong[i].count);
+		assert_no_answer(w, &p, LANES_BYTES);
+		p.h.op = THC_OP_WAIT;
+		p.h.flags = 0;
+		assert_no_answer(w, &p, sizeof(p.h));
+		p.h.op = THC_OP_STALE;
+		p.h.flags = THC_F_KNOWN;
+		assert_no_answer(w, &p, sizeof(p.h));
+	}
+	for (i = 0; i < 64; i++) {
+		assert_int_equal(thc_ranks_count(1ULL << i), 1);
+		assert_int_equal(thc_ranks_count(thc_ranks_mask((u32)i + 1)), i + 1);
+	}
+	assert_int_equal(thc_ranks_count(0), 0);
 }
 
 static void find__takes_only_what_was_asked_for(void **state)
@@ -489,6 +559,18 @@ static void wait__undoes_the_cut(void **state)
 	assert_false(data(w, 0)->left);
 }
 
+static void wait__of_before_takes_nobody_away(void **state)
+{
+	struct worker *w = *state;
+	int left;
+
+	launch_data(w, 1);
+	assert_int_equal(take_wait(w, &w->s.data, 0, 0, 0x7), THC_GOT_WAIT);
+	assert_int_equal(take_wait(w, &w->s.data, 0, 0, 0x1), THC_GOT_WAIT);
+	assert_int_equal(take_wait(w, &w->s.data, 0, 0, 0x20), THC_GOT_WAIT);
+	assert_int_equal(thc_sender_missing(&w->s, w->s.all, ROUND, &left), 0xd8);
+}
+
 static void wait__means_just_sent(void **state)
 {
 	struct worker *w = *state;
@@ -637,6 +719,8 @@ int main(void)
 		CASE(answers__of_norms_are_in_their_own_slots),
 		CASE(answers__twice_land_once),
 		CASE(find__leaves_foreign_packets_alone),
+		CASE(find__asks_from_which_port),
+		CASE(find__counts_who_is_in),
 		CASE(find__takes_only_what_was_asked_for),
 		CASE(find__knows_slot_chunk_and_generation),
 		CASE(find__believes_newer_epochs_only),
@@ -652,6 +736,7 @@ int main(void)
 		CASE(loss__gives_no_sample_of_the_round_trip),
 		CASE(ce__cuts_like_a_loss),
 		CASE(wait__undoes_the_cut),
+		CASE(wait__of_before_takes_nobody_away),
 		CASE(wait__means_just_sent),
 		CASE(wait__asking_again_is_no_loss),
 		CASE(repeat__undoes_the_cut),

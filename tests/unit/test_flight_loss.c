@@ -37,6 +37,7 @@
 #define NORM_CHUNKS	40
 #define BATCH		16
 #define COOKIE		0x5eedULL
+#define PORT		1000
 #define JOB		2
 #define EPOCH		9
 #define SUM_WIDTH	8
@@ -458,7 +459,7 @@ static void on_answer(struct worker *w, const struct event *e)
 	struct thc_stream *st;
 	struct thc_flight *f;
 	u64 index;
-	enum thc_got got = thc_sender_find(&w->s, &e->p.h, e->bytes, &st, &f);
+	enum thc_got got = thc_sender_find(&w->s, &e->p.h, e->bytes, PORT, &st, &f);
 
 	if (got == THC_GOT_FOREIGN) {
 		assert_true(e->corrupt);
@@ -507,6 +508,8 @@ static void begin(const struct weather *weather, u32 ranks, u64 seed)
 		w->s.cookie = COOKIE;
 		w->s.epoch = EPOCH;
 		w->s.job = JOB;
+		w->s.port = PORT;
+		w->s.all = net.job.all;
 		w->s.rank = (u8)rank;
 		w->s.sum_width = SUM_WIDTH;
 		w->s.data.reserved = DATA_CHUNKS;

@@ -155,7 +155,8 @@ void thc_link_leave_group(struct thc_link *l);
 int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
 		  uint64_t *calls);
 /* @ce: the packet met congestion on its way to us (ECN). */
-typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce);
+typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes, uint16_t port,
+			   bool ce);
 /* Reads what one call gets from @fd, without blocking; @each sees those
  * that came from the aggregator.
  * Returns datagrams read or -errno.

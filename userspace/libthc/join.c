@@ -45,7 +45,7 @@ static int send_control(struct thc_client *c, uint8_t op, const void *payload, u
 	return n < 0 ? n : 0;
 }
 
-static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
+static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, uint16_t port, bool ce)
 {
 	struct thc_welcome *w = (void *)(h + 1);
 	struct joining *j = ctx;
@@ -60,7 +60,9 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, boo
 		j->c->stats.bad_sum++;
 		return;
 	}
-	if (h->reserved || (!w->nonce && h->cookie != thc_be64(j->c->options.cookie))) {
+	/* thcd sends WELCOME from the base port, which no other program can have */
+	if (h->reserved || port != j->c->sender.port ||
+	    (!w->nonce && h->cookie != thc_be64(j->c->options.cookie))) {
 		j->c->stats.foreign++;
 		return;
 	}
@@ -145,6 +147,8 @@ static int set_up_sender(struct thc_client *c)
 	s->epoch = p->epoch;
 	s->sum_width = p->sum_width;
 	s->nosum = !!(p->flags & THC_WELCOME_F_NOSUM);
+	s->one_port = !!(p->flags & THC_WELCOME_F_ONE_PORT);
+	s->all = thc_ranks_mask(p->ranks);
 	return 0;
 }
 
@@ -173,6 +177,7 @@ int thc_udp_join(struct thc_client *c)
 	c->nonce |= 1;
 	c->sender.cookie = c->options.cookie;
 	c->sender.job = c->options.job;
+	c->sender.port = c->options.port;
 	c->sender.rank = (uint8_t)c->options.rank;
 	error = join_until_ready(&j);
 	if (!error) {

@@ -329,6 +329,12 @@ struct send_batch {
 	unsigned int		messages;
 };
 
+static uint16_t port_of(const struct sockaddr_storage *a)
+{
+	return ntohs(a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port :
+					       ((const struct sockaddr_in6 *)a)->sin6_port);
+}
+
 static void set_port(struct sockaddr_storage *a, uint16_t port)
 {
 	if (a->ss_family == AF_INET)
@@ -460,12 +466,13 @@ union rx_control {
 /* What it said. */
 struct rx_notes {
 	unsigned int	segment;	/* bytes of a packet, if several were joined */
+	uint16_t	port;		/* from where it was sent */
 	bool		ce;		/* met congestion (RFC 3168) */
 };
 
 static struct rx_notes read_notes(struct msghdr *m)
 {
-	struct rx_notes n = { .segment = 0 };
+	struct rx_notes n = { .port = port_of(m->msg_name) };
 	struct cmsghdr *c;
 	int value;
 
@@ -492,7 +499,7 @@ static void each_packet(uint8_t *data, unsigned int bytes, struct rx_notes notes
 	for (; bytes; data += n, bytes -= n) {
 		n = bytes < segment ? bytes : segment;
 		if (n >= sizeof(struct thc_hdr) && n <= THC_ANSWER_BYTES)
-			each(ctx, (void *)data, n, notes.ce);
+			each(ctx, (void *)data, n, notes.port, notes.ce);
 	}
 }
 

@@ -66,7 +66,7 @@ static void on_sound(struct thc_client *c, enum thc_got got, struct thc_stream *
 	}
 }
 
-static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
+static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, uint16_t port, bool ce)
 {
 	struct thc_client *c = ctx;
 	struct thc_stream *s;
@@ -75,7 +75,7 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, bool ce)
 
 	c->stats.packets_down++;
 	c->stats.bytes_down += thc_link_wire_bytes(&c->link, bytes);
-	got = thc_sender_find(&c->sender, h, bytes, &s, &f);
+	got = thc_sender_find(&c->sender, h, bytes, port, &s, &f);
 	if (got == THC_GOT_FOREIGN) {
 		c->stats.foreign++;
 		return;
@@ -116,20 +116,14 @@ static bool receive_some(struct thc_client *c)
 
 /* --- requests out --------------------------------------------------------- */
 
-static uint16_t port_of(const struct thc_client *c, const struct thc_hdr *h)
-{
-	uint16_t base = c->options.port ? c->options.port : THC_PORT_DEFAULT;
-
-	return c->params.flags & THC_WELCOME_F_ONE_PORT ? base :
-							  thc_slot_port(base, thc_be16(h->slot));
-}
-
 static struct thc_outgoing outgoing(struct thc_client *c, const struct thc_flight *f)
 {
 	c->stats.packets_up++;
 	c->stats.bytes_up += thc_link_wire_bytes(&c->link, f->bytes);
 	return (struct thc_outgoing){
-		.data = f->packet, .bytes = f->bytes, .port = port_of(c, f->packet),
+		.data = f->packet,
+		.bytes = f->bytes,
+		.port = thc_sender_port(&c->sender, thc_be16(f->packet->slot)),
 	};
 }
 
