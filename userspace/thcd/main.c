@@ -17,6 +17,7 @@
 #include "control.h"
 #include "deadline.h"
 #include "foreign.h"
+#include "guard.h"
 #include "jobs.h"
 #include "net.h"
 #include "options.h"
@@ -176,7 +177,7 @@ static int start(struct run *r, struct thcd_error *e)
 		d->welcome_flags = THC_WELCOME_F_ONE_PORT;
 		if (thcd_software_init(d, slots, e))
 			return -1;
-	} else if (thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {
+	} else if (thcd_guard_init(d, e) || thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {
 		return -1;
 	}
 	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, &r->c, e)) ||
@@ -239,6 +240,7 @@ static void stop(struct run *r, bool failed)
 	else
 		thcd_xdp_exit(d, failed);
 	thcd_control_close(&r->control);
+	thcd_guard_exit(d);
 	thcd_net_close(d);
 	thcd_out_exit(d);
 	if (r->c.pidfile)

@@ -123,6 +123,7 @@ struct thcd_out;
 struct thcd_xdp;
 struct thcd_age;
 struct thcd_foreign;
+struct thcd_guard;
 
 /* Everything. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
@@ -149,6 +150,7 @@ struct thcd {
 	struct thcd_xdp		*xdp;
 	struct thcd_age		*age;		/* slots */
 	struct thcd_foreign	*foreign;	/* NULL: software mode */
+	struct thcd_guard	*guard;		/* NULL: software mode */
 };
 
 #endif /* THCD_H */
