@@ -31,6 +31,8 @@
 #include "stats.bpf.h"
 
 #define THC_TTL 64
+/* A group's answers are for the subnet, whatever routers forward. */
+#define THC_TTL_GROUP 1
 
 /* How an answer travels; header-only ones always to one. */
 enum thc_mode {
@@ -301,6 +303,10 @@ __noinline int thc_reply(struct xdp_md *ctx, u32 job_id, u32 index, u32 mode, u3
 	if (mode == THC_MODE_GROUP) {
 		thc_mac_group(f.eth->h_dest, &job->group, f.v4);
 		thc_frame_to(&f, &job->group, job->group_port);
+		if (f.v4)
+			f.ip4->ttl = THC_TTL_GROUP;
+		else
+			f.ip6->hop_limit = THC_TTL_GROUP;
 	}
 	if (f.v4)
 		thc_ip4_seal(f.ip4);

@@ -174,6 +174,67 @@ static void reply__ipv6(void **state)
 	everything(true);
 }
 
+/* How many routers the next packet could still have passed. */
+static int hops_of(int fd)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	u8 packet[2048];
+	struct iovec iov = { packet, sizeof(packet) };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c;
+	int hops;
+
+	assert_true(readable(fd, ANSWER_MS));
+	assert_true(recvmsg(fd, &m, 0) > 0);
+	c = CMSG_FIRSTHDR(&m);
+	assert_non_null(c);
+	memcpy(&hops, CMSG_DATA(c), sizeof(hops));
+	return hops;
+}
+
+static void ask_for_hops(int fd)
+{
+	int one = 1;
+
+	if (net.v6)
+		assert_int_equal(setsockopt(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &one, sizeof(one)),
+				 0);
+	else
+		assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_RECVTTL, &one, sizeof(one)), 0);
+}
+
+/* Answers to the group do not pass a router, those to one rank may. */
+static void reach(bool v6)
+{
+	struct rig_request r = { .epoch = 1, .slot = 3, .chunk = 3 };
+
+	net_up(v6, false);
+	ask_for_hops(net.group[0]);
+	ask_for_hops(net.one[0]);
+	net.job->sum_width = shapes[0].sum_width;
+	net.job->reply = THC_REPLY_MULTICAST;
+	contribute(&shapes[0], r);
+	assert_int_equal(hops_of(net.group[0]), 1);
+	net.job->reply = THC_REPLY_FANOUT;
+	r.slot = r.chunk = 4;
+	contribute(&shapes[0], r);
+	assert_true(hops_of(net.one[0]) > 60);
+	net_down();
+}
+
+static void reply__group_stays_in_the_subnet(void **state)
+{
+	(void)state;
+	reach(false);
+	reach(true);
+}
+
 /* JOIN reaches the daemon's socket through the stack, data does not. */
 static void reply__join_reaches_the_stack(void **state)
 {
@@ -262,6 +323,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reply__ipv4),
 		cmocka_unit_test(reply__ipv6),
+		cmocka_unit_test(reply__group_stays_in_the_subnet),
 		cmocka_unit_test(reply__join_reaches_the_stack),
 		cmocka_unit_test(reply__relay),
 	};
