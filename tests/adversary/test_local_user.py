@@ -11,7 +11,7 @@ import socket
 import sys
 import traceback
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../netns"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
 from aggregator import Aggregator  # noqa: E402

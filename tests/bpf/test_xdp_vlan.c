@@ -144,7 +144,13 @@ static void send_tagged(const struct taps *t, const struct rig_request *r, struc
 	assert_int_equal(send(t->fd[r->rank], frame, len, 0), len);
 }
 
-static void expect_ip4(const u8 *ip, size_t len, struct thc_addr to)
+/* A group's answers stay in the subnet. */
+static int ttl_of(bool group)
+{
+	return group ? 1 : 64;
+}
+
+static void expect_ip4(const u8 *ip, size_t len, struct thc_addr to, bool group)
 {
 	struct thc_addr from = address(AGG);
 
@@ -153,13 +159,13 @@ static void expect_ip4(const u8 *ip, size_t len, struct thc_addr to)
 	assert_int_equal(ip[1], 0xb8 | 2);
 	assert_int_equal(ip[2] << 8 | ip[3], len);
 	assert_int_equal(ip[6], 0x40); /* DF */
-	assert_int_equal(ip[8], 64);
+	assert_int_equal(ip[8], ttl_of(group));
 	assert_int_equal(checksum16(ip, 20), 0xffff);
 	assert_memory_equal(ip + 12, &from.word[3], 4);
 	assert_memory_equal(ip + 16, &to.word[3], 4);
 }
 
-static void expect_ip6(const u8 *ip, size_t len, struct thc_addr to)
+static void expect_ip6(const u8 *ip, size_t len, struct thc_addr to, bool group)
 {
 	struct thc_addr from = address(AGG);
 
@@ -167,7 +173,7 @@ static void expect_ip6(const u8 *ip, size_t len, struct thc_addr to)
 	assert_int_equal(ip[0] << 8 | ip[1], 0x6000 | (0xb8 | 2) << 4);
 	assert_int_equal(ip[2] << 8 | ip[3], 0);
 	assert_int_equal(ip[4] << 8 | ip[5], len - 40);
-	assert_int_equal(ip[7], 64);
+	assert_int_equal(ip[7], ttl_of(group));
 	assert_memory_equal(ip + 8, &from, 16);
 	assert_memory_equal(ip + 24, &to, 16);
 }
@@ -209,7 +215,7 @@ static void check_vlan(bool v6)
 			assert_int_equal(len, 14 + ip_bytes() + 8 + 48 + 1024);
 			assert_memory_equal(frame, one ? taps.mac[rank] : group_mac[v6], 6);
 			assert_memory_equal(frame + 6, taps.mac[AGG], 6);
-			(v6 ? expect_ip6 : expect_ip4)(frame + 14, len - 14, to);
+			(v6 ? expect_ip6 : expect_ip4)(frame + 14, len - 14, to, !one);
 			assert_int_equal(udp[0] << 8 | udp[1], RIG_PORT);
 			assert_int_equal(udp[2] << 8 | udp[3],
 					 one ? WORKER_PORT + rank : RIG_GROUP_PORT);

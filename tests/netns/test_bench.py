@@ -10,8 +10,9 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-import tap
-from tap import netns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from tap import netns  # noqa: E402
 
 RUN = os.path.join(netns.ROOT, "tools/bench/run.py")
 

@@ -11,9 +11,10 @@ import sys
 import tempfile
 import time
 
-import tap
-from aggregator import Aggregator, read_line
-from tap import netns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from aggregator import Aggregator, read_line  # noqa: E402
+from tap import netns  # noqa: E402
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ddp_rank.py")
 LIMIT = 60

@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 
-import tap
-from tap import netns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from tap import netns  # noqa: E402
 
 DEMO = os.path.join(netns.ROOT, "tools/demo.py")
 KEYS = {"workers", "steps", "accuracy_thc", "accuracy_fp32", "nmse", "bytes_up_per_step",

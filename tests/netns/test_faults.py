@@ -6,17 +6,20 @@ compares), and after rejoining the job works again. How punctual a timeout is
 is shown with a virtual clock, by unit/test_flight_stall: here a rank may have
 to wait for its CPU.
 """
+import os
 import re
 import socket
+import sys
 import threading
 import time
 
-import tap
-from aggregator import Aggregator
-from ranks import Ranks, good
-import thcwire as wire
-from tap import netns
-from thcwire import PATIENCE
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from aggregator import Aggregator  # noqa: E402
+from ranks import Ranks, good  # noqa: E402
+import thcwire as wire  # noqa: E402
+from tap import netns  # noqa: E402
+from thcwire import PATIENCE  # noqa: E402
 
 N = 3
 TIMEOUT = 2.0           # seconds, of every client

@@ -10,9 +10,10 @@ import os
 import sys
 import threading
 
-import tap
-from aggregator import Aggregator
-from tap import netns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from aggregator import Aggregator  # noqa: E402
+from tap import netns  # noqa: E402
 
 sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
 os.environ.update(netns.environment())

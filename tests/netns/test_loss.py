@@ -8,11 +8,13 @@ a veth with two queues, so that two CPUs receive at once.
 import json
 import os
 import subprocess
+import sys
 
-import tap
-from aggregator import Aggregator, add_up
-from ranks import Ranks
-from tap import netns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from aggregator import Aggregator, add_up  # noqa: E402
+from ranks import Ranks  # noqa: E402
+from tap import netns  # noqa: E402
 
 N = 4
 COUNTS = [150001, 40960, 9, 600001, 77777]     # coordinates of the buckets of a step

@@ -19,13 +19,13 @@ import sys
 import tempfile
 import time
 
-import tap
-from aggregator import Aggregator
-from tap import netns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from aggregator import Aggregator  # noqa: E402
+from tap import netns  # noqa: E402
 
-sys.path.insert(0, os.path.join(netns.ROOT, "tests/lib"))
 try:
-    import trainers  # noqa: E402  (found through the path above)
+    import trainers  # noqa: E402
     from trainers import Trainers, agreed, agreed_runs, counted  # noqa: E402
 except ImportError:
     print("1..0 # SKIP torch is missing: apt-get install python3-torch")

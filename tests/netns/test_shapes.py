@@ -5,10 +5,14 @@ and IPv6, multicast and fanout, 8- and 16-bit sums, linear and non-uniform
 tables, fp32 and fp16. Native XDP, generic XDP and software give the same bits,
 which are near the exact mean.
 """
-import tap
-from aggregator import Aggregator, add_up
-from ranks import Ranks
-from tap import netns
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from aggregator import Aggregator, add_up  # noqa: E402
+from ranks import Ranks  # noqa: E402
+from tap import netns  # noqa: E402
 
 COUNTS = [70001, 1, 1024, 5000]
 NMSE_LIMIT = 0.1        # norms of different size per rank and block

@@ -8,13 +8,16 @@ Answers are repeats: one rank finishes a chunk of its own (n = 1) and then asks
 for it again and again, with requests half the size of answers, so that the
 way down is what limits.
 """
+import os
 import socket
+import sys
 import time
 
-import tap
-import thcwire as wire
-from aggregator import Aggregator
-from tap import netns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+import thcwire as wire  # noqa: E402
+from aggregator import Aggregator  # noqa: E402
+from tap import netns  # noqa: E402
 
 RATE = 50e6             # of the shaped link, bits per second: little for a busy machine, too
 ANSWER = 48 + 1024      # header and lanes

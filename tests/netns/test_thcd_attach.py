@@ -10,14 +10,16 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 
-import tap
-from aggregator import Aggregator
-from ranks import Ranks
-import thcwire as wire
-from tap import netns
-from thcwire import LUT_ADD, Reference, Worker, join_all
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from aggregator import Aggregator  # noqa: E402
+from ranks import Ranks  # noqa: E402
+import thcwire as wire  # noqa: E402
+from tap import netns  # noqa: E402
+from thcwire import LUT_ADD, Reference, Worker, join_all  # noqa: E402
 
 PINS = "/sys/fs/bpf/thc"
 TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)

@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 
-import tap
-import thcwire as wire
-from netns import build_dir
-from thcwire import ADD, LUT_ADD, MAX, OR, Reference, Worker, join_all
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+import thcwire as wire  # noqa: E402
+from netns import build_dir  # noqa: E402
+from thcwire import ADD, LUT_ADD, MAX, OR, Reference, Worker, join_all  # noqa: E402
 
 TABLE = (0, 1, 3, 4, 6, 7, 9, 10, 13, 14, 17, 19, 22, 25, 28, 31)
 _next_port = 30000 + os.getpid() % 400 * 70

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import time
 
-import tap
-from tap import netns
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from tap import netns  # noqa: E402
 
 PORT = 18500
 PATIENCE = 20.0         # seconds: ends what hangs

@@ -24,7 +24,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "../netns"), os.path.join(HERE, "../../tools")]
+sys.path[:0] = [os.path.join(HERE, "../lib"), os.path.join(HERE, "../../tools")]
 import tap  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
 from tap import netns  # noqa: E402

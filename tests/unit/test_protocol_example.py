@@ -10,7 +10,7 @@ import sys
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tests/netns"))
+sys.path.insert(0, os.path.join(ROOT, "tests/lib"))
 import thcwire  # noqa: E402  (found through the path above)
 
 
