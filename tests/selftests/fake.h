@@ -6,6 +6,7 @@
 #ifndef THC_SELFTESTS_FAKE_H
 #define THC_SELFTESTS_FAKE_H
 
+#include <linux/udp.h>
 #include <netinet/in.h>
 
 #include "afthc.h"
@@ -31,13 +32,51 @@ static inline void set_sum(struct thc_hdr *h, size_t bytes)
 	h->sum = htobe32(thc_sum_packet(h, h + 1, (int)((bytes - sizeof(*h)) / 8)));
 }
 
+/* After a call that failed: the daemon's own sockets do not wait for room. */
+static inline bool has_room_now(int fd)
+{
+	struct pollfd out = { .fd = fd, .events = POLLOUT };
+
+	return errno == EAGAIN && poll(&out, 1, PATIENCE_MS) == 1;
+}
+
 /* @to: a sockaddr_in, or a sockaddr_in6. */
 static inline int send_one(int fd, const void *to, const void *packet, size_t bytes)
 {
 	bool v6 = ((const struct sockaddr *)to)->sa_family == AF_INET6;
 	socklen_t len = v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 
-	return sendto(fd, packet, bytes, 0, to, len) < 0 ? -errno : 0;
+	while (sendto(fd, packet, bytes, 0, to, len) < 0)
+		if (!has_room_now(fd))
+			return -errno;
+	return 0;
+}
+
+/* Packets of @each bytes, the last one perhaps shorter, as one that the network takes
+ * apart when it has to: loopback has not. @to as above.
+ */
+static inline int send_joined(int udp, const void *to, void *packets, size_t bytes, uint16_t each)
+{
+	bool v6 = ((const struct sockaddr *)to)->sa_family == AF_INET6;
+	char control[CMSG_SPACE(sizeof(each))] = "";
+	struct iovec iov = { .iov_base = packets, .iov_len = bytes };
+	struct msghdr msg = { .msg_name = (void *)to,
+			      .msg_namelen = v6 ? sizeof(struct sockaddr_in6) :
+						  sizeof(struct sockaddr_in),
+			      .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
+			      .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = IPPROTO_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof(each));
+	memcpy(CMSG_DATA(c), &each, sizeof(each));
+	while (sendmsg(udp, &msg, 0) < 0)
+		if (!has_room_now(udp))
+			return -errno;
+	return 0;
 }
 
 /* Whatever @bytes has there, in network order. */

@@ -27,6 +27,7 @@
  * @round: of their requests
  * @op: likewise
  * @width: of the sum's lanes
+ * @ranks: in the job, below 64
  * @joining: it knows only cookie and job, and waits for WELCOME
  */
 struct oracle {
@@ -40,6 +41,7 @@ struct oracle {
 	uint32_t	round;
 	uint8_t		op;
 	uint8_t		width;
+	uint8_t		ranks;
 	bool		joining;
 };
 
@@ -108,17 +110,30 @@ static inline bool oracle_in_flight(const struct oracle *o, const struct thc_hdr
 	       be16toh(h->slot) == q % o->data_slots && be32toh(h->generation) == q / o->data_slots;
 }
 
+/* Does it say who is in the sum, each one of the job, and how many they are? */
+static inline bool oracle_says_who(const struct oracle *o, const struct thc_hdr *h)
+{
+	uint64_t bitmap = be64toh(h->bitmap);
+	unsigned int rank, count = 0;
+
+	for (rank = 0; rank < o->ranks; rank++)
+		count += bitmap >> rank & 1;
+	return count && !(bitmap >> o->ranks) && be16toh(h->count) == count;
+}
+
 /* Of a sound packet about a chunk in flight. */
 static inline enum thc_drop_reason oracle_answer(const struct oracle *o, const struct thc_hdr *h,
 						 size_t bytes)
 {
-	if (be16toh(h->count) > 0x7fff)
+	/* nobody knows of the chunk any more */
+	if (h->op == THC_OP_STALE && !(h->flags & THC_F_KNOWN))
+		return THC_DROP_NONE;
+	if (!oracle_says_who(o, h))
 		return THC_DROP_MISMATCH;
 	if (h->op == THC_OP_WAIT || h->op == THC_OP_STALE)
 		return THC_DROP_NONE;
 	return h->op == o->op && h->width == o->width && be32toh(h->round) == o->round &&
-			       h->count && h->flags & THC_F_ANSWER &&
-			       bytes == sizeof(*h) + THC_LANE_BYTES ?
+			       h->flags & THC_F_ANSWER && bytes == sizeof(*h) + THC_LANE_BYTES ?
 		       THC_DROP_NONE :
 		       THC_DROP_MISMATCH;
 }

@@ -3,12 +3,11 @@
  * The forgers of a storm: packets that no worker and no aggregator sends, random ones and
  * nearly right ones, with the right cookie. In a job whose sums are checked each has one
  * mistake at least for which it must be refused. In the others anything may come, an order
- * to end the epoch included.
+ * to end the epoch included. Workers listen to the aggregator's own ports only, which are
+ * thcd's, so the forger in its namespace has a raw socket, too.
  */
 #ifndef THC_SELFTESTS_STORM_FORGE_H
 #define THC_SELFTESTS_STORM_FORGE_H
-
-#include <linux/udp.h>
 
 #include "fake.h"
 #include "storm.h"
@@ -22,6 +21,10 @@ struct forger {
 	struct rng	rng;
 	int		udp4;
 	int		udp6;
+	int		raw4;
+	int		raw6;
+	/* for raw sockets, and behind it the packets */
+	struct udphdr	udp;
 	uint8_t		packets[FORGED_TRAIN * FORGED_MAX];
 };
 
@@ -208,6 +211,23 @@ static size_t forge_train(struct forger *f, unsigned int job, bool down, int *se
 	return bytes;
 }
 
+/* One packet to @to from thcd's port. */
+static int send_raw(struct forger *f, bool v6, const void *to, size_t bytes)
+{
+	union {
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} host = { .in6.sin6_port = 0 };
+	uint16_t *port = v6 ? &host.in6.sin6_port : &host.in.sin_port;
+
+	memcpy(&host, to, v6 ? sizeof(host.in6) : sizeof(host.in));
+	f->udp = (struct udphdr){ .source = htons(PORT), .dest = *port,
+				  .len = htons((uint16_t)(sizeof(f->udp) + bytes)) };
+	/* where a raw socket has the protocol */
+	*port = 0;
+	return send_one(v6 ? f->raw6 : f->raw4, &host, &f->udp, sizeof(f->udp) + bytes);
+}
+
 static void forge(struct forger *f, bool down)
 {
 	unsigned int job = 1 + below(&f->rng, JOBS - 1);
@@ -217,11 +237,17 @@ static void forge(struct forger *f, bool down)
 	const void *to = group ? group_of(t) : destination(f, job, down);
 	size_t bytes = forge_train(f, job, down, &segment);
 
+	int error;
+
 	if (down && !t->port[0])
 		return;
-	setsockopt(udp, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment));
-	note(f->storm, group ? FORGED_GROUP : down ? FORGED_DOWN : FORGED_UP,
-	     -send_one(udp, to, f->packets, bytes));
+	if (down && !segment && one_in(&f->rng, 2)) {
+		error = send_raw(f, job_is_v6(job), to, bytes);
+	} else {
+		setsockopt(udp, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment));
+		error = send_one(udp, to, f->packets, bytes);
+	}
+	note(f->storm, group ? FORGED_GROUP : down ? FORGED_DOWN : FORGED_UP, -error);
 }
 
 /* A process in the aggregator's namespace, or in the workers': ends by being killed. What
@@ -231,14 +257,19 @@ static int run_forger(struct storm *s, struct rng r, bool aggregator)
 {
 	static struct forger f;
 	struct ip_mreqn where = { 0 };
+	int checksum_at = offsetof(struct udphdr, check);
 
 	f.storm = s;
 	f.rng = r;
 	f.udp4 = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	f.udp6 = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	f.raw4 = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
+	f.raw6 = socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
 	inet_pton(AF_INET, aggregator ? AGGREGATOR4 : WORKERS4, &where.imr_address);
-	if (f.udp4 < 0 || f.udp6 < 0 ||
-	    setsockopt(f.udp4, IPPROTO_IP, IP_MULTICAST_IF, &where, sizeof(where)))
+	if (f.udp4 < 0 || f.udp6 < 0 || f.raw4 < 0 || f.raw6 < 0 ||
+	    setsockopt(f.udp4, IPPROTO_IP, IP_MULTICAST_IF, &where, sizeof(where)) ||
+	    setsockopt(f.raw4, IPPROTO_IP, IP_MULTICAST_IF, &where, sizeof(where)) ||
+	    setsockopt(f.raw6, IPPROTO_IPV6, IPV6_CHECKSUM, &checksum_at, sizeof(checksum_at)))
 		return 1;
 	for (;;) {
 		forge(&f, aggregator || one_in(&f.rng, 8));

@@ -7,7 +7,6 @@
 #include "netlink.h"
 
 #include <kselftest_harness.h>
-#include <linux/udp.h>
 
 FIXTURE(aggregator)
 {
@@ -589,29 +588,6 @@ static uint64_t datagrams(void)
 	if (f)
 		fclose(f);
 	return n;
-}
-
-/* Packets of @each bytes, the last one perhaps shorter, as one that the network takes
- * apart when it has to: loopback has not.
- */
-static int send_joined(int udp, const struct sockaddr_in *to, void *packets, size_t bytes,
-		       uint16_t each)
-{
-	char control[CMSG_SPACE(sizeof(each))] = "";
-	struct iovec iov = { .iov_base = packets, .iov_len = bytes };
-	struct msghdr msg = { .msg_name = (void *)to,
-			      .msg_namelen = sizeof(*to),
-			      .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = control,
-			      .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = IPPROTO_UDP;
-	c->cmsg_type = UDP_SEGMENT;
-	c->cmsg_len = CMSG_LEN(sizeof(each));
-	memcpy(CMSG_DATA(c), &each, sizeof(each));
-	return sendmsg(udp, &msg, 0) == (ssize_t)bytes ? 0 : -errno;
 }
 
 /* They come up as one, and each of them counts: sums, one that is spoilt, and at last a

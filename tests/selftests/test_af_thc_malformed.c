@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Packets that no aggregator sends, from the aggregator's address to a socket
+ * Packets that no aggregator sends, from the aggregator's address and port to a socket
  * with a live job: every header field with other values, every truncation,
  * random bytes; over IPv4 and IPv6. Nothing crashes, the job's sums stay right, and
  * each packet is counted under exactly one reason: the one that oracle.h says.
@@ -9,7 +9,8 @@
  * packets. THC_MALFORMED says how many in all; 10^6 if it does not, and 10^5 on the
  * debug kernel, where each takes ten times as long.
  */
-#include <linux/udp.h>
+#include <dirent.h>
+#include <sys/syscall.h>
 
 #include "fake.h"
 #include "netlink.h"
@@ -32,7 +33,7 @@ FIXTURE(malformed)
 	struct daemon		daemon;
 	struct nl		nl;
 	int			fd[2];
-	int			out;
+	int			out;	/* the daemon's own */
 	struct sockaddr_in6	to;	/* rank 0; over IPv4 a sockaddr_in */
 	struct thc_joined	joined;
 };
@@ -66,6 +67,33 @@ static void address_of(struct sockaddr_in6 *a, int domain, const char *at, uint1
 	inet_pton(domain, at, domain == AF_INET6 ? (void *)&a->sin6_addr : &v4->sin_addr);
 }
 
+/* Of @domain, bound to @port, in process @pid: ours, too, or -ENOENT. */
+static int socket_of(pid_t pid, int domain, uint16_t port)
+{
+	struct sockaddr_in6 at;
+	socklen_t len = sizeof(at);
+	int process = (int)syscall(SYS_pidfd_open, pid, 0), fd = -ENOENT;
+	char path[32];
+	struct dirent *e;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	while (dir && fd < 0 && (e = readdir(dir))) {
+		fd = (int)syscall(SYS_pidfd_getfd, process, atoi(e->d_name), 0);
+		len = sizeof(at);
+		if (fd >= 0 && (getsockname(fd, (void *)&at, &len) || at.sin6_family != domain ||
+				ntohs(at.sin6_port) != port)) {
+			close(fd);
+			fd = -ENOENT;
+		}
+	}
+	if (dir)
+		closedir(dir);
+	close(process);
+	return fd < 0 ? -ENOENT : fd;
+}
+
 static const struct thc_send half = { .op = THC_OP_ADD, .width = 8, .round = 3, .tag = 9 };
 
 FIXTURE_SETUP(malformed)
@@ -87,7 +115,7 @@ FIXTURE_SETUP(malformed)
 	address_of(&self->to, variant->domain, variant->at, ntohs(name.sthc_port));
 	len = sizeof(self->joined);
 	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &self->joined, &len), 0);
-	self->out = socket(variant->domain, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	self->out = socket_of(self->daemon.pid, variant->domain, PORT);
 	ASSERT_GE(self->out, 0);
 }
 
@@ -160,7 +188,11 @@ static const struct {
 	{ "unexpected", AT_FIELD(chunk), 77 },	{ "unexpected", AT_FIELD(chunk), 0xffffffff },
 	{ "unexpected", AT_FIELD(slot), 9 },	{ "slot", AT_FIELD(slot), 4096 },
 	{ "slot", AT_FIELD(slot), 65535 },	{ "mismatch", AT_FIELD(count), 0 },
+	{ "mismatch", AT_FIELD(count), 1 },	{ "mismatch", AT_FIELD(count), 3 },
 	{ "mismatch", AT_FIELD(count), 32768 }, { "mismatch", AT_FIELD(count), 65535 },
+	{ "mismatch", AT_FIELD(bitmap), 0 },	{ "mismatch", AT_FIELD(bitmap), 1 },
+	{ "mismatch", AT_FIELD(bitmap), 5 },	{ "mismatch", AT_FIELD(bitmap), 7 },
+	{ "mismatch", AT_FIELD(bitmap), 1ULL << 63 | 1 },
 	{ "reserved", AT_FIELD(reserved), 1 },	{ "reserved", AT_FIELD(reserved), 255 },
 	{ "unexpected", AT_FIELD(generation), 1 },
 	{ "unexpected", AT_FIELD(generation), 0xffffffff },
@@ -278,28 +310,61 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
 	EXPECT_EQ(check_answer(self->fd[0], &half, 4, 8, 2, table), 0);
 }
 
-/* From elsewhere, even the right answer is none: each packet of a train counts. */
-TEST_F(malformed, another_address)
+/* Right answers, and with them WELCOME, none of which is one from @from: each packet of a train
+ * counts.
+ */
+static void expect_foreign(struct __test_metadata *_metadata, struct nl *nl, const void *from,
+			   const void *to, const struct thc_joined *j)
 {
+	int out = socket(((const struct sockaddr *)from)->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	uint8_t packets[4 * ANSWER_BYTES];
 	struct reasons before, after;
-	struct sockaddr_in6 from;
-	int segment = ANSWER_BYTES;
-	uint16_t table[16];
+	struct welcome_packet p;
 	unsigned int i;
 
-	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
 	for (i = 0; i < 4; i++)
-		good_answer(packets + i * ANSWER_BYTES, &self->joined, i);
-	address_of(&from, variant->domain, variant->elsewhere, 0);
+		good_answer(packets + i * ANSWER_BYTES, j, i);
+	good_welcome(&p, 1);
+	set_sum(&p.h, sizeof(p));
+	ASSERT_GE(out, 0);
+	ASSERT_EQ(bind(out, from, sizeof(struct sockaddr_in6)), 0);
+	ASSERT_EQ(nl_reasons(nl, &before), 0);
+	ASSERT_EQ(send_joined(out, to, packets, sizeof(packets), ANSWER_BYTES), 0);
+	ASSERT_EQ(send_one(out, to, &p, sizeof(p)), 0);
+	ASSERT_EQ(nl_reasons_after(nl, &before, "address", 5, &after), 0);
+	EXPECT_EQ(reason_count(&after, "address"), reason_count(&before, "address") + 5);
+	close(out);
+}
+
+TEST_F(malformed, another_address)
+{
+	struct sockaddr_in6 from;
+	uint16_t table[16];
+
+	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
 	if (variant->domain == AF_INET6)
 		ASSERT_EQ(system("ip -6 addr add fd00::2/128 dev lo nodad"), 0);
-	ASSERT_EQ(bind(self->out, (void *)&from, sizeof(from)), 0);
-	ASSERT_EQ(setsockopt(self->out, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof(segment)), 0);
-	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
-	ASSERT_EQ(send_one(self->out, &self->to, packets, sizeof(packets)), 0);
-	ASSERT_EQ(nl_reasons_after(&self->nl, &before, "address", 4, &after), 0);
-	EXPECT_EQ(reason_count(&after, "address"), reason_count(&before, "address") + 4);
+	address_of(&from, variant->domain, variant->elsewhere, 0);
+	expect_foreign(_metadata, &self->nl, &from, &self->to, &self->joined);
+	ASSERT_EQ(send_part(self->fd[1], 1, &half, 4, 8), 0);
+	EXPECT_EQ(check_answer(self->fd[0], &half, 4, 8, 2, table), 0);
+}
+
+/* Any program of the aggregator's host can have these, those of slots in XDP among them:
+ * a job of one port has only that.
+ */
+TEST_F(malformed, another_port)
+{
+	static const uint16_t ports[] = { PORT + 1, PORT - 1, 0 };
+	struct sockaddr_in6 from;
+	uint16_t table[16];
+	size_t i;
+
+	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
+	for (i = 0; i < sizeof(ports) / sizeof(ports[0]); i++) {
+		address_of(&from, variant->domain, variant->at, ports[i]);
+		expect_foreign(_metadata, &self->nl, &from, &self->to, &self->joined);
+	}
 	ASSERT_EQ(send_part(self->fd[1], 1, &half, 4, 8), 0);
 	EXPECT_EQ(check_answer(self->fd[0], &half, 4, 8, 2, table), 0);
 }
@@ -342,12 +407,13 @@ static void storm_init(struct storm *t, const struct thc_joined *j)
 	t->oracle.round = half.round;
 	t->oracle.op = half.op;
 	t->oracle.width = half.width;
+	t->oracle.ranks = 2;
 }
 
 /* One field, or one byte, is another; often another that could be meant. */
 static void spoil(struct thc_hdr *h, const struct oracle *o)
 {
-	switch (draw() % 13) {
+	switch (draw() % 14) {
 	case 0:
 		h->op = (uint8_t)(draw() % 24);
 		break;
@@ -383,6 +449,9 @@ static void spoil(struct thc_hdr *h, const struct oracle *o)
 		break;
 	case 11:
 		h->reserved = (uint8_t)draw();
+		break;
+	case 12:
+		h->bitmap = htobe64(draw() % 8);
 		break;
 	default:
 		((uint8_t *)h)[draw() % sizeof(*h)] ^= (uint8_t)(1 + draw() % 255);
@@ -483,13 +552,12 @@ static int blow(struct storm *t, int out, const void *to, int fd, const struct t
 {
 	uint64_t batches = ((packets < STORM ? packets : STORM) + BATCH - 1) / BATCH;
 	static uint8_t batch[BATCH * PACKET_MAX];
-	int error = 0, bytes;
+	size_t bytes;
+	int error = 0;
 
 	while (batches-- && !error) {
-		bytes = (int)fill_batch(batch, t, j);
-		if (setsockopt(out, IPPROTO_UDP, UDP_SEGMENT, &bytes, sizeof(bytes)))
-			return -errno;
-		error = send_one(out, to, batch, (size_t)bytes * BATCH);
+		bytes = fill_batch(batch, t, j);
+		error = send_joined(out, to, batch, bytes * BATCH, (uint16_t)bytes);
 	}
 	/* the last is not one that could be taken for the job's own */
 	if (!error)
@@ -644,7 +712,6 @@ TEST_F_TIMEOUT(joining, storm, 56)
 	for (i = 0; i < sizeof(drawn) / sizeof(drawn[0]); i++)
 		EXPECT_GT(t.want[drawn[i]], 0) TH_LOG("reason %d", drawn[i]);
 	EXPECT_EQ(t.want[THC_DROP_NONE], 0);
-	ASSERT_EQ(setsockopt(self->udp, IPPROTO_UDP, UDP_SEGMENT, &(int){ 0 }, sizeof(int)), 0);
 	good_welcome(&p, nonce);
 	set_sum(&p.h, sizeof(p));
 	ASSERT_EQ(send_one(self->udp, &worker, &p, sizeof(p)), 0);
