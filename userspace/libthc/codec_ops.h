@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <thc/mix.h>
+
 #include "libthc.h"
 
 #if defined(__x86_64__)
@@ -95,14 +97,6 @@ extern const struct thc_codec_ops thc_ops_avx512;
  * the order (0 + 16) + (32 + 48), then 8, 4, 2 and 1 apart.
  */
 #define THC_SUM_LANES	64
-
-/* A bijection of 64 bits that hides its argument being a counter (splitmix64's finaliser). */
-static inline uint64_t thc_mix64(uint64_t z)
-{
-	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-	return z ^ (z >> 31);
-}
 
 #define THC_WEYL64	UINT64_C(0x9e3779b97f4a7c15)
 #define THC_WEYL32	UINT32_C(0x9e3779b9)

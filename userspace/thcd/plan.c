@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <thc/mix.h>
 #include <thc/siphash.h>
 
 #include "plan.h"
@@ -68,14 +69,6 @@ static int parse_prefix(struct thcd_plan *plan, const struct thcd_job_wish *w, s
 	return 0;
 }
 
-/* splitmix64's finaliser: neighbouring numbers get unrelated ones. */
-static u64 mix(u64 x)
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
-	return x ^ x >> 31;
-}
-
 /* Every worker knows the seed, and some of them are not to know the cookie. */
 static u64 seed_of(const struct thcd_job_wish *w)
 {
@@ -98,12 +91,12 @@ static struct thc_addr default_group(const struct thc_addr *address, u32 job)
 	u64 high;
 
 	if (thc_addr_is_v4(address)) {
-		low = (low ^ mix(low >> 12) >> 52) & 0xfff;
+		low = (low ^ thc_mix64(low >> 12) >> 52) & 0xfff;
 		return thc_addr_v4(thc_be32(0xef540000 | low << 4 | job));
 	}
 	high = (u64)thc_be32(address->word[0]) << 32 | thc_be32(address->word[1]);
-	high = mix(high) + ((u64)thc_be32(address->word[2]) << 4 | low >> 28);
-	low = (low ^ mix(high) >> 36) & 0xfffffff;
+	high = thc_mix64(high) + ((u64)thc_be32(address->word[2]) << 4 | low >> 28);
+	low = (low ^ thc_mix64(high) >> 36) & 0xfffffff;
 	group.word[0] = thc_be32(0xff150000);
 	group.word[1] = 0;
 	group.word[2] = thc_be32(0x7468);
