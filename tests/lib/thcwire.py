@@ -17,6 +17,7 @@ READY, REFUSED, ONE_PORT, NOSUM = 1, 2, 4, 8
 NOT_JOB, NOT_RANK, NOT_PREFIX, TAKEN, NO_XDP = 1, 2, 3, 4, 5
 MULTICAST, FANOUT = 1, 2
 PORT = 18500
+COOKIE = 0x5eed5eed5eed1234
 PATIENCE = 60.0         # seconds: ends what hangs, on a machine with other work, too
 
 _HEADER = struct.Struct(">BBBBIQHBBIIIHHIQ")
@@ -77,7 +78,7 @@ class Worker:
     place(call) runs call where sockets are to be made, in a namespace perhaps
     """
 
-    def __init__(self, rank, aggregator="127.0.0.1", port=PORT, job=1, cookie=0x1234,
+    def __init__(self, rank, aggregator="127.0.0.1", port=PORT, job=1, cookie=COOKIE,
                  interface=None, nonce=None, bind=None, place=lambda call: call()):
         self.rank, self.job, self.cookie = rank, job, cookie
         self.family = socket.AF_INET6 if ":" in aggregator else socket.AF_INET

@@ -123,7 +123,7 @@ def exchange(rng, workers, ref, slot, generation, chunk, replies):
 def check_sums(ranks, job, table, sum_width, seed, address="127.0.0.1", generations=4):
     rng = random.Random(seed)
     replies = {"waited": 0, "repeated": 0, "added": 0}
-    with Daemon(f"1,ranks={ranks},cookie=0x1234,{job}", address=address) as d:
+    with Daemon(f"1,ranks={ranks},cookie=0x5eed5eed5eed1234,{job}", address=address) as d:
         workers = [d.worker(r) for r in range(ranks)]
         join_all(workers)
         for op, (_, _, ref) in enumerate(ops(table, sum_width)):
@@ -165,7 +165,7 @@ def case__ipv6():
 
 
 def case__two_jobs_do_not_meet():
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform,slots=8,norm_slots=2",
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform,slots=8,norm_slots=2",
                 "9,ranks=2,cookie=0x99,table=uniform,slots=8,norm_slots=2") as d:
         one = [d.worker(r) for r in range(2)]
         nine = [d.worker(r, job=9, cookie=0x99) for r in range(2)]
@@ -184,7 +184,7 @@ def case__two_jobs_do_not_meet():
 
 
 def case__old_generations_are_stale_and_far_ones_busy():
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
 
@@ -219,7 +219,7 @@ def case__old_generations_are_stale_and_far_ones_busy():
 
 
 def case__every_drop_has_its_name():
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform,reply=fanout") as d:
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform,reply=fanout") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         good = {"width": 4, "slot": 1}
@@ -269,7 +269,7 @@ def case__every_drop_has_its_name():
 
 
 def case__a_job_may_go_without_sums():
-    with Daemon("1,ranks=1,cookie=0x1234,table=uniform,sum=off") as d:
+    with Daemon("1,ranks=1,cookie=0x5eed5eed5eed1234,table=uniform,sum=off") as d:
         w = d.worker(0)
         join_all([w])
         assert w.welcome.welcome_flags & wire.NOSUM
@@ -283,7 +283,7 @@ def case__a_job_may_go_without_sums():
 
 
 def case__congestion_is_echoed():
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         a.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 3)
@@ -298,7 +298,7 @@ def case__congestion_is_echoed():
 
 
 def case__a_deadline_closes_what_has_its_quorum():
-    with Daemon("1,ranks=3,cookie=0x1234,table=uniform,quorum=2,deadline_ms=80") as d:
+    with Daemon("1,ranks=3,cookie=0x5eed5eed5eed1234,table=uniform,quorum=2,deadline_ms=80") as d:
         a, b, c = workers = [d.worker(r) for r in range(3)]
         join_all(workers)
         a.send(LUT_ADD, bytes([0x11]) * 512, width=4, slot=3)
@@ -327,7 +327,7 @@ def case__a_deadline_closes_what_has_its_quorum():
 
 
 def case__joining_is_idempotent_and_a_restart_raises_the_epoch():
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         first = a.join_once()
         assert first.joined == 1 and not first.welcome_flags & wire.READY
@@ -352,7 +352,7 @@ def case__joining_is_idempotent_and_a_restart_raises_the_epoch():
 
 
 def case__a_rank_that_leaves_is_told_of_and_may_come_back():
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         epoch = a.epoch
@@ -377,7 +377,7 @@ def case__a_rank_that_leaves_is_told_of_and_may_come_back():
 
 
 def case__strangers_are_refused_with_a_reason():
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform,prefix=127.0.0.8/29") as d:
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform,prefix=127.0.0.8/29") as d:
         inside = {"bind": ("127.0.0.9", 0)}
         assert d.worker(0).join_once().refusal == wire.NOT_PREFIX
         assert d.worker(0, cookie=1, **inside).join_once().refusal == wire.NOT_JOB
@@ -398,7 +398,7 @@ def case__strangers_are_refused_with_a_reason():
 
 
 def case__without_multicast_the_job_answers_by_fanout():
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform") as d:
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         start = time.monotonic()
         a.join_once()
@@ -416,7 +416,7 @@ def case__without_multicast_the_job_answers_by_fanout():
 
 
 def case__all_are_told_at_once_that_rounds_may_start():
-    with Daemon("1,ranks=3,cookie=0x1234,table=uniform,reply=fanout") as d:
+    with Daemon("1,ranks=3,cookie=0x5eed5eed5eed1234,table=uniform,reply=fanout") as d:
         workers = [d.worker(r) for r in range(3)]
         for w in workers[:2]:
             assert not w.join_once().welcome_flags & wire.READY
@@ -444,7 +444,7 @@ def case__welcome_carries_the_job():
 
 def case__noise_is_counted_and_harms_nobody():
     rng = random.Random(7)
-    with Daemon("1,ranks=2,cookie=0x1234,table=uniform,slots=4,norm_slots=2") as d:
+    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform,slots=4,norm_slots=2") as d:
         workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         noisy = d.worker(0)
@@ -457,7 +457,7 @@ def case__noise_is_counted_and_harms_nobody():
             packet = bytearray(wire.build(
                 rng.randbytes(rng.choice((0, 8, 16, 256, 512, 1024, 1032))), op=rng.choice(
                     (1, 2, 3, 4, 0, 5, wire.JOIN, wire.LEAVE, wire.CLOSE)),
-                cookie=rng.choice((0x1234, 0x1234, 1)), job=rng.choice((1, 1, 2, 65535)),
+                cookie=rng.choice((wire.COOKIE, wire.COOKIE, 1)), job=rng.choice((1, 1, 2, 65535)),
                 epoch=noisy.epoch + rng.randrange(-1, 2), **fields))
             if rng.random() < 0.3:
                 packet[rng.randrange(len(packet))] ^= 1 << rng.randrange(8)
@@ -486,7 +486,7 @@ def failing(*options):
 
 
 def case__a_start_that_fails_says_what_to_do():
-    job = "1,ranks=2,cookie=0x1234"
+    job = "1,ranks=2,cookie=0x5eed5eed5eed1234"
     with failing("--software", "--listen", "127.0.0.1") as (status, said):
         assert status == 2 and "no job" in said, said
     with failing("--software", "--job", job) as (status, said):
