@@ -99,8 +99,7 @@ static void fill_cells(struct thc_codec *c)
 int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int block_log2,
 		   uint64_t seed, enum thc_simd simd)
 {
-	if (!c || !t || !thc_table_valid(t) || block_log2 < THC_BLOCK_LOG2_MIN ||
-	    block_log2 > THC_BLOCK_LOG2_MAX)
+	if (!c || !t || !thc_table_valid(t) || !thc_block_valid(block_log2))
 		return -EINVAL;
 	if (simd == THC_SIMD_AUTO)
 		simd = cpu_best();

@@ -17,6 +17,7 @@
 #ifndef LIBTHC_CODEC_H
 #define LIBTHC_CODEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,12 @@ extern "C" {
 #define THC_BLOCK_LOG2_MIN	10
 #define THC_BLOCK_LOG2_MAX	20
 #define THC_CORRELATE_MAX	64
+
+/* Are there blocks of so many coordinates, by their log2? */
+static inline bool thc_block_valid(unsigned int log2)
+{
+	return log2 >= THC_BLOCK_LOG2_MIN && log2 <= THC_BLOCK_LOG2_MAX;
+}
 
 /* A block of smaller norm counts as zero; its coordinates stay in the error memory. */
 #define THC_NORM_MIN		0x1p-80f

@@ -61,7 +61,7 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 	memcpy(p->group, w->group, sizeof(p->group));
 	if (w->flags & THC_WELCOME_F_REFUSED)
 		return 0;
-	if (w->block_log2 < THC_BLOCK_LOG2_MIN || w->block_log2 > THC_BLOCK_LOG2_MAX)
+	if (!thc_block_valid(w->block_log2))
 		return -EPROTO;
 	if (!thc_welcome_is_sound(w, rank) || thc_be16(w->shards) > 1 || take_table(w, &p->table) ||
 	    thc_table_check(&p->table, p->ranks, p->sum_width))
