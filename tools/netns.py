@@ -60,6 +60,7 @@ THCD_PINS = "/sys/fs/bpf/thc"
 THCD_SOCKETS = "/run/thc"
 AGGREGATOR4 = "10.77.0.100"
 AGGREGATOR6 = "fd77::100"
+ROUTER4, OUTSIDE4 = "10.78.0.1", "10.78.0.2"    # behind()
 WORKERS_MAX = 64
 
 _CLONE_NEWNET = 0x40000000
@@ -305,6 +306,25 @@ class Topology:
             _set_gro(peer_ns, peer, 1)
             self._joins = peer_ns, peer     # where frames of answers are joined
             _set_gro_forwarding(*self._joins, True)
+
+    def behind(self, w):
+        """A host of another network, OUTSIDE4, for which host w forwards; its namespace."""
+        ns, via = f"{self.name}-w{self.workers}", ROUTER4
+        self._space(ns, [])
+        _ip(self.worker(w), [f"link add out type veth peer name eth0 netns {ns}",
+                             f"addr add {via}/24 dev out", "link set out up"])
+        _ip(ns, [f"addr add {OUTSIDE4}/24 dev eth0", "link set eth0 up",
+                 f"route add default via {via}"])
+        for host in [self.aggregator, *(self.worker(i) for i in range(self.workers) if i != w)]:
+            _ip(host, [f"route add {OUTSIDE4}/32 via {self.address(w)}"])
+
+        def forward():
+            for name in ("ip_forward", "conf/all/rp_filter"):
+                with open(f"/proc/sys/net/ipv4/{name}", "w", encoding="ascii") as f:
+                    f.write("1" if name == "ip_forward" else "0")
+
+        in_namespace(self.worker(w), forward)
+        return ns
 
     def _settle(self):
         """Waits until the bridges forward: carrier is up on all ports."""

@@ -1,0 +1,93 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""A rank of the job that does not keep to the protocol. It has the cookie, and its own
+address and port are right.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import adversary  # noqa: E402  (found through the path above)
+import thcwire as wire  # noqa: E402
+from adversary import possible, prevented  # noqa: E402
+from aggregator import Aggregator  # noqa: E402
+from tap import netns  # noqa: E402
+from thcwire import LUT_ADD, Reference, Worker, join_all  # noqa: E402
+
+RANK = "a rank of the job"
+TABLE = tuple(range(0, 32, 2))
+COOKIE = 0x1c0ffee5eed5eed1
+
+
+class Pair:
+    """Rank 0, honest, and rank 1; both speak by plain packets."""
+
+    def __enter__(self):
+        self.net = netns.Topology(2)
+        self.aggregator = Aggregator(self.net, 2, job={
+            "cookie": hex(COOKIE), "table": ":".join(map(str, TABLE))})
+        self.honest, self.other = (self.worker(r) for r in range(2))
+        join_all([self.honest, self.other])
+        return self
+
+    def worker(self, rank):
+        return Worker(rank, netns.AGGREGATOR4, cookie=COOKIE, interface="eth0",
+                      place=lambda call: netns.in_namespace(self.net.worker(rank), call))
+
+    def __exit__(self, *_exc):
+        self.honest.close()
+        self.other.close()
+        self.aggregator.stop()
+        self.net.close()
+
+    def sums_are_right(self, slot, generation=0):
+        """Both contribute to a chunk, and both get its sum."""
+        chunk = slot + generation * self.honest.welcome.data_slots
+        payloads = [os.urandom(512) for _ in range(2)]
+        for w, payload in zip((self.honest, self.other), payloads):
+            w.send(LUT_ADD, payload, width=4, slot=slot, chunk=chunk, generation=generation)
+        want = Reference(LUT_ADD, 4, table=TABLE).combine(payloads)
+        for w in (self.honest, self.other):
+            answer = w.expect(LUT_ADD, slot=slot, generation=generation)
+            assert answer.payload == want, "the sum is wrong"
+
+    def dropped(self, reason):
+        return self.aggregator.stats()["drops"][reason]
+
+
+@prevented(RANK, "contributes for another rank")
+def rank__contributes_for_itself_only():
+    with Pair() as p:
+        before = p.dropped("address")
+        for slot in range(64):
+            p.other.send(LUT_ADD, b"\xff" * 512, width=4, rank=0, slot=slot, chunk=slot)
+        assert adversary.until(lambda: p.dropped("address") == before + 64)
+        for slot in range(64):
+            p.sums_are_right(slot)
+
+
+@prevented(RANK, "leaves for another rank")
+def rank__leaves_for_itself_only():
+    with Pair() as p:
+        before = p.dropped("address")
+        p.other.send(wire.LEAVE, rank=0)
+        assert adversary.until(lambda: p.dropped("address") == before + 1)
+        p.sums_are_right(0)
+        job = p.aggregator.ask("jobs")["jobs"][0]
+        assert len(job["members"]) == 2, job
+
+
+@possible(RANK, "sends other lanes than those of its gradient", until="ever")
+def rank__says_what_it_likes():
+    with Pair() as p:
+        p.sums_are_right(0)     # of random lanes
+
+
+@possible(RANK, "takes the place of another rank, which ends the session", until="version 2")
+def rank__takes_another_place():
+    with Pair() as p:
+        welcome = p.other.join_once(rank=0)
+        assert not welcome.refusal and welcome.epoch > p.honest.epoch, adversary.NOT_ANY_MORE
+
+
+adversary.main()

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the tests of tests/adversary share: a job at work, who attacks it, and what a case
+says of an attack. The table of Documentation/security.md says the same of each, which
+unit/test_security_table.py checks.
+
+    @prevented("another host of the network", "answers from its own address")
+    def ...(): fails if the attack works
+
+    @possible("another host of the network", "takes a rank with the cookie", until="version 2")
+    def ...(): fails if the attack does not work any more: then the table has to change
+"""
+import os
+import select
+import socket
+import struct
+import time
+import traceback
+
+import tap
+import thcwire as wire
+from aggregator import Aggregator
+from ranks import Ranks, good
+from tap import netns
+
+NOBODY = 65534
+PACKETS = int(os.environ.get("THC_FORGED", "20000"))    # at least; 1000000 in long runs
+PASSES = 4
+ROUNDS = 4              # of a pass
+COUNT = 200000
+CHUNKS = -(-COUNT // 1024) * 2          # of a round, in blocks of 1024
+SLOTS = 512
+PATIENCE = 20           # seconds: ends what hangs
+NOT_ANY_MORE = "this attack does not work any more: Documentation/security.md says that it does"
+
+_cases = []
+
+
+def _case(function):
+    _cases.append(function)
+    return function
+
+
+def prevented(_attacker, _attack):
+    return _case
+
+
+def possible(_attacker, _attack, until):
+    assert until
+    return _case
+
+
+def main():
+    tap.main(_cases)
+
+
+def until(is_true):
+    """Whether is_true() becomes true within some seconds."""
+    end = time.monotonic() + PATIENCE
+    while not is_true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+# --- attackers -------------------------------------------------------------------
+
+
+def fork_in(ns, call, user=NOBODY):
+    """call() as `user`, by default one without privileges, in namespace ns, beside us."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            netns.move_into(ns)
+            if user:
+                os.setgroups([])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
+            status = 0 if call() else 1
+        except BaseException:   # of the child's own
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return child
+
+
+def ended_well(child):
+    """Has call() returned something true?"""
+    return os.waitpid(child, 0)[1] == 0
+
+
+def does(ns, call, user=NOBODY):
+    """Has call(), as fork_in() says, returned something true?"""
+    return ended_well(fork_in(ns, call, user))
+
+
+def udp(port=0):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(PATIENCE)
+    s.bind(("0.0.0.0", port))
+    return s
+
+
+def join(s, fields, rank, nonce=0xbad):
+    """A JOIN as that rank to the aggregator; its own WELCOME."""
+    packet = wire.build(struct.pack(">QII", nonce, 0, 0),
+                        **{**fields, "op": wire.JOIN, "rank": rank, "epoch": 0})
+    s.sendto(packet, (netns.AGGREGATOR4, wire.PORT))
+    while True:
+        welcome = wire.Packet(s.recv(2048))
+        if welcome.op == wire.WELCOME and welcome.nonce == nonce:
+            return welcome
+
+
+class Spoofer:
+    """Sends UDP packets from any address and port: needs a raw socket."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+
+    def send(self, packet, source, to):
+        """source, to: (address, port)"""
+        length = 28 + len(packet)
+        header = struct.pack(">BBHHHBBH4s4sHHHH", 0x45, 0, length, 0, 0, 255, socket.IPPROTO_UDP,
+                             0, socket.inet_aton(source[0]), socket.inet_aton(to[0]),
+                             source[1], to[1], length - 20, 0)
+        self.socket.sendto(header + packet, (to[0], 0))
+
+
+def hear_group(group, port, address, enough, seconds=PATIENCE):
+    """Packets that come to the group at the host with `address`, until enough(packet) is
+    true of one; False after some seconds without."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((group, port))
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                     socket.inet_aton(group) + socket.inet_aton(address))
+        s.settimeout(seconds)
+        try:
+            while not enough(wire.Packet(s.recv(2048))):
+                pass
+            return True
+        except TimeoutError:
+            return False
+
+
+# --- the job ---------------------------------------------------------------------
+
+
+class Bed:
+    """Two ranks at work, a third host, and what attackers know of them."""
+
+    def __init__(self, **job):
+        self.net = netns.Topology(3)
+        self.aggregator = Aggregator(self.net, 2, job=job)
+        self.ranks = Ranks(self.net, self.aggregator, n=2, timeout=PATIENCE,
+                           join_timeout=PATIENCE)
+
+    def __enter__(self):
+        self.start()
+        self.honest = self.passes()
+        return self
+
+    def __exit__(self, *_exc):
+        self.ranks.close()
+        self.aggregator.stop()
+        self.net.close()
+
+    def start(self):
+        """New processes and a new session: rounding is the same as in the last one."""
+        for rank in range(2):
+            if self.ranks.processes[rank].poll() is None and hasattr(self, "honest"):
+                self.ranks.kill(rank)
+                self.ranks.restart(rank)
+        self.ranks.open()
+        self.look()
+
+    def look(self):
+        """What an attacker is told."""
+        self.job = self.aggregator.ask("jobs")["jobs"][0]
+        self.members = [(m["address"], m["port"]) for m in self.job["members"]]
+        self.fields = {"job": 1, "cookie": self.aggregator.cookie, "epoch": self.job["epoch"]}
+
+    def passes(self):
+        """Digests of the sums of some all-reduces, one after the other."""
+        digests = []
+        for seed in range(PASSES):
+            answers = self.ranks.reduce(counts=[COUNT], rounds=ROUNDS, seed=seed)
+            assert len({a["digest"] for a in answers}) == 1, "the ranks received different bits"
+            digests.append(answers[0]["digest"])
+        return digests
+
+    def session(self):
+        """Goes up whenever one ends."""
+        return self.aggregator.ask("jobs")["jobs"][0]["epoch"]
+
+    def foreign(self):
+        return [s["foreign"] for s in good(self.ranks.all(do="stats"))]
+
+    def dropped(self, reason):
+        return self.aggregator.stats()["drops"][reason]
+
+    def place(self, chunk):
+        """Of a data chunk of the passes."""
+        return {**self.fields, "slot": chunk % SLOTS, "generation": chunk // SLOTS,
+                "chunk": chunk, "round": chunk // CHUNKS}
+
+    def answers(self):
+        """Packets that would end the session, or answer each chunk there will be."""
+        yield wire.build(op=wire.STALE, flags=wire.F_EPOCH,
+                         **{**self.fields, "epoch": self.fields["epoch"] + 1})
+        for chunk in range(PASSES * ROUNDS * CHUNKS):
+            place = {**self.place(chunk), "bitmap": 3, "count": 2}
+            yield wire.build(bytes(1024), op=wire.LUT_ADD, flags=wire.F_ANSWER, width=8, **place)
+            yield wire.build(op=wire.STALE, flags=wire.F_KNOWN, **place)
+            yield wire.build(op=wire.WAIT, flags=wire.F_LEFT,
+                             **{**place, "bitmap": 1, "count": 1})
+
+    def contributions(self, rank=0, chunks=PASSES * ROUNDS * CHUNKS):
+        """Such as the rank sends, with other lanes."""
+        for chunk in range(chunks):
+            yield wire.build(b"\xff" * 512, op=wire.LUT_ADD, width=4, rank=rank,
+                             **self.place(chunk))
+
+    def withstands(self, ns, port=0):
+        """The ranks work as before while a user of ns sends forged packets, PACKETS at
+        least, and they are refused."""
+        self.start()
+        aggregator = netns.AGGREGATOR4
+        packets = [(p, to) for p in self.answers() for to in self.members]
+        packets += [(p, (aggregator, wire.PORT + self.place(chunk)["slot"] // 64))
+                    for rank in range(2) for chunk, p in enumerate(self.contributions(rank))]
+        # an attacker is not in the ranks' order; the same in every run
+        packets = packets[::7] + [p for i, p in enumerate(packets) if i % 7]
+        over, done = os.pipe()
+
+        def send():
+            os.close(done)
+            sent = 0
+            with udp(port) as s:
+                while sent < PACKETS or not select.select([over], [], [], 0)[0]:
+                    for _ in range(100):
+                        s.sendto(*packets[sent % len(packets)])
+                        sent += 1
+            print(f"# {sent} forged packets", flush=True)
+            return True
+
+        child = fork_in(ns, send)
+        os.close(over)
+        digests = self.passes()
+        os.close(done)
+        assert ended_well(child), "the forged packets were not sent"
+        assert digests == self.honest, "sums differ beside forged packets"
+        # what has not been looked at waits in a socket's buffer
+        good(self.ranks.all(do="reduce", counts=[COUNT]))
+        refused = self.foreign()
+        print(f"# refused: {refused} by the ranks, {self.dropped('address')} by the aggregator")
+        assert min(refused) > 0, f"no forged packet reached a worker: {refused}"
+        assert self.dropped("address") > 0, "no forged packet reached the aggregator"

@@ -1,0 +1,69 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""The table of attacks in Documentation/security.md says of each what the cases of
+tests/adversary say of it, and has a row for each.
+"""
+import ast
+import glob
+import os
+import re
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def rows_of(text):
+    """(who, attack, today, test) of each line of the table."""
+    table = text.split("| who | attack | today | test |\n", 1)[1].split("\n\n", 1)[0]
+    for line in table.splitlines()[1:]:
+        who, attack, today, test = (cell.strip() for cell in line.strip("|").split("|"))
+        yield who, attack, today, test
+
+
+def said_by(path):
+    """The same of each case of a test, from its decorator."""
+    with open(path, encoding="utf-8") as f:
+        tree = ast.parse(f.read())
+    names = {target.id: node.value.value for node in tree.body if isinstance(node, ast.Assign)
+             for target in node.targets if isinstance(node.value, ast.Constant)}
+    for node in tree.body:
+        for call in getattr(node, "decorator_list", []):
+            who, attack = call.args
+            today = call.func.id
+            if today == "possible":
+                until, = (k.value.value for k in call.keywords)
+                today = "possible for ever" if until == "ever" else f"possible until {until}"
+            yield names[who.id], attack.value, today, os.path.basename(path)[:-3]
+
+
+def undecorated(path):
+    """Names of cases that say nothing: functions of the module with __ in their name."""
+    with open(path, encoding="utf-8") as f:
+        return [node.name for node in ast.parse(f.read()).body
+                if isinstance(node, ast.FunctionDef) and "__" in node.name
+                and not node.decorator_list]
+
+
+class Table(unittest.TestCase):
+    def setUp(self):
+        with open(os.path.join(ROOT, "Documentation/security.md"), encoding="utf-8") as f:
+            self.text = f.read()
+        self.tests = sorted(glob.glob(os.path.join(ROOT, "tests/adversary/test_*.py")))
+
+    def test_rows_are_the_cases(self):
+        said = sorted(case for path in self.tests for case in said_by(path))
+        self.assertGreater(len(said), 10)
+        self.assertEqual(sorted(rows_of(self.text)), said)
+
+    def test_each_case_says_what_it_is(self):
+        self.assertEqual([name for path in self.tests for name in undecorated(path)], [])
+
+    def test_the_comparison_sees_a_difference(self):
+        said = sorted(case for path in self.tests for case in said_by(path))
+        changed = re.sub("prevented \\| test_lan", "possible until version 2 | test_lan",
+                         self.text, count=1)
+        self.assertNotEqual(sorted(rows_of(changed)), said)
+
+
+if __name__ == "__main__":
+    unittest.main()
