@@ -724,14 +724,18 @@ TEST_F(job, recvmsg_is_canceled_by_connect)
 	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
 }
 
-/* And who waits until all ranks are in, if another job is to be joined. */
+/* And who waits until all ranks are in, if another job is to be joined, whose other rank is
+ * not there either.
+ */
 TEST_F(job, connect_and_sendmsg_are_canceled_while_joining)
 {
 	struct waiting join = { .call = wait_in_connect, .number = SYS_connect },
 		       send = { .call = wait_in_sendmsg, .number = SYS_sendmsg };
 	struct sockaddr_thc other = place("127.0.0.1", PORT, 2, 0);
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
+			       "2,ranks=2,cookie=0x5eed1234abcd,reply=fanout"),
+		  0);
 	join.fd = send.fd = self->fd[0] = thc_open(0);
 	ASSERT_EQ(begin_waiting(&join), 0);
 	ASSERT_EQ(begin_waiting(&send), 0);
