@@ -225,7 +225,8 @@ class Bed:
 
     def withstands(self, ns, port=0):
         """The ranks work as before while a user of ns sends forged packets, PACKETS at
-        least, and they are refused."""
+        least, and they are refused. What the aggregator's own host sends to itself does not
+        pass XDP."""
         self.start()
         aggregator = netns.AGGREGATOR4
         packets = [(p, to) for p in self.answers() for to in self.members]
@@ -257,4 +258,5 @@ class Bed:
         refused = self.foreign()
         print(f"# refused: {refused} by the ranks, {self.dropped('address')} by the aggregator")
         assert min(refused) > 0, f"no forged packet reached a worker: {refused}"
-        assert self.dropped("address") > 0, "no forged packet reached the aggregator"
+        assert self.dropped("address") > 0 or ns == self.net.aggregator, \
+            "no forged packet reached the aggregator"
