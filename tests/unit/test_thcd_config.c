@@ -71,7 +71,8 @@ static void job__defaults(void **state)
 static const char every_key[] =
 	"job=3,ranks=4,cookie=0xfedcba9876543210,table=0:5:10:16,bits=2,granularity=16,"
 	"clamp=1/512,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
-	"group_port=7000,prefix=10.0.0.0/8,quorum=3,deadline_ms=250,seed=18446744073709551615,"
+	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,quorum=3,deadline_ms=250,"
+	"seed=18446744073709551615,"
 	"sum=off,correlated=off";
 
 static void check_every_key(const struct thcd_job_wish *w)
@@ -99,7 +100,9 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->reply, THC_REPLY_FANOUT);
 	assert_string_equal(w->group, "239.1.2.3");
 	assert_int_equal(w->group_port, 7000);
-	assert_string_equal(w->prefix, "10.0.0.0/8");
+	assert_int_equal(w->prefixes, 2);
+	assert_string_equal(w->prefix[0], "10.0.0.0/8");
+	assert_string_equal(w->prefix[1], "fd00::/64");
 	assert_int_equal(w->quorum, 3);
 	assert_int_equal(w->deadline_ms, 250);
 	assert_true(w->seed == UINT64_MAX);
@@ -126,7 +129,7 @@ static void file__every_key(void **state)
 		"\"1/512\",\n"
 		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
-		"    \"prefix\": \"10.0.0.0/8\", \"quorum\": 3, \"deadline_ms\": 250,\n"
+		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"quorum\": 3, \"deadline_ms\": 250,\n"
 		"    \"seed\": \"18446744073709551615\", \"sum\": false,\n"
 		"    \"correlated\": false },\n"
 		"   { \"job\": 4, \"ranks\": 2, \"cookie\": 77, \"clamp\": 0.03125 } ] }\n";
@@ -217,6 +220,11 @@ static void file__mistakes_have_their_place(void **state)
 		 "write it as text");
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"job\": 1} ] }", "job is given twice");
 	bad_file("{ \"jobs\": [ {\"table\": [0, \"1\"]} ] }", "whole numbers");
+	bad_file("{ \"jobs\": [ {\"prefix\": \"any\", \"prefix\": \"any\"} ] }",
+		 "prefix is given twice");
+	bad_file("{ \"jobs\": [ {\"prefix\": []} ] }", "the list is empty");
+	bad_file("{ \"jobs\": [ {\"prefix\": [10]} ] }", "a list of texts");
+	bad_file("{ \"jobs\": [ {\"prefix\": [\"\"]} ] }", "is not an address");
 	bad_file("{ \"listen\": [\"1\", \"2\", \"3\", \"4\", \"5\"] }", "more than 4 addresses");
 }
 

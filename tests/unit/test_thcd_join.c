@@ -38,7 +38,9 @@ static int setup(void **state)
 				  .data_slots = 8,
 				  .norm_slots = 2,
 				  .sum_width = 8,
-				  .reply = THC_REPLY_MULTICAST };
+				  .reply = THC_REPLY_MULTICAST,
+				  .admits = { .count = 1,
+					      .at = { { path_of(0, 0).src, 96 + 8 } } } };
 	struct thcd d = { .job = jobs, .record = records, .port = 18500 };
 
 	(void)state;
@@ -267,8 +269,7 @@ static void refuse__strangers(void **state)
 	assert_int_equal(thcd_join(job, record, N, 1, false, 0, &p, now).refusal, THC_REFUSED_RANK);
 	assert_int_equal(thcd_join(job, record, 255, 1, false, 0, &p, now).refusal,
 			 THC_REFUSED_RANK);
-	record->plan.prefix = thc_addr_v4(thc_be32(0x0a000000));
-	record->plan.prefix_len = 96 + 29;
+	record->plan.admits.at[0].len = 96 + 29;
 	assert_int_equal(thcd_join(job, record, 0, 1, false, 0, &p, now).refusal,
 			 THC_REFUSED_PREFIX);
 	assert_int_equal(job->joined, 0);

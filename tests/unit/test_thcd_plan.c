@@ -202,6 +202,9 @@ static void job__contradictions(void **state)
 	refused("1,ranks=4,cookie=1,group_port=18563", "one of the aggregator's own ports");
 	refused("1,ranks=4,cookie=1,prefix=10.0.0.0/33", "from 0 to 32");
 	refused("1,ranks=4,cookie=1,prefix=10.0.0/8", "is not an address");
+	refused("1,ranks=4,cookie=1,prefix=any,prefix=10.0.0.0/8", "any is everybody");
+	refused("1,ranks=4,cookie=1,prefix=10.0.0.0/8,prefix=any", "any is everybody");
+	refused("1,ranks=4,cookie=1,prefix=all", "nor any");
 }
 
 static const char *group_of(const char *address, unsigned int job)
@@ -273,10 +276,11 @@ static void job__groups_of_neighbours_differ(void **state)
 	assert_string_not_equal(group_of("fd77::100", 1), group_of("fd77::100", 2));
 }
 
+/* @prefix may go on with further keys. */
 static bool admits(const char *prefix, const char *address)
 {
 	struct thc_addr a;
-	char keys[96];
+	char keys[160];
 	struct thcd_plan p;
 
 	snprintf(keys, sizeof(keys), "1,ranks=2,cookie=1%s%s", *prefix ? ",prefix=" : "", prefix);
@@ -288,8 +292,12 @@ static bool admits(const char *prefix, const char *address)
 static void job__prefix(void **state)
 {
 	(void)state;
-	assert_true(admits("", "192.0.2.1"));
-	assert_true(admits("", "2001:db8::1"));
+	/* nobody, until somebody adds the interface's subnets */
+	assert_false(admits("", "192.0.2.1"));
+	assert_false(admits("", "2001:db8::1"));
+	assert_true(admits("any", "192.0.2.1"));
+	assert_true(admits("any", "2001:db8::1"));
+	assert_true(admits("any", "::"));
 	assert_true(admits("10.1.0.0/16", "10.1.255.255"));
 	assert_false(admits("10.1.0.0/16", "10.2.0.0"));
 	assert_true(admits("10.1.2.128/25", "10.1.2.200"));
@@ -301,6 +309,14 @@ static void job__prefix(void **state)
 	assert_true(admits("2001:db8::/33", "2001:db8:7fff::1"));
 	assert_false(admits("2001:db8::/33", "2001:db8:8000::1"));
 	assert_false(admits("2001:db8::/33", "10.0.0.1"));
+	assert_true(admits("::/0", "2001:db8::1"));
+	assert_false(admits("::/0", "10.0.0.1"));
+	assert_true(admits("10.1.0.0/16,prefix=10.3.0.0/16,prefix=fd00::/64", "10.1.0.1"));
+	assert_false(admits("10.1.0.0/16,prefix=10.3.0.0/16,prefix=fd00::/64", "10.2.0.1"));
+	assert_true(admits("10.1.0.0/16,prefix=10.3.0.0/16,prefix=fd00::/64", "10.3.0.1"));
+	assert_true(admits("10.1.0.0/16,prefix=10.3.0.0/16,prefix=fd00::/64", "fd00::9"));
+	/* bits behind the length do not count */
+	assert_true(admits("10.1.2.3/16", "10.1.255.255"));
 }
 
 static void keep__same_jobs_only(void **state)
@@ -320,7 +336,6 @@ static void keep__same_jobs_only(void **state)
 		{ "1,ranks=4,cookie=1,granularity=31,seed=1", "seed" },
 		{ "1,ranks=4,cookie=1,granularity=31,sum=off", "sum" },
 		{ "1,ranks=4,cookie=1,granularity=31,correlated=off", "correlated" },
-		{ "1,ranks=4,cookie=1,granularity=31,prefix=10.0.0.0/8", "prefix" },
 		{ "1,ranks=4,cookie=1,granularity=31,group=239.1.1.1", "group" },
 		{ "1,ranks=4,cookie=1,granularity=31,group_port=7", "group_port is 18564" },
 		{ "1,ranks=4,cookie=1,granularity=31,reply=fanout", "group_port" },
@@ -340,6 +355,9 @@ static void keep__same_jobs_only(void **state)
 		if (!strstr(error.text, other[i].words) || !strstr(error.text, "--fresh"))
 			fail_msg("%s: \"%s\"", other[i].keys, error.text);
 	}
+	/* who may join is no constant of the rounds */
+	plans[1] = good("1,ranks=4,cookie=1,granularity=31,prefix=10.0.0.0/8");
+	assert_int_equal(thcd_keep_jobs(was, plans, &error), 0);
 	plans[1] = was[1].plan;
 	plans[2] = good("2,ranks=4,cookie=1");
 	assert_int_equal(thcd_keep_jobs(was, plans, &error), -1);

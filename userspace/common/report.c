@@ -66,6 +66,30 @@ const char *thc_addr_text(const struct thc_addr *addr, char *text)
 	return text;
 }
 
+const char *thc_prefix_text(const struct thcd_prefix *p, char *text)
+{
+	u32 len = thc_addr_is_v4(&p->addr) ? p->len - 96 : p->len;
+
+	thc_addr_text(&p->addr, text);
+	sprintf(text + strlen(text), "/%u", len);
+	return text;
+}
+
+const char *thc_prefixes_text(const struct thcd_prefixes *p, char *text)
+{
+	char *at = text;
+	u32 i;
+
+	strcpy(text, "nowhere");
+	for (i = 0; i < p->count; i++) {
+		if (i)
+			at = stpcpy(at, ", ");
+		thc_prefix_text(&p->at[i], at);
+		at += strlen(at);
+	}
+	return text;
+}
+
 static cJSON *ranks_of(u64 bitmap)
 {
 	cJSON *list = cJSON_CreateArray();
@@ -139,6 +163,17 @@ static void add_table(cJSON *o, const struct thcd_plan *plan)
 	cJSON_AddNumberToObject(o, "block", 1 << plan->block_log2);
 }
 
+static cJSON *prefixes_of(const struct thcd_prefixes *p)
+{
+	cJSON *list = cJSON_CreateArray();
+	char text[THC_PREFIX_TEXT];
+	u32 i;
+
+	for (i = 0; i < p->count; i++)
+		cJSON_AddItemToArray(list, cJSON_CreateString(thc_prefix_text(&p->at[i], text)));
+	return list;
+}
+
 cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_record *r,
 		      const struct thc_slot *slot)
 {
@@ -158,6 +193,7 @@ cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_recor
 		cJSON_AddStringToObject(o, "group", thc_addr_text(&job->group, text));
 		cJSON_AddNumberToObject(o, "group_port", thc_be16(job->group_port));
 	}
+	cJSON_AddItemToObject(o, "prefix", prefixes_of(&r->plan.admits));
 	cJSON_AddNumberToObject(o, "sum_width", job->sum_width);
 	cJSON_AddNumberToObject(o, "data_slots", r->plan.data_slots);
 	cJSON_AddNumberToObject(o, "norm_slots", r->plan.norm_slots);

@@ -24,6 +24,16 @@ bool thc_report_read_stats(int map, struct thc_stats *out);
 /* Text of an address, IPv4 as such; @text has room for 46 characters. */
 const char *thc_addr_text(const struct thc_addr *addr, char *text);
 
+/* Characters of a prefix, and of all that a job may have. */
+#define THC_PREFIX_TEXT		50
+#define THC_PREFIXES_TEXT	(THCD_PREFIXES_MAX * (THC_PREFIX_TEXT + 2))
+
+/* 10.0.0.0/24; @text has room for THC_PREFIX_TEXT characters. */
+const char *thc_prefix_text(const struct thcd_prefix *p, char *text);
+
+/* A list of them; @text has room for THC_PREFIXES_TEXT characters. */
+const char *thc_prefixes_text(const struct thcd_prefixes *p, char *text);
+
 /* A job; @slot: the aggregator's slots, from slot 0 on. */
 cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_record *r,
 		      const struct thc_slot *slot);

@@ -112,7 +112,7 @@ int thc_fail_refused(const struct thc_client *c, unsigned int refusal)
 	case THC_REFUSED_PREFIX:
 		return thc_fail(
 			-EACCES,
-			"job %u does not admit workers from this address: change the job's prefix, or give the option bind an address that it admits",
+			"job %u does not admit workers from this address: add this worker's subnet to the job's key prefix (its default is the aggregator's own subnets), or give the option bind an address that the job admits",
 			o->job);
 	case THC_REFUSED_TAKEN:
 		return thc_fail(

@@ -66,7 +66,9 @@ const char *thcctl_list(const cJSON *list, const char *none, char *out, int size
 
 	snprintf(out, size, "%s", none);
 	cJSON_ArrayForEach(v, list) if (n < size)
-		n += snprintf(out + n, size - n, "%s%.0f", n ? " " : "", v->valuedouble);
+		n += cJSON_IsString(v) ?
+			     snprintf(out + n, size - n, "%s%s", n ? " " : "", v->valuestring) :
+			     snprintf(out + n, size - n, "%s%.0f", n ? " " : "", v->valuedouble);
 	return out;
 }
 
@@ -222,7 +224,7 @@ static const char *state_of(const cJSON *job)
 static void print_job(const cJSON *j)
 {
 	const cJSON *given_up = cJSON_GetObjectItemCaseSensitive(j, "multicast_given_up");
-	char text[256];
+	char text[1024];
 
 	printf("job %.0f: session %.0f, %s\n", thcctl_number(j, "job"), thcctl_number(j, "epoch"),
 	       state_of(j));
@@ -231,6 +233,9 @@ static void print_job(const cJSON *j)
 			   sizeof(text)));
 	printf("  %-12s %s\n", "left",
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "left"), "none", text,
+			   sizeof(text)));
+	printf("  %-12s %s\n", "prefix",
+	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "prefix"), "none", text,
 			   sizeof(text)));
 	printf("  %-12s %s%s%s\n", "answers", thcctl_text(j, "reply"),
 	       *thcctl_text(j, "group") ? " to " : "", thcctl_text(j, "group"));

@@ -62,7 +62,7 @@ const char *thcctl_text(const cJSON *o, const char *name);
 const char *thcctl_grouped(double n);
 const char *thcctl_bytes(double n);
 
-/* "0 2 5" or @none. */
+/* "0 2 5", numbers or texts; or @none. */
 const char *thcctl_list(const cJSON *list, const char *none, char *out, int size);
 
 /* What `thcctl check` asks the kernel about an interface (netdev.c). */

@@ -10,7 +10,7 @@
 
 #include "config.h"
 
-enum kind { NUMBER, NUMBER64, FRACTION, TABLE, WIDTH, REPLY, SWITCH_OFF, SWITCH_ON, TEXT };
+enum kind { NUMBER, NUMBER64, FRACTION, TABLE, WIDTH, REPLY, SWITCH_OFF, SWITCH_ON, TEXT, PREFIX };
 
 struct key {
 	const char	*name;
@@ -48,8 +48,9 @@ static const struct key job_keys[] = {
 	  "the aggregator's address and the job's number" },
 	{ "group_port", NUMBER, AT(group_port), 1, 65535,
 	  "UDP port of the group; default: base port + 64" },
-	{ "prefix", TEXT, AT(prefix), 0, 0,
-	  "addresses that may join, as 10.0.0.0/24; default: all" },
+	{ "prefix", PREFIX, AT(prefix), 0, 0,
+	  "addresses that may join, as 10.0.0.0/24, or any; may be repeated; default: the "
+	  "subnets of the interface" },
 	{ "quorum", NUMBER, AT(quorum), 1, THC_RANKS_MAX,
 	  "least contributors of a chunk that a deadline closes" },
 	{ "deadline_ms", NUMBER, AT(deadline_ms), 1, 3600 * 1000,
@@ -207,6 +208,28 @@ static int set_width(struct thcd_job_wish *w, const char *value, struct thcd_err
 	return 0;
 }
 
+static int set_word(char word[THCD_WORD_MAX], const struct key *k, const char *value,
+		    struct thcd_error *e)
+{
+	if (!*value || strlen(value) >= THCD_WORD_MAX)
+		return thcd_fail(e, "%s: \"%s\" is not an address (%s)", k->name, value,
+				 k->meaning);
+	strcpy(word, value);
+	return 0;
+}
+
+static int add_prefix(struct thcd_job_wish *w, const struct key *k, const char *value,
+		      struct thcd_error *e)
+{
+	if (w->prefixes == THCD_PREFIXES_MAX)
+		return thcd_fail(e, "%s: more than %d: give shorter ones that have several in them",
+				 k->name, THCD_PREFIXES_MAX);
+	if (set_word(w->prefix[w->prefixes], k, value, e))
+		return -1;
+	w->prefixes++;
+	return 0;
+}
+
 int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *value,
 		      struct thcd_error *e)
 {
@@ -217,7 +240,7 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 
 	if (!k)
 		return thcd_fail(e, "unknown key \"%s\" of a job; thcd --help lists them", key);
-	if (thcd_job_wish_given(w, key))
+	if (k->kind != PREFIX && thcd_job_wish_given(w, key))
 		return thcd_fail(e, "%s is given twice", key);
 	field = (char *)w + k->offset;
 	switch (k->kind) {
@@ -247,11 +270,10 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 		err = parse_choice(key, value, "off", "on", field, e);
 		break;
 	case TEXT:
-		if (!*value || strlen(value) >= sizeof(w->group))
-			err = thcd_fail(e, "%s: \"%s\" is not an address (%s)", key, value,
-					k->meaning);
-		else
-			strcpy(field, value);
+		err = set_word(field, k, value, e);
+		break;
+	case PREFIX:
+		err = add_prefix(w, k, value, e);
 		break;
 	}
 	if (!err)

@@ -11,6 +11,9 @@
 
 enum thcd_mode { THCD_MODE_AUTO, THCD_MODE_NATIVE, THCD_MODE_GENERIC };
 
+/* Bytes of an address or a prefix as written. */
+#define THCD_WORD_MAX	64
+
 /* How a job names its table. */
 enum thcd_table_wish { THCD_TABLE_AUTO, THCD_TABLE_UNIFORM, THCD_TABLE_LIST };
 
@@ -41,8 +44,9 @@ struct thcd_job_wish {
 	bool			correlated;
 	u32			values;
 	u16			value[THC_TABLE_LEVELS_MAX];
-	char			group[64];
-	char			prefix[64];
+	u32			prefixes;
+	char			group[THCD_WORD_MAX];
+	char			prefix[THCD_PREFIXES_MAX][THCD_WORD_MAX];
 };
 
 /* The daemon's options; texts are owned, NULL when not given. */
@@ -72,7 +76,7 @@ void thcd_config_exit(struct thcd_config *c);
 /* The wish before any key: defaults. */
 void thcd_job_wish_init(struct thcd_job_wish *w);
 
-/* Sets one key of a job. Returns 0, or -1 with a sentence. */
+/* Sets one key of a job; `prefix` adds one. Returns 0, or -1 with a sentence. */
 int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *value,
 		      struct thcd_error *e);
 

@@ -163,13 +163,36 @@ static int value_text(const cJSON *item, char *out, size_t size, struct thcd_err
 	return 0;
 }
 
+/* A key of a job; `prefix` may be a list. */
+static int read_key(struct thcd_job_wish *w, const cJSON *item, struct thcd_error *e)
+{
+	char value[256];
+	const cJSON *v;
+
+	if (strcmp(item->string, "prefix") || !cJSON_IsArray(item))
+		return value_text(item, value, sizeof(value), e) ?
+			       -1 :
+			       thcd_job_wish_set(w, item->string, value, e);
+	if (!item->child)
+		return thcd_fail(e, "prefix: the list is empty: nobody could join");
+	cJSON_ArrayForEach(v, item)
+	{
+		if (!cJSON_IsString(v))
+			return thcd_fail(e, "prefix: a list of texts is expected, as "
+					    "[\"10.0.0.0/24\", \"fd00::/64\"]");
+		if (thcd_job_wish_set(w, item->string, v->valuestring, e))
+			return -1;
+	}
+	return 0;
+}
+
 /* @at: where the @index-th job begins */
 static int read_job(struct thcd_config *c, const struct source *s, const char *at,
 		    const cJSON *object, int index, struct thcd_error *e)
 {
 	struct thcd_job_wish *w = &c->job[c->jobs];
-	char where[32], value[256];
 	const cJSON *item;
+	char where[32];
 
 	snprintf(where, sizeof(where), "jobs[%d]: ", index);
 	if (!cJSON_IsObject(object))
@@ -181,8 +204,11 @@ static int read_job(struct thcd_config *c, const struct source *s, const char *a
 	thcd_job_wish_init(w);
 	cJSON_ArrayForEach(item, object)
 	{
-		if (value_text(item, value, sizeof(value), e) ||
-		    thcd_job_wish_set(w, item->string, value, e))
+		if (cJSON_GetObjectItemCaseSensitive(object, item->string) != item) {
+			thcd_fail(e, "%s is given twice", item->string);
+			return at_member(s, at, object, item, where, e);
+		}
+		if (read_key(w, item, e))
 			return at_member(s, at, object, item, where, e);
 	}
 	c->jobs++;

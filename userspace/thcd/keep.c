@@ -74,8 +74,6 @@ static const char *difference(const struct thcd_plan *a, const struct thcd_plan 
 		return "reply";
 	if (!thc_addr_equal(&a->group, &b->group))
 		return "group";
-	if (a->prefix_len != b->prefix_len || !thc_addr_equal(&a->prefix, &b->prefix))
-		return "prefix";
 	if (a->nosum != b->nosum)
 		return "sum";
 	if (a->correlated != b->correlated)
@@ -86,6 +84,7 @@ static const char *difference(const struct thcd_plan *a, const struct thcd_plan 
 static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_plan *is,
 		    struct thcd_error *e)
 {
+	struct thcd_plan kept = was->plan;
 	const char *what;
 	double a, b;
 
@@ -102,7 +101,9 @@ static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_pla
 			e,
 			"the aggregator that is attached has a job %u, which is not asked for" DISCARD,
 			id);
-	if (!memcmp(&was->plan, is, sizeof(*is)))
+	/* who may join from now on; whoever is in stays in */
+	kept.admits = is->admits;
+	if (!memcmp(&kept, is, sizeof(*is)))
 		return 0;
 	what = difference(&was->plan, is, &a, &b);
 	if (a != b)

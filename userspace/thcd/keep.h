@@ -8,7 +8,7 @@
 #include "thcd.h"
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	3
+#define THCD_LAYOUT	4
 
 /* What the pins of an instance stand for. */
 struct thcd_meta {
@@ -27,7 +27,9 @@ struct thcd_meta {
 int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, const char *instance,
 		   struct thcd_error *e);
 
-/* 0 if the jobs of @was are those asked for. @plans: by job, ranks 0: none. */
+/* 0 if the jobs of @was are those asked for; their prefixes may differ. @plans: by job,
+ * ranks 0: none.
+ */
 int thcd_keep_jobs(const struct thcd_record *was, const struct thcd_plan *plans,
 		   struct thcd_error *e);
 

@@ -82,6 +82,8 @@ static int make_plans(struct run *r, u32 *slots, struct thcd_error *e)
 			return -1;
 		if (*note.text)
 			thcd_say("%s", note.text);
+		if (!plan->admits.count && thcd_net_subnets(&r->d, &plan->admits, e))
+			return -1;
 		if (plan->cookie < COOKIE_GUESSED)
 			thcd_say("job %u: warning: its cookie can be guessed: draw 64 bits, with "
 				 "od -An -tx8 -N8 /dev/urandom",
@@ -94,18 +96,22 @@ static int make_plans(struct run *r, u32 *slots, struct thcd_error *e)
 
 static int make_jobs(struct run *r, bool kept, struct thcd_error *e)
 {
-	char text[THCD_TEXT_MAX];
+	char text[THCD_TEXT_MAX], from[THC_PREFIXES_TEXT];
 	int i;
 
 	for (i = 0; i < THC_JOBS_MAX; i++) {
 		if (!r->plan[i].ranks)
 			continue;
-		if (!kept)
+		if (kept)
+			r->d.record[i].plan.admits = r->plan[i].admits;
+		else
 			thcd_job_create(&r->d, &r->plan[i]);
 		if (!r->d.software && thcd_xdp_job(&r->d, i, e))
 			return -1;
 		thcd_job_describe(&r->plan[i], text, sizeof(text));
 		thcd_say("%s%s", text, kept ? ", continued" : "");
+		thcd_say("job %d: workers may join from %s", i,
+			 thc_prefixes_text(&r->plan[i].admits, from));
 	}
 	return 0;
 }

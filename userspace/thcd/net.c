@@ -77,21 +77,25 @@ int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr
 	return in->ss_family;
 }
 
-static bool same_address(const struct ifaddrs *i, const struct thc_addr *addr)
+/* An address or a netmask of a list of interfaces; 0: it is of another family. */
+static int of_interface(const struct sockaddr *sa, struct thc_addr *addr)
 {
 	struct sockaddr_storage ss;
-	struct thc_addr have;
 	u16 port;
 
-	if (!i->ifa_addr ||
-	    (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6))
-		return false;
+	if (!sa || (sa->sa_family != AF_INET && sa->sa_family != AF_INET6))
+		return 0;
 	memset(&ss, 0, sizeof(ss));
-	memcpy(&ss, i->ifa_addr,
-	       i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) :
-						   sizeof(struct sockaddr_in6));
-	thcd_sockaddr_parse(&ss, &have, &port);
-	return thc_addr_equal(&have, addr);
+	memcpy(&ss, sa,
+	       sa->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+	return thcd_sockaddr_parse(&ss, addr, &port);
+}
+
+static bool same_address(const struct ifaddrs *i, const struct thc_addr *addr)
+{
+	struct thc_addr have;
+
+	return of_interface(i->ifa_addr, &have) && thc_addr_equal(&have, addr);
 }
 
 /* Index of the interface that carries @addr: where its group is. */
@@ -117,25 +121,83 @@ bool thcd_net_address(const char *interface, int family, struct thc_addr *addr)
 	if (getifaddrs(&list))
 		return false;
 	for (i = list; i && !found; i = i->ifa_next) {
-		struct sockaddr_storage ss;
-		u16 port;
+		struct thc_addr have;
 
-		if (strcmp(i->ifa_name, interface) || !i->ifa_addr ||
-		    i->ifa_addr->sa_family != family)
+		if (strcmp(i->ifa_name, interface) || of_interface(i->ifa_addr, &have) != family)
 			continue;
-		memset(&ss, 0, sizeof(ss));
-		memcpy(&ss, i->ifa_addr,
-		       family == AF_INET ? sizeof(struct sockaddr_in) :
-					   sizeof(struct sockaddr_in6));
 		/* a link-local address cannot be named without its interface */
-		if (family == AF_INET6 &&
-		    IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&ss)->sin6_addr))
+		if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL((struct in6_addr *)&have))
 			continue;
-		thcd_sockaddr_parse(&ss, addr, &port);
+		*addr = have;
 		found = true;
 	}
 	freeifaddrs(list);
 	return found;
+}
+
+static bool is_loopback(const struct thc_addr *a)
+{
+	return thc_addr_is_v4(a) ? *(const u8 *)&a->word[3] == 127 :
+				   IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)a);
+}
+
+/* Do packets for @s come through interfaces that we cannot name? */
+static bool is_everywhere(const struct thcd_socket *s)
+{
+	return !s->ifindex || (s->ifindex == if_nametoindex("lo") && !is_loopback(&s->addr));
+}
+
+static bool reaches(const struct ifaddrs *i, const struct thcd_socket *s)
+{
+	return is_everywhere(s) || if_nametoindex(i->ifa_name) == s->ifindex ||
+	       same_address(i, &s->addr);
+}
+
+static u32 length_of(const struct thc_addr *mask, int family)
+{
+	u32 i, bits = family == AF_INET ? 96 : 0;
+
+	for (i = family == AF_INET ? 3 : 0; i < 4; i++)
+		bits += __builtin_popcount(mask->word[i]);
+	return bits;
+}
+
+static int add_subnet(struct thcd_prefixes *out, const struct ifaddrs *i, struct thcd_error *e)
+{
+	struct thc_addr addr, mask;
+	int family = of_interface(i->ifa_addr, &addr);
+	u32 k, len;
+
+	if (of_interface(i->ifa_netmask, &mask) != family)
+		return 0;
+	len = length_of(&mask, family);
+	for (k = 0; k < out->count; k++)
+		if (out->at[k].len <= len && thcd_prefix_has(&out->at[k], &addr))
+			return 0;
+	if (out->count == THCD_PREFIXES_MAX)
+		return thcd_fail(e,
+				 "this host has more than %d subnets: say which workers may come "
+				 "from, prefix=10.0.0.0/24 or prefix=any in each job",
+				 THCD_PREFIXES_MAX);
+	out->at[out->count++] = thcd_prefix_of(&addr, len);
+	return 0;
+}
+
+int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e)
+{
+	struct ifaddrs *list, *i;
+	int k, err = 0;
+
+	memset(out, 0, sizeof(*out));
+	if (getifaddrs(&list))
+		return thcd_fail(e, "cannot list the addresses of this host: %s", strerror(errno));
+	for (k = 0; k < d->sockets; k++)
+		for (i = list; i && !err; i = i->ifa_next)
+			if (i->ifa_addr && i->ifa_addr->sa_family == d->socket[k].family &&
+			    reaches(i, &d->socket[k]))
+				err = add_subnet(out, i, e);
+	freeifaddrs(list);
+	return err;
 }
 
 static void enlarge(int fd)

@@ -23,6 +23,16 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 /* First address of @interface of that family; false: it has none. */
 bool thcd_net_address(const char *interface, int family, struct thc_addr *addr);
 
+/**
+ * thcd_net_subnets() - subnets that packets for our sockets come from
+ * @out: out: those of all addresses, of the socket's family, that the socket's
+ *	interface has
+ *
+ * A socket on any address, or on one of lo that others route to us, is reached
+ * through every interface. -1 with a sentence if there are too many.
+ */
+int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e);
+
 void thcd_net_close(struct thcd *d);
 
 /* Allocates the send batch. */

@@ -19,7 +19,7 @@
  */
 #define GRANULARITY_CHOSEN_MAX	255
 
-_Static_assert(sizeof(struct thcd_plan) == 144, "struct thcd_plan has padding");
+_Static_assert(sizeof(struct thcd_plan) == 448, "struct thcd_plan has padding");
 
 int thcd_addr_parse(const char *text, struct thc_addr *addr)
 {
@@ -34,38 +34,81 @@ int thcd_addr_parse(const char *text, struct thc_addr *addr)
 	return -1;
 }
 
-bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
+struct thcd_prefix thcd_prefix_of(const struct thc_addr *addr, u32 len)
 {
-	const u8 *a = (const u8 *)addr, *p = (const u8 *)&plan->prefix;
-	u32 bytes = plan->prefix_len / 8, bits = plan->prefix_len % 8;
+	struct thcd_prefix p = { .addr = *addr, .len = len };
+	u8 *bytes = (u8 *)&p.addr;
+	u32 bit;
 
-	if (memcmp(a, p, bytes))
-		return false;
-	return !bits || !((a[bytes] ^ p[bytes]) & (0xff00 >> bits & 0xff));
+	for (bit = len; bit < 128; bit++)
+		bytes[bit / 8] &= ~(0x80 >> bit % 8);
+	return p;
 }
 
-static int parse_prefix(struct thcd_plan *plan, const struct thcd_job_wish *w, struct thcd_error *e)
+bool thcd_prefix_has(const struct thcd_prefix *p, const struct thc_addr *addr)
 {
-	char text[sizeof(w->prefix)], *slash, *end;
+	struct thcd_prefix of_addr = thcd_prefix_of(addr, p->len);
+
+	return thc_addr_is_v4(addr) == thc_addr_is_v4(&p->addr) &&
+	       thc_addr_equal(&of_addr.addr, &p->addr);
+}
+
+bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
+{
+	u32 i;
+
+	for (i = 0; i < plan->admits.count; i++)
+		if (thcd_prefix_has(&plan->admits.at[i], addr))
+			return true;
+	return false;
+}
+
+static int parse_prefix(struct thcd_prefix *p, const char *word, u32 job, struct thcd_error *e)
+{
+	char text[THCD_WORD_MAX], *slash, *end;
+	struct thc_addr addr;
 	long len, full;
 	int family;
 
-	if (!*w->prefix)
-		return 0;
-	strcpy(text, w->prefix);
+	strcpy(text, word);
 	slash = strchr(text, '/');
 	if (slash)
 		*slash++ = '\0';
-	family = thcd_addr_parse(text, &plan->prefix);
+	family = thcd_addr_parse(text, &addr);
 	if (family < 0)
-		return thcd_fail(e, "job %u: prefix: \"%s\" is not an address, as 10.0.0.0/24",
-				 w->job, w->prefix);
+		return thcd_fail(
+			e, "job %u: prefix: \"%s\" is not an address, as 10.0.0.0/24, nor any", job,
+			word);
 	full = family == AF_INET ? 32 : 128;
 	len = slash ? strtol(slash, &end, 10) : full;
 	if (slash && (end == slash || *end || len < 0 || len > full))
-		return thcd_fail(e, "job %u: prefix: the length behind '/' is from 0 to %ld",
-				 w->job, full);
-	plan->prefix_len = family == AF_INET ? 96 + len : len;
+		return thcd_fail(e, "job %u: prefix: the length behind '/' is from 0 to %ld", job,
+				 full);
+	*p = thcd_prefix_of(&addr, family == AF_INET ? 96 + len : len);
+	return 0;
+}
+
+static int choose_prefixes(struct thcd_prefixes *p, const struct thcd_job_wish *w,
+			   struct thcd_error *e)
+{
+	static const struct thc_addr any6;
+	struct thc_addr any4 = thc_addr_v4(0);
+	u32 i;
+
+	if (w->prefixes == 1 && !strcmp(w->prefix[0], "any")) {
+		p->at[p->count++] = thcd_prefix_of(&any4, 96);
+		p->at[p->count++] = thcd_prefix_of(&any6, 0);
+		return 0;
+	}
+	for (i = 0; i < w->prefixes; i++) {
+		if (!strcmp(w->prefix[i], "any"))
+			return thcd_fail(e,
+					 "job %u: prefix: any is everybody: give it alone, or the "
+					 "others without it",
+					 w->job);
+		if (parse_prefix(&p->at[p->count++], w->prefix[i], w->job, e))
+			return -1;
+	}
 	return 0;
 }
 
@@ -290,8 +333,8 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
-	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) || parse_prefix(plan, w, e) ||
-	    choose_group(plan, w, address, e))
+	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) ||
+	    choose_prefixes(&plan->admits, w, e) || choose_group(plan, w, address, e))
 		return -1;
 	plan->job = w->job;
 	plan->ranks = w->ranks;

@@ -13,13 +13,21 @@
  * @port: base port
  * @note: out: a sentence about a choice made, or empty
  *
- * Returns 0, or -1 with a sentence that says what would fit.
+ * Returns 0, or -1 with a sentence that says what would fit. A wish without a
+ * prefix makes a plan that admits nobody: whoever knows the interface adds its
+ * subnets (thcd_net_subnets()).
  */
 int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		   const struct thc_addr *address, u16 port, struct thcd_error *note,
 		   struct thcd_error *e);
 
-/* Is @addr inside the plan's prefix? */
+/* The prefix of @len bits that @addr is in; in bits of the mapped address. */
+struct thcd_prefix thcd_prefix_of(const struct thc_addr *addr, u32 len);
+
+/* Is @addr, of the prefix's family, in it? */
+bool thcd_prefix_has(const struct thcd_prefix *p, const struct thc_addr *addr);
+
+/* Is @addr in one of the plan's prefixes? */
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr);
 
 /* Parses a numeric address; returns its family or -1. */

@@ -35,12 +35,29 @@ void thcd_say_limited(const char *format, ...) __attribute__((format(printf, 1, 
 /* Monotonic milliseconds. */
 uint64_t thcd_now_ms(void);
 
+/* Prefixes that a job admits workers from, at most. */
+#define THCD_PREFIXES_MAX	16
+
+/**
+ * struct thcd_prefix - addresses of one family that begin with the same bits
+ * @addr: the bits; those behind @len are zero
+ * @len: in bits of the mapped address
+ */
+struct thcd_prefix {
+	struct thc_addr	addr;
+	u32		len;
+};
+
+struct thcd_prefixes {
+	u32			count;
+	struct thcd_prefix	at[THCD_PREFIXES_MAX];
+};
+
 /**
  * struct thcd_plan - the constants of a job, complete
  * @clamp: IEEE-754 bits of t_p
  * @p: IEEE-754 bits of the clamp fraction, for display
- * @prefix: only addresses in it may join; @prefix_len is in bits of the
- *	mapped address, 0: all
+ * @admits: only addresses in one of these prefixes may join
  *
  * Without pointers and padding, so that it can lie in a pinned map and be
  * compared byte by byte with what a restarted daemon is asked for.
@@ -50,9 +67,8 @@ struct thcd_plan {
 	u64		seed;
 	u64		clamp;
 	u64		p;
-	struct thc_addr	prefix;
 	struct thc_addr	group;
-	u32		prefix_len;
+	struct thcd_prefixes admits;
 	u32		job;
 	u32		table_hash;
 	u32		deadline_ms;
@@ -72,7 +88,7 @@ struct thcd_plan {
 	u8		linear;
 	u8		nosum;
 	u8		correlated;
-	u8		reserved[2];
+	u8		reserved[6];
 	u16		table[16];
 };
 

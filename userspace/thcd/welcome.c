@@ -152,7 +152,8 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 	static const char *const why[] = {
 		[THC_REFUSED_JOB] = "no such job, or another cookie",
 		[THC_REFUSED_RANK] = "the job has fewer ranks",
-		[THC_REFUSED_PREFIX] = "the address is outside the job's prefix",
+		[THC_REFUSED_PREFIX] = "no prefix of the job has this address: add the worker's "
+				       "subnet to the job's key prefix",
 		[THC_REFUSED_TAKEN] = "another worker holds the rank",
 		[THC_REFUSED_NO_XDP] = "the XDP program was taken away: restart thcd",
 	};

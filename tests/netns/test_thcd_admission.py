@@ -1,0 +1,185 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Who may join by address: the subnets that a job admits when it names none, and
+prefixes that it names. One worker is in the aggregator's subnet, the other one behind
+a router:
+
+     worker 0 ----.                        .---- aggregator
+       10.77.0.1   `-- bridge of netns.py -'       10.77.0.100
+     worker 1 ----'                                fd77::100
+       10.77.0.2, fd77::2   router
+         |
+       10.78.0.1, fd78::1
+         |
+       10.78.0.2, fd78::2
+     worker 2
+"""
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+import thcwire as wire  # noqa: E402
+from aggregator import Aggregator  # noqa: E402
+from ranks import Ranks  # noqa: E402
+from tap import netns  # noqa: E402
+
+NEAR, ROUTER, FAR = 0, 1, 2
+ADDRESSES = (netns.AGGREGATOR4, netns.AGGREGATOR6)
+MODES = {"xdp": {}, "software": {"software": True}}
+
+
+def topology():
+    net = netns.Topology(3)
+    net.run(net.worker(ROUTER), ["ip", "-batch", "-"], input="\n".join([
+        f"link add inside type veth peer name outside netns {net.worker(FAR)}",
+        "addr add 10.78.0.1/24 dev inside", "addr add fd78::1/64 dev inside nodad",
+        "link set inside up"]))
+    for path in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        net.run(net.worker(ROUTER), ["sh", "-c", f"echo 1 >/proc/sys/net/{path}"])
+    net.run(net.worker(FAR), ["ip", "-batch", "-"], input="\n".join([
+        "link set eth0 down", "addr add 10.78.0.2/24 dev outside",
+        "addr add fd78::2/64 dev outside nodad", "link set outside up",
+        "route add default via 10.78.0.1", "route add default via fd78::1"]))
+    net.run(net.aggregator, ["ip", "-batch", "-"], input="\n".join([
+        f"route add 10.78.0.0/24 via {net.address(ROUTER)}",
+        f"route add fd78::/64 via {net.address6(ROUTER)}"]))
+    return net
+
+
+class Bed:
+    """A job without a group, which far workers cannot hear, and its workers."""
+
+    def __init__(self, net, ranks=2, options=(), software=False, **job):
+        self.net = net
+        self.thcd = Aggregator(net, ranks, software, job={"reply": "fanout", **job},
+                               options=options, quiet=True)
+        self.workers = []
+
+    def worker(self, place, address):
+        """A rank that asks from a namespace."""
+        w = wire.Worker(0, address, cookie=self.thcd.cookie, nonce=random.getrandbits(63) | 1,
+                        place=lambda call: netns.in_namespace(self.net.worker(place), call))
+        self.workers.append(w)
+        return w
+
+    def refusal(self, place, address):
+        return self.worker(place, address).join_once().refusal
+
+    def said(self):
+        # thcd writes where this file's position is
+        return os.pread(self.thcd.said.fileno(), 1 << 20, 0).decode()
+
+    def job(self):
+        return self.thcd.ask("jobs")["jobs"][0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for w in self.workers:
+            w.close()
+        self.thcd.__exit__(kind, error, trace)
+
+
+def prefix__default_is_the_subnets_of_the_interface():
+    for mode, how in MODES.items():
+        with topology() as net, Bed(net, **how) as bed:
+            for address in ADDRESSES:
+                assert not bed.refusal(NEAR, address), (mode, address)
+                assert bed.refusal(FAR, address) == wire.NOT_PREFIX, (mode, address)
+            prefixes = bed.job()["prefix"]
+            assert sorted(p for p in prefixes if not p.startswith("fe80")) == \
+                ["10.77.0.0/24", "fd77::/64"], prefixes
+            said = bed.said()
+            assert "workers may join from " + ", ".join(prefixes) in said, said
+            assert "10.78.0.2" in said and "key prefix" in said, said
+
+
+def prefix__of_all_addresses_that_the_interface_has():
+    with topology() as net:
+        # a larger one than the first, and two that are in these
+        for address in ("10.0.0.1/9", "10.77.0.200/24", "10.79.1.1/24"):
+            net.run(net.aggregator, ["ip", "addr", "add", address, "dev", "eth0"])
+        net.run(net.aggregator, ["ip", "addr", "add", "10.80.0.1/24", "dev", "lo"])
+        with Bed(net) as bed:
+            prefixes = bed.job()["prefix"]
+            assert [p for p in prefixes if "." in p] == ["10.77.0.0/24", "10.0.0.0/9"], prefixes
+            assert not bed.refusal(FAR, ADDRESSES[0]), "10.78.0.2 is in 10.0.0.0/9"
+
+
+def prefix__of_every_interface_where_packets_come_through_all():
+    with topology() as net:
+        net.run(net.aggregator, ["ip", "-batch", "-"], input="\n".join([
+            "link add other type veth peer name end", "addr add 10.81.0.1/24 dev other",
+            "link set other up", "addr add 10.99.0.1/32 dev lo"]))
+        every = {"10.77.0.0/24", "10.81.0.0/24", "127.0.0.0/8"}
+        for address, expected in (("0.0.0.0", every | {"10.99.0.1/32"}),
+                                  ("10.99.0.1", every | {"10.99.0.1/32"}),
+                                  ("127.0.0.1", {"127.0.0.0/8", "10.99.0.1/32"}),
+                                  (ADDRESSES[0], {"10.77.0.0/24"})):
+            # not -i, which says through which interface
+            options = ["--software", "--listen", address]
+            prefixes = set(listening(net, options)["prefix"])
+            assert prefixes == expected, (address, prefixes)
+        prefixes = set(listening(net, ["--software", "--listen", "::1"])["prefix"])
+        assert prefixes == {"::1/128"}, prefixes
+
+
+def listening(net, options):
+    """The job of a thcd that is given no interface."""
+    class OnAddress(Aggregator):
+        def start(self, *more):
+            self.options = options
+            super().start(*more)
+
+    with OnAddress(net, 2, job={"reply": "fanout"}, quiet=True) as thcd:
+        return thcd.ask("jobs")["jobs"][0]
+
+
+def prefix__others_are_named():
+    with topology() as net:
+        for prefix in ("any", "10.77.0.0/24,prefix=10.78.0.0/24,prefix=fd77::/64,prefix=fd78::2"):
+            with Bed(net, prefix=prefix) as bed:
+                for address in ADDRESSES:
+                    for place in (NEAR, FAR):
+                        assert not bed.refusal(place, address), (prefix, place, address)
+        with Bed(net, prefix="10.78.0.0/24") as bed:
+            assert bed.refusal(NEAR, ADDRESSES[0]) == wire.NOT_PREFIX
+            assert not bed.refusal(FAR, ADDRESSES[0])
+            assert bed.job()["prefix"] == ["10.78.0.0/24"]
+
+
+def prefix__another_one_after_kill_9():
+    """The ranks that are in stay in, and the one that was refused gets in."""
+    with topology() as net, Bed(net) as bed:
+        near, far = bed.worker(NEAR, ADDRESSES[0]), bed.worker(FAR, ADDRESSES[0])
+        far.rank = 1
+        assert not near.join_once().refusal
+        assert far.join_once().refusal == wire.NOT_PREFIX
+        epoch = near.epoch
+        bed.thcd.kill()
+        bed.thcd.keys["prefix"] = "any"
+        bed.thcd.start()
+        wire.join_all([near, far], heard=False)
+        assert (near.epoch, far.epoch) == (epoch, epoch), "the session has ended"
+        assert bed.job()["prefix"] == ["0.0.0.0/0", "::/0"]
+
+
+def prefix__the_worker_says_what_to_change():
+    with topology() as net, Bed(net, ranks=3) as bed, \
+            Ranks(net, bed.thcd, n=3, join_timeout=20) as ranks:
+        answer = ranks.all([FAR], **ranks.open_request())[0]
+        assert answer.get("errno") == "EACCES", answer
+        assert "key prefix" in answer["error"] and "add this worker's subnet" in answer["error"], \
+            answer
+
+
+if __name__ == "__main__":
+    tap.main([prefix__default_is_the_subnets_of_the_interface,
+              prefix__of_all_addresses_that_the_interface_has,
+              prefix__of_every_interface_where_packets_come_through_all,
+              prefix__others_are_named,
+              prefix__another_one_after_kill_9,
+              prefix__the_worker_says_what_to_change])
