@@ -30,10 +30,6 @@
 #include "slots.bpf.h"
 #include "stats.bpf.h"
 
-#define THC_TTL 64
-/* A group's answers are for the subnet, whatever routers forward. */
-#define THC_TTL_GROUP 1
-
 /* How an answer travels; header-only ones always to one. */
 enum thc_mode {
 	THC_MODE_ONE,

@@ -198,9 +198,8 @@ static int send4(struct thc_peer *p, struct sk_buff *skb, __be16 port)
 		saddr = fl.saddr;
 		dst_cache_set_ip4(&p->dst, &rt->dst, saddr);
 	}
-	udp_tunnel_xmit_skb(rt, usk, skb, saddr, p->address.in, INET_ECN_ECT_0,
-			    ip4_dst_hoplimit(&rt->dst), htons(IP_DF), p->local.port, port, false,
-			    false);
+	udp_tunnel_xmit_skb(rt, usk, skb, saddr, p->address.in, INET_ECN_ECT_0, THC_TTL,
+			    htons(IP_DF), p->local.port, port, false, false);
 	return 0;
 }
 
@@ -231,8 +230,8 @@ static int send6(struct thc_peer *p, struct sk_buff *skb, __be16 port)
 		}
 		dst_cache_set_ip6(&p->dst, dst, &saddr);
 	}
-	udp_tunnel6_xmit_skb(dst, usk, skb, NULL, &saddr, &daddr, INET_ECN_ECT_0,
-			     ip6_dst_hoplimit(dst), 0, p->local.port, port, false);
+	udp_tunnel6_xmit_skb(dst, usk, skb, NULL, &saddr, &daddr, INET_ECN_ECT_0, THC_TTL, 0,
+			     p->local.port, port, false);
 	return 0;
 }
 #else

@@ -144,10 +144,10 @@ static void send_tagged(const struct taps *t, const struct rig_request *r, struc
 	assert_int_equal(send(t->fd[r->rank], frame, len, 0), len);
 }
 
-/* A group's answers stay in the subnet. */
+/* A group's answers stay in the subnet, others have passed no router yet. */
 static int ttl_of(bool group)
 {
-	return group ? 1 : 64;
+	return group ? 1 : 255;
 }
 
 static void expect_ip4(const u8 *ip, size_t len, struct thc_addr to, bool group)

@@ -155,6 +155,8 @@ static void wire__numbers(void **state)
 	(void)state;
 	assert_int_equal(THC_VERSION, 1);
 	assert_int_equal(THC_PORT_DEFAULT, 18500);
+	assert_int_equal(THC_TTL, 255);
+	assert_int_equal(THC_TTL_GROUP, 1);
 	assert_int_equal(THC_OP_LUT_ADD, 1);
 	assert_int_equal(THC_OP_ADD, 2);
 	assert_int_equal(THC_OP_OR, 3);

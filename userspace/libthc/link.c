@@ -115,19 +115,21 @@ static void want_receive_buffer(struct thc_link *l, int fd)
 		l->answers_max = (uint32_t)got / THC_ANSWER_TRUESIZE;
 }
 
-/* ECN-capable, errors reported, zero checksums over IPv6 accepted, packets of
- * one flow joined. All but the last of these only make things better.
+/* ECN-capable, errors reported, zero checksums over IPv6 accepted, the protocol's TTL,
+ * packets of one flow joined. All but the last of these only make things better.
  */
 static void set_options(struct thc_link *l, int fd)
 {
-	int one = 1, ect0 = 2, bytes = 4 << 20;
+	int one = 1, ect0 = 2, ttl = THC_TTL, bytes = 4 << 20;
 
 	if (l->peer.ss_family == AF_INET6) {
+		setsockopt(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &ttl, sizeof(ttl));
 		setsockopt(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &ect0, sizeof(ect0));
 		setsockopt(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &one, sizeof(one));
 	} else {
+		setsockopt(fd, IPPROTO_IP, IP_TTL, &ttl, sizeof(ttl));
 		setsockopt(fd, IPPROTO_IP, IP_TOS, &ect0, sizeof(ect0));
 		setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IP, IP_RECVERR, &one, sizeof(one));

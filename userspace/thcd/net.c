@@ -215,7 +215,7 @@ static int set_options(const struct thcd *d, const struct thcd_socket *s)
 {
 	struct timeval patience = { .tv_usec = SEND_TIMEOUT_MS * 1000 };
 	/* XDP serves no workers of this host, and foreign.c is a member of the groups */
-	int one = 1, loop = d->software;
+	int one = 1, loop = d->software, ttl = THC_TTL, ttl_group = THC_TTL_GROUP;
 
 	enlarge(s->fd);
 	setsockopt(s->fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
@@ -225,12 +225,16 @@ static int set_options(const struct thcd *d, const struct thcd_socket *s)
 					.imr_ifindex = s->ifindex };
 
 		return setsockopt(s->fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one)) ||
-		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_TTL, &one, sizeof(one)) ||
+		       setsockopt(s->fd, IPPROTO_IP, IP_TTL, &ttl, sizeof(ttl)) ||
+		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_TTL, &ttl_group,
+				  sizeof(ttl_group)) ||
 		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_LOOP, &loop, sizeof(loop)) ||
 		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof(out));
 	}
 	return setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one)) ||
-	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &one, sizeof(one)) ||
+	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &ttl, sizeof(ttl)) ||
+	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &ttl_group,
+			  sizeof(ttl_group)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &loop, sizeof(loop)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &s->ifindex, sizeof(s->ifindex));
 }

@@ -21,6 +21,12 @@
 
 /* First UDP port of an aggregator unless the operator says otherwise. */
 #define THC_PORT_DEFAULT	18500
+/* TTL (hop limit) of requests and of answers to one rank. Each router takes one away, so
+ * what arrives with it was sent in this subnet.
+ */
+#define THC_TTL			255
+/* TTL (hop limit) of answers to the group, which no router forwards. */
+#define THC_TTL_GROUP		1
 /* Slots that share a UDP port: one GSO batch stays on one port. */
 #define THC_SLOTS_PER_PORT	64
 /* UDP ports an aggregator owns from its base port on. */
