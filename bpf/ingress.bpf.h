@@ -153,6 +153,8 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 
 	job_id = thc_be16(p.hdr->job);
 	job = bpf_map_lookup_elem(&jobs, &job_id);
+	if (job && !thc_admit_near(job, &p.path))
+		return thc_drop(st, THC_DROP_HOPS);
 	if (!job || !thc_admit_nosum(job, p.hdr)) {
 		why = thc_admit_sum(&p, end);
 		if (why)

@@ -132,6 +132,7 @@ static __always_inline int thc_parse_ip4(struct thc_cursor *c, struct thc_packet
 	if (total > c->end - (void *)ip)
 		return THC_DROP_TRUNCATED;
 	p->path.src = thc_addr_v4(ip->saddr);
+	p->path.ttl = ip->ttl;
 	p->ce = (ip->tos & THC_ECN_MASK) == THC_ECN_CE;
 	return thc_parse_udp(c, udp, total - (s32)sizeof(*ip), p);
 }
@@ -160,6 +161,7 @@ static __always_inline int thc_parse_ip6(struct thc_cursor *c, struct thc_packet
 	if (room > c->end - (void *)udp)
 		return THC_DROP_TRUNCATED;
 	__builtin_memcpy(&p->path.src, &ip->saddr, sizeof(p->path.src));
+	p->path.ttl = ip->hop_limit;
 	/* traffic class straddles the first two bytes, ECN is bits 4..5 of byte 1 */
 	p->ce = (ip->flow_lbl[0] >> 4 & THC_ECN_MASK) == THC_ECN_CE;
 	return thc_parse_udp(c, udp, room, p);

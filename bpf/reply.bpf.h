@@ -258,6 +258,7 @@ static __always_inline int thc_reply_relay(const struct thc_frame *f, u32 mode, 
 		r->path.src = thc_addr_v4(f->ip4->saddr);
 	else
 		__builtin_memcpy(&r->path.src, &f->ip6->saddr, sizeof(r->path.src));
+	r->path.ttl = f->v4 ? f->ip4->ttl : f->ip6->hop_limit;
 	r->path.src_port = thc_be16(f->udp->source);
 	r->path.dst_port = thc_be16(f->udp->dest);
 	bpf_ringbuf_submit(r, 0);

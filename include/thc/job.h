@@ -77,6 +77,7 @@ struct thc_member {
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline
  * @culprit: rank that raised the epoch last by restarting, THC_RANK_NONE: none did
+ * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
  * @sum_width: bits of a LUT_ADD sum, 8 or 16
  * @reply: enum thc_reply
  * @flags: THC_JOB_F_*
@@ -95,7 +96,8 @@ struct thc_job {
 	u32		slot_base;
 	u32		slots;
 	u16		ranks;
-	u16		quorum;
+	u8		quorum;
+	u8		ttl_min;
 	u8		culprit;
 	u8		sum_width;
 	u8		reply;
@@ -122,11 +124,19 @@ THC_INLINE u32 thc_ranks_count(u64 mask)
 	return (u32)(mask * 0x0101010101010101ULL >> 56);
 }
 
-/* Where a packet came from and went to, host order ports. */
+/**
+ * struct thc_path - where a packet came from and went to
+ * @src: its sender
+ * @src_port: its sender's UDP port, host order
+ * @dst_port: the aggregator's UDP port, host order
+ * @ttl: TTL (hop limit) that was left of THC_TTL
+ */
 struct thc_path {
 	struct thc_addr	src;
 	u16		src_port;
 	u16		dst_port;
+	u8		ttl;
+	u8		reserved[3];
 };
 
 /* Is @op one that a worker may send? Data first: it is the common case. */
@@ -138,6 +148,14 @@ THC_INLINE int thc_op_is_data(u8 op)
 THC_INLINE int thc_op_is_control(u8 op)
 {
 	return op == THC_OP_JOIN || op == THC_OP_LEAVE;
+}
+
+/* Has the packet passed no more routers than its job allows? Asked before the packet sum:
+ * it costs nothing, and ends what is sent from afar under a worker's address.
+ */
+THC_INLINE int thc_admit_near(const struct thc_job *job, const struct thc_path *path)
+{
+	return path->ttl >= job->ttl_min;
 }
 
 /**

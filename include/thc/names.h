@@ -43,7 +43,8 @@
 	X(BUSY, "busy", "generation too far ahead")					\
 	X(LOCK, "lock", "slot lock not got in time")					\
 	X(UNUSED, "unused", "a number that is not in use")				\
-	X(INTERNAL, "internal", "a map lookup failed: a bug")
+	X(INTERNAL, "internal", "a map lookup failed: a bug")				\
+	X(HOPS, "hops", "came through more routers than the job allows")
 
 /* Those that only workers have. */
 #define THC_WORKER_DROP_LIST(X)								\

@@ -223,6 +223,7 @@ static inline size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload,
  * @options: bytes of IPv4 options
  * @frag: IPv4 flags and offset
  * @next: IP protocol, 17 unless set
+ * @ttl: TTL or hop limit, 3 unless set
  * @ip_len: 0: right, else what the IP header says
  * @udp_len: 0: right, else what the UDP header says
  */
@@ -232,7 +233,7 @@ struct rig_frame {
 	u8 src_mac[6], dst_mac[6];
 	struct thc_addr src, dst;
 	u16 sport, dport;
-	u8 tos, options, next;
+	u8 tos, options, next, ttl;
 	u16 frag, ip_len, udp_len;
 };
 
@@ -265,7 +266,7 @@ static inline size_t rig_frame(u8 *out, const struct rig_frame *f, const void *d
 		p = rig_put16(p, 0x1234); /* flow label */
 		p = rig_put16(p, f->ip_len ? f->ip_len : udp);
 		*p++ = f->next ? f->next : 17;
-		*p++ = 3;
+		*p++ = f->ttl ? f->ttl : 3;
 		memcpy(p, &f->src, 16);
 		memcpy(p + 16, &f->dst, 16);
 		p += 32;
@@ -275,7 +276,7 @@ static inline size_t rig_frame(u8 *out, const struct rig_frame *f, const void *d
 		p = rig_put16(p, f->ip_len ? f->ip_len : head + udp);
 		p = rig_put16(p, 0x4321);
 		p = rig_put16(p, f->frag);
-		*p++ = 3;
+		*p++ = f->ttl ? f->ttl : 3;
 		*p++ = f->next ? f->next : 17;
 		p = rig_put16(p, 0);
 		memcpy(p, &f->src.word[3], 4);

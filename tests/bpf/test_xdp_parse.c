@@ -267,8 +267,22 @@ static void drop__frame(void **state)
 	DROP("an IPv6 source for an IPv4 rank", base6, THC_DROP_ADDRESS, (void)0);
 	DROP("wrong source port", base, THC_DROP_ADDRESS, f.sport++);
 	DROP("slot on the wrong port", base, THC_DROP_SLOT, f.dport++);
+	job->ttl_min = 255;
+	DROP("one router on the way", base, THC_DROP_HOPS, f.ttl = 254);
+	DROP("one router on the way, IPv6", base6, THC_DROP_HOPS, f.ttl = 254);
+	/* nothing else of it is looked at */
+	packet[packet_len - 1]++;
+	DROP("from afar and corrupted", base, THC_DROP_HOPS, f.ttl = 64);
+	DROP("corrupted", base, THC_DROP_SUM, f.ttl = 255);
+	packet[packet_len - 1]--;
+	job->ttl_min = 200;
+	DROP("too many routers on the way", base, THC_DROP_HOPS, f.ttl = 199);
 #undef DROP
+	f.ttl = 200;
+	len = rig_frame(frame, &f, packet, packet_len);
 	assert_true(slots_untouched());
+	expect_event("just near enough", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	job->ttl_min = 0;
 }
 
 /* Requests that differ from a good one in one thing. */

@@ -49,6 +49,7 @@ static void fuzz_copied(void);
 #define RANKS		3
 #define FRAME_MAX	2048
 #define FAN_MAX		(RANKS + 1)
+#define SENT_TTL	64
 
 #define require(what)							\
 	do {								\
@@ -199,6 +200,7 @@ static void reset(void)
 		job->slots = JOB_SLOTS;
 		job->ranks = RANKS;
 		job->quorum = 1 + j % 2;
+		job->ttl_min = j ? SENT_TTL : 0;
 		job->sum_width = j == 1 ? 16 : 8;
 		job->reply = j == 0 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT;
 		job->flags = j == 2 ? THC_JOB_F_LINEAR | THC_JOB_F_NOSUM : 0;
@@ -284,6 +286,14 @@ static void check_lengths(const u8 *frame, size_t size, size_t at, u32 payload_l
 	require(udp + len <= frame + size);
 }
 
+/* TTL or hop limit in front of the THC header at @h. */
+static u8 ttl_of(const u8 *h)
+{
+	const u8 *udp = h - 8;
+
+	return udp[-20] == 0x45 ? udp[-12] : udp[-33];
+}
+
 /* A packet was counted as added: was it entitled to that? */
 static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u32 payload_len)
 {
@@ -296,6 +306,7 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 	require(h->version == THC_VERSION && job < JOBS && slot < JOB_SLOTS && rank < RANKS);
 	require(h->cookie == thc_be64(0x1111111111111111ULL * (job + 1)));
 	require(thc_be32(h->epoch) == world_jobs[job].epoch);
+	require(ttl_of((const u8 *)h) >= (job ? SENT_TTL : 0));
 	require(!h->reserved && !h->count && !h->bitmap && !(h->flags & ~THC_F_NOSUM));
 	require(sum_waived || thc_be32(h->sum) == thc_sum_packet(h, payload, payload_len / 8));
 	if (!shadow[index][generation & 1].used ||
@@ -374,12 +385,14 @@ static void check_sent(const u8 *frame, size_t size)
 		len = ip[2] << 8 | ip[3];
 		require(ip + len == frame + size);
 		require(ones(0, ip, 20) == 0xffff);
+		require(ip[8] == (ip[16] >> 4 == 0xe ? 1 : 255));
 		udp = ip + 20;
 		sum = ones(0, ip + 12, 8);
 	} else {
 		require(proto == ETH_P_IPV6 && ip[0] >> 4 == 6);
 		len = 40 + (ip[4] << 8 | ip[5]);
 		require(ip + len == frame + size);
+		require(ip[7] == (ip[24] == 0xff ? 1 : 255));
 		udp = ip + 40;
 		sum = ones(0, ip + 8, 32);
 	}
@@ -588,7 +601,7 @@ static size_t put_headers(u8 *frame, int job, int rank, int slot, size_t bytes, 
 		frame[n + 6] = (8 + bytes) >> 8;
 		frame[n + 7] = 8 + bytes;
 		frame[n + 8] = IPPROTO_UDP;
-		frame[n + 9] = 64;
+		frame[n + 9] = SENT_TTL;
 		memcpy(frame + n + 10, &from, 16);
 		memcpy(frame + n + 26, &world_config.addr6, 16);
 		udp = n + 2 + 40;
@@ -598,7 +611,7 @@ static size_t put_headers(u8 *frame, int job, int rank, int slot, size_t bytes, 
 		frame[n + 3] = flags & 2 ? 3 : 0;
 		frame[n + 4] = (28 + bytes) >> 8;
 		frame[n + 5] = 28 + bytes;
-		frame[n + 10] = 64;
+		frame[n + 10] = SENT_TTL;
 		frame[n + 11] = IPPROTO_UDP;
 		memcpy(frame + n + 14, &from.word[3], 4);
 		memcpy(frame + n + 18, &world_config.addr4.word[3], 4);

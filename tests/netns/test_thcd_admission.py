@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Who may join by address: the subnets that a job admits when it names none, and
-prefixes that it names. One worker is in the aggregator's subnet, the other one behind
-a router:
+"""Who may join by address and by distance: the subnets that a job admits when it
+names none, prefixes that it names, and routers on the way. One worker is in the
+aggregator's subnet, the other one behind a router:
 
      worker 0 ----.                        .---- aggregator
        10.77.0.1   `-- bridge of netns.py -'       10.77.0.100
@@ -16,16 +16,21 @@ a router:
 """
 import os
 import random
+import socket
+import struct
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
-from ranks import Ranks  # noqa: E402
+from ranks import Ranks, good  # noqa: E402
 from tap import netns  # noqa: E402
 
 NEAR, ROUTER, FAR = 0, 1, 2
+IP_RECVTTL = 12
+UDP_NO_CHECK6_RX = 102
 ADDRESSES = (netns.AGGREGATOR4, netns.AGGREGATOR6)
 MODES = {"xdp": {}, "software": {"software": True}}
 
@@ -57,19 +62,33 @@ class Bed:
                                options=options, quiet=True)
         self.workers = []
 
-    def worker(self, place, address):
-        """A rank that asks from a namespace."""
+    def worker(self, place, address, ttl=None):
+        """A rank that asks from a namespace, its packets with this TTL."""
         w = wire.Worker(0, address, cookie=self.thcd.cookie, nonce=random.getrandbits(63) | 1,
                         place=lambda call: netns.in_namespace(self.net.worker(place), call))
+        if ttl and ":" in address:
+            w.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, ttl)
+        elif ttl:
+            w.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
         self.workers.append(w)
         return w
 
-    def refusal(self, place, address):
-        return self.worker(place, address).join_once().refusal
+    def refusal(self, place, address, **more):
+        return self.worker(place, address, **more).join_once().refusal
 
     def said(self):
         # thcd writes where this file's position is
         return os.pread(self.thcd.said.fileno(), 1 << 20, 0).decode()
+
+    def dropped(self, reason, count):
+        """Waits for this count of drops: what comes through a router may take its time."""
+        end = time.monotonic() + wire.PATIENCE
+        stats = self.thcd.stats()
+        while stats["drops"][reason] < count and time.monotonic() < end:
+            time.sleep(0.05)
+            stats = self.thcd.stats()
+        assert stats["drops"][reason] == count and stats["adds_up"], stats
+        return stats
 
     def job(self):
         return self.thcd.ask("jobs")["jobs"][0]
@@ -176,10 +195,92 @@ def prefix__the_worker_says_what_to_change():
             answer
 
 
+def hops__far_workers_are_dropped():
+    for mode, how in MODES.items():
+        with topology() as net, Bed(net, hops=0, prefix="any", **how) as bed:
+            dropped = 0
+            for address in ADDRESSES:
+                for place, ttl, admitted in ((NEAR, 255, True), (NEAR, 254, False),
+                                             (NEAR, 64, False), (FAR, 255, False)):
+                    w = bed.worker(place, address, ttl)
+                    w.send(wire.JOIN, struct.pack(">QII", w.nonce, 0, 0), epoch=0)
+                    packet = w.receive(wire.PATIENCE if admitted else 0.2)
+                    assert bool(packet) == admitted, (mode, address, place, ttl, packet)
+                    dropped += not admitted
+            bed.dropped("hops", dropped)
+            assert bed.job()["hops"] == 0
+
+
+def hops__data_and_what_is_corrupted():
+    """Of a rank that is in, and before anything else is looked at."""
+    for mode, how in MODES.items():
+        with topology() as net, Bed(net, ranks=1, hops=1, prefix="any", **how) as bed:
+            w = bed.worker(FAR, ADDRESSES[0], 255)
+            wire.join_all([w], heard=False)
+            w.send(wire.LUT_ADD, bytes(512), width=4)
+            w.expect(wire.LUT_ADD, count=1)
+            w.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 254)
+            w.send(wire.LUT_ADD, bytes(512), width=4, slot=1, chunk=1)
+            w.send(wire.LUT_ADD, bytes(512), width=4, slot=1, chunk=1, seal=False)
+            w.send(wire.LEAVE)
+            w.silent()
+            stats = bed.dropped("hops", 3)
+            assert not stats["drops"]["sum"] and stats["events"]["added"] == 1, (mode, stats)
+            # a job that there is none of allows everything
+            w.send(wire.LUT_ADD, bytes(512), width=4, job=9)
+            w.silent()
+            bed.dropped("job", 1)
+
+
+def hops__our_own_packets_are_as_near_as_can_be():
+    """libthc's requests arrive where no router is allowed, and all unicast answers have
+    the whole TTL: those of XDP, of generic XDP, which thcd sends, and of software."""
+    modes = {**MODES, "generic": {"options": ("--mode", "generic")}}
+    for mode, how in modes.items():
+        with topology() as net, Bed(net, hops=0, **how) as bed:
+            for address in ADDRESSES:
+                with Ranks(net, bed.thcd, n=2, address=address, timeout=20,
+                           join_timeout=20) as ranks:
+                    ranks.open()
+                    good(ranks.all(do="reduce", counts=[50000]))
+                    good(ranks.all(do="close"))
+            stats = bed.thcd.stats()
+            assert stats["adds_up"] and not stats["drops"]["hops"], (mode, stats)
+        with topology() as net, Bed(net, ranks=1, **how) as bed:
+            for address in ADDRESSES:
+                ttls = answers(bed, address)
+                assert ttls == [255] * 4, (mode, address, ttls)
+
+
+def answers(bed, address):
+    """TTL of WELCOME, of an answer, its repetition and STALE."""
+    w = bed.worker(NEAR, address)
+    if ":" in address:
+        w.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
+        w.socket.setsockopt(socket.IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)    # STALE has none
+    else:
+        w.socket.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
+    wire.join_all([w], heard=False)
+
+    def ttl(op, **fields):
+        w.send(op, **fields)
+        w.socket.settimeout(wire.PATIENCE)
+        _, control, _, _ = w.socket.recvmsg(2048, 64)
+        return struct.unpack("i", control[0][2])[0]
+
+    chunk = {"payload": bytes(512), "width": 4}
+    return [ttl(wire.JOIN, payload=struct.pack(">QII", w.nonce, 0, 0)),
+            ttl(wire.LUT_ADD, **chunk), ttl(wire.LUT_ADD, **chunk),
+            ttl(wire.LUT_ADD, **{**chunk, "epoch": w.epoch - 1})]
+
+
 if __name__ == "__main__":
     tap.main([prefix__default_is_the_subnets_of_the_interface,
               prefix__of_all_addresses_that_the_interface_has,
               prefix__of_every_interface_where_packets_come_through_all,
               prefix__others_are_named,
               prefix__another_one_after_kill_9,
-              prefix__the_worker_says_what_to_change])
+              prefix__the_worker_says_what_to_change,
+              hops__far_workers_are_dropped,
+              hops__data_and_what_is_corrupted,
+              hops__our_own_packets_are_as_near_as_can_be])

@@ -286,6 +286,21 @@ static void admission__address(void **state)
 	expect(&p, THC_DROP_ADDRESS);
 }
 
+static void admission__distance(void **state)
+{
+	struct packet p = good();
+	u32 least, left;
+
+	(void)state;
+	for (least = 0; least < 256; least++) {
+		p.job.ttl_min = least;
+		for (left = 0; left < 256; left++) {
+			p.path.ttl = left;
+			assert_int_equal(!!thc_admit_near(&p.job, &p.path), left >= least);
+		}
+	}
+}
+
 static void admission__slot_and_port(void **state)
 {
 	struct packet p;
@@ -321,6 +336,7 @@ int main(void)
 		cmocka_unit_test(admission__cookie),
 		cmocka_unit_test(admission__rank),
 		cmocka_unit_test(admission__address),
+		cmocka_unit_test(admission__distance),
 		cmocka_unit_test(admission__slot_and_port),
 	};
 

@@ -71,7 +71,7 @@ static void job__defaults(void **state)
 static const char every_key[] =
 	"job=3,ranks=4,cookie=0xfedcba9876543210,table=0:5:10:16,bits=2,granularity=16,"
 	"clamp=1/512,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
-	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,quorum=3,deadline_ms=250,"
+	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,hops=254,quorum=3,deadline_ms=250,"
 	"seed=18446744073709551615,"
 	"sum=off,correlated=off";
 
@@ -103,6 +103,7 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->prefixes, 2);
 	assert_string_equal(w->prefix[0], "10.0.0.0/8");
 	assert_string_equal(w->prefix[1], "fd00::/64");
+	assert_int_equal(w->hops, 254);
 	assert_int_equal(w->quorum, 3);
 	assert_int_equal(w->deadline_ms, 250);
 	assert_true(w->seed == UINT64_MAX);
@@ -129,7 +130,8 @@ static void file__every_key(void **state)
 		"\"1/512\",\n"
 		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
-		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"quorum\": 3, \"deadline_ms\": 250,\n"
+		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"hops\": 254, \"quorum\": 3,\n"
+		"    \"deadline_ms\": 250,\n"
 		"    \"seed\": \"18446744073709551615\", \"sum\": false,\n"
 		"    \"correlated\": false },\n"
 		"   { \"job\": 4, \"ranks\": 2, \"cookie\": 77, \"clamp\": 0.03125 } ] }\n";

@@ -319,6 +319,15 @@ static void job__prefix(void **state)
 	assert_true(admits("10.1.2.3/16", "10.1.255.255"));
 }
 
+static void job__hops(void **state)
+{
+	(void)state;
+	assert_int_equal(good("1,ranks=2,cookie=1").ttl_min, 0);
+	assert_int_equal(good("1,ranks=2,cookie=1,hops=0").ttl_min, 255);
+	assert_int_equal(good("1,ranks=2,cookie=1,hops=1").ttl_min, 254);
+	assert_int_equal(good("1,ranks=2,cookie=1,hops=254").ttl_min, 1);
+}
+
 static void keep__same_jobs_only(void **state)
 {
 	static const struct {
@@ -336,6 +345,7 @@ static void keep__same_jobs_only(void **state)
 		{ "1,ranks=4,cookie=1,granularity=31,seed=1", "seed" },
 		{ "1,ranks=4,cookie=1,granularity=31,sum=off", "sum" },
 		{ "1,ranks=4,cookie=1,granularity=31,correlated=off", "correlated" },
+		{ "1,ranks=4,cookie=1,granularity=31,hops=0", "hops" },
 		{ "1,ranks=4,cookie=1,granularity=31,group=239.1.1.1", "group" },
 		{ "1,ranks=4,cookie=1,granularity=31,group_port=7", "group_port is 18564" },
 		{ "1,ranks=4,cookie=1,granularity=31,reply=fanout", "group_port" },
@@ -411,6 +421,7 @@ int main(void)
 		cmocka_unit_test(job__group_given),
 		cmocka_unit_test(job__groups_of_neighbours_differ),
 		cmocka_unit_test(job__prefix),
+		cmocka_unit_test(job__hops),
 		cmocka_unit_test(keep__same_jobs_only),
 		cmocka_unit_test(keep__same_place_only),
 	};

@@ -189,7 +189,8 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_DROP_LOCK, 18);
 	assert_int_equal(THC_DROP_UNUSED, 19);
 	assert_int_equal(THC_DROP_INTERNAL, 20);
-	assert_int_equal(THC_DROP_UNEXPECTED, 21);
+	assert_int_equal(THC_DROP_HOPS, 21);
+	assert_int_equal(THC_DROP_UNEXPECTED, 22);
 }
 
 /* The largest packet is one linear buffer within a 1500-byte MTU, with IPv6. */

@@ -194,6 +194,8 @@ cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_recor
 		cJSON_AddNumberToObject(o, "group_port", thc_be16(job->group_port));
 	}
 	cJSON_AddItemToObject(o, "prefix", prefixes_of(&r->plan.admits));
+	if (job->ttl_min)
+		cJSON_AddNumberToObject(o, "hops", THC_TTL - job->ttl_min);
 	cJSON_AddNumberToObject(o, "sum_width", job->sum_width);
 	cJSON_AddNumberToObject(o, "data_slots", r->plan.data_slots);
 	cJSON_AddNumberToObject(o, "norm_slots", r->plan.norm_slots);

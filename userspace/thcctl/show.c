@@ -237,6 +237,9 @@ static void print_job(const cJSON *j)
 	printf("  %-12s %s\n", "prefix",
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "prefix"), "none", text,
 			   sizeof(text)));
+	if (cJSON_HasObjectItem(j, "hops"))
+		printf("  %-12s at most %.0f routers on the way from a worker\n", "hops",
+		       thcctl_number(j, "hops"));
 	printf("  %-12s %s%s%s\n", "answers", thcctl_text(j, "reply"),
 	       *thcctl_text(j, "group") ? " to " : "", thcctl_text(j, "group"));
 	if (cJSON_IsTrue(given_up))

@@ -51,6 +51,8 @@ static const struct key job_keys[] = {
 	{ "prefix", PREFIX, AT(prefix), 0, 0,
 	  "addresses that may join, as 10.0.0.0/24, or any; may be repeated; default: the "
 	  "subnets of the interface" },
+	{ "hops", NUMBER, AT(hops), 0, THC_TTL - 1,
+	  "routers between a worker and the aggregator, at most; default: any number" },
 	{ "quorum", NUMBER, AT(quorum), 1, THC_RANKS_MAX,
 	  "least contributors of a chunk that a deadline closes" },
 	{ "deadline_ms", NUMBER, AT(deadline_ms), 1, 3600 * 1000,

@@ -38,6 +38,7 @@ struct thcd_job_wish {
 	u32			group_port;
 	u32			quorum;
 	u32			deadline_ms;
+	u32			hops;
 	enum thcd_table_wish	table;
 	enum thc_reply		reply;
 	bool			nosum;

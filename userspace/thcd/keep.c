@@ -78,6 +78,8 @@ static const char *difference(const struct thcd_plan *a, const struct thcd_plan 
 		return "sum";
 	if (a->correlated != b->correlated)
 		return "correlated";
+	if (a->ttl_min != b->ttl_min)
+		return "hops";
 	return "something else";
 }
 

@@ -225,6 +225,7 @@ static int set_options(const struct thcd *d, const struct thcd_socket *s)
 					.imr_ifindex = s->ifindex };
 
 		return setsockopt(s->fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one)) ||
+		       setsockopt(s->fd, IPPROTO_IP, IP_RECVTTL, &one, sizeof(one)) ||
 		       setsockopt(s->fd, IPPROTO_IP, IP_TTL, &ttl, sizeof(ttl)) ||
 		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_TTL, &ttl_group,
 				  sizeof(ttl_group)) ||
@@ -232,6 +233,7 @@ static int set_options(const struct thcd *d, const struct thcd_socket *s)
 		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof(out));
 	}
 	return setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one)) ||
+	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &one, sizeof(one)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &ttl, sizeof(ttl)) ||
 	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &ttl_group,
 			  sizeof(ttl_group)) ||

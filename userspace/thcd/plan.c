@@ -343,6 +343,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	memcpy(&plan->clamp, &t.t, sizeof(plan->clamp));
 	memcpy(&plan->p, &t.p, sizeof(plan->p));
 	plan->table_hash = thc_table_hash(&t);
+	plan->ttl_min = thcd_job_wish_given(w, "hops") ? THC_TTL - w->hops : 0;
 	plan->deadline_ms = w->deadline_ms;
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;

@@ -40,21 +40,21 @@ static bool length_known(u32 length)
 	       length == THC_CHUNK_8 / 2 || length == THC_LANE_BYTES;
 }
 
-static bool sum_waived(const struct thcd *d, const struct thc_hdr *h)
+/* Version, distance, length, sum and form; a corrupted packet's fields mean nothing. */
+static enum thc_drop_reason check(const struct thcd *d, const struct thc_hdr *h, u32 length,
+				  const struct thc_path *path)
 {
 	u16 id = thc_be16(h->job);
+	const struct thc_job *job = id < THC_JOBS_MAX ? &d->job[id] : NULL;
 
-	return id < THC_JOBS_MAX && thc_admit_nosum(&d->job[id], h);
-}
-
-/* Version, length, sum and form; a corrupted packet's fields mean nothing. */
-static enum thc_drop_reason check(const struct thcd *d, const struct thc_hdr *h, u32 length)
-{
 	if (h->version != THC_VERSION)
 		return THC_DROP_VERSION;
+	if (job && !thc_admit_near(job, path))
+		return THC_DROP_HOPS;
 	if (!length_known(length))
 		return THC_DROP_LENGTH;
-	if (!sum_waived(d, h) && thc_be32(h->sum) != thc_sum_packet(h, h + 1, length / 8))
+	if ((!job || !thc_admit_nosum(job, h)) &&
+	    thc_be32(h->sum) != thc_sum_packet(h, h + 1, length / 8))
 		return THC_DROP_SUM;
 	return thc_admit_form(h);
 }
@@ -96,7 +96,7 @@ void thcd_packet(struct thcd *d, void *packet, u32 length, const struct thc_path
 		reason = THC_DROP_TRUNCATED;
 	} else {
 		length -= sizeof(*h);
-		reason = check(d, h, length);
+		reason = check(d, h, length, path);
 	}
 	/* XDP has counted what it passed on: here only the rest is counted */
 	if (!d->software) {
@@ -136,11 +136,13 @@ static void prepare(struct batch *b)
 	}
 }
 
-static bool read_control(struct thcd *d, struct thcd_socket *s, struct msghdr *m)
+/* @ttl: out: what is left of it */
+static bool read_control(struct thcd *d, struct thcd_socket *s, struct msghdr *m, u8 *ttl)
 {
 	struct cmsghdr *c;
 	bool ce = false;
 
+	*ttl = 0;
 	for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
 		if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) ||
 		    (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)) {
@@ -154,6 +156,12 @@ static bool read_control(struct thcd *d, struct thcd_socket *s, struct msghdr *m
 				tos = wide;
 			}
 			ce = (tos & ECN_MASK) == ECN_CE;
+		} else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL) ||
+			   (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT)) {
+			int left;
+
+			memcpy(&left, CMSG_DATA(c), sizeof(left));
+			*ttl = left;
 		} else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
 			u32 lost;
 
@@ -178,7 +186,7 @@ void thcd_receive(struct thcd *d, int i)
 			break;
 		for (k = 0; k < n; k++) {
 			struct thc_path path = { .dst_port = d->port };
-			bool ce = read_control(d, s, &b.msg[k].msg_hdr);
+			bool ce = read_control(d, s, &b.msg[k].msg_hdr, &path.ttl);
 
 			thcd_sockaddr_parse(&b.from[k], &path.src, &path.src_port);
 			thcd_packet(d, b.frame[k], b.msg[k].msg_len, &path, ce);

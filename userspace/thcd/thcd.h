@@ -58,6 +58,7 @@ struct thcd_prefixes {
  * @clamp: IEEE-754 bits of t_p
  * @p: IEEE-754 bits of the clamp fraction, for display
  * @admits: only addresses in one of these prefixes may join
+ * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
  *
  * Without pointers and padding, so that it can lie in a pinned map and be
  * compared byte by byte with what a restarted daemon is asked for.
@@ -88,7 +89,8 @@ struct thcd_plan {
 	u8		linear;
 	u8		nosum;
 	u8		correlated;
-	u8		reserved[6];
+	u8		ttl_min;
+	u8		reserved[5];
 	u16		table[16];
 };
 
