@@ -235,24 +235,18 @@ void thc_peer_free(struct thc_peer *p)
 	kvfree(p->flights);
 }
 
+/* For packets of the aggregator alone: the kernel drops what others send to the group. */
 static int join(const struct thc_peer *p, struct socket *sock, const struct thc_address *group)
 {
-	if (group->inet == AF_INET) {
-		struct ip_mreqn member = {
-			.imr_multiaddr.s_addr = group->in, .imr_ifindex = p->local.ifindex,
-		};
+	struct group_source_req member = { .gsr_interface = p->local.ifindex };
+	int level = group->inet == AF_INET ? SOL_IP : SOL_IPV6;
 
+	sockaddr_of(group, &member.gsr_group);
+	sockaddr_of(&p->address, &member.gsr_source);
+	if (group->inet == AF_INET)
 		set_int(sock, SOL_IP, IP_MULTICAST_ALL, 0);
-		return READ_ONCE(sock->ops)->setsockopt(sock, SOL_IP, IP_ADD_MEMBERSHIP,
-							KERNEL_SOCKPTR(&member), sizeof(member));
-	} else {
-		struct ipv6_mreq member = {
-			.ipv6mr_multiaddr = group->in6, .ipv6mr_ifindex = p->local.ifindex,
-		};
-
-		return READ_ONCE(sock->ops)->setsockopt(sock, SOL_IPV6, IPV6_ADD_MEMBERSHIP,
-							KERNEL_SOCKPTR(&member), sizeof(member));
-	}
+	return READ_ONCE(sock->ops)->setsockopt(sock, level, MCAST_JOIN_SOURCE_GROUP,
+						KERNEL_SOCKPTR(&member), sizeof(member));
 }
 
 bool thc_peer_has_group(const struct thc_peer *p)

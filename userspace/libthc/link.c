@@ -240,33 +240,56 @@ void thc_link_leave_group(struct thc_link *l)
 	l->group = -1;
 }
 
+/* For packets of the aggregator alone: the kernel drops what others send to the group.
+ * One that has no such filters says ENOPROTOOPT.
+ */
+static int join_for_peer(struct thc_link *l, int level, const void *group)
+{
+	struct group_source_req member = { .gsr_interface = (uint32_t)l->ifindex,
+					   .gsr_source = l->peer };
+
+	memcpy(&member.gsr_group, group, l->addrlen);
+	return setsockopt(l->group, level, MCAST_JOIN_SOURCE_GROUP, &member, sizeof(member)) ?
+		       -errno :
+		       0;
+}
+
 static int join_group4(struct thc_link *l, const struct thc_params *p)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(p->group_port) };
 	struct ip_mreqn member = { .imr_ifindex = l->ifindex };
-	int zero = 0;
+	int zero = 0, error;
 
 	memcpy(&to.sin_addr, p->group, 4);
 	member.imr_multiaddr = to.sin_addr;
 	if (bind(l->group, (void *)&to, sizeof(to)) ||
-	    setsockopt(l->group, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero)) ||
-	    setsockopt(l->group, IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof(member)))
+	    setsockopt(l->group, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero)))
 		return -errno;
-	return 0;
+	error = join_for_peer(l, IPPROTO_IP, &to);
+	if (error != -ENOPROTOOPT)
+		return error;
+	return setsockopt(l->group, IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof(member)) ?
+		       -errno :
+		       0;
 }
 
 static int join_group6(struct thc_link *l, const struct thc_params *p)
 {
 	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_port = htons(p->group_port) };
 	struct ipv6_mreq member = { .ipv6mr_interface = (unsigned int)l->ifindex };
+	int error;
 
 	memcpy(&to.sin6_addr, p->group, 16);
 	member.ipv6mr_multiaddr = to.sin6_addr;
 	to.sin6_scope_id = (uint32_t)l->ifindex;
-	if (bind(l->group, (void *)&to, sizeof(to)) ||
-	    setsockopt(l->group, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &member, sizeof(member)))
+	if (bind(l->group, (void *)&to, sizeof(to)))
 		return -errno;
-	return 0;
+	error = join_for_peer(l, IPPROTO_IPV6, &to);
+	if (error != -ENOPROTOOPT)
+		return error;
+	return setsockopt(l->group, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &member, sizeof(member)) ?
+		       -errno :
+		       0;
 }
 
 /* Opens the group socket once, and anew for another group; an error is not

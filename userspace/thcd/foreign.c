@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Listens to the multicast groups of the jobs, to notice another aggregator
- * that answers to one of them. Workers drop its answers by their source, but
- * receive them all; so the operator is told.
+ * that answers to one of them. The kernels of workers drop its answers by their
+ * source, but have to look at them all; so the operator is told.
  *
  * A group is left for a while as soon as anything was heard there: how fast the
  * other aggregator sends does not matter then. In XDP modes our own answers do
@@ -163,8 +163,8 @@ static void look_at(struct thcd *d, int id)
 		return;
 	d->counters.foreign++;
 	thcd_say(
-		"job %d: %s sends to this job's group, %s port %u: workers drop these packets, but "
-		"lose time by them; if %s is another aggregator, give one of the two jobs another "
+		"job %d: %s sends to this job's group, %s port %u: the kernels of workers drop these "
+		"packets, which takes time; if %s is another aggregator, give one of the two jobs another "
 		"group=",
 		id, thc_addr_text(&addr, from), thc_addr_text(&plan->group, group),
 		plan->group_port, from);
