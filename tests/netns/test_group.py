@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """The multicast group of a job: what another host sends to it reaches no worker's
-socket, and answers of the aggregator do. Requests arrive with the whole TTL, since
-the jobs allow no router on the way. Over UDP or, with THC_TRANSPORT=af_thc, over
-AF_THC sockets. Workers 0 and 1 are the ranks, worker 2 is the other host.
+socket, and answers of the aggregator do. A user of the aggregator's host hears
+nothing. Requests arrive with the whole TTL, since the jobs allow no router on the way.
+Over UDP or, with THC_TRANSPORT=af_thc, over AF_THC sockets. Workers 0 and 1 are the
+ranks, worker 2 is the other host.
 """
 import ctypes
 import errno
@@ -19,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
-from ranks import Ranks  # noqa: E402
+from ranks import Ranks, good  # noqa: E402
 from tap import netns  # noqa: E402
 
 sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
@@ -179,6 +180,24 @@ def group__others_are_not_heard__ipv6():
     others_are_not_heard(netns.AGGREGATOR6, netns.Topology.address6(INTRUDER))
 
 
+def group__is_not_heard_on_the_aggregators_host():
+    """WELCOME has the job's cookie. A software aggregator serves workers of its host: that
+    it is heard there shows that this test can hear."""
+    modes = (("native", False, ("--mode", "native")), ("generic", False, ("--mode", "generic")),
+             ("software", True, ()))
+    for mode, software, options in modes:
+        for address in (netns.AGGREGATOR4, netns.AGGREGATOR6):
+            with netns.Topology(2) as net, \
+                    Bed(address, net, software=software, options=options) as bed:
+                with Listener(net.aggregator, bed.job) as listener:
+                    bed.reduce()
+                    # a new session: WELCOME goes to the group again
+                    good(bed.ranks.all(do="rejoin"))
+                    bed.reduce()
+                assert listener.heard == ({address} if software else set()), \
+                    (mode, listener.heard)
+
+
 def forbid_source_filters():
     """The kernel tells this process that it does not know MCAST_JOIN_SOURCE_GROUP."""
     call = {"x86_64": 54, "aarch64": 208}[os.uname().machine]       # setsockopt()
@@ -260,5 +279,6 @@ def group__switches_that_snoop_see_its_members():
 
 if __name__ == "__main__":
     tap.main([group__others_are_not_heard__ipv4, group__others_are_not_heard__ipv6,
+              group__is_not_heard_on_the_aggregators_host,
               group__is_joined_where_the_kernel_has_no_source_filters,
               group__switches_that_snoop_see_its_members])
