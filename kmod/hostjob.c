@@ -28,8 +28,11 @@ int thc_host_job_add(struct net *net, struct thc_host_job *job)
 	mutex_lock(&tn->lock);
 	if (find(tn, job->id)) {
 		error = -EEXIST;
+	} else if (tn->jobs_count == THC_GENL_JOBS_MAX) {
+		error = -ENOSPC;
 	} else {
 		list_add_tail(&job->link, &tn->jobs);
+		tn->jobs_count++;
 		thc_generation_next(&tn->jobs_generation);
 	}
 	mutex_unlock(&tn->lock);
@@ -45,6 +48,7 @@ int thc_host_job_del(struct net *net, u16 id)
 	job = find(tn, id);
 	if (job) {
 		list_del(&job->link);
+		tn->jobs_count--;
 		thc_generation_next(&tn->jobs_generation);
 	}
 	mutex_unlock(&tn->lock);

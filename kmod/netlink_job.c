@@ -10,6 +10,7 @@
 #include "sock.h"
 
 #define TOO_MANY "too many aggregators: a job has at most " __stringify(THC_SHARDS_MAX)
+#define NO_ROOM "a namespace has at most " __stringify(THC_GENL_JOBS_MAX) " jobs: delete one"
 
 static const struct nla_policy aggregator_policy[THC_AGGR_MAX + 1] = {
 	[THC_AGGR_IPV4]		= NLA_POLICY_EXACT_LEN(sizeof(struct in_addr)),
@@ -103,7 +104,9 @@ int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info)
 	error = take_job(info, job);
 	if (!error) {
 		error = thc_host_job_add(genl_info_net(info), job);
-		if (error)
+		if (error == -ENOSPC)
+			NL_SET_ERR_MSG(info->extack, NO_ROOM);
+		else if (error)
 			NL_SET_ERR_MSG(info->extack,
 				       "this host knows the job already: delete it first");
 	}

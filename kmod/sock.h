@@ -444,8 +444,9 @@ struct thc_host_job {
  * @lock: guards both lists; taken outside of every socket's locks
  * @sockets: all of AF_THC
  * @sockets_generation: another one after each change of that list
- * @jobs: of netlink
- * @jobs_generation: likewise
+ * @jobs: of netlink, at most THC_GENL_JOBS_MAX
+ * @jobs_count: length of that list
+ * @jobs_generation: another one after each change of that list
  * @drops: received packets that changed nothing, by enum thc_drop_reason
  */
 struct thc_net {
@@ -453,6 +454,7 @@ struct thc_net {
 	struct list_head	sockets;
 	u32			sockets_generation;
 	struct list_head	jobs;
+	u32			jobs_count;
 	u32			jobs_generation;
 	u64 __percpu		*drops;
 };
@@ -466,7 +468,7 @@ static inline void thc_generation_next(u32 *generation)
 struct thc_net *thc_net_of(const struct net *net);
 void thc_net_add(struct thc_sock *ts);
 void thc_net_del(struct thc_sock *ts);
-/* -EEXIST, or @job is the namespace's now. */
+/* 0: @job is the namespace's now; -EEXIST; -ENOSPC: there are THC_GENL_JOBS_MAX. */
 int thc_host_job_add(struct net *net, struct thc_host_job *job);
 int thc_host_job_del(struct net *net, u16 id);
 /* A copy, with the cookie: who takes it wipes it. */

@@ -12,6 +12,8 @@
 
 /* Aggregators of one job at most. */
 #define THC_GENL_AGGREGATORS_MAX 8
+/* Jobs of one network namespace at most. */
+#define THC_GENL_JOBS_MAX	256
 
 /*
  * A command refuses attributes that are not named here. Dumps come in parts; if
