@@ -69,7 +69,7 @@ void thc_disconnect(struct thc_sock *ts)
 	ts->shards = 0;
 	spin_unlock_bh(&ts->lock);
 	kfree_sensitive(peers);
-	ts->sk.sk_err = 0;
+	WRITE_ONCE(ts->sk.sk_err, 0);
 }
 
 /* Where the job is: in the address, or told by the host's administrator. */

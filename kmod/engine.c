@@ -148,7 +148,7 @@ void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason re
 	ts->stats.failures += unfinished(ts);
 	ts->state = THC_STATE_BROKEN;
 	trace_thc_break(&ts->sk, error, reason);
-	ts->sk.sk_err = error;
+	WRITE_ONCE(ts->sk.sk_err, error);
 	sk_error_report(&ts->sk);
 }
 
@@ -180,6 +180,7 @@ static u64 missing_ranks(const struct thc_sock *ts, const struct thc_peer *p, bo
  */
 static void deliver_partial(struct thc_sock *ts, u64 now)
 {
+	u64 timeout = READ_ONCE(ts->timeout_ms) * THC_NS_PER_MS;
 	struct thc_message *m;
 	bool any = false;
 	int kind;
@@ -190,7 +191,7 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 			if (m->closed)
 				break;
 		list_for_each_entry_continue(m, &ts->messages[kind], link) {
-			if (now - m->sent_at < ts->timeout_ms * THC_NS_PER_MS)
+			if (now - m->sent_at < timeout)
 				break;
 			any = true;
 			m->closed = true;
@@ -208,7 +209,7 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 /* Returns the time of the next look, and breaks the socket if nothing moves. */
 static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 {
-	u64 timeout = ts->timeout_ms * THC_NS_PER_MS, missing;
+	u64 timeout = READ_ONCE(ts->timeout_ms) * THC_NS_PER_MS, missing;
 	bool left;
 
 	missing = missing_ranks(ts, p, &left, now);
@@ -226,7 +227,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 		/* messages delivered as they are keep their room until their answers
 		 * come: who needs it is not to wait for a dead aggregator for ever
 		 */
-		if (ts->partial && (any_unfinished(ts) || !ts->refused)) {
+		if (READ_ONCE(ts->partial) && (any_unfinished(ts) || !ts->refused)) {
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
 			break;

@@ -48,7 +48,7 @@ static int write_option(struct thc_sock *ts, int option, u64 value)
 	case THC_OPT_TIMEOUT:
 		if (!value)
 			return -EINVAL;
-		ts->timeout_ms = value;
+		WRITE_ONCE(ts->timeout_ms, value);
 		return 0;
 	case THC_OPT_JOIN_TIMEOUT:
 		if (!value)
@@ -58,14 +58,14 @@ static int write_option(struct thc_sock *ts, int option, u64 value)
 	case THC_OPT_WINDOW:
 		if (value > THC_SLOTS_MAX)
 			return -EINVAL;
-		ts->window = value;
+		WRITE_ONCE(ts->window, value);
 		return 0;
 	case THC_OPT_MEMORY:
 		return set_memory(ts, value);
 	case THC_OPT_PARTIAL:
 		if (value > 1)
 			return -EINVAL;
-		ts->partial = value;
+		WRITE_ONCE(ts->partial, value);
 		return 0;
 	}
 	return -ENOPROTOOPT;

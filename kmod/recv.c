@@ -33,7 +33,7 @@ static struct thc_message *first_ready(struct thc_sock *ts, u32 joins, int *erro
 		*error = -ts->failure.error;
 	} else if (ts->state == THC_STATE_IDLE) {
 		*error = -ENOTCONN;
-	} else if (!(ts->sk.sk_shutdown & RCV_SHUTDOWN)) {
+	} else if (!(READ_ONCE(ts->sk.sk_shutdown) & RCV_SHUTDOWN)) {
 		*error = -EAGAIN;
 	}
 	spin_unlock_bh(&ts->lock);

@@ -284,7 +284,8 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	error = send_message(ts, msg, len, &send, kind, joins, &timeo);
 	release_sock(sk);
 	give_turn(ts, kind);
-	if (sk->sk_shutdown & SEND_SHUTDOWN && error == -EPIPE && !(msg->msg_flags & MSG_NOSIGNAL))
+	if (error == -EPIPE && READ_ONCE(sk->sk_shutdown) & SEND_SHUTDOWN &&
+	    !(msg->msg_flags & MSG_NOSIGNAL))
 		send_sig(SIGPIPE, current, 0);
 	return error ? error : (int)len;
 }

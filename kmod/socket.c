@@ -30,7 +30,7 @@ static int thc_bind(struct socket *sock, struct sockaddr *name, int len)
 	if (error)
 		return error;
 	lock_sock(sock->sk);
-	if (ts->bound.inet || ts->state != THC_STATE_IDLE)
+	if (ts->bound.inet || thc_state_of(ts) != THC_STATE_IDLE)
 		error = -EINVAL;
 	else
 		ts->bound = address;
@@ -45,7 +45,7 @@ static int thc_getname(struct socket *sock, struct sockaddr *name, int peer)
 	int error = 0;
 
 	lock_sock(sock->sk);
-	if (peer && ts->state == THC_STATE_IDLE)
+	if (peer && thc_state_of(ts) == THC_STATE_IDLE)
 		error = -ENOTCONN;
 	else if (peer)
 		*a = ts->remote;
@@ -69,10 +69,11 @@ static bool may_send(const struct thc_sock *ts)
 static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wait)
 {
 	struct thc_sock *ts = thc_sk(sock->sk);
-	struct sock *sk = sock->sk;
 	__poll_t mask = 0;
+	u8 shutdown;
 
 	sock_poll_wait(file, sock, wait);
+	shutdown = READ_ONCE(sock->sk->sk_shutdown);
 	spin_lock_bh(&ts->lock);
 	if (!list_empty(&ts->ready) && !ts->reading)
 		mask |= EPOLLIN | EPOLLRDNORM;
@@ -83,9 +84,9 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 	if (ts->state == THC_STATE_READY && may_send(ts))
 		mask |= EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	spin_unlock_bh(&ts->lock);
-	if (sk->sk_shutdown & RCV_SHUTDOWN)
+	if (shutdown & RCV_SHUTDOWN)
 		mask |= EPOLLRDHUP | EPOLLIN | EPOLLRDNORM;
-	if (sk->sk_shutdown == SHUTDOWN_MASK)
+	if (shutdown == SHUTDOWN_MASK)
 		mask |= EPOLLHUP;
 	return mask;
 }
@@ -97,7 +98,7 @@ static int thc_shutdown(struct socket *sock, int how)
 	if (how < SHUT_RD || how > SHUT_RDWR)
 		return -EINVAL;
 	lock_sock(sk);
-	sk->sk_shutdown |= how + 1;
+	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | (how + 1));
 	sk->sk_state_change(sk);
 	release_sock(sk);
 	return 0;
@@ -111,7 +112,7 @@ static int thc_release(struct socket *sock)
 		return 0;
 	thc_net_del(thc_sk(sk));
 	lock_sock(sk);
-	sk->sk_shutdown = SHUTDOWN_MASK;
+	WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
 	thc_disconnect(thc_sk(sk));
 	release_sock(sk);
 	sock_orphan(sk);

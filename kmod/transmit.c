@@ -280,12 +280,12 @@ void thc_outbox_flush(struct thc_sock *ts)
 		if (turns++ >= FLUSH_TURNS && thc_engine_wake(ts, ktime_get_ns()))
 			break;
 		skb_queue_splice_init(&ts->outbox.packets, &now);
-		ts->flushing = true;
+		WRITE_ONCE(ts->flushing, true);
 		spin_unlock(&ts->lock);		/* softirqs stay off */
 		while ((skb = __skb_dequeue(&now)))
 			send_one(ts, skb);
 		spin_lock(&ts->lock);
-		ts->flushing = false;
+		WRITE_ONCE(ts->flushing, false);
 	}
 	spin_unlock_bh(&ts->lock);
 }

@@ -60,7 +60,7 @@ bool thc_has_room(struct thc_sock *ts, u64 need)
 
 	spin_lock_bh(&ts->lock);
 	room = ts->state != THC_STATE_READY || ts->stats.memory + need <= ts->memory ||
-	       ts->sk.sk_shutdown & SEND_SHUTDOWN;
+	       READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 	ts->refused = room ? 0 : max(need, 1ULL);
 	spin_unlock_bh(&ts->lock);
 	return room;
@@ -77,7 +77,7 @@ bool thc_has_message(struct thc_sock *ts, u64 joins)
 		has = !ts->reading;
 	else
 		has = ts->state == THC_STATE_IDLE || ts->state == THC_STATE_BROKEN ||
-		      ts->sk.sk_shutdown & RCV_SHUTDOWN;
+		      READ_ONCE(ts->sk.sk_shutdown) & RCV_SHUTDOWN;
 	spin_unlock_bh(&ts->lock);
 	return has;
 }
