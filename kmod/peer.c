@@ -5,6 +5,8 @@
  * of the AF_THC socket, which keeps it alive.
  */
 #include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/sched/mm.h>
 #include <linux/udp.h>
 #include <net/addrconf.h>
@@ -24,12 +26,31 @@
  */
 #define RECEIVE_BYTES	(4 << 20)
 
-/* The network says that packets do not arrive (ICMP). */
-static void on_error(struct sock *sk, int error)
+bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *address, __be16 port)
+{
+	u16 above = be16_to_cpu(port) - p->sender.port;
+
+	if (above >= THC_PORT_SPAN)
+		return false;
+	if (protocol == htons(ETH_P_IP))
+		return p->address.inet == AF_INET && *(const __be32 *)address == p->address.in;
+	return p->address.inet == AF_INET6 && ipv6_addr_equal(address, &p->address.in6);
+}
+
+/* The network says that a packet to @port does not arrive (ICMP). It has to be one for our
+ * aggregator, or anybody who knows our port could say so.
+ */
+static void on_error(struct sock *sk, const struct sk_buff *skb, int error, __be16 port)
 {
 	struct thc_peer *p = rcu_dereference_sk_user_data(sk);
+	const void *to;
 
 	if (!p || !error)
+		return;
+	to = skb->protocol == htons(ETH_P_IP) ?
+		     (const void *)&((const struct iphdr *)skb->data)->daddr :
+		     &((const struct ipv6hdr *)skb->data)->daddr;
+	if (!thc_peer_is_at(p, skb->protocol, to, port))
 		return;
 	spin_lock_bh(&p->owner->lock);
 	thc_sender_unreachable(&p->sender, ktime_get_ns());

@@ -369,6 +369,10 @@ u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes);
 
 /* --- peer.c --------------------------------------------------------------- */
 
+/* Is this @p's aggregator, on one of its ports? @address: of the IP version that @protocol
+ * (ETH_P_*) says. Needs no lock: where an aggregator is stays as connect() has it.
+ */
+bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *address, __be16 port);
 /* Towards @p->address, for @p->owner. */
 int thc_peer_open(struct thc_peer *p);
 /* No packet comes to @p any more, but one may be under way. */

@@ -13,15 +13,19 @@
 #include <net/udp_tunnel.h>
 
 #include <linux/icmpv6.h>
+#include <linux/udp.h>
 #include <net/icmp.h>
 
-/* encap_err_rcv() has been told the error itself since 6.7. */
+/* encap_err_rcv() has been told the error itself since 6.7. @report gets the socket, the packet that
+ * says so, whose data begins with the IP header of the packet that did not arrive, the error, and
+ * the UDP port to which that one was sent.
+ */
 #ifdef THC_HAVE_ENCAP_ERR_ERRNO
 #define THC_DEFINE_ENCAP_ERR_RCV(name, report)							\
 	static void name(struct sock *sk, struct sk_buff *skb, int err, __be16 port, u32 info,	\
 			 u8 *payload)								\
 	{											\
-		report(sk, err);								\
+		report(sk, skb, err, port);							\
 	}
 #else
 static inline int thc_icmp_error(struct sk_buff *skb)
@@ -39,7 +43,8 @@ static inline int thc_icmp_error(struct sk_buff *skb)
 #define THC_DEFINE_ENCAP_ERR_RCV(name, report)							\
 	static void name(struct sock *sk, struct sk_buff *skb, unsigned int udp_offset)		\
 	{											\
-		report(sk, thc_icmp_error(skb));						\
+		report(sk, skb, thc_icmp_error(skb),						\
+		       ((const struct udphdr *)(skb->data + udp_offset))->dest);		\
 	}
 #endif
 

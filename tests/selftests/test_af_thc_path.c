@@ -10,6 +10,8 @@
 
 #include <kselftest_harness.h>
 #include <net/ethernet.h>
+#include <netinet/ip.h>
+#include <netinet/ip_icmp.h>
 #include <netpacket/packet.h>
 
 #define MESSAGES	8
@@ -215,6 +217,82 @@ TEST_F(path, a_route_that_changes_is_followed)
 	ASSERT_EQ(system("ip route replace 203.0.113.1/32 dev way1 src 198.51.100.1"), 0);
 	EXPECT_GT(recv(end[1], packet, sizeof(packet), 0), 0);
 	close_all(end, 2);
+}
+
+/* --- what the network says ------------------------------------------------ */
+
+/* ICMP: the port cannot be reached; what was sent there. */
+struct complaint {
+	struct icmphdr	icmp;
+	struct iphdr	ip;
+	struct udphdr	udp;
+};
+
+static uint16_t checksum(const void *data, size_t bytes)
+{
+	const uint16_t *word = data;
+	uint32_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < bytes / 2; i++)
+		sum += word[i];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+/* Tells @worker that its packet to @at:@port did not arrive. */
+static int complain(int raw, const struct sockaddr_in *worker, const char *at, int port)
+{
+	struct complaint c = {
+		.icmp = { .type = ICMP_DEST_UNREACH, .code = ICMP_PORT_UNREACH },
+		.ip = { .version = 4,
+			.ihl = 5,
+			.tot_len = htons(sizeof(struct iphdr) + sizeof(struct udphdr)),
+			.ttl = 64,
+			.protocol = IPPROTO_UDP,
+			.saddr = worker->sin_addr.s_addr,
+			.daddr = inet_addr(at) },
+		.udp = { .source = worker->sin_port,
+			 .dest = htons((uint16_t)port),
+			 .len = htons(sizeof(struct udphdr)) },
+	};
+
+	c.ip.check = checksum(&c.ip, sizeof(c.ip));
+	c.icmp.checksum = checksum(&c, sizeof(c));
+	return send_one(raw, worker, &c, sizeof(c));
+}
+
+/* Who knows our port alone cannot say that the aggregator is not there. */
+TEST_F(path, complaints_about_others_are_not_believed)
+{
+	static const struct {
+		const char *at;
+		int port;
+	} others[] = {
+		{ "127.0.0.2", FAKE_PORT },
+		{ "127.0.0.1", FAKE_PORT - 1 },
+		{ "127.0.0.1", FAKE_PORT + THC_PORT_SPAN },
+	};
+	int raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
+	struct sockaddr_in worker;
+	uint64_t until;
+	size_t i;
+
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
+	/* one second of complaints, without an answer, is enough */
+	for (until = now_ms() + 4000; now_ms() < until; sleep_ms(50))
+		for (i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+			ASSERT_EQ(complain(raw, &worker, others[i].at, others[i].port), 0);
+	EXPECT_EQ(poll_now(self->fd), POLLOUT);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_NOT);
+	/* about the last of the aggregator's ports it is */
+	ASSERT_EQ(complain(raw, &worker, "127.0.0.1", FAKE_PORT + THC_PORT_SPAN - 1), 0);
+	ASSERT_EQ(wait_for(self->fd, POLLERR, PATIENCE_MS / 2), 0);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_UNREACHABLE);
+	EXPECT_EQ(failure_of(self->fd).error, ECONNREFUSED);
+	close(raw);
 }
 
 /* --- a connection that another thread replaces ---------------------------- */
