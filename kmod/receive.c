@@ -16,26 +16,41 @@
 #include "sock.h"
 #include "trace.h"
 
+/* Packets that a call takes from a queue before it looks at them. Whoever adds one calls us, so
+ * that what is left is another call's.
+ */
+#define TAKE_PACKETS	64
+
 /* What the layers below say about a packet, or about all that were joined. */
 struct origin {
 	bool	ce;	/* met congestion (RFC 3168) */
-	bool	peer;	/* comes from the aggregator's address */
-	u16	port;	/* and from this port */
+	u16	port;	/* of the aggregator */
 };
 
-static struct origin origin_of(const struct thc_peer *p, const struct sk_buff *skb)
+static struct origin origin_of(const struct sk_buff *skb)
 {
 	struct origin o = { .port = be16_to_cpu(udp_hdr(skb)->source) };
 
-	if (skb->protocol == htons(ETH_P_IP)) {
+	if (skb->protocol == htons(ETH_P_IP))
 		o.ce = INET_ECN_is_ce(ip_hdr(skb)->tos);
-		o.peer = p->address.inet == AF_INET && ip_hdr(skb)->saddr == p->address.in;
-	} else {
+	else
 		o.ce = INET_ECN_is_ce(ipv6_get_dsfield(ipv6_hdr(skb)));
-		o.peer = p->address.inet == AF_INET6 &&
-			 ipv6_addr_equal(&ipv6_hdr(skb)->saddr, &p->address.in6);
-	}
 	return o;
+}
+
+/* Does it come from the aggregator, from one of its ports? */
+static bool is_from_peer(const struct thc_peer *p, const struct sk_buff *skb)
+{
+	const void *from = skb->protocol == htons(ETH_P_IP) ? (const void *)&ip_hdr(skb)->saddr :
+							      &ipv6_hdr(skb)->saddr;
+
+	return thc_peer_is_at(p, skb->protocol, from, udp_hdr(skb)->source);
+}
+
+/* Several packets, of @gso_size bytes but for the last one. */
+static bool is_joined(const struct sk_buff *skb)
+{
+	return skb_is_gso(skb) && skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4;
 }
 
 /**
@@ -206,10 +221,6 @@ static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct or
 	struct thc_sock *ts = p->owner;
 	struct thc_hdr h;
 
-	if (!from.peer) {
-		drop(ts, THC_DROP_ADDRESS);
-		return;
-	}
 	ts->stats.packets_down++;
 	ts->stats.bytes_down += thc_wire_bytes(p, bytes);
 	if (bytes < sizeof(h) || !read_on(r, &h, sizeof(h)))
@@ -225,9 +236,8 @@ static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct or
 /* Each packet of one that was joined from several; UDP has pulled its header. */
 static void each_packet(struct thc_peer *p, struct sk_buff *skb, u64 now)
 {
-	struct origin from = origin_of(p, skb);
-	bool joined = skb_is_gso(skb) && skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4;
-	u32 each = joined ? skb_shinfo(skb)->gso_size : skb->len;
+	u32 each = is_joined(skb) ? skb_shinfo(skb)->gso_size : skb->len;
+	struct origin from = origin_of(skb);
 	struct reader r = { .at = 0 };
 	u32 next = 0, n;
 
@@ -256,30 +266,63 @@ static void take_in(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
 	consume_skb(skb);
 }
 
-/* sk_data_ready of both sockets of a peer. What other CPUs add meanwhile is taken
- * along; each of them waits for the lock with its own, so it is never much.
+/* From anybody else. Anybody may send as many as the network carries, to queues of all CPUs: they
+ * are counted without the lock, which is for those who work.
  */
+static void turn_away(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
+{
+	u32 packets = is_joined(skb) ? DIV_ROUND_UP(skb->len, skb_shinfo(skb)->gso_size) : 1;
+
+	__UDPX_INC_STATS(sk, UDP_MIB_INDATAGRAMS);
+	atomic64_add(packets, &p->owner->strangers);
+	while (packets--)
+		thc_net_drop(p->owner, THC_DROP_ADDRESS);
+	kfree_skb(skb);
+}
+
+/* Moves packets of the aggregator from the queue of @sk to @ours. */
+static void take_ours(struct thc_peer *p, struct sock *sk, struct sk_buff_head *ours)
+{
+	struct sk_buff *skb;
+	int taken = 0, error;
+
+	do {
+		skb = skb_recv_udp(sk, MSG_DONTWAIT, &error);
+		if (!skb)
+			continue;	/* the network's last complaint, or the end */
+		taken++;
+		if (is_from_peer(p, skb))
+			__skb_queue_tail(ours, skb);
+		else
+			turn_away(p, sk, skb);
+	} while (skb ? taken < TAKE_PACKETS : error != -EAGAIN);
+}
+
+/* sk_data_ready of both sockets of a peer. What other CPUs have added meanwhile is taken along. */
 void thc_receive(struct sock *sk)
 {
+	struct sk_buff_head ours;
 	struct thc_peer *p;
 	struct thc_sock *ts;
 	struct sk_buff *skb;
-	int error;
 
+	__skb_queue_head_init(&ours);
+	local_bh_disable();
 	rcu_read_lock();
 	p = rcu_dereference_sk_user_data(sk);
 	if (!p)
 		goto out;
 	ts = p->owner;
-	spin_lock_bh(&ts->lock);
-	do {
-		skb = skb_recv_udp(sk, MSG_DONTWAIT, &error);
-		if (skb)
-			take_in(p, sk, skb);
-	} while (skb || error != -EAGAIN);
+	take_ours(p, sk, &ours);
+	if (skb_queue_empty(&ours))
+		goto out;
+	spin_lock(&ts->lock);
+	while ((skb = __skb_dequeue(&ours)))
+		take_in(p, sk, skb);
 	thc_engine_run(ts);
-	spin_unlock_bh(&ts->lock);
+	spin_unlock(&ts->lock);
 	thc_outbox_flush(ts);
 out:
 	rcu_read_unlock();
+	local_bh_enable();
 }

@@ -215,13 +215,17 @@ struct thc_outbox {
  * @flushing: somebody is doing that
  * @scrap: for lanes that nobody wants but the packet's sum; many kernels would clear
  *	them on the stack for each packet
- * @stats: counters
+ * @stats: counters, but for @strangers
  *
  * @unclaimed: a connect() that waited for the join under way has not told how it
  *	ended: a signal interrupted it
  *
  * Options, under lock_sock, read under @lock or without:
  * @timeout_ms, @join_timeout_ms, @window, @memory, @partial
+ *
+ * Without a lock:
+ * @strangers: packets from elsewhere, a part of what stats.foreign shows; on a cache line of its
+ *	own, since who floods us writes to it
  */
 struct thc_sock {
 	struct sock		sk;
@@ -258,6 +262,8 @@ struct thc_sock {
 	u32			window;
 	u32			partial;
 	u64			memory;
+
+	atomic64_t		strangers ____cacheline_aligned_in_smp;
 };
 
 static inline struct thc_sock *thc_sk(const struct sock *sk)

@@ -519,6 +519,52 @@ TEST_F(aggregator, answers_that_are_none)
 	close(other);
 }
 
+/* Whoever is not the aggregator, or not on one of its ports, is counted, once for each packet, and
+ * changes nothing else.
+ */
+TEST_F(aggregator, strangers_are_counted)
+{
+	static const struct {
+		uint32_t at;
+		uint16_t port;
+		bool known;
+	} from[] = {
+		{ INADDR_LOOPBACK, FAKE_PORT - 1, false },
+		{ INADDR_LOOPBACK, FAKE_PORT + THC_PORT_SPAN, false },
+		{ INADDR_LOOPBACK + 1, FAKE_PORT, false },
+		{ INADDR_LOOPBACK, FAKE_PORT + THC_PORT_SPAN - 1, true },
+	};
+	struct thc_socket_stats before, after;
+	struct reasons first, last;
+	struct chunk_packet request;
+	char joined[500] = "";
+	struct sockaddr_in a;
+	size_t i;
+	int udp;
+
+	self->udp = fake_open();
+	ASSERT_EQ(give(self->fd, self->udp, &self->worker, &request, 1), 0);
+	for (i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
+		udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		loopback(&a, from[i].port);
+		a.sin_addr.s_addr = htonl(from[i].at);
+		ASSERT_EQ(bind(udp, (void *)&a, sizeof(a)), 0);
+		before = stats_of(self->fd);
+		ASSERT_EQ(nl_reasons(&self->nl, &first), 0);
+		ASSERT_EQ(answer(self->fd, udp, &self->worker, &request.h, 3, 1), 0);
+		ASSERT_EQ(send_joined(udp, &self->worker, joined, sizeof(joined), 100), 0);
+		ASSERT_EQ(nl_reasons_after(&self->nl, &first, "address", 6, &last), 0);
+		after = stats_of(self->fd);
+		EXPECT_EQ(after.foreign - before.foreign, 6) TH_LOG("case %zu", i);
+		EXPECT_EQ(after.packets_down - before.packets_down, from[i].known ? 6 : 0)
+		TH_LOG("case %zu", i);
+		EXPECT_EQ(after.chunks, 0);
+		close(udp);
+	}
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request.h, 3, 4), 0);
+	EXPECT_EQ(stats_of(self->fd).chunks, 1);
+}
+
 /* STALE of an epoch that is not newer was long on its way; of a newer one, it is
  * the end.
  */
