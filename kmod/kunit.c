@@ -51,6 +51,7 @@ static void connect_to(struct kunit *test, struct world *w, u32 shards)
 		p->shard = i;
 		p->address.inet = AF_INET;
 		p->address.port = cpu_to_be16(THC_PORT_DEFAULT);
+		p->sender.port = THC_PORT_DEFAULT;
 		p->sender.cookie = COOKIE;
 		p->sender.job = 1;
 		/* packets are its until they are looked at */

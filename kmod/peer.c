@@ -152,7 +152,7 @@ static int find_local(struct thc_peer *p, struct net *net, struct thc_address *l
 			.flowi4_oif = p->oif, .flowi4_proto = IPPROTO_UDP,
 			.flowi4_mark = READ_ONCE(sk->sk_mark),
 			.flowi4_uid = sock_net_uid(net, sk),
-			.saddr = local->in, .daddr = to->in,
+			.saddr = local->in, .daddr = to->in, .fl4_dport = to->port,
 		};
 		struct rtable *rt = ip_route_output_flow(net, &fl, NULL);
 
@@ -169,7 +169,7 @@ static int find_local(struct thc_peer *p, struct net *net, struct thc_address *l
 			.flowi6_oif = p->oif, .flowi6_proto = IPPROTO_UDP,
 			.flowi6_mark = READ_ONCE(sk->sk_mark),
 			.flowi6_uid = sock_net_uid(net, sk),
-			.saddr = local->in6, .daddr = to->in6,
+			.saddr = local->in6, .daddr = to->in6, .fl6_dport = to->port,
 		};
 		struct dst_entry *dst = ipv6_stub->ipv6_dst_lookup_flow(net, NULL, &fl, NULL);
 
@@ -206,15 +206,9 @@ int thc_peer_open(struct thc_peer *p)
 	error = find_local(p, sock_net(sk), &p->local);
 	if (error)
 		return error;
-	error = dst_cache_init(&p->dst, GFP_KERNEL);
+	error = open_socket(p, &p->local, false, &p->unicast);
 	if (error)
 		return error;
-	error = open_socket(p, &p->local, false, &p->unicast);
-	if (error) {
-		dst_cache_destroy(&p->dst);
-		p->unicast = NULL;
-		return error;
-	}
 	p->local.port = inet_sk(p->unicast->sk)->inet_sport;
 	p->room = thc_transmit_room(0);
 	return 0;
@@ -249,8 +243,7 @@ void thc_peer_free(struct thc_peer *p)
 {
 	release(rcu_dereference_protected(p->group, true));
 	release(p->unicast);
-	if (p->unicast)
-		dst_cache_destroy(&p->dst);
+	thc_routes_free(p);
 	if (p->flights)
 		thc_memory_uncharge(p->flights_bytes);
 	kvfree(p->flights);

@@ -36,7 +36,7 @@
 #include <linux/sched.h>
 #include <linux/skbuff.h>
 #include <linux/workqueue.h>
-#include <net/dst_cache.h>
+#include <net/dst.h>
 #include <net/sock.h>
 
 #include <linux/thc_netlink.h>
@@ -125,13 +125,29 @@ struct thc_message {
 };
 
 /**
+ * struct thc_route - how packets to one port leave; rules may tell ports apart
+ * @dst: what the network has said, NULL: it is to be asked
+ * @cookie: @dst is valid as long as it is, for IPv6
+ * @in, @in6: our address on that route
+ */
+struct thc_route {
+	struct dst_entry	*dst;
+	u32			cookie;
+	union {
+		__be32		in;
+		struct in6_addr	in6;
+	};
+};
+
+/**
  * struct thc_peer - one aggregator of a socket's job
  * @owner: the socket
  * @address: where it is, base port
  * @unicast: requests out, answers to this rank in; owns what is on its way out
  * @room: bytes that may be on their way, as @unicast counts them
  * @group: answers to all ranks in; NULL without a group
- * @dst: route to it
+ * @route: by UDP port of the aggregator, from its first one on; whoever empties the outbox uses
+ *	them, one context at a time
  * @local: our end of @unicast, on the interface that led to the aggregator
  * @oif: the interface that was asked for, 0: the route's, which may change
  * @sender: the protocol's state
@@ -154,7 +170,7 @@ struct thc_peer {
 	struct socket		*unicast;
 	size_t			room;
 	struct socket __rcu	*group;
-	struct dst_cache	dst;
+	struct thc_route	route[THC_PORT_SPAN];
 	struct thc_address	local;
 	u32			oif;
 	struct thc_sender	sender;
@@ -370,6 +386,8 @@ void thc_outbox_flush(struct thc_sock *ts);
 size_t thc_transmit_room(u32 window);
 /* May packets be built for @p? If not, those on their way have to arrive first. */
 bool thc_peer_has_room(const struct thc_peer *p);
+/* Forgets all routes to @p. */
+void thc_routes_free(struct thc_peer *p);
 /* Bytes on the wire of a packet with @bytes of UDP payload. */
 u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes);
 

@@ -171,14 +171,48 @@ void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr
 
 /* --- to the network ------------------------------------------------------- */
 
-static int send4(struct thc_peer *p, struct sk_buff *skb, __be16 port)
+/* Rules of routing and of IPsec may be about a port: what is said of one says nothing of another.
+ * No lock: one context at a time is here, thc_sock.flushing.
+ */
+static struct thc_route *route_to(struct thc_peer *p, u16 port)
 {
-	struct sock *usk = p->unicast->sk;
-	struct rtable *rt;
-	__be32 saddr;
+	return &p->route[(u16)(port - p->sender.port)];
+}
 
-	rt = dst_cache_get_ip4(&p->dst, &saddr);
-	if (!rt) {
+/* With a reference of the caller's; NULL: the network is to be asked. */
+static struct dst_entry *dst_of(struct thc_route *r)
+{
+	if (r->dst && !dst_check(r->dst, r->cookie)) {
+		dst_release(r->dst);
+		r->dst = NULL;
+	}
+	if (r->dst)
+		dst_hold(r->dst);
+	return r->dst;
+}
+
+static void keep(struct thc_route *r, struct dst_entry *dst, u32 cookie)
+{
+	dst_hold(dst);
+	r->dst = dst;
+	r->cookie = cookie;
+}
+
+void thc_routes_free(struct thc_peer *p)
+{
+	u32 i;
+
+	for (i = 0; i < THC_PORT_SPAN; i++)
+		dst_release(p->route[i].dst);
+}
+
+static int send4(struct thc_peer *p, struct sk_buff *skb, u16 port)
+{
+	struct thc_route *r = route_to(p, port);
+	struct dst_entry *dst = dst_of(r);
+	struct sock *usk = p->unicast->sk;
+
+	if (!dst) {
 		struct flowi4 fl = {
 			.flowi4_oif = p->oif,
 			.flowi4_proto = IPPROTO_UDP,
@@ -187,40 +221,42 @@ static int send4(struct thc_peer *p, struct sk_buff *skb, __be16 port)
 			.saddr = p->local.in,
 			.daddr = p->address.in,
 			.fl4_sport = p->local.port,
-			.fl4_dport = port,
+			.fl4_dport = htons(port),
 		};
+		struct rtable *rt = ip_route_output_flow(sock_net(usk), &fl, usk);
 
-		rt = ip_route_output_flow(sock_net(usk), &fl, usk);
 		if (IS_ERR(rt)) {
 			kfree_skb(skb);
 			return PTR_ERR(rt);
 		}
-		saddr = fl.saddr;
-		dst_cache_set_ip4(&p->dst, &rt->dst, saddr);
+		dst = &rt->dst;
+		r->in = fl.saddr;
+		keep(r, dst, 0);
 	}
-	udp_tunnel_xmit_skb(rt, usk, skb, saddr, p->address.in, INET_ECN_ECT_0, THC_TTL,
-			    htons(IP_DF), p->local.port, port, false, false);
+	udp_tunnel_xmit_skb(container_of(dst, struct rtable, dst), usk, skb, r->in, p->address.in,
+			    INET_ECN_ECT_0, THC_TTL, htons(IP_DF), p->local.port, htons(port),
+			    false, false);
 	return 0;
 }
 
 #if IS_ENABLED(CONFIG_IPV6)
-static int send6(struct thc_peer *p, struct sk_buff *skb, __be16 port)
+static int send6(struct thc_peer *p, struct sk_buff *skb, u16 port)
 {
-	struct in6_addr saddr = p->local.in6, daddr = p->address.in6;
+	struct in6_addr daddr = p->address.in6;
+	struct thc_route *r = route_to(p, port);
+	struct dst_entry *dst = dst_of(r);
 	struct sock *usk = p->unicast->sk;
-	struct dst_entry *dst;
 
-	dst = dst_cache_get_ip6(&p->dst, &saddr);
 	if (!dst) {
 		struct flowi6 fl = {
 			.flowi6_oif = p->oif,
 			.flowi6_proto = IPPROTO_UDP,
 			.flowi6_mark = skb->mark,
 			.flowi6_uid = sock_net_uid(sock_net(usk), &p->owner->sk),
-			.saddr = saddr,
+			.saddr = p->local.in6,
 			.daddr = daddr,
 			.fl6_sport = p->local.port,
-			.fl6_dport = port,
+			.fl6_dport = htons(port),
 		};
 
 		dst = ipv6_stub->ipv6_dst_lookup_flow(sock_net(usk), usk, &fl, NULL);
@@ -228,14 +264,15 @@ static int send6(struct thc_peer *p, struct sk_buff *skb, __be16 port)
 			kfree_skb(skb);
 			return PTR_ERR(dst);
 		}
-		dst_cache_set_ip6(&p->dst, dst, &saddr);
+		r->in6 = fl.saddr;
+		keep(r, dst, rt6_get_cookie(container_of(dst, struct rt6_info, dst)));
 	}
-	udp_tunnel6_xmit_skb(dst, usk, skb, NULL, &saddr, &daddr, INET_ECN_ECT_0, THC_TTL, 0,
-			     p->local.port, port, false);
+	udp_tunnel6_xmit_skb(dst, usk, skb, NULL, &r->in6, &daddr, INET_ECN_ECT_0, THC_TTL, 0,
+			     p->local.port, htons(port), false);
 	return 0;
 }
 #else
-static int send6(struct thc_peer *p, struct sk_buff *skb, __be16 port)
+static int send6(struct thc_peer *p, struct sk_buff *skb, u16 port)
 {
 	kfree_skb(skb);
 	return -EAFNOSUPPORT;
@@ -254,7 +291,7 @@ static void send_errors(struct thc_sock *ts, struct thc_peer *p, int error)
 static void send_one(struct thc_sock *ts, struct sk_buff *skb)
 {
 	struct thc_peer *p = out_cb(skb)->peer;
-	__be16 port = htons(out_cb(skb)->port);
+	u16 port = out_cb(skb)->port;
 	int error;
 
 	memset(skb->cb, 0, sizeof(skb->cb));

@@ -138,6 +138,53 @@ TEST_F(path, rules_for_a_mark_are_obeyed)
 	EXPECT_EQ(try_to_join(self->fd), -EACCES);
 }
 
+/* Slots beyond the first 64 are reached on another port. */
+static int fake_join_ports(int fd, int udp, struct sockaddr_in *worker)
+{
+	struct sockaddr_thc a = fake_place();
+	struct welcome_packet p;
+	uint64_t nonce;
+	int error = begin_join(fd, &a);
+
+	if (!error)
+		error = fake_take_join(udp, worker, &nonce);
+	if (error)
+		return error;
+	good_welcome(&p, nonce);
+	p.w.flags = THC_WELCOME_F_READY;
+	set_sum(&p.h, sizeof(p));
+	error = send_one(udp, worker, &p, sizeof(p));
+	return error ? error : end_join(fd);
+}
+
+/* One of the aggregator's, whatever the rules say of the port that was asked about first. */
+TEST_F(path, rules_for_a_port_are_obeyed)
+{
+	int next = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct chunk_packet request, p;
+	struct sockaddr_in at, worker;
+	char what[64];
+
+	if (!has_rules())
+		SKIP(return, "this kernel has no policy routing");
+	loopback(&at, FAKE_PORT + 1);
+	ASSERT_EQ(bind(next, (void *)&at, sizeof(at)), 0);
+	snprintf(what, sizeof(what), "ipproto udp dport %d", FAKE_PORT + 1);
+	ASSERT_EQ(prohibit(what), 0);
+	ASSERT_EQ(fake_join_ports(self->fd, self->udp, &worker), 0);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, THC_SLOTS_PER_PORT + 1, 8), 0);
+	/* the first window is the first port's; its first answer makes room for one more */
+	ASSERT_EQ(fake_take_chunk(self->udp, &request, 0), 0);
+	fake_answer(&p, &request.h, 3, 1);
+	ASSERT_EQ(deliver(self->fd, self->udp, &worker, &p, sizeof(p)), 0);
+	EXPECT_EQ(wait_for(next, POLLIN, 3000), -ETIMEDOUT) TH_LOG("it went where it may not");
+	ASSERT_EQ(wait_for(self->fd, POLLERR, PATIENCE_MS / 2), 0);
+	EXPECT_EQ(failure_of(self->fd).error, EACCES);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_UNREACHABLE);
+	EXPECT_GT(stats_of(self->fd).send_errors, 0);
+	close(next);
+}
+
 /* A socket bound to a port; job 9 is at two aggregators, of which we are one. */
 static int bind_and_describe_job(int fd)
 {
