@@ -112,7 +112,8 @@ static struct thc_message *give_kind(struct kunit *test, struct world *w, int ki
 				     u32 round)
 {
 	u32 payload = kind == THC_DATA ? THC_CHUNK_8 / 2 : THC_LANE_BYTES, i;
-	struct thc_message *m = thc_message_alloc(chunks, payload + sizeof(struct thc_hdr));
+	struct thc_message *m =
+		thc_message_alloc(w->ts->user, chunks, payload + sizeof(struct thc_hdr));
 	struct thc_sock *ts = w->ts;
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, m);
@@ -201,7 +202,7 @@ static void answer(struct world *w, u64 number)
 
 static void check_place(struct kunit *test, u32 shards, u64 first, u32 chunks)
 {
-	struct thc_message *m = thc_message_alloc(chunks, 560);
+	struct thc_message *m = thc_message_alloc(NULL, chunks, 560);
 	u8 *seen = kunit_kzalloc(test, chunks, GFP_KERNEL);
 	u32 i;
 

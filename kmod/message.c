@@ -3,44 +3,16 @@
  * Memory of a message: packets as they go on the wire, header and payload
  * side by side, so that pages of it are sent as they are, once and again; and
  * room for the sums. Charged to the caller's memory cgroup, which need not have
- * a bound, and to the host, which has one: none of it can be swapped.
+ * a bound, and to user and host, which have one (memory.c): none of it can be
+ * swapped.
  */
-#include <linux/atomic.h>
 #include <linux/err.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
-#include <linux/moduleparam.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
 #include "sock.h"
-
-static unsigned int memory_mib;
-module_param(memory_mib, uint, 0644);
-MODULE_PARM_DESC(memory_mib, "MiB of messages over all sockets; 0: an eighth of the host's memory");
-
-/* Bytes of all messages and flights of the host. */
-static atomic64_t thc_memory_held = ATOMIC64_INIT(0);
-
-static u64 host_bound(void)
-{
-	u64 mib = READ_ONCE(memory_mib);
-
-	return mib ? mib << 20 : (u64)totalram_pages() << PAGE_SHIFT >> 3;
-}
-
-bool thc_memory_charge(size_t bytes)
-{
-	if (atomic64_add_return(bytes, &thc_memory_held) <= host_bound())
-		return true;
-	thc_memory_uncharge(bytes);
-	return false;
-}
-
-void thc_memory_uncharge(size_t bytes)
-{
-	atomic64_sub(bytes, &thc_memory_held);
-}
 
 static size_t counts_bytes(u32 chunks)
 {
@@ -59,14 +31,15 @@ size_t thc_message_bytes(u32 chunks, u32 stride)
 	       lanes_bytes(chunks) + counts_bytes(chunks);
 }
 
-struct thc_message *thc_message_alloc(u32 chunks, u32 stride)
+struct thc_message *thc_message_alloc(struct thc_user *user, u32 chunks, u32 stride)
 {
 	struct thc_message *m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 
 	if (!m)
 		return ERR_PTR(-ENOMEM);
 	m->bytes = thc_message_bytes(chunks, stride);
-	if (!thc_memory_charge(m->bytes)) {
+	m->user = user;
+	if (!thc_memory_charge(user, m->bytes)) {
 		kfree(m);
 		return ERR_PTR(-ENOBUFS);
 	}
@@ -95,7 +68,7 @@ void thc_message_free(struct thc_message *m)
 {
 	vfree(m->lanes);
 	kvfree(m->counts);
-	thc_memory_uncharge(m->bytes);
+	thc_memory_uncharge(m->user, m->bytes);
 	kfree(m);
 }
 

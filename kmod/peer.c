@@ -245,7 +245,7 @@ void thc_peer_free(struct thc_peer *p)
 	release(p->unicast);
 	thc_routes_free(p);
 	if (p->flights)
-		thc_memory_uncharge(p->flights_bytes);
+		thc_memory_uncharge(p->owner->user, p->flights_bytes);
 	kvfree(p->flights);
 }
 
@@ -334,12 +334,12 @@ static void *alloc_for(struct sock *sk, size_t bytes)
 static int alloc_flights(struct thc_peer *p, u32 n)
 {
 	p->flights_bytes = n * sizeof(*p->flights);
-	if (!thc_memory_charge(p->flights_bytes))
+	if (!thc_memory_charge(p->owner->user, p->flights_bytes))
 		return -ENOBUFS;
 	p->flights = alloc_for(&p->owner->sk, p->flights_bytes);
 	if (p->flights)
 		return 0;
-	thc_memory_uncharge(p->flights_bytes);
+	thc_memory_uncharge(p->owner->user, p->flights_bytes);
 	return -ENOMEM;
 }
 

@@ -205,7 +205,7 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	error = get_ready(ts, joins, bytes, timeo);
 	if (error)
 		return error;
-	m = thc_message_alloc(chunks, stride);
+	m = thc_message_alloc(ts->user, chunks, stride);
 	if (IS_ERR(m)) {
 		give_room(ts, bytes);
 		return PTR_ERR(m);

@@ -9,6 +9,7 @@
  *	options.c   socket options
  *	wait.c      what system calls wait for
  *	message.c   memory of a message: packets up, lanes down
+ *	memory.c    how much of it the host's sockets, and one user's, may hold
  *	engine.c    the job's clock: what is sent, what an answer changes
  *	join.c      JOIN, WELCOME, LEAVE
  *	receive.c   UDP packets in, out of the network's softirq
@@ -91,6 +92,7 @@ enum { THC_DATA, THC_NORM, THC_STREAMS };
  * @lanes: the answers', THC_LANE_BYTES a chunk, in the message's order
  * @counts: contributors of each chunk, THC_COUNT_EXCLUDED
  * @bytes: memory it is charged with
+ * @user: who is charged, the socket's
  * @sent_at: time of sendmsg()
  * @base: index of each shard's first packet
  * @local: each shard's first chunk, in the shard's own numbers
@@ -113,6 +115,7 @@ struct thc_message {
 	u8			*lanes;
 	u16			*counts;
 	size_t			bytes;
+	struct thc_user		*user;
 	u64			sent_at;
 	u32			base[THC_SHARDS_MAX];
 	u64			local[THC_SHARDS_MAX];
@@ -214,6 +217,7 @@ struct thc_outbox {
  * @last_epoch: by shard, the last epoch that was ready of the job at @remote, 0: none;
  *	under lock_sock
  * @link: in thc_net.sockets
+ * @user: whose memory its messages and flights are, NULL: the host's alone; stays as it is
  *
  * Under @lock:
  * @state: enum thc_state
@@ -254,6 +258,7 @@ struct thc_sock {
 	u32			joins;
 	u32			last_epoch[THC_SHARDS_MAX];
 	struct list_head	link;
+	struct thc_user		*user;
 
 	spinlock_t		lock;
 	enum thc_state		state;
@@ -306,11 +311,10 @@ static inline void thc_breathe(u32 index)
  */
 #define GFP_MESSAGE	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
 
-/* Memory for sockets that cannot be swapped, within the host's bound; false: there is no room. */
-bool thc_memory_charge(size_t bytes);
-void thc_memory_uncharge(size_t bytes);
-/* ERR_PTR(-ENOBUFS): the host's messages have no room for it; ERR_PTR(-ENOMEM). */
-struct thc_message *thc_message_alloc(u32 chunks, u32 stride);
+/* Charged to @user, who stays; ERR_PTR(-ENOBUFS): the host's messages, or the user's, have no room
+ * for it; ERR_PTR(-ENOMEM).
+ */
+struct thc_message *thc_message_alloc(struct thc_user *user, u32 chunks, u32 stride);
 void thc_message_free(struct thc_message *m);
 /* Called with thc_sock.lock held. */
 void thc_message_put(struct thc_sock *ts, struct thc_message *m);
@@ -324,6 +328,21 @@ u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index);
 void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind);
 /* The packet of the chunk whose number on @shard is @sequence. */
 u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence);
+
+/* --- memory.c ------------------------------------------------------------- */
+
+struct thc_user;
+
+/* Who opens a socket, until thc_user_put(); NULL: only the host's bound is for this one;
+ * ERR_PTR(-ENOMEM).
+ */
+struct thc_user *thc_user_get(void);
+void thc_user_put(struct thc_user *user);
+/* Memory for sockets that cannot be swapped, within the bounds of host and user; false: there is no
+ * room.
+ */
+bool thc_memory_charge(struct thc_user *user, size_t bytes);
+void thc_memory_uncharge(struct thc_user *user, size_t bytes);
 
 /* --- engine.c ------------------------------------------------------------- */
 

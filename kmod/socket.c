@@ -115,6 +115,8 @@ static int thc_release(struct socket *sock)
 	WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
 	thc_disconnect(thc_sk(sk));
 	release_sock(sk);
+	/* nothing is charged any more */
+	thc_user_put(thc_sk(sk)->user);
 	sock_orphan(sk);
 	sock->sk = NULL;
 	sock_put(sk);
@@ -143,6 +145,7 @@ static const struct proto_ops thc_ops = {
 
 int thc_socket_create(struct net *net, struct socket *sock, int protocol, int kern)
 {
+	struct thc_user *user;
 	struct thc_sock *ts;
 	struct sock *sk;
 
@@ -150,12 +153,18 @@ int thc_socket_create(struct net *net, struct socket *sock, int protocol, int ke
 		return -ESOCKTNOSUPPORT;
 	if (protocol)
 		return -EPROTONOSUPPORT;
+	user = thc_user_get();
+	if (IS_ERR(user))
+		return PTR_ERR(user);
 	sk = sk_alloc(net, PF_THC, GFP_KERNEL, &thc_proto, kern);
-	if (!sk)
+	if (!sk) {
+		thc_user_put(user);
 		return -ENOMEM;
+	}
 	sock_init_data(sock, sk);
 	sock->ops = &thc_ops;
 	ts = thc_sk(sk);
+	ts->user = user;
 	ts->timeout_ms = THC_TIMEOUT_MS;
 	ts->join_timeout_ms = THC_JOIN_TIMEOUT_MS;
 	ts->memory = THC_MEMORY_DEFAULT;

@@ -92,6 +92,20 @@ static inline int enter_netns(void)
 	return error;
 }
 
+#define HOST_MEMORY	"/sys/module/thc/parameters/memory_mib"
+
+/* What all sockets of the host may hold. */
+static inline int set_host_memory(const char *mib)
+{
+	int fd = open(HOST_MEMORY, O_WRONLY | O_CLOEXEC), error;
+
+	if (fd < 0)
+		return -errno;
+	error = write(fd, mib, strlen(mib)) < 0 ? -errno : 0;
+	close(fd);
+	return error;
+}
+
 /* --- the daemon ----------------------------------------------------------- */
 
 struct daemon {

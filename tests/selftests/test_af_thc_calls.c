@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 
 #define ERRNO_OF(call)	((call) < 0 ? errno : 0)
-#define PARAMETER	"/sys/module/thc/parameters/memory_mib"
 /* A message of one chunk is charged with a little more than two pages. */
 #define ONE_CHUNK	(12 << 10)
 
@@ -23,17 +22,6 @@ static int set_memory(int fd, uint64_t bytes)
 AFTHC_FIXTURE(calls)
 
 /* --- the host's memory ---------------------------------------------------- */
-
-static int set_host_memory(const char *mib)
-{
-	int fd = open(PARAMETER, O_WRONLY), error;
-
-	if (fd < 0)
-		return -errno;
-	error = write(fd, mib, strlen(mib)) < 0 ? -errno : 0;
-	close(fd);
-	return error;
-}
 
 FIXTURE(host)
 {
@@ -52,7 +40,7 @@ FIXTURE_SETUP(host)
 	if (why_not())
 		SKIP(return, "%s", why_not());
 	ASSERT_EQ(enter_netns(), 0);
-	fd = open(PARAMETER, O_RDONLY);
+	fd = open(HOST_MEMORY, O_RDONLY);
 	ASSERT_GE(fd, 0);
 	ASSERT_GT(read(fd, self->before, sizeof(self->before) - 1), 0);
 	close(fd);
@@ -147,6 +135,185 @@ TEST_F(host, connect_without_room)
 	EXPECT_EQ(ERRNO_OF(connect(fd, (void *)&a, sizeof(a))), 0);
 	EXPECT_EQ(all_reduce(&fd, 1, &add8, 1), 0);
 	close(fd);
+}
+
+/* --- a user's part of it -------------------------------------------------- */
+
+#define ALICE	12345
+#define BOB	12346
+/* A number that root gave ALICE for her containers. */
+#define HERS	100000
+/* What is asked of a helper. */
+#define FILL	'f'
+#define END	'e'
+
+/**
+ * struct helper - a process of another user, with a socket in a job of its own
+ * @ask, @told: commands to it, messages that it could send
+ */
+struct helper {
+	pid_t	pid;
+	int	ask, told;
+};
+
+/* Sends until there is no room: how many messages, or -1 for any other end. */
+static int fill(int fd)
+{
+	static char lanes[PART];
+	ssize_t sent;
+	int n = 0;
+
+	while ((sent = send_message(fd, lanes, PART, &add8, 0)) == PART)
+		n++;
+	return sent == -ENOBUFS ? n : -1;
+}
+
+/* Another user namespace, in which root is @inside. */
+static int enter_userns(int ask, int told)
+{
+	char ready = 'u', mapped;
+
+	if (unshare(CLONE_NEWUSER) || write(told, &ready, 1) != 1 || read(ask, &mapped, 1) != 1)
+		return -errno;
+	return setresuid(0, 0, 0) ? -errno : 0;
+}
+
+static void help(uid_t uid, uint16_t job, bool userns, int ask, int told)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, job, 0);
+	int fd, n;
+	char what;
+
+	if (setresgid(uid, uid, uid) || setresuid(uid, uid, uid) ||
+	    (userns && enter_userns(ask, told)))
+		_exit(1);
+	fd = thc_open(0);
+	if (fd < 0 || connect(fd, (void *)&a, sizeof(a)))
+		_exit(2);
+	while (read(ask, &what, 1) == 1 && what == FILL) {
+		n = fill(fd);
+		if (write(told, &n, sizeof(n)) != sizeof(n))
+			_exit(3);
+	}
+	_exit(0);
+}
+
+static int map_root_to(pid_t pid, unsigned int uid)
+{
+	char path[64], line[64];
+	int fd, error;
+
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	fd = open(path, O_WRONLY);
+	if (fd < 0)
+		return -errno;
+	snprintf(line, sizeof(line), "0 %u 1", uid);
+	error = write(fd, line, strlen(line)) < 0 ? -errno : 0;
+	close(fd);
+	return error;
+}
+
+/* @userns: in a user namespace that @uid makes, in which its root is HERS. */
+static int begin_helper(struct helper *h, uid_t uid, uint16_t job, bool userns)
+{
+	int ask[2], told[2], error = 0;
+	char ready;
+
+	if (pipe2(ask, O_CLOEXEC) || pipe2(told, O_CLOEXEC))
+		return -errno;
+	h->pid = fork();
+	if (!h->pid) {
+		close(ask[1]);
+		close(told[0]);
+		help(uid, job, userns, ask[0], told[1]);
+	}
+	close(ask[0]);
+	close(told[1]);
+	h->ask = ask[1];
+	h->told = told[0];
+	if (userns && read(h->told, &ready, 1) != 1)
+		return -ECHILD;
+	if (userns)
+		error = map_root_to(h->pid, HERS);
+	if (userns && !error && write(h->ask, "m", 1) != 1)
+		error = -errno;
+	return error;
+}
+
+/* Messages that it could send. */
+static int let_fill(struct helper *h)
+{
+	char what = FILL;
+	int n = -1;
+
+	if (write(h->ask, &what, 1) != 1 || read(h->told, &n, sizeof(n)) != sizeof(n))
+		return -1;
+	return n;
+}
+
+/* With its socket goes what that holds. */
+static int end_helper(struct helper *h)
+{
+	char what = END;
+	int status;
+
+	(void)!write(h->ask, &what, 1);
+	close(h->ask);
+	close(h->told);
+	return waitpid(h->pid, &status, 0) == h->pid && WIFEXITED(status) ? WEXITSTATUS(status) :
+									    -1;
+}
+
+/* A user has as much as it leaves free: of nine messages Alice four, then Bob two. */
+TEST_F(host, memory_of_one_user_leaves_some_for_others)
+{
+	struct helper alice, bob;
+	int most, alices, bobs;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1",
+			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+		  0);
+	ASSERT_EQ(set_host_memory("2"), 0);
+	/* who has the capability has all of it */
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(join_all(self->fd, 1, "127.0.0.1", PORT, 1), 0);
+	most = fill(self->fd[0]);
+	EXPECT_GE(most, 8);
+	close_all(self->fd, 1);
+
+	ASSERT_EQ(begin_helper(&alice, ALICE, 1, false), 0);
+	ASSERT_EQ(begin_helper(&bob, BOB, 2, false), 0);
+	alices = let_fill(&alice);
+	EXPECT_GE(alices, most / 2 - 1);
+	EXPECT_LE(alices, most / 2);
+	bobs = let_fill(&bob);
+	EXPECT_GE(bobs, 1) TH_LOG("Alice leaves Bob nothing");
+	EXPECT_LE(bobs, most / 4 + 1);
+	EXPECT_EQ(let_fill(&alice), 0);
+	/* what Alice gives back is Bob's */
+	EXPECT_EQ(end_helper(&alice), 0);
+	EXPECT_EQ(bobs + let_fill(&bob), alices);
+	EXPECT_EQ(end_helper(&bob), 0);
+}
+
+/* A user's containers have numbers of their own, and are the user's. */
+TEST_F(host, memory_of_a_users_containers_is_the_users)
+{
+	struct helper alice, container;
+	int alices;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1",
+			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+		  0);
+	ASSERT_EQ(set_host_memory("2"), 0);
+	ASSERT_EQ(begin_helper(&container, ALICE, 2, true), 0);
+	ASSERT_EQ(begin_helper(&alice, ALICE, 1, false), 0);
+	alices = let_fill(&alice);
+	EXPECT_GE(alices, 3);
+	EXPECT_EQ(let_fill(&container), 0);
+	EXPECT_EQ(end_helper(&alice), 0);
+	EXPECT_EQ(let_fill(&container), alices);
+	EXPECT_EQ(end_helper(&container), 0);
 }
 
 /* Root of a user namespace of its own is anybody. */

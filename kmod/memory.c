@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How much memory the sockets of the host may hold: all of them together, and those of one user. A
+ * user may hold as much as is free beside it: half of all if no other user holds anything, a third
+ * each if two of them want all they can get. So no user, and no number of users that work together,
+ * leaves nothing to one that comes later, as they would with a fixed part each; and who is alone
+ * need not be told another number.
+ *
+ * The kernel has counters by user that know of user namespaces (ucounts), but no module can add one
+ * or use one. Here is what is needed of them: a number for each user that has a socket.
+ */
+#include <linux/atomic.h>
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/err.h>
+#include <linux/hashtable.h>
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/user_namespace.h>
+
+#include "sock.h"
+
+static unsigned int memory_mib;
+module_param(memory_mib, uint, 0644);
+MODULE_PARM_DESC(memory_mib, "MiB of messages over all sockets; 0: an eighth of the host's memory");
+
+/**
+ * struct thc_user - whose sockets are counted together
+ * @link: in users
+ * @uid: see user_of()
+ * @sockets: that refer to it, under users_lock
+ * @held: bytes of their messages and flights
+ */
+struct thc_user {
+	struct hlist_node	link;
+	kuid_t			uid;
+	u32			sockets;
+	atomic64_t		held;
+};
+
+/* Bytes of all messages and flights of the host. */
+static atomic64_t all_held = ATOMIC64_INIT(0);
+
+static DEFINE_HASHTABLE(users, 6);
+static DEFINE_SPINLOCK(users_lock);
+
+static u64 host_bound(void)
+{
+	u64 mib = READ_ONCE(memory_mib);
+
+	return mib ? mib << 20 : (u64)totalram_pages() << PAGE_SHIFT >> 3;
+}
+
+/* --- users ---------------------------------------------------------------- */
+
+/* Who answers for the caller. A user that makes a user namespace may have many numbers in it, and
+ * answers for all of them. Those that the host's root makes (containers) are told apart by the
+ * number that their own root has.
+ */
+static kuid_t user_of(const struct cred *cred)
+{
+	struct user_namespace *ns = cred->user_ns;
+	kuid_t uid = cred->fsuid;
+
+	for (; ns != &init_user_ns; ns = ns->parent)
+		uid = uid_eq(ns->owner, GLOBAL_ROOT_UID) ? make_kuid(ns, 0) : ns->owner;
+	return uid;
+}
+
+/* Called with users_lock held. */
+static struct thc_user *find(kuid_t uid)
+{
+	struct thc_user *user;
+
+	hash_for_each_possible(users, user, link, __kuid_val(uid))
+		if (uid_eq(user->uid, uid))
+			return user;
+	return NULL;
+}
+
+struct thc_user *thc_user_get(void)
+{
+	struct thc_user *user, *new;
+
+	/* it may raise what a socket may hold, too */
+	if (ns_capable_noaudit(&init_user_ns, CAP_NET_ADMIN))
+		return NULL;
+	new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT);
+	if (!new)
+		return ERR_PTR(-ENOMEM);
+	new->uid = user_of(current_cred());
+	spin_lock(&users_lock);
+	user = find(new->uid);
+	if (!user) {
+		hash_add(users, &new->link, __kuid_val(new->uid));
+		swap(user, new);
+	}
+	user->sockets++;
+	spin_unlock(&users_lock);
+	kfree(new);
+	return user;
+}
+
+void thc_user_put(struct thc_user *user)
+{
+	bool last;
+
+	if (!user)
+		return;
+	spin_lock(&users_lock);
+	last = !--user->sockets;
+	if (last)
+		hash_del(&user->link);
+	spin_unlock(&users_lock);
+	if (!last)
+		return;
+	WARN_ON_ONCE(atomic64_read(&user->held));
+	kfree(user);
+}
+
+/* --- bytes ---------------------------------------------------------------- */
+
+bool thc_memory_charge(struct thc_user *user, size_t bytes)
+{
+	s64 free = host_bound() - atomic64_add_return(bytes, &all_held);
+	s64 held = user ? atomic64_add_return(bytes, &user->held) : 0;
+
+	if (held <= free)
+		return true;
+	thc_memory_uncharge(user, bytes);
+	return false;
+}
+
+void thc_memory_uncharge(struct thc_user *user, size_t bytes)
+{
+	if (user)
+		atomic64_sub(bytes, &user->held);
+	atomic64_sub(bytes, &all_held);
+}
