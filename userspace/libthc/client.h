@@ -406,6 +406,8 @@ struct thc_client {
 	uint8_t			*in;		/* room for one of its messages */
 	size_t			in_room;
 	bool			blocked;	/* it has no room for more messages */
+	uint64_t		starved_at;	/* its host has had none since then, 0: it has */
+	uint64_t		retry_at;	/* time of the next try while it has none */
 	bool			readable;	/* there is something to receive */
 	uint64_t		norms_at;	/* time the last norms were sent */
 	uint64_t		norms_ns[2];	/* what agreements, norms took the last time */

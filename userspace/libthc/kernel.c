@@ -27,6 +27,8 @@
  * twice as long after each that was in vain.
  */
 #define LOOK_NS		(2 * THC_NS_PER_MS)
+/* Between two tries to send while the host has no memory for a message. */
+#define RETRY_NS	(5 * THC_NS_PER_MS)
 
 enum kind { KIND_NORM, KIND_DATA };
 
@@ -75,7 +77,8 @@ static void fail(struct thc_client *c, int error)
 	if (error == ENOBUFS)
 		snprintf(
 			text, sizeof(text),
-			"the AF_THC sockets of this host hold as much memory as they may together: raise thc.ko's parameter memory_mib, then call thc_client_rejoin() on all ranks");
+			"for %u ms the AF_THC sockets of this host, or of this user, held as much memory as they may together: raise thc.ko's parameter memory_mib, then call thc_client_rejoin() on all ranks",
+			c->options.timeout_ms);
 	else
 		snprintf(text, sizeof(text),
 			 "the AF_THC socket failed: %s; call thc_client_rejoin() on all ranks",
@@ -214,6 +217,7 @@ static int join_job(struct thc_client *c)
 	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */
 	thc_window_choose(c, UINT32_MAX);
 	c->blocked = false;
+	c->starved_at = 0;
 	c->messages = 0;
 	c->norm_messages = 0;
 	c->readable = false;
@@ -253,6 +257,19 @@ static void norms_came(struct thc_client *c, uint64_t tag)
 
 /* --- out ------------------------------------------------------------------ */
 
+/* The host has no memory for a message. Others will give some back, but poll() does not say when.
+ * False: they have not for the whole timeout.
+ */
+static bool wait_for_memory(struct thc_client *c)
+{
+	uint64_t now = thc_now();
+
+	if (!c->starved_at)
+		c->starved_at = now;
+	c->retry_at = now + RETRY_NS;
+	return now - c->starved_at < c->options.timeout_ms * THC_NS_PER_MS;
+}
+
 /* 1: it is the kernel's now, 0: not yet, -1: the client is broken. */
 static int send_message(struct thc_client *c, const struct thc_send *send, struct iovec all)
 {
@@ -275,12 +292,13 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 	c->stats.send_calls++;
 	if (sendmsg(c->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
 		c->messages++;
+		c->starved_at = 0;
 		if (send->op == THC_OP_MAX)
 			expect_norms(c, send->tag);
 		return 1;
 	}
 	c->blocked = errno == EAGAIN;
-	if (c->blocked || errno == EINTR)
+	if (c->blocked || errno == EINTR || (errno == ENOBUFS && wait_for_memory(c)))
 		return 0;
 	fail(c, errno);
 	return -1;
@@ -356,14 +374,13 @@ static uint32_t handed(struct thc_request **active, unsigned int n)
 	return sum;
 }
 
-/* All ranks hand over norms, and data, in the order of the requests. */
-static bool send_more(struct thc_client *c, uint64_t *due)
+/* All ranks hand over norms, and data, in the order of the requests; true: something has changed. */
+static bool hand_over(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
 	unsigned int n = thc_engine_active(c, active), i;
 	uint32_t before = handed(active, n);
 
-	(void)due;		/* timers are the kernel's */
 	for (i = 0; i < n; i++)
 		if (active[i]->stage != THC_STAGE_QUEUED && send_norms(c, active[i]) < 0)
 			return true;
@@ -374,6 +391,23 @@ static bool send_more(struct thc_client *c, uint64_t *due)
 			break;
 	}
 	return handed(active, n) != before;
+}
+
+/* Timers are the kernel's, but for the one that looks for memory. */
+static bool send_more(struct thc_client *c, uint64_t *due)
+{
+	bool changed = false;
+
+	if (!c->starved_at || thc_now() >= c->retry_at) {
+		c->retry_at = 0;
+		changed = hand_over(c);
+		/* nothing was refused for want of memory, or what was has been given up */
+		if (!c->retry_at)
+			c->starved_at = 0;
+	}
+	if (c->starved_at && c->retry_at < *due)
+		*due = c->retry_at;
+	return changed;
 }
 
 /* --- in ------------------------------------------------------------------- */
@@ -468,11 +502,12 @@ static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
 {
 	short events = POLLIN;
 
-	if (!c->messages)
+	if (!c->messages && !c->starved_at)
 		return 0;
 	if (c->blocked)
 		events |= POLLOUT;
-	fds[0] = (struct pollfd){ .fd = c->socket, .events = events };
+	/* while there is only memory to wait for, time alone ends the sleep */
+	fds[0] = (struct pollfd){ .fd = c->messages ? c->socket : -1, .events = events };
 	return 1;
 }
 
@@ -513,6 +548,7 @@ static void forget(struct thc_client *c)
 {
 	c->messages = 0;
 	c->norm_messages = 0;
+	c->starved_at = 0;
 }
 
 /* Not what the sums lack: the socket's count has norms in it, too. */
