@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * KUnit suites, part of thc.ko where CONFIG_THC_KUNIT=y is given to make (the
- * debug kernel of tests/vm/): where a message's chunks lie, and what a socket's
- * state does without a network. The protocol's core has its tests in user
+ * debug kernel of tests/vm/): where a message's chunks lie, what a socket's
+ * state does without a network, and what needs no lock. The protocol's core has its tests in user
  * space.
  */
 #include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/in.h>
+#include <linux/kthread.h>
 #include <linux/slab.h>
 
 #include "sock.h"
@@ -457,6 +461,81 @@ static void state__who_left_ends_it_when_the_caller_is_done(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ts->failure.ranks, 6);
 }
 
+/* --- packets from elsewhere ----------------------------------------------- */
+
+/* A thread that holds a socket's lock until it is told to let go, or for seconds. */
+struct holder {
+	struct thc_sock		*ts;
+	struct completion	holds;
+	struct completion	ended;
+	bool			let_go;
+	bool			in_time;	/* it was told */
+};
+
+static int hold(void *arg)
+{
+	u64 until = ktime_get_ns() + 5 * NSEC_PER_SEC;
+	struct holder *h = arg;
+
+	spin_lock_bh(&h->ts->lock);
+	complete(&h->holds);
+	while (!READ_ONCE(h->let_go) && ktime_get_ns() < until)
+		cpu_relax();
+	h->in_time = READ_ONCE(h->let_go);
+	spin_unlock_bh(&h->ts->lock);
+	complete(&h->ended);
+	return 0;
+}
+
+/* A packet from another socket of this host to @to, which is bound for it. */
+static void send_from_elsewhere(struct kunit *test, struct socket *to)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct msghdr msg = { .msg_name = &at, .msg_namelen = sizeof(at) };
+	struct kvec packet = { .iov_base = "none", .iov_len = 4 };
+	struct socket *from;
+	int tries;
+
+	KUNIT_ASSERT_EQ(test, kernel_bind(to, (struct sockaddr *)&at, sizeof(at)), 0);
+	KUNIT_ASSERT_EQ(test, kernel_getsockname(to, (struct sockaddr *)&at), sizeof(at));
+	KUNIT_ASSERT_EQ(test, sock_create_kern(&init_net, PF_INET, SOCK_DGRAM, IPPROTO_UDP, &from),
+			0);
+	KUNIT_EXPECT_EQ(test, kernel_sendmsg(from, &msg, &packet, 1, 4), 4);
+	sock_release(from);
+	for (tries = 0; skb_queue_empty_lockless(&to->sk->sk_receive_queue) && tries < 1000;
+	     tries++)
+		msleep(5);
+}
+
+/* Who floods a socket does not wait for its lock, nor does the lock wait for who floods. */
+static void receive__strangers_need_no_lock(struct kunit *test)
+{
+	struct world *w = test->priv;
+	struct holder h = { .ts = w->ts };
+	struct task_struct *thread;
+	struct thc_peer *p;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	connect_to(test, w, 1);
+	p = &w->ts->peers[0];
+	p->address.in = htonl(INADDR_LOOPBACK);
+	send_from_elsewhere(test, p->unicast);
+	rcu_assign_sk_user_data(p->unicast->sk, p);
+	init_completion(&h.holds);
+	init_completion(&h.ended);
+	thread = kthread_run(hold, &h, "thc_hold");
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, thread);
+	wait_for_completion(&h.holds);
+	thc_receive(p->unicast->sk);
+	WRITE_ONCE(h.let_go, true);
+	wait_for_completion(&h.ended);
+	KUNIT_EXPECT_TRUE(test, h.in_time);
+	KUNIT_EXPECT_EQ(test, atomic64_read(&w->ts->strangers), 1);
+	KUNIT_EXPECT_EQ(test, w->ts->stats.packets_down, 0);
+}
+
 /* clang-format off */
 static struct kunit_case thc_cases[] = {
 	KUNIT_CASE(message__every_chunk_has_its_place),
@@ -467,6 +546,7 @@ static struct kunit_case thc_cases[] = {
 	KUNIT_CASE(state__late_answers_end_a_closed_message),
 	KUNIT_CASE(state__many_messages_over_several_shards),
 	KUNIT_CASE(state__who_left_ends_it_when_the_caller_is_done),
+	KUNIT_CASE(receive__strangers_need_no_lock),
 	{}
 };
 /* clang-format on */
