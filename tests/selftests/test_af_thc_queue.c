@@ -4,12 +4,10 @@
  * are charged, bounded and let go of like any UDP socket's. The queue is tbf, for
  * netem takes packets from their sockets. And what the caller's cgroup has to say.
  */
+#include "cgroup.h"
 #include "fake.h"
 
-#include <bpf/bpf.h>
 #include <kselftest_harness.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 
 #define WINDOW		8
 #define NORM_SLOTS	1
@@ -125,52 +123,6 @@ TEST_F(queue, outlives_its_socket)
 }
 
 /* --- whose they are ------------------------------------------------------- */
-
-#define CGROUPS		"/tmp/afthc-cgroups"
-#define CGROUP		CGROUPS "/afthc"
-
-/* This process in a cgroup of its own, whose file is returned; or a negative errno. */
-static int enter_cgroup(void)
-{
-	int fd, error;
-
-	mkdir(CGROUPS, 0700);
-	if (mount("none", CGROUPS, "cgroup2", 0, NULL))
-		return -errno;
-	if (mkdir(CGROUP, 0700) && errno != EEXIST)
-		return -errno;
-	fd = open(CGROUP "/cgroup.procs", O_WRONLY | O_CLOEXEC);
-	error = fd < 0 || write(fd, "0", 1) != 1 ? -errno : 0;
-	close(fd);
-	return error ? error : open(CGROUP, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
-}
-
-static void leave_cgroup(int cgroup)
-{
-	int fd = open(CGROUPS "/cgroup.procs", O_WRONLY | O_CLOEXEC);
-
-	if (fd >= 0) {
-		(void)!write(fd, "0", 1);
-		close(fd);
-	}
-	if (cgroup >= 0)
-		close(cgroup);
-	rmdir(CGROUP);
-	umount(CGROUPS);
-	rmdir(CGROUPS);
-}
-
-/* A program that refuses: return 0. */
-static int load_refusal(enum bpf_prog_type type, enum bpf_attach_type attach)
-{
-	static const struct bpf_insn program[] = {
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0 },
-		{ .code = BPF_JMP | BPF_EXIT },
-	};
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach);
-
-	return bpf_prog_load(type, "refuse", "GPL", program, 2, &opts);
-}
 
 /* What the administrator forbids a cgroup to send, it cannot send through AF_THC. */
 TEST_F(queue, obeys_its_cgroup)
