@@ -4,7 +4,10 @@
  * that processes may join them without knowing their secret. How they are told
  * and shown is netlink_job.c's.
  */
+#include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/slab.h>
+#include <linux/uidgid.h>
 #include <net/net_namespace.h>
 
 #include "sock.h"
@@ -69,6 +72,51 @@ int thc_host_job_find(struct net *net, u16 id, struct thc_host_job *out)
 		*out = *job;
 	mutex_unlock(&tn->lock);
 	return job ? 0 : -ENOENT;
+}
+
+static bool holds(const struct thc_ids *ids, u32 id)
+{
+	return id >= ids->first && id <= ids->last;
+}
+
+/* May the calling process be a rank of @job? A user that the namespace has no number for is
+ * 4294967295, which no range holds.
+ */
+static bool admits(const struct net *net, const struct thc_host_job *job)
+{
+	struct user_namespace *ns = net->user_ns;
+	const struct cred *caller = current_cred();
+	const struct group_info *more = caller->group_info;
+	int i;
+
+	if (holds(&job->users, from_kuid(ns, caller->euid)) ||
+	    holds(&job->groups, from_kgid(ns, caller->egid)))
+		return true;
+	for (i = 0; i < more->ngroups; i++)
+		if (holds(&job->groups, from_kgid(ns, more->gid[i])))
+			return true;
+	return ns_capable(ns, CAP_NET_ADMIN);
+}
+
+/* The caller is asked who it is, who names the job, and not who opened the socket: that call
+ * named no job, and a socket may have been opened by a process before it gave up its rights.
+ */
+int thc_host_job_enter(struct net *net, u16 id, struct thc_host_job *out)
+{
+	struct thc_net *tn = thc_net_of(net);
+	struct thc_host_job *job;
+	int error = 0;
+
+	mutex_lock(&tn->lock);
+	job = find(tn, id);
+	if (!job)
+		error = -ENOENT;
+	else if (!admits(net, job))
+		error = -EPERM;
+	else
+		*out = *job;
+	mutex_unlock(&tn->lock);
+	return error;
 }
 
 /* With the namespace: nobody looks at the list any more. */

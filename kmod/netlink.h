@@ -25,7 +25,7 @@ int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_he
 /* --- netlink_job.c -------------------------------------------------------- */
 
 /* Attributes of THC_CMD_JOB_NEW. */
-extern const struct nla_policy thc_nl_job_policy[THC_ATTR_AGGREGATOR + 1];
+extern const struct nla_policy thc_nl_job_policy[THC_ATTR_GROUPS + 1];
 /* Of those that are about a job given by its number. */
 extern const struct nla_policy thc_nl_id_policy[THC_ATTR_JOB + 1];
 

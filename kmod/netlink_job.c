@@ -19,10 +19,17 @@ static const struct nla_policy aggregator_policy[THC_AGGR_MAX + 1] = {
 	[THC_AGGR_IFINDEX]	= NLA_POLICY_MIN(NLA_U32, 1),
 };
 
+static const struct nla_policy ids_policy[THC_IDS_MAX + 1] = {
+	[THC_IDS_FIRST]		= { .type = NLA_U32 },
+	[THC_IDS_LAST]		= { .type = NLA_U32 },
+};
+
 const struct nla_policy thc_nl_job_policy[] = {
 	[THC_ATTR_JOB]		= { .type = NLA_U16 },
 	[THC_ATTR_COOKIE]	= { .type = NLA_U64 },
 	[THC_ATTR_AGGREGATOR]	= NLA_POLICY_NESTED(aggregator_policy),
+	[THC_ATTR_USERS]	= NLA_POLICY_NESTED(ids_policy),
+	[THC_ATTR_GROUPS]	= NLA_POLICY_NESTED(ids_policy),
 };
 
 const struct nla_policy thc_nl_id_policy[] = {
@@ -65,6 +72,38 @@ static int take_aggregator(const struct nlattr *nest, struct thc_address *out,
 	return 0;
 }
 
+/* Users or groups; without @nest there are none. */
+static int take_ids(const struct nlattr *nest, struct thc_ids *out, struct netlink_ext_ack *extack)
+{
+	struct nlattr *tb[THC_IDS_MAX + 1];
+	int error;
+
+	out->first = 1;
+	out->last = 0;
+	if (!nest)
+		return 0;
+	error = nla_parse_nested(tb, THC_IDS_MAX, nest, ids_policy, extack);
+	if (error)
+		return error;
+	if (!tb[THC_IDS_FIRST] || !tb[THC_IDS_LAST]) {
+		NL_SET_ERR_MSG_ATTR(extack, nest, "a range needs its first and its last number");
+		return -EINVAL;
+	}
+	out->first = nla_get_u32(tb[THC_IDS_FIRST]);
+	out->last = nla_get_u32(tb[THC_IDS_LAST]);
+	if (out->last == U32_MAX) {
+		NL_SET_ERR_MSG_ATTR(extack, tb[THC_IDS_LAST],
+				    "a user's or group's number is at most 4294967294");
+		return -ERANGE;
+	}
+	if (out->first > out->last) {
+		NL_SET_ERR_MSG_ATTR(extack, nest,
+				    "a range's last number is not less than its first one");
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int take_job(struct genl_info *info, struct thc_host_job *job)
 {
 	struct nlattr *nest;
@@ -76,6 +115,12 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 	}
 	job->id = nla_get_u16(info->attrs[THC_ATTR_JOB]);
 	job->cookie = nla_get_u64(info->attrs[THC_ATTR_COOKIE]);
+	error = take_ids(info->attrs[THC_ATTR_USERS], &job->users, info->extack);
+	if (error)
+		return error;
+	error = take_ids(info->attrs[THC_ATTR_GROUPS], &job->groups, info->extack);
+	if (error)
+		return error;
 	nlmsg_for_each_attr(nest, info->nlhdr, GENL_HDRLEN, rest) {
 		if (nla_type(nest) != THC_ATTR_AGGREGATOR)
 			continue;
@@ -151,6 +196,25 @@ static int put_aggregator(struct sk_buff *skb, const struct thc_address *a)
 	return 0;
 }
 
+/* Into @nest, which is NULL if there was no room for it. */
+static int put_ids(struct sk_buff *skb, struct nlattr *nest, const struct thc_ids *ids)
+{
+	if (!nest)
+		return -EMSGSIZE;
+	if (nla_put_u32(skb, THC_IDS_FIRST, ids->first) ||
+	    nla_put_u32(skb, THC_IDS_LAST, ids->last)) {
+		nla_nest_cancel(skb, nest);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+static bool are_any(const struct thc_ids *ids)
+{
+	return ids->first <= ids->last;
+}
+
 /* @cb: the dump's that it is part of, or NULL. */
 static int put_job(struct sk_buff *skb, const struct thc_host_job *job, u32 portid, u32 seq,
 		   struct netlink_callback *cb, bool secret)
@@ -167,6 +231,11 @@ static int put_job(struct sk_buff *skb, const struct thc_host_job *job, u32 port
 	for (i = 0; i < job->shards; i++)
 		if (put_aggregator(skb, &job->aggregator[i]))
 			goto cancel;
+	if (are_any(&job->users) && put_ids(skb, nla_nest_start(skb, THC_ATTR_USERS), &job->users))
+		goto cancel;
+	if (are_any(&job->groups) &&
+	    put_ids(skb, nla_nest_start(skb, THC_ATTR_GROUPS), &job->groups))
+		goto cancel;
 	if (cb)
 		genl_dump_check_consistent(cb, head);
 	genlmsg_end(skb, head);

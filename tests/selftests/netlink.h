@@ -142,15 +142,34 @@ static inline void nl_put_aggregator(struct nlmsghdr *h, const char *at, uint16_
 	mnl_attr_nest_end(h, nest);
 }
 
-/* A job with up to two aggregators at @at, ports @port and @other (0: none). */
-static inline int nl_new_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at,
-			     uint16_t port, uint16_t other)
+/* A range of users or groups: THC_ATTR_USERS, THC_ATTR_GROUPS. */
+static inline void nl_put_ids(struct nlmsghdr *h, uint16_t type, uint32_t first, uint32_t last)
+{
+	struct nlattr *nest = mnl_attr_nest_start(h, type);
+
+	mnl_attr_put_u32(h, THC_IDS_FIRST, first);
+	mnl_attr_put_u32(h, THC_IDS_LAST, last);
+	mnl_attr_nest_end(h, nest);
+}
+
+/* A job at @at:@port, to which more is to be said. */
+static inline struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, uint64_t cookie,
+					    const char *at, uint16_t port)
 {
 	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_NEW, NLM_F_ACK);
 
 	mnl_attr_put_u16(h, THC_ATTR_JOB, job);
 	mnl_attr_put_u64(h, THC_ATTR_COOKIE, cookie);
 	nl_put_aggregator(h, at, port);
+	return h;
+}
+
+/* A job with up to two aggregators at @at, ports @port and @other (0: none). */
+static inline int nl_new_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at,
+			     uint16_t port, uint16_t other)
+{
+	struct nlmsghdr *h = nl_begin_job(nl, job, cookie, at, port);
+
 	if (other)
 		nl_put_aggregator(h, at, other);
 	return nl_ask(nl, h, NULL, NULL);

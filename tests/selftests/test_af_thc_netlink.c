@@ -51,6 +51,8 @@ struct job {
 	uint32_t	in[8];
 	uint8_t		in6[8][16];
 	uint32_t	ifindex[8];
+	bool		has_users, has_groups;
+	uint32_t	users[2], groups[2];	/* first, last */
 	uint8_t		seen[8192];
 };
 
@@ -76,6 +78,17 @@ static int aggregator_attr(const struct nlattr *a, void *data)
 	return MNL_CB_OK;
 }
 
+static int ids_attr(const struct nlattr *a, void *data)
+{
+	uint32_t *ids = data;
+
+	if (mnl_attr_get_type(a) == THC_IDS_FIRST)
+		ids[0] = mnl_attr_get_u32(a);
+	else if (mnl_attr_get_type(a) == THC_IDS_LAST)
+		ids[1] = mnl_attr_get_u32(a);
+	return MNL_CB_OK;
+}
+
 static int job_attr(const struct nlattr *a, void *data)
 {
 	struct job *j = data;
@@ -95,6 +108,14 @@ static int job_attr(const struct nlattr *a, void *data)
 			mnl_attr_parse_nested(a, aggregator_attr, j);
 			j->aggregators++;
 		}
+		break;
+	case THC_ATTR_USERS:
+		j->has_users = true;
+		mnl_attr_parse_nested(a, ids_attr, j->users);
+		break;
+	case THC_ATTR_GROUPS:
+		j->has_groups = true;
+		mnl_attr_parse_nested(a, ids_attr, j->groups);
 		break;
 	}
 	return MNL_CB_OK;
@@ -334,6 +355,70 @@ TEST_F(netlink, job_new_interfaces)
 	EXPECT_EQ(job.ifindex[0], INT32_MAX);
 }
 
+TEST_F(netlink, job_new_ranges)
+{
+	struct nlmsghdr *h = nl_begin_job(&self->nl, 1, COOKIE, AT, PORT);
+
+	nl_put_ids(h, THC_ATTR_USERS, 0, 4294967294);
+	nl_put_ids(h, THC_ATTR_GROUPS, 100, 100);
+	ASSERT_EQ(nl_ask(&self->nl, h, NULL, NULL), 0);
+	ASSERT_EQ(get_job(&self->nl, 1, &job), 0);
+	EXPECT_TRUE(job.has_users);
+	EXPECT_EQ(job.users[0], 0);
+	EXPECT_EQ(job.users[1], 4294967294);
+	EXPECT_TRUE(job.has_groups);
+	EXPECT_EQ(job.groups[0], 100);
+	EXPECT_EQ(job.groups[1], 100);
+	ASSERT_EQ(nl_del_job(&self->nl, 1), 0);
+
+	/* what was not given is not shown */
+	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, 0), 0);
+	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
+	EXPECT_EQ(job.n, 1);
+	EXPECT_FALSE(job.has_users);
+	EXPECT_FALSE(job.has_groups);
+}
+
+/* Numbers in the order first, last; fewer, or more than there are attributes. */
+static int new_with_ids(struct nl *nl, uint16_t type, const uint32_t *number, int n)
+{
+	struct nlmsghdr *h = nl_begin_job(nl, 1, COOKIE, AT, PORT);
+	struct nlattr *nest = mnl_attr_nest_start(h, type);
+	int i;
+
+	for (i = 0; i < n; i++)
+		mnl_attr_put_u32(h, THC_IDS_FIRST + (uint16_t)i, number[i]);
+	mnl_attr_nest_end(h, nest);
+	return nl_ask(nl, h, NULL, NULL);
+}
+
+TEST_F(netlink, job_new_bad_ranges)
+{
+	static const struct {
+		uint32_t number[3];
+		int n, error;
+	} bad[] = {
+		{ { 0 }, 0, -EINVAL },
+		{ { 1000 }, 1, -EINVAL },
+		{ { 1000, 999 }, 2, -EINVAL },
+		{ { 0, UINT32_MAX }, 2, -ERANGE },
+		{ { UINT32_MAX, UINT32_MAX }, 2, -ERANGE },
+		{ { 1, 2, 3 }, 3, -EINVAL },
+	};
+	size_t i, k;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		for (k = 0; k < 2; k++) {
+			EXPECT_EQ(new_with_ids(&self->nl, k ? THC_ATTR_GROUPS : THC_ATTR_USERS,
+					       bad[i].number, bad[i].n),
+				  bad[i].error)
+			TH_LOG("case %zu", i);
+			EXPECT_NE(self->nl.text[0], 0) TH_LOG("case %zu: no text", i);
+		}
+	}
+	EXPECT_EQ(get_job(&self->nl, 1, &job), -ENOENT);
+}
+
 /* One attribute that is wrong beside others that are right. */
 static int new_with(struct nl *nl, uint16_t type, size_t bytes, uint16_t nested)
 {
@@ -373,6 +458,8 @@ TEST_F(netlink, attributes_of_wrong_size_or_unknown)
 		{ THC_ATTR_COOKIE, 16, 0, -EINVAL },
 		{ THC_ATTR_AGGREGATOR, 4, 0, -EINVAL },
 		{ THC_ATTR_SOCKET, 4, 0, -EINVAL },
+		{ THC_ATTR_USERS, 4, 0, -EINVAL },
+		{ THC_ATTR_GROUPS, 8, 0, -EINVAL },
 		{ THC_ATTR_MAX + 1, 4, 0, -EINVAL },
 		{ 1000, 4, 0, -EINVAL },
 		{ THC_ATTR_AGGREGATOR, 3, THC_AGGR_IPV4, -ERANGE },
@@ -498,12 +585,14 @@ static int become_nobody(void)
 
 TEST_F(netlink, who_is_not_the_administrator)
 {
+	struct nlmsghdr *h = nl_begin_job(&self->nl, 1, COOKIE, AT, PORT);
 	struct sockaddr_thc a = place(NULL, 0, 1, 0), name;
 	socklen_t len = sizeof(name);
 
 	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "1,ranks=1,cookie=0x5eed1234abcd", NULL),
 		  0);
-	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, 0), 0);
+	nl_put_ids(h, THC_ATTR_USERS, 65534, 65534);
+	ASSERT_EQ(nl_ask(&self->nl, h, NULL, NULL), 0);
 	nl_close(&self->nl);
 	ASSERT_EQ(become_nobody(), 0);
 	ASSERT_EQ(nl_open(&self->nl), 0);
@@ -515,7 +604,7 @@ TEST_F(netlink, who_is_not_the_administrator)
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
 	EXPECT_EQ(job.n, 1);
 	EXPECT_FALSE(job.has_cookie);
-	/* and yet it may join, without seeing the cookie */
+	/* and yet it may join, as the description says, without seeing the cookie */
 	self->fd[0] = thc_open(0);
 	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
 	ASSERT_EQ(getpeername(self->fd[0], (void *)&name, &len), 0);

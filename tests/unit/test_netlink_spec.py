@@ -109,7 +109,7 @@ class Spec(unittest.TestCase):
                                        for o in operations["list"]])
 
     def test_attributes(self):
-        self.assertEqual(len(self.sets), 4)
+        self.assertEqual(len(self.sets), 5)
         for name, s in self.sets.items():
             self.assertTrue(all("value" not in a for a in s["attributes"]))
             self.check_values(constant(s["name-prefix"], ""), list(self.attributes(name)))
@@ -194,7 +194,7 @@ class Spec(unittest.TestCase):
 
     def test_commands_of_the_users_guide(self):
         operations = {o["name"]: o for o in self.spec["operations"]["list"]}
-        shown = re.findall(r"^    \$ynl --(\w+) (\S+)(?: --json '(.*)')?", read(
+        shown = re.findall(r"^    \$ynl --(\w+) (\S+)(?: --json '((?:[^']|'\$cookie')*)')?", read(
             "Documentation/users-guide.md"), re.M)
         self.assertEqual([name for _, name, _ in shown], ["job-new", "job-get", "job-del"])
         for how, name, request in shown:
@@ -204,6 +204,9 @@ class Spec(unittest.TestCase):
             for aggregator in given.get("aggregator", []):
                 self.assertLessEqual(set(aggregator),
                                      {a["name"] for a in self.sets["aggr"]["attributes"]})
+            for ids in ("users", "groups"):
+                self.assertEqual(list(given.get(ids, {"first": 0, "last": 0})),
+                                 [a["name"] for a in self.sets["ids"]["attributes"]])
 
     def test_counters(self):
         [members] = [d["members"] for d in self.spec["definitions"] if d["type"] == "struct"]

@@ -21,7 +21,7 @@
  */
 enum thc_genl_cmd {
 	THC_CMD_UNSPEC,
-	THC_CMD_JOB_NEW,	/* CAP_NET_ADMIN: JOB, COOKIE, AGGREGATOR (repeated) */
+	THC_CMD_JOB_NEW,	/* CAP_NET_ADMIN: JOB, COOKIE, AGGREGATOR (repeated), USERS, GROUPS */
 	THC_CMD_JOB_DEL,	/* CAP_NET_ADMIN: JOB; connected sockets go on */
 	THC_CMD_JOB_GET,	/* JOB; a dump without */
 	THC_CMD_SOCKET_GET,	/* dump */
@@ -38,6 +38,8 @@ enum thc_genl_attr {
 	THC_ATTR_AGGREGATOR,	/* nest of THC_AGGR_*, in the order of shards */
 	THC_ATTR_SOCKET,	/* nest of THC_SOCK_* */
 	THC_ATTR_DROP,		/* nest of THC_REASON_* */
+	THC_ATTR_USERS,		/* nest of THC_IDS_*: who may join; default nobody */
+	THC_ATTR_GROUPS,	/* nest of THC_IDS_*: whose members may join, too; default none */
 	__THC_ATTR_END
 };
 #define THC_ATTR_MAX	(__THC_ATTR_END - 1)
@@ -51,6 +53,18 @@ enum thc_genl_aggr_attr {
 	__THC_AGGR_END
 };
 #define THC_AGGR_MAX	(__THC_AGGR_END - 1)
+
+/*
+ * A range of users or groups: numbers of the user namespace that owns the network
+ * namespace. CAP_NET_ADMIN joins in any case.
+ */
+enum thc_genl_ids_attr {
+	THC_IDS_UNSPEC,
+	THC_IDS_FIRST,		/* u32 */
+	THC_IDS_LAST,		/* u32, in the range; at most 4294967294 */
+	__THC_IDS_END
+};
+#define THC_IDS_MAX	(__THC_IDS_END - 1)
 
 enum thc_genl_sock_attr {
 	THC_SOCK_UNSPEC,
