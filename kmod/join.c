@@ -4,7 +4,7 @@
  * are in, and the job's constants out of it. Leaving: LEAVE, best effort.
  *
  *	connect()        JOIN, again every 20 ms
- *	WELCOME          constants; with a group: join_work opens its socket
+ *	WELCOME          constants; with a group: join_work joins it
  *	WELCOME (group)  next JOIN says HEARD
  *	WELCOME READY    from all: join_work makes room for slots, READY
  */
@@ -137,8 +137,7 @@ static bool same_group(const struct thc_welcome *a, const struct thc_welcome *b)
  */
 static bool wants_group(const struct thc_peer *p, u64 now)
 {
-	return p->welcomed && thc_peer_has_group(p) && !rcu_access_pointer(p->group) &&
-	       now >= p->group_at;
+	return p->welcomed && thc_peer_has_group(p) && !p->in_group && now >= p->group_at;
 }
 
 /* Called with thc_sock.lock held, the packet's sum checked. Why it is of no
@@ -195,9 +194,11 @@ static int make_ready(struct thc_sock *ts)
 	int error;
 
 	for (i = 0; i < ts->shards; i++) {
-		if (ts->peers[i].joined.welcome.reply != THC_REPLY_MULTICAST)
-			thc_peer_close_group(&ts->peers[i]);
-		error = thc_peer_streams(&ts->peers[i]);
+		struct thc_peer *p = &ts->peers[i];
+
+		if (!p->in_group || p->joined.welcome.reply != THC_REPLY_MULTICAST)
+			thc_peer_close_group(p);
+		error = thc_peer_streams(p);
 		if (error)
 			return error;
 	}
@@ -224,7 +225,7 @@ void thc_join_work(struct work_struct *work)
 		spin_unlock_bh(&ts->lock);
 		/* not fatal: nobody is heard on the group, the job answers by fanout */
 		if (wanted)
-			thc_peer_open_group(p);
+			thc_peer_join_group(p);
 	}
 	spin_lock_bh(&ts->lock);
 	ready = ts->state == THC_STATE_JOINING && all_ready(ts);

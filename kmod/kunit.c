@@ -63,6 +63,7 @@ static void connect_to(struct kunit *test, struct world *w, u32 shards)
 				sock_create_kern(&init_net, PF_INET, SOCK_DGRAM, IPPROTO_UDP,
 						 &p->unicast),
 				0);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(sock_alloc_file(p->unicast, 0, NULL)));
 		welcome(p, 8);
 		KUNIT_ASSERT_EQ(test, thc_peer_streams(p), 0);
 		ts->shards = i + 1;

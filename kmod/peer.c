@@ -4,6 +4,10 @@
  * this rank, one for answers to the group. They live in the network namespace
  * of the AF_THC socket, which keeps it alive.
  */
+#include <linux/cred.h>
+#include <linux/err.h>
+#include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -85,48 +89,119 @@ static int sockaddr_of(const struct thc_address *a, struct sockaddr_storage *out
 	return sizeof(*in6);
 }
 
-/* A UDP socket on @local whose packets come to thc_receive(). */
-static int open_socket(struct thc_peer *p, const struct thc_address *local, bool group,
-		       struct socket **out)
+/* An address that a BPF program may have changed. */
+static void read_address(const struct sockaddr_storage *from, struct thc_address *a)
+{
+	const struct sockaddr_in *in = (const void *)from;
+	const struct sockaddr_in6 *in6 = (const void *)from;
+
+	if (a->inet == AF_INET) {
+		a->port = in->sin_port;
+		a->in = in->sin_addr.s_addr;
+	} else {
+		a->port = in6->sin6_port;
+		a->in6 = in6->sin6_addr;
+	}
+}
+
+/* --- a UDP socket --------------------------------------------------------- */
+
+/* Packets of @sock come to thc_receive(), as soon as it is bound. */
+static void receive_from(struct thc_peer *p, struct socket *sock)
 {
 	struct udp_tunnel_sock_cfg cfg = {
 		.sk_user_data = p,
 		.encap_type = ENCAP_THC,
 		.encap_err_rcv = thc_encap_err_rcv,
 	};
-	struct net *net = sock_net(&p->owner->sk);
-	struct sockaddr_storage address;
-	struct socket *sock;
-	int error, len;
 
-	/* The one that sends is the caller's, not the kernel's: what its cgroup may not send
-	 * it does not, and it holds the namespace, which packets on their way in another one
-	 * may need when it has been closed.
-	 */
-	error = __sock_create(net, local->inet, SOCK_DGRAM, IPPROTO_UDP, &sock, group);
-	if (error)
-		return error;
-	if (group)
-		sock_set_reuseaddr(sock->sk);
-	if (local->inet == AF_INET6) {
+	if (p->address.inet == AF_INET6) {
 		set_int(sock, SOL_IPV6, IPV6_V6ONLY, 1);
 		set_int(sock, SOL_UDP, UDP_NO_CHECK6_RX, 1);
 	}
-	len = sockaddr_of(local, &address);
-	error = kernel_bind(sock, (struct sockaddr *)&address, len);
-	if (error) {
-		sock_release(sock);
-		return error;
-	}
 	sock_set_rcvbuf(sock->sk, RECEIVE_BYTES);
-	setup_udp_tunnel_sock(net, sock, &cfg);
+	setup_udp_tunnel_sock(sock_net(sock->sk), sock, &cfg);
 	thc_never_poll(sock->sk);
 	WRITE_ONCE(sock->sk->sk_data_ready, thc_receive);
 	/* packets of one flow joined on their way up */
 	set_int(sock, SOL_UDP, UDP_GRO, 1);
-	*out = sock;
-	return 0;
 }
+
+/* Credentials of who opened the AF_THC socket. The file lives as long as the socket has peers. */
+static const struct cred *opener_of(const struct thc_sock *ts)
+{
+	const struct file *file = ts->sk.sk_socket->file;
+
+	/* one of the kernel's has no file */
+	return file ? file->f_cred : current_cred();
+}
+
+/* A UDP socket of the caller's, not of the kernel's: what its cgroup may not send it does not,
+ * and it holds the namespace, which packets on their way in another one may need when it has
+ * been closed. Rules for the owner of a packet look at the credentials of the UDP socket's file.
+ * Security modules label what the current credentials make.
+ */
+static struct socket *make_socket(struct thc_peer *p)
+{
+	const struct cred *caller = override_creds(opener_of(p->owner));
+	struct net *net = sock_net(&p->owner->sk);
+	struct socket *sock;
+	struct file *file;
+	int error;
+
+	error = __sock_create(net, p->address.inet, SOCK_DGRAM, IPPROTO_UDP, &sock, 0);
+	if (error) {
+		sock = ERR_PTR(error);
+	} else {
+		/* releases the socket if it fails */
+		file = sock_alloc_file(sock, 0, NULL);
+		if (IS_ERR(file))
+			sock = ERR_CAST(file);
+	}
+	revert_creds(caller);
+	if (!IS_ERR(sock))
+		receive_from(p, sock);
+	return sock;
+}
+
+static int bind_to(struct socket *sock, const struct thc_address *local)
+{
+	struct sockaddr_storage address;
+	int len = sockaddr_of(local, &address);
+
+	return kernel_bind(sock, (void *)&address, len);
+}
+
+/* The port is free, and no packet finds @sock any more. */
+static void leave_port(struct socket *sock)
+{
+	sock->sk->sk_prot->unhash(sock->sk);
+}
+
+/* What comes from now on is for nobody. The file may be closed later than the module is
+ * unloaded, so that nothing there leads here.
+ */
+static void silence(struct thc_peer *p, struct socket *sock)
+{
+	if (!sock)
+		return;
+	leave_port(sock);
+	rcu_assign_sk_user_data(sock->sk, NULL);
+	WRITE_ONCE(sock->sk->sk_data_ready, READ_ONCE(p->owner->sk.sk_data_ready));
+}
+
+/* fput() closes the socket when the caller returns to user space. udp_tunnel_sock_release() would
+ * wait for packets under way, once for each socket.
+ */
+static void release(struct socket *sock)
+{
+	if (!sock)
+		return;
+	kernel_sock_shutdown(sock, SHUT_RDWR);
+	fput(sock->file);
+}
+
+/* --- requests out, answers to this rank in -------------------------------- */
 
 static bool is_ours(struct net *net, const struct thc_address *a)
 {
@@ -185,17 +260,68 @@ static int find_local(struct thc_peer *p, struct net *net, struct thc_address *l
 	return -EAFNOSUPPORT;
 }
 
-int thc_peer_open(struct thc_peer *p)
+/* What the programs of the caller's cgroup say about connect(): no, or another address. They
+ * see the aggregator's first port.
+ */
+static int ask_cgroup(struct thc_peer *p)
+{
+	struct sock *sk = p->unicast->sk;
+	struct sockaddr_storage address;
+	int len = sockaddr_of(&p->address, &address);
+	int error = sk->sk_prot->pre_connect(sk, (void *)&address, len);
+
+	if (error)
+		return error;
+	/* /proc/net/thc shows it */
+	spin_lock_bh(&p->owner->lock);
+	read_address(&address, &p->address);
+	p->sender.port = be16_to_cpu(p->address.port);
+	spin_unlock_bh(&p->owner->lock);
+	return p->sender.port && thc_address_is_host(&p->address) ? 0 : -EINVAL;
+}
+
+/* A BPF program may have chosen another address than @local. */
+static int bind_unicast(struct thc_peer *p)
+{
+	const struct inet_sock *inet = inet_sk(p->unicast->sk);
+	int error = bind_to(p->unicast, &p->local);
+
+	if (error)
+		return error;
+	p->local.port = inet->inet_sport;
+	if (p->local.inet == AF_INET)
+		p->local.in = inet->inet_saddr;
+#if IS_ENABLED(CONFIG_IPV6)
+	else
+		p->local.in6 = p->unicast->sk->sk_v6_rcv_saddr;
+#endif
+	return 0;
+}
+
+static int make_sockets(struct thc_peer *p)
+{
+	struct socket *sock = make_socket(p);
+
+	if (IS_ERR(sock))
+		return PTR_ERR(sock);
+	p->unicast = sock;
+	sock = make_socket(p);
+	if (IS_ERR(sock))
+		return PTR_ERR(sock);
+	p->group = sock;
+	sock_set_reuseaddr(sock->sk);
+	return 0;
+}
+
+/* The local address, and the interface that leads to the aggregator. */
+static int find_way(struct thc_peer *p)
 {
 	const struct thc_address *to = &p->address;
 	struct thc_sock *ts = p->owner;
 	struct sock *sk = &ts->sk;
-	int error;
 
 	p->local = ts->bound;
 	p->local.inet = to->inet;
-	if (ts->bound.inet && ts->bound.inet != to->inet)
-		return -EAFNOSUPPORT;
 	if (to->ifindex)
 		p->local.ifindex = to->ifindex;
 	else if (!p->local.ifindex)
@@ -203,22 +329,27 @@ int thc_peer_open(struct thc_peer *p)
 	p->oif = p->local.ifindex;
 	if (!is_ours(sock_net(sk), &p->local))
 		return -EADDRNOTAVAIL;
-	error = find_local(p, sock_net(sk), &p->local);
-	if (error)
-		return error;
-	error = open_socket(p, &p->local, false, &p->unicast);
-	if (error)
-		return error;
-	p->local.port = inet_sk(p->unicast->sk)->inet_sport;
-	p->room = thc_transmit_room(0);
-	return 0;
+	return find_local(p, sock_net(sk), &p->local);
 }
 
-/* What comes from now on is for nobody. */
-static void silence(struct socket *sock)
+int thc_peer_open(struct thc_peer *p)
 {
-	if (sock)
-		rcu_assign_sk_user_data(sock->sk, NULL);
+	const struct thc_address *bound = &p->owner->bound;
+	int error;
+
+	if (bound->inet && bound->inet != p->address.inet)
+		return -EAFNOSUPPORT;
+	error = make_sockets(p);
+	if (error)
+		return error;
+	error = ask_cgroup(p);
+	if (error)
+		return error;
+	error = find_way(p);
+	if (error)
+		return error;
+	p->room = thc_transmit_room(0);
+	return bind_unicast(p);
 }
 
 /* No more packets come to @p, but some may be under way in a softirq, and still
@@ -226,28 +357,21 @@ static void silence(struct socket *sock)
  */
 void thc_peer_silence(struct thc_peer *p)
 {
-	silence(rcu_dereference_protected(p->group, true));
-	silence(p->unicast);
-}
-
-/* udp_tunnel_sock_release() would wait for those packets, once for each socket. */
-static void release(struct socket *sock)
-{
-	if (!sock)
-		return;
-	kernel_sock_shutdown(sock, SHUT_RDWR);
-	sock_release(sock);
+	silence(p, p->group);
+	silence(p, p->unicast);
 }
 
 void thc_peer_free(struct thc_peer *p)
 {
-	release(rcu_dereference_protected(p->group, true));
+	release(p->group);
 	release(p->unicast);
 	thc_routes_free(p);
 	if (p->flights)
 		thc_memory_uncharge(p->owner->user, p->flights_bytes);
 	kvfree(p->flights);
 }
+
+/* --- answers to the group in ---------------------------------------------- */
 
 /* For packets of the aggregator alone: the kernel drops what others send to the group. */
 static int join(const struct thc_peer *p, struct socket *sock, const struct thc_address *group)
@@ -271,11 +395,20 @@ bool thc_peer_has_group(const struct thc_peer *p)
 	return w->reply == THC_REPLY_MULTICAST && w->family == (p->address.inet == AF_INET ? 4 : 6);
 }
 
-int thc_peer_open_group(struct thc_peer *p)
+/* With the opener's credentials: join_work has those of the kernel, which may bind any port. */
+static int bind_group(struct socket *sock, const struct thc_address *group)
+{
+	const struct cred *worker = override_creds(sock->file->f_cred);
+	int error = bind_to(sock, group);
+
+	revert_creds(worker);
+	return error;
+}
+
+int thc_peer_join_group(struct thc_peer *p)
 {
 	const struct thc_welcome *w = &p->joined.welcome;
 	struct thc_address group = { .inet = p->address.inet, .ifindex = p->local.ifindex };
-	struct socket *sock;
 	int error;
 
 	/* The next WELCOME may be coming just now: if it is not sound, it is stored, but joining
@@ -292,27 +425,30 @@ int thc_peer_open_group(struct thc_peer *p)
 	else
 		memcpy(&group.in6, w->group, sizeof(group.in6));
 	spin_unlock_bh(&p->owner->lock);
-	error = open_socket(p, &group, true, &sock);
+	error = bind_group(p->group, &group);
 	if (error)
 		return error;
-	error = join(p, sock, &group);
+	error = join(p, p->group, &group);
 	if (error) {
-		udp_tunnel_sock_release(sock);
+		/* to be bound again */
+		leave_port(p->group);
 		return error;
 	}
-	rcu_assign_pointer(p->group, sock);
+	spin_lock_bh(&p->owner->lock);
+	p->in_group = true;
+	spin_unlock_bh(&p->owner->lock);
 	return 0;
 }
 
+/* Packets that are under way in a softirq find @p all the same: thc_disconnect() waits for them. */
 void thc_peer_close_group(struct thc_peer *p)
 {
-	struct socket *sock = rcu_dereference_protected(p->group, true);
-
-	if (!sock)
-		return;
-	RCU_INIT_POINTER(p->group, NULL);
-	udp_tunnel_sock_release(sock);
+	silence(p, p->group);
+	release(p->group);
+	p->group = NULL;
 }
+
+/* --- room for the job's slots --------------------------------------------- */
 
 #ifdef CONFIG_MEMCG
 /* For the cgroup of who made the socket, by a work item that is in none. */

@@ -148,7 +148,9 @@ struct thc_route {
  * @address: where it is, base port
  * @unicast: requests out, answers to this rank in; owns what is on its way out
  * @room: bytes that may be on their way, as @unicast counts them
- * @group: answers to all ranks in; NULL without a group
+ * @group: answers to all ranks in: connect() makes it, join_work joins the group; NULL when
+ *	joining has ended without a group
+ * @in_group: it has joined; under thc_sock.lock
  * @route: by UDP port of the aggregator, from its first one on; whoever empties the outbox uses
  *	them, one context at a time
  * @local: our end of @unicast, on the interface that led to the aggregator
@@ -160,7 +162,7 @@ struct thc_route {
  * @nonce: of our JOIN
  * @joined: what WELCOME said last; @welcomed: it came
  * @heard: a WELCOME came over the group
- * @group_at: @group may be opened from then on; 0: at once
+ * @group_at: the group may be joined from then on; 0: at once
  * @ready: all ranks are in, @joined is final
  * @join_at: next JOIN
  * @unreachable: the network's last complaint, negative errno
@@ -172,7 +174,8 @@ struct thc_peer {
 	struct thc_address	address;
 	struct socket		*unicast;
 	size_t			room;
-	struct socket __rcu	*group;
+	struct socket		*group;
+	bool			in_group;
 	struct thc_route	route[THC_PORT_SPAN];
 	struct thc_address	local;
 	u32			oif;
@@ -416,7 +419,9 @@ u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes);
  * (ETH_P_*) says. Needs no lock: where an aggregator is stays as connect() has it.
  */
 bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *address, __be16 port);
-/* Towards @p->address, for @p->owner. */
+/* Towards @p->address, for @p->owner, by the process that connects it. What there is after an
+ * error is thc_peer_free()'s.
+ */
 int thc_peer_open(struct thc_peer *p);
 /* No packet comes to @p any more, but one may be under way. */
 void thc_peer_silence(struct thc_peer *p);
@@ -424,7 +429,8 @@ void thc_peer_silence(struct thc_peer *p);
 void thc_peer_free(struct thc_peer *p);
 /* The job has a group that @p can be in: of its IP version. Called with thc_sock.lock held. */
 bool thc_peer_has_group(const struct thc_peer *p);
-int thc_peer_open_group(struct thc_peer *p);
+int thc_peer_join_group(struct thc_peer *p);
+/* Nobody will be heard there. */
 void thc_peer_close_group(struct thc_peer *p);
 /* Room for the job's slots; -ENOMEM. */
 int thc_peer_streams(struct thc_peer *p);

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Whose the UDP sockets below an AF_THC socket are: what a packet filter, BPF
+ * programs of the cgroup and privileged ports have to say reaches them as it
+ * reaches a UDP socket of the same user. And that they are gone when they are closed.
+ */
+#include "cgroup.h"
+#include "fake.h"
+#include "nftables.h"
+
+#include <kselftest_harness.h>
+#include <stddef.h>
+
+#define USER		12345
+#define OTHER		12346
+#define GROUP		"239.84.72.1"
+#define GROUP_PORT	20000
+#define LOCAL_PORT	20001
+/* Long enough for many JOINs, and for two looks at a group that could not be joined. */
+#define A_WHILE_MS	2500
+
+FIXTURE(owner)
+{
+	int	fd[2];
+	int	udp;
+	int	cgroup;
+	struct daemon daemon;
+};
+
+FIXTURE_SETUP(owner)
+{
+	memset(self, 0, sizeof(*self));
+	self->fd[0] = self->fd[1] = self->udp = self->cgroup = -1;
+	if (why_not())
+		SKIP(return, "%s", why_not());
+	ASSERT_EQ(enter_netns(), 0);
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+}
+
+FIXTURE_TEARDOWN(owner)
+{
+	close_all(self->fd, 2);
+	close_all(&self->udp, 1);
+	stop_daemon(&self->daemon, SIGKILL);
+	if (self->cgroup >= 0)
+		leave_cgroup(self->cgroup);
+}
+
+static int open_as(uid_t uid, gid_t gid)
+{
+	int fd;
+
+	if (setegid(gid) || seteuid(uid))
+		return -errno;
+	fd = thc_open(0);
+	return seteuid(0) || setegid(0) ? -errno : fd;
+}
+
+/* The whole call chain by one user, or by root with a socket that @uid opened. */
+static int join_as(int *fd, uid_t uid, bool whole)
+{
+	struct sockaddr_thc a = fake_place();
+	int error;
+
+	*fd = open_as(uid, uid);
+	if (*fd < 0)
+		return *fd;
+	if (whole && seteuid(uid))
+		return -errno;
+	error = begin_join(*fd, &a);
+	return seteuid(0) ? -errno : error;
+}
+
+static bool hears_join(int udp, int ms)
+{
+	fake_forget(udp);
+	return !wait_for(udp, POLLIN, ms);
+}
+
+static bool has_no_nftables(int error)
+{
+	return error == -EPROTONOSUPPORT || error == -EOPNOTSUPP || error == -ENOENT;
+}
+
+/* --- a packet filter ------------------------------------------------------ */
+
+TEST_F(owner, rules_for_the_owner_are_obeyed)
+{
+	static const struct {
+		enum nft_meta_keys key;
+		bool whole;
+	} c[] = { { NFT_META_SKUID, true }, { NFT_META_SKUID, false }, { NFT_META_SKGID, false } };
+	size_t i;
+
+	for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+		int error = nft_drop(c[i].key, USER);
+
+		if (has_no_nftables(error))
+			SKIP(return, "this kernel has no nftables");
+		ASSERT_EQ(error, 0);
+		ASSERT_EQ(join_as(&self->fd[0], USER, c[i].whole), 0);
+		EXPECT_FALSE(hears_join(self->udp, A_WHILE_MS))
+		TH_LOG("case %zu: the rule does not match", i);
+		/* of that owner alone */
+		ASSERT_EQ(join_as(&self->fd[1], OTHER, c[i].whole), 0);
+		EXPECT_TRUE(hears_join(self->udp, PATIENCE_MS)) TH_LOG("case %zu", i);
+		close_all(&self->fd[1], 1);
+		ASSERT_EQ(nft_drop_no_more(), 0);
+		EXPECT_TRUE(hears_join(self->udp, PATIENCE_MS))
+		TH_LOG("case %zu: nothing had been sent at all", i);
+		close_all(self->fd, 1);
+	}
+}
+
+/* --- the group's socket --------------------------------------------------- */
+
+/* Whose a UDP socket of IPv4 is, as /proc/net/udp has it; -1: there is none. */
+static long uid_at(const char *at, unsigned int port)
+{
+	unsigned int in, there;
+	FILE *f = fopen("/proc/net/udp", "r");
+	char line[256];
+	long uid, found = -1;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, " %*d: %x:%x %*s %*s %*s %*s %*s %ld", &in, &there, &uid) == 3 &&
+		    in == inet_addr(at) && there == port)
+			found = uid;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static int set_sysctl(const char *name, const char *value)
+{
+	char path[128];
+	int fd, error;
+
+	snprintf(path, sizeof(path), "/proc/sys/net/ipv4/%s", name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	error = fd < 0 || write(fd, value, strlen(value)) < 0 ? -errno : 0;
+	close(fd);
+	return error;
+}
+
+/* A job that waits for others, with answers to a group, says so again and again, until a UDP
+ * socket is there. Whose it is, or -1.
+ */
+static long uid_of_group(int udp, const struct sockaddr_in *worker, uint64_t nonce, int ms)
+{
+	uint64_t until = now_ms() + (uint64_t)ms;
+	struct welcome_packet p;
+	long uid;
+
+	good_welcome(&p, nonce);
+	p.w.flags = THC_WELCOME_F_ONE_PORT;
+	p.w.reply = THC_REPLY_MULTICAST;
+	p.w.group_port = htobe16(GROUP_PORT);
+	inet_pton(AF_INET, GROUP, p.w.group);
+	set_sum(&p.h, sizeof(p));
+	do {
+		if (send_one(udp, worker, &p, sizeof(p)))
+			return -1;
+		sleep_ms(20);
+		uid = uid_at(GROUP, GROUP_PORT);
+	} while (uid < 0 && now_ms() < until);
+	return uid;
+}
+
+TEST_F(owner, both_sockets_are_the_openers)
+{
+	struct sockaddr_in worker;
+	uint64_t nonce;
+
+	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
+	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
+	EXPECT_EQ(uid_at("127.0.0.1", ntohs(worker.sin_port)), USER);
+	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), USER);
+	close_all(self->fd, 1);
+	EXPECT_EQ(uid_at("127.0.0.1", ntohs(worker.sin_port)), -1);
+	EXPECT_EQ(uid_at(GROUP, GROUP_PORT), -1);
+}
+
+/* What the aggregator names is bound with the opener's privileges, and not with the kernel's. */
+TEST_F(owner, port_of_the_group_may_need_a_privilege)
+{
+	struct sockaddr_in worker;
+	uint64_t nonce;
+
+	ASSERT_EQ(set_sysctl("ip_unprivileged_port_start", "30000"), 0);
+	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
+	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
+	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, A_WHILE_MS), -1);
+	/* it is tried again */
+	ASSERT_EQ(set_sysctl("ip_unprivileged_port_start", "1024"), 0);
+	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), USER);
+	close_all(self->fd, 1);
+	fake_forget(self->udp);
+
+	ASSERT_EQ(set_sysctl("ip_unprivileged_port_start", "30000"), 0);
+	ASSERT_EQ(join_as(&self->fd[0], 0, false), 0);
+	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
+	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), 0);
+}
+
+/* A port without the group's packets is given back, and bound again when there is room. */
+TEST_F(owner, group_that_cannot_be_joined)
+{
+	struct sockaddr_in worker;
+	uint64_t nonce;
+
+	ASSERT_EQ(set_sysctl("igmp_max_memberships", "0"), 0);
+	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
+	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
+	/* it may be seen for a moment */
+	uid_of_group(self->udp, &worker, nonce, A_WHILE_MS);
+	sleep_ms(100);
+	EXPECT_EQ(uid_at(GROUP, GROUP_PORT), -1);
+	ASSERT_EQ(set_sysctl("igmp_max_memberships", "20"), 0);
+	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), USER);
+}
+
+/* --- the caller's cgroup -------------------------------------------------- */
+
+#define BEGIN_IN_CGROUP()                                                                   \
+	do {                                                                                \
+		self->cgroup = enter_cgroup();                                              \
+		if (self->cgroup < 0)                                                       \
+			SKIP(return, "no cgroups here: %s", strerror(-self->cgroup));       \
+	} while (0)
+
+/* A program for addresses; negative errno. */
+static int load_program(const struct bpf_insn *program, size_t n, enum bpf_attach_type attach)
+{
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach);
+
+	return bpf_prog_load(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, "address", "GPL", program, n, &opts);
+}
+
+TEST_F(owner, programs_of_the_cgroup_refuse)
+{
+	static const struct {
+		enum bpf_attach_type attach;
+		const char *at;
+	} c[] = {
+		{ BPF_CGROUP_INET4_CONNECT, "127.0.0.1" },
+		{ BPF_CGROUP_INET6_CONNECT, "::1" },
+		{ BPF_CGROUP_INET4_BIND, "127.0.0.1" },
+		{ BPF_CGROUP_INET6_BIND, "::1" },
+	};
+	size_t i;
+
+	BEGIN_IN_CGROUP();
+	for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+		struct sockaddr_thc a = place(c[i].at, FAKE_PORT, 1, 1);
+		int program = load_refusal(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, c[i].attach);
+
+		ASSERT_GE(program, 0);
+		self->fd[0] = thc_open(0);
+		ASSERT_EQ(bpf_prog_attach(program, self->cgroup, c[i].attach, 0), 0);
+		EXPECT_EQ(begin_join(self->fd[0], &a), -EPERM) TH_LOG("case %zu", i);
+		EXPECT_EQ(bpf_prog_detach2(program, self->cgroup, c[i].attach), 0);
+		EXPECT_EQ(begin_join(self->fd[0], &a), 0) TH_LOG("case %zu", i);
+		close_all(self->fd, 1);
+		close(program);
+	}
+}
+
+/* As a load balancer in front of services has it. */
+TEST_F(owner, programs_of_the_cgroup_name_another_address)
+{
+	const struct bpf_insn program[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_2,
+		  .imm = htons(FAKE_PORT) },
+		{ .code = BPF_STX | BPF_MEM | BPF_W, .dst_reg = BPF_REG_1, .src_reg = BPF_REG_2,
+		  .off = offsetof(struct bpf_sock_addr, user_port) },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 1 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	struct sockaddr_thc a = place("127.0.0.1", 1, 1, 1), name;
+	socklen_t len = sizeof(name);
+	int fd;
+
+	BEGIN_IN_CGROUP();
+	fd = load_program(program, 4, BPF_CGROUP_INET4_CONNECT);
+	ASSERT_GE(fd, 0);
+	ASSERT_EQ(bpf_prog_attach(fd, self->cgroup, BPF_CGROUP_INET4_CONNECT, 0), 0);
+	self->fd[0] = thc_open(0);
+	EXPECT_EQ(begin_join(self->fd[0], &a), 0);
+	EXPECT_TRUE(hears_join(self->udp, PATIENCE_MS));
+	/* what the caller said */
+	ASSERT_EQ(getpeername(self->fd[0], (void *)&name, &len), 0);
+	EXPECT_EQ(name.sthc_port, htons(1));
+	EXPECT_EQ(bpf_prog_detach2(fd, self->cgroup, BPF_CGROUP_INET4_CONNECT), 0);
+	close(fd);
+}
+
+/* Its socket is of the caller's cgroup, although a work item binds it. */
+TEST_F(owner, programs_of_the_cgroup_see_the_group)
+{
+	struct sockaddr_in worker;
+	uint64_t nonce;
+	int program;
+
+	BEGIN_IN_CGROUP();
+	program = load_refusal(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_BIND);
+	ASSERT_GE(program, 0);
+	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
+	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
+	ASSERT_EQ(bpf_prog_attach(program, self->cgroup, BPF_CGROUP_INET4_BIND, 0), 0);
+	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, A_WHILE_MS), -1);
+	EXPECT_EQ(bpf_prog_detach2(program, self->cgroup, BPF_CGROUP_INET4_BIND), 0);
+	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), USER);
+	close(program);
+}
+
+/* --- the end -------------------------------------------------------------- */
+
+/* The files of the UDP sockets are closed late, the ports are not. */
+TEST_F(owner, ports_are_free_at_once)
+{
+	struct sockaddr_thc local = place("127.0.0.1", LOCAL_PORT, 0, 0);
+	struct sockaddr_in worker, at;
+	uint64_t nonce;
+	int i, udp;
+
+	local.sthc_cookie = 0;
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(bind(self->fd[0], (void *)&local, sizeof(local)), 0);
+	/* each of them replaces the one before */
+	for (i = 0; i < 20; i++) {
+		struct sockaddr_thc a = place("127.0.0.1", FAKE_PORT, 1, (uint8_t)i);
+
+		ASSERT_EQ(begin_join(self->fd[0], &a), 0) TH_LOG("join %d", i);
+	}
+	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
+	EXPECT_EQ(ntohs(worker.sin_port), LOCAL_PORT);
+	close_all(self->fd, 1);
+	udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	loopback(&at, LOCAL_PORT);
+	EXPECT_EQ(bind(udp, (void *)&at, sizeof(at)), 0);
+	close(udp);
+}
+
+TEST_HARNESS_MAIN
