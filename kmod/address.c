@@ -37,7 +37,7 @@ bool thc_address_is_host(const struct thc_address *a)
 	return type & IPV6_ADDR_UNICAST && !(type & IPV6_ADDR_MAPPED);
 }
 
-int thc_address_check(const struct sockaddr *name, int len)
+int thc_address_check(const struct sockaddr_unsized *name, int len)
 {
 	const struct sockaddr_thc *a = (const void *)name;
 

@@ -3,48 +3,88 @@
 #
 # Builds thc.ko for every kernel whose headers are installed, with all warnings
 # (W=1) and sparse (C=2), in a copy: the kernel's build system writes beside the
-# source. No warning is let pass. One TAP test per kernel, and one for a kernel of
-# 32 bits, which is refused; exit 4 when there is none, 1 if
+# source. No warning is let pass. One TAP test per kernel, one per kernel and newer
+# release whose interfaces tests/kernel/newer.py puts into that kernel's headers, and
+# one for a kernel of 32 bits, which is refused; exit 4 when there is none, 1 if
 # THC_MUST_RUN is 1 (.ci/run).
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build}
+PYTHON=${PYTHON:-/usr/bin/python3}
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 number=0
 failed=0
+
+# copy_to NAME: a fresh copy of the sources, its path in $copy
+copy_to()
+{
+	copy=$(mkdir -p "$BUILD/kmod/$1" && cd "$BUILD/kmod/$1" && pwd) || exit 1
+	rm -rf "${copy:?}"/*
+	mkdir "$copy/tests"
+	cp -r Kbuild kmod include "$copy"
+	cp -r tests/kernel "$copy/tests"
+}
+
+# result NAME STATUS: one TAP line, for what the log in $copy says
+result()
+{
+	number=$((number + 1))
+	if [ "$2" -eq 0 ]; then
+		echo "ok $number - $1"
+	else
+		echo "not ok $number - $1"
+		sed 's/^/# /' "$copy/log"
+		failed=1
+	fi
+}
+
+# build ARGUMENT...: make in $copy, W=1; fails for a warning, too
+build()
+{
+	make -j"$(nproc)" -C "$kernel" M="$copy" W=1 "$@" >"$copy/log" 2>&1 </dev/null &&
+		! grep -q 'warning:' "$copy/log"
+}
+
+builds_all()
+{
+	build C=2 CONFIG_THC_HEADERS=y modules &&
+		[ -s "$copy/thc.ko" ] && [ -s "$copy/tests/kernel/headers.o" ]
+}
+
+# compiles_for RELEASE TARGET...: with headers in which what RELEASE replaced is gone. Nothing
+# is linked to the kernel, which does not have what it would need.
+compiles_for()
+{
+	built=$BUILD/kmod/$version
+	release=$1
+	shift
+	mkdir "$copy/newer"
+	"$PYTHON" tests/kernel/newer.py "$release" "$built" "$copy/newer" >"$copy/log" 2>&1 &&
+		build "NOSTDINC_FLAGS=-nostdinc -I$copy/newer" "$@" || return 1
+	for target; do
+		[ -s "$copy/$target" ] || return 1
+	done
+}
 
 for kernel in /lib/modules/*/build; do
 	[ -e "$kernel/Makefile" ] || continue
 	version=${kernel#/lib/modules/}
 	version=${version%/build}
-	copy=$(mkdir -p "$BUILD/kmod/$version" && cd "$BUILD/kmod/$version" && pwd) || exit 1
-	rm -rf "${copy:?}"/*
-	mkdir "$copy/tests"
-	cp -r Kbuild kmod include "$copy"
-	cp -r tests/kernel "$copy/tests"
-	number=$((number + 1))
-	if make -j"$(nproc)" -C "$kernel" M="$copy" W=1 C=2 CONFIG_THC_HEADERS=y modules \
-			>"$copy/log" 2>&1 </dev/null &&
-		[ -s "$copy/thc.ko" ] && [ -s "$copy/tests/kernel/headers.o" ] &&
-		! grep -q 'warning:' "$copy/log"; then
-		echo "ok $number - thc.ko builds without warnings for $version"
-	else
-		echo "not ok $number - thc.ko builds without warnings for $version"
-		sed 's/^/# /' "$copy/log"
-		failed=1
-	fi
+	copy_to "$version"
+	builds_all
+	result "thc.ko builds without warnings for $version" $?
+	copy_to "$version-7.1"
+	compiles_for 7.1 thc.o
+	result "thc.ko compiles for $version with the interfaces of 7.1" $?
+	copy_to "$version-next"
+	compiles_for next kmod/socket.o kmod/options.o
+	result "thc.ko compiles for $version with the getsockopt() that is announced" $?
 done
 if [ $number -gt 0 ]; then
-	number=$((number + 1))
-	if make -C "$kernel" M="$copy" CONFIG_64BIT= modules >"$copy/log" 2>&1 </dev/null ||
-		! grep -q 'needs a 64-bit kernel' "$copy/log"; then
-		echo "not ok $number - a 32-bit kernel is refused with a sentence"
-		sed 's/^/# /' "$copy/log"
-		failed=1
-	else
-		echo "ok $number - a 32-bit kernel is refused with a sentence"
-	fi
+	! make -C "$kernel" M="$copy" CONFIG_64BIT= modules >"$copy/log" 2>&1 </dev/null &&
+		grep -q 'needs a 64-bit kernel' "$copy/log"
+	result "a 32-bit kernel is refused with a sentence" $?
 fi
 if [ $number -eq 0 ]; then
 	reason="no kernel headers: apt-get install linux-headers-cloud-amd64"

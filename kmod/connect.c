@@ -204,7 +204,7 @@ static int claim_outcome(struct thc_sock *ts, u32 joins)
 }
 
 /* An address again, of a socket that is connected or broken, joins again. */
-int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags)
+int thc_connect(struct socket *sock, struct sockaddr_unsized *name, int len, int flags)
 {
 	const struct sockaddr_thc *a = (const void *)name;
 	struct thc_sock *ts = thc_sk(sock->sk);

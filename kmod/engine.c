@@ -303,7 +303,7 @@ bool thc_engine_wake(struct thc_sock *ts, u64 when)
 	lockdep_assert_held(&ts->lock);
 	if (ts->state != THC_STATE_JOINING && ts->state != THC_STATE_READY)
 		return false;
-	if (!hrtimer_is_queued(&ts->timer) || hrtimer_get_expires_ns(&ts->timer) != when)
+	if (!hrtimer_is_queued(&ts->timer) || hrtimer_get_expires(&ts->timer) != ns_to_ktime(when))
 		hrtimer_start(&ts->timer, ns_to_ktime(when), HRTIMER_MODE_ABS_SOFT);
 	return true;
 }
@@ -352,6 +352,5 @@ void thc_engine_init(struct thc_sock *ts)
 		INIT_LIST_HEAD(&ts->messages[kind]);
 	INIT_LIST_HEAD(&ts->ready);
 	__skb_queue_head_init(&ts->outbox.packets);
-	hrtimer_init(&ts->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
-	ts->timer.function = on_timer;
+	hrtimer_setup(&ts->timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }

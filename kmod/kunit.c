@@ -88,7 +88,7 @@ static int world_init(struct kunit *test)
 	if (error)
 		return error;
 	w->ts = thc_sk(w->sock->sk);
-	w->ts->timer.function = no_timer;
+	hrtimer_setup(&w->ts->timer, no_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 	test->priv = w;
 	return 0;
 }
@@ -498,7 +498,7 @@ static void send_from_elsewhere(struct kunit *test, struct socket *to)
 	struct socket *from;
 	int tries;
 
-	KUNIT_ASSERT_EQ(test, kernel_bind(to, (struct sockaddr *)&at, sizeof(at)), 0);
+	KUNIT_ASSERT_EQ(test, kernel_bind(to, (void *)&at, sizeof(at)), 0);
 	KUNIT_ASSERT_EQ(test, kernel_getsockname(to, (struct sockaddr *)&at), sizeof(at));
 	KUNIT_ASSERT_EQ(test, sock_create_kern(&init_net, PF_INET, SOCK_DGRAM, IPPROTO_UDP, &from),
 			0);

@@ -36,7 +36,7 @@ static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct l
 	spin_unlock_bh(&ts->lock);
 	if (nla_put_u64_64bit(skb, THC_SOCK_INODE, sock_i_ino(&ts->sk), THC_SOCK_PAD) ||
 	    nla_put_u32(skb, THC_SOCK_UID,
-			from_kuid_munged(sk_user_ns(skb->sk), sock_i_uid(&ts->sk))) ||
+			from_kuid_munged(sk_user_ns(skb->sk), sk_uid(&ts->sk))) ||
 	    nla_put_u16(skb, THC_SOCK_JOB, job) || nla_put_u8(skb, THC_SOCK_RANK, rank) ||
 	    nla_put_string(skb, THC_SOCK_STATE, thc_state_name[state]) ||
 	    nla_put_u32(skb, THC_SOCK_EPOCH, epoch) || nla_put_u32(skb, THC_SOCK_SHARDS, shards) ||

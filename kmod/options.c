@@ -129,18 +129,14 @@ static int read_option(struct thc_sock *ts, int option, union option_value *v)
 	return -ENOPROTOOPT;
 }
 
-int thc_getsockopt(struct socket *sock, int level, int option, char __user *to, int __user *to_len)
+int thc_getsockopt(struct socket *sock, int level, int option, sockopt_t *opt)
 {
 	struct thc_sock *ts = thc_sk(sock->sk);
 	union option_value value = { 0 };
-	int room, size;
+	int size;
 
 	if (level != SOL_THC)
 		return -ENOPROTOOPT;
-	if (get_user(room, to_len))
-		return -EFAULT;
-	if (room < 0)
-		return -EINVAL;
 	lock_sock(sock->sk);
 	spin_lock_bh(&ts->lock);
 	size = read_option(ts, option, &value);
@@ -148,9 +144,10 @@ int thc_getsockopt(struct socket *sock, int level, int option, char __user *to, 
 	release_sock(sock->sk);
 	if (size < 0)
 		return size;
-	if (room < size)
+	if (opt->optlen < size)
 		return -EINVAL;
-	if (put_user(size, to_len) || copy_to_user(to, &value, size))
+	if (copy_to_iter(&value, size, &opt->iter_out) != size)
 		return -EFAULT;
+	opt->optlen = size;
 	return 0;
 }

@@ -15,7 +15,6 @@
 #include <linux/udp.h>
 #include <net/addrconf.h>
 #include <net/ip6_route.h>
-#include <net/ipv6_stubs.h>
 #include <net/route.h>
 #include <net/udp.h>
 #include <net/udp_tunnel.h>
@@ -120,7 +119,7 @@ static void receive_from(struct thc_peer *p, struct socket *sock)
 		set_int(sock, SOL_UDP, UDP_NO_CHECK6_RX, 1);
 	}
 	sock_set_rcvbuf(sock->sk, RECEIVE_BYTES);
-	setup_udp_tunnel_sock(sock_net(sock->sk), sock, &cfg);
+	setup_udp_tunnel_sock(sock_net(sock->sk), thc_tunnel_of(sock), &cfg);
 	thc_never_poll(sock->sk);
 	WRITE_ONCE(sock->sk->sk_data_ready, thc_receive);
 	/* packets of one flow joined on their way up */
@@ -246,7 +245,7 @@ static int find_local(struct thc_peer *p, struct net *net, struct thc_address *l
 			.flowi6_uid = sock_net_uid(net, sk),
 			.saddr = local->in6, .daddr = to->in6, .fl6_dport = to->port,
 		};
-		struct dst_entry *dst = ipv6_stub->ipv6_dst_lookup_flow(net, NULL, &fl, NULL);
+		struct dst_entry *dst = thc_route6(net, NULL, &fl);
 
 		if (IS_ERR(dst))
 			return PTR_ERR(dst);

@@ -32,6 +32,7 @@ static void thc_seq_stop(struct seq_file *seq, void *v)
  */
 static void show_socket(struct seq_file *seq, struct thc_sock *ts)
 {
+	u64 inode = sock_i_ino(&ts->sk);
 	struct thc_socket_stats stats;
 	struct thc_address to = { 0 };
 	u32 shards;
@@ -50,10 +51,9 @@ static void show_socket(struct seq_file *seq, struct thc_sock *ts)
 		seq_printf(seq, "[%pI6c]:%u", &to.in6, be16_to_cpu(to.port));
 	else
 		seq_puts(seq, "-");
-	seq_printf(seq, " %u %llu %llu %llu %llu %llu %llu %llu %u %lu\n", shards, stats.messages,
+	seq_printf(seq, " %u %llu %llu %llu %llu %llu %llu %llu %u %llu\n", shards, stats.messages,
 		   stats.chunks, stats.retransmits, stats.window_cuts, stats.window, stats.rtt_us,
-		   stats.memory, from_kuid_munged(seq_user_ns(seq), sock_i_uid(&ts->sk)),
-		   sock_i_ino(&ts->sk));
+		   stats.memory, from_kuid_munged(seq_user_ns(seq), sk_uid(&ts->sk)), inode);
 }
 
 static int thc_seq_show(struct seq_file *seq, void *v)

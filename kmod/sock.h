@@ -44,6 +44,8 @@
 #include <thc/flight.h>
 #include <thc/job.h>
 
+#include "compat/compat.h"
+
 /* Aggregators that may share a job's chunks. */
 #define THC_SHARDS_MAX		THC_GENL_AGGREGATORS_MAX
 #define THC_TIMEOUT_MS		60000U
@@ -438,7 +440,7 @@ int thc_peer_streams(struct thc_peer *p);
 /* --- address.c ------------------------------------------------------------ */
 
 /* -EINVAL: a reserved field, or what lies beyond the address, is not zero. */
-int thc_address_check(const struct sockaddr *name, int len);
+int thc_address_check(const struct sockaddr_unsized *name, int len);
 int thc_address_take(const struct sockaddr_thc *a, struct thc_address *out);
 /* One host's, as an aggregator's has to be: not a group, not all, not none. */
 bool thc_address_is_host(const struct thc_address *a);
@@ -465,14 +467,14 @@ bool thc_has_message(struct thc_sock *ts, u64 joins);
 
 /* --- connect.c, send.c, recv.c, options.c --------------------------------- */
 
-int thc_connect(struct socket *sock, struct sockaddr *name, int len, int flags);
+int thc_connect(struct socket *sock, struct sockaddr_unsized *name, int len, int flags);
 void thc_disconnect(struct thc_sock *ts);
 /* 0 when joined, or why not. */
 int thc_outcome(struct thc_sock *ts);
 int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, unsigned int len);
-int thc_getsockopt(struct socket *sock, int level, int option, char __user *to, int __user *to_len);
+int thc_getsockopt(struct socket *sock, int level, int option, sockopt_t *opt);
 
 /* --- netns.c, hostjob.c --------------------------------------------------- */
 

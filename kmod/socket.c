@@ -15,7 +15,7 @@ static struct proto thc_proto = {
 	.obj_size	= sizeof(struct thc_sock),
 };
 
-static int thc_bind(struct socket *sock, struct sockaddr *name, int len)
+static int thc_bind(struct socket *sock, struct sockaddr_unsized *name, int len)
 {
 	const struct sockaddr_thc *a = (const void *)name;
 	struct thc_sock *ts = thc_sk(sock->sk);
@@ -123,6 +123,8 @@ static int thc_release(struct socket *sock)
 	return 0;
 }
 
+THC_DEFINE_GETSOCKOPT(thc_getsockopt_op, thc_getsockopt)
+
 static const struct proto_ops thc_ops = {
 	.family		= PF_THC,
 	.owner		= THIS_MODULE,
@@ -137,7 +139,7 @@ static const struct proto_ops thc_ops = {
 	.listen		= sock_no_listen,
 	.shutdown	= thc_shutdown,
 	.setsockopt	= thc_setsockopt,
-	.getsockopt	= thc_getsockopt,
+	.THC_GETSOCKOPT	= thc_getsockopt_op,
 	.sendmsg	= thc_sendmsg,
 	.recvmsg	= thc_recvmsg,
 	.mmap		= sock_no_mmap,

@@ -14,10 +14,10 @@
 #include <linux/vmalloc.h>
 #include <net/inet_ecn.h>
 #include <net/ip6_route.h>
-#include <net/ipv6_stubs.h>
 #include <net/route.h>
 #include <net/udp_tunnel.h>
 
+#include "compat/compat.h"
 #include "sock.h"
 
 /* Packets of a super-packet: the kernel's limit is 64 or more. */
@@ -233,9 +233,9 @@ static int send4(struct thc_peer *p, struct sk_buff *skb, u16 port)
 		r->in = fl.saddr;
 		keep(r, dst, 0);
 	}
-	udp_tunnel_xmit_skb(container_of(dst, struct rtable, dst), usk, skb, r->in, p->address.in,
-			    INET_ECN_ECT_0, THC_TTL, htons(IP_DF), p->local.port, htons(port),
-			    false, false);
+	thc_tunnel_xmit4(container_of(dst, struct rtable, dst), usk, skb, r->in, p->address.in,
+			 INET_ECN_ECT_0, THC_TTL, htons(IP_DF), p->local.port, htons(port), false,
+			 false);
 	return 0;
 }
 
@@ -259,7 +259,7 @@ static int send6(struct thc_peer *p, struct sk_buff *skb, u16 port)
 			.fl6_dport = htons(port),
 		};
 
-		dst = ipv6_stub->ipv6_dst_lookup_flow(sock_net(usk), usk, &fl, NULL);
+		dst = thc_route6(sock_net(usk), usk, &fl);
 		if (IS_ERR(dst)) {
 			kfree_skb(skb);
 			return PTR_ERR(dst);
@@ -267,8 +267,8 @@ static int send6(struct thc_peer *p, struct sk_buff *skb, u16 port)
 		r->in6 = fl.saddr;
 		keep(r, dst, rt6_get_cookie(container_of(dst, struct rt6_info, dst)));
 	}
-	udp_tunnel6_xmit_skb(dst, usk, skb, NULL, &r->in6, &daddr, INET_ECN_ECT_0, THC_TTL, 0,
-			     p->local.port, htons(port), false);
+	thc_tunnel_xmit6(dst, usk, skb, NULL, &r->in6, &daddr, INET_ECN_ECT_0, THC_TTL, 0,
+			 p->local.port, htons(port), false);
 	return 0;
 }
 #else
