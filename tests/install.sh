@@ -113,11 +113,60 @@ netlink_spec()
 		[ -e "$prefix/include/$(sed -n 's/^uapi-header: *//p' "$spec")" ]
 }
 
-# dkms_conf NAME: a setting of the installed dkms.conf, as DKMS reads it
+# dkms_conf NAME [KERNEL]: a setting of the installed dkms.conf, as DKMS reads it
 dkms_conf()
 {
-	dkms_tree=$tree kernel_source_dir=$headers bash -c '. "$1" && eval "echo \"\${$2}\""' - \
-		"$sources/dkms.conf" "$1"
+	dkms_tree=$tree kernel_source_dir=$headers kernelver=${2:-$release} \
+		bash -c '. "$1" && eval "echo \"\${$2}\""' - "$sources/dkms.conf" "$1"
+}
+
+# dkms_takes KERNEL [CONFIG]: would DKMS build for it, now and when it is installed?
+dkms_takes()
+{
+	# shellcheck disable=SC2016 # for bash, whose match is that of DKMS
+	bash -c '[[ "$1" =~ $2 ]]' - "$1" "$(dkms_conf BUILD_EXCLUSIVE_KERNEL "$1")"
+	takes=$?
+	[ "$(dkms_conf AUTOINSTALL "$1")" = yes ]
+	[ $? -eq "$takes" ] || {
+		echo "$1: AUTOINSTALL says otherwise"
+		return 2
+	}
+	[ "$takes" -eq 0 ] || return 1
+	for option in $(dkms_conf BUILD_EXCLUSIVE_CONFIG "$1"); do
+		[ -z "${2:-}" ] || grep -q "^$option=[ym]" "$2" || return 1
+	done
+}
+
+# Each side of each bound, and names as distributions give them.
+dkms_skips()
+{
+	for kernel in 6.1.0-56-cloud-amd64 6.1 6.2.9 6.9.12-200.fc40.x86_64 6.10.0 \
+			6.12.117+deb12-amd64 6.12-rc3 6.19.14 7.0.0-14-generic 7.1 7.1.5-1-default; do
+		dkms_takes "$kernel" || {
+			echo "$kernel is skipped"
+			return 1
+		}
+	done
+	for kernel in 2.6.32 4.19.0-27-amd64 5.10.0-35-amd64 6.0.0-6-amd64 6.0 16.1.0 6.20.1 6.100.2 \
+			7.2.0-rc1 7.2.9 7.10.3 7.11 8.0.0 17.1.0 71.2; do
+		dkms_takes "$kernel"
+		[ $? -eq 1 ] || {
+			echo "$kernel is not skipped"
+			return 1
+		}
+	done
+	printf 'CONFIG_64BIT=y\nCONFIG_INET=y\nCONFIG_NET_UDP_TUNNEL=m\n' >"$root/config"
+	dkms_takes 6.12.0 "$root/config" || return 1
+	for option in CONFIG_64BIT CONFIG_INET CONFIG_NET_UDP_TUNNEL; do
+		grep -v "^$option=" "$root/config" >"$root/config.without"
+		! dkms_takes 6.12.0 "$root/config.without" || return 1
+	done
+}
+
+# A kernel whose headers are here is none that DKMS skips.
+dkms_takes_this()
+{
+	dkms_takes "$release" "$headers/.config"
 }
 
 # DKMS copies the sources to a folder of its own and runs the commands of dkms.conf.
@@ -194,7 +243,7 @@ version=$(sed -n 's/^thc-version := //p' Kbuild)
 sources=$dest/usr/src/thc-$version
 at=$tree/thc/$version/build
 
-echo "1..16"
+echo "1..18"
 try "install" make -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/usr install
 try "the library says its soname" sh -c "readelf -d '$(library libthc.so.0)' |
 	grep -q 'SONAME.*libthc.so.0'"
@@ -207,6 +256,8 @@ try "the Python package" python_package
 try "thcd and thcctl run" programs
 try "the netlink specification" netlink_spec
 try "make dkms" make -s DESTDIR="$dest" dkms
+try "DKMS skips what it cannot do" dkms_skips
+try_module "DKMS does not skip the kernel of these headers" dkms_takes_this
 try_module "thc.ko by the commands of dkms.conf" dkms_builds
 try_module "make modules_install" module_installs
 try_module "what cleans for DKMS" dkms_cleans
