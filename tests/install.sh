@@ -200,10 +200,38 @@ module_installs()
 		"$(sed -n 's/^Version: //p' "$(library libthc.pc)")"
 }
 
+# resolves ALIAS FOLDER: what modprobe would load for it, with the configuration in that folder
+resolves()
+{
+	modprobe -d "$root/tree" -S "$release" -C "$2" --resolve-alias "$1"
+}
+
+# By name only, and whoever asks for any of its aliases gets nothing; without the file, the module.
+autoload_is_off()
+{
+	modules=$root/tree/lib/modules
+	mkdir -p "$root/none" "$modules"
+	cp -r "$dest/lib/modules/$release" "$modules"
+	touch "$modules/$release/modules.order" "$modules/$release/modules.builtin"
+	depmod -b "$root/tree" "$release" || return 1
+	modprobe -d "$root/tree" -S "$release" -C "$dest/lib/modprobe.d" -D thc | grep /thc.ko ||
+		return 1
+	count=0
+	for alias in $(modinfo -F alias "$modules/$release/updates/thc.ko"); do
+		count=$((count + 1))
+		echo "$alias"
+		[ "$(resolves "$alias" "$dest/lib/modprobe.d")" = off ] &&
+			[ "$(resolves "$alias" "$root/none")" = thc ] || return 1
+	done
+	[ "$count" -eq 2 ]
+}
+
+# What keeps the module from loading by itself goes with the last module.
 module_goes()
 {
 	make -s DESTDIR="$dest" KERNEL="${release:-none}" modules_uninstall &&
-		make -s DESTDIR="$dest" dkms_remove
+		cmp kmod/modprobe.conf "$dest/lib/modprobe.d/thc.conf" &&
+		make -s DESTDIR="$dest" dkms_remove && [ ! -e "$dest/lib/modprobe.d/thc.conf" ]
 }
 
 # try_module NAME COMMAND: a test case that needs a kernel's headers
@@ -243,7 +271,7 @@ version=$(sed -n 's/^thc-version := //p' Kbuild)
 sources=$dest/usr/src/thc-$version
 at=$tree/thc/$version/build
 
-echo "1..18"
+echo "1..19"
 try "install" make -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/usr install
 try "the library says its soname" sh -c "readelf -d '$(library libthc.so.0)' |
 	grep -q 'SONAME.*libthc.so.0'"
@@ -260,6 +288,7 @@ try "DKMS skips what it cannot do" dkms_skips
 try_module "DKMS does not skip the kernel of these headers" dkms_takes_this
 try_module "thc.ko by the commands of dkms.conf" dkms_builds
 try_module "make modules_install" module_installs
+try_module "the administrator loads it, by name" autoload_is_off
 try_module "what cleans for DKMS" dkms_cleans
 try "modules_uninstall, dkms_remove" module_goes
 try "uninstall" make -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/usr uninstall

@@ -8,6 +8,12 @@ KDIR       ?= /lib/modules/$(KERNEL)/build
 KMOD_AT    := $(BUILD)/modules/$(KERNEL)
 KMOD_PARTS := Kbuild kmod include
 DKMS_AT     = $(DESTDIR)/usr/src/thc-$(VERSION)
+# Says that the administrator loads the module. It goes with the last that is installed.
+MODPROBE_AT = $(DESTDIR)/lib/modprobe.d/thc.conf
+modprobe-installs = @install -D -m 644 kmod/modprobe.conf "$(MODPROBE_AT)"
+modprobe-goes = @ls $(DESTDIR)/lib/modules/*/updates/thc.ko* \
+	$(DESTDIR)/lib/modules/*/updates/dkms/thc.ko* $(DESTDIR)/usr/src/thc-*/dkms.conf 2>/dev/null | \
+	grep -q . || rm -f "$(MODPROBE_AT)"
 
 .PHONY: modules modules_install modules_uninstall dkms dkms_remove
 modules:
@@ -20,19 +26,23 @@ modules:
 
 # Below updates/, which modprobe prefers; depmod makes the family known.
 modules_install: modules
+	$(modprobe-installs)
 	install -D -m 644 $(KMOD_AT)/thc.ko $(DESTDIR)/lib/modules/$(KERNEL)/updates/thc.ko
 	$(if $(DESTDIR),,depmod $(KERNEL))
 
 modules_uninstall:
 	rm -f $(DESTDIR)/lib/modules/$(KERNEL)/updates/thc.ko
+	$(modprobe-goes)
 	$(if $(DESTDIR),,depmod $(KERNEL))
 
 # DKMS builds it for each kernel that is installed, now and later.
 dkms:
 	@rm -rf "$(DKMS_AT)" && install -d "$(DKMS_AT)"
 	@cp -r $(KMOD_PARTS) "$(DKMS_AT)"
+	$(modprobe-installs)
 	@sed 's/@VERSION@/$(VERSION)/' kmod/dkms.conf >"$(DKMS_AT)/dkms.conf"
 	@echo 'sources are in $(DKMS_AT); now: dkms install thc/$(VERSION)'
 
 dkms_remove:
 	rm -rf "$(DKMS_AT)"
+	$(modprobe-goes)
