@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Admission, over include/thc/job.h: version and packet sum first, since a
- * corrupted packet's other fields mean nothing, then what the header says.
+ * Admission, over include/thc/job.h, which says in which order: who sends, then
+ * the packet sum, then what the header says.
  */
 #ifndef THC_ADMIT_BPF_H
 #define THC_ADMIT_BPF_H
@@ -41,19 +41,31 @@ static __always_inline enum thc_drop_reason thc_admit_sum(const struct thc_packe
 	return sum == thc_be32(h->sum) ? THC_DROP_NONE : THC_DROP_SUM;
 }
 
-/* JOIN and LEAVE, for the daemon. It refuses a JOIN itself, with a reason. */
-static __always_inline enum thc_drop_reason thc_admit_control(const struct thc_packet *p,
-							      const struct thc_job *job)
+/* JOIN, for the daemon, which refuses it itself, with a reason. @job may be NULL. */
+static __always_inline enum thc_drop_reason thc_admit_joining(const struct thc_packet *p,
+							      const struct thc_job *job, void *end)
 {
-	bool join = p->hdr->op == THC_OP_JOIN;
+	enum thc_drop_reason why;
+	struct thc_bucket *b;
+	u32 key = 0;
 
-	if (p->hdr->width)
-		return THC_DROP_WIDTH;
-	if (p->payload_len != (join ? sizeof(struct thc_join) : 0))
+	b = bpf_map_lookup_elem(&strangers, &key);
+	if (!b)
+		return THC_DROP_INTERNAL;
+	/* a clock that is cheap to read: tokens come every 5 ms */
+	why = thc_admit_join(job, p->hdr, b, bpf_ktime_get_coarse_ns());
+	if (why)
+		return why;
+	if (p->payload_len != sizeof(struct thc_join))
 		return THC_DROP_LENGTH;
-	if (join)
-		return THC_DROP_NONE;
-	return job ? thc_admit_rank(job, p->hdr, &p->path) : THC_DROP_JOB;
+	if ((void *)(p->hdr + 1) + sizeof(struct thc_join) > end)
+		return THC_DROP_TRUNCATED;
+	if (thc_sum_bpf_16((void *)p->hdr) != thc_be32(p->hdr->sum))
+		return THC_DROP_SUM;
+	why = thc_admit_form(p->hdr);
+	if (why)
+		return why;
+	return p->hdr->width ? THC_DROP_WIDTH : THC_DROP_NONE;
 }
 
 /* For fanout; a job's record is shared, so it is written only on a change. */

@@ -129,6 +129,15 @@ static __always_inline int thc_contribute(struct xdp_md *ctx, struct thc_stats *
 	return thc_reply(ctx, job_id, index, mode, rank);
 }
 
+/* JOIN and LEAVE go on to the daemon, unless there is a reason why not. */
+static __always_inline int thc_control(struct thc_stats *st, enum thc_drop_reason why)
+{
+	if (why)
+		return thc_drop(st, why);
+	thc_count(st, THC_EVENT_CONTROL);
+	return XDP_PASS;
+}
+
 static __always_inline int thc_ingress(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -137,7 +146,7 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 	struct thc_packet p;
 	struct thc_job *job;
 	u32 job_id, rank;
-	int why;
+	int why, refused;
 
 	why = thc_parse(ctx, &p);
 	if (why == THC_PARSE_FOREIGN)
@@ -155,7 +164,15 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 	job = bpf_map_lookup_elem(&jobs, &job_id);
 	if (job && !thc_admit_near(job, &p.path))
 		return thc_drop(st, THC_DROP_HOPS);
-	if (!job || !thc_admit_nosum(job, p.hdr)) {
+	if (p.hdr->op == THC_OP_JOIN)
+		return thc_control(st, thc_admit_joining(&p, job, end));
+	if (!job)
+		return thc_drop(st, THC_DROP_JOB);
+	why = thc_admit_rank(job, p.hdr, &p.path);
+	if (why && !thc_admit_lost(job, p.hdr, why))
+		return thc_drop(st, why);
+	refused = why;
+	if (!thc_admit_nosum(job, p.hdr)) {
 		why = thc_admit_sum(&p, end);
 		if (why)
 			return thc_drop(st, why);
@@ -163,21 +180,15 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 	why = thc_admit_form(p.hdr);
 	if (why)
 		return thc_drop(st, why);
-	if (thc_op_is_control(p.hdr->op)) {
-		why = thc_admit_control(&p, job);
-		if (why)
-			return thc_drop(st, why);
-		thc_count(st, THC_EVENT_CONTROL);
-		return XDP_PASS;
-	}
+	if (p.hdr->op == THC_OP_LEAVE)
+		return thc_control(st, p.hdr->width  ? THC_DROP_WIDTH :
+				       p.payload_len ? THC_DROP_LENGTH :
+						       THC_DROP_NONE);
 
-	why = job ? thc_admit_rank(job, p.hdr, &p.path) : THC_DROP_JOB;
-	if (why && !(job && thc_admit_lost(job, p.hdr, why)))
-		return thc_drop(st, why);
 	rank = p.hdr->rank;
-	if (!why)
+	if (!refused)
 		thc_member_seen(&job->member[rank & (THC_RANKS_MAX - 1)], &p);
-	if (why || thc_be32(p.hdr->epoch) != job->epoch) {
+	if (refused || thc_be32(p.hdr->epoch) != job->epoch) {
 		thc_count(st, THC_EVENT_EPOCH);
 		thc_answer_epoch(p.hdr, job);
 		return thc_reply(ctx, job_id, 0, THC_MODE_ONE, rank);

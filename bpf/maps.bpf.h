@@ -82,6 +82,13 @@ struct {
 	__type(value, struct thc_stats);
 } stats SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct thc_bucket);
+} strangers SEC(".maps");
+
 /**
  * struct thc_turn - numbers the clones of one answer, per CPU
  * @next: tag of the next answer

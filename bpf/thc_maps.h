@@ -8,6 +8,7 @@
  *	slots	array, set at load	struct thc_slot, mmapped by the daemon
  *	lanes	array, as slots		struct thc_lanes, mmapped by the daemon
  *	stats	per-CPU array, 1	struct thc_stats
+ *	strangers	per-CPU array, 1	struct thc_bucket
  *	fan	array of devmaps	[n]: the interface n + 1 times
  *	relay	ring buffer		struct thc_relay
  */

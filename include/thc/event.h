@@ -36,8 +36,7 @@ enum thc_event {
  * struct thc_stats - one CPU's counters
  * @received: packets that reached a THC port
  * @event: by enum thc_event
- * @drop: by enum thc_drop_reason; @drop[THC_DROP_NONE] and
- *	@drop[THC_DROP_UNUSED] stay zero
+ * @drop: by enum thc_drop_reason; @drop[THC_DROP_NONE] stays zero
  */
 struct thc_stats {
 	u64	received;

@@ -2,10 +2,16 @@
 /*
  * A job as an aggregator knows it, and admission: whether a packet may touch
  * one. The daemon writes these records, the data path reads them.
+ *
+ * The first question is who sends (thc_admit_join(), thc_admit_rank()): a few
+ * compares refuse what is not of the job, and a flood of it costs little. Then
+ * the packet sum, since a corrupted packet's other fields mean nothing, then
+ * what the header says (thc_admit_form(), thc_admit_data()).
  */
 #ifndef THC_JOB_H
 #define THC_JOB_H
 
+#include <thc/bucket.h>
 #include <thc/event.h>
 #include <thc/lane.h>
 #include <thc/sum.h>
@@ -187,8 +193,34 @@ THC_INLINE int thc_admit_nosum(const struct thc_job *job, const struct thc_hdr *
 	       job->flags & THC_JOB_F_NOSUM;
 }
 
+/* Does the packet name a job that is there, its cookie, and one of its ranks? */
+THC_INLINE enum thc_drop_reason thc_admit_name(const struct thc_job *job, const struct thc_hdr *h)
+{
+	if (!job->active)
+		return THC_DROP_JOB;
+	if (h->cookie != thc_be64(job->cookie))
+		return THC_DROP_COOKIE;
+	return h->rank < job->ranks ? THC_DROP_NONE : THC_DROP_RANK;
+}
+
 /**
- * thc_admit_rank() - may this packet speak for its rank?
+ * thc_admit_join() - may this JOIN go on to the daemon?
+ * @job: found by thc_hdr.job; NULL: no job can have that number
+ * @strangers: what JOINs that no job admits are counted against; NULL: nothing
+ * @now: ns, of a clock that does not go back
+ *
+ * The daemon tells a stranger why it is refused, and looks at the address.
+ */
+THC_INLINE enum thc_drop_reason thc_admit_join(const struct thc_job *job, const struct thc_hdr *h,
+					       struct thc_bucket *strangers, u64 now)
+{
+	if (job && !thc_admit_name(job, h))
+		return THC_DROP_NONE;
+	return !strangers || thc_bucket_take(strangers, now) ? THC_DROP_NONE : THC_DROP_FLOOD;
+}
+
+/**
+ * thc_admit_rank() - may this packet, no JOIN, speak for its rank?
  * @job: found by thc_hdr.job
  *
  * Epoch is not looked at: a packet of another epoch is answered, not dropped.
@@ -197,25 +229,24 @@ THC_INLINE enum thc_drop_reason thc_admit_rank(const struct thc_job *job, const 
 					       const struct thc_path *path)
 {
 	const struct thc_member *m = &job->member[h->rank & (THC_RANKS_MAX - 1)];
+	enum thc_drop_reason why = thc_admit_name(job, h);
 
-	if (!job->active)
-		return THC_DROP_JOB;
-	if (h->cookie != thc_be64(job->cookie))
-		return THC_DROP_COOKIE;
-	if (h->rank >= job->ranks || !m->port)
+	if (why)
+		return why;
+	if (!m->port)
 		return THC_DROP_RANK;
 	if (m->port != thc_be16(path->src_port) || !thc_addr_equal(&m->addr, &path->src))
 		return THC_DROP_ADDRESS;
 	return THC_DROP_NONE;
 }
 
-/* The packet, refused with @why, is of an epoch that ended because the
+/* The data packet, refused with @why, is of an epoch that ended because the
  * aggregator started anew: its rank is told so, like one of any other old epoch.
  */
 THC_INLINE int thc_admit_lost(const struct thc_job *job, const struct thc_hdr *h,
 			      enum thc_drop_reason why)
 {
-	return why == THC_DROP_RANK && h->rank < job->ranks &&
+	return why == THC_DROP_RANK && h->rank < job->ranks && thc_op_is_data(h->op) &&
 	       (s32)(thc_be32(h->epoch) - job->epoch) < 0;
 }
 

@@ -42,7 +42,7 @@
 	X(MISMATCH, "mismatch", "op, width, round or chunk differ from the slot's")	\
 	X(BUSY, "busy", "generation too far ahead")					\
 	X(LOCK, "lock", "slot lock not got in time")					\
-	X(UNUSED, "unused", "a number that is not in use")				\
+	X(FLOOD, "flood", "too many JOINs that no job admits")				\
 	X(INTERNAL, "internal", "a map lookup failed: a bug")				\
 	X(HOPS, "hops", "came through more routers than the job allows")
 
@@ -87,7 +87,7 @@ static const struct thc_name thc_drop_name[] __attribute__((unused)) = { THC_DRO
 /* Can packets be counted under it? Others are not shown. */
 static inline int thc_drop_is_reason(int reason)
 {
-	return reason != THC_DROP_NONE && reason != THC_DROP_UNUSED;
+	return reason != THC_DROP_NONE;
 }
 
 /* The counter rule of include/thc/event.h; *@fates and *@drops may be shown. */

@@ -160,7 +160,6 @@ static inline void rig_check_balance(const struct thc_stats *st)
 		fates += st->drop[i];
 	assert_int_equal(st->received, fates);
 	assert_int_equal(st->drop[THC_DROP_NONE], 0);
-	assert_int_equal(st->drop[THC_DROP_UNUSED], 0);
 }
 
 /* fan[@k] of maps.bpf.h: @ifindex k + 1 times. */

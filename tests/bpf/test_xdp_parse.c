@@ -349,8 +349,8 @@ static void drop__header(void **state)
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = thc_be16(128));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = 0xffff);
 	DROP(THC_DROP_BUSY, LUT_LEN,
-	     (fresh(), rig.slots[64].epoch = 1, rig.slots[64].top = -1,
-	      h.generation = thc_be32(1)));
+	     (fresh(), rig.slots[64].epoch = 1, rig.slots[64].top = -1, h.generation = thc_be32(1),
+	      h.chunk = thc_be32(128)));
 	fresh();
 	job->member[0].port = 0;
 	DROP(THC_DROP_RANK, LUT_LEN, (void)0);
@@ -373,10 +373,60 @@ static void drop__header(void **state)
 	DROP(THC_DROP_MISMATCH, LUT_LEN, h.chunk = thc_be32(1));
 	DROP(THC_DROP_MISMATCH, LUT_LEN, h.round = thc_be32(1));
 	DROP(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_ADD, h.width = 8));
-	DROP(THC_DROP_BUSY, LUT_LEN, h.generation = thc_be32(1));
-	DROP(THC_DROP_BUSY, LUT_LEN, h.generation = thc_be32(2));
-	DROP(THC_DROP_BUSY, LUT_LEN, h.generation = thc_be32(0x7fffffff));
+	DROP(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(1), h.chunk = thc_be32(128)));
+	DROP(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(2), h.chunk = thc_be32(256)));
+	DROP(THC_DROP_BUSY, LUT_LEN,
+	     (h.generation = thc_be32(0x7fffffff), h.chunk = thc_be32(0x7fffffffU * 128)));
 #undef DROP
+}
+
+/* Who sends is asked before the sum: a stranger's packet is not read to its end. */
+static void drop__strangers_before_the_sum(void **state)
+{
+	struct rig_frame f = rig_way(&lut, false);
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	struct thc_hdr h;
+	size_t len;
+
+	(void)state;
+	fresh();
+#define DROP(reason, bytes, change) \
+	do { \
+		rig_header(&h, &lut); \
+		change; \
+		len = rig_packet(packet, &h, payload, bytes); \
+		packet[4] ^= 1; \
+		len = rig_frame(frame, &f, packet, len); \
+		expect_drop(#change, frame, len, reason); \
+	} while (0)
+	DROP(THC_DROP_SUM, LUT_LEN, (void)0);
+	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(3));
+	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(THC_JOBS_MAX));
+	DROP(THC_DROP_COOKIE, LUT_LEN, h.cookie++);
+	DROP(THC_DROP_COOKIE, 40, h.cookie++);
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = 4);
+	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = 1);
+	DROP(THC_DROP_COOKIE, 0, (h.op = THC_OP_LEAVE, h.width = 0, h.cookie = 0));
+	DROP(THC_DROP_COOKIE, LUT_LEN, (h.op = THC_OP_CLOSE, h.cookie = 0));
+	DROP(THC_DROP_ADDRESS, LUT_LEN, (h.op = THC_OP_CLOSE, h.rank = 1));
+#undef DROP
+	assert_true(slots_untouched());
+}
+
+/* What a change of byte @i of the header must be noticed as. */
+static enum thc_drop_reason changed(const u8 *frame, size_t i)
+{
+	u8 rank = frame[HEAD + 18];
+
+	if (i == 0)
+		return THC_DROP_VERSION;
+	if (i >= 8 && i < 16)
+		return THC_DROP_COOKIE;
+	if (i == 16 || i == 17)
+		return THC_DROP_JOB;
+	if (i == 18)
+		return rank < 4 ? THC_DROP_ADDRESS : THC_DROP_RANK;
+	return THC_DROP_SUM;
 }
 
 /* Any single bit changed on the way is noticed, wherever it is. */
@@ -392,8 +442,7 @@ static void drop__sum(void **state)
 	for (i = HEAD; i < len; i++) {
 		for (bit = 0; bit < 8; bit += i < HEAD + sizeof(struct thc_hdr) ? 1 : 7) {
 			frame[i] ^= 1 << bit;
-			expect_drop("one bit", frame, len,
-				    i == HEAD ? THC_DROP_VERSION : THC_DROP_SUM);
+			expect_drop("one bit", frame, len, changed(frame, i - HEAD));
 			frame[i] ^= 1 << bit;
 		}
 	}
@@ -499,6 +548,7 @@ int main(void)
 		cmocka_unit_test(parse__truncated_everywhere),
 		cmocka_unit_test(drop__frame),
 		cmocka_unit_test(drop__header),
+		cmocka_unit_test(drop__strangers_before_the_sum),
 		cmocka_unit_test(drop__sum),
 		cmocka_unit_test(drop__nosum),
 		cmocka_unit_test(control__passes_to_the_daemon),

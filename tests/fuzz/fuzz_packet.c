@@ -9,6 +9,9 @@
  * CLOSE; a new epoch. After each one:
  *	- a frame that is not THC passes untouched and uncounted, every other
  *	  one is counted once as received and once under its fate;
+ *	- what is refused for its header is counted under the reason that
+ *	  Documentation/protocol.md has first, and JOINs of strangers reach the
+ *	  daemon only as long as there are tokens;
  *	- what was counted as added was entitled to it, and was not in before;
  *	- every answer that leaves has true lengths, addresses, checksums and
  *	  packet sum, and its lanes are those of exactly the contributors in
@@ -67,6 +70,8 @@ static struct thc_slot world_slots[SLOTS];
 static struct thc_lanes world_lanes[SLOTS];
 static struct thc_stats world_stats;
 static struct thc_turn world_turn;
+static struct thc_bucket world_strangers;
+static int tokens;	/* left for them: time stands still */
 static char world_fan[THC_RANKS_MAX + 1];
 static struct thc_relay world_relay;
 static bool relay_submitted, relay_full;
@@ -92,6 +97,8 @@ static void *fuzz_lookup(void *map, const void *key)
 		return k < 1 ? &world_stats : NULL;
 	if (map == (void *)&turn)
 		return k < 1 ? &world_turn : NULL;
+	if (map == (void *)&strangers)
+		return k < 1 ? &world_strangers : NULL;
 	if (map == (void *)&fan)
 		return k <= THC_RANKS_MAX ? &world_fan[k] : NULL;
 	abort();
@@ -130,6 +137,14 @@ static void fuzz_submit(void *record, __u64 flags)
 {
 	require(record == &world_relay && !flags);
 	relay_submitted = true;
+}
+
+#define NOW_NS	1000000000ULL
+#define TOKENS	3	/* at first: few, so that they run out */
+
+static __u64 fuzz_clock(void)
+{
+	return NOW_NS;
 }
 
 /* --- what the input says ------------------------------------------------------ */
@@ -188,6 +203,8 @@ static void reset(void)
 	memset(world_lanes, 0xa5, sizeof(world_lanes));
 	memset(&world_stats, 0, sizeof(world_stats));
 	memset(&world_turn, 0, sizeof(world_turn));
+	world_strangers.full_at = NOW_NS + (THC_STRANGERS_BURST - TOKENS) * THC_STRANGERS_NS;
+	tokens = TOKENS;
 	for (j = 0; j < JOBS; j++) {
 		struct thc_job *job = &world_jobs[j];
 
@@ -229,6 +246,11 @@ static struct {
 	u8 kind;
 	struct contribution from[RANKS];
 } shadow[SLOTS][2];
+
+/* Where the last one was: half of all CLOSEs go there. */
+static struct {
+	u32 job, slot;
+} recent;
 
 static u32 lane_of(const u8 *p, int width, int i)
 {
@@ -302,6 +324,8 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 	const u8 *payload = (const u8 *)(h + 1);
 	u64 sum_waived = job == 2 && h->flags & THC_F_NOSUM;
 
+	recent.job = job;
+	recent.slot = slot;
 	require(payload + payload_len <= frame + size);
 	require(h->version == THC_VERSION && job < JOBS && slot < JOB_SLOTS && rank < RANKS);
 	require(h->cookie == thc_be64(0x1111111111111111ULL * (job + 1)));
@@ -461,15 +485,19 @@ static void victim_restore(void)
 	victim.slot = NULL;
 }
 
-/* Where the THC header is in a frame that was taken for one. */
+/* Where IP begins, and THC, in a frame that was taken for one. */
+static const u8 *ip_header(const u8 *frame)
+{
+	u32 proto = frame[12] << 8 | frame[13];
+
+	return frame + (proto == ETH_P_8021Q || proto == ETH_P_8021AD ? 18 : 14);
+}
+
 static size_t header_offset(const u8 *frame)
 {
-	size_t at = 12;
+	const u8 *ip = ip_header(frame);
 
-	if ((frame[at] << 8 | frame[at + 1]) == ETH_P_8021Q ||
-	    (frame[at] << 8 | frame[at + 1]) == ETH_P_8021AD)
-		at += 4;
-	return at + 2 + ((frame[at] << 8 | frame[at + 1]) == ETH_P_IP ? 20 : 40) + 8;
+	return ip - frame + ((ip[-2] << 8 | ip[-1]) == ETH_P_IP ? 20 : 40) + 8;
 }
 
 /* What the devmap does: clones that can grow, then the frame itself that cannot. */
@@ -515,11 +543,99 @@ static void check_after(const struct thc_stats *before)
 
 	require(world_stats.received == total(world_stats.event, THC_EVENT_FATES) +
 						total(world_stats.drop, THC_DROP_REASONS));
-	require(!world_stats.drop[THC_DROP_NONE] && !world_stats.drop[THC_DROP_UNUSED]);
+	require(!world_stats.drop[THC_DROP_NONE]);
 	require(!world_stats.drop[THC_DROP_INTERNAL] && !world_stats.drop[THC_DROP_LOCK]);
 	require(world_stats.received - before->received <= 1);
 	for (i = 0; i < SLOTS; i++)
 		require(!world_slots[i].lock);
+}
+
+/* Who sends: job, cookie, rank, and unless it wants to join, address and port. */
+static enum thc_drop_reason unknown_sender(const u8 *frame, size_t at, const struct thc_hdr *h)
+{
+	const u8 *udp = frame + at - 8, *ip = ip_header(frame);
+	int job = thc_be16(h->job), rank = h->rank;
+	struct thc_addr from, member;
+
+	if (job >= JOBS || !world_jobs[job].active)
+		return THC_DROP_JOB;
+	if (h->cookie != thc_be64(0x1111111111111111ULL * (job + 1)))
+		return THC_DROP_COOKIE;
+	if (rank >= RANKS)
+		return THC_DROP_RANK;
+	if (h->op == THC_OP_JOIN)
+		return THC_DROP_NONE;
+	member = member_addr(job, rank);
+	from = thc_addr_v4(0);
+	memcpy(udp - ip == 20 ? &from.word[3] : &from.word[0], ip + (udp - ip == 20 ? 12 : 8),
+	       udp - ip == 20 ? 4 : 16);
+	return (udp[0] << 8 | udp[1]) == 40000 + rank && !memcmp(&from, &member, sizeof(from)) ?
+		       THC_DROP_NONE :
+		       THC_DROP_ADDRESS;
+}
+
+static bool length_known(u8 op, u32 length)
+{
+	if (op == THC_OP_JOIN)
+		return length == 16;
+	return !length || length == 16 || length == 256 || length == 512 || length == 1024;
+}
+
+/* The first reason of protocol.md's table that header, payload and sum give. */
+static enum thc_drop_reason first_reason(const u8 *frame, size_t at)
+{
+	u32 length = (frame[at - 4] << 8 | frame[at - 3]) - 8 - sizeof(struct thc_hdr);
+	enum thc_drop_reason why;
+	bool waived;
+	struct thc_hdr h;
+
+	memcpy(&h, frame + at, sizeof(h));
+	if (h.version != THC_VERSION)
+		return THC_DROP_VERSION;
+	why = unknown_sender(frame, at, &h);
+	if (why && h.op == THC_OP_JOIN && tokens-- <= 0)
+		return tokens = 0, THC_DROP_FLOOD;
+	if (why && h.op != THC_OP_JOIN)
+		return why;
+	if (!length_known(h.op, length))
+		return THC_DROP_LENGTH;
+	waived = thc_be16(h.job) == 2 && h.flags & THC_F_NOSUM && h.op >= 1 && h.op <= 4;
+	if (!waived && thc_be32(h.sum) != thc_sum_packet((void *)(frame + at),
+							 frame + at + sizeof(h), length / 8))
+		return THC_DROP_SUM;
+	if (!(h.op >= 1 && h.op <= 4) && h.op != THC_OP_JOIN && h.op != THC_OP_LEAVE)
+		return THC_DROP_OP;
+	if (h.flags & ~THC_F_NOSUM)
+		return THC_DROP_FLAGS;
+	return h.reserved || h.count || h.bitmap ? THC_DROP_RESERVED : THC_DROP_NONE;
+}
+
+/* The frame was counted, for what reason: is that the first one there is? */
+static void check_reason(const u8 *frame, size_t size, const struct thc_stats *before)
+{
+	enum thc_drop_reason why, got = THC_DROP_NONE;
+	size_t at = header_offset(frame);
+	const u8 *udp = frame + at - 8, *ip = ip_header(frame);
+	int i;
+
+	for (i = 1; i < THC_DROP_REASONS; i++)
+		if (world_stats.drop[i] > before->drop[i])
+			got = i;
+	/* those of the frame, which has no header to look at */
+	if (got == THC_DROP_TRUNCATED || got == THC_DROP_IP_OPTIONS || got == THC_DROP_FRAGMENT)
+		return;
+	require(size >= at + sizeof(struct thc_hdr));
+	if (udp - ip == 20 ? (ip[2] << 8 | ip[3]) - 20 != (udp[4] << 8 | udp[5]) :
+			     memcmp(ip + 4, udp + 4, 2)) {
+		require(got == THC_DROP_LENGTH);
+		return;
+	}
+	why = first_reason(frame, at);
+	if (why)
+		require(got == why);
+	else
+		require(!got || got == THC_DROP_WIDTH || got == THC_DROP_LENGTH ||
+			got == THC_DROP_SLOT || got == THC_DROP_BUSY || got == THC_DROP_MISMATCH);
 }
 
 static void receive(const u8 *frame, size_t size)
@@ -534,6 +650,8 @@ static void receive(const u8 *frame, size_t size)
 	require(action == XDP_PASS || action == XDP_DROP || action == XDP_REDIRECT);
 	require((action == XDP_REDIRECT) == (redirected >= 0));
 	check_after(&before);
+	if (world_stats.received > before.received)
+		check_reason(frame, size, &before);
 	if (action == XDP_PASS) {
 		require(ctx.data_end - ctx.data == size &&
 			!memcmp((void *)(long)ctx.data, frame, size));
@@ -582,6 +700,7 @@ static const struct {
 	{ THC_OP_LUT_ADD, 4, 512 }, { THC_OP_LUT_ADD, 4, 256 }, { THC_OP_ADD, 8, 1024 },
 	{ THC_OP_ADD, 16, 1024 }, { THC_OP_ADD, 32, 1024 }, { THC_OP_OR, 32, 1024 },
 	{ THC_OP_MAX, 32, 1024 }, { THC_OP_JOIN, 0, 16 }, { THC_OP_LEAVE, 0, 0 },
+	{ THC_OP_CLOSE, 0, 0 },
 };
 
 /* Ethernet, IP and UDP around @bytes of THC; returns their length. */
@@ -788,7 +907,8 @@ static void act_close(struct input *in)
 {
 	struct thc_stats before = world_stats;
 	u8 where = next(in);
-	u32 job = where % (JOBS + 1), slot = where / 4 % (JOB_SLOTS + 1), k;
+	u32 job = where & 0x20 ? recent.job : where % (JOBS + 1);
+	u32 slot = where & 0x20 ? recent.slot : where / 4 % (JOB_SLOTS + 1), k;
 	u32 index = job * JOB_SLOTS + slot;
 	struct thc_close_request r = {
 		.job = job, .slot = slot,
@@ -858,8 +978,7 @@ static void report_reached(void)
 	}
 	for (i = 1; i < THC_DROP_REASONS; i++) {
 		printf(" drop%d %llu", i, reached.drop[i]);
-		missing += !reached.drop[i] && i != THC_DROP_LOCK && i != THC_DROP_INTERNAL &&
-			   i != THC_DROP_UNUSED;
+		missing += !reached.drop[i] && i != THC_DROP_LOCK && i != THC_DROP_INTERNAL;
 	}
 	missing += !thefts;
 	printf(" thefts %llu\n# %llu inputs, %d outcomes never reached\n", thefts, inputs, missing);
@@ -900,6 +1019,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	reset();
 	memset(shadow, 0, sizeof(shadow));
+	memset(&recent, 0, sizeof(recent));
 	set_config(first & 1);
 	relay_full = first == 0x7f;
 	while (in.left) {

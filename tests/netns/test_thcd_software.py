@@ -256,6 +256,9 @@ def case__every_drop_has_its_name():
             ("address", lambda: a.send(wire.LEAVE, b"", rank=1)),
             ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=576)),
             ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=65535)),
+            # who sends is asked before the sum
+            ("cookie", lambda: a.send(LUT_ADD, bytes(512), cookie=5, seal=False, **good)),
+            ("address", lambda: a.send(wire.CLOSE, b"", rank=1, seal=False)),
             ("busy", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=1, generation=1)),
         ]
         expected = {}
@@ -266,6 +269,32 @@ def case__every_drop_has_its_name():
             drops = {k: v for k, v in d.stats()["drops"].items() if v}
             assert drops == expected, f"after a packet for \"{name}\": {drops}, not {expected}"
         assert d.stats()["events"]["added"] == 0
+
+
+def case__few_of_many_strangers_are_heard():
+    """JOINs that no job admits: a bucketful is refused by name, the rest is dropped, and
+    who belongs to the job joins beside them."""
+    with Daemon("1,ranks=1,cookie=0x5eed5eed5eed1234,table=uniform") as d:
+        genuine = d.worker(0)
+        strangers = [d.worker(0, cookie=5), d.worker(7), d.worker(0, job=9)]
+        start, sent = time.monotonic(), 0
+        for turn in range(100):
+            for _ in range(10):
+                for w in strangers:
+                    w.send(wire.JOIN, struct.pack(">QII", w.nonce, 0, 0))
+                    sent += 1
+            # all are read before the next: a full buffer would lose some
+            while (s := d.stats())["received"] < sent + turn:
+                assert time.monotonic() - start < wire.PATIENCE, s
+            assert not genuine.join_once().refusal, "a rank of the job was refused"
+        most = 64 + (time.monotonic() - start) * 200 + 1
+        flood = s["drops"]["flood"]
+        heard = sent - flood
+        print(f"# {sent} strangers, {heard} heard, {flood} dropped")
+        assert 64 <= heard <= most, f"{heard} of {sent} were heard, {most:.0f} may be"
+        # and they are told so
+        for w, why in zip(strangers, (wire.NOT_JOB, wire.NOT_RANK, wire.NOT_JOB)):
+            assert w.expect(wire.WELCOME).refusal == why
 
 
 def case__a_job_may_go_without_sums():

@@ -55,13 +55,13 @@ static struct packet good(void)
 	return p;
 }
 
-/* As an aggregator asks: form, then rank, then fit. */
+/* As an aggregator asks: rank, then form, then fit. */
 static enum thc_drop_reason admit(const struct packet *p, enum thc_lane_kind *kind)
 {
-	enum thc_drop_reason reason = thc_admit_form(&p->hdr);
+	enum thc_drop_reason reason = thc_admit_rank(&p->job, &p->hdr, &p->path);
 
 	if (!reason)
-		reason = thc_admit_rank(&p->job, &p->hdr, &p->path);
+		reason = thc_admit_form(&p->hdr);
 	if (!reason && thc_op_is_data(p->hdr.op))
 		reason = thc_admit_data(&p->job, &p->hdr, &p->path, p->payload, kind);
 	return reason;
@@ -322,6 +322,106 @@ static void admission__slot_and_port(void **state)
 	assert_int_equal(thc_slot_port(BASE, THC_SLOTS_MAX - 1), BASE + THC_PORT_SPAN - 1);
 }
 
+/* --- joining -------------------------------------------------------------- */
+
+#define SECOND	1000000000ULL
+
+/* How many of @n JOINs like @p go on to the daemon at time @now. */
+static int joins(const struct packet *p, struct thc_bucket *b, u64 now, int n)
+{
+	int on = 0;
+
+	while (n--) {
+		enum thc_drop_reason reason = thc_admit_join(&p->job, &p->hdr, b, now);
+
+		assert_true(reason == THC_DROP_NONE || reason == THC_DROP_FLOOD);
+		on += !reason;
+	}
+	return on;
+}
+
+static struct packet stranger(int how)
+{
+	struct packet p = good();
+
+	p.hdr.op = THC_OP_JOIN;
+	if (how == 0)
+		p.hdr.cookie ^= thc_be64(1);
+	else if (how == 1)
+		p.hdr.rank = RANKS;
+	else
+		p.job.active = 0;
+	return p;
+}
+
+/* A whole job with a wrong cookie is told so at once, and then 200 a second. */
+static void join__strangers_are_few(void **state)
+{
+	int how, s;
+
+	(void)state;
+	for (how = 0; how < 3; how++) {
+		struct packet p = stranger(how);
+		struct thc_bucket b = { 0 };
+		u64 now = 5 * SECOND;
+
+		assert_int_equal(joins(&p, &b, now, 1000), THC_STRANGERS_BURST);
+		assert_int_equal(joins(&p, &b, now + THC_STRANGERS_NS - 1, 10), 0);
+		assert_int_equal(joins(&p, &b, now + THC_STRANGERS_NS, 10), 1);
+		now += SECOND;
+		for (s = 0; s < 200; s++)
+			joins(&p, &b, now + s * THC_STRANGERS_NS, 1000);
+		assert_int_equal(joins(&p, &b, now + SECOND, 1000), 1);
+		/* who was silent for a while may ask at once again, but not more than that */
+		assert_int_equal(joins(&p, &b, now + 1000 * SECOND, 1000), THC_STRANGERS_BURST);
+	}
+}
+
+static void join__a_number_that_no_job_has(void **state)
+{
+	struct packet p = stranger(0);
+	struct thc_bucket b = { 0 };
+	int n = 0;
+
+	(void)state;
+	while (n < 1000 && !thc_admit_join(NULL, &p.hdr, &b, SECOND))
+		n++;
+	assert_int_equal(n, THC_STRANGERS_BURST);
+	/* the daemon behind XDP has no bucket */
+	assert_int_equal(thc_admit_join(NULL, &p.hdr, NULL, SECOND), THC_DROP_NONE);
+}
+
+/* Ranks of the job take no tokens and need none, from whatever address. */
+static void join__ranks_are_never_refused(void **state)
+{
+	struct packet p = stranger(0), q = good();
+	struct thc_bucket b = { 0 };
+
+	(void)state;
+	assert_int_equal(joins(&p, &b, SECOND, 1000), THC_STRANGERS_BURST);
+	q.hdr.op = THC_OP_JOIN;
+	q.path.src_port = 1;
+	for (q.hdr.rank = 0; q.hdr.rank < RANKS; q.hdr.rank++)
+		assert_int_equal(joins(&q, &b, SECOND, 100000), 100000);
+	assert_int_equal(joins(&p, &b, SECOND + THC_STRANGERS_NS, 10), 1);
+}
+
+/* An aggregator that started anew answers data of an older epoch, nothing else. */
+static void lost__only_data(void **state)
+{
+	struct packet p = good();
+
+	(void)state;
+	p.job.member[RANK].port = 0;
+	p.hdr.epoch = thc_be32(4);
+	expect(&p, THC_DROP_RANK);
+	assert_true(thc_admit_lost(&p.job, &p.hdr, THC_DROP_RANK));
+	p.hdr.op = THC_OP_LEAVE;
+	assert_false(thc_admit_lost(&p.job, &p.hdr, THC_DROP_RANK));
+	p.hdr.op = 77;
+	assert_false(thc_admit_lost(&p.job, &p.hdr, THC_DROP_RANK));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -338,6 +438,10 @@ int main(void)
 		cmocka_unit_test(admission__address),
 		cmocka_unit_test(admission__distance),
 		cmocka_unit_test(admission__slot_and_port),
+		cmocka_unit_test(join__strangers_are_few),
+		cmocka_unit_test(join__a_number_that_no_job_has),
+		cmocka_unit_test(join__ranks_are_never_refused),
+		cmocka_unit_test(lost__only_data),
 	};
 
 	return cmocka_run_group_tests_name("admission", tests, NULL, NULL);

@@ -187,7 +187,7 @@ static void wire__numbers(void **state)
 	/* not on the wire, but pinned maps and traces outlive a program */
 	assert_int_equal(THC_DROP_TRUNCATED, 1);
 	assert_int_equal(THC_DROP_LOCK, 18);
-	assert_int_equal(THC_DROP_UNUSED, 19);
+	assert_int_equal(THC_DROP_FLOOD, 19);
 	assert_int_equal(THC_DROP_INTERNAL, 20);
 	assert_int_equal(THC_DROP_HOPS, 21);
 	assert_int_equal(THC_DROP_UNEXPECTED, 22);

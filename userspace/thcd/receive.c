@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <thc/window.h>
+
 #include "../common/report.h"
 #include "net.h"
 #include "plan.h"
@@ -34,26 +36,47 @@ struct batch {
 };
 
 /* Payload lengths that ops have; the packet sum of others is not even taken. */
-static bool length_known(u32 length)
+static bool length_known(u8 op, u32 length)
 {
+	if (op == THC_OP_JOIN)
+		return length == sizeof(struct thc_join);
 	return !length || length == sizeof(struct thc_join) || length == THC_CHUNK_16 / 2 ||
 	       length == THC_CHUNK_8 / 2 || length == THC_LANE_BYTES;
 }
 
-/* Version, distance, length, sum and form; a corrupted packet's fields mean nothing. */
-static enum thc_drop_reason check(const struct thcd *d, const struct thc_hdr *h, u32 length,
+/* Who sends it? Strangers are XDP's affair where there is XDP. */
+static enum thc_drop_reason check_sender(struct thcd *d, const struct thc_job *job,
+					 const struct thc_hdr *h, const struct thc_path *path)
+{
+	enum thc_drop_reason reason;
+
+	if (h->op == THC_OP_JOIN)
+		return thc_admit_join(job, h, d->software ? &d->strangers : NULL,
+				      thcd_now_ms() * THC_NS_PER_MS);
+	if (!job)
+		return THC_DROP_JOB;
+	reason = thc_admit_rank(job, h, path);
+	return reason && thc_admit_lost(job, h, reason) ? THC_DROP_NONE : reason;
+}
+
+/* Version, distance, sender, length, sum and form; a corrupted packet's fields mean nothing. */
+static enum thc_drop_reason check(struct thcd *d, const struct thc_hdr *h, u32 length,
 				  const struct thc_path *path)
 {
 	u16 id = thc_be16(h->job);
 	const struct thc_job *job = id < THC_JOBS_MAX ? &d->job[id] : NULL;
+	enum thc_drop_reason reason;
 
 	if (h->version != THC_VERSION)
 		return THC_DROP_VERSION;
 	if (job && !thc_admit_near(job, path))
 		return THC_DROP_HOPS;
-	if (!length_known(length))
+	reason = check_sender(d, job, h, path);
+	if (reason)
+		return reason;
+	if (!length_known(h->op, length))
 		return THC_DROP_LENGTH;
-	if ((!job || !thc_admit_nosum(job, h)) &&
+	if (!(job && thc_admit_nosum(job, h)) &&
 	    thc_be32(h->sum) != thc_sum_packet(h, h + 1, length / 8))
 		return THC_DROP_SUM;
 	return thc_admit_form(h);

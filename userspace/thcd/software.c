@@ -100,6 +100,7 @@ enum thc_drop_reason thcd_software(struct thcd *d, struct thc_hdr *h, u32 length
 				   const struct thc_path *path, bool ce)
 {
 	u16 job_id = thc_be16(h->job);
+	const struct thc_job *job = &d->job[job_id];
 	struct thc_arrival a = {
 		.epoch = thc_be32(h->epoch),
 		.generation = thc_be32(h->generation),
@@ -111,15 +112,8 @@ enum thc_drop_reason thcd_software(struct thcd *d, struct thc_hdr *h, u32 length
 	};
 	enum thc_drop_reason reason;
 	enum thc_lane_kind kind;
-	const struct thc_job *job;
 
-	if (job_id >= THC_JOBS_MAX)
-		return THC_DROP_JOB;
-	job = &d->job[job_id];
-	reason = thc_admit_rank(job, h, path);
-	if (reason && !thc_admit_lost(job, h, reason))
-		return reason;
-	if (reason || a.epoch != job->epoch) {
+	if (a.epoch != job->epoch) {
 		d->stats.event[THC_EVENT_EPOCH]++;
 		thc_answer_epoch(h, job);
 		thcd_answer_header(d, path, h);

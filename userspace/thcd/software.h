@@ -7,7 +7,7 @@
 
 #include "thcd.h"
 
-/* A data packet of good form and sum; its header is made into the answer.
+/* A data packet of good form and sum, from a rank of its job; its header is made into the answer.
  * Returns the drop reason, or THC_DROP_NONE when its fate was an event.
  */
 enum thc_drop_reason thcd_software(struct thcd *d, struct thc_hdr *h, u32 length,

@@ -161,6 +161,7 @@ struct thcd {
 	const char		*instance;
 	const char		*interface;
 	struct thc_stats	stats;		/* software mode: all; else what we add */
+	struct thc_bucket	strangers;	/* software mode only */
 	struct thcd_counters	counters;
 	struct thcd_socket	socket[THCD_LISTEN_MAX];
 	int			sockets;

@@ -297,7 +297,7 @@ enum thc_drop_reason {
 	THC_DROP_MISMATCH,	/* op, width, round or chunk differ from the slot's */
 	THC_DROP_BUSY,		/* generation too far ahead */
 	THC_DROP_LOCK,		/* slot lock not got in time */
-	THC_DROP_UNUSED,	/* never counted: an answer that is lost is no drop */
+	THC_DROP_FLOOD,		/* too many JOINs that no job admits */
 	THC_DROP_INTERNAL,	/* a map lookup failed: a bug */
 	THC_DROP_HOPS,		/* came through more routers than the job allows */
 	THC_DROP_REASONS,	/* of an aggregator */

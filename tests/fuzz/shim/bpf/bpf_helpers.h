@@ -28,11 +28,13 @@ static long fuzz_redirect(void *map, __u32 key, __u64 flags);
 static long fuzz_adjust_tail(struct xdp_md *ctx, int delta);
 static void *fuzz_reserve(void *ring, __u64 size, __u64 flags);
 static void fuzz_submit(void *record, __u64 flags);
+static __u64 fuzz_clock(void);
 
 #define bpf_map_lookup_elem	fuzz_lookup
 #define bpf_redirect_map	fuzz_redirect
 #define bpf_xdp_adjust_tail	fuzz_adjust_tail
 #define bpf_ringbuf_reserve	fuzz_reserve
 #define bpf_ringbuf_submit	fuzz_submit
+#define bpf_ktime_get_coarse_ns	fuzz_clock
 
 #endif /* FUZZ_BPF_HELPERS_H */

@@ -1,0 +1,84 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""A host of the LAN that floods the aggregator with JOINs without knowing the cookie.
+A bucketful a CPU reaches thcd, the rest ends in XDP; whoever belongs to the job joins
+and works beside the flood. Counted, not timed: tools/bench/flood.py has the times.
+"""
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+import thcwire as wire  # noqa: E402
+from aggregator import Aggregator  # noqa: E402
+from ranks import Ranks, good  # noqa: E402
+from tap import netns  # noqa: E402
+
+LEAST = 100000          # JOINs of the flood
+BURST, A_SECOND = 64, 200       # include/thc/bucket.h
+JOINS = 10
+COUNT = 50000
+
+
+class Flood:
+    """JOINs with wrong cookies, to jobs that are not there and of ranks beyond n, from a
+    thread that stops when it is told to and has sent LEAST.
+    """
+
+    def __init__(self, net, worker, job, cookie):
+        nonce = struct.pack(">QII", 77, 0, 0)
+        packets = [wire.build(nonce, op=wire.JOIN, **fields) for fields in (
+            {"job": job, "cookie": cookie ^ 1}, {"job": 9, "cookie": cookie},
+            {"job": 40000, "cookie": cookie}, {"job": job, "cookie": cookie, "rank": 200})]
+        out = netns.in_namespace(net.worker(worker), lambda: socket.socket(
+            socket.AF_INET, socket.SOCK_DGRAM))
+        self.sent, self.over = 0, threading.Event()
+
+        def body():
+            with out:
+                while self.sent < LEAST or not self.over.is_set():
+                    for packet in packets:
+                        out.sendto(packet, (netns.AGGREGATOR4, wire.PORT))
+                    self.sent += len(packets)
+
+        self.thread = threading.Thread(target=body)
+
+    def __enter__(self):
+        self.start = time.monotonic()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_exc):
+        self.over.set()
+        self.thread.join()
+        self.seconds = time.monotonic() - self.start
+
+
+def stranger__floods_and_is_not_heard():
+    with netns.Topology(3) as net, Aggregator(net, 2) as aggregator, \
+            Ranks(net, aggregator, n=2, timeout=20, join_timeout=20) as ranks:
+        with Flood(net, 2, aggregator.job, aggregator.cookie) as flood:
+            for _ in range(JOINS):
+                ranks.open()
+                answers = ranks.reduce(counts=[COUNT])
+                assert len({a["digest"] for a in answers}) == 1, "ranks received different bits"
+                good(ranks.all(do="close"))
+        stats = aggregator.stats()
+        dropped, refused = stats["drops"]["flood"], stats["daemon"]["refused"]
+        heard = flood.sent - dropped
+        most = os.cpu_count() * (BURST + flood.seconds * A_SECOND + 3)
+        print(f"# {flood.sent} strangers in {flood.seconds:.1f} s: {dropped} dropped, "
+              f"{heard} heard, {refused} refused")
+        assert stats["adds_up"], stats
+        assert dropped > LEAST / 2, "the flood was not dropped"
+        # a link may lose some, but none may be counted elsewhere
+        assert BURST <= refused <= most, f"thcd has refused {refused}, {most:.0f} may be"
+        others = {name: n for name, n in stats["drops"].items() if n and name != "flood"}
+        assert not others, others
+
+
+tap.main([stranger__floods_and_is_not_heard])

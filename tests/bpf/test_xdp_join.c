@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Floods of JOINs that no job admits: a bucketful reaches the daemon, the rest is
+ * dropped under its own reason, and the job's own ranks are let through however
+ * many strangers ask beside them.
+ */
+#include <sched.h>
+#include <time.h>
+#include "rig.h"
+
+#define FLOOD 100000
+#define RANKS 4
+#define JOIN_LEN sizeof(struct thc_join)
+#define HOUR_NS 3600000000000ULL
+
+static u8 nonce[JOIN_LEN] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+
+static u64 now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+/* All CPUs' buckets have their tokens again at @full_at. */
+static void set_buckets(struct rig *rig, u64 full_at)
+{
+	int cpus = libbpf_num_possible_cpus(), c;
+	struct thc_bucket *each = calloc(cpus, sizeof(*each));
+	u32 key = 0;
+
+	for (c = 0; c < cpus; c++)
+		each[c].full_at = full_at;
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.strangers), &key, each, 0),
+			 0);
+	free(each);
+}
+
+/* @times JOINs on this CPU; what became of them. */
+static struct thc_stats flood(struct rig *rig, const u8 *frame, size_t len, int times)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = frame, .data_size_in = len,
+		    .repeat = times);
+	struct thc_stats st;
+
+	rig_stats_clear(rig);
+	assert_int_equal(bpf_prog_test_run_opts(bpf_program__fd(rig->skel->progs.thc_xdp), &opts),
+			 0);
+	st = rig_stats(rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.received, times);
+	return st;
+}
+
+static void stay_here(void)
+{
+	cpu_set_t cpu;
+
+	CPU_ZERO(&cpu);
+	CPU_SET(sched_getcpu(), &cpu);
+	assert_int_equal(sched_setaffinity(0, sizeof(cpu), &cpu), 0);
+}
+
+static struct rig_request join_of(int rank)
+{
+	return (struct rig_request){ .op = THC_OP_JOIN, .job = 2, .rank = rank };
+}
+
+/* JOINs that no job admits, each for another reason; @frame_len: of them. */
+static void make_stranger(u8 *frame, size_t *frame_len, int how)
+{
+	struct rig_request r = join_of(how == 1 ? RANKS : 0);
+	struct rig_frame f = rig_way(&r, false);
+	u8 packet[sizeof(struct thc_hdr) + JOIN_LEN];
+	struct thc_hdr h;
+
+	if (how == 2)
+		r.job = 3; /* no such job */
+	if (how == 3)
+		r.job = THC_JOBS_MAX; /* no job can have that number */
+	rig_header(&h, &r);
+	if (how == 0)
+		h.cookie ^= thc_be64(1);
+	*frame_len = rig_frame(frame, &f, packet, rig_packet(packet, &h, nonce, JOIN_LEN));
+}
+
+#define STRANGERS 4
+
+static void flood__none_without_a_token(void **state)
+{
+	u8 frame[RIG_FRAME_MAX];
+	struct thc_stats st;
+	struct rig rig;
+	size_t len;
+	int how;
+
+	(void)state;
+	rig_need_root();
+	rig_test(&rig, RANKS);
+	set_buckets(&rig, now_ns() + HOUR_NS);
+	for (how = 0; how < STRANGERS; how++) {
+		make_stranger(frame, &len, how);
+		st = flood(&rig, frame, len, FLOOD);
+		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD);
+		assert_int_equal(st.event[THC_EVENT_CONTROL], 0);
+		/* nobody has looked at the sum */
+		frame[len - 1] ^= 1;
+		st = flood(&rig, frame, len, 1);
+		assert_int_equal(st.drop[THC_DROP_FLOOD], 1);
+	}
+	rig_close(&rig);
+}
+
+/* From a full bucket: its burst, and what time adds, which is measured. */
+static void flood__a_bucketful_reaches_the_daemon(void **state)
+{
+	u8 frame[RIG_FRAME_MAX];
+	struct rig rig;
+	size_t len;
+	int how;
+
+	(void)state;
+	rig_need_root();
+	rig_test(&rig, RANKS);
+	stay_here();
+	for (how = 0; how < STRANGERS; how++) {
+		struct thc_stats st;
+		u64 start, most;
+
+		make_stranger(frame, &len, how);
+		set_buckets(&rig, 0);
+		start = now_ns();
+		st = flood(&rig, frame, len, FLOOD);
+		/* the program's clock ticks: it may be two tokens behind at first */
+		most = THC_STRANGERS_BURST + (now_ns() - start) / THC_STRANGERS_NS + 3;
+		assert_in_range(st.event[THC_EVENT_CONTROL], THC_STRANGERS_BURST,
+				most < FLOOD ? most : FLOOD);
+		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD - st.event[THC_EVENT_CONTROL]);
+	}
+	rig_close(&rig);
+}
+
+/* Ranks need no token, joined or not, and from whatever address. */
+static void flood__ranks_pass_all(void **state)
+{
+	u8 frame[RIG_FRAME_MAX], strange[RIG_FRAME_MAX];
+	size_t len, strange_len;
+	struct thc_stats st;
+	struct thc_job *job;
+	struct rig rig;
+	int rank, i;
+
+	(void)state;
+	rig_need_root();
+	job = rig_test(&rig, RANKS);
+	set_buckets(&rig, now_ns() + HOUR_NS);
+	make_stranger(strange, &strange_len, 0);
+	job->member[1].port = 0;
+	rig_member(job, 2, rig_addr(false, 99), 1);
+	for (rank = 0; rank < RANKS; rank++) {
+		struct rig_request r = join_of(rank);
+
+		len = rig_build(frame, &r, nonce, JOIN_LEN);
+		st = flood(&rig, frame, len, FLOOD);
+		assert_int_equal(st.event[THC_EVENT_CONTROL], FLOOD);
+		for (i = 0; i < 100; i++) {
+			st = flood(&rig, strange, strange_len, 1);
+			assert_int_equal(st.drop[THC_DROP_FLOOD], 1);
+			st = flood(&rig, frame, len, 1);
+			assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+		}
+	}
+	rig_close(&rig);
+}
+
+/* A stranger's JOIN with a token is looked at like any other. */
+static void stranger__is_looked_at(void **state)
+{
+	u8 frame[RIG_FRAME_MAX];
+	struct thc_stats st;
+	struct rig rig;
+	size_t len;
+
+	(void)state;
+	rig_need_root();
+	rig_test(&rig, RANKS);
+	make_stranger(frame, &len, 0);
+	frame[len - 1] ^= 1;
+	st = flood(&rig, frame, len, 1);
+	assert_int_equal(st.drop[THC_DROP_SUM], 1);
+	frame[len - 1] ^= 1;
+	st = flood(&rig, frame, len, 1);
+	assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+	rig_close(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(flood__none_without_a_token),
+		cmocka_unit_test(flood__a_bucketful_reaches_the_daemon),
+		cmocka_unit_test(flood__ranks_pass_all),
+		cmocka_unit_test(stranger__is_looked_at),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
