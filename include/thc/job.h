@@ -80,6 +80,7 @@ struct thc_member {
  * @epoch: current incarnation
  * @slot_base: the job's first slot in the aggregator's slot arrays
  * @slots: data and norm slots together
+ * @data_slots: W, the first of them
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline
  * @culprit: rank that raised the epoch last by restarting, THC_RANK_NONE: none did
@@ -100,7 +101,8 @@ struct thc_job {
 	u32		active;
 	u32		epoch;
 	u32		slot_base;
-	u32		slots;
+	u16		slots;
+	u16		data_slots;
 	u16		ranks;
 	u8		quorum;
 	u8		ttl_min;
@@ -256,6 +258,14 @@ THC_INLINE u16 thc_slot_port(u16 port_base, u32 slot)
 	return port_base + slot / THC_SLOTS_PER_PORT;
 }
 
+/* The chunk that generation @generation of slot @slot is for, modulo 2^32. */
+THC_INLINE u32 thc_slot_chunk(const struct thc_job *job, u32 slot, u32 generation)
+{
+	u32 data = job->data_slots, norms = job->slots - data;
+
+	return slot < data ? generation * data + slot : generation * norms + slot - data;
+}
+
 /**
  * thc_admit_data() - does a data packet fit its job?
  * @payload_len: bytes behind the header
@@ -276,6 +286,9 @@ THC_INLINE enum thc_drop_reason thc_admit_data(const struct thc_job *job, const 
 		return THC_DROP_SLOT;
 	if (path->dst_port != job->port_base &&
 	    path->dst_port != thc_slot_port(job->port_base, slot))
+		return THC_DROP_SLOT;
+	/* nobody holds a slot against the others with a chunk that is not the slot's */
+	if (thc_be32(h->chunk) != thc_slot_chunk(job, slot, thc_be32(h->generation)))
 		return THC_DROP_SLOT;
 	return THC_DROP_NONE;
 }

@@ -38,8 +38,8 @@
 	X(COOKIE, "cookie", "wrong cookie")						\
 	X(RANK, "rank", "rank not below n, or not joined")				\
 	X(ADDRESS, "address", "not from the address and port that this peer has")		\
-	X(SLOT, "slot", "slot outside the job, or on the wrong port")			\
-	X(MISMATCH, "mismatch", "op, width, round or chunk differ from the slot's")	\
+	X(SLOT, "slot", "slot outside the job, on the wrong port, or not the chunk's")	\
+	X(MISMATCH, "mismatch", "op, width or round differ from the slot's")		\
 	X(BUSY, "busy", "generation too far ahead")					\
 	X(LOCK, "lock", "slot lock not got in time")					\
 	X(FLOOD, "flood", "too many JOINs that no job admits")				\

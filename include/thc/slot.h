@@ -47,7 +47,7 @@ enum thc_version_state {
  * @sum_b: struct thc_sum of the finished lanes
  * @generation: which one lives here
  * @round: of the first contribution; others must agree
- * @chunk: of the first contribution; others must agree
+ * @chunk: of the first contribution; admission sees to it that others agree
  * @count: contributions in the lanes
  * @state: enum thc_version_state
  * @kind: enum thc_lane_kind of the first contribution; others must agree
@@ -110,7 +110,7 @@ struct thc_slot {
  * @THC_REPEAT: the result is there: send it to the sender again
  * @THC_STALE: too old for that: tell the sender whose contributions it held
  * @THC_BUSY: too far ahead: drop
- * @THC_MISMATCH: op, round or chunk differ from the first one's, or its epoch
+ * @THC_MISMATCH: op, kind or round differ from the first one's, or its epoch
  *	ended between admission and the slot's lock: drop
  */
 enum thc_verdict {

@@ -101,6 +101,7 @@ static inline struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, 
 	job->epoch = 1;
 	job->slot_base = base;
 	job->slots = slots;
+	job->data_slots = slots;
 	job->ranks = n;
 	job->quorum = n;
 	job->sum_width = 8;

@@ -134,7 +134,7 @@ static void cpus__two_hammer_one_slot(void **state)
 		slot_of_round[round] = round % 100;
 		r.slot = slot_of_round[round];
 		r.generation = round / 100;
-		r.chunk = round;
+		r.chunk = r.slot + 128 * r.generation;
 		for (i = 0; i < RANKS; i++) {
 			r.rank = i;
 			frame_len = rig_build(frames[i][round], &r, data[i], 512);

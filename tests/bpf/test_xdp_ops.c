@@ -275,7 +275,8 @@ static void ops__generations_wrap(void **state)
 	s->version[0].generation = 0xfffffffc;
 	for (g = 0xfffffffd; g != 3; g++) {
 		struct rig_request r = {
-			.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .generation = g
+			.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .generation = g,
+			.chunk = 128 * g,
 		};
 
 		for (r.rank = 0; r.rank < 2; r.rank++)

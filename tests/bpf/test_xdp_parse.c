@@ -348,6 +348,10 @@ static void drop__header(void **state)
 	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = 1);
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = thc_be16(128));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = 0xffff);
+	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = thc_be16(1));
+	DROP(THC_DROP_SLOT, LUT_LEN, h.chunk = thc_be32(1));
+	DROP(THC_DROP_SLOT, LUT_LEN, h.chunk = thc_be32(128));
+	DROP(THC_DROP_SLOT, LUT_LEN, h.generation = thc_be32(1));
 	DROP(THC_DROP_BUSY, LUT_LEN,
 	     (fresh(), rig.slots[64].epoch = 1, rig.slots[64].top = -1, h.generation = thc_be32(1),
 	      h.chunk = thc_be32(128)));
@@ -370,7 +374,6 @@ static void drop__header(void **state)
 	fresh();
 	len = rig_build(frame, &lut, payload, LUT_LEN);
 	expect_event("first", frame, len, XDP_DROP, THC_EVENT_ADDED);
-	DROP(THC_DROP_MISMATCH, LUT_LEN, h.chunk = thc_be32(1));
 	DROP(THC_DROP_MISMATCH, LUT_LEN, h.round = thc_be32(1));
 	DROP(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_ADD, h.width = 8));
 	DROP(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(1), h.chunk = thc_be32(128)));

@@ -47,7 +47,8 @@ static void fuzz_copied(void);
 #include "../../bpf/thc.bpf.c"
 
 #define JOBS		3
-#define JOB_SLOTS	2
+#define JOB_SLOTS	3
+#define DATA_SLOTS	2	/* of them; the last is for norms */
 #define SLOTS		(JOBS * JOB_SLOTS)
 #define RANKS		3
 #define FRAME_MAX	2048
@@ -215,6 +216,7 @@ static void reset(void)
 		job->epoch = 1;
 		job->slot_base = j * JOB_SLOTS;
 		job->slots = JOB_SLOTS;
+		job->data_slots = DATA_SLOTS;
 		job->ranks = RANKS;
 		job->quorum = 1 + j % 2;
 		job->ttl_min = j ? SENT_TTL : 0;
@@ -316,6 +318,13 @@ static u8 ttl_of(const u8 *h)
 	return udp[-20] == 0x45 ? udp[-12] : udp[-33];
 }
 
+/* The chunk of a slot's generation, as protocol.md numbers them. */
+static u32 chunk_of(int slot, u32 generation)
+{
+	return slot < DATA_SLOTS ? generation * DATA_SLOTS + slot :
+				   generation * (JOB_SLOTS - DATA_SLOTS) + slot - DATA_SLOTS;
+}
+
 /* A packet was counted as added: was it entitled to that? */
 static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u32 payload_len)
 {
@@ -331,6 +340,7 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 	require(h->cookie == thc_be64(0x1111111111111111ULL * (job + 1)));
 	require(thc_be32(h->epoch) == world_jobs[job].epoch);
 	require(ttl_of((const u8 *)h) >= (job ? SENT_TTL : 0));
+	require(thc_be32(h->chunk) == chunk_of(slot, generation));
 	require(!h->reserved && !h->count && !h->bitmap && !(h->flags & ~THC_F_NOSUM));
 	require(sum_waived || thc_be32(h->sum) == thc_sum_packet(h, payload, payload_len / 8));
 	if (!shadow[index][generation & 1].used ||
@@ -769,7 +779,7 @@ static size_t put_request(u8 *frame, const struct request *r, size_t *head)
 		.flags = r->flags, .cookie = thc_be64(world_jobs[r->job].cookie),
 		.job = thc_be16(r->job), .rank = r->rank, .epoch = thc_be32(r->epoch),
 		.round = thc_be32(r->generation), .slot = thc_be16(r->slot),
-		.chunk = thc_be32(r->generation * JOB_SLOTS + r->slot),
+		.chunk = thc_be32(chunk_of(r->slot, r->generation)),
 		.generation = thc_be32(r->generation),
 	};
 	u8 *payload;

@@ -99,9 +99,18 @@ class Worker:
         if self.group:
             self.group.close()
 
+    def chunk_in(self, slot, generation):
+        """The chunk that lives there, of data or of norms."""
+        data, norms = self.welcome.data_slots, self.welcome.norm_slots
+        chunk = slot + generation * data if slot < data else slot - data + generation * norms
+        return chunk % 2**32
+
     def send(self, op, payload=b"", seal=True, **fields):
         fields = {"op": op, "job": self.job, "cookie": self.cookie, "rank": self.rank,
                   "epoch": self.epoch, **fields}
+        if op <= MAX and self.welcome:
+            fields.setdefault("chunk", self.chunk_in(fields.get("slot", 0),
+                                                     fields.get("generation", 0)))
         self.send_raw(build(payload, seal, **fields), fields.get("slot", 0))
 
     def send_raw(self, packet, slot=0):

@@ -256,6 +256,8 @@ def case__every_drop_has_its_name():
             ("address", lambda: a.send(wire.LEAVE, b"", rank=1)),
             ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=576)),
             ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=65535)),
+            ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=2, **good)),
+            ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=513, **good)),
             # who sends is asked before the sum
             ("cookie", lambda: a.send(LUT_ADD, bytes(512), cookie=5, seal=False, **good)),
             ("address", lambda: a.send(wire.CLOSE, b"", rank=1, seal=False)),

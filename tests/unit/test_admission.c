@@ -18,6 +18,7 @@
 #define RANK	2
 #define SLOT	130	/* on the third port */
 #define SLOTS	200
+#define DATA	150	/* of them; the others are for norms */
 
 struct packet {
 	struct thc_job job;
@@ -31,13 +32,13 @@ static struct packet good(void)
 	struct packet p = {
 		.job = {
 			.cookie = COOKIE, .all = (1 << RANKS) - 1, .active = 1, .epoch = 5,
-			.slots = SLOTS, .ranks = RANKS, .quorum = 2, .sum_width = 8,
-			.port_base = BASE, .reply = THC_REPLY_FANOUT,
+			.slots = SLOTS, .data_slots = DATA, .ranks = RANKS, .quorum = 2,
+			.sum_width = 8, .port_base = BASE, .reply = THC_REPLY_FANOUT,
 		},
 		.hdr = {
 			.version = THC_VERSION, .op = THC_OP_LUT_ADD, .width = 4,
 			.cookie = thc_be64(COOKIE), .rank = RANK, .epoch = thc_be32(5),
-			.slot = thc_be16(SLOT),
+			.slot = thc_be16(SLOT), .chunk = thc_be32(SLOT),
 		},
 		.path = {
 			.src = thc_addr_v4(thc_be32(0x0a000003)), .src_port = 40003,
@@ -311,6 +312,7 @@ static void admission__slot_and_port(void **state)
 		for (port = BASE - 1; port < BASE + THC_PORT_SPAN; port++) {
 			p = good();
 			p.hdr.slot = thc_be16(slot);
+			p.hdr.chunk = thc_be32(slot < DATA ? slot : slot - DATA);
 			p.path.dst_port = port;
 			expect(&p, slot < SLOTS && (port == BASE || port == BASE + slot / 64) ?
 					   THC_DROP_NONE :
@@ -320,6 +322,38 @@ static void admission__slot_and_port(void **state)
 	assert_int_equal(thc_slot_port(BASE, 63), BASE);
 	assert_int_equal(thc_slot_port(BASE, 64), BASE + 1);
 	assert_int_equal(thc_slot_port(BASE, THC_SLOTS_MAX - 1), BASE + THC_PORT_SPAN - 1);
+}
+
+/* Chunk q of data is in slot q mod W as its generation q div W; norms have slots and
+ * numbers of their own. Every other chunk number is refused, also where 32 bits wrap.
+ */
+static void admission__chunk(void **state)
+{
+	static const u64 sequence[] = { 0,	    1,		DATA - 1,    DATA,	  12345,
+					0x7fffffff, 0xffffffff, 0x100000000, 0x123456789a };
+	struct packet p = good();
+	unsigned int i;
+	int norms, bit;
+
+	(void)state;
+	p.path.dst_port = BASE;
+	for (i = 0; i < sizeof(sequence) / sizeof(*sequence); i++) {
+		for (norms = 0; norms < 2; norms++) {
+			u32 slots = norms ? SLOTS - DATA : DATA;
+
+			p.hdr.slot = thc_be16(norms * DATA + sequence[i] % slots);
+			p.hdr.generation = thc_be32((u32)(sequence[i] / slots));
+			p.hdr.chunk = thc_be32((u32)sequence[i]);
+			expect(&p, THC_DROP_NONE);
+			for (bit = 0; bit < 32; bit++) {
+				p.hdr.chunk ^= thc_be32(1U << bit);
+				expect(&p, THC_DROP_SLOT);
+				p.hdr.chunk ^= thc_be32(1U << bit);
+			}
+			p.hdr.generation ^= thc_be32(1);
+			expect(&p, THC_DROP_SLOT);
+		}
+	}
 }
 
 /* --- joining -------------------------------------------------------------- */
@@ -438,6 +472,7 @@ int main(void)
 		cmocka_unit_test(admission__address),
 		cmocka_unit_test(admission__distance),
 		cmocka_unit_test(admission__slot_and_port),
+		cmocka_unit_test(admission__chunk),
 		cmocka_unit_test(join__strangers_are_few),
 		cmocka_unit_test(join__a_number_that_no_job_has),
 		cmocka_unit_test(join__ranks_are_never_refused),

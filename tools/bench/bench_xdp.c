@@ -122,6 +122,7 @@ static void make_job(int id)
 	job->joined = job->all;
 	job->epoch = 1;
 	job->slots = BENCH_SLOTS;
+	job->data_slots = BENCH_SLOTS;
 	job->ranks = BENCH_RANKS;
 	job->quorum = BENCH_RANKS;
 	job->sum_width = 8;

@@ -63,6 +63,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->culprit = THC_RANK_NONE;
 	job->slot_base = plan->slot_base;
 	job->slots = plan->data_slots + plan->norm_slots;
+	job->data_slots = plan->data_slots;
 	job->ranks = plan->ranks;
 	job->quorum = plan->quorum;
 	job->ttl_min = plan->ttl_min;

@@ -293,8 +293,8 @@ enum thc_drop_reason {
 	THC_DROP_COOKIE,	/* wrong cookie */
 	THC_DROP_RANK,		/* rank not below n, or not joined */
 	THC_DROP_ADDRESS,	/* not from the address and port that this peer has */
-	THC_DROP_SLOT,		/* slot outside the job, or on the wrong port */
-	THC_DROP_MISMATCH,	/* op, width, round or chunk differ from the slot's */
+	THC_DROP_SLOT,		/* slot outside the job, on the wrong port, or not the chunk's */
+	THC_DROP_MISMATCH,	/* op, width or round differ from the slot's */
 	THC_DROP_BUSY,		/* generation too far ahead */
 	THC_DROP_LOCK,		/* slot lock not got in time */
 	THC_DROP_FLOOD,		/* too many JOINs that no job admits */
