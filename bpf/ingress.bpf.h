@@ -46,6 +46,8 @@ static __always_inline int thc_combine(enum thc_lane_kind kind, struct thc_lane_
  * @job: its job
  * @s: its slot, locked
  * @verdict: enum thc_verdict; THC_ADD: the generation is finished
+ *
+ * Returns 0, or -1: there is no answer.
  */
 __noinline int thc_answer_slot(struct thc_hdr *h, struct thc_job *job, struct thc_slot *s,
 			       u32 verdict)
@@ -66,6 +68,9 @@ __noinline int thc_answer_slot(struct thc_hdr *h, struct thc_job *job, struct th
 	case THC_WAIT:
 		thc_answer_wait(h, job, v);
 		break;
+	case THC_BUSY:
+	case THC_MISMATCH:
+		return thc_answer_differs(h, job, s) ? 0 : -1;
 	default:
 		thc_answer_stale(h, job, s);
 	}
@@ -97,6 +102,7 @@ static __always_inline int thc_contribute(struct xdp_md *ctx, struct thc_stats *
 	u32 v = a.generation & 1, mode = THC_MODE_ONE;
 	struct thc_lane_block *block;
 	struct thc_outcome o;
+	int silent;
 
 	if (!s || !l || !table)
 		return thc_drop(st, THC_DROP_INTERNAL);
@@ -117,16 +123,15 @@ static __always_inline int thc_contribute(struct xdp_md *ctx, struct thc_stats *
 		thc_count(st, THC_EVENT_FINISHED);
 		mode = job->reply == THC_REPLY_FANOUT ? THC_MODE_FANOUT : THC_MODE_GROUP;
 	} else if (o.verdict == THC_BUSY || o.verdict == THC_MISMATCH) {
-		thc_slot_unlock(s);
-		return thc_drop(st, o.verdict == THC_BUSY ? THC_DROP_BUSY : THC_DROP_MISMATCH);
+		thc_drop(st, o.verdict == THC_BUSY ? THC_DROP_BUSY : THC_DROP_MISMATCH);
 	} else {
 		thc_count(st, o.verdict == THC_WAIT   ? THC_EVENT_WAITED :
 			      o.verdict == THC_REPEAT ? THC_EVENT_REPEATED :
 							THC_EVENT_STALE);
 	}
-	thc_answer_slot(p->hdr, job, s, o.verdict);
+	silent = thc_answer_slot(p->hdr, job, s, o.verdict);
 	thc_slot_unlock(s);
-	return thc_reply(ctx, job_id, index, mode, rank);
+	return silent ? XDP_DROP : thc_reply(ctx, job_id, index, mode, rank);
 }
 
 /* JOIN and LEAVE go on to the daemon, unless there is a reason why not. */

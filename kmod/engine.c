@@ -152,13 +152,18 @@ void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason re
 	sk_error_report(&ts->sk);
 }
 
+/* One of the oldest round in flight, or NULL. */
+static const struct thc_flight *oldest(const struct thc_peer *p)
+{
+	return thc_stream_oldest(&p->sender.data) ?: thc_stream_oldest(&p->sender.norms);
+}
+
 /* Ranks that the oldest round in flight lacks; @left: there is no point in
  * waiting for them.
  */
 static u64 missing_ranks(const struct thc_sock *ts, const struct thc_peer *p, bool *left, u64 now)
 {
-	const struct thc_flight *data = thc_stream_oldest(&p->sender.data);
-	const struct thc_flight *f = data ?: thc_stream_oldest(&p->sender.norms);
+	const struct thc_flight *f = oldest(p);
 	const struct thc_welcome *w = &p->joined.welcome;
 	int gone = 0;
 	u64 missing = 0;
@@ -170,8 +175,9 @@ static u64 missing_ranks(const struct thc_sock *ts, const struct thc_peer *p, bo
 	 * a round whose predecessor's data the caller has yet to send.
 	 */
 	*left = gone && !w->deadline_ms &&
-		(data || (list_empty(&ts->ready) &&
-			  now - ts->called_at > THC_LEFT_GRACE_MS * THC_NS_PER_MS));
+		(p->sender.data.in_flight ||
+		 (list_empty(&ts->ready) &&
+		  now - ts->called_at > THC_LEFT_GRACE_MS * THC_NS_PER_MS));
 	return missing;
 }
 
@@ -206,6 +212,21 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 		ts->sk.sk_data_ready(&ts->sk);
 }
 
+/* Nothing has moved for the timeout: whose fault is it? */
+static void break_late(struct thc_sock *ts, const struct thc_peer *p, u64 missing)
+{
+	const struct thc_flight *f = oldest(p);
+	u64 differing = 0;
+
+	if (f)
+		differing = thc_sender_differing(&p->sender, be32_to_cpu(f->packet->round));
+	ts->failure.ranks = differing ?: missing;
+	thc_engine_break(ts, ETIMEDOUT,
+			 differing ? THC_FAILED_DIFFERS :
+			 missing   ? THC_FAILED_MISSING :
+				     THC_FAILED_SILENT);
+}
+
 /* Returns the time of the next look, and breaks the socket if nothing moves. */
 static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 {
@@ -232,8 +253,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 			deliver_partial(ts, now);
 			break;
 		}
-		ts->failure.ranks = missing;
-		thc_engine_break(ts, ETIMEDOUT, missing ? THC_FAILED_MISSING : THC_FAILED_SILENT);
+		break_late(ts, p, missing);
 		break;
 	}
 	if (!thc_sender_busy(&p->sender))

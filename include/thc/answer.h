@@ -97,6 +97,35 @@ THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
 	thc_answer_seal(h);
 }
 
+/**
+ * thc_answer_differs() - turns the header of a BUSY or MISMATCH into WAIT
+ * @h: the request, in place: rank, round, chunk, slot, generation stay
+ *
+ * It names those whose contribution is in the way: a worker that hears nothing
+ * would blame the aggregator. Returns 0 if there is nobody to name, and the
+ * request is dropped without an answer: the next one is told of the new epoch.
+ */
+THC_INLINE int thc_answer_differs(struct thc_hdr *h, const struct thc_job *job,
+				  const struct thc_slot *s)
+{
+	u32 generation = thc_be32(h->generation);
+	const struct thc_version *v;
+
+	if ((s32)(generation - s->top) > 0)
+		generation = s->top;
+	v = &s->version[generation & 1];
+	if (s->epoch != thc_be32(h->epoch) || v->state == THC_EMPTY)
+		return 0;
+	h->op = THC_OP_WAIT;
+	h->width = 0;
+	h->flags = THC_F_DIFFERS | thc_answer_nosum(job);
+	h->sum = 0;
+	h->count = thc_be16(v->count);
+	h->bitmap = thc_be64(v->bitmap);
+	thc_answer_seal(h);
+	return 1;
+}
+
 /* Turns a request header into STALE for a generation that is gone. */
 THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_job *job, struct thc_slot *s)
 {

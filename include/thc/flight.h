@@ -51,6 +51,7 @@
  * @first_order: number of the first one among all of the worker's
  * @order: number of the last one, or of the next when WAIT came
  * @present: ranks whose contribution is in, by the last WAIT
+ * @differs: ranks that sent something else for the chunk: this one is not in
  * @index: chunk of @owner (the caller's)
  * @bytes: of the packet
  * @tries: transmissions beyond the first
@@ -68,6 +69,7 @@ struct thc_flight {
 	u64			first_order;
 	u64			order;
 	u64			present;
+	u64			differs;
 	u32			index;
 	u16			bytes;
 	u8			tries;
@@ -146,7 +148,7 @@ enum thc_got {
 	THC_GOT_FOREIGN,	/* not for this worker's job, or no packet of ours */
 	THC_GOT_UNEXPECTED,	/* nobody waits for it: a duplicate, or an old one */
 	THC_GOT_EPOCH,		/* the epoch is over: thc_hdr.epoch is the new one */
-	THC_GOT_WAIT,		/* the contribution is in, somebody else is late */
+	THC_GOT_WAIT,		/* the contribution is in, somebody else is late; or differs */
 	THC_GOT_ANSWER,		/* the sum of the flight's chunk: land it */
 	THC_GOT_MISSED,		/* the sum is gone, who was in it is known: land it */
 	THC_GOT_BEHIND,		/* the sum is gone for good: no way to go on */
@@ -308,6 +310,7 @@ THC_INLINE struct thc_flight *thc_flight_launch(struct thc_sender *s, struct thc
 	f->first_at = now;
 	f->first_order = s->order;
 	f->present = 0;
+	f->differs = 0;
 	f->index = index;
 	f->bytes = bytes;
 	f->tries = 0;
@@ -462,10 +465,16 @@ THC_INLINE void thc_flight_wait(struct thc_sender *s, struct thc_flight *f, cons
 	f->cut = 0;
 	s->probes = THC_PROBES;
 	f->waiting = 1;
-	f->left = !!(h->flags & THC_F_LEFT);
-	/* an older WAIT may come later: who is in stays in */
-	f->present |= thc_be64(h->bitmap);
 	f->order = s->order;
+	/* an older WAIT may come later: who is in stays in */
+	if (h->flags & THC_F_DIFFERS) {
+		if (!f->present)
+			f->differs |= thc_be64(h->bitmap);
+		return;
+	}
+	f->left = !!(h->flags & THC_F_LEFT);
+	f->present |= thc_be64(h->bitmap);
+	f->differs = 0;
 }
 
 /**
@@ -584,26 +593,53 @@ THC_INLINE void thc_sender_unreachable(struct thc_sender *s, u64 now)
 		s->unreachable_at = now;
 }
 
+/* The oldest chunks in flight, of norms and of data, that belong to @round or to an
+ * earlier one: later ones do not count, since their norms may rightly wait for
+ * ranks that are busy with this one's data.
+ */
+THC_INLINE void thc_sender_oldest(const struct thc_sender *s, u32 round,
+				  const struct thc_flight *f[2])
+{
+	int i;
+
+	f[0] = thc_stream_oldest(&s->norms);
+	f[1] = thc_stream_oldest(&s->data);
+	for (i = 0; i < 2; i++)
+		if (f[i] && (s32)(thc_be32(f[i]->packet->round) - round) > 0)
+			f[i] = NULL;
+}
+
+/* Ranks that sent something else for the oldest chunks in flight, 0: none is known. */
+THC_INLINE u64 thc_sender_differing(const struct thc_sender *s, u32 round)
+{
+	const struct thc_flight *f[2];
+	u64 differ = 0;
+	int i;
+
+	thc_sender_oldest(s, round, f);
+	for (i = 0; i < 2; i++)
+		differ |= f[i] ? f[i]->differs : 0;
+	return differ & ~(1ULL << s->rank);
+}
+
 /**
  * thc_sender_missing() - whom the oldest chunks in flight lack
  * @all: mask of the job's ranks
- * @round: later ones do not count: their norms may rightly wait for ranks that
- *	are busy with this one's data
+ * @round: thc_sender_oldest()
  * @left: set if one of them has left
  *
  * Returns their mask, by the last WAIT of these chunks; 0: none came.
  */
 THC_INLINE u64 thc_sender_missing(const struct thc_sender *s, u64 all, u32 round, int *left)
 {
-	const struct thc_flight *f[] = {
-		thc_stream_oldest(&s->norms), thc_stream_oldest(&s->data),
-	};
+	const struct thc_flight *f[2];
 	u64 missing = 0;
 	int i;
 
+	thc_sender_oldest(s, round, f);
 	*left = 0;
 	for (i = 0; i < 2; i++) {
-		if (!f[i] || !f[i]->present || (s32)(thc_be32(f[i]->packet->round) - round) > 0)
+		if (!f[i] || !f[i]->present)
 			continue;
 		*left |= f[i]->left;
 		missing |= all & ~f[i]->present;

@@ -109,9 +109,10 @@ struct thc_slot {
  * @THC_WAIT: already in, others are missing: tell the sender who
  * @THC_REPEAT: the result is there: send it to the sender again
  * @THC_STALE: too old for that: tell the sender whose contributions it held
- * @THC_BUSY: too far ahead: drop
- * @THC_MISMATCH: op, kind or round differ from the first one's, or its epoch
- *	ended between admission and the slot's lock: drop
+ * @THC_BUSY: too far ahead: drop, and tell the sender who is not
+ * @THC_MISMATCH: op, kind or round differ from the first one's: drop, and tell
+ *	the sender whose they are. Or its epoch ended between admission and the
+ *	slot's lock: drop
  */
 enum thc_verdict {
 	THC_ADD,

@@ -12,12 +12,14 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
-import tap  # noqa: E402  (found through the path above)
+import adversary  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
+from adversary import prevented  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
 from ranks import Ranks, good  # noqa: E402
 from tap import netns  # noqa: E402
 
+USER = "a user of another host of the network"
 LEAST = 100000          # JOINs of the flood
 BURST, A_SECOND = 64, 200       # include/thc/bucket.h
 JOINS = 10
@@ -58,6 +60,7 @@ class Flood:
         self.seconds = time.monotonic() - self.start
 
 
+@prevented(USER, "keeps workers out by a flood of JOINs without the cookie")
 def stranger__floods_and_is_not_heard():
     with netns.Topology(3) as net, Aggregator(net, 2) as aggregator, \
             Ranks(net, aggregator, n=2, timeout=20, join_timeout=20) as ranks:
@@ -81,4 +84,4 @@ def stranger__floods_and_is_not_heard():
         assert not others, others
 
 
-tap.main([stranger__floods_and_is_not_heard])
+adversary.main()

@@ -161,10 +161,13 @@ static void disturb(struct life *l, int generation, u64 in)
 		expect_told(out, len, THC_OP_STALE, THC_F_KNOWN, rank, l->job->all);
 		l->t.stale++;
 		return;
-	default: /* ahead of all */
-		action = life_send(l, generation + (in ? 1 : 2), rank, NULL, NULL);
-		assert_int_equal(action, XDP_DROP);
+	default: /* ahead of all: those who are not are named, if anybody was here */
+		action = life_send(l, generation + (in ? 1 : 2), rank, out, &len);
 		l->t.busy++;
+		assert_int_equal(action, in || generation ? XDP_REDIRECT : XDP_DROP);
+		if (in || generation)
+			expect_told(out, len, THC_OP_WAIT, THC_F_DIFFERS, rank,
+				    in ? in : l->job->all);
 	}
 }
 

@@ -352,6 +352,7 @@ static void drop__header(void **state)
 	DROP(THC_DROP_SLOT, LUT_LEN, h.chunk = thc_be32(1));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.chunk = thc_be32(128));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.generation = thc_be32(1));
+	/* there is nobody to name */
 	DROP(THC_DROP_BUSY, LUT_LEN,
 	     (fresh(), rig.slots[64].epoch = 1, rig.slots[64].top = -1, h.generation = thc_be32(1),
 	      h.chunk = thc_be32(128)));
@@ -369,18 +370,80 @@ static void drop__header(void **state)
 	DROP(THC_DROP_INTERNAL, LUT_LEN, (void)0);
 	job->slot_base = 64;
 	assert_true(slots_untouched());
-
-	/* what the slot already holds must agree */
-	fresh();
-	len = rig_build(frame, &lut, payload, LUT_LEN);
-	expect_event("first", frame, len, XDP_DROP, THC_EVENT_ADDED);
-	DROP(THC_DROP_MISMATCH, LUT_LEN, h.round = thc_be32(1));
-	DROP(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_ADD, h.width = 8));
-	DROP(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(1), h.chunk = thc_be32(128)));
-	DROP(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(2), h.chunk = thc_be32(256)));
-	DROP(THC_DROP_BUSY, LUT_LEN,
-	     (h.generation = thc_be32(0x7fffffff), h.chunk = thc_be32(0x7fffffffU * 128)));
 #undef DROP
+}
+
+/* @frame is dropped for @reason, and its sender is told whose contributions are there. */
+static void expect_differs(const char *what, const u8 *frame, size_t len,
+			   enum thc_drop_reason reason, u64 ranks)
+{
+	struct thc_slot before[RIG_SLOTS];
+	u8 out[RIG_FRAME_MAX];
+	struct thc_stats st;
+	struct thc_hdr h;
+	size_t out_len;
+
+	rig_stats_clear(&rig);
+	memcpy(before, rig.slots, sizeof(before));
+	if (rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len) != XDP_REDIRECT)
+		fail_msg("%s: was not answered", what);
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	if (st.received != 1 || st.drop[reason] != 1)
+		fail_msg("%s: reason %d was not counted once", what, reason);
+	assert_memory_equal(before, rig.slots, sizeof(before));
+	/* to its sender, no longer than what it sent, and sealed */
+	assert_int_equal(out_len, HEAD + sizeof(h));
+	assert_true(out_len <= len);
+	assert_memory_equal(out + 30, frame + 26, 4);
+	assert_memory_equal(out + 36, frame + 34, 2);
+	memcpy(&h, out + HEAD, sizeof(h));
+	assert_int_equal(h.op, THC_OP_WAIT);
+	assert_int_equal(h.flags, THC_F_DIFFERS);
+	assert_int_equal(h.width, 0);
+	assert_memory_equal(&h.job, frame + HEAD + 16, 18); /* job to slot: echoed */
+	assert_memory_equal(&h.generation, frame + HEAD + 36, 4);
+	assert_int_equal(thc_be64(h.bitmap), ranks);
+	assert_int_equal(thc_be16(h.count), __builtin_popcountll(ranks));
+	assert_int_equal(thc_be32(h.sum), thc_sum_packet(&h, NULL, 0));
+}
+
+/* What the slot already holds must agree; who disagrees learns with whom. */
+static void differs__is_told(void **state)
+{
+	struct rig_frame f = rig_way(&lut, false);
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	struct rig_request other = lut;
+	struct thc_hdr h;
+	size_t len;
+
+	(void)state;
+	fresh();
+	for (other.rank = 1; other.rank < 4; other.rank += 2) {
+		len = rig_build(frame, &other, payload, LUT_LEN);
+		expect_event("first", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	}
+#define DIFFERS(reason, bytes, change) \
+	do { \
+		rig_header(&h, &lut); \
+		change; \
+		len = rig_packet(packet, &h, payload, bytes); \
+		len = rig_frame(frame, &f, packet, len); \
+		expect_differs(#change, frame, len, reason, 0xa); \
+	} while (0)
+	DIFFERS(THC_DROP_MISMATCH, LUT_LEN, h.round = thc_be32(1));
+	DIFFERS(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_ADD, h.width = 8));
+	DIFFERS(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_MAX, h.width = 32));
+	DIFFERS(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(1), h.chunk = thc_be32(128)));
+	DIFFERS(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(2), h.chunk = thc_be32(256)));
+	DIFFERS(THC_DROP_BUSY, LUT_LEN,
+		(h.generation = thc_be32(0x7fffffff), h.chunk = thc_be32(0x7fffffffU * 128)));
+#undef DIFFERS
+
+	/* its epoch ended before it got the lock: the next one is told of the new epoch */
+	rig.slots[64].epoch = 2;
+	len = rig_build(frame, &lut, payload, LUT_LEN);
+	expect_drop("an epoch that ended in between", frame, len, THC_DROP_MISMATCH);
 }
 
 /* Who sends is asked before the sum: a stranger's packet is not read to its end. */
@@ -551,6 +614,7 @@ int main(void)
 		cmocka_unit_test(parse__truncated_everywhere),
 		cmocka_unit_test(drop__frame),
 		cmocka_unit_test(drop__header),
+		cmocka_unit_test(differs__is_told),
 		cmocka_unit_test(drop__strangers_before_the_sum),
 		cmocka_unit_test(drop__sum),
 		cmocka_unit_test(drop__nosum),

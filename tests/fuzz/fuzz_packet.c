@@ -374,6 +374,19 @@ static u32 ones(u32 sum, const u8 *p, size_t n)
 	return sum;
 }
 
+/* Who is told to be in the generation is, and only there; one who differs is not. */
+static void check_wait(const struct thc_slot *s, const struct thc_hdr *h, u64 bitmap)
+{
+	u32 generation = thc_be32(h->generation);
+	bool ahead = (s32)(generation - s->top) > 0;
+	const struct thc_version *v = &s->version[(ahead ? s->top : generation) & 1];
+
+	require(bitmap && bitmap == v->bitmap && v->generation == (ahead ? s->top : generation));
+	require(thc_be16(h->count) == __builtin_popcountll(bitmap));
+	if (!(h->flags & THC_F_DIFFERS))
+		require(!ahead && bitmap >> h->rank & 1 && h->round == thc_be32(v->round));
+}
+
 static void check_answer_header(const struct thc_hdr *h, const u8 *payload, u32 payload_len)
 {
 	int job = thc_be16(h->job), slot = thc_be16(h->slot);
@@ -399,6 +412,8 @@ static void check_answer_header(const struct thc_hdr *h, const u8 *payload, u32 
 	} else {
 		require(h->op == THC_OP_WAIT || h->op == THC_OP_STALE);
 		require(!payload_len && !h->width);
+		if (h->op == THC_OP_WAIT)
+			check_wait(&world_slots[job * JOB_SLOTS + slot], h, bitmap);
 	}
 }
 

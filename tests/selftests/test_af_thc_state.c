@@ -478,6 +478,29 @@ TEST_F(job, fails_after_its_timeout_and_names_who_is_missing)
 	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_NOT);
 }
 
+/* Ranks 1 and 2 were first, with another round: it is they who are named, not the
+ * aggregator.
+ */
+TEST_F(job, fails_after_its_timeout_and_names_who_sent_something_else)
+{
+	static const struct thc_send other = { .op = THC_OP_ADD, .width = 8, .round = 2, .tag = 5 };
+	struct thc_failure f;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3", 3), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 3000), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &other, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[2], 2, &other, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.error, ETIMEDOUT);
+	EXPECT_EQ(f.reason, THC_FAILED_DIFFERS);
+	EXPECT_EQ(f.ranks, 1 << 1 | 1 << 2);
+	/* it had arrived, and was not taken for lost */
+	EXPECT_GT(stats_of(self->fd[0]).waits, 0);
+	EXPECT_EQ(stats_of(self->fd[0]).unexpected, 0);
+}
+
 TEST_F(job, fails_when_a_missing_rank_has_left)
 {
 	struct thc_failure f;

@@ -206,6 +206,46 @@ static void wait__says_when_a_missing_rank_has_left(void **state)
 	assert_int_equal(h.flags, THC_F_CE);
 }
 
+/* Another op, width or round than the first contribution's, or a generation that the
+ * slot is not ready for: whose contributions are there.
+ */
+static void differs__names_who_is_in(void **state)
+{
+	struct thc_hdr h;
+	u32 generation;
+
+	(void)state;
+	thc_slot_reset(&slot, 9);
+	slot.top = 4;
+	add(2, 5, 0);
+	add(0, 5, 1);
+	job.left = 2;
+	for (generation = 5; generation < 8; generation++) {
+		h = request(1, generation);
+		assert_int_equal(thc_answer_differs(&h, &job, &slot), 1);
+		expect_label(&h, THC_OP_WAIT, 1, generation);
+		assert_int_equal(h.width, 0);
+		assert_int_equal(h.flags, THC_F_DIFFERS);
+		assert_int_equal(thc_be16(h.count), 2);
+		assert_int_equal(thc_be64(h.bitmap), 5);
+		expect_sum(&h, NULL, 0);
+	}
+}
+
+static void differs__is_silent_where_nobody_is(void **state)
+{
+	struct thc_hdr h = request(1, 1), before = h;
+
+	(void)state;
+	thc_slot_reset(&slot, 9);
+	assert_int_equal(thc_answer_differs(&h, &job, &slot), 0);
+	add(2, 0, 0);
+	/* the slot is of a newer epoch than the request */
+	slot.epoch = 10;
+	assert_int_equal(thc_answer_differs(&h, &job, &slot), 0);
+	assert_memory_equal(&h, &before, sizeof(h));
+}
+
 static void stale__knows_who_was_in(void **state)
 {
 	struct thc_hdr h = request(1, 0);
@@ -295,6 +335,8 @@ int main(void)
 		CASE(result__width_follows_the_kind),
 		CASE(wait__names_who_is_in),
 		CASE(wait__says_when_a_missing_rank_has_left),
+		CASE(differs__names_who_is_in),
+		CASE(differs__is_silent_where_nobody_is),
 		CASE(stale__knows_who_was_in),
 		CASE(stale__admits_what_it_does_not_know),
 		CASE(epoch__names_the_new_one_and_who_ended_the_old),

@@ -107,6 +107,57 @@ static void missing__norms_and_data_of_a_round_add_up(void **state)
 	assert_int_equal(missing(w, 5), 0x9 | LEFT);
 }
 
+/* --- who disagrees -------------------------------------------------------- */
+
+static void differs__names_whose_contribution_is_there(void **state)
+{
+	struct worker *w = *state;
+	struct thc_flight *f = launch_one(w, &w->s.data, 5);
+
+	w->s.rank = 2;
+	assert_int_equal(thc_sender_differing(&w->s, 5), 0);
+	wait_for(w, f, 0x1, THC_F_DIFFERS);
+	/* the answers come as others join those who were first; nobody is missing */
+	wait_for(w, f, 0x9, THC_F_DIFFERS);
+	assert_int_equal(thc_sender_differing(&w->s, 5), 0x9);
+	assert_int_equal(missing(w, 5), 0);
+	/* it has arrived: the window is not cut for it */
+	assert_true(f->waiting);
+	/* generations that ran ahead may hold what this rank sent before */
+	wait_for(w, f, 0xd, THC_F_DIFFERS);
+	assert_int_equal(thc_sender_differing(&w->s, 5), 0x9);
+	/* the next chunk in the slot begins anew */
+	thc_flight_land(&w->s, &w->s.data, f, w->now);
+	launch_one(w, &w->s.data, 5);
+	assert_int_equal(thc_sender_differing(&w->s, 5), 0);
+}
+
+static void differs__in_norms_and_data_of_the_oldest_round(void **state)
+{
+	struct worker *w = *state;
+
+	w->s.rank = 0;
+	wait_for(w, launch_one(w, &w->s.data, 5), 0x2, THC_F_DIFFERS);
+	wait_for(w, launch_one(w, &w->s.norms, 6), 0x8, THC_F_DIFFERS);
+	assert_int_equal(thc_sender_differing(&w->s, 5), 0x2);
+	assert_int_equal(thc_sender_differing(&w->s, 6), 0xa);
+}
+
+/* What is in does not differ, whichever of the two answers was overtaken. */
+static void differs__not_once_it_is_in(void **state)
+{
+	struct worker *w = *state;
+	struct thc_flight *f = launch_one(w, &w->s.data, 5);
+
+	w->s.rank = 0;
+	wait_for(w, f, 0x2, THC_F_DIFFERS);
+	wait_for(w, f, 0x3, 0);
+	assert_int_equal(thc_sender_differing(&w->s, 5), 0);
+	wait_for(w, f, 0x2, THC_F_DIFFERS);
+	assert_int_equal(thc_sender_differing(&w->s, 5), 0);
+	assert_int_equal(missing(w, 5), 0xc);
+}
+
 /* --- how long ------------------------------------------------------------- */
 
 static enum thc_stall stall(struct worker *w, u64 later, int left)
@@ -329,6 +380,9 @@ int main(void)
 		CASE(missing__the_oldest_is_found_after_a_wrap),
 		CASE(missing__later_rounds_do_not_count),
 		CASE(missing__norms_and_data_of_a_round_add_up),
+		CASE(differs__names_whose_contribution_is_there),
+		CASE(differs__in_norms_and_data_of_the_oldest_round),
+		CASE(differs__not_once_it_is_in),
 		CASE(stall__who_waits_for_nothing_never_does),
 		CASE(stall__after_the_timeout),
 		CASE(stall__a_rank_that_left_is_not_waited_for),

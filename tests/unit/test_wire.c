@@ -175,6 +175,7 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_F_LEFT, 32);
 	assert_int_equal(THC_F_NOSUM, 64);
 	assert_int_equal(THC_F_KNOWN, 128);
+	assert_int_equal(THC_F_DIFFERS, 8);
 	assert_int_equal(THC_REPLY_MULTICAST, 1);
 	assert_int_equal(THC_REPLY_FANOUT, 2);
 	assert_int_equal(THC_JOIN_F_HEARD, 1);

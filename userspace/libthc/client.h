@@ -480,6 +480,7 @@ void thc_fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch);
 void thc_fail_behind(struct thc_client *c);
 void thc_fail_left(struct thc_client *c, uint64_t missing);
 void thc_fail_missing(struct thc_client *c, uint64_t missing);
+void thc_fail_differs(struct thc_client *c, uint64_t differing);
 void thc_fail_unreachable(struct thc_client *c, int error);
 /* These end a join; they return the error. */
 int thc_fail_refused(const struct thc_client *c, unsigned int refusal);

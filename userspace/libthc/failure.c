@@ -80,6 +80,18 @@ void thc_fail_missing(struct thc_client *c, uint64_t missing)
 	thc_engine_break(c, -ETIMEDOUT, text);
 }
 
+void thc_fail_differs(struct thc_client *c, uint64_t differing)
+{
+	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT];
+
+	snprintf(
+		text, sizeof(text),
+		"no progress for %u ms: this rank (%u) and %s disagree about what they sum (op, width or round): see that all ranks run the same program, then call thc_client_rejoin() on all ranks",
+		c->options.timeout_ms, c->options.rank,
+		thc_name_ranks(differing, ranks, sizeof(ranks)));
+	thc_engine_break(c, -ETIMEDOUT, text);
+}
+
 void thc_fail_unreachable(struct thc_client *c, int error)
 {
 	char text[THC_SENTENCE_MAX], peer[80];

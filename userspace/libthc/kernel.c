@@ -66,6 +66,9 @@ static void fail(struct thc_client *c, int error)
 	case THC_FAILED_LEFT:
 		thc_fail_left(c, f.ranks);
 		return;
+	case THC_FAILED_DIFFERS:
+		thc_fail_differs(c, f.ranks);
+		return;
 	case THC_FAILED_MISSING:
 	case THC_FAILED_SILENT:
 		thc_fail_missing(c, f.ranks);

@@ -218,12 +218,16 @@ static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due
 static void check_progress(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
-	uint64_t missing = 0, timeout = c->options.timeout_ms * THC_NS_PER_MS;
+	uint64_t missing = 0, differing = 0, timeout = c->options.timeout_ms * THC_NS_PER_MS;
 	int left = 0;
 
-	if (thc_engine_active(c, active))
-		missing = thc_sender_missing(&c->sender, thc_ranks_mask(c->params.ranks),
-					     (uint32_t)active[0]->round, &left);
+	if (thc_engine_active(c, active)) {
+		uint32_t round = (uint32_t)active[0]->round;
+
+		missing = thc_sender_missing(&c->sender, thc_ranks_mask(c->params.ranks), round,
+					     &left);
+		differing = thc_sender_differing(&c->sender, round);
+	}
 	/* a job with a deadline goes on without who left */
 	left &= !c->params.deadline_ms;
 	switch (thc_sender_stall(&c->sender, left, timeout, thc_now())) {
@@ -236,7 +240,10 @@ static void check_progress(struct thc_client *c)
 		thc_fail_unreachable(c, c->unreachable);
 		break;
 	case THC_STALL_LATE:
-		thc_fail_missing(c, missing);
+		if (differing)
+			thc_fail_differs(c, differing);
+		else
+			thc_fail_missing(c, missing);
 		break;
 	}
 }

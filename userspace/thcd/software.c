@@ -89,9 +89,10 @@ static enum thc_drop_reason arrive(struct thcd *d, u16 job_id, const struct thc_
 		thcd_answer_header(d, path, h);
 		return THC_DROP_NONE;
 	case THC_BUSY:
-		return THC_DROP_BUSY;
 	case THC_MISMATCH:
-		return THC_DROP_MISMATCH;
+		if (thc_answer_differs(h, job, s))
+			thcd_answer_header(d, path, h);
+		return out.verdict == THC_BUSY ? THC_DROP_BUSY : THC_DROP_MISMATCH;
 	}
 	return THC_DROP_INTERNAL;
 }

@@ -56,7 +56,8 @@
  * @THC_OP_JOIN: worker to daemon, struct thc_join
  * @THC_OP_WELCOME: daemon to worker, struct thc_welcome
  * @THC_OP_WAIT: aggregator to worker, header only: your contribution is in,
- *	bitmap and count say who else's is
+ *	bitmap and count say who else's is. With THC_F_DIFFERS: it is not, since
+ *	op, width or round differ from those that bitmap's ranks have sent
  * @THC_OP_STALE: aggregator to worker, header only: this generation is gone;
  *	bitmap says whose contributions it held. With THC_F_EPOCH: this epoch
  *	is gone, thc_hdr.epoch is the current one and rank names who ended it,
@@ -84,7 +85,8 @@ enum thc_op {
 #define THC_F_ANSWER	0x01	/* aggregator to worker: payload is a sum */
 #define THC_F_REPEAT	0x02	/* an answer sent again, to one worker */
 #define THC_F_CE	0x04	/* a contribution met congestion (ECN CE) */
-#define THC_F_CLOSED	0x08	/* finished by deadline, not by all ranks */
+#define THC_F_CLOSED	0x08	/* answers: finished by deadline, not by all ranks */
+#define THC_F_DIFFERS	0x08	/* WAIT: not added, it differs from what bitmap's ranks sent */
 #define THC_F_EPOCH	0x10	/* STALE because of the epoch */
 #define THC_F_LEFT	0x20	/* WAIT: a missing rank has left the job */
 #define THC_F_NOSUM	0x40	/* sum is not filled in (the job allows it) */
@@ -471,6 +473,7 @@ enum thc_failure_reason {
 	THC_FAILED_BEHIND	= 8,	/* the others went on without this rank */
 	THC_FAILED_VERSION	= 9,	/* the job's constants are not understood */
 	THC_FAILED_SHARDS	= 10,	/* the aggregators do not serve the same job */
+	THC_FAILED_DIFFERS	= 11,	/* no progress: ranks sent another op, width or round */
 };
 
 /**
