@@ -57,7 +57,7 @@ BPF_LIBS := -lbpf -lelf -lz
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-vm figures lint install uninstall clean help
+.PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-flood bench-vm figures lint install uninstall clean help
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -69,6 +69,7 @@ help:
 	@echo 'make demo-vm    the same on a stock Debian 6.12 in QEMU, through AF_THC sockets of thc.ko'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
 	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
+	@echo 'make bench-flood  what JOINs of strangers, sent by one core, do to a job; $(BUILD)/bench-flood.json'
 	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
 	@echo 'make lint       format, shellcheck, sparse, both compilers, sanitizers'
 	@echo 'make install    into $$(DESTDIR)$$(PREFIX), PREFIX=$(PREFIX)'
@@ -193,6 +194,9 @@ demo: all $(TNET_BIN)
 
 bench: all benches $(TNET_BIN)
 	@$(PYTHON) tools/bench/run.py $(BENCH_ARGS)
+
+bench-flood: all benches
+	@$(PYTHON) tools/bench/flood.py $(BENCH_ARGS)
 
 # A smaller network and fewer epochs: an emulated machine is slow.
 demo-vm: all

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import tap  # noqa: E402  (found through the path above)
 from tap import netns  # noqa: E402
 
+FLOOD = os.path.join(netns.ROOT, "tools/bench/flood.py")
 RUN = os.path.join(netns.ROOT, "tools/bench/run.py")
 
 
@@ -44,5 +45,24 @@ def bench__reports_every_promise():
     assert len(chart.findall(".//{http://www.w3.org/2000/svg}rect")) == 8
 
 
+def bench_flood__reports_every_promise():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "flood.json")
+        done = subprocess.run([sys.executable, FLOOD, "--turns", "1", "--joins", "2", "--reduces",
+                               "1", "--output", path], capture_output=True, text=True, timeout=150)
+        assert done.returncode == 0, done.stdout + done.stderr
+        with open(path, encoding="utf-8") as f:
+            result = json.load(f)
+    assert len(result["promises"]) == 4
+    for p in result["promises"]:
+        assert p["value"] >= 0 and p["what"] in done.stdout, p
+        right = p["value"] <= p["limit"] if p["comparison"] == "<=" else p["value"] >= p["limit"]
+        assert p["kept"] == right, p
+    # the flood went where it should: it was there, and thcd saw next to nothing of it
+    for target in ("thc", "drop"):
+        assert result[target]["packets_per_second"] > 1000, result[target]
+    assert result["flood_dropped"] > 10 * result["refused"] > 0, result
+
+
 if __name__ == "__main__":
-    tap.main([bench__reports_every_promise])
+    tap.main([bench__reports_every_promise, bench_flood__reports_every_promise])
