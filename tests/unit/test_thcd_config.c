@@ -9,7 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "config.h"
@@ -270,6 +273,102 @@ static void file__that_cannot_be_read(void **state)
 	refused(thcd_config_file(&config, "/dev/zero", &error), "larger than 1 MiB");
 }
 
+/* A folder with a file that holds @text; its path. */
+static const char *secret(const char *text, mode_t mode)
+{
+	static char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/tmp/thcd-config-XXXXXX");
+	assert_non_null(mkdtemp(path));
+	strcat(path, "/cookie");
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL, mode);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+	return path;
+}
+
+static void remove_secret(const char *path)
+{
+	char folder[64];
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
+	unlink(path);
+	assert_int_equal(rmdir(folder), 0);
+}
+
+static u64 cookie_of(const char *keys)
+{
+	thcd_config_exit(&config);
+	thcd_config_init(&config);
+	if (thcd_config_job(&config, keys, &error))
+		fail_msg("%s", error.text);
+	assert_true(thcd_job_wish_given(&config.job[0], "cookie"));
+	return config.job[0].cookie;
+}
+
+static void job__a_cookie_of_a_file(void **state)
+{
+	static const char *const good[] = { "0xfedcba9876543210", " 0xfedcba9876543210\n",
+					    "18364758544493064720\n" };
+	char keys[128], folder[64];
+	const char *path;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		path = secret(good[i], 0600);
+		snprintf(keys, sizeof(keys), "1,ranks=2,cookie=@%s", path);
+		assert_true(cookie_of(keys) == 0xfedcba9876543210ULL);
+		remove_secret(path);
+	}
+	/* without a slash: where systemd puts credentials */
+	path = secret("77", 0600);
+	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
+	setenv("CREDENTIALS_DIRECTORY", folder, 1);
+	assert_true(cookie_of("1,ranks=2,cookie=@cookie") == 77);
+	bad_job("1,cookie=@other", "/other: No such file");
+	unsetenv("CREDENTIALS_DIRECTORY");
+	bad_job("1,cookie=@cookie", "cannot read cookie: No such file");
+	remove_secret(path);
+}
+
+static void job__a_file_without_a_cookie(void **state)
+{
+	static const char *const wrong[] = {
+		"",
+		"\n",
+		"0",
+		"0x",
+		"root:$6$x:19000:",
+		"1 2",
+		"-1",
+		"18446744073709551616",
+		"0x10000000000000000",
+		"1\n                                                      "
+		"                                  ",
+	};
+	char keys[128], said[THCD_TEXT_MAX];
+	const char *path;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		path = secret(wrong[i], 0600);
+		snprintf(keys, sizeof(keys), "1,ranks=2,cookie=@%s", path);
+		bad_job(keys, "does not hold one number of 64 bits");
+		snprintf(said, sizeof(said), "%s", error.text);
+		/* what is in a wrong file is its own affair */
+		if (strstr(said, "root:"))
+			fail_msg("\"%s\" shows what the file holds", said);
+		remove_secret(path);
+	}
+	bad_job("1,cookie=@/tmp", "no regular file");
+	bad_job("1,cookie=@/dev/zero", "no regular file");
+	bad_job("1,cookie=@", "cannot read");
+}
+
 static void job__at_most_sixteen(void **state)
 {
 	char text[64];
@@ -348,6 +447,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(file__a_repeated_key_has_its_own_line, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(file__that_cannot_be_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(job__a_cookie_of_a_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(job__a_file_without_a_cookie, setup, teardown),
 		cmocka_unit_test_setup_teardown(job__at_most_sixteen, setup, teardown),
 		cmocka_unit_test_setup_teardown(options__are_checked_together, setup, teardown),
 	};

@@ -9,8 +9,21 @@
 #include <string.h>
 
 #include "config.h"
+#include "secret.h"
 
-enum kind { NUMBER, NUMBER64, FRACTION, TABLE, WIDTH, REPLY, SWITCH_OFF, SWITCH_ON, TEXT, PREFIX };
+enum kind {
+	NUMBER,
+	NUMBER64,
+	COOKIE,
+	FRACTION,
+	TABLE,
+	WIDTH,
+	REPLY,
+	SWITCH_OFF,
+	SWITCH_ON,
+	TEXT,
+	PREFIX,
+};
 
 struct key {
 	const char	*name;
@@ -26,8 +39,8 @@ struct key {
 static const struct key job_keys[] = {
 	{ "job", NUMBER, AT(job), 0, THC_JOBS_MAX - 1, "number of the job, 0 to 15; required" },
 	{ "ranks", NUMBER, AT(ranks), 1, THC_RANKS_MAX, "workers, 1 to 64; required" },
-	{ "cookie", NUMBER64, AT(cookie), 1, UINT64_MAX,
-	  "the job's secret, 64 bits, not 0; required" },
+	{ "cookie", COOKIE, AT(cookie), 1, UINT64_MAX,
+	  "the job's secret, 64 bits, not 0, or @FILE that holds it; required" },
 	{ "table", TABLE, AT(table), 0, 0,
 	  "auto, uniform, or the levels T[0]:T[1]:...; default auto" },
 	{ "bits", NUMBER, AT(bits), 1, THC_TABLE_BITS_MAX, "bits of an index, 1 to 4; default 4" },
@@ -190,10 +203,10 @@ static int set_number(struct thcd_job_wish *w, const struct key *k, const char *
 		return thcd_fail(e, "%s: %s is out of range, %llu to %llu (%s)", k->name, value,
 				 (unsigned long long)k->min, (unsigned long long)k->max,
 				 k->meaning);
-	if (k->kind == NUMBER64)
-		*(u64 *)field = n;
-	else
+	if (k->kind == NUMBER)
 		*(u32 *)field = n;
+	else
+		*(u64 *)field = n;
 	return 0;
 }
 
@@ -249,6 +262,10 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 	case NUMBER:
 	case NUMBER64:
 		err = set_number(w, k, value, e);
+		break;
+	case COOKIE:
+		err = *value == '@' ? thcd_secret_read(value + 1, field, e) :
+				      set_number(w, k, value, e);
 		break;
 	case FRACTION:
 		if (parse_fraction(value, field))

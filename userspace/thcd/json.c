@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cjson/cJSON.h>
 
 #include "config.h"
+#include "secret.h"
 
 /* A configuration is small; more is a mistake. */
 #define FILE_MAX_BYTES	(1 << 20)
@@ -309,16 +309,13 @@ int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error *e)
 {
 	FILE *f = fopen(name, "re");
-	struct stat st;
 	char *text;
 	size_t n;
 	int err;
 
 	if (!f)
 		return thcd_fail(e, "cannot read %s: %s", name, strerror(errno));
-	if (!fstat(fileno(f), &st) && st.st_mode & S_IROTH)
-		thcd_say("warning: every user can read %s and the cookies in it: chmod 600 %s",
-			 name, name);
+	thcd_secret_warn(fileno(f), name);
 	text = malloc(FILE_MAX_BYTES + 1);
 	if (!text) {
 		fclose(f);
