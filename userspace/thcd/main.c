@@ -27,8 +27,6 @@
 #include "xdp.h"
 
 #define EXIT_USAGE	2
-/* A cookie below this one was not drawn. */
-#define COOKIE_GUESSED	(1ULL << 32)
 
 /* What main() builds up and takes down. */
 struct run {
@@ -37,6 +35,7 @@ struct run {
 	struct thcd_control_state	control;
 	struct thcd_plan		plan[THC_JOBS_MAX];
 	int				signals;
+	bool				pid_written;
 	char				name[80];
 };
 
@@ -66,32 +65,6 @@ static int open_sockets(struct run *r, struct thcd_error *e)
 	if (!r->c.listens && thcd_net_open_interface(&r->d, r->c.interface, e))
 		return -1;
 	return thcd_out_init(&r->d, e);
-}
-
-/* All jobs' constants, and how many slots they need together. */
-static int make_plans(struct run *r, u32 *slots, struct thcd_error *e)
-{
-	struct thcd_error note;
-	u32 i;
-
-	*slots = 0;
-	for (i = 0; i < r->c.jobs; i++) {
-		struct thcd_plan *plan = &r->plan[r->c.job[i].job];
-
-		if (thcd_plan_make(plan, &r->c.job[i], &r->d.socket[0].addr, r->c.port, &note, e))
-			return -1;
-		if (*note.text)
-			thcd_say("%s", note.text);
-		if (!plan->admits.count && thcd_net_subnets(&r->d, &plan->admits, e))
-			return -1;
-		if (plan->cookie < COOKIE_GUESSED)
-			thcd_say("job %u: warning: its cookie can be guessed: draw 64 bits, with "
-				 "od -An -tx8 -N8 /dev/urandom",
-				 plan->job);
-		plan->slot_base = *slots;
-		*slots += plan->data_slots + plan->norm_slots;
-	}
-	return 0;
 }
 
 static int make_jobs(struct run *r, bool kept, struct thcd_error *e)
@@ -130,8 +103,9 @@ static int tell_ready(const struct thcd_config *c, struct thcd_error *e)
 	return 0;
 }
 
-static int write_pid(const char *file, struct thcd_error *e)
+static int write_pid(struct run *r, struct thcd_error *e)
 {
+	const char *file = r->c.pidfile;
 	FILE *f;
 
 	if (!file)
@@ -139,6 +113,7 @@ static int write_pid(const char *file, struct thcd_error *e)
 	f = fopen(file, "we");
 	if (!f)
 		return thcd_fail(e, "cannot write %s: %s", file, strerror(errno));
+	r->pid_written = true;
 	fprintf(f, "%d\n", getpid());
 	return fclose(f) ? thcd_fail(e, "cannot write %s: %s", file, strerror(errno)) : 0;
 }
@@ -162,22 +137,11 @@ static int open_control(struct run *r, struct thcd_error *e)
 	return 0;
 }
 
-static int start(struct run *r, struct thcd_error *e)
+static int start_jobs(struct run *r, u32 slots, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
-	char ports[32], address[64];
 	bool kept = false;
-	u32 slots;
 
-	d->port = r->c.port;
-	d->software = r->c.software;
-	d->verbose = r->c.verbose;
-	d->no_simd = r->c.no_simd;
-	d->interface = r->c.interface;
-	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
-	r->signals = catch_signals(e);
-	if (r->signals < 0 || open_sockets(r, e) || make_plans(r, &slots, e) || open_control(r, e))
-		return -1;
 	if (d->software) {
 		d->mode = "software";
 		d->welcome_flags = THC_WELCOME_F_ONE_PORT;
@@ -186,16 +150,56 @@ static int start(struct run *r, struct thcd_error *e)
 	} else if (thcd_guard_init(d, e) || thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {
 		return -1;
 	}
-	if (make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, &r->c, e)) ||
-	    thcd_deadline_init(d, e) || (!d->software && thcd_foreign_init(d, e)) ||
-	    write_pid(r->c.pidfile, e))
-		return -1;
+	return make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, &r->c, e)) ? -1 : 0;
+}
+
+static void describe(const struct run *r, char *text, size_t size)
+{
+	const struct thcd *d = &r->d;
+	char ports[32], address[64];
+
 	snprintf(ports, sizeof(ports), d->software ? "port %u" : "ports %u to %u", d->port,
 		 d->port + THC_PORT_SPAN - 1);
-	thcd_say("%s aggregator on %s, UDP %s: %u slots, %llu bytes%s%s", d->mode,
+	snprintf(text, size, "%s aggregator on %s, UDP %s: %u slots, %llu bytes%s%s", d->mode,
 		 r->c.listens ? thc_addr_text(&d->socket[0].addr, address) : r->c.interface, ports,
 		 d->slots, (unsigned long long)thc_report_slot_bytes(d->slots),
 		 d->lanes_by ? ", lanes summed by " : "", d->lanes_by ? d->lanes_by : "");
+}
+
+/* What thcd is called, and what it is to serve. */
+static void name_all(struct run *r)
+{
+	struct thcd *d = &r->d;
+
+	d->port = r->c.port;
+	d->software = r->c.software;
+	d->verbose = r->c.verbose;
+	d->no_simd = r->c.no_simd;
+	d->interface = r->c.interface;
+	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
+}
+
+/* Sockets and plans, and how many slots these need. */
+static int begin(struct run *r, u32 *slots, struct thcd_error *e)
+{
+	r->signals = catch_signals(e);
+	if (r->signals < 0 || open_sockets(r, e) || thcd_plan_jobs(&r->d, &r->c, r->plan, slots, e))
+		return -1;
+	return 0;
+}
+
+static int start(struct run *r, struct thcd_error *e)
+{
+	struct thcd *d = &r->d;
+	char text[THCD_TEXT_MAX];
+	u32 slots;
+
+	if (begin(r, &slots, e) || open_control(r, e) || start_jobs(r, slots, e) ||
+	    thcd_deadline_init(d, e) || (!d->software && thcd_foreign_init(d, e)) ||
+	    write_pid(r, e))
+		return -1;
+	describe(r, text, sizeof(text));
+	thcd_say("%s", text);
 	return tell_ready(&r->c, e);
 }
 
@@ -249,9 +253,25 @@ static void stop(struct run *r, bool failed)
 	thcd_guard_exit(d);
 	thcd_net_close(d);
 	thcd_out_exit(d);
-	if (r->c.pidfile)
+	if (r->pid_written)
 		unlink(r->c.pidfile);
 	thcd_config_exit(&r->c);
+}
+
+/* All but the command line; the exit status. */
+static int run(struct run *r)
+{
+	struct thcd_error e = { "" };
+	int err, status = EXIT_SUCCESS;
+
+	name_all(r);
+	err = start(r, &e);
+	if (err)
+		thcd_say("%s", e.text);
+	else
+		status = loop(r);
+	stop(r, err != 0);
+	return err ? EXIT_FAILURE : status;
 }
 
 int main(int argc, char **argv)
@@ -259,8 +279,7 @@ int main(int argc, char **argv)
 	static struct run r = { .control.listener = -1 };
 	struct thcd_error e = { "" };
 	enum thcd_start start_as;
-	int i, status = EXIT_FAILURE;
-	bool failed = true;
+	int i;
 
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
 		r.control.client[i] = -1;
@@ -273,12 +292,5 @@ int main(int argc, char **argv)
 		thcd_config_exit(&r.c);
 		return EXIT_USAGE;
 	}
-	if (start(&r, &e)) {
-		thcd_say("%s", e.text);
-	} else {
-		status = loop(&r);
-		failed = false;
-	}
-	stop(&r, failed);
-	return status;
+	return run(&r);
 }

@@ -12,6 +12,7 @@
 #include <thc/mix.h>
 #include <thc/siphash.h>
 
+#include "net.h"
 #include "plan.h"
 
 /* Largest granularity chosen for the operator: beyond it the quantisation
@@ -369,6 +370,32 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		plan->table[i] = t.value[i];
 		if (t.value[i] != i)
 			plan->linear = 0;
+	}
+	return 0;
+}
+
+int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thcd_plan *plans,
+		   u32 *slots, struct thcd_error *e)
+{
+	struct thcd_error note;
+	u32 i;
+
+	*slots = 0;
+	for (i = 0; i < c->jobs; i++) {
+		struct thcd_plan *plan = &plans[c->job[i].job];
+
+		if (thcd_plan_make(plan, &c->job[i], &d->socket[0].addr, d->port, &note, e))
+			return -1;
+		if (*note.text)
+			thcd_say("%s", note.text);
+		if (!plan->admits.count && thcd_net_subnets(d, &plan->admits, e))
+			return -1;
+		if (plan->cookie < THCD_COOKIE_GUESSED)
+			thcd_say("job %u: warning: its cookie can be guessed: draw 64 bits, with "
+				 "od -An -tx8 -N8 /dev/urandom",
+				 plan->job);
+		plan->slot_base = *slots;
+		*slots += plan->data_slots + plan->norm_slots;
 	}
 	return 0;
 }

@@ -21,6 +21,18 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		   const struct thc_addr *address, u16 port, struct thcd_error *note,
 		   struct thcd_error *e);
 
+/* A cookie below this one was not drawn. */
+#define THCD_COOKIE_GUESSED	(1ULL << 32)
+
+/**
+ * thcd_plan_jobs() - the plans of all jobs of @c, by their numbers
+ * @d: its sockets are open
+ * @plans: zeroed; .ranks stays 0 where there is no job
+ * @slots: out: of all jobs together; each plan's first one is set
+ */
+int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thcd_plan *plans,
+		   u32 *slots, struct thcd_error *e);
+
 /* The prefix of @len bits that @addr is in; in bits of the mapped address. */
 struct thcd_prefix thcd_prefix_of(const struct thc_addr *addr, u32 len);
 
