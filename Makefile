@@ -53,6 +53,7 @@ FUZZ_BIN  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fu
 SELF_BIN  := $(patsubst tests/selftests/%.c,$(BUILD)/tests/selftests/%,$(wildcard tests/selftests/test_*.c))
 
 BPF_LIBS := -lbpf -lelf -lz
+THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 
 # What was generated stays.
 .SECONDARY:
@@ -107,7 +108,7 @@ $(BUILD)/libthc.so: $(LIB_OBJ)
 	@ln -sf libthc.so $@.$(SOMAJOR)
 
 $(BUILD)/thcd: $(THCD_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
-	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
+	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(THCD_LIBS) -lm -pthread
 
 $(BUILD)/thcctl: $(CTL_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
 	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
@@ -140,7 +141,7 @@ $(BUILD)/tests/unit/test_thcd_%: tests/unit/test_thcd_%.c \
 		$(filter-out %/main.o,$(THCD_OBJ)) $(COMMON_OBJ) $(BUILD)/libthc.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcd $(ALL_LDFLAGS) -o $@ \
-		$(filter %.c %.o %.a,$^) $(BPF_LIBS) -lcjson -lcmocka -lm -pthread
+		$(filter %.c %.o %.a,$^) $(THCD_LIBS) -lcmocka -lm -pthread
 
 # Tests of thcctl's parts: all of it but main().
 $(BUILD)/tests/unit/test_thcctl_%: tests/unit/test_thcctl_%.c \

@@ -93,9 +93,12 @@ static void print_head(const cJSON *o)
 		printf("thcd %.0f, %s%s%s%s", thcctl_number(o, "pid"), mode,
 		       strcmp(mode, "software") ? " XDP" : " aggregator",
 		       *thcctl_text(o, "interface") ? " on " : "", thcctl_text(o, "interface"));
-	printf(", UDP port %.0f, %s slots, %s\n\n", thcctl_number(o, "port"),
+	printf(", UDP port %.0f, %s slots, %s", thcctl_number(o, "port"),
 	       thcctl_grouped(thcctl_number(o, "slots")),
 	       thcctl_bytes(thcctl_number(o, "slot_bytes")));
+	if (*thcctl_text(o, "capabilities"))
+		printf(", capabilities: %s", thcctl_text(o, "capabilities"));
+	printf("\n\n");
 }
 
 static void print_row(const char *name, double n, const char *meaning)

@@ -143,6 +143,7 @@ static cJSON *head(const struct thcd *d)
 	if (d->lanes_by)
 		cJSON_AddStringToObject(o, "lanes_by", d->lanes_by);
 	cJSON_AddNumberToObject(o, "pid", getpid());
+	cJSON_AddStringToObject(o, "capabilities", d->privileges);
 	cJSON_AddNumberToObject(o, "port", d->port);
 	cJSON_AddNumberToObject(o, "slots", d->slots);
 	cJSON_AddNumberToObject(o, "slot_bytes", (double)thc_report_slot_bytes(d->slots));

@@ -316,6 +316,8 @@ int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error 
 	if (!f)
 		return thcd_fail(e, "cannot read %s: %s", name, strerror(errno));
 	thcd_secret_warn(fileno(f), name);
+	free(c->file);
+	c->file = strdup(name);
 	text = malloc(FILE_MAX_BYTES + 1);
 	if (!text) {
 		fclose(f);

@@ -22,6 +22,7 @@
 #include "net.h"
 #include "options.h"
 #include "plan.h"
+#include "privileges.h"
 #include "receive.h"
 #include "software.h"
 #include "xdp.h"
@@ -200,7 +201,9 @@ static int start(struct run *r, struct thcd_error *e)
 		return -1;
 	describe(r, text, sizeof(text));
 	thcd_say("%s", text);
-	return tell_ready(&r->c, e);
+	if (thcd_privileges_drop(d, &r->c, e) || tell_ready(&r->c, e))
+		return -1;
+	return 0;
 }
 
 /* The exit status, when it is time to end. */

@@ -160,6 +160,7 @@ struct thcd {
 	const char		*mode;		/* "software", "native", "generic" */
 	const char		*instance;
 	const char		*interface;
+	char			privileges[96];	/* capabilities left, or "none" */
 	struct thc_stats	stats;		/* software mode: all; else what we add */
 	struct thc_bucket	strangers;	/* software mode only */
 	struct thcd_counters	counters;
