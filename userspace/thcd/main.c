@@ -20,6 +20,7 @@
 #include "guard.h"
 #include "jobs.h"
 #include "net.h"
+#include "notify.h"
 #include "options.h"
 #include "plan.h"
 #include "privileges.h"
@@ -167,6 +168,18 @@ static void describe(const struct run *r, char *text, size_t size)
 		 d->lanes_by ? ", lanes summed by " : "", d->lanes_by ? d->lanes_by : "");
 }
 
+/* The service manager's line about us. */
+static void tell_manager(const struct run *r)
+{
+	char text[THCD_TEXT_MAX];
+	int i, jobs = 0;
+
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		jobs += r->d.record[i].used != 0;
+	describe(r, text, sizeof(text));
+	thcd_notify("READY=1\nSTATUS=%d job%s, %.400s", jobs, jobs == 1 ? "" : "s", text);
+}
+
 /* What thcd is called, and what it is to serve. */
 static void name_all(struct run *r)
 {
@@ -195,6 +208,7 @@ static int start(struct run *r, struct thcd_error *e)
 	char text[THCD_TEXT_MAX];
 	u32 slots;
 
+	thcd_notify_init();
 	if (begin(r, &slots, e) || open_control(r, e) || start_jobs(r, slots, e) ||
 	    thcd_deadline_init(d, e) || (!d->software && thcd_foreign_init(d, e)) ||
 	    write_pid(r, e))
@@ -203,6 +217,7 @@ static int start(struct run *r, struct thcd_error *e)
 	thcd_say("%s", text);
 	if (thcd_privileges_drop(d, &r->c, e) || tell_ready(&r->c, e))
 		return -1;
+	tell_manager(r);
 	return 0;
 }
 
@@ -222,6 +237,7 @@ static int loop(struct run *r)
 				return EXIT_FAILURE;
 			wait = wait < 0 || wait > THCD_WATCH_MS ? THCD_WATCH_MS : wait;
 		}
+		wait = thcd_notify_alive(wait);
 		p[0] = (struct pollfd){ .fd = r->signals, .events = POLLIN };
 		p[1] = (struct pollfd){ .fd = d->software ? -1 : thcd_xdp_fd(d), .events = POLLIN };
 		for (i = 0; i < d->sockets; i++)
@@ -246,6 +262,7 @@ static void stop(struct run *r, bool failed)
 {
 	struct thcd *d = &r->d;
 
+	thcd_notify("STOPPING=1");
 	thcd_foreign_exit(d);
 	thcd_deadline_exit(d);
 	if (d->software)

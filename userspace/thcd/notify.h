@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What a service manager is told, by systemd's protocol; nothing where none asks for it.
+ */
+#ifndef THCD_NOTIFY_H
+#define THCD_NOTIFY_H
+
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. */
+void thcd_notify_init(void);
+
+/* Sends lines of NAME=VALUE. */
+void thcd_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* "RELOADING=1", to be followed by "READY=1". */
+void thcd_notify_reloading(void);
+
+/* For the main loop: shows that it turns, if it is time. Returns the ms to wait at most:
+ * @wait, where -1 is forever, or less.
+ */
+int thcd_notify_alive(int wait);
+
+#endif /* THCD_NOTIFY_H */
