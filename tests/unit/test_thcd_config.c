@@ -127,7 +127,7 @@ static void file__every_key(void **state)
 		"{ \"interface\": \"eth3\", \"mode\": \"generic\", \"port\": 19000,\n"
 		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"simd\": false, \"force\": true, \"instance\": "
 		"\"a-b.c\",\n"
-		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\",\n"
+		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\", \"control_group\": \"adm\",\n"
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"cookie\": \"0xfedcba9876543210\",\n"
 		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
 		"\"1/512\",\n"
@@ -157,6 +157,7 @@ static void file__every_key(void **state)
 	assert_string_equal(config.instance, "a-b.c");
 	assert_string_equal(config.control, "/tmp/x");
 	assert_string_equal(config.pidfile, "/tmp/p");
+	assert_string_equal(config.control_group, "adm");
 }
 
 static void job__bad_values_are_named(void **state)

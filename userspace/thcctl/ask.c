@@ -184,7 +184,9 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 	}
 	reason = strerror(errno);
 	if (errno == EACCES || errno == EPERM) {
-		thcctl_say("not allowed to talk to %s: run thcctl as root", path);
+		thcctl_say("not allowed to talk to %s: run thcctl as root, or as a member of the "
+			   "socket's group (ls -l %s)",
+			   path, path);
 		return NULL;
 	}
 	if (*t->instance) {

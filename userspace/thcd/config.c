@@ -350,6 +350,7 @@ void thcd_config_exit(struct thcd_config *c)
 	free(c->interface);
 	free(c->instance);
 	free(c->control);
+	free(c->control_group);
 	free(c->pidfile);
 	for (i = 0; i < c->listens; i++)
 		free(c->listen[i]);
@@ -401,6 +402,8 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 		return set_instance(c, value, e);
 	if (!strcmp(key, "control"))
 		return set_text(&c->control, value, e);
+	if (!strcmp(key, "control_group"))
+		return set_text(&c->control_group, value, e);
 	if (!strcmp(key, "pidfile"))
 		return set_text(&c->pidfile, value, e);
 	if (!strcmp(key, "mode"))

@@ -56,6 +56,7 @@ struct thcd_config {
 	char			*interface;
 	char			*instance;
 	char			*control;
+	char			*control_group;
 	char			*pidfile;
 	char			*listen[THCD_LISTEN_MAX];
 	u32			listens;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The control socket. Requests are one word a line ("stats", "jobs"), answers
- * one JSON object a line; the socket belongs to root like the daemon. A client
+ * one JSON object a line. The socket belongs to the daemon's user, and to a group whose
+ * members may ask. A client
  * that does not read is dropped, not waited for.
  */
 #include <errno.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +44,31 @@ static int make_way(const struct thcd_control_state *s, const struct sockaddr_un
 	return 0;
 }
 
-static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, struct thcd_error *e)
+/* Members of the group may ask. The one that is there by default may be there by chance, and
+ * a thcd of a plain user need not be a member.
+ */
+static int admit_group(const struct thcd_control_state *s, const char *name, struct thcd_error *e)
+{
+	const struct group *g;
+
+	errno = 0;
+	g = getgrnam(name ? name : THCD_CONTROL_GROUP);
+	if (!g && !name)
+		return 0;
+	if (!g)
+		return thcd_fail(e, "--control-group: there is no group %s: groupadd --system %s",
+				 name, name);
+	if (!chown(s->path, (uid_t)-1, g->gr_gid))
+		return chmod(s->path, 0660) ? thcd_fail(e, "cannot open %s to group %s: %s",
+							s->path, g->gr_name, strerror(errno)) :
+					      0;
+	return name ? thcd_fail(e, "--control-group: cannot give %s to group %s: %s", s->path, name,
+				strerror(errno)) :
+		      0;
+}
+
+static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, const char *group,
+		     struct thcd_error *e)
 {
 	int err;
 
@@ -55,21 +81,29 @@ static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, struc
 		s->listener = -1;
 		return err;
 	}
-	if (bind(s->listener, (struct sockaddr *)un, sizeof(*un)) || chmod(s->path, 0600) ||
-	    listen(s->listener, THCD_CONTROL_CLIENTS)) {
-		thcd_fail(e, "cannot make the control socket %s: %s; %s", s->path, strerror(errno),
-			  errno == EACCES || errno == EPERM ?
-				  "run thcd as root, or --software with --control PATH" :
-				  "give another --control PATH");
+	if (bind(s->listener, (struct sockaddr *)un, sizeof(*un)) || chmod(s->path, 0600)) {
+		err = thcd_fail(e,
+				"cannot make the control socket %s: %s; give another --control "
+				"PATH%s",
+				s->path, strerror(errno),
+				errno == EACCES || errno == EPERM ? ", or run thcd as root" : "");
+	} else {
+		err = admit_group(s, group, e);
+		if (!err && listen(s->listener, THCD_CONTROL_CLIENTS))
+			err = thcd_fail(e, "cannot listen on the control socket %s: %s", s->path,
+					strerror(errno));
+		if (err)
+			unlink(s->path);
+	}
+	if (err) {
 		close(s->listener);
 		s->listener = -1;
-		return -1;
 	}
-	return 0;
+	return err;
 }
 
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,
-		      struct thcd_error *e)
+		      const char *group, struct thcd_error *e)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int i, n, err;
@@ -88,7 +122,7 @@ int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const 
 				 sizeof(s->path) - 1);
 	}
 	memcpy(un.sun_path, s->path, n + 1);
-	err = listen_on(s, &un, e);
+	err = listen_on(s, &un, group, e);
 	if (err)
 		s->path[0] = '\0';
 	return err;
@@ -103,8 +137,8 @@ void thcd_control_close(struct thcd_control_state *s)
 			close(s->client[i]);
 	if (s->listener >= 0)
 		close(s->listener);
-	if (*s->path)
-		unlink(s->path);
+	if (*s->path && unlink(s->path) && errno != ENOENT)
+		thcd_say("cannot remove the control socket %s: %s", s->path, strerror(errno));
 }
 
 int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p)
@@ -150,36 +184,49 @@ static cJSON *head(const struct thcd *d)
 	return o;
 }
 
-static cJSON *answer(const struct thcd *d, const char *request)
+static cJSON *stats(const struct thcd *d)
 {
-	struct thc_stats stats = d->stats;
-	cJSON *o, *jobs;
-	int i;
+	struct thc_stats all = d->stats;
+	cJSON *o = head(d);
 
-	if (!strcmp(request, "stats")) {
-		o = head(d);
-		if (!d->software)
-			thcd_xdp_stats(d, &stats);
-		thc_report_stats(o, &stats);
-		cJSON_AddItemToObject(o, "daemon", own_counters(d));
-		return o;
-	}
-	if (!strcmp(request, "jobs")) {
-		o = head(d);
-		jobs = cJSON_AddArrayToObject(o, "jobs");
-		for (i = 0; i < THC_JOBS_MAX; i++)
-			if (d->job[i].active)
-				cJSON_AddItemToArray(jobs, thc_report_job(i, &d->job[i],
-									  &d->record[i], d->slot));
-		return o;
-	}
-	o = cJSON_CreateObject();
-	cJSON_AddStringToObject(o, "error", "unknown request; there are: stats, jobs");
+	if (!d->software)
+		thcd_xdp_stats(d, &all);
+	thc_report_stats(o, &all);
+	cJSON_AddItemToObject(o, "daemon", own_counters(d));
 	return o;
 }
 
+static cJSON *jobs(const struct thcd *d)
+{
+	cJSON *o = head(d), *list = cJSON_AddArrayToObject(o, "jobs");
+	int i;
+
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		if (d->job[i].active)
+			cJSON_AddItemToArray(list,
+					     thc_report_job(i, &d->job[i], &d->record[i], d->slot));
+	return o;
+}
+
+static cJSON *refusal(const char *why)
+{
+	cJSON *o = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(o, "error", why);
+	return o;
+}
+
+static cJSON *answer(const struct thcd *d, const char *request)
+{
+	if (!strcmp(request, "stats"))
+		return stats(d);
+	if (!strcmp(request, "jobs"))
+		return jobs(d);
+	return refusal("unknown request; there are: stats, jobs");
+}
+
 /* One request per connection: read a line, answer, close. */
-static void serve(struct thcd *d, int fd)
+static void serve(const struct thcd *d, int fd)
 {
 	char request[REQUEST_MAX + 1], *text;
 	ssize_t n = recv(fd, request, REQUEST_MAX, MSG_DONTWAIT);
@@ -201,22 +248,50 @@ static void serve(struct thcd *d, int fd)
 	free(text);
 }
 
+/* A member of the group who connects and says nothing must not keep others out: a place that
+ * is free, or that of whoever among them has been silent for longest. -1: root has all.
+ */
+static int find_place(const struct thcd_control_state *s)
+{
+	int i, oldest = -1;
+
+	for (i = 0; i < THCD_CONTROL_CLIENTS; i++) {
+		if (s->client[i] < 0)
+			return i;
+		if (!s->trusted[i] && (oldest < 0 || s->since[i] < s->since[oldest]))
+			oldest = i;
+	}
+	return oldest;
+}
+
+static bool is_trusted(int fd)
+{
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) &&
+	       (!peer.uid || peer.uid == geteuid());
+}
+
 static void take_client(struct thcd_control_state *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	int i;
+	int i = find_place(s);
 
 	if (fd < 0)
 		return;
-	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
-		if (s->client[i] < 0) {
-			s->client[i] = fd;
-			return;
-		}
-	close(fd);
+	if (i < 0) {
+		close(fd);
+		return;
+	}
+	if (s->client[i] >= 0)
+		close(s->client[i]);
+	s->client[i] = fd;
+	s->since[i] = s->clients++;
+	s->trusted[i] = is_trusted(fd);
 }
 
-void thcd_control_serve(struct thcd_control_state *s, struct thcd *d, const struct pollfd *p)
+void thcd_control_serve(struct thcd_control_state *s, const struct thcd *d, const struct pollfd *p)
 {
 	int i;
 

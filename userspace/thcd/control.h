@@ -11,19 +11,36 @@
 
 #define THCD_CONTROL_CLIENTS	8
 
+/* The group whose members may ask, where it exists. */
+#define THCD_CONTROL_GROUP	"thc"
+
+/**
+ * struct thcd_control_state - the socket and who talks through it
+ * @since: when a client came, in the order of clients
+ * @trusted: the client is root, or thcd's own user
+ */
 struct thcd_control_state {
 	int		listener;
 	int		client[THCD_CONTROL_CLIENTS];
+	u64		since[THCD_CONTROL_CLIENTS];
+	bool		trusted[THCD_CONTROL_CLIENTS];
+	u64		clients;
 	char		path[108];
 };
 
-/* -EADDRINUSE: another thcd has it. */
+/**
+ * thcd_control_open() - make the socket
+ * @path: NULL: the instance's
+ * @group: of the socket; NULL: THCD_CONTROL_GROUP, if it exists
+ *
+ * Returns -EADDRINUSE if another thcd has it.
+ */
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,
-		      struct thcd_error *e);
+		      const char *group, struct thcd_error *e);
 void thcd_control_close(struct thcd_control_state *s);
 
 /* Fills @p (1 + THCD_CONTROL_CLIENTS entries) for poll(), and serves it after. */
 int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p);
-void thcd_control_serve(struct thcd_control_state *s, struct thcd *d, const struct pollfd *p);
+void thcd_control_serve(struct thcd_control_state *s, const struct thcd *d, const struct pollfd *p);
 
 #endif /* THCD_CONTROL_H */

@@ -127,13 +127,14 @@ static int open_control(struct run *r, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
 	const char *taken = d->instance;
-	int err = thcd_control_open(&r->control, d, r->c.control, e);
+	const char *group = r->c.control_group;
+	int err = thcd_control_open(&r->control, d, r->c.control, group, e);
 
 	if (err != -EADDRINUSE || !d->software || r->c.instance || r->c.control)
 		return err;
 	snprintf(r->name, sizeof(r->name), "%.63s-%d", d->instance, getpid());
 	d->instance = r->name;
-	if (thcd_control_open(&r->control, d, NULL, e))
+	if (thcd_control_open(&r->control, d, NULL, group, e))
 		return -1;
 	thcd_say("instance %s, since there is a %s already", d->instance, taken);
 	return 0;

@@ -21,6 +21,7 @@ static const struct option options[] = {
 	{ "config", required_argument, NULL, 'c' },
 	{ "instance", required_argument, NULL, 'n' },
 	{ "control", required_argument, NULL, 'C' },
+	{ "control-group", required_argument, NULL, 'g' },
 	{ "fresh", no_argument, NULL, 'f' },
 	{ "force", no_argument, NULL, 'F' },
 	{ "ready-fd", required_argument, NULL, 'R' },
@@ -56,6 +57,9 @@ static void print_help(void)
 	      "  -n, --instance NAME   name of pins and control socket; default: the interface,\n"
 	      "                        or \"software\"\n"
 	      "  -C, --control PATH    control socket; default /run/thc/INSTANCE.sock\n"
+	      "  -g, --control-group NAME\n"
+	      "                        group whose members may ask thcctl; default thc, if there is\n"
+	      "                        that group\n"
 	      "  -f, --fresh           discard what a dead thcd of this instance left behind\n"
 	      "  -F, --force           start even where thcd sees that no round could end\n"
 	      "  -R, --ready-fd N      write \"ready\" to this file descriptor, not to stdout\n"
@@ -104,6 +108,8 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 		return thcd_config_set(c, "instance", arg, e);
 	case 'C':
 		return thcd_config_set(c, "control", arg, e);
+	case 'g':
+		return thcd_config_set(c, "control_group", arg, e);
 	case 'P':
 		return thcd_config_set(c, "pidfile", arg, e);
 	case 'R':
@@ -130,7 +136,7 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 
 	optind = 1;
 	opterr = 0;
-	while ((opt = getopt_long(argc, argv, ":i:m:sSl:p:j:c:n:C:fFR:P:vhV", options, NULL)) >=
+	while ((opt = getopt_long(argc, argv, ":i:m:sSl:p:j:c:n:C:g:fFR:P:vhV", options, NULL)) >=
 	       0) {
 		if (opt == '?' || opt == ':') {
 			thcd_fail(e,
