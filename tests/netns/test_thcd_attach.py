@@ -27,15 +27,19 @@ JOB = "1,ranks=2,cookie=0x5eed5eed5eed1234,table=" + ":".join(map(str, TABLE))
 
 
 class Daemon:
-    """thcd in a namespace; said: its stderr, once it has ended."""
+    """thcd in a namespace; said: its stderr, once it has ended. command: what starts it,
+    env: more of the environment.
+    """
 
-    def __init__(self, net, *options, job=JOB, interface="eth0", instance=None, ns=None):
+    def __init__(self, net, *options, job=JOB, interface="eth0", instance=None, ns=None,
+                 command=None, env=None):
         self.net, self.ns = net, ns or net.aggregator
         self.instance = instance or net.name
         self.process = net.popen(
-            self.ns, [os.path.join(netns.build_dir(), "thcd"), "-i", interface, "--instance",
-                      self.instance, "--job", job, *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.ns, [*(command or [os.path.join(netns.build_dir(), "thcd")]), "-i", interface,
+                      "--instance", self.instance, *(["--job", job] if job else []), *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(env or {})})
         self.ready = self.process.stdout.readline() == "ready\n"
         if not self.ready:
             self.wait()

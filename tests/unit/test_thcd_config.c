@@ -128,6 +128,7 @@ static void file__every_key(void **state)
 		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"simd\": false, \"force\": true, \"instance\": "
 		"\"a-b.c\",\n"
 		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\", \"control_group\": \"adm\",\n"
+		"  \"spare_slots\": 576,\n"
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"cookie\": \"0xfedcba9876543210\",\n"
 		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
 		"\"1/512\",\n"
@@ -158,6 +159,7 @@ static void file__every_key(void **state)
 	assert_string_equal(config.control, "/tmp/x");
 	assert_string_equal(config.pidfile, "/tmp/p");
 	assert_string_equal(config.control_group, "adm");
+	assert_int_equal(config.spare_slots, 576);
 }
 
 static void job__bad_values_are_named(void **state)

@@ -162,6 +162,18 @@ static cJSON *converse(int fd, const char *request)
 	return o;
 }
 
+/* What thcd refuses, it says why. */
+static cJSON *check_answer(cJSON *o)
+{
+	const char *error = thcctl_text(o, "error");
+
+	if (!*error)
+		return o;
+	thcctl_say("%s", error);
+	cJSON_Delete(o);
+	return NULL;
+}
+
 cJSON *thcctl_ask(struct thcctl *t, const char *request)
 {
 	char path[128], names[NAMES_BYTES];
@@ -180,7 +192,7 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 	if (fd >= 0) {
 		o = converse(fd, request);
 		close(fd);
-		return o;
+		return o ? check_answer(o) : NULL;
 	}
 	reason = strerror(errno);
 	if (errno == EACCES || errno == EPERM) {
@@ -189,7 +201,7 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 			   path, path);
 		return NULL;
 	}
-	if (*t->instance) {
+	if (*t->instance && strcmp(request, "reload")) {
 		o = thcctl_pinned(t->instance, request);
 		if (o)
 			return o;

@@ -29,6 +29,7 @@ static void print_help(void)
 	      "  job [NUMBER]          jobs: session, members, table, open chunks\n"
 	      "  stats                 packets by fate and by drop reason, and whether they add up\n"
 	      "  top                   the counters of stats as rates, every second\n"
+	      "  reload                read thcd's configuration again; for root\n"
 	      "\n"
 	      "  -n, --instance NAME   the thcd to ask; needed if several run\n"
 	      "  -C, --control PATH    control socket of thcd; default /run/thc/INSTANCE.sock\n"
@@ -61,7 +62,9 @@ static int run(struct thcctl *t, int argc, char **argv)
 		return thcctl_stats(t);
 	if (!strcmp(command, "top"))
 		return thcctl_top(t);
-	thcctl_say("unknown command \"%s\"; there are: check, job, stats, top", command);
+	if (!strcmp(command, "reload"))
+		return thcctl_reload(t);
+	thcctl_say("unknown command \"%s\"; there are: check, job, stats, top, reload", command);
 	return EXIT_USAGE;
 }
 
@@ -109,7 +112,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind == argc) {
-		thcctl_say("no command; there are: check, job, stats, top (thcctl --help)");
+		thcctl_say("no command; there are: check, job, stats, top, reload (thcctl --help)");
 		return EXIT_USAGE;
 	}
 	return run(&t, argc - optind, argv + optind);

@@ -301,3 +301,20 @@ int thcctl_job(struct thcctl *t, const char *number)
 	cJSON_Delete(o);
 	return status;
 }
+
+int thcctl_reload(struct thcctl *t)
+{
+	cJSON *o = thcctl_ask(t, "reload"), *line;
+	bool ok;
+
+	if (!o)
+		return EXIT_FAILURE;
+	ok = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "ok"));
+	if (t->json)
+		print_json(o);
+	else
+		cJSON_ArrayForEach(line, cJSON_GetObjectItemCaseSensitive(o, "said"))
+			puts(cJSON_IsString(line) ? line->valuestring : "");
+	cJSON_Delete(o);
+	return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -39,7 +39,7 @@ struct thcctl_instances {
 void thcctl_find_instances(const char *sockets, const char *pins, struct thcctl_instances *list);
 
 /**
- * thcctl_ask() - "stats" or "jobs" of a daemon, or of what it left pinned
+ * thcctl_ask() - one request to a daemon; "stats" and "jobs" to what it left pinned, too
  *
  * Returns an object to be freed, or NULL after a sentence on stderr.
  */
@@ -52,6 +52,7 @@ cJSON *thcctl_pinned(const char *instance, const char *request);
 int thcctl_stats(struct thcctl *t);
 int thcctl_job(struct thcctl *t, const char *number);
 int thcctl_top(struct thcctl *t);
+int thcctl_reload(struct thcctl *t);
 int thcctl_check(struct thcctl *t, const char *interface);
 
 /* A field of an object as number or text; 0 and "" when it is not there. */

@@ -428,5 +428,12 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 		c->port = n;
 		return 0;
 	}
+	if (!strcmp(key, "spare_slots")) {
+		if (parse_number(value, &n) || n > THCD_SPARE_SLOTS_MAX)
+			return thcd_fail(e, "spare_slots: \"%s\" is not a number from 0 to %d",
+					 value, THCD_SPARE_SLOTS_MAX);
+		c->spare_slots = n;
+		return 0;
+	}
 	return thcd_fail(e, "unknown key \"%s\"; thcd(8) lists them, under FILES", key);
 }

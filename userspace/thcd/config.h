@@ -9,6 +9,9 @@
 
 #include "thcd.h"
 
+/* All jobs, each with all the slots that it can have. */
+#define THCD_SPARE_SLOTS_MAX	(THC_JOBS_MAX * THC_SLOTS_MAX)
+
 enum thcd_mode { THCD_MODE_AUTO, THCD_MODE_NATIVE, THCD_MODE_GENERIC };
 
 /* Bytes of an address or a prefix as written. */
@@ -61,6 +64,7 @@ struct thcd_config {
 	char			*listen[THCD_LISTEN_MAX];
 	u32			listens;
 	u32			port;
+	u32			spare_slots;	/* for jobs that a reload adds */
 	enum thcd_mode		mode;
 	bool			software;
 	bool			no_simd;

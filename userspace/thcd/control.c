@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The control socket. Requests are one word a line ("stats", "jobs"), answers
+ * The control socket. Requests are one word a line ("stats", "jobs", "reload"), answers
  * one JSON object a line. The socket belongs to the daemon's user, and to a group whose
- * members may ask. A client
+ * members may ask; what changes anything is for root and for the daemon's user. A client
  * that does not read is dropped, not waited for.
  */
 #include <errno.h>
@@ -216,17 +216,32 @@ static cJSON *refusal(const char *why)
 	return o;
 }
 
-static cJSON *answer(const struct thcd *d, const char *request)
+static cJSON *reload(struct thcd_control_state *s, bool trusted)
+{
+	cJSON *o;
+
+	if (!trusted)
+		return refusal("reload changes what thcd does: only root and thcd's own user may "
+			       "ask for it");
+	o = cJSON_CreateObject();
+	cJSON_AddBoolToObject(o, "ok", s->reload(s->context, cJSON_AddArrayToObject(o, "said")));
+	return o;
+}
+
+static cJSON *answer(struct thcd_control_state *s, const struct thcd *d, const char *request,
+		     bool trusted)
 {
 	if (!strcmp(request, "stats"))
 		return stats(d);
 	if (!strcmp(request, "jobs"))
 		return jobs(d);
-	return refusal("unknown request; there are: stats, jobs");
+	if (!strcmp(request, "reload"))
+		return reload(s, trusted);
+	return refusal("unknown request; there are: stats, jobs, reload");
 }
 
 /* One request per connection: read a line, answer, close. */
-static void serve(const struct thcd *d, int fd)
+static void serve(struct thcd_control_state *s, const struct thcd *d, int fd, bool trusted)
 {
 	char request[REQUEST_MAX + 1], *text;
 	ssize_t n = recv(fd, request, REQUEST_MAX, MSG_DONTWAIT);
@@ -237,7 +252,7 @@ static void serve(const struct thcd *d, int fd)
 		return;
 	request[n] = '\0';
 	request[strcspn(request, "\r\n")] = '\0';
-	o = answer(d, request);
+	o = answer(s, d, request, trusted);
 	text = cJSON_PrintUnformatted(o);
 	cJSON_Delete(o);
 	if (!text)
@@ -298,7 +313,7 @@ void thcd_control_serve(struct thcd_control_state *s, const struct thcd *d, cons
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++) {
 		if (s->client[i] < 0 || !p[1 + i].revents)
 			continue;
-		serve(d, s->client[i]);
+		serve(s, d, s->client[i], s->trusted[i]);
 		close(s->client[i]);
 		s->client[i] = -1;
 	}

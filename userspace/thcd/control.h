@@ -7,6 +7,8 @@
 
 #include <poll.h>
 
+#include <cjson/cJSON.h>
+
 #include "config.h"
 
 #define THCD_CONTROL_CLIENTS	8
@@ -18,6 +20,8 @@
  * struct thcd_control_state - the socket and who talks through it
  * @since: when a client came, in the order of clients
  * @trusted: the client is root, or thcd's own user
+ * @reload: carries out "reload" and adds the lines that it says to @said; false: the file
+ *	could not be taken
  */
 struct thcd_control_state {
 	int		listener;
@@ -26,6 +30,8 @@ struct thcd_control_state {
 	bool		trusted[THCD_CONTROL_CLIENTS];
 	u64		clients;
 	char		path[108];
+	bool		(*reload)(void *context, cJSON *said);
+	void		*context;
 };
 
 /**

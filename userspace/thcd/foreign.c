@@ -86,6 +86,21 @@ static int listen_to(const struct thcd *d, const struct thcd_plan *plan)
 	return -1;
 }
 
+void thcd_foreign_job(struct thcd *d, u32 id)
+{
+	const struct thcd_record *r = &d->record[id];
+	struct thcd_foreign *f = d->foreign;
+
+	if (!f)
+		return;
+	if (f->fd[id] >= 0)
+		close(f->fd[id]);
+	f->fd[id] = -1;
+	f->again_ms[id] = 0;
+	if (r->used && r->plan.reply == THC_REPLY_MULTICAST)
+		f->fd[id] = listen_to(d, &r->plan);
+}
+
 int thcd_foreign_init(struct thcd *d, struct thcd_error *e)
 {
 	int i;
@@ -94,11 +109,8 @@ int thcd_foreign_init(struct thcd *d, struct thcd_error *e)
 	if (!d->foreign)
 		return thcd_fail(e, "out of memory");
 	for (i = 0; i < THC_JOBS_MAX; i++) {
-		const struct thcd_record *r = &d->record[i];
-
 		d->foreign->fd[i] = -1;
-		if (r->used && r->plan.reply == THC_REPLY_MULTICAST)
-			d->foreign->fd[i] = listen_to(d, &r->plan);
+		thcd_foreign_job(d, i);
 	}
 	return 0;
 }

@@ -16,6 +16,9 @@
 int thcd_foreign_init(struct thcd *d, struct thcd_error *e);
 void thcd_foreign_exit(struct thcd *d);
 
+/* Job @id is there now, or is not any more. */
+void thcd_foreign_job(struct thcd *d, u32 id);
+
 /* Fills @p for poll() and returns how many entries; looks at them after. */
 int thcd_foreign_poll(struct thcd *d, struct pollfd *p);
 void thcd_foreign_look(struct thcd *d, const struct pollfd *p);

@@ -79,6 +79,25 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	publish(job->active, 1);
 }
 
+void thcd_job_show(struct thcd *d, u32 id, bool shown)
+{
+	publish(d->job[id].active, shown);
+}
+
+void thcd_job_forget(struct thcd *d, u32 id)
+{
+	struct thc_job *job = &d->job[id];
+
+	memset(&d->slot[job->slot_base], 0, job->slots * sizeof(*d->slot));
+	memset(&d->record[id], 0, sizeof(d->record[id]));
+	memset(job, 0, sizeof(*job));
+}
+
+u64 thcd_job_inside(const struct thc_job *job)
+{
+	return job->joined & ~job->left;
+}
+
 static void enter(struct thc_member *m, const struct thc_path *path)
 {
 	u16 port = thc_be16(path->src_port);

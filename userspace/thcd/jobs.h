@@ -10,6 +10,17 @@
 /* Creates job plan->job in d, in its first epoch without members. */
 void thcd_job_create(struct thcd *d, const struct thcd_plan *plan);
 
+/* Shows job @id to the data path, or hides it: its packets are dropped. */
+void thcd_job_show(struct thcd *d, u32 id, bool shown);
+
+/* Takes job @id away, with what its slots hold: nobody is in it, and it is hidden for as long
+ * as a packet takes.
+ */
+void thcd_job_forget(struct thcd *d, u32 id);
+
+/* Ranks that have joined and not left. */
+u64 thcd_job_inside(const struct thc_job *job);
+
 /* Pair table of a plan. */
 void thcd_job_pairs(struct thc_pairs *pairs, const struct thcd_plan *plan);
 

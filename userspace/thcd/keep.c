@@ -59,7 +59,6 @@ static const char *difference(const struct thcd_plan *a, const struct thcd_plan 
 	NUMBER(deadline_ms, "deadline_ms")
 	NUMBER(block_log2, "log2 of block")
 	NUMBER(group_port, "group_port")
-	NUMBER(slot_base, "first slot")
 #undef NUMBER
 	*was = *is = 0;
 	if (a->cookie != b->cookie)
@@ -83,12 +82,30 @@ static const char *difference(const struct thcd_plan *a, const struct thcd_plan 
 	return "something else";
 }
 
+bool thcd_keep_equal(const struct thcd_plan *was, const struct thcd_plan *is)
+{
+	struct thcd_plan there = *is;
+
+	there.slot_base = was->slot_base;
+	there.admits = was->admits;
+	return !memcmp(was, &there, sizeof(there));
+}
+
+int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is,
+			 struct thcd_error *e)
+{
+	double a, b;
+	const char *what = difference(was, is, &a, &b);
+
+	if (a != b)
+		return thcd_fail(e, "%s is %.0f, and %.0f is asked for", what, a, b);
+	return thcd_fail(e, "%s differs", what);
+}
+
 static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_plan *is,
 		    struct thcd_error *e)
 {
-	struct thcd_plan kept = was->plan;
-	const char *what;
-	double a, b;
+	struct thcd_error why;
 
 	if (!was->used && !is->ranks)
 		return 0;
@@ -103,20 +120,11 @@ static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_pla
 			e,
 			"the aggregator that is attached has a job %u, which is not asked for" DISCARD,
 			id);
-	/* who may join from now on; whoever is in stays in */
-	kept.admits = is->admits;
-	if (!memcmp(&kept, is, sizeof(*is)))
+	if (thcd_keep_equal(&was->plan, is))
 		return 0;
-	what = difference(&was->plan, is, &a, &b);
-	if (a != b)
-		return thcd_fail(
-			e,
-			"job %u: %s is %.0f in the aggregator that is attached, and %.0f is asked "
-			"for" DISCARD,
-			id, what, a, b);
-	return thcd_fail(e,
-			 "job %u: %s differs from that of the aggregator that is attached" DISCARD,
-			 id, what);
+	thcd_keep_difference(&was->plan, is, &why);
+	return thcd_fail(e, "job %u of the aggregator that is attached is another: %.300s" DISCARD,
+			 id, why.text);
 }
 
 int thcd_keep_jobs(const struct thcd_record *was, const struct thcd_plan *plans,

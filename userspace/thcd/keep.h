@@ -33,4 +33,13 @@ int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, cons
 int thcd_keep_jobs(const struct thcd_record *was, const struct thcd_plan *plans,
 		   struct thcd_error *e);
 
+/* Equal constants, wherever their slots lie (a reload gives slots as they are free), and whoever
+ * may join from now on: who is in stays in.
+ */
+bool thcd_keep_equal(const struct thcd_plan *was, const struct thcd_plan *is);
+
+/* Names the first constant in which two plans differ; returns -1. */
+int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is,
+			 struct thcd_error *e);
+
 #endif /* THCD_KEEP_H */

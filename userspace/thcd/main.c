@@ -25,6 +25,7 @@
 #include "plan.h"
 #include "privileges.h"
 #include "receive.h"
+#include "reload.h"
 #include "software.h"
 #include "xdp.h"
 
@@ -35,6 +36,7 @@ struct run {
 	struct thcd			d;
 	struct thcd_config		c;
 	struct thcd_control_state	control;
+	struct thcd_reload		reload;
 	struct thcd_plan		plan[THC_JOBS_MAX];
 	int				signals;
 	bool				pid_written;
@@ -181,6 +183,17 @@ static void tell_manager(const struct run *r)
 	thcd_notify("READY=1\nSTATUS=%d job%s, %.400s", jobs, jobs == 1 ? "" : "s", text);
 }
 
+static bool reload(void *context, cJSON *said)
+{
+	struct run *r = context;
+	bool ok;
+
+	thcd_notify_reloading();
+	ok = thcd_reload(&r->reload, said);
+	tell_manager(r);
+	return ok;
+}
+
 /* What thcd is called, and what it is to serve. */
 static void name_all(struct run *r)
 {
@@ -192,6 +205,10 @@ static void name_all(struct run *r)
 	d->no_simd = r->c.no_simd;
 	d->interface = r->c.interface;
 	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
+	r->reload.d = d;
+	r->reload.config = &r->c;
+	r->control.reload = reload;
+	r->control.context = r;
 }
 
 /* Sockets and plans, and how many slots these need. */
@@ -200,6 +217,7 @@ static int begin(struct run *r, u32 *slots, struct thcd_error *e)
 	r->signals = catch_signals(e);
 	if (r->signals < 0 || open_sockets(r, e) || thcd_plan_jobs(&r->d, &r->c, r->plan, slots, e))
 		return -1;
+	*slots += r->c.spare_slots;
 	return 0;
 }
 
@@ -220,6 +238,22 @@ static int start(struct run *r, struct thcd_error *e)
 		return -1;
 	tell_manager(r);
 	return 0;
+}
+
+/* SIGHUP reloads, the others end thcd: true if one of these came. */
+static bool take_signals(struct run *r)
+{
+	struct signalfd_siginfo info;
+	bool hangup = false;
+
+	while (read(r->signals, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGHUP)
+			return true;
+		hangup = true;
+	}
+	if (hangup)
+		reload(r, NULL);
+	return false;
 }
 
 /* The exit status, when it is time to end. */
@@ -247,7 +281,7 @@ static int loop(struct run *r)
 		n = control - p + thcd_control_poll(&r->control, control);
 		if (poll(p, n, wait) < 0 && errno != EINTR)
 			return EXIT_FAILURE;
-		if (p[0].revents)
+		if (p[0].revents && take_signals(r))
 			return EXIT_SUCCESS;
 		if (p[1].revents)
 			thcd_xdp_relay(d);
@@ -313,5 +347,7 @@ int main(int argc, char **argv)
 		thcd_config_exit(&r.c);
 		return EXIT_USAGE;
 	}
+	r.reload.argc = argc;
+	r.reload.argv = argv;
 	return run(&r);
 }

@@ -212,6 +212,8 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		x->kept = true;
 		if (thcd_keep_meta(&was, &x->meta, d->instance, e))
 			return -1;
+		/* a reload does not change how many there are */
+		x->meta.slots = was.slots;
 		return thcd_keep_jobs(d->record, plans, e);
 	}
 	/* one that died while starting: nothing there is worth keeping */
@@ -437,6 +439,15 @@ int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e)
 	if (bpf_map_update_elem(bpf_map__fd(x->skel->maps.pairs), &key, &pairs, 0))
 		return thcd_fail(e, "cannot load the table of job %u: %s", job_id, strerror(errno));
 	return x->generic ? 0 : fill_fan(x, d->job[job_id].ranks, e);
+}
+
+int thcd_xdp_wait(struct thcd *d, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	/* changing a map of maps waits for the programs that may have the old one */
+	x->fan &= ~1ULL;
+	return fill_fan(x, 0, e);
 }
 
 static int attach(struct thcd *d, char *reason)

@@ -21,6 +21,9 @@ int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
  */
 int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
 
+/* Waits until no program runs any more that has seen the maps as they were. */
+int thcd_xdp_wait(struct thcd *d, struct thcd_error *e);
+
 /* Detaches and unpins; not so if a start @failed and a predecessor's
  * aggregator is still there.
  */

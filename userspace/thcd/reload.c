@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * SIGHUP, or "reload" on the control socket: the command line and the file it names are read
+ * again, whole, before anything changes. Jobs come and go then, but one that a rank is in
+ * stays as it is: its ranks rely on its constants. What belongs to the start, as interface
+ * and ports, is said and left alone.
+ *
+ * New jobs need slots, and an aggregator has as many as it began with: those of jobs that
+ * are gone, and the spare ones of the file.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../common/report.h"
+#include "foreign.h"
+#include "jobs.h"
+#include "keep.h"
+#include "options.h"
+#include "plan.h"
+#include "reload.h"
+#include "xdp.h"
+
+/* One reading of the file. */
+struct again {
+	struct thcd			*d;
+	const struct thcd_config	*was;
+	struct thcd_config		is;
+	struct thcd_plan		plan[THC_JOBS_MAX];	/* .ranks 0: no such job */
+	cJSON				*said;
+};
+
+static void tell(cJSON *said, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void tell(cJSON *said, const char *format, ...)
+{
+	char line[THCD_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(line, sizeof(line), format, ap);
+	va_end(ap);
+	thcd_say("%s", line);
+	if (said)
+		cJSON_AddItemToArray(said, cJSON_CreateString(line));
+}
+
+static void fixed(const struct again *a, const char *name, bool differs)
+{
+	if (differs)
+		tell(a->said, "reload: %s: the start settles it: restart thcd to change it", name);
+}
+
+static bool texts_differ(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") != 0;
+}
+
+static bool lists_differ(const struct thcd_config *a, const struct thcd_config *b)
+{
+	u32 i;
+
+	if (a->listens != b->listens)
+		return true;
+	for (i = 0; i < a->listens; i++)
+		if (texts_differ(a->listen[i], b->listen[i]))
+			return true;
+	return false;
+}
+
+static void look_at_settings(const struct again *a)
+{
+	const struct thcd_config *was = a->was, *is = &a->is;
+
+	fixed(a, "interface", texts_differ(was->interface, is->interface));
+	fixed(a, "mode", was->mode != is->mode);
+	fixed(a, "software", was->software != is->software);
+	fixed(a, "simd", was->no_simd != is->no_simd);
+	fixed(a, "force", was->force != is->force);
+	fixed(a, "listen", lists_differ(was, is));
+	fixed(a, "port", was->port != is->port);
+	fixed(a, "instance", texts_differ(was->instance, is->instance));
+	fixed(a, "control", texts_differ(was->control, is->control));
+	fixed(a, "control_group", texts_differ(was->control_group, is->control_group));
+	fixed(a, "pidfile", texts_differ(was->pidfile, is->pidfile));
+	fixed(a, "spare_slots", was->spare_slots != is->spare_slots);
+}
+
+/* The first of @need slots in a row that no job has; false: there are none. */
+static bool find_slots(const struct thcd *d, u32 need, u32 *first)
+{
+	u32 at = 0;
+	int i;
+
+	for (i = 0; i < THC_JOBS_MAX; i++) {
+		const struct thcd_plan *p = &d->record[i].plan;
+		u32 end = p->slot_base + p->data_slots + p->norm_slots;
+
+		if (!d->record[i].used || at + need <= p->slot_base || at >= end)
+			continue;
+		/* behind this job, and from there on once more past all */
+		at = end;
+		i = -1;
+	}
+	*first = at;
+	return at + need <= d->slots;
+}
+
+static int add(struct again *a, u32 id, struct thcd_plan *plan)
+{
+	u32 need = plan->data_slots + plan->norm_slots;
+	struct thcd *d = a->d;
+	struct thcd_error e;
+
+	if (!find_slots(d, need, &plan->slot_base)) {
+		tell(a->said,
+		     "reload: job %u: no %u slots in a row are free, and a running thcd gets no "
+		     "more: restart it, with spare_slots for jobs to come",
+		     id, need);
+		return -1;
+	}
+	thcd_job_create(d, plan);
+	if (!d->software && thcd_xdp_job(d, id, &e)) {
+		thcd_job_forget(d, id);
+		tell(a->said, "reload: %s", e.text);
+		return -1;
+	}
+	thcd_foreign_job(d, id);
+	return 0;
+}
+
+/* False if job @id must stay as it is. */
+static bool take_away(struct again *a, u32 id)
+{
+	struct thcd *d = a->d;
+	struct thcd_error e;
+
+	thcd_job_show(d, id, false);
+	/* the packets that found the job still there have to be through */
+	if (!d->software && thcd_xdp_wait(d, &e)) {
+		thcd_job_show(d, id, true);
+		tell(a->said, "reload: job %u stays: %s", id, e.text);
+		return false;
+	}
+	thcd_job_forget(d, id);
+	thcd_foreign_job(d, id);
+	return true;
+}
+
+/* May job @id go? @why: what is wanted of it. */
+static bool may_go(const struct again *a, u32 id, const char *why)
+{
+	const struct thc_job *job = &a->d->job[id];
+	int inside = __builtin_popcountll(thcd_job_inside(job));
+
+	if (inside)
+		tell(a->said,
+		     "reload: job %u stays as it is: %s, but %d of its %u ranks %s in it: reload "
+		     "once more when they have left",
+		     id, why, inside, job->ranks, inside == 1 ? "is" : "are");
+	return !inside;
+}
+
+static void remove_job(struct again *a, u32 id)
+{
+	if (may_go(a, id, "the file has it no more") && take_away(a, id))
+		tell(a->said, "reload: job %u removed", id);
+}
+
+static void replace_job(struct again *a, u32 id)
+{
+	struct thcd_plan was = a->d->record[id].plan;
+	char text[THCD_TEXT_MAX];
+	struct thcd_error e;
+
+	thcd_keep_difference(&was, &a->plan[id], &e);
+	if (!may_go(a, id, e.text) || !take_away(a, id))
+		return;
+	if (add(a, id, &a->plan[id])) {
+		/* its slots are still free */
+		add(a, id, &was);
+		return;
+	}
+	thcd_job_describe(&a->plan[id], text, sizeof(text));
+	tell(a->said, "reload: changed %s", text);
+}
+
+static void add_job(struct again *a, u32 id)
+{
+	char text[THCD_TEXT_MAX];
+
+	if (add(a, id, &a->plan[id]))
+		return;
+	thcd_job_describe(&a->plan[id], text, sizeof(text));
+	tell(a->said, "reload: added %s", text);
+}
+
+/* What is removed makes room for the rest. */
+static void change_jobs(struct again *a)
+{
+	const struct thcd_record *r = a->d->record;
+	u32 id;
+
+	for (id = 0; id < THC_JOBS_MAX; id++)
+		if (r[id].used && !a->plan[id].ranks)
+			remove_job(a, id);
+	for (id = 0; id < THC_JOBS_MAX; id++) {
+		if (!a->plan[id].ranks)
+			continue;
+		if (!r[id].used)
+			add_job(a, id);
+		else if (!thcd_keep_equal(&r[id].plan, &a->plan[id]))
+			replace_job(a, id);
+	}
+}
+
+/* Who may join is asked at each JOIN, so that this changes in jobs that run, too. */
+static bool change_prefixes(struct again *a)
+{
+	char from[THC_PREFIXES_TEXT];
+	bool any = false;
+	u32 id;
+
+	for (id = 0; id < THC_JOBS_MAX; id++) {
+		struct thcd_plan *was = &a->d->record[id].plan, *is = &a->plan[id];
+
+		if (!a->d->record[id].used || !thcd_keep_equal(was, is) ||
+		    !memcmp(&was->admits, &is->admits, sizeof(is->admits)))
+			continue;
+		was->admits = is->admits;
+		any = true;
+		tell(a->said, "reload: job %u: workers may join from %s", id,
+		     thc_prefixes_text(&is->admits, from));
+	}
+	return any;
+}
+
+/* Do the jobs of the file differ from those that run? */
+static bool jobs_differ(const struct again *a)
+{
+	const struct thcd_record *r = a->d->record;
+	u32 id;
+
+	for (id = 0; id < THC_JOBS_MAX; id++)
+		if (!r[id].used != !a->plan[id].ranks ||
+		    (r[id].used && !thcd_keep_equal(&r[id].plan, &a->plan[id])))
+			return true;
+	return false;
+}
+
+static int read_again(struct again *a, const struct thcd_reload *reload, struct thcd_error *e)
+{
+	u32 slots;
+
+	if (thcd_options(&a->is, reload->argc, reload->argv, e) != THCD_RUN)
+		return -1;
+	return thcd_plan_jobs(a->d, &a->is, a->plan, &slots, e);
+}
+
+static void apply(struct again *a)
+{
+	bool changed = change_prefixes(a), differ = jobs_differ(a);
+
+	look_at_settings(a);
+	if (differ)
+		change_jobs(a);
+	else if (!changed)
+		tell(a->said, "reload: %s: the jobs are those that run", a->was->file);
+}
+
+bool thcd_reload(const struct thcd_reload *reload, cJSON *said)
+{
+	struct thcd_error e = { "" };
+	struct again *a;
+	bool ok;
+
+	if (!reload->config->file) {
+		tell(said, "reload: there is no file to read again: thcd was started without "
+			   "--config");
+		return false;
+	}
+	a = calloc(1, sizeof(*a));
+	if (!a) {
+		tell(said, "reload: nothing changes: out of memory");
+		return false;
+	}
+	a->d = reload->d;
+	a->was = reload->config;
+	a->said = said;
+	thcd_config_init(&a->is);
+	ok = !read_again(a, reload, &e);
+	if (ok)
+		apply(a);
+	else
+		tell(said, "reload: nothing changes: %.400s", e.text);
+	thcd_config_exit(&a->is);
+	/* cookies */
+	explicit_bzero(a, sizeof(*a));
+	free(a);
+	return ok;
+}
