@@ -414,6 +414,10 @@ static void options__are_checked_together(void **state)
 		{ "--whatever", "unknown option --whatever" },
 		{ "-i eth0 --port 0 --job 1", "port" },
 		{ "-i eth0 --ready-fd x --job 1", "not a file descriptor" },
+		{ "-i eth0 --prepare no-such-user --job 1", "no user no-such-user" },
+		{ "-i eth0 --prepare root --job 1", "root needs no preparation" },
+		{ "-i eth0 -s --discard", "--discard is for XDP" },
+		{ "--discard", "--discard is for XDP: give -i NAME" },
 	};
 	char line[128];
 	unsigned int i;

@@ -43,7 +43,7 @@ class Manual(unittest.TestCase):
         self.assertEqual(shown, options(re.sub(r" , ", ", ", manual(program))))
         for short, name in shown:
             if name in ("--help", "--version", "--json", "--software", "--no-simd", "--fresh", "--force",
-                        "--verbose"):
+                        "--verbose", "--discard"):
                 continue
             for option in (short, name):
                 done = run(program, option)

@@ -7,6 +7,8 @@
 #ifndef THCD_CONFIG_H
 #define THCD_CONFIG_H
 
+#include <sys/types.h>
+
 #include "thcd.h"
 
 /* All jobs, each with all the slots that it can have. */
@@ -70,6 +72,9 @@ struct thcd_config {
 	bool			no_simd;
 	bool			fresh;
 	bool			force;		/* start though no round could end */
+	bool			prepare;	/* for user @heir, and end */
+	bool			discard;	/* what an instance left, and end */
+	uid_t			heir;		/* 0: whoever runs thcd */
 	bool			verbose;
 	int			ready_fd;	/* -1: a line on stdout */
 	u32			jobs;

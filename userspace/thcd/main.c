@@ -240,6 +240,18 @@ static int start(struct run *r, struct thcd_error *e)
 	return 0;
 }
 
+/* For a thcd without root, who finds all that takes privileges done. */
+static int prepare(struct run *r, struct thcd_error *e)
+{
+	u32 slots;
+
+	if (begin(r, &slots, e) || start_jobs(r, slots, e) || thcd_xdp_hand_over(&r->d, &r->c, e))
+		return -1;
+	thcd_say("%s XDP on %s is prepared for user %u; thcd --discard removes it", r->d.mode,
+		 r->c.interface, (unsigned int)r->c.heir);
+	return 0;
+}
+
 /* SIGHUP reloads, the others end thcd: true if one of these came. */
 static bool take_signals(struct run *r)
 {
@@ -320,10 +332,13 @@ static int run(struct run *r)
 	int err, status = EXIT_SUCCESS;
 
 	name_all(r);
-	err = start(r, &e);
+	if (r->c.discard)
+		err = thcd_xdp_discard(&r->d, &e);
+	else
+		err = r->c.prepare ? prepare(r, &e) : start(r, &e);
 	if (err)
 		thcd_say("%s", e.text);
-	else
+	else if (!r->c.prepare && !r->c.discard)
 		status = loop(r);
 	stop(r, err != 0);
 	return err ? EXIT_FAILURE : status;

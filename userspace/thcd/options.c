@@ -4,9 +4,11 @@
  * thcd_config_set(); what is given here wins over the file.
  */
 #include <getopt.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "options.h"
 
@@ -23,6 +25,8 @@ static const struct option options[] = {
 	{ "control", required_argument, NULL, 'C' },
 	{ "control-group", required_argument, NULL, 'g' },
 	{ "fresh", no_argument, NULL, 'f' },
+	{ "prepare", required_argument, NULL, 'u' },
+	{ "discard", no_argument, NULL, 'D' },
 	{ "force", no_argument, NULL, 'F' },
 	{ "ready-fd", required_argument, NULL, 'R' },
 	{ "pidfile", required_argument, NULL, 'P' },
@@ -61,6 +65,8 @@ static void print_help(void)
 	      "                        group whose members may ask thcctl; default thc, if there is\n"
 	      "                        that group\n"
 	      "  -f, --fresh           discard what a dead thcd of this instance left behind\n"
+	      "  -u, --prepare USER    load and attach, leave it to a thcd of USER, and end\n"
+	      "  -D, --discard         remove what a thcd that does not run has left, and end\n"
 	      "  -F, --force           start even where thcd sees that no round could end\n"
 	      "  -R, --ready-fd N      write \"ready\" to this file descriptor, not to stdout\n"
 	      "  -P, --pidfile FILE    write the process id there\n"
@@ -83,6 +89,19 @@ static int set_ready_fd(struct thcd_config *c, const char *text, struct thcd_err
 	if (end == text || *end || fd < 0 || fd > 1 << 20)
 		return thcd_fail(e, "--ready-fd: \"%s\" is not a file descriptor", text);
 	c->ready_fd = fd;
+	return 0;
+}
+
+static int set_heir(struct thcd_config *c, const char *name, struct thcd_error *e)
+{
+	const struct passwd *user = getpwnam(name);
+
+	if (!user)
+		return thcd_fail(e, "--prepare: there is no user %s", name);
+	if (!user->pw_uid)
+		return thcd_fail(e, "--prepare: %s needs no preparation: start thcd", name);
+	c->prepare = true;
+	c->heir = user->pw_uid;
 	return 0;
 }
 
@@ -114,6 +133,11 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 		return thcd_config_set(c, "pidfile", arg, e);
 	case 'R':
 		return set_ready_fd(c, arg, e);
+	case 'u':
+		return set_heir(c, arg, e);
+	case 'D':
+		c->discard = true;
+		return 0;
 	case 'f':
 		c->fresh = true;
 		return 0;
@@ -130,14 +154,14 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool file,
 			    struct thcd_error *e)
 {
-	static const char repeated[] = "ljsSfFv";
+	static const char repeated[] = "ljsSDfFv";
 	u64 seen = 0;
 	int opt;
 
 	optind = 1;
 	opterr = 0;
-	while ((opt = getopt_long(argc, argv, ":i:m:sSl:p:j:c:n:C:g:fFR:P:vhV", options, NULL)) >=
-	       0) {
+	while ((opt = getopt_long(argc, argv, ":i:m:sSl:p:j:c:n:C:g:u:DfFR:P:vhV", options,
+				  NULL)) >= 0) {
 		if (opt == '?' || opt == ':') {
 			thcd_fail(e,
 				  opt == '?' ? "unknown option %s; thcd --help lists them" :
@@ -168,9 +192,28 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 	return THCD_RUN;
 }
 
+static int check_errand(const struct thcd_config *c, struct thcd_error *e)
+{
+	const char *name = c->prepare ? "--prepare" : "--discard";
+
+	if (c->prepare && c->discard)
+		return thcd_fail(e, "--prepare makes what --discard removes: give one of them");
+	if (c->software || !c->interface)
+		return thcd_fail(e, "%s is for XDP: give -i NAME%s", name,
+				 c->software ? " without --software" : "");
+	if (geteuid())
+		return thcd_fail(e, "%s is for root", name);
+	return 0;
+}
+
 static int check(const struct thcd_config *c, struct thcd_error *e)
 {
 	u32 i, k;
+
+	if ((c->prepare || c->discard) && check_errand(c, e))
+		return -1;
+	if (c->discard)
+		return 0;
 
 	if (!c->software && !c->interface)
 		return thcd_fail(

@@ -35,13 +35,17 @@ static int mount_bpffs(struct thcd_error *e)
 }
 
 /* Whoever can write there can put programs and maps of his own in the place of ours. */
-static int make_dir(const char *dir, struct thcd_error *e)
+static int make_dir(const char *dir, uid_t heir, struct thcd_error *e)
 {
 	struct stat st;
+	bool ours;
 
 	if ((mkdir(dir, 0700) && errno != EEXIST) || lstat(dir, &st))
-		return thcd_fail(e, "cannot make %s: %s", dir, strerror(errno));
-	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
+		return thcd_fail(e, "cannot make %s: %s%s", dir, strerror(errno),
+				 geteuid() ? "; thcd --prepare, as root, does so" : "");
+	ours = !st.st_uid || st.st_uid == geteuid() || st.st_uid == heir ||
+	       heir == THCD_PINS_ANYBODYS;
+	if (!S_ISDIR(st.st_mode) || !ours || st.st_mode & (S_IWGRP | S_IWOTH))
 		return thcd_fail(e,
 				 "%s is there, and other users can write to it: look at what it "
 				 "is (ls -ld %s), remove it, and mount bpffs with mode=0700",
@@ -49,15 +53,16 @@ static int make_dir(const char *dir, struct thcd_error *e)
 	return 0;
 }
 
-int thcd_pins_open(struct thcd_pins *p, const char *instance, struct thcd_error *e)
+int thcd_pins_open(struct thcd_pins *p, const char *instance, uid_t heir, struct thcd_error *e)
 {
 	p->lock = -1;
 	thc_pins_dir(instance, p->dir, sizeof(p->dir));
-	if (mount_bpffs(e) || make_dir(THC_PINS_ROOT, e) || make_dir(p->dir, e))
+	if (mount_bpffs(e) || make_dir(THC_PINS_ROOT, 0, e) || make_dir(p->dir, heir, e))
 		return -1;
 	p->lock = open(p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->lock < 0)
-		return thcd_fail(e, "cannot open %s: %s", p->dir, strerror(errno));
+		return thcd_fail(e, "cannot open %s: %s%s", p->dir, strerror(errno),
+				 geteuid() ? "; thcd --prepare, as root, prepares it" : "");
 	if (!flock(p->lock, LOCK_EX | LOCK_NB))
 		return 0;
 	thcd_fail(e,
@@ -87,6 +92,32 @@ void thcd_pins_remove(struct thcd_pins *p)
 		if (entry->d_name[0] != '.')
 			unlinkat(dirfd(dir), entry->d_name, 0);
 	closedir(dir);
+}
+
+int thcd_pins_give(const struct thcd_pins *p, uid_t heir, struct thcd_error *e)
+{
+	struct dirent *entry;
+	struct stat st;
+	DIR *dir;
+	int err = 0;
+
+	if (stat(THC_BPFFS, &st) || !(st.st_mode & S_IXOTH))
+		return thcd_fail(e,
+				 "only root can pass through %s to the pins: chmod 711 %s lets "
+				 "others pass, and see nothing",
+				 THC_BPFFS, THC_BPFFS);
+	dir = opendir(p->dir);
+	if (!dir)
+		return thcd_fail(e, "cannot read %s: %s", p->dir, strerror(errno));
+	while (!err && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			err = fchownat(dirfd(dir), entry->d_name, heir, (gid_t)-1,
+				       AT_SYMLINK_NOFOLLOW);
+	err = err || fchown(dirfd(dir), heir, (gid_t)-1) || chmod(THC_PINS_ROOT, 0711);
+	if (err)
+		thcd_fail(e, "cannot give %s to the user: %s", p->dir, strerror(errno));
+	closedir(dir);
+	return err ? -1 : 0;
 }
 
 void thcd_pins_close(struct thcd_pins *p)

@@ -6,6 +6,8 @@
 #ifndef THCD_PINS_H
 #define THCD_PINS_H
 
+#include <sys/types.h>
+
 #include "thcd.h"
 
 struct thcd_pins {
@@ -13,8 +15,14 @@ struct thcd_pins {
 	int	lock;	/* flock() on dir, ends with the process; -1: none */
 };
 
-/* Mounts bpffs if need be, makes the directory and locks it. */
-int thcd_pins_open(struct thcd_pins *p, const char *instance, struct thcd_error *e);
+/* For thcd_pins_open(): root is about to remove them, whoever has them. */
+#define THCD_PINS_ANYBODYS	((uid_t)-1)
+
+/* Mounts bpffs if need be, makes the directory and locks it. It may belong to @heir, too. */
+int thcd_pins_open(struct thcd_pins *p, const char *instance, uid_t heir, struct thcd_error *e);
+
+/* Gives the pins and their directory to user @heir, who can reach them then. */
+int thcd_pins_give(const struct thcd_pins *p, uid_t heir, struct thcd_error *e);
 
 /* Path of a pin; @path has room for 192 characters. */
 const char *thcd_pins_path(const struct thcd_pins *p, const char *name, char *path);

@@ -263,7 +263,10 @@ static void apply(struct again *a)
 	bool changed = change_prefixes(a), differ = jobs_differ(a);
 
 	look_at_settings(a);
-	if (differ)
+	if (differ && !a->d->software && !thcd_xdp_owns(a->d))
+		tell(a->said, "reload: a thcd without root cannot change jobs: thcd --prepare, see "
+			      "thcd(8)");
+	else if (differ)
 		change_jobs(a);
 	else if (!changed)
 		tell(a->said, "reload: %s: the jobs are those that run", a->was->file);

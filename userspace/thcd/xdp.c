@@ -37,6 +37,7 @@
 #include "keep.h"
 #include "net.h"
 #include "pins.h"
+#include "privileges.h"
 #include "xdp.h"
 
 #include "../../bpf/thc_open.h"
@@ -56,6 +57,10 @@ struct thcd_xdp {
 	int			old_fd;		/* program of the predecessor, -1: none */
 	int			state_fd;
 	int			meta_fd;
+	int			prog_fd;	/* our program, of skel unless adopted */
+	int			close_fd;
+	bool			adopted;	/* what root prepared is not ours to change */
+	bool			handed_over;
 	bool			generic;
 	bool			kept;
 	bool			attached;
@@ -175,6 +180,14 @@ static int pinned_program(const struct thcd_xdp *x)
 	return bpf_obj_get(thcd_pins_path(&x->pins, "prog", path));
 }
 
+static int not_prepared(const struct thcd *d, struct thcd_error *e)
+{
+	return thcd_fail(e,
+			 "nothing is prepared on %s for a thcd without root: run thcd --prepare "
+			 "USER with these jobs as root, or use --software",
+			 d->interface);
+}
+
 /* Looks at the hook and at the pins: whose are they? */
 static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slots,
 			    const struct thcd_plan *plans, struct thcd_error *e)
@@ -189,6 +202,10 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 	x->old_fd = pinned_program(x);
 	if (x->hook.id && x->hook.id != thcd_prog_id(x->old_fd))
 		return thcd_hook_foreign(d->interface, &x->hook, e);
+	if (x->adopted && !x->hook.id)
+		return not_prepared(d, e);
+	if (x->adopted && c->fresh)
+		return thcd_fail(e, "--fresh is for root: thcd --prepare USER --fresh");
 	if (c->fresh)
 		discard(d);
 	x->meta = (struct thcd_meta){
@@ -216,6 +233,8 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		x->meta.slots = was.slots;
 		return thcd_keep_jobs(d->record, plans, e);
 	}
+	if (x->adopted)
+		return not_prepared(d, e);
 	/* one that died while starting: nothing there is worth keeping */
 	close_state(d);
 	discard(d);
@@ -250,8 +269,11 @@ static int load_programs(struct thcd *d, bool generic, bool simd)
 	if (err) {
 		thc_bpf__destroy(x->skel);
 		x->skel = NULL;
+		return err;
 	}
-	return err;
+	x->prog_fd = bpf_program__fd(x->skel->progs.thc_xdp);
+	x->close_fd = bpf_program__fd(x->skel->progs.thc_close);
+	return 0;
 }
 
 /* Loads the programs that call thc.ko, if it is there and they can. */
@@ -366,22 +388,35 @@ static int on_relay(void *ctx, void *data, size_t size)
 	return 0;
 }
 
-static int load_for(struct thcd *d, bool generic, struct thcd_error *e)
+static void set_mode(struct thcd *d, bool generic)
 {
-	struct thcd_xdp *x = d->xdp;
-
-	x->generic = generic;
-	x->fan = 0;
+	d->xdp->generic = generic;
 	/* generic XDP comes after receive offload, and before a virtual link's
 	 * super-packets are cut up; and all answers leave from our one socket
 	 */
 	d->welcome_flags = generic ? THC_WELCOME_F_ONE_PORT | THC_WELCOME_F_NOGSO : 0;
 	d->mode = generic ? "generic" : "native";
-	if (load(d, generic, e) || map_all(d, e))
+}
+
+/* Our side of the maps. */
+static int open_maps(struct thcd *d, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	if (map_all(d, e))
 		return -1;
 	x->relay = ring_buffer__new(bpf_map__fd(x->skel->maps.relay), on_relay, d, NULL);
-	if (!x->relay)
-		return thcd_fail(e, "cannot open the relay ring: %s", strerror(errno));
+	return x->relay ? 0 : thcd_fail(e, "cannot open the relay ring: %s", strerror(errno));
+}
+
+static int load_for(struct thcd *d, bool generic, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+
+	x->fan = 0;
+	set_mode(d, generic);
+	if (load(d, generic, e) || open_maps(d, e))
+		return -1;
 	if (generic)
 		return 0;
 	return fill_fan(x, 0, e) || fill_fan(x, 1, e) ? -1 : 0;
@@ -406,26 +441,86 @@ static void unload(struct thcd *d)
 	x->skel = NULL;
 }
 
-int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
-		  const struct thcd_plan *plans, bool *kept, struct thcd_error *e)
+static int open_pin(const struct thcd_xdp *x, const char *name, struct thcd_error *e)
+{
+	char path[192];
+	int fd = bpf_obj_get(thcd_pins_path(&x->pins, name, path));
+
+	return fd >= 0 ? fd :
+			 thcd_fail(e, "cannot open %s: %s; thcd --prepare makes it", path,
+				   strerror(errno));
+}
+
+/* The programs and maps as root has left them: nothing here takes a privilege. */
+static int adopt(struct thcd *d, const struct thcd_config *c, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	struct bpf_map *map;
+	int fd, err;
+
+	set_mode(d, x->hook.generic);
+	if (c->mode != THCD_MODE_AUTO && x->generic != (c->mode == THCD_MODE_GENERIC))
+		return thcd_fail(e, "%s XDP is prepared on %s: --mode %s takes thcd --prepare",
+				 d->mode, d->interface, x->generic ? "native" : "generic");
+	d->lanes_by = "the prepared program";
+	x->prog_fd = x->old_fd;
+	x->close_fd = open_pin(x, "close", e);
+	if (x->close_fd < 0)
+		return -1;
+	x->skel = thc_bpf_open(false);
+	if (!x->skel)
+		return thcd_fail(e, "cannot open the XDP program: %s", strerror(errno));
+	bpf_object__for_each_map(map, x->skel->obj)
+	{
+		if (bpf_map__is_internal(map))
+			continue;
+		fd = open_pin(x, bpf_map__name(map), e);
+		if (fd < 0)
+			return -1;
+		err = bpf_map__reuse_fd(map, fd);
+		close(fd);
+		if (err)
+			return thcd_fail(e, "cannot use the map %s: %s", bpf_map__name(map),
+					 strerror(-err));
+	}
+	return open_maps(d, e);
+}
+
+/* d->xdp with nothing in it. */
+static int make_empty(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x = calloc(1, sizeof(*x));
-	bool generic = c->mode == THCD_MODE_GENERIC;
 
 	d->xdp = x;
 	if (!x)
 		return thcd_fail(e, "out of memory");
-	x->pins.lock = x->old_fd = x->state_fd = x->meta_fd = -1;
+	x->pins.lock = x->old_fd = x->state_fd = x->meta_fd = x->prog_fd = x->close_fd = -1;
 	x->ifindex = if_nametoindex(d->interface);
 	thcd_libbpf_quiet(d->verbose);
+	return 0;
+}
+
+int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
+		  const struct thcd_plan *plans, bool *kept, struct thcd_error *e)
+{
+	bool generic = c->mode == THCD_MODE_GENERIC;
+	struct thcd_xdp *x;
+
+	if (make_empty(d, e))
+		return -1;
+	x = d->xdp;
+	x->adopted = !thcd_privileges_can_load();
 	if (d->sockets > 2 || (d->sockets == 2 && d->socket[0].family == d->socket[1].family))
 		return thcd_fail(e, "--listen: XDP serves one IPv4 and one IPv6 address");
-	if (thcd_pins_open(&x->pins, d->instance, e) || find_predecessor(d, c, slots, plans, e))
+	if (thcd_pins_open(&x->pins, d->instance, c->heir, e) ||
+	    find_predecessor(d, c, slots, plans, e))
 		return -1;
+	*kept = x->kept;
+	if (x->adopted)
+		return adopt(d, c, e);
 	/* the driver refused native XDP to the predecessor, too */
 	if (c->mode == THCD_MODE_AUTO && x->kept && x->hook.id && x->hook.generic)
 		generic = true;
-	*kept = x->kept;
 	return load_for(d, generic, e);
 }
 
@@ -435,6 +530,8 @@ int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e)
 	struct thc_pairs pairs;
 	u32 key = job_id;
 
+	if (x->adopted)
+		return 0;
 	thcd_job_pairs(&pairs, &d->record[job_id].plan);
 	if (bpf_map_update_elem(bpf_map__fd(x->skel->maps.pairs), &key, &pairs, 0))
 		return thcd_fail(e, "cannot load the table of job %u: %s", job_id, strerror(errno));
@@ -450,10 +547,14 @@ int thcd_xdp_wait(struct thcd *d, struct thcd_error *e)
 	return fill_fan(x, 0, e);
 }
 
+bool thcd_xdp_owns(const struct thcd *d)
+{
+	return !d->xdp->adopted;
+}
+
 static int attach(struct thcd *d, char *reason)
 {
 	struct thcd_xdp *x = d->xdp;
-	int fd = bpf_program__fd(x->skel->progs.thc_xdp);
 	int old = x->hook.id ? x->old_fd : -1, err;
 
 	/* the hook's two modes exclude each other */
@@ -461,7 +562,7 @@ static int attach(struct thcd *d, char *reason)
 		thcd_hook_detach(x->ifindex, old, x->hook.generic);
 		old = -1;
 	}
-	err = thcd_hook_attach(x->ifindex, fd, old, x->generic, reason);
+	err = thcd_hook_attach(x->ifindex, x->prog_fd, old, x->generic, reason);
 	x->attached = !err;
 	return err;
 }
@@ -474,7 +575,7 @@ static int pin_next(struct thcd_xdp *x, struct thcd_error *e)
 	char path[192];
 
 	unlink(thcd_pins_path(&x->pins, "next", path));
-	if (bpf_obj_pin(bpf_program__fd(x->skel->progs.thc_xdp), path))
+	if (bpf_obj_pin(x->prog_fd, path))
 		return thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
 	return 0;
 }
@@ -526,6 +627,8 @@ int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_err
 	u32 key = 0;
 	int err;
 
+	if (x->adopted)
+		return 0;
 	if (pin_next(x, e))
 		return -1;
 	err = attach(d, reason);
@@ -548,18 +651,50 @@ int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_err
 	return 0;
 }
 
+int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	char path[192];
+
+	unlink(thcd_pins_path(&x->pins, "close", path));
+	if (bpf_obj_pin(x->close_fd, path))
+		return thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
+	if (thcd_pins_give(&x->pins, c->heir, e))
+		return -1;
+	x->handed_over = true;
+	return 0;
+}
+
+int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
+{
+	struct thcd_xdp *x;
+
+	if (make_empty(d, e))
+		return -1;
+	x = d->xdp;
+	if (thcd_pins_open(&x->pins, d->instance, THCD_PINS_ANYBODYS, e) ||
+	    (x->ifindex && thcd_hook_query(x->ifindex, d->interface, &x->hook, e)))
+		return -1;
+	x->old_fd = pinned_program(x);
+	discard(d);
+	return 0;
+}
+
 void thcd_xdp_exit(struct thcd *d, bool failed)
 {
 	struct thcd_xdp *x = d->xdp;
+	bool stays;
 
 	if (!x)
 		return;
 	/* a start that failed leaves a predecessor's aggregator alone */
-	if (x->skel && x->attached && !(failed && x->kept))
-		thcd_hook_detach(x->ifindex, bpf_program__fd(x->skel->progs.thc_xdp), x->generic);
-	if (x->pins.lock >= 0 && (x->attached || x->skel || x->state_fd >= 0) &&
-	    !(failed && x->kept))
+	stays = x->adopted || x->handed_over || (failed && x->kept);
+	if (x->skel && x->attached && !stays)
+		thcd_hook_detach(x->ifindex, x->prog_fd, x->generic);
+	if (x->pins.lock >= 0 && (x->attached || x->skel || x->state_fd >= 0) && !stays)
 		thcd_pins_remove(&x->pins);
+	if (x->adopted && x->close_fd >= 0)
+		close(x->close_fd);
 	if (x->skel)
 		unload(d);
 	close_state(d);
@@ -588,7 +723,7 @@ bool thcd_xdp_watch(struct thcd *d)
 		return true;
 	x->watch_ms = now + THCD_WATCH_MS;
 	ours = !thcd_hook_query(x->ifindex, d->interface, &hook, &e) &&
-	       hook.id == thcd_prog_id(bpf_program__fd(x->skel->progs.thc_xdp));
+	       hook.id == thcd_prog_id(x->prog_fd);
 	if (ours == !x->robbed)
 		return true;
 	x->robbed = !ours;
@@ -629,7 +764,7 @@ bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 
 	memcpy(frame, &request, sizeof(request));
 	for (i = 0; i < CLOSE_TRIES; i++) {
-		if (bpf_prog_test_run_opts(bpf_program__fd(d->xdp->skel->progs.thc_close), &run)) {
+		if (bpf_prog_test_run_opts(d->xdp->close_fd, &run)) {
 			thcd_say_limited("cannot close a generation: %s", strerror(errno));
 			return false;
 		}

@@ -21,11 +21,22 @@ int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
  */
 int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
 
+/* Leaves what was loaded and attached to c->heir, once it is complete: thcd_xdp_exit() takes
+ * nothing away then.
+ */
+int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
+
+/* Detaches and unpins what an instance that does not run has left. */
+int thcd_xdp_discard(struct thcd *d, struct thcd_error *e);
+
+/* May this thcd change what is loaded? Not if it serves what root has prepared. */
+bool thcd_xdp_owns(const struct thcd *d);
+
 /* Waits until no program runs any more that has seen the maps as they were. */
 int thcd_xdp_wait(struct thcd *d, struct thcd_error *e);
 
 /* Detaches and unpins; not so if a start @failed and a predecessor's
- * aggregator is still there.
+ * aggregator is still there, nor what root prepared.
  */
 void thcd_xdp_exit(struct thcd *d, bool failed);
 

@@ -1,0 +1,417 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""What thcd may do while it serves: the capabilities left in each mode, a thcd that is not
+root and serves what root has prepared, and who may ask it what.
+"""
+import contextlib
+import grp
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import types
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+import thcwire as wire  # noqa: E402
+from ranks import Ranks  # noqa: E402
+from tap import netns  # noqa: E402
+from test_thcd_attach import JOB, PINS, Daemon, a_round, hook, nothing_left, send, \
+    workers_of  # noqa: E402
+from thcwire import LUT_ADD, join_all  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BPFFS = "/sys/fs/bpf"
+NET_BIND_SERVICE, NET_ADMIN, BPF = 10, 12, 39
+USER, GROUP = 65534, 65534      # nobody and nogroup of Debian
+CHANGES = "reload changes what thcd does: only root"
+
+
+def caps(*numbers):
+    return sum(1 << n for n in numbers)
+
+
+def status(pid):
+    """/proc/PID/status as a dict of texts."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+
+
+def check_capabilities(daemon, *kept, bounded=True):
+    s = status(daemon.process.pid)
+    found = {name: int(s[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd")}
+    want = caps(*kept)
+    for name in ("CapEff", "CapPrm", *(["CapBnd"] if bounded else [])):
+        assert found[name] == want, f"{name} is {found[name]:x}, not {want:x}"
+    assert not found["CapInh"] and not found["CapAmb"], found
+    assert s["NoNewPrivs"] == "1", "thcd may gain privileges"
+
+
+def config(folder, text):
+    path = os.path.join(folder, "thcd.conf")
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text)
+    os.chmod(path, 0o600)
+    return path
+
+
+def close_by_deadline(workers, slot=40):
+    """BPF_PROG_TEST_RUN, in XDP modes."""
+    send(workers[0], bytes(512), slot)
+    for w in workers:
+        packet = w.expect(LUT_ADD, slot=slot, count=1, bitmap=1)
+        assert packet.flags & wire.F_CLOSED, packet
+
+
+@contextlib.contextmanager
+def programs():
+    """A folder that everybody reaches, with thcd and thcctl."""
+    with tempfile.TemporaryDirectory(prefix=netns.temporary_prefix()) as folder:
+        os.chmod(folder, 0o755)
+        for name in ("thcd", "thcctl"):
+            shutil.copy(os.path.join(netns.build_dir(), name), folder)
+        yield folder
+
+
+def as_user(*argv, uid=USER, gid=GROUP, keep=""):
+    """argv for a user without privileges, or with the capabilities of keep."""
+    more = [f"--inh-caps={keep}", f"--ambient-caps={keep}"] if keep else []
+    return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", *more, *argv]
+
+
+@contextlib.contextmanager
+def mode_of_bpffs(mode):
+    """Who may pass through it is the administrator's affair."""
+    before = stat.S_IMODE(os.stat(BPFFS).st_mode)
+    os.chmod(BPFFS, mode)
+    try:
+        yield
+    finally:
+        os.chmod(BPFFS, before)
+
+
+def case__serving_keeps_few_capabilities_and_ends_in_order():
+    deadline = JOB + ",quorum=1,deadline_ms=200"
+    low = JOB + ",group_port=700"
+    for mode, job, kept in (("native", JOB, (NET_ADMIN,)), ("generic", JOB, (NET_ADMIN,)),
+                            ("native", deadline, (NET_ADMIN, BPF)),
+                            ("generic", deadline, (NET_ADMIN, BPF)),
+                            ("native", low, (NET_ADMIN, NET_BIND_SERVICE))):
+        with netns.Topology(2) as net:
+            d = Daemon(net, "--mode", mode, "--verbose", job=job)
+            assert d.ready, d.said
+            check_capabilities(d, *kept)
+            shown = d.ctl("stats")["capabilities"].split()
+            assert len(shown) == len(kept) and "cap_net_admin" in shown, shown
+            workers = workers_of(net)
+            join_all(workers)
+            a_round(workers, 3)
+            if "deadline" in job:
+                close_by_deadline(workers)
+            said = d.end()
+            assert d.status == 0 and "capabilities left: cap_net_admin" in said, said
+            nothing_left(net, d)
+
+
+def case__software_keeps_none():
+    with netns.Topology(2) as net:
+        d = Daemon(net, "--software")
+        assert d.ready, d.said
+        check_capabilities(d)
+        assert d.ctl("stats")["capabilities"] == "none"
+        workers = workers_of(net)
+        join_all(workers)
+        a_round(workers, 3)
+        d.end()
+        assert d.status == 0 and not os.path.exists(f"/run/thc/{d.instance}.sock")
+
+
+def case__a_file_to_reload_keeps_what_a_new_job_takes():
+    with netns.Topology(2) as net, tempfile.TemporaryDirectory() as folder:
+        path = config(folder, '{"jobs": [{"job": 1, "ranks": 2, "cookie": "0x5eed5eed5eed1"}]}')
+        d = Daemon(net, "--config", path, job=None)
+        assert d.ready, d.said
+        check_capabilities(d, NET_ADMIN, BPF)
+        d.end()
+        nothing_left(net, d)
+
+
+def unit_capabilities():
+    with open(os.path.join(HERE, "../../Documentation/thcd.service"), encoding="ascii") as f:
+        line = next(line for line in f if line.startswith("CapabilityBoundingSet="))
+    return [name[4:].lower() for name in line.split("=")[1].split()]
+
+
+def case__the_capabilities_of_the_unit_suffice_for_the_start():
+    bounds = "--bounding-set=-all," + ",".join("+" + name for name in unit_capabilities())
+    thcd = os.path.join(netns.build_dir(), "thcd")
+    for mode in ("native", "generic"):
+        with netns.Topology(2) as net:
+            d = Daemon(net, "--mode", mode, "--control-group", grp.getgrgid(GROUP).gr_name,
+                       command=["setpriv", bounds, thcd])
+            assert d.ready, d.said
+            check_capabilities(d, NET_ADMIN, bounded=False)
+            workers = workers_of(net)
+            join_all(workers)
+            a_round(workers, 3)
+            d.end()
+            assert d.status == 0
+            nothing_left(net, d)
+
+
+def case__each_capability_of_the_unit_is_needed():
+    """Without any of them the start fails: none is there for nothing."""
+    names = unit_capabilities()
+    thcd = os.path.join(netns.build_dir(), "thcd")
+    for left_out in names:
+        bounds = "--bounding-set=-all," + ",".join("+" + n for n in names if n != left_out)
+        with netns.Topology(1) as net:
+            d = Daemon(net, "--control-group", grp.getgrgid(GROUP).gr_name,
+                       command=["setpriv", bounds, thcd])
+            if d.ready:
+                d.end()
+            assert not d.ready and d.status == 1, f"thcd starts without {left_out}"
+
+
+def thcctl(net, folder, control, *arguments, uid=USER, gid=GROUP):
+    return subprocess.run(
+        netns.Topology.enter(net.aggregator,
+                             as_user(os.path.join(folder, "thcctl"), "--control", control,
+                                     *arguments, uid=uid, gid=gid)),
+        capture_output=True, text=True, timeout=wire.PATIENCE)
+
+
+def user_control(folder):
+    """A control socket where the user can make it."""
+    path = os.path.join(folder, "user", "control")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.chown(os.path.dirname(path), USER, GROUP)
+    return path
+
+
+class Other:
+    """A thcd of a user without privileges."""
+
+    def __init__(self, net, folder, *options, keep="", job=JOB):
+        self.control = user_control(folder)
+        self.daemon = Daemon(net, "--control", self.control, *options, job=job,
+                             command=as_user(os.path.join(folder, "thcd"), keep=keep))
+
+    def ask(self, request):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(wire.PATIENCE)
+            s.connect(self.control)
+            s.sendall(request.encode() + b"\n")
+            return json.loads(s.makefile().read())
+
+
+def errand(net, *options, command=None, job=JOB):
+    """thcd that ends by itself: its status and what it says."""
+    done = subprocess.run(
+        netns.Topology.enter(net.aggregator,
+                             [*(command or [os.path.join(netns.build_dir(), "thcd")]), "-i", "eth0",
+                              "--instance", net.name, "--job", job, *options]),
+        capture_output=True, text=True, timeout=wire.PATIENCE)
+    return done.returncode, done.stderr
+
+
+def serve_without_root(mode):
+    job = JOB + ",quorum=1,deadline_ms=300"
+    with netns.Topology(2) as net, programs() as folder, mode_of_bpffs(0o711):
+        code, said = errand(net, "--mode", mode, "--prepare", "nobody", job=job)
+        assert code == 0 and "is prepared for user 65534" in said, said
+        held = hook(net)
+        assert held[0] == mode
+        other = Other(net, folder, job=job)
+        assert other.daemon.ready, other.daemon.said
+        s = status(other.daemon.process.pid)
+        assert s["Uid"].split() == [str(USER)] * 4, s["Uid"]
+        check_capabilities(other.daemon, bounded=False)
+        workers = workers_of(net)
+        join_all(workers)
+        epoch = workers[0].epoch
+        a_round(workers, 3)
+        close_by_deadline(workers)
+        answer = other.ask("stats")
+        assert answer["mode"] == mode and answer["adds_up"] and \
+            answer["capabilities"] == "none", answer
+        # two at once are refused, and so is taking away what is in use
+        code, said = errand(net, "--discard")
+        assert code == 1 and "another thcd runs" in said, said
+        # killed or ended: program, members and counters stay
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            other.daemon.end(number)
+            assert hook(net) == held and os.path.exists(f"{PINS}/{net.name}/prog")
+            other = Other(net, folder, job=job)
+            assert other.daemon.ready, other.daemon.said
+            assert other.ask("jobs")["jobs"][0]["epoch"] == epoch
+            a_round(workers, 3, generation=1 if number == signal.SIGKILL else 2)
+        other.daemon.end()
+        assert other.daemon.status == 0 and "continued" in other.daemon.said, other.daemon.said
+        # root prepares anew, for another program say, and the jobs go on
+        code, said = errand(net, "--mode", mode, "--prepare", "nobody", job=job)
+        assert code == 0 and "continued" in said and hook(net)[1] != held[1], said
+        code, said = errand(net, "--discard")
+        assert code == 0 and hook(net) is None and not os.path.exists(f"{PINS}/{net.name}"), said
+
+
+def case__a_thcd_without_root_serves_what_root_prepared():
+    serve_without_root("native")
+
+
+def case__and_in_generic_mode():
+    serve_without_root("generic")
+
+
+def case__libthc_is_served_without_root():
+    with netns.Topology(2) as net, programs() as folder, mode_of_bpffs(0o711):
+        job = "1,ranks=2,cookie=0x5eed5eed5eed1"
+        code, said = errand(net, "--prepare", "nobody", job=job)
+        assert code == 0, said
+        other = Other(net, folder, job=job)
+        assert other.daemon.ready, other.daemon.said
+        known = types.SimpleNamespace(job=1, cookie=0x5eed5eed5eed1)
+        with Ranks(net, known) as ranks:
+            ranks.open()
+            digests = {a["digest"] for a in ranks.reduce(counts=[200000, 7], rounds=3)}
+        s = other.ask("stats")
+        assert len(digests) == 1 and s["mode"] == "native" and s["adds_up"], (digests, s)
+        assert s["events"]["finished"] > 3 * 196, "XDP has not summed it"
+        other.daemon.end()
+        assert errand(net, "--discard")[0] == 0
+
+
+def case__what_a_thcd_without_root_lacks_it_says():
+    with netns.Topology(1) as net, programs() as folder:
+        thcd = os.path.join(folder, "thcd")
+        with mode_of_bpffs(0o700):
+            code, said = errand(net, "--prepare", "nobody")
+            assert code == 1 and f"chmod 711 {BPFFS}" in said, said
+            assert hook(net) is None and not os.path.exists(f"{PINS}/{net.name}"), "undone"
+        with mode_of_bpffs(0o711):
+            for options, words in (((), "thcd --prepare, as root"),
+                                   (("--prepare", "nobody"), "--prepare is for root"),
+                                   (("--discard",), "--discard is for root")):
+                code, said = errand(net, "--control", user_control(folder), *options,
+                                    command=as_user(thcd))
+                assert code in (1, 2) and words in said, said
+            assert errand(net, "--prepare", "nobody")[0] == 0
+            code, said = errand(net, command=as_user(thcd))
+            assert code == 1 and "give another --control PATH" in said, said
+            other = Other(net, folder, "--fresh")
+            assert not other.daemon.ready and "--fresh is for root" in other.daemon.said
+            other = Other(net, folder, job=JOB.replace("ranks=2", "ranks=3"))
+            assert not other.daemon.ready and "ranks is 2, and 3" in other.daemon.said
+            other = Other(net, folder, "--mode", "generic")
+            assert not other.daemon.ready and "native XDP is prepared" in other.daemon.said
+            # a thcd of root does not trust pins that another user can change
+            d = Daemon(net)
+            assert not d.ready and "other users can write to it" in d.said, d.said
+            assert errand(net, "--discard")[0] == 0
+        for options, words in ((("--prepare", "root"), "root needs no preparation"),
+                               (("--prepare", "nobody", "--software"), "is for XDP"),
+                               (("--prepare", "nobody", "--discard"), "give one of them"),
+                               (("--prepare", "no-such"), "no user no-such")):
+            code, said = errand(net, *options)
+            assert code == 2 and words in said, said
+
+
+def case__a_user_with_capabilities_loads_and_attaches_itself():
+    """As a unit with User= and AmbientCapabilities= does."""
+    with netns.Topology(2) as net, programs() as folder, mode_of_bpffs(0o711):
+        os.makedirs(PINS, 0o711, exist_ok=True)
+        os.chmod(PINS, 0o711)
+        os.mkdir(f"{PINS}/{net.name}", 0o700)
+        os.chown(f"{PINS}/{net.name}", USER, GROUP)
+        other = Other(net, folder, keep="+net_admin,+bpf,+perfmon")
+        assert other.daemon.ready, other.daemon.said
+        check_capabilities(other.daemon, NET_ADMIN, bounded=False)
+        workers = workers_of(net)
+        join_all(workers)
+        a_round(workers, 3)
+        other.daemon.end()
+        assert other.daemon.status == 0 and hook(net) is None
+        assert os.listdir(f"{PINS}/{net.name}") == [] if os.path.exists(f"{PINS}/{net.name}") \
+            else True, "pins were left"
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(f"{PINS}/{net.name}")
+
+
+def case__members_of_the_group_read_and_change_nothing():
+    name = grp.getgrgid(GROUP).gr_name
+    with netns.Topology(1) as net, programs() as folder:
+        control = os.path.join(folder, "control")
+        d = Daemon(net, "--software", "--control", control, "--control-group", name)
+        assert d.ready, d.said
+        s = os.stat(control)
+        assert stat.S_IMODE(s.st_mode) == 0o660 and (s.st_uid, s.st_gid) == (0, GROUP), s
+        for request in ("stats", "job"):
+            done = thcctl(net, folder, control, request)
+            assert done.returncode == 0 and not done.stderr, done.stderr
+        done = thcctl(net, folder, control, "reload")
+        assert done.returncode == 1 and CHANGES in done.stderr, done.stderr
+        # root may: there is no file here, and thcd says so
+        done = thcctl(net, folder, control, "reload", uid=0, gid=0)
+        assert done.returncode == 1 and "without --config" in done.stdout, done
+        # who is no member
+        done = thcctl(net, folder, control, "stats", uid=1, gid=1)
+        assert done.returncode == 1 and "not allowed to talk to" in done.stderr and \
+            "member of" in done.stderr, done.stderr
+        d.end()
+
+
+def silent_members(control, count):
+    """Connections of a member who says nothing; the process that has them."""
+    child = subprocess.Popen(
+        as_user(sys.executable, "-c",
+                "import socket, sys, time\n"
+                "s = [socket.socket(socket.AF_UNIX) for _ in range(int(sys.argv[2]))]\n"
+                "[c.connect(sys.argv[1]) for c in s]\n"
+                "print('there', flush=True)\n"
+                "time.sleep(600)\n", control, str(count)), stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "there\n"
+    return child
+
+
+def case__members_who_say_nothing_keep_nobody_out():
+    with netns.Topology(1) as net, programs() as folder:
+        control = os.path.join(folder, "control")
+        d = Daemon(net, "--software", "--control", control, "--control-group",
+                   grp.getgrgid(GROUP).gr_name)
+        assert d.ready, d.said
+        child = silent_members(control, 12)
+        try:
+            for uid in (0, USER):
+                done = thcctl(net, folder, control, "stats", uid=uid, gid=GROUP)
+                assert done.returncode == 0, done.stderr
+        finally:
+            child.kill()
+            child.wait()
+            child.stdout.close()
+        d.end()
+
+
+def case__without_a_group_the_socket_is_roots():
+    with netns.Topology(1) as net, programs() as folder:
+        control = os.path.join(folder, "control")
+        d = Daemon(net, "--software", "--control", control)
+        assert d.ready, d.said
+        try:
+            group, mode = grp.getgrnam("thc").gr_gid, 0o660
+        except KeyError:
+            group, mode = 0, 0o600
+        s = os.stat(control)
+        assert (stat.S_IMODE(s.st_mode), s.st_gid) == (mode, group), s
+        d.end()
+        d = Daemon(net, "--software", "--control", control, "--control-group", "no-such-group")
+        assert not d.ready and "there is no group no-such-group" in d.said, d.said
+        assert not os.path.exists(control)
+
+
+if __name__ == "__main__":
+    tap.main([case for name, case in list(globals().items()) if name.startswith("case__")])
