@@ -15,7 +15,7 @@ thc_packages()
 	echo iproute2 ethtool procps kmod python3 python3-torch python3-sklearn
 	# check
 	echo libcmocka-dev libclang-rt-14-dev
-	echo sparse shellcheck clang-format pyflakes3 groff-base python3-yaml
+	echo sparse shellcheck clang-format pyflakes3 groff-base python3-yaml systemd
 	# test machines: tests/vm fetches their kernels itself, installing none
 	case $(dpkg --print-architecture) in
 	amd64) echo qemu-system-x86 busybox-static dwarves zstd flex bison bc libssl-dev xz-utils ;;

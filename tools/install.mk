@@ -24,6 +24,7 @@ INSTALL_LIST = \
 	644:include/uapi/linux/thc_netlink.h:$(INCLUDEDIR)/linux/thc_netlink.h \
 	644:Documentation/netlink/specs/thc.yaml:$(SPECDIR)/thc.yaml \
 	644:$(BUILD)/thcd.service:$(LIBDIR)/systemd/system/thcd.service \
+	644:Documentation/thc.sysusers:$(LIBDIR)/sysusers.d/thc.conf \
 	644:Documentation/thcd.conf:$(DOCDIR)/thcd.conf \
 	$(foreach m,$(wildcard Documentation/man/*.3),644:$(m):$(MANDIR)/man3/$(notdir $(m))) \
 	$(foreach m,$(wildcard Documentation/man/*.7),644:$(m):$(MANDIR)/man7/$(notdir $(m))) \
