@@ -22,10 +22,22 @@ else
 say =
 endif
 
-WARN     := -Wall -Wextra -Werror
+# The project's own check sets it to -Werror: a new compiler's warning stops nobody else.
+WERROR   ?=
+WARN     := -Wall -Wextra $(WERROR)
 INC      := -Iinclude -Iinclude/uapi -Iuserspace/libthc -I$(BUILD)/include
+
+# Who gives flags gives all; else Debian's, hardened. Sanitizers do not see into fortified calls.
+debian_flags = $(shell DEB_BUILD_MAINT_OPTIONS=hardening=+all dpkg-buildflags --get $(1))
+ifeq ($(origin CFLAGS)$(origin CPPFLAGS)$(origin LDFLAGS)$(SAN),undefinedundefinedundefined)
+ifneq ($(shell command -v dpkg-buildflags 2>/dev/null),)
+CFLAGS   := $(call debian_flags,CFLAGS)
+CPPFLAGS := $(call debian_flags,CPPFLAGS)
+LDFLAGS  := $(call debian_flags,LDFLAGS)
+endif
+endif
 CFLAGS   ?= -O2 -g
-ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(CFLAGS) $(WARN) $(INC) -fPIC -fvisibility=hidden \
+ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE $(CPPFLAGS) $(CFLAGS) $(WARN) $(INC) -fPIC -fvisibility=hidden \
 	-ffp-contract=off -pthread -MMD -MP -DTHC_LIB_VERSION='"$(VERSION)"' $(SAN)
 ALL_LDFLAGS := $(LDFLAGS) $(SAN)
 ARCH     := $(shell uname -m)
@@ -58,7 +70,7 @@ THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-flood bench-vm figures lint install uninstall clean help
+.PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-flood bench-vm figures lint install uninstall clean help FORCE
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -93,7 +105,15 @@ $(BUILD)/kmod/simd_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2)
 $(BUILD)/kmod/simd_avx512.o: SIMD := \
 	$(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512vl -mavx512vbmi)
 
-$(BUILD)/%.o: %.c
+# Objects of other flags are built anew. -Werror changes no object, but a build without it is
+# marked as one that may have warned.
+$(BUILD)/flags: export FLAGS = $(CC) $(filter-out $(WERROR),$(ALL_CFLAGS)) $(LDFLAGS)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@$(if $(WERROR),:,touch $(BUILD)/may-have-warned)
+	@printenv FLAGS | cmp -s - $@ || printenv FLAGS > $@
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(ALL_CFLAGS) $(SIMD) -c -o $@ $<
 
@@ -104,14 +124,14 @@ $(BUILD)/libthc.a: $(LIB_OBJ)
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/libthc.so: $(LIB_OBJ)
-	$(call say,LD,$@)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,libthc.so.$(SOMAJOR) -o $@ $^ -lm -pthread
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(ALL_LDFLAGS) -Wl,-soname,libthc.so.$(SOMAJOR) -o $@ $^ -lm -pthread
 	@ln -sf libthc.so $@.$(SOMAJOR)
 
 $(BUILD)/thcd: $(THCD_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
-	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(THCD_LIBS) -lm -pthread
+	$(call say,LD,$@)$(CC) -pie $(CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(THCD_LIBS) -lm -pthread
 
 $(BUILD)/thcctl: $(CTL_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
-	$(call say,LD,$@)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
+	$(call say,LD,$@)$(CC) -pie $(CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
 
 # --- BPF --------------------------------------------------------------------
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c

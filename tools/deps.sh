@@ -9,7 +9,7 @@
 thc_packages()
 {
 	# build
-	echo gcc libc6-dev make clang llvm pkg-config linux-libc-dev
+	echo gcc libc6-dev make dpkg-dev clang llvm pkg-config linux-libc-dev
 	echo libbpf-dev libelf-dev zlib1g-dev bpftool libcjson-dev libmnl-dev libcap-dev
 	# run: namespaces, training on real data
 	echo iproute2 ethtool procps kmod python3 python3-torch python3-sklearn
