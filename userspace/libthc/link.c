@@ -110,8 +110,8 @@ static void want_receive_buffer(struct thc_link *l, int fd)
 
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-	getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len);
-	if ((uint32_t)got / THC_ANSWER_TRUESIZE < l->answers_max)
+	if (!getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len) &&
+	    (uint32_t)got / THC_ANSWER_TRUESIZE < l->answers_max)
 		l->answers_max = (uint32_t)got / THC_ANSWER_TRUESIZE;
 }
 
