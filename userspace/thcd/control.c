@@ -70,6 +70,7 @@ static int admit_group(const struct thcd_control_state *s, const char *name, str
 static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, const char *group,
 		     struct thcd_error *e)
 {
+	bool bound;
 	int err;
 
 	s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -81,7 +82,8 @@ static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, const
 		s->listener = -1;
 		return err;
 	}
-	if (bind(s->listener, (struct sockaddr *)un, sizeof(*un)) || chmod(s->path, 0600)) {
+	bound = !bind(s->listener, (struct sockaddr *)un, sizeof(*un));
+	if (!bound || chmod(s->path, 0600)) {
 		err = thcd_fail(e,
 				"cannot make the control socket %s: %s; give another --control "
 				"PATH%s",
@@ -92,10 +94,10 @@ static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, const
 		if (!err && listen(s->listener, THCD_CONTROL_CLIENTS))
 			err = thcd_fail(e, "cannot listen on the control socket %s: %s", s->path,
 					strerror(errno));
-		if (err)
-			unlink(s->path);
 	}
 	if (err) {
+		if (bound)
+			unlink(s->path);
 		close(s->listener);
 		s->listener = -1;
 	}
