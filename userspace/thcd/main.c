@@ -30,6 +30,8 @@
 #include "xdp.h"
 
 #define EXIT_USAGE	2
+/* A poll() that fails for want of memory is tried again after this time. */
+#define POLL_AGAIN_US	10000
 
 /* What main() builds up and takes down. */
 struct run {
@@ -268,6 +270,13 @@ static bool take_signals(struct run *r)
 	return false;
 }
 
+/* The jobs go on: what the kernel cannot do now it may do soon. */
+static void wait_again(void)
+{
+	thcd_say_limited("cannot wait for packets: %s; thcd tries again", strerror(errno));
+	usleep(POLL_AGAIN_US);
+}
+
 /* The exit status, when it is time to end. */
 static int loop(struct run *r)
 {
@@ -291,8 +300,11 @@ static int loop(struct run *r)
 			p[2 + i] = (struct pollfd){ .fd = d->socket[i].fd, .events = POLLIN };
 		control = foreign + thcd_foreign_poll(d, foreign);
 		n = control - p + thcd_control_poll(&r->control, control);
-		if (poll(p, n, wait) < 0 && errno != EINTR)
-			return EXIT_FAILURE;
+		if (poll(p, n, wait) < 0) {
+			if (errno != EINTR)
+				wait_again();
+			continue;
+		}
 		if (p[0].revents && take_signals(r))
 			return EXIT_SUCCESS;
 		if (p[1].revents)
