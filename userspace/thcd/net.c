@@ -113,13 +113,13 @@ static unsigned int interface_of(const struct thc_addr *addr)
 	return index;
 }
 
-bool thcd_net_address(const char *interface, int family, struct thc_addr *addr)
+int thcd_net_address(const char *interface, int family, struct thc_addr *addr)
 {
 	struct ifaddrs *list, *i;
-	bool found = false;
+	int found = 0;
 
 	if (getifaddrs(&list))
-		return false;
+		return -errno;
 	for (i = list; i && !found; i = i->ifa_next) {
 		struct thc_addr have;
 
@@ -129,7 +129,7 @@ bool thcd_net_address(const char *interface, int family, struct thc_addr *addr)
 		if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL((struct in6_addr *)&have))
 			continue;
 		*addr = have;
-		found = true;
+		found = 1;
 	}
 	freeifaddrs(list);
 	return found;
@@ -319,15 +319,19 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 {
 	static const int families[] = { AF_INET, AF_INET6 };
 	struct thc_addr addr;
+	int i, found;
 	char text[64];
-	int i;
 
 	if (!if_nametoindex(interface))
 		return thcd_fail(e, "there is no interface %s here; ip link shows them", interface);
-	for (i = 0; i < 2; i++)
-		if (thcd_net_address(interface, families[i], &addr) &&
-		    thcd_net_open(d, thc_addr_text(&addr, text), e))
+	for (i = 0; i < 2; i++) {
+		found = thcd_net_address(interface, families[i], &addr);
+		if (found < 0)
+			return thcd_fail(e, "cannot list the addresses of %s: %s", interface,
+					 strerror(-found));
+		if (found && thcd_net_open(d, thc_addr_text(&addr, text), e))
 			return -1;
+	}
 	if (!d->sockets)
 		return thcd_fail(
 			e,

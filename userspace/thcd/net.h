@@ -20,8 +20,8 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e);
 /* Opens a socket on each address of @interface. */
 int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_error *e);
 
-/* First address of @interface of that family; false: it has none. */
-bool thcd_net_address(const char *interface, int family, struct thc_addr *addr);
+/* First address of @interface of that family: 1; 0: it has none; or a negative errno. */
+int thcd_net_address(const char *interface, int family, struct thc_addr *addr);
 
 /**
  * thcd_net_subnets() - subnets that packets for our sockets come from
