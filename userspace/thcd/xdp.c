@@ -66,6 +66,7 @@ struct thcd_xdp {
 	bool			attached;
 	u64			fan;		/* bit k: fan[k] is filled */
 	u64			watch_ms;	/* next look at the hook */
+	u32			id;		/* of our program, 0: not asked yet */
 	bool			robbed;		/* our program is not there */
 	char			lanes_by[32];
 };
@@ -414,6 +415,7 @@ static int load_for(struct thcd *d, bool generic, struct thcd_error *e)
 	struct thcd_xdp *x = d->xdp;
 
 	x->fan = 0;
+	x->id = 0;
 	set_mode(d, generic);
 	if (load(d, generic, e) || open_maps(d, e))
 		return -1;
@@ -710,28 +712,39 @@ bool thcd_xdp_is_robbed(const struct thcd *d)
 	return d->xdp->robbed;
 }
 
+/* 1: our program is on the hook; 0: it is not; -1: the kernel does not say now. */
+static int is_on(struct thcd *d, struct thcd_hook *hook)
+{
+	struct thcd_xdp *x = d->xdp;
+	struct thcd_error e;
+
+	if (!x->id)
+		x->id = thcd_prog_id(x->prog_fd);
+	if (!x->id || thcd_hook_query(x->ifindex, d->interface, hook, &e))
+		return -1;
+	return hook->id == x->id;
+}
+
 /* Somebody may take our program away: whoever attached ours can detach it. */
 bool thcd_xdp_watch(struct thcd *d)
 {
 	struct thcd_xdp *x = d->xdp;
 	u64 now = thcd_now_ms();
-	struct thcd_error e;
 	struct thcd_hook hook;
-	bool ours;
+	int ours;
 
 	if (now < x->watch_ms)
 		return true;
 	x->watch_ms = now + THCD_WATCH_MS;
-	ours = !thcd_hook_query(x->ifindex, d->interface, &hook, &e) &&
-	       hook.id == thcd_prog_id(x->prog_fd);
-	if (ours == !x->robbed)
-		return true;
-	x->robbed = !ours;
-	if (!ours && !if_nametoindex(d->interface)) {
+	ours = is_on(d, &hook);
+	if (ours != 1 && !if_nametoindex(d->interface) && errno == ENODEV) {
 		thcd_say("interface %s is gone, and thcd ends: start it when it is back",
 			 d->interface);
 		return false;
 	}
+	if (ours < 0 || ours == !x->robbed)
+		return true;
+	x->robbed = !ours;
 	if (ours)
 		thcd_say("the XDP program is back on %s", d->interface);
 	else
