@@ -37,12 +37,17 @@ static int mount_bpffs(struct thcd_error *e)
 /* Whoever can write there can put programs and maps of his own in the place of ours. */
 static int make_dir(const char *dir, uid_t heir, struct thcd_error *e)
 {
+	bool made = !mkdir(dir, 0700);
 	struct stat st;
 	bool ours;
 
-	if ((mkdir(dir, 0700) && errno != EEXIST) || lstat(dir, &st))
-		return thcd_fail(e, "cannot make %s: %s%s", dir, strerror(errno),
-				 geteuid() ? "; thcd --prepare, as root, does so" : "");
+	if ((!made && errno != EEXIST) || lstat(dir, &st)) {
+		thcd_fail(e, "cannot make %s: %s%s", dir, strerror(errno),
+			  geteuid() ? "; thcd --prepare, as root, does so" : "");
+		if (made)
+			rmdir(dir);
+		return -1;
+	}
 	ours = !st.st_uid || st.st_uid == geteuid() || st.st_uid == heir ||
 	       heir == THCD_PINS_ANYBODYS;
 	if (!S_ISDIR(st.st_mode) || !ours || st.st_mode & (S_IWGRP | S_IWOTH))
@@ -53,6 +58,13 @@ static int make_dir(const char *dir, uid_t heir, struct thcd_error *e)
 	return 0;
 }
 
+/* Fails while there are pins, or other instances. */
+static void remove_dirs(const struct thcd_pins *p)
+{
+	rmdir(p->dir);
+	rmdir(THC_PINS_ROOT);
+}
+
 int thcd_pins_open(struct thcd_pins *p, const char *instance, uid_t heir, struct thcd_error *e)
 {
 	p->lock = -1;
@@ -60,17 +72,20 @@ int thcd_pins_open(struct thcd_pins *p, const char *instance, uid_t heir, struct
 	if (mount_bpffs(e) || make_dir(THC_PINS_ROOT, 0, e) || make_dir(p->dir, heir, e))
 		return -1;
 	p->lock = open(p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (p->lock < 0)
-		return thcd_fail(e, "cannot open %s: %s%s", p->dir, strerror(errno),
-				 geteuid() ? "; thcd --prepare, as root, prepares it" : "");
-	if (!flock(p->lock, LOCK_EX | LOCK_NB))
+	if (p->lock >= 0 && !flock(p->lock, LOCK_EX | LOCK_NB))
 		return 0;
-	thcd_fail(e,
-		  errno == EWOULDBLOCK ? "another thcd runs instance \"%s\"; stop it, or give "
-					 "--instance another name" :
-					 "cannot lock the pins of \"%s\"",
-		  instance);
-	close(p->lock);
+	if (p->lock >= 0 && errno == EWOULDBLOCK) {
+		thcd_fail(
+			e,
+			"another thcd runs instance \"%s\"; stop it, or give --instance another name",
+			instance);
+	} else {
+		thcd_fail(e, "cannot lock %s: %s%s", p->dir, strerror(errno),
+			  geteuid() ? "; thcd --prepare, as root, prepares it" : "");
+		remove_dirs(p);
+	}
+	if (p->lock >= 0)
+		close(p->lock);
 	p->lock = -1;
 	return -1;
 }
@@ -86,11 +101,13 @@ void thcd_pins_remove(struct thcd_pins *p)
 	struct dirent *entry;
 	DIR *dir = opendir(p->dir);
 
-	if (!dir)
+	if (!dir) {
+		thcd_say("cannot list %s: %s; what is pinned there stays", p->dir, strerror(errno));
 		return;
+	}
 	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
-			unlinkat(dirfd(dir), entry->d_name, 0);
+		if (entry->d_name[0] != '.' && unlinkat(dirfd(dir), entry->d_name, 0))
+			thcd_say("cannot remove %s/%s: %s", p->dir, entry->d_name, strerror(errno));
 	closedir(dir);
 }
 
@@ -124,9 +141,7 @@ void thcd_pins_close(struct thcd_pins *p)
 {
 	if (p->lock < 0)
 		return;
-	/* fails while there are pins, or other instances */
-	rmdir(p->dir);
-	rmdir(THC_PINS_ROOT);
+	remove_dirs(p);
 	close(p->lock);
 	p->lock = -1;
 }

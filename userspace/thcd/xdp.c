@@ -44,6 +44,9 @@
 
 /* A slot's lock is held for microseconds; tries before a CLOSE is put off. */
 #define CLOSE_TRIES	8
+#define CAPABILITIES	"CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, or --software"
+/* The map that tells whether the other pins can be trusted. */
+#define META		"meta"
 /* XDP programs are not run on less. */
 #define FRAME_MIN	64
 
@@ -63,6 +66,7 @@ struct thcd_xdp {
 	bool			handed_over;
 	bool			generic;
 	bool			kept;
+	bool			fresh;		/* nothing was pinned before us */
 	bool			attached;
 	u64			fan;		/* bit k: fan[k] is filled */
 	u64			watch_ms;	/* next look at the hook */
@@ -102,13 +106,15 @@ static int own_map(struct thcd_xdp *x, const char *name, u32 size, u32 entries, 
 			"have to join again",
 			path);
 	}
+	if (errno != ENOENT)
+		return thcd_fail(e, "cannot open %s: %s; thcd needs " CAPABILITIES, path,
+				 strerror(errno));
+	if (!strcmp(name, META))
+		x->fresh = true;
 	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, name, sizeof(u32), size, entries, &opts);
 	if (fd < 0)
-		return thcd_fail(
-			e,
-			"cannot create a BPF map: %s; thcd needs CAP_BPF, CAP_NET_ADMIN and "
-			"CAP_PERFMON, or --software",
-			strerror(-fd));
+		return thcd_fail(e, "cannot create a BPF map: %s; thcd needs " CAPABILITIES,
+				 strerror(-fd));
 	if (bpf_obj_pin(fd, path)) {
 		thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
 		close(fd);
@@ -121,7 +127,7 @@ static int open_state(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
 
-	x->meta_fd = own_map(x, "meta", sizeof(struct thcd_meta), 1, 0, e);
+	x->meta_fd = own_map(x, META, sizeof(struct thcd_meta), 1, 0, e);
 	if (x->meta_fd < 0)
 		return -1;
 	x->state_fd =
@@ -242,38 +248,50 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 	return open_state(d, e);
 }
 
-/* Loads the programs; maps are pinned, or found pinned. Negative errno. */
-static int load_programs(struct thcd *d, bool generic, bool simd)
+/* How many slots there are, and where maps are pinned, or found. Negative errno. */
+static int set_up_maps(const struct thcd_xdp *x, struct thc_bpf *skel)
 {
-	struct thcd_xdp *x = d->xdp;
 	struct bpf_map *map;
 	char path[192];
 	int err;
 
-	x->skel = thc_bpf_open(simd);
-	if (!x->skel)
-		return -errno;
-	x->skel->rodata->thc_config.port_base = d->port;
-	x->skel->rodata->thc_config.relay = generic;
-	x->skel->rodata->thc_config.addr4 = x->meta.addr4;
-	x->skel->rodata->thc_config.addr6 = x->meta.addr6;
-	bpf_map__set_max_entries(x->skel->maps.slots, x->meta.slots);
-	bpf_map__set_max_entries(x->skel->maps.lanes, x->meta.slots);
-	bpf_object__for_each_map(map, x->skel->obj)
+	err = bpf_map__set_max_entries(skel->maps.slots, x->meta.slots);
+	if (!err)
+		err = bpf_map__set_max_entries(skel->maps.lanes, x->meta.slots);
+	bpf_object__for_each_map(map, skel->obj)
 	{
 		/* constants belong to one load of the program */
-		if (bpf_map__is_internal(map))
+		if (err || bpf_map__is_internal(map))
 			continue;
-		bpf_map__set_pin_path(map, thcd_pins_path(&x->pins, bpf_map__name(map), path));
+		err = bpf_map__set_pin_path(map,
+					    thcd_pins_path(&x->pins, bpf_map__name(map), path));
 	}
-	err = thc_bpf__load(x->skel);
+	return err;
+}
+
+/* Loads the programs; maps are pinned, or found pinned. Negative errno. */
+static int load_programs(struct thcd *d, bool generic, bool simd)
+{
+	struct thc_bpf *skel = thc_bpf_open(simd);
+	struct thcd_xdp *x = d->xdp;
+	int err;
+
+	if (!skel)
+		return -errno;
+	skel->rodata->thc_config.port_base = d->port;
+	skel->rodata->thc_config.relay = generic;
+	skel->rodata->thc_config.addr4 = x->meta.addr4;
+	skel->rodata->thc_config.addr6 = x->meta.addr6;
+	err = set_up_maps(x, skel);
+	if (!err)
+		err = thc_bpf__load(skel);
 	if (err) {
-		thc_bpf__destroy(x->skel);
-		x->skel = NULL;
+		thc_bpf__destroy(skel);
 		return err;
 	}
-	x->prog_fd = bpf_program__fd(x->skel->progs.thc_xdp);
-	x->close_fd = bpf_program__fd(x->skel->progs.thc_close);
+	x->skel = skel;
+	x->prog_fd = bpf_program__fd(skel->progs.thc_xdp);
+	x->close_fd = bpf_program__fd(skel->progs.thc_close);
 	return 0;
 }
 
@@ -682,6 +700,48 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 	return 0;
 }
 
+/* 1: our program is on the hook; 0: it is not; -1: the kernel does not say now. */
+static int is_on(struct thcd *d, struct thcd_hook *hook)
+{
+	struct thcd_xdp *x = d->xdp;
+	struct thcd_error e;
+
+	if (!x->id)
+		x->id = thcd_prog_id(x->prog_fd);
+	if (!x->id || thcd_hook_query(x->ifindex, d->interface, hook, &e))
+		return -1;
+	return hook->id == x->id;
+}
+
+/* False: our program stays. Then the pins stay, too, by which a successor knows it. */
+static bool take_off(struct thcd *d)
+{
+	struct thcd_xdp *x = d->xdp;
+	struct thcd_hook hook;
+	int err;
+
+	if (!x->skel || !x->attached)
+		return true;
+	err = thcd_hook_detach(x->ifindex, x->prog_fd, x->generic);
+	if (!err || !is_on(d, &hook))
+		return true;
+	thcd_say(
+		"the XDP program stays on %s: %s; the next thcd of instance \"%s\" goes on with it",
+		d->interface, strerror(-err), d->instance);
+	return false;
+}
+
+/* Those that cannot be removed are of no use to a successor. */
+static void remove_pins(struct thcd_xdp *x)
+{
+	u32 key = 0;
+
+	x->meta.complete = 0;
+	if (x->meta_fd >= 0)
+		bpf_map_update_elem(x->meta_fd, &key, &x->meta, 0);
+	thcd_pins_remove(&x->pins);
+}
+
 void thcd_xdp_exit(struct thcd *d, bool failed)
 {
 	struct thcd_xdp *x = d->xdp;
@@ -690,11 +750,9 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	if (!x)
 		return;
 	/* a start that failed leaves a predecessor's aggregator alone */
-	stays = x->adopted || x->handed_over || (failed && x->kept);
-	if (x->skel && x->attached && !stays)
-		thcd_hook_detach(x->ifindex, x->prog_fd, x->generic);
-	if (x->pins.lock >= 0 && (x->attached || x->skel || x->state_fd >= 0) && !stays)
-		thcd_pins_remove(&x->pins);
+	stays = x->adopted || x->handed_over || (failed && !x->fresh);
+	if (!stays && take_off(d))
+		remove_pins(x);
 	if (x->adopted && x->close_fd >= 0)
 		close(x->close_fd);
 	if (x->skel)
@@ -710,19 +768,6 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 bool thcd_xdp_is_robbed(const struct thcd *d)
 {
 	return d->xdp->robbed;
-}
-
-/* 1: our program is on the hook; 0: it is not; -1: the kernel does not say now. */
-static int is_on(struct thcd *d, struct thcd_hook *hook)
-{
-	struct thcd_xdp *x = d->xdp;
-	struct thcd_error e;
-
-	if (!x->id)
-		x->id = thcd_prog_id(x->prog_fd);
-	if (!x->id || thcd_hook_query(x->ifindex, d->interface, hook, &e))
-		return -1;
-	return hook->id == x->id;
 }
 
 /* Somebody may take our program away: whoever attached ours can detach it. */
