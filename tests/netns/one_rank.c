@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The only rank of a job: joins, reduces two buckets with error feedback, leaves. For
+ * test_failures.py, which lets one call fail: then that is done once more, and has to succeed.
+ *
+ *	one_rank ADDRESS PORT JOB COOKIE
+ *
+ * Exit status 0: all went well; 1: the first time failed, with the sentence printed here, and
+ * left no trace; 2: something is wrong, which is printed.
+ */
+#include <fcntl.h>
+
+#include "ranks.h"
+
+#define COUNT		5000
+#define BUCKETS		2
+#define PATIENCE_MS	5000
+#define DESCRIPTORS	256
+
+static float gradient[BUCKETS][COUNT];
+
+static int wrong(const char *what)
+{
+	printf("wrong: %s\n", what);
+	exit(2);
+}
+
+static int open_descriptors(void)
+{
+	int fd, n = 0;
+
+	for (fd = 0; fd < DESCRIPTORS; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void expect_unchanged(const float *g)
+{
+	size_t i;
+
+	for (i = 0; i < COUNT; i++)
+		if (g[i] != gradient_at(0, i))
+			wrong("a failed all-reduce changed the gradient");
+}
+
+/* Says the sentence of an error; a buffer is then as it was. */
+static int look_at(int error, const float *g)
+{
+	if (error && !*thc_last_error())
+		wrong("an error without a sentence");
+	if (error && g)
+		expect_unchanged(g);
+	else if (g && nmse(g, 1, COUNT) > 0.1)
+		wrong("the mean is not the gradient");
+	if (error)
+		printf("%d: %s\n", error, thc_last_error());
+	return error;
+}
+
+static int reduce(struct thc_client *c)
+{
+	struct thc_request *request[BUCKETS] = { NULL };
+	int error[BUCKETS], result = 0, k;
+	size_t i;
+
+	for (k = 0; k < BUCKETS; k++) {
+		for (i = 0; i < COUNT; i++)
+			gradient[k][i] = gradient_at(0, i);
+		error[k] = thc_allreduce_start(c, gradient[k], COUNT, THC_FP32, (uint64_t)k + 1,
+					       &request[k]);
+		if (look_at(error[k], error[k] ? gradient[k] : NULL))
+			result = error[k];
+	}
+	for (k = 0; k < BUCKETS; k++)
+		if (!error[k] && look_at(thc_allreduce_wait(request[k]), gradient[k]))
+			result = -EIO;
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	struct thc_client *c = NULL;
+	int before, failed;
+
+	if (argc != 5)
+		wrong("usage: one_rank ADDRESS PORT JOB COOKIE");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	o.aggregator = argv[1];
+	o.port = (uint16_t)atoi(argv[2]);
+	o.job = (uint16_t)atoi(argv[3]);
+	o.cookie = strtoull(argv[4], NULL, 0);
+	o.flags = THC_CLIENT_ERROR_FEEDBACK;
+	o.timeout_ms = o.join_timeout_ms = PATIENCE_MS;
+	before = open_descriptors();
+	failed = look_at(thc_client_open(&o, &c), NULL);
+	if (failed && c)
+		wrong("a client in spite of an error");
+	failed = failed || reduce(c);
+	if (failed &&
+	    (c ? look_at(thc_client_rejoin(c), NULL) : look_at(thc_client_open(&o, &c), NULL)))
+		wrong("it does not join the second time");
+	if (failed && reduce(c))
+		wrong("it fails a second time");
+	thc_client_close(c);
+	if (open_descriptors() != before)
+		wrong("it left descriptors open");
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,376 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Every allocation and every system call of thcd and libthc fails once: in run n the n-th
+(tests/lib/fail.c), until a run has had no failure. Each run ends in time, with all as it is to be
+or with a sentence about what failed; nothing dies of a signal, and no descriptor, memory, pin,
+control socket or XDP program is left.
+
+`make check` lets each place in the code fail the first time that it is reached, without XDP.
+FAILURES_PER_SITE=2 is what make check-debug does, with XDP as well.
+"""
+import concurrent.futures
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from tap import netns  # noqa: E402
+
+PER_SITE = int(os.environ.get("FAILURES_PER_SITE", "1"))
+LIMIT = 60              # seconds: ends what hangs, on a machine with other work, too
+COOKIE = 0x5eed1234abcd5eed
+PORTS = 64
+LANES = 4
+
+# Functions of libraries that thcd and libthc call and that are not let fail, and why.
+CANNOT_FAIL = """
+    __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
+    __libc_start_main __errno_location __tls_get_addr __stack_chk_fail
+    bpf_map__fd bpf_map__is_internal bpf_map__name bpf_object__next_map bpf_program__fd
+    bpf_object__destroy_skeleton btf__free libbpf_get_error libbpf_set_print ring_buffer__free
+    ring_buffer__epoll_fd
+    cJSON_Delete cJSON_GetObjectItemCaseSensitive cJSON_IsArray cJSON_IsBool cJSON_IsNumber
+    cJSON_IsObject cJSON_IsString cJSON_IsTrue
+    clock_gettime close closedir dirfd free freeaddrinfo freeifaddrs gai_strerror getenv getpid
+    fileno geteuid usleep getopt_long optarg opterr optind inet_ntop inet_pton munmap strerror
+    sysconf pthread_cond_destroy pthread_cond_init pthread_cond_signal pthread_cond_wait
+    pthread_join pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock
+    pthread_mutex_unlock pthread_sigmask sem_destroy sem_init sem_post sem_trywait sem_wait
+    sigaddset sigemptyset sigfillset signal sigprocmask erfc exp ldexp ldexpf log nearbyint sqrt
+    memcmp memcpy memmove memset strchr strcmp strcpy strcspn strlen strsep strstr strtod strtol
+    strtoul strtoull __isoc99_sscanf snprintf sprintf vsnprintf __memcpy_chk __memmove_chk
+    __memset_chk __snprintf_chk __sprintf_chk __vsnprintf_chk __strcpy_chk
+    """.split()
+# To a terminal or a log, where nobody is told that it cannot be told.
+PRINTS = """fflush fprintf fputs fwrite printf puts stderr stdout __fprintf_chk
+    __printf_chk""".split()
+# Of a file that fopen() could open; ferror() cannot be set from outside.
+READS = "fgets fread ferror __fgets_chk __fread_chk".split()
+# "Not there" is an ordinary answer, which other tests ask for.
+FINDS = ["btf__find_by_name_kind"]
+
+# What could not be taken away may be left, for the next start to take away.
+TAKES_AWAY = ("unlink", "unlinkat", "rmdir", "opendir", "readdir", "bpf_xdp_detach",
+              "bpf_xdp_query")
+
+
+def built(name):
+    path = os.path.join(netns.build_dir(), name)
+    assert os.path.exists(path), f"{path} is missing: run `make tests`"
+    return path
+
+
+class Injected:
+    """The environment in which call n of a program fails, and what came of it."""
+
+    def __init__(self, program, n):
+        self.program = program
+        handle, self.path = tempfile.mkstemp(prefix=netns.temporary_prefix())
+        os.close(handle)
+        self.environment = {
+            **os.environ, "LD_PRELOAD": built("tests/lib/fail.so"), "FAIL_REPORT": self.path,
+            "FAIL_IN": os.path.basename(program), "FAIL_AT": str(n),
+            "FAIL_PER_SITE": str(PER_SITE)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        os.unlink(self.path)
+
+    def lines(self):
+        with open(self.path, encoding="utf-8") as f:
+            return f.read().splitlines()
+
+    def failed(self):
+        """The name of the function that failed, or None."""
+        return next((line.split()[0] for line in self.lines() if " called at " in line), None)
+
+    def leaks(self):
+        return [line for line in self.lines() if line.startswith("leaked ")]
+
+
+def sweep(attempt, lanes=LANES):
+    """attempt(n, lane) for n = 1, 2, ... in as many threads, until nothing fails any more.
+
+    It returns the name of the function that failed, or None. All that is found wrong is said
+    together. Returns how often each function has failed.
+    """
+    counts, wrong = {}, []
+
+    def lane(k):
+        n, quiet = k + 1, 0
+        # a call that a thread makes or not, as it happens: the end is seen twice
+        while quiet < 2 and len(wrong) < 8:
+            try:
+                name = attempt(n, k)
+                quiet = 0 if name else quiet + 1
+                if name:
+                    counts[name] = counts.get(name, 0) + 1
+            except AssertionError as error:
+                wrong.append(f"call {n}: {error}")
+            n += lanes
+
+    with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
+        for future in [pool.submit(lane, k) for k in range(lanes)]:
+            future.result()
+    print(f"# {sum(counts.values())} calls failed: " +
+          ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))
+    assert not wrong, "\n".join(wrong)
+    return counts
+
+
+def happened(counts, *names):
+    """These functions have failed at least once: else this has shown nothing."""
+    missing = [name for name in names if not any(n in counts for n in name.split("|"))]
+    assert not missing, f"never let fail: {', '.join(missing)}"
+
+
+_next_port = 26000 + os.getpid() % 50 * PORTS
+
+
+def own_ports(lanes):
+    return [_next_port + lane * PORTS for lane in range(lanes)]
+
+
+class Daemon:
+    """thcd with a job for each lane, of one rank, started by a command; ready or not."""
+
+    def __init__(self, command, control, environment=None):
+        self.control = control
+        self.said = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.said,
+                                        text=True, env=environment)
+        self.ready = netns_line(self.process.stdout) == "ready\n"
+
+    def ask(self, request):
+        """The answer, or None if the connection ended without one."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(LIMIT)
+            s.connect(self.control)
+            s.sendall(request.encode() + b"\n")
+            with s.makefile() as f, contextlib.suppress(ConnectionError):
+                text = f.read()
+                return json.loads(text) if text else None
+
+    def end(self):
+        """Its exit status."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            status = self.process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"thcd hangs: {self.text()}") from None
+        finally:
+            self.process.stdout.close()
+        return status
+
+    def text(self):
+        self.said.seek(0)
+        return self.said.read()
+
+
+def netns_line(stream):
+    from aggregator import read_line    # beside netns.py
+    return read_line(stream, LIMIT)
+
+
+def run_rank(address, port, job, environment=None, enter=lambda command: command):
+    """one_rank's exit status and what it said."""
+    command = [built("tests/netns/one_rank"), address, str(port), str(job), hex(COOKIE)]
+    try:
+        done = subprocess.run(enter(command), capture_output=True, text=True, timeout=LIMIT,
+                              env=environment)
+    except subprocess.TimeoutExpired:
+        raise AssertionError("the rank hangs") from None
+    return done.returncode, done.stdout + done.stderr
+
+
+class Place:
+    """A folder for what a daemon reads and writes; close() removes it."""
+
+    def __init__(self, **keys):
+        self.folder = tempfile.mkdtemp(prefix=netns.temporary_prefix())
+        self.control = os.path.join(self.folder, "control.sock")
+        self.config = os.path.join(self.folder, "thcd.conf")
+        with open(self.config, "w", encoding="utf-8") as f:
+            os.fchmod(f.fileno(), 0o600)
+            json.dump({"jobs": [{"job": job, "ranks": 1, "cookie": f"{COOKIE:#x}", **keys}
+                                for job in range(1, LANES + 1)]}, f)
+
+    def command(self, *options):
+        return [built("thcd"), "-c", self.config, "--control", self.control, "--pidfile",
+                os.path.join(self.folder, "pid"), *options]
+
+    def software(self, port):
+        return self.command("--software", "--listen", "127.0.0.1", "--port", str(port))
+
+    def left(self):
+        return [name for name in os.listdir(self.folder) if name != "thcd.conf"]
+
+    def close(self):
+        shutil.rmtree(self.folder)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc):
+        self.close()
+
+
+def serves(daemon, rank):
+    """A daemon that got ready: the rank gets its sums, unless it says why it ends."""
+    status, text = rank()
+    assert status in (0, 1) or daemon.process.poll() is not None, \
+        f"the rank ends with {status}: {text}{daemon.text()}"
+    if daemon.process.poll() is None:
+        # an answer may be lost for want of memory; the next one is not
+        for request in ("stats", "jobs"):
+            answer = daemon.ask(request) or daemon.ask(request)
+            assert answer and answer.get("instance") or daemon.ask(request), \
+                f"no answer to {request}"
+
+
+def ended_well(daemon, injected, was_alive):
+    """It ends with 0 if it was told to, else with a sentence."""
+    status = daemon.end()
+    text = daemon.text()
+    assert status >= 0, f"killed by {signal.Signals(-status).name}: {text}"
+    # the last line says what was wrong, not what was well before
+    assert status == 0 or re.search(r"\nthcd: (?!.* aggregator on ).* .*\n$", "\n" + text), \
+        f"status {status} without a sentence: {text!r}"
+    assert not was_alive or status == 0, f"status {status} at its end: {text}"
+    assert was_alive or status, f"status 0, but it ended by itself: {text}"
+    assert not injected.leaks(), f"{injected.leaks()}: {text}"
+
+
+def one_start(injected, command, control, rank, left):
+    """A daemon with a failure: start, job, stop; left() says what it has left behind."""
+    daemon = Daemon(command, control, injected.environment)
+    try:
+        if daemon.ready:
+            serves(daemon, rank)
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                daemon.process.wait(LIMIT)
+            assert daemon.process.poll() is not None, "thcd hangs before it is ready"
+        ended_well(daemon, injected, daemon.process.poll() is None)
+    except AssertionError as error:
+        raise AssertionError(f"{injected.lines()}: {error}") from None
+    finally:
+        with contextlib.suppress(AssertionError):
+            daemon.end()
+    name = injected.failed()
+    remains = left()
+    if remains and name in TAKES_AWAY:
+        again = Daemon(command, control)
+        assert again.ready, f"{injected.lines()} hinders the next start: {again.text()}"
+        assert again.end() == 0, again.text()
+        remains = left()
+    assert not remains, f"{injected.lines()}: left behind: {remains}; {daemon.text()}"
+    return name
+
+
+def case__every_function_is_let_fail_or_cannot():
+    known = {*CANNOT_FAIL, *PRINTS, *READS, *FINDS}
+    symbols = {}
+    for name in ("thcd", "libthc.so", "tests/lib/fail.so"):
+        out = subprocess.run(["nm", "-D", built(name)], capture_output=True, text=True,
+                             check=True).stdout
+        symbols[name] = {(kind, symbol.split("@")[0])
+                         for kind, symbol in re.findall(r" (\w) (\S+)$", out, re.MULTILINE)}
+    fails = {symbol for kind, symbol in symbols["tests/lib/fail.so"] if kind == "T"}
+    for name in ("thcd", "libthc.so"):
+        calls = {symbol for kind, symbol in symbols[name] if kind in "UwB"}
+        new = {s for s in calls - known - fails if not s.startswith("thc_")}
+        assert not new, (f"{name} calls {', '.join(sorted(new))}: let it fail in "
+                         f"tests/lib/fail.c, or say here why it cannot")
+
+
+def case__libthc():
+    port = own_ports(1)[0]
+
+    def attempt(n, lane):
+        with Injected("one_rank", n) as injected:
+            try:
+                status, text = run_rank("127.0.0.1", port, lane + 1, injected.environment)
+            except AssertionError as error:
+                raise AssertionError(f"{injected.lines()}: {error}") from None
+            assert status in (0, 1) and not injected.leaks(), \
+                f"{injected.lines()}: status {status}: {text}"
+            return injected.failed()
+
+    with Place(reply="fanout") as place:
+        daemon = Daemon(place.software(port), place.control)
+        try:
+            assert daemon.ready, daemon.text()
+            counts = sweep(attempt)
+        finally:
+            status = daemon.end()
+    assert status == 0, daemon.text()
+    happened(counts, "malloc|calloc", "mmap", "socket", "sendmmsg|sendmsg", "recvmmsg|recvmsg",
+             "poll|__poll_chk", "pthread_create", "eventfd", "getrandom")
+
+
+def case__thcd_software():
+    ports = own_ports(LANES)
+
+    def attempt(n, lane):
+        with Place(reply="fanout") as place, Injected("thcd", n) as injected:
+            return one_start(injected, place.software(ports[lane]), place.control,
+                             lambda: run_rank("127.0.0.1", ports[lane], 1), place.left)
+
+    happened(sweep(attempt), "malloc|calloc", "socket", "bind", "setsockopt", "signalfd", "listen",
+             "poll|__poll_chk", "recvmmsg", "sendmmsg", "accept4", "cJSON_CreateObject")
+
+
+def xdp(*options):
+    """Every call of a thcd with XDP programs, in a topology of its own for each lane."""
+    lanes = 2
+    with contextlib.ExitStack() as stack:
+        nets = [stack.enter_context(netns.Topology(1)) for _ in range(lanes)]
+
+        def left(net, place):
+            pins = os.path.join(netns.THCD_PINS, net.name)
+            link = json.loads(net.run(net.aggregator, ["ip", "-j", "link", "show", "eth0"]).stdout)
+            return (place.left() + ([pins] if os.path.exists(pins) else []) +
+                    [f"XDP on {i['ifname']}" for i in link if i.get("xdp")])
+
+        def attempt(n, lane):
+            net = nets[lane]
+            with Place() as place, Injected("thcd", n) as injected:
+                return one_start(
+                    injected, net.enter(net.aggregator, place.command(
+                        "--instance", net.name, "-i", "eth0", *options)), place.control,
+                    lambda: run_rank(netns.AGGREGATOR4, 18500, 1,
+                                     enter=lambda c: net.enter(net.worker(0), c)),
+                    lambda: left(net, place))
+
+        happened(sweep(attempt, lanes), "malloc|calloc", "mmap", "bpf_map_create", "bpf_obj_pin",
+                 "bpf_xdp_attach", "bpf_object__load_skeleton", "ring_buffer__new", "mkdir",
+                 "fopen", "bpf_xdp_detach", "unlinkat")
+
+
+def case__thcd_native():
+    xdp("--mode", "native")
+
+
+def case__thcd_generic():
+    xdp("--mode", "generic")
+
+
+if __name__ == "__main__":
+    cases = [case__every_function_is_let_fail_or_cannot, case__libthc, case__thcd_software]
+    if PER_SITE > 1:
+        cases += [case__thcd_native, case__thcd_generic]
+    tap.main(cases)
