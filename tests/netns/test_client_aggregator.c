@@ -737,7 +737,7 @@ static void strange__left_ends_only_what_lacks_the_rank(void **state)
 	assert_int_equal(thc_allreduce_start(c, b, 5000, THC_FP32, 1, &second), 0);
 	for (i = 0; i < 6000 && !__atomic_load_n(&f.left_said, __ATOMIC_ACQUIRE); i++)
 		usleep(10000);
-	assert_int_equal(f.left_said, 1);
+	assert_int_equal(__atomic_load_n(&f.left_said, __ATOMIC_ACQUIRE), 1);
 	usleep(100000);
 	__atomic_store_n(&f.hold, 0, __ATOMIC_RELEASE);
 	if (thc_allreduce_wait(first))
