@@ -78,7 +78,7 @@ help:
 	@echo 'make            library, daemon, tools and XDP programs, into $(BUILD)/'
 	@echo 'make check      tests; ends with "N passed, N failed, N skipped"'
 	@echo 'make check-debug  the tests of the module, on a kernel with KASAN, lockdep, kmemleak, ...;'
-	@echo '                AVX-512 on User-mode Linux; a short demo-vm; all failures of thcd'
+	@echo '                AVX-512 on User-mode Linux; a short demo-vm; user space with sanitizers'
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
 	@echo 'make demo-vm    the same on a stock Debian 6.12 in QEMU, through AF_THC sockets of thc.ko'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
@@ -214,7 +214,7 @@ check:
 	@sh tools/run-tests
 
 check-debug:
-	@TESTS="vm/debug vm/uml vm/demo failures" LOGS=$(BUILD)/check-debug sh tools/run-tests
+	@TESTS="vm/debug vm/uml vm/demo asan tsan failures" LOGS=$(BUILD)/check-debug sh tools/run-tests
 
 demo: all $(TNET_BIN)
 	@$(PYTHON) tools/demo.py $(DEMO_ARGS)

@@ -84,8 +84,15 @@ def build_dir():
 
 
 def environment():
-    """Ours, with libthc from where the programs are built."""
-    return {"LIBTHC": os.path.join(build_dir(), "libthc.so"), **os.environ}
+    """Ours, with libthc from where the programs are built.
+
+    If that is built with a sanitizer, Python has to load the sanitizer's library first, and
+    keeps memory of its own until it ends.
+    """
+    preload = os.environ.get("RANK_PRELOAD")
+    return {"LIBTHC": os.path.join(build_dir(), "libthc.so"), **os.environ,
+            **({"LD_PRELOAD": preload, "ASAN_OPTIONS":
+                os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"} if preload else {})}
 
 
 def output_name(path):
