@@ -85,7 +85,7 @@ help:
 	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
 	@echo 'make bench-flood  what JOINs of strangers, sent by one core, do to a job; $(BUILD)/bench-flood.json'
 	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
-	@echo 'make lint       format, shellcheck, sparse, both compilers, sanitizers'
+	@echo 'make lint       format, shellcheck, sparse, both compilers and their analysers, sanitizers'
 	@echo 'make install    into $$(DESTDIR)$$(PREFIX), PREFIX=$(PREFIX)'
 	@echo 'make uninstall  removes what install put there'
 	@echo 'make modules    thc.ko for this kernel, or KERNEL=release; modules_install, modules_uninstall'

@@ -10,6 +10,7 @@
 
 static __thread char sentence[THC_SENTENCE_MAX] = "no error";
 
+#undef thc_fail
 int thc_fail(int error, const char *format, ...)
 {
 	va_list args;

@@ -11,4 +11,9 @@
 /* Keeps the sentence for thc_last_error() and returns @error (negative). */
 int thc_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* clang's analyser sees one file at a time, and would think that it may return 0. */
+#ifdef __clang_analyzer__
+#define thc_fail(error, ...) (thc_fail(error, __VA_ARGS__), (error) < 0 ? (error) : -1)
+#endif
+
 #endif /* LIBTHC_ERROR_H */

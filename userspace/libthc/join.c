@@ -27,7 +27,7 @@ static int send_control(struct thc_client *c, uint8_t op, const void *payload, u
 	struct {
 		struct thc_hdr	hdr;
 		uint8_t		payload[sizeof(struct thc_join)];
-	} packet;
+	} packet = { 0 };
 	struct thc_outgoing out = {
 		.data = &packet,
 		.bytes = (uint16_t)(sizeof(packet.hdr) + bytes),

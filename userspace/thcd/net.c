@@ -168,7 +168,7 @@ static int add_subnet(struct thcd_prefixes *out, const struct ifaddrs *i, struct
 	int family = of_interface(i->ifa_addr, &addr);
 	u32 k, len;
 
-	if (of_interface(i->ifa_netmask, &mask) != family)
+	if (!family || of_interface(i->ifa_netmask, &mask) != family)
 		return 0;
 	len = length_of(&mask, family);
 	for (k = 0; k < out->count; k++)

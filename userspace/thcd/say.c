@@ -20,6 +20,7 @@ uint64_t thcd_now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+#undef thcd_fail
 int thcd_fail(struct thcd_error *e, const char *format, ...)
 {
 	va_list ap;

@@ -28,6 +28,11 @@ struct thcd_error {
 /* Fills in the sentence and returns -1. */
 int thcd_fail(struct thcd_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* clang's analyser sees one file at a time, and would think that it may return 0. */
+#ifdef __clang_analyzer__
+#define thcd_fail(...) (thcd_fail(__VA_ARGS__), -1)
+#endif
+
 /* One line on stderr; thcd_say_limited() is for what remote hosts can cause. */
 void thcd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void thcd_say_limited(const char *format, ...) __attribute__((format(printf, 1, 2)));

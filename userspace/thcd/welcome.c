@@ -192,7 +192,7 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	out = thcd_join(job, job ? &d->record[job_id] : NULL, h->rank, nonce,
 			j->flags & thc_be32(THC_JOIN_F_HEARD), thc_be32(h->epoch), path,
 			thcd_now_ms());
-	if (out.refusal) {
+	if (!job || out.refusal) {
 		refuse(d, h, nonce, out.refusal, path);
 		return THC_DROP_NONE;
 	}
@@ -215,9 +215,6 @@ static enum thc_drop_reason leave(struct thcd *d, u16 job_id, struct thc_job *jo
 {
 	enum thc_drop_reason reason;
 
-	if (!job)
-		return job_id < THC_JOBS_MAX && d->job[job_id].active ? THC_DROP_COOKIE :
-									THC_DROP_JOB;
 	reason = thc_admit_rank(job, h, path);
 	if (reason)
 		return reason;
@@ -230,11 +227,14 @@ enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 {
 	u16 job_id = thc_be16(h->job);
 	struct thc_job *job = job_id < THC_JOBS_MAX ? &d->job[job_id] : NULL;
+	bool active = job && job->active;
 	struct thc_join j;
 
 	/* a wrong cookie is answered like a job that does not exist */
-	if (job && (!job->active || h->cookie != thc_be64(job->cookie)))
+	if (!active || h->cookie != thc_be64(job->cookie))
 		job = NULL;
+	if (h->op == THC_OP_LEAVE && !job)
+		return active ? THC_DROP_COOKIE : THC_DROP_JOB;
 	if (h->op == THC_OP_LEAVE)
 		return leave(d, job_id, job, h, path);
 	memcpy(&j, payload, sizeof(j));
