@@ -209,6 +209,15 @@ static void restart__newer_is_in_serial_arithmetic(void **state)
 	assert_int_equal(job->epoch, 1);
 	assert_true(join_after(2, 12, 3).behind);
 	assert_int_equal(job->epoch, 4);
+	/* ranks would take the epoch behind this one for an old one, and never rejoin */
+	assert_false(join_after(0, 10, 4 + 0x7fffffffU).behind);
+	assert_int_equal(job->epoch, 4);
+	assert_true(join_after(1, 11, 4 + 0x7ffffffeU).behind);
+	assert_int_equal(job->epoch, 4 + 0x7fffffffU);
+	/* nor the one behind the last number of all, which is 1 */
+	job->epoch = 0x80000001;
+	assert_false(join_after(2, 12, UINT32_MAX).behind);
+	assert_int_equal(job->epoch, 0x80000001);
 }
 
 static void leave__and_come_back(void **state)

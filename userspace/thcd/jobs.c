@@ -121,14 +121,21 @@ void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path)
 	publish(job->joined, job->joined | 1ULL << rank);
 }
 
+/* The next one; 0 is none. */
+static u32 epoch_after(u32 epoch)
+{
+	return epoch + 1 ? epoch + 1 : 1;
+}
+
 bool thcd_job_is_behind(const struct thc_job *job, u32 last)
 {
-	return last && (s32)(last - job->epoch) >= 0;
+	/* the one behind @last, which would be the job's, has to be newer for every rank */
+	return last && (s32)(epoch_after(last) - job->epoch) > 0;
 }
 
 void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_path *path)
 {
-	u32 next = (thcd_job_is_behind(job, last) ? last : job->epoch) + 1;
+	u32 next = epoch_after(thcd_job_is_behind(job, last) ? last : job->epoch);
 	bool inside = job->joined & 1ULL << rank;
 	int i;
 
@@ -140,7 +147,7 @@ void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_p
 	job->left = 0;
 	job->joined = 1ULL << rank;
 	job->culprit = inside ? rank : THC_RANK_NONE;
-	publish(job->epoch, next ? next : 1);
+	publish(job->epoch, next);
 }
 
 void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)

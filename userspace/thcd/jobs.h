@@ -30,7 +30,9 @@ void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path);
 /* Rank @rank begins a new epoch, alone: newer than the job's and than @last, 0: none. */
 void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_path *path);
 
-/* Is @last, of a rank's last epoch or 0, not older than the job's? */
+/* Is @last, of a rank's last epoch or 0, not older than the job's, and has it a next one that is
+ * newer?
+ */
 bool thcd_job_is_behind(const struct thc_job *job, u32 last);
 
 /* The line printed at start. */
