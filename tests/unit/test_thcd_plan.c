@@ -249,6 +249,32 @@ static void job__group_given(void **state)
 	assert_int_equal(p.family, 6);
 }
 
+/* By an aggregator of base port 900, with @words? */
+static bool is_low_refused(const char *keys, const char *words)
+{
+	const struct thc_addr at = thc_addr_v4(thc_be32(0x0a000064));
+	struct thcd_config c;
+	struct thcd_plan plan;
+	int err;
+
+	thcd_config_init(&c);
+	err = thcd_config_job(&c, keys, &error);
+	if (!err)
+		err = thcd_plan_make(&plan, &c.job[0], &at, 900, &note, &error);
+	thcd_config_exit(&c);
+	return err && strstr(error.text, words);
+}
+
+/* A worker binds no socket to a port that needs a privilege. */
+static void job__group_port_of_plain_programs(void **state)
+{
+	(void)state;
+	assert_true(is_low_refused("1,ranks=2,cookie=1", "group_port, 964 by default"));
+	assert_true(is_low_refused("1,ranks=2,cookie=1,group_port=1023", "1024 to 65535"));
+	assert_false(is_low_refused("1,ranks=2,cookie=1,group_port=1024", ""));
+	assert_false(is_low_refused("1,ranks=2,cookie=1,reply=fanout", ""));
+}
+
 /* No two aggregators of a /20, and no two jobs, have one group. */
 static void job__groups_of_neighbours_differ(void **state)
 {
@@ -347,7 +373,7 @@ static void keep__same_jobs_only(void **state)
 		{ "1,ranks=4,cookie=1,granularity=31,correlated=off", "correlated" },
 		{ "1,ranks=4,cookie=1,granularity=31,hops=0", "hops" },
 		{ "1,ranks=4,cookie=1,granularity=31,group=239.1.1.1", "group" },
-		{ "1,ranks=4,cookie=1,granularity=31,group_port=7", "group_port is 18564" },
+		{ "1,ranks=4,cookie=1,granularity=31,group_port=7000", "group_port is 18564" },
 		{ "1,ranks=4,cookie=1,granularity=31,reply=fanout", "group_port" },
 		{ "1,ranks=4,cookie=1,granularity=31,quorum=2,deadline_ms=9", "quorum is 4" },
 	};
@@ -422,6 +448,7 @@ int main(void)
 		cmocka_unit_test(job__contradictions),
 		cmocka_unit_test(job__group_by_family),
 		cmocka_unit_test(job__group_given),
+		cmocka_unit_test(job__group_port_of_plain_programs),
 		cmocka_unit_test(job__groups_of_neighbours_differ),
 		cmocka_unit_test(job__prefix),
 		cmocka_unit_test(job__hops),

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <thc/welcome.h>
+
 #include "config.h"
 #include "secret.h"
 
@@ -59,8 +61,8 @@ static const struct key job_keys[] = {
 	{ "group", TEXT, AT(group), 0, 0,
 	  "multicast address of answers; default in 239.84.0.0/16 or ff15::7468:0:0/96, from "
 	  "the aggregator's address and the job's number" },
-	{ "group_port", NUMBER, AT(group_port), 1, 65535,
-	  "UDP port of the group; default: base port + 64" },
+	{ "group_port", NUMBER, AT(group_port), THC_PORT_UNPRIVILEGED, 65535,
+	  "UDP port of the group, 1024 or more; default: base port + 64" },
 	{ "prefix", PREFIX, AT(prefix), 0, 0,
 	  "addresses that may join, as 10.0.0.0/24, or any; may be repeated; default: the "
 	  "subnets of the interface" },

@@ -11,6 +11,7 @@
 
 #include <thc/mix.h>
 #include <thc/siphash.h>
+#include <thc/welcome.h>
 
 #include "net.h"
 #include "plan.h"
@@ -177,6 +178,26 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	return 0;
 }
 
+static int choose_group_port(struct thcd_plan *plan, const struct thcd_job_wish *w, u16 port,
+			     struct thcd_error *e)
+{
+	if (w->reply != THC_REPLY_MULTICAST)
+		return 0;
+	plan->group_port = w->group_port ? w->group_port : port + (u32)THC_PORT_SPAN;
+	if (plan->group_port < THC_PORT_UNPRIVILEGED)
+		return thcd_fail(e,
+				 "job %u: group_port, %u by default, is below %d, where no worker "
+				 "receives: give another",
+				 w->job, plan->group_port, THC_PORT_UNPRIVILEGED);
+	if (plan->group_port >= port && plan->group_port < port + THC_PORT_SPAN)
+		return thcd_fail(
+			e,
+			"job %u: group_port=%u is one of the aggregator's own ports, %u to "
+			"%u: give another",
+			w->job, plan->group_port, port, port + THC_PORT_SPAN - 1);
+	return 0;
+}
+
 static u32 width_max(u32 width)
 {
 	return (1u << width) - 1;
@@ -335,7 +356,8 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
 	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) ||
-	    choose_prefixes(&plan->admits, w, e) || choose_group(plan, w, address, e))
+	    choose_prefixes(&plan->admits, w, e) || choose_group(plan, w, address, e) ||
+	    choose_group_port(plan, w, port, e))
 		return -1;
 	plan->job = w->job;
 	plan->ranks = w->ranks;
@@ -351,14 +373,6 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->norm_slots = w->norm_slots;
 	plan->chunk = width == 8 ? THC_CHUNK_8 : THC_CHUNK_16;
 	plan->granularity = t.granularity;
-	if (w->reply == THC_REPLY_MULTICAST)
-		plan->group_port = w->group_port ? w->group_port : port + (u32)THC_PORT_SPAN;
-	if (plan->group_port >= port && plan->group_port < port + THC_PORT_SPAN)
-		return thcd_fail(
-			e,
-			"job %u: group_port=%u is one of the aggregator's own ports, %u to "
-			"%u: give another",
-			w->job, plan->group_port, port, port + THC_PORT_SPAN - 1);
 	plan->reply = w->reply;
 	plan->bits = t.bits;
 	plan->sum_width = width;
