@@ -151,6 +151,11 @@ static void agree__not_finite(void **state)
 	all[3].status = THC_CLAIM_NOT_FINITE;
 	assert_int_equal(agree(all, 4, 0, sentence), -EDOM);
 	assert_says(sentence, "ranks 1 and 3");
+	/* whatever is not OK */
+	all[1].status = THC_CLAIM_OK;
+	all[3].status = 0x80;
+	assert_int_equal(agree(all, 4, 0, sentence), -EDOM);
+	assert_says(sentence, "rank 3");
 }
 
 /* Left out by a deadline, a rank is neither counted nor forgotten by itself. */

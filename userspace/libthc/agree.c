@@ -85,7 +85,7 @@ static struct verdict compare(const struct claim *own, const void *lanes, unsign
 	struct verdict v = { .differ = 0 };
 	unsigned int i;
 
-	if (own->status == THC_CLAIM_NOT_FINITE)
+	if (own->status != THC_CLAIM_OK)
 		v.bad |= 1ULL << self;
 	for (i = 0; i < ranks; i++) {
 		struct claim other = claim_of(lanes, i);
@@ -94,11 +94,12 @@ static struct verdict compare(const struct claim *own, const void *lanes, unsign
 			continue;	/* left out by a deadline */
 		if (!first.made)
 			first = other;
-		if (other.status == THC_CLAIM_NOT_FINITE)
+		/* there may be others than NOT_FINITE one day: none is a reason to go on */
+		if (other.status != THC_CLAIM_OK)
 			v.bad |= 1ULL << i;
 		if (!same(own, &other))
 			v.differ |= 1ULL << i;
-		v.others_end |= other.status == THC_CLAIM_NOT_FINITE || !same(&first, &other);
+		v.others_end |= other.status != THC_CLAIM_OK || !same(&first, &other);
 	}
 	return v;
 }
