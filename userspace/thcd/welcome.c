@@ -180,6 +180,9 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	struct thcd_joined out;
 	struct thc_hdr request;
 
+	/* port 0 is none: nothing can be sent there, and a rank would be lost to it */
+	if (!path->src_port)
+		return THC_DROP_ADDRESS;
 	if (j->reserved)
 		return THC_DROP_RESERVED;
 	if (j->flags & ~thc_be32(THC_JOIN_F_HEARD))
