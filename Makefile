@@ -71,7 +71,7 @@ THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug demo demo-vm bench bench-flood bench-vm figures lint install uninstall clean help FORCE
+.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-flood bench-vm figures lint install uninstall clean help FORCE
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -79,6 +79,7 @@ help:
 	@echo 'make check      tests; ends with "N passed, N failed, N skipped"'
 	@echo 'make check-debug  the tests of the module, on a kernel with KASAN, lockdep, kmemleak, ...;'
 	@echo '                AVX-512 on User-mode Linux; a short demo-vm; user space with sanitizers'
+	@echo 'make fuzz       each fuzzer for FUZZ_MINUTES=10, or FUZZ_INPUTS; FUZZ="fuzz_join fuzz_client"'
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
 	@echo 'make demo-vm    the same on a stock Debian 6.12 in QEMU, through AF_THC sockets of thc.ko'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
@@ -98,8 +99,8 @@ fuzzers: $(FUZZ_BIN)
 selftests: all $(SELF_BIN) $(TBPF_BIN) $(TNET_BIN)
 
 # --- user space -------------------------------------------------------------
-$(BUILD)/userspace/libthc/codec_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2 -mf16c)
-$(BUILD)/userspace/libthc/codec_avx512.o: SIMD := \
+$(BUILD)/userspace/libthc/codec_avx2.o $(BUILD)/fuzz/userspace/libthc/codec_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2 -mf16c)
+$(BUILD)/userspace/libthc/codec_avx512.o $(BUILD)/fuzz/userspace/libthc/codec_avx512.o: SIMD := \
 	$(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512dq -mavx512vl)
 # The module's lane loops, with the flags that Kbuild gives them.
 $(BUILD)/kmod/simd_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2)
@@ -202,16 +203,37 @@ $(BUILD)/bench/bench_simd: tools/bench/bench_simd.c $(KSIMD_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ikmod -Ibpf $(ALL_LDFLAGS) -o $@ $(filter %.c %.o,$^)
 
-# AddressSanitizer sees these as well; they make compiling take minutes.
-FUZZ_SLOW := object-size,pointer-overflow,null,alignment
-$(BUILD)/tests/fuzz/%: tests/fuzz/%.c
+# What the fuzzers look at, once more, by clang with sanitizers and coverage. Of thcd what
+# needs no BPF: its sockets, clock and XDP program are the fuzzers'.
+FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(INC) -Iuserspace/thcd \
+	-DTHC_LIB_VERSION='"$(VERSION)"' -fsanitize=address,undefined -fno-sanitize-recover=undefined
+FUZZ_THCD := answer config control jobs join json plan receive say software welcome
+FUZZ_LIBS := $(BUILD)/fuzz/thcd.a $(BUILD)/fuzz/common.a $(BUILD)/fuzz/libthc.a
+
+$(BUILD)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@)$(CLANG) -std=gnu11 -D_GNU_SOURCE -g -O1 $(INC) \
-		-fsanitize=fuzzer,address,undefined -fno-sanitize=$(FUZZ_SLOW) \
-		-fno-sanitize-recover=undefined -MMD -MP -o $@ $<
+	$(call say,FUZZ,$@)$(CLANG) $(FUZZ_CFLAGS) $(SIMD) -fsanitize=fuzzer-no-link -MMD -MP -c -o $@ $<
+
+$(BUILD)/fuzz/libthc.a: $(LIB_SRC:%.c=$(BUILD)/fuzz/%.o)
+$(BUILD)/fuzz/thcd.a: $(FUZZ_THCD:%=$(BUILD)/fuzz/userspace/thcd/%.o)
+$(BUILD)/fuzz/common.a: $(patsubst %.c,$(BUILD)/fuzz/%.o,$(wildcard userspace/common/*.c))
+$(BUILD)/fuzz/%.a:
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
+
+# AddressSanitizer sees these as well; they make compiling XDP take minutes.
+$(BUILD)/tests/fuzz/fuzz_packet: private FUZZ_CFLAGS += \
+	-fno-sanitize=object-size,pointer-overflow,null,alignment
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(FUZZ_LIBS)
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$@)$(CLANG) $(FUZZ_CFLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(FUZZ_LIBS) \
+		$(BPF_LIBS) -lcjson -lm -pthread
 
 check:
 	@sh tools/run-tests
+
+# Each fuzzer for FUZZ_MINUTES, or FUZZ_INPUTS; FUZZ names some.
+fuzz: fuzzers
+	@sh tests/fuzz/long.sh $(FUZZ)
 
 check-debug:
 	@TESTS="vm/debug vm/uml vm/demo asan tsan failures" LOGS=$(BUILD)/check-debug sh tools/run-tests

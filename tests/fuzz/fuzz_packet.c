@@ -22,19 +22,15 @@
  * Reads and writes beyond a frame are found by AddressSanitizer.
  */
 #include <assert.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <linux/bpf.h>
 #include <sanitizer/asan_interface.h>
 
 #include "shim/bpf/bpf_helpers.h"
 
 #include <thc/checksum.h>
+
+#include "fuzz.h"
 
 /* Called for a clone between the copy of its lanes and the look whether they
  * were still the answer's.
@@ -54,14 +50,6 @@ static void fuzz_copied(void);
 #define FRAME_MAX	2048
 #define FAN_MAX		(RANKS + 1)
 #define SENT_TTL	64
-
-#define require(what)							\
-	do {								\
-		if (!(what)) {						\
-			fprintf(stderr, "violated: %s\n", #what);	\
-			abort();					\
-		}							\
-	} while (0)
 
 /* --- the world ---------------------------------------------------------------- */
 
@@ -146,21 +134,6 @@ static void fuzz_submit(void *record, __u64 flags)
 static __u64 fuzz_clock(void)
 {
 	return NOW_NS;
-}
-
-/* --- what the input says ------------------------------------------------------ */
-
-struct input {
-	const u8 *at;
-	size_t left;
-};
-
-static u8 next(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->at++;
 }
 
 /* --- jobs --------------------------------------------------------------------- */
@@ -465,7 +438,7 @@ static struct xdp_md put_frame(u8 *at, const u8 *frame, size_t size, size_t tail
 /* --- a slot that is taken while an answer is copied out of it ------------------ */
 
 static int theft;	/* 1..7: in that clone, 0: never */
-static u64 thefts;
+static u64 thefts, packets;
 static struct {
 	struct thc_slot *slot;	/* NULL: nothing to be taken */
 	struct thc_version *version;
@@ -669,6 +642,7 @@ static void receive(const u8 *frame, size_t size)
 	struct xdp_md ctx = put_frame(low_memory, frame, size, 0);
 	int action;
 
+	packets++;
 	redirected = -1;
 	relay_submitted = false;
 	action = thc_xdp(&ctx);
@@ -980,7 +954,6 @@ static void act_daemon(struct input *in)
 /* --- what was reached ----------------------------------------------------------- */
 
 static struct thc_stats reached;
-static u64 inputs;
 
 static void count_reached(void)
 {
@@ -988,7 +961,6 @@ static void count_reached(void)
 
 	for (i = 0; i < sizeof(reached) / sizeof(u64); i++)
 		((u64 *)&reached)[i] += ((const u64 *)&world_stats)[i];
-	inputs++;
 }
 
 /* Fuzzing that never gets past the parser proves nothing: it is no pass. */
@@ -1006,10 +978,11 @@ static void report_reached(void)
 		missing += !reached.drop[i] && i != THC_DROP_LOCK && i != THC_DROP_INTERNAL;
 	}
 	missing += !thefts;
-	printf(" thefts %llu\n# %llu inputs, %d outcomes never reached\n", thefts, inputs, missing);
+	printf(" thefts %llu\n# %llu inputs, %llu packets, %d outcomes never reached\n", thefts,
+	       (unsigned long long)inputs, packets, missing);
 	fflush(stdout);
 	/* fewer are a crash that is looked at */
-	if (inputs >= 20000 && missing)
+	if (inputs >= FUZZ_ENOUGH && missing)
 		_exit(1);
 }
 
@@ -1042,6 +1015,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct input in = { data, size };
 	u8 first = next(&in);
 
+	begin_input();
 	reset();
 	memset(shadow, 0, sizeof(shadow));
 	memset(&recent, 0, sizeof(recent));
