@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Fuzzes what an operator writes: a configuration file, or --job. An input is such a
+ * text, or a list of keys and values that are made into one. What is refused has a
+ * sentence. What is accepted is a job that workers can join:
+ *	- libthc takes the WELCOME that thcd would send to any of its ranks, finds the
+ *	  table's hash right and sets up its codec; no sum overflows its lane;
+ *	- no port of the group is one of the aggregator's;
+ *	- the job, written down as keys or as JSON, is read as the same job again.
+ * The solver of tables takes up to a second for one table: where it does, evenly spread
+ * levels stand for it (unit/test_table is about the solver).
+ */
+#include <arpa/inet.h>
+#include <stdarg.h>
+
+#include <thc/welcome.h>
+
+#include "client.h"
+#include "fuzz.h"
+#include "table.h"
+
+static int quick_table(unsigned int bits, unsigned int granularity, double p,
+		       struct thc_table *out);
+static int quick_choice(unsigned int n, unsigned int width, struct thc_table *out);
+
+#define thc_table_solve quick_table
+#define thc_table_choose quick_choice
+#include "../../userspace/thcd/plan.c"
+#undef thc_table_solve
+#undef thc_table_choose
+
+#include "jobs.h"
+#include "net.h"
+#include "welcome.h"
+#include "xdp.h"
+
+/* Granularities that are solved, and rank counts that a table is chosen for. */
+#define SOLVED_MAX	24
+#define CHOSEN_MAX	2
+
+enum {
+	REFUSED_JSON,
+	REFUSED_KEYS,
+	REFUSED_PLAN,
+	SETTINGS,
+	JOINABLE,
+	MULTICAST,
+	FANOUT,
+	WIDE_SUMS,
+	OWN_LEVELS,
+	LINEAR,
+	WITH_PREFIX,
+	WITH_DEADLINE,
+	SEVERAL_JOBS,
+	OUTCOMES
+};
+
+static struct outcome reached[OUTCOMES] = {
+	[REFUSED_JSON] = { "refused JSON", 0 },
+	[REFUSED_KEYS] = { "refused keys", 0 },
+	[REFUSED_PLAN] = { "refused plans", 0 },
+	[SETTINGS] = { "settings", 0 },
+	[JOINABLE] = { "joinable jobs", 0 },
+	[MULTICAST] = { "multicast", 0 },
+	[FANOUT] = { "fanout", 0 },
+	[WIDE_SUMS] = { "16-bit sums", 0 },
+	[OWN_LEVELS] = { "levels given", 0 },
+	[LINEAR] = { "linear tables", 0 },
+	[WITH_PREFIX] = { "prefixes", 0 },
+	[WITH_DEADLINE] = { "deadlines", 0 },
+	[SEVERAL_JOBS] = { "several jobs", 0 },
+};
+
+/* --- tables ------------------------------------------------------------------- */
+
+static int quick_table(unsigned int bits, unsigned int granularity, double p, struct thc_table *out)
+{
+	unsigned int z, levels = bits <= THC_TABLE_BITS_MAX ? 1U << bits : 0;
+	uint16_t value[THC_TABLE_LEVELS_MAX];
+
+	if (granularity <= SOLVED_MAX || levels < 2 || granularity > THC_TABLE_GRANULARITY_MAX)
+		return thc_table_solve(bits, granularity, p, out);
+	for (z = 0; z < levels; z++)
+		value[z] = (uint16_t)(z * granularity / (levels - 1));
+	return thc_table_from_values(bits, granularity, p, value, out);
+}
+
+static int quick_choice(unsigned int n, unsigned int width, struct thc_table *out)
+{
+	static struct {
+		bool made;
+		int status;
+		struct thc_table table;
+	} known[CHOSEN_MAX + 1];
+	unsigned int most = ((1U << width) - 1) / n;
+
+	if (n > CHOSEN_MAX || width != 8)
+		return most < 15 ? -ERANGE : quick_table(4, most < 127 ? most : 127, 0.03, out);
+	if (!known[n].made) {
+		known[n].status = thc_table_choose(n, width, &known[n].table);
+		known[n].made = true;
+	}
+	*out = known[n].table;
+	return known[n].status;
+}
+
+/* --- what only a daemon that runs has ---------------------------------------------- */
+
+void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const struct thc_hdr *h,
+		  const u64 *words, const void *bytes, u32 length)
+{
+	(void)d, (void)addr, (void)port, (void)h, (void)words, (void)bytes, (void)length;
+	abort();
+}
+
+bool thcd_xdp_is_robbed(const struct thcd *d)
+{
+	(void)d;
+	abort();
+}
+
+/* --- what a worker makes of it -------------------------------------------------- */
+
+static struct thc_job world_jobs[THC_JOBS_MAX];
+static struct thcd_record world_records[THC_JOBS_MAX];
+
+static void check_params(const struct thcd_plan *plan, const struct thc_welcome *w, u32 rank)
+{
+	struct thc_codec codec;
+	struct thc_params p;
+
+	require(thc_welcome_is_sound(w, rank));
+	require(!thc_params_take(&p, w, 1, rank));
+	require(thc_table_hash(&p.table) == p.table_hash);
+	require(!thc_codec_init(&codec, &p.table, p.block_log2, p.seed, THC_SIMD_SCALAR));
+	require(!thc_codec_set_correlated(&codec, p.ranks));
+	thc_codec_exit(&codec);
+	require(p.seed == plan->seed && p.ranks == plan->ranks && p.reply == plan->reply);
+	require(p.table.granularity * p.ranks < 1U << p.sum_width);
+	require(p.deadline_ms == plan->deadline_ms);
+	require(thc_be16(w->quorum) >= 1 && thc_be16(w->quorum) <= p.ranks);
+}
+
+static void check_joinable(const struct thcd_plan *plan, u16 port)
+{
+	struct thcd d = { .job = world_jobs, .record = world_records, .port = port };
+	const struct thc_hdr request = { .job = thc_be16((u16)plan->job) };
+	struct thc_job *job = &world_jobs[plan->job];
+	char text[THCD_TEXT_MAX];
+	struct thc_welcome w;
+	struct thc_hdr h;
+
+	thcd_job_create(&d, plan);
+	require(job->active && job->epoch && !job->joined && job->cookie);
+	world_records[plan->job].ready = 1;
+	thcd_welcome_fill(job, &world_records[plan->job], &request, 1, THC_REFUSED_NOT, 0, &h, &w);
+	check_params(plan, &w, 0);
+	check_params(plan, &w, plan->ranks - 1U);
+	require(plan->group_port < port || plan->group_port >= port + THC_PORT_SPAN);
+	thcd_job_describe(plan, text, sizeof(text));
+	require(*text);
+}
+
+/* --- once more, from what was understood ---------------------------------------- */
+
+/* A plan as keys. */
+struct text {
+	bool	json;
+	bool	begun;	/* a key is there */
+	size_t	used;
+	char	at[2048];
+};
+
+__attribute__((format(printf, 3, 4))) static void put(struct text *t, const char *key,
+						      const char *format, ...)
+{
+	char value[256];
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	vsnprintf(value, sizeof(value), format, ap);
+	va_end(ap);
+	n = snprintf(t->at + t->used, sizeof(t->at) - t->used,
+		     t->json ? "%s\"%s\": \"%s\"" : "%s%s=%s", t->begun ? "," : "", key, value);
+	require(n > 0 && (size_t)n + 4 < sizeof(t->at) - t->used);
+	t->used += (size_t)n;
+	t->begun = true;
+}
+
+static void put_table(struct text *t, const struct thcd_plan *plan)
+{
+	char levels[THC_TABLE_LEVELS_MAX * 6];
+	int i, n = 0;
+
+	for (i = 0; i < 1 << plan->bits; i++)
+		n += snprintf(levels + n, sizeof(levels) - (size_t)n, "%s%u", i ? ":" : "",
+			      plan->table[i]);
+	put(t, "bits", "%u", plan->bits);
+	put(t, "table", "%s", levels);
+}
+
+static void put_addresses(struct text *t, const struct thcd_plan *plan)
+{
+	bool four = thc_addr_is_v4(&plan->prefix) && plan->prefix_len >= 96;
+	char name[INET6_ADDRSTRLEN];
+
+	inet_ntop(four ? AF_INET : AF_INET6, four ? &plan->prefix.word[3] : plan->prefix.word, name,
+		  sizeof(name));
+	put(t, "prefix", "%s/%u", name, plan->prefix_len - (four ? 96 : 0));
+	put(t, "reply", "%s", plan->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
+	if (plan->reply != THC_REPLY_MULTICAST)
+		return;
+	inet_ntop(plan->family == 4 ? AF_INET : AF_INET6,
+		  plan->family == 4 ? &plan->group.word[3] : plan->group.word, name, sizeof(name));
+	put(t, "group", "%s", name);
+	put(t, "group_port", "%u", plan->group_port);
+}
+
+static void put_plan(struct text *t, const struct thcd_plan *plan)
+{
+	double p;
+
+	memcpy(&p, &plan->p, sizeof(p));
+	t->used = (size_t)sprintf(t->at, "%s", t->json ? "{\"jobs\": [{" : "");
+	put(t, "job", "%u", plan->job);
+	put(t, "ranks", "%u", plan->ranks);
+	put(t, "cookie", "0x%llx", (unsigned long long)plan->cookie);
+	put(t, "seed", "0x%llx", (unsigned long long)plan->seed);
+	put(t, "clamp", "%.17g", p);
+	put_table(t, plan);
+	put_addresses(t, plan);
+	put(t, "sum_width", "%u", plan->sum_width);
+	put(t, "block", "%u", 1U << plan->block_log2);
+	put(t, "slots", "%u", plan->data_slots);
+	put(t, "norm_slots", "%u", plan->norm_slots);
+	if (plan->deadline_ms) {
+		put(t, "deadline_ms", "%u", plan->deadline_ms);
+		put(t, "quorum", "%u", plan->quorum);
+	}
+	put(t, "sum", "%s", plan->nosum ? "off" : "on");
+	put(t, "correlated", "%s", plan->correlated ? "on" : "off");
+	if (t->json)
+		strcat(t->at, "}]}");
+}
+
+static void check_reread(const struct thcd_plan *plan, const struct thc_addr *address, u16 port,
+			 bool json)
+{
+	static struct thcd_config c;
+	struct text t = { .json = json };
+	struct thcd_error note, e = { "" };
+	struct thcd_plan again;
+	int error;
+
+	put_plan(&t, plan);
+	thcd_config_init(&c);
+	error = json ? thcd_config_text(&c, "again", t.at, &e) : thcd_config_job(&c, t.at, &e);
+	if (!error)
+		error = thcd_plan_make(&again, &c.job[0], address, port, &note, &e);
+	if (error)
+		fprintf(stderr, "%s\n%s\n", t.at, e.text);
+	require(!error && c.jobs == 1);
+	require(!memcmp(&again, plan, sizeof(again)));
+	thcd_config_exit(&c);
+}
+
+/* --- jobs of an input ------------------------------------------------------------- */
+
+static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
+{
+	reached[JOINABLE].times++;
+	reached[plan->reply == THC_REPLY_MULTICAST ? MULTICAST : FANOUT].times++;
+	reached[WIDE_SUMS].times += plan->sum_width == 16;
+	reached[OWN_LEVELS].times += w->table == THCD_TABLE_LIST;
+	reached[LINEAR].times += plan->linear;
+	reached[WITH_PREFIX].times += !!plan->prefix_len;
+	reached[WITH_DEADLINE].times += !!plan->deadline_ms;
+}
+
+static void check_job(const struct thcd_job_wish *w, const struct thc_addr *address, u16 port,
+		      bool json)
+{
+	struct thcd_error note, e = { "" };
+	struct thcd_plan plan;
+
+	if (thcd_plan_make(&plan, w, address, port, &note, &e)) {
+		require(*e.text);
+		reached[REFUSED_PLAN].times++;
+		return;
+	}
+	check_joinable(&plan, port);
+	check_reread(&plan, address, port, json);
+	count(&plan, w);
+}
+
+static void check_settings(const struct thcd_config *c)
+{
+	require(c->port >= 1 && c->port + THC_PORT_SPAN <= 65535);
+	require(c->listens <= THCD_LISTEN_MAX && c->jobs <= THC_JOBS_MAX);
+	require(!c->instance || (*c->instance && !strchr(c->instance, '/')));
+	reached[SETTINGS].times += c->interface || c->instance || c->control || c->listens;
+	reached[SEVERAL_JOBS].times += c->jobs > 1;
+}
+
+/* --- texts out of bytes ------------------------------------------------------------ */
+
+static const char *const values[] = {
+	"1", "2", "3", "4", "8", "15", "16", "17", "64", "65", "0", "255", "256", "1023", "1024",
+	"1025", "4096", "1048576", "2097152", "18500", "18563", "18564", "65535", "65536", "0x1f",
+	"0xffffffffffffffff", "18446744073709551616", "on", "off", "auto", "uniform", "multicast",
+	"fanout", "1/32", "1/3", "0.5", "1e-12", "1e-13", "1e-14", "1e-15", "1e-300", "0.99",
+	"0.999999", "1", "1e-320/1e-3", "10.0.0.0/24", "10.0.0.1", "0.0.0.0/0", "::/0",
+	"fd77::/64", "::ffff:10.0.0.0/100", "::ffff:10.0.0.0/64", "10.0.0.0/33", "10.0.0.0/",
+	"239.1.2.3", "224.0.0.1", "223.255.255.255", "240.0.0.1", "ff15::7468:1:2", "ff02::1",
+	"0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15", "0:1", "0:3", "0:1:2:4", "0:2:1:4", "1:2",
+	"0:1:2:3:4:5:6:4096", "0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:4095", "", "-1", "+1", " 1",
+};
+
+#define VALUES (sizeof(values) / sizeof(values[0]))
+
+static unsigned int keys(void)
+{
+	unsigned int n = 0;
+
+	while (thcd_job_key(n, NULL))
+		n++;
+	return n;
+}
+
+/* What a key takes; others than these get a value of the list above. */
+static const struct {
+	const char *key;
+	const char *value[6];
+} fitting[] = {
+	{ "table",
+	  { "auto", "uniform", "0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15", "0:1", "0:1:2:4",
+	    "0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:60" } },
+	{ "bits", { "1", "2", "3", "4" } },
+	{ "granularity", { "15", "16", "20", "30", "60", "255" } },
+	{ "clamp", { "1/32", "0.01", "1e-9", "0.5", "1e-13", "0.9999" } },
+	{ "sum_width", { "auto", "8", "16" } },
+	{ "block", { "1024", "2048", "4096", "8192", "65536", "1048576" } },
+	{ "slots", { "1", "64", "512", "4032", "4095" } },
+	{ "norm_slots", { "1", "64", "512", "4095" } },
+	{ "reply", { "multicast", "fanout" } },
+	{ "group", { "239.1.2.3", "ff15::7468:1:2", "224.0.0.1", "ff02::1" } },
+	{ "group_port", { "1023", "1024", "7000", "18563", "18564", "65535" } },
+	{ "prefix", { "10.0.0.0/24", "10.0.0.1", "0.0.0.0/0", "::/0", "fd77::/64", "::1" } },
+	{ "quorum", { "1", "2", "3" } },
+	{ "deadline_ms", { "1", "100", "3600000" } },
+	{ "seed", { "0", "1", "18446744073709551615" } },
+	{ "sum", { "on", "off" } },
+	{ "correlated", { "on", "off" } },
+};
+
+static const char *fitting_value(const char *key, uint8_t which)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(fitting) / sizeof(fitting[0]); i++)
+		if (!strcmp(fitting[i].key, key))
+			return fitting[i].value[which % 6];
+	return NULL;
+}
+
+/* A value: one that fits, of the list, a number, or what the input has. */
+static const char *some_value(struct input *in, const char *key, char *room, size_t size)
+{
+	uint8_t what = next(in);
+	const char *fits = fitting_value(key, what);
+	size_t i, n;
+
+	if (what & 0x80 && fits)
+		return fits;
+	what = next(in);
+	if (what < VALUES)
+		return values[what];
+	if (what < 180) {
+		snprintf(room, size, "%llu", (unsigned long long)next_bytes(in, 1 + what % 4));
+		return room;
+	}
+	n = what % 24;
+	for (i = 0; i < n; i++)
+		room[i] = (char)next(in);
+	room[n] = '\0';
+	return room;
+}
+
+/* Keys with values, most of which fit; whatever is required is there as a rule. */
+static void make_job(struct input *in, char *out, size_t size)
+{
+	uint8_t first = next(in), ranks = next(in);
+	unsigned int n = first % 8, known = keys();
+	char room[32];
+	int used;
+
+	used = snprintf(out, size, "%u", first >> 4);
+	if (ranks != 255)
+		used += snprintf(out + used, size - (size_t)used, ",ranks=%u", ranks % 70);
+	if (first != 255)
+		used += snprintf(out + used, size - (size_t)used, ",cookie=0x%x", ranks + 1U);
+	while (n-- && in->left) {
+		const char *key = thcd_job_key(next(in) % known, NULL);
+
+		used += snprintf(out + used, size - (size_t)used, ",%s=%s", key,
+				 some_value(in, key, room, sizeof(room)));
+	}
+}
+
+static struct thc_addr some_address(struct input *in)
+{
+	struct thc_addr a = { { thc_be32(0xfd770000), 0, 0, thc_be32(next(in)) } };
+
+	return next(in) & 1 ? a : thc_addr_v4(thc_be32(0x0a4d0000 | next(in)));
+}
+
+/* What is left of the input, as text. */
+static char *rest_of(struct input *in)
+{
+	char *text = malloc(in->left + 1);
+
+	require(text);
+	memcpy(text, in->at, in->left);
+	text[in->left] = '\0';
+	in->left = 0;
+	return text;
+}
+
+static int read_job(struct thcd_config *c, struct input *in, bool raw, struct thcd_error *e)
+{
+	char made[1024], *text = raw ? rest_of(in) : NULL;
+	int error;
+
+	if (!raw)
+		make_job(in, made, sizeof(made));
+	error = thcd_config_job(c, raw ? text : made, e);
+	free(text);
+	if (error)
+		reached[REFUSED_KEYS].times++;
+	return error;
+}
+
+static int read_file(struct thcd_config *c, struct input *in, struct thcd_error *e)
+{
+	char *text = rest_of(in);
+	int error = thcd_config_text(c, "fuzz", text, e);
+
+	free(text);
+	if (error)
+		reached[REFUSED_JSON].times++;
+	return error;
+}
+
+static void report(void)
+{
+	report_outcomes(reached, OUTCOMES, "jobs joinable", reached[JOINABLE].times);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	atexit(report);
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct thcd_config c;
+	struct input in = { data, size };
+	uint8_t how = next(&in);
+	struct thcd_error e = { "" };
+	struct thc_addr address;
+	int error;
+	u32 i;
+
+	begin_input();
+	thcd_config_init(&c);
+	address = some_address(&in);
+	if (how % 4 == 0)
+		error = read_file(&c, &in, &e);
+	else
+		error = read_job(&c, &in, how % 4 == 1, &e);
+	/* the base port that a file sets, or one that --port would */
+	if (!error && how & 8)
+		c.port = 1 + (u32)next_bytes(&in, 2) % (65535 - THC_PORT_SPAN);
+	require(!error == !*e.text);
+	if (!error) {
+		check_settings(&c);
+		for (i = 0; i < c.jobs; i++)
+			check_job(&c.job[i], &address, (u16)c.port, how & 16);
+	}
+	thcd_config_exit(&c);
+	return 0;
+}
