@@ -1,0 +1,912 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Fuzzes thcd's control plane with packets and requests: JOIN and LEAVE, data beside
+ * them, bytes without a meaning, and lines on the control socket. The daemon's state is
+ * plain memory, its socket, clock and XDP program are this file's. A model of who is in
+ * which job, written from the protocol's description, follows each packet:
+ *	- what is not well-formed, or not entitled, changes nothing in any job;
+ *	- epoch, members, their addresses and what settles a job are as the model says;
+ *	  an epoch that changes is newer by serial arithmetic;
+ *	- a refusal says why, goes to where the JOIN came from and tells nothing else;
+ *	- every WELCOME is one that libthc takes, with the rank's own nonce;
+ *	- answers of the control socket are JSON and agree with the model.
+ */
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <sys/socket.h>
+
+#include <cjson/cJSON.h>
+#include <thc/welcome.h>
+
+#include "client.h"
+#include "control.h"
+#include "fuzz.h"
+#include "join.h"
+#include "jobs.h"
+#include "net.h"
+#include "plan.h"
+#include "receive.h"
+#include "xdp.h"
+
+#define JOBS		3
+#define RANKS		3	/* at most */
+#define SLOTS		(JOBS * 6)
+#define PORT		18500
+#define SENT_MAX	8
+#define PACKET_MAX	1200
+#define FLOOD		210
+
+enum {
+	JOINED,
+	JOINED_AGAIN,
+	RESTARTED,
+	BEHIND,
+	READY,
+	GAVE_UP_GROUP,
+	GROUP_AGAIN,
+	LEFT_EARLY,
+	LEFT,
+	NO_JOB,
+	NO_RANK,
+	NO_PREFIX,
+	TAKEN,
+	NO_XDP,
+	MUTED,
+	MALFORMED,
+	DATA,
+	ASKED,
+	OUTCOMES
+};
+
+static struct outcome reached[OUTCOMES] = {
+	[JOINED] = { "joined", 0 },
+	[JOINED_AGAIN] = { "joined again", 0 },
+	[RESTARTED] = { "restarted", 0 },
+	[BEHIND] = { "behind", 0 },
+	[READY] = { "ready", 0 },
+	[GAVE_UP_GROUP] = { "group given up", 0 },
+	[GROUP_AGAIN] = { "group tried again", 0 },
+	[LEFT_EARLY] = { "left before", 0 },
+	[LEFT] = { "left", 0 },
+	[NO_JOB] = { "no job", 0 },
+	[NO_RANK] = { "no rank", 0 },
+	[NO_PREFIX] = { "outside the prefix", 0 },
+	[TAKEN] = { "taken", 0 },
+	[NO_XDP] = { "no XDP", 0 },
+	[MUTED] = { "muted", 0 },
+	[MALFORMED] = { "malformed", 0 },
+	[DATA] = { "data", 0 },
+	[ASKED] = { "questions", 0 },
+};
+static uint64_t packets;
+
+/* --- the world ---------------------------------------------------------------- */
+
+static const struct {
+	u16 id;
+	const char *text;
+	bool six;
+} described[JOBS] = {
+	{ 0, "0,ranks=3,cookie=0x1111111111111111,prefix=10.77.0.0/24", false },
+	{ 1, "1,ranks=2,cookie=0x2222222222222222,prefix=fd77::/64,reply=fanout,sum=off", true },
+	{ 5, "5,ranks=1,cookie=0x3333333333333333,prefix=10.77.0.0/16", false },
+};
+
+static struct thcd_plan plans[JOBS];
+static struct thc_job world_jobs[THC_JOBS_MAX], before_jobs[THC_JOBS_MAX];
+static struct thcd_record world_records[THC_JOBS_MAX], before_records[THC_JOBS_MAX];
+static struct thc_slot world_slots[SLOTS];
+static struct thc_lanes world_lanes[SLOTS];
+static struct thc_pairs world_pairs[THC_JOBS_MAX];
+static struct thcd d;
+static uint64_t now_ms = 1000;
+static bool robbed, flooded;
+
+/* What left since the last look. */
+static struct sent {
+	struct thc_addr to;
+	u16 port;
+	struct thc_hdr h;
+	u32 length;
+	u8 payload[THC_LANE_BYTES];
+} sent[SENT_MAX];
+static unsigned int sents;
+
+void thcd_out_put(struct thcd *daemon, const struct thc_addr *addr, u16 port,
+		  const struct thc_hdr *h, const u64 *words, const void *bytes, u32 length)
+{
+	struct sent *s = &sent[sents++];
+
+	(void)daemon;
+	require(sents <= SENT_MAX && length <= sizeof(s->payload));
+	s->to = *addr;
+	s->port = port;
+	s->h = *h;
+	s->length = length;
+	if (length)
+		memcpy(s->payload, bytes ? bytes : (const void *)words, length);
+}
+
+void thcd_out_flush(struct thcd *daemon)
+{
+	(void)daemon;
+}
+
+int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr, u16 *port)
+{
+	(void)in, (void)addr, (void)port;
+	abort();
+}
+
+bool thcd_xdp_is_robbed(const struct thcd *daemon)
+{
+	(void)daemon;
+	return robbed;
+}
+
+void thcd_xdp_stats(const struct thcd *daemon, struct thc_stats *stats)
+{
+	(void)daemon;
+	memset(stats, 0, sizeof(*stats));
+}
+
+uint64_t thcd_now_ms(void)
+{
+	return now_ms;
+}
+
+static void write_down(const char *format, va_list ap)
+{
+	char line[THCD_TEXT_MAX];
+
+	require(vsnprintf(line, sizeof(line), format, ap) > 0);
+}
+
+#define WRITE_DOWN(format)				\
+	do {						\
+		va_list ap;				\
+		va_start(ap, format);			\
+		write_down(format, ap);			\
+		va_end(ap);				\
+	} while (0)
+
+void thcd_say(const char *format, ...)
+{
+	WRITE_DOWN(format);
+}
+
+void thcd_say_limited(const char *format, ...)
+{
+	WRITE_DOWN(format);
+}
+
+int thcd_fail(struct thcd_error *e, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(e->text, sizeof(e->text), format, ap);
+	va_end(ap);
+	return -1;
+}
+
+/* --- the model ------------------------------------------------------------------ */
+
+struct rank_model {
+	bool in;	/* has joined this epoch */
+	bool left;
+	bool heard;
+	struct thc_addr addr;
+	u16 port;	/* 0: never joined */
+	u64 nonce;
+	u64 previous;
+};
+
+static struct job_model {
+	u32 epoch;
+	u32 ranks;
+	bool ready;
+	bool deaf;
+	bool multicast;
+	u64 full_since;
+	struct rank_model rank[RANKS];
+} model[JOBS];
+
+/* What a packet is to come to. */
+struct expected {
+	bool admitted;
+	bool refused;
+	enum thc_refusal why;
+	bool newly_ready;
+	int job;	/* index of the model, -1: none */
+	u8 rank;
+	u64 nonce;
+};
+
+static bool all_in(const struct job_model *m)
+{
+	u32 r;
+
+	for (r = 0; r < m->ranks; r++)
+		if (!m->rank[r].in)
+			return false;
+	return true;
+}
+
+static bool all_heard(const struct job_model *m)
+{
+	u32 r;
+
+	for (r = 0; r < m->ranks; r++)
+		if (!m->rank[r].heard)
+			return false;
+	return true;
+}
+
+/* Has everybody who joined left a job that had begun? */
+static bool run_is_over(const struct job_model *m)
+{
+	u32 r;
+
+	for (r = 0; r < m->ranks; r++)
+		if (m->rank[r].in && !m->rank[r].left)
+			return false;
+	return m->ready;
+}
+
+static bool is_behind(const struct job_model *m, u32 last)
+{
+	u32 next = last + 1 + !(last + 1);
+
+	return last && (s32)(next - m->epoch) > 0;
+}
+
+static void model_restart(struct job_model *m, u32 last, int job)
+{
+	u32 r;
+
+	if (m->deaf && run_is_over(m)) {
+		m->deaf = false;
+		m->multicast = plans[job].reply == THC_REPLY_MULTICAST;
+		reached[GROUP_AGAIN].times++;
+	}
+	m->epoch = (is_behind(m, last) ? last : m->epoch) + 1;
+	m->epoch += !m->epoch;
+	for (r = 0; r < m->ranks; r++)
+		m->rank[r].in = m->rank[r].left = m->rank[r].heard = false;
+	m->ready = false;
+	m->full_since = 0;
+}
+
+static void model_settle(struct job_model *m, struct expected *x)
+{
+	if (m->ready || !all_in(m))
+		return;
+	if (!m->full_since)
+		m->full_since = now_ms;
+	if (m->multicast && !all_heard(m)) {
+		if (now_ms - m->full_since < THCD_HEARD_MS)
+			return;
+		m->multicast = false;
+		m->deaf = true;
+		reached[GAVE_UP_GROUP].times++;
+	}
+	m->ready = true;
+	x->newly_ready = true;
+	reached[READY].times++;
+}
+
+static bool in_prefix(int job, const struct thc_addr *a)
+{
+	u32 host = thc_be32(a->word[3]);
+
+	if (job == 1)
+		return a->word[0] == thc_be32(0xfd770000) && !a->word[1];
+	return thc_addr_is_v4(a) && (job == 0 ? host >> 8 == 0x0a4d00 : host >> 16 == 0x0a4d);
+}
+
+static void refuse(struct expected *x, enum thc_refusal why, int outcome)
+{
+	x->refused = true;
+	x->why = why;
+	reached[outcome].times++;
+}
+
+static void model_join(struct expected *x, const struct thc_hdr *h, const struct thc_join *j,
+		       const struct thc_path *path)
+{
+	struct job_model *m = &model[x->job];
+	u32 last = thc_be32(h->epoch);
+	struct rank_model *r;
+
+	if (d.xdp && robbed)
+		return refuse(x, THC_REFUSED_NO_XDP, NO_XDP);
+	if (h->rank >= m->ranks)
+		return refuse(x, THC_REFUSED_RANK, NO_RANK);
+	if (!in_prefix(x->job, &path->src))
+		return refuse(x, THC_REFUSED_PREFIX, NO_PREFIX);
+	r = &m->rank[h->rank];
+	if (x->nonce == r->previous && x->nonce != r->nonce)
+		return refuse(x, THC_REFUSED_TAKEN, TAKEN);
+	if (r->in && !r->left && x->nonce == r->nonce) {
+		if (path->src_port != r->port || !thc_addr_equal(&path->src, &r->addr))
+			return refuse(x, THC_REFUSED_TAKEN, TAKEN);
+		reached[JOINED_AGAIN].times++;
+	} else if (r->in) {
+		if (r->left)
+			r->nonce = 0;
+		model_restart(m, last, x->job);
+		reached[RESTARTED].times++;
+	} else if (is_behind(m, last)) {
+		model_restart(m, last, x->job);
+		reached[BEHIND].times++;
+	} else {
+		reached[JOINED].times++;
+	}
+	if (x->nonce != r->nonce) {
+		r->previous = r->nonce;
+		r->nonce = x->nonce;
+	}
+	r->in = true;
+	r->addr = path->src;
+	r->port = path->src_port;
+	r->heard |= !!j->flags;
+	x->admitted = true;
+	model_settle(m, x);
+}
+
+static void model_leave(struct job_model *m, const struct thc_hdr *h, const struct thc_path *path)
+{
+	struct rank_model *r = h->rank < m->ranks ? &m->rank[h->rank] : NULL;
+
+	if (!r || !r->port || r->port != path->src_port || !thc_addr_equal(&r->addr, &path->src) ||
+	    thc_be32(h->epoch) != m->epoch || !r->in)
+		return;
+	if (m->ready) {
+		r->left = true;
+		reached[LEFT].times++;
+		return;
+	}
+	r->in = r->heard = false;
+	m->full_since = 0;
+	reached[LEFT_EARLY].times++;
+}
+
+/* Is it JOIN or LEAVE, whole and as the protocol has it? */
+static bool is_control(const u8 *packet, size_t length)
+{
+	struct thc_hdr h;
+	size_t payload = length - sizeof(h);
+
+	if (length < sizeof(h))
+		return false;
+	memcpy(&h, packet, sizeof(h));
+	if (h.version != THC_VERSION || (h.op != THC_OP_JOIN && h.op != THC_OP_LEAVE))
+		return false;
+	if (payload != (h.op == THC_OP_JOIN ? sizeof(struct thc_join) : 0))
+		return false;
+	if (h.width || h.flags & ~THC_F_REQUEST || h.reserved || h.count || h.bitmap)
+		return false;
+	return thc_be32(h.sum) == thc_sum_packet(&h, packet + sizeof(h), (int)(payload / 8));
+}
+
+static int job_of(const struct thc_hdr *h)
+{
+	int i;
+
+	for (i = 0; i < JOBS; i++)
+		if (thc_be16(h->job) == described[i].id)
+			return h->cookie == thc_be64(plans[i].cookie) ? i : -1;
+	return -1;
+}
+
+/* Brings the model up to date; what is to be seen of it. */
+static struct expected expect(const u8 *packet, size_t length, const struct thc_path *path)
+{
+	struct expected x = { .job = -1 };
+	struct thc_join j;
+	struct thc_hdr h;
+
+	if (!is_control(packet, length)) {
+		reached[MALFORMED].times++;
+		return x;
+	}
+	memcpy(&h, packet, sizeof(h));
+	x.job = job_of(&h);
+	x.rank = h.rank;
+	if (h.op == THC_OP_LEAVE) {
+		if (x.job >= 0)
+			model_leave(&model[x.job], &h, path);
+		return x;
+	}
+	memcpy(&j, packet + sizeof(h), sizeof(j));
+	x.nonce = thc_be64(j.nonce);
+	if (j.reserved || j.flags & ~thc_be32(THC_JOIN_F_HEARD) || !path->src_port) {
+		reached[MALFORMED].times++;
+		return x;
+	}
+	if (x.job < 0)
+		refuse(&x, THC_REFUSED_JOB, NO_JOB);
+	else
+		model_join(&x, &h, &j, path);
+	return x;
+}
+
+/* --- what is compared ------------------------------------------------------------- */
+
+static void check_job(int i)
+{
+	const struct thc_job *job = &world_jobs[described[i].id],
+			     *old = &before_jobs[described[i].id];
+	const struct thcd_record *record = &world_records[described[i].id];
+	const struct job_model *m = &model[i];
+	u64 joined = 0, left = 0;
+	u32 r;
+
+	require(job->active && job->epoch == m->epoch && job->ranks == m->ranks);
+	require(job->epoch == old->epoch || (s32)(job->epoch - old->epoch) > 0);
+	require(job->cookie == plans[i].cookie && job->all == thc_ranks_mask(m->ranks));
+	require(!memcmp(&record->plan, &plans[i], sizeof(plans[i])));
+	require((job->reply == THC_REPLY_MULTICAST) == m->multicast);
+	require(!record->ready == !m->ready && !record->deaf == !m->deaf);
+	for (r = 0; r < m->ranks; r++) {
+		const struct thc_member *member = &job->member[r];
+
+		joined |= (u64)m->rank[r].in << r;
+		left |= (u64)m->rank[r].left << r;
+		require(!member->joined == !m->rank[r].in && !member->left == !m->rank[r].left);
+		require(thc_be16(member->port) == m->rank[r].port);
+		require(!m->rank[r].in || member->port);
+		require(!member->port || thc_addr_equal(&member->addr, &m->rank[r].addr));
+		require(!member->port || in_prefix(i, &member->addr));
+	}
+	require(job->joined == joined && job->left == left);
+}
+
+/* The WELCOME at @s, to rank @rank of job @job. */
+static void check_welcome(const struct sent *s, int job, u32 rank)
+{
+	const struct job_model *m = &model[job];
+	struct thc_welcome w;
+	struct thc_params p;
+
+	require(s->length == sizeof(w) && s->h.op == THC_OP_WELCOME);
+	memcpy(&w, s->payload, sizeof(w));
+	require(thc_be32(s->h.sum) == thc_sum_packet(&s->h, s->payload, sizeof(w) / 8));
+	require(s->h.rank == rank && !thc_params_take(&p, &w, thc_be32(s->h.epoch), rank));
+	require(!(p.flags & THC_WELCOME_F_REFUSED) && p.epoch == m->epoch);
+	require(!(p.flags & THC_WELCOME_F_READY) == !m->ready);
+	require(p.joined == world_jobs[described[job].id].joined);
+	require((p.reply == THC_REPLY_MULTICAST) == m->multicast);
+	require(thc_table_hash(&p.table) == p.table_hash);
+}
+
+static void check_to_rank(const struct sent *s, int job, u32 rank)
+{
+	const struct rank_model *r = &model[job].rank[rank];
+	struct thc_welcome w;
+
+	check_welcome(s, job, rank);
+	memcpy(&w, s->payload, sizeof(w));
+	require(thc_be64(w.nonce) == r->nonce);
+	require(s->port == r->port && thc_addr_equal(&s->to, &r->addr));
+}
+
+static void check_to_group(const struct sent *s, int job)
+{
+	struct thc_welcome w;
+
+	check_welcome(s, job, 0);
+	memcpy(&w, s->payload, sizeof(w));
+	require(!w.nonce && s->port == plans[job].group_port);
+	require(thc_addr_equal(&s->to, &plans[job].group));
+}
+
+/* A refusal tells nothing but the reason, and no secret but what it was told. */
+static void check_refusal(const struct expected *x, const u8 *packet, const struct thc_path *path)
+{
+	const struct sent *s = &sent[0];
+	struct thc_welcome bare = {
+		.flags = THC_WELCOME_F_REFUSED, .refusal = (u8)x->why, .nonce = thc_be64(x->nonce),
+	};
+	struct thc_hdr asked;
+
+	memcpy(&asked, packet, sizeof(asked));
+	require(sents == 1 && s->length == sizeof(bare) && s->port == path->src_port);
+	require(thc_addr_equal(&s->to, &path->src));
+	require(s->h.op == THC_OP_WELCOME && !s->h.epoch && s->h.cookie == asked.cookie);
+	require(x->why > THC_REFUSED_NOT && x->why <= THC_REFUSED_NO_XDP);
+	require(!memcmp(s->payload, &bare, sizeof(bare)));
+}
+
+static void check_sent(const struct expected *x, const u8 *packet, const struct thc_path *path,
+		       bool muted)
+{
+	unsigned int i, to_ranks = x->newly_ready ? model[x->job].ranks : 1;
+
+	if (x->refused && muted) {
+		require(!sents);
+		reached[MUTED].times++;
+	} else if (x->refused) {
+		check_refusal(x, packet, path);
+	} else if (x->admitted) {
+		require(sents == to_ranks + model[x->job].multicast);
+		for (i = 0; i < to_ranks; i++)
+			check_to_rank(&sent[i], x->job, x->newly_ready ? i : x->rank);
+		if (model[x->job].multicast)
+			check_to_group(&sent[to_ranks], x->job);
+	} else {
+		for (i = 0; i < sents; i++)
+			require(sent[i].h.op != THC_OP_WELCOME);
+	}
+}
+
+static void check_counters(const struct thcd *was)
+{
+	u64 counted = 0;
+	int i;
+
+	for (i = 0; i < THC_EVENT_FATES; i++)
+		counted += d.stats.event[i];
+	for (i = 0; i < THC_DROP_REASONS; i++)
+		counted += d.stats.drop[i];
+	require(!d.stats.drop[THC_DROP_NONE] && !d.stats.drop[THC_DROP_INTERNAL]);
+	if (d.software)
+		require(d.stats.received == was->stats.received + 1 && counted == d.stats.received);
+	else
+		require(!counted && !d.stats.received);
+}
+
+static void receive(const u8 *packet, size_t length, const struct thc_path *path)
+{
+	u8 *copy = malloc(length ? length : 1);
+	struct thcd was = d;
+	struct expected x;
+	int i;
+
+	memcpy(before_jobs, world_jobs, sizeof(world_jobs));
+	memcpy(before_records, world_records, sizeof(world_records));
+	memcpy(copy, packet, length);
+	sents = 0;
+	packets++;
+	x = expect(packet, length, path);
+	thcd_packet(&d, copy, (u32)length, path, false);
+	free(copy);
+	for (i = 0; i < JOBS; i++)
+		check_job(i);
+	if (!x.admitted && packet[1] != THC_OP_LEAVE) {
+		require(!memcmp(before_jobs, world_jobs, sizeof(world_jobs)));
+		require(!memcmp(before_records, world_records, sizeof(world_records)));
+	}
+	check_sent(&x, packet, path, d.counters.muted > was.counters.muted);
+	require(d.counters.refused - was.counters.refused == x.refused);
+	check_counters(&was);
+}
+
+/* --- actions ------------------------------------------------------------------------ */
+
+static struct thc_path some_path(struct input *in, int job, u8 rank)
+{
+	u8 what = next(in);
+	struct thc_path p = { .src_port = 40000 + rank, .dst_port = PORT };
+	struct thc_addr six = { { thc_be32(0xfd770000), 0, 0, thc_be32(1U + rank) } };
+
+	p.src = described[job].six ? six : thc_addr_v4(thc_be32(0x0a4d0001U + rank));
+	if (what < 160)
+		return p;
+	if (what & 1)
+		p.src_port = (u16)next_bytes(in, 2);
+	if (what & 2)
+		p.src.word[3] ^= thc_be32(1U << next(in) % 32);
+	if (what & 4)
+		p.src = described[job].six ? thc_addr_v4(thc_be32(0x0a4d0001)) : six;
+	if (what & 8)
+		p.src_port = 0;
+	return p;
+}
+
+/* The epoch that a worker says it was in last. */
+static u32 some_epoch(struct input *in, int job, bool leave)
+{
+	u8 what = next(in);
+	u32 now = model[job].epoch;
+
+	switch (what & 7) {
+	case 0:
+		return now - 1;
+	case 1:
+		return now + (what >> 3);
+	case 2:
+		return now + 0x7fffffff + (what >> 3) % 3 - 1;
+	case 3:
+		return (u32)next_bytes(in, 4);
+	case 4:
+		return 0xffffffff - (what >> 3);
+	}
+	return leave ? now : 0;
+}
+
+/* Some of its bytes are changed, before it is sealed or after. */
+static void spoil(struct input *in, u8 *packet, size_t length, u8 how)
+{
+	struct thc_hdr h;
+	u32 sum;
+	int i;
+
+	for (i = how & 3; i; i--)
+		packet[next(in) % length] ^= next(in);
+	if (how & 4)
+		return;
+	memcpy(&h, packet, sizeof(h));
+	h.sum = 0;
+	sum = thc_be32(thc_sum_packet(&h, packet + sizeof(h), (int)((length - sizeof(h)) / 8)));
+	memcpy(packet + offsetof(struct thc_hdr, sum), &sum, sizeof(sum));
+}
+
+static size_t put_packet(u8 *packet, u8 op, int job, u8 rank, u32 epoch, const struct thc_join *j)
+{
+	struct thc_hdr h = {
+		.version = THC_VERSION, .op = op, .cookie = thc_be64(plans[job].cookie),
+		.job = thc_be16(described[job].id), .rank = rank, .epoch = thc_be32(epoch),
+	};
+	size_t length = sizeof(h) + (op == THC_OP_JOIN ? sizeof(*j) : 0);
+
+	memcpy(packet, &h, sizeof(h));
+	memcpy(packet + sizeof(h), j, sizeof(*j));
+	h.sum = thc_be32(thc_sum_packet(&h, packet + sizeof(h), (int)(length - sizeof(h)) / 8));
+	memcpy(packet, &h, sizeof(h));
+	return length;
+}
+
+static void act_control(struct input *in, u8 op)
+{
+	u8 who = next(in), how = next(in), rank = who / JOBS % 4, packet[PACKET_MAX];
+	struct thc_join j = { .nonce = thc_be64((who >> 4) * 0x0101010101010101ULL) };
+	int job = who % JOBS;
+	struct thc_path path;
+	size_t length;
+
+	j.flags = thc_be32(how >> 7);
+	path = some_path(in, job, rank);
+	length = put_packet(packet, op, job, rank, some_epoch(in, job, op == THC_OP_LEAVE), &j);
+	if (how & 7)
+		spoil(in, packet, length, how);
+	if (how & 8 && how & 16)
+		length -= next(in) % length;
+	receive(packet, length, &path);
+}
+
+/* Every rank of a job joins, so that it is ready, or leaves. */
+static void act_all(struct input *in, u8 op)
+{
+	u8 who = next(in), packet[PACKET_MAX];
+	struct thc_join j = { .flags = thc_be32(who >> 7) };
+	int job = who % JOBS;
+	u32 r;
+
+	for (r = 0; r < model[job].ranks; r++) {
+		struct thc_addr six = { { thc_be32(0xfd770000), 0, 0, thc_be32(1 + r) } };
+		struct thc_path path = { .src_port = (u16)(40000 + r), .dst_port = PORT };
+
+		path.src = described[job].six ? six : thc_addr_v4(thc_be32(0x0a4d0001 + r));
+		j.nonce = thc_be64(model[job].rank[r].nonce ? model[job].rank[r].nonce : 1 + r);
+		receive(packet,
+			put_packet(packet, op, job, (u8)r,
+				   op == THC_OP_LEAVE ? model[job].epoch : 0, &j),
+			&path);
+	}
+}
+
+/* More refusals than there are in a second. */
+static void act_flood(struct input *in)
+{
+	struct thc_path path = some_path(in, 0, 0);
+	struct thc_join j = { .nonce = 1 };
+	u8 packet[PACKET_MAX];
+	size_t length = put_packet(packet, THC_OP_JOIN, 0, RANKS, 0, &j);
+	int i;
+
+	flooded = true;
+	for (i = 0; i < FLOOD; i++)
+		receive(packet, length, &path);
+}
+
+static void act_data(struct input *in)
+{
+	static const u16 payload[] = { 0, 256, 512, 1024 };
+	u8 who = next(in), how = next(in), rank = who / JOBS % 4, packet[PACKET_MAX];
+	struct thc_join none = { 0 };
+	int job = who % JOBS;
+	struct thc_path path = some_path(in, job, rank);
+	size_t length;
+
+	put_packet(packet, how % 5, job, rank, model[job].epoch - (how >> 7), &none);
+	memset(packet + sizeof(struct thc_hdr), how, PACKET_MAX - sizeof(struct thc_hdr));
+	packet[2] = how % 5 == THC_OP_LUT_ADD ? 4 : how & 8 ? 8 : 32;
+	length = sizeof(struct thc_hdr) + payload[how >> 4 & 3];
+	spoil(in, packet, length, who >> 5);
+	receive(packet, length, &path);
+	reached[DATA].times++;
+}
+
+static void act_raw(struct input *in)
+{
+	u8 packet[256] = { 0 };
+	struct thc_path path = some_path(in, 0, 0);
+	size_t length = next(in), i;
+
+	for (i = 0; i < length; i++)
+		packet[i] = next(in);
+	receive(packet, length, &path);
+}
+
+static void check_jobs_told(const cJSON *jobs)
+{
+	const cJSON *job;
+	int i = 0;
+
+	require(cJSON_IsArray(jobs) && cJSON_GetArraySize(jobs) == JOBS);
+	cJSON_ArrayForEach(job, jobs)
+	{
+		const cJSON *epoch = cJSON_GetObjectItem(job, "epoch");
+		const cJSON *joined = cJSON_GetObjectItem(job, "joined");
+
+		require(epoch && epoch->valuedouble == model[i].epoch);
+		require(cJSON_GetArraySize(joined) ==
+			__builtin_popcountll(world_jobs[described[i].id].joined));
+		require(cJSON_IsTrue(cJSON_GetObjectItem(job, "ready")) == model[i].ready);
+		i++;
+	}
+}
+
+static void act_ask(struct input *in)
+{
+	static const char *const asked[] = { "jobs\n", "stats\n", "jobs" };
+	struct pollfd p[1 + THCD_CONTROL_CLIENTS] = { { .revents = 0 } };
+	struct thcd_control_state s = { .listener = -1 };
+	u8 what = next(in), raw[80];
+	static char answer[1 << 16];
+	size_t n = next(in) % sizeof(raw), i;
+	ssize_t got;
+	cJSON *o;
+	int fd[2];
+
+	require(!socketpair(AF_UNIX, SOCK_STREAM, 0, fd));
+	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
+		s.client[i] = -1;
+	for (i = 0; i < n; i++)
+		raw[i] = next(in);
+	s.client[0] = fd[0];
+	p[1].revents = POLLIN;
+	if (what < 3)
+		require(write(fd[1], asked[what], strlen(asked[what])) > 0);
+	else
+		require(write(fd[1], raw, n) == (ssize_t)n);
+	thcd_control_serve(&s, &d, p);
+	require(s.client[0] == -1);
+	got = recv(fd[1], answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_WAITALL);
+	close(fd[1]);
+	if (what >= 3 && !n)
+		return;
+	require(got > 0);
+	answer[got] = '\0';
+	o = cJSON_Parse(answer);
+	require(cJSON_IsObject(o) && answer[got - 1] == '\n');
+	if (what == 0)
+		check_jobs_told(cJSON_GetObjectItem(o, "jobs"));
+	cJSON_Delete(o);
+	reached[ASKED].times++;
+}
+
+static void act(struct input *in)
+{
+	u8 action = next(in);
+
+	switch (action & 15) {
+	default:
+		act_control(in, THC_OP_JOIN);
+		break;
+	case 8:
+	case 9:
+		act_control(in, THC_OP_LEAVE);
+		break;
+	case 10:
+		act_data(in);
+		break;
+	case 11:
+		act_raw(in);
+		break;
+	case 12:
+		now_ms += (action >> 4) * 200;
+		if (action >> 4 == 15 && !flooded)
+			act_flood(in);
+		break;
+	case 13:
+		if (action & 0x80)
+			act_ask(in);
+		else
+			robbed ^= (action & 0x70) == 0x70;
+		break;
+	case 14:
+	case 15:
+		act_all(in, action & 0x80 ? THC_OP_LEAVE : THC_OP_JOIN);
+		break;
+	}
+}
+
+/* --- from the beginning ---------------------------------------------------------------- */
+
+static void reset(u8 how)
+{
+	int i;
+
+	memset(world_slots, 0, sizeof(world_slots));
+	memset(&d, 0, sizeof(d));
+	memset(model, 0, sizeof(model));
+	d.job = world_jobs;
+	d.record = world_records;
+	d.slot = world_slots;
+	d.lanes = world_lanes;
+	d.pairs = world_pairs;
+	d.slots = SLOTS;
+	d.port = PORT;
+	d.instance = "fuzz";
+	d.mode = how & 1 ? "native" : "software";
+	d.interface = "eth0";
+	d.software = !(how & 1);
+	d.xdp = how & 1 ? (void *)&d : NULL;
+	robbed = flooded = false;
+	/* the beginning of a second in which no refusal was sent */
+	now_ms = (now_ms / 1000 + 2) * 1000;
+	for (i = 0; i < JOBS; i++) {
+		thcd_job_create(&d, &plans[i]);
+		model[i].epoch = how & 2 ? 0xfffffff0 + (how >> 4) : 1U + how;
+		world_jobs[described[i].id].epoch = model[i].epoch;
+		model[i].ranks = plans[i].ranks;
+		model[i].multicast = plans[i].reply == THC_REPLY_MULTICAST;
+	}
+}
+
+static void report(void)
+{
+	report_outcomes(reached, OUTCOMES, "packets", packets);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	static struct thcd_config c;
+	struct thc_addr four = thc_addr_v4(thc_be32(0x0a4d0064));
+	struct thc_addr six = { { thc_be32(0xfd770000), 0, 0, thc_be32(0x64) } };
+	struct thcd_error note, e;
+	char text[256];
+	int i;
+
+	(void)argc;
+	(void)argv;
+	thcd_config_init(&c);
+	for (i = 0; i < JOBS; i++) {
+		snprintf(text, sizeof(text), "%s,table=uniform,slots=4,norm_slots=2",
+			 described[i].text);
+		if (thcd_config_job(&c, text, &e) ||
+		    thcd_plan_make(&plans[i], &c.job[i], described[i].six ? &six : &four, PORT,
+				   &note, &e)) {
+			fprintf(stderr, "%s\n", e.text);
+			exit(1);
+		}
+		plans[i].slot_base = (u32)i * 6;
+	}
+	thcd_config_exit(&c);
+	atexit(report);
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = { data, size };
+
+	begin_input();
+	reset(next(&in));
+	while (in.left)
+		act(&in);
+	return 0;
+}
