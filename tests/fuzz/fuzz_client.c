@@ -1,0 +1,1241 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Fuzzes libthc with what comes from the network: WELCOME while it joins, answers while
+ * it reduces. Client, engine, transport and codec are the library's; sockets, clock and
+ * threads are this file's, so an input means the same on every machine. The aggregator
+ * is honest, or changes what it sends, before the packet sum or after; packets come
+ * twice, late, from other ports, or are bytes without a meaning.
+ *
+ * A model, written from the protocol's description, says of each packet whether a worker
+ * has to believe it:
+ *	- a join ends well exactly if the newest WELCOME to be believed says READY, and has
+ *	  constants that a worker can serve;
+ *	- an all-reduce succeeds only if all its chunks have answers to be believed and all
+ *	  claims agree; its result is then what the codec makes of exactly these lanes;
+ *	- one that fails leaves the caller's buffer as it was, and a sentence;
+ *	- what is sent again has the very same bytes;
+ *	- once all answers are there, the all-reduce ends.
+ */
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <thc/welcome.h>
+
+#include "client.h"
+#include "fuzz.h"
+#include "structs.h"
+
+static int fuzz_clock(clockid_t id, struct timespec *t);
+static int fuzz_poll(struct pollfd *fds, nfds_t count, int ms);
+static ssize_t fuzz_random(void *to, size_t bytes, unsigned int flags);
+static int no_thread(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg);
+static int no_end(pthread_t t, void **result);
+
+#define clock_gettime	fuzz_clock
+#include "../../userspace/libthc/engine.c"
+#define poll		fuzz_poll
+#define getrandom	fuzz_random
+#include "../../userspace/libthc/join.c"
+#define pthread_create	no_thread
+#define pthread_join	no_end
+#include "../../userspace/libthc/client.c"
+#undef poll
+#undef pthread_create
+#undef pthread_join
+
+#define COOKIE		0x5eed1234abcdULL
+#define JOB		3
+#define UNICAST		1000	/* instead of descriptors */
+#define GROUP		2000
+#define ASKED_MAX	128
+#define QUEUE_MAX	128
+#define PACKET_MAX	1200
+#define VALUES_MAX	2500
+#define ROUNDS_MAX	8
+#define UNDER_WAY_MAX	3
+/* Blocks beyond it take milliseconds each. */
+#define BLOCK_LOG2_RUN	11
+/* Looks of the engine in which an honest aggregator ends what was begun. */
+#define LOOKS_MAX	200
+
+enum {
+	JOINED,
+	JOIN_REFUSED,
+	JOIN_UNKNOWN,
+	JOIN_LATE,
+	REJOINED,
+	SUCCESS,
+	NONFINITE,
+	DISAGREED,
+	NOT_FINITE,
+	ENDED_SESSION,
+	TIMED_OUT,
+	RANK_LEFT,
+	UNREACHABLE,
+	PARTIAL_SUM,
+	WITHOUT_US,
+	SUM_GONE,
+	DAMAGED,
+	DISBELIEVED,
+	WAITED,
+	SENT_AGAIN,
+	OUTCOMES
+};
+
+static struct outcome reached[OUTCOMES] = {
+	[JOINED] = { "joined", 0 },
+	[JOIN_REFUSED] = { "refused", 0 },
+	[JOIN_UNKNOWN] = { "unknown constants", 0 },
+	[JOIN_LATE] = { "joins timed out", 0 },
+	[REJOINED] = { "joined again", 0 },
+	[SUCCESS] = { "results", 0 },
+	[NONFINITE] = { "results of NaN", 0 },
+	[DISAGREED] = { "ranks disagree", 0 },
+	[NOT_FINITE] = { "not finite", 0 },
+	[ENDED_SESSION] = { "sessions ended", 0 },
+	[TIMED_OUT] = { "timed out", 0 },
+	[RANK_LEFT] = { "rank left", 0 },
+	[UNREACHABLE] = { "unreachable", 0 },
+	[PARTIAL_SUM] = { "partial sums", 0 },
+	[WITHOUT_US] = { "sums without us", 0 },
+	[SUM_GONE] = { "sums gone", 0 },
+	[DAMAGED] = { "damaged", 0 },
+	[DISBELIEVED] = { "disbelieved", 0 },
+	[WAITED] = { "waits", 0 },
+	[SENT_AGAIN] = { "sent again", 0 },
+};
+static uint64_t packets;
+
+/* --- the world ------------------------------------------------------------------ */
+
+/* A packet on its way to the client. */
+struct coming {
+	uint16_t	bytes;
+	uint16_t	port;
+	bool		ce;
+	bool		group;
+	uint8_t		at[PACKET_MAX] __attribute__((aligned(8)));
+};
+
+/* A chunk that the client has sent, and the answer that it has to believe. */
+struct asked {
+	uint16_t	bytes;
+	bool		norms;
+	bool		answered;
+	bool		gone;		/* by STALE that knows who was in */
+	uint16_t	count;
+	uint8_t		at[PACKET_MAX] __attribute__((aligned(8)));
+	uint8_t		lanes[THC_LANE_BYTES];
+};
+
+static struct world {
+	struct input		in;
+	struct thc_client	*client;
+	uint64_t		now;		/* ns */
+	uint64_t		nonce;		/* of the newest JOIN */
+	uint64_t		drawn;		/* the last random number */
+	uint32_t		epoch;		/* the aggregator's */
+	uint32_t		asks;
+	unsigned int		queued;
+	unsigned int		read;		/* of them */
+	int			complaint;	/* errno that the network reports next */
+	bool			joining;
+	bool			ready;		/* a WELCOME said so that is to be believed */
+	bool			broken;		/* the session is over */
+	bool			deaf;		/* no group */
+	uint8_t			rank;
+	struct thc_welcome	welcome;	/* honest constants */
+} w;
+
+static struct asked asked[ASKED_MAX];
+static struct coming queue[QUEUE_MAX];
+
+static int fuzz_clock(clockid_t id, struct timespec *t)
+{
+	(void)id;
+	t->tv_sec = (time_t)(w.now / 1000000000);
+	t->tv_nsec = (long)(w.now % 1000000000);
+	return 0;
+}
+
+static ssize_t fuzz_random(void *to, size_t bytes, unsigned int flags)
+{
+	(void)flags;
+	require(bytes == sizeof(w.drawn));
+	w.drawn += 0x9e3779b97f4a7c15ULL;
+	memcpy(to, &w.drawn, bytes);
+	return (ssize_t)bytes;
+}
+
+static int no_thread(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg)
+{
+	(void)t, (void)a, (void)run, (void)arg;
+	return 0;
+}
+
+static int no_end(pthread_t t, void **result)
+{
+	(void)t, (void)result;
+	return 0;
+}
+
+/* --- the model: what a worker has to believe ---------------------------------------- */
+
+static bool is_whole(const struct thc_hdr *h, const uint8_t *payload, size_t bytes)
+{
+	return !(bytes % 8) && h->version == THC_VERSION && !h->reserved &&
+	       h->job == thc_be16(JOB) &&
+	       thc_be32(h->sum) == thc_sum_packet(h, payload, (int)((bytes - sizeof(*h)) / 8));
+}
+
+/* Levels that rise from 0 to the granularity, a threshold, and the hash of both. */
+static bool is_table(const struct thc_welcome *c)
+{
+	struct thc_table t = { .bits = c->bits, .levels = 1U << c->bits,
+			       .granularity = thc_be16(c->granularity) };
+	unsigned int i;
+
+	memcpy(&t.t, &(uint64_t){ thc_be64(c->clamp) }, sizeof(t.t));
+	for (i = 0; i < t.levels; i++) {
+		t.value[i] = thc_be16(c->table[i]);
+		if (i && t.value[i] <= t.value[i - 1])
+			return false;
+	}
+	return !t.value[0] && t.value[t.levels - 1] == t.granularity && t.granularity <= 4095 &&
+	       t.t > 0 && t.t < 16 && thc_be32(c->table_hash) == thc_table_hash(&t);
+}
+
+/* Constants that a worker can serve, as Documentation/protocol.md has them. */
+static bool can_be_served(const struct thc_welcome *c, unsigned int rank)
+{
+	unsigned int ranks = thc_be16(c->ranks), i;
+	unsigned int slots = thc_be16(c->data_slots) + thc_be16(c->norm_slots);
+	unsigned int most = c->sum_width == 8 ? 255 : 65535;
+
+	for (i = 0; i < sizeof(c->reserved2); i++)
+		if (c->reserved2[i])
+			return false;
+	if (c->flags & 0xc0 || c->reserved || ranks <= rank || ranks > 64 || !c->data_slots ||
+	    !c->norm_slots || slots > 4096 || thc_be16(c->shards) > 1)
+		return false;
+	if (c->sum_width != 8 && c->sum_width != 16)
+		return false;
+	if (thc_be16(c->chunk) != (c->sum_width == 8 ? 1024 : 512))
+		return false;
+	if (c->block_log2 < 10 || c->block_log2 > 20 || c->bits < 1 || c->bits > 4)
+		return false;
+	if (!is_table(c) || thc_be16(c->granularity) * ranks > most)
+		return false;
+	if (c->reply != THC_REPLY_MULTICAST)
+		return true;
+	return thc_be16(c->group_port) >= 1024 &&
+	       (c->family == 4 ? c->group[0] >> 4 == 14 : c->family == 6 && c->group[0] == 255);
+}
+
+/* While joining: does it end the join well? */
+static void believe_welcome(const struct coming *p)
+{
+	struct thc_welcome c;
+	struct thc_hdr h;
+
+	memcpy(&h, p->at, sizeof(h));
+	memcpy(&c, p->at + sizeof(h), sizeof(c));
+	if (p->bytes != sizeof(h) + sizeof(c) || !is_whole(&h, p->at + sizeof(h), p->bytes) ||
+	    h.op != THC_OP_WELCOME || p->port != THC_PORT_DEFAULT || thc_be64(c.nonce) != w.nonce) {
+		reached[DISBELIEVED].times++;
+		return;
+	}
+	w.ready = c.flags & THC_WELCOME_F_READY && !(c.flags & THC_WELCOME_F_REFUSED) &&
+		  can_be_served(&c, w.rank);
+}
+
+/* The chunk in flight that @h is about. */
+static struct asked *asked_for(const struct thc_hdr *h)
+{
+	uint32_t i;
+
+	for (i = 0; i < w.asks; i++) {
+		const struct thc_hdr *was = (void *)asked[i].at;
+
+		if (!asked[i].answered && was->slot == h->slot && was->chunk == h->chunk &&
+		    was->generation == h->generation)
+			return &asked[i];
+	}
+	return NULL;
+}
+
+static bool counts_fit(const struct thc_hdr *h)
+{
+	uint64_t bitmap = thc_be64(h->bitmap), all = ~0ULL >> (64 - w.client->params.ranks);
+
+	return bitmap && !(bitmap & ~all) && thc_be16(h->count) == __builtin_popcountll(bitmap);
+}
+
+static bool is_answer(const struct thc_hdr *h, const struct asked *a, size_t bytes)
+{
+	const struct thc_hdr *was = (void *)a->at;
+	uint8_t width = a->norms ? 32 : w.client->params.sum_width;
+
+	return bytes == sizeof(*h) + THC_LANE_BYTES && h->flags & THC_F_ANSWER &&
+	       h->op == was->op && h->round == was->round && h->width == width;
+}
+
+static void land(struct asked *a, const struct thc_hdr *h, const uint8_t *lanes)
+{
+	a->answered = true;
+	a->gone = !lanes;
+	a->count = lanes ? thc_be16(h->count) : 0;
+	if (lanes)
+		memcpy(a->lanes, lanes, sizeof(a->lanes));
+	if (a->norms)
+		return;
+	reached[SUM_GONE].times += !lanes;
+	reached[PARTIAL_SUM].times += lanes && a->count < w.client->params.ranks;
+	reached[WITHOUT_US].times += !(thc_be64(h->bitmap) >> w.client->options.rank & 1);
+}
+
+/* Does the aggregator send from @port what is about slot @slot? */
+static bool is_its_port(uint16_t port, unsigned int slot)
+{
+	const struct thc_params *c = &w.client->params;
+	bool one = c->flags & THC_WELCOME_F_ONE_PORT;
+
+	if (port == THC_PORT_DEFAULT)
+		return true;
+	return !one && slot < (unsigned int)c->data_slots + c->norm_slots &&
+	       port == THC_PORT_DEFAULT + slot / 64;
+}
+
+/* True if the client has to take something from it. */
+static bool believe(const struct coming *p)
+{
+	const struct thc_params *c = &w.client->params;
+	struct asked *a;
+	struct thc_hdr h;
+
+	memcpy(&h, p->at, sizeof(h));
+	if (p->bytes % 8 || h.version != THC_VERSION || h.reserved || h.job != thc_be16(JOB) ||
+	    h.cookie != thc_be64(COOKIE) || !is_its_port(p->port, thc_be16(h.slot)))
+		return false;
+	if (!(c->flags & THC_WELCOME_F_NOSUM) && !is_whole(&h, p->at + sizeof(h), p->bytes))
+		return false;
+	if (h.op == THC_OP_STALE && h.flags & THC_F_EPOCH) {
+		w.broken |= (int32_t)(thc_be32(h.epoch) - c->epoch) > 0;
+		return w.broken;
+	}
+	a = h.epoch == thc_be32(c->epoch) ? asked_for(&h) : NULL;
+	if (!a)
+		return false;
+	if (h.op == THC_OP_STALE && (a->norms || !(h.flags & THC_F_KNOWN))) {
+		w.broken = true;
+		return true;
+	}
+	if (!counts_fit(&h))
+		return false;
+	if (h.op == THC_OP_STALE)
+		land(a, &h, NULL);
+	else if (h.op == THC_OP_WAIT)
+		reached[WAITED].times++;
+	else if (is_answer(&h, a, p->bytes))
+		land(a, &h, p->at + sizeof(h));
+	else
+		return false;
+	return true;
+}
+
+/* --- instead of link.c --------------------------------------------------------------- */
+
+int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
+{
+	(void)o;
+	*l = (struct thc_link){
+		.unicast = UNICAST, .group = -1, .gso = true, .answers_max = 1000, .rx_batch = 1
+	};
+	l->peer.ss_family = AF_INET;
+	return 0;
+}
+
+int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
+{
+	return thc_link_open(l, o);
+}
+
+void thc_link_close(struct thc_link *l)
+{
+	l->unicast = l->group = -1;
+	l->rx_batch = 0;
+}
+
+size_t thc_link_growth(const struct thc_link *l, size_t bytes)
+{
+	(void)l, (void)bytes;
+	return 0;
+}
+
+int thc_link_grow(struct thc_link *l, size_t bytes)
+{
+	(void)l, (void)bytes;
+	return 0;
+}
+
+int thc_link_join_group(struct thc_link *l, const struct thc_params *p)
+{
+	/* the group's port and address are another program's, if they are not sound */
+	require(p->flags & THC_WELCOME_F_REFUSED || p->group_port >= THC_PORT_UNPRIVILEGED);
+	l->group = w.deaf || p->family != 4 ? -1 : GROUP;
+	return l->group < 0 ? -EAFNOSUPPORT : 0;
+}
+
+void thc_link_leave_group(struct thc_link *l)
+{
+	l->group = -1;
+}
+
+unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
+{
+	(void)l;
+	return bytes + 42;
+}
+
+const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room)
+{
+	(void)l;
+	snprintf(text, room, "10.77.0.100:18500");
+	return text;
+}
+
+/* Remembers a chunk; once more it has to be the same. */
+static void note_request(const void *packet, size_t bytes)
+{
+	const struct thc_hdr *h = packet;
+	struct asked *a = asked_for(h);
+
+	if (a) {
+		require(a->bytes == bytes && !memcmp(a->at, packet, bytes));
+		reached[SENT_AGAIN].times++;
+		return;
+	}
+	require(w.asks < ASKED_MAX && bytes <= sizeof(a->at));
+	a = &asked[w.asks++];
+	a->bytes = (uint16_t)bytes;
+	a->norms = h->op == THC_OP_MAX;
+	a->answered = a->gone = false;
+	memcpy(a->at, packet, bytes);
+}
+
+static void note_sent(const struct thc_outgoing *out)
+{
+	struct thc_join j;
+	struct thc_hdr h;
+
+	memcpy(&h, out->data, sizeof(h));
+	require(h.version == THC_VERSION && h.cookie == thc_be64(COOKIE) && !h.bitmap);
+	if (!(h.flags & THC_F_NOSUM))
+		require(is_whole(&h, (const uint8_t *)out->data + sizeof(h), out->bytes));
+	if (h.op == THC_OP_JOIN) {
+		memcpy(&j, (const uint8_t *)out->data + sizeof(h), sizeof(j));
+		w.nonce = thc_be64(j.nonce);
+	} else if (h.op != THC_OP_LEAVE) {
+		require(is_its_port(out->port, thc_be16(h.slot)));
+		note_request(out->data, out->bytes);
+	}
+}
+
+static int complain(void)
+{
+	int error = -w.complaint;
+
+	w.complaint = 0;
+	return error;
+}
+
+int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
+		  uint64_t *calls)
+{
+	unsigned int i;
+
+	require(l->unicast == UNICAST);
+	++*calls;
+	for (i = 0; i < count; i++)
+		note_sent(&out[i]);
+	return w.complaint ? complain() : (int)count;
+}
+
+/* A copy that ends where the packet does. */
+static void hand_over(const struct coming *p, thc_link_each *each, void *ctx)
+{
+	uint8_t *copy = malloc(p->bytes);
+
+	require(copy);
+	memcpy(copy, p->at, p->bytes);
+	packets++;
+	if (w.joining)
+		believe_welcome(p);
+	else if (!w.broken && !believe(p))
+		reached[DISBELIEVED].times++;
+	each(ctx, (void *)copy, p->bytes, p->port, p->ce);
+	free(copy);
+	if (w.joining)
+		return;
+	require(!w.broken || w.client->broken);
+	w.broken = w.client->broken;
+}
+
+int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls)
+{
+	int n = 0;
+
+	require(fd == UNICAST || (fd == GROUP && l->group == GROUP));
+	++*calls;
+	if (fd == UNICAST && w.complaint)
+		return complain();
+	/* in order, whichever way they come */
+	while (w.read < w.queued && (l->group < 0 || queue[w.read].group == (fd == GROUP))) {
+		hand_over(&queue[w.read++], each, ctx);
+		n++;
+	}
+	if (w.read == w.queued)
+		w.read = w.queued = 0;
+	return n;
+}
+
+/* --- the aggregator --------------------------------------------------------------------- */
+
+static struct coming *room_for_one(void)
+{
+	static struct coming nowhere;
+	struct coming *p = w.queued < QUEUE_MAX ? &queue[w.queued++] : &nowhere;
+
+	memset(p, 0, offsetof(struct coming, at) + sizeof(struct thc_hdr));
+	p->port = THC_PORT_DEFAULT;
+	return p;
+}
+
+static void seal(struct coming *p)
+{
+	struct thc_hdr *h = (void *)p->at;
+
+	if (p->bytes < sizeof(*h))
+		return;
+	h->sum = 0;
+	h->sum = thc_be32(thc_sum_packet(h, h + 1, (int)((p->bytes - sizeof(*h)) / 8)));
+}
+
+/* Changes some bytes, before the packet was summed or after, its port or its length. */
+static void spoil(struct coming *p, uint8_t how)
+{
+	int i;
+
+	for (i = how & 3; i; i--) {
+		size_t at = next(&w.in) << 8 | next(&w.in);
+
+		at %= how & 4 ? sizeof(struct thc_hdr) : p->bytes;
+		p->at[at] ^= next(&w.in);
+	}
+	if (how & 8)
+		reached[DAMAGED].times++;
+	else
+		seal(p);
+	if (how & 16)
+		p->port += next(&w.in);
+	if ((how & 0x60) == 0x60 && p->bytes > sizeof(struct thc_hdr))
+		p->bytes -= next(&w.in) % (p->bytes - sizeof(struct thc_hdr) + 1);
+	p->ce = how & 0x80;
+}
+
+static struct coming *put_welcome(uint8_t flags)
+{
+	struct coming *p = room_for_one();
+	struct thc_hdr *h = (void *)p->at;
+	struct thc_welcome c = w.welcome;
+
+	p->bytes = sizeof(*h) + sizeof(c);
+	h->version = THC_VERSION;
+	h->op = THC_OP_WELCOME;
+	h->cookie = thc_be64(COOKIE);
+	h->job = thc_be16(JOB);
+	h->epoch = thc_be32(w.epoch);
+	c.nonce = thc_be64(w.nonce);
+	c.flags |= flags;
+	memcpy(p->at + sizeof(*h), &c, sizeof(c));
+	seal(p);
+	return p;
+}
+
+static struct coming *put_refusal(uint8_t why)
+{
+	struct coming *p = put_welcome(0);
+	struct thc_welcome c = { .nonce = thc_be64(w.nonce), .flags = THC_WELCOME_F_REFUSED,
+				 .refusal = why };
+
+	memcpy(p->at + sizeof(struct thc_hdr), &c, sizeof(c));
+	seal(p);
+	return p;
+}
+
+/* Index that rank @rank, not the client's, has at coordinate @i of a chunk. */
+static unsigned int level_of(unsigned int rank, uint32_t chunk, unsigned int i)
+{
+	return (i * 5 + rank * 3 + chunk) % w.client->params.table.levels;
+}
+
+/* The sum of the ranks in @in over a chunk of gradients. */
+static void sum_levels(const struct asked *a, uint64_t in, uint8_t *lanes)
+{
+	const uint8_t *own = a->at + sizeof(struct thc_hdr);
+	const struct thc_params *c = &w.client->params;
+	uint32_t chunk = thc_be32(((const struct thc_hdr *)a->at)->chunk);
+	unsigned int i, r;
+
+	for (i = 0; i < c->chunk; i++) {
+		unsigned int sum = 0;
+
+		for (r = 0; r < c->ranks; r++) {
+			unsigned int z = level_of(r, chunk, i);
+
+			if (r == w.client->options.rank)
+				z = i % 2 ? own[i / 2] & 15 : own[i / 2] >> 4;
+			if (in >> r & 1)
+				sum += c->table.value[z];
+		}
+		if (c->sum_width == 8) {
+			lanes[i] = (uint8_t)sum;
+		} else {
+			lanes[2 * i] = (uint8_t)sum;
+			lanes[2 * i + 1] = (uint8_t)(sum >> 8);
+		}
+	}
+}
+
+/* Everybody's claim is the client's; norms of others are smaller. */
+static void max_lanes(const struct asked *a, uint64_t in, uint8_t *lanes)
+{
+	const struct thc_client *c = w.client;
+	uint32_t i, first = thc_be32(((const struct thc_hdr *)a->at)->chunk);
+	unsigned int r, self = c->options.rank;
+
+	memcpy(lanes, a->at + sizeof(struct thc_hdr), THC_LANE_BYTES);
+	for (i = 0; i < w.asks; i++) {
+		const struct thc_hdr *h = (void *)asked[i].at;
+
+		if (asked[i].norms && h->round == ((const struct thc_hdr *)a->at)->round &&
+		    thc_be32(h->chunk) < first)
+			first = thc_be32(h->chunk);
+	}
+	if (first != thc_be32(((const struct thc_hdr *)a->at)->chunk))
+		return;
+	for (r = 0; r < c->params.ranks; r++)
+		if (in >> r & 1)
+			memcpy(lanes + 16 * r, a->at + sizeof(struct thc_hdr) + 16 * self, 16);
+		else
+			memset(lanes + 16 * r, 0, 16);
+}
+
+/* The answer to @a with the ranks in @in. */
+static struct coming *put_answer(const struct asked *a, uint64_t in)
+{
+	const struct thc_params *c = &w.client->params;
+	struct coming *p = room_for_one();
+	struct thc_hdr *h = (void *)p->at;
+	uint64_t all = ~0ULL >> (64 - c->ranks);
+
+	in = in & all ? in & all : all;
+	memcpy(h, a->at, sizeof(*h));
+	h->flags = THC_F_ANSWER | (in != all ? THC_F_CLOSED : 0);
+	h->width = a->norms ? 32 : c->sum_width;
+	h->bitmap = thc_be64(in);
+	h->count = thc_be16((uint16_t)__builtin_popcountll(in));
+	p->bytes = sizeof(*h) + THC_LANE_BYTES;
+	p->group = c->reply == THC_REPLY_MULTICAST && w.client->link.group >= 0;
+	if (a->norms)
+		max_lanes(a, in, p->at + sizeof(*h));
+	else
+		sum_levels(a, in, p->at + sizeof(*h));
+	seal(p);
+	return p;
+}
+
+/* WAIT and STALE: @flags, and who is in. */
+static struct coming *put_header(const struct asked *a, uint8_t op, uint8_t flags, uint64_t in)
+{
+	struct coming *p = room_for_one();
+	struct thc_hdr *h = (void *)p->at;
+
+	in &= ~0ULL >> (64 - w.client->params.ranks);
+	memcpy(h, a->at, sizeof(*h));
+	h->op = op;
+	h->width = 0;
+	h->flags = flags;
+	h->bitmap = thc_be64(in);
+	h->count = thc_be16((uint16_t)__builtin_popcountll(in));
+	if (flags & THC_F_EPOCH)
+		h->epoch = thc_be32(++w.epoch);
+	p->bytes = sizeof(*h);
+	seal(p);
+	return p;
+}
+
+static struct coming *put_raw(void)
+{
+	struct coming *p = room_for_one();
+	size_t i;
+
+	p->bytes = (uint16_t)(sizeof(struct thc_hdr) + next(&w.in) * 4 % (THC_LANE_BYTES + 1));
+	for (i = 0; i < p->bytes; i++)
+		p->at[i] = next(&w.in);
+	return p;
+}
+
+/* --- while joining --------------------------------------------------------------------- */
+
+static void act_join(void)
+{
+	uint8_t action = next(&w.in);
+	struct coming *p;
+	size_t at;
+
+	switch (action & 7) {
+	case 0:
+	case 1:
+		put_welcome(THC_WELCOME_F_READY);
+		break;
+	case 2:
+		p = put_welcome(THC_WELCOME_F_READY);
+		spoil(p, action & 8 ? next(&w.in) : 1);
+		break;
+	case 3:
+		/* a constant is another */
+		p = put_welcome(THC_WELCOME_F_READY);
+		at = next(&w.in) % sizeof(struct thc_welcome);
+		p->at[sizeof(struct thc_hdr) + at] ^= next(&w.in);
+		seal(p);
+		break;
+	case 4:
+		put_welcome(0);
+		w.now += (action >> 3) * 10000000ULL;
+		break;
+	case 5:
+		p = put_refusal(action >> 3);
+		if (action & 0x80)
+			spoil(p, next(&w.in));
+		break;
+	case 6:
+		put_raw();
+		break;
+	case 7:
+		w.complaint = action & 8 ? ECONNREFUSED : ENETUNREACH;
+		w.now += (action >> 3) * 10000000ULL;
+		break;
+	}
+}
+
+static int fuzz_poll(struct pollfd *fds, nfds_t count, int ms)
+{
+	(void)fds, (void)count;
+	w.now += (uint64_t)ms * 250000;
+	if (w.in.left)
+		act_join();
+	else
+		w.now += 50000000;
+	return 0;
+}
+
+/* --- while reducing --------------------------------------------------------------------- */
+
+static struct {
+	struct thc_request *request;
+	unsigned int round;
+	size_t count;
+	enum thc_dtype dtype;
+	uint8_t *buf;
+	uint8_t *was;
+} under_way[UNDER_WAY_MAX];
+
+static unsigned int rounds;	/* begun in this session */
+
+static float some_float(uint32_t *x)
+{
+	*x = *x * 1664525 + 1013904223;
+	return (float)(int32_t)*x * 0x1p-28f;
+}
+
+static void begin_round(uint8_t what)
+{
+	size_t count = 1 + (next(&w.in) << 8 | next(&w.in)) % (what & 8 ? VALUES_MAX : 1024), i;
+	enum thc_dtype dtype = what % 3;
+	uint32_t x = what;
+	unsigned int k;
+	size_t size;
+
+	for (k = 0; k < UNDER_WAY_MAX && under_way[k].request; k++)
+		;
+	if (k == UNDER_WAY_MAX || rounds == ROUNDS_MAX || w.client->broken)
+		return;
+	size = count * thc_dtype_size(dtype);
+	under_way[k].count = count;
+	under_way[k].dtype = dtype;
+	under_way[k].buf = malloc(size);
+	under_way[k].was = malloc(size);
+	require(under_way[k].buf && under_way[k].was);
+	for (i = 0; i < count; i++) {
+		float v = (what & 0x70) == 0x70 && i == count / 2 ? NAN : some_float(&x);
+
+		thc_store(dtype, under_way[k].buf + i * thc_dtype_size(dtype), &v, 1);
+	}
+	memcpy(under_way[k].was, under_way[k].buf, size);
+	if (!thc_allreduce_start(w.client, under_way[k].buf, count, dtype, count,
+				 &under_way[k].request)) {
+		under_way[k].round = rounds++;
+		return;
+	}
+	/* its error memory is in use */
+	require(*thc_last_error());
+	free(under_way[k].buf);
+	free(under_way[k].was);
+}
+
+/* The chunks of a round that were asked for, in order; how many. */
+static unsigned int chunks_of(unsigned int round, bool norms, const struct asked **out)
+{
+	unsigned int n = 0;
+	uint32_t i;
+
+	for (i = 0; i < w.asks; i++)
+		if (asked[i].norms == norms &&
+		    thc_be32(((const struct thc_hdr *)asked[i].at)->round) == round)
+			out[n++] = &asked[i];
+	return n;
+}
+
+/* What the claims of the agreement @a come to: 0, -EBADMSG or -EDOM. */
+static int agreed(const struct asked *a)
+{
+	const uint8_t *own = a->at + sizeof(struct thc_hdr) + 16 * w.client->options.rank;
+	bool differ = false, bad = false;
+	unsigned int r;
+
+	for (r = 0; r < w.client->params.ranks; r++) {
+		const uint8_t *claim = a->lanes + 16 * r;
+
+		if (!claim[4])
+			continue;
+		bad |= claim[5];
+		differ |= memcmp(claim, own, 5) || memcmp(claim + 6, own + 6, 10);
+	}
+	bad |= own[5];
+	return differ ? -EBADMSG : bad ? -EDOM : 0;
+}
+
+static void check_mean(unsigned int k, const struct asked **norms, const struct asked **data,
+		       unsigned int chunks)
+{
+	static uint8_t lanes[ASKED_MAX][THC_LANE_BYTES];
+	static float mean[ASKED_MAX * THC_CHUNK_8], norm[THC_NORMS];
+	const struct thc_client *c = w.client;
+	size_t blocks = chunks * c->params.chunk >> c->codec.block_log2, i;
+	static uint8_t stored[VALUES_MAX * 4];
+	uint16_t count[ASKED_MAX];
+
+	require(blocks && blocks <= THC_NORMS);
+	for (i = 0; i < chunks; i++) {
+		memcpy(lanes[i], data[i]->lanes, THC_LANE_BYTES);
+		count[i] = data[i]->count;
+	}
+	memcpy(norm, norms[1]->lanes, sizeof(norm));
+	thc_codec_decode(&c->codec, lanes, THC_LANE_BYTES, c->params.sum_width, c->params.chunk,
+			 count, blocks, norm, under_way[k].round, 0, mean);
+	thc_store(under_way[k].dtype, stored, mean, under_way[k].count);
+	require(!memcmp(stored, under_way[k].buf,
+			under_way[k].count * thc_dtype_size(under_way[k].dtype)));
+}
+
+static void check_result(unsigned int k)
+{
+	const struct asked *norms[ASKED_MAX], *data[ASKED_MAX];
+	unsigned int n = chunks_of(under_way[k].round, true, norms), i;
+	unsigned int chunks = chunks_of(under_way[k].round, false, data);
+	size_t block = (size_t)1 << w.client->codec.block_log2;
+
+	require(n == 2 && norms[0]->answered && norms[1]->answered);
+	require(!agreed(norms[0]));
+	require(chunks ==
+		(under_way[k].count + block - 1) / block * (block / w.client->params.chunk));
+	for (i = 0; i < chunks; i++)
+		require(data[i]->answered);
+	check_mean(k, norms, data, chunks);
+}
+
+static void check_nonfinite(unsigned int k)
+{
+	const struct asked *norms[ASKED_MAX];
+	float v;
+
+	require(chunks_of(under_way[k].round, true, norms) == 1 && norms[0]->answered);
+	require(w.client->options.flags & THC_CLIENT_NONFINITE && agreed(norms[0]) == -EDOM);
+	thc_load(under_way[k].dtype, &v, under_way[k].buf, 1);
+	require(v != v);
+}
+
+static void count_failure(int status)
+{
+	reached[DISAGREED].times += status == -EBADMSG;
+	reached[NOT_FINITE].times += status == -EDOM;
+	reached[ENDED_SESSION].times += status == -ESTALE;
+	reached[TIMED_OUT].times += status == -ETIMEDOUT;
+	reached[RANK_LEFT].times += status == -EPIPE;
+	reached[UNREACHABLE].times += status == -ECONNREFUSED || status == -ENETUNREACH;
+}
+
+static void check_failure(unsigned int k, int status)
+{
+	const struct asked *norms[ASKED_MAX];
+
+	require(*thc_last_error());
+	require(!memcmp(under_way[k].was, under_way[k].buf,
+			under_way[k].count * thc_dtype_size(under_way[k].dtype)));
+	/* a rank that a deadline left out takes all others' rounds with it */
+	if (!w.broken && (status == -EBADMSG || status == -EDOM))
+		require(chunks_of(under_way[k].round, true, norms) == 1 && norms[0]->answered &&
+			agreed(norms[0]) == status);
+	count_failure(status);
+}
+
+/* Looks at all-reduces that have ended. */
+static void collect(bool canceled)
+{
+	unsigned int k;
+	int status;
+
+	for (k = 0; k < UNDER_WAY_MAX; k++) {
+		if (!under_way[k].request || !thc_allreduce_test(under_way[k].request))
+			continue;
+		status = thc_allreduce_wait(under_way[k].request);
+		require(!canceled || status <= 0);
+		if (!status)
+			check_result(k);
+		else if (status == THC_NONFINITE)
+			check_nonfinite(k);
+		else
+			check_failure(k, status);
+		reached[SUCCESS].times += !status;
+		reached[NONFINITE].times += status == THC_NONFINITE;
+		free(under_way[k].buf);
+		free(under_way[k].was);
+		memset(&under_way[k], 0, sizeof(under_way[k]));
+	}
+}
+
+/* What the I/O thread does between two sleeps. */
+static bool look(void)
+{
+	struct thc_client *c = w.client;
+	uint64_t due = UINT64_MAX;
+	bool busy;
+
+	require(!stopping(c));
+	advance(c);
+	busy = c->transport->receive(c);
+	finish_done(c);
+	advance(c);
+	busy |= c->transport->send(c, &due);
+	busy |= compute(c);
+	w.broken |= c->broken;
+	collect(false);
+	w.now += 20000;
+	return busy;
+}
+
+/* A chunk that waits for its answer, of those there are. */
+static struct asked *some_asked(void)
+{
+	uint8_t which = next(&w.in);
+	uint32_t i, k;
+
+	if (which & 0x80)
+		return w.asks ? &asked[which % w.asks] : NULL;
+	for (k = 0; k < w.asks; k++) {
+		i = (k + which) % w.asks;
+		if (!asked[i].answered)
+			return &asked[i];
+	}
+	return NULL;
+}
+
+static void answer_all(uint64_t in)
+{
+	uint32_t i;
+
+	for (i = 0; i < w.asks; i++)
+		if (!asked[i].answered)
+			put_answer(&asked[i], in);
+}
+
+static void act_answer(uint8_t action)
+{
+	struct asked *a = some_asked();
+	struct coming *p;
+	uint8_t flags;
+
+	if (!a)
+		return;
+	switch (action >> 4 & 3) {
+	case 0:
+		p = put_answer(a, action & 0x80 ? next(&w.in) : 0);
+		break;
+	case 1:
+		p = put_header(a, THC_OP_WAIT, action & 0x80 ? THC_F_LEFT : 0, next(&w.in));
+		break;
+	case 2:
+		p = put_header(a, THC_OP_STALE, THC_F_KNOWN, next(&w.in));
+		break;
+	case 3:
+		flags = next(&w.in);
+		p = put_header(a, THC_OP_STALE, flags < 200 ? THC_F_KNOWN : flags, next(&w.in));
+		break;
+	}
+	flags = next(&w.in);
+	if (action & 0x40)
+		spoil(p, flags);
+}
+
+static void check_joined(void)
+{
+	struct thc_client_info info = { .size = sizeof(info) };
+	const struct thc_params *p = &w.client->params;
+
+	require(w.ready && p->flags & THC_WELCOME_F_READY);
+	require(thc_table_hash(&p->table) == p->table_hash);
+	require(!thc_client_info(w.client, &info) && info.ranks == p->ranks);
+	require(info.block == 1U << p->block_log2 && info.window <= info.data_slots);
+}
+
+/* Constants with which an all-reduce takes microseconds. */
+static bool is_quick(void)
+{
+	return w.client->params.block_log2 <= BLOCK_LOG2_RUN && w.client->params.ranks <= 16;
+}
+
+/* An agreement in which some rank claims something else. */
+static void act_claim(void)
+{
+	struct asked *a = some_asked();
+	struct coming *p;
+	size_t at;
+
+	if (!a || !a->norms)
+		return;
+	p = put_answer(a, 0);
+	at = sizeof(struct thc_hdr) + next(&w.in) % (16 * w.client->params.ranks);
+	p->at[at] ^= next(&w.in);
+	seal(p);
+}
+
+static void rejoin(void)
+{
+	struct thc_client_info info = { .size = sizeof(info) };
+	int error;
+
+	w.joining = true;
+	w.ready = false;
+	w.read = w.queued = 0;
+	error = thc_client_rejoin(w.client);
+	collect(true);
+	w.joining = false;
+	w.asks = 0;
+	rounds = 0;
+	w.read = w.queued = 0;
+	w.broken = w.client->broken;
+	require(!error == w.ready && !error == !w.broken);
+	reached[REJOINED].times += !error;
+	/* after a join that failed, too */
+	require(!thc_client_info(w.client, &info));
+	if (!error)
+		check_joined();
+	if (!error && !is_quick())
+		w.in.left = 0;
+}
+
+static void act(void)
+{
+	uint8_t action = next(&w.in);
+
+	switch (action & 15) {
+	case 0:
+	case 1:
+	case 2:
+		begin_round(next(&w.in));
+		break;
+	case 3:
+	case 4:
+	case 5:
+	case 6:
+		act_answer(action);
+		break;
+	case 7:
+		answer_all(0);
+		break;
+	case 8:
+		answer_all(next(&w.in));
+		break;
+	case 9:
+		put_raw();
+		break;
+	case 10:
+		w.now += (uint64_t)(action >> 4) * 100000000;
+		break;
+	case 11:
+		w.complaint = action & 0x80 ? ECONNREFUSED : ENETUNREACH;
+		break;
+	case 12:
+		if (w.broken)
+			rejoin();
+		break;
+	case 13:
+		act_claim();
+		break;
+	default:
+		break;
+	}
+	if (w.client->running) {
+		look();
+		if (action & 0x80)
+			look();
+	}
+}
+
+/* From now on everybody answers: what was begun ends. */
+static void drain(void)
+{
+	unsigned int looks, k, left;
+
+	w.complaint = 0;
+	for (looks = 0; looks < LOOKS_MAX; looks++) {
+		for (left = k = 0; k < UNDER_WAY_MAX; k++)
+			left += !!under_way[k].request;
+		if (!left)
+			return;
+		if (w.read == w.queued)
+			answer_all(0);
+		if (!look())
+			w.now += 5000000;
+	}
+	require(!"an all-reduce whose answers are there ends");
+}
+
+/* --- from the beginning ------------------------------------------------------------------ */
+
+static void make_job(uint8_t ranks, uint8_t how)
+{
+	unsigned int i, g = how & 1 ? 15 : 21;
+	struct thc_table t;
+
+	w.welcome = (struct thc_welcome){
+		.seed = thc_be64(0x1234567 + how), .ranks = thc_be16(ranks),
+		.quorum = thc_be16(1), .data_slots = thc_be16(4), .norm_slots = thc_be16(2),
+		.deadline_ms = thc_be32(how & 2 ? 50 : 0), .chunk = thc_be16(how & 4 ? 512 : 1024),
+		.granularity = thc_be16((uint16_t)g), .shards = thc_be16(1),
+		.reply = how & 8 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT, .bits = 4,
+		.sum_width = how & 4 ? 16 : 8, .block_log2 = how & 0x10 ? 11 : 10, .family = 4,
+		.flags = (how & 0x20 ? THC_WELCOME_F_NOSUM : 0) |
+			 (how & 0x40 ? THC_WELCOME_F_ONE_PORT : 0) | THC_WELCOME_F_CORRELATED,
+		.group = { 239, 84, 1, 2 }, .group_port = thc_be16(18564),
+		.joined = thc_be64(~0ULL >> (64 - ranks)),
+	};
+	t = (struct thc_table){ .bits = 4, .levels = 16, .granularity = g, .t = 2.25 };
+	for (i = 0; i < 16; i++)
+		t.value[i] = (uint16_t)(i * g / 15);
+	for (i = 0; i < 16; i++)
+		w.welcome.table[i] = thc_be16(t.value[i]);
+	memcpy(&w.welcome.clamp, &(uint64_t){ 0x4002000000000000ULL }, sizeof(uint64_t));
+	w.welcome.clamp = thc_be64(w.welcome.clamp);
+	w.welcome.table_hash = thc_be32(thc_table_hash(&t));
+	w.deaf = how & 0x80;
+}
+
+static void count_join(int error)
+{
+	reached[JOINED].times += !error;
+	reached[JOIN_UNKNOWN].times += error == -EPROTO;
+	reached[JOIN_LATE].times += error == -ETIMEDOUT || error == -EHOSTUNREACH;
+	reached[JOIN_REFUSED].times += error == -ENOENT || error == -EACCES || error == -ERANGE ||
+				       error == -EADDRINUSE || error == -EHOSTDOWN;
+}
+
+/* The client that joined, or NULL. */
+static struct thc_client *join(uint8_t how)
+{
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	struct thc_client *c = NULL;
+	int error;
+
+	o.aggregator = "10.77.0.100";
+	o.job = JOB;
+	o.rank = w.rank;
+	o.cookie = COOKIE;
+	o.timeout_ms = how & 0x20 ? 3000 : 400;
+	o.join_timeout_ms = 300;
+	o.transport = THC_TRANSPORT_UDP;
+	/* the scalar code takes longer and does the same */
+	o.simd = (how & 0xc1) == 0xc1 ? THC_SIMD_SCALAR : THC_SIMD_AUTO;
+	o.flags = how >> 1 & 3;
+	o.window = how >> 3 & 3;
+	error = thc_client_open(&o, &c);
+	count_join(error);
+	require(!error == !!c && !error == w.ready);
+	require(!error || *thc_last_error());
+	return c;
+}
+
+static void report(void)
+{
+	report_outcomes(reached, OUTCOMES, "packets", packets);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	atexit(report);
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t ranks, how;
+
+	begin_input();
+	memset(&w, 0, sizeof(w));
+	w.in = (struct input){ data, size };
+	w.now = 1000000000;
+	ranks = next(&w.in);
+	w.rank = (ranks >> 4 & 3) % (1 + ranks % 5);
+	ranks = 1 + ranks % 5;
+	how = next(&w.in);
+	w.epoch = (uint32_t)next(&w.in) << 24 | 7;
+	rounds = 0;
+	make_job(ranks, next(&w.in));
+	w.joining = true;
+	w.client = join(how);
+	w.joining = false;
+	w.read = w.queued = 0;
+	if (!w.client)
+		return 0;
+	check_joined();
+	if (is_quick()) {
+		while (w.in.left && w.asks < ASKED_MAX / 2)
+			act();
+		drain();
+	}
+	thc_client_close(w.client);
+	return 0;
+}
