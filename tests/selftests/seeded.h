@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Fuzzing in a test machine: inputs are bytes that a test turns into calls. They come from
+ * the corpus, from random numbers, and from changes to inputs that brought something about
+ * which no other did before: the test says what its calls came to (seeded_saw()).
+ *
+ *	THC_FUZZ_INPUTS=20000	how many; THC_FUZZ_SECONDS instead: for how long
+ *	THC_FUZZ_SEED=1
+ *	THC_FUZZ_FILE=PATH	this one only
+ *	THC_FUZZ_KEEP=DIRECTORY	where inputs are kept that are of use, and one that fails
+ *	THC_FUZZ_TELL=1		tell how far it is
+ */
+#ifndef THC_SELFTESTS_SEEDED_H
+#define THC_SELFTESTS_SEEDED_H
+
+#include <dirent.h>
+
+#include "afthc.h"
+#include "rng.h"
+
+#define SEEDED_BYTES	256	/* of an input, at most */
+#define SEEDED_INPUTS	4096	/* remembered, at most */
+#define SEEDED_SEEN	65536
+#define SEEDED_TELL	1000	/* inputs between two lines */
+
+/* What is left of an input; behind its end there are zeros. */
+struct bytes {
+	const uint8_t	*at;
+	size_t		left;
+};
+
+struct seeded_input {
+	uint16_t	size;
+	uint8_t		at[SEEDED_BYTES];
+};
+
+/**
+ * struct seeded - a run
+ * @kept: inputs that brought about something new
+ * @seen: bit by what calls came to, see seeded_saw()
+ * @last: what the last call came to
+ * @calls: made so far
+ * @fresh: the input under way brought about something new
+ */
+struct seeded {
+	const char		*name;
+	struct rng		rng;
+	struct seeded_input	kept[SEEDED_INPUTS];
+	unsigned int		count;
+	unsigned int		files;
+	uint8_t			seen[SEEDED_SEEN / 8];
+	uint32_t		last;
+	uint64_t		inputs;
+	uint64_t		calls;
+	bool			fresh;
+	struct seeded_input	now;
+};
+
+static struct seeded seeded;
+
+static inline uint8_t take(struct bytes *b)
+{
+	if (!b->left)
+		return 0;
+	b->left--;
+	return *b->at++;
+}
+
+static inline uint64_t take_bytes(struct bytes *b, unsigned int n)
+{
+	uint64_t value = 0;
+
+	while (n--)
+		value = value << 8 | take(b);
+	return value;
+}
+
+/* A call of @kind came to @result: its errno, or how much. After the one before that may
+ * be something new.
+ */
+static inline void seeded_saw(unsigned int kind, int result)
+{
+	uint32_t what = kind * 131 + (uint32_t)(result + 200), both[2], i;
+
+	both[0] = what * 2654435761U;
+	both[1] = (what ^ seeded.last * 31) * 2246822519U;
+	for (i = 0; i < 2; i++) {
+		uint32_t bit = both[i] >> 16;
+
+		seeded.fresh |= !(seeded.seen[bit / 8] & 1U << bit % 8);
+		seeded.seen[bit / 8] |= (uint8_t)(1U << bit % 8);
+	}
+	seeded.last = what;
+	seeded.calls++;
+}
+
+static inline void seeded_write(const char *name)
+{
+	const char *directory = getenv("THC_FUZZ_KEEP");
+	char path[512];
+	int fd;
+
+	if (!directory)
+		return;
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0 || write(fd, seeded.now.at, seeded.now.size) != (ssize_t)seeded.now.size)
+		fprintf(stderr, "# cannot write %s: %s\n", path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+/* What has to hold; the input under way is told and kept. */
+static inline void seeded_require(bool holds, const char *what, int line)
+{
+	unsigned int i;
+
+	if (holds)
+		return;
+	printf("# violated, line %d: %s (errno %d)\n# input %llu of seed:", line, what, errno,
+	       (unsigned long long)seeded.inputs);
+	for (i = 0; i < seeded.now.size; i++)
+		printf("%s%02x", i % 32 ? "" : "\n#   ", seeded.now.at[i]);
+	printf("\nnot ok 1 - %s\n", seeded.name);
+	fflush(stdout);
+	seeded_write("failed");
+	_exit(1);
+}
+
+#define require(what) seeded_require(what, #what, __LINE__)
+
+/* --- where inputs come from ----------------------------------------------------- */
+
+static inline bool seeded_load(const char *path)
+{
+	struct seeded_input *to = &seeded.kept[seeded.count];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return false;
+	n = read(fd, to->at, sizeof(to->at));
+	close(fd);
+	if (n <= 0)
+		return false;
+	to->size = (uint16_t)n;
+	seeded.count++;
+	return true;
+}
+
+static inline int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static inline void seeded_load_all(const char *directory)
+{
+	struct dirent **entry;
+	char path[512];
+	int n = scandir(directory, &entry, NULL, by_name), i;
+
+	for (i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/%s", directory, entry[i]->d_name);
+		if (entry[i]->d_name[0] != '.' && seeded.count < SEEDED_INPUTS)
+			seeded_load(path);
+		free(entry[i]);
+	}
+	if (n >= 0)
+		free(entry);
+}
+
+static inline void seeded_random(struct seeded_input *in)
+{
+	unsigned int i;
+
+	in->size = (uint16_t)(1 + below(&seeded.rng, SEEDED_BYTES));
+	for (i = 0; i < in->size; i++)
+		in->at[i] = (uint8_t)draw(&seeded.rng);
+}
+
+/* Changes, removes or adds some bytes, or goes on as another input does. */
+static inline void seeded_change(struct seeded_input *in)
+{
+	const struct seeded_input *other = &seeded.kept[below(&seeded.rng, seeded.count)];
+	unsigned int at = below(&seeded.rng, in->size), n = 1 + below(&seeded.rng, 4);
+
+	switch (below(&seeded.rng, 6)) {
+	case 0:
+		in->at[at] ^= (uint8_t)(1U << below(&seeded.rng, 8));
+		break;
+	case 1:
+	case 2:
+		in->at[at] = (uint8_t)draw(&seeded.rng);
+		break;
+	case 3:
+		if (in->size > n && at + n < in->size) {
+			memmove(in->at + at, in->at + at + n, in->size - at - n);
+			in->size -= (uint16_t)n;
+		}
+		break;
+	case 4:
+		if (in->size + n <= SEEDED_BYTES) {
+			memmove(in->at + at + n, in->at + at, in->size - at);
+			in->size += (uint16_t)n;
+			while (n--)
+				in->at[at + n] = (uint8_t)draw(&seeded.rng);
+		}
+		break;
+	case 5:
+		if (other->size > at) {
+			memcpy(in->at + at, other->at + at, other->size - at);
+			in->size = other->size;
+		}
+		break;
+	}
+}
+
+static inline void seeded_next(void)
+{
+	unsigned int changes;
+
+	if (seeded.inputs < seeded.files) {
+		seeded.now = seeded.kept[seeded.inputs];
+		return;
+	}
+	if (!seeded.count || one_in(&seeded.rng, 8)) {
+		seeded_random(&seeded.now);
+		return;
+	}
+	seeded.now = seeded.kept[below(&seeded.rng, seeded.count)];
+	for (changes = 1 + below(&seeded.rng, 5); changes; changes--)
+		seeded_change(&seeded.now);
+}
+
+static inline void seeded_keep(void)
+{
+	char name[32];
+
+	if (seeded.inputs < seeded.files || seeded.count == SEEDED_INPUTS)
+		return;
+	seeded.kept[seeded.count++] = seeded.now;
+	snprintf(name, sizeof(name), "%llu", (unsigned long long)seeded.inputs);
+	seeded_write(name);
+}
+
+/* --- a run ------------------------------------------------------------------------ */
+
+static inline uint64_t seeded_setting(const char *name, uint64_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static inline void seeded_tell(const char *directory)
+{
+	printf("# %llu inputs, %llu calls, %u kept (%u in %s)\n", (unsigned long long)seeded.inputs,
+	       (unsigned long long)seeded.calls, seeded.count - seeded.files, seeded.files,
+	       directory);
+	fflush(stdout);
+}
+
+static inline bool seeded_goes_on(uint64_t wanted, uint64_t seconds, uint64_t start)
+{
+	return seconds ? now_ms() - start < seconds * 1000 : seeded.inputs < wanted;
+}
+
+/* The debug kernel takes several times as long for each. */
+static inline uint64_t seeded_fewer(uint64_t inputs)
+{
+	const char *kernel = getenv("THC_VM_KERNEL");
+
+	return kernel && !strcmp(kernel, "debug") ? inputs / 5 : inputs;
+}
+
+/* Runs @one for each input; the exit status. @inputs: how many, unless the environment
+ * says so. @corpus: a folder below tests/fuzz/corpus.
+ */
+static inline int seeded_run(const char *corpus, uint64_t inputs, void (*one)(struct bytes *b))
+{
+	uint64_t wanted = seeded_setting("THC_FUZZ_INPUTS", seeded_fewer(inputs)), start = now_ms();
+	uint64_t seconds = seeded_setting("THC_FUZZ_SECONDS", 0);
+	const char *file = getenv("THC_FUZZ_FILE"), *keep = getenv("THC_FUZZ_KEEP");
+	bool tell = getenv("THC_FUZZ_TELL");
+	char directory[128];
+
+	seeded.name = corpus;
+	seeded.rng = rng_of(seeded_setting("THC_FUZZ_SEED", 1), 0);
+	snprintf(directory, sizeof(directory), "tests/fuzz/corpus/%s", corpus);
+	if (file) {
+		wanted = 1;
+		seconds = 0;
+		if (!seeded_load(file))
+			printf("# cannot read %s\n", file);
+	} else {
+		seeded_load_all(directory);
+		if (keep)
+			seeded_load_all(keep);
+	}
+	seeded.files = seeded.count;
+	require(seeded.files);
+	while (seeded_goes_on(wanted, seconds, start)) {
+		struct bytes b;
+
+		seeded_next();
+		seeded.fresh = false;
+		seeded.last = 0;
+		b = (struct bytes){ seeded.now.at, seeded.now.size };
+		one(&b);
+		if (seeded.fresh)
+			seeded_keep();
+		if (!(++seeded.inputs % SEEDED_TELL) && tell)
+			seeded_tell(directory);
+	}
+	seeded_tell(directory);
+	printf("ok 1 - %s\n", corpus);
+	return 0;
+}
+
+/* Prints the plan; exits if there is nothing to fuzz here. */
+static inline void seeded_begin(void)
+{
+	const char *reason = why_not();
+
+	printf("TAP version 13\n1..1%s%s\n", reason ? " # SKIP " : "", reason ? reason : "");
+	if (reason)
+		exit(KSFT_SKIP);
+	if (enter_netns()) {
+		printf("not ok 1 - a network namespace: %s\n", strerror(errno));
+		exit(1);
+	}
+}
+
+#endif /* THC_SELFTESTS_SEEDED_H */
