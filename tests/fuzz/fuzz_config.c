@@ -31,6 +31,7 @@ static int quick_choice(unsigned int n, unsigned int width, struct thc_table *ou
 
 #include "jobs.h"
 #include "net.h"
+#include "../../userspace/common/report.h"
 #include "welcome.h"
 #include "xdp.h"
 
@@ -110,6 +111,12 @@ void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const s
 		  const u64 *words, const void *bytes, u32 length)
 {
 	(void)d, (void)addr, (void)port, (void)h, (void)words, (void)bytes, (void)length;
+	abort();
+}
+
+int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e)
+{
+	(void)d, (void)out, (void)e;
 	abort();
 }
 
@@ -200,14 +207,36 @@ static void put_table(struct text *t, const struct thcd_plan *plan)
 	put(t, "table", "%s", levels);
 }
 
+/* One, or a list in JSON and the key repeated elsewhere; none is the aggregator's subnets. */
+static void put_prefixes(struct text *t, const struct thcd_prefixes *p)
+{
+	char name[THC_PREFIX_TEXT];
+	u32 i;
+
+	for (i = 0; i < p->count; i++) {
+		thc_prefix_text(&p->at[i], name);
+		if (!t->json)
+			put(t, "prefix", "%s", name);
+		else
+			t->used += (size_t)sprintf(t->at + t->used, "%s\"%s\"",
+						   i	    ? ", " :
+						   t->begun ? ", \"prefix\": [" :
+							      "\"prefix\": [",
+						   name);
+	}
+	if (t->json && p->count) {
+		t->used += (size_t)sprintf(t->at + t->used, "]");
+		t->begun = true;
+	}
+}
+
 static void put_addresses(struct text *t, const struct thcd_plan *plan)
 {
-	bool four = thc_addr_is_v4(&plan->prefix) && plan->prefix_len >= 96;
 	char name[INET6_ADDRSTRLEN];
 
-	inet_ntop(four ? AF_INET : AF_INET6, four ? &plan->prefix.word[3] : plan->prefix.word, name,
-		  sizeof(name));
-	put(t, "prefix", "%s/%u", name, plan->prefix_len - (four ? 96 : 0));
+	put_prefixes(t, &plan->admits);
+	if (plan->ttl_min)
+		put(t, "hops", "%u", THC_TTL - plan->ttl_min);
 	put(t, "reply", "%s", plan->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
 	if (plan->reply != THC_REPLY_MULTICAST)
 		return;
@@ -274,7 +303,7 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 	reached[WIDE_SUMS].times += plan->sum_width == 16;
 	reached[OWN_LEVELS].times += w->table == THCD_TABLE_LIST;
 	reached[LINEAR].times += plan->linear;
-	reached[WITH_PREFIX].times += !!plan->prefix_len;
+	reached[WITH_PREFIX].times += !!plan->admits.count;
 	reached[WITH_DEADLINE].times += !!plan->deadline_ms;
 }
 

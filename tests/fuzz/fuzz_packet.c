@@ -590,6 +590,9 @@ static enum thc_drop_reason first_reason(const u8 *frame, size_t at)
 	memcpy(&h, frame + at, sizeof(h));
 	if (h.version != THC_VERSION)
 		return THC_DROP_VERSION;
+	/* only job 0 takes packets from any distance */
+	if (thc_be16(h.job) && thc_be16(h.job) < JOBS && ttl_of(frame + at) < SENT_TTL)
+		return THC_DROP_HOPS;
 	why = unknown_sender(frame, at, &h);
 	if (why && h.op == THC_OP_JOIN && tokens-- <= 0)
 		return tokens = 0, THC_DROP_FLOOD;
