@@ -27,7 +27,7 @@ from thcwire import LUT_ADD, join_all  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BPFFS = "/sys/fs/bpf"
-NET_BIND_SERVICE, NET_ADMIN, BPF = 10, 12, 39
+NET_ADMIN, BPF = 12, 39
 USER, GROUP = 65534, 65534      # nobody and nogroup of Debian
 CHANGES = "reload changes what thcd does: only root"
 
@@ -97,11 +97,9 @@ def mode_of_bpffs(mode):
 
 def case__serving_keeps_few_capabilities_and_ends_in_order():
     deadline = JOB + ",quorum=1,deadline_ms=200"
-    low = JOB + ",group_port=700"
     for mode, job, kept in (("native", JOB, (NET_ADMIN,)), ("generic", JOB, (NET_ADMIN,)),
                             ("native", deadline, (NET_ADMIN, BPF)),
-                            ("generic", deadline, (NET_ADMIN, BPF)),
-                            ("native", low, (NET_ADMIN, NET_BIND_SERVICE))):
+                            ("generic", deadline, (NET_ADMIN, BPF))):
         with netns.Topology(2) as net:
             d = Daemon(net, "--mode", mode, "--verbose", job=job)
             assert d.ready, d.said

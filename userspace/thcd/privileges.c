@@ -7,7 +7,6 @@
  *	CAP_NET_ADMIN	detaching the XDP program
  *	CAP_BPF		the device map of a job that a reload adds; closing chunks by
  *			deadline on kernels before 5.19
- *	CAP_NET_BIND_SERVICE	listening again to a group on a port below 1024
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,9 +16,7 @@
 
 #include "privileges.h"
 
-#define KEPT_MAX	3
-/* Ports below need a capability. */
-#define PORTS_USER	1024
+#define KEPT_MAX	2
 
 struct kept {
 	cap_value_t	cap[KEPT_MAX];
@@ -46,20 +43,14 @@ bool thcd_privileges_can_load(void)
 	return can;
 }
 
-/* Is there a job with a deadline, or one whose group has a low port? */
-static void look_at_jobs(const struct thcd *d, bool *deadline, bool *low)
+static bool any_deadline(const struct thcd *d)
 {
 	int i;
 
-	*deadline = *low = false;
-	for (i = 0; i < THC_JOBS_MAX; i++) {
-		const struct thcd_plan *plan = &d->record[i].plan;
-
-		if (!d->record[i].used)
-			continue;
-		*deadline |= plan->deadline_ms != 0;
-		*low |= plan->reply == THC_REPLY_MULTICAST && plan->group_port < PORTS_USER;
-	}
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		if (d->record[i].used && d->record[i].plan.deadline_ms)
+			return true;
+	return false;
 }
 
 /* What this thcd needs, as far as it has it. */
@@ -67,17 +58,13 @@ static struct kept choose(const struct thcd *d, const struct thcd_config *c, cap
 {
 	cap_value_t want[KEPT_MAX];
 	struct kept k = { .count = 0 };
-	bool deadline, low;
 	int i, n = 0;
 
 	if (d->software)
 		return k;
-	look_at_jobs(d, &deadline, &low);
 	want[n++] = CAP_NET_ADMIN;
-	if (c->file || deadline)
+	if (c->file || any_deadline(d))
 		want[n++] = CAP_BPF;
-	if (low)
-		want[n++] = CAP_NET_BIND_SERVICE;
 	for (i = 0; i < n; i++)
 		if (has(have, want[i], CAP_PERMITTED))
 			k.cap[k.count++] = want[i];
