@@ -159,19 +159,31 @@ static u64 own_netns(void)
 	return stat("/proc/self/ns/net", &st) ? 0 : st.st_ino;
 }
 
-/* The predecessor's program goes, and all it left. */
-static void discard(struct thcd *d)
+/* The predecessor's program goes, and all it left; if the program stays, so do its pins. */
+static int discard(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
+	int err = 0;
 
+	if (x->old_fd >= 0 && x->hook.id) {
+		u32 id = thcd_prog_id(x->old_fd);
+
+		if (!id)
+			err = -errno;
+		else if (id == x->hook.id)
+			err = thcd_hook_detach(x->ifindex, x->old_fd, x->hook.generic);
+	}
+	if (err)
+		return thcd_fail(e,
+				 "cannot detach the XDP program from %s: %s; nothing was discarded",
+				 d->interface, strerror(-err));
 	if (x->old_fd >= 0) {
-		if (x->hook.id && x->hook.id == thcd_prog_id(x->old_fd))
-			thcd_hook_detach(x->ifindex, x->old_fd, x->hook.generic);
 		close(x->old_fd);
 		x->old_fd = -1;
 		x->hook.id = 0;
 	}
 	thcd_pins_remove(&x->pins);
+	return 0;
 }
 
 /* The pinned program that holds the hook, or any; -1: none is pinned. */
@@ -213,8 +225,8 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	if (x->adopted && c->fresh)
 		return thcd_fail(e, "--fresh is for root: thcd --prepare USER --fresh");
-	if (c->fresh)
-		discard(d);
+	if (c->fresh && discard(d, e))
+		return -1;
 	x->meta = (struct thcd_meta){
 		.netns = own_netns(),
 		.layout = THCD_LAYOUT,
@@ -244,8 +256,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	/* one that died while starting: nothing there is worth keeping */
 	close_state(d);
-	discard(d);
-	return open_state(d, e);
+	return discard(d, e) ? -1 : open_state(d, e);
 }
 
 /* How many slots there are, and where maps are pinned, or found. Negative errno. */
@@ -696,8 +707,7 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 	    (x->ifindex && thcd_hook_query(x->ifindex, d->interface, &x->hook, e)))
 		return -1;
 	x->old_fd = pinned_program(x);
-	discard(d);
-	return 0;
+	return discard(d, e);
 }
 
 /* 1: our program is on the hook; 0: it is not; -1: the kernel does not say now. */
