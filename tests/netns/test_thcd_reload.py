@@ -109,18 +109,18 @@ def jobs_come_and_go(*options):
 
         # there is no room for a third, and that changes nothing
         file.write([job(1), job(2), job(3)])
-        said = reload(d)
+        said = reload(d, ok=False)
         assert len(said) == 1 and "job 3: no 576 slots in a row are free" in said[0] and \
             "spare_slots" in said[0], said
         assert sorted(jobs_of(d)) == [1, 2]
 
         # job 1 is in use: it stays, whatever the file says
         file.write([job(2), job(3)])
-        said = reload(d)
+        said = reload(d, ok=False)
         assert "job 1 stays as it is: the file has it no more, but 2 of its 2 ranks are in it" in \
             said[0], said
         file.write([job(1, deadline_ms=9, quorum=1), job(2)])
-        said = reload(d)
+        said = reload(d, ok=False)
         assert len(said) == 1 and "job 1 stays as it is: quorum is 2, and 1 is asked for" in \
             said[0], said
         a_round(one, 6)
@@ -139,7 +139,7 @@ def jobs_come_and_go(*options):
         file.write([job(3), job(2)])
         leave(one[:1])
         wait_until(lambda: jobs_of(d)[1]["left"] == [0], "rank 0 has left")
-        assert "1 of its 2 ranks is in it" in reload(d)[0]
+        assert "1 of its 2 ranks is in it" in reload(d, ok=False)[0]
         leave(one[1:])
         wait_until(lambda: jobs_of(d)[1]["left"] == [0, 1], "all have left")
         said = reload(d)
@@ -161,7 +161,7 @@ def jobs_come_and_go(*options):
         assert len(said) == 1 and said[0].startswith("reload: changed job 3: 1 ranks"), said
         assert jobs_of(d)[3]["ranks"] == 1
         file.write([job(2), job(3, ranks=1, slots=1024)])
-        said = reload(d)
+        said = reload(d, ok=False)
         assert len(said) == 1 and "no 1088 slots" in said[0] and jobs_of(d)[3]["ranks"] == 1, said
         file.write([job(2), job(3, ranks=1)])
         said = reload(d)

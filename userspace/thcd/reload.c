@@ -29,6 +29,7 @@ struct again {
 	struct thcd_config		is;
 	struct thcd_plan		plan[THC_JOBS_MAX];	/* .ranks 0: no such job */
 	cJSON				*said;
+	bool				failed;			/* something stays as it was */
 };
 
 static void tell(cJSON *said, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -114,6 +115,7 @@ static int add(struct again *a, u32 id, struct thcd_plan *plan)
 	struct thcd_error e;
 
 	if (!find_slots(d, need, &plan->slot_base)) {
+		a->failed = true;
 		tell(a->said,
 		     "reload: job %u: no %u slots in a row are free, and a running thcd gets no "
 		     "more: restart it, with spare_slots for jobs to come",
@@ -123,6 +125,7 @@ static int add(struct again *a, u32 id, struct thcd_plan *plan)
 	thcd_job_create(d, plan);
 	if (!d->software && thcd_xdp_job(d, id, &e)) {
 		thcd_job_forget(d, id);
+		a->failed = true;
 		tell(a->said, "reload: %s", e.text);
 		return -1;
 	}
@@ -140,6 +143,7 @@ static bool take_away(struct again *a, u32 id)
 	/* the packets that found the job still there have to be through */
 	if (!d->software && thcd_xdp_wait(d, &e)) {
 		thcd_job_show(d, id, true);
+		a->failed = true;
 		tell(a->said, "reload: job %u stays: %s", id, e.text);
 		return false;
 	}
@@ -149,17 +153,19 @@ static bool take_away(struct again *a, u32 id)
 }
 
 /* May job @id go? @why: what is wanted of it. */
-static bool may_go(const struct again *a, u32 id, const char *why)
+static bool may_go(struct again *a, u32 id, const char *why)
 {
 	const struct thc_job *job = &a->d->job[id];
 	int inside = __builtin_popcountll(thcd_job_inside(job));
 
-	if (inside)
-		tell(a->said,
-		     "reload: job %u stays as it is: %s, but %d of its %u ranks %s in it: reload "
-		     "once more when they have left",
-		     id, why, inside, job->ranks, inside == 1 ? "is" : "are");
-	return !inside;
+	if (!inside)
+		return true;
+	a->failed = true;
+	tell(a->said,
+	     "reload: job %u stays as it is: %s, but %d of its %u ranks %s in it: reload once more "
+	     "when they have left",
+	     id, why, inside, job->ranks, inside == 1 ? "is" : "are");
+	return false;
 }
 
 static void remove_job(struct again *a, u32 id)
@@ -179,7 +185,8 @@ static void replace_job(struct again *a, u32 id)
 		return;
 	if (add(a, id, &a->plan[id])) {
 		/* its slots are still free */
-		add(a, id, &was);
+		if (add(a, id, &was))
+			tell(a->said, "reload: job %u is gone: reload once more", id);
 		return;
 	}
 	thcd_job_describe(&a->plan[id], text, sizeof(text));
@@ -263,13 +270,15 @@ static void apply(struct again *a)
 	bool changed = change_prefixes(a), differ = jobs_differ(a);
 
 	look_at_settings(a);
-	if (differ && !a->d->software && !thcd_xdp_owns(a->d))
+	if (differ && !a->d->software && !thcd_xdp_owns(a->d)) {
+		a->failed = true;
 		tell(a->said, "reload: a thcd without root cannot change jobs: thcd --prepare, see "
 			      "thcd(8)");
-	else if (differ)
+	} else if (differ) {
 		change_jobs(a);
-	else if (!changed)
+	} else if (!changed) {
 		tell(a->said, "reload: %s: the jobs are those that run", a->was->file);
+	}
 }
 
 bool thcd_reload(const struct thcd_reload *reload, cJSON *said)
@@ -293,10 +302,12 @@ bool thcd_reload(const struct thcd_reload *reload, cJSON *said)
 	a->said = said;
 	thcd_config_init(&a->is);
 	ok = !read_again(a, reload, &e);
-	if (ok)
+	if (ok) {
 		apply(a);
-	else
+		ok = !a->failed;
+	} else {
 		tell(said, "reload: nothing changes: %.400s", e.text);
+	}
 	thcd_config_exit(&a->is);
 	/* cookies */
 	explicit_bzero(a, sizeof(*a));
