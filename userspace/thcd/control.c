@@ -44,6 +44,14 @@ static int make_way(const struct thcd_control_state *s, const struct sockaddr_un
 	return 0;
 }
 
+/* Members of a group need to come through, whatever root's umask is. */
+static int make_run_dir(void)
+{
+	if (!mkdir(THC_RUN, 0755))
+		return chmod(THC_RUN, 0755);
+	return errno == EEXIST ? 0 : -1;
+}
+
 /* Members of the group may ask. The one that is there by default may be there by chance, and
  * a thcd of a plain user need not be a member.
  */
@@ -113,7 +121,7 @@ int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const 
 	s->listener = -1;
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
 		s->client[i] = -1;
-	if (!path && mkdir(THC_RUN, 0755) && errno != EEXIST)
+	if (!path && make_run_dir())
 		return thcd_fail(e, "cannot make %s: %s; give --control PATH", THC_RUN,
 				 strerror(errno));
 	n = path ? snprintf(s->path, sizeof(s->path), "%s", path) :
