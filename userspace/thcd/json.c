@@ -319,7 +319,8 @@ int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error 
 	free(c->file);
 	c->file = strdup(name);
 	text = malloc(FILE_MAX_BYTES + 1);
-	if (!text) {
+	if (!text || !c->file) {
+		free(text);
 		fclose(f);
 		return thcd_fail(e, "out of memory");
 	}
