@@ -19,18 +19,21 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <ifaddrs.h>
 #include <link.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/capability.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -457,6 +460,24 @@ FAILS(int, getnameinfo,
       (const struct sockaddr *at, socklen_t bytes, char *host, socklen_t host_bytes, char *service,
        socklen_t service_bytes, int flags),
       (at, bytes, host, host_bytes, service, service_bytes, flags), ENOMEM, EAI_MEMORY)
+
+FAILS(ssize_t, sendto,
+      (int fd, const void *from, size_t bytes, int flags, const struct sockaddr *to,
+       socklen_t length),
+      (fd, from, bytes, flags, to, length), ENOBUFS, -1)
+
+/* --- users and what they may do ------------------------------------------- */
+
+FAILS(struct group *, getgrnam, (const char *name), (name), ENOMEM, NULL)
+FAILS(struct passwd *, getpwnam, (const char *name), (name), ENOMEM, NULL)
+FAILS(int, fchown, (int fd, uid_t uid, gid_t gid), (fd, uid, gid), EPERM, -1)
+FAILS(int, fchownat, (int dir, const char *name, uid_t uid, gid_t gid, int flags),
+      (dir, name, uid, gid, flags), EPERM, -1)
+FAILS(cap_t, cap_init, (void), (), ENOMEM, NULL)
+FAILS(cap_t, cap_get_proc, (void), (), ENOMEM, NULL)
+FAILS(int, cap_set_proc, (cap_t caps), (caps), EPERM, -1)
+FAILS(int, cap_drop_bound, (cap_value_t cap), (cap), EPERM, -1)
+FAILS(int, cap_reset_ambient, (void), (), EPERM, -1)
 
 /* --- what the fortified headers make of some of them ---------------------- */
 

@@ -35,8 +35,9 @@ CANNOT_FAIL = """
     __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
     __libc_start_main __errno_location __tls_get_addr __stack_chk_fail
     bpf_map__fd bpf_map__is_internal bpf_map__name bpf_object__next_map bpf_program__fd
-    bpf_object__destroy_skeleton btf__free libbpf_get_error libbpf_set_print ring_buffer__free
+    bpf_object__destroy_skeleton bpf_map__reuse_fd btf__free libbpf_get_error libbpf_set_print ring_buffer__free
     ring_buffer__epoll_fd
+    cap_free cap_get_bound cap_get_flag cap_max_bits cap_set_flag cap_to_name prctl
     cJSON_Delete cJSON_GetObjectItemCaseSensitive cJSON_IsArray cJSON_IsBool cJSON_IsNumber
     cJSON_IsObject cJSON_IsString cJSON_IsTrue
     clock_gettime close closedir dirfd free freeaddrinfo freeifaddrs gai_strerror getenv getpid
@@ -45,8 +46,8 @@ CANNOT_FAIL = """
     pthread_join pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock
     pthread_mutex_unlock pthread_sigmask sem_destroy sem_init sem_post sem_trywait sem_wait
     sigaddset sigemptyset sigfillset signal sigprocmask erfc exp ldexp ldexpf log nearbyint sqrt
-    memcmp memcpy memmove memset strchr strcmp strcpy strcspn strlen strsep strstr strtod strtol
-    strtoul strtoull __isoc99_sscanf snprintf sprintf vsnprintf __memcpy_chk __memmove_chk
+    memcmp memcpy memmove memset strchr strcmp strcpy strcspn strlen strsep strspn strstr strtod
+    strtol strtoll strtoul strtoull __explicit_bzero_chk __isoc99_sscanf snprintf sprintf vsnprintf __memcpy_chk __memmove_chk
     __memset_chk __snprintf_chk __sprintf_chk __vsnprintf_chk __strcpy_chk
     """.split()
 # To a terminal or a log, where nobody is told that it cannot be told.
