@@ -14,7 +14,7 @@
  *	join.c      JOIN, WELCOME, LEAVE
  *	receive.c   UDP packets in, out of the network's softirq
  *	transmit.c  packets out, as UDP super-packets over the message's pages
- *	peer.c      kernel sockets to one aggregator
+ *	peer.c      UDP sockets to one aggregator
  *	netns.c     what belongs to a network namespace, its sockets
  *	hostjob.c   jobs that its administrator has described
  *	stats.c     counters of both, and words for states and reasons
