@@ -6,8 +6,24 @@
 #ifndef THC_OPEN_H
 #define THC_OPEN_H
 
+#include <bpf/libbpf.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include "thc_maps.h"
+
+#ifdef __clang_analyzer__
+/* It takes functions of the system's headers for ones that free nothing. */
+static inline void thc_destroy_skeleton(struct bpf_object_skeleton *s)
+{
+	if (s) {
+		free(s->maps);
+		free(s->progs);
+	}
+	free(s);
+}
+#define bpf_object__destroy_skeleton(s)	thc_destroy_skeleton(s)
+#endif
+
 #include "thc.skel.h"
 #include "thc_simd.skel.h"
 

@@ -26,9 +26,9 @@
 #include <net/ipv6_stubs.h>
 #endif
 
-/* encap_err_rcv() has been told the error itself since 6.7. @report gets the socket, the packet that
- * says so, whose data begins with the IP header of the packet that did not arrive, the error, and
- * the UDP port to which that one was sent.
+/* encap_err_rcv() has been told the error itself since 6.7. @report gets the socket, the packet
+ * that says so, whose data begins with the IP header of the packet that did not arrive, the error,
+ * and the UDP port to which that one was sent.
  */
 #ifdef THC_HAVE_ENCAP_ERR_ERRNO
 #define THC_DEFINE_ENCAP_ERR_RCV(name, report)							\

@@ -349,8 +349,8 @@ static void job__a_file_without_a_cookie(void **state)
 		"-1",
 		"18446744073709551616",
 		"0x10000000000000000",
-		"1\n                                                      "
-		"                                  ",
+		("1\n                                                      "
+		 "                                  "),
 	};
 	char keys[128], said[THCD_TEXT_MAX];
 	const char *path;

@@ -377,7 +377,7 @@ static uint32_t handed(struct thc_request **active, unsigned int n)
 	return sum;
 }
 
-/* All ranks hand over norms, and data, in the order of the requests; true: something has changed. */
+/* All ranks hand over norms, and data, in the order of the requests; true: there was a change. */
 static bool hand_over(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];

@@ -21,7 +21,7 @@
  */
 enum thc_genl_cmd {
 	THC_CMD_UNSPEC,
-	THC_CMD_JOB_NEW,	/* CAP_NET_ADMIN: JOB, COOKIE, AGGREGATOR (repeated), USERS, GROUPS */
+	THC_CMD_JOB_NEW,	/* CAP_NET_ADMIN: JOB, COOKIE, AGGREGATOR (some), USERS, GROUPS */
 	THC_CMD_JOB_DEL,	/* CAP_NET_ADMIN: JOB; connected sockets go on */
 	THC_CMD_JOB_GET,	/* JOB; a dump without */
 	THC_CMD_SOCKET_GET,	/* dump */
