@@ -10,8 +10,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import adversary  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
-from adversary import (Bed, Spoofer, does, ended_well, fork_in, hear_group, join,  # noqa: E402
-                       possible, prevented, udp)
+from adversary import (NOT_ANY_MORE, Bed, Spoofer, does, join, possible,  # noqa: E402
+                       prevented, udp)
 from tap import netns  # noqa: E402
 
 USER = "a user of another host of the network"
@@ -29,17 +29,7 @@ def lan__is_not_believed():
 @possible(USER, "hears the group, and so the cookie", until="version 2")
 def lan__hears_the_group():
     with Bed() as bed:
-        cookie = bed.aggregator.cookie
-
-        def listen():
-            return hear_group(bed.job["group"], bed.job["group_port"], bed.net.address(2),
-                              lambda packet: packet.cookie == cookie)
-
-        child = fork_in(bed.net.worker(2), listen)
-        bed.start()
-        bed.passes()
-        bed.start()
-        assert ended_well(child), adversary.NOT_ANY_MORE
+        assert bed.cookie_is_heard_at(2), NOT_ANY_MORE
 
 
 @prevented(ROOT, "the same, with `reply=fanout`, behind a switch")
@@ -69,10 +59,10 @@ def lan__takes_a_rank():
             with udp() as s:
                 return not join(s, bed.fields, rank=1).refusal
 
-        assert does(bed.net.worker(2), take), adversary.NOT_ANY_MORE
-        assert bed.session() > bed.fields["epoch"], adversary.NOT_ANY_MORE
+        assert does(bed.net.worker(2), take), NOT_ANY_MORE
+        assert bed.session() > bed.fields["epoch"], NOT_ANY_MORE
         assert bed.aggregator.ask("jobs")["jobs"][0]["members"][1]["address"] == \
-            bed.net.address(2), adversary.NOT_ANY_MORE
+            bed.net.address(2), NOT_ANY_MORE
 
 
 @possible(ROOT, "answers from the aggregator's address and port", until="version 2")
@@ -86,7 +76,7 @@ def lan__spoofs_the_aggregator():
 
         assert does(bed.net.worker(2), order, user=0)
         said = bed.ranks.all(do="reduce", counts=[1024])
-        assert all(answer.get("errno") == "ESTALE" for answer in said), adversary.NOT_ANY_MORE
+        assert all(answer.get("errno") == "ESTALE" for answer in said), NOT_ANY_MORE
 
 
 @possible(ROOT, "contributes from a worker's address and port", until="version 2")
@@ -102,7 +92,7 @@ def lan__spoofs_a_worker():
 
         assert does(bed.net.worker(2), contribute, user=0)
         added = adversary.until(lambda: bed.aggregator.stats()["events"]["added"] > before)
-        assert added, adversary.NOT_ANY_MORE
+        assert added, NOT_ANY_MORE
 
 
 adversary.main()

@@ -12,7 +12,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import adversary  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
-from adversary import Bed, does, ended_well, fork_in, hear_group, possible, prevented  # noqa: E402
+from adversary import (NOT_ANY_MORE, Bed, does, ended_well, fork_in, hear_group,  # noqa: E402
+                       possible, prevented)
 from tap import netns  # noqa: E402
 
 AGGREGATOR = "a user of the aggregator's host"
@@ -96,17 +97,7 @@ def user_of_worker__is_not_believed():
 @possible(WORKER, "hears the group, and so the cookie", until="version 2")
 def user_of_worker__hears_the_group():
     with Bed() as bed:
-        cookie = bed.aggregator.cookie
-
-        def listen():
-            return hear_group(bed.job["group"], bed.job["group_port"], bed.net.address(0),
-                              lambda packet: packet.cookie == cookie)
-
-        child = fork_in(bed.net.worker(0), listen)
-        bed.start()
-        bed.passes()
-        bed.start()
-        assert ended_well(child), adversary.NOT_ANY_MORE
+        assert bed.cookie_is_heard_at(0), NOT_ANY_MORE
 
 
 adversary.main()

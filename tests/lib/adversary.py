@@ -191,6 +191,19 @@ class Bed:
             digests.append(answers[0]["digest"])
         return digests
 
+    def cookie_is_heard_at(self, worker):
+        """Whether a user of that host finds it in what comes to the group."""
+        def listen():
+            return hear_group(self.job["group"], self.job["group_port"],
+                              self.net.address(worker),
+                              lambda packet: packet.cookie == self.aggregator.cookie)
+
+        child = fork_in(self.net.worker(worker), listen)
+        self.start()
+        self.passes()
+        self.start()
+        return ended_well(child)
+
     def session(self):
         """Goes up whenever one ends."""
         return self.aggregator.ask("jobs")["jobs"][0]["epoch"]
