@@ -57,11 +57,19 @@ static bool cpu_has(enum thc_simd simd)
 	}
 }
 
+/* Looked for once: in a virtual machine, each cpuid is a trap to the hypervisor. */
 static enum thc_simd cpu_best(void)
 {
-	if (cpu_has(THC_SIMD_AVX512))
-		return THC_SIMD_AVX512;
-	return cpu_has(THC_SIMD_AVX2) ? THC_SIMD_AVX2 : THC_SIMD_SCALAR;
+	static enum thc_simd best = THC_SIMD_AUTO;
+	enum thc_simd simd = __atomic_load_n(&best, __ATOMIC_RELAXED);
+
+	if (simd != THC_SIMD_AUTO)
+		return simd;
+	simd = cpu_has(THC_SIMD_AVX512) ? THC_SIMD_AVX512 :
+	       cpu_has(THC_SIMD_AVX2)	? THC_SIMD_AVX2 :
+					  THC_SIMD_SCALAR;
+	__atomic_store_n(&best, simd, __ATOMIC_RELAXED);
+	return simd;
 }
 
 static const struct thc_codec_ops *simd_ops(enum thc_simd simd)
