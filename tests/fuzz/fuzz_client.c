@@ -939,16 +939,11 @@ static void collect(bool canceled)
 static bool look(void)
 {
 	struct thc_client *c = w.client;
-	uint64_t due = UINT64_MAX;
+	uint64_t due;
 	bool busy;
 
 	require(!stopping(c));
-	advance(c);
-	busy = c->transport->receive(c);
-	finish_done(c);
-	advance(c);
-	busy |= c->transport->send(c, &due);
-	busy |= compute(c);
+	busy = turn(c, &due);
 	w.broken |= c->broken;
 	collect(false);
 	w.now += 20000;

@@ -218,22 +218,27 @@ static void sleep_until(struct thc_client *c, uint64_t due)
 		return;
 }
 
+/* All that can be done now; false: there was nothing, and will not be before time *@due. */
+static bool turn(struct thc_client *c, uint64_t *due)
+{
+	bool busy;
+
+	*due = UINT64_MAX;
+	advance(c);
+	busy = c->transport->receive(c);
+	finish_done(c);
+	advance(c);
+	busy |= c->transport->send(c, due);
+	return compute(c) || busy;
+}
+
 void *thc_engine_run(void *client)
 {
 	struct thc_client *c = client;
+	uint64_t due;
 
-	while (!stopping(c)) {
-		uint64_t due = UINT64_MAX;
-		bool busy;
-
-		advance(c);
-		busy = c->transport->receive(c);
-		finish_done(c);
-		advance(c);
-		busy |= c->transport->send(c, &due);
-		busy |= compute(c);
-		if (!busy)
+	while (!stopping(c))
+		if (!turn(c, &due))
 			sleep_until(c, due);
-	}
 	return NULL;
 }
