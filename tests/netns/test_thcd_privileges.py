@@ -256,6 +256,9 @@ def serve_without_root(mode):
         assert code == 0 and "continued" in said and hook(net)[1] != held[1], said
         code, said = errand(net, "--discard")
         assert code == 0 and hook(net) is None and not os.path.exists(f"{PINS}/{net.name}"), said
+        assert "detached the XDP program from eth0 and removed" in said, said
+        code, said = errand(net, "--discard")
+        assert code == 0 and "has left nothing to discard" in said, said
 
 
 def case__a_thcd_without_root_serves_what_root_prepared():
@@ -309,7 +312,7 @@ def case__what_a_thcd_without_root_lacks_it_says():
             assert not other.daemon.ready and "native XDP is prepared" in other.daemon.said
             # a thcd of root does not trust pins that another user can change
             d = Daemon(net)
-            assert not d.ready and "other users can write to it" in d.said, d.said
+            assert not d.ready and "belongs to user 65534" in d.said, d.said
             assert errand(net, "--discard")[0] == 0
         for options, words in ((("--prepare", "root"), "root needs no preparation"),
                                (("--prepare", "nobody", "--software"), "is for XDP"),
@@ -317,6 +320,36 @@ def case__what_a_thcd_without_root_lacks_it_says():
                                (("--prepare", "no-such"), "no user no-such")):
             code, said = errand(net, *options)
             assert code == 2 and words in said, said
+
+
+def case__root_opens_no_link_that_the_user_has_put_among_the_pins():
+    with netns.Topology(1) as net, netns.Topology(1) as victim, mode_of_bpffs(0o711):
+        pins = f"{PINS}/{net.name}"
+        other = Daemon(victim)
+        assert other.ready, other.said
+        theirs = f"{PINS}/{victim.name}"
+        assert errand(net, "--prepare", "nobody")[0] == 0
+        before = os.stat(f"{theirs}/state")
+        for put in (lambda: os.symlink(f"{theirs}/state", f"{pins}/state"),
+                    lambda: os.link(f"{theirs}/state", f"{pins}/state"),
+                    lambda: os.mkdir(f"{pins}/state")):
+            if os.path.lexists(f"{pins}/state"):
+                os.unlink(f"{pins}/state")
+            put()
+            for errands in (("--prepare", "nobody"), ("--prepare", "nobody", "--fresh"),
+                            ("--discard",)):
+                code, said = errand(net, *errands)
+                assert code == 1 and "is a link or a folder" in said, said
+                # nothing was given away, and the folder is again whose it was
+                now = os.stat(f"{theirs}/state")
+                assert (now.st_uid, now.st_ino) == (before.st_uid, before.st_ino)
+                assert os.stat(pins).st_uid == USER
+        os.rmdir(f"{pins}/state")
+        assert errand(net, "--prepare", "nobody", "--fresh")[0] == 0
+        code, said = errand(net, "--discard")
+        assert code == 0 and hook(net) is None and not os.path.exists(pins), said
+        other.end()
+        assert other.status == 0, other.said
 
 
 def case__a_user_with_capabilities_loads_and_attaches_itself():

@@ -50,6 +50,12 @@ static int make_dir(const char *dir, uid_t heir, struct thcd_error *e)
 	}
 	ours = !st.st_uid || st.st_uid == geteuid() || st.st_uid == heir ||
 	       heir == THCD_PINS_ANYBODYS;
+	if (S_ISDIR(st.st_mode) && !ours && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+		return thcd_fail(
+			e,
+			"%s belongs to user %u, for whom it may have been prepared, and other "
+			"users can write to it: run thcd as that user, or thcd --discard first",
+			dir, (unsigned int)st.st_uid);
 	if (!S_ISDIR(st.st_mode) || !ours || st.st_mode & (S_IWGRP | S_IWOTH))
 		return thcd_fail(e,
 				 "%s is there, and other users can write to it: look at what it "
@@ -65,15 +71,47 @@ static void remove_dirs(const struct thcd_pins *p)
 	rmdir(THC_PINS_ROOT);
 }
 
+/* Who has had the pins may have put links among them, and root would open what is another's.
+ * From here on nobody but root can add any, until they are given or given back.
+ */
+static int take_back(struct thcd_pins *p, struct thcd_error *e)
+{
+	struct dirent *entry;
+	struct stat st;
+	DIR *dir;
+	int err;
+
+	err = fstat(p->lock, &st) || fchown(p->lock, 0, (gid_t)-1);
+	dir = err ? NULL : opendir(p->dir);
+	if (!dir)
+		return thcd_fail(e, "cannot take back %s: %s", p->dir, strerror(errno));
+	p->owner = st.st_uid;
+	while (!err && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			err = thcd_fail(e, "cannot look at %s/%s: %s", p->dir, entry->d_name,
+					strerror(errno));
+		else if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
+			err = thcd_fail(e,
+					"%s/%s is a link or a folder, which no thcd has put there: "
+					"remove it",
+					p->dir, entry->d_name);
+	}
+	closedir(dir);
+	return err;
+}
+
 int thcd_pins_open(struct thcd_pins *p, const char *instance, uid_t heir, struct thcd_error *e)
 {
 	p->lock = -1;
+	p->owner = 0;
 	thc_pins_dir(instance, p->dir, sizeof(p->dir));
 	if (mount_bpffs(e) || make_dir(THC_PINS_ROOT, 0, e) || make_dir(p->dir, heir, e))
 		return -1;
 	p->lock = open(p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->lock >= 0 && !flock(p->lock, LOCK_EX | LOCK_NB))
-		return 0;
+		return heir ? take_back(p, e) : 0;
 	if (p->lock >= 0 && errno == EWOULDBLOCK) {
 		thcd_fail(
 			e,
@@ -96,22 +134,29 @@ const char *thcd_pins_path(const struct thcd_pins *p, const char *name, char *pa
 	return path;
 }
 
-void thcd_pins_remove(struct thcd_pins *p)
+int thcd_pins_remove(struct thcd_pins *p)
 {
 	struct dirent *entry;
 	DIR *dir = opendir(p->dir);
+	int removed = 0;
 
 	if (!dir) {
 		thcd_say("cannot list %s: %s; what is pinned there stays", p->dir, strerror(errno));
-		return;
+		return 0;
 	}
-	while ((entry = readdir(dir)))
-		if (entry->d_name[0] != '.' && unlinkat(dirfd(dir), entry->d_name, 0))
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		if (unlinkat(dirfd(dir), entry->d_name, 0))
 			thcd_say("cannot remove %s/%s: %s", p->dir, entry->d_name, strerror(errno));
+		else
+			removed++;
+	}
 	closedir(dir);
+	return removed;
 }
 
-int thcd_pins_give(const struct thcd_pins *p, uid_t heir, struct thcd_error *e)
+int thcd_pins_give(struct thcd_pins *p, uid_t heir, struct thcd_error *e)
 {
 	struct dirent *entry;
 	struct stat st;
@@ -133,6 +178,8 @@ int thcd_pins_give(const struct thcd_pins *p, uid_t heir, struct thcd_error *e)
 	err = err || fchown(dirfd(dir), heir, (gid_t)-1) || chmod(THC_PINS_ROOT, 0711);
 	if (err)
 		thcd_fail(e, "cannot give %s to the user: %s", p->dir, strerror(errno));
+	else
+		p->owner = 0;
 	closedir(dir);
 	return err ? -1 : 0;
 }
@@ -141,6 +188,9 @@ void thcd_pins_close(struct thcd_pins *p)
 {
 	if (p->lock < 0)
 		return;
+	if (p->owner && fchown(p->lock, p->owner, (gid_t)-1))
+		thcd_say("cannot give %s back to user %u: %s", p->dir, (unsigned int)p->owner,
+			 strerror(errno));
 	remove_dirs(p);
 	close(p->lock);
 	p->lock = -1;

@@ -96,7 +96,8 @@ static int own_map(struct thcd_xdp *x, const char *name, u32 size, u32 entries, 
 
 	fd = bpf_obj_get(thcd_pins_path(&x->pins, name, path));
 	if (fd >= 0) {
-		if (!bpf_obj_get_info_by_fd(fd, &info, &len) && info.value_size == size &&
+		if (!bpf_obj_get_info_by_fd(fd, &info, &len) && info.type == BPF_MAP_TYPE_ARRAY &&
+		    info.map_flags == flags && info.value_size == size &&
 		    info.max_entries == entries)
 			return fd;
 		close(fd);
@@ -159,7 +160,9 @@ static u64 own_netns(void)
 	return stat("/proc/self/ns/net", &st) ? 0 : st.st_ino;
 }
 
-/* The predecessor's program goes, and all it left; if the program stays, so do its pins. */
+/* The predecessor's program goes, and all it left; if the program stays, so do its pins.
+ * Returns how many these were.
+ */
 static int discard(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
@@ -182,8 +185,7 @@ static int discard(struct thcd *d, struct thcd_error *e)
 		x->old_fd = -1;
 		x->hook.id = 0;
 	}
-	thcd_pins_remove(&x->pins);
-	return 0;
+	return thcd_pins_remove(&x->pins);
 }
 
 /* The pinned program that holds the hook, or any; -1: none is pinned. */
@@ -225,7 +227,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	if (x->adopted && c->fresh)
 		return thcd_fail(e, "--fresh is for root: thcd --prepare USER --fresh");
-	if (c->fresh && discard(d, e))
+	if (c->fresh && discard(d, e) < 0)
 		return -1;
 	x->meta = (struct thcd_meta){
 		.netns = own_netns(),
@@ -256,7 +258,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	/* one that died while starting: nothing there is worth keeping */
 	close_state(d);
-	return discard(d, e) ? -1 : open_state(d, e);
+	return discard(d, e) < 0 ? -1 : open_state(d, e);
 }
 
 /* How many slots there are, and where maps are pinned, or found. Negative errno. */
@@ -699,6 +701,8 @@ int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_
 int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x;
+	bool attached;
+	int pins;
 
 	if (make_empty(d, e))
 		return -1;
@@ -707,7 +711,19 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 	    (x->ifindex && thcd_hook_query(x->ifindex, d->interface, &x->hook, e)))
 		return -1;
 	x->old_fd = pinned_program(x);
-	return discard(d, e);
+	attached = x->old_fd >= 0 && x->hook.id && thcd_prog_id(x->old_fd) == x->hook.id;
+	pins = discard(d, e);
+	if (pins < 0)
+		return -1;
+	if (attached)
+		thcd_say("detached the XDP program from %s and removed %d pins of instance \"%s\"",
+			 d->interface, pins, d->instance);
+	else if (pins)
+		thcd_say("removed %d pins of instance \"%s\"; its XDP program was not on %s", pins,
+			 d->instance, d->interface);
+	else
+		thcd_say("instance \"%s\" has left nothing to discard", d->instance);
+	return 0;
 }
 
 /* 1: our program is on the hook; 0: it is not; -1: the kernel does not say now. */
@@ -805,8 +821,10 @@ bool thcd_xdp_watch(struct thcd *d)
 	else
 		thcd_say(
 			"somebody removed the XDP program from %s%s%s, so nothing is aggregated and no "
-			"worker admitted: restart thcd to go on",
-			d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "");
+			"worker admitted: %s to go on",
+			d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "",
+			x->adopted ? "stop thcd, run thcd --prepare as root, and start it" :
+				     "restart thcd");
 	return true;
 }
 
