@@ -30,7 +30,6 @@ static __always_inline enum thc_drop_reason thc_admit_sum(const struct thc_packe
 		THC_SUM_CASE(512)
 		THC_SUM_CASE(1024)
 		THC_SUM_CASE(256)
-		THC_SUM_CASE(16)
 #undef THC_SUM_CASE
 	case 0:
 		sum = thc_sum_fold(thc_sum_hdr(h));

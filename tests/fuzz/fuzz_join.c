@@ -409,16 +409,14 @@ static int job_of(const struct thc_hdr *h)
 	return -1;
 }
 
-/* Of JOINs that no job admits, 64 are heard at once and then one in 5 ms; where XDP has not
- * counted them before.
- */
+/* Of JOINs that no job admits, 64 are heard at once and then one in 5 ms. */
 static bool is_flood(const u8 *packet, size_t length)
 {
 	struct thc_hdr h;
 	u64 owed;
 	int job;
 
-	if (!d.software || length < sizeof(h))
+	if (length < sizeof(h))
 		return false;
 	memcpy(&h, packet, sizeof(h));
 	job = job_of(&h);

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -424,6 +425,27 @@ def case__a_worker_that_misses_xdp_is_told_of():
         worker.silent()
         assert d.ctl("stats")["daemon"]["past_xdp"] == 1
         assert "came by another way than through XDP on eth0" in d.end()
+
+
+def case__strangers_that_miss_xdp_are_counted_all_the_same():
+    """A bucketful of their JOINs is heard, as of those that come through XDP."""
+    with netns.Topology(1) as net:
+        d = Daemon(net)
+        assert d.ready, d.said
+        stranger = Worker(0, netns.AGGREGATOR4, cookie=5, interface="eth0",
+                          place=lambda call: netns.in_namespace(net.aggregator, call))
+        start, sent = time.monotonic(), 0
+        while sent < 1000:
+            for _ in range(20):
+                stranger.send(wire.JOIN, struct.pack(">QII", stranger.nonce, 0, 0))
+            sent += 20
+            # all are read before the next: a full buffer would lose some
+            while sum(d.ctl("stats")["daemon"][name] for name in ("refused", "muted")) < sent:
+                assert time.monotonic() - start < wire.PATIENCE, d.ctl("stats")
+        most = 64 + (time.monotonic() - start) * 200 + 1
+        refused = d.ctl("stats")["daemon"]["refused"]
+        assert 64 <= refused <= most, f"{refused} of {sent} were heard, {most:.0f} may be"
+        d.end()
 
 
 def case__another_aggregator_on_the_group_is_noticed():

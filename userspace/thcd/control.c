@@ -99,7 +99,7 @@ static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, const
 				errno == EACCES || errno == EPERM ? ", or run thcd as root" : "");
 	} else {
 		err = admit_group(s, group, e);
-		if (!err && listen(s->listener, THCD_CONTROL_CLIENTS))
+		if (!err && listen(s->listener, SOMAXCONN))
 			err = thcd_fail(e, "cannot listen on the control socket %s: %s", s->path,
 					strerror(errno));
 	}

@@ -40,19 +40,18 @@ static bool length_known(u8 op, u32 length)
 {
 	if (op == THC_OP_JOIN)
 		return length == sizeof(struct thc_join);
-	return !length || length == sizeof(struct thc_join) || length == THC_CHUNK_16 / 2 ||
-	       length == THC_CHUNK_8 / 2 || length == THC_LANE_BYTES;
+	return !length || length == THC_CHUNK_16 / 2 || length == THC_CHUNK_8 / 2 ||
+	       length == THC_LANE_BYTES;
 }
 
-/* Who sends it? Strangers are XDP's affair where there is XDP. */
+/* Who sends it? Strangers that XDP let through are counted again: some come past it. */
 static enum thc_drop_reason check_sender(struct thcd *d, const struct thc_job *job,
 					 const struct thc_hdr *h, const struct thc_path *path)
 {
 	enum thc_drop_reason reason;
 
 	if (h->op == THC_OP_JOIN)
-		return thc_admit_join(job, h, d->software ? &d->strangers : NULL,
-				      thcd_now_ms() * THC_NS_PER_MS);
+		return thc_admit_join(job, h, &d->strangers, thcd_now_ms() * THC_NS_PER_MS);
 	if (!job)
 		return THC_DROP_JOB;
 	reason = thc_admit_rank(job, h, path);
@@ -82,13 +81,13 @@ static enum thc_drop_reason check(struct thcd *d, const struct thc_hdr *h, u32 l
 	return thc_admit_form(h);
 }
 
-/* JOIN or LEAVE? The same questions as for data, then the job's. */
+/* A JOIN or a LEAVE of one of the job's ranks. */
 static enum thc_drop_reason control(struct thcd *d, const struct thc_hdr *h, u32 length,
 				    const struct thc_path *path)
 {
 	if (h->width)
 		return THC_DROP_WIDTH;
-	if (length != (h->op == THC_OP_JOIN ? sizeof(struct thc_join) : 0))
+	if (h->op == THC_OP_LEAVE && length)
 		return THC_DROP_LENGTH;
 	return thcd_join_or_leave(d, h, h + 1, path);
 }
@@ -125,6 +124,8 @@ void thcd_packet(struct thcd *d, void *packet, u32 length, const struct thc_path
 	if (!d->software) {
 		if (!reason && thc_op_is_control(h->op))
 			control(d, h, length, path);
+		else if (reason == THC_DROP_FLOOD)
+			d->counters.muted++;
 		else
 			past_xdp(d, path);
 		return;

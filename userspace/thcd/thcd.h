@@ -167,7 +167,7 @@ struct thcd {
 	const char		*interface;
 	char			privileges[96];	/* capabilities left, or "none" */
 	struct thc_stats	stats;		/* software mode: all; else what we add */
-	struct thc_bucket	strangers;	/* software mode only */
+	struct thc_bucket	strangers;	/* JOINs that no job admits */
 	struct thcd_counters	counters;
 	struct thcd_socket	socket[THCD_LISTEN_MAX];
 	int			sockets;

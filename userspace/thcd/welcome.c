@@ -155,7 +155,7 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 		[THC_REFUSED_PREFIX] = "no prefix of the job has this address: add the worker's "
 				       "subnet to the job's key prefix",
 		[THC_REFUSED_TAKEN] = "another worker holds the rank",
-		[THC_REFUSED_NO_XDP] = "the XDP program was taken away: restart thcd",
+		[THC_REFUSED_NO_XDP] = "the XDP program was taken away, as said before",
 	};
 	struct thc_welcome w;
 	struct thc_hdr h;
@@ -213,33 +213,20 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	return THC_DROP_NONE;
 }
 
-static enum thc_drop_reason leave(struct thcd *d, u16 job_id, struct thc_job *job,
-				  const struct thc_hdr *h, const struct thc_path *path)
-{
-	enum thc_drop_reason reason;
-
-	reason = thc_admit_rank(job, h, path);
-	if (reason)
-		return reason;
-	thcd_leave(job, &d->record[job_id], h->rank, thc_be32(h->epoch));
-	return THC_DROP_NONE;
-}
-
 enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 					const void *payload, const struct thc_path *path)
 {
 	u16 job_id = thc_be16(h->job);
 	struct thc_job *job = job_id < THC_JOBS_MAX ? &d->job[job_id] : NULL;
-	bool active = job && job->active;
 	struct thc_join j;
 
+	if (h->op == THC_OP_LEAVE) {
+		thcd_leave(job, &d->record[job_id], h->rank, thc_be32(h->epoch));
+		return THC_DROP_NONE;
+	}
 	/* a wrong cookie is answered like a job that does not exist */
-	if (!active || h->cookie != thc_be64(job->cookie))
+	if (job && (!job->active || h->cookie != thc_be64(job->cookie)))
 		job = NULL;
-	if (h->op == THC_OP_LEAVE && !job)
-		return active ? THC_DROP_COOKIE : THC_DROP_JOB;
-	if (h->op == THC_OP_LEAVE)
-		return leave(d, job_id, job, h, path);
 	memcpy(&j, payload, sizeof(j));
 	return join(d, job_id, job, h, &j, path);
 }

@@ -7,8 +7,9 @@
 
 #include "thcd.h"
 
-/* A JOIN or LEAVE whose form, length and sum are good. Returns the drop
- * reason it is counted under in software mode, or THC_DROP_NONE.
+/* A JOIN, of whoever may have sent it, or a LEAVE that thc_admit_rank() admits; form, length
+ * and sum are good. Returns the drop reason it is counted under in software mode, or
+ * THC_DROP_NONE.
  */
 enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 					const void *payload, const struct thc_path *path);
