@@ -38,8 +38,6 @@ CHUNKS = 120
 N = 3
 PATIENCE = 30
 DEBUG = os.environ.get("THC_VM_KERNEL") == "debug"
-# All cases are for the newest kernel.
-BRIEF = DEBUG or os.environ.get("THC_VM_KERNEL") == "6.1"
 # A rank waits while thcd starts: on the debug kernel of a busy host, minutes.
 START_MS = 600000
 # Seconds for a case that takes one, or five on a busy host.
@@ -308,7 +306,7 @@ LOSSES = [case("xdp__no_loss", ""),
                                 # those that are not delayed overtake those that are
                                 ("reorder", "delay 3ms "))
             for percent, rounds in ((1, 4), (5, 4), (20, 3))
-            if kind == "loss" or percent == 5 or not BRIEF),
+            if kind == "loss" or percent == 5 or not DEBUG),
           case("xdp__all_of_it", "delay 2ms 1ms loss 1% duplicate 3% corrupt 2% reorder 25%"),
           case("ipv6__loss_1_percent", "loss 1%", v6=True),
           case("ipv6__all_of_it", "delay 2ms 1ms loss 5% duplicate 2% corrupt 1% reorder 25%",
@@ -386,7 +384,7 @@ if __name__ == "__main__":
             sys.exit(1)
         print(f"1..0 # SKIP this kernel has no AF_THC ({reason}): run it by tests/vm/check")
         sys.exit(tap.SKIPPED)
-    if BRIEF:
+    if DEBUG:
         print("# this is not the newest kernel: duplicates, corruption and reordering at 5 % only")
     tap.main([*LOSSES, xdp__goes_on_without_its_daemon, ipv6__goes_on_without_its_daemon,
               software__its_death_is_an_error_in_time])
