@@ -3,10 +3,10 @@
 #
 # Builds thc.ko for every kernel whose headers are installed, with all warnings
 # (W=1), in a copy: the kernel's build system writes beside the source. No warning is
-# let pass. (Sparse looks when tests/vm/build-module builds it for a test machine.) One TAP test per kernel, one per kernel and newer
-# release whose interfaces tests/kernel/newer.py puts into that kernel's headers, and
-# one for a kernel of 32 bits, which is refused; exit 4 when there is none, 1 if
-# THC_MUST_RUN is 1 (.ci/run).
+# let pass. (Sparse looks when tests/vm/build-module builds it for a test machine.)
+# One TAP test per kernel, one per kernel and newer release whose interfaces
+# tests/kernel/newer.py puts into that kernel's headers, and one for a kernel of 32
+# bits, which is refused; exit 4 when there is none, 1 if THC_MUST_RUN is 1 (.ci/run).
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
