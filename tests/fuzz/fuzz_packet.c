@@ -576,7 +576,7 @@ static bool length_known(u8 op, u32 length)
 {
 	if (op == THC_OP_JOIN)
 		return length == 16;
-	return !length || length == 16 || length == 256 || length == 512 || length == 1024;
+	return !length || length == 256 || length == 512 || length == 1024;
 }
 
 /* The first reason of protocol.md's table that header, payload and sum give. */
