@@ -3,7 +3,7 @@
  * Joining a job: JOIN to every aggregator until WELCOME says that all ranks
  * are in, and the job's constants out of it. Leaving: LEAVE, best effort.
  *
- *	connect()        JOIN, again every 20 ms
+ *	connect()        JOIN, again after thc_join_interval()
  *	WELCOME          constants; with a group: join_work joins it
  *	WELCOME (group)  next JOIN says HEARD
  *	WELCOME READY    from all: join_work makes room for slots, READY
@@ -43,6 +43,7 @@ void thc_join_begin(struct thc_sock *ts, u64 now)
 		get_random_bytes(&p->nonce, sizeof(p->nonce));
 		p->nonce |= 1;
 		p->join_at = now;
+		p->joins = 0;
 	}
 }
 
@@ -92,7 +93,7 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 			join.flags = cpu_to_be32(p->heard ? THC_JOIN_F_HEARD : 0);
 			thc_sender_header(&p->sender, &h, THC_OP_JOIN);
 			thc_send_control(p, &ts->outbox, &h, &join, sizeof(join));
-			p->join_at = now + THC_JOIN_INTERVAL_MS * THC_NS_PER_MS;
+			p->join_at = now + thc_join_interval(++p->joins) * THC_NS_PER_MS;
 		}
 		*due = min(*due, max(p->join_at, now + THC_NS_PER_MS));
 	}

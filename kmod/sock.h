@@ -50,7 +50,6 @@
 #define THC_SHARDS_MAX		THC_GENL_AGGREGATORS_MAX
 #define THC_TIMEOUT_MS		60000U
 #define THC_JOIN_TIMEOUT_MS	60000U
-#define THC_JOIN_INTERVAL_MS	20U
 /* A group that could not be joined is not tried again sooner. */
 #define THC_GROUP_RETRY_MS	1000U
 /* A rank that leaves ends a socket this long after the last message sent or
@@ -166,7 +165,7 @@ struct thc_route {
  * @heard: a WELCOME came over the group
  * @group_at: the group may be joined from then on; 0: at once
  * @ready: all ranks are in, @joined is final
- * @join_at: next JOIN
+ * @join_at: next JOIN; @joins: those of this joining
  * @unreachable: the network's last complaint, negative errno
  * @look_at: time to look for what is overdue, unless an answer comes before
  * @shard: its index
@@ -192,6 +191,7 @@ struct thc_peer {
 	bool			ready;
 	u64			group_at;
 	u64			join_at;
+	u32			joins;
 	int			unreachable;
 	u64			look_at;
 	u32			shard;

@@ -557,7 +557,8 @@ def case__pins_are_nobody_elses():
                 os.chmod(pins, mode)
                 os.chown(pins, owner, 0)
                 d = Daemon(net)
-                assert d.status == 1 and f"{pins} is there, and other users" in d.said, d.said
+                says = "belongs to user 65534" if owner else "is there, and other users"
+                assert d.status == 1 and f"{pins} {says}" in d.said, d.said
         finally:
             os.rmdir(pins)
 

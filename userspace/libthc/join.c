@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "client.h"
+#include <thc/welcome.h>
 
-#define JOIN_INTERVAL_MS	20
+#include "client.h"
 
 /* A join in progress. */
 struct joining {
@@ -20,6 +20,8 @@ struct joining {
 	bool			welcome;	/* params are filled in */
 	bool			unknown;	/* with constants this library cannot serve */
 	bool			heard;		/* a WELCOME came over the group */
+	uint32_t		sent;		/* JOINs */
+	uint64_t		give_up_at;	/* ns */
 };
 
 static int send_control(struct thc_client *c, uint8_t op, const void *payload, unsigned int bytes)
@@ -104,8 +106,11 @@ static int join_once(struct joining *j, int *last_error)
 		.nonce = thc_be64(c->nonce),
 		.flags = thc_be32(j->heard ? THC_JOIN_F_HEARD : 0),
 	};
-	uint64_t until = thc_now() + JOIN_INTERVAL_MS * THC_NS_PER_MS, calls = 0, now;
+	uint64_t until = thc_now() + thc_join_interval(++j->sent) * THC_NS_PER_MS, calls = 0, now;
 	int n;
+
+	if (until > j->give_up_at)
+		until = j->give_up_at;
 
 	n = send_control(c, THC_OP_JOIN, &payload, sizeof(payload));
 	if (n < 0)
@@ -156,11 +161,11 @@ static int set_up_sender(struct thc_client *c)
 static int join_until_ready(struct joining *j)
 {
 	struct thc_client *c = j->c;
-	uint64_t until = thc_now() + c->options.join_timeout_ms * THC_NS_PER_MS;
 	int ready = 0, last_error = 0;
 
+	j->give_up_at = thc_now() + c->options.join_timeout_ms * THC_NS_PER_MS;
 	while (!ready) {
-		if (thc_now() > until)
+		if (thc_now() >= j->give_up_at)
 			return timed_out(j, last_error);
 		ready = join_once(j, &last_error);
 	}
