@@ -373,6 +373,8 @@ FAILS(int, access, (const char *path, int mode), (path, mode), EACCES, -1)
 FAILS(int, stat, (const char *path, struct stat *st), (path, st), EACCES, -1)
 FAILS(int, lstat, (const char *path, struct stat *st), (path, st), EACCES, -1)
 FAILS(int, fstat, (int fd, struct stat *st), (fd, st), EIO, -1)
+FAILS(int, fstatat, (int dir, const char *name, struct stat *st, int flags), (dir, name, st, flags),
+      EIO, -1)
 FAILS(int, statfs, (const char *path, struct statfs *st), (path, st), EACCES, -1)
 FAILS(int, fstatfs, (int fd, struct statfs *st), (fd, st), EIO, -1)
 FAILS(int, chmod, (const char *path, mode_t mode), (path, mode), EPERM, -1)
