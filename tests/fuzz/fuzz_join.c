@@ -731,18 +731,25 @@ static void act_all(struct input *in, u8 op)
 	}
 }
 
-/* More refusals than there are in a second. */
+/* More strangers than are heard; and who knows the job, but is outside its prefix, has more
+ * refusals to come than there are in a second.
+ */
 static void act_flood(struct input *in)
 {
-	struct thc_path path = some_path(in, 0, 0);
+	struct thc_path stranger = some_path(in, 0, 0), outside = { .src_port = 40000 };
 	struct thc_join j = { .nonce = 1 };
 	u8 packet[PACKET_MAX];
-	size_t length = put_packet(packet, THC_OP_JOIN, 0, RANKS, 0, &j);
+	size_t length;
 	int i;
 
 	flooded = true;
+	outside.src = thc_addr_v4(thc_be32(0x0a630001));
+	length = put_packet(packet, THC_OP_JOIN, 0, RANKS, 0, &j);
 	for (i = 0; i < FLOOD; i++)
-		receive(packet, length, &path);
+		receive(packet, length, &stranger);
+	length = put_packet(packet, THC_OP_JOIN, 0, 0, 0, &j);
+	for (i = 0; i < FLOOD; i++)
+		receive(packet, length, &outside);
 }
 
 static void act_data(struct input *in)
