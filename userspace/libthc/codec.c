@@ -60,8 +60,8 @@ static bool cpu_has(enum thc_simd simd)
 /* Looked for once: in a virtual machine, each cpuid is a trap to the hypervisor. */
 static enum thc_simd cpu_best(void)
 {
-	static enum thc_simd best = THC_SIMD_AUTO;
-	enum thc_simd simd = __atomic_load_n(&best, __ATOMIC_RELAXED);
+	static int best = THC_SIMD_AUTO;
+	int simd = __atomic_load_n(&best, __ATOMIC_RELAXED);
 
 	if (simd != THC_SIMD_AUTO)
 		return simd;
