@@ -38,6 +38,8 @@ CHUNKS = 120
 N = 3
 PATIENCE = 30
 DEBUG = os.environ.get("THC_VM_KERNEL") == "debug"
+# There the aggregator's native XDP is looked at; what a worker does is on the other kernels.
+FEW = os.environ.get("THC_VM_KERNEL") == "6.1"
 # A rank waits while thcd starts: on the debug kernel of a busy host, minutes.
 START_MS = 600000
 # Seconds for a case that takes one, or five on a busy host.
@@ -387,6 +389,10 @@ if __name__ == "__main__":
     if DEBUG:
         print("# this is the debug kernel: duplicates, corruption and reordering at 5 % only, and "
               "over IPv6 thcd stays")
+    if FEW:
+        print("# this is 6.1: native XDP only, over both families, with all harms at once")
+        tap.main([c for c in LOSSES if c.__name__.endswith("__all_of_it")] +
+                 [xdp__goes_on_without_its_daemon])
     tap.main([*LOSSES, xdp__goes_on_without_its_daemon,
               *([] if DEBUG else [ipv6__goes_on_without_its_daemon]),
               software__its_death_is_an_error_in_time])
