@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * LD_PRELOAD library: lets one call of a program fail, by number, as failslab does in the
- * kernel. netns/test_failures.py counts the number up until a run has had no failure.
+ * LD_PRELOAD library: lets one call of a program fail, as failslab does in the kernel.
+ * netns/test_failures.py lets each fail that a run has had.
  *
- * A call counts if it comes from the program's own code, not from libc or libbpf, and for the
- * first $FAIL_PER_SITE times that it comes by the same way (its callers): what a poll loop calls
- * again and again would never come to an end. With threads the same number may be another call in
- * another run. libbpf and cJSON fail as a whole: their functions are calls like system calls here.
+ * A call is named by the way that it came by (a hash of its callers) and by how often one has
+ * come by it: the order of calls is another one in each run of a program with threads, and these
+ * names are not. It counts if it comes from the program's own code, not from libc or libbpf, and
+ * for the first $FAIL_PER_SITE times: what a poll loop calls again and again would never come to
+ * an end. libbpf and cJSON fail as a whole: their functions are calls like system calls here.
  *
  *	FAIL_IN		name of the program; others, such as nsenter before it, are left alone
- *	FAIL_AT		number of the call that fails, from 1; 0: none
+ *	FAIL_AT		name of the call that fails; empty: none
  *	FAIL_PER_SITE	see above, 1 if not given
- *	FAIL_REPORT	file for one line about the call that failed, and one for each kind of
- *			memory that the program has not given back at its end
+ *	FAIL_REPORT	file for one line about each call up to the one that failed, one about
+ *			that, and one for each kind of memory that the program has not given
+ *			back at its end
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -21,6 +23,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <link.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -66,7 +69,9 @@ static struct {
 	uint64_t	site[SITES];	/* hash of the way that a call came by; 0: unused */
 	unsigned int	times[SITES];
 	void		*block[BLOCKS];	/* allocated by the program */
-	unsigned int	per_site, calls, fail_at;
+	unsigned int	per_site, fail_time;
+	uint64_t	fail_site;	/* 0: none */
+	bool		failed;
 	size_t		mapped;
 	int		report;
 	pthread_mutex_t	lock;
@@ -92,16 +97,10 @@ static int find_program(struct dl_phdr_info *info, size_t size, void *unused)
 	return 1; /* the first object is the program */
 }
 
-static unsigned int number(const char *name, unsigned int otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? (unsigned int)atoi(text) : otherwise;
-}
-
 __attribute__((constructor)) static void begin(void)
 {
 	const char *program = getenv("FAIL_IN"), *report = getenv("FAIL_REPORT");
+	const char *at = getenv("FAIL_AT"), *per_site = getenv("FAIL_PER_SITE");
 	void *frame[FRAMES];
 
 	if (!program || !report || strcmp(program, program_invocation_short_name))
@@ -109,8 +108,9 @@ __attribute__((constructor)) static void begin(void)
 	inside = true;
 	/* it loads a library when it is called first */
 	backtrace(frame, FRAMES);
-	all.per_site = number("FAIL_PER_SITE", 1);
-	all.fail_at = number("FAIL_AT", 0);
+	all.per_site = per_site ? (unsigned int)atoi(per_site) : 1;
+	if (at)
+		sscanf(at, "%" SCNx64 ".%u", &all.fail_site, &all.fail_time);
 	all.report = open(report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	inside = false;
 	if (all.report >= 0)
@@ -131,7 +131,7 @@ static uint64_t hash_callers(void)
 
 	for (i = 0; i < n; i++)
 		if (is_own(frame[i]))
-			hash = (hash ^ (uintptr_t)frame[i]) * 0x9e3779b97f4a7c15ULL;
+			hash = (hash ^ ((uintptr_t)frame[i] - all.first)) * 0x9e3779b97f4a7c15ULL;
 	return hash | 1;
 }
 
@@ -152,6 +152,7 @@ static unsigned int count_site(uint64_t hash)
 /* True if this call is the one that fails. */
 static bool hit(const char *name, const void *caller)
 {
+	unsigned int time;
 	bool fails = false;
 	uint64_t hash;
 
@@ -160,8 +161,11 @@ static bool hit(const char *name, const void *caller)
 	inside = true;
 	hash = hash_callers();
 	pthread_mutex_lock(&all.lock);
-	if (count_site(hash) <= all.per_site)
-		fails = ++all.calls == all.fail_at;
+	time = count_site(hash);
+	if (time <= all.per_site && !all.failed) {
+		dprintf(all.report, "at %" PRIx64 ".%u\n", hash, time);
+		all.failed = fails = hash == all.fail_site && time == all.fail_time;
+	}
 	pthread_mutex_unlock(&all.lock);
 	if (fails)
 		dprintf(all.report, "%s called at %#lx\n", name,

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Every allocation and every system call of thcd and libthc fails once: in run n the n-th
-(tests/lib/fail.c), until a run has had no failure. Each run ends in time, with all as it is to be
-or with a sentence about what failed; nothing dies of a signal, and no descriptor, memory, pin,
-control socket or XDP program is left.
+"""Every allocation and every system call of thcd and libthc that a run has had fails once, in a
+run of its own (tests/lib/fail.c). Each run ends in time, with all as it is to be or with a sentence
+about what failed; nothing dies of a signal, and no descriptor, memory, pin, control socket or XDP
+program is left.
 
 `make check` lets each place in the code fail the first time that it is reached, without XDP.
 FAILURES_PER_SITE=2 is what make check-debug does, with XDP as well.
@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
@@ -29,6 +30,7 @@ LIMIT = 60              # seconds: ends what hangs, on a machine with other work
 COOKIE = 0x5eed1234abcd5eed
 PORTS = 64
 LANES = 4
+TRIES = 3               # for a call that a thread makes or not, as it happens
 
 # Functions of libraries that thcd and libthc call and that are not let fail, and why.
 CANNOT_FAIL = """
@@ -71,15 +73,15 @@ def built(name):
 
 
 class Injected:
-    """The environment in which call n of a program fails, and what came of it."""
+    """The environment in which a call of a program fails, "": none, and what came of it."""
 
-    def __init__(self, program, n):
+    def __init__(self, program, call):
         self.program = program
         handle, self.path = tempfile.mkstemp(prefix=netns.temporary_prefix())
         os.close(handle)
         self.environment = {
             **os.environ, "LD_PRELOAD": built("tests/lib/fail.so"), "FAIL_REPORT": self.path,
-            "FAIL_IN": os.path.basename(program), "FAIL_AT": str(n),
+            "FAIL_IN": os.path.basename(program), "FAIL_AT": call,
             "FAIL_PER_SITE": str(PER_SITE)}
 
     def __enter__(self):
@@ -88,9 +90,15 @@ class Injected:
     def __exit__(self, *_exc):
         os.unlink(self.path)
 
-    def lines(self):
+    def _report(self):
         with open(self.path, encoding="utf-8") as f:
             return f.read().splitlines()
+
+    def lines(self):
+        return [line for line in self._report() if not line.startswith("at ")]
+
+    def calls(self):
+        return [line.split()[1] for line in self._report() if line.startswith("at ")]
 
     def failed(self):
         """The name of the function that failed, or None."""
@@ -100,34 +108,63 @@ class Injected:
         return [line for line in self.lines() if line.startswith("leaked ")]
 
 
+class Calls:
+    """Those that are to fail still; more are found while others fail."""
+
+    def __init__(self):
+        self.left, self.tries, self.failed, self.wrong = [""], {"": 0}, {}, []
+        self.missed, self.busy, self.changed = [], 0, threading.Condition()
+
+    def take(self):
+        """The next one; None: there is none and will be none."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.left or not self.busy)
+            if not self.left or len(self.wrong) >= 8:
+                return None
+            self.busy += 1
+            return self.left.pop(0)
+
+    def give(self, call, name, found, wrong=None):
+        """What came of it: the name of the function that failed, if it did; calls before it."""
+        with self.changed:
+            self.busy -= 1
+            for other in found:
+                if other not in self.tries:
+                    self.tries[other] = 0
+                    self.left.append(other)
+            self.tries[call] += 1
+            if wrong:
+                self.wrong.append(f"call {call}: {wrong}")
+            elif name:
+                self.failed[name] = self.failed.get(name, 0) + 1
+            elif call:
+                (self.left if self.tries[call] < TRIES else self.missed).append(call)
+            self.changed.notify_all()
+
+
 def sweep(attempt, lanes=LANES):
-    """attempt(n, lane) for n = 1, 2, ... in as many threads, until nothing fails any more.
-
-    It returns the name of the function that failed, or None. All that is found wrong is said
-    together. Returns how often each function has failed.
+    """attempt(call, lane) with none and then with each call that any of them has found, in as
+    many threads. It returns the name of the function that failed, or None, and the calls that
+    there were. All that is found wrong is said together. Returns how often each function failed.
     """
-    counts, wrong = {}, []
+    calls = Calls()
 
-    def lane(k):
-        n, quiet = k + 1, 0
-        # a call that a thread makes or not, as it happens: the end is seen twice
-        while quiet < 2 and len(wrong) < 8:
+    def work(lane):
+        while (call := calls.take()) is not None:
             try:
-                name = attempt(n, k)
-                quiet = 0 if name else quiet + 1
-                if name:
-                    counts[name] = counts.get(name, 0) + 1
-            except AssertionError as error:
-                wrong.append(f"call {n}: {error}")
-            n += lanes
+                calls.give(call, *attempt(call, lane))
+            except Exception as error:  # other lanes wait for what comes of this call
+                calls.give(call, None, [], wrong=f"{type(error).__name__}: {error}")
 
     with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
-        for future in [pool.submit(lane, k) for k in range(lanes)]:
+        for future in [pool.submit(work, k) for k in range(lanes)]:
             future.result()
-    print(f"# {sum(counts.values())} calls failed: " +
-          ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))
-    assert not wrong, "\n".join(wrong)
-    return counts
+    print(f"# {sum(calls.failed.values())} calls failed: " +
+          ", ".join(f"{name} {n}" for name, n in sorted(calls.failed.items())))
+    if calls.missed:
+        print(f"# not come by again in {TRIES} runs: {', '.join(calls.missed)}")
+    assert not calls.wrong, "\n".join(calls.wrong)
+    return calls.failed
 
 
 def happened(counts, *names):
@@ -280,7 +317,7 @@ def one_start(injected, command, control, rank, left):
         assert again.end() == 0, again.text()
         remains = left()
     assert not remains, f"{injected.lines()}: left behind: {remains}; {daemon.text()}"
-    return name
+    return name, injected.calls()
 
 
 def case__every_function_is_let_fail_or_cannot():
@@ -302,15 +339,15 @@ def case__every_function_is_let_fail_or_cannot():
 def case__libthc():
     port = own_ports(1)[0]
 
-    def attempt(n, lane):
-        with Injected("one_rank", n) as injected:
+    def attempt(call, lane):
+        with Injected("one_rank", call) as injected:
             try:
                 status, text = run_rank("127.0.0.1", port, lane + 1, injected.environment)
             except AssertionError as error:
                 raise AssertionError(f"{injected.lines()}: {error}") from None
             assert status in (0, 1) and not injected.leaks(), \
                 f"{injected.lines()}: status {status}: {text}"
-            return injected.failed()
+            return injected.failed(), injected.calls()
 
     with Place(reply="fanout") as place:
         daemon = Daemon(place.software(port), place.control)
@@ -327,8 +364,8 @@ def case__libthc():
 def case__thcd_software():
     ports = own_ports(LANES)
 
-    def attempt(n, lane):
-        with Place(reply="fanout") as place, Injected("thcd", n) as injected:
+    def attempt(call, lane):
+        with Place(reply="fanout") as place, Injected("thcd", call) as injected:
             return one_start(injected, place.software(ports[lane]), place.control,
                              lambda: run_rank("127.0.0.1", ports[lane], 1), place.left)
 
@@ -348,9 +385,9 @@ def xdp(*options):
             return (place.left() + ([pins] if os.path.exists(pins) else []) +
                     [f"XDP on {i['ifname']}" for i in link if i.get("xdp")])
 
-        def attempt(n, lane):
+        def attempt(call, lane):
             net = nets[lane]
-            with Place() as place, Injected("thcd", n) as injected:
+            with Place() as place, Injected("thcd", call) as injected:
                 return one_start(
                     injected, net.enter(net.aggregator, place.command(
                         "--instance", net.name, "-i", "eth0", *options)), place.control,

@@ -7,6 +7,7 @@ import contextlib
 import grp
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
@@ -425,6 +427,43 @@ def case__members_who_say_nothing_keep_nobody_out():
             child.wait()
             child.stdout.close()
         d.end()
+
+
+def case__a_client_for_whom_no_file_is_free_waits_and_costs_nothing():
+    def files(pid):
+        return {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+
+    with netns.Topology(1) as net, programs() as folder:
+        control = os.path.join(folder, "control")
+        d = Daemon(net, "--software", "--control", control)
+        assert d.ready, d.said
+        pid = d.process.pid
+        before, had = resource.prlimit(pid, resource.RLIMIT_NOFILE), len(files(pid))
+        with contextlib.ExitStack() as clients:
+            silent = [clients.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(8)]
+            for s in silent:
+                s.connect(control)
+            deadline = time.monotonic() + wire.PATIENCE
+            while len(files(pid)) < had + 8 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            free = min(set(range(had + 9)) - files(pid))
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, before[1]))
+            late = clients.enter_context(socket.socket(socket.AF_UNIX))
+            since = time.monotonic()
+            late.settimeout(1)
+            late.connect(control)
+            late.send(b"stats\n")
+            with contextlib.suppress(TimeoutError):
+                assert not late.recv(1), "a client was answered: the case tests nothing"
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+            silent[0].close()
+            took = time.monotonic() - since
+            late.settimeout(wire.PATIENCE)
+            assert late.recv(1) == b"{"
+        d.end()
+        tries = d.said.count("cannot talk to a client of the control socket: Too many open files")
+        assert 1 <= tries <= 2 + took / 0.5, f"{tries} tries in {took:.1f} s"
+        assert "were left out" not in d.said, d.said
 
 
 def case__without_a_group_the_socket_is_roots():

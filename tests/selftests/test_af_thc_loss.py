@@ -307,8 +307,7 @@ LOSSES = [case("xdp__no_loss", ""),
             for kind, delay in (("loss", ""), ("duplicate", ""), ("corrupt", ""),
                                 # those that are not delayed overtake those that are
                                 ("reorder", "delay 3ms "))
-            for percent, rounds in ((1, 4), (5, 4), (20, 3))
-            if kind == "loss" or percent == 5 or not DEBUG),
+            for percent, rounds in ((1, 4), (5, 4), (20, 3))),
           case("xdp__all_of_it", "delay 2ms 1ms loss 1% duplicate 3% corrupt 2% reorder 25%"),
           case("ipv6__loss_1_percent", "loss 1%", v6=True),
           case("ipv6__all_of_it", "delay 2ms 1ms loss 5% duplicate 2% corrupt 1% reorder 25%",
@@ -386,13 +385,14 @@ if __name__ == "__main__":
             sys.exit(1)
         print(f"1..0 # SKIP this kernel has no AF_THC ({reason}): run it by tests/vm/check")
         sys.exit(tap.SKIPPED)
-    if DEBUG:
-        print("# this is the debug kernel: duplicates, corruption and reordering at 5 % only, and "
-              "over IPv6 thcd stays")
     if FEW:
         print("# this is 6.1: native XDP only, over both families, with all harms at once")
         tap.main([c for c in LOSSES if c.__name__.endswith("__all_of_it")] +
                  [xdp__goes_on_without_its_daemon])
+    if DEBUG:
+        print("# this is the debug kernel: over IPv4 only, losses of 5 % and all harms at once")
+        LOSSES = [c for c in LOSSES if c.__name__ in (
+            "xdp__loss_5_percent", "xdp__all_of_it", "software__loss_5_percent_and_duplicates")]
     tap.main([*LOSSES, xdp__goes_on_without_its_daemon,
               *([] if DEBUG else [ipv6__goes_on_without_its_daemon]),
               software__its_death_is_an_error_in_time])

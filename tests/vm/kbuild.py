@@ -34,7 +34,9 @@ class Build:
         self.edit, self.tools = edit, {**TOOLS, **(tools or {})}
         self.home = os.path.join(kernels.cache_dir(), name)
         self.tree, self.out = os.path.join(self.home, "source"), os.path.join(self.home, "build")
+        # BTF needs types; where a variable is kept nobody asks, and the compiler is faster
         self.make = ["make", "-C", self.tree, f"O={self.out}", "KBUILD_BUILD_TIMESTAMP=",
+                     "KCFLAGS=-fno-var-tracking -fno-var-tracking-assignments",
                      "KBUILD_BUILD_USER=thc", "KBUILD_BUILD_HOST=thc",
                      *([f"ARCH={arch}"] if arch else [])]
         self._stamp = os.path.join(self.home, "digest")

@@ -22,6 +22,9 @@
 
 #define REQUEST_MAX	64
 
+/* A client that could not be taken (no file free) stays readable: it must not keep us busy. */
+#define ACCEPT_AGAIN_MS	500
+
 /* Removes the socket of a dead thcd, and nothing else. */
 static int make_way(const struct thcd_control_state *s, const struct sockaddr_un *un,
 		    struct thcd_error *e)
@@ -151,11 +154,14 @@ void thcd_control_close(struct thcd_control_state *s)
 		thcd_say("cannot remove the control socket %s: %s", s->path, strerror(errno));
 }
 
-int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p)
+int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p, int *wait)
 {
-	int i;
+	u64 now = thcd_now_ms();
+	int i, later = s->again_ms > now ? (int)(s->again_ms - now) : 0;
 
-	p[0] = (struct pollfd){ .fd = s->listener, .events = POLLIN };
+	p[0] = (struct pollfd){ .fd = later ? -1 : s->listener, .events = POLLIN };
+	if (later && (*wait < 0 || *wait > later))
+		*wait = later;
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
 		p[1 + i] = (struct pollfd){ .fd = s->client[i], .events = POLLIN };
 	return 1 + THCD_CONTROL_CLIENTS;
@@ -303,8 +309,15 @@ static void take_client(struct thcd_control_state *s)
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	int i = find_place(s);
 
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno == EAGAIN)
+			return;
+		thcd_say_limited("cannot talk to a client of the control socket: %s; thcd tries "
+				 "again",
+				 strerror(errno));
+		s->again_ms = thcd_now_ms() + ACCEPT_AGAIN_MS;
 		return;
+	}
 	if (i < 0) {
 		close(fd);
 		return;

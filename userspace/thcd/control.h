@@ -20,6 +20,7 @@
  * struct thcd_control_state - the socket and who talks through it
  * @since: when a client came, in the order of clients
  * @trusted: the client is root, or thcd's own user
+ * @again_ms: no client is taken before; 0: none could not be taken
  * @reload: carries out "reload" and adds the lines that it says to @said; false: the file
  *	could not be taken
  */
@@ -29,6 +30,7 @@ struct thcd_control_state {
 	u64		since[THCD_CONTROL_CLIENTS];
 	bool		trusted[THCD_CONTROL_CLIENTS];
 	u64		clients;
+	u64		again_ms;
 	char		path[108];
 	bool		(*reload)(void *context, cJSON *said);
 	void		*context;
@@ -45,8 +47,10 @@ int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const 
 		      const char *group, struct thcd_error *e);
 void thcd_control_close(struct thcd_control_state *s);
 
-/* Fills @p (1 + THCD_CONTROL_CLIENTS entries) for poll(), and serves it after. */
-int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p);
+/* Fills @p (1 + THCD_CONTROL_CLIENTS entries) for poll(), shortens its @wait (ms, -1: for
+ * ever) if need be, and serves it after.
+ */
+int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p, int *wait);
 void thcd_control_serve(struct thcd_control_state *s, const struct thcd *d, const struct pollfd *p);
 
 #endif /* THCD_CONTROL_H */

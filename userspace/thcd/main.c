@@ -299,7 +299,7 @@ static int loop(struct run *r)
 		for (i = 0; i < d->sockets; i++)
 			p[2 + i] = (struct pollfd){ .fd = d->socket[i].fd, .events = POLLIN };
 		control = foreign + thcd_foreign_poll(d, foreign);
-		n = control - p + thcd_control_poll(&r->control, control);
+		n = control - p + thcd_control_poll(&r->control, control, &wait);
 		if (poll(p, n, wait) < 0) {
 			if (errno != EINTR)
 				wait_again();

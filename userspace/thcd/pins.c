@@ -48,20 +48,18 @@ static int make_dir(const char *dir, uid_t heir, struct thcd_error *e)
 			rmdir(dir);
 		return -1;
 	}
-	ours = !st.st_uid || st.st_uid == geteuid() || st.st_uid == heir ||
-	       heir == THCD_PINS_ANYBODYS;
-	if (S_ISDIR(st.st_mode) && !ours && !(st.st_mode & (S_IWGRP | S_IWOTH)))
-		return thcd_fail(
-			e,
-			"%s belongs to user %u, for whom it may have been prepared, and other "
-			"users can write to it: run thcd as that user, or thcd --discard first",
-			dir, (unsigned int)st.st_uid);
-	if (!S_ISDIR(st.st_mode) || !ours || st.st_mode & (S_IWGRP | S_IWOTH))
+	if (!S_ISDIR(st.st_mode) || st.st_mode & (S_IWGRP | S_IWOTH))
 		return thcd_fail(e,
 				 "%s is there, and other users can write to it: look at what it "
 				 "is (ls -ld %s), remove it, and mount bpffs with mode=0700",
 				 dir, dir);
-	return 0;
+	ours = !st.st_uid || st.st_uid == geteuid() || st.st_uid == heir ||
+	       heir == THCD_PINS_ANYBODYS;
+	return ours ? 0 :
+		      thcd_fail(e,
+				"%s belongs to user %u, for whom it may have been prepared: run "
+				"thcd as that user, or thcd --discard first",
+				dir, (unsigned int)st.st_uid);
 }
 
 /* Fails while there are pins, or other instances. */
@@ -71,12 +69,23 @@ static void remove_dirs(const struct thcd_pins *p)
 	rmdir(THC_PINS_ROOT);
 }
 
+/* NULL: there are no more. */
+static const char *next_pin(DIR *dir)
+{
+	struct dirent *entry;
+
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			return entry->d_name;
+	return NULL;
+}
+
 /* Who has had the pins may have put links among them, and root would open what is another's.
  * From here on nobody but root can add any, until they are given or given back.
  */
 static int take_back(struct thcd_pins *p, struct thcd_error *e)
 {
-	struct dirent *entry;
+	const char *name;
 	struct stat st;
 	DIR *dir;
 	int err;
@@ -86,17 +95,15 @@ static int take_back(struct thcd_pins *p, struct thcd_error *e)
 	if (!dir)
 		return thcd_fail(e, "cannot take back %s: %s", p->dir, strerror(errno));
 	p->owner = st.st_uid;
-	while (!err && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
-			err = thcd_fail(e, "cannot look at %s/%s: %s", p->dir, entry->d_name,
+	while (!err && (name = next_pin(dir))) {
+		if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW))
+			err = thcd_fail(e, "cannot look at %s/%s: %s", p->dir, name,
 					strerror(errno));
 		else if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
 			err = thcd_fail(e,
 					"%s/%s is a link or a folder, which no thcd has put there: "
 					"remove it",
-					p->dir, entry->d_name);
+					p->dir, name);
 	}
 	closedir(dir);
 	return err;
@@ -136,19 +143,17 @@ const char *thcd_pins_path(const struct thcd_pins *p, const char *name, char *pa
 
 int thcd_pins_remove(struct thcd_pins *p)
 {
-	struct dirent *entry;
 	DIR *dir = opendir(p->dir);
+	const char *name;
 	int removed = 0;
 
 	if (!dir) {
 		thcd_say("cannot list %s: %s; what is pinned there stays", p->dir, strerror(errno));
 		return 0;
 	}
-	while ((entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		if (unlinkat(dirfd(dir), entry->d_name, 0))
-			thcd_say("cannot remove %s/%s: %s", p->dir, entry->d_name, strerror(errno));
+	while ((name = next_pin(dir))) {
+		if (unlinkat(dirfd(dir), name, 0))
+			thcd_say("cannot remove %s/%s: %s", p->dir, name, strerror(errno));
 		else
 			removed++;
 	}
@@ -158,7 +163,7 @@ int thcd_pins_remove(struct thcd_pins *p)
 
 int thcd_pins_give(struct thcd_pins *p, uid_t heir, struct thcd_error *e)
 {
-	struct dirent *entry;
+	const char *name;
 	struct stat st;
 	DIR *dir;
 	int err = 0;
@@ -171,10 +176,8 @@ int thcd_pins_give(struct thcd_pins *p, uid_t heir, struct thcd_error *e)
 	dir = opendir(p->dir);
 	if (!dir)
 		return thcd_fail(e, "cannot read %s: %s", p->dir, strerror(errno));
-	while (!err && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
-			err = fchownat(dirfd(dir), entry->d_name, heir, (gid_t)-1,
-				       AT_SYMLINK_NOFOLLOW);
+	while (!err && (name = next_pin(dir)))
+		err = fchownat(dirfd(dir), name, heir, (gid_t)-1, AT_SYMLINK_NOFOLLOW);
 	err = err || fchown(dirfd(dir), heir, (gid_t)-1) || chmod(THC_PINS_ROOT, 0711);
 	if (err)
 		thcd_fail(e, "cannot give %s to the user: %s", p->dir, strerror(errno));

@@ -161,19 +161,21 @@ static u64 own_netns(void)
 }
 
 /* The predecessor's program goes, and all it left; if the program stays, so do its pins.
- * Returns how many these were.
+ * Returns how many these were, and in @detached whether the program was on the hook.
  */
-static int discard(struct thcd *d, struct thcd_error *e)
+static int discard(struct thcd *d, bool *detached, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
 	int err = 0;
 
+	*detached = false;
 	if (x->old_fd >= 0 && x->hook.id) {
 		u32 id = thcd_prog_id(x->old_fd);
 
+		*detached = id == x->hook.id;
 		if (!id)
 			err = -errno;
-		else if (id == x->hook.id)
+		else if (*detached)
 			err = thcd_hook_detach(x->ifindex, x->old_fd, x->hook.generic);
 	}
 	if (err)
@@ -215,6 +217,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 {
 	struct thcd_xdp *x = d->xdp;
 	struct thcd_meta was;
+	bool detached;
 	u32 key = 0;
 	int i;
 
@@ -227,7 +230,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	if (x->adopted && c->fresh)
 		return thcd_fail(e, "--fresh is for root: thcd --prepare USER --fresh");
-	if (c->fresh && discard(d, e) < 0)
+	if (c->fresh && discard(d, &detached, e) < 0)
 		return -1;
 	x->meta = (struct thcd_meta){
 		.netns = own_netns(),
@@ -258,7 +261,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	/* one that died while starting: nothing there is worth keeping */
 	close_state(d);
-	return discard(d, e) < 0 ? -1 : open_state(d, e);
+	return discard(d, &detached, e) < 0 ? -1 : open_state(d, e);
 }
 
 /* How many slots there are, and where maps are pinned, or found. Negative errno. */
@@ -701,7 +704,7 @@ int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_
 int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x;
-	bool attached;
+	bool detached;
 	int pins;
 
 	if (make_empty(d, e))
@@ -711,11 +714,10 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 	    (x->ifindex && thcd_hook_query(x->ifindex, d->interface, &x->hook, e)))
 		return -1;
 	x->old_fd = pinned_program(x);
-	attached = x->old_fd >= 0 && x->hook.id && thcd_prog_id(x->old_fd) == x->hook.id;
-	pins = discard(d, e);
+	pins = discard(d, &detached, e);
 	if (pins < 0)
 		return -1;
-	if (attached)
+	if (detached)
 		thcd_say("detached the XDP program from %s and removed %d pins of instance \"%s\"",
 			 d->interface, pins, d->instance);
 	else if (pins)
