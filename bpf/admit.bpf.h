@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Admission, over include/thc/job.h, which says in which order: who sends, then
+ * Admission, over include/thc/aggregator/job.h, which says in which order: who sends, then
  * the packet sum, then what the header says.
  */
 #ifndef THC_ADMIT_BPF_H

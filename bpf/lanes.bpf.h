@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The loops of include/thc/lane.h as BPF subprograms, one per kind, and the
+ * The loops of include/thc/aggregator/lane.h as BPF subprograms, one per kind, and the
  * packet sum per payload size. In thc_simd.bpf.c a kind's subprogram first asks
- * thc.ko (include/thc/kfunc.h), and runs its own loop if that cannot now.
+ * thc.ko (include/thc/aggregator/kfunc.h), and runs its own loop if that cannot now.
  *
  * They are global functions: the verifier looks at each once, for arguments
  * of exactly these types, instead of once per path that leads to a call
@@ -15,7 +15,7 @@
 
 #include "maps.bpf.h"
 
-#include <thc/kfunc.h>
+#include <thc/aggregator/kfunc.h>
 
 /* Was it done by thc.ko? In thc_simd.bpf.c alone it is asked to. */
 #ifdef THC_SIMD

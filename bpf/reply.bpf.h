@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Answers on their way out: a request's frame is turned into its answer. The
- * THC header has been written by then (include/thc/answer.h, under the slot's
+ * THC header has been written by then (include/thc/aggregator/answer.h, under the slot's
  * lock); here are addresses, lengths, lanes and copies.
  *
  * Where frames come from decides the shape of this file:

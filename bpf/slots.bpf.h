@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Slots: finding one and holding its lock. What a contribution does to a
- * slot is include/thc/slot.h.
+ * slot is include/thc/aggregator/slot.h.
  *
  * The lock is a word taken by compare-and-swap, not a bpf_spin_lock: under
  * that no function may be called, and a map value with one cannot be mmapped.

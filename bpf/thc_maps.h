@@ -15,7 +15,7 @@
 #ifndef THC_MAPS_H
 #define THC_MAPS_H
 
-#include <thc/answer.h>
+#include <thc/aggregator/answer.h>
 
 /* Lanes of both versions of a slot, little-endian words. */
 struct thc_lanes {

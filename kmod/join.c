@@ -11,7 +11,7 @@
 #include <linux/in.h>
 #include <net/ipv6.h>
 
-#include <thc/welcome.h>
+#include <thc/worker/welcome.h>
 
 #include "sock.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The functions that XDP programs may call: include/thc/kfunc.h, registered,
+ * The functions that XDP programs may call: include/thc/aggregator/kfunc.h, registered,
  * counted and passed on to simd.c. They need this module's BTF; where the
  * module was built without (the kernel's headers had no vmlinux, or there was
  * no pahole) there are none, and nothing else is missing.
@@ -14,7 +14,7 @@
 #include <linux/module.h>
 #include <linux/percpu.h>
 
-#include <thc/kfunc.h>
+#include <thc/aggregator/kfunc.h>
 
 #include "compat/compat.h"
 #include "simd.h"

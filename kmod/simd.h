@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Lane loops per instruction set. include/thc/lane.h says what they compute,
+ * Lane loops per instruction set. include/thc/aggregator/lane.h says what they compute,
  * bit for bit, also where a table overflows its lanes; these say how fast.
  *
  * simd_scalar.c, simd_avx2.c and simd_avx512.c are also compiled in user
@@ -11,7 +11,7 @@
 #ifndef THC_KMOD_SIMD_H
 #define THC_KMOD_SIMD_H
 
-#include <thc/lane.h>
+#include <thc/aggregator/lane.h>
 
 /**
  * struct thc_simd_ops - the loops of one instruction set
@@ -85,7 +85,7 @@ const char *thc_simd_name(void);
 /* Chooses the instruction set; before anything else of this file. */
 void thc_simd_init(void);
 
-/* Offers XDP programs what include/thc/kfunc.h declares, if the kernel can. */
+/* Offers XDP programs what include/thc/aggregator/kfunc.h declares, if the kernel can. */
 void thc_kfunc_init(void);
 #endif
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The lane loops of include/thc/lane.h as they stand, for CPUs without a
+ * The lane loops of include/thc/aggregator/lane.h as they stand, for CPUs without a
  * vector unit that we know.
  */
 #include "simd.h"

@@ -7,7 +7,7 @@
 #ifndef THC_NAMES_H
 #define THC_NAMES_H
 
-#include <thc/event.h>
+#include <thc/aggregator/event.h>
 
 #define THC_EVENT_LIST(X)								\
 	X(ADDED, "added", "contributions counted into a sum")				\
@@ -90,7 +90,7 @@ static inline int thc_drop_is_reason(int reason)
 	return reason != THC_DROP_NONE;
 }
 
-/* The counter rule of include/thc/event.h; *@fates and *@drops may be shown. */
+/* The counter rule of include/thc/aggregator/event.h; *@fates and *@drops may be shown. */
 static inline int thc_stats_add_up(const struct thc_stats *s, u64 *fates, u64 *drops)
 {
 	int i;

@@ -21,7 +21,7 @@ from tap import netns  # noqa: E402
 
 USER = "a user of another host of the network"
 LEAST = 100000          # JOINs of the flood
-BURST, A_SECOND = 64, 200       # include/thc/bucket.h
+BURST, A_SECOND = 64, 200       # include/thc/aggregator/bucket.h
 JOINS = 10
 COUNT = 50000
 

@@ -307,7 +307,7 @@ static inline size_t rig_payload(u8 op, u8 sum_width)
 /*
  * The reference: lane @i of one contribution as a plain integer, and how two
  * of them combine, coordinate by coordinate, straight from the uapi header's
- * words. Shares nothing with include/thc/lane.h.
+ * words. Shares nothing with include/thc/aggregator/lane.h.
  */
 static inline u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload, int i)
 {

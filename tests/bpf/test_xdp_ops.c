@@ -3,7 +3,7 @@
  * Every op, 1 to 8 contributors, in random order, with duplicates and with
  * packets of past and future generations in between: lanes and answers of
  * thc_xdp are compared bit for bit with plain integers per coordinate (rig.h)
- * and with include/thc/lane.h in user space. Then what ends a generation
+ * and with include/thc/aggregator/lane.h in user space. Then what ends a generation
  * otherwise: a new epoch, and thc_close.
  */
 #include "rig.h"

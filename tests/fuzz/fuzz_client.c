@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <thc/welcome.h>
+#include <thc/worker/welcome.h>
 
 #include "client.h"
 #include "fuzz.h"

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 
 #include <cjson/cJSON.h>
-#include <thc/welcome.h>
+#include <thc/worker/welcome.h>
 
 #include "client.h"
 #include "control.h"

@@ -28,7 +28,7 @@
 
 #include "shim/bpf/bpf_helpers.h"
 
-#include <thc/checksum.h>
+#include <thc/wire/checksum.h>
 
 #include "fuzz.h"
 

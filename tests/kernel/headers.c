@@ -8,17 +8,17 @@
 #include <linux/stddef.h>
 #include <linux/types.h>
 
-#include <thc/answer.h>
-#include <thc/event.h>
-#include <thc/flight.h>
-#include <thc/job.h>
-#include <thc/lane.h>
-#include <thc/nibble.h>
-#include <thc/slot.h>
-#include <thc/sum.h>
+#include <thc/aggregator/answer.h>
+#include <thc/aggregator/event.h>
+#include <thc/worker/flight.h>
+#include <thc/aggregator/job.h>
+#include <thc/aggregator/lane.h>
+#include <thc/aggregator/nibble.h>
+#include <thc/aggregator/slot.h>
+#include <thc/wire/sum.h>
 #include <thc/types.h>
-#include <thc/welcome.h>
-#include <thc/window.h>
+#include <thc/worker/welcome.h>
+#include <thc/worker/window.h>
 
 static_assert(offsetof(struct thc_hdr, cookie) == 8);
 static_assert(offsetof(struct thc_hdr, epoch) == 20);

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include <thc/answer.h>
-#include <thc/nibble.h>
+#include <thc/aggregator/answer.h>
+#include <thc/aggregator/nibble.h>
 
 #include "ranks.h"
 

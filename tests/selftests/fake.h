@@ -11,7 +11,7 @@
 
 #include "afthc.h"
 
-#include <thc/sum.h>
+#include <thc/wire/sum.h>
 
 #define FAKE_PORT	(PORT + 500)
 #define FAKE_EPOCH	5

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of include/thc/flight.h share: one worker whose clock is a variable,
+ * What the tests of include/thc/worker/flight.h share: one worker whose clock is a variable,
  * its requests, packets from the aggregator, and what it would send again. No sockets.
  */
 #ifndef TESTS_UNIT_FLIGHT_WORKER_H
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/flight.h>
+#include <thc/worker/flight.h>
 
 #define DATA_SLOTS	256
 #define NORM_SLOTS	8

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/job.h>
+#include <thc/aggregator/job.h>
 
 #define COOKIE	0x0123456789abcdefULL
 #define BASE	18500

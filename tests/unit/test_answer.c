@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/answer.h>
+#include <thc/aggregator/answer.h>
 
 #define COOKIE	0x0123456789abcdefULL
 #define ALL	7ULL

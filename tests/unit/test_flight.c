@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A worker's side of the protocol (include/thc/flight.h): the rules, one by
+ * A worker's side of the protocol (include/thc/worker/flight.h): the rules, one by
  * one, but for timers, which test_flight_timers.c has. test_flight_loss.c lets it
  * talk to the slots over a bad network.
  */

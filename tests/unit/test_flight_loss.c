@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Workers (include/thc/flight.h) and an aggregator (include/thc/slot.h,
+ * Workers (include/thc/worker/flight.h) and an aggregator (include/thc/aggregator/slot.h,
  * answer.h) over a network in memory that loses, corrupts, duplicates, delays
  * and reorders, by a clock that jumps from event to event. All from a seed.
  *
@@ -26,8 +26,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/answer.h>
-#include <thc/flight.h>
+#include <thc/aggregator/answer.h>
+#include <thc/worker/flight.h>
 
 #define RANKS_MAX_HERE	4
 #define DATA_SLOTS	128

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * When nothing moves (include/thc/flight.h): whom a worker misses, and how long
+ * When nothing moves (include/thc/worker/flight.h): whom a worker misses, and how long
  * it waits. And the headers it writes, against values written out by hand.
  */
 #include <arpa/inet.h>
@@ -8,7 +8,7 @@
 
 #include "flight_worker.h"
 
-#include <thc/welcome.h>
+#include <thc/worker/welcome.h>
 
 #define TIMEOUT		(5000 * THC_NS_PER_MS)
 #define ALL		0xfULL

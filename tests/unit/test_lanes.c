@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/lane.h>
+#include <thc/aggregator/lane.h>
 
 #define CONTRIBUTORS	8
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The slot state machine row by row: every cell of the table in
- * include/thc/slot.h, the wrap of serial arithmetic, what must agree between
+ * include/thc/aggregator/slot.h, the wrap of serial arithmetic, what must agree between
  * contributions, what is remembered and what CLOSE refuses.
  * test_slot_states.c explores what workers can bring about; here is also what
  * they cannot.
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/answer.h>
+#include <thc/aggregator/answer.h>
 
 #define EPOCH	7
 #define ALL	7ULL

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Exhaustive exploration of the slot state machine (include/thc/slot.h) and of
- * the headers made from it (include/thc/answer.h), together with the smallest
+ * Exhaustive exploration of the slot state machine (include/thc/aggregator/slot.h) and of
+ * the headers made from it (include/thc/aggregator/answer.h), together with the smallest
  * model of the workers, the network and the daemon that use them. Nothing here
  * knows about lanes, frames or time.
  *
@@ -43,7 +43,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/answer.h>
+#include <thc/aggregator/answer.h>
 
 #define WORKERS_MAX	3
 #define WORKERS		(model->workers)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/sum.h>
+#include <thc/wire/sum.h>
 
 struct packet {
 	struct thc_hdr hdr;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <thc/window.h>
+#include <thc/worker/window.h>
 
 static void window__slow_start_doubles_per_round_trip(void **state)
 {

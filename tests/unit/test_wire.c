@@ -11,9 +11,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/job.h>
-#include <thc/slot.h>
-#include <thc/welcome.h>
+#include <thc/aggregator/job.h>
+#include <thc/aggregator/slot.h>
+#include <thc/worker/welcome.h>
 
 #define AT(type, field, offset, size)								\
 	do {											\

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Looks for the functions of include/thc/kfunc.h in the BTF of thc.ko.
+ * Looks for the functions of include/thc/aggregator/kfunc.h in the BTF of thc.ko.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
-#include <thc/kfunc.h>
+#include <thc/aggregator/kfunc.h>
 
 #include "simd.h"
 

@@ -18,7 +18,7 @@
  *	structs.c   options, info and stats of older and newer programs
  *
  * What may be sent, what an answer means and what is sent again is in
- * <thc/flight.h> and <thc/window.h>, which the kernel module shares.
+ * <thc/worker/flight.h> and <thc/worker/window.h>, which the kernel module shares.
  *
  * Locking: client.lock guards the queue, the error memories' list and what it
  * takes to wake the I/O thread. A request belongs to who waits for it as soon as
@@ -37,8 +37,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include <thc/flight.h>
-#include <thc/job.h>
+#include <thc/worker/flight.h>
+#include <thc/aggregator/job.h>
 
 #include "codec.h"
 #include "error.h"

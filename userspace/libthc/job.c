@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <thc/welcome.h>
+#include <thc/worker/welcome.h>
 
 #include "client.h"
 

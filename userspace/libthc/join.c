@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include <thc/welcome.h>
+#include <thc/worker/welcome.h>
 
 #include "client.h"
 

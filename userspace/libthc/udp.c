@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * Packets of requests over UDP sockets: window, retransmission and answers
- * are <thc/flight.h>'s, here are the sockets' calls around it.
+ * are <thc/worker/flight.h>'s, here are the sockets' calls around it.
  */
 #include <errno.h>
 #include <poll.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include <thc/window.h>
+#include <thc/worker/window.h>
 
 #include "../common/report.h"
 #include "net.h"

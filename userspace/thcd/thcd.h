@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <thc/answer.h>
+#include <thc/aggregator/answer.h>
 
 #include "../../bpf/thc_maps.h"
 #include "libthc.h"

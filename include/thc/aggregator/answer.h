@@ -6,9 +6,9 @@
 #ifndef THC_ANSWER_H
 #define THC_ANSWER_H
 
-#include <thc/checksum.h>
-#include <thc/job.h>
-#include <thc/slot.h>
+#include <thc/wire/checksum.h>
+#include <thc/aggregator/job.h>
+#include <thc/aggregator/slot.h>
 
 /* Fields of every answer; op, width, flags, sum, count, bitmap follow. */
 THC_INLINE void thc_answer_common(struct thc_hdr *h, const struct thc_job *job, u16 job_id,

@@ -8,7 +8,7 @@
  * Chunk q of a stream lives in slot q mod slots, generation q div slots, and
  * may be sent once chunk q - slots has its answer. That rule is what keeps
  * results from being overwritten while somebody still needs them
- * (<thc/slot.h> says why).
+ * (<thc/aggregator/slot.h> says why).
  *
  * When is a packet sent again?
  *  - Answers to packets first sent somewhat later have come: it was lost on
@@ -27,9 +27,9 @@
 #ifndef THC_FLIGHT_H
 #define THC_FLIGHT_H
 
-#include <thc/job.h>
-#include <thc/sum.h>
-#include <thc/window.h>
+#include <thc/aggregator/job.h>
+#include <thc/wire/sum.h>
+#include <thc/worker/window.h>
 
 /* Retransmissions by timer at a time, as long as none of them was needed. */
 #define THC_PROBES		2

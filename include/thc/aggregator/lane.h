@@ -9,7 +9,7 @@
 #ifndef THC_LANE_H
 #define THC_LANE_H
 
-#include <thc/nibble.h>
+#include <thc/aggregator/nibble.h>
 
 /* Lane-wise sums modulo 2^width: carries stop at the lane's top bit. */
 THC_INLINE u64 thc_add_masked(u64 a, u64 b, u64 top)

@@ -13,7 +13,7 @@
 #ifndef THC_KFUNC_H
 #define THC_KFUNC_H
 
-#include <thc/lane.h>
+#include <thc/aggregator/lane.h>
 
 /* One version's lanes. */
 struct thc_lane_block {

@@ -11,10 +11,10 @@
 #ifndef THC_JOB_H
 #define THC_JOB_H
 
-#include <thc/bucket.h>
-#include <thc/event.h>
-#include <thc/lane.h>
-#include <thc/sum.h>
+#include <thc/aggregator/bucket.h>
+#include <thc/aggregator/event.h>
+#include <thc/aggregator/lane.h>
+#include <thc/wire/sum.h>
 
 /* Jobs of one aggregator; thc_hdr.job is an index below it. */
 #define THC_JOBS_MAX	16
