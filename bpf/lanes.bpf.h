@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The loops of include/thc/aggregator/lane.h as BPF subprograms, one per kind, and the
- * packet sum per payload size. In thc_simd.bpf.c a kind's subprogram first asks
+ * seal per payload size. In thc_simd.bpf.c a kind's subprogram first asks
  * thc.ko (include/thc/aggregator/kfunc.h), and runs its own loop if that cannot now.
  *
  * They are global functions: the verifier looks at each once, for arguments
@@ -15,7 +15,9 @@
 
 #include "maps.bpf.h"
 
+#include <thc/aggregator/answer.h>
 #include <thc/aggregator/kfunc.h>
+#include <thc/wire/seal.h>
 
 /* Was it done by thc.ko? In thc_simd.bpf.c alone it is asked to. */
 #ifdef THC_SIMD
@@ -74,22 +76,19 @@ __noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_blo
 	return 0;
 }
 
-#define THC_SUM_SIZED(bytes) \
+#define THC_SEAL_SIZED(bytes) \
 	struct thc_sized_##bytes { \
 		struct thc_hdr hdr; \
 		u8 payload[bytes]; \
 	}; \
 \
-	__noinline u32 thc_sum_bpf_##bytes(const struct thc_sized_##bytes *p) \
+	__noinline int thc_seal_bpf_##bytes(const struct thc_sized_##bytes *p) \
 	{ \
-		if (!p) \
-			return 0; \
-		return thc_sum_packet(&p->hdr, p->payload, (bytes) / 8); \
+		return p && thc_seal_ok(&p->hdr, p->payload, (bytes) / 8); \
 	}
 
-THC_SUM_SIZED(16)
-THC_SUM_SIZED(256)
-THC_SUM_SIZED(512)
-THC_SUM_SIZED(1024)
+/* of JOIN, and of data */
+THC_SEAL_SIZED(16)
+THC_PAYLOADS(THC_SEAL_SIZED)
 
 #endif /* THC_LANES_BPF_H */

@@ -19,6 +19,8 @@
 #include <linux/udp.h>
 #include "maps.bpf.h"
 
+#include <thc/aggregator/react.h>
+
 #define THC_PARSE_FOREIGN (-1)
 
 #define THC_IP4_MF 0x2000
@@ -40,23 +42,17 @@ struct thc_cursor {
 };
 
 /**
- * struct thc_packet - what parsing found
+ * struct thc_parsed - what parsing found
+ * @packet: the frame holds as many bytes behind its header as UDP says
  * @eth: start of the frame
- * @hdr: THC header
- * @path: addresses and ports
- * @payload_len: bytes behind @hdr, as UDP says; the frame holds them
  * @vlan: tag control, network order; 0 without a tag
  * @tagged: there is a tag; its control may be 0 (priority 0, no VLAN)
- * @ce: met congestion on its way
  */
-struct thc_packet {
+struct thc_parsed {
+	struct thc_packet packet;
 	struct ethhdr *eth;
-	struct thc_hdr *hdr;
-	struct thc_path path;
-	u32 payload_len;
 	u16 vlan;
 	u8 tagged;
-	u8 ce;
 };
 
 static __always_inline void *thc_take(struct thc_cursor *c, u32 size)
@@ -167,7 +163,7 @@ static __always_inline int thc_parse_ip6(struct thc_cursor *c, struct thc_packet
 	return thc_parse_udp(c, udp, room, p);
 }
 
-static __always_inline int thc_parse(struct xdp_md *ctx, struct thc_packet *p)
+static __always_inline int thc_parse(struct xdp_md *ctx, struct thc_parsed *p)
 {
 	struct thc_cursor c = {
 		.pos = (void *)(long)ctx->data,
@@ -190,9 +186,9 @@ static __always_inline int thc_parse(struct xdp_md *ctx, struct thc_packet *p)
 		proto = tag->proto;
 	}
 	if (proto == thc_be16(ETH_P_IP))
-		return thc_parse_ip4(&c, p);
+		return thc_parse_ip4(&c, &p->packet);
 	if (proto == thc_be16(ETH_P_IPV6))
-		return thc_parse_ip6(&c, p);
+		return thc_parse_ip6(&c, &p->packet);
 	return THC_PARSE_FOREIGN;
 }
 

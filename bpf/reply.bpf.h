@@ -418,8 +418,7 @@ static __always_inline int thc_egress_clone(struct xdp_md *ctx, const struct thc
 		if (thc_frame_member(&f, &job->member[k & (THC_RANKS_MAX - 1)]))
 			return -1;
 		f.hdr->rank = k;
-		if (!(f.hdr->flags & THC_F_NOSUM))
-			f.hdr->sum = thc_be32(thc_sum32(f.hdr, sum, THC_LANE_WORDS));
+		thc_seal_summed(f.hdr, sum, THC_LANE_WORDS);
 	}
 	f.udp->check = thc_frame_checksum(&f, v->checksum);
 	return thc_note_holds(s, v, note, epoch) ? 0 : -1;

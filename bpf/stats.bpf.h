@@ -19,11 +19,4 @@ static __always_inline void thc_count(struct thc_stats *st, enum thc_event event
 	st->event[event]++;
 }
 
-static __always_inline int thc_drop(struct thc_stats *st, enum thc_drop_reason reason)
-{
-	if (reason < THC_DROP_REASONS)
-		st->drop[reason]++;
-	return XDP_DROP;
-}
-
 #endif /* THC_STATS_BPF_H */

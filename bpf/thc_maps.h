@@ -15,7 +15,11 @@
 #ifndef THC_MAPS_H
 #define THC_MAPS_H
 
-#include <thc/aggregator/answer.h>
+#include <thc/aggregator/bucket.h>
+#include <thc/aggregator/event.h>
+#include <thc/aggregator/job.h>
+#include <thc/aggregator/nibble.h>
+#include <thc/aggregator/slot.h>
 
 /* Lanes of both versions of a slot, little-endian words. */
 struct thc_lanes {

@@ -151,7 +151,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 
 	if (h->job != cpu_to_be16(p->sender.job))
 		return THC_DROP_JOB;
-	if (!w->nonce && h->cookie != cpu_to_be64(p->sender.cookie))
+	if (!w->nonce && !thc_seal_cookie_ok(h, p->sender.cookie))
 		return THC_DROP_COOKIE;
 	if (h->reserved)
 		return THC_DROP_RESERVED;

@@ -100,7 +100,7 @@ static enum thc_drop_reason reason_of(const struct thc_sender *s, const struct t
 		return THC_DROP_VERSION;
 	if (h->job != cpu_to_be16(s->job))
 		return THC_DROP_JOB;
-	if (h->cookie != cpu_to_be64(s->cookie))
+	if (!thc_seal_cookie_ok(h, s->cookie))
 		return THC_DROP_COOKIE;
 	if (h->reserved)
 		return THC_DROP_RESERVED;
@@ -126,7 +126,7 @@ static void on_welcome(struct thc_peer *p, struct reader *r, u32 bytes, const st
 		reason = THC_DROP_ADDRESS;
 	else if (bytes != sizeof(*h) + sizeof(w) || !read_on(r, &w, sizeof(w)))
 		reason = THC_DROP_LENGTH;
-	else if (h->sum != cpu_to_be32(thc_sum_packet(h, &w, sizeof(w) / 8)))
+	else if (!thc_seal_ok(h, &w, sizeof(w) / 8))
 		reason = THC_DROP_SUM;
 	else
 		reason = thc_join_welcome(p, h, &w);

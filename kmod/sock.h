@@ -42,7 +42,7 @@
 
 #include <linux/thc_netlink.h>
 #include <thc/worker/flight.h>
-#include <thc/aggregator/job.h>
+#include <thc/aggregator/admit.h>
 
 #include "compat/compat.h"
 

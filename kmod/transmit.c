@@ -163,7 +163,7 @@ void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr
 
 	if (!skb)
 		return;
-	h->sum = cpu_to_be32(thc_sum_packet(h, payload, bytes / 8));
+	thc_seal(h, payload, bytes / 8);
 	skb_put_data(skb, h, sizeof(*h));
 	skb_put_data(skb, payload, bytes);
 	__skb_queue_tail(&out->packets, skb);

@@ -22,6 +22,9 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <thc/aggregator/lane.h>
+#include <thc/wire/seal.h>
+
 #include "thc_open.h"
 
 #define RIG_PORT 18500

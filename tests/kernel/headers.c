@@ -8,15 +8,23 @@
 #include <linux/stddef.h>
 #include <linux/types.h>
 
+#include <thc/aggregator/admit.h>
 #include <thc/aggregator/answer.h>
+#include <thc/aggregator/bucket.h>
 #include <thc/aggregator/event.h>
-#include <thc/worker/flight.h>
 #include <thc/aggregator/job.h>
 #include <thc/aggregator/lane.h>
 #include <thc/aggregator/nibble.h>
+#include <thc/aggregator/reaction.h>
 #include <thc/aggregator/slot.h>
-#include <thc/wire/sum.h>
 #include <thc/types.h>
+#include <thc/wire/checksum.h>
+#include <thc/wire/format.h>
+#include <thc/wire/ranks.h>
+#include <thc/wire/route.h>
+#include <thc/wire/seal.h>
+#include <thc/wire/sum.h>
+#include <thc/worker/flight.h>
 #include <thc/worker/welcome.h>
 #include <thc/worker/window.h>
 

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include <thc/aggregator/answer.h>
-#include <thc/aggregator/nibble.h>
+#include <thc/aggregator/lane.h>
 
 #include "ranks.h"
 

@@ -258,7 +258,7 @@ static void header__request_is_as_the_wire_says(void **state)
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, chunk), "\x00\x00\x00\x1d", 4);
 	assert_int_equal(p.h.count, 0);
 	assert_int_equal(p.h.bitmap, 0);
-	thc_sender_seal(&w->s, &p.h, 2);
+	thc_seal(&p.h, &p.h + 1, 2);
 	assert_true(thc_sender_sum_ok(&w->s, &p.h, p.payload, 2));
 	p.payload[1] ^= 1;
 	assert_false(thc_sender_sum_ok(&w->s, &p.h, p.payload, 2));
@@ -271,7 +271,7 @@ static void header__without_a_sum_says_so(void **state)
 
 	w->s.nosum = 1;
 	thc_sender_request(&w->s, &w->s.data, &h, THC_OP_LUT_ADD, 4, 1, 0);
-	thc_sender_seal(&w->s, &h, 0);
+	thc_seal(&h, NULL, 0);
 	assert_int_equal(h.flags, THC_F_NOSUM);
 	assert_int_equal(h.sum, 0);
 	/* control packets always have one */

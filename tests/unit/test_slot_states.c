@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Exhaustive exploration of the slot state machine (include/thc/aggregator/slot.h) and of
- * the headers made from it (include/thc/aggregator/answer.h), together with the smallest
+ * Exhaustive exploration of the slot state machine (include/thc/aggregator/slot.h),
+ * of what is done about it and answered (react.h), together with the smallest
  * model of the workers, the network and the daemon that use them. Nothing here
  * knows about lanes, frames or time.
  *
@@ -43,7 +43,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/aggregator/answer.h>
+#include <thc/aggregator/react.h>
 
 #define WORKERS_MAX	3
 #define WORKERS		(model->workers)
@@ -97,7 +97,8 @@ static struct node *nodes;
 static u32 *table;		/* hash set of indices into the arena, + 1 */
 static u32 count, room, table_size, here;
 static int packed_size;
-static u64 verdicts[8];
+/* by their fate; THC_EVENT_EPOCH: those whose epoch had ended when they came to the slot */
+static u64 reactions[THC_EVENT_FATES];
 static u64 unknown_stales;
 
 /* --- packing --------------------------------------------------------------- */
@@ -296,6 +297,71 @@ static void require(int holds, const char *what, u32 action)
 
 /* --- the aggregator ---------------------------------------------------------- */
 
+/* What react.h asks of its home: slots of a state, and lanes that are one integer. */
+struct thc_home {
+	u64 *lanes;
+	struct thc_slot *slot;
+	u64 weight;
+	int locked;
+};
+
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now)
+{
+	(void)home;
+	(void)now;
+	return NULL;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
+{
+	(void)home;
+	(void)p;
+	return THC_DROP_NONE;
+}
+
+THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
+{
+	(void)home;
+	(void)m;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+					      struct thc_slot **slot)
+{
+	(void)job;
+	home->locked++;
+	*slot = &home->slot[index];
+	return THC_DROP_NONE;
+}
+
+THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot)
+{
+	(void)slot;
+	home->locked--;
+}
+
+THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
+				 const struct thc_packet *p, u32 v, u32 first)
+{
+	(void)kind;
+	(void)p;
+	home->lanes[v] = (first ? 0 : home->lanes[v]) + home->weight;
+}
+
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v)
+{
+	(void)home;
+	(void)slot;
+	(void)v;
+}
+
+THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
+			       struct thc_slot *slot, u32 verdict)
+{
+	(void)home;
+	return thc_react_answer(h, job, slot, verdict);
+}
+
 static u64 weight(int w, int e, int g)
 {
 	return 1ULL << 2 * (w + WORKERS * (g + model->rounds * (e - 1)));
@@ -331,67 +397,51 @@ static struct thc_hdr request(int w, int e, int i, int g)
 	};
 }
 
-/* The answer all ranks get: what it says must be true, and always the same. */
-static void answer_result(struct state *s, int i, int k, u32 action)
+/* A result that goes to one rank or all: what it says must be true, and always the same. */
+static void check_result(struct state *s, int i, const struct thc_hdr *h, u32 action)
 {
-	struct thc_version *v = &s->slot[i].version[k];
-	struct thc_job job;
-	struct thc_hdr h;
-	int e, g;
-	u64 in;
+	int e = thc_be32(h->epoch), g = thc_be32(h->generation), k = g & 1;
+	u64 in = thc_be64(h->bitmap);
 
-	job_init(&job, s);
-	thc_answer_result(&h, &job, 0, s->slot[i].epoch, v, i, 0, 0);
-	e = thc_be32(h.epoch);
-	g = thc_be32(h.generation);
-	in = thc_be64(h.bitmap);
 	require(e >= 1 && e <= s->epoch && g >= 0 && g < model->rounds,
 		"a result of an epoch or generation that never was", action);
-	require((int)thc_be32(h.round) == g && thc_be16(h.slot) == i &&
-			(int)thc_be32(h.chunk) == g * model->slots + i && h.op == THC_OP_ADD &&
-			h.width == 32,
+	require((int)thc_be32(h->round) == g && thc_be16(h->slot) == i &&
+			(int)thc_be32(h->chunk) == g * model->slots + i && h->op == THC_OP_ADD &&
+			h->width == 32,
 		"a result under a wrong label", action);
 	require(s->lanes[i][k] == sum_of(in, e, g), "a result is not the sum of its contributors",
 		action);
-	require(thc_be16(h.count) == __builtin_popcountll(in), "count differs from bitmap", action);
-	require(h.flags & THC_F_CLOSED ? model->quorum && thc_be16(h.count) >= model->quorum :
-					 in == EVERYBODY,
+	require(thc_be16(h->count) == __builtin_popcountll(in), "count differs from bitmap",
+		action);
+	require(h->flags & THC_F_CLOSED ? model->quorum && thc_be16(h->count) >= model->quorum :
+					  in == EVERYBODY,
 		"a result without everybody and without its quorum", action);
 	require(!s->result[e - 1][i][g] || s->result[e - 1][i][g] == in,
 		"two different results of one generation", action);
 	s->result[e - 1][i][g] = in;
 }
 
-static void answer_wait(const struct state *s, const struct thc_version *v, struct thc_hdr h,
-			u32 action)
+static void check_wait(const struct thc_version *v, const struct thc_hdr *h, int w, u32 action)
 {
-	u64 bit = 1ULL << h.rank;
-	struct thc_job job;
-
-	job_init(&job, s);
-	thc_answer_wait(&h, &job, v);
-	require(thc_be64(h.bitmap) & bit, "WAIT to a worker that is not in", action);
-	require(thc_be64(h.bitmap) != EVERYBODY, "WAIT although everybody is in", action);
+	require(thc_be64(h->bitmap) & 1ULL << w, "WAIT to a worker that is not in", action);
+	require(thc_be64(h->bitmap) != EVERYBODY, "WAIT although everybody is in", action);
 	require(v->state == THC_OPEN, "WAIT for a generation that is not open", action);
 }
 
-static void answer_stale(struct state *s, int i, struct thc_hdr h, u32 action)
+static void check_stale(struct state *s, int i, const struct thc_hdr *h, int w, u32 action)
 {
-	int e = thc_be32(h.epoch), g = thc_be32(h.generation), w = h.rank;
+	int e = thc_be32(h->epoch), g = thc_be32(h->generation);
 	struct worker *to = &s->worker[w];
-	struct thc_job job;
 
-	job_init(&job, s);
-	thc_answer_stale(&h, &job, &s->slot[i]);
 	require(s->result[e - 1][i][g], "STALE for a generation that never finished", action);
 	require((s32)(s->slot[i].top - g) >= 2, "STALE although the result is still there", action);
-	if (h.flags & THC_F_KNOWN)
-		require(thc_be64(h.bitmap) == s->result[e - 1][i][g] &&
-			thc_be16(h.count) == __builtin_popcount(s->result[e - 1][i][g]),
+	if (h->flags & THC_F_KNOWN)
+		require(thc_be64(h->bitmap) == s->result[e - 1][i][g] &&
+			thc_be16(h->count) == __builtin_popcount(s->result[e - 1][i][g]),
 			"STALE tells wrongly who was in", action);
 	else
 		unknown_stales++;
-	require(h.flags & THC_F_KNOWN || s->slot[i].top - g >= 2 + THC_PASTS,
+	require(h->flags & THC_F_KNOWN || s->slot[i].top - g >= 2 + THC_PASTS,
 		"STALE does not know a recent generation", action);
 	if (!to->running || to->epoch != e || to->generation[i] != g)
 		return;
@@ -425,37 +475,42 @@ static void check_slot(const struct state *s, int i, u32 action)
 static void deliver_request(struct state *s, int w, int e, int i, int g, u32 action)
 {
 	struct thc_hdr h = request(w, e, i, g);
-	struct thc_arrival a = {
-		.epoch = e, .generation = g, .round = g, .chunk = g * model->slots + i,
-		.rank = w, .op = THC_OP_ADD, .kind = THC_LANE_ADD32,
-	};
-	struct thc_outcome out = thc_slot_arrive(&s->slot[i], &a, EVERYBODY);
+	const struct thc_packet p = { .hdr = &h };
+	struct thc_home home = { .lanes = s->lanes[i], .slot = s->slot, .weight = weight(w, e, g) };
+	const struct thc_version *v = &s->slot[i].version[g & 1];
+	struct thc_reaction r;
+	struct thc_job job;
 
-	require(out.verdict <= THC_MISMATCH && out.v <= 1, "no such verdict", action);
-	verdicts[out.verdict]++;
-	switch (out.verdict) {
-	case THC_ADD:
-		s->lanes[i][out.v] = (out.first ? 0 : s->lanes[i][out.v]) + weight(w, e, g);
-		if (out.complete)
-			answer_result(s, i, out.v, action);
+	job_init(&job, s);
+	r = thc_react_slot(&home, &job, &p, THC_LANE_ADD32);
+	require(!home.locked, "a slot stays locked", action);
+	require(!r.why || r.why == THC_DROP_MISMATCH,
+		"BUSY although every worker waits for its results", action);
+	if (r.why)
+		require((int)s->slot[i].epoch > e && r.to == THC_TO_NOBODY,
+			"MISMATCH although all agree", action);
+	else
+		require(r.event < THC_EVENT_EPOCH, "no such reaction", action);
+	reactions[r.why ? THC_EVENT_EPOCH : r.event]++;
+	switch (r.why ? THC_EVENT_EPOCH : r.event) {
+	case THC_EVENT_ADDED:
+		require((r.to == THC_TO_ALL) == (v->state == THC_FINISHED) &&
+				(r.to == THC_TO_ALL || r.to == THC_TO_NOBODY),
+			"all are told too early, or not at all", action);
+		if (r.to == THC_TO_ALL)
+			check_result(s, i, &h, action);
 		break;
-	case THC_REPEAT:
-		require((int)s->slot[i].version[out.v].generation == g &&
-				(int)s->slot[i].epoch == e,
+	case THC_EVENT_REPEATED:
+		require((int)v->generation == g && (int)s->slot[i].epoch == e &&
+				r.to == THC_TO_SENDER,
 			"another generation's result repeated", action);
-		answer_result(s, i, out.v, action);
+		check_result(s, i, &h, action);
 		break;
-	case THC_WAIT:
-		answer_wait(s, &s->slot[i].version[out.v], h, action);
+	case THC_EVENT_WAITED:
+		check_wait(v, &h, w, action);
 		break;
-	case THC_STALE:
-		answer_stale(s, i, h, action);
-		break;
-	case THC_BUSY:
-		require(0, "BUSY although every worker waits for its results", action);
-		break;
-	case THC_MISMATCH:
-		require((int)s->slot[i].epoch > e, "MISMATCH although all agree", action);
+	case THC_EVENT_STALE:
+		check_stale(s, i, &h, w, action);
 		break;
 	}
 	check_slot(s, i, action);
@@ -463,9 +518,14 @@ static void deliver_request(struct state *s, int w, int e, int i, int g, u32 act
 
 static int deliver_close(struct state *s, int e, int i, int g, u32 action)
 {
+	struct thc_job job;
+	struct thc_hdr h;
+
 	if (!thc_slot_close(&s->slot[i], e, g, model->quorum))
 		return 0;
-	answer_result(s, i, g & 1, action);
+	job_init(&job, s);
+	thc_answer_result(&h, &job, 0, s->slot[i].epoch, &s->slot[i].version[g & 1], i, 0, 0);
+	check_result(s, i, &h, action);
 	check_slot(s, i, action);
 	return 1;
 }
@@ -679,7 +739,7 @@ static void explore(void **arg)
 #endif
 	count = room = here = 0;
 	unknown_stales = 0;
-	memset(verdicts, 0, sizeof(verdicts));
+	memset(reactions, 0, sizeof(reactions));
 	state_init(&s);
 	{
 		u8 key[PACKED_MAX * SLOTS_MAX];
@@ -698,17 +758,18 @@ static void explore(void **arg)
 	print_message(
 		"# %s: %u states, everybody done in %u of them; verdicts: add %llu, wait %llu, "
 		"repeat %llu, stale %llu (%llu without the bitmap), mismatch %llu\n",
-		model->name, count, finished, (unsigned long long)verdicts[THC_ADD],
-		(unsigned long long)verdicts[THC_WAIT], (unsigned long long)verdicts[THC_REPEAT],
-		(unsigned long long)verdicts[THC_STALE], (unsigned long long)unknown_stales,
-		(unsigned long long)verdicts[THC_MISMATCH]);
+		model->name, count, finished, (unsigned long long)reactions[THC_EVENT_ADDED],
+		(unsigned long long)reactions[THC_EVENT_WAITED],
+		(unsigned long long)reactions[THC_EVENT_REPEATED],
+		(unsigned long long)reactions[THC_EVENT_STALE], (unsigned long long)unknown_stales,
+		(unsigned long long)reactions[THC_EVENT_EPOCH]);
 	/* An exploration that never met a case proves nothing about it. */
-	assert_true(finished > 0 && verdicts[THC_ADD] && verdicts[THC_WAIT] &&
-		    verdicts[THC_REPEAT]);
+	assert_true(finished > 0 && reactions[THC_EVENT_ADDED] && reactions[THC_EVENT_WAITED] &&
+		    reactions[THC_EVENT_REPEATED]);
 	if (model->rounds > 2)
-		assert_true(verdicts[THC_STALE]);
+		assert_true(reactions[THC_EVENT_STALE]);
 	if (model->epochs > 1)
-		assert_true(verdicts[THC_MISMATCH]);
+		assert_true(reactions[THC_EVENT_EPOCH]);
 	if (model->rounds > THC_PASTS + 2 && model->quorum)
 		assert_true(unknown_stales);
 	free(arena);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <thc/aggregator/job.h>
+#include <thc/aggregator/lane.h>
 #include <thc/aggregator/slot.h>
 #include <thc/worker/welcome.h>
 

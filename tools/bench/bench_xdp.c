@@ -35,6 +35,8 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <thc/wire/seal.h>
+
 #include "thc_maps.h"
 #include "bench.h"
 #include "bench.skel.h"

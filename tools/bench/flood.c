@@ -32,6 +32,8 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <thc/wire/seal.h>
+
 #include "samples.h"
 #include "thc_open.h"
 

@@ -38,7 +38,7 @@
 #include <sys/uio.h>
 
 #include <thc/worker/flight.h>
-#include <thc/aggregator/job.h>
+#include <thc/aggregator/admit.h>
 
 #include "codec.h"
 #include "error.h"

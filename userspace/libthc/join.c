@@ -42,7 +42,7 @@ static int send_control(struct thc_client *c, uint8_t op, const void *payload, u
 	thc_sender_header(&c->sender, &packet.hdr, op);
 	if (bytes)
 		memcpy(packet.payload, payload, bytes);
-	packet.hdr.sum = thc_be32(thc_sum_packet(&packet.hdr, packet.payload, (int)(bytes / 8)));
+	thc_seal(&packet.hdr, packet.payload, (int)(bytes / 8));
 	n = thc_link_send(&c->link, &out, 1, &calls);
 	return n < 0 ? n : 0;
 }
@@ -51,20 +51,18 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, uin
 {
 	struct thc_welcome *w = (void *)(h + 1);
 	struct joining *j = ctx;
-	uint32_t sum = h->sum;
 
 	(void)ce;
 	if (h->version != THC_VERSION || h->op != THC_OP_WELCOME ||
 	    bytes != sizeof(*h) + sizeof(*w) || h->job != thc_be16(j->c->options.job))
 		return;
-	h->sum = 0;
-	if (sum != thc_be32(thc_sum_packet(h, w, sizeof(*w) / 8))) {
+	if (!thc_seal_ok(h, w, sizeof(*w) / 8)) {
 		j->c->stats.bad_sum++;
 		return;
 	}
 	/* thcd sends WELCOME from the base port, which no other program can have */
 	if (h->reserved || port != j->c->sender.port ||
-	    (!w->nonce && h->cookie != thc_be64(j->c->options.cookie))) {
+	    (!w->nonce && !thc_seal_cookie_ok(h, j->c->options.cookie))) {
 		j->c->stats.foreign++;
 		return;
 	}

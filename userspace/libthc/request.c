@@ -235,7 +235,7 @@ static bool headers_are_ours(const struct thc_client *c)
 static void seal(const struct thc_client *c, struct thc_hdr *h, unsigned int payload)
 {
 	if (headers_are_ours(c))
-		thc_sender_seal(&c->sender, h, (int)(payload / 8));
+		thc_seal(h, h + 1, (int)(payload / 8));
 }
 
 static void fill_norm_packet(struct thc_request *r, uint32_t index)
@@ -418,7 +418,7 @@ static void fill_data_packet(struct thc_request *r, uint32_t index)
 		return;
 	thc_sender_request(s, &s->data, h, THC_OP_LUT_ADD, 4, (uint32_t)r->round,
 			   r->data_first + index);
-	thc_sender_seal(s, h, (int)(packed_bytes(r) / 8));
+	thc_seal(h, h + 1, (int)(packed_bytes(r) / 8));
 }
 
 static void compress_slice(struct thc_request *r)

@@ -8,6 +8,8 @@
  */
 #include <string.h>
 
+#include <thc/aggregator/answer.h>
+
 #include "answer.h"
 #include "net.h"
 

@@ -23,6 +23,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <thc/wire/ranks.h>
+
 #include "../common/report.h"
 #include "jobs.h"
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * From socket to packet: batches of recvmmsg(), the path and the ECN mark of
- * each datagram, and the checks every packet passes before anybody looks at
- * what it asks for. They are those of the XDP program, in its order.
+ * each datagram, and who takes it.
  */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
-
-#include <thc/worker/window.h>
 
 #include "../common/report.h"
 #include "net.h"
@@ -35,63 +32,6 @@ struct batch {
 	u8			frame[IN_BATCH][FRAME_BYTES] __attribute__((aligned(8)));
 };
 
-/* Payload lengths that ops have; the packet sum of others is not even taken. */
-static bool length_known(u8 op, u32 length)
-{
-	if (op == THC_OP_JOIN)
-		return length == sizeof(struct thc_join);
-	return !length || length == THC_CHUNK_16 / 2 || length == THC_CHUNK_8 / 2 ||
-	       length == THC_LANE_BYTES;
-}
-
-/* Who sends it? Strangers that XDP let through are counted again: some come past it. */
-static enum thc_drop_reason check_sender(struct thcd *d, const struct thc_job *job,
-					 const struct thc_hdr *h, const struct thc_path *path)
-{
-	enum thc_drop_reason reason;
-
-	if (h->op == THC_OP_JOIN)
-		return thc_admit_join(job, h, &d->strangers, thcd_now_ms() * THC_NS_PER_MS);
-	if (!job)
-		return THC_DROP_JOB;
-	reason = thc_admit_rank(job, h, path);
-	return reason && thc_admit_lost(job, h, reason) ? THC_DROP_NONE : reason;
-}
-
-/* Version, distance, sender, length, sum and form; a corrupted packet's fields mean nothing. */
-static enum thc_drop_reason check(struct thcd *d, const struct thc_hdr *h, u32 length,
-				  const struct thc_path *path)
-{
-	u16 id = thc_be16(h->job);
-	const struct thc_job *job = id < THC_JOBS_MAX ? &d->job[id] : NULL;
-	enum thc_drop_reason reason;
-
-	if (h->version != THC_VERSION)
-		return THC_DROP_VERSION;
-	if (job && !thc_admit_near(job, path))
-		return THC_DROP_HOPS;
-	reason = check_sender(d, job, h, path);
-	if (reason)
-		return reason;
-	if (!length_known(h->op, length))
-		return THC_DROP_LENGTH;
-	if (!(job && thc_admit_nosum(job, h)) &&
-	    thc_be32(h->sum) != thc_sum_packet(h, h + 1, length / 8))
-		return THC_DROP_SUM;
-	return thc_admit_form(h);
-}
-
-/* A JOIN or a LEAVE of one of the job's ranks. */
-static enum thc_drop_reason control(struct thcd *d, const struct thc_hdr *h, u32 length,
-				    const struct thc_path *path)
-{
-	if (h->width)
-		return THC_DROP_WIDTH;
-	if (h->op == THC_OP_LEAVE && length)
-		return THC_DROP_LENGTH;
-	return thcd_join_or_leave(d, h, h + 1, path);
-}
-
 /* XDP takes data on its interface; what is here came in elsewhere, and is lost.
  * Said at the first packet, and ever more rarely.
  */
@@ -109,37 +49,37 @@ static void past_xdp(struct thcd *d, const struct thc_path *path)
 		d->interface, n == 1 ? "was" : "were");
 }
 
+/* Where XDP takes data, what comes here is not answered. XDP has counted what it passed on:
+ * only the rest is counted.
+ */
+static void beside_xdp(struct thcd *d, const struct thc_packet *p, struct thc_reaction r)
+{
+	if (r.to == THC_TO_DAEMON)
+		thcd_join_or_leave(d, p->hdr, p->hdr + 1, &p->path);
+	else if (r.why == THC_DROP_FLOOD)
+		d->counters.muted++;
+	else
+		past_xdp(d, &p->path);
+}
+
 void thcd_packet(struct thcd *d, void *packet, u32 length, const struct thc_path *path, bool ce)
 {
-	struct thc_hdr *h = packet;
-	enum thc_drop_reason reason;
+	struct thc_packet p = {
+		.hdr = packet, .path = *path, .payload_len = length - sizeof(*p.hdr), .ce = ce,
+	};
+	struct thc_reaction r;
 
-	if (length < sizeof(*h)) {
-		reason = THC_DROP_TRUNCATED;
-	} else {
-		length -= sizeof(*h);
-		reason = check(d, h, length, path);
-	}
-	/* XDP has counted what it passed on: here only the rest is counted */
+	if (length < sizeof(*p.hdr))
+		r = thc_react_drop(THC_DROP_TRUNCATED);
+	else
+		r = d->software ? thcd_software(d, &p) : thcd_gate(d, &p);
 	if (!d->software) {
-		if (!reason && thc_op_is_control(h->op))
-			control(d, h, length, path);
-		else if (reason == THC_DROP_FLOOD)
-			d->counters.muted++;
-		else
-			past_xdp(d, path);
+		beside_xdp(d, &p, r);
 		return;
 	}
-	d->stats.received++;
-	if (!reason && thc_op_is_control(h->op)) {
-		reason = control(d, h, length, path);
-		if (!reason)
-			d->stats.event[THC_EVENT_CONTROL]++;
-	} else if (!reason) {
-		reason = thcd_software(d, h, length, path, ce);
-	}
-	if (reason)
-		d->stats.drop[reason]++;
+	if (r.to == THC_TO_DAEMON)
+		r.why = thcd_join_or_leave(d, p.hdr, p.hdr + 1, &p.path);
+	thc_react_count(&d->stats, r);
 }
 
 static void prepare(struct batch *b)

@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <thc/aggregator/lane.h>
+#include <thc/aggregator/react.h>
+#include <thc/worker/window.h>
+
 #include "answer.h"
 #include "software.h"
 
@@ -44,87 +48,104 @@ void thcd_software_exit(struct thcd *d)
 		munmap(d->lanes, d->slots * sizeof(*d->lanes));
 }
 
-static void add(struct thcd *d, u16 job_id, u32 slot, const struct thc_arrival *a,
-		const void *payload, const struct thc_outcome *out)
-{
-	u32 at = d->job[job_id].slot_base + slot;
-	u64 *lanes = d->lanes[at].word[out->v];
+/* What <thc/aggregator/react.h> asks of its home: nobody else is here, so nothing is locked. */
+struct thc_home {
+	struct thcd	*d;
+	u16		job;
+	u32		at;	/* the slot, of all */
+};
 
-	if (out->first)
-		thc_lanes_add(a->kind, lanes, payload, &d->pairs[job_id], 1);
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now)
+{
+	*now = thcd_now_ms() * THC_NS_PER_MS;
+	return &home->d->strangers;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
+{
+	struct thc_hdr *h = p->hdr;
+
+	(void)home;
+	if (p->payload_len && !thc_payload_is_known(p->payload_len) && h->op != THC_OP_JOIN)
+		return THC_DROP_LENGTH;
+	return thc_seal_ok(h, h + 1, (int)(p->payload_len / 8)) ? THC_DROP_NONE : THC_DROP_SUM;
+}
+
+THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
+{
+	(void)home;
+	(void)m;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+					      struct thc_slot **slot)
+{
+	home->job = (u16)job;
+	home->at = index;
+	*slot = &home->d->slot[index];
+	return THC_DROP_NONE;
+}
+
+THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot)
+{
+	(void)home;
+	(void)slot;
+}
+
+THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
+				 const struct thc_packet *p, u32 v, u32 first)
+{
+	const struct thc_pairs *table = &home->d->pairs[home->job];
+	u64 *lanes = home->d->lanes[home->at].word[v];
+
+	if (first)
+		thc_lanes_add(kind, lanes, p->hdr + 1, table, 1);
 	else
-		thc_lanes_add(a->kind, lanes, payload, &d->pairs[job_id], 0);
-	if (!out->complete)
-		return;
-	thc_answer_finish(&d->slot[at].version[out->v], lanes);
-	d->stats.event[THC_EVENT_FINISHED]++;
-	thcd_answer_all(d, job_id, slot, a->generation);
+		thc_lanes_add(kind, lanes, p->hdr + 1, table, 0);
 }
 
-static enum thc_drop_reason arrive(struct thcd *d, u16 job_id, const struct thc_path *path,
-				   struct thc_hdr *h, const struct thc_arrival *a)
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v)
 {
-	const struct thc_job *job = &d->job[job_id];
-	u32 slot = thc_be16(h->slot);
-	struct thc_slot *s = &d->slot[job->slot_base + slot];
-	struct thc_outcome out = thc_slot_arrive(s, a, job->all);
-
-	switch ((enum thc_verdict)out.verdict) {
-	case THC_ADD:
-		d->stats.event[THC_EVENT_ADDED]++;
-		add(d, job_id, slot, a, h + 1, &out);
-		return THC_DROP_NONE;
-	case THC_WAIT:
-		d->stats.event[THC_EVENT_WAITED]++;
-		thc_answer_wait(h, job, &s->version[out.v]);
-		thcd_answer_header(d, path, h);
-		return THC_DROP_NONE;
-	case THC_REPEAT:
-		d->stats.event[THC_EVENT_REPEATED]++;
-		thcd_answer_one(d, job_id, slot, a->generation, a->rank);
-		return THC_DROP_NONE;
-	case THC_STALE:
-		d->stats.event[THC_EVENT_STALE]++;
-		thc_answer_stale(h, job, s);
-		thcd_answer_header(d, path, h);
-		return THC_DROP_NONE;
-	case THC_BUSY:
-	case THC_MISMATCH:
-		if (thc_answer_differs(h, job, s))
-			thcd_answer_header(d, path, h);
-		return out.verdict == THC_BUSY ? THC_DROP_BUSY : THC_DROP_MISMATCH;
-	}
-	return THC_DROP_INTERNAL;
+	thc_answer_finish(&slot->version[v], home->d->lanes[home->at].word[v]);
 }
 
-enum thc_drop_reason thcd_software(struct thcd *d, struct thc_hdr *h, u32 length,
-				   const struct thc_path *path, bool ce)
+THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
+			       struct thc_slot *slot, u32 verdict)
 {
-	u16 job_id = thc_be16(h->job);
-	const struct thc_job *job = &d->job[job_id];
-	struct thc_arrival a = {
-		.epoch = thc_be32(h->epoch),
-		.generation = thc_be32(h->generation),
-		.round = thc_be32(h->round),
-		.chunk = thc_be32(h->chunk),
-		.rank = h->rank,
-		.op = h->op,
-		.ce = ce,
-	};
-	enum thc_drop_reason reason;
+	(void)home;
+	return thc_react_answer(h, job, slot, verdict);
+}
+
+static struct thc_job *job_of(struct thcd *d, const struct thc_hdr *h)
+{
+	u16 id = thc_be16(h->job);
+
+	return id < THC_JOBS_MAX ? &d->job[id] : NULL;
+}
+
+struct thc_reaction thcd_gate(struct thcd *d, const struct thc_packet *p)
+{
+	struct thc_home home = { .d = d };
 	enum thc_lane_kind kind;
 
-	if (a.epoch != job->epoch) {
-		d->stats.event[THC_EVENT_EPOCH]++;
-		thc_answer_epoch(h, job);
-		thcd_answer_header(d, path, h);
-		return THC_DROP_NONE;
-	}
-	reason = thc_admit_data(job, h, path, length, &kind);
-	if (reason)
-		return reason;
-	a.kind = kind;
-	return arrive(d, job_id, path, h, &a);
+	return thc_react_gate(&home, job_of(d, p->hdr), p, &kind);
+}
+
+struct thc_reaction thcd_software(struct thcd *d, const struct thc_packet *p)
+{
+	struct thc_home home = { .d = d };
+	u8 rank = p->hdr->rank;
+	struct thc_reaction r = thc_react(&home, job_of(d, p->hdr), p);
+	const struct thc_hdr *h = p->hdr;
+	u16 job_id = thc_be16(h->job), slot = thc_be16(h->slot);
+
+	if (r.to == THC_TO_ALL)
+		thcd_answer_all(d, job_id, slot, thc_be32(h->generation));
+	else if (r.to == THC_TO_SENDER && h->flags & THC_F_ANSWER)
+		thcd_answer_one(d, job_id, slot, thc_be32(h->generation), rank);
+	else if (r.to == THC_TO_SENDER)
+		thcd_answer_header(d, &p->path, h);
+	return r;
 }
 
 bool thcd_software_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)

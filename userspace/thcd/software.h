@@ -5,13 +5,15 @@
 #ifndef THCD_SOFTWARE_H
 #define THCD_SOFTWARE_H
 
+#include <thc/aggregator/reaction.h>
+
 #include "thcd.h"
 
-/* A data packet of good form and sum, from a rank of its job; its header is made into the answer.
- * Returns the drop reason, or THC_DROP_NONE when its fate was an event.
- */
-enum thc_drop_reason thcd_software(struct thcd *d, struct thc_hdr *h, u32 length,
-				   const struct thc_path *path, bool ce);
+/* What becomes of a packet, of a header at least; answers what is to be answered. */
+struct thc_reaction thcd_software(struct thcd *d, const struct thc_packet *p);
+
+/* The same without slots, where XDP has them: only JOIN and LEAVE are in their place here. */
+struct thc_reaction thcd_gate(struct thcd *d, const struct thc_packet *p);
 
 /* Closes a generation by deadline; true if it is closed now. */
 bool thcd_software_close(struct thcd *d, u16 job_id, u32 slot, u32 generation);

@@ -12,7 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <thc/aggregator/answer.h>
+#include <thc/aggregator/bucket.h>
+#include <thc/aggregator/job.h>
+#include <thc/aggregator/nibble.h>
+#include <thc/aggregator/reaction.h>
+#include <thc/aggregator/slot.h>
 
 #include "../../bpf/thc_maps.h"
 #include "libthc.h"

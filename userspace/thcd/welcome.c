@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include <thc/wire/seal.h>
+
 #include "../common/report.h"
 #include "join.h"
 #include "net.h"
@@ -90,7 +92,7 @@ void thcd_welcome_fill(const struct thc_job *job, const struct thcd_record *r,
 			   (job->flags & THC_JOB_F_NOSUM ? THC_WELCOME_F_NOSUM : 0) |
 			   (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
 	}
-	h->sum = thc_be32(thc_sum_packet(h, w, sizeof(*w) / 8));
+	thc_seal(h, w, sizeof(*w) / 8);
 }
 
 static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, u64 nonce,
@@ -225,7 +227,7 @@ enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 		return THC_DROP_NONE;
 	}
 	/* a wrong cookie is answered like a job that does not exist */
-	if (job && (!job->active || h->cookie != thc_be64(job->cookie)))
+	if (job && (!job->active || !thc_seal_cookie_ok(h, job->cookie)))
 		job = NULL;
 	memcpy(&j, payload, sizeof(j));
 	return join(d, job_id, job, h, &j, path);

@@ -7,10 +7,10 @@
 #define THC_ANSWER_H
 
 #include <thc/wire/checksum.h>
-#include <thc/aggregator/job.h>
+#include <thc/aggregator/admit.h>
 #include <thc/aggregator/slot.h>
 
-/* Fields of every answer; op, width, flags, sum, count, bitmap follow. */
+/* Fields of every answer; op, width, flags, count, bitmap and the seal follow. */
 THC_INLINE void thc_answer_common(struct thc_hdr *h, const struct thc_job *job, u16 job_id,
 				  u32 epoch, u8 rank, u32 slot)
 {
@@ -21,7 +21,6 @@ THC_INLINE void thc_answer_common(struct thc_hdr *h, const struct thc_job *job, 
 	h->reserved = 0;
 	h->epoch = thc_be32(epoch);
 	h->slot = thc_be16(slot);
-	h->sum = 0;
 }
 
 THC_INLINE u8 thc_answer_nosum(const struct thc_job *job)
@@ -69,15 +68,7 @@ THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_job *job, 
 	h->count = thc_be16(v->count);
 	h->generation = thc_be32(v->generation);
 	h->bitmap = thc_be64(v->bitmap);
-	if (!(h->flags & THC_F_NOSUM))
-		h->sum = thc_be32(thc_sum32(h, lanes, THC_LANE_WORDS));
-}
-
-/* A header-only answer: seals @h, whose fields but the sum are complete. */
-THC_INLINE void thc_answer_seal(struct thc_hdr *h)
-{
-	if (!(h->flags & THC_F_NOSUM))
-		h->sum = thc_be32(thc_sum_fold(thc_sum_hdr(h)));
+	thc_seal_summed(h, lanes, THC_LANE_WORDS);
 }
 
 /**
@@ -91,10 +82,9 @@ THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
 	h->width = 0;
 	h->flags = (job->left & ~v->bitmap ? THC_F_LEFT : 0) | (v->ce ? THC_F_CE : 0) |
 		   thc_answer_nosum(job);
-	h->sum = 0;
 	h->count = thc_be16(v->count);
 	h->bitmap = thc_be64(v->bitmap);
-	thc_answer_seal(h);
+	thc_seal(h, NULL, 0);
 }
 
 /**
@@ -119,10 +109,9 @@ THC_INLINE int thc_answer_differs(struct thc_hdr *h, const struct thc_job *job,
 	h->op = THC_OP_WAIT;
 	h->width = 0;
 	h->flags = THC_F_DIFFERS | thc_answer_nosum(job);
-	h->sum = 0;
 	h->count = thc_be16(v->count);
 	h->bitmap = thc_be64(v->bitmap);
-	thc_answer_seal(h);
+	thc_seal(h, NULL, 0);
 	return 1;
 }
 
@@ -136,10 +125,9 @@ THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_job *job, s
 	h->op = THC_OP_STALE;
 	h->width = 0;
 	h->flags = (known ? THC_F_KNOWN : 0) | thc_answer_nosum(job);
-	h->sum = 0;
 	h->count = known ? thc_be16(p->count) : 0;
 	h->bitmap = known ? thc_be64(p->bitmap) : 0;
-	thc_answer_seal(h);
+	thc_seal(h, NULL, 0);
 }
 
 /* Turns a request header into STALE for an epoch that is gone. */
@@ -148,12 +136,11 @@ THC_INLINE void thc_answer_epoch(struct thc_hdr *h, const struct thc_job *job)
 	h->op = THC_OP_STALE;
 	h->width = 0;
 	h->flags = THC_F_EPOCH | thc_answer_nosum(job);
-	h->sum = 0;
 	h->rank = job->culprit;
 	h->epoch = thc_be32(job->epoch);
 	h->count = 0;
 	h->bitmap = thc_be64(job->joined);
-	thc_answer_seal(h);
+	thc_seal(h, NULL, 0);
 }
 
 #endif /* THC_ANSWER_H */

@@ -10,6 +10,7 @@
 #define THC_LANE_H
 
 #include <thc/aggregator/nibble.h>
+#include <thc/wire/format.h>
 
 /* Lane-wise sums modulo 2^width: carries stop at the lane's top bit. */
 THC_INLINE u64 thc_add_masked(u64 a, u64 b, u64 top)
@@ -38,76 +39,6 @@ THC_INLINE u64 thc_max32(u64 a, u64 b)
 	u64 lo = (u32)a > (u32)b ? a : b;
 
 	return (hi & 0xffffffff00000000ULL) | (lo & 0xffffffffULL);
-}
-
-/* How a payload becomes lanes; chosen once per packet by thc_lane_kind(). */
-enum thc_lane_kind {
-	THC_LANE_NONE,		/* op and width do not go together */
-	THC_LANE_LUT8,		/* 512 B of indices -> 1024 8-bit lanes */
-	THC_LANE_LINEAR8,	/* the same for T[z] = z */
-	THC_LANE_LUT16,		/* 256 B of indices -> 512 16-bit lanes */
-	THC_LANE_ADD8,
-	THC_LANE_ADD16,
-	THC_LANE_ADD32,
-	THC_LANE_OR,
-	THC_LANE_MAX,
-};
-
-/* @op, @width: of the packet. @sum_width, @linear: of the job's table. */
-THC_INLINE enum thc_lane_kind thc_lane_kind(u8 op, u8 width, u8 sum_width, u8 linear)
-{
-	switch (op) {
-	case THC_OP_LUT_ADD:
-		if (width != 4)
-			return THC_LANE_NONE;
-		if (sum_width == 16)
-			return THC_LANE_LUT16;
-		if (sum_width != 8)
-			return THC_LANE_NONE;
-		return linear ? THC_LANE_LINEAR8 : THC_LANE_LUT8;
-	case THC_OP_ADD:
-		return width == 8  ? THC_LANE_ADD8 :
-		       width == 16 ? THC_LANE_ADD16 :
-		       width == 32 ? THC_LANE_ADD32 :
-				     THC_LANE_NONE;
-	case THC_OP_OR:
-		return width == 32 ? THC_LANE_OR : THC_LANE_NONE;
-	case THC_OP_MAX:
-		return width == 32 ? THC_LANE_MAX : THC_LANE_NONE;
-	}
-	return THC_LANE_NONE;
-}
-
-/* Payload bytes of a request of this kind. */
-THC_INLINE u32 thc_lane_payload(enum thc_lane_kind kind)
-{
-	switch (kind) {
-	case THC_LANE_NONE:
-		return 0;
-	case THC_LANE_LUT8:
-	case THC_LANE_LINEAR8:
-		return THC_CHUNK_8 / 2;
-	case THC_LANE_LUT16:
-		return THC_CHUNK_16 / 2;
-	default:
-		return THC_LANE_BYTES;
-	}
-}
-
-/* Width of the lanes an answer of this kind carries, in bits. */
-THC_INLINE u8 thc_lane_answer_width(enum thc_lane_kind kind)
-{
-	switch (kind) {
-	case THC_LANE_LUT8:
-	case THC_LANE_LINEAR8:
-	case THC_LANE_ADD8:
-		return 8;
-	case THC_LANE_LUT16:
-	case THC_LANE_ADD16:
-		return 16;
-	default:
-		return 32;
-	}
 }
 
 THC_INLINE u64 thc_pairs_8(const struct thc_pairs *p, u32 packed)
@@ -202,30 +133,16 @@ THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *p
 	switch (kind) {
 	case THC_LANE_NONE:
 		break;
-	case THC_LANE_LUT8:
-		thc_lanes_lut8(lanes, payload, p, first);
+#define THC_LANES_CALL_TABLE(name) thc_lanes_##name(lanes, payload, p, first)
+#define THC_LANES_CALL_PLAIN(name) thc_lanes_##name(lanes, payload, first)
+#define THC_LANES_CASE(kind, name, op, up, sum, bytes, loop) \
+	case THC_LANE_##kind: \
+		THC_LANES_CALL_##loop(name); \
 		break;
-	case THC_LANE_LINEAR8:
-		thc_lanes_linear8(lanes, payload, first);
-		break;
-	case THC_LANE_LUT16:
-		thc_lanes_lut16(lanes, payload, p, first);
-		break;
-	case THC_LANE_ADD8:
-		thc_lanes_add8(lanes, payload, first);
-		break;
-	case THC_LANE_ADD16:
-		thc_lanes_add16(lanes, payload, first);
-		break;
-	case THC_LANE_ADD32:
-		thc_lanes_add32(lanes, payload, first);
-		break;
-	case THC_LANE_OR:
-		thc_lanes_or(lanes, payload, first);
-		break;
-	case THC_LANE_MAX:
-		thc_lanes_max(lanes, payload, first);
-		break;
+		THC_FORMATS(THC_LANES_CASE)
+#undef THC_LANES_CASE
+#undef THC_LANES_CALL_PLAIN
+#undef THC_LANES_CALL_TABLE
 	}
 }
 

@@ -27,8 +27,10 @@
 #ifndef THC_FLIGHT_H
 #define THC_FLIGHT_H
 
-#include <thc/aggregator/job.h>
-#include <thc/wire/sum.h>
+#include <thc/wire/format.h>
+#include <thc/wire/ranks.h>
+#include <thc/wire/route.h>
+#include <thc/wire/seal.h>
 #include <thc/worker/window.h>
 
 /* Retransmissions by timer at a time, as long as none of them was needed. */
@@ -209,9 +211,11 @@ THC_INLINE void thc_stream_forget(struct thc_stream *s)
 /* Chunk, slot and generation of @sequence. */
 THC_INLINE void thc_stream_fill(const struct thc_stream *s, struct thc_hdr *h, u64 sequence)
 {
+	struct thc_place at = thc_place(s->slot_base, s->slots, sequence);
+
 	h->chunk = thc_be32((u32)sequence);
-	h->slot = thc_be16((u16)(s->slot_base + sequence % s->slots));
-	h->generation = thc_be32((u32)(sequence / s->slots));
+	h->slot = thc_be16((u16)at.slot);
+	h->generation = thc_be32(at.generation);
 }
 
 THC_INLINE struct thc_flight *thc_stream_flight(const struct thc_stream *s, u64 sequence)
@@ -258,13 +262,6 @@ THC_INLINE void thc_sender_request(const struct thc_sender *s, const struct thc_
 	h->flags = s->nosum ? THC_F_NOSUM : 0;
 	h->round = thc_be32(round);
 	thc_stream_fill(st, h, sequence);
-}
-
-/* @h: header, with @words 64-bit words of payload behind it. */
-THC_INLINE void thc_sender_seal(const struct thc_sender *s, struct thc_hdr *h, int words)
-{
-	if (!s->nosum)
-		h->sum = thc_be32(thc_sum_packet(h, h + 1, words));
 }
 
 /* The aggregator's UDP port that slot @slot is reached on. */
@@ -375,7 +372,7 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 	*stream = NULL;
 	*flight = NULL;
 	if (bytes < sizeof(*h) || bytes % 8 || h->version != THC_VERSION ||
-	    h->cookie != thc_be64(s->cookie) || h->job != thc_be16(s->job) || h->reserved ||
+	    !thc_seal_cookie_ok(h, s->cookie) || h->job != thc_be16(s->job) || h->reserved ||
 	    !thc_sender_sent_from(s, h, port))
 		return THC_GOT_FOREIGN;
 	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH)
@@ -413,7 +410,7 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 THC_INLINE int thc_sender_sum_ok(const struct thc_sender *s, const struct thc_hdr *h,
 				 const void *payload, int words)
 {
-	return s->nosum || h->sum == thc_be32(thc_sum_packet(h, payload, words));
+	return s->nosum || thc_seal_ok(h, payload, words);
 }
 
 /* When the next timer may fire, and for how many packets. */

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Admission: a packet that is right in everything passes, and each single
- * thing wrong with it is refused under its own reason.
+ * What an aggregator asks of a packet (include/thc/aggregator/react.h, admit.h): one that is right
+ * in everything is added, each single thing wrong with it is refused under its own reason, and
+ * of two the one that is asked first.
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/aggregator/job.h>
+#include <thc/aggregator/react.h>
 
 #define COOKIE	0x0123456789abcdefULL
 #define BASE	18500
@@ -56,16 +58,106 @@ static struct packet good(void)
 	return p;
 }
 
-/* As an aggregator asks: rank, then form, then fit. */
+/* Home of one slot, which says what it was asked for. @seal, @lock: what it answers. */
+struct thc_home {
+	struct thc_slot slot;
+	struct thc_bucket *strangers;
+	u64 now;
+	enum thc_drop_reason seal;
+	enum thc_drop_reason lock;
+	int sealed;
+	int locked;
+	int heard;
+	int combined;
+	enum thc_lane_kind kind;
+};
+
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now)
+{
+	*now = home->now;
+	return home->strangers;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
+{
+	(void)p;
+	home->sealed++;
+	return home->seal;
+}
+
+THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
+{
+	(void)m;
+	home->heard++;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+					      struct thc_slot **slot)
+{
+	(void)index;
+	(void)job;
+	if (home->lock)
+		return home->lock;
+	home->locked++;
+	*slot = &home->slot;
+	return THC_DROP_NONE;
+}
+
+THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot)
+{
+	(void)slot;
+	home->locked--;
+}
+
+THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
+				 const struct thc_packet *p, u32 v, u32 first)
+{
+	(void)p;
+	(void)v;
+	(void)first;
+	home->combined++;
+	home->kind = kind;
+}
+
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v)
+{
+	(void)home;
+	(void)slot;
+	(void)v;
+}
+
+THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
+			       struct thc_slot *slot, u32 verdict)
+{
+	(void)home;
+	return thc_react_answer(h, job, slot, verdict);
+}
+
+/* @home: its slot as it has become; @answer, or NULL: the header as it has become */
+static struct thc_reaction react(const struct packet *p, struct thc_home *home,
+				 struct thc_hdr *answer)
+{
+	struct thc_hdr h = p->hdr;
+	struct thc_job job = p->job;
+	const struct thc_packet q = { .hdr = &h, .path = p->path, .payload_len = p->payload };
+	struct thc_reaction r = thc_react(home, &job, &q);
+
+	assert_int_equal(home->locked, 0);
+	if (answer)
+		*answer = h;
+	return r;
+}
+
 static enum thc_drop_reason admit(const struct packet *p, enum thc_lane_kind *kind)
 {
-	enum thc_drop_reason reason = thc_admit_rank(&p->job, &p->hdr, &p->path);
+	struct thc_home home = {
+		.slot = { .epoch = p->job.epoch, .top = thc_be32(p->hdr.generation) - 1 },
+	};
+	struct thc_reaction r = react(p, &home, NULL);
 
-	if (!reason)
-		reason = thc_admit_form(&p->hdr);
-	if (!reason && thc_op_is_data(p->hdr.op))
-		reason = thc_admit_data(&p->job, &p->hdr, &p->path, p->payload, kind);
-	return reason;
+	*kind = home.kind;
+	assert_int_equal(home.combined, !r.why && r.event == THC_EVENT_ADDED);
+	return r.why;
 }
 
 static void expect(const struct packet *p, enum thc_drop_reason reason)
@@ -87,7 +179,7 @@ static void admission__a_good_packet_passes(void **state)
 	expect(&p, THC_DROP_NONE);
 	p.hdr.flags = THC_F_NOSUM;
 	expect(&p, THC_DROP_NONE);
-	/* another epoch is answered by the slot, not refused here */
+	/* another epoch is answered, not refused */
 	p.hdr.epoch = 0;
 	expect(&p, THC_DROP_NONE);
 }
@@ -120,7 +212,8 @@ static void admission__every_op(void **state)
 			assert_int_equal(admit(&p, &kind), payload == row[i].payload ?
 								   THC_DROP_NONE :
 								   THC_DROP_LENGTH);
-			assert_int_equal(kind, row[i].kind);
+			assert_int_equal(kind,
+					 payload == row[i].payload ? row[i].kind : THC_LANE_NONE);
 		}
 	}
 	p.hdr.op = THC_OP_LUT_ADD;
@@ -443,17 +536,294 @@ static void join__ranks_are_never_refused(void **state)
 /* An aggregator that started anew answers data of an older epoch, nothing else. */
 static void lost__only_data(void **state)
 {
+	struct thc_home home = { .lock = THC_DROP_NONE };
 	struct packet p = good();
+	struct thc_reaction r;
+	struct thc_hdr h;
 
 	(void)state;
 	p.job.member[RANK].port = 0;
-	p.hdr.epoch = thc_be32(4);
 	expect(&p, THC_DROP_RANK);
-	assert_true(thc_admit_lost(&p.job, &p.hdr, THC_DROP_RANK));
+	p.hdr.epoch = thc_be32(4);
+	r = react(&p, &home, &h);
+	assert_int_equal(r.why, THC_DROP_NONE);
+	assert_int_equal(r.event, THC_EVENT_EPOCH);
+	assert_int_equal(r.to, THC_TO_SENDER);
+	assert_int_equal(h.op, THC_OP_STALE);
+	assert_int_equal(thc_be32(h.epoch), 5);
+	/* nobody believes where it comes from */
+	assert_int_equal(home.heard, 0);
 	p.hdr.op = THC_OP_LEAVE;
-	assert_false(thc_admit_lost(&p.job, &p.hdr, THC_DROP_RANK));
+	p.hdr.width = 0;
+	p.payload = 0;
+	expect(&p, THC_DROP_RANK);
 	p.hdr.op = 77;
-	assert_false(thc_admit_lost(&p.job, &p.hdr, THC_DROP_RANK));
+	expect(&p, THC_DROP_RANK);
+}
+
+/* --- the order of the questions ------------------------------------------- */
+
+static void fault_version(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.version++;
+}
+
+static void fault_hops(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->job.ttl_min = 64;
+	p->path.ttl = 63;
+}
+
+static void fault_job(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->job.active = 0;
+}
+
+static void fault_cookie(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.cookie ^= 1;
+}
+
+static void fault_rank(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.rank = RANKS;
+}
+
+static void fault_address(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->path.src_port++;
+}
+
+static void fault_seal(struct packet *p, struct thc_home *home)
+{
+	(void)p;
+	home->seal = THC_DROP_SUM;
+}
+
+static void fault_op(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.op = 99;
+}
+
+static void fault_flags(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.flags = 1;
+}
+
+static void fault_reserved(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.reserved = 1;
+}
+
+static void fault_width(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.width = 5;
+}
+
+static void fault_length(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->payload = 1024;
+}
+
+static void fault_slot(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.slot = thc_be16(SLOTS);
+}
+
+static void fault_lock(struct packet *p, struct thc_home *home)
+{
+	(void)p;
+	home->lock = THC_DROP_LOCK;
+}
+
+static void fault_busy(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.generation = thc_be32(2);
+	p->hdr.chunk = thc_be32(2 * DATA + SLOT);
+}
+
+/* In the order in which they are asked: Documentation/protocol.md. */
+static const struct {
+	void (*make)(struct packet *p, struct thc_home *home);
+	enum thc_drop_reason why;
+} faults[] = {
+	{ fault_version, THC_DROP_VERSION },
+	{ fault_hops, THC_DROP_HOPS },
+	{ fault_job, THC_DROP_JOB },
+	{ fault_cookie, THC_DROP_COOKIE },
+	{ fault_rank, THC_DROP_RANK },
+	{ fault_address, THC_DROP_ADDRESS },
+	{ fault_seal, THC_DROP_SUM },
+	{ fault_op, THC_DROP_OP },
+	{ fault_flags, THC_DROP_FLAGS },
+	{ fault_reserved, THC_DROP_RESERVED },
+	{ fault_width, THC_DROP_WIDTH },
+	{ fault_length, THC_DROP_LENGTH },
+	{ fault_slot, THC_DROP_SLOT },
+	{ fault_lock, THC_DROP_LOCK },
+	{ fault_busy, THC_DROP_BUSY },
+};
+
+#define FAULTS	(sizeof(faults) / sizeof(faults[0]))
+/* The last that is asked before the seal. */
+#define ADDRESS	5
+
+/* Whatever else is wrong with a packet, the first question that it fails has the say. */
+static void order__the_first_fault_counts(void **state)
+{
+	struct thc_stats st = { 0 };
+	unsigned long set;
+	size_t i;
+
+	(void)state;
+	for (set = 0; set < 1UL << FAULTS; set++) {
+		struct thc_home home = { .lock = THC_DROP_NONE };
+		enum thc_drop_reason want = THC_DROP_NONE;
+		bool sealed = true;
+		struct packet p = good();
+		struct thc_reaction r;
+
+		for (i = FAULTS; i-- > 0;) {
+			if (!(set >> i & 1))
+				continue;
+			faults[i].make(&p, &home);
+			want = faults[i].why;
+			sealed = i > ADDRESS;
+		}
+		r = react(&p, &home, NULL);
+		thc_react_count(&st, r);
+		assert_int_equal(r.why, want);
+		assert_int_equal(r.to, THC_TO_NOBODY);
+		assert_int_equal(home.combined, !want);
+		/* who is not of the job costs no sum, and is not listened to */
+		assert_int_equal(home.sealed, sealed);
+	}
+	assert_int_equal(st.received, 1UL << FAULTS);
+	assert_int_equal(st.event[THC_EVENT_ADDED], 1);
+	for (i = 0; i < FAULTS; i++)
+		assert_int_equal(st.drop[faults[i].why], 1UL << (FAULTS - 1 - i));
+}
+
+/* JOIN and LEAVE go on to the daemon, and to it alone. */
+static void order__control(void **state)
+{
+	static const struct {
+		u8 op;
+		u8 width;
+		u32 payload;
+		enum thc_drop_reason why;
+	} row[] = {
+		{ THC_OP_JOIN, 0, 16, THC_DROP_NONE },	  { THC_OP_JOIN, 0, 0, THC_DROP_LENGTH },
+		{ THC_OP_JOIN, 0, 512, THC_DROP_LENGTH }, { THC_OP_JOIN, 8, 16, THC_DROP_WIDTH },
+		{ THC_OP_JOIN, 8, 24, THC_DROP_LENGTH },  { THC_OP_LEAVE, 0, 0, THC_DROP_NONE },
+		{ THC_OP_LEAVE, 8, 0, THC_DROP_WIDTH },	  { THC_OP_LEAVE, 0, 512, THC_DROP_LENGTH },
+		{ THC_OP_LEAVE, 8, 512, THC_DROP_WIDTH },
+	};
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct thc_home home = { .lock = THC_DROP_NONE };
+		struct packet p = good();
+		struct thc_reaction r;
+
+		p.hdr.op = row[i].op;
+		p.hdr.width = row[i].width;
+		p.payload = row[i].payload;
+		/* of any epoch */
+		p.hdr.epoch = thc_be32(77);
+		r = react(&p, &home, NULL);
+		assert_int_equal(r.why, row[i].why);
+		assert_int_equal(r.to, row[i].why ? THC_TO_NOBODY : THC_TO_DAEMON);
+		assert_int_equal(r.event, row[i].why ? 0 : THC_EVENT_CONTROL);
+		assert_int_equal(home.heard, 0);
+		home.seal = THC_DROP_SUM;
+		r = react(&p, &home, NULL);
+		assert_int_equal(r.why, row[i].op == THC_OP_JOIN && row[i].payload != 16 ?
+						THC_DROP_LENGTH :
+						THC_DROP_SUM);
+	}
+}
+
+/* A job may do without sums, but only its data. */
+static void order__a_sum_may_be_missing(void **state)
+{
+	struct thc_home home = { .seal = THC_DROP_SUM };
+	struct packet p = good();
+
+	(void)state;
+	p.hdr.flags = THC_F_NOSUM;
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
+	p.job.flags = THC_JOB_F_NOSUM;
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_NONE);
+	p.hdr.flags = 0;
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
+	p.hdr.flags = THC_F_NOSUM;
+	p.hdr.width = 0;
+	p.hdr.op = THC_OP_LEAVE;
+	p.payload = 0;
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
+	p.hdr.op = THC_OP_JOIN;
+	p.payload = 16;
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
+}
+
+/* --- from the first contribution to the last ------------------------------- */
+
+static void slot__who_hears_what(void **state)
+{
+	struct thc_home home = { .lock = THC_DROP_NONE };
+	struct packet p = good();
+	struct thc_reaction r;
+	struct thc_hdr h;
+	u8 rank;
+
+	(void)state;
+	for (rank = 0; rank < RANKS; rank++) {
+		p.hdr.rank = rank;
+		p.path.src = p.job.member[rank].addr;
+		p.path.src_port = 40001 + rank;
+		r = react(&p, &home, &h);
+		assert_int_equal(r.event, THC_EVENT_ADDED);
+		assert_int_equal(r.to, rank < RANKS - 1 ? THC_TO_NOBODY : THC_TO_ALL);
+		if (rank < RANKS - 1) {
+			r = react(&p, &home, &h);
+			assert_int_equal(r.event, THC_EVENT_WAITED);
+			assert_int_equal(r.to, THC_TO_SENDER);
+			assert_int_equal(h.op, THC_OP_WAIT);
+		}
+	}
+	assert_int_equal(h.flags, THC_F_ANSWER);
+	assert_int_equal(thc_be64(h.bitmap), p.job.all);
+	r = react(&p, &home, &h);
+	assert_int_equal(r.event, THC_EVENT_REPEATED);
+	assert_int_equal(r.to, THC_TO_SENDER);
+	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_REPEAT);
+	p.hdr.round = thc_be32(9);
+	r = react(&p, &home, &h);
+	assert_int_equal(r.why, THC_DROP_MISMATCH);
+	assert_int_equal(r.to, THC_TO_SENDER);
+	assert_int_equal(h.flags, THC_F_DIFFERS);
+	p.hdr.generation = thc_be32(-5);
+	p.hdr.chunk = thc_be32(-5 * DATA + SLOT);
+	r = react(&p, &home, &h);
+	assert_int_equal(r.event, THC_EVENT_STALE);
+	assert_int_equal(r.to, THC_TO_SENDER);
+	assert_int_equal(h.op, THC_OP_STALE);
+	assert_int_equal(home.combined, RANKS);
 }
 
 int main(void)
@@ -477,7 +847,11 @@ int main(void)
 		cmocka_unit_test(join__a_number_that_no_job_has),
 		cmocka_unit_test(join__ranks_are_never_refused),
 		cmocka_unit_test(lost__only_data),
+		cmocka_unit_test(order__the_first_fault_counts),
+		cmocka_unit_test(order__control),
+		cmocka_unit_test(order__a_sum_may_be_missing),
+		cmocka_unit_test(slot__who_hears_what),
 	};
 
-	return cmocka_run_group_tests_name("admission", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("reactions", tests, NULL, NULL);
 }

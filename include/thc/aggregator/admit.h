@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Admission: whether a packet may touch a job. Each function is one question; react.h asks
+ * them in order.
+ */
+#ifndef THC_ADMIT_H
+#define THC_ADMIT_H
+
+#include <thc/aggregator/bucket.h>
+#include <thc/aggregator/job.h>
+#include <thc/wire/format.h>
+#include <thc/wire/route.h>
+#include <thc/wire/seal.h>
+
+/* Has the packet passed no more routers than its job allows? Asked before the packet sum:
+ * it costs nothing, and ends what is sent from afar under a worker's address.
+ */
+THC_INLINE int thc_admit_near(const struct thc_job *job, const struct thc_path *path)
+{
+	return path->ttl >= job->ttl_min;
+}
+
+/**
+ * thc_admit_form() - what a header says about itself
+ * @h: the header; @payload_len bytes follow it
+ *
+ * Returns THC_DROP_NONE or why not. Length against op is checked with the
+ * job, which knows the lane widths.
+ */
+THC_INLINE enum thc_drop_reason thc_admit_form(const struct thc_hdr *h)
+{
+	if (h->version != THC_VERSION)
+		return THC_DROP_VERSION;
+	if (!thc_op_is_data(h->op) && !thc_op_is_control(h->op))
+		return THC_DROP_OP;
+	if (h->flags & ~THC_F_REQUEST)
+		return THC_DROP_FLAGS;
+	if (h->reserved || h->count || h->bitmap)
+		return THC_DROP_RESERVED;
+	return THC_DROP_NONE;
+}
+
+/* May this packet go without a packet sum? Data may where its job says so; JOIN and LEAVE
+ * never.
+ */
+THC_INLINE int thc_admit_nosum(const struct thc_job *job, const struct thc_hdr *h)
+{
+	return h->flags & THC_F_NOSUM && thc_op_is_data(h->op) && job->active &&
+	       job->flags & THC_JOB_F_NOSUM;
+}
+
+/* Does the packet name a job that is there, its cookie, and one of its ranks? */
+THC_INLINE enum thc_drop_reason thc_admit_name(const struct thc_job *job, const struct thc_hdr *h)
+{
+	if (!job->active)
+		return THC_DROP_JOB;
+	if (!thc_seal_cookie_ok(h, job->cookie))
+		return THC_DROP_COOKIE;
+	return h->rank < job->ranks ? THC_DROP_NONE : THC_DROP_RANK;
+}
+
+/**
+ * thc_admit_join() - may this JOIN go on to the daemon?
+ * @job: found by thc_hdr.job; NULL: no job can have that number
+ * @strangers: what JOINs that no job admits are counted against; NULL: nothing
+ * @now: ns, of a clock that does not go back
+ *
+ * The daemon tells a stranger why it is refused, and looks at the address.
+ */
+THC_INLINE enum thc_drop_reason thc_admit_join(const struct thc_job *job, const struct thc_hdr *h,
+					       struct thc_bucket *strangers, u64 now)
+{
+	if (job && !thc_admit_name(job, h))
+		return THC_DROP_NONE;
+	return !strangers || thc_bucket_take(strangers, now) ? THC_DROP_NONE : THC_DROP_FLOOD;
+}
+
+/**
+ * thc_admit_rank() - may this packet, no JOIN, speak for its rank?
+ * @job: found by thc_hdr.job
+ *
+ * Epoch is not looked at: a packet of another epoch is answered, not dropped.
+ */
+THC_INLINE enum thc_drop_reason thc_admit_rank(const struct thc_job *job, const struct thc_hdr *h,
+					       const struct thc_path *path)
+{
+	const struct thc_member *m = &job->member[h->rank & (THC_RANKS_MAX - 1)];
+	enum thc_drop_reason why = thc_admit_name(job, h);
+
+	if (why)
+		return why;
+	if (!m->port)
+		return THC_DROP_RANK;
+	if (m->port != thc_be16(path->src_port) || !thc_addr_equal(&m->addr, &path->src))
+		return THC_DROP_ADDRESS;
+	return THC_DROP_NONE;
+}
+
+/* The data packet, refused with @why, is of an epoch that ended because the
+ * aggregator started anew: its rank is told so, like one of any other old epoch.
+ */
+THC_INLINE int thc_admit_lost(const struct thc_job *job, const struct thc_hdr *h,
+			      enum thc_drop_reason why)
+{
+	return why == THC_DROP_RANK && h->rank < job->ranks && thc_op_is_data(h->op) &&
+	       (s32)(thc_be32(h->epoch) - job->epoch) < 0;
+}
+
+/**
+ * thc_admit_data() - does a data packet fit its job?
+ * @payload_len: bytes behind the header
+ * @kind: out: how its payload becomes lanes
+ */
+THC_INLINE enum thc_drop_reason thc_admit_data(const struct thc_job *job, const struct thc_hdr *h,
+					       const struct thc_path *path, u32 payload_len,
+					       enum thc_lane_kind *kind)
+{
+	u32 slot = thc_be16(h->slot);
+	struct thc_place at = { slot, thc_be32(h->generation) };
+
+	*kind = thc_lane_kind(h->op, h->width, job->sum_width, job->flags & THC_JOB_F_LINEAR);
+	if (*kind == THC_LANE_NONE)
+		return THC_DROP_WIDTH;
+	if (payload_len != thc_lane_payload(*kind))
+		return THC_DROP_LENGTH;
+	if (slot >= job->slots)
+		return THC_DROP_SLOT;
+	if (path->dst_port != job->port_base &&
+	    path->dst_port != thc_slot_port(job->port_base, slot))
+		return THC_DROP_SLOT;
+	/* nobody holds a slot against the others with a chunk that is not the slot's */
+	if (thc_be32(h->chunk) != thc_place_chunk(at, job->data_slots, job->slots))
+		return THC_DROP_SLOT;
+	return THC_DROP_NONE;
+}
+
+#endif /* THC_ADMIT_H */

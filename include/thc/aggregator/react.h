@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * One packet in, one reaction out: what an aggregator asks of a packet, in which order, and
+ * what comes of it. The XDP program, thcd's software aggregator and the tests compile this
+ * text; each is a home, which lends what differs between them.
+ *
+ * First who sends: a few compares refuse what is not of the job, and a flood of it costs
+ * little. Then the seal, since a corrupted packet's other fields mean nothing. Then what the
+ * header says, and at last the slot.
+ */
+#ifndef THC_REACT_H
+#define THC_REACT_H
+
+#include <thc/aggregator/admit.h>
+#include <thc/aggregator/answer.h>
+#include <thc/aggregator/reaction.h>
+
+/* --- what a home lends ---------------------------------------------------- */
+
+/* The home, with whatever its functions need. */
+struct thc_home;
+
+/* What JOINs of strangers are counted against, and ns of a clock; NULL: nothing. */
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now);
+
+/* Has the packet a length that an op has, and does its seal hold? */
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p);
+
+/* The member speaks. */
+THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
+
+/* The slot at @index of all slots, to be had alone until thc_home_unlock(). */
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+					      struct thc_slot **slot);
+THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot);
+
+/* Combines the payload with the lanes of version @v of the slot that is locked. */
+THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
+				 const struct thc_packet *p, u32 v, u32 first);
+
+/* Sums the finished lanes of version @v of @slot: thc_answer_finish(). */
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v);
+
+/* thc_react_answer(), which a home may not want inlined. */
+THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
+			       struct thc_slot *slot, u32 verdict);
+
+/* --- the questions -------------------------------------------------------- */
+
+/* JOIN, for the daemon, which refuses it itself, with a reason. @job may be NULL. */
+THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, const struct thc_job *job,
+					      const struct thc_packet *p)
+{
+	struct thc_bucket *strangers;
+	enum thc_drop_reason why;
+	u64 now = 0;
+
+	strangers = thc_home_strangers(home, &now);
+	why = thc_admit_join(job, p->hdr, strangers, now);
+	if (!why && p->payload_len != sizeof(struct thc_join))
+		why = THC_DROP_LENGTH;
+	if (!why)
+		why = thc_home_seal(home, p);
+	if (!why)
+		why = thc_admit_form(p->hdr);
+	if (!why && p->hdr->width)
+		why = THC_DROP_WIDTH;
+	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON);
+}
+
+/* LEAVE, for the daemon: sender, seal and form are right. */
+THC_INLINE struct thc_reaction thc_react_leave(const struct thc_packet *p)
+{
+	if (p->hdr->width)
+		return thc_react_drop(THC_DROP_WIDTH);
+	if (p->payload_len)
+		return thc_react_drop(THC_DROP_LENGTH);
+	return thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON);
+}
+
+/**
+ * thc_react_gate() - all that is asked before a slot is looked at
+ * @job: found by thc_hdr.job; NULL: no job can have that number
+ * @kind: out, with THC_TO_SLOT: how the payload becomes lanes
+ */
+THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_job *job,
+					      const struct thc_packet *p, enum thc_lane_kind *kind)
+{
+	struct thc_hdr *h = p->hdr;
+	enum thc_drop_reason why;
+	int lost;
+
+	if (h->version != THC_VERSION)
+		return thc_react_drop(THC_DROP_VERSION);
+	if (job && !thc_admit_near(job, &p->path))
+		return thc_react_drop(THC_DROP_HOPS);
+	if (h->op == THC_OP_JOIN)
+		return thc_react_join(home, job, p);
+	if (!job)
+		return thc_react_drop(THC_DROP_JOB);
+	why = thc_admit_rank(job, h, &p->path);
+	lost = why && thc_admit_lost(job, h, why);
+	if (why && !lost)
+		return thc_react_drop(why);
+	if (!thc_admit_nosum(job, h)) {
+		why = thc_home_seal(home, p);
+		if (why)
+			return thc_react_drop(why);
+	}
+	why = thc_admit_form(h);
+	if (why)
+		return thc_react_drop(why);
+	if (h->op == THC_OP_LEAVE)
+		return thc_react_leave(p);
+	if (!lost)
+		thc_home_heard(home, &job->member[h->rank & (THC_RANKS_MAX - 1)]);
+	if (lost || thc_be32(h->epoch) != job->epoch) {
+		thc_answer_epoch(h, job);
+		return thc_react_with(THC_EVENT_EPOCH, THC_TO_SENDER);
+	}
+	why = thc_admit_data(job, h, &p->path, p->payload_len, kind);
+	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_ADDED, THC_TO_SLOT);
+}
+
+/**
+ * thc_react_answer() - writes the answer to a contribution over its header
+ * @h: the request's header, in its packet
+ * @slot: its slot, locked
+ * @verdict: enum thc_verdict; THC_ADD: the generation is finished
+ *
+ * Returns 0: there is no answer.
+ */
+THC_INLINE int thc_react_answer(struct thc_hdr *h, const struct thc_job *job, struct thc_slot *slot,
+				u32 verdict)
+{
+	struct thc_version *v = &slot->version[thc_be32(h->generation) & 1];
+	u16 id = thc_be16(h->job), at = thc_be16(h->slot);
+
+	switch (verdict) {
+	case THC_ADD:
+		thc_answer_result(h, job, id, slot->epoch, v, at, 0, 0);
+		break;
+	case THC_REPEAT:
+		thc_answer_result(h, job, id, slot->epoch, v, at, h->rank, 1);
+		break;
+	case THC_WAIT:
+		thc_answer_wait(h, job, v);
+		break;
+	case THC_BUSY:
+	case THC_MISMATCH:
+		return thc_answer_differs(h, job, slot);
+	default:
+		thc_answer_stale(h, job, slot);
+	}
+	return 1;
+}
+
+/* Fate of a contribution that came to its slot. */
+THC_INLINE struct thc_reaction thc_react_verdict(u32 verdict)
+{
+	switch (verdict) {
+	case THC_ADD:
+		return thc_react_with(THC_EVENT_ADDED, THC_TO_ALL);
+	case THC_WAIT:
+		return thc_react_with(THC_EVENT_WAITED, THC_TO_SENDER);
+	case THC_REPEAT:
+		return thc_react_with(THC_EVENT_REPEATED, THC_TO_SENDER);
+	case THC_STALE:
+		return thc_react_with(THC_EVENT_STALE, THC_TO_SENDER);
+	default: {
+		struct thc_reaction r = {
+			.why = verdict == THC_BUSY ? THC_DROP_BUSY : THC_DROP_MISMATCH,
+			.to = THC_TO_SENDER,
+		};
+
+		return r;
+	}
+	}
+}
+
+/* A contribution of the current epoch meets its slot. */
+THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_job *job,
+					      const struct thc_packet *p, enum thc_lane_kind kind)
+{
+	struct thc_hdr *h = p->hdr;
+	struct thc_arrival a = {
+		/* the one admitted, though the job may have gone on to the next */
+		.epoch = thc_be32(h->epoch),
+		.generation = thc_be32(h->generation),
+		.round = thc_be32(h->round),
+		.chunk = thc_be32(h->chunk),
+		.rank = h->rank,
+		.op = h->op,
+		.kind = kind,
+		.ce = p->ce,
+	};
+	enum thc_drop_reason why;
+	struct thc_reaction r;
+	struct thc_slot *slot;
+	struct thc_outcome o;
+
+	why = thc_home_lock(home, job->slot_base + thc_be16(h->slot), thc_be16(h->job), &slot);
+	if (why)
+		return thc_react_drop(why);
+	o = thc_slot_arrive(slot, &a, job->all);
+	r = thc_react_verdict(o.verdict);
+	if (o.verdict == THC_ADD) {
+		thc_home_combine(home, kind, p, a.generation & 1, o.first);
+		if (!o.complete) {
+			thc_home_unlock(home, slot);
+			r.to = THC_TO_NOBODY;
+			return r;
+		}
+		thc_home_finish(home, slot, a.generation & 1);
+	}
+	if (!thc_home_answer(home, h, job, slot, o.verdict))
+		r.to = THC_TO_NOBODY;
+	thc_home_unlock(home, slot);
+	return r;
+}
+
+/**
+ * thc_react() - what becomes of a packet
+ * @job: found by thc_hdr.job; NULL: no job can have that number
+ * @p: of at least a header
+ */
+THC_INLINE struct thc_reaction thc_react(struct thc_home *home, struct thc_job *job,
+					 const struct thc_packet *p)
+{
+	enum thc_lane_kind kind = THC_LANE_NONE;
+	struct thc_reaction r = thc_react_gate(home, job, p, &kind);
+
+	return r.to == THC_TO_SLOT ? thc_react_slot(home, job, p, kind) : r;
+}
+
+#endif /* THC_REACT_H */

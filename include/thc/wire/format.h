@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Formats: what a request's payload holds and what its slot's lanes are. One table, from
+ * which XDP, thc.ko and user space take their cases; a slot always has THC_LANE_BYTES.
+ */
+#ifndef THC_FORMAT_H
+#define THC_FORMAT_H
+
+#include <thc/types.h>
+
+/*
+ * Columns: kind; its loop (aggregator/lane.h); op; bits of a coordinate up, and of its sum, which
+ * is what an answer carries; bytes of payload up; does the loop look at the job's table?
+ *
+ * LINEAR8 is LUT8 for T[z] = z. LUT_ADD's rows are told apart by the job, all others by the
+ * request alone.
+ */
+/* clang-format off */
+#define THC_FORMATS(X)						\
+	X(LUT8,    lut8,    LUT_ADD,  4,  8,  512, TABLE)	\
+	X(LINEAR8, linear8, LUT_ADD,  4,  8,  512, PLAIN)	\
+	X(LUT16,   lut16,   LUT_ADD,  4, 16,  256, TABLE)	\
+	X(ADD8,    add8,    ADD,      8,  8, 1024, PLAIN)	\
+	X(ADD16,   add16,   ADD,     16, 16, 1024, PLAIN)	\
+	X(ADD32,   add32,   ADD,     32, 32, 1024, PLAIN)	\
+	X(OR,      or,      OR,      32, 32, 1024, PLAIN)	\
+	X(MAX,     max,     MAX,     32, 32, 1024, PLAIN)
+
+/* Its payload lengths, each once, the one that comes most often first. */
+#define THC_PAYLOADS(X) X(512) X(1024) X(256)
+/* clang-format on */
+
+/* How a payload becomes lanes; chosen once per packet by thc_lane_kind(). */
+enum thc_lane_kind {
+	THC_LANE_NONE,		/* op and width do not go together */
+#define THC_FORMAT_KIND(kind, ...) THC_LANE_##kind,
+	THC_FORMATS(THC_FORMAT_KIND)
+#undef THC_FORMAT_KIND
+};
+
+/* Coordinates of a chunk whose sums have @bits bits. */
+#define THC_COORDINATES(bits)	(THC_LANE_BYTES * 8 / (bits))
+
+/* Bytes that @coordinates of @bits bits take. */
+#define THC_BYTES(coordinates, bits)	((coordinates) * (bits) / 8)
+/* Is @op one that a worker may send? Data first: it is the common case. */
+THC_INLINE int thc_op_is_data(u8 op)
+{
+	return op >= THC_OP_LUT_ADD && op <= THC_OP_DATA_MAX;
+}
+
+THC_INLINE int thc_op_is_control(u8 op)
+{
+	return op == THC_OP_JOIN || op == THC_OP_LEAVE;
+}
+
+/* Bits of an index into a job's table. */
+#define THC_INDEX_BITS	4
+
+/* Is @length a payload that some format has? */
+THC_INLINE int thc_payload_is_known(u32 length)
+{
+	switch (length) {
+#define THC_PAYLOAD_CASE(bytes) case bytes:
+		THC_PAYLOADS(THC_PAYLOAD_CASE)
+#undef THC_PAYLOAD_CASE
+		return 1;
+	}
+	return 0;
+}
+
+#define THC_FORMAT_CHECK(kind, name, op, up, sum, bytes, ...)					\
+	_Static_assert((bytes) == THC_BYTES(THC_COORDINATES(sum), up), "payload of " #kind);	\
+	_Static_assert(THC_OP_##op != THC_OP_LUT_ADD || (up) == THC_INDEX_BITS, "index of " #kind);
+THC_FORMATS(THC_FORMAT_CHECK)
+#undef THC_FORMAT_CHECK
+
+/* @op, @width: of the packet. @sum_width, @linear: of the job's table. */
+THC_INLINE enum thc_lane_kind thc_lane_kind(u8 op, u8 width, u8 sum_width, u8 linear)
+{
+	/* clang-format off */
+#define THC_FORMAT_MATCH(kind, name, row_op, up, sum, ...)					\
+	if (op == THC_OP_##row_op && width == (up) &&						\
+	    (THC_OP_##row_op != THC_OP_LUT_ADD || sum_width == (sum)) &&			\
+	    (THC_LANE_##kind != THC_LANE_LUT8 || !linear))					\
+		return THC_LANE_##kind;
+	/* clang-format on */
+	THC_FORMATS(THC_FORMAT_MATCH)
+#undef THC_FORMAT_MATCH
+	return THC_LANE_NONE;
+}
+
+/* Payload bytes of a request of this kind. */
+THC_INLINE u32 thc_lane_payload(enum thc_lane_kind kind)
+{
+	switch (kind) {
+	case THC_LANE_NONE:
+		break;
+#define THC_FORMAT_PAYLOAD(kind, name, op, up, sum, bytes, ...) \
+	case THC_LANE_##kind: \
+		return bytes;
+		THC_FORMATS(THC_FORMAT_PAYLOAD)
+#undef THC_FORMAT_PAYLOAD
+	}
+	return 0;
+}
+
+/* Width of the lanes an answer of this kind carries, in bits. */
+THC_INLINE u8 thc_lane_answer_width(enum thc_lane_kind kind)
+{
+	switch (kind) {
+	case THC_LANE_NONE:
+		break;
+#define THC_FORMAT_SUM(kind, name, op, up, sum, ...) \
+	case THC_LANE_##kind: \
+		return sum;
+		THC_FORMATS(THC_FORMAT_SUM)
+#undef THC_FORMAT_SUM
+	}
+	return 0;
+}
+
+#endif /* THC_FORMAT_H */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Where a chunk goes: chunk q of a stream lives in slot q mod slots, in that slot's generation
+ * q div slots, and a slot is reached on a UDP port of its own or on the first one. Workers
+ * and aggregators ask here, so that they agree.
+ */
+#ifndef THC_ROUTE_H
+#define THC_ROUTE_H
+
+#include <thc/types.h>
+
+/* A slot's number in its job, and its generation modulo 2^32. */
+struct thc_place {
+	u32	slot;
+	u32	generation;
+};
+
+/* Chunk @sequence of the stream whose slots are @base .. @base + @slots - 1. */
+THC_INLINE struct thc_place thc_place(u32 base, u32 slots, u64 sequence)
+{
+	struct thc_place r = {
+		.slot = base + (u32)(sequence % slots),
+		.generation = (u32)(sequence / slots),
+	};
+
+	return r;
+}
+
+/* The chunk, modulo 2^32, that @r is for in a job of @slots slots. The data stream has the first
+ * @data_slots of them, the norms' stream the others.
+ */
+THC_INLINE u32 thc_place_chunk(struct thc_place r, u32 data_slots, u32 slots)
+{
+	u32 norm_slots = slots - data_slots;
+
+	return r.slot < data_slots ? r.generation * data_slots + r.slot :
+				     r.generation * norm_slots + r.slot - data_slots;
+}
+
+/* The UDP port slot @slot is reached on. */
+THC_INLINE u16 thc_slot_port(u16 port_base, u32 slot)
+{
+	return port_base + slot / THC_SLOTS_PER_PORT;
+}
+
+#endif /* THC_ROUTE_H */
