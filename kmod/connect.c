@@ -5,7 +5,12 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
+#include "calls.h"
+#include "engine.h"
+#include "hostjob.h"
+#include "join.h"
 #include "sock.h"
+#include "wait.h"
 
 /* Drops one message; false: there is none. Nobody adds any, since the socket is idle, but a
  * recvmsg() may still take one that is ready.

@@ -5,6 +5,8 @@
  * recvmsg(). Runs in whatever context made something possible: a packet's
  * softirq, the timer's, or a system call. All of it under thc_sock.lock.
  */
+#include "engine.h"
+#include "join.h"
 #include "sock.h"
 #include "trace.h"
 

@@ -10,6 +10,8 @@
 #include <linux/uidgid.h>
 #include <net/net_namespace.h>
 
+#include "hostjob.h"
+#include "netns.h"
 #include "sock.h"
 
 /* Called with thc_net.lock held. */

@@ -13,6 +13,8 @@
 
 #include <thc/worker/welcome.h>
 
+#include "engine.h"
+#include "join.h"
 #include "sock.h"
 
 /* For join_work, which waits for RTNL. Who holds RTNL may wait for whatever is queued in one

@@ -7,6 +7,9 @@
 #include <linux/net.h>
 #include <linux/stringify.h>
 
+#include "join.h"
+#include "netlink.h"
+#include "netns.h"
 #include "simd.h"
 #include "sock.h"
 

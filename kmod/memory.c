@@ -20,6 +20,7 @@
 #include <linux/spinlock.h>
 #include <linux/user_namespace.h>
 
+#include "memory.h"
 #include "sock.h"
 
 static unsigned int memory_mib;

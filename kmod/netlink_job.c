@@ -6,7 +6,9 @@
 #include <linux/slab.h>
 #include <linux/stringify.h>
 
+#include "hostjob.h"
 #include "netlink.h"
+#include "netns.h"
 #include "sock.h"
 
 #define TOO_MANY "too many aggregators: a job has at most " __stringify(THC_SHARDS_MAX)

@@ -7,7 +7,9 @@
 #include <thc/names.h>
 
 #include "netlink.h"
+#include "netns.h"
 #include "sock.h"
+#include "stats.h"
 
 static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
 {

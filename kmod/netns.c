@@ -9,6 +9,9 @@
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 
+#include "hostjob.h"
+#include "netns.h"
+#include "proc.h"
 #include "sock.h"
 
 static unsigned int thc_net_id __read_mostly;

@@ -13,7 +13,10 @@
 #include <net/inet_ecn.h>
 #include <net/udp.h>
 
+#include "engine.h"
+#include "join.h"
 #include "sock.h"
+#include "stats.h"
 #include "trace.h"
 
 /* Packets that a call takes from a queue before it looks at them. Whoever adds one calls us, so

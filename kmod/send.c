@@ -8,8 +8,11 @@
 #include <linux/sched/signal.h>
 #include <linux/uio.h>
 
+#include "calls.h"
+#include "engine.h"
 #include "sock.h"
 #include "trace.h"
+#include "wait.h"
 
 /* MSG_BATCH: sendmmsg() has more for us, whose packets leave no later for that. */
 #define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_CMSG_COMPAT | MSG_BATCH)

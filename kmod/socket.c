@@ -7,7 +7,13 @@
 #include <linux/module.h>
 #include <linux/poll.h>
 
+#include "calls.h"
+#include "engine.h"
+#include "join.h"
+#include "memory.h"
+#include "netns.h"
 #include "sock.h"
+#include "wait.h"
 
 static struct proto thc_proto = {
 	.name		= "THC",

@@ -6,7 +6,9 @@
 #include <linux/percpu.h>
 
 #define CREATE_TRACE_POINTS
+#include "netns.h"
 #include "sock.h"
+#include "stats.h"
 #include "trace.h"
 
 const char *const thc_state_name[] = {

@@ -18,6 +18,7 @@
 #include <net/udp_tunnel.h>
 
 #include "compat/compat.h"
+#include "engine.h"
 #include "sock.h"
 
 /* Packets of a super-packet: the kernel's limit is 64 or more. */

@@ -4,6 +4,7 @@
  * they waited for may be gone again when they have a lock.
  */
 #include "sock.h"
+#include "wait.h"
 
 int thc_wait_for(struct thc_sock *ts, bool (*done)(struct thc_sock *ts, u64 need), u64 need,
 		 long *timeo)

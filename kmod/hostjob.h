@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Jobs that the host's administrator has described. */
+#ifndef THC_KMOD_HOSTJOB_H
+#define THC_KMOD_HOSTJOB_H
+
+#include <linux/list.h>
+
+#include "address.h"
+#include "message.h"
+
+/**
+ * struct thc_ids - a range of users, or of groups
+ * @first: number in the user namespace that owns the network namespace
+ * @last: in the range, too; U32_MAX never is. The range is empty if @first is more
+ */
+struct thc_ids {
+	u32			first;
+	u32			last;
+};
+
+/**
+ * struct thc_host_job - a job that the host's administrator knows
+ * @link: in thc_net.jobs
+ * @id: its number
+ * @shards: aggregators, in the order of shards
+ * @cookie: its secret, which the processes of the host need not have
+ * @users: may be ranks of it
+ * @groups: their members may be ranks of it, too
+ * @aggregator: base ports included
+ */
+struct thc_host_job {
+	struct list_head	link;
+	u16			id;
+	u32			shards;
+	u64			cookie;
+	struct thc_ids		users;
+	struct thc_ids		groups;
+	struct thc_address	aggregator[THC_SHARDS_MAX];
+};
+
+struct thc_net;
+
+/* 0: @job is the namespace's now; -EEXIST; -ENOSPC: there are THC_GENL_JOBS_MAX. */
+int thc_host_job_add(struct net *net, struct thc_host_job *job);
+int thc_host_job_del(struct net *net, u16 id);
+/* A copy, with the cookie: who takes it wipes it. */
+int thc_host_job_find(struct net *net, u16 id, struct thc_host_job *out);
+/* A copy for the calling process, which is to be a rank. -EPERM: it may not; its effective user
+ * and all its groups count, and CAP_NET_ADMIN is always enough.
+ */
+int thc_host_job_enter(struct net *net, u16 id, struct thc_host_job *out);
+void thc_host_jobs_free(struct thc_net *tn);
+
+#endif /* THC_KMOD_HOSTJOB_H */

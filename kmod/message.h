@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A message: one sendmsg() and its answer. */
+#ifndef THC_KMOD_MESSAGE_H
+#define THC_KMOD_MESSAGE_H
+
+#include <linux/list.h>
+#include <linux/refcount.h>
+#include <linux/sched.h>
+#include <linux/types.h>
+
+#include <linux/thc.h>
+#include <linux/thc_netlink.h>
+
+/* Aggregators that may share a job's chunks. */
+#define THC_SHARDS_MAX		THC_GENL_AGGREGATORS_MAX
+
+/* Streams of chunks: gradients, and norms with their agreements. */
+enum { THC_DATA, THC_NORM, THC_STREAMS };
+
+/**
+ * struct thc_message - one sendmsg() and its answer
+ * @link: in thc_sock.messages of its stream until every chunk has its answer
+ * @ready: in thc_sock.ready when it can be received
+ * @refs: one for each of these lists
+ * @first: number of its first chunk in the stream over all shards
+ * @chunks: how many
+ * @answered: of them
+ * @stride: bytes of a packet
+ * @packets: by shard, then in order: each shard's packets are contiguous
+ * @lanes: the answers', THC_LANE_BYTES a chunk, in the message's order
+ * @counts: contributors of each chunk, THC_COUNT_EXCLUDED
+ * @bytes: memory it is charged with
+ * @user: who is charged, the socket's
+ * @sent_at: time of sendmsg()
+ * @base: index of each shard's first packet
+ * @local: each shard's first chunk, in the shard's own numbers
+ * @send: as the caller described it
+ * @width: bits of a lane of the sum
+ * @ranks: those in every chunk answered
+ * @least: contributors of the chunk answered that has the fewest
+ * @flags: THC_RECV_*
+ * @closed: to be received as it is, incomplete; what comes now comes too late
+ */
+struct thc_message {
+	struct list_head	link;
+	struct list_head	ready;
+	refcount_t		refs;
+	u64			first;
+	u32			chunks;
+	u32			answered;
+	u32			stride;
+	u8			*packets;
+	u8			*lanes;
+	u16			*counts;
+	size_t			bytes;
+	struct thc_user		*user;
+	u64			sent_at;
+	u32			base[THC_SHARDS_MAX];
+	u64			local[THC_SHARDS_MAX];
+	struct thc_send		send;
+	u8			width;
+	u64			ranks;
+	u16			least;
+	u16			flags;
+	bool			closed;
+};
+
+struct thc_sock;
+struct thc_user;
+
+/* A process may ask for more than there is, or than its cgroup may have: ENOMEM is enough of
+ * an answer, nobody is to be killed for it.
+ */
+#define GFP_MESSAGE	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+
+/* Charged to @user, who stays; ERR_PTR(-ENOBUFS): the host's messages, or the user's, have no room
+ * for it; ERR_PTR(-ENOMEM).
+ */
+struct thc_message *thc_message_alloc(struct thc_user *user, u32 chunks, u32 stride);
+void thc_message_free(struct thc_message *m);
+/* Called with thc_sock.lock held. */
+void thc_message_put(struct thc_sock *ts, struct thc_message *m);
+/* Bytes thc_message_alloc() takes. */
+size_t thc_message_bytes(u32 chunks, u32 stride);
+/* It is to be chunks from @first on of a stream. */
+void thc_message_place(struct thc_message *m, u32 shards, u64 first);
+/* Where chunk @index of the message has its packet; header first. */
+u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index);
+/* Writes all headers; the payloads are in. */
+void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind);
+/* The packet of the chunk whose number on @shard is @sequence. */
+u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence);
+
+/* A call with more chunks than this lets others have the CPU in between. */
+#define THC_BREATH_CHUNKS	256
+
+/* In a loop over chunks, at @index of them. Without spinlocks. */
+static inline void thc_breathe(u32 index)
+{
+	if (index % THC_BREATH_CHUNKS == THC_BREATH_CHUNKS - 1)
+		cond_resched();
+}
+
+#endif /* THC_KMOD_MESSAGE_H */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* One aggregator of a socket's job, and the UDP sockets to it. */
+#ifndef THC_KMOD_PEER_H
+#define THC_KMOD_PEER_H
+
+#include <net/dst.h>
+
+#include <thc/worker/flight.h>
+
+#include "address.h"
+#include "message.h"
+
+/**
+ * struct thc_route - how packets to one port leave; rules may tell ports apart
+ * @dst: what the network has said, NULL: it is to be asked
+ * @cookie: @dst is valid as long as it is, for IPv6
+ * @in, @in6: our address on that route
+ */
+struct thc_route {
+	struct dst_entry	*dst;
+	u32			cookie;
+	union {
+		__be32		in;
+		struct in6_addr	in6;
+	};
+};
+
+/**
+ * struct thc_peer - one aggregator of a socket's job
+ * @owner: the socket
+ * @address: where it is, base port
+ * @unicast: requests out, answers to this rank in; owns what is on its way out
+ * @room: bytes that may be on their way, as @unicast counts them
+ * @group: answers to all ranks in: connect() makes it, join_work joins the group; NULL when
+ *	joining has ended without a group
+ * @in_group: it has joined; under thc_sock.lock
+ * @route: by UDP port of the aggregator, from its first one on; whoever empties the outbox uses
+ *	them, one context at a time
+ * @local: our end of @unicast, on the interface that led to the aggregator
+ * @oif: the interface that was asked for, 0: the route's, which may change
+ * @sender: the protocol's state
+ * @flights: room of its streams, @flights_bytes
+ * @sending: by stream, the message with the chunk to be sent next, or NULL; it
+ *	has no answer to that chunk, so it is in thc_sock.messages
+ * @nonce: of our JOIN
+ * @joined: what WELCOME said last; @welcomed: it came
+ * @heard: a WELCOME came over the group
+ * @group_at: the group may be joined from then on; 0: at once
+ * @ready: all ranks are in, @joined is final
+ * @join_at: next JOIN; @joins: those of this joining
+ * @unreachable: the network's last complaint, negative errno
+ * @look_at: time to look for what is overdue, unless an answer comes before
+ * @shard: its index
+ */
+struct thc_peer {
+	struct thc_sock		*owner;
+	struct thc_address	address;
+	struct socket		*unicast;
+	size_t			room;
+	struct socket		*group;
+	bool			in_group;
+	struct thc_route	route[THC_PORT_SPAN];
+	struct thc_address	local;
+	u32			oif;
+	struct thc_sender	sender;
+	struct thc_flight	*flights;
+	size_t			flights_bytes;
+	struct thc_message	*sending[THC_STREAMS];
+	u64			nonce;
+	struct thc_joined	joined;
+	bool			welcomed;
+	bool			heard;
+	bool			ready;
+	u64			group_at;
+	u64			join_at;
+	u32			joins;
+	int			unreachable;
+	u64			look_at;
+	u32			shard;
+};
+
+static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int kind)
+{
+	return kind == THC_DATA ? &p->sender.data : &p->sender.norms;
+}
+
+/* Is this @p's aggregator, on one of its ports? @address: of the IP version that @protocol
+ * (ETH_P_*) says. Needs no lock: where an aggregator is stays as connect() has it.
+ */
+bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *address, __be16 port);
+/* Towards @p->address, for @p->owner, by the process that connects it. What there is after an
+ * error is thc_peer_free()'s.
+ */
+int thc_peer_open(struct thc_peer *p);
+/* No packet comes to @p any more, but one may be under way. */
+void thc_peer_silence(struct thc_peer *p);
+/* After thc_peer_silence() and synchronize_net(). */
+void thc_peer_free(struct thc_peer *p);
+/* The job has a group that @p can be in: of its IP version. Called with thc_sock.lock held. */
+bool thc_peer_has_group(const struct thc_peer *p);
+int thc_peer_join_group(struct thc_peer *p);
+/* Nobody will be heard there. */
+void thc_peer_close_group(struct thc_peer *p);
+/* Room for the job's slots; -ENOMEM. */
+int thc_peer_streams(struct thc_peer *p);
+
+/* sk_data_ready of the UDP sockets: receive.c. */
+void thc_receive(struct sock *sk);
+
+#endif /* THC_KMOD_PEER_H */
