@@ -33,6 +33,7 @@
 
 #include "client.h"
 #include "fuzz.h"
+#include "request.h"
 #include "structs.h"
 
 static int fuzz_clock(clockid_t id, struct timespec *t);
@@ -353,7 +354,7 @@ static bool believe(const struct coming *p)
 	return true;
 }
 
-/* --- instead of link.c --------------------------------------------------------------- */
+/* --- instead of udp.c ---------------------------------------------------------------- */
 
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 {

@@ -12,7 +12,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "agree.h"
 #include "client.h"
+#include "request.h"
 
 #define TABLE	0xabcd1234U
 

@@ -7,6 +7,8 @@
  * gives.
  */
 #include "codec_util.h"
+#include "request.h"
+#include "transport.h"
 
 #include "client.h"
 
@@ -57,7 +59,7 @@ static void client_exit(struct thc_client *c)
 }
 
 static struct thc_request *begin(struct thc_client *c, const struct bucket *b, void *buf,
-				 struct thc_memory *error)
+				 struct thc_residual *error)
 {
 	struct thc_request *r = thc_request_create(c, buf, b->count, b->dtype, 1);
 
@@ -158,7 +160,7 @@ static void assert_packets(struct thc_request *r, const uint8_t *packed)
 static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 {
 	struct rng dice = rng_seeded(seed);
-	struct thc_memory error = { .count = b->count };
+	struct thc_residual error = { .count = b->count };
 	struct thc_client c;
 	struct thc_request *r;
 	float *norms, *lost = NULL;

@@ -14,6 +14,7 @@
 
 #include "client.h"
 #include "structs.h"
+#include "transport.h"
 
 /* Three versions of one struct; the library has the second one. */
 struct first {

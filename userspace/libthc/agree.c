@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agree.h"
 #include "client.h"
+#include "failure.h"
+#include "request.h"
 
 static const char *const dtype_name[] = { "fp32", "fp16", "bf16" };
 

@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "engine.h"
+#include "request.h"
 #include "structs.h"
+#include "transport.h"
 
 /* .first never changes: programs built with the first libthc.h run with this library. */
 static const struct thc_struct_kind options_kind = {
@@ -163,9 +166,9 @@ static int open_transport(struct thc_client *c)
 		return error;
 	c->transport = &thc_udp_transport;
 	if (wanted != THC_TRANSPORT_UDP) {
-		error = thc_kernel_transport.open(c);
+		error = thc_afthc_transport.open(c);
 		if (!error)
-			c->transport = &thc_kernel_transport;
+			c->transport = &thc_afthc_transport;
 		/* a kernel without the family: only who insists on it is told */
 		if (error != -EAFNOSUPPORT || wanted == THC_TRANSPORT_AF_THC)
 			return error;
@@ -215,7 +218,6 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 		c->options.join_timeout_ms = THC_JOIN_TIMEOUT_MS;
 	c->link.unicast = -1;
 	c->link.group = -1;
-	c->socket = -1;
 	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (c->wake < 0)
 		error = thc_fail(-errno, "cannot make an eventfd: %s", strerror(errno));
@@ -247,7 +249,7 @@ void thc_client_close(struct thc_client *c)
 	}
 	tear_down(c);
 	thc_buffer_free(c);
-	thc_memory_free(c);
+	thc_residual_free(c);
 	if (c->transport)
 		c->transport->close(c);
 	if (c->wake >= 0)
@@ -304,7 +306,7 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 				"the client needs thc_client_rejoin() after this error: %s",
 				c->sentence);
 	if (c->options.flags & THC_CLIENT_ERROR_FEEDBACK) {
-		error = thc_memory_get(c, r->key, r->count, &r->error);
+		error = thc_residual_get(c, r->key, r->count, &r->error);
 		if (error)
 			return error;
 	}

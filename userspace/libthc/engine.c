@@ -2,7 +2,7 @@
 /*
  * The I/O thread: receive, send, compute a slice, and sleep when there is
  * nothing to do; and the queue it works on. How chunks travel is the
- * transport's: udp.c or kernel.c.
+ * transport's: transport_udp.c or transport_afthc.c.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,6 +13,9 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "engine.h"
+#include "request.h"
+#include "transport.h"
 
 uint64_t thc_now(void)
 {

@@ -12,6 +12,8 @@
 #include <thc/worker/welcome.h>
 
 #include "client.h"
+#include "failure.h"
+#include "transport.h"
 
 /* A join in progress. */
 struct joining {

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agree.h"
 #include "client.h"
+#include "request.h"
+#include "transport.h"
 
 /* --- memory layout -------------------------------------------------------- */
 

@@ -1,330 +1,581 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Packets of requests over UDP sockets: window, retransmission and answers
- * are <thc/worker/flight.h>'s, here are the sockets' calls around it.
+ * The sockets of a client: one for requests and answers to this rank, one
+ * for answers to the group. Packets leave in batches (UDP segmentation
+ * offload where runs go to one port) and arrive in batches. Nothing here
+ * knows what a packet means.
  */
+#include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/udp.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "client.h"
+#include "request.h"
+#include "resolve.h"
 
-/* --- answers -------------------------------------------------------------- */
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT	103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO		104
+#endif
+#ifndef UDP_NO_CHECK6_RX
+#define UDP_NO_CHECK6_RX 102
+#endif
 
-/* Chunk @index of @r has its answer; @lanes: NULL if the sum is gone. */
-static void on_answer(struct thc_client *c, const struct thc_stream *s, struct thc_request *r,
-		      uint32_t index, const struct thc_hdr *h, const void *lanes)
+/* Segments of one send: the kernel's limit, and a 64 KiB datagram's. */
+#define GSO_SEGMENTS	60
+#define GSO_BYTES	60000
+#define ETHERNET_IP4_UDP 42
+#define ETHERNET_IP6_UDP 62
+
+static bool same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
-	c->stats.chunks++;
-	if (s == &c->sender.data)
-		thc_request_data_answer(r, index, h, lanes);
-	else
-		thc_request_norm_answer(r, index, lanes);
-	if (r->adrift)
-		thc_engine_adrift(c, r);
-}
-
-static void on_unexpected(struct thc_client *c, const struct thc_hdr *h)
-{
-	/* that an older epoch is over is no answer */
-	if (h->op != THC_OP_STALE || !(h->flags & THC_F_EPOCH))
-		c->stats.unexpected++;
-}
-
-/* @got: the packet is whole, and about @f in @s if that is not NULL. */
-static void on_sound(struct thc_client *c, enum thc_got got, struct thc_stream *s,
-		     struct thc_flight *f, const struct thc_hdr *h, bool ce)
-{
-	/* taking the answer frees the flight */
-	struct thc_request *r = f ? f->owner : NULL;
-	uint32_t index = f ? f->index : 0;
-
-	if (r)
-		c->stats.repeats += !!(h->flags & THC_F_REPEAT);
-	thc_sender_take(&c->sender, got, s, f, h, ce, thc_now());
-	switch (got) {
-	case THC_GOT_ANSWER:
-		on_answer(c, s, r, index, h, h + 1);
-		break;
-	case THC_GOT_MISSED:
-		on_answer(c, s, r, index, h, NULL);
-		break;
-	case THC_GOT_WAIT:
-		c->stats.waits++;
-		break;
-	case THC_GOT_BEHIND:
-		thc_fail_behind(c);
-		break;
-	case THC_GOT_EPOCH:
-		thc_fail_epoch(c, h->rank, thc_be32(h->epoch));
-		break;
-	case THC_GOT_UNEXPECTED:
-		on_unexpected(c, h);
-		break;
-	case THC_GOT_FOREIGN:
-		break;
-	}
-}
-
-static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, uint16_t port, bool ce)
-{
-	struct thc_client *c = ctx;
-	struct thc_stream *s;
-	struct thc_flight *f;
-	enum thc_got got;
-
-	c->stats.packets_down++;
-	c->stats.bytes_down += thc_link_wire_bytes(&c->link, bytes);
-	got = thc_sender_find(&c->sender, h, bytes, port, &s, &f);
-	if (got == THC_GOT_FOREIGN) {
-		c->stats.foreign++;
-		return;
-	}
-	if (!thc_sender_sum_ok(&c->sender, h, h + 1, (int)((bytes - sizeof(*h)) / 8))) {
-		c->stats.bad_sum++;
-		return;
-	}
-	c->sender.unreachable_at = 0;
-	on_sound(c, got, s, f, h, ce);
-}
-
-/* The network reports an error: of a packet sent before, or of the next one. */
-static void unreachable(struct thc_client *c, int error)
-{
-	thc_sender_unreachable(&c->sender, thc_now());
-	c->unreachable = error;
-}
-
-/* True if anything came. */
-static bool receive_some(struct thc_client *c)
-{
-	struct thc_link *l = &c->link;
-	bool any = false;
-	int n;
-
-	if (l->group >= 0) {
-		n = thc_link_receive(l, l->group, on_packet, c, &c->stats.receive_calls);
-		any |= n > 0;
-	}
-	n = thc_link_receive(l, l->unicast, on_packet, c, &c->stats.receive_calls);
-	if (n < 0)
-		unreachable(c, n);
-	c->stats.foreign += l->foreign;
-	l->foreign = 0;
-	return any | (n > 0);
-}
-
-/* --- requests out --------------------------------------------------------- */
-
-static struct thc_outgoing outgoing(struct thc_client *c, const struct thc_flight *f)
-{
-	c->stats.packets_up++;
-	c->stats.bytes_up += thc_link_wire_bytes(&c->link, f->bytes);
-	return (struct thc_outgoing){
-		.data = f->packet,
-		.bytes = f->bytes,
-		.port = thc_sender_port(&c->sender, thc_be16(f->packet->slot)),
-	};
-}
-
-static bool send_all(struct thc_client *c, const struct thc_outgoing *out, unsigned int count)
-{
-	int n;
-
-	if (!count)
+	if (a->ss_family != b->ss_family)
 		return false;
-	/* what the kernel did not take now is overdue soon */
-	n = thc_link_send(&c->link, out, count, &c->stats.send_calls);
-	if (n < 0)
-		unreachable(c, n);
-	return true;
+	if (a->ss_family == AF_INET)
+		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+	return thc_scope_of(a) == thc_scope_of(b) &&
+	       !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+		       &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
 }
 
-/* The request whose chunk @sequence of @s can be sent now, or NULL. */
-static struct thc_request *sendable(struct thc_client *c, const struct thc_stream *s,
-				    struct thc_request **active, unsigned int n, uint64_t sequence,
-				    uint32_t *index)
+const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room)
 {
-	unsigned int i;
+	char address[INET6_ADDRSTRLEN + IF_NAMESIZE] = "?", port[8] = "?";
 
-	for (i = 0; i < n; i++) {
-		struct thc_request *r = active[i];
-		bool norms = s == &c->sender.norms;
-		uint64_t first = norms ? r->norm_first : r->data_first;
-		uint64_t ready = norms ? r->norms_sendable :
-					 r->packed * (r->data_chunks / (r->blocks ? r->blocks : 1));
+	getnameinfo((const void *)&l->peer, l->addrlen, address, sizeof(address), port,
+		    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+	snprintf(text, room, l->peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", address, port);
+	return text;
+}
 
-		if (r->stage != THC_STAGE_QUEUED && sequence >= first && sequence < first + ready) {
-			*index = (uint32_t)(sequence - first);
-			return r;
+/* The local address the system would use towards the aggregator. */
+static int find_local(struct thc_link *l)
+{
+	socklen_t len = sizeof(l->local);
+	int fd = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int error = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (void *)&l->peer, l->addrlen) || getsockname(fd, (void *)&l->local, &len))
+		error = -errno;
+	close(fd);
+	if (l->local.ss_family == AF_INET)
+		((struct sockaddr_in *)&l->local)->sin_port = 0;
+	else
+		((struct sockaddr_in6 *)&l->local)->sin6_port = 0;
+	return error;
+}
+
+static int named_interface(const char *name, int *index)
+{
+	*index = name ? (int)if_nametoindex(name) : 0;
+	return !name || *index ?
+		       0 :
+		       thc_fail(-EINVAL, "there is no interface \"%s\" here: `ip link` shows those",
+				name);
+}
+
+/* The interface that carries our address; none if that is any address. */
+static int find_interface(struct thc_link *l)
+{
+	struct ifaddrs *list, *i;
+
+	if (getifaddrs(&list))
+		return thc_fail(-errno, "cannot list interfaces: %s", strerror(errno));
+	for (i = list; i; i = i->ifa_next) {
+		if (i->ifa_addr && same_address((void *)i->ifa_addr, &l->local)) {
+			l->ifindex = if_nametoindex(i->ifa_name);
+			break;
 		}
 	}
-	return NULL;
+	freeifaddrs(list);
+	return 0;
 }
 
-static bool transmit(struct thc_client *c, struct thc_stream *s, uint32_t window)
+/* Room for a window of answers; a plain user gets what net.core.rmem_max allows. */
+static void want_receive_buffer(struct thc_link *l, int fd)
 {
-	bool norms = s == &c->sender.norms;
-	uint16_t bytes =
-		(uint16_t)(sizeof(struct thc_hdr) + (norms ? THC_LANE_BYTES : c->params.chunk / 2));
-	struct thc_request *active[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), count = 0;
-	struct thc_outgoing out[THC_BATCH];
-	uint64_t now = thc_now();
+	int bytes = (int)(2 * THC_SLOTS_MAX / 4 * THC_ANSWER_TRUESIZE), got = 0;
+	socklen_t len = sizeof(got);
 
-	while (count < THC_BATCH && thc_stream_may_send(s, window)) {
-		const struct thc_flight *f;
-		uint32_t index;
-		struct thc_request *r = sendable(c, s, active, n, s->next, &index);
-
-		if (!r)
-			break;
-		f = thc_flight_launch(&c->sender, s, r, index,
-				      norms ? thc_request_norm_packet(r, index) :
-					      thc_request_data_packet(r, index),
-				      bytes, now);
-		out[count++] = outgoing(c, f);
-	}
-	return send_all(c, out, count);
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	if (!getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len) &&
+	    (uint32_t)got / THC_ANSWER_TRUESIZE < l->answers_max)
+		l->answers_max = (uint32_t)got / THC_ANSWER_TRUESIZE;
 }
 
-/* What is overdue of @s; true if anything was sent. Lowers *@due to the time of
- * the next timer.
+/* ECN-capable, errors reported, zero checksums over IPv6 accepted, the protocol's TTL,
+ * packets of one flow joined. All but the last of these only make things better.
  */
-static bool retransmit(struct thc_client *c, struct thc_stream *s, uint64_t *due)
+static void set_options(struct thc_link *l, int fd)
 {
-	struct thc_outgoing out[THC_BATCH];
-	const struct thc_flight *f;
-	uint64_t now = thc_now(), end;
-	struct thc_overdue overdue;
-	unsigned int count = 0;
+	int one = 1, ect0 = 2, ttl = THC_TTL, bytes = 4 << 20;
 
-	thc_overdue_begin(&c->sender, &overdue, now);
-	while (count < THC_BATCH && (f = thc_overdue_next(&c->sender, s, &overdue, now))) {
-		c->stats.retransmits++;
-		out[count++] = outgoing(c, f);
+	if (l->peer.ss_family == AF_INET6) {
+		setsockopt(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &ttl, sizeof(ttl));
+		setsockopt(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, &one, sizeof(one));
+		setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &ect0, sizeof(ect0));
+		setsockopt(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one));
+		setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &one, sizeof(one));
+	} else {
+		setsockopt(fd, IPPROTO_IP, IP_TTL, &ttl, sizeof(ttl));
+		setsockopt(fd, IPPROTO_IP, IP_TOS, &ect0, sizeof(ect0));
+		setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one));
+		setsockopt(fd, IPPROTO_IP, IP_RECVERR, &one, sizeof(one));
 	}
-	end = thc_overdue_end(&c->sender, &overdue, now);
-	if (end < *due)
-		*due = end;
-	return send_all(c, out, count);
+	setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof(one));
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)))
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	want_receive_buffer(l, fd);
 }
 
-/* --- time out ------------------------------------------------------------- */
-
-/* Only the first request counts: for the next one ranks may be missing because
- * they, too, are still busy with the first.
- */
-static void check_progress(struct thc_client *c)
+int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 {
-	struct thc_request *active[THC_ACTIVE_MAX];
-	uint64_t missing = 0, differing = 0, timeout = c->options.timeout_ms * THC_NS_PER_MS;
-	int left = 0;
+	const struct thc_ends_wish wish = {
+		.aggregator = o->aggregator, .bind = o->bind, .interface = o->interface,
+		.port = o->port ? o->port : THC_PORT_DEFAULT,
+	};
+	struct thc_ends ends;
+	int error;
 
-	if (thc_engine_active(c, active)) {
-		uint32_t round = (uint32_t)active[0]->round;
-
-		missing = thc_sender_missing(&c->sender, thc_ranks_mask(c->params.ranks), round,
-					     &left);
-		differing = thc_sender_differing(&c->sender, round);
-	}
-	/* a job with a deadline goes on without who left */
-	left &= !c->params.deadline_ms;
-	switch (thc_sender_stall(&c->sender, left, timeout, thc_now())) {
-	case THC_STALL_NONE:
-		break;
-	case THC_STALL_LEFT:
-		thc_fail_left(c, missing);
-		break;
-	case THC_STALL_UNREACHABLE:
-		thc_fail_unreachable(c, c->unreachable);
-		break;
-	case THC_STALL_LATE:
-		if (differing)
-			thc_fail_differs(c, differing);
-		else
-			thc_fail_missing(c, missing);
-		break;
-	}
-}
-
-/* --- in and out ----------------------------------------------------------- */
-
-static bool send_more(struct thc_client *c, uint64_t *due)
-{
-	struct thc_stream *norms = &c->sender.norms, *data = &c->sender.data;
-	bool busy;
-
-	busy = transmit(c, norms, norms->slots);
-	busy |= transmit(c, data, thc_window_size(&c->sender.window));
-	busy |= retransmit(c, norms, due);
-	busy |= retransmit(c, data, due);
-	check_progress(c);
-	return busy;
-}
-
-static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
-{
-	fds[0] = (struct pollfd){ .fd = c->link.unicast, .events = POLLIN };
-	fds[1] = (struct pollfd){ .fd = c->link.group, .events = POLLIN };	/* -1 is ignored */
-	return 2;
-}
-
-/* --- the transport -------------------------------------------------------- */
-
-static int open_link(struct thc_client *c)
-{
-	int error = thc_link_open(&c->link, &c->options);
-
+	*l = (struct thc_link){ .unicast = -1, .group = -1, .gso = true, .answers_max = ~0U };
+	error = named_interface(o->interface, &l->ifindex);
 	if (!error)
-		thc_account(c, (ssize_t)thc_link_room(&c->link));
-	return error;
+		error = thc_resolve(&ends, &wish);
+	if (error)
+		return error;
+	l->peer = ends.peer;
+	l->local = ends.local;
+	l->addrlen = ends.addrlen;
+	if (!o->bind) {
+		error = find_local(l);
+		if (error)
+			return thc_fail(error, "no route to the aggregator %s: %s", o->aggregator,
+					strerror(-error));
+	}
+	return l->ifindex ? 0 : find_interface(l);
 }
 
-static void close_link(struct thc_client *c)
+int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 {
-	thc_account(c, -(ssize_t)thc_link_room(&c->link));
-	thc_link_close(&c->link);
+	socklen_t len;
+	int error = thc_link_find(l, o);
+
+	if (error)
+		return error;
+	if (thc_link_grow(l, 0))
+		return thc_fail(-ENOMEM, "out of memory");
+	l->unicast = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->unicast < 0 || bind(l->unicast, (void *)&l->local, l->addrlen)) {
+		error = -errno;
+		thc_link_close(l);
+		if (o->bind)
+			return thc_fail(
+				error,
+				"cannot send from the local address %s: %s; give one that `ip address` shows",
+				o->bind, strerror(-error));
+		return thc_fail(error, "cannot open a UDP socket: %s", strerror(-error));
+	}
+	set_options(l, l->unicast);
+	len = sizeof(l->local);
+	getsockname(l->unicast, (void *)&l->local, &len);
+	return 0;
 }
 
-static size_t growth(const struct thc_client *c, size_t bytes)
+void thc_link_close(struct thc_link *l)
 {
-	return thc_link_growth(&c->link, bytes);
+	thc_link_leave_group(l);
+	if (l->unicast >= 0)
+		close(l->unicast);
+	l->unicast = -1;
+	free(l->rx);
+	l->rx = NULL;
+	l->rx_batch = 0;
 }
 
-static int make_room(struct thc_client *c, size_t bytes)
+/* Datagrams to have room for. */
+static unsigned int batch_for(const struct thc_link *l, size_t bytes)
 {
-	size_t before = thc_link_room(&c->link);
-	int error = thc_link_grow(&c->link, bytes);
+	size_t batch = bytes / THC_RX_SHARE / THC_RX_BYTES;
 
-	thc_account(c, (ssize_t)(thc_link_room(&c->link) - before));
-	return error;
+	batch = batch < 1 ? 1 : batch > THC_RX_BATCH ? THC_RX_BATCH : batch;
+	return batch > l->rx_batch ? (unsigned int)batch : l->rx_batch;
 }
 
-static void forget(struct thc_client *c)
+size_t thc_link_growth(const struct thc_link *l, size_t bytes)
 {
-	thc_stream_forget(&c->sender.norms);
-	thc_stream_forget(&c->sender.data);
+	return (size_t)(batch_for(l, bytes) - l->rx_batch) * THC_RX_BYTES;
 }
 
-static void add_stats(const struct thc_client *c, struct thc_client_stats *stats)
+int thc_link_grow(struct thc_link *l, size_t bytes)
 {
-	stats->window_cuts = c->sender.window.cuts;
-	stats->rtt_us = c->sender.window.srtt / THC_NS_PER_US;
-	stats->window = thc_window_size(&c->sender.window);
+	unsigned int batch = batch_for(l, bytes);
+	uint8_t *rx;
+
+	if (batch == l->rx_batch)
+		return 0;
+	rx = realloc(l->rx, (size_t)batch * THC_RX_BYTES);
+	if (!rx)
+		return -ENOMEM;
+	l->rx = rx;
+	l->rx_batch = batch;
+	return 0;
 }
 
-const struct thc_transport thc_udp_transport = {
-	.name = "UDP",
-	.open = open_link,
-	.close = close_link,
-	.join = thc_udp_join,
-	.leave = thc_udp_leave,
-	.growth = growth,
-	.room = make_room,
-	.forget = forget,
-	.receive = receive_some,
-	.send = send_more,
-	.poll = fill_poll,
-	.show = add_stats,
+void thc_link_leave_group(struct thc_link *l)
+{
+	if (l->group >= 0)
+		close(l->group);
+	l->group = -1;
+}
+
+/* For packets of the aggregator alone: the kernel drops what others send to the group.
+ * One that has no such filters says ENOPROTOOPT.
+ */
+static int join_for_peer(struct thc_link *l, int level, const void *group)
+{
+	struct group_source_req member = { .gsr_interface = (uint32_t)l->ifindex,
+					   .gsr_source = l->peer };
+
+	memcpy(&member.gsr_group, group, l->addrlen);
+	return setsockopt(l->group, level, MCAST_JOIN_SOURCE_GROUP, &member, sizeof(member)) ?
+		       -errno :
+		       0;
+}
+
+static int join_group4(struct thc_link *l, const struct thc_params *p)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(p->group_port) };
+	struct ip_mreqn member = { .imr_ifindex = l->ifindex };
+	int zero = 0, error;
+
+	memcpy(&to.sin_addr, p->group, 4);
+	member.imr_multiaddr = to.sin_addr;
+	if (bind(l->group, (void *)&to, sizeof(to)) ||
+	    setsockopt(l->group, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero)))
+		return -errno;
+	error = join_for_peer(l, IPPROTO_IP, &to);
+	if (error != -ENOPROTOOPT)
+		return error;
+	return setsockopt(l->group, IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof(member)) ?
+		       -errno :
+		       0;
+}
+
+static int join_group6(struct thc_link *l, const struct thc_params *p)
+{
+	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_port = htons(p->group_port) };
+	struct ipv6_mreq member = { .ipv6mr_interface = (unsigned int)l->ifindex };
+	int error;
+
+	memcpy(&to.sin6_addr, p->group, 16);
+	member.ipv6mr_multiaddr = to.sin6_addr;
+	to.sin6_scope_id = (uint32_t)l->ifindex;
+	if (bind(l->group, (void *)&to, sizeof(to)))
+		return -errno;
+	error = join_for_peer(l, IPPROTO_IPV6, &to);
+	if (error != -ENOPROTOOPT)
+		return error;
+	return setsockopt(l->group, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &member, sizeof(member)) ?
+		       -errno :
+		       0;
+}
+
+/* Opens the group socket once, and anew for another group; an error is not
+ * fatal: the job then answers by fanout, since nobody is heard on the group.
+ */
+int thc_link_join_group(struct thc_link *l, const struct thc_params *p)
+{
+	bool v4 = l->peer.ss_family == AF_INET;
+	int one = 1, error;
+
+	if (p->family != (v4 ? 4 : 6)) {
+		thc_link_leave_group(l);
+		return -EAFNOSUPPORT;
+	}
+	if (l->group >= 0 && l->group_port == p->group_port &&
+	    !memcmp(l->group_address, p->group, sizeof(p->group)))
+		return 0;
+	thc_link_leave_group(l);
+	l->group_port = p->group_port;
+	memcpy(l->group_address, p->group, sizeof(p->group));
+	l->group = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->group < 0)
+		return -errno;
+	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	error = v4 ? join_group4(l, p) : join_group6(l, p);
+	if (error) {
+		thc_link_leave_group(l);
+		return error;
+	}
+	set_options(l, l->group);
+	return 0;
+}
+
+unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
+{
+	return bytes + (l->peer.ss_family == AF_INET ? ETHERNET_IP4_UDP : ETHERNET_IP6_UDP);
+}
+
+/* ICMP errors wait in a queue of their own, with the packets they are about:
+ * as long as one is there poll() returns at once, and they take up room that
+ * answers need. Called when an error has been reported.
+ */
+static void forget_errors(int fd)
+{
+	char packet[64];
+
+	while (recv(fd, packet, sizeof(packet), MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
+		;
+}
+
+/* --- sending -------------------------------------------------------------- */
+
+/* A batch for sendmmsg(): each message is a run of equal packets to one port. */
+struct send_batch {
+	struct mmsghdr		msg[THC_BATCH];
+	struct iovec		iov[THC_BATCH];
+	struct sockaddr_storage	to[THC_BATCH];
+	union {
+		struct cmsghdr	align;
+		char		room[CMSG_SPACE(sizeof(uint16_t))];
+	} control[THC_BATCH];
+	unsigned int		messages;
 };
+
+static uint16_t port_of(const struct sockaddr_storage *a)
+{
+	return ntohs(a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port :
+					       ((const struct sockaddr_in6 *)a)->sin6_port);
+}
+
+static void set_port(struct sockaddr_storage *a, uint16_t port)
+{
+	if (a->ss_family == AF_INET)
+		((struct sockaddr_in *)a)->sin_port = htons(port);
+	else
+		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
+}
+
+/* How many packets from @out on can share one message. */
+static unsigned int run_length(const struct thc_link *l, const struct thc_outgoing *out,
+			       unsigned int count)
+{
+	unsigned int n = 1, bytes = out->bytes;
+
+	while (l->gso && n < count && n < GSO_SEGMENTS && out[n].port == out->port &&
+	       out[n].bytes == out->bytes && bytes + out->bytes <= GSO_BYTES) {
+		bytes += out->bytes;
+		n++;
+	}
+	return n;
+}
+
+static void add_message(const struct thc_link *l, struct send_batch *b, unsigned int first_iov,
+			const struct thc_outgoing *out, unsigned int run)
+{
+	struct msghdr *m = &b->msg[b->messages].msg_hdr;
+	uint16_t segment = out->bytes;
+	struct cmsghdr *c;
+
+	b->to[b->messages] = l->peer;
+	set_port(&b->to[b->messages], out->port);
+	*m = (struct msghdr){
+		.msg_name = &b->to[b->messages],
+		.msg_namelen = l->addrlen,
+		.msg_iov = &b->iov[first_iov],
+		.msg_iovlen = run,
+	};
+	if (run > 1) {
+		m->msg_control = &b->control[b->messages];
+		m->msg_controllen = sizeof(b->control[0].room);
+		c = CMSG_FIRSTHDR(m);
+		c->cmsg_level = IPPROTO_UDP;
+		c->cmsg_type = UDP_SEGMENT;
+		c->cmsg_len = CMSG_LEN(sizeof(segment));
+		memcpy(CMSG_DATA(c), &segment, sizeof(segment));
+	}
+	b->messages++;
+}
+
+/* Packets in the first @messages messages of @b. */
+static unsigned int packets_in(const struct send_batch *b, unsigned int messages)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < messages; i++)
+		n += (unsigned int)b->msg[i].msg_hdr.msg_iovlen;
+	return n;
+}
+
+static bool is_busy(int error)
+{
+	return error == -EAGAIN || error == -EWOULDBLOCK || error == -ENOBUFS || error == -EINTR;
+}
+
+static int send_some(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
+		     uint64_t *calls)
+{
+	struct send_batch b = { .messages = 0 };
+	unsigned int i = 0, n;
+	int sent;
+
+	if (count > THC_BATCH)
+		count = THC_BATCH;
+	for (n = 0; n < count; n++) {
+		b.iov[n].iov_base = (void *)(uintptr_t)out[n].data;
+		b.iov[n].iov_len = out[n].bytes;
+	}
+	while (i < count) {
+		unsigned int run = run_length(l, out + i, count - i);
+
+		add_message(l, &b, i, out + i, run);
+		i += run;
+	}
+	++*calls;
+	sent = sendmmsg(l->unicast, b.msg, b.messages, MSG_DONTWAIT);
+	if (sent < 0) {
+		int error = -errno;
+
+		if (!is_busy(error))
+			forget_errors(l->unicast);
+		return error;
+	}
+	return (int)packets_in(&b, (unsigned int)sent);
+}
+
+int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
+		  uint64_t *calls)
+{
+	unsigned int done = 0;
+	int errors = 0;
+
+	while (done < count) {
+		int n = send_some(l, out + done, count - done, calls);
+
+		if (n > 0) {
+			done += (unsigned int)n;
+		} else if (is_busy(n)) {
+			break;
+		} else if (l->gso &&
+			   (n == -EIO || n == -EINVAL || n == -EMSGSIZE || n == -EOPNOTSUPP)) {
+			l->gso = false;		/* this path cannot segment */
+		} else if (n == -ECONNREFUSED && errors++ < 3) {
+			continue;		/* an earlier packet's ICMP error */
+		} else {
+			return n;
+		}
+	}
+	return (int)done;
+}
+
+/* --- receiving ------------------------------------------------------------ */
+
+/* Room for what the kernel says about a datagram. */
+union rx_control {
+	struct cmsghdr	align;
+	char		room[CMSG_SPACE(sizeof(int)) * 2];
+};
+
+/* What it said. */
+struct rx_notes {
+	unsigned int	segment;	/* bytes of a packet, if several were joined */
+	uint16_t	port;		/* from where it was sent */
+	bool		ce;		/* met congestion (RFC 3168) */
+};
+
+static struct rx_notes read_notes(struct msghdr *m)
+{
+	struct rx_notes n = { .port = port_of(m->msg_name) };
+	struct cmsghdr *c;
+	int value;
+
+	for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) {
+			n.ce = (*(uint8_t *)CMSG_DATA(c) & 3) == 3;
+			continue;
+		}
+		memcpy(&value, CMSG_DATA(c), sizeof(value));
+		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)
+			n.ce = (value & 3) == 3;
+		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO)
+			n.segment = (unsigned int)value;
+	}
+	return n;
+}
+
+/* Takes a datagram apart into the packets it was joined from. */
+static void each_packet(uint8_t *data, unsigned int bytes, struct rx_notes notes,
+			thc_link_each *each, void *ctx)
+{
+	unsigned int segment = notes.segment ? notes.segment : bytes, n;
+
+	for (; bytes; data += n, bytes -= n) {
+		n = bytes < segment ? bytes : segment;
+		if (n >= sizeof(struct thc_hdr) && n <= THC_ANSWER_BYTES)
+			each(ctx, (void *)data, n, notes.port, notes.ce);
+	}
+}
+
+/* How many packets a datagram of @bytes was joined from. */
+static unsigned int packets_of(unsigned int bytes, struct rx_notes notes)
+{
+	return notes.segment ? (bytes + notes.segment - 1) / notes.segment : 1;
+}
+
+int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls)
+{
+	union rx_control control[THC_RX_BATCH];
+	struct sockaddr_storage from[THC_RX_BATCH];
+	struct mmsghdr msg[THC_RX_BATCH];
+	struct iovec iov[THC_RX_BATCH];
+	int i, n;
+
+	for (i = 0; i < (int)l->rx_batch; i++) {
+		iov[i].iov_base = l->rx + (size_t)i * THC_RX_BYTES;
+		iov[i].iov_len = THC_RX_BYTES;
+		msg[i].msg_hdr = (struct msghdr){
+			.msg_name = &from[i],
+			.msg_namelen = sizeof(from[i]),
+			.msg_iov = &iov[i],
+			.msg_iovlen = 1,
+			.msg_control = &control[i],
+			.msg_controllen = sizeof(control[i].room),
+		};
+	}
+	++*calls;
+#ifdef __clang_analyzer__
+	/* recvmmsg() fills as many as it returns, which the analyser does not know */
+	memset(from, 0, sizeof(from));
+	memset(iov, 0, sizeof(iov));
+#endif
+	n = recvmmsg(fd, msg, l->rx_batch, MSG_DONTWAIT, NULL);
+	if (n < 0) {
+		n = -errno;
+		if (is_busy(n))
+			return 0;
+		forget_errors(fd);
+		return n;
+	}
+	for (i = 0; i < n; i++) {
+		struct rx_notes notes = read_notes(&msg[i].msg_hdr);
+
+		if (same_address(&from[i], &l->peer))
+			each_packet(iov[i].iov_base, msg[i].msg_len, notes, each, ctx);
+		else
+			l->foreign += packets_of(msg[i].msg_len, notes);
+	}
+	return n;
+}

@@ -11,7 +11,11 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "engine.h"
+#include "failure.h"
+#include "request.h"
 #include "resolve.h"
+#include "transport.h"
 
 /* Chunks of a message at most, and at least. */
 #define MESSAGE_MOST	4096U
@@ -30,6 +34,34 @@
 /* Between two tries to send while the host has no memory for a message. */
 #define RETRY_NS	(5 * THC_NS_PER_MS)
 
+/**
+ * struct thc_afthc - a client's socket of AF_THC
+ * @in: room for one message, @in_room bytes
+ * @blocked: the socket has no room for more messages
+ * @starved_at: its host has had no memory for one since then, 0: it has
+ * @retry_at: time of the next try while it has none
+ * @norms_at: time the last norms were sent
+ * @norms_ns: what agreements and norms took the last time
+ * @looked_at: time of the last look for them
+ * @look_ns: until the next one
+ * @messages: in flight
+ * @norm_messages: of them
+ */
+struct thc_afthc {
+	int		socket;
+	uint8_t		*in;
+	size_t		in_room;
+	bool		blocked;
+	uint64_t	starved_at;
+	uint64_t	retry_at;
+	uint64_t	norms_at;
+	uint64_t	norms_ns[2];
+	uint64_t	looked_at;
+	uint64_t	look_ns;
+	unsigned int	messages;
+	unsigned int	norm_messages;
+};
+
 enum kind { KIND_NORM, KIND_DATA };
 
 /* thc_send.tag: which part of which request a message is. */
@@ -46,7 +78,7 @@ static struct thc_failure failure_of(const struct thc_client *c)
 	socklen_t len = sizeof(f);
 
 	/* without an answer the errno alone has to do */
-	(void)!getsockopt(c->socket, SOL_THC, THC_OPT_FAILURE, &f, &len);
+	(void)!getsockopt(c->afthc->socket, SOL_THC, THC_OPT_FAILURE, &f, &len);
 	return f;
 }
 
@@ -103,7 +135,7 @@ static int not_joined(struct thc_client *c, int error)
 	case THC_FAILED_SHARDS:
 		return thc_fail_unknown(c);
 	case THC_FAILED_JOIN:
-		if (!getsockopt(c->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
+		if (!getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
 			return thc_fail_not_joined(c, f.ranks, thc_be16(joined.welcome.ranks));
 		break;
 	case THC_FAILED_UNREACHABLE:
@@ -150,13 +182,23 @@ static struct sockaddr_thc address_of(const struct sockaddr_storage *from)
 	return a;
 }
 
+static void close_socket(struct thc_client *c)
+{
+	if (!c->afthc)
+		return;
+	close(c->afthc->socket);
+	thc_account(c, -(ssize_t)c->afthc->in_room);
+	free(c->afthc->in);
+	free(c->afthc);
+	c->afthc = NULL;
+}
+
 static int open_socket(struct thc_client *c)
 {
 	struct sockaddr_thc local;
-	int error;
+	int error, fd = socket(AF_THC, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	c->socket = socket(AF_THC, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (c->socket < 0) {
+	if (fd < 0) {
 		error = -errno;
 		thc_fail(error, "cannot open a socket of AF_THC: %s; is thc.ko loaded?",
 			 strerror(-error));
@@ -165,30 +207,23 @@ static int open_socket(struct thc_client *c)
 			       -EAFNOSUPPORT :
 			       error;
 	}
+	c->afthc = calloc(1, sizeof(*c->afthc));
+	if (!c->afthc) {
+		close(fd);
+		return thc_fail(-ENOMEM, "out of memory");
+	}
+	c->afthc->socket = fd;
 	error = thc_link_find(&c->link, &c->options);
 	if (!error && (c->options.bind || c->options.interface)) {
 		local = address_of(&c->link.local);
 		local.sthc_ifindex = (uint32_t)c->link.ifindex;
-		if (bind(c->socket, (void *)&local, sizeof(local)))
+		if (bind(c->afthc->socket, (void *)&local, sizeof(local)))
 			error = thc_fail(-errno, "cannot bind: %s", strerror(errno));
 	}
 	/* whoever can open the socket does not fall back to another transport */
-	if (error) {
-		close(c->socket);
-		c->socket = -1;
-	}
+	if (error)
+		close_socket(c);
 	return error;
-}
-
-static void close_socket(struct thc_client *c)
-{
-	if (c->socket >= 0)
-		close(c->socket);
-	c->socket = -1;
-	thc_account(c, -(ssize_t)c->in_room);
-	free(c->in);
-	c->in = NULL;
-	c->in_room = 0;
 }
 
 static int join_job(struct thc_client *c)
@@ -204,28 +239,28 @@ static int join_job(struct thc_client *c)
 	to.sthc_cookie = c->options.cookie;
 	if (window > THC_SLOTS_MAX)
 		window = 0;
-	if (setsockopt(c->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
-	    setsockopt(c->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &join, sizeof(join)) ||
-	    setsockopt(c->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)))
+	if (setsockopt(c->afthc->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
+	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &join, sizeof(join)) ||
+	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)))
 		return thc_fail(-errno, "cannot set options of the AF_THC socket: %s",
 				strerror(errno));
-	while (connect(c->socket, (void *)&to, sizeof(to)))
+	while (connect(c->afthc->socket, (void *)&to, sizeof(to)))
 		if (errno != EINTR)
 			return not_joined(c, errno);
-	if (getsockopt(c->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
+	if (getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
 		return thc_fail(-errno, "the AF_THC socket does not describe its job: %s",
 				strerror(errno));
 	if (thc_params_take(&c->params, &joined.welcome, joined.epoch, c->options.rank))
 		return thc_fail_unknown(c);
 	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */
 	thc_window_choose(c, UINT32_MAX);
-	c->blocked = false;
-	c->starved_at = 0;
-	c->messages = 0;
-	c->norm_messages = 0;
+	c->afthc->blocked = false;
+	c->afthc->starved_at = 0;
+	c->afthc->messages = 0;
+	c->afthc->norm_messages = 0;
 	c->readable = false;
-	c->norms_ns[0] = 0;
-	c->norms_ns[1] = 0;
+	c->afthc->norms_ns[0] = 0;
+	c->afthc->norms_ns[1] = 0;
 	return 0;
 }
 
@@ -243,19 +278,19 @@ static void leave_job(struct thc_client *c)
  */
 static void expect_norms(struct thc_client *c, uint64_t tag)
 {
-	uint64_t took = c->norms_ns[!!(uint32_t)tag];
+	uint64_t took = c->afthc->norms_ns[!!(uint32_t)tag];
 
-	c->norm_messages++;
-	c->norms_at = thc_now();
-	c->looked_at = c->norms_at;
-	c->look_ns = took > LOOK_NS ? took : LOOK_NS;
+	c->afthc->norm_messages++;
+	c->afthc->norms_at = thc_now();
+	c->afthc->looked_at = c->afthc->norms_at;
+	c->afthc->look_ns = took > LOOK_NS ? took : LOOK_NS;
 }
 
 /* A little less than it took: a look finds what came a while ago. */
 static void norms_came(struct thc_client *c, uint64_t tag)
 {
-	c->norm_messages--;
-	c->norms_ns[!!(uint32_t)tag] = (thc_now() - c->norms_at) / 8 * 7;
+	c->afthc->norm_messages--;
+	c->afthc->norms_ns[!!(uint32_t)tag] = (thc_now() - c->afthc->norms_at) / 8 * 7;
 }
 
 /* --- out ------------------------------------------------------------------ */
@@ -267,10 +302,10 @@ static bool wait_for_memory(struct thc_client *c)
 {
 	uint64_t now = thc_now();
 
-	if (!c->starved_at)
-		c->starved_at = now;
-	c->retry_at = now + RETRY_NS;
-	return now - c->starved_at < c->options.timeout_ms * THC_NS_PER_MS;
+	if (!c->afthc->starved_at)
+		c->afthc->starved_at = now;
+	c->afthc->retry_at = now + RETRY_NS;
+	return now - c->afthc->starved_at < c->options.timeout_ms * THC_NS_PER_MS;
 }
 
 /* 1: it is the kernel's now, 0: not yet, -1: the client is broken. */
@@ -293,15 +328,15 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 	cm->cmsg_len = CMSG_LEN(sizeof(*send));
 	memcpy(CMSG_DATA(cm), send, sizeof(*send));
 	c->stats.send_calls++;
-	if (sendmsg(c->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
-		c->messages++;
-		c->starved_at = 0;
+	if (sendmsg(c->afthc->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+		c->afthc->messages++;
+		c->afthc->starved_at = 0;
 		if (send->op == THC_OP_MAX)
 			expect_norms(c, send->tag);
 		return 1;
 	}
-	c->blocked = errno == EAGAIN;
-	if (c->blocked || errno == EINTR || (errno == ENOBUFS && wait_for_memory(c)))
+	c->afthc->blocked = errno == EAGAIN;
+	if (c->afthc->blocked || errno == EINTR || (errno == ENOBUFS && wait_for_memory(c)))
 		return 0;
 	fail(c, errno);
 	return -1;
@@ -330,7 +365,7 @@ static int send_chunks(struct thc_client *c, struct thc_request *r, enum kind ki
 /* Chunks of the next message, of @count. */
 static uint32_t at_most(const struct thc_client *c, uint32_t count)
 {
-	uint32_t room = (uint32_t)(c->in_room / CHUNK_ROOM);
+	uint32_t room = (uint32_t)(c->afthc->in_room / CHUNK_ROOM);
 
 	return count < room ? count : room;
 }
@@ -401,15 +436,15 @@ static bool send_more(struct thc_client *c, uint64_t *due)
 {
 	bool changed = false;
 
-	if (!c->starved_at || thc_now() >= c->retry_at) {
-		c->retry_at = 0;
+	if (!c->afthc->starved_at || thc_now() >= c->afthc->retry_at) {
+		c->afthc->retry_at = 0;
 		changed = hand_over(c);
 		/* nothing was refused for want of memory, or what was has been given up */
-		if (!c->retry_at)
-			c->starved_at = 0;
+		if (!c->afthc->retry_at)
+			c->afthc->starved_at = 0;
 	}
-	if (c->starved_at && c->retry_at < *due)
-		*due = c->retry_at;
+	if (c->afthc->starved_at && c->afthc->retry_at < *due)
+		*due = c->afthc->retry_at;
 	return changed;
 }
 
@@ -437,11 +472,12 @@ static void take_message(struct thc_client *c, const struct thc_received *m)
 	if (m->tag >> 32 & 1) {
 		thc_request_data_answers(
 			r, first, m->chunks,
-			(const uint16_t *)(c->in + (size_t)m->chunks * THC_LANE_BYTES), c->in);
+			(const uint16_t *)(c->afthc->in + (size_t)m->chunks * THC_LANE_BYTES),
+			c->afthc->in);
 		return;
 	}
 	for (k = 0; k < m->chunks && !r->status; k++)
-		thc_request_norm_answer(r, first + k, c->in + (size_t)k * THC_LANE_BYTES);
+		thc_request_norm_answer(r, first + k, c->afthc->in + (size_t)k * THC_LANE_BYTES);
 	if (r->adrift)
 		thc_engine_adrift(c, r);
 }
@@ -453,7 +489,7 @@ static int receive_message(struct thc_client *c)
 		struct cmsghdr	align;
 		char		room[CMSG_SPACE(sizeof(struct thc_received))];
 	} control;
-	struct iovec all = { .iov_base = c->in, .iov_len = c->in_room };
+	struct iovec all = { .iov_base = c->afthc->in, .iov_len = c->afthc->in_room };
 	struct msghdr m = {
 		.msg_iov = &all,
 		.msg_iovlen = 1,
@@ -464,14 +500,14 @@ static int receive_message(struct thc_client *c)
 	struct cmsghdr *cm;
 
 	c->stats.receive_calls++;
-	if (recvmsg(c->socket, &m, MSG_DONTWAIT) < 0) {
+	if (recvmsg(c->afthc->socket, &m, MSG_DONTWAIT) < 0) {
 		if (errno == EAGAIN || errno == EINTR)
 			return 0;
 		fail(c, errno);
 		return -1;
 	}
-	c->messages--;
-	c->blocked = false;
+	c->afthc->messages--;
+	c->afthc->blocked = false;
 	cm = CMSG_FIRSTHDR(&m);
 	if (!cm || cm->cmsg_level != SOL_THC || cm->cmsg_type != THC_RECEIVED ||
 	    m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
@@ -490,14 +526,15 @@ static bool receive_some(struct thc_client *c)
 	uint64_t now = thc_now();
 	int got;
 
-	if (!c->messages)
+	if (!c->afthc->messages)
 		return false;
-	if (!c->readable && (!c->norm_messages || now - c->looked_at < c->look_ns))
+	if (!c->readable &&
+	    (!c->afthc->norm_messages || now - c->afthc->looked_at < c->afthc->look_ns))
 		return false;
 	c->readable = false;
 	got = receive_message(c);
-	c->looked_at = now;
-	c->look_ns *= 2;
+	c->afthc->looked_at = now;
+	c->afthc->look_ns *= 2;
 	return got != 0;
 }
 
@@ -505,12 +542,13 @@ static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
 {
 	short events = POLLIN;
 
-	if (!c->messages && !c->starved_at)
+	if (!c->afthc->messages && !c->afthc->starved_at)
 		return 0;
-	if (c->blocked)
+	if (c->afthc->blocked)
 		events |= POLLOUT;
 	/* while there is only memory to wait for, time alone ends the sleep */
-	fds[0] = (struct pollfd){ .fd = c->messages ? c->socket : -1, .events = events };
+	fds[0] = (struct pollfd){ .fd = c->afthc->messages ? c->afthc->socket : -1,
+				  .events = events };
 	return 1;
 }
 
@@ -523,12 +561,12 @@ static size_t room_for(const struct thc_client *c, size_t bytes)
 
 	chunks = chunks < MESSAGE_LEAST ? MESSAGE_LEAST : chunks;
 	room = (chunks < MESSAGE_MOST ? chunks : MESSAGE_MOST) * CHUNK_ROOM;
-	return room > c->in_room ? room : c->in_room;
+	return room > c->afthc->in_room ? room : c->afthc->in_room;
 }
 
 static size_t growth(const struct thc_client *c, size_t bytes)
 {
-	return room_for(c, bytes) - c->in_room;
+	return room_for(c, bytes) - c->afthc->in_room;
 }
 
 static int make_room(struct thc_client *c, size_t bytes)
@@ -536,22 +574,22 @@ static int make_room(struct thc_client *c, size_t bytes)
 	size_t room = room_for(c, bytes);
 	uint8_t *in;
 
-	if (room == c->in_room)
+	if (room == c->afthc->in_room)
 		return 0;
-	in = realloc(c->in, room);
+	in = realloc(c->afthc->in, room);
 	if (!in)
 		return -ENOMEM;
-	c->in = in;
-	thc_account(c, (ssize_t)(room - c->in_room));
-	c->in_room = room;
+	c->afthc->in = in;
+	thc_account(c, (ssize_t)(room - c->afthc->in_room));
+	c->afthc->in_room = room;
 	return 0;
 }
 
 static void forget(struct thc_client *c)
 {
-	c->messages = 0;
-	c->norm_messages = 0;
-	c->starved_at = 0;
+	c->afthc->messages = 0;
+	c->afthc->norm_messages = 0;
+	c->afthc->starved_at = 0;
 }
 
 /* Not what the sums lack: the socket's count has norms in it, too. */
@@ -560,7 +598,7 @@ static void add_stats(const struct thc_client *c, struct thc_client_stats *stats
 	struct thc_socket_stats s;
 	socklen_t len = sizeof(s);
 
-	if (getsockopt(c->socket, SOL_THC, THC_OPT_STATS, &s, &len))
+	if (getsockopt(c->afthc->socket, SOL_THC, THC_OPT_STATS, &s, &len))
 		return;
 	stats->packets_up = s.packets_up;
 	stats->bytes_up = s.bytes_up;
@@ -578,7 +616,7 @@ static void add_stats(const struct thc_client *c, struct thc_client_stats *stats
 	stats->window = s.window;
 }
 
-const struct thc_transport thc_kernel_transport = {
+const struct thc_transport thc_afthc_transport = {
 	.name = "AF_THC",
 	.open = open_socket,
 	.close = close_socket,

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/* Buffers that are used again, and the budget of bytes. */
+#ifndef LIBTHC_BUFFERS_H
+#define LIBTHC_BUFFERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct thc_client;
+
+/* Small buckets count as so much in what is promised about memory: bytes, and
+ * blocks of floats.
+ */
+#define THC_COUNTED_BYTES	(512U << 10)
+#define THC_COUNTED_BLOCKS	3
+
+/* Buffers kept for reuse, and for how many all-reduces an unused one is. */
+#define THC_SPARES	4
+#define THC_SPARE_AGE	64
+
+struct thc_spare {
+	void		*buffer;
+	size_t		room;
+	uint64_t	taken;		/* all-reduces begun when it came back */
+};
+
+/* Accounts @bytes (negative: given back) held beside buffers and errors. */
+void thc_account(struct thc_client *c, ssize_t bytes);
+
+/* A bucket of @bytes is in progress: returns what it counts as, to be given to
+ * thc_budget_end(). A client holds no more than twice the most that has been
+ * counted at a time.
+ */
+size_t thc_budget_begin(struct thc_client *c, size_t bytes);
+void thc_budget_end(struct thc_client *c, size_t counted);
+/* Bytes that may still be held, if no buffer waits to be used again. */
+size_t thc_budget_left(const struct thc_client *c);
+
+/* Large buffers are recycled: fresh pages cost more than compressing them. Who
+ * takes one of @bytes is going to allocate @others beside it.
+ */
+void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *room);
+void thc_buffer_put(struct thc_client *c, void *buffer, size_t room);
+void thc_buffer_free(struct thc_client *c);
+
+#endif /* LIBTHC_BUFFERS_H */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/* The I/O thread: receive, send, compute, sleep. */
+#ifndef LIBTHC_ENGINE_H
+#define LIBTHC_ENGINE_H
+
+#include <stdint.h>
+
+/* Requests worked on at a time: one in its data, the next in its norms. */
+#define THC_ACTIVE_MAX		2
+
+struct thc_client;
+
+struct thc_request;
+
+void *thc_engine_run(void *client);
+/* The first THC_ACTIVE_MAX requests of the queue are active: how many. */
+unsigned int thc_engine_active(struct thc_client *c, struct thc_request **out);
+/* Everything in the queue fails; only a rejoin helps. */
+void thc_engine_break(struct thc_client *c, int status, const char *sentence);
+/* A round that failed for this rank alone. */
+void thc_engine_adrift(struct thc_client *c, const struct thc_request *r);
+
+#endif /* LIBTHC_ENGINE_H */

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * Error memories by key: what compression has lost, to be added to the key's next
+ * gradient.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+static struct thc_residual *find(struct thc_client *c, uint64_t key)
+{
+	struct thc_residual *m;
+
+	for (m = c->residuals; m; m = m->link)
+		if (m->key == key)
+			return m;
+	return NULL;
+}
+
+static void drop(struct thc_client *c, uint64_t key)
+{
+	struct thc_residual **p, *m;
+
+	for (p = &c->residuals; (m = *p); p = &m->link) {
+		if (m->key != key)
+			continue;
+		*p = m->link;
+		free(m->now);
+		free(m->next);
+		free(m);
+		return;
+	}
+}
+
+static struct thc_residual *create(struct thc_client *c, uint64_t key, size_t count)
+{
+	struct thc_residual *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->key = key;
+	m->count = count;
+	m->now = calloc(count, sizeof(float));
+	m->next = calloc(count, sizeof(float));
+	if (!m->now || !m->next) {
+		free(m->now);
+		free(m->next);
+		free(m);
+		return NULL;
+	}
+	m->link = c->residuals;
+	c->residuals = m;
+	return m;
+}
+
+/* Called with client.lock held. */
+int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **out)
+{
+	struct thc_residual *m = find(c, key);
+
+	if (m && m->busy)
+		return thc_fail(
+			-EBUSY,
+			"key %#llx is in use by an all-reduce that has not ended: give every bucket its own key",
+			(unsigned long long)key);
+	if (m && m->count != count)
+		return thc_fail(
+			-EINVAL,
+			"key %#llx was used for %zu values, not %zu: drop its error memory first (thc_error_import() with count 0)",
+			(unsigned long long)key, m->count, count);
+	if (!m)
+		m = create(c, key, count);
+	if (!m)
+		return thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
+	m->busy = true;
+	m->undoable = false;
+	*out = m;
+	return 0;
+}
+
+void thc_residual_free(struct thc_client *c)
+{
+	while (c->residuals)
+		drop(c, c->residuals->key);
+}
+
+size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t count)
+{
+	struct thc_residual *m;
+	size_t have = 0;
+
+	pthread_mutex_lock(&c->lock);
+	m = find(c, key);
+	if (m) {
+		have = m->count;
+		if (error)
+			memcpy(error, m->now, (count < have ? count : have) * sizeof(float));
+	}
+	pthread_mutex_unlock(&c->lock);
+	return have;
+}
+
+int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count)
+{
+	struct thc_residual *m;
+	int result = 0;
+
+	if (count && !error)
+		return thc_fail(-EINVAL, "there is no error memory to import: NULL with %zu values",
+				count);
+	pthread_mutex_lock(&c->lock);
+	m = find(c, key);
+	if (m && m->busy) {
+		result = thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended",
+				  (unsigned long long)key);
+		goto out;
+	}
+	drop(c, key);
+	if (!count)
+		goto out;
+	m = create(c, key, count);
+	if (m)
+		memcpy(m->now, error, count * sizeof(float));
+	else
+		result = thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
+out:
+	pthread_mutex_unlock(&c->lock);
+	return result;
+}
+
+int thc_error_undo(struct thc_client *c, uint64_t key)
+{
+	struct thc_residual *m;
+	int result = 0;
+
+	pthread_mutex_lock(&c->lock);
+	m = find(c, key);
+	if (m && m->busy) {
+		result = thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended",
+				  (unsigned long long)key);
+	} else if (m && m->undoable) {
+		float *swap = m->now;
+
+		m->now = m->next;
+		m->next = swap;
+		m->undoable = false;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return result;
+}

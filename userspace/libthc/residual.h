@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/* Error memory by key. */
+#ifndef LIBTHC_RESIDUAL_H
+#define LIBTHC_RESIDUAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct thc_client;
+
+/**
+ * struct thc_residual - error memory of one key
+ * @now: what compression has lost so far, @count floats
+ * @next: the same after the round in progress; exchanged when it succeeds, so
+ *	that a failed round leaves nothing half-applied
+ * @undoable: @next is what @now was before the last round of the key
+ * @busy: a request uses it
+ */
+struct thc_residual {
+	struct thc_residual	*link;
+	uint64_t		key;
+	size_t			count;
+	float			*now;
+	float			*next;
+	bool			undoable;
+	bool			busy;
+};
+
+/* Called with client.lock held: 0, or an error with the sentence set. */
+int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **out);
+void thc_residual_free(struct thc_client *c);
+
+#endif /* LIBTHC_RESIDUAL_H */

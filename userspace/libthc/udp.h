@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/* The sockets of a client over UDP: packets out and in, in batches. */
+#ifndef LIBTHC_UDP_H
+#define LIBTHC_UDP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include <linux/thc.h>
+
+#include "job.h"
+#include "libthc.h"
+
+/* Packets sent per system call. */
+#define THC_BATCH		64
+/* Datagrams received per system call at most, each of many packets joined (UDP
+ * GRO); all of them only once a bucket is so large that the room for them is no
+ * more than one part in THC_RX_SHARE of it.
+ */
+#define THC_RX_BATCH		16
+#define THC_RX_BYTES		65536
+#define THC_RX_SHARE		4
+/* Socket memory one answer may take while it waits to be read: a page-sized
+ * XDP frame and its bookkeeping.
+ */
+#define THC_ANSWER_TRUESIZE	4608
+/**
+ * struct thc_link - the sockets of a client
+ * @unicast: requests out, answers to this rank in
+ * @group: answers to all ranks in, -1 without a group
+ * @peer: the aggregator, base port
+ * @local: bound address of @unicast
+ * @group_address: of @group, as in WELCOME
+ * @group_port: of @group, host order
+ * @ifindex: interface of @local, 0: the system's choice
+ * @gso: the kernel segments UDP for us
+ * @answers_max: answers the sockets have room for
+ * @foreign: packets from other hosts than the aggregator, which nobody saw
+ * @rx: room for a batch of @rx_batch datagrams
+ */
+struct thc_link {
+	int			unicast;
+	int			group;
+	struct sockaddr_storage	peer;
+	struct sockaddr_storage	local;
+	socklen_t		addrlen;
+	uint8_t			group_address[16];
+	uint16_t		group_port;
+	int			ifindex;
+	bool			gso;
+	uint32_t		answers_max;
+	uint64_t		foreign;
+	uint8_t			*rx;
+	unsigned int		rx_batch;
+};
+
+/* Bytes of @rx. */
+static inline size_t thc_link_room(const struct thc_link *l)
+{
+	return (size_t)l->rx_batch * THC_RX_BYTES;
+}
+
+/* One packet to send: header and payload, contiguous. */
+struct thc_outgoing {
+	const void	*data;
+	uint16_t	bytes;
+	uint16_t	port;	/* host order */
+};
+
+/* Addresses and interface, no sockets yet. */
+int thc_link_find(struct thc_link *l, const struct thc_client_options *o);
+int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
+void thc_link_close(struct thc_link *l);
+/* Room to receive for buckets of @bytes from now on; never less than before.
+ * thc_link_growth(): by so many bytes.
+ */
+size_t thc_link_growth(const struct thc_link *l, size_t bytes);
+int thc_link_grow(struct thc_link *l, size_t bytes);
+int thc_link_join_group(struct thc_link *l, const struct thc_params *p);
+void thc_link_leave_group(struct thc_link *l);
+/* Sends all of @out; returns packets the kernel took or -errno. */
+int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
+		  uint64_t *calls);
+/* @ce: the packet met congestion on its way to us (ECN). */
+typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes, uint16_t port,
+			   bool ce);
+/* Reads what one call gets from @fd, without blocking; @each sees those
+ * that came from the aggregator.
+ * Returns datagrams read or -errno.
+ */
+int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls);
+/* Wire bytes of a packet with @bytes of UDP payload. */
+unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
+const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room);
+
+#endif /* LIBTHC_UDP_H */
