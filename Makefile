@@ -236,7 +236,7 @@ fuzz: fuzzers
 	@sh tests/fuzz/long.sh $(FUZZ)
 
 check-debug:
-	@TESTS="vm/debug vm/uml vm/demo asan tsan analysis failures" LOGS=$(BUILD)/check-debug sh tools/run-tests
+	@TESTS="vm/debug vm/demo asan tsan analysis failures" LOGS=$(BUILD)/check-debug sh tools/run-tests
 
 demo: all $(TNET_BIN)
 	@$(PYTHON) tools/demo.py $(DEMO_ARGS)
