@@ -390,7 +390,8 @@ static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const
 	thc_lanes_add(kind, p.lanes, payload, &f->pairs, 1);
 	thc_lanes_add(kind, p.lanes, payload, &f->pairs, 0);
 	thc_answer_finish(&v, p.lanes);
-	thc_answer_result(&p.h, &f->job, 1, FAKE_EPOCH, &v, thc_be16(h->slot), 0, 0);
+	thc_answer_result(&p.h, &f->job, (struct thc_answer_at){ 1, thc_be16(h->slot), FAKE_EPOCH },
+			  &v, 0, 0);
 	fake_send(f, to, &p, sizeof(p));
 }
 

@@ -108,7 +108,7 @@ static void result__says_what_it_is(void **state)
 		assert_int_equal(add(r, 0, 0), THC_ADD);
 	v = finish_lanes(0);
 	memset(&h, 0xff, sizeof(h));
-	thc_answer_result(&h, &job, 4, slot.epoch, v, 33, 0, 0);
+	thc_answer_result(&h, &job, (struct thc_answer_at){ 4, 33, slot.epoch }, v, 0, 0);
 	expect_label(&h, THC_OP_ADD, 0, 0);
 	assert_int_equal(h.width, 16);
 	assert_int_equal(h.flags, THC_F_ANSWER);
@@ -116,7 +116,7 @@ static void result__says_what_it_is(void **state)
 	assert_true(thc_be64(h.bitmap) == ALL);
 	expect_sum(&h, lanes, THC_LANE_WORDS);
 	/* again, to one */
-	thc_answer_result(&h, &job, 4, slot.epoch, v, 33, 2, 1);
+	thc_answer_result(&h, &job, (struct thc_answer_at){ 4, 33, slot.epoch }, v, 2, 1);
 	expect_label(&h, THC_OP_ADD, 2, 0);
 	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_REPEAT);
 	expect_sum(&h, lanes, THC_LANE_WORDS);
@@ -130,7 +130,8 @@ static void result__closed_and_congested(void **state)
 	add(0, 0, 0);
 	add(2, 0, 1);
 	assert_true(thc_slot_close(&slot, 9, 0, 2));
-	thc_answer_result(&h, &job, 4, slot.epoch, finish_lanes(0), 33, 0, 0);
+	thc_answer_result(&h, &job, (struct thc_answer_at){ 4, 33, slot.epoch }, finish_lanes(0), 0,
+			  0);
 	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_CLOSED | THC_F_CE);
 	assert_int_equal(thc_be16(h.count), 2);
 	assert_true(thc_be64(h.bitmap) == 5);
@@ -147,7 +148,8 @@ static void result__carries_the_epoch_of_its_slot(void **state)
 	add(1, 0, 0);
 	add(2, 0, 0);
 	job.epoch = 10;
-	thc_answer_result(&h, &job, 4, slot.epoch, finish_lanes(0), 33, 0, 0);
+	thc_answer_result(&h, &job, (struct thc_answer_at){ 4, 33, slot.epoch }, finish_lanes(0), 0,
+			  0);
 	assert_int_equal(thc_be32(h.epoch), 9);
 }
 
@@ -167,7 +169,8 @@ static void result__width_follows_the_kind(void **state)
 	add(0, 0, 0);
 	for (i = 0; i < sizeof(row) / sizeof(*row); i++) {
 		slot.version[0].kind = row[i].kind;
-		thc_answer_result(&h, &job, 4, slot.epoch, &slot.version[0], 33, 0, 0);
+		thc_answer_result(&h, &job, (struct thc_answer_at){ 4, 33, slot.epoch },
+				  &slot.version[0], 0, 0);
 		assert_int_equal(h.width, row[i].width);
 	}
 }
@@ -311,7 +314,8 @@ static void answers__carry_no_sum_where_the_job_has_none(void **state)
 	(void)state;
 	job.flags = THC_JOB_F_NOSUM;
 	add(0, 0, 0);
-	thc_answer_result(&h, &job, 4, slot.epoch, finish_lanes(0), 33, 0, 0);
+	thc_answer_result(&h, &job, (struct thc_answer_at){ 4, 33, slot.epoch }, finish_lanes(0), 0,
+			  0);
 	assert_true(h.flags & THC_F_NOSUM && !h.sum);
 	h = request(0, 0);
 	thc_answer_wait(&h, &job, &slot.version[0]);

@@ -224,8 +224,8 @@ static void send_result(u32 slot, u32 v, u32 rank, int repeat)
 {
 	struct packet p;
 
-	thc_answer_result(&p.h, &net.job, JOB, EPOCH, &net.slot[slot].version[v], slot,
-			  repeat ? (u8)rank : 0, repeat);
+	thc_answer_result(&p.h, &net.job, (struct thc_answer_at){ JOB, slot, EPOCH },
+			  &net.slot[slot].version[v], repeat ? (u8)rank : 0, repeat);
 	memcpy(p.lanes, net.lanes[slot][v], sizeof(p.lanes));
 	answer(rank, &p, sizeof(p));
 }

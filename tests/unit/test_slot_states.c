@@ -524,7 +524,8 @@ static int deliver_close(struct state *s, int e, int i, int g, u32 action)
 	if (!thc_slot_close(&s->slot[i], e, g, model->quorum))
 		return 0;
 	job_init(&job, s);
-	thc_answer_result(&h, &job, 0, s->slot[i].epoch, &s->slot[i].version[g & 1], i, 0, 0);
+	thc_answer_result(&h, &job, (struct thc_answer_at){ 0, i, s->slot[i].epoch },
+			  &s->slot[i].version[g & 1], 0, 0);
 	check_result(s, i, &h, action);
 	check_slot(s, i, action);
 	return 1;

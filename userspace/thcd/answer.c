@@ -53,7 +53,8 @@ static void to_rank(struct thcd *d, u16 job_id, u32 slot, u8 rank, bool repeat,
 	const struct thc_member *m = &job->member[rank];
 	struct thc_hdr h;
 
-	thc_answer_result(&h, job, job_id, r->epoch, &r->version, slot, rank, repeat);
+	thc_answer_result(&h, job, (struct thc_answer_at){ job_id, slot, r->epoch }, &r->version,
+			  rank, repeat);
 	thcd_out_put(d, &m->addr, thc_be16(m->port), &h, r->word, NULL, sizeof(r->word));
 }
 
@@ -62,7 +63,8 @@ static void to_group(struct thcd *d, u16 job_id, u32 slot, const struct result *
 	const struct thc_job *job = &d->job[job_id];
 	struct thc_hdr h;
 
-	thc_answer_result(&h, job, job_id, r->epoch, &r->version, slot, 0, false);
+	thc_answer_result(&h, job, (struct thc_answer_at){ job_id, slot, r->epoch }, &r->version, 0,
+			  false);
 	thcd_out_put(d, &job->group, thc_be16(job->group_port), &h, r->word, NULL, sizeof(r->word));
 }
 

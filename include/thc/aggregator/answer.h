@@ -10,19 +10,6 @@
 #include <thc/aggregator/admit.h>
 #include <thc/aggregator/slot.h>
 
-/* Fields of every answer; op, width, flags, count, bitmap and the seal follow. */
-THC_INLINE void thc_answer_common(struct thc_hdr *h, const struct thc_job *job, u16 job_id,
-				  u32 epoch, u8 rank, u32 slot)
-{
-	h->version = THC_VERSION;
-	h->cookie = thc_be64(job->cookie);
-	h->job = thc_be16(job_id);
-	h->rank = rank;
-	h->reserved = 0;
-	h->epoch = thc_be32(epoch);
-	h->slot = thc_be16(slot);
-}
-
 THC_INLINE u8 thc_answer_nosum(const struct thc_job *job)
 {
 	return job->flags & THC_JOB_F_NOSUM ? THC_F_NOSUM : 0;
@@ -45,20 +32,37 @@ THC_INLINE void thc_answer_finish(struct thc_version *v, const u64 *lanes)
 }
 
 /**
- * thc_answer_result() - header of a finished version
- * @h: filled in, sum included
+ * struct thc_answer_at - what an answer is about
+ * @job: number of the job
+ * @slot: slot inside the job
  * @epoch: the slot's, which the job may already have left
- * @slot: slot number inside the job
+ */
+struct thc_answer_at {
+	u16	job;
+	u16	slot;
+	u32	epoch;
+};
+
+/**
+ * thc_answer_result() - header of a finished version
+ * @h: filled in, seal included
+ * @v: a version of slot @at
  * @rank: whom it is for; 0 when it is for all
  * @repeat: sent again to one worker
  */
-THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_job *job, u16 job_id,
-				  u32 epoch, const struct thc_version *v, u32 slot, u8 rank,
+THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_job *job,
+				  struct thc_answer_at at, const struct thc_version *v, u8 rank,
 				  int repeat)
 {
 	struct thc_sum lanes = { v->sum_a, v->sum_b };
 
-	thc_answer_common(h, job, job_id, epoch, rank, slot);
+	h->version = THC_VERSION;
+	h->cookie = thc_be64(job->cookie);
+	h->job = thc_be16(at.job);
+	h->rank = rank;
+	h->reserved = 0;
+	h->epoch = thc_be32(at.epoch);
+	h->slot = thc_be16(at.slot);
 	h->op = v->op;
 	h->width = thc_lane_answer_width(v->kind);
 	h->flags = THC_F_ANSWER | (repeat ? THC_F_REPEAT : 0) | (v->ce ? THC_F_CE : 0) |

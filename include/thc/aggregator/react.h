@@ -134,14 +134,14 @@ THC_INLINE int thc_react_answer(struct thc_hdr *h, const struct thc_job *job, st
 				u32 verdict)
 {
 	struct thc_version *v = &slot->version[thc_be32(h->generation) & 1];
-	u16 id = thc_be16(h->job), at = thc_be16(h->slot);
+	struct thc_answer_at at = { thc_be16(h->job), thc_be16(h->slot), slot->epoch };
 
 	switch (verdict) {
 	case THC_ADD:
-		thc_answer_result(h, job, id, slot->epoch, v, at, 0, 0);
+		thc_answer_result(h, job, at, v, 0, 0);
 		break;
 	case THC_REPEAT:
-		thc_answer_result(h, job, id, slot->epoch, v, at, h->rank, 1);
+		thc_answer_result(h, job, at, v, h->rank, 1);
 		break;
 	case THC_WAIT:
 		thc_answer_wait(h, job, v);
