@@ -154,15 +154,14 @@ static void check_joinable(const struct thcd_plan *plan, u16 port)
 	const struct thc_hdr request = { .job = thc_be16((u16)plan->job) };
 	struct thc_job *job = &world_jobs[plan->job];
 	char text[THCD_TEXT_MAX];
-	struct thc_welcome w;
-	struct thc_hdr h;
+	struct thcd_welcome w;
 
 	thcd_job_create(&d, plan);
 	require(job->active && job->epoch && !job->joined && job->cookie);
 	world_records[plan->job].ready = 1;
-	thcd_welcome_fill(job, &world_records[plan->job], &request, 1, THC_REFUSED_NOT, 0, &h, &w);
-	check_params(plan, &w, 0);
-	check_params(plan, &w, plan->ranks - 1U);
+	thcd_welcome_fill(&w, job, &world_records[plan->job], &request, 1, 0);
+	check_params(plan, &w.body, 0);
+	check_params(plan, &w.body, plan->ranks - 1U);
 	require(plan->group_port < port || plan->group_port >= port + THC_PORT_SPAN);
 	thcd_job_describe(plan, text, sizeof(text));
 	require(*text);

@@ -49,19 +49,29 @@ static int setup(void **state)
 	return 0;
 }
 
+static struct thcd_joined join(struct thc_job *to, struct thcd_record *r, u8 rank, u64 nonce,
+			       bool heard, u32 last, const struct thc_path *path)
+{
+	const struct thcd_joining j = {
+		.path = path, .nonce = nonce, .last = last, .rank = rank, .heard = heard,
+	};
+
+	return thcd_join(to, r, &j, now);
+}
+
 /* Of a rank that was in epoch @last, 0: in none. */
 static struct thcd_joined join_after(u8 rank, u64 nonce, u32 last)
 {
 	struct thc_path p = path_of(rank + 1, 4000 + nonce);
 
-	return thcd_join(job, record, rank, nonce, true, last, &p, now);
+	return join(job, record, rank, nonce, true, last, &p);
 }
 
 static struct thcd_joined join_as(u8 rank, u64 nonce, bool heard)
 {
 	struct thc_path p = path_of(rank + 1, 4000 + nonce);
 
-	return thcd_join(job, record, rank, nonce, heard, 0, &p, now);
+	return join(job, record, rank, nonce, heard, 0, &p);
 }
 
 static void all_join(void)
@@ -274,16 +284,14 @@ static void refuse__strangers(void **state)
 	struct thc_path p = path_of(9, 1);
 
 	(void)state;
-	assert_int_equal(thcd_join(NULL, NULL, 0, 1, false, 0, &p, now).refusal, THC_REFUSED_JOB);
-	assert_int_equal(thcd_join(job, record, N, 1, false, 0, &p, now).refusal, THC_REFUSED_RANK);
-	assert_int_equal(thcd_join(job, record, 255, 1, false, 0, &p, now).refusal,
-			 THC_REFUSED_RANK);
+	assert_int_equal(join(NULL, NULL, 0, 1, false, 0, &p).refusal, THC_REFUSED_JOB);
+	assert_int_equal(join(job, record, N, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
+	assert_int_equal(join(job, record, 255, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
 	record->plan.admits.at[0].len = 96 + 29;
-	assert_int_equal(thcd_join(job, record, 0, 1, false, 0, &p, now).refusal,
-			 THC_REFUSED_PREFIX);
+	assert_int_equal(join(job, record, 0, 1, false, 0, &p).refusal, THC_REFUSED_PREFIX);
 	assert_int_equal(job->joined, 0);
 	p = path_of(7, 1);
-	assert_int_equal(thcd_join(job, record, 0, 1, false, 0, &p, now).refusal, THC_REFUSED_NOT);
+	assert_int_equal(join(job, record, 0, 1, false, 0, &p).refusal, THC_REFUSED_NOT);
 }
 
 static void refuse__two_workers_of_one_rank(void **state)
@@ -295,8 +303,7 @@ static void refuse__two_workers_of_one_rank(void **state)
 	all_join();
 	epoch = job->epoch;
 	/* the same incarnation cannot have two addresses */
-	assert_int_equal(thcd_join(job, record, 0, 10, true, 0, &elsewhere, now).refusal,
-			 THC_REFUSED_TAKEN);
+	assert_int_equal(join(job, record, 0, 10, true, 0, &elsewhere).refusal, THC_REFUSED_TAKEN);
 	assert_int_equal(job->epoch, epoch);
 	/* who was replaced does not replace its successor */
 	assert_true(join_as(0, 90, true).restarted);
@@ -348,8 +355,7 @@ static void walk__random(void **state)
 			break;
 		default: {
 			struct thc_path p = path_of(r + 1, 4000 + nonce[r] % 1000);
-			struct thcd_joined out =
-				thcd_join(job, record, r, nonce[r], rand() % 8, 0, &p, now);
+			struct thcd_joined out = join(job, record, r, nonce[r], rand() % 8, 0, &p);
 
 			assert_int_equal(out.refusal, THC_REFUSED_NOT);
 			assert_true(job->joined >> r & 1);

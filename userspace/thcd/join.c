@@ -52,9 +52,12 @@ static void restart(struct thc_job *job, struct thcd_record *r, u8 rank, u32 las
 	thcd_job_restart(job, rank, last, path);
 }
 
-struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank, u64 nonce,
-			     bool heard, u32 last, const struct thc_path *path, u64 now_ms)
+struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r,
+			     const struct thcd_joining *j, u64 now_ms)
 {
+	const struct thc_path *path = j->path;
+	u64 nonce = j->nonce;
+	u8 rank = j->rank;
 	struct thcd_joined out = { .refusal = THC_REFUSED_NOT };
 	const struct thc_member *m;
 	u64 bit;
@@ -86,11 +89,11 @@ struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank
 		/* who left does not claim the rank any more */
 		if (job->left & bit)
 			r->nonce[rank] = 0;
-		restart(job, r, rank, last, path);
+		restart(job, r, rank, j->last, path);
 		out.restarted = true;
-	} else if (thcd_job_is_behind(job, last)) {
+	} else if (thcd_job_is_behind(job, j->last)) {
 		/* of an aggregator before us, by a clock that was ahead: who joined, joins again */
-		restart(job, r, rank, last, path);
+		restart(job, r, rank, j->last, path);
 		out.behind = true;
 	} else {
 		thcd_job_enter(job, rank, path);
@@ -99,7 +102,7 @@ struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank
 		r->previous[rank] = r->nonce[rank];
 		r->nonce[rank] = nonce;
 	}
-	if (heard)
+	if (j->heard)
 		r->heard |= bit;
 	settle(job, r, now_ms, &out);
 	return out;

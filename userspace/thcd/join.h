@@ -29,13 +29,27 @@ struct thcd_joined {
 };
 
 /**
- * thcd_join() - a worker wants to be rank @rank
- * @job: NULL if there is none of that number or the cookie is wrong
- * @heard: it has heard a WELCOME on the group address
+ * struct thcd_joining - what a JOIN says
+ * @path: where it came from
+ * @nonce: of this incarnation of the rank
  * @last: the epoch of the job that it was in last, 0: none it knows
+ * @rank: the one that the worker wants to be
+ * @heard: it has heard a WELCOME on the group address
  */
-struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r, u8 rank, u64 nonce,
-			     bool heard, u32 last, const struct thc_path *path, u64 now_ms);
+struct thcd_joining {
+	const struct thc_path	*path;
+	u64			nonce;
+	u32			last;
+	u8			rank;
+	bool			heard;
+};
+
+/**
+ * thcd_join() - a worker wants to be a rank
+ * @job: NULL if there is none of that number or the cookie is wrong
+ */
+struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r,
+			     const struct thcd_joining *j, u64 now_ms);
 
 /**
  * thcd_leave() - a rank is done

@@ -70,40 +70,44 @@ static void fill_constants(const struct thc_job *job, const struct thcd_record *
 		memcpy(w->group, &job->group, 16);
 }
 
-void thcd_welcome_fill(const struct thc_job *job, const struct thcd_record *r,
-		       const struct thc_hdr *request, u64 nonce, enum thc_refusal refusal,
-		       u8 mode_flags, struct thc_hdr *h, struct thc_welcome *w)
+/* What every WELCOME has; to be sealed. */
+static void label(struct thcd_welcome *out, const struct thc_hdr *request, u64 nonce)
 {
-	memset(h, 0, sizeof(*h));
-	memset(w, 0, sizeof(*w));
-	h->version = THC_VERSION;
-	h->op = THC_OP_WELCOME;
-	h->cookie = request->cookie;
-	h->job = request->job;
-	h->rank = request->rank;
-	w->nonce = thc_be64(nonce);
-	w->refusal = refusal;
-	if (refusal)
-		w->flags = THC_WELCOME_F_REFUSED;
-	if (job && !refusal) {
-		h->epoch = thc_be32(job->epoch);
-		fill_constants(job, r, w);
-		w->flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0) |
-			   (job->flags & THC_JOB_F_NOSUM ? THC_WELCOME_F_NOSUM : 0) |
-			   (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
-	}
-	thc_seal(h, w, sizeof(*w) / 8);
+	memset(out, 0, sizeof(*out));
+	out->hdr.version = THC_VERSION;
+	out->hdr.op = THC_OP_WELCOME;
+	out->hdr.cookie = request->cookie;
+	out->hdr.job = request->job;
+	out->hdr.rank = request->rank;
+	out->body.nonce = thc_be64(nonce);
+}
+
+static void seal(struct thcd_welcome *w)
+{
+	thc_seal(&w->hdr, &w->body, sizeof(w->body) / 8);
+}
+
+void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
+		       const struct thcd_record *r, const struct thc_hdr *request, u64 nonce,
+		       u8 mode_flags)
+{
+	label(out, request, nonce);
+	out->hdr.epoch = thc_be32(job->epoch);
+	fill_constants(job, r, &out->body);
+	out->body.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0) |
+			  (job->flags & THC_JOB_F_NOSUM ? THC_WELCOME_F_NOSUM : 0) |
+			  (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
+	seal(out);
 }
 
 static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, u64 nonce,
 		    const struct thc_addr *addr, u16 port)
 {
-	struct thc_welcome w;
-	struct thc_hdr h;
+	struct thcd_welcome w;
 
-	thcd_welcome_fill(&d->job[job_id], &d->record[job_id], request, nonce, THC_REFUSED_NOT,
-			  d->welcome_flags, &h, &w);
-	thcd_out_put(d, addr, port, &h, NULL, &w, sizeof(w));
+	thcd_welcome_fill(&w, &d->job[job_id], &d->record[job_id], request, nonce,
+			  d->welcome_flags);
+	thcd_out_put(d, addr, port, &w.hdr, NULL, &w.body, sizeof(w.body));
 }
 
 /* Every rank learns at once that rounds may start, not at its next JOIN. */
@@ -159,8 +163,7 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 		[THC_REFUSED_TAKEN] = "another worker holds the rank",
 		[THC_REFUSED_NO_XDP] = "the XDP program was taken away, as said before",
 	};
-	struct thc_welcome w;
-	struct thc_hdr h;
+	struct thcd_welcome w;
 	char text[64];
 
 	d->counters.refused++;
@@ -169,8 +172,11 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 	thcd_say_limited("refused rank %u of job %u from %s port %u: %s", request->rank,
 			 thc_be16(request->job), thc_addr_text(&path->src, text), path->src_port,
 			 why[refusal]);
-	thcd_welcome_fill(NULL, NULL, request, nonce, refusal, d->welcome_flags, &h, &w);
-	thcd_out_put(d, &path->src, path->src_port, &h, NULL, &w, sizeof(w));
+	label(&w, request, nonce);
+	w.body.refusal = refusal;
+	w.body.flags = THC_WELCOME_F_REFUSED;
+	seal(&w);
+	thcd_out_put(d, &path->src, path->src_port, &w.hdr, NULL, &w.body, sizeof(w.body));
 }
 
 static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job,
@@ -179,6 +185,7 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 {
 	static const struct thc_hdr group_of = { 0 };
 	u64 nonce = thc_be64(j->nonce);
+	struct thcd_joining asked;
 	struct thcd_joined out;
 	struct thc_hdr request;
 
@@ -194,9 +201,14 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 		refuse(d, h, nonce, THC_REFUSED_NO_XDP, path);
 		return THC_DROP_NONE;
 	}
-	out = thcd_join(job, job ? &d->record[job_id] : NULL, h->rank, nonce,
-			j->flags & thc_be32(THC_JOIN_F_HEARD), thc_be32(h->epoch), path,
-			thcd_now_ms());
+	asked = (struct thcd_joining){
+		.path = path,
+		.nonce = nonce,
+		.last = thc_be32(h->epoch),
+		.rank = h->rank,
+		.heard = j->flags & thc_be32(THC_JOIN_F_HEARD),
+	};
+	out = thcd_join(job, job ? &d->record[job_id] : NULL, &asked, thcd_now_ms());
 	if (!job || out.refusal) {
 		refuse(d, h, nonce, out.refusal, path);
 		return THC_DROP_NONE;

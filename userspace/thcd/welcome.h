@@ -14,11 +14,15 @@
 enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 					const void *payload, const struct thc_path *path);
 
-/* Header and payload of a WELCOME; @mode_flags: thcd.welcome_flags; @job NULL: a
- * refusal that tells nothing.
- */
-void thcd_welcome_fill(const struct thc_job *job, const struct thcd_record *r,
-		       const struct thc_hdr *request, u64 nonce, enum thc_refusal refusal,
-		       u8 mode_flags, struct thc_hdr *h, struct thc_welcome *w);
+/* A WELCOME as it is sent. */
+struct thcd_welcome {
+	struct thc_hdr		hdr;
+	struct thc_welcome	body;
+};
+
+/* The WELCOME of a job, sealed; @mode_flags: thcd.welcome_flags. */
+void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
+		       const struct thcd_record *r, const struct thc_hdr *request, u64 nonce,
+		       u8 mode_flags);
 
 #endif /* THCD_WELCOME_H */
