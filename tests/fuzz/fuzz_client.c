@@ -853,8 +853,10 @@ static void check_mean(unsigned int k, const struct asked **norms, const struct 
 		count[i] = data[i]->count;
 	}
 	memcpy(norm, norms[1]->lanes, sizeof(norm));
-	thc_codec_decode(&c->codec, lanes, THC_LANE_BYTES, c->params.sum_width, c->params.chunk,
-			 count, blocks, norm, under_way[k].round, 0, mean);
+	thc_codec_decode(&c->codec,
+			 &(struct thc_sums){ lanes, THC_LANE_BYTES, c->params.chunk,
+					     c->params.sum_width, count },
+			 blocks, &(struct thc_blocks){ under_way[k].round, 0, norm, 0 }, mean);
 	thc_store(under_way[k].dtype, stored, mean, under_way[k].count);
 	require(!memcmp(stored, under_way[k].buf,
 			under_way[k].count * thc_dtype_size(under_way[k].dtype)));

@@ -102,7 +102,8 @@ static inline double *reference_signs(const struct thc_codec *c, uint64_t round,
 
 	for (i = 0; i < n; i++)
 		ones[i] = 1;
-	thc_codec_rotate(c, ones, THC_FP32, n, NULL, round, block, rotated);
+	thc_codec_rotate(c, &(struct thc_values){ ones, THC_FP32, n, NULL },
+			 &(struct thc_blocks){ round, block, NULL, 0 }, rotated);
 	for (i = 0; i < n; i++)
 		signs[i] = rotated[i];
 	reference_hadamard(signs, n);

@@ -44,8 +44,10 @@ static double measure(const struct setup *s, float *const *x, const float *const
 			norms[i] = fmaxf(norms[i], from[i]);
 	}
 	for (k = 0; k < s->n; k++) {
-		thc_codec_compress(&s->c, x[k], THC_FP32, s->count, NULL, NULL, norms, 21, k, 0,
-				   1024, packed, 512, scratch);
+		thc_codec_compress(&s->c, &(struct thc_values){ x[k], THC_FP32, s->count, NULL },
+				   &(struct thc_blocks){ 21, 0, norms, k },
+				   &(struct thc_chunks){ packed, 512, 1024 },
+				   &(struct thc_residual_at){ NULL, s->count, scratch });
 		for (i = 0; i < padded; i++) {
 			v = lanes[2 * i] + lanes[2 * i + 1] * 256U;
 			v += s->c.table.value[index_of(packed, i)];
@@ -55,7 +57,8 @@ static double measure(const struct setup *s, float *const *x, const float *const
 	}
 	for (i = 0; i < padded / 1024; i++)
 		counts[i] = (uint16_t)s->n;
-	thc_codec_decode(&s->c, lanes, 2048, 16, 1024, counts, blocks, norms, 21, 0, out);
+	thc_codec_decode(&s->c, &(struct thc_sums){ lanes, 2048, 1024, 16, counts }, blocks,
+			 &(struct thc_blocks){ 21, 0, norms, 0 }, out);
 	for (i = 0; i < s->count; i++) {
 		double mean = 0;
 

@@ -42,8 +42,10 @@ static void round_run(struct round *r, unsigned int block_log2, enum thc_dtype d
 			 0);
 	for (i = 0; i < r->blocks; i++)		/* another rank's norm was larger */
 		r->norms[i] *= 1.25f;
-	thc_codec_compress(&r->c, r->typed, dtype, count, r->error, r->error, r->norms, ROUND, RANK,
-			   r->first_block, 1024, r->packed, 512, r->scratch);
+	thc_codec_compress(&r->c, &(struct thc_values){ r->typed, dtype, count, r->error },
+			   &(struct thc_blocks){ ROUND, r->first_block, r->norms, RANK },
+			   &(struct thc_chunks){ r->packed, 512, 1024 },
+			   &(struct thc_residual_at){ r->error, count, r->scratch });
 }
 
 static void round_free(struct round *r)
@@ -140,12 +142,14 @@ static void error__accumulates_nothing(void **state)
 	codec_setup(&c, &t, 10, THC_SIMD_AUTO);
 	for (round = 0; round < rounds; round++) {
 		assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, NULL), 0);
-		thc_codec_compress(&c, x, THC_FP32, n, error, error, norms, (uint64_t)round, 0, 0,
-				   1024, packed, 512, scratch);
+		thc_codec_compress(&c, &(struct thc_values){ x, THC_FP32, n, error },
+				   &(struct thc_blocks){ (uint64_t)round, 0, norms, 0 },
+				   &(struct thc_chunks){ packed, 512, 1024 },
+				   &(struct thc_residual_at){ error, n, scratch });
 		for (i = 0; i < n; i++)
 			lanes[i] = (uint8_t)t.value[index_of(packed, i)];
-		thc_codec_decode(&c, lanes, 1024, 8, 1024, counts, 4, norms, (uint64_t)round, 0,
-				 out);
+		thc_codec_decode(&c, &(struct thc_sums){ lanes, 1024, 1024, 8, counts }, 4,
+				 &(struct thc_blocks){ (uint64_t)round, 0, norms, 0 }, out);
 		for (i = 0; i < n; i++)
 			total[i] += out[i];
 	}
@@ -177,8 +181,9 @@ static void putback__one_chunk(void **state)
 
 		memcpy(before, r.error, r.count * sizeof(float));
 		sent = reference_sent(&r, chunks[k], chunks[k] + 1);
-		thc_codec_putback(&r.c, r.packed + chunks[k] * 512, chunks[k], 1024, r.norms, ROUND,
-				  r.first_block, r.error, r.count, r.scratch);
+		thc_codec_putback(&r.c, r.packed + chunks[k] * 512, chunks[k], 1024,
+				  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+				  &(struct thc_residual_at){ r.error, r.count, r.scratch });
 		for (i = 0; i < r.count; i++)
 			assert_true(fabs(before[i] + sent[i] - r.error[i]) < 1e-5);
 		for (i = r.count; i < r.padded; i++)
@@ -208,10 +213,14 @@ static void putback__everything(void **state)
 		one_by_one = test_buffer(r.count * sizeof(float));
 		memcpy(one_by_one, r.error, r.count * sizeof(float));
 		for (i = 0; i < chunks; i++)
-			thc_codec_putback(&r.c, r.packed + i * 512, i, 1024, r.norms, ROUND,
-					  r.first_block, one_by_one, r.count, r.scratch);
-		thc_codec_putback_lost(&r.c, r.packed, 512, lost, 1024, r.blocks, r.norms, ROUND,
-				       r.first_block, r.error, r.count, r.scratch);
+			thc_codec_putback(&r.c, r.packed + i * 512, i, 1024,
+					  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+					  &(struct thc_residual_at){ one_by_one, r.count,
+								     r.scratch });
+		thc_codec_putback_lost(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost,
+				       r.blocks,
+				       &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+				       &(struct thc_residual_at){ r.error, r.count, r.scratch });
 		for (i = 0; i < r.count; i++) {
 			double want = (double)r.x[i] + r.error_before[i];
 
@@ -238,10 +247,12 @@ static void putback__some_chunks(void **state)
 	memcpy(want, r.error, r.count * sizeof(float));
 	for (i = 0; i < 12; i++)
 		if (lost[i])
-			thc_codec_putback(&r.c, r.packed + i * 512, i, 1024, r.norms, ROUND,
-					  r.first_block, want, r.count, r.scratch);
-	thc_codec_putback_lost(&r.c, r.packed, 512, lost, 1024, r.blocks, r.norms, ROUND,
-			       r.first_block, r.error, r.count, r.scratch);
+			thc_codec_putback(&r.c, r.packed + i * 512, i, 1024,
+					  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+					  &(struct thc_residual_at){ want, r.count, r.scratch });
+	thc_codec_putback_lost(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost, r.blocks,
+			       &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+			       &(struct thc_residual_at){ r.error, r.count, r.scratch });
 	for (i = 0; i < r.count; i++)
 		assert_true(fabs((double)want[i] - r.error[i]) < 1e-5);
 	free(want);
@@ -258,8 +269,9 @@ static void putback__nothing_lost(void **state)
 	round_run(&r, 10, THC_FP32, 5000, 30);
 	before = test_buffer(r.count * sizeof(float));
 	memcpy(before, r.error, r.count * sizeof(float));
-	thc_codec_putback_lost(&r.c, r.packed, 512, lost, 1024, r.blocks, r.norms, ROUND,
-			       r.first_block, r.error, r.count, r.scratch);
+	thc_codec_putback_lost(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost, r.blocks,
+			       &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+			       &(struct thc_residual_at){ r.error, r.count, r.scratch });
 	assert_memory_equal(before, r.error, r.count * sizeof(float));
 	free(before);
 	round_free(&r);
@@ -280,8 +292,10 @@ static void zero_norm__keeps_the_input(void **state)
 	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, 2048, error, norms, NULL), 0);
 	assert_true(norms[0] == 0 && norms[1] == 0x1p-90f);
 	memset(packed, 0xff, sizeof(packed));
-	thc_codec_compress(&c, x, THC_FP32, 2048, error, error, norms, 1, 0, 0, 512, packed, 256,
-			   scratch);
+	thc_codec_compress(&c, &(struct thc_values){ x, THC_FP32, 2048, error },
+			   &(struct thc_blocks){ 1, 0, norms, 0 },
+			   &(struct thc_chunks){ packed, 256, 512 },
+			   &(struct thc_residual_at){ error, 2048, scratch });
 	for (i = 0; i < 1024; i++)
 		assert_int_equal(packed[i], 0);
 	for (i = 0; i < 2048; i++)

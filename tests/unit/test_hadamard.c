@@ -24,7 +24,8 @@ static void assert_is_rotation(unsigned int block_log2, uint64_t round, size_t b
 
 	setup(&c, block_log2);
 	signs = reference_signs(&c, round, block);
-	thc_codec_rotate(&c, x, THC_FP32, n, NULL, round, block, rotated);
+	thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, n, NULL },
+			 &(struct thc_blocks){ round, block, NULL, 0 }, rotated);
 	norm = norm_of(x, n);
 	for (i = 0; i < n; i++) {
 		double sum = 0;
@@ -65,7 +66,8 @@ static void rotate__every_block_size(void **state)
 		for (i = 0; i < n; i++)
 			want[i] = signs[i] * x[i];
 		reference_hadamard(want, n);
-		thc_codec_rotate(&c, x, THC_FP32, n, NULL, 9, 2, rotated);
+		thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, n, NULL },
+				 &(struct thc_blocks){ 9, 2, NULL, 0 }, rotated);
 		for (i = 0; i < n; i++)
 			assert_true(fabs(want[i] - rotated[i]) < 1e-6 * norm);
 		assert_true(fabs(norm_of(rotated, n) / (norm * sqrt((double)n)) - 1) < 1e-5);
@@ -93,10 +95,12 @@ static void rotate__inverse_gives_input_back(void **state)
 		size_t i;
 
 		setup(&c, block_log2);
-		thc_codec_rotate(&c, x, THC_FP32, n, NULL, 3, 8, rotated);
+		thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, n, NULL },
+				 &(struct thc_blocks){ 3, 8, NULL, 0 }, rotated);
 		memset(packed, 0xff, n / 2);
-		thc_codec_quantise(&c, rotated, 2, norms, 3, 0, 8, 1024, packed, 512, back, n,
-				   scratch);
+		thc_codec_quantise(&c, rotated, 2, &(struct thc_blocks){ 3, 8, norms, 0 },
+				   &(struct thc_chunks){ packed, 512, 1024 },
+				   &(struct thc_residual_at){ back, n, scratch });
 		assert_true(distance(back, x, n) < 1e-6 * norm_of(x, n));
 		for (i = 0; i < n / 2; i++)
 			assert_int_equal(packed[i], 0);
@@ -169,10 +173,12 @@ static void rotate__pads_with_zeros(void **state)
 		float *x = normal_vector(padded, 3), *error = normal_vector(padded, 4);
 		float *a = test_buffer(padded * sizeof(*x)), *b = test_buffer(padded * sizeof(*x));
 
-		thc_codec_rotate(&c, x, THC_FP32, count, error, 6, 2, a);
+		thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, count, error },
+				 &(struct thc_blocks){ 6, 2, NULL, 0 }, a);
 		for (i = count; i < padded; i++)
 			x[i] = error[i] = 0;
-		thc_codec_rotate(&c, x, THC_FP32, padded, error, 6, 2, b);
+		thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, padded, error },
+				 &(struct thc_blocks){ 6, 2, NULL, 0 }, b);
 		assert_memory_equal(a, b, padded * sizeof(*a));
 		free(b);
 		free(a);
@@ -193,10 +199,11 @@ static void rotate__range_by_range(void **state)
 
 	(void)state;
 	setup(&c, 11);
-	thc_codec_rotate(&c, x, THC_FP32, n, NULL, 6, 0, whole);
+	thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, n, NULL },
+			 &(struct thc_blocks){ 6, 0, NULL, 0 }, whole);
 	for (block = 0; block < 8; block += 2)
-		thc_codec_rotate(&c, x + block * 2048, THC_FP32, 4096, NULL, 6, block,
-				 part + block * 2048);
+		thc_codec_rotate(&c, &(struct thc_values){ x + block * 2048, THC_FP32, 4096, NULL },
+				 &(struct thc_blocks){ 6, block, NULL, 0 }, part + block * 2048);
 	assert_memory_equal(whole, part, n * sizeof(*x));
 	thc_codec_exit(&c);
 	free(part);

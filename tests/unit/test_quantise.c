@@ -42,8 +42,9 @@ static void quantise_same(const struct thc_codec *c, double a, size_t blocks, ui
 		norms[i] = 3.5f;
 	for (i = 0; i < blocks * BLOCK; i++)
 		rotated[i] = at_position(c, a, 3.5f);
-	thc_codec_quantise(c, rotated, blocks, norms, round, rank, 0, BLOCK, packed, BLOCK / 2,
-			   NULL, blocks * BLOCK, NULL);
+	thc_codec_quantise(c, rotated, blocks, &(struct thc_blocks){ round, 0, norms, rank },
+			   &(struct thc_chunks){ packed, BLOCK / 2, BLOCK },
+			   &(struct thc_residual_at){ NULL, blocks * BLOCK, NULL });
 	free(norms);
 	free(rotated);
 }
@@ -267,8 +268,9 @@ static void pack__even_coordinate_in_high_nibble(void **state)
 		rotated[2 * i] = at_position(&c, c.table.value[pair >> 4], norm);
 		rotated[2 * i + 1] = at_position(&c, c.table.value[pair & 15], norm);
 	}
-	thc_codec_quantise(&c, rotated, 1, &norm, 1, 0, 0, BLOCK, packed, BLOCK / 2, NULL, BLOCK,
-			   NULL);
+	thc_codec_quantise(&c, rotated, 1, &(struct thc_blocks){ 1, 0, &norm, 0 },
+			   &(struct thc_chunks){ packed, BLOCK / 2, BLOCK },
+			   &(struct thc_residual_at){ NULL, BLOCK, NULL });
 	for (i = 0; i < BLOCK / 2; i++)
 		assert_int_equal(packed[i], want[i * 7 % 8]);
 	thc_codec_exit(&c);
@@ -286,20 +288,25 @@ static void assert_in_place(unsigned int block_log2, unsigned int chunk, bool fe
 
 	setup(&c, 4, 30, block_log2);
 	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, count, NULL, norms, NULL), 0);
-	thc_codec_rotate(&c, x, THC_FP32, count, NULL, 1, 0, rotated);
-	thc_codec_quantise(&c, rotated, 3, norms, 1, 1, 0, chunk, packed, chunk / 2,
-			   feedback ? error[0] : NULL, count, scratch);
-	thc_codec_quantise(&c, rotated, 3, norms, 1, 1, 0, chunk, inside, chunk * 4,
-			   feedback ? error[1] : NULL, count, scratch);
+	thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, count, NULL },
+			 &(struct thc_blocks){ 1, 0, NULL, 0 }, rotated);
+	thc_codec_quantise(&c, rotated, 3, &(struct thc_blocks){ 1, 0, norms, 1 },
+			   &(struct thc_chunks){ packed, chunk / 2, chunk },
+			   &(struct thc_residual_at){ feedback ? error[0] : NULL, count, scratch });
+	thc_codec_quantise(&c, rotated, 3, &(struct thc_blocks){ 1, 0, norms, 1 },
+			   &(struct thc_chunks){ inside, chunk * 4, chunk },
+			   &(struct thc_residual_at){ feedback ? error[1] : NULL, count, scratch });
 	for (k = 0; k < n / chunk; k++)
 		assert_memory_equal(packed + k * chunk / 2, inside + k * chunk * 4, chunk / 2);
 	assert_memory_equal(error[0], error[1], n * sizeof(float));
 	/* One pass over the gradient gives the same. */
 	memset(inside, 0, n / 2);
 	memset(error[1], 0, n * sizeof(float));
-	thc_codec_compress(&c, x, THC_FP32, count, feedback ? error[1] : NULL,
-			   feedback ? error[1] : NULL, norms, 1, 1, 0, chunk, inside, chunk / 2,
-			   scratch);
+	thc_codec_compress(&c,
+			   &(struct thc_values){ x, THC_FP32, count, feedback ? error[1] : NULL },
+			   &(struct thc_blocks){ 1, 0, norms, 1 },
+			   &(struct thc_chunks){ inside, chunk / 2, chunk },
+			   &(struct thc_residual_at){ feedback ? error[1] : NULL, count, scratch });
 	assert_memory_equal(packed, inside, n / 2);
 	assert_memory_equal(error[0], error[1], n * sizeof(float));
 	thc_codec_exit(&c);
@@ -335,11 +342,16 @@ static void compress__range_by_range(void **state)
 	(void)state;
 	setup(&c, 4, 30, 11);
 	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, NULL, norms, NULL), 0);
-	thc_codec_compress(&c, x, THC_FP32, n, NULL, NULL, norms, 1, 0, 0, 1024, whole, 512,
-			   scratch);
+	thc_codec_compress(&c, &(struct thc_values){ x, THC_FP32, n, NULL },
+			   &(struct thc_blocks){ 1, 0, norms, 0 },
+			   &(struct thc_chunks){ whole, 512, 1024 },
+			   &(struct thc_residual_at){ NULL, n, scratch });
 	for (block = 0; block < 4; block++)
-		thc_codec_compress(&c, x + block * 2048, THC_FP32, 2048, NULL, NULL, norms + block,
-				   1, 0, block, 1024, part + block * 1024, 512, scratch);
+		thc_codec_compress(&c,
+				   &(struct thc_values){ x + block * 2048, THC_FP32, 2048, NULL },
+				   &(struct thc_blocks){ 1, block, norms + block, 0 },
+				   &(struct thc_chunks){ part + block * 1024, 512, 1024 },
+				   &(struct thc_residual_at){ NULL, 2048, scratch });
 	assert_memory_equal(whole, part, n / 2);
 	thc_codec_exit(&c);
 	free(part);
@@ -372,9 +384,12 @@ static void assert_decode_in_place(unsigned int block_log2, unsigned int chunk, 
 		memcpy((uint8_t *)(inside + (i + 1) * chunk) - lane_bytes, lanes + i * lane_bytes,
 		       lane_bytes);
 	}
-	thc_codec_decode(&c, lanes, lane_bytes, width, chunk, counts, 2, norms, 4, 1, out);
-	thc_codec_decode(&c, (uint8_t *)(inside + chunk) - lane_bytes, chunk * 4, width, chunk,
-			 counts, 2, norms, 4, 1, inside);
+	thc_codec_decode(&c, &(struct thc_sums){ lanes, lane_bytes, chunk, width, counts }, 2,
+			 &(struct thc_blocks){ 4, 1, norms, 0 }, out);
+	thc_codec_decode(&c,
+			 &(struct thc_sums){ (uint8_t *)(inside + chunk) - lane_bytes, chunk * 4,
+					     chunk, width, counts },
+			 2, &(struct thc_blocks){ 4, 1, norms, 0 }, inside);
 	assert_memory_equal(out, inside, n * sizeof(float));
 	assert_true(norm_of(out, n) > 0);
 	thc_codec_exit(&c);
@@ -421,15 +436,19 @@ static void decode__equals_formula(void **state)
 		want[i] = count ? -m + (double)narrow[i] / count * 2 * m / 30 : 0;
 	}
 	reference_hadamard(want, n);
-	thc_codec_decode(&c, narrow, 512, 8, 512, counts, 1, &norm, 2, 6, out);
+	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, 1,
+			 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
 	for (i = 0; i < n; i++)
 		assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) < 1e-6 * norm);
-	thc_codec_decode(&c, wide, 1024, 16, 512, counts, 1, &norm, 2, 6, out);
+	thc_codec_decode(&c, &(struct thc_sums){ wide, 1024, 512, 16, counts }, 1,
+			 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
 	for (i = 0; i < n; i++)
 		assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) < 1e-6 * norm);
-	thc_codec_decode(&c, narrow, 512, 8, 512, counts, 1, &zero, 2, 6, out);
+	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, 1,
+			 &(struct thc_blocks){ 2, 6, &zero, 0 }, out);
 	assert_true(norm_of(out, n) == 0);
-	thc_codec_decode(&c, narrow, 512, 8, 512, counts, 1, &largest, 2, 6, out);
+	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, 1,
+			 &(struct thc_blocks){ 2, 6, &largest, 0 }, out);
 	assert_true(norm_of(out, n) == 0);
 	free(signs);
 	thc_codec_exit(&c);

@@ -183,8 +183,10 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 			 0);
 	for (i = 0; i < blocks; i++)
 		norms[i] *= AGREED;
-	thc_codec_compress(&c.codec, buf, b->dtype, b->count, error.now, lost, norms, ROUND, 0, 0,
-			   c.params.chunk, packed, c.params.chunk / 2, c.scratch);
+	thc_codec_compress(&c.codec, &(struct thc_values){ buf, b->dtype, b->count, error.now },
+			   &(struct thc_blocks){ ROUND, 0, norms, 0 },
+			   &(struct thc_chunks){ packed, c.params.chunk / 2, c.params.chunk },
+			   &(struct thc_residual_at){ lost, b->count, c.scratch });
 
 	r = begin(&c, b, buf, &error);
 	norms_come_back(r, &dice, most);

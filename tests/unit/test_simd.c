@@ -65,9 +65,12 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	if (error)
 		memcpy(o->error, error, count * sizeof(float));
 	o->ret = thc_codec_norms(&c, x, dtype, count, error, o->norms, NULL);
-	thc_codec_rotate(&c, x, dtype, count, error, 5, 3, o->rotated);
-	thc_codec_compress(&c, x, dtype, count, error ? o->error : NULL, error ? o->error : NULL,
-			   o->norms, 5, 2, 3, s->chunk, o->packed, s->chunk / 2, scratch);
+	thc_codec_rotate(&c, &(struct thc_values){ x, dtype, count, error },
+			 &(struct thc_blocks){ 5, 3, NULL, 0 }, o->rotated);
+	thc_codec_compress(&c, &(struct thc_values){ x, dtype, count, error ? o->error : NULL },
+			   &(struct thc_blocks){ 5, 3, o->norms, 2 },
+			   &(struct thc_chunks){ o->packed, s->chunk / 2, s->chunk },
+			   &(struct thc_residual_at){ error ? o->error : NULL, count, scratch });
 	for (i = 0; i < padded; i++) {
 		unsigned int y = 3 * t->value[index_of(o->packed, i)];
 
@@ -80,8 +83,10 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	}
 	for (i = 0; i < padded / s->chunk; i++)
 		counts[i] = i % 5 == 4 ? 0 : 3;
-	thc_codec_decode(&c, o->lanes, s->chunk * s->width / 8, s->width, s->chunk, counts, blocks,
-			 o->norms, 5, 3, o->out);
+	thc_codec_decode(&c,
+			 &(struct thc_sums){ o->lanes, s->chunk * s->width / 8, s->chunk, s->width,
+					     counts },
+			 blocks, &(struct thc_blocks){ 5, 3, o->norms, 0 }, o->out);
 	free(counts);
 	free(scratch);
 	thc_codec_exit(&c);

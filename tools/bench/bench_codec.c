@@ -77,8 +77,11 @@ static int compress(struct bench *b, float *error, uint64_t round)
 		thc_codec_norms(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms, NULL);
 
 	if (!ret)
-		thc_codec_compress(&b->codec, b->gradient, THC_FP32, b->count, error, error,
-				   b->norms, round, 0, 0, CHUNK, b->packed, PACKED, b->scratch);
+		thc_codec_compress(&b->codec,
+				   &(struct thc_values){ b->gradient, THC_FP32, b->count, error },
+				   &(struct thc_blocks){ round, 0, b->norms, 0 },
+				   &(struct thc_chunks){ b->packed, PACKED, CHUNK },
+				   &(struct thc_residual_at){ error, b->count, b->scratch });
 	return ret;
 }
 
@@ -94,8 +97,9 @@ static int bench_run(struct bench *b, enum work work, uint64_t round)
 	case WORK_COMPRESS_EF:
 		return compress(b, b->error, round);
 	default:
-		thc_codec_decode(&b->codec, b->lanes, CHUNK, 8, CHUNK, b->counts, b->blocks,
-				 b->norms, round, 0, b->out);
+		thc_codec_decode(&b->codec,
+				 &(struct thc_sums){ b->lanes, CHUNK, CHUNK, 8, b->counts },
+				 b->blocks, &(struct thc_blocks){ round, 0, b->norms, 0 }, b->out);
 		return 0;
 	}
 }

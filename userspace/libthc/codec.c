@@ -174,16 +174,25 @@ struct range {
 	uint64_t signs;		/* key */
 };
 
-static struct range range_of(const struct thc_codec *c, const void *x, enum thc_dtype dtype,
-			     const float *error, size_t count, uint64_t round, size_t first_block)
+static struct range range_of(const struct thc_codec *c, const struct thc_values *v,
+			     const struct thc_blocks *b)
 {
 	struct range r = {
-		.c = c, .x = x, .dtype = dtype, .error = error, .count = count,
-		.first_tile = first_block << (c->block_log2 - THC_BLOCK_LOG2_MIN),
-		.signs = derive_key(c, KEY_SIGNS, round, 0),
+		.c = c, .x = v->x, .dtype = v->dtype, .error = v->error, .count = v->count,
+		.first_tile = b->first_block << (c->block_log2 - THC_BLOCK_LOG2_MIN),
+		.signs = derive_key(c, KEY_SIGNS, b->round, 0),
 	};
 
 	return r;
+}
+
+/* Of @count coordinates whose values nobody reads. */
+static struct range range_of_count(const struct thc_codec *c, size_t count,
+				   const struct thc_blocks *b)
+{
+	const struct thc_values none = { .dtype = THC_FP32, .count = count };
+
+	return range_of(c, &none, b);
 }
 
 static size_t block_tiles(const struct thc_codec *c)
@@ -273,7 +282,9 @@ static int block_norm(const struct range *r, size_t block, float *norm, size_t *
 int thc_codec_norms(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
 		    const float *error, float *norms, size_t *bad)
 {
-	struct range r = range_of(c, x, dtype, error, count, 0, 0);
+	const struct thc_values v = { x, dtype, count, error };
+	const struct thc_blocks b = { .round = 0 };
+	struct range r = range_of(c, &v, &b);
 	size_t block, where;
 	int ret;
 
@@ -339,13 +350,13 @@ static void rotate_block(struct range *r, size_t block, float *rotated)
 	transform_rows(&t, block * tiles, tiles, rotated);
 }
 
-void thc_codec_rotate(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
-		      const float *error, uint64_t round, size_t first_block, float *rotated)
+void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
+		      const struct thc_blocks *b, float *rotated)
 {
-	struct range r = range_of(c, x, dtype, error, count, round, first_block);
+	struct range r = range_of(c, v, b);
 	size_t block;
 
-	for (block = 0; block < thc_codec_blocks(c, count); block++)
+	for (block = 0; block < thc_codec_blocks(c, v->count); block++)
 		rotate_block(&r, block, rotated + (block << c->block_log2));
 }
 
@@ -364,27 +375,23 @@ struct quantiser {
 	struct thc_quant q;
 	uint64_t draw;
 	uint64_t shift;
-	unsigned int chunk;
-	uint8_t *packed;
-	size_t stride;
+	struct thc_chunks packed;
 	const float *rotated;	/* block being quantised */
 	size_t block;
 	bool zero;
 };
 
-static void quantiser_init(struct quantiser *z, struct range *r, uint64_t round, unsigned int rank,
-			   unsigned int chunk, uint8_t *packed, size_t stride)
+static void quantiser_init(struct quantiser *z, struct range *r, const struct thc_blocks *b,
+			   const struct thc_chunks *packed)
 {
 	const struct thc_codec *c = r->c;
 	unsigned int i;
 
 	memset(z, 0, sizeof(*z));
 	z->r = r;
-	z->draw = derive_key(c, KEY_DRAW, round, rank);
-	z->shift = derive_key(c, KEY_SHIFT, round, 0);
-	z->chunk = chunk;
-	z->packed = packed;
-	z->stride = stride;
+	z->draw = derive_key(c, KEY_DRAW, b->round, b->rank);
+	z->shift = derive_key(c, KEY_SHIFT, b->round, 0);
+	z->packed = *packed;
 	z->q.cell = c->cell;
 	z->q.cell_level = c->table.granularity < 64 ? c->cell_level : NULL;
 	z->q.value = c->value;
@@ -393,7 +400,7 @@ static void quantiser_init(struct quantiser *z, struct range *r, uint64_t round,
 	z->q.unrotate = ldexpf(1, -(int)c->block_log2);
 	z->q.n = c->correlate_n;
 	z->q.share = c->correlate_n ? 0x1p8f / (float)c->correlate_n : 0;
-	z->q.rank = c->correlate_n ? rank % c->correlate_n : 0;
+	z->q.rank = c->correlate_n ? b->rank % c->correlate_n : 0;
 	for (i = 0; i < THC_TABLE_LEVELS_MAX; i++)
 		z->q.gap[i] = c->gap[i] * THC_DRAW_UNIT;
 }
@@ -419,21 +426,21 @@ static void quantise_tile(struct quantiser *z, size_t tile, float *residual)
 {
 	const float *in = z->rotated + (tile - z->block * block_tiles(z->r->c)) * THC_TILE;
 	uint64_t global = z->r->first_tile + tile;
-	unsigned int first, i;
+	unsigned int chunk = z->packed.chunk, first, i;
 
 	z->q.draw = thc_mix64(z->draw + global * THC_WEYL64);
 	z->q.shift = thc_mix64(z->shift + global * THC_WEYL64);
-	for (first = 0; first < THC_TILE; first += z->chunk) {
-		uint8_t *to = z->packed + (tile * THC_TILE + first) / z->chunk * z->stride;
+	for (first = 0; first < THC_TILE; first += chunk) {
+		uint8_t *to = z->packed.at + (tile * THC_TILE + first) / chunk * z->packed.stride;
 		float *res = residual ? residual + first : NULL;
 
 		if (!z->zero) {
-			z->r->c->ops->quantise(&z->q, in + first, first, z->chunk, to, res);
+			z->r->c->ops->quantise(&z->q, in + first, first, chunk, to, res);
 			continue;
 		}
-		for (i = 0; res && i < z->chunk; i++)
+		for (i = 0; res && i < chunk; i++)
 			res[i] = in[first + i] * z->q.unrotate;
-		memset(to, 0, z->chunk / 2);
+		memset(to, 0, chunk / 2);
 	}
 }
 
@@ -499,86 +506,75 @@ static void quantise_block(struct quantiser *z, float *error, float *scratch)
 }
 
 void thc_codec_quantise(const struct thc_codec *c, const float *rotated, size_t nblocks,
-			const float *norms, uint64_t round, unsigned int rank, size_t first_block,
-			unsigned int chunk, uint8_t *packed, size_t stride, float *error,
-			size_t count, float *scratch)
+			const struct thc_blocks *b, const struct thc_chunks *packed,
+			const struct thc_residual_at *residual)
 {
-	struct range r = range_of(c, NULL, THC_FP32, NULL, count, round, first_block);
+	struct range r = range_of_count(c, residual->count, b);
 	struct quantiser z;
 	size_t block;
 
-	quantiser_init(&z, &r, round, rank, chunk, packed, stride);
+	quantiser_init(&z, &r, b, packed);
 	for (block = 0; block < nblocks; block++) {
-		quantiser_block(&z, block, norms[block], rotated + (block << c->block_log2));
-		quantise_block(&z, error, scratch);
+		quantiser_block(&z, block, b->norms[block], rotated + (block << c->block_log2));
+		quantise_block(&z, residual->error, residual->scratch);
 	}
 }
 
-void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype dtype,
-			size_t count, const float *error, float *error_next, const float *norms,
-			uint64_t round, unsigned int rank, size_t first_block, unsigned int chunk,
-			uint8_t *packed, size_t stride, float *scratch)
+void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
+			const struct thc_blocks *b, const struct thc_chunks *packed,
+			const struct thc_residual_at *residual)
 {
-	struct range r = range_of(c, x, dtype, error, count, round, first_block);
+	struct range r = range_of(c, v, b);
 	struct quantiser z;
 	size_t block;
 
-	quantiser_init(&z, &r, round, rank, chunk, packed, stride);
-	for (block = 0; block < thc_codec_blocks(c, count); block++) {
-		rotate_block(&r, block, scratch);
-		quantiser_block(&z, block, norms[block], scratch);
-		quantise_block(&z, error_next, scratch);
+	quantiser_init(&z, &r, b, packed);
+	for (block = 0; block < thc_codec_blocks(c, v->count); block++) {
+		rotate_block(&r, block, residual->scratch);
+		quantiser_block(&z, block, b->norms[block], residual->scratch);
+		quantise_block(&z, residual->error, residual->scratch);
 	}
 }
 
 /* What thc_codec_decode() was asked, for the tiles of its transform. */
 struct decoder {
 	const struct thc_codec *c;
-	const uint8_t *lanes;
-	size_t stride;
-	unsigned int width;
-	unsigned int chunk;
-	const uint16_t *counts;
+	const struct thc_sums *sums;
 	double scale;		/* of the current block: grid step / B */
 };
 
 static void decode_fill(void *ctx, size_t tile, float *buf)
 {
 	struct decoder *d = ctx;
+	const struct thc_sums *s = d->sums;
 	unsigned int first;
 
-	for (first = 0; first < THC_TILE; first += d->chunk) {
-		size_t chunk = (tile * THC_TILE + first) / d->chunk;
-		unsigned int n = d->counts[chunk];
+	for (first = 0; first < THC_TILE; first += s->chunk) {
+		size_t chunk = (tile * THC_TILE + first) / s->chunk;
+		unsigned int n = s->counts[chunk];
 
 		if (!n || d->scale == 0) {
-			memset(buf + first, 0, d->chunk * sizeof(*buf));
+			memset(buf + first, 0, s->chunk * sizeof(*buf));
 			continue;
 		}
-		d->c->ops->dequant(d->lanes + chunk * d->stride, d->width, d->chunk,
+		d->c->ops->dequant((const uint8_t *)s->at + chunk * s->stride, s->width, s->chunk,
 				   (float)(n * d->c->table.granularity) * 0.5f,
 				   (float)(d->scale / n), buf + first);
 	}
 }
 
-void thc_codec_decode(const struct thc_codec *c, const void *lanes, size_t stride,
-		      unsigned int width, unsigned int chunk, const uint16_t *counts,
-		      size_t nblocks, const float *norms, uint64_t round, size_t first_block,
-		      float *out)
+void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, size_t nblocks,
+		      const struct thc_blocks *b, float *out)
 {
-	struct range r =
-		range_of(c, NULL, THC_FP32, NULL, nblocks << c->block_log2, round, first_block);
-	struct decoder d = {
-		.c = c, .lanes = lanes, .stride = stride, .width = width, .chunk = chunk,
-		.counts = counts,
-	};
+	struct range r = range_of_count(c, nblocks << c->block_log2, b);
+	struct decoder d = { .c = c, .sums = sums };
 	struct transform t = { .ops = c->ops, .fill = decode_fill, .ctx = &d };
 	size_t block;
 
 	for (block = 0; block < nblocks; block++) {
-		d.scale = norm_is_zero(norms[block]) ?
-				  0 :
-				  ldexp(grid_step(c, norms[block]), -(int)c->block_log2);
+		float norm = b->norms[block];
+
+		d.scale = norm_is_zero(norm) ? 0 : ldexp(grid_step(c, norm), -(int)c->block_log2);
 		unrotate_block(&r, &t, block, out + (block << c->block_log2), out, false);
 	}
 }
@@ -597,47 +593,49 @@ static void chunk_values(const struct thc_codec *c, const uint8_t *packed, unsig
 	}
 }
 
-void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, size_t stride,
-			    const uint8_t *lost, unsigned int chunk, size_t nblocks,
-			    const float *norms, uint64_t round, size_t first_block, float *error,
-			    size_t count, float *scratch)
+void thc_codec_putback_lost(const struct thc_codec *c, const struct thc_chunks *packed,
+			    const uint8_t *lost, size_t nblocks, const struct thc_blocks *b,
+			    const struct thc_residual_at *residual)
 {
-	struct range r = range_of(c, NULL, THC_FP32, NULL, count, round, first_block);
+	struct range r = range_of_count(c, residual->count, b);
 	struct transform t = { .ops = c->ops };
-	size_t chunks = ((size_t)1 << c->block_log2) / chunk, block, k;
+	size_t chunks = ((size_t)1 << c->block_log2) / packed->chunk, block, k;
+	const uint8_t *at = packed->at;
+	float *scratch = residual->scratch;
 
-	for (block = 0; block < nblocks; block++, lost += chunks, packed += chunks * stride) {
+	for (block = 0; block < nblocks; block++, lost += chunks, at += chunks * packed->stride) {
 		bool any = false;
 
-		if (norm_is_zero(norms[block]))
+		if (norm_is_zero(b->norms[block]))
 			continue;
 		memset(scratch, 0, sizeof(*scratch) << c->block_log2);
 		for (k = 0; k < chunks; k++) {
 			if (!lost[k])
 				continue;
 			any = true;
-			chunk_values(c, packed + k * stride, chunk, norms[block],
-				     scratch + k * chunk);
+			chunk_values(c, at + k * packed->stride, packed->chunk, b->norms[block],
+				     scratch + k * packed->chunk);
 		}
 		if (any)
-			unrotate_block(&r, &t, block, scratch, error, true);
+			unrotate_block(&r, &t, block, scratch, residual->error, true);
 	}
 }
 
 void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t chunk_index,
-		       unsigned int chunk, const float *norms, uint64_t round, size_t first_block,
-		       float *error, size_t count, float *scratch)
+		       unsigned int chunk, const struct thc_blocks *b,
+		       const struct thc_residual_at *residual)
 {
-	struct range r = range_of(c, NULL, THC_FP32, NULL, count, round, first_block);
+	struct range r = range_of_count(c, residual->count, b);
 	struct transform t = { .ops = c->ops };
 	size_t per_block = ((size_t)1 << c->block_log2) / chunk;
 	size_t block = chunk_index / per_block;
+	float *scratch = residual->scratch;
 
-	if (norm_is_zero(norms[block]))
+	if (norm_is_zero(b->norms[block]))
 		return;
 	memset(scratch, 0, sizeof(*scratch) << c->block_log2);
-	chunk_values(c, packed, chunk, norms[block], scratch + chunk_index % per_block * chunk);
-	unrotate_block(&r, &t, block, scratch, error, true);
+	chunk_values(c, packed, chunk, b->norms[block], scratch + chunk_index % per_block * chunk);
+	unrotate_block(&r, &t, block, scratch, residual->error, true);
 }
 
 void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)

@@ -8,9 +8,9 @@
  * Units.  A block is B = 1 << block_log2 coordinates, rotated together under one norm.  A bucket of
  * count coordinates is treated as if zeros filled its last block.  A chunk is what one packet
  * carries, a multiple of 64 coordinates that divides 1024.  Every function works on a range of
- * whole blocks; first_block says where in the bucket the range begins, while x, error, count and
- * norms are those of the range.  round must differ between buckets of one training step too, since
- * (seed, round, block) fixes the signs of the rotation and (seed, round, rank) the rounding.
+ * whole blocks: x, error, count and norms are those of the range.  round must differ between
+ * buckets of one training step too, since (seed, round, block) fixes the signs of the rotation and
+ * (seed, round, rank) the rounding.
  *
  * Every implementation (scalar, AVX2, AVX-512) gives the same bits for finite input.
  */
@@ -109,59 +109,115 @@ static inline size_t thc_codec_padded(const struct thc_codec *c, size_t count)
 int thc_codec_norms(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
 		    const float *error, float *norms, size_t *bad);
 
+/**
+ * struct thc_values - the coordinates of a range, as their owner has them
+ * @x: @count of type @dtype
+ * @error: floats that are added to them; NULL: none
+ */
+struct thc_values {
+	const void *x;
+	enum thc_dtype dtype;
+	size_t count;
+	const float *error;
+};
+
+/**
+ * struct thc_blocks - which blocks of which round
+ * @round: of the bucket
+ * @first_block: where in the bucket the range begins
+ * @norms: agreed maxima, one a block; not for rotating
+ * @rank: who quantises; for nothing else
+ */
+struct thc_blocks {
+	uint64_t round;
+	size_t first_block;
+	const float *norms;
+	unsigned int rank;
+};
+
+/**
+ * struct thc_chunks - where indices are, two a byte, even coordinate in the high nibble
+ * @at: chunk k of the range has its indices at @at + k * @stride
+ * @chunk: coordinates of one
+ */
+struct thc_chunks {
+	uint8_t *at;
+	size_t stride;
+	unsigned int chunk;
+};
+
+/**
+ * struct thc_sums - where lanes are
+ * @at: chunk k of the range has its lanes at @at + k * @stride
+ * @chunk: coordinates of one
+ * @width: bits of a lane, 8, or 16 for little-endian lanes
+ * @counts: contributors of each chunk, 0 for a chunk that never came, which stands for zero
+ */
+struct thc_sums {
+	const void *at;
+	size_t stride;
+	unsigned int chunk;
+	unsigned int width;
+	const uint16_t *counts;
+};
+
+/**
+ * struct thc_residual_at - where what is lost goes
+ * @error: @count floats; NULL: nowhere
+ * @scratch: B floats
+ */
+struct thc_residual_at {
+	float *error;
+	size_t count;
+	float *scratch;
+};
+
 /* Unscaled H D (x + error) into thc_codec_padded(count) floats. */
-void thc_codec_rotate(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
-		      const float *error, uint64_t round, size_t first_block, float *rotated);
+void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
+		      const struct thc_blocks *b, float *rotated);
 
 /*
- * Rotated blocks -> indices, two a byte, even coordinate in the high nibble.  Chunk k's indices go
- * to packed + k * stride.  In place is allowed where every chunk's indices lie within the chunk's
- * own floats, not more than 224 bytes from their beginning.
+ * Rotated blocks -> indices.  In place is allowed where every chunk's indices lie within the
+ * chunk's own floats, not more than 224 bytes from their beginning.
  *
- * error, if not NULL, receives (x + old error) - (what the indices stand for) for count
- * coordinates; scratch (B floats) is needed then.  norms are the agreed maxima.
+ * residual->error, if not NULL, receives (x + old error) - (what the indices stand for) for count
+ * coordinates; scratch is needed then.
  */
 void thc_codec_quantise(const struct thc_codec *c, const float *rotated, size_t nblocks,
-			const float *norms, uint64_t round, unsigned int rank, size_t first_block,
-			unsigned int chunk, uint8_t *packed, size_t stride, float *error,
-			size_t count, float *scratch);
+			const struct thc_blocks *b, const struct thc_chunks *packed,
+			const struct thc_residual_at *residual);
 
 /*
- * thc_codec_rotate() and thc_codec_quantise() in one pass over the gradient, the same bits.  error
- * is what is added to x, error_next receives what is lost now; they may be the same memory, or
- * NULL, both of them.  scratch: B floats, always needed.
+ * thc_codec_rotate() and thc_codec_quantise() in one pass over the gradient, the same bits.
+ * residual->error may be the same memory as v->error, or both are NULL; scratch is always needed,
+ * its count is that of the values.
  */
-void thc_codec_compress(const struct thc_codec *c, const void *x, enum thc_dtype dtype,
-			size_t count, const float *error, float *error_next, const float *norms,
-			uint64_t round, unsigned int rank, size_t first_block, unsigned int chunk,
-			uint8_t *packed, size_t stride, float *scratch);
+void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
+			const struct thc_blocks *b, const struct thc_chunks *packed,
+			const struct thc_residual_at *residual);
 
 /*
- * Summed lanes -> mean gradient, nblocks * B floats.  width is 8, or 16 for little-endian lanes;
- * counts[k] is the number of contributors to chunk k of the range, 0 for a chunk that never came,
- * which stands for zero.  In place is allowed where a chunk's lanes end where its floats end.
+ * Summed lanes -> mean gradient, nblocks * B floats.  In place is allowed where a chunk's lanes end
+ * where its floats end.
  */
-void thc_codec_decode(const struct thc_codec *c, const void *lanes, size_t stride,
-		      unsigned int width, unsigned int chunk, const uint16_t *counts,
-		      size_t nblocks, const float *norms, uint64_t round, size_t first_block,
-		      float *out);
+void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, size_t nblocks,
+		      const struct thc_blocks *b, float *out);
 
 /*
  * Adds what this rank's indices of one chunk stood for back to the error memory.  packed is that
- * chunk's indices, chunk_index its place in the range; scratch: B floats.
+ * chunk's indices, chunk_index its place in the range.
  */
 void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t chunk_index,
-		       unsigned int chunk, const float *norms, uint64_t round, size_t first_block,
-		       float *error, size_t count, float *scratch);
+		       unsigned int chunk, const struct thc_blocks *b,
+		       const struct thc_residual_at *residual);
 
 /*
  * The same for every chunk k of the range with lost[k] != 0, with one rotation a block however many
- * of its chunks are lost.  Chunk k's indices are at packed + k * stride.
+ * of its chunks are lost.
  */
-void thc_codec_putback_lost(const struct thc_codec *c, const uint8_t *packed, size_t stride,
-			    const uint8_t *lost, unsigned int chunk, size_t nblocks,
-			    const float *norms, uint64_t round, size_t first_block, float *error,
-			    size_t count, float *scratch);
+void thc_codec_putback_lost(const struct thc_codec *c, const struct thc_chunks *packed,
+			    const uint8_t *lost, size_t nblocks, const struct thc_blocks *b,
+			    const struct thc_residual_at *residual);
 
 /*
  * Conversions, to nearest even; what is larger than 65504 becomes that in fp16, NaN stays NaN with

@@ -388,28 +388,48 @@ static bool rotate_slice(struct thc_request *r)
 	if (!blocks)
 		return false;
 	g = range_of(r, r->rotated, blocks);
-	thc_codec_rotate(&r->client->codec, g.x, r->dtype, g.count, g.error, r->round, g.first,
+	thc_codec_rotate(&r->client->codec, &(struct thc_values){ g.x, r->dtype, g.count, g.error },
+			 &(struct thc_blocks){ r->round, g.first, NULL, 0 },
 			 rotated_at(r, g.first));
 	r->rotated += blocks;
 	r->client->stats.rotated_ahead += blocks;
 	return true;
 }
 
+/* Block @block alone. */
+static struct thc_blocks block_of(const struct thc_request *r, size_t block)
+{
+	return (struct thc_blocks){
+		.round = r->round,
+		.first_block = block,
+		.norms = r->norms + block,
+		.rank = r->client->options.rank,
+	};
+}
+
+static struct thc_chunks indices_of(const struct thc_request *r, size_t block)
+{
+	return (struct thc_chunks){
+		.at = region(r, block * chunks_per_block(r)) + sizeof(struct thc_hdr),
+		.stride = r->region_bytes,
+		.chunk = r->client->params.chunk,
+	};
+}
+
 static void compress_block(struct thc_request *r, size_t block)
 {
 	const struct thc_client *c = r->client;
-	size_t chunk = block * chunks_per_block(r);
-	uint8_t *packed = region(r, chunk) + sizeof(struct thc_hdr);
+	const struct thc_chunks packed = indices_of(r, block);
+	const struct thc_blocks b = block_of(r, block);
 	struct range g = range_of(r, block, 1);
+	const struct thc_residual_at residual = { g.error_next, g.count, c->scratch };
 
 	if (block < r->rotated)
-		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, r->norms + block, r->round,
-				   c->options.rank, block, c->params.chunk, packed, r->region_bytes,
-				   g.error_next, g.count, c->scratch);
+		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, &b, &packed, &residual);
 	else
-		thc_codec_compress(&c->codec, g.x, r->dtype, g.count, g.error, g.error_next,
-				   r->norms + block, r->round, c->options.rank, block,
-				   c->params.chunk, packed, r->region_bytes, c->scratch);
+		thc_codec_compress(&c->codec,
+				   &(struct thc_values){ g.x, r->dtype, g.count, g.error }, &b,
+				   &packed, &residual);
 }
 
 static void fill_data_packet(struct thc_request *r, uint32_t index)
@@ -464,16 +484,17 @@ static void put_back(struct thc_request *r, size_t block)
 {
 	const struct thc_client *c = r->client;
 	size_t chunk = block * chunks_per_block(r);
+	const struct thc_chunks packed = indices_of(r, block);
+	const struct thc_blocks b = block_of(r, block);
 	struct range g = range_of(r, block, 1);
 	uint32_t k, any = 0;
 
 	for (k = 0; k < chunks_per_block(r); k++)
 		any |= r->lost[chunk + k];
 	if (any && g.error_next)
-		thc_codec_putback_lost(&c->codec, region(r, chunk) + sizeof(struct thc_hdr),
-				       r->region_bytes, r->lost + chunk, c->params.chunk, 1,
-				       r->norms + block, r->round, block, g.error_next, g.count,
-				       c->scratch);
+		thc_codec_putback_lost(&c->codec, &packed, r->lost + chunk, 1, &b,
+				       &(struct thc_residual_at){ g.error_next, g.count,
+								  c->scratch });
 }
 
 /* From lanes @stride bytes apart. */
@@ -482,10 +503,17 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 	const struct thc_client *c = r->client;
 	size_t chunk = block * chunks_per_block(r), k;
 	float *out = in_place(r) ? (float *)region(r, chunk) : c->scratch;
+	const struct thc_blocks b = block_of(r, block);
+	const struct thc_sums sums = {
+		.at = lanes,
+		.stride = stride,
+		.chunk = c->params.chunk,
+		.width = c->params.sum_width,
+		.counts = r->counts + chunk,
+	};
 
 	put_back(r, block);
-	thc_codec_decode(&c->codec, lanes, stride, c->params.sum_width, c->params.chunk,
-			 r->counts + chunk, 1, r->norms + block, r->round, block, out);
+	thc_codec_decode(&c->codec, &sums, 1, &b, out);
 	if (in_place(r))
 		return;
 	for (k = 0; k < chunks_per_block(r); k++)
