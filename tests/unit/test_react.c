@@ -771,7 +771,12 @@ static void order__a_sum_may_be_missing(void **state)
 	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_NONE);
 	p.hdr.flags = 0;
 	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
+	/* of a length that no op has: an old epoch is told first, in every home */
 	p.hdr.flags = THC_F_NOSUM;
+	p.payload = 24;
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_LENGTH);
+	p.hdr.epoch = thc_be32(4);
+	assert_int_equal(react(&p, &home, NULL).event, THC_EVENT_EPOCH);
 	p.hdr.width = 0;
 	p.hdr.op = THC_OP_LEAVE;
 	p.payload = 0;
