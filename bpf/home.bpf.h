@@ -14,12 +14,14 @@
  * struct thc_home - a packet's frame, and what its slot has
  * @in: as parsed
  * @end: of the frame
+ * @index: of the slot that is, or was, locked; 0: none was
  * @lanes: of the slot that is locked
  * @table: of its job
  */
 struct thc_home {
 	const struct thc_parsed *in;
 	void *end;
+	u32 index;
 	struct thc_lanes *lanes;
 	struct thc_pairs *table;
 };
@@ -42,8 +44,6 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	void *payload = h + 1;
 	int ok;
 
-	if (p->payload_len == sizeof(struct thc_join) && h->op != THC_OP_JOIN)
-		return THC_DROP_LENGTH;
 	switch (p->payload_len) {
 #define THC_SEAL_CASE(bytes) \
 	case bytes: \
@@ -91,6 +91,7 @@ THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, 
 		return THC_DROP_INTERNAL;
 	if (!thc_slot_trylock(s))
 		return THC_DROP_LOCK;
+	home->index = index;
 	*slot = s;
 	return THC_DROP_NONE;
 }

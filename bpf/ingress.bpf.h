@@ -16,8 +16,8 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 {
 	struct thc_parsed in;
 	struct thc_home home = { .in = &in, .end = (void *)(long)ctx->data_end };
-	u32 job_id = 0, index = 0, rank = 0, mode = THC_MODE_ONE;
-	struct thc_job *job = NULL;
+	u32 job_id, rank, mode = THC_MODE_ONE;
+	struct thc_job *job;
 	struct thc_reaction r;
 	struct thc_stats *st;
 	int why;
@@ -42,10 +42,9 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (r.to == THC_TO_NOBODY || !job)
 		return XDP_DROP;
-	index = job->slot_base + thc_be16(in.packet.hdr->slot);
 	if (r.to == THC_TO_ALL)
 		mode = job->reply == THC_REPLY_FANOUT ? THC_MODE_FANOUT : THC_MODE_GROUP;
-	return thc_reply(ctx, job_id, index, mode, rank);
+	return thc_reply(ctx, job_id, home.index, mode, rank);
 }
 
 #endif /* THC_INGRESS_BPF_H */

@@ -14,6 +14,9 @@
 #include <linux/types.h>
 #include <linux/thc.h>
 
+#define THC_NS_PER_US	1000ULL
+#define THC_NS_PER_MS	1000000ULL
+
 #define THC_INLINE static inline __attribute__((always_inline))
 
 #ifndef __KERNEL__

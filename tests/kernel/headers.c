@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Compiles everything in include/ with the kernel's compiler and flags, and
+ * Compiles include/thc with the kernel's compiler and flags, but for what is an aggregator's
+ * alone (react.h) and what thc.ko compiles anyway, and
  * checks the sizes that the wire and the BPF maps rely on. The object file is
  * part of no module: kmod/check.sh and tests/vm/build-module only have it made.
  */

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Every packet of a seeded job, byte for byte: requests, answers, JOIN, WELCOME and LEAVE as
-they pass the aggregator's link, against digests in packets.json. Native and generic XDP, the
-software aggregator, ranks over UDP and, with THC_TRANSPORT=af_thc, over AF_THC sockets
-have to put the same packets there, with losses, too.
+"""The packets of a seeded job, byte for byte behind their UDP headers: requests, answers, JOIN,
+WELCOME and LEAVE as they pass the aggregator's link, against digests in packets.json. Native
+and generic XDP, the software aggregator, ranks over UDP and, with THC_TRANSPORT=af_thc, over
+AF_THC sockets have to put the same packets there, with losses, too.
 
 What two runs need not share is taken out first: epochs, nonces, and with them the packet
 sum, which has been checked; answers that are repeated, WAIT and STALE. Copies count once.
+So slots are few: chunks come to later generations of them.
 
     test_packets.py --write     after a change of the wire that is meant
 """
@@ -28,7 +29,7 @@ from tap import netns  # noqa: E402
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "packets.json")
 COUNTS = [40961, 9, 20000]      # coordinates of the buckets of a step
 ROUNDS = 2
-JOB = {"seed": 77, "cookie": hex(wire.COOKIE)}
+JOB = {"seed": 77, "cookie": hex(wire.COOKIE), "slots": 24, "norm_slots": 5}
 PORTS = range(wire.PORT, wire.PORT + 64)
 HEADER = 48
 LANES = 1024
@@ -62,8 +63,7 @@ class Tap:
         self.thread.join()
         lost = struct.unpack("II", self.socket.getsockopt(263, 6, 8))[1]    # PACKET_STATISTICS
         self.socket.close()
-        assert not lost, f"{lost} frames were not recorded"
-        return self.datagrams
+        return self.datagrams, lost
 
 
 def open_tap(interface):
@@ -118,18 +118,18 @@ def bare(up, data):
     return ("up " if up else "down ").encode() + bytes(header) + bytes(payload)
 
 
-def digest_of(datagrams):
-    """(digest, how many packets of each op went up and down)"""
-    packets = set()
+def summary_of(datagrams):
+    """{"way op": [how many, digest]}"""
+    packets, kinds = set(), {}
     for frame in datagrams:
         found = thc_of(frame)
         if found:
             packets.update(filter(None, (bare(found[0], d) for d in split(*found))))
-    counts = {}
-    for p in packets:
-        way, op = p.split(b" ", 1)[0].decode(), p.split(b" ", 1)[1][1]
-        counts[f"{way} {op}"] = counts.get(f"{way} {op}", 0) + 1
-    return hashlib.sha256(b"".join(sorted(packets))).hexdigest(), dict(sorted(counts.items()))
+    for p in sorted(packets):
+        way, rest = p.split(b" ", 1)
+        kinds.setdefault(f"{way.decode()} {rest[1]}", []).append(p)
+    return {kind: [len(some), hashlib.sha256(b"".join(some)).hexdigest()]
+            for kind, some in sorted(kinds.items())}
 
 
 def run(n, dtype, mode, drop):
@@ -144,18 +144,20 @@ def run(n, dtype, mode, drop):
                     answers = ranks.reduce(counts=COUNTS, rounds=ROUNDS, dtype=dtype)
                     ranks.all(do="close")
         finally:
-            datagrams = tapped.close()
+            datagrams, lost = tapped.close()
+    assert not lost, f"{lost} frames were not recorded"
     assert len({a["digest"] for a in answers}) == 1, "the ranks received different bits"
-    return digest_of(datagrams)
+    return summary_of(datagrams)
 
 
 def check(n, dtype, mode, drop=0.0):
     with open(KNOWN, encoding="ascii") as f:
         known = json.load(f)
-    digest, counts = run(n, dtype, mode, drop)
-    want = known.get(f"{n} {dtype}")
-    assert counts == want["packets"], f"{counts}, not {want['packets']}"
-    assert digest == want["sha256"], "as many packets as known, but other bytes"
+    want, got = known[f"{n} {dtype}"], run(n, dtype, mode, drop)
+    for kind in sorted(want.keys() | got.keys()):
+        (many, digest), (expected, known_digest) = got.get(kind, (0, "")), want.get(kind, (0, ""))
+        assert many == expected, f"{many} packets of way and op {kind!r}, not {expected}"
+        assert digest == known_digest, f"other bytes in the packets of way and op {kind!r}"
 
 
 def packets__1_rank_fp32_software():
@@ -187,8 +189,8 @@ def write():
     with netns.guard():
         for n in (1, 4, 8):
             for dtype in ("fp32", "fp16"):
-                digest, counts = run(n, dtype, "software", 0.0)
-                known[f"{n} {dtype}"] = {"packets": counts, "sha256": digest}
+                if (n, dtype) != (1, "fp16"):
+                    known[f"{n} {dtype}"] = run(n, dtype, "software", 0.0)
     with open(KNOWN, "w", encoding="ascii") as f:
         json.dump(known, f, indent=1)
         f.write("\n")

@@ -26,6 +26,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <thc/aggregator/admit.h>
 #include <thc/aggregator/answer.h>
 #include <thc/worker/flight.h>
 

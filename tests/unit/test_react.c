@@ -133,6 +133,8 @@ THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct 
 	return thc_react_answer(h, job, slot, verdict);
 }
 
+static struct thc_bucket bucket;
+
 /* @home: its slot as it has become; @answer, or NULL: the header as it has become */
 static struct thc_reaction react(const struct packet *p, struct thc_home *home,
 				 struct thc_hdr *answer)
@@ -536,7 +538,7 @@ static void join__ranks_are_never_refused(void **state)
 /* An aggregator that started anew answers data of an older epoch, nothing else. */
 static void lost__only_data(void **state)
 {
-	struct thc_home home = { .lock = THC_DROP_NONE };
+	struct thc_home home = { .strangers = &bucket };
 	struct packet p = good();
 	struct thc_reaction r;
 	struct thc_hdr h;
@@ -598,6 +600,12 @@ static void fault_address(struct packet *p, struct thc_home *home)
 {
 	(void)home;
 	p->path.src_port++;
+}
+
+static void fault_no_length(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->payload = 24;
 }
 
 static void fault_seal(struct packet *p, struct thc_home *home)
@@ -666,6 +674,7 @@ static const struct {
 	{ fault_cookie, THC_DROP_COOKIE },
 	{ fault_rank, THC_DROP_RANK },
 	{ fault_address, THC_DROP_ADDRESS },
+	{ fault_no_length, THC_DROP_LENGTH },
 	{ fault_seal, THC_DROP_SUM },
 	{ fault_op, THC_DROP_OP },
 	{ fault_flags, THC_DROP_FLAGS },
@@ -679,7 +688,9 @@ static const struct {
 
 #define FAULTS	(sizeof(faults) / sizeof(faults[0]))
 /* The last that is asked before the seal. */
-#define ADDRESS	5
+#define BEFORE_SEAL	6
+/* The last that is asked before the rank is listened to: what the header says of itself. */
+#define BEFORE_HEARD	10
 
 /* Whatever else is wrong with a packet, the first question that it fails has the say. */
 static void order__the_first_fault_counts(void **state)
@@ -690,9 +701,9 @@ static void order__the_first_fault_counts(void **state)
 
 	(void)state;
 	for (set = 0; set < 1UL << FAULTS; set++) {
-		struct thc_home home = { .lock = THC_DROP_NONE };
+		struct thc_home home = { .strangers = &bucket };
 		enum thc_drop_reason want = THC_DROP_NONE;
-		bool sealed = true;
+		bool sealed = true, listened = true;
 		struct packet p = good();
 		struct thc_reaction r;
 
@@ -701,20 +712,24 @@ static void order__the_first_fault_counts(void **state)
 				continue;
 			faults[i].make(&p, &home);
 			want = faults[i].why;
-			sealed = i > ADDRESS;
+			sealed = i > BEFORE_SEAL;
+			listened = i > BEFORE_HEARD;
 		}
 		r = react(&p, &home, NULL);
 		thc_react_count(&st, r);
 		assert_int_equal(r.why, want);
 		assert_int_equal(r.to, THC_TO_NOBODY);
 		assert_int_equal(home.combined, !want);
+		/* for fanout: where data came from */
+		assert_int_equal(home.heard, listened);
 		/* who is not of the job costs no sum, and is not listened to */
 		assert_int_equal(home.sealed, sealed);
 	}
 	assert_int_equal(st.received, 1UL << FAULTS);
 	assert_int_equal(st.event[THC_EVENT_ADDED], 1);
 	for (i = 0; i < FAULTS; i++)
-		assert_int_equal(st.drop[faults[i].why], 1UL << (FAULTS - 1 - i));
+		if (faults[i].why != THC_DROP_LENGTH)
+			assert_int_equal(st.drop[faults[i].why], 1UL << (FAULTS - 1 - i));
 }
 
 /* JOIN and LEAVE go on to the daemon, and to it alone. */
@@ -736,7 +751,7 @@ static void order__control(void **state)
 
 	(void)state;
 	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-		struct thc_home home = { .lock = THC_DROP_NONE };
+		struct thc_home home = { .strangers = &bucket };
 		struct packet p = good();
 		struct thc_reaction r;
 
@@ -761,7 +776,7 @@ static void order__control(void **state)
 /* A job may do without sums, but only its data. */
 static void order__a_sum_may_be_missing(void **state)
 {
-	struct thc_home home = { .seal = THC_DROP_SUM };
+	struct thc_home home = { .strangers = &bucket, .seal = THC_DROP_SUM };
 	struct packet p = good();
 
 	(void)state;
@@ -771,11 +786,12 @@ static void order__a_sum_may_be_missing(void **state)
 	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_NONE);
 	p.hdr.flags = 0;
 	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
-	/* of a length that no op has: an old epoch is told first, in every home */
+	/* the length is asked for all the same, before the epoch */
 	p.hdr.flags = THC_F_NOSUM;
 	p.payload = 24;
-	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_LENGTH);
 	p.hdr.epoch = thc_be32(4);
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_LENGTH);
+	p.payload = 512;
 	assert_int_equal(react(&p, &home, NULL).event, THC_EVENT_EPOCH);
 	p.hdr.width = 0;
 	p.hdr.op = THC_OP_LEAVE;
@@ -790,7 +806,7 @@ static void order__a_sum_may_be_missing(void **state)
 
 static void slot__who_hears_what(void **state)
 {
-	struct thc_home home = { .lock = THC_DROP_NONE };
+	struct thc_home home = { .strangers = &bucket };
 	struct packet p = good();
 	struct thc_reaction r;
 	struct thc_hdr h;

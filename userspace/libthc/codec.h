@@ -163,7 +163,7 @@ struct thc_sums {
 
 /**
  * struct thc_residual_at - where what is lost goes
- * @error: @count floats; NULL: nowhere
+ * @error: @count floats; NULL: nowhere, but for the two that put back
  * @scratch: B floats
  */
 struct thc_residual_at {

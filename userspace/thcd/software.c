@@ -9,7 +9,6 @@
 
 #include <thc/aggregator/lane.h>
 #include <thc/aggregator/react.h>
-#include <thc/worker/window.h>
 
 #include "answer.h"
 #include "software.h"
@@ -66,8 +65,6 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	struct thc_hdr *h = p->hdr;
 
 	(void)home;
-	if (p->payload_len && !thc_payload_is_known(p->payload_len) && h->op != THC_OP_JOIN)
-		return THC_DROP_LENGTH;
 	return thc_seal_ok(h, h + 1, (int)(p->payload_len / 8)) ? THC_DROP_NONE : THC_DROP_SUM;
 }
 

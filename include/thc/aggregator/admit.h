@@ -22,7 +22,6 @@ THC_INLINE int thc_admit_near(const struct thc_job *job, const struct thc_path *
 
 /**
  * thc_admit_form() - what a header says about itself
- * @h: the header; @payload_len bytes follow it
  *
  * Returns THC_DROP_NONE or why not. Length against op is checked with the
  * job, which knows the lane widths.

@@ -7,8 +7,10 @@
 #define THC_ANSWER_H
 
 #include <thc/wire/checksum.h>
-#include <thc/aggregator/admit.h>
+#include <thc/aggregator/job.h>
 #include <thc/aggregator/slot.h>
+#include <thc/wire/format.h>
+#include <thc/wire/seal.h>
 
 THC_INLINE u8 thc_answer_nosum(const struct thc_job *job)
 {

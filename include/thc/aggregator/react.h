@@ -14,16 +14,17 @@
 #include <thc/aggregator/admit.h>
 #include <thc/aggregator/answer.h>
 #include <thc/aggregator/reaction.h>
+#include <thc/aggregator/slot.h>
 
 /* --- what a home lends ---------------------------------------------------- */
 
 /* The home, with whatever its functions need. */
 struct thc_home;
 
-/* What JOINs of strangers are counted against, and ns of a clock; NULL: nothing. */
+/* What JOINs of strangers are counted against, and ns of a clock; NULL: it is not there. */
 THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now);
 
-/* Has the packet a length that an op has, and does its seal hold? */
+/* Does the packet's seal hold? Its payload is that of a JOIN, or has a length that is known. */
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p);
 
 /* The member speaks. */
@@ -56,6 +57,8 @@ THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, const struc
 	u64 now = 0;
 
 	strangers = thc_home_strangers(home, &now);
+	if (!strangers)
+		return thc_react_drop(THC_DROP_INTERNAL);
 	why = thc_admit_join(job, p->hdr, strangers, now);
 	if (!why && p->payload_len != sizeof(struct thc_join))
 		why = THC_DROP_LENGTH;
@@ -102,6 +105,8 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 	lost = why && thc_admit_lost(job, h, why);
 	if (why && !lost)
 		return thc_react_drop(why);
+	if (p->payload_len && !thc_payload_is_known(p->payload_len))
+		return thc_react_drop(THC_DROP_LENGTH);
 	if (!thc_admit_nosum(job, h)) {
 		why = thc_home_seal(home, p);
 		if (why)

@@ -29,7 +29,7 @@ enum thc_to {
 	THC_TO_SENDER,		/* the answer whose header stands in the packet */
 	THC_TO_ALL,		/* the same, for all ranks: the generation is finished */
 	THC_TO_DAEMON,		/* the packet itself: JOIN or LEAVE */
-	THC_TO_SLOT,		/* the packet itself: inside of this file only */
+	THC_TO_SLOT,		/* the packet itself: thc_react_gate() has let it pass */
 };
 
 /**

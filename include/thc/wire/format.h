@@ -43,6 +43,7 @@ enum thc_lane_kind {
 
 /* Bytes that @coordinates of @bits bits take. */
 #define THC_BYTES(coordinates, bits)	((coordinates) * (bits) / 8)
+
 /* Is @op one that a worker may send? Data first: it is the common case. */
 THC_INLINE int thc_op_is_data(u8 op)
 {

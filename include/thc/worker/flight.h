@@ -235,7 +235,7 @@ THC_INLINE int thc_flight_matches(const struct thc_stream *s, const struct thc_f
 				  const struct thc_hdr *h)
 {
 	return thc_be32(h->chunk) == (u32)f->sequence &&
-	       thc_be32(h->generation) == (u32)(f->sequence / s->slots);
+	       thc_be32(h->generation) == thc_place(s->slot_base, s->slots, f->sequence).generation;
 }
 
 /* --- out ------------------------------------------------------------------ */

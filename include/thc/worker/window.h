@@ -11,9 +11,6 @@
 
 #include <thc/types.h>
 
-#define THC_NS_PER_MS	1000000ULL
-#define THC_NS_PER_US	1000ULL
-
 /* Least and most a retransmission waits, first try. */
 #define THC_RTO_MIN	(5 * THC_NS_PER_MS)
 #define THC_RTO_MAX	(500 * THC_NS_PER_MS)
