@@ -775,7 +775,9 @@ static int remove_module(void)
 	return 0;
 }
 
-TEST_F_TIMEOUT(storm, calls_packets_kills_namespaces_and_restarts, 160)
+/* As long as blow() may take, and what comes after it. */
+TEST_F_TIMEOUT(storm, calls_packets_kills_namespaces_and_restarts,
+	       SECONDS + LIVES_LEAST * LIFE_PATIENCE_MS / 1000 + 100)
 {
 	struct daemon d = { 0 };
 	int fd[2] = { -1, -1 };
