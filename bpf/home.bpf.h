@@ -45,15 +45,21 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	int ok;
 
 	switch (p->payload_len) {
+#define THC_SEAL(bytes) \
+	if (payload + (bytes) > home->end) \
+		return THC_DROP_TRUNCATED; \
+	ok = thc_seal_bpf_##bytes((void *)h); \
+	break;
 #define THC_SEAL_CASE(bytes) \
 	case bytes: \
-		if (payload + (bytes) > home->end) \
-			return THC_DROP_TRUNCATED; \
-		ok = thc_seal_bpf_##bytes((void *)h); \
-		break;
+		THC_SEAL(bytes)
 		THC_PAYLOADS(THC_SEAL_CASE)
-		THC_SEAL_CASE(16)
+	case sizeof(struct thc_join):
+		if (h->op != THC_OP_JOIN)
+			return THC_DROP_LENGTH;
+		THC_SEAL(16)
 #undef THC_SEAL_CASE
+#undef THC_SEAL
 	case 0:
 		ok = thc_seal_ok(h, NULL, 0);
 		break;

@@ -80,7 +80,8 @@ THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now
 
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
 {
-	(void)p;
+	if (p->hdr->op != THC_OP_JOIN && !thc_payload_is_known(p->payload_len))
+		return THC_DROP_LENGTH;
 	home->sealed++;
 	return home->seal;
 }

@@ -24,7 +24,9 @@ struct thc_home;
 /* What JOINs of strangers are counted against, and ns of a clock; NULL: it is not there. */
 THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now);
 
-/* Does the packet's seal hold? Its payload is that of a JOIN, or has a length that is known. */
+/* Does the packet's seal hold? THC_DROP_LENGTH: a payload as long as no op's, which a home that
+ * needs the length asks in passing. That of a JOIN has been asked.
+ */
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p);
 
 /* The member speaks. */
@@ -105,13 +107,12 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 	lost = why && thc_admit_lost(job, h, why);
 	if (why && !lost)
 		return thc_react_drop(why);
-	if (p->payload_len && !thc_payload_is_known(p->payload_len))
-		return thc_react_drop(THC_DROP_LENGTH);
-	if (!thc_admit_nosum(job, h)) {
+	if (!thc_admit_nosum(job, h))
 		why = thc_home_seal(home, p);
-		if (why)
-			return thc_react_drop(why);
-	}
+	else
+		why = thc_payload_is_known(p->payload_len) ? THC_DROP_NONE : THC_DROP_LENGTH;
+	if (why)
+		return thc_react_drop(why);
 	why = thc_admit_form(h);
 	if (why)
 		return thc_react_drop(why);

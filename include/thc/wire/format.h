@@ -58,10 +58,11 @@ THC_INLINE int thc_op_is_control(u8 op)
 /* Bits of an index into a job's table. */
 #define THC_INDEX_BITS	4
 
-/* Is @length a payload that some format has? */
+/* Is @length that of some request's payload, JOIN aside? */
 THC_INLINE int thc_payload_is_known(u32 length)
 {
 	switch (length) {
+	case 0:
 #define THC_PAYLOAD_CASE(bytes) case bytes:
 		THC_PAYLOADS(THC_PAYLOAD_CASE)
 #undef THC_PAYLOAD_CASE
