@@ -5,6 +5,9 @@
  * recvmsg(). Runs in whatever context made something possible: a packet's
  * softirq, the timer's, or a system call. All of it under thc_sock.lock.
  */
+#include <thc/worker/stall.h>
+#include <thc/worker/transmit.h>
+
 #include "engine.h"
 #include "join.h"
 #include "sock.h"
@@ -15,11 +18,6 @@
  */
 #define LOOK_LEAST	(50 * THC_NS_PER_US)
 #define LOOK_MOST	(5 * THC_NS_PER_MS)
-
-static u16 port_of(const struct thc_peer *p, const struct thc_hdr *h)
-{
-	return thc_sender_port(&p->sender, be16_to_cpu(h->slot));
-}
 
 static bool has_chunk(const struct thc_message *m, u64 number)
 {
@@ -45,65 +43,81 @@ static struct thc_message *owner_of(struct thc_sock *ts, int kind, struct thc_me
 	return NULL;
 }
 
-static void count_sent(struct thc_sock *ts, struct thc_peer *p, const struct thc_flight *f)
+/* --- what this host lends to <thc/worker/transmit.h> ----------------------- */
+
+/* One peer of a socket, which sends. */
+struct thc_host {
+	struct thc_sock		*ts;
+	struct thc_peer		*p;
+	struct thc_train	*train;
+	int			kind;	/* of the stream */
+	struct thc_message	*m;	/* with its next chunk, if that is known */
+};
+
+/* One may always be on its way: timers and timeouts are those of flights. */
+THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
 {
-	ts->stats.packets_up++;
-	ts->stats.bytes_up += thc_wire_bytes(p, f->bytes);
+	return !st->in_flight || thc_peer_has_room(host->p);
 }
 
-static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, u32 window,
-		     struct thc_train *train, struct thc_outbox *out, u64 now)
+THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
+			     struct thc_ready *ready)
 {
-	struct thc_stream *st = thc_peer_stream(p, kind);
-	struct thc_message *m = p->sending[kind];
+	u64 number = st->next * host->ts->shards + host->p->shard;
+	struct thc_message *m = owner_of(host->ts, host->kind, host->m, number);
 
-	/* one may always be on its way: timers and timeouts are those of flights */
-	while (thc_stream_may_send(st, window) && (!st->in_flight || thc_peer_has_room(p))) {
-		u64 number = st->next * ts->shards + p->shard;
-		struct thc_flight *f;
-		const u8 *packet;
-
-		m = owner_of(ts, kind, m, number);
-		if (WARN_ON_ONCE(!m))
-			break;
-		packet = thc_message_packet_of(m, p->shard, st->next);
-		f = thc_flight_launch(&p->sender, st, m, (u32)(number - m->first),
-				      (const struct thc_hdr *)packet, m->stride, now);
-		count_sent(ts, p, f);
-		if (!thc_train_add(train, out, p, packet, f->bytes, port_of(p, f->packet)))
-			ts->stats.send_errors++;	/* overdue soon */
-	}
-	p->sending[kind] = m ? owner_of(ts, kind, m, st->next * ts->shards + p->shard) : NULL;
-	thc_train_end(train, out);
+	host->m = m;
+	if (WARN_ON_ONCE(!m))
+		return 0;
+	ready->owner = m;
+	ready->packet = (void *)thc_message_packet_of(m, host->p->shard, st->next);
+	ready->index = (u32)(number - m->first);
+	ready->bytes = (u16)m->stride;
+	return 1;
 }
 
-static void retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct thc_train *train,
-		       struct thc_outbox *out, u64 now, u64 *due)
+THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 {
-	struct thc_stream *st = thc_peer_stream(p, kind);
-	struct thc_overdue pass;
-	struct thc_flight *f;
-	bool room;
-	u64 next;
+	u16 port = thc_sender_port(&host->p->sender, be16_to_cpu(f->packet->slot));
+	struct thc_sock *ts = host->ts;
 
-	thc_overdue_begin(&p->sender, &pass, now);
-	while ((room = thc_peer_has_room(p)) &&
-	       (f = thc_overdue_next(&p->sender, st, &pass, now))) {
+	if (f->tries) {
 		ts->stats.retransmits++;
 		trace_thc_retransmit(&ts->sk, f->packet, f->tries);
-		count_sent(ts, p, f);
-		if (!thc_train_add(train, out, p, (const u8 *)f->packet, f->bytes,
-				   port_of(p, f->packet)))
-			ts->stats.send_errors++;
 	}
-	thc_train_end(train, out);
-	next = thc_overdue_end(&p->sender, &pass, now);
-	*due = min(*due, next);
+	ts->stats.packets_up++;
+	ts->stats.bytes_up += thc_wire_bytes(host->p, f->bytes);
+	if (!thc_train_add(host->train, &ts->outbox, host->p, (const u8 *)f->packet, f->bytes,
+			   port))
+		ts->stats.send_errors++;	/* overdue soon */
+}
+
+/* --- packets out ---------------------------------------------------------- */
+
+static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, u32 window,
+		     struct thc_train *train, u64 now)
+{
+	struct thc_stream *st = thc_peer_stream(p, kind);
+	struct thc_host host = { ts, p, train, kind, p->sending[kind] };
+
+	thc_worker_transmit(&host, &p->sender, st, window, now);
+	p->sending[kind] = host.m ? owner_of(ts, kind, host.m, st->next * ts->shards + p->shard) :
+				    NULL;
+	thc_train_end(train, &ts->outbox);
+}
+
+/* Returns the time of the next look. */
+static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct thc_train *train,
+		      u64 now)
+{
+	struct thc_host host = { ts, p, train, kind };
+	u64 due = thc_worker_retransmit(&host, &p->sender, thc_peer_stream(p, kind), now);
+
+	thc_train_end(train, &ts->outbox);
 	/* The UDP socket hears when the network is done with something, but it may outlive
 	 * this module, and so would the callback: we look again.
 	 */
-	if (!room)
-		*due = min(*due, now + LOOK_MOST);
+	return thc_peer_has_room(p) ? due : min(due, now + LOOK_MOST);
 }
 
 /* --- failures ------------------------------------------------------------- */
@@ -132,7 +146,7 @@ static u32 unfinished(const struct thc_sock *ts)
 	return n;
 }
 
-void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason reason)
+void thc_engine_break(struct thc_sock *ts, struct thc_failure failure)
 {
 	u32 i;
 
@@ -145,12 +159,11 @@ void thc_engine_break(struct thc_sock *ts, int error, enum thc_failure_reason re
 	/* what a connect() has to tell is how joining ended, not what came later */
 	if (ts->state == THC_STATE_READY)
 		ts->unclaimed = false;
-	ts->failure.error = error;
-	ts->failure.reason = reason;
+	ts->failure = failure;
 	ts->stats.failures += unfinished(ts);
 	ts->state = THC_STATE_BROKEN;
-	trace_thc_break(&ts->sk, error, reason);
-	WRITE_ONCE(ts->sk.sk_err, error);
+	trace_thc_break(&ts->sk, failure.error, failure.reason);
+	WRITE_ONCE(ts->sk.sk_err, failure.error);
 	sk_error_report(&ts->sk);
 }
 
@@ -160,27 +173,15 @@ static const struct thc_flight *oldest(const struct thc_peer *p)
 	return thc_stream_oldest(&p->sender.data) ?: thc_stream_oldest(&p->sender.norms);
 }
 
-/* Ranks that the oldest round in flight lacks; @left: there is no point in
- * waiting for them.
+/* Does a rank that has left end the socket? A job with a deadline goes on without it. Norms may
+ * lack a rank, of a round whose predecessor's data the caller has yet to send.
  */
-static u64 missing_ranks(const struct thc_sock *ts, const struct thc_peer *p, bool *left, u64 now)
+static bool needs_all(const struct thc_sock *ts, const struct thc_peer *p, u64 now)
 {
-	const struct thc_flight *f = oldest(p);
-	const struct thc_welcome *w = &p->joined.welcome;
-	int gone = 0;
-	u64 missing = 0;
-
-	if (f)
-		missing = thc_sender_missing(&p->sender, thc_ranks_mask(be16_to_cpu(w->ranks)),
-					     be32_to_cpu(f->packet->round), &gone);
-	/* A job with a deadline goes on without who left. Norms may lack a rank, of
-	 * a round whose predecessor's data the caller has yet to send.
-	 */
-	*left = gone && !w->deadline_ms &&
-		(p->sender.data.in_flight ||
-		 (list_empty(&ts->ready) &&
-		  now - ts->called_at > THC_LEFT_GRACE_MS * THC_NS_PER_MS));
-	return missing;
+	return !p->joining.joined.welcome.deadline_ms &&
+	       (p->sender.data.in_flight ||
+		(list_empty(&ts->ready) &&
+		 now - ts->called_at > THC_LEFT_GRACE_MS * THC_NS_PER_MS));
 }
 
 /* What has come of messages as old as the timeout is delivered, the rest stays in
@@ -214,49 +215,25 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 		ts->sk.sk_data_ready(&ts->sk);
 }
 
-/* Nothing has moved for the timeout: whose fault is it? */
-static void break_late(struct thc_sock *ts, const struct thc_peer *p, u64 missing)
-{
-	const struct thc_flight *f = oldest(p);
-	u64 differing = 0;
-
-	if (f)
-		differing = thc_sender_differing(&p->sender, be32_to_cpu(f->packet->round));
-	ts->failure.ranks = differing ?: missing;
-	thc_engine_break(ts, ETIMEDOUT,
-			 differing ? THC_FAILED_DIFFERS :
-			 missing   ? THC_FAILED_MISSING :
-				     THC_FAILED_SILENT);
-}
-
 /* Returns the time of the next look, and breaks the socket if nothing moves. */
 static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 {
-	u64 timeout = READ_ONCE(ts->timeout_ms) * THC_NS_PER_MS, missing;
-	bool left;
+	u64 timeout = READ_ONCE(ts->timeout_ms) * THC_NS_PER_MS;
+	const struct thc_flight *f = oldest(p);
+	u32 round = f ? be32_to_cpu(f->packet->round) : 0;
+	struct thc_failure failure;
 
-	missing = missing_ranks(ts, p, &left, now);
-	switch (thc_sender_stall(&p->sender, left, timeout, now)) {
-	case THC_STALL_NONE:
-		break;
-	case THC_STALL_LEFT:
-		ts->failure.ranks = missing;
-		thc_engine_break(ts, EPIPE, THC_FAILED_LEFT);
-		break;
-	case THC_STALL_UNREACHABLE:
-		thc_engine_break(ts, -p->unreachable, THC_FAILED_UNREACHABLE);
-		break;
-	case THC_STALL_LATE:
+	if (thc_sender_stalled(&p->sender, round, needs_all(ts, p, now), timeout, now, &failure)) {
 		/* messages delivered as they are keep their room until their answers
 		 * come: who needs it is not to wait for a dead aggregator for ever
 		 */
-		if (READ_ONCE(ts->partial) && (any_unfinished(ts) || !ts->refused)) {
+		if (failure.error == ETIMEDOUT && READ_ONCE(ts->partial) &&
+		    (any_unfinished(ts) || !ts->refused)) {
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
-			break;
+		} else {
+			thc_engine_break(ts, failure);
 		}
-		break_late(ts, p, missing);
-		break;
 	}
 	if (!thc_sender_busy(&p->sender))
 		return U64_MAX;
@@ -280,7 +257,7 @@ static void finish(struct thc_sock *ts, struct thc_message *m)
 void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 		       const struct thc_hdr *h, bool answered)
 {
-	const struct thc_welcome *w = &ts->peers[0].joined.welcome;
+	const struct thc_welcome *w = &ts->peers[0].joining.joined.welcome;
 	u64 bitmap = be64_to_cpu(h->bitmap), all = thc_ranks_mask(be16_to_cpu(w->ranks));
 	u16 count = answered ? be16_to_cpu(h->count) : 0;
 	bool excluded = !(bitmap >> ts->peers[0].sender.rank & 1);
@@ -307,14 +284,14 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 /* Looks through all that is in flight, if it is time to; the time of the next look. */
 static u64 look(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
 {
-	u64 due = U64_MAX, soon = clamp(p->sender.window.srtt / 4, LOOK_LEAST, LOOK_MOST);
+	u64 due, soon = clamp(p->sender.window.srtt / 4, LOOK_LEAST, LOOK_MOST);
 
 	if (now < p->look_at) {
 		p->look_at = min(p->look_at, now + soon);
 		return p->look_at;
 	}
-	retransmit(ts, p, THC_NORM, train, &ts->outbox, now, &due);
-	retransmit(ts, p, THC_DATA, train, &ts->outbox, now, &due);
+	due = retransmit(ts, p, THC_NORM, train, now);
+	due = min(due, retransmit(ts, p, THC_DATA, train, now));
 	due = min(due, check_progress(ts, p, now));
 	p->look_at = max(due, now + LOOK_LEAST);
 	return due == U64_MAX ? due : p->look_at;
@@ -332,7 +309,6 @@ bool thc_engine_wake(struct thc_sock *ts, u64 when)
 
 void thc_engine_run(struct thc_sock *ts)
 {
-	struct thc_outbox *out = &ts->outbox;
 	u64 now = ktime_get_ns(), due = U64_MAX;
 	struct thc_train train = { 0 };
 	u32 i;
@@ -343,8 +319,8 @@ void thc_engine_run(struct thc_sock *ts)
 	for (i = 0; i < ts->shards && ts->state == THC_STATE_READY; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
-		transmit(ts, p, THC_NORM, p->sender.norms.slots, &train, out, now);
-		transmit(ts, p, THC_DATA, thc_window_size(&p->sender.window), &train, out, now);
+		transmit(ts, p, THC_NORM, p->sender.norms.slots, &train, now);
+		transmit(ts, p, THC_DATA, thc_window_size(&p->sender.window), &train, now);
 		due = min(due, look(ts, p, &train, now));
 	}
 	if (due != U64_MAX)

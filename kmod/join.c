@@ -11,8 +11,6 @@
 #include <linux/in.h>
 #include <net/ipv6.h>
 
-#include <thc/worker/welcome.h>
-
 #include "engine.h"
 #include "join.h"
 #include "sock.h"
@@ -40,39 +38,27 @@ void thc_join_begin(struct thc_sock *ts, u64 now)
 
 	ts->join_until = now + ts->join_timeout_ms * THC_NS_PER_MS;
 	for (i = 0; i < ts->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
+		u64 random;
 
-		get_random_bytes(&p->nonce, sizeof(p->nonce));
-		p->nonce |= 1;
-		p->join_at = now;
-		p->joins = 0;
+		get_random_bytes(&random, sizeof(random));
+		thc_joining_begin(&ts->peers[i].joining, random, now);
 	}
 }
 
 static void give_up(struct thc_sock *ts)
 {
-	enum thc_failure_reason reason = THC_FAILED_SILENT;
-	int error = EHOSTUNREACH;
+	struct thc_failure failure = { .error = EHOSTUNREACH, .reason = THC_FAILED_SILENT };
 	u32 i;
 
 	for (i = 0; i < ts->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
-		const struct thc_welcome *w = &p->joined.welcome;
+		const struct thc_peer *p = &ts->peers[i];
 
-		if (p->ready)
+		if (p->joining.ready)
 			continue;
-		if (p->welcomed) {
-			ts->failure.ranks = thc_ranks_mask(be16_to_cpu(w->ranks)) &
-					    ~be64_to_cpu(w->joined);
-			reason = THC_FAILED_JOIN;
-			error = ETIMEDOUT;
-		} else if (p->unreachable) {
-			reason = THC_FAILED_UNREACHABLE;
-			error = -p->unreachable;
-		}
+		thc_joining_failure(&p->joining, &p->sender, &failure);
 		break;
 	}
-	thc_engine_break(ts, error, reason);
+	thc_engine_break(ts, failure);
 }
 
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
@@ -86,18 +72,16 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	*due = min(*due, ts->join_until + 1);
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
-		struct thc_join join = { .nonce = cpu_to_be64(p->nonce) };
+		struct thc_join join;
 		struct thc_hdr h;
 
-		if (p->ready)
+		if (p->joining.ready)
 			continue;
-		if (p->join_at <= now && thc_peer_has_room(p)) {
-			join.flags = cpu_to_be32(p->heard ? THC_JOIN_F_HEARD : 0);
-			thc_sender_header(&p->sender, &h, THC_OP_JOIN);
+		if (p->joining.at <= now && thc_peer_has_room(p)) {
+			thc_joining_request(&p->joining, &p->sender, &h, &join, now);
 			thc_send_control(p, &ts->outbox, &h, &join, sizeof(join));
-			p->join_at = now + thc_join_interval(++p->joins) * THC_NS_PER_MS;
 		}
-		*due = min(*due, max(p->join_at, now + THC_NS_PER_MS));
+		*due = min(*due, max(p->joining.at, now + THC_NS_PER_MS));
 	}
 }
 
@@ -114,7 +98,8 @@ static bool all_agree(const struct thc_sock *ts, const struct thc_welcome *w)
 	u32 i;
 
 	for (i = 0; i < ts->shards; i++)
-		if (ts->peers[i].welcomed && !same_job(&ts->peers[i].joined.welcome, w))
+		if (ts->peers[i].joining.welcomed &&
+		    !same_job(&ts->peers[i].joining.joined.welcome, w))
 			return false;
 	return true;
 }
@@ -124,70 +109,55 @@ static bool all_ready(const struct thc_sock *ts)
 	u32 i;
 
 	for (i = 0; i < ts->shards; i++)
-		if (!ts->peers[i].ready)
+		if (!ts->peers[i].joining.ready)
 			return false;
 	return true;
 }
 
-static bool same_group(const struct thc_welcome *a, const struct thc_welcome *b)
-{
-	return a->reply == b->reply && a->group_port == b->group_port && a->family == b->family &&
-	       !memcmp(a->group, b->group, sizeof(a->group));
-}
-
-/* A group that cannot be joined, which each WELCOME names again, is tried now and then: it
- * costs locks that all the host needs. Called with thc_sock.lock held.
- */
+/* Each WELCOME names the group again. */
 static bool wants_group(const struct thc_peer *p, u64 now)
 {
-	return p->welcomed && thc_peer_has_group(p) && !p->in_group && now >= p->group_at;
+	lockdep_assert_held(&p->owner->lock);
+	return thc_joining_wants_group(&p->joining, now) && thc_peer_has_group(p) && !p->in_group;
 }
 
-/* Called with thc_sock.lock held, the packet's sum checked. Why it is of no
- * use, or THC_DROP_NONE.
- */
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
-				      const struct thc_welcome *w)
+				      const struct thc_welcome *w, u16 port)
 {
+	enum thc_drop_reason why = thc_joining_admit(&p->sender, h, w, port);
+	struct thc_failure failure = { .error = EPROTO };
 	struct thc_sock *ts = p->owner;
 
-	if (h->job != cpu_to_be16(p->sender.job))
-		return THC_DROP_JOB;
-	if (!w->nonce && !thc_seal_cookie_ok(h, p->sender.cookie))
-		return THC_DROP_COOKIE;
-	if (h->reserved)
-		return THC_DROP_RESERVED;
-	if (ts->state != THC_STATE_JOINING || p->ready)
-		return THC_DROP_UNEXPECTED;
-	if (!w->nonce) {
-		p->heard = true;
+	lockdep_assert_held(&ts->lock);
+	if (!why && ts->state != THC_STATE_JOINING)
+		why = THC_DROP_UNEXPECTED;
+	if (!why)
+		why = thc_joining_take(&p->joining, &p->sender, h, w);
+	if (why)
+		return why;
+	p->joining.joined.shards = ts->shards;
+	switch (thc_joining_step(&p->joining, &p->sender)) {
+	case THC_JOIN_ASK:
 		return THC_DROP_NONE;
+	case THC_JOIN_WAIT:
+	case THC_JOIN_READY:
+		if (all_agree(ts, &p->joining.joined.welcome)) {
+			if (all_ready(ts) || wants_group(p, ktime_get_ns()))
+				queue_work(join_queue, &ts->join_work);
+			return THC_DROP_NONE;
+		}
+		failure.reason = THC_FAILED_SHARDS;
+		break;
+	case THC_JOIN_REFUSED:
+		failure.error = EACCES;
+		failure.reason = THC_FAILED_REFUSED;
+		failure.refusal = w->refusal;
+		break;
+	case THC_JOIN_UNSOUND:
+		failure.reason = THC_FAILED_VERSION;
+		break;
 	}
-	if (w->nonce != cpu_to_be64(p->nonce))
-		return THC_DROP_UNEXPECTED;
-	if (!same_group(&p->joined.welcome, w)) {
-		p->group_at = 0;
-		p->heard = false;
-	}
-	p->joined.epoch = be32_to_cpu(h->epoch);
-	p->joined.shards = ts->shards;
-	p->joined.welcome = *w;
-	p->welcomed = true;
-	/* it is there: what the network said before is no reason to give it up later */
-	p->unreachable = 0;
-	p->sender.unreachable_at = 0;
-	if (w->flags & THC_WELCOME_F_REFUSED) {
-		ts->failure.refusal = w->refusal;
-		thc_engine_break(ts, EACCES, THC_FAILED_REFUSED);
-	} else if (!thc_welcome_is_sound(w, p->sender.rank)) {
-		thc_engine_break(ts, EPROTO, THC_FAILED_VERSION);
-	} else if (!all_agree(ts, w)) {
-		thc_engine_break(ts, EPROTO, THC_FAILED_SHARDS);
-	} else {
-		p->ready = w->flags & THC_WELCOME_F_READY;
-		if (all_ready(ts) || wants_group(p, ktime_get_ns()))
-			queue_work(join_queue, &ts->join_work);
-	}
+	thc_engine_break(ts, failure);
 	return THC_DROP_NONE;
 }
 
@@ -199,7 +169,7 @@ static int make_ready(struct thc_sock *ts)
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
-		if (!p->in_group || p->joined.welcome.reply != THC_REPLY_MULTICAST)
+		if (!p->in_group || p->joining.joined.welcome.reply != THC_REPLY_MULTICAST)
 			thc_peer_close_group(p);
 		error = thc_peer_streams(p);
 		if (error)
@@ -224,7 +194,7 @@ void thc_join_work(struct work_struct *work)
 		spin_lock_bh(&ts->lock);
 		wanted = ts->state == THC_STATE_JOINING && wants_group(p, now);
 		if (wanted)
-			p->group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
+			p->joining.group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
 		spin_unlock_bh(&ts->lock);
 		/* not fatal: nobody is heard on the group, the job answers by fanout */
 		if (wanted)
@@ -240,7 +210,7 @@ void thc_join_work(struct work_struct *work)
 	if (ts->state != THC_STATE_JOINING) {
 		/* it failed meanwhile, or is being taken down */
 	} else if (error) {
-		thc_engine_break(ts, -error, THC_FAILED_NOT);
+		thc_engine_break(ts, (struct thc_failure){ .error = -error });
 	} else {
 		ts->state = THC_STATE_READY;
 		ts->sk.sk_state_change(&ts->sk);
@@ -256,12 +226,14 @@ void thc_join_leave(struct thc_sock *ts)
 
 	spin_lock_bh(&ts->lock);
 	for (i = 0; i < ts->shards; i++) {
-		if (!ts->peers[i].welcomed)
+		struct thc_peer *p = &ts->peers[i];
+
+		if (!p->joining.welcomed)
 			continue;
-		ts->peers[i].sender.epoch = ts->peers[i].joined.epoch;
-		thc_sender_header(&ts->peers[i].sender, &h, THC_OP_LEAVE);
+		p->sender.epoch = p->joining.joined.epoch;
+		thc_sender_header(&p->sender, &h, THC_OP_LEAVE);
 		for (k = 0; k < THC_LEAVES; k++)
-			thc_send_control(&ts->peers[i], &ts->outbox, &h, NULL, 0);
+			thc_send_control(p, &ts->outbox, &h, NULL, 0);
 	}
 	spin_unlock_bh(&ts->lock);
 	thc_outbox_flush(ts);

@@ -7,11 +7,6 @@
 
 #include <linux/thc.h>
 
-/* A group that could not be joined is not tried again sooner. */
-#define THC_GROUP_RETRY_MS	1000U
-/* LEAVE is not answered: one of three arrives almost surely. */
-#define THC_LEAVES		3
-
 struct thc_peer;
 struct thc_sock;
 
@@ -20,8 +15,9 @@ void thc_join_exit(void);
 void thc_join_begin(struct thc_sock *ts, u64 now);
 /* JOINs that are due; lowers *@due to the time of the next. */
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
+/* Why a WELCOME from the aggregator's @port is of no use, or THC_DROP_NONE. */
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
-				      const struct thc_welcome *w);
+				      const struct thc_welcome *w, u16 port);
 void thc_join_work(struct work_struct *work);
 void thc_join_leave(struct thc_sock *ts);
 

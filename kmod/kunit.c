@@ -31,16 +31,16 @@ struct world {
 
 static void welcome(struct thc_peer *p, u8 sum_width)
 {
-	p->joined.epoch = EPOCH;
-	p->joined.welcome = (struct thc_welcome){
+	p->joining.joined.epoch = EPOCH;
+	p->joining.joined.welcome = (struct thc_welcome){
 		.ranks = cpu_to_be16(RANKS),
 		.data_slots = cpu_to_be16(SLOTS),
 		.norm_slots = cpu_to_be16(NORM_SLOTS),
 		.chunk = cpu_to_be16(sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16),
 		.sum_width = sum_width,
 	};
-	p->welcomed = true;
-	p->ready = true;
+	p->joining.welcomed = true;
+	p->joining.ready = true;
 }
 
 static void connect_to(struct kunit *test, struct world *w, u32 shards)
@@ -101,7 +101,7 @@ static void forget_aggregators(struct thc_sock *ts)
 	u32 i;
 
 	for (i = 0; i < ts->shards; i++)
-		ts->peers[i].welcomed = false;
+		ts->peers[i].joining.welcomed = false;
 }
 
 static void world_exit(struct kunit *test)
@@ -305,7 +305,7 @@ static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
 	run(w);
 	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 10);
 	spin_lock_bh(&ts->lock);
-	thc_engine_break(ts, ESTALE, THC_FAILED_EPOCH);
+	thc_engine_break(ts, (struct thc_failure){ .error = ESTALE, .reason = THC_FAILED_EPOCH });
 	spin_unlock_bh(&ts->lock);
 	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 0);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);

@@ -34,7 +34,7 @@ static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct l
 	job = ts->remote.sthc_job;
 	rank = ts->remote.sthc_rank;
 	shards = ts->shards;
-	epoch = shards ? ts->peers[0].joined.epoch : 0;
+	epoch = shards ? ts->peers[0].joining.joined.epoch : 0;
 	spin_unlock_bh(&ts->lock);
 	if (nla_put_u64_64bit(skb, THC_SOCK_INODE, sock_i_ino(&ts->sk), THC_SOCK_PAD) ||
 	    nla_put_u32(skb, THC_SOCK_UID,

@@ -117,9 +117,9 @@ static int read_option(struct thc_sock *ts, int option, union option_value *v)
 		v->bytes = ts->memory;
 		return sizeof(v->bytes);
 	case THC_OPT_WELCOME:
-		if (!ts->shards || !ts->peers[0].welcomed)
+		if (!ts->shards || !ts->peers[0].joining.welcomed)
 			return -ENOTCONN;
-		v->joined = ts->peers[0].joined;
+		v->joined = ts->peers[0].joining.joined;
 		return sizeof(v->joined);
 	case THC_OPT_STATS:
 		thc_show_stats(ts, &v->stats);

@@ -57,8 +57,7 @@ static void on_error(struct sock *sk, const struct sk_buff *skb, int error, __be
 	if (!thc_peer_is_at(p, skb->protocol, to, port))
 		return;
 	spin_lock_bh(&p->owner->lock);
-	thc_sender_unreachable(&p->sender, ktime_get_ns());
-	p->unreachable = -error;
+	thc_sender_unreachable(&p->sender, error, ktime_get_ns());
 	spin_unlock_bh(&p->owner->lock);
 }
 
@@ -389,7 +388,7 @@ static int join(const struct thc_peer *p, struct socket *sock, const struct thc_
 
 bool thc_peer_has_group(const struct thc_peer *p)
 {
-	const struct thc_welcome *w = &p->joined.welcome;
+	const struct thc_welcome *w = &p->joining.joined.welcome;
 
 	lockdep_assert_held(&p->owner->lock);
 	return w->reply == THC_REPLY_MULTICAST && w->family == (p->address.inet == AF_INET ? 4 : 6);
@@ -407,7 +406,7 @@ static int bind_group(struct socket *sock, const struct thc_address *group)
 
 int thc_peer_join_group(struct thc_peer *p)
 {
-	const struct thc_welcome *w = &p->joined.welcome;
+	const struct thc_welcome *w = &p->joining.joined.welcome;
 	struct thc_address group = { .inet = p->address.inet, .ifindex = p->local.ifindex };
 	int error;
 
@@ -481,7 +480,7 @@ static int alloc_flights(struct thc_peer *p, u32 n)
 
 int thc_peer_streams(struct thc_peer *p)
 {
-	const struct thc_welcome *w = &p->joined.welcome;
+	const struct thc_welcome *w = &p->joining.joined.welcome;
 	u32 data = be16_to_cpu(w->data_slots), norms = be16_to_cpu(w->norm_slots);
 	/* an option, which is set under another lock */
 	u32 wanted = READ_ONCE(p->owner->window), window = min_not_zero(wanted, data);
@@ -491,15 +490,8 @@ int thc_peer_streams(struct thc_peer *p)
 		return error;
 	/* the timer may be giving up joining just now */
 	spin_lock_bh(&p->owner->lock);
-	thc_stream_init(&p->sender.data, p->flights, 0, data);
-	thc_stream_init(&p->sender.norms, p->flights + data, data, norms);
-	thc_sender_init(&p->sender, window);
+	thc_joining_end(&p->joining, &p->sender, p->flights, window);
 	p->room = thc_transmit_room(window + norms);
-	p->sender.epoch = p->joined.epoch;
-	p->sender.sum_width = w->sum_width;
-	p->sender.nosum = !!(w->flags & THC_WELCOME_F_NOSUM);
-	p->sender.one_port = !!(w->flags & THC_WELCOME_F_ONE_PORT);
-	p->sender.all = thc_ranks_mask(be16_to_cpu(w->ranks));
 	spin_unlock_bh(&p->owner->lock);
 	return 0;
 }

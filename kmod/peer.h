@@ -5,7 +5,7 @@
 
 #include <net/dst.h>
 
-#include <thc/worker/flight.h>
+#include <thc/worker/join.h>
 
 #include "address.h"
 #include "message.h"
@@ -42,13 +42,7 @@ struct thc_route {
  * @flights: room of its streams, @flights_bytes
  * @sending: by stream, the message with the chunk to be sent next, or NULL; it
  *	has no answer to that chunk, so it is in thc_sock.messages
- * @nonce: of our JOIN
- * @joined: what WELCOME said last; @welcomed: it came
- * @heard: a WELCOME came over the group
- * @group_at: the group may be joined from then on; 0: at once
- * @ready: all ranks are in, @joined is final
- * @join_at: next JOIN; @joins: those of this joining
- * @unreachable: the network's last complaint, negative errno
+ * @joining: how far it is in the job
  * @look_at: time to look for what is overdue, unless an answer comes before
  * @shard: its index
  */
@@ -66,15 +60,7 @@ struct thc_peer {
 	struct thc_flight	*flights;
 	size_t			flights_bytes;
 	struct thc_message	*sending[THC_STREAMS];
-	u64			nonce;
-	struct thc_joined	joined;
-	bool			welcomed;
-	bool			heard;
-	bool			ready;
-	u64			group_at;
-	u64			join_at;
-	u32			joins;
-	int			unreachable;
+	struct thc_joining	joining;
 	u64			look_at;
 	u32			shard;
 };

@@ -13,6 +13,8 @@
 #include <net/inet_ecn.h>
 #include <net/udp.h>
 
+#include <thc/worker/receive.h>
+
 #include "engine.h"
 #include "join.h"
 #include "sock.h"
@@ -25,14 +27,9 @@
 #define TAKE_PACKETS	64
 
 /* What the layers below say about a packet, or about all that were joined. */
-struct origin {
-	bool	ce;	/* met congestion (RFC 3168) */
-	u16	port;	/* of the aggregator */
-};
-
-static struct origin origin_of(const struct sk_buff *skb)
+static struct thc_origin origin_of(const struct sk_buff *skb)
 {
-	struct origin o = { .port = be16_to_cpu(udp_hdr(skb)->source) };
+	struct thc_origin o = { .port = be16_to_cpu(udp_hdr(skb)->source) };
 
 	if (skb->protocol == htons(ETH_P_IP))
 		o.ce = INET_ECN_is_ce(ip_hdr(skb)->tos);
@@ -93,154 +90,79 @@ static void drop(struct thc_sock *ts, enum thc_drop_reason reason)
 	thc_net_drop(ts, reason);
 }
 
-/* Why thc_sender_find() would not have it. */
-static enum thc_drop_reason reason_of(const struct thc_sender *s, const struct thc_hdr *h,
-				      u32 bytes, u16 port)
-{
-	bool answer = h->flags & THC_F_ANSWER;
+/* --- what this host lends to <thc/worker/receive.h> ------------------------ */
 
-	if (h->version != THC_VERSION)
-		return THC_DROP_VERSION;
-	if (h->job != cpu_to_be16(s->job))
-		return THC_DROP_JOB;
-	if (!thc_seal_cookie_ok(h, s->cookie))
-		return THC_DROP_COOKIE;
-	if (h->reserved)
-		return THC_DROP_RESERVED;
-	if (!thc_sender_sent_from(s, h, port))
-		return THC_DROP_ADDRESS;
-	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
-		return THC_DROP_OP;
-	if (bytes != sizeof(*h) + (answer ? THC_LANE_BYTES : 0))
-		return THC_DROP_LENGTH;
-	if (be16_to_cpu(h->slot) >= s->data.slots + s->norms.slots)
-		return THC_DROP_SLOT;
-	return THC_DROP_UNEXPECTED;
+struct thc_host {
+	struct thc_peer	*p;
+	struct reader	*r;
+};
+
+THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
+					const struct thc_flight *f, const struct thc_hdr *h,
+					u32 bytes)
+{
+	const struct thc_message *m = got == THC_GOT_ANSWER ? f->owner : NULL;
+	u8 *lanes = host->p->owner->scrap;
+
+	if (m && !m->closed)
+		lanes = m->lanes + (size_t)f->index * THC_LANE_BYTES;
+	return read_on(host->r, lanes, bytes) ? lanes : NULL;
 }
 
-static void on_welcome(struct thc_peer *p, struct reader *r, u32 bytes, const struct thc_hdr *h,
-		       u16 port)
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
+			      struct thc_ready was, const struct thc_hdr *h)
 {
-	struct thc_sock *ts = p->owner;
-	enum thc_drop_reason reason;
-	struct thc_welcome w;
-
-	if (port != p->sender.port)
-		reason = THC_DROP_ADDRESS;
-	else if (bytes != sizeof(*h) + sizeof(w) || !read_on(r, &w, sizeof(w)))
-		reason = THC_DROP_LENGTH;
-	else if (!thc_seal_ok(h, &w, sizeof(w) / 8))
-		reason = THC_DROP_SUM;
-	else
-		reason = thc_join_welcome(p, h, &w);
-	if (reason != THC_DROP_NONE)
-		drop(ts, reason);
-}
-
-static void on_epoch(struct thc_peer *p, const struct thc_hdr *h)
-{
-	struct thc_sock *ts = p->owner;
-
-	ts->failure.rank = h->rank;
-	ts->failure.epoch = be32_to_cpu(h->epoch);
-	thc_engine_break(ts, ESTALE, THC_FAILED_EPOCH);
-}
-
-/* Is the packet as it was sent? Copies an answer's lanes to their place. */
-static bool is_sound(struct thc_peer *p, struct reader *r, u32 bytes, const struct thc_hdr *h,
-		     u8 *lanes)
-{
-	u32 payload = bytes - sizeof(*h);
-
-	if (!lanes)
-		lanes = p->owner->scrap;
-	if (payload > THC_LANE_BYTES || !read_on(r, lanes, payload))
-		return false;
-	return thc_sender_sum_ok(&p->sender, h, lanes, payload / 8);
-}
-
-/* What an answer that is asked for, and sound, changes. */
-static void take(struct thc_peer *p, enum thc_got got, struct thc_stream *st, struct thc_flight *f,
-		 const struct thc_hdr *h, bool ce, u64 now)
-{
-	struct thc_message *m = f->owner;
-	struct thc_sock *ts = p->owner;
-	u32 index = f->index;
+	struct thc_sock *ts = host->p->owner;
 
 	ts->stats.waits += got == THC_GOT_WAIT;
 	ts->stats.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
-	thc_sender_take(&p->sender, got, st, f, h, ce, now);
 	trace_thc_answer(&ts->sk, h, got);
 	if (got != THC_GOT_WAIT)
-		thc_engine_landed(ts, m, index, h, got == THC_GOT_ANSWER);
+		thc_engine_landed(ts, was.owner, was.index, h, got == THC_GOT_ANSWER);
 }
 
-static void on_answer(struct thc_peer *p, struct reader *r, u32 bytes, const struct thc_hdr *h,
-		      struct origin from, u64 now)
+THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
 {
-	struct thc_sock *ts = p->owner;
-	struct thc_message *m;
-	struct thc_stream *st;
-	struct thc_flight *f;
-	enum thc_got got = thc_sender_find(&p->sender, h, bytes, from.port, &st, &f);
-	u8 *lanes = NULL;
-
-	if (got == THC_GOT_FOREIGN) {
-		drop(ts, reason_of(&p->sender, h, bytes, from.port));
-		return;
-	}
-	if (bytes > sizeof(*h) + THC_LANE_BYTES) {
-		drop(ts, THC_DROP_LENGTH);
-		return;
-	}
-	m = f ? f->owner : NULL;
-	if (got == THC_GOT_ANSWER && !m->closed)
-		lanes = m->lanes + (size_t)f->index * THC_LANE_BYTES;
-	if (!is_sound(p, r, bytes, h, lanes)) {
-		drop(ts, THC_DROP_SUM);
-		return;
-	}
-	p->sender.unreachable_at = 0;
-	switch (got) {
-	case THC_GOT_EPOCH:
-		on_epoch(p, h);
-		break;
-	case THC_GOT_BEHIND:
-		thc_engine_break(ts, ESTALE, THC_FAILED_BEHIND);
-		break;
-	case THC_GOT_UNEXPECTED:
-		/* a duplicate may still say that the window was cut for nothing */
-		if (!m)
-			thc_sender_take(&p->sender, got, st, f, h, from.ce, now);
-		drop(ts, m ? THC_DROP_MISMATCH : reason_of(&p->sender, h, bytes, from.port));
-		break;
-	default:
-		take(p, got, st, f, h, from.ce, now);
-	}
+	thc_engine_break(host->p->owner, *f);
 }
 
-static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct origin from, u64 now)
+/* --- packets -------------------------------------------------------------- */
+
+static enum thc_drop_reason on_welcome(struct thc_peer *p, struct reader *r, u32 bytes,
+				       const struct thc_hdr *h, u16 port)
 {
+	struct thc_welcome w;
+
+	if (bytes != sizeof(*h) + sizeof(w) || !read_on(r, &w, sizeof(w)))
+		return THC_DROP_LENGTH;
+	return thc_join_welcome(p, h, &w, port);
+}
+
+static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct thc_origin from,
+		      u64 now)
+{
+	enum thc_drop_reason why = THC_DROP_UNEXPECTED;
+	struct thc_host host = { p, r };
 	struct thc_sock *ts = p->owner;
 	struct thc_hdr h;
 
 	ts->stats.packets_down++;
 	ts->stats.bytes_down += thc_wire_bytes(p, bytes);
 	if (bytes < sizeof(h) || !read_on(r, &h, sizeof(h)))
-		drop(ts, THC_DROP_TRUNCATED);
+		why = THC_DROP_TRUNCATED;
 	else if (h.version == THC_VERSION && h.op == THC_OP_WELCOME)
-		on_welcome(p, r, bytes, &h, from.port);
+		why = on_welcome(p, r, bytes, &h, from.port);
 	else if (ts->state == THC_STATE_READY)
-		on_answer(p, r, bytes, &h, from, now);
-	else
-		drop(ts, THC_DROP_UNEXPECTED);
+		why = thc_worker_receive(&host, &p->sender, &h, bytes, from, now);
+	if (why)
+		drop(ts, why);
 }
 
 /* Each packet of one that was joined from several; UDP has pulled its header. */
 static void each_packet(struct thc_peer *p, struct sk_buff *skb, u64 now)
 {
 	u32 each = is_joined(skb) ? skb_shinfo(skb)->gso_size : skb->len;
-	struct origin from = origin_of(skb);
+	struct thc_origin from = origin_of(skb);
 	struct reader r = { .at = 0 };
 	u32 next = 0, n;
 

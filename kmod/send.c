@@ -196,7 +196,7 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	error = get_ready(ts, joins, 0, timeo);
 	if (error)
 		return error;
-	payload = payload_of(send, &ts->peers[0].joined.welcome);
+	payload = payload_of(send, &ts->peers[0].joining.joined.welcome);
 	chunks = chunks_of(send, payload, len);
 	if (!chunks)
 		return -EINVAL;

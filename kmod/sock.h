@@ -24,7 +24,7 @@
  *	trace.h     tracepoints
  *	main.c      the family and the module
  *
- * The protocol itself is <thc/worker/flight.h>, which libthc compiles, too.
+ * The protocol itself is <thc/worker/>, which libthc compiles, too.
  * Documentation/locking.md says who holds what when; in short: lock_sock() for
  * system calls among themselves, thc_sock.lock (BH) for everything that a
  * packet can change, and no packet is handed to the network under either lock.

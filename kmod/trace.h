@@ -12,6 +12,7 @@
 #include <linux/tracepoint.h>
 #include <net/sock.h>
 #include <thc/names.h>
+#include <thc/worker/answer.h>
 
 /* clang-format off */
 #ifndef THC_TRACE_NAMES

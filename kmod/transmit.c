@@ -135,7 +135,7 @@ static bool fits(const struct thc_train *t, const struct thc_peer *p, const u8 *
 {
 	return t->skb && t->peer == p && t->next == data && t->port == port && t->bytes == bytes &&
 	       t->packets < TRAIN_PACKETS && t->skb->len + bytes <= TRAIN_BYTES &&
-	       !(p->joined.welcome.flags & THC_WELCOME_F_NOGSO);
+	       !(p->joining.joined.welcome.flags & THC_WELCOME_F_NOGSO);
 }
 
 bool thc_train_add(struct thc_train *t, struct thc_outbox *out, struct thc_peer *p, const u8 *data,
@@ -284,8 +284,7 @@ static void send_errors(struct thc_sock *ts, struct thc_peer *p, int error)
 {
 	spin_lock_bh(&ts->lock);
 	ts->stats.send_errors++;
-	thc_sender_unreachable(&p->sender, ktime_get_ns());
-	p->unreachable = error;
+	thc_sender_unreachable(&p->sender, -error, ktime_get_ns());
 	spin_unlock_bh(&ts->lock);
 }
 

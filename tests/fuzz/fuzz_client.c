@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <thc/worker/welcome.h>
+#include <thc/worker/join.h>
 
 #include "client.h"
 #include "fuzz.h"
@@ -389,11 +389,11 @@ int thc_link_grow(struct thc_link *l, size_t bytes)
 	return 0;
 }
 
-int thc_link_join_group(struct thc_link *l, const struct thc_params *p)
+int thc_link_join_group(struct thc_link *l, const struct thc_welcome *welcome)
 {
 	/* the group's port and address are another program's, if they are not sound */
-	require(p->flags & THC_WELCOME_F_REFUSED || p->group_port >= THC_PORT_UNPRIVILEGED);
-	l->group = w.deaf || p->family != 4 ? -1 : GROUP;
+	require(thc_be16(welcome->group_port) >= THC_PORT_UNPRIVILEGED);
+	l->group = w.deaf || welcome->family != 4 ? -1 : GROUP;
 	return l->group < 0 ? -EAFNOSUPPORT : 0;
 }
 
@@ -484,7 +484,7 @@ static void hand_over(const struct coming *p, thc_link_each *each, void *ctx)
 		believe_welcome(p);
 	else if (!w.broken && !believe(p))
 		reached[DISBELIEVED].times++;
-	each(ctx, (void *)copy, p->bytes, p->port, p->ce);
+	each(ctx, (void *)copy, p->bytes, (struct thc_origin){ p->port, p->ce });
 	free(copy);
 	if (w.joining)
 		return;

@@ -13,7 +13,7 @@
 #include <arpa/inet.h>
 #include <stdarg.h>
 
-#include <thc/worker/welcome.h>
+#include <thc/wire/spec.h>
 
 #include "client.h"
 #include "fuzz.h"

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 
 #include <cjson/cJSON.h>
-#include <thc/worker/welcome.h>
+#include <thc/worker/join.h>
 
 #include "client.h"
 #include "control.h"
@@ -510,7 +510,7 @@ static void check_welcome(const struct sent *s, int job, u32 rank)
 	require(s->h.rank == rank && !thc_params_take(&p, &w, thc_be32(s->h.epoch), rank));
 	require(!(p.flags & THC_WELCOME_F_REFUSED) && p.epoch == m->epoch);
 	require(!(p.flags & THC_WELCOME_F_READY) == !m->ready);
-	require(p.joined == world_jobs[described[job].id].joined);
+	require(thc_be64(w.joined) == world_jobs[described[job].id].joined);
 	require((p.reply == THC_REPLY_MULTICAST) == m->multicast);
 	require(thc_table_hash(&p.table) == p.table_hash);
 }

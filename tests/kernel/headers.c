@@ -25,8 +25,10 @@
 #include <thc/wire/route.h>
 #include <thc/wire/seal.h>
 #include <thc/wire/sum.h>
-#include <thc/worker/flight.h>
-#include <thc/worker/welcome.h>
+#include <thc/worker/answer.h>
+#include <thc/worker/join.h>
+#include <thc/worker/overdue.h>
+#include <thc/worker/stall.h>
 #include <thc/worker/window.h>
 
 static_assert(offsetof(struct thc_hdr, cookie) == 8);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of include/thc/worker/flight.h share: one worker whose clock is a variable,
+ * What the tests of include/thc/worker/ share: one worker whose clock is a variable,
  * its requests, packets from the aggregator, and what it would send again. No sockets.
  */
 #ifndef TESTS_UNIT_FLIGHT_WORKER_H
@@ -14,7 +14,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/worker/flight.h>
+#include <thc/worker/answer.h>
+#include <thc/worker/overdue.h>
 
 #define DATA_SLOTS	256
 #define NORM_SLOTS	8
@@ -78,6 +79,7 @@ static inline struct thc_flight *launch_in(struct worker *w, struct thc_stream *
 {
 	int norms = st == &w->s.norms;
 	struct thc_hdr *h = &w->request[st->slot_base + st->next % st->slots];
+	struct thc_ready ready = { w, h, (u32)st->next + 100, norms ? LANES_BYTES : DATA_BYTES };
 	struct thc_flight *f;
 
 	memset(h, 0, sizeof(*h));
@@ -89,8 +91,7 @@ static inline struct thc_flight *launch_in(struct worker *w, struct thc_stream *
 	h->epoch = thc_be32(w->s.epoch);
 	h->round = thc_be32(round);
 	thc_stream_fill(st, h, st->next);
-	f = thc_flight_launch(&w->s, st, w, (u32)st->next + 100, h,
-			      norms ? LANES_BYTES : DATA_BYTES, w->now);
+	f = thc_flight_launch(&w->s, st, ready, w->now);
 	assert_ptr_equal(f, &st->flight[f->sequence % st->slots]);
 	return f;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A worker's side of the protocol (include/thc/worker/flight.h): the rules, one by
+ * A worker's side of the protocol (include/thc/worker/): the rules, one by
  * one, but for timers, which test_flight_timers.c has. test_flight_loss.c lets it
  * talk to the slots over a bad network.
  */
 #include "flight_worker.h"
+
+#include <thc/worker/stall.h>
 
 /* --- in order ------------------------------------------------------------- */
 
@@ -568,7 +570,7 @@ static void wait__of_before_takes_nobody_away(void **state)
 	assert_int_equal(take_wait(w, &w->s.data, 0, 0, 0x7), THC_GOT_WAIT);
 	assert_int_equal(take_wait(w, &w->s.data, 0, 0, 0x1), THC_GOT_WAIT);
 	assert_int_equal(take_wait(w, &w->s.data, 0, 0, 0x20), THC_GOT_WAIT);
-	assert_int_equal(thc_sender_missing(&w->s, w->s.all, ROUND, &left), 0xd8);
+	assert_int_equal(thc_sender_missing(&w->s, ROUND, &left), 0xd8);
 }
 
 static void wait__means_just_sent(void **state)

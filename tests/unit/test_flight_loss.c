@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Workers (include/thc/worker/flight.h) and an aggregator (include/thc/aggregator/slot.h,
+ * Workers (include/thc/worker/) and an aggregator (include/thc/aggregator/slot.h,
  * answer.h) over a network in memory that loses, corrupts, duplicates, delays
  * and reorders, by a clock that jumps from event to event. All from a seed.
  *
@@ -28,7 +28,8 @@
 
 #include <thc/aggregator/admit.h>
 #include <thc/aggregator/answer.h>
-#include <thc/worker/flight.h>
+#include <thc/worker/receive.h>
+#include <thc/worker/transmit.h>
 
 #define RANKS_MAX_HERE	4
 #define DATA_SLOTS	128
@@ -352,46 +353,67 @@ static void compose(struct worker *w, const struct thc_stream *st, struct packet
 	p->h.sum = thc_be32(thc_sum_packet(&p->h, p->lanes, (int)((bytes - sizeof(p->h)) / 8)));
 }
 
+/* What a worker lends to transmit.h and receive.h: the packet @e has come, @n were sent. */
+struct thc_host {
+	struct worker		*w;
+	const struct event	*e;
+	int			n;
+	u32			window;
+};
+
+THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
+{
+	(void)st;
+	return host->n < BATCH;
+}
+
+THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
+			     struct thc_ready *ready)
+{
+	struct worker *w = host->w;
+	int norms = is_norms(w, st);
+	u32 bytes = sizeof(struct thc_hdr) + (norms ? THC_LANE_BYTES : THC_CHUNK_8 / 2);
+	struct packet *p = &w->request[st->slot_base + st->next % st->slots];
+
+	/* the chunk that was in this slot is done */
+	if (st->next >= st->slots)
+		assert_true(w->landed[norms][st->next - st->slots]);
+	assert_true(w->in_flight[norms] < host->window);
+	compose(w, st, p, bytes);
+	*ready = (struct thc_ready){ w, &p->h, (u32)st->next, (u16)bytes };
+	w->in_flight[norms]++;
+	return 1;
+}
+
+THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
+{
+	struct worker *w = host->w;
+	int norms = thc_be16(f->packet->slot) >= DATA_SLOTS;
+	const struct thc_stream *st = norms ? &w->s.norms : &w->s.data;
+
+	assert_false(w->landed[norms][f->sequence]);
+	assert_int_equal(w->in_flight[norms], st->in_flight);
+	assert_true(st->in_flight <= st->slots);
+	send_flight(w, f);
+	host->n++;
+}
+
 static int transmit(struct worker *w, struct thc_stream *st, u32 window)
 {
-	int norms = is_norms(w, st), n = 0;
-	u32 bytes = sizeof(struct thc_hdr) + (norms ? THC_LANE_BYTES : THC_CHUNK_8 / 2);
+	struct thc_host host = { .w = w, .window = window };
 
-	while (n < BATCH && thc_stream_may_send(st, window)) {
-		struct packet *p = &w->request[st->slot_base + st->next % st->slots];
-
-		/* the chunk that was in this slot is done */
-		if (st->next >= st->slots)
-			assert_true(w->landed[norms][st->next - st->slots]);
-		assert_true(w->in_flight[norms] < window);
-		compose(w, st, p, bytes);
-		send_flight(w, thc_flight_launch(&w->s, st, w, (u32)st->next, &p->h, (u16)bytes,
-						 net.now));
-		w->in_flight[norms]++;
-		assert_int_equal(w->in_flight[norms], st->in_flight);
-		assert_true(st->in_flight <= st->slots);
-		n++;
-	}
-	return n;
+	thc_worker_transmit(&host, &w->s, st, window, net.now);
+	return host.n;
 }
 
 static int send_again(struct worker *w, struct thc_stream *st, u64 *due)
 {
-	const struct thc_flight *f;
-	struct thc_overdue o;
-	u64 end;
-	int n = 0;
+	struct thc_host host = { .w = w };
+	u64 end = thc_worker_retransmit(&host, &w->s, st, net.now);
 
-	thc_overdue_begin(&w->s, &o, net.now);
-	while (n < BATCH && (f = thc_overdue_next(&w->s, st, &o, net.now))) {
-		assert_false(w->landed[is_norms(w, st)][f->sequence]);
-		send_flight(w, f);
-		n++;
-	}
-	end = thc_overdue_end(&w->s, &o, net.now);
 	if (end < *due)
 		*due = end;
-	return n;
+	return host.n;
 }
 
 /* All that there is to do now; then sleep. */
@@ -455,31 +477,45 @@ static void land(struct worker *w, const struct packet *p, int norms, u64 index,
 	net.missed += (u64)missed;
 }
 
+THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
+					const struct thc_flight *f, const struct thc_hdr *h,
+					u32 bytes)
+{
+	assert_true(got != THC_GOT_ANSWER || f->owner == host->w);
+	assert_int_equal(bytes, host->e->bytes - sizeof(*h));
+	return host->e->p.lanes;
+}
+
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
+			      struct thc_ready was, const struct thc_hdr *h)
+{
+	net.waits += got == THC_GOT_WAIT;
+	net.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
+	assert_ptr_equal(was.owner, host->w);
+	if (got != THC_GOT_WAIT)
+		land(host->w, &host->e->p, is_norms(host->w, st), was.index, got == THC_GOT_MISSED);
+}
+
+THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
+{
+	fail_msg("rank %u fails with %u", host->w->rank, f->reason);
+}
+
 static void on_answer(struct worker *w, const struct event *e)
 {
-	struct thc_stream *st;
-	struct thc_flight *f;
-	u64 index;
-	enum thc_got got = thc_sender_find(&w->s, &e->p.h, e->bytes, PORT, &st, &f);
+	const struct thc_origin from = { .port = PORT };
+	struct thc_host host = { .w = w, .e = e };
 
-	if (got == THC_GOT_FOREIGN) {
-		assert_true(e->corrupt);
-		return;
-	}
-	if (!thc_sender_sum_ok(&w->s, &e->p.h, e->p.lanes,
-			       (int)((e->bytes - sizeof(e->p.h)) / 8))) {
-		assert_true(e->corrupt);
+	switch (thc_worker_receive(&host, &w->s, &e->p.h, e->bytes, from, net.now)) {
+	case THC_DROP_NONE:
+	case THC_DROP_UNEXPECTED:
+		break;
+	case THC_DROP_SUM:
 		net.bad_sums++;
-		return;
+		/* fall through */
+	default:
+		assert_true(e->corrupt);
 	}
-	index = f ? f->index : 0;
-	thc_sender_take(&w->s, got, st, f, &e->p.h, 0, net.now);
-	net.waits += got == THC_GOT_WAIT;
-	net.repeats += got == THC_GOT_ANSWER && e->p.h.flags & THC_F_REPEAT;
-	if (got == THC_GOT_ANSWER || got == THC_GOT_MISSED)
-		land(w, &e->p, is_norms(w, st), index, got == THC_GOT_MISSED);
-	else
-		assert_true(got == THC_GOT_WAIT || got == THC_GOT_UNEXPECTED);
 }
 
 /* --- one run -------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * When nothing moves (include/thc/worker/flight.h): whom a worker misses, and how long
+ * When nothing moves (include/thc/worker/stall.h): whom a worker misses, and how long
  * it waits. And the headers it writes, against values written out by hand.
  */
 #include <arpa/inet.h>
@@ -8,7 +8,8 @@
 
 #include "flight_worker.h"
 
-#include <thc/worker/welcome.h>
+#include <thc/wire/spec.h>
+#include <thc/worker/stall.h>
 
 #define TIMEOUT		(5000 * THC_NS_PER_MS)
 #define ALL		0xfULL
@@ -32,7 +33,10 @@ static void wait_for(struct worker *w, struct thc_flight *f, u64 present, u8 fla
 static u64 missing(struct worker *w, u32 round)
 {
 	int left;
-	u64 ranks = thc_sender_missing(&w->s, ALL, round, &left);
+	u64 ranks;
+
+	w->s.all = ALL;
+	ranks = thc_sender_missing(&w->s, round, &left);
 
 	return ranks | (left ? LEFT : 0);
 }
@@ -169,7 +173,7 @@ static void stall__who_waits_for_nothing_never_does(void **state)
 {
 	struct worker *w = *state;
 
-	thc_sender_unreachable(&w->s, w->now);
+	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
 	assert_int_equal(stall(w, 1000 * TIMEOUT, 1), THC_STALL_NONE);
 	/* and what the network said before is forgotten */
 	assert_int_equal(w->s.unreachable_at, 0);
@@ -200,9 +204,9 @@ static void stall__the_network_has_a_second(void **state)
 	u64 second = THC_UNREACHABLE_MS * THC_NS_PER_MS;
 
 	launch_one(w, &w->s.data, 5);
-	thc_sender_unreachable(&w->s, w->now);
+	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
 	/* the first complaint counts */
-	thc_sender_unreachable(&w->s, w->now + second / 2);
+	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now + second / 2);
 	assert_int_equal(stall(w, second, 0), THC_STALL_NONE);
 	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
 }
@@ -213,13 +217,13 @@ static void stall__a_complaint_before_the_question_does_not_count(void **state)
 	struct worker *w = *state;
 	u64 second = THC_UNREACHABLE_MS * THC_NS_PER_MS;
 
-	thc_sender_unreachable(&w->s, w->now);
+	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
 	w->now += 10 * second;
 	w->s.progress_at = w->now;
 	launch_one(w, &w->s.data, 5);
 	assert_int_equal(stall(w, second, 0), THC_STALL_NONE);
 	/* one that comes when something is in flight is not taken back by what follows */
-	thc_sender_unreachable(&w->s, w->now);
+	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
 	launch_one(w, &w->s.norms, 5);
 	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is sent again because its time is up (include/thc/worker/flight.h): when, how much
+ * What is sent again because its time is up (include/thc/worker/overdue.h): when, how much
  * at once, and what makes that more or less.
  */
 #include "flight_worker.h"

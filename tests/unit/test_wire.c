@@ -14,7 +14,7 @@
 #include <thc/aggregator/job.h>
 #include <thc/aggregator/lane.h>
 #include <thc/aggregator/slot.h>
-#include <thc/worker/welcome.h>
+#include <thc/worker/join.h>
 
 #define AT(type, field, offset, size)								\
 	do {											\

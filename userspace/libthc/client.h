@@ -18,8 +18,8 @@
  *	residual.c  error memory by key
  *	structs.c   options, info and stats of older and newer programs
  *
- * What may be sent, what an answer means and what is sent again is in
- * <thc/worker/flight.h> and <thc/worker/window.h>, which the kernel module shares.
+ * What may be sent, what an answer means, what is sent again and how a worker joins is in
+ * <thc/worker/>, which the kernel module shares.
  *
  * Locking: client.lock guards the queue, the error memories' list and what it
  * takes to wake the I/O thread. A request belongs to who waits for it as soon as
@@ -35,7 +35,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <thc/worker/flight.h>
+#include <thc/worker/sender.h>
 
 #include "buffers.h"
 #include "codec.h"
@@ -90,9 +90,7 @@ struct thc_client {
 	float			*scratch;	/* one block, for what is being computed */
 	struct thc_sender	sender;
 	struct thc_flight	*flights;	/* of both its streams */
-	uint64_t		nonce;
 	uint64_t		round;		/* rounds begun this epoch */
-	int			unreachable;	/* the network's last complaint */
 
 	struct thc_spare	spare[THC_SPARES];
 	uint64_t		takes;		/* buffers asked for */

@@ -29,7 +29,7 @@ const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 	return text;
 }
 
-void thc_fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch)
+static void fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch)
 {
 	char text[THC_SENTENCE_MAX], who[64] = "the aggregator restarted";
 
@@ -42,7 +42,7 @@ void thc_fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch)
 	thc_engine_break(c, -ESTALE, text);
 }
 
-void thc_fail_behind(struct thc_client *c)
+static void fail_behind(struct thc_client *c)
 {
 	char text[THC_SENTENCE_MAX];
 
@@ -53,7 +53,7 @@ void thc_fail_behind(struct thc_client *c)
 	thc_engine_break(c, -ESTALE, text);
 }
 
-void thc_fail_left(struct thc_client *c, uint64_t missing)
+static void fail_left(struct thc_client *c, uint64_t missing)
 {
 	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT];
 
@@ -64,7 +64,7 @@ void thc_fail_left(struct thc_client *c, uint64_t missing)
 	thc_engine_break(c, -EPIPE, text);
 }
 
-void thc_fail_missing(struct thc_client *c, uint64_t missing)
+static void fail_missing(struct thc_client *c, uint64_t missing)
 {
 	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT], peer[80];
 
@@ -82,7 +82,7 @@ void thc_fail_missing(struct thc_client *c, uint64_t missing)
 	thc_engine_break(c, -ETIMEDOUT, text);
 }
 
-void thc_fail_differs(struct thc_client *c, uint64_t differing)
+static void fail_differs(struct thc_client *c, uint64_t differing)
 {
 	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT];
 
@@ -94,7 +94,7 @@ void thc_fail_differs(struct thc_client *c, uint64_t differing)
 	thc_engine_break(c, -ETIMEDOUT, text);
 }
 
-void thc_fail_unreachable(struct thc_client *c, int error)
+static void fail_unreachable(struct thc_client *c, int error)
 {
 	char text[THC_SENTENCE_MAX], peer[80];
 
@@ -112,9 +112,35 @@ void thc_fail_unreachable(struct thc_client *c, int error)
 	thc_engine_break(c, error, text);
 }
 
+bool thc_failed(struct thc_client *c, const struct thc_failure *f)
+{
+	switch (f->reason) {
+	case THC_FAILED_EPOCH:
+		fail_epoch(c, f->rank, f->epoch);
+		return true;
+	case THC_FAILED_BEHIND:
+		fail_behind(c);
+		return true;
+	case THC_FAILED_LEFT:
+		fail_left(c, f->ranks);
+		return true;
+	case THC_FAILED_DIFFERS:
+		fail_differs(c, f->ranks);
+		return true;
+	case THC_FAILED_MISSING:
+	case THC_FAILED_SILENT:
+		fail_missing(c, f->ranks);
+		return true;
+	case THC_FAILED_UNREACHABLE:
+		fail_unreachable(c, -f->error);
+		return true;
+	}
+	return false;
+}
+
 /* --- joining -------------------------------------------------------------- */
 
-int thc_fail_refused(const struct thc_client *c, unsigned int refusal)
+static int fail_refused(const struct thc_client *c, unsigned int refusal)
 {
 	const struct thc_client_options *o = &c->options;
 
@@ -147,7 +173,7 @@ int thc_fail_refused(const struct thc_client *c, unsigned int refusal)
 			o->job, refusal);
 }
 
-int thc_fail_unknown(const struct thc_client *c)
+static int fail_unknown(const struct thc_client *c)
 {
 	return thc_fail(
 		-EPROTO,
@@ -155,7 +181,7 @@ int thc_fail_unknown(const struct thc_client *c)
 		c->options.job);
 }
 
-int thc_fail_not_joined(const struct thc_client *c, uint64_t missing, unsigned int ranks)
+static int fail_not_joined(const struct thc_client *c, uint64_t missing, unsigned int ranks)
 {
 	char text[THC_RANKS_TEXT];
 
@@ -164,7 +190,7 @@ int thc_fail_not_joined(const struct thc_client *c, uint64_t missing, unsigned i
 			c->options.join_timeout_ms, ranks);
 }
 
-int thc_fail_no_answer(const struct thc_client *c, int error)
+static int fail_no_answer(const struct thc_client *c, int error)
 {
 	char peer[80];
 
@@ -176,4 +202,22 @@ int thc_fail_no_answer(const struct thc_client *c, int error)
 		-EHOSTUNREACH,
 		"no answer from %s for %u ms: is thcd running there with job %u, and is UDP open?",
 		peer, c->options.join_timeout_ms, c->options.job);
+}
+
+int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, unsigned int ranks)
+{
+	switch (f->reason) {
+	case THC_FAILED_REFUSED:
+		return fail_refused(c, f->refusal);
+	case THC_FAILED_VERSION:
+	case THC_FAILED_SHARDS:
+		return fail_unknown(c);
+	case THC_FAILED_JOIN:
+		return ranks ? fail_not_joined(c, f->ranks, ranks) : 0;
+	case THC_FAILED_UNREACHABLE:
+		return fail_no_answer(c, -f->error);
+	case THC_FAILED_SILENT:
+		return fail_no_answer(c, 0);
+	}
+	return 0;
 }

@@ -3,23 +3,17 @@
 #ifndef LIBTHC_FAILURE_H
 #define LIBTHC_FAILURE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct thc_client;
+struct thc_failure;
 
-/* These break the client. */
-void thc_fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch);
-void thc_fail_behind(struct thc_client *c);
-void thc_fail_left(struct thc_client *c, uint64_t missing);
-void thc_fail_missing(struct thc_client *c, uint64_t missing);
-void thc_fail_differs(struct thc_client *c, uint64_t differing);
-void thc_fail_unreachable(struct thc_client *c, int error);
-/* These end a join; they return the error. */
-int thc_fail_refused(const struct thc_client *c, unsigned int refusal);
-int thc_fail_unknown(const struct thc_client *c);
-int thc_fail_not_joined(const struct thc_client *c, uint64_t missing, unsigned int ranks);
-int thc_fail_no_answer(const struct thc_client *c, int error);
+/* Breaks the client; false: @f does not say why. */
+bool thc_failed(struct thc_client *c, const struct thc_failure *f);
+/* thc_fail() for a join that ended; 0: @f does not say why. @ranks: of the job, 0: not known. */
+int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, unsigned int ranks);
 /* Room for the names of THC_RANKS_MAX ranks. */
 #define THC_RANKS_TEXT		288
 /* "rank 2" or "ranks 2, 5 and 7" for the bits set in @ranks. */

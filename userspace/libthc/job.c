@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <thc/worker/welcome.h>
+#include <thc/wire/spec.h>
 
 #include "client.h"
 
@@ -42,7 +42,6 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 {
 	*p = (struct thc_params){
 		.seed = thc_be64(w->seed),
-		.joined = thc_be64(w->joined),
 		.epoch = epoch,
 		.table_hash = thc_be32(w->table_hash),
 		.ranks = thc_be16(w->ranks),
@@ -50,17 +49,11 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 		.norm_slots = thc_be16(w->norm_slots),
 		.chunk = thc_be16(w->chunk),
 		.deadline_ms = thc_be32(w->deadline_ms),
-		.group_port = thc_be16(w->group_port),
 		.flags = w->flags,
-		.refusal = w->refusal,
 		.reply = w->reply,
 		.sum_width = w->sum_width,
 		.block_log2 = w->block_log2 % 32,	/* a shift, even if it is refused */
-		.family = w->family,
 	};
-	memcpy(p->group, w->group, sizeof(p->group));
-	if (w->flags & THC_WELCOME_F_REFUSED)
-		return 0;
 	if (!thc_block_valid(w->block_log2))
 		return -EPROTO;
 	if (!thc_welcome_is_sound(w, rank) || thc_be16(w->shards) > 1 || take_table(w, &p->table) ||

@@ -12,7 +12,6 @@
 /* The job's constants, from WELCOME, host order. */
 struct thc_params {
 	uint64_t	seed;
-	uint64_t	joined;
 	uint32_t	epoch;
 	uint32_t	table_hash;
 	uint32_t	deadline_ms;
@@ -20,14 +19,10 @@ struct thc_params {
 	uint16_t	data_slots;
 	uint16_t	norm_slots;
 	uint16_t	chunk;
-	uint16_t	group_port;
 	uint8_t		flags;
-	uint8_t		refusal;
 	uint8_t		reply;
 	uint8_t		sum_width;
 	uint8_t		block_log2;
-	uint8_t		family;
-	uint8_t		group[16];
 	struct thc_table table;
 };
 

@@ -88,27 +88,8 @@ static void fail(struct thc_client *c, int error)
 	struct thc_failure f = failure_of(c);
 	char text[THC_SENTENCE_MAX];
 
-	switch (f.reason) {
-	case THC_FAILED_EPOCH:
-		thc_fail_epoch(c, f.rank, f.epoch);
+	if (thc_failed(c, &f))
 		return;
-	case THC_FAILED_BEHIND:
-		thc_fail_behind(c);
-		return;
-	case THC_FAILED_LEFT:
-		thc_fail_left(c, f.ranks);
-		return;
-	case THC_FAILED_DIFFERS:
-		thc_fail_differs(c, f.ranks);
-		return;
-	case THC_FAILED_MISSING:
-	case THC_FAILED_SILENT:
-		thc_fail_missing(c, f.ranks);
-		return;
-	case THC_FAILED_UNREACHABLE:
-		thc_fail_unreachable(c, -f.error);
-		return;
-	}
 	if (error == ENOBUFS)
 		snprintf(
 			text, sizeof(text),
@@ -125,24 +106,15 @@ static void fail(struct thc_client *c, int error)
 static int not_joined(struct thc_client *c, int error)
 {
 	struct thc_failure f = failure_of(c);
-	struct thc_joined joined;
+	struct thc_joined joined = { .epoch = 0 };
 	socklen_t len = sizeof(joined);
+	int why;
 
-	switch (f.reason) {
-	case THC_FAILED_REFUSED:
-		return thc_fail_refused(c, f.refusal);
-	case THC_FAILED_VERSION:
-	case THC_FAILED_SHARDS:
-		return thc_fail_unknown(c);
-	case THC_FAILED_JOIN:
-		if (!getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
-			return thc_fail_not_joined(c, f.ranks, thc_be16(joined.welcome.ranks));
-		break;
-	case THC_FAILED_UNREACHABLE:
-		return thc_fail_no_answer(c, -f.error);
-	case THC_FAILED_SILENT:
-		return thc_fail_no_answer(c, 0);
-	}
+	/* if nothing is known of the job, nothing is filled in */
+	(void)!getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len);
+	why = thc_failed_to_join(c, &f, thc_be16(joined.welcome.ranks));
+	if (why)
+		return why;
 	if (error == EADDRNOTAVAIL || error == EADDRINUSE)
 		return thc_fail(
 			-error,
@@ -158,7 +130,8 @@ static int not_joined(struct thc_client *c, int error)
 			-error,
 			"this process may not send to the aggregator: %s; see `ip rule`, and the rules of its cgroup and security module",
 			strerror(error));
-	return thc_fail_no_answer(c, -error);
+	f = (struct thc_failure){ .error = error, .reason = THC_FAILED_UNREACHABLE };
+	return thc_failed_to_join(c, &f, 0);
 }
 
 /* --- joining -------------------------------------------------------------- */
@@ -251,7 +224,8 @@ static int join_job(struct thc_client *c)
 		return thc_fail(-errno, "the AF_THC socket does not describe its job: %s",
 				strerror(errno));
 	if (thc_params_take(&c->params, &joined.welcome, joined.epoch, c->options.rank))
-		return thc_fail_unknown(c);
+		return thc_failed_to_join(c, &(struct thc_failure){ .reason = THC_FAILED_VERSION },
+					  0);
 	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */
 	thc_window_choose(c, UINT32_MAX);
 	c->afthc->blocked = false;

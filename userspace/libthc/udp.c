@@ -255,13 +255,13 @@ static int join_for_peer(struct thc_link *l, int level, const void *group)
 		       0;
 }
 
-static int join_group4(struct thc_link *l, const struct thc_params *p)
+static int join_group4(struct thc_link *l, const struct thc_welcome *w)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(p->group_port) };
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = w->group_port };
 	struct ip_mreqn member = { .imr_ifindex = l->ifindex };
 	int zero = 0, error;
 
-	memcpy(&to.sin_addr, p->group, 4);
+	memcpy(&to.sin_addr, w->group, 4);
 	member.imr_multiaddr = to.sin_addr;
 	if (bind(l->group, (void *)&to, sizeof(to)) ||
 	    setsockopt(l->group, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero)))
@@ -274,13 +274,13 @@ static int join_group4(struct thc_link *l, const struct thc_params *p)
 		       0;
 }
 
-static int join_group6(struct thc_link *l, const struct thc_params *p)
+static int join_group6(struct thc_link *l, const struct thc_welcome *w)
 {
-	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_port = htons(p->group_port) };
+	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_port = w->group_port };
 	struct ipv6_mreq member = { .ipv6mr_interface = (unsigned int)l->ifindex };
 	int error;
 
-	memcpy(&to.sin6_addr, p->group, 16);
+	memcpy(&to.sin6_addr, w->group, 16);
 	member.ipv6mr_multiaddr = to.sin6_addr;
 	to.sin6_scope_id = (uint32_t)l->ifindex;
 	if (bind(l->group, (void *)&to, sizeof(to)))
@@ -296,26 +296,26 @@ static int join_group6(struct thc_link *l, const struct thc_params *p)
 /* Opens the group socket once, and anew for another group; an error is not
  * fatal: the job then answers by fanout, since nobody is heard on the group.
  */
-int thc_link_join_group(struct thc_link *l, const struct thc_params *p)
+int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w)
 {
 	bool v4 = l->peer.ss_family == AF_INET;
 	int one = 1, error;
 
-	if (p->family != (v4 ? 4 : 6)) {
+	if (w->family != (v4 ? 4 : 6)) {
 		thc_link_leave_group(l);
 		return -EAFNOSUPPORT;
 	}
-	if (l->group >= 0 && l->group_port == p->group_port &&
-	    !memcmp(l->group_address, p->group, sizeof(p->group)))
+	if (l->group >= 0 && l->group_port == thc_be16(w->group_port) &&
+	    !memcmp(l->group_address, w->group, sizeof(w->group)))
 		return 0;
 	thc_link_leave_group(l);
-	l->group_port = p->group_port;
-	memcpy(l->group_address, p->group, sizeof(p->group));
+	l->group_port = thc_be16(w->group_port);
+	memcpy(l->group_address, w->group, sizeof(w->group));
 	l->group = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->group < 0)
 		return -errno;
 	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	error = v4 ? join_group4(l, p) : join_group6(l, p);
+	error = v4 ? join_group4(l, w) : join_group6(l, w);
 	if (error) {
 		thc_link_leave_group(l);
 		return error;
@@ -491,25 +491,24 @@ union rx_control {
 
 /* What it said. */
 struct rx_notes {
-	unsigned int	segment;	/* bytes of a packet, if several were joined */
-	uint16_t	port;		/* from where it was sent */
-	bool		ce;		/* met congestion (RFC 3168) */
+	unsigned int		segment;	/* bytes of a packet, if several were joined */
+	struct thc_origin	from;
 };
 
 static struct rx_notes read_notes(struct msghdr *m)
 {
-	struct rx_notes n = { .port = port_of(m->msg_name) };
+	struct rx_notes n = { .from.port = port_of(m->msg_name) };
 	struct cmsghdr *c;
 	int value;
 
 	for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
 		if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) {
-			n.ce = (*(uint8_t *)CMSG_DATA(c) & 3) == 3;
+			n.from.ce = (*(uint8_t *)CMSG_DATA(c) & 3) == 3;
 			continue;
 		}
 		memcpy(&value, CMSG_DATA(c), sizeof(value));
 		if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)
-			n.ce = (value & 3) == 3;
+			n.from.ce = (value & 3) == 3;
 		else if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO)
 			n.segment = (unsigned int)value;
 	}
@@ -525,7 +524,7 @@ static void each_packet(uint8_t *data, unsigned int bytes, struct rx_notes notes
 	for (; bytes; data += n, bytes -= n) {
 		n = bytes < segment ? bytes : segment;
 		if (n >= sizeof(struct thc_hdr) && n <= THC_ANSWER_BYTES)
-			each(ctx, (void *)data, n, notes.port, notes.ce);
+			each(ctx, (void *)data, n, notes.from);
 	}
 }
 

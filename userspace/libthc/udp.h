@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include <linux/thc.h>
+#include <thc/worker/answer.h>
 
 #include "job.h"
 #include "libthc.h"
@@ -78,14 +78,14 @@ void thc_link_close(struct thc_link *l);
  */
 size_t thc_link_growth(const struct thc_link *l, size_t bytes);
 int thc_link_grow(struct thc_link *l, size_t bytes);
-int thc_link_join_group(struct thc_link *l, const struct thc_params *p);
+int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w);
 void thc_link_leave_group(struct thc_link *l);
 /* Sends all of @out; returns packets the kernel took or -errno. */
 int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
 		  uint64_t *calls);
-/* @ce: the packet met congestion on its way to us (ECN). */
-typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes, uint16_t port,
-			   bool ce);
+/* @h: of a packet of @bytes, header included. */
+typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes,
+			   struct thc_origin from);
 /* Reads what one call gets from @fd, without blocking; @each sees those
  * that came from the aggregator.
  * Returns datagrams read or -errno.

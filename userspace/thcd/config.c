@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <thc/worker/welcome.h>
+#include <thc/wire/spec.h>
 
 #include "config.h"
 #include "secret.h"

@@ -11,7 +11,7 @@
 
 #include <thc/mix.h>
 #include <thc/siphash.h>
-#include <thc/worker/welcome.h>
+#include <thc/wire/spec.h>
 
 #include "net.h"
 #include "plan.h"

@@ -1,36 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How a worker joins: when it asks, and what it checks in WELCOME, which brings a
- * job's constants, before it believes them. libthc and thc.ko run the same code.
+ * What a job may be: WELCOME brings its constants, which thcd does not announce and a worker
+ * does not believe unless they pass here.
  */
-#ifndef THC_WELCOME_H
-#define THC_WELCOME_H
+#ifndef THC_SPEC_H
+#define THC_SPEC_H
 
 #include <thc/types.h>
 
 #define THC_WELCOME_FLAGS                                                                          \
 	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT |                    \
 	 THC_WELCOME_F_NOSUM | THC_WELCOME_F_CORRELATED | THC_WELCOME_F_NOGSO)
-
-/* ms between a worker's first JOINs, how many these are, and how often the time doubles then. */
-#define THC_JOIN_FIRST_MS	20
-#define THC_JOIN_FIRST		10
-#define THC_JOIN_DOUBLED	4
-
-/**
- * thc_join_interval() - ms to the next JOIN
- * @sent: JOINs of this joining, 1 .. 2^32 - 1
- *
- * Soon at first, since packets are lost and ranks that start together are to be in soon. Seldom
- * later: a job may wait long for one rank that starts late, and what makes the job ready is
- * told to all at once.
- */
-THC_INLINE u32 thc_join_interval(u32 sent)
-{
-	u32 more = sent < THC_JOIN_FIRST ? 0 : sent - THC_JOIN_FIRST + 1;
-
-	return THC_JOIN_FIRST_MS << (more < THC_JOIN_DOUBLED ? more : THC_JOIN_DOUBLED);
-}
 
 /* UDP ports below this one are for privileged programs. */
 #define THC_PORT_UNPRIVILEGED	1024
@@ -66,4 +46,4 @@ THC_INLINE int thc_welcome_is_sound(const struct thc_welcome *w, u32 rank)
 	       thc_welcome_group_is_sound(w);
 }
 
-#endif /* THC_WELCOME_H */
+#endif /* THC_SPEC_H */

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a packet from the aggregator means to a worker, and what it changes.
+ */
+#ifndef THC_WORKER_ANSWER_H
+#define THC_WORKER_ANSWER_H
+
+#include <thc/wire/format.h>
+#include <thc/wire/ranks.h>
+#include <thc/worker/sender.h>
+
+/* THC_PROBES, as long as more of them are needed, becomes at most so many. */
+#define THC_PROBES_MAX		64
+
+/**
+ * struct thc_origin - how a packet came
+ * @port: from where it was sent, host order
+ * @ce: it met congestion on its way to us (RFC 3168)
+ */
+struct thc_origin {
+	u16	port;
+	u8	ce;
+};
+
+/* What a packet from the aggregator means. */
+enum thc_got {
+	THC_GOT_FOREIGN,	/* not for this worker's job, or no packet of ours */
+	THC_GOT_UNEXPECTED,	/* nobody waits for it: a duplicate, or an old one */
+	THC_GOT_EPOCH,		/* the epoch is over: thc_hdr.epoch is the new one */
+	THC_GOT_WAIT,		/* the contribution is in, somebody else is late; or differs */
+	THC_GOT_ANSWER,		/* the sum of the flight's chunk: land it */
+	THC_GOT_MISSED,		/* the sum is gone, who was in it is known: land it */
+	THC_GOT_BEHIND,		/* the sum is gone for good: no way to go on */
+};
+
+/* Does the aggregator send what @h says from @port? XDP answers from the port that
+ * took the request, thcd from the base port. All these ports are thcd's: no other
+ * program of its host can send from them.
+ */
+THC_INLINE int thc_sender_sent_from(const struct thc_sender *s, const struct thc_hdr *h, u16 port)
+{
+	u32 slot = thc_be16(h->slot);
+
+	return port == s->port ||
+	       (slot < s->data.slots + s->norms.slots && port == thc_sender_port(s, slot));
+}
+
+/* Are @count ranks of the job in @h's sum, those that its bitmap names? */
+THC_INLINE int thc_sender_counts(const struct thc_sender *s, const struct thc_hdr *h)
+{
+	u64 bitmap = thc_be64(h->bitmap);
+
+	return bitmap && !(bitmap & ~s->all) && thc_be16(h->count) == thc_ranks_count(bitmap);
+}
+
+/* Does the answer say what the request in flight asked for? */
+THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc_flight *f,
+				    const struct thc_hdr *h)
+{
+	u8 width = f->packet->op == THC_OP_LUT_ADD ? s->sum_width : f->packet->width;
+
+	return h->flags & THC_F_ANSWER && h->op == f->packet->op && h->round == f->packet->round &&
+	       h->width == width;
+}
+
+/**
+ * thc_sender_find() - whom a packet from the aggregator is about
+ * @h: its header, @bytes with the payload
+ * @port: from where it was sent, host order
+ * @stream, @flight: set unless the result is THC_GOT_FOREIGN, THC_GOT_EPOCH or
+ *	THC_GOT_UNEXPECTED without a flight (then NULL)
+ *
+ * Reads the header alone, whose sum is not checked yet: nothing is changed.
+ * The caller checks the sum (thc_sender_sum_ok()), then says so by
+ * thc_sender_take().
+ */
+THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_hdr *h, u32 bytes,
+					u16 port, struct thc_stream **stream,
+					struct thc_flight **flight)
+{
+	struct thc_stream *st = &s->norms;
+	struct thc_flight *f;
+	u32 slot;
+
+	*stream = NULL;
+	*flight = NULL;
+	if (bytes < sizeof(*h) || bytes % 8 || h->version != THC_VERSION ||
+	    !thc_seal_cookie_ok(h, s->cookie) || h->job != thc_be16(s->job) || h->reserved ||
+	    !thc_sender_sent_from(s, h, port))
+		return THC_GOT_FOREIGN;
+	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH)
+		/* not newer: told by a packet that was long on its way */
+		return (s32)(thc_be32(h->epoch) - s->epoch) > 0 ? THC_GOT_EPOCH :
+								  THC_GOT_UNEXPECTED;
+	if (h->epoch != thc_be32(s->epoch))
+		return THC_GOT_UNEXPECTED;
+	if (thc_be16(h->slot) < s->data.slots)
+		st = &s->data;
+	slot = thc_be16(h->slot) - st->slot_base;
+	if (slot >= st->slots)
+		return THC_GOT_UNEXPECTED;
+	f = &st->flight[slot];
+	if (!thc_flight_matches(st, f, h))
+		return THC_GOT_UNEXPECTED;
+	*stream = st;
+	*flight = f;
+	if (!f->owner)
+		return THC_GOT_UNEXPECTED;
+	if (h->op == THC_OP_STALE && (st != &s->data || !(h->flags & THC_F_KNOWN)))
+		return THC_GOT_BEHIND;
+	if (!thc_sender_counts(s, h))
+		return THC_GOT_UNEXPECTED;
+	if (h->op == THC_OP_WAIT)
+		return THC_GOT_WAIT;
+	if (h->op == THC_OP_STALE)
+		return THC_GOT_MISSED;
+	if (bytes == sizeof(*h) + THC_LANE_BYTES && thc_flight_asked_for(s, f, h))
+		return THC_GOT_ANSWER;
+	return THC_GOT_UNEXPECTED;
+}
+
+/* Why a packet that thc_sender_find() finds nobody for is of no use. */
+THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
+						   const struct thc_hdr *h, u32 bytes, u16 port)
+{
+	if (bytes < sizeof(*h))
+		return THC_DROP_TRUNCATED;
+	if (h->version != THC_VERSION)
+		return THC_DROP_VERSION;
+	if (h->job != thc_be16(s->job))
+		return THC_DROP_JOB;
+	if (!thc_seal_cookie_ok(h, s->cookie))
+		return THC_DROP_COOKIE;
+	if (h->reserved)
+		return THC_DROP_RESERVED;
+	if (!thc_sender_sent_from(s, h, port))
+		return THC_DROP_ADDRESS;
+	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
+		return THC_DROP_OP;
+	if (bytes != sizeof(*h) + (h->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0))
+		return THC_DROP_LENGTH;
+	if (thc_be16(h->slot) >= s->data.slots + s->norms.slots)
+		return THC_DROP_SLOT;
+	return THC_DROP_UNEXPECTED;
+}
+
+/* Is the packet as it was sent? @h: header, @payload: @words 64-bit words. */
+THC_INLINE int thc_sender_sum_ok(const struct thc_sender *s, const struct thc_hdr *h,
+				 const void *payload, int words)
+{
+	return s->nosum || thc_seal_ok(h, payload, words);
+}
+
+/* When the next timer may fire, and for how many packets. */
+THC_INLINE void thc_sender_restart_timers(struct thc_sender *s, const struct thc_flight *f, u64 now)
+{
+	int was_lost = f->tries && !f->waiting;
+
+	s->stalls = 0;
+	s->timers_at = was_lost ? now : now + thc_window_rto(&s->window);
+	s->probes = was_lost ? s->probes * 2 : THC_PROBES;
+	if (s->probes > THC_PROBES_MAX)
+		s->probes = THC_PROBES_MAX;
+}
+
+/* Round trip that an answer shows, 0: none. Of what was sent again it is not known
+ * which packet was answered (Karn). Yet a path that is slower than the first
+ * timeout has each packet sent again before its answer, and would never be
+ * measured: there the time since the first transmission has to do, which is too
+ * long rather than too short.
+ */
+THC_INLINE u64 thc_flight_rtt(const struct thc_sender *s, const struct thc_flight *f, u64 now)
+{
+	if (f->waiting)
+		return 0;
+	if (f->tries)
+		return s->window.srtt ? 0 : now - f->first_at;
+	return now - f->sent_at;
+}
+
+THC_INLINE void thc_flight_land(struct thc_sender *s, struct thc_stream *st, struct thc_flight *f,
+				u64 now)
+{
+	thc_window_answer(&s->window, thc_flight_rtt(s, f, now));
+	/* a retransmission may be overtaken by the answer to the original */
+	if (f->first_order > st->order_answered)
+		st->order_answered = f->first_order;
+	thc_sender_restart_timers(s, f, now);
+	s->progress_at = now;
+	f->owner = NULL;	/* but it keeps `sequence` and `cut` */
+	st->in_flight--;
+	while (st->oldest < st->next && !thc_stream_flight(st, st->oldest)->owner)
+		st->oldest++;
+}
+
+THC_INLINE void thc_flight_wait(struct thc_sender *s, struct thc_flight *f, const struct thc_hdr *h)
+{
+	if (f->cut)
+		thc_window_spurious(&s->window);
+	f->cut = 0;
+	s->probes = THC_PROBES;
+	f->waiting = 1;
+	f->order = s->order;
+	/* an older WAIT may come later: who is in stays in */
+	if (h->flags & THC_F_DIFFERS) {
+		if (!f->present)
+			f->differs |= thc_be64(h->bitmap);
+		return;
+	}
+	f->left = !!(h->flags & THC_F_LEFT);
+	f->present |= thc_be64(h->bitmap);
+	f->differs = 0;
+}
+
+/**
+ * thc_sender_take() - what the packet changes
+ * @got, @st, @f: of thc_sender_find()
+ * @ce: it met congestion on its way to us (ECN)
+ *
+ * After THC_GOT_ANSWER and THC_GOT_MISSED the flight is free: remember its
+ * owner and index before.
+ */
+THC_INLINE void thc_sender_take(struct thc_sender *s, enum thc_got got, struct thc_stream *st,
+				struct thc_flight *f, const struct thc_hdr *h, int ce, u64 now)
+{
+	/* An answer to a retransmission of what had its answer already: the
+	 * original had arrived, so the window was cut for nothing.
+	 */
+	if (f && !f->owner && f->cut && (h->op == THC_OP_WAIT || h->flags & THC_F_REPEAT)) {
+		thc_window_spurious(&s->window);
+		f->cut = 0;
+	}
+	if (!f || !f->owner)
+		return;
+	if (ce || h->flags & THC_F_CE)
+		thc_window_loss(&s->window, f->order, s->order);
+	if (got == THC_GOT_WAIT)
+		thc_flight_wait(s, f, h);
+	else if (got == THC_GOT_ANSWER || got == THC_GOT_MISSED)
+		thc_flight_land(s, st, f, now);
+}
+
+#endif /* THC_WORKER_ANSWER_H */

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How a worker joins: JOIN, again and again, until WELCOME says that all ranks are in. Sockets
+ * and clocks are the caller's, as in sender.h.
+ */
+#ifndef THC_JOIN_H
+#define THC_JOIN_H
+
+#include <linux/errno.h>
+
+#include <thc/wire/ranks.h>
+#include <thc/wire/spec.h>
+#include <thc/worker/sender.h>
+
+/* ms between a worker's first JOINs, how many these are, and how often the time doubles then. */
+#define THC_JOIN_FIRST_MS	20
+#define THC_JOIN_FIRST		10
+#define THC_JOIN_DOUBLED	4
+
+/**
+ * thc_join_interval() - ms to the next JOIN
+ * @sent: JOINs of this joining, 1 .. 2^32 - 1
+ *
+ * Soon at first, since packets are lost and ranks that start together are to be in soon. Seldom
+ * later: a job may wait long for one rank that starts late, and what makes the job ready is
+ * told to all at once.
+ */
+THC_INLINE u32 thc_join_interval(u32 sent)
+{
+	u32 more = sent < THC_JOIN_FIRST ? 0 : sent - THC_JOIN_FIRST + 1;
+
+	return THC_JOIN_FIRST_MS << (more < THC_JOIN_DOUBLED ? more : THC_JOIN_DOUBLED);
+}
+
+/* A group that could not be joined is not tried again sooner: it costs locks that all of the
+ * worker's host needs.
+ */
+#define THC_GROUP_RETRY_MS	1000
+/* LEAVE is not answered: one of so many arrives almost surely. */
+#define THC_LEAVES		3
+
+/**
+ * struct thc_joining - a worker's way into the job of one aggregator
+ * @joined: what WELCOME said last
+ * @nonce: of our JOINs, which WELCOME repeats
+ * @at: time of the next JOIN
+ * @group_at: the job's group may be joined from then on; 0: at once
+ * @sent: JOINs
+ * @welcomed: @joined is filled in
+ * @heard: a WELCOME came over the group
+ * @ready: all ranks are in, @joined is final
+ */
+struct thc_joining {
+	struct thc_joined	joined;
+	u64			nonce;
+	u64			at;
+	u64			group_at;
+	u32			sent;
+	u8			welcomed;
+	u8			heard;
+	u8			ready;
+};
+
+/* What is to be done now. */
+enum thc_join_step {
+	THC_JOIN_ASK,		/* nothing is known of the job */
+	THC_JOIN_WAIT,		/* not all ranks are in */
+	THC_JOIN_READY,		/* they are */
+	THC_JOIN_REFUSED,	/* the job refuses this rank: thc_welcome.refusal */
+	THC_JOIN_UNSOUND,	/* a job that this worker cannot serve */
+};
+
+/* @random: a number that nobody can guess. */
+THC_INLINE void thc_joining_begin(struct thc_joining *j, u64 random, u64 now)
+{
+	*j = (struct thc_joining){ .nonce = random | 1, .at = now };
+}
+
+/* The next JOIN, to be sealed and sent now. Its epoch is the worker's last one, which the next
+ * is to be newer than.
+ */
+THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_sender *s,
+				    struct thc_hdr *h, struct thc_join *payload, u64 now)
+{
+	thc_sender_header(s, h, THC_OP_JOIN);
+	*payload = (struct thc_join){
+		.nonce = thc_be64(j->nonce),
+		.flags = thc_be32(j->heard ? THC_JOIN_F_HEARD : 0),
+	};
+	j->at = now + thc_join_interval(++j->sent) * THC_NS_PER_MS;
+}
+
+/**
+ * thc_joining_admit() - is the WELCOME of this worker's aggregator and job?
+ * @h: its header, of this version; @w follows it, whole
+ * @port: from where it was sent, host order: thcd sends it from the base port, which no other
+ *	program of its host can have
+ */
+THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_sender *s,
+						  const struct thc_hdr *h,
+						  const struct thc_welcome *w, u16 port)
+{
+	if (port != s->port)
+		return THC_DROP_ADDRESS;
+	if (!thc_seal_ok(h, w, sizeof(*w) / 8))
+		return THC_DROP_SUM;
+	if (h->job != thc_be16(s->job))
+		return THC_DROP_JOB;
+	/* to the group: it shows the cookie; to one rank: that rank's nonce */
+	if (!w->nonce && !thc_seal_cookie_ok(h, s->cookie))
+		return THC_DROP_COOKIE;
+	return h->reserved ? THC_DROP_RESERVED : THC_DROP_NONE;
+}
+
+THC_INLINE int thc_joining_same_group(const struct thc_welcome *a, const struct thc_welcome *b)
+{
+	u32 i;
+
+	for (i = 0; i < sizeof(a->group); i++)
+		if (a->group[i] != b->group[i])
+			return 0;
+	return a->reply == b->reply && a->group_port == b->group_port && a->family == b->family;
+}
+
+/* What a WELCOME that was admitted changes; THC_DROP_UNEXPECTED: nothing. */
+THC_INLINE enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct thc_sender *s,
+						 const struct thc_hdr *h,
+						 const struct thc_welcome *w)
+{
+	if (j->ready)
+		return THC_DROP_UNEXPECTED;
+	if (!w->nonce) {
+		j->heard = 1;
+		return THC_DROP_NONE;
+	}
+	if (w->nonce != thc_be64(j->nonce))
+		return THC_DROP_UNEXPECTED;
+	if (!thc_joining_same_group(&j->joined.welcome, w)) {
+		j->group_at = 0;
+		j->heard = 0;
+	}
+	j->joined.epoch = thc_be32(h->epoch);
+	j->joined.welcome = *w;
+	j->welcomed = 1;
+	j->ready = !!(w->flags & THC_WELCOME_F_READY);
+	/* it is there: what the network said before is no reason to give it up later */
+	s->unreachable = 0;
+	s->unreachable_at = 0;
+	return THC_DROP_NONE;
+}
+
+THC_INLINE enum thc_join_step thc_joining_step(const struct thc_joining *j,
+					       const struct thc_sender *s)
+{
+	const struct thc_welcome *w = &j->joined.welcome;
+
+	if (!j->welcomed)
+		return THC_JOIN_ASK;
+	if (w->flags & THC_WELCOME_F_REFUSED)
+		return THC_JOIN_REFUSED;
+	if (!thc_welcome_is_sound(w, s->rank))
+		return THC_JOIN_UNSOUND;
+	return j->ready ? THC_JOIN_READY : THC_JOIN_WAIT;
+}
+
+/* Is it time to join the job's group? Of its IP version the caller knows. */
+THC_INLINE int thc_joining_wants_group(const struct thc_joining *j, u64 now)
+{
+	return j->welcomed && j->joined.welcome.reply == THC_REPLY_MULTICAST && now >= j->group_at;
+}
+
+/* The time to join has run out: why? */
+THC_INLINE void thc_joining_failure(const struct thc_joining *j, const struct thc_sender *s,
+				    struct thc_failure *f)
+{
+	const struct thc_welcome *w = &j->joined.welcome;
+
+	*f = (struct thc_failure){ .error = EHOSTUNREACH, .reason = THC_FAILED_SILENT };
+	if (j->welcomed)
+		f->ranks = thc_ranks_mask(thc_be16(w->ranks)) & ~thc_be64(w->joined);
+	if (f->ranks) {
+		f->error = ETIMEDOUT;
+		f->reason = THC_FAILED_JOIN;
+	} else if (s->unreachable) {
+		f->error = s->unreachable;
+		f->reason = THC_FAILED_UNREACHABLE;
+	}
+}
+
+/**
+ * thc_joining_end() - all ranks are in: the sender is made ready
+ * @flight: zeroed room for the job's slots, data_slots and norm_slots
+ * @window: most chunks of data in flight
+ */
+THC_INLINE void thc_joining_end(const struct thc_joining *j, struct thc_sender *s,
+				struct thc_flight *flight, u32 window)
+{
+	const struct thc_welcome *w = &j->joined.welcome;
+	u32 data = thc_be16(w->data_slots);
+
+	thc_stream_init(&s->data, flight, 0, data);
+	thc_stream_init(&s->norms, flight + data, data, thc_be16(w->norm_slots));
+	thc_sender_init(s, window);
+	s->epoch = j->joined.epoch;
+	s->all = thc_ranks_mask(thc_be16(w->ranks));
+	s->sum_width = w->sum_width;
+	s->nosum = !!(w->flags & THC_WELCOME_F_NOSUM);
+	s->one_port = !!(w->flags & THC_WELCOME_F_ONE_PORT);
+}
+
+#endif /* THC_JOIN_H */

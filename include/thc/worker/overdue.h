@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * When is a packet sent again?
+ *  - Answers to packets first sent somewhat later have come: it was lost on
+ *    the way up or its answer on the way down. The window is cut.
+ *  - Its timer ran out and no answer at all came for as long; only the oldest
+ *    few, so that a stall does not turn into a burst. When these turn out to
+ *    have been lost, twice as many more follow at once.
+ * WAIT in reply says it was neither: somebody else is late. The cut is undone
+ * and the packet counts as just sent.
+ */
+#ifndef THC_OVERDUE_H
+#define THC_OVERDUE_H
+
+#include <thc/worker/sender.h>
+
+/* Tries after which a packet's timer grows no further. */
+#define THC_TRIES_MAX		255
+
+/**
+ * struct thc_overdue - a pass over the flights of a stream, oldest first
+ * @at: slots looked at
+ * @seen: flights among them
+ * @reorder: thc_window_reorder() when it began: a cut does not tighten it
+ * @timers: retransmissions by timer left
+ * @fired: some were made
+ * @due: earliest timer met
+ */
+struct thc_overdue {
+	u32	at;
+	u32	seen;
+	u32	reorder;
+	u32	timers;
+	u8	fired;
+	u64	due;
+};
+
+THC_INLINE void thc_overdue_begin(const struct thc_sender *s, struct thc_overdue *o, u64 now)
+{
+	o->at = 0;
+	o->seen = 0;
+	o->reorder = thc_window_reorder(&s->window);
+	o->timers = now < s->timers_at ? 0 : s->probes;
+	o->fired = 0;
+	o->due = ~0ULL;
+}
+
+THC_INLINE void thc_flight_again(struct thc_sender *s, struct thc_flight *f, u64 now)
+{
+	/* after a WAIT it has arrived: asking again is no sign of congestion */
+	u8 cut = !f->waiting && thc_window_loss(&s->window, f->order, s->order);
+
+	if (f->tries < THC_TRIES_MAX)
+		f->tries++;
+	thc_flight_sent(s, f, now);
+	f->cut = cut;
+}
+
+/* The next flight to be sent again, already marked as sent; NULL: no more. */
+THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_stream *st,
+					       struct thc_overdue *o, u64 now)
+{
+	u32 oldest = o->seen < st->in_flight ? (u32)(st->oldest % st->slots) : 0;
+
+	while (o->seen < st->in_flight) {
+		u32 slot = oldest + o->at++;
+		struct thc_flight *f = &st->flight[slot < st->slots ? slot : slot - st->slots];
+		int timer = 0, lost;
+
+		if (!f->owner)
+			continue;
+		o->seen++;
+		lost = f->order + o->reorder < st->order_answered;
+		if (!lost && f->due <= now && o->timers) {
+			o->timers--;
+			o->fired = 1;
+			timer = 1;
+		}
+		if (lost || timer)
+			thc_flight_again(s, f, now);
+		if (f->due < o->due)
+			o->due = f->due;
+		if (lost || timer)
+			return f;
+	}
+	return NULL;
+}
+
+/* Ends the pass; returns when to look again (~0: when something happens). */
+THC_INLINE u64 thc_overdue_end(struct thc_sender *s, const struct thc_overdue *o, u64 now)
+{
+	if (o->fired)
+		s->timers_at = now + thc_window_backoff(&s->window, s->stalls++);
+	return o->due < s->timers_at ? s->timers_at : o->due;
+}
+
+#endif /* THC_OVERDUE_H */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A worker's packets in: what is asked of one, in which order, and what comes of it. libthc over
+ * UDP and thc.ko compile this text; each is a host, which lends what differs between them.
+ */
+#ifndef THC_RECEIVE_H
+#define THC_RECEIVE_H
+
+#include <linux/errno.h>
+
+#include <thc/worker/answer.h>
+
+/* The host, with whatever its functions need. */
+struct thc_host;
+
+/* The @bytes behind @h, with THC_GOT_ANSWER those of the chunk of @f; NULL: there are fewer. */
+THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
+					const struct thc_flight *f, const struct thc_hdr *h,
+					u32 bytes);
+
+/* WAIT, the answer, or that there is none has come for the flight: what it was, is in @was. */
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
+			      struct thc_ready was, const struct thc_hdr *h);
+
+/* The worker cannot go on. */
+THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f);
+
+/**
+ * thc_worker_receive() - a packet from the aggregator, no WELCOME
+ * @h: its header, of @bytes with the payload
+ *
+ * Returns THC_DROP_NONE, or why it is of no use.
+ */
+THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct thc_sender *s,
+						   const struct thc_hdr *h, u32 bytes,
+						   struct thc_origin from, u64 now)
+{
+	struct thc_failure failure = { .error = ESTALE, .reason = THC_FAILED_BEHIND };
+	struct thc_ready was = { 0 };
+	struct thc_stream *st;
+	struct thc_flight *f;
+	enum thc_got got = thc_sender_find(s, h, bytes, from.port, &st, &f);
+	const void *payload;
+
+	if (got == THC_GOT_FOREIGN)
+		return thc_sender_refusal(s, h, bytes, from.port);
+	if (bytes > sizeof(*h) + THC_LANE_BYTES)
+		return THC_DROP_LENGTH;
+	payload = thc_host_payload(host, got, f, h, bytes - sizeof(*h));
+	if (!payload || !thc_sender_sum_ok(s, h, payload, (int)((bytes - sizeof(*h)) / 8)))
+		return THC_DROP_SUM;
+	s->unreachable_at = 0;
+	/* taking the answer frees the flight */
+	if (f)
+		was = (struct thc_ready){ f->owner, f->packet, f->index, f->bytes };
+	thc_sender_take(s, got, st, f, h, from.ce, now);
+	switch (got) {
+	case THC_GOT_ANSWER:
+	case THC_GOT_MISSED:
+	case THC_GOT_WAIT:
+		thc_host_took(host, got, st, was, h);
+		break;
+	case THC_GOT_EPOCH:
+		failure.reason = THC_FAILED_EPOCH;
+		failure.rank = h->rank;
+		failure.epoch = thc_be32(h->epoch);
+		thc_host_failed(host, &failure);
+		break;
+	case THC_GOT_BEHIND:
+		thc_host_failed(host, &failure);
+		break;
+	default:
+		return was.owner ? THC_DROP_MISMATCH : thc_sender_refusal(s, h, bytes, from.port);
+	}
+	return THC_DROP_NONE;
+}
+
+#endif /* THC_RECEIVE_H */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A worker's side of the protocol: one worker of one aggregator, and the packets
+ * it sends. Pure functions over its state, which the caller guards; sockets, memory
+ * and clocks are the caller's. What comes back is receive.h's, what is sent again
+ * overdue.h's, and when there is no point in waiting stall.h's.
+ */
+#ifndef THC_SENDER_H
+#define THC_SENDER_H
+
+#include <thc/wire/seal.h>
+#include <thc/worker/stream.h>
+#include <thc/worker/window.h>
+
+/* Retransmissions by timer at a time, as long as none of them was needed. */
+#define THC_PROBES		2
+
+/**
+ * struct thc_sender - one worker of one aggregator
+ * @data: chunks of gradients
+ * @norms: chunks of norms, agreements among them
+ * @window: of both
+ * @order: packets sent so far
+ * @progress_at: time of the last answer, or of the first packet after a pause
+ * @unreachable_at: time of the network's first complaint since, 0: none
+ * @unreachable: the last one, an errno
+ * @timers_at: no retransmission by timer before
+ * @probes: so many of them then
+ * @stalls: times they fired since the last answer
+ * @cookie: of the job
+ * @all: mask of its ranks
+ * @epoch: its incarnation
+ * @job: its number
+ * @port: the aggregator's base port, host order
+ * @rank: of this worker
+ * @sum_width: bits of a LUT_ADD sum
+ * @nosum: packets carry no sum
+ * @one_port: the base port is that of all slots
+ */
+struct thc_sender {
+	struct thc_stream	data;
+	struct thc_stream	norms;
+	struct thc_window	window;
+	u64			order;
+	u64			progress_at;
+	u64			unreachable_at;
+	u64			timers_at;
+	u32			probes;
+	u32			stalls;
+	int			unreachable;
+	u64			cookie;
+	u64			all;
+	u32			epoch;
+	u16			job;
+	u16			port;
+	u8			rank;
+	u8			sum_width;
+	u8			nosum;
+	u8			one_port;
+};
+
+/* Starts over in a new epoch. What was learnt about the path is kept. */
+THC_INLINE void thc_sender_init(struct thc_sender *s, u32 window)
+{
+	thc_window_init(&s->window, window);
+	s->order = 1;
+	s->timers_at = 0;
+	s->probes = THC_PROBES;
+	s->stalls = 0;
+}
+
+/* What every packet of this worker says; the rest is zero. */
+THC_INLINE void thc_sender_header(const struct thc_sender *s, struct thc_hdr *h, u8 op)
+{
+	*h = (struct thc_hdr){
+		.version = THC_VERSION,
+		.op = op,
+		.cookie = thc_be64(s->cookie),
+		.job = thc_be16(s->job),
+		.rank = s->rank,
+		.epoch = thc_be32(s->epoch),
+	};
+}
+
+/* The header of chunk @sequence of @st, to be sealed once the payload is in. */
+THC_INLINE void thc_sender_request(const struct thc_sender *s, const struct thc_stream *st,
+				   struct thc_hdr *h, u8 op, u8 width, u32 round, u64 sequence)
+{
+	thc_sender_header(s, h, op);
+	h->width = width;
+	h->flags = s->nosum ? THC_F_NOSUM : 0;
+	h->round = thc_be32(round);
+	thc_stream_fill(st, h, sequence);
+}
+
+/* The aggregator's UDP port that slot @slot is reached on. */
+THC_INLINE u16 thc_sender_port(const struct thc_sender *s, u32 slot)
+{
+	return s->one_port ? s->port : thc_slot_port(s->port, slot);
+}
+
+THC_INLINE void thc_flight_sent(struct thc_sender *s, struct thc_flight *f, u64 now)
+{
+	f->sent_at = now;
+	/* what was sent again comes after what was not */
+	f->due = now + thc_window_rto(&s->window) * (1 + f->tries);
+	f->order = s->order++;
+	f->waiting = 0;
+	f->cut = 0;
+}
+
+/* Packets are in flight that had no answer yet. */
+THC_INLINE int thc_sender_busy(const struct thc_sender *s)
+{
+	return s->data.in_flight || s->norms.in_flight;
+}
+
+/* The network says, by @error, an errno, that packets do not arrive. */
+THC_INLINE void thc_sender_unreachable(struct thc_sender *s, int error, u64 now)
+{
+	if (!s->unreachable_at)
+		s->unreachable_at = now;
+	s->unreachable = error;
+}
+
+/**
+ * thc_flight_launch() - chunk @st->next goes out
+ *
+ * The caller has asked thc_stream_may_send(), and sends the packet.
+ */
+THC_INLINE struct thc_flight *thc_flight_launch(struct thc_sender *s, struct thc_stream *st,
+						struct thc_ready ready, u64 now)
+{
+	struct thc_flight *f = thc_stream_flight(st, st->next);
+
+	/* what the network said while nothing was asked is about no answer that is missing */
+	if (!thc_sender_busy(s))
+		s->unreachable_at = 0;
+	f->owner = ready.owner;
+	f->packet = ready.packet;
+	f->sequence = st->next;
+	f->first_at = now;
+	f->first_order = s->order;
+	f->present = 0;
+	f->differs = 0;
+	f->index = ready.index;
+	f->bytes = ready.bytes;
+	f->tries = 0;
+	f->left = 0;
+	thc_flight_sent(s, f, now);
+	st->in_flight++;
+	st->next++;
+	return f;
+}
+
+#endif /* THC_SENDER_H */

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A worker's packets out, and again. libthc over UDP and thc.ko compile this text; each is a
+ * host, which lends what differs between them.
+ */
+#ifndef THC_TRANSMIT_H
+#define THC_TRANSMIT_H
+
+#include <thc/worker/overdue.h>
+
+/* The host, with whatever its functions need. */
+struct thc_host;
+
+/* Can a packet of @st go out now? */
+THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st);
+
+/* The packet of chunk @st->next; 0: it is not made yet. */
+THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
+			     struct thc_ready *ready);
+
+/* @f's packet goes out, for the first time or again. */
+THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f);
+
+/* Sends what @window and slots allow. */
+THC_INLINE void thc_worker_transmit(struct thc_host *host, struct thc_sender *s,
+				    struct thc_stream *st, u32 window, u64 now)
+{
+	struct thc_ready ready;
+
+	while (thc_stream_may_send(st, window) && thc_host_has_room(host, st) &&
+	       thc_host_next(host, st, &ready))
+		thc_host_send(host, thc_flight_launch(s, st, ready, now));
+}
+
+/* Sends again what is overdue; returns when to look again (~0: when something happens). */
+THC_INLINE u64 thc_worker_retransmit(struct thc_host *host, struct thc_sender *s,
+				     struct thc_stream *st, u64 now)
+{
+	struct thc_overdue pass;
+	struct thc_flight *f;
+
+	thc_overdue_begin(s, &pass, now);
+	while (thc_host_has_room(host, st) && (f = thc_overdue_next(s, st, &pass, now)))
+		thc_host_send(host, f);
+	return thc_overdue_end(s, &pass, now);
+}
+
+#endif /* THC_TRANSMIT_H */
