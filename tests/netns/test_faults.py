@@ -3,7 +3,7 @@
 """A worker that stops, restarts, leaves or disagrees is named to the others in
 a clear error within their timeout, nobody hangs, no buffer changes (rank.py
 compares), and after rejoining the job works again. How punctual a timeout is
-is shown with a virtual clock, by unit/test_flight_stall: here a rank may have
+is shown with a virtual clock, by unit/test_worker_stall: here a rank may have
 to wait for its CPU.
 """
 import os

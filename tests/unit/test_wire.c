@@ -14,7 +14,6 @@
 #include <thc/aggregator/job.h>
 #include <thc/aggregator/lane.h>
 #include <thc/aggregator/slot.h>
-#include <thc/worker/join.h>
 
 #define AT(type, field, offset, size)								\
 	do {											\
@@ -207,28 +206,6 @@ static void wire__fits_the_mtu(void **state)
 	assert_int_equal(THC_LANE_WORDS * 8, THC_LANE_BYTES);
 }
 
-/* Within a second a rank has asked often enough for packets to be lost; 64 that wait for
- * another one for minutes ask 200 times a second in all.
- */
-static void join__is_asked_soon_then_seldom(void **state)
-{
-	u32 sent, ms = 0, before = 0, in_second = 0;
-
-	(void)state;
-	for (sent = 1; ms < 60000; sent++) {
-		u32 interval = thc_join_interval(sent);
-
-		in_second += ms < 1000;
-		assert_true(interval >= before && interval <= 2 * (before ?: interval));
-		assert_true(sent > 9 || interval == 20);
-		before = interval;
-		ms += interval;
-	}
-	assert_in_range(in_second, 12, 16);
-	assert_in_range(sent, 180, 200);
-	assert_int_equal(thc_join_interval(~0U), 320);
-}
-
 /* Maps are shared by XDP and the daemon: no padding may differ between them. */
 static void maps__have_no_hidden_padding(void **state)
 {
@@ -252,7 +229,6 @@ int main(void)
 		cmocka_unit_test(wire__lanes_are_little_endian),
 		cmocka_unit_test(wire__numbers),
 		cmocka_unit_test(wire__fits_the_mtu),
-		cmocka_unit_test(join__is_asked_soon_then_seldom),
 		cmocka_unit_test(maps__have_no_hidden_padding),
 	};
 

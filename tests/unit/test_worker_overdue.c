@@ -3,7 +3,7 @@
  * What is sent again because its time is up (include/thc/worker/overdue.h): when, how much
  * at once, and what makes that more or less.
  */
-#include "flight_worker.h"
+#include "worker.h"
 
 static void timers__ask_for_the_oldest_and_back_off(void **state)
 {

@@ -3,8 +3,8 @@
  * What the tests of include/thc/worker/ share: one worker whose clock is a variable,
  * its requests, packets from the aggregator, and what it would send again. No sockets.
  */
-#ifndef TESTS_UNIT_FLIGHT_WORKER_H
-#define TESTS_UNIT_FLIGHT_WORKER_H
+#ifndef TESTS_UNIT_WORKER_H
+#define TESTS_UNIT_WORKER_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -250,4 +250,4 @@ static inline void assert_again(struct worker *w, struct thc_stream *st, u64 fir
 
 #define CASE(f)	cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-#endif /* TESTS_UNIT_FLIGHT_WORKER_H */
+#endif /* TESTS_UNIT_WORKER_H */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A worker's side of the protocol (include/thc/worker/): the rules, one by
- * one, but for timers, which test_flight_timers.c has. test_flight_loss.c lets it
+ * one, but for timers, which test_worker_overdue.c has. test_worker_loss.c lets it
  * talk to the slots over a bad network.
  */
-#include "flight_worker.h"
+#include "worker.h"
 
 #include <thc/worker/stall.h>
 

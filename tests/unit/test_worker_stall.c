@@ -3,12 +3,10 @@
  * When nothing moves (include/thc/worker/stall.h): whom a worker misses, and how long
  * it waits. And the headers it writes, against values written out by hand.
  */
-#include <arpa/inet.h>
 #include <stdbool.h>
 
-#include "flight_worker.h"
+#include "worker.h"
 
-#include <thc/wire/spec.h>
 #include <thc/worker/stall.h>
 
 #define TIMEOUT		(5000 * THC_NS_PER_MS)
@@ -211,6 +209,55 @@ static void stall__the_network_has_a_second(void **state)
 	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
 }
 
+static struct thc_failure failure(struct worker *w, u64 later, int needed)
+{
+	struct thc_failure f = { .reason = THC_FAILED_NOT };
+
+	int stalled;
+
+	w->s.all = ALL;
+	stalled = thc_sender_stalled(&w->s, 5, needed, TIMEOUT, w->now + later, &f);
+	assert_int_equal(stalled, f.reason != THC_FAILED_NOT);
+	return f;
+}
+
+/* In the order of what a worker knows. */
+static void stall__says_why(void **state)
+{
+	struct worker *w = *state;
+	struct thc_flight *data = launch_one(w, &w->s.data, 5);
+	struct thc_flight *norm = launch_one(w, &w->s.norms, 5);
+	struct thc_failure f;
+
+	assert_int_equal(failure(w, TIMEOUT, 1).reason, THC_FAILED_NOT);
+	f = failure(w, TIMEOUT + 1, 1);
+	assert_int_equal(f.reason, THC_FAILED_SILENT);
+	assert_int_equal(f.error, ETIMEDOUT);
+	assert_int_equal(f.ranks, 0);
+	wait_for(w, data, 0x3, 0);
+	f = failure(w, TIMEOUT + 1, 1);
+	assert_int_equal(f.reason, THC_FAILED_MISSING);
+	assert_int_equal(f.error, ETIMEDOUT);
+	assert_int_equal(f.ranks, 0xc);
+	wait_for(w, norm, 0x4, THC_F_DIFFERS);
+	f = failure(w, TIMEOUT + 1, 1);
+	assert_int_equal(f.reason, THC_FAILED_DIFFERS);
+	assert_int_equal(f.ranks, 0x4);
+	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
+	thc_sender_unreachable(&w->s, ECONNREFUSED, w->now + 1);
+	f = failure(w, THC_UNREACHABLE_MS * THC_NS_PER_MS + 1, 1);
+	assert_int_equal(f.reason, THC_FAILED_UNREACHABLE);
+	assert_int_equal(f.error, ECONNREFUSED);
+	assert_int_equal(f.ranks, 0);
+	wait_for(w, data, 0x7, THC_F_LEFT);
+	/* a job with a deadline goes on without who left */
+	assert_int_equal(failure(w, 0, 0).reason, THC_FAILED_NOT);
+	f = failure(w, 0, 1);
+	assert_int_equal(f.reason, THC_FAILED_LEFT);
+	assert_int_equal(f.error, EPIPE);
+	assert_int_equal(f.ranks, 0x8);
+}
+
 /* A complaint while nothing is asked, and then a long pause: nobody has failed to answer. */
 static void stall__a_complaint_before_the_question_does_not_count(void **state)
 {
@@ -283,98 +330,6 @@ static void header__without_a_sum_says_so(void **state)
 	assert_int_equal(h.flags, 0);
 }
 
-/* --- WELCOME -------------------------------------------------------------- */
-
-static void welcome__only_what_can_be_served_is_sound(void **state)
-{
-	const struct thc_welcome good = {
-		.ranks = thc_be16(4),
-		.data_slots = thc_be16(THC_SLOTS_MAX - 8),
-		.norm_slots = thc_be16(8),
-		.chunk = thc_be16(THC_CHUNK_8),
-		.sum_width = 8,
-	};
-	struct thc_welcome w = good;
-
-	(void)state;
-	assert_true(thc_welcome_is_sound(&w, 3));
-	assert_false(thc_welcome_is_sound(&w, 4));
-	w.ranks = thc_be16(THC_RANKS_MAX);
-	assert_true(thc_welcome_is_sound(&w, THC_RANKS_MAX - 1));
-	w.ranks = thc_be16(THC_RANKS_MAX + 1);
-	assert_false(thc_welcome_is_sound(&w, 0));
-	w = good;
-	w.norm_slots = thc_be16(9);
-	assert_false(thc_welcome_is_sound(&w, 0));
-	w.norm_slots = 0;
-	assert_false(thc_welcome_is_sound(&w, 0));
-	w = good;
-	w.data_slots = 0;
-	assert_false(thc_welcome_is_sound(&w, 0));
-	w = good;
-	w.sum_width = 16;
-	assert_false(thc_welcome_is_sound(&w, 0));
-	w.chunk = thc_be16(THC_CHUNK_16);
-	assert_true(thc_welcome_is_sound(&w, 0));
-	w.sum_width = 12;
-	assert_false(thc_welcome_is_sound(&w, 0));
-	/* what a later version may mean by it is not known here */
-	w = good;
-	w.flags = THC_WELCOME_FLAGS;
-	assert_true(thc_welcome_is_sound(&w, 0));
-	w.flags = 0x80;
-	assert_false(thc_welcome_is_sound(&w, 0));
-	w = good;
-	w.reserved = 1;
-	assert_false(thc_welcome_is_sound(&w, 0));
-	w = good;
-	w.reserved2[sizeof(w.reserved2) - 1] = 1;
-	assert_false(thc_welcome_is_sound(&w, 0));
-}
-
-/* Each is all that differs from a WELCOME that is sound. */
-static void welcome__group_is_multicast_on_an_unprivileged_port(void **state)
-{
-	static const struct {
-		const char	*group;
-		u16		port;
-		u8		family;
-		bool		sound;
-	} cases[] = {
-		{ "239.1.2.3", 20000, 4, true },	{ "224.0.0.0", 20000, 4, true },
-		{ "239.255.255.255", 20000, 4, true },	{ "223.255.255.255", 20000, 4, false },
-		{ "240.0.0.0", 20000, 4, false },	{ "127.0.0.1", 20000, 4, false },
-		{ "0.0.0.0", 20000, 4, false },		{ "255.255.255.255", 20000, 4, false },
-		{ "239.1.2.3", 1024, 4, true },		{ "239.1.2.3", 1023, 4, false },
-		{ "239.1.2.3", 0, 4, false },		{ "239.1.2.3", 20000, 6, false },
-		{ "239.1.2.3", 20000, 0, false },	{ "ff15::77", 20000, 6, true },
-		{ "ff02::1", 20000, 6, true },		{ "ff15::77", 1023, 6, false },
-		{ "fe80::1", 20000, 6, false },		{ "::1", 20000, 6, false },
-		{ "::ffff:239.1.2.3", 20000, 6, false }, { "ff15::77", 20000, 4, false },
-	};
-	struct thc_welcome w = {
-		.ranks = thc_be16(4), .data_slots = thc_be16(8), .norm_slots = thc_be16(8),
-		.chunk = thc_be16(THC_CHUNK_8), .sum_width = 8,
-	};
-	size_t i;
-
-	(void)state;
-	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		int v6 = !!strchr(cases[i].group, ':');
-
-		memset(w.group, 0, sizeof(w.group));
-		assert_int_equal(inet_pton(v6 ? AF_INET6 : AF_INET, cases[i].group, w.group), 1);
-		w.group_port = thc_be16(cases[i].port);
-		w.family = cases[i].family;
-		w.reply = THC_REPLY_MULTICAST;
-		if (thc_welcome_is_sound(&w, 0) != cases[i].sound)
-			fail_msg("case %zu: %s port %u", i, cases[i].group, cases[i].port);
-		/* without multicast nobody looks at it */
-		w.reply = THC_REPLY_FANOUT;
-		assert_true(thc_welcome_is_sound(&w, 0));
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,11 +346,10 @@ int main(void)
 		CASE(stall__after_the_timeout),
 		CASE(stall__a_rank_that_left_is_not_waited_for),
 		CASE(stall__the_network_has_a_second),
+		CASE(stall__says_why),
 		CASE(stall__a_complaint_before_the_question_does_not_count),
 		CASE(header__request_is_as_the_wire_says),
 		CASE(header__without_a_sum_says_so),
-		cmocka_unit_test(welcome__only_what_can_be_served_is_sound),
-		cmocka_unit_test(welcome__group_is_multicast_on_an_unprivileged_port),
 	};
 
 	return cmocka_run_group_tests_name("flight_stall", tests, NULL, NULL);

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a worker does with packets (include/thc/worker/receive.h, transmit.h), by a host that
+ * writes down what it is asked.
+ */
+#include <stdbool.h>
+
+#include "worker.h"
+
+#include <thc/worker/receive.h>
+#include <thc/worker/transmit.h>
+
+#define ROOM	5
+
+struct thc_host {
+	struct worker		*w;
+	const struct packet	*p;	/* comes */
+	bool			cut;	/* its payload is not there */
+	u32			room;	/* for packets to be sent */
+	u32			sent;
+	u32			made;	/* no more are */
+	u32			took;
+	enum thc_got		got;
+	struct thc_ready	was;
+	struct thc_failure	failure;
+};
+
+THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
+{
+	(void)st;
+	return host->sent < host->room;
+}
+
+THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
+			     struct thc_ready *ready)
+{
+	struct thc_hdr *h = &host->w->request[st->next % st->slots];
+
+	if (st->next >= host->made)
+		return 0;
+	h->op = THC_OP_LUT_ADD;
+	h->round = thc_be32(ROUND);
+	*ready = (struct thc_ready){ host->w, h, (u32)st->next + 100, DATA_BYTES };
+	return 1;
+}
+
+THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
+{
+	assert_ptr_equal(f->owner, host->w);
+	assert_int_equal(f->bytes, DATA_BYTES);
+	host->sent++;
+}
+
+THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
+					const struct thc_flight *f, const struct thc_hdr *h,
+					u32 bytes)
+{
+	assert_true(bytes <= THC_LANE_BYTES);
+	assert_true(got != THC_GOT_ANSWER || f->owner);
+	assert_ptr_equal(h, &host->p->h);
+	return host->cut ? NULL : host->p->lanes;
+}
+
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
+			      struct thc_ready was, const struct thc_hdr *h)
+{
+	assert_ptr_equal(st, &host->w->s.data);
+	assert_ptr_equal(h, &host->p->h);
+	host->took++;
+	host->got = got;
+	host->was = was;
+}
+
+THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
+{
+	host->failure = *f;
+}
+
+static enum thc_drop_reason receive_from(struct thc_host *host, struct packet *p, u32 bytes,
+					 u16 port)
+{
+	const struct thc_origin from = { .port = port };
+	struct worker *w = host->w;
+
+	host->p = p;
+	return thc_worker_receive(host, &w->s, &p->h, bytes, from, w->now);
+}
+
+static enum thc_drop_reason receive(struct thc_host *host, struct packet *p, u32 bytes)
+{
+	if (bytes >= sizeof(p->h))
+		thc_seal(&p->h, p->lanes, (int)((bytes - sizeof(p->h)) / 8));
+	return receive_from(host, p, bytes, PORT);
+}
+
+static void receive__answers_once(void **state)
+{
+	struct thc_host host = { .w = *state };
+	struct worker *w = *state;
+	struct packet p, wait;
+
+	launch_data(w, 3);
+	wait = notice(w, &w->s.data, 1, THC_OP_WAIT, 0, 1);
+	assert_int_equal(receive(&host, &wait, sizeof(wait.h)), THC_DROP_NONE);
+	assert_int_equal(host.got, THC_GOT_WAIT);
+	assert_int_equal(host.was.index, 101);
+	p = result(w, &w->s.data, 1, 0);
+	assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_NONE);
+	assert_int_equal(host.got, THC_GOT_ANSWER);
+	assert_ptr_equal(host.was.owner, w);
+	assert_int_equal(host.was.index, 101);
+	assert_int_equal(host.took, 2);
+	assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_UNEXPECTED);
+	p = notice(w, &w->s.data, 2, THC_OP_STALE, THC_F_KNOWN, 1);
+	assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
+	assert_int_equal(host.got, THC_GOT_MISSED);
+	assert_int_equal(host.was.index, 102);
+	assert_int_equal(host.took, 3);
+	assert_int_equal(w->s.data.in_flight, 1);
+}
+
+/* Each packet is good but for one thing. */
+static void receive__why_a_packet_is_of_no_use(void **state)
+{
+	struct thc_host host = { .w = *state };
+	struct worker *w = *state;
+	struct packet good, p;
+
+	launch_data(w, 3);
+	w->s.unreachable_at = 1;
+	good = result(w, &w->s.data, 1, 0);
+#define REFUSED(change, bytes, why) \
+	do { \
+		p = good; \
+		change; \
+		assert_int_equal(receive(&host, &p, bytes), THC_DROP_##why); \
+	} while (0)
+	REFUSED(, sizeof(p.h) - 8, TRUNCATED);
+	REFUSED(p.h.version++, LANES_BYTES, VERSION);
+	REFUSED(p.h.job = thc_be16(JOB + 1), LANES_BYTES, JOB);
+	REFUSED(p.h.cookie = 0, LANES_BYTES, COOKIE);
+	REFUSED(p.h.reserved = 1, LANES_BYTES, RESERVED);
+	REFUSED(, LANES_BYTES + 8, LENGTH);
+	REFUSED(, LANES_BYTES - 8, MISMATCH);
+	REFUSED(p.h.op = THC_OP_WAIT, LANES_BYTES - 4, LENGTH);
+	REFUSED(p.h.round = 0, LANES_BYTES, MISMATCH);
+	REFUSED(p.h.op = THC_OP_ADD, LANES_BYTES, MISMATCH);
+	REFUSED(p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS), LANES_BYTES, SLOT);
+	REFUSED(p.h.slot = thc_be16(9); p.h.op = THC_OP_JOIN, LANES_BYTES, OP);
+	REFUSED(p.h.slot = thc_be16(9), LANES_BYTES, UNEXPECTED);
+#undef REFUSED
+	p = good;
+	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT + THC_PORT_SPAN),
+			 THC_DROP_ADDRESS);
+	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT), THC_DROP_SUM);
+	host.cut = true;
+	assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_SUM);
+	assert_int_equal(host.took, 0);
+	assert_int_equal(host.failure.reason, THC_FAILED_NOT);
+	assert_int_equal(w->s.data.in_flight, 3);
+}
+
+/* Whoever is heard is not unreachable; a packet that was corrupted says nothing. */
+static void receive__the_aggregator_is_there(void **state)
+{
+	struct thc_host host = { .w = *state };
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 1);
+	w->s.unreachable_at = 1;
+	p = result(w, &w->s.data, 0, 0);
+	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT), THC_DROP_SUM);
+	assert_int_equal(w->s.unreachable_at, 1);
+	p.h.round = 0;
+	assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_MISMATCH);
+	assert_int_equal(w->s.unreachable_at, 0);
+}
+
+static void receive__what_ends_it(void **state)
+{
+	struct thc_host host = { .w = *state };
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 1);
+	p = notice(w, &w->s.data, 0, THC_OP_STALE, 0, 1);
+	assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
+	assert_int_equal(host.failure.reason, THC_FAILED_BEHIND);
+	assert_int_equal(host.failure.error, ESTALE);
+	p.h.flags = THC_F_EPOCH;
+	p.h.epoch = thc_be32(EPOCH + 2);
+	p.h.rank = 3;
+	assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
+	assert_int_equal(host.failure.reason, THC_FAILED_EPOCH);
+	assert_int_equal(host.failure.error, ESTALE);
+	assert_int_equal(host.failure.rank, 3);
+	assert_int_equal(host.failure.epoch, EPOCH + 2);
+	host.failure.reason = THC_FAILED_NOT;
+	p.h.epoch = thc_be32(EPOCH);
+	assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_UNEXPECTED);
+	assert_int_equal(host.failure.reason, THC_FAILED_NOT);
+}
+
+/* Window, what is made, and room for packets: whichever is least. */
+static void transmit__what_is_allowed(void **state)
+{
+	struct thc_host host = { .w = *state, .room = ROOM, .made = 3 };
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+
+	st->reserved = 100;
+	thc_worker_transmit(&host, &w->s, st, 2, w->now);
+	assert_int_equal(host.sent, 2);
+	thc_worker_transmit(&host, &w->s, st, 10, w->now);
+	assert_int_equal(host.sent, 3);
+	host.made = 100;
+	thc_worker_transmit(&host, &w->s, st, 10, w->now);
+	assert_int_equal(host.sent, ROOM);
+	assert_int_equal(st->next, ROOM);
+	assert_int_equal(st->in_flight, ROOM);
+	assert_int_equal(st->flight[4].index, 104);
+}
+
+/* What no room is left for stays overdue. */
+static void transmit__again_as_there_is_room(void **state)
+{
+	struct thc_host host = { .w = *state, .room = 1 };
+	struct worker *w = *state;
+	u64 due;
+
+	launch_data(w, 4);
+	w->now += 10 * THC_RTO_MAX;
+	w->s.probes = 3;
+	due = thc_worker_retransmit(&host, &w->s, &w->s.data, w->now);
+	assert_int_equal(host.sent, 1);
+	assert_int_equal(data(w, 0)->tries, 1);
+	assert_int_equal(data(w, 1)->tries, 0);
+	assert_true(due > w->now && due != ~0ULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(receive__answers_once),
+		CASE(receive__why_a_packet_is_of_no_use),
+		CASE(receive__the_aggregator_is_there),
+		CASE(receive__what_ends_it),
+		CASE(transmit__what_is_allowed),
+		CASE(transmit__again_as_there_is_room),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
