@@ -12,6 +12,8 @@
 #include <linux/kthread.h>
 #include <linux/slab.h>
 
+#include <thc/worker/answer.h>
+
 #include "calls.h"
 #include "engine.h"
 #include "sock.h"
