@@ -33,10 +33,9 @@ static const struct brought usual = { 4096, THC_FP32, TABLE, 7, THC_CLAIM_OK, fa
 /* The agreement as @self sees it when rank r brings @all[r]. */
 static int agree(const struct brought *all, unsigned int ranks, unsigned int self, char *sentence)
 {
-	static uint8_t own[THC_ANSWER_BYTES];
 	uint32_t sum[THC_LANE_BYTES / 4] = { 0 }, lanes[THC_LANE_BYTES / 4];
 	struct thc_client c = { .params.ranks = (uint16_t)ranks };
-	struct thc_request r = { .client = &c, .norm_packets = own };
+	struct thc_request r = { .client = &c };
 	unsigned int rank, i, pass;
 	int error;
 
@@ -54,7 +53,7 @@ static int agree(const struct brought *all, unsigned int ranks, unsigned int sel
 			if (thc_le32(lanes[i]) > thc_le32(sum[i]))
 				sum[i] = lanes[i];
 	}
-	memcpy(own + sizeof(struct thc_hdr), lanes, sizeof(lanes));
+	memcpy((struct thc_hdr *)r.claim + 1, lanes, sizeof(lanes));
 	error = thc_agree_check(&r, sum);
 	strcpy(sentence, r.sentence);
 	return error;

@@ -7,10 +7,13 @@
  * gives.
  */
 #include "codec_util.h"
-#include "request.h"
-#include "transport.h"
 
 #include "client.h"
+#include "pipeline.h"
+#include "request.h"
+#include "scheme.h"
+#include "scheme_thc.h"
+#include "transport.h"
 
 #define SEED	0x7e57
 #define ROUND	5
@@ -32,6 +35,7 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	pthread_mutex_init(&c->lock, NULL);
 	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &c->params.table), 0);
 	c->transport = &thc_udp_transport;
+	c->scheme = &thc_scheme_thc;
 	c->params.ranks = 1;
 	c->params.data_slots = 512;
 	c->params.norm_slots = 64;
@@ -65,13 +69,14 @@ static struct thc_request *begin(struct thc_client *c, const struct bucket *b, v
 
 	assert_non_null(r);
 	r->error = b->feedback ? error : NULL;
-	assert_int_equal(thc_request_prepare(r), 0);
-	r->stage = THC_STAGE_MEASURE;
-	r->round = ROUND;
-	while (r->stage == THC_STAGE_MEASURE)
-		assert_true(thc_request_compute(r));
-	assert_int_equal(r->stage, THC_STAGE_AGREE);
-	thc_request_agree_packet(r);
+	c->round = ROUND;
+	c->queue = r;
+	thc_pipeline_advance(c);
+	assert_int_equal(r->stage, THC_STAGE_BEGUN);
+	while (!r->claimed)
+		assert_true(thc_pipeline_compute(c));
+	thc_pipeline_advance(c);
+	assert_int_equal(r->phases.phase[THC_AGREEMENT].ready, 1);
 	return r;
 }
 
@@ -82,23 +87,26 @@ static void compute_some(struct thc_request *r, struct rng *dice, unsigned int m
 
 	if (most && rng_u64(dice) & 1)
 		return;
-	while (slices-- && thc_request_compute(r))
+	while (slices-- && thc_pipeline_compute(r->client))
 		;
 }
 
 /* Some other rank's norms are this many times our own. */
 #define AGREED	2
 
-/* Index 0 is the agreement. */
-static void norm_comes_back(struct thc_request *r, uint32_t index)
+/* Chunk @index of the agreement, or of the norms, which are the next phase. */
+static void norm_comes_back(struct thc_request *r, unsigned int phase, uint32_t index)
 {
+	struct thc_phase *p = &r->phases.phase[phase];
 	uint8_t lanes[THC_LANE_BYTES];
+	const uint16_t count = 1;
 	uint32_t bits;
 	float norm;
 	size_t i;
 
-	memcpy(lanes, thc_request_norm_packet(r, index) + 1, sizeof(lanes));
-	for (i = 0; index && i < sizeof(lanes); i += sizeof(bits)) {
+	assert_true(index < p->ready);
+	memcpy(lanes, p->packets + index * p->stride + sizeof(struct thc_hdr), sizeof(lanes));
+	for (i = 0; phase != THC_AGREEMENT && i < sizeof(lanes); i += sizeof(bits)) {
 		memcpy(&bits, lanes + i, sizeof(bits));
 		bits = thc_le32(bits);
 		memcpy(&norm, &bits, sizeof(norm));
@@ -107,30 +115,31 @@ static void norm_comes_back(struct thc_request *r, uint32_t index)
 		bits = thc_le32(bits);
 		memcpy(lanes + i, &bits, sizeof(bits));
 	}
-	thc_request_norm_answer(r, index, lanes);
+	thc_pipeline_answer(p, index, 1, &count, lanes);
 }
 
 /* The agreement, then the norm packets in a random order. */
 static void norms_come_back(struct thc_request *r, struct rng *dice, unsigned int most)
 {
-	uint32_t *order, i;
+	const struct thc_progress *g = r->progress;
+	uint32_t *order = test_buffer((g->norm_chunks + 1) * sizeof(*order)), i;
 
 	compute_some(r, dice, most);
-	norm_comes_back(r, 0);
-	assert_int_equal(r->stage, THC_STAGE_DATA);
-	order = test_buffer((r->norm_chunks + 1) * sizeof(*order));
-	for (i = 0; i < r->norm_chunks; i++) {
+	norm_comes_back(r, THC_AGREEMENT, 0);
+	assert_int_equal(r->stage, THC_STAGE_AGREED);
+	thc_pipeline_advance(r->client);
+	for (i = 0; i < g->norm_chunks; i++) {
 		uint32_t at = (uint32_t)(rng_u64(dice) % (i + 1));
 
 		order[i] = order[at];
-		order[at] = i + 1;
+		order[at] = i;
 	}
-	for (i = 0; i < r->norm_chunks; i++) {
+	for (i = 0; i < g->norm_chunks; i++) {
 		compute_some(r, dice, most);
-		norm_comes_back(r, order[i]);
+		norm_comes_back(r, THC_AGREEMENT + 1, order[i]);
 	}
 	compute_some(r, dice, 0);
-	assert_int_equal(r->packed, r->blocks);
+	assert_int_equal(g->packed, g->blocks);
 	free(order);
 }
 
@@ -149,11 +158,14 @@ static void *gradient_of(const struct bucket *b)
 
 static void assert_packets(struct thc_request *r, const uint8_t *packed)
 {
-	size_t bytes = r->client->params.chunk / 2;
+	const struct thc_phase *p = &r->phases.phase[THC_AGREEMENT + 2];
 	uint32_t i;
 
-	for (i = 0; i < r->data_chunks; i++)
-		assert_memory_equal(thc_request_data_packet(r, i) + 1, packed + i * bytes, bytes);
+	assert_int_equal(p->payload, r->client->params.chunk / 2);
+	assert_int_equal(p->ready, p->sized);
+	for (i = 0; i < p->sized; i++)
+		assert_memory_equal(p->packets + i * p->stride + sizeof(struct thc_hdr),
+				    packed + i * p->payload, p->payload);
 }
 
 /* Returns blocks rotated ahead; @most as in compute_some(). */
@@ -194,6 +206,7 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 	if (b->feedback)
 		assert_memory_equal(error.next, lost, b->count * sizeof(float));
 	ahead = c.stats.rotated_ahead;
+	c.queue = NULL;
 	thc_request_release(r);
 	thc_request_destroy(r);
 	client_exit(&c);

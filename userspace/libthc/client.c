@@ -14,6 +14,7 @@
 #include "client.h"
 #include "engine.h"
 #include "request.h"
+#include "scheme.h"
 #include "structs.h"
 #include "transport.h"
 
@@ -131,13 +132,7 @@ static void tear_down(struct thc_client *c)
 	c->flights = NULL;
 	thc_stream_init(&c->sender.data, NULL, 0, 0);
 	thc_stream_init(&c->sender.norms, NULL, 0, 0);
-	if (c->scratch)
-		thc_account(c, -(ssize_t)thc_scratch_bytes(c));
-	free(c->scratch);
-	c->scratch = NULL;
-	if (c->codec_ready)
-		thc_codec_exit(&c->codec);
-	c->codec_ready = false;
+	c->scheme->close(c);
 }
 
 /* What the program asks for, or else the environment. */
@@ -182,7 +177,9 @@ static int join_job(struct thc_client *c)
 
 	if (error)
 		return error;
-	error = thc_client_set_up(c);
+	c->round = 0;
+	c->sender.unreachable_at = 0;
+	error = c->scheme->open(c);
 	/* the others are not to start with a rank that has given up */
 	if (error)
 		c->transport->leave(c);
@@ -207,6 +204,7 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 		return thc_fail(-ENOMEM, "out of memory");
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->work, NULL);
+	c->scheme = &thc_scheme_thc;
 	c->options = known;
 	snprintf(c->aggregator, sizeof(c->aggregator), "%s", known.aggregator);
 	c->options.aggregator = c->aggregator;

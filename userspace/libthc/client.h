@@ -50,6 +50,7 @@
 
 struct thc_afthc;
 struct thc_request;
+struct thc_scheme;
 struct thc_transport;
 
 /* What the I/O thread does, and what it takes to wake it. */
@@ -78,6 +79,7 @@ struct thc_client {
 	bool			running;
 	int			wake;		/* eventfd */
 
+	const struct thc_scheme	*scheme;
 	const struct thc_transport *transport;
 	struct thc_link		link;
 	struct thc_afthc	*afthc;		/* NULL with UDP */

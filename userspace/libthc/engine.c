@@ -14,6 +14,7 @@
 
 #include "client.h"
 #include "engine.h"
+#include "pipeline.h"
 #include "request.h"
 #include "transport.h"
 
@@ -97,55 +98,6 @@ void thc_engine_adrift(struct thc_client *c, const struct thc_request *r)
 	thc_engine_break(c, r->status, text);
 }
 
-/* --- stages --------------------------------------------------------------- */
-
-/* Sequence numbers are given in the order of the requests, and a request's
- * norms and data only once its agreement has come: a round that fails there
- * leaves no gap, and the next one can go on.
- */
-static void advance(struct thc_client *c)
-{
-	struct thc_stream *norms = &c->sender.norms, *data = &c->sender.data;
-	struct thc_request *active[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), i;
-
-	for (i = 0; i < n; i++) {
-		struct thc_request *r = active[i];
-
-		if (r->stage == THC_STAGE_QUEUED) {
-			if (thc_request_prepare(r)) {
-				thc_engine_break(c, -ENOMEM, r->sentence);
-				return;
-			}
-			r->stage = THC_STAGE_MEASURE;
-			r->round = c->round++;
-		}
-		if (r->stage == THC_STAGE_AGREE && !r->norms_sendable &&
-		    (i == 0 || active[i - 1]->stage > THC_STAGE_AGREE)) {
-			r->norm_first = norms->reserved++;
-			thc_request_agree_packet(r);
-			c->sender.progress_at = thc_now();
-		}
-		if (r->stage == THC_STAGE_DATA && r->norms_sendable > 1 && !r->data_reserved) {
-			r->data_first = data->reserved;
-			r->data_reserved = true;
-			norms->reserved += r->norm_chunks;
-			data->reserved += r->data_chunks;
-		}
-	}
-}
-
-static bool compute(struct thc_client *c)
-{
-	struct thc_request *active[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), i;
-
-	for (i = 0; i < n; i++)
-		if (thc_request_compute(active[i]))
-			return true;
-	return false;
-}
-
 static void finish_done(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
@@ -227,12 +179,12 @@ static bool turn(struct thc_client *c, uint64_t *due)
 	bool busy;
 
 	*due = UINT64_MAX;
-	advance(c);
+	thc_pipeline_advance(c);
 	busy = c->transport->receive(c);
 	finish_done(c);
-	advance(c);
+	thc_pipeline_advance(c);
 	busy |= c->transport->send(c, due);
-	return compute(c) || busy;
+	return thc_pipeline_compute(c) || busy;
 }
 
 void *thc_engine_run(void *client)

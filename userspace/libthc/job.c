@@ -75,31 +75,3 @@ void thc_window_choose(struct thc_client *c, uint32_t answers)
 		c->window_limit = "the option window";
 	}
 }
-
-int thc_client_set_up(struct thc_client *c)
-{
-	int error;
-
-	if (thc_table_hash(&c->params.table) != c->params.table_hash)
-		return thc_fail(
-			-EPROTO,
-			"the aggregator's table does not match its hash: use the same version of THC on all hosts");
-	error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2, c->params.seed,
-			       c->options.simd);
-	if (error == -ENOTSUP)
-		return thc_fail(error,
-				"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
-	if (error)
-		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
-	c->codec_ready = true;
-	if (c->params.flags & THC_WELCOME_F_CORRELATED)
-		thc_codec_set_correlated(&c->codec, c->params.ranks);
-	c->scratch = malloc(thc_scratch_bytes(c));
-	if (!c->scratch)
-		return thc_fail(-ENOMEM, "out of memory for a block of %u values",
-				1U << c->params.block_log2);
-	thc_account(c, (ssize_t)thc_scratch_bytes(c));
-	c->round = 0;
-	c->sender.unreachable_at = 0;
-	return 0;
-}

@@ -33,7 +33,5 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 		    unsigned int rank);
 /* client.window and why it is no larger; the sockets have room for so many @answers. */
 void thc_window_choose(struct thc_client *c, uint32_t answers);
-/* Codec and memory for client.params. */
-int thc_client_set_up(struct thc_client *c);
 
 #endif /* LIBTHC_JOB_H */

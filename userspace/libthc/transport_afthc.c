@@ -13,6 +13,7 @@
 #include "client.h"
 #include "engine.h"
 #include "failure.h"
+#include "pipeline.h"
 #include "request.h"
 #include "resolve.h"
 #include "transport.h"
@@ -62,12 +63,13 @@ struct thc_afthc {
 	unsigned int	norm_messages;
 };
 
-enum kind { KIND_NORM, KIND_DATA };
+/* thc_send.tag: which part of which request a message is: round, phase, first chunk. */
+#define TAG_PHASE_SHIFT	28
+#define TAG_CHUNK_MASK	((1U << TAG_PHASE_SHIFT) - 1)
 
-/* thc_send.tag: which part of which request a message is. */
-static uint64_t tag_of(const struct thc_request *r, enum kind kind, uint32_t first)
+static unsigned int phase_of(uint64_t tag)
 {
-	return r->round << 33 | (uint64_t)kind << 32 | first;
+	return (uint32_t)tag >> TAG_PHASE_SHIFT;
 }
 
 /* --- failures ------------------------------------------------------------- */
@@ -252,7 +254,7 @@ static void leave_job(struct thc_client *c)
  */
 static void expect_norms(struct thc_client *c, uint64_t tag)
 {
-	uint64_t took = c->afthc->norms_ns[!!(uint32_t)tag];
+	uint64_t took = c->afthc->norms_ns[phase_of(tag) != THC_AGREEMENT];
 
 	c->afthc->norm_messages++;
 	c->afthc->norms_at = thc_now();
@@ -264,7 +266,8 @@ static void expect_norms(struct thc_client *c, uint64_t tag)
 static void norms_came(struct thc_client *c, uint64_t tag)
 {
 	c->afthc->norm_messages--;
-	c->afthc->norms_ns[!!(uint32_t)tag] = (thc_now() - c->afthc->norms_at) / 8 * 7;
+	c->afthc->norms_ns[phase_of(tag) != THC_AGREEMENT] =
+		(thc_now() - c->afthc->norms_at) / 8 * 7;
 }
 
 /* --- out ------------------------------------------------------------------ */
@@ -316,22 +319,19 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 	return -1;
 }
 
-static int send_chunks(struct thc_client *c, struct thc_request *r, enum kind kind, uint32_t first,
-		       uint32_t count)
+static int send_chunks(struct thc_client *c, const struct thc_phase *p, uint32_t count)
 {
-	bool norms = kind == KIND_NORM;
-	size_t bytes = norms ? THC_LANE_BYTES : c->params.chunk / 2;
-	size_t stride = norms ? THC_ANSWER_BYTES : r->region_bytes;
-	struct thc_hdr *h = norms ? thc_request_norm_packet(r, first) :
-				    thc_request_data_packet(r, first);
+	const struct thc_request *r = p->request;
+	struct thc_hdr *h = (void *)(p->packets + p->handed * p->stride);
 	struct thc_send send = {
-		.op = norms ? THC_OP_MAX : THC_OP_LUT_ADD,
-		.width = norms ? 32 : 4,
-		.stride = (uint16_t)stride,
+		.op = p->op,
+		.width = p->width,
+		.stride = (uint16_t)p->stride,
 		.round = (uint32_t)r->round,
-		.tag = tag_of(r, kind, first),
+		.tag = r->round << 32 | (uint64_t)(p - r->phases.phase) << TAG_PHASE_SHIFT |
+		       p->handed,
 	};
-	struct iovec all = { .iov_base = h + 1, .iov_len = (count - 1) * stride + bytes };
+	struct iovec all = { .iov_base = h + 1, .iov_len = (count - 1) * p->stride + p->payload };
 
 	return send_message(c, &send, all);
 }
@@ -344,65 +344,54 @@ static uint32_t at_most(const struct thc_client *c, uint32_t count)
 	return count < room ? count : room;
 }
 
-static int send_norms(struct thc_client *c, struct thc_request *r)
+/* 1: all that there is of @p is the kernel's, 0: not yet, -1: the client is broken. */
+static int send_phase(struct thc_client *c, struct thc_phase *p, bool *changed)
 {
-	int sent = 1;
-
-	while (sent > 0 && r->norms_handed < r->norms_sendable) {
-		uint32_t n = at_most(c, r->norms_sendable - r->norms_handed);
-
-		sent = send_chunks(c, r, KIND_NORM, r->norms_handed, n);
-		if (sent > 0)
-			r->norms_handed += n;
-	}
-	return sent;
-}
-
-static int send_data(struct thc_client *c, struct thc_request *r)
-{
-	uint32_t ready = (uint32_t)(r->packed * (r->data_chunks / r->blocks));
-	int sent = 1;
-
-	while (sent > 0 && r->data_handed < ready) {
-		uint32_t n = at_most(c, r->data_chunks - r->data_handed);
+	while (p->handed < p->sized) {
+		uint32_t n = at_most(c, p->sized - p->handed);
+		int sent;
 
 		/* whole messages */
-		if (n > ready - r->data_handed)
-			break;
-		sent = send_chunks(c, r, KIND_DATA, r->data_handed, n);
-		if (sent > 0)
-			r->data_handed += n;
+		if (n > p->ready - p->handed)
+			return 0;
+		sent = send_chunks(c, p, n);
+		if (sent <= 0)
+			return sent;
+		p->handed += n;
+		*changed = true;
 	}
-	return sent;
+	return p->closed;
 }
 
-static uint32_t handed(struct thc_request **active, unsigned int n)
+/* All ranks hand over a stream's chunks in the order of their numbers. */
+static int send_stream(struct thc_client *c, struct thc_phases *const *all, unsigned int n,
+		       bool control, bool *changed)
 {
-	uint32_t sum = 0;
-	unsigned int i;
+	unsigned int i, k;
 
-	for (i = 0; i < n; i++)
-		sum += active[i]->norms_handed + active[i]->data_handed;
-	return sum;
+	for (i = 0; i < n; i++) {
+		for (k = 0; k < all[i]->count && !all[i]->over; k++) {
+			struct thc_phase *p = &all[i]->phase[k];
+			int sent = p->control == control ? send_phase(c, p, changed) : 1;
+
+			if (sent <= 0)
+				return sent;
+		}
+	}
+	return 1;
 }
 
-/* All ranks hand over norms, and data, in the order of the requests; true: there was a change. */
+/* True: there was a change. */
 static bool hand_over(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), i;
-	uint32_t before = handed(active, n);
+	struct thc_phases *all[THC_ACTIVE_MAX];
+	unsigned int n = thc_pipeline_phases(active, thc_engine_active(c, active), all);
+	bool changed = false;
 
-	for (i = 0; i < n; i++)
-		if (active[i]->stage != THC_STAGE_QUEUED && send_norms(c, active[i]) < 0)
-			return true;
-	for (i = 0; i < n && active[i]->stage >= THC_STAGE_DATA; i++) {
-		if (send_data(c, active[i]) < 0)
-			return true;
-		if (active[i]->data_handed < active[i]->data_chunks)
-			break;
-	}
-	return handed(active, n) != before;
+	if (send_stream(c, all, n, true, &changed) < 0)
+		return true;
+	return send_stream(c, all, n, false, &changed) < 0 || changed;
 }
 
 /* Timers are the kernel's, but for the one that looks for memory. */
@@ -430,7 +419,7 @@ static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
 	unsigned int n = thc_engine_active(c, active), i;
 
 	for (i = 0; i < n; i++)
-		if (active[i]->stage != THC_STAGE_QUEUED && active[i]->round == tag >> 33)
+		if (active[i]->stage != THC_STAGE_QUEUED && (uint32_t)active[i]->round == tag >> 32)
 			return active[i];
 	return NULL;
 }
@@ -438,22 +427,14 @@ static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
 static void take_message(struct thc_client *c, const struct thc_received *m)
 {
 	struct thc_request *r = request_of(c, m->tag);
-	uint32_t first = (uint32_t)m->tag, k;
+	const uint8_t *lanes = c->afthc->in;
 
 	/* of a request that failed at its agreement */
-	if (!r)
-		return;
-	if (m->tag >> 32 & 1) {
-		thc_request_data_answers(
-			r, first, m->chunks,
-			(const uint16_t *)(c->afthc->in + (size_t)m->chunks * THC_LANE_BYTES),
-			c->afthc->in);
-		return;
-	}
-	for (k = 0; k < m->chunks && !r->status; k++)
-		thc_request_norm_answer(r, first + k, c->afthc->in + (size_t)k * THC_LANE_BYTES);
-	if (r->adrift)
-		thc_engine_adrift(c, r);
+	if (r)
+		thc_pipeline_answer(&r->phases.phase[phase_of(m->tag)],
+				    (uint32_t)m->tag & TAG_CHUNK_MASK, m->chunks,
+				    (const void *)(lanes + (size_t)m->chunks * THC_LANE_BYTES),
+				    lanes);
 }
 
 /* 1: a message, 0: none now, -1: the client is broken. */

@@ -14,6 +14,7 @@
 #include "client.h"
 #include "engine.h"
 #include "failure.h"
+#include "pipeline.h"
 #include "request.h"
 #include "transport.h"
 
@@ -21,13 +22,15 @@
 
 /**
  * struct thc_host - a client for the time of a look at its sockets
- * @active: its requests, @actives
+ * @active: its requests, @actives; those that have phases: @all, @count_all
  * @out: packets to be sent by one call, @count
  */
 struct thc_host {
 	struct thc_client	*c;
 	struct thc_request	*active[THC_ACTIVE_MAX];
 	unsigned int		actives;
+	struct thc_phases	*all[THC_ACTIVE_MAX];
+	unsigned int		count_all;
 	struct thc_outgoing	out[THC_BATCH];
 	unsigned int		count;
 };
@@ -41,29 +44,19 @@ THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
-	bool norms = st == &host->c->sender.norms;
-	unsigned int i;
+	struct thc_phase *p =
+		thc_phases_find(host->all, host->count_all, st == &host->c->sender.norms, st->next);
+	uint32_t index = p ? (uint32_t)(st->next - p->first) : 0;
 
-	for (i = 0; i < host->actives; i++) {
-		struct thc_request *r = host->active[i];
-		uint64_t first = norms ? r->norm_first : r->data_first;
-		uint64_t made = norms ? r->norms_sendable :
-					r->packed * (r->data_chunks / (r->blocks ? r->blocks : 1));
-		uint32_t index = (uint32_t)(st->next - first);
-
-		if (r->stage == THC_STAGE_QUEUED || st->next < first || st->next >= first + made)
-			continue;
-		*ready = (struct thc_ready){
-			.owner = r,
-			.packet = norms ? thc_request_norm_packet(r, index) :
-					  thc_request_data_packet(r, index),
-			.index = index,
-			.bytes = (uint16_t)(sizeof(struct thc_hdr) +
-					    (norms ? THC_LANE_BYTES : host->c->params.chunk / 2)),
-		};
-		return 1;
-	}
-	return 0;
+	if (!p || index >= p->ready)
+		return 0;
+	*ready = (struct thc_ready){
+		.owner = p,
+		.packet = (void *)(p->packets + index * p->stride),
+		.index = index,
+		.bytes = (uint16_t)(sizeof(struct thc_hdr) + p->payload),
+	};
+	return 1;
 }
 
 THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
@@ -94,22 +87,20 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
 			      struct thc_ready was, const struct thc_hdr *h)
 {
-	const void *lanes = got == THC_GOT_ANSWER ? h + 1 : NULL;
-	struct thc_request *r = was.owner;
+	bool excluded = !(thc_be64(h->bitmap) >> host->c->options.rank & 1);
+	bool answered = got == THC_GOT_ANSWER;
 	struct thc_client *c = host->c;
+	uint16_t count = answered ? thc_be16(h->count) : 0;
 
+	(void)st;
 	c->stats.repeats += !!(h->flags & THC_F_REPEAT);
 	if (got == THC_GOT_WAIT) {
 		c->stats.waits++;
 		return;
 	}
 	c->stats.chunks++;
-	if (st == &c->sender.data)
-		thc_request_data_answer(r, was.index, h, lanes);
-	else
-		thc_request_norm_answer(r, was.index, lanes);
-	if (r->adrift)
-		thc_engine_adrift(c, r);
+	count |= excluded ? THC_COUNT_EXCLUDED : 0;
+	thc_pipeline_answer(was.owner, was.index, 1, &count, answered ? (void *)(h + 1) : NULL);
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
@@ -220,6 +211,7 @@ static bool send_more(struct thc_client *c, uint64_t *due)
 	bool busy;
 
 	host.actives = thc_engine_active(c, host.active);
+	host.count_all = thc_pipeline_phases(host.active, host.actives, host.all);
 	busy = transmit(&host, norms, norms->slots);
 	busy |= transmit(&host, data, thc_window_size(&c->sender.window));
 	busy |= retransmit(&host, norms, due);

@@ -8,6 +8,16 @@
 
 #include <thc/types.h>
 
+/* Schemes: id, and its name everywhere. */
+#define THC_SCHEMES(X) X(THC, thc)
+
+enum thc_scheme_id {
+#define THC_SCHEME_ID(id, name) THC_SCHEME_##id,
+	THC_SCHEMES(THC_SCHEME_ID)
+#undef THC_SCHEME_ID
+		THC_SCHEMES_COUNT
+};
+
 #define THC_WELCOME_FLAGS                                                                          \
 	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT |                    \
 	 THC_WELCOME_F_NOSUM | THC_WELCOME_F_CORRELATED | THC_WELCOME_F_NOGSO)

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * Phases: a request is a list of runs of chunks, each in one of the two streams of
+ * <thc/worker/sender.h>. All ranks give the same chunk the same number, or sums would be of
+ * different things:
+ *
+ *  - Numbers of a stream go to (request, phase, chunk) in this order. A phase is given numbers
+ *    for as many chunks as it is known to have, and what comes behind it in its stream waits
+ *    until it is closed, which is when it will have no more.
+ *  - How many chunks a phase has follows from the claims, from answers of the control stream and
+ *    from constants: never from this rank's data, from time or from the order of packets.
+ *  - The first phase is the agreement. The others are numbered once it has succeeded, so one
+ *    that fails leaves no gap.
+ *
+ * Pure functions; tests/unit/test_phases.c lets ranks run through them in any order.
+ */
+#ifndef LIBTHC_PHASE_H
+#define LIBTHC_PHASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <thc/types.h>
+
+#define THC_PHASES_MAX	8
+/* The agreement is the first phase of each request. */
+#define THC_AGREEMENT	0
+
+struct thc_request;
+
+/**
+ * struct thc_phase - a run of chunks in one stream
+ * @request: whose
+ * @packets: of its chunks, header first, @stride bytes apart
+ * @payload: bytes behind a header
+ * @first: number of its first chunk, once @numbered is not 0
+ * @sized: chunks that are known to be in it
+ * @numbered: of these
+ * @ready: of these, those whose packets are made; they are made in order
+ * @handed: of these, those that are the kernel's (AF_THC)
+ * @answered: chunks that have their answer, in any order
+ * @op, @width: of its requests
+ * @control: in the control stream, else among the data
+ * @closed: @sized is final
+ */
+struct thc_phase {
+	struct thc_request	*request;
+	uint8_t			*packets;
+	size_t			stride;
+	uint32_t		payload;
+	uint64_t		first;
+	uint32_t		sized;
+	uint32_t		numbered;
+	uint32_t		ready;
+	uint32_t		handed;
+	uint32_t		answered;
+	uint8_t			op;
+	uint8_t			width;
+	bool			control;
+	bool			closed;
+};
+
+/**
+ * struct thc_phases - those of one request
+ * @agreed: the agreement has succeeded
+ * @over: it has failed: nothing follows
+ */
+struct thc_phases {
+	struct thc_phase	phase[THC_PHASES_MAX];
+	unsigned int		count;
+	bool			agreed;
+	bool			over;
+};
+
+/* Numbers what can be, of the stream of @control: of @n requests in order, from *@next on. */
+void thc_phases_number(struct thc_phases *const *all, unsigned int n, bool control, u64 *next);
+/* Every chunk that there is has its answer. */
+bool thc_phases_done(const struct thc_phases *all);
+/* The one of @n requests' phases with chunk @number of a stream, ready or not; NULL: none has it. */
+struct thc_phase *thc_phases_find(struct thc_phases *const *all, unsigned int n, bool control,
+				  uint64_t number);
+
+#endif /* LIBTHC_PHASE_H */

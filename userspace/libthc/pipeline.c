@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * Requests on their way through agreement and phases.
+ *
+ *	QUEUED --- memory, phases ---> BEGUN --- claims agree ---> AGREED --- all answers ---> DONE
+ *	                                  +------ they do not, or a rank's is not finite ------^
+ */
+#include <errno.h>
+
+#include "agree.h"
+#include "client.h"
+#include "engine.h"
+#include "pipeline.h"
+#include "request.h"
+#include "scheme.h"
+
+unsigned int thc_pipeline_phases(struct thc_request *const *active, unsigned int n,
+				 struct thc_phases **all)
+{
+	unsigned int i;
+
+	for (i = 0; i < n && active[i]->stage != THC_STAGE_QUEUED; i++)
+		all[i] = &active[i]->phases;
+	return i;
+}
+
+void thc_pipeline_ready(struct thc_phase *p, uint32_t index)
+{
+	struct thc_request *r = p->request;
+	const struct thc_sender *s = &r->client->sender;
+	struct thc_hdr *h = (void *)(p->packets + index * p->stride);
+
+	p->ready = index + 1;
+	/* thc.ko writes headers of its own */
+	if (!r->client->flights)
+		return;
+	thc_sender_request(s, p->control ? &s->norms : &s->data, h, p->op, p->width,
+			   (uint32_t)r->round, p->first + index);
+	thc_seal(h, h + 1, (int)(p->payload / 8));
+}
+
+void thc_pipeline_claim(struct thc_request *r, int status)
+{
+	r->claim_status = status;
+	r->claimed = true;
+}
+
+static void send_claim(struct thc_request *r)
+{
+	thc_agree_claim(r, (struct thc_hdr *)r->claim + 1);
+	thc_pipeline_ready(&r->phases.phase[THC_AGREEMENT], 0);
+	r->client->sender.progress_at = thc_now();
+}
+
+static int begin(struct thc_client *c, struct thc_request *r)
+{
+	if (r->stage != THC_STAGE_QUEUED)
+		return 0;
+	if (thc_request_prepare(r))
+		return -ENOMEM;
+	r->stage = THC_STAGE_BEGUN;
+	r->round = c->round++;
+	return 0;
+}
+
+void thc_pipeline_advance(struct thc_client *c)
+{
+	struct thc_request *active[THC_ACTIVE_MAX];
+	struct thc_phases *all[THC_ACTIVE_MAX];
+	unsigned int n = thc_engine_active(c, active), i;
+
+	for (i = 0; i < n; i++) {
+		if (begin(c, active[i])) {
+			thc_engine_break(c, -ENOMEM, active[i]->sentence);
+			return;
+		}
+	}
+	thc_pipeline_phases(active, n, all);
+	thc_phases_number(all, n, true, &c->sender.norms.reserved);
+	thc_phases_number(all, n, false, &c->sender.data.reserved);
+	for (i = 0; i < n; i++) {
+		struct thc_request *r = active[i];
+		const struct thc_phase *agreement = &r->phases.phase[THC_AGREEMENT];
+
+		if (r->claimed && agreement->numbered && !agreement->ready)
+			send_claim(r);
+		if (r->stage == THC_STAGE_AGREED && !r->going) {
+			r->going = true;
+			c->scheme->agreed(r);
+		}
+	}
+}
+
+bool thc_pipeline_compute(struct thc_client *c)
+{
+	struct thc_request *active[THC_ACTIVE_MAX];
+	unsigned int n = thc_engine_active(c, active), i;
+
+	for (i = 0; i < n; i++)
+		if ((active[i]->stage == THC_STAGE_BEGUN || active[i]->stage == THC_STAGE_AGREED) &&
+		    c->scheme->compute(active[i]))
+			return true;
+	return false;
+}
+
+/* The caller takes NaN for a result, and all ranks that took part have seen it. */
+static bool may_be_nonfinite(const struct thc_request *r)
+{
+	return r->client->options.flags & THC_CLIENT_NONFINITE && !r->adrift;
+}
+
+static void claims_came(struct thc_request *r, const uint8_t *lanes)
+{
+	r->status = thc_agree_check(r, lanes);
+	if (r->status == -EDOM && may_be_nonfinite(r))
+		r->status = THC_NONFINITE;
+	r->phases.agreed = !r->status;
+	r->phases.over = r->status;
+	r->stage = r->status ? THC_STAGE_DONE : THC_STAGE_AGREED;
+}
+
+/* Sums that lack ranks; scales that lack some are none. */
+static void count_missing(struct thc_client *c, const uint16_t *counts, uint32_t chunks)
+{
+	uint32_t k;
+
+	for (k = 0; k < chunks; k++) {
+		c->stats.excluded += !!(counts[k] & THC_COUNT_EXCLUDED);
+		c->stats.partial += (counts[k] & ~THC_COUNT_EXCLUDED) < c->params.ranks;
+	}
+}
+
+void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
+			 const uint16_t *counts, const uint8_t *lanes)
+{
+	struct thc_request *r = p->request;
+	unsigned int phase = (unsigned int)(p - r->phases.phase);
+
+	p->answered += chunks;
+	if (phase == THC_AGREEMENT) {
+		claims_came(r, lanes);
+	} else {
+		if (!p->control)
+			count_missing(r->client, counts, chunks);
+		r->client->scheme->answer(r, phase, first, chunks, counts, lanes);
+		if (thc_phases_done(&r->phases))
+			r->stage = THC_STAGE_DONE;
+	}
+	if (r->adrift)
+		thc_engine_adrift(r->client, r);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * What becomes of a request: its agreement, then the phases of its scheme. pipeline.c alone
+ * changes its stage.
+ */
+#ifndef LIBTHC_PIPELINE_H
+#define LIBTHC_PIPELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "phase.h"
+
+struct thc_client;
+
+/* Begins requests, numbers their chunks, and lets them go on that have agreed. */
+void thc_pipeline_advance(struct thc_client *c);
+/* One slice of computation; false: nothing to do now. */
+bool thc_pipeline_compute(struct thc_client *c);
+/* What this rank brings is known: it can claim that, with @status, enum thc_claim_status. */
+void thc_pipeline_claim(struct thc_request *r, int status);
+/* Chunk @index of @p can go out: its payload is in its packet, which is next in order. */
+void thc_pipeline_ready(struct thc_phase *p, uint32_t index);
+/* The phases of @n active requests that have any: how many requests. */
+unsigned int thc_pipeline_phases(struct thc_request *const *active, unsigned int n,
+				 struct thc_phases **all);
+/* See thc_scheme.answer; the request may be gone afterwards. */
+void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
+			 const uint16_t *counts, const uint8_t *lanes);
+
+#endif /* LIBTHC_PIPELINE_H */

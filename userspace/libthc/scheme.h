@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * A scheme: how a bucket becomes chunks that can be summed, and the sums a bucket. It fills
+ * phases (phase.h); who numbers, sends and receives them does not know what is in them.
+ */
+#ifndef LIBTHC_SCHEME_H
+#define LIBTHC_SCHEME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <thc/wire/spec.h>
+
+struct thc_client;
+struct thc_request;
+
+/**
+ * struct thc_scheme - its functions; all but open and close in the I/O thread
+ * @name: as users write it
+ * @open: makes what it needs for the client's job; -EPROTO, -ENOTSUP, -ENOMEM, with a sentence
+ * @close: ends that, whether or not @open succeeded
+ * @prepare: memory and phases behind the agreement, with the chunks that are known from the
+ *	start; the transport will take @growth bytes. -ENOMEM
+ * @compute: a slice of at most THC_SLICE coordinates; false: there is nothing to do now. Says by
+ *	thc_pipeline_claim() what it has found
+ * @agreed: the agreement has succeeded, and phases have their numbers
+ * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
+ *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED
+ * @finish: writes the result to the caller's buffer
+ * @release: gives back what @prepare took, whether or not it succeeded
+ */
+struct thc_scheme {
+	const char	*name;
+	int		(*open)(struct thc_client *c);
+	void		(*close)(struct thc_client *c);
+	int		(*prepare)(struct thc_request *r, size_t growth);
+	bool		(*compute)(struct thc_request *r);
+	void		(*agreed)(struct thc_request *r);
+	void (*answer)(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
+		       const uint16_t *counts, const uint8_t *lanes);
+	void		(*finish)(struct thc_request *r);
+	void		(*release)(struct thc_request *r);
+};
+
+#define THC_SCHEME_DECLARE(id, word) extern const struct thc_scheme thc_scheme_##word;
+THC_SCHEMES(THC_SCHEME_DECLARE)
+#undef THC_SCHEME_DECLARE
+
+#endif /* LIBTHC_SCHEME_H */

@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * Scheme thc, tensor homomorphic compression (THC, NSDI'24, algorithm 3): measure the norms,
+ * compress what has its agreed norms, decode what has all its answers.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "pipeline.h"
+#include "request.h"
+#include "scheme.h"
+#include "scheme_thc.h"
+#include "transport.h"
+
+/* Its phases, behind the agreement. */
+enum { NORMS = THC_AGREEMENT + 1, SUMS };
+
+static struct thc_progress *progress_of(const struct thc_request *r)
+{
+	return r->progress;
+}
+
+/* --- memory layout -------------------------------------------------------- */
+
+static size_t block_size(const struct thc_request *r)
+{
+	return (size_t)1 << r->client->codec.block_log2;
+}
+
+static uint32_t chunks_per_block(const struct thc_request *r)
+{
+	return (uint32_t)(block_size(r) / r->client->params.chunk);
+}
+
+static uint32_t packed_bytes(const struct thc_request *r)
+{
+	return r->client->params.chunk / 2;
+}
+
+static uint8_t *region(const struct thc_request *r, size_t chunk)
+{
+	const struct thc_progress *g = r->progress;
+
+	return g->regions + chunk * g->region_bytes;
+}
+
+/* An answer's lanes wait at the end of their region, behind the packet. */
+static uint8_t *region_lanes(const struct thc_request *r, size_t chunk)
+{
+	return region(r, chunk) + progress_of(r)->region_bytes - THC_LANE_BYTES;
+}
+
+static size_t region_bytes(const struct thc_request *r)
+{
+	size_t chunk = r->client->params.chunk;
+	size_t traffic = sizeof(struct thc_hdr) + chunk / 2 + THC_LANE_BYTES;
+	size_t floats = chunk * thc_dtype_size(r->dtype);
+
+	traffic = (traffic + 63) & ~(size_t)63;
+	return floats > traffic ? floats : traffic;
+}
+
+/* fp32: blocks are rotated, and decoded, where their regions lie. */
+static bool in_place(const struct thc_request *r)
+{
+	return progress_of(r)->region_bytes == r->client->params.chunk * sizeof(float);
+}
+
+/* Blocks the ring of rotated ones has room for. */
+static size_t ahead_blocks(const struct thc_request *r)
+{
+	size_t count = r->count / THC_AHEAD_SHARE;
+
+	return (count < THC_AHEAD ? count : THC_AHEAD) / block_size(r);
+}
+
+/* Takes @bytes at the end of an allocation of @total; where they begin. */
+static size_t carve(size_t *total, size_t bytes)
+{
+	size_t at = *total;
+
+	*total = (at + bytes + 63) & ~(size_t)63;
+	return at;
+}
+
+/* All arrays beside the regions, which take @regions, and room to receive,
+ * which grows by @growth. The ring gets what is left of what may be held: it
+ * only saves time.
+ */
+static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
+{
+	struct thc_progress *g = r->progress;
+	size_t left = thc_budget_left(r->client), ring = block_size(r) * sizeof(float), total = 0;
+	size_t norms = carve(&total, g->blocks * sizeof(*g->norms));
+	size_t norm_packets = carve(&total, g->norm_chunks * THC_ANSWER_BYTES);
+	size_t norm_done = carve(&total, g->norm_chunks);
+	size_t counts = carve(&total, g->data_chunks * sizeof(*g->counts));
+	size_t lost = carve(&total, g->data_chunks);
+	size_t missing = carve(&total, g->blocks * sizeof(*g->missing));
+
+	g->ahead_blocks = in_place(r) ? 0 : ahead_blocks(r);
+	while (g->ahead_blocks && regions + growth + total + g->ahead_blocks * ring > left)
+		g->ahead_blocks--;
+	g->arrays_bytes = total + g->ahead_blocks * ring;
+
+	g->regions = thc_buffer_get(r->client, regions, growth + g->arrays_bytes, &g->regions_room);
+	g->arrays = calloc(1, g->arrays_bytes);
+	thc_account(r->client, (ssize_t)g->arrays_bytes);
+	if (!g->regions || !g->arrays)
+		return -ENOMEM;
+	g->norms = (void *)(g->arrays + norms);
+	g->norm_packets = g->arrays + norm_packets;
+	g->norm_done = g->arrays + norm_done;
+	g->counts = (void *)(g->arrays + counts);
+	g->lost = g->arrays + lost;
+	g->missing = (void *)(g->arrays + missing);
+	g->ahead = (void *)(g->arrays + total);
+	return 0;
+}
+
+static int prepare(struct thc_request *r, size_t growth)
+{
+	struct thc_client *c = r->client;
+	struct thc_progress *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	r->progress = g;
+	g->blocks = thc_codec_blocks(&c->codec, r->count);
+	g->data_chunks = (uint32_t)(g->blocks * chunks_per_block(r));
+	g->norm_chunks = (uint32_t)((g->blocks + THC_NORMS - 1) / THC_NORMS);
+	g->region_bytes = region_bytes(r);
+	if (allocate_arrays(r, g->data_chunks * g->region_bytes, growth))
+		return -ENOMEM;
+	r->phases.phase[NORMS] = (struct thc_phase){
+		.request = r, .packets = g->norm_packets, .stride = THC_ANSWER_BYTES,
+		.payload = THC_LANE_BYTES, .sized = g->norm_chunks, .op = THC_OP_MAX, .width = 32,
+		.control = true, .closed = true,
+	};
+	r->phases.phase[SUMS] = (struct thc_phase){
+		.request = r, .packets = g->regions, .stride = g->region_bytes,
+		.payload = packed_bytes(r), .sized = g->data_chunks, .op = THC_OP_LUT_ADD,
+		.width = THC_INDEX_BITS, .closed = true,
+	};
+	r->phases.count = SUMS + 1;
+	return 0;
+}
+
+static void release(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+
+	if (!g)
+		return;
+	thc_buffer_put(r->client, g->regions, g->regions_room);
+	free(g->arrays);
+	thc_account(r->client, -(ssize_t)g->arrays_bytes);
+	free(g);
+	r->progress = NULL;
+}
+
+/* --- ranges of blocks ----------------------------------------------------- */
+
+/* What a slice of blocks covers of the caller's buffer. */
+struct range {
+	size_t		first;
+	size_t		blocks;
+	size_t		count;
+	const uint8_t	*x;
+	const float	*error;
+	float		*error_next;
+};
+
+static struct range range_of(const struct thc_request *r, size_t first, size_t blocks)
+{
+	size_t start = first * block_size(r), end = (first + blocks) * block_size(r);
+
+	if (end > r->count)
+		end = r->count;
+	return (struct range){
+		.first = first,
+		.blocks = blocks,
+		.count = end - start,
+		.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
+		.error = r->error ? r->error->now + start : NULL,
+		.error_next = r->error ? r->error->next + start : NULL,
+	};
+}
+
+static size_t slice_from(const struct thc_request *r, size_t first)
+{
+	const struct thc_progress *g = r->progress;
+	size_t blocks = THC_SLICE >> r->client->codec.block_log2;
+
+	if (!blocks)
+		blocks = 1;
+	return blocks < g->blocks - first ? blocks : g->blocks - first;
+}
+
+/* --- norms ---------------------------------------------------------------- */
+
+/* A packet carries THC_NORMS norms, as the bits of floats that are not negative. */
+static void fill_norm_packets(struct thc_request *r)
+{
+	struct thc_phase *p = &r->phases.phase[NORMS];
+	const struct thc_progress *g = r->progress;
+	uint32_t index, lane;
+
+	for (index = 0; index < g->norm_chunks; index++) {
+		uint32_t *lanes = (void *)(p->packets + index * p->stride + sizeof(struct thc_hdr));
+
+		for (lane = 0; lane < THC_NORMS; lane++) {
+			size_t block = (size_t)index * THC_NORMS + lane;
+			uint32_t bits = 0;
+
+			if (block < g->blocks)
+				memcpy(&bits, &g->norms[block], sizeof(bits));
+			lanes[lane] = thc_le32(bits);
+		}
+		thc_pipeline_ready(p, index);
+	}
+}
+
+static void norms_agreed(struct thc_request *r, uint32_t index, const uint8_t *lanes)
+{
+	struct thc_progress *g = r->progress;
+	size_t block = (size_t)index * THC_NORMS;
+	uint32_t lane, bits;
+
+	for (lane = 0; lane < THC_NORMS && block + lane < g->blocks; lane++) {
+		memcpy(&bits, lanes + 4 * lane, sizeof(bits));
+		bits = thc_le32(bits);
+		memcpy(&g->norms[block + lane], &bits, sizeof(bits));
+	}
+	g->norm_done[index] = 1;
+}
+
+/* Nothing can be sent for this bucket; the others learn of it. */
+static void refuse(struct thc_request *r, size_t first, size_t bad)
+{
+	struct thc_progress *g = r->progress;
+
+	r->bad = first * block_size(r) + bad;
+	g->measured = g->blocks;
+	thc_pipeline_claim(r, THC_CLAIM_NOT_FINITE);
+}
+
+static void measure_slice(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+	size_t blocks = slice_from(r, g->measured), bad = 0;
+	struct range range = range_of(r, g->measured, blocks);
+
+	if (thc_codec_norms(&r->client->codec, range.x, r->dtype, range.count, range.error,
+			    g->norms + range.first, &bad)) {
+		refuse(r, range.first, bad);
+		return;
+	}
+	g->measured += blocks;
+	if (g->measured == g->blocks)
+		thc_pipeline_claim(r, THC_CLAIM_OK);
+}
+
+/* --- compress ------------------------------------------------------------- */
+
+static bool norms_known(const struct thc_request *r, size_t first, size_t blocks)
+{
+	const struct thc_progress *g = r->progress;
+	size_t i = first / THC_NORMS, last = (first + blocks - 1) / THC_NORMS;
+
+	for (; i <= last; i++)
+		if (!g->norm_done[i])
+			return false;
+	return true;
+}
+
+/* Where block @block is kept from its rotation to its compression. */
+static float *rotated_at(const struct thc_request *r, size_t block)
+{
+	const struct thc_progress *g = r->progress;
+
+	if (in_place(r))
+		return (float *)region(r, block * chunks_per_block(r));
+	return g->ahead + block % g->ahead_blocks * block_size(r);
+}
+
+/* Blocks from @first on that rotated_at() has room for, one behind the other. */
+static size_t room_at(const struct thc_request *r, size_t first)
+{
+	const struct thc_progress *g = r->progress;
+	size_t blocks = slice_from(r, first), room, turn;
+
+	if (in_place(r))
+		return blocks;
+	if (!g->ahead_blocks)
+		return 0;
+	room = g->packed + g->ahead_blocks - first;
+	turn = g->ahead_blocks - first % g->ahead_blocks;
+	room = room < turn ? room : turn;
+	return blocks < room ? blocks : room;
+}
+
+/* Rotates what comes next while its norms are on their way; false: no more can be. */
+static bool rotate_slice(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+	struct range range;
+	size_t blocks;
+
+	if (g->rotated < g->packed)
+		g->rotated = g->packed;
+	blocks = room_at(r, g->rotated);
+	if (!blocks)
+		return false;
+	range = range_of(r, g->rotated, blocks);
+	thc_codec_rotate(&r->client->codec,
+			 &(struct thc_values){ range.x, r->dtype, range.count, range.error },
+			 &(struct thc_blocks){ r->round, range.first, NULL, 0 },
+			 rotated_at(r, range.first));
+	g->rotated += blocks;
+	r->client->stats.rotated_ahead += blocks;
+	return true;
+}
+
+/* Block @block alone. */
+static struct thc_blocks block_of(const struct thc_request *r, size_t block)
+{
+	const struct thc_progress *g = r->progress;
+
+	return (struct thc_blocks){
+		.round = r->round,
+		.first_block = block,
+		.norms = g->norms + block,
+		.rank = r->client->options.rank,
+	};
+}
+
+static struct thc_chunks indices_of(const struct thc_request *r, size_t block)
+{
+	const struct thc_progress *g = r->progress;
+
+	return (struct thc_chunks){
+		.at = region(r, block * chunks_per_block(r)) + sizeof(struct thc_hdr),
+		.stride = g->region_bytes,
+		.chunk = r->client->params.chunk,
+	};
+}
+
+static void compress_block(struct thc_request *r, size_t block)
+{
+	const struct thc_progress *g = r->progress;
+	const struct thc_client *c = r->client;
+	const struct thc_chunks packed = indices_of(r, block);
+	const struct thc_blocks b = block_of(r, block);
+	struct range range = range_of(r, block, 1);
+	const struct thc_residual_at residual = { range.error_next, range.count, c->scratch };
+
+	if (block < g->rotated)
+		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, &b, &packed, &residual);
+	else
+		thc_codec_compress(&c->codec,
+				   &(struct thc_values){ range.x, r->dtype, range.count,
+							 range.error },
+				   &b, &packed, &residual);
+}
+
+static void compress_slice(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+	size_t blocks = slice_from(r, g->packed), block;
+	uint32_t per_block = chunks_per_block(r), k;
+
+	for (block = g->packed; block < g->packed + blocks; block++) {
+		compress_block(r, block);
+		g->missing[block] = (uint16_t)per_block;
+		for (k = 0; k < per_block; k++)
+			thc_pipeline_ready(&r->phases.phase[SUMS], (uint32_t)block * per_block + k);
+	}
+	g->packed += blocks;
+}
+
+static bool compute(struct thc_request *r)
+{
+	const struct thc_progress *g = r->progress;
+
+	if (g->measured < g->blocks) {
+		measure_slice(r);
+		return true;
+	}
+	if (r->phases.agreed && g->packed < g->blocks &&
+	    norms_known(r, g->packed, slice_from(r, g->packed))) {
+		compress_slice(r);
+		return true;
+	}
+	/* the norms are on their way: use the time */
+	return !r->claim_status && g->packed < g->blocks && rotate_slice(r);
+}
+
+/* --- decode --------------------------------------------------------------- */
+
+/* Chunks whose sum lacks this rank go back to the error memory. */
+static void put_back(struct thc_request *r, size_t block)
+{
+	const struct thc_progress *g = r->progress;
+	const struct thc_client *c = r->client;
+	size_t chunk = block * chunks_per_block(r);
+	const struct thc_chunks packed = indices_of(r, block);
+	const struct thc_blocks b = block_of(r, block);
+	struct range range = range_of(r, block, 1);
+	uint32_t k, any = 0;
+
+	for (k = 0; k < chunks_per_block(r); k++)
+		any |= g->lost[chunk + k];
+	if (any && range.error_next)
+		thc_codec_putback_lost(&c->codec, &packed, g->lost + chunk, 1, &b,
+				       &(struct thc_residual_at){ range.error_next, range.count,
+								  c->scratch });
+}
+
+/* From lanes @stride bytes apart. */
+static void decode_block(struct thc_request *r, size_t block, const uint8_t *lanes, size_t stride)
+{
+	const struct thc_progress *g = r->progress;
+	const struct thc_client *c = r->client;
+	size_t chunk = block * chunks_per_block(r), k;
+	float *out = in_place(r) ? (float *)region(r, chunk) : c->scratch;
+	const struct thc_blocks b = block_of(r, block);
+	const struct thc_sums sums = {
+		.at = lanes,
+		.stride = stride,
+		.chunk = c->params.chunk,
+		.width = c->params.sum_width,
+		.counts = g->counts + chunk,
+	};
+
+	put_back(r, block);
+	thc_codec_decode(&c->codec, &sums, 1, &b, out);
+	if (in_place(r))
+		return;
+	for (k = 0; k < chunks_per_block(r); k++)
+		thc_store(r->dtype, region(r, chunk + k), out + k * c->params.chunk,
+			  c->params.chunk);
+}
+
+static void decode_region(struct thc_request *r, size_t block)
+{
+	decode_block(r, block, region_lanes(r, block * chunks_per_block(r)),
+		     progress_of(r)->region_bytes);
+}
+
+/* Chunks of one block; decoded from where they lie if they are all of it. */
+static void block_answers(struct thc_request *r, uint32_t first, uint32_t chunks,
+			  const uint8_t *lanes)
+{
+	struct thc_progress *g = r->progress;
+	size_t block = first / chunks_per_block(r);
+	uint32_t k;
+
+	g->missing[block] -= (uint16_t)chunks;
+	if (lanes && chunks == chunks_per_block(r)) {
+		decode_block(r, block, lanes, THC_LANE_BYTES);
+		return;
+	}
+	for (k = 0; lanes && k < chunks; k++)
+		memcpy(region_lanes(r, first + k), lanes + (size_t)k * THC_LANE_BYTES,
+		       THC_LANE_BYTES);
+	if (!g->missing[block])
+		decode_region(r, block);
+}
+
+/* Sums of chunks from @first on. */
+static void sums_came(struct thc_request *r, uint32_t first, uint32_t chunks,
+		      const uint16_t *counts, const uint8_t *lanes)
+{
+	struct thc_progress *g = r->progress;
+	uint32_t per_block = chunks_per_block(r), k, n;
+
+	for (k = 0; k < chunks; k++) {
+		g->counts[first + k] = counts[k] & ~THC_COUNT_EXCLUDED;
+		g->lost[first + k] = !!(counts[k] & THC_COUNT_EXCLUDED);
+	}
+	for (k = 0; k < chunks; k += n) {
+		n = per_block - (first + k) % per_block;
+		n = n < chunks - k ? n : chunks - k;
+		block_answers(r, first + k, n, lanes ? lanes + (size_t)k * THC_LANE_BYTES : NULL);
+	}
+}
+
+static void answer(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
+		   const uint16_t *counts, const uint8_t *lanes)
+{
+	uint32_t k;
+
+	if (phase == SUMS)
+		sums_came(r, first, chunks, counts, lanes);
+	else
+		for (k = 0; k < chunks; k++)
+			norms_agreed(r, first + k, lanes + (size_t)k * THC_LANE_BYTES);
+}
+
+static void finish(struct thc_request *r)
+{
+	size_t chunk = r->client->params.chunk, size = thc_dtype_size(r->dtype), i, done = 0;
+
+	for (i = 0; done < r->count; i++, done += chunk) {
+		size_t n = r->count - done < chunk ? r->count - done : chunk;
+
+		memcpy((uint8_t *)r->buf + done * size, region(r, i), n * size);
+	}
+}
+
+/* --- of a client -------------------------------------------------------------- */
+
+static int open_codec(struct thc_client *c)
+{
+	int error;
+
+	if (thc_table_hash(&c->params.table) != c->params.table_hash)
+		return thc_fail(
+			-EPROTO,
+			"the aggregator's table does not match its hash: use the same version of THC on all hosts");
+	error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2, c->params.seed,
+			       c->options.simd);
+	if (error == -ENOTSUP)
+		return thc_fail(error,
+				"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
+	if (error)
+		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
+	c->codec_ready = true;
+	if (c->params.flags & THC_WELCOME_F_CORRELATED)
+		thc_codec_set_correlated(&c->codec, c->params.ranks);
+	c->scratch = malloc(thc_scratch_bytes(c));
+	if (!c->scratch)
+		return thc_fail(-ENOMEM, "out of memory for a block of %u values",
+				1U << c->params.block_log2);
+	thc_account(c, (ssize_t)thc_scratch_bytes(c));
+	return 0;
+}
+
+static void close_codec(struct thc_client *c)
+{
+	if (c->scratch)
+		thc_account(c, -(ssize_t)thc_scratch_bytes(c));
+	free(c->scratch);
+	c->scratch = NULL;
+	if (c->codec_ready)
+		thc_codec_exit(&c->codec);
+	c->codec_ready = false;
+}
+
+const struct thc_scheme thc_scheme_thc = {
+	.name = "thc",
+	.open = open_codec,
+	.close = close_codec,
+	.prepare = prepare,
+	.compute = compute,
+	.agreed = fill_norm_packets,
+	.answer = answer,
+	.finish = finish,
+	.release = release,
+};

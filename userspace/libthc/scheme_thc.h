@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/* How far a request of scheme thc is. */
+#ifndef LIBTHC_SCHEME_THC_H
+#define LIBTHC_SCHEME_THC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* fp16 and bf16: coordinates rotated ahead of their norms at most, and the part
+ * of the bucket that their floats may take. A millisecond of work: the norms
+ * take two round trips.
+ */
+#define THC_AHEAD		(1U << 20)
+#define THC_AHEAD_SHARE		8
+
+/**
+ * struct thc_progress - a bucket on its way
+ *
+ * A region holds one chunk while it is on its way: its packet at the front,
+ * the answer's lanes at the end, at last the chunk's mean in the caller's
+ * dtype. For fp32 regions are as long as the chunk's floats, so that blocks
+ * are rotated and decoded in place; for the others blocks that are rotated
+ * ahead of their norms wait in a ring.
+ *
+ * @region_bytes: of a chunk's region
+ * @regions: all chunks' regions
+ * @arrays: one allocation for all that follows, up to @ahead
+ * @norms: of each block; own ones, replaced by the agreed maxima
+ * @norm_packets: agreement, then norm chunks, THC_ANSWER_BYTES each
+ * @counts: contributors of each answered chunk
+ * @lost: 1: the chunk's sum lacks this rank
+ * @missing: answers each block still waits for
+ * @measured: blocks whose norm is known
+ * @norm_done: by norm packet: its maxima are in @norms
+ * @ahead: the ring
+ * @ahead_blocks: blocks of floats it has room for; 0 for fp32
+ * @rotated: blocks rotated, the last of them ahead of their norms
+ * @packed: blocks compressed and ready to be sent
+ */
+struct thc_progress {
+	uint32_t	norm_chunks;
+	uint32_t	data_chunks;
+	size_t		blocks;
+	size_t		region_bytes;
+	uint8_t		*regions;
+	size_t		regions_room;
+	uint8_t		*arrays;
+	float		*norms;
+	uint8_t		*norm_packets;
+	uint8_t		*norm_done;
+	uint16_t	*counts;
+	uint8_t		*lost;
+	uint16_t	*missing;
+	float		*ahead;
+	size_t		ahead_blocks;
+	size_t		arrays_bytes;
+	size_t		measured;
+	size_t		rotated;
+	size_t		packed;
+};
+
+#endif /* LIBTHC_SCHEME_THC_H */
