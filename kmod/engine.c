@@ -94,13 +94,13 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 
 /* --- packets out ---------------------------------------------------------- */
 
-static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, u32 window,
-		     struct thc_train *train, u64 now)
+static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct thc_train *train,
+		     u64 now)
 {
 	struct thc_stream *st = thc_peer_stream(p, kind);
 	struct thc_host host = { ts, p, train, kind, p->sending[kind] };
 
-	thc_worker_transmit(&host, &p->sender, st, window, now);
+	thc_worker_transmit(&host, &p->sender, st, now);
 	p->sending[kind] = host.m ? owner_of(ts, kind, host.m, st->next * ts->shards + p->shard) :
 				    NULL;
 	thc_train_end(train, &ts->outbox);
@@ -319,8 +319,8 @@ void thc_engine_run(struct thc_sock *ts)
 	for (i = 0; i < ts->shards && ts->state == THC_STATE_READY; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
-		transmit(ts, p, THC_NORM, p->sender.norms.slots, &train, now);
-		transmit(ts, p, THC_DATA, thc_window_size(&p->sender.window), &train, now);
+		transmit(ts, p, THC_NORM, &train, now);
+		transmit(ts, p, THC_DATA, &train, now);
 		due = min(due, look(ts, p, &train, now));
 	}
 	if (due != U64_MAX)

@@ -277,7 +277,8 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	error = take_send(msg, &send);
 	if (error)
 		return error;
-	kind = send.op == THC_OP_MAX ? THC_NORM : THC_DATA;
+	/* what is agreed on does not wait for data */
+	kind = send.op == THC_OP_MAX || send.op == THC_OP_OR ? THC_NORM : THC_DATA;
 	error = thc_wait_for(ts, take_turn, kind, &timeo);
 	if (error == -EAGAIN)
 		turn_away(ts, kind);

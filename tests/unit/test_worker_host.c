@@ -88,8 +88,10 @@ static enum thc_drop_reason receive_from(struct thc_host *host, struct packet *p
 
 static enum thc_drop_reason receive(struct thc_host *host, struct packet *p, u32 bytes)
 {
+	u32 sealed = bytes < LANES_BYTES ? bytes : LANES_BYTES;
+
 	if (bytes >= sizeof(p->h))
-		thc_seal(&p->h, p->lanes, (int)((bytes - sizeof(p->h)) / 8));
+		thc_seal(&p->h, p->lanes, (int)((sealed - sizeof(p->h)) / 8));
 	return receive_from(host, p, bytes, PORT);
 }
 
@@ -205,21 +207,40 @@ static void receive__what_ends_it(void **state)
 /* Window, what is made, and room for packets: whichever is least. */
 static void transmit__what_is_allowed(void **state)
 {
-	struct thc_host host = { .w = *state, .room = ROOM, .made = 3 };
+	struct thc_host host = { .w = *state, .room = 1000, .made = 3 };
 	struct worker *w = *state;
 	struct thc_stream *st = &w->s.data;
+	u32 window = thc_window_size(&w->s.window);
 
-	st->reserved = 100;
-	thc_worker_transmit(&host, &w->s, st, 2, w->now);
-	assert_int_equal(host.sent, 2);
-	thc_worker_transmit(&host, &w->s, st, 10, w->now);
+	st->reserved = 200;
+	thc_worker_transmit(&host, &w->s, st, w->now);
 	assert_int_equal(host.sent, 3);
-	host.made = 100;
-	thc_worker_transmit(&host, &w->s, st, 10, w->now);
-	assert_int_equal(host.sent, ROOM);
-	assert_int_equal(st->next, ROOM);
-	assert_int_equal(st->in_flight, ROOM);
-	assert_int_equal(st->flight[4].index, 104);
+	host.made = 1000;
+	host.room = 3 + ROOM;
+	thc_worker_transmit(&host, &w->s, st, w->now);
+	assert_int_equal(host.sent, 3 + ROOM);
+	assert_int_equal(st->flight[7].index, 107);
+	host.room = 1000;
+	assert_true(window < 200);
+	thc_worker_transmit(&host, &w->s, st, w->now);
+	assert_int_equal(host.sent, window);
+	assert_int_equal(st->in_flight, window);
+	assert_int_equal(st->next, window);
+}
+
+/* A network that loses packets makes both streams slow, but never stops what is agreed on. */
+static void transmit__window_of_both_streams(void **state)
+{
+	struct worker *w = *state;
+	u32 i;
+
+	assert_int_equal(thc_worker_window(&w->s, &w->s.data), thc_window_size(&w->s.window));
+	assert_int_equal(thc_worker_window(&w->s, &w->s.norms), thc_window_size(&w->s.window));
+	for (i = 0; i < 10; i++)
+		thc_window_loss(&w->s.window, 1000 * i + 1, 1000 * i + 500);
+	assert_true(thc_window_size(&w->s.window) < THC_CONTROL_WINDOW);
+	assert_int_equal(thc_worker_window(&w->s, &w->s.data), thc_window_size(&w->s.window));
+	assert_int_equal(thc_worker_window(&w->s, &w->s.norms), THC_CONTROL_WINDOW);
 }
 
 /* What no room is left for stays overdue. */
@@ -247,6 +268,7 @@ int main(void)
 		CASE(receive__the_aggregator_is_there),
 		CASE(receive__what_ends_it),
 		CASE(transmit__what_is_allowed),
+		CASE(transmit__window_of_both_streams),
 		CASE(transmit__again_as_there_is_room),
 	};
 

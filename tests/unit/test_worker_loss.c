@@ -398,11 +398,11 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 	host->n++;
 }
 
-static int transmit(struct worker *w, struct thc_stream *st, u32 window)
+static int transmit(struct worker *w, struct thc_stream *st)
 {
-	struct thc_host host = { .w = w, .window = window };
+	struct thc_host host = { .w = w, .window = thc_worker_window(&w->s, st) };
 
-	thc_worker_transmit(&host, &w->s, st, window, net.now);
+	thc_worker_transmit(&host, &w->s, st, net.now);
 	return host.n;
 }
 
@@ -424,8 +424,8 @@ static void step(struct worker *w)
 
 	do {
 		due = ~0ULL;
-		sent = transmit(w, &w->s.norms, NORM_SLOTS);
-		sent += transmit(w, &w->s.data, thc_window_size(&w->s.window));
+		sent = transmit(w, &w->s.norms);
+		sent += transmit(w, &w->s.data);
 		sent += send_again(w, &w->s.norms, &due);
 		sent += send_again(w, &w->s.data, &due);
 	} while (sent);

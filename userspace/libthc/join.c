@@ -159,10 +159,9 @@ static int join_until_ready(struct joining *joining)
 }
 
 /* The job is ready. */
-static int set_up(struct joining *joining)
+static int set_up(struct thc_client *c, const struct joining *joining)
 {
 	const struct thc_welcome *w = &joining->j.joined.welcome;
-	struct thc_client *c = joining->c;
 
 	c->params = joining->params;
 	if (w->reply != THC_REPLY_MULTICAST)
@@ -197,7 +196,7 @@ int thc_udp_join(struct thc_client *c)
 	c->sender.unreachable = 0;
 	error = join_until_ready(&joining);
 	if (!error)
-		error = set_up(&joining);
+		error = set_up(c, &joining);
 	/* the others are not to start with a rank that has given up */
 	if (error && joining.j.welcomed &&
 	    !(joining.j.joined.welcome.flags & THC_WELCOME_F_REFUSED)) {

@@ -173,9 +173,9 @@ static bool send_out(struct thc_host *host)
 	return true;
 }
 
-static bool transmit(struct thc_host *host, struct thc_stream *st, uint32_t window)
+static bool transmit(struct thc_host *host, struct thc_stream *st)
 {
-	thc_worker_transmit(host, &host->c->sender, st, window, thc_now());
+	thc_worker_transmit(host, &host->c->sender, st, thc_now());
 	return send_out(host);
 }
 
@@ -212,8 +212,8 @@ static bool send_more(struct thc_client *c, uint64_t *due)
 
 	host.actives = thc_engine_active(c, host.active);
 	host.count_all = thc_pipeline_phases(host.active, host.actives, host.all);
-	busy = transmit(&host, norms, norms->slots);
-	busy |= transmit(&host, data, thc_window_size(&c->sender.window));
+	busy = transmit(&host, norms);
+	busy |= transmit(&host, data);
 	busy |= retransmit(&host, norms, due);
 	busy |= retransmit(&host, data, due);
 	check_progress(&host);

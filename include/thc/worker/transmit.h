@@ -21,10 +21,23 @@ THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 /* @f's packet goes out, for the first time or again. */
 THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f);
 
-/* Sends what @window and slots allow. */
-THC_INLINE void thc_worker_transmit(struct thc_host *host, struct thc_sender *s,
-				    struct thc_stream *st, u32 window, u64 now)
+/* Chunks of the control stream that may be in flight however small the window is: what is
+ * agreed on is little, and all else waits for it.
+ */
+#define THC_CONTROL_WINDOW	64
+
+THC_INLINE u32 thc_worker_window(const struct thc_sender *s, const struct thc_stream *st)
 {
+	u32 window = thc_window_size(&s->window);
+
+	return st == &s->norms && window < THC_CONTROL_WINDOW ? THC_CONTROL_WINDOW : window;
+}
+
+/* Sends what window and slots allow. */
+THC_INLINE void thc_worker_transmit(struct thc_host *host, struct thc_sender *s,
+				    struct thc_stream *st, u64 now)
+{
+	u32 window = thc_worker_window(s, st);
 	struct thc_ready ready;
 
 	while (thc_stream_may_send(st, window) && thc_host_has_room(host, st) &&
