@@ -8,6 +8,7 @@
 #define THC_NAMES_H
 
 #include <thc/aggregator/event.h>
+#include <thc/wire/spec.h>
 
 #define THC_EVENT_LIST(X)								\
 	X(ADDED, "added", "contributions counted into a sum")				\
@@ -83,6 +84,12 @@ static const struct thc_name thc_event_name[]
 	__attribute__((unused)) = { THC_EVENT_LIST(THC_NAMES_ENTRY) };
 static const struct thc_name thc_drop_name[] __attribute__((unused)) = { THC_DROP_LIST(
 	THC_NAMES_ENTRY) THC_WORKER_DROP_LIST(THC_NAMES_ENTRY) };
+
+/* By enum thc_scheme_id. */
+#define THC_NAMES_SCHEME(id, name) #name,
+static const char *const thc_scheme_name[]
+	__attribute__((unused)) = { THC_SCHEMES(THC_NAMES_SCHEME) };
+#undef THC_NAMES_SCHEME
 
 /* Can packets be counted under it? Others are not shown. */
 static inline int thc_drop_is_reason(int reason)

@@ -106,6 +106,7 @@ def jobs_come_and_go(*options):
             a_round(two, slot)
         a_round(one, 5, generation=1)
         assert jobs_of(d)[1]["epoch"] == epoch
+        assert {j["scheme"] for j in jobs_of(d).values()} == {"thc"}
 
         # there is no room for a third, and that changes nothing
         file.write([job(1), job(2), job(3)])

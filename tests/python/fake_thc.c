@@ -418,6 +418,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 	info->transport = "fake";
 	info->window = 92;
 	info->window_limit = "the receive buffer (net.core.rmem_max)";
+	info->scheme = "thc";
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "client.h"
+#include "scheme.h"
 #include "structs.h"
 #include "transport.h"
 
@@ -204,6 +205,7 @@ static void client_init(struct thc_client *c)
 	memset(c, 0, sizeof(*c));
 	pthread_mutex_init(&c->lock, NULL);
 	c->transport = &thc_udp_transport;
+	c->scheme = &thc_scheme_thc;
 	c->params.ranks = 3;
 	c->window = 92;
 	c->window_limit = "the option window";
@@ -268,6 +270,7 @@ static void info_and_stats__newer_program(void **state)
 	assert_int_equal(program_info.info.ranks, 3);
 	assert_int_equal(program_info.info.window, 92);
 	assert_string_equal(program_info.info.window_limit, "the option window");
+	assert_string_equal(program_info.info.scheme, "thc");
 	assert_memory_equal(program_info.newer, zero, sizeof(zero));
 
 	memset(&program_stats, 0xee, sizeof(program_stats));

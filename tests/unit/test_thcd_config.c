@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <thc/wire/spec.h>
+
 #include "config.h"
 #include "options.h"
 
@@ -58,6 +60,7 @@ static void job__defaults(void **state)
 	assert_true(w->cookie == 0x1234);
 	assert_int_equal(w->table, THCD_TABLE_AUTO);
 	assert_int_equal(w->bits, 4);
+	assert_int_equal(w->scheme, THC_SCHEME_THC);
 	assert_int_equal(w->sum_width, 0);
 	assert_int_equal(w->block, 1024);
 	assert_int_equal(w->slots, 512);
@@ -73,7 +76,7 @@ static void job__defaults(void **state)
 /* Every key with a value of its own, on the command line. */
 static const char every_key[] =
 	"job=3,ranks=4,cookie=0xfedcba9876543210,table=0:5:10:16,bits=2,granularity=16,"
-	"clamp=1/512,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
+	"clamp=1/512,scheme=thc,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
 	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,hops=254,quorum=3,deadline_ms=250,"
 	"seed=18446744073709551615,"
 	"sum=off,correlated=off";
@@ -132,7 +135,7 @@ static void file__every_key(void **state)
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"cookie\": \"0xfedcba9876543210\",\n"
 		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
 		"\"1/512\",\n"
-		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
+		"    \"scheme\": \"thc\", \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
 		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"hops\": 254, \"quorum\": 3,\n"
 		"    \"deadline_ms\": 250,\n"
@@ -185,6 +188,7 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,clamp=nan", "clamp");
 	bad_job("1,clamp=1/32/2", "clamp");
 	bad_job("1,sum_width=32", "neither auto nor 8 nor 16");
+	bad_job("1,scheme=lossless", "scheme: there is no \"lossless\"");
 	bad_job("1,block=512", "block: 512 is out of range");
 	bad_job("1,block=2097152", "block");
 	bad_job("1,slots=0", "slots");

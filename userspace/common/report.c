@@ -196,6 +196,7 @@ cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_recor
 	cJSON_AddItemToObject(o, "prefix", prefixes_of(&r->plan.admits));
 	if (job->ttl_min)
 		cJSON_AddNumberToObject(o, "hops", THC_TTL - job->ttl_min);
+	cJSON_AddStringToObject(o, "scheme", thc_scheme_name[r->plan.scheme % THC_SCHEMES_COUNT]);
 	cJSON_AddNumberToObject(o, "sum_width", job->sum_width);
 	cJSON_AddNumberToObject(o, "data_slots", r->plan.data_slots);
 	cJSON_AddNumberToObject(o, "norm_slots", r->plan.norm_slots);

@@ -11,6 +11,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <thc/names.h>
+
 #include "client.h"
 #include "engine.h"
 #include "request.h"
@@ -397,6 +399,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.transport = c->transport->name,
 		.window = c->window,
 		.window_limit = c->window_limit,
+		.scheme = thc_scheme_name[c->scheme->id],
 	};
 	pthread_mutex_lock(lock_of(c));
 	now.memory_peak = c->memory_shown;

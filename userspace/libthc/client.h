@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * A client. A request goes from client.c through engine.c
- * and request.c to a transport. The transport hands answers back to request.c. A
- * failure goes from the transport through failure.c to engine.c, which ends all
- * requests and makes the transport forget what is in flight.
+ * A client. A request goes from client.c through engine.c, pipeline.c and its scheme to a
+ * transport, which hands answers back to pipeline.c. A failure goes from the transport through
+ * failure.c to engine.c, which ends all requests and makes the transport forget what is in
+ * flight.
  *
  *	client.c    the public calls; a queue of requests
  *	engine.c    the I/O thread: receive, send, compute, sleep
- *	request.c   one all-reduce: agreement, norms, compress, decode
+ *	pipeline.c  requests on their way through agreement and phases
+ *	phase.c     the numbers of chunks, which all ranks give alike
+ *	agree.c     that all ranks mean the same all-reduce
+ *	scheme_thc.c  norms, compress, decode (codec.c)
+ *	request.c   one all-reduce: its memory, its result
  *	transport_udp.c    over UDP sockets (join.c: JOIN and WELCOME; udp.c: batches of
  *	            packets out and in)
  *	transport_afthc.c  over an AF_THC socket of thc.ko

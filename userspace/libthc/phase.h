@@ -77,7 +77,7 @@ struct thc_phases {
 void thc_phases_number(struct thc_phases *const *all, unsigned int n, bool control, u64 *next);
 /* Every chunk that there is has its answer. */
 bool thc_phases_done(const struct thc_phases *all);
-/* The one of @n requests' phases with chunk @number of a stream, ready or not; NULL: none has it. */
+/* The one of @n requests' phases that has chunk @number of a stream, ready or not, or NULL. */
 struct thc_phase *thc_phases_find(struct thc_phases *const *all, unsigned int n, bool control,
 				  uint64_t number);
 

@@ -17,7 +17,6 @@ struct thc_request;
 
 /**
  * struct thc_scheme - its functions; all but open and close in the I/O thread
- * @name: as users write it
  * @open: makes what it needs for the client's job; -EPROTO, -ENOTSUP, -ENOMEM, with a sentence
  * @close: ends that, whether or not @open succeeded
  * @prepare: memory and phases behind the agreement, with the chunks that are known from the
@@ -31,7 +30,7 @@ struct thc_request;
  * @release: gives back what @prepare took, whether or not it succeeded
  */
 struct thc_scheme {
-	const char	*name;
+	enum thc_scheme_id id;
 	int		(*open)(struct thc_client *c);
 	void		(*close)(struct thc_client *c);
 	int		(*prepare)(struct thc_request *r, size_t growth);

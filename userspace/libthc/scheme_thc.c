@@ -551,7 +551,7 @@ static void close_codec(struct thc_client *c)
 }
 
 const struct thc_scheme thc_scheme_thc = {
-	.name = "thc",
+	.id = THC_SCHEME_THC,
 	.open = open_codec,
 	.close = close_codec,
 	.prepare = prepare,

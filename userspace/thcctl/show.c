@@ -247,6 +247,7 @@ static void print_job(const cJSON *j)
 	       *thcctl_text(j, "group") ? " to " : "", thcctl_text(j, "group"));
 	if (cJSON_IsTrue(given_up))
 		printf("  %-12s multicast does not reach every rank\n", "");
+	printf("  %-12s %s\n", "scheme", thcctl_text(j, "scheme"));
 	printf("  %-12s %s\n", "table",
 	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "table"), "none", text,
 			   sizeof(text)));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <thc/names.h>
 #include <thc/wire/spec.h>
 
 #include "config.h"
@@ -20,6 +21,7 @@ enum kind {
 	FRACTION,
 	TABLE,
 	WIDTH,
+	SCHEME,
 	REPLY,
 	SWITCH_OFF,
 	SWITCH_ON,
@@ -37,12 +39,15 @@ struct key {
 };
 
 #define AT(field) offsetof(struct thcd_job_wish, field)
+#define WORD(id, name) " " #name
 
 static const struct key job_keys[] = {
 	{ "job", NUMBER, AT(job), 0, THC_JOBS_MAX - 1, "number of the job, 0 to 15; required" },
 	{ "ranks", NUMBER, AT(ranks), 1, THC_RANKS_MAX, "workers, 1 to 64; required" },
 	{ "cookie", COOKIE, AT(cookie), 1, UINT64_MAX,
 	  "the job's secret, 64 bits, not 0, or @FILE that holds it; required" },
+	{ "scheme", SCHEME, AT(scheme), 0, 0,
+	  "how gradients become sums:" THC_SCHEMES(WORD) "; default thc" },
 	{ "table", TABLE, AT(table), 0, 0,
 	  "auto, uniform, or the levels T[0]:T[1]:...; default auto" },
 	{ "bits", NUMBER, AT(bits), 1, THC_TABLE_BITS_MAX, "bits of an index, 1 to 4; default 4" },
@@ -225,6 +230,15 @@ static int set_width(struct thcd_job_wish *w, const char *value, struct thcd_err
 	return 0;
 }
 
+static int set_scheme(struct thcd_job_wish *w, const struct key *k, const char *value,
+		      struct thcd_error *e)
+{
+	for (w->scheme = 0; w->scheme < THC_SCHEMES_COUNT; w->scheme++)
+		if (!strcmp(value, thc_scheme_name[w->scheme]))
+			return 0;
+	return thcd_fail(e, "scheme: there is no \"%s\" (%s)", value, k->meaning);
+}
+
 static int set_word(char word[THCD_WORD_MAX], const struct key *k, const char *value,
 		    struct thcd_error *e)
 {
@@ -279,6 +293,9 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 		break;
 	case WIDTH:
 		err = set_width(w, value, e);
+		break;
+	case SCHEME:
+		err = set_scheme(w, k, value, e);
 		break;
 	case REPLY:
 		err = parse_choice(key, value, "multicast", "fanout", &second, e);

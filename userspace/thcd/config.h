@@ -36,6 +36,7 @@ struct thcd_job_wish {
 	u32			ranks;
 	u32			bits;
 	u32			granularity;
+	u32			scheme;		/* enum thc_scheme_id */
 	u32			sum_width;
 	u32			block;
 	u32			slots;

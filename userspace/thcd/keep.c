@@ -49,6 +49,7 @@ static const char *difference(const struct thcd_plan *a, const struct thcd_plan 
 		*is = b->field;					\
 		return name;					\
 	}
+	NUMBER(scheme, "scheme")
 	NUMBER(ranks, "ranks")
 	NUMBER(bits, "bits")
 	NUMBER(granularity, "granularity")

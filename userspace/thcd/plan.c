@@ -375,6 +375,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->granularity = t.granularity;
 	plan->reply = w->reply;
 	plan->bits = t.bits;
+	plan->scheme = (u8)w->scheme;
 	plan->sum_width = width;
 	plan->block_log2 = __builtin_ctz(w->block);
 	plan->nosum = w->nosum;

@@ -99,7 +99,8 @@ struct thcd_plan {
 	u8		nosum;
 	u8		correlated;
 	u8		ttl_min;
-	u8		reserved[5];
+	u8		scheme;
+	u8		reserved[4];
 	u16		table[16];
 };
 

@@ -158,7 +158,7 @@ class ThcClient:
         out = {name: getattr(info, name) for name, _ in abi.Info._fields_
                if name not in ("size", "table")}
         out["table"] = list(info.table.value[:info.table.levels])
-        for name in ("simd", "transport", "window_limit"):
+        for name in ("simd", "transport", "window_limit", "scheme"):
             out[name] = out[name].decode() if out[name] else ""
         return out
 
