@@ -218,7 +218,8 @@ static struct {
 	bool used;
 	u32 epoch;
 	u32 generation;
-	u8 kind;
+	u8 op;
+	u8 width;
 	struct contribution from[RANKS];
 } shadow[SLOTS][2];
 
@@ -237,30 +238,30 @@ static u32 lane_of(const u8 *p, int width, int i)
 	return v;
 }
 
-static u32 value_of(int job, u8 kind, int width, const u8 *payload, int i)
+static u32 value_of(int job, u8 op, int width, const u8 *payload, int i)
 {
-	if (kind == THC_LANE_LUT8 || kind == THC_LANE_LINEAR8 || kind == THC_LANE_LUT16)
+	if (op == THC_OP_LUT_ADD)
 		return tables[job][i % 2 ? payload[i / 2] & 15 : payload[i / 2] >> 4];
 	return lane_of(payload, width, i);
 }
 
 static void check_lanes(int job, u32 index, u32 generation, u64 bitmap, const u8 *answer)
 {
-	u8 kind = shadow[index][generation & 1].kind;
-	int width = thc_lane_answer_width(kind), i, r;
+	u8 op = shadow[index][generation & 1].op;
+	int width = shadow[index][generation & 1].width, i, r;
 
 	for (i = 0; i < THC_LANE_BYTES * 8 / width; i++) {
 		u32 want = 0;
 
 		for (r = 0; r < RANKS; r++) {
-			u32 v = value_of(job, kind, width,
+			u32 v = value_of(job, op, width,
 					 shadow[index][generation & 1].from[r].payload, i);
 
 			if (!(bitmap >> r & 1))
 				continue;
-			if (kind == THC_LANE_OR)
+			if (op == THC_OP_OR)
 				want |= v;
-			else if (kind == THC_LANE_MAX)
+			else if (op == THC_OP_MAX)
 				want = want > v ? want : v;
 			else
 				want += v;
@@ -323,8 +324,9 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 		shadow[index][generation & 1].used = true;
 		shadow[index][generation & 1].generation = generation;
 		shadow[index][generation & 1].epoch = thc_be32(h->epoch);
-		shadow[index][generation & 1].kind =
-			world_slots[index].version[generation & 1].kind;
+		shadow[index][generation & 1].op = h->op;
+		shadow[index][generation & 1].width =
+			h->op == THC_OP_LUT_ADD ? world_jobs[job].sum_width : h->width;
 	}
 	r = shadow[index][generation & 1].from[rank].in;
 	require(!r);

@@ -382,7 +382,8 @@ static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const
 	} p;
 	enum thc_lane_kind kind = thc_lane_kind(h->op, h->width, 8, 0);
 	struct thc_version v = {
-		.bitmap = 3, .count = 2, .state = THC_FINISHED, .kind = kind, .op = h->op,
+		.bitmap = 3, .count = 2, .state = THC_FINISHED, .op = h->op,
+		.width = thc_sum_bits(h->op, h->width, 8),
 		.round = thc_be32(h->round), .chunk = thc_be32(h->chunk),
 		.generation = thc_be32(h->generation), .ce = f->ce,
 	};

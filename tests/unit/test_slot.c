@@ -22,7 +22,7 @@ static struct thc_arrival from(u8 rank, u32 generation)
 {
 	return (struct thc_arrival){
 		.epoch = EPOCH, .generation = generation, .round = 100 + generation,
-		.chunk = 200 + generation, .rank = rank, .op = THC_OP_ADD, .kind = THC_LANE_ADD8,
+		.chunk = 200 + generation, .rank = rank, .op = THC_OP_ADD, .width = 8,
 	};
 }
 
@@ -158,7 +158,7 @@ static void slot__disagreement_is_a_mismatch_and_changes_nothing(void **state)
 		a.round += i == 0;
 		a.chunk += i == 1;
 		a.op = i == 2 ? THC_OP_OR : a.op;
-		a.kind = i == 3 ? THC_LANE_ADD16 : a.kind;
+		a.width = i == 3 ? 16 : a.width;
 		assert_int_equal(thc_slot_arrive(&s, &a, ALL).verdict, THC_MISMATCH);
 		assert_memory_equal(&s, &before, sizeof(s));
 	}

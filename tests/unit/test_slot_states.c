@@ -140,7 +140,7 @@ static void put_version(struct cursor *c, struct thc_version *v)
 	put_small(c, &v->chunk);
 	put_small(c, &number);
 	put(c, &v->state, 1);
-	put(c, &v->kind, 1);
+	put(c, &v->width, 1);
 	put(c, &v->op, 1);
 	v->bitmap = bitmap;
 	v->count = number;

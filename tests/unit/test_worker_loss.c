@@ -278,15 +278,16 @@ static void on_request(const struct event *e)
 		.round = thc_be32(p.h.round), .chunk = thc_be32(p.h.chunk),
 		.rank = p.h.rank, .op = p.h.op,
 	};
+	enum thc_lane_kind kind = thc_lane_kind(p.h.op, p.h.width, SUM_WIDTH, 0);
 	struct thc_outcome out;
 
 	if (p.h.sum != thc_be32(thc_sum_packet(&p.h, p.lanes, (int)(payload / 8)))) {
 		assert_true(e->corrupt);
 		return;
 	}
-	a.kind = thc_lane_kind(p.h.op, p.h.width, SUM_WIDTH, 0);
+	a.width = thc_sum_bits(p.h.op, p.h.width, SUM_WIDTH);
 	assert_int_equal(thc_admit_form(&p.h), THC_DROP_NONE);
-	assert_int_equal(payload, thc_lane_payload(a.kind));
+	assert_int_equal(payload, thc_lane_payload(kind));
 	out = thc_slot_arrive(&net.slot[slot], &a, net.job.all);
 	switch (out.verdict) {
 	case THC_ADD:

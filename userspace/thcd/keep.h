@@ -8,7 +8,7 @@
 #include "thcd.h"
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	5
+#define THCD_LAYOUT	6
 
 /* What the pins of an instance stand for. */
 struct thcd_meta {

@@ -66,7 +66,7 @@ THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_job *job,
 	h->epoch = thc_be32(at.epoch);
 	h->slot = thc_be16(at.slot);
 	h->op = v->op;
-	h->width = thc_lane_answer_width(v->kind);
+	h->width = v->width;
 	h->flags = THC_F_ANSWER | (repeat ? THC_F_REPEAT : 0) | (v->ce ? THC_F_CE : 0) |
 		   (v->state == THC_CLOSED ? THC_F_CLOSED : 0) | thc_answer_nosum(job);
 	h->round = thc_be32(v->round);

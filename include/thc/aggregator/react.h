@@ -197,7 +197,7 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 		.chunk = thc_be32(h->chunk),
 		.rank = h->rank,
 		.op = h->op,
-		.kind = kind,
+		.width = thc_sum_bits(h->op, h->width, job->sum_width),
 		.ce = p->ce,
 	};
 	enum thc_drop_reason why;

@@ -50,8 +50,8 @@ enum thc_version_state {
  * @chunk: of the first contribution; admission sees to it that others agree
  * @count: contributions in the lanes
  * @state: enum thc_version_state
- * @kind: enum thc_lane_kind of the first contribution; others must agree
- * @op: enum thc_op of the first contribution
+ * @width: bits of a lane of the sum; contributions must agree
+ * @op: enum thc_op of the first contribution; others must agree
  * @ce: a contribution carried ECN CE
  * @checksum: thc_checksum_fold() of the finished lanes
  */
@@ -64,7 +64,7 @@ struct thc_version {
 	u32	chunk;
 	u16	count;
 	u8	state;
-	u8	kind;
+	u8	width;
 	u8	op;
 	u8	ce;
 	u16	checksum;
@@ -110,7 +110,7 @@ struct thc_slot {
  * @THC_REPEAT: the result is there: send it to the sender again
  * @THC_STALE: too old for that: tell the sender whose contributions it held
  * @THC_BUSY: too far ahead: drop, and tell the sender who is not
- * @THC_MISMATCH: op, kind or round differ from the first one's: drop, and tell
+ * @THC_MISMATCH: op, width or round differ from the first one's: drop, and tell
  *	the sender whose they are. Or its epoch ended between admission and the
  *	slot's lock: drop
  */
@@ -131,7 +131,7 @@ struct thc_arrival {
 	u32	chunk;
 	u8	rank;
 	u8	op;
-	u8	kind;
+	u8	width;	/* of the sum's lanes */
 	u8	ce;
 };
 
@@ -188,7 +188,7 @@ THC_INLINE void thc_version_open(struct thc_slot *s, struct thc_version *v,
 	v->round = a->round;
 	v->chunk = a->chunk;
 	v->state = THC_OPEN;
-	v->kind = a->kind;
+	v->width = a->width;
 	v->op = a->op;
 	v->ce = 0;
 	s->top = a->generation;
@@ -241,7 +241,8 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 		return out;
 	}
 
-	if (v->round != a->round || v->chunk != a->chunk || v->kind != a->kind || v->op != a->op) {
+	if (v->round != a->round || v->chunk != a->chunk || v->width != a->width ||
+	    v->op != a->op) {
 		out.verdict = THC_MISMATCH;
 		return out;
 	}

@@ -107,19 +107,10 @@ THC_INLINE u32 thc_lane_payload(enum thc_lane_kind kind)
 	return 0;
 }
 
-/* Width of the lanes an answer of this kind carries, in bits. */
-THC_INLINE u8 thc_lane_answer_width(enum thc_lane_kind kind)
+/* Bits of a lane of the sum, which the answer to a request of @op and @width carries. */
+THC_INLINE u8 thc_sum_bits(u8 op, u8 width, u8 sum_width)
 {
-	switch (kind) {
-	case THC_LANE_NONE:
-		break;
-#define THC_FORMAT_SUM(kind, name, op, up, sum, ...) \
-	case THC_LANE_##kind: \
-		return sum;
-		THC_FORMATS(THC_FORMAT_SUM)
-#undef THC_FORMAT_SUM
-	}
-	return 0;
+	return op == THC_OP_LUT_ADD ? sum_width : width;
 }
 
 #endif /* THC_FORMAT_H */

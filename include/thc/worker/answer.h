@@ -57,10 +57,10 @@ THC_INLINE int thc_sender_counts(const struct thc_sender *s, const struct thc_hd
 THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc_flight *f,
 				    const struct thc_hdr *h)
 {
-	u8 width = f->packet->op == THC_OP_LUT_ADD ? s->sum_width : f->packet->width;
+	const struct thc_hdr *asked = f->packet;
 
-	return h->flags & THC_F_ANSWER && h->op == f->packet->op && h->round == f->packet->round &&
-	       h->width == width;
+	return h->flags & THC_F_ANSWER && h->op == asked->op && h->round == asked->round &&
+	       h->width == thc_sum_bits(asked->op, asked->width, s->sum_width);
 }
 
 /**
