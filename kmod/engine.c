@@ -262,6 +262,7 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 	u16 count = answered ? be16_to_cpu(h->count) : 0;
 	bool excluded = !(bitmap >> ts->peers[0].sender.rank & 1);
 
+	lockdep_assert_held(&ts->lock);
 	ts->stats.chunks++;
 	if (++m->answered == m->chunks && m->closed) {
 		finish(ts, m);

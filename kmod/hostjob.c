@@ -14,11 +14,11 @@
 #include "netns.h"
 #include "sock.h"
 
-/* Called with thc_net.lock held. */
 static struct thc_host_job *find(struct thc_net *tn, u16 id)
 {
 	struct thc_host_job *job;
 
+	lockdep_assert_held(&tn->lock);
 	list_for_each_entry(job, &tn->jobs, link)
 		if (job->id == id)
 			return job;

@@ -70,11 +70,11 @@ static kuid_t user_of(const struct cred *cred)
 	return uid;
 }
 
-/* Called with users_lock held. */
 static struct thc_user *find(kuid_t uid)
 {
 	struct thc_user *user;
 
+	lockdep_assert_held(&users_lock);
 	hash_for_each_possible(users, user, link, __kuid_val(uid))
 		if (uid_eq(user->uid, uid))
 			return user;

@@ -78,7 +78,6 @@ struct thc_user;
  */
 struct thc_message *thc_message_alloc(struct thc_user *user, u32 chunks, u32 stride);
 void thc_message_free(struct thc_message *m);
-/* Called with thc_sock.lock held. */
 void thc_message_put(struct thc_sock *ts, struct thc_message *m);
 /* Bytes thc_message_alloc() takes. */
 size_t thc_message_bytes(u32 chunks, u32 stride);

@@ -97,9 +97,11 @@ union option_value {
 	struct thc_failure	failure;
 };
 
-/* Returns the value's size, or an error. Called with both locks held. */
+/* Returns the value's size, or an error. */
 static int read_option(struct thc_sock *ts, int option, union option_value *v)
 {
+	sock_owned_by_me(&ts->sk);
+	lockdep_assert_held(&ts->lock);
 	switch (option) {
 	case THC_OPT_TIMEOUT:
 		v->word = ts->timeout_ms;

@@ -82,7 +82,7 @@ int thc_peer_open(struct thc_peer *p);
 void thc_peer_silence(struct thc_peer *p);
 /* After thc_peer_silence() and synchronize_net(). */
 void thc_peer_free(struct thc_peer *p);
-/* The job has a group that @p can be in: of its IP version. Called with thc_sock.lock held. */
+/* The job has a group that @p can be in: of its IP version. */
 bool thc_peer_has_group(const struct thc_peer *p);
 int thc_peer_join_group(struct thc_peer *p);
 /* Nobody will be heard there. */

@@ -105,6 +105,7 @@ static int copy_answer(struct thc_message *m, struct msghdr *msg, size_t len, si
 /* It has been received; somebody who joined again may have been quicker. */
 static void take_off(struct thc_sock *ts, struct thc_message *m)
 {
+	lockdep_assert_held(&ts->lock);
 	if (list_empty(&m->ready))
 		return;
 	list_del_init(&m->ready);

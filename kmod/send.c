@@ -138,13 +138,14 @@ static void give_room(struct thc_sock *ts, u64 bytes)
 }
 
 /* Waits until the socket is connected and has room, and takes that. @joins: its connections
- * when the call began. Called with lock_sock held.
+ * when the call began. lock_sock is released meanwhile.
  */
 static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 {
 	struct sock *sk = &ts->sk;
 	int error;
 
+	sock_owned_by_me(sk);
 	for (;;) {
 		if (sk->sk_shutdown & SEND_SHUTDOWN)
 			return -EPIPE;
@@ -173,9 +174,10 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 	}
 }
 
-/* The message is whole; the socket may have changed meanwhile. Called with lock_sock held. */
+/* The message is whole; the socket may have changed meanwhile. */
 static int send_whole(struct thc_sock *ts, struct thc_message *m, int kind, u32 joins)
 {
+	sock_owned_by_me(&ts->sk);
 	if (joins != ts->joins)
 		return -ECANCELED;
 	if (ts->sk.sk_shutdown & SEND_SHUTDOWN)
@@ -184,7 +186,7 @@ static int send_whole(struct thc_sock *ts, struct thc_message *m, int kind, u32 
 	return commit(ts, m, kind);
 }
 
-/* Called in its turn with lock_sock held, which it releases while it waits. */
+/* Called in its turn; lock_sock is released while it waits. */
 static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 			const struct thc_send *send, int kind, u32 joins, long *timeo)
 {

@@ -27,6 +27,7 @@ void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats)
 {
 	u32 i;
 
+	lockdep_assert_held(&ts->lock);
 	*stats = ts->stats;
 	stats->foreign += atomic64_read(&ts->strangers);
 	for (i = 0; i < ts->shards; i++) {
@@ -38,11 +39,11 @@ void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats)
 	}
 }
 
-/* Called with bottom halves off. */
 void thc_net_drop(struct thc_sock *ts, enum thc_drop_reason reason)
 {
 	struct thc_net *tn = thc_net_of(sock_net(&ts->sk));
 
+	lockdep_assert(in_softirq());
 	__this_cpu_inc(tn->drops[reason]);
 	trace_thc_drop(&ts->sk, reason);
 }

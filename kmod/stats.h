@@ -11,7 +11,6 @@ struct thc_sock;
 /* One word for a state, a reason: the same in netlink, /proc and traces. */
 extern const char *const thc_state_name[];
 const char *thc_reason_name(enum thc_drop_reason reason);
-/* Called with thc_sock.lock held. */
 void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats);
 void thc_net_drop(struct thc_sock *ts, enum thc_drop_reason reason);
 u64 thc_net_drops(struct thc_net *tn, enum thc_drop_reason reason);
