@@ -57,7 +57,7 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	case sizeof(struct thc_join):
 		if (h->op != THC_OP_JOIN)
 			return THC_DROP_LENGTH;
-		THC_SEAL(16)
+		THC_SEAL(16)	/* the same, as the function's name has it */
 #undef THC_SEAL_CASE
 #undef THC_SEAL
 	case 0:

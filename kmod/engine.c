@@ -52,12 +52,14 @@ struct thc_host {
 	struct thc_train	*train;
 	int			kind;	/* of the stream */
 	struct thc_message	*m;	/* with its next chunk, if that is known */
+	bool			full;	/* there was no room for a packet */
 };
 
 /* One may always be on its way: timers and timeouts are those of flights. */
 THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
 {
-	return !st->in_flight || thc_peer_has_room(host->p);
+	host->full = st->in_flight && !thc_peer_has_room(host->p);
+	return !host->full;
 }
 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
@@ -117,7 +119,7 @@ static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct 
 	/* The UDP socket hears when the network is done with something, but it may outlive
 	 * this module, and so would the callback: we look again.
 	 */
-	return thc_peer_has_room(p) ? due : min(due, now + LOOK_MOST);
+	return host.full ? min(due, now + LOOK_MOST) : due;
 }
 
 /* --- failures ------------------------------------------------------------- */
@@ -227,8 +229,8 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 		/* messages delivered as they are keep their room until their answers
 		 * come: who needs it is not to wait for a dead aggregator for ever
 		 */
-		if (failure.error == ETIMEDOUT && READ_ONCE(ts->partial) &&
-		    (any_unfinished(ts) || !ts->refused)) {
+		if (failure.reason != THC_FAILED_LEFT && failure.reason != THC_FAILED_UNREACHABLE &&
+		    READ_ONCE(ts->partial) && (any_unfinished(ts) || !ts->refused)) {
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
 		} else {

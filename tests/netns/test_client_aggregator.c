@@ -270,6 +270,7 @@ static void join__who_gave_up_is_missing(void **state)
  * @spoil: changes the WELCOME before it is sealed
  * @reserved: so many WELCOMEs have the header's reserved byte set
  * @bad_sums: so many after them have a wrong sum
+ * @late: WELCOME comes once more, with the first answer
  * @epoch_offset: STALE|EPOCH with the client's epoch plus this comes before
  *	the first answer, if not 0
  * @hold: data is not answered as long as this is set
@@ -289,6 +290,7 @@ struct fake {
 	void (*spoil)(struct thc_welcome *w);
 	unsigned int reserved;
 	unsigned int bad_sums;
+	int late;
 	int epoch_offset;
 	int hold;
 	uint32_t left_from;
@@ -404,6 +406,8 @@ static void fake_packet(struct fake *f, const struct sockaddr_storage *from, str
 	}
 	if (h->op == THC_OP_LEAVE)
 		return;
+	if (__atomic_exchange_n(&f->late, 0, __ATOMIC_RELAXED))
+		fake_welcome(f, from, h, &(struct thc_join){ .nonce = thc_be64(77) });
 	if (__atomic_load_n(&f->epoch_offset, __ATOMIC_RELAXED))
 		fake_epoch(f, from, *h);
 	if (thc_be32(h->round) >= f->left_from)
@@ -602,24 +606,6 @@ static void strange__welcome_is_dropped(void **state)
 	fake_stop(&f);
 }
 
-/* A worker over IPv4 cannot join a group of IPv6. It joins the job all the same. */
-static void strange__group_of_the_other_version_is_not_joined(void **state)
-{
-	struct fake f = { .spoil = other_group, .left_from = UINT32_MAX };
-	float *g = make_gradient(0, 5000);
-	struct thc_client *c;
-
-	(void)state;
-	fake_start(&f);
-	c = open_fake(&f);
-	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
-		fail_msg("%s", thc_last_error());
-	assert_true(nmse(g, 1, 5000) < 0.03);
-	thc_client_close(c);
-	fake_stop(&f);
-	free(g);
-}
-
 /* What an all-reduce with @f did to the client's window. */
 static struct thc_client_stats reduce_once(struct fake *f, int tos)
 {
@@ -639,6 +625,36 @@ static struct thc_client_stats reduce_once(struct fake *f, int tos)
 	fake_stop(f);
 	free(g);
 	return stats;
+}
+
+/* The network is slow, or a second JOIN was answered: no other program has sent that. */
+static void strange__welcome_comes_late(void **state)
+{
+	struct fake f = { .late = 1, .left_from = UINT32_MAX };
+	struct thc_client_stats stats;
+
+	(void)state;
+	stats = reduce_once(&f, 0);
+	assert_int_equal(stats.foreign, 0);
+	assert_true(stats.unexpected >= 1);
+}
+
+/* A worker over IPv4 cannot join a group of IPv6. It joins the job all the same. */
+static void strange__group_of_the_other_version_is_not_joined(void **state)
+{
+	struct fake f = { .spoil = other_group, .left_from = UINT32_MAX };
+	float *g = make_gradient(0, 5000);
+	struct thc_client *c;
+
+	(void)state;
+	fake_start(&f);
+	c = open_fake(&f);
+	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
+		fail_msg("%s", thc_last_error());
+	assert_true(nmse(g, 1, 5000) < 0.03);
+	thc_client_close(c);
+	fake_stop(&f);
+	free(g);
 }
 
 /* The same where nothing was lost, which cuts the window, too: on a busy machine an answer
@@ -855,6 +871,7 @@ int main(void)
 		cmocka_unit_test(join__who_gave_up_is_missing),
 		cmocka_unit_test(strange__welcome_is_refused),
 		cmocka_unit_test(strange__welcome_is_dropped),
+		cmocka_unit_test(strange__welcome_comes_late),
 		cmocka_unit_test(strange__group_of_the_other_version_is_not_joined),
 		cmocka_unit_test(strange__only_newer_epochs_end_this_one),
 		cmocka_unit_test(strange__left_ends_only_what_lacks_the_rank),

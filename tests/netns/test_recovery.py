@@ -34,7 +34,7 @@ except ImportError:
     sys.exit(tap.SKIPPED)
 
 EMULATED = os.environ.get("THC_TRANSPORT") == "af_thc"
-STEPS_EMULATED = 12
+STEPS_EMULATED = 8
 STEPS = STEPS_EMULATED if EMULATED else 60
 DISTURBED = STEPS // 2
 EVERY = STEPS // 6

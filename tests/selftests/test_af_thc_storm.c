@@ -187,7 +187,7 @@ static struct thc_send next_message(struct checked *c, size_t chunks)
 	t->width = s.op == THC_OP_LUT_ADD ? 8 : s.width;
 	t->round = s.round;
 	t->chunk = c->chunk;
-	if (s.op != THC_OP_MAX)
+	if (s.op != THC_OP_MAX && s.op != THC_OP_OR)
 		c->chunk += (uint32_t)chunks;
 	return s;
 }

@@ -202,6 +202,21 @@ static void welcome__what_cannot_be_served(void **state)
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_REFUSED);
 }
 
+/* Of a job that it was in before, it may hear the group first. */
+static void welcome__is_heard_before_its_own(void **state)
+{
+	struct joiner w = new_joiner();
+	struct welcome p = good(), to_group = good();
+
+	(void)state;
+	to_group.w.nonce = 0;
+	to_group.h.cookie = thc_be64(COOKIE);
+	assert_int_equal(take(&w, to_group), THC_DROP_NONE);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_ASK);
+	assert_int_equal(take(&w, p), THC_DROP_NONE);
+	assert_true(w.j.heard);
+}
+
 /* JOIN says HEARD once the group's WELCOME has come, and of that group alone. */
 static void welcome__is_heard_on_the_group(void **state)
 {
@@ -341,6 +356,13 @@ static void end__why_time_ran_out(void **state)
 	assert_int_equal(f.reason, THC_FAILED_JOIN);
 	assert_int_equal(f.error, ETIMEDOUT);
 	assert_int_equal(f.ranks, 0x8);
+	/* it is not silent, though nobody is missing */
+	p.w.joined = thc_be64(0xf);
+	assert_int_equal(take(&w, p), THC_DROP_NONE);
+	thc_joining_failure(&w.j, &w.s, &f);
+	assert_int_equal(f.reason, THC_FAILED_JOIN);
+	assert_int_equal(f.error, ETIMEDOUT);
+	assert_int_equal(f.ranks, 0);
 }
 
 static void end__sender_is_ready(void **state)
@@ -373,6 +395,7 @@ int main(void)
 		cmocka_unit_test(welcome__until_all_are_in),
 		cmocka_unit_test(welcome__of_others_changes_nothing),
 		cmocka_unit_test(welcome__what_cannot_be_served),
+		cmocka_unit_test(welcome__is_heard_before_its_own),
 		cmocka_unit_test(welcome__is_heard_on_the_group),
 		cmocka_unit_test(welcome__only_what_can_be_served_is_sound),
 		cmocka_unit_test(welcome__group_is_multicast_on_an_unprivileged_port),

@@ -190,6 +190,14 @@ static int fail_not_joined(const struct thc_client *c, uint64_t missing, unsigne
 			c->options.join_timeout_ms, ranks);
 }
 
+static int fail_not_ready(const struct thc_client *c)
+{
+	return thc_fail(
+		-ETIMEDOUT,
+		"all ranks have joined job %u, but the aggregator did not say within %u ms that the job is ready: join again",
+		c->options.job, c->options.join_timeout_ms);
+}
+
 static int fail_no_answer(const struct thc_client *c, int error)
 {
 	char peer[80];
@@ -213,6 +221,8 @@ int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, 
 	case THC_FAILED_SHARDS:
 		return fail_unknown(c);
 	case THC_FAILED_JOIN:
+		if (!f->ranks)
+			return fail_not_ready(c);
 		return ranks ? fail_not_joined(c, f->ranks, ranks) : 0;
 	case THC_FAILED_UNREACHABLE:
 		return fail_no_answer(c, -f->error);

@@ -4,7 +4,6 @@
  * from them.
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <thc/wire/spec.h>

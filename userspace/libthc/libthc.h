@@ -313,11 +313,11 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  * @simd: "none" after a failed thc_client_rejoin()
  * @window: most data chunks in flight. The congestion window, which
  *	thc_client_stats() shows, moves below it
- * @scheme: of the job, as "thc"
  * @window_limit: why it is no larger, in plain words: "the job's slots", "the
  *	receive buffer (net.core.rmem_max)", or "the option window". A receive
  *	buffer bounds it over UDP alone, and only that of a user without
  *	CAP_NET_ADMIN
+ * @scheme: of the job, as "thc"
  */
 struct thc_client_info {
 	size_t		size;

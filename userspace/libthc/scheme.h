@@ -16,9 +16,9 @@ struct thc_client;
 struct thc_request;
 
 /**
- * struct thc_scheme - its functions; all but open and close in the I/O thread
+ * struct thc_scheme - its functions, of the I/O thread but for open, close and release
  * @open: makes what it needs for the client's job; -EPROTO, -ENOTSUP, -ENOMEM, with a sentence
- * @close: ends that, whether or not @open succeeded
+ * @close: ends that, whether or not @open was called, or succeeded
  * @prepare: memory and phases behind the agreement, with the chunks that are known from the
  *	start; the transport will take @growth bytes. -ENOMEM
  * @compute: a slice of at most THC_SLICE coordinates; false: there is nothing to do now. Says by
@@ -27,7 +27,7 @@ struct thc_request;
  * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
  *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED
  * @finish: writes the result to the caller's buffer
- * @release: gives back what @prepare took, whether or not it succeeded
+ * @release: gives back what @prepare took, whether or not it was called, or succeeded
  */
 struct thc_scheme {
 	enum thc_scheme_id id;

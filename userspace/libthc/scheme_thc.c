@@ -12,7 +12,6 @@
 #include "request.h"
 #include "scheme.h"
 #include "scheme_thc.h"
-#include "transport.h"
 
 /* Its phases, behind the agreement. */
 enum { NORMS = THC_AGREEMENT + 1, SUMS };

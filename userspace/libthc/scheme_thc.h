@@ -26,7 +26,7 @@
  * @regions: all chunks' regions
  * @arrays: one allocation for all that follows, up to @ahead
  * @norms: of each block; own ones, replaced by the agreed maxima
- * @norm_packets: agreement, then norm chunks, THC_ANSWER_BYTES each
+ * @norm_packets: THC_ANSWER_BYTES each
  * @counts: contributors of each answered chunk
  * @lost: 1: the chunk's sum lacks this rank
  * @missing: answers each block still waits for

@@ -3,9 +3,7 @@
  * Packets of requests over UDP sockets: the host of <thc/worker/transmit.h>
  * and <thc/worker/receive.h>, which decide about them.
  */
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 
 #include <thc/worker/receive.h>
 #include <thc/worker/stall.h>
@@ -123,14 +121,17 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 	case THC_DROP_SUM:
 		c->stats.bad_sum++;
 		break;
-	case THC_DROP_UNEXPECTED:
-	case THC_DROP_MISMATCH:
-		/* that an older epoch is over is no answer */
-		if (h->op != THC_OP_STALE || !(h->flags & THC_F_EPOCH))
-			c->stats.unexpected++;
+	case THC_DROP_TRUNCATED:
+	case THC_DROP_VERSION:
+	case THC_DROP_JOB:
+	case THC_DROP_COOKIE:
+	case THC_DROP_RESERVED:
+	case THC_DROP_ADDRESS:
+		c->stats.foreign++;
 		break;
 	default:
-		c->stats.foreign++;
+		/* WELCOME that comes late, too; that an older epoch is over is no answer */
+		c->stats.unexpected += h->op != THC_OP_STALE || !(h->flags & THC_F_EPOCH);
 	}
 }
 

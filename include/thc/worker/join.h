@@ -135,7 +135,7 @@ THC_INLINE enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct t
 	}
 	if (w->nonce != thc_be64(j->nonce))
 		return THC_DROP_UNEXPECTED;
-	if (!thc_joining_same_group(&j->joined.welcome, w)) {
+	if (j->welcomed && !thc_joining_same_group(&j->joined.welcome, w)) {
 		j->group_at = 0;
 		j->heard = 0;
 	}
@@ -176,11 +176,10 @@ THC_INLINE void thc_joining_failure(const struct thc_joining *j, const struct th
 	const struct thc_welcome *w = &j->joined.welcome;
 
 	*f = (struct thc_failure){ .error = EHOSTUNREACH, .reason = THC_FAILED_SILENT };
-	if (j->welcomed)
-		f->ranks = thc_ranks_mask(thc_be16(w->ranks)) & ~thc_be64(w->joined);
-	if (f->ranks) {
+	if (j->welcomed) {
 		f->error = ETIMEDOUT;
 		f->reason = THC_FAILED_JOIN;
+		f->ranks = thc_ranks_mask(thc_be16(w->ranks)) & ~thc_be64(w->joined);
 	} else if (s->unreachable) {
 		f->error = s->unreachable;
 		f->reason = THC_FAILED_UNREACHABLE;

@@ -365,8 +365,9 @@ enum thc_cmsg {
  * @round: of the wire's header
  * @tag: comes back with the answer
  *
- * All ranks send the same messages in the same order; those of op MAX have an
- * order of their own.
+ * All ranks send the same messages in the same order; those of ops MAX and OR
+ * have an order of their own, and their sums are never missed: a rank for which
+ * one is gone cannot go on (THC_FAILED_BEHIND).
  */
 struct thc_send {
 	__u8	op;
