@@ -77,25 +77,31 @@ THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_job *job,
 	thc_seal_summed(h, lanes, THC_LANE_WORDS);
 }
 
-/**
- * thc_answer_wait() - turns a request header into WAIT
- * @h: the request, in place: rank, round, chunk, slot, generation stay
+/* Turns a request's header into an answer without lanes: rank, round, chunk, slot and generation
+ * stay.
  */
+THC_INLINE void thc_answer_bare(struct thc_hdr *h, const struct thc_job *job, u8 op, u8 flags,
+				u16 count, u64 bitmap)
+{
+	h->op = op;
+	h->width = 0;
+	h->flags = flags | thc_answer_nosum(job);
+	h->count = thc_be16(count);
+	h->bitmap = thc_be64(bitmap);
+	thc_seal(h, NULL, 0);
+}
+
+/* Turns a request's header into WAIT. */
 THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
 				const struct thc_version *v)
 {
-	h->op = THC_OP_WAIT;
-	h->width = 0;
-	h->flags = (job->left & ~v->bitmap ? THC_F_LEFT : 0) | (v->ce ? THC_F_CE : 0) |
-		   thc_answer_nosum(job);
-	h->count = thc_be16(v->count);
-	h->bitmap = thc_be64(v->bitmap);
-	thc_seal(h, NULL, 0);
+	u8 flags = (job->left & ~v->bitmap ? THC_F_LEFT : 0) | (v->ce ? THC_F_CE : 0);
+
+	thc_answer_bare(h, job, THC_OP_WAIT, flags, v->count, v->bitmap);
 }
 
 /**
  * thc_answer_differs() - turns the header of a BUSY or MISMATCH into WAIT
- * @h: the request, in place: rank, round, chunk, slot, generation stay
  *
  * It names those whose contribution is in the way: a worker that hears nothing
  * would blame the aggregator. Returns 0 if there is nobody to name, and the
@@ -112,41 +118,27 @@ THC_INLINE int thc_answer_differs(struct thc_hdr *h, const struct thc_job *job,
 	v = &s->version[generation & 1];
 	if (s->epoch != thc_be32(h->epoch) || v->state == THC_EMPTY)
 		return 0;
-	h->op = THC_OP_WAIT;
-	h->width = 0;
-	h->flags = THC_F_DIFFERS | thc_answer_nosum(job);
-	h->count = thc_be16(v->count);
-	h->bitmap = thc_be64(v->bitmap);
-	thc_seal(h, NULL, 0);
+	thc_answer_bare(h, job, THC_OP_WAIT, THC_F_DIFFERS, v->count, v->bitmap);
 	return 1;
 }
 
-/* Turns a request header into STALE for a generation that is gone. */
+/* Turns a request's header into STALE for a generation that is gone. */
 THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_job *job, struct thc_slot *s)
 {
 	u32 generation = thc_be32(h->generation);
 	const struct thc_past *p = thc_slot_past(s, generation);
 	int known = thc_past_known(p, generation);
 
-	h->op = THC_OP_STALE;
-	h->width = 0;
-	h->flags = (known ? THC_F_KNOWN : 0) | thc_answer_nosum(job);
-	h->count = known ? thc_be16(p->count) : 0;
-	h->bitmap = known ? thc_be64(p->bitmap) : 0;
-	thc_seal(h, NULL, 0);
+	thc_answer_bare(h, job, THC_OP_STALE, known ? THC_F_KNOWN : 0, known ? p->count : 0,
+			known ? p->bitmap : 0);
 }
 
-/* Turns a request header into STALE for an epoch that is gone. */
+/* Turns a request's header into STALE for an epoch that is gone. */
 THC_INLINE void thc_answer_epoch(struct thc_hdr *h, const struct thc_job *job)
 {
-	h->op = THC_OP_STALE;
-	h->width = 0;
-	h->flags = THC_F_EPOCH | thc_answer_nosum(job);
 	h->rank = job->culprit;
 	h->epoch = thc_be32(job->epoch);
-	h->count = 0;
-	h->bitmap = thc_be64(job->joined);
-	thc_seal(h, NULL, 0);
+	thc_answer_bare(h, job, THC_OP_STALE, THC_F_EPOCH, 0, job->joined);
 }
 
 #endif /* THC_ANSWER_H */
