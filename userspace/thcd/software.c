@@ -112,7 +112,9 @@ THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct 
 			       struct thc_slot *slot, u32 verdict)
 {
 	(void)home;
-	return thc_react_answer(h, job, slot, verdict);
+	/* a result goes out with its lanes: answer.c makes its header */
+	return verdict == THC_ADD || verdict == THC_REPEAT ||
+	       thc_react_answer(h, job, slot, verdict);
 }
 
 static struct thc_job *job_of(struct thcd *d, const struct thc_hdr *h)
@@ -133,15 +135,14 @@ struct thc_reaction thcd_gate(struct thcd *d, const struct thc_packet *p)
 struct thc_reaction thcd_software(struct thcd *d, const struct thc_packet *p)
 {
 	struct thc_home home = { .d = d };
-	u8 rank = p->hdr->rank;
 	struct thc_reaction r = thc_react(&home, job_of(d, p->hdr), p);
 	const struct thc_hdr *h = p->hdr;
 	u16 job_id = thc_be16(h->job), slot = thc_be16(h->slot);
 
 	if (r.to == THC_TO_ALL)
 		thcd_answer_all(d, job_id, slot, thc_be32(h->generation));
-	else if (r.to == THC_TO_SENDER && h->flags & THC_F_ANSWER)
-		thcd_answer_one(d, job_id, slot, thc_be32(h->generation), rank);
+	else if (r.to == THC_TO_SENDER && r.event == THC_EVENT_REPEATED)
+		thcd_answer_one(d, job_id, slot, thc_be32(h->generation), h->rank);
 	else if (r.to == THC_TO_SENDER)
 		thcd_answer_header(d, &p->path, h);
 	return r;
