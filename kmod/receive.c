@@ -86,7 +86,7 @@ static void drop(struct thc_sock *ts, enum thc_drop_reason reason)
 {
 	ts->stats.bad_sum += reason == THC_DROP_SUM;
 	ts->stats.unexpected += reason == THC_DROP_UNEXPECTED;
-	ts->stats.foreign += reason != THC_DROP_SUM && reason != THC_DROP_UNEXPECTED;
+	ts->stats.foreign += thc_drop_is_foreign(reason);
 	thc_net_drop(ts, reason);
 }
 

@@ -150,6 +150,8 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	REFUSED(p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS), LANES_BYTES, SLOT);
 	REFUSED(p.h.slot = thc_be16(9); p.h.op = THC_OP_JOIN, LANES_BYTES, OP);
 	REFUSED(p.h.slot = thc_be16(9), LANES_BYTES, UNEXPECTED);
+	/* it comes late, and what it says of a chunk means nothing */
+	REFUSED(p.h.op = THC_OP_WELCOME, sizeof(p.h) + sizeof(struct thc_welcome), UNEXPECTED);
 #undef REFUSED
 	p = good;
 	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT + THC_PORT_SPAN),
@@ -160,6 +162,18 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	assert_int_equal(host.took, 0);
 	assert_int_equal(host.failure.reason, THC_FAILED_NOT);
 	assert_int_equal(w->s.data.in_flight, 3);
+}
+
+/* Of which drops a worker says that they came from elsewhere. */
+static void receive__what_is_foreign(void **state)
+{
+	(void)state;
+	assert_false(thc_drop_is_foreign(THC_DROP_NONE));
+	assert_false(thc_drop_is_foreign(THC_DROP_SUM));
+	assert_false(thc_drop_is_foreign(THC_DROP_UNEXPECTED));
+	assert_true(thc_drop_is_foreign(THC_DROP_ADDRESS));
+	assert_true(thc_drop_is_foreign(THC_DROP_COOKIE));
+	assert_true(thc_drop_is_foreign(THC_DROP_MISMATCH));
 }
 
 /* Whoever is heard is not unreachable; a packet that was corrupted says nothing. */
@@ -265,6 +279,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(receive__answers_once),
 		CASE(receive__why_a_packet_is_of_no_use),
+		CASE(receive__what_is_foreign),
 		CASE(receive__the_aggregator_is_there),
 		CASE(receive__what_ends_it),
 		CASE(transmit__what_is_allowed),

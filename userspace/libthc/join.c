@@ -61,7 +61,7 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 	if (!why)
 		why = thc_joining_take(&joining->j, &c->sender, h, w);
 	c->stats.bad_sum += why == THC_DROP_SUM;
-	c->stats.foreign += why && why != THC_DROP_SUM && why != THC_DROP_UNEXPECTED;
+	c->stats.foreign += thc_drop_is_foreign(why);
 }
 
 static void wait_for_packets(const struct thc_client *c, int ms)

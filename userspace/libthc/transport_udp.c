@@ -112,27 +112,14 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 {
 	struct thc_host *host = ctx;
 	struct thc_client *c = host->c;
+	enum thc_drop_reason why;
 
 	c->stats.packets_down++;
 	c->stats.bytes_down += thc_link_wire_bytes(&c->link, bytes);
-	switch (thc_worker_receive(host, &c->sender, h, bytes, from, thc_now())) {
-	case THC_DROP_NONE:
-		break;
-	case THC_DROP_SUM:
-		c->stats.bad_sum++;
-		break;
-	case THC_DROP_TRUNCATED:
-	case THC_DROP_VERSION:
-	case THC_DROP_JOB:
-	case THC_DROP_COOKIE:
-	case THC_DROP_RESERVED:
-	case THC_DROP_ADDRESS:
-		c->stats.foreign++;
-		break;
-	default:
-		/* WELCOME that comes late, too; that an older epoch is over is no answer */
-		c->stats.unexpected += h->op != THC_OP_STALE || !(h->flags & THC_F_EPOCH);
-	}
+	why = thc_worker_receive(host, &c->sender, h, bytes, from, thc_now());
+	c->stats.bad_sum += why == THC_DROP_SUM;
+	c->stats.unexpected += why == THC_DROP_UNEXPECTED;
+	c->stats.foreign += thc_drop_is_foreign(why);
 }
 
 /* True if anything came. */

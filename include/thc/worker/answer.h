@@ -92,7 +92,8 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 		/* not newer: told by a packet that was long on its way */
 		return (s32)(thc_be32(h->epoch) - s->epoch) > 0 ? THC_GOT_EPOCH :
 								  THC_GOT_UNEXPECTED;
-	if (h->epoch != thc_be32(s->epoch))
+	/* WELCOME that comes late, or again */
+	if (h->epoch != thc_be32(s->epoch) || h->op == THC_OP_WELCOME)
 		return THC_GOT_UNEXPECTED;
 	if (thc_be16(h->slot) < s->data.slots)
 		st = &s->data;
@@ -135,6 +136,8 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 		return THC_DROP_RESERVED;
 	if (!thc_sender_sent_from(s, h, port))
 		return THC_DROP_ADDRESS;
+	if (h->op == THC_OP_WELCOME)
+		return THC_DROP_UNEXPECTED;
 	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
 		return THC_DROP_OP;
 	if (bytes != sizeof(*h) + (h->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0))
@@ -142,6 +145,14 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 	if (thc_be16(h->slot) >= s->data.slots + s->norms.slots)
 		return THC_DROP_SLOT;
 	return THC_DROP_UNEXPECTED;
+}
+
+/* Is what a worker drops for @why counted as foreign? What is corrupted, or came too late, has
+ * counters of its own.
+ */
+THC_INLINE int thc_drop_is_foreign(enum thc_drop_reason why)
+{
+	return why != THC_DROP_NONE && why != THC_DROP_SUM && why != THC_DROP_UNEXPECTED;
 }
 
 /* Is the packet as it was sent? @h: header, @payload: @words 64-bit words. */

@@ -26,7 +26,7 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f);
 
 /**
- * thc_worker_receive() - a packet from the aggregator; a WELCOME is of no use any more
+ * thc_worker_receive() - a packet from the aggregator to a worker that has joined
  * @h: its header, of @bytes with the payload
  *
  * Returns THC_DROP_NONE, or why it is of no use.
