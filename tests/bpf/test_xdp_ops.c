@@ -327,7 +327,7 @@ static void epoch__old_ones_are_told(void **state)
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 
 	job->epoch = 2;
-	job->culprit = 1;
+	job->restarter = 1;
 	job->joined = 2;
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, out, &len), XDP_REDIRECT);
 	expect_epoch(out, len, 1, 2, 2);
@@ -361,7 +361,7 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 	rig_need_root();
 	job = rig_test(&rig, 2);
 	job->epoch = 9;
-	job->culprit = THC_RANK_NONE;
+	job->restarter = THC_RANK_NONE;
 	job->joined = 0;
 	memset(job->member, 0, sizeof(job->member));
 	r.epoch = 8;

@@ -90,7 +90,7 @@ static void slot_life(const struct shape *s, u32 slot)
 	expect_header(packet, len, THC_OP_STALE, THC_F_KNOWN, 1, 7);
 
 	r.epoch = 9;
-	net.job->culprit = 2;
+	net.job->restarter = 2;
 	send_request(0, r, payload[0], s->len);
 	len = receive(net.one[0], packet, sizeof(packet));
 	expect_header(packet, len, THC_OP_STALE, THC_F_EPOCH, 2, 7);

@@ -369,7 +369,7 @@ static void fake_epoch(struct fake *f, const struct sockaddr_storage *to, struct
 	struct thc_job job = f->job;
 
 	job.epoch += (uint32_t)__atomic_exchange_n(&f->epoch_offset, 0, __ATOMIC_RELAXED);
-	job.culprit = 1;
+	job.restarter = 1;
 	thc_answer_epoch(&h, &job);
 	fake_send(f, to, &h, sizeof(h));
 }

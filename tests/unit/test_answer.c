@@ -29,7 +29,7 @@ static int setup(void **state)
 	job.all = ALL;
 	job.joined = 5;
 	job.ranks = 3;
-	job.culprit = 1;
+	job.restarter = 1;
 	return 0;
 }
 

@@ -158,7 +158,7 @@ static void restart__raises_the_epoch(void **state)
 	assert_false(out.ready || out.refusal);
 	assert_int_equal(job->epoch, epoch + 1);
 	assert_int_equal(job->joined, 2);
-	assert_int_equal(job->culprit, 1);
+	assert_int_equal(job->restarter, 1);
 	assert_false(record->ready);
 	assert_int_equal(thc_be16(job->member[1].port), 4050);
 	/* the others keep address and port: they must be told */
@@ -193,7 +193,7 @@ static void restart__is_newer_than_what_a_rank_was_in(void **state)
 	assert_int_equal(job->epoch, epoch + 1001);
 	assert_int_equal(job->joined, 2);
 	/* no rank's doing */
-	assert_int_equal(job->culprit, THC_RANK_NONE);
+	assert_int_equal(job->restarter, THC_RANK_NONE);
 	/* its next JOIN changes nothing, nor do ranks that were in the same one or none */
 	assert_false(join_after(1, 11, epoch + 1000).behind);
 	assert_false(join_after(0, 10, epoch - 1).behind);
@@ -206,7 +206,7 @@ static void restart__is_newer_than_what_a_rank_was_in(void **state)
 	/* one that is in it restarts */
 	assert_true(join_after(1, 51, epoch + 5000).restarted);
 	assert_int_equal(job->epoch, epoch + 5001);
-	assert_int_equal(job->culprit, 1);
+	assert_int_equal(job->restarter, 1);
 }
 
 static void restart__newer_is_in_serial_arithmetic(void **state)
@@ -250,7 +250,7 @@ static void leave__and_come_back(void **state)
 	assert_true(join_as(1, 11, true).restarted);
 	assert_int_equal(job->epoch, epoch + 1);
 	assert_int_equal(job->left, 0);
-	assert_int_equal(job->culprit, 1);
+	assert_int_equal(job->restarter, 1);
 	/* nor are two that take turns */
 	join_as(0, 10, true);
 	assert_true(join_as(2, 12, true).ready);

@@ -62,7 +62,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->cookie = plan->cookie;
 	job->all = thc_ranks_mask(plan->ranks);
 	job->epoch = first_epoch();
-	job->culprit = THC_RANK_NONE;
+	job->restarter = THC_RANK_NONE;
 	job->slot_base = plan->slot_base;
 	job->slots = plan->data_slots + plan->norm_slots;
 	job->data_slots = plan->data_slots;
@@ -148,7 +148,7 @@ void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_p
 	}
 	job->left = 0;
 	job->joined = 1ULL << rank;
-	job->culprit = inside ? rank : THC_RANK_NONE;
+	job->restarter = inside ? rank : THC_RANK_NONE;
 	publish(job->epoch, next);
 }
 

@@ -95,8 +95,8 @@ THC_INLINE enum thc_drop_reason thc_admit_rank(const struct thc_job *job, const 
 	return THC_DROP_NONE;
 }
 
-/* The data packet, refused with @why, is of an epoch that ended because the
- * aggregator started anew: its rank is told so, like one of any other old epoch.
+/* Is a data packet that was refused for @why from before a restart of the aggregator? Then its
+ * rank gets STALE, as for any other old epoch.
  */
 THC_INLINE int thc_admit_lost(const struct thc_job *job, const struct thc_hdr *h,
 			      enum thc_drop_reason why)

@@ -136,7 +136,7 @@ THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_job *job, s
 /* Turns a request's header into STALE for an epoch that is gone. */
 THC_INLINE void thc_answer_epoch(struct thc_hdr *h, const struct thc_job *job)
 {
-	h->rank = job->culprit;
+	h->rank = job->restarter;
 	h->epoch = thc_be32(job->epoch);
 	thc_answer_bare(h, job, THC_OP_STALE, THC_F_EPOCH, 0, job->joined);
 }

@@ -75,7 +75,7 @@ struct thc_member {
  * @data_slots: W, the first of them
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline
- * @culprit: rank that raised the epoch last by restarting, THC_RANK_NONE: none did
+ * @restarter: rank that raised the epoch last by restarting, THC_RANK_NONE: none did
  * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
  * @sum_width: bits of a LUT_ADD sum, 8 or 16
  * @reply: enum thc_reply
@@ -98,7 +98,7 @@ struct thc_job {
 	u16		ranks;
 	u8		quorum;
 	u8		ttl_min;
-	u8		culprit;
+	u8		restarter;
 	u8		sum_width;
 	u8		reply;
 	u8		flags;
