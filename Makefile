@@ -71,7 +71,7 @@ THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-flood bench-vm figures lint install uninstall clean help FORCE
+.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-vm figures lint install uninstall clean help FORCE
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -83,6 +83,7 @@ help:
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
 	@echo 'make demo-vm    the same on a stock Debian 6.12 in QEMU, through AF_THC sockets of thc.ko'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
+	@echo 'make bench-compare BASE=commit  the same figures of that commit, in turns; BENCH_ARGS="--pairs 21"'
 	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
 	@echo 'make bench-flood  what JOINs of strangers, sent by one core, do to a job; $(BUILD)/bench-flood.json'
 	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
@@ -243,6 +244,9 @@ demo: all $(TNET_BIN)
 
 bench: all benches $(TNET_BIN)
 	@$(PYTHON) tools/bench/run.py $(BENCH_ARGS)
+
+bench-compare: all benches
+	@$(PYTHON) tools/bench/compare.py --base "$(BASE)" $(BENCH_ARGS)
 
 bench-flood: all benches
 	@$(PYTHON) tools/bench/flood.py $(BENCH_ARGS)

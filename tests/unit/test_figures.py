@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """The times in README.md and Documentation/benchmarks.md are those of
-Documentation/figures.json, its chart is drawn from them, and the closed form is
-what frames on links take.
+Documentation/figures.json, its chart is drawn from them, the closed form is
+what frames on links take, and ratios of two commits are those of their pairs.
 """
 import os
 import sys
@@ -10,6 +10,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools/bench"))
+import compare  # noqa: E402  (found through the path above)
 import figures  # noqa: E402  (found through the path above)
 import model  # noqa: E402
 
@@ -98,6 +99,29 @@ class ClosedForm(unittest.TestCase):
     def test_speeds(self):
         self.assertEqual([model.speed(r) for r in ("1gbit", "2500mbit", "500mbit", None)],
                          ["1 Gb/s", "2.5 Gb/s", "0.5 Gb/s", "no limit"])
+
+
+class Comparison(unittest.TestCase):
+    """`make bench-compare`, of figures made up here."""
+
+    def test_ratios_are_of_pairs(self):
+        # a machine that becomes slower from pair to pair: the medians alone would hide the 10 %
+        pairs = [({"xdp.full_ns": b}, {"xdp.full_ns": 1.1 * b, "new_ms": 1.0})
+                 for b in (100., 200., 300., 400., 500.)]
+        row, = compare.summary(pairs)
+        self.assertEqual((row["figure"], row["base"], row["pairs"]), ("xdp.full_ns", 300, 5))
+        for name in ("ratio", "low", "high"):
+            self.assertAlmostEqual(row[name], 1.1)
+        # in turns: one pair that was disturbed does not move the median
+        pairs[2] = ({"xdp.full_ns": 300.}, {"xdp.full_ns": 3000.})
+        self.assertAlmostEqual(compare.summary(pairs)[0]["ratio"], 1.1)
+
+    def test_what_is_compared(self):
+        found = compare.figures({"xdp": {"lut_ns": 3, "kept": True}, "seconds": 2, "words": "x",
+                                 "allreduce": {"shaped": {"thc_ms": 140.5}}})
+        self.assertEqual(found, {"xdp.lut_ns": 3, "seconds": 2, "allreduce.shaped.thc_ms": 140.5})
+        self.assertTrue(compare.more_is_better("codec.compress_ratio"))
+        self.assertFalse(compare.more_is_better("xdp.lut_ratio"))
 
 
 if __name__ == "__main__":
