@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -65,37 +66,33 @@ static void complete(struct thc_client *c, struct thc_request *r)
 	thc_request_end(r);
 }
 
-void thc_engine_break(struct thc_client *c, int status, const char *sentence)
+void thc_engine_break(struct thc_client *c, int status, const char *format, ...)
 {
-	struct thc_request *r;
+	struct thc_request *r, *next;
+	va_list args;
 
 	c->transport->forget(c);
 	pthread_mutex_lock(&c->lock);
 	c->broken = true;
-	snprintf(c->sentence, sizeof(c->sentence), "%s", sentence);
+	va_start(args, format);
+	vsnprintf(c->sentence, sizeof(c->sentence), format, args);
+	va_end(args);
 	r = c->queue;
 	pthread_mutex_unlock(&c->lock);
-	/* @sentence may be a request's, and who waits for it frees it */
-	while (r) {
-		struct thc_request *next = r->next;
-
+	for (; r; r = next) {
+		next = r->next;
 		r->status = status;
-		if (r->sentence != sentence)
-			snprintf(r->sentence, sizeof(r->sentence), "%s", c->sentence);
+		memcpy(r->sentence, c->sentence, sizeof(r->sentence));
 		complete(c, r);
-		r = next;
 	}
 }
 
 void thc_engine_adrift(struct thc_client *c, const struct thc_request *r)
 {
-	char text[THC_SENTENCE_MAX];
-
-	snprintf(
-		text, sizeof(text),
+	thc_engine_break(
+		c, r->status,
 		"%.400s; the others went on without this rank, which was late: call thc_client_rejoin() on all ranks",
 		r->sentence);
-	thc_engine_break(c, r->status, text);
 }
 
 static void finish_done(struct thc_client *c)

@@ -31,111 +31,87 @@ const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 
 static void fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch)
 {
-	char text[THC_SENTENCE_MAX], who[64] = "the aggregator restarted";
+	char who[64] = "the aggregator restarted";
 
 	if (rank != THC_RANK_NONE)
 		snprintf(who, sizeof(who), "rank %u restarted or joined again", rank);
-	snprintf(
-		text, sizeof(text),
+	thc_engine_break(
+		c, -ESTALE,
 		"%s (job %u is now in session %u, this rank is in session %u): call thc_client_rejoin() on all ranks",
 		who, c->options.job, epoch, c->params.epoch);
-	thc_engine_break(c, -ESTALE, text);
 }
 
-static void fail_behind(struct thc_client *c)
+static void fail_silent(struct thc_client *c)
 {
-	char text[THC_SENTENCE_MAX];
+	char peer[80];
 
-	snprintf(
-		text, sizeof(text),
-		"this rank (%u) fell so far behind that the others' results are gone: raise the job's deadline or call thc_client_rejoin() on all ranks",
-		c->options.rank);
-	thc_engine_break(c, -ESTALE, text);
-}
-
-static void fail_left(struct thc_client *c, uint64_t missing)
-{
-	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT];
-
-	snprintf(
-		text, sizeof(text),
-		"%s did not contribute, and a rank that is missing has left the job: restart it and call thc_client_rejoin() on all ranks",
-		thc_name_ranks(missing, ranks, sizeof(ranks)));
-	thc_engine_break(c, -EPIPE, text);
-}
-
-static void fail_missing(struct thc_client *c, uint64_t missing)
-{
-	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT], peer[80];
-
-	if (missing)
-		snprintf(
-			text, sizeof(text),
-			"no progress for %u ms: %s did not contribute; find out why, then call thc_client_rejoin() on all ranks",
-			c->options.timeout_ms, thc_name_ranks(missing, ranks, sizeof(ranks)));
-	else
-		snprintf(
-			text, sizeof(text),
-			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
-			thc_link_peer_name(&c->link, peer, sizeof(peer)), c->options.timeout_ms,
-			c->options.port, c->options.port + THC_PORT_SPAN - 1);
-	thc_engine_break(c, -ETIMEDOUT, text);
-}
-
-static void fail_differs(struct thc_client *c, uint64_t differing)
-{
-	char text[THC_SENTENCE_MAX], ranks[THC_RANKS_TEXT];
-
-	snprintf(
-		text, sizeof(text),
-		"no progress for %u ms: this rank (%u) and %s disagree about what they sum (op, width or round): see that all ranks run the same program, then call thc_client_rejoin() on all ranks",
-		c->options.timeout_ms, c->options.rank,
-		thc_name_ranks(differing, ranks, sizeof(ranks)));
-	thc_engine_break(c, -ETIMEDOUT, text);
+	thc_engine_break(
+		c, -ETIMEDOUT,
+		"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
+		thc_link_peer_name(&c->link, peer, sizeof(peer)), c->options.timeout_ms,
+		c->options.port, c->options.port + THC_PORT_SPAN - 1);
 }
 
 static void fail_unreachable(struct thc_client *c, int error)
 {
-	char text[THC_SENTENCE_MAX], peer[80];
+	char peer[80];
 
 	thc_link_peer_name(&c->link, peer, sizeof(peer));
 	if (error == -ECONNREFUSED)
-		snprintf(
-			text, sizeof(text),
+		thc_engine_break(
+			c, error,
 			"nobody serves at %s any more, or not the same thcd: see that it runs, then call thc_client_rejoin() on all ranks",
 			peer);
 	else
-		snprintf(
-			text, sizeof(text),
+		thc_engine_break(
+			c, error,
 			"the aggregator at %s cannot be reached: %s; is the interface up? Then call thc_client_rejoin() on all ranks",
 			peer, strerror(-error));
-	thc_engine_break(c, error, text);
 }
 
 bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 {
+	char ranks[THC_RANKS_TEXT];
+
+	thc_name_ranks(f->ranks, ranks, sizeof(ranks));
 	switch (f->reason) {
 	case THC_FAILED_EPOCH:
 		fail_epoch(c, f->rank, f->epoch);
-		return true;
+		break;
 	case THC_FAILED_BEHIND:
-		fail_behind(c);
-		return true;
+		thc_engine_break(
+			c, -ESTALE,
+			"this rank (%u) fell so far behind that the others' results are gone: raise the job's deadline or call thc_client_rejoin() on all ranks",
+			c->options.rank);
+		break;
 	case THC_FAILED_LEFT:
-		fail_left(c, f->ranks);
-		return true;
+		thc_engine_break(
+			c, -EPIPE,
+			"%s did not contribute, and a rank that is missing has left the job: restart it and call thc_client_rejoin() on all ranks",
+			ranks);
+		break;
 	case THC_FAILED_DIFFERS:
-		fail_differs(c, f->ranks);
-		return true;
+		thc_engine_break(
+			c, -ETIMEDOUT,
+			"no progress for %u ms: this rank (%u) and %s disagree about what they sum (op, width or round): see that all ranks run the same program, then call thc_client_rejoin() on all ranks",
+			c->options.timeout_ms, c->options.rank, ranks);
+		break;
 	case THC_FAILED_MISSING:
+		thc_engine_break(
+			c, -ETIMEDOUT,
+			"no progress for %u ms: %s did not contribute; find out why, then call thc_client_rejoin() on all ranks",
+			c->options.timeout_ms, ranks);
+		break;
 	case THC_FAILED_SILENT:
-		fail_missing(c, f->ranks);
-		return true;
+		fail_silent(c);
+		break;
 	case THC_FAILED_UNREACHABLE:
 		fail_unreachable(c, -f->error);
-		return true;
+		break;
+	default:
+		return false;
 	}
-	return false;
+	return true;
 }
 
 /* --- joining -------------------------------------------------------------- */

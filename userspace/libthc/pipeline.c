@@ -71,7 +71,7 @@ void thc_pipeline_advance(struct thc_client *c)
 
 	for (i = 0; i < n; i++) {
 		if (begin(c, active[i])) {
-			thc_engine_break(c, -ENOMEM, active[i]->sentence);
+			thc_engine_break(c, -ENOMEM, "%s", active[i]->sentence);
 			return;
 		}
 	}

@@ -88,20 +88,19 @@ static struct thc_failure failure_of(const struct thc_client *c)
 static void fail(struct thc_client *c, int error)
 {
 	struct thc_failure f = failure_of(c);
-	char text[THC_SENTENCE_MAX];
 
 	if (thc_failed(c, &f))
 		return;
 	if (error == ENOBUFS)
-		snprintf(
-			text, sizeof(text),
+		thc_engine_break(
+			c, -error,
 			"for %u ms the AF_THC sockets of this host, or of this user, held as much memory as they may together: raise thc.ko's parameter memory_mib, then call thc_client_rejoin() on all ranks",
 			c->options.timeout_ms);
 	else
-		snprintf(text, sizeof(text),
-			 "the AF_THC socket failed: %s; call thc_client_rejoin() on all ranks",
-			 strerror(error));
-	thc_engine_break(c, -error, text);
+		thc_engine_break(
+			c, -error,
+			"the AF_THC socket failed: %s; call thc_client_rejoin() on all ranks",
+			strerror(error));
 }
 
 /* Why connect() failed with @error (positive). */
