@@ -58,6 +58,14 @@ const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room
 	return text;
 }
 
+static void set_port(struct sockaddr_storage *a, uint16_t port)
+{
+	if (a->ss_family == AF_INET)
+		((struct sockaddr_in *)a)->sin_port = htons(port);
+	else
+		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
+}
+
 /* The local address the system would use towards the aggregator. */
 static int find_local(struct thc_link *l)
 {
@@ -70,10 +78,7 @@ static int find_local(struct thc_link *l)
 	if (connect(fd, (void *)&l->peer, l->addrlen) || getsockname(fd, (void *)&l->local, &len))
 		error = -errno;
 	close(fd);
-	if (l->local.ss_family == AF_INET)
-		((struct sockaddr_in *)&l->local)->sin_port = 0;
-	else
-		((struct sockaddr_in6 *)&l->local)->sin6_port = 0;
+	set_port(&l->local, 0);
 	return error;
 }
 
@@ -241,56 +246,43 @@ void thc_link_leave_group(struct thc_link *l)
 	l->group = -1;
 }
 
-/* For packets of the aggregator alone: the kernel drops what others send to the group.
- * One that has no such filters says ENOPROTOOPT.
+/* The group of @w, of our family, as an address to bind to. */
+static struct sockaddr_storage group_of(const struct thc_link *l, const struct thc_welcome *w)
+{
+	struct sockaddr_storage a = { .ss_family = l->peer.ss_family };
+	struct sockaddr_in6 *in6 = (void *)&a;
+
+	if (a.ss_family == AF_INET) {
+		memcpy(&((struct sockaddr_in *)&a)->sin_addr, w->group, 4);
+	} else {
+		memcpy(&in6->sin6_addr, w->group, 16);
+		in6->sin6_scope_id = (uint32_t)l->ifindex;
+	}
+	set_port(&a, thc_be16(w->group_port));
+	return a;
+}
+
+/* For packets of the aggregator alone: the kernel drops what others send to the group. One
+ * that has no such filters says ENOPROTOOPT, and then the group is joined for all senders.
  */
-static int join_for_peer(struct thc_link *l, int level, const void *group)
+static int become_member(struct thc_link *l, const struct thc_welcome *w)
 {
+	bool v4 = l->peer.ss_family == AF_INET;
 	struct group_source_req member = { .gsr_interface = (uint32_t)l->ifindex,
-					   .gsr_source = l->peer };
+					   .gsr_source = l->peer,
+					   .gsr_group = group_of(l, w) };
+	struct group_req all = { .gr_interface = member.gsr_interface,
+				 .gr_group = member.gsr_group };
+	int level = v4 ? IPPROTO_IP : IPPROTO_IPV6, zero = 0;
 
-	memcpy(&member.gsr_group, group, l->addrlen);
-	return setsockopt(l->group, level, MCAST_JOIN_SOURCE_GROUP, &member, sizeof(member)) ?
-		       -errno :
-		       0;
-}
-
-static int join_group4(struct thc_link *l, const struct thc_welcome *w)
-{
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = w->group_port };
-	struct ip_mreqn member = { .imr_ifindex = l->ifindex };
-	int zero = 0, error;
-
-	memcpy(&to.sin_addr, w->group, 4);
-	member.imr_multiaddr = to.sin_addr;
-	if (bind(l->group, (void *)&to, sizeof(to)) ||
-	    setsockopt(l->group, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero)))
+	if (bind(l->group, (void *)&all.gr_group, l->addrlen) ||
+	    (v4 && setsockopt(l->group, level, IP_MULTICAST_ALL, &zero, sizeof(zero))))
 		return -errno;
-	error = join_for_peer(l, IPPROTO_IP, &to);
-	if (error != -ENOPROTOOPT)
-		return error;
-	return setsockopt(l->group, IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof(member)) ?
-		       -errno :
-		       0;
-}
-
-static int join_group6(struct thc_link *l, const struct thc_welcome *w)
-{
-	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_port = w->group_port };
-	struct ipv6_mreq member = { .ipv6mr_interface = (unsigned int)l->ifindex };
-	int error;
-
-	memcpy(&to.sin6_addr, w->group, 16);
-	member.ipv6mr_multiaddr = to.sin6_addr;
-	to.sin6_scope_id = (uint32_t)l->ifindex;
-	if (bind(l->group, (void *)&to, sizeof(to)))
+	if (!setsockopt(l->group, level, MCAST_JOIN_SOURCE_GROUP, &member, sizeof(member)))
+		return 0;
+	if (errno != ENOPROTOOPT)
 		return -errno;
-	error = join_for_peer(l, IPPROTO_IPV6, &to);
-	if (error != -ENOPROTOOPT)
-		return error;
-	return setsockopt(l->group, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &member, sizeof(member)) ?
-		       -errno :
-		       0;
+	return setsockopt(l->group, level, MCAST_JOIN_GROUP, &all, sizeof(all)) ? -errno : 0;
 }
 
 /* Opens the group socket once, and anew for another group; an error is not
@@ -298,10 +290,9 @@ static int join_group6(struct thc_link *l, const struct thc_welcome *w)
  */
 int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w)
 {
-	bool v4 = l->peer.ss_family == AF_INET;
 	int one = 1, error;
 
-	if (w->family != (v4 ? 4 : 6)) {
+	if (w->family != (l->peer.ss_family == AF_INET ? 4 : 6)) {
 		thc_link_leave_group(l);
 		return -EAFNOSUPPORT;
 	}
@@ -315,7 +306,7 @@ int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w)
 	if (l->group < 0)
 		return -errno;
 	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	error = v4 ? join_group4(l, w) : join_group6(l, w);
+	error = become_member(l, w);
 	if (error) {
 		thc_link_leave_group(l);
 		return error;
@@ -359,14 +350,6 @@ static uint16_t port_of(const struct sockaddr_storage *a)
 {
 	return ntohs(a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port :
 					       ((const struct sockaddr_in6 *)a)->sin6_port);
-}
-
-static void set_port(struct sockaddr_storage *a, uint16_t port)
-{
-	if (a->ss_family == AF_INET)
-		((struct sockaddr_in *)a)->sin_port = htons(port);
-	else
-		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
 }
 
 /* How many packets from @out on can share one message. */
