@@ -38,8 +38,11 @@ static double measure(const struct setup *s, float *const *x, const float *const
 	for (k = 0; k < s->n; k++) {
 		const float *from = norms_of_rank ? norms_of_rank[k] : own;
 
-		assert_int_equal(thc_codec_norms(&s->c, x[k], THC_FP32, s->count, NULL, own, NULL),
-				 0);
+		assert_int_equal(
+			thc_codec_norms(&s->c,
+					&(struct thc_values){ x[k], THC_FP32, s->count, NULL }, own,
+					NULL),
+			0);
 		for (i = 0; i < blocks; i++)
 			norms[i] = fmaxf(norms[i], from[i]);
 	}

@@ -38,7 +38,9 @@ static void round_run(struct round *r, unsigned int block_log2, enum thc_dtype d
 	thc_store(dtype, r->typed, r->x, count);
 	thc_load(dtype, r->x, r->typed, count);
 	memcpy(r->error, r->error_before, count * sizeof(float));
-	assert_int_equal(thc_codec_norms(&r->c, r->typed, dtype, count, r->error, r->norms, NULL),
+	assert_int_equal(thc_codec_norms(&r->c,
+					 &(struct thc_values){ r->typed, dtype, count, r->error },
+					 r->norms, NULL),
 			 0);
 	for (i = 0; i < r->blocks; i++)		/* another rank's norm was larger */
 		r->norms[i] *= 1.25f;
@@ -141,7 +143,9 @@ static void error__accumulates_nothing(void **state)
 	solve(4, 30, 1.0 / 32, &t);
 	codec_setup(&c, &t, 10, THC_SIMD_AUTO);
 	for (round = 0; round < rounds; round++) {
-		assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, NULL), 0);
+		assert_int_equal(thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, n, error },
+						 norms, NULL),
+				 0);
 		thc_codec_compress(&c, &(struct thc_values){ x, THC_FP32, n, error },
 				   &(struct thc_blocks){ (uint64_t)round, 0, norms, 0 },
 				   &(struct thc_chunks){ packed, 512, 1024 },
@@ -167,6 +171,20 @@ static void error__accumulates_nothing(void **state)
 	free(x);
 }
 
+/* Chunk @lost of @r, and no other, goes back to @error. */
+static void putback_one(struct round *r, size_t lost, float *error)
+{
+	size_t chunks = r->padded / 1024;
+	uint8_t *one = test_buffer(chunks);
+
+	memset(one, 0, chunks);
+	one[lost] = 1;
+	thc_codec_putback(&r->c, &(struct thc_chunks){ r->packed, 512, 1024 }, one, r->blocks,
+			  &(struct thc_blocks){ ROUND, r->first_block, r->norms, 0 },
+			  &(struct thc_residual_at){ error, r->count, r->scratch });
+	free(one);
+}
+
 static void putback__one_chunk(void **state)
 {
 	static const size_t chunks[] = { 0, 3, 6 };
@@ -181,9 +199,7 @@ static void putback__one_chunk(void **state)
 
 		memcpy(before, r.error, r.count * sizeof(float));
 		sent = reference_sent(&r, chunks[k], chunks[k] + 1);
-		thc_codec_putback(&r.c, r.packed + chunks[k] * 512, chunks[k], 1024,
-				  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
-				  &(struct thc_residual_at){ r.error, r.count, r.scratch });
+		putback_one(&r, chunks[k], r.error);
 		for (i = 0; i < r.count; i++)
 			assert_true(fabs(before[i] + sent[i] - r.error[i]) < 1e-5);
 		for (i = r.count; i < r.padded; i++)
@@ -213,14 +229,10 @@ static void putback__everything(void **state)
 		one_by_one = test_buffer(r.count * sizeof(float));
 		memcpy(one_by_one, r.error, r.count * sizeof(float));
 		for (i = 0; i < chunks; i++)
-			thc_codec_putback(&r.c, r.packed + i * 512, i, 1024,
-					  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
-					  &(struct thc_residual_at){ one_by_one, r.count,
-								     r.scratch });
-		thc_codec_putback_lost(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost,
-				       r.blocks,
-				       &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
-				       &(struct thc_residual_at){ r.error, r.count, r.scratch });
+			putback_one(&r, i, one_by_one);
+		thc_codec_putback(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost, r.blocks,
+				  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+				  &(struct thc_residual_at){ r.error, r.count, r.scratch });
 		for (i = 0; i < r.count; i++) {
 			double want = (double)r.x[i] + r.error_before[i];
 
@@ -247,12 +259,10 @@ static void putback__some_chunks(void **state)
 	memcpy(want, r.error, r.count * sizeof(float));
 	for (i = 0; i < 12; i++)
 		if (lost[i])
-			thc_codec_putback(&r.c, r.packed + i * 512, i, 1024,
-					  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
-					  &(struct thc_residual_at){ want, r.count, r.scratch });
-	thc_codec_putback_lost(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost, r.blocks,
-			       &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
-			       &(struct thc_residual_at){ r.error, r.count, r.scratch });
+			putback_one(&r, i, want);
+	thc_codec_putback(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost, r.blocks,
+			  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+			  &(struct thc_residual_at){ r.error, r.count, r.scratch });
 	for (i = 0; i < r.count; i++)
 		assert_true(fabs((double)want[i] - r.error[i]) < 1e-5);
 	free(want);
@@ -269,9 +279,9 @@ static void putback__nothing_lost(void **state)
 	round_run(&r, 10, THC_FP32, 5000, 30);
 	before = test_buffer(r.count * sizeof(float));
 	memcpy(before, r.error, r.count * sizeof(float));
-	thc_codec_putback_lost(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost, r.blocks,
-			       &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
-			       &(struct thc_residual_at){ r.error, r.count, r.scratch });
+	thc_codec_putback(&r.c, &(struct thc_chunks){ r.packed, 512, 1024 }, lost, r.blocks,
+			  &(struct thc_blocks){ ROUND, r.first_block, r.norms, 0 },
+			  &(struct thc_residual_at){ r.error, r.count, r.scratch });
 	assert_memory_equal(before, r.error, r.count * sizeof(float));
 	free(before);
 	round_free(&r);
@@ -289,7 +299,9 @@ static void zero_norm__keeps_the_input(void **state)
 	solve(4, 30, 1.0 / 32, &t);
 	codec_setup(&c, &t, 10, THC_SIMD_AUTO);
 	x[1500] = 0x1p-90f;	/* too small to send, not too small to remember */
-	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, 2048, error, norms, NULL), 0);
+	assert_int_equal(thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, 2048, error },
+					 norms, NULL),
+			 0);
 	assert_true(norms[0] == 0 && norms[1] == 0x1p-90f);
 	memset(packed, 0xff, sizeof(packed));
 	thc_codec_compress(&c, &(struct thc_values){ x, THC_FP32, 2048, error },

@@ -287,7 +287,9 @@ static void assert_in_place(unsigned int block_log2, unsigned int chunk, bool fe
 	struct thc_codec c;
 
 	setup(&c, 4, 30, block_log2);
-	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, count, NULL, norms, NULL), 0);
+	assert_int_equal(thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, count, NULL },
+					 norms, NULL),
+			 0);
 	thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, count, NULL },
 			 &(struct thc_blocks){ 1, 0, NULL, 0 }, rotated);
 	thc_codec_quantise(&c, rotated, 3, &(struct thc_blocks){ 1, 0, norms, 1 },
@@ -341,7 +343,8 @@ static void compress__range_by_range(void **state)
 
 	(void)state;
 	setup(&c, 4, 30, 11);
-	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, NULL, norms, NULL), 0);
+	assert_int_equal(
+		thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, n, NULL }, norms, NULL), 0);
 	thc_codec_compress(&c, &(struct thc_values){ x, THC_FP32, n, NULL },
 			   &(struct thc_blocks){ 1, 0, norms, 0 },
 			   &(struct thc_chunks){ whole, 512, 1024 },
@@ -481,28 +484,37 @@ static void norms__where_it_is_not_finite(void **state)
 
 			x[places[i]] = not_finite[k].value;
 			x[n - 1] = NAN;		/* the first is reported */
-			assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, NULL, norms, &bad),
-					 -EDOM);
+			assert_int_equal(
+				thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, n, NULL },
+						norms, &bad),
+				-EDOM);
 			assert_int_equal(bad, places[i]);
-			assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, NULL),
-					 -EDOM);
+			assert_int_equal(
+				thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, n, error },
+						norms, NULL),
+				-EDOM);
 			x[n - 1] = x[places[i]] = kept;
 			for (dtype = THC_FP16; dtype <= THC_BF16; dtype++) {
 				thc_store(dtype, half, x, n);
 				half[places[i]] = dtype == THC_FP16 ? not_finite[k].fp16 :
 								      not_finite[k].bf16;
-				assert_int_equal(thc_codec_norms(&c, half, dtype, n, NULL, norms,
-								 &bad),
+				assert_int_equal(thc_codec_norms(&c,
+								 &(struct thc_values){ half, dtype,
+										       n, NULL },
+								 norms, &bad),
 						 -EDOM);
 				assert_int_equal(bad, places[i]);
 			}
 			error[places[i]] = not_finite[k].value;
-			assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, &bad),
-					 -EDOM);
+			assert_int_equal(
+				thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, n, error },
+						norms, &bad),
+				-EDOM);
 			assert_int_equal(bad, places[i]);
 			error[places[i]] = 0;
 		}
-	assert_int_equal(thc_codec_norms(&c, x, THC_FP32, n, error, norms, NULL), 0);
+	assert_int_equal(
+		thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, n, error }, norms, NULL), 0);
 	thc_codec_exit(&c);
 	free(half);
 	free(error);
@@ -522,7 +534,10 @@ static void norms__any_magnitude(void **state)
 	for (e = -140; e <= 105; e += 5) {
 		for (i = 0; i < 3000; i++)
 			scaled[i] = ldexpf(x[i], e);
-		assert_int_equal(thc_codec_norms(&c, scaled, THC_FP32, 3000, NULL, norms, NULL), 0);
+		assert_int_equal(
+			thc_codec_norms(&c, &(struct thc_values){ scaled, THC_FP32, 3000, NULL },
+					norms, NULL),
+			0);
 		for (i = 0; i < 3; i++) {
 			double want = norm_of(scaled + i * 1024, i == 2 ? 3000 - 2048 : 1024);
 
@@ -531,13 +546,19 @@ static void norms__any_magnitude(void **state)
 		}
 	}
 	memset(scaled, 0, 3000 * sizeof(float));
-	assert_int_equal(thc_codec_norms(&c, scaled, THC_FP32, 3000, NULL, norms, NULL), 0);
+	assert_int_equal(thc_codec_norms(&c, &(struct thc_values){ scaled, THC_FP32, 3000, NULL },
+					 norms, NULL),
+			 0);
 	assert_true(norms[0] == 0 && norms[1] == 0 && norms[2] == 0);
 	scaled[1500] = 0x1.8p112f;
-	assert_int_equal(thc_codec_norms(&c, scaled, THC_FP32, 3000, NULL, norms, &bad), -ERANGE);
+	assert_int_equal(thc_codec_norms(&c, &(struct thc_values){ scaled, THC_FP32, 3000, NULL },
+					 norms, &bad),
+			 -ERANGE);
 	assert_int_equal(bad, 1024);
 	scaled[1500] = 3e38f;
-	assert_int_equal(thc_codec_norms(&c, scaled, THC_FP32, 3000, NULL, norms, &bad), -ERANGE);
+	assert_int_equal(thc_codec_norms(&c, &(struct thc_values){ scaled, THC_FP32, 3000, NULL },
+					 norms, &bad),
+			 -ERANGE);
 	thc_codec_exit(&c);
 	free(scaled);
 	free(x);

@@ -191,7 +191,9 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 	blocks = thc_codec_blocks(&c.codec, b->count);
 	norms = test_buffer(blocks * sizeof(float));
 	packed = test_buffer(padded / 2);
-	assert_int_equal(thc_codec_norms(&c.codec, buf, b->dtype, b->count, error.now, norms, NULL),
+	assert_int_equal(thc_codec_norms(&c.codec,
+					 &(struct thc_values){ buf, b->dtype, b->count, error.now },
+					 norms, NULL),
 			 0);
 	for (i = 0; i < blocks; i++)
 		norms[i] *= AGREED;

@@ -64,7 +64,8 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	counts = test_buffer(padded / s->chunk * sizeof(*counts));
 	if (error)
 		memcpy(o->error, error, count * sizeof(float));
-	o->ret = thc_codec_norms(&c, x, dtype, count, error, o->norms, NULL);
+	o->ret =
+		thc_codec_norms(&c, &(struct thc_values){ x, dtype, count, error }, o->norms, NULL);
 	thc_codec_rotate(&c, &(struct thc_values){ x, dtype, count, error },
 			 &(struct thc_blocks){ 5, 3, NULL, 0 }, o->rotated);
 	thc_codec_compress(&c, &(struct thc_values){ x, dtype, count, error ? o->error : NULL },

@@ -73,8 +73,9 @@ static void bench_init(struct bench *b)
 
 static int compress(struct bench *b, float *error, uint64_t round)
 {
-	int ret =
-		thc_codec_norms(&b->codec, b->gradient, THC_FP32, b->count, error, b->norms, NULL);
+	int ret = thc_codec_norms(&b->codec,
+				  &(struct thc_values){ b->gradient, THC_FP32, b->count, error },
+				  b->norms, NULL);
 
 	if (!ret)
 		thc_codec_compress(&b->codec,

@@ -279,16 +279,14 @@ static int block_norm(const struct range *r, size_t block, float *norm, size_t *
 	return 0;
 }
 
-int thc_codec_norms(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
-		    const float *error, float *norms, size_t *bad)
+int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float *norms,
+		    size_t *bad)
 {
-	const struct thc_values v = { x, dtype, count, error };
-	const struct thc_blocks b = { .round = 0 };
-	struct range r = range_of(c, &v, &b);
+	struct range r = range_of(c, v, &(struct thc_blocks){ .round = 0 });
 	size_t block, where;
 	int ret;
 
-	for (block = 0; block < thc_codec_blocks(c, count); block++) {
+	for (block = 0; block < thc_codec_blocks(c, v->count); block++) {
 		ret = block_norm(&r, block, &norms[block], &where);
 		if (ret) {
 			if (bad)
@@ -593,9 +591,9 @@ static void chunk_values(const struct thc_codec *c, const uint8_t *packed, unsig
 	}
 }
 
-void thc_codec_putback_lost(const struct thc_codec *c, const struct thc_chunks *packed,
-			    const uint8_t *lost, size_t nblocks, const struct thc_blocks *b,
-			    const struct thc_residual_at *residual)
+void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packed,
+		       const uint8_t *lost, size_t nblocks, const struct thc_blocks *b,
+		       const struct thc_residual_at *residual)
 {
 	struct range r = range_of_count(c, residual->count, b);
 	struct transform t = { .ops = c->ops };
@@ -619,23 +617,6 @@ void thc_codec_putback_lost(const struct thc_codec *c, const struct thc_chunks *
 		if (any)
 			unrotate_block(&r, &t, block, scratch, residual->error, true);
 	}
-}
-
-void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t chunk_index,
-		       unsigned int chunk, const struct thc_blocks *b,
-		       const struct thc_residual_at *residual)
-{
-	struct range r = range_of_count(c, residual->count, b);
-	struct transform t = { .ops = c->ops };
-	size_t per_block = ((size_t)1 << c->block_log2) / chunk;
-	size_t block = chunk_index / per_block;
-	float *scratch = residual->scratch;
-
-	if (norm_is_zero(b->norms[block]))
-		return;
-	memset(scratch, 0, sizeof(*scratch) << c->block_log2);
-	chunk_values(c, packed, chunk, b->norms[block], scratch + chunk_index % per_block * chunk);
-	unrotate_block(&r, &t, block, scratch, residual->error, true);
 }
 
 void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)

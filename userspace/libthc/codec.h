@@ -101,14 +101,6 @@ static inline size_t thc_codec_padded(const struct thc_codec *c, size_t count)
 	return thc_codec_blocks(c, count) << c->block_log2;
 }
 
-/*
- * L2 norm of each block of x + error (error may be NULL).  -EDOM with the index of the first
- * coordinate that is not finite in *bad (if bad is not NULL), -ERANGE with the block's first
- * coordinate there if a norm exceeds THC_NORM_MAX.
- */
-int thc_codec_norms(const struct thc_codec *c, const void *x, enum thc_dtype dtype, size_t count,
-		    const float *error, float *norms, size_t *bad);
-
 /**
  * struct thc_values - the coordinates of a range, as their owner has them
  * @x: @count of type @dtype
@@ -163,7 +155,7 @@ struct thc_sums {
 
 /**
  * struct thc_residual_at - where what is lost goes
- * @error: @count floats; NULL: nowhere, but for the two that put back
+ * @error: @count floats; NULL: nowhere, but for thc_codec_putback()
  * @scratch: B floats
  */
 struct thc_residual_at {
@@ -171,6 +163,14 @@ struct thc_residual_at {
 	size_t count;
 	float *scratch;
 };
+
+/*
+ * L2 norm of each block of values + error.  -EDOM with the index of the first coordinate that is
+ * not finite in *bad (if bad is not NULL), -ERANGE with the block's first coordinate there if a
+ * norm exceeds THC_NORM_MAX.
+ */
+int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float *norms,
+		    size_t *bad);
 
 /* Unscaled H D (x + error) into thc_codec_padded(count) floats. */
 void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
@@ -204,20 +204,12 @@ void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, si
 		      const struct thc_blocks *b, float *out);
 
 /*
- * Adds what this rank's indices of one chunk stood for back to the error memory.  packed is that
- * chunk's indices, chunk_index its place in the range.
+ * Adds what this rank's indices of every chunk k of the range with lost[k] != 0 stood for back to
+ * the error memory, with one rotation a block however many of its chunks are lost.
  */
-void thc_codec_putback(const struct thc_codec *c, const uint8_t *packed, size_t chunk_index,
-		       unsigned int chunk, const struct thc_blocks *b,
+void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packed,
+		       const uint8_t *lost, size_t nblocks, const struct thc_blocks *b,
 		       const struct thc_residual_at *residual);
-
-/*
- * The same for every chunk k of the range with lost[k] != 0, with one rotation a block however many
- * of its chunks are lost.
- */
-void thc_codec_putback_lost(const struct thc_codec *c, const struct thc_chunks *packed,
-			    const uint8_t *lost, size_t nblocks, const struct thc_blocks *b,
-			    const struct thc_residual_at *residual);
 
 /*
  * Conversions, to nearest even; what is larger than 65504 becomes that in fp16, NaN stays NaN with

@@ -164,12 +164,9 @@ static void release(struct thc_request *r)
 
 /* What a slice of blocks covers of the caller's buffer. */
 struct range {
-	size_t		first;
-	size_t		blocks;
-	size_t		count;
-	const uint8_t	*x;
-	const float	*error;
-	float		*error_next;
+	size_t			first;
+	struct thc_values	values;
+	float			*error_next;
 };
 
 static struct range range_of(const struct thc_request *r, size_t first, size_t blocks)
@@ -180,10 +177,12 @@ static struct range range_of(const struct thc_request *r, size_t first, size_t b
 		end = r->count;
 	return (struct range){
 		.first = first,
-		.blocks = blocks,
-		.count = end - start,
-		.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
-		.error = r->error ? r->error->now + start : NULL,
+		.values = {
+			.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
+			.dtype = r->dtype,
+			.count = end - start,
+			.error = r->error ? r->error->now + start : NULL,
+		},
 		.error_next = r->error ? r->error->next + start : NULL,
 	};
 }
@@ -252,8 +251,7 @@ static void measure_slice(struct thc_request *r)
 	size_t blocks = slice_from(r, g->measured), bad = 0;
 	struct range range = range_of(r, g->measured, blocks);
 
-	if (thc_codec_norms(&r->client->codec, range.x, r->dtype, range.count, range.error,
-			    g->norms + range.first, &bad)) {
+	if (thc_codec_norms(&r->client->codec, &range.values, g->norms + range.first, &bad)) {
 		refuse(r, range.first, bad);
 		return;
 	}
@@ -314,8 +312,7 @@ static bool rotate_slice(struct thc_request *r)
 	if (!blocks)
 		return false;
 	range = range_of(r, g->rotated, blocks);
-	thc_codec_rotate(&r->client->codec,
-			 &(struct thc_values){ range.x, r->dtype, range.count, range.error },
+	thc_codec_rotate(&r->client->codec, &range.values,
 			 &(struct thc_blocks){ r->round, range.first, NULL, 0 },
 			 rotated_at(r, range.first));
 	g->rotated += blocks;
@@ -354,15 +351,13 @@ static void compress_block(struct thc_request *r, size_t block)
 	const struct thc_chunks packed = indices_of(r, block);
 	const struct thc_blocks b = block_of(r, block);
 	struct range range = range_of(r, block, 1);
-	const struct thc_residual_at residual = { range.error_next, range.count, c->scratch };
+	const struct thc_residual_at residual = { range.error_next, range.values.count,
+						  c->scratch };
 
 	if (block < g->rotated)
 		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, &b, &packed, &residual);
 	else
-		thc_codec_compress(&c->codec,
-				   &(struct thc_values){ range.x, r->dtype, range.count,
-							 range.error },
-				   &b, &packed, &residual);
+		thc_codec_compress(&c->codec, &range.values, &b, &packed, &residual);
 }
 
 static void compress_slice(struct thc_request *r)
@@ -413,9 +408,9 @@ static void put_back(struct thc_request *r, size_t block)
 	for (k = 0; k < chunks_per_block(r); k++)
 		any |= g->lost[chunk + k];
 	if (any && range.error_next)
-		thc_codec_putback_lost(&c->codec, &packed, g->lost + chunk, 1, &b,
-				       &(struct thc_residual_at){ range.error_next, range.count,
-								  c->scratch });
+		thc_codec_putback(&c->codec, &packed, g->lost + chunk, 1, &b,
+				  &(struct thc_residual_at){ range.error_next, range.values.count,
+							     c->scratch });
 }
 
 /* From lanes @stride bytes apart. */
