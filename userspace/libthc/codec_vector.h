@@ -214,24 +214,31 @@ static void vector_flip(const float *src, const uint64_t *signs, float *dst)
 		vf_store(dst + i, vf_sign(vf_load(src + i), signs, i));
 }
 
+/* Coordinates first..first+n of a tile, the first at in, and where their indices go. */
+struct part {
+	const float *in;
+	unsigned int first;
+	unsigned int n;
+	uint8_t *packed;
+};
+
 /* A group is read whole before its indices are stored: they may lie where it was. */
-FN void quantise_body(const struct thc_quant *q, const struct levels *l, const float *in,
-		      unsigned int first, unsigned int n, uint8_t *packed, float *residual,
-		      int narrow, int correlated)
+FN void quantise_body(const struct thc_quant *q, const struct levels *l, struct part p,
+		      float *residual, int narrow, int correlated)
 {
 	unsigned int done, k;
 
-	for (done = 0; done < n; done += THC_GROUP) {
+	for (done = 0; done < p.n; done += THC_GROUP) {
 		vi z[GROUP_VECTORS];
 
 #pragma GCC unroll 8
 		for (k = 0; k < GROUP_VECTORS; k++) {
 			unsigned int at = done + k * VL;
 
-			z[k] = vi_level(q, l, vf_load(in + at), first + at,
+			z[k] = vi_level(q, l, vf_load(p.in + at), p.first + at,
 					residual ? residual + at : NULL, narrow, correlated);
 		}
-		pack_group(z, packed + done / 2);
+		pack_group(z, p.packed + done / 2);
 	}
 }
 
@@ -239,19 +246,20 @@ static void vector_quantise(const struct thc_quant *quant, const float *in, unsi
 			    unsigned int n, uint8_t *packed, float *residual)
 {
 	const struct thc_quant own = *quant, *q = &own;	/* what packed cannot alias */
+	const struct part p = { in, first, n, packed };
 	struct levels l;
 
 	levels_load(&l, q);
 	if (!q->cell_level)
-		quantise_body(q, &l, in, first, n, packed, residual, 0, q->n != 0);
+		quantise_body(q, &l, p, residual, 0, q->n != 0);
 	else if (q->n && residual)
-		quantise_body(q, &l, in, first, n, packed, residual, 1, 1);
+		quantise_body(q, &l, p, residual, 1, 1);
 	else if (q->n)
-		quantise_body(q, &l, in, first, n, packed, NULL, 1, 1);
+		quantise_body(q, &l, p, NULL, 1, 1);
 	else if (residual)
-		quantise_body(q, &l, in, first, n, packed, residual, 1, 0);
+		quantise_body(q, &l, p, residual, 1, 0);
 	else
-		quantise_body(q, &l, in, first, n, packed, NULL, 1, 0);
+		quantise_body(q, &l, p, NULL, 1, 0);
 }
 
 /* Lanes may lie at the end of where their floats go: read a group before writing it. */
