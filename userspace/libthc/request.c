@@ -83,8 +83,6 @@ static void fill_nonfinite(struct thc_request *r)
 
 void thc_request_finish(struct thc_request *r)
 {
-	float *swap;
-
 	if (r->status == THC_NONFINITE) {
 		fill_nonfinite(r);
 		return;
@@ -93,9 +91,6 @@ void thc_request_finish(struct thc_request *r)
 	if (!r->error)
 		return;
 	pthread_mutex_lock(&r->client->lock);	/* it may be exported just now */
-	swap = r->error->now;
-	r->error->now = r->error->next;
-	r->error->next = swap;
-	r->error->undoable = true;
+	thc_residual_swap(r->error, true);
 	pthread_mutex_unlock(&r->client->lock);
 }

@@ -19,6 +19,13 @@ static struct thc_residual *find(struct thc_client *c, uint64_t key)
 	return NULL;
 }
 
+static void destroy(struct thc_residual *m)
+{
+	free(m->now);
+	free(m->next);
+	free(m);
+}
+
 static void drop(struct thc_client *c, uint64_t key)
 {
 	struct thc_residual **p, *m;
@@ -27,9 +34,7 @@ static void drop(struct thc_client *c, uint64_t key)
 		if (m->key != key)
 			continue;
 		*p = m->link;
-		free(m->now);
-		free(m->next);
-		free(m);
+		destroy(m);
 		return;
 	}
 }
@@ -45,9 +50,7 @@ static struct thc_residual *create(struct thc_client *c, uint64_t key, size_t co
 	m->now = calloc(count, sizeof(float));
 	m->next = calloc(count, sizeof(float));
 	if (!m->now || !m->next) {
-		free(m->now);
-		free(m->next);
-		free(m);
+		destroy(m);
 		return NULL;
 	}
 	m->link = c->residuals;
@@ -80,6 +83,15 @@ int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct th
 	return 0;
 }
 
+void thc_residual_swap(struct thc_residual *m, bool undoable)
+{
+	float *now = m->now;
+
+	m->now = m->next;
+	m->next = now;
+	m->undoable = undoable;
+}
+
 void thc_residual_free(struct thc_client *c)
 {
 	while (c->residuals)
@@ -102,30 +114,36 @@ size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t
 	return have;
 }
 
+/* Error memory that no all-reduce is using: 0, also if there is none (@out is NULL), or -EBUSY. */
+static int find_unused(struct thc_client *c, uint64_t key, struct thc_residual **out)
+{
+	*out = find(c, key);
+	if (!*out || !(*out)->busy)
+		return 0;
+	return thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended",
+			(unsigned long long)key);
+}
+
 int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count)
 {
 	struct thc_residual *m;
-	int result = 0;
+	int result;
 
 	if (count && !error)
 		return thc_fail(-EINVAL, "there is no error memory to import: NULL with %zu values",
 				count);
 	pthread_mutex_lock(&c->lock);
-	m = find(c, key);
-	if (m && m->busy) {
-		result = thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended",
-				  (unsigned long long)key);
-		goto out;
+	result = find_unused(c, key, &m);
+	if (!result)
+		drop(c, key);
+	if (!result && count) {
+		m = create(c, key, count);
+		if (m)
+			memcpy(m->now, error, count * sizeof(float));
+		else
+			result = thc_fail(-ENOMEM, "out of memory for %zu values of error memory",
+					  count);
 	}
-	drop(c, key);
-	if (!count)
-		goto out;
-	m = create(c, key, count);
-	if (m)
-		memcpy(m->now, error, count * sizeof(float));
-	else
-		result = thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
-out:
 	pthread_mutex_unlock(&c->lock);
 	return result;
 }
@@ -133,20 +151,12 @@ out:
 int thc_error_undo(struct thc_client *c, uint64_t key)
 {
 	struct thc_residual *m;
-	int result = 0;
+	int result;
 
 	pthread_mutex_lock(&c->lock);
-	m = find(c, key);
-	if (m && m->busy) {
-		result = thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended",
-				  (unsigned long long)key);
-	} else if (m && m->undoable) {
-		float *swap = m->now;
-
-		m->now = m->next;
-		m->next = swap;
-		m->undoable = false;
-	}
+	result = find_unused(c, key, &m);
+	if (!result && m && m->undoable)
+		thc_residual_swap(m, false);
 	pthread_mutex_unlock(&c->lock);
 	return result;
 }

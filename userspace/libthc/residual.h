@@ -29,6 +29,8 @@ struct thc_residual {
 
 /* Called with client.lock held: 0, or an error with the sentence set. */
 int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **out);
+/* Exchanges @m->now and @m->next. Called with client.lock held. */
+void thc_residual_swap(struct thc_residual *m, bool undoable);
 void thc_residual_free(struct thc_client *c);
 
 #endif /* LIBTHC_RESIDUAL_H */
