@@ -359,9 +359,7 @@ static bool believe(const struct coming *p)
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 {
 	(void)o;
-	*l = (struct thc_link){
-		.unicast = UNICAST, .group = -1, .gso = true, .answers_max = 1000, .rx_batch = 1
-	};
+	*l = (struct thc_link){ .unicast = UNICAST, .group = -1, .gso = true, .answers_max = 1000 };
 	l->peer.ss_family = AF_INET;
 	return 0;
 }
@@ -374,19 +372,6 @@ int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 void thc_link_close(struct thc_link *l)
 {
 	l->unicast = l->group = -1;
-	l->rx_batch = 0;
-}
-
-size_t thc_link_growth(const struct thc_link *l, size_t bytes)
-{
-	(void)l, (void)bytes;
-	return 0;
-}
-
-int thc_link_grow(struct thc_link *l, size_t bytes)
-{
-	(void)l, (void)bytes;
-	return 0;
 }
 
 int thc_link_join_group(struct thc_link *l, const struct thc_welcome *welcome)
@@ -492,10 +477,12 @@ static void hand_over(const struct coming *p, thc_link_each *each, void *ctx)
 	w.broken = w.client->broken;
 }
 
-int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls)
+int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_each *each, void *ctx,
+		     uint64_t *calls)
 {
 	int n = 0;
 
+	require(rx.bytes);
 	require(fd == UNICAST || (fd == GROUP && l->group == GROUP));
 	++*calls;
 	if (fd == UNICAST && w.complaint)

@@ -58,8 +58,8 @@ static void client_exit(struct thc_client *c)
 	free(c->scratch);
 	pthread_mutex_destroy(&c->lock);
 	/* what was accounted has been given back, but for the room to receive into */
-	assert_int_equal(c->memory_now, thc_link_room(&c->link));
-	free(c->link.rx);
+	assert_int_equal(c->memory_now, c->rx.bytes);
+	free(c->rx.at);
 }
 
 static struct thc_request *begin(struct thc_client *c, const struct bucket *b, void *buf,

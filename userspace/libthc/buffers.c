@@ -5,6 +5,8 @@
  * the promise about them (thc_client_info.memory_peak): buffers that wait to be used
  * again give way.
  */
+#include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "client.h"
@@ -171,4 +173,20 @@ void thc_buffer_free(struct thc_client *c)
 
 	for (i = 0; i < THC_SPARES; i++)
 		free_spare(c, &c->spare[i]);
+}
+
+/* --- room to receive ------------------------------------------------------ */
+
+int thc_room_grow(struct thc_client *c, size_t bytes)
+{
+	uint8_t *at;
+
+	if (bytes <= c->rx.bytes)
+		return 0;
+	at = realloc(c->rx.at, bytes);
+	if (!at)
+		return -ENOMEM;
+	thc_account(c, (ssize_t)(bytes - c->rx.bytes));
+	c->rx = (struct thc_room){ at, bytes };
+	return 0;
 }

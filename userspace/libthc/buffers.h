@@ -26,6 +26,12 @@ struct thc_spare {
 	uint64_t	taken;		/* all-reduces begun when it came back */
 };
 
+/* Room to receive, kept from bucket to bucket. */
+struct thc_room {
+	uint8_t		*at;
+	size_t		bytes;
+};
+
 /* Accounts @bytes (negative: given back) held beside buffers and errors. */
 void thc_account(struct thc_client *c, ssize_t bytes);
 
@@ -44,5 +50,8 @@ size_t thc_budget_left(const struct thc_client *c);
 void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *room);
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t room);
 void thc_buffer_free(struct thc_client *c);
+
+/* client.rx has at least @bytes then; -ENOMEM: it is as before. */
+int thc_room_grow(struct thc_client *c, size_t bytes);
 
 #endif /* LIBTHC_BUFFERS_H */

@@ -252,6 +252,7 @@ void thc_client_close(struct thc_client *c)
 	thc_residual_free(c);
 	if (c->transport)
 		c->transport->close(c);
+	free(c->rx.at);
 	if (c->wake >= 0)
 		close(c->wake);
 	pthread_cond_destroy(&c->work);

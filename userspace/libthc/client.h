@@ -86,6 +86,7 @@ struct thc_client {
 	const struct thc_scheme	*scheme;
 	const struct thc_transport *transport;
 	struct thc_link		link;
+	struct thc_room		rx;		/* for what the transport receives */
 	struct thc_afthc	*afthc;		/* NULL with UDP */
 	bool			readable;	/* there is something to receive */
 	struct thc_params	params;

@@ -98,11 +98,11 @@ static int receive_some(struct joining *joining)
 	uint64_t calls = 0;
 	int n;
 
-	n = thc_link_receive(&c->link, c->link.unicast, on_join_packet, joining, &calls);
+	n = thc_link_receive(&c->link, c->link.unicast, c->rx, on_join_packet, joining, &calls);
 	if (n < 0)
 		thc_sender_unreachable(&c->sender, -n, thc_now());
 	if (c->link.group >= 0)
-		thc_link_receive(&c->link, c->link.group, on_join_packet, joining, &calls);
+		thc_link_receive(&c->link, c->link.group, c->rx, on_join_packet, joining, &calls);
 	switch (thc_joining_step(&joining->j, &c->sender)) {
 	case THC_JOIN_ASK:
 		return 0;

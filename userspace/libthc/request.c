@@ -45,6 +45,8 @@ int thc_request_prepare(struct thc_request *r)
 {
 	size_t bytes = r->count * thc_dtype_size(r->dtype);
 	struct thc_client *c = r->client;
+	size_t room = c->transport->room(bytes);
+	size_t growth = room > c->rx.bytes ? room - c->rx.bytes : 0;
 
 	r->phases.phase[THC_AGREEMENT] = (struct thc_phase){
 		.request = r, .packets = (uint8_t *)r->claim, .stride = sizeof(r->claim),
@@ -53,7 +55,7 @@ int thc_request_prepare(struct thc_request *r)
 	};
 	r->phases.count = 1;
 	r->counted = thc_budget_begin(c, bytes);
-	if (!c->scheme->prepare(r, c->transport->growth(c, bytes)) && !c->transport->room(c, bytes))
+	if (!c->scheme->prepare(r, growth) && !thc_room_grow(c, room))
 		return 0;
 	snprintf(r->sentence, sizeof(r->sentence), "out of memory for an all-reduce of %zu values",
 		 r->count);

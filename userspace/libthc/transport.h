@@ -18,8 +18,7 @@ struct thc_client;
  * @close: of what @open made, also after it failed
  * @join: until all ranks have joined: fills client.params
  * @leave: says so to the aggregator
- * @growth: bytes more that it needs to receive what a bucket of @bytes brings
- * @room: takes them
+ * @room: bytes of client.rx that it needs to receive what a bucket of @bytes brings
  * @forget: what is in flight, after a failure
  * @receive: what has come; true if anything did
  * @send: what can be sent; lowers *@due to the time of the next look
@@ -33,8 +32,7 @@ struct thc_transport {
 	void		(*close)(struct thc_client *c);
 	int		(*join)(struct thc_client *c);
 	void		(*leave)(struct thc_client *c);
-	size_t		(*growth)(const struct thc_client *c, size_t bytes);
-	int		(*room)(struct thc_client *c, size_t bytes);
+	size_t		(*room)(size_t bytes);
 	void		(*forget)(struct thc_client *c);
 	bool		(*receive)(struct thc_client *c);
 	bool		(*send)(struct thc_client *c, uint64_t *due);

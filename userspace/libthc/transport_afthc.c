@@ -37,7 +37,6 @@
 
 /**
  * struct thc_afthc - a client's socket of AF_THC
- * @in: room for one message, @in_room bytes
  * @blocked: the socket has no room for more messages
  * @starved_at: its host has had no memory for one since then, 0: it has
  * @retry_at: time of the next try while it has none
@@ -50,8 +49,6 @@
  */
 struct thc_afthc {
 	int		socket;
-	uint8_t		*in;
-	size_t		in_room;
 	bool		blocked;
 	uint64_t	starved_at;
 	uint64_t	retry_at;
@@ -161,8 +158,6 @@ static void close_socket(struct thc_client *c)
 	if (!c->afthc)
 		return;
 	close(c->afthc->socket);
-	thc_account(c, -(ssize_t)c->afthc->in_room);
-	free(c->afthc->in);
 	free(c->afthc);
 	c->afthc = NULL;
 }
@@ -338,7 +333,7 @@ static int send_chunks(struct thc_client *c, const struct thc_phase *p, uint32_t
 /* Chunks of the next message, of @count. */
 static uint32_t at_most(const struct thc_client *c, uint32_t count)
 {
-	uint32_t room = (uint32_t)(c->afthc->in_room / CHUNK_ROOM);
+	uint32_t room = (uint32_t)(c->rx.bytes / CHUNK_ROOM);
 
 	return count < room ? count : room;
 }
@@ -426,7 +421,7 @@ static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
 static void take_message(struct thc_client *c, const struct thc_received *m)
 {
 	struct thc_request *r = request_of(c, m->tag);
-	const uint8_t *lanes = c->afthc->in;
+	const uint8_t *lanes = c->rx.at;
 
 	/* of a request that failed at its agreement */
 	if (r)
@@ -443,7 +438,7 @@ static int receive_message(struct thc_client *c)
 		struct cmsghdr	align;
 		char		room[CMSG_SPACE(sizeof(struct thc_received))];
 	} control;
-	struct iovec all = { .iov_base = c->afthc->in, .iov_len = c->afthc->in_room };
+	struct iovec all = { .iov_base = c->rx.at, .iov_len = c->rx.bytes };
 	struct msghdr m = {
 		.msg_iov = &all,
 		.msg_iovlen = 1,
@@ -509,34 +504,12 @@ static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
 /* --- room and counters ---------------------------------------------------- */
 
 /* For one message; messages are as large as there is room. */
-static size_t room_for(const struct thc_client *c, size_t bytes)
+static size_t room_for(size_t bytes)
 {
-	size_t chunks = bytes / MESSAGE_SHARE / THC_LANE_BYTES, room;
+	size_t chunks = bytes / MESSAGE_SHARE / THC_LANE_BYTES;
 
 	chunks = chunks < MESSAGE_LEAST ? MESSAGE_LEAST : chunks;
-	room = (chunks < MESSAGE_MOST ? chunks : MESSAGE_MOST) * CHUNK_ROOM;
-	return room > c->afthc->in_room ? room : c->afthc->in_room;
-}
-
-static size_t growth(const struct thc_client *c, size_t bytes)
-{
-	return room_for(c, bytes) - c->afthc->in_room;
-}
-
-static int make_room(struct thc_client *c, size_t bytes)
-{
-	size_t room = room_for(c, bytes);
-	uint8_t *in;
-
-	if (room == c->afthc->in_room)
-		return 0;
-	in = realloc(c->afthc->in, room);
-	if (!in)
-		return -ENOMEM;
-	c->afthc->in = in;
-	thc_account(c, (ssize_t)(room - c->afthc->in_room));
-	c->afthc->in_room = room;
-	return 0;
+	return (chunks < MESSAGE_MOST ? chunks : MESSAGE_MOST) * CHUNK_ROOM;
 }
 
 static void forget(struct thc_client *c)
@@ -576,8 +549,7 @@ const struct thc_transport thc_afthc_transport = {
 	.close = close_socket,
 	.join = join_job,
 	.leave = leave_job,
-	.growth = growth,
-	.room = make_room,
+	.room = room_for,
 	.forget = forget,
 	.receive = receive_some,
 	.send = send_more,

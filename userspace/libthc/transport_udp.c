@@ -131,10 +131,10 @@ static bool receive_some(struct thc_client *c)
 	int n;
 
 	if (l->group >= 0) {
-		n = thc_link_receive(l, l->group, on_packet, &host, &c->stats.receive_calls);
+		n = thc_link_receive(l, l->group, c->rx, on_packet, &host, &c->stats.receive_calls);
 		any |= n > 0;
 	}
-	n = thc_link_receive(l, l->unicast, on_packet, &host, &c->stats.receive_calls);
+	n = thc_link_receive(l, l->unicast, c->rx, on_packet, &host, &c->stats.receive_calls);
 	if (n < 0)
 		thc_sender_unreachable(&c->sender, -n, thc_now());
 	c->stats.foreign += l->foreign;
@@ -219,31 +219,22 @@ static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
 
 static int open_link(struct thc_client *c)
 {
-	int error = thc_link_open(&c->link, &c->options);
-
-	if (!error)
-		thc_account(c, (ssize_t)thc_link_room(&c->link));
-	return error;
+	if (thc_room_grow(c, THC_RX_BYTES))
+		return thc_fail(-ENOMEM, "out of memory");
+	return thc_link_open(&c->link, &c->options);
 }
 
 static void close_link(struct thc_client *c)
 {
-	thc_account(c, -(ssize_t)thc_link_room(&c->link));
 	thc_link_close(&c->link);
 }
 
-static size_t growth(const struct thc_client *c, size_t bytes)
+static size_t room_for(size_t bytes)
 {
-	return thc_link_growth(&c->link, bytes);
-}
+	size_t datagrams = bytes / THC_RX_SHARE / THC_RX_BYTES;
 
-static int make_room(struct thc_client *c, size_t bytes)
-{
-	size_t before = thc_link_room(&c->link);
-	int error = thc_link_grow(&c->link, bytes);
-
-	thc_account(c, (ssize_t)(thc_link_room(&c->link) - before));
-	return error;
+	datagrams = datagrams < 1 ? 1 : datagrams > THC_RX_BATCH ? THC_RX_BATCH : datagrams;
+	return datagrams * THC_RX_BYTES;
 }
 
 static void forget(struct thc_client *c)
@@ -265,8 +256,7 @@ const struct thc_transport thc_udp_transport = {
 	.close = close_link,
 	.join = thc_udp_join,
 	.leave = thc_udp_leave,
-	.growth = growth,
-	.room = make_room,
+	.room = room_for,
 	.forget = forget,
 	.receive = receive_some,
 	.send = send_more,

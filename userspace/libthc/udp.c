@@ -180,8 +180,6 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 
 	if (error)
 		return error;
-	if (thc_link_grow(l, 0))
-		return thc_fail(-ENOMEM, "out of memory");
 	l->unicast = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->unicast < 0 || bind(l->unicast, (void *)&l->local, l->addrlen)) {
 		error = -errno;
@@ -205,38 +203,6 @@ void thc_link_close(struct thc_link *l)
 	if (l->unicast >= 0)
 		close(l->unicast);
 	l->unicast = -1;
-	free(l->rx);
-	l->rx = NULL;
-	l->rx_batch = 0;
-}
-
-/* Datagrams to have room for. */
-static unsigned int batch_for(const struct thc_link *l, size_t bytes)
-{
-	size_t batch = bytes / THC_RX_SHARE / THC_RX_BYTES;
-
-	batch = batch < 1 ? 1 : batch > THC_RX_BATCH ? THC_RX_BATCH : batch;
-	return batch > l->rx_batch ? (unsigned int)batch : l->rx_batch;
-}
-
-size_t thc_link_growth(const struct thc_link *l, size_t bytes)
-{
-	return (size_t)(batch_for(l, bytes) - l->rx_batch) * THC_RX_BYTES;
-}
-
-int thc_link_grow(struct thc_link *l, size_t bytes)
-{
-	unsigned int batch = batch_for(l, bytes);
-	uint8_t *rx;
-
-	if (batch == l->rx_batch)
-		return 0;
-	rx = realloc(l->rx, (size_t)batch * THC_RX_BYTES);
-	if (!rx)
-		return -ENOMEM;
-	l->rx = rx;
-	l->rx_batch = batch;
-	return 0;
 }
 
 void thc_link_leave_group(struct thc_link *l)
@@ -517,16 +483,18 @@ static unsigned int packets_of(unsigned int bytes, struct rx_notes notes)
 	return notes.segment ? (bytes + notes.segment - 1) / notes.segment : 1;
 }
 
-int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls)
+int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_each *each, void *ctx,
+		     uint64_t *calls)
 {
+	unsigned int batch = (unsigned int)(rx.bytes / THC_RX_BYTES);
 	union rx_control control[THC_RX_BATCH];
 	struct sockaddr_storage from[THC_RX_BATCH];
 	struct mmsghdr msg[THC_RX_BATCH];
 	struct iovec iov[THC_RX_BATCH];
 	int i, n;
 
-	for (i = 0; i < (int)l->rx_batch; i++) {
-		iov[i].iov_base = l->rx + (size_t)i * THC_RX_BYTES;
+	for (i = 0; i < (int)batch; i++) {
+		iov[i].iov_base = rx.at + (size_t)i * THC_RX_BYTES;
 		iov[i].iov_len = THC_RX_BYTES;
 		msg[i].msg_hdr = (struct msghdr){
 			.msg_name = &from[i],
@@ -543,7 +511,7 @@ int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx,
 	memset(from, 0, sizeof(from));
 	memset(iov, 0, sizeof(iov));
 #endif
-	n = recvmmsg(fd, msg, l->rx_batch, MSG_DONTWAIT, NULL);
+	n = recvmmsg(fd, msg, batch, MSG_DONTWAIT, NULL);
 	if (n < 0) {
 		n = -errno;
 		if (is_busy(n))

@@ -10,14 +10,14 @@
 
 #include <thc/worker/answer.h>
 
+#include "buffers.h"
 #include "job.h"
 #include "libthc.h"
 
 /* Packets sent per system call. */
 #define THC_BATCH		64
-/* Datagrams received per system call at most, each of many packets joined (UDP
- * GRO); all of them only once a bucket is so large that the room for them is no
- * more than one part in THC_RX_SHARE of it.
+/* Datagrams received per system call at most, each of many packets joined (UDP GRO). Room to
+ * receive is at most one part in THC_RX_SHARE of a bucket, but at least for one datagram.
  */
 #define THC_RX_BATCH		16
 #define THC_RX_BYTES		65536
@@ -38,7 +38,6 @@
  * @gso: the kernel segments UDP for us
  * @answers_max: answers the sockets have room for
  * @foreign: packets from other hosts than the aggregator, which nobody saw
- * @rx: room for a batch of @rx_batch datagrams
  */
 struct thc_link {
 	int			unicast;
@@ -52,15 +51,7 @@ struct thc_link {
 	bool			gso;
 	uint32_t		answers_max;
 	uint64_t		foreign;
-	uint8_t			*rx;
-	unsigned int		rx_batch;
 };
-
-/* Bytes of @rx. */
-static inline size_t thc_link_room(const struct thc_link *l)
-{
-	return (size_t)l->rx_batch * THC_RX_BYTES;
-}
 
 /* One packet to send: header and payload, contiguous. */
 struct thc_outgoing {
@@ -73,11 +64,6 @@ struct thc_outgoing {
 int thc_link_find(struct thc_link *l, const struct thc_client_options *o);
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
 void thc_link_close(struct thc_link *l);
-/* Room to receive for buckets of @bytes from now on; never less than before.
- * thc_link_growth(): by so many bytes.
- */
-size_t thc_link_growth(const struct thc_link *l, size_t bytes);
-int thc_link_grow(struct thc_link *l, size_t bytes);
 int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w);
 void thc_link_leave_group(struct thc_link *l);
 /* Sends all of @out; returns packets the kernel took or -errno. */
@@ -86,11 +72,11 @@ int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned i
 /* @h: of a packet of @bytes, header included. */
 typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes,
 			   struct thc_origin from);
-/* Reads what one call gets from @fd, without blocking; @each sees those
- * that came from the aggregator.
- * Returns datagrams read or -errno.
+/* Reads into @rx, without blocking, what one call gets from @fd; @each sees those that came
+ * from the aggregator. Returns datagrams read or -errno.
  */
-int thc_link_receive(struct thc_link *l, int fd, thc_link_each *each, void *ctx, uint64_t *calls);
+int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_each *each, void *ctx,
+		     uint64_t *calls);
 /* Wire bytes of a packet with @bytes of UDP payload. */
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
 const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room);
