@@ -50,7 +50,7 @@ BPF_CFLAGS := -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) $(WARN) -W
 LIB_SRC   := $(wildcard userspace/libthc/*.c)
 LIB_OBJ   := $(LIB_SRC:%.c=$(BUILD)/%.o)
 KSIMD_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard kmod/simd_*.c))
-COMMON_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/common/*.c))
+SHARED_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/aggregator/*.c userspace/common/*.c))
 THCD_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/thcd/*.c))
 CTL_OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(wildcard userspace/thcctl/*.c))
 BPF_SRC   := $(wildcard bpf/*.bpf.c)
@@ -130,10 +130,10 @@ $(BUILD)/libthc.so: $(LIB_OBJ)
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(ALL_LDFLAGS) -Wl,-soname,libthc.so.$(SOMAJOR) -o $@ $^ -lm -pthread
 	@ln -sf libthc.so $@.$(SOMAJOR)
 
-$(BUILD)/thcd: $(THCD_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
+$(BUILD)/thcd: $(THCD_OBJ) $(SHARED_OBJ) $(BUILD)/libthc.a
 	$(call say,LD,$@)$(CC) -pie $(CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(THCD_LIBS) -lm -pthread
 
-$(BUILD)/thcctl: $(CTL_OBJ) $(COMMON_OBJ) $(BUILD)/libthc.a
+$(BUILD)/thcctl: $(CTL_OBJ) $(SHARED_OBJ) $(BUILD)/libthc.a
 	$(call say,LD,$@)$(CC) -pie $(CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(BPF_LIBS) -lcjson -lm -pthread
 
 # --- BPF --------------------------------------------------------------------
@@ -161,14 +161,14 @@ $(BUILD)/tests/unit/test_kmod_simd: tests/unit/test_kmod_simd.c $(KSIMD_OBJ)
 
 # Tests of the daemon's parts: all of it but main().
 $(BUILD)/tests/unit/test_thcd_%: tests/unit/test_thcd_%.c \
-		$(filter-out %/main.o,$(THCD_OBJ)) $(COMMON_OBJ) $(BUILD)/libthc.a
+		$(filter-out %/main.o,$(THCD_OBJ)) $(SHARED_OBJ) $(BUILD)/libthc.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcd $(ALL_LDFLAGS) -o $@ \
 		$(filter %.c %.o %.a,$^) $(THCD_LIBS) -lcmocka -lm -pthread
 
 # Tests of thcctl's parts: all of it but main().
 $(BUILD)/tests/unit/test_thcctl_%: tests/unit/test_thcctl_%.c \
-		$(filter-out %/main.o,$(CTL_OBJ)) $(COMMON_OBJ) $(BUILD)/libthc.a
+		$(filter-out %/main.o,$(CTL_OBJ)) $(SHARED_OBJ) $(BUILD)/libthc.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcctl $(ALL_LDFLAGS) -o $@ \
 		$(filter %.c %.o %.a,$^) $(BPF_LIBS) -lcjson -lcmocka -lm -pthread
@@ -209,7 +209,7 @@ $(BUILD)/bench/bench_simd: tools/bench/bench_simd.c $(KSIMD_OBJ)
 FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(INC) -Iuserspace/thcd \
 	-DTHC_LIB_VERSION='"$(VERSION)"' -fsanitize=address,undefined -fno-sanitize-recover=undefined
 FUZZ_THCD := answer config control jobs join json plan receive say secret software welcome
-FUZZ_LIBS := $(BUILD)/fuzz/thcd.a $(BUILD)/fuzz/common.a $(BUILD)/fuzz/libthc.a
+FUZZ_LIBS := $(BUILD)/fuzz/thcd.a $(BUILD)/fuzz/shared.a $(BUILD)/fuzz/libthc.a
 
 $(BUILD)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
@@ -217,7 +217,7 @@ $(BUILD)/fuzz/%.o: %.c
 
 $(BUILD)/fuzz/libthc.a: $(LIB_SRC:%.c=$(BUILD)/fuzz/%.o)
 $(BUILD)/fuzz/thcd.a: $(FUZZ_THCD:%=$(BUILD)/fuzz/userspace/thcd/%.o)
-$(BUILD)/fuzz/common.a: $(patsubst %.c,$(BUILD)/fuzz/%.o,$(wildcard userspace/common/*.c))
+$(BUILD)/fuzz/shared.a: $(SHARED_OBJ:$(BUILD)/%=$(BUILD)/fuzz/%)
 $(BUILD)/fuzz/%.a:
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
 

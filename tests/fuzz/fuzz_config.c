@@ -31,7 +31,7 @@ static int quick_choice(unsigned int n, unsigned int width, struct thc_table *ou
 
 #include "jobs.h"
 #include "net.h"
-#include "../../userspace/common/report.h"
+#include "../../userspace/aggregator/report.h"
 #include "welcome.h"
 #include "xdp.h"
 

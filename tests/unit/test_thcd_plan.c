@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <cmocka.h>
 
-#include "../../userspace/common/report.h"
+#include "../../userspace/aggregator/report.h"
 #include "keep.h"
 #include "plan.h"
 

@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../common/paths.h"
+#include "../aggregator/paths.h"
 #include "thcctl.h"
 
 /* An answer is some kilobytes; more is not from thcd. */

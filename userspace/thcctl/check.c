@@ -20,7 +20,7 @@
 #include <bpf/libbpf.h>
 
 #include "../common/device.h"
-#include "../common/paths.h"
+#include "../aggregator/paths.h"
 #include "../common/simd.h"
 #include "thcctl.h"
 

@@ -11,21 +11,19 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "../common/paths.h"
-#include "../common/report.h"
-#include "../thcd/keep.h"
+#include "../aggregator/paths.h"
+#include "../aggregator/report.h"
 #include "thcctl.h"
 
 static int open_pin(const char *instance, const char *name, size_t value_size,
 		    struct bpf_map_info *info)
 {
 	u32 len = sizeof(*info);
-	char path[256];
-	int fd, n;
+	char dir[128];
+	int fd;
 
-	n = thc_pins_dir(instance, path, sizeof(path));
-	snprintf(path + n, sizeof(path) - n, "/%s", name);
-	fd = bpf_obj_get(path);
+	thc_pins_dir(instance, dir, sizeof(dir));
+	fd = bpf_obj_get(thc_pin(dir, name).path);
 	memset(info, 0, sizeof(*info));
 	if (fd >= 0 && (bpf_obj_get_info_by_fd(fd, info, &len) || info->value_size != value_size)) {
 		close(fd);
@@ -67,7 +65,7 @@ static bool read_stats(const char *instance, struct thc_stats *out)
 static void add_jobs(cJSON *o, const char *instance)
 {
 	struct thc_job *job = read_array(instance, "jobs", sizeof(*job));
-	struct thcd_record *record = read_array(instance, "state", sizeof(*record));
+	struct thcd_record *record = read_array(instance, THC_PIN_STATE, sizeof(*record));
 	struct thc_slot *slot = read_array(instance, "slots", sizeof(*slot));
 	cJSON *list = cJSON_AddArrayToObject(o, "jobs");
 	int i;
@@ -82,7 +80,7 @@ static void add_jobs(cJSON *o, const char *instance)
 
 cJSON *thcctl_pinned(const char *instance, const char *request)
 {
-	struct thcd_meta *meta = read_array(instance, "meta", sizeof(*meta));
+	struct thcd_meta *meta = read_array(instance, THC_PIN_META, sizeof(*meta));
 	struct thc_stats stats;
 	cJSON *o = NULL;
 

@@ -15,8 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "../common/paths.h"
-#include "../common/report.h"
+#include "../aggregator/paths.h"
+#include "../aggregator/report.h"
 #include "control.h"
 #include "xdp.h"
 

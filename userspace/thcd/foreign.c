@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../common/report.h"
+#include "../aggregator/report.h"
 #include "foreign.h"
 #include "net.h"
 

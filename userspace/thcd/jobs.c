@@ -25,7 +25,7 @@
 
 #include <thc/wire/ranks.h>
 
-#include "../common/report.h"
+#include "../aggregator/report.h"
 #include "jobs.h"
 
 #define publish(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)

@@ -7,22 +7,6 @@
 
 #include "thcd.h"
 
-/* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	6
-
-/* What the pins of an instance stand for. */
-struct thcd_meta {
-	struct thc_addr	addr4;		/* that workers send to; zero: none */
-	struct thc_addr	addr6;
-	u64	netns;		/* inode of the network namespace */
-	u32	layout;
-	u32	ifindex;
-	u32	slots;
-	u32	port;
-	u32	complete;	/* jobs were created, the program was attached */
-	u32	reserved;
-};
-
 /* 0 if pins of @was can serve @is; -1 with the sentence that says why not. */
 int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, const char *instance,
 		   struct thcd_error *e);

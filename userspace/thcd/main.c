@@ -13,7 +13,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "../common/report.h"
+#include "../aggregator/report.h"
 #include "control.h"
 #include "deadline.h"
 #include "foreign.h"

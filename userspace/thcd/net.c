@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../common/report.h"
+#include "../aggregator/report.h"
 #include "net.h"
 #include "plan.h"
 

@@ -14,7 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../common/paths.h"
+#include <bpf/bpf.h>
+
+#include "../aggregator/paths.h"
 #include "pins.h"
 
 static int mount_bpffs(struct thcd_error *e)
@@ -135,10 +137,14 @@ int thcd_pins_open(struct thcd_pins *p, const char *instance, uid_t heir, struct
 	return -1;
 }
 
-const char *thcd_pins_path(const struct thcd_pins *p, const char *name, char *path)
+int thcd_pins_put(const struct thcd_pins *p, const char *name, int fd, struct thcd_error *e)
 {
-	snprintf(path, 192, "%s/%s", p->dir, name);
-	return path;
+	struct thc_pin pin = thc_pin(p->dir, name);
+
+	unlink(pin.path);
+	return bpf_obj_pin(fd, pin.path) ?
+		       thcd_fail(e, "cannot pin %s: %s", pin.path, strerror(errno)) :
+		       0;
 }
 
 int thcd_pins_remove(struct thcd_pins *p)

@@ -27,8 +27,8 @@ int thcd_pins_open(struct thcd_pins *p, const char *instance, uid_t heir, struct
 /* Gives the pins and their directory to user @heir, who can reach them then. */
 int thcd_pins_give(struct thcd_pins *p, uid_t heir, struct thcd_error *e);
 
-/* Path of a pin; @path has room for 192 characters. */
-const char *thcd_pins_path(const struct thcd_pins *p, const char *name, char *path);
+/* Pins @fd under a name that may be taken. */
+int thcd_pins_put(const struct thcd_pins *p, const char *name, int fd, struct thcd_error *e);
 
 /* Removes every pin; how many these were. */
 int thcd_pins_remove(struct thcd_pins *p);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "../common/report.h"
+#include "../aggregator/report.h"
 #include "net.h"
 #include "plan.h"
 #include "receive.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../common/report.h"
+#include "../aggregator/report.h"
 #include "foreign.h"
 #include "jobs.h"
 #include "keep.h"

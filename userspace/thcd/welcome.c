@@ -8,7 +8,7 @@
 
 #include <thc/wire/seal.h>
 
-#include "../common/report.h"
+#include "../aggregator/report.h"
 #include "join.h"
 #include "net.h"
 #include "plan.h"

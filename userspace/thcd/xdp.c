@@ -28,7 +28,8 @@
 #include <bpf/libbpf.h>
 #include <linux/if_link.h>
 
-#include "../common/report.h"
+#include "../aggregator/paths.h"
+#include "../aggregator/report.h"
 #include "../common/simd.h"
 #include "answer.h"
 #include "attach.h"
@@ -45,8 +46,6 @@
 /* A slot's lock is held for microseconds; tries before a CLOSE is put off. */
 #define CLOSE_TRIES	8
 #define CAPABILITIES	"CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, or --software"
-/* The map that tells whether the other pins can be trusted. */
-#define META		"meta"
 /* XDP programs are not run on less. */
 #define FRAME_MIN	64
 
@@ -91,10 +90,9 @@ static int own_map(struct thcd_xdp *x, const char *name, u32 size, u32 entries, 
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = flags);
 	struct bpf_map_info info = { 0 };
 	u32 len = sizeof(info);
-	char path[192];
-	int fd;
+	struct thc_pin pin = thc_pin(x->pins.dir, name);
+	int fd = bpf_obj_get(pin.path);
 
-	fd = bpf_obj_get(thcd_pins_path(&x->pins, name, path));
 	if (fd >= 0) {
 		if (!bpf_obj_get_info_by_fd(fd, &info, &len) && info.type == BPF_MAP_TYPE_ARRAY &&
 		    info.map_flags == flags && info.value_size == size &&
@@ -105,34 +103,32 @@ static int own_map(struct thcd_xdp *x, const char *name, u32 size, u32 entries, 
 			e,
 			"%s is of another version of thcd; --fresh discards it, and all ranks "
 			"have to join again",
-			path);
+			pin.path);
 	}
 	if (errno != ENOENT)
-		return thcd_fail(e, "cannot open %s: %s; thcd needs " CAPABILITIES, path,
+		return thcd_fail(e, "cannot open %s: %s; thcd needs " CAPABILITIES, pin.path,
 				 strerror(errno));
-	if (!strcmp(name, META))
+	if (!strcmp(name, THC_PIN_META))
 		x->fresh = true;
 	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, name, sizeof(u32), size, entries, &opts);
 	if (fd < 0)
 		return thcd_fail(e, "cannot create a BPF map: %s; thcd needs " CAPABILITIES,
 				 strerror(-fd));
-	if (bpf_obj_pin(fd, path)) {
-		thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
-		close(fd);
-		return -1;
-	}
-	return fd;
+	if (!thcd_pins_put(&x->pins, name, fd, e))
+		return fd;
+	close(fd);
+	return -1;
 }
 
 static int open_state(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
 
-	x->meta_fd = own_map(x, META, sizeof(struct thcd_meta), 1, 0, e);
+	x->meta_fd = own_map(x, THC_PIN_META, sizeof(struct thcd_meta), 1, 0, e);
 	if (x->meta_fd < 0)
 		return -1;
-	x->state_fd =
-		own_map(x, "state", sizeof(struct thcd_record), THC_JOBS_MAX, BPF_F_MMAPABLE, e);
+	x->state_fd = own_map(x, THC_PIN_STATE, sizeof(struct thcd_record), THC_JOBS_MAX,
+			      BPF_F_MMAPABLE, e);
 	if (x->state_fd < 0)
 		return -1;
 	d->record = map_memory(x->state_fd, THC_JOBS_MAX * sizeof(*d->record));
@@ -193,14 +189,13 @@ static int discard(struct thcd *d, bool *detached, struct thcd_error *e)
 /* The pinned program that holds the hook, or any; -1: none is pinned. */
 static int pinned_program(const struct thcd_xdp *x)
 {
-	char path[192];
-	int fd = bpf_obj_get(thcd_pins_path(&x->pins, "next", path));
+	int fd = bpf_obj_get(thc_pin(x->pins.dir, "next").path);
 
 	if (fd >= 0 && thcd_prog_id(fd) == x->hook.id)
 		return fd;
 	if (fd >= 0)
 		close(fd);
-	return bpf_obj_get(thcd_pins_path(&x->pins, "prog", path));
+	return bpf_obj_get(thc_pin(x->pins.dir, "prog").path);
 }
 
 static int not_prepared(const struct thcd *d, struct thcd_error *e)
@@ -268,7 +263,6 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 static int set_up_maps(const struct thcd_xdp *x, struct thc_bpf *skel)
 {
 	struct bpf_map *map;
-	char path[192];
 	int err;
 
 	err = bpf_map__set_max_entries(skel->maps.slots, x->meta.slots);
@@ -279,8 +273,7 @@ static int set_up_maps(const struct thcd_xdp *x, struct thc_bpf *skel)
 		/* constants belong to one load of the program */
 		if (err || bpf_map__is_internal(map))
 			continue;
-		err = bpf_map__set_pin_path(map,
-					    thcd_pins_path(&x->pins, bpf_map__name(map), path));
+		err = bpf_map__set_pin_path(map, thc_pin(x->pins.dir, bpf_map__name(map)).path);
 	}
 	return err;
 }
@@ -479,11 +472,11 @@ static void unload(struct thcd *d)
 
 static int open_pin(const struct thcd_xdp *x, const char *name, struct thcd_error *e)
 {
-	char path[192];
-	int fd = bpf_obj_get(thcd_pins_path(&x->pins, name, path));
+	struct thc_pin pin = thc_pin(x->pins.dir, name);
+	int fd = bpf_obj_get(pin.path);
 
 	return fd >= 0 ? fd :
-			 thcd_fail(e, "cannot open %s: %s; thcd --prepare makes it", path,
+			 thcd_fail(e, "cannot open %s: %s; thcd --prepare makes it", pin.path,
 				   strerror(errno));
 }
 
@@ -608,20 +601,15 @@ static int attach(struct thcd *d, char *reason)
  */
 static int pin_next(struct thcd_xdp *x, struct thcd_error *e)
 {
-	char path[192];
-
-	unlink(thcd_pins_path(&x->pins, "next", path));
-	if (bpf_obj_pin(x->prog_fd, path))
-		return thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
-	return 0;
+	return thcd_pins_put(&x->pins, "next", x->prog_fd, e);
 }
 
 static int pin_done(struct thcd_xdp *x, struct thcd_error *e)
 {
-	char from[192], to[192];
+	struct thc_pin from = thc_pin(x->pins.dir, "next"), to = thc_pin(x->pins.dir, "prog");
 
-	if (rename(thcd_pins_path(&x->pins, "next", from), thcd_pins_path(&x->pins, "prog", to)))
-		return thcd_fail(e, "cannot rename %s: %s", from, strerror(errno));
+	if (rename(from.path, to.path))
+		return thcd_fail(e, "cannot rename %s: %s", from.path, strerror(errno));
 	return 0;
 }
 
@@ -690,12 +678,8 @@ int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_err
 int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
-	char path[192];
-
-	unlink(thcd_pins_path(&x->pins, "close", path));
-	if (bpf_obj_pin(x->close_fd, path))
-		return thcd_fail(e, "cannot pin %s: %s", path, strerror(errno));
-	if (thcd_pins_give(&x->pins, c->heir, e))
+	if (thcd_pins_put(&x->pins, "close", x->close_fd, e) ||
+	    thcd_pins_give(&x->pins, c->heir, e))
 		return -1;
 	x->handed_over = true;
 	return 0;

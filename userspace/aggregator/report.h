@@ -10,7 +10,10 @@
 
 #include <cjson/cJSON.h>
 
-#include "../thcd/thcd.h"
+#include <thc/aggregator/event.h>
+#include <thc/aggregator/slot.h>
+
+#include "record.h"
 
 /* Bytes an aggregator keeps for @slots slots. */
 u64 thc_report_slot_bytes(u64 slots);

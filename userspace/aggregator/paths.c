@@ -24,6 +24,14 @@ int thc_pins_dir(const char *instance, char *path, size_t size)
 	return n;
 }
 
+struct thc_pin thc_pin(const char *dir, const char *name)
+{
+	struct thc_pin pin;
+
+	snprintf(pin.path, sizeof(pin.path), "%s/%s", dir, name);
+	return pin;
+}
+
 int thc_bpffs_mounted(void)
 {
 	struct statfs fs;

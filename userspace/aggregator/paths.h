@@ -19,6 +19,13 @@ int thc_control_path(const char *instance, char *path, size_t size);
  */
 int thc_pins_dir(const char *instance, char *path, size_t size);
 
+/* A pin in such a folder. */
+struct thc_pin {
+	char	path[192];
+};
+
+struct thc_pin thc_pin(const char *dir, const char *name);
+
 /* Is bpffs mounted at THC_BPFFS? */
 int thc_bpffs_mounted(void);
 

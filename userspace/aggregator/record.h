@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What an aggregator keeps of itself and of its jobs across the death of its daemon, in maps
+ * that are pinned: thcd writes it, a later thcd and thcctl read it.
+ */
+#ifndef THC_RECORD_H
+#define THC_RECORD_H
+
+#include <thc/aggregator/job.h>
+
+/* Prefixes that a job admits workers from, at most. */
+#define THCD_PREFIXES_MAX	16
+
+/**
+ * struct thcd_prefix - addresses of one family that begin with the same bits
+ * @addr: the bits; those behind @len are zero
+ * @len: in bits of the mapped address
+ */
+struct thcd_prefix {
+	struct thc_addr	addr;
+	u32		len;
+};
+
+struct thcd_prefixes {
+	u32			count;
+	struct thcd_prefix	at[THCD_PREFIXES_MAX];
+};
+
+/**
+ * struct thcd_plan - the constants of a job, complete
+ * @clamp: IEEE-754 bits of t_p
+ * @p: IEEE-754 bits of the clamp fraction, for display
+ * @admits: only addresses in one of these prefixes may join
+ * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
+ *
+ * Without pointers and padding, so that it can lie in a pinned map and be
+ * compared byte by byte with what a restarted daemon is asked for.
+ */
+struct thcd_plan {
+	u64		cookie;
+	u64		seed;
+	u64		clamp;
+	u64		p;
+	struct thc_addr	group;
+	struct thcd_prefixes admits;
+	u32		job;
+	u32		table_hash;
+	u32		deadline_ms;
+	u32		slot_base;
+	u16		ranks;
+	u16		quorum;
+	u16		data_slots;
+	u16		norm_slots;
+	u16		chunk;
+	u16		granularity;
+	u16		group_port;
+	u8		reply;
+	u8		bits;
+	u8		sum_width;
+	u8		block_log2;
+	u8		family;
+	u8		linear;
+	u8		nosum;
+	u8		correlated;
+	u8		ttl_min;
+	u8		scheme;
+	u8		reserved[4];
+	u16		table[16];
+};
+
+/**
+ * struct thcd_record - a job as the daemon remembers it across its own death
+ * @used: there is such a job
+ * @plan: its constants
+ * @nonce: of each rank's newest incarnation
+ * @previous: of the incarnation before; who still uses it has lost the rank
+ * @heard: ranks that hear the group, this epoch
+ * @full_since_ms: when the last rank joined this epoch (monotonic), 0: not yet
+ * @ready: rounds of this epoch may run
+ * @deaf: multicast was given up for fanout
+ */
+struct thcd_record {
+	u32			used;
+	u32			reserved;
+	struct thcd_plan	plan;
+	u64			nonce[THC_RANKS_MAX];
+	u64			previous[THC_RANKS_MAX];
+	u64			heard;
+	u64			full_since_ms;
+	u8			ready;
+	u8			deaf;
+	u8			reserved2[6];
+};
+
+/* Raised when struct thcd_record or the meaning of a map changes. */
+#define THCD_LAYOUT	6
+
+/* Pins of the daemon's own maps: struct thcd_meta, and a struct thcd_record per job. */
+#define THC_PIN_META	"meta"
+#define THC_PIN_STATE	"state"
+
+/* What the pins of an instance stand for. */
+struct thcd_meta {
+	struct thc_addr	addr4;		/* that workers send to; zero: none */
+	struct thc_addr	addr6;
+	u64	netns;		/* inode of the network namespace */
+	u32	layout;
+	u32	ifindex;
+	u32	slots;
+	u32	port;
+	u32	complete;	/* jobs were created, the program was attached */
+	u32	reserved;
+};
+
+#endif /* THC_RECORD_H */
