@@ -18,7 +18,6 @@
 #include <thc/wire/spec.h>
 
 #include "config.h"
-#include "options.h"
 
 static struct thcd_config config;
 static struct thcd_error error;

@@ -12,7 +12,6 @@
 #include <thc/wire/spec.h>
 
 #include "config.h"
-#include "secret.h"
 
 enum kind {
 	NUMBER,
@@ -27,6 +26,23 @@ enum kind {
 	SWITCH_ON,
 	TEXT,
 	PREFIX,
+	OWNED,
+	INSTANCE,
+	LISTEN,
+	MODE,
+	RANGE,
+};
+
+/* What may be chosen from, in the order of the values. */
+#define WORDS_MAX	3
+static const char *const words[][WORDS_MAX] = {
+	[WIDTH] = { "auto", "8", "16" },
+	[REPLY] = { "multicast", "fanout" },
+	[SWITCH_OFF] = { "on", "off" },
+	[SWITCH_ON] = { "off", "on" },
+	[MODE] = { [THCD_MODE_AUTO] = "auto",
+		   [THCD_MODE_NATIVE] = "native",
+		   [THCD_MODE_GENERIC] = "generic" },
 };
 
 struct key {
@@ -84,7 +100,28 @@ static const struct key job_keys[] = {
 	  "correlated stochastic rounding, on or off; default on" },
 };
 
+#undef AT
+#define AT(field) offsetof(struct thcd_config, field)
+#define TEXT_OF(number) #number
+#define PORTS(number) ": an aggregator owns " TEXT_OF(number) " ports from it on"
+
+static const struct key settings[] = {
+	{ "interface", OWNED, AT(interface), 0, 0, "" },
+	{ "mode", MODE, AT(mode), 0, 0, "" },
+	{ "software", SWITCH_ON, AT(software), 0, 0, "" },
+	{ "simd", SWITCH_OFF, AT(no_simd), 0, 0, "" },
+	{ "force", SWITCH_ON, AT(force), 0, 0, "" },
+	{ "listen", LISTEN, AT(listen), 0, 0, "" },
+	{ "port", RANGE, AT(port), 1, 65535 - THC_PORT_SPAN, PORTS(THC_PORT_SPAN) },
+	{ "instance", INSTANCE, AT(instance), 0, 0, "" },
+	{ "control", OWNED, AT(control), 0, 0, "" },
+	{ "control_group", OWNED, AT(control_group), 0, 0, "" },
+	{ "pidfile", OWNED, AT(pidfile), 0, 0, "" },
+	{ "spare_slots", RANGE, AT(spare_slots), 0, THCD_SPARE_SLOTS_MAX, "" },
+};
+
 #define JOB_KEYS (sizeof(job_keys) / sizeof(job_keys[0]))
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 _Static_assert(JOB_KEYS <= 64, "thcd_job_wish.given has a bit per key");
 
 const char *thcd_job_key(unsigned int i, const char **meaning)
@@ -96,19 +133,17 @@ const char *thcd_job_key(unsigned int i, const char **meaning)
 	return job_keys[i].name;
 }
 
-static const struct key *find_key(const char *name)
+static const struct key *find_key(const struct key *keys, size_t count, const char *name)
 {
-	unsigned int i;
-
-	for (i = 0; i < JOB_KEYS; i++)
-		if (!strcmp(job_keys[i].name, name))
-			return &job_keys[i];
+	for (; count; keys++, count--)
+		if (!strcmp(keys->name, name))
+			return keys;
 	return NULL;
 }
 
 bool thcd_job_wish_given(const struct thcd_job_wish *w, const char *name)
 {
-	const struct key *k = find_key(name);
+	const struct key *k = find_key(job_keys, JOB_KEYS, name);
 
 	return k && w->given & 1ULL << (k - job_keys);
 }
@@ -125,8 +160,7 @@ void thcd_job_wish_init(struct thcd_job_wish *w)
 	w->correlated = true;
 }
 
-/* Decimal or 0x; no sign, no blanks, nothing behind it. */
-static int parse_number(const char *text, u64 *out)
+int thcd_number_parse(const char *text, u64 *out)
 {
 	char *end;
 
@@ -189,13 +223,26 @@ static int parse_table(struct thcd_job_wish *w, const char *value, struct thcd_e
 	return thcd_fail(e, "table: more than %d levels", THC_TABLE_LEVELS_MAX);
 }
 
-static int parse_choice(const char *key, const char *value, const char *a, const char *b,
-			bool *is_b, struct thcd_error *e)
+/* The place of @value among the words of @k. */
+static int parse_choice(const struct key *k, const char *value, struct thcd_error *e)
 {
-	if (strcmp(value, a) && strcmp(value, b))
-		return thcd_fail(e, "%s: \"%s\" is neither %s nor %s", key, value, a, b);
-	*is_b = !strcmp(value, b);
-	return 0;
+	const char *const *word = words[k->kind];
+	int i;
+
+	for (i = 0; i < WORDS_MAX && word[i]; i++)
+		if (!strcmp(value, word[i]))
+			return i;
+	return thcd_fail(e, "%s: \"%s\" is neither %s nor %s%s%s", k->name, value, word[0], word[1],
+			 word[2] ? " nor " : "", word[2] ? word[2] : "");
+}
+
+static int set_switch(bool *on, const struct key *k, const char *value, struct thcd_error *e)
+{
+	int choice = parse_choice(k, value, e);
+
+	if (choice >= 0)
+		*on = choice;
+	return choice < 0 ? -1 : 0;
 }
 
 static int set_number(struct thcd_job_wish *w, const struct key *k, const char *value,
@@ -204,7 +251,7 @@ static int set_number(struct thcd_job_wish *w, const struct key *k, const char *
 	void *field = (char *)w + k->offset;
 	u64 n;
 
-	if (parse_number(value, &n))
+	if (thcd_number_parse(value, &n))
 		return thcd_fail(e, "%s: \"%s\" is not a number (%s)", k->name, value, k->meaning);
 	if (n < k->min || n > k->max)
 		return thcd_fail(e, "%s: %s is out of range, %llu to %llu (%s)", k->name, value,
@@ -214,19 +261,6 @@ static int set_number(struct thcd_job_wish *w, const struct key *k, const char *
 		*(u32 *)field = n;
 	else
 		*(u64 *)field = n;
-	return 0;
-}
-
-static int set_width(struct thcd_job_wish *w, const char *value, struct thcd_error *e)
-{
-	if (!strcmp(value, "auto"))
-		w->sum_width = 0;
-	else if (!strcmp(value, "8"))
-		w->sum_width = 8;
-	else if (!strcmp(value, "16"))
-		w->sum_width = 16;
-	else
-		return thcd_fail(e, "sum_width: \"%s\" is neither auto nor 8 nor 16", value);
 	return 0;
 }
 
@@ -264,7 +298,7 @@ static int add_prefix(struct thcd_job_wish *w, const struct key *k, const char *
 int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *value,
 		      struct thcd_error *e)
 {
-	const struct key *k = find_key(key);
+	const struct key *k = find_key(job_keys, JOB_KEYS, key);
 	bool second = false;
 	void *field;
 	int err = 0;
@@ -292,26 +326,27 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 		err = parse_table(w, value, e);
 		break;
 	case WIDTH:
-		err = set_width(w, value, e);
+		err = parse_choice(k, value, e) < 0 ? -1 : 0;
+		w->sum_width = strtoul(value, NULL, 10);
 		break;
 	case SCHEME:
 		err = set_scheme(w, k, value, e);
 		break;
 	case REPLY:
-		err = parse_choice(key, value, "multicast", "fanout", &second, e);
+		err = set_switch(&second, k, value, e);
 		w->reply = second ? THC_REPLY_FANOUT : THC_REPLY_MULTICAST;
 		break;
 	case SWITCH_OFF:
-		err = parse_choice(key, value, "on", "off", field, e);
-		break;
 	case SWITCH_ON:
-		err = parse_choice(key, value, "off", "on", field, e);
+		err = set_switch(field, k, value, e);
 		break;
 	case TEXT:
 		err = set_word(field, k, value, e);
 		break;
 	case PREFIX:
 		err = add_prefix(w, k, value, e);
+		break;
+	default:
 		break;
 	}
 	if (!err)
@@ -361,19 +396,49 @@ void thcd_config_init(struct thcd_config *c)
 	c->port = THC_PORT_DEFAULT;
 }
 
+/* How many texts a setting has, from @field on. */
+static unsigned int texts_of(const struct key *k)
+{
+	return k->kind == LISTEN ? THCD_LISTEN_MAX : k->kind == OWNED || k->kind == INSTANCE;
+}
+
 void thcd_config_exit(struct thcd_config *c)
 {
-	u32 i;
+	unsigned int i, n;
 
 	free(c->file);
-	free(c->interface);
-	free(c->instance);
-	free(c->control);
-	free(c->control_group);
-	free(c->pidfile);
-	for (i = 0; i < c->listens; i++)
-		free(c->listen[i]);
+	for (i = 0; i < SETTINGS; i++)
+		for (n = 0; n < texts_of(&settings[i]); n++)
+			free(((char **)((char *)c + settings[i].offset))[n]);
 	memset(c, 0, sizeof(*c));
+}
+
+static bool differ(const struct key *k, const void *a, const void *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < texts_of(k); i++) {
+		const char *was = ((char *const *)a)[i], *is = ((char *const *)b)[i];
+
+		if (strcmp(was ? was : "", is ? is : ""))
+			return true;
+	}
+	if (i)
+		return false;
+	return k->kind == RANGE || k->kind == MODE ? *(const u32 *)a != *(const u32 *)b :
+						     *(const bool *)a != *(const bool *)b;
+}
+
+const char *thcd_config_difference(const struct thcd_config *a, const struct thcd_config *b,
+				   unsigned int *at)
+{
+	while (*at < SETTINGS) {
+		const struct key *k = &settings[(*at)++];
+
+		if (differ(k, (const char *)a + k->offset, (const char *)b + k->offset))
+			return k->name;
+	}
+	return NULL;
 }
 
 static int set_text(char **field, const char *value, struct thcd_error *e)
@@ -387,72 +452,54 @@ static int set_text(char **field, const char *value, struct thcd_error *e)
 	return 0;
 }
 
-static int set_mode(struct thcd_config *c, const char *value, struct thcd_error *e)
-{
-	if (!strcmp(value, "auto"))
-		c->mode = THCD_MODE_AUTO;
-	else if (!strcmp(value, "native"))
-		c->mode = THCD_MODE_NATIVE;
-	else if (!strcmp(value, "generic"))
-		c->mode = THCD_MODE_GENERIC;
-	else
-		return thcd_fail(e, "mode: \"%s\" is neither auto nor native nor generic", value);
-	return 0;
-}
-
 /* An instance becomes a directory of bpffs and a file name of /run/thc. */
-static int set_instance(struct thcd_config *c, const char *value, struct thcd_error *e)
+static int set_instance(char **field, const char *value, struct thcd_error *e)
 {
 	if (!*value || strlen(value) > 63 || value[0] == '.' || strchr(value, '/'))
 		return thcd_fail(e,
 				 "instance: \"%s\" is not a name of 1 to 63 characters without "
 				 "'/' that does not begin with '.'",
 				 value);
-	return set_text(&c->instance, value, e);
+	return set_text(field, value, e);
+}
+
+static int set_range(u32 *field, const struct key *k, const char *value, struct thcd_error *e)
+{
+	u64 n;
+
+	if (thcd_number_parse(value, &n) || n < k->min || n > k->max)
+		return thcd_fail(e, "%s: \"%s\" is not a number from %llu to %llu%s", k->name,
+				 value, (unsigned long long)k->min, (unsigned long long)k->max,
+				 k->meaning);
+	*field = n;
+	return 0;
 }
 
 int thcd_config_set(struct thcd_config *c, const char *key, const char *value, struct thcd_error *e)
 {
-	u64 n;
+	const struct key *k = find_key(settings, SETTINGS, key);
+	void *field;
+	int choice;
 
-	if (!strcmp(key, "interface"))
-		return set_text(&c->interface, value, e);
-	if (!strcmp(key, "instance"))
-		return set_instance(c, value, e);
-	if (!strcmp(key, "control"))
-		return set_text(&c->control, value, e);
-	if (!strcmp(key, "control_group"))
-		return set_text(&c->control_group, value, e);
-	if (!strcmp(key, "pidfile"))
-		return set_text(&c->pidfile, value, e);
-	if (!strcmp(key, "mode"))
-		return set_mode(c, value, e);
-	if (!strcmp(key, "software"))
-		return parse_choice(key, value, "off", "on", &c->software, e);
-	if (!strcmp(key, "force"))
-		return parse_choice(key, value, "off", "on", &c->force, e);
-	if (!strcmp(key, "simd"))
-		return parse_choice(key, value, "on", "off", &c->no_simd, e);
-	if (!strcmp(key, "listen")) {
+	if (!k)
+		return thcd_fail(e, "unknown key \"%s\"; thcd(8) lists them, under FILES", key);
+	field = (char *)c + k->offset;
+	switch (k->kind) {
+	case OWNED:
+		return set_text(field, value, e);
+	case INSTANCE:
+		return set_instance(field, value, e);
+	case LISTEN:
 		if (c->listens == THCD_LISTEN_MAX)
 			return thcd_fail(e, "listen: more than %d addresses", THCD_LISTEN_MAX);
 		return set_text(&c->listen[c->listens++], value, e);
+	case MODE:
+		choice = parse_choice(k, value, e);
+		c->mode = choice < 0 ? c->mode : (enum thcd_mode)choice;
+		return choice < 0 ? -1 : 0;
+	case RANGE:
+		return set_range(field, k, value, e);
+	default:
+		return set_switch(field, k, value, e);
 	}
-	if (!strcmp(key, "port")) {
-		if (parse_number(value, &n) || n < 1 || n > 65535 - THC_PORT_SPAN)
-			return thcd_fail(e,
-					 "port: \"%s\" is not a number from 1 to %d: an aggregator "
-					 "owns %d ports from it on",
-					 value, 65535 - THC_PORT_SPAN, THC_PORT_SPAN);
-		c->port = n;
-		return 0;
-	}
-	if (!strcmp(key, "spare_slots")) {
-		if (parse_number(value, &n) || n > THCD_SPARE_SLOTS_MAX)
-			return thcd_fail(e, "spare_slots: \"%s\" is not a number from 0 to %d",
-					 value, THCD_SPARE_SLOTS_MAX);
-		c->spare_slots = n;
-		return 0;
-	}
-	return thcd_fail(e, "unknown key \"%s\"; thcd(8) lists them, under FILES", key);
 }

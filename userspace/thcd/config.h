@@ -99,6 +99,10 @@ bool thcd_job_wish_given(const struct thcd_job_wish *w, const char *key);
 int thcd_config_set(struct thcd_config *c, const char *key, const char *value,
 		    struct thcd_error *e);
 
+/* Name of the next setting from the @at-th on that differs, as in the file; NULL: no other does. */
+const char *thcd_config_difference(const struct thcd_config *a, const struct thcd_config *b,
+				   unsigned int *at);
+
 /* Adds "key=value,key=value". */
 int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *e);
 
@@ -106,6 +110,26 @@ int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *
 int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error *e);
 int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 		     struct thcd_error *e);
+
+/* Decimal or 0x; no sign, no blanks, nothing behind it. */
+int thcd_number_parse(const char *text, u64 *out);
+
+/* Warns if every user can read the open file @name, which holds cookies. */
+void thcd_secret_warn(int fd, const char *name);
+
+/* The number in file @name; one without a slash is looked for among systemd's credentials. */
+int thcd_secret_read(const char *name, u64 *cookie, struct thcd_error *e);
+
+/* What to do after the command line was read. */
+enum thcd_start { THCD_RUN, THCD_DONE, THCD_BAD };
+
+/**
+ * thcd_options() - read the command line and the file it names
+ * @c: initialised
+ *
+ * THCD_DONE: help or version was printed. THCD_BAD: @e says why.
+ */
+enum thcd_start thcd_options(struct thcd_config *c, int argc, char **argv, struct thcd_error *e);
 
 /* Name of the @i-th key of a job, NULL after the last; tests and help use it. */
 const char *thcd_job_key(unsigned int i, const char **meaning);

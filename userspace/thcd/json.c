@@ -13,7 +13,6 @@
 #include <cjson/cJSON.h>
 
 #include "config.h"
-#include "secret.h"
 
 /* A configuration is small; more is a mistake. */
 #define FILE_MAX_BYTES	(1 << 20)

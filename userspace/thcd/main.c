@@ -21,7 +21,7 @@
 #include "jobs.h"
 #include "net.h"
 #include "notify.h"
-#include "options.h"
+#include "config.h"
 #include "plan.h"
 #include "privileges.h"
 #include "receive.h"

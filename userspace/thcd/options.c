@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "options.h"
+#include "config.h"
 
 static const struct option options[] = {
 	{ "interface", required_argument, NULL, 'i' },
@@ -108,29 +108,15 @@ static int set_heir(struct thcd_config *c, const char *name, struct thcd_error *
 /* Options that overwrite what the file says. */
 static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_error *e)
 {
+	const struct option *o = options;
+
 	switch (opt) {
-	case 'i':
-		return thcd_config_set(c, "interface", arg, e);
-	case 'm':
-		return thcd_config_set(c, "mode", arg, e);
-	case 's':
-		return thcd_config_set(c, "software", "on", e);
 	case 'S':
 		return thcd_config_set(c, "simd", "off", e);
-	case 'l':
-		return thcd_config_set(c, "listen", arg, e);
-	case 'p':
-		return thcd_config_set(c, "port", arg, e);
 	case 'j':
 		return thcd_config_job(c, arg, e);
-	case 'n':
-		return thcd_config_set(c, "instance", arg, e);
-	case 'C':
-		return thcd_config_set(c, "control", arg, e);
 	case 'g':
 		return thcd_config_set(c, "control_group", arg, e);
-	case 'P':
-		return thcd_config_set(c, "pidfile", arg, e);
 	case 'R':
 		return set_ready_fd(c, arg, e);
 	case 'u':
@@ -141,13 +127,16 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 	case 'f':
 		c->fresh = true;
 		return 0;
-	case 'F':
-		return thcd_config_set(c, "force", "on", e);
 	case 'v':
 		c->verbose = true;
 		return 0;
-	default:
+	case 'c':
 		return 0;
+	default:
+		/* the others are called as in the file */
+		while (o->val != opt)
+			o++;
+		return thcd_config_set(c, o->name, arg ? arg : "on", e);
 	}
 }
 

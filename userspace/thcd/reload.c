@@ -17,7 +17,7 @@
 #include "foreign.h"
 #include "jobs.h"
 #include "keep.h"
-#include "options.h"
+#include "config.h"
 #include "plan.h"
 #include "reload.h"
 #include "xdp.h"
@@ -47,45 +47,13 @@ static void tell(cJSON *said, const char *format, ...)
 		cJSON_AddItemToArray(said, cJSON_CreateString(line));
 }
 
-static void fixed(const struct again *a, const char *name, bool differs)
-{
-	if (differs)
-		tell(a->said, "reload: %s: the start settles it: restart thcd to change it", name);
-}
-
-static bool texts_differ(const char *a, const char *b)
-{
-	return strcmp(a ? a : "", b ? b : "") != 0;
-}
-
-static bool lists_differ(const struct thcd_config *a, const struct thcd_config *b)
-{
-	u32 i;
-
-	if (a->listens != b->listens)
-		return true;
-	for (i = 0; i < a->listens; i++)
-		if (texts_differ(a->listen[i], b->listen[i]))
-			return true;
-	return false;
-}
-
 static void look_at_settings(const struct again *a)
 {
-	const struct thcd_config *was = a->was, *is = &a->is;
+	unsigned int at = 0;
+	const char *name;
 
-	fixed(a, "interface", texts_differ(was->interface, is->interface));
-	fixed(a, "mode", was->mode != is->mode);
-	fixed(a, "software", was->software != is->software);
-	fixed(a, "simd", was->no_simd != is->no_simd);
-	fixed(a, "force", was->force != is->force);
-	fixed(a, "listen", lists_differ(was, is));
-	fixed(a, "port", was->port != is->port);
-	fixed(a, "instance", texts_differ(was->instance, is->instance));
-	fixed(a, "control", texts_differ(was->control, is->control));
-	fixed(a, "control_group", texts_differ(was->control_group, is->control_group));
-	fixed(a, "pidfile", texts_differ(was->pidfile, is->pidfile));
-	fixed(a, "spare_slots", was->spare_slots != is->spare_slots);
+	while ((name = thcd_config_difference(a->was, &a->is, &at)))
+		tell(a->said, "reload: %s: the start settles it: restart thcd to change it", name);
 }
 
 /* The first of @need slots in a row that no job has; false: there are none. */

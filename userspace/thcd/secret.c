@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "secret.h"
+#include "config.h"
 
 /* A number of 64 bits in digits, and blanks around it. */
 #define SECRET_BYTES	64
@@ -36,17 +36,16 @@ static const char *find(const char *name, char *path)
 	return path;
 }
 
-/* Decimal or 0x..., blanks around it; 0 is no cookie. */
+/* Blanks around it; 0 is no cookie. */
 static int parse(char *text, u64 *cookie)
 {
 	static const char blanks[] = " \t\r\n";
-	char *begin = text + strspn(text, blanks), *end;
+	char *begin = text + strspn(text, blanks), *end = begin + strcspn(begin, blanks);
 
-	if (*begin < '0' || *begin > '9')
+	if (end[strspn(end, blanks)])
 		return -1;
-	errno = 0;
-	*cookie = strtoull(begin, &end, begin[1] == 'x' || begin[1] == 'X' ? 16 : 10);
-	return errno || end[strspn(end, blanks)] || !*cookie ? -1 : 0;
+	*end = '\0';
+	return thcd_number_parse(begin, cookie) || !*cookie ? -1 : 0;
 }
 
 static int read_open(int fd, const char *path, u64 *cookie, struct thcd_error *e)
