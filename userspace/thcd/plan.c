@@ -65,7 +65,7 @@ bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
 	return false;
 }
 
-static int parse_prefix(struct thcd_prefix *p, const char *word, u32 job, struct thcd_error *e)
+static int parse_prefix(struct thcd_prefix *p, const char *word, struct thcd_error *e)
 {
 	char text[THCD_WORD_MAX], *slash, *end;
 	struct thc_addr addr;
@@ -78,14 +78,12 @@ static int parse_prefix(struct thcd_prefix *p, const char *word, u32 job, struct
 		*slash++ = '\0';
 	family = thcd_addr_parse(text, &addr);
 	if (family < 0)
-		return thcd_fail(
-			e, "job %u: prefix: \"%s\" is not an address, as 10.0.0.0/24, nor any", job,
-			word);
+		return thcd_fail(e, "prefix: \"%s\" is not an address, as 10.0.0.0/24, nor any",
+				 word);
 	full = family == AF_INET ? 32 : 128;
 	len = slash ? strtol(slash, &end, 10) : full;
 	if (slash && (end == slash || *end || len < 0 || len > full))
-		return thcd_fail(e, "job %u: prefix: the length behind '/' is from 0 to %ld", job,
-				 full);
+		return thcd_fail(e, "prefix: the length behind '/' is from 0 to %ld", full);
 	*p = thcd_prefix_of(&addr, family == AF_INET ? 96 + len : len);
 	return 0;
 }
@@ -104,11 +102,10 @@ static int choose_prefixes(struct thcd_prefixes *p, const struct thcd_job_wish *
 	}
 	for (i = 0; i < w->prefixes; i++) {
 		if (!strcmp(w->prefix[i], "any"))
-			return thcd_fail(e,
-					 "job %u: prefix: any is everybody: give it alone, or the "
-					 "others without it",
-					 w->job);
-		if (parse_prefix(&p->at[p->count++], w->prefix[i], w->job, e))
+			return thcd_fail(
+				e,
+				"prefix: any is everybody: give it alone, or the others without it");
+		if (parse_prefix(&p->at[p->count++], w->prefix[i], e))
 			return -1;
 	}
 	return 0;
@@ -158,10 +155,7 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	if (w->reply != THC_REPLY_MULTICAST) {
 		if (*w->group || w->group_port)
 			return thcd_fail(
-				e,
-				"job %u: a group has no meaning with reply=fanout: give one "
-				"of them",
-				w->job);
+				e, "a group has no meaning with reply=fanout: give one of them");
 		plan->family = family == AF_INET ? 4 : 6;
 		return 0;
 	}
@@ -170,10 +164,8 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		family = thcd_addr_parse(w->group, &plan->group);
 	if (family < 0 || (family == AF_INET ? byte[12] < 224 || byte[12] > 239 : byte[0] != 0xff))
 		return thcd_fail(
-			e,
-			"job %u: group: \"%s\" is not a multicast address, as 239.1.2.3 or "
-			"ff15::1:2",
-			w->job, w->group);
+			e, "group: \"%s\" is not a multicast address, as 239.1.2.3 or ff15::1:2",
+			w->group);
 	plan->family = family == AF_INET ? 4 : 6;
 	return 0;
 }
@@ -185,16 +177,15 @@ static int choose_group_port(struct thcd_plan *plan, const struct thcd_job_wish 
 		return 0;
 	plan->group_port = w->group_port ? w->group_port : port + (u32)THC_PORT_SPAN;
 	if (plan->group_port < THC_PORT_UNPRIVILEGED)
-		return thcd_fail(e,
-				 "job %u: group_port, %u by default, is below %d, where no worker "
-				 "receives: give another",
-				 w->job, plan->group_port, THC_PORT_UNPRIVILEGED);
+		return thcd_fail(
+			e,
+			"group_port, %u by default, is below %d, where no worker receives: give another",
+			plan->group_port, THC_PORT_UNPRIVILEGED);
 	if (plan->group_port >= port && plan->group_port < port + THC_PORT_SPAN)
 		return thcd_fail(
 			e,
-			"job %u: group_port=%u is one of the aggregator's own ports, %u to "
-			"%u: give another",
-			w->job, plan->group_port, port, port + THC_PORT_SPAN - 1);
+			"group_port=%u is one of the aggregator's own ports, %u to %u: give another",
+			plan->group_port, port, port + THC_PORT_SPAN - 1);
 	return 0;
 }
 
@@ -205,8 +196,8 @@ static u32 width_max(u32 width)
 
 static int no_threshold(const struct thcd_job_wish *w, struct thcd_error *e)
 {
-	return thcd_fail(e, "job %u: clamp=%g gives no table: give a fraction from 1e-12 to 0.99",
-			 w->job, w->clamp);
+	return thcd_fail(e, "clamp=%g gives no table: give a fraction from 1e-12 to 0.99",
+			 w->clamp);
 }
 
 static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
@@ -222,34 +213,28 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 		err = thc_table_choose(w->ranks, width, t);
 		if (!err)
 			return 0;
-		return thcd_fail(e, "job %u: no 4-bit table has sums of %u ranks below %u", w->job,
-				 w->ranks, width_max(width) + 1);
+		return thcd_fail(e, "no 4-bit table has sums of %u ranks below %u", w->ranks,
+				 width_max(width) + 1);
 	}
 	if (w->table == THCD_TABLE_LIST) {
 		if (w->values != levels)
-			return thcd_fail(e, "job %u: table: %u level%s given, bits=%u needs %u",
-					 w->job, w->values, w->values == 1 ? "" : "s", w->bits,
-					 levels);
+			return thcd_fail(e, "table: %u level%s given, bits=%u needs %u", w->values,
+					 w->values == 1 ? "" : "s", w->bits, levels);
 		if (g && g != w->value[levels - 1])
-			return thcd_fail(e, "job %u: granularity=%u, but the table ends with %u",
-					 w->job, g, w->value[levels - 1]);
+			return thcd_fail(e, "granularity=%u, but the table ends with %u", g,
+					 w->value[levels - 1]);
 		g = w->value[levels - 1];
 		err = thc_table_from_values(w->bits, g, w->clamp, w->value, t);
 		if (err == -ERANGE)
 			return no_threshold(w, e);
 		if (err)
-			return thcd_fail(
-				e, "job %u: table: levels must begin with 0 and rise strictly",
-				w->job);
+			return thcd_fail(e, "table: levels must begin with 0 and rise strictly");
 		return 0;
 	}
 	if (w->table == THCD_TABLE_UNIFORM) {
 		if (g && g != least)
-			return thcd_fail(
-				e,
-				"job %u: a uniform table of %u bits has granularity %u, not "
-				"%u",
-				w->job, w->bits, least, g);
+			return thcd_fail(e, "a uniform table of %u bits has granularity %u, not %u",
+					 w->bits, least, g);
 		g = least;
 	}
 	if (!g) {
@@ -258,15 +243,13 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 	}
 	if (g < least)
 		return thcd_fail(
-			e,
-			"job %u: granularity=%u is too small for the %u levels of bits=%u: at "
-			"least %u",
-			w->job, g, levels, w->bits, least);
+			e, "granularity=%u is too small for the %u levels of bits=%u: at least %u",
+			g, levels, w->bits, least);
 	err = thc_table_solve(w->bits, g, w->clamp, t);
 	if (err == -ERANGE)
 		return no_threshold(w, e);
-	return err ? thcd_fail(e, "job %u: no table for bits=%u granularity=%u clamp=%g: %s",
-			       w->job, w->bits, g, w->clamp, strerror(-err)) :
+	return err ? thcd_fail(e, "no table for bits=%u granularity=%u clamp=%g: %s", w->bits, g,
+			       w->clamp, strerror(-err)) :
 		     0;
 }
 
@@ -282,12 +265,12 @@ static int too_wide(const struct thc_table *t, const struct thcd_job_wish *w, u3
 	else
 		snprintf(fits, sizeof(fits), "no table of %u bits fits %u ranks, ", w->bits,
 			 w->ranks);
-	return thcd_fail(e,
-			 "job %u: the table reaches %u, and %u ranks make %u, more than the %u of "
-			 "%u-bit sums: %sup to %u ranks fit this table%s",
-			 w->job, t->granularity, w->ranks, t->granularity * w->ranks,
-			 width_max(width), width, fits, width_max(width) / t->granularity,
-			 width == 8 ? "; or set sum_width=16" : "");
+	return thcd_fail(
+		e,
+		"the table reaches %u, and %u ranks make %u, more than the %u of %u-bit sums: "
+"%sup to %u ranks fit this table%s",
+		t->granularity, w->ranks, t->granularity * w->ranks, width_max(width), width, fits,
+		width_max(width) / t->granularity, width == 8 ? "; or set sum_width=16" : "");
 }
 
 static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
@@ -304,10 +287,10 @@ static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_w
 
 		if (reach * w->ranks > width_max(8)) {
 			*width = 16;
-			thcd_fail(note,
-				  "job %u: sums of %u ranks need 16 bits (%u x %u > 255): chunks "
-				  "of %d coordinates",
-				  w->job, w->ranks, w->ranks, reach, THC_CHUNK_16);
+			thcd_fail(
+				note,
+				"sums of %u ranks need 16 bits (%u x %u > 255): chunks of %d coordinates",
+				w->ranks, w->ranks, reach, THC_CHUNK_16);
 		}
 	}
 	if (solve(t, w, *width, e))
@@ -318,14 +301,12 @@ static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_w
 static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	if (w->deadline_ms && !w->quorum)
-		return thcd_fail(e, "job %u: deadline_ms needs quorum, from 1 to %u", w->job,
-				 w->ranks);
+		return thcd_fail(e, "deadline_ms needs quorum, from 1 to %u", w->ranks);
 	if (w->quorum && !w->deadline_ms)
-		return thcd_fail(e, "job %u: quorum has no effect without deadline_ms: give both",
-				 w->job);
+		return thcd_fail(e, "quorum has no effect without deadline_ms: give both");
 	if (w->quorum > w->ranks)
-		return thcd_fail(e, "job %u: quorum=%u of %u ranks is never reached: give 1 to %u",
-				 w->job, w->quorum, w->ranks, w->ranks);
+		return thcd_fail(e, "quorum=%u of %u ranks is never reached: give 1 to %u",
+				 w->quorum, w->ranks, w->ranks);
 	return 0;
 }
 
@@ -336,13 +317,13 @@ static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 
 	for (i = 0; i < 3; i++)
 		if (!thcd_job_wish_given(w, required[i]))
-			return thcd_fail(e, "job %u: %s is missing: give %s=NUMBER", w->job,
-					 required[i], required[i]);
+			return thcd_fail(e, "%s is missing: give %s=NUMBER", required[i],
+					 required[i]);
 	if (w->block & (w->block - 1))
-		return thcd_fail(e, "job %u: block=%u is not a power of two", w->job, w->block);
+		return thcd_fail(e, "block=%u is not a power of two", w->block);
 	if (w->slots + w->norm_slots > THC_SLOTS_MAX)
-		return thcd_fail(e, "job %u: slots + norm_slots is %u: give at most %d together",
-				 w->job, w->slots + w->norm_slots, THC_SLOTS_MAX);
+		return thcd_fail(e, "slots + norm_slots is %u: give at most %d together",
+				 w->slots + w->norm_slots, THC_SLOTS_MAX);
 	return check_quorum(w, e);
 }
 
@@ -357,8 +338,11 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	note->text[0] = '\0';
 	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) ||
 	    choose_prefixes(&plan->admits, w, e) || choose_group(plan, w, address, e) ||
-	    choose_group_port(plan, w, port, e))
-		return -1;
+	    choose_group_port(plan, w, port, e)) {
+		struct thcd_error why = *e;
+
+		return thcd_fail(e, "job %u: %.400s", w->job, why.text);
+	}
 	plan->job = w->job;
 	plan->ranks = w->ranks;
 	plan->cookie = w->cookie;
@@ -402,7 +386,7 @@ int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thc
 		if (thcd_plan_make(plan, &c->job[i], &d->socket[0].addr, d->port, &note, e))
 			return -1;
 		if (*note.text)
-			thcd_say("%s", note.text);
+			thcd_say("job %u: %s", c->job[i].job, note.text);
 		if (!plan->admits.count && thcd_net_subnets(d, &plan->admits, e))
 			return -1;
 		if (plan->cookie < THCD_COOKIE_GUESSED)
