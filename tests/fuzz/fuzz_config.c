@@ -32,7 +32,7 @@ static int quick_choice(unsigned int n, unsigned int width, struct thc_table *ou
 #include "jobs.h"
 #include "net.h"
 #include "../../userspace/aggregator/report.h"
-#include "welcome.h"
+#include "join.h"
 #include "xdp.h"
 
 /* Granularities that are solved, and rank counts that a table is chosen for. */

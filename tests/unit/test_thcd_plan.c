@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "../../userspace/aggregator/report.h"
-#include "keep.h"
+#include "pins.h"
 #include "plan.h"
 
 #define PORT 18500

@@ -15,6 +15,16 @@
 
 #include "record.h"
 
+/* Counters that only a daemon has: name and meaning. */
+#define THCD_COUNTERS(X)                                                                         \
+	X(unsent, "frames the kernel did not take")                                              \
+	X(overflow, "packets lost in a full receive buffer, before they were counted")           \
+	X(past_xdp, "packets that reached thcd by another way than the XDP program")             \
+	X(gone, "answers asked for whose slot had moved on")                                     \
+	X(refused, "JOINs refused")                                                              \
+	X(muted, "refusals not sent, for their rate")                                            \
+	X(foreign, "times another host was heard on a job's group, once a minute at most")
+
 /* Bytes an aggregator keeps for @slots slots. */
 u64 thc_report_slot_bytes(u64 slots);
 

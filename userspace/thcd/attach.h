@@ -33,6 +33,16 @@ int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic
 /* Gives the hook back if @prog_fd still holds it. */
 int thcd_hook_detach(unsigned int ifindex, int prog_fd, bool generic);
 
+/**
+ * thcd_inspect() - look at the interface as `thcctl check` does
+ * @native: native XDP is attached, or generic XDP
+ * @force: say what is wrong, and go on
+ *
+ * Returns 0, or -1 with a sentence if every round would time out. What may be
+ * right, or may get right without a restart, is said on stderr.
+ */
+int thcd_inspect(const struct thcd *d, bool native, bool force, struct thcd_error *e);
+
 /* Id of a loaded program, 0: cannot be told. */
 u32 thcd_prog_id(int fd);
 

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "../aggregator/paths.h"
-#include "../aggregator/report.h"
 #include "control.h"
 #include "xdp.h"
 
@@ -172,13 +171,9 @@ static cJSON *own_counters(const struct thcd *d)
 	cJSON *o = cJSON_CreateObject();
 
 	cJSON_AddNumberToObject(o, "sent", d->stats.event[THC_EVENT_SENT]);
-	cJSON_AddNumberToObject(o, "unsent", d->counters.unsent);
-	cJSON_AddNumberToObject(o, "overflow", d->counters.overflow);
-	cJSON_AddNumberToObject(o, "past_xdp", d->counters.past_xdp);
-	cJSON_AddNumberToObject(o, "gone", d->counters.gone);
-	cJSON_AddNumberToObject(o, "refused", d->counters.refused);
-	cJSON_AddNumberToObject(o, "muted", d->counters.muted);
-	cJSON_AddNumberToObject(o, "foreign", d->counters.foreign);
+#define ADD(name, meaning) cJSON_AddNumberToObject(o, #name, d->counters.name);
+	THCD_COUNTERS(ADD)
+#undef ADD
 	return o;
 }
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "answer.h"
-#include "deadline.h"
+#include "jobs.h"
 #include "net.h"
 #include "software.h"
 #include "xdp.h"

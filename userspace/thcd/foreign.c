@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../aggregator/report.h"
 #include "foreign.h"
 #include "net.h"
 

@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "guard.h"
 #include "net.h"
 
 #define GUARDS	(THC_PORT_SPAN - 1)

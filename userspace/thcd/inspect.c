@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../common/device.h"
-#include "inspect.h"
+#include "attach.h"
 
 /* What to do with a finding that is bad. */
 struct verdict {

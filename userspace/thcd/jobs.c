@@ -25,7 +25,6 @@
 
 #include <thc/wire/ranks.h>
 
-#include "../aggregator/report.h"
 #include "jobs.h"
 
 #define publish(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)

@@ -4,10 +4,11 @@
  * same jobs: rounds are running that rely on their constants. What differs is
  * named; nothing is thrown away unless the operator says --fresh.
  */
-#include <stdio.h>
 #include <string.h>
 
-#include "keep.h"
+#include <thc/names.h>
+
+#include "pins.h"
 
 #define DISCARD "; --fresh discards what is there, and all ranks have to join again"
 
@@ -39,50 +40,6 @@ int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, cons
 	return 0;
 }
 
-/* The first thing two plans differ in, as text; @was and @is get its values. */
-static const char *difference(const struct thcd_plan *a, const struct thcd_plan *b, double *was,
-			      double *is)
-{
-#define NUMBER(field, name)					\
-	if (a->field != b->field) {				\
-		*was = a->field;				\
-		*is = b->field;					\
-		return name;					\
-	}
-	NUMBER(scheme, "scheme")
-	NUMBER(ranks, "ranks")
-	NUMBER(bits, "bits")
-	NUMBER(granularity, "granularity")
-	NUMBER(sum_width, "sum_width")
-	NUMBER(data_slots, "slots")
-	NUMBER(norm_slots, "norm_slots")
-	NUMBER(quorum, "quorum")
-	NUMBER(deadline_ms, "deadline_ms")
-	NUMBER(block_log2, "log2 of block")
-	NUMBER(group_port, "group_port")
-#undef NUMBER
-	*was = *is = 0;
-	if (a->cookie != b->cookie)
-		return "cookie";
-	if (a->seed != b->seed)
-		return "seed";
-	if (a->clamp != b->clamp)
-		return "clamp";
-	if (memcmp(a->table, b->table, sizeof(a->table)))
-		return "table";
-	if (a->reply != b->reply)
-		return "reply";
-	if (!thc_addr_equal(&a->group, &b->group))
-		return "group";
-	if (a->nosum != b->nosum)
-		return "sum";
-	if (a->correlated != b->correlated)
-		return "correlated";
-	if (a->ttl_min != b->ttl_min)
-		return "hops";
-	return "something else";
-}
-
 bool thcd_keep_equal(const struct thcd_plan *was, const struct thcd_plan *is)
 {
 	struct thcd_plan there = *is;
@@ -95,12 +52,38 @@ bool thcd_keep_equal(const struct thcd_plan *was, const struct thcd_plan *is)
 int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is,
 			 struct thcd_error *e)
 {
-	double a, b;
-	const char *what = difference(was, is, &a, &b);
-
-	if (a != b)
-		return thcd_fail(e, "%s is %.0f, and %.0f is asked for", what, a, b);
-	return thcd_fail(e, "%s differs", what);
+#define NUMBER(field, name)                                                                      \
+	if (was->field != is->field)                                                             \
+		return thcd_fail(e, "%s is %u, and %u is asked for", name, was->field, is->field);
+#define OTHER(field, name)                                                                       \
+	if (memcmp(&was->field, &is->field, sizeof(was->field)))                                 \
+		return thcd_fail(e, "%s differs", name);
+	if (was->scheme != is->scheme)
+		return thcd_fail(e, "scheme is %s, and %s is asked for",
+				 thc_scheme_name[was->scheme % THC_SCHEMES_COUNT],
+				 thc_scheme_name[is->scheme % THC_SCHEMES_COUNT]);
+	NUMBER(ranks, "ranks")
+	NUMBER(bits, "bits")
+	NUMBER(granularity, "granularity")
+	NUMBER(sum_width, "sum_width")
+	NUMBER(data_slots, "slots")
+	NUMBER(norm_slots, "norm_slots")
+	NUMBER(quorum, "quorum")
+	NUMBER(deadline_ms, "deadline_ms")
+	NUMBER(block_log2, "log2 of block")
+	NUMBER(group_port, "group_port")
+	OTHER(cookie, "cookie")
+	OTHER(seed, "seed")
+	OTHER(clamp, "clamp")
+	OTHER(table, "table")
+	OTHER(reply, "reply")
+	OTHER(group, "group")
+	OTHER(nosum, "sum")
+	OTHER(correlated, "correlated")
+	OTHER(ttl_min, "hops")
+#undef NUMBER
+#undef OTHER
+	return thcd_fail(e, "something else differs");
 }
 
 static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_plan *is,

@@ -13,15 +13,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "../aggregator/report.h"
 #include "control.h"
-#include "deadline.h"
 #include "foreign.h"
-#include "guard.h"
 #include "jobs.h"
 #include "net.h"
 #include "notify.h"
-#include "config.h"
 #include "plan.h"
 #include "privileges.h"
 #include "receive.h"

@@ -16,7 +16,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../aggregator/report.h"
 #include "net.h"
 #include "plan.h"
 

@@ -35,6 +35,12 @@ int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thc
 
 void thcd_net_close(struct thcd *d);
 
+/* Binds the ports beside the base port that XDP answers from, on each address of d->socket: they
+ * are nobody else's. -1 and @e if one cannot be had.
+ */
+int thcd_guard_init(struct thcd *d, struct thcd_error *e);
+void thcd_guard_exit(struct thcd *d);
+
 /* Allocates the send batch. */
 int thcd_out_init(struct thcd *d, struct thcd_error *e);
 void thcd_out_exit(struct thcd *d);

@@ -8,12 +8,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "../aggregator/report.h"
+#include "join.h"
 #include "net.h"
 #include "plan.h"
 #include "receive.h"
 #include "software.h"
-#include "welcome.h"
 
 /* Datagrams per recvmmsg(), and calls before other sockets get their turn. */
 #define IN_BATCH	64

@@ -13,11 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../aggregator/report.h"
 #include "foreign.h"
 #include "jobs.h"
-#include "keep.h"
-#include "config.h"
+#include "pins.h"
 #include "plan.h"
 #include "reload.h"
 #include "xdp.h"

@@ -20,6 +20,7 @@
 
 #include "../../bpf/thc_maps.h"
 #include "../aggregator/record.h"
+#include "../aggregator/report.h"
 #include "libthc.h"
 
 #define THCD_LISTEN_MAX		4
@@ -47,13 +48,9 @@ uint64_t thcd_now_ms(void);
 
 /* Counters only the daemon has, beside struct thc_stats. */
 struct thcd_counters {
-	u64	unsent;		/* answers the kernel refused to send */
-	u64	overflow;	/* packets lost in a full receive buffer */
-	u64	past_xdp;	/* data packets that came by another way than XDP */
-	u64	gone;		/* answers asked for whose slot had moved on */
-	u64	refused;	/* JOINs answered with a refusal */
-	u64	muted;		/* refusals not sent, for their rate */
-	u64	foreign;	/* times another host was heard on a job's group */
+#define THCD_COUNTER(name, meaning) u64 name;
+	THCD_COUNTERS(THCD_COUNTER)
+#undef THCD_COUNTER
 };
 
 struct thcd_socket {

@@ -8,11 +8,9 @@
 
 #include <thc/wire/seal.h>
 
-#include "../aggregator/report.h"
 #include "join.h"
 #include "net.h"
 #include "plan.h"
-#include "welcome.h"
 #include "xdp.h"
 
 /* Refusals a second: they are longer than what provokes them, and who

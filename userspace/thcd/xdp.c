@@ -29,13 +29,10 @@
 #include <linux/if_link.h>
 
 #include "../aggregator/paths.h"
-#include "../aggregator/report.h"
 #include "../common/simd.h"
 #include "answer.h"
 #include "attach.h"
-#include "inspect.h"
 #include "jobs.h"
-#include "keep.h"
 #include "net.h"
 #include "pins.h"
 #include "privileges.h"
