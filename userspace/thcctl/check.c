@@ -279,15 +279,11 @@ int thcctl_check(struct thcctl *t, const char *interface)
 {
 	cJSON *o = cJSON_CreateObject();
 	int status = check_one(t, interface, o);
-	char *text;
 
 	if (t->json) {
 		if (interface)
 			cJSON_AddStringToObject(o, "interface", interface);
-		text = cJSON_Print(o);
-		if (text)
-			puts(text);
-		free(text);
+		thcctl_print_json(o);
 	} else if (interface) {
 		printf("\n%s\n",
 		       status ? "thcd cannot aggregate in XDP here; what is marked bad has to "

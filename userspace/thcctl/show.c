@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include <thc/names.h>
+
+#include "../aggregator/report.h"
 #include "thcctl.h"
 
 #define TEXTS		8
@@ -59,20 +61,28 @@ const char *thcctl_bytes(double n)
 	return out;
 }
 
-const char *thcctl_list(const cJSON *list, const char *none, char *out, int size)
+bool thcctl_is(const cJSON *o, const char *name)
 {
+	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, name));
+}
+
+/* A list as "0 2 5", numbers or texts; it lives until the next call. */
+static const char *list_text(const cJSON *o, const char *name)
+{
+	static char out[1024];
+	const int size = sizeof(out);
 	const cJSON *v;
 	int n = 0;
 
-	snprintf(out, size, "%s", none);
-	cJSON_ArrayForEach(v, list) if (n < size)
+	strcpy(out, "none");
+	cJSON_ArrayForEach(v, cJSON_GetObjectItemCaseSensitive(o, name)) if (n < size)
 		n += cJSON_IsString(v) ?
 			     snprintf(out + n, size - n, "%s%s", n ? " " : "", v->valuestring) :
 			     snprintf(out + n, size - n, "%s%.0f", n ? " " : "", v->valuedouble);
 	return out;
 }
 
-static int print_json(cJSON *o)
+int thcctl_print_json(const cJSON *o)
 {
 	char *text = cJSON_Print(o);
 
@@ -101,23 +111,19 @@ static void print_head(const cJSON *o)
 	printf("\n\n");
 }
 
-static void print_row(const char *name, double n, const char *meaning)
+static void print_row(const cJSON *o, const struct thc_name *row)
 {
-	printf("  %-12s %16s  %s\n", name, thcctl_grouped(n), meaning);
+	printf("  %-12s %16s  %s\n", row->name, thcctl_grouped(thcctl_number(o, row->name)),
+	       row->meaning);
 }
 
 static void print_daemon(const cJSON *own)
 {
 	static const struct thc_name rows[] = {
 		{ "sent", "frames sent by thcd: WELCOME, and answers XDP leaves to it" },
-		{ "unsent", "frames the kernel did not take" },
-		{ "overflow", "packets lost in a full receive buffer, before they were counted" },
-		{ "past_xdp", "packets that reached thcd by another way than the XDP program" },
-		{ "gone", "answers asked for whose slot had moved on" },
-		{ "refused", "JOINs refused" },
-		{ "muted", "refusals not sent, for their rate" },
-		{ "foreign",
-		  "times another host was heard on a job's group, once a minute at most" },
+#define ROW(name, meaning) { #name, meaning },
+		THCD_COUNTERS(ROW)
+#undef ROW
 	};
 	bool any = false;
 	unsigned int i;
@@ -128,7 +134,7 @@ static void print_daemon(const cJSON *own)
 		if (!any)
 			printf("thcd\n");
 		any = true;
-		print_row(rows[i].name, thcctl_number(own, rows[i].name), rows[i].meaning);
+		print_row(own, &rows[i]);
 	}
 }
 
@@ -142,18 +148,14 @@ static void print_stats(const cJSON *o)
 	printf("%-14s %16s  packets on a THC port\n", "received",
 	       thcctl_grouped(thcctl_number(o, "received")));
 	for (i = 0; i < THC_EVENT_FATES; i++)
-		print_row(thc_event_name[i].name, thcctl_number(events, thc_event_name[i].name),
-			  thc_event_name[i].meaning);
+		print_row(events, &thc_event_name[i]);
 	printf("%-14s %16s\n", "dropped", thcctl_grouped(thcctl_number(o, "dropped")));
 	for (i = THC_DROP_NONE + 1; i < THC_DROP_REASONS; i++)
 		if (thcctl_number(drops, thc_drop_name[i].name))
-			print_row(thc_drop_name[i].name,
-				  thcctl_number(drops, thc_drop_name[i].name),
-				  thc_drop_name[i].meaning);
+			print_row(drops, &thc_drop_name[i]);
 	printf("answers\n");
 	for (i = THC_EVENT_FATES; i < THC_EVENTS; i++)
-		print_row(thc_event_name[i].name, thcctl_number(events, thc_event_name[i].name),
-			  thc_event_name[i].meaning);
+		print_row(events, &thc_event_name[i]);
 	print_daemon(cJSON_GetObjectItemCaseSensitive(o, "daemon"));
 }
 
@@ -168,7 +170,7 @@ static cJSON *settled_stats(struct thcctl *t)
 	for (i = 0; i < 3; i++) {
 		cJSON_Delete(o);
 		o = thcctl_ask(t, "stats");
-		if (!o || cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "adds_up")))
+		if (!o || thcctl_is(o, "adds_up"))
 			break;
 	}
 	return o;
@@ -181,9 +183,9 @@ int thcctl_stats(struct thcctl *t)
 
 	if (!o)
 		return EXIT_FAILURE;
-	ok = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "adds_up"));
+	ok = thcctl_is(o, "adds_up");
 	if (t->json) {
-		print_json(o);
+		thcctl_print_json(o);
 	} else {
 		print_stats(o);
 		printf("\nreceived %s %s %s fates + %s drops: %s\n",
@@ -216,7 +218,7 @@ static const char *state_of(const cJSON *job)
 {
 	const cJSON *left = cJSON_GetObjectItemCaseSensitive(job, "left");
 
-	if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(job, "ready")))
+	if (!thcctl_is(job, "ready"))
 		return "waits for ranks to join";
 	if (!cJSON_GetArraySize(left))
 		return "all ranks are in";
@@ -226,31 +228,21 @@ static const char *state_of(const cJSON *job)
 
 static void print_job(const cJSON *j)
 {
-	const cJSON *given_up = cJSON_GetObjectItemCaseSensitive(j, "multicast_given_up");
-	char text[1024];
-
 	printf("job %.0f: session %.0f, %s\n", thcctl_number(j, "job"), thcctl_number(j, "epoch"),
 	       state_of(j));
 	printf("  %-12s %.0f; joined: %s\n", "ranks", thcctl_number(j, "ranks"),
-	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "joined"), "none", text,
-			   sizeof(text)));
-	printf("  %-12s %s\n", "left",
-	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "left"), "none", text,
-			   sizeof(text)));
-	printf("  %-12s %s\n", "prefix",
-	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "prefix"), "none", text,
-			   sizeof(text)));
+	       list_text(j, "joined"));
+	printf("  %-12s %s\n", "left", list_text(j, "left"));
+	printf("  %-12s %s\n", "prefix", list_text(j, "prefix"));
 	if (cJSON_HasObjectItem(j, "hops"))
 		printf("  %-12s at most %.0f routers on the way from a worker\n", "hops",
 		       thcctl_number(j, "hops"));
 	printf("  %-12s %s%s%s\n", "answers", thcctl_text(j, "reply"),
 	       *thcctl_text(j, "group") ? " to " : "", thcctl_text(j, "group"));
-	if (cJSON_IsTrue(given_up))
+	if (thcctl_is(j, "multicast_given_up"))
 		printf("  %-12s multicast does not reach every rank\n", "");
 	printf("  %-12s %s\n", "scheme", thcctl_text(j, "scheme"));
-	printf("  %-12s %s\n", "table",
-	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "table"), "none", text,
-			   sizeof(text)));
+	printf("  %-12s %s\n", "table", list_text(j, "table"));
 	printf("  %-12s clamps 1 in %.4g, %.0f-bit sums, blocks of %.0f\n", "",
 	       1 / thcctl_number(j, "clamp"), thcctl_number(j, "sum_width"),
 	       thcctl_number(j, "block"));
@@ -261,28 +253,25 @@ static void print_job(const cJSON *j)
 		printf("  %-12s %.0f ms, quorum %.0f\n", "deadline",
 		       thcctl_number(j, "deadline_ms"), thcctl_number(j, "quorum"));
 	printf("  %-12s %.0f chunks; some wait for ranks: %s\n", "open",
-	       thcctl_number(j, "open_generations"),
-	       thcctl_list(cJSON_GetObjectItemCaseSensitive(j, "waiting_for"), "none", text,
-			   sizeof(text)));
+	       thcctl_number(j, "open_generations"), list_text(j, "waiting_for"));
 	print_members(j);
 }
 
 int thcctl_job(struct thcctl *t, const char *number)
 {
-	cJSON *o = thcctl_ask(t, "jobs"), *list, *j;
+	cJSON *o = thcctl_ask(t, "jobs"), *j;
 	int status = EXIT_FAILURE;
 
 	if (!o)
 		return EXIT_FAILURE;
-	list = cJSON_GetObjectItemCaseSensitive(o, "jobs");
 	if (!number && t->json) {
-		status = print_json(o);
+		status = thcctl_print_json(o);
 		cJSON_Delete(o);
 		return status;
 	}
 	if (!number)
 		print_head(o);
-	cJSON_ArrayForEach(j, list)
+	cJSON_ArrayForEach(j, cJSON_GetObjectItemCaseSensitive(o, "jobs"))
 	{
 		char id[16];
 
@@ -291,7 +280,7 @@ int thcctl_job(struct thcctl *t, const char *number)
 			continue;
 		status = EXIT_SUCCESS;
 		if (t->json)
-			print_json(j);
+			thcctl_print_json(j);
 		else
 			print_job(j);
 	}
@@ -310,9 +299,9 @@ int thcctl_reload(struct thcctl *t)
 
 	if (!o)
 		return EXIT_FAILURE;
-	ok = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "ok"));
+	ok = thcctl_is(o, "ok");
 	if (t->json)
-		print_json(o);
+		thcctl_print_json(o);
 	else
 		cJSON_ArrayForEach(line, cJSON_GetObjectItemCaseSensitive(o, "said"))
 			puts(cJSON_IsString(line) ? line->valuestring : "");

@@ -55,16 +55,17 @@ int thcctl_top(struct thcctl *t);
 int thcctl_reload(struct thcctl *t);
 int thcctl_check(struct thcctl *t, const char *interface);
 
-/* A field of an object as number or text; 0 and "" when it is not there. */
+/* A field of an object as number, text or truth; 0, "" and false when it is not there. */
 double thcctl_number(const cJSON *o, const char *name);
 const char *thcctl_text(const cJSON *o, const char *name);
+bool thcctl_is(const cJSON *o, const char *name);
 
 /* "1,234,567" and "1.2 MiB"; texts live until the eighth call after. */
 const char *thcctl_grouped(double n);
 const char *thcctl_bytes(double n);
 
-/* "0 2 5", numbers or texts; or @none. */
-const char *thcctl_list(const cJSON *list, const char *none, char *out, int size);
+/* Prints an object; the exit status. */
+int thcctl_print_json(const cJSON *o);
 
 /* What `thcctl check` asks the kernel about an interface (netdev.c). */
 struct thcctl_netdev {
