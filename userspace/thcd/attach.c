@@ -18,7 +18,7 @@
 #include "attach.h"
 
 static bool loud;
-static char kernel_said[128];
+static char kernel_said[THCD_REASON_MAX];
 
 /* libbpf hands the kernel's extended error only to its log. */
 static int on_print(enum libbpf_print_level level, const char *format, va_list ap)
@@ -115,7 +115,7 @@ int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic
 		flags |= XDP_FLAGS_REPLACE;
 	*kernel_said = '\0';
 	err = bpf_xdp_attach(ifindex, prog_fd, flags, old_fd < 0 ? NULL : &opts);
-	snprintf(reason, 128, "%s", *kernel_said ? kernel_said : strerror(-err));
+	snprintf(reason, THCD_REASON_MAX, "%s", *kernel_said ? kernel_said : strerror(-err));
 	return err;
 }
 

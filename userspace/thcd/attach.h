@@ -25,9 +25,10 @@ int thcd_hook_foreign(const char *interface, const struct thcd_hook *hook, struc
  * thcd_hook_attach() - take the hook
  * @old_fd: program to replace atomically; -1: the hook must be free
  *
- * Returns 0 or a negative errno; @reason, of 128 characters, is the kernel's
- * own or strerror().
+ * Returns 0 or a negative errno; @reason, of THCD_REASON_MAX characters, is the
+ * kernel's own or strerror().
  */
+#define THCD_REASON_MAX	128
 int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic, char *reason);
 
 /* Gives the hook back if @prog_fd still holds it. */

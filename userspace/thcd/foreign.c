@@ -31,17 +31,6 @@ struct thcd_foreign {
 	uint64_t	again_ms[THC_JOBS_MAX];
 };
 
-/* Our socket of the group's family; NULL: this aggregator cannot send to it. */
-static const struct thcd_socket *socket_of(const struct thcd *d, const struct thc_addr *group)
-{
-	int i, family = thc_addr_is_v4(group) ? AF_INET : AF_INET6;
-
-	for (i = 0; i < d->sockets; i++)
-		if (d->socket[i].family == family)
-			return &d->socket[i];
-	return NULL;
-}
-
 static int become_member(int fd, const struct thc_addr *group, unsigned int ifindex)
 {
 	int one = 1, zero = 0;
@@ -64,13 +53,14 @@ static int become_member(int fd, const struct thc_addr *group, unsigned int ifin
 
 static int listen_to(const struct thcd *d, const struct thcd_plan *plan)
 {
-	const struct thcd_socket *s = socket_of(d, &plan->group);
+	int i = thcd_socket_for(d, &plan->group), fd;
+	const struct thcd_socket *s;
 	struct sockaddr_storage ss;
 	socklen_t length;
-	int fd;
 
-	if (!s)
+	if (i < 0)
 		return -1;
+	s = &d->socket[i];
 	fd = socket(s->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -1;

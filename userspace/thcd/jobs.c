@@ -29,11 +29,6 @@
 
 #define publish(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
 
-void thcd_job_pairs(struct thc_pairs *pairs, const struct thcd_plan *plan)
-{
-	thc_pairs_init(pairs, plan->table);
-}
-
 /* The clock, so that packets of a dead aggregator's epochs are not taken for
  * ours: in sixteenths of a second, for a service manager restarts a daemon
  * within one; never 0, which is what an unused slot holds. If the clock was set
@@ -76,7 +71,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->deadline_ms = plan->deadline_ms;
 	job->group = plan->group;
 	if (d->pairs)
-		thcd_job_pairs(&d->pairs[plan->job], plan);
+		thc_pairs_init(&d->pairs[plan->job], plan->table);
 	publish(job->active, 1);
 }
 

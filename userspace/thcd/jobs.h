@@ -21,9 +21,6 @@ void thcd_job_forget(struct thcd *d, u32 id);
 /* Ranks that have joined and not left. */
 u64 thcd_job_inside(const struct thc_job *job);
 
-/* Pair table of a plan. */
-void thcd_job_pairs(struct thc_pairs *pairs, const struct thcd_plan *plan);
-
 /* Rank @rank joins from @path; it is not yet in the epoch. */
 void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path);
 

@@ -27,7 +27,7 @@
 #define SEND_TIMEOUT_MS	100
 
 struct thcd_out {
-	struct {
+	struct queue {
 		int			count;
 		struct mmsghdr		msg[OUT_BATCH];
 		struct iovec		iov[OUT_BATCH];
@@ -213,31 +213,32 @@ static void enlarge(int fd)
 static int set_options(const struct thcd *d, const struct thcd_socket *s)
 {
 	struct timeval patience = { .tv_usec = SEND_TIMEOUT_MS * 1000 };
+	struct ip_mreqn out4 = { .imr_address.s_addr = s->addr.word[3], .imr_ifindex = s->ifindex };
 	/* XDP serves no workers of this host, and foreign.c is a member of the groups */
 	int one = 1, loop = d->software, ttl = THC_TTL, ttl_group = THC_TTL_GROUP;
+	const struct {
+		int name[2];	/* of IPv4 and IPv6 */
+		const int *value;
+	} option[] = {
+		{ { IP_RECVTOS, IPV6_RECVTCLASS }, &one },
+		{ { IP_RECVTTL, IPV6_RECVHOPLIMIT }, &one },
+		{ { IP_TTL, IPV6_UNICAST_HOPS }, &ttl },
+		{ { IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS }, &ttl_group },
+		{ { IP_MULTICAST_LOOP, IPV6_MULTICAST_LOOP }, &loop },
+	};
+	bool v6 = s->family == AF_INET6;
+	unsigned int i;
 
 	enlarge(s->fd);
 	setsockopt(s->fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
 	setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (s->family == AF_INET) {
-		struct ip_mreqn out = { .imr_address.s_addr = s->addr.word[3],
-					.imr_ifindex = s->ifindex };
-
-		return setsockopt(s->fd, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one)) ||
-		       setsockopt(s->fd, IPPROTO_IP, IP_RECVTTL, &one, sizeof(one)) ||
-		       setsockopt(s->fd, IPPROTO_IP, IP_TTL, &ttl, sizeof(ttl)) ||
-		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_TTL, &ttl_group,
-				  sizeof(ttl_group)) ||
-		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_LOOP, &loop, sizeof(loop)) ||
-		       setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof(out));
-	}
-	return setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &one, sizeof(one)) ||
-	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &one, sizeof(one)) ||
-	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &ttl, sizeof(ttl)) ||
-	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &ttl_group,
-			  sizeof(ttl_group)) ||
-	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &loop, sizeof(loop)) ||
-	       setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &s->ifindex, sizeof(s->ifindex));
+	for (i = 0; i < sizeof(option) / sizeof(option[0]); i++)
+		if (setsockopt(s->fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, option[i].name[v6],
+			       option[i].value, sizeof(int)))
+			return -1;
+	return v6 ? setsockopt(s->fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &s->ifindex,
+			       sizeof(s->ifindex)) :
+		    setsockopt(s->fd, IPPROTO_IP, IP_MULTICAST_IF, &out4, sizeof(out4));
 }
 
 static int bind_failed(const char *address, u16 port, struct thcd_error *e)
@@ -360,10 +361,11 @@ void thcd_out_exit(struct thcd *d)
 
 static void flush_socket(struct thcd *d, int i)
 {
-	int done = 0, count = d->out->queue[i].count;
+	struct queue *q = &d->out->queue[i];
+	int done = 0;
 
-	while (done < count) {
-		int n = sendmmsg(d->socket[i].fd, d->out->queue[i].msg + done, count - done, 0);
+	while (done < q->count) {
+		int n = sendmmsg(d->socket[i].fd, q->msg + done, q->count - done, 0);
 
 		if (n > 0) {
 			d->stats.event[THC_EVENT_SENT] += n;
@@ -377,7 +379,7 @@ static void flush_socket(struct thcd *d, int i)
 		thcd_say_limited("an answer was not sent: %s", strerror(errno));
 		done++;
 	}
-	d->out->queue[i].count = 0;
+	q->count = 0;
 }
 
 void thcd_out_flush(struct thcd *d)
@@ -385,11 +387,10 @@ void thcd_out_flush(struct thcd *d)
 	int i;
 
 	for (i = 0; i < d->sockets; i++)
-		if (d->out->queue[i].count)
-			flush_socket(d, i);
+		flush_socket(d, i);
 }
 
-static int socket_for(const struct thcd *d, const struct thc_addr *addr)
+int thcd_socket_for(const struct thcd *d, const struct thc_addr *addr)
 {
 	int i, family = thc_addr_is_v4(addr) ? AF_INET : AF_INET6;
 
@@ -402,8 +403,8 @@ static int socket_for(const struct thcd *d, const struct thc_addr *addr)
 void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const struct thc_hdr *h,
 		  const u64 *words, const void *bytes, u32 length)
 {
-	int i = socket_for(d, addr), at;
-	struct mmsghdr *m;
+	int i = thcd_socket_for(d, addr), at;
+	struct queue *q;
 	u8 *frame;
 	u32 k;
 
@@ -411,23 +412,23 @@ void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const s
 		d->counters.unsent++;
 		return;
 	}
-	if (d->out->queue[i].count == OUT_BATCH)
+	q = &d->out->queue[i];
+	if (q->count == OUT_BATCH)
 		flush_socket(d, i);
-	at = d->out->queue[i].count++;
-	frame = d->out->queue[i].frame[at];
+	at = q->count++;
+	frame = q->frame[at];
 	memcpy(frame, h, sizeof(*h));
 	if (bytes)
 		memcpy(frame + sizeof(*h), bytes, length);
 	else if (words)
 		for (k = 0; k < length / 8; k++)
 			((thc_word *)(frame + sizeof(*h)))[k] = thc_le64(words[k]);
-	d->out->queue[i].iov[at].iov_base = frame;
-	d->out->queue[i].iov[at].iov_len = sizeof(*h) + length;
-	m = &d->out->queue[i].msg[at];
-	memset(m, 0, sizeof(*m));
-	m->msg_hdr.msg_iov = &d->out->queue[i].iov[at];
-	m->msg_hdr.msg_iovlen = 1;
-	m->msg_hdr.msg_name = &d->out->queue[i].to[at];
-	m->msg_hdr.msg_namelen = thcd_sockaddr(&d->out->queue[i].to[at], addr, port,
-					       d->socket[i].family, d->socket[i].ifindex);
+	q->iov[at] = (struct iovec){ .iov_base = frame, .iov_len = sizeof(*h) + length };
+	q->msg[at].msg_hdr = (struct msghdr){
+		.msg_iov = &q->iov[at],
+		.msg_iovlen = 1,
+		.msg_name = &q->to[at],
+		.msg_namelen = thcd_sockaddr(&q->to[at], addr, port, d->socket[i].family,
+					     d->socket[i].ifindex),
+	};
 }

@@ -33,6 +33,9 @@ int thcd_net_address(const char *interface, int family, struct thc_addr *addr);
  */
 int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e);
 
+/* Index of our socket of @addr's family; -1: this aggregator cannot send to it. */
+int thcd_socket_for(const struct thcd *d, const struct thc_addr *addr);
+
 void thcd_net_close(struct thcd *d);
 
 /* Binds the ports beside the base port that XDP answers from, on each address of d->socket: they

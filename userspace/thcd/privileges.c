@@ -16,13 +16,6 @@
 
 #include "privileges.h"
 
-#define KEPT_MAX	2
-
-struct kept {
-	cap_value_t	cap[KEPT_MAX];
-	int		count;
-};
-
 static bool has(cap_t caps, cap_value_t cap, cap_flag_t set)
 {
 	cap_flag_value_t on = CAP_CLEAR;
@@ -53,92 +46,67 @@ static bool any_deadline(const struct thcd *d)
 	return false;
 }
 
-/* What this thcd needs, as far as it has it. */
-static struct kept choose(const struct thcd *d, const struct thcd_config *c, cap_t have)
+/* What this thcd needs, as far as it has it; NULL: the kernel does not say. */
+static cap_t choose(const struct thcd *d, const struct thcd_config *c, cap_t have)
 {
-	cap_value_t want[KEPT_MAX];
-	struct kept k = { .count = 0 };
-	int i, n = 0;
+	const cap_value_t want[] = { CAP_NET_ADMIN, CAP_BPF };
+	int i, n = d->software ? 0 : c->file || any_deadline(d) ? 2 : 1;
+	cap_t left = cap_init();
 
-	if (d->software)
-		return k;
-	want[n++] = CAP_NET_ADMIN;
-	if (c->file || any_deadline(d))
-		want[n++] = CAP_BPF;
-	for (i = 0; i < n; i++)
-		if (has(have, want[i], CAP_PERMITTED))
-			k.cap[k.count++] = want[i];
-	return k;
-}
-
-static bool is_kept(const struct kept *k, cap_value_t cap)
-{
-	int i;
-
-	for (i = 0; i < k->count; i++)
-		if (k->cap[i] == cap)
-			return true;
-	return false;
+	for (i = 0; left && i < n; i++)
+		if (has(have, want[i], CAP_PERMITTED)) {
+			cap_set_flag(left, CAP_PERMITTED, 1, &want[i], CAP_SET);
+			cap_set_flag(left, CAP_EFFECTIVE, 1, &want[i], CAP_SET);
+		}
+	return left;
 }
 
 /* Who may not do that was started with little, and no_new_privs holds all the same. */
-static int shrink_bounds(const struct kept *k, cap_t have)
+static int shrink_bounds(cap_t left, cap_t have)
 {
 	cap_value_t cap;
 
 	if (!has(have, CAP_SETPCAP, CAP_EFFECTIVE))
 		return 0;
 	for (cap = 0; cap < cap_max_bits(); cap++)
-		if (!is_kept(k, cap) && cap_get_bound(cap) > 0 && cap_drop_bound(cap))
+		if (!has(left, cap, CAP_PERMITTED) && cap_get_bound(cap) > 0 && cap_drop_bound(cap))
 			return -1;
 	return 0;
 }
 
-static int apply(const struct kept *k, cap_t have)
+static void name_all(cap_t left, char *text, size_t size)
 {
-	cap_t left = cap_init();
-	int err;
-
-	if (!left)
-		return -1;
-	err = k->count && (cap_set_flag(left, CAP_PERMITTED, k->count, k->cap, CAP_SET) ||
-			   cap_set_flag(left, CAP_EFFECTIVE, k->count, k->cap, CAP_SET));
-	err = err || shrink_bounds(k, have) || cap_reset_ambient() || cap_set_proc(left) ||
-	      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	cap_free(left);
-	return err ? -1 : 0;
-}
-
-static void name_all(const struct kept *k, char *text, size_t size)
-{
+	cap_value_t cap;
 	size_t used = 0;
-	int i;
 
 	snprintf(text, size, "none");
-	for (i = 0; i < k->count && used < size; i++) {
-		char *name = cap_to_name(k->cap[i]);
+	for (cap = 0; cap < cap_max_bits() && used < size; cap++) {
+		char *name = has(left, cap, CAP_PERMITTED) ? cap_to_name(cap) : NULL;
 
-		used += snprintf(text + used, size - used, "%s%s", i ? " " : "", name ? name : "?");
+		if (name)
+			used += snprintf(text + used, size - used, "%s%s", used ? " " : "", name);
 		cap_free(name);
 	}
 }
 
 int thcd_privileges_drop(struct thcd *d, const struct thcd_config *c, struct thcd_error *e)
 {
-	cap_t have = cap_get_proc();
-	struct kept k;
+	cap_t have = cap_get_proc(), left;
 	int err;
 
 	if (!have)
 		return thcd_fail(e, "cannot read the capabilities of thcd: %s", strerror(errno));
-	k = choose(d, c, have);
-	err = apply(&k, have);
-	cap_free(have);
+	left = choose(d, c, have);
+	err = !left || shrink_bounds(left, have) || cap_reset_ambient() || cap_set_proc(left) ||
+	      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (err)
-		return thcd_fail(e, "cannot drop capabilities: %s; thcd does not serve with all",
-				 strerror(errno));
-	name_all(&k, d->privileges, sizeof(d->privileges));
-	if (d->verbose)
+		thcd_fail(e, "cannot drop capabilities: %s; thcd does not serve with all",
+			  strerror(errno));
+	else
+		name_all(left, d->privileges, sizeof(d->privileges));
+	cap_free(have);
+	cap_free(left);
+	if (!err && d->verbose)
 		thcd_say("capabilities left: %s", d->privileges);
-	return 0;
+	return err ? -1 : 0;
 }

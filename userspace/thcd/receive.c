@@ -99,6 +99,16 @@ static void prepare(struct batch *b)
 	}
 }
 
+static u32 value_of(struct cmsghdr *c)
+{
+	u32 value = *CMSG_DATA(c);
+
+	/* a TOS is one byte or an int, by kernel and family */
+	if (c->cmsg_len >= CMSG_LEN(sizeof(value)))
+		memcpy(&value, CMSG_DATA(c), sizeof(value));
+	return value;
+}
+
 /* @ttl: out: what is left of it */
 static bool read_control(struct thcd *d, struct thcd_socket *s, struct msghdr *m, u8 *ttl)
 {
@@ -107,30 +117,17 @@ static bool read_control(struct thcd *d, struct thcd_socket *s, struct msghdr *m
 
 	*ttl = 0;
 	for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		u32 value = value_of(c);
+
 		if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) ||
 		    (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)) {
-			/* one byte or an int, by kernel and family */
-			u8 tos = *CMSG_DATA(c);
-
-			if (c->cmsg_len >= CMSG_LEN(sizeof(int))) {
-				int wide;
-
-				memcpy(&wide, CMSG_DATA(c), sizeof(wide));
-				tos = wide;
-			}
-			ce = (tos & ECN_MASK) == ECN_CE;
+			ce = (value & ECN_MASK) == ECN_CE;
 		} else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TTL) ||
 			   (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_HOPLIMIT)) {
-			int left;
-
-			memcpy(&left, CMSG_DATA(c), sizeof(left));
-			*ttl = left;
+			*ttl = value;
 		} else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
-			u32 lost;
-
-			memcpy(&lost, CMSG_DATA(c), sizeof(lost));
-			d->counters.overflow += (u32)(lost - s->lost);
-			s->lost = lost;
+			d->counters.overflow += (u32)(value - s->lost);
+			s->lost = value;
 		}
 	}
 	return ce;

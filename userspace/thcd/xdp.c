@@ -73,11 +73,16 @@ struct thcd_xdp {
 
 static void *map_memory(int fd, size_t bytes)
 {
-	size_t page = sysconf(_SC_PAGESIZE);
-	void *p = mmap(NULL, (bytes + page - 1) / page * page, PROT_READ | PROT_WRITE, MAP_SHARED,
-		       fd, 0);
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	return p == MAP_FAILED ? NULL : p;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
 }
 
 /* Opens or creates a map of the daemon's own. */
@@ -139,11 +144,17 @@ static void close_state(struct thcd *d)
 	if (d->record)
 		munmap(d->record, THC_JOBS_MAX * sizeof(*d->record));
 	d->record = NULL;
-	if (x->meta_fd >= 0)
-		close(x->meta_fd);
-	if (x->state_fd >= 0)
-		close(x->state_fd);
-	x->meta_fd = x->state_fd = -1;
+	close_fd(&x->meta_fd);
+	close_fd(&x->state_fd);
+}
+
+/* Can the pins be trusted? */
+static int set_complete(struct thcd_xdp *x, bool complete)
+{
+	u32 key = 0;
+
+	x->meta.complete = complete;
+	return x->meta_fd < 0 ? -1 : bpf_map_update_elem(x->meta_fd, &key, &x->meta, 0);
 }
 
 static u64 own_netns(void)
@@ -175,11 +186,9 @@ static int discard(struct thcd *d, bool *detached, struct thcd_error *e)
 		return thcd_fail(e,
 				 "cannot detach the XDP program from %s: %s; nothing was discarded",
 				 d->interface, strerror(-err));
-	if (x->old_fd >= 0) {
-		close(x->old_fd);
-		x->old_fd = -1;
+	if (x->old_fd >= 0)
 		x->hook.id = 0;
-	}
+	close_fd(&x->old_fd);
 	return thcd_pins_remove(&x->pins);
 }
 
@@ -190,8 +199,7 @@ static int pinned_program(const struct thcd_xdp *x)
 
 	if (fd >= 0 && thcd_prog_id(fd) == x->hook.id)
 		return fd;
-	if (fd >= 0)
-		close(fd);
+	close_fd(&fd);
 	return bpf_obj_get(thc_pin(x->pins.dir, "prog").path);
 }
 
@@ -346,19 +354,6 @@ static int load(struct thcd *d, bool generic, struct thcd_error *e)
 			 strerror(-err));
 }
 
-static int map_all(struct thcd *d, struct thcd_error *e)
-{
-	struct thcd_xdp *x = d->xdp;
-
-	d->slots = x->meta.slots;
-	d->job = map_memory(bpf_map__fd(x->skel->maps.jobs), THC_JOBS_MAX * sizeof(*d->job));
-	d->slot = map_memory(bpf_map__fd(x->skel->maps.slots), d->slots * sizeof(*d->slot));
-	d->lanes = map_memory(bpf_map__fd(x->skel->maps.lanes), d->slots * sizeof(*d->lanes));
-	if (!d->job || !d->slot || !d->lanes)
-		return thcd_fail(e, "cannot map the aggregator's slots: %s", strerror(errno));
-	return 0;
-}
-
 /* fan[k]: the interface k + 1 times, each with the egress program. */
 static int fill_fan(struct thcd_xdp *x, u32 k, struct thcd_error *e)
 {
@@ -394,22 +389,14 @@ static int on_relay(void *ctx, void *data, size_t size)
 	if (size < sizeof(r))
 		return 0;
 	memcpy(&r, data, sizeof(r));
-	if (r.kind == THC_RELAY_HEADER) {
+	if (r.kind == THC_RELAY_HEADER)
 		thcd_answer_header(d, &r.path, &r.hdr);
+	else if (r.job >= THC_JOBS_MAX || r.slot >= d->job[r.job].slots || r.rank >= THC_RANKS_MAX)
 		return 0;
-	}
-	if (r.job >= THC_JOBS_MAX || r.slot >= d->job[r.job].slots || r.rank >= THC_RANKS_MAX)
-		return 0;
-	switch ((enum thc_relay_kind)r.kind) {
-	case THC_RELAY_ALL:
+	else if (r.kind == THC_RELAY_ALL)
 		thcd_answer_all(d, r.job, r.slot, r.generation);
-		break;
-	case THC_RELAY_ONE:
+	else if (r.kind == THC_RELAY_ONE)
 		thcd_answer_one(d, r.job, r.slot, r.generation, r.rank);
-		break;
-	case THC_RELAY_HEADER:
-		break;
-	}
 	return 0;
 }
 
@@ -428,8 +415,12 @@ static int open_maps(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
 
-	if (map_all(d, e))
-		return -1;
+	d->slots = x->meta.slots;
+	d->job = map_memory(bpf_map__fd(x->skel->maps.jobs), THC_JOBS_MAX * sizeof(*d->job));
+	d->slot = map_memory(bpf_map__fd(x->skel->maps.slots), d->slots * sizeof(*d->slot));
+	d->lanes = map_memory(bpf_map__fd(x->skel->maps.lanes), d->slots * sizeof(*d->lanes));
+	if (!d->job || !d->slot || !d->lanes)
+		return thcd_fail(e, "cannot map the aggregator's slots: %s", strerror(errno));
 	x->relay = ring_buffer__new(bpf_map__fd(x->skel->maps.relay), on_relay, d, NULL);
 	return x->relay ? 0 : thcd_fail(e, "cannot open the relay ring: %s", strerror(errno));
 }
@@ -558,7 +549,7 @@ int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e)
 
 	if (x->adopted)
 		return 0;
-	thcd_job_pairs(&pairs, &d->record[job_id].plan);
+	thc_pairs_init(&pairs, d->record[job_id].plan.table);
 	if (bpf_map_update_elem(bpf_map__fd(x->skel->maps.pairs), &key, &pairs, 0))
 		return thcd_fail(e, "cannot load the table of job %u: %s", job_id, strerror(errno));
 	return x->generic ? 0 : fill_fan(x, d->job[job_id].ranks, e);
@@ -644,8 +635,7 @@ static int fall_back(struct thcd *d, const char *reason, struct thcd_error *e)
 int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
-	char reason[128];
-	u32 key = 0;
+	char reason[THCD_REASON_MAX];
 	int err;
 
 	if (x->adopted)
@@ -663,11 +653,8 @@ int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_err
 	if (thcd_inspect(d, !x->generic, c->force, e) || pin_done(x, e))
 		return -1;
 	/* what the predecessor's program holds, thc.ko for one, is free now */
-	if (x->old_fd >= 0)
-		close(x->old_fd);
-	x->old_fd = -1;
-	x->meta.complete = 1;
-	if (bpf_map_update_elem(x->meta_fd, &key, &x->meta, 0))
+	close_fd(&x->old_fd);
+	if (set_complete(x, true))
 		return thcd_fail(e, "cannot write the pinned state: %s", strerror(errno));
 	return 0;
 }
@@ -740,17 +727,6 @@ static bool take_off(struct thcd *d)
 	return false;
 }
 
-/* Those that cannot be removed are of no use to a successor. */
-static void remove_pins(struct thcd_xdp *x)
-{
-	u32 key = 0;
-
-	x->meta.complete = 0;
-	if (x->meta_fd >= 0)
-		bpf_map_update_elem(x->meta_fd, &key, &x->meta, 0);
-	thcd_pins_remove(&x->pins);
-}
-
 void thcd_xdp_exit(struct thcd *d, bool failed)
 {
 	struct thcd_xdp *x = d->xdp;
@@ -760,15 +736,17 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 		return;
 	/* a start that failed leaves a predecessor's aggregator alone */
 	stays = x->adopted || x->handed_over || (failed && !x->fresh);
-	if (!stays && take_off(d))
-		remove_pins(x);
-	if (x->adopted && x->close_fd >= 0)
-		close(x->close_fd);
+	if (!stays && take_off(d)) {
+		/* those that cannot be removed are of no use to a successor */
+		set_complete(x, false);
+		thcd_pins_remove(&x->pins);
+	}
+	if (x->adopted)
+		close_fd(&x->close_fd);
 	if (x->skel)
 		unload(d);
 	close_state(d);
-	if (x->old_fd >= 0)
-		close(x->old_fd);
+	close_fd(&x->old_fd);
 	thcd_pins_close(&x->pins);
 	free(x);
 	d->xdp = NULL;
