@@ -144,7 +144,7 @@ void thcd_control_close(struct thcd_control_state *s)
 {
 	int i;
 
-	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
+	for (i = 0; i < THCD_CONTROL_CLIENTS && s->listener >= 0; i++)
 		if (s->client[i] >= 0)
 			close(s->client[i]);
 	if (s->listener >= 0)

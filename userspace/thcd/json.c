@@ -42,50 +42,33 @@ static const char *skip_blanks(const char *at)
 	return at;
 }
 
-/* @at: a quote; returns what follows the string. */
-static const char *skip_string(const char *at)
-{
-	for (at++; *at && *at != '"'; at++)
-		if (*at == '\\' && at[1])
-			at++;
-	return *at ? at + 1 : at;
-}
-
-/* Returns what follows the value at @at: a comma, a bracket, the end. */
+/* Returns what follows the value at @at. */
 static const char *skip_value(const char *at)
 {
-	int depth = 0;
+	const char *end = at;
 
-	while (*at) {
-		if (*at == '"') {
-			at = skip_string(at);
-			continue;
-		}
-		if (!depth && strchr(",]}", *at))
-			break;
-		depth += *at == '[' || *at == '{';
-		depth -= *at == ']' || *at == '}';
-		at++;
-	}
-	return at;
-}
-
-/* Where the @index-th member or element of the object or list at @at begins. */
-static const char *enter(const char *at, int index)
-{
-	at = skip_blanks(at + 1);
-	for (; index > 0 && *at; index--) {
-		at = skip_value(at);
-		at = *at == ',' ? skip_blanks(at + 1) : at;
-	}
-	return at;
+	cJSON_Delete(cJSON_ParseWithOpts(at, &end, 0));
+	return skip_blanks(end);
 }
 
 /* @at: the key of a member; returns where its value begins. */
 static const char *value_of(const char *at)
 {
-	at = skip_blanks(skip_string(at));
+	at = skip_value(at);
 	return *at == ':' ? skip_blanks(at + 1) : at;
+}
+
+/* Where the @index-th member or element of the object or list at @at begins. */
+static const char *enter(const char *at, int index)
+{
+	bool object = *at == '{';
+
+	at = skip_blanks(at + 1);
+	for (; index > 0 && *at; index--) {
+		at = skip_value(object ? value_of(at) : at);
+		at = *at == ',' ? skip_blanks(at + 1) : at;
+	}
+	return at;
 }
 
 static int index_in(const cJSON *parent, const cJSON *item)

@@ -357,10 +357,7 @@ int main(int argc, char **argv)
 	static struct run r = { .control.listener = -1 };
 	struct thcd_error e = { "" };
 	enum thcd_start start_as;
-	int i;
 
-	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
-		r.control.client[i] = -1;
 	thcd_config_init(&r.c);
 	start_as = thcd_options(&r.c, argc, argv, &e);
 	if (start_as == THCD_DONE)

@@ -45,6 +45,13 @@ static void tell(cJSON *said, const char *format, ...)
 		cJSON_AddItemToArray(said, cJSON_CreateString(line));
 }
 
+/* For tell(): what is said is why something stays as it was. */
+static cJSON *failed(struct again *a)
+{
+	a->failed = true;
+	return a->said;
+}
+
 static void look_at_settings(const struct again *a)
 {
 	unsigned int at = 0;
@@ -81,8 +88,7 @@ static int add(struct again *a, u32 id, struct thcd_plan *plan)
 	struct thcd_error e;
 
 	if (!find_slots(d, need, &plan->slot_base)) {
-		a->failed = true;
-		tell(a->said,
+		tell(failed(a),
 		     "reload: job %u: no %u slots in a row are free, and a running thcd gets no "
 		     "more: restart it, with spare_slots for jobs to come",
 		     id, need);
@@ -91,8 +97,7 @@ static int add(struct again *a, u32 id, struct thcd_plan *plan)
 	thcd_job_create(d, plan);
 	if (!d->software && thcd_xdp_job(d, id, &e)) {
 		thcd_job_forget(d, id);
-		a->failed = true;
-		tell(a->said, "reload: %s", e.text);
+		tell(failed(a), "reload: %s", e.text);
 		return -1;
 	}
 	thcd_foreign_job(d, id);
@@ -109,8 +114,7 @@ static bool take_away(struct again *a, u32 id)
 	/* the packets that found the job still there have to be through */
 	if (!d->software && thcd_xdp_wait(d, &e)) {
 		thcd_job_show(d, id, true);
-		a->failed = true;
-		tell(a->said, "reload: job %u stays: %s", id, e.text);
+		tell(failed(a), "reload: job %u stays: %s", id, e.text);
 		return false;
 	}
 	thcd_job_forget(d, id);
@@ -126,47 +130,34 @@ static bool may_go(struct again *a, u32 id, const char *why)
 
 	if (!inside)
 		return true;
-	a->failed = true;
-	tell(a->said,
+	tell(failed(a),
 	     "reload: job %u stays as it is: %s, but %d of its %u ranks %s in it: reload once more "
 	     "when they have left",
 	     id, why, inside, job->ranks, inside == 1 ? "is" : "are");
 	return false;
 }
 
-static void remove_job(struct again *a, u32 id)
+static void tell_job(const struct again *a, const char *change, u32 id)
 {
-	if (may_go(a, id, "the file has it no more") && take_away(a, id))
-		tell(a->said, "reload: job %u removed", id);
+	char text[THCD_TEXT_MAX];
+
+	thcd_job_describe(&a->plan[id], text, sizeof(text));
+	tell(a->said, "reload: %s %s", change, text);
 }
 
 static void replace_job(struct again *a, u32 id)
 {
 	struct thcd_plan was = a->d->record[id].plan;
-	char text[THCD_TEXT_MAX];
 	struct thcd_error e;
 
 	thcd_keep_difference(&was, &a->plan[id], &e);
 	if (!may_go(a, id, e.text) || !take_away(a, id))
 		return;
-	if (add(a, id, &a->plan[id])) {
-		/* its slots are still free */
-		if (add(a, id, &was))
-			tell(a->said, "reload: job %u is gone: reload once more", id);
-		return;
-	}
-	thcd_job_describe(&a->plan[id], text, sizeof(text));
-	tell(a->said, "reload: changed %s", text);
-}
-
-static void add_job(struct again *a, u32 id)
-{
-	char text[THCD_TEXT_MAX];
-
-	if (add(a, id, &a->plan[id]))
-		return;
-	thcd_job_describe(&a->plan[id], text, sizeof(text));
-	tell(a->said, "reload: added %s", text);
+	if (!add(a, id, &a->plan[id]))
+		tell_job(a, "changed", id);
+	/* its slots are still free */
+	else if (add(a, id, &was))
+		tell(a->said, "reload: job %u is gone: reload once more", id);
 }
 
 /* What is removed makes room for the rest. */
@@ -176,14 +167,15 @@ static void change_jobs(struct again *a)
 	u32 id;
 
 	for (id = 0; id < THC_JOBS_MAX; id++)
-		if (r[id].used && !a->plan[id].ranks)
-			remove_job(a, id);
+		if (r[id].used && !a->plan[id].ranks && may_go(a, id, "the file has it no more") &&
+		    take_away(a, id))
+			tell(a->said, "reload: job %u removed", id);
 	for (id = 0; id < THC_JOBS_MAX; id++) {
 		if (!a->plan[id].ranks)
 			continue;
-		if (!r[id].used)
-			add_job(a, id);
-		else if (!thcd_keep_equal(&r[id].plan, &a->plan[id]))
+		if (!r[id].used && !add(a, id, &a->plan[id]))
+			tell_job(a, "added", id);
+		else if (r[id].used && !thcd_keep_equal(&r[id].plan, &a->plan[id]))
 			replace_job(a, id);
 	}
 }
@@ -237,9 +229,9 @@ static void apply(struct again *a)
 
 	look_at_settings(a);
 	if (differ && !a->d->software && !thcd_xdp_owns(a->d)) {
-		a->failed = true;
-		tell(a->said, "reload: a thcd without root cannot change jobs: thcd --prepare, see "
-			      "thcd(8)");
+		tell(failed(a),
+		     "reload: a thcd without root cannot change jobs: thcd --prepare, see "
+		     "thcd(8)");
 	} else if (differ) {
 		change_jobs(a);
 	} else if (!changed) {
