@@ -108,11 +108,30 @@ static bool has_flag(const char *interface, unsigned int command, unsigned int f
 	return !ethtool(interface, &value) && value.data & flag;
 }
 
-static bool has_native_program(const char *interface)
+int thc_device_hook(unsigned int ifindex, struct thc_hook *out)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, q);
+	int fd, err = bpf_xdp_query(ifindex, 0, &q);
+	struct bpf_prog_info info = { .name = "?" };
+	__u32 len = sizeof(info);
 
-	return !bpf_xdp_query(if_nametoindex(interface), 0, &q) && q.drv_prog_id;
+	memset(out, 0, sizeof(*out));
+	out->id = q.drv_prog_id ? q.drv_prog_id : q.hw_prog_id ? q.hw_prog_id : q.skb_prog_id;
+	out->generic = out->id && out->id == q.skb_prog_id;
+	fd = out->id ? bpf_prog_get_fd_by_id(out->id) : -1;
+	if (fd >= 0) {
+		bpf_obj_get_info_by_fd(fd, &info, &len);
+		close(fd);
+	}
+	snprintf(out->name, sizeof(out->name), "%s", info.name);
+	return err;
+}
+
+static bool has_native_program(const char *interface)
+{
+	struct thc_hook hook;
+
+	return !thc_device_hook(if_nametoindex(interface), &hook) && hook.id && !hook.generic;
 }
 
 void thc_device_link(const char *interface, struct thc_finding *f)

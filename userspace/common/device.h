@@ -29,6 +29,16 @@ void thc_find(struct thc_finding *f, enum thc_fit fit, const char *format, ...)
 /* Name of the driver, or "unknown". */
 void thc_device_driver(const char *interface, char *out, size_t size);
 
+/* Who holds an interface's XDP hook. */
+struct thc_hook {
+	unsigned int	id;		/* program, 0: nobody */
+	bool		generic;
+	char		name[32];	/* "?": not known */
+};
+
+/* 0 or a negative errno. */
+int thc_device_hook(unsigned int ifindex, struct thc_hook *out);
+
 /* Is the link up? */
 void thc_device_link(const char *interface, struct thc_finding *f);
 

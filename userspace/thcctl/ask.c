@@ -122,25 +122,23 @@ static int connect_to(const char *path)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	struct timeval patience = { .tv_sec = PATIENCE_S };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd, err;
 
-	if (fd < 0)
-		return -1;
 	if (strlen(path) >= sizeof(un.sun_path)) {
-		close(fd);
 		errno = ENAMETOOLONG;
 		return -1;
 	}
 	strcpy(un.sun_path, path);
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (connect(fd, (struct sockaddr *)&un, sizeof(un))) {
-		int err = errno;
-
-		close(fd);
-		errno = err;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
 		return -1;
-	}
-	return fd;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (!connect(fd, (struct sockaddr *)&un, sizeof(un)))
+		return fd;
+	err = errno;
+	close(fd);
+	errno = err;
+	return -1;
 }
 
 static cJSON *converse(int fd, const char *request)

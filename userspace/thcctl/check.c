@@ -128,35 +128,22 @@ static void check_simd(struct findings *f)
 
 static void check_hook(struct findings *f, const char *interface, unsigned int ifindex)
 {
-	LIBBPF_OPTS(bpf_xdp_query_opts, q);
-	struct bpf_prog_info info = { 0 };
-	u_int32_t len = sizeof(info), id;
-	int fd;
+	struct thc_hook hook;
 
-	if (bpf_xdp_query(ifindex, 0, &q)) {
+	if (thc_device_hook(ifindex, &hook))
 		found(f, THC_FIT_NOTE, "hook", "the kernel does not say which program %s has",
 		      interface);
-		return;
-	}
-	id = q.drv_prog_id ? q.drv_prog_id : q.skb_prog_id ? q.skb_prog_id : q.hw_prog_id;
-	if (!id) {
+	else if (!hook.id)
 		found(f, THC_FIT_OK, "hook", "free: no XDP program on %s", interface);
-		return;
-	}
-	fd = bpf_prog_get_fd_by_id(id);
-	if (fd >= 0) {
-		bpf_obj_get_info_by_fd(fd, &info, &len);
-		close(fd);
-	}
-	if (!strcmp(info.name, "thc_xdp"))
-		found(f, THC_FIT_OK, "hook", "a thcd's program, id %u (%s)", id,
-		      q.drv_prog_id ? "native" : "generic");
+	else if (!strcmp(hook.name, "thc_xdp"))
+		found(f, THC_FIT_OK, "hook", "a thcd's program, id %u (%s)", hook.id,
+		      hook.generic ? "generic" : "native");
 	else
 		found(f, THC_FIT_BAD, "hook",
 		      "taken by program id %u, name \"%s\" (%s); thcd does not take it "
 		      "away; if nobody needs it: ip link set dev %s %s off",
-		      id, info.name, q.drv_prog_id ? "native" : "generic", interface,
-		      q.drv_prog_id ? "xdp" : "xdpgeneric");
+		      hook.id, hook.name, hook.generic ? "generic" : "native", interface,
+		      hook.generic ? "xdpgeneric" : "xdp");
 }
 
 static void show(struct findings *f, const char *subject, const struct thc_finding *one)
@@ -239,17 +226,10 @@ static void check_device(struct findings *f, const char *interface)
 	show(f, "MTU", &one);
 }
 
-static void check_vlan(struct findings *f, const char *interface)
-{
-	struct thc_finding one;
-
-	thc_device_vlan(interface, NULL, &one);
-	show(f, "VLAN", &one);
-}
-
 static int check_one(struct thcctl *t, const char *interface, cJSON *to)
 {
 	struct findings f = { .list = cJSON_CreateArray() };
+	struct thc_finding vlan;
 	unsigned int ifindex = interface ? if_nametoindex(interface) : 0;
 	const cJSON *o;
 
@@ -263,7 +243,8 @@ static int check_one(struct thcctl *t, const char *interface, cJSON *to)
 		check_address(&f, interface);
 		check_driver(&f, interface, ifindex);
 		check_veth(&f, interface);
-		check_vlan(&f, interface);
+		thc_device_vlan(interface, NULL, &vlan);
+		show(&f, "VLAN", &vlan);
 		check_hook(&f, interface, ifindex);
 	}
 	if (!t->json)

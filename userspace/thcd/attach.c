@@ -14,7 +14,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "../common/device.h"
 #include "attach.h"
 
 static bool loud;
@@ -43,25 +42,12 @@ void thcd_libbpf_quiet(bool verbose)
 	libbpf_set_print(on_print);
 }
 
-static void driver_of(const char *interface, char *out, size_t size)
+const char *thcd_hook_driver(const char *interface, char *out, size_t size)
 {
 	thc_device_driver(interface, out, size);
 	if (!strcmp(out, "unknown"))
 		snprintf(out, size, "the driver of %s", interface);
-}
-
-static void name_of(u32 id, char *out, size_t size)
-{
-	struct bpf_prog_info info = { 0 };
-	u32 len = sizeof(info);
-	int fd = bpf_prog_get_fd_by_id(id);
-
-	snprintf(out, size, "?");
-	if (fd < 0)
-		return;
-	if (!bpf_obj_get_info_by_fd(fd, &info, &len))
-		snprintf(out, size, "%s", info.name);
-	close(fd);
+	return out;
 }
 
 u32 thcd_prog_id(int fd)
@@ -72,25 +58,17 @@ u32 thcd_prog_id(int fd)
 	return fd >= 0 && !bpf_obj_get_info_by_fd(fd, &info, &len) ? info.id : 0;
 }
 
-int thcd_hook_query(unsigned int ifindex, const char *interface, struct thcd_hook *out,
+int thcd_hook_query(unsigned int ifindex, const char *interface, struct thc_hook *out,
 		    struct thcd_error *e)
 {
-	LIBBPF_OPTS(bpf_xdp_query_opts, q);
-	int err = bpf_xdp_query(ifindex, 0, &q);
+	int err = thc_device_hook(ifindex, out);
 
-	memset(out, 0, sizeof(*out));
-	driver_of(interface, out->driver, sizeof(out->driver));
-	if (err)
-		return thcd_fail(e, "cannot ask %s for its XDP program: %s", interface,
-				 strerror(-err));
-	out->id = q.drv_prog_id ? q.drv_prog_id : q.hw_prog_id ? q.hw_prog_id : q.skb_prog_id;
-	out->generic = out->id && out->id == q.skb_prog_id;
-	if (out->id)
-		name_of(out->id, out->name, sizeof(out->name));
-	return 0;
+	return err ? thcd_fail(e, "cannot ask %s for its XDP program: %s", interface,
+			       strerror(-err)) :
+		     0;
 }
 
-int thcd_hook_foreign(const char *interface, const struct thcd_hook *hook, struct thcd_error *e)
+int thcd_hook_foreign(const char *interface, const struct thc_hook *hook, struct thcd_error *e)
 {
 	return thcd_fail(
 		e,

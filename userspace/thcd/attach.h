@@ -5,21 +5,17 @@
 #ifndef THCD_ATTACH_H
 #define THCD_ATTACH_H
 
+#include "../common/device.h"
 #include "thcd.h"
 
-/* Who holds an interface's hook. */
-struct thcd_hook {
-	u32	id;		/* program, 0: nobody */
-	bool	generic;
-	char	name[32];
-	char	driver[48];	/* of the interface */
-};
-
-int thcd_hook_query(unsigned int ifindex, const char *interface, struct thcd_hook *out,
+int thcd_hook_query(unsigned int ifindex, const char *interface, struct thc_hook *out,
 		    struct thcd_error *e);
 
+/* Name of the driver; @out is returned. */
+const char *thcd_hook_driver(const char *interface, char *out, size_t size);
+
 /* The sentence that refuses to take a hook from its holder; returns -1. */
-int thcd_hook_foreign(const char *interface, const struct thcd_hook *hook, struct thcd_error *e);
+int thcd_hook_foreign(const char *interface, const struct thc_hook *hook, struct thcd_error *e);
 
 /**
  * thcd_hook_attach() - take the hook

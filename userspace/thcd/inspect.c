@@ -7,7 +7,6 @@
 #include <net/if.h>
 #include <string.h>
 
-#include "../common/device.h"
 #include "attach.h"
 
 /* What to do with a finding that is bad. */

@@ -48,7 +48,7 @@
 
 struct thcd_xdp {
 	struct thcd_pins	pins;
-	struct thcd_hook	hook;
+	struct thc_hook	hook;
 	struct thcd_meta	meta;
 	struct thc_bpf		*skel;
 	struct ring_buffer	*relay;
@@ -604,25 +604,27 @@ static int pin_done(struct thcd_xdp *x, struct thcd_error *e)
 static int attach_failed(struct thcd *d, int err, const char *reason, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
-	struct thcd_hook now;
+	struct thc_hook now;
+	char driver[48];
 
 	if ((err == -EBUSY || err == -EEXIST) &&
 	    !thcd_hook_query(x->ifindex, d->interface, &now, e) && now.id)
 		return thcd_hook_foreign(d->interface, &now, e);
 	return thcd_fail(e, "%s XDP refused by %s (%s): %s; --software does without", d->mode,
-			 d->interface, x->hook.driver, reason);
+			 d->interface, thcd_hook_driver(d->interface, driver, sizeof(driver)),
+			 reason);
 }
 
 /* Once more from the maps on, with the program that relays. */
 static int fall_back(struct thcd *d, const char *reason, struct thcd_error *e)
 {
-	struct thcd_xdp *x = d->xdp;
+	char driver[48];
 	int i;
 
 	thcd_say(
 		"native XDP refused by %s: %s; generic XDP: answers are sent by the daemon, expect "
 		"about two thirds of the native rate",
-		x->hook.driver, reason);
+		thcd_hook_driver(d->interface, driver, sizeof(driver)), reason);
 	unload(d);
 	if (load_for(d, true, e))
 		return -1;
@@ -697,7 +699,7 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 }
 
 /* 1: our program is on the hook; 0: it is not; -1: the kernel does not say now. */
-static int is_on(struct thcd *d, struct thcd_hook *hook)
+static int is_on(struct thcd *d, struct thc_hook *hook)
 {
 	struct thcd_xdp *x = d->xdp;
 	struct thcd_error e;
@@ -713,7 +715,7 @@ static int is_on(struct thcd *d, struct thcd_hook *hook)
 static bool take_off(struct thcd *d)
 {
 	struct thcd_xdp *x = d->xdp;
-	struct thcd_hook hook;
+	struct thc_hook hook;
 	int err;
 
 	if (!x->skel || !x->attached)
@@ -762,7 +764,7 @@ bool thcd_xdp_watch(struct thcd *d)
 {
 	struct thcd_xdp *x = d->xdp;
 	u64 now = thcd_now_ms();
-	struct thcd_hook hook;
+	struct thc_hook hook;
 	int ours;
 
 	if (now < x->watch_ms)
