@@ -177,8 +177,8 @@ static cJSON *prefixes_of(const struct thcd_prefixes *p)
 	return list;
 }
 
-cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_record *r,
-		      const struct thc_slot *slot)
+static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_record *r,
+		       const struct thc_slot *slot)
 {
 	cJSON *o = cJSON_CreateObject();
 	char text[INET6_ADDRSTRLEN];
@@ -210,4 +210,15 @@ cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_recor
 	open_generations(o, job, slot);
 	cJSON_AddItemToObject(o, "members", members(job));
 	return o;
+}
+
+void thc_report_jobs(cJSON *to, const struct thc_job *job, const struct thcd_record *record,
+		     const struct thc_slot *slot)
+{
+	cJSON *list = cJSON_AddArrayToObject(to, "jobs");
+	int i;
+
+	for (i = 0; job && record && slot && i < THC_JOBS_MAX; i++)
+		if (job[i].active)
+			cJSON_AddItemToArray(list, describe(i, &job[i], &record[i], slot));
 }

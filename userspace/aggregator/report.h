@@ -47,8 +47,8 @@ const char *thc_prefix_text(const struct thcd_prefix *p, char *text);
 /* A list of them; @text has room for THC_PREFIXES_TEXT characters. */
 const char *thc_prefixes_text(const struct thcd_prefixes *p, char *text);
 
-/* A job; @slot: the aggregator's slots, from slot 0 on. */
-cJSON *thc_report_job(u32 id, const struct thc_job *job, const struct thcd_record *r,
-		      const struct thc_slot *slot);
+/* Adds the list of jobs; @slot: the aggregator's slots, from slot 0 on. NULL: not known. */
+void thc_report_jobs(cJSON *to, const struct thc_job *job, const struct thcd_record *record,
+		     const struct thc_slot *slot);
 
 #endif /* THC_REPORT_H */

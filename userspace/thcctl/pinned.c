@@ -67,12 +67,8 @@ static void add_jobs(cJSON *o, const char *instance)
 	struct thc_job *job = read_array(instance, "jobs", sizeof(*job));
 	struct thcd_record *record = read_array(instance, THC_PIN_STATE, sizeof(*record));
 	struct thc_slot *slot = read_array(instance, "slots", sizeof(*slot));
-	cJSON *list = cJSON_AddArrayToObject(o, "jobs");
-	int i;
 
-	for (i = 0; job && record && slot && i < THC_JOBS_MAX; i++)
-		if (job[i].active)
-			cJSON_AddItemToArray(list, thc_report_job(i, &job[i], &record[i], slot));
+	thc_report_jobs(o, job, record, slot);
 	free(job);
 	free(record);
 	free(slot);

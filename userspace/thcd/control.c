@@ -209,13 +209,9 @@ static cJSON *stats(const struct thcd *d)
 
 static cJSON *jobs(const struct thcd *d)
 {
-	cJSON *o = head(d), *list = cJSON_AddArrayToObject(o, "jobs");
-	int i;
+	cJSON *o = head(d);
 
-	for (i = 0; i < THC_JOBS_MAX; i++)
-		if (d->job[i].active)
-			cJSON_AddItemToArray(list,
-					     thc_report_job(i, &d->job[i], &d->record[i], d->slot));
+	thc_report_jobs(o, d->job, d->record, d->slot);
 	return o;
 }
 

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "foreign.h"
 #include "net.h"
 
 /* A group where something was heard is listened to again after this time. */

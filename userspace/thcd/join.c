@@ -52,39 +52,33 @@ static void restart(struct thc_job *job, struct thcd_record *r, u8 rank, u32 las
 	thcd_job_restart(job, rank, last, path);
 }
 
+static struct thcd_joined refused(enum thc_refusal why)
+{
+	return (struct thcd_joined){ .refusal = why };
+}
+
 struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r,
 			     const struct thcd_joining *j, u64 now_ms)
 {
-	const struct thc_path *path = j->path;
-	u64 nonce = j->nonce;
-	u8 rank = j->rank;
 	struct thcd_joined out = { .refusal = THC_REFUSED_NOT };
+	const struct thc_path *path = j->path;
 	const struct thc_member *m;
-	u64 bit;
+	u64 bit, nonce = j->nonce;
+	u8 rank = j->rank;
 
-	if (!job || !job->active) {
-		out.refusal = THC_REFUSED_JOB;
-		return out;
-	}
-	if (rank >= job->ranks) {
-		out.refusal = THC_REFUSED_RANK;
-		return out;
-	}
-	if (!thcd_plan_admits(&r->plan, &path->src)) {
-		out.refusal = THC_REFUSED_PREFIX;
-		return out;
-	}
+	if (!job || !job->active)
+		return refused(THC_REFUSED_JOB);
+	if (rank >= job->ranks)
+		return refused(THC_REFUSED_RANK);
+	if (!thcd_plan_admits(&r->plan, &path->src))
+		return refused(THC_REFUSED_PREFIX);
+	if (nonce == r->previous[rank] && nonce != r->nonce[rank])
+		return refused(THC_REFUSED_TAKEN);
 	m = &job->member[rank];
 	bit = 1ULL << rank;
-	if (nonce == r->previous[rank] && nonce != r->nonce[rank]) {
-		out.refusal = THC_REFUSED_TAKEN;
-		return out;
-	}
 	if (job->joined & bit && nonce == r->nonce[rank] && !(job->left & bit)) {
-		if (m->port != thc_be16(path->src_port) || !thc_addr_equal(&m->addr, &path->src)) {
-			out.refusal = THC_REFUSED_TAKEN;
-			return out;
-		}
+		if (m->port != thc_be16(path->src_port) || !thc_addr_equal(&m->addr, &path->src))
+			return refused(THC_REFUSED_TAKEN);
 	} else if (job->joined & bit) {
 		/* who left does not claim the rank any more */
 		if (job->left & bit)

@@ -93,6 +93,14 @@ static int at_member(const struct source *s, const char *at, const cJSON *object
 	return thcd_fail(e, "%s:%d: %s%.400s", s->name, line, where, inner.text);
 }
 
+static int check_once(const cJSON *object, const cJSON *item, const char *quote,
+		      struct thcd_error *e)
+{
+	if (cJSON_GetObjectItemCaseSensitive(object, item->string) == item)
+		return 0;
+	return thcd_fail(e, "%s%s%s is given twice", quote, item->string, quote);
+}
+
 /* --- values ----------------------------------------------------------------- */
 
 static int list_text(const cJSON *item, char *out, size_t size, struct thcd_error *e)
@@ -186,11 +194,7 @@ static int read_job(struct thcd_config *c, const struct source *s, const char *a
 	thcd_job_wish_init(w);
 	cJSON_ArrayForEach(item, object)
 	{
-		if (cJSON_GetObjectItemCaseSensitive(object, item->string) != item) {
-			thcd_fail(e, "%s is given twice", item->string);
-			return at_member(s, at, object, item, where, e);
-		}
-		if (read_key(w, item, e))
+		if (check_once(object, item, "", e) || read_key(w, item, e))
 			return at_member(s, at, object, item, where, e);
 	}
 	c->jobs++;
@@ -251,17 +255,12 @@ static int read_top(struct thcd_config *c, const struct source *s, const char *a
 	cJSON_ArrayForEach(item, root)
 	{
 		const char *key = enter(at, index++);
+		bool jobs = !strcmp(item->string, "jobs");
 
-		if (cJSON_GetObjectItemCaseSensitive(root, item->string) != item) {
-			thcd_fail(e, "\"%s\" is given twice", item->string);
+		if (check_once(root, item, "\"", e) || (!jobs && read_setting(c, item, e)))
 			return at_member(s, at, root, item, "", e);
-		}
-		if (!strcmp(item->string, "jobs")) {
-			if (read_jobs(c, s, value_of(key), item, e))
-				return -1;
-		} else if (read_setting(c, item, e)) {
-			return at_member(s, at, root, item, "", e);
-		}
+		if (jobs && read_jobs(c, s, value_of(key), item, e))
+			return -1;
 	}
 	return 0;
 }

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "control.h"
-#include "foreign.h"
 #include "jobs.h"
 #include "net.h"
 #include "notify.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The daemon's UDP sockets and the batch of frames it sends from them.
+ * The daemon's UDP sockets, the batch of frames it sends from them, and what it hears on groups.
  */
 #ifndef THCD_NET_H
 #define THCD_NET_H
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "thcd.h"
@@ -59,5 +60,19 @@ void thcd_out_exit(struct thcd *d);
 void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const struct thc_hdr *h,
 		  const u64 *words, const void *bytes, u32 length);
 void thcd_out_flush(struct thcd *d);
+
+/* Does another aggregator answer to the group of one of our jobs? Begins to listen to the groups
+ * of all jobs; XDP modes only.
+ */
+int thcd_foreign_init(struct thcd *d, struct thcd_error *e);
+void thcd_foreign_exit(struct thcd *d);
+
+/* Job @id is there now, or is not any more. */
+void thcd_foreign_job(struct thcd *d, u32 id);
+
+/* Fills @p, of THCD_FOREIGN_POLLS, for poll() and returns how many entries; looks at them after. */
+#define THCD_FOREIGN_POLLS	THC_JOBS_MAX
+int thcd_foreign_poll(struct thcd *d, struct pollfd *p);
+void thcd_foreign_look(struct thcd *d, const struct pollfd *p);
 
 #endif /* THCD_NET_H */

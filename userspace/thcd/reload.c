@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "foreign.h"
 #include "jobs.h"
+#include "net.h"
 #include "pins.h"
 #include "plan.h"
 #include "reload.h"
