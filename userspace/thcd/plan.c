@@ -102,9 +102,9 @@ static int choose_prefixes(struct thcd_prefixes *p, const struct thcd_job_wish *
 	}
 	for (i = 0; i < w->prefixes; i++) {
 		if (!strcmp(w->prefix[i], "any"))
-			return thcd_fail(
-				e,
-				"prefix: any is everybody: give it alone, or the others without it");
+			return thcd_fail(e,
+					 "prefix: any is everybody: give it alone, or the others "
+					 "without it");
 		if (parse_prefix(&p->at[p->count++], w->prefix[i], e))
 			return -1;
 	}
@@ -179,13 +179,14 @@ static int choose_group_port(struct thcd_plan *plan, const struct thcd_job_wish 
 	if (plan->group_port < THC_PORT_UNPRIVILEGED)
 		return thcd_fail(
 			e,
-			"group_port, %u by default, is below %d, where no worker receives: give another",
+			"group_port, %u by default, is below %d, where no worker receives: "
+"give another",
 			plan->group_port, THC_PORT_UNPRIVILEGED);
 	if (plan->group_port >= port && plan->group_port < port + THC_PORT_SPAN)
-		return thcd_fail(
-			e,
-			"group_port=%u is one of the aggregator's own ports, %u to %u: give another",
-			plan->group_port, port, port + THC_PORT_SPAN - 1);
+		return thcd_fail(e,
+				 "group_port=%u is one of the aggregator's own ports, %u to %u: "
+				 "give another",
+				 plan->group_port, port, port + THC_PORT_SPAN - 1);
 	return 0;
 }
 
@@ -287,10 +288,10 @@ static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_w
 
 		if (reach * w->ranks > width_max(8)) {
 			*width = 16;
-			thcd_fail(
-				note,
-				"sums of %u ranks need 16 bits (%u x %u > 255): chunks of %d coordinates",
-				w->ranks, w->ranks, reach, THC_CHUNK_16);
+			thcd_fail(note,
+				  "sums of %u ranks need 16 bits (%u x %u > 255): chunks "
+				  "of %d coordinates",
+				  w->ranks, w->ranks, reach, THC_CHUNK_16);
 		}
 	}
 	if (solve(t, w, *width, e))
