@@ -62,6 +62,8 @@ AGGREGATOR4 = "10.77.0.100"
 AGGREGATOR6 = "fd77::100"
 ROUTER4, OUTSIDE4 = "10.78.0.1", "10.78.0.2"    # behind()
 WORKERS_MAX = 64
+# Whoever has topologies holds a lock here: /proc of another PID namespace does not show it.
+LOCKS = "/run/lock"
 
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
@@ -72,6 +74,7 @@ _GSO_SEGMENTS_DEFAULT = 65535
 os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
 _libc = ctypes.CDLL(None, use_errno=True)
 _serial = itertools.count()
+_locks = {}
 
 
 class NetnsError(RuntimeError):
@@ -227,6 +230,47 @@ class Impair:
         self.drop, self.corrupt, self.duplicate, self.port = drop, corrupt, duplicate, port
 
 
+def _lock_of(pid):
+    return f"{LOCKS}/thc-netns-{pid}"
+
+
+def _drop_lock(pid):
+    """Removes it; False: somebody holds it."""
+    if pid == os.getpid() and pid in _locks:
+        os.close(_locks.pop(pid))
+    try:
+        fd = os.open(_lock_of(pid), os.O_RDWR)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(_lock_of(pid))
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _hold_lock():
+    """Until we end, however that comes. A process of another PID namespace may have our id."""
+    pid = os.getpid()
+    while pid not in _locks:
+        os.makedirs(LOCKS, exist_ok=True)
+        fd = os.open(_lock_of(pid), os.O_RDWR | os.O_CREAT, 0o600)
+        # not flock(), whose locks our children would hold on to
+        fcntl.lockf(fd, fcntl.LOCK_SH)
+        if os.fstat(fd).st_nlink:
+            _locks[pid] = fd
+            atexit.register(_drop_lock, pid)
+        else:   # sweep() was faster
+            os.close(fd)
+
+
+def _is_dead(pid):
+    return not os.path.exists(f"/proc/{pid}") and _drop_lock(pid)
+
+
 class Topology:
     """The namespaces drawn at the top of this file, until close().
 
@@ -245,6 +289,7 @@ class Topology:
         self.aggregator = f"{self.name}-agg"
         self.switch = f"{self.name}-sw"
         self._owner = os.getpid()
+        _hold_lock()
         self._spaces = []
         self._processes = []
         self._impair = None
@@ -420,6 +465,7 @@ class Topology:
 
 def temporary_prefix():
     """For folders in /tmp that sweep() removes if we die."""
+    _hold_lock()
     return f"thc-{os.getpid()}-tmp-"
 
 
@@ -430,7 +476,7 @@ def sweep():
     """
     def dead(name, rest):
         match = re.fullmatch(r"thc-(\d+)-" + rest, name)
-        return match and not os.path.exists(f"/proc/{match[1]}")
+        return match and _is_dead(match[1])
 
     def names(folder):
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -452,6 +498,9 @@ def sweep():
         if dead(path, r"tmp-\w+"):
             shutil.rmtree(os.path.join(tempfile.gettempdir(), path))
             gone.append(os.path.join(tempfile.gettempdir(), path))
+    for path in names(LOCKS):
+        if path.startswith("thc-netns-"):
+            _is_dead(path.rsplit("-", 1)[1])
     return gone
 
 

@@ -197,8 +197,23 @@ def cleanup__sweeps_after_sigkill_only_dead_runs():
         dead.stdout.close()
 
 
+def cleanup__sweep_leaves_another_pid_namespace_alone():
+    """It has no process of the id that the namespaces are named after."""
+    alive = start_tool()
+    try:
+        subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", sys.executable,
+                        os.path.join(netns.ROOT, "tools/netns.py"), "--sweep"], check=True)
+        assert len(left_of(alive.pid)) == 4, "sweep removed a live run's namespaces"
+    finally:
+        os.killpg(alive.pid, signal.SIGTERM)
+        alive.wait()
+        alive.stdout.close()
+    assert not os.path.exists(f"{netns.LOCKS}/thc-netns-{alive.pid}")
+
+
 if __name__ == "__main__":
     tap.main([topology__connects_over_both_families, topology__multicast_reaches_every_worker,
               topology__shaped_links_limit_both_directions, impair__harms_packets_one_by_one,
               impair__leaves_other_traffic_whole, impair__ends_when_healed, cleanup__on_signals,
-              cleanup__sweeps_after_sigkill_only_dead_runs])
+              cleanup__sweeps_after_sigkill_only_dead_runs,
+              cleanup__sweep_leaves_another_pid_namespace_alone])
