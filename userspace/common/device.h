@@ -2,7 +2,7 @@
 /*
  * What can be wrong with an interface that an XDP aggregator is to use, for
  * `thcctl check`, which shows all of it, and for thcd, which refuses to start
- * where no round could end.
+ * where no round could end; and whether thc.ko lends XDP its loops.
  */
 #ifndef THC_COMMON_DEVICE_H
 #define THC_COMMON_DEVICE_H
@@ -62,5 +62,15 @@ bool thc_vlan_above(FILE *config, const char *interface, char *name, size_t size
 
 /* The same of this network namespace. */
 bool thc_device_vlan_above(const char *interface, char *name, size_t size);
+
+/* Does thc.ko sum lanes for XDP programs on this host? */
+enum thc_simd_offer {
+	THC_SIMD_NO_MODULE,	/* thc.ko is not loaded */
+	THC_SIMD_NO_FUNCTIONS,	/* it was built without BTF, or is another version */
+	THC_SIMD_OFFERED,
+};
+
+/* Asks the kernel; @name takes the vector unit's name ("avx2"), or "". */
+enum thc_simd_offer thc_simd_offered(char *name, size_t size);
 
 #endif /* THC_COMMON_DEVICE_H */

@@ -11,7 +11,7 @@
 #include <bpf/libbpf.h>
 #include <thc/aggregator/kfunc.h>
 
-#include "simd.h"
+#include "device.h"
 
 #define MODULE	"/sys/module/thc"
 

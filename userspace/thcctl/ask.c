@@ -83,23 +83,24 @@ void thcctl_find_instances(const char *sockets, const char *pins, struct thcctl_
 	qsort(list->name, list->count, sizeof(list->name[0]), compare);
 }
 
-/* All names, each after a blank. */
-static void join_names(const struct thcctl_instances *list, char *out, size_t size)
+/* All names, each after a blank; they live until the next call. */
+static const char *join_names(const struct thcctl_instances *list)
 {
+	static char out[NAMES_BYTES];
 	size_t used = 0;
 	int i;
 
 	*out = '\0';
-	for (i = 0; i < list->count && used < size; i++)
-		used += snprintf(out + used, size - used, " %s", list->name[i]);
-	if (list->more && used < size)
-		snprintf(out + used, size - used, " and more");
+	for (i = 0; i < list->count && used < sizeof(out); i++)
+		used += snprintf(out + used, sizeof(out) - used, " %s", list->name[i]);
+	if (list->more && used < sizeof(out))
+		snprintf(out + used, sizeof(out) - used, " and more");
+	return out;
 }
 
 static int choose_instance(struct thcctl *t)
 {
 	struct thcctl_instances list;
-	char names[NAMES_BYTES];
 
 	if (*t->instance || t->control)
 		return 0;
@@ -108,13 +109,12 @@ static int choose_instance(struct thcctl *t)
 		strcpy(t->instance, list.name[0]);
 		return 0;
 	}
-	join_names(&list, names, sizeof(names));
 	if (!list.count)
 		thcctl_say("no thcd runs here: neither %s nor %s has an instance; thcd(8) says "
 			   "how to start one",
 			   THC_RUN, THC_PINS_ROOT);
 	else
-		thcctl_say("several instances: give --instance, one of:%s", names);
+		thcctl_say("several instances: give --instance, one of:%s", join_names(&list));
 	return -1;
 }
 
@@ -174,7 +174,7 @@ static cJSON *check_answer(cJSON *o)
 
 cJSON *thcctl_ask(struct thcctl *t, const char *request)
 {
-	char path[128], names[NAMES_BYTES];
+	char path[128];
 	struct thcctl_instances list;
 	const char *reason;
 	cJSON *o;
@@ -205,8 +205,8 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 			return o;
 	}
 	thcctl_find_instances(THC_RUN, THC_PINS_ROOT, &list);
-	join_names(&list, names, sizeof(names));
 	thcctl_say("no thcd at %s (%s)%s; there is%s", path, reason,
-		   t->control ? "" : ", and it left no pinned maps", *names ? names : " none here");
+		   t->control ? "" : ", and it left no pinned maps",
+		   list.count ? join_names(&list) : " none here");
 	return NULL;
 }

@@ -19,9 +19,8 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "../common/device.h"
 #include "../aggregator/paths.h"
-#include "../common/simd.h"
+#include "../common/device.h"
 #include "thcctl.h"
 
 struct findings {

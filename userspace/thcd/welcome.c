@@ -80,11 +80,6 @@ static void label(struct thcd_welcome *out, const struct thc_hdr *request, u64 n
 	out->body.nonce = thc_be64(nonce);
 }
 
-static void seal(struct thcd_welcome *w)
-{
-	thc_seal(&w->hdr, &w->body, sizeof(w->body) / 8);
-}
-
 void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
 		       const struct thcd_record *r, const struct thc_hdr *request, u64 nonce,
 		       u8 mode_flags)
@@ -95,7 +90,7 @@ void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
 	out->body.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0) |
 			  (job->flags & THC_JOB_F_NOSUM ? THC_WELCOME_F_NOSUM : 0) |
 			  (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
-	seal(out);
+	thc_seal(&out->hdr, &out->body, sizeof(out->body) / 8);
 }
 
 static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, u64 nonce,
@@ -173,7 +168,7 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 	label(&w, request, nonce);
 	w.body.refusal = refusal;
 	w.body.flags = THC_WELCOME_F_REFUSED;
-	seal(&w);
+	thc_seal(&w.hdr, &w.body, sizeof(w.body) / 8);
 	thcd_out_put(d, &path->src, path->src_port, &w.hdr, NULL, &w.body, sizeof(w.body));
 }
 
@@ -181,11 +176,10 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 				 const struct thc_hdr *h, const struct thc_join *j,
 				 const struct thc_path *path)
 {
-	static const struct thc_hdr group_of = { 0 };
+	const struct thc_hdr of_group = { .job = h->job, .cookie = h->cookie };
 	u64 nonce = thc_be64(j->nonce);
 	struct thcd_joining asked;
 	struct thcd_joined out;
-	struct thc_hdr request;
 
 	/* port 0 is none: nothing can be sent there, and a rank would be lost to it */
 	if (!path->src_port)
@@ -218,10 +212,7 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 		welcome(d, job_id, h, nonce, &path->src, path->src_port);
 	if (job->reply != THC_REPLY_MULTICAST)
 		return THC_DROP_NONE;
-	request = group_of;
-	request.job = h->job;
-	request.cookie = h->cookie;
-	welcome(d, job_id, &request, 0, &job->group, thc_be16(job->group_port));
+	welcome(d, job_id, &of_group, 0, &job->group, thc_be16(job->group_port));
 	return THC_DROP_NONE;
 }
 

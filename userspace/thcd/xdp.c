@@ -29,7 +29,6 @@
 #include <linux/if_link.h>
 
 #include "../aggregator/paths.h"
-#include "../common/simd.h"
 #include "answer.h"
 #include "attach.h"
 #include "jobs.h"
