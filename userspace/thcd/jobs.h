@@ -13,8 +13,8 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan);
 /* Shows job @id to the data path, or hides it: its packets are dropped. */
 void thcd_job_show(struct thcd *d, u32 id, bool shown);
 
-/* Takes job @id away, with what its slots hold: nobody is in it, and it is hidden for as long
- * as a packet takes.
+/* Removes job @id and the content of its slots. No rank is in it; the caller has hidden it, and
+ * the packets that found it have ended since.
  */
 void thcd_job_forget(struct thcd *d, u32 id);
 
@@ -27,9 +27,7 @@ void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path);
 /* Rank @rank begins a new epoch, alone: newer than the job's and than @last, 0: none. */
 void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_path *path);
 
-/* Is @last, of a rank's last epoch or 0, not older than the job's, and has it a next one that is
- * newer?
- */
+/* Is the epoch behind @last newer than the job's? @last: a rank's last epoch, 0: it knows none. */
 bool thcd_job_is_behind(const struct thc_job *job, u32 last);
 
 /* The line printed at start. */

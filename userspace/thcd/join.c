@@ -80,13 +80,13 @@ struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r,
 		if (m->port != thc_be16(path->src_port) || !thc_addr_equal(&m->addr, &path->src))
 			return refused(THC_REFUSED_TAKEN);
 	} else if (job->joined & bit) {
-		/* who left does not claim the rank any more */
+		/* an incarnation that left does not claim the rank any more */
 		if (job->left & bit)
 			r->nonce[rank] = 0;
 		restart(job, r, rank, j->last, path);
 		out.restarted = true;
 	} else if (thcd_job_is_behind(job, j->last)) {
-		/* of an aggregator before us, by a clock that was ahead: who joined, joins again */
+		/* an earlier aggregator's epoch, whose clock was ahead: all ranks join again */
 		restart(job, r, rank, j->last, path);
 		out.behind = true;
 	} else {

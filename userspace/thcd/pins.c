@@ -82,8 +82,8 @@ static const char *next_pin(DIR *dir)
 	return NULL;
 }
 
-/* Who has had the pins may have put links among them, and root would open what is another's.
- * From here on nobody but root can add any, until they are given or given back.
+/* A user who owned the pins may have put links among them, and root would open files of others
+ * through these. From here on nobody but root can add any, until the pins are given or given back.
  */
 static int take_back(struct thcd_pins *p, struct thcd_error *e)
 {

@@ -61,7 +61,9 @@ static cap_t choose(const struct thcd *d, const struct thcd_config *c, cap_t hav
 	return left;
 }
 
-/* Who may not do that was started with little, and no_new_privs holds all the same. */
+/* A thcd without CAP_SETPCAP cannot do that. It was started with few capabilities, and
+ * no_new_privs keeps it from getting more.
+ */
 static int shrink_bounds(cap_t left, cap_t have)
 {
 	cap_value_t cap;
