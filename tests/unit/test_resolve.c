@@ -96,10 +96,12 @@ static const char *text_of(const struct sockaddr_storage *a)
 static void expect(const char *aggregator, const char *bind, const char *interface,
 		   const char *peer, const char *local)
 {
-	const struct thc_ends_wish w = { aggregator, bind, interface, 18500 };
+	const struct thc_client_options o = {
+		.aggregator = aggregator, .bind = bind, .interface = interface, .port = 18500,
+	};
 	struct thc_ends ends;
 
-	if (thc_resolve(&ends, &w))
+	if (thc_resolve(&ends, &o))
 		fail_msg("%s: %s", aggregator, thc_last_error());
 	assert_string_equal(text_of(&ends.peer), peer);
 	assert_string_equal(text_of(&ends.local), local);
@@ -111,10 +113,12 @@ static void expect(const char *aggregator, const char *bind, const char *interfa
 static void expect_error(const char *aggregator, const char *bind, const char *interface, int error,
 			 const char *words)
 {
-	const struct thc_ends_wish w = { aggregator, bind, interface, 18500 };
+	const struct thc_client_options o = {
+		.aggregator = aggregator, .bind = bind, .interface = interface, .port = 18500,
+	};
 	struct thc_ends ends;
 
-	assert_int_equal(thc_resolve(&ends, &w), error);
+	assert_int_equal(thc_resolve(&ends, &o), error);
 	if (!strstr(thc_last_error(), words))
 		fail_msg("\"%s\" does not say \"%s\"", thc_last_error(), words);
 }

@@ -104,18 +104,18 @@ static int set_scope(struct sockaddr_storage *a, const char *text, unsigned int 
 }
 
 /* One interface for all that is link-local. */
-static int set_scopes(struct thc_ends *ends, const struct thc_ends_wish *w)
+static int set_scopes(struct thc_ends *ends, const struct thc_client_options *o)
 {
-	unsigned int named = w->interface ? if_nametoindex(w->interface) : 0, scope, local;
+	unsigned int named = o->interface ? if_nametoindex(o->interface) : 0, scope, local;
 	int error;
 
 	local = thc_scope_of(&ends->local);
-	error = set_scope(&ends->peer, w->aggregator, named ? named : local);
+	error = set_scope(&ends->peer, o->aggregator, named ? named : local);
 	if (error)
 		return error;
 	scope = thc_scope_of(&ends->peer);
-	if (w->bind)
-		error = set_scope(&ends->local, w->bind, scope ? scope : named);
+	if (o->bind)
+		error = set_scope(&ends->local, o->bind, scope ? scope : named);
 	if (error)
 		return error;
 	local = thc_scope_of(&ends->local);
@@ -123,26 +123,26 @@ static int set_scopes(struct thc_ends *ends, const struct thc_ends_wish *w)
 		return thc_fail(
 			-EINVAL,
 			"the aggregator \"%s\" is on another interface than %s: a link-local address is reached through its own interface alone",
-			w->aggregator, local && scope != local ? w->bind : w->interface);
+			o->aggregator, local && scope != local ? o->bind : o->interface);
 	return 0;
 }
 
-int thc_resolve(struct thc_ends *ends, const struct thc_ends_wish *w)
+int thc_resolve(struct thc_ends *ends, const struct thc_client_options *o)
 {
 	struct addrinfo *peers, *locals = NULL;
 	int error;
 
 	memset(ends, 0, sizeof(*ends));
-	error = look_up("aggregator", w->aggregator, w->port, &peers);
+	error = look_up("aggregator", o->aggregator, o->port, &peers);
 	if (error)
 		return error;
-	if (w->bind)
-		error = look_up("local address", w->bind, 0, &locals);
+	if (o->bind)
+		error = look_up("local address", o->bind, 0, &locals);
 	if (!error && !choose(ends, peers, locals))
 		error = thc_fail(-EINVAL, "local address \"%s\" is not of the aggregator's family",
-				 w->bind);
+				 o->bind);
 	freeaddrinfo(peers);
 	if (locals)
 		freeaddrinfo(locals);
-	return error ? error : set_scopes(ends, w);
+	return error ? error : set_scopes(ends, o);
 }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "libthc.h"
+
 /**
  * struct thc_ends - where packets go, and where from
  * @peer: the aggregator
@@ -22,20 +24,12 @@ struct thc_ends {
 	socklen_t		addrlen;
 };
 
-/* What the caller says of them. */
-struct thc_ends_wish {
-	const char	*aggregator;
-	const char	*bind;		/* or NULL */
-	const char	*interface;	/* or NULL: scope of link-local addresses without one */
-	uint16_t	port;		/* of the aggregator, host order */
-};
-
-/* Of several addresses of @w->aggregator the first one is taken, in the system's
- * order, that has the family of one of @w->bind. 0; -EINVAL no address, families
+/* Of several addresses of @o->aggregator the first one is taken, in the system's
+ * order, that has the family of one of @o->bind. 0; -EINVAL no address, families
  * that differ, a link-local address without an interface or with two;
  * -EHOSTUNREACH a name without an address; -ENOMEM; each with a sentence.
  */
-int thc_resolve(struct thc_ends *ends, const struct thc_ends_wish *w);
+int thc_resolve(struct thc_ends *ends, const struct thc_client_options *o);
 
 /* The interface that a link-local address belongs to, else 0. */
 unsigned int thc_scope_of(const struct sockaddr_storage *a);

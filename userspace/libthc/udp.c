@@ -148,17 +148,13 @@ static void set_options(struct thc_link *l, int fd)
 
 int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 {
-	const struct thc_ends_wish wish = {
-		.aggregator = o->aggregator, .bind = o->bind, .interface = o->interface,
-		.port = o->port ? o->port : THC_PORT_DEFAULT,
-	};
 	struct thc_ends ends;
 	int error;
 
 	*l = (struct thc_link){ .unicast = -1, .group = -1, .gso = true, .answers_max = ~0U };
 	error = named_interface(o->interface, &l->ifindex);
 	if (!error)
-		error = thc_resolve(&ends, &wish);
+		error = thc_resolve(&ends, o);
 	if (error)
 		return error;
 	l->peer = ends.peer;
