@@ -20,13 +20,11 @@
 
 /**
  * struct thc_host - a client for the time of a look at its sockets
- * @active: its requests, @actives; those that have phases: @all, @count_all
+ * @all: phases of its requests, @count_all
  * @out: packets to be sent by one call, @count
  */
 struct thc_host {
 	struct thc_client	*c;
-	struct thc_request	*active[THC_ACTIVE_MAX];
-	unsigned int		actives;
 	struct thc_phases	*all[THC_ACTIVE_MAX];
 	unsigned int		count_all;
 	struct thc_outgoing	out[THC_BATCH];
@@ -183,7 +181,8 @@ static bool retransmit(struct thc_host *host, struct thc_stream *st, uint64_t *d
  */
 static void check_progress(struct thc_host *host)
 {
-	uint32_t round = host->actives ? (uint32_t)host->active[0]->round : 0;
+	const struct thc_phases *first = host->count_all ? host->all[0] : NULL;
+	uint32_t round = first ? (uint32_t)first->phase[THC_AGREEMENT].request->round : 0;
 	struct thc_client *c = host->c;
 	struct thc_failure f;
 
@@ -195,11 +194,11 @@ static void check_progress(struct thc_host *host)
 static bool send_more(struct thc_client *c, uint64_t *due)
 {
 	struct thc_stream *norms = &c->sender.norms, *data = &c->sender.data;
+	struct thc_request *active[THC_ACTIVE_MAX];
 	struct thc_host host = { .c = c };
 	bool busy;
 
-	host.actives = thc_engine_active(c, host.active);
-	host.count_all = thc_pipeline_phases(host.active, host.actives, host.all);
+	host.count_all = thc_pipeline_phases(active, thc_engine_active(c, active), host.all);
 	busy = transmit(&host, norms);
 	busy |= transmit(&host, data);
 	busy |= retransmit(&host, norms, due);
