@@ -8,7 +8,6 @@
 #include "calls.h"
 #include "engine.h"
 #include "hostjob.h"
-#include "join.h"
 #include "sock.h"
 #include "wait.h"
 

@@ -9,7 +9,6 @@
 #include <thc/worker/transmit.h>
 
 #include "engine.h"
-#include "join.h"
 #include "sock.h"
 #include "trace.h"
 

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The job's clock: what is sent, what an answer changes. */
+/* The job's clock: joining, what is sent, what an answer changes, leaving. */
 #ifndef THC_KMOD_ENGINE_H
 #define THC_KMOD_ENGINE_H
+
+#include <linux/workqueue.h>
 
 #include <linux/thc.h>
 
 #include "message.h"
 
-/* A rank that leaves ends a socket this long after the last message sent or
- * received: what was complete without that rank may still be on its way through
- * the caller.
+/* Grace period before a rank's LEAVE breaks the socket: the caller may still be about to send data
+ * of a round that the rank has finished.
  */
 #define THC_LEFT_GRACE_MS	200
 
+struct thc_peer;
 struct thc_sock;
 
 void thc_engine_init(struct thc_sock *ts);
@@ -26,5 +28,18 @@ void thc_engine_break(struct thc_sock *ts, struct thc_failure failure);
 /* Chunk @index of @m has its answer, or (@answered 0) will not get one. */
 void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 		       const struct thc_hdr *h, bool answered);
+
+/* --- join.c: joining a job and leaving it, as packets ----------------------- */
+
+int thc_join_init(void);
+void thc_join_exit(void);
+void thc_join_begin(struct thc_sock *ts, u64 now);
+/* JOINs that are due; lowers *@due to the time of the next. */
+void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
+/* Why a WELCOME from the aggregator's @port is of no use, or THC_DROP_NONE. */
+enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
+				      const struct thc_welcome *w, u16 port);
+void thc_join_work(struct work_struct *work);
+void thc_join_leave(struct thc_sock *ts);
 
 #endif /* THC_KMOD_ENGINE_H */

@@ -12,7 +12,6 @@
 #include <net/ipv6.h>
 
 #include "engine.h"
-#include "join.h"
 #include "sock.h"
 
 /* For join_work, which waits for RTNL. Who holds RTNL may wait for whatever is queued in one

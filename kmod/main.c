@@ -7,7 +7,7 @@
 #include <linux/net.h>
 #include <linux/stringify.h>
 
-#include "join.h"
+#include "engine.h"
 #include "netlink.h"
 #include "netns.h"
 #include "simd.h"
@@ -21,17 +21,17 @@ static const struct net_proto_family thc_family = {
 
 static int __init thc_init(void)
 {
-	int error = thc_socket_init();
+	int error = proto_register(&thc_proto, 1);
 
 	if (error)
 		return error;
 	error = thc_join_init();
 	if (error)
 		goto exit_socket;
-	error = thc_netns_init();
+	error = register_pernet_subsys(&thc_net_ops);
 	if (error)
 		goto exit_join;
-	error = thc_netlink_init();
+	error = genl_register_family(&thc_genl);
 	if (error)
 		goto exit_netns;
 	error = sock_register(&thc_family);
@@ -42,23 +42,23 @@ static int __init thc_init(void)
 	return 0;
 
 exit_netlink:
-	thc_netlink_exit();
+	genl_unregister_family(&thc_genl);
 exit_netns:
-	thc_netns_exit();
+	unregister_pernet_subsys(&thc_net_ops);
 exit_join:
 	thc_join_exit();
 exit_socket:
-	thc_socket_exit();
+	proto_unregister(&thc_proto);
 	return error;
 }
 
 static void __exit thc_exit(void)
 {
 	sock_unregister(PF_THC);
-	thc_netlink_exit();
-	thc_netns_exit();
+	genl_unregister_family(&thc_genl);
+	unregister_pernet_subsys(&thc_net_ops);
 	thc_join_exit();
-	thc_socket_exit();
+	proto_unregister(&thc_proto);
 	/* sockets and percpu counters that RCU still frees */
 	rcu_barrier();
 }

@@ -20,7 +20,6 @@
 #include <linux/spinlock.h>
 #include <linux/user_namespace.h>
 
-#include "memory.h"
 #include "sock.h"
 
 static unsigned int memory_mib;

@@ -12,7 +12,6 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "memory.h"
 #include "sock.h"
 
 static size_t counts_bytes(u32 chunks)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A message: one sendmsg() and its answer. */
+/* A message: one sendmsg() and its answer, and what messages may take of the host's memory. */
 #ifndef THC_KMOD_MESSAGE_H
 #define THC_KMOD_MESSAGE_H
 
@@ -67,6 +67,21 @@ struct thc_message {
 
 struct thc_sock;
 struct thc_user;
+
+/* --- memory.c: what the host's sockets may hold in all, and those of one user --- */
+
+/* Who opens a socket, until thc_user_put(); NULL: only the host's bound is for this one;
+ * ERR_PTR(-ENOMEM).
+ */
+struct thc_user *thc_user_get(void);
+void thc_user_put(struct thc_user *user);
+/* Memory for sockets that cannot be swapped, within the bounds of host and user; false: there is no
+ * room.
+ */
+bool thc_memory_charge(struct thc_user *user, size_t bytes);
+void thc_memory_uncharge(struct thc_user *user, size_t bytes);
+
+/* --- message.c ------------------------------------------------------------ */
 
 /* A process may ask for more than there is, or than its cgroup may have: ENOMEM is enough of
  * an answer, nobody is to be killed for it.

@@ -69,14 +69,4 @@ int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_he
 	return skb->len ?: error;
 }
 
-int thc_netlink_init(void)
-{
-	return genl_register_family(&thc_genl);
-}
-
-void thc_netlink_exit(void)
-{
-	genl_unregister_family(&thc_genl);
-}
-
 MODULE_ALIAS_GENL_FAMILY(THC_GENL_NAME);

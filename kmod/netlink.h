@@ -16,9 +16,6 @@ extern struct genl_family thc_genl;
 
 /* --- netlink.c ------------------------------------------------------------ */
 
-int thc_netlink_init(void);
-void thc_netlink_exit(void);
-
 /* Puts one entry of a list, or nothing and -EMSGSIZE. */
 typedef int thc_nl_put(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry);
 /* The next part of a dump of @list. Called with thc_net.lock held. */

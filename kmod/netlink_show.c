@@ -9,7 +9,6 @@
 #include "netlink.h"
 #include "netns.h"
 #include "sock.h"
-#include "stats.h"
 
 static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
 {
@@ -70,7 +69,7 @@ static int put_reason(struct sk_buff *skb, struct thc_net *tn, enum thc_drop_rea
 
 	if (!nest)
 		return -EMSGSIZE;
-	if (nla_put_string(skb, THC_REASON_NAME, thc_reason_name(reason)) ||
+	if (nla_put_string(skb, THC_REASON_NAME, thc_drop_name[reason].name) ||
 	    nla_put_u64_64bit(skb, THC_REASON_PACKETS, thc_net_drops(tn, reason), THC_REASON_PAD)) {
 		nla_nest_cancel(skb, nest);
 		return -EMSGSIZE;

@@ -7,19 +7,12 @@
  */
 #include <linux/percpu.h>
 #include <net/net_namespace.h>
-#include <net/netns/generic.h>
 
 #include "hostjob.h"
 #include "netns.h"
-#include "proc.h"
 #include "sock.h"
 
-static unsigned int thc_net_id __read_mostly;
-
-struct thc_net *thc_net_of(const struct net *net)
-{
-	return net_generic(net, thc_net_id);
-}
+unsigned int thc_net_id __read_mostly;
 
 void thc_net_add(struct thc_sock *ts)
 {
@@ -71,19 +64,9 @@ static void __net_exit thc_net_exit(struct net *net)
 	free_percpu(tn->drops);
 }
 
-static struct pernet_operations thc_net_ops = {
+struct pernet_operations thc_net_ops = {
 	.init	= thc_net_init,
 	.exit	= thc_net_exit,
 	.id	= &thc_net_id,
 	.size	= sizeof(struct thc_net),
 };
-
-int thc_netns_init(void)
-{
-	return register_pernet_subsys(&thc_net_ops);
-}
-
-void thc_netns_exit(void)
-{
-	unregister_pernet_subsys(&thc_net_ops);
-}

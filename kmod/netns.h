@@ -6,6 +6,9 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <net/net_namespace.h>
+#include <net/netns/generic.h>
+
+#include <linux/thc.h>
 
 struct thc_sock;
 
@@ -35,10 +38,20 @@ static inline void thc_generation_next(u32 *generation)
 	*generation = *generation + 1 ?: 1;
 }
 
-struct thc_net *thc_net_of(const struct net *net);
+extern unsigned int thc_net_id;
+extern struct pernet_operations thc_net_ops;
+
+static inline struct thc_net *thc_net_of(const struct net *net)
+{
+	return net_generic(net, thc_net_id);
+}
+
 void thc_net_add(struct thc_sock *ts);
 void thc_net_del(struct thc_sock *ts);
-int thc_netns_init(void);
-void thc_netns_exit(void);
+void thc_net_drop(struct thc_sock *ts, enum thc_drop_reason reason);
+u64 thc_net_drops(struct thc_net *tn, enum thc_drop_reason reason);
+/* /proc/net/thc. */
+int thc_proc_init(struct net *net);
+void thc_proc_exit(struct net *net);
 
 #endif /* THC_KMOD_NETNS_H */

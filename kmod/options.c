@@ -7,7 +7,6 @@
 
 #include "calls.h"
 #include "sock.h"
-#include "stats.h"
 
 /* The value, from memory that may take its time to come: without locks. */
 static int get_value(int option, sockptr_t from, unsigned int len, u64 *value)

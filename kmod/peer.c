@@ -20,7 +20,6 @@
 #include <net/udp_tunnel.h>
 
 #include "compat/compat.h"
-#include "memory.h"
 #include "sock.h"
 
 /* Any but 0, for a socket that is told of ICMP errors without being connected. */

@@ -8,9 +8,7 @@
 #include <net/net_namespace.h>
 
 #include "netns.h"
-#include "proc.h"
 #include "sock.h"
-#include "stats.h"
 
 static void *thc_seq_start(struct seq_file *seq, loff_t *pos)
 {

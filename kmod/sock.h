@@ -140,8 +140,10 @@ static inline struct thc_sock *thc_sk(const struct sock *sk)
 	return (struct thc_sock *)sk;
 }
 
+extern struct proto thc_proto;
+/* One word for a state: the same in netlink and /proc. */
+extern const char *const thc_state_name[];
+void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats);
 int thc_socket_create(struct net *net, struct socket *sock, int protocol, int kern);
-int thc_socket_init(void);
-void thc_socket_exit(void);
 
 #endif /* THC_KMOD_SOCK_H */

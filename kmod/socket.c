@@ -9,13 +9,11 @@
 
 #include "calls.h"
 #include "engine.h"
-#include "join.h"
-#include "memory.h"
 #include "netns.h"
 #include "sock.h"
 #include "wait.h"
 
-static struct proto thc_proto = {
+struct proto thc_proto = {
 	.name		= "THC",
 	.owner		= THIS_MODULE,
 	.obj_size	= sizeof(struct thc_sock),
@@ -180,14 +178,4 @@ int thc_socket_create(struct net *net, struct socket *sock, int protocol, int ke
 	thc_engine_init(ts);
 	thc_net_add(ts);
 	return 0;
-}
-
-int thc_socket_init(void)
-{
-	return proto_register(&thc_proto, 1);
-}
-
-void thc_socket_exit(void)
-{
-	proto_unregister(&thc_proto);
 }

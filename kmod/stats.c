@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What is counted, of a socket and of a network namespace, and the words for
- * states and reasons: the same in /proc, netlink and traces.
+ * states.
  */
 #include <linux/percpu.h>
 
 #define CREATE_TRACE_POINTS
 #include "netns.h"
 #include "sock.h"
-#include "stats.h"
 #include "trace.h"
 
 const char *const thc_state_name[] = {
@@ -17,11 +16,6 @@ const char *const thc_state_name[] = {
 	[THC_STATE_READY]	= "ready",
 	[THC_STATE_BROKEN]	= "broken",
 };
-
-const char *thc_reason_name(enum thc_drop_reason reason)
-{
-	return thc_drop_name[reason].name;
-}
 
 void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats)
 {
