@@ -88,8 +88,7 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 	}
 	ts->stats.packets_up++;
 	ts->stats.bytes_up += thc_wire_bytes(host->p, f->bytes);
-	if (!thc_train_add(host->train, &ts->outbox, host->p, (const u8 *)f->packet, f->bytes,
-			   port))
+	if (!thc_train_add(host->train, host->p, (const u8 *)f->packet, f->bytes, port))
 		ts->stats.send_errors++;	/* overdue soon */
 }
 
@@ -104,7 +103,7 @@ static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct t
 	thc_worker_transmit(&host, &p->sender, st, now);
 	p->sending[kind] = host.m ? owner_of(ts, kind, host.m, st->next * ts->shards + p->shard) :
 				    NULL;
-	thc_train_end(train, &ts->outbox);
+	thc_train_end(train);
 }
 
 /* Returns the time of the next look. */
@@ -114,7 +113,7 @@ static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct 
 	struct thc_host host = { ts, p, train, kind };
 	u64 due = thc_worker_retransmit(&host, &p->sender, thc_peer_stream(p, kind), now);
 
-	thc_train_end(train, &ts->outbox);
+	thc_train_end(train);
 	/* The UDP socket hears when the network is done with something, but it may outlive
 	 * this module, and so would the callback: we look again.
 	 */
@@ -351,6 +350,6 @@ void thc_engine_init(struct thc_sock *ts)
 	for (kind = 0; kind < THC_STREAMS; kind++)
 		INIT_LIST_HEAD(&ts->messages[kind]);
 	INIT_LIST_HEAD(&ts->ready);
-	__skb_queue_head_init(&ts->outbox.packets);
+	__skb_queue_head_init(&ts->outbox);
 	hrtimer_setup(&ts->timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
 }

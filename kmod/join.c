@@ -78,7 +78,7 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 			continue;
 		if (p->joining.at <= now && thc_peer_has_room(p)) {
 			thc_joining_request(&p->joining, &p->sender, &h, &join, now);
-			thc_send_control(p, &ts->outbox, &h, &join, sizeof(join));
+			thc_send_control(p, &h, &join, sizeof(join));
 		}
 		*due = min(*due, max(p->joining.at, now + THC_NS_PER_MS));
 	}
@@ -114,10 +114,10 @@ static bool all_ready(const struct thc_sock *ts)
 }
 
 /* Each WELCOME names the group again. */
-static bool wants_group(const struct thc_peer *p, u64 now)
+static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *group)
 {
-	lockdep_assert_held(&p->owner->lock);
-	return thc_joining_wants_group(&p->joining, now) && thc_peer_has_group(p) && !p->in_group;
+	return !p->in_group && thc_joining_wants_group(&p->joining, now) &&
+	       thc_peer_group(p, group);
 }
 
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
@@ -126,6 +126,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	enum thc_drop_reason why = thc_joining_admit(&p->sender, h, w, port);
 	struct thc_failure failure = { .error = EPROTO };
 	struct thc_sock *ts = p->owner;
+	struct thc_address group;
 
 	lockdep_assert_held(&ts->lock);
 	if (!why && ts->state != THC_STATE_JOINING)
@@ -141,7 +142,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	case THC_JOIN_WAIT:
 	case THC_JOIN_READY:
 		if (all_agree(ts, &p->joining.joined.welcome)) {
-			if (all_ready(ts) || wants_group(p, ktime_get_ns()))
+			if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
 				queue_work(join_queue, &ts->join_work);
 			return THC_DROP_NONE;
 		}
@@ -188,16 +189,16 @@ void thc_join_work(struct work_struct *work)
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
 		u64 now = ktime_get_ns();
+		struct thc_address group;
 		bool wanted;
 
 		spin_lock_bh(&ts->lock);
-		wanted = ts->state == THC_STATE_JOINING && wants_group(p, now);
+		wanted = ts->state == THC_STATE_JOINING && wants_group(p, now, &group);
 		if (wanted)
 			p->joining.group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
 		spin_unlock_bh(&ts->lock);
-		/* not fatal: nobody is heard on the group, the job answers by fanout */
 		if (wanted)
-			thc_peer_join_group(p);
+			thc_peer_join_group(p, &group);
 	}
 	spin_lock_bh(&ts->lock);
 	ready = ts->state == THC_STATE_JOINING && all_ready(ts);
@@ -232,7 +233,7 @@ void thc_join_leave(struct thc_sock *ts)
 		p->sender.epoch = p->joining.joined.epoch;
 		thc_sender_header(&p->sender, &h, THC_OP_LEAVE);
 		for (k = 0; k < THC_LEAVES; k++)
-			thc_send_control(p, &ts->outbox, &h, NULL, 0);
+			thc_send_control(p, &h, NULL, 0);
 	}
 	spin_unlock_bh(&ts->lock);
 	thc_outbox_flush(ts);

@@ -168,7 +168,7 @@ static u32 run(struct world *w)
 	thc_engine_run(w->ts);
 	spin_unlock_bh(&w->ts->lock);
 	hrtimer_cancel(&w->ts->timer);
-	while ((skb = __skb_dequeue(&w->ts->outbox.packets))) {
+	while ((skb = __skb_dequeue(&w->ts->outbox))) {
 		packets += skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
 		kfree_skb(skb);
 	}

@@ -205,57 +205,29 @@ static bool is_ours(struct net *net, const struct thc_address *a)
 {
 	if (a->inet == AF_INET)
 		return !a->in || inet_addr_type(net, a->in) == RTN_LOCAL;
-#if IS_ENABLED(CONFIG_IPV6)
 	/* booted with ipv6.disable=1 there are no tables to look in */
-	return ipv6_addr_any(&a->in6) ||
-	       (ipv6_mod_enabled() && ipv6_chk_addr(net, &a->in6, NULL, 0));
-#else
-	return false;
-#endif
+	return IS_ENABLED(CONFIG_IPV6) &&
+	       (ipv6_addr_any(&a->in6) ||
+		(ipv6_mod_enabled() && ipv6_chk_addr(net, &a->in6, NULL, 0)));
 }
 
 /* Our address towards the aggregator, and the interface. */
-static int find_local(struct thc_peer *p, struct net *net, struct thc_address *local)
+static int find_local(struct thc_peer *p)
 {
-	const struct thc_address *to = &p->address;
-	const struct sock *sk = &p->owner->sk;
+	struct net *net = sock_net(&p->owner->sk);
+	u32 mark = READ_ONCE(p->owner->sk.sk_mark);
+	struct thc_route r = { 0 };
+	int error = thc_route_find(p, NULL, mark, be16_to_cpu(p->address.port), &r);
 
-	if (to->inet == AF_INET) {
-		struct flowi4 fl = {
-			.flowi4_oif = p->oif, .flowi4_proto = IPPROTO_UDP,
-			.flowi4_mark = READ_ONCE(sk->sk_mark),
-			.flowi4_uid = sock_net_uid(net, sk),
-			.saddr = local->in, .daddr = to->in, .fl4_dport = to->port,
-		};
-		struct rtable *rt = ip_route_output_flow(net, &fl, NULL);
-
-		if (IS_ERR(rt))
-			return PTR_ERR(rt);
-		local->in = fl.saddr;
-		local->ifindex = rt->dst.dev->ifindex;
-		ip_rt_put(rt);
-		return 0;
-	}
-#if IS_ENABLED(CONFIG_IPV6)
-	{
-		struct flowi6 fl = {
-			.flowi6_oif = p->oif, .flowi6_proto = IPPROTO_UDP,
-			.flowi6_mark = READ_ONCE(sk->sk_mark),
-			.flowi6_uid = sock_net_uid(net, sk),
-			.saddr = local->in6, .daddr = to->in6, .fl6_dport = to->port,
-		};
-		struct dst_entry *dst = thc_route6(net, NULL, &fl);
-
-		if (IS_ERR(dst))
-			return PTR_ERR(dst);
-		if (ipv6_addr_any(&local->in6))
-			ipv6_dev_get_saddr(net, dst->dev, &to->in6, 0, &local->in6);
-		local->ifindex = dst->dev->ifindex;
-		dst_release(dst);
-		return 0;
-	}
-#endif
-	return -EAFNOSUPPORT;
+	if (error)
+		return error;
+	if (p->address.inet == AF_INET)
+		p->local.in = r.in;
+	else if (ipv6_addr_any(&p->local.in6))
+		ipv6_dev_get_saddr(net, r.dst->dev, &p->address.in6, 0, &p->local.in6);
+	p->local.ifindex = r.dst->dev->ifindex;
+	dst_release(r.dst);
+	return 0;
 }
 
 /* What the programs of the caller's cgroup say about connect(): no, or another address. They
@@ -327,7 +299,7 @@ static int find_way(struct thc_peer *p)
 	p->oif = p->local.ifindex;
 	if (!is_ours(sock_net(sk), &p->local))
 		return -EADDRNOTAVAIL;
-	return find_local(p, sock_net(sk), &p->local);
+	return find_local(p);
 }
 
 int thc_peer_open(struct thc_peer *p)
@@ -385,12 +357,17 @@ static int join(const struct thc_peer *p, struct socket *sock, const struct thc_
 						KERNEL_SOCKPTR(&member), sizeof(member));
 }
 
-bool thc_peer_has_group(const struct thc_peer *p)
+bool thc_peer_group(const struct thc_peer *p, struct thc_address *group)
 {
 	const struct thc_welcome *w = &p->joining.joined.welcome;
+	bool is_ip4 = p->address.inet == AF_INET;
 
 	lockdep_assert_held(&p->owner->lock);
-	return w->reply == THC_REPLY_MULTICAST && w->family == (p->address.inet == AF_INET ? 4 : 6);
+	*group = (struct thc_address){
+		.inet = p->address.inet, .port = w->group_port, .ifindex = p->local.ifindex,
+	};
+	memcpy(&group->in6, w->group, is_ip4 ? sizeof(group->in) : sizeof(group->in6));
+	return w->family == (is_ip4 ? 4 : 6);
 }
 
 /* With the opener's credentials: join_work has those of the kernel, which may bind any port. */
@@ -403,39 +380,18 @@ static int bind_group(struct socket *sock, const struct thc_address *group)
 	return error;
 }
 
-int thc_peer_join_group(struct thc_peer *p)
+void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group)
 {
-	const struct thc_welcome *w = &p->joining.joined.welcome;
-	struct thc_address group = { .inet = p->address.inet, .ifindex = p->local.ifindex };
-	int error;
-
-	/* The next WELCOME may be coming just now: if it is not sound, it is stored, but joining
-	 * is over.
-	 */
-	spin_lock_bh(&p->owner->lock);
-	if (p->owner->state != THC_STATE_JOINING || !thc_peer_has_group(p)) {
-		spin_unlock_bh(&p->owner->lock);
-		return -EAGAIN;
-	}
-	group.port = w->group_port;
-	if (group.inet == AF_INET)
-		memcpy(&group.in, w->group, sizeof(group.in));
-	else
-		memcpy(&group.in6, w->group, sizeof(group.in6));
-	spin_unlock_bh(&p->owner->lock);
-	error = bind_group(p->group, &group);
-	if (error)
-		return error;
-	error = join(p, p->group, &group);
-	if (error) {
+	if (bind_group(p->group, group))
+		return;
+	if (join(p, p->group, group)) {
 		/* to be bound again */
 		leave_port(p->group);
-		return error;
+		return;
 	}
 	spin_lock_bh(&p->owner->lock);
 	p->in_group = true;
 	spin_unlock_bh(&p->owner->lock);
-	return 0;
 }
 
 /* Packets that are under way in a softirq find @p all the same: thc_disconnect() waits for them. */
@@ -448,29 +404,17 @@ void thc_peer_close_group(struct thc_peer *p)
 
 /* --- room for the job's slots --------------------------------------------- */
 
-#ifdef CONFIG_MEMCG
 /* For the cgroup of who made the socket, by a work item that is in none. */
-static void *alloc_for(struct sock *sk, size_t bytes)
-{
-	struct mem_cgroup *old = set_active_memcg(sk->sk_memcg);
-	void *memory = kvzalloc(bytes, GFP_MESSAGE);
-
-	set_active_memcg(old);
-	return memory;
-}
-#else
-static void *alloc_for(struct sock *sk, size_t bytes)
-{
-	return kvzalloc(bytes, GFP_MESSAGE);
-}
-#endif
-
 static int alloc_flights(struct thc_peer *p, u32 n)
 {
+	struct mem_cgroup *old;
+
 	p->flights_bytes = n * sizeof(*p->flights);
 	if (!thc_memory_charge(p->owner->user, p->flights_bytes))
 		return -ENOBUFS;
-	p->flights = alloc_for(&p->owner->sk, p->flights_bytes);
+	old = set_active_memcg(p->owner->sk.sk_memcg);
+	p->flights = kvzalloc(p->flights_bytes, GFP_MESSAGE);
+	set_active_memcg(old);
 	if (p->flights)
 		return 0;
 	thc_memory_uncharge(p->owner->user, p->flights_bytes);

@@ -82,9 +82,10 @@ int thc_peer_open(struct thc_peer *p);
 void thc_peer_silence(struct thc_peer *p);
 /* After thc_peer_silence() and synchronize_net(). */
 void thc_peer_free(struct thc_peer *p);
-/* The job has a group that @p can be in: of its IP version. */
-bool thc_peer_has_group(const struct thc_peer *p);
-int thc_peer_join_group(struct thc_peer *p);
+/* The group that WELCOME named last; false: it is not of @p's IP version. */
+bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);
+/* Not fatal if it fails: nobody is heard on the group, the job answers by fanout. */
+void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group);
 /* Nobody will be heard there. */
 void thc_peer_close_group(struct thc_peer *p);
 /* Room for the job's slots; -ENOMEM. */

@@ -17,7 +17,7 @@
  *	peer.c      UDP sockets to one aggregator
  *	netns.c     what belongs to a network namespace, its sockets
  *	hostjob.c   jobs that its administrator has described
- *	stats.c     counters of both, and words for states and reasons
+ *	stats.c     counters of both, and words for states
  *	netlink.c   the administrator's side: generic netlink (netlink.h)
  *	netlink_job.c, netlink_show.c	its commands: host jobs; sockets and counters
  *	proc.c      /proc/net/thc
@@ -79,7 +79,7 @@ enum thc_state {
  * @turned_away: by stream, a sendmsg() returned for want of the turn that is still taken
  * @called_at: time a message was last sent or received by the caller
  * @join_until: JOIN gives up then
- * @outbox: built, to be handed to the network in this order
+ * @outbox: built, to be handed to the network in this order after unlocking, by thc_outbox_flush()
  * @flushing: somebody is doing that
  * @scrap: for lanes that nobody wants but the packet's sum; many kernels would clear
  *	them on the stack for each packet
@@ -120,7 +120,7 @@ struct thc_sock {
 	bool			turned_away[THC_STREAMS];
 	u64			called_at;
 	u64			join_until;
-	struct thc_outbox	outbox;
+	struct sk_buff_head	outbox;
 	bool			flushing;
 	u8			scrap[THC_LANE_BYTES];
 	struct thc_socket_stats	stats;

@@ -111,7 +111,7 @@ static bool refer_to_pages(struct sk_buff *skb, const u8 *data, u32 bytes)
 	return true;
 }
 
-void thc_train_end(struct thc_train *t, struct thc_outbox *out)
+void thc_train_end(struct thc_train *t)
 {
 	struct sk_buff *skb = t->skb;
 
@@ -126,7 +126,7 @@ void thc_train_end(struct thc_train *t, struct thc_outbox *out)
 		skb->csum_start = skb_headroom(skb) - sizeof(struct udphdr);
 		skb->csum_offset = offsetof(struct udphdr, check);
 	}
-	__skb_queue_tail(&out->packets, skb);
+	__skb_queue_tail(&t->peer->owner->outbox, skb);
 	t->skb = NULL;
 }
 
@@ -138,11 +138,10 @@ static bool fits(const struct thc_train *t, const struct thc_peer *p, const u8 *
 	       !(p->joining.joined.welcome.flags & THC_WELCOME_F_NOGSO);
 }
 
-bool thc_train_add(struct thc_train *t, struct thc_outbox *out, struct thc_peer *p, const u8 *data,
-		   u16 bytes, u16 port)
+bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 bytes, u16 port)
 {
 	if (!fits(t, p, data, bytes, port) || !refer_to_pages(t->skb, data, bytes)) {
-		thc_train_end(t, out);
+		thc_train_end(t);
 		t->skb = new_packet(p, port, 0);
 		if (!t->skb)
 			return false;
@@ -157,8 +156,7 @@ bool thc_train_add(struct thc_train *t, struct thc_outbox *out, struct thc_peer 
 	return true;
 }
 
-void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr *h,
-		      const void *payload, u32 bytes)
+void thc_send_control(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes)
 {
 	struct sk_buff *skb = new_packet(p, be16_to_cpu(p->address.port), sizeof(*h) + bytes);
 
@@ -167,36 +165,56 @@ void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr
 	thc_seal(h, payload, bytes / 8);
 	skb_put_data(skb, h, sizeof(*h));
 	skb_put_data(skb, payload, bytes);
-	__skb_queue_tail(&out->packets, skb);
+	__skb_queue_tail(&p->owner->outbox, skb);
 }
 
 /* --- to the network ------------------------------------------------------- */
 
-/* Rules of routing and of IPsec may be about a port: what is said of one says nothing of another.
- * No lock: one context at a time is here, thc_sock.flushing.
- */
-static struct thc_route *route_to(struct thc_peer *p, u16 port)
+int thc_route_find(const struct thc_peer *p, struct sock *usk, u32 mark, u16 port,
+		   struct thc_route *r)
 {
-	return &p->route[(u16)(port - p->sender.port)];
-}
+	struct net *net = sock_net(&p->owner->sk);
+	__be16 from = usk ? p->local.port : 0;
 
-/* With a reference of the caller's; NULL: the network is to be asked. */
-static struct dst_entry *dst_of(struct thc_route *r)
-{
-	if (r->dst && !dst_check(r->dst, r->cookie)) {
-		dst_release(r->dst);
-		r->dst = NULL;
+	if (p->address.inet == AF_INET) {
+		struct flowi4 fl = {
+			.flowi4_oif = p->oif,
+			.flowi4_proto = IPPROTO_UDP,
+			.flowi4_mark = mark,
+			.flowi4_uid = sock_net_uid(net, &p->owner->sk),
+			.saddr = p->local.in,
+			.daddr = p->address.in,
+			.fl4_sport = from,
+			.fl4_dport = htons(port),
+		};
+		struct rtable *rt = ip_route_output_flow(net, &fl, usk);
+
+		if (IS_ERR(rt))
+			return PTR_ERR(rt);
+		r->dst = &rt->dst;
+		r->in = fl.saddr;
+	} else if (IS_ENABLED(CONFIG_IPV6)) {
+		struct flowi6 fl = {
+			.flowi6_oif = p->oif,
+			.flowi6_proto = IPPROTO_UDP,
+			.flowi6_mark = mark,
+			.flowi6_uid = sock_net_uid(net, &p->owner->sk),
+			.saddr = p->local.in6,
+			.daddr = p->address.in6,
+			.fl6_sport = from,
+			.fl6_dport = htons(port),
+		};
+		struct dst_entry *dst = thc_route6(net, usk, &fl);
+
+		if (IS_ERR(dst))
+			return PTR_ERR(dst);
+		r->dst = dst;
+		r->in6 = fl.saddr;
+		r->cookie = rt6_get_cookie(container_of(dst, struct rt6_info, dst));
+	} else {
+		return -EAFNOSUPPORT;
 	}
-	if (r->dst)
-		dst_hold(r->dst);
-	return r->dst;
-}
-
-static void keep(struct thc_route *r, struct dst_entry *dst, u32 cookie)
-{
-	dst_hold(dst);
-	r->dst = dst;
-	r->cookie = cookie;
+	return 0;
 }
 
 void thc_routes_free(struct thc_peer *p)
@@ -207,85 +225,33 @@ void thc_routes_free(struct thc_peer *p)
 		dst_release(p->route[i].dst);
 }
 
-static int send4(struct thc_peer *p, struct sk_buff *skb, u16 port)
+/* Rules of routing and of IPsec may be about a port: what is said of one says nothing of another.
+ * No lock for the routes: one context at a time is here, thc_sock.flushing.
+ */
+static int send_to_port(struct thc_peer *p, struct sk_buff *skb, u16 port)
 {
-	struct thc_route *r = route_to(p, port);
-	struct dst_entry *dst = dst_of(r);
+	struct thc_route *r = &p->route[(u16)(port - p->sender.port)];
 	struct sock *usk = p->unicast->sk;
+	int error;
 
-	if (!dst) {
-		struct flowi4 fl = {
-			.flowi4_oif = p->oif,
-			.flowi4_proto = IPPROTO_UDP,
-			.flowi4_mark = skb->mark,
-			.flowi4_uid = sock_net_uid(sock_net(usk), &p->owner->sk),
-			.saddr = p->local.in,
-			.daddr = p->address.in,
-			.fl4_sport = p->local.port,
-			.fl4_dport = htons(port),
-		};
-		struct rtable *rt = ip_route_output_flow(sock_net(usk), &fl, usk);
-
-		if (IS_ERR(rt)) {
-			kfree_skb(skb);
-			return PTR_ERR(rt);
-		}
-		dst = &rt->dst;
-		r->in = fl.saddr;
-		keep(r, dst, 0);
+	if (r->dst && !dst_check(r->dst, r->cookie)) {
+		dst_release(r->dst);
+		r->dst = NULL;
 	}
-	thc_tunnel_xmit4(container_of(dst, struct rtable, dst), usk, skb, r->in, p->address.in,
-			 INET_ECN_ECT_0, THC_TTL, htons(IP_DF), p->local.port, htons(port), false,
-			 false);
-	return 0;
-}
-
-#if IS_ENABLED(CONFIG_IPV6)
-static int send6(struct thc_peer *p, struct sk_buff *skb, u16 port)
-{
-	struct in6_addr daddr = p->address.in6;
-	struct thc_route *r = route_to(p, port);
-	struct dst_entry *dst = dst_of(r);
-	struct sock *usk = p->unicast->sk;
-
-	if (!dst) {
-		struct flowi6 fl = {
-			.flowi6_oif = p->oif,
-			.flowi6_proto = IPPROTO_UDP,
-			.flowi6_mark = skb->mark,
-			.flowi6_uid = sock_net_uid(sock_net(usk), &p->owner->sk),
-			.saddr = p->local.in6,
-			.daddr = daddr,
-			.fl6_sport = p->local.port,
-			.fl6_dport = htons(port),
-		};
-
-		dst = thc_route6(sock_net(usk), usk, &fl);
-		if (IS_ERR(dst)) {
-			kfree_skb(skb);
-			return PTR_ERR(dst);
-		}
-		r->in6 = fl.saddr;
-		keep(r, dst, rt6_get_cookie(container_of(dst, struct rt6_info, dst)));
+	error = r->dst ? 0 : thc_route_find(p, usk, skb->mark, port, r);
+	if (error) {
+		kfree_skb(skb);
+		return error;
 	}
-	thc_tunnel_xmit6(dst, usk, skb, NULL, &r->in6, &daddr, INET_ECN_ECT_0, THC_TTL, 0,
-			 p->local.port, htons(port), false);
+	dst_hold(r->dst);	/* for the packet */
+	if (p->address.inet == AF_INET)
+		thc_tunnel_xmit4(container_of(r->dst, struct rtable, dst), usk, skb, r->in,
+				 p->address.in, INET_ECN_ECT_0, THC_TTL, htons(IP_DF),
+				 p->local.port, htons(port), false, false);
+	else if (IS_ENABLED(CONFIG_IPV6))
+		thc_tunnel_xmit6(r->dst, usk, skb, NULL, &r->in6, &p->address.in6, INET_ECN_ECT_0,
+				 THC_TTL, 0, p->local.port, htons(port), false);
 	return 0;
-}
-#else
-static int send6(struct thc_peer *p, struct sk_buff *skb, u16 port)
-{
-	kfree_skb(skb);
-	return -EAFNOSUPPORT;
-}
-#endif
-
-static void send_errors(struct thc_sock *ts, struct thc_peer *p, int error)
-{
-	spin_lock_bh(&ts->lock);
-	ts->stats.send_errors++;
-	thc_sender_unreachable(&p->sender, -error, ktime_get_ns());
-	spin_unlock_bh(&ts->lock);
 }
 
 static void send_one(struct thc_sock *ts, struct sk_buff *skb)
@@ -295,9 +261,13 @@ static void send_one(struct thc_sock *ts, struct sk_buff *skb)
 	int error;
 
 	memset(skb->cb, 0, sizeof(skb->cb));
-	error = p->address.inet == AF_INET ? send4(p, skb, port) : send6(p, skb, port);
-	if (error)
-		send_errors(ts, p, error);
+	error = send_to_port(p, skb, port);
+	if (!error)
+		return;
+	spin_lock_bh(&ts->lock);
+	ts->stats.send_errors++;
+	thc_sender_unreachable(&p->sender, -error, ktime_get_ns());
+	spin_unlock_bh(&ts->lock);
 }
 
 /* System calls, the timer and packets' softirqs run on several CPUs at once. A
@@ -313,10 +283,10 @@ void thc_outbox_flush(struct thc_sock *ts)
 
 	__skb_queue_head_init(&now);
 	spin_lock_bh(&ts->lock);
-	while (!ts->flushing && !skb_queue_empty(&ts->outbox.packets)) {
+	while (!ts->flushing && !skb_queue_empty(&ts->outbox)) {
 		if (turns++ >= FLUSH_TURNS && thc_engine_wake(ts, ktime_get_ns()))
 			break;
-		skb_queue_splice_init(&ts->outbox.packets, &now);
+		skb_queue_splice_init(&ts->outbox, &now);
 		WRITE_ONCE(ts->flushing, true);
 		spin_unlock(&ts->lock);		/* softirqs stay off */
 		while ((skb = __skb_dequeue(&now)))

@@ -7,12 +7,8 @@
 
 #include <linux/thc.h>
 
-/* What is to be handed to the network after unlocking, by thc_outbox_flush(). */
-struct thc_outbox {
-	struct sk_buff_head	packets;
-};
-
 struct thc_peer;
+struct thc_route;
 struct thc_sock;
 
 /**
@@ -29,13 +25,11 @@ struct thc_train {
 };
 
 /* Appends the packet at @data, in pages of a message, to the train. */
-bool thc_train_add(struct thc_train *t, struct thc_outbox *out, struct thc_peer *p, const u8 *data,
-		   u16 bytes, u16 port);
-void thc_train_end(struct thc_train *t, struct thc_outbox *out);
+bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 bytes, u16 port);
+void thc_train_end(struct thc_train *t);
 /* A control packet, copied. */
-void thc_send_control(struct thc_peer *p, struct thc_outbox *out, struct thc_hdr *h,
-		      const void *payload, u32 bytes);
-/* Without locks, by everybody who has put something there. */
+void thc_send_control(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes);
+/* Without locks, by everybody who has built packets. */
 void thc_outbox_flush(struct thc_sock *ts);
 /* Bytes of packets that may be on their way when @window chunks may be in flight:
  * each of these twice.
@@ -43,6 +37,11 @@ void thc_outbox_flush(struct thc_sock *ts);
 size_t thc_transmit_room(u32 window);
 /* May packets be built for @p? If not, those on their way have to arrive first. */
 bool thc_peer_has_room(const struct thc_peer *p);
+/* Asks the network how packets with @mark from @p->local leave for @port. @usk: the UDP socket that
+ * sends them, NULL: there is none yet.
+ */
+int thc_route_find(const struct thc_peer *p, struct sock *usk, u32 mark, u16 port,
+		   struct thc_route *r);
 /* Forgets all routes to @p. */
 void thc_routes_free(struct thc_peer *p);
 /* Bytes on the wire of a packet with @bytes of UDP payload. */
