@@ -9,7 +9,6 @@
 #include "engine.h"
 #include "hostjob.h"
 #include "sock.h"
-#include "wait.h"
 
 /* Drops one message; false: there is none. Nobody adds any, since the socket is idle, but a
  * recvmsg() may still take one that is ready.
@@ -85,7 +84,7 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 		if (a->sthc_port || a->sthc_ifindex || a->sthc_cookie ||
 		    memchr_inv(a->sthc_addr, 0, sizeof(a->sthc_addr)))
 			return -EINVAL;
-		return thc_host_job_enter(sock_net(&ts->sk), a->sthc_job, job);
+		return thc_host_job_find(sock_net(&ts->sk), a->sthc_job, true, job);
 	}
 	memset(job, 0, sizeof(*job));
 	error = thc_address_take(a, &job->aggregator[0]);

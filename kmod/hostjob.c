@@ -63,19 +63,6 @@ int thc_host_job_del(struct net *net, u16 id)
 	return 0;
 }
 
-int thc_host_job_find(struct net *net, u16 id, struct thc_host_job *out)
-{
-	struct thc_net *tn = thc_net_of(net);
-	struct thc_host_job *job;
-
-	mutex_lock(&tn->lock);
-	job = find(tn, id);
-	if (job)
-		*out = *job;
-	mutex_unlock(&tn->lock);
-	return job ? 0 : -ENOENT;
-}
-
 static bool holds(const struct thc_ids *ids, u32 id)
 {
 	return id >= ids->first && id <= ids->last;
@@ -103,7 +90,7 @@ static bool admits(const struct net *net, const struct thc_host_job *job)
 /* The caller is asked who it is, who names the job, and not who opened the socket: that call
  * named no job, and a socket may have been opened by a process before it gave up its rights.
  */
-int thc_host_job_enter(struct net *net, u16 id, struct thc_host_job *out)
+int thc_host_job_find(struct net *net, u16 id, bool as_rank, struct thc_host_job *out)
 {
 	struct thc_net *tn = thc_net_of(net);
 	struct thc_host_job *job;
@@ -113,7 +100,7 @@ int thc_host_job_enter(struct net *net, u16 id, struct thc_host_job *out)
 	job = find(tn, id);
 	if (!job)
 		error = -ENOENT;
-	else if (!admits(net, job))
+	else if (as_rank && !admits(net, job))
 		error = -EPERM;
 	else
 		*out = *job;

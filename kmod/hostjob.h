@@ -43,12 +43,11 @@ struct thc_net;
 /* 0: @job is the namespace's now; -EEXIST; -ENOSPC: there are THC_GENL_JOBS_MAX. */
 int thc_host_job_add(struct net *net, struct thc_host_job *job);
 int thc_host_job_del(struct net *net, u16 id);
-/* A copy, with the cookie: who takes it wipes it. */
-int thc_host_job_find(struct net *net, u16 id, struct thc_host_job *out);
-/* A copy for the calling process, which is to be a rank. -EPERM: it may not; its effective user
- * and all its groups count, and CAP_NET_ADMIN is always enough.
+/* A copy, with the cookie: who takes it wipes it. @as_rank: for the calling process, which is to be
+ * a rank. -EPERM: it may not; its effective user and all its groups count, and CAP_NET_ADMIN is
+ * always enough.
  */
-int thc_host_job_enter(struct net *net, u16 id, struct thc_host_job *out);
+int thc_host_job_find(struct net *net, u16 id, bool as_rank, struct thc_host_job *out);
 void thc_host_jobs_free(struct thc_net *tn);
 
 #endif /* THC_KMOD_HOSTJOB_H */

@@ -4,9 +4,10 @@
  * attributes each takes; any other is refused. One without a policy takes none.
  */
 #include <linux/module.h>
+#include <net/sock.h>
 
 #include "netlink.h"
-#include "sock.h"
+#include "netns.h"
 
 #define POLICY(array)	.policy = (array), .maxattr = ARRAY_SIZE(array) - 1
 
@@ -50,13 +51,15 @@ struct genl_family thc_genl __ro_after_init = {
 };
 
 int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *list,
-		u32 generation, thc_nl_put *put)
+		const u32 *generation, thc_nl_put *put)
 {
+	struct thc_net *tn = thc_net_of(sock_net(skb->sk));
 	struct list_head *entry;
 	int error = 0;
 	long at = 0;
 
-	cb->seq = generation;
+	mutex_lock(&tn->lock);
+	cb->seq = *generation;
 	list_for_each(entry, list) {
 		if (at++ < cb->args[0])
 			continue;
@@ -65,6 +68,7 @@ int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_he
 			break;
 		cb->args[0]++;
 	}
+	mutex_unlock(&tn->lock);
 	/* what does not fit is for the next part, unless it has this one to itself */
 	return skb->len ?: error;
 }

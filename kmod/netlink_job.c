@@ -14,6 +14,13 @@
 #define TOO_MANY "too many aggregators: a job has at most " __stringify(THC_SHARDS_MAX)
 #define NO_ROOM "a namespace has at most " __stringify(THC_GENL_JOBS_MAX) " jobs: delete one"
 
+/* Tells the administrator @text, about the attribute @attr unless it is NULL. Is @error. */
+#define REFUSE(extack, attr, error, text) \
+	({ \
+		NL_SET_ERR_MSG_ATTR(extack, attr, text); \
+		error; \
+	})
+
 static const struct nla_policy aggregator_policy[THC_AGGR_MAX + 1] = {
 	[THC_AGGR_IPV4]		= NLA_POLICY_EXACT_LEN(sizeof(struct in_addr)),
 	[THC_AGGR_IPV6]		= NLA_POLICY_EXACT_LEN(sizeof(struct in6_addr)),
@@ -48,29 +55,23 @@ static int take_aggregator(const struct nlattr *nest, struct thc_address *out,
 
 	if (error)
 		return error;
-	if (!tb[THC_AGGR_IPV4] == !tb[THC_AGGR_IPV6]) {
-		NL_SET_ERR_MSG(extack, "an aggregator has one address, IPv4 or IPv6");
-		return -EINVAL;
-	}
+	if (!tb[THC_AGGR_IPV4] == !tb[THC_AGGR_IPV6])
+		return REFUSE(extack, NULL, -EINVAL, "an aggregator has one address, IPv4 or IPv6");
 	memset(out, 0, sizeof(*out));
 	out->inet = tb[THC_AGGR_IPV4] ? AF_INET : AF_INET6;
 	if (tb[THC_AGGR_IPV4])
 		out->in = nla_get_in_addr(tb[THC_AGGR_IPV4]);
 	else
 		out->in6 = nla_get_in6_addr(tb[THC_AGGR_IPV6]);
-	if (!thc_address_is_host(out)) {
-		NL_SET_ERR_MSG(extack, "an aggregator's address is that of one host");
-		return -EINVAL;
-	}
+	if (!thc_address_is_host(out))
+		return REFUSE(extack, NULL, -EINVAL, "an aggregator's address is that of one host");
 	out->port = htons(tb[THC_AGGR_PORT] ? nla_get_u16(tb[THC_AGGR_PORT]) : THC_PORT_DEFAULT);
 	if (tb[THC_AGGR_IFINDEX])
 		out->ifindex = (int)nla_get_u32(tb[THC_AGGR_IFINDEX]);
 	/* as in struct sockaddr_thc */
-	if (out->ifindex < 0) {
-		NL_SET_ERR_MSG_ATTR(extack, tb[THC_AGGR_IFINDEX],
-				    "an interface's number is at most 2147483647");
-		return -ERANGE;
-	}
+	if (out->ifindex < 0)
+		return REFUSE(extack, tb[THC_AGGR_IFINDEX], -ERANGE,
+			      "an interface's number is at most 2147483647");
 	return 0;
 }
 
@@ -87,22 +88,16 @@ static int take_ids(const struct nlattr *nest, struct thc_ids *out, struct netli
 	error = nla_parse_nested(tb, THC_IDS_MAX, nest, ids_policy, extack);
 	if (error)
 		return error;
-	if (!tb[THC_IDS_FIRST] || !tb[THC_IDS_LAST]) {
-		NL_SET_ERR_MSG_ATTR(extack, nest, "a range needs its first and its last number");
-		return -EINVAL;
-	}
+	if (!tb[THC_IDS_FIRST] || !tb[THC_IDS_LAST])
+		return REFUSE(extack, nest, -EINVAL, "a range needs its first and its last number");
 	out->first = nla_get_u32(tb[THC_IDS_FIRST]);
 	out->last = nla_get_u32(tb[THC_IDS_LAST]);
-	if (out->last == U32_MAX) {
-		NL_SET_ERR_MSG_ATTR(extack, tb[THC_IDS_LAST],
-				    "a user's or group's number is at most 4294967294");
-		return -ERANGE;
-	}
-	if (out->first > out->last) {
-		NL_SET_ERR_MSG_ATTR(extack, nest,
-				    "a range's last number is not less than its first one");
-		return -EINVAL;
-	}
+	if (out->last == U32_MAX)
+		return REFUSE(extack, tb[THC_IDS_LAST], -ERANGE,
+			      "a user's or group's number is at most 4294967294");
+	if (out->first > out->last)
+		return REFUSE(extack, nest, -EINVAL,
+			      "a range's last number is not less than its first one");
 	return 0;
 }
 
@@ -111,10 +106,8 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 	struct nlattr *nest;
 	int rest, error;
 
-	if (!info->attrs[THC_ATTR_JOB] || !info->attrs[THC_ATTR_COOKIE]) {
-		NL_SET_ERR_MSG(info->extack, "a job needs its number and its cookie");
-		return -EINVAL;
-	}
+	if (!info->attrs[THC_ATTR_JOB] || !info->attrs[THC_ATTR_COOKIE])
+		return REFUSE(info->extack, NULL, -EINVAL, "a job needs its number and its cookie");
 	job->id = nla_get_u16(info->attrs[THC_ATTR_JOB]);
 	job->cookie = nla_get_u64(info->attrs[THC_ATTR_COOKIE]);
 	error = take_ids(info->attrs[THC_ATTR_USERS], &job->users, info->extack);
@@ -126,18 +119,14 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 	nlmsg_for_each_attr(nest, info->nlhdr, GENL_HDRLEN, rest) {
 		if (nla_type(nest) != THC_ATTR_AGGREGATOR)
 			continue;
-		if (job->shards == THC_SHARDS_MAX) {
-			NL_SET_ERR_MSG(info->extack, TOO_MANY);
-			return -E2BIG;
-		}
+		if (job->shards == THC_SHARDS_MAX)
+			return REFUSE(info->extack, NULL, -E2BIG, TOO_MANY);
 		error = take_aggregator(nest, &job->aggregator[job->shards++], info->extack);
 		if (error)
 			return error;
 	}
-	if (!job->shards) {
-		NL_SET_ERR_MSG(info->extack, "a job needs an aggregator");
-		return -EINVAL;
-	}
+	if (!job->shards)
+		return REFUSE(info->extack, NULL, -EINVAL, "a job needs an aggregator");
 	return 0;
 }
 
@@ -166,10 +155,8 @@ int thc_nl_job_del(struct sk_buff *skb, struct genl_info *info)
 {
 	int error;
 
-	if (!info->attrs[THC_ATTR_JOB]) {
-		NL_SET_ERR_MSG(info->extack, "which job?");
-		return -EINVAL;
-	}
+	if (!info->attrs[THC_ATTR_JOB])
+		return REFUSE(info->extack, NULL, -EINVAL, "which job?");
 	error = thc_host_job_del(genl_info_net(info), nla_get_u16(info->attrs[THC_ATTR_JOB]));
 	if (error)
 		NL_SET_ERR_MSG(info->extack, "this host knows no such job");
@@ -190,10 +177,8 @@ static int put_aggregator(struct sk_buff *skb, const struct thc_address *a)
 	else
 		error = nla_put_in6_addr(skb, THC_AGGR_IPV6, &a->in6);
 	if (error || nla_put_u16(skb, THC_AGGR_PORT, ntohs(a->port)) ||
-	    (a->ifindex && nla_put_u32(skb, THC_AGGR_IFINDEX, a->ifindex))) {
-		nla_nest_cancel(skb, nest);
+	    (a->ifindex && nla_put_u32(skb, THC_AGGR_IFINDEX, a->ifindex)))
 		return -EMSGSIZE;
-	}
 	nla_nest_end(skb, nest);
 	return 0;
 }
@@ -201,13 +186,9 @@ static int put_aggregator(struct sk_buff *skb, const struct thc_address *a)
 /* Into @nest, which is NULL if there was no room for it. */
 static int put_ids(struct sk_buff *skb, struct nlattr *nest, const struct thc_ids *ids)
 {
-	if (!nest)
+	if (!nest || nla_put_u32(skb, THC_IDS_FIRST, ids->first) ||
+	    nla_put_u32(skb, THC_IDS_LAST, ids->last))
 		return -EMSGSIZE;
-	if (nla_put_u32(skb, THC_IDS_FIRST, ids->first) ||
-	    nla_put_u32(skb, THC_IDS_LAST, ids->last)) {
-		nla_nest_cancel(skb, nest);
-		return -EMSGSIZE;
-	}
 	nla_nest_end(skb, nest);
 	return 0;
 }
@@ -254,16 +235,12 @@ int thc_nl_job_get(struct sk_buff *skb, struct genl_info *info)
 	struct sk_buff *reply;
 	int error;
 
-	if (!info->attrs[THC_ATTR_JOB]) {
-		NL_SET_ERR_MSG(info->extack, "which job? A dump lists all");
-		return -EINVAL;
-	}
+	if (!info->attrs[THC_ATTR_JOB])
+		return REFUSE(info->extack, NULL, -EINVAL, "which job? A dump lists all");
 	error = thc_host_job_find(genl_info_net(info), nla_get_u16(info->attrs[THC_ATTR_JOB]),
-				  &job);
-	if (error) {
-		NL_SET_ERR_MSG(info->extack, "this host knows no such job");
-		return error;
-	}
+				  false, &job);
+	if (error)
+		return REFUSE(info->extack, NULL, error, "this host knows no such job");
 	reply = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
 	if (reply)
 		error = put_job(reply, &job, info->snd_portid, info->snd_seq, NULL, secret);
@@ -282,8 +259,7 @@ int thc_nl_job_dump_start(struct netlink_callback *cb)
 {
 	if (!nlmsg_attrlen(cb->nlh, GENL_HDRLEN))
 		return 0;
-	NL_SET_ERR_MSG(cb->extack, "a dump lists all jobs: it takes no attributes");
-	return -EINVAL;
+	return REFUSE(cb->extack, NULL, -EINVAL, "a dump lists all jobs: it takes no attributes");
 }
 
 static int dump_job(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
@@ -297,10 +273,6 @@ static int dump_job(struct sk_buff *skb, struct netlink_callback *cb, struct lis
 int thc_nl_job_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct thc_net *tn = thc_net_of(sock_net(skb->sk));
-	int error;
 
-	mutex_lock(&tn->lock);
-	error = thc_nl_dump(skb, cb, &tn->jobs, tn->jobs_generation, dump_job);
-	mutex_unlock(&tn->lock);
-	return error;
+	return thc_nl_dump(skb, cb, &tn->jobs, &tn->jobs_generation, dump_job);
 }

@@ -55,12 +55,8 @@ cancel:
 int thc_nl_socket_dump(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct thc_net *tn = thc_net_of(sock_net(skb->sk));
-	int error;
 
-	mutex_lock(&tn->lock);
-	error = thc_nl_dump(skb, cb, &tn->sockets, tn->sockets_generation, put_socket);
-	mutex_unlock(&tn->lock);
-	return error;
+	return thc_nl_dump(skb, cb, &tn->sockets, &tn->sockets_generation, put_socket);
 }
 
 static int put_reason(struct sk_buff *skb, struct thc_net *tn, enum thc_drop_reason reason)
@@ -70,10 +66,8 @@ static int put_reason(struct sk_buff *skb, struct thc_net *tn, enum thc_drop_rea
 	if (!nest)
 		return -EMSGSIZE;
 	if (nla_put_string(skb, THC_REASON_NAME, thc_drop_name[reason].name) ||
-	    nla_put_u64_64bit(skb, THC_REASON_PACKETS, thc_net_drops(tn, reason), THC_REASON_PAD)) {
-		nla_nest_cancel(skb, nest);
+	    nla_put_u64_64bit(skb, THC_REASON_PACKETS, thc_net_drops(tn, reason), THC_REASON_PAD))
 		return -EMSGSIZE;
-	}
 	nla_nest_end(skb, nest);
 	return 0;
 }

@@ -6,10 +6,19 @@
 #include <linux/uio.h>
 
 #include "calls.h"
-#include "sock.h"
-#include "wait.h"
 
 #define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
+
+/* A message is there that no other call is receiving, or there is no point in waiting. */
+static bool has_message(struct thc_sock *ts, u64 joins)
+{
+	if (ts->joins != joins)
+		return true;
+	if (!list_empty(&ts->ready))
+		return !ts->reading;
+	return ts->state == THC_STATE_IDLE || ts->state == THC_STATE_BROKEN ||
+	       READ_ONCE(ts->sk.sk_shutdown) & RCV_SHUTDOWN;
+}
 
 /* The first message that is ready, which stays where it is; with a reference and
  * the turn to receive it. NULL: *@error is what the call returns, or EAGAIN. @joins:
@@ -121,14 +130,16 @@ static int receive_message(struct thc_sock *ts, struct thc_message *m, struct ms
 	size_t whole;
 	int got = copy_answer(m, msg, len, &whole);
 	int error = got < 0 ? got : describe(m, msg);
+	bool more;
 
 	spin_lock_bh(&ts->lock);
 	if (!error && !(flags & MSG_PEEK))
 		take_off(ts, m);
 	thc_message_put(ts, m);
 	ts->reading = false;
+	more = has_message(ts, ts->joins);
 	spin_unlock_bh(&ts->lock);
-	if (thc_has_message(ts, thc_joins_of(ts)))
+	if (more)
 		ts->sk.sk_data_ready(&ts->sk);
 	if (error)
 		return error;
@@ -147,7 +158,7 @@ int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 		return -EOPNOTSUPP;
 	joins = thc_joins_of(ts);
 	do {
-		error = thc_wait_for(ts, thc_has_message, joins, &timeo);
+		error = thc_wait_for(ts, has_message, joins, &timeo);
 		if (error)
 			return error;
 		m = first_ready(ts, joins, &error);

@@ -12,7 +12,6 @@
 #include "engine.h"
 #include "sock.h"
 #include "trace.h"
-#include "wait.h"
 
 /* MSG_BATCH: sendmmsg() has more for us, whose packets leave no later for that. */
 #define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_CMSG_COMPAT | MSG_BATCH)
@@ -137,28 +136,50 @@ static void give_room(struct thc_sock *ts, u64 bytes)
 	ts->sk.sk_write_space(&ts->sk);
 }
 
+/* @joins is connected, failed or replaced, or nothing may be sent any more. */
+static bool may_send(struct thc_sock *ts, u64 joins)
+{
+	return thc_has_joined(ts, joins) || READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
+}
+
+/* There is room for @bytes, or no point in waiting; poll() is told if not. */
+static bool has_room(struct thc_sock *ts, u64 bytes)
+{
+	bool room = ts->state != THC_STATE_READY || ts->stats.memory + bytes <= ts->memory ||
+		    READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
+
+	ts->refused = room ? 0 : max(bytes, 1ULL);
+	return room;
+}
+
+/* Of a call that holds lock_sock, which is released meanwhile. */
+static int wait_unlocked(struct thc_sock *ts, thc_done *done, u64 need, long *timeo)
+{
+	int error;
+
+	release_sock(&ts->sk);
+	error = thc_wait_for(ts, done, need, timeo);
+	lock_sock(&ts->sk);
+	return error;
+}
+
 /* Waits until the socket is connected and has room, and takes that. @joins: its connections
  * when the call began. lock_sock is released meanwhile.
  */
 static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 {
-	struct sock *sk = &ts->sk;
 	int error;
 
-	sock_owned_by_me(sk);
-	for (;;) {
-		if (sk->sk_shutdown & SEND_SHUTDOWN)
+	sock_owned_by_me(&ts->sk);
+	do {
+		if (ts->sk.sk_shutdown & SEND_SHUTDOWN)
 			return -EPIPE;
-		if (!thc_has_joined(ts, joins)) {
-			release_sock(sk);
-			error = thc_wait_for(ts, thc_may_send, joins, timeo);
-			lock_sock(sk);
-			if (error)
-				return error;
-			continue;
-		}
 		if (joins != ts->joins)
 			return -ECANCELED;
+		if (thc_state_of(ts) == THC_STATE_JOINING) {
+			error = wait_unlocked(ts, may_send, joins, timeo);
+			continue;
+		}
 		error = thc_outcome(ts);
 		if (error)
 			return error;
@@ -166,12 +187,9 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 			return -EMSGSIZE;
 		if (take_room(ts, bytes))
 			return 0;
-		release_sock(sk);
-		error = thc_wait_for(ts, thc_has_room, bytes, timeo);
-		lock_sock(sk);
-		if (error)
-			return error;
-	}
+		error = wait_unlocked(ts, has_room, bytes, timeo);
+	} while (!error);
+	return error;
 }
 
 /* The message is whole; the socket may have changed meanwhile. */
@@ -237,12 +255,9 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
  */
 static bool take_turn(struct thc_sock *ts, u64 kind)
 {
-	bool free;
+	bool free = !ts->writing[kind];
 
-	spin_lock_bh(&ts->lock);
-	free = !ts->writing[kind];
 	ts->writing[kind] = true;
-	spin_unlock_bh(&ts->lock);
 	return free;
 }
 

@@ -11,7 +11,6 @@
 #include "engine.h"
 #include "netns.h"
 #include "sock.h"
-#include "wait.h"
 
 struct proto thc_proto = {
 	.name		= "THC",

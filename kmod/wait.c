@@ -3,17 +3,26 @@
  * What system calls wait for. No lock is held while they sleep, and whatever
  * they waited for may be gone again when they have a lock.
  */
-#include "sock.h"
-#include "wait.h"
+#include "calls.h"
 
-int thc_wait_for(struct thc_sock *ts, bool (*done)(struct thc_sock *ts, u64 need), u64 need,
-		 long *timeo)
+static bool is_done(struct thc_sock *ts, thc_done *done, u64 need)
+{
+	bool is;
+
+	spin_lock_bh(&ts->lock);
+	is = done(ts, need);
+	spin_unlock_bh(&ts->lock);
+	return is;
+}
+
+int thc_wait_for(struct thc_sock *ts, thc_done *done, u64 need, long *timeo)
 {
 	long left;
 
 	if (!*timeo)
-		return done(ts, need) ? 0 : -EAGAIN;
-	left = wait_event_interruptible_timeout(*sk_sleep(&ts->sk), done(ts, need), *timeo);
+		return is_done(ts, done, need) ? 0 : -EAGAIN;
+	left = wait_event_interruptible_timeout(*sk_sleep(&ts->sk), is_done(ts, done, need),
+						*timeo);
 	if (left < 0)
 		return sock_intr_errno(*timeo);
 	*timeo = left;
@@ -42,43 +51,6 @@ u32 thc_joins_of(struct thc_sock *ts)
 
 bool thc_has_joined(struct thc_sock *ts, u64 joins)
 {
-	bool has;
-
-	spin_lock_bh(&ts->lock);
-	has = ts->state != THC_STATE_JOINING || ts->joins != joins;
-	spin_unlock_bh(&ts->lock);
-	return has;
-}
-
-bool thc_may_send(struct thc_sock *ts, u64 joins)
-{
-	return thc_has_joined(ts, joins) || READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
-}
-
-bool thc_has_room(struct thc_sock *ts, u64 need)
-{
-	bool room;
-
-	spin_lock_bh(&ts->lock);
-	room = ts->state != THC_STATE_READY || ts->stats.memory + need <= ts->memory ||
-	       READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
-	ts->refused = room ? 0 : max(need, 1ULL);
-	spin_unlock_bh(&ts->lock);
-	return room;
-}
-
-bool thc_has_message(struct thc_sock *ts, u64 joins)
-{
-	bool has;
-
-	spin_lock_bh(&ts->lock);
-	if (ts->joins != joins)
-		has = true;
-	else if (!list_empty(&ts->ready))
-		has = !ts->reading;
-	else
-		has = ts->state == THC_STATE_IDLE || ts->state == THC_STATE_BROKEN ||
-		      READ_ONCE(ts->sk.sk_shutdown) & RCV_SHUTDOWN;
-	spin_unlock_bh(&ts->lock);
-	return has;
+	lockdep_assert_held(&ts->lock);
+	return ts->state != THC_STATE_JOINING || ts->joins != joins;
 }
