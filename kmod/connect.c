@@ -16,7 +16,6 @@
 static bool drop_one(struct thc_sock *ts)
 {
 	struct thc_message *m = NULL;
-	bool found;
 	int kind;
 
 	spin_lock_bh(&ts->lock);
@@ -30,11 +29,10 @@ static bool drop_one(struct thc_sock *ts)
 		if (m)
 			list_del_init(&m->ready);
 	}
-	found = m;
 	if (m)
 		thc_message_put(ts, m);
 	spin_unlock_bh(&ts->lock);
-	return found;
+	return m;
 }
 
 /* Back to a socket that was never connected. Called with lock_sock held, or by

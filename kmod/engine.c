@@ -122,18 +122,6 @@ static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct 
 
 /* --- failures ------------------------------------------------------------- */
 
-/* Those of a stream that were delivered as they are come before those that were not. */
-static bool any_unfinished(const struct thc_sock *ts)
-{
-	u32 kind;
-
-	for (kind = 0; kind < THC_STREAMS; kind++)
-		if (!list_empty(&ts->messages[kind]) &&
-		    !list_last_entry(&ts->messages[kind], struct thc_message, link)->closed)
-			return true;
-	return false;
-}
-
 /* Messages that will not be received any more. */
 static u32 unfinished(const struct thc_sock *ts)
 {
@@ -173,8 +161,8 @@ static const struct thc_flight *oldest(const struct thc_peer *p)
 	return thc_stream_oldest(&p->sender.data) ?: thc_stream_oldest(&p->sender.norms);
 }
 
-/* Does a rank that has left end the socket? A job with a deadline goes on without it. Norms may
- * lack a rank, of a round whose predecessor's data the caller has yet to send.
+/* Does a rank that has left end the socket? A job with a deadline goes on without it. What ranks
+ * agree on may lack a rank, of a round whose predecessor's data the caller has yet to send.
  */
 static bool needs_all(const struct thc_sock *ts, const struct thc_peer *p, u64 now)
 {
@@ -228,7 +216,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 		 * come: who needs it is not to wait for a dead aggregator for ever
 		 */
 		if (failure.reason != THC_FAILED_LEFT && failure.reason != THC_FAILED_UNREACHABLE &&
-		    READ_ONCE(ts->partial) && (any_unfinished(ts) || !ts->refused)) {
+		    READ_ONCE(ts->partial) && (unfinished(ts) || !ts->refused)) {
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
 		} else {
@@ -291,7 +279,7 @@ static u64 look(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train
 		p->look_at = min(p->look_at, now + soon);
 		return p->look_at;
 	}
-	due = retransmit(ts, p, THC_NORM, train, now);
+	due = retransmit(ts, p, THC_CONTROL, train, now);
 	due = min(due, retransmit(ts, p, THC_DATA, train, now));
 	due = min(due, check_progress(ts, p, now));
 	p->look_at = max(due, now + LOOK_LEAST);
@@ -320,7 +308,7 @@ void thc_engine_run(struct thc_sock *ts)
 	for (i = 0; i < ts->shards && ts->state == THC_STATE_READY; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
-		transmit(ts, p, THC_NORM, &train, now);
+		transmit(ts, p, THC_CONTROL, &train, now);
 		transmit(ts, p, THC_DATA, &train, now);
 		due = min(due, look(ts, p, &train, now));
 	}

@@ -146,7 +146,7 @@ static struct thc_message *give_kind(struct kunit *test, struct world *w, int ki
 		struct thc_peer *p = &ts->peers[i];
 
 		thc_peer_stream(p, kind)->reserved =
-			div_u64(ts->reserved[kind] + ts->shards - 1 - i, ts->shards);
+			thc_shard_part(ts->reserved[kind], ts->shards, i);
 		p->sender.progress_at = ktime_get_ns();
 	}
 	spin_unlock_bh(&ts->lock);
@@ -433,7 +433,7 @@ static void state__who_left_ends_it_when_the_caller_is_done(struct kunit *test)
 	struct thc_sock *ts = w->ts;
 
 	connect_to(test, w, 1);
-	give_kind(test, w, THC_NORM, 1, 6);
+	give_kind(test, w, THC_CONTROL, 1, 6);
 	run(w);
 	/* the caller may have data of round 5 left to send */
 	ts->called_at = ktime_get_ns();

@@ -7,7 +7,6 @@
  * swapped.
  */
 #include <linux/err.h>
-#include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
@@ -82,19 +81,16 @@ void thc_message_put(struct thc_sock *ts, struct thc_message *m)
 	ts->sk.sk_write_space(&ts->sk);
 }
 
-/* Chunk q of a stream belongs to shard q mod shards, as its chunk q div
- * shards. A shard's packets lie together, for super-packets.
- */
+/* A shard's packets lie together, for super-packets. */
 void thc_message_place(struct thc_message *m, u32 shards, u64 first)
 {
 	u32 shard, base = 0;
 
 	m->first = first;
 	for (shard = 0; shard < shards; shard++) {
-		/* the shard's first chunk that is not before @first */
-		m->local[shard] = div_u64(first + shards - 1 - shard, shards);
+		m->local[shard] = thc_shard_part(first, shards, shard);
 		m->base[shard] = base;
-		base += div_u64(first + m->chunks + shards - 1 - shard, shards) - m->local[shard];
+		base += thc_shard_part(first + m->chunks, shards, shard) - m->local[shard];
 	}
 }
 

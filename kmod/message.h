@@ -4,6 +4,7 @@
 #define THC_KMOD_MESSAGE_H
 
 #include <linux/list.h>
+#include <linux/math64.h>
 #include <linux/refcount.h>
 #include <linux/sched.h>
 #include <linux/types.h>
@@ -14,8 +15,8 @@
 /* Aggregators that may share a job's chunks. */
 #define THC_SHARDS_MAX		THC_GENL_AGGREGATORS_MAX
 
-/* Streams of chunks: gradients, and norms with their agreements. */
-enum { THC_DATA, THC_NORM, THC_STREAMS };
+/* Streams of chunks: gradients, and what ranks agree on (MAX and OR). */
+enum { THC_DATA, THC_CONTROL, THC_STREAMS };
 
 /**
  * struct thc_message - one sendmsg() and its answer
@@ -96,6 +97,14 @@ void thc_message_free(struct thc_message *m);
 void thc_message_put(struct thc_sock *ts, struct thc_message *m);
 /* Bytes thc_message_alloc() takes. */
 size_t thc_message_bytes(u32 chunks, u32 stride);
+/* Chunks of a stream below @number that are @shard's: chunk q of a stream belongs to shard q mod
+ * shards, as its chunk q div shards.
+ */
+static inline u64 thc_shard_part(u64 number, u32 shards, u32 shard)
+{
+	return div_u64(number + shards - 1 - shard, shards);
+}
+
 /* It is to be chunks from @first on of a stream. */
 void thc_message_place(struct thc_message *m, u32 shards, u64 first);
 /* Where chunk @index of the message has its packet; header first. */

@@ -76,12 +76,6 @@ static u64 chunks_of(const struct thc_send *send, u32 payload, size_t len)
 	return part ? 0 : chunks + 1;
 }
 
-/* Chunks of the stream over all shards below @number that are @shard's. */
-static u64 shard_part(u64 number, u32 shards, u32 shard)
-{
-	return div_u64(number + shards - 1 - shard, shards);
-}
-
 /* From here on it is the engine's. */
 static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 {
@@ -102,7 +96,8 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
-		thc_peer_stream(p, kind)->reserved = shard_part(ts->reserved[kind], ts->shards, i);
+		thc_peer_stream(p, kind)->reserved =
+			thc_shard_part(ts->reserved[kind], ts->shards, i);
 		if (!thc_sender_busy(&p->sender))
 			p->sender.progress_at = now;
 	}
@@ -295,7 +290,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	if (error)
 		return error;
 	/* what is agreed on does not wait for data */
-	kind = send.op == THC_OP_MAX || send.op == THC_OP_OR ? THC_NORM : THC_DATA;
+	kind = send.op == THC_OP_MAX || send.op == THC_OP_OR ? THC_CONTROL : THC_DATA;
 	error = thc_wait_for(ts, take_turn, kind, &timeo);
 	if (error == -EAGAIN)
 		turn_away(ts, kind);

@@ -65,7 +65,7 @@ static int thc_getname(struct socket *sock, struct sockaddr *name, int peer)
  */
 static bool may_send(const struct thc_sock *ts)
 {
-	return !ts->turned_away[THC_DATA] && !ts->turned_away[THC_NORM] &&
+	return !ts->turned_away[THC_DATA] && !ts->turned_away[THC_CONTROL] &&
 	       ts->stats.memory + (ts->refused ?: 1) <= ts->memory;
 }
 
