@@ -21,33 +21,14 @@
 #define EPOCH		7
 #define COOKIE		0x5eed1234abcdULL
 #define SLOTS		64
-#define NORM_SLOTS	8
+#define CONTROL_SLOTS	8
 #define RANKS		3
 
 /* --- a socket with peers, but without a network --------------------------- */
 
-struct world {
-	struct socket	*sock;
-	struct thc_sock	*ts;
-};
-
-static void welcome(struct thc_peer *p, u8 sum_width)
+static struct thc_sock *connect_to(struct kunit *test, u32 shards)
 {
-	p->joining.joined.epoch = EPOCH;
-	p->joining.joined.welcome = (struct thc_welcome){
-		.ranks = cpu_to_be16(RANKS),
-		.data_slots = cpu_to_be16(SLOTS),
-		.norm_slots = cpu_to_be16(NORM_SLOTS),
-		.chunk = cpu_to_be16(sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16),
-		.sum_width = sum_width,
-	};
-	p->joining.welcomed = true;
-	p->joining.ready = true;
-}
-
-static void connect_to(struct kunit *test, struct world *w, u32 shards)
-{
-	struct thc_sock *ts = w->ts;
+	struct thc_sock *ts = test->priv;
 	u32 i;
 
 	ts->peers = kcalloc(shards, sizeof(*ts->peers), GFP_KERNEL);
@@ -68,11 +49,21 @@ static void connect_to(struct kunit *test, struct world *w, u32 shards)
 						 &p->unicast),
 				0);
 		KUNIT_ASSERT_FALSE(test, IS_ERR(sock_alloc_file(p->unicast, 0, NULL)));
-		welcome(p, 8);
+		p->joining.joined.epoch = EPOCH;
+		p->joining.joined.welcome = (struct thc_welcome){
+			.ranks = cpu_to_be16(RANKS),
+			.data_slots = cpu_to_be16(SLOTS),
+			.norm_slots = cpu_to_be16(CONTROL_SLOTS),
+			.chunk = cpu_to_be16(THC_CHUNK_8),
+			.sum_width = 8,
+		};
+		p->joining.welcomed = true;
+		p->joining.ready = true;
 		KUNIT_ASSERT_EQ(test, thc_peer_streams(p), 0);
 		ts->shards = i + 1;
 	}
 	ts->state = THC_STATE_READY;
+	return ts;
 }
 
 /* Time passes only where a test says so. */
@@ -81,19 +72,17 @@ static enum hrtimer_restart no_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-static int world_init(struct kunit *test)
+static int socket_init(struct kunit *test)
 {
-	struct world *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
-	int error;
+	struct socket *sock;
+	struct thc_sock *ts;
+	int error = sock_create_kern(&init_net, PF_THC, SOCK_SEQPACKET, 0, &sock);
 
-	if (!w)
-		return -ENOMEM;
-	error = sock_create_kern(&init_net, PF_THC, SOCK_SEQPACKET, 0, &w->sock);
 	if (error)
 		return error;
-	w->ts = thc_sk(w->sock->sk);
-	hrtimer_setup(&w->ts->timer, no_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
-	test->priv = w;
+	ts = thc_sk(sock->sk);
+	hrtimer_setup(&ts->timer, no_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);
+	test->priv = ts;
 	return 0;
 }
 
@@ -106,24 +95,23 @@ static void forget_aggregators(struct thc_sock *ts)
 		ts->peers[i].joining.welcomed = false;
 }
 
-static void world_exit(struct kunit *test)
+static void socket_exit(struct kunit *test)
 {
-	struct world *w = test->priv;
+	struct thc_sock *ts = test->priv;
 
-	if (!w)
+	if (!ts)
 		return;
-	forget_aggregators(w->ts);
-	sock_release(w->sock);
+	forget_aggregators(ts);
+	sock_release(ts->sk.sk_socket);
 }
 
 /* A message of @chunks, as sendmsg() leaves it. */
-static struct thc_message *give_kind(struct kunit *test, struct world *w, int kind, u32 chunks,
-				     u32 round)
+static struct thc_message *give_kind(struct kunit *test, int kind, u32 chunks, u32 round)
 {
 	u32 payload = kind == THC_DATA ? THC_CHUNK_8 / 2 : THC_LANE_BYTES, i;
+	struct thc_sock *ts = test->priv;
 	struct thc_message *m =
-		thc_message_alloc(w->ts->user, chunks, payload + sizeof(struct thc_hdr));
-	struct thc_sock *ts = w->ts;
+		thc_message_alloc(ts->user, chunks, payload + sizeof(struct thc_hdr));
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, m);
 	m->send = (struct thc_send){
@@ -153,29 +141,29 @@ static struct thc_message *give_kind(struct kunit *test, struct world *w, int ki
 	return m;
 }
 
-static struct thc_message *give(struct kunit *test, struct world *w, u32 chunks)
+static struct thc_message *give(struct kunit *test, u32 chunks)
 {
-	return give_kind(test, w, THC_DATA, chunks, 5);
+	return give_kind(test, THC_DATA, chunks, 5);
 }
 
 /* Lets the engine send; what it sends goes nowhere. Packets, GSO taken apart. */
-static u32 run(struct world *w)
+static u32 run(struct thc_sock *ts)
 {
 	struct sk_buff *skb;
 	u32 packets = 0;
 
-	spin_lock_bh(&w->ts->lock);
-	thc_engine_run(w->ts);
-	spin_unlock_bh(&w->ts->lock);
-	hrtimer_cancel(&w->ts->timer);
-	while ((skb = __skb_dequeue(&w->ts->outbox))) {
+	spin_lock_bh(&ts->lock);
+	thc_engine_run(ts);
+	spin_unlock_bh(&ts->lock);
+	hrtimer_cancel(&ts->timer);
+	while ((skb = __skb_dequeue(&ts->outbox))) {
 		packets += skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
 		kfree_skb(skb);
 	}
 	return packets;
 }
 
-/* The timeout has passed without progress, and it is time to look. */
+/* The timeout has passed without progress, and the engine looks. */
 static void let_time_out(struct thc_sock *ts)
 {
 	u64 timeout = (ts->timeout_ms + 1) * THC_NS_PER_MS;
@@ -185,12 +173,12 @@ static void let_time_out(struct thc_sock *ts)
 	ts->peers[0].look_at = 0;
 	list_for_each_entry(m, &ts->messages[THC_DATA], link)
 		m->sent_at -= timeout;
+	run(ts);
 }
 
 /* The aggregator's answer to what is in flight for chunk @number. */
-static void answer(struct world *w, u64 number)
+static void answer(struct thc_sock *ts, u64 number)
 {
-	struct thc_sock *ts = w->ts;
 	struct thc_peer *p = &ts->peers[number % ts->shards];
 	struct thc_flight *f = thc_stream_flight(&p->sender.data, number / ts->shards);
 	struct thc_message *m = f->owner;
@@ -204,6 +192,19 @@ static void answer(struct world *w, u64 number)
 	spin_lock_bh(&ts->lock);
 	thc_sender_take(&p->sender, THC_GOT_ANSWER, &p->sender.data, f, &h, 0, ktime_get_ns());
 	thc_engine_landed(ts, m, index, &h, true);
+	spin_unlock_bh(&ts->lock);
+}
+
+/* The caller receives all that is ready. */
+static void receive_all(struct thc_sock *ts)
+{
+	struct thc_message *m, *next;
+
+	spin_lock_bh(&ts->lock);
+	list_for_each_entry_safe(m, next, &ts->ready, ready) {
+		list_del_init(&m->ready);
+		thc_message_put(ts, m);
+	}
 	spin_unlock_bh(&ts->lock);
 }
 
@@ -251,15 +252,13 @@ static void message__every_chunk_has_its_place(struct kunit *test)
 
 static void message__packets_are_sealed(struct kunit *test)
 {
-	struct world *w = test->priv;
-	struct thc_message *m;
+	struct thc_sock *ts = connect_to(test, 3);
+	struct thc_message *m = give(test, 100);
 	u32 i;
 
-	connect_to(test, w, 3);
-	m = give(test, w, 100);
 	for (i = 0; i < 100; i++) {
 		const struct thc_hdr *h =
-			(const struct thc_hdr *)thc_message_packet(m, w->ts->shards, i);
+			(const struct thc_hdr *)thc_message_packet(m, ts->shards, i);
 
 		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->chunk), i / 3);
 		KUNIT_EXPECT_EQ(test, be16_to_cpu(h->slot), i / 3 % SLOTS);
@@ -274,21 +273,19 @@ static void message__packets_are_sealed(struct kunit *test)
 
 static void state__window_then_answers_then_ready(struct kunit *test)
 {
-	struct world *w = test->priv;
-	struct thc_sock *ts = w->ts;
+	struct thc_sock *ts = connect_to(test, 2);
 	u32 i;
 
-	connect_to(test, w, 2);
-	give(test, w, 300);
+	give(test, 300);
 	/* the first window of both, and not more */
-	KUNIT_EXPECT_EQ(test, run(w), 2 * min_t(u32, SLOTS, THC_WINDOW_FIRST));
-	run(w);		/* by now some may be overdue, but no more are in flight */
+	KUNIT_EXPECT_EQ(test, run(ts), 2 * min_t(u32, SLOTS, THC_WINDOW_FIRST));
+	run(ts);		/* by now some may be overdue, but no more are in flight */
 	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, SLOTS);
 	KUNIT_EXPECT_EQ(test, ts->peers[1].sender.data.in_flight, SLOTS);
 	for (i = 0; i < 300; i++) {
 		KUNIT_EXPECT_TRUE(test, list_empty(&ts->ready));
-		answer(w, i);
-		run(w);
+		answer(ts, i);
+		run(ts);
 	}
 	KUNIT_EXPECT_FALSE(test, list_empty(&ts->ready));
 	KUNIT_EXPECT_TRUE(test, list_empty(&ts->messages[THC_DATA]));
@@ -299,12 +296,10 @@ static void state__window_then_answers_then_ready(struct kunit *test)
 
 static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
 {
-	struct world *w = test->priv;
-	struct thc_sock *ts = w->ts;
+	struct thc_sock *ts = connect_to(test, 1);
 
-	connect_to(test, w, 1);
-	give(test, w, 10);
-	run(w);
+	give(test, 10);
+	run(ts);
 	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 10);
 	spin_lock_bh(&ts->lock);
 	thc_engine_break(ts, (struct thc_failure){ .error = ESTALE, .reason = THC_FAILED_EPOCH });
@@ -312,7 +307,7 @@ static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 0);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
 	KUNIT_EXPECT_EQ(test, thc_outcome(ts), -ESTALE);
-	KUNIT_EXPECT_EQ(test, run(w), 0);
+	KUNIT_EXPECT_EQ(test, run(ts), 0);
 	forget_aggregators(ts);
 	thc_disconnect(ts);
 	KUNIT_EXPECT_EQ(test, ts->stats.memory, 0);
@@ -321,17 +316,14 @@ static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
 
 static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
 {
-	struct world *w = test->priv;
-	struct thc_sock *ts = w->ts;
+	struct thc_sock *ts = connect_to(test, 1);
 	struct thc_message *m;
 
-	connect_to(test, w, 1);
 	ts->partial = 1;
-	m = give(test, w, 10);
-	run(w);
-	answer(w, 3);
+	m = give(test, 10);
+	run(ts);
+	answer(ts, 3);
 	let_time_out(ts);
-	run(w);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
 	KUNIT_EXPECT_FALSE(test, list_empty(&ts->ready));
 	KUNIT_EXPECT_TRUE(test, m->closed);
@@ -341,7 +333,6 @@ static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
 
 	ts->partial = 0;
 	let_time_out(ts);
-	run(w);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
 	KUNIT_EXPECT_EQ(test, ts->failure.reason, THC_FAILED_SILENT);
 	KUNIT_EXPECT_EQ(test, thc_outcome(ts), -ETIMEDOUT);
@@ -349,25 +340,17 @@ static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
 
 static void state__late_answers_end_a_closed_message(struct kunit *test)
 {
-	struct world *w = test->priv;
-	struct thc_sock *ts = w->ts;
-	struct thc_message *m;
+	struct thc_sock *ts = connect_to(test, 1);
 	u32 i;
 
-	connect_to(test, w, 1);
 	ts->partial = 1;
-	m = give(test, w, 10);
-	run(w);
+	give(test, 10);
+	run(ts);
 	let_time_out(ts);
-	run(w);
-	/* as recvmsg() takes it */
-	spin_lock_bh(&ts->lock);
-	list_del_init(&m->ready);
-	thc_message_put(ts, m);
-	spin_unlock_bh(&ts->lock);
+	receive_all(ts);
 	KUNIT_EXPECT_NE(test, ts->stats.memory, 0);
 	for (i = 0; i < 10; i++)
-		answer(w, i);
+		answer(ts, i);
 	KUNIT_EXPECT_EQ(test, ts->stats.memory, 0);
 	KUNIT_EXPECT_TRUE(test, list_empty(&ts->ready));
 }
@@ -378,14 +361,12 @@ static void state__late_answers_end_a_closed_message(struct kunit *test)
 static void state__many_messages_over_several_shards(struct kunit *test)
 {
 	enum { MESSAGES = 120, SHARDS = 3 };
-	struct world *w = test->priv;
-	struct thc_sock *ts = w->ts;
+	struct thc_sock *ts = connect_to(test, SHARDS);
 	u32 i, in_flight = 0, done = 0, all = 0;
 
-	connect_to(test, w, SHARDS);
 	for (i = 0; i < MESSAGES; i++)
-		all += give(test, w, 1 + i % 4)->chunks;
-	run(w);
+		all += give(test, 1 + i % 4)->chunks;
+	run(ts);
 	/* the last shard's answers come first */
 	while (done < all) {
 		for (i = SHARDS; i-- > 0;) {
@@ -393,9 +374,9 @@ static void state__many_messages_over_several_shards(struct kunit *test)
 
 			if (!p->sender.data.in_flight)
 				continue;
-			answer(w, p->sender.data.oldest * SHARDS + i);
+			answer(ts, p->sender.data.oldest * SHARDS + i);
 			done++;
-			run(w);
+			run(ts);
 		}
 	}
 	KUNIT_EXPECT_TRUE(test, list_empty(&ts->messages[THC_DATA]));
@@ -404,16 +385,16 @@ static void state__many_messages_over_several_shards(struct kunit *test)
 		KUNIT_EXPECT_PTR_EQ(test, ts->peers[i].sending[THC_DATA], NULL);
 	/* and begins anew where nothing was left to send */
 	for (i = 0; i < 5; i++) {
-		give(test, w, 2);
-		run(w);
+		give(test, 2);
+		run(ts);
 	}
 	for (i = 0; i < SHARDS; i++)
 		in_flight += ts->peers[i].sender.data.in_flight;
 	KUNIT_EXPECT_EQ(test, in_flight, 10);
 }
 
-/* The oldest norm in flight lacks a rank that has left. */
-static void rank_has_left(struct thc_sock *ts)
+/* The oldest chunk of the control stream lacks a rank that has left: the socket's state then. */
+static enum thc_state rank_has_left(struct thc_sock *ts)
 {
 	struct thc_hdr h = {
 		.op = THC_OP_WAIT, .flags = THC_F_LEFT, .bitmap = cpu_to_be64(1),
@@ -425,43 +406,28 @@ static void rank_has_left(struct thc_sock *ts)
 	thc_flight_wait(&p->sender, f, &h);
 	p->look_at = 0;
 	spin_unlock_bh(&ts->lock);
+	run(ts);
+	return ts->state;
 }
 
 static void state__who_left_ends_it_when_the_caller_is_done(struct kunit *test)
 {
-	struct world *w = test->priv;
-	struct thc_sock *ts = w->ts;
+	struct thc_sock *ts = connect_to(test, 1);
 
-	connect_to(test, w, 1);
-	give_kind(test, w, THC_CONTROL, 1, 6);
-	run(w);
+	give_kind(test, THC_CONTROL, 1, 6);
+	run(ts);
 	/* the caller may have data of round 5 left to send */
 	ts->called_at = ktime_get_ns();
-	rank_has_left(ts);
-	run(w);
-	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
-	/* while that is in flight norms of the next round may lack whom they like */
-	give_kind(test, w, THC_DATA, 1, 5);
+	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_READY);
+	/* while that is in flight, what is agreed on in the next round may miss any rank */
+	give_kind(test, THC_DATA, 1, 5);
 	ts->called_at = 0;
-	rank_has_left(ts);
-	run(w);
-	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
-	answer(w, 0);
+	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_READY);
+	answer(ts, 0);
 	/* it is to be received yet */
-	rank_has_left(ts);
-	run(w);
-	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_READY);
-	spin_lock_bh(&ts->lock);
-	while (!list_empty(&ts->ready)) {
-		struct thc_message *m = list_first_entry(&ts->ready, struct thc_message, ready);
-
-		list_del_init(&m->ready);
-		thc_message_put(ts, m);
-	}
-	spin_unlock_bh(&ts->lock);
-	rank_has_left(ts);
-	run(w);
-	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
+	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_READY);
+	receive_all(ts);
+	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_BROKEN);
 	KUNIT_EXPECT_EQ(test, ts->failure.reason, THC_FAILED_LEFT);
 	KUNIT_EXPECT_EQ(test, ts->failure.ranks, 6);
 }
@@ -516,15 +482,13 @@ static void send_from_elsewhere(struct kunit *test, struct socket *to)
 /* Who floods a socket does not wait for its lock, nor does the lock wait for who floods. */
 static void receive__strangers_need_no_lock(struct kunit *test)
 {
-	struct world *w = test->priv;
-	struct holder h = { .ts = w->ts };
+	struct thc_sock *ts = connect_to(test, 1);
+	struct thc_peer *p = &ts->peers[0];
+	struct holder h = { .ts = ts };
 	struct task_struct *thread;
-	struct thc_peer *p;
 
 	if (num_online_cpus() < 2)
 		kunit_skip(test, "needs two CPUs");
-	connect_to(test, w, 1);
-	p = &w->ts->peers[0];
 	p->address.in = htonl(INADDR_LOOPBACK);
 	send_from_elsewhere(test, p->unicast);
 	rcu_assign_sk_user_data(p->unicast->sk, p);
@@ -537,8 +501,8 @@ static void receive__strangers_need_no_lock(struct kunit *test)
 	WRITE_ONCE(h.let_go, true);
 	wait_for_completion(&h.ended);
 	KUNIT_EXPECT_TRUE(test, h.in_time);
-	KUNIT_EXPECT_EQ(test, atomic64_read(&w->ts->strangers), 1);
-	KUNIT_EXPECT_EQ(test, w->ts->stats.packets_down, 0);
+	KUNIT_EXPECT_EQ(test, atomic64_read(&ts->strangers), 1);
+	KUNIT_EXPECT_EQ(test, ts->stats.packets_down, 0);
 }
 
 /* clang-format off */
@@ -558,8 +522,8 @@ static struct kunit_case thc_cases[] = {
 
 static struct kunit_suite thc_suite = {
 	.name = "thc",
-	.init = world_init,
-	.exit = world_exit,
+	.init = socket_init,
+	.exit = socket_exit,
 	.test_cases = thc_cases,
 };
 kunit_test_suites(&thc_suite);
