@@ -8,6 +8,8 @@
 #include <kunit/test.h>
 #include <linux/random.h>
 
+#include <thc/aggregator/kfunc.h>
+
 #include "simd.h"
 
 #define ROUNDS	200
@@ -34,14 +36,14 @@ static struct loops *random_loops(struct kunit *test)
 }
 
 /* One call of loop @name, and of its twin. */
-#define LOOP_AGREES(test, l, name, ...) \
+#define LOOP_AGREES(name, ...) \
 	do { \
-		get_random_bytes((l)->lanes, sizeof((l)->lanes)); \
-		get_random_bytes((l)->payload, sizeof((l)->payload)); \
-		memcpy((l)->expected, (l)->lanes, sizeof((l)->lanes)); \
-		thc_simd_scalar.name((l)->expected, __VA_ARGS__); \
-		KUNIT_ASSERT_EQ(test, thc_simd_##name((l)->lanes, __VA_ARGS__), 0); \
-		KUNIT_ASSERT_MEMEQ(test, (l)->lanes, (l)->expected, sizeof((l)->lanes)); \
+		get_random_bytes(l->lanes, sizeof(l->lanes)); \
+		get_random_bytes(l->payload, sizeof(l->payload)); \
+		memcpy(l->expected, l->lanes, sizeof(l->lanes)); \
+		thc_simd_scalar.name(l->expected, __VA_ARGS__); \
+		KUNIT_ASSERT_EQ(test, thc_simd_##name(l->lanes, __VA_ARGS__), 0); \
+		KUNIT_ASSERT_MEMEQ(test, l->lanes, l->expected, sizeof(l->lanes)); \
 	} while (0)
 
 static void simd__loops_in_use_agree_with_scalar_ones(struct kunit *test)
@@ -53,12 +55,10 @@ static void simd__loops_in_use_agree_with_scalar_ones(struct kunit *test)
 		const u8 *payload = l->payload + i % 8;
 		int first = i / 8 % 2;
 
-		LOOP_AGREES(test, l, lut8, payload, &l->pairs, first);
-		LOOP_AGREES(test, l, lut16, payload, &l->pairs, first);
-		LOOP_AGREES(test, l, linear8, payload, first);
-		LOOP_AGREES(test, l, add8, payload, first);
-		LOOP_AGREES(test, l, add16, payload, first);
-		LOOP_AGREES(test, l, add32, payload, first);
+#define TABLE_AGREES(name, bytes) LOOP_AGREES(name, payload, &l->pairs, first);
+#define PLAIN_AGREES(name, bytes) LOOP_AGREES(name, payload, first);
+		THC_KFUNCS_TABLE(TABLE_AGREES)
+		THC_KFUNCS_PLAIN(PLAIN_AGREES)
 	}
 	kunit_info(test, "lanes are summed by %s", thc_simd_name());
 }
@@ -68,17 +68,17 @@ static void simd__loops_in_use_agree_with_scalar_ones(struct kunit *test)
 #include <asm/fpu/api.h>
 
 /* One call of loop @name while the kernel itself is using the unit. */
-#define LOOP_KEEPS_OFF(test, l, name, ...) \
+#define LOOP_KEEPS_OFF(name, ...) \
 	do { \
 		int error; \
 \
-		get_random_bytes((l)->lanes, sizeof((l)->lanes)); \
-		memcpy((l)->expected, (l)->lanes, sizeof((l)->lanes)); \
+		get_random_bytes(l->lanes, sizeof(l->lanes)); \
+		memcpy(l->expected, l->lanes, sizeof(l->lanes)); \
 		kernel_fpu_begin(); \
-		error = thc_simd_##name((l)->lanes, __VA_ARGS__); \
+		error = thc_simd_##name(l->lanes, __VA_ARGS__); \
 		kernel_fpu_end(); \
 		KUNIT_EXPECT_EQ(test, error, -EBUSY); \
-		KUNIT_EXPECT_MEMEQ(test, (l)->lanes, (l)->expected, sizeof((l)->lanes)); \
+		KUNIT_EXPECT_MEMEQ(test, l->lanes, l->expected, sizeof(l->lanes)); \
 	} while (0)
 
 /* They say so, and leave the packet to who can do without. */
@@ -89,12 +89,10 @@ static void simd__a_unit_in_use_is_nobody_elses(struct kunit *test)
 	if (!strcmp(thc_simd_name(), thc_simd_scalar.name))
 		kunit_skip(test, "this CPU's lanes are summed without a vector unit");
 	get_random_bytes(l->payload, sizeof(l->payload));
-	LOOP_KEEPS_OFF(test, l, lut8, l->payload, &l->pairs, 0);
-	LOOP_KEEPS_OFF(test, l, lut16, l->payload, &l->pairs, 0);
-	LOOP_KEEPS_OFF(test, l, linear8, l->payload, 0);
-	LOOP_KEEPS_OFF(test, l, add8, l->payload, 0);
-	LOOP_KEEPS_OFF(test, l, add16, l->payload, 0);
-	LOOP_KEEPS_OFF(test, l, add32, l->payload, 0);
+#define TABLE_KEEPS_OFF(name, bytes) LOOP_KEEPS_OFF(name, l->payload, &l->pairs, 0);
+#define PLAIN_KEEPS_OFF(name, bytes) LOOP_KEEPS_OFF(name, l->payload, 0);
+	THC_KFUNCS_TABLE(TABLE_KEEPS_OFF)
+	THC_KFUNCS_PLAIN(PLAIN_KEEPS_OFF)
 }
 #endif
 

@@ -15,6 +15,8 @@
 #include <linux/module.h>
 #include <linux/static_call.h>
 
+#include <thc/aggregator/kfunc.h>
+
 #include "compat/compat.h"
 #include "simd.h"
 
@@ -130,19 +132,17 @@ MODULE_PARM_DESC(simd, "Instructions that sum lanes for XDP: auto, avx512, avx2 
 		return 0; \
 	}
 
-#define THC_SIMD_LOOP_TABLE(name) \
+#define THC_SIMD_LOOP_TABLE(name, bytes) \
 	THC_SIMD_LOOP(name, \
 		      (u64 * lanes, const void *payload, const struct thc_pairs *p, int first), \
 		      lanes, payload, p, first)
-#define THC_SIMD_LOOP_PLAIN(name) \
+#define THC_SIMD_LOOP_PLAIN(name, bytes) \
 	THC_SIMD_LOOP(name, (u64 * lanes, const void *payload, int first), lanes, payload, first)
 
-THC_SIMD_LOOP_TABLE(lut8)
-THC_SIMD_LOOP_TABLE(lut16)
-THC_SIMD_LOOP_PLAIN(linear8)
-THC_SIMD_LOOP_PLAIN(add8)
-THC_SIMD_LOOP_PLAIN(add16)
-THC_SIMD_LOOP_PLAIN(add32)
+THC_KFUNCS_TABLE(THC_SIMD_LOOP_TABLE)
+THC_KFUNCS_PLAIN(THC_SIMD_LOOP_PLAIN)
+
+#define THC_SIMD_UPDATE(name, bytes) static_call_update(thc_simd_##name##_loop, thc_simd_ops->name);
 
 void thc_simd_init(void)
 {
@@ -155,11 +155,7 @@ void thc_simd_init(void)
 	}
 	if (thc_simd_ops == &thc_simd_scalar)
 		return;
-	static_call_update(thc_simd_lut8_loop, thc_simd_ops->lut8);
-	static_call_update(thc_simd_lut16_loop, thc_simd_ops->lut16);
-	static_call_update(thc_simd_linear8_loop, thc_simd_ops->linear8);
-	static_call_update(thc_simd_add8_loop, thc_simd_ops->add8);
-	static_call_update(thc_simd_add16_loop, thc_simd_ops->add16);
-	static_call_update(thc_simd_add32_loop, thc_simd_ops->add32);
+	THC_KFUNCS_TABLE(THC_SIMD_UPDATE)
+	THC_KFUNCS_PLAIN(THC_SIMD_UPDATE)
 	static_branch_enable(&thc_simd_vector);
 }

@@ -11,18 +11,17 @@
 
 #define VECTOR 32
 
-THC_INLINE __m256i load(const void *p)
+typedef __m256i vector;
+
+THC_INLINE vector load(const void *p)
 {
 	return _mm256_loadu_si256(p);
 }
 
-/* Combines the @i-th vector of lanes with @v by @add. */
-#define PUT(add, i, v) \
-	do { \
-		__m256i *at_ = (__m256i *)lanes + (i); \
-\
-		_mm256_storeu_si256(at_, first ? (v) : add(load(at_), v)); \
-	} while (0)
+THC_INLINE void store(vector *p, vector v)
+{
+	_mm256_storeu_si256(p, v);
+}
 
 /* 16 packed bytes -> their 32 indices as bytes, in coordinate order. */
 THC_INLINE __m256i spread(const u8 *packed)
@@ -92,19 +91,9 @@ THC_INLINE void avx2_lut16(u64 *lanes, const void *payload, const struct thc_pai
 	}
 }
 
-#define AVX2_ADD(width) \
-	THC_INLINE void avx2_add##width(u64 *lanes, const void *payload, int first) \
-	{ \
-		const u8 *in = payload; \
-		int i; \
-\
-		for (i = 0; i < THC_LANE_BYTES / VECTOR; i++) \
-			PUT(_mm256_add_epi##width, i, load(in + VECTOR * i)); \
-	}
-
-AVX2_ADD(8)
-AVX2_ADD(16)
-AVX2_ADD(32)
+THC_SIMD_ADD(avx2, 8, _mm256_add_epi8)
+THC_SIMD_ADD(avx2, 16, _mm256_add_epi16)
+THC_SIMD_ADD(avx2, 32, _mm256_add_epi32)
 
 THC_SIMD_OPS(avx2, "avx2");
 #endif

@@ -17,18 +17,17 @@
 /* Where in 32 packed bits each of the 8 nibbles begins, coordinate order. */
 #define NIBBLES 0x181c1014080c0004
 
-THC_INLINE __m512i load(const void *p)
+typedef __m512i vector;
+
+THC_INLINE vector load(const void *p)
 {
 	return _mm512_loadu_si512(p);
 }
 
-/* Combines the @i-th vector of lanes with @v by @add. */
-#define PUT(add, i, v) \
-	do { \
-		__m512i *at_ = (__m512i *)lanes + (i); \
-\
-		_mm512_storeu_si512(at_, first ? (v) : add(load(at_), v)); \
-	} while (0)
+THC_INLINE void store(vector *p, vector v)
+{
+	_mm512_storeu_si512(p, v);
+}
 
 /* 32 packed bytes -> their 64 indices as the low halves of bytes. */
 THC_INLINE __m512i spread(const u8 *packed)
@@ -91,19 +90,9 @@ THC_INLINE void avx512_lut16(u64 *lanes, const void *payload, const struct thc_p
 	}
 }
 
-#define AVX512_ADD(width) \
-	THC_INLINE void avx512_add##width(u64 *lanes, const void *payload, int first) \
-	{ \
-		const u8 *in = payload; \
-		int i; \
-\
-		for (i = 0; i < THC_LANE_BYTES / VECTOR; i++) \
-			PUT(_mm512_add_epi##width, i, load(in + VECTOR * i)); \
-	}
-
-AVX512_ADD(8)
-AVX512_ADD(16)
-AVX512_ADD(32)
+THC_SIMD_ADD(avx512, 8, _mm512_add_epi8)
+THC_SIMD_ADD(avx512, 16, _mm512_add_epi16)
+THC_SIMD_ADD(avx512, 32, _mm512_add_epi32)
 
 THC_SIMD_OPS(avx512, "avx512");
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The compiler's vector intrinsics, for files that Kbuild and Makefile compile
- * for an instruction set of their own. In the kernel there is no malloc() for
- * their header to declare an aligned variant of.
+ * The compiler's vector intrinsics, and what loops over vectors of any size share, for files
+ * that Kbuild and Makefile compile for an instruction set of their own. In the kernel there is no
+ * malloc() for their header to declare an aligned variant of.
  */
 #ifndef THC_KMOD_SIMD_INTRIN_H
 #define THC_KMOD_SIMD_INTRIN_H
@@ -12,5 +12,25 @@
 #define __MM_MALLOC_H /* clang's */
 #endif
 #include <immintrin.h>
+
+/* Combines the @i-th vector of lanes with @v by @add. The file defines the type vector, VECTOR, its
+ * bytes, and load() and store().
+ */
+#define PUT(add, i, v) \
+	do { \
+		vector *at_ = (vector *)lanes + (i); \
+\
+		store(at_, first ? (v) : add(load(at_), v)); \
+	} while (0)
+
+#define THC_SIMD_ADD(set, width, add) \
+	THC_INLINE void set##_add##width(u64 *lanes, const void *payload, int first) \
+	{ \
+		const u8 *in = payload; \
+		int i; \
+\
+		for (i = 0; i < THC_LANE_BYTES / VECTOR; i++) \
+			PUT(add, i, load(in + VECTOR * i)); \
+	}
 
 #endif /* THC_KMOD_SIMD_INTRIN_H */
