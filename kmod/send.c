@@ -8,6 +8,8 @@
 #include <linux/sched/signal.h>
 #include <linux/uio.h>
 
+#include <thc/wire/format.h>
+
 #include "calls.h"
 #include "engine.h"
 #include "sock.h"
@@ -29,22 +31,6 @@ static int take_send(struct msghdr *msg, struct thc_send *send)
 		found = true;
 	}
 	return found ? 0 : -EINVAL;
-}
-
-/* Bytes of a chunk's payload, 0: op and width do not fit the job. */
-static u32 payload_of(const struct thc_send *send, const struct thc_welcome *w)
-{
-	switch (send->op) {
-	case THC_OP_LUT_ADD:
-		return send->width == 4 ? be16_to_cpu(w->chunk) / 2 : 0;
-	case THC_OP_ADD:
-		return send->width == 8 || send->width == 16 || send->width == 32 ? THC_LANE_BYTES :
-										    0;
-	case THC_OP_OR:
-	case THC_OP_MAX:
-		return send->width == 32 ? THC_LANE_BYTES : 0;
-	}
-	return 0;
 }
 
 static int copy_payload(struct thc_message *m, u32 shards, struct msghdr *msg)
@@ -206,12 +192,15 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	struct thc_message *m;
 	u32 payload, stride, shards;
 	u64 chunks, bytes;
+	u8 sum_width;
 	int error;
 
 	error = get_ready(ts, joins, 0, timeo);
 	if (error)
 		return error;
-	payload = payload_of(send, &ts->peers[0].joining.joined.welcome);
+	sum_width = ts->peers[0].sender.sum_width;
+	/* 0: op and width do not fit the job */
+	payload = thc_lane_payload(thc_lane_kind(send->op, send->width, sum_width, 0));
 	chunks = chunks_of(send, payload, len);
 	if (!chunks)
 		return -EINVAL;
@@ -229,7 +218,7 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 		return PTR_ERR(m);
 	}
 	m->send = *send;
-	m->width = send->op == THC_OP_LUT_ADD ? ts->peers[0].sender.sum_width : send->width;
+	m->width = thc_sum_bits(send->op, send->width, sum_width);
 	shards = ts->shards;
 	thc_message_place(m, shards, ts->reserved[kind]);
 	release_sock(&ts->sk);
