@@ -98,7 +98,6 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		      const struct thc_host_job *job)
 {
-	bool again = !memcmp(&ts->remote, a, sizeof(*a));
 	struct thc_peer *peers;
 	u32 i;
 	int error;
@@ -106,7 +105,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 	peers = kcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
 	if (!peers)
 		return -ENOMEM;
-	if (!again)
+	if (memcmp(&ts->remote, a, sizeof(*a)))
 		memset(ts->last_epoch, 0, sizeof(ts->last_epoch));
 	for (i = 0; i < job->shards; i++) {
 		struct thc_peer *p = &peers[i];

@@ -155,12 +155,6 @@ void thc_engine_break(struct thc_sock *ts, struct thc_failure failure)
 	sk_error_report(&ts->sk);
 }
 
-/* One of the oldest round in flight, or NULL. */
-static const struct thc_flight *oldest(const struct thc_peer *p)
-{
-	return thc_stream_oldest(&p->sender.data) ?: thc_stream_oldest(&p->sender.norms);
-}
-
 /* Does a rank that has left end the socket? A job with a deadline goes on without it. What ranks
  * agree on may lack a rank, of a round whose predecessor's data the caller has yet to send.
  */
@@ -207,7 +201,9 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 {
 	u64 timeout = READ_ONCE(ts->timeout_ms) * THC_NS_PER_MS;
-	const struct thc_flight *f = oldest(p);
+	/* of the oldest round in flight */
+	const struct thc_flight *f = thc_stream_oldest(&p->sender.data) ?:
+					     thc_stream_oldest(&p->sender.norms);
 	u32 round = f ? be32_to_cpu(f->packet->round) : 0;
 	struct thc_failure failure;
 
@@ -252,18 +248,16 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 
 	lockdep_assert_held(&ts->lock);
 	ts->stats.chunks++;
-	if (++m->answered == m->chunks && m->closed) {
-		finish(ts, m);
-		return;
+	m->answered++;
+	if (!m->closed) {
+		ts->stats.excluded += excluded;
+		ts->stats.partial += bitmap != all;
+		m->counts[index] = count | (excluded ? THC_COUNT_EXCLUDED : 0);
+		m->ranks &= answered ? bitmap : 0;
+		m->least = min(m->least, count);
+		m->flags |= (bitmap != all ? THC_RECV_PARTIAL : 0) |
+			    (excluded ? THC_RECV_EXCLUDED : 0);
 	}
-	if (m->closed)
-		return;
-	ts->stats.excluded += excluded;
-	ts->stats.partial += bitmap != all;
-	m->counts[index] = count | (excluded ? THC_COUNT_EXCLUDED : 0);
-	m->ranks &= answered ? bitmap : 0;
-	m->least = min(m->least, count);
-	m->flags |= (bitmap != all ? THC_RECV_PARTIAL : 0) | (excluded ? THC_RECV_EXCLUDED : 0);
 	if (m->answered == m->chunks)
 		finish(ts, m);
 }

@@ -44,19 +44,24 @@ void thc_join_begin(struct thc_sock *ts, u64 now)
 	}
 }
 
+/* The first aggregator that has not said that all ranks are in, or NULL. */
+static const struct thc_peer *first_unready(const struct thc_sock *ts)
+{
+	u32 i;
+
+	for (i = 0; i < ts->shards; i++)
+		if (!ts->peers[i].joining.ready)
+			return &ts->peers[i];
+	return NULL;
+}
+
 static void give_up(struct thc_sock *ts)
 {
 	struct thc_failure failure = { .error = EHOSTUNREACH, .reason = THC_FAILED_SILENT };
-	u32 i;
+	const struct thc_peer *p = first_unready(ts);
 
-	for (i = 0; i < ts->shards; i++) {
-		const struct thc_peer *p = &ts->peers[i];
-
-		if (p->joining.ready)
-			continue;
+	if (p)
 		thc_joining_failure(&p->joining, &p->sender, &failure);
-		break;
-	}
 	thc_engine_break(ts, failure);
 }
 
@@ -103,16 +108,6 @@ static bool all_agree(const struct thc_sock *ts, const struct thc_welcome *w)
 	return true;
 }
 
-static bool all_ready(const struct thc_sock *ts)
-{
-	u32 i;
-
-	for (i = 0; i < ts->shards; i++)
-		if (!ts->peers[i].joining.ready)
-			return false;
-	return true;
-}
-
 /* Each WELCOME names the group again. */
 static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *group)
 {
@@ -142,7 +137,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	case THC_JOIN_WAIT:
 	case THC_JOIN_READY:
 		if (all_agree(ts, &p->joining.joined.welcome)) {
-			if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
+			if (!first_unready(ts) || wants_group(p, ktime_get_ns(), &group))
 				queue_work(join_queue, &ts->join_work);
 			return THC_DROP_NONE;
 		}
@@ -201,7 +196,7 @@ void thc_join_work(struct work_struct *work)
 			thc_peer_join_group(p, &group);
 	}
 	spin_lock_bh(&ts->lock);
-	ready = ts->state == THC_STATE_JOINING && all_ready(ts);
+	ready = ts->state == THC_STATE_JOINING && !first_unready(ts);
 	spin_unlock_bh(&ts->lock);
 	if (!ready)
 		return;

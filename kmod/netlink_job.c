@@ -110,10 +110,8 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 		return REFUSE(info->extack, NULL, -EINVAL, "a job needs its number and its cookie");
 	job->id = nla_get_u16(info->attrs[THC_ATTR_JOB]);
 	job->cookie = nla_get_u64(info->attrs[THC_ATTR_COOKIE]);
-	error = take_ids(info->attrs[THC_ATTR_USERS], &job->users, info->extack);
-	if (error)
-		return error;
-	error = take_ids(info->attrs[THC_ATTR_GROUPS], &job->groups, info->extack);
+	error = take_ids(info->attrs[THC_ATTR_USERS], &job->users, info->extack) ?:
+			take_ids(info->attrs[THC_ATTR_GROUPS], &job->groups, info->extack);
 	if (error)
 		return error;
 	nlmsg_for_each_attr(nest, info->nlhdr, GENL_HDRLEN, rest) {

@@ -17,31 +17,27 @@ static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct l
 				 NLM_F_MULTI, THC_CMD_SOCKET_GET);
 	struct thc_socket_stats stats;
 	struct nlattr *nest;
-	enum thc_state state;
-	u32 epoch, shards;
-	u16 job;
-	u8 rank;
+	bool full;
 
 	if (!head)
 		return -EMSGSIZE;
 	nest = nla_nest_start(skb, THC_ATTR_SOCKET);
 	if (!nest)
 		goto cancel;
+	if (nla_put_u64_64bit(skb, THC_SOCK_INODE, sock_i_ino(&ts->sk), THC_SOCK_PAD) ||
+	    nla_put_u32(skb, THC_SOCK_UID, from_kuid_munged(sk_user_ns(skb->sk), sk_uid(&ts->sk))))
+		goto cancel;
 	spin_lock_bh(&ts->lock);
 	thc_show_stats(ts, &stats);
-	state = ts->state;
-	job = ts->remote.sthc_job;
-	rank = ts->remote.sthc_rank;
-	shards = ts->shards;
-	epoch = shards ? ts->peers[0].joining.joined.epoch : 0;
+	full = nla_put_u16(skb, THC_SOCK_JOB, ts->remote.sthc_job) ||
+	       nla_put_u8(skb, THC_SOCK_RANK, ts->remote.sthc_rank) ||
+	       nla_put_string(skb, THC_SOCK_STATE, thc_state_name[ts->state]) ||
+	       nla_put_u32(skb, THC_SOCK_EPOCH,
+			   ts->shards ? ts->peers[0].joining.joined.epoch : 0) ||
+	       nla_put_u32(skb, THC_SOCK_SHARDS, ts->shards) ||
+	       nla_put(skb, THC_SOCK_STATS, sizeof(stats), &stats);
 	spin_unlock_bh(&ts->lock);
-	if (nla_put_u64_64bit(skb, THC_SOCK_INODE, sock_i_ino(&ts->sk), THC_SOCK_PAD) ||
-	    nla_put_u32(skb, THC_SOCK_UID,
-			from_kuid_munged(sk_user_ns(skb->sk), sk_uid(&ts->sk))) ||
-	    nla_put_u16(skb, THC_SOCK_JOB, job) || nla_put_u8(skb, THC_SOCK_RANK, rank) ||
-	    nla_put_string(skb, THC_SOCK_STATE, thc_state_name[state]) ||
-	    nla_put_u32(skb, THC_SOCK_EPOCH, epoch) || nla_put_u32(skb, THC_SOCK_SHARDS, shards) ||
-	    nla_put(skb, THC_SOCK_STATS, sizeof(stats), &stats))
+	if (full)
 		goto cancel;
 	nla_nest_end(skb, nest);
 	genl_dump_check_consistent(cb, head);

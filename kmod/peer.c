@@ -139,7 +139,7 @@ static const struct cred *opener_of(const struct thc_sock *ts)
  * been closed. Rules for the owner of a packet look at the credentials of the UDP socket's file.
  * Security modules label what the current credentials make.
  */
-static struct socket *make_socket(struct thc_peer *p)
+static int make_socket(struct thc_peer *p, struct socket **out)
 {
 	const struct cred *caller = override_creds(opener_of(p->owner));
 	struct net *net = sock_net(&p->owner->sk);
@@ -148,18 +148,17 @@ static struct socket *make_socket(struct thc_peer *p)
 	int error;
 
 	error = __sock_create(net, p->address.inet, SOCK_DGRAM, IPPROTO_UDP, &sock, 0);
-	if (error) {
-		sock = ERR_PTR(error);
-	} else {
+	if (!error) {
 		/* releases the socket if it fails */
 		file = sock_alloc_file(sock, 0, NULL);
-		if (IS_ERR(file))
-			sock = ERR_CAST(file);
+		error = PTR_ERR_OR_ZERO(file);
 	}
 	revert_creds(caller);
-	if (!IS_ERR(sock))
-		receive_from(p, sock);
-	return sock;
+	if (error)
+		return error;
+	receive_from(p, sock);
+	*out = sock;
+	return 0;
 }
 
 static int bind_to(struct socket *sock, const struct thc_address *local)
@@ -211,25 +210,6 @@ static bool is_ours(struct net *net, const struct thc_address *a)
 		(ipv6_mod_enabled() && ipv6_chk_addr(net, &a->in6, NULL, 0)));
 }
 
-/* Our address towards the aggregator, and the interface. */
-static int find_local(struct thc_peer *p)
-{
-	struct net *net = sock_net(&p->owner->sk);
-	u32 mark = READ_ONCE(p->owner->sk.sk_mark);
-	struct thc_route r = { 0 };
-	int error = thc_route_find(p, NULL, mark, be16_to_cpu(p->address.port), &r);
-
-	if (error)
-		return error;
-	if (p->address.inet == AF_INET)
-		p->local.in = r.in;
-	else if (ipv6_addr_any(&p->local.in6))
-		ipv6_dev_get_saddr(net, r.dst->dev, &p->address.in6, 0, &p->local.in6);
-	p->local.ifindex = r.dst->dev->ifindex;
-	dst_release(r.dst);
-	return 0;
-}
-
 /* What the programs of the caller's cgroup say about connect(): no, or another address. They
  * see the aggregator's first port.
  */
@@ -270,36 +250,41 @@ static int bind_unicast(struct thc_peer *p)
 
 static int make_sockets(struct thc_peer *p)
 {
-	struct socket *sock = make_socket(p);
+	int error = make_socket(p, &p->unicast) ?: make_socket(p, &p->group);
 
-	if (IS_ERR(sock))
-		return PTR_ERR(sock);
-	p->unicast = sock;
-	sock = make_socket(p);
-	if (IS_ERR(sock))
-		return PTR_ERR(sock);
-	p->group = sock;
-	sock_set_reuseaddr(sock->sk);
-	return 0;
+	if (!error)
+		sock_set_reuseaddr(p->group->sk);
+	return error;
 }
 
 /* The local address, and the interface that leads to the aggregator. */
 static int find_way(struct thc_peer *p)
 {
 	const struct thc_address *to = &p->address;
-	struct thc_sock *ts = p->owner;
-	struct sock *sk = &ts->sk;
+	struct sock *sk = &p->owner->sk;
+	struct net *net = sock_net(sk);
+	struct thc_route r = { 0 };
+	int error;
 
-	p->local = ts->bound;
+	p->local = p->owner->bound;
 	p->local.inet = to->inet;
 	if (to->ifindex)
 		p->local.ifindex = to->ifindex;
 	else if (!p->local.ifindex)
 		p->local.ifindex = READ_ONCE(sk->sk_bound_dev_if);
 	p->oif = p->local.ifindex;
-	if (!is_ours(sock_net(sk), &p->local))
+	if (!is_ours(net, &p->local))
 		return -EADDRNOTAVAIL;
-	return find_local(p);
+	error = thc_route_find(p, NULL, READ_ONCE(sk->sk_mark), be16_to_cpu(to->port), &r);
+	if (error)
+		return error;
+	if (to->inet == AF_INET)
+		p->local.in = r.in;
+	else if (ipv6_addr_any(&p->local.in6))
+		ipv6_dev_get_saddr(net, r.dst->dev, &to->in6, 0, &p->local.in6);
+	p->local.ifindex = r.dst->dev->ifindex;
+	dst_release(r.dst);
+	return 0;
 }
 
 int thc_peer_open(struct thc_peer *p)
@@ -309,22 +294,13 @@ int thc_peer_open(struct thc_peer *p)
 
 	if (bound->inet && bound->inet != p->address.inet)
 		return -EAFNOSUPPORT;
-	error = make_sockets(p);
-	if (error)
-		return error;
-	error = ask_cgroup(p);
-	if (error)
-		return error;
-	error = find_way(p);
+	error = make_sockets(p) ?: ask_cgroup(p) ?: find_way(p);
 	if (error)
 		return error;
 	p->room = thc_transmit_room(0);
 	return bind_unicast(p);
 }
 
-/* No more packets come to @p, but some may be under way in a softirq, and still
- * send through its sockets.
- */
 void thc_peer_silence(struct thc_peer *p)
 {
 	silence(p, p->group);

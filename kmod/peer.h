@@ -78,7 +78,9 @@ bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *addre
  * error is thc_peer_free()'s.
  */
 int thc_peer_open(struct thc_peer *p);
-/* No packet comes to @p any more, but one may be under way. */
+/* No packet comes to @p any more, but some may be under way in a softirq, and still send through
+ * its sockets.
+ */
 void thc_peer_silence(struct thc_peer *p);
 /* After thc_peer_silence() and synchronize_net(). */
 void thc_peer_free(struct thc_peer *p);

@@ -79,10 +79,10 @@ static const struct seq_operations thc_seq_ops = {
 
 int thc_proc_init(struct net *net)
 {
-	if (!proc_create_net("thc", 0444, net->proc_net, &thc_seq_ops,
-			     sizeof(struct seq_net_private)))
-		return -ENOMEM;
-	return 0;
+	return proc_create_net("thc", 0444, net->proc_net, &thc_seq_ops,
+			       sizeof(struct seq_net_private)) ?
+		       0 :
+		       -ENOMEM;
 }
 
 void thc_proc_exit(struct net *net)

@@ -9,43 +9,41 @@
 
 #define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
 
-/* A message is there that no other call is receiving, or there is no point in waiting. */
-static bool has_message(struct thc_sock *ts, u64 joins)
+/* What a call finds that began with connection number @joins: 1: a message that no other call is
+ * receiving; -EAGAIN: it may wait for one; else what it returns.
+ */
+static int look(const struct thc_sock *ts, u32 joins)
 {
+	lockdep_assert_held(&ts->lock);
 	if (ts->joins != joins)
-		return true;
+		return -ECANCELED;
 	if (!list_empty(&ts->ready))
-		return !ts->reading;
-	return ts->state == THC_STATE_IDLE || ts->state == THC_STATE_BROKEN ||
-	       READ_ONCE(ts->sk.sk_shutdown) & RCV_SHUTDOWN;
+		return ts->reading ? -EAGAIN : 1;
+	if (ts->state == THC_STATE_BROKEN)
+		return -ts->failure.error;
+	if (ts->state == THC_STATE_IDLE)
+		return -ENOTCONN;
+	return READ_ONCE(ts->sk.sk_shutdown) & RCV_SHUTDOWN ? 0 : -EAGAIN;
+}
+
+static bool need_not_wait(struct thc_sock *ts, u64 joins)
+{
+	return look(ts, joins) != -EAGAIN;
 }
 
 /* The first message that is ready, which stays where it is; with a reference and
- * the turn to receive it. NULL: *@error is what the call returns, or EAGAIN. @joins:
- * connections of the socket when the call began.
+ * the turn to receive it. NULL: *@error is what look() found.
  */
 static struct thc_message *first_ready(struct thc_sock *ts, u32 joins, int *error)
 {
-	struct thc_message *m;
+	struct thc_message *m = NULL;
 
 	spin_lock_bh(&ts->lock);
-	m = list_first_entry_or_null(&ts->ready, struct thc_message, ready);
-	*error = 0;
-	if (ts->joins != joins) {
-		m = NULL;
-		*error = -ECANCELED;
-	} else if (m && !ts->reading) {
+	*error = look(ts, joins);
+	if (*error > 0) {
+		m = list_first_entry(&ts->ready, struct thc_message, ready);
 		refcount_inc(&m->refs);
 		ts->reading = true;
-	} else if (m) {
-		m = NULL;
-		*error = -EAGAIN;
-	} else if (ts->state == THC_STATE_BROKEN) {
-		*error = -ts->failure.error;
-	} else if (ts->state == THC_STATE_IDLE) {
-		*error = -ENOTCONN;
-	} else if (!(READ_ONCE(ts->sk.sk_shutdown) & RCV_SHUTDOWN)) {
-		*error = -EAGAIN;
 	}
 	spin_unlock_bh(&ts->lock);
 	return m;
@@ -137,7 +135,7 @@ static int receive_message(struct thc_sock *ts, struct thc_message *m, struct ms
 		take_off(ts, m);
 	thc_message_put(ts, m);
 	ts->reading = false;
-	more = has_message(ts, ts->joins);
+	more = need_not_wait(ts, ts->joins);
 	spin_unlock_bh(&ts->lock);
 	if (more)
 		ts->sk.sk_data_ready(&ts->sk);
@@ -158,7 +156,7 @@ int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags)
 		return -EOPNOTSUPP;
 	joins = thc_joins_of(ts);
 	do {
-		error = thc_wait_for(ts, has_message, joins, &timeo);
+		error = thc_wait_for(ts, need_not_wait, joins, &timeo);
 		if (error)
 			return error;
 		m = first_ready(ts, joins, &error);

@@ -76,7 +76,8 @@ enum thc_state {
  * @refused: bytes of the message for which there was no room last, 0: there was
  * @reading: a recvmsg() has the turn
  * @writing: by stream, a sendmsg() has the turn
- * @turned_away: by stream, a sendmsg() returned for want of the turn that is still taken
+ * @turned_away: by stream, a sendmsg() got EAGAIN because another call was sending; cleared when
+ *	that call ends
  * @called_at: time a message was last sent or received by the caller
  * @join_until: JOIN gives up then
  * @outbox: built, to be handed to the network in this order after unlocking, by thc_outbox_flush()
@@ -85,8 +86,8 @@ enum thc_state {
  *	them on the stack for each packet
  * @stats: counters, but for @strangers
  *
- * @unclaimed: a connect() that waited for the join under way has not told how it
- *	ended: a signal interrupted it
+ * @unclaimed: how the join ended is yet to be told: a signal interrupted the connect() that
+ *	waited for it
  *
  * Options, under lock_sock, read under @lock or without:
  * @timeout_ms, @join_timeout_ms, @window, @memory, @partial

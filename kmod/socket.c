@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A socket of AF_THC from its birth to its death, and the calls that need no
- * file of their own. System calls take lock_sock() among themselves, look at
- * what packets change under thc_sock.lock, and sleep under neither.
+ * file of their own.
  */
 #include <linux/module.h>
 #include <linux/poll.h>

@@ -126,15 +126,16 @@ void thc_train_end(struct thc_train *t)
 		skb->csum_start = skb_headroom(skb) - sizeof(struct udphdr);
 		skb->csum_offset = offsetof(struct udphdr, check);
 	}
-	__skb_queue_tail(&t->peer->owner->outbox, skb);
+	__skb_queue_tail(&out_cb(skb)->peer->owner->outbox, skb);
 	t->skb = NULL;
 }
 
 static bool fits(const struct thc_train *t, const struct thc_peer *p, const u8 *data, u16 bytes,
 		 u16 port)
 {
-	return t->skb && t->peer == p && t->next == data && t->port == port && t->bytes == bytes &&
-	       t->packets < TRAIN_PACKETS && t->skb->len + bytes <= TRAIN_BYTES &&
+	return t->skb && out_cb(t->skb)->peer == p && out_cb(t->skb)->port == port &&
+	       t->next == data && t->bytes == bytes && t->packets < TRAIN_PACKETS &&
+	       t->skb->len + bytes <= TRAIN_BYTES &&
 	       !(p->joining.joined.welcome.flags & THC_WELCOME_F_NOGSO);
 }
 
@@ -146,8 +147,6 @@ bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 
 		if (!t->skb)
 			return false;
 		refer_to_pages(t->skb, data, bytes);
-		t->peer = p;
-		t->port = port;
 		t->bytes = bytes;
 		t->packets = 0;
 	}

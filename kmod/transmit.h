@@ -16,10 +16,8 @@ struct thc_sock;
  * @next: where the next one has to begin to be part of it
  */
 struct thc_train {
-	struct thc_peer		*peer;
 	struct sk_buff		*skb;
 	const u8		*next;
-	u16			port;
 	u16			bytes;
 	u16			packets;
 };
