@@ -8,8 +8,7 @@
  *	WELCOME (group)  next JOIN says HEARD
  *	WELCOME READY    from all: join_work makes room for slots, READY
  */
-#include <linux/in.h>
-#include <net/ipv6.h>
+#include <linux/random.h>
 
 #include "engine.h"
 #include "sock.h"
@@ -36,12 +35,8 @@ void thc_join_begin(struct thc_sock *ts, u64 now)
 	u32 i;
 
 	ts->join_until = now + ts->join_timeout_ms * THC_NS_PER_MS;
-	for (i = 0; i < ts->shards; i++) {
-		u64 random;
-
-		get_random_bytes(&random, sizeof(random));
-		thc_joining_begin(&ts->peers[i].joining, random, now);
-	}
+	for (i = 0; i < ts->shards; i++)
+		thc_joining_begin(&ts->peers[i].joining, get_random_u64(), now);
 }
 
 /* The first aggregator that has not said that all ranks are in, or NULL. */

@@ -14,7 +14,6 @@
 #include <linux/sched/mm.h>
 #include <linux/udp.h>
 #include <net/addrconf.h>
-#include <net/ip6_route.h>
 #include <net/route.h>
 #include <net/udp.h>
 #include <net/udp_tunnel.h>
