@@ -60,6 +60,8 @@ TBPF_BIN  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/
 TNET_BIN  := $(patsubst tests/netns/%.c,$(BUILD)/tests/netns/%,$(wildcard tests/netns/*.c))
 TNET_SKEL := $(patsubst tests/netns/%.bpf.c,$(BUILD)/include/%.skel.h,$(wildcard tests/netns/*.bpf.c))
 TNET_BIN  := $(filter-out %.bpf,$(TNET_BIN))
+# What the tests of a group share, one archive for each group.
+tlib_obj  = $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/$(1)/*.c))
 TLIB_SO   := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/lib/*.c))
 BENCH_BIN := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
 FUZZ_BIN  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -150,9 +152,23 @@ $(BUILD)/include/%.skel.h: $(BUILD)/bpf/%.bpf.o
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name $(subst -,_,$*)_bpf > $@.tmp && mv $@.tmp $@
 
 # --- tests and benchmarks ---------------------------------------------------
-$(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libthc.a
+$(BUILD)/tests/lib/bpf/%.o: private ALL_CFLAGS += -Ibpf
+$(BUILD)/tests/lib/netns/%.o: private ALL_CFLAGS += -DTHCD_PATH='"$(abspath $(BUILD))/thcd"'
+$(BUILD)/tests/lib/selftests/%.o: private ALL_CFLAGS += -isystem $(BUILD)/kselftest
+$(call tlib_obj,bpf): | $(BPF_SKEL)
+$(call tlib_obj,selftests): | $(BUILD)/kselftest/kselftest_harness.h
+
+$(BUILD)/tests/lib/unit.a: $(call tlib_obj,unit)
+$(BUILD)/tests/lib/bpf.a: $(call tlib_obj,bpf)
+$(BUILD)/tests/lib/netns.a: $(call tlib_obj,netns)
+$(BUILD)/tests/lib/selftests.a: $(call tlib_obj,selftests)
+$(BUILD)/tests/lib/%.a:
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/tests/lib/unit.a $(BUILD)/libthc.a
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a -lcmocka -lm -pthread
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -iquote tests/lib/unit $(ALL_LDFLAGS) -o $@ \
+		$(filter %.c %.a,$^) -lcmocka -lm -pthread
 
 # The kernel's lane loops in user space.
 $(BUILD)/tests/unit/test_kmod_simd: tests/unit/test_kmod_simd.c $(KSIMD_OBJ)
@@ -173,13 +189,16 @@ $(BUILD)/tests/unit/test_thcctl_%: tests/unit/test_thcctl_%.c \
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcctl $(ALL_LDFLAGS) -o $@ \
 		$(filter %.c %.o %.a,$^) $(BPF_LIBS) -lcjson -lcmocka -lm -pthread
 
-$(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/libthc.a $(BPF_SKEL)
+$(BUILD)/tests/bpf/%: tests/bpf/%.c $(BUILD)/tests/lib/bpf.a $(BUILD)/libthc.a $(BPF_SKEL)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -iquote tests/lib/bpf -Ibpf $(ALL_LDFLAGS) -o $@ \
+		$(filter %.c %.a,$^) $(BPF_LIBS) -lcmocka -lm -pthread
 
-$(BUILD)/tests/netns/%: tests/netns/%.c $(BUILD)/libthc.a $(BPF_SKEL) $(TNET_SKEL)
+$(BUILD)/tests/netns/%: tests/netns/%.c $(BUILD)/tests/lib/netns.a $(BUILD)/libthc.a $(BPF_SKEL) \
+		$(TNET_SKEL)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -DTHCD_PATH='"$(abspath $(BUILD))/thcd"' -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lcmocka -lm -pthread
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -iquote tests/lib/netns -DTHCD_PATH='"$(abspath $(BUILD))/thcd"' \
+		-Ibpf $(ALL_LDFLAGS) -o $@ $(filter %.c %.a,$^) $(BPF_LIBS) -lcmocka -lm -pthread
 
 # It has the functions in the place of which the fortified headers put others.
 $(BUILD)/tests/lib/%.so: tests/lib/%.c
@@ -187,10 +206,12 @@ $(BUILD)/tests/lib/%.so: tests/lib/%.c
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -U_FORTIFY_SOURCE -shared $(ALL_LDFLAGS) -o $@ $<
 
 # Self tests run inside test machines, with the kernel's own harness from its source.
-$(BUILD)/tests/selftests/%: tests/selftests/%.c $(BUILD)/libthc.a $(BPF_SKEL) \
+$(BUILD)/tests/selftests/%: tests/selftests/%.c $(BUILD)/tests/lib/selftests.a $(BUILD)/libthc.a \
+		$(BPF_SKEL) \
 		| $(BUILD)/kselftest/kselftest_harness.h
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -isystem $(BUILD)/kselftest -Ibpf $(ALL_LDFLAGS) -o $@ $< $(BUILD)/libthc.a $(BPF_LIBS) -lmnl -lm -pthread
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -iquote tests/lib/selftests -isystem $(BUILD)/kselftest -Ibpf $(ALL_LDFLAGS) \
+		-o $@ $(filter %.c %.a,$^) $(BPF_LIBS) -lmnl -lm -pthread
 
 $(BUILD)/kselftest/kselftest_harness.h:
 	$(call say,FETCH,$@)$(PYTHON) tests/vm/kernels.py kselftest $(@D)

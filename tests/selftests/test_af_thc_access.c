@@ -4,10 +4,10 @@
  * and groups of its ranges, as the process is that calls connect(), and
  * CAP_NET_ADMIN. What the ranges look like in netlink is test_af_thc_netlink's.
  */
+#include "harness.h"
 #include "netlink.h"
 
 #include <grp.h>
-#include <kselftest_harness.h>
 #include <linux/capability.h>
 #include <sys/syscall.h>
 

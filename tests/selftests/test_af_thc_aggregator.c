@@ -4,9 +4,8 @@
  * case wants: WELCOMEs, answers that come late, twice, broken or not at all.
  */
 #include "fake.h"
+#include "harness.h"
 #include "netlink.h"
-
-#include <kselftest_harness.h>
 
 FIXTURE(aggregator)
 {

@@ -6,10 +6,10 @@
  * the administrator has switched that file off, whoever asks.
  */
 #include "afthc.h"
+#include "harness.h"
 #include "netlink.h"
 
 #include <grp.h>
-#include <kselftest_harness.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 

@@ -4,8 +4,8 @@
  * messages, a socket's, the turn to send, the message that is received next.
  */
 #include "afthc.h"
+#include "harness.h"
 
-#include <kselftest_harness.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sys/mman.h>

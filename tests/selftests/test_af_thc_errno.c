@@ -5,8 +5,8 @@
  * daemon has to be there for is in test_af_thc_state.
  */
 #include "afthc.h"
+#include "harness.h"
 
-#include <kselftest_harness.h>
 #include <limits.h>
 #include <linux/sockios.h>
 

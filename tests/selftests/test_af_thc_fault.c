@@ -5,8 +5,8 @@
  * call on the socket goes on, and what ends the socket or the process is safe.
  */
 #include "afthc.h"
+#include "harness.h"
 
-#include <kselftest_harness.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sys/mman.h>

@@ -6,9 +6,9 @@
  * that: /proc/net/thc and tracepoints.
  */
 #include "afthc.h"
+#include "harness.h"
 
 #include <glob.h>
-#include <kselftest_harness.h>
 #include <limits.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>

@@ -13,10 +13,9 @@
 #include <sys/syscall.h>
 
 #include "fake.h"
+#include "harness.h"
 #include "netlink.h"
 #include "oracle.h"
-
-#include <kselftest_harness.h>
 
 #define PACKETS		1000000
 #define PACKETS_DEBUG	100000

@@ -3,9 +3,9 @@
  * Generic netlink family "thc": jobs in and out, sockets, counters; bad
  * input and what the kernel says about it; who may and who may not.
  */
+#include "harness.h"
 #include "netlink.h"
 
-#include <kselftest_harness.h>
 #include <sys/stat.h>
 
 #define AT	"127.0.0.1"

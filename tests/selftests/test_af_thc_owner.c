@@ -6,9 +6,9 @@
  */
 #include "cgroup.h"
 #include "fake.h"
+#include "harness.h"
 #include "nftables.h"
 
-#include <kselftest_harness.h>
 #include <stddef.h>
 
 #define USER		12345

@@ -4,8 +4,7 @@
  * (THC_OPT_PARTIAL), and what a job's deadline leaves out.
  */
 #include "afthc.h"
-
-#include <kselftest_harness.h>
+#include "harness.h"
 
 #define CHUNKS	40
 

@@ -5,10 +5,10 @@
  * thread replaces.
  */
 #include "fake.h"
+#include "harness.h"
 #include "netlink.h"
 #include "waiting.h"
 
-#include <kselftest_harness.h>
 #include <net/ethernet.h>
 #include <netinet/ip.h>
 #include <netinet/ip_icmp.h>

@@ -6,8 +6,7 @@
  */
 #include "cgroup.h"
 #include "fake.h"
-
-#include <kselftest_harness.h>
+#include "harness.h"
 
 #define WINDOW		8
 #define NORM_SLOTS	1

@@ -5,9 +5,9 @@
  * the bound on memory, calls that another connect() overtakes.
  */
 #include "fake.h"
+#include "harness.h"
 #include "waiting.h"
 
-#include <kselftest_harness.h>
 #include <sys/epoll.h>
 
 #define ERRNO_OF(call)	((call) < 0 ? errno : 0)

@@ -12,10 +12,10 @@
  * On the debug kernel, for 60 s; elsewhere only if THC_STORM_SECONDS says how long. THC_STORM_SEED
  * repeats what was drawn, though not who was quicker.
  */
+#include "harness.h"
 #include "storm_calls.h"
 #include "storm_forge.h"
 
-#include <kselftest_harness.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>

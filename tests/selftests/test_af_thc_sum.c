@@ -5,8 +5,7 @@
  * flight, two jobs at once, odd sizes.
  */
 #include "afthc.h"
-
-#include <kselftest_harness.h>
+#include "harness.h"
 
 static const struct {
 	uint8_t op, width;

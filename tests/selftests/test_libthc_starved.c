@@ -4,8 +4,8 @@
  * it waits, as long as it waits for answers, and goes on when there is memory.
  */
 #include "afthc.h"
+#include "harness.h"
 
-#include <kselftest_harness.h>
 #include <libthc.h>
 #include <pthread.h>
 

@@ -1,73 +1,9 @@
-/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * Workers and an aggregator in native XDP on real links, for what
- * BPF_PROG_TEST_RUN cannot show: it neither clones frames nor runs the egress
- * program, and its frames have the tailroom that those of a veth lack.
- *
- *	 worker 0        worker 1        worker 2        aggregator
- *	   eth0            eth0            eth0       eth0, native XDP
- *	    |               |               |               |
- *	 sw0 ----------- sw1 ----------- sw2 ------------ sw3   GRO on: else veth
- *	                       br0, in a switch                 does not take
- *	                                                        redirected frames
- *
- * Each box is a network namespace that only this process holds open, so
- * nothing remains, however the test ends.
- *
- * A VLAN tag is seen by XDP only inside the frame. veth would carry it beside
- * the frame, so sw3 must be told not to (txvlan off).
- */
-#ifndef THC_TESTS_BPF_NET_H
-#define THC_TESTS_BPF_NET_H
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "net.h"
 
-#include "rig.h"
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <linux/if_ether.h>
-#include <linux/if_link.h>
-#include <linux/if_packet.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/udp.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
+struct net net;
 
-#define RANKS 3
-#define AGG RANKS /* hosts: workers, aggregator, switch */
-#define SWITCH (RANKS + 1)
-#define HOSTS (RANKS + 2)
-#define WORKER_PORT 40000
-#define QUIET_MS 60 /* how long nothing must come */
-#define ANSWER_MS 2000
-
-#ifndef UDP_NO_CHECK6_RX
-#define UDP_NO_CHECK6_RX 102
-#endif
-
-struct net {
-	int ns[HOSTS];
-	int home;
-	bool v6;
-	int queues; /* of each link */
-	int one[RANKS]; /* each worker's own socket */
-	int group[RANKS]; /* and the one on the group's address */
-	int control; /* the daemon's */
-	struct rig rig;
-	struct thc_job *job;
-};
-
-static struct net net;
-
-static inline void enter(int host)
-{
-	assert_int_equal(setns(host < 0 ? net.home : net.ns[host], CLONE_NEWNET), 0);
-}
-
-/* Runs a command of iproute2 or ethtool; in @host's namespace. */
-static inline void run(int host, const char *format, ...)
+void run(int host, const char *format, ...)
 {
 	char command[512];
 	va_list args;
@@ -81,7 +17,7 @@ static inline void run(int host, const char *format, ...)
 	enter(-1);
 }
 
-static inline struct thc_addr address(int host)
+struct thc_addr address(int host)
 {
 	struct thc_addr a = thc_addr_v4(htonl(0x0a630001 + (host == AGG ? 0 : 10 + host)));
 
@@ -93,7 +29,7 @@ static inline struct thc_addr address(int host)
 	return a;
 }
 
-static inline struct thc_addr group_address(void)
+struct thc_addr group_address(void)
 {
 	struct thc_addr a = thc_addr_v4(htonl(0xefc80102)); /* 239.200.1.2 */
 
@@ -105,7 +41,7 @@ static inline struct thc_addr group_address(void)
 	return a;
 }
 
-static inline socklen_t sockaddr_of(struct sockaddr_storage *ss, struct thc_addr a, u16 port)
+socklen_t sockaddr_of(struct sockaddr_storage *ss, struct thc_addr a, u16 port)
 {
 	struct sockaddr_in6 *s6 = (void *)ss;
 	struct sockaddr_in *s4 = (void *)ss;
@@ -123,7 +59,7 @@ static inline socklen_t sockaddr_of(struct sockaddr_storage *ss, struct thc_addr
 	return sizeof(*s4);
 }
 
-static inline void add_host(int host)
+static void add_host(int host)
 {
 	int pid = getpid();
 
@@ -141,7 +77,7 @@ static inline void add_host(int host)
 		run(host, "ip addr add 10.99.0.%d/24 dev eth0", 1 + (host == AGG ? 0 : 10 + host));
 }
 
-static inline int new_socket(int host, struct thc_addr a, u16 port)
+static int new_socket(int host, struct thc_addr a, u16 port)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sockaddr_of(&ss, a, port);
@@ -159,7 +95,7 @@ static inline int new_socket(int host, struct thc_addr a, u16 port)
 	return fd;
 }
 
-static inline void join_group(int host, int fd)
+static void join_group(int host, int fd)
 {
 	struct thc_addr g = group_address();
 
@@ -178,7 +114,7 @@ static inline void join_group(int host, int fd)
 	enter(-1);
 }
 
-static inline void attach(bool relay)
+static void attach(bool relay)
 {
 	struct thc_config config = { .port_base = RIG_PORT, .relay = relay };
 	int ifindex;
@@ -202,7 +138,7 @@ static inline void attach(bool relay)
 	enter(-1);
 }
 
-static inline void net_up_queues(bool v6, bool relay, int queues)
+void net_up_queues(bool v6, bool relay, int queues)
 {
 	int host, r;
 
@@ -233,12 +169,7 @@ static inline void net_up_queues(bool v6, bool relay, int queues)
 	net.control = new_socket(AGG, address(AGG), RIG_PORT);
 }
 
-static inline void net_up(bool v6, bool relay)
-{
-	net_up_queues(v6, relay, 1);
-}
-
-static inline void net_down(void)
+void net_down(void)
 {
 	int host, r;
 
@@ -256,8 +187,7 @@ static inline void net_down(void)
 	close(net.home);
 }
 
-/* @rank sends request @r with @payload to the port its slot is reached on. */
-static inline void send_request(int rank, struct rig_request r, const u8 *payload, size_t len)
+void send_request(int rank, struct rig_request r, const u8 *payload, size_t len)
 {
 	struct sockaddr_storage to;
 	socklen_t size = sockaddr_of(&to, address(AGG), RIG_PORT + r.slot / 64);
@@ -271,15 +201,7 @@ static inline void send_request(int rank, struct rig_request r, const u8 *payloa
 	assert_int_equal(sendto(net.one[rank], packet, len, 0, (void *)&to, size), len);
 }
 
-static inline bool readable(int fd, int ms)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	return poll(&p, 1, ms) == 1;
-}
-
-/* The next packet at @fd, whose sum must hold; returns its length. */
-static inline ssize_t receive(int fd, u8 *packet, size_t size)
+ssize_t receive(int fd, u8 *packet, size_t size)
 {
 	struct sockaddr_storage from;
 	socklen_t from_len = sizeof(from);
@@ -305,8 +227,7 @@ static inline ssize_t receive(int fd, u8 *packet, size_t size)
 	return len;
 }
 
-/* Nothing more has come, to anybody. */
-static inline void nothing_else(void)
+void nothing_else(void)
 {
 	struct pollfd p[2 * RANKS];
 	int r, n;
@@ -323,25 +244,9 @@ static inline void nothing_else(void)
 	assert_int_equal(n, 0);
 }
 
-/* The kinds of payload: shorter than an answer, and as long. */
-struct shape {
-	const char *name;
-	u8 op, width, sum_width, answer_width;
-	u16 len;
-};
-
-static const struct shape shapes[] = {
-	{ "LUT8", THC_OP_LUT_ADD, 4, 8, 8, 512 },
-	{ "LUT16", THC_OP_LUT_ADD, 4, 16, 16, 256 },
-	{ "ADD32", THC_OP_ADD, 32, 8, 32, 1024 },
-	{ "MAX", THC_OP_MAX, 32, 8, 32, 1024 },
-};
-
-static u8 payload[RANKS][1024];
-static const u8 *const payloads[RANKS] = { payload[0], payload[1], payload[2] };
-
-static inline void expect_result(const u8 *packet, ssize_t len, const struct shape *s,
-				 const struct rig_request *r, u8 flags, u8 rank)
+u8 payload[RANKS][1024];
+void expect_result(const u8 *packet, ssize_t len, const struct shape *s,
+		   const struct rig_request *r, u8 flags, u8 rank)
 {
 	const struct thc_hdr *h = (const void *)packet;
 	u8 expected[1024];
@@ -361,5 +266,3 @@ static inline void expect_result(const u8 *packet, ssize_t len, const struct sha
 	assert_int_equal(thc_be64(h->bitmap), 7);
 	assert_memory_equal(packet + sizeof(*h), expected, sizeof(expected));
 }
-
-#endif /* THC_TESTS_BPF_NET_H */

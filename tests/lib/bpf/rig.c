@@ -1,49 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * What the tests of the XDP programs share: loading the object, making jobs,
- * building frames and reading counters. Frames are built byte by byte from
- * the RFCs, not with the structures the programs parse with.
- */
-#ifndef THC_TEST_RIG_H
-#define THC_TEST_RIG_H
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include "rig.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <errno.h>
-#include <linux/bpf.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <bpf/bpf.h>
-#include <bpf/libbpf.h>
-#include <thc/aggregator/lane.h>
-#include <thc/wire/seal.h>
-
-#include "thc_open.h"
-
-#define RIG_PORT 18500
-#define RIG_SLOTS 256
-#define RIG_COOKIE 0x1122334455667788ULL
-#define RIG_GROUP_PORT 18600
-
-struct rig {
-	struct thc_bpf *skel;
-	struct thc_job *jobs;
-	struct thc_slot *slots;
-	struct thc_lanes *lanes;
-};
-
-/* A table of 31 steps: n = 8 sums stay below 256. */
-static const u16 rig_table[16] = { 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 };
-
-/* Without root there is no BPF: the test says so and counts as skipped. */
-static inline void rig_need_root(void)
+void rig_need_root(void)
 {
 	if (geteuid() == 0)
 		return;
@@ -51,7 +9,7 @@ static inline void rig_need_root(void)
 	skip();
 }
 
-static inline void *rig_map(struct bpf_map *map, size_t size)
+static void *rig_map(struct bpf_map *map, size_t size)
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
 
@@ -60,14 +18,14 @@ static inline void *rig_map(struct bpf_map *map, size_t size)
 }
 
 /* THC_SIMD=1 in the environment: with lanes summed by thc.ko, which must be there. */
-static inline bool rig_simd(void)
+static bool rig_simd(void)
 {
 	const char *simd = getenv("THC_SIMD");
 
 	return simd && !strcmp(simd, "1");
 }
 
-static inline void rig_open(struct rig *rig, const struct thc_config *config)
+void rig_open(struct rig *rig, const struct thc_config *config)
 {
 	rig->skel = thc_bpf_open(rig_simd());
 	assert_non_null(rig->skel);
@@ -80,7 +38,7 @@ static inline void rig_open(struct rig *rig, const struct thc_config *config)
 	rig->lanes = rig_map(rig->skel->maps.lanes, RIG_SLOTS * sizeof(*rig->lanes));
 }
 
-static inline void rig_close(struct rig *rig)
+void rig_close(struct rig *rig)
 {
 	munmap(rig->jobs, THC_JOBS_MAX * sizeof(*rig->jobs));
 	munmap(rig->slots, RIG_SLOTS * sizeof(*rig->slots));
@@ -88,8 +46,7 @@ static inline void rig_close(struct rig *rig)
 	thc_bpf__destroy(rig->skel);
 }
 
-/* Job @id with @n ranks over slots [@base, @base + @slots). No members yet. */
-static inline struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots)
+struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots)
 {
 	struct thc_job *job = &rig->jobs[id];
 	struct thc_pairs pairs;
@@ -116,7 +73,7 @@ static inline struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, 
 	return job;
 }
 
-static inline void rig_member(struct thc_job *job, int rank, struct thc_addr addr, u16 port)
+void rig_member(struct thc_job *job, int rank, struct thc_addr addr, u16 port)
 {
 	struct thc_member *m = &job->member[rank];
 
@@ -126,8 +83,7 @@ static inline void rig_member(struct thc_job *job, int rank, struct thc_addr add
 	m->joined = 1;
 }
 
-/* All CPUs' counters together. */
-static inline struct thc_stats rig_stats(struct rig *rig)
+struct thc_stats rig_stats(struct rig *rig)
 {
 	int cpus = libbpf_num_possible_cpus(), c;
 	struct thc_stats *each = calloc(cpus, sizeof(*each)), sum = { 0 };
@@ -142,7 +98,7 @@ static inline struct thc_stats rig_stats(struct rig *rig)
 	return sum;
 }
 
-static inline void rig_stats_clear(struct rig *rig)
+void rig_stats_clear(struct rig *rig)
 {
 	int cpus = libbpf_num_possible_cpus();
 	struct thc_stats *each = calloc(cpus, sizeof(*each));
@@ -152,8 +108,7 @@ static inline void rig_stats_clear(struct rig *rig)
 	free(each);
 }
 
-/* Every packet has one fate: received = fates + drops. */
-static inline void rig_check_balance(const struct thc_stats *st)
+void rig_check_balance(const struct thc_stats *st)
 {
 	u64 fates = 0;
 	int i;
@@ -166,8 +121,7 @@ static inline void rig_check_balance(const struct thc_stats *st)
 	assert_int_equal(st->drop[THC_DROP_NONE], 0);
 }
 
-/* fan[@k] of maps.bpf.h: @ifindex k + 1 times. */
-static inline void rig_fan(struct rig *rig, u32 k, u32 ifindex)
+void rig_fan(struct rig *rig, u32 k, u32 ifindex)
 {
 	struct bpf_devmap_val val = {
 		.ifindex = ifindex,
@@ -183,14 +137,7 @@ static inline void rig_fan(struct rig *rig, u32 k, u32 ifindex)
 	close(fd);
 }
 
-/* A request; @h gets what the fields above do not say. */
-struct rig_request {
-	u8 op, width, rank;
-	u16 job;
-	u32 epoch, round, chunk, slot, generation;
-};
-
-static inline void rig_header(struct thc_hdr *h, const struct rig_request *r)
+void rig_header(struct thc_hdr *h, const struct rig_request *r)
 {
 	memset(h, 0, sizeof(*h));
 	h->version = THC_VERSION;
@@ -206,8 +153,7 @@ static inline void rig_header(struct thc_hdr *h, const struct rig_request *r)
 	h->generation = thc_be32(r->generation);
 }
 
-/* THC packet @h + @payload into @out; returns its length. */
-static inline size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload, size_t len)
+size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload, size_t len)
 {
 	h->sum = 0;
 	memcpy(out, h, sizeof(*h));
@@ -219,36 +165,14 @@ static inline size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload,
 	return sizeof(*h) + len;
 }
 
-/**
- * struct rig_frame - everything in front of a THC packet
- * @vlan: tag control, host order
- * @vlan_proto: 0x8100 unless set; untagged if both are 0
- * @options: bytes of IPv4 options
- * @frag: IPv4 flags and offset
- * @next: IP protocol, 17 unless set
- * @ttl: TTL or hop limit, 3 unless set
- * @ip_len: 0: right, else what the IP header says
- * @udp_len: 0: right, else what the UDP header says
- */
-struct rig_frame {
-	bool v6;
-	u16 vlan, vlan_proto;
-	u8 src_mac[6], dst_mac[6];
-	struct thc_addr src, dst;
-	u16 sport, dport;
-	u8 tos, options, next, ttl;
-	u16 frag, ip_len, udp_len;
-};
-
-static inline u8 *rig_put16(u8 *p, u16 v)
+static u8 *rig_put16(u8 *p, u16 v)
 {
 	*p++ = v >> 8;
 	*p++ = v;
 	return p;
 }
 
-/* The frame of UDP payload @data; returns its length. RFC 768, 791, 8200. */
-static inline size_t rig_frame(u8 *out, const struct rig_frame *f, const void *data, size_t len)
+size_t rig_frame(u8 *out, const struct rig_frame *f, const void *data, size_t len)
 {
 	size_t udp = 8 + len, head = 20 + f->options;
 	u8 *p = out, *ip;
@@ -301,18 +225,12 @@ static inline size_t rig_frame(u8 *out, const struct rig_frame *f, const void *d
 	return p + len - out;
 }
 
-/* Payload bytes that an op with this width takes. */
-static inline size_t rig_payload(u8 op, u8 sum_width)
-{
-	return op != THC_OP_LUT_ADD ? 1024 : sum_width == 16 ? 256 : 512;
-}
-
 /*
  * The reference: lane @i of one contribution as a plain integer, and how two
  * of them combine, coordinate by coordinate, straight from the uapi header's
  * words. Shares nothing with include/thc/aggregator/lane.h.
  */
-static inline u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload, int i)
+static u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload, int i)
 {
 	u32 v = 0;
 	int k;
@@ -324,7 +242,7 @@ static inline u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *p
 	return v;
 }
 
-static inline u32 rig_combine(u8 op, u8 answer_width, u32 a, u32 b)
+static u32 rig_combine(u8 op, u8 answer_width, u32 a, u32 b)
 {
 	switch (op) {
 	case THC_OP_OR:
@@ -336,9 +254,8 @@ static inline u32 rig_combine(u8 op, u8 answer_width, u32 a, u32 b)
 	}
 }
 
-/* Answer bytes expected from @n payloads; the first replaces. */
-static inline void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *table,
-				 const u8 *const payload[], int n)
+void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *table, const u8 *const payload[],
+		   int n)
 {
 	int lanes = 8192 / answer_width, i, r, k;
 
@@ -353,8 +270,7 @@ static inline void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *tab
 	}
 }
 
-/* xorshift64*: the same numbers in every run. */
-static inline u64 rig_draw(u64 *state)
+u64 rig_draw(u64 *state)
 {
 	*state ^= *state >> 12;
 	*state ^= *state << 25;
@@ -362,7 +278,7 @@ static inline u64 rig_draw(u64 *state)
 	return *state * 0x2545f4914f6cdd1dULL;
 }
 
-static inline void rig_fill(u64 *state, u8 *p, size_t len)
+void rig_fill(u64 *state, u8 *p, size_t len)
 {
 	size_t i;
 
@@ -370,12 +286,7 @@ static inline void rig_fill(u64 *state, u8 *p, size_t len)
 		p[i] = rig_draw(state) >> 40;
 }
 
-/* --- BPF_PROG_TEST_RUN ------------------------------------------------------ */
-
-#define RIG_FRAME_MAX 2048
-#define RIG_CLIENT_PORT 40000
-
-static inline struct thc_addr rig_addr(bool v6, int host)
+struct thc_addr rig_addr(bool v6, int host)
 {
 	struct thc_addr a = thc_addr_v4(thc_be32(0x0a630001 + host));
 
@@ -387,11 +298,7 @@ static inline struct thc_addr rig_addr(bool v6, int host)
 	return a;
 }
 
-/* A rig for test runs: answers count as sent by a redirect to lo, which
- * nothing follows. Job 2 has @n ranks and slots 64..191; rank r is at host
- * 10 + r, port RIG_CLIENT_PORT + r; the aggregator is host 0, IPv4 and IPv6.
- */
-static inline struct thc_job *rig_test(struct rig *rig, int n)
+struct thc_job *rig_test(struct rig *rig, int n)
 {
 	struct thc_config config = { .addr4 = rig_addr(false, 0),
 				     .addr6 = rig_addr(true, 0),
@@ -411,8 +318,7 @@ static inline struct thc_job *rig_test(struct rig *rig, int n)
 	return job;
 }
 
-/* Where request @r comes from and goes to, in rig_test()'s world. */
-static inline struct rig_frame rig_way(const struct rig_request *r, bool v6)
+struct rig_frame rig_way(const struct rig_request *r, bool v6)
 {
 	struct rig_frame f = {
 		.v6 = v6,
@@ -427,9 +333,7 @@ static inline struct rig_frame rig_way(const struct rig_request *r, bool v6)
 	return f;
 }
 
-/* Request @r as a frame; returns its length. */
-static inline size_t rig_build(u8 *frame, const struct rig_request *r, const void *payload,
-			       size_t len)
+size_t rig_build(u8 *frame, const struct rig_request *r, const void *payload, size_t len)
 {
 	struct rig_frame f = rig_way(r, false);
 	u8 packet[sizeof(struct thc_hdr) + 1024];
@@ -440,9 +344,7 @@ static inline size_t rig_build(u8 *frame, const struct rig_request *r, const voi
 	return rig_frame(frame, &f, packet, len);
 }
 
-/* Runs @prog on @frame; @out (RIG_FRAME_MAX) and @out_len take what it left. */
-static inline u32 rig_run(struct bpf_program *prog, const u8 *frame, size_t len, u8 *out,
-			  size_t *out_len)
+u32 rig_run(struct bpf_program *prog, const u8 *frame, size_t len, u8 *out, size_t *out_len)
 {
 	u8 scratch[RIG_FRAME_MAX];
 	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = frame, .data_size_in = len,
@@ -456,14 +358,11 @@ static inline u32 rig_run(struct bpf_program *prog, const u8 *frame, size_t len,
 	return opts.retval;
 }
 
-/* Runs thc_xdp on request @r with @bytes of @payload; @out and @out_len as above. */
-static inline u32 rig_send(struct rig *rig, const struct rig_request *r, const void *payload,
-			   size_t bytes, u8 *out, size_t *out_len)
+u32 rig_send(struct rig *rig, const struct rig_request *r, const void *payload, size_t bytes,
+	     u8 *out, size_t *out_len)
 {
 	u8 frame[RIG_FRAME_MAX];
 	size_t len = rig_build(frame, r, payload, bytes);
 
 	return rig_run(rig->skel->progs.thc_xdp, frame, len, out, out_len);
 }
-
-#endif /* THC_TEST_RIG_H */

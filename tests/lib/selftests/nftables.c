@@ -1,20 +1,5 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * A packet filter's rule by nftables' netlink, by libmnl: what a user's packets
- * meet on their way out. The tool nft need not be there.
- */
-#ifndef THC_SELFTESTS_NFTABLES_H
-#define THC_SELFTESTS_NFTABLES_H
-
-#include <arpa/inet.h>
-#include <errno.h>
-#include <libmnl/libmnl.h>
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/socket.h>
+// SPDX-License-Identifier: GPL-2.0
+#include "nftables.h"
 
 #define NFT_TABLE	"afthc"
 #define NFT_CHAIN	"output"
@@ -27,8 +12,7 @@ struct nft {
 	int	asked;		/* requests that are answered */
 };
 
-static inline struct nlmsghdr *nft_begin(struct nft *n, uint16_t type, uint16_t flags,
-					 uint16_t subsystem)
+static struct nlmsghdr *nft_begin(struct nft *n, uint16_t type, uint16_t flags, uint16_t subsystem)
 {
 	struct nlmsghdr *h = mnl_nlmsg_put_header(n->room + n->bytes);
 	struct nfgenmsg *g = mnl_nlmsg_put_extra_header(h, sizeof(*g));
@@ -42,18 +26,18 @@ static inline struct nlmsghdr *nft_begin(struct nft *n, uint16_t type, uint16_t 
 	return h;
 }
 
-static inline struct nlmsghdr *nft_ask(struct nft *n, uint16_t type, uint16_t flags)
+static struct nlmsghdr *nft_ask(struct nft *n, uint16_t type, uint16_t flags)
 {
 	return nft_begin(n, NFNL_SUBSYS_NFTABLES << 8 | type, NLM_F_ACK | flags, 0);
 }
 
-static inline void nft_end(struct nft *n, struct nlmsghdr *h)
+static void nft_end(struct nft *n, struct nlmsghdr *h)
 {
 	n->bytes += NLMSG_ALIGN(h->nlmsg_len);
 }
 
 /* Sends all; the first error that comes back, or 0. */
-static inline int nft_commit(struct nft *n)
+static int nft_commit(struct nft *n)
 {
 	struct mnl_socket *s = mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC);
 	struct timeval patience = { .tv_sec = 10 };
@@ -88,7 +72,7 @@ struct nft_expression {
 	struct nlattr	*element, *data;
 };
 
-static inline struct nft_expression nft_expression(struct nlmsghdr *h, const char *name)
+static struct nft_expression nft_expression(struct nlmsghdr *h, const char *name)
 {
 	struct nft_expression e = { .element = mnl_attr_nest_start(h, NFTA_LIST_ELEM) };
 
@@ -97,13 +81,13 @@ static inline struct nft_expression nft_expression(struct nlmsghdr *h, const cha
 	return e;
 }
 
-static inline void nft_end_expression(struct nlmsghdr *h, struct nft_expression e)
+static void nft_end_expression(struct nlmsghdr *h, struct nft_expression e)
 {
 	mnl_attr_nest_end(h, e.data);
 	mnl_attr_nest_end(h, e.element);
 }
 
-static inline void nft_put_chain(struct nft *n)
+static void nft_put_chain(struct nft *n)
 {
 	struct nlmsghdr *h = nft_ask(n, NFT_MSG_NEWTABLE, NLM_F_CREATE);
 	struct nlattr *hook;
@@ -122,7 +106,7 @@ static inline void nft_put_chain(struct nft *n)
 }
 
 /* meta @key @number drop */
-static inline void nft_put_rule(struct nft *n, enum nft_meta_keys key, uint32_t number)
+static void nft_put_rule(struct nft *n, enum nft_meta_keys key, uint32_t number)
 {
 	struct nlmsghdr *h = nft_ask(n, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND);
 	struct nlattr *all, *data, *verdict;
@@ -154,8 +138,7 @@ static inline void nft_put_rule(struct nft *n, enum nft_meta_keys key, uint32_t 
 	nft_end(n, h);
 }
 
-/* Packets out whose owner's @key (NFT_META_SKUID, NFT_META_SKGID) is @number are dropped. */
-static inline int nft_drop(enum nft_meta_keys key, uint32_t number)
+int nft_drop(enum nft_meta_keys key, uint32_t number)
 {
 	struct nft n = { 0 };
 
@@ -166,7 +149,7 @@ static inline int nft_drop(enum nft_meta_keys key, uint32_t number)
 	return nft_commit(&n);
 }
 
-static inline int nft_drop_no_more(void)
+int nft_drop_no_more(void)
 {
 	struct nft n = { 0 };
 	struct nlmsghdr *h;
@@ -178,5 +161,3 @@ static inline int nft_drop_no_more(void)
 	nft_end(&n, nft_begin(&n, NFNL_MSG_BATCH_END, 0, NFNL_SUBSYS_NFTABLES));
 	return nft_commit(&n);
 }
-
-#endif /* THC_SELFTESTS_NFTABLES_H */

@@ -1,22 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The callers of a storm: threads that do random calls, valid and not, on sockets of one
- * table, so that any of them may meet any other, and close(), in the middle. Two neighbours
- * of the table are the ranks of a job. Signals interrupt what sleeps.
- */
-#ifndef THC_SELFTESTS_STORM_CALLS_H
-#define THC_SELFTESTS_STORM_CALLS_H
-
-#include <linux/sockios.h>
-#include <pthread.h>
-#include <sys/epoll.h>
-
-#include "storm.h"
+// SPDX-License-Identifier: GPL-2.0
+#include "storm_calls.h"
 
 #define CALLERS		4
-#define PLACES		(RANKS * (JOBS - JOB_WILD))
-/* Of a caller's memory, behind which there is none. */
-#define AREA		(64 << 10)
 /* Most milliseconds to join, of one rank and of two that meet. Who joins sends 50 packets in
  * a second: if many do so for long, emulated processors come to nothing else.
  */
@@ -27,37 +12,14 @@
 /* Most chunks of a message. */
 #define CALL_CHUNKS	24
 
-/**
- * struct caller - a thread
- * @area: its memory, AREA bytes; the page behind it cannot be used
- * @fd, @place: what its next call is about: a socket, and its place in the table
- */
-struct caller {
-	struct storm	*storm;
-	struct rng	rng;
-	pthread_t	thread;
-	uint8_t		*area;
-	int		fd;
-	unsigned int	place;
-};
-
-/* The table; -1: no socket. */
-static int places[PLACES];
+int places[PLACES];
 
 static unsigned int job_at(unsigned int place)
 {
 	return JOB_WILD + place / RANKS;
 }
 
-static struct sockaddr_thc aggregator_of(unsigned int job, unsigned int rank)
-{
-	return place(job_is_v6(job) ? AGGREGATOR6 : AGGREGATOR4, PORT, (uint16_t)job,
-		     (uint8_t)rank);
-}
-
-/* --- memory --------------------------------------------------------------- */
-
-static uint8_t *make_area(void)
+uint8_t *make_area(void)
 {
 	uint8_t *area =
 		mmap(NULL, AREA + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -87,8 +49,6 @@ static void *no_memory(struct caller *c, size_t bytes)
 	}
 	return c->area + AREA - below(&c->rng, (unsigned int)(bytes < AREA ? bytes : AREA));
 }
-
-/* --- sockets -------------------------------------------------------------- */
 
 static uint32_t some_ms(struct caller *c, unsigned int least, unsigned int most)
 {
@@ -153,8 +113,7 @@ static bool is_joined(int fd)
 	return (poll_now(fd) & (POLLOUT | POLLERR | POLLHUP)) == POLLOUT;
 }
 
-/* What a forger wants to know. */
-static void tell_forgers(struct storm *s, unsigned int job, unsigned int rank, int fd)
+void tell_forgers(struct storm *s, unsigned int job, unsigned int rank, int fd)
 {
 	struct target *t = &s->target[job];
 	struct sockaddr_thc name = { 0 };
@@ -175,8 +134,6 @@ static int valid_shutdown(struct caller *c)
 {
 	return ERRNO_OF(shutdown(c->fd, (int)below(&c->rng, 3)));
 }
-
-/* --- messages ------------------------------------------------------------- */
 
 /* What both ranks send, mostly. */
 static struct thc_send some_message(struct caller *c)
@@ -313,9 +270,7 @@ static int connect_both(struct caller *c)
 	return 0;
 }
 
-/* --- the other calls ------------------------------------------------------ */
-
-static int valid_poll(struct caller *c)
+int valid_poll(struct caller *c)
 {
 	struct pollfd p[2] = { { .fd = c->fd, .events = (short)below(&c->rng, 0x2000) },
 			       { .fd = places[below(&c->rng, PLACES)], .events = POLLIN } };
@@ -323,7 +278,7 @@ static int valid_poll(struct caller *c)
 	return ERRNO_OF(poll(p, 2, (int)below(&c->rng, 20)));
 }
 
-static int valid_epoll(struct caller *c)
+int valid_epoll(struct caller *c)
 {
 	struct epoll_event e = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP };
 	int epoll = epoll_create1(EPOLL_CLOEXEC), error;
@@ -337,7 +292,7 @@ static int valid_epoll(struct caller *c)
 	return error;
 }
 
-static int valid_getsockopt(struct caller *c)
+int valid_getsockopt(struct caller *c)
 {
 	int option = THC_OPT_TIMEOUT + (int)below(&c->rng, THC_OPT_FAILURE);
 	socklen_t len = sizeof(struct thc_joined) + sizeof(struct thc_socket_stats);
@@ -372,7 +327,7 @@ static int valid_ioctl(struct caller *c)
 	return ERRNO_OF(ioctl(c->fd, FIONBIO, &on));
 }
 
-static int valid_getname(struct caller *c)
+int valid_getname(struct caller *c)
 {
 	struct sockaddr_thc name;
 	socklen_t len = sizeof(name);
@@ -394,8 +349,6 @@ static int valid_dup(struct caller *c)
 	close(fd);
 	return 0;
 }
-
-/* --- calls that are not valid, of a socket in any state ------------------- */
 
 static int bad_socket(struct caller *c)
 {
@@ -431,7 +384,7 @@ static void spoil_address(struct caller *c, struct sockaddr_thc *a, socklen_t *b
 	}
 }
 
-static int bad_bind(struct caller *c)
+int bad_bind(struct caller *c)
 {
 	struct sockaddr_thc a = place(WORKERS4, 0, 0, 0);
 	socklen_t bytes = sizeof(a);
@@ -446,7 +399,7 @@ static int bad_bind(struct caller *c)
 	return ERRNO_OF(bind(c->fd, (void *)&a, bytes));
 }
 
-static int bad_connect(struct caller *c)
+int bad_connect(struct caller *c)
 {
 	static const char *const nobody[] = { "0.0.0.0", "255.255.255.255", "224.0.0.1",
 					      "::",	 "ff02::1",	    "::ffff:10.79.0.1" };
@@ -508,8 +461,7 @@ static int bad_message(struct caller *c)
 	return sent < 0 ? (int)-sent : 0;
 }
 
-/* A call whose arguments make no message at all. */
-static int bad_sendmsg(struct caller *c)
+int bad_sendmsg(struct caller *c)
 {
 	struct iovec iov = { .iov_base = c->area, .iov_len = LANES };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
@@ -542,7 +494,7 @@ static int bad_sendmsg(struct caller *c)
 	return ERRNO_OF(sendmsg(c->fd, &msg, MSG_DONTWAIT));
 }
 
-static int bad_recvmsg(struct caller *c)
+int bad_recvmsg(struct caller *c)
 {
 	static const int flags[] = { MSG_OOB, MSG_WAITALL, MSG_ERRQUEUE, 1 << 20 };
 	struct msghdr msg = { .msg_iov = no_memory(c, sizeof(struct iovec)), .msg_iovlen = 1 };
@@ -563,7 +515,7 @@ static int bad_poll(struct caller *c)
 				    ERRNO_OF(poll((void *)c->area, 1 << 30, 0));
 }
 
-static int bad_getsockopt(struct caller *c)
+int bad_getsockopt(struct caller *c)
 {
 	int option = THC_OPT_TIMEOUT + (int)below(&c->rng, THC_OPT_FAILURE);
 	socklen_t len = sizeof(struct thc_joined);
@@ -585,7 +537,7 @@ static int bad_getsockopt(struct caller *c)
 	return ERRNO_OF(getsockopt(c->fd, SOL_THC, option, c->area, &len));
 }
 
-static int bad_setsockopt(struct caller *c)
+int bad_setsockopt(struct caller *c)
 {
 	static const int word[] = { THC_OPT_TIMEOUT, THC_OPT_JOIN_TIMEOUT, THC_OPT_WINDOW,
 				    THC_OPT_PARTIAL };
@@ -608,17 +560,12 @@ static int bad_setsockopt(struct caller *c)
 	return -set_u32(c->fd, option, THC_SLOTS_MAX + 1 + below(&c->rng, 1000));
 }
 
-static int bad_ioctl(struct caller *c)
+int bad_ioctl(struct caller *c)
 {
 	static const unsigned long number[] = { FIONREAD, SIOCOUTQ, SIOCATMARK, 0x12345678 };
 
 	return ERRNO_OF(ioctl(c->fd, number[below(&c->rng, 4)],
 			      one_in(&c->rng, 2) ? c->area : no_memory(c, 4)));
-}
-
-static int bad_shutdown(struct caller *c)
-{
-	return ERRNO_OF(shutdown(c->fd, one_in(&c->rng, 2) ? -1 : 3 + (int)below(&c->rng, 1000)));
 }
 
 static int bad_dup(struct caller *c)
@@ -632,8 +579,7 @@ static int bad_close(struct caller *c)
 	return ERRNO_OF(close((1 << 29) + (int)below(&c->rng, 1 << 29)));
 }
 
-/* Calls that the family does not have. */
-static int foreign_call(struct caller *c)
+int foreign_call(struct caller *c)
 {
 	int pair[2];
 
@@ -649,15 +595,6 @@ static int foreign_call(struct caller *c)
 	}
 	return ERRNO_OF(write(c->fd, c->area, LANES));
 }
-
-/* --- a caller ------------------------------------------------------------- */
-
-/* @weight: how often, beside the others; @kind: KINDS, if it consists of several. */
-struct call {
-	unsigned int	weight;
-	enum kind	kind;
-	int		(*make)(struct caller *c);
-};
 
 static const struct call calls[] = {
 	{ 30, SENDMSG, valid_sendmsg },	    { 30, RECVMSG, valid_recvmsg },
@@ -716,8 +653,7 @@ static void on_interrupt(int number)
 	(void)number;
 }
 
-/* The process of all callers: ends by being killed. */
-static int run_callers(struct storm *s, struct rng r)
+int run_callers(struct storm *s, struct rng r)
 {
 	struct sigaction act = { .sa_handler = on_interrupt };
 	static struct caller caller[CALLERS];
@@ -739,5 +675,3 @@ static int run_callers(struct storm *s, struct rng r)
 		pthread_kill(caller[below(&r, CALLERS)].thread, SIGUSR1);
 	}
 }
-
-#endif /* THC_SELFTESTS_STORM_CALLS_H */

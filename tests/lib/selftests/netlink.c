@@ -1,29 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The generic netlink family "thc" for its tests, by libmnl: requests made of
- * attributes, good or bad, and what came back, extack included.
- */
-#ifndef THC_SELFTESTS_NETLINK_H
-#define THC_SELFTESTS_NETLINK_H
+// SPDX-License-Identifier: GPL-2.0
+#include "netlink.h"
 
-#include <libmnl/libmnl.h>
-#include <linux/genetlink.h>
-#include <linux/thc_netlink.h>
-
-#include "afthc.h"
-
-struct nl {
-	struct mnl_socket	*socket;
-	uint16_t		family;
-	char			request[4096];
-	char			text[256];	/* extack of the last answer */
-	bool			interrupted;	/* the last dump: the list changed meanwhile */
-};
-
-/* Bytes received at once, so that a dump of many comes in parts. */
-#define NL_PART		8192
-
-static inline int nl_text(const struct nlattr *a, void *data)
+static int nl_text(const struct nlattr *a, void *data)
 {
 	if (mnl_attr_get_type(a) == NLMSGERR_ATTR_MSG)
 		snprintf(data, 256, "%s", mnl_attr_get_str(a));
@@ -31,7 +9,7 @@ static inline int nl_text(const struct nlattr *a, void *data)
 }
 
 /* Remembers the kernel's words; returns its errno, negative. */
-static inline int nl_error(struct nl *nl, const struct nlmsghdr *h)
+static int nl_error(struct nl *nl, const struct nlmsghdr *h)
 {
 	const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);
 	unsigned int skip = sizeof(*e);
@@ -43,7 +21,7 @@ static inline int nl_error(struct nl *nl, const struct nlmsghdr *h)
 	return e->error;
 }
 
-static inline struct nlmsghdr *nl_begin(struct nl *nl, uint16_t type, uint8_t cmd, uint16_t flags)
+struct nlmsghdr *nl_begin(struct nl *nl, uint16_t type, uint8_t cmd, uint16_t flags)
 {
 	struct nlmsghdr *h = mnl_nlmsg_put_header(nl->request);
 	struct genlmsghdr *g;
@@ -56,9 +34,8 @@ static inline struct nlmsghdr *nl_begin(struct nl *nl, uint16_t type, uint8_t cm
 	return h;
 }
 
-/* Sends the request and calls @each for every message that comes back. */
-static inline int nl_ask(struct nl *nl, struct nlmsghdr *h,
-			 void (*each)(const struct nlmsghdr *h, void *data), void *data)
+int nl_ask(struct nl *nl, struct nlmsghdr *h, void (*each)(const struct nlmsghdr *h, void *data),
+	   void *data)
 {
 	char *answer = malloc(NL_PART);
 	int error = 1, left;
@@ -88,26 +65,19 @@ static inline int nl_ask(struct nl *nl, struct nlmsghdr *h,
 	return error;
 }
 
-static inline int nl_family(const struct nlattr *a, void *data)
+static int nl_family(const struct nlattr *a, void *data)
 {
 	if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID)
 		*(uint16_t *)data = mnl_attr_get_u16(a);
 	return MNL_CB_OK;
 }
 
-static inline void nl_take_family(const struct nlmsghdr *h, void *data)
+static void nl_take_family(const struct nlmsghdr *h, void *data)
 {
 	mnl_attr_parse(h, sizeof(struct genlmsghdr), nl_family, data);
 }
 
-static inline void nl_close(struct nl *nl)
-{
-	if (nl->socket)
-		mnl_socket_close(nl->socket);
-	nl->socket = NULL;
-}
-
-static inline int nl_open(struct nl *nl)
+int nl_open(struct nl *nl)
 {
 	struct timeval patience = { .tv_sec = 10 };
 	struct nlmsghdr *h;
@@ -127,8 +97,7 @@ static inline int nl_open(struct nl *nl)
 	return error ? error : nl->family ? 0 : -ENOENT;
 }
 
-/* One aggregator of a job. */
-static inline void nl_put_aggregator(struct nlmsghdr *h, const char *at, uint16_t port)
+void nl_put_aggregator(struct nlmsghdr *h, const char *at, uint16_t port)
 {
 	struct nlattr *nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
 	char raw[16];
@@ -142,8 +111,7 @@ static inline void nl_put_aggregator(struct nlmsghdr *h, const char *at, uint16_
 	mnl_attr_nest_end(h, nest);
 }
 
-/* A range of users or groups: THC_ATTR_USERS, THC_ATTR_GROUPS. */
-static inline void nl_put_ids(struct nlmsghdr *h, uint16_t type, uint32_t first, uint32_t last)
+void nl_put_ids(struct nlmsghdr *h, uint16_t type, uint32_t first, uint32_t last)
 {
 	struct nlattr *nest = mnl_attr_nest_start(h, type);
 
@@ -152,9 +120,8 @@ static inline void nl_put_ids(struct nlmsghdr *h, uint16_t type, uint32_t first,
 	mnl_attr_nest_end(h, nest);
 }
 
-/* A job at @at:@port, to which more is to be said. */
-static inline struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, uint64_t cookie,
-					    const char *at, uint16_t port)
+struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at,
+			      uint16_t port)
 {
 	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_NEW, NLM_F_ACK);
 
@@ -164,9 +131,8 @@ static inline struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, uint64_
 	return h;
 }
 
-/* A job with up to two aggregators at @at, ports @port and @other (0: none). */
-static inline int nl_new_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at,
-			     uint16_t port, uint16_t other)
+int nl_new_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at, uint16_t port,
+	       uint16_t other)
 {
 	struct nlmsghdr *h = nl_begin_job(nl, job, cookie, at, port);
 
@@ -175,7 +141,7 @@ static inline int nl_new_job(struct nl *nl, uint16_t job, uint64_t cookie, const
 	return nl_ask(nl, h, NULL, NULL);
 }
 
-static inline int nl_del_job(struct nl *nl, uint16_t job)
+int nl_del_job(struct nl *nl, uint16_t job)
 {
 	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_DEL, NLM_F_ACK);
 
@@ -183,15 +149,7 @@ static inline int nl_del_job(struct nl *nl, uint16_t job)
 	return nl_ask(nl, h, NULL, NULL);
 }
 
-/* --- counters ------------------------------------------------------------- */
-
-struct reasons {
-	int		n;
-	char		name[64][24];
-	uint64_t	packets[64];
-};
-
-static inline int nl_reason_attr(const struct nlattr *a, void *data)
+static int nl_reason_attr(const struct nlattr *a, void *data)
 {
 	struct reasons *r = data;
 
@@ -202,7 +160,7 @@ static inline int nl_reason_attr(const struct nlattr *a, void *data)
 	return MNL_CB_OK;
 }
 
-static inline int nl_reason(const struct nlattr *a, void *data)
+static int nl_reason(const struct nlattr *a, void *data)
 {
 	struct reasons *r = data;
 
@@ -213,19 +171,19 @@ static inline int nl_reason(const struct nlattr *a, void *data)
 	return MNL_CB_OK;
 }
 
-static inline void nl_take_reasons(const struct nlmsghdr *h, void *data)
+static void nl_take_reasons(const struct nlmsghdr *h, void *data)
 {
 	mnl_attr_parse(h, sizeof(struct genlmsghdr), nl_reason, data);
 }
 
-static inline int nl_reasons(struct nl *nl, struct reasons *r)
+int nl_reasons(struct nl *nl, struct reasons *r)
 {
 	memset(r, 0, sizeof(*r));
 	return nl_ask(nl, nl_begin(nl, nl->family, THC_CMD_STATS_GET, NLM_F_ACK), nl_take_reasons,
 		      r);
 }
 
-static inline uint64_t reason_count(const struct reasons *r, const char *name)
+uint64_t reason_count(const struct reasons *r, const char *name)
 {
 	int i;
 
@@ -235,7 +193,7 @@ static inline uint64_t reason_count(const struct reasons *r, const char *name)
 	return UINT64_MAX;
 }
 
-static inline uint64_t reason_sum(const struct reasons *r)
+uint64_t reason_sum(const struct reasons *r)
 {
 	uint64_t sum = 0;
 	int i;
@@ -245,19 +203,8 @@ static inline uint64_t reason_sum(const struct reasons *r)
 	return sum;
 }
 
-/* Without `unexpected`, under which a job's own packets are counted, too, if they come when nobody
- * waits for them any more: when they do is for the clock to say.
- */
-static inline uint64_t reason_sum_known(const struct reasons *r)
-{
-	return reason_sum(r) - reason_count(r, "unexpected");
-}
-
-/* Once @n packets more than @before have been dropped for @name, or for any reason
- * of which the number is known: softirqs may be late.
- */
-static inline int nl_reasons_after(struct nl *nl, const struct reasons *before, const char *name,
-				   uint64_t n, struct reasons *r)
+int nl_reasons_after(struct nl *nl, const struct reasons *before, const char *name, uint64_t n,
+		     struct reasons *r)
 {
 	uint64_t start = now_ms();
 	int error;
@@ -269,5 +216,3 @@ static inline int nl_reasons_after(struct nl *nl, const struct reasons *before, 
 		 now_ms() - start < PATIENCE_MS);
 	return error;
 }
-
-#endif /* THC_SELFTESTS_NETLINK_H */

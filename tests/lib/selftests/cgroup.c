@@ -1,21 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * A cgroup of the test's own, and BPF programs that refuse what its processes do.
- */
-#ifndef THC_SELFTESTS_CGROUP_H
-#define THC_SELFTESTS_CGROUP_H
+// SPDX-License-Identifier: GPL-2.0
+#include "cgroup.h"
 
-#include <bpf/bpf.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-
-#include "afthc.h"
-
-#define CGROUPS		"/tmp/afthc-cgroups"
-#define CGROUP		CGROUPS "/afthc"
-
-/* This process in a cgroup of its own, whose file is returned; or a negative errno. */
-static inline int enter_cgroup(void)
+int enter_cgroup(void)
 {
 	int fd, error;
 
@@ -30,7 +16,7 @@ static inline int enter_cgroup(void)
 	return error ? error : open(CGROUP, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
 }
 
-static inline void leave_cgroup(int cgroup)
+void leave_cgroup(int cgroup)
 {
 	int fd = open(CGROUPS "/cgroup.procs", O_WRONLY | O_CLOEXEC);
 
@@ -45,8 +31,7 @@ static inline void leave_cgroup(int cgroup)
 	rmdir(CGROUPS);
 }
 
-/* A program that refuses: return 0. */
-static inline int load_refusal(enum bpf_prog_type type, enum bpf_attach_type attach)
+int load_refusal(enum bpf_prog_type type, enum bpf_attach_type attach)
 {
 	static const struct bpf_insn program[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0 },
@@ -56,5 +41,3 @@ static inline int load_refusal(enum bpf_prog_type type, enum bpf_attach_type att
 
 	return bpf_prog_load(type, "refuse", "GPL", program, 2, &opts);
 }
-
-#endif /* THC_SELFTESTS_CGROUP_H */

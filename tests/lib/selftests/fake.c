@@ -1,24 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * An aggregator that is the test itself: a UDP socket on loopback, the packets
- * that come to it and those that it sends, each when the test says so.
- */
-#ifndef THC_SELFTESTS_FAKE_H
-#define THC_SELFTESTS_FAKE_H
+// SPDX-License-Identifier: GPL-2.0
+#include "fake.h"
 
-#include <linux/udp.h>
-#include <netinet/in.h>
-
-#include "afthc.h"
-
-#include <thc/wire/sum.h>
-
-#define FAKE_PORT	(PORT + 500)
-#define FAKE_EPOCH	5
-#define FAKE_SLOTS	256
-#define ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
-
-static inline void loopback(struct sockaddr_in *a, uint16_t port)
+void loopback(struct sockaddr_in *a, uint16_t port)
 {
 	memset(a, 0, sizeof(*a));
 	a->sin_family = AF_INET;
@@ -26,22 +9,15 @@ static inline void loopback(struct sockaddr_in *a, uint16_t port)
 	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 }
 
-static inline void set_sum(struct thc_hdr *h, size_t bytes)
-{
-	h->sum = 0;
-	h->sum = htobe32(thc_sum_packet(h, h + 1, (int)((bytes - sizeof(*h)) / 8)));
-}
-
 /* After a call that failed: the daemon's own sockets do not wait for room. */
-static inline bool has_room_now(int fd)
+static bool has_room_now(int fd)
 {
 	struct pollfd out = { .fd = fd, .events = POLLOUT };
 
 	return errno == EAGAIN && poll(&out, 1, PATIENCE_MS) == 1;
 }
 
-/* @to: a sockaddr_in, or a sockaddr_in6. */
-static inline int send_one(int fd, const void *to, const void *packet, size_t bytes)
+int send_one(int fd, const void *to, const void *packet, size_t bytes)
 {
 	bool v6 = ((const struct sockaddr *)to)->sa_family == AF_INET6;
 	socklen_t len = v6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
@@ -52,10 +28,7 @@ static inline int send_one(int fd, const void *to, const void *packet, size_t by
 	return 0;
 }
 
-/* Packets of @each bytes, the last one perhaps shorter, as one that the network takes
- * apart when it has to: loopback has not. @to as above.
- */
-static inline int send_joined(int udp, const void *to, void *packets, size_t bytes, uint16_t each)
+int send_joined(int udp, const void *to, void *packets, size_t bytes, uint16_t each)
 {
 	bool v6 = ((const struct sockaddr *)to)->sa_family == AF_INET6;
 	char control[CMSG_SPACE(sizeof(each))] = "";
@@ -79,8 +52,7 @@ static inline int send_joined(int udp, const void *to, void *packets, size_t byt
 	return 0;
 }
 
-/* Whatever @bytes has there, in network order. */
-static inline void put_field(void *packet, size_t offset, size_t bytes, uint64_t value)
+void put_field(void *packet, size_t offset, size_t bytes, uint64_t value)
 {
 	size_t i;
 
@@ -88,8 +60,7 @@ static inline void put_field(void *packet, size_t offset, size_t bytes, uint64_t
 		((uint8_t *)packet)[offset + i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
 }
 
-/* Our socket; @fd: a rank's, to join us. */
-static inline int fake_open(void)
+int fake_open(void)
 {
 	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
 	struct sockaddr_in at;
@@ -100,18 +71,7 @@ static inline int fake_open(void)
 	return bind(udp, (void *)&at, sizeof(at)) ? -errno : udp;
 }
 
-static inline struct sockaddr_thc fake_place(void)
-{
-	return place("127.0.0.1", FAKE_PORT, 1, 1);
-}
-
-struct join_packet {
-	struct thc_hdr	h;
-	struct thc_join	j;
-};
-
-/* The next packet, which has to be a JOIN, and who sent it. */
-static inline int fake_take_join_packet(int udp, struct sockaddr_in *worker, struct join_packet *p)
+int fake_take_join_packet(int udp, struct sockaddr_in *worker, struct join_packet *p)
 {
 	socklen_t len = sizeof(*worker);
 
@@ -121,7 +81,7 @@ static inline int fake_take_join_packet(int udp, struct sockaddr_in *worker, str
 		       -EIO;
 }
 
-static inline int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *nonce)
+int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *nonce)
 {
 	struct join_packet p;
 	int error = fake_take_join_packet(udp, worker, &p);
@@ -131,8 +91,7 @@ static inline int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *
 	return error;
 }
 
-/* What has come and is not looked at. */
-static inline void fake_forget(int udp)
+void fake_forget(int udp)
 {
 	char packet[2048];
 
@@ -140,19 +99,7 @@ static inline void fake_forget(int udp)
 		;
 }
 
-/* Packets that a socket has looked at: its aggregator's, and strays. */
-static inline uint64_t looked_at(int fd)
-{
-	struct thc_socket_stats s = stats_of(fd);
-
-	return s.packets_down + s.foreign;
-}
-
-/* Sends @fd's socket, at @worker, a packet and waits until it has been looked at:
- * softirqs may be late.
- */
-static inline int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packet,
-			  size_t bytes)
+int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packet, size_t bytes)
 {
 	uint64_t seen = looked_at(fd), start = now_ms();
 	int error = send_one(udp, worker, packet, bytes);
@@ -165,15 +112,7 @@ static inline int deliver(int fd, int udp, const struct sockaddr_in *worker, con
 	return error;
 }
 
-/* --- WELCOME -------------------------------------------------------------- */
-
-struct welcome_packet {
-	struct thc_hdr		h;
-	struct thc_welcome	w;
-};
-
-/* Two ranks, both are in. Its sum is to be set. */
-static inline void good_welcome(struct welcome_packet *p, uint64_t nonce)
+void good_welcome(struct welcome_packet *p, uint64_t nonce)
 {
 	memset(p, 0, sizeof(*p));
 	p->h.version = THC_VERSION;
@@ -194,8 +133,7 @@ static inline void good_welcome(struct welcome_packet *p, uint64_t nonce)
 	p->w.flags = THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT;
 }
 
-/* A JOIN of now begins, and is answered by one WELCOME. */
-static inline int fake_join(int fd, int udp, struct sockaddr_in *worker)
+int fake_join(int fd, int udp, struct sockaddr_in *worker)
 {
 	struct sockaddr_thc a = fake_place();
 	struct welcome_packet p;
@@ -214,15 +152,7 @@ static inline int fake_join(int fd, int udp, struct sockaddr_in *worker)
 	return error ? error : end_join(fd);
 }
 
-/* --- chunks --------------------------------------------------------------- */
-
-struct chunk_packet {
-	struct thc_hdr		h;
-	uint8_t			lanes[THC_LANE_BYTES];
-};
-
-/* The next request, or -EAGAIN after @ms. */
-static inline int fake_take(int udp, struct chunk_packet *p, int ms)
+int fake_take(int udp, struct chunk_packet *p, int ms)
 {
 	do {
 		if (wait_for(udp, POLLIN, ms))
@@ -233,8 +163,7 @@ static inline int fake_take(int udp, struct chunk_packet *p, int ms)
 	return 0;
 }
 
-/* The request of chunk @chunk; others are passed over. */
-static inline int fake_take_chunk(int udp, struct chunk_packet *p, uint32_t chunk)
+int fake_take_chunk(int udp, struct chunk_packet *p, uint32_t chunk)
 {
 	int error;
 
@@ -244,9 +173,8 @@ static inline int fake_take_chunk(int udp, struct chunk_packet *p, uint32_t chun
 	return error;
 }
 
-/* Its sum over @ranks, all lanes of it bytes of @value. */
-static inline void fake_answer(struct chunk_packet *out, const struct thc_hdr *request,
-			       uint64_t ranks, uint8_t value)
+void fake_answer(struct chunk_packet *out, const struct thc_hdr *request, uint64_t ranks,
+		 uint8_t value)
 {
 	out->h = *request;
 	out->h.flags = THC_F_ANSWER;
@@ -256,5 +184,3 @@ static inline void fake_answer(struct chunk_packet *out, const struct thc_hdr *r
 	memset(out->lanes, value, sizeof(out->lanes));
 	set_sum(&out->h, sizeof(*out));
 }
-
-#endif /* THC_SELFTESTS_FAKE_H */

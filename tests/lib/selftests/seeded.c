@@ -1,33 +1,12 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Fuzzing in a test machine: inputs are bytes that a test turns into calls. They come from
- * the corpus, from random numbers, and from changes to inputs that brought something about
- * which no other did before: the test says what its calls came to (seeded_saw()).
- *
- *	THC_FUZZ_INPUTS=20000	how many; THC_FUZZ_SECONDS instead: for how long
- *	THC_FUZZ_SEED=1
- *	THC_FUZZ_FILE=PATH	this one only
- *	THC_FUZZ_KEEP=DIRECTORY	where inputs are kept that are of use, and one that fails
- *	THC_FUZZ_TELL=1		tell how far it is
- */
-#ifndef THC_SELFTESTS_SEEDED_H
-#define THC_SELFTESTS_SEEDED_H
+// SPDX-License-Identifier: GPL-2.0
+#include "seeded.h"
 
-#include <dirent.h>
-
-#include "afthc.h"
-#include "rng.h"
+#include <kselftest.h>
 
 #define SEEDED_BYTES	256	/* of an input, at most */
 #define SEEDED_INPUTS	4096	/* remembered, at most */
 #define SEEDED_SEEN	65536
 #define SEEDED_TELL	1000	/* inputs between two lines */
-
-/* What is left of an input; behind its end there are zeros. */
-struct bytes {
-	const uint8_t	*at;
-	size_t		left;
-};
 
 struct seeded_input {
 	uint16_t	size;
@@ -58,7 +37,7 @@ struct seeded {
 
 static struct seeded seeded;
 
-static inline uint8_t take(struct bytes *b)
+uint8_t take(struct bytes *b)
 {
 	if (!b->left)
 		return 0;
@@ -66,7 +45,7 @@ static inline uint8_t take(struct bytes *b)
 	return *b->at++;
 }
 
-static inline uint64_t take_bytes(struct bytes *b, unsigned int n)
+uint64_t take_bytes(struct bytes *b, unsigned int n)
 {
 	uint64_t value = 0;
 
@@ -75,10 +54,7 @@ static inline uint64_t take_bytes(struct bytes *b, unsigned int n)
 	return value;
 }
 
-/* A call of @kind came to @result: its errno, or how much. After the one before that may
- * be something new.
- */
-static inline void seeded_saw(unsigned int kind, int result)
+void seeded_saw(unsigned int kind, int result)
 {
 	uint32_t what = kind * 131 + (uint32_t)(result + 200), both[2], i;
 
@@ -94,7 +70,7 @@ static inline void seeded_saw(unsigned int kind, int result)
 	seeded.calls++;
 }
 
-static inline void seeded_write(const char *name)
+static void seeded_write(const char *name)
 {
 	const char *directory = getenv("THC_FUZZ_KEEP");
 	char path[512];
@@ -110,8 +86,7 @@ static inline void seeded_write(const char *name)
 		close(fd);
 }
 
-/* What has to hold; the input under way is told and kept. */
-static inline void seeded_require(bool holds, const char *what, int line)
+void seeded_require(bool holds, const char *what, int line)
 {
 	unsigned int i;
 
@@ -127,11 +102,7 @@ static inline void seeded_require(bool holds, const char *what, int line)
 	_exit(1);
 }
 
-#define require(what) seeded_require(what, #what, __LINE__)
-
-/* --- where inputs come from ----------------------------------------------------- */
-
-static inline bool seeded_load(const char *path)
+static bool seeded_load(const char *path)
 {
 	struct seeded_input *to = &seeded.kept[seeded.count];
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -148,12 +119,12 @@ static inline bool seeded_load(const char *path)
 	return true;
 }
 
-static inline int by_name(const struct dirent **a, const struct dirent **b)
+static int by_name(const struct dirent **a, const struct dirent **b)
 {
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static inline void seeded_load_all(const char *directory)
+static void seeded_load_all(const char *directory)
 {
 	struct dirent **entry;
 	char path[512];
@@ -169,7 +140,7 @@ static inline void seeded_load_all(const char *directory)
 		free(entry);
 }
 
-static inline void seeded_random(struct seeded_input *in)
+static void seeded_random(struct seeded_input *in)
 {
 	unsigned int i;
 
@@ -179,7 +150,7 @@ static inline void seeded_random(struct seeded_input *in)
 }
 
 /* Changes, removes or adds some bytes, or goes on as another input does. */
-static inline void seeded_change(struct seeded_input *in)
+static void seeded_change(struct seeded_input *in)
 {
 	const struct seeded_input *other = &seeded.kept[below(&seeded.rng, seeded.count)];
 	unsigned int at = below(&seeded.rng, in->size), n = 1 + below(&seeded.rng, 4);
@@ -215,7 +186,7 @@ static inline void seeded_change(struct seeded_input *in)
 	}
 }
 
-static inline void seeded_next(void)
+static void seeded_next(void)
 {
 	unsigned int changes;
 
@@ -232,7 +203,7 @@ static inline void seeded_next(void)
 		seeded_change(&seeded.now);
 }
 
-static inline void seeded_keep(void)
+static void seeded_keep(void)
 {
 	char name[32];
 
@@ -243,16 +214,14 @@ static inline void seeded_keep(void)
 	seeded_write(name);
 }
 
-/* --- a run ------------------------------------------------------------------------ */
-
-static inline uint64_t seeded_setting(const char *name, uint64_t otherwise)
+static uint64_t seeded_setting(const char *name, uint64_t otherwise)
 {
 	const char *text = getenv(name);
 
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-static inline void seeded_tell(const char *directory)
+static void seeded_tell(const char *directory)
 {
 	printf("# %llu inputs, %llu calls, %u kept (%u in %s)\n", (unsigned long long)seeded.inputs,
 	       (unsigned long long)seeded.calls, seeded.count - seeded.files, seeded.files,
@@ -260,23 +229,20 @@ static inline void seeded_tell(const char *directory)
 	fflush(stdout);
 }
 
-static inline bool seeded_goes_on(uint64_t wanted, uint64_t seconds, uint64_t start)
+static bool seeded_goes_on(uint64_t wanted, uint64_t seconds, uint64_t start)
 {
 	return seconds ? now_ms() - start < seconds * 1000 : seeded.inputs < wanted;
 }
 
 /* The debug kernel takes several times as long for each. */
-static inline uint64_t seeded_fewer(uint64_t inputs)
+static uint64_t seeded_fewer(uint64_t inputs)
 {
 	const char *kernel = getenv("THC_VM_KERNEL");
 
 	return kernel && !strcmp(kernel, "debug") ? inputs / 5 : inputs;
 }
 
-/* Runs @one for each input; the exit status. @inputs: how many, unless the environment
- * says so. @corpus: a folder below tests/fuzz/corpus.
- */
-static inline int seeded_run(const char *corpus, uint64_t inputs, void (*one)(struct bytes *b))
+int seeded_run(const char *corpus, uint64_t inputs, void (*one)(struct bytes *b))
 {
 	uint64_t wanted = seeded_setting("THC_FUZZ_INPUTS", seeded_fewer(inputs)), start = now_ms();
 	uint64_t seconds = seeded_setting("THC_FUZZ_SECONDS", 0);
@@ -317,8 +283,7 @@ static inline int seeded_run(const char *corpus, uint64_t inputs, void (*one)(st
 	return 0;
 }
 
-/* Prints the plan; exits if there is nothing to fuzz here. */
-static inline void seeded_begin(void)
+void seeded_begin(void)
 {
 	const char *reason = why_not();
 
@@ -330,5 +295,3 @@ static inline void seeded_begin(void)
 		exit(1);
 	}
 }
-
-#endif /* THC_SELFTESTS_SEEDED_H */

@@ -1,52 +1,8 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * Why a worker must refuse a packet that comes from its aggregator: written from
- * Documentation/protocol.md and enum thc_drop_reason, shares no code with thc.ko, the
- * packet sum included. For a job of one aggregator, whose packets carry sums, that has
- * data chunks in flight and no norms.
- */
-#ifndef THC_SELFTESTS_ORACLE_H
-#define THC_SELFTESTS_ORACLE_H
-
-#include <endian.h>
-#include <linux/thc.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-/**
- * struct oracle - what the worker knows
- * @cookie: of the job
- * @epoch: its incarnation
- * @job: its number
- * @data_slots: W
- * @norm_slots: behind these
- * @first: data chunk, the oldest in flight
- * @end: behind the newest in flight
- * @round: of their requests
- * @op: likewise
- * @width: of the sum's lanes
- * @ranks: in the job, below 64
- * @joining: it knows only cookie and job, and waits for WELCOME
- */
-struct oracle {
-	uint64_t	cookie;
-	uint32_t	epoch;
-	uint16_t	job;
-	uint16_t	data_slots;
-	uint16_t	norm_slots;
-	uint32_t	first;
-	uint32_t	end;
-	uint32_t	round;
-	uint8_t		op;
-	uint8_t		width;
-	uint8_t		ranks;
-	bool		joining;
-};
+// SPDX-License-Identifier: GPL-2.0
+#include "oracle.h"
 
 /* "The packet sum", word by word. */
-static inline uint32_t oracle_sum(const uint8_t *packet, size_t bytes)
+static uint32_t oracle_sum(const uint8_t *packet, size_t bytes)
 {
 	uint64_t a = 0, b = 0, x, w;
 	size_t i;
@@ -67,21 +23,21 @@ static inline uint32_t oracle_sum(const uint8_t *packet, size_t bytes)
 	return (uint32_t)(x >> 32);
 }
 
-static inline bool oracle_is_sound(const struct thc_hdr *h, const uint8_t *packet, size_t bytes)
+static bool oracle_is_sound(const struct thc_hdr *h, const uint8_t *packet, size_t bytes)
 {
 	return be32toh(h->sum) == oracle_sum(packet, bytes);
 }
 
 /* Does an aggregator send this op, WELCOME aside, to workers? */
-static inline bool oracle_answers_with(uint8_t op)
+static bool oracle_answers_with(uint8_t op)
 {
 	return (op >= THC_OP_LUT_ADD && op <= THC_OP_MAX) || op == THC_OP_WAIT ||
 	       op == THC_OP_STALE;
 }
 
 /* A WELCOME that is none to a JOIN of ours. */
-static inline enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct thc_hdr *h,
-						  const uint8_t *packet, size_t bytes)
+static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct thc_hdr *h,
+					   const uint8_t *packet, size_t bytes)
 {
 	uint64_t nonce;
 
@@ -102,7 +58,7 @@ static inline enum thc_drop_reason oracle_welcome(const struct oracle *o, const 
 }
 
 /* Data chunk q lives in slot q mod W and is generation q div W there. */
-static inline bool oracle_in_flight(const struct oracle *o, const struct thc_hdr *h)
+static bool oracle_in_flight(const struct oracle *o, const struct thc_hdr *h)
 {
 	uint32_t q = be32toh(h->chunk);
 
@@ -111,7 +67,7 @@ static inline bool oracle_in_flight(const struct oracle *o, const struct thc_hdr
 }
 
 /* Does it say who is in the sum, each one of the job, and how many they are? */
-static inline bool oracle_says_who(const struct oracle *o, const struct thc_hdr *h)
+static bool oracle_says_who(const struct oracle *o, const struct thc_hdr *h)
 {
 	uint64_t bitmap = be64toh(h->bitmap);
 	unsigned int rank, count = 0;
@@ -122,8 +78,8 @@ static inline bool oracle_says_who(const struct oracle *o, const struct thc_hdr 
 }
 
 /* Of a sound packet about a chunk in flight. */
-static inline enum thc_drop_reason oracle_answer(const struct oracle *o, const struct thc_hdr *h,
-						 size_t bytes)
+static enum thc_drop_reason oracle_answer(const struct oracle *o, const struct thc_hdr *h,
+					  size_t bytes)
 {
 	/* nobody knows of the chunk any more */
 	if (h->op == THC_OP_STALE && !(h->flags & THC_F_KNOWN))
@@ -139,8 +95,8 @@ static inline enum thc_drop_reason oracle_answer(const struct oracle *o, const s
 }
 
 /* Of a sound packet about anything else. */
-static inline enum thc_drop_reason oracle_stray(const struct oracle *o, const struct thc_hdr *h,
-						size_t bytes)
+static enum thc_drop_reason oracle_stray(const struct oracle *o, const struct thc_hdr *h,
+					 size_t bytes)
 {
 	size_t lanes = h->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0;
 
@@ -152,9 +108,7 @@ static inline enum thc_drop_reason oracle_stray(const struct oracle *o, const st
 								   THC_DROP_UNEXPECTED;
 }
 
-/* THC_DROP_NONE: it is not refused, something happens. */
-static inline enum thc_drop_reason oracle_reason(const struct oracle *o, const uint8_t *packet,
-						 size_t bytes)
+enum thc_drop_reason oracle_reason(const struct oracle *o, const uint8_t *packet, size_t bytes)
 {
 	struct thc_hdr h;
 
@@ -185,5 +139,3 @@ static inline enum thc_drop_reason oracle_reason(const struct oracle *o, const u
 								    oracle_stray(o, &h, bytes);
 	return oracle_in_flight(o, &h) ? oracle_answer(o, &h, bytes) : oracle_stray(o, &h, bytes);
 }
-
-#endif /* THC_SELFTESTS_ORACLE_H */

@@ -1,40 +1,7 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What the tests of the client share: `thcd --software` on loopback, ranks
- * that are threads with a client each, and gradients.
- */
-#ifndef THC_TEST_RANKS_H
-#define THC_TEST_RANKS_H
+// SPDX-License-Identifier: GPL-2.0
+#include "ranks.h"
 
-#include <errno.h>
-#include <math.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#include "libthc.h"
-
-#define RANKS_MAX	64
-#define COOKIE		0x5eed1234abcdULL
-
-/* --- the daemon ----------------------------------------------------------- */
-
-struct daemon {
-	pid_t		pid;
-	uint16_t	port;
-};
-
-static inline uint16_t next_port(void)
+uint16_t next_port(void)
 {
 	static uint16_t port;
 
@@ -45,15 +12,14 @@ static inline uint16_t next_port(void)
 	return port;
 }
 
-static inline const char *daemon_path(void)
+static const char *daemon_path(void)
 {
 	const char *path = getenv("THCD");
 
 	return path ? path : THCD_PATH;
 }
 
-/* Starts thcd with one job on @at and waits for its "ready". */
-static inline struct daemon start_daemon_on(uint16_t at, const char *job)
+struct daemon start_daemon_on(uint16_t at, const char *job)
 {
 	struct daemon d = { .port = at };
 	char port[8], line[256], control[64];
@@ -86,36 +52,7 @@ static inline struct daemon start_daemon_on(uint16_t at, const char *job)
 	return d;
 }
 
-static inline struct daemon start_daemon(const char *job)
-{
-	return start_daemon_on(next_port(), job);
-}
-
-static inline void stop_daemon(struct daemon d)
-{
-	kill(d.pid, SIGTERM);
-	waitpid(d.pid, NULL, 0);
-}
-
-/* --- ranks as threads ----------------------------------------------------- */
-
-struct rank {
-	struct daemon	d;
-	unsigned int	rank;
-	unsigned int	ranks;
-	uint32_t	flags;
-	uint32_t	timeout_ms;
-	pthread_t	thread;
-	pthread_barrier_t *barrier;
-	void		*buf;
-	size_t		count;
-	enum thc_dtype	dtype;
-	struct thc_client *client;
-	int		error;
-	char		sentence[512];
-};
-
-static inline int open_client(struct rank *r)
+int open_client(struct rank *r)
 {
 	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
 
@@ -131,16 +68,7 @@ static inline int open_client(struct rank *r)
 	return thc_client_open(&o, &r->client);
 }
 
-static inline void keep_error(struct rank *r, int error)
-{
-	r->error = error;
-	snprintf(r->sentence, sizeof(r->sentence), "%s", thc_last_error());
-}
-
-/* The end of a rank's thread: not before all others', since a rank that leaves is missed.
- * Frees @g and @copy.
- */
-static inline void *end_rank(struct rank *r, void *g, void *copy)
+void *end_rank(struct rank *r, void *g, void *copy)
 {
 	pthread_barrier_wait(r->barrier);
 	thc_client_close(r->client);
@@ -149,7 +77,7 @@ static inline void *end_rank(struct rank *r, void *g, void *copy)
 	return NULL;
 }
 
-static inline void run_ranks(struct rank *ranks, unsigned int n, void *(*run)(void *))
+void run_ranks(struct rank *ranks, unsigned int n, void *(*run)(void *))
 {
 	pthread_barrier_t barrier;
 	unsigned int i;
@@ -164,7 +92,7 @@ static inline void run_ranks(struct rank *ranks, unsigned int n, void *(*run)(vo
 	pthread_barrier_destroy(&barrier);
 }
 
-static inline void set_up_ranks(struct rank *ranks, unsigned int n, struct daemon d)
+void set_up_ranks(struct rank *ranks, unsigned int n, struct daemon d)
 {
 	unsigned int i;
 
@@ -176,8 +104,7 @@ static inline void set_up_ranks(struct rank *ranks, unsigned int n, struct daemo
 	}
 }
 
-/* @n ranks in a job of their own, each a thread that does @run, until all have ended. */
-static inline void run_job(struct rank *ranks, unsigned int n, void *(*run)(void *))
+void run_job(struct rank *ranks, unsigned int n, void *(*run)(void *))
 {
 	char job[96];
 	struct daemon d;
@@ -189,10 +116,7 @@ static inline void run_job(struct rank *ranks, unsigned int n, void *(*run)(void
 	stop_daemon(d);
 }
 
-/* --- gradients ------------------------------------------------------------ */
-
-/* Roughly normal, heavy in places; by rank and index, not by call order. */
-static inline float gradient_at(unsigned int rank, size_t i)
+float gradient_at(unsigned int rank, size_t i)
 {
 	uint64_t x = (uint64_t)i * 0x9e3779b97f4a7c15ULL + rank * 0xd1342543de82ef95ULL + 1;
 	double sum = 0;
@@ -207,7 +131,7 @@ static inline float gradient_at(unsigned int rank, size_t i)
 	return (float)(sum * (i % 1000 < 20 ? 5.0 : 1.0));
 }
 
-static inline double exact_mean(unsigned int n, size_t i)
+double exact_mean(unsigned int n, size_t i)
 {
 	double sum = 0;
 	unsigned int k;
@@ -217,8 +141,7 @@ static inline double exact_mean(unsigned int n, size_t i)
 	return sum / n;
 }
 
-/* ||got - mean||^2 / mean over ranks of ||gradient||^2. */
-static inline double nmse(const float *got, unsigned int n, size_t count)
+double nmse(const float *got, unsigned int n, size_t count)
 {
 	double error = 0, power = 0;
 	size_t i;
@@ -234,7 +157,7 @@ static inline double nmse(const float *got, unsigned int n, size_t count)
 	return error / power;
 }
 
-static inline float *make_gradient(unsigned int rank, size_t count)
+float *make_gradient(unsigned int rank, size_t count)
 {
 	float *g = malloc(count * sizeof(*g));
 	size_t i;
@@ -243,5 +166,3 @@ static inline float *make_gradient(unsigned int rank, size_t count)
 		g[i] = gradient_at(rank, i);
 	return g;
 }
-
-#endif /* THC_TEST_RANKS_H */

@@ -1,16 +1,5 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/*
- * The forgers of a storm: packets that no worker and no aggregator sends, random ones and
- * nearly right ones, with the right cookie. In a job whose sums are checked each has one
- * mistake at least for which it must be refused. In the others anything may come, an order
- * to end the epoch included. Workers listen to the aggregator's own ports only, which are
- * thcd's, so the forger in its namespace has a raw socket, too.
- */
-#ifndef THC_SELFTESTS_STORM_FORGE_H
-#define THC_SELFTESTS_STORM_FORGE_H
-
-#include "fake.h"
-#include "storm.h"
+// SPDX-License-Identifier: GPL-2.0
+#include "storm_forge.h"
 
 #define FORGED_MAX	(sizeof(struct thc_hdr) + THC_LANE_BYTES + 8)
 /* Packets of a train. */
@@ -27,8 +16,6 @@ struct forger {
 	struct udphdr	udp;
 	uint8_t		packets[FORGED_TRAIN * FORGED_MAX];
 };
-
-/* --- one packet ----------------------------------------------------------- */
 
 /* The answer, or the request, of a chunk that is in flight, or soon will be. */
 static void forge_right_one(struct forger *f, uint8_t *packet, unsigned int job, bool down)
@@ -160,8 +147,6 @@ static size_t forge_harmless(struct forger *f, uint8_t *packet, bool down)
 	return bytes;
 }
 
-/* --- trains --------------------------------------------------------------- */
-
 /* Where packets of a job go. */
 static const void *destination(struct forger *f, unsigned int job, bool down)
 {
@@ -250,10 +235,7 @@ static void forge(struct forger *f, bool down)
 	note(f->storm, group ? FORGED_GROUP : down ? FORGED_DOWN : FORGED_UP, -error);
 }
 
-/* A process in the aggregator's namespace, or in the workers': ends by being killed. What
- * the workers' one sends to workers does not come from the aggregator.
- */
-static int run_forger(struct storm *s, struct rng r, bool aggregator)
+int run_forger(struct storm *s, struct rng r, bool aggregator)
 {
 	static struct forger f;
 	struct ip_mreqn where = { 0 };
@@ -276,5 +258,3 @@ static int run_forger(struct storm *s, struct rng r, bool aggregator)
 		usleep(1 + below(&f.rng, 10000));
 	}
 }
-
-#endif /* THC_SELFTESTS_STORM_FORGE_H */

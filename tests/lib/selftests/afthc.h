@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the tests of AF_THC share: a network namespace with loopback up,
+ * `thcd --software` in it, ranks that are non-blocking sockets of one
+ * process, messages, and their sums computed with plain integers. Nothing
+ * here asserts: functions return 0 or a negative errno, and tests look.
+ */
+#ifndef THC_SELFTESTS_AFTHC_H
+#define THC_SELFTESTS_AFTHC_H
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/thc.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COOKIE		0x5eed1234abcdULL
+#define PORT		18500
+#define RANKS_MAX	THC_RANKS_MAX
+/* A machine that is emulated may be busy for so long. */
+#define PATIENCE_MS	60000
+
+uint64_t now_ms(void);
+
+static inline void sleep_ms(unsigned int ms)
+{
+	usleep(ms * 1000);
+}
+
+/* Why AF_THC cannot be tested here, or NULL. A test machine has the module: there
+ * the test fails.
+ */
+const char *why_not(void);
+
+/* A network namespace of its own, with loopback. */
+int enter_netns(void);
+
+#define HOST_MEMORY	"/sys/module/thc/parameters/memory_mib"
+
+/* What all sockets of the host may hold. */
+int set_host_memory(const char *mib);
+
+/* --- the daemon ----------------------------------------------------------- */
+
+struct daemon {
+	pid_t	pid;
+	int	out;
+};
+
+const char *daemon_path(void);
+
+/* Waits for the line that says "ready"; false: the daemon died before. */
+bool is_ready(int out);
+
+/* Starts `thcd --software` with up to two jobs on @at:@port. */
+int start_daemon(struct daemon *d, const char *at, uint16_t port, const char *job,
+		 const char *other);
+
+void stop_daemon(struct daemon *d, int number);
+
+/* --- addresses ------------------------------------------------------------ */
+
+/* Rank @rank of job @job at @at (text, IPv4 or IPv6); NULL: a host job. */
+struct sockaddr_thc place(const char *at, uint16_t port, uint16_t job, uint8_t rank);
+
+static inline int thc_open(int flags)
+{
+	return socket(AF_THC, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+}
+
+static inline int set_u32(int fd, int option, uint32_t value)
+{
+	return setsockopt(fd, SOL_THC, option, &value, sizeof(value)) ? -errno : 0;
+}
+
+static inline int set_nonblock(int fd, bool on)
+{
+	return fcntl(fd, F_SETFL, on ? O_NONBLOCK : 0);
+}
+
+/* 0: @events came; -ETIMEDOUT. */
+static inline int wait_for(int fd, short events, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	return poll(&p, 1, ms) > 0 && p.revents & events ? 0 : -ETIMEDOUT;
+}
+
+static inline short poll_now(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP };
+
+	return poll(&p, 1, 0) < 0 ? -1 : p.revents;
+}
+
+/* connect() of a non-blocking socket, begun. */
+int begin_join(int fd, const struct sockaddr_thc *a);
+
+/* Its end: 0 or the error that SO_ERROR has. Blocking again afterwards. */
+int end_join(int fd);
+
+/* Joins ranks 0..@n-1 of a job, one socket each; those of @fd that are not
+ * negative are used again.
+ */
+int join_all(int *fd, unsigned int n, const char *at, uint16_t port, uint16_t job);
+
+void close_all(int *fd, unsigned int n);
+
+/* --- messages ------------------------------------------------------------- */
+
+static inline struct thc_send describe(uint8_t op, uint8_t width, uint32_t round, uint64_t tag)
+{
+	struct thc_send s = { .op = op, .width = width, .round = round, .tag = tag };
+
+	return s;
+}
+
+ssize_t send_with(int fd, const void *payload, size_t bytes, const void *send, size_t send_bytes,
+		  int type, int flags);
+
+static inline ssize_t send_message(int fd, const void *payload, size_t bytes,
+				   const struct thc_send *s, int flags)
+{
+	return send_with(fd, payload, bytes, s, sizeof(*s), THC_SEND, flags | MSG_NOSIGNAL);
+}
+
+/* Negative errno or what recvmsg() returned; *@msg_flags may be NULL. */
+ssize_t receive_message(int fd, void *room, size_t bytes, struct thc_received *r, int flags,
+			int *msg_flags);
+
+/* --- sums ----------------------------------------------------------------- */
+
+/* What is sent and expected: the same for a rank, tag and place, always. */
+uint8_t byte_of(unsigned int rank, uint64_t tag, size_t i);
+
+uint8_t *make_payload(unsigned int rank, uint64_t tag, size_t bytes);
+
+uint32_t lane_of(const uint8_t *p, unsigned int bytes);
+
+/* Lane @i of what rank @rank sends, as it goes into the sum. */
+uint32_t contribution(const struct thc_send *s, unsigned int rank, size_t i, const uint16_t *table);
+
+/* Lanes of @chunks that differ from the sum over @ranks (bits). */
+size_t wrong_lanes(const uint8_t *got, const struct thc_send *s, uint8_t width, size_t chunks,
+		   uint64_t ranks, const uint16_t *table);
+
+/* The job's table; sum width, or 0: not connected. */
+uint8_t job_table(int fd, uint16_t *table);
+
+static inline uint64_t all_ranks(unsigned int n)
+{
+	return n == 64 ? ~0ULL : (1ULL << n) - 1;
+}
+
+/* One rank's part of an all-reduce. */
+int send_part(int fd, unsigned int rank, const struct thc_send *s, size_t chunks,
+	      uint8_t sum_width);
+
+/* Receives the answer to @s: 0, an errno, or why it is wrong (> 0). */
+int check_answer(int fd, const struct thc_send *s, size_t chunks, uint8_t sum_width,
+		 unsigned int ranks, const uint16_t *table);
+
+/* A whole all-reduce of @n ranks. */
+int all_reduce(int *fd, unsigned int n, const struct thc_send *s, size_t chunks);
+
+struct thc_socket_stats stats_of(int fd);
+
+struct thc_failure failure_of(int fd);
+
+/* --- a fixture ------------------------------------------------------------ */
+
+#define JOB	"1,cookie=0x5eed1234abcd,reply=fanout,ranks="
+#define LANES	THC_LANE_BYTES
+/* Bytes of a chunk that came back, its count included. */
+#define ANSWER	(LANES + 2)
+
+/* What many tests send. */
+static const struct thc_send add8 = { .op = THC_OP_ADD, .width = 8, .round = 1, .tag = 5 };
+
+static inline void set_timeo(int fd, int option, long ms)
+{
+	struct timeval t = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, option, &t, sizeof(t));
+}
+
+/* One chunk, whatever its lanes. */
+ssize_t receive(int fd, int flags);
+
+/* A job whose first @n ranks join; all, or the job waits. */
+static inline int begin(struct daemon *d, int *fd, const char *job, unsigned int n)
+{
+	int error = start_daemon(d, "127.0.0.1", PORT, job, NULL);
+
+	return error ? error : join_all(fd, n, "127.0.0.1", PORT, 1);
+}
+
+#endif /* THC_SELFTESTS_AFTHC_H */

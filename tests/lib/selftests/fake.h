@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * An aggregator that is the test itself: a UDP socket on loopback, the packets
+ * that come to it and those that it sends, each when the test says so.
+ */
+#ifndef THC_SELFTESTS_FAKE_H
+#define THC_SELFTESTS_FAKE_H
+
+#include <linux/udp.h>
+#include <netinet/in.h>
+
+#include "afthc.h"
+
+#include <thc/wire/sum.h>
+
+#define FAKE_PORT	(PORT + 500)
+#define FAKE_EPOCH	5
+#define FAKE_SLOTS	256
+#define ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
+
+void loopback(struct sockaddr_in *a, uint16_t port);
+
+static inline void set_sum(struct thc_hdr *h, size_t bytes)
+{
+	h->sum = 0;
+	h->sum = htobe32(thc_sum_packet(h, h + 1, (int)((bytes - sizeof(*h)) / 8)));
+}
+
+/* @to: a sockaddr_in, or a sockaddr_in6. */
+int send_one(int fd, const void *to, const void *packet, size_t bytes);
+
+/* Packets of @each bytes, the last one perhaps shorter, as one that the network takes
+ * apart when it has to: loopback has not. @to as above.
+ */
+int send_joined(int udp, const void *to, void *packets, size_t bytes, uint16_t each);
+
+/* Whatever @bytes has there, in network order. */
+void put_field(void *packet, size_t offset, size_t bytes, uint64_t value);
+
+/* Our socket; @fd: a rank's, to join us. */
+int fake_open(void);
+
+static inline struct sockaddr_thc fake_place(void)
+{
+	return place("127.0.0.1", FAKE_PORT, 1, 1);
+}
+
+struct join_packet {
+	struct thc_hdr	h;
+	struct thc_join	j;
+};
+
+/* The next packet, which has to be a JOIN, and who sent it. */
+int fake_take_join_packet(int udp, struct sockaddr_in *worker, struct join_packet *p);
+
+int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *nonce);
+
+/* What has come and is not looked at. */
+void fake_forget(int udp);
+
+/* Packets that a socket has looked at: its aggregator's, and strays. */
+static inline uint64_t looked_at(int fd)
+{
+	struct thc_socket_stats s = stats_of(fd);
+
+	return s.packets_down + s.foreign;
+}
+
+/* Sends @fd's socket, at @worker, a packet and waits until it has been looked at:
+ * softirqs may be late.
+ */
+int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packet, size_t bytes);
+
+/* --- WELCOME -------------------------------------------------------------- */
+
+struct welcome_packet {
+	struct thc_hdr		h;
+	struct thc_welcome	w;
+};
+
+/* Two ranks, both are in. Its sum is to be set. */
+void good_welcome(struct welcome_packet *p, uint64_t nonce);
+
+/* A JOIN of now begins, and is answered by one WELCOME. */
+int fake_join(int fd, int udp, struct sockaddr_in *worker);
+
+/* --- chunks --------------------------------------------------------------- */
+
+struct chunk_packet {
+	struct thc_hdr		h;
+	uint8_t			lanes[THC_LANE_BYTES];
+};
+
+/* The next request, or -EAGAIN after @ms. */
+int fake_take(int udp, struct chunk_packet *p, int ms);
+
+/* The request of chunk @chunk; others are passed over. */
+int fake_take_chunk(int udp, struct chunk_packet *p, uint32_t chunk);
+
+/* Its sum over @ranks, all lanes of it bytes of @value. */
+void fake_answer(struct chunk_packet *out, const struct thc_hdr *request, uint64_t ranks,
+		 uint8_t value);
+
+#endif /* THC_SELFTESTS_FAKE_H */

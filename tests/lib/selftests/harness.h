@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The kernel's harness, which defines functions and variables: for the file of a test's
+ * main() only. And what is set up by most tests.
+ */
+#ifndef THC_SELFTESTS_HARNESS_H
+#define THC_SELFTESTS_HARNESS_H
+
+#include <kselftest_harness.h>
+
+#include "afthc.h"
+
+/* Limits end what hangs, no more: stated for a stock kernel emulated on an idle
+ * machine, and five times that for the debug kernel.
+ */
+#undef TEST_TIMEOUT_DEFAULT
+#define TEST_TIMEOUT_DEFAULT	150
+#undef TEST_F_TIMEOUT
+#define TEST_F_TIMEOUT(fixture, name, seconds) __TEST_F_IMPL(fixture, name, -1, 5 * (seconds))
+
+/* For most tests: a daemon and ranks, for begin() to start, in a namespace that is
+ * gone afterwards.
+ */
+#define AFTHC_FIXTURE(name)                                                      \
+	FIXTURE(name)                                                            \
+	{                                                                        \
+		struct daemon daemon;                                            \
+		int fd[RANKS_MAX];                                               \
+	};                                                                       \
+	FIXTURE_SETUP(name)                                                      \
+	{                                                                        \
+		memset(self->fd, 0xff, sizeof(self->fd));                        \
+		self->daemon.pid = 0;                                            \
+		if (why_not())                                                   \
+			SKIP(return, "%s", why_not());                           \
+		ASSERT_EQ(enter_netns(), 0);                                     \
+	}                                                                        \
+	FIXTURE_TEARDOWN(name)                                                   \
+	{                                                                        \
+		close_all(self->fd, RANKS_MAX);                                  \
+		stop_daemon(&self->daemon, SIGKILL);                             \
+	}
+
+#endif /* THC_SELFTESTS_HARNESS_H */

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the codec's unit tests share: reproducible inputs, an independent transform in double
+ * precision, and the choice of instruction sets.  No assertions about the codec are made here.
+ */
+#ifndef TESTS_UNIT_CODEC_UTIL_H
+#define TESTS_UNIT_CODEC_UTIL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec.h"
+
+struct rng {
+	uint64_t state;
+};
+
+uint64_t rng_u64(struct rng *r);
+
+struct rng rng_seeded(uint64_t seed);
+
+/* Uniform in (0, 1). */
+static inline double rng_unit(struct rng *r)
+{
+	return ((double)(rng_u64(r) >> 12) + 0.5) * 0x1p-52;
+}
+
+static inline double rng_normal(struct rng *r)
+{
+	double radius = sqrt(-2 * log(rng_unit(r)));
+
+	return radius * cos(6.283185307179586 * rng_unit(r));
+}
+
+void *test_buffer(size_t size);
+
+float *normal_vector(size_t count, uint64_t seed);
+
+/* The transform by its recurrence, in double: H of order n, unscaled, in natural order. */
+void reference_hadamard(double *v, size_t n);
+
+/* The signs D of block block: from the rotation of a block of ones, since H H D 1 = B D 1. */
+double *reference_signs(const struct thc_codec *c, uint64_t round, size_t block);
+
+static inline void solve(unsigned int bits, unsigned int g, double p, struct thc_table *t)
+{
+	assert_int_equal(thc_table_solve(bits, g, p, t), 0);
+}
+
+static inline void codec_setup(struct thc_codec *c, const struct thc_table *t,
+			       unsigned int block_log2, enum thc_simd simd)
+{
+	assert_int_equal(thc_codec_init(c, t, block_log2, 0x7468632d74657374, simd), 0);
+}
+
+/* Skips the running test, with the reason, where the CPU lacks an instruction set. */
+void need_simd(enum thc_simd simd);
+
+static inline unsigned int index_of(const uint8_t *packed, size_t i)
+{
+	return i % 2 ? packed[i / 2] & 15 : packed[i / 2] >> 4;
+}
+
+double norm_of(const float *x, size_t n);
+
+double distance(const float *x, const float *y, size_t n);
+
+#endif /* TESTS_UNIT_CODEC_UTIL_H */

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "worker.h"
+
+int setup(void **state)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+
+	*state = w;
+	if (!w)
+		return -1;
+	thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
+	thc_stream_init(&w->s.norms, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+	thc_sender_init(&w->s, DATA_SLOTS);
+	w->s.cookie = COOKIE;
+	w->s.epoch = EPOCH;
+	w->s.job = JOB;
+	w->s.port = PORT;
+	w->s.all = thc_ranks_mask(RANKS);
+	w->s.sum_width = SUM_WIDTH;
+	w->now = 1000 * THC_NS_PER_MS;
+	w->s.progress_at = w->now;
+	return 0;
+}
+
+struct thc_flight *launch_in(struct worker *w, struct thc_stream *st, u32 round)
+{
+	int norms = st == &w->s.norms;
+	struct thc_hdr *h = &w->request[st->slot_base + st->next % st->slots];
+	struct thc_ready ready = { w, h, (u32)st->next + 100, norms ? LANES_BYTES : DATA_BYTES };
+	struct thc_flight *f;
+
+	memset(h, 0, sizeof(*h));
+	h->version = THC_VERSION;
+	h->op = norms ? THC_OP_MAX : THC_OP_LUT_ADD;
+	h->width = norms ? 32 : 4;
+	h->cookie = thc_be64(COOKIE);
+	h->job = thc_be16(JOB);
+	h->epoch = thc_be32(w->s.epoch);
+	h->round = thc_be32(round);
+	thc_stream_fill(st, h, st->next);
+	f = thc_flight_launch(&w->s, st, ready, w->now);
+	assert_ptr_equal(f, &st->flight[f->sequence % st->slots]);
+	return f;
+}
+
+u32 launch_all(struct worker *w, struct thc_stream *st, u32 window, u32 most)
+{
+	u32 n = 0;
+
+	while (n < most && thc_stream_may_send(st, window)) {
+		launch(w, st);
+		n++;
+	}
+	return n;
+}
+
+struct thc_flight *data(struct worker *w, u64 sequence)
+{
+	struct thc_flight *f = thc_stream_flight(&w->s.data, sequence);
+
+	assert_int_equal(f->sequence, sequence);
+	return f;
+}
+
+struct packet result(struct worker *w, const struct thc_stream *st, u64 sequence, u8 flags)
+{
+	struct packet p = { .h = {
+				    .version = THC_VERSION,
+				    .op = st == &w->s.norms ? THC_OP_MAX : THC_OP_LUT_ADD,
+				    .width = st == &w->s.norms ? 32 : SUM_WIDTH,
+				    .flags = THC_F_ANSWER | flags,
+				    .cookie = thc_be64(COOKIE),
+				    .job = thc_be16(JOB),
+				    .epoch = thc_be32(w->s.epoch),
+				    .round = thc_be32(ROUND),
+				    .count = thc_be16(2),
+				    .bitmap = thc_be64(3),
+			    } };
+
+	thc_stream_fill(st, &p.h, sequence);
+	return p;
+}
+
+struct packet notice(struct worker *w, const struct thc_stream *st, u64 sequence, u8 op, u8 flags,
+		     u64 bitmap)
+{
+	struct packet p = result(w, st, sequence, 0);
+
+	p.h.op = op;
+	p.h.width = 0;
+	p.h.flags = flags;
+	p.h.bitmap = thc_be64(bitmap);
+	p.h.count = thc_be16(thc_ranks_count(bitmap));
+	return p;
+}
+
+enum thc_got find_from(struct worker *w, const struct packet *p, u32 bytes, u16 port)
+{
+	static struct worker before;
+	enum thc_got got;
+
+	memcpy(&before, w, sizeof(before));
+	got = thc_sender_find(&w->s, &p->h, bytes, port, &w->stream, &w->flight);
+	/* what is not checked yet changes nothing */
+	assert_memory_equal(&w->s, &before.s, sizeof(w->s));
+	assert_memory_equal(w->flights, before.flights, sizeof(w->flights));
+	return got;
+}
+
+enum thc_got take_marked(struct worker *w, const struct packet *p, u32 bytes, int ce)
+{
+	enum thc_got got = find(w, p, bytes);
+
+	thc_sender_take(&w->s, got, w->stream, w->flight, &p->h, ce, w->now);
+	return got;
+}
+
+u32 again(struct worker *w, struct thc_stream *st, u64 *sent, u32 room, u64 *due)
+{
+	const struct thc_flight *f;
+	struct thc_overdue o;
+	u64 when;
+	u32 n = 0;
+
+	thc_overdue_begin(&w->s, &o, w->now);
+	while (n < room && (f = thc_overdue_next(&w->s, st, &o, w->now))) {
+		assert_int_equal(f->sent_at, w->now);
+		sent[n++] = f->sequence;
+	}
+	when = thc_overdue_end(&w->s, &o, w->now);
+	if (due)
+		*due = when;
+	return n;
+}
+
+void assert_again(struct worker *w, struct thc_stream *st, u64 first, u32 count)
+{
+	u64 sent[DATA_SLOTS];
+	u32 n = again(w, st, sent, DATA_SLOTS, NULL), i;
+
+	assert_int_equal(n, count);
+	for (i = 0; i < count; i++)
+		assert_int_equal(sent[i], first + i);
+}
