@@ -211,4 +211,22 @@ static inline int begin(struct daemon *d, int *fd, const char *job, unsigned int
 	return error ? error : join_all(fd, n, "127.0.0.1", PORT, 1);
 }
 
+/* What a call returned, as 0 or the errno. */
+#define ERRNO_OF(call)	((call) < 0 ? errno : 0)
+
+static inline int bind_errno(int fd, const struct sockaddr_thc *a, socklen_t len)
+{
+	return ERRNO_OF(bind(fd, (const void *)a, len));
+}
+
+static inline int connect_errno(int fd, const struct sockaddr_thc *a, socklen_t len)
+{
+	return ERRNO_OF(connect(fd, (const void *)a, len));
+}
+
+static inline int set_memory(int fd, uint64_t bytes)
+{
+	return setsockopt(fd, SOL_THC, THC_OPT_MEMORY, &bytes, sizeof(bytes)) ? -errno : 0;
+}
+
 #endif /* THC_SELFTESTS_AFTHC_H */

@@ -101,4 +101,27 @@ int fake_take_chunk(int udp, struct chunk_packet *p, uint32_t chunk);
 void fake_answer(struct chunk_packet *out, const struct thc_hdr *request, uint64_t ranks,
 		 uint8_t value);
 
+/* For a test that is the aggregator itself: a socket, and fake_open()'s. */
+#define FAKE_FIXTURE(name) \
+	FIXTURE(name) \
+	{ \
+		int	fd; \
+		int	udp; \
+	}; \
+	FIXTURE_SETUP(name) \
+	{ \
+		if (why_not()) \
+			SKIP(return, "%s", why_not()); \
+		ASSERT_EQ(enter_netns(), 0); \
+		self->fd = thc_open(0); \
+		ASSERT_GE(self->fd, 0); \
+		self->udp = fake_open(); \
+		ASSERT_GE(self->udp, 0); \
+	} \
+	FIXTURE_TEARDOWN(name) \
+	{ \
+		close_all(&self->fd, 1); \
+		close_all(&self->udp, 1); \
+	}
+
 #endif /* THC_SELFTESTS_FAKE_H */

@@ -41,4 +41,27 @@
 		stop_daemon(&self->daemon, SIGKILL);                             \
 	}
 
+/* A socket without a job, in a namespace of its own. */
+#define BARE_FIXTURE(name) \
+	FIXTURE(name) \
+	{ \
+		int fd; \
+	}; \
+	FIXTURE_SETUP(name) \
+	{ \
+		const char *reason = why_not(); \
+\
+		self->fd = -1; \
+		if (reason) \
+			SKIP(return, "%s", reason); \
+		ASSERT_EQ(enter_netns(), 0); \
+		self->fd = thc_open(0); \
+		ASSERT_GE(self->fd, 0); \
+	} \
+	FIXTURE_TEARDOWN(name) \
+	{ \
+		if (self->fd >= 0) \
+			close(self->fd); \
+	}
+
 #endif /* THC_SELFTESTS_HARNESS_H */

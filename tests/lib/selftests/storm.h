@@ -154,9 +154,6 @@ struct storm {
 /* What a call came to: 0 or an errno, which is returned. */
 int note(struct storm *s, enum kind kind, int error);
 
-/* What a call returned, as 0 or the errno. */
-#define ERRNO_OF(call)	((call) < 0 ? errno : 0)
-
 /* --- the table at the end ------------------------------------------------- */
 
 void print_table(const struct storm *s);

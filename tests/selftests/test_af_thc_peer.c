@@ -1,17 +1,294 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Whose the UDP sockets below an AF_THC socket are: what a packet filter, BPF
- * programs of the cgroup and privileged ports have to say reaches them as it
- * reaches a UDP socket of the same user. And that they are gone when they are closed.
+ * The UDP sockets below an AF_THC socket: whose they are, what packet filters, BPF programs
+ * of the cgroup, privileged ports and routing rules have to say to them, ICMP about others;
+ * and that they are gone when they are closed (kmod/peer.c).
  */
 #include "cgroup.h"
 #include "fake.h"
 #include "harness.h"
+#include "netlink.h"
 #include "nftables.h"
 
+#include <net/ethernet.h>
+#include <netinet/ip.h>
+#include <netinet/ip_icmp.h>
+#include <netpacket/packet.h>
 #include <stddef.h>
 
 #define USER		12345
+#define MARK		7
+
+FAKE_FIXTURE(path)
+
+/* Loopback's own table comes first; here it comes after a rule. */
+static int prohibit(const char *who)
+{
+	char command[200];
+
+	snprintf(command, sizeof(command),
+		 "ip rule add pref 100 lookup local && ip rule del pref 0 && "
+		 "ip rule add pref 50 %s prohibit",
+		 who);
+	return system(command);
+}
+
+static bool has_rules(void)
+{
+	return !system("ip rule show >/dev/null 2>&1");
+}
+
+static int try_to_join(int fd)
+{
+	struct sockaddr_thc a = fake_place();
+
+	return begin_join(fd, &a);
+}
+
+TEST_F(path, rules_for_a_user_are_obeyed)
+{
+	char who[64];
+	int status, fd;
+	pid_t pid;
+
+	if (!has_rules())
+		SKIP(return, "this kernel has no policy routing");
+	snprintf(who, sizeof(who), "uidrange %d-%d", USER, USER);
+	ASSERT_EQ(prohibit(who), 0);
+	EXPECT_EQ(try_to_join(self->fd), 0);
+	pid = fork();
+	if (!pid) {
+		if (setresuid(USER, USER, USER))
+			_exit(1);
+		fd = thc_open(0);
+		_exit(fd < 0 ? 2 : -try_to_join(fd));
+	}
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	ASSERT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(WEXITSTATUS(status), EACCES);
+}
+
+TEST_F(path, rules_for_a_mark_are_obeyed)
+{
+	int mark = MARK;
+
+	if (!has_rules())
+		SKIP(return, "this kernel has no policy routing");
+	ASSERT_EQ(prohibit("fwmark 7"), 0);
+	EXPECT_EQ(try_to_join(self->fd), 0);
+	ASSERT_EQ(setsockopt(self->fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)), 0);
+	EXPECT_EQ(try_to_join(self->fd), 0) TH_LOG("joining goes on as it was begun");
+	close(self->fd);
+	self->fd = thc_open(0);
+	ASSERT_EQ(setsockopt(self->fd, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)), 0);
+	EXPECT_EQ(try_to_join(self->fd), -EACCES);
+}
+
+/* Slots beyond the first 64 are reached on another port. */
+static int fake_join_ports(int fd, int udp, struct sockaddr_in *worker)
+{
+	struct sockaddr_thc a = fake_place();
+	struct welcome_packet p;
+	uint64_t nonce;
+	int error = begin_join(fd, &a);
+
+	if (!error)
+		error = fake_take_join(udp, worker, &nonce);
+	if (error)
+		return error;
+	good_welcome(&p, nonce);
+	p.w.flags = THC_WELCOME_F_READY;
+	set_sum(&p.h, sizeof(p));
+	error = send_one(udp, worker, &p, sizeof(p));
+	return error ? error : end_join(fd);
+}
+
+/* One of the aggregator's, whatever the rules say of the port that was asked about first. */
+TEST_F(path, rules_for_a_port_are_obeyed)
+{
+	int next = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct chunk_packet request, p;
+	struct sockaddr_in at, worker;
+	char what[64];
+	uint32_t i;
+
+	if (!has_rules())
+		SKIP(return, "this kernel has no policy routing");
+	loopback(&at, FAKE_PORT + 1);
+	ASSERT_EQ(bind(next, (void *)&at, sizeof(at)), 0);
+	snprintf(what, sizeof(what), "ipproto udp dport %d", FAKE_PORT + 1);
+	ASSERT_EQ(prohibit(what), 0);
+	ASSERT_EQ(fake_join_ports(self->fd, self->udp, &worker), 0);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, THC_SLOTS_PER_PORT + 1, 8), 0);
+	/* once all chunks of the first port have their answers, the last one is in flight */
+	for (i = 0; i < THC_SLOTS_PER_PORT; i++) {
+		ASSERT_EQ(fake_take_chunk(self->udp, &request, i), 0);
+		fake_answer(&p, &request.h, 3, 1);
+		ASSERT_EQ(deliver(self->fd, self->udp, &worker, &p, sizeof(p)), 0);
+	}
+	EXPECT_EQ(wait_for(next, POLLIN, 3000), -ETIMEDOUT) TH_LOG("it went where it may not");
+	ASSERT_EQ(wait_for(self->fd, POLLERR, PATIENCE_MS / 2), 0);
+	EXPECT_EQ(failure_of(self->fd).error, EACCES);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_UNREACHABLE);
+	EXPECT_GT(stats_of(self->fd).send_errors, 0);
+	close(next);
+}
+
+/* A socket bound to a port; job 9 is at two aggregators, of which we are one. */
+static int bind_and_describe_job(int fd)
+{
+	struct sockaddr_thc a = place("127.0.0.1", 20000, 0, 0);
+	struct nl nl;
+	int error = nl_open(&nl);
+
+	if (error)
+		return error;
+	error = nl_new_job(&nl, 9, COOKIE, "127.0.0.1", FAKE_PORT, FAKE_PORT + 100);
+	nl_close(&nl);
+	a.sthc_cookie = 0;
+	return error ? error : bind(fd, (void *)&a, sizeof(a)) ? -errno : 0;
+}
+
+/* One local port cannot be at two aggregators. */
+TEST_F(path, a_port_of_ones_own_is_for_one_aggregator)
+{
+	struct sockaddr_thc job = place(NULL, 0, 9, 0);
+
+	ASSERT_EQ(bind_and_describe_job(self->fd), 0);
+	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);
+	close(self->fd);
+	self->fd = thc_open(0);
+	EXPECT_EQ(begin_join(self->fd, &job), 0);
+}
+
+/* Nor does it lose the aggregator that it has. */
+TEST_F(path, a_port_of_ones_own_stays_at_its_aggregator)
+{
+	struct sockaddr_thc job = place(NULL, 0, 9, 0);
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+
+	ASSERT_EQ(bind_and_describe_job(self->fd), 0);
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	fake_forget(self->udp);
+	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);
+	ASSERT_EQ(set_nonblock(self->fd, false), 0);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
+	ASSERT_EQ(fake_take(self->udp, &p, PATIENCE_MS), 0);
+	EXPECT_EQ(p.h.op, THC_OP_ADD);
+}
+
+/* Whoever listens at the end of a link. */
+static int listen_at(const char *interface)
+{
+	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	struct sockaddr_ll at = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP),
+				  .sll_ifindex = (int)if_nametoindex(interface) };
+	int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return bind(fd, (void *)&at, sizeof(at)) ? -errno : fd;
+}
+
+/* Of a connection that there is already, too. */
+TEST_F(path, a_route_that_changes_is_followed)
+{
+	struct sockaddr_thc a = place("203.0.113.1", FAKE_PORT, 1, 1);
+	char packet[200];
+	int end[2];
+
+	ASSERT_EQ(system("for i in 0 1; do"
+			 "	ip link add way$i arp off type veth peer name end$i &&"
+			 "	ip link set way$i up && ip link set end$i up || exit 1;"
+			 "done;"
+			 "ip addr add 198.51.100.1/32 dev way0 &&"
+			 "ip route add 203.0.113.1/32 dev way0 src 198.51.100.1"),
+		  0);
+	end[0] = listen_at("end0");
+	end[1] = listen_at("end1");
+	ASSERT_GE(end[0], 0);
+	ASSERT_GE(end[1], 0);
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	EXPECT_GT(recv(end[0], packet, sizeof(packet), 0), 0);
+	ASSERT_EQ(system("ip route replace 203.0.113.1/32 dev way1 src 198.51.100.1"), 0);
+	EXPECT_GT(recv(end[1], packet, sizeof(packet), 0), 0);
+	close_all(end, 2);
+}
+
+/* ICMP: the port cannot be reached; what was sent there. */
+struct complaint {
+	struct icmphdr	icmp;
+	struct iphdr	ip;
+	struct udphdr	udp;
+};
+
+static uint16_t checksum(const void *data, size_t bytes)
+{
+	const uint16_t *word = data;
+	uint32_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < bytes / 2; i++)
+		sum += word[i];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+/* Tells @worker that its packet to @at:@port did not arrive. */
+static int complain(int raw, const struct sockaddr_in *worker, const char *at, int port)
+{
+	struct complaint c = {
+		.icmp = { .type = ICMP_DEST_UNREACH, .code = ICMP_PORT_UNREACH },
+		.ip = { .version = 4,
+			.ihl = 5,
+			.tot_len = htons(sizeof(struct iphdr) + sizeof(struct udphdr)),
+			.ttl = 64,
+			.protocol = IPPROTO_UDP,
+			.saddr = worker->sin_addr.s_addr,
+			.daddr = inet_addr(at) },
+		.udp = { .source = worker->sin_port,
+			 .dest = htons((uint16_t)port),
+			 .len = htons(sizeof(struct udphdr)) },
+	};
+
+	c.ip.check = checksum(&c.ip, sizeof(c.ip));
+	c.icmp.checksum = checksum(&c, sizeof(c));
+	return send_one(raw, worker, &c, sizeof(c));
+}
+
+/* Who knows our port alone cannot say that the aggregator is not there. */
+TEST_F(path, complaints_about_others_are_not_believed)
+{
+	static const struct {
+		const char *at;
+		int port;
+	} others[] = {
+		{ "127.0.0.2", FAKE_PORT },
+		{ "127.0.0.1", FAKE_PORT - 1 },
+		{ "127.0.0.1", FAKE_PORT + THC_PORT_SPAN },
+	};
+	int raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
+	struct sockaddr_in worker;
+	uint64_t until;
+	size_t i;
+
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
+	/* one second of complaints, without an answer, is enough */
+	for (until = now_ms() + 4000; now_ms() < until; sleep_ms(50))
+		for (i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+			ASSERT_EQ(complain(raw, &worker, others[i].at, others[i].port), 0);
+	EXPECT_EQ(poll_now(self->fd), POLLOUT);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_NOT);
+	/* about the last of the aggregator's ports it is */
+	ASSERT_EQ(complain(raw, &worker, "127.0.0.1", FAKE_PORT + THC_PORT_SPAN - 1), 0);
+	ASSERT_EQ(wait_for(self->fd, POLLERR, PATIENCE_MS / 2), 0);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_UNREACHABLE);
+	EXPECT_EQ(failure_of(self->fd).error, ECONNREFUSED);
+	close(raw);
+}
+
 #define OTHER		12346
 #define GROUP		"239.84.72.1"
 #define GROUP_PORT	20000
@@ -83,8 +360,6 @@ static bool has_no_nftables(int error)
 	return error == -EPROTONOSUPPORT || error == -EOPNOTSUPP || error == -ENOENT;
 }
 
-/* --- a packet filter ------------------------------------------------------ */
-
 TEST_F(owner, rules_for_the_owner_are_obeyed)
 {
 	static const struct {
@@ -112,8 +387,6 @@ TEST_F(owner, rules_for_the_owner_are_obeyed)
 		close_all(self->fd, 1);
 	}
 }
-
-/* --- the group's socket --------------------------------------------------- */
 
 /* Whose a UDP socket of IPv4 is, as /proc/net/udp has it; -1: there is none. */
 static long uid_at(const char *at, unsigned int port)
@@ -221,8 +494,6 @@ TEST_F(owner, group_that_cannot_be_joined)
 	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), USER);
 }
 
-/* --- the caller's cgroup -------------------------------------------------- */
-
 #define BEGIN_IN_CGROUP()                                                                   \
 	do {                                                                                \
 		self->cgroup = enter_cgroup();                                              \
@@ -314,8 +585,6 @@ TEST_F(owner, programs_of_the_cgroup_see_the_group)
 	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), USER);
 	close(program);
 }
-
-/* --- the end -------------------------------------------------------------- */
 
 /* The files of the UDP sockets are closed late, the ports are not. */
 TEST_F(owner, ports_are_free_at_once)

@@ -1,12 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Packets on their way: a queue of the network keeps them (on loopback), and they
- * are charged, bounded and let go of like any UDP socket's. The queue is tbf, for
- * netem takes packets from their sockets. And what the caller's cgroup has to say.
+ * are charged, bounded and let go of like any UDP socket's; they stay what they were when
+ * their message has gone. The queue is tbf, for netem takes packets from their sockets.
+ * And what the caller's cgroup has to say (kmod/transmit.c).
  */
 #include "cgroup.h"
 #include "fake.h"
 #include "harness.h"
+
+#include <netpacket/packet.h>
+
+#define MESSAGES	8
+FAKE_FIXTURE(path)
+
+/* Messages are freed as their socket is closed; what was sent before lies in the aggregator's
+ * queue, on the same pages.
+ */
+TEST_F(path, packets_stay_what_they_were)
+{
+	unsigned int i, data = 0, sound = 0;
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+	uint8_t want[THC_LANE_BYTES];
+	ssize_t bytes;
+	uint32_t q;
+
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	for (i = 0; i < MESSAGES; i++)
+		ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
+	close_all(&self->fd, 1);
+	for (i = 0; i < THC_LANE_BYTES; i++)
+		want[i] = byte_of(1, add8.tag, i);
+	while (!wait_for(self->udp, POLLIN, 500)) {
+		bytes = recv(self->udp, &p, sizeof(p), 0);
+		ASSERT_GE(bytes, (ssize_t)sizeof(p.h));
+		q = be32toh(p.h.sum);
+		set_sum(&p.h, (size_t)bytes);
+		if (bytes < (ssize_t)sizeof(p))
+			continue;
+		data++;
+		sound += be32toh(p.h.sum) == q && p.h.version == THC_VERSION &&
+			 p.h.op == THC_OP_ADD && be64toh(p.h.cookie) == COOKIE &&
+			 !memcmp(p.lanes, want, sizeof(want));
+	}
+	EXPECT_GE(data, MESSAGES);
+	EXPECT_EQ(sound, data);
+}
 
 #define WINDOW		8
 #define NORM_SLOTS	1
@@ -121,8 +161,6 @@ TEST_F(queue, outlives_its_socket)
 	sleep_ms(3000);
 }
 
-/* --- whose they are ------------------------------------------------------- */
-
 /* What the administrator forbids a cgroup to send, it cannot send through AF_THC. */
 TEST_F(queue, obeys_its_cgroup)
 {
@@ -158,8 +196,6 @@ TEST_F(queue, obeys_its_cgroup)
 	close(program);
 	close(socket);
 }
-
-/* --- memory --------------------------------------------------------------- */
 
 #define BIG		(16 << 20)
 #define SLACK		(3 << 20)

@@ -1,10 +1,154 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sums that lack somebody: what is delivered after the timeout
- * (THC_OPT_PARTIAL), and what a job's deadline leaves out.
+ * How messages end: complete, in parts after the timeout (THC_OPT_PARTIAL) or a job's
+ * deadline, or with a failure that names who is missing (kmod/engine.c).
  */
 #include "afthc.h"
+#include "fake.h"
 #include "harness.h"
+
+AFTHC_FIXTURE(job)
+
+TEST_F(job, fails_after_its_timeout_and_names_who_is_missing)
+{
+	struct thc_failure f;
+	uint64_t start;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3", 3), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 3000), 0);
+	start = now_ms();
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[2], 2, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
+	EXPECT_GE(now_ms() - start, 2980);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.error, ETIMEDOUT);
+	EXPECT_EQ(f.reason, THC_FAILED_MISSING);
+	EXPECT_EQ(f.ranks, 1 << 1);
+	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -ETIMEDOUT);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLERR, POLLERR);
+	EXPECT_EQ(stats_of(self->fd[0]).failures, 1);
+	/* join_all() of the others makes it whole again, and that may take its time */
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 20000), 0);
+	ASSERT_EQ(join_all(self->fd, 3, "127.0.0.1", PORT, 1), 0);
+	EXPECT_EQ(all_reduce(self->fd, 3, &add8, 2), 0);
+	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_NOT);
+}
+
+/* Ranks 1 and 2 were first, with another round: it is they who are named, not the
+ * aggregator.
+ */
+TEST_F(job, fails_after_its_timeout_and_names_who_sent_something_else)
+{
+	static const struct thc_send other = { .op = THC_OP_ADD, .width = 8, .round = 2, .tag = 5 };
+	struct thc_failure f;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3", 3), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 3000), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &other, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[2], 2, &other, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.error, ETIMEDOUT);
+	EXPECT_EQ(f.reason, THC_FAILED_DIFFERS);
+	EXPECT_EQ(f.ranks, 1 << 1 | 1 << 2);
+	/* it had arrived, and was not taken for lost */
+	EXPECT_GT(stats_of(self->fd[0]).waits, 0);
+}
+
+TEST_F(job, fails_when_a_missing_rank_has_left)
+{
+	struct thc_failure f;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	close(self->fd[1]);
+	self->fd[1] = -1;
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -EPIPE);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.reason, THC_FAILED_LEFT);
+	EXPECT_EQ(f.ranks, 1 << 1);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -EPIPE);
+}
+
+TEST_F(job, fails_when_a_rank_restarts)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 1);
+	int again = thc_open(0);
+	struct thc_failure f;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(all_reduce(self->fd, 2, &add8, 1), 0);
+	/* its address stays, so that the daemon sees the same worker anew */
+	ASSERT_EQ(begin_join(self->fd[1], &a), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -ESTALE);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.reason, THC_FAILED_EPOCH);
+	EXPECT_EQ(f.rank, 1);
+	EXPECT_NE(f.epoch, 0);
+	close(again);
+}
+
+/* A fake aggregator's word about a chunk in flight, header only. */
+static int say(int fd, int udp, const struct sockaddr_in *worker, const struct thc_hdr *request,
+	       uint8_t op, uint8_t flags)
+{
+	struct thc_hdr h = *request;
+
+	h.op = op;
+	h.flags = flags;
+	h.count = htobe16(1);
+	h.bitmap = htobe64(1 << 1);	/* our rank */
+	set_sum(&h, sizeof(h));
+	return deliver(fd, udp, worker, &h, sizeof(h));
+}
+
+/* The aggregator has closed a chunk, and nobody knows any more what was in it. */
+TEST_F(job, fails_when_the_others_went_on)
+{
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+	int udp = fake_open();
+
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(fake_join(self->fd[0], udp, &worker), 0);
+	ASSERT_EQ(send_part(self->fd[0], 1, &add8, 1, 8), 0);
+	ASSERT_EQ(fake_take(udp, &p, PATIENCE_MS), 0);
+	ASSERT_EQ(say(self->fd[0], udp, &worker, &p.h, THC_OP_STALE, 0), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -ESTALE);
+	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_BEHIND);
+	EXPECT_EQ(send_part(self->fd[0], 1, &add8, 1, 8), -ESTALE);
+	close(udp);
+}
+
+/* Norms lack a rank that has left: not at once, for there may be data to send of the round
+ * before.
+ */
+TEST_F(job, fails_a_little_later_when_norms_lack_who_has_left)
+{
+	struct thc_send norm = describe(THC_OP_MAX, 32, 1, 6);
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+	struct thc_failure f;
+	int udp = fake_open();
+	uint64_t start;
+
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(fake_join(self->fd[0], udp, &worker), 0);
+	start = now_ms();
+	ASSERT_EQ(send_part(self->fd[0], 1, &norm, 1, 8), 0);
+	ASSERT_EQ(fake_take(udp, &p, PATIENCE_MS), 0);
+	ASSERT_EQ(say(self->fd[0], udp, &worker, &p.h, THC_OP_WAIT, THC_F_LEFT), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -EPIPE);
+	EXPECT_GE(now_ms() - start, 200);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.reason, THC_FAILED_LEFT);
+	EXPECT_EQ(f.ranks, 1 << 0);
+	close(udp);
+}
 
 #define CHUNKS	40
 

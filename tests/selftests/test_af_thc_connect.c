@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * connect(): addresses that are refused, calls that do not wait, that go on after a
+ * signal, that come again (kmod/connect.c).
+ */
+#include "afthc.h"
+#include "fake.h"
+#include "harness.h"
+
+#include <pthread.h>
+
+BARE_FIXTURE(bare)
+
+TEST_F(bare, connect_addresses)
+{
+	static const char *const none[] = { "0.0.0.0", "255.255.255.255", "224.0.0.1",
+					    "::",      "ff02::1",	  "::ffff:127.0.0.1" };
+	struct sockaddr_thc good = place("127.0.0.1", PORT, 1, 0), a;
+	size_t i;
+
+	ASSERT_EQ(set_u32(self->fd, THC_OPT_JOIN_TIMEOUT, 50), 0);
+	EXPECT_EQ(connect_errno(self->fd, &good, sizeof(good) - 1), EINVAL);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd, (void *)8, sizeof(good))), EFAULT);
+	a = good, a.sthc_family = AF_UNSPEC;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EAFNOSUPPORT);
+	a = good, a.sthc_inet = AF_UNIX;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EAFNOSUPPORT);
+	a = good, a.sthc_rank = THC_RANKS_MAX;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	a = good, a.sthc_reserved[2] = 1;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	a = good, a.sthc_addr[15] = 1;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	a = good, a.sthc_ifindex = 0xffffffff;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	a = good, a.sthc_ifindex = 4711;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ENODEV);
+	for (i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+		a = place(none[i], PORT, 1, 0);
+		EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL) TH_LOG("%s", none[i]);
+	}
+	/* the host's administrator has described no job, and nothing else may be said */
+	a = place(NULL, 0, 1, 0);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ENOENT);
+	a.sthc_port = 1;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	a.sthc_port = 0, a.sthc_cookie = 1;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	a.sthc_cookie = 0, a.sthc_addr[0] = 1;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	a.sthc_addr[0] = 0, a.sthc_ifindex = 1;
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	/* none of this connected it */
+	EXPECT_EQ(poll_now(self->fd) & (POLLERR | POLLHUP), POLLHUP);
+}
+
+/* The local side and the network: no route, not our address, a port in use. */
+TEST_F(bare, connect_to_where_the_network_does_not_go)
+{
+	struct sockaddr_thc there = place("192.0.2.1", PORT, 1, 0), local;
+	struct sockaddr_thc here = place("127.0.0.1", PORT, 1, 0);
+	struct sockaddr_in taken = { .sin_family = AF_INET, .sin_port = htons(4001),
+				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = thc_open(0), udp = socket(AF_INET, SOCK_DGRAM, 0);
+
+	EXPECT_EQ(connect_errno(self->fd, &there, sizeof(there)), ENETUNREACH);
+	there = place("2001:db8::1", PORT, 1, 0);
+	EXPECT_EQ(connect_errno(self->fd, &there, sizeof(there)), ENETUNREACH);
+
+	local = place("192.0.2.7", 0, 0, 0), local.sthc_cookie = 0;
+	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
+	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), EADDRNOTAVAIL);
+	close(fd);
+
+	fd = thc_open(0);
+	local = place("::1", 0, 0, 0), local.sthc_cookie = 0;
+	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
+	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), EAFNOSUPPORT);
+	close(fd);
+
+	fd = thc_open(0);
+	local = place("127.0.0.1", 4001, 0, 0), local.sthc_cookie = 0;
+	ASSERT_EQ(bind(udp, (void *)&taken, sizeof(taken)), 0);
+	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
+	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), EADDRINUSE);
+	close(udp);
+	close(fd);
+}
+
+/* bind() remembers the address, connect() takes it. */
+TEST_F(bare, port_that_is_privileged)
+{
+	struct sockaddr_thc here = place("127.0.0.1", PORT, 1, 0), local;
+	int fd = thc_open(0);
+
+	local = place("127.0.0.1", 1000, 0, 0), local.sthc_cookie = 0;
+	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
+	ASSERT_EQ(set_u32(fd, THC_OPT_JOIN_TIMEOUT, 150), 0);
+	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), ECONNREFUSED);
+	ASSERT_EQ(setresuid(65534, 65534, 65534), 0);
+	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), EACCES);
+	EXPECT_EQ(poll_now(fd) & (POLLERR | POLLHUP), POLLHUP);
+	close(fd);
+}
+
+AFTHC_FIXTURE(job)
+
+TEST_F(job, connect_non_blocking)
+{
+	struct sockaddr_thc a[2] = { place("127.0.0.1", PORT, 1, 0),
+				     place("127.0.0.1", PORT, 1, 1) };
+	struct sockaddr_thc name;
+	socklen_t len = sizeof(name);
+	int i;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	for (i = 0; i < 2; i++)
+		self->fd[i] = thc_open(SOCK_NONBLOCK);
+	EXPECT_EQ(poll_now(self->fd[0]), POLLHUP | POLLOUT);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a[0], sizeof(a[0]))), EINPROGRESS);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a[0], sizeof(a[0]))), EALREADY);
+	EXPECT_EQ(poll_now(self->fd[0]), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), -EAGAIN);
+	EXPECT_EQ(send_message(self->fd[0], &a, 8, &add8, 0), -EAGAIN);
+	/* the last one may be in before it asks */
+	i = ERRNO_OF(connect(self->fd[1], (void *)&a[1], sizeof(a[1])));
+	EXPECT_TRUE(!i || i == EINPROGRESS) TH_LOG("errno %d", i);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(end_join(self->fd[i]), 0);
+		EXPECT_EQ(poll_now(self->fd[i]), POLLOUT);
+		ASSERT_EQ(getpeername(self->fd[i], (void *)&name, &len), 0);
+		EXPECT_EQ(name.sthc_rank, i);
+		EXPECT_EQ(name.sthc_cookie, 0) TH_LOG("the secret came back");
+		ASSERT_EQ(getsockname(self->fd[i], (void *)&name, &len), 0);
+		EXPECT_NE(name.sthc_port, 0);
+		EXPECT_EQ(memcmp(name.sthc_addr, a[i].sthc_addr, 16), 0);
+		EXPECT_EQ(ERRNO_OF(bind(self->fd[i], (void *)&name, len)), EINVAL);
+	}
+}
+
+/* Nor is it told twice: who has sent knows how it ended, and joins again. */
+TEST_F(job, connect_after_messages_joins_again)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), b = place("127.0.0.1", PORT, 1, 1);
+	struct thc_joined before, after;
+	socklen_t len = sizeof(before);
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	self->fd[0] = thc_open(0);
+	self->fd[1] = thc_open(0);
+	set_timeo(self->fd[0], SO_SNDTIMEO, 100);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), EINPROGRESS);
+	set_timeo(self->fd[0], SO_SNDTIMEO, 0);
+	ASSERT_EQ(connect(self->fd[1], (void *)&b, sizeof(b)), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLOUT, PATIENCE_MS), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
+	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &before, &len), 0);
+	ASSERT_EQ(begin_join(self->fd[1], &b), 0);
+	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &after, &len), 0);
+	EXPECT_GT(after.epoch, before.epoch);
+	ASSERT_EQ(end_join(self->fd[1]), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
+}
+
+/* Of the join that was interrupted, not of another one since. */
+TEST_F(job, connect_fails_as_often_as_it_is_tried)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0),
+			    nowhere = place("203.0.113.1", 1, 1, 0);
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	self->fd[0] = thc_open(0);
+	set_timeo(self->fd[0], SO_SNDTIMEO, 100);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), EINPROGRESS);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&nowhere, sizeof(nowhere))), ENETUNREACH);
+	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&nowhere, sizeof(nowhere))), ENETUNREACH);
+}
+
+/* connect() joins, but what was shut down remains so. */
+TEST_F(job, shutdown_outlasts_connect)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), b = place("127.0.0.1", PORT, 1, 1);
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(shutdown(self->fd[0], SHUT_WR), 0);
+	ASSERT_EQ(begin_join(self->fd[1], &b), 0);
+	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(end_join(self->fd[1]), 0);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -EPIPE);
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), -EAGAIN);
+	/* the others have it as a rank, and wait for it */
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
+	set_timeo(self->fd[1], SO_RCVTIMEO, 300);
+	EXPECT_EQ(receive(self->fd[1], 0), -EAGAIN);
+	EXPECT_EQ(failure_of(self->fd[1]).reason, THC_FAILED_NOT);
+
+	ASSERT_EQ(shutdown(self->fd[0], SHUT_RD), 0);
+	ASSERT_EQ(begin_join(self->fd[1], &b), 0);
+	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
+	ASSERT_EQ(end_join(self->fd[1]), 0);
+	EXPECT_EQ(receive(self->fd[0], 0), 0);
+	EXPECT_EQ(poll_now(self->fd[0]) & (POLLHUP | POLLRDHUP), POLLHUP | POLLRDHUP);
+}
+
+FAKE_FIXTURE(path)
+
+static void *connect_to_silence(void *arg)
+{
+	struct sockaddr_thc a = place("127.0.0.1", FAKE_PORT + 1, 1, 1);
+
+	return (void *)(intptr_t)(connect(*(int *)arg, (void *)&a, sizeof(a)) ? -errno : 0);
+}
+
+/* What the other one comes to is not this call's to tell. */
+TEST_F(path, connect_ends_with_its_connection)
+{
+	int silent = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct sockaddr_in at, worker;
+	struct thc_joined joined;
+	socklen_t len = sizeof(joined);
+	pthread_t thread;
+	void *error;
+
+	loopback(&at, FAKE_PORT + 1);
+	ASSERT_EQ(bind(silent, (void *)&at, sizeof(at)), 0);
+	ASSERT_EQ(pthread_create(&thread, NULL, connect_to_silence, &self->fd), 0);
+	ASSERT_EQ(wait_for(silent, POLLIN, PATIENCE_MS), 0);
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	pthread_join(thread, &error);
+	EXPECT_EQ((intptr_t)error, -ECANCELED);
+	ASSERT_EQ(getsockopt(self->fd, SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
+	EXPECT_EQ(joined.epoch, FAKE_EPOCH);
+	close(silent);
+}
+
+TEST_HARNESS_MAIN

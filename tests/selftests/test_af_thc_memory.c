@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The host's memory for messages, and each user's part of it (kmod/memory.c).
+ */
+#include "afthc.h"
+#include "harness.h"
+
+#include <limits.h>
+#include <sys/mman.h>
+
+FIXTURE(host)
+{
+	struct daemon daemon;
+	int fd[2];
+	char before[16];
+};
+
+FIXTURE_SETUP(host)
+{
+	int fd;
+
+	self->daemon.pid = 0;
+	self->fd[0] = self->fd[1] = -1;
+	memset(self->before, 0, sizeof(self->before));
+	if (why_not())
+		SKIP(return, "%s", why_not());
+	ASSERT_EQ(enter_netns(), 0);
+	fd = open(HOST_MEMORY, O_RDONLY);
+	ASSERT_GE(fd, 0);
+	ASSERT_GT(read(fd, self->before, sizeof(self->before) - 1), 0);
+	close(fd);
+}
+
+FIXTURE_TEARDOWN(host)
+{
+	if (self->before[0])
+		set_host_memory(self->before);
+	close_all(self->fd, 2);
+	stop_daemon(&self->daemon, SIGKILL);
+}
+
+#define PART	(100 * LANES)
+
+TEST_F(host, memory_is_bounded_over_all_sockets)
+{
+	char *lanes = calloc(1, PART);
+	int sent = 0, i;
+	ssize_t n;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(set_host_memory("1"), 0);
+	/* what fails on the way does not stay charged */
+	for (i = 0; i < 20; i++)
+		EXPECT_EQ(send_message(self->fd[0], (void *)8, PART, &add8, 0), -EFAULT);
+	while ((n = send_message(self->fd[0], lanes, PART, &add8, 0)) == PART && sent < 100)
+		sent++;
+	EXPECT_EQ(n, -ENOBUFS);
+	/* packets and lanes: twice the payload and a little more */
+	EXPECT_GE(sent, 4);
+	EXPECT_LE(sent, 5);
+	EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, MSG_DONTWAIT), -ENOBUFS);
+	EXPECT_LE(stats_of(self->fd[0]).memory, 1 << 20);
+	EXPECT_EQ(stats_of(self->fd[1]).memory, 0);
+	/* another bound holds at once */
+	ASSERT_EQ(set_host_memory("2"), 0);
+	while (sent--)
+		EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, 0), PART);
+	ASSERT_EQ(set_host_memory("1"), 0);
+	EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, 0), -ENOBUFS);
+	/* what is freed, by recvmsg() or by connect(), is free for all */
+	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
+	EXPECT_GT(receive(self->fd[0], 0), 0);
+	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 100), 0);
+	free(lanes);
+}
+
+/* A call returns no more than an int: one chunk beyond that cannot be received, whatever
+ * room there is.
+ */
+TEST_F(host, sums_that_a_call_cannot_return)
+{
+	size_t most = INT_MAX / ANSWER, bytes = (most + 1) * LANES / 2;
+	struct thc_send s = describe(THC_OP_LUT_ADD, 4, 1, 1);
+	void *zeros;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(set_memory(self->fd[0], 4ULL << 30), 0);
+	ASSERT_EQ(set_host_memory("16"), 0);
+	zeros = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	ASSERT_NE(zeros, MAP_FAILED);
+	EXPECT_EQ(send_message(self->fd[0], zeros, bytes, &s, 0), -EMSGSIZE);
+	/* only the host has no room for one that is smaller */
+	EXPECT_EQ(send_message(self->fd[0], zeros, most * LANES / 2, &s, 0), -ENOBUFS);
+	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+	munmap(zeros, bytes);
+}
+
+/* What connect() makes room for, packets in flight, is within the same bound. */
+TEST_F(host, connect_without_room)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 2, 0);
+	char lanes[LANES] = "";
+	int fd = thc_open(0), i, error = 0;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
+			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+		  0);
+	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	ASSERT_EQ(set_host_memory("1"), 0);
+	for (i = 0; i < 1000 && !error; i++) {
+		ssize_t sent = send_message(self->fd[0], lanes, LANES, &add8, 0);
+
+		error = sent == LANES ? 0 : (int)sent;
+	}
+	EXPECT_EQ(error, -ENOBUFS);
+	EXPECT_EQ(ERRNO_OF(connect(fd, (void *)&a, sizeof(a))), ENOBUFS);
+	/* there is room again */
+	close_all(self->fd, 2);
+	EXPECT_EQ(ERRNO_OF(connect(fd, (void *)&a, sizeof(a))), 0);
+	EXPECT_EQ(all_reduce(&fd, 1, &add8, 1), 0);
+	close(fd);
+}
+
+#define ALICE	12345
+#define BOB	12346
+/* A number that root gave ALICE for her containers. */
+#define HERS	100000
+/* What is asked of a helper. */
+#define FILL	'f'
+#define END	'e'
+
+/**
+ * struct helper - a process of another user, with a socket in a job of its own
+ * @ask, @told: commands to it, messages that it could send
+ */
+struct helper {
+	pid_t	pid;
+	int	ask, told;
+};
+
+/* Sends until there is no room: how many messages, or -1 for any other end. */
+static int fill(int fd)
+{
+	static char lanes[PART];
+	ssize_t sent;
+	int n = 0;
+
+	while ((sent = send_message(fd, lanes, PART, &add8, 0)) == PART)
+		n++;
+	return sent == -ENOBUFS ? n : -1;
+}
+
+/* Another user namespace, in which root is @inside. */
+static int enter_userns(int ask, int told)
+{
+	char ready = 'u', mapped;
+
+	if (unshare(CLONE_NEWUSER) || write(told, &ready, 1) != 1 || read(ask, &mapped, 1) != 1)
+		return -errno;
+	return setresuid(0, 0, 0) ? -errno : 0;
+}
+
+static void help(uid_t uid, uint16_t job, bool userns, int ask, int told)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, job, 0);
+	int fd, n;
+	char what;
+
+	if (setresgid(uid, uid, uid) || setresuid(uid, uid, uid) ||
+	    (userns && enter_userns(ask, told)))
+		_exit(1);
+	fd = thc_open(0);
+	if (fd < 0 || connect(fd, (void *)&a, sizeof(a)))
+		_exit(2);
+	while (read(ask, &what, 1) == 1 && what == FILL) {
+		n = fill(fd);
+		if (write(told, &n, sizeof(n)) != sizeof(n))
+			_exit(3);
+	}
+	_exit(0);
+}
+
+static int map_root_to(pid_t pid, unsigned int uid)
+{
+	char path[64], line[64];
+	int fd, error;
+
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	fd = open(path, O_WRONLY);
+	if (fd < 0)
+		return -errno;
+	snprintf(line, sizeof(line), "0 %u 1", uid);
+	error = write(fd, line, strlen(line)) < 0 ? -errno : 0;
+	close(fd);
+	return error;
+}
+
+/* @userns: in a user namespace that @uid makes, in which its root is HERS. */
+static int begin_helper(struct helper *h, uid_t uid, uint16_t job, bool userns)
+{
+	int ask[2], told[2], error = 0;
+	char ready;
+
+	if (pipe2(ask, O_CLOEXEC) || pipe2(told, O_CLOEXEC))
+		return -errno;
+	h->pid = fork();
+	if (!h->pid) {
+		close(ask[1]);
+		close(told[0]);
+		help(uid, job, userns, ask[0], told[1]);
+	}
+	close(ask[0]);
+	close(told[1]);
+	h->ask = ask[1];
+	h->told = told[0];
+	if (userns && read(h->told, &ready, 1) != 1)
+		return -ECHILD;
+	if (userns)
+		error = map_root_to(h->pid, HERS);
+	if (userns && !error && write(h->ask, "m", 1) != 1)
+		error = -errno;
+	return error;
+}
+
+/* Messages that it could send. */
+static int let_fill(struct helper *h)
+{
+	char what = FILL;
+	int n = -1;
+
+	if (write(h->ask, &what, 1) != 1 || read(h->told, &n, sizeof(n)) != sizeof(n))
+		return -1;
+	return n;
+}
+
+/* With its socket goes what that holds. */
+static int end_helper(struct helper *h)
+{
+	char what = END;
+	int status;
+
+	(void)!write(h->ask, &what, 1);
+	close(h->ask);
+	close(h->told);
+	return waitpid(h->pid, &status, 0) == h->pid && WIFEXITED(status) ? WEXITSTATUS(status) :
+									    -1;
+}
+
+/* A user has as much as it leaves free: of nine messages Alice four, then Bob two. */
+TEST_F(host, memory_of_one_user_leaves_some_for_others)
+{
+	struct helper alice, bob;
+	int most, alices, bobs;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1",
+			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+		  0);
+	ASSERT_EQ(set_host_memory("2"), 0);
+	/* who has the capability has all of it */
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(join_all(self->fd, 1, "127.0.0.1", PORT, 1), 0);
+	most = fill(self->fd[0]);
+	EXPECT_GE(most, 8);
+	close_all(self->fd, 1);
+
+	ASSERT_EQ(begin_helper(&alice, ALICE, 1, false), 0);
+	ASSERT_EQ(begin_helper(&bob, BOB, 2, false), 0);
+	alices = let_fill(&alice);
+	EXPECT_GE(alices, most / 2 - 1);
+	EXPECT_LE(alices, most / 2);
+	bobs = let_fill(&bob);
+	EXPECT_GE(bobs, 1) TH_LOG("Alice leaves Bob nothing");
+	EXPECT_LE(bobs, most / 4 + 1);
+	EXPECT_EQ(let_fill(&alice), 0);
+	/* what Alice gives back is Bob's */
+	EXPECT_EQ(end_helper(&alice), 0);
+	EXPECT_EQ(bobs + let_fill(&bob), alices);
+	EXPECT_EQ(end_helper(&bob), 0);
+}
+
+/* A user's containers have numbers of their own, and are the user's. */
+TEST_F(host, memory_of_a_users_containers_is_the_users)
+{
+	struct helper alice, container;
+	int alices;
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1",
+			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+		  0);
+	ASSERT_EQ(set_host_memory("2"), 0);
+	ASSERT_EQ(begin_helper(&container, ALICE, 2, true), 0);
+	ASSERT_EQ(begin_helper(&alice, ALICE, 1, false), 0);
+	alices = let_fill(&alice);
+	EXPECT_GE(alices, 3);
+	EXPECT_EQ(let_fill(&container), 0);
+	EXPECT_EQ(end_helper(&alice), 0);
+	EXPECT_EQ(let_fill(&container), alices);
+	EXPECT_EQ(end_helper(&container), 0);
+}
+
+TEST_HARNESS_MAIN
