@@ -549,6 +549,30 @@ def case__a_start_that_fails_says_what_to_do():
             assert there.read() == b"not yours", "thcd removed a file"
 
 
+def case__a_busy_thcd_keeps_its_socket():
+    """Whoever has no room for one more client is not dead."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "control.sock")
+        clients = []
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as busy:
+            busy.bind(path)
+            busy.listen(0)
+            try:
+                while True:
+                    clients.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                    clients[-1].setblocking(False)
+                    clients[-1].connect(path)
+            except BlockingIOError:
+                pass
+            before = os.stat(path).st_ino
+            with failing("--software", "--listen", "127.0.0.1", "--control", path,
+                         "--job", "1,ranks=1,cookie=1") as (status, said):
+                assert status == 1 and "another thcd serves" in said, said
+            assert os.stat(path).st_ino == before, "thcd took the socket of another one"
+            for client in clients:
+                client.close()
+
+
 def case__warns_of_cookies_that_others_know():
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         json.dump({"jobs": [{"job": 1, "ranks": 2, "cookie": "0x5eed5eed5eed5eed"}]}, f)
