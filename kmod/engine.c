@@ -141,7 +141,7 @@ void thc_engine_break(struct thc_sock *ts, struct thc_failure failure)
 	lockdep_assert_held(&ts->lock);
 	for (i = 0; i < ts->shards; i++) {
 		thc_stream_forget(&ts->peers[i].sender.data);
-		thc_stream_forget(&ts->peers[i].sender.norms);
+		thc_stream_forget(&ts->peers[i].sender.control);
 		memset(ts->peers[i].sending, 0, sizeof(ts->peers[i].sending));
 	}
 	/* what a connect() has to tell is how joining ended, not what came later */
@@ -203,7 +203,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 	u64 timeout = READ_ONCE(ts->timeout_ms) * THC_NS_PER_MS;
 	/* of the oldest round in flight */
 	const struct thc_flight *f = thc_stream_oldest(&p->sender.data) ?:
-					     thc_stream_oldest(&p->sender.norms);
+					     thc_stream_oldest(&p->sender.control);
 	u32 round = f ? be32_to_cpu(f->packet->round) : 0;
 	struct thc_failure failure;
 

@@ -400,7 +400,7 @@ static enum thc_state rank_has_left(struct thc_sock *ts)
 		.op = THC_OP_WAIT, .flags = THC_F_LEFT, .bitmap = cpu_to_be64(1),
 	};
 	struct thc_peer *p = &ts->peers[0];
-	struct thc_flight *f = thc_stream_flight(&p->sender.norms, p->sender.norms.oldest);
+	struct thc_flight *f = thc_stream_flight(&p->sender.control, p->sender.control.oldest);
 
 	spin_lock_bh(&ts->lock);
 	thc_flight_wait(&p->sender, f, &h);

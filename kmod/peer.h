@@ -67,7 +67,7 @@ struct thc_peer {
 
 static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int kind)
 {
-	return kind == THC_DATA ? &p->sender.data : &p->sender.norms;
+	return kind == THC_DATA ? &p->sender.data : &p->sender.control;
 }
 
 /* Is this @p's aggregator, on one of its ports? @address: of the IP version that @protocol

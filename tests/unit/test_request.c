@@ -48,7 +48,7 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	c->scratch = test_buffer(thc_scratch_bytes(c));
 	/* nothing is sent: sequence numbers, but no flights */
 	thc_stream_init(&c->sender.data, NULL, 0, c->params.data_slots);
-	thc_stream_init(&c->sender.norms, NULL, c->params.data_slots, c->params.norm_slots);
+	thc_stream_init(&c->sender.control, NULL, c->params.data_slots, c->params.norm_slots);
 }
 
 static void client_exit(struct thc_client *c)

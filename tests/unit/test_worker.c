@@ -49,19 +49,19 @@ static void answers__of_norms_are_in_their_own_slots(void **state)
 	struct worker *w = *state;
 	struct packet p;
 
-	w->s.norms.reserved = 2 * NORM_SLOTS;
+	w->s.control.reserved = 2 * NORM_SLOTS;
 	launch_data(w, 2);
-	assert_int_equal(launch_all(w, &w->s.norms, NORM_SLOTS, ~0U), NORM_SLOTS);
-	assert_int_equal(take_result(w, &w->s.norms, 1, 0), THC_GOT_ANSWER);
-	assert_ptr_equal(w->stream, &w->s.norms);
+	assert_int_equal(launch_all(w, &w->s.control, NORM_SLOTS, ~0U), NORM_SLOTS);
+	assert_int_equal(take_result(w, &w->s.control, 1, 0), THC_GOT_ANSWER);
+	assert_ptr_equal(w->stream, &w->s.control);
 	assert_ptr_equal(w->flight, &w->flights[DATA_SLOTS + 1]);
-	assert_int_equal(w->s.norms.in_flight, NORM_SLOTS - 1);
+	assert_int_equal(w->s.control.in_flight, NORM_SLOTS - 1);
 	assert_int_equal(w->s.data.in_flight, 2);
 	/* data with a norm's width, and the other way round */
 	p = result(w, &w->s.data, 1, 0);
 	p.h.width = 32;
 	assert_int_equal(take(w, &p, LANES_BYTES), THC_GOT_UNEXPECTED);
-	p = result(w, &w->s.norms, 2, 0);
+	p = result(w, &w->s.control, 2, 0);
 	p.h.width = SUM_WIDTH;
 	assert_int_equal(take(w, &p, LANES_BYTES), THC_GOT_UNEXPECTED);
 }
@@ -469,12 +469,12 @@ static void loss__of_norms_is_not_seen_by_data(void **state)
 {
 	struct worker *w = *state;
 
-	w->s.norms.reserved = 1;
-	launch(w, &w->s.norms);
+	w->s.control.reserved = 1;
+	launch(w, &w->s.control);
 	launch_data(w, 200);
 	answer_data(w, 100, 200);
-	assert_again(w, &w->s.norms, 0, 0);
-	assert_int_equal(w->s.norms.order_answered, 0);
+	assert_again(w, &w->s.control, 0, 0);
+	assert_int_equal(w->s.control.order_answered, 0);
 	assert_true(w->s.data.order_answered > 100);
 }
 
@@ -682,11 +682,11 @@ static void stale__of_norms_is_the_end(void **state)
 	struct worker *w = *state;
 	struct packet p;
 
-	w->s.norms.reserved = 1;
-	launch(w, &w->s.norms);
-	p = notice(w, &w->s.norms, 0, THC_OP_STALE, THC_F_KNOWN, 6);
+	w->s.control.reserved = 1;
+	launch(w, &w->s.control);
+	p = notice(w, &w->s.control, 0, THC_OP_STALE, THC_F_KNOWN, 6);
 	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_BEHIND);
-	assert_int_equal(w->s.norms.in_flight, 1);
+	assert_int_equal(w->s.control.in_flight, 1);
 }
 
 /* --- epochs --------------------------------------------------------------- */

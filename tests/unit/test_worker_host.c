@@ -249,12 +249,12 @@ static void transmit__window_of_both_streams(void **state)
 	u32 i;
 
 	assert_int_equal(thc_worker_window(&w->s, &w->s.data), thc_window_size(&w->s.window));
-	assert_int_equal(thc_worker_window(&w->s, &w->s.norms), thc_window_size(&w->s.window));
+	assert_int_equal(thc_worker_window(&w->s, &w->s.control), thc_window_size(&w->s.window));
 	for (i = 0; i < 10; i++)
 		thc_window_loss(&w->s.window, 1000 * i + 1, 1000 * i + 500);
 	assert_true(thc_window_size(&w->s.window) < THC_CONTROL_WINDOW);
 	assert_int_equal(thc_worker_window(&w->s, &w->s.data), thc_window_size(&w->s.window));
-	assert_int_equal(thc_worker_window(&w->s, &w->s.norms), THC_CONTROL_WINDOW);
+	assert_int_equal(thc_worker_window(&w->s, &w->s.control), THC_CONTROL_WINDOW);
 }
 
 /* What no room is left for stays overdue. */

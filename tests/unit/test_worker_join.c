@@ -380,9 +380,9 @@ static void end__sender_is_ready(void **state)
 	assert_int_equal(w.s.sum_width, 8);
 	assert_true(w.s.nosum && w.s.one_port);
 	assert_int_equal(w.s.data.slots, 8);
-	assert_int_equal(w.s.norms.slots, 2);
-	assert_int_equal(w.s.norms.slot_base, 8);
-	assert_ptr_equal(w.s.norms.flight, flight + 8);
+	assert_int_equal(w.s.control.slots, 2);
+	assert_int_equal(w.s.control.slot_base, 8);
+	assert_ptr_equal(w.s.control.flight, flight + 8);
 	assert_int_equal(thc_window_size(&w.s.window), 5);
 }
 

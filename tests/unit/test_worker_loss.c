@@ -57,7 +57,7 @@ struct weather {
 	u32	busy_ms;
 	u32	skew_ms;	/* between the workers' beginnings */
 	u32	deadline_ms;	/* 0: none */
-	u32	norm_chunks;
+	u32	control_chunks;
 };
 
 struct packet {
@@ -129,9 +129,9 @@ static int happens(u32 of_1000)
 }
 
 /* What @rank has of chunk @sequence. */
-static u64 value_of(int norms, u64 sequence, u32 rank)
+static u64 value_of(int control, u64 sequence, u32 rank)
 {
-	return (sequence + 1) * 0x9e3779b97f4a7c15ULL * (rank + 1) + (u64)norms;
+	return (sequence + 1) * 0x9e3779b97f4a7c15ULL * (rank + 1) + (u64)control;
 }
 
 /* --- events --------------------------------------------------------------- */
@@ -263,10 +263,10 @@ static void add(const struct packet *p, u32 slot, const struct thc_outcome *out)
 /* A result is gone only if its worker has it, or was too late for a deadline. */
 static void check_stale(const struct thc_hdr *h)
 {
-	int norms = thc_be16(h->slot) >= DATA_SLOTS;
+	int control = thc_be16(h->slot) >= DATA_SLOTS;
 
 	if (!net.weather->deadline_ms)
-		assert_true(net.worker[h->rank].landed[norms][thc_be32(h->chunk)]);
+		assert_true(net.worker[h->rank].landed[control][thc_be32(h->chunk)]);
 }
 
 static void on_request(const struct event *e)
@@ -322,9 +322,9 @@ static void on_deadline(const struct event *e)
 
 /* --- worker --------------------------------------------------------------- */
 
-static int is_norms(const struct worker *w, const struct thc_stream *st)
+static int is_control(const struct worker *w, const struct thc_stream *st)
 {
-	return st == &w->s.norms;
+	return st == &w->s.control;
 }
 
 static void send_flight(struct worker *w, const struct thc_flight *f)
@@ -337,12 +337,12 @@ static void send_flight(struct worker *w, const struct thc_flight *f)
 
 static void compose(struct worker *w, const struct thc_stream *st, struct packet *p, u32 bytes)
 {
-	int norms = is_norms(w, st);
+	int control = is_control(w, st);
 
 	memset(p, 0, sizeof(*p));
 	p->h.version = THC_VERSION;
-	p->h.op = norms ? THC_OP_MAX : THC_OP_LUT_ADD;
-	p->h.width = norms ? 32 : 4;
+	p->h.op = control ? THC_OP_MAX : THC_OP_LUT_ADD;
+	p->h.width = control ? 32 : 4;
 	p->h.cookie = thc_be64(COOKIE);
 	p->h.job = thc_be16(JOB);
 	p->h.rank = (u8)w->rank;
@@ -350,7 +350,7 @@ static void compose(struct worker *w, const struct thc_stream *st, struct packet
 	p->h.round = thc_be32((u32)(st->next / 100));
 	thc_stream_fill(st, &p->h, st->next);
 	p->lanes[0] = 1ULL << 16 * w->rank;
-	p->lanes[1] = value_of(norms, st->next, w->rank);
+	p->lanes[1] = value_of(control, st->next, w->rank);
 	p->h.sum = thc_be32(thc_sum_packet(&p->h, p->lanes, (int)((bytes - sizeof(p->h)) / 8)));
 }
 
@@ -372,28 +372,28 @@ THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
 	struct worker *w = host->w;
-	int norms = is_norms(w, st);
-	u32 bytes = sizeof(struct thc_hdr) + (norms ? THC_LANE_BYTES : THC_CHUNK_8 / 2);
+	int control = is_control(w, st);
+	u32 bytes = sizeof(struct thc_hdr) + (control ? THC_LANE_BYTES : THC_CHUNK_8 / 2);
 	struct packet *p = &w->request[st->slot_base + st->next % st->slots];
 
 	/* the chunk that was in this slot is done */
 	if (st->next >= st->slots)
-		assert_true(w->landed[norms][st->next - st->slots]);
-	assert_true(w->in_flight[norms] < host->window);
+		assert_true(w->landed[control][st->next - st->slots]);
+	assert_true(w->in_flight[control] < host->window);
 	compose(w, st, p, bytes);
 	*ready = (struct thc_ready){ w, &p->h, (u32)st->next, (u16)bytes };
-	w->in_flight[norms]++;
+	w->in_flight[control]++;
 	return 1;
 }
 
 THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 {
 	struct worker *w = host->w;
-	int norms = thc_be16(f->packet->slot) >= DATA_SLOTS;
-	const struct thc_stream *st = norms ? &w->s.norms : &w->s.data;
+	int control = thc_be16(f->packet->slot) >= DATA_SLOTS;
+	const struct thc_stream *st = control ? &w->s.control : &w->s.data;
 
-	assert_false(w->landed[norms][f->sequence]);
-	assert_int_equal(w->in_flight[norms], st->in_flight);
+	assert_false(w->landed[control][f->sequence]);
+	assert_int_equal(w->in_flight[control], st->in_flight);
 	assert_true(st->in_flight <= st->slots);
 	send_flight(w, f);
 	host->n++;
@@ -425,13 +425,13 @@ static void step(struct worker *w)
 
 	do {
 		due = ~0ULL;
-		sent = transmit(w, &w->s.norms);
+		sent = transmit(w, &w->s.control);
 		sent += transmit(w, &w->s.data);
-		sent += send_again(w, &w->s.norms, &due);
+		sent += send_again(w, &w->s.control, &due);
 		sent += send_again(w, &w->s.data, &due);
 	} while (sent);
 	/* who waits for an answer has a timer */
-	assert_true(due != ~0ULL || (!w->s.data.in_flight && !w->s.norms.in_flight));
+	assert_true(due != ~0ULL || (!w->s.data.in_flight && !w->s.control.in_flight));
 	if (due < w->wake_at) {
 		w->wake_at = due;
 		push(event(due, WAKE, w->rank));
@@ -440,7 +440,7 @@ static void step(struct worker *w)
 		w->busy_until = net.now + below(net.weather->busy_ms * THC_NS_PER_MS);
 }
 
-static void check_sum(const struct packet *p, int norms, u64 sequence)
+static void check_sum(const struct packet *p, int control, u64 sequence)
 {
 	u64 bitmap = thc_be64(p->h.bitmap), counts = 0, values = 0;
 	u32 rank, n = 0;
@@ -449,7 +449,7 @@ static void check_sum(const struct packet *p, int norms, u64 sequence)
 		if (!(bitmap >> rank & 1))
 			continue;
 		counts += 1ULL << 16 * rank;
-		values += value_of(norms, sequence, rank);
+		values += value_of(control, sequence, rank);
 		n++;
 	}
 	assert_int_equal(p->lanes[0], counts);
@@ -461,20 +461,20 @@ static void check_sum(const struct packet *p, int norms, u64 sequence)
 }
 
 /* The answer to @index has come, or who was in it. */
-static void land(struct worker *w, const struct packet *p, int norms, u64 index, int missed)
+static void land(struct worker *w, const struct packet *p, int control, u64 index, int missed)
 {
 	u64 bitmap = thc_be64(p->h.bitmap);
 
-	assert_false(w->landed[norms][index]);
-	w->landed[norms][index] = 1;
-	w->in_flight[norms]--;
+	assert_false(w->landed[control][index]);
+	w->landed[control][index] = 1;
+	w->in_flight[control]--;
 	w->left--;
 	if (!missed)
-		check_sum(p, norms, index);
+		check_sum(p, control, index);
 	assert_true(!missed || net.weather->deadline_ms);
-	if (!net.who[norms][index])
-		net.who[norms][index] = bitmap;
-	assert_int_equal(net.who[norms][index], bitmap);
+	if (!net.who[control][index])
+		net.who[control][index] = bitmap;
+	assert_int_equal(net.who[control][index], bitmap);
 	net.missed += (u64)missed;
 }
 
@@ -494,7 +494,8 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 	net.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
 	assert_ptr_equal(was.owner, host->w);
 	if (got != THC_GOT_WAIT)
-		land(host->w, &host->e->p, is_norms(host->w, st), was.index, got == THC_GOT_MISSED);
+		land(host->w, &host->e->p, is_control(host->w, st), was.index,
+		     got == THC_GOT_MISSED);
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
@@ -541,7 +542,7 @@ static void begin(const struct weather *weather, u32 ranks, u64 seed)
 		struct worker *w = &net.worker[rank];
 
 		thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
-		thc_stream_init(&w->s.norms, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+		thc_stream_init(&w->s.control, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
 		thc_sender_init(&w->s, DATA_SLOTS);
 		w->s.cookie = COOKIE;
 		w->s.epoch = EPOCH;
@@ -551,9 +552,9 @@ static void begin(const struct weather *weather, u32 ranks, u64 seed)
 		w->s.rank = (u8)rank;
 		w->s.sum_width = SUM_WIDTH;
 		w->s.data.reserved = DATA_CHUNKS;
-		w->s.norms.reserved = weather->norm_chunks;
+		w->s.control.reserved = weather->control_chunks;
 		w->rank = rank;
-		w->left = DATA_CHUNKS + weather->norm_chunks;
+		w->left = DATA_CHUNKS + weather->control_chunks;
 		w->wake_at = net.now + below(weather->skew_ms * THC_NS_PER_MS);
 		push(event(w->wake_at, WAKE, rank));
 	}
@@ -612,7 +613,7 @@ static u64 run(const struct weather *weather, u32 ranks, u64 seed, u64 limit_ms)
 	for (rank = 0; rank < ranks; rank++) {
 		struct worker *w = &net.worker[rank];
 
-		assert_int_equal(w->s.data.in_flight + w->s.norms.in_flight, 0);
+		assert_int_equal(w->s.data.in_flight + w->s.control.in_flight, 0);
 		assert_int_equal(w->s.data.next, DATA_CHUNKS);
 		net.cuts += w->s.window.cuts;
 	}
@@ -639,7 +640,7 @@ static struct totals all_runs(const struct weather *weather, u64 limit_ms)
 	for (ranks = 1; ranks <= RANKS_MAX_HERE; ranks++) {
 		for (seed = 1; seed <= SEEDS; seed++) {
 			took = run(weather, ranks, seed, limit_ms);
-			sent = net.sent * 1000 / (ranks * (DATA_CHUNKS + weather->norm_chunks));
+			sent = net.sent * 1000 / (ranks * (DATA_CHUNKS + weather->control_chunks));
 			t.slowest = took > t.slowest ? took : t.slowest;
 			t.most_sent = sent > t.most_sent ? sent : t.most_sent;
 			t.cuts += net.cuts;
@@ -658,7 +659,7 @@ static struct totals all_runs(const struct weather *weather, u64 limit_ms)
 /* A packet a microsecond and a round trip: nothing waits, nothing is sent twice. */
 static void loss__0_nothing_is_sent_twice(void **state)
 {
-	struct weather fine = { .norm_chunks = NORM_CHUNKS };
+	struct weather fine = { .control_chunks = NORM_CHUNKS };
 	struct totals t = all_runs(&fine, 2);
 
 	(void)state;
@@ -669,7 +670,7 @@ static void loss__0_nothing_is_sent_twice(void **state)
 /* Cuts that a later answer shows to have been none are undone. */
 static void loss__0_in_disorder(void **state)
 {
-	struct weather w = { .duplicate = 20, .late = 20, .norm_chunks = NORM_CHUNKS };
+	struct weather w = { .duplicate = 20, .late = 20, .control_chunks = NORM_CHUNKS };
 	struct totals t = all_runs(&w, 4);
 
 	(void)state;
@@ -681,7 +682,7 @@ static void loss__0_with_late_workers(void **state)
 {
 	struct weather w = {
 		.late = 10, .duplicate = 10, .skew_ms = 30, .busy = 1, .busy_ms = 20,
-		.norm_chunks = NORM_CHUNKS,
+		.control_chunks = NORM_CHUNKS,
 	};
 	struct totals t = all_runs(&w, 150);
 
@@ -693,7 +694,11 @@ static void loss__0_with_late_workers(void **state)
 static void loss__1_percent(void **state)
 {
 	struct weather w = {
-		.loss = 10, .corrupt = 2, .duplicate = 10, .late = 10, .norm_chunks = NORM_CHUNKS,
+		.loss = 10,
+		.corrupt = 2,
+		.duplicate = 10,
+		.late = 10,
+		.control_chunks = NORM_CHUNKS,
 	};
 	struct totals t = all_runs(&w, 60);
 
@@ -705,7 +710,11 @@ static void loss__1_percent(void **state)
 static void loss__5_percent(void **state)
 {
 	struct weather w = {
-		.loss = 50, .corrupt = 5, .duplicate = 20, .late = 20, .norm_chunks = NORM_CHUNKS,
+		.loss = 50,
+		.corrupt = 5,
+		.duplicate = 20,
+		.late = 20,
+		.control_chunks = NORM_CHUNKS,
 	};
 	struct totals t = all_runs(&w, 150);
 
@@ -717,7 +726,7 @@ static void loss__20_percent(void **state)
 {
 	struct weather w = {
 		.loss = 200, .corrupt = 10, .duplicate = 50, .late = 50,
-		.norm_chunks = NORM_CHUNKS,
+		.control_chunks = NORM_CHUNKS,
 	};
 	struct totals t = all_runs(&w, 1200);
 
@@ -729,7 +738,7 @@ static void loss__20_percent_with_late_workers(void **state)
 {
 	struct weather w = {
 		.loss = 200, .corrupt = 5, .duplicate = 20, .late = 20, .skew_ms = 30, .busy = 1,
-		.busy_ms = 20, .norm_chunks = NORM_CHUNKS,
+		.busy_ms = 20, .control_chunks = NORM_CHUNKS,
 	};
 	struct totals t = all_runs(&w, 1200);
 

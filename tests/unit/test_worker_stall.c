@@ -76,12 +76,12 @@ static void missing__the_oldest_is_found_after_a_wrap(void **state)
 	u32 i;
 
 	for (i = 0; i < NORM_SLOTS; i++)
-		f[i] = launch_one(w, &w->s.norms, 5);
+		f[i] = launch_one(w, &w->s.control, 5);
 	for (i = 0; i < 3; i++)
-		thc_flight_land(&w->s, &w->s.norms, f[i], w->now);
+		thc_flight_land(&w->s, &w->s.control, f[i], w->now);
 	for (i = NORM_SLOTS; i < NORM_SLOTS + 3; i++)
-		f[i] = launch_one(w, &w->s.norms, 5);
-	assert_ptr_equal(thc_stream_oldest(&w->s.norms), f[3]);
+		f[i] = launch_one(w, &w->s.control, 5);
+	assert_ptr_equal(thc_stream_oldest(&w->s.control), f[3]);
 	wait_for(w, f[3], 0x7, 0);
 	wait_for(w, f[NORM_SLOTS], 0x1, 0);
 	assert_int_equal(missing(w, 5), 0x8);
@@ -92,7 +92,7 @@ static void missing__later_rounds_do_not_count(void **state)
 {
 	struct worker *w = *state;
 	struct thc_flight *data = launch_one(w, &w->s.data, UINT32_MAX);
-	struct thc_flight *norm = launch_one(w, &w->s.norms, 0);
+	struct thc_flight *norm = launch_one(w, &w->s.control, 0);
 
 	wait_for(w, norm, 0x1, THC_F_LEFT);
 	wait_for(w, data, 0xd, 0);
@@ -105,7 +105,7 @@ static void missing__norms_and_data_of_a_round_add_up(void **state)
 	struct worker *w = *state;
 
 	wait_for(w, launch_one(w, &w->s.data, 5), 0x7, THC_F_LEFT);
-	wait_for(w, launch_one(w, &w->s.norms, 5), 0xe, 0);
+	wait_for(w, launch_one(w, &w->s.control, 5), 0xe, 0);
 	assert_int_equal(missing(w, 5), 0x9 | LEFT);
 }
 
@@ -140,7 +140,7 @@ static void differs__in_norms_and_data_of_the_oldest_round(void **state)
 
 	w->s.rank = 0;
 	wait_for(w, launch_one(w, &w->s.data, 5), 0x2, THC_F_DIFFERS);
-	wait_for(w, launch_one(w, &w->s.norms, 6), 0x8, THC_F_DIFFERS);
+	wait_for(w, launch_one(w, &w->s.control, 6), 0x8, THC_F_DIFFERS);
 	assert_int_equal(thc_sender_differing(&w->s, 5), 0x2);
 	assert_int_equal(thc_sender_differing(&w->s, 6), 0xa);
 }
@@ -181,7 +181,7 @@ static void stall__after_the_timeout(void **state)
 {
 	struct worker *w = *state;
 
-	launch_one(w, &w->s.norms, 5);
+	launch_one(w, &w->s.control, 5);
 	assert_int_equal(stall(w, TIMEOUT, 0), THC_STALL_NONE);
 	assert_int_equal(stall(w, TIMEOUT + 1, 0), THC_STALL_LATE);
 	w->s.progress_at++;
@@ -226,7 +226,7 @@ static void stall__says_why(void **state)
 {
 	struct worker *w = *state;
 	struct thc_flight *data = launch_one(w, &w->s.data, 5);
-	struct thc_flight *norm = launch_one(w, &w->s.norms, 5);
+	struct thc_flight *norm = launch_one(w, &w->s.control, 5);
 	struct thc_failure f;
 
 	assert_int_equal(failure(w, TIMEOUT, 1).reason, THC_FAILED_NOT);
@@ -271,7 +271,7 @@ static void stall__a_complaint_before_the_question_does_not_count(void **state)
 	assert_int_equal(stall(w, second, 0), THC_STALL_NONE);
 	/* one that comes when something is in flight is not taken back by what follows */
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
-	launch_one(w, &w->s.norms, 5);
+	launch_one(w, &w->s.control, 5);
 	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
 }
 
@@ -291,7 +291,7 @@ static void header__request_is_as_the_wire_says(void **state)
 	w->s.job = 0x0102;
 	w->s.rank = 3;
 	w->s.epoch = 0x0a0b0c0d;
-	thc_sender_request(&w->s, &w->s.norms, &p.h, THC_OP_MAX, 32, 0x01020304,
+	thc_sender_request(&w->s, &w->s.control, &p.h, THC_OP_MAX, 32, 0x01020304,
 			   3 * NORM_SLOTS + 5);
 	assert_int_equal(p.h.version, THC_VERSION);
 	assert_int_equal(p.h.op, THC_OP_MAX);

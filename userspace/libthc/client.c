@@ -133,7 +133,7 @@ static void tear_down(struct thc_client *c)
 	free(c->flights);
 	c->flights = NULL;
 	thc_stream_init(&c->sender.data, NULL, 0, 0);
-	thc_stream_init(&c->sender.norms, NULL, 0, 0);
+	thc_stream_init(&c->sender.control, NULL, 0, 0);
 	c->scheme->close(c);
 }
 

@@ -118,7 +118,7 @@ static inline size_t thc_scratch_bytes(const struct thc_client *c)
 /* Bytes of client.flights. */
 static inline size_t thc_flights_bytes(const struct thc_client *c)
 {
-	return (c->sender.data.slots + c->sender.norms.slots) * sizeof(*c->flights);
+	return (c->sender.data.slots + c->sender.control.slots) * sizeof(*c->flights);
 }
 
 /* Called with the lock held, or while there is no thread. */

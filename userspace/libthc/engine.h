@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Requests worked on at a time: one in its data, the next in its norms. */
+/* Requests worked on at a time: one in its data stream, the next in its control stream. */
 #define THC_ACTIVE_MAX		2
 
 struct thc_client;

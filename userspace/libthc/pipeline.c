@@ -34,7 +34,7 @@ void thc_pipeline_ready(struct thc_phase *p, uint32_t index)
 	/* thc.ko writes headers of its own */
 	if (!r->client->flights)
 		return;
-	thc_sender_request(s, p->control ? &s->norms : &s->data, h, p->op, p->width,
+	thc_sender_request(s, p->control ? &s->control : &s->data, h, p->op, p->width,
 			   (uint32_t)r->round, p->first + index);
 	thc_seal(h, h + 1, (int)(p->payload / 8));
 }
@@ -76,7 +76,7 @@ void thc_pipeline_advance(struct thc_client *c)
 		}
 	}
 	thc_pipeline_phases(active, n, all);
-	thc_phases_number(all, n, true, &c->sender.norms.reserved);
+	thc_phases_number(all, n, true, &c->sender.control.reserved);
 	thc_phases_number(all, n, false, &c->sender.data.reserved);
 	for (i = 0; i < n; i++) {
 		struct thc_request *r = active[i];

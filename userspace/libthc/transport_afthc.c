@@ -28,8 +28,8 @@
 #define MESSAGE_SHARE	8
 /* Lanes and contributors of a chunk. */
 #define CHUNK_ROOM	(THC_LANE_BYTES + sizeof(uint16_t))
-/* Until the first look for norms while there is something to compute, at least;
- * twice as long after each that was in vain.
+/* Until the first look for a control message while there is something to compute, at
+ * least; twice as long after each that was in vain.
  */
 #define LOOK_NS		(2 * THC_NS_PER_MS)
 /* Between two tries to send while the host has no memory for a message. */
@@ -40,24 +40,24 @@
  * @blocked: the socket has no room for more messages
  * @starved_at: its host has had no memory for one since then, 0: it has
  * @retry_at: time of the next try while it has none
- * @norms_at: time the last norms were sent
- * @norms_ns: what agreements and norms took the last time
+ * @asked_at: time the last control message was sent
+ * @took_ns: what the last agreement took, and the last other control message
  * @looked_at: time of the last look for them
  * @look_ns: until the next one
  * @messages: in flight
- * @norm_messages: of them
+ * @control_messages: of them
  */
 struct thc_afthc {
 	int		socket;
 	bool		blocked;
 	uint64_t	starved_at;
 	uint64_t	retry_at;
-	uint64_t	norms_at;
-	uint64_t	norms_ns[2];
+	uint64_t	asked_at;
+	uint64_t	took_ns[2];
 	uint64_t	looked_at;
 	uint64_t	look_ns;
 	unsigned int	messages;
-	unsigned int	norm_messages;
+	unsigned int	control_messages;
 };
 
 /* thc_send.tag: which part of which request a message is: round, phase, first chunk. */
@@ -227,10 +227,10 @@ static int join_job(struct thc_client *c)
 	c->afthc->blocked = false;
 	c->afthc->starved_at = 0;
 	c->afthc->messages = 0;
-	c->afthc->norm_messages = 0;
+	c->afthc->control_messages = 0;
 	c->readable = false;
-	c->afthc->norms_ns[0] = 0;
-	c->afthc->norms_ns[1] = 0;
+	c->afthc->took_ns[0] = 0;
+	c->afthc->took_ns[1] = 0;
 	return 0;
 }
 
@@ -240,28 +240,28 @@ static void leave_job(struct thc_client *c)
 	(void)c;
 }
 
-/* --- looking for norms ---------------------------------------------------- */
+/* --- looking for control messages ----------------------------------------- */
 
-/* A call in vain costs as much as one that brings a message. Only norms are
- * waited for while there is something else to compute; they are looked for when
- * they came the last time, or twice as late.
+/* A call in vain costs as much as one that brings a message. While there is something to
+ * compute, only control messages are waited for: the first look comes when the last one of
+ * its kind had come, later looks after twice the time each.
  */
-static void expect_norms(struct thc_client *c, uint64_t tag)
+static void expect_control(struct thc_client *c, uint64_t tag)
 {
-	uint64_t took = c->afthc->norms_ns[phase_of(tag) != THC_AGREEMENT];
+	uint64_t took = c->afthc->took_ns[phase_of(tag) != THC_AGREEMENT];
 
-	c->afthc->norm_messages++;
-	c->afthc->norms_at = thc_now();
-	c->afthc->looked_at = c->afthc->norms_at;
+	c->afthc->control_messages++;
+	c->afthc->asked_at = thc_now();
+	c->afthc->looked_at = c->afthc->asked_at;
 	c->afthc->look_ns = took > LOOK_NS ? took : LOOK_NS;
 }
 
 /* A little less than it took: a look finds what came a while ago. */
-static void norms_came(struct thc_client *c, uint64_t tag)
+static void control_came(struct thc_client *c, uint64_t tag)
 {
-	c->afthc->norm_messages--;
-	c->afthc->norms_ns[phase_of(tag) != THC_AGREEMENT] =
-		(thc_now() - c->afthc->norms_at) / 8 * 7;
+	c->afthc->control_messages--;
+	c->afthc->took_ns[phase_of(tag) != THC_AGREEMENT] =
+		(thc_now() - c->afthc->asked_at) / 8 * 7;
 }
 
 /* --- out ------------------------------------------------------------------ */
@@ -303,7 +303,7 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 		c->afthc->messages++;
 		c->afthc->starved_at = 0;
 		if (send->op == THC_OP_MAX)
-			expect_norms(c, send->tag);
+			expect_control(c, send->tag);
 		return 1;
 	}
 	c->afthc->blocked = errno == EAGAIN;
@@ -465,7 +465,7 @@ static int receive_message(struct thc_client *c)
 	}
 	memcpy(&received, CMSG_DATA(cm), sizeof(received));
 	if (received.op == THC_OP_MAX)
-		norms_came(c, received.tag);
+		control_came(c, received.tag);
 	take_message(c, &received);
 	return 1;
 }
@@ -478,7 +478,7 @@ static bool receive_some(struct thc_client *c)
 	if (!c->afthc->messages)
 		return false;
 	if (!c->readable &&
-	    (!c->afthc->norm_messages || now - c->afthc->looked_at < c->afthc->look_ns))
+	    (!c->afthc->control_messages || now - c->afthc->looked_at < c->afthc->look_ns))
 		return false;
 	c->readable = false;
 	got = receive_message(c);
@@ -515,11 +515,11 @@ static size_t room_for(size_t bytes)
 static void forget(struct thc_client *c)
 {
 	c->afthc->messages = 0;
-	c->afthc->norm_messages = 0;
+	c->afthc->control_messages = 0;
 	c->afthc->starved_at = 0;
 }
 
-/* Not what the sums lack: the socket's count has norms in it, too. */
+/* Not what the sums lack: the socket's count has control chunks in it, too. */
 static void add_stats(const struct thc_client *c, struct thc_client_stats *stats)
 {
 	struct thc_socket_stats s;

@@ -40,8 +40,8 @@ THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
-	struct thc_phase *p =
-		thc_phases_find(host->all, host->count_all, st == &host->c->sender.norms, st->next);
+	struct thc_phase *p = thc_phases_find(host->all, host->count_all,
+					      st == &host->c->sender.control, st->next);
 	uint32_t index = p ? (uint32_t)(st->next - p->first) : 0;
 
 	if (!p || index >= p->ready)
@@ -193,15 +193,15 @@ static void check_progress(struct thc_host *host)
 
 static bool send_more(struct thc_client *c, uint64_t *due)
 {
-	struct thc_stream *norms = &c->sender.norms, *data = &c->sender.data;
+	struct thc_stream *control = &c->sender.control, *data = &c->sender.data;
 	struct thc_request *active[THC_ACTIVE_MAX];
 	struct thc_host host = { .c = c };
 	bool busy;
 
 	host.count_all = thc_pipeline_phases(active, thc_engine_active(c, active), host.all);
-	busy = transmit(&host, norms);
+	busy = transmit(&host, control);
 	busy |= transmit(&host, data);
-	busy |= retransmit(&host, norms, due);
+	busy |= retransmit(&host, control, due);
 	busy |= retransmit(&host, data, due);
 	check_progress(&host);
 	return busy;
@@ -238,7 +238,7 @@ static size_t room_for(size_t bytes)
 
 static void forget(struct thc_client *c)
 {
-	thc_stream_forget(&c->sender.norms);
+	thc_stream_forget(&c->sender.control);
 	thc_stream_forget(&c->sender.data);
 }
 

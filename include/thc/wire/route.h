@@ -27,14 +27,14 @@ THC_INLINE struct thc_place thc_place(u32 base, u32 slots, u64 sequence)
 }
 
 /* The chunk, modulo 2^32, that @r is for in a job of @slots slots. The data stream has the first
- * @data_slots of them, the norms' stream the others.
+ * @data_slots of them, the control stream the others.
  */
 THC_INLINE u32 thc_place_chunk(struct thc_place r, u32 data_slots, u32 slots)
 {
-	u32 norm_slots = slots - data_slots;
+	u32 control_slots = slots - data_slots;
 
 	return r.slot < data_slots ? r.generation * data_slots + r.slot :
-				     r.generation * norm_slots + r.slot - data_slots;
+				     r.generation * control_slots + r.slot - data_slots;
 }
 
 /* The UDP port slot @slot is reached on. */

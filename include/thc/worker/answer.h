@@ -42,7 +42,7 @@ THC_INLINE int thc_sender_sent_from(const struct thc_sender *s, const struct thc
 	u32 slot = thc_be16(h->slot);
 
 	return port == s->port ||
-	       (slot < s->data.slots + s->norms.slots && port == thc_sender_port(s, slot));
+	       (slot < s->data.slots + s->control.slots && port == thc_sender_port(s, slot));
 }
 
 /* Are @count ranks of the job in @h's sum, those that its bitmap names? */
@@ -78,7 +78,7 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 					u16 port, struct thc_stream **stream,
 					struct thc_flight **flight)
 {
-	struct thc_stream *st = &s->norms;
+	struct thc_stream *st = &s->control;
 	struct thc_flight *f;
 	u32 slot;
 
@@ -142,7 +142,7 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 		return THC_DROP_OP;
 	if (bytes != sizeof(*h) + (h->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0))
 		return THC_DROP_LENGTH;
-	if (thc_be16(h->slot) >= s->data.slots + s->norms.slots)
+	if (thc_be16(h->slot) >= s->data.slots + s->control.slots)
 		return THC_DROP_SLOT;
 	return THC_DROP_UNEXPECTED;
 }

@@ -198,7 +198,7 @@ THC_INLINE void thc_joining_end(const struct thc_joining *j, struct thc_sender *
 	u32 data = thc_be16(w->data_slots);
 
 	thc_stream_init(&s->data, flight, 0, data);
-	thc_stream_init(&s->norms, flight + data, data, thc_be16(w->norm_slots));
+	thc_stream_init(&s->control, flight + data, data, thc_be16(w->norm_slots));
 	thc_sender_init(s, window);
 	s->epoch = j->joined.epoch;
 	s->all = thc_ranks_mask(thc_be16(w->ranks));

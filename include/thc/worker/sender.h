@@ -17,8 +17,8 @@
 
 /**
  * struct thc_sender - one worker of one aggregator
- * @data: chunks of gradients
- * @norms: chunks of norms, agreements among them
+ * @data: the data stream: chunks that are added
+ * @control: the control stream: what ranks agree on, by MAX and OR; WELCOME gives it norm_slots
  * @window: of both
  * @order: packets sent so far
  * @progress_at: time of the last answer, or of the first packet after a pause
@@ -39,7 +39,7 @@
  */
 struct thc_sender {
 	struct thc_stream	data;
-	struct thc_stream	norms;
+	struct thc_stream	control;
 	struct thc_window	window;
 	u64			order;
 	u64			progress_at;
@@ -112,7 +112,7 @@ THC_INLINE void thc_flight_sent(struct thc_sender *s, struct thc_flight *f, u64 
 /* Packets are in flight that had no answer yet. */
 THC_INLINE int thc_sender_busy(const struct thc_sender *s)
 {
-	return s->data.in_flight || s->norms.in_flight;
+	return s->data.in_flight || s->control.in_flight;
 }
 
 /* The network says, by @error, an errno, that packets do not arrive. */

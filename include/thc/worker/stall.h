@@ -20,8 +20,8 @@ enum thc_stall {
 	THC_STALL_LATE,		/* none came for the timeout */
 };
 
-/* The oldest chunks in flight, of norms and of data, that belong to @round or to an
- * earlier one: later ones do not count, since their norms may rightly wait for
+/* The oldest chunks in flight, of control and of data, that belong to @round or to an
+ * earlier one: later ones do not count, since what they agree on may rightly wait for
  * ranks that are busy with this one's data.
  */
 THC_INLINE void thc_sender_oldest(const struct thc_sender *s, u32 round,
@@ -29,7 +29,7 @@ THC_INLINE void thc_sender_oldest(const struct thc_sender *s, u32 round,
 {
 	int i;
 
-	f[0] = thc_stream_oldest(&s->norms);
+	f[0] = thc_stream_oldest(&s->control);
 	f[1] = thc_stream_oldest(&s->data);
 	for (i = 0; i < 2; i++)
 		if (f[i] && (s32)(thc_be32(f[i]->packet->round) - round) > 0)

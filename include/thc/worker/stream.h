@@ -69,8 +69,8 @@ struct thc_ready {
  * @next: sequence number to be sent next
  * @oldest: sequence number of the oldest in flight, @next if none is
  * @reserved: sequence numbers given out so far
- * @order_answered: newest first transmission answered. By stream, since a norm
- *	chunk may rightly wait for ranks that are still busy with data
+ * @order_answered: newest first transmission answered. By stream, since a
+ *	control chunk may rightly wait for ranks that are still busy with data
  * @slot_base: first slot
  * @slots: how many
  * @in_flight: slots taken

@@ -30,7 +30,7 @@ THC_INLINE u32 thc_worker_window(const struct thc_sender *s, const struct thc_st
 {
 	u32 window = thc_window_size(&s->window);
 
-	return st == &s->norms && window < THC_CONTROL_WINDOW ? THC_CONTROL_WINDOW : window;
+	return st == &s->control && window < THC_CONTROL_WINDOW ? THC_CONTROL_WINDOW : window;
 }
 
 /* Sends what window and slots allow. */

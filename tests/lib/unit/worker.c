@@ -9,7 +9,7 @@ int setup(void **state)
 	if (!w)
 		return -1;
 	thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
-	thc_stream_init(&w->s.norms, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+	thc_stream_init(&w->s.control, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
 	thc_sender_init(&w->s, DATA_SLOTS);
 	w->s.cookie = COOKIE;
 	w->s.epoch = EPOCH;
@@ -24,15 +24,15 @@ int setup(void **state)
 
 struct thc_flight *launch_in(struct worker *w, struct thc_stream *st, u32 round)
 {
-	int norms = st == &w->s.norms;
+	int control = st == &w->s.control;
 	struct thc_hdr *h = &w->request[st->slot_base + st->next % st->slots];
-	struct thc_ready ready = { w, h, (u32)st->next + 100, norms ? LANES_BYTES : DATA_BYTES };
+	struct thc_ready ready = { w, h, (u32)st->next + 100, control ? LANES_BYTES : DATA_BYTES };
 	struct thc_flight *f;
 
 	memset(h, 0, sizeof(*h));
 	h->version = THC_VERSION;
-	h->op = norms ? THC_OP_MAX : THC_OP_LUT_ADD;
-	h->width = norms ? 32 : 4;
+	h->op = control ? THC_OP_MAX : THC_OP_LUT_ADD;
+	h->width = control ? 32 : 4;
 	h->cookie = thc_be64(COOKIE);
 	h->job = thc_be16(JOB);
 	h->epoch = thc_be32(w->s.epoch);
@@ -66,8 +66,8 @@ struct packet result(struct worker *w, const struct thc_stream *st, u64 sequence
 {
 	struct packet p = { .h = {
 				    .version = THC_VERSION,
-				    .op = st == &w->s.norms ? THC_OP_MAX : THC_OP_LUT_ADD,
-				    .width = st == &w->s.norms ? 32 : SUM_WIDTH,
+				    .op = st == &w->s.control ? THC_OP_MAX : THC_OP_LUT_ADD,
+				    .width = st == &w->s.control ? 32 : SUM_WIDTH,
 				    .flags = THC_F_ANSWER | flags,
 				    .cookie = thc_be64(COOKIE),
 				    .job = thc_be16(JOB),
