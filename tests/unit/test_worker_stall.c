@@ -162,9 +162,15 @@ static void differs__not_once_it_is_in(void **state)
 
 /* --- how long ------------------------------------------------------------- */
 
-static enum thc_stall stall(struct worker *w, u64 later, int left)
+static struct thc_failure failure(struct worker *w, u64 later, int needed)
 {
-	return thc_sender_stall(&w->s, left, TIMEOUT, w->now + later);
+	struct thc_failure f;
+	int stalled;
+
+	w->s.all = ALL;
+	stalled = thc_sender_stalled(&w->s, 5, needed, TIMEOUT, w->now + later, &f);
+	assert_int_equal(stalled, f.reason != THC_FAILED_NOT);
+	return f;
 }
 
 static void stall__who_waits_for_nothing_never_does(void **state)
@@ -172,7 +178,7 @@ static void stall__who_waits_for_nothing_never_does(void **state)
 	struct worker *w = *state;
 
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
-	assert_int_equal(stall(w, 1000 * TIMEOUT, 1), THC_STALL_NONE);
+	assert_int_equal(failure(w, 1000 * TIMEOUT, 1).reason, THC_FAILED_NOT);
 	/* and what the network said before is forgotten */
 	assert_int_equal(w->s.unreachable_at, 0);
 }
@@ -182,18 +188,18 @@ static void stall__after_the_timeout(void **state)
 	struct worker *w = *state;
 
 	launch_one(w, &w->s.control, 5);
-	assert_int_equal(stall(w, TIMEOUT, 0), THC_STALL_NONE);
-	assert_int_equal(stall(w, TIMEOUT + 1, 0), THC_STALL_LATE);
+	assert_int_equal(failure(w, TIMEOUT, 0).reason, THC_FAILED_NOT);
+	assert_int_equal(failure(w, TIMEOUT + 1, 0).reason, THC_FAILED_SILENT);
 	w->s.progress_at++;
-	assert_int_equal(stall(w, TIMEOUT + 1, 0), THC_STALL_NONE);
+	assert_int_equal(failure(w, TIMEOUT + 1, 0).reason, THC_FAILED_NOT);
 }
 
 static void stall__a_rank_that_left_is_not_waited_for(void **state)
 {
 	struct worker *w = *state;
 
-	launch_one(w, &w->s.data, 5);
-	assert_int_equal(stall(w, 0, 1), THC_STALL_LEFT);
+	wait_for(w, launch_one(w, &w->s.data, 5), 0x7, THC_F_LEFT);
+	assert_int_equal(failure(w, 0, 1).reason, THC_FAILED_LEFT);
 }
 
 static void stall__the_network_has_a_second(void **state)
@@ -205,20 +211,8 @@ static void stall__the_network_has_a_second(void **state)
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
 	/* the first complaint counts */
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now + second / 2);
-	assert_int_equal(stall(w, second, 0), THC_STALL_NONE);
-	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
-}
-
-static struct thc_failure failure(struct worker *w, u64 later, int needed)
-{
-	struct thc_failure f = { .reason = THC_FAILED_NOT };
-
-	int stalled;
-
-	w->s.all = ALL;
-	stalled = thc_sender_stalled(&w->s, 5, needed, TIMEOUT, w->now + later, &f);
-	assert_int_equal(stalled, f.reason != THC_FAILED_NOT);
-	return f;
+	assert_int_equal(failure(w, second, 0).reason, THC_FAILED_NOT);
+	assert_int_equal(failure(w, second + 1, 0).reason, THC_FAILED_UNREACHABLE);
 }
 
 /* In the order of what a worker knows. */
@@ -268,11 +262,11 @@ static void stall__a_complaint_before_the_question_does_not_count(void **state)
 	w->now += 10 * second;
 	w->s.progress_at = w->now;
 	launch_one(w, &w->s.data, 5);
-	assert_int_equal(stall(w, second, 0), THC_STALL_NONE);
+	assert_int_equal(failure(w, second, 0).reason, THC_FAILED_NOT);
 	/* one that comes when something is in flight is not taken back by what follows */
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
 	launch_one(w, &w->s.control, 5);
-	assert_int_equal(stall(w, second + 1, 0), THC_STALL_UNREACHABLE);
+	assert_int_equal(failure(w, second + 1, 0).reason, THC_FAILED_UNREACHABLE);
 }
 
 /* --- headers -------------------------------------------------------------- */

@@ -12,14 +12,6 @@
 /* The network may say for so long that the aggregator cannot be reached. */
 #define THC_UNREACHABLE_MS	1000
 
-/* Why a worker need not go on waiting for answers. */
-enum thc_stall {
-	THC_STALL_NONE,		/* they may come yet */
-	THC_STALL_LEFT,		/* a rank that is needed has left */
-	THC_STALL_UNREACHABLE,	/* the network says that packets do not arrive */
-	THC_STALL_LATE,		/* none came for the timeout */
-};
-
 /* The oldest chunks in flight, of control and of data, that belong to @round or to an
  * earlier one: later ones do not count, since what they agree on may rightly wait for
  * ranks that are busy with this one's data.
@@ -76,29 +68,11 @@ THC_INLINE u64 thc_sender_missing(const struct thc_sender *s, u32 round, int *le
 }
 
 /**
- * thc_sender_stall() - can the worker go on waiting?
- * @left: a rank that is waited for has left
- * @timeout: without any answer, ns
- */
-THC_INLINE enum thc_stall thc_sender_stall(struct thc_sender *s, int left, u64 timeout, u64 now)
-{
-	if (!thc_sender_busy(s)) {
-		s->unreachable_at = 0;
-		return THC_STALL_NONE;
-	}
-	if (left)
-		return THC_STALL_LEFT;
-	if (s->unreachable_at && now - s->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS)
-		return THC_STALL_UNREACHABLE;
-	return now - s->progress_at > timeout ? THC_STALL_LATE : THC_STALL_NONE;
-}
-
-/**
- * thc_sender_stalled() - is there no point in waiting any longer?
+ * thc_sender_stalled() - is there no point in waiting for answers any longer?
  * @round: thc_sender_oldest()
  * @needed: a rank that has left is needed
- * @timeout: see thc_sender_stall()
- * @f: set if so: why
+ * @timeout: without any answer, ns
+ * @f: out: why; THC_FAILED_NOT: they may come yet
  */
 THC_INLINE int thc_sender_stalled(struct thc_sender *s, u32 round, int needed, u64 timeout, u64 now,
 				  struct thc_failure *f)
@@ -106,28 +80,29 @@ THC_INLINE int thc_sender_stalled(struct thc_sender *s, u32 round, int needed, u
 	u64 missing, differing;
 	int left;
 
-	missing = thc_sender_missing(s, round, &left);
-	switch (thc_sender_stall(s, left && needed, timeout, now)) {
-	case THC_STALL_NONE:
+	*f = (struct thc_failure){ .reason = THC_FAILED_NOT };
+	if (!thc_sender_busy(s)) {
+		s->unreachable_at = 0;
 		return 0;
-	case THC_STALL_LEFT:
-		*f = (struct thc_failure){ .error = EPIPE, .reason = THC_FAILED_LEFT };
+	}
+	missing = thc_sender_missing(s, round, &left);
+	if (left && needed) {
+		f->error = EPIPE;
+		f->reason = THC_FAILED_LEFT;
 		f->ranks = missing;
-		break;
-	case THC_STALL_UNREACHABLE:
-		*f = (struct thc_failure){ .error = s->unreachable };
+	} else if (s->unreachable_at &&
+		   now - s->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS) {
+		f->error = s->unreachable;
 		f->reason = THC_FAILED_UNREACHABLE;
-		break;
-	case THC_STALL_LATE:
+	} else if (now - s->progress_at > timeout) {
 		differing = thc_sender_differing(s, round);
-		*f = (struct thc_failure){ .error = ETIMEDOUT };
+		f->error = ETIMEDOUT;
 		f->reason = differing ? THC_FAILED_DIFFERS :
 			    missing   ? THC_FAILED_MISSING :
 					THC_FAILED_SILENT;
 		f->ranks = differing ? differing : missing;
-		break;
 	}
-	return 1;
+	return f->reason != THC_FAILED_NOT;
 }
 
 #endif /* THC_STALL_H */
