@@ -23,24 +23,24 @@ struct joining {
 	uint64_t		give_up_at;	/* ns */
 };
 
-static void send_control(struct thc_client *c, const struct thc_hdr *h, const void *payload,
-			 unsigned int bytes)
+/* JOIN or LEAVE. */
+struct control_packet {
+	struct thc_hdr	hdr;
+	struct thc_join	join;
+};
+
+/* Sends @p, of which @payload bytes follow the header. */
+static void send_control(struct thc_client *c, struct control_packet *p, size_t payload)
 {
-	struct {
-		struct thc_hdr	hdr;
-		uint8_t		payload[sizeof(struct thc_join)];
-	} packet = { .hdr = *h };
 	struct thc_outgoing out = {
-		.data = &packet,
-		.bytes = (uint16_t)(sizeof(packet.hdr) + bytes),
+		.data = p,
+		.bytes = (uint16_t)(sizeof(p->hdr) + payload),
 		.port = c->options.port,
 	};
 	uint64_t calls = 0;
 	int n;
 
-	if (bytes)
-		memcpy(packet.payload, payload, bytes);
-	thc_seal(&packet.hdr, packet.payload, (int)(bytes / 8));
+	thc_seal(&p->hdr, &p->join, (int)(payload / 8));
 	n = thc_link_send(&c->link, &out, 1, &calls);
 	if (n < 0)
 		thc_sender_unreachable(&c->sender, -n, thc_now());
@@ -126,13 +126,12 @@ static int receive_some(struct joining *joining)
 static int join_once(struct joining *joining)
 {
 	struct thc_client *c = joining->c;
-	struct thc_join payload;
+	struct control_packet p;
 	uint64_t until, now;
-	struct thc_hdr h;
 	int ready = 0;
 
-	thc_joining_request(&joining->j, &c->sender, &h, &payload, thc_now());
-	send_control(c, &h, &payload, sizeof(payload));
+	thc_joining_request(&joining->j, &c->sender, &p.hdr, &p.join, thc_now());
+	send_control(c, &p, sizeof(p.join));
 	until = joining->j.at < joining->give_up_at ? joining->j.at : joining->give_up_at;
 	while (!ready && (now = thc_now()) < until) {
 		wait_for_packets(c, (int)((until - now) / THC_NS_PER_MS) + 1);
@@ -211,10 +210,10 @@ int thc_udp_join(struct thc_client *c)
 
 void thc_udp_leave(struct thc_client *c)
 {
-	struct thc_hdr h;
+	struct control_packet p;
 	int i;
 
-	thc_sender_header(&c->sender, &h, THC_OP_LEAVE);
+	thc_sender_header(&c->sender, &p.hdr, THC_OP_LEAVE);
 	for (i = 0; i < THC_LEAVES; i++)
-		send_control(c, &h, NULL, 0);
+		send_control(c, &p, 0);
 }
