@@ -14,10 +14,10 @@
 #include "request.h"
 #include "scheme.h"
 
-unsigned int thc_pipeline_phases(struct thc_request *const *active, unsigned int n,
-				 struct thc_phases **all)
+unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all)
 {
-	unsigned int i;
+	struct thc_request *active[THC_ACTIVE_MAX];
+	unsigned int n = thc_engine_active(c, active), i;
 
 	for (i = 0; i < n && active[i]->stage != THC_STAGE_QUEUED; i++)
 		all[i] = &active[i]->phases;
@@ -74,8 +74,8 @@ void thc_pipeline_advance(struct thc_client *c)
 			thc_engine_break(c, -ENOMEM, "%s", active[i]->sentence);
 			return;
 		}
+		all[i] = &active[i]->phases;
 	}
-	thc_pipeline_phases(active, n, all);
 	thc_phases_number(all, n, true, &c->sender.control.reserved);
 	thc_phases_number(all, n, false, &c->sender.data.reserved);
 	for (i = 0; i < n; i++) {

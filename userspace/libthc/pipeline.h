@@ -21,9 +21,8 @@ bool thc_pipeline_compute(struct thc_client *c);
 void thc_pipeline_claim(struct thc_request *r, int status);
 /* Chunk @index of @p can go out: its payload is in its packet, which is next in order. */
 void thc_pipeline_ready(struct thc_phase *p, uint32_t index);
-/* The phases of @n active requests that have any: how many requests. */
-unsigned int thc_pipeline_phases(struct thc_request *const *active, unsigned int n,
-				 struct thc_phases **all);
+/* The phases of the active requests that have begun, at most THC_ACTIVE_MAX: how many. */
+unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all);
 /* See thc_scheme.answer; the request may be gone afterwards. */
 void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 			 const uint16_t *counts, const uint8_t *lanes);

@@ -378,9 +378,8 @@ static int send_stream(struct thc_client *c, struct thc_phases *const *all, unsi
 /* True: there was a change. */
 static bool hand_over(struct thc_client *c)
 {
-	struct thc_request *active[THC_ACTIVE_MAX];
 	struct thc_phases *all[THC_ACTIVE_MAX];
-	unsigned int n = thc_pipeline_phases(active, thc_engine_active(c, active), all);
+	unsigned int n = thc_pipeline_phases(c, all);
 	bool changed = false;
 
 	if (send_stream(c, all, n, true, &changed) < 0)
@@ -409,12 +408,12 @@ static bool send_more(struct thc_client *c, uint64_t *due)
 
 static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
 {
-	struct thc_request *active[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), i;
+	struct thc_phases *all[THC_ACTIVE_MAX];
+	unsigned int n = thc_pipeline_phases(c, all), i;
 
 	for (i = 0; i < n; i++)
-		if (active[i]->stage != THC_STAGE_QUEUED && (uint32_t)active[i]->round == tag >> 32)
-			return active[i];
+		if ((uint32_t)all[i]->phase[THC_AGREEMENT].request->round == tag >> 32)
+			return all[i]->phase[THC_AGREEMENT].request;
 	return NULL;
 }
 

@@ -194,11 +194,10 @@ static void check_progress(struct thc_host *host)
 static bool send_more(struct thc_client *c, uint64_t *due)
 {
 	struct thc_stream *control = &c->sender.control, *data = &c->sender.data;
-	struct thc_request *active[THC_ACTIVE_MAX];
 	struct thc_host host = { .c = c };
 	bool busy;
 
-	host.count_all = thc_pipeline_phases(active, thc_engine_active(c, active), host.all);
+	host.count_all = thc_pipeline_phases(c, host.all);
 	busy = transmit(&host, control);
 	busy |= transmit(&host, data);
 	busy |= retransmit(&host, control, due);
