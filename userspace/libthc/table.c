@@ -204,19 +204,17 @@ int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
 {
 	int ret = table_start(bits, granularity, p, out);
 	struct grid *grid;
-	unsigned int z;
 
 	if (ret)
 		return ret;
-	if (!values || values[0] || values[out->levels - 1] != granularity)
+	if (!values)
 		return -EINVAL;
-	for (z = 0; z + 1 < out->levels; z++)
-		if (values[z] >= values[z + 1])
-			return -EINVAL;
+	memcpy(out->value, values, out->levels * sizeof(*values));
+	if (!thc_table_valid(out))
+		return -EINVAL;
 	grid = malloc(((size_t)granularity + 1) * sizeof(*grid));
 	if (!grid)
 		return -ENOMEM;
-	memcpy(out->value, values, out->levels * sizeof(*values));
 	grid_fill(grid, granularity, out->t);
 	table_price(grid, out);
 	free(grid);
