@@ -115,12 +115,12 @@ void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind);
 u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence);
 
 /* A call with more chunks than this lets others have the CPU in between. */
-#define THC_BREATH_CHUNKS	256
+#define THC_RESCHED_CHUNKS	256
 
 /* In a loop over chunks, at @index of them. Without spinlocks. */
-static inline void thc_breathe(u32 index)
+static inline void thc_message_resched(u32 index)
 {
-	if (index % THC_BREATH_CHUNKS == THC_BREATH_CHUNKS - 1)
+	if (index % THC_RESCHED_CHUNKS == THC_RESCHED_CHUNKS - 1)
 		cond_resched();
 }
 

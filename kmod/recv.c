@@ -57,7 +57,7 @@ static void blank_missing(struct thc_message *m)
 	for (i = 0; i < m->chunks; i++) {
 		if (!(m->counts[i] & ~THC_COUNT_EXCLUDED))
 			memset(m->lanes + (size_t)i * THC_LANE_BYTES, 0, THC_LANE_BYTES);
-		thc_breathe(i);
+		thc_message_resched(i);
 	}
 }
 
@@ -66,7 +66,7 @@ static int copy_lanes(const struct thc_message *m, size_t bytes, struct iov_iter
 	size_t done, part;
 
 	for (done = 0; done < bytes; done += part) {
-		part = min_t(size_t, bytes - done, THC_BREATH_CHUNKS * THC_LANE_BYTES);
+		part = min_t(size_t, bytes - done, THC_RESCHED_CHUNKS * THC_LANE_BYTES);
 		if (copy_to_iter(m->lanes + done, part, to) != part)
 			return -EFAULT;
 		cond_resched();

@@ -45,7 +45,7 @@ static int copy_payload(struct thc_message *m, u32 shards, struct msghdr *msg)
 			iov_iter_advance(&msg->msg_iter, gap);
 		if (!copy_from_iter_full(packet + sizeof(struct thc_hdr), payload, &msg->msg_iter))
 			return -EFAULT;
-		thc_breathe(i);
+		thc_message_resched(i);
 	}
 	return 0;
 }

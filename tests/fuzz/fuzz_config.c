@@ -120,7 +120,7 @@ int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thc
 	abort();
 }
 
-bool thcd_xdp_is_robbed(const struct thcd *d)
+bool thcd_xdp_is_detached(const struct thcd *d)
 {
 	(void)d;
 	abort();

@@ -102,7 +102,7 @@ static struct thc_lanes world_lanes[SLOTS];
 static struct thc_pairs world_pairs[THC_JOBS_MAX];
 static struct thcd d;
 static uint64_t now_ms = 1000;
-static bool robbed, flooded;
+static bool detached, flooded;
 static u64 heard_until;	/* ms: until then strangers are owed silence, see is_flood() */
 
 /* What left since the last look. */
@@ -147,10 +147,10 @@ int thcd_net_subnets(const struct thcd *daemon, struct thcd_prefixes *out, struc
 	abort();
 }
 
-bool thcd_xdp_is_robbed(const struct thcd *daemon)
+bool thcd_xdp_is_detached(const struct thcd *daemon)
 {
 	(void)daemon;
-	return robbed;
+	return detached;
 }
 
 void thcd_xdp_stats(const struct thcd *daemon, struct thc_stats *stats)
@@ -215,7 +215,7 @@ static struct job_model {
 	u32 epoch;
 	u32 ranks;
 	bool ready;
-	bool deaf;
+	bool fallback;
 	bool multicast;
 	u64 full_since;
 	struct rank_model rank[RANKS];
@@ -274,8 +274,8 @@ static void model_restart(struct job_model *m, u32 last, int job)
 {
 	u32 r;
 
-	if (m->deaf && run_is_over(m)) {
-		m->deaf = false;
+	if (m->fallback && run_is_over(m)) {
+		m->fallback = false;
 		m->multicast = plans[job].reply == THC_REPLY_MULTICAST;
 		reached[GROUP_AGAIN].times++;
 	}
@@ -297,7 +297,7 @@ static void model_settle(struct job_model *m, struct expected *x)
 		if (now_ms - m->full_since < THCD_HEARD_MS)
 			return;
 		m->multicast = false;
-		m->deaf = true;
+		m->fallback = true;
 		reached[GAVE_UP_GROUP].times++;
 	}
 	m->ready = true;
@@ -328,7 +328,7 @@ static void model_join(struct expected *x, const struct thc_hdr *h, const struct
 	u32 last = thc_be32(h->epoch);
 	struct rank_model *r;
 
-	if (d.xdp && robbed)
+	if (d.xdp && detached)
 		return refuse(x, THC_REFUSED_NO_XDP, NO_XDP);
 	if (h->rank >= m->ranks)
 		return refuse(x, THC_REFUSED_RANK, NO_RANK);
@@ -482,7 +482,7 @@ static void check_job(int i)
 	require(job->cookie == plans[i].cookie && job->all == thc_ranks_mask(m->ranks));
 	require(!memcmp(&record->plan, &plans[i], sizeof(plans[i])));
 	require((job->reply == THC_REPLY_MULTICAST) == m->multicast);
-	require(!record->ready == !m->ready && !record->deaf == !m->deaf);
+	require(!record->ready == !m->ready && !record->fallback == !m->fallback);
 	for (r = 0; r < m->ranks; r++) {
 		const struct thc_member *member = &job->member[r];
 
@@ -866,7 +866,7 @@ static void act(struct input *in)
 		if (action & 0x80)
 			act_ask(in);
 		else
-			robbed ^= (action & 0x70) == 0x70;
+			detached ^= (action & 0x70) == 0x70;
 		break;
 	case 14:
 	case 15:
@@ -896,7 +896,7 @@ static void reset(u8 how)
 	d.interface = "eth0";
 	d.software = !(how & 1);
 	d.xdp = how & 1 ? (void *)&d : NULL;
-	robbed = flooded = false;
+	detached = flooded = false;
 	heard_until = 0;
 	/* the beginning of a second in which no refusal was sent */
 	now_ms = (now_ms / 1000 + 2) * 1000;

@@ -16,7 +16,8 @@ STRUCTS = {"thc_table": abi.Table, "thc_client_options": abi.Options, "thc_clien
            "thc_client_stats": abi.Stats}
 CONSTANTS = {"THC_FP32": abi.FP32, "THC_FP16": abi.FP16, "THC_BF16": abi.BF16,
              "THC_CLIENT_ERROR_FEEDBACK": abi.CLIENT_ERROR_FEEDBACK,
-             "THC_TABLE_LEVELS_MAX": abi.TABLE_LEVELS_MAX}
+             "THC_TABLE_LEVELS_MAX": abi.TABLE_LEVELS_MAX, "THC_JOBS_MAX": abi.JOBS_MAX,
+             "THC_RANKS_MAX": abi.RANKS_MAX}
 
 
 class Abi(unittest.TestCase):
@@ -29,7 +30,8 @@ class Abi(unittest.TestCase):
                 lines.append(f'printf("{name}.{field} %zu\\n", offsetof(struct {name}, {field}));')
                 lines.append(f'printf("{name}.{field}# %zu\\n", '
                              f'sizeof(((struct {name} *)0)->{field}));')
-        program = ("#include <stdio.h>\n#include \"libthc.h\"\nint main(void)\n{\n" +
+        program = ("#include <stdio.h>\n#include \"libthc.h\"\n"
+                   "#include <thc/aggregator/job.h>\nint main(void)\n{\n" +
                    "\n".join(lines) + "\nreturn 0;\n}\n")
         with tempfile.TemporaryDirectory() as folder:
             source = os.path.join(folder, "abi.c")

@@ -96,7 +96,7 @@ static void join__the_last_one_makes_it_ready(void **state)
 	assert_int_equal(job->joined, 5);
 	out = join_as(1, 11, true);
 	assert_true(out.ready);
-	assert_false(out.refusal || out.restarted || out.deaf);
+	assert_false(out.refusal || out.restarted || out.fallback);
 	assert_int_equal(job->joined, 7);
 	assert_int_equal(job->epoch, epoch);
 	assert_int_equal(job->reply, THC_REPLY_MULTICAST);
@@ -118,13 +118,13 @@ static void join__heard_comes_later(void **state)
 	assert_int_equal(job->reply, THC_REPLY_MULTICAST);
 }
 
-static void join__a_deaf_rank_means_fanout(void **state)
+static void join__a_rank_without_the_group_means_fanout(void **state)
 {
 	struct thcd_joined out;
 
 	(void)state;
 	join_as(0, 10, true);
-	now += 5000; /* a late rank is no deaf one */
+	now += 5000; /* a late rank hears the group */
 	join_as(1, 11, true);
 	now += 5000;
 	assert_false(join_as(2, 12, false).ready);
@@ -132,7 +132,7 @@ static void join__a_deaf_rank_means_fanout(void **state)
 	assert_false(join_as(2, 12, false).ready);
 	now++;
 	out = join_as(0, 10, true);
-	assert_true(out.ready && out.deaf);
+	assert_true(out.ready && out.fallback);
 	assert_int_equal(job->reply, THC_REPLY_FANOUT);
 	/* a restart does not try again, a new run does */
 	assert_true(join_as(1, 77, false).restarted);
@@ -336,7 +336,7 @@ static void check_invariants(u32 before)
 
 static void walk__random(void **state)
 {
-	unsigned int step, readies = 0, restarts = 0, deaf = 0;
+	unsigned int step, readies = 0, restarts = 0, fallback = 0;
 	u64 nonce[N] = { 10, 11, 12 };
 
 	(void)state;
@@ -363,12 +363,12 @@ static void walk__random(void **state)
 			assert_int_equal(out.restarted, job->epoch != before);
 			readies += out.ready;
 			restarts += out.restarted;
-			deaf += out.deaf;
+			fallback += out.fallback;
 		}
 		}
 		check_invariants(before);
 	}
-	assert_true(readies > 100 && restarts > 100 && deaf > 10);
+	assert_true(readies > 100 && restarts > 100 && fallback > 10);
 }
 
 int main(void)
@@ -376,7 +376,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(join__the_last_one_makes_it_ready, setup),
 		cmocka_unit_test_setup(join__heard_comes_later, setup),
-		cmocka_unit_test_setup(join__a_deaf_rank_means_fanout, setup),
+		cmocka_unit_test_setup(join__a_rank_without_the_group_means_fanout, setup),
 		cmocka_unit_test_setup(restart__raises_the_epoch, setup),
 		cmocka_unit_test_setup(restart__the_epoch_never_is_zero, setup),
 		cmocka_unit_test_setup(restart__is_newer_than_what_a_rank_was_in, setup),

@@ -77,7 +77,7 @@ struct thcd_plan {
  * @heard: ranks that hear the group, this epoch
  * @full_since_ms: when the last rank joined this epoch (monotonic), 0: not yet
  * @ready: rounds of this epoch may run
- * @deaf: multicast was given up for fanout
+ * @fallback: multicast was given up for fanout
  */
 struct thcd_record {
 	u32			used;
@@ -88,7 +88,7 @@ struct thcd_record {
 	u64			heard;
 	u64			full_since_ms;
 	u8			ready;
-	u8			deaf;
+	u8			fallback;
 	u8			reserved2[6];
 };
 

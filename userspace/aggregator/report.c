@@ -191,7 +191,7 @@ static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_reco
 	cJSON_AddItemToObject(o, "left", ranks_of(job->left));
 	cJSON_AddStringToObject(o, "reply",
 				job->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
-	cJSON_AddBoolToObject(o, "multicast_given_up", r->deaf);
+	cJSON_AddBoolToObject(o, "multicast_given_up", r->fallback);
 	if (job->reply == THC_REPLY_MULTICAST) {
 		cJSON_AddStringToObject(o, "group", thc_addr_text(&job->group, text));
 		cJSON_AddNumberToObject(o, "group_port", thc_be16(job->group_port));

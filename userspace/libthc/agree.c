@@ -155,6 +155,6 @@ int thc_agree_check(struct thc_request *r, const void *lanes)
 		error = not_finite(r, v.bad);
 	else
 		return 0;
-	r->adrift = !claim_of(lanes, self).made && !v.others_end;
+	r->left_behind = !claim_of(lanes, self).made && !v.others_end;
 	return error;
 }

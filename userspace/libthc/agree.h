@@ -6,7 +6,7 @@
 #include "request.h"
 
 void thc_agree_claim(const struct thc_request *r, void *lanes);
-/* 0, or -EBADMSG / -EDOM with the request's sentence filled in, and `adrift` if
+/* 0, or -EBADMSG / -EDOM with the request's sentence filled in, and `left_behind` if
  * only this rank, left out by a deadline, knows of it.
  */
 int thc_agree_check(struct thc_request *r, const void *lanes);

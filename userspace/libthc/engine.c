@@ -87,7 +87,7 @@ void thc_engine_break(struct thc_client *c, int status, const char *format, ...)
 	}
 }
 
-void thc_engine_adrift(struct thc_client *c, const struct thc_request *r)
+void thc_engine_left_behind(struct thc_client *c, const struct thc_request *r)
 {
 	thc_engine_break(
 		c, r->status,

@@ -106,7 +106,7 @@ bool thc_pipeline_compute(struct thc_client *c)
 /* The caller takes NaN for a result, and all ranks that took part have seen it. */
 static bool may_be_nonfinite(const struct thc_request *r)
 {
-	return r->client->options.flags & THC_CLIENT_NONFINITE && !r->adrift;
+	return r->client->options.flags & THC_CLIENT_NONFINITE && !r->left_behind;
 }
 
 static void claims_came(struct thc_request *r, const uint8_t *lanes)
@@ -146,6 +146,6 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 		if (thc_phases_done(&r->phases))
 			r->stage = THC_STAGE_DONE;
 	}
-	if (r->adrift)
-		thc_engine_adrift(r->client, r);
+	if (r->left_behind)
+		thc_engine_left_behind(r->client, r);
 }

@@ -36,7 +36,7 @@ enum thc_stage {
  * @ended: 1: status and sentence are final
  * @claimed: what this rank brings is known: claim_status, enum thc_claim_status
  * @going: the scheme knows of the agreement
- * @adrift: it failed here, the others go on without us
+ * @left_behind: it failed here, the others go on without us
  * @bad: first value that is not finite
  * @claim: packet of the agreement
  * @counted: by thc_budget_begin()
@@ -54,7 +54,7 @@ struct thc_request {
 	sem_t			ended;
 	bool			claimed;
 	bool			going;
-	bool			adrift;
+	bool			left_behind;
 	int			status;
 	int			claim_status;
 	size_t			bad;

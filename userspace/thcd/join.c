@@ -29,8 +29,8 @@ static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms, struc
 			return;
 		/* nobody has sent data in this epoch yet: safe to change */
 		__atomic_store_n(&job->reply, THC_REPLY_FANOUT, __ATOMIC_RELEASE);
-		r->deaf = 1;
-		out->deaf = true;
+		r->fallback = 1;
+		out->fallback = true;
 	}
 	r->ready = 1;
 	out->ready = true;
@@ -45,8 +45,8 @@ static void restart(struct thc_job *job, struct thcd_record *r, u8 rank, u32 las
 	r->ready = 0;
 	r->heard = 0;
 	r->full_since_ms = 0;
-	if (run_over && r->deaf) {
-		r->deaf = 0;
+	if (run_over && r->fallback) {
+		r->fallback = 0;
 		__atomic_store_n(&job->reply, r->plan.reply, __ATOMIC_RELEASE);
 	}
 	thcd_job_restart(job, rank, last, path);

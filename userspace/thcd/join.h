@@ -18,14 +18,14 @@
  * @behind: the rank was in an epoch of an aggregator before this one that was
  *	not older than this one's: it was raised for that
  * @ready: rounds may start since this JOIN; tell all ranks
- * @deaf: the job gave up multicast with this JOIN
+ * @fallback: the job gave up multicast with this JOIN
  */
 struct thcd_joined {
 	enum thc_refusal	refusal;
 	bool			restarted;
 	bool			behind;
 	bool			ready;
-	bool			deaf;
+	bool			fallback;
 };
 
 /**

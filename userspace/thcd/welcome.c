@@ -130,7 +130,7 @@ static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct t
 			"job %u: rank %u was in a newer session of a thcd before this one (was the "
 			"clock set back?): session %u, all ranks have to rejoin",
 			job_id, rank, job->epoch);
-	if (j->deaf) {
+	if (j->fallback) {
 		u64 missing = job->all & ~d->record[job_id].heard;
 
 		thcd_say_limited(
@@ -189,7 +189,7 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	if (j->flags & ~thc_be32(THC_JOIN_F_HEARD))
 		return THC_DROP_FLAGS;
 	/* it would be told that all is well, and time out in its first round */
-	if (job && d->xdp && thcd_xdp_is_robbed(d)) {
+	if (job && d->xdp && thcd_xdp_is_detached(d)) {
 		refuse(d, h, nonce, THC_REFUSED_NO_XDP, path);
 		return THC_DROP_NONE;
 	}

@@ -66,7 +66,7 @@ struct thcd_xdp {
 	u64			fan;		/* bit k: fan[k] is filled */
 	u64			watch_ms;	/* next look at the hook */
 	u32			id;		/* of our program, 0: not asked yet */
-	bool			robbed;		/* our program is not there */
+	bool			detached;		/* our program is not there */
 	char			lanes_by[32];
 };
 
@@ -753,9 +753,9 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	d->xdp = NULL;
 }
 
-bool thcd_xdp_is_robbed(const struct thcd *d)
+bool thcd_xdp_is_detached(const struct thcd *d)
 {
-	return d->xdp->robbed;
+	return d->xdp->detached;
 }
 
 /* Somebody may take our program away: whoever attached ours can detach it. */
@@ -775,9 +775,9 @@ bool thcd_xdp_watch(struct thcd *d)
 			 d->interface);
 		return false;
 	}
-	if (ours < 0 || ours == !x->robbed)
+	if (ours < 0 || ours == !x->detached)
 		return true;
-	x->robbed = !ours;
+	x->detached = !ours;
 	if (ours)
 		thcd_say("the XDP program is back on %s", d->interface);
 	else

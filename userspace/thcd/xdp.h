@@ -49,7 +49,7 @@ int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e);
 #define THCD_WATCH_MS	1000
 bool thcd_xdp_watch(struct thcd *d);
 /* Is our program not on the interface? */
-bool thcd_xdp_is_robbed(const struct thcd *d);
+bool thcd_xdp_is_detached(const struct thcd *d);
 
 /* File descriptor that is readable when answers wait to be sent. */
 int thcd_xdp_fd(const struct thcd *d);

@@ -89,8 +89,9 @@ class ThcClient:
             flags=((abi.CLIENT_ERROR_FEEDBACK if error_feedback else 0) |
                    (abi.CLIENT_NONFINITE if nonfinite else 0)),
             aggregator=_text(aggregator), port=_number("port", port, 65535), bind=_text(bind),
-            interface=_text(interface), job=_number("job", job, 15),
-            rank=_number("rank", rank, 63), cookie=_number("cookie", cookie, 2**64 - 1, 1),
+            interface=_text(interface), job=_number("job", job, abi.JOBS_MAX - 1),
+            rank=_number("rank", rank, abi.RANKS_MAX - 1),
+            cookie=_number("cookie", cookie, 2**64 - 1, 1),
             timeout_ms=_milliseconds("timeout", timeout),
             join_timeout_ms=_milliseconds("join_timeout", join_timeout),
             window=_number("window", window, 2**32 - 1))
