@@ -9,8 +9,8 @@
 
 #include "message.h"
 
-/* Grace period before a rank's LEAVE breaks the socket: the caller may still be about to send data
- * of a round that the rank has finished.
+/* A rank's LEAVE breaks the socket no sooner than this long after the caller last sent or received:
+ * the caller may still be about to send data of a round that the rank has finished.
  */
 #define THC_LEFT_GRACE_MS	200
 

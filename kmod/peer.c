@@ -279,7 +279,7 @@ static int find_way(struct thc_peer *p)
 		return error;
 	if (to->inet == AF_INET)
 		p->local.in = r.in;
-	else if (ipv6_addr_any(&p->local.in6))
+	else if (IS_ENABLED(CONFIG_IPV6) && ipv6_addr_any(&p->local.in6))
 		ipv6_dev_get_saddr(net, r.dst->dev, &to->in6, 0, &p->local.in6);
 	p->local.ifindex = r.dst->dev->ifindex;
 	dst_release(r.dst);
@@ -387,7 +387,7 @@ static int alloc_flights(struct thc_peer *p, u32 n)
 	p->flights_bytes = n * sizeof(*p->flights);
 	if (!thc_memory_charge(p->owner->user, p->flights_bytes))
 		return -ENOBUFS;
-	old = set_active_memcg(p->owner->sk.sk_memcg);
+	old = set_active_memcg(thc_memcg_of(&p->owner->sk));
 	p->flights = kvzalloc(p->flights_bytes, GFP_MESSAGE);
 	set_active_memcg(old);
 	if (p->flights)
@@ -399,17 +399,17 @@ static int alloc_flights(struct thc_peer *p, u32 n)
 int thc_peer_streams(struct thc_peer *p)
 {
 	const struct thc_welcome *w = &p->joining.joined.welcome;
-	u32 data = be16_to_cpu(w->data_slots), norms = be16_to_cpu(w->norm_slots);
+	u32 data = be16_to_cpu(w->data_slots), control = be16_to_cpu(w->norm_slots);
 	/* an option, which is set under another lock */
 	u32 wanted = READ_ONCE(p->owner->window), window = min_not_zero(wanted, data);
-	int error = alloc_flights(p, data + norms);
+	int error = alloc_flights(p, data + control);
 
 	if (error)
 		return error;
 	/* the timer may be giving up joining just now */
 	spin_lock_bh(&p->owner->lock);
 	thc_joining_end(&p->joining, &p->sender, p->flights, window);
-	p->room = thc_transmit_room(window + norms);
+	p->room = thc_transmit_room(window + control);
 	spin_unlock_bh(&p->owner->lock);
 	return 0;
 }

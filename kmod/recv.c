@@ -9,10 +9,10 @@
 
 #define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
 
-/* What a call finds that began with connection number @joins: 1: a message that no other call is
- * receiving; -EAGAIN: it may wait for one; else what it returns.
+/* What a call finds. @joins: the connection's number when the call began. Returns 1: a message that
+ * no other call is receiving; -EAGAIN: the call may wait for one; else what the call returns.
  */
-static int look(const struct thc_sock *ts, u32 joins)
+static int find_ready(const struct thc_sock *ts, u32 joins)
 {
 	lockdep_assert_held(&ts->lock);
 	if (ts->joins != joins)
@@ -28,18 +28,18 @@ static int look(const struct thc_sock *ts, u32 joins)
 
 static bool need_not_wait(struct thc_sock *ts, u64 joins)
 {
-	return look(ts, joins) != -EAGAIN;
+	return find_ready(ts, joins) != -EAGAIN;
 }
 
 /* The first message that is ready, which stays where it is; with a reference and
- * the turn to receive it. NULL: *@error is what look() found.
+ * the turn to receive it. NULL: *@error is what find_ready() returned.
  */
 static struct thc_message *first_ready(struct thc_sock *ts, u32 joins, int *error)
 {
 	struct thc_message *m = NULL;
 
 	spin_lock_bh(&ts->lock);
-	*error = look(ts, joins);
+	*error = find_ready(ts, joins);
 	if (*error > 0) {
 		m = list_first_entry(&ts->ready, struct thc_message, ready);
 		refcount_inc(&m->refs);

@@ -117,8 +117,10 @@ static void give_room(struct thc_sock *ts, u64 bytes)
 	ts->sk.sk_write_space(&ts->sk);
 }
 
-/* @joins is connected, failed or replaced, or nothing may be sent any more. */
-static bool may_send(struct thc_sock *ts, u64 joins)
+/* Connection number @joins has been made, has failed or has been replaced, or the caller has shut
+ * down sending.
+ */
+static bool joining_is_over(struct thc_sock *ts, u64 joins)
 {
 	return thc_has_joined(ts, joins) || READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 }
@@ -158,7 +160,7 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 		if (joins != ts->joins)
 			return -ECANCELED;
 		if (thc_state_of(ts) == THC_STATE_JOINING) {
-			error = wait_unlocked(ts, may_send, joins, timeo);
+			error = wait_unlocked(ts, joining_is_over, joins, timeo);
 			continue;
 		}
 		error = thc_outcome(ts);

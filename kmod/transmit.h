@@ -36,7 +36,8 @@ size_t thc_transmit_room(u32 window);
 /* May packets be built for @p? If not, those on their way have to arrive first. */
 bool thc_peer_has_room(const struct thc_peer *p);
 /* Asks the network how packets with @mark from @p->local leave for @port. @usk: the UDP socket that
- * sends them, NULL: there is none yet.
+ * sends them, NULL: there is none yet. Returns 0 with a reference in @r->dst, or an error and @r as
+ * it was.
  */
 int thc_route_find(const struct thc_peer *p, struct sock *usk, u32 mark, u16 port,
 		   struct thc_route *r);

@@ -26,6 +26,18 @@
 #include <net/ipv6_stubs.h>
 #endif
 
+/* The cgroup that pays for @sk's memory, or NULL; since 6.18 there is no field for it without
+ * CONFIG_MEMCG.
+ */
+static inline struct mem_cgroup *thc_memcg_of(const struct sock *sk)
+{
+#ifdef CONFIG_MEMCG
+	return sk->sk_memcg;
+#else
+	return NULL;
+#endif
+}
+
 /* encap_err_rcv() has been told the error itself since 6.7. @report gets the socket, the packet
  * that says so, whose data begins with the IP header of the packet that did not arrive, the error,
  * and the UDP port to which that one was sent.

@@ -152,6 +152,7 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	REFUSED(p.h.slot = thc_be16(9), LANES_BYTES, UNEXPECTED);
 	/* it comes late, and what it says of a chunk means nothing */
 	REFUSED(p.h.op = THC_OP_WELCOME, sizeof(p.h) + sizeof(struct thc_welcome), UNEXPECTED);
+	REFUSED(p.h.op = THC_OP_WELCOME, LANES_BYTES, LENGTH);
 #undef REFUSED
 	p = good;
 	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT + THC_PORT_SPAN),

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include <thc/worker/join.h>
@@ -46,6 +45,13 @@ static void send_control(struct thc_client *c, struct control_packet *p, size_t 
 		thc_sender_unreachable(&c->sender, -n, thc_now());
 }
 
+void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why)
+{
+	c->stats.bad_sum += why == THC_DROP_SUM;
+	c->stats.unexpected += why == THC_DROP_UNEXPECTED;
+	c->stats.foreign += thc_drop_is_foreign(why);
+}
+
 static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct thc_origin from)
 {
 	struct thc_welcome *w = (void *)(h + 1);
@@ -60,8 +66,7 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 	why = thc_joining_admit(&c->sender, h, w, from.port);
 	if (!why)
 		why = thc_joining_take(&joining->j, &c->sender, h, w);
-	c->stats.bad_sum += why == THC_DROP_SUM;
-	c->stats.foreign += thc_drop_is_foreign(why);
+	thc_udp_dropped(c, why);
 }
 
 static void wait_for_packets(const struct thc_client *c, int ms)

@@ -114,7 +114,9 @@ size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t
 	return have;
 }
 
-/* Error memory that no all-reduce is using: 0, also if there is none (@out is NULL), or -EBUSY. */
+/* Finds the error memory of @key. 0: no all-reduce uses it, or there is none and *@out is NULL.
+ * -EBUSY: one uses it.
+ */
 static int find_unused(struct thc_client *c, uint64_t key, struct thc_residual **out)
 {
 	*out = find(c, key);

@@ -46,5 +46,7 @@ extern const struct thc_transport thc_afthc_transport;
 /* join.c: JOIN and WELCOME over UDP. */
 int thc_udp_join(struct thc_client *c);
 void thc_udp_leave(struct thc_client *c);
+/* Counts a packet that was dropped for @why; THC_DROP_NONE: none was. */
+void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why);
 
 #endif /* LIBTHC_TRANSPORT_H */

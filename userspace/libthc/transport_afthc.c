@@ -5,7 +5,6 @@
  * and its sums are decoded from where recvmsg() put them. man 7 af_thc.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -110,14 +110,10 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 {
 	struct thc_host *host = ctx;
 	struct thc_client *c = host->c;
-	enum thc_drop_reason why;
 
 	c->stats.packets_down++;
 	c->stats.bytes_down += thc_link_wire_bytes(&c->link, bytes);
-	why = thc_worker_receive(host, &c->sender, h, bytes, from, thc_now());
-	c->stats.bad_sum += why == THC_DROP_SUM;
-	c->stats.unexpected += why == THC_DROP_UNEXPECTED;
-	c->stats.foreign += thc_drop_is_foreign(why);
+	thc_udp_dropped(c, thc_worker_receive(host, &c->sender, h, bytes, from, thc_now()));
 }
 
 /* True if anything came. */

@@ -12,7 +12,6 @@
 #include <netdb.h>
 #include <netinet/udp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -224,27 +223,38 @@ static struct sockaddr_storage group_of(const struct thc_link *l, const struct t
 	return a;
 }
 
+/* For packets of all senders, where the kernel has no filters. */
+static int join_for_all(const struct thc_link *l, const struct sockaddr_storage *group)
+{
+	const struct sockaddr_in6 *in6 = (const void *)group;
+	struct ip_mreqn m4 = { .imr_multiaddr = ((const struct sockaddr_in *)group)->sin_addr,
+			       .imr_ifindex = l->ifindex };
+	struct ipv6_mreq m6 = { .ipv6mr_multiaddr = in6->sin6_addr,
+				.ipv6mr_interface = (unsigned int)l->ifindex };
+
+	return group->ss_family == AF_INET ?
+		       setsockopt(l->group, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m4, sizeof(m4)) :
+		       setsockopt(l->group, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &m6, sizeof(m6));
+}
+
 /* For packets of the aggregator alone: the kernel drops what others send to the group. One
- * that has no such filters says ENOPROTOOPT, and then the group is joined for all senders.
+ * that has no such filters says ENOPROTOOPT.
  */
 static int become_member(struct thc_link *l, const struct thc_welcome *w)
 {
+	struct group_source_req m = { .gsr_interface = (uint32_t)l->ifindex,
+				      .gsr_source = l->peer,
+				      .gsr_group = group_of(l, w) };
 	bool v4 = l->peer.ss_family == AF_INET;
-	struct group_source_req member = { .gsr_interface = (uint32_t)l->ifindex,
-					   .gsr_source = l->peer,
-					   .gsr_group = group_of(l, w) };
-	struct group_req all = { .gr_interface = member.gsr_interface,
-				 .gr_group = member.gsr_group };
-	int level = v4 ? IPPROTO_IP : IPPROTO_IPV6, zero = 0;
+	int level = v4 ? IPPROTO_IP : IPPROTO_IPV6, zero = 0, error;
 
-	if (bind(l->group, (void *)&all.gr_group, l->addrlen) ||
+	if (bind(l->group, (void *)&m.gsr_group, l->addrlen) ||
 	    (v4 && setsockopt(l->group, level, IP_MULTICAST_ALL, &zero, sizeof(zero))))
 		return -errno;
-	if (!setsockopt(l->group, level, MCAST_JOIN_SOURCE_GROUP, &member, sizeof(member)))
-		return 0;
-	if (errno != ENOPROTOOPT)
-		return -errno;
-	return setsockopt(l->group, level, MCAST_JOIN_GROUP, &all, sizeof(all)) ? -errno : 0;
+	error = setsockopt(l->group, level, MCAST_JOIN_SOURCE_GROUP, &m, sizeof(m));
+	if (error && errno == ENOPROTOOPT)
+		error = join_for_all(l, &m.gsr_group);
+	return error ? -errno : 0;
 }
 
 /* Opens the group socket once, and anew for another group; an error is not

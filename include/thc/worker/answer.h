@@ -137,7 +137,8 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 	if (!thc_sender_sent_from(s, h, port))
 		return THC_DROP_ADDRESS;
 	if (h->op == THC_OP_WELCOME)
-		return THC_DROP_UNEXPECTED;
+		return bytes == sizeof(*h) + sizeof(struct thc_welcome) ? THC_DROP_UNEXPECTED :
+									  THC_DROP_LENGTH;
 	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
 		return THC_DROP_OP;
 	if (bytes != sizeof(*h) + (h->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0))

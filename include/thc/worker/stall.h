@@ -12,9 +12,9 @@
 /* The network may say for so long that the aggregator cannot be reached. */
 #define THC_UNREACHABLE_MS	1000
 
-/* The oldest chunks in flight, of control and of data, that belong to @round or to an
- * earlier one: later ones do not count, since what they agree on may rightly wait for
- * ranks that are busy with this one's data.
+/* The oldest chunks in flight, of the control stream and of the data stream, that belong to
+ * @round or to an earlier one. Later ones do not count: they may rightly wait for ranks that
+ * are busy with this round's data.
  */
 THC_INLINE void thc_sender_oldest(const struct thc_sender *s, u32 round,
 				  const struct thc_flight *f[2])
