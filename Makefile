@@ -301,5 +301,5 @@ include tools/kmod.mk
 clean:
 	rm -rf $(BUILD)
 
-DEPS := $(shell find $(BUILD) -path $(BUILD)/vm -prune -o -name '*.d' -print 2>/dev/null)
+DEPS := $(shell find $(BUILD) \( -path $(BUILD)/vm -o -path $(BUILD)/bench-base \) -prune -o -name '*.d' -print 2>/dev/null)
 -include $(DEPS)

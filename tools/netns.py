@@ -63,7 +63,7 @@ AGGREGATOR6 = "fd77::100"
 ROUTER4, OUTSIDE4 = "10.78.0.1", "10.78.0.2"    # behind()
 WORKERS_MAX = 64
 # Whoever has topologies holds a lock here: /proc of another PID namespace does not show it.
-LOCKS = "/run/lock"
+LOCKS = "/run/thc-netns"
 
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
@@ -231,7 +231,7 @@ class Impair:
 
 
 def _lock_of(pid):
-    return f"{LOCKS}/thc-netns-{pid}"
+    return f"{LOCKS}/{pid}"
 
 
 def _drop_lock(pid):
@@ -244,6 +244,8 @@ def _drop_lock(pid):
         return True
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(fd).st_nlink:   # another sweep() was faster
+            return _drop_lock(pid)
         os.unlink(_lock_of(pid))
         return True
     except BlockingIOError:
@@ -256,8 +258,8 @@ def _hold_lock():
     """Until we end, however that comes. A process of another PID namespace may have our id."""
     pid = os.getpid()
     while pid not in _locks:
-        os.makedirs(LOCKS, exist_ok=True)
-        fd = os.open(_lock_of(pid), os.O_RDWR | os.O_CREAT, 0o600)
+        os.makedirs(LOCKS, mode=0o700, exist_ok=True)
+        fd = os.open(_lock_of(pid), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         # not flock(), whose locks our children would hold on to
         fcntl.lockf(fd, fcntl.LOCK_SH)
         if os.fstat(fd).st_nlink:
@@ -268,7 +270,7 @@ def _hold_lock():
 
 
 def _is_dead(pid):
-    return not os.path.exists(f"/proc/{pid}") and _drop_lock(pid)
+    return int(pid) not in _locks and not os.path.exists(f"/proc/{pid}") and _drop_lock(pid)
 
 
 class Topology:
@@ -498,9 +500,8 @@ def sweep():
         if dead(path, r"tmp-\w+"):
             shutil.rmtree(os.path.join(tempfile.gettempdir(), path))
             gone.append(os.path.join(tempfile.gettempdir(), path))
-    for path in names(LOCKS):
-        if path.startswith("thc-netns-"):
-            _is_dead(path.rsplit("-", 1)[1])
+    for pid in names(LOCKS):
+        _is_dead(pid)
     return gone
 
 

@@ -208,7 +208,7 @@ def cleanup__sweep_leaves_another_pid_namespace_alone():
         os.killpg(alive.pid, signal.SIGTERM)
         alive.wait()
         alive.stdout.close()
-    assert not os.path.exists(f"{netns.LOCKS}/thc-netns-{alive.pid}")
+    assert not os.path.exists(f"{netns.LOCKS}/{alive.pid}")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def prepare(base):
     if not os.path.isdir(folder):
         run(["git", "clone", "-q", "--shared", "--no-checkout", TREE, folder],
             f"copying {base}", 60)
-        run(["git", "-C", folder, "checkout", "-q", commit], f"copying {base}", 60)
+    run(["git", "-C", folder, "checkout", "-q", "-f", commit], f"copying {base}", 60)
     note(f"building {base}")
     run([os.environ.get("MAKE", "make"), "-C", folder, f"-j{os.cpu_count()}", "benches"],
         f"building {base}", BUILD_SECONDS, env=clean())
@@ -81,11 +81,13 @@ MEASURED = ("_ns", "_ms", "_ratio", "speedup_fp32", "speedup_fp16", "memory.aggr
             "memory.client")
 
 
-def measure(folder, output):
-    """The figures of one quick run of the tree in @folder."""
+def measure(folder, build):
+    """The figures of one quick run of the tree in @folder, whose programs are in @build."""
+    output = os.path.join(build, "compare")
     os.makedirs(output, exist_ok=True)
     run([sys.executable, os.path.join(folder, "tools/bench/run.py"), "--quick", "--output", output],
-        f"the benchmark in {os.path.relpath(folder)}", RUN_SECONDS, cwd=folder, env=clean())
+        f"the benchmark in {os.path.relpath(folder)}", RUN_SECONDS, cwd=folder,
+        env={**clean(), "BUILD": build})
     with open(os.path.join(output, "bench.json"), encoding="utf-8") as f:
         found = figures(json.load(f))
     return {k: v for k, v in found.items() if k.endswith(MEASURED) and v > 0}
@@ -135,13 +137,12 @@ def main():
         print(f"bench-compare: {reason}", file=sys.stderr)
         return 1
     try:
-        base = prepare(args.base)
-        load = os.getloadavg()[0]
+        load = os.getloadavg()[0]       # without what we build ourselves
         if load > QUIET:
             note(f"this machine is busy (load average {load:.1f}): ratios will scatter")
+        base = prepare(args.base)
         pairs, start = [], time.monotonic()
-        sides = ((base, os.path.join(base, "build", "compare")),
-                 (TREE, os.path.join(netns.build_dir(), "compare")))
+        sides = ((base, os.path.join(base, "build")), (TREE, netns.build_dir()))
         for k in range(args.pairs):
             order = (0, 1) if k % 2 == 0 else (1, 0)
             found = [None, None]

@@ -179,8 +179,7 @@ static int choose_group_port(struct thcd_plan *plan, const struct thcd_job_wish 
 	if (plan->group_port < THC_PORT_UNPRIVILEGED)
 		return thcd_fail(
 			e,
-			"group_port, %u by default, is below %d, where no worker receives: "
-"give another",
+			"group_port, %u by default, is below %d, where no worker receives: give another",
 			plan->group_port, THC_PORT_UNPRIVILEGED);
 	if (plan->group_port >= port && plan->group_port < port + THC_PORT_SPAN)
 		return thcd_fail(e,
@@ -268,8 +267,7 @@ static int too_wide(const struct thc_table *t, const struct thcd_job_wish *w, u3
 			 w->ranks);
 	return thcd_fail(
 		e,
-		"the table reaches %u, and %u ranks make %u, more than the %u of %u-bit sums: "
-"%sup to %u ranks fit this table%s",
+		"the table reaches %u, and %u ranks make %u, more than the %u of %u-bit sums: %sup to %u ranks fit this table%s",
 		t->granularity, w->ranks, t->granularity * w->ranks, width_max(width), width, fits,
 		width_max(width) / t->granularity, width == 8 ? "; or set sum_width=16" : "");
 }

@@ -66,7 +66,7 @@ struct thcd_xdp {
 	u64			fan;		/* bit k: fan[k] is filled */
 	u64			watch_ms;	/* next look at the hook */
 	u32			id;		/* of our program, 0: not asked yet */
-	bool			detached;		/* our program is not there */
+	bool			detached;	/* our program is not there */
 	char			lanes_by[32];
 };
 
