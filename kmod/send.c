@@ -125,7 +125,9 @@ static bool joining_is_over(struct thc_sock *ts, u64 joins)
 	return thc_has_joined(ts, joins) || READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 }
 
-/* There is room for @bytes, or no point in waiting; poll() is told if not. */
+/* A call that waits for room for @bytes need not wait: there is room, or there will be none. If it
+ * has to wait, poll() learns how much it needs.
+ */
 static bool has_room(struct thc_sock *ts, u64 bytes)
 {
 	bool room = ts->state != THC_STATE_READY || ts->stats.memory + bytes <= ts->memory ||

@@ -57,15 +57,17 @@ enum thc_state {
  * @bound: local address of bind(), inet 0: none
  * @timer: next retransmission, JOIN or timeout
  * @join_work: what of joining may sleep: the multicast group, memory
- * @peers: connected to; changed under lock_sock and @lock, while no timer or
- *	packet is under way
- * @shards: how many, changed likewise
- * @remote: address of connect(), changed likewise
- * @joins: times it was connected, changed likewise
- * @last_epoch: by shard, the last epoch that was ready of the job at @remote, 0: none;
- *	under lock_sock
  * @link: in thc_net.sockets
  * @user: whose memory its messages and flights are, NULL: the host's alone; stays as it is
+ *
+ * Changed under lock_sock and @lock together, while no timer or packet is under way:
+ * @peers: the aggregators it is connected to
+ * @shards: their number
+ * @remote: address of connect()
+ * @joins: number of the connection; connect() counts it up
+ *
+ * Under lock_sock:
+ * @last_epoch: by shard, the last epoch that was ready of the job at @remote, 0: none
  *
  * Under @lock:
  * @state: enum thc_state

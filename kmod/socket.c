@@ -59,8 +59,8 @@ static int thc_getname(struct socket *sock, struct sockaddr *name, int peer)
 	return error ? error : sizeof(*a);
 }
 
-/* Not if what was refused, for want of the turn or of room, would be refused again:
- * the caller would spin.
+/* Would a sendmsg() get further than the last one that returned EAGAIN? If not, poll() must not
+ * say POLLOUT: the caller would spin.
  */
 static bool may_send(const struct thc_sock *ts)
 {

@@ -44,8 +44,8 @@ void thc_budget_end(struct thc_client *c, size_t counted);
 /* Bytes that may still be held, if no buffer waits to be used again. */
 size_t thc_budget_left(const struct thc_client *c);
 
-/* Large buffers are recycled: fresh pages cost more than compressing them. Who
- * takes one of @bytes is going to allocate @others beside it.
+/* A buffer of @bytes, recycled if one fits: fresh pages cost more than compressing them. @others:
+ * bytes that the caller will allocate next. @room: out: bytes of the buffer.
  */
 void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *room);
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t room);

@@ -74,7 +74,7 @@ struct thc_client {
 	bool			stop;		/* lock */
 	bool			broken;		/* lock: rejoin needed */
 	struct thc_client_stats	shown;		/* lock: stats, for who asks */
-	size_t			memory_shown;	/* lock: memory_peak, likewise */
+	size_t			memory_shown;	/* lock: memory_peak, for who asks */
 	char			sentence[THC_SENTENCE_MAX];	/* lock: why broken */
 
 	struct thc_client_options options;

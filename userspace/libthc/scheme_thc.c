@@ -235,7 +235,7 @@ static void norms_agreed(struct thc_request *r, uint32_t index, const uint8_t *l
 	g->norm_done[index] = 1;
 }
 
-/* Nothing can be sent for this bucket; the others learn of it. */
+/* Marks this bucket as not finite: nothing is sent for it, and the agreement tells the others. */
 static void refuse(struct thc_request *r, size_t first, size_t bad)
 {
 	struct thc_progress *g = r->progress;

@@ -6,7 +6,7 @@
  *	JOIN of a rank outside			joins
  *	JOIN of a rank inside, its nonce	has no effect (if the address is its)
  *	JOIN of a rank inside, another nonce	it restarted: epoch + 1, it alone
- *	JOIN of a rank that left		likewise
+ *	JOIN of a rank that left		the same: epoch + 1, it alone
  *	JOIN with the nonce it had before	refused: two workers claim the rank
  *
  * An epoch is ready when all ranks are in and it is settled how answers
