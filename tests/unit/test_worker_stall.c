@@ -30,13 +30,11 @@ static void wait_for(struct worker *w, struct thc_flight *f, u64 present, u8 fla
 
 static u64 missing(struct worker *w, u32 round)
 {
-	int left;
-	u64 ranks;
+	struct thc_absent a;
 
 	w->s.all = ALL;
-	ranks = thc_sender_missing(&w->s, round, &left);
-
-	return ranks | (left ? LEFT : 0);
+	a = thc_sender_absent(&w->s, round);
+	return a.missing | (a.left ? LEFT : 0);
 }
 
 static void missing__nothing_in_flight_lacks_nobody(void **state)
@@ -117,21 +115,21 @@ static void differs__names_whose_contribution_is_there(void **state)
 	struct thc_flight *f = launch_one(w, &w->s.data, 5);
 
 	w->s.rank = 2;
-	assert_int_equal(thc_sender_differing(&w->s, 5), 0);
+	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0);
 	wait_for(w, f, 0x1, THC_F_DIFFERS);
 	/* the answers come as others join those who were first; nobody is missing */
 	wait_for(w, f, 0x9, THC_F_DIFFERS);
-	assert_int_equal(thc_sender_differing(&w->s, 5), 0x9);
+	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0x9);
 	assert_int_equal(missing(w, 5), 0);
 	/* it has arrived: the window is not cut for it */
 	assert_true(f->waiting);
 	/* generations that ran ahead may hold what this rank sent before */
 	wait_for(w, f, 0xd, THC_F_DIFFERS);
-	assert_int_equal(thc_sender_differing(&w->s, 5), 0x9);
+	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0x9);
 	/* the next chunk in the slot begins anew */
 	thc_flight_land(&w->s, &w->s.data, f, w->now);
 	launch_one(w, &w->s.data, 5);
-	assert_int_equal(thc_sender_differing(&w->s, 5), 0);
+	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0);
 }
 
 static void differs__in_norms_and_data_of_the_oldest_round(void **state)
@@ -141,8 +139,8 @@ static void differs__in_norms_and_data_of_the_oldest_round(void **state)
 	w->s.rank = 0;
 	wait_for(w, launch_one(w, &w->s.data, 5), 0x2, THC_F_DIFFERS);
 	wait_for(w, launch_one(w, &w->s.control, 6), 0x8, THC_F_DIFFERS);
-	assert_int_equal(thc_sender_differing(&w->s, 5), 0x2);
-	assert_int_equal(thc_sender_differing(&w->s, 6), 0xa);
+	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0x2);
+	assert_int_equal(thc_sender_absent(&w->s, 6).differing, 0xa);
 }
 
 /* What is in does not differ, whichever of the two answers was overtaken. */
@@ -154,9 +152,9 @@ static void differs__not_once_it_is_in(void **state)
 	w->s.rank = 0;
 	wait_for(w, f, 0x2, THC_F_DIFFERS);
 	wait_for(w, f, 0x3, 0);
-	assert_int_equal(thc_sender_differing(&w->s, 5), 0);
+	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0);
 	wait_for(w, f, 0x2, THC_F_DIFFERS);
-	assert_int_equal(thc_sender_differing(&w->s, 5), 0);
+	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0);
 	assert_int_equal(missing(w, 5), 0xc);
 }
 
