@@ -14,7 +14,7 @@
 #define TOO_MANY "too many aggregators: a job has at most " __stringify(THC_SHARDS_MAX)
 #define NO_ROOM "a namespace has at most " __stringify(THC_GENL_JOBS_MAX) " jobs: delete one"
 
-/* Tells the administrator @text, about the attribute @attr unless it is NULL. Its value is @error. */
+/* Tells the administrator @text, about attribute @attr unless it is NULL. Its value is @error. */
 #define REFUSE(extack, attr, error, text) \
 	({ \
 		NL_SET_ERR_MSG_ATTR(extack, attr, text); \

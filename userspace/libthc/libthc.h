@@ -368,7 +368,7 @@ struct thc_client_stats {
 	uint64_t	partial;	/* chunks of data whose sum lacks some rank */
 	uint64_t	bad_sum;	/* answers whose packet sum was wrong */
 	uint64_t	unexpected;	/* answers nobody waited for: duplicates, old ones */
-	uint64_t	foreign;	/* packets from elsewhere, of other jobs, or that answer no request */
+	uint64_t	foreign;	/* packets from elsewhere, or that answer no request */
 	uint64_t	window_cuts;	/* multiplicative decreases */
 	uint64_t	send_calls;	/* system calls made to send */
 	uint64_t	receive_calls;	/* system calls made to receive */

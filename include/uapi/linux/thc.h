@@ -452,7 +452,7 @@ struct thc_socket_stats {
 	__u64	partial;	/* chunks whose sum lacks some rank */
 	__u64	bad_sum;	/* answers whose packet sum was wrong */
 	__u64	unexpected;	/* answers nobody waited for: duplicates, old ones */
-	__u64	foreign;	/* packets from elsewhere, of other jobs, or that answer no request */
+	__u64	foreign;	/* packets from elsewhere, or that answer no request */
 	__u64	window_cuts;	/* multiplicative decreases */
 	__u64	send_errors;	/* packets the network below did not take */
 	__u64	rtt_us;		/* smoothed round trip now */
