@@ -85,10 +85,10 @@ static const struct thc_name thc_event_name[]
 static const struct thc_name thc_drop_name[] __attribute__((unused)) = { THC_DROP_LIST(
 	THC_NAMES_ENTRY) THC_WORKER_DROP_LIST(THC_NAMES_ENTRY) };
 
-/* By enum thc_scheme_id. */
+/* By enum thc_scheme_id; NULL stands behind the last one. */
 #define THC_NAMES_SCHEME(id, name) #name,
 static const char *const thc_scheme_name[]
-	__attribute__((unused)) = { THC_SCHEMES(THC_NAMES_SCHEME) };
+	__attribute__((unused)) = { THC_SCHEMES(THC_NAMES_SCHEME) NULL };
 #undef THC_NAMES_SCHEME
 
 /* Can packets be counted under it? Others are not shown. */

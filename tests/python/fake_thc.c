@@ -410,6 +410,13 @@ int thc_error_undo(struct thc_client *c, uint64_t key)
 	return 0;
 }
 
+const char *const *thc_schemes(void)
+{
+	static const char *const names[] = { "thc", "other", NULL };
+
+	return names;
+}
+
 int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 {
 	if (info->size != sizeof(*info))

@@ -71,6 +71,14 @@ class Environment(rig.HookTest):
         self.assertEqual(opened, {"aggregator": "192.0.2.7", "job": 5, "cookie": 7, "rank": 0,
                                   "interface": "lo"})
 
+    def test_the_scheme_of_the_job(self):
+        self.assertEqual(self.join(scheme="thc")[0]["job"], 3)
+        for scheme, sentence in (("lhc", "scheme='lhc': this library has thc, other"),
+                                 ("other", "job 3 has scheme thc, not other: give scheme='thc', "
+                                  "or start the job with scheme=other")):
+            with self.subTest(scheme=scheme), self.assertRaisesRegex(ThcError, sentence):
+                self.join(scheme=scheme)
+
     def test_a_cookie_file_comes_before_the_variable(self):
         self.cookie_file(" 0x77\n")
         self.assertEqual(self.join()[0]["cookie"], 0x77)

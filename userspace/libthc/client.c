@@ -371,6 +371,11 @@ int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype 
 
 /* --- what it is, what it did ---------------------------------------------- */
 
+const char *const *thc_schemes(void)
+{
+	return thc_scheme_name;
+}
+
 void thc_client_show(struct thc_client *c)
 {
 	c->shown = c->stats;

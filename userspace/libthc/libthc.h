@@ -337,6 +337,11 @@ struct thc_client_info {
 	const char	*scheme;
 };
 
+/* Names of the schemes that this library has, as struct thc_client_info.scheme says them; NULL
+ * stands behind the last one.
+ */
+THC_API const char *const *thc_schemes(void);
+
 /* Fills in @info->size bytes: a program older than this library gets the members it
  * knows, and to a newer one the members that this library does not know are zero.
  * @info->size remains. -EINVAL: it is below that of the first version, -E2BIG: it

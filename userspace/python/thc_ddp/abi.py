@@ -64,6 +64,7 @@ _PROTOTYPES = {
     "thc_error_export": (c_size_t, [c_void_p, c_uint64, c_void_p, c_size_t]),
     "thc_error_import": (c_int, [c_void_p, c_uint64, c_void_p, c_size_t]),
     "thc_error_undo": (c_int, [c_void_p, c_uint64]),
+    "thc_schemes": (POINTER(c_char_p), []),
     "thc_client_info": (c_int, [c_void_p, POINTER(Info)]),
     "thc_client_stats": (c_int, [c_void_p, POINTER(Stats)]),
 }

@@ -57,6 +57,19 @@ def _number(name, value, most, least=0):
     return number
 
 
+def schemes():
+    """Names of the schemes that libthc has."""
+    names, out = library().thc_schemes(), []
+    while names[len(out)]:
+        out.append(names[len(out)].decode())
+    return tuple(out)
+
+
+def _check_scheme(name):
+    if name is not None and name not in schemes():
+        raise ThcError(f"scheme={name!r}: this library has {', '.join(schemes())}", errno.EINVAL)
+
+
 def _milliseconds(name, seconds):
     if not 0 <= seconds <= 4e6:
         raise ThcError(f"{name}={seconds!r}: give seconds from 0 (the default) to 4000000",
@@ -75,15 +88,18 @@ class ThcClient:
     port: 0 for the default; bind: local address or its name; interface: where
     multicast answers arrive, None: by the route; timeout and
     join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's;
-    nonfinite: NaN or Inf in some rank's gradient is a result, not an error
+    scheme: which one the job must have, one of schemes(), None: any; nonfinite:
+    NaN or Inf in some rank's gradient is a result, not an error
 
     One thread at a time, except wait().
     """
 
     def __init__(self, aggregator, job, cookie, rank, port=0, bind=None, interface=None,
-                 error_feedback=True, nonfinite=False, timeout=0.0, join_timeout=0.0, window=0):
+                 error_feedback=True, nonfinite=False, timeout=0.0, join_timeout=0.0, window=0,
+                 scheme=None):
         self._lib = library()
         self._handle = ctypes.c_void_p()
+        _check_scheme(scheme)
         options = abi.Options(
             size=ctypes.sizeof(abi.Options),
             flags=((abi.CLIENT_ERROR_FEEDBACK if error_feedback else 0) |
@@ -96,6 +112,11 @@ class ThcClient:
             join_timeout_ms=_milliseconds("join_timeout", join_timeout),
             window=_number("window", window, 2**32 - 1))
         _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
+        has = self.info()["scheme"]
+        if scheme not in (None, has):
+            self.close()
+            raise ThcError(f"job {job} has scheme {has}, not {scheme}: give scheme={has!r}, or "
+                           f"start the job with scheme={scheme}", errno.EINVAL)
 
     def close(self):
         """Leaves the job; requests still under way fail."""
