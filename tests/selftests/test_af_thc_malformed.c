@@ -298,9 +298,13 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
 		ASSERT_EQ(send_one(self->out, &self->to, packet, bytes), 0);
 		for (i = 0; i < 3; i++)
 			want[i] += !strcmp(reason_of_length(bytes), names[i]);
+		/* a busy machine's queue holds 1000 */
+		if (bytes % 200 && bytes < sizeof(packet))
+			continue;
+		ASSERT_EQ(nl_reasons_after(&self->nl, &before, "sum", want[0] + want[1] + want[2],
+					   &after),
+			  0);
 	}
-	ASSERT_EQ(nl_reasons_after(&self->nl, &before, "sum", want[0] + want[1] + want[2], &after),
-		  0);
 	for (i = 0; i < 3; i++) {
 		got = reason_count(&after, names[i]) - reason_count(&before, names[i]);
 		EXPECT_EQ(got, want[i]) TH_LOG("reason %zu", i);
