@@ -63,9 +63,7 @@ static int open_sockets(struct run *r, struct thcd_error *e)
 	for (i = 0; i < r->c.listens; i++)
 		if (thcd_net_open(&r->d, r->c.listen[i], e))
 			return -1;
-	if (!r->c.listens && thcd_net_open_interface(&r->d, r->c.interface, e))
-		return -1;
-	return thcd_out_init(&r->d, e);
+	return r->c.listens ? 0 : thcd_net_open_interface(&r->d, r->c.interface, e);
 }
 
 static int make_jobs(struct run *r, bool kept, struct thcd_error *e)
@@ -326,7 +324,6 @@ static void stop(struct run *r, bool failed)
 	thcd_control_close(&r->control);
 	thcd_guard_exit(d);
 	thcd_net_close(d);
-	thcd_out_exit(d);
 	if (r->pid_written)
 		unlink(r->c.pidfile);
 	thcd_config_exit(&r->c);

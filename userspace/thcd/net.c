@@ -11,7 +11,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,15 +25,14 @@
 /* A send that blocks so long is given up; the worker asks again. */
 #define SEND_TIMEOUT_MS	100
 
-struct thcd_out {
-	struct queue {
-		int			count;
-		struct mmsghdr		msg[OUT_BATCH];
-		struct iovec		iov[OUT_BATCH];
-		struct sockaddr_storage	to[OUT_BATCH];
-		u8			frame[OUT_BATCH][sizeof(struct thc_hdr) + THC_LANE_BYTES];
-	} queue[THCD_LISTEN_MAX];
-};
+/* What waits to be sent, by socket. */
+static struct queue {
+	int			count;
+	struct mmsghdr		msg[OUT_BATCH];
+	struct iovec		iov[OUT_BATCH];
+	struct sockaddr_storage	to[OUT_BATCH];
+	u8			frame[OUT_BATCH][sizeof(struct thc_hdr) + THC_LANE_BYTES];
+} queues[THCD_LISTEN_MAX];
 
 socklen_t thcd_sockaddr(struct sockaddr_storage *out, const struct thc_addr *addr, u16 port,
 			int family, unsigned int ifindex)
@@ -347,21 +345,9 @@ void thcd_net_close(struct thcd *d)
 		close(d->socket[--d->sockets].fd);
 }
 
-int thcd_out_init(struct thcd *d, struct thcd_error *e)
-{
-	d->out = calloc(1, sizeof(*d->out));
-	return d->out ? 0 : thcd_fail(e, "out of memory");
-}
-
-void thcd_out_exit(struct thcd *d)
-{
-	free(d->out);
-	d->out = NULL;
-}
-
 static void flush_socket(struct thcd *d, int i)
 {
-	struct queue *q = &d->out->queue[i];
+	struct queue *q = &queues[i];
 	int done = 0;
 
 	while (done < q->count) {
@@ -412,7 +398,7 @@ void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const s
 		d->counters.unsent++;
 		return;
 	}
-	q = &d->out->queue[i];
+	q = &queues[i];
 	if (q->count == OUT_BATCH)
 		flush_socket(d, i);
 	at = q->count++;

@@ -45,10 +45,6 @@ void thcd_net_close(struct thcd *d);
 int thcd_guard_init(struct thcd *d, struct thcd_error *e);
 void thcd_guard_exit(struct thcd *d);
 
-/* Allocates the send batch. */
-int thcd_out_init(struct thcd *d, struct thcd_error *e);
-void thcd_out_exit(struct thcd *d);
-
 /**
  * thcd_out_put() - queues one datagram
  * @words: 64-bit words of lanes behind the header, host order; NULL: none

@@ -61,7 +61,6 @@ struct thcd_socket {
 	u32		lost;	/* SO_RXQ_OVFL at last sight */
 };
 
-struct thcd_out;
 struct thcd_xdp;
 struct thcd_age;
 struct thcd_foreign;
@@ -90,7 +89,6 @@ struct thcd {
 	struct thcd_counters	counters;
 	struct thcd_socket	socket[THCD_LISTEN_MAX];
 	int			sockets;
-	struct thcd_out		*out;
 	struct thcd_xdp		*xdp;
 	struct thcd_age		*age;		/* slots */
 	struct thcd_foreign	*foreign;	/* NULL: software mode */
