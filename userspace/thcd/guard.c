@@ -6,8 +6,6 @@
  * base port's socket, or has no place in a job.
  */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,12 +14,10 @@
 
 #define GUARDS	(THC_PORT_SPAN - 1)
 
-struct thcd_guard {
-	int count;
-	int fd[GUARDS * THCD_LISTEN_MAX];
-};
+static int guards[GUARDS * THCD_LISTEN_MAX];
+static int count;
 
-static int guard(struct thcd_guard *g, const struct thcd_socket *s, u16 port)
+static int guard(const struct thcd_socket *s, u16 port)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = thcd_sockaddr(&ss, &s->addr, port, s->family, s->ifindex);
@@ -29,7 +25,7 @@ static int guard(struct thcd_guard *g, const struct thcd_socket *s, u16 port)
 
 	if (fd < 0)
 		return -errno;
-	g->fd[g->count++] = fd;
+	guards[count++] = fd;
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof(least));
 	return bind(fd, (struct sockaddr *)&ss, len) ? -errno : 0;
 }
@@ -45,18 +41,15 @@ static int guard_failed(u16 port, int error, struct thcd_error *e)
 	return thcd_fail(e, "cannot reserve UDP port %u for answers: %s", port, strerror(-error));
 }
 
-int thcd_guard_init(struct thcd *d, struct thcd_error *e)
+int thcd_guard_init(const struct thcd *d, struct thcd_error *e)
 {
 	int i, k, error;
 
-	d->guard = calloc(1, sizeof(*d->guard));
-	if (!d->guard)
-		return thcd_fail(e, "out of memory");
 	for (i = 0; i < d->sockets; i++) {
 		for (k = 1; k <= GUARDS; k++) {
 			u16 port = (u16)(d->port + k);
 
-			error = guard(d->guard, &d->socket[i], port);
+			error = guard(&d->socket[i], port);
 			if (error)
 				return guard_failed(port, error, e);
 		}
@@ -64,10 +57,8 @@ int thcd_guard_init(struct thcd *d, struct thcd_error *e)
 	return 0;
 }
 
-void thcd_guard_exit(struct thcd *d)
+void thcd_guard_exit(void)
 {
-	while (d->guard && d->guard->count)
-		close(d->guard->fd[--d->guard->count]);
-	free(d->guard);
-	d->guard = NULL;
+	while (count)
+		close(guards[--count]);
 }

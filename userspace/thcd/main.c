@@ -322,7 +322,7 @@ static void stop(struct run *r, bool failed)
 	else
 		thcd_xdp_exit(d, failed);
 	thcd_control_close(&r->control);
-	thcd_guard_exit(d);
+	thcd_guard_exit();
 	thcd_net_close(d);
 	if (r->pid_written)
 		unlink(r->c.pidfile);

@@ -42,8 +42,8 @@ void thcd_net_close(struct thcd *d);
 /* Binds the ports beside the base port that XDP answers from, on each address of d->socket: they
  * are nobody else's. -1 and @e if one cannot be had.
  */
-int thcd_guard_init(struct thcd *d, struct thcd_error *e);
-void thcd_guard_exit(struct thcd *d);
+int thcd_guard_init(const struct thcd *d, struct thcd_error *e);
+void thcd_guard_exit(void);
 
 /**
  * thcd_out_put() - queues one datagram

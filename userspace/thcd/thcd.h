@@ -64,7 +64,6 @@ struct thcd_socket {
 struct thcd_xdp;
 struct thcd_age;
 struct thcd_foreign;
-struct thcd_guard;
 
 /* Everything. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
@@ -92,7 +91,6 @@ struct thcd {
 	struct thcd_xdp		*xdp;
 	struct thcd_age		*age;		/* slots */
 	struct thcd_foreign	*foreign;	/* NULL: software mode */
-	struct thcd_guard	*guard;		/* NULL: software mode */
 };
 
 #endif /* THCD_H */
