@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,15 +19,11 @@
 /* A group where something was heard is listened to again after this time. */
 #define QUIET_MS	60000
 
-/**
- * struct thcd_foreign - a listening socket per job
- * @fd: -1: none
- * @again_ms: when to listen again, 0: never
- */
-struct thcd_foreign {
-	int		fd[THC_JOBS_MAX];
-	uint64_t	again_ms[THC_JOBS_MAX];
-};
+/* A socket of each job whose answers go to a group. */
+static struct listener {
+	int		fd;		/* -1: none */
+	uint64_t	from_ms;	/* since when to listen, UINT64_MAX: never */
+} listener[THC_JOBS_MAX] = { [0 ... THC_JOBS_MAX - 1] = { .fd = -1 } };
 
 static int become_member(int fd, const struct thc_addr *group, unsigned int ifindex)
 {
@@ -74,62 +69,29 @@ static int listen_to(const struct thcd *d, const struct thcd_plan *plan)
 	return -1;
 }
 
-void thcd_foreign_job(struct thcd *d, u32 id)
+void thcd_foreign_restart(u32 id, uint64_t from_ms)
 {
-	const struct thcd_record *r = &d->record[id];
-	struct thcd_foreign *f = d->foreign;
-
-	if (!f)
-		return;
-	if (f->fd[id] >= 0)
-		close(f->fd[id]);
-	f->fd[id] = -1;
-	f->again_ms[id] = 0;
-	if (r->used && r->plan.reply == THC_REPLY_MULTICAST)
-		f->fd[id] = listen_to(d, &r->plan);
+	if (listener[id].fd >= 0)
+		close(listener[id].fd);
+	listener[id] = (struct listener){ .fd = -1, .from_ms = from_ms };
 }
 
-int thcd_foreign_init(struct thcd *d, struct thcd_error *e)
+int thcd_foreign_poll(const struct thcd *d, struct pollfd *p)
 {
-	int i;
-
-	d->foreign = calloc(1, sizeof(*d->foreign));
-	if (!d->foreign)
-		return thcd_fail(e, "out of memory");
-	for (i = 0; i < THC_JOBS_MAX; i++) {
-		d->foreign->fd[i] = -1;
-		thcd_foreign_job(d, i);
-	}
-	return 0;
-}
-
-void thcd_foreign_exit(struct thcd *d)
-{
-	int i;
-
-	if (!d->foreign)
-		return;
-	for (i = 0; i < THC_JOBS_MAX; i++)
-		if (d->foreign->fd[i] >= 0)
-			close(d->foreign->fd[i]);
-	free(d->foreign);
-	d->foreign = NULL;
-}
-
-int thcd_foreign_poll(struct thcd *d, struct pollfd *p)
-{
-	struct thcd_foreign *f = d->foreign;
 	uint64_t now = thcd_now_ms();
 	int i;
 
-	if (!f)
+	if (d->software)
 		return 0;
 	for (i = 0; i < THC_JOBS_MAX; i++) {
-		if (f->again_ms[i] && now >= f->again_ms[i]) {
-			f->again_ms[i] = 0;
-			f->fd[i] = listen_to(d, &d->record[i].plan);
+		const struct thcd_record *r = &d->record[i];
+		struct listener *l = &listener[i];
+
+		if (r->used && r->plan.reply == THC_REPLY_MULTICAST && now >= l->from_ms) {
+			l->from_ms = UINT64_MAX;
+			l->fd = listen_to(d, &r->plan);
 		}
-		p[i] = (struct pollfd){ .fd = f->fd[i], .events = POLLIN };
+		p[i] = (struct pollfd){ .fd = l->fd, .events = POLLIN };
 	}
 	return THCD_FOREIGN_POLLS;
 }
@@ -149,14 +111,13 @@ static void look_at(struct thcd *d, int id)
 {
 	const struct thcd_plan *plan = &d->record[id].plan;
 	char from[INET6_ADDRSTRLEN], group[INET6_ADDRSTRLEN];
-	struct thcd_foreign *f = d->foreign;
 	struct sockaddr_storage ss = { 0 };
 	socklen_t length = sizeof(ss);
 	struct thc_addr addr;
 	u16 port;
 	u8 byte;
 
-	if (recvfrom(f->fd[id], &byte, sizeof(byte), 0, (struct sockaddr *)&ss, &length) < 0)
+	if (recvfrom(listener[id].fd, &byte, sizeof(byte), 0, (struct sockaddr *)&ss, &length) < 0)
 		return;
 	thcd_sockaddr_parse(&ss, &addr, &port);
 	if (is_ours(d, &addr))
@@ -168,16 +129,14 @@ static void look_at(struct thcd *d, int id)
 		"group=",
 		id, thc_addr_text(&addr, from), thc_addr_text(&plan->group, group),
 		plan->group_port, from);
-	close(f->fd[id]);
-	f->fd[id] = -1;
-	f->again_ms[id] = thcd_now_ms() + QUIET_MS;
+	thcd_foreign_restart(id, thcd_now_ms() + QUIET_MS);
 }
 
 void thcd_foreign_look(struct thcd *d, const struct pollfd *p)
 {
 	int i;
 
-	for (i = 0; d->foreign && i < THC_JOBS_MAX; i++)
+	for (i = 0; !d->software && i < THC_JOBS_MAX; i++)
 		if (p[i].fd >= 0 && p[i].revents)
 			look_at(d, i);
 }

@@ -224,8 +224,7 @@ static int start(struct run *r, struct thcd_error *e)
 
 	thcd_notify_init();
 	if (begin(r, &slots, e) || open_control(r, e) || start_jobs(r, slots, e) ||
-	    thcd_deadline_init(d, e) || (!d->software && thcd_foreign_init(d, e)) ||
-	    write_pid(r, e))
+	    thcd_deadline_init(d, e) || write_pid(r, e))
 		return -1;
 	describe(r, text, sizeof(text));
 	thcd_say("%s", text);
@@ -315,7 +314,6 @@ static void stop(struct run *r, bool failed)
 	struct thcd *d = &r->d;
 
 	thcd_notify("STOPPING=1");
-	thcd_foreign_exit(d);
 	thcd_deadline_exit(d);
 	if (d->software)
 		thcd_software_exit(d);

@@ -57,18 +57,15 @@ void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const s
 		  const u64 *words, const void *bytes, u32 length);
 void thcd_out_flush(struct thcd *d);
 
-/* Does another aggregator answer to the group of one of our jobs? Begins to listen to the groups
- * of all jobs; XDP modes only.
+/* Does another aggregator answer to the group of one of our jobs? Fills @p, of
+ * THCD_FOREIGN_POLLS, for poll() and returns how many entries, none in software mode; looks at
+ * them after. Jobs whose groups nobody listens to yet get a socket; it is closed when thcd ends.
  */
-int thcd_foreign_init(struct thcd *d, struct thcd_error *e);
-void thcd_foreign_exit(struct thcd *d);
-
-/* Job @id is there now, or is not any more. */
-void thcd_foreign_job(struct thcd *d, u32 id);
-
-/* Fills @p, of THCD_FOREIGN_POLLS, for poll() and returns how many entries; looks at them after. */
 #define THCD_FOREIGN_POLLS	THC_JOBS_MAX
-int thcd_foreign_poll(struct thcd *d, struct pollfd *p);
+int thcd_foreign_poll(const struct thcd *d, struct pollfd *p);
 void thcd_foreign_look(struct thcd *d, const struct pollfd *p);
+
+/* Job @id has come or gone: its group is another. It is listened to from @from_ms on, 0: now. */
+void thcd_foreign_restart(u32 id, uint64_t from_ms);
 
 #endif /* THCD_NET_H */

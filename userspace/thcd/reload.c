@@ -100,7 +100,6 @@ static int add(struct again *a, u32 id, struct thcd_plan *plan)
 		tell(failed(a), "reload: %s", e.text);
 		return -1;
 	}
-	thcd_foreign_job(d, id);
 	return 0;
 }
 
@@ -118,7 +117,7 @@ static bool take_away(struct again *a, u32 id)
 		return false;
 	}
 	thcd_job_forget(d, id);
-	thcd_foreign_job(d, id);
+	thcd_foreign_restart(id, 0);
 	return true;
 }
 

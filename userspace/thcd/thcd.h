@@ -63,7 +63,6 @@ struct thcd_socket {
 
 struct thcd_xdp;
 struct thcd_age;
-struct thcd_foreign;
 
 /* Everything. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
@@ -90,7 +89,6 @@ struct thcd {
 	int			sockets;
 	struct thcd_xdp		*xdp;
 	struct thcd_age		*age;		/* slots */
-	struct thcd_foreign	*foreign;	/* NULL: software mode */
 };
 
 #endif /* THCD_H */
