@@ -33,7 +33,6 @@ static int quick_choice(unsigned int n, unsigned int width, struct thc_table *ou
 #include "net.h"
 #include "../../userspace/aggregator/report.h"
 #include "join.h"
-#include "xdp.h"
 
 /* Granularities that are solved, and rank counts that a table is chosen for. */
 #define SOLVED_MAX	24
@@ -117,12 +116,6 @@ void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const s
 int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e)
 {
 	(void)d, (void)out, (void)e;
-	abort();
-}
-
-bool thcd_xdp_is_detached(const struct thcd *d)
-{
-	(void)d;
 	abort();
 }
 

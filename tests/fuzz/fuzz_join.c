@@ -102,7 +102,7 @@ static struct thc_lanes world_lanes[SLOTS];
 static struct thc_pairs world_pairs[THC_JOBS_MAX];
 static struct thcd d;
 static uint64_t now_ms = 1000;
-static bool detached, flooded;
+static bool flooded;
 static u64 heard_until;	/* ms: until then strangers are owed silence, see is_flood() */
 
 /* What left since the last look. */
@@ -145,12 +145,6 @@ int thcd_net_subnets(const struct thcd *daemon, struct thcd_prefixes *out, struc
 {
 	(void)daemon, (void)out, (void)e;
 	abort();
-}
-
-bool thcd_xdp_is_detached(const struct thcd *daemon)
-{
-	(void)daemon;
-	return detached;
 }
 
 void thcd_xdp_stats(const struct thcd *daemon, struct thc_stats *stats)
@@ -328,7 +322,7 @@ static void model_join(struct expected *x, const struct thc_hdr *h, const struct
 	u32 last = thc_be32(h->epoch);
 	struct rank_model *r;
 
-	if (d.xdp && detached)
+	if (d.detached)
 		return refuse(x, THC_REFUSED_NO_XDP, NO_XDP);
 	if (h->rank >= m->ranks)
 		return refuse(x, THC_REFUSED_RANK, NO_RANK);
@@ -866,7 +860,7 @@ static void act(struct input *in)
 		if (action & 0x80)
 			act_ask(in);
 		else
-			detached ^= (action & 0x70) == 0x70;
+			d.detached ^= d.xdp && (action & 0x70) == 0x70;
 		break;
 	case 14:
 	case 15:
@@ -896,7 +890,7 @@ static void reset(u8 how)
 	d.interface = "eth0";
 	d.software = !(how & 1);
 	d.xdp = how & 1 ? (void *)&d : NULL;
-	detached = flooded = false;
+	flooded = false;
 	heard_until = 0;
 	/* the beginning of a second in which no refusal was sent */
 	now_ms = (now_ms / 1000 + 2) * 1000;

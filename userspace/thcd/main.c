@@ -66,7 +66,7 @@ static int open_sockets(struct run *r, struct thcd_error *e)
 	return r->c.listens ? 0 : thcd_net_open_interface(&r->d, r->c.interface, e);
 }
 
-static int make_jobs(struct run *r, bool kept, struct thcd_error *e)
+static int make_jobs(struct run *r, struct thcd_error *e)
 {
 	char text[THCD_TEXT_MAX], from[THC_PREFIXES_TEXT];
 	int i;
@@ -74,14 +74,14 @@ static int make_jobs(struct run *r, bool kept, struct thcd_error *e)
 	for (i = 0; i < THC_JOBS_MAX; i++) {
 		if (!r->plan[i].ranks)
 			continue;
-		if (kept)
+		if (r->d.kept)
 			r->d.record[i].plan.admits = r->plan[i].admits;
 		else
 			thcd_job_create(&r->d, &r->plan[i]);
 		if (!r->d.software && thcd_xdp_job(&r->d, i, e))
 			return -1;
 		thcd_job_describe(&r->plan[i], text, sizeof(text));
-		thcd_say("%s%s", text, kept ? ", continued" : "");
+		thcd_say("%s%s", text, r->d.kept ? ", continued" : "");
 		thcd_say("job %d: workers may join from %s", i,
 			 thc_prefixes_text(&r->plan[i].admits, from));
 	}
@@ -140,17 +140,16 @@ static int open_control(struct run *r, struct thcd_error *e)
 static int start_jobs(struct run *r, u32 slots, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
-	bool kept = false;
 
 	if (d->software) {
 		d->mode = "software";
 		d->welcome_flags = THC_WELCOME_F_ONE_PORT;
 		if (thcd_software_init(d, slots, e))
 			return -1;
-	} else if (thcd_guard_init(d, e) || thcd_xdp_init(d, &r->c, slots, r->plan, &kept, e)) {
+	} else if (thcd_guard_init(d, e) || thcd_xdp_init(d, &r->c, slots, r->plan, e)) {
 		return -1;
 	}
-	return make_jobs(r, kept, e) || (!d->software && thcd_xdp_attach(d, &r->c, e)) ? -1 : 0;
+	return make_jobs(r, e) || (!d->software && thcd_xdp_attach(d, &r->c, e)) ? -1 : 0;
 }
 
 static void describe(const struct run *r, char *text, size_t size)

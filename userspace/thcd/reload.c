@@ -227,7 +227,7 @@ static void apply(struct again *a)
 	bool changed = change_prefixes(a), differ = jobs_differ(a);
 
 	look_at_settings(a);
-	if (differ && !a->d->software && !thcd_xdp_owns(a->d)) {
+	if (differ && a->d->adopted) {
 		tell(failed(a),
 		     "reload: a thcd without root cannot change jobs: thcd --prepare, see "
 		     "thcd(8)");

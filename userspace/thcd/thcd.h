@@ -74,6 +74,9 @@ struct thcd {
 	u32			slots;
 	u16			port;
 	bool			software;
+	bool			kept;		/* the jobs live on from a daemon that died */
+	bool			adopted;	/* XDP as root prepared it: not ours to change */
+	bool			detached;	/* our XDP program is not on the interface now */
 	u8			welcome_flags;	/* in every WELCOME of this mode */
 	bool			verbose;
 	bool			no_simd;	/* BPF sums lanes, whatever thc.ko offers */

@@ -11,7 +11,6 @@
 #include "join.h"
 #include "net.h"
 #include "plan.h"
-#include "xdp.h"
 
 /* Refusals a second: they are longer than what provokes them, and who
  * provokes them may not be who receives them.
@@ -189,7 +188,7 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	if (j->flags & ~thc_be32(THC_JOIN_F_HEARD))
 		return THC_DROP_FLAGS;
 	/* it would be told that all is well, and time out in its first round */
-	if (job && d->xdp && thcd_xdp_is_detached(d)) {
+	if (job && d->detached) {
 		refuse(d, h, nonce, THC_REFUSED_NO_XDP, path);
 		return THC_DROP_NONE;
 	}

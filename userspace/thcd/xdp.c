@@ -57,16 +57,13 @@ struct thcd_xdp {
 	int			meta_fd;
 	int			prog_fd;	/* our program, of skel unless adopted */
 	int			close_fd;
-	bool			adopted;	/* what root prepared is not ours to change */
 	bool			handed_over;
 	bool			generic;
-	bool			kept;
 	bool			fresh;		/* nothing was pinned before us */
 	bool			attached;
 	u64			fan;		/* bit k: fan[k] is filled */
 	u64			watch_ms;	/* next look at the hook */
 	u32			id;		/* of our program, 0: not asked yet */
-	bool			detached;	/* our program is not there */
 	char			lanes_by[32];
 };
 
@@ -225,9 +222,9 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 	x->old_fd = pinned_program(x);
 	if (x->hook.id && x->hook.id != thcd_prog_id(x->old_fd))
 		return thcd_hook_foreign(d->interface, &x->hook, e);
-	if (x->adopted && !x->hook.id)
+	if (d->adopted && !x->hook.id)
 		return not_prepared(d, e);
-	if (x->adopted && c->fresh)
+	if (d->adopted && c->fresh)
 		return thcd_fail(e, "--fresh is for root: thcd --prepare USER --fresh");
 	if (c->fresh && discard(d, &detached, e) < 0)
 		return -1;
@@ -249,14 +246,14 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 	if (bpf_map_lookup_elem(x->meta_fd, &key, &was))
 		return thcd_fail(e, "cannot read the pinned state: %s", strerror(errno));
 	if (was.complete) {
-		x->kept = true;
+		d->kept = true;
 		if (thcd_keep_meta(&was, &x->meta, d->instance, e))
 			return -1;
 		/* a reload does not change how many there are */
 		x->meta.slots = was.slots;
 		return thcd_keep_jobs(d->record, plans, e);
 	}
-	if (x->adopted)
+	if (d->adopted)
 		return not_prepared(d, e);
 	/* one that died while starting: nothing there is worth keeping */
 	close_state(d);
@@ -340,7 +337,7 @@ static int load(struct thcd *d, bool generic, struct thcd_error *e)
 	err = load_programs(d, generic, false);
 	if (!err)
 		return 0;
-	if (err == -EINVAL && x->kept)
+	if (err == -EINVAL && d->kept)
 		return thcd_fail(
 			e, "the pinned maps do not fit this version of thcd; --fresh discards "
 			   "them, and all ranks have to join again");
@@ -517,7 +514,7 @@ static int make_empty(struct thcd *d, struct thcd_error *e)
 }
 
 int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
-		  const struct thcd_plan *plans, bool *kept, struct thcd_error *e)
+		  const struct thcd_plan *plans, struct thcd_error *e)
 {
 	bool generic = c->mode == THCD_MODE_GENERIC;
 	struct thcd_xdp *x;
@@ -525,17 +522,16 @@ int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 	if (make_empty(d, e))
 		return -1;
 	x = d->xdp;
-	x->adopted = !thcd_privileges_can_load();
+	d->adopted = !thcd_privileges_can_load();
 	if (d->sockets > 2 || (d->sockets == 2 && d->socket[0].family == d->socket[1].family))
 		return thcd_fail(e, "--listen: XDP serves one IPv4 and one IPv6 address");
 	if (thcd_pins_open(&x->pins, d->instance, c->heir, e) ||
 	    find_predecessor(d, c, slots, plans, e))
 		return -1;
-	*kept = x->kept;
-	if (x->adopted)
+	if (d->adopted)
 		return adopt(d, c, e);
 	/* the driver refused native XDP to the predecessor, too */
-	if (c->mode == THCD_MODE_AUTO && x->kept && x->hook.id && x->hook.generic)
+	if (c->mode == THCD_MODE_AUTO && d->kept && x->hook.id && x->hook.generic)
 		generic = true;
 	return load_for(d, generic, e);
 }
@@ -546,7 +542,7 @@ int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e)
 	struct thc_pairs pairs;
 	u32 key = job_id;
 
-	if (x->adopted)
+	if (d->adopted)
 		return 0;
 	thc_pairs_init(&pairs, d->record[job_id].plan.table);
 	if (bpf_map_update_elem(bpf_map__fd(x->skel->maps.pairs), &key, &pairs, 0))
@@ -561,11 +557,6 @@ int thcd_xdp_wait(struct thcd *d, struct thcd_error *e)
 	/* changing a map of maps waits for the programs that may have the old one */
 	x->fan &= ~1ULL;
 	return fill_fan(x, 0, e);
-}
-
-bool thcd_xdp_owns(const struct thcd *d)
-{
-	return !d->xdp->adopted;
 }
 
 static int attach(struct thcd *d, char *reason)
@@ -639,7 +630,7 @@ int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_err
 	char reason[THCD_REASON_MAX];
 	int err;
 
-	if (x->adopted)
+	if (d->adopted)
 		return 0;
 	if (pin_next(x, e))
 		return -1;
@@ -736,13 +727,13 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	if (!x)
 		return;
 	/* a start that failed leaves a predecessor's aggregator alone */
-	stays = x->adopted || x->handed_over || (failed && !x->fresh);
+	stays = d->adopted || x->handed_over || (failed && !x->fresh);
 	if (!stays && take_off(d)) {
 		/* those that cannot be removed are of no use to a successor */
 		set_complete(x, false);
 		thcd_pins_remove(&x->pins);
 	}
-	if (x->adopted)
+	if (d->adopted)
 		close_fd(&x->close_fd);
 	if (x->skel)
 		unload(d);
@@ -751,11 +742,6 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	thcd_pins_close(&x->pins);
 	free(x);
 	d->xdp = NULL;
-}
-
-bool thcd_xdp_is_detached(const struct thcd *d)
-{
-	return d->xdp->detached;
 }
 
 /* Somebody may take our program away: whoever attached ours can detach it. */
@@ -775,9 +761,9 @@ bool thcd_xdp_watch(struct thcd *d)
 			 d->interface);
 		return false;
 	}
-	if (ours < 0 || ours == !x->detached)
+	if (ours < 0 || ours == !d->detached)
 		return true;
-	x->detached = !ours;
+	d->detached = !ours;
 	if (ours)
 		thcd_say("the XDP program is back on %s", d->interface);
 	else
@@ -785,7 +771,7 @@ bool thcd_xdp_watch(struct thcd *d)
 			"somebody removed the XDP program from %s%s%s, so nothing is aggregated and no "
 			"worker admitted: %s to go on",
 			d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "",
-			x->adopted ? "stop thcd, run thcd --prepare as root, and start it" :
+			d->adopted ? "stop thcd, run thcd --prepare as root, and start it" :
 				     "restart thcd");
 	return true;
 }

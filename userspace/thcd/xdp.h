@@ -11,10 +11,11 @@
  * thcd_xdp_init() - load the program, with the maps of a predecessor if any
  * @slots: of all jobs together
  * @plans: by job number, what is asked for; .ranks 0: no such job
- * @kept: out: the jobs live on from a daemon that died
+ *
+ * d->kept and d->adopted say what was found.
  */
 int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
-		  const struct thcd_plan *plans, bool *kept, struct thcd_error *e);
+		  const struct thcd_plan *plans, struct thcd_error *e);
 
 /* Takes the hook, once all jobs are there; what is pinned is complete then. Where
  * every round would time out it refuses, unless the operator insists.
@@ -28,9 +29,6 @@ int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_
 
 /* Detaches and unpins what an instance that does not run has left. */
 int thcd_xdp_discard(struct thcd *d, struct thcd_error *e);
-
-/* May this thcd change what is loaded? Not if it serves what root has prepared. */
-bool thcd_xdp_owns(const struct thcd *d);
 
 /* Waits until no program runs any more that has seen the maps as they were. */
 int thcd_xdp_wait(struct thcd *d, struct thcd_error *e);
@@ -48,8 +46,6 @@ int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e);
  */
 #define THCD_WATCH_MS	1000
 bool thcd_xdp_watch(struct thcd *d);
-/* Is our program not on the interface? */
-bool thcd_xdp_is_detached(const struct thcd *d);
 
 /* File descriptor that is readable when answers wait to be sent. */
 int thcd_xdp_fd(const struct thcd *d);
