@@ -19,9 +19,10 @@
 /* Integers beyond it are not exact in JSON. */
 #define EXACT_MAX	9007199254740992.0
 
-struct source {
-	const char *name;
-	const char *text;
+/* What is being read: whatever is wrong, is wrong there. */
+struct place {
+	const cJSON	*item;
+	char		where[32];	/* "jobs[0]: " in a job, or empty */
 };
 
 static int line_of(const char *text, const char *at)
@@ -54,43 +55,28 @@ static const char *skip_value(const char *at)
 /* @at: the key of a member; returns where its value begins. */
 static const char *value_of(const char *at)
 {
-	at = skip_value(at);
-	return *at == ':' ? skip_blanks(at + 1) : at;
+	return skip_blanks(skip_value(at) + 1);
 }
 
-/* Where the @index-th member or element of the object or list at @at begins. */
-static const char *enter(const char *at, int index)
+/* Goes through @tree and its text at @at side by side, and puts into @found where @item, a member
+ * or an element, begins. Returns what follows the tree.
+ */
+static const char *find(const char *at, const cJSON *tree, const cJSON *item, const char **found)
 {
-	bool object = *at == '{';
+	bool object = cJSON_IsObject(tree);
+	const cJSON *i;
 
+	if (!object && !cJSON_IsArray(tree))
+		return skip_value(at);
 	at = skip_blanks(at + 1);
-	for (; index > 0 && *at; index--) {
-		at = skip_value(object ? value_of(at) : at);
+	cJSON_ArrayForEach(i, tree)
+	{
+		if (i == item)
+			*found = at;
+		at = find(object ? value_of(at) : at, i, item, found);
 		at = *at == ',' ? skip_blanks(at + 1) : at;
 	}
-	return at;
-}
-
-static int index_in(const cJSON *parent, const cJSON *item)
-{
-	const cJSON *i;
-	int index = 0;
-
-	for (i = parent->child; i && i != item; i = i->next)
-		index++;
-	return index;
-}
-
-/* Puts file, line and place in front of a sentence about @item, a member of the
- * object that begins at @at.
- */
-static int at_member(const struct source *s, const char *at, const cJSON *object, const cJSON *item,
-		     const char *where, struct thcd_error *e)
-{
-	int line = line_of(s->text, enter(at, index_in(object, item)));
-	struct thcd_error inner = *e;
-
-	return thcd_fail(e, "%s:%d: %s%.400s", s->name, line, where, inner.text);
+	return skip_blanks(at + 1);
 }
 
 static int check_once(const cJSON *object, const cJSON *item, const char *quote,
@@ -176,46 +162,42 @@ static int read_key(struct thcd_job_wish *w, const cJSON *item, struct thcd_erro
 	return 0;
 }
 
-/* @at: where the @index-th job begins */
-static int read_job(struct thcd_config *c, const struct source *s, const char *at,
-		    const cJSON *object, int index, struct thcd_error *e)
+static int read_job(struct thcd_config *c, struct place *p, const cJSON *object, int index,
+		    struct thcd_error *e)
 {
 	struct thcd_job_wish *w = &c->job[c->jobs];
 	const cJSON *item;
-	char where[32];
 
-	snprintf(where, sizeof(where), "jobs[%d]: ", index);
+	p->item = object;
 	if (!cJSON_IsObject(object))
-		return thcd_fail(e, "%s:%d: jobs[%d] is not an object { ... }", s->name,
-				 line_of(s->text, at), index);
+		return thcd_fail(e, "jobs[%d] is not an object { ... }", index);
 	if (c->jobs == THC_JOBS_MAX)
-		return thcd_fail(e, "%s:%d: more than %d jobs", s->name, line_of(s->text, at),
-				 THC_JOBS_MAX);
+		return thcd_fail(e, "more than %d jobs", THC_JOBS_MAX);
 	thcd_job_wish_init(w);
+	snprintf(p->where, sizeof(p->where), "jobs[%d]: ", index);
 	cJSON_ArrayForEach(item, object)
 	{
+		p->item = item;
 		if (check_once(object, item, "", e) || read_key(w, item, e))
-			return at_member(s, at, object, item, where, e);
+			return -1;
 	}
+	p->where[0] = '\0';
 	c->jobs++;
 	return 0;
 }
 
-/* @at: where the list begins */
-static int read_jobs(struct thcd_config *c, const struct source *s, const char *at,
-		     const cJSON *list, struct thcd_error *e)
+static int read_jobs(struct thcd_config *c, struct place *p, const cJSON *list,
+		     struct thcd_error *e)
 {
 	const cJSON *object;
 	int index = 0;
 
 	if (!cJSON_IsArray(list))
-		return thcd_fail(e, "%s:%d: \"jobs\" is not a list [ { ... } ]", s->name,
-				 line_of(s->text, at));
+		return thcd_fail(e, "\"jobs\" is not a list [ { ... } ]");
 	cJSON_ArrayForEach(object, list)
 	{
-		if (read_job(c, s, enter(at, index), object, index, e))
+		if (read_job(c, p, object, index++, e))
 			return -1;
-		index++;
 	}
 	return 0;
 }
@@ -245,21 +227,16 @@ static int read_setting(struct thcd_config *c, const cJSON *item, struct thcd_er
 	return thcd_config_set(c, item->string, value, e);
 }
 
-/* @at: where the file's object begins */
-static int read_top(struct thcd_config *c, const struct source *s, const char *at,
-		    const cJSON *root, struct thcd_error *e)
+static int read_top(struct thcd_config *c, struct place *p, const cJSON *root, struct thcd_error *e)
 {
 	const cJSON *item;
-	int index = 0;
 
 	cJSON_ArrayForEach(item, root)
 	{
-		const char *key = enter(at, index++);
-		bool jobs = !strcmp(item->string, "jobs");
-
-		if (check_once(root, item, "\"", e) || (!jobs && read_setting(c, item, e)))
-			return at_member(s, at, root, item, "", e);
-		if (jobs && read_jobs(c, s, value_of(key), item, e))
+		p->item = item;
+		if (check_once(root, item, "\"", e) ||
+		    (strcmp(item->string, "jobs") ? read_setting(c, item, e) :
+						    read_jobs(c, p, item, e)))
 			return -1;
 	}
 	return 0;
@@ -268,9 +245,10 @@ static int read_top(struct thcd_config *c, const struct source *s, const char *a
 int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 		     struct thcd_error *e)
 {
-	struct source s = { name, text };
-	const char *end = text;
+	const char *end = text, *at = text;
 	cJSON *root = cJSON_ParseWithOpts(text, &end, 1);
+	struct place p = { 0 };
+	struct thcd_error why;
 	int err;
 
 	if (!root && !*end)
@@ -282,7 +260,11 @@ int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 	if (!cJSON_IsObject(root))
 		err = thcd_fail(e, "%s: the file must hold one object { ... }", name);
 	else
-		err = read_top(c, &s, strchr(text, '{'), root, e);
+		err = read_top(c, &p, root, &why);
+	if (err && p.item) {
+		find(strchr(text, '{'), root, p.item, &at);
+		thcd_fail(e, "%s:%d: %s%.400s", name, line_of(text, at), p.where, why.text);
+	}
 	cJSON_Delete(root);
 	return err;
 }
@@ -299,23 +281,17 @@ int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error 
 	thcd_secret_warn(fileno(f), name);
 	free(c->file);
 	c->file = strdup(name);
-	text = malloc(FILE_MAX_BYTES + 1);
-	if (!text || !c->file) {
-		free(text);
-		fclose(f);
-		return thcd_fail(e, "out of memory");
-	}
-	n = fread(text, 1, FILE_MAX_BYTES + 1, f);
-	err = ferror(f);
-	fclose(f);
-	if (err) {
+	text = calloc(1, FILE_MAX_BYTES + 1);
+	n = text ? fread(text, 1, FILE_MAX_BYTES + 1, f) : 0;
+	if (!text || !c->file)
+		err = thcd_fail(e, "out of memory");
+	else if (ferror(f))
 		err = thcd_fail(e, "cannot read %s: %s", name, strerror(errno));
-	} else if (n > FILE_MAX_BYTES) {
+	else if (n > FILE_MAX_BYTES)
 		err = thcd_fail(e, "%s is larger than 1 MiB: not a configuration of thcd", name);
-	} else {
-		text[n] = '\0';
+	else
 		err = thcd_config_text(c, name, text, e);
-	}
+	fclose(f);
 	free(text);
 	return err;
 }
