@@ -15,7 +15,6 @@
 
 enum kind {
 	NUMBER,
-	NUMBER64,
 	COOKIE,
 	FRACTION,
 	TABLE,
@@ -33,28 +32,32 @@ enum kind {
 	RANGE,
 };
 
-/* What may be chosen from, in the order of the values. */
+/* What may be chosen from, and what each word stands for. */
 #define WORDS_MAX	3
-static const char *const words[][WORDS_MAX] = {
-	[WIDTH] = { "auto", "8", "16" },
-	[REPLY] = { "multicast", "fanout" },
-	[SWITCH_OFF] = { "on", "off" },
-	[SWITCH_ON] = { "off", "on" },
-	[MODE] = { [THCD_MODE_AUTO] = "auto",
-		   [THCD_MODE_NATIVE] = "native",
-		   [THCD_MODE_GENERIC] = "generic" },
+static const struct choice {
+	const char	*word;
+	u32		value;
+} choices[][WORDS_MAX] = {
+	[WIDTH] = { { "auto", 0 }, { "8", 8 }, { "16", 16 } },
+	[REPLY] = { { "multicast", THC_REPLY_MULTICAST }, { "fanout", THC_REPLY_FANOUT } },
+	[SWITCH_OFF] = { { "on", false }, { "off", true } },
+	[SWITCH_ON] = { { "off", false }, { "on", true } },
+	[MODE] = { { "auto", THCD_MODE_AUTO },
+		   { "native", THCD_MODE_NATIVE },
+		   { "generic", THCD_MODE_GENERIC } },
 };
 
 struct key {
 	const char	*name;
 	enum kind	kind;
 	size_t		offset;
+	size_t		size;
 	u64		min;
 	u64		max;
 	const char	*meaning;
 };
 
-#define AT(field) offsetof(struct thcd_job_wish, field)
+#define AT(field) offsetof(struct thcd_job_wish, field), sizeof(((struct thcd_job_wish *)0)->field)
 #define WORD(id, name) " " #name
 
 static const struct key job_keys[] = {
@@ -93,7 +96,7 @@ static const struct key job_keys[] = {
 	  "least contributors of a chunk that a deadline closes" },
 	{ "deadline_ms", NUMBER, AT(deadline_ms), 1, 3600 * 1000,
 	  "age in ms at which a chunk that has its quorum is closed; default: never" },
-	{ "seed", NUMBER64, AT(seed), 0, UINT64_MAX,
+	{ "seed", NUMBER, AT(seed), 0, UINT64_MAX,
 	  "seed of rotations and rounding; default: derived from job and cookie" },
 	{ "sum", SWITCH_OFF, AT(nosum), 0, 0, "packet sums, on or off; default on" },
 	{ "correlated", SWITCH_ON, AT(correlated), 0, 0,
@@ -101,7 +104,7 @@ static const struct key job_keys[] = {
 };
 
 #undef AT
-#define AT(field) offsetof(struct thcd_config, field)
+#define AT(field) offsetof(struct thcd_config, field), sizeof(((struct thcd_config *)0)->field)
 #define TEXT_OF(number) #number
 #define PORTS(number) ": an aggregator owns " TEXT_OF(number) " ports from it on"
 
@@ -171,23 +174,23 @@ int thcd_number_parse(const char *text, u64 *out)
 	return errno || *end ? -1 : 0;
 }
 
-static int parse_fraction(const char *text, double *out)
+/* 1/32 or 0.03125 */
+static int set_fraction(double *field, const struct key *k, const char *value, struct thcd_error *e)
 {
+	const char *part = value;
+	double over, below = 1;
 	char *end;
-	double p = strtod(text, &end);
 
-	if (end == text)
-		return -1;
-	if (*end == '/') {
-		const char *below = end + 1;
-		double d = strtod(below, &end);
-
-		if (end == below || !(d > 0))
-			return -1;
-		p /= d;
+	over = strtod(part, &end);
+	if (end != part && *end == '/') {
+		part = end + 1;
+		below = strtod(part, &end);
 	}
-	*out = p;
-	return *end || !(p > 0 && p < 1) ? -1 : 0;
+	*field = over / below;
+	if (end == part || *end || !(below > 0 && *field > 0 && *field < 1))
+		return thcd_fail(e, "%s: \"%s\" is not a fraction between 0 and 1, as 1/32",
+				 k->name, value);
+	return 0;
 }
 
 static int parse_table(struct thcd_job_wish *w, const char *value, struct thcd_error *e)
@@ -223,32 +226,33 @@ static int parse_table(struct thcd_job_wish *w, const char *value, struct thcd_e
 	return thcd_fail(e, "table: more than %d levels", THC_TABLE_LEVELS_MAX);
 }
 
-/* The place of @value among the words of @k. */
-static int parse_choice(const struct key *k, const char *value, struct thcd_error *e)
+static void store(void *field, const struct key *k, u64 value)
 {
-	const char *const *word = words[k->kind];
+	if (k->size == sizeof(bool))
+		*(bool *)field = value;
+	else if (k->size == sizeof(u32))
+		*(u32 *)field = value;
+	else
+		*(u64 *)field = value;
+}
+
+static int set_choice(void *field, const struct key *k, const char *value, struct thcd_error *e)
+{
+	const struct choice *c = choices[k->kind];
 	int i;
 
-	for (i = 0; i < WORDS_MAX && word[i]; i++)
-		if (!strcmp(value, word[i]))
-			return i;
-	return thcd_fail(e, "%s: \"%s\" is neither %s nor %s%s%s", k->name, value, word[0], word[1],
-			 word[2] ? " nor " : "", word[2] ? word[2] : "");
+	for (i = 0; i < WORDS_MAX && c[i].word; i++) {
+		if (!strcmp(value, c[i].word)) {
+			store(field, k, c[i].value);
+			return 0;
+		}
+	}
+	return thcd_fail(e, "%s: \"%s\" is neither %s nor %s%s%s", k->name, value, c[0].word,
+			 c[1].word, c[2].word ? " nor " : "", c[2].word ? c[2].word : "");
 }
 
-static int set_switch(bool *on, const struct key *k, const char *value, struct thcd_error *e)
+static int set_number(void *field, const struct key *k, const char *value, struct thcd_error *e)
 {
-	int choice = parse_choice(k, value, e);
-
-	if (choice >= 0)
-		*on = choice;
-	return choice < 0 ? -1 : 0;
-}
-
-static int set_number(struct thcd_job_wish *w, const struct key *k, const char *value,
-		      struct thcd_error *e)
-{
-	void *field = (char *)w + k->offset;
 	u64 n;
 
 	if (thcd_number_parse(value, &n))
@@ -257,10 +261,7 @@ static int set_number(struct thcd_job_wish *w, const struct key *k, const char *
 		return thcd_fail(e, "%s: %s is out of range, %llu to %llu (%s)", k->name, value,
 				 (unsigned long long)k->min, (unsigned long long)k->max,
 				 k->meaning);
-	if (k->kind == NUMBER)
-		*(u32 *)field = n;
-	else
-		*(u64 *)field = n;
+	store(field, k, n);
 	return 0;
 }
 
@@ -299,9 +300,8 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 		      struct thcd_error *e)
 {
 	const struct key *k = find_key(job_keys, JOB_KEYS, key);
-	bool second = false;
 	void *field;
-	int err = 0;
+	int err;
 
 	if (!k)
 		return thcd_fail(e, "unknown key \"%s\" of a job; thcd --help lists them", key);
@@ -310,35 +310,20 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 	field = (char *)w + k->offset;
 	switch (k->kind) {
 	case NUMBER:
-	case NUMBER64:
-		err = set_number(w, k, value, e);
+		err = set_number(field, k, value, e);
 		break;
 	case COOKIE:
 		err = *value == '@' ? thcd_secret_read(value + 1, field, e) :
-				      set_number(w, k, value, e);
+				      set_number(field, k, value, e);
 		break;
 	case FRACTION:
-		if (parse_fraction(value, field))
-			err = thcd_fail(e, "%s: \"%s\" is not a fraction between 0 and 1, as 1/32",
-					key, value);
+		err = set_fraction(field, k, value, e);
 		break;
 	case TABLE:
 		err = parse_table(w, value, e);
 		break;
-	case WIDTH:
-		err = parse_choice(k, value, e) < 0 ? -1 : 0;
-		w->sum_width = strtoul(value, NULL, 10);
-		break;
 	case SCHEME:
 		err = set_scheme(w, k, value, e);
-		break;
-	case REPLY:
-		err = set_switch(&second, k, value, e);
-		w->reply = second ? THC_REPLY_FANOUT : THC_REPLY_MULTICAST;
-		break;
-	case SWITCH_OFF:
-	case SWITCH_ON:
-		err = set_switch(field, k, value, e);
 		break;
 	case TEXT:
 		err = set_word(field, k, value, e);
@@ -347,7 +332,7 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 		err = add_prefix(w, k, value, e);
 		break;
 	default:
-		break;
+		err = set_choice(field, k, value, e);
 	}
 	if (!err)
 		w->given |= 1ULL << (k - job_keys);
@@ -370,18 +355,12 @@ int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *
 	rest = copy;
 	/* "1,ranks=2" is short for "job=1,ranks=2" */
 	for (part = strsep(&rest, ","); part && !err; part = strsep(&rest, ",")) {
-		char *value = strchr(part, '=');
+		char *value = part, *key = strsep(&value, "=");
 
-		if (!value && part == copy) {
-			err = thcd_job_wish_set(w, "job", part, e);
-			continue;
-		}
-		if (!value) {
+		if (value || part == copy)
+			err = thcd_job_wish_set(w, value ? key : "job", value ? value : part, e);
+		else
 			err = thcd_fail(e, "--job: \"%s\" is not key=value", part);
-			continue;
-		}
-		*value++ = '\0';
-		err = thcd_job_wish_set(w, part, value, e);
 	}
 	free(copy);
 	if (!err)
@@ -396,10 +375,12 @@ void thcd_config_init(struct thcd_config *c)
 	c->port = THC_PORT_DEFAULT;
 }
 
-/* How many texts a setting has, from @field on. */
-static unsigned int texts_of(const struct key *k)
+/* How many texts a setting has. */
+static size_t texts_of(const struct key *k)
 {
-	return k->kind == LISTEN ? THCD_LISTEN_MAX : k->kind == OWNED || k->kind == INSTANCE;
+	bool text = k->kind == OWNED || k->kind == INSTANCE || k->kind == LISTEN;
+
+	return text ? k->size / sizeof(char *) : 0;
 }
 
 void thcd_config_exit(struct thcd_config *c)
@@ -415,7 +396,7 @@ void thcd_config_exit(struct thcd_config *c)
 
 static bool differ(const struct key *k, const void *a, const void *b)
 {
-	unsigned int i;
+	size_t i;
 
 	for (i = 0; i < texts_of(k); i++) {
 		const char *was = ((char *const *)a)[i], *is = ((char *const *)b)[i];
@@ -423,10 +404,7 @@ static bool differ(const struct key *k, const void *a, const void *b)
 		if (strcmp(was ? was : "", is ? is : ""))
 			return true;
 	}
-	if (i)
-		return false;
-	return k->kind == RANGE || k->kind == MODE ? *(const u32 *)a != *(const u32 *)b :
-						     *(const bool *)a != *(const bool *)b;
+	return !i && memcmp(a, b, k->size);
 }
 
 const char *thcd_config_difference(const struct thcd_config *a, const struct thcd_config *b,
@@ -479,7 +457,6 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 {
 	const struct key *k = find_key(settings, SETTINGS, key);
 	void *field;
-	int choice;
 
 	if (!k)
 		return thcd_fail(e, "unknown key \"%s\"; thcd(8) lists them, under FILES", key);
@@ -493,13 +470,9 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 		if (c->listens == THCD_LISTEN_MAX)
 			return thcd_fail(e, "listen: more than %d addresses", THCD_LISTEN_MAX);
 		return set_text(&c->listen[c->listens++], value, e);
-	case MODE:
-		choice = parse_choice(k, value, e);
-		c->mode = choice < 0 ? c->mode : (enum thcd_mode)choice;
-		return choice < 0 ? -1 : 0;
 	case RANGE:
 		return set_range(field, k, value, e);
 	default:
-		return set_switch(field, k, value, e);
+		return set_choice(field, k, value, e);
 	}
 }
