@@ -30,19 +30,20 @@ static int make_way(const struct thcd_control_state *s, const struct sockaddr_un
 {
 	struct stat st;
 
-	if (lstat(s->path, &st))
+	if (lstat(un->sun_path, &st))
 		return errno == ENOENT ? 0 :
 					 thcd_fail(e, "cannot look at the control socket %s: %s",
-						   s->path, strerror(errno));
+						   un->sun_path, strerror(errno));
 	if (!S_ISSOCK(st.st_mode))
 		return thcd_fail(e, "%s is there, and no socket: give another --control PATH",
-				 s->path);
+				 un->sun_path);
 	/* one that answers belongs to a living thcd, and one that has no time, too */
 	if (!connect(s->listener, (const struct sockaddr *)un, sizeof(*un)) || errno == EAGAIN) {
-		thcd_fail(e, "another thcd serves %s; stop it, or give --instance NAME", s->path);
+		thcd_fail(e, "another thcd serves %s; stop it, or give --instance NAME",
+			  un->sun_path);
 		return -EADDRINUSE;
 	}
-	unlink(s->path);
+	unlink(un->sun_path);
 	return 0;
 }
 
@@ -77,41 +78,31 @@ static int admit_group(const struct thcd_control_state *s, const char *name, str
 		      0;
 }
 
-static int listen_on(struct thcd_control_state *s, struct sockaddr_un *un, const char *group,
+static int listen_on(struct thcd_control_state *s, const struct sockaddr_un *un, const char *group,
 		     struct thcd_error *e)
 {
-	bool bound;
 	int err;
 
 	s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->listener < 0)
 		return thcd_fail(e, "no control socket: %s", strerror(errno));
 	err = make_way(s, un, e);
-	if (err) {
-		close(s->listener);
-		s->listener = -1;
+	if (err)
 		return err;
-	}
-	bound = !bind(s->listener, (struct sockaddr *)un, sizeof(*un));
-	if (!bound || chmod(s->path, 0600)) {
-		err = thcd_fail(e,
-				"cannot make the control socket %s: %s; give another --control "
-				"PATH%s",
-				s->path, strerror(errno),
-				errno == EACCES || errno == EPERM ? ", or run thcd as root" : "");
-	} else {
-		err = admit_group(s, group, e);
-		if (!err && listen(s->listener, SOMAXCONN))
-			err = thcd_fail(e, "cannot listen on the control socket %s: %s", s->path,
-					strerror(errno));
-	}
-	if (err) {
-		if (bound)
-			unlink(s->path);
-		close(s->listener);
-		s->listener = -1;
-	}
-	return err;
+	if (!bind(s->listener, (const struct sockaddr *)un, sizeof(*un)))
+		strcpy(s->path, un->sun_path);
+	if (!*s->path || chmod(s->path, 0600))
+		return thcd_fail(e,
+				 "cannot make the control socket %s: %s; give another --control "
+				 "PATH%s",
+				 un->sun_path, strerror(errno),
+				 errno == EACCES || errno == EPERM ? ", or run thcd as root" : "");
+	if (admit_group(s, group, e))
+		return -1;
+	return listen(s->listener, SOMAXCONN) ?
+		       thcd_fail(e, "cannot listen on the control socket %s: %s", s->path,
+				 strerror(errno)) :
+		       0;
 }
 
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,
@@ -120,37 +111,30 @@ int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const 
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int i, n, err;
 
-	s->listener = -1;
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
 		s->client[i] = -1;
 	if (!path && make_run_dir())
 		return thcd_fail(e, "cannot make %s: %s; give --control PATH", THC_RUN,
 				 strerror(errno));
-	n = path ? snprintf(s->path, sizeof(s->path), "%s", path) :
-		   thc_control_path(d->instance, s->path, sizeof(s->path));
-	if (n < 0 || n >= (int)sizeof(s->path)) {
-		s->path[0] = '\0';
+	n = path ? snprintf(un.sun_path, sizeof(un.sun_path), "%s", path) :
+		   thc_control_path(d->instance, un.sun_path, sizeof(un.sun_path));
+	if (n < 0 || n >= (int)sizeof(un.sun_path))
 		return thcd_fail(e, "--control: the path is longer than %zu characters",
-				 sizeof(s->path) - 1);
-	}
-	memcpy(un.sun_path, s->path, n + 1);
+				 sizeof(un.sun_path) - 1);
 	err = listen_on(s, &un, group, e);
 	if (err)
-		s->path[0] = '\0';
+		thcd_control_close(s);
 	return err;
 }
 
 void thcd_control_close(struct thcd_control_state *s)
 {
-	int i;
-
-	for (i = 0; i < THCD_CONTROL_CLIENTS && s->listener >= 0; i++)
-		if (s->client[i] >= 0)
-			close(s->client[i]);
 	if (s->listener >= 0)
 		close(s->listener);
+	s->listener = -1;
 	if (*s->path && unlink(s->path) && errno != ENOENT)
 		thcd_say("cannot remove the control socket %s: %s", s->path, strerror(errno));
+	s->path[0] = '\0';
 }
 
 int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p, int *wait)

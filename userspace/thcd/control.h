@@ -38,6 +38,7 @@ struct thcd_control_state {
 
 /**
  * thcd_control_open() - make the socket
+ * @s: zeroed, but for .listener, -1, .reload and .context
  * @path: NULL: the instance's
  * @group: of the socket; NULL: THCD_CONTROL_GROUP, if it exists
  *
@@ -45,6 +46,7 @@ struct thcd_control_state {
  */
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,
 		      const char *group, struct thcd_error *e);
+/* Clients stay connected until thcd ends. */
 void thcd_control_close(struct thcd_control_state *s);
 
 /* Fills @p (1 + THCD_CONTROL_CLIENTS entries) for poll(), shortens its @wait (ms, -1: for
