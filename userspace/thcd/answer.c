@@ -15,8 +15,8 @@
 
 /* A finished generation, copied. */
 struct result {
+	struct thc_answer_at	at;
 	struct thc_version	version;
-	u32			epoch;
 	u64			word[THC_LANE_WORDS];
 };
 
@@ -33,39 +33,27 @@ static bool take(struct thcd *d, u16 job_id, u32 slot, u32 generation, struct re
 	const struct thc_lanes *lanes = &d->lanes[job->slot_base + slot];
 	const struct thc_version *v = &s->version[generation & 1];
 
-	out->epoch = job->epoch;
-	if (done(s, v, out->epoch, generation)) {
+	out->at = (struct thc_answer_at){ job_id, slot, job->epoch };
+	if (done(s, v, out->at.epoch, generation)) {
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		memcpy(&out->version, v, sizeof(out->version));
 		memcpy(out->word, lanes->word[generation & 1], sizeof(out->word));
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		if (done(s, v, out->epoch, generation))
+		if (done(s, v, out->at.epoch, generation))
 			return true;
 	}
 	d->counters.gone++;
 	return false;
 }
 
-static void to_rank(struct thcd *d, u16 job_id, u32 slot, u8 rank, bool repeat,
-		    const struct result *r)
+/* @port: in network order */
+static void send_result(struct thcd *d, const struct result *r, u8 rank, bool repeat,
+			const struct thc_addr *to, u16 port)
 {
-	const struct thc_job *job = &d->job[job_id];
-	const struct thc_member *m = &job->member[rank];
 	struct thc_hdr h;
 
-	thc_answer_result(&h, job, (struct thc_answer_at){ job_id, slot, r->epoch }, &r->version,
-			  rank, repeat);
-	thcd_out_put(d, &m->addr, thc_be16(m->port), &h, r->word, NULL, sizeof(r->word));
-}
-
-static void to_group(struct thcd *d, u16 job_id, u32 slot, const struct result *r)
-{
-	const struct thc_job *job = &d->job[job_id];
-	struct thc_hdr h;
-
-	thc_answer_result(&h, job, (struct thc_answer_at){ job_id, slot, r->epoch }, &r->version, 0,
-			  false);
-	thcd_out_put(d, &job->group, thc_be16(job->group_port), &h, r->word, NULL, sizeof(r->word));
+	thc_answer_result(&h, &d->job[r->at.job], r->at, &r->version, rank, repeat);
+	thcd_out_put(d, to, thc_be16(port), &h, r->word, NULL, sizeof(r->word));
 }
 
 void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation)
@@ -77,23 +65,22 @@ void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 	if (!take(d, job_id, slot, generation, &r))
 		return;
 	if (job->reply == THC_REPLY_MULTICAST) {
-		to_group(d, job_id, slot, &r);
+		send_result(d, &r, 0, false, &job->group, job->group_port);
 		return;
 	}
-	for (i = 0; i < job->ranks; i++)
-		if (job->member[i].joined && !job->member[i].left)
-			to_rank(d, job_id, slot, i, false, &r);
+	for (i = 0; i < job->ranks; i++) {
+		const struct thc_member *m = &job->member[i];
+
+		if (m->joined && !m->left)
+			send_result(d, &r, i, false, &m->addr, m->port);
+	}
 }
 
 void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank)
 {
+	const struct thc_member *m = &d->job[job_id].member[rank];
 	struct result r;
 
 	if (take(d, job_id, slot, generation, &r))
-		to_rank(d, job_id, slot, rank, true, &r);
-}
-
-void thcd_answer_header(struct thcd *d, const struct thc_path *path, const struct thc_hdr *h)
-{
-	thcd_out_put(d, &path->src, path->src_port, h, NULL, NULL, 0);
+		send_result(d, &r, rank, true, &m->addr, m->port);
 }

@@ -14,7 +14,4 @@ void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation);
 /* The same again, to one rank. */
 void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank);
 
-/* A sealed header, to where the request came from. */
-void thcd_answer_header(struct thcd *d, const struct thc_path *path, const struct thc_hdr *h);
-
 #endif /* THCD_ANSWER_H */

@@ -11,6 +11,7 @@
 #include <thc/aggregator/react.h>
 
 #include "answer.h"
+#include "net.h"
 #include "software.h"
 
 static void *map(size_t bytes)
@@ -144,7 +145,7 @@ struct thc_reaction thcd_software(struct thcd *d, const struct thc_packet *p)
 	else if (r.to == THC_TO_SENDER && r.event == THC_EVENT_REPEATED)
 		thcd_answer_one(d, job_id, slot, thc_be32(h->generation), h->rank);
 	else if (r.to == THC_TO_SENDER)
-		thcd_answer_header(d, &p->path, h);
+		thcd_out_put(d, &p->path.src, p->path.src_port, h, NULL, NULL, 0);
 	return r;
 }
 

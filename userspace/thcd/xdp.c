@@ -386,7 +386,7 @@ static int on_relay(void *ctx, void *data, size_t size)
 		return 0;
 	memcpy(&r, data, sizeof(r));
 	if (r.kind == THC_RELAY_HEADER)
-		thcd_answer_header(d, &r.path, &r.hdr);
+		thcd_out_put(d, &r.path.src, r.path.src_port, &r.hdr, NULL, NULL, 0);
 	else if (r.job >= THC_JOBS_MAX || r.slot >= d->job[r.job].slots || r.rank >= THC_RANKS_MAX)
 		return 0;
 	else if (r.kind == THC_RELAY_ALL)
