@@ -25,7 +25,6 @@
 #include "join.h"
 #include "net.h"
 #include "plan.h"
-#include "receive.h"
 #include "xdp.h"
 
 #define JOBS		3

@@ -10,7 +10,6 @@
 
 #include <thc/aggregator/answer.h>
 
-#include "answer.h"
 #include "net.h"
 
 /* A finished generation, copied. */

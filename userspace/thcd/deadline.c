@@ -10,7 +10,6 @@
  */
 #include <stdlib.h>
 
-#include "answer.h"
 #include "jobs.h"
 #include "net.h"
 #include "software.h"

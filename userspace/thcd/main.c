@@ -18,9 +18,6 @@
 #include "net.h"
 #include "notify.h"
 #include "plan.h"
-#include "privileges.h"
-#include "receive.h"
-#include "reload.h"
 #include "software.h"
 #include "xdp.h"
 

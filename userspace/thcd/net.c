@@ -110,7 +110,8 @@ static unsigned int interface_of(const struct thc_addr *addr)
 	return index;
 }
 
-int thcd_net_address(const char *interface, int family, struct thc_addr *addr)
+/* First address of @interface of that family: 1; 0: it has none; or a negative errno. */
+static int first_address(const char *interface, int family, struct thc_addr *addr)
 {
 	struct ifaddrs *list, *i;
 	int found = 0;
@@ -323,7 +324,7 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 	if (!if_nametoindex(interface))
 		return thcd_fail(e, "there is no interface %s here; ip link shows them", interface);
 	for (i = 0; i < 2; i++) {
-		found = thcd_net_address(interface, families[i], &addr);
+		found = first_address(interface, families[i], &addr);
 		if (found < 0)
 			return thcd_fail(e, "cannot list the addresses of %s: %s", interface,
 					 strerror(-found));

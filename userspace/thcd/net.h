@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The daemon's UDP sockets, the batch of frames it sends from them, and what it hears on groups.
+ * The daemon's UDP sockets: packets that reach them, the batch of frames that leaves them, the
+ * answers in it, and what is heard on groups.
  */
 #ifndef THCD_NET_H
 #define THCD_NET_H
@@ -20,9 +21,6 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e);
 
 /* Opens a socket on each address of @interface. */
 int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_error *e);
-
-/* First address of @interface of that family: 1; 0: it has none; or a negative errno. */
-int thcd_net_address(const char *interface, int family, struct thc_addr *addr);
 
 /**
  * thcd_net_subnets() - subnets that packets for our sockets come from
@@ -56,6 +54,18 @@ void thcd_guard_exit(void);
 void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const struct thc_hdr *h,
 		  const u64 *words, const void *bytes, u32 length);
 void thcd_out_flush(struct thcd *d);
+
+/* A finished generation of slot @slot of job @job_id, to all ranks. */
+void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation);
+
+/* The same again, to one rank. */
+void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank);
+
+/* Takes what is waiting on socket @i, at most a few batches: JOIN and LEAVE when XDP takes the rest. */
+void thcd_receive(struct thcd *d, int i);
+
+/* One packet of @length bytes; changes it. @ce: its IP header said CE. */
+void thcd_packet(struct thcd *d, void *packet, u32 length, const struct thc_path *path, bool ce);
 
 /* Does another aggregator answer to the group of one of our jobs? Fills @p, of
  * THCD_FOREIGN_POLLS, for poll() and returns how many entries, none in software mode; looks at

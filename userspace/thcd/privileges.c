@@ -14,7 +14,7 @@
 #include <sys/capability.h>
 #include <sys/prctl.h>
 
-#include "privileges.h"
+#include "xdp.h"
 
 static bool has(cap_t caps, cap_value_t cap, cap_flag_t set)
 {

@@ -10,8 +10,6 @@
 
 #include "join.h"
 #include "net.h"
-#include "plan.h"
-#include "receive.h"
 #include "software.h"
 
 /* Datagrams per recvmmsg(), and calls before other sockets get their turn. */

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control.h"
 #include "jobs.h"
 #include "net.h"
 #include "pins.h"
 #include "plan.h"
-#include "reload.h"
 #include "xdp.h"
 
 /* One reading of the file. */

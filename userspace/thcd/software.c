@@ -10,7 +10,6 @@
 #include <thc/aggregator/lane.h>
 #include <thc/aggregator/react.h>
 
-#include "answer.h"
 #include "net.h"
 #include "software.h"
 

@@ -29,12 +29,9 @@
 #include <linux/if_link.h>
 
 #include "../aggregator/paths.h"
-#include "answer.h"
 #include "attach.h"
-#include "jobs.h"
 #include "net.h"
 #include "pins.h"
-#include "privileges.h"
 #include "xdp.h"
 
 #include "../../bpf/thc_open.h"

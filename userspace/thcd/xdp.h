@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The XDP side of the daemon: maps, programs, attachment, relay.
+ * The XDP side of the daemon: maps, programs, attachment, relay, and the privileges it takes.
  */
 #ifndef THCD_XDP_H
 #define THCD_XDP_H
@@ -56,5 +56,15 @@ bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation);
 
 /* The data path's counters, all CPUs together. */
 void thcd_xdp_stats(const struct thcd *d, struct thc_stats *out);
+
+/* May this process load the XDP programs, and attach and detach them? */
+bool thcd_privileges_can_load(void);
+
+/**
+ * thcd_privileges_drop() - give up, for good, what serving does not need
+ *
+ * For the end of the start, once the program is attached. d->privileges names what is left.
+ */
+int thcd_privileges_drop(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
 
 #endif /* THCD_XDP_H */
