@@ -56,20 +56,13 @@ void thcd_control_close(struct thcd_control_state *s);
 int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p, int *wait);
 void thcd_control_serve(struct thcd_control_state *s, const struct thcd *d, const struct pollfd *p);
 
-/* @config: what thcd was started with; @argc, @argv: its command line. */
-struct thcd_reload {
-	struct thcd			*d;
-	const struct thcd_config	*config;
-	int				argc;
-	char				**argv;
-};
-
 /**
  * thcd_reload() - add and remove jobs as the file now says
+ * @was: what thcd was started with; @argc, @argv: its command line
  * @said: list that gets what is said, or NULL
  *
  * No job that a rank is in ends or changes, and a file with an error changes nothing: false.
  */
-bool thcd_reload(const struct thcd_reload *reload, cJSON *said);
+bool thcd_reload(struct thcd *d, const struct thcd_config *was, int argc, char **argv, cJSON *said);
 
 #endif /* THCD_CONTROL_H */

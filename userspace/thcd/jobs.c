@@ -89,11 +89,6 @@ void thcd_job_forget(struct thcd *d, u32 id)
 	memset(job, 0, sizeof(*job));
 }
 
-u64 thcd_job_inside(const struct thc_job *job)
-{
-	return job->joined & ~job->left;
-}
-
 static void enter(struct thc_member *m, const struct thc_path *path)
 {
 	u16 port = thc_be16(path->src_port);

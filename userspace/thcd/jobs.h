@@ -18,9 +18,6 @@ void thcd_job_show(struct thcd *d, u32 id, bool shown);
  */
 void thcd_job_forget(struct thcd *d, u32 id);
 
-/* Ranks that have joined and not left. */
-u64 thcd_job_inside(const struct thc_job *job);
-
 /* Rank @rank joins from @path; it is not yet in the epoch. */
 void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path);
 

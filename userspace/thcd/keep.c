@@ -91,7 +91,7 @@ static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_pla
 {
 	struct thcd_error why;
 
-	if (!was->used && !is->ranks)
+	if (thcd_keep_equal(&was->plan, is))
 		return 0;
 	if (!was->used)
 		return thcd_fail(
@@ -104,8 +104,6 @@ static int keep_job(u32 id, const struct thcd_record *was, const struct thcd_pla
 			e,
 			"the aggregator that is attached has a job %u, which is not asked for" DISCARD,
 			id);
-	if (thcd_keep_equal(&was->plan, is))
-		return 0;
 	thcd_keep_difference(&was->plan, is, &why);
 	return thcd_fail(e, "job %u of the aggregator that is attached is another: %.300s" DISCARD,
 			 id, why.text);

@@ -30,7 +30,8 @@ struct run {
 	struct thcd			d;
 	struct thcd_config		c;
 	struct thcd_control_state	control;
-	struct thcd_reload		reload;
+	int				argc;
+	char				**argv;
 	struct thcd_plan		plan[THC_JOBS_MAX];
 	int				signals;
 	bool				pid_written;
@@ -180,7 +181,7 @@ static bool reload(void *context, cJSON *said)
 	bool ok;
 
 	thcd_notify_reloading();
-	ok = thcd_reload(&r->reload, said);
+	ok = thcd_reload(&r->d, &r->c, r->argc, r->argv, said);
 	tell_manager(r);
 	return ok;
 }
@@ -196,8 +197,6 @@ static void name_all(struct run *r)
 	d->no_simd = r->c.no_simd;
 	d->interface = r->c.interface;
 	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
-	r->reload.d = d;
-	r->reload.config = &r->c;
 	r->control.reload = reload;
 	r->control.context = r;
 }
@@ -357,7 +356,7 @@ int main(int argc, char **argv)
 		thcd_config_exit(&r.c);
 		return EXIT_USAGE;
 	}
-	r.reload.argc = argc;
-	r.reload.argv = argv;
+	r.argc = argc;
+	r.argv = argv;
 	return run(&r);
 }

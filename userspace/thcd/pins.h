@@ -47,7 +47,7 @@ int thcd_keep_jobs(const struct thcd_record *was, const struct thcd_plan *plans,
 		   struct thcd_error *e);
 
 /* Equal constants, wherever their slots lie (a reload gives slots as they are free), and whoever
- * may join from now on: who is in stays in.
+ * may join from now on: who is in stays in. Where there is no job, the plan is zeroed.
  */
 bool thcd_keep_equal(const struct thcd_plan *was, const struct thcd_plan *is);
 

@@ -10,7 +10,6 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "control.h"
@@ -125,7 +124,7 @@ static bool take_away(struct again *a, u32 id)
 static bool may_go(struct again *a, u32 id, const char *why)
 {
 	const struct thc_job *job = &a->d->job[id];
-	int inside = __builtin_popcountll(thcd_job_inside(job));
+	int inside = __builtin_popcountll(job->joined & ~job->left);
 
 	if (!inside)
 		return true;
@@ -170,12 +169,12 @@ static void change_jobs(struct again *a)
 		    take_away(a, id))
 			tell(a->said, "reload: job %u removed", id);
 	for (id = 0; id < THC_JOBS_MAX; id++) {
-		if (!a->plan[id].ranks)
+		if (!a->plan[id].ranks || thcd_keep_equal(&r[id].plan, &a->plan[id]))
 			continue;
-		if (!r[id].used && !add(a, id, &a->plan[id]))
-			tell_job(a, "added", id);
-		else if (r[id].used && !thcd_keep_equal(&r[id].plan, &a->plan[id]))
+		if (r[id].used)
 			replace_job(a, id);
+		else if (!add(a, id, &a->plan[id]))
+			tell_job(a, "added", id);
 	}
 }
 
@@ -189,7 +188,7 @@ static bool change_prefixes(struct again *a)
 	for (id = 0; id < THC_JOBS_MAX; id++) {
 		struct thcd_plan *was = &a->d->record[id].plan, *is = &a->plan[id];
 
-		if (!a->d->record[id].used || !thcd_keep_equal(was, is) ||
+		if (!thcd_keep_equal(was, is) ||
 		    !memcmp(&was->admits, &is->admits, sizeof(is->admits)))
 			continue;
 		was->admits = is->admits;
@@ -203,23 +202,12 @@ static bool change_prefixes(struct again *a)
 /* Do the jobs of the file differ from those that run? */
 static bool jobs_differ(const struct again *a)
 {
-	const struct thcd_record *r = a->d->record;
 	u32 id;
 
 	for (id = 0; id < THC_JOBS_MAX; id++)
-		if (!r[id].used != !a->plan[id].ranks ||
-		    (r[id].used && !thcd_keep_equal(&r[id].plan, &a->plan[id])))
+		if (!thcd_keep_equal(&a->d->record[id].plan, &a->plan[id]))
 			return true;
 	return false;
-}
-
-static int read_again(struct again *a, const struct thcd_reload *reload, struct thcd_error *e)
-{
-	u32 slots;
-
-	if (thcd_options(&a->is, reload->argc, reload->argv, e) != THCD_RUN)
-		return -1;
-	return thcd_plan_jobs(a->d, &a->is, a->plan, &slots, e);
 }
 
 static void apply(struct again *a)
@@ -238,36 +226,29 @@ static void apply(struct again *a)
 	}
 }
 
-bool thcd_reload(const struct thcd_reload *reload, cJSON *said)
+bool thcd_reload(struct thcd *d, const struct thcd_config *was, int argc, char **argv, cJSON *said)
 {
+	/* zero between two reloads */
+	static struct again a;
 	struct thcd_error e = { "" };
-	struct again *a;
+	u32 slots;
 	bool ok;
 
-	if (!reload->config->file) {
-		tell(said, "reload: there is no file to read again: thcd was started without "
-			   "--config");
-		return false;
-	}
-	a = calloc(1, sizeof(*a));
-	if (!a) {
-		tell(said, "reload: nothing changes: out of memory");
-		return false;
-	}
-	a->d = reload->d;
-	a->was = reload->config;
-	a->said = said;
-	thcd_config_init(&a->is);
-	ok = !read_again(a, reload, &e);
-	if (ok) {
-		apply(a);
-		ok = !a->failed;
-	} else {
-		tell(said, "reload: nothing changes: %.400s", e.text);
-	}
-	thcd_config_exit(&a->is);
+	a.d = d;
+	a.was = was;
+	a.said = said;
+	thcd_config_init(&a.is);
+	if (!was->file)
+		tell(failed(&a), "reload: there is no file to read again: thcd was started without "
+				 "--config");
+	else if (thcd_options(&a.is, argc, argv, &e) != THCD_RUN ||
+		 thcd_plan_jobs(d, &a.is, a.plan, &slots, &e))
+		tell(failed(&a), "reload: nothing changes: %.400s", e.text);
+	else
+		apply(&a);
+	ok = !a.failed;
+	thcd_config_exit(&a.is);
 	/* cookies */
-	explicit_bzero(a, sizeof(*a));
-	free(a);
+	explicit_bzero(&a, sizeof(a));
 	return ok;
 }
