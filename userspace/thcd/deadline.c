@@ -18,25 +18,25 @@
 /* Looks per deadline. */
 #define LOOKS	4
 
-struct thcd_age {
+/* Since when a slot's generation is seen open; in epoch 0, which no job has: none is. */
+struct age {
 	u64	since_ms;
 	u32	epoch;
 	u32	generation;
-	u32	open;
 };
 
+static struct age *ages;
 static u64 next_scan_ms;
 
-int thcd_deadline_init(struct thcd *d, struct thcd_error *e)
+int thcd_deadline_init(const struct thcd *d, struct thcd_error *e)
 {
-	d->age = calloc(d->slots, sizeof(*d->age));
-	return d->age ? 0 : thcd_fail(e, "out of memory for %u slots", d->slots);
+	ages = calloc(d->slots, sizeof(*ages));
+	return ages ? 0 : thcd_fail(e, "out of memory for %u slots", d->slots);
 }
 
-void thcd_deadline_exit(struct thcd *d)
+void thcd_deadline_exit(void)
 {
-	free(d->age);
-	d->age = NULL;
+	free(ages);
 }
 
 /* The open generation of a slot; a slot has at most one, its newest. */
@@ -64,20 +64,13 @@ static void scan_job(struct thcd *d, u16 job_id, u64 now_ms)
 	for (i = 0; i < job->slots; i++) {
 		const struct thc_version *v =
 			open_version(&d->slot[job->slot_base + i], job->epoch);
-		struct thcd_age *age = &d->age[job->slot_base + i];
+		struct age *age = &ages[job->slot_base + i];
 
-		if (!v) {
-			age->open = 0;
-			continue;
-		}
-		if (!age->open || age->epoch != job->epoch || age->generation != v->generation) {
-			age->open = 1;
-			age->epoch = job->epoch;
-			age->generation = v->generation;
-			age->since_ms = now_ms;
-			continue;
-		}
-		if (now_ms - age->since_ms >= job->deadline_ms && v->count >= job->quorum)
+		if (!v)
+			age->epoch = 0;
+		else if (age->epoch != job->epoch || age->generation != v->generation)
+			*age = (struct age){ now_ms, job->epoch, v->generation };
+		else if (now_ms - age->since_ms >= job->deadline_ms && v->count >= job->quorum)
 			close_generation(d, job_id, i, age->generation);
 	}
 }

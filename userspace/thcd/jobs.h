@@ -30,8 +30,8 @@ bool thcd_job_is_behind(const struct thc_job *job, u32 last);
 /* The line printed at start. */
 void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size);
 
-int thcd_deadline_init(struct thcd *d, struct thcd_error *e);
-void thcd_deadline_exit(struct thcd *d);
+int thcd_deadline_init(const struct thcd *d, struct thcd_error *e);
+void thcd_deadline_exit(void);
 
 /* Closes what is due; returns ms until the next look, -1: no job has a deadline. */
 int thcd_deadline_scan(struct thcd *d);

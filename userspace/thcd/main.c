@@ -309,7 +309,7 @@ static void stop(struct run *r, bool failed)
 	struct thcd *d = &r->d;
 
 	thcd_notify("STOPPING=1");
-	thcd_deadline_exit(d);
+	thcd_deadline_exit();
 	if (d->software)
 		thcd_software_exit(d);
 	else

@@ -62,7 +62,6 @@ struct thcd_socket {
 };
 
 struct thcd_xdp;
-struct thcd_age;
 
 /* Everything. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
@@ -91,7 +90,6 @@ struct thcd {
 	struct thcd_socket	socket[THCD_LISTEN_MAX];
 	int			sockets;
 	struct thcd_xdp		*xdp;
-	struct thcd_age		*age;		/* slots */
 };
 
 #endif /* THCD_H */
