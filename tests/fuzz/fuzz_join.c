@@ -134,7 +134,7 @@ void thcd_out_flush(struct thcd *daemon)
 	(void)daemon;
 }
 
-int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr, u16 *port)
+int thcd_sockaddr_parse(const struct sockaddr *in, struct thc_addr *addr, u16 *port)
 {
 	(void)in, (void)addr, (void)port;
 	abort();

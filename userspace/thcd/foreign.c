@@ -112,14 +112,15 @@ static void look_at(struct thcd *d, int id)
 	const struct thcd_plan *plan = &d->record[id].plan;
 	char from[INET6_ADDRSTRLEN], group[INET6_ADDRSTRLEN];
 	struct sockaddr_storage ss = { 0 };
+	struct sockaddr *sa = (struct sockaddr *)&ss;
 	socklen_t length = sizeof(ss);
 	struct thc_addr addr;
 	u16 port;
 	u8 byte;
 
-	if (recvfrom(listener[id].fd, &byte, sizeof(byte), 0, (struct sockaddr *)&ss, &length) < 0)
+	if (recvfrom(listener[id].fd, &byte, sizeof(byte), 0, sa, &length) < 0)
 		return;
-	thcd_sockaddr_parse(&ss, &addr, &port);
+	thcd_sockaddr_parse(sa, &addr, &port);
 	if (is_ours(d, &addr))
 		return;
 	d->counters.foreign++;

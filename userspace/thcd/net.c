@@ -58,9 +58,9 @@ socklen_t thcd_sockaddr(struct sockaddr_storage *out, const struct thc_addr *add
 	}
 }
 
-int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr, u16 *port)
+int thcd_sockaddr_parse(const struct sockaddr *in, struct thc_addr *addr, u16 *port)
 {
-	if (in->ss_family == AF_INET) {
+	if (in->sa_family == AF_INET) {
 		const struct sockaddr_in *v4 = (const struct sockaddr_in *)in;
 
 		*addr = thc_addr_v4(v4->sin_addr.s_addr);
@@ -71,21 +71,17 @@ int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr
 		memcpy(addr, &v6->sin6_addr, sizeof(*addr));
 		*port = ntohs(v6->sin6_port);
 	}
-	return in->ss_family;
+	return in->sa_family;
 }
 
 /* An address or a netmask of a list of interfaces; 0: it is of another family. */
 static int of_interface(const struct sockaddr *sa, struct thc_addr *addr)
 {
-	struct sockaddr_storage ss;
 	u16 port;
 
 	if (!sa || (sa->sa_family != AF_INET && sa->sa_family != AF_INET6))
 		return 0;
-	memset(&ss, 0, sizeof(ss));
-	memcpy(&ss, sa,
-	       sa->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-	return thcd_sockaddr_parse(&ss, addr, &port);
+	return thcd_sockaddr_parse(sa, addr, &port);
 }
 
 static bool same_address(const struct ifaddrs *i, const struct thc_addr *addr)
@@ -261,7 +257,6 @@ static int bind_failed(const char *address, u16 port, struct thcd_error *e)
 static int find_address(struct thcd_socket *s, const char *text, struct thcd_error *e)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM };
-	struct sockaddr_storage ss = { .ss_family = AF_UNSPEC };
 	struct addrinfo *found;
 	int error = getaddrinfo(text, NULL, &hints, &found);
 	u16 port;
@@ -272,10 +267,10 @@ static int find_address(struct thcd_socket *s, const char *text, struct thcd_err
 			"listen: \"%s\" has no address: %s; give an address, as 10.0.0.100 or "
 			"fe80::1%%eth0, or a name that `getent ahosts` finds",
 			text, gai_strerror(error));
-	memcpy(&ss, found->ai_addr, found->ai_addrlen);
+	s->family = thcd_sockaddr_parse(found->ai_addr, &s->addr, &port);
+	if (s->family == AF_INET6)
+		s->ifindex = ((struct sockaddr_in6 *)found->ai_addr)->sin6_scope_id;
 	freeaddrinfo(found);
-	s->family = thcd_sockaddr_parse(&ss, &s->addr, &port);
-	s->ifindex = s->family == AF_INET6 ? ((struct sockaddr_in6 *)&ss)->sin6_scope_id : 0;
 	if (!s->ifindex)
 		s->ifindex = interface_of(&s->addr);
 	return 0;

@@ -14,7 +14,7 @@
 /* A numeric address as sockaddr and back; ports in host order. */
 socklen_t thcd_sockaddr(struct sockaddr_storage *out, const struct thc_addr *addr, u16 port,
 			int family, unsigned int ifindex);
-int thcd_sockaddr_parse(const struct sockaddr_storage *in, struct thc_addr *addr, u16 *port);
+int thcd_sockaddr_parse(const struct sockaddr *in, struct thc_addr *addr, u16 *port);
 
 /* Opens d->socket[d->sockets] on @address, of this host: a number or a name. */
 int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e);

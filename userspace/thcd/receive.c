@@ -146,7 +146,8 @@ void thcd_receive(struct thcd *d, int i)
 			struct thc_path path = { .dst_port = d->port };
 			bool ce = read_control(d, s, &b.msg[k].msg_hdr, &path.ttl);
 
-			thcd_sockaddr_parse(&b.from[k], &path.src, &path.src_port);
+			thcd_sockaddr_parse((struct sockaddr *)&b.from[k], &path.src,
+					    &path.src_port);
 			thcd_packet(d, b.frame[k], b.msg[k].msg_len, &path, ce);
 		}
 		thcd_out_flush(d);
