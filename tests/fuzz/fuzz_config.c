@@ -283,7 +283,6 @@ static void check_reread(const struct thcd_plan *plan, const struct thc_addr *ad
 		fprintf(stderr, "%s\n%s\n", t.at, e.text);
 	require(!error && c.jobs == 1);
 	require(!memcmp(&again, plan, sizeof(again)));
-	thcd_config_exit(&c);
 }
 
 /* --- jobs of an input ------------------------------------------------------------- */
@@ -319,8 +318,8 @@ static void check_settings(const struct thcd_config *c)
 {
 	require(c->port >= 1 && c->port + THC_PORT_SPAN <= 65535);
 	require(c->listens <= THCD_LISTEN_MAX && c->jobs <= THC_JOBS_MAX);
-	require(!c->instance || (*c->instance && !strchr(c->instance, '/')));
-	reached[SETTINGS].times += c->interface || c->instance || c->control || c->listens;
+	require(!strchr(c->instance, '/'));
+	reached[SETTINGS].times += *c->interface || *c->instance || *c->control || c->listens;
 	reached[SEVERAL_JOBS].times += c->jobs > 1;
 }
 
@@ -512,6 +511,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (i = 0; i < c.jobs; i++)
 			check_job(&c.job[i], &address, (u16)c.port, how & 16);
 	}
-	thcd_config_exit(&c);
 	return 0;
 }

@@ -930,7 +930,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		}
 		plans[i].slot_base = (u32)i * 6;
 	}
-	thcd_config_exit(&c);
 	atexit(report);
 	return 0;
 }

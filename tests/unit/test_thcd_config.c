@@ -30,13 +30,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	(void)state;
-	thcd_config_exit(&config);
-	return 0;
-}
-
 #define refused(call, words) \
 	do { \
 		assert_int_not_equal(call, 0); \
@@ -306,7 +299,6 @@ static void remove_secret(const char *path)
 
 static u64 cookie_of(const char *keys)
 {
-	thcd_config_exit(&config);
 	thcd_config_init(&config);
 	if (thcd_config_job(&config, keys, &error))
 		fail_msg("%s", error.text);
@@ -427,7 +419,6 @@ static void options__are_checked_together(void **state)
 
 	(void)state;
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		thcd_config_exit(&config);
 		thcd_config_init(&config);
 		snprintf(line, sizeof(line), "%s", bad[i].line);
 		assert_int_equal(command(line), THCD_BAD);
@@ -435,7 +426,6 @@ static void options__are_checked_together(void **state)
 			fail_msg("%s: \"%s\" does not say \"%s\"", bad[i].line, error.text,
 				 bad[i].words);
 	}
-	thcd_config_exit(&config);
 	thcd_config_init(&config);
 	strcpy(line, "-i eth0 --port 19000 --fresh --force --job 1,ranks=1,cookie=1 --ready-fd 3");
 	if (command(line) != THCD_RUN)
@@ -449,18 +439,17 @@ static void options__are_checked_together(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(job__defaults, setup, teardown),
-		cmocka_unit_test_setup_teardown(job__every_key, setup, teardown),
-		cmocka_unit_test_setup_teardown(file__every_key, setup, teardown),
-		cmocka_unit_test_setup_teardown(job__bad_values_are_named, setup, teardown),
-		cmocka_unit_test_setup_teardown(file__mistakes_have_their_place, setup, teardown),
-		cmocka_unit_test_setup_teardown(file__a_repeated_key_has_its_own_line, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(file__that_cannot_be_read, setup, teardown),
-		cmocka_unit_test_setup_teardown(job__a_cookie_of_a_file, setup, teardown),
-		cmocka_unit_test_setup_teardown(job__a_file_without_a_cookie, setup, teardown),
-		cmocka_unit_test_setup_teardown(job__at_most_sixteen, setup, teardown),
-		cmocka_unit_test_setup_teardown(options__are_checked_together, setup, teardown),
+		cmocka_unit_test_setup(job__defaults, setup),
+		cmocka_unit_test_setup(job__every_key, setup),
+		cmocka_unit_test_setup(file__every_key, setup),
+		cmocka_unit_test_setup(job__bad_values_are_named, setup),
+		cmocka_unit_test_setup(file__mistakes_have_their_place, setup),
+		cmocka_unit_test_setup(file__a_repeated_key_has_its_own_line, setup),
+		cmocka_unit_test_setup(file__that_cannot_be_read, setup),
+		cmocka_unit_test_setup(job__a_cookie_of_a_file, setup),
+		cmocka_unit_test_setup(job__a_file_without_a_cookie, setup),
+		cmocka_unit_test_setup(job__at_most_sixteen, setup),
+		cmocka_unit_test_setup(options__are_checked_together, setup),
 	};
 
 	return cmocka_run_group_tests_name("thcd config", tests, NULL, NULL);

@@ -34,7 +34,6 @@ static int make_at(struct thcd_plan *plan, const char *keys, const char *address
 		fail_msg("%s: %s", keys, error.text);
 	assert_true(thcd_addr_parse(address, &at) >= 0);
 	err = thcd_plan_make(plan, &c.job[0], &at, PORT, &note, &error);
-	thcd_config_exit(&c);
 	return err;
 }
 
@@ -261,7 +260,6 @@ static bool is_low_refused(const char *keys, const char *words)
 	err = thcd_config_job(&c, keys, &error);
 	if (!err)
 		err = thcd_plan_make(&plan, &c.job[0], &at, 900, &note, &error);
-	thcd_config_exit(&c);
 	return err && strstr(error.text, words);
 }
 

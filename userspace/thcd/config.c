@@ -25,7 +25,7 @@ enum kind {
 	SWITCH_ON,
 	TEXT,
 	PREFIX,
-	OWNED,
+	STRING,
 	INSTANCE,
 	LISTEN,
 	MODE,
@@ -109,7 +109,7 @@ static const struct key job_keys[] = {
 #define PORTS(number) ": an aggregator owns " TEXT_OF(number) " ports from it on"
 
 static const struct key settings[] = {
-	{ "interface", OWNED, AT(interface), 0, 0, "" },
+	{ "interface", STRING, AT(interface), 0, 0, "" },
 	{ "mode", MODE, AT(mode), 0, 0, "" },
 	{ "software", SWITCH_ON, AT(software), 0, 0, "" },
 	{ "simd", SWITCH_OFF, AT(no_simd), 0, 0, "" },
@@ -117,9 +117,9 @@ static const struct key settings[] = {
 	{ "listen", LISTEN, AT(listen), 0, 0, "" },
 	{ "port", RANGE, AT(port), 1, 65535 - THC_PORT_SPAN, PORTS(THC_PORT_SPAN) },
 	{ "instance", INSTANCE, AT(instance), 0, 0, "" },
-	{ "control", OWNED, AT(control), 0, 0, "" },
-	{ "control_group", OWNED, AT(control_group), 0, 0, "" },
-	{ "pidfile", OWNED, AT(pidfile), 0, 0, "" },
+	{ "control", STRING, AT(control), 0, 0, "" },
+	{ "control_group", STRING, AT(control_group), 0, 0, "" },
+	{ "pidfile", STRING, AT(pidfile), 0, 0, "" },
 	{ "spare_slots", RANGE, AT(spare_slots), 0, THCD_SPARE_SLOTS_MAX, "" },
 };
 
@@ -375,70 +375,38 @@ void thcd_config_init(struct thcd_config *c)
 	c->port = THC_PORT_DEFAULT;
 }
 
-/* How many texts a setting has. */
-static size_t texts_of(const struct key *k)
-{
-	bool text = k->kind == OWNED || k->kind == INSTANCE || k->kind == LISTEN;
-
-	return text ? k->size / sizeof(char *) : 0;
-}
-
-void thcd_config_exit(struct thcd_config *c)
-{
-	unsigned int i, n;
-
-	free(c->file);
-	for (i = 0; i < SETTINGS; i++)
-		for (n = 0; n < texts_of(&settings[i]); n++)
-			free(((char **)((char *)c + settings[i].offset))[n]);
-	memset(c, 0, sizeof(*c));
-}
-
-static bool differ(const struct key *k, const void *a, const void *b)
-{
-	size_t i;
-
-	for (i = 0; i < texts_of(k); i++) {
-		const char *was = ((char *const *)a)[i], *is = ((char *const *)b)[i];
-
-		if (strcmp(was ? was : "", is ? is : ""))
-			return true;
-	}
-	return !i && memcmp(a, b, k->size);
-}
-
 const char *thcd_config_difference(const struct thcd_config *a, const struct thcd_config *b,
 				   unsigned int *at)
 {
 	while (*at < SETTINGS) {
 		const struct key *k = &settings[(*at)++];
 
-		if (differ(k, (const char *)a + k->offset, (const char *)b + k->offset))
+		if (memcmp((const char *)a + k->offset, (const char *)b + k->offset, k->size))
 			return k->name;
 	}
 	return NULL;
 }
 
-static int set_text(char **field, const char *value, struct thcd_error *e)
+/* What is behind the text is zero, so that thcd_config_difference() does not see it. */
+static int set_string(char *field, size_t size, const struct key *k, const char *value,
+		      struct thcd_error *e)
 {
-	char *copy = strdup(value);
-
-	if (!copy)
-		return thcd_fail(e, "out of memory");
-	free(*field);
-	*field = copy;
+	if (!*value || strlen(value) >= size)
+		return thcd_fail(e, "%s: \"%s\" is not a text of 1 to %zu characters", k->name,
+				 value, size - 1);
+	strncpy(field, value, size);
 	return 0;
 }
 
 /* An instance becomes a directory of bpffs and a file name of /run/thc. */
-static int set_instance(char **field, const char *value, struct thcd_error *e)
+static int set_instance(char *field, const struct key *k, const char *value, struct thcd_error *e)
 {
-	if (!*value || strlen(value) > 63 || value[0] == '.' || strchr(value, '/'))
+	if (strlen(value) > 63 || value[0] == '.' || strchr(value, '/'))
 		return thcd_fail(e,
 				 "instance: \"%s\" is not a name of 1 to 63 characters without "
 				 "'/' that does not begin with '.'",
 				 value);
-	return set_text(field, value, e);
+	return set_string(field, k->size, k, value, e);
 }
 
 static int set_range(u32 *field, const struct key *k, const char *value, struct thcd_error *e)
@@ -462,14 +430,14 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 		return thcd_fail(e, "unknown key \"%s\"; thcd(8) lists them, under FILES", key);
 	field = (char *)c + k->offset;
 	switch (k->kind) {
-	case OWNED:
-		return set_text(field, value, e);
+	case STRING:
+		return set_string(field, k->size, k, value, e);
 	case INSTANCE:
-		return set_instance(field, value, e);
+		return set_instance(field, k, value, e);
 	case LISTEN:
 		if (c->listens == THCD_LISTEN_MAX)
 			return thcd_fail(e, "listen: more than %d addresses", THCD_LISTEN_MAX);
-		return set_text(&c->listen[c->listens++], value, e);
+		return set_string(c->listen[c->listens++], THCD_NAME_MAX, k, value, e);
 	case RANGE:
 		return set_range(field, k, value, e);
 	default:

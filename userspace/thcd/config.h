@@ -7,6 +7,7 @@
 #ifndef THCD_CONFIG_H
 #define THCD_CONFIG_H
 
+#include <limits.h>
 #include <sys/types.h>
 
 #include "thcd.h"
@@ -56,15 +57,18 @@ struct thcd_job_wish {
 	char			prefix[THCD_PREFIXES_MAX][THCD_WORD_MAX];
 };
 
-/* The daemon's options; texts are owned, NULL when not given. */
+/* Bytes of names, host names among them. */
+#define THCD_NAME_MAX	256
+
+/* The daemon's options; texts are empty when not given. */
 struct thcd_config {
-	char			*file;
-	char			*interface;
-	char			*instance;
-	char			*control;
-	char			*control_group;
-	char			*pidfile;
-	char			*listen[THCD_LISTEN_MAX];
+	char			file[PATH_MAX];
+	char			interface[THCD_NAME_MAX];
+	char			instance[THCD_NAME_MAX];
+	char			control[PATH_MAX];
+	char			control_group[THCD_NAME_MAX];
+	char			pidfile[PATH_MAX];
+	char			listen[THCD_LISTEN_MAX][THCD_NAME_MAX];
 	u32			listens;
 	u32			port;
 	u32			spare_slots;	/* for jobs that a reload adds */
@@ -83,7 +87,6 @@ struct thcd_config {
 };
 
 void thcd_config_init(struct thcd_config *c);
-void thcd_config_exit(struct thcd_config *c);
 
 /* The wish before any key: defaults. */
 void thcd_job_wish_init(struct thcd_job_wish *w);

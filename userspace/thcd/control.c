@@ -63,8 +63,8 @@ static int admit_group(const struct thcd_control_state *s, const char *name, str
 	const struct group *g;
 
 	errno = 0;
-	g = getgrnam(name ? name : THCD_CONTROL_GROUP);
-	if (!g && !name)
+	g = getgrnam(*name ? name : THCD_CONTROL_GROUP);
+	if (!g && !*name)
 		return 0;
 	if (!g)
 		return thcd_fail(e, "--control-group: there is no group %s: groupadd --system %s",
@@ -73,9 +73,9 @@ static int admit_group(const struct thcd_control_state *s, const char *name, str
 		return chmod(s->path, 0660) ? thcd_fail(e, "cannot open %s to group %s: %s",
 							s->path, g->gr_name, strerror(errno)) :
 					      0;
-	return name ? thcd_fail(e, "--control-group: cannot give %s to group %s: %s", s->path, name,
-				strerror(errno)) :
-		      0;
+	return *name ? thcd_fail(e, "--control-group: cannot give %s to group %s: %s", s->path,
+				 name, strerror(errno)) :
+		       0;
 }
 
 static int listen_on(struct thcd_control_state *s, const struct sockaddr_un *un, const char *group,
@@ -105,23 +105,23 @@ static int listen_on(struct thcd_control_state *s, const struct sockaddr_un *un,
 		       0;
 }
 
-int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,
-		      const char *group, struct thcd_error *e)
+int thcd_control_open(struct thcd_control_state *s, const struct thcd *d,
+		      const struct thcd_config *c, struct thcd_error *e)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int i, n, err;
 
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
 		s->client[i] = -1;
-	if (!path && make_run_dir())
+	if (!*c->control && make_run_dir())
 		return thcd_fail(e, "cannot make %s: %s; give --control PATH", THC_RUN,
 				 strerror(errno));
-	n = path ? snprintf(un.sun_path, sizeof(un.sun_path), "%s", path) :
-		   thc_control_path(d->instance, un.sun_path, sizeof(un.sun_path));
+	n = *c->control ? snprintf(un.sun_path, sizeof(un.sun_path), "%s", c->control) :
+			  thc_control_path(d->instance, un.sun_path, sizeof(un.sun_path));
 	if (n < 0 || n >= (int)sizeof(un.sun_path))
 		return thcd_fail(e, "--control: the path is longer than %zu characters",
 				 sizeof(un.sun_path) - 1);
-	err = listen_on(s, &un, group, e);
+	err = listen_on(s, &un, c->control_group, e);
 	if (err)
 		thcd_control_close(s);
 	return err;

@@ -40,13 +40,12 @@ struct thcd_control_state {
 /**
  * thcd_control_open() - make the socket
  * @s: zeroed, but for .listener, -1, .reload and .context
- * @path: NULL: the instance's
- * @group: of the socket; NULL: THCD_CONTROL_GROUP, if it exists
+ * @c: its path, else the instance's, and its group, else THCD_CONTROL_GROUP, if it exists
  *
  * Returns -EADDRINUSE if another thcd has it.
  */
-int thcd_control_open(struct thcd_control_state *s, const struct thcd *d, const char *path,
-		      const char *group, struct thcd_error *e);
+int thcd_control_open(struct thcd_control_state *s, const struct thcd *d,
+		      const struct thcd_config *c, struct thcd_error *e);
 /* Clients stay connected until thcd ends. */
 void thcd_control_close(struct thcd_control_state *s);
 

@@ -279,11 +279,11 @@ int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error 
 	if (!f)
 		return thcd_fail(e, "cannot read %s: %s", name, strerror(errno));
 	thcd_secret_warn(fileno(f), name);
-	free(c->file);
-	c->file = strdup(name);
+	/* what has been opened has a name of a path's length at most */
+	snprintf(c->file, sizeof(c->file), "%s", name);
 	text = calloc(1, FILE_MAX_BYTES + 1);
 	n = text ? fread(text, 1, FILE_MAX_BYTES + 1, f) : 0;
-	if (!text || !c->file)
+	if (!text)
 		err = thcd_fail(e, "out of memory");
 	else if (ferror(f))
 		err = thcd_fail(e, "cannot read %s: %s", name, strerror(errno));

@@ -105,7 +105,7 @@ static int write_pid(struct run *r, struct thcd_error *e)
 	const char *file = r->c.pidfile;
 	FILE *f;
 
-	if (!file)
+	if (!*file)
 		return 0;
 	f = fopen(file, "we");
 	if (!f)
@@ -122,14 +122,13 @@ static int open_control(struct run *r, struct thcd_error *e)
 {
 	struct thcd *d = &r->d;
 	const char *taken = d->instance;
-	const char *group = r->c.control_group;
-	int err = thcd_control_open(&r->control, d, r->c.control, group, e);
+	int err = thcd_control_open(&r->control, d, &r->c, e);
 
-	if (err != -EADDRINUSE || !d->software || r->c.instance || r->c.control)
+	if (err != -EADDRINUSE || !d->software || *r->c.instance || *r->c.control)
 		return err;
 	snprintf(r->name, sizeof(r->name), "%.63s-%d", d->instance, getpid());
 	d->instance = r->name;
-	if (thcd_control_open(&r->control, d, NULL, group, e))
+	if (thcd_control_open(&r->control, d, &r->c, e))
 		return -1;
 	thcd_say("instance %s, since there is a %s already", d->instance, taken);
 	return 0;
@@ -195,8 +194,8 @@ static void name_all(struct run *r)
 	d->software = r->c.software;
 	d->verbose = r->c.verbose;
 	d->no_simd = r->c.no_simd;
-	d->interface = r->c.interface;
-	d->instance = r->c.instance ? r->c.instance : r->c.interface ? r->c.interface : "software";
+	d->interface = *r->c.interface ? r->c.interface : NULL;
+	d->instance = *r->c.instance ? r->c.instance : d->interface ? d->interface : "software";
 	r->control.reload = reload;
 	r->control.context = r;
 }
@@ -319,7 +318,6 @@ static void stop(struct run *r, bool failed)
 	thcd_net_close(d);
 	if (r->pid_written)
 		unlink(r->c.pidfile);
-	thcd_config_exit(&r->c);
 }
 
 /* All but the command line; the exit status. */
@@ -353,7 +351,6 @@ int main(int argc, char **argv)
 		return EXIT_SUCCESS;
 	if (start_as == THCD_BAD) {
 		thcd_say("%s", e.text);
-		thcd_config_exit(&r.c);
 		return EXIT_USAGE;
 	}
 	r.argc = argc;

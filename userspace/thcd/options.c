@@ -187,7 +187,7 @@ static int check_errand(const struct thcd_config *c, struct thcd_error *e)
 
 	if (c->prepare && c->discard)
 		return thcd_fail(e, "--prepare makes what --discard removes: give one of them");
-	if (c->software || !c->interface)
+	if (c->software || !*c->interface)
 		return thcd_fail(e, "%s is for XDP: give -i NAME%s", name,
 				 c->software ? " without --software" : "");
 	if (geteuid())
@@ -204,10 +204,10 @@ static int check(const struct thcd_config *c, struct thcd_error *e)
 	if (c->discard)
 		return 0;
 
-	if (!c->software && !c->interface)
+	if (!c->software && !*c->interface)
 		return thcd_fail(
 			e, "no interface: give -i NAME for XDP, or --software --listen ADDRESS");
-	if (c->software && !c->interface && !c->listens)
+	if (c->software && !*c->interface && !c->listens)
 		return thcd_fail(e, "no address: give --listen ADDRESS or -i NAME with --software");
 	if (c->software && c->mode != THCD_MODE_AUTO)
 		return thcd_fail(

@@ -50,7 +50,7 @@ static bool any_deadline(const struct thcd *d)
 static cap_t choose(const struct thcd *d, const struct thcd_config *c, cap_t have)
 {
 	const cap_value_t want[] = { CAP_NET_ADMIN, CAP_BPF };
-	int i, n = d->software ? 0 : c->file || any_deadline(d) ? 2 : 1;
+	int i, n = d->software ? 0 : *c->file || any_deadline(d) ? 2 : 1;
 	cap_t left = cap_init();
 
 	for (i = 0; left && i < n; i++)

@@ -238,7 +238,7 @@ bool thcd_reload(struct thcd *d, const struct thcd_config *was, int argc, char *
 	a.was = was;
 	a.said = said;
 	thcd_config_init(&a.is);
-	if (!was->file)
+	if (!*was->file)
 		tell(failed(&a), "reload: there is no file to read again: thcd was started without "
 				 "--config");
 	else if (thcd_options(&a.is, argc, argv, &e) != THCD_RUN ||
@@ -247,7 +247,6 @@ bool thcd_reload(struct thcd *d, const struct thcd_config *was, int argc, char *
 	else
 		apply(&a);
 	ok = !a.failed;
-	thcd_config_exit(&a.is);
 	/* cookies */
 	explicit_bzero(&a, sizeof(a));
 	return ok;
