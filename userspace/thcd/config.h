@@ -123,8 +123,8 @@ void thcd_secret_warn(int fd, const char *name);
 /* The number in file @name; one without a slash is looked for among systemd's credentials. */
 int thcd_secret_read(const char *name, u64 *cookie, struct thcd_error *e);
 
-/* What to do after the command line was read. */
-enum thcd_start { THCD_RUN, THCD_DONE, THCD_BAD };
+/* What to do after the command line was read; thcd_fail() makes the last one. */
+enum thcd_start { THCD_RUN = 0, THCD_DONE = 1, THCD_BAD = -1 };
 
 /**
  * thcd_options() - read the command line and the file it names

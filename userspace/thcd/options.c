@@ -6,7 +6,6 @@
 #include <getopt.h>
 #include <pwd.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -83,10 +82,9 @@ static void print_help(void)
 
 static int set_ready_fd(struct thcd_config *c, const char *text, struct thcd_error *e)
 {
-	char *end;
-	long fd = strtol(text, &end, 10);
+	u64 fd;
 
-	if (end == text || *end || fd < 0 || fd > 1 << 20)
+	if (thcd_number_parse(text, &fd) || fd > 1 << 20)
 		return thcd_fail(e, "--ready-fd: \"%s\" is not a file descriptor", text);
 	c->ready_fd = fd;
 	return 0;
@@ -151,17 +149,13 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, ":i:m:sSl:p:j:c:n:C:g:u:DfFR:P:vhV", options,
 				  NULL)) >= 0) {
-		if (opt == '?' || opt == ':') {
-			thcd_fail(e,
-				  opt == '?' ? "unknown option %s; thcd --help lists them" :
-					       "option %s needs a value",
-				  argv[optind - 1]);
-			return THCD_BAD;
-		}
-		if (seen & 1ULL << (opt & 63) && !strchr(repeated, opt)) {
-			thcd_fail(e, "option -%c is given twice: which one?", opt);
-			return THCD_BAD;
-		}
+		if (opt == '?' || opt == ':')
+			return thcd_fail(e,
+					 opt == '?' ? "unknown option %s; thcd --help lists them" :
+						      "option %s needs a value",
+					 argv[optind - 1]);
+		if (seen & 1ULL << (opt & 63) && !strchr(repeated, opt))
+			return thcd_fail(e, "option -%c is given twice: which one?", opt);
 		seen |= 1ULL << (opt & 63);
 		if (file && opt == 'h') {
 			print_help();
@@ -174,10 +168,9 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 		if (file ? opt == 'c' && thcd_config_file(c, optarg, e) : apply(c, opt, optarg, e))
 			return THCD_BAD;
 	}
-	if (optind < argc) {
-		thcd_fail(e, "\"%s\" is not an option; thcd --help lists them", argv[optind]);
-		return THCD_BAD;
-	}
+	if (optind < argc)
+		return thcd_fail(e, "\"%s\" is not an option; thcd --help lists them",
+				 argv[optind]);
 	return THCD_RUN;
 }
 
@@ -197,7 +190,7 @@ static int check_errand(const struct thcd_config *c, struct thcd_error *e)
 
 static int check(const struct thcd_config *c, struct thcd_error *e)
 {
-	u32 i, k;
+	u32 i, seen = 0;
 
 	if ((c->prepare || c->discard) && check_errand(c, e))
 		return -1;
@@ -215,12 +208,12 @@ static int check(const struct thcd_config *c, struct thcd_error *e)
 	if (!c->jobs)
 		return thcd_fail(
 			e, "no job: give --job 1,ranks=N,cookie=SECRET or a -c FILE with jobs");
-	for (i = 0; i < c->jobs; i++)
-		for (k = 0; k < i; k++)
-			if (c->job[i].job == c->job[k].job)
-				return thcd_fail(e,
-						 "job %u is given twice: each needs its own number",
-						 c->job[i].job);
+	for (i = 0; i < c->jobs; i++) {
+		if (seen & 1u << c->job[i].job)
+			return thcd_fail(e, "job %u is given twice: each needs its own number",
+					 c->job[i].job);
+		seen |= 1u << c->job[i].job;
+	}
 	return 0;
 }
 
@@ -230,7 +223,5 @@ enum thcd_start thcd_options(struct thcd_config *c, int argc, char **argv, struc
 
 	if (start == THCD_RUN)
 		start = look(c, argc, argv, false, e);
-	if (start == THCD_RUN && check(c, e))
-		start = THCD_BAD;
-	return start;
+	return start ? start : check(c, e);
 }
