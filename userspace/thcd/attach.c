@@ -89,8 +89,6 @@ int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic
 	/* libbpf adds XDP_FLAGS_REPLACE when told the old program */
 	if (old_fd < 0)
 		flags |= XDP_FLAGS_UPDATE_IF_NOEXIST;
-	else
-		flags |= XDP_FLAGS_REPLACE;
 	*kernel_said = '\0';
 	err = bpf_xdp_attach(ifindex, prog_fd, flags, old_fd < 0 ? NULL : &opts);
 	snprintf(reason, THCD_REASON_MAX, "%s", *kernel_said ? kernel_said : strerror(-err));
@@ -101,7 +99,5 @@ int thcd_hook_detach(unsigned int ifindex, int prog_fd, bool generic)
 {
 	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = prog_fd);
 
-	return bpf_xdp_detach(
-		ifindex, XDP_FLAGS_REPLACE | (generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE),
-		&opts);
+	return bpf_xdp_detach(ifindex, generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE, &opts);
 }

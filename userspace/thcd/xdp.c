@@ -158,21 +158,19 @@ static u64 own_netns(void)
 }
 
 /* The predecessor's program goes, and all it left; if the program stays, so do its pins.
- * Returns how many these were, and in @detached whether the program was on the hook.
+ * Returns how many these were.
  */
-static int discard(struct thcd *d, bool *detached, struct thcd_error *e)
+static int discard(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
 	int err = 0;
 
-	*detached = false;
 	if (x->old_fd >= 0 && x->hook.id) {
 		u32 id = thcd_prog_id(x->old_fd);
 
-		*detached = id == x->hook.id;
 		if (!id)
 			err = -errno;
-		else if (*detached)
+		else if (id == x->hook.id)
 			err = thcd_hook_detach(x->ifindex, x->old_fd, x->hook.generic);
 	}
 	if (err)
@@ -210,7 +208,6 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 {
 	struct thcd_xdp *x = d->xdp;
 	struct thcd_meta was;
-	bool detached;
 	u32 key = 0;
 	int i;
 
@@ -223,7 +220,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	if (d->adopted && c->fresh)
 		return thcd_fail(e, "--fresh is for root: thcd --prepare USER --fresh");
-	if (c->fresh && discard(d, &detached, e) < 0)
+	if (c->fresh && discard(d, e) < 0)
 		return -1;
 	x->meta = (struct thcd_meta){
 		.netns = own_netns(),
@@ -254,7 +251,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	/* one that died while starting: nothing there is worth keeping */
 	close_state(d);
-	return discard(d, &detached, e) < 0 ? -1 : open_state(d, e);
+	return discard(d, e) < 0 ? -1 : open_state(d, e);
 }
 
 /* How many slots there are, and where maps are pinned, or found. Negative errno. */
@@ -651,6 +648,7 @@ int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_err
 int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
+
 	if (thcd_pins_put(&x->pins, "close", x->close_fd, e) ||
 	    thcd_pins_give(&x->pins, c->heir, e))
 		return -1;
@@ -661,7 +659,7 @@ int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_
 int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x;
-	bool detached;
+	bool was_on;
 	int pins;
 
 	if (make_empty(d, e))
@@ -671,10 +669,11 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 	    (x->ifindex && thcd_hook_query(x->ifindex, d->interface, &x->hook, e)))
 		return -1;
 	x->old_fd = pinned_program(x);
-	pins = discard(d, &detached, e);
+	was_on = x->hook.id && x->hook.id == thcd_prog_id(x->old_fd);
+	pins = discard(d, e);
 	if (pins < 0)
 		return -1;
-	if (detached)
+	if (was_on)
 		thcd_say("detached the XDP program from %s and removed %d pins of instance \"%s\"",
 			 d->interface, pins, d->instance);
 	else if (pins)
