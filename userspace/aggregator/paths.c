@@ -13,15 +13,14 @@ int thc_control_path(const char *instance, char *path, size_t size)
 	return snprintf(path, size, "%s/%s.sock", THC_RUN, instance);
 }
 
-int thc_pins_dir(const char *instance, char *path, size_t size)
+void thc_pins_dir(const char *instance, char *path, size_t size)
 {
-	int n = snprintf(path, size, "%s/%s", THC_PINS_ROOT, instance);
 	char *c;
 
+	snprintf(path, size, "%s/%s", THC_PINS_ROOT, instance);
 	for (c = path; *c; c++)
 		if (*c == '.')
 			*c = '_';
-	return n;
 }
 
 struct thc_pin thc_pin(const char *dir, const char *name)

@@ -17,7 +17,7 @@ int thc_control_path(const char *instance, char *path, size_t size);
 /* /sys/fs/bpf/thc/INSTANCE, with '_' for '.': bpffs keeps names with a dot
  * for the kernel, and interfaces have them.
  */
-int thc_pins_dir(const char *instance, char *path, size_t size);
+void thc_pins_dir(const char *instance, char *path, size_t size);
 
 /* A pin in such a folder. */
 struct thc_pin {

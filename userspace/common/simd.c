@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <bpf/btf.h>
-#include <bpf/libbpf.h>
 #include <thc/aggregator/kfunc.h>
 
 #include "device.h"
@@ -45,13 +44,10 @@ enum thc_simd_offer thc_simd_offered(char *name, size_t size)
 	if (access("/sys/kernel/btf/thc", R_OK))
 		return THC_SIMD_NO_FUNCTIONS;
 	kernel = btf__load_vmlinux_btf();
-	module = libbpf_get_error(kernel) ? NULL : btf__load_module_btf("thc", kernel);
-	if (module && !libbpf_get_error(module)) {
-		if (has_functions(module))
-			offer = THC_SIMD_OFFERED;
-		btf__free(module);
-	}
-	if (!libbpf_get_error(kernel))
-		btf__free(kernel);
+	module = kernel ? btf__load_module_btf("thc", kernel) : NULL;
+	if (module && has_functions(module))
+		offer = THC_SIMD_OFFERED;
+	btf__free(module);
+	btf__free(kernel);
 	return offer;
 }

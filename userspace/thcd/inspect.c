@@ -9,23 +9,18 @@
 
 #include "attach.h"
 
-/* What to do with a finding that is bad. */
-struct verdict {
-	const char	*subject;
-	bool		fatal;
-	const char	*otherwise;	/* another way out, or "" */
-};
-
-static int judge(const struct thc_finding *f, struct verdict v, bool force, struct thcd_error *e)
+/* @otherwise: another way out of a finding that is bad, or "" */
+static int judge(const char *subject, const struct thc_finding *f, const char *otherwise,
+		 bool force, struct thcd_error *e)
 {
 	if (f->fit == THC_FIT_OK)
 		return 0;
-	if (f->fit == THC_FIT_BAD && v.fatal && !force)
+	if (f->fit == THC_FIT_BAD && !force)
 		return thcd_fail(e,
 				 "%s: %s. Workers could join, and every round would time out%s; "
 				 "--force starts thcd all the same",
-				 v.subject, f->text, v.otherwise);
-	thcd_say("warning: %s: %s", v.subject, f->text);
+				 subject, f->text, otherwise);
+	thcd_say("warning: %s: %s", subject, f->text);
 	return 0;
 }
 
@@ -47,13 +42,12 @@ static int inspect_native(const struct thcd *d, bool force, struct thcd_error *e
 	char vlan[IF_NAMESIZE];
 	struct thc_finding f;
 
-	if (thc_device_peer(d->interface, &f) &&
-	    judge(&f, (struct verdict){ "the veth's peer", true, generic }, force, e))
+	if (thc_device_peer(d->interface, &f) && judge("the veth's peer", &f, generic, force, e))
 		return -1;
 	if (!find_vlan(d, vlan))
 		return 0;
 	thc_device_vlan(d->interface, vlan, &f);
-	return judge(&f, (struct verdict){ "VLAN", true, generic }, force, e);
+	return judge("VLAN", &f, generic, force, e);
 }
 
 int thcd_inspect(const struct thcd *d, bool native, bool force, struct thcd_error *e)
@@ -62,9 +56,9 @@ int thcd_inspect(const struct thcd *d, bool native, bool force, struct thcd_erro
 
 	/* the link may come up later */
 	thc_device_link(d->interface, &f);
-	judge(&f, (struct verdict){ "link", false, "" }, force, e);
+	judge("link", &f, "", true, e);
 	thc_device_mtu(d->interface, &f);
-	if (f.fit == THC_FIT_BAD && judge(&f, (struct verdict){ "MTU", true, "" }, force, e))
+	if (f.fit == THC_FIT_BAD && judge("MTU", &f, "", force, e))
 		return -1;
 	return native ? inspect_native(d, force, e) : 0;
 }
