@@ -25,24 +25,15 @@ static struct listener {
 	uint64_t	from_ms;	/* since when to listen, UINT64_MAX: never */
 } listener[THC_JOBS_MAX] = { [0 ... THC_JOBS_MAX - 1] = { .fd = -1 } };
 
-static int become_member(int fd, const struct thc_addr *group, unsigned int ifindex)
+static int become_member(int fd, const struct thcd_socket *s, const struct sockaddr_storage *group)
 {
+	const struct group_req m = { .gr_interface = s->ifindex, .gr_group = *group };
+	bool v4 = s->family == AF_INET;
 	int one = 1, zero = 0;
 
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)))
-		return -1;
-	if (thc_addr_is_v4(group)) {
-		struct ip_mreqn m = { .imr_multiaddr.s_addr = group->word[3],
-				      .imr_ifindex = (int)ifindex };
-
-		return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero)) ||
-		       setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m));
-	} else {
-		struct ipv6_mreq m = { .ipv6mr_interface = ifindex };
-
-		memcpy(&m.ipv6mr_multiaddr, group, sizeof(*group));
-		return setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &m, sizeof(m));
-	}
+	return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
+	       (v4 && setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &zero, sizeof(zero))) ||
+	       setsockopt(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, MCAST_JOIN_GROUP, &m, sizeof(m));
 }
 
 static int listen_to(const struct thcd *d, const struct thcd_plan *plan)
@@ -59,8 +50,7 @@ static int listen_to(const struct thcd *d, const struct thcd_plan *plan)
 	if (fd < 0)
 		return -1;
 	length = thcd_sockaddr(&ss, &plan->group, plan->group_port, s->family, s->ifindex);
-	if (!become_member(fd, &plan->group, s->ifindex) &&
-	    !bind(fd, (struct sockaddr *)&ss, length))
+	if (!become_member(fd, s, &ss) && !bind(fd, (struct sockaddr *)&ss, length))
 		return fd;
 	thcd_say("job %u: cannot listen to its group: %s; thcd will not notice another aggregator "
 		 "that uses the group",
