@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <thc/mix.h>
@@ -67,23 +66,20 @@ bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
 
 static int parse_prefix(struct thcd_prefix *p, const char *word, struct thcd_error *e)
 {
-	char text[THCD_WORD_MAX], *slash, *end;
+	char text[THCD_WORD_MAX], *length = text;
 	struct thc_addr addr;
-	long len, full;
+	u64 len, full;
 	int family;
 
 	strcpy(text, word);
-	slash = strchr(text, '/');
-	if (slash)
-		*slash++ = '\0';
-	family = thcd_addr_parse(text, &addr);
+	family = thcd_addr_parse(strsep(&length, "/"), &addr);
 	if (family < 0)
 		return thcd_fail(e, "prefix: \"%s\" is not an address, as 10.0.0.0/24, nor any",
 				 word);
 	full = family == AF_INET ? 32 : 128;
-	len = slash ? strtol(slash, &end, 10) : full;
-	if (slash && (end == slash || *end || len < 0 || len > full))
-		return thcd_fail(e, "prefix: the length behind '/' is from 0 to %ld", full);
+	len = full;
+	if (length && (thcd_number_parse(length, &len) || len > full))
+		return thcd_fail(e, "prefix: the length behind '/' is from 0 to %d", (int)full);
 	*p = thcd_prefix_of(&addr, family == AF_INET ? 96 + len : len);
 	return 0;
 }
@@ -152,13 +148,12 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	int family = thc_addr_is_v4(address) ? AF_INET : AF_INET6;
 	const u8 *byte = (const u8 *)&plan->group;
 
-	if (w->reply != THC_REPLY_MULTICAST) {
-		if (*w->group || w->group_port)
-			return thcd_fail(
-				e, "a group has no meaning with reply=fanout: give one of them");
-		plan->family = family == AF_INET ? 4 : 6;
-		return 0;
-	}
+	plan->family = family == AF_INET ? 4 : 6;
+	if (w->reply != THC_REPLY_MULTICAST)
+		return *w->group || w->group_port ?
+			       thcd_fail(e, "a group has no meaning with reply=fanout: give one "
+					    "of them") :
+			       0;
 	plan->group = default_group(address, w->job);
 	if (*w->group)
 		family = thcd_addr_parse(w->group, &plan->group);
