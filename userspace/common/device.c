@@ -136,9 +136,8 @@ static bool has_native_program(const char *interface)
 
 void thc_device_link(const char *interface, struct thc_finding *f)
 {
-	struct ifreq ifr;
+	struct ifreq ifr = { 0 };
 
-	memset(&ifr, 0, sizeof(ifr));
 	if (!ask(interface, SIOCGIFFLAGS, &ifr) && ifr.ifr_flags & IFF_UP &&
 	    ifr.ifr_flags & IFF_RUNNING)
 		thc_find(f, THC_FIT_OK, "up");
@@ -149,9 +148,8 @@ void thc_device_link(const char *interface, struct thc_finding *f)
 
 void thc_device_mtu(const char *interface, struct thc_finding *f)
 {
-	struct ifreq ifr;
+	struct ifreq ifr = { 0 };
 
-	memset(&ifr, 0, sizeof(ifr));
 	if (ask(interface, SIOCGIFMTU, &ifr))
 		thc_find(f, THC_FIT_NOTE, "the kernel does not tell");
 	else if (ifr.ifr_mtu < MTU_LEAST)

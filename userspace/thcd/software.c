@@ -4,7 +4,6 @@
  * answers are those of include/thc/, so its bits are those of XDP. It is alone
  * with its memory: no locks.
  */
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <thc/aggregator/lane.h>
@@ -22,25 +21,21 @@ static void *map(size_t bytes)
 
 int thcd_software_init(struct thcd *d, u32 slots, struct thcd_error *e)
 {
+	static struct thcd_record record[THC_JOBS_MAX];
+	static struct thc_pairs pairs[THC_JOBS_MAX];
+	static struct thc_job job[THC_JOBS_MAX];
+
+	d->job = job;
+	d->record = record;
+	d->pairs = pairs;
 	d->slots = slots;
-	d->job = map(THC_JOBS_MAX * sizeof(*d->job));
-	d->record = map(THC_JOBS_MAX * sizeof(*d->record));
-	d->pairs = map(THC_JOBS_MAX * sizeof(*d->pairs));
 	d->slot = map(slots * sizeof(*d->slot));
 	d->lanes = map(slots * sizeof(*d->lanes));
-	if (d->job && d->record && d->pairs && d->slot && d->lanes)
-		return 0;
-	return thcd_fail(e, "out of memory for %u slots", slots);
+	return d->slot && d->lanes ? 0 : thcd_fail(e, "out of memory for %u slots", slots);
 }
 
 void thcd_software_exit(struct thcd *d)
 {
-	if (d->job)
-		munmap(d->job, THC_JOBS_MAX * sizeof(*d->job));
-	if (d->record)
-		munmap(d->record, THC_JOBS_MAX * sizeof(*d->record));
-	if (d->pairs)
-		munmap(d->pairs, THC_JOBS_MAX * sizeof(*d->pairs));
 	if (d->slot)
 		munmap(d->slot, d->slots * sizeof(*d->slot));
 	if (d->lanes)
