@@ -52,20 +52,18 @@ void thcd_say(const char *format, ...)
 void thcd_say_limited(const char *format, ...)
 {
 	static uint64_t second;
-	static unsigned int lines, left_out;
+	static unsigned int lines;
 	uint64_t now = thcd_now_ms() / 1000;
 	va_list ap;
 
 	if (now != second) {
-		if (left_out)
-			thcd_say("%u more lines like these were left out", left_out);
+		if (lines > THCD_SAY_RATE)
+			thcd_say("%u more lines like these were left out", lines - THCD_SAY_RATE);
 		second = now;
-		lines = left_out = 0;
+		lines = 0;
 	}
-	if (lines++ >= THCD_SAY_RATE) {
-		left_out++;
+	if (lines++ >= THCD_SAY_RATE)
 		return;
-	}
 	va_start(ap, format);
 	say(format, ap);
 	va_end(ap);

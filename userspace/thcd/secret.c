@@ -15,7 +15,6 @@
 
 /* A number of 64 bits in digits, and blanks around it. */
 #define SECRET_BYTES	64
-#define PATH_BYTES	512
 
 void thcd_secret_warn(int fd, const char *name)
 {
@@ -24,16 +23,6 @@ void thcd_secret_warn(int fd, const char *name)
 	if (!fstat(fd, &st) && st.st_mode & S_IROTH)
 		thcd_say("warning: every user can read %s and the cookies in it: chmod 600 %s",
 			 name, name);
-}
-
-static const char *find(const char *name, char *path)
-{
-	const char *folder = getenv("CREDENTIALS_DIRECTORY");
-
-	if (!folder || strchr(name, '/'))
-		return name;
-	snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-	return path;
 }
 
 /* Blanks around it; 0 is no cookie. */
@@ -72,11 +61,13 @@ static int read_open(int fd, const char *path, u64 *cookie, struct thcd_error *e
 
 int thcd_secret_read(const char *name, u64 *cookie, struct thcd_error *e)
 {
-	char buffer[PATH_BYTES];
-	const char *path = find(name, buffer);
-	/* neither a terminal nor a pipe is to stop us */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err;
+	const char *folder = strchr(name, '/') ? NULL : getenv("CREDENTIALS_DIRECTORY");
+	char path[PATH_MAX];
+	int fd, err;
 
+	snprintf(path, sizeof(path), "%s%s%s", folder ? folder : "", folder ? "/" : "", name);
+	/* neither a terminal nor a pipe is to stop us */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return thcd_fail(e, "cookie: cannot read %s: %s", path, strerror(errno));
 	err = read_open(fd, path, cookie, e);
