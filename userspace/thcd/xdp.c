@@ -568,14 +568,6 @@ static int attach(struct thcd *d, char *reason)
 	return err;
 }
 
-/* A successor must find the hook's holder among the pins whenever we die: the
- * new program is pinned as "next" before it is attached, and as "prog" after.
- */
-static int pin_next(struct thcd_xdp *x, struct thcd_error *e)
-{
-	return thcd_pins_put(&x->pins, "next", x->prog_fd, e);
-}
-
 static int pin_done(struct thcd_xdp *x, struct thcd_error *e)
 {
 	struct thc_pin from = thc_pin(x->pins.dir, "next"), to = thc_pin(x->pins.dir, "prog");
@@ -626,13 +618,18 @@ int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_err
 
 	if (d->adopted)
 		return 0;
-	if (pin_next(x, e))
-		return -1;
-	err = attach(d, reason);
-	if (err && c->mode == THCD_MODE_AUTO && !x->generic && err != -EBUSY && err != -EEXIST) {
-		if (fall_back(d, reason, e) || pin_next(x, e))
+	/* A successor must find the hook's holder among the pins whenever we die: the
+	 * new program is pinned as "next" before it is attached, and as "prog" after.
+	 */
+	for (;;) {
+		if (thcd_pins_put(&x->pins, "next", x->prog_fd, e))
 			return -1;
 		err = attach(d, reason);
+		if (!err || err == -EBUSY || err == -EEXIST || x->generic ||
+		    c->mode != THCD_MODE_AUTO)
+			break;
+		if (fall_back(d, reason, e))
+			return -1;
 	}
 	if (err)
 		return attach_failed(d, err, reason, e);
