@@ -40,48 +40,41 @@ static bool cpu_has_f16c(void)
 }
 #endif
 
-static bool cpu_has(enum thc_simd simd)
+/* Kernels of @simd; NULL: this CPU lacks it. */
+static const struct thc_codec_ops *ops_of(enum thc_simd simd)
 {
 	switch (simd) {
 	case THC_SIMD_SCALAR:
-		return true;
+		return &thc_ops_scalar;
 #ifdef THC_X86_KERNELS
 	case THC_SIMD_AVX2:
-		return __builtin_cpu_supports("avx2") && cpu_has_f16c();
+		if (__builtin_cpu_supports("avx2") && cpu_has_f16c())
+			return &thc_ops_avx2;
+		return NULL;
 	case THC_SIMD_AVX512:
-		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+		if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+			return &thc_ops_avx512;
+		return NULL;
 #endif
 	default:
-		return false;
+		return NULL;
 	}
 }
 
 /* Looked for once: in a virtual machine, each cpuid is a trap to the hypervisor. */
-static enum thc_simd cpu_best(void)
+static const struct thc_codec_ops *best_ops(void)
 {
-	static int best = THC_SIMD_AUTO;
-	int simd = __atomic_load_n(&best, __ATOMIC_RELAXED);
+	static const struct thc_codec_ops *best;
+	const struct thc_codec_ops *ops = __atomic_load_n(&best, __ATOMIC_RELAXED);
+	enum thc_simd simd;
 
-	if (simd != THC_SIMD_AUTO)
-		return simd;
-	simd = cpu_has(THC_SIMD_AVX512) ? THC_SIMD_AVX512 :
-	       cpu_has(THC_SIMD_AVX2)	? THC_SIMD_AVX2 :
-					  THC_SIMD_SCALAR;
-	__atomic_store_n(&best, simd, __ATOMIC_RELAXED);
-	return simd;
-}
-
-static const struct thc_codec_ops *simd_ops(enum thc_simd simd)
-{
-#ifdef THC_X86_KERNELS
-	if (simd == THC_SIMD_AVX512)
-		return &thc_ops_avx512;
-	if (simd == THC_SIMD_AVX2)
-		return &thc_ops_avx2;
-#endif
-	(void)simd;
-	return &thc_ops_scalar;
+	if (ops)
+		return ops;
+	for (simd = THC_SIMD_AVX512; !ops; simd--)
+		ops = ops_of(simd);
+	__atomic_store_n(&best, ops, __ATOMIC_RELAXED);
+	return ops;
 }
 
 static void fill_cells(struct thc_codec *c)
@@ -107,19 +100,18 @@ static void fill_cells(struct thc_codec *c)
 int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int block_log2,
 		   uint64_t seed, enum thc_simd simd)
 {
+	const struct thc_codec_ops *ops = simd == THC_SIMD_AUTO ? best_ops() : ops_of(simd);
+
 	if (!c || !t || !thc_table_valid(t) || !thc_block_valid(block_log2))
 		return -EINVAL;
-	if (simd == THC_SIMD_AUTO)
-		simd = cpu_best();
-	if (!cpu_has(simd))
+	if (!ops)
 		return -ENOTSUP;
 	memset(c, 0, sizeof(*c));
 	c->cell = calloc((size_t)t->granularity + 1, sizeof(*c->cell));
 	if (!c->cell)
 		return -ENOMEM;
 	c->table = *t;
-	c->ops = simd_ops(simd);
-	c->simd = simd;
+	c->ops = ops;
 	c->block_log2 = block_log2;
 	c->seed = seed;
 	fill_cells(c);
@@ -624,7 +616,7 @@ void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
 	if (dtype == THC_FP32)
 		memmove(dst, src, count * sizeof(*dst));
 	else
-		simd_ops(cpu_best())->load(dtype, dst, src, count);
+		best_ops()->load(dtype, dst, src, count);
 }
 
 void thc_store(enum thc_dtype dtype, void *dst, const float *src, size_t count)
@@ -632,5 +624,5 @@ void thc_store(enum thc_dtype dtype, void *dst, const float *src, size_t count)
 	if (dtype == THC_FP32)
 		memmove(dst, src, count * sizeof(*src));
 	else
-		simd_ops(cpu_best())->store(dtype, dst, src, count);
+		best_ops()->store(dtype, dst, src, count);
 }

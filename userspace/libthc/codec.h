@@ -48,7 +48,6 @@ struct thc_codec_ops;
  * struct thc_codec - everything derived from a job's constants
  * @table: the levels
  * @ops: kernels of the chosen instruction set
- * @simd: which one that is, never THC_SIMD_AUTO
  * @block_log2: log2 of the coordinates of a block
  * @seed: shared by all ranks
  * @correlate_n: ranks that round in a correlated way, 0 for independent rounding
@@ -60,7 +59,6 @@ struct thc_codec_ops;
 struct thc_codec {
 	struct thc_table table;
 	const struct thc_codec_ops *ops;
-	enum thc_simd simd;
 	unsigned int block_log2;
 	uint64_t seed;
 	unsigned int correlate_n;
