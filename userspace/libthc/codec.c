@@ -598,10 +598,11 @@ void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packe
 
 		if (norm_is_zero(b->norms[block]))
 			continue;
-		memset(scratch, 0, sizeof(*scratch) << c->block_log2);
 		for (k = 0; k < chunks; k++) {
 			if (!lost[k])
 				continue;
+			if (!any)
+				memset(scratch, 0, sizeof(*scratch) << c->block_log2);
 			any = true;
 			chunk_values(c, at + k * packed->stride, packed->chunk, b->norms[block],
 				     scratch + k * packed->chunk);

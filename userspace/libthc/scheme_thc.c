@@ -403,11 +403,8 @@ static void put_back(struct thc_request *r, size_t block)
 	const struct thc_chunks packed = indices_of(r, block);
 	const struct thc_blocks b = block_of(r, block);
 	struct range range = range_of(r, block, 1);
-	uint32_t k, any = 0;
 
-	for (k = 0; k < chunks_per_block(r); k++)
-		any |= g->lost[chunk + k];
-	if (any && range.error_next)
+	if (range.error_next)
 		thc_codec_putback(&c->codec, &packed, g->lost + chunk, 1, &b,
 				  &(struct thc_residual_at){ range.error_next, range.values.count,
 							     c->scratch });
