@@ -155,13 +155,10 @@ static void tile_signs(uint64_t key, size_t tile, uint64_t *signs)
 		signs[i] = thc_mix64(key + (word + i) * THC_WEYL64);
 }
 
-/* A range of coordinates as the caller holds it, count of them, and the keys of this round. */
+/* A range of coordinates as the caller holds it, and the keys of this round. */
 struct range {
 	const struct thc_codec *c;
-	const void *x;
-	enum thc_dtype dtype;
-	const float *error;
-	size_t count;
+	struct thc_values v;
 	size_t first_tile;	/* of the range, within the bucket */
 	uint64_t signs;		/* key */
 };
@@ -169,22 +166,19 @@ struct range {
 static struct range range_of(const struct thc_codec *c, const struct thc_values *v,
 			     const struct thc_blocks *b)
 {
-	struct range r = {
-		.c = c, .x = v->x, .dtype = v->dtype, .error = v->error, .count = v->count,
+	return (struct range){
+		.c = c,
+		.v = *v,
 		.first_tile = b->first_block << (c->block_log2 - THC_BLOCK_LOG2_MIN),
 		.signs = derive_key(c, KEY_SIGNS, b->round, 0),
 	};
-
-	return r;
 }
 
 /* Of @count coordinates whose values nobody reads. */
 static struct range range_of_count(const struct thc_codec *c, size_t count,
 				   const struct thc_blocks *b)
 {
-	const struct thc_values none = { .dtype = THC_FP32, .count = count };
-
-	return range_of(c, &none, b);
+	return range_of(c, &(struct thc_values){ .count = count }, b);
 }
 
 static size_t block_tiles(const struct thc_codec *c)
@@ -204,12 +198,12 @@ static void tile_source_get(const struct range *r, size_t tile, struct tile_sour
 {
 	size_t first = tile * THC_TILE, n, i;
 
-	s->x = (const uint8_t *)r->x + first * thc_dtype_size(r->dtype);
-	s->dtype = r->dtype;
-	s->error = r->error ? r->error + first : NULL;
-	if (first + THC_TILE <= r->count)
+	s->x = (const uint8_t *)r->v.x + first * thc_dtype_size(r->v.dtype);
+	s->dtype = r->v.dtype;
+	s->error = r->v.error ? r->v.error + first : NULL;
+	if (first + THC_TILE <= r->v.count)
 		return;
-	n = first < r->count ? r->count - first : 0;
+	n = first < r->v.count ? r->v.count - first : 0;
 	for (i = 0; i < n; i++) {
 		s->pad[i] = thc_load_one(s->dtype, s->x, i);
 		if (s->error)
@@ -247,7 +241,7 @@ static int block_norm(const struct range *r, size_t block, float *norm, size_t *
 	struct tile_source s;
 	double total = 0;
 
-	for (; tile < last && tile * THC_TILE < r->count; tile++) {
+	for (; tile < last && tile * THC_TILE < r->v.count; tile++) {
 		double sum;
 		int ret;
 
@@ -450,9 +444,9 @@ static void unflip_block(const struct range *r, size_t block, const float *from,
 	for (tile = block * tiles; tile < (block + 1) * tiles; tile++, from += THC_TILE) {
 		size_t first = tile * THC_TILE;
 
-		if (first >= r->count)
+		if (first >= r->v.count)
 			return;
-		n = r->count - first < THC_TILE ? r->count - first : THC_TILE;
+		n = r->v.count - first < THC_TILE ? r->v.count - first : THC_TILE;
 		tile_signs(r->signs, r->first_tile + tile, signs);
 		if (!add && n == THC_TILE) {
 			r->c->ops->flip(from, signs, to + first);
@@ -471,7 +465,7 @@ static void unrotate_block(const struct range *r, const struct transform *t, siz
 	size_t tiles = block_tiles(r->c), first = block << r->c->block_log2;
 	uint64_t signs[THC_TILE_SIGN_WORDS];
 
-	if (tiles > 1 || add || r->count < first + THC_TILE) {
+	if (tiles > 1 || add || r->v.count < first + THC_TILE) {
 		transform_rows(t, block * tiles, tiles, buf);
 		unflip_block(r, block, buf, to, add);
 		return;
