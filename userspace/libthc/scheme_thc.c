@@ -16,11 +16,6 @@
 /* Its phases, behind the agreement. */
 enum { NORMS = THC_AGREEMENT + 1, SUMS };
 
-static struct thc_progress *progress_of(const struct thc_request *r)
-{
-	return r->progress;
-}
-
 /* --- memory layout -------------------------------------------------------- */
 
 static size_t block_size(const struct thc_request *r)
@@ -33,11 +28,6 @@ static uint32_t chunks_per_block(const struct thc_request *r)
 	return (uint32_t)(block_size(r) / r->client->params.chunk);
 }
 
-static uint32_t packed_bytes(const struct thc_request *r)
-{
-	return r->client->params.chunk / 2;
-}
-
 static uint8_t *region(const struct thc_request *r, size_t chunk)
 {
 	const struct thc_progress *g = r->progress;
@@ -48,7 +38,7 @@ static uint8_t *region(const struct thc_request *r, size_t chunk)
 /* An answer's lanes wait at the end of their region, behind the packet. */
 static uint8_t *region_lanes(const struct thc_request *r, size_t chunk)
 {
-	return region(r, chunk) + progress_of(r)->region_bytes - THC_LANE_BYTES;
+	return region(r, chunk + 1) - THC_LANE_BYTES;
 }
 
 static size_t region_bytes(const struct thc_request *r)
@@ -64,7 +54,7 @@ static size_t region_bytes(const struct thc_request *r)
 /* fp32: blocks are rotated, and decoded, where their regions lie. */
 static bool in_place(const struct thc_request *r)
 {
-	return progress_of(r)->region_bytes == r->client->params.chunk * sizeof(float);
+	return r->dtype == THC_FP32;
 }
 
 /* Blocks the ring of rotated ones has room for. */
@@ -140,7 +130,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	};
 	r->phases.phase[SUMS] = (struct thc_phase){
 		.request = r, .packets = g->regions, .stride = g->region_bytes,
-		.payload = packed_bytes(r), .sized = g->data_chunks, .op = THC_OP_LUT_ADD,
+		.payload = c->params.chunk / 2U, .sized = g->data_chunks, .op = THC_OP_LUT_ADD,
 		.width = THC_INDEX_BITS, .closed = true,
 	};
 	r->phases.count = SUMS + 1;
@@ -435,12 +425,6 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 			  c->params.chunk);
 }
 
-static void decode_region(struct thc_request *r, size_t block)
-{
-	decode_block(r, block, region_lanes(r, block * chunks_per_block(r)),
-		     progress_of(r)->region_bytes);
-}
-
 /* Chunks of one block; decoded from where they lie if they are all of it. */
 static void block_answers(struct thc_request *r, uint32_t first, uint32_t chunks,
 			  const uint8_t *lanes)
@@ -458,7 +442,8 @@ static void block_answers(struct thc_request *r, uint32_t first, uint32_t chunks
 		memcpy(region_lanes(r, first + k), lanes + (size_t)k * THC_LANE_BYTES,
 		       THC_LANE_BYTES);
 	if (!g->missing[block])
-		decode_region(r, block);
+		decode_block(r, block, region_lanes(r, block * chunks_per_block(r)),
+			     g->region_bytes);
 }
 
 /* Sums of chunks from @first on. */
