@@ -39,12 +39,6 @@ void thc_pipeline_ready(struct thc_phase *p, uint32_t index)
 	thc_seal(h, h + 1, (int)(p->payload / 8));
 }
 
-void thc_pipeline_claim(struct thc_request *r, int status)
-{
-	r->claim_status = status;
-	r->claimed = true;
-}
-
 static void send_claim(struct thc_request *r)
 {
 	thc_agree_claim(r, (struct thc_hdr *)r->claim + 1);

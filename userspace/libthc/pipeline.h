@@ -17,8 +17,6 @@ struct thc_client;
 void thc_pipeline_advance(struct thc_client *c);
 /* One slice of computation; false: nothing to do now. */
 bool thc_pipeline_compute(struct thc_client *c);
-/* What this rank brings is known: it can claim that, with @status, enum thc_claim_status. */
-void thc_pipeline_claim(struct thc_request *r, int status);
 /* Chunk @index of @p can go out: its payload is in its packet, which is next in order. */
 void thc_pipeline_ready(struct thc_phase *p, uint32_t index);
 /* The phases of the active requests that have begun, at most THC_ACTIVE_MAX: how many. */

@@ -34,7 +34,7 @@ enum thc_stage {
  * struct thc_request - one all-reduce
  * @stage: pipeline.c's
  * @ended: 1: status and sentence are final
- * @claimed: what this rank brings is known: claim_status, enum thc_claim_status
+ * @claimed: the scheme knows what this rank brings: claim_status, enum thc_claim_status
  * @going: the scheme knows of the agreement
  * @left_behind: it failed here, the others go on without us
  * @bad: first value that is not finite

@@ -21,8 +21,8 @@ struct thc_request;
  * @close: ends that, whether or not @open was called, or succeeded
  * @prepare: memory and phases behind the agreement, with the chunks that are known from the
  *	start; the transport will take @growth bytes. -ENOMEM
- * @compute: a slice of at most THC_SLICE coordinates; false: there is nothing to do now. Says by
- *	thc_pipeline_claim() what it has found
+ * @compute: a slice of at most THC_SLICE coordinates; false: there is nothing to do now. Says in
+ *	thc_request.claimed and claim_status what it has found
  * @agreed: the agreement has succeeded, and phases have their numbers
  * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
  *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED

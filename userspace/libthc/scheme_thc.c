@@ -225,29 +225,20 @@ static void norms_agreed(struct thc_request *r, uint32_t index, const uint8_t *l
 	g->norm_done[index] = 1;
 }
 
-/* Marks this bucket as not finite: nothing is sent for it, and the agreement tells the others. */
-static void refuse(struct thc_request *r, size_t first, size_t bad)
-{
-	struct thc_progress *g = r->progress;
-
-	r->bad = first * block_size(r) + bad;
-	g->measured = g->blocks;
-	thc_pipeline_claim(r, THC_CLAIM_NOT_FINITE);
-}
-
+/* For a bucket that is not finite nothing is sent, and the agreement tells the others. */
 static void measure_slice(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
-	size_t blocks = slice_from(r, g->measured), bad = 0;
-	struct range range = range_of(r, g->measured, blocks);
+	size_t first = g->measured, blocks = slice_from(r, first), bad = 0;
+	struct range range = range_of(r, first, blocks);
 
-	if (thc_codec_norms(&r->client->codec, &range.values, g->norms + range.first, &bad)) {
-		refuse(r, range.first, bad);
-		return;
-	}
 	g->measured += blocks;
-	if (g->measured == g->blocks)
-		thc_pipeline_claim(r, THC_CLAIM_OK);
+	if (thc_codec_norms(&r->client->codec, &range.values, g->norms + first, &bad)) {
+		r->bad = first * block_size(r) + bad;
+		r->claim_status = THC_CLAIM_NOT_FINITE;
+		g->measured = g->blocks;
+	}
+	r->claimed = g->measured == g->blocks;
 }
 
 /* --- compress ------------------------------------------------------------- */
