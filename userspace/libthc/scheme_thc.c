@@ -154,9 +154,8 @@ static void release(struct thc_request *r)
 
 /* What a slice of blocks covers of the caller's buffer. */
 struct range {
-	size_t			first;
 	struct thc_values	values;
-	float			*error_next;
+	struct thc_residual_at	residual;
 };
 
 static struct range range_of(const struct thc_request *r, size_t first, size_t blocks)
@@ -166,14 +165,17 @@ static struct range range_of(const struct thc_request *r, size_t first, size_t b
 	if (end > r->count)
 		end = r->count;
 	return (struct range){
-		.first = first,
 		.values = {
 			.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
 			.dtype = r->dtype,
 			.count = end - start,
 			.error = r->error ? r->error->now + start : NULL,
 		},
-		.error_next = r->error ? r->error->next + start : NULL,
+		.residual = {
+			.error = r->error ? r->error->next + start : NULL,
+			.count = end - start,
+			.scratch = r->client->scratch,
+		},
 	};
 }
 
@@ -294,8 +296,8 @@ static bool rotate_slice(struct thc_request *r)
 		return false;
 	range = range_of(r, g->rotated, blocks);
 	thc_codec_rotate(&r->client->codec, &range.values,
-			 &(struct thc_blocks){ r->round, range.first, NULL, 0 },
-			 rotated_at(r, range.first));
+			 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
+			 rotated_at(r, g->rotated));
 	g->rotated += blocks;
 	r->client->stats.rotated_ahead += blocks;
 	return true;
@@ -331,14 +333,13 @@ static void compress_block(struct thc_request *r, size_t block)
 	const struct thc_client *c = r->client;
 	const struct thc_chunks packed = indices_of(r, block);
 	const struct thc_blocks b = block_of(r, block);
-	struct range range = range_of(r, block, 1);
-	const struct thc_residual_at residual = { range.error_next, range.values.count,
-						  c->scratch };
+	const struct range range = range_of(r, block, 1);
 
 	if (block < g->rotated)
-		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, &b, &packed, &residual);
+		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, &b, &packed,
+				   &range.residual);
 	else
-		thc_codec_compress(&c->codec, &range.values, &b, &packed, &residual);
+		thc_codec_compress(&c->codec, &range.values, &b, &packed, &range.residual);
 }
 
 static void compress_slice(struct thc_request *r)
@@ -385,10 +386,8 @@ static void put_back(struct thc_request *r, size_t block)
 	const struct thc_blocks b = block_of(r, block);
 	struct range range = range_of(r, block, 1);
 
-	if (range.error_next)
-		thc_codec_putback(&c->codec, &packed, g->lost + chunk, 1, &b,
-				  &(struct thc_residual_at){ range.error_next, range.values.count,
-							     c->scratch });
+	if (range.residual.error)
+		thc_codec_putback(&c->codec, &packed, g->lost + chunk, 1, &b, &range.residual);
 }
 
 /* From lanes @stride bytes apart. */
