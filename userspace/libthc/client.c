@@ -121,7 +121,7 @@ static void cancel_requests(struct thc_client *c)
 			r->error->busy = false;
 		r->status = -ECANCELED;
 		snprintf(r->sentence, sizeof(r->sentence), "the client was closed or joined again");
-		thc_request_end(r);
+		sem_post(&r->ended);
 	}
 	pthread_mutex_unlock(&c->lock);
 }

@@ -63,7 +63,7 @@ static void complete(struct thc_client *c, struct thc_request *r)
 		r->error->busy = false;
 	thc_client_show(c);
 	pthread_mutex_unlock(&c->lock);
-	thc_request_end(r);
+	sem_post(&r->ended);
 }
 
 void thc_engine_break(struct thc_client *c, int status, const char *format, ...)

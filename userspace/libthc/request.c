@@ -36,11 +36,6 @@ void thc_request_destroy(struct thc_request *r)
 	free(r);
 }
 
-void thc_request_end(struct thc_request *r)
-{
-	sem_post(&r->ended);
-}
-
 int thc_request_prepare(struct thc_request *r)
 {
 	size_t bytes = r->count * thc_dtype_size(r->dtype);

@@ -33,7 +33,7 @@ enum thc_stage {
 /**
  * struct thc_request - one all-reduce
  * @stage: pipeline.c's
- * @ended: 1: status and sentence are final
+ * @ended: 1: status and sentence are final, and who waits for it owns it
  * @claimed: the scheme knows what this rank brings: claim_status, enum thc_claim_status
  * @going: the scheme knows of the agreement
  * @left_behind: it failed here, the others go on without us
@@ -71,8 +71,6 @@ struct thc_request {
 struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t count,
 				       enum thc_dtype dtype, uint64_t key);
 void thc_request_destroy(struct thc_request *r);
-/* Its end: wakes who waits for it, who then owns it. */
-void thc_request_end(struct thc_request *r);
 int thc_request_prepare(struct thc_request *r);
 void thc_request_release(struct thc_request *r);
 /* It has succeeded: hands the mean, or THC_NONFINITE's NaN, to the caller's buffer. */
