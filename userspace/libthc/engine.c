@@ -87,14 +87,6 @@ void thc_engine_break(struct thc_client *c, int status, const char *format, ...)
 	}
 }
 
-void thc_engine_left_behind(struct thc_client *c, const struct thc_request *r)
-{
-	thc_engine_break(
-		c, r->status,
-		"%.400s; the others went on without this rank, which was late: call thc_client_rejoin() on all ranks",
-		r->sentence);
-}
-
 static void finish_done(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];

@@ -18,7 +18,5 @@ unsigned int thc_engine_active(struct thc_client *c, struct thc_request **out);
 /* Everything in the queue fails with @status and a sentence; only a rejoin helps. */
 void thc_engine_break(struct thc_client *c, int status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* A round that failed for this rank alone. */
-void thc_engine_left_behind(struct thc_client *c, const struct thc_request *r);
 
 #endif /* LIBTHC_ENGINE_H */

@@ -141,5 +141,8 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 			r->stage = THC_STAGE_DONE;
 	}
 	if (r->left_behind)
-		thc_engine_left_behind(r->client, r);
+		thc_engine_break(
+			r->client, r->status,
+			"%.400s; the others went on without this rank, which was late: call thc_client_rejoin() on all ranks",
+			r->sentence);
 }
