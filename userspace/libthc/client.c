@@ -21,23 +21,11 @@
 #include "transport.h"
 
 /* .first never changes: programs built with the first libthc.h run with this library. */
-static const struct thc_struct_kind options_kind = {
-	.name = "thc_client_options",
-	.first = THC_STRUCT_SIZE(struct thc_client_options, transport),
-	.now = sizeof(struct thc_client_options),
-};
+#define STRUCT_KIND(type, last) #type, THC_STRUCT_SIZE(struct type, last), sizeof(struct type)
 
-static const struct thc_struct_kind info_kind = {
-	.name = "thc_client_info",
-	.first = THC_STRUCT_SIZE(struct thc_client_info, transport),
-	.now = sizeof(struct thc_client_info),
-};
-
-static const struct thc_struct_kind stats_kind = {
-	.name = "thc_client_stats",
-	.first = THC_STRUCT_SIZE(struct thc_client_stats, rotated_ahead),
-	.now = sizeof(struct thc_client_stats),
-};
+static const struct thc_struct_kind options_kind = { STRUCT_KIND(thc_client_options, transport) };
+static const struct thc_struct_kind info_kind = { STRUCT_KIND(thc_client_info, transport) };
+static const struct thc_struct_kind stats_kind = { STRUCT_KIND(thc_client_stats, rotated_ahead) };
 
 #define CLIENT_FLAGS	(THC_CLIENT_ERROR_FEEDBACK | THC_CLIENT_NONFINITE)
 
