@@ -389,7 +389,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.sum_width = c->params.sum_width,
 		.multicast = c->params.reply == THC_REPLY_MULTICAST,
 		.table = c->params.table,
-		.simd = c->codec_ready ? thc_codec_simd_name(&c->codec) : "none",
+		.simd = c->codec.ops ? thc_codec_simd_name(&c->codec) : "none",
 		.transport = c->transport->name,
 		.window = c->window,
 		.window_limit = c->window_limit,

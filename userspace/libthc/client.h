@@ -92,8 +92,7 @@ struct thc_client {
 	struct thc_params	params;
 	uint32_t		window;		/* most data chunks in flight */
 	const char		*window_limit;	/* what bounds it */
-	struct thc_codec	codec;
-	bool			codec_ready;
+	struct thc_codec	codec;		/* all zero between two jobs */
 	float			*scratch;	/* one block, for what is being computed */
 	struct thc_sender	sender;
 	struct thc_flight	*flights;	/* of both its streams */

@@ -494,7 +494,6 @@ static int open_codec(struct thc_client *c)
 				"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
 	if (error)
 		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
-	c->codec_ready = true;
 	if (c->params.flags & THC_WELCOME_F_CORRELATED)
 		thc_codec_set_correlated(&c->codec, c->params.ranks);
 	c->scratch = malloc(thc_scratch_bytes(c));
@@ -511,9 +510,7 @@ static void close_codec(struct thc_client *c)
 		thc_account(c, -(ssize_t)thc_scratch_bytes(c));
 	free(c->scratch);
 	c->scratch = NULL;
-	if (c->codec_ready)
-		thc_codec_exit(&c->codec);
-	c->codec_ready = false;
+	thc_codec_exit(&c->codec);
 }
 
 const struct thc_scheme thc_scheme_thc = {
