@@ -194,6 +194,11 @@ static int open_socket(struct thc_client *c)
 	return error;
 }
 
+static void forget(struct thc_client *c)
+{
+	*c->afthc = (struct thc_afthc){ .socket = c->afthc->socket };
+}
+
 static int join_job(struct thc_client *c)
 {
 	struct sockaddr_thc to = address_of(&c->link.peer);
@@ -223,13 +228,8 @@ static int join_job(struct thc_client *c)
 					  0);
 	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */
 	thc_window_choose(c, UINT32_MAX);
-	c->afthc->blocked = false;
-	c->afthc->starved_at = 0;
-	c->afthc->messages = 0;
-	c->afthc->control_messages = 0;
+	forget(c);
 	c->readable = false;
-	c->afthc->took_ns[0] = 0;
-	c->afthc->took_ns[1] = 0;
 	return 0;
 }
 
@@ -508,13 +508,6 @@ static size_t room_for(size_t bytes)
 
 	chunks = chunks < MESSAGE_LEAST ? MESSAGE_LEAST : chunks;
 	return (chunks < MESSAGE_MOST ? chunks : MESSAGE_MOST) * CHUNK_ROOM;
-}
-
-static void forget(struct thc_client *c)
-{
-	c->afthc->messages = 0;
-	c->afthc->control_messages = 0;
-	c->afthc->starved_at = 0;
 }
 
 /* Not what the sums lack: the socket's count has control chunks in it, too. */
