@@ -29,34 +29,8 @@ const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 	return text;
 }
 
-static void fail_epoch(struct thc_client *c, unsigned int rank, uint32_t epoch)
+static void fail_unreachable(struct thc_client *c, int error, const char *peer)
 {
-	char who[64] = "the aggregator restarted";
-
-	if (rank != THC_RANK_NONE)
-		snprintf(who, sizeof(who), "rank %u restarted or joined again", rank);
-	thc_engine_break(
-		c, -ESTALE,
-		"%s (job %u is now in session %u, this rank is in session %u): call thc_client_rejoin() on all ranks",
-		who, c->options.job, epoch, c->params.epoch);
-}
-
-static void fail_silent(struct thc_client *c)
-{
-	char peer[80];
-
-	thc_engine_break(
-		c, -ETIMEDOUT,
-		"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
-		thc_link_peer_name(&c->link, peer, sizeof(peer)), c->options.timeout_ms,
-		c->options.port, c->options.port + THC_PORT_SPAN - 1);
-}
-
-static void fail_unreachable(struct thc_client *c, int error)
-{
-	char peer[80];
-
-	thc_link_peer_name(&c->link, peer, sizeof(peer));
 	if (error == -ECONNREFUSED)
 		thc_engine_break(
 			c, error,
@@ -71,12 +45,18 @@ static void fail_unreachable(struct thc_client *c, int error)
 
 bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 {
-	char ranks[THC_RANKS_TEXT];
+	char who[THC_RANKS_TEXT], peer[80];
 
-	thc_name_ranks(f->ranks, ranks, sizeof(ranks));
+	thc_name_ranks(f->ranks, who, sizeof(who));
+	thc_link_peer_name(&c->link, peer, sizeof(peer));
 	switch (f->reason) {
 	case THC_FAILED_EPOCH:
-		fail_epoch(c, f->rank, f->epoch);
+		snprintf(who, sizeof(who), "rank %u restarted or joined again", f->rank);
+		thc_engine_break(
+			c, -ESTALE,
+			"%s (job %u is now in session %u, this rank is in session %u): call thc_client_rejoin() on all ranks",
+			f->rank == THC_RANK_NONE ? "the aggregator restarted" : who, c->options.job,
+			f->epoch, c->params.epoch);
 		break;
 	case THC_FAILED_BEHIND:
 		thc_engine_break(
@@ -88,25 +68,29 @@ bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 		thc_engine_break(
 			c, -EPIPE,
 			"%s did not contribute, and a rank that is missing has left the job: restart it and call thc_client_rejoin() on all ranks",
-			ranks);
+			who);
 		break;
 	case THC_FAILED_DIFFERS:
 		thc_engine_break(
 			c, -ETIMEDOUT,
 			"no progress for %u ms: this rank (%u) and %s disagree about what they sum (op, width or round): see that all ranks run the same program, then call thc_client_rejoin() on all ranks",
-			c->options.timeout_ms, c->options.rank, ranks);
+			c->options.timeout_ms, c->options.rank, who);
 		break;
 	case THC_FAILED_MISSING:
 		thc_engine_break(
 			c, -ETIMEDOUT,
 			"no progress for %u ms: %s did not contribute; find out why, then call thc_client_rejoin() on all ranks",
-			c->options.timeout_ms, ranks);
+			c->options.timeout_ms, who);
 		break;
 	case THC_FAILED_SILENT:
-		fail_silent(c);
+		thc_engine_break(
+			c, -ETIMEDOUT,
+			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
+			peer, c->options.timeout_ms, c->options.port,
+			c->options.port + THC_PORT_SPAN - 1);
 		break;
 	case THC_FAILED_UNREACHABLE:
-		fail_unreachable(c, -f->error);
+		fail_unreachable(c, -f->error, peer);
 		break;
 	default:
 		return false;
@@ -149,61 +133,43 @@ static int fail_refused(const struct thc_client *c, unsigned int refusal)
 			o->job, refusal);
 }
 
-static int fail_unknown(const struct thc_client *c)
-{
-	return thc_fail(
-		-EPROTO,
-		"the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
-		c->options.job);
-}
-
-static int fail_not_joined(const struct thc_client *c, uint64_t missing, unsigned int ranks)
-{
-	char text[THC_RANKS_TEXT];
-
-	return thc_fail(-ETIMEDOUT, "%s of job %u did not join within %u ms: start all %u workers",
-			thc_name_ranks(missing, text, sizeof(text)), c->options.job,
-			c->options.join_timeout_ms, ranks);
-}
-
-static int fail_not_ready(const struct thc_client *c)
-{
-	return thc_fail(
-		-ETIMEDOUT,
-		"all ranks have joined job %u, but the aggregator did not say within %u ms that the job is ready: join again",
-		c->options.job, c->options.join_timeout_ms);
-}
-
-static int fail_no_answer(const struct thc_client *c, int error)
-{
-	char peer[80];
-
-	thc_link_peer_name(&c->link, peer, sizeof(peer));
-	if (error)
-		return thc_fail(error, "nobody serves at %s: %s; start thcd there", peer,
-				strerror(-error));
-	return thc_fail(
-		-EHOSTUNREACH,
-		"no answer from %s for %u ms: is thcd running there with job %u, and is UDP open?",
-		peer, c->options.join_timeout_ms, c->options.job);
-}
-
 int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, unsigned int ranks)
 {
+	unsigned int job = c->options.job, waited = c->options.join_timeout_ms;
+	char missing[THC_RANKS_TEXT], peer[80];
+
+	thc_name_ranks(f->ranks, missing, sizeof(missing));
+	thc_link_peer_name(&c->link, peer, sizeof(peer));
 	switch (f->reason) {
 	case THC_FAILED_REFUSED:
 		return fail_refused(c, f->refusal);
 	case THC_FAILED_VERSION:
 	case THC_FAILED_SHARDS:
-		return fail_unknown(c);
+		return thc_fail(
+			-EPROTO,
+			"the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
+			job);
 	case THC_FAILED_JOIN:
 		if (!f->ranks)
-			return fail_not_ready(c);
-		return ranks ? fail_not_joined(c, f->ranks, ranks) : 0;
+			return thc_fail(
+				-ETIMEDOUT,
+				"all ranks have joined job %u, but the aggregator did not say within %u ms that the job is ready: join again",
+				job, waited);
+		if (!ranks)
+			return 0;
+		return thc_fail(-ETIMEDOUT,
+				"%s of job %u did not join within %u ms: start all %u workers",
+				missing, job, waited, ranks);
 	case THC_FAILED_UNREACHABLE:
-		return fail_no_answer(c, -f->error);
+		if (f->error)
+			return thc_fail(-f->error, "nobody serves at %s: %s; start thcd there",
+					peer, strerror(f->error));
+		/* fall through */
 	case THC_FAILED_SILENT:
-		return fail_no_answer(c, 0);
+		return thc_fail(
+			-EHOSTUNREACH,
+			"no answer from %s for %u ms: is thcd running there with job %u, and is UDP open?",
+			peer, waited, job);
 	}
 	return 0;
 }
