@@ -9,59 +9,50 @@
 
 #include "client.h"
 
-static struct thc_residual *find(struct thc_client *c, uint64_t key)
+/* Where the list has the memory of @key; NULL stands there if it has none. */
+static struct thc_residual **find(struct thc_client *c, uint64_t key)
 {
-	struct thc_residual *m;
+	struct thc_residual **p = &c->residuals;
 
-	for (m = c->residuals; m; m = m->link)
-		if (m->key == key)
-			return m;
-	return NULL;
+	while (*p && (*p)->key != key)
+		p = &(*p)->link;
+	return p;
 }
 
-static void destroy(struct thc_residual *m)
+static void drop(struct thc_residual **p)
 {
+	struct thc_residual *m = *p;
+
+	*p = m->link;
 	free(m->now);
 	free(m->next);
 	free(m);
 }
 
-static void drop(struct thc_client *c, uint64_t key)
-{
-	struct thc_residual **p, *m;
-
-	for (p = &c->residuals; (m = *p); p = &m->link) {
-		if (m->key != key)
-			continue;
-		*p = m->link;
-		destroy(m);
-		return;
-	}
-}
-
+/* NULL: there is no memory, with the sentence set. */
 static struct thc_residual *create(struct thc_client *c, uint64_t key, size_t count)
 {
 	struct thc_residual *m = calloc(1, sizeof(*m));
 
-	if (!m)
-		return NULL;
-	m->key = key;
-	m->count = count;
-	m->now = calloc(count, sizeof(float));
-	m->next = calloc(count, sizeof(float));
-	if (!m->now || !m->next) {
-		destroy(m);
-		return NULL;
+	if (m) {
+		m->link = c->residuals;
+		c->residuals = m;
+		m->key = key;
+		m->count = count;
+		m->now = calloc(count, sizeof(float));
+		m->next = calloc(count, sizeof(float));
+		if (m->now && m->next)
+			return m;
+		drop(&c->residuals);
 	}
-	m->link = c->residuals;
-	c->residuals = m;
-	return m;
+	thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
+	return NULL;
 }
 
 /* Called with client.lock held. */
 int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **out)
 {
-	struct thc_residual *m = find(c, key);
+	struct thc_residual *m = *find(c, key);
 
 	if (m && m->busy)
 		return thc_fail(
@@ -76,7 +67,7 @@ int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct th
 	if (!m)
 		m = create(c, key, count);
 	if (!m)
-		return thc_fail(-ENOMEM, "out of memory for %zu values of error memory", count);
+		return -ENOMEM;
 	m->busy = true;
 	m->undoable = false;
 	*out = m;
@@ -95,7 +86,7 @@ void thc_residual_swap(struct thc_residual *m, bool undoable)
 void thc_residual_free(struct thc_client *c)
 {
 	while (c->residuals)
-		drop(c, c->residuals->key);
+		drop(&c->residuals);
 }
 
 size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t count)
@@ -104,7 +95,7 @@ size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t
 	size_t have = 0;
 
 	pthread_mutex_lock(&c->lock);
-	m = find(c, key);
+	m = *find(c, key);
 	if (m) {
 		have = m->count;
 		if (error)
@@ -114,13 +105,12 @@ size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t
 	return have;
 }
 
-/* Finds the error memory of @key. 0: no all-reduce uses it, or there is none and *@out is NULL.
- * -EBUSY: one uses it.
- */
-static int find_unused(struct thc_client *c, uint64_t key, struct thc_residual **out)
+/* find(), and 0: no all-reduce uses the memory, or there is none. -EBUSY: one uses it. */
+static int find_unused(struct thc_client *c, uint64_t key, struct thc_residual ***out)
 {
-	*out = find(c, key);
-	if (!*out || !(*out)->busy)
+	struct thc_residual **p = *out = find(c, key);
+
+	if (!*p || !(*p)->busy)
 		return 0;
 	return thc_fail(-EBUSY, "key %#llx is in use by an all-reduce that has not ended",
 			(unsigned long long)key);
@@ -128,23 +118,22 @@ static int find_unused(struct thc_client *c, uint64_t key, struct thc_residual *
 
 int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count)
 {
-	struct thc_residual *m;
+	struct thc_residual **old, *m;
 	int result;
 
 	if (count && !error)
 		return thc_fail(-EINVAL, "there is no error memory to import: NULL with %zu values",
 				count);
 	pthread_mutex_lock(&c->lock);
-	result = find_unused(c, key, &m);
-	if (!result)
-		drop(c, key);
+	result = find_unused(c, key, &old);
+	if (!result && *old)
+		drop(old);
 	if (!result && count) {
 		m = create(c, key, count);
 		if (m)
 			memcpy(m->now, error, count * sizeof(float));
 		else
-			result = thc_fail(-ENOMEM, "out of memory for %zu values of error memory",
-					  count);
+			result = -ENOMEM;
 	}
 	pthread_mutex_unlock(&c->lock);
 	return result;
@@ -152,13 +141,13 @@ int thc_error_import(struct thc_client *c, uint64_t key, const float *error, siz
 
 int thc_error_undo(struct thc_client *c, uint64_t key)
 {
-	struct thc_residual *m;
+	struct thc_residual **m;
 	int result;
 
 	pthread_mutex_lock(&c->lock);
 	result = find_unused(c, key, &m);
-	if (!result && m && m->undoable)
-		thc_residual_swap(m, false);
+	if (!result && *m && (*m)->undoable)
+		thc_residual_swap(*m, false);
 	pthread_mutex_unlock(&c->lock);
 	return result;
 }
