@@ -14,21 +14,6 @@
 
 static const char *const dtype_name[] = { "fp32", "fp16", "bf16" };
 
-/* A claim in host order. */
-struct claim {
-	uint64_t	count;
-	uint32_t	dtype;
-	uint32_t	status;
-	uint32_t	table;
-	uint32_t	tag;
-	bool		made;
-};
-
-static uint32_t fold(uint64_t key)
-{
-	return (uint32_t)(key ^ key >> 32);
-}
-
 void thc_agree_claim(const struct thc_request *r, void *lanes)
 {
 	const struct thc_client *c = r->client;
@@ -38,40 +23,46 @@ void thc_agree_claim(const struct thc_request *r, void *lanes)
 		.count_lo = thc_le32((uint32_t)r->count),
 		.kind = thc_le32(kind),
 		.table = thc_le32(c->params.table_hash),
-		.tag = thc_le32(fold(r->key)),
+		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
 	};
 
 	memset(lanes, 0, THC_LANE_BYTES);
 	memcpy((uint8_t *)lanes + c->options.rank * sizeof(claim), &claim, sizeof(claim));
 }
 
-static struct claim claim_of(const void *lanes, unsigned int rank)
+static struct thc_claim claim_of(const void *lanes, unsigned int rank)
 {
-	struct thc_claim wire;
-	uint32_t kind;
+	struct thc_claim c;
 
-	memcpy(&wire, (const uint8_t *)lanes + rank * sizeof(wire), sizeof(wire));
-	kind = thc_le32(wire.kind);
-	return (struct claim){
-		.count = thc_le32(wire.count_lo) | (uint64_t)(kind >> 16) << 32,
-		.dtype = (kind & 0xff) - 1,
-		.status = kind >> 8 & 0xff,
-		.table = thc_le32(wire.table),
-		.tag = thc_le32(wire.tag),
-		.made = kind & 0xff,
-	};
+	memcpy(&c, (const uint8_t *)lanes + rank * sizeof(c), sizeof(c));
+	return c;
 }
 
-static bool same(const struct claim *a, const struct claim *b)
+/* False: a deadline has left the rank out. */
+static bool is_made(const struct thc_claim *c)
 {
-	return a->count == b->count && a->dtype == b->dtype && a->table == b->table &&
-	       a->tag == b->tag;
+	return thc_le32(c->kind) & 0xff;
 }
 
-static void describe(const struct claim *c, char *text, size_t room)
+static unsigned int status_of(const struct thc_claim *c)
 {
-	snprintf(text, room, "%llu %s values (table %08x, key %08x)", (unsigned long long)c->count,
-		 c->dtype < 3 ? dtype_name[c->dtype] : "unknown", c->table, c->tag);
+	return thc_le32(c->kind) >> 8 & 0xff;
+}
+
+/* But for the status. */
+static bool same(const struct thc_claim *a, const struct thc_claim *b)
+{
+	return a->count_lo == b->count_lo && a->table == b->table && a->tag == b->tag &&
+	       !((a->kind ^ b->kind) & ~thc_le32(0xff00));
+}
+
+static void describe(const struct thc_claim *c, char *text, size_t room)
+{
+	uint32_t kind = thc_le32(c->kind), dtype = (kind & 0xff) - 1;
+
+	snprintf(text, room, "%llu %s values (table %08x, key %08x)",
+		 (unsigned long long)(kind >> 16) << 32 | thc_le32(c->count_lo),
+		 dtype < 3 ? dtype_name[dtype] : "unknown", thc_le32(c->table), thc_le32(c->tag));
 }
 
 /* What the claims of all ranks amount to, as seen by one of them. */
@@ -81,37 +72,37 @@ struct verdict {
 	bool		others_end;	/* the others find this or that among themselves */
 };
 
-static struct verdict compare(const struct claim *own, const void *lanes, unsigned int self,
+static struct verdict compare(const struct thc_claim *own, const void *lanes, unsigned int self,
 			      unsigned int ranks)
 {
-	struct claim first = { .made = false };
+	struct thc_claim first = { .kind = 0 };
 	struct verdict v = { .differ = 0 };
 	unsigned int i;
 
-	if (own->status != THC_CLAIM_OK)
+	if (status_of(own) != THC_CLAIM_OK)
 		v.bad |= 1ULL << self;
 	for (i = 0; i < ranks; i++) {
-		struct claim other = claim_of(lanes, i);
+		struct thc_claim other = claim_of(lanes, i);
 
-		if (!other.made)
-			continue;	/* left out by a deadline */
-		if (!first.made)
+		if (!is_made(&other))
+			continue;
+		if (!is_made(&first))
 			first = other;
 		/* there may be others than NOT_FINITE one day: none is a reason to go on */
-		if (other.status != THC_CLAIM_OK)
+		if (status_of(&other) != THC_CLAIM_OK)
 			v.bad |= 1ULL << i;
 		if (!same(own, &other))
 			v.differ |= 1ULL << i;
-		v.others_end |= other.status != THC_CLAIM_OK || !same(&first, &other);
+		v.others_end |= status_of(&other) != THC_CLAIM_OK || !same(&first, &other);
 	}
 	return v;
 }
 
-static int disagreement(struct thc_request *r, const struct claim *own, const void *lanes,
+static int disagreement(struct thc_request *r, const struct thc_claim *own, const void *lanes,
 			uint64_t differ)
 {
 	unsigned int first = (unsigned int)__builtin_ctzll(differ);
-	struct claim other = claim_of(lanes, first);
+	struct thc_claim other = claim_of(lanes, first);
 	char ranks[THC_RANKS_TEXT], mine[96], theirs[96];
 
 	describe(own, mine, sizeof(mine));
@@ -145,7 +136,8 @@ static int not_finite(struct thc_request *r, uint64_t bad)
 int thc_agree_check(struct thc_request *r, const void *lanes)
 {
 	unsigned int self = r->client->options.rank;
-	struct claim own = claim_of((const struct thc_hdr *)r->claim + 1, self);
+	struct thc_claim own = claim_of((const struct thc_hdr *)r->claim + 1, self);
+	struct thc_claim summed = claim_of(lanes, self);
 	struct verdict v = compare(&own, lanes, self, r->client->params.ranks);
 	int error;
 
@@ -155,6 +147,6 @@ int thc_agree_check(struct thc_request *r, const void *lanes)
 		error = not_finite(r, v.bad);
 	else
 		return 0;
-	r->left_behind = !claim_of(lanes, self).made && !v.others_end;
+	r->left_behind = !is_made(&summed) && !v.others_end;
 	return error;
 }
