@@ -9,7 +9,6 @@
 
 #include "agree.h"
 #include "client.h"
-#include "failure.h"
 #include "request.h"
 
 static const char *const dtype_name[] = { "fp32", "fp16", "bf16" };

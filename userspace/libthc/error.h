@@ -6,7 +6,14 @@
 #ifndef LIBTHC_ERROR_H
 #define LIBTHC_ERROR_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #define THC_SENTENCE_MAX	512
+
+struct thc_client;
+struct thc_failure;
 
 /* Keeps the sentence for thc_last_error() and returns @error (negative). */
 int thc_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -15,5 +22,14 @@ int thc_fail(int error, const char *format, ...) __attribute__((format(printf, 2
 #ifdef __clang_analyzer__
 #define thc_fail(error, ...) (thc_fail(error, __VA_ARGS__), (error) < 0 ? (error) : -1)
 #endif
+
+/* Breaks the client; false: @f does not say why. */
+bool thc_failed(struct thc_client *c, const struct thc_failure *f);
+/* thc_fail() for a join that ended; 0: @f does not say why. @ranks: of the job, 0: not known. */
+int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, unsigned int ranks);
+/* Room for the names of THC_RANKS_MAX ranks. */
+#define THC_RANKS_TEXT		288
+/* "rank 2" or "ranks 2, 5 and 7" for the bits set in @ranks. */
+const char *thc_name_ranks(uint64_t ranks, char *text, size_t room);
 
 #endif /* LIBTHC_ERROR_H */

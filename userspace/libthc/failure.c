@@ -9,7 +9,6 @@
 
 #include "client.h"
 #include "engine.h"
-#include "failure.h"
 
 const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 {

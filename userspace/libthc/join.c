@@ -11,7 +11,6 @@
 #include <thc/worker/join.h>
 
 #include "client.h"
-#include "failure.h"
 #include "transport.h"
 
 /* A join in progress. */

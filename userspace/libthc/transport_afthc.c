@@ -11,7 +11,6 @@
 
 #include "client.h"
 #include "engine.h"
-#include "failure.h"
 #include "pipeline.h"
 #include "request.h"
 #include "resolve.h"
