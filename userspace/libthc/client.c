@@ -14,7 +14,7 @@
 #include <thc/names.h>
 
 #include "client.h"
-#include "engine.h"
+#include "pipeline.h"
 #include "request.h"
 #include "scheme.h"
 #include "structs.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "client.h"
-#include "engine.h"
+#include "pipeline.h"
 
 const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 {

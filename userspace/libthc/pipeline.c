@@ -9,7 +9,6 @@
 
 #include "agree.h"
 #include "client.h"
-#include "engine.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scheme.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "engine.h"
 #include "pipeline.h"
 #include "request.h"
 #include "resolve.h"

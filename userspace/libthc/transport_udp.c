@@ -10,7 +10,6 @@
 #include <thc/worker/transmit.h>
 
 #include "client.h"
-#include "engine.h"
 #include "pipeline.h"
 #include "request.h"
 #include "transport.h"
