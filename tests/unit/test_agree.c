@@ -12,7 +12,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "agree.h"
 #include "client.h"
 #include "request.h"
 

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agree.h"
 #include "client.h"
 #include "request.h"
 

@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 
-#include "agree.h"
 #include "client.h"
 #include "pipeline.h"
 #include "request.h"

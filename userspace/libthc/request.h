@@ -76,4 +76,11 @@ void thc_request_release(struct thc_request *r);
 /* It has succeeded: hands the mean, or THC_NONFINITE's NaN, to the caller's buffer. */
 void thc_request_finish(struct thc_request *r);
 
+/* agree.c: that all ranks mean the same all-reduce. */
+void thc_agree_claim(const struct thc_request *r, void *lanes);
+/* 0, or -EBADMSG / -EDOM with the request's sentence filled in, and `left_behind` if
+ * only this rank, left out by a deadline, knows of it.
+ */
+int thc_agree_check(struct thc_request *r, const void *lanes);
+
 #endif /* LIBTHC_REQUEST_H */
