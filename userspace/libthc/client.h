@@ -44,7 +44,6 @@
 #include "buffers.h"
 #include "codec.h"
 #include "error.h"
-#include "job.h"
 #include "libthc.h"
 #include "residual.h"
 #include "udp.h"
@@ -56,6 +55,23 @@ struct thc_afthc;
 struct thc_request;
 struct thc_scheme;
 struct thc_transport;
+
+/* The job's constants, from WELCOME, host order. */
+struct thc_params {
+	uint64_t	seed;
+	uint32_t	epoch;
+	uint32_t	table_hash;
+	uint32_t	deadline_ms;
+	uint16_t	ranks;
+	uint16_t	data_slots;
+	uint16_t	norm_slots;
+	uint16_t	chunk;
+	uint8_t		flags;
+	uint8_t		reply;
+	uint8_t		sum_width;
+	uint8_t		block_log2;
+	struct thc_table table;
+};
 
 /* What the I/O thread does, and what it takes to wake it. */
 enum thc_thread_state {
@@ -120,6 +136,11 @@ static inline size_t thc_flights_bytes(const struct thc_client *c)
 	return (c->sender.data.slots + c->sender.control.slots) * sizeof(*c->flights);
 }
 
+/* -EPROTO: constants that this library cannot serve. */
+int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t epoch,
+		    unsigned int rank);
+/* client.window and why it is no larger; the sockets have room for so many @answers. */
+void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);
 

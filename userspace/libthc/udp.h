@@ -11,7 +11,6 @@
 #include <thc/worker/answer.h>
 
 #include "buffers.h"
-#include "job.h"
 #include "libthc.h"
 
 /* Packets sent per system call. */
