@@ -23,10 +23,6 @@
 
 #include "libthc.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #define THC_BLOCK_LOG2_MIN	10
 #define THC_BLOCK_LOG2_MAX	20
 #define THC_CORRELATE_MAX	64
@@ -221,9 +217,5 @@ static inline size_t thc_dtype_size(enum thc_dtype dtype)
 {
 	return dtype == THC_FP32 ? 4 : 2;
 }
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* LIBTHC_CODEC_H */
