@@ -81,15 +81,11 @@ struct grid {
 	double below;
 };
 
-static void grid_fill(struct grid *grid, unsigned int g, double t)
+static struct grid grid_at(const struct thc_table *t, unsigned int i)
 {
-	unsigned int i;
+	double a = t->t * (2.0 * i - t->granularity) / t->granularity;
 
-	for (i = 0; i <= g; i++) {
-		grid[i].a = t * (2.0 * i - g) / g;
-		grid[i].density = normal_density(grid[i].a);
-		grid[i].below = normal_upper(-grid[i].a);
-	}
+	return (struct grid){ a, normal_density(a), normal_upper(-a) };
 }
 
 static double interval_cost(const struct grid *lo, const struct grid *hi)
@@ -166,19 +162,23 @@ static void solve_path(const struct grid *grid, const double *rest, struct thc_t
 	}
 }
 
-static void table_price(const struct grid *grid, struct thc_table *t)
+static void table_price(struct thc_table *t)
 {
+	struct grid lo, hi = grid_at(t, t->value[0]);
 	unsigned int z;
 
 	t->cost = 0;
-	for (z = 0; z + 1 < t->levels; z++)
-		t->cost += interval_cost(&grid[t->value[z]], &grid[t->value[z + 1]]);
+	for (z = 1; z < t->levels; z++) {
+		lo = hi;
+		hi = grid_at(t, t->value[z]);
+		t->cost += interval_cost(&lo, &hi);
+	}
 }
 
 int thc_table_solve(unsigned int bits, unsigned int granularity, double p, struct thc_table *out)
 {
 	int ret = table_start(bits, granularity, p, out);
-	size_t points = (size_t)granularity + 1;
+	size_t points = (size_t)granularity + 1, i;
 	struct grid *grid;
 	double *rest;
 
@@ -187,10 +187,11 @@ int thc_table_solve(unsigned int bits, unsigned int granularity, double p, struc
 	grid = malloc(points * sizeof(*grid));
 	rest = malloc(points * out->levels * sizeof(*rest));
 	if (grid && rest) {
-		grid_fill(grid, granularity, out->t);
+		for (i = 0; i < points; i++)
+			grid[i] = grid_at(out, (unsigned int)i);
 		solve_costs(grid, granularity, out->levels - 1, rest);
 		solve_path(grid, rest, out);
-		table_price(grid, out);
+		table_price(out);
 	} else {
 		ret = -ENOMEM;
 	}
@@ -203,7 +204,6 @@ int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
 			  const uint16_t *values, struct thc_table *out)
 {
 	int ret = table_start(bits, granularity, p, out);
-	struct grid *grid;
 
 	if (ret)
 		return ret;
@@ -212,12 +212,7 @@ int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
 	memcpy(out->value, values, out->levels * sizeof(*values));
 	if (!thc_table_valid(out))
 		return -EINVAL;
-	grid = malloc(((size_t)granularity + 1) * sizeof(*grid));
-	if (!grid)
-		return -ENOMEM;
-	grid_fill(grid, granularity, out->t);
-	table_price(grid, out);
-	free(grid);
+	table_price(out);
 	return 0;
 }
 
