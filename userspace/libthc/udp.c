@@ -170,7 +170,6 @@ int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 {
-	socklen_t len;
 	int error = thc_link_find(l, o);
 
 	if (error)
@@ -187,8 +186,6 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 		return thc_fail(error, "cannot open a UDP socket: %s", strerror(-error));
 	}
 	set_options(l, l->unicast);
-	len = sizeof(l->local);
-	getsockname(l->unicast, (void *)&l->local, &len);
 	return 0;
 }
 

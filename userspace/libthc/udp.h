@@ -30,7 +30,7 @@
  * @unicast: requests out, answers to this rank in
  * @group: answers to all ranks in, -1 without a group
  * @peer: the aggregator, base port
- * @local: bound address of @unicast
+ * @local: what @unicast is bound to
  * @group_address: of @group, as in WELCOME
  * @group_port: of @group, host order
  * @ifindex: interface of @local, 0: the system's choice
