@@ -237,11 +237,11 @@ static int join_for_all(const struct thc_link *l, const struct sockaddr_storage 
 /* For packets of the aggregator alone: the kernel drops what others send to the group. One
  * that has no such filters says ENOPROTOOPT.
  */
-static int become_member(struct thc_link *l, const struct thc_welcome *w)
+static int become_member(const struct thc_link *l)
 {
 	struct group_source_req m = { .gsr_interface = (uint32_t)l->ifindex,
 				      .gsr_source = l->peer,
-				      .gsr_group = group_of(l, w) };
+				      .gsr_group = l->group_at };
 	bool v4 = l->peer.ss_family == AF_INET;
 	int level = v4 ? IPPROTO_IP : IPPROTO_IPV6, zero = 0, error;
 
@@ -259,23 +259,22 @@ static int become_member(struct thc_link *l, const struct thc_welcome *w)
  */
 int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w)
 {
+	struct sockaddr_storage at = group_of(l, w);
 	int one = 1, error;
 
 	if (w->family != (l->peer.ss_family == AF_INET ? 4 : 6)) {
 		thc_link_leave_group(l);
 		return -EAFNOSUPPORT;
 	}
-	if (l->group >= 0 && l->group_port == thc_be16(w->group_port) &&
-	    !memcmp(l->group_address, w->group, sizeof(w->group)))
+	if (l->group >= 0 && !memcmp(&l->group_at, &at, sizeof(at)))
 		return 0;
 	thc_link_leave_group(l);
-	l->group_port = thc_be16(w->group_port);
-	memcpy(l->group_address, w->group, sizeof(w->group));
+	l->group_at = at;
 	l->group = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->group < 0)
 		return -errno;
 	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	error = become_member(l, w);
+	error = become_member(l);
 	if (error) {
 		thc_link_leave_group(l);
 		return error;

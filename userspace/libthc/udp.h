@@ -31,8 +31,7 @@
  * @group: answers to all ranks in, -1 without a group
  * @peer: the aggregator, base port
  * @local: what @unicast is bound to
- * @group_address: of @group, as in WELCOME
- * @group_port: of @group, host order
+ * @group_at: what @group is bound to
  * @ifindex: interface of @local, 0: the system's choice
  * @gso: the kernel segments UDP for us
  * @answers_max: answers the sockets have room for
@@ -44,8 +43,7 @@ struct thc_link {
 	struct sockaddr_storage	peer;
 	struct sockaddr_storage	local;
 	socklen_t		addrlen;
-	uint8_t			group_address[16];
-	uint16_t		group_port;
+	struct sockaddr_storage	group_at;
 	int			ifindex;
 	bool			gso;
 	uint32_t		answers_max;
