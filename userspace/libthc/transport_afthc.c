@@ -276,12 +276,25 @@ static bool wait_for_memory(struct thc_client *c)
 	return now - c->afthc->starved_at < c->options.timeout_ms * THC_NS_PER_MS;
 }
 
-/* 1: it is the kernel's now, 0: not yet, -1: the client is broken. */
-static int send_message(struct thc_client *c, const struct thc_send *send, struct iovec all)
+/* A message of the next @count chunks of @p. 1: it is the kernel's now, 0: not yet, -1: the client
+ * is broken.
+ */
+static int send_message(struct thc_client *c, const struct thc_phase *p, uint32_t count)
 {
+	const struct thc_request *r = p->request;
+	struct thc_hdr *h = (void *)(p->packets + p->handed * p->stride);
+	const struct thc_send send = {
+		.op = p->op,
+		.width = p->width,
+		.stride = (uint16_t)p->stride,
+		.round = (uint32_t)r->round,
+		.tag = r->round << 32 | (uint64_t)(p - r->phases.phase) << TAG_PHASE_SHIFT |
+		       p->handed,
+	};
+	struct iovec all = { .iov_base = h + 1, .iov_len = (count - 1) * p->stride + p->payload };
 	union {
 		struct cmsghdr	align;
-		char		room[CMSG_SPACE(sizeof(*send))];
+		char		room[CMSG_SPACE(sizeof(send))];
 	} control = { .room = { 0 } };
 	struct msghdr m = {
 		.msg_iov = &all,
@@ -293,14 +306,14 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 
 	cm->cmsg_level = SOL_THC;
 	cm->cmsg_type = THC_SEND;
-	cm->cmsg_len = CMSG_LEN(sizeof(*send));
-	memcpy(CMSG_DATA(cm), send, sizeof(*send));
+	cm->cmsg_len = CMSG_LEN(sizeof(send));
+	memcpy(CMSG_DATA(cm), &send, sizeof(send));
 	c->stats.send_calls++;
 	if (sendmsg(c->afthc->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
 		c->afthc->messages++;
 		c->afthc->starved_at = 0;
-		if (send->op == THC_OP_MAX)
-			expect_control(c, send->tag);
+		if (send.op == THC_OP_MAX)
+			expect_control(c, send.tag);
 		return 1;
 	}
 	c->afthc->blocked = errno == EAGAIN;
@@ -310,60 +323,36 @@ static int send_message(struct thc_client *c, const struct thc_send *send, struc
 	return -1;
 }
 
-static int send_chunks(struct thc_client *c, const struct thc_phase *p, uint32_t count)
-{
-	const struct thc_request *r = p->request;
-	struct thc_hdr *h = (void *)(p->packets + p->handed * p->stride);
-	struct thc_send send = {
-		.op = p->op,
-		.width = p->width,
-		.stride = (uint16_t)p->stride,
-		.round = (uint32_t)r->round,
-		.tag = r->round << 32 | (uint64_t)(p - r->phases.phase) << TAG_PHASE_SHIFT |
-		       p->handed,
-	};
-	struct iovec all = { .iov_base = h + 1, .iov_len = (count - 1) * p->stride + p->payload };
-
-	return send_message(c, &send, all);
-}
-
-/* Chunks of the next message, of @count. */
-static uint32_t at_most(const struct thc_client *c, uint32_t count)
-{
-	uint32_t room = (uint32_t)(c->rx.bytes / CHUNK_ROOM);
-
-	return count < room ? count : room;
-}
-
 /* 1: all that there is of @p is the kernel's, 0: not yet, -1: the client is broken. */
-static int send_phase(struct thc_client *c, struct thc_phase *p, bool *changed)
+static int send_phase(struct thc_client *c, struct thc_phase *p)
 {
+	const uint32_t most = (uint32_t)(c->rx.bytes / CHUNK_ROOM);
+
 	while (p->handed < p->sized) {
-		uint32_t n = at_most(c, p->sized - p->handed);
+		uint32_t left = p->sized - p->handed, n = left < most ? left : most;
 		int sent;
 
 		/* whole messages */
 		if (n > p->ready - p->handed)
 			return 0;
-		sent = send_chunks(c, p, n);
+		sent = send_message(c, p, n);
 		if (sent <= 0)
 			return sent;
 		p->handed += n;
-		*changed = true;
 	}
 	return p->closed;
 }
 
 /* All ranks hand over a stream's chunks in the order of their numbers. */
 static int send_stream(struct thc_client *c, struct thc_phases *const *all, unsigned int n,
-		       bool control, bool *changed)
+		       bool control)
 {
 	unsigned int i, k;
 
 	for (i = 0; i < n; i++) {
 		for (k = 0; k < all[i]->count && !all[i]->over; k++) {
 			struct thc_phase *p = &all[i]->phase[k];
-			int sent = p->control == control ? send_phase(c, p, changed) : 1;
+			int sent = p->control == control ? send_phase(c, p) : 1;
 
 			if (sent <= 0)
 				return sent;
@@ -376,12 +365,10 @@ static int send_stream(struct thc_client *c, struct thc_phases *const *all, unsi
 static bool hand_over(struct thc_client *c)
 {
 	struct thc_phases *all[THC_ACTIVE_MAX];
-	unsigned int n = thc_pipeline_phases(c, all);
-	bool changed = false;
+	unsigned int n = thc_pipeline_phases(c, all), before = c->afthc->messages;
 
-	if (send_stream(c, all, n, true, &changed) < 0)
-		return true;
-	return send_stream(c, all, n, false, &changed) < 0 || changed;
+	return send_stream(c, all, n, true) < 0 || send_stream(c, all, n, false) < 0 ||
+	       c->afthc->messages != before;
 }
 
 /* Timers are the kernel's, but for the one that looks for memory. */
