@@ -401,19 +401,6 @@ static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
 	return NULL;
 }
 
-static void take_message(struct thc_client *c, const struct thc_received *m)
-{
-	struct thc_request *r = request_of(c, m->tag);
-	const uint8_t *lanes = c->rx.at;
-
-	/* of a request that failed at its agreement */
-	if (r)
-		thc_pipeline_answer(&r->phases.phase[phase_of(m->tag)],
-				    (uint32_t)m->tag & TAG_CHUNK_MASK, m->chunks,
-				    (const void *)(lanes + (size_t)m->chunks * THC_LANE_BYTES),
-				    lanes);
-}
-
 /* 1: a message, 0: none now, -1: the client is broken. */
 static int receive_message(struct thc_client *c)
 {
@@ -429,6 +416,8 @@ static int receive_message(struct thc_client *c)
 		.msg_controllen = sizeof(control.room),
 	};
 	struct thc_received received;
+	const uint8_t *lanes = c->rx.at;
+	struct thc_request *r;
 	struct cmsghdr *cm;
 
 	c->stats.receive_calls++;
@@ -449,7 +438,13 @@ static int receive_message(struct thc_client *c)
 	memcpy(&received, CMSG_DATA(cm), sizeof(received));
 	if (received.op == THC_OP_MAX)
 		control_came(c, received.tag);
-	take_message(c, &received);
+	r = request_of(c, received.tag);
+	/* NULL: it failed at its agreement */
+	if (r)
+		thc_pipeline_answer(&r->phases.phase[phase_of(received.tag)],
+				    (uint32_t)received.tag & TAG_CHUNK_MASK, received.chunks,
+				    (const void *)(lanes + received.chunks * THC_LANE_BYTES),
+				    lanes);
 	return 1;
 }
 
