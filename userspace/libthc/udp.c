@@ -81,15 +81,6 @@ static int find_local(struct thc_link *l)
 	return error;
 }
 
-static int named_interface(const char *name, int *index)
-{
-	*index = name ? (int)if_nametoindex(name) : 0;
-	return !name || *index ?
-		       0 :
-		       thc_fail(-EINVAL, "there is no interface \"%s\" here: `ip link` shows those",
-				name);
-}
-
 /* The interface that carries our address; none if that is any address. */
 static int find_interface(struct thc_link *l)
 {
@@ -151,9 +142,14 @@ int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 	int error;
 
 	*l = (struct thc_link){ .unicast = -1, .group = -1, .gso = true, .answers_max = ~0U };
-	error = named_interface(o->interface, &l->ifindex);
-	if (!error)
-		error = thc_resolve(&ends, o);
+	if (o->interface) {
+		l->ifindex = (int)if_nametoindex(o->interface);
+		if (!l->ifindex)
+			return thc_fail(-EINVAL,
+					"there is no interface \"%s\" here: `ip link` shows those",
+					o->interface);
+	}
+	error = thc_resolve(&ends, o);
 	if (error)
 		return error;
 	l->peer = ends.peer;
