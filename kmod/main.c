@@ -1,17 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * thc.ko: the socket family AF_THC. Registration and nothing else; what is
- * registered last can be reached by users, and goes first.
+ * thc.ko: the socket family AF_THC. Registration, and what a network namespace begins and ends
+ * with. Users can reach what is registered last, so it goes first.
  */
 #include <linux/module.h>
 #include <linux/net.h>
+#include <linux/percpu.h>
 #include <linux/stringify.h>
 
 #include "engine.h"
+#include "hostjob.h"
 #include "netlink.h"
 #include "netns.h"
 #include "simd.h"
 #include "sock.h"
+
+static int __net_init thc_net_init(struct net *net)
+{
+	struct thc_net *tn = thc_net_of(net);
+	int error;
+
+	mutex_init(&tn->lock);
+	INIT_LIST_HEAD(&tn->sockets);
+	INIT_LIST_HEAD(&tn->jobs);
+	tn->sockets_generation = 1;
+	tn->jobs_generation = 1;
+	tn->drops = __alloc_percpu(sizeof(u64) * THC_WORKER_DROP_REASONS, sizeof(u64));
+	if (!tn->drops)
+		return -ENOMEM;
+	error = thc_proc_init(net);
+	if (error)
+		free_percpu(tn->drops);
+	return error;
+}
+
+static void __net_exit thc_net_exit(struct net *net)
+{
+	struct thc_net *tn = thc_net_of(net);
+
+	thc_proc_exit(net);
+	WARN_ON_ONCE(!list_empty(&tn->sockets));
+	thc_host_jobs_free(tn);
+	free_percpu(tn->drops);
+}
+
+static struct pernet_operations thc_net_ops = {
+	.init	= thc_net_init,
+	.exit	= thc_net_exit,
+	.id	= &thc_net_id,
+	.size	= sizeof(struct thc_net),
+};
 
 static const struct net_proto_family thc_family = {
 	.family	= PF_THC,

@@ -39,7 +39,6 @@ static inline void thc_generation_next(u32 *generation)
 }
 
 extern unsigned int thc_net_id;
-extern struct pernet_operations thc_net_ops;
 
 static inline struct thc_net *thc_net_of(const struct net *net)
 {

@@ -15,14 +15,14 @@
  *	receive.c   UDP packets in, out of the network's softirq
  *	transmit.c  packets out, as UDP super-packets over the message's pages
  *	peer.c      UDP sockets to one aggregator
- *	netns.c     what belongs to a network namespace, its sockets
+ *	netns.c     the sockets of a network namespace
  *	hostjob.c   jobs that its administrator has described
  *	stats.c     counters of both, and words for states
  *	netlink.c   the administrator's side: generic netlink (netlink.h)
  *	netlink_job.c, netlink_show.c	its commands: host jobs; sockets and counters
  *	proc.c      /proc/net/thc
  *	trace.h     tracepoints
- *	main.c      the family and the module
+ *	main.c      the family, the module, what a network namespace begins and ends with
  *
  * The protocol itself is <thc/worker/>, which libthc compiles, too.
  * Documentation/locking.md says who holds what when; in short: lock_sock() for
