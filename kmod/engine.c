@@ -122,39 +122,6 @@ static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct 
 
 /* --- failures ------------------------------------------------------------- */
 
-/* Messages that will not be received any more. */
-static u32 unfinished(const struct thc_sock *ts)
-{
-	const struct thc_message *m;
-	u32 kind, n = 0;
-
-	for (kind = 0; kind < THC_STREAMS; kind++)
-		list_for_each_entry(m, &ts->messages[kind], link)
-			n += !m->closed;
-	return n;
-}
-
-void thc_engine_break(struct thc_sock *ts, struct thc_failure failure)
-{
-	u32 i;
-
-	lockdep_assert_held(&ts->lock);
-	for (i = 0; i < ts->shards; i++) {
-		thc_stream_forget(&ts->peers[i].sender.data);
-		thc_stream_forget(&ts->peers[i].sender.control);
-		memset(ts->peers[i].sending, 0, sizeof(ts->peers[i].sending));
-	}
-	/* what a connect() has to tell is how joining ended, not what came later */
-	if (ts->state == THC_STATE_READY)
-		ts->unclaimed = false;
-	ts->failure = failure;
-	ts->stats.failures += unfinished(ts);
-	ts->state = THC_STATE_BROKEN;
-	trace_thc_break(&ts->sk, failure.error, failure.reason);
-	WRITE_ONCE(ts->sk.sk_err, failure.error);
-	sk_error_report(&ts->sk);
-}
-
 /* Does a rank that has left end the socket? A job with a deadline goes on without it. What ranks
  * agree on may lack a rank, of a round whose predecessor's data the caller has yet to send.
  */
@@ -212,11 +179,11 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 		 * come: who needs it is not to wait for a dead aggregator for ever
 		 */
 		if (failure.reason != THC_FAILED_LEFT && failure.reason != THC_FAILED_UNREACHABLE &&
-		    READ_ONCE(ts->partial) && (unfinished(ts) || !ts->refused)) {
+		    READ_ONCE(ts->partial) && (thc_state_unfinished(ts) || !ts->refused)) {
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
 		} else {
-			thc_engine_break(ts, failure);
+			thc_state_break(ts, failure);
 		}
 	}
 	if (!thc_sender_busy(&p->sender))
@@ -280,16 +247,6 @@ static u64 look(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train
 	return due == U64_MAX ? due : p->look_at;
 }
 
-bool thc_engine_wake(struct thc_sock *ts, u64 when)
-{
-	lockdep_assert_held(&ts->lock);
-	if (ts->state != THC_STATE_JOINING && ts->state != THC_STATE_READY)
-		return false;
-	if (!hrtimer_is_queued(&ts->timer) || hrtimer_get_expires(&ts->timer) != ns_to_ktime(when))
-		hrtimer_start(&ts->timer, ns_to_ktime(when), HRTIMER_MODE_ABS_SOFT);
-	return true;
-}
-
 void thc_engine_run(struct thc_sock *ts)
 {
 	u64 now = ktime_get_ns(), due = U64_MAX;
@@ -307,7 +264,7 @@ void thc_engine_run(struct thc_sock *ts)
 		due = min(due, look(ts, p, &train, now));
 	}
 	if (due != U64_MAX)
-		thc_engine_wake(ts, due);
+		thc_state_wake(ts, due);
 }
 
 void thc_engine_kick(struct thc_sock *ts)

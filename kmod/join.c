@@ -57,7 +57,7 @@ static void give_up(struct thc_sock *ts)
 
 	if (p)
 		thc_joining_failure(&p->joining, &p->sender, &failure);
-	thc_engine_break(ts, failure);
+	thc_state_break(ts, failure);
 }
 
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
@@ -147,7 +147,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		failure.reason = THC_FAILED_VERSION;
 		break;
 	}
-	thc_engine_break(ts, failure);
+	thc_state_break(ts, failure);
 	return THC_DROP_NONE;
 }
 
@@ -200,7 +200,7 @@ void thc_join_work(struct work_struct *work)
 	if (ts->state != THC_STATE_JOINING) {
 		/* it failed meanwhile, or is being taken down */
 	} else if (error) {
-		thc_engine_break(ts, (struct thc_failure){ .error = -error });
+		thc_state_break(ts, (struct thc_failure){ .error = -error });
 	} else {
 		ts->state = THC_STATE_READY;
 		ts->sk.sk_state_change(&ts->sk);

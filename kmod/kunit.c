@@ -302,7 +302,7 @@ static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
 	run(ts);
 	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 10);
 	spin_lock_bh(&ts->lock);
-	thc_engine_break(ts, (struct thc_failure){ .error = ESTALE, .reason = THC_FAILED_EPOCH });
+	thc_state_break(ts, (struct thc_failure){ .error = ESTALE, .reason = THC_FAILED_EPOCH });
 	spin_unlock_bh(&ts->lock);
 	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 0);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);

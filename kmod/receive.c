@@ -122,7 +122,7 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
 {
-	thc_engine_break(host->p->owner, *f);
+	thc_state_break(host->p->owner, *f);
 }
 
 /* --- packets -------------------------------------------------------------- */

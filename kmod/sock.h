@@ -8,6 +8,7 @@
  *	recv.c      recvmsg()
  *	options.c   socket options
  *	wait.c      what system calls wait for
+ *	state.c     JOINING, READY, BROKEN, and the timer
  *	message.c   memory of a message: packets up, lanes down
  *	memory.c    how much of it the host's sockets, and one user's, may hold
  *	engine.c    the job's clock: what is sent, what an answer changes
@@ -17,7 +18,7 @@
  *	peer.c      UDP sockets to one aggregator
  *	netns.c     the sockets of a network namespace
  *	hostjob.c   jobs that its administrator has described
- *	stats.c     counters of both, and words for states
+ *	stats.c     counters of sockets and namespaces
  *	netlink.c   the administrator's side: generic netlink (netlink.h)
  *	netlink_job.c, netlink_show.c	its commands: host jobs; sockets and counters
  *	proc.c      /proc/net/thc
@@ -144,8 +145,18 @@ static inline struct thc_sock *thc_sk(const struct sock *sk)
 }
 
 extern struct proto thc_proto;
-/* One word for a state: the same in netlink and /proc. */
+
+/* --- state.c -------------------------------------------------------------- */
+
+/* The word for a state in netlink and /proc. */
 extern const char *const thc_state_name[];
+/* Messages that have not been delivered. */
+u32 thc_state_unfinished(const struct thc_sock *ts);
+/* Nothing moves any more until connect() is called again. */
+void thc_state_break(struct thc_sock *ts, struct thc_failure failure);
+/* The timer is to run the engine at @when; false: the socket has no use for it any more. */
+bool thc_state_wake(struct thc_sock *ts, u64 when);
+
 void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats);
 int thc_socket_create(struct net *net, struct socket *sock, int protocol, int kern);
 

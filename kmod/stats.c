@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * What is counted, of a socket and of a network namespace, and the words for
- * states.
- */
+/* What is counted, of a socket and of a network namespace. */
 #include <linux/percpu.h>
 
 #define CREATE_TRACE_POINTS
 #include "netns.h"
 #include "sock.h"
 #include "trace.h"
-
-const char *const thc_state_name[] = {
-	[THC_STATE_IDLE]	= "idle",
-	[THC_STATE_JOINING]	= "joining",
-	[THC_STATE_READY]	= "ready",
-	[THC_STATE_BROKEN]	= "broken",
-};
 
 void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats)
 {

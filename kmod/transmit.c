@@ -18,7 +18,6 @@
 #include <net/udp_tunnel.h>
 
 #include "compat/compat.h"
-#include "engine.h"
 #include "sock.h"
 
 /* Packets of a super-packet: the kernel's limit is 64 or more. */
@@ -283,7 +282,7 @@ void thc_outbox_flush(struct thc_sock *ts)
 	__skb_queue_head_init(&now);
 	spin_lock_bh(&ts->lock);
 	while (!ts->flushing && !skb_queue_empty(&ts->outbox)) {
-		if (turns++ >= FLUSH_TURNS && thc_engine_wake(ts, ktime_get_ns()))
+		if (turns++ >= FLUSH_TURNS && thc_state_wake(ts, ktime_get_ns()))
 			break;
 		skb_queue_splice_init(&ts->outbox, &now);
 		WRITE_ONCE(ts->flushing, true);

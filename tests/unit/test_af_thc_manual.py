@@ -71,7 +71,7 @@ class Manual(unittest.TestCase):
         self.assertEqual(re.findall(r"\w+", said), names)
 
     def test_states_of_proc(self):
-        names = re.search(r"thc_state_name\[\] = \{(.*?)\};", read("kmod/stats.c"), re.S)[1]
+        names = re.search(r"thc_state_name\[\] = \{(.*?)\};", read("kmod/state.c"), re.S)[1]
         said = self.page["FILES"].split(".TP\nstate\n")[1].split(".TP")[0]
         self.assertEqual(re.findall(r"(\w+) ?\"?:", said), re.findall(r'"(\w+)"', names))
 

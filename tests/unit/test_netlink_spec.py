@@ -216,7 +216,7 @@ class Spec(unittest.TestCase):
                          re.findall(r"(\w+)\s+(\w+);", fields))
 
     def test_states(self):
-        names = re.search(r"thc_state_name\[\] = \{(.*?)\};", read("kmod/stats.c"), re.S)[1]
+        names = re.search(r"thc_state_name\[\] = \{(.*?)\};", read("kmod/state.c"), re.S)[1]
         [doc] = [a["doc"] for a in self.sets["sock"]["attributes"] if a["name"] == "state"]
         self.assertEqual(re.findall(r'"(\w+)"', names), re.findall(r"(?!or\b)\b\w+", doc))
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The state of a socket: its name, what its end does to messages, and when its timer runs. */
+#include "sock.h"
+#include "trace.h"
+
+const char *const thc_state_name[] = {
+	[THC_STATE_IDLE]	= "idle",
+	[THC_STATE_JOINING]	= "joining",
+	[THC_STATE_READY]	= "ready",
+	[THC_STATE_BROKEN]	= "broken",
+};
+
+u32 thc_state_unfinished(const struct thc_sock *ts)
+{
+	const struct thc_message *m;
+	u32 kind, n = 0;
+
+	for (kind = 0; kind < THC_STREAMS; kind++)
+		list_for_each_entry(m, &ts->messages[kind], link)
+			n += !m->closed;
+	return n;
+}
+
+void thc_state_break(struct thc_sock *ts, struct thc_failure failure)
+{
+	u32 i;
+
+	lockdep_assert_held(&ts->lock);
+	for (i = 0; i < ts->shards; i++) {
+		thc_stream_forget(&ts->peers[i].sender.data);
+		thc_stream_forget(&ts->peers[i].sender.control);
+		memset(ts->peers[i].sending, 0, sizeof(ts->peers[i].sending));
+	}
+	/* what a connect() has to tell is how joining ended, not what came later */
+	if (ts->state == THC_STATE_READY)
+		ts->unclaimed = false;
+	ts->failure = failure;
+	ts->stats.failures += thc_state_unfinished(ts);
+	ts->state = THC_STATE_BROKEN;
+	trace_thc_break(&ts->sk, failure.error, failure.reason);
+	WRITE_ONCE(ts->sk.sk_err, failure.error);
+	sk_error_report(&ts->sk);
+}
+
+bool thc_state_wake(struct thc_sock *ts, u64 when)
+{
+	lockdep_assert_held(&ts->lock);
+	if (ts->state != THC_STATE_JOINING && ts->state != THC_STATE_READY)
+		return false;
+	if (!hrtimer_is_queued(&ts->timer) || hrtimer_get_expires(&ts->timer) != ns_to_ktime(when))
+		hrtimer_start(&ts->timer, ns_to_ktime(when), HRTIMER_MODE_ABS_SOFT);
+	return true;
+}
