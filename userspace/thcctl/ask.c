@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Finding a daemon and asking it; if it is dead, what it left is asked.
+ * Finding a daemon and asking it, or else what a dead one left; the fields of its answer.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,6 +20,25 @@
 #define PATIENCE_S	5
 /* Room for all names of struct thcctl_instances, a blank before each. */
 #define NAMES_BYTES	(THCCTL_INSTANCES_MAX * (THCCTL_NAME_BYTES + 1) + sizeof(" and more"))
+
+double thcctl_number(const cJSON *o, const char *name)
+{
+	const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
+
+	return cJSON_IsNumber(v) ? v->valuedouble : 0;
+}
+
+const char *thcctl_text(const cJSON *o, const char *name)
+{
+	const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
+
+	return cJSON_IsString(v) ? v->valuestring : "";
+}
+
+bool thcctl_is(const cJSON *o, const char *name)
+{
+	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, name));
+}
 
 /* A name that is listed already is left out: with @pins compared as pins are
  * named, where a dot is an underscore.

@@ -13,20 +13,6 @@
 
 #define TEXTS		8
 
-double thcctl_number(const cJSON *o, const char *name)
-{
-	const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
-
-	return cJSON_IsNumber(v) ? v->valuedouble : 0;
-}
-
-const char *thcctl_text(const cJSON *o, const char *name)
-{
-	const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, name);
-
-	return cJSON_IsString(v) ? v->valuestring : "";
-}
-
 static char *next_text(void)
 {
 	static char texts[TEXTS][48];
@@ -59,11 +45,6 @@ const char *thcctl_bytes(double n)
 		n /= 1024;
 	snprintf(out, 48, i ? "%.1f %s" : "%.0f %s", n, unit[i]);
 	return out;
-}
-
-bool thcctl_is(const cJSON *o, const char *name)
-{
-	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, name));
 }
 
 /* A list as "0 2 5", numbers or texts; it lives until the next call. */
