@@ -3,7 +3,6 @@
  * The keys of a job and of the daemon: their names, what they mean and which
  * values they take. JSON is json.c's, what follows from the values plan.c's.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,17 +160,6 @@ void thcd_job_wish_init(struct thcd_job_wish *w)
 	w->clamp = 1.0 / 32;
 	w->reply = THC_REPLY_MULTICAST;
 	w->correlated = true;
-}
-
-int thcd_number_parse(const char *text, u64 *out)
-{
-	char *end;
-
-	if (text[0] < '0' || text[0] > '9')
-		return -1;
-	errno = 0;
-	*out = strtoull(text, &end, text[1] == 'x' || text[1] == 'X' ? 16 : 10);
-	return errno || *end ? -1 : 0;
 }
 
 /* 1/32 or 0.03125 */
