@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "net.h"
-#include "plan.h"
 
 /* Datagrams per sendmmsg(). */
 #define OUT_BATCH	64

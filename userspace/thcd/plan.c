@@ -35,25 +35,6 @@ int thcd_addr_parse(const char *text, struct thc_addr *addr)
 	return -1;
 }
 
-struct thcd_prefix thcd_prefix_of(const struct thc_addr *addr, u32 len)
-{
-	struct thcd_prefix p = { .addr = *addr, .len = len };
-	u8 *bytes = (u8 *)&p.addr;
-	u32 bit;
-
-	for (bit = len; bit < 128; bit++)
-		bytes[bit / 8] &= ~(0x80 >> bit % 8);
-	return p;
-}
-
-bool thcd_prefix_has(const struct thcd_prefix *p, const struct thc_addr *addr)
-{
-	struct thcd_prefix of_addr = thcd_prefix_of(addr, p->len);
-
-	return thc_addr_is_v4(addr) == thc_addr_is_v4(&p->addr) &&
-	       thc_addr_equal(&of_addr.addr, &p->addr);
-}
-
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
 {
 	u32 i;

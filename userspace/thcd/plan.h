@@ -33,12 +33,6 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thcd_plan *plans,
 		   u32 *slots, struct thcd_error *e);
 
-/* The prefix of @len bits that @addr is in; in bits of the mapped address. */
-struct thcd_prefix thcd_prefix_of(const struct thc_addr *addr, u32 len);
-
-/* Is @addr, of the prefix's family, in it? */
-bool thcd_prefix_has(const struct thcd_prefix *p, const struct thc_addr *addr);
-
 /* Is @addr in one of the plan's prefixes? */
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr);
 
