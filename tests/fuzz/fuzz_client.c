@@ -43,6 +43,7 @@ static int no_thread(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *)
 static int no_end(pthread_t t, void **result);
 
 #define clock_gettime	fuzz_clock
+#include "../../userspace/libthc/queue.c"
 #include "../../userspace/libthc/engine.c"
 #define poll		fuzz_poll
 #define getrandom	fuzz_random

@@ -364,14 +364,6 @@ const char *const *thc_schemes(void)
 	return thc_scheme_name;
 }
 
-void thc_client_show(struct thc_client *c)
-{
-	c->shown = c->stats;
-	if (c->transport->show)
-		c->transport->show(c, &c->shown);
-	c->memory_shown = c->memory_peak;
-}
-
 /* Asking changes nothing that can be seen. */
 static pthread_mutex_t *lock_of(const struct thc_client *c)
 {

@@ -2,11 +2,12 @@
 /*
  * A client. A request goes from client.c through engine.c, pipeline.c and its scheme to a
  * transport, which hands answers back to pipeline.c. A failure goes from the transport through
- * failure.c to engine.c, which ends all requests and makes the transport forget what is in
+ * failure.c to queue.c, which ends all requests and makes the transport forget what is in
  * flight.
  *
  *	client.c    the public calls; a queue of requests
  *	engine.c    the I/O thread: receive, send, compute, sleep
+ *	queue.c     requests in order, and how they end
  *	pipeline.c  requests on their way through agreement and phases
  *	phase.c     the numbers of chunks, which all ranks give alike
  *	agree.c     that all ranks mean the same all-reduce

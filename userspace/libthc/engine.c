@@ -1,106 +1,34 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * The I/O thread: receive, send, compute a slice, and sleep when there is
- * nothing to do; and the queue it works on. How chunks travel is the
- * transport's: transport_udp.c or transport_afthc.c.
+ * nothing to do. How chunks travel is the transport's: transport_udp.c or
+ * transport_afthc.c.
  */
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "pipeline.h"
+#include "queue.h"
 #include "request.h"
 #include "transport.h"
-
-uint64_t thc_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
-/* --- active requests ------------------------------------------------------ */
-
-unsigned int thc_engine_active(struct thc_client *c, struct thc_request **out)
-{
-	struct thc_request *r;
-	unsigned int n = 0;
-
-	pthread_mutex_lock(&c->lock);
-	for (r = c->queue; r && n < THC_ACTIVE_MAX; r = r->next)
-		out[n++] = r;
-	pthread_mutex_unlock(&c->lock);
-	return n;
-}
-
-/* Takes a finished request off the queue and wakes who waits for it. */
-static void complete(struct thc_client *c, struct thc_request *r)
-{
-	struct thc_request **p;
-
-	if (r->status < 0)
-		c->stats.failures++;
-	else
-		c->stats.requests++;
-	c->stats.nonfinite += r->status == THC_NONFINITE;
-	thc_request_release(r);
-	pthread_mutex_lock(&c->lock);
-	for (p = &c->queue; *p; p = &(*p)->next) {
-		if (*p == r) {
-			*p = r->next;
-			break;
-		}
-	}
-	if (r->error)
-		r->error->busy = false;
-	thc_client_show(c);
-	pthread_mutex_unlock(&c->lock);
-	sem_post(&r->ended);
-}
-
-void thc_engine_break(struct thc_client *c, int status, const char *format, ...)
-{
-	struct thc_request *r, *next;
-	va_list args;
-
-	c->transport->forget(c);
-	pthread_mutex_lock(&c->lock);
-	c->broken = true;
-	va_start(args, format);
-	vsnprintf(c->sentence, sizeof(c->sentence), format, args);
-	va_end(args);
-	r = c->queue;
-	pthread_mutex_unlock(&c->lock);
-	for (; r; r = next) {
-		next = r->next;
-		r->status = status;
-		memcpy(r->sentence, c->sentence, sizeof(r->sentence));
-		complete(c, r);
-	}
-}
 
 static void finish_done(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), i;
+	unsigned int n = thc_queue_active(c, active), i;
 
 	for (i = 0; i < n; i++) {
 		if (active[i]->stage != THC_STAGE_DONE)
 			continue;
 		if (active[i]->status >= 0)
 			thc_request_finish(active[i]);
-		complete(c, active[i]);
+		thc_queue_complete(c, active[i]);
 	}
 }
-
-/* --- the thread ----------------------------------------------------------- */
 
 static bool stopping(struct thc_client *c)
 {

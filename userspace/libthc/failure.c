@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "client.h"
-#include "pipeline.h"
+#include "queue.h"
 
 const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 {
@@ -31,12 +31,12 @@ const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
 static void fail_unreachable(struct thc_client *c, int error, const char *peer)
 {
 	if (error == -ECONNREFUSED)
-		thc_engine_break(
+		thc_queue_break(
 			c, error,
 			"nobody serves at %s any more, or not the same thcd: see that it runs, then call thc_client_rejoin() on all ranks",
 			peer);
 	else
-		thc_engine_break(
+		thc_queue_break(
 			c, error,
 			"the aggregator at %s cannot be reached: %s; is the interface up? Then call thc_client_rejoin() on all ranks",
 			peer, strerror(-error));
@@ -51,38 +51,38 @@ bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 	switch (f->reason) {
 	case THC_FAILED_EPOCH:
 		snprintf(who, sizeof(who), "rank %u restarted or joined again", f->rank);
-		thc_engine_break(
+		thc_queue_break(
 			c, -ESTALE,
 			"%s (job %u is now in session %u, this rank is in session %u): call thc_client_rejoin() on all ranks",
 			f->rank == THC_RANK_NONE ? "the aggregator restarted" : who, c->options.job,
 			f->epoch, c->params.epoch);
 		break;
 	case THC_FAILED_BEHIND:
-		thc_engine_break(
+		thc_queue_break(
 			c, -ESTALE,
 			"this rank (%u) fell so far behind that the others' results are gone: raise the job's deadline or call thc_client_rejoin() on all ranks",
 			c->options.rank);
 		break;
 	case THC_FAILED_LEFT:
-		thc_engine_break(
+		thc_queue_break(
 			c, -EPIPE,
 			"%s did not contribute, and a rank that is missing has left the job: restart it and call thc_client_rejoin() on all ranks",
 			who);
 		break;
 	case THC_FAILED_DIFFERS:
-		thc_engine_break(
+		thc_queue_break(
 			c, -ETIMEDOUT,
 			"no progress for %u ms: this rank (%u) and %s disagree about what they sum (op, width or round): see that all ranks run the same program, then call thc_client_rejoin() on all ranks",
 			c->options.timeout_ms, c->options.rank, who);
 		break;
 	case THC_FAILED_MISSING:
-		thc_engine_break(
+		thc_queue_break(
 			c, -ETIMEDOUT,
 			"no progress for %u ms: %s did not contribute; find out why, then call thc_client_rejoin() on all ranks",
 			c->options.timeout_ms, who);
 		break;
 	case THC_FAILED_SILENT:
-		thc_engine_break(
+		thc_queue_break(
 			c, -ETIMEDOUT,
 			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
 			peer, c->options.timeout_ms, c->options.port,

@@ -9,13 +9,14 @@
 
 #include "client.h"
 #include "pipeline.h"
+#include "queue.h"
 #include "request.h"
 #include "scheme.h"
 
 unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), i;
+	unsigned int n = thc_queue_active(c, active), i;
 
 	for (i = 0; i < n && active[i]->stage != THC_STAGE_QUEUED; i++)
 		all[i] = &active[i]->phases;
@@ -59,11 +60,11 @@ void thc_pipeline_advance(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
 	struct thc_phases *all[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), i;
+	unsigned int n = thc_queue_active(c, active), i;
 
 	for (i = 0; i < n; i++) {
 		if (begin(c, active[i])) {
-			thc_engine_break(c, -ENOMEM, "%s", active[i]->sentence);
+			thc_queue_break(c, -ENOMEM, "%s", active[i]->sentence);
 			return;
 		}
 		all[i] = &active[i]->phases;
@@ -86,7 +87,7 @@ void thc_pipeline_advance(struct thc_client *c)
 bool thc_pipeline_compute(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
-	unsigned int n = thc_engine_active(c, active), i;
+	unsigned int n = thc_queue_active(c, active), i;
 
 	for (i = 0; i < n; i++)
 		if ((active[i]->stage == THC_STAGE_BEGUN || active[i]->stage == THC_STAGE_AGREED) &&
@@ -139,7 +140,7 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 			r->stage = THC_STAGE_DONE;
 	}
 	if (r->left_behind)
-		thc_engine_break(
+		thc_queue_break(
 			r->client, r->status,
 			"%.400s; the others went on without this rank, which was late: call thc_client_rejoin() on all ranks",
 			r->sentence);

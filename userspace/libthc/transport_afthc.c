@@ -11,6 +11,7 @@
 
 #include "client.h"
 #include "pipeline.h"
+#include "queue.h"
 #include "request.h"
 #include "resolve.h"
 #include "transport.h"
@@ -86,12 +87,12 @@ static void fail(struct thc_client *c, int error)
 	if (thc_failed(c, &f))
 		return;
 	if (error == ENOBUFS)
-		thc_engine_break(
+		thc_queue_break(
 			c, -error,
 			"for %u ms the AF_THC sockets of this host, or of this user, held as much memory as they may together: raise thc.ko's parameter memory_mib, then call thc_client_rejoin() on all ranks",
 			c->options.timeout_ms);
 	else
-		thc_engine_break(
+		thc_queue_break(
 			c, -error,
 			"the AF_THC socket failed: %s; call thc_client_rejoin() on all ranks",
 			strerror(error));

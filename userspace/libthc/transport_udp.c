@@ -11,6 +11,7 @@
 
 #include "client.h"
 #include "pipeline.h"
+#include "queue.h"
 #include "request.h"
 #include "transport.h"
 
