@@ -2,7 +2,7 @@
 /*
  * The finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
  * generators, OOPSLA 2014): a bijection of 64 bits after which neighbouring numbers look
- * unrelated. It hides nothing from who wants to know: for that there is siphash.h.
+ * unrelated. It can be undone by anybody; siphash.h has a function that cannot.
  */
 #ifndef THC_MIX_H
 #define THC_MIX_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * SipHash-2-4 (Aumasson, Bernstein: SipHash, a fast short-input PRF, INDOCRYPT
- * 2012) of 64-bit words: a function of the words that nobody can compute, or
- * turn back, who lacks the key.
+ * 2012) of 64-bit words: without the key, the function can neither be computed
+ * nor inverted.
  */
 #ifndef THC_SIPHASH_H
 #define THC_SIPHASH_H

@@ -72,7 +72,7 @@ struct thc_member {
  * @epoch: current incarnation
  * @slot_base: the job's first slot in the aggregator's slot arrays
  * @slots: data and norm slots together
- * @data_slots: W, the first of them
+ * @data_slots: W, the slots of the data stream, which come first
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline
  * @restarter: rank that raised the epoch last by restarting, THC_RANK_NONE: none did

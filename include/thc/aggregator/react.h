@@ -21,7 +21,7 @@
 /* The home, with whatever its functions need. */
 struct thc_home;
 
-/* What JOINs of strangers are counted against, and ns of a clock; NULL: it is not there. */
+/* The bucket that limits JOINs of strangers, and a clock in ns; NULL: there is no bucket. */
 THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now);
 
 /* Does the packet's seal hold? THC_DROP_LENGTH: a payload as long as no op's, which a home that
@@ -29,7 +29,7 @@ THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now
  */
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p);
 
-/* The member speaks. */
+/* Notes that the member has sent a packet. */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
 
 /* The slot at @index of all slots, to be had alone until thc_home_unlock(). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A packet as an aggregator has it, and what becomes of it. react.h decides, who includes this
- * file acts on it.
+ * A packet at an aggregator, and the reaction to it. react.h decides; the homes that include
+ * this file act on it.
  */
 #ifndef THC_REACTION_H
 #define THC_REACTION_H
@@ -23,11 +23,11 @@ struct thc_packet {
 	u8		ce;
 };
 
-/* Whom a reaction is for. */
+/* Receiver of a reaction. */
 enum thc_to {
 	THC_TO_NOBODY,
 	THC_TO_SENDER,		/* the answer whose header stands in the packet */
-	THC_TO_ALL,		/* the same, for all ranks: the generation is finished */
+	THC_TO_ALL,		/* the answer, to all ranks: the generation is finished */
 	THC_TO_DAEMON,		/* the packet itself: JOIN or LEAVE */
 	THC_TO_SLOT,		/* the packet itself: thc_react_gate() has let it pass */
 };

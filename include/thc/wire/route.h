@@ -26,8 +26,8 @@ THC_INLINE struct thc_place thc_place(u32 base, u32 slots, u64 sequence)
 	return r;
 }
 
-/* The chunk, modulo 2^32, that @r is for in a job of @slots slots. The data stream has the first
- * @data_slots of them, the control stream the others.
+/* The chunk, modulo 2^32, that @r is for in a job of @slots slots: the first @data_slots belong to
+ * the data stream, the rest to the control stream.
  */
 THC_INLINE u32 thc_place_chunk(struct thc_place r, u32 data_slots, u32 slots)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The seal: by what a packet shows that it is of its job and came as it was sent. It is the
- * job's cookie, in the clear, and the packet sum, which needs no secret. All who send and all
- * who receive go through these functions; nobody else looks at cookie and sum.
+ * job's cookie, in the clear, and the packet sum, which needs no secret. All senders
+ * and receivers use these functions; no other code looks at cookie and sum.
  */
 #ifndef THC_SEAL_H
 #define THC_SEAL_H

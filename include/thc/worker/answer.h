@@ -9,7 +9,7 @@
 #include <thc/wire/ranks.h>
 #include <thc/worker/sender.h>
 
-/* THC_PROBES, as long as more of them are needed, becomes at most so many. */
+/* Limit of thc_sender.probes, which grows from THC_PROBES while retransmissions are needed. */
 #define THC_PROBES_MAX		64
 
 /**
@@ -25,11 +25,11 @@ struct thc_origin {
 /* What a packet from the aggregator means. */
 enum thc_got {
 	THC_GOT_FOREIGN,	/* not for this worker's job, or no packet of ours */
-	THC_GOT_UNEXPECTED,	/* nobody waits for it: a duplicate, or an old one */
+	THC_GOT_UNEXPECTED,	/* a duplicate, or an answer to an old request */
 	THC_GOT_EPOCH,		/* the epoch is over: thc_hdr.epoch is the new one */
-	THC_GOT_WAIT,		/* the contribution is in, somebody else is late; or differs */
+	THC_GOT_WAIT,		/* our contribution waits for another rank, or differs */
 	THC_GOT_ANSWER,		/* the sum of the flight's chunk: land it */
-	THC_GOT_MISSED,		/* the sum is gone, who was in it is known: land it */
+	THC_GOT_MISSED,		/* the sum is gone, its ranks are known: land it */
 	THC_GOT_BEHIND,		/* the sum is gone for good: no way to go on */
 };
 

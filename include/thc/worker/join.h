@@ -36,7 +36,7 @@ THC_INLINE u32 thc_join_interval(u32 sent)
  * worker's host needs.
  */
 #define THC_GROUP_RETRY_MS	1000
-/* LEAVE is not answered: one of so many arrives almost surely. */
+/* LEAVE is not answered: one of THC_LEAVES arrives almost surely. */
 #define THC_LEAVES		3
 
 /**

@@ -13,12 +13,12 @@
 /* The host, with whatever its functions need. */
 struct thc_host;
 
-/* The @bytes behind @h, with THC_GOT_ANSWER those of the chunk of @f; NULL: there are fewer. */
+/* The @bytes behind @h; with THC_GOT_ANSWER, the lanes of @f's chunk. NULL: there are fewer. */
 THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 					const struct thc_flight *f, const struct thc_hdr *h,
 					u32 bytes);
 
-/* WAIT, the answer, or that there is none has come for the flight: what it was, is in @was. */
+/* A flight has got WAIT, its answer, or the message that there is none; @was: the flight's. */
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
 			      struct thc_ready was, const struct thc_hdr *h);
 

@@ -19,13 +19,13 @@
  * struct thc_sender - one worker of one aggregator
  * @data: the data stream: chunks that are added
  * @control: the control stream: what ranks agree on, by MAX and OR; WELCOME gives it norm_slots
- * @window: of both
+ * @window: congestion window of both streams together
  * @order: packets sent so far
  * @progress_at: time of the last answer, or of the first packet after a pause
  * @unreachable_at: time of the network's first complaint since, 0: none
- * @unreachable: the last one, an errno
+ * @unreachable: errno of the network's last complaint
  * @timers_at: no retransmission by timer before
- * @probes: so many of them then
+ * @probes: retransmissions by timer allowed at @timers_at
  * @stalls: times they fired since the last answer
  * @cookie: of the job
  * @all: mask of its ranks

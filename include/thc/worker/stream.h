@@ -86,7 +86,7 @@ struct thc_stream {
 	u32			in_flight;
 };
 
-/* @flight: zeroed room for @slots of them. */
+/* @flight: zeroed, room for @slots flights. */
 THC_INLINE void thc_stream_init(struct thc_stream *s, struct thc_flight *flight, u32 slot_base,
 				u32 slots)
 {

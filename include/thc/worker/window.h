@@ -15,9 +15,9 @@
 #define THC_RTO_MIN	(5 * THC_NS_PER_MS)
 #define THC_RTO_MAX	(500 * THC_NS_PER_MS)
 #define THC_RTO_FIRST	(20 * THC_NS_PER_MS)
-/* However long nothing comes, somebody asks this often. */
+/* Longest pause between retransmissions, however long no answer comes. */
 #define THC_BACKOFF_MAX	(100 * THC_NS_PER_MS)
-/* A longer round trip than so many of the shortest ones waited for a rank. */
+/* A round trip longer than this many of the shortest ones waited for a rank. */
 #define THC_RTT_SPREAD	4
 
 /* A floor like TCP's initial window: 19 kB of 4-bit chunks. */
@@ -161,7 +161,7 @@ THC_INLINE u32 thc_window_size(const struct thc_window *w)
 	return w->size / THC_WINDOW_ONE;
 }
 
-/* Answers to so many later packets show that one was lost. */
+/* A packet counts as lost after answers to this many later packets. */
 THC_INLINE u32 thc_window_reorder(const struct thc_window *w)
 {
 	u32 quarter = thc_window_size(w) / 4;

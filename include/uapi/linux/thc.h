@@ -396,7 +396,7 @@ struct thc_send {
  *
  * The payload is THC_LANE_BYTES of lanes for each chunk and then, for each
  * chunk, a __u16 in host order: its contributors, and THC_COUNT_EXCLUDED if
- * this rank is not one of them.
+ * this rank is none.
  */
 struct thc_received {
 	__u8	op;
@@ -443,7 +443,7 @@ struct thc_socket_stats {
 	__u64	packets_up;	/* requests sent, retransmits included */
 	__u64	bytes_up;	/* on the wire, Ethernet, IP and UDP headers included */
 	__u64	packets_down;	/* received from the aggregator, of use or not */
-	__u64	bytes_down;	/* of these, on the wire */
+	__u64	bytes_down;	/* on the wire, of packets received */
 	__u64	chunks;		/* completed */
 	__u64	retransmits;
 	__u64	repeats;	/* answers that came again, by unicast */
@@ -469,7 +469,7 @@ enum thc_failure_reason {
 	THC_FAILED_SILENT	= 3,	/* no answer at all from the aggregator */
 	THC_FAILED_UNREACHABLE	= 4,	/* the network says so: error */
 	THC_FAILED_MISSING	= 5,	/* no progress: ranks did not contribute */
-	THC_FAILED_LEFT		= 6,	/* as before, and one of ranks has left */
+	THC_FAILED_LEFT		= 6,	/* ranks did not contribute, and one of them has left */
 	THC_FAILED_EPOCH	= 7,	/* rank restarted, the job is in epoch now */
 	THC_FAILED_BEHIND	= 8,	/* the others went on without this rank */
 	THC_FAILED_VERSION	= 9,	/* the job's constants are not understood */
