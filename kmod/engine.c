@@ -54,7 +54,7 @@ struct thc_host {
 	bool			full;	/* there was no room for a packet */
 };
 
-/* One may always be on its way: timers and timeouts are those of flights. */
+/* One packet may always be on its way: timers and timeouts belong to flights. */
 THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
 {
 	host->full = st->in_flight && !thc_peer_has_room(host->p);
@@ -175,8 +175,8 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 	struct thc_failure failure;
 
 	if (thc_sender_stalled(&p->sender, round, needs_all(ts, p, now), timeout, now, &failure)) {
-		/* messages delivered as they are keep their room until their answers
-		 * come: who needs it is not to wait for a dead aggregator for ever
+		/* messages delivered incomplete keep their room until their answers come:
+		 * a sendmsg() that needs room must not wait for a dead aggregator for ever
 		 */
 		if (failure.reason != THC_FAILED_LEFT && failure.reason != THC_FAILED_UNREACHABLE &&
 		    READ_ONCE(ts->partial) && (thc_state_unfinished(ts) || !ts->refused)) {

@@ -87,8 +87,8 @@ static bool admits(const struct net *net, const struct thc_host_job *job)
 	return ns_capable(ns, CAP_NET_ADMIN);
 }
 
-/* The caller is asked who it is, who names the job, and not who opened the socket: that call
- * named no job, and a socket may have been opened by a process before it gave up its rights.
+/* The process that names the job is checked, not the process that opened the socket: opening
+ * named no job, and a process may open a socket before it gives up its rights.
  */
 int thc_host_job_find(struct net *net, u16 id, bool as_rank, struct thc_host_job *out)
 {

@@ -24,8 +24,8 @@ struct thc_ids {
  * @id: its number
  * @shards: aggregators, in the order of shards
  * @cookie: its secret, which the processes of the host need not have
- * @users: may be ranks of it
- * @groups: their members may be ranks of it, too
+ * @users: users who may be ranks of it
+ * @groups: members of these groups may be ranks of it
  * @aggregator: base ports included
  */
 struct thc_host_job {
@@ -43,8 +43,8 @@ struct thc_net;
 /* 0: @job is the namespace's now; -EEXIST; -ENOSPC: there are THC_GENL_JOBS_MAX. */
 int thc_host_job_add(struct net *net, struct thc_host_job *job);
 int thc_host_job_del(struct net *net, u16 id);
-/* A copy, with the cookie: who takes it wipes it. @as_rank: for the calling process, which is to be
- * a rank. -EPERM: it may not; its effective user and all its groups count, and CAP_NET_ADMIN is
+/* A copy, with the cookie, which the caller wipes. @as_rank: for the calling process, which is to
+ * be a rank. -EPERM: it may not; its effective user and all its groups count, and CAP_NET_ADMIN is
  * always enough.
  */
 int thc_host_job_find(struct net *net, u16 id, bool as_rank, struct thc_host_job *out);

@@ -168,7 +168,7 @@ static int make_ready(struct thc_sock *ts)
 	return 0;
 }
 
-/* What may sleep. The peers cannot go: who takes them away waits for us. */
+/* The part of joining that may sleep. thc_disconnect() waits for it before it frees peers. */
 void thc_join_work(struct work_struct *work)
 {
 	struct thc_sock *ts = container_of(work, struct thc_sock, join_work);

@@ -86,7 +86,7 @@ static int socket_init(struct kunit *test)
 	return 0;
 }
 
-/* Nobody is there to be told LEAVE. */
+/* There is no aggregator that LEAVE could be sent to. */
 static void forget_aggregators(struct thc_sock *ts)
 {
 	u32 i;
@@ -479,7 +479,7 @@ static void send_from_elsewhere(struct kunit *test, struct socket *to)
 		msleep(5);
 }
 
-/* Who floods a socket does not wait for its lock, nor does the lock wait for who floods. */
+/* A flood of a socket does not wait for its lock, and the lock does not wait for a flood. */
 static void receive__strangers_need_no_lock(struct kunit *test)
 {
 	struct thc_sock *ts = connect_to(test, 1);

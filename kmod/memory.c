@@ -3,11 +3,11 @@
  * How much memory the sockets of the host may hold: all of them together, and those of one user. A
  * user may hold as much as is free beside it: half of all if no other user holds anything, a third
  * each if two of them want all they can get. So no user, and no number of users that work together,
- * leaves nothing to one that comes later, as they would with a fixed part each; and who is alone
- * need not be told another number.
+ * leaves nothing to one that comes later, as they would with a fixed part each; and a user that is
+ * alone needs no other limit.
  *
  * The kernel has counters by user that know of user namespaces (ucounts), but no module can add one
- * or use one. Here is what is needed of them: a number for each user that has a socket.
+ * or use one. Only a number for each user that has a socket is needed here.
  */
 #include <linux/atomic.h>
 #include <linux/capability.h>
@@ -55,8 +55,8 @@ static u64 host_bound(void)
 
 /* --- users ---------------------------------------------------------------- */
 
-/* Who answers for the caller. A user that makes a user namespace may have many numbers in it, and
- * answers for all of them. Those that the host's root makes (containers) are told apart by the
+/* The user to be charged. A user that makes a user namespace may have many numbers in it, and is
+ * charged for all of them. Namespaces that the host's root makes (containers) are told apart by the
  * number that their own root has.
  */
 static kuid_t user_of(const struct cred *cred)

@@ -22,16 +22,16 @@ enum { THC_DATA, THC_CONTROL, THC_STREAMS };
  * struct thc_message - one sendmsg() and its answer
  * @link: in thc_sock.messages of its stream until every chunk has its answer
  * @ready: in thc_sock.ready when it can be received
- * @refs: one for each of these lists
+ * @refs: one for each list it is in
  * @first: number of its first chunk in the stream over all shards
- * @chunks: how many
- * @answered: of them
+ * @chunks: its chunks
+ * @answered: its chunks that have their answer
  * @stride: bytes of a packet
  * @packets: by shard, then in order: each shard's packets are contiguous
  * @lanes: the answers', THC_LANE_BYTES a chunk, in the message's order
  * @counts: contributors of each chunk, THC_COUNT_EXCLUDED
  * @bytes: memory it is charged with
- * @user: who is charged, the socket's
+ * @user: the socket's user, who is charged
  * @sent_at: time of sendmsg()
  * @base: index of each shard's first packet
  * @local: each shard's first chunk, in the shard's own numbers
@@ -71,7 +71,7 @@ struct thc_user;
 
 /* --- memory.c: what the host's sockets may hold in all, and those of one user --- */
 
-/* Who opens a socket, until thc_user_put(); NULL: only the host's bound is for this one;
+/* The user who opens a socket, until thc_user_put(); NULL: only the host's bound applies;
  * ERR_PTR(-ENOMEM).
  */
 struct thc_user *thc_user_get(void);
@@ -117,7 +117,7 @@ u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence);
 /* A call with more chunks than this lets others have the CPU in between. */
 #define THC_RESCHED_CHUNKS	256
 
-/* In a loop over chunks, at @index of them. Without spinlocks. */
+/* Called without spinlocks, in a loop over chunks, at chunk @index. */
 static inline void thc_message_resched(u32 index)
 {
 	if (index % THC_RESCHED_CHUNKS == THC_RESCHED_CHUNKS - 1)

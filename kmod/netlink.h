@@ -26,7 +26,7 @@ int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_he
 
 /* Attributes of THC_CMD_JOB_NEW. */
 extern const struct nla_policy thc_nl_job_policy[THC_ATTR_GROUPS + 1];
-/* Of those that are about a job given by its number. */
+/* Attributes of commands about one job, given by its number. */
 extern const struct nla_policy thc_nl_id_policy[THC_ATTR_JOB + 1];
 
 int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info);

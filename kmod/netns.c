@@ -18,7 +18,7 @@ void thc_net_add(struct thc_sock *ts)
 	mutex_unlock(&tn->lock);
 }
 
-/* After this nobody finds it any more. */
+/* After this, netlink and /proc do not find the socket any more. */
 void thc_net_del(struct thc_sock *ts)
 {
 	struct thc_net *tn = thc_net_of(sock_net(&ts->sk));

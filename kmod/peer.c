@@ -174,8 +174,8 @@ static void leave_port(struct socket *sock)
 	sock->sk->sk_prot->unhash(sock->sk);
 }
 
-/* What comes from now on is for nobody. The file may be closed later than the module is
- * unloaded, so that nothing there leads here.
+/* Packets that come from now on are ignored. The file may be closed later than the module is
+ * unloaded, so no pointer in it may lead here.
  */
 static void silence(struct thc_peer *p, struct socket *sock)
 {
@@ -209,8 +209,8 @@ static bool is_ours(struct net *net, const struct thc_address *a)
 		(ipv6_mod_enabled() && ipv6_chk_addr(net, &a->in6, NULL, 0)));
 }
 
-/* What the programs of the caller's cgroup say about connect(): no, or another address. They
- * see the aggregator's first port.
+/* Asks the BPF programs of the caller's cgroup about connect(): they may refuse, or change the
+ * address. They see the aggregator's first port.
  */
 static int ask_cgroup(struct thc_peer *p)
 {

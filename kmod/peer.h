@@ -88,7 +88,7 @@ void thc_peer_free(struct thc_peer *p);
 bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);
 /* Not fatal if it fails: nobody is heard on the group, the job answers by fanout. */
 void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group);
-/* Nobody will be heard there. */
+/* The group is not needed: no answer will come there. */
 void thc_peer_close_group(struct thc_peer *p);
 /* Room for the job's slots; -ENOMEM. */
 int thc_peer_streams(struct thc_peer *p);

@@ -9,8 +9,8 @@
 
 #define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
 
-/* What a call finds. @joins: the connection's number when the call began. Returns 1: a message that
- * no other call is receiving; -EAGAIN: the call may wait for one; else what the call returns.
+/* Looks for a message. @joins: the connection's number when the call began. Returns 1: there is one
+ * that no other call is receiving; -EAGAIN: the call may wait for one; else what the call returns.
  */
 static int find_ready(const struct thc_sock *ts, u32 joins)
 {
@@ -109,7 +109,7 @@ static int copy_answer(struct thc_message *m, struct msghdr *msg, size_t len, si
 	return part + rest;
 }
 
-/* It has been received; somebody who joined again may have been quicker. */
+/* The message has been received; a connect() may already have taken it off the list. */
 static void take_off(struct thc_sock *ts, struct thc_message *m)
 {
 	lockdep_assert_held(&ts->lock);

@@ -73,7 +73,7 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 		spin_unlock_bh(&ts->lock);
 		return -ts->failure.error;
 	}
-	/* who sends knows how joining ended */
+	/* a caller that sends knows how joining ended */
 	ts->unclaimed = false;
 	list_add_tail(&m->link, &ts->messages[kind]);
 	ts->reserved[kind] += m->chunks;
@@ -94,7 +94,7 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	return 0;
 }
 
-/* Room for a message, which thc_message_put() gives back; the other stream may be quicker. */
+/* Takes room for a message, which thc_message_put() gives back; false: there is none. */
 static bool take_room(struct thc_sock *ts, u64 bytes)
 {
 	bool room;

@@ -71,7 +71,7 @@ extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
 	}
 
 #ifdef __KERNEL__
-/* As the loops; 0, or -EBUSY if the vector unit is not to be had now. */
+/* Each runs its loop; 0, or -EBUSY if the vector unit cannot be used now. */
 int thc_simd_lut8(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
 int thc_simd_lut16(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
 int thc_simd_linear8(u64 *lanes, const void *payload, int first);

@@ -84,8 +84,8 @@ enum thc_state {
  * @called_at: time a message was last sent or received by the caller
  * @join_until: JOIN gives up then
  * @outbox: built, to be handed to the network in this order after unlocking, by thc_outbox_flush()
- * @flushing: somebody is doing that
- * @scrap: for lanes that nobody wants but the packet's sum; many kernels would clear
+ * @flushing: a context is emptying @outbox
+ * @scrap: for lanes that only the packet's sum needs; many kernels would clear
  *	them on the stack for each packet
  * @stats: counters, but for @strangers
  *
@@ -97,7 +97,7 @@ enum thc_state {
  *
  * Without a lock:
  * @strangers: packets from elsewhere, a part of what stats.foreign shows; on a cache line of its
- *	own, since who floods us writes to it
+ *	own, since a flood writes to it
  */
 struct thc_sock {
 	struct sock		sk;

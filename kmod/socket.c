@@ -53,7 +53,7 @@ static int thc_getname(struct socket *sock, struct sockaddr *name, int peer)
 		*a = ts->remote;
 	else
 		thc_address_name(ts->shards ? &ts->peers[0].local : &ts->bound, a);
-	/* the secret is for who connects, not for who asks */
+	/* getsockname() and getpeername() do not show the secret */
 	a->sthc_cookie = 0;
 	release_sock(sock->sk);
 	return error ? error : sizeof(*a);

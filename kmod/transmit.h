@@ -27,11 +27,9 @@ bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 
 void thc_train_end(struct thc_train *t);
 /* A control packet, copied. */
 void thc_send_control(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes);
-/* Without locks, by everybody who has built packets. */
+/* Called without locks by each context that has built packets. */
 void thc_outbox_flush(struct thc_sock *ts);
-/* Bytes of packets that may be on their way when @window chunks may be in flight:
- * each of these twice.
- */
+/* Bytes of packets that may be on their way: each of @window chunks in flight, twice. */
 size_t thc_transmit_room(u32 window);
 /* May packets be built for @p? If not, those on their way have to arrive first. */
 bool thc_peer_has_room(const struct thc_peer *p);

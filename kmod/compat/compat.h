@@ -142,7 +142,7 @@ static inline struct dst_entry *thc_route6(struct net *net, const struct sock *s
 		return get(sock, level, option, opt);						\
 	}
 #else
-/* Those of the kernel's fields that a protocol needs. */
+/* The fields of the kernel's struct that a protocol needs. */
 typedef struct sockopt {
 	struct iov_iter	iter_out;
 	int		optlen;
@@ -194,8 +194,8 @@ static inline bool thc_module_has_btf(const struct module *module)
 #endif
 }
 
-/* Who takes packets from a socket's queue in a softirq must not poll devices for more, as
- * the host's net.core.busy_read would have every new socket do.
+/* A socket whose queue is emptied in a softirq must not poll devices for more packets, as the
+ * host's net.core.busy_read would have every new socket do.
  */
 static inline void thc_never_poll(struct sock *sk)
 {
