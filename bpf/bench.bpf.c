@@ -7,8 +7,8 @@
  * The next of the prepared headers decides what a run does; the complete
  * program gets it copied over its packet's, the bare loops take only slot and
  * version from it. So all variants meet the same slots in the same order.
- * Every BENCH_PART runs the time is noted, since one run is too short to be
- * timed and all of them are too many not to be interrupted.
+ * Every BENCH_PART runs the time is noted: one run is too short to be timed,
+ * and a measurement of all runs would be interrupted.
  */
 #include "ingress.bpf.h"
 

@@ -35,8 +35,8 @@ THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now
 	return bpf_map_lookup_elem(&strangers, &key);
 }
 
-/* That the sum may be waived is the caller's affair: mixed with a bounds check, the compiler
- * makes one value of both conditions, and kernel 6.1 loses the bound.
+/* Whether the sum may be waived is asked by the caller: here the compiler would make one value
+ * of that condition and the bounds check, and kernel 6.1 would lose the bound.
  */
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
 {
@@ -57,7 +57,7 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	case sizeof(struct thc_join):
 		if (h->op != THC_OP_JOIN)
 			return THC_DROP_LENGTH;
-		THC_SEAL(16)	/* the same, as the function's name has it */
+		THC_SEAL(16)	/* sizeof(struct thc_join), in the function's name */
 #undef THC_SEAL_CASE
 #undef THC_SEAL
 	case 0:

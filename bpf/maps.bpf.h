@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The maps of the XDP aggregator and its load-time constants. What their
- * values mean is in thc_maps.h and include/thc/; who fills them is here.
+ * values mean is in thc_maps.h and include/thc/; here is which program fills them.
  *
  * What a loader does with the skeleton `thc_bpf` (thc_open.h):
  *

@@ -12,7 +12,7 @@
  *			no tailroom.
  *	devmap		clones the frame for every entry of the chosen map but the
  *			last, which gets the frame itself. Clones are page-sized.
- *	thc_egress	runs on each of them, clones first: grows a clone to the
+ *	thc_egress	runs on each frame, clones first: grows a clone to the
  *			answer's size, copies the lanes in, addresses it. The
  *			original, which could not grow, is dropped.
  *
@@ -59,8 +59,8 @@ struct thc_note {
  * struct thc_frame - the headers of a frame that thc_parse() has accepted before
  * @eth: start of the frame
  * @vlan: behind @eth; a tag if @tagged
- * @ip4: the IP header if @v4
- * @ip6: the same address, the IP header if not @v4
+ * @ip4: the IP header if @v4, at the address of @ip6
+ * @ip6: the IP header if not @v4
  * @udp: UDP header
  * @hdr: THC header
  * @end: end of the frame
@@ -189,7 +189,7 @@ static __always_inline void thc_frame_turn(struct thc_frame *f, u32 bytes)
 	}
 }
 
-/* Whom it is for, in the frame's own family; @port in network order. */
+/* Sets the frame's destination, in its own family; @port in network order. */
 static __always_inline void thc_frame_to(struct thc_frame *f, const struct thc_addr *addr, u16 port)
 {
 	f->udp->dest = port;

@@ -47,7 +47,7 @@ struct thc_config {
 /* Kinds of answers the daemon is asked to send. */
 enum thc_relay_kind {
 	THC_RELAY_ALL = 1, /* a finished generation, to all ranks */
-	THC_RELAY_ONE, /* the same again, to one rank */
+	THC_RELAY_ONE, /* a finished generation, once more, to one rank */
 	THC_RELAY_HEADER, /* @hdr as it is, to where the request came from */
 };
 
