@@ -63,11 +63,11 @@ static void describe(const struct thc_claim *c, char *text, size_t room)
 		 dtype < 3 ? dtype_name[dtype] : "unknown", thc_le32(c->table), thc_le32(c->tag));
 }
 
-/* What the claims of all ranks amount to, as seen by one of them. */
+/* The result of comparing the claims of all ranks with this rank's. */
 struct verdict {
 	uint64_t	differ;		/* ranks that brought something else than this one */
 	uint64_t	bad;		/* ranks whose gradient is not finite */
-	bool		others_end;	/* the others find this or that among themselves */
+	bool		others_end;	/* the other ranks' claims alone differ, or one is bad */
 };
 
 static struct verdict compare(const struct thc_claim *own, const void *lanes, unsigned int self,

@@ -22,7 +22,7 @@ void thc_account(struct thc_client *c, ssize_t bytes)
 
 /* --- the budget ----------------------------------------------------------- */
 
-/* What a bucket counts as: small ones as much as they need. */
+/* The bytes that a bucket counts as: a small one counts as the least size. */
 static size_t count_bucket(const struct thc_client *c, size_t bytes)
 {
 	size_t least = THC_COUNTED_BLOCKS * thc_scratch_bytes(c);

@@ -125,7 +125,7 @@ static void tear_down(struct thc_client *c)
 	c->scheme->close(c);
 }
 
-/* What the program asks for, or else the environment. */
+/* The transport that the program asks for, or else the environment. */
 static int wanted_transport(const struct thc_client_options *o, enum thc_transport_choice *out)
 {
 	const char *text = getenv("THC_TRANSPORT");
@@ -154,7 +154,7 @@ static int open_transport(struct thc_client *c)
 		error = thc_afthc_transport.open(c);
 		if (!error)
 			c->transport = &thc_afthc_transport;
-		/* a kernel without the family: only who insists on it is told */
+		/* a kernel without the family is an error only if AF_THC was asked for */
 		if (error != -EAFNOSUPPORT || wanted == THC_TRANSPORT_AF_THC)
 			return error;
 	}
@@ -170,7 +170,7 @@ static int join_job(struct thc_client *c)
 	c->round = 0;
 	c->sender.unreachable_at = 0;
 	error = c->scheme->open(c);
-	/* the others are not to start with a rank that has given up */
+	/* the other ranks must not start with a rank that has given up */
 	if (error)
 		c->transport->leave(c);
 	return error;

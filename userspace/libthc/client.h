@@ -27,8 +27,8 @@
  * <thc/worker/>, which the kernel module shares.
  *
  * Locking: client.lock guards the queue, the error memories' list and what it
- * takes to wake the I/O thread. A request belongs to who waits for it as soon as
- * it has ended, and may outlive the client. All else belongs to the I/O thread
+ * takes to wake the I/O thread. As soon as a request has ended, it belongs to the
+ * thread that waits for it, and may outlive the client. All else belongs to the I/O thread
  * while it runs, and to the caller of open, rejoin and close while it does not.
  */
 #ifndef LIBTHC_CLIENT_H
@@ -90,8 +90,8 @@ struct thc_client {
 	struct thc_residual	*residuals;	/* lock */
 	bool			stop;		/* lock */
 	bool			broken;		/* lock: rejoin needed */
-	struct thc_client_stats	shown;		/* lock: stats, for who asks */
-	size_t			memory_shown;	/* lock: memory_peak, for who asks */
+	struct thc_client_stats	shown;		/* lock: stats, copied for thc_client_stats() */
+	size_t			memory_shown;	/* lock: memory_peak, for thc_client_info() */
 	char			sentence[THC_SENTENCE_MAX];	/* lock: why broken */
 
 	struct thc_client_options options;

@@ -23,7 +23,7 @@
 #include <cpuid.h>
 #endif
 
-/* What keys are derived for. */
+/* Uses of derived keys. */
 enum { KEY_SIGNS = 1, KEY_DRAW, KEY_SHIFT };
 
 /* Bounds within which a tile's sum of squares in float is as good as one in double. */
@@ -174,7 +174,7 @@ static struct range range_of(const struct thc_codec *c, const struct thc_values 
 	};
 }
 
-/* Of @count coordinates whose values nobody reads. */
+/* A range of @count coordinates whose values are not read. */
 static struct range range_of_count(const struct thc_codec *c, size_t count,
 				   const struct thc_blocks *b)
 {
@@ -520,7 +520,7 @@ void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
 	}
 }
 
-/* What thc_codec_decode() was asked, for the tiles of its transform. */
+/* The arguments of thc_codec_decode(), for the tiles of its transform. */
 struct decoder {
 	const struct thc_codec *c;
 	const struct thc_sums *sums;

@@ -27,7 +27,7 @@
 #define THC_BLOCK_LOG2_MAX	20
 #define THC_CORRELATE_MAX	64
 
-/* Are there blocks of so many coordinates, by their log2? */
+/* Is @log2 the log2 of a block size that exists? */
 static inline bool thc_block_valid(unsigned int log2)
 {
 	return log2 >= THC_BLOCK_LOG2_MIN && log2 <= THC_BLOCK_LOG2_MAX;
@@ -112,7 +112,7 @@ struct thc_values {
  * @round: of the bucket
  * @first_block: where in the bucket the range begins
  * @norms: agreed maxima, one a block; not for rotating
- * @rank: who quantises; for nothing else
+ * @rank: of the worker that quantises; used for quantising alone
  */
 struct thc_blocks {
 	uint64_t round;

@@ -93,7 +93,7 @@ static void join_group(struct joining *joining)
 	thc_link_join_group(&joining->c->link, &joining->j.joined.welcome);
 }
 
-/* What has come. 1: the job is ready. */
+/* Receives once. 1: the job is ready. */
 static int receive_some(struct joining *joining)
 {
 	const struct thc_welcome *w = &joining->j.joined.welcome;
@@ -200,7 +200,7 @@ int thc_udp_join(struct thc_client *c)
 	error = join_until_ready(&joining);
 	if (!error)
 		error = set_up(c, &joining);
-	/* the others are not to start with a rank that has given up */
+	/* the other ranks must not start with a rank that has given up */
 	if (error && joining.j.welcomed &&
 	    !(joining.j.joined.welcome.flags & THC_WELCOME_F_REFUSED)) {
 		uint32_t last = c->sender.epoch;

@@ -31,14 +31,14 @@ struct thc_request;
 
 /**
  * struct thc_phase - a run of chunks in one stream
- * @request: whose
+ * @request: the request it belongs to
  * @packets: of its chunks, header first, @stride bytes apart
  * @payload: bytes behind a header
  * @first: number of its first chunk, once @numbered is not 0
  * @sized: chunks that are known to be in it
- * @numbered: of these
- * @ready: of these, those whose packets are made; they are made in order
- * @handed: of these, those that are the kernel's (AF_THC)
+ * @numbered: chunks that have their number
+ * @ready: numbered chunks whose packets are made, in order
+ * @handed: ready chunks that the kernel has taken (AF_THC)
  * @answered: chunks that have their answer, in any order
  * @op, @width: of its requests
  * @control: in the control stream, else among the data
@@ -62,7 +62,7 @@ struct thc_phase {
 };
 
 /**
- * struct thc_phases - those of one request
+ * struct thc_phases - the phases of one request
  * @agreed: the agreement has succeeded
  * @over: it has failed: nothing follows
  */

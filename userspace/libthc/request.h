@@ -36,7 +36,7 @@ enum thc_stage {
  * @ended: 1: status and sentence are final, and who waits for it owns it
  * @claimed: the scheme knows what this rank brings: claim_status, enum thc_claim_status
  * @going: the scheme knows of the agreement
- * @left_behind: it failed here, the others go on without us
+ * @left_behind: it failed here, the other ranks go on without this one
  * @bad: first value that is not finite
  * @claim: packet of the agreement
  * @counted: by thc_budget_begin()

@@ -12,8 +12,8 @@ struct thc_client;
 /**
  * struct thc_residual - error memory of one key
  * @now: what compression has lost so far, @count floats
- * @next: the same after the round in progress; exchanged when it succeeds, so
- *	that a failed round leaves nothing half-applied
+ * @next: the loss after the round in progress; exchanged with @now when that
+ *	succeeds, so that a failed round leaves nothing half-applied
  * @undoable: @next is what @now was before the last round of the key
  * @busy: a request uses it
  */

@@ -65,7 +65,7 @@ static const struct addrinfo *of_family(const struct addrinfo *list, int family)
 	return list;
 }
 
-/* The first of @peers that @locals has the family of, and that one; @locals may be NULL. */
+/* The first of @peers whose family @locals has, and that local address; @locals may be NULL. */
 static bool choose(struct thc_ends *ends, const struct addrinfo *peers,
 		   const struct addrinfo *locals)
 {

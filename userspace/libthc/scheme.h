@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
  * A scheme: how a bucket becomes chunks that can be summed, and the sums a bucket. It fills
- * phases (phase.h); who numbers, sends and receives them does not know what is in them.
+ * phases (phase.h); pipeline and transports do not know what is in them.
  */
 #ifndef LIBTHC_SCHEME_H
 #define LIBTHC_SCHEME_H
@@ -18,7 +18,7 @@ struct thc_request;
 /**
  * struct thc_scheme - its functions, of the I/O thread but for open, close and release
  * @open: makes what it needs for the client's job; -EPROTO, -ENOTSUP, -ENOMEM, with a sentence
- * @close: ends that, whether or not @open was called, or succeeded
+ * @close: frees what @open made, whether or not @open was called, or succeeded
  * @prepare: memory and phases behind the agreement, with the chunks that are known from the
  *	start; the transport will take @growth bytes. -ENOMEM
  * @compute: a slice of at most THC_SLICE coordinates; false: there is nothing to do now. Says in

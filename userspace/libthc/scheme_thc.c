@@ -152,7 +152,7 @@ static void release(struct thc_request *r)
 
 /* --- ranges of blocks ----------------------------------------------------- */
 
-/* What a slice of blocks covers of the caller's buffer. */
+/* The part of the caller's buffer that a slice of blocks covers. */
 struct range {
 	struct thc_values	values;
 	struct thc_residual_at	residual;

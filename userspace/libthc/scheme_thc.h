@@ -19,7 +19,7 @@
  * A region holds one chunk while it is on its way: its packet at the front,
  * the answer's lanes at the end, at last the chunk's mean in the caller's
  * dtype. For fp32 regions are as long as the chunk's floats, so that blocks
- * are rotated and decoded in place; for the others blocks that are rotated
+ * are rotated and decoded in place; blocks of fp16 and bf16 that are rotated
  * ahead of their norms wait in a ring.
  *
  * @region_bytes: of a chunk's region
@@ -34,7 +34,7 @@
  * @norm_done: by norm packet: its maxima are in @norms
  * @ahead: the ring
  * @ahead_blocks: blocks of floats it has room for; 0 for fp32
- * @rotated: blocks rotated, the last of them ahead of their norms
+ * @rotated: blocks rotated, some ahead of their norms
  * @packed: blocks compressed and ready to be sent
  */
 struct thc_progress {

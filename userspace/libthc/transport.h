@@ -17,14 +17,14 @@ struct thc_client;
  * @open: sockets; -EAFNOSUPPORT: this kernel has none of the kind
  * @close: of what @open made, also after it failed
  * @join: until all ranks have joined: fills client.params
- * @leave: says so to the aggregator
+ * @leave: sends LEAVE to the aggregator
  * @room: bytes of client.rx that it needs to receive what a bucket of @bytes brings
  * @forget: what is in flight, after a failure
  * @receive: what has come; true if anything did
  * @send: what can be sent; lowers *@due to the time of the next look
  * @poll: what to sleep on, at most two; how many. 0: nothing can come
  * @show: fills in the counters that only it knows, often; may be NULL
- * @ask: fills in those that are costly to know, when somebody asks; may be NULL
+ * @ask: fills in counters that are costly to know, for thc_client_stats(); may be NULL
  */
 struct thc_transport {
 	const char	*name;

@@ -40,10 +40,10 @@
  * @retry_at: time of the next try while it has none
  * @asked_at: time the last control message was sent
  * @took_ns: what the last agreement took, and the last other control message
- * @looked_at: time of the last look for them
- * @look_ns: until the next one
- * @messages: in flight
- * @control_messages: of them
+ * @looked_at: time of the last look for messages
+ * @look_ns: from that look to the next one
+ * @messages: messages in flight, of both streams
+ * @control_messages: messages in flight of the control stream
  */
 struct thc_afthc {
 	int		socket;

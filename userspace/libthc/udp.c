@@ -112,7 +112,7 @@ static void want_receive_buffer(struct thc_link *l, int fd)
 }
 
 /* ECN-capable, errors reported, zero checksums over IPv6 accepted, the protocol's TTL,
- * packets of one flow joined. All but the last of these only make things better.
+ * packets of one flow joined. Without one of these the link still works.
  */
 static void set_options(struct thc_link *l, int fd)
 {

@@ -35,7 +35,7 @@
  * @ifindex: interface of @local, 0: the system's choice
  * @gso: the kernel segments UDP for us
  * @answers_max: answers the sockets have room for
- * @foreign: packets from other hosts than the aggregator, which nobody saw
+ * @foreign: packets from other hosts than the aggregator, which were dropped
  */
 struct thc_link {
 	int			unicast;
