@@ -129,7 +129,7 @@ static cJSON *members(const struct thc_job *job)
 	return list;
 }
 
-/* Generations that wait for somebody, and for whom: the ranks missing in any. */
+/* The generations that wait for ranks, and the ranks missing in any generation. */
 static void open_generations(cJSON *o, const struct thc_job *job, const struct thc_slot *slot)
 {
 	u64 missing = 0;

@@ -44,7 +44,7 @@ const char *thc_addr_text(const struct thc_addr *addr, char *text);
 /* 10.0.0.0/24; @text has room for THC_PREFIX_TEXT characters. */
 const char *thc_prefix_text(const struct thcd_prefix *p, char *text);
 
-/* A list of them; @text has room for THC_PREFIXES_TEXT characters. */
+/* All prefixes of a list; @text has room for THC_PREFIXES_TEXT characters. */
 const char *thc_prefixes_text(const struct thcd_prefixes *p, char *text);
 
 /* Adds the list of jobs; @slot: the aggregator's slots, from slot 0 on. NULL: not known. */

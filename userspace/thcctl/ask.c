@@ -179,7 +179,7 @@ static cJSON *converse(int fd, const char *request)
 	return o;
 }
 
-/* What thcd refuses, it says why. */
+/* Shows the reason if thcd has refused the request. */
 static cJSON *check_answer(cJSON *o)
 {
 	const char *error = thcctl_text(o, "error");

@@ -45,7 +45,7 @@ void thcctl_find_instances(const char *sockets, const char *pins, struct thcctl_
  */
 cJSON *thcctl_ask(struct thcctl *t, const char *request);
 
-/* The same from pinned maps alone. */
+/* Reads the answer from pinned maps alone. */
 cJSON *thcctl_pinned(const char *instance, const char *request);
 
 /* Commands; they return the exit status. */

@@ -24,7 +24,7 @@ static int judge(const char *subject, const struct thc_finding *f, const char *o
 	return 0;
 }
 
-/* The VLAN device above the interface that one of our addresses is on. */
+/* The VLAN device above the interface, if one of our addresses is on it. */
 static bool find_vlan(const struct thcd *d, char *name)
 {
 	int i;

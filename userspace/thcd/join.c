@@ -5,14 +5,14 @@
  *
  *	JOIN of a rank outside			joins
  *	JOIN of a rank inside, its nonce	has no effect (if the address is its)
- *	JOIN of a rank inside, another nonce	it restarted: epoch + 1, it alone
- *	JOIN of a rank that left		the same: epoch + 1, it alone
+ *	JOIN of a rank inside, another nonce	epoch + 1, with this rank alone inside
+ *	JOIN of a rank that left		epoch + 1, with this rank alone inside
  *	JOIN with the nonce it had before	refused: two workers claim the rank
  *
  * An epoch is ready when all ranks are in and it is settled how answers
  * travel: by multicast if all hear the group, by fanout if one does not for a
  * second. It stays ready when ranks leave, for a WELCOME that says so may have
- * been lost. A rank that leaves before was never there.
+ * been lost. A rank that leaves before its epoch is ready counts as never joined.
  */
 #include "jobs.h"
 #include "join.h"
@@ -27,7 +27,7 @@ static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms, struc
 	if (job->reply == THC_REPLY_MULTICAST && r->heard != job->all) {
 		if (now_ms - r->full_since_ms < THCD_HEARD_MS)
 			return;
-		/* nobody has sent data in this epoch yet: safe to change */
+		/* no rank has sent data in this epoch yet: safe to change */
 		__atomic_store_n(&job->reply, THC_REPLY_FANOUT, __ATOMIC_RELEASE);
 		r->fallback = 1;
 		out->fallback = true;

@@ -8,11 +8,11 @@
 
 #include "thcd.h"
 
-/* All ranks joined but not all hear the group: fanout after so many ms. */
+/* Milliseconds until fanout, if all ranks have joined but not all hear the group. */
 #define THCD_HEARD_MS	1000
 
 /**
- * struct thcd_joined - what a JOIN came to
+ * struct thcd_joined - the outcome of a JOIN
  * @refusal: why the worker is not admitted
  * @restarted: the rank did, so the epoch was raised
  * @behind: the rank was in an epoch of an aggregator before this one that was

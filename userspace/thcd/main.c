@@ -228,7 +228,7 @@ static int start(struct run *r, struct thcd_error *e)
 	return 0;
 }
 
-/* For a thcd without root, who finds all that takes privileges done. */
+/* Does all that takes privileges, for a thcd that will run without root. */
 static int prepare(struct run *r, struct thcd_error *e)
 {
 	u32 slots;
@@ -240,7 +240,7 @@ static int prepare(struct run *r, struct thcd_error *e)
 	return 0;
 }
 
-/* SIGHUP reloads, the others end thcd: true if one of these came. */
+/* SIGHUP reloads; true: a signal came that ends thcd. */
 static bool take_signals(struct run *r)
 {
 	struct signalfd_siginfo info;

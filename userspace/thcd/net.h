@@ -24,8 +24,8 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 
 /**
  * thcd_net_subnets() - subnets that packets for our sockets come from
- * @out: out: those of all addresses, of the socket's family, that the socket's
- *	interface has
+ * @out: out: the subnets of all addresses that the socket's interface has in the
+ *	socket's family
  *
  * A socket on any address, or on one of lo that others route to us, is reached
  * through every interface. -1 with a sentence if there are too many.
@@ -38,7 +38,7 @@ int thcd_socket_for(const struct thcd *d, const struct thc_addr *addr);
 void thcd_net_close(struct thcd *d);
 
 /* Binds the ports beside the base port that XDP answers from, on each address of d->socket: they
- * are nobody else's. -1 and @e if one cannot be had.
+ * are closed to other programs. -1 and @e if a port cannot be bound.
  */
 int thcd_guard_init(const struct thcd *d, struct thcd_error *e);
 void thcd_guard_exit(void);

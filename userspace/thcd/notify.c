@@ -23,7 +23,7 @@
 static struct sockaddr_un manager;
 static socklen_t manager_length;
 static int notify_fd = -1;
-static uint64_t sign_ms;	/* between two signs of life, 0: nobody waits for any */
+static uint64_t sign_ms;	/* between two signs of life, 0: the manager has no watchdog */
 static uint64_t next_ms;
 
 static void read_watchdog(void)

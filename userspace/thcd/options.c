@@ -131,7 +131,7 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 	case 'c':
 		return 0;
 	default:
-		/* the others are called as in the file */
+		/* all other options have the names of the file's keys */
 		while (o->val != opt)
 			o++;
 		return thcd_config_set(c, o->name, arg ? arg : "on", e);

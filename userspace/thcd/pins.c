@@ -36,7 +36,7 @@ static int mount_bpffs(struct thcd_error *e)
 	return 0;
 }
 
-/* Whoever can write there can put programs and maps of his own in the place of ours. */
+/* A user who can write to the directory can put other programs and maps into it. */
 static int make_dir(const char *dir, uid_t heir, struct thcd_error *e)
 {
 	bool made = !mkdir(dir, 0700);
@@ -82,8 +82,8 @@ static const char *next_pin(DIR *dir)
 	return NULL;
 }
 
-/* A user who owned the pins may have put links among them, and root would open files of others
- * through these. From here on nobody but root can add any, until the pins are given or given back.
+/* A user who owned the pins may have put links among them, and root would open other files
+ * through such links. From here on only root can add any, until the pins are given to a user.
  */
 static int take_back(struct thcd_pins *p, struct thcd_error *e)
 {

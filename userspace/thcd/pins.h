@@ -13,7 +13,7 @@
 struct thcd_pins {
 	char	dir[128];
 	int	lock;	/* flock() on dir, ends with the process; -1: none */
-	uid_t	owner;	/* whom it was taken back from and not given to yet; 0: nobody */
+	uid_t	owner;	/* of dir, before it was taken back; 0: it was not, or has been given */
 };
 
 /* For thcd_pins_open(): root is about to remove them, whoever has them. */

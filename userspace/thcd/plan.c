@@ -88,7 +88,7 @@ static int choose_prefixes(struct thcd_prefixes *p, const struct thcd_job_wish *
 	return 0;
 }
 
-/* Every worker knows the seed, and some of them are not to know the cookie. */
+/* Every worker knows the seed, but a worker of a host job must not know the cookie. */
 static u64 seed_of(const struct thcd_job_wish *w)
 {
 	const u64 key[2] = { w->cookie, 0x7468632073656564ULL };	/* "thc seed" */

@@ -15,7 +15,7 @@
 /* Datagrams per recvmmsg(), and calls before other sockets get their turn. */
 #define IN_BATCH	64
 #define IN_ROUNDS	16
-/* Longer than any THC packet, so that those which are too long show. */
+/* Longer than any THC packet, so that too long a packet is noticed. */
 #define FRAME_BYTES	1536
 /* IP header field: congestion experienced. */
 #define ECN_MASK	3

@@ -158,7 +158,7 @@ static void replace_job(struct again *a, u32 id)
 		tell(a->said, "reload: job %u is gone: reload once more", id);
 }
 
-/* What is removed makes room for the rest. */
+/* Jobs are removed first: their slots make room for new ones. */
 static void change_jobs(struct again *a)
 {
 	const struct thcd_record *r = a->d->record;
@@ -178,7 +178,7 @@ static void change_jobs(struct again *a)
 	}
 }
 
-/* Who may join is asked at each JOIN, so that this changes in jobs that run, too. */
+/* Prefixes are compared at each JOIN, so they can change in jobs that run. */
 static bool change_prefixes(struct again *a)
 {
 	char from[THC_PREFIXES_TEXT];

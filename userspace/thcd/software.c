@@ -42,7 +42,7 @@ void thcd_software_exit(struct thcd *d)
 		munmap(d->lanes, d->slots * sizeof(*d->lanes));
 }
 
-/* What <thc/aggregator/react.h> asks of its home: nobody else is here, so nothing is locked. */
+/* What <thc/aggregator/react.h> asks of its home: one thread, so nothing is locked. */
 struct thc_home {
 	struct thcd	*d;
 	u16		job;

@@ -9,10 +9,10 @@
 
 #include "thcd.h"
 
-/* What becomes of a packet, of a header at least; answers what is to be answered. */
+/* Reacts to a packet, a header at least, and sends the answer if there is one. */
 struct thc_reaction thcd_software(struct thcd *d, const struct thc_packet *p);
 
-/* The same without slots, where XDP has them: only JOIN and LEAVE are in their place here. */
+/* Reacts to a packet where XDP has the slots: only JOIN and LEAVE are expected here. */
 struct thc_reaction thcd_gate(struct thcd *d, const struct thc_packet *p);
 
 /* Closes a generation by deadline; true if it is closed now. */

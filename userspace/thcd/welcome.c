@@ -12,8 +12,8 @@
 #include "net.h"
 #include "plan.h"
 
-/* Refusals a second: they are longer than what provokes them, and who
- * provokes them may not be who receives them.
+/* Refusals a second: they are longer than the JOINs that provoke them, and a
+ * forged source address would direct them to another host.
  */
 #define REFUSALS_RATE	200
 
@@ -67,7 +67,7 @@ static void fill_constants(const struct thc_job *job, const struct thcd_record *
 		memcpy(w->group, &job->group, 16);
 }
 
-/* What every WELCOME has; to be sealed. */
+/* The fields of every WELCOME; it is not sealed yet. */
 static void label(struct thcd_welcome *out, const struct thc_hdr *request, u64 nonce)
 {
 	memset(out, 0, sizeof(*out));
