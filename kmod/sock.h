@@ -40,8 +40,6 @@
 #include "peer.h"
 #include "transmit.h"
 
-#define THC_TIMEOUT_MS		60000U
-#define THC_JOIN_TIMEOUT_MS	60000U
 /* Bytes of messages a socket may hold, unless it asks for less or more. */
 #define THC_MEMORY_DEFAULT	(256ULL << 20)
 #define THC_MEMORY_MAX		(4ULL << 30)

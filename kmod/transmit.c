@@ -20,10 +20,6 @@
 #include "compat/compat.h"
 #include "sock.h"
 
-/* Packets of a super-packet: the kernel's limit is 64 or more. */
-#define TRAIN_PACKETS	60
-/* An IP packet's 64 KiB, headers included. */
-#define TRAIN_BYTES	60000
 #define HEADROOM	(LL_MAX_HEADER + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
 /* About what a packet that travels alone takes: a head, and the page it refers to. */
 #define PACKET_ROOM	(SKB_TRUESIZE(HEADROOM) + PAGE_SIZE)
@@ -31,8 +27,6 @@
 #define JOINS_ROOM	8
 /* Looks at the outbox before whoever else sends something has its turn. */
 #define FLUSH_TURNS	16
-#define WIRE_IP4	42U
-#define WIRE_IP6	62U
 
 /* Kept in skb->cb from building to sending; the layers below begin anew. */
 struct thc_out_cb {
@@ -48,7 +42,7 @@ static struct thc_out_cb *out_cb(struct sk_buff *skb)
 
 u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes)
 {
-	return bytes + (p->address.inet == AF_INET ? WIRE_IP4 : WIRE_IP6);
+	return bytes + (p->address.inet == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
 }
 
 size_t thc_transmit_room(u32 window)
@@ -133,8 +127,8 @@ static bool fits(const struct thc_train *t, const struct thc_peer *p, const u8 *
 		 u16 port)
 {
 	return t->skb && out_cb(t->skb)->peer == p && out_cb(t->skb)->port == port &&
-	       t->next == data && t->bytes == bytes && t->packets < TRAIN_PACKETS &&
-	       t->skb->len + bytes <= TRAIN_BYTES &&
+	       t->next == data && t->bytes == bytes && t->packets < THC_TRAIN_PACKETS &&
+	       t->skb->len + bytes <= THC_TRAIN_BYTES &&
 	       !(p->joining.joined.welcome.flags & THC_WELCOME_F_NOGSO);
 }
 

@@ -49,9 +49,6 @@
 #include "residual.h"
 #include "udp.h"
 
-#define THC_TIMEOUT_MS		60000
-#define THC_JOIN_TIMEOUT_MS	60000
-
 struct thc_afthc;
 struct thc_request;
 struct thc_scheme;

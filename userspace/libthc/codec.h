@@ -21,10 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <thc/wire/spec.h>
+
 #include "libthc.h"
 
-#define THC_BLOCK_LOG2_MIN	10
-#define THC_BLOCK_LOG2_MAX	20
 #define THC_CORRELATE_MAX	64
 
 /* Is @log2 the log2 of a block size that exists? */

@@ -29,12 +29,6 @@
 #define UDP_NO_CHECK6_RX 102
 #endif
 
-/* Segments of one send: the kernel's limit, and a 64 KiB datagram's. */
-#define GSO_SEGMENTS	60
-#define GSO_BYTES	60000
-#define ETHERNET_IP4_UDP 42
-#define ETHERNET_IP6_UDP 62
-
 static bool same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
 	if (a->ss_family != b->ss_family)
@@ -281,7 +275,7 @@ int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w)
 
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
 {
-	return bytes + (l->peer.ss_family == AF_INET ? ETHERNET_IP4_UDP : ETHERNET_IP6_UDP);
+	return bytes + (l->peer.ss_family == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
 }
 
 /* ICMP errors wait in a queue of their own, with the packets they are about:
@@ -322,8 +316,8 @@ static unsigned int run_length(const struct thc_link *l, const struct thc_outgoi
 {
 	unsigned int n = 1, bytes = out->bytes;
 
-	while (l->gso && n < count && n < GSO_SEGMENTS && out[n].port == out->port &&
-	       out[n].bytes == out->bytes && bytes + out->bytes <= GSO_BYTES) {
+	while (l->gso && n < count && n < THC_TRAIN_PACKETS && out[n].port == out->port &&
+	       out[n].bytes == out->bytes && bytes + out->bytes <= THC_TRAIN_BYTES) {
 		bytes += out->bytes;
 		n++;
 	}

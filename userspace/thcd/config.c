@@ -74,7 +74,7 @@ static const struct key job_keys[] = {
 	{ "clamp", FRACTION, AT(clamp), 0, 0,
 	  "fraction of coordinates that are clamped, as 1/32 or 0.03125" },
 	{ "sum_width", WIDTH, AT(sum_width), 0, 0, "bits of a sum: auto, 8 or 16; default auto" },
-	{ "block", NUMBER, AT(block), 1 << 10, 1 << 20,
+	{ "block", NUMBER, AT(block), 1 << THC_BLOCK_LOG2_MIN, 1 << THC_BLOCK_LOG2_MAX,
 	  "coordinates rotated together, a power of two, 1024 to 1048576; default 1024" },
 	{ "slots", NUMBER, AT(slots), 1, THC_SLOTS_MAX - 1,
 	  "chunks of data in flight; default 512" },

@@ -22,6 +22,10 @@ enum thc_scheme_id {
 	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT |                    \
 	 THC_WELCOME_F_NOSUM | THC_WELCOME_F_CORRELATED | THC_WELCOME_F_NOGSO)
 
+/* log2 of the coordinates of a block. */
+#define THC_BLOCK_LOG2_MIN	10
+#define THC_BLOCK_LOG2_MAX	20
+
 /* UDP ports below this one are for privileged programs. */
 #define THC_PORT_UNPRIVILEGED	1024
 

@@ -12,6 +12,16 @@
 #include <thc/worker/stream.h>
 #include <thc/worker/window.h>
 
+/* Without an option: how long nothing may move, and how long all ranks may take to join. */
+#define THC_TIMEOUT_MS		60000U
+#define THC_JOIN_TIMEOUT_MS	60000U
+/* Packets of a UDP super-packet, below the kernel's limit of 64, and its bytes, below 64 KiB. */
+#define THC_TRAIN_PACKETS	60
+#define THC_TRAIN_BYTES		60000U
+/* Bytes of a packet on the wire in front of its UDP payload. */
+#define THC_WIRE_IP4		42U
+#define THC_WIRE_IP6		62U
+
 /* Retransmissions by timer at a time, as long as none of them was needed. */
 #define THC_PROBES		2
 
