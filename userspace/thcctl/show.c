@@ -12,10 +12,11 @@
 #include "thcctl.h"
 
 #define TEXTS		8
+#define TEXT_BYTES	48
 
 static char *next_text(void)
 {
-	static char texts[TEXTS][48];
+	static char texts[TEXTS][TEXT_BYTES];
 	static unsigned int next;
 
 	return texts[next++ % TEXTS];
@@ -43,7 +44,7 @@ const char *thcctl_bytes(double n)
 
 	for (; n >= 1024 && i < 4; i++)
 		n /= 1024;
-	snprintf(out, 48, i ? "%.1f %s" : "%.0f %s", n, unit[i]);
+	snprintf(out, TEXT_BYTES, i ? "%.1f %s" : "%.0f %s", n, unit[i]);
 	return out;
 }
 
