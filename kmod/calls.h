@@ -29,7 +29,7 @@ bool thc_has_joined(struct thc_sock *ts, u64 joins);
 int thc_connect(struct socket *sock, struct sockaddr_unsized *name, int len, int flags);
 void thc_disconnect(struct thc_sock *ts);
 /* 0 when joined, or why not. */
-int thc_outcome(struct thc_sock *ts);
+int thc_connect_outcome(struct thc_sock *ts);
 int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, unsigned int len);

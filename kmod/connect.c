@@ -157,7 +157,7 @@ static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
 	return 0;
 }
 
-int thc_outcome(struct thc_sock *ts)
+int thc_connect_outcome(struct thc_sock *ts)
 {
 	int error = 0;
 
@@ -197,7 +197,7 @@ static int claim_outcome(struct thc_sock *ts, u32 joins)
 		spin_lock_bh(&ts->lock);
 		ts->unclaimed = false;
 		spin_unlock_bh(&ts->lock);
-		error = thc_outcome(ts);
+		error = thc_connect_outcome(ts);
 	}
 	release_sock(&ts->sk);
 	return error;

@@ -78,7 +78,7 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 			continue;
 		if (p->joining.at <= now && thc_peer_has_room(p)) {
 			thc_joining_request(&p->joining, &p->sender, &h, &join, now);
-			thc_send_control(p, &h, &join, sizeof(join));
+			thc_send_copied(p, &h, &join, sizeof(join));
 		}
 		*due = min(*due, max(p->joining.at, now + THC_NS_PER_MS));
 	}
@@ -223,7 +223,7 @@ void thc_join_leave(struct thc_sock *ts)
 		p->sender.epoch = p->joining.joined.epoch;
 		thc_sender_header(&p->sender, &h, THC_OP_LEAVE);
 		for (k = 0; k < THC_LEAVES; k++)
-			thc_send_control(p, &h, NULL, 0);
+			thc_send_copied(p, &h, NULL, 0);
 	}
 	spin_unlock_bh(&ts->lock);
 	thc_outbox_flush(ts);

@@ -306,12 +306,12 @@ static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
 	spin_unlock_bh(&ts->lock);
 	KUNIT_EXPECT_EQ(test, ts->peers[0].sender.data.in_flight, 0);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
-	KUNIT_EXPECT_EQ(test, thc_outcome(ts), -ESTALE);
+	KUNIT_EXPECT_EQ(test, thc_connect_outcome(ts), -ESTALE);
 	KUNIT_EXPECT_EQ(test, run(ts), 0);
 	forget_aggregators(ts);
 	thc_disconnect(ts);
 	KUNIT_EXPECT_EQ(test, ts->stats.memory, 0);
-	KUNIT_EXPECT_EQ(test, thc_outcome(ts), -ENOTCONN);
+	KUNIT_EXPECT_EQ(test, thc_connect_outcome(ts), -ENOTCONN);
 }
 
 static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
@@ -335,7 +335,7 @@ static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
 	let_time_out(ts);
 	KUNIT_EXPECT_EQ(test, ts->state, THC_STATE_BROKEN);
 	KUNIT_EXPECT_EQ(test, ts->failure.reason, THC_FAILED_SILENT);
-	KUNIT_EXPECT_EQ(test, thc_outcome(ts), -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, thc_connect_outcome(ts), -ETIMEDOUT);
 }
 
 static void state__late_answers_end_a_closed_message(struct kunit *test)

@@ -95,7 +95,7 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 }
 
 /* Takes room for a message, which thc_message_put() gives back; false: there is none. */
-static bool take_room(struct thc_sock *ts, u64 bytes)
+static bool charge(struct thc_sock *ts, u64 bytes)
 {
 	bool room;
 
@@ -109,7 +109,7 @@ static bool take_room(struct thc_sock *ts, u64 bytes)
 	return room;
 }
 
-static void give_room(struct thc_sock *ts, u64 bytes)
+static void uncharge(struct thc_sock *ts, u64 bytes)
 {
 	spin_lock_bh(&ts->lock);
 	ts->stats.memory -= bytes;
@@ -165,12 +165,12 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 			error = wait_unlocked(ts, joining_is_over, joins, timeo);
 			continue;
 		}
-		error = thc_outcome(ts);
+		error = thc_connect_outcome(ts);
 		if (error)
 			return error;
 		if (bytes > ts->memory)
 			return -EMSGSIZE;
-		if (take_room(ts, bytes))
+		if (charge(ts, bytes))
 			return 0;
 		error = wait_unlocked(ts, has_room, bytes, timeo);
 	} while (!error);
@@ -218,7 +218,7 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 		return error;
 	m = thc_message_alloc(ts->user, chunks, stride);
 	if (IS_ERR(m)) {
-		give_room(ts, bytes);
+		uncharge(ts, bytes);
 		return PTR_ERR(m);
 	}
 	m->send = *send;

@@ -148,7 +148,7 @@ bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 
 	return true;
 }
 
-void thc_send_control(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes)
+void thc_send_copied(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes)
 {
 	struct sk_buff *skb = new_packet(p, be16_to_cpu(p->address.port), sizeof(*h) + bytes);
 

@@ -25,8 +25,8 @@ struct thc_train {
 /* Appends the packet at @data, in pages of a message, to the train. */
 bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 bytes, u16 port);
 void thc_train_end(struct thc_train *t);
-/* A control packet, copied. */
-void thc_send_control(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes);
+/* JOIN or LEAVE, copied. */
+void thc_send_copied(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes);
 /* Called without locks by each context that has built packets. */
 void thc_outbox_flush(struct thc_sock *ts);
 /* Bytes of packets that may be on their way: each of @window chunks in flight, twice. */
