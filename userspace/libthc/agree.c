@@ -12,11 +12,14 @@
 
 static const char *const dtype_name[] = { "fp32", "fp16", "bf16" };
 
+/* Where thc_claim.kind has what. */
+enum { STATUS_SHIFT = 8, COUNT_SHIFT = 16 };
+
 void thc_agree_claim(const struct thc_request *r, void *lanes)
 {
 	const struct thc_client *c = r->client;
-	uint32_t kind = ((uint32_t)r->dtype + 1) | (uint32_t)r->claim_status << 8 |
-			(uint32_t)(r->count >> 32) << 16;
+	uint32_t kind = ((uint32_t)r->dtype + 1) | (uint32_t)r->claim_status << STATUS_SHIFT |
+			(uint32_t)(r->count >> 32) << COUNT_SHIFT;
 	struct thc_claim claim = {
 		.count_lo = thc_le32((uint32_t)r->count),
 		.kind = thc_le32(kind),
@@ -44,14 +47,14 @@ static bool is_made(const struct thc_claim *c)
 
 static unsigned int status_of(const struct thc_claim *c)
 {
-	return thc_le32(c->kind) >> 8 & 0xff;
+	return thc_le32(c->kind) >> STATUS_SHIFT & 0xff;
 }
 
 /* But for the status. */
 static bool same(const struct thc_claim *a, const struct thc_claim *b)
 {
 	return a->count_lo == b->count_lo && a->table == b->table && a->tag == b->tag &&
-	       !((a->kind ^ b->kind) & ~thc_le32(0xff00));
+	       !((a->kind ^ b->kind) & ~thc_le32(0xff << STATUS_SHIFT));
 }
 
 static void describe(const struct thc_claim *c, char *text, size_t room)
@@ -59,7 +62,7 @@ static void describe(const struct thc_claim *c, char *text, size_t room)
 	uint32_t kind = thc_le32(c->kind), dtype = (kind & 0xff) - 1;
 
 	snprintf(text, room, "%llu %s values (table %08x, key %08x)",
-		 (unsigned long long)(kind >> 16) << 32 | thc_le32(c->count_lo),
+		 (unsigned long long)(kind >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
 		 dtype < 3 ? dtype_name[dtype] : "unknown", thc_le32(c->table), thc_le32(c->tag));
 }
 

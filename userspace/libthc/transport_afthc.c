@@ -59,6 +59,7 @@ struct thc_afthc {
 };
 
 /* thc_send.tag: which part of which request a message is: round, phase, first chunk. */
+#define TAG_ROUND_SHIFT	32
 #define TAG_PHASE_SHIFT	28
 #define TAG_CHUNK_MASK	((1U << TAG_PHASE_SHIFT) - 1)
 
@@ -289,7 +290,8 @@ static int send_message(struct thc_client *c, const struct thc_phase *p, uint32_
 		.width = p->width,
 		.stride = (uint16_t)p->stride,
 		.round = (uint32_t)r->round,
-		.tag = r->round << 32 | (uint64_t)(p - r->phases.phase) << TAG_PHASE_SHIFT |
+		.tag = r->round << TAG_ROUND_SHIFT |
+		       (uint64_t)(p - r->phases.phase) << TAG_PHASE_SHIFT |
 		       p->handed,
 	};
 	struct iovec all = { .iov_base = h + 1, .iov_len = (count - 1) * p->stride + p->payload };
@@ -397,7 +399,7 @@ static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
 	unsigned int n = thc_pipeline_phases(c, all), i;
 
 	for (i = 0; i < n; i++)
-		if ((uint32_t)all[i]->phase[THC_AGREEMENT].request->round == tag >> 32)
+		if ((uint32_t)all[i]->phase[THC_AGREEMENT].request->round == tag >> TAG_ROUND_SHIFT)
 			return all[i]->phase[THC_AGREEMENT].request;
 	return NULL;
 }
