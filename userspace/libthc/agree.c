@@ -57,11 +57,11 @@ static bool same(const struct thc_claim *a, const struct thc_claim *b)
 	       !((a->kind ^ b->kind) & ~thc_le32(0xff << STATUS_SHIFT));
 }
 
-static void describe(const struct thc_claim *c, char *text, size_t room)
+static void describe(const struct thc_claim *c, char *text, size_t size)
 {
 	uint32_t kind = thc_le32(c->kind), dtype = (kind & 0xff) - 1;
 
-	snprintf(text, room, "%llu %s values (table %08x, key %08x)",
+	snprintf(text, size, "%llu %s values (table %08x, key %08x)",
 		 (unsigned long long)(kind >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
 		 dtype < 3 ? dtype_name[dtype] : "unknown", thc_le32(c->table), thc_le32(c->tag));
 }

@@ -60,7 +60,7 @@ static int start_thread(struct thc_client *c)
 	/* signals are the program's affair, and its threads' */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = -pthread_create(&c->thread, NULL, thc_engine_run, c);
+	error = -pthread_create(&c->thread, NULL, thc_engine_thread, c);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (error)
 		return thc_fail(error, "cannot start a thread: %s", strerror(-error));

@@ -141,5 +141,7 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);
+/* The I/O thread. */
+void *thc_engine_thread(void *client);
 
 #endif /* LIBTHC_CLIENT_H */

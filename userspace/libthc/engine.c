@@ -103,7 +103,7 @@ static bool turn(struct thc_client *c, uint64_t *due)
 	return thc_pipeline_compute(c) || busy;
 }
 
-void *thc_engine_run(void *client)
+void *thc_engine_thread(void *client)
 {
 	struct thc_client *c = client;
 	uint64_t due;

@@ -30,6 +30,6 @@ int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, 
 /* Room for the names of THC_RANKS_MAX ranks. */
 #define THC_RANKS_TEXT		288
 /* "rank 2" or "ranks 2, 5 and 7" for the bits set in @ranks. */
-const char *thc_name_ranks(uint64_t ranks, char *text, size_t room);
+const char *thc_name_ranks(uint64_t ranks, char *text, size_t size);
 
 #endif /* LIBTHC_ERROR_H */

@@ -10,15 +10,15 @@
 #include "client.h"
 #include "queue.h"
 
-const char *thc_name_ranks(uint64_t ranks, char *text, size_t room)
+const char *thc_name_ranks(uint64_t ranks, char *text, size_t size)
 {
 	unsigned int i, total = (unsigned int)__builtin_popcountll(ranks), n = 0;
-	size_t used = (size_t)snprintf(text, room, total == 1 ? "rank" : "ranks");
+	size_t used = (size_t)snprintf(text, size, total == 1 ? "rank" : "ranks");
 
-	for (i = 0; i < THC_RANKS_MAX && used < room; i++) {
+	for (i = 0; i < THC_RANKS_MAX && used < size; i++) {
 		if (!(ranks >> i & 1))
 			continue;
-		used += (size_t)snprintf(text + used, room - used, "%s %u",
+		used += (size_t)snprintf(text + used, size - used, "%s %u",
 					 !n		? "" :
 					 n + 1 == total ? " and" :
 							  ",",

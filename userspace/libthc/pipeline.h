@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * The I/O thread (engine.c), and what becomes of a request on it: its agreement, then the phases
- * of its scheme. pipeline.c alone changes its stage.
+ * What becomes of a request on the I/O thread: its agreement, then the phases of its scheme.
+ * pipeline.c alone changes its stage.
  */
 #ifndef LIBTHC_PIPELINE_H
 #define LIBTHC_PIPELINE_H
@@ -13,9 +13,6 @@
 
 struct thc_client;
 struct thc_request;
-
-/* Receive, send, compute, sleep. */
-void *thc_engine_run(void *client);
 
 /* Begins requests, numbers their chunks, and lets them go on that have agreed. */
 void thc_pipeline_advance(struct thc_client *c);

@@ -15,7 +15,7 @@ static struct thc_residual **find(struct thc_client *c, uint64_t key)
 	struct thc_residual **p = &c->residuals;
 
 	while (*p && (*p)->key != key)
-		p = &(*p)->link;
+		p = &(*p)->after;
 	return p;
 }
 
@@ -23,7 +23,7 @@ static void drop(struct thc_residual **p)
 {
 	struct thc_residual *m = *p;
 
-	*p = m->link;
+	*p = m->after;
 	free(m->now);
 	free(m->next);
 	free(m);
@@ -35,7 +35,7 @@ static struct thc_residual *create(struct thc_client *c, uint64_t key, size_t co
 	struct thc_residual *m = calloc(1, sizeof(*m));
 
 	if (m) {
-		m->link = c->residuals;
+		m->after = c->residuals;
 		c->residuals = m;
 		m->key = key;
 		m->count = count;

@@ -18,7 +18,7 @@ struct thc_client;
  * @busy: a request uses it
  */
 struct thc_residual {
-	struct thc_residual	*link;
+	struct thc_residual	*after;	/* in client.residuals */
 	uint64_t		key;
 	size_t			count;
 	float			*now;

@@ -41,13 +41,13 @@ static bool same_address(const struct sockaddr_storage *a, const struct sockaddr
 		       &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
 }
 
-const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room)
+const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t size)
 {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE] = "?", port[8] = "?";
 
 	getnameinfo((const void *)&l->peer, l->addrlen, address, sizeof(address), port,
 		    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-	snprintf(text, room, l->peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", address, port);
+	snprintf(text, size, l->peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", address, port);
 	return text;
 }
 

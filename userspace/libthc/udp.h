@@ -76,6 +76,6 @@ int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_ea
 		     uint64_t *calls);
 /* Wire bytes of a packet with @bytes of UDP payload. */
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
-const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room);
+const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t size);
 
 #endif /* LIBTHC_UDP_H */
