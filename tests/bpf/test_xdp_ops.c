@@ -403,6 +403,19 @@ static u32 run_close(struct rig *rig, u32 job, u32 slot, u32 generation)
 	return rig_run(rig->skel->progs.thc_close, frame, sizeof(frame), NULL, NULL);
 }
 
+/* What does not name slot 5's open generation of job 2, or finds its lock held, closes nothing. */
+static void expect_no_close(struct rig *rig)
+{
+	assert_int_equal(run_close(rig, 2, 5, 1), XDP_DROP); /* another generation */
+	assert_int_equal(run_close(rig, 2, 4, 0), XDP_DROP); /* another slot */
+	assert_int_equal(run_close(rig, 2, 128, 0), XDP_DROP); /* outside the job */
+	assert_int_equal(run_close(rig, 3, 5, 0), XDP_DROP); /* no such job */
+	assert_int_equal(run_close(rig, 99, 5, 0), XDP_DROP);
+	rig->slots[64 + 5].lock = 1;
+	assert_int_equal(run_close(rig, 2, 5, 0), XDP_ABORTED);
+	rig->slots[64 + 5].lock = 0;
+}
+
 static void close__finishes_with_the_quorum(void **state)
 {
 	struct rig_request r = {
@@ -434,14 +447,7 @@ static void close__finishes_with_the_quorum(void **state)
 	r.rank = 3;
 	assert_int_equal(rig_send(&rig, &r, data[0][3], LUT_BYTES, NULL, NULL), XDP_DROP);
 
-	assert_int_equal(run_close(&rig, 2, 5, 1), XDP_DROP); /* another generation */
-	assert_int_equal(run_close(&rig, 2, 4, 0), XDP_DROP); /* another slot */
-	assert_int_equal(run_close(&rig, 2, 128, 0), XDP_DROP); /* outside the job */
-	assert_int_equal(run_close(&rig, 3, 5, 0), XDP_DROP); /* no such job */
-	assert_int_equal(run_close(&rig, 99, 5, 0), XDP_DROP);
-	rig.slots[64 + 5].lock = 1;
-	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_ABORTED);
-	rig.slots[64 + 5].lock = 0;
+	expect_no_close(&rig);
 	assert_int_equal(v->state, THC_OPEN);
 
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_TX);

@@ -286,6 +286,14 @@ static void drop__frame(void **state)
 }
 
 /* Requests that differ from a good one in one thing. */
+#define DROP(reason, bytes, change) \
+	do { \
+		rig_header(&h, &lut); \
+		change; \
+		len = rig_packet(packet, &h, payload, bytes); \
+		len = rig_frame(frame, &f, packet, len); \
+		expect_drop(#change, frame, len, reason); \
+	} while (0)
 static void drop__header(void **state)
 {
 	u8 packet[1200], frame[RIG_FRAME_MAX];
@@ -296,14 +304,6 @@ static void drop__header(void **state)
 
 	(void)state;
 	fresh();
-#define DROP(reason, bytes, change) \
-	do { \
-		rig_header(&h, &lut); \
-		change; \
-		len = rig_packet(packet, &h, payload, bytes); \
-		len = rig_frame(frame, &f, packet, len); \
-		expect_drop(#change, frame, len, reason); \
-	} while (0)
 	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 0);
 	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 2);
 	for (i = 0; i < 256; i++) {
@@ -336,6 +336,18 @@ static void drop__header(void **state)
 	DROP(THC_DROP_LENGTH, LUT_LEN, (h.op = THC_OP_ADD, h.width = 8));
 	DROP(THC_DROP_LENGTH, 0, (h.op = THC_OP_JOIN, h.width = 0));
 	DROP(THC_DROP_LENGTH, 16, (h.op = THC_OP_LEAVE, h.width = 0));
+	assert_true(slots_untouched());
+}
+
+static void drop__job_rank_slot(void **state)
+{
+	u8 packet[1200], frame[RIG_FRAME_MAX];
+	struct rig_frame f = rig_way(&lut, false);
+	size_t len;
+	struct thc_hdr h;
+
+	(void)state;
+	fresh();
 	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(3));
 	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(THC_JOBS_MAX));
 	DROP(THC_DROP_JOB, LUT_LEN, h.job = 0xffff);
@@ -370,8 +382,8 @@ static void drop__header(void **state)
 	DROP(THC_DROP_INTERNAL, LUT_LEN, (void)0);
 	job->slot_base = 64;
 	assert_true(slots_untouched());
-#undef DROP
 }
+#undef DROP
 
 /* @frame is dropped for @reason, and its sender is told whose contributions are there. */
 static void expect_differs(const char *what, const u8 *frame, size_t len,
@@ -614,6 +626,7 @@ int main(void)
 		cmocka_unit_test(parse__truncated_everywhere),
 		cmocka_unit_test(drop__frame),
 		cmocka_unit_test(drop__header),
+		cmocka_unit_test(drop__job_rank_slot),
 		cmocka_unit_test(differs__is_told),
 		cmocka_unit_test(drop__strangers_before_the_sum),
 		cmocka_unit_test(drop__sum),
