@@ -49,8 +49,8 @@ static int setup(void **state)
 	return 0;
 }
 
-static struct thcd_joined join(struct thc_job *to, struct thcd_record *r, u8 rank, u64 nonce,
-			       bool heard, u32 last, const struct thc_path *path)
+static struct thcd_join_result join(struct thc_job *to, struct thcd_record *r, u8 rank, u64 nonce,
+				    bool heard, u32 last, const struct thc_path *path)
 {
 	const struct thcd_joining j = {
 		.path = path, .nonce = nonce, .last = last, .rank = rank, .heard = heard,
@@ -60,14 +60,14 @@ static struct thcd_joined join(struct thc_job *to, struct thcd_record *r, u8 ran
 }
 
 /* Of a rank that was in epoch @last, 0: in none. */
-static struct thcd_joined join_after(u8 rank, u64 nonce, u32 last)
+static struct thcd_join_result join_after(u8 rank, u64 nonce, u32 last)
 {
 	struct thc_path p = path_of(rank + 1, 4000 + nonce);
 
 	return join(job, record, rank, nonce, true, last, &p);
 }
 
-static struct thcd_joined join_as(u8 rank, u64 nonce, bool heard)
+static struct thcd_join_result join_as(u8 rank, u64 nonce, bool heard)
 {
 	struct thc_path p = path_of(rank + 1, 4000 + nonce);
 
@@ -86,7 +86,7 @@ static void all_join(void)
 static void join__the_last_one_makes_it_ready(void **state)
 {
 	u32 epoch = job->epoch;
-	struct thcd_joined out;
+	struct thcd_join_result out;
 
 	(void)state;
 	assert_true(epoch != 0);
@@ -120,7 +120,7 @@ static void join__heard_comes_later(void **state)
 
 static void join__a_rank_without_the_group_means_fanout(void **state)
 {
-	struct thcd_joined out;
+	struct thcd_join_result out;
 
 	(void)state;
 	join_as(0, 10, true);
@@ -147,7 +147,7 @@ static void join__a_rank_without_the_group_means_fanout(void **state)
 
 static void restart__raises_the_epoch(void **state)
 {
-	struct thcd_joined out;
+	struct thcd_join_result out;
 	u32 epoch;
 
 	(void)state;
@@ -355,7 +355,8 @@ static void walk__random(void **state)
 			break;
 		default: {
 			struct thc_path p = path_of(r + 1, 4000 + nonce[r] % 1000);
-			struct thcd_joined out = join(job, record, r, nonce[r], rand() % 8, 0, &p);
+			struct thcd_join_result out =
+				join(job, record, r, nonce[r], rand() % 8, 0, &p);
 
 			assert_int_equal(out.refusal, THC_REFUSED_NOT);
 			assert_true(job->joined >> r & 1);

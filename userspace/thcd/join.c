@@ -18,7 +18,8 @@
 #include "join.h"
 #include "plan.h"
 
-static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms, struct thcd_joined *out)
+static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms,
+		   struct thcd_join_result *out)
 {
 	if (r->ready || job->joined != job->all)
 		return;
@@ -52,15 +53,15 @@ static void restart(struct thc_job *job, struct thcd_record *r, u8 rank, u32 las
 	thcd_job_restart(job, rank, last, path);
 }
 
-static struct thcd_joined refused(enum thc_refusal why)
+static struct thcd_join_result refused(enum thc_refusal why)
 {
-	return (struct thcd_joined){ .refusal = why };
+	return (struct thcd_join_result){ .refusal = why };
 }
 
-struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r,
-			     const struct thcd_joining *j, u64 now_ms)
+struct thcd_join_result thcd_join(struct thc_job *job, struct thcd_record *r,
+				  const struct thcd_joining *j, u64 now_ms)
 {
-	struct thcd_joined out = { .refusal = THC_REFUSED_NOT };
+	struct thcd_join_result out = { .refusal = THC_REFUSED_NOT };
 	const struct thc_path *path = j->path;
 	const struct thc_member *m;
 	u64 bit, nonce = j->nonce;

@@ -12,7 +12,7 @@
 #define THCD_HEARD_MS	1000
 
 /**
- * struct thcd_joined - the outcome of a JOIN
+ * struct thcd_join_result - the outcome of a JOIN
  * @refusal: why the worker is not admitted
  * @restarted: the rank did, so the epoch was raised
  * @behind: the rank was in an epoch of an aggregator before this one that was
@@ -20,7 +20,7 @@
  * @ready: rounds may start since this JOIN; tell all ranks
  * @fallback: the job gave up multicast with this JOIN
  */
-struct thcd_joined {
+struct thcd_join_result {
 	enum thc_refusal	refusal;
 	bool			restarted;
 	bool			behind;
@@ -48,8 +48,8 @@ struct thcd_joining {
  * thcd_join() - a worker wants to be a rank
  * @job: NULL if there is none of that number or the cookie is wrong
  */
-struct thcd_joined thcd_join(struct thc_job *job, struct thcd_record *r,
-			     const struct thcd_joining *j, u64 now_ms);
+struct thcd_join_result thcd_join(struct thc_job *job, struct thcd_record *r,
+				  const struct thcd_joining *j, u64 now_ms);
 
 /**
  * thcd_leave() - a rank is done

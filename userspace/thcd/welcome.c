@@ -117,7 +117,7 @@ static void welcome_all(struct thcd *d, u16 job_id, const struct thc_hdr *reques
 	}
 }
 
-static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct thcd_joined *j)
+static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct thcd_join_result *j)
 {
 	const struct thc_job *job = &d->job[job_id];
 
@@ -156,7 +156,7 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 		[THC_REFUSED_NO_XDP] = "the XDP program was taken away, as said before",
 	};
 	struct thcd_welcome w;
-	char text[64];
+	char text[INET6_ADDRSTRLEN];
 
 	d->counters.refused++;
 	if (!may_refuse(d))
@@ -178,7 +178,7 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	const struct thc_hdr of_group = { .job = h->job, .cookie = h->cookie };
 	u64 nonce = thc_be64(j->nonce);
 	struct thcd_joining asked;
-	struct thcd_joined out;
+	struct thcd_join_result out;
 
 	/* port 0 is none: nothing can be sent there, and a rank would be lost to it */
 	if (!path->src_port)
