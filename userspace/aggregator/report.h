@@ -6,6 +6,7 @@
 #ifndef THC_REPORT_H
 #define THC_REPORT_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 
 #include <cjson/cJSON.h>
@@ -34,11 +35,11 @@ void thc_report_stats(cJSON *to, const struct thc_stats *s);
 /* Reads the map `stats`, summed over CPUs; false if it cannot be read. */
 bool thc_report_read_stats(int map, struct thc_stats *out);
 
-/* Text of an address, IPv4 as such; @text has room for 46 characters. */
+/* Text of an address, IPv4 as such; @text has room for INET6_ADDRSTRLEN characters. */
 const char *thc_addr_text(const struct thc_addr *addr, char *text);
 
 /* Characters of a prefix, and of all that a job may have. */
-#define THC_PREFIX_TEXT		50
+#define THC_PREFIX_TEXT		(INET6_ADDRSTRLEN + 4)
 #define THC_PREFIXES_TEXT	(THCD_PREFIXES_MAX * (THC_PREFIX_TEXT + 2))
 
 /* 10.0.0.0/24; @text has room for THC_PREFIX_TEXT characters. */

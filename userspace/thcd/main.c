@@ -152,7 +152,7 @@ static int start_jobs(struct run *r, u32 slots, struct thcd_error *e)
 static void describe(const struct run *r, char *text, size_t size)
 {
 	const struct thcd *d = &r->d;
-	char ports[32], address[64];
+	char ports[32], address[INET6_ADDRSTRLEN];
 
 	snprintf(ports, sizeof(ports), d->software ? "port %u" : "ports %u to %u", d->port,
 		 d->port + THC_PORT_SPAN - 1);

@@ -313,7 +313,7 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 	static const int families[] = { AF_INET, AF_INET6 };
 	struct thc_addr addr;
 	int i, found;
-	char text[64];
+	char text[INET6_ADDRSTRLEN];
 
 	if (!if_nametoindex(interface))
 		return thcd_fail(e, "there is no interface %s here; ip link shows them", interface);

@@ -35,7 +35,7 @@ struct batch {
 static void past_xdp(struct thcd *d, const struct thc_path *path)
 {
 	u64 n = ++d->counters.past_xdp;
-	char text[64];
+	char text[INET6_ADDRSTRLEN];
 
 	if (n & (n - 1))
 		return;
