@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* System calls on a socket: connect.c, send.c, recv.c, options.c; and what they wait for. */
+/* System calls on a socket: connect.c, sendmsg.c, recvmsg.c, options.c; and what they wait for. */
 #ifndef THC_KMOD_CALLS_H
 #define THC_KMOD_CALLS_H
 

@@ -4,8 +4,8 @@
  *
  *	socket.c    birth, bind, poll, shutdown, death
  *	connect.c   joining a job, leaving it (address.c: struct sockaddr_thc)
- *	send.c      sendmsg()
- *	recv.c      recvmsg()
+ *	sendmsg.c   sendmsg()
+ *	recvmsg.c   recvmsg()
  *	options.c   socket options
  *	wait.c      what system calls wait for
  *	state.c     JOINING, READY, BROKEN, and the timer

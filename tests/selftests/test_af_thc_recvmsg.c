@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * recvmsg(): flags, room that is too small, what is left after a failure (kmod/recv.c).
+ * recvmsg(): flags, room that is too small, what is left after a failure (kmod/recvmsg.c).
  */
 #include "afthc.h"
 #include "fake.h"

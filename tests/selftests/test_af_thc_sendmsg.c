@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * sendmsg(): what is refused, what a socket's memory holds, whose turn it is, many
- * threads and long calls (kmod/send.c).
+ * threads and long calls (kmod/sendmsg.c).
  */
 #include "afthc.h"
 #include "harness.h"
