@@ -44,7 +44,7 @@ static uint8_t *region_lanes(const struct thc_request *r, size_t chunk)
 static size_t region_bytes(const struct thc_request *r)
 {
 	size_t chunk = r->client->params.chunk;
-	size_t traffic = sizeof(struct thc_hdr) + chunk / 2 + THC_LANE_BYTES;
+	size_t traffic = sizeof(struct thc_hdr) + packed_bytes(r) + THC_LANE_BYTES;
 	size_t floats = chunk * thc_dtype_size(r->dtype);
 
 	traffic = (traffic + 63) & ~(size_t)63;
