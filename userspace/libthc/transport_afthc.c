@@ -291,8 +291,7 @@ static int send_message(struct thc_client *c, const struct thc_phase *p, uint32_
 		.stride = (uint16_t)p->stride,
 		.round = (uint32_t)r->round,
 		.tag = r->round << TAG_ROUND_SHIFT |
-		       (uint64_t)(p - r->phases.phase) << TAG_PHASE_SHIFT |
-		       p->handed,
+		       (uint64_t)(p - r->phases.phase) << TAG_PHASE_SHIFT | p->handed,
 	};
 	struct iovec all = { .iov_base = h + 1, .iov_len = (count - 1) * p->stride + p->payload };
 	union {

@@ -61,7 +61,9 @@ void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation);
 /* The same again, to one rank. */
 void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank);
 
-/* Takes what is waiting on socket @i, at most a few batches: JOIN and LEAVE when XDP takes the rest. */
+/* Takes what is waiting on socket @i, at most a few batches: JOIN and LEAVE when XDP takes the
+ * rest.
+ */
 void thcd_receive(struct thcd *d, int i);
 
 /* One packet of @length bytes; changes it. @ce: its IP header said CE. */
