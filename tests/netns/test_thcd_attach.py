@@ -563,6 +563,25 @@ def case__pins_are_nobody_elses():
             os.rmdir(pins)
 
 
+def case__who_mounts_bpffs_is_told_to_keep_others_out():
+    """Without a mode everybody can write to it."""
+    def alone(*command):
+        return ["unshare", "--mount", "sh", "-c",
+                'while umount /sys/fs/bpf 2>&-; do :; done; exec "$@"', "sh", *command]
+
+    advice = "mount -t bpf -o mode=0700 bpf /sys/fs/bpf"
+    with netns.Topology(1) as net:
+        thcctl = os.path.join(netns.build_dir(), "thcctl")
+        done = subprocess.run(netns.Topology.enter(net.aggregator, alone(
+            thcctl, "--json", "check", "eth0")), capture_output=True, text=True,
+            timeout=wire.PATIENCE)
+        found = {f["subject"]: f["text"] for f in json.loads(done.stdout)["findings"]}
+        assert advice in found["bpffs"], found
+        d = Daemon(net, command=alone("setpriv", "--bounding-set=-sys_admin",
+                                      os.path.join(netns.build_dir(), "thcd")))
+        assert not d.ready and d.status == 1 and advice in d.said, d.said
+
+
 def case__refused_where_every_round_would_time_out():
     with netns.Topology(1) as net:
         for command in ("link add va type veth peer name vb", "addr add 10.78.0.1/24 dev va",

@@ -102,7 +102,8 @@ static void check_bpf(struct findings *f)
 		found(f, THC_FIT_OK, "bpffs", "mounted on %s", THC_BPFFS);
 	else
 		found(f, THC_FIT_NOTE, "bpffs",
-		      "not mounted on %s: thcd mounts it at its start, or mount -t bpf bpf %s",
+		      "not mounted on %s: thcd mounts it at its start, or mount -t bpf -o "
+		      "mode=0700 bpf %s",
 		      THC_BPFFS, THC_BPFFS);
 }
 
