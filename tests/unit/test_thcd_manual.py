@@ -90,6 +90,19 @@ class Manual(unittest.TestCase):
         p.terminate()
         self.assertIn(f"slots use {int(said[1]) * 1000} bytes", p.communicate(timeout=5)[1])
 
+    def test_cookies_of_examples_cannot_be_guessed(self):
+        """They get copied: thcd would warn of none of them."""
+        pages = [*glob.glob(os.path.join(ROOT, "Documentation/man/*.[1-9]")),
+                 os.path.join(ROOT, "Documentation/thcd.conf"), os.path.join(ROOT, "README.md"),
+                 *glob.glob(os.path.join(ROOT, "Documentation/*-guide.md"))]
+        cookies = []
+        for path in pages:
+            with open(path, encoding="utf-8") as f:
+                cookies += re.findall(r'cookie"?\s*[=:]\s*"?(0x[0-9a-f]+|\d+)\b', f.read())
+        self.assertGreaterEqual(len(cookies), 8)
+        for cookie in cookies:
+            self.assertGreaterEqual(int(cookie, 0), 2**32, cookie)
+
     def test_example_configuration(self):
         path = os.path.join(ROOT, "Documentation/thcd.conf")
         with open(path, encoding="ascii") as f:
