@@ -85,7 +85,7 @@ static bool disarm(void)
 enum {
 	REFUSES = 1,	/* some fault makes it fail */
 	SUMS = 2,	/* its socket can be used afterwards */
-	SUMS6 = 4,	/* likewise, over IPv6 */
+	SUMS6 = 4,	/* the socket can be used afterwards, over IPv6 */
 };
 
 /* A call to be made with its n-th allocation failing; returns -errno or more. */

@@ -25,7 +25,7 @@
  * @first: data chunk, the oldest in flight
  * @end: behind the newest in flight
  * @round: of their requests
- * @op: likewise
+ * @op: of their requests
  * @width: of the sum's lanes
  * @ranks: in the job, below 64
  * @joining: it knows only cookie and job, and waits for WELCOME
