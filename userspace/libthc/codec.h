@@ -170,9 +170,12 @@ int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float
 void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 		      const struct thc_blocks *b, float *rotated);
 
+/* In the least chunk, of 64 coordinates: bytes of its floats in front of those of its indices. */
+#define THC_IN_PLACE_MAX	(64 * sizeof(float) - 64 / 2)
+
 /*
  * Rotated blocks -> indices.  In place is allowed where every chunk's indices lie within the
- * chunk's own floats, not more than 224 bytes from their beginning.
+ * chunk's own floats, not more than THC_IN_PLACE_MAX bytes from their beginning.
  *
  * residual->error, if not NULL, receives (x + old error) - (what the indices stand for) for count
  * coordinates; scratch is needed then.

@@ -320,6 +320,7 @@ static struct thc_chunks indices_of(const struct thc_request *r, size_t block)
 {
 	const struct thc_progress *g = r->progress;
 
+	_Static_assert(sizeof(struct thc_hdr) <= THC_IN_PLACE_MAX, "indices follow their header");
 	return (struct thc_chunks){
 		.at = region(r, block * chunks_per_block(r)) + sizeof(struct thc_hdr),
 		.stride = g->region_bytes,
