@@ -305,11 +305,7 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	as many as there have been at a time so far: what they needed is kept for
  *	the next ones. A bucket counts as no less than 512 KiB and three blocks of
  *	floats, so this is never less than 1 MiB or six blocks; slots of the job
- *	beyond 2048 add 88 bytes each. Most of it is regions, 1 to 1.3 x the bucket
- *	in whole blocks; for fp16 and bf16 an eighth of it as floats, if there is
- *	room; one block to compute in; room to receive, over UDP a quarter of the
- *	largest bucket, from 64 KiB to 1 MiB, over AF_THC an eighth, from 64 KiB to
- *	4 MiB; and, over UDP, 88 bytes a slot for what is in flight
+ *	beyond 2048 add 88 bytes each
  * @simd: "none" after a failed thc_client_rejoin()
  * @window: most data chunks in flight. The congestion window, which
  *	thc_client_stats() shows, moves below it
