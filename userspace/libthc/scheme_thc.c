@@ -150,21 +150,21 @@ static void release(struct thc_request *r)
 	r->progress = NULL;
 }
 
-/* --- ranges of blocks ----------------------------------------------------- */
+/* --- slices of blocks ----------------------------------------------------- */
 
 /* The part of the caller's buffer that a slice of blocks covers. */
-struct range {
+struct slice {
 	struct thc_values	values;
 	struct thc_residual_at	residual;
 };
 
-static struct range range_of(const struct thc_request *r, size_t first, size_t blocks)
+static struct slice slice_of(const struct thc_request *r, size_t first, size_t blocks)
 {
 	size_t start = first * block_size(r), end = (first + blocks) * block_size(r);
 
 	if (end > r->count)
 		end = r->count;
-	return (struct range){
+	return (struct slice){
 		.values = {
 			.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
 			.dtype = r->dtype,
@@ -232,10 +232,10 @@ static void measure_slice(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
 	size_t first = g->measured, blocks = slice_from(r, first), bad = 0;
-	struct range range = range_of(r, first, blocks);
+	struct slice slice = slice_of(r, first, blocks);
 
 	g->measured += blocks;
-	if (thc_codec_norms(&r->client->codec, &range.values, g->norms + first, &bad)) {
+	if (thc_codec_norms(&r->client->codec, &slice.values, g->norms + first, &bad)) {
 		r->bad = first * block_size(r) + bad;
 		r->claim_status = THC_CLAIM_NOT_FINITE;
 		g->measured = g->blocks;
@@ -286,7 +286,7 @@ static size_t room_at(const struct thc_request *r, size_t first)
 static bool rotate_slice(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
-	struct range range;
+	struct slice slice;
 	size_t blocks;
 
 	if (g->rotated < g->packed)
@@ -294,8 +294,8 @@ static bool rotate_slice(struct thc_request *r)
 	blocks = room_at(r, g->rotated);
 	if (!blocks)
 		return false;
-	range = range_of(r, g->rotated, blocks);
-	thc_codec_rotate(&r->client->codec, &range.values,
+	slice = slice_of(r, g->rotated, blocks);
+	thc_codec_rotate(&r->client->codec, &slice.values,
 			 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
 			 rotated_at(r, g->rotated));
 	g->rotated += blocks;
@@ -334,13 +334,13 @@ static void compress_block(struct thc_request *r, size_t block)
 	const struct thc_client *c = r->client;
 	const struct thc_chunks packed = indices_of(r, block);
 	const struct thc_blocks b = block_of(r, block);
-	const struct range range = range_of(r, block, 1);
+	const struct slice slice = slice_of(r, block, 1);
 
 	if (block < g->rotated)
 		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, &b, &packed,
-				   &range.residual);
+				   &slice.residual);
 	else
-		thc_codec_compress(&c->codec, &range.values, &b, &packed, &range.residual);
+		thc_codec_compress(&c->codec, &slice.values, &b, &packed, &slice.residual);
 }
 
 static void compress_slice(struct thc_request *r)
@@ -385,10 +385,10 @@ static void put_back(struct thc_request *r, size_t block)
 	size_t chunk = block * chunks_per_block(r);
 	const struct thc_chunks packed = indices_of(r, block);
 	const struct thc_blocks b = block_of(r, block);
-	struct range range = range_of(r, block, 1);
+	struct slice slice = slice_of(r, block, 1);
 
-	if (range.residual.error)
-		thc_codec_putback(&c->codec, &packed, g->lost + chunk, 1, &b, &range.residual);
+	if (slice.residual.error)
+		thc_codec_putback(&c->codec, &packed, g->lost + chunk, 1, &b, &slice.residual);
 }
 
 /* From lanes @stride bytes apart. */
