@@ -472,7 +472,7 @@ def temporary_prefix():
 
 
 def sweep():
-    """Removes what dead runs left: namespaces, thcd's pins and sockets, folders.
+    """Removes what dead runs left: namespaces, thcd's pins and sockets, what is temporary.
 
     Returns the names. What is there belongs to the process whose id it has.
     """
@@ -498,8 +498,12 @@ def sweep():
             gone.append(os.path.join(THCD_SOCKETS, path))
     for path in names(tempfile.gettempdir()):
         if dead(path, r"tmp-\w+"):
-            shutil.rmtree(os.path.join(tempfile.gettempdir(), path))
-            gone.append(os.path.join(tempfile.gettempdir(), path))
+            path = os.path.join(tempfile.gettempdir(), path)
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+            gone.append(path)
     for pid in names(LOCKS):
         _is_dead(pid)
     return gone

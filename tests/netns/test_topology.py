@@ -4,6 +4,7 @@
 limit, its impaired links harm THC packets one by one and nothing else, and
 nothing is left behind.
 """
+import glob
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
@@ -187,7 +189,11 @@ def cleanup__sweeps_after_sigkill_only_dead_runs():
         os.killpg(dead.pid, signal.SIGKILL)
         dead.wait()
         assert left_of(dead.pid)
+        place = os.path.join(tempfile.gettempdir(), f"thc-{dead.pid}-tmp-")
+        with open(f"{place}file", "w", encoding="ascii"):
+            os.mkdir(f"{place}folder")
         netns.sweep()
+        assert not glob.glob(f"{glob.escape(place)}*"), "sweep left a dead run's temporary files"
         assert not left_of(dead.pid), "sweep left a dead run's namespaces"
         assert len(left_of(alive.pid)) == 4, "sweep removed a live run's namespaces"
     finally:
