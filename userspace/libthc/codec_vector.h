@@ -117,48 +117,59 @@ FN void vf_rows(vf *v, unsigned int radix)
 			}
 }
 
-/* Butterflies of @radix rows, @stride floats apart, for VL columns from @i on; then @signs. */
-FN void rows_pass(float *buf, size_t stride, unsigned int radix, const uint64_t *signs, size_t i)
+FN void rows_pass(const float *src, float *dst, size_t stride, unsigned int radix,
+		  const uint64_t *signs, size_t i)
 {
 	vf v[THC_RADIX_MAX];
 	unsigned int k;
 
 #pragma GCC unroll 8
 	for (k = 0; k < radix; k++)
-		v[k] = vf_load(buf + i + k * stride);
+		v[k] = vf_load(src + i + k * stride);
 	vf_rows(v, radix);
 #pragma GCC unroll 8
 	for (k = 0; k < radix; k++) {
 		if (signs)
 			v[k] = vf_sign(v[k], signs, i + k * stride);
-		vf_store(buf + i + k * stride, v[k]);
+		vf_store(dst + i + k * stride, v[k]);
 	}
 }
 
 /* Strides beyond those of the first pass, in steps of one register pass. */
-FN void tile_rows(float *tile, const uint64_t *signs)
+FN void tile_rows(float *tile, const uint64_t *signs, float *dst)
 {
 	size_t i;
 
 #if VL == 16
 	for (i = 0; i < 128; i += VL)
-		rows_pass(tile, 128, 8, signs, i);
+		rows_pass(tile, dst, 128, 8, signs, i);
 #else
 	size_t j;
 
 	for (j = 0; j < THC_TILE; j += 256)
 		for (i = 0; i < 64; i += VL)
-			rows_pass(tile + j, 64, 4, NULL, i);
+			rows_pass(tile + j, tile + j, 64, 4, NULL, i);
 	for (i = 0; i < 256; i += VL)
-		rows_pass(tile, 256, 4, signs, i);
+		rows_pass(tile, dst, 256, 4, signs, i);
 #endif
 }
 
-/* The transform of a tile, with signs before and after it unless they are NULL. Its first pass
- * is over ROWS adjacent vectors: all strides below ROWS * VL.
- */
-FN void transform(const void *x, enum thc_dtype dtype, const float *error, const uint64_t *before,
-		  const uint64_t *after, float *out)
+/* First pass over ROWS adjacent vectors: all strides below ROWS * VL. */
+FN void first_pass(vf *v, float *dst)
+{
+	unsigned int k;
+
+#pragma GCC unroll 8
+	for (k = 0; k < ROWS; k++)
+		v[k] = vf_lanes(v[k]);
+	vf_rows(v, ROWS);
+#pragma GCC unroll 8
+	for (k = 0; k < ROWS; k++)
+		vf_store(dst + k * VL, v[k]);
+}
+
+FN void forward_body(const void *x, enum thc_dtype dtype, const float *error, const uint64_t *signs,
+		     float *out)
 {
 	unsigned int k;
 	size_t i;
@@ -167,32 +178,36 @@ FN void transform(const void *x, enum thc_dtype dtype, const float *error, const
 		vf v[ROWS];
 
 #pragma GCC unroll 8
-		for (k = 0; k < ROWS; k++) {
-			v[k] = vf_source(x, dtype, error, i + k * VL);
-			if (before)
-				v[k] = vf_sign(v[k], before, i + k * VL);
-			v[k] = vf_lanes(v[k]);
-		}
-		vf_rows(v, ROWS);
-#pragma GCC unroll 8
 		for (k = 0; k < ROWS; k++)
-			vf_store(out + i + k * VL, v[k]);
+			v[k] = vf_sign(vf_source(x, dtype, error, i + k * VL), signs, i + k * VL);
+		first_pass(v, out + i);
 	}
-	if (after)
-		tile_rows(out, after);
-	else
-		tile_rows(out, NULL);
+	tile_rows(out, NULL, out);
 }
 
 static void vector_forward(const void *x, enum thc_dtype dtype, const float *error,
 			   const uint64_t *signs, float *out)
 {
-	FOR_EACH_SOURCE(transform, x, dtype, error, signs, NULL, out);
+	FOR_EACH_SOURCE(forward_body, x, dtype, error, signs, out);
 }
 
 static void vector_inverse(const float *src, const uint64_t *signs, float *dst)
 {
-	transform(src, THC_FP32, NULL, NULL, signs, dst);
+	unsigned int k;
+	size_t i;
+
+	for (i = 0; i < THC_TILE; i += ROWS * VL) {
+		vf v[ROWS];
+
+#pragma GCC unroll 8
+		for (k = 0; k < ROWS; k++)
+			v[k] = vf_load(src + i + k * VL);
+		first_pass(v, dst + i);
+	}
+	if (signs)
+		tile_rows(dst, signs, dst);
+	else
+		tile_rows(dst, NULL, dst);
 }
 
 static void vector_high(float *buf, size_t stride, unsigned int radix)
@@ -201,11 +216,11 @@ static void vector_high(float *buf, size_t stride, unsigned int radix)
 
 	for (i = 0; i < stride; i += VL) {
 		if (radix == 8)
-			rows_pass(buf, stride, 8, NULL, i);
+			rows_pass(buf, buf, stride, 8, NULL, i);
 		else if (radix == 4)
-			rows_pass(buf, stride, 4, NULL, i);
+			rows_pass(buf, buf, stride, 4, NULL, i);
 		else
-			rows_pass(buf, stride, 2, NULL, i);
+			rows_pass(buf, buf, stride, 2, NULL, i);
 	}
 }
 
