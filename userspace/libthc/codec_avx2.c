@@ -9,45 +9,66 @@
 
 #include <immintrin.h>
 
-#define VL		8
-#define LANE_NUMBERS	0, 1, 2, 3, 4, 5, 6, 7
+#define VL	8
+#define ROWS	8
 
 typedef __m256 vf;
 typedef __m256i vi;
 
 #define FN	static inline __attribute__((always_inline))
 
-#define vf_load			_mm256_loadu_ps
-#define vf_store		_mm256_storeu_ps
-#define vf_set			_mm256_set1_ps
-#define vf_min			_mm256_min_ps
-#define vf_max			_mm256_max_ps
-#define vf_from_int		_mm256_cvtepi32_ps
-#define vf_from_fp16(p)		_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p)))
-#define vi_from_u8(p)		_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p)))
-#define vi_from_u16(p)		_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p)))
-#define vi_mulhi		_mm256_mulhi_epu16
-#define vi_min			_mm256_min_epu32
-
-FN void vf_to_fp16(uint16_t *to, vf v)
+FN vf vf_load(const float *p)
 {
-	_mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+	return _mm256_loadu_ps(p);
 }
 
-FN void vi_to_u16(uint16_t *to, vi u)
+FN void vf_store(float *p, vf v)
 {
-	u = _mm256_permute4x64_epi64(_mm256_packus_epi32(u, u), 0x08);
-	_mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(u));
+	_mm256_storeu_ps(p, v);
 }
 
-FN vi vi_add_less(vi z, vf a, vf b)
+FN vf vf_add(vf a, vf b)
 {
-	return _mm256_sub_epi32(z, _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ)));
+	return _mm256_add_ps(a, b);
 }
 
-FN vi vi_if_nan(vf v, vi a, vi b)
+FN vf vf_sub(vf a, vf b)
 {
-	return _mm256_blendv_epi8(b, a, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+	return _mm256_sub_ps(a, b);
+}
+
+FN vf vf_mul(vf a, vf b)
+{
+	return _mm256_mul_ps(a, b);
+}
+
+FN vf vf_set(float f)
+{
+	return _mm256_set1_ps(f);
+}
+
+FN vf vf_from_fp16(const uint16_t *p)
+{
+	return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+FN vf vf_from_bf16(const uint16_t *p)
+{
+	vi h = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+
+	return _mm256_castsi256_ps(_mm256_slli_epi32(h, 16));
+}
+
+FN vf vf_from_u8(const uint8_t *p)
+{
+	return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+FN vf vf_from_le16(const uint8_t *p)
+{
+	__m128i y = _mm_loadu_si128((const __m128i *)p);
+
+	return _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(y));
 }
 
 FN vf vf_sign(vf v, const uint64_t *signs, size_t i)
@@ -63,7 +84,7 @@ FN vf vf_sign(vf v, const uint64_t *signs, size_t i)
 /* One stage within a vector: partner + v in lower halves of pairs, partner - v in upper ones. */
 FN vf lane_stage(vf v, vf partner, vf upper)
 {
-	return partner + _mm256_xor_ps(v, upper);
+	return vf_add(partner, _mm256_xor_ps(v, upper));
 }
 
 FN vf vf_lanes(vf v)
@@ -76,11 +97,18 @@ FN vf vf_lanes(vf v)
 			  _mm256_setr_ps(0.0f, 0.0f, 0.0f, 0.0f, -0.0f, -0.0f, -0.0f, -0.0f));
 }
 
-FN __m256 vf_fold(const vf *s)
+FN float vf_sumsq(const vf *s)
 {
-	return ((s[0] + s[2]) + (s[4] + s[6])) + ((s[1] + s[3]) + (s[5] + s[7]));
+	vf lo = vf_add(vf_add(s[0], s[2]), vf_add(s[4], s[6]));
+	vf hi = vf_add(vf_add(s[1], s[3]), vf_add(s[5], s[7]));
+	vf eight = vf_add(lo, hi);
+	__m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+	__m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+
+	return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+/* The quantiser's tables, in registers. */
 struct levels {
 	vf value_lo;
 	vf value_hi;
@@ -100,17 +128,57 @@ FN vf level_value(const struct levels *l, vi z)
 				_mm256_permutevar8x32_ps(l->value_hi, z), upper);
 }
 
-/* One gather fetches level, value and gap; so there is no narrow case. */
-FN vi level_find(const struct thc_quant *q, const struct levels *l, vf a, int narrow, vf *value,
-		 vf *gap)
+/* thc_draw32() of coordinates i..i+7. */
+FN vi draw32(uint64_t key, unsigned int i)
 {
-	vi cell = _mm256_i32gather_epi32((const int *)q->cell, _mm256_cvttps_epi32(a), 4);
-	vi z = _mm256_and_si256(cell, _mm256_set1_epi32(15));
+	const vi step = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+					   _mm256_set1_epi32((int)THC_WEYL32));
+	vi k1 = _mm256_set1_epi32((int)(key >> 32));
+	vi z = _mm256_add_epi32(_mm256_set1_epi32((int)((uint32_t)key + i * THC_WEYL32)), step);
 
-	(void)l;
+	z = _mm256_xor_si256(z, _mm256_srli_epi32(z, 16));
+	z = _mm256_mullo_epi32(z, _mm256_set1_epi32((int)THC_DRAW_MUL0));
+	z = _mm256_xor_si256(_mm256_xor_si256(z, _mm256_srli_epi32(z, 15)), k1);
+	return _mm256_mullo_epi32(z, _mm256_set1_epi32((int)THC_DRAW_MUL1));
+}
+
+FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
+{
+	vi n = _mm256_set1_epi32((int)q->n);
+	/* a product of 16-bit words: the upper ones are zero in both */
+	vi part = _mm256_mulhi_epu16(_mm256_srli_epi32(draw32(q->shift, i), 16), n);
+
+	part = _mm256_add_epi32(part, _mm256_set1_epi32((int)q->rank));
+	part = _mm256_sub_epi32(part, _mm256_andnot_si256(_mm256_cmpgt_epi32(n, part), n));
+	part = _mm256_or_si256(_mm256_slli_epi32(part, THC_CORRELATED_BITS),
+			       _mm256_srli_epi32(u, 32 - THC_CORRELATED_BITS));
+	return vf_mul(vf_add(_mm256_cvtepi32_ps(part), vf_set(0.5f)), vf_set(q->share));
+}
+
+/* One gather fetches level, value and gap; so there is no narrow case. */
+FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
+	       float *residual, int narrow, int correlated)
+{
+	vf a = vf_add(vf_mul(v, vf_set(q->to_grid)), vf_set(q->half)), value, gap, u;
+	vi cell, z, draw = draw32(q->draw, i);
+	vf up;
+
 	(void)narrow;
-	*value = vf_from_int(_mm256_srli_epi32(_mm256_slli_epi32(cell, 16), 20));
-	*gap = vf_from_int(_mm256_srli_epi32(cell, 16)) * THC_DRAW_UNIT;
+	a = _mm256_min_ps(_mm256_max_ps(a, _mm256_setzero_ps()), vf_set(q->top));
+	cell = _mm256_i32gather_epi32((const int *)q->cell, _mm256_cvttps_epi32(a), 4);
+	z = _mm256_and_si256(cell, _mm256_set1_epi32(15));
+	value = _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_slli_epi32(cell, 16), 20));
+	gap = vf_mul(_mm256_cvtepi32_ps(_mm256_srli_epi32(cell, 16)), vf_set(THC_DRAW_UNIT));
+	if (correlated && q->n)
+		u = draw_correlated(q, draw, i);
+	else
+		u = _mm256_cvtepi32_ps(_mm256_srli_epi32(draw, 32 - THC_DRAW_BITS));
+	up = _mm256_cmp_ps(vf_mul(u, gap), vf_sub(a, value), _CMP_LT_OQ);
+	z = _mm256_sub_epi32(z, _mm256_castps_si256(up));
+	if (residual) {
+		value = vf_mul(vf_sub(level_value(l, z), vf_set(q->half)), vf_set(q->from_grid));
+		vf_store(residual, vf_mul(vf_sub(v, value), vf_set(q->unrotate)));
+	}
 	return z;
 }
 
@@ -130,6 +198,27 @@ FN void pack_group(const vi *z, uint8_t *to)
 {
 	_mm_storeu_si128((__m128i *)to, pack_half(z));
 	_mm_storeu_si128((__m128i *)(to + 16), pack_half(z + 4));
+}
+
+FN void to_fp16(vf v, uint16_t *to)
+{
+	/* of a NaN, min and max give the second operand */
+	v = _mm256_max_ps(_mm256_set1_ps(-THC_FP16_MAX), v);
+	v = _mm256_min_ps(_mm256_set1_ps(THC_FP16_MAX), v);
+	_mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+FN void to_bf16(vf v, uint16_t *to)
+{
+	vi nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+	vi u = _mm256_castps_si256(v), high = _mm256_srli_epi32(u, 16);
+	vi odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+
+	u = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+	u = _mm256_blendv_epi8(_mm256_srli_epi32(u, 16),
+			       _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
+	u = _mm256_permute4x64_epi64(_mm256_packus_epi32(u, u), 0x08);
+	_mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(u));
 }
 
 #include "codec_vector.h"

@@ -10,45 +10,66 @@
 
 #include <immintrin.h>
 
-#define VL		16
-#define LANE_NUMBERS	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#define VL	16
+#define ROWS	8
 
 typedef __m512 vf;
 typedef __m512i vi;
 
 #define FN	static inline __attribute__((always_inline))
 
-#define vf_load			_mm512_loadu_ps
-#define vf_store		_mm512_storeu_ps
-#define vf_set			_mm512_set1_ps
-#define vf_min			_mm512_min_ps
-#define vf_max			_mm512_max_ps
-#define vf_from_int		_mm512_cvtepi32_ps
-#define vf_from_fp16(p)		_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(p)))
-#define vi_from_u8(p)		_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(p)))
-#define vi_from_u16(p)		_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p)))
-#define vi_mulhi		_mm512_mulhi_epu16
-#define vi_min			_mm512_min_epu32
-
-FN void vf_to_fp16(uint16_t *to, vf v)
+FN vf vf_load(const float *p)
 {
-	_mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+	return _mm512_loadu_ps(p);
 }
 
-FN void vi_to_u16(uint16_t *to, vi u)
+FN void vf_store(float *p, vf v)
 {
-	_mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(u));
+	_mm512_storeu_ps(p, v);
 }
 
-FN vi vi_add_less(vi z, vf a, vf b)
+FN vf vf_add(vf a, vf b)
 {
-	return _mm512_mask_add_epi32(z, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), z,
-				     _mm512_set1_epi32(1));
+	return _mm512_add_ps(a, b);
 }
 
-FN vi vi_if_nan(vf v, vi a, vi b)
+FN vf vf_sub(vf a, vf b)
 {
-	return _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), b, a);
+	return _mm512_sub_ps(a, b);
+}
+
+FN vf vf_mul(vf a, vf b)
+{
+	return _mm512_mul_ps(a, b);
+}
+
+FN vf vf_set(float f)
+{
+	return _mm512_set1_ps(f);
+}
+
+FN vf vf_from_fp16(const uint16_t *p)
+{
+	return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+FN vf vf_from_bf16(const uint16_t *p)
+{
+	vi h = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+
+	return _mm512_castsi512_ps(_mm512_slli_epi32(h, 16));
+}
+
+FN vf vf_from_u8(const uint8_t *p)
+{
+	return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+FN vf vf_from_le16(const uint8_t *p)
+{
+	__m256i y = _mm256_loadu_si256((const __m256i *)p);
+
+	return _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(y));
 }
 
 FN vf vf_sign(vf v, const uint64_t *signs, size_t i)
@@ -78,13 +99,17 @@ FN vf vf_lanes(vf v)
 	return LANE_STAGE(v, _mm512_shuffle_f32x4(v, v, 0x4e), lane_signs(0xff00));
 }
 
-FN __m256 vf_fold(const vf *s)
+FN float vf_sumsq(const vf *s)
 {
-	vf sum = (s[0] + s[1]) + (s[2] + s[3]);
+	vf sum = _mm512_add_ps(_mm512_add_ps(s[0], s[1]), _mm512_add_ps(s[2], s[3]));
+	__m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm512_extractf32x8_ps(sum, 1));
+	__m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+	__m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
 
-	return _mm512_castps512_ps256(sum) + _mm512_extractf32x8_ps(sum, 1);
+	return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
+/* The quantiser's tables, in registers. */
 struct levels {
 	vi cell_lo;
 	vi cell_hi;
@@ -103,23 +128,61 @@ FN void levels_load(struct levels *l, const struct thc_quant *q)
 	}
 }
 
-FN vf level_value(const struct levels *l, vi z)
+/* thc_draw32() of coordinates i..i+15. */
+FN vi draw32(uint64_t key, unsigned int i)
 {
-	return _mm512_permutexvar_ps(z, l->value);
+	const vi step = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+							     12, 13, 14, 15),
+					   _mm512_set1_epi32((int)THC_WEYL32));
+	vi k1 = _mm512_set1_epi32((int)(key >> 32));
+	vi z = _mm512_add_epi32(_mm512_set1_epi32((int)((uint32_t)key + i * THC_WEYL32)), step);
+
+	z = _mm512_xor_si512(z, _mm512_srli_epi32(z, 16));
+	z = _mm512_mullo_epi32(z, _mm512_set1_epi32((int)THC_DRAW_MUL0));
+	z = _mm512_ternarylogic_epi32(z, _mm512_srli_epi32(z, 15), k1, 0x96);
+	return _mm512_mullo_epi32(z, _mm512_set1_epi32((int)THC_DRAW_MUL1));
 }
 
-FN vi level_find(const struct thc_quant *q, const struct levels *l, vf a, int narrow, vf *value,
-		 vf *gap)
+FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 {
-	vi cell = _mm512_cvttps_epi32(a), z;
+	vi n = _mm512_set1_epi32((int)q->n);
+	/* a product of 16-bit words: the upper ones are zero in both */
+	vi part = _mm512_mulhi_epu16(_mm512_srli_epi32(draw32(q->shift, i), 16), n);
 
+	part = _mm512_add_epi32(part, _mm512_set1_epi32((int)q->rank));
+	part = _mm512_mask_sub_epi32(part, _mm512_cmpge_epi32_mask(part, n), part, n);
+	part = _mm512_or_si512(_mm512_slli_epi32(part, THC_CORRELATED_BITS),
+			       _mm512_srli_epi32(u, 32 - THC_CORRELATED_BITS));
+	return vf_mul(vf_add(_mm512_cvtepi32_ps(part), vf_set(0.5f)), vf_set(q->share));
+}
+
+FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
+	       float *residual, int narrow, int correlated)
+{
+	vf a = vf_add(vf_mul(v, vf_set(q->to_grid)), vf_set(q->half)), value, gap, u;
+	vi cell, z, draw = draw32(q->draw, i);
+	__mmask16 up;
+
+	a = _mm512_min_ps(_mm512_max_ps(a, _mm512_setzero_ps()), vf_set(q->top));
+	cell = _mm512_cvttps_epi32(a);
 	if (narrow)	/* by words; the upper word of each lane is zero and finds level 0 */
 		z = _mm512_permutex2var_epi16(l->cell_lo, cell, l->cell_hi);
 	else
 		z = _mm512_and_si512(_mm512_i32gather_epi32(cell, (const int *)q->cell, 4),
 				     _mm512_set1_epi32(15));
-	*value = level_value(l, z);
-	*gap = _mm512_permutexvar_ps(z, l->gap);
+	value = _mm512_permutexvar_ps(z, l->value);
+	gap = _mm512_permutexvar_ps(z, l->gap);
+	if (correlated && q->n)
+		u = draw_correlated(q, draw, i);
+	else
+		u = _mm512_cvtepi32_ps(_mm512_srli_epi32(draw, 32 - THC_DRAW_BITS));
+	up = _mm512_cmp_ps_mask(vf_mul(u, gap), vf_sub(a, value), _CMP_LT_OQ);
+	z = _mm512_mask_add_epi32(z, up, z, _mm512_set1_epi32(1));
+	if (residual) {
+		value = _mm512_permutexvar_ps(z, l->value);
+		value = vf_mul(vf_sub(value, vf_set(q->half)), vf_set(q->from_grid));
+		vf_store(residual, vf_mul(vf_sub(v, value), vf_set(q->unrotate)));
+	}
 	return z;
 }
 
@@ -134,6 +197,25 @@ FN void pack_group(const vi *z, uint8_t *to)
 		_mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 
 	_mm256_storeu_si256((__m256i *)to, _mm256_permutexvar_epi16(order, bytes));
+}
+
+FN void to_fp16(vf v, uint16_t *to)
+{
+	/* of a NaN, min and max give the second operand */
+	v = _mm512_max_ps(_mm512_set1_ps(-THC_FP16_MAX), v);
+	v = _mm512_min_ps(_mm512_set1_ps(THC_FP16_MAX), v);
+	_mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
+FN void to_bf16(vf v, uint16_t *to)
+{
+	__mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+	vi u = _mm512_castps_si512(v), high = _mm512_srli_epi32(u, 16);
+	vi odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+
+	u = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+	u = _mm512_mask_or_epi32(_mm512_srli_epi32(u, 16), nan, high, _mm512_set1_epi32(0x40));
+	_mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(u));
 }
 
 #include "codec_vector.h"

@@ -5,35 +5,24 @@
  * instructions.
  *
  *	VL			floats a vector, 8 or 16
- *	LANE_NUMBERS		0, 1 and so on, one a lane
+ *	ROWS			vectors that one radix pass keeps in registers, 8
  *	vf, vi			vectors of floats and of 32-bit integers
- *	vf_load, vf_store, vf_set, vf_min, vf_max	of a NaN the second operand
- *	vf_from_int		signed lanes -> floats
- *	vf_from_fp16, vf_to_fp16	VL halves in memory <-> floats
- *	vi_from_u8, vi_from_u16, vi_to_u16	VL numbers in memory <-> lanes
- *	vi_mulhi		upper halves of the products of 16-bit words
- *	vi_min			of unsigned lanes
- *	vi_add_less(z, a, b)	z, and one more where a < b
- *	vi_if_nan(v, a, b)	a where v is NaN, else b
+ *	vf_load, vf_store, vf_add, vf_sub, vf_mul, vf_set
+ *	vf_from_fp16, vf_from_bf16	VL halves in memory -> floats
+ *	vf_from_u8, vf_from_le16	VL lanes in memory -> floats
  *	vf_sign(v, signs, i)	signs of coordinates i..i+VL applied
  *	vf_lanes(v)		butterflies of strides 1..VL/2
- *	vf_fold(s)		s[0..64/VL) partial sums -> eight, in the order of codec_ops.h
- *	struct levels		the quantiser's tables, in registers, from levels_load()
- *	level_find(q, l, a, ...)	the level below grid positions a, its value and its gap
- *	level_value(l, z)	values of levels
+ *	vf_sumsq(s)		s[0..64/VL) partial sums -> their sum, in the order of codec_ops.h
+ *	vi_level(q, v, i, r)	VL level indices for coordinates from i on, in 32-bit lanes; with
+ *				r != NULL the residual too
  *	pack_group(z, to)	THC_GROUP indices -> THC_GROUP / 2 bytes
- *
- * Sums and products are the compiler's own, which -ffp-contract=off keeps apart.
+ *	to_fp16, to_bf16	a vector of floats -> VL halves in memory
  */
 #ifndef LIBTHC_CODEC_VECTOR_H
 #define LIBTHC_CODEC_VECTOR_H
 
-/* Vectors that one radix pass keeps in registers. */
-#define ROWS		8
+#define TILE_VECTORS	(THC_TILE / VL)
 #define GROUP_VECTORS	(THC_GROUP / VL)
-
-/* Unsigned lanes. */
-typedef uint32_t vu __attribute__((vector_size(4 * VL)));
 
 FN vf vf_source(const void *x, enum thc_dtype dtype, const float *error, size_t i)
 {
@@ -44,10 +33,8 @@ FN vf vf_source(const void *x, enum thc_dtype dtype, const float *error, size_t 
 	else if (dtype == THC_FP16)
 		v = vf_from_fp16((const uint16_t *)x + i);
 	else
-		v = (vf)((vu)vi_from_u16((const uint16_t *)x + i) << 16);
-	if (error)
-		v += vf_load(error + i);
-	return v;
+		v = vf_from_bf16((const uint16_t *)x + i);
+	return error ? vf_add(v, vf_load(error + i)) : v;
 }
 
 /*
@@ -73,8 +60,6 @@ FN vf vf_source(const void *x, enum thc_dtype dtype, const float *error, size_t 
 FN void sumsq_body(const void *x, enum thc_dtype dtype, const float *error, float *out)
 {
 	vf sum[THC_SUM_LANES / VL];
-	__m256 eight;
-	__m128 four, two;
 	size_t i;
 	int k;
 
@@ -84,12 +69,9 @@ FN void sumsq_body(const void *x, enum thc_dtype dtype, const float *error, floa
 		for (k = 0; k < THC_SUM_LANES / VL; k++) {
 			vf v = vf_source(x, dtype, error, i + k * VL);
 
-			sum[k] += v * v;
+			sum[k] = vf_add(sum[k], vf_mul(v, v));
 		}
-	eight = vf_fold(sum);
-	four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-	two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-	*out = _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+	*out = vf_sumsq(sum);
 }
 
 static float vector_sumsq(const void *x, enum thc_dtype dtype, const float *error)
@@ -112,8 +94,8 @@ FN void vf_rows(vf *v, unsigned int radix)
 			if (!(i & apart)) {
 				vf a = v[i], b = v[i + apart];
 
-				v[i] = a + b;
-				v[i + apart] = a - b;
+				v[i] = vf_add(a, b);
+				v[i + apart] = vf_sub(a, b);
 			}
 }
 
@@ -232,47 +214,6 @@ static void vector_flip(const float *src, const uint64_t *signs, float *dst)
 		vf_store(dst + i, vf_sign(vf_load(src + i), signs, i));
 }
 
-/* thc_draw32() of coordinates i..i+VL-1. */
-FN vu draw32(uint64_t key, unsigned int i)
-{
-	const vu lane = { LANE_NUMBERS };
-	vu z = lane * THC_WEYL32 + ((uint32_t)key + i * THC_WEYL32);
-
-	z = (z ^ z >> 16) * THC_DRAW_MUL0;
-	return (z ^ z >> 15 ^ (uint32_t)(key >> 32)) * THC_DRAW_MUL1;
-}
-
-FN vf draw_correlated(const struct thc_quant *q, vu draw, unsigned int i)
-{
-	vu n = (vu){ 0 } + q->n;
-	/* a product of 16-bit words: the upper ones are zero in both */
-	vu part = (vu)vi_mulhi((vi)(draw32(q->shift, i) >> 16), (vi)n) + q->rank;
-
-	/* below n the difference wraps around */
-	part = (vu)vi_min((vi)part, (vi)(part - n));
-	part = part << THC_CORRELATED_BITS | draw >> (32 - THC_CORRELATED_BITS);
-	return (vf_from_int((vi)part) + 0.5f) * q->share;
-}
-
-/* VL level indices for coordinates from @i on; with @residual != NULL what they miss, too. */
-FN vi quantise_vector(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
-		      float *residual, int narrow, int correlated)
-{
-	vf a = v * q->to_grid + q->half, value, gap, u;
-	vu draw = draw32(q->draw, i);
-	vi z;
-
-	a = vf_min(vf_max(a, vf_set(0.0f)), vf_set(q->top));
-	u = correlated && q->n ? draw_correlated(q, draw, i) :
-				 vf_from_int((vi)(draw >> (32 - THC_DRAW_BITS)));
-	z = level_find(q, l, a, narrow, &value, &gap);
-	z = vi_add_less(z, u * gap, a - value);
-	if (residual)
-		vf_store(residual,
-			 (v - (level_value(l, z) - q->half) * q->from_grid) * q->unrotate);
-	return z;
-}
-
 /* Coordinates first..first+n of a tile, the first at in, and where their indices go. */
 struct part {
 	const float *in;
@@ -294,8 +235,8 @@ FN void quantise_body(const struct thc_quant *q, const struct levels *l, struct 
 		for (k = 0; k < GROUP_VECTORS; k++) {
 			unsigned int at = done + k * VL;
 
-			z[k] = quantise_vector(q, l, vf_load(p.in + at), p.first + at,
-					       residual ? residual + at : NULL, narrow, correlated);
+			z[k] = vi_level(q, l, vf_load(p.in + at), p.first + at,
+					residual ? residual + at : NULL, narrow, correlated);
 		}
 		pack_group(z, p.packed + done / 2);
 	}
@@ -325,6 +266,7 @@ static void vector_quantise(const struct thc_quant *quant, const float *in, unsi
 FN void dequant_body(const uint8_t *lanes, unsigned int width, size_t n, float centre, float scale,
 		     float *out)
 {
+	vf c = vf_set(centre), s = vf_set(scale);
 	unsigned int k;
 	size_t i;
 
@@ -333,11 +275,11 @@ FN void dequant_body(const uint8_t *lanes, unsigned int width, size_t n, float c
 
 #pragma GCC unroll 8
 		for (k = 0; k < GROUP_VECTORS; k++)
-			v[k] = vf_from_int(width == 8 ? vi_from_u8(lanes + i + k * VL) :
-							vi_from_u16(lanes + 2 * (i + k * VL)));
+			v[k] = width == 8 ? vf_from_u8(lanes + i + k * VL) :
+					    vf_from_le16(lanes + 2 * (i + k * VL));
 #pragma GCC unroll 8
 		for (k = 0; k < GROUP_VECTORS; k++)
-			vf_store(out + i + k * VL, (v[k] - centre) * scale);
+			vf_store(out + i + k * VL, vf_mul(vf_sub(v[k], c), s));
 	}
 }
 
@@ -360,13 +302,6 @@ static void vector_load(enum thc_dtype dtype, float *dst, const void *src, size_
 		dst[i] = thc_load_one(dtype, src, i);
 }
 
-FN vi bf16_of(vf v)
-{
-	vu u = (vu)v, high = u >> 16;
-
-	return vi_if_nan(v, (vi)(high | 0x40), (vi)((u + ((high & 1) + 0x7fff)) >> 16));
-}
-
 static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size_t count)
 {
 	size_t i;
@@ -377,11 +312,9 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 		if (dtype == THC_FP32)
 			vf_store((float *)dst + i, v);
 		else if (dtype == THC_FP16)
-			/* of a NaN, min and max give the second operand */
-			vf_to_fp16((uint16_t *)dst + i,
-				   vf_min(vf_set(THC_FP16_MAX), vf_max(vf_set(-THC_FP16_MAX), v)));
+			to_fp16(v, (uint16_t *)dst + i);
 		else
-			vi_to_u16((uint16_t *)dst + i, bf16_of(v));
+			to_bf16(v, (uint16_t *)dst + i);
 	}
 	for (; i < count; i++)
 		thc_store_one(dtype, dst, i, src[i]);
