@@ -5,7 +5,6 @@ Documentation/figures.json, its chart is drawn from them, the closed form is
 what frames on links take, and ratios of two commits are those of their pairs.
 """
 import os
-import re
 import sys
 import unittest
 
@@ -55,14 +54,6 @@ class Figures(unittest.TestCase):
                 case = run["ranks"], BUCKET, run["rate"]
                 self.assertGreater(run["thc_ms"], .95 * model.thc_ms(*case), run)
                 self.assertGreater(run["gloo_fp32_ms"], .95 * model.ring_ms(*case), run)
-
-
-class Demo(unittest.TestCase):
-    def test_chunks_are_those_of_the_wire(self):
-        counted = re.search(r"^NORMS_PER_PACKET = (\d+)", read(os.path.join(ROOT, "tools/demo.py")),
-                            re.M)[1]
-        header = read(os.path.join(ROOT, "include/uapi/linux/thc.h"))
-        self.assertEqual(re.search(r"^#define THC_NORMS\s+(\d+)", header, re.M)[1], counted)
 
 
 class ClosedForm(unittest.TestCase):
