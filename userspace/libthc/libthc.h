@@ -49,6 +49,17 @@ THC_API const char *thc_version(void);
 /* A sentence about the last error of the calling thread; never NULL. */
 THC_API const char *thc_last_error(void);
 
+/* A job's secret key. */
+#define THC_KEY_BYTES		32
+
+/**
+ * thc_key_read() - a job's secret key out of a file of `thcctl genkey`
+ * @key: the key, of which the caller makes no copy that it does not wipe
+ *
+ * -EINVAL no regular file, or no key in it; or why it cannot be read.
+ */
+THC_API int thc_key_read(const char *path, uint8_t key[THC_KEY_BYTES]);
+
 struct thc_client;
 struct thc_request;
 

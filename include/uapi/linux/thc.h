@@ -37,6 +37,8 @@
 #define THC_RANKS_MAX		64
 /* No rank. */
 #define THC_RANK_NONE		255
+/* A job's secret key. */
+#define THC_KEY_BYTES		32
 /* Bytes of lanes in every answer, and in every ADD, OR and MAX packet. */
 #define THC_LANE_BYTES		1024
 /* Coordinates of a chunk when sums are 8 and 16 bits wide. */
