@@ -1,44 +1,81 @@
 # SPDX-License-Identifier: GPL-2.0
 """Packets of version 2 of the protocol, written from Documentation/protocol-2.md alone: headers,
-payloads, keys and seals, with plain integers and hashlib's BLAKE2s. What is wrong with a packet is
-a Malformed, in a sentence. Nothing else speaks this version yet.
+payloads, keys and seals, with plain integers and hashlib's BLAKE2s. What is wrong with a packet is a Malformed, in a sentence. Not here: sockets,
+timers, and what thcd remembers of a rank. Nothing else speaks this version yet.
 """
 import hashlib
 import struct
+from collections import namedtuple
+from dataclasses import dataclass, field
 
 VERSION = 2
 LUT_ADD, ADD, OR, MAX, WIDEN, CLAIM, CLAIM_HIGH = 1, 2, 3, 4, 5, 6, 7
 JOIN, WELCOME, WAIT, STALE, CLOSE, LEAVE, CHALLENGE = 16, 17, 18, 19, 20, 21, 22
-F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_KNOWN = 1, 2, 4, 8, 16, 32, 128
+F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_NOSUM, F_KNOWN = (1 << i for i in range(8))
 F_DIFFERS = F_CLOSED    # of WAIT
-SEAL_NONE, SEAL_SUM, SEAL_NH, SEAL_NH2, SEAL_RANKS = range(5)
-UP, DOWN, JOINING, WELCOMING, LOST, ID = (
-    b"thc2 up", b"thc2 down", b"thc2 join", b"thc2 welcome", b"thc2 lost", b"thc2 id")
-NO_SALT = bytes(16)
-KEY_BYTES = 1048
-RANKS_MAX = 64
-CLAIM_LANES = 8
+ANSWER_FLAGS = F_ANSWER | F_REPEAT | F_CE | F_CLOSED
+BARE_FLAGS = {WAIT: F_CE | F_DIFFERS | F_LEFT, STALE: F_EPOCH | F_KNOWN}
+# of a generation: its name is the op of its answer
+KIND = {LUT_ADD: ADD, ADD: ADD, WIDEN: ADD, OR: OR, MAX: MAX, CLAIM: CLAIM, CLAIM_HIGH: CLAIM_HIGH}
 
-_HEADER = struct.Struct(">BBBBIQHHIIIHHIQ")
-_FIELDS = ("version", "op", "width", "flags", "key_id", "tag", "job", "rank", "epoch", "round",
-           "chunk", "slot", "count", "generation", "bitmap")
-_JOIN = struct.Struct(">16s16sIIHB21s")
-_JOIN_FIELDS = ("nonce", "challenge", "join_flags", "offers", "workers", "version_max", "reserved")
-_FIXED = struct.Struct(">16sQQIIIHHHHHBBBBBBHH")
-_FIXED_FIELDS = ("nonce", "joined", "seed", "deadline_ms", "features", "constants", "ranks",
-                 "quorum", "data_slots", "control_slots", "welcome_flags", "refusal", "reply",
-                 "part", "parts", "version_max", "reserved", "shard", "shards")
-_RECORD = struct.Struct(">BBH")
-_PLACE = struct.Struct(">BBH16s")
+SEAL_NONE, SEAL_SUM, SEAL_NH, SEAL_NH2, SEAL_RANKS = range(5)
+KEYLESS = (SEAL_NONE, SEAL_SUM)
+UP, DOWN, DIGEST, JOINING, WELCOMING, LOST, SEED, ID = (
+    b"thc2 up", b"thc2 down", b"thc2 digest", b"thc2 join", b"thc2 welcome", b"thc2 lost",
+    b"thc2 seed", b"thc2 id")
+KEY_BYTES = {UP: 1048, DOWN: 1048, DIGEST: 1048, JOINING: 16, WELCOMING: 16, LOST: 16, SEED: 8,
+             ID: 4}
+CONTROL_LABEL = {JOIN: JOINING, LEAVE: JOINING, CHALLENGE: WELCOMING, WELCOME: WELCOMING,
+                 STALE: LOST}
+NO_SALT = bytes(16)
+
+RANKS_MAX = 64
+WORKERS_MAX = 32767
+NOBODY = 65535
+LANE_BYTES = 1024
+NEUTRAL_BYTES = 16
+CLAIM_LANES = 8
+CLAIM_WORKERS = 32      # of one packet
+CLAIMS_MAX = 64         # workers of a job that agrees by CLAIM
+EPOCHS_AHEAD = 1 << 16
+
+CORRELATED, NEUTRAL, PAIRS, QUORUM_AT_ONCE = 1, 2, 4, 16
+HEARD, NODE = 1, 2
+READY, REFUSED, ONE_PORT, NOGSO = 1, 2, 4, 32
+REFUSAL_MAX = 7
+MULTICAST, FANOUT = 1, 2
+PARTS_MAX, SHARDS_MAX, WELCOME_BYTES_MAX = 16, 64, 1024
 RECORD_SEAL, RECORD_GROUP, RECORD_ROW, RECORD_SHARDS, RECORD_SCHEME, RECORD_NODE = range(1, 7)
-REFUSE_IF_UNKNOWN = 1
+KNOW, CONSTANT = 1, 2
+RECORD_FLAGS = {RECORD_SEAL: KNOW, RECORD_GROUP: KNOW, RECORD_ROW: KNOW | CONSTANT,
+                RECORD_SHARDS: KNOW, RECORD_SCHEME: KNOW | CONSTANT, RECORD_NODE: KNOW}
+
+HEADER = struct.Struct(">BBBBIQHHIIIHHIQ")
+HEADER_FIELDS = ("version", "op", "width", "flags", "key_id", "tag", "job", "rank", "epoch",
+                 "round", "chunk", "slot", "count", "generation", "bitmap")
+JOIN_BODY = struct.Struct(">16s16sIIHBBH18s")
+JOIN_FIELDS = ("nonce", "challenge", "join_flags", "offers", "workers", "version_max", "reserved",
+               "restarted", "reserved2")
+FIXED = struct.Struct(">16sQQIIIHHHHHBBBBBBHH")
+FIXED_FIELDS = ("nonce", "joined", "seed", "deadline_ms", "features", "constants", "ranks",
+                "quorum", "data_slots", "control_slots", "welcome_flags", "refusal", "reply",
+                "part", "parts", "version_max", "reserved", "shard", "shards")
+PART_AT = 56
+OF_REFUSED = ("nonce", "welcome_flags", "refusal", "parts", "version_max")
+_RECORD = struct.Struct(">BBH")
+_SEAL = struct.Struct(">B3s16s")
+_PLACE = struct.Struct(">BBH16s")
+_ROW = struct.Struct(">BBHd")
+_SHARDS = struct.Struct(">HH")
+_SCHEME = struct.Struct(">BBBBHHIII")
+_NODE = struct.Struct(">HHHBBHHI16s")
 
 _MOD = 1 << 64
 _WEYL = 0x9E3779B97F4A7C15
 
 
 class Malformed(Exception):
-    """Why a packet is none of version 2."""
+    """Why a packet is none of version 2, or none of its job."""
 
 
 def require(condition, sentence):
@@ -46,25 +83,20 @@ def require(condition, sentence):
         raise Malformed(sentence)
 
 
+# --- hashes -------------------------------------------------------------------
+
 def mix(z):
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % _MOD
     z = (z ^ z >> 27) * 0x94D049BB133111EB % _MOD
     return z ^ z >> 31
 
 
-# --- keys and seals -----------------------------------------------------------
-
-def derive(secret, label, job, salt, size):
-    """The first @size bytes that come from @secret, K, for that purpose."""
-    out = b""
-    for i in range((size + 31) // 32):
-        out += hashlib.blake2s(label.ljust(16, b"\0") + struct.pack(">HHI", job, 0, i) + salt,
-                               key=secret).digest()
-    return out[:size]
-
-
-def key_id(secret, job, salt):
-    return int.from_bytes(derive(secret, ID, job, salt, 4), "big")
+def fnv1a(data):
+    """FNV-1a of 32 bits."""
+    h = 0x811C9DC5
+    for byte in data:
+        h = (h ^ byte) * 0x01000193 % 2**32
+    return h
 
 
 def siphash(key, data):
@@ -119,50 +151,133 @@ def _fletcher(data):
     return a, b
 
 
-def _packet_sum(packet):
+def packet_sum(packet):
+    """That of version 1, of a packet whose tag counts as 0."""
     a, b = _fletcher(packet[:8] + bytes(8) + packet[16:])
     x = a * _WEYL % _MOD
     x = ((x ^ x >> 32) * 0xD6E8FEB86659FD93 + b) % _MOD
     return (x ^ x >> 32) * 0xD6E8FEB86659FD93 % _MOD >> 32
 
 
-def tag_of(packet, seal, key=None, instead=None):
-    """The tag that belongs into @packet. @key: of KEY_BYTES, for the seals that have one.
-    @instead: the tag of the request, where that stands for the payload's NH (`thc2 lost`)."""
+# --- keys and seals -----------------------------------------------------------
+
+def derive(secret, label, job, salt=NO_SALT, node=0):
+    """What comes from @secret, K, for the purpose that @label names."""
+    size, out = KEY_BYTES[label], b""
+    for i in range((size + 31) // 32):
+        out += hashlib.blake2s(label.ljust(16, b"\0") + struct.pack(">HHI", job, node, i) + salt,
+                               key=secret).digest()
+    return out[:size]
+
+
+def key_id(secret, job, salt):
+    """@secret: None in a job with the seals none and sum; @salt: NO_SALT for control packets."""
+    return int.from_bytes(derive(secret, ID, job, salt) if secret else salt[:4], "big")
+
+
+def is_salt(secret, job, salt, before=None):
+    """May an epoch have @salt? @before: that of the epoch before."""
+    others = {key_id(secret, job, NO_SALT)} | ({key_id(secret, job, before)} if before else set())
+    return key_id(secret, job, salt) not in {0} | others
+
+
+def address_bytes(address):
+    """16 bytes of an address of 4 or 16: IPv4 as ::ffff:a.b.c.d."""
+    return bytes(10) + b"\xff\xff" + address if len(address) == 4 else address
+
+
+def worker_end(address, port, shard=0):
+    """The 24 bytes that a control packet's tag is of: a worker's end, or the group."""
+    return address_bytes(address) + struct.pack(">HHI", port, shard, 0)
+
+
+def data_tag(packet, seal, key=None):
+    """The tag of a request, an answer, WAIT, or STALE without EPOCH."""
+    require(seal != SEAL_RANKS, "the seal ranks is a number only")
     if seal == SEAL_NONE:
         return 0
     if seal == SEAL_SUM:
-        return _packet_sum(packet)
-    payload = packet[_HEADER.size:]
-    digests = [instead] if instead is not None else [nh(key[16:], payload)]
+        return packet_sum(packet)
+    payload = packet[HEADER.size:]
+    digests = [nh(key[16:], payload)]
     if seal == SEAL_NH2:
         digests.append(nh(key[16:], payload, 2))
-    return siphash(key[:16], packet[:8] + packet[16:_HEADER.size] +
+    return siphash(key[:16], packet[:8] + packet[16:HEADER.size] +
                    struct.pack(f"<{len(digests)}Q", *digests))
 
 
-def build(seal=SEAL_NONE, key=None, payload=b"", instead=None, **fields):
-    """A sealed packet; fields that are not named are zero, the version is ours."""
+def control_tag(packet, key, end, request_tag=None):
+    """The tag of a control packet under a key of 16 bytes; @request_tag: of what STALE answers."""
+    rest = packet[HEADER.size:] if request_tag is None else struct.pack(">Q", request_tag)
+    return siphash(key, packet[:8] + packet[16:HEADER.size] + end + rest)
+
+
+def is_control(packet):
+    """Is the packet sealed by a control key, if its job has keys?"""
+    op, flags = packet[1], packet[3]
+    return op in (JOIN, LEAVE, CHALLENGE, WELCOME) or (op == STALE and bool(flags & F_EPOCH))
+
+
+class Keys:
+    """What seals the packets of a job at one aggregator, in one epoch. @node, @digest_salt: the
+    record NODE's.
+    """
+
+    def __init__(self, job, seal, salt, secret=None, node=0, digest_salt=NO_SALT):
+        require((secret is None) == (seal in KEYLESS), "jobs without a key have none and sum")
+        self.job, self.seal, self.salt, self.secret = job, seal, salt, secret
+        self._of = {UP: (salt, node), DOWN: (salt, node), DIGEST: (digest_salt,)}
+        self._derived = {}
+
+    def key(self, label):
+        """None in a job without a key."""
+        if label not in self._derived and self.secret:
+            of = self._of.get(label, ())
+            self._derived[label] = derive(self.secret, label, self.job, *of)
+        return self._derived.get(label)
+
+    def key_id(self, packet):
+        return key_id(self.secret, self.job, NO_SALT if is_control(packet) else self.salt)
+
+    def tag(self, packet, end=None, request_tag=None):
+        op, flags = packet[1], packet[3]
+        if not is_control(packet):
+            down = flags & F_ANSWER or op in (WAIT, STALE)
+            return data_tag(packet, self.seal, self.key(DOWN if down else UP))
+        if not self.secret:
+            return packet_sum(packet)
+        return control_tag(packet, self.key(CONTROL_LABEL[op]), end, request_tag)
+
+    def sealed(self, packet, end=None, request_tag=None):
+        """@packet with its key_id and tag."""
+        packet = packet[:4] + struct.pack(">I", self.key_id(packet)) + packet[8:]
+        return packet[:8] + struct.pack(">Q", self.tag(packet, end, request_tag)) + packet[16:]
+
+    def is_genuine(self, packet, end=None, request_tag=None):
+        return packet == self.sealed(packet, end, request_tag)
+
+    def is_last_resort(self, packet):
+        """Is it a refusal that a worker with a key believes if nothing under its key comes?"""
+        refused = packet[1] == WELCOME and Packet(packet).welcome_flags & REFUSED
+        return bool(self.secret and refused and packet[4:8] == bytes(4) and
+                    struct.unpack_from(">Q", packet, 8)[0] == packet_sum(packet))
+
+
+def build(payload=b"", **fields):
+    """A packet without a seal; fields that are not named are zero, the version is ours."""
     fields = {"version": VERSION, **fields}
-    packet = _HEADER.pack(*(fields.get(name, 0) for name in _FIELDS)) + payload
-    return packet[:8] + struct.pack(">Q", tag_of(packet, seal, key, instead)) + packet[16:]
+    return HEADER.pack(*(fields.get(name, 0) for name in HEADER_FIELDS)) + payload
 
 
-def is_genuine(packet, seal, key=None, instead=None):
-    return struct.unpack_from(">Q", packet, 8)[0] == tag_of(packet, seal, key, instead)
+def ends_epoch(stale, request, keys, end):
+    """Does STALE with EPOCH count for a worker with @request in flight?"""
+    s, r = (dict(zip(HEADER_FIELDS, HEADER.unpack_from(packet))) for packet in (stale, request))
+    return (s["op"] == STALE and bool(s["flags"] & F_EPOCH) and
+            all(s[name] == r[name] for name in ("job", "slot", "generation", "chunk")) and
+            s["epoch"] != r["epoch"] and keys.is_genuine(stale, end, r["tag"]))
 
 
-def chunk_digest(chunk, bitmap, lanes, seal, key=None):
-    """What an answer adds to its round's digest; @key: `thc2 down` of the epoch."""
-    if seal in (SEAL_NONE, SEAL_SUM):
-        a, b = _fletcher(lanes)
-        h = (mix(a) + b) % _MOD
-    else:
-        h = nh(key[16:], lanes)
-    return mix((mix(h ^ bitmap) + chunk * _WEYL) % _MOD) >> 32
-
-
-# --- payloads -------------------------------------------------------------------
+# --- lanes and chunks ---------------------------------------------------------
 
 def pack_indices(indices, bits):
     """A stream of bits: coordinate 0 in the most significant bits of byte 0."""
@@ -177,191 +292,446 @@ def unpack_indices(payload, bits):
     return [stream >> (count - 1 - i) * bits & (1 << bits) - 1 for i in range(count)]
 
 
-def masked_claim(payload, rank):
-    """What an aggregator takes of a worker's CLAIM (rank below 32) or CLAIM_HIGH."""
-    first = 4 * CLAIM_LANES * (rank % 32)
-    last = first + 4 * CLAIM_LANES
-    return bytes(first) + payload[first:last] + bytes(len(payload) - last)
+def unpack_lanes(payload, bits):
+    """Lanes of @bits, 4 to 32: those of a little-endian word from its lowest bits up."""
+    words = struct.unpack(f"<{len(payload) // 8}Q", payload)
+    return [word >> at & (1 << bits) - 1 for word in words for at in range(0, 64, bits)]
 
 
-def _data_bytes(p, rows):
-    """Lengths that the payload of a request may have."""
-    if p.op == LUT_ADD:
-        require(p.width in rows, f"no row for indices of {p.width} bits")
-        return {1024 * p.width // rows[p.width]}
-    if p.op == WIDEN:
-        require(p.width in (8, 16, 32), f"sums of {p.width} bits")
-        return {512}
-    wide = {ADD: (4, 8, 16, 32) if p.count else (8, 16, 32)}.get(p.op, (32,))
-    require(p.width in wide, f"lanes of {p.width} bits with op {p.op}")
-    return {1024} if p.op in (CLAIM, CLAIM_HIGH) else {0, 1024}
+def pack_lanes(lanes, bits):
+    words = [0] * (len(lanes) * bits // 64)
+    for i, lane in enumerate(lanes):
+        words[i * bits // 64] |= lane << i * bits % 64
+    return struct.pack(f"<{len(words)}Q", *words)
 
 
-def _records(data):
-    """[(type, flags, data)] of the records behind WELCOME's fixed part."""
+def is_data(op):
+    """Does a request with @op belong to the data stream?"""
+    return KIND[op] == ADD
+
+
+def bits_of(width):
+    """b of a LUT_ADD request's or a row's width, which is b + 16 t."""
+    return width % 16
+
+
+Row = namedtuple("Row", "width sum_width granularity clamp levels")
+
+
+@dataclass
+class Job:
+    """What an aggregator, or a worker, knows of the job when it looks at a packet."""
+    n: int
+    rows: dict = field(default_factory=dict)        # width of LUT_ADD: Row
+    features: int = 0
+    data_slots: int = 8
+    control_slots: int = 2
+    ranks: int = 0                                  # children of the aggregator; 0: n
+    nodes: dict = field(default_factory=dict)       # rank: workers of its JOIN
+    numbers: dict = field(default_factory=dict)     # rank: worker, where they are not equal
+    tree: bool = False                              # the job has nodes
+
+    def __post_init__(self):
+        self.ranks = self.ranks or self.n
+        self.tree = self.tree or bool(self.nodes)
+
+
+# --- packets ------------------------------------------------------------------
+
+class Packet:
+    """A packet taken apart: fields of its header, and of JOIN, CHALLENGE, LEAVE, WAIT or WELCOME,
+    as attributes. @job: a Job, which requests, answers, WAIT and STALE need. The tag is that of
+    Keys.is_genuine().
+    """
+
+    def __init__(self, data, job=None):
+        require(len(data) >= HEADER.size, f"{len(data)} bytes are no header")
+        require(len(data) % 8 == 0, "the payload is no number of words")
+        self.__dict__.update(zip(HEADER_FIELDS, HEADER.unpack_from(data)))
+        self.payload = data[HEADER.size:]
+        require(self.version == VERSION, f"version {self.version}")
+        require(not self.flags & F_NOSUM, "the flag of version 1's NOSUM")
+        if LUT_ADD <= self.op <= CLAIM_HIGH:
+            self._lanes(job)
+            return
+        take = {JOIN: self._join, LEAVE: self._leave, CHALLENGE: self._challenge,
+                WELCOME: self._welcome, WAIT: self._wait, STALE: self._stale}.get(self.op)
+        require(take, f"op {self.op}")
+        require(not self.width, f"width {self.width} without lanes")
+        unknown = self.flags & ~BARE_FLAGS.get(self.op, 0)
+        require(not unknown, f"flags {unknown:#x} with op {self.op}")
+        if self.op in BARE_FLAGS:
+            take(job)
+            return
+        for name in ("round", "chunk", "slot", "count", "generation", "bitmap"):
+            require(not getattr(self, name), f"{name} of a packet about no chunk")
+        take()
+
+    def _is(self, size):
+        require(len(self.payload) == size, f"op {self.op} with {len(self.payload)} bytes")
+
+    # requests, answers
+
+    def _lanes(self, job):
+        require(self.op != CLAIM_HIGH or job.n > CLAIM_WORKERS, f"CLAIM_HIGH of {job.n} workers")
+        require(self.op not in (CLAIM, CLAIM_HIGH) or job.n <= CLAIMS_MAX,
+                f"claims of {job.n} workers")
+        if self.flags & F_ANSWER:
+            self._answer(job)
+        else:
+            self._request(job)
+        self._at(job)
+
+    def _at(self, job):
+        """The chunk is that which lives in the packet's slot and generation."""
+        slots, first = job.data_slots, 0
+        if not is_data(self.op):
+            slots, first = job.control_slots, slots
+        require(first <= self.slot < first + slots, f"op {self.op} in slot {self.slot}")
+        chunk = (self.slot - first + self.generation * slots) % 2**32
+        require(self.chunk == chunk, f"chunk {self.chunk} in the place of {chunk}")
+
+    def _request(self, job):
+        require(not self.flags, "a request with flags")
+        require(not self.bitmap, "a request with a bitmap")
+        require(self.rank < job.ranks, f"rank {self.rank} of {job.ranks}")
+        below = job.nodes.get(self.rank, 0)
+        require(bool(self.count) == bool(below), f"count {self.count} of rank {self.rank}")
+        require(self.count <= below, f"{self.count} workers of a node that has {below}")
+        require(self.op != LUT_ADD or not below, "LUT_ADD of a node")
+        require(self.op != WIDEN or below, "WIDEN of a worker")
+        self._length(job, below)
+
+    def _length(self, job, below):
+        if self.op == LUT_ADD:
+            require(self.width in job.rows, f"no row for width {self.width}")
+            row = job.rows[self.width]
+            self._is(LANE_BYTES * bits_of(row.width) // row.sum_width)
+        elif self.op == WIDEN:
+            require(self.width in (8, 16, 32), f"sums of {self.width} bits")
+            self._is(LANE_BYTES // 2)
+        else:
+            allowed = (32,) if self.op != ADD else (4, 8, 16, 32) if below else (8, 16, 32)
+            require(self.width in allowed, f"lanes of {self.width} bits with op {self.op}")
+            if len(self.payload) != NEUTRAL_BYTES:
+                self._is(LANE_BYTES)
+                return
+            require(job.features & NEUTRAL, "16 bytes in a job without NEUTRAL")
+            require(not any(self.payload), "16 bytes that are not zero")
+
+    def _answer(self, job):
+        unknown = self.flags & ~ANSWER_FLAGS
+        require(not unknown, f"flags {unknown:#x} of an answer")
+        require(KIND[self.op] == self.op, f"an answer with op {self.op}")
+        allowed = (4, 8, 16, 32) if self.op == ADD else (32,)
+        require(self.width in allowed, f"an answer's lanes of {self.width} bits")
+        self._is(LANE_BYTES)
+        require(self.flags & F_REPEAT or not self.rank, "an answer for all has rank 0")
+        require(self.rank < job.ranks, f"rank {self.rank} of {job.ranks}")
+        require(self.count, "an answer of nobody")
+        self._contributors(job)
+
+    def _contributors(self, job):
+        bits = bin(self.bitmap).count("1")
+        require(self.bitmap < 1 << job.ranks, f"bitmap of {job.ranks} children")
+        require(self.count <= job.n, f"{self.count} of {job.n} workers")
+        require(bits <= self.count, f"{bits} children of {self.count} workers")
+        require(job.tree or bits == self.count, f"{bits} bits, count {self.count}")
+
+    def _wait(self, job):
+        self._is(16)
+        self.missing, self.how_many, self.depth = struct.unpack_from(">HHH", self.payload)
+        require(not any(self.payload[6:]), "reserved bytes of WAIT")
+        require(self.rank < job.ranks, f"rank {self.rank} of {job.ranks}")
+        self._contributors(job)
+        if self.missing == NOBODY:
+            require(not self.how_many and not self.depth, "nobody is missing, and somebody is")
+            return
+        require(not self.flags & F_DIFFERS, "DIFFERS names nobody")
+        require(self.missing < job.n, f"worker {self.missing} of {job.n} is missing")
+        require(1 <= self.how_many <= job.n, f"{self.how_many} workers of {job.n} are missing")
+        require(job.tree or not self.depth, "depth in a job without nodes")
+
+    def _stale(self, job):
+        self._is(0)
+        if self.flags & F_EPOCH:
+            require(not self.flags & F_KNOWN, "EPOCH and KNOWN")
+            require(not self.count, "count of STALE with EPOCH")
+            require(self.bitmap < 1 << job.ranks, f"bitmap of {job.ranks} children")
+            require(self.rank == NOBODY or self.rank < job.n, f"worker {self.rank} of {job.n}")
+            return
+        require(self.rank < job.ranks, f"rank {self.rank} of {job.ranks}")
+        require(self.flags & F_KNOWN or not (self.count or self.bitmap), "not KNOWN, and known")
+        self._contributors(job)
+
+    # control
+
+    def _join(self):
+        self._is(JOIN_BODY.size)
+        self.__dict__.update(zip(JOIN_FIELDS, JOIN_BODY.unpack(self.payload)))
+        require(any(self.nonce), "JOIN without a nonce")
+        require(not self.join_flags & ~(HEARD | NODE), "unknown flags of JOIN")
+        require(not self.join_flags & HEARD or any(self.challenge), "HEARD without a salt")
+        require(not self.reserved, "reserved byte of JOIN")
+        require(not any(self.reserved2), "reserved bytes of JOIN")
+        is_node = bool(self.join_flags & NODE)
+        require(bool(self.workers) == is_node, "workers are a node's")
+        require(self.workers <= WORKERS_MAX, f"{self.workers} workers below a node")
+        require(self.restarted == NOBODY or is_node, "who restarted is a node's to say")
+        require(self.restarted in range(WORKERS_MAX) or self.restarted == NOBODY,
+                f"worker {self.restarted} has restarted")
+
+    def _leave(self):
+        self._is(16)
+        require(self.rank < RANKS_MAX, f"rank {self.rank} leaves")
+        self.nonce = self.payload
+        require(any(self.nonce), "LEAVE without a nonce")
+
+    def _challenge(self):
+        self._is(32)
+        self.nonce, self.challenge = self.payload[:16], self.payload[16:]
+        require(any(self.nonce), "CHALLENGE without a nonce")
+        require(not self.epoch, "CHALLENGE with an epoch")
+
+    def _welcome(self):
+        size = len(self.payload)
+        require(FIXED.size <= size <= WELCOME_BYTES_MAX, f"WELCOME of {size} bytes")
+        self.__dict__.update(zip(FIXED_FIELDS, FIXED.unpack_from(self.payload)))
+        require(not self.welcome_flags & ~(READY | REFUSED | ONE_PORT | NOGSO),
+                "unknown flags of WELCOME")
+        require(not self.reserved, "reserved byte of WELCOME")
+        require(1 <= self.parts <= PARTS_MAX and self.part < self.parts,
+                f"part {self.part} of {self.parts}")
+        self.records = records(self.payload[FIXED.size:])
+        if self.welcome_flags & REFUSED:
+            self._refused()
+            return
+        require(not self.refusal, "a refusal without REFUSED")
+        require(self.reply in (MULTICAST, FANOUT), f"reply {self.reply}")
+        require(1 <= self.shards <= SHARDS_MAX and self.shard < self.shards,
+                f"shard {self.shard} of {self.shards}")
+        require(1 <= self.ranks <= RANKS_MAX, f"{self.ranks} ranks")
+        require(self.rank < self.ranks, f"WELCOME of rank {self.rank}")
+        require(self.joined < 1 << self.ranks, f"joined by more than {self.ranks}")
+        require(1 <= self.quorum <= self.ranks, f"quorum {self.quorum} of {self.ranks}")
+        known = CORRELATED | NEUTRAL | QUORUM_AT_ONCE
+        require(not self.features & ~known, f"features {self.features & ~known:#x}")
+        seals = [r.data for r in self.records if r.kind == RECORD_SEAL]
+        require(len(seals) == 1, f"{len(seals)} records SEAL in a part")
+        self.seal, zero, self.salt = _unpack(_SEAL, seals[0], RECORD_SEAL)
+        require(not any(zero), "reserved bytes of SEAL")
+        require(self.seal in (SEAL_NONE, SEAL_SUM, SEAL_NH), f"seal {self.seal}")
+        if not any(self.nonce):
+            self._to_the_group()
+
+    def _refused(self):
+        require(1 <= self.refusal <= REFUSAL_MAX, f"refusal {self.refusal}")
+        require(self.welcome_flags == REFUSED, "REFUSED and other flags")
+        require(any(self.nonce), "REFUSED without a nonce")
+        require(self.parts == 1, f"REFUSED in {self.parts} parts")
+        require(not self.records, "REFUSED with records")
+        for name in FIXED_FIELDS:
+            require(name in OF_REFUSED or not getattr(self, name), f"{name} of REFUSED")
+
+    def _to_the_group(self):
+        require(self.parts == 1 and len(self.records) == 1, "to the group goes SEAL alone")
+        require(not self.welcome_flags & READY, "READY to the group")
+        require(not self.rank, "WELCOME to the group has rank 0")
+
+
+def offers(seals, features=0):
+    """JOIN's field: what a worker can do."""
+    return sum(1 << seal for seal in seals) | features << 16
+
+
+def build_join(keys, rank, end, nonce, **more):
+    """A JOIN of a worker; @more: other fields of its payload, and the epoch."""
+    fields = {"nonce": nonce, "challenge": bytes(16), "offers": offers([keys.seal]),
+              "version_max": VERSION, "restarted": NOBODY, "reserved2": bytes(18), **more}
+    payload = JOIN_BODY.pack(*(fields.get(name, 0) for name in JOIN_FIELDS))
+    return keys.sealed(build(payload, op=JOIN, job=keys.job, rank=rank,
+                             epoch=more.get("epoch", 0)), end)
+
+
+def believed_epoch(own, said):
+    """thcd's epoch, or that of a JOIN with a right challenge, where it is believed."""
+    return said if own < said < own + EPOCHS_AHEAD else own
+
+
+# --- WELCOME ------------------------------------------------------------------
+
+Record = namedtuple("Record", "kind flags data raw")
+
+
+def record(kind, data, flags=None):
+    """A record as sent; @flags: None: those that its type has."""
+    flags = RECORD_FLAGS.get(kind, 0) if flags is None else flags
+    raw = _RECORD.pack(kind, flags, len(data)) + data
+    return raw + bytes(-len(raw) % 8)
+
+
+def records(data):
+    """The records behind WELCOME's fixed part."""
     out, at = [], 0
     while at < len(data):
-        require(len(data) - at >= _RECORD.size, "half a record's head")
         kind, flags, size = _RECORD.unpack_from(data, at)
         end = at + _RECORD.size + size
         padded = at + (_RECORD.size + size + 7) // 8 * 8
         require(padded <= len(data), f"record {kind} is cut")
         require(not any(data[end:padded]), f"record {kind} is not padded with zeros")
-        require(not flags & ~REFUSE_IF_UNKNOWN, f"record {kind} has unknown flags")
-        out.append((kind, flags, data[at + _RECORD.size:end]))
+        require(not flags & ~(KNOW | CONSTANT), f"record {kind} has unknown flags")
+        require(flags == RECORD_FLAGS.get(kind, flags), f"record {kind} with flags {flags}")
+        out.append(Record(kind, flags, data[at + _RECORD.size:end], data[at:padded]))
         at = padded
     return out
 
 
-def _place(data, at=0):
-    family, zero, port, address = _PLACE.unpack_from(data, at)
-    require(family in (4, 6) and not zero, "an address is of family 4 or 6")
+def constants_of(all_records, seed, features):
+    """WELCOME's `constants`, of records in the order of parts."""
+    hashed = b"".join(r.raw for r in all_records if r.flags & CONSTANT)
+    return fnv1a(hashed + struct.pack(">QI", seed, features))
+
+
+def welcome_payload(some_records=(), **fields):
+    """The payload of one part."""
+    return FIXED.pack(*(fields.get(name, 0) for name in FIXED_FIELDS)) + b"".join(some_records)
+
+
+def _unpack(layout, data, kind, at=0):
+    require(len(data) >= at + layout.size, f"record {kind} of {len(data)} bytes")
+    return layout.unpack_from(data, at)
+
+
+def _place_of(data, kind, at=0):
+    family, zero, port, address = _unpack(_PLACE, data, kind, at)
+    require(family in (4, 6), f"an address of family {family}")
+    require(not zero, "a reserved byte of an address")
     require(family == 6 or not any(address[4:]), "bytes behind an IPv4 address")
     return address[:4] if family == 4 else address, port
 
 
-def _row(data):
-    require(len(data) >= 12, "half a row")
-    bits, wide, granularity, clamp = struct.unpack_from(">BBHd", data)
-    require(1 <= bits <= 8 and wide in (4, 8, 16, 32) and bits <= wide,
-            f"a row of {bits} bits, sums of {wide}")
-    require(len(data) == 12 + 2 * 2**bits, f"a row of {bits} bits has {2**bits} levels")
-    return {"bits": bits, "sum_width": wide, "granularity": granularity, "clamp": clamp,
-            "table": list(struct.unpack_from(f">{2**bits}H", data, 12))}
-
-
-def _shards(data):
-    first, count = struct.unpack_from(">HH", data)
-    require(len(data) == 4 + count * _PLACE.size, f"{count} shards do not fit the record")
-    return {first + i: _place(data, 4 + i * _PLACE.size) for i in range(count)}
-
-
-def record(kind, data, flags=0):
-    raw = _RECORD.pack(kind, flags, len(data)) + data
-    return raw + bytes(-len(raw) % 8)
+def _row_of(data, n):
+    width, sum_width, granularity, clamp = _unpack(_ROW, data, RECORD_ROW)
+    bits = bits_of(width)
+    require(1 <= bits <= 8, f"a row of {bits} bits")
+    require(sum_width in (4, 8, 16, 32), f"a row with sums of {sum_width} bits")
+    require(bits <= sum_width, f"a row of {bits} bits with sums of {sum_width}")
+    levels = _unpack(struct.Struct(f">{2**bits}H"), data, RECORD_ROW, _ROW.size)
+    require(max(levels) == granularity, f"levels up to {max(levels)}, g is {granularity}")
+    require(granularity * n < 1 << sum_width, f"{n} workers overflow {sum_width} bits")
+    return Row(width, sum_width, granularity, clamp, levels)
 
 
 class Welcome:
-    """All parts of one WELCOME, in any order: fields, rows by bits, shards by number, unknown
-    record types."""
+    """All parts of one WELCOME, in any order: fields of FIXED_FIELDS, rows by width, schemes by
+    number, shards by number, types of unknown records.
+    """
 
     def __init__(self, parts):
+        parts = sorted(parts, key=lambda p: p.part)
         first = parts[0]
-        require(sorted(p.part for p in parts) == list(range(first.parts)), "a part is missing")
-        self.__dict__.update({name: getattr(first, name) for name in _FIXED_FIELDS})
-        self.rows, self.at, self.unknown = {}, {}, []
-        self.group = self.scheme = self.node = self.salt = None
-        for p in sorted(parts, key=lambda p: p.part):
-            same = {n for n in _FIXED_FIELDS if getattr(p, n) != getattr(first, n)} <= {"part"}
-            require(same, "parts of different WELCOMEs")
-            self._take(p)
+        require([p.part for p in parts] == list(range(first.parts)), "a part is missing")
+        self.__dict__.update({name: getattr(first, name) for name in
+                              (*FIXED_FIELDS, "epoch", "rank", "seal", "salt")})
+        for p in parts:
+            require(together(p) == together(first), "parts of different WELCOMEs")
+            require((p.seal, p.salt) == (self.seal, self.salt), "parts with different seals")
+        self.records = [r for p in parts for r in p.records]
+        self.group = self.node = None
+        self.at, self.schemes, self.unknown = {}, {}, []
+        for r in self.records:
+            self._take(r)
+        self.n = self.node["n"] if self.node else self.ranks
+        self.rows = self._rows()
+        if any(self.nonce):
+            self._is_whole()
 
-    def _take(self, p):
-        salts = [data for kind, _, data in p.records if kind == RECORD_SEAL]
-        require(len(salts) == 1 and len(salts[0]) == 20 and not any(salts[0][1:4]),
-                "each part has one record SEAL of 20 bytes")
-        require(self.salt in (None, salts[0][4:]), "parts of different epochs")
-        self.seal, self.salt = salts[0][0], salts[0][4:]
-        for kind, flags, data in p.records:
-            if kind == RECORD_GROUP:
-                self.group = _place(data)
-            elif kind == RECORD_ROW:
-                row = _row(data)
-                require(row["bits"] not in self.rows, f"two rows of {row['bits']} bits")
-                self.rows[row["bits"]] = row
-            elif kind == RECORD_SHARDS:
-                self.at.update(_shards(data))
-            elif kind == RECORD_SCHEME:
-                require(len(data) == 12, "SCHEME has 12 bytes")
-                self.scheme = dict(zip(("scheme", "block_log2", "value_bits", "levels", "grain",
-                                        "scale_block", "capacity"),
-                                       struct.unpack(">BBBBHHI", data)))
-            elif kind == RECORD_NODE:
-                require(len(data) == 6, "NODE has 6 bytes")
-                self.node = dict(zip(("rank_base", "workers", "depth", "ring"),
-                                     struct.unpack(">HHBB", data)))
-            elif kind != RECORD_SEAL:
-                require(not flags & REFUSE_IF_UNKNOWN, f"record {kind} is unknown")
-                self.unknown.append(kind)
+    def _take(self, r):
+        take = {RECORD_GROUP: self._group, RECORD_SHARDS: self._shards,
+                RECORD_SCHEME: self._scheme, RECORD_NODE: self._node}.get(r.kind)
+        if take:
+            take(r.data)
+        elif r.kind not in RECORD_FLAGS:
+            require(not r.flags & KNOW, f"record {r.kind} is unknown")
+            self.unknown.append(r.kind)
 
+    def _group(self, data):
+        require(not self.group, "two records GROUP")
+        self.group = address, port = _place_of(data, RECORD_GROUP)
+        is_multicast = 224 <= address[0] < 240 if len(address) == 4 else address[0] == 255
+        require(is_multicast, "a group that is no multicast address")
+        require(port >= 1024, f"a group at port {port}")
 
-class Packet:
-    """A packet taken apart: fields of its header, and of JOIN, CHALLENGE, LEAVE, WAIT or WELCOME,
-    as attributes. @rows: {b: w} of the job. The tag is is_genuine()'s."""
+    def _shards(self, data):
+        first, count = _unpack(_SHARDS, data, RECORD_SHARDS)
+        for i in range(count):
+            require(first + i == len(self.at), f"shard {first + i} behind {len(self.at)} others")
+            self.at[first + i] = _place_of(data, RECORD_SHARDS, _SHARDS.size + i * _PLACE.size)
 
-    def __init__(self, data, rows=()):
-        require(len(data) >= _HEADER.size, f"{len(data)} bytes are no header")
-        require(len(data) % 8 == 0, "the payload is no number of words")
-        self.__dict__.update(zip(_FIELDS, _HEADER.unpack_from(data)))
-        self.payload = data[_HEADER.size:]
-        require(self.version == VERSION, f"version {self.version}")
-        require(not self.flags & 0x40, "the flag of version 1's NOSUM")
-        if LUT_ADD <= self.op <= CLAIM_HIGH:
-            self._data(dict(rows))
-        else:
-            take = {JOIN: self._join, WELCOME: self._welcome, WAIT: self._wait,
-                    STALE: lambda: self._is(0), LEAVE: self._leave,
-                    CHALLENGE: self._challenge}.get(self.op)
-            require(take, f"op {self.op}")
-            require(not self.width, f"width {self.width} without lanes")
-            take()
+    def _scheme(self, data):
+        fields = dict(zip(("scheme", "block_log2", "value_bits", "levels", "grain", "scale_block",
+                           "capacity", "features", "zero"), _unpack(_SCHEME, data, RECORD_SCHEME)))
+        require(not fields.pop("zero"), "reserved bytes of SCHEME")
+        require(fields["scheme"] not in self.schemes, f"two records of scheme {fields['scheme']}")
+        self.schemes[fields["scheme"]] = fields
 
-    def _is(self, size):
-        require(len(self.payload) == size, f"op {self.op} with {len(self.payload)} bytes")
+    def _node(self, data):
+        require(not self.node, "two records NODE")
+        names = ("first", "n", "number", "depth", "ring", "missing", "how_many", "zero", "salt")
+        self.node = node = dict(zip(names, _unpack(_NODE, data, RECORD_NODE)))
+        require(not node.pop("zero"), "reserved bytes of NODE")
+        require(1 <= node["n"] <= WORKERS_MAX, f"{node['n']} workers")
+        require(node["first"] < node["n"], f"worker {node['first']} of {node['n']}")
+        require((node["missing"] == NOBODY) == (node["how_many"] == 0),
+                f"{node['how_many']} workers are missing, the first one is {node['missing']}")
+        require(node["missing"] == NOBODY or node["missing"] + node["how_many"] <= node["n"],
+                f"worker {node['missing']} is missing, of {node['n']}")
 
-    def _data(self, rows):
-        require(self.op != CLAIM_HIGH or self.rank < RANKS_MAX, f"rank {self.rank}")
-        if self.flags & F_ANSWER:
-            require(len(self.payload) == 1024 and self.width in (4, 8, 16, 32),
-                    f"an answer of {len(self.payload)} bytes, lanes of {self.width} bits")
-            return
-        require(not self.flags, "a request with flags")
-        require(not self.bitmap, "a request with a bitmap")
-        require(self.rank < RANKS_MAX, f"rank {self.rank}")
-        require(self.op != WIDEN or self.count, "WIDEN of a worker")
-        require(self.op != LUT_ADD or not self.count, "LUT_ADD of a node")
-        sizes = _data_bytes(self, rows)
-        require(len(self.payload) in sizes,
-                f"op {self.op}, width {self.width} with {len(self.payload)} bytes")
+    def _rows(self):
+        rows = {}
+        for r in self.records:
+            if r.kind == RECORD_ROW:
+                row = _row_of(r.data, self.n)
+                require(row.width not in rows, f"two rows of width {row.width}")
+                rows[row.width] = row
+        return rows
 
-    def _join(self):
-        self._is(_JOIN.size)
-        self.__dict__.update(zip(_JOIN_FIELDS, _JOIN.unpack(self.payload)))
-        require(not self.join_flags & ~3, "unknown flags of JOIN")
-        require(not any(self.reserved), "reserved bytes of JOIN")
-        require(bool(self.workers) == bool(self.join_flags & 2), "workers are a node's")
-        require(any(self.nonce), "JOIN without a nonce")
+    def _is_whole(self):
+        """What all parts say together; that to the group is no whole WELCOME."""
+        require(self.constants == constants_of(self.records, self.seed, self.features),
+                "constants are not those of the records")
+        require(self.schemes, "a job without a scheme")
+        require(self.group or self.reply != MULTICAST, "multicast without a group")
+        if self.shards > 1 or self.at:
+            require(len(self.at) == self.shards, f"{len(self.at)} shards are listed")
 
-    def _leave(self):
-        self._is(16)
-        self.nonce = self.payload
+    def job(self):
+        """The Job that a worker is in."""
+        number = self.node["first"] if self.node else self.rank
+        return Job(self.n, self.rows, self.features, self.data_slots, self.control_slots,
+                   self.ranks, numbers={self.rank: number}, tree=bool(self.node))
 
-    def _challenge(self):
-        self._is(32)
-        self.nonce, self.challenge = self.payload[:16], self.payload[16:]
-
-    def _wait(self):
-        self._is(16)
-        self.missing, self.how_many, self.depth = struct.unpack_from(">HHH", self.payload)
-        require(not any(self.payload[6:]), "reserved bytes of WAIT")
-
-    def _welcome(self):
-        require(_FIXED.size <= len(self.payload) <= 1024, f"WELCOME of {len(self.payload)} bytes")
-        self.__dict__.update(zip(_FIXED_FIELDS, _FIXED.unpack_from(self.payload)))
-        require(not self.welcome_flags & ~0x27 and not self.reserved,
-                "unknown flags or reserved bytes of WELCOME")
-        require(1 <= self.parts <= 16 and self.part < self.parts,
-                f"part {self.part} of {self.parts}")
-        require(1 <= self.shards <= 64 and self.shard < self.shards,
-                f"shard {self.shard} of {self.shards}")
-        self.records = _records(self.payload[_FIXED.size:])
+    def is_heard(self, group):
+        """Does @group, which has come to the group's address, say that multicast arrives?"""
+        return not any(group.nonce) and group.salt == self.salt
 
 
-def build_join(secret, job, rank, nonce, **more):
-    """A JOIN under the seal nh."""
-    payload = _JOIN.pack(nonce, more.get("challenge", bytes(16)), more.get("flags", 0),
-                         more.get("offers", 1 << SEAL_NH), more.get("workers", 0), VERSION,
-                         bytes(21))
-    return build(SEAL_NH, derive(secret, JOINING, job, NO_SALT, KEY_BYTES), payload, op=JOIN,
-                 job=job, rank=rank, epoch=more.get("epoch", 0),
-                 key_id=key_id(secret, job, NO_SALT))
+def together(p):
+    """What parts of one WELCOME have in common."""
+    return p.epoch, p.payload[:PART_AT] + p.payload[PART_AT + 1:FIXED.size]
+
+
+class Parts:
+    """Parts of WELCOME, as they come to a worker whose nonce they have."""
+
+    def __init__(self, nonce):
+        self.nonce, self.parts = nonce, {}
+
+    def add(self, p):
+        """The whole WELCOME, once all parts are there; else None."""
+        if p.nonce != self.nonce or p.welcome_flags & REFUSED:
+            return None
+        if any(together(other) != together(p) for other in self.parts.values()):
+            self.parts = {}
+        self.parts[p.part] = p
+        return Welcome(list(self.parts.values())) if len(self.parts) == p.parts else None
