@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Packets of version 2 of the protocol, written from Documentation/protocol-2.md alone: headers,
-payloads, keys and seals, with plain integers and hashlib's BLAKE2s. What is wrong with a packet is a Malformed, in a sentence. Not here: sockets,
+payloads, keys and seals, what an aggregator adds up, what workers agree on, with plain integers and
+hashlib's BLAKE2s. What is wrong with a packet is a Malformed, in a sentence. Not here: sockets,
 timers, and what thcd remembers of a rank. Nothing else speaks this version yet.
 """
 import hashlib
@@ -310,6 +311,16 @@ def is_data(op):
     return KIND[op] == ADD
 
 
+Place = namedtuple("Place", "shard chunk slot generation")
+
+
+def place(q, shards, data_slots, control_slots, data):
+    """Where chunk @q of a stream lives: shard, and there what the header says."""
+    shard, chunk = q % shards, q // shards
+    slots, first = (data_slots, 0) if data else (control_slots, data_slots)
+    return Place(shard, chunk % 2**32, first + chunk % slots, chunk // slots % 2**32)
+
+
 def bits_of(width):
     """b of a LUT_ADD request's or a row's width, which is b + 16 t."""
     return width % 16
@@ -558,6 +569,148 @@ def believed_epoch(own, said):
     return said if own < said < own + EPOCHS_AHEAD else own
 
 
+# --- a generation -------------------------------------------------------------
+
+def claimed(payload, op, worker):
+    """What an aggregator takes of the lanes of @worker's CLAIM or CLAIM_HIGH."""
+    first = 4 * CLAIM_LANES * (worker % CLAIM_WORKERS)
+    if (worker >= CLAIM_WORKERS) != (op == CLAIM_HIGH):
+        return bytes(len(payload))
+    last = first + 4 * CLAIM_LANES
+    return bytes(first) + payload[first:last] + bytes(len(payload) - last)
+
+
+class Generation:
+    """What an aggregator adds up: contributions that meet, and the answer to them."""
+
+    def __init__(self, job):
+        self.job = job
+        self.kind = self.row = None
+        self.count = self.bitmap = 0
+
+    def add(self, p):
+        """Adds the request @p, or says why that differs; a rank's second one changes nothing."""
+        width = self.job.rows[p.width].sum_width if p.op == LUT_ADD else p.width
+        if self.kind is None:
+            self.kind, self.width, self.first = KIND[p.op], width, p
+            self.lanes = [0] * (LANE_BYTES * 8 // width)
+        require(KIND[p.op] == self.kind, f"mismatch: op {p.op} meets op {self.first.op}")
+        require(p.round == self.first.round, f"mismatch: rounds {p.round}, {self.first.round}")
+        require(width == self.width, f"mismatch: sums of {width} and {self.width} bits")
+        if p.op == LUT_ADD:
+            self.row = self.row or p.width
+            require(p.width == self.row, f"mismatch: rows {p.width}, {self.row}")
+        if self.bitmap >> p.rank & 1:
+            return
+        self.bitmap |= 1 << p.rank
+        self.count += p.count or 1
+        if len(p.payload) != NEUTRAL_BYTES or p.op == LUT_ADD:
+            self._combine(self._contribution(p))
+
+    def _contribution(self, p):
+        if p.op == LUT_ADD:
+            row = self.job.rows[p.width]
+            return [row.levels[i] for i in unpack_indices(p.payload, bits_of(row.width))]
+        payload = p.payload
+        if p.op in (CLAIM, CLAIM_HIGH) and p.rank not in self.job.nodes:
+            payload = claimed(payload, p.op, self.job.numbers.get(p.rank, p.rank))
+        return unpack_lanes(payload, p.width // 2 if p.op == WIDEN else p.width)
+
+    def _combine(self, lanes):
+        combine = {ADD: lambda a, b: (a + b) % (1 << self.width),
+                   OR: lambda a, b: a | b}.get(self.kind, max)
+        self.lanes = [combine(a, b) for a, b in zip(self.lanes, lanes)]
+
+    def answer(self, **more):
+        """The answer to all, without a seal."""
+        like = {name: getattr(self.first, name)
+                for name in ("job", "epoch", "round", "chunk", "slot", "generation")}
+        return build(pack_lanes(self.lanes, self.width),
+                     **{**like, "op": self.kind, "width": self.width, "flags": F_ANSWER,
+                        "count": self.count, "bitmap": self.bitmap, **more})
+
+
+# --- agreement ----------------------------------------------------------------
+
+DIFFERENT = range(5)        # fields that all workers have alike
+OF_DIGEST, OF_MISSED, OF_STATUS = 5, 6, 7
+
+
+def claim(coordinates, dtype, scheme, constants, key, **more):
+    """A worker's eight fields. @more: call, digest, missed, status."""
+    missed = more.get("missed", 0)
+    return [coordinates % 2**32, dtype + 1 | scheme << 8 | coordinates >> 32 << 16, constants,
+            key % 2**32 ^ key >> 32, more.get("call", 0), 0 if missed else more.get("digest", 0),
+            missed, more.get("status", 0)]
+
+
+def hash_of_call(scheme, grain=0, keep=0, rate=0, lambda_=0, lookup=0):
+    return fnv1a(struct.pack("<6I", scheme, grain, keep, rate, lambda_, lookup))
+
+
+def claim_packet(fields, worker):
+    """Op and payload that carry a claim in a job of 64 workers at most."""
+    lanes = [0] * 256
+    first = CLAIM_LANES * (worker % CLAIM_WORKERS)
+    lanes[first:first + CLAIM_LANES] = fields
+    return CLAIM if worker < CLAIM_WORKERS else CLAIM_HIGH, pack_lanes(lanes, 32)
+
+
+def agreement_packet(fields):
+    """The payload of MAX that carries a claim in a job of more than 64 workers."""
+    complement = [2**32 - 1 - x for x in fields]
+    if fields[OF_MISSED]:
+        complement[OF_DIGEST] = 0
+    return pack_lanes(fields + complement + [0] * (256 - 2 * CLAIM_LANES), 32)
+
+
+def claims_of(op, lanes):
+    """{worker: fields} of the answer to CLAIM or CLAIM_HIGH, of those that have claimed."""
+    first = CLAIM_WORKERS if op == CLAIM_HIGH else 0
+    all_of_them = {first + i: lanes[CLAIM_LANES * i:CLAIM_LANES * (i + 1)]
+                   for i in range(CLAIM_WORKERS)}
+    return {worker: fields for worker, fields in all_of_them.items() if fields[1] % 256}
+
+
+def disagreement(claims):
+    """Fields that keep a round from going on, of all claims of 64 workers at most."""
+    digests = {fields[OF_DIGEST] for fields in claims if not fields[OF_MISSED]}
+    return ({i for i in DIFFERENT if len({fields[i] for fields in claims}) > 1} |
+            ({OF_DIGEST} if len(digests) > 1 else set()) |
+            ({OF_STATUS} if any(fields[OF_STATUS] for fields in claims) else set()))
+
+
+def disagreement_of_many(lanes):
+    """Fields that keep a round from going on, of the lanes of MAX."""
+    both = [(a + b) % 2**32 == 2**32 - 1
+            for a, b in zip(lanes[:CLAIM_LANES], lanes[CLAIM_LANES:2 * CLAIM_LANES])]
+    somebody_has_all = lanes[CLAIM_LANES + OF_MISSED] == 2**32 - 1
+    return ({i for i in DIFFERENT if not both[i]} |
+            ({OF_DIGEST} if somebody_has_all and not both[OF_DIGEST] else set()) |
+            ({OF_STATUS} if lanes[OF_STATUS] else set()))
+
+
+def answer_digest(p, key=None, tree=False):
+    """What the answer @p adds to its round's digest. @key: of `thc2 down`, in a job with nodes of
+    `thc2 digest`; None: there is none.
+    """
+    if key is None:
+        a, b = _fletcher(p.payload)
+        h = (mix(a) + b) % _MOD
+    else:
+        h = nh(key[16:], p.payload)
+    said = struct.pack(">IHHQ", p.chunk, p.slot, p.count, 0 if tree else p.bitmap)
+    return siphash(key[:16] if key else bytes(16), said + struct.pack("<Q", h)) >> 32
+
+
+def round_digest(answers, key=None, tree=False):
+    """Of a round's answers in both streams, in any order. The MAX that more than 64 workers agree
+    by is the caller's to leave out.
+    """
+    return sum(answer_digest(p, key, tree) for p in answers
+               if p.op not in (CLAIM, CLAIM_HIGH)) % 2**32
+
+
 # --- WELCOME ------------------------------------------------------------------
 
 Record = namedtuple("Record", "kind flags data raw")
@@ -735,3 +888,13 @@ class Parts:
             self.parts = {}
         self.parts[p.part] = p
         return Welcome(list(self.parts.values())) if len(self.parts) == p.parts else None
+
+
+def one_job(welcomes):
+    """Refuses WELCOMEs, one of each shard, that are not of one job."""
+    first = welcomes[0]
+    require(sorted(w.shard for w in welcomes) == list(range(first.shards)), "a shard is missing")
+    for w in welcomes:
+        for name in ("shards", "at", "constants", "seed", "n", "quorum", "data_slots",
+                     "control_slots", "seal", "rank"):
+            require(getattr(w, name) == getattr(first, name), f"shards differ in {name}")

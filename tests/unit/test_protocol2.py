@@ -6,6 +6,7 @@ changed, and that what the page forbids is refused.
 """
 import hashlib
 import os
+import random
 import re
 import struct
 import sys
@@ -639,6 +640,246 @@ class Answers(Case):
             self.refused(sentence, lambda f=fields: wire.Packet(bare(wire.STALE, **f), JOB))
 
 
+class Sums(Case):
+    """What meets in a generation, and what comes of it."""
+
+    def request(self, job=JOB, make=lut_add, **fields):
+        return wire.Packet(make(**fields), job)
+
+    def test_streams_of_bits(self):
+        draw = random.Random(3)
+        for bits in range(1, 9):
+            indices = [draw.randrange(1 << bits) for _ in range(1024)]
+            packed = wire.pack_indices(indices, bits)
+            self.assertEqual((len(packed), wire.unpack_indices(packed, bits)),
+                             (128 * bits, indices))
+        self.assertEqual(wire.pack_indices([1, 2] * 4, 4), bytes([0x12] * 4))
+        self.assertEqual(wire.unpack_indices(bytes([0b10011100, 0, 0]), 3),
+                         [4, 7, 0, 0, 0, 0, 0, 0])
+
+    def test_lanes(self):
+        draw = random.Random(4)
+        for bits in (4, 8, 16, 32):
+            lanes = [draw.randrange(1 << bits) for _ in range(8192 // bits)]
+            payload = wire.pack_lanes(lanes, bits)
+            self.assertEqual(wire.unpack_lanes(payload, bits), lanes)
+            for i in (0, 1, 15, 16, 17, len(lanes) - 1):
+                word = struct.unpack_from("<Q", payload, i * bits // 64 * 8)[0]
+                self.assertEqual(lanes[i], word >> i * bits % 64 & (1 << bits) - 1)
+        # bits 4 (i mod 16) and up of word i div 16
+        self.assertEqual(wire.unpack_lanes(bytes([0x21, 0x43] + [0] * 6), 4)[:5], [1, 2, 3, 4, 0])
+
+    def test_sums(self):
+        generation = wire.Generation(TREE)
+        generation.add(self.request(TREE, rank=0, payload=bytes([0x12] * 512)))
+        node = wire.pack_lanes([200] * 1024, 8)
+        generation.add(self.request(TREE, op=wire.ADD, width=8, rank=1, count=4, payload=node))
+        widened = wire.pack_lanes([15] * 1024, 4)
+        again = self.request(wire.Job(8, ROWS, ranks=4, nodes={2: 2}), op=wire.WIDEN, width=8,
+                             rank=2, count=2, payload=widened)
+        generation.add(again)
+        generation.add(again)
+        generation.add(self.request(TREE, op=wire.ADD, width=8, rank=3, payload=bytes(16)))
+        p = wire.Packet(generation.answer(), TREE)
+        self.assertEqual((p.op, p.width, p.count, p.bitmap, p.rank), (wire.ADD, 8, 8, 0b1111, 0))
+        self.assertEqual((p.round, p.chunk, p.slot, p.generation), (3, 5, 5, 0))
+        self.assertEqual(wire.unpack_lanes(p.payload, 8), [(1 + 200 + 15) % 256,
+                                                           (2 + 200 + 15) % 256] * 512)
+
+    def test_lanes_wrap(self):
+        generation = wire.Generation(JOB)
+        for rank in (0, 1):
+            generation.add(self.request(op=wire.ADD, width=16, rank=rank,
+                                        payload=wire.pack_lanes([0xC000] * 512, 16)))
+        self.assertEqual(wire.unpack_lanes(generation.answer()[48:], 16), [0x8000] * 512)
+
+    def test_or_and_max(self):
+        for op, want in ((wire.OR, 7), (wire.MAX, 6)):
+            generation = wire.Generation(JOB)
+            for rank, lane in ((0, 5), (1, 6)):
+                generation.add(self.request(make=control, op=op, rank=rank,
+                                            payload=wire.pack_lanes([lane] * 256, 32)))
+            p = wire.Packet(generation.answer(), JOB)
+            self.assertEqual((p.op, p.width, p.count), (op, 32, 2))
+            self.assertEqual(wire.unpack_lanes(p.payload, 32), [want] * 256)
+
+    def test_what_may_not_meet(self):
+        lut = {"rank": 0}
+        add = {"op": wire.ADD, "payload": bytes(1024)}
+        for first, others, sentence, second in (
+                (lut, (), "rounds 4, 3", {"round": 4}),
+                (lut, (), "sums of 16 and 8 bits", {**add, "width": 16}),
+                (lut, (), "sums of 4 and 8 bits", {"width": 2}),
+                (lut, (), "rows 20, 4", {"width": 20}),
+                ({**add, "width": 8, "rank": 0}, ({"rank": 1},), "rows 20, 4", {"width": 20})):
+            generation = wire.Generation(JOB)
+            for fields in (first, *others):
+                generation.add(self.request(**fields))
+            self.refused(sentence, lambda s=second: generation.add(self.request(**s)))
+            self.assertEqual(generation.count, 1 + len(others))
+        for first in (wire.OR, wire.MAX, wire.CLAIM):
+            for second in (wire.OR, wire.MAX, wire.CLAIM):
+                generation = wire.Generation(JOB)
+                generation.add(self.request(make=control, op=first, rank=0))
+                other = self.request(make=control, op=second, payload=bytes(16))
+                if first == second:
+                    generation.add(other)
+                else:
+                    self.refused(f"op {second} meets op {first}", generation.add, other)
+        self.assertEqual(wire.KIND[wire.CLAIM_HIGH], wire.CLAIM_HIGH)
+
+    def test_claims_are_the_workers_own(self):
+        job = wire.Job(64)
+        for op, worker, own in ((wire.CLAIM, 0, 0), (wire.CLAIM, 31, 248), (wire.CLAIM, 32, None),
+                                (wire.CLAIM_HIGH, 32, 0), (wire.CLAIM_HIGH, 63, 248),
+                                (wire.CLAIM_HIGH, 31, None)):
+            generation = wire.Generation(job)
+            generation.add(self.request(job, control, op=op, rank=worker,
+                                        payload=wire.pack_lanes([7] * 256, 32)))
+            lanes = wire.unpack_lanes(generation.answer()[48:], 32)
+            want = [] if own is None else list(range(own, own + 8))
+            self.assertEqual([i for i, lane in enumerate(lanes) if lane], want)
+            self.assertEqual(generation.count, 1)
+
+    def test_claims_below_nodes(self):
+        full = wire.pack_lanes([7] * 256, 32)
+        generation = wire.Generation(TREE)
+        generation.add(self.request(TREE, control, op=wire.CLAIM, rank=2, payload=full))
+        lanes = wire.unpack_lanes(generation.answer()[48:], 32)
+        # rank 2 is worker 6
+        self.assertEqual([i for i, lane in enumerate(lanes) if lane], list(range(48, 56)))
+        generation.add(self.request(TREE, control, op=wire.CLAIM, rank=1, count=5, payload=full))
+        self.assertEqual(generation.answer()[48:], full)
+        self.assertEqual(generation.count, 6)
+
+
+class Agreement(Case):
+    def claims(self, **more):
+        return {worker: wire.claim(5 * 2**32 + 7, 2, 9, 0x1234, 0xA000000B, **more)
+                for worker in (0, 31, 32, 63)}
+
+    def test_lanes(self):
+        fields = wire.claim(5 * 2**32 + 7, 2, 9, 0x1234, 3 << 32 | 5, call=77, digest=88, status=1)
+        self.assertEqual(fields, [7, 3 | 9 << 8 | 5 << 16, 0x1234, 6, 77, 88, 0, 1])
+        missed = wire.claim(1, 0, 0, 0, 0, digest=88, missed=2)
+        self.assertEqual(missed[5:7], [0, 2])
+        said = struct.pack("<6I", 1, 2, 3, 4, 5, 6)
+        self.assertEqual(wire.hash_of_call(1, 2, 3, 4, 5, 6), wire.fnv1a(said))
+        self.assertEqual(wire.hash_of_call(1), wire.fnv1a(b"\1" + bytes(23)))
+
+    def test_where_claims_are(self):
+        job = wire.Job(64)
+        claims = self.claims()
+        for op, workers in ((wire.CLAIM, [0, 31]), (wire.CLAIM_HIGH, [32, 63])):
+            generation = wire.Generation(job)
+            for worker, fields in claims.items():
+                its_op, payload = wire.claim_packet(fields, worker)
+                generation.add(wire.Packet(control(op=op, rank=worker, payload=payload), job))
+                self.assertEqual(its_op == op, worker in workers)
+            found = wire.claims_of(op, wire.unpack_lanes(generation.answer()[48:], 32))
+            self.assertEqual(found, {worker: claims[worker] for worker in workers})
+
+    def both(self, claims):
+        """What is found by CLAIM, and by the one packet of more than 64 workers."""
+        lanes = [0] * 256
+        for fields in claims:
+            one = wire.unpack_lanes(wire.agreement_packet(fields), 32)
+            self.assertEqual(one[16:], [0] * 240)
+            lanes = [max(a, b) for a, b in zip(lanes, one)]
+        return wire.disagreement(claims), wire.disagreement_of_many(lanes)
+
+    def test_who_differs(self):
+        base = [7, 3, 4, 5, 6, 99, 0, 0]
+        for field, value, want in ((0, 8, {0}), (1, 2, {1}), (2, 2**32 - 1, {2}), (3, 0, {3}),
+                                   (4, 7, {4}), (5, 98, {5}), (7, 1, {7})):
+            other = list(base)
+            other[field] = value
+            self.assertEqual(self.both([base, base, other]), (want, want))
+        self.assertEqual(self.both([base] * 3), (set(), set()))
+
+    def test_digests_of_those_that_missed_nothing(self):
+        base, missed = [7, 3, 4, 5, 6, 99, 0, 0], [7, 3, 4, 5, 6, 0, 2, 0]
+        self.assertEqual(self.both([base, missed, base]), (set(), set()))
+        self.assertEqual(self.both([missed, missed]), (set(), set()))
+        other = [7, 3, 4, 5, 6, 98, 0, 0]
+        self.assertEqual(self.both([base, missed, other]), ({5}, {5}))
+        self.assertEqual(wire.agreement_packet(missed)[4 * 5:4 * 6], bytes(4))
+        self.assertEqual(wire.agreement_packet(missed)[4 * 13:4 * 14], bytes(4))
+        # before round 2 all digests are 0, and nobody has missed anything
+        first = [7, 3, 4, 5, 6, 0, 0, 0]
+        self.assertEqual(self.both([first] * 4), (set(), set()))
+
+    def test_both_ways_find_the_same(self):
+        draw = random.Random(5)
+        for _ in range(300):
+            claims = [wire.claim(draw.choice((7, 7, 7, 8)), 2, 0, 1, 1, status=0,
+                                 digest=draw.choice((1, 1, 1, 2)), missed=draw.choice((0, 0, 3)))
+                      for _ in range(draw.randrange(1, 6))]
+            self.assertEqual(*self.both(claims))
+
+
+class Digest(Case):
+    def setUp(self):
+        self.key = KEYS.key(wire.DOWN)
+        draw = random.Random(6)
+        self.lanes = draw.randbytes(1024)
+
+    def packet(self, job=JOB, make=answer, **fields):
+        return wire.Packet(make(**{"payload": self.lanes, **fields}), job)
+
+    def test_is_siphash_of_24_bytes(self):
+        p = self.packet()
+        h = wire.nh(self.key[16:], self.lanes)
+        said = struct.pack(">IHHQ", 5, 5, 3, 0b1011) + struct.pack("<Q", h)
+        self.assertEqual(len(said), 24)
+        self.assertEqual(wire.answer_digest(p, self.key),
+                         wire.siphash(self.key[:16], said) >> 32)
+
+    def test_without_a_key(self):
+        a = b = 0
+        for i in range(0, 1024, 8):
+            word = int.from_bytes(self.lanes[i:i + 8], "little")
+            a = (a + (word ^ word >> 32)) % 2**64
+            b = (b + a) % 2**64
+        z = (a ^ a >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+        h = ((z ^ z >> 31) + b) % 2**64
+        said = struct.pack(">IHHQ", 5, 5, 3, 0b1011) + struct.pack("<Q", h)
+        self.assertEqual(wire.answer_digest(self.packet()), wire.siphash(bytes(16), said) >> 32)
+
+    def test_what_changes_it(self):
+        for key in (None, self.key):
+            one = wire.answer_digest(self.packet(), key)
+            for fields in ({"chunk": 13, "generation": 1}, {"slot": 6, "chunk": 6},
+                           {"bitmap": 0b111}, {"count": 2, "bitmap": 0b11},
+                           {"payload": bytes([self.lanes[0] ^ 1]) + self.lanes[1:]}):
+                self.assertNotEqual(one, wire.answer_digest(self.packet(**fields), key))
+            # whom it is for, and how it came, does not
+            again = self.packet(flags=wire.F_ANSWER | wire.F_REPEAT, rank=2)
+            self.assertEqual(one, wire.answer_digest(again, key))
+
+    def test_with_nodes(self):
+        salt = bytes([9] * 16)
+        key = wire.Keys(1, wire.SEAL_NH, SALT, SECRET, 5, salt).key(wire.DIGEST)
+        self.assertEqual(key, wire.derive(SECRET, wire.DIGEST, 1, salt))
+        here, there = (self.packet(TREE, count=6, bitmap=bits) for bits in (0b1011, 0))
+        self.assertEqual(wire.answer_digest(here, key, True), wire.answer_digest(there, key, True))
+        self.assertNotEqual(wire.answer_digest(here, key), wire.answer_digest(there, key))
+
+    def test_of_a_round(self):
+        answers = [self.packet(), self.packet(chunk=6, slot=6),
+                   self.packet(make=control, flags=wire.F_ANSWER, rank=0, count=1, bitmap=1)]
+        claim = self.packet(make=control, op=wire.CLAIM, flags=wire.F_ANSWER, rank=0, count=1,
+                            bitmap=1)
+        high = wire.Packet(control(op=wire.CLAIM_HIGH, flags=wire.F_ANSWER, rank=0, count=1,
+                                   bitmap=1), wire.Job(40))
+        want = sum(wire.answer_digest(p, self.key) for p in answers) % 2**32
+        self.assertEqual(wire.round_digest(answers, self.key), want)
+        self.assertEqual(wire.round_digest([claim, *answers[::-1], high], self.key), want)
+        self.assertNotEqual(wire.round_digest(answers[:2], self.key), want)
+        self.assertEqual(wire.round_digest([], self.key), 0)
+
+
 class Control(Case):
     def test_join(self):
         for more in ({}, {"join_flags": wire.HEARD, "challenge": SALT}, {"offers": 0xFFFFFFFF},
@@ -910,6 +1151,62 @@ class Welcomes(Case):
         # its end is the group's
         end = wire.worker_end(GROUP_ADDRESS, 18500)
         self.assertFalse(KEYS.is_genuine(KEYS.sealed(group(), end), END))
+
+
+class Shards(Case):
+    def test_where_chunks_are(self):
+        self.assertEqual(wire.place(23, 3, 4, 2, True), (2, 7, 3, 1))
+        self.assertEqual(wire.place(23, 3, 4, 2, False), (2, 7, 4 + 1, 3))
+        self.assertEqual(wire.place(5, 1, 8, 2, True), (0, 5, 5, 0))
+        self.assertEqual(wire.place(3 * 2**32 + 7, 1, 3, 2, True), (0, 7, 1, 2))
+        job = wire.Job(4, ROWS, data_slots=4, control_slots=3)
+        for shards in (1, 3, 64):
+            seen = set()
+            for q in range(500):
+                for data, make in ((True, lut_add), (False, control)):
+                    at = wire.place(q, shards, 4, 3, data)
+                    p = wire.Packet(make(chunk=at.chunk, slot=at.slot, generation=at.generation),
+                                    job)
+                    self.assertEqual(at.shard + shards * p.chunk, q)
+                    seen.add((data, at))
+            self.assertEqual(len(seen), 1000)
+
+    def shard(self, number, listed=None, **fields):
+        listed = [shards_record(0, 2)] if listed is None else listed
+        return welcome(*BODY, *listed, **{"shards": 2, "shard": number, **fields})
+
+    def test_lists(self):
+        w = self.shard(0, [shards_record(0, 1), shards_record(1, 1)])
+        self.assertEqual([port for _, port in w.at.values()], [18500, 18501])
+        for sentence, listed in (
+                ("0 shards are listed", []), ("1 shards are listed", [shards_record(0, 1)]),
+                ("3 shards are listed", [shards_record(0, 3)]),
+                ("shard 1 behind 0", [shards_record(1, 1), shards_record(0, 1)]),
+                ("shard 0 behind 1", [shards_record(0, 1), shards_record(0, 1)]),
+                ("shard 1 behind 2", [shards_record(0, 2), shards_record(1, 1)])):
+            self.refused(sentence, self.shard, 0, listed)
+
+    def test_one_job(self):
+        pair = [self.shard(1), self.shard(0, epoch=99, seal=[seal_record(salt=NONCE)])]
+        wire.one_job(pair)
+        wire.one_job([welcome()])
+        self.refused("a shard is missing", wire.one_job, [self.shard(0)])
+        self.refused("a shard is missing", wire.one_job, [self.shard(0)] * 2)
+        other_list = [wire.record(wire.RECORD_SHARDS, struct.pack(">HH", 0, 2) + 2 * place())]
+        for name, fields in (
+                ("seed", {"seed": 98}), ("quorum", {"quorum": 3}),
+                ("data_slots", {"data_slots": 9}), ("control_slots", {"control_slots": 3}),
+                ("seal", {"seal": [seal_record(seal=wire.SEAL_SUM)]}), ("rank", {"rank": 1}),
+                ("n", {"ranks": 5}), ("at", {"listed": other_list}),
+                ("constants", {"features": 16})):
+            other = self.shard(1, **fields)
+            if name == "seed":
+                # which is hashed into constants: so that it alone differs
+                other.constants = self.shard(0).constants
+            self.refused(f"shards differ in {name}$", wire.one_job, [self.shard(0), other])
+        other = self.shard(1)
+        other.shards = 3
+        self.refused("shards differ in shards", wire.one_job, [self.shard(0), other])
 
 
 if __name__ == "__main__":
