@@ -244,6 +244,30 @@ class Example(Case):
                          (int(numbers["tag"], 16), int(numbers["key id"], 16)))
         self.assertEqual((p.nonce, p.offers, p.restarted), (NONCE, 1 << wire.SEAL_NH, 65535))
 
+    def test_lut_add(self):
+        head, numbers, text = self.shown("LUT_ADD")
+        packet = head + bytes(range(256)) * 2
+        self.assertEqual(packet, KEYS.sealed(lut_add()))
+        key = KEYS.key(wire.UP)
+        self.assertEqual(key[:16].hex(), numbers["key"])
+        first, last = re.search(r"N = ([0-9a-f ]+) \.\.\. ([0-9a-f]+)", text).groups()
+        words = [f"{word:08x}" for word in struct.unpack("<258I", key[16:])]
+        self.assertEqual((words[:4], words[-1]), (first.split(), last))
+        self.assertEqual(wire.nh(key[16:], packet[48:]), int(numbers["NH"], 16))
+        p = wire.Packet(packet, JOB)
+        self.assertEqual((p.tag, p.key_id),
+                         (int(numbers["tag"], 16), int(numbers["key id"], 16)))
+
+    def test_stale(self):
+        packet, numbers, _ = self.shown("STALE with EPOCH")
+        request = self.shown("LUT_ADD")[0] + bytes(range(256)) * 2
+        self.assertEqual(KEYS.key(wire.LOST).hex(), numbers["key"])
+        self.assertTrue(wire.ends_epoch(packet, request, KEYS, END))
+        p = wire.Packet(packet, JOB)
+        self.assertEqual((p.tag, p.key_id),
+                         (int(numbers["tag"], 16), int(numbers["key id"], 16)))
+        self.assertEqual((p.epoch, p.rank, p.flags), (8, 65535, wire.F_EPOCH))
+
 
 class Seal(Case):
     def test_published_vectors(self):
