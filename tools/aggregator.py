@@ -4,7 +4,6 @@ started, waited for, asked for its counters, stopped.
 """
 import json
 import os
-import secrets
 import selectors
 import socket
 import subprocess
@@ -12,19 +11,24 @@ import sys
 import tempfile
 import time
 
+from keyfile import KeyFile, cookie_of
 from netns import THCD_SOCKETS, NetnsError, build_dir
 
 
 class Aggregator:
     """A running thcd. ranks: of its one job (1); software: no BPF; job: more
     keys of the job, as {"reply": "fanout"}; options: more of the command line;
-    quiet: what it says is shown only if something fails
+    quiet: what it says is shown only if something fails; secret: the job's key, a new
+    one by default, which is in key_file and makes the job's cookie
     """
 
     def __init__(self, net, ranks, software=False, job=None, options=(), stderr=None,
-                 quiet=False):
+                 quiet=False, secret=None):
         self.net, self.ranks, self.software = net, ranks, software
-        self.job, self.cookie = 1, secrets.randbits(63) | 1
+        self.job = 1
+        self.secret = KeyFile(secret)
+        self.key, self.key_file = self.secret.key, self.secret.path
+        self.cookie = cookie_of(self.key, self.job)
         self.keys = {"job": self.job, "ranks": ranks, "cookie": hex(self.cookie), **(job or {})}
         self.options = ["-i", "eth0", *(["--software"] if software else []), *options]
         self.said = tempfile.TemporaryFile("w+") if quiet else None
