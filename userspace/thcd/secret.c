@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Numbers as operators write them, and a cookie in a file of its own, which a service manager can
- * hand over as a credential. What is in the file is never shown, for it may be the wrong file.
+ * A cookie in a file of its own, which a service manager can hand over as a credential. What is in
+ * the file is never shown, for it may be the wrong file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,17 +15,6 @@
 
 /* A number of 64 bits in digits, and blanks around it. */
 #define SECRET_BYTES	64
-
-int thcd_number_parse(const char *text, u64 *out)
-{
-	char *end;
-
-	if (text[0] < '0' || text[0] > '9')
-		return -1;
-	errno = 0;
-	*out = strtoull(text, &end, text[1] == 'x' || text[1] == 'X' ? 16 : 10);
-	return errno || *end ? -1 : 0;
-}
 
 void thcd_secret_warn(int fd, const char *name)
 {
