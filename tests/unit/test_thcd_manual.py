@@ -66,7 +66,7 @@ class Manual(unittest.TestCase):
         shown = re.findall(r"^  (\w+) ", help_of("thcctl").split("-n,")[0], re.M)
         section = manual("thcctl").split(".SH COMMANDS")[1].split(".SH ")[0]
         self.assertEqual(shown, re.findall(r"^\.TP\n(\w+)", section, re.M))
-        self.assertEqual(shown, ["check", "job", "stats", "top", "reload"])
+        self.assertEqual(shown, ["check", "job", "stats", "top", "reload", "genkey"])
 
     def test_manuals_are_well_formed(self):
         pages = sorted(glob.glob(os.path.join(ROOT, "Documentation/man/*.[1-9]")))

@@ -11,6 +11,8 @@
 
 #define EXIT_USAGE	2
 
+static const char commands[] = "check, job, stats, top, reload, genkey";
+
 static const struct option options[] = {
 	{ "instance", required_argument, NULL, 'n' },
 	{ "control", required_argument, NULL, 'C' },
@@ -30,6 +32,7 @@ static void print_help(void)
 	      "  stats                 packets by fate and by drop reason, and whether they add up\n"
 	      "  top                   the counters of stats as rates, every second\n"
 	      "  reload                read thcd's configuration again; for root\n"
+	      "  genkey FILE           make a new secret key for a job, in a file that is not there yet\n"
 	      "\n"
 	      "  -n, --instance NAME   the thcd to ask; needed if several run\n"
 	      "  -C, --control PATH    control socket of thcd; default /run/thc/INSTANCE.sock\n"
@@ -40,20 +43,27 @@ static void print_help(void)
 	      "\n"
 	      "job, stats and top read the pinned maps when thcd is dead.\n"
 	      "Exit status: 0 if all is well; 1 if something is wrong (no thcd, counters that do not add up,\n"
-	      "no XDP here); 2 for a wrong command line.\n",
+	      "no XDP here, no file made); 2 for a wrong command line.\n",
 	      stdout);
 }
 
 static int run(struct thcctl *t, int argc, char **argv)
 {
 	const char *command = argv[0], *argument = argc > 1 ? argv[1] : NULL;
-	bool takes_one = !strcmp(command, "check") || !strcmp(command, "job");
+	bool genkey = !strcmp(command, "genkey");
+	bool takes_one = genkey || !strcmp(command, "check") || !strcmp(command, "job");
 
 	if (argc > (takes_one ? 2 : 1)) {
 		thcctl_say("\"%s\" is one argument too many for %s", argv[takes_one ? 2 : 1],
 			   command);
 		return EXIT_USAGE;
 	}
+	if (genkey && !argument) {
+		thcctl_say("genkey needs the name of the file to make");
+		return EXIT_USAGE;
+	}
+	if (genkey)
+		return thcctl_genkey(argument);
 	if (!strcmp(command, "check"))
 		return thcctl_check(t, argument);
 	if (!strcmp(command, "job"))
@@ -64,7 +74,7 @@ static int run(struct thcctl *t, int argc, char **argv)
 		return thcctl_top(t);
 	if (!strcmp(command, "reload"))
 		return thcctl_reload(t);
-	thcctl_say("unknown command \"%s\"; there are: check, job, stats, top, reload", command);
+	thcctl_say("unknown command \"%s\"; there are: %s", command, commands);
 	return EXIT_USAGE;
 }
 
@@ -112,7 +122,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind == argc) {
-		thcctl_say("no command; there are: check, job, stats, top, reload (thcctl --help)");
+		thcctl_say("no command; there are: %s (thcctl --help)", commands);
 		return EXIT_USAGE;
 	}
 	return run(&t, argc - optind, argv + optind);

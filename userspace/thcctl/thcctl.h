@@ -54,6 +54,7 @@ int thcctl_job(struct thcctl *t, const char *number);
 int thcctl_top(struct thcctl *t);
 int thcctl_reload(struct thcctl *t);
 int thcctl_check(struct thcctl *t, const char *interface);
+int thcctl_genkey(const char *path);
 
 /* A field of an object as number, text or truth; 0, "" and false when it is not there. */
 double thcctl_number(const cJSON *o, const char *name);
