@@ -10,7 +10,8 @@
 
 /* What a key is derived for, and its name in what is hashed. */
 #define THC_KEY_PURPOSES(X)		\
-	X(COOKIE, "thc1 cookie")
+	X(COOKIE, "thc1 cookie")	\
+	X(SEED, "thc2 seed")
 
 enum thc_key_purpose {
 #define THC_KEY_PURPOSE(purpose, label) THC_KEY_##purpose,
@@ -68,6 +69,15 @@ static inline u64 thc_key_cookie(const u8 key[THC_KEY_BYTES], u16 job)
 
 	thc_key_derive(&cookie, sizeof(cookie), key, THC_KEY_COOKIE, job, NULL);
 	return thc_le64(cookie) | 1;
+}
+
+/* The seed of @job's rotations and rounding, which every worker is told. */
+static inline u64 thc_key_seed(const u8 key[THC_KEY_BYTES], u16 job)
+{
+	u64 seed;
+
+	thc_key_derive(&seed, sizeof(seed), key, THC_KEY_SEED, job, NULL);
+	return thc_le64(seed);
 }
 
 #endif /* THC_KEY_H */
