@@ -177,9 +177,10 @@ $(BUILD)/tests/unit/test_kmod_simd: tests/unit/test_kmod_simd.c $(KSIMD_OBJ)
 
 # Tests of the daemon's parts: all of it but main().
 $(BUILD)/tests/unit/test_thcd_%: tests/unit/test_thcd_%.c \
-		$(filter-out %/main.o,$(THCD_OBJ)) $(SHARED_OBJ) $(BUILD)/libthc.a
+		$(filter-out %/main.o,$(THCD_OBJ)) $(SHARED_OBJ) $(BUILD)/tests/lib/unit.a \
+		$(BUILD)/libthc.a
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Iuserspace/thcd $(ALL_LDFLAGS) -o $@ \
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -iquote tests/lib/unit -Iuserspace/thcd $(ALL_LDFLAGS) -o $@ \
 		$(filter %.c %.o %.a,$^) $(THCD_LIBS) -lcmocka -lm -pthread
 
 # Tests of thcctl's parts: all of it but main().
@@ -229,7 +230,7 @@ $(BUILD)/bench/bench_simd: tools/bench/bench_simd.c $(KSIMD_OBJ)
 # needs no BPF: its sockets, clock and XDP program are the fuzzers'.
 FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(INC) -Iuserspace/thcd \
 	-DTHC_LIB_VERSION='"$(VERSION)"' -fsanitize=address,undefined -fno-sanitize-recover=undefined
-FUZZ_THCD := answer config control jobs join json number plan receive say secret software welcome
+FUZZ_THCD := answer config control jobs join json number plan receive say software welcome
 FUZZ_LIBS := $(BUILD)/fuzz/thcd.a $(BUILD)/fuzz/shared.a $(BUILD)/fuzz/libthc.a
 
 $(BUILD)/fuzz/%.o: %.c

@@ -29,7 +29,7 @@ class Aggregator:
         self.secret = KeyFile(secret)
         self.key, self.key_file = self.secret.key, self.secret.path
         self.cookie = cookie_of(self.key, self.job)
-        self.keys = {"job": self.job, "ranks": ranks, "cookie": hex(self.cookie), **(job or {})}
+        self.keys = {"job": self.job, "ranks": ranks, "key": f"@{self.key_file}", **(job or {})}
         self.options = ["-i", "eth0", *(["--software"] if software else []), *options]
         self.said = tempfile.TemporaryFile("w+") if quiet else None
         self.stderr = self.said or stderr

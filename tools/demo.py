@@ -379,7 +379,7 @@ def how_to_use(r):
   and with many ranks, because the link of the one aggregator carries the packets of all ranks.
   The table "When it pays" in README.md says by how much.
 
-  On one host:      thcd -i eth0 --job 1,ranks={r["workers"]},cookie=0x5eed5eed5eed5eed
+  On one host:      thcd -i eth0 --job 1,ranks={r["workers"]},key=@/etc/thc/job1.key
   In each trainer:  state, hook = thc_hook()              # from thc_ddp; reads THC_AGGREGATOR, ...
                     model.register_comm_hook(state, hook)"""
 

@@ -16,7 +16,6 @@ from thcwire import LUT_ADD, Reference, Worker, join_all  # noqa: E402
 
 RANK = "a rank of the job"
 TABLE = tuple(range(0, 32, 2))
-COOKIE = 0x1c0ffee5eed5eed1
 
 
 class Pair:
@@ -25,13 +24,13 @@ class Pair:
     def __enter__(self):
         self.net = netns.Topology(2)
         self.aggregator = Aggregator(self.net, 2, job={
-            "cookie": hex(COOKIE), "table": ":".join(map(str, TABLE))})
+            "table": ":".join(map(str, TABLE))})
         self.honest, self.other = (self.worker(r) for r in range(2))
         join_all([self.honest, self.other])
         return self
 
     def worker(self, rank):
-        return Worker(rank, netns.AGGREGATOR4, cookie=COOKIE, interface="eth0",
+        return Worker(rank, netns.AGGREGATOR4, cookie=self.aggregator.cookie, interface="eth0",
                       place=lambda call: netns.in_namespace(self.net.worker(rank), call))
 
     def __exit__(self, *_exc):

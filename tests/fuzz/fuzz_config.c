@@ -33,6 +33,7 @@ static int quick_choice(unsigned int n, unsigned int width, struct thc_table *ou
 #include "net.h"
 #include "../../userspace/aggregator/report.h"
 #include "join.h"
+#include "keys.h"
 
 /* Granularities that are solved, and rank counts that a table is chosen for. */
 #define SOLVED_MAX	24
@@ -240,13 +241,15 @@ static void put_addresses(struct text *t, const struct thcd_plan *plan)
 
 static void put_plan(struct text *t, const struct thcd_plan *plan)
 {
+	char digits[THC_KEY_DIGITS + 1];
 	double p;
 
 	memcpy(&p, &plan->p, sizeof(p));
 	t->used = (size_t)sprintf(t->at, "%s", t->json ? "{\"jobs\": [{" : "");
 	put(t, "job", "%u", plan->job);
 	put(t, "ranks", "%u", plan->ranks);
-	put(t, "cookie", "0x%llx", (unsigned long long)plan->cookie);
+	thc_key_print(digits, plan->key);
+	put(t, "key", "@%s", digits);
 	put(t, "seed", "0x%llx", (unsigned long long)plan->seed);
 	put(t, "clamp", "%.17g", p);
 	put_table(t, plan);
@@ -369,6 +372,7 @@ static const struct {
 	{ "prefix", { "10.0.0.0/24", "10.0.0.1", "0.0.0.0/0", "::/0", "fd77::/64", "::1" } },
 	{ "quorum", { "1", "2", "3" } },
 	{ "deadline_ms", { "1", "100", "3600000" } },
+	{ "key", { "@1", "@2", "@fedcba9876543210", "@", "@none", "1" } },
 	{ "seed", { "0", "1", "18446744073709551615" } },
 	{ "sum", { "on", "off" } },
 	{ "correlated", { "on", "off" } },
@@ -419,7 +423,7 @@ static void make_job(struct input *in, char *out, size_t size)
 	if (ranks != 255)
 		used += snprintf(out + used, size - (size_t)used, ",ranks=%u", ranks % 70);
 	if (first != 255)
-		used += snprintf(out + used, size - (size_t)used, ",cookie=0x%x", ranks + 1U);
+		used += snprintf(out + used, size - (size_t)used, ",key=@%x", ranks + 1U);
 	while (n-- && in->left) {
 		const char *key = thcd_job_key(next(in) % known, NULL);
 

@@ -23,6 +23,7 @@
 #include "fuzz.h"
 #include "jobs.h"
 #include "join.h"
+#include "keys.h"
 #include "net.h"
 #include "plan.h"
 #include "xdp.h"
@@ -88,9 +89,9 @@ static const struct {
 	const char *text;
 	bool six;
 } described[JOBS] = {
-	{ 0, "0,ranks=3,cookie=0x1111111111111111,prefix=10.77.0.0/24", false },
-	{ 1, "1,ranks=2,cookie=0x2222222222222222,prefix=fd77::/64,reply=fanout,sum=off", true },
-	{ 5, "5,ranks=1,cookie=0x3333333333333333,prefix=10.77.0.0/16", false },
+	{ 0, "0,ranks=3,key=@11,prefix=10.77.0.0/24", false },
+	{ 1, "1,ranks=2,key=@22,prefix=fd77::/64,reply=fanout,sum=off", true },
+	{ 5, "5,ranks=1,key=@33,prefix=10.77.0.0/16", false },
 };
 
 static struct thcd_plan plans[JOBS];

@@ -3,10 +3,15 @@
 plain integers per coordinate: a reference that shares no code and no word
 arithmetic with what it checks.
 """
+import os
 import select
 import socket
 import struct
+import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools"))
+from keyfile import KeyFile, cookie_of  # noqa: E402  (found through the path above)
 
 VERSION = 1
 LUT_ADD, ADD, OR, MAX = 1, 2, 3, 4
@@ -18,7 +23,10 @@ READY, REFUSED, ONE_PORT, NOSUM, NOGSO = 1, 2, 4, 8, 32
 NOT_JOB, NOT_RANK, NOT_PREFIX, TAKEN, NO_XDP = 1, 2, 3, 4, 5
 MULTICAST, FANOUT = 1, 2
 PORT = 18500
-COOKIE = 0x5eed5eed5eed1234
+KEY = bytes(range(0x40, 0x60))      # of the jobs that a test starts by hand
+KEY_FILE = KeyFile(KEY)
+KEYED = f"key=@{KEY_FILE.path}"     # for thcd --job
+COOKIE = cookie_of(KEY, 1)
 PATIENCE = 60.0         # seconds: ends what hangs, on a machine with other work, too
 
 _HEADER = struct.Struct(">BBBBIQHBBIIIHHIQ")
@@ -76,12 +84,14 @@ class Packet:
 class Worker:
     """One rank: a socket, and one on the group after the job's first WELCOME.
 
+    cookie: by default that of KEY
     place(call) runs call where sockets are to be made, in a namespace perhaps
     """
 
-    def __init__(self, rank, aggregator="127.0.0.1", port=PORT, job=1, cookie=COOKIE,
+    def __init__(self, rank, aggregator="127.0.0.1", port=PORT, job=1, cookie=None,
                  interface=None, nonce=None, bind=None, place=lambda call: call()):
-        self.rank, self.job, self.cookie = rank, job, cookie
+        self.rank, self.job = rank, job
+        self.cookie = cookie_of(KEY, job) if cookie is None else cookie
         self.family = socket.AF_INET6 if ":" in aggregator else socket.AF_INET
         self.nonce = nonce if nonce is not None else 0x1000 + rank
         self.place = place

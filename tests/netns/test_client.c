@@ -26,8 +26,7 @@ static void check_mean(unsigned int n, size_t count)
 	struct daemon d;
 	unsigned int i;
 
-	snprintf(job, sizeof(job), "job=1,ranks=%u,cookie=%llu,reply=fanout", n,
-		 (unsigned long long)COOKIE);
+	snprintf(job, sizeof(job), "job=1,ranks=%u,reply=fanout", n);
 	d = start_daemon(job);
 	set_up_ranks(ranks, n, d);
 	for (i = 0; i < n; i++) {
@@ -120,7 +119,7 @@ static void check_half(enum thc_dtype dtype)
 {
 	enum { N = 2, COUNT = 3000 };
 	struct rank ranks[N];
-	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
 	static float wide[COUNT];
 	uint16_t *half[N];
 	unsigned int i, k;
@@ -158,7 +157,7 @@ static void mean__fp16_does_not_overflow(void **state)
 {
 	enum { N = 2, COUNT = 4096, LARGEST = 0x7bff };
 	struct rank ranks[N];
-	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
 	static uint16_t half[N][COUNT];
 	unsigned int i, k, largest = 0;
 
@@ -193,8 +192,7 @@ static void mean__bf16(void **state)
 static void mean__sixteen_bit_sums(void **state)
 {
 	enum { COUNT = 5000 };
-	struct daemon d = start_daemon(
-		"job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout,granularity=255,sum_width=16");
+	struct daemon d = start_daemon("job=1,ranks=3,reply=fanout,granularity=255,sum_width=16");
 	struct rank ranks[3];
 	unsigned int i;
 
@@ -242,7 +240,7 @@ static void *reduce_rounds(void *arg)
 static double nmse_of_rounds(uint32_t flags)
 {
 	enum { N = 2, COUNT = 20000 };
-	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
 	struct rank ranks[N];
 	double result;
 	unsigned int i;
@@ -305,7 +303,7 @@ static void *reduce_overlapped(void *arg)
 
 static void requests__overlap(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=3,reply=fanout");
 	struct rank ranks[3];
 	unsigned int i;
 
@@ -322,7 +320,7 @@ static void requests__overlap(void **state)
 
 /* --- the window ----------------------------------------------------------- */
 
-#define SLOTS_JOB	"job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,slots=4000"
+#define SLOTS_JOB	"job=1,ranks=1,reply=fanout,slots=4000"
 #define DATA_SLOTS	4000	/* more than a plain user's receive buffer mostly has room for */
 #define TRUESIZE	4608	/* of an answer in a receive buffer */
 

@@ -19,7 +19,7 @@
 
 #define TRIES	200
 
-#define JOB2	"job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout"
+#define JOB2	"job=1,ranks=2,reply=fanout"
 #define KEY	7
 
 static double now(clockid_t clock)
@@ -217,7 +217,7 @@ static struct thc_client_options options_of(uint16_t port, uint16_t rank, uint32
 /* A failed rejoin leaves a client that can be asked, rejoined and closed. */
 static void gone__failed_rejoin_leaves_a_client(void **state)
 {
-	static const char job[] = "job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout";
+	static const char job[] = "job=1,ranks=1,reply=fanout";
 	struct thc_client_info info = { .size = sizeof(info) };
 	struct daemon d = start_daemon(job);
 	struct thc_client_options o = options_of(d.port, 0, 2000);

@@ -66,7 +66,7 @@ static void errors__nan_and_inf_name_the_rank(void **state)
 
 	(void)state;
 	for (inf = 0; inf < 2; inf++) {
-		struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+		struct daemon d = start_daemon("job=1,ranks=3,reply=fanout");
 		struct rank ranks[3];
 		unsigned int i;
 
@@ -181,7 +181,7 @@ static void nonfinite__is_a_result_if_wanted_and_leaves_nothing(void **state)
 
 	(void)state;
 	for (inf = 0; inf < 2; inf++) {
-		struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+		struct daemon d = start_daemon("job=1,ranks=3,reply=fanout");
 		struct rank ranks[3];
 		unsigned int i;
 
@@ -224,7 +224,7 @@ static void nonfinite__half_precision(void **state)
 
 	(void)state;
 	for (k = 0; k < 2; k++) {
-		struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+		struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
 		struct rank ranks[2];
 
 		set_up_ranks(ranks, 2, d);
@@ -262,7 +262,7 @@ static void *one_stays_away(void *arg)
 
 static void errors__missing_rank_is_named_in_time(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=3,reply=fanout");
 	struct rank ranks[3];
 	unsigned int i;
 
@@ -298,7 +298,7 @@ static void *one_leaves(void *arg)
 
 static void errors__leaving_rank_is_named(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=3,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=3,reply=fanout");
 	struct rank ranks[3];
 
 	(void)state;
@@ -366,7 +366,7 @@ static void expect_open(struct thc_client_options *o, int error, const char *wor
 
 static void errors__open_says_why_not(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=2,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
 	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
 
 	(void)state;

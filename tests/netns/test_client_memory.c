@@ -108,22 +108,20 @@ static void memory__at_most_twice_the_bucket(void **state)
 		size_t each = dtype == THC_FP32 ? 4 : 2;
 
 		for (i = 0; i < 6; i++)
-			check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout",
-				     (enum thc_dtype)dtype, (kib[i] << 10) / each + 1);
-		check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,sum_width=16",
-			     (enum thc_dtype)dtype, (512 << 10) / each);
-		check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,block=1048576",
-			     (enum thc_dtype)dtype, 1);
+			check_memory("job=1,ranks=1,reply=fanout", (enum thc_dtype)dtype,
+				     (kib[i] << 10) / each + 1);
+		check_memory("job=1,ranks=1,reply=fanout,sum_width=16", (enum thc_dtype)dtype,
+			     (512 << 10) / each);
+		check_memory("job=1,ranks=1,reply=fanout,block=1048576", (enum thc_dtype)dtype, 1);
 		/* three blocks of floats, and a padded one */
-		check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,block=1048576",
-			     (enum thc_dtype)dtype, (12 << 20) / each + 1);
+		check_memory("job=1,ranks=1,reply=fanout,block=1048576", (enum thc_dtype)dtype,
+			     (12 << 20) / each + 1);
 	}
-	check_memory(
-		"job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,slots=4032,norm_slots=64,sum_width=16",
-		THC_FP16, 256 << 10);
+	check_memory("job=1,ranks=1,reply=fanout,slots=4032,norm_slots=64,sum_width=16", THC_FP16,
+		     256 << 10);
 	/* a block of padding, and regions for sums of 16 bits */
-	check_memory("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,block=1048576,sum_width=16",
-		     THC_FP16, (8 << 20) + 1);
+	check_memory("job=1,ranks=1,reply=fanout,block=1048576,sum_width=16", THC_FP16,
+		     (8 << 20) + 1);
 	prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
 }
 
@@ -197,7 +195,7 @@ static void *reduce_sequence(void *arg)
 
 static void check_sequence(const char *name, struct sequence s)
 {
-	struct daemon d = start_daemon("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout");
 	struct rank rank;
 
 	set_up_ranks(&rank, 1, d);

@@ -23,11 +23,12 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
+from keyfile import KeyFile, cookie_of  # noqa: E402
 from tap import netns  # noqa: E402
 
 PER_SITE = int(os.environ.get("FAILURES_PER_SITE", "1"))
 LIMIT = 60              # seconds: ends what hangs, on a machine with other work, too
-COOKIE = 0x5eed1234abcd5eed
+KEY = KeyFile()
 PORTS = 64
 LANES = 4
 TRIES = 3               # for a call that a thread makes or not, as it happens
@@ -226,7 +227,8 @@ def netns_line(stream):
 
 def run_rank(address, port, job, environment=None, enter=lambda command: command):
     """one_rank's exit status and what it said."""
-    command = [built("tests/netns/one_rank"), address, str(port), str(job), hex(COOKIE)]
+    command = [built("tests/netns/one_rank"), address, str(port), str(job),
+               hex(cookie_of(KEY.key, job))]
     try:
         done = subprocess.run(enter(command), capture_output=True, text=True, timeout=LIMIT,
                               env=environment)
@@ -244,7 +246,7 @@ class Place:
         self.config = os.path.join(self.folder, "thcd.conf")
         with open(self.config, "w", encoding="utf-8") as f:
             os.fchmod(f.fileno(), 0o600)
-            json.dump({"jobs": [{"job": job, "ranks": 1, "cookie": f"{COOKIE:#x}", **keys}
+            json.dump({"jobs": [{"job": job, "ranks": 1, "key": f"@{KEY.path}", **keys}
                                 for job in range(1, LANES + 1)]}, f)
 
     def command(self, *options):

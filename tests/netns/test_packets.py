@@ -29,7 +29,7 @@ from tap import netns  # noqa: E402
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "packets.json")
 COUNTS = [40961, 9, 20000]      # coordinates of the buckets of a step
 ROUNDS = 2
-JOB = {"seed": 77, "cookie": hex(wire.COOKIE), "slots": 24, "norm_slots": 5}
+JOB = {"seed": 77, "slots": 24, "norm_slots": 5}
 PORTS = range(wire.PORT, wire.PORT + 64)
 HEADER = 48
 LANES = 1024
@@ -137,12 +137,11 @@ def run(n, dtype, mode, drop):
     with netns.Topology(n, impair=netns.Impair(drop, 0, drop)) as net:
         tapped = Tap(net)
         try:
-            with Aggregator(net, n, software=mode == "software", job=JOB, options=options) as a:
-                a.cookie = wire.COOKIE
-                with Ranks(net, a) as ranks:
-                    ranks.open()
-                    answers = ranks.reduce(counts=COUNTS, rounds=ROUNDS, dtype=dtype)
-                    ranks.all(do="close")
+            with Aggregator(net, n, software=mode == "software", job=JOB, options=options,
+                            secret=wire.KEY) as a, Ranks(net, a) as ranks:
+                ranks.open()
+                answers = ranks.reduce(counts=COUNTS, rounds=ROUNDS, dtype=dtype)
+                ranks.all(do="close")
         finally:
             datagrams, lost = tapped.close()
     assert not lost, f"{lost} frames were not recorded"

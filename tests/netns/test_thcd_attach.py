@@ -17,14 +17,15 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 from aggregator import Aggregator  # noqa: E402
+from keyfile import KeyFile  # noqa: E402
 from ranks import Ranks  # noqa: E402
 import thcwire as wire  # noqa: E402
 from tap import netns  # noqa: E402
-from thcwire import LUT_ADD, Reference, Worker, join_all  # noqa: E402
+from thcwire import KEYED, LUT_ADD, Reference, Worker, join_all  # noqa: E402
 
 PINS = "/sys/fs/bpf/thc"
 TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
-JOB = "1,ranks=2,cookie=0x5eed5eed5eed1234,table=" + ":".join(map(str, TABLE))
+JOB = f"1,ranks=2,{KEYED},table=" + ":".join(map(str, TABLE))
 
 
 class Daemon:
@@ -294,9 +295,9 @@ def case__a_contradicting_restart_is_refused_and_fresh_discards():
         workers = workers_of(net)
         join_all(workers)
         d.end(signal.SIGKILL)
-        held = hook(net)
+        held, key = hook(net), KeyFile()
         for job, words in ((JOB.replace("ranks=2", "ranks=3"), "ranks is 2"),
-                           (JOB.replace("5eed1234", "5eed1235"), "cookie differs"),
+                           (JOB.replace(KEYED, f"key=@{key.path}"), "key differs"),
                            (JOB + ",slots=256", "slots is 512"),
                            (JOB.replace("1,", "2,", 1), "job 1, which is not asked for")):
             other = Daemon(net, job=job)
@@ -460,10 +461,10 @@ def case__another_aggregator_on_the_group_is_noticed():
         def other_job(more):
             """A second aggregator, on worker 2's host, and what the first noticed."""
             b = Daemon(net, "--software", "--listen", net.address(2), ns=net.worker(2),
-                       instance=net.name + "9", job="1,ranks=1,cookie=0x77" + more)
+                       instance=net.name + "9", job=f"1,ranks=1,{KEYED}{more}")
             assert b.ready, b.said
             used = b.ctl("job", "1")["group"]
-            own = Worker(0, net.address(2), cookie=0x77, interface="eth0", nonce=7,
+            own = Worker(0, net.address(2), interface="eth0", nonce=7,
                          place=lambda call: netns.in_namespace(net.worker(2), call))
             join_all([own])
             assert own.welcome.reply == wire.MULTICAST

@@ -21,16 +21,18 @@ import types
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
+from keyfile import KeyFile  # noqa: E402
 from ranks import Ranks  # noqa: E402
 from tap import netns  # noqa: E402
 from test_thcd_attach import JOB, PINS, Daemon, a_round, hook, nothing_left, send, \
     workers_of  # noqa: E402
-from thcwire import LUT_ADD, join_all  # noqa: E402
+from thcwire import KEYED, LUT_ADD, join_all  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BPFFS = "/sys/fs/bpf"
 NET_ADMIN, BPF = 12, 39
 USER, GROUP = 65534, 65534      # nobody and nogroup of Debian
+USER_KEY = KeyFile(wire.KEY)
 CHANGES = "reload changes what thcd does: only root"
 
 
@@ -133,7 +135,8 @@ def case__software_keeps_none():
 
 def case__a_file_to_reload_keeps_what_a_new_job_takes():
     with netns.Topology(2) as net, tempfile.TemporaryDirectory() as folder:
-        path = config(folder, '{"jobs": [{"job": 1, "ranks": 2, "cookie": "0x5eed5eed5eed1"}]}')
+        path = config(folder, '{"jobs": [{"job": 1, "ranks": 2, "key": "@%s"}]}' %
+                      wire.KEY_FILE.path)
         d = Daemon(net, "--config", path, job=None)
         assert d.ready, d.said
         check_capabilities(d, NET_ADMIN, BPF)
@@ -194,12 +197,18 @@ def user_control(folder):
     return path
 
 
+def users(job):
+    """That job with a copy of its key which the user can read."""
+    os.chown(USER_KEY.path, USER, GROUP)
+    return job.replace(KEYED, f"key=@{USER_KEY.path}")
+
+
 class Other:
     """A thcd of a user without privileges."""
 
     def __init__(self, net, folder, *options, keep="", job=JOB):
         self.control = user_control(folder)
-        self.daemon = Daemon(net, "--control", self.control, *options, job=job,
+        self.daemon = Daemon(net, "--control", self.control, *options, job=users(job),
                              command=as_user(os.path.join(folder, "thcd"), keep=keep))
 
     def ask(self, request):
@@ -273,12 +282,12 @@ def case__and_in_generic_mode():
 
 def case__libthc_is_served_without_root():
     with netns.Topology(2) as net, programs() as folder, mode_of_bpffs(0o711):
-        job = "1,ranks=2,cookie=0x5eed5eed5eed1"
+        job = f"1,ranks=2,{KEYED}"
         code, said = errand(net, "--prepare", "nobody", job=job)
         assert code == 0, said
         other = Other(net, folder, job=job)
         assert other.daemon.ready, other.daemon.said
-        known = types.SimpleNamespace(job=1, cookie=0x5eed5eed5eed1)
+        known = types.SimpleNamespace(job=1, cookie=wire.COOKIE)
         with Ranks(net, known) as ranks:
             ranks.open()
             digests = {a["digest"] for a in ranks.reduce(counts=[200000, 7], rounds=3)}
@@ -301,10 +310,12 @@ def case__what_a_thcd_without_root_lacks_it_says():
                                    (("--prepare", "nobody"), "--prepare is for root"),
                                    (("--discard",), "--discard is for root")):
                 code, said = errand(net, "--control", user_control(folder), *options,
-                                    command=as_user(thcd))
+                                    command=as_user(thcd), job=users(JOB))
                 assert code in (1, 2) and words in said, said
             assert errand(net, "--prepare", "nobody")[0] == 0
             code, said = errand(net, command=as_user(thcd))
+            assert code == 2 and f"cannot read {wire.KEY_FILE.path}: Permission" in said, said
+            code, said = errand(net, command=as_user(thcd), job=users(JOB))
             assert code == 1 and "give another --control PATH" in said, said
             other = Other(net, folder, "--fresh")
             assert not other.daemon.ready and "--fresh is for root" in other.daemon.said

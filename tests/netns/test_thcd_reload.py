@@ -17,16 +17,15 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
+from keyfile import KeyFile  # noqa: E402
 from tap import netns  # noqa: E402
 from test_thcd_attach import TABLE, Daemon, a_round, hook, nothing_left  # noqa: E402
 from thcwire import Worker, join_all  # noqa: E402
 
-COOKIE = 0x5EED5EED5EED0000
-
 
 def job(number, ranks=2, **more):
-    return {"job": number, "ranks": ranks, "cookie": hex(COOKIE + number), "table": list(TABLE),
-            "slots": 512, "norm_slots": 64, **more}
+    return {"job": number, "ranks": ranks, "key": f"@{wire.KEY_FILE.path}",
+            "table": list(TABLE), "slots": 512, "norm_slots": 64, **more}
 
 
 class File:
@@ -51,8 +50,8 @@ def ranks_of(net, number, n=2):
     made = []
     for rank in range(n):
         ns = net.worker(rank)
-        made.append(Worker(rank, netns.AGGREGATOR4, job=number, cookie=COOKIE + number,
-                           interface="eth0", nonce=time.monotonic_ns(),
+        made.append(Worker(rank, netns.AGGREGATOR4, job=number, interface="eth0",
+                           nonce=time.monotonic_ns(),
                            place=lambda call, ns=ns: netns.in_namespace(ns, call)))
     return made
 
@@ -85,7 +84,7 @@ def wait_until(true, what):
 
 def jobs_come_and_go(*options):
     with netns.Topology(2) as net, tempfile.TemporaryDirectory() as folder:
-        file = File(folder, [job(1)], spare_slots=576)
+        file, other = File(folder, [job(1)], spare_slots=576), KeyFile()
         d = Daemon(net, "--config", file.path, *options, job=None)
         assert d.ready, d.said
         one = ranks_of(net, 1)
@@ -124,6 +123,9 @@ def jobs_come_and_go(*options):
         said = reload(d, ok=False)
         assert len(said) == 1 and "job 1 stays as it is: quorum is 2, and 1 is asked for" in \
             said[0], said
+        file.write([job(1, key=f"@{other.path}"), job(2)])
+        said = reload(d, ok=False)
+        assert len(said) == 1 and "job 1 stays as it is: key differs" in said[0], said
         a_round(one, 6)
         assert jobs_of(d)[1]["epoch"] == epoch
 
@@ -243,8 +245,7 @@ def case__what_cannot_be_reloaded_is_said_and_an_error_changes_nothing():
 def case__a_hangup_without_a_file_ends_nothing():
     for options in ((), ("--software",)):
         with netns.Topology(2) as net:
-            d = Daemon(net, *options, job="1,ranks=2,cookie=" + hex(COOKIE + 1) + ",table=" +
-                       ":".join(map(str, TABLE)))
+            d = Daemon(net, *options)
             assert d.ready, d.said
             one = ranks_of(net, 1)
             join_all(one)
@@ -349,19 +350,19 @@ def case__nobody_asked_for_signs_of_life():
             os.unlink(os.path.join(folder, "notify"))
 
 
-def case__a_cookie_comes_as_a_credential():
+def case__a_key_comes_as_a_credential():
     with netns.Topology(2) as net, tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "job1"), "w", encoding="ascii") as f:
-            f.write(hex(COOKIE + 1) + "\n")
+            f.write(wire.KEY.hex() + "\n")
         os.chmod(f.name, 0o400)
-        file = File(folder, [job(1, cookie="@job1")])
+        file = File(folder, [job(1, key="@job1")])
         d = Daemon(net, "--config", file.path, job=None, env={"CREDENTIALS_DIRECTORY": folder})
         assert d.ready, d.said
         one = ranks_of(net, 1)
         join_all(one)
         a_round(one, 1)
         said = d.end()
-        assert "every user can read" not in said and hex(COOKIE + 1) not in said, said
+        assert "every user can read" not in said and wire.KEY.hex() not in said, said
 
 
 if __name__ == "__main__":

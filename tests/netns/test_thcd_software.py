@@ -18,8 +18,9 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
+from keyfile import KeyFile  # noqa: E402
 from netns import build_dir  # noqa: E402
-from thcwire import ADD, LUT_ADD, MAX, OR, Reference, Worker, join_all  # noqa: E402
+from thcwire import ADD, KEYED, LUT_ADD, MAX, OR, Reference, Worker, join_all  # noqa: E402
 
 TABLE = (0, 1, 3, 4, 6, 7, 9, 10, 13, 14, 17, 19, 22, 25, 28, 31)
 _next_port = 30000 + os.getpid() % 400 * 70
@@ -123,7 +124,7 @@ def exchange(rng, workers, ref, slot, generation, chunk, replies):
 def check_sums(ranks, job, table, sum_width, seed, address="127.0.0.1", generations=4):
     rng = random.Random(seed)
     replies = {"waited": 0, "repeated": 0, "added": 0}
-    with Daemon(f"1,ranks={ranks},cookie=0x5eed5eed5eed1234,{job}", address=address) as d:
+    with Daemon(f"1,ranks={ranks},{KEYED},{job}", address=address) as d:
         workers = [d.worker(r) for r in range(ranks)]
         join_all(workers)
         for op, (_, _, ref) in enumerate(ops(table, sum_width)):
@@ -165,10 +166,10 @@ def case__ipv6():
 
 
 def case__two_jobs_do_not_meet():
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform,slots=8,norm_slots=2",
-                "9,ranks=2,cookie=0x99,table=uniform,slots=8,norm_slots=2") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform,slots=8,norm_slots=2",
+                f"9,ranks=2,{KEYED},table=uniform,slots=8,norm_slots=2") as d:
         one = [d.worker(r) for r in range(2)]
-        nine = [d.worker(r, job=9, cookie=0x99) for r in range(2)]
+        nine = [d.worker(r, job=9) for r in range(2)]
         join_all(one)
         join_all(nine)
         # the same slot of both, contributions interleaved
@@ -184,7 +185,7 @@ def case__two_jobs_do_not_meet():
 
 
 def case__old_generations_are_stale_and_far_ones_busy():
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
 
@@ -219,7 +220,7 @@ def case__old_generations_are_stale_and_far_ones_busy():
 
 
 def case__every_drop_has_its_name():
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform,reply=fanout") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform,reply=fanout") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         good = {"width": 4, "slot": 1}
@@ -277,7 +278,7 @@ def case__every_drop_has_its_name():
 def case__few_of_many_strangers_are_heard():
     """JOINs that no job admits: a bucketful is refused by name, the rest is dropped, and
     who belongs to the job joins beside them."""
-    with Daemon("1,ranks=1,cookie=0x5eed5eed5eed1234,table=uniform") as d:
+    with Daemon(f"1,ranks=1,{KEYED},table=uniform") as d:
         genuine = d.worker(0)
         strangers = [d.worker(0, cookie=5), d.worker(7), d.worker(0, job=9)]
         start, sent = time.monotonic(), 0
@@ -301,7 +302,7 @@ def case__few_of_many_strangers_are_heard():
 
 
 def case__a_job_may_go_without_sums():
-    with Daemon("1,ranks=1,cookie=0x5eed5eed5eed1234,table=uniform,sum=off") as d:
+    with Daemon(f"1,ranks=1,{KEYED},table=uniform,sum=off") as d:
         w = d.worker(0)
         join_all([w])
         assert w.welcome.welcome_flags & wire.NOSUM
@@ -315,7 +316,7 @@ def case__a_job_may_go_without_sums():
 
 
 def case__congestion_is_echoed():
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         a.socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 3)
@@ -330,7 +331,7 @@ def case__congestion_is_echoed():
 
 
 def case__a_deadline_closes_what_has_its_quorum():
-    with Daemon("1,ranks=3,cookie=0x5eed5eed5eed1234,table=uniform,quorum=2,deadline_ms=80") as d:
+    with Daemon(f"1,ranks=3,{KEYED},table=uniform,quorum=2,deadline_ms=80") as d:
         a, b, c = workers = [d.worker(r) for r in range(3)]
         join_all(workers)
         a.send(LUT_ADD, bytes([0x11]) * 512, width=4, slot=3)
@@ -359,7 +360,7 @@ def case__a_deadline_closes_what_has_its_quorum():
 
 
 def case__joining_is_idempotent_and_a_restart_raises_the_epoch():
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         first = a.join_once()
         assert first.joined == 1 and not first.welcome_flags & wire.READY
@@ -384,7 +385,7 @@ def case__joining_is_idempotent_and_a_restart_raises_the_epoch():
 
 
 def case__a_rank_that_leaves_is_told_of_and_may_come_back():
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         epoch = a.epoch
@@ -409,7 +410,7 @@ def case__a_rank_that_leaves_is_told_of_and_may_come_back():
 
 
 def case__strangers_are_refused_with_a_reason():
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform,prefix=127.0.0.8/29") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform,prefix=127.0.0.8/29") as d:
         inside = {"bind": ("127.0.0.9", 0)}
         assert d.worker(0).join_once().refusal == wire.NOT_PREFIX
         assert d.worker(0, cookie=1, **inside).join_once().refusal == wire.NOT_JOB
@@ -430,7 +431,7 @@ def case__strangers_are_refused_with_a_reason():
 
 
 def case__without_multicast_the_job_answers_by_fanout():
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform") as d:
         a, b = workers = [d.worker(r) for r in range(2)]
         start = time.monotonic()
         a.join_once()
@@ -448,7 +449,7 @@ def case__without_multicast_the_job_answers_by_fanout():
 
 
 def case__all_are_told_at_once_that_rounds_may_start():
-    with Daemon("1,ranks=3,cookie=0x5eed5eed5eed1234,table=uniform,reply=fanout") as d:
+    with Daemon(f"1,ranks=3,{KEYED},table=uniform,reply=fanout") as d:
         workers = [d.worker(r) for r in range(3)]
         for w in workers[:2]:
             assert not w.join_once().welcome_flags & wire.READY
@@ -459,9 +460,9 @@ def case__all_are_told_at_once_that_rounds_may_start():
 
 
 def case__welcome_carries_the_job():
-    with Daemon("3,ranks=4,cookie=0x77,granularity=31,clamp=1/512,slots=100,norm_slots=7,"
+    with Daemon(f"3,ranks=4,{KEYED},granularity=31,clamp=1/512,slots=100,norm_slots=7,"
                 "block=4096,seed=0xabcdef,quorum=3,deadline_ms=500,correlated=on") as d:
-        w = d.worker(1, job=3, cookie=0x77)
+        w = d.worker(1, job=3)
         p = w.join_once()
         assert (p.ranks, p.quorum, p.deadline_ms) == (4, 3, 500)
         assert (p.data_slots, p.norm_slots, p.chunk_size, p.shards) == (100, 7, 1024, 1)
@@ -476,7 +477,7 @@ def case__welcome_carries_the_job():
 
 def case__noise_is_counted_and_harms_nobody():
     rng = random.Random(7)
-    with Daemon("1,ranks=2,cookie=0x5eed5eed5eed1234,table=uniform,slots=4,norm_slots=2") as d:
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform,slots=4,norm_slots=2") as d:
         workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         noisy = d.worker(0)
@@ -518,7 +519,7 @@ def failing(*options):
 
 
 def case__a_start_that_fails_says_what_to_do():
-    job = "1,ranks=2,cookie=0x5eed5eed5eed1234"
+    job = f"1,ranks=2,{KEYED}"
     with failing("--software", "--listen", "127.0.0.1") as (status, said):
         assert status == 2 and "no job" in said, said
     with failing("--software", "--job", job) as (status, said):
@@ -529,7 +530,7 @@ def case__a_start_that_fails_says_what_to_do():
         assert status == 1 and '"fe80::1%nosuch0" has no address' in said, said
     with failing("--bogus") as (status, said):
         assert status == 2 and "--bogus" in said, said
-    wide = "1,ranks=8,cookie=1,granularity=36,sum_width=8"
+    wide = f"1,ranks=8,{KEYED},granularity=36,sum_width=8"
     with failing("--software", "--listen", "127.0.0.1", "--job", wide) as (status, said):
         assert status == 1 and "granularity up to 31 fits 8 ranks" in said, said
     with Daemon(job) as d:
@@ -566,26 +567,36 @@ def case__a_busy_thcd_keeps_its_socket():
                 pass
             before = os.stat(path).st_ino
             with failing("--software", "--listen", "127.0.0.1", "--control", path,
-                         "--job", "1,ranks=1,cookie=1") as (status, said):
+                         "--job", f"1,ranks=1,{KEYED}") as (status, said):
                 assert status == 1 and "another thcd serves" in said, said
             assert os.stat(path).st_ino == before, "thcd took the socket of another one"
             for client in clients:
                 client.close()
 
 
-def case__warns_of_cookies_that_others_know():
+def case__warns_of_a_key_that_others_can_read():
+    file = KeyFile()
+    for mode, words in ((0o644, f"every user can read {file.path}"), (0o640, None), (0o600, None)):
+        os.chmod(file.path, mode)
+        with Daemon(f"1,ranks=2,key=@{file.path}") as d:
+            pass
+        assert ("warning" in d.said) == bool(words) and (words or "") in d.said, d.said
+        assert file.key.hex() not in d.said, "thcd tells the key"
+
+
+def case__an_open_configuration_holds_no_secret():
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
-        json.dump({"jobs": [{"job": 1, "ranks": 2, "cookie": "0x5eed5eed5eed5eed"}]}, f)
+        json.dump({"jobs": [{"job": 1, "ranks": 2, "key": f"@{wire.KEY_FILE.path}"}]}, f)
         f.flush()
-        for mode, words in ((0o644, "every user can read"), (0o600, None)):
-            os.chmod(f.name, mode)
-            with Daemon(options=("--config", f.name)) as d:
-                pass
-            said = d.said
-            assert ("warning" in said) == bool(words) and (words or "") in said, said
-    with Daemon("job=1,ranks=2,cookie=77") as d:
-        pass
-    assert "its cookie can be guessed" in d.said, d.said
+        os.chmod(f.name, 0o644)
+        with Daemon(options=("--config", f.name)) as d:
+            join_all([d.worker(r) for r in range(2)])
+        assert "warning" not in d.said, d.said
+    for key, words in (("key=" + wire.KEY.hex(), "only a file can hold it"),
+                       ("cookie=0x77", "cookies are gone: make a key with thcctl genkey FILE")):
+        with failing("--software", "--listen", "127.0.0.1", "--job",
+                     f"1,ranks=2,{key}") as (status, said):
+            assert status == 2 and words in said and wire.KEY.hex() not in said, said
 
 
 if __name__ == "__main__":

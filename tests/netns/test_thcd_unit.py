@@ -19,10 +19,9 @@ from tap import netns  # noqa: E402
 from thcwire import Worker, join_all  # noqa: E402
 
 SYSTEMD = "/lib/systemd/systemd"
-COOKIE = 0x5eed5eed5eed1234
 WATCHDOG_S = 2          # instead of the unit's 10
-JOBS = ('{"job": 1, "ranks": 2, "cookie": "@job1.cookie"}',
-        '{"job": 2, "ranks": 2, "cookie": "0x5eed5eed5eed5678"}')
+JOBS = ('{"job": 1, "ranks": 2, "key": "@job1.key"}',
+        '{"job": 2, "ranks": 2, "key": "@/etc/thc/job2.key"}')
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # $1: an empty folder. What a system's first process expects to find, then this is it.
@@ -101,9 +100,10 @@ class System:
         # none of what else a host starts, and no wait for a real network
         self.configure("test", "[Unit]\nDefaultDependencies=no\n"
                                f"[Service]\nWatchdogSec={WATCHDOG_S}\n"
-                               "LoadCredential=job1.cookie:/etc/thc/job1.cookie\n"
+                               "LoadCredential=job1.key:/etc/thc/job1.key\n"
                                "StandardError=append:/tmp/said\n")
-        self.write("/etc/thc/job1.cookie", f"{COOKIE:#x}\n", 0o600)
+        self.write("/etc/thc/job1.key", wire.KEY.hex() + "\n", 0o600)
+        self.run("thcctl", "genkey", "/etc/thc/job2.key")
         self.serve(JOBS[0])
         self.run("sh", "-c", "getent group thc || groupadd --system thc")
 
@@ -150,8 +150,7 @@ class System:
 
     def serve(self, *jobs):
         self.write("/etc/thc/thcd.conf",
-                   f'{{"interface": "eth0", "spare_slots": 1152, "jobs": [{", ".join(jobs)}]}}',
-                   0o600)
+                   f'{{"interface": "eth0", "spare_slots": 1152, "jobs": [{", ".join(jobs)}]}}')
 
     def said(self):
         return self.run("cat", "/tmp/said", check=False).stdout
@@ -178,7 +177,7 @@ class System:
 
 
 def ranks_of(net, count=2):
-    return [Worker(r, netns.AGGREGATOR4, cookie=COOKIE, interface="eth0",
+    return [Worker(r, netns.AGGREGATOR4, interface="eth0",
                    bind=(net.address(r), 0),
                    place=lambda call, r=r: netns.in_namespace(net.worker(r), call))
             for r in range(count)]
@@ -197,7 +196,7 @@ def case__the_unit_starts_serves_reloads_and_stops():
         s = system.status()
         kept = 1 << 12 | 1 << 39        # CAP_NET_ADMIN, CAP_BPF
         assert (int(s["CapEff"], 16), s["NoNewPrivs"], s["Seccomp"]) == (kept, "1", "2"), s
-        join_all(ranks_of(net))         # with the cookie of the credential
+        join_all(ranks_of(net))         # with the key of the credential
         joined = session(system)
         member = ("setpriv", "--reuid=nobody", "--regid=thc", "--clear-groups", "thcctl")
         assert "job 1: session" in system.run(*member, "job").stdout
@@ -239,7 +238,6 @@ def guide_unit():
 def case__the_guide_s_unit_serves_without_root():
     with netns.Topology(2) as net, System(net) as system:
         system.run("useradd", "--system", "--gid", "thc", "thc")
-        system.run("chown", "thc", "/etc/thc/thcd.conf")
         system.configure("user", guide_unit())
         system.do("start", "thcd")
         s = system.status()

@@ -10,7 +10,7 @@
 
 #include "ranks.h"
 
-#define JOB	"job=1,ranks=4,cookie=0x5eed1234abcd,reply=fanout"
+#define JOB	"job=1,ranks=4,reply=fanout"
 #define RANKS	4
 #define ROUNDS	4
 #define KEY	3
@@ -227,7 +227,7 @@ static const char *choice(uint16_t port, enum thc_transport_choice wanted, const
 static void choice__automatic(void **state)
 {
 	static const char *const none[] = { NULL, "", "auto" };
-	struct daemon d = start_daemon("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout");
 	size_t i;
 	int error;
 
@@ -256,7 +256,7 @@ static void choice__forced(void **state)
 		{ THC_TRANSPORT_AF_THC, "udp", "AF_THC" },
 		{ THC_TRANSPORT_AUTO, "af_thc", "AF_THC" },
 	};
-	struct daemon d = start_daemon("job=1,ranks=1,cookie=0x5eed1234abcd,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout");
 	size_t i;
 	int error;
 

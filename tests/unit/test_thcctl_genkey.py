@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """thcctl genkey: what it makes, that nobody else can read it, that nothing is overwritten and
-nothing half is left.
+nothing half is left, and that thcd takes it.
 """
 import os
 import resource
@@ -105,6 +105,20 @@ class Genkey(unittest.TestCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn(words, done.stderr)
         self.assertFalse(os.path.exists(self.path))
+
+    def test_thcd_takes_it(self):
+        self.assertEqual(genkey(self.path).returncode, 0)
+        p = subprocess.Popen(
+            [os.path.join(BUILD, "thcd"), "--software", "--listen", "127.0.0.1", "--port",
+             str(61000 + os.getpid() % 4000), "--control", f"{self.path}.sock", "--job",
+             f"1,ranks=1,key=@{self.path}"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        first = p.stdout.readline()
+        p.terminate()
+        said = p.communicate(timeout=5)[1]
+        self.assertEqual(first, "ready\n", said)
+        self.assertNotIn("warning", said)
+        self.assertNotIn(self.text(self.path)[:8], said)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <fcntl.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include <thc/wire/spec.h>
 
 #include "config.h"
+#include "credentials.h"
 
 static struct thcd_config config;
 static struct thcd_error error;
@@ -40,16 +39,24 @@ static int setup(void **state)
 #define bad_job(keys, words) refused(thcd_config_job(&config, keys, &error), words)
 #define bad_file(text, words) refused(thcd_config_text(&config, "f.json", text, &error), words)
 
+static void check_key(const struct thcd_job_wish *w, const char *name)
+{
+	u8 key[THC_KEY_BYTES];
+
+	credential_key(name, key);
+	assert_memory_equal(w->key, key, sizeof(key));
+}
+
 static void job__defaults(void **state)
 {
 	const struct thcd_job_wish *w = &config.job[0];
 
 	(void)state;
-	assert_int_equal(thcd_config_job(&config, "1,ranks=2,cookie=0x1234", &error), 0);
+	assert_int_equal(thcd_config_job(&config, "1,ranks=2,key=@one", &error), 0);
 	assert_int_equal(config.jobs, 1);
 	assert_int_equal(w->job, 1);
 	assert_int_equal(w->ranks, 2);
-	assert_true(w->cookie == 0x1234);
+	check_key(w, "one");
 	assert_int_equal(w->table, THCD_TABLE_AUTO);
 	assert_int_equal(w->bits, 4);
 	assert_int_equal(w->scheme, THC_SCHEME_THC);
@@ -61,13 +68,13 @@ static void job__defaults(void **state)
 	assert_true(w->clamp == 1.0 / 32);
 	assert_false(w->nosum);
 	assert_true(w->correlated);
-	assert_true(thcd_job_wish_given(w, "cookie"));
+	assert_true(thcd_job_wish_given(w, "key"));
 	assert_false(thcd_job_wish_given(w, "clamp"));
 }
 
 /* Every key with a value of its own, on the command line. */
 static const char every_key[] =
-	"job=3,ranks=4,cookie=0xfedcba9876543210,table=0:5:10:16,bits=2,granularity=16,"
+	"job=3,ranks=4,key=@one,table=0:5:10:16,bits=2,granularity=16,"
 	"clamp=1/512,scheme=thc,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
 	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,hops=254,quorum=3,deadline_ms=250,"
 	"seed=18446744073709551615,"
@@ -83,7 +90,7 @@ static void check_every_key(const struct thcd_job_wish *w)
 			fail_msg("key %s is not in this test", key);
 	assert_int_equal(w->job, 3);
 	assert_int_equal(w->ranks, 4);
-	assert_true(w->cookie == 0xfedcba9876543210ULL);
+	check_key(w, "one");
 	assert_int_equal(w->table, THCD_TABLE_LIST);
 	assert_int_equal(w->values, 4);
 	assert_int_equal(w->value[1], 5);
@@ -124,7 +131,7 @@ static void file__every_key(void **state)
 		"\"a-b.c\",\n"
 		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\", \"control_group\": \"adm\",\n"
 		"  \"spare_slots\": 576,\n"
-		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"cookie\": \"0xfedcba9876543210\",\n"
+		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"key\": \"@one\",\n"
 		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
 		"\"1/512\",\n"
 		"    \"scheme\": \"thc\", \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
@@ -133,14 +140,14 @@ static void file__every_key(void **state)
 		"    \"deadline_ms\": 250,\n"
 		"    \"seed\": \"18446744073709551615\", \"sum\": false,\n"
 		"    \"correlated\": false },\n"
-		"   { \"job\": 4, \"ranks\": 2, \"cookie\": 77, \"clamp\": 0.03125 } ] }\n";
+		"   { \"job\": 4, \"ranks\": 2, \"key\": \"@two\", \"clamp\": 0.03125 } ] }\n";
 
 	(void)state;
 	if (thcd_config_text(&config, "f.json", text, &error))
 		fail_msg("%s", error.text);
 	assert_int_equal(config.jobs, 2);
 	check_every_key(&config.job[0]);
-	assert_true(config.job[1].cookie == 77);
+	check_key(&config.job[1], "two");
 	assert_true(config.job[1].clamp == 1.0 / 32);
 	assert_string_equal(config.interface, "eth3");
 	assert_int_equal(config.mode, THCD_MODE_GENERIC);
@@ -171,8 +178,13 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,ranks=0", "ranks: 0 is out of range");
 	bad_job("1,ranks=65", "ranks: 65 is out of range");
 	bad_job("16", "job: 16 is out of range");
-	bad_job("1,cookie=0", "cookie: 0 is out of range");
-	bad_job("1,cookie=18446744073709551616", "is not a number");
+	bad_job("1,key=0011223344", "key: only a file can hold it: make one with thcctl genkey");
+	bad_job("1,key=", "key: only a file can hold it");
+	bad_job("1,key=@one,key=@two", "key is given twice");
+	/* as it was written once */
+	bad_job("1,cookie=0x1234", "cookie: cookies are gone: make a key with thcctl genkey FILE, "
+				   "and give key=@FILE");
+	bad_job("1,cookie=@one", "cookies are gone");
 	bad_job("1,bits=5", "bits: 5 is out of range");
 	bad_job("1,clamp=0", "clamp");
 	bad_job("1,clamp=1", "clamp");
@@ -220,8 +232,14 @@ static void file__mistakes_have_their_place(void **state)
 	bad_file("{ \"jobs\": [ {\"job\": 1},\n {\"job\": 2,\n \"rnaks\": 2} ] }",
 		 "f.json:3: jobs[1]: unknown key \"rnaks\"");
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"ranks\": 2.5} ] }", "\"2.5\" is not a number");
-	bad_file("{ \"jobs\": [ {\"job\": 1, \"cookie\": 9223372036854775808} ] }",
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"seed\": 9223372036854775808} ] }",
 		 "write it as text");
+	bad_file("{ \"jobs\": [ {\"job\": 1,\n \"cookie\": \"@one\"} ] }",
+		 "f.json:2: jobs[0]: cookie: cookies are gone");
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"cookie\": 77} ] }", "cookies are gone");
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"key\": 77} ] }", "key: only a file can hold it");
+	bad_file("{ \"jobs\": [ {\"job\": 1,\n \"key\": \"@none\"} ] }",
+		 "f.json:2: jobs[0]: key: cannot read");
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"job\": 1} ] }", "job is given twice");
 	bad_file("{ \"jobs\": [ {\"table\": [0, \"1\"]} ] }", "whole numbers");
 	bad_file("{ \"jobs\": [ {\"prefix\": \"any\", \"prefix\": \"any\"} ] }",
@@ -272,99 +290,60 @@ static void file__that_cannot_be_read(void **state)
 	refused(thcd_config_file(&config, "/dev/zero", &error), "larger than 1 MiB");
 }
 
-/* A folder with a file that holds @text; its path. */
-static const char *secret(const char *text, mode_t mode)
-{
-	static char path[64];
-	int fd;
-
-	snprintf(path, sizeof(path), "/tmp/thcd-config-XXXXXX");
-	assert_non_null(mkdtemp(path));
-	strcat(path, "/cookie");
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL, mode);
-	assert_true(fd >= 0);
-	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-	close(fd);
-	return path;
-}
-
-static void remove_secret(const char *path)
-{
-	char folder[64];
-
-	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
-	unlink(path);
-	assert_int_equal(rmdir(folder), 0);
-}
-
-static u64 cookie_of(const char *keys)
+/* The key that @keys give the job. */
+static const u8 *key_of(const char *keys)
 {
 	thcd_config_init(&config);
 	if (thcd_config_job(&config, keys, &error))
 		fail_msg("%s", error.text);
-	assert_true(thcd_job_wish_given(&config.job[0], "cookie"));
-	return config.job[0].cookie;
+	assert_true(thcd_job_wish_given(&config.job[0], "key"));
+	return config.job[0].key;
 }
 
-static void job__a_cookie_of_a_file(void **state)
+/* By its path, and without a slash: where systemd puts credentials. */
+static void job__a_key_of_a_file(void **state)
 {
-	static const char *const good[] = { "0xfedcba9876543210", " 0xfedcba9876543210\n",
-					    "18364758544493064720\n" };
-	char keys[128], folder[64];
-	const char *path;
-	unsigned int i;
+	u8 key[THC_KEY_BYTES];
+	char keys[128];
 
 	(void)state;
-	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		path = secret(good[i], 0600);
-		snprintf(keys, sizeof(keys), "1,ranks=2,cookie=@%s", path);
-		assert_true(cookie_of(keys) == 0xfedcba9876543210ULL);
-		remove_secret(path);
-	}
-	/* without a slash: where systemd puts credentials */
-	path = secret("77", 0600);
-	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
-	setenv("CREDENTIALS_DIRECTORY", folder, 1);
-	assert_true(cookie_of("1,ranks=2,cookie=@cookie") == 77);
-	bad_job("1,cookie=@other", "/other: No such file");
+	credential_key("two", key);
+	snprintf(keys, sizeof(keys), "1,ranks=2,key=@%s/two", credentials);
+	assert_memory_equal(key_of("1,ranks=2,key=@two"), key, sizeof(key));
+	bad_job("1,key=@other", "/other: No such file");
 	unsetenv("CREDENTIALS_DIRECTORY");
-	bad_job("1,cookie=@cookie", "cannot read cookie: No such file");
-	remove_secret(path);
+	assert_memory_equal(key_of(keys), key, sizeof(key));
+	bad_job("1,key=@two", "cannot read two: No such file");
+	setenv("CREDENTIALS_DIRECTORY", credentials, 1);
 }
 
-static void job__a_file_without_a_cookie(void **state)
+static void job__a_file_without_a_key(void **state)
 {
 	static const char *const wrong[] = {
 		"",
-		"\n",
-		"0",
-		"0x",
 		"root:$6$x:19000:",
-		"1 2",
-		"-1",
-		"18446744073709551616",
-		"0x10000000000000000",
-		("1\n                                                      "
-		 "                                  "),
+		"0x1f2e3d4c5b6a7988",
+		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1",
+		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f 0",
 	};
-	char keys[128], said[THCD_TEXT_MAX];
-	const char *path;
+	static const u8 nothing[THC_KEY_BYTES];
 	unsigned int i;
 
 	(void)state;
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		path = secret(wrong[i], 0600);
-		snprintf(keys, sizeof(keys), "1,ranks=2,cookie=@%s", path);
-		bad_job(keys, "does not hold one number of 64 bits");
-		snprintf(said, sizeof(said), "%s", error.text);
-		/* what is in a wrong file is its own affair */
-		if (strstr(said, "root:"))
-			fail_msg("\"%s\" shows what the file holds", said);
-		remove_secret(path);
+		credential_write("wrong", wrong[i], 0600);
+		bad_job("1,ranks=2,key=@wrong", "make one with thcctl genkey FILE");
+		/* what is in a wrong file is its own affair, and of no further use */
+		if (strstr(error.text, "root:") || strstr(error.text, "0102"))
+			fail_msg("\"%s\" shows what the file holds", error.text);
+		assert_memory_equal(config.job[0].key, nothing, sizeof(nothing));
 	}
-	bad_job("1,cookie=@/tmp", "no regular file");
-	bad_job("1,cookie=@/dev/zero", "no regular file");
-	bad_job("1,cookie=@", "cannot read");
+	bad_job("1,key=@/tmp", "no regular file");
+	bad_job("1,key=@/dev/zero", "no regular file");
+	bad_job("1,key=@", "no regular file");
+	unsetenv("CREDENTIALS_DIRECTORY");
+	bad_job("1,key=@", "cannot read");
+	setenv("CREDENTIALS_DIRECTORY", credentials, 1);
 }
 
 static void job__at_most_sixteen(void **state)
@@ -374,7 +353,7 @@ static void job__at_most_sixteen(void **state)
 
 	(void)state;
 	for (i = 0; i < THC_JOBS_MAX; i++) {
-		snprintf(text, sizeof(text), "%d,ranks=1,cookie=1", i);
+		snprintf(text, sizeof(text), "%d,ranks=1,key=@one", i);
 		assert_int_equal(thcd_config_job(&config, text, &error), 0);
 	}
 	bad_job("1", "more than 16 jobs");
@@ -397,12 +376,12 @@ static void options__are_checked_together(void **state)
 		const char *words;
 	} bad[] = {
 		{ "", "no interface" },
-		{ "--software --job 1,ranks=1,cookie=1", "no address" },
+		{ "--software --job 1,ranks=1,key=@one", "no address" },
 		{ "-i eth0", "no job" },
-		{ "-i eth0 -s --mode native --job 1,ranks=1,cookie=1", "--mode is for XDP" },
-		{ "-i eth0 --job 1,ranks=1,cookie=1 --job 1,ranks=2,cookie=1",
+		{ "-i eth0 -s --mode native --job 1,ranks=1,key=@one", "--mode is for XDP" },
+		{ "-i eth0 --job 1,ranks=1,key=@one --job 1,ranks=2,key=@one",
 		  "job 1 is given twice" },
-		{ "-i eth0 -i eth1 --job 1,ranks=1,cookie=1", "option -i is given twice" },
+		{ "-i eth0 -i eth1 --job 1,ranks=1,key=@one", "option -i is given twice" },
 		{ "-i eth0 extra", "\"extra\" is not an option" },
 		{ "-i eth0 --job", "option --job needs a value" },
 		{ "--job", "needs a value" },
@@ -427,7 +406,7 @@ static void options__are_checked_together(void **state)
 				 bad[i].words);
 	}
 	thcd_config_init(&config);
-	strcpy(line, "-i eth0 --port 19000 --fresh --force --job 1,ranks=1,cookie=1 --ready-fd 3");
+	strcpy(line, "-i eth0 --port 19000 --fresh --force --job 1,ranks=1,key=@one --ready-fd 3");
 	if (command(line) != THCD_RUN)
 		fail_msg("%s", error.text);
 	assert_int_equal(config.port, 19000);
@@ -446,11 +425,12 @@ int main(void)
 		cmocka_unit_test_setup(file__mistakes_have_their_place, setup),
 		cmocka_unit_test_setup(file__a_repeated_key_has_its_own_line, setup),
 		cmocka_unit_test_setup(file__that_cannot_be_read, setup),
-		cmocka_unit_test_setup(job__a_cookie_of_a_file, setup),
-		cmocka_unit_test_setup(job__a_file_without_a_cookie, setup),
+		cmocka_unit_test_setup(job__a_key_of_a_file, setup),
+		cmocka_unit_test_setup(job__a_file_without_a_key, setup),
 		cmocka_unit_test_setup(job__at_most_sixteen, setup),
 		cmocka_unit_test_setup(options__are_checked_together, setup),
 	};
 
-	return cmocka_run_group_tests_name("thcd config", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("thcd config", tests, credentials_make,
+					   credentials_remove);
 }

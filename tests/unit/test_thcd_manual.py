@@ -9,10 +9,14 @@ import json
 import os
 import re
 import subprocess
+import sys
+import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("BUILD") or os.path.join(ROOT, "build"))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+from keyfile import KeyFile  # noqa: E402  (found through the path above)
 
 
 def run(program, *arguments):
@@ -80,36 +84,45 @@ class Manual(unittest.TestCase):
             self.assertEqual(done.stderr, "", path)
 
     def test_slot_bytes(self):
-        said = re.search(r"each slot has (\d+) bytes", manual("thcd"))
+        said, key = re.search(r"each slot has (\d+) bytes", manual("thcd")), KeyFile()
         p = subprocess.Popen(
             [os.path.join(BUILD, "thcd"), "--software", "--listen", "127.0.0.1", "--port",
              str(61000 + os.getpid() % 4000), "--control", f"/tmp/thcd-manual-{os.getpid()}.sock",
-             "--job", "1,ranks=1,cookie=1,slots=999,norm_slots=1"],
+             "--job", f"1,ranks=1,key=@{key.path},slots=999,norm_slots=1"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(p.stdout.readline(), "ready\n")
         p.terminate()
         self.assertIn(f"slots use {int(said[1]) * 1000} bytes", p.communicate(timeout=5)[1])
 
-    def test_cookies_of_examples_cannot_be_guessed(self):
-        """They get copied: thcd would warn of none of them."""
-        pages = [*glob.glob(os.path.join(ROOT, "Documentation/man/*.[1-9]")),
+    def test_keys_of_examples_are_files(self):
+        """They get copied: thcd would refuse none of them for how it names its key."""
+        pages = [*glob.glob(os.path.join(ROOT, "Documentation/man/thc*.8")),
                  os.path.join(ROOT, "Documentation/thcd.conf"), os.path.join(ROOT, "README.md"),
-                 *glob.glob(os.path.join(ROOT, "Documentation/*-guide.md"))]
-        cookies = []
+                 os.path.join(ROOT, "Documentation/operators-guide.md")]
+        keys = [re.findall(r"1,ranks=4,key=(\S*)", help_of("thcd"))[0]]
         for path in pages:
             with open(path, encoding="utf-8") as f:
-                cookies += re.findall(r'cookie"?\s*[=:]\s*"?(0x[0-9a-f]+|\d+)\b', f.read())
-        self.assertGreaterEqual(len(cookies), 8)
-        for cookie in cookies:
-            self.assertGreaterEqual(int(cookie, 0), 2**32, cookie)
+                text = f.read()
+            keys += re.findall(r'(?<![\w.])key"?\s*[=:]\s*"?([^",\s]+)', text)
+            self.assertIsNone(re.search(r"ranks=\d+,cookie=", text), path)
+        self.assertGreaterEqual(len(keys), 8)
+        for key in keys:
+            self.assertRegex(key, r"^@[\w/.]*\w", keys)
 
     def test_example_configuration(self):
         path = os.path.join(ROOT, "Documentation/thcd.conf")
         with open(path, encoding="ascii") as f:
             example = json.load(f)
         self.assertEqual(len(example["jobs"]), 2)
-        # everything in it is understood: what stops thcd is the interface
-        done = run("thcd", "-c", path, "-i", "nosuch0")
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+            key = KeyFile()
+            for job in example["jobs"]:
+                self.assertRegex(job["key"], "^@/etc/thc/")
+                job["key"] = f"@{key.path}"
+            json.dump(example, f)
+            f.flush()
+            # everything in it is understood: what stops thcd is the interface
+            done = run("thcd", "-c", f.name, "-i", "nosuch0")
         self.assertEqual(done.returncode, 1)
         self.assertIn("there is no interface nosuch0", done.stderr)
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "../../userspace/aggregator/report.h"
+#include "credentials.h"
 #include "pins.h"
 #include "plan.h"
 
@@ -70,7 +71,7 @@ static void table__auto_always_fits(void **state)
 	for (n = 1; n <= THC_RANKS_MAX; n++) {
 		struct thcd_plan p;
 
-		snprintf(keys, sizeof(keys), "1,ranks=%u,cookie=1", n);
+		snprintf(keys, sizeof(keys), "1,ranks=%u,key=@one", n);
 		p = good(keys);
 		assert_int_equal(p.sum_width, n <= 17 ? 8 : 16);
 		assert_int_equal(p.chunk, n <= 17 ? THC_CHUNK_8 : THC_CHUNK_16);
@@ -84,28 +85,28 @@ static void table__auto_always_fits(void **state)
 static void table__overflow_says_what_fits(void **state)
 {
 	(void)state;
-	refused("1,ranks=8,cookie=1,granularity=32,sum_width=8",
+	refused("1,ranks=8,key=@one,granularity=32,sum_width=8",
 		"granularity up to 31 fits 8 ranks, up to 7 ranks fit this table; or set "
 		"sum_width=16");
-	refused("1,ranks=18,cookie=1,table=uniform,sum_width=8",
+	refused("1,ranks=18,key=@one,table=uniform,sum_width=8",
 		"no table of 4 bits fits 18 ranks");
-	refused("1,ranks=64,cookie=1,granularity=1024", "granularity up to 1023 fits 64 ranks");
-	refused("1,ranks=9,cookie=1,sum_width=8,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:30",
+	refused("1,ranks=64,key=@one,granularity=1024", "granularity up to 1023 fits 64 ranks");
+	refused("1,ranks=9,key=@one,sum_width=8,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:30",
 		"the table reaches 30, and 9 ranks make 270, more than the 255 of 8-bit sums");
 	/* exactly at the edge */
-	assert_int_equal(good("1,ranks=8,cookie=1,granularity=31,sum_width=8").granularity, 31);
-	assert_int_equal(good("1,ranks=17,cookie=1,table=uniform,sum_width=8").sum_width, 8);
-	assert_int_equal(good("1,ranks=64,cookie=1,granularity=1023").sum_width, 16);
+	assert_int_equal(good("1,ranks=8,key=@one,granularity=31,sum_width=8").granularity, 31);
+	assert_int_equal(good("1,ranks=17,key=@one,table=uniform,sum_width=8").sum_width, 8);
+	assert_int_equal(good("1,ranks=64,key=@one,granularity=1023").sum_width, 16);
 }
 
 static void table__width_is_chosen_and_said(void **state)
 {
-	struct thcd_plan p = good("1,ranks=8,cookie=1,granularity=32");
+	struct thcd_plan p = good("1,ranks=8,key=@one,granularity=32");
 
 	(void)state;
 	assert_int_equal(p.sum_width, 16);
 	assert_non_null(strstr(note.text, "need 16 bits"));
-	p = good("1,ranks=8,cookie=1,granularity=31");
+	p = good("1,ranks=8,key=@one,granularity=31");
 	assert_int_equal(p.sum_width, 8);
 	assert_string_equal(note.text, "");
 }
@@ -114,7 +115,7 @@ static void table__published_one(void **state)
 {
 	static const uint16_t exact[16] = { 0,  3,  5,  7,  9,  11, 13, 14,
 					    15, 17, 19, 21, 23, 25, 27, 30 };
-	struct thcd_plan p = good("1,ranks=8,cookie=1,granularity=30,clamp=1/32");
+	struct thcd_plan p = good("1,ranks=8,key=@one,granularity=30,clamp=1/32");
 	double t;
 
 	(void)state;
@@ -129,44 +130,44 @@ static void table__published_one(void **state)
 static void table__clamp_gives_a_threshold(void **state)
 {
 	(void)state;
-	refused("1,ranks=4,cookie=1,granularity=30,clamp=1e-20", "give a fraction from 1e-12");
-	refused("1,ranks=4,cookie=1,granularity=30,clamp=1e-300", "give a fraction from 1e-12");
-	refused("1,ranks=4,cookie=1,granularity=30,clamp=0.999999999999", "give a fraction from");
-	refused("1,ranks=4,cookie=1,bits=1,table=0:7,clamp=1e-100", "give a fraction from 1e-12");
-	good("1,ranks=4,cookie=1,granularity=30,clamp=1e-12");
-	good("1,ranks=4,cookie=1,granularity=30,clamp=0.99");
+	refused("1,ranks=4,key=@one,granularity=30,clamp=1e-20", "give a fraction from 1e-12");
+	refused("1,ranks=4,key=@one,granularity=30,clamp=1e-300", "give a fraction from 1e-12");
+	refused("1,ranks=4,key=@one,granularity=30,clamp=0.999999999999", "give a fraction from");
+	refused("1,ranks=4,key=@one,bits=1,table=0:7,clamp=1e-100", "give a fraction from 1e-12");
+	good("1,ranks=4,key=@one,granularity=30,clamp=1e-12");
+	good("1,ranks=4,key=@one,granularity=30,clamp=0.99");
 }
 
-/* Bits of every worker's seed do not lead to the cookie. */
-static void seed__follows_from_job_and_cookie_one_way(void **state)
+/* By Python's hashlib: see the recipe at thc_key_derive(). */
+static void key__makes_cookie_and_seed(void **state)
 {
-	struct thcd_plan a = good("1,ranks=4,cookie=0x1122334455667788");
-	struct thcd_plan b = good("1,ranks=4,cookie=0x1122334455667788");
-	struct thcd_plan c = good("2,ranks=4,cookie=0x1122334455667788");
-	struct thcd_plan d = good("1,ranks=4,cookie=0x1122334455667789");
-	u64 x = a.seed;
+	struct thcd_plan a = good("1,ranks=4,key=@one"), b = good("2,ranks=4,key=@one");
+	struct thcd_plan c = good("1,ranks=4,key=@two");
+	u8 key[THC_KEY_BYTES];
 
 	(void)state;
-	assert_true(a.seed == b.seed && a.seed != c.seed && a.seed != d.seed);
-	/* splitmix64's finaliser, backwards: it was the seed before */
-	x = (x ^ x >> 31 ^ x >> 62) * 0x319642b2d24d8ec3ULL;
-	x = (x ^ x >> 27 ^ x >> 54) * 0x96de1b173f119089ULL;
-	x = x ^ x >> 30 ^ x >> 60;
-	assert_true(x - 1 != a.cookie);
-	assert_true(good("1,ranks=4,cookie=1,seed=7").seed == 7);
+	credential_key("one", key);
+	assert_memory_equal(a.key, key, sizeof(key));
+	assert_true(a.cookie == 0x5c625a3747e11791ULL);
+	assert_true(a.seed == 0x85a4013d5530313ULL);
+	assert_true(b.cookie != a.cookie && c.cookie != a.cookie);
+	assert_true(b.seed != a.seed && c.seed != a.seed);
+	/* a seed of the operator's own */
+	b = good("1,ranks=4,key=@one,seed=7");
+	assert_true(b.seed == 7 && b.cookie == a.cookie);
 }
 
 static void table__linear_is_seen(void **state)
 {
-	struct thcd_plan p = good("1,ranks=3,cookie=1,table=uniform");
+	struct thcd_plan p = good("1,ranks=3,key=@one,table=uniform");
 
 	(void)state;
 	assert_true(p.linear);
 	assert_int_equal(p.granularity, 15);
-	p = good("1,ranks=3,cookie=1,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15");
+	p = good("1,ranks=3,key=@one,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15");
 	assert_true(p.linear);
 	/* fewer levels: index 15 is not 15 there */
-	p = good("1,ranks=3,cookie=1,table=uniform,bits=3");
+	p = good("1,ranks=3,key=@one,table=uniform,bits=3");
 	assert_false(p.linear);
 	assert_int_equal(p.table[7], 7);
 	assert_int_equal(p.table[8], 0);
@@ -175,35 +176,35 @@ static void table__linear_is_seen(void **state)
 static void table__bad_ones(void **state)
 {
 	(void)state;
-	refused("1,ranks=2,cookie=1,table=0:1:2", "3 levels given, bits=4 needs 16");
-	refused("1,ranks=2,cookie=1,bits=2,table=0:2:2:3", "rise strictly");
-	refused("1,ranks=2,cookie=1,bits=2,table=1:2:3:4", "begin with 0");
-	refused("1,ranks=2,cookie=1,bits=2,table=0:1:2:4,granularity=5",
+	refused("1,ranks=2,key=@one,table=0:1:2", "3 levels given, bits=4 needs 16");
+	refused("1,ranks=2,key=@one,bits=2,table=0:2:2:3", "rise strictly");
+	refused("1,ranks=2,key=@one,bits=2,table=1:2:3:4", "begin with 0");
+	refused("1,ranks=2,key=@one,bits=2,table=0:1:2:4,granularity=5",
 		"but the table ends with 4");
-	refused("1,ranks=2,cookie=1,granularity=14", "too small for the 16 levels");
-	refused("1,ranks=2,cookie=1,table=uniform,granularity=30", "has granularity 15, not 30");
+	refused("1,ranks=2,key=@one,granularity=14", "too small for the 16 levels");
+	refused("1,ranks=2,key=@one,table=uniform,granularity=30", "has granularity 15, not 30");
 }
 
 static void job__contradictions(void **state)
 {
 	(void)state;
-	refused("1,ranks=2", "cookie is missing");
-	refused("1,cookie=2", "ranks is missing");
-	refused("ranks=2,cookie=2", "job is missing");
-	refused("1,ranks=4,cookie=1,deadline_ms=5", "deadline_ms needs quorum, from 1 to 4");
-	refused("1,ranks=4,cookie=1,quorum=3", "no effect without deadline_ms");
-	refused("1,ranks=4,cookie=1,quorum=5,deadline_ms=5", "quorum=5 of 4 ranks");
-	refused("1,ranks=4,cookie=1,block=3000", "not a power of two");
-	refused("1,ranks=4,cookie=1,slots=4095,norm_slots=2", "at most 4096");
-	refused("1,ranks=4,cookie=1,reply=fanout,group=239.1.1.1", "no meaning with reply=fanout");
-	refused("1,ranks=4,cookie=1,group=10.0.0.1", "not a multicast address");
-	refused("1,ranks=4,cookie=1,group=fe80::1", "not a multicast address");
-	refused("1,ranks=4,cookie=1,group_port=18563", "one of the aggregator's own ports");
-	refused("1,ranks=4,cookie=1,prefix=10.0.0.0/33", "from 0 to 32");
-	refused("1,ranks=4,cookie=1,prefix=10.0.0/8", "is not an address");
-	refused("1,ranks=4,cookie=1,prefix=any,prefix=10.0.0.0/8", "any is everybody");
-	refused("1,ranks=4,cookie=1,prefix=10.0.0.0/8,prefix=any", "any is everybody");
-	refused("1,ranks=4,cookie=1,prefix=all", "nor any");
+	refused("1,ranks=2", "key is missing: give key=@FILE");
+	refused("1,key=@two", "ranks is missing: give ranks=NUMBER");
+	refused("ranks=2,key=@two", "job is missing");
+	refused("1,ranks=4,key=@one,deadline_ms=5", "deadline_ms needs quorum, from 1 to 4");
+	refused("1,ranks=4,key=@one,quorum=3", "no effect without deadline_ms");
+	refused("1,ranks=4,key=@one,quorum=5,deadline_ms=5", "quorum=5 of 4 ranks");
+	refused("1,ranks=4,key=@one,block=3000", "not a power of two");
+	refused("1,ranks=4,key=@one,slots=4095,norm_slots=2", "at most 4096");
+	refused("1,ranks=4,key=@one,reply=fanout,group=239.1.1.1", "no meaning with reply=fanout");
+	refused("1,ranks=4,key=@one,group=10.0.0.1", "not a multicast address");
+	refused("1,ranks=4,key=@one,group=fe80::1", "not a multicast address");
+	refused("1,ranks=4,key=@one,group_port=18563", "one of the aggregator's own ports");
+	refused("1,ranks=4,key=@one,prefix=10.0.0.0/33", "from 0 to 32");
+	refused("1,ranks=4,key=@one,prefix=10.0.0/8", "is not an address");
+	refused("1,ranks=4,key=@one,prefix=any,prefix=10.0.0.0/8", "any is everybody");
+	refused("1,ranks=4,key=@one,prefix=10.0.0.0/8,prefix=any", "any is everybody");
+	refused("1,ranks=4,key=@one,prefix=all", "nor any");
 }
 
 static const char *group_of(const char *address, unsigned int job)
@@ -213,7 +214,7 @@ static const char *group_of(const char *address, unsigned int job)
 	struct thcd_plan p;
 	char keys[64];
 
-	snprintf(keys, sizeof(keys), "%u,ranks=2,cookie=1,table=uniform", job);
+	snprintf(keys, sizeof(keys), "%u,ranks=2,key=@one,table=uniform", job);
 	if (make_at(&p, keys, address))
 		fail_msg("%s", error.text);
 	assert_int_equal(p.family, strchr(address, ':') ? 6 : 4);
@@ -222,7 +223,7 @@ static const char *group_of(const char *address, unsigned int job)
 
 static void job__group_by_family(void **state)
 {
-	struct thcd_plan p = good("5,ranks=2,cookie=1");
+	struct thcd_plan p = good("5,ranks=2,key=@one");
 
 	(void)state;
 	assert_int_equal(p.group_port, PORT + 64);
@@ -232,18 +233,18 @@ static void job__group_by_family(void **state)
 	assert_string_equal(group_of("10.0.0.100", 1), "239.84.102.129");
 	assert_string_equal(group_of("fd77::100", 15), "ff15::7468:29bb:ccbf");
 	assert_string_equal(group_of("fd77::101", 15), "ff15::7468:29bb:ccaf");
-	p = good("5,ranks=2,cookie=1,reply=fanout");
+	p = good("5,ranks=2,key=@one,reply=fanout");
 	assert_int_equal(p.group_port, 0);
 }
 
 static void job__group_given(void **state)
 {
-	struct thcd_plan p = good("5,ranks=2,cookie=1,group=239.1.2.3");
+	struct thcd_plan p = good("5,ranks=2,key=@one,group=239.1.2.3");
 	char text[INET6_ADDRSTRLEN];
 
 	(void)state;
 	assert_string_equal(thc_addr_text(&p.group, text), "239.1.2.3");
-	assert_int_equal(make_at(&p, "5,ranks=2,cookie=1,group=ff15::1:2", "fd77::100"), 0);
+	assert_int_equal(make_at(&p, "5,ranks=2,key=@one,group=ff15::1:2", "fd77::100"), 0);
 	assert_string_equal(thc_addr_text(&p.group, text), "ff15::1:2");
 	assert_int_equal(p.family, 6);
 }
@@ -267,10 +268,10 @@ static bool is_low_refused(const char *keys, const char *words)
 static void job__group_port_of_plain_programs(void **state)
 {
 	(void)state;
-	assert_true(is_low_refused("1,ranks=2,cookie=1", "group_port, 964 by default"));
-	assert_true(is_low_refused("1,ranks=2,cookie=1,group_port=1023", "1024 to 65535"));
-	assert_false(is_low_refused("1,ranks=2,cookie=1,group_port=1024", ""));
-	assert_false(is_low_refused("1,ranks=2,cookie=1,reply=fanout", ""));
+	assert_true(is_low_refused("1,ranks=2,key=@one", "group_port, 964 by default"));
+	assert_true(is_low_refused("1,ranks=2,key=@one,group_port=1023", "1024 to 65535"));
+	assert_false(is_low_refused("1,ranks=2,key=@one,group_port=1024", ""));
+	assert_false(is_low_refused("1,ranks=2,key=@one,reply=fanout", ""));
 }
 
 /* No two aggregators of a /20, and no two jobs, have one group. */
@@ -307,7 +308,7 @@ static bool admits(const char *prefix, const char *address)
 	char keys[160];
 	struct thcd_plan p;
 
-	snprintf(keys, sizeof(keys), "1,ranks=2,cookie=1%s%s", *prefix ? ",prefix=" : "", prefix);
+	snprintf(keys, sizeof(keys), "1,ranks=2,key=@one%s%s", *prefix ? ",prefix=" : "", prefix);
 	p = good(keys);
 	assert_true(thcd_addr_parse(address, &a) > 0);
 	return thcd_plan_admits(&p, &a);
@@ -346,10 +347,10 @@ static void job__prefix(void **state)
 static void job__hops(void **state)
 {
 	(void)state;
-	assert_int_equal(good("1,ranks=2,cookie=1").ttl_min, 0);
-	assert_int_equal(good("1,ranks=2,cookie=1,hops=0").ttl_min, 255);
-	assert_int_equal(good("1,ranks=2,cookie=1,hops=1").ttl_min, 254);
-	assert_int_equal(good("1,ranks=2,cookie=1,hops=254").ttl_min, 1);
+	assert_int_equal(good("1,ranks=2,key=@one").ttl_min, 0);
+	assert_int_equal(good("1,ranks=2,key=@one,hops=0").ttl_min, 255);
+	assert_int_equal(good("1,ranks=2,key=@one,hops=1").ttl_min, 254);
+	assert_int_equal(good("1,ranks=2,key=@one,hops=254").ttl_min, 1);
 }
 
 static void keep__same_jobs_only(void **state)
@@ -358,22 +359,22 @@ static void keep__same_jobs_only(void **state)
 		const char *keys;
 		const char *words;
 	} other[] = {
-		{ "1,ranks=5,cookie=1,granularity=31", "ranks is 4" },
-		{ "1,ranks=4,cookie=2,granularity=31", "cookie" },
-		{ "1,ranks=4,cookie=1,granularity=30", "granularity is 31" },
-		{ "1,ranks=4,cookie=1,granularity=31,clamp=1/64", "clamp" },
-		{ "1,ranks=4,cookie=1,granularity=31,slots=64", "slots is 512" },
-		{ "1,ranks=4,cookie=1,granularity=31,norm_slots=65", "norm_slots is 64" },
-		{ "1,ranks=4,cookie=1,granularity=31,block=2048", "block is 10" },
-		{ "1,ranks=4,cookie=1,granularity=31,sum_width=16", "sum_width is 8" },
-		{ "1,ranks=4,cookie=1,granularity=31,seed=1", "seed" },
-		{ "1,ranks=4,cookie=1,granularity=31,sum=off", "sum" },
-		{ "1,ranks=4,cookie=1,granularity=31,correlated=off", "correlated" },
-		{ "1,ranks=4,cookie=1,granularity=31,hops=0", "hops" },
-		{ "1,ranks=4,cookie=1,granularity=31,group=239.1.1.1", "group" },
-		{ "1,ranks=4,cookie=1,granularity=31,group_port=7000", "group_port is 18564" },
-		{ "1,ranks=4,cookie=1,granularity=31,reply=fanout", "group_port" },
-		{ "1,ranks=4,cookie=1,granularity=31,quorum=2,deadline_ms=9", "quorum is 4" },
+		{ "1,ranks=5,key=@one,granularity=31", "ranks is 4" },
+		{ "1,ranks=4,key=@two,granularity=31", "key differs" },
+		{ "1,ranks=4,key=@one,granularity=30", "granularity is 31" },
+		{ "1,ranks=4,key=@one,granularity=31,clamp=1/64", "clamp" },
+		{ "1,ranks=4,key=@one,granularity=31,slots=64", "slots is 512" },
+		{ "1,ranks=4,key=@one,granularity=31,norm_slots=65", "norm_slots is 64" },
+		{ "1,ranks=4,key=@one,granularity=31,block=2048", "block is 10" },
+		{ "1,ranks=4,key=@one,granularity=31,sum_width=16", "sum_width is 8" },
+		{ "1,ranks=4,key=@one,granularity=31,seed=1", "seed" },
+		{ "1,ranks=4,key=@one,granularity=31,sum=off", "sum" },
+		{ "1,ranks=4,key=@one,granularity=31,correlated=off", "correlated" },
+		{ "1,ranks=4,key=@one,granularity=31,hops=0", "hops" },
+		{ "1,ranks=4,key=@one,granularity=31,group=239.1.1.1", "group" },
+		{ "1,ranks=4,key=@one,granularity=31,group_port=7000", "group_port is 18564" },
+		{ "1,ranks=4,key=@one,granularity=31,reply=fanout", "group_port" },
+		{ "1,ranks=4,key=@one,granularity=31,quorum=2,deadline_ms=9", "quorum is 4" },
 	};
 	struct thcd_record was[THC_JOBS_MAX] = { 0 };
 	struct thcd_plan plans[THC_JOBS_MAX] = { 0 };
@@ -381,7 +382,7 @@ static void keep__same_jobs_only(void **state)
 
 	(void)state;
 	was[1].used = 1;
-	was[1].plan = plans[1] = good("1,ranks=4,cookie=1,granularity=31");
+	was[1].plan = plans[1] = good("1,ranks=4,key=@one,granularity=31");
 	assert_int_equal(thcd_keep_jobs(was, plans, &error), 0);
 	/* after a reload its slots lie elsewhere */
 	was[1].plan.slot_base = 576;
@@ -393,10 +394,10 @@ static void keep__same_jobs_only(void **state)
 			fail_msg("%s: \"%s\"", other[i].keys, error.text);
 	}
 	/* who may join is no constant of the rounds */
-	plans[1] = good("1,ranks=4,cookie=1,granularity=31,prefix=10.0.0.0/8");
+	plans[1] = good("1,ranks=4,key=@one,granularity=31,prefix=10.0.0.0/8");
 	assert_int_equal(thcd_keep_jobs(was, plans, &error), 0);
 	plans[1] = was[1].plan;
-	plans[2] = good("2,ranks=4,cookie=1");
+	plans[2] = good("2,ranks=4,key=@one");
 	assert_int_equal(thcd_keep_jobs(was, plans, &error), -1);
 	memset(&plans[2], 0, sizeof(plans[2]));
 	memset(&plans[1], 0, sizeof(plans[1]));
@@ -441,7 +442,7 @@ int main(void)
 		cmocka_unit_test(table__published_one),
 		cmocka_unit_test(table__clamp_gives_a_threshold),
 		cmocka_unit_test(table__linear_is_seen),
-		cmocka_unit_test(seed__follows_from_job_and_cookie_one_way),
+		cmocka_unit_test(key__makes_cookie_and_seed),
 		cmocka_unit_test(table__bad_ones),
 		cmocka_unit_test(job__contradictions),
 		cmocka_unit_test(job__group_by_family),
@@ -454,5 +455,6 @@ int main(void)
 		cmocka_unit_test(keep__same_place_only),
 	};
 
-	return cmocka_run_group_tests_name("thcd plan", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("thcd plan", tests, credentials_make,
+					   credentials_remove);
 }

@@ -20,8 +20,9 @@ import torch
 import torch.distributed as dist
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "userspace/python"))
-from thc_ddp import ThcClient  # noqa: E402  (found through the path above)
+sys.path[:0] = [os.path.join(ROOT, "userspace/python"), os.path.join(ROOT, "tools")]
+from keyfile import cookie_of, read_key  # noqa: E402  (found through the path above)
+from thc_ddp import ThcClient  # noqa: E402
 
 NMSE_LIMIT = 0.03       # independent gradients, no error feedback: about 0.013
 ERROR_KEY = 1
@@ -41,7 +42,8 @@ class Bench:
         self.buffer_half = torch.empty_like(self.half)
         self.clients = {}
         for name, job in (("thc", args.job), ("thc_ef", args.job_ef)):
-            self.clients[name] = ThcClient(args.aggregator, job, args.cookie, args.rank,
+            cookie = cookie_of(read_key(args.key_file), job)
+            self.clients[name] = ThcClient(args.aggregator, job, cookie, args.rank,
                                            error_feedback=name == "thc_ef")
 
     def run(self, system, count):
@@ -76,7 +78,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("rank", "world", "job", "job-ef", "bytes"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--cookie", type=lambda text: int(text, 0), required=True)
+    parser.add_argument("--key-file", required=True)
     parser.add_argument("--aggregator", required=True)
     parser.add_argument("--rendezvous", required=True, help="address of rank 0")
     args = parser.parse_args()

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <thc/key.h>
+
 #include "libthc.h"
 
 #define TRACEPOINT	"/sys/kernel/tracing/events/raw_syscalls/sys_enter/id"
@@ -207,13 +209,18 @@ static void fill(float *g, size_t count, unsigned int seed)
 	}
 }
 
-static void join(struct rank *r, struct thc_client_options *o, unsigned int job)
+static void join(struct rank *r, struct thc_client_options *o, unsigned int job,
+		 const char *key_file)
 {
 	struct thc_client_info info = { .size = sizeof(info) };
+	uint8_t key[THC_KEY_BYTES];
 	int i;
 
+	if (thc_key_read(key_file, key))
+		errx(1, "%s", thc_last_error());
 	for (i = 0; i < CLIENTS; i++) {
 		o->job = (uint16_t)(job + (unsigned int)i);
+		o->cookie = thc_key_cookie(key, o->job);
 		o->transport = transport[i].choice;
 		if (thc_client_open(o, &r->client[i]))
 			errx(1, "%s: %s", transport[i].name, thc_last_error());
@@ -229,7 +236,7 @@ static void join(struct rank *r, struct thc_client_options *o, unsigned int job)
 
 static void usage(FILE *to)
 {
-	fprintf(to, "usage: bench_transport --aggregator ADDRESS --job N --cookie C --rank R\n"
+	fprintf(to, "usage: bench_transport --aggregator ADDRESS --job N --key-file FILE --rank R\n"
 		    "                       [--mib M]\n"
 		    "Joins job N over UDP and job N + 1 over AF_THC; then reads stdin.\n");
 }
@@ -239,13 +246,14 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "aggregator", required_argument, NULL, 'a' },
 		{ "job", required_argument, NULL, 'j' },
-		{ "cookie", required_argument, NULL, 'c' },
+		{ "key-file", required_argument, NULL, 'k' },
 		{ "rank", required_argument, NULL, 'r' },
 		{ "mib", required_argument, NULL, 'm' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	const char *key_file = NULL;
 	unsigned int job = 1, i;
 	struct rank r = { 0 };
 	size_t mib = 25;
@@ -256,8 +264,8 @@ int main(int argc, char **argv)
 			o.aggregator = optarg;
 		else if (opt == 'j')
 			job = (unsigned int)strtoul(optarg, NULL, 0);
-		else if (opt == 'c')
-			o.cookie = strtoull(optarg, NULL, 0);
+		else if (opt == 'k')
+			key_file = optarg;
 		else if (opt == 'r')
 			o.rank = (uint16_t)strtoul(optarg, NULL, 0);
 		else if (opt == 'm')
@@ -267,7 +275,7 @@ int main(int argc, char **argv)
 			return opt == 'h' ? 0 : 2;
 		}
 	}
-	if (!o.aggregator || !mib) {
+	if (!o.aggregator || !key_file || !mib) {
 		usage(stderr);
 		return 2;
 	}
@@ -278,7 +286,7 @@ int main(int argc, char **argv)
 		errx(1, "out of memory");
 	fill(r.gradient, r.count, 1U + o.rank);
 	r.calls = open_counter();
-	join(&r, &o, job);
+	join(&r, &o, job, key_file);
 	serve(&r);
 	for (i = 0; i < CLIENTS; i++)
 		thc_client_close(r.client[i]);

@@ -27,7 +27,7 @@ class Ranks:
         self.processes = [net.popen(net.worker(rank), [
             sys.executable, script, "--rank", str(rank), "--world", str(net.workers),
             "--job", str(aggregator.job), "--job-ef", str(aggregator.job + 1),
-            "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
+            "--key-file", aggregator.key_file, "--aggregator", netns.AGGREGATOR4,
             "--rendezvous", net.address(0), "--bytes", str(BUCKET_BYTES)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=netns.environment())
             for rank in range(net.workers)]
@@ -54,10 +54,9 @@ class Ranks:
 
 def _with_second_job(aggregator):
     """thcd again with one more job, so that both clients of a rank can stay joined."""
-    cookie = aggregator.keys["cookie"]
     aggregator.stop()
     aggregator.options += ["--job", f"job={aggregator.job + 1},ranks={aggregator.ranks},"
-                                    f"cookie={cookie}"]
+                                    f"key=@{aggregator.key_file}"]
     aggregator.start()
 
 

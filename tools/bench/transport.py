@@ -129,7 +129,7 @@ class Ranks:
         self.clocks = [ReceiveThreads(net, aggregator)] + ([HostClock()] if is_uml() else [])
         self.processes = [net.popen(net.worker(rank), [
             program("bench_transport"), "--aggregator", netns.AGGREGATOR4,
-            "--job", str(aggregator.job), "--cookie", hex(aggregator.cookie),
+            "--job", str(aggregator.job), "--key-file", aggregator.key_file,
             "--rank", str(rank), "--mib", str(mib)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for rank in range(net.workers)]

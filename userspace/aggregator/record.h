@@ -49,6 +49,8 @@ struct thcd_prefixes {
 
 /**
  * struct thcd_plan - the constants of a job, complete
+ * @key: the job's secret
+ * @cookie: of its packets, which comes from @key
  * @clamp: IEEE-754 bits of t_p
  * @p: IEEE-754 bits of the clamp fraction, for display
  * @admits: only addresses in one of these prefixes may join
@@ -58,6 +60,7 @@ struct thcd_prefixes {
  * compared byte by byte with what a restarted daemon is asked for.
  */
 struct thcd_plan {
+	u8		key[THC_KEY_BYTES];
 	u64		cookie;
 	u64		seed;
 	u64		clamp;
@@ -114,7 +117,7 @@ struct thcd_record {
 };
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	6
+#define THCD_LAYOUT	7
 
 /* Pins of the daemon's own maps: struct thcd_meta, and a struct thcd_record per job. */
 #define THC_PIN_META	"meta"

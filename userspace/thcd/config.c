@@ -14,7 +14,7 @@
 
 enum kind {
 	NUMBER,
-	COOKIE,
+	SECRET,
 	FRACTION,
 	TABLE,
 	WIDTH,
@@ -62,8 +62,8 @@ struct key {
 static const struct key job_keys[] = {
 	{ "job", NUMBER, AT(job), 0, THC_JOBS_MAX - 1, "number of the job, 0 to 15; required" },
 	{ "ranks", NUMBER, AT(ranks), 1, THC_RANKS_MAX, "workers, 1 to 64; required" },
-	{ "cookie", COOKIE, AT(cookie), 1, UINT64_MAX,
-	  "the job's secret, 64 bits, not 0, or @FILE that holds it; required" },
+	{ "key", SECRET, AT(key), 0, 0,
+	  "@FILE that holds the job's secret key, as thcctl genkey makes it; required" },
 	{ "scheme", SCHEME, AT(scheme), 0, 0,
 	  "how gradients become sums:" THC_SCHEMES(WORD) "; default thc" },
 	{ "table", TABLE, AT(table), 0, 0,
@@ -96,7 +96,7 @@ static const struct key job_keys[] = {
 	{ "deadline_ms", NUMBER, AT(deadline_ms), 1, 3600 * 1000,
 	  "age in ms at which a chunk that has its quorum is closed; default: never" },
 	{ "seed", NUMBER, AT(seed), 0, UINT64_MAX,
-	  "seed of rotations and rounding; default: derived from job and cookie" },
+	  "seed of rotations and rounding; default: derived from job and key" },
 	{ "sum", SWITCH_OFF, AT(nosum), 0, 0, "packet sums, on or off; default on" },
 	{ "correlated", SWITCH_ON, AT(correlated), 0, 0,
 	  "correlated stochastic rounding, on or off; default on" },
@@ -272,6 +272,23 @@ static int set_word(char word[THCD_WORD_MAX], const struct key *k, const char *v
 	return 0;
 }
 
+/* Every user can read a command line, and a configuration is shown around. */
+static int set_secret(u8 key[THC_KEY_BYTES], const char *value, struct thcd_error *e)
+{
+	if (*value != '@')
+		return thcd_fail(e, "key: only a file can hold it: make one with thcctl genkey "
+				    "FILE, and give key=@FILE");
+	return thcd_secret_read(value + 1, key, e);
+}
+
+static int no_such_key(const char *key, struct thcd_error *e)
+{
+	if (!strcmp(key, "cookie"))
+		return thcd_fail(e, "cookie: cookies are gone: make a key with thcctl genkey FILE, "
+				    "and give key=@FILE");
+	return thcd_fail(e, "unknown key \"%s\" of a job; thcd --help lists them", key);
+}
+
 static int add_prefix(struct thcd_job_wish *w, const struct key *k, const char *value,
 		      struct thcd_error *e)
 {
@@ -292,7 +309,7 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 	int err;
 
 	if (!k)
-		return thcd_fail(e, "unknown key \"%s\" of a job; thcd --help lists them", key);
+		return no_such_key(key, e);
 	if (k->kind != PREFIX && thcd_job_wish_given(w, key))
 		return thcd_fail(e, "%s is given twice", key);
 	field = (char *)w + k->offset;
@@ -300,9 +317,8 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 	case NUMBER:
 		err = set_number(field, k, value, e);
 		break;
-	case COOKIE:
-		err = *value == '@' ? thcd_secret_read(value + 1, field, e) :
-				      set_number(field, k, value, e);
+	case SECRET:
+		err = set_secret(field, value, e);
 		break;
 	case FRACTION:
 		err = set_fraction(field, k, value, e);

@@ -30,7 +30,6 @@ enum thcd_table_wish { THCD_TABLE_AUTO, THCD_TABLE_UNIFORM, THCD_TABLE_LIST };
  */
 struct thcd_job_wish {
 	u64			given;
-	u64			cookie;
 	u64			seed;
 	double			clamp;
 	u32			job;
@@ -55,6 +54,7 @@ struct thcd_job_wish {
 	u32			prefixes;
 	char			group[THCD_WORD_MAX];
 	char			prefix[THCD_PREFIXES_MAX][THCD_WORD_MAX];
+	u8			key[THC_KEY_BYTES];
 };
 
 /* Bytes of names, host names among them. */
@@ -117,11 +117,10 @@ int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 /* Decimal or 0x; no sign, no blanks, nothing behind it. */
 int thcd_number_parse(const char *text, u64 *out);
 
-/* Warns if every user can read the open file @name, which holds cookies. */
-void thcd_secret_warn(int fd, const char *name);
-
-/* The number in file @name; one without a slash is looked for among systemd's credentials. */
-int thcd_secret_read(const char *name, u64 *cookie, struct thcd_error *e);
+/* The key in file @name; one without a slash is looked for among systemd's credentials. Warns if
+ * every user can read it.
+ */
+int thcd_secret_read(const char *name, u8 key[THC_KEY_BYTES], struct thcd_error *e);
 
 /* What to do after the command line was read; thcd_fail() makes the last one. */
 enum thcd_start { THCD_RUN = 0, THCD_DONE = 1, THCD_BAD = -1 };

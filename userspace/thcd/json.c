@@ -278,7 +278,6 @@ int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error 
 
 	if (!f)
 		return thcd_fail(e, "cannot read %s: %s", name, strerror(errno));
-	thcd_secret_warn(fileno(f), name);
 	/* what has been opened has a name of a path's length at most */
 	snprintf(c->file, sizeof(c->file), "%s", name);
 	text = calloc(1, FILE_MAX_BYTES + 1);

@@ -72,7 +72,7 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 	NUMBER(deadline_ms, "deadline_ms")
 	NUMBER(block_log2, "log2 of block")
 	NUMBER(group_port, "group_port")
-	OTHER(cookie, "cookie")
+	OTHER(key, "key")
 	OTHER(seed, "seed")
 	OTHER(clamp, "clamp")
 	OTHER(table, "table")

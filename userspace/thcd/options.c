@@ -77,7 +77,7 @@ static void print_help(void)
 	      stdout);
 	for (i = 0; thcd_job_key(i, &meaning); i++)
 		printf("  %-13s %s\n", thcd_job_key(i, NULL), meaning);
-	fputs("\nExample: thcd -i eth0 --job 1,ranks=4,cookie=0x1f2e3d4c5b6a7988\n", stdout);
+	fputs("\nExample: thcd -i eth0 --job 1,ranks=4,key=@/etc/thc/job1.key\n", stdout);
 }
 
 static int set_ready_fd(struct thcd_config *c, const char *text, struct thcd_error *e)
@@ -206,8 +206,8 @@ static int check(const struct thcd_config *c, struct thcd_error *e)
 		return thcd_fail(
 			e, "--mode is for XDP, and --software does without: give one of them");
 	if (!c->jobs)
-		return thcd_fail(
-			e, "no job: give --job 1,ranks=N,cookie=SECRET or a -c FILE with jobs");
+		return thcd_fail(e,
+				 "no job: give --job 1,ranks=N,key=@FILE or a -c FILE with jobs");
 	for (i = 0; i < c->jobs; i++) {
 		if (seen & 1u << c->job[i].job)
 			return thcd_fail(e, "job %u is given twice: each needs its own number",

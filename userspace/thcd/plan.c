@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <thc/key.h>
 #include <thc/mix.h>
-#include <thc/siphash.h>
 #include <thc/wire/spec.h>
 
 #include "net.h"
@@ -20,7 +20,7 @@
  */
 #define GRANULARITY_CHOSEN_MAX	255
 
-_Static_assert(sizeof(struct thcd_plan) == 448, "struct thcd_plan has padding");
+_Static_assert(sizeof(struct thcd_plan) == 480, "struct thcd_plan has padding");
 
 int thcd_addr_parse(const char *text, struct thc_addr *addr)
 {
@@ -86,15 +86,6 @@ static int choose_prefixes(struct thcd_prefixes *p, const struct thcd_job_wish *
 			return -1;
 	}
 	return 0;
-}
-
-/* Every worker knows the seed, but a worker of a host job must not know the cookie. */
-static u64 seed_of(const struct thcd_job_wish *w)
-{
-	const u64 key[2] = { w->cookie, 0x7468632073656564ULL };	/* "thc seed" */
-	const u64 job = w->job;
-
-	return thc_siphash(key, &job, 1);
 }
 
 /* A group for @job of the aggregator at @address: 239.84.0.0/16 or
@@ -287,13 +278,16 @@ static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
 
 static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 {
-	static const char *const required[] = { "job", "ranks", "cookie" };
+	static const struct {
+		const char *key;
+		const char *value;
+	} required[] = { { "job", "NUMBER" }, { "ranks", "NUMBER" }, { "key", "@FILE" } };
 	unsigned int i;
 
 	for (i = 0; i < 3; i++)
-		if (!thcd_job_wish_given(w, required[i]))
-			return thcd_fail(e, "%s is missing: give %s=NUMBER", required[i],
-					 required[i]);
+		if (!thcd_job_wish_given(w, required[i].key))
+			return thcd_fail(e, "%s is missing: give %s=%s", required[i].key,
+					 required[i].key, required[i].value);
 	if (w->block & (w->block - 1))
 		return thcd_fail(e, "block=%u is not a power of two", w->block);
 	if (w->slots + w->norm_slots > THC_SLOTS_MAX)
@@ -320,8 +314,9 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	}
 	plan->job = w->job;
 	plan->ranks = w->ranks;
-	plan->cookie = w->cookie;
-	plan->seed = thcd_job_wish_given(w, "seed") ? w->seed : seed_of(w);
+	memcpy(plan->key, w->key, sizeof(plan->key));
+	plan->cookie = thc_key_cookie(w->key, w->job);
+	plan->seed = thcd_job_wish_given(w, "seed") ? w->seed : thc_key_seed(w->key, w->job);
 	memcpy(&plan->clamp, &t.t, sizeof(plan->clamp));
 	memcpy(&plan->p, &t.p, sizeof(plan->p));
 	plan->table_hash = thc_table_hash(&t);
@@ -364,10 +359,6 @@ int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thc
 			thcd_say("job %u: %s", c->job[i].job, note.text);
 		if (!plan->admits.count && thcd_net_subnets(d, &plan->admits, e))
 			return -1;
-		if (plan->cookie < THCD_COOKIE_GUESSED)
-			thcd_say("job %u: warning: its cookie can be guessed: draw 64 bits, with "
-				 "od -An -tx8 -N8 /dev/urandom",
-				 plan->job);
 		plan->slot_base = *slots;
 		*slots += plan->data_slots + plan->norm_slots;
 	}

@@ -21,9 +21,6 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		   const struct thc_addr *address, u16 port, struct thcd_error *note,
 		   struct thcd_error *e);
 
-/* A cookie below this one was not drawn. */
-#define THCD_COOKIE_GUESSED	(1ULL << 32)
-
 /**
  * thcd_plan_jobs() - the plans of all jobs of @c, by their numbers
  * @d: its sockets are open

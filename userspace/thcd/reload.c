@@ -247,7 +247,7 @@ bool thcd_reload(struct thcd *d, const struct thcd_config *was, int argc, char *
 	else
 		apply(&a);
 	ok = !a.failed;
-	/* cookies */
+	/* keys */
 	explicit_bzero(&a, sizeof(a));
 	return ok;
 }

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "keyfile.h"
 #include "ranks.h"
+
+const uint8_t job_key[THC_KEY_BYTES] = "thirty-two bytes that all know.";
 
 uint16_t next_port(void)
 {
@@ -19,16 +25,45 @@ static const char *daemon_path(void)
 	return path ? path : THCD_PATH;
 }
 
+/* A file that holds the key, until thcd has read it. */
+static void write_key(const char *path)
+{
+	char digits[THC_KEY_DIGITS + 1];
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	assert_int_equal(fchmod(fileno(f), 0600), 0);
+	thc_key_print(digits, job_key);
+	assert_true(fprintf(f, "%s\n", digits) > 0);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* Waits until thcd has said that it serves, or ends. */
+static bool gets_ready(int out)
+{
+	FILE *f = fdopen(out, "r");
+	char line[256];
+
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, "ready", 5))
+			/* the pipe stays open: the daemon may go on to print */
+			return true;
+	return false;
+}
+
 struct daemon start_daemon_on(uint16_t at, const char *job)
 {
 	struct daemon d = { .port = at };
-	char port[8], line[256], control[64];
+	char port[8], control[64], key[64], keyed[384];
+	bool ready;
 	int out[2];
-	FILE *f;
 
 	assert_int_equal(pipe(out), 0);
 	snprintf(port, sizeof(port), "%u", d.port);
 	snprintf(control, sizeof(control), "/tmp/thc-test-%d-%u.sock", getpid(), d.port);
+	snprintf(key, sizeof(key), "/tmp/thc-test-%d-%u.key", getpid(), d.port);
+	snprintf(keyed, sizeof(keyed), "%s,key=@%s", job, key);
+	write_key(key);
 	d.pid = fork();
 	assert_true(d.pid >= 0);
 	if (!d.pid) {
@@ -36,19 +71,15 @@ struct daemon start_daemon_on(uint16_t at, const char *job)
 		dup2(out[1], 1);
 		close(out[0]);
 		execl(daemon_path(), "thcd", "--software", "--listen", "127.0.0.1", "--port", port,
-		      "--control", control, "--job", job, NULL);
+		      "--control", control, "--job", keyed, NULL);
 		perror(daemon_path());
 		_exit(127);
 	}
 	close(out[1]);
-	f = fdopen(out[0], "r");
-	while (fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "ready", 5)) {
-			/* keep the pipe open: the daemon may go on to print */
-			return d;
-		}
-	}
-	fail_msg("thcd did not get ready (job %s)", job);
+	ready = gets_ready(out[0]);
+	unlink(key);
+	if (!ready)
+		fail_msg("thcd did not get ready (job %s)", job);
 	return d;
 }
 
@@ -109,7 +140,7 @@ void run_job(struct rank *ranks, unsigned int n, void *(*run)(void *))
 	char job[96];
 	struct daemon d;
 
-	snprintf(job, sizeof(job), "job=1,ranks=%u,cookie=0x5eed1234abcd,reply=fanout", n);
+	snprintf(job, sizeof(job), "job=1,ranks=%u,reply=fanout", n);
 	d = start_daemon(job);
 	set_up_ranks(ranks, n, d);
 	run_ranks(ranks, n, run);

@@ -22,12 +22,17 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <thc/key.h>
+
 #include "libthc.h"
 
 #define RANKS_MAX	64
-#define COOKIE		0x5eed1234abcdULL
 
 /* --- the daemon ----------------------------------------------------------- */
+
+/* Of the job that a daemon has, and what its packets carry. */
+extern const uint8_t job_key[THC_KEY_BYTES];
+#define COOKIE		thc_key_cookie(job_key, 1)
 
 struct daemon {
 	pid_t		pid;
@@ -36,7 +41,7 @@ struct daemon {
 
 uint16_t next_port(void);
 
-/* Starts thcd with one job on @at and waits for its "ready". */
+/* Starts thcd with one job, @job and the key, on @at and waits for its "ready". */
 struct daemon start_daemon_on(uint16_t at, const char *job);
 
 static inline struct daemon start_daemon(const char *job)
