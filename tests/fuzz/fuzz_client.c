@@ -55,7 +55,6 @@ static int no_end(pthread_t t, void **result);
 #undef pthread_create
 #undef pthread_join
 
-#define COOKIE		0x5eed1234abcdULL
 #define JOB		3
 #define UNICAST		1000	/* instead of descriptors */
 #define GROUP		2000
@@ -159,6 +158,8 @@ static struct world {
 	struct thc_welcome	welcome;	/* honest constants */
 } w;
 
+static const uint8_t key[THC_KEY_BYTES] = { 0x5e, 0xed };
+static uint64_t cookie;		/* of the job's packets */
 static struct asked asked[ASKED_MAX];
 static struct coming queue[QUEUE_MAX];
 
@@ -327,7 +328,7 @@ static bool believe(const struct coming *p)
 
 	memcpy(&h, p->at, sizeof(h));
 	if (p->bytes % 8 || h.version != THC_VERSION || h.reserved || h.job != thc_be16(JOB) ||
-	    h.cookie != thc_be64(COOKIE) || !is_its_port(p->port, thc_be16(h.slot)))
+	    h.cookie != thc_be64(cookie) || !is_its_port(p->port, thc_be16(h.slot)))
 		return false;
 	if (!(c->flags & THC_WELCOME_F_NOSUM) && !is_whole(&h, p->at + sizeof(h), p->bytes))
 		return false;
@@ -426,7 +427,7 @@ static void note_sent(const struct thc_outgoing *out)
 	struct thc_hdr h;
 
 	memcpy(&h, out->data, sizeof(h));
-	require(h.version == THC_VERSION && h.cookie == thc_be64(COOKIE) && !h.bitmap);
+	require(h.version == THC_VERSION && h.cookie == thc_be64(cookie) && !h.bitmap);
 	if (!(h.flags & THC_F_NOSUM))
 		require(is_whole(&h, (const uint8_t *)out->data + sizeof(h), out->bytes));
 	if (h.op == THC_OP_JOIN) {
@@ -551,7 +552,7 @@ static struct coming *put_welcome(uint8_t flags)
 	p->bytes = sizeof(*h) + sizeof(c);
 	h->version = THC_VERSION;
 	h->op = THC_OP_WELCOME;
-	h->cookie = thc_be64(COOKIE);
+	h->cookie = thc_be64(cookie);
 	h->job = thc_be16(JOB);
 	h->epoch = thc_be32(w.epoch);
 	c.nonce = thc_be64(w.nonce);
@@ -1167,7 +1168,7 @@ static struct thc_client *join(uint8_t how)
 	o.aggregator = "10.77.0.100";
 	o.job = JOB;
 	o.rank = w.rank;
-	o.cookie = COOKIE;
+	o.key = key;
 	o.timeout_ms = how & 0x20 ? 3000 : 400;
 	o.join_timeout_ms = 300;
 	o.transport = THC_TRANSPORT_UDP;
@@ -1191,6 +1192,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc;
 	(void)argv;
+	cookie = thc_key_cookie(key, JOB);
 	atexit(report);
 	return 0;
 }

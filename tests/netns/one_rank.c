@@ -3,7 +3,7 @@
  * The only rank of a job: joins, reduces two buckets with error feedback, leaves. For
  * test_failures.py, which lets one call fail: then that is done once more, and has to succeed.
  *
- *	one_rank ADDRESS PORT JOB COOKIE
+ *	one_rank ADDRESS PORT JOB KEY_FILE
  *
  * Exit status 0: all went well; 1: the first time failed, with the sentence printed here, and
  * left no trace; 2: something is wrong, which is printed.
@@ -77,28 +77,37 @@ static int reduce(struct thc_client *c)
 	return result;
 }
 
+static int join(const char *key_file, uint8_t *key, const struct thc_client_options *o,
+		struct thc_client **c)
+{
+	int error = thc_key_read(key_file, key);
+
+	return error ? error : thc_client_open(o, c);
+}
+
 int main(int argc, char **argv)
 {
 	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	uint8_t key[THC_KEY_BYTES];
 	struct thc_client *c = NULL;
 	int before, failed;
 
 	if (argc != 5)
-		wrong("usage: one_rank ADDRESS PORT JOB COOKIE");
+		wrong("usage: one_rank ADDRESS PORT JOB KEY_FILE");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	o.aggregator = argv[1];
 	o.port = (uint16_t)atoi(argv[2]);
 	o.job = (uint16_t)atoi(argv[3]);
-	o.cookie = strtoull(argv[4], NULL, 0);
+	o.key = key;
 	o.flags = THC_CLIENT_ERROR_FEEDBACK;
 	o.timeout_ms = o.join_timeout_ms = PATIENCE_MS;
 	before = open_descriptors();
-	failed = look_at(thc_client_open(&o, &c), NULL);
+	failed = look_at(join(argv[4], key, &o, &c), NULL);
 	if (failed && c)
 		wrong("a client in spite of an error");
 	failed = failed || reduce(c);
 	if (failed &&
-	    (c ? look_at(thc_client_rejoin(c), NULL) : look_at(thc_client_open(&o, &c), NULL)))
+	    (c ? look_at(thc_client_rejoin(c), NULL) : look_at(join(argv[4], key, &o, &c), NULL)))
 		wrong("it does not join the second time");
 	if (failed && reduce(c))
 		wrong("it fails a second time");

@@ -4,6 +4,8 @@
  * client, and `thcd --software` on loopback. Means of all dtypes, rounds,
  * requests in flight. Loss and XDP are tested in namespaces elsewhere.
  */
+#include <stdbool.h>
+
 #include "ranks.h"
 
 /* --- means ---------------------------------------------------------------- */
@@ -318,6 +320,51 @@ static void requests__overlap(void **state)
 			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
 }
 
+/* --- the key -------------------------------------------------------------- */
+
+/* True if job_key is on the heap, where clients are; job_key itself is elsewhere. */
+static bool key_is_on_heap(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned long from, to;
+	bool found = false;
+	char line[256];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (strstr(line, "[heap]") && sscanf(line, "%lx-%lx", &from, &to) == 2)
+			found = memmem((void *)from, to - from, job_key, THC_KEY_BYTES);
+	fclose(f);
+	return found;
+}
+
+static void key__is_copied_and_wiped(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout");
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	uint8_t key[THC_KEY_BYTES];
+	struct thc_client *c;
+	bool held;
+
+	(void)state;
+	memcpy(key, job_key, sizeof(key));
+	o.aggregator = "127.0.0.1";
+	o.port = d.port;
+	o.job = 1;
+	o.key = key;
+	assert_int_equal(thc_client_open(&o, &c), 0);
+	memset(key, 0xff, sizeof(key));
+	assert_int_equal(thc_client_rejoin(c), 0);
+	held = key_is_on_heap();
+	thc_client_close(c);
+	stop_daemon(d);
+	assert_false(key_is_on_heap());
+	if (!held) {
+		print_message("# SKIP a sanitizer has its heap elsewhere\n");
+		skip();
+	}
+}
+
 /* --- the window ----------------------------------------------------------- */
 
 #define SLOTS_JOB	"job=1,ranks=1,reply=fanout,slots=4000"
@@ -340,7 +387,7 @@ static int ask_window(struct daemon d, uint32_t window, struct window *out)
 	o.aggregator = "127.0.0.1";
 	o.port = d.port;
 	o.job = 1;
-	o.cookie = COOKIE;
+	o.key = job_key;
 	o.window = window;
 	error = thc_client_open(&o, &c);
 	if (error)
@@ -442,6 +489,7 @@ int main(void)
 		cmocka_unit_test(mean__sixteen_bit_sums),
 		cmocka_unit_test(feedback__mean_over_rounds_is_exact),
 		cmocka_unit_test(requests__overlap),
+		cmocka_unit_test(key__is_copied_and_wiped),
 		cmocka_unit_test(window__says_what_bounds_it),
 		cmocka_unit_test(window__of_a_plain_user),
 	};

@@ -14,6 +14,7 @@
 
 #include <thc/aggregator/answer.h>
 #include <thc/aggregator/lane.h>
+#include <thc/key.h>
 
 #include "ranks.h"
 
@@ -207,7 +208,7 @@ static struct thc_client_options options_of(uint16_t port, uint16_t rank, uint32
 	o.aggregator = "127.0.0.1";
 	o.port = port;
 	o.job = 1;
-	o.cookie = COOKIE;
+	o.key = job_key;
 	o.rank = rank;
 	o.timeout_ms = 3000;
 	o.join_timeout_ms = join_timeout_ms;
@@ -444,8 +445,8 @@ static void fake_start(struct fake *f)
 
 	f->port = next_port();
 	f->job = (struct thc_job){
-		.cookie = COOKIE, .all = 3, .joined = 3, .active = 1, .epoch = FAKE_EPOCH,
-		.ranks = 2, .sum_width = 8,
+		.cookie = thc_key_cookie(job_key, 1), .all = 3, .joined = 3, .active = 1,
+		.epoch = FAKE_EPOCH, .ranks = 2, .sum_width = 8,
 	};
 	assert_int_equal(thc_table_choose(2, 8, &f->table), 0);
 	thc_pairs_init(&f->pairs, f->table.value);

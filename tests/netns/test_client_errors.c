@@ -368,12 +368,15 @@ static void errors__open_says_why_not(void **state)
 {
 	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
 	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	uint8_t other_key[THC_KEY_BYTES];
 
 	(void)state;
+	memcpy(other_key, job_key, sizeof(other_key));
+	other_key[THC_KEY_BYTES - 1] ^= 1;
 	o.aggregator = "127.0.0.1";
 	o.port = d.port;
 	o.job = 1;
-	o.cookie = COOKIE;
+	o.key = job_key;
 	o.join_timeout_ms = 2000;
 	expect_open(&o, -ETIMEDOUT, "rank 1 of job 1 did not join");
 	o.rank = 2;
@@ -381,9 +384,11 @@ static void errors__open_says_why_not(void **state)
 	o.rank = 64;
 	expect_open(&o, -EINVAL, "at most 64");
 	o.rank = 0;
-	o.cookie = 1;
-	expect_open(&o, -ENOENT, "cookie");
-	o.cookie = COOKIE;
+	o.key = other_key;
+	expect_open(&o, -ENOENT, "no job 1 with this key");
+	o.key = NULL;
+	expect_open(&o, -EINVAL, "thc_key_read() reads it from the file of thcctl genkey");
+	o.key = job_key;
 	o.job = 9;
 	expect_open(&o, -ENOENT, "no job 9");
 	o.job = 1;

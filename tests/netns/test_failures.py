@@ -23,7 +23,7 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
-from keyfile import KeyFile, cookie_of  # noqa: E402
+from keyfile import KeyFile  # noqa: E402
 from tap import netns  # noqa: E402
 
 PER_SITE = int(os.environ.get("FAILURES_PER_SITE", "1"))
@@ -227,8 +227,7 @@ def netns_line(stream):
 
 def run_rank(address, port, job, environment=None, enter=lambda command: command):
     """one_rank's exit status and what it said."""
-    command = [built("tests/netns/one_rank"), address, str(port), str(job),
-               hex(cookie_of(KEY.key, job))]
+    command = [built("tests/netns/one_rank"), address, str(port), str(job), KEY.path]
     try:
         done = subprocess.run(enter(command), capture_output=True, text=True, timeout=LIMIT,
                               env=environment)

@@ -213,7 +213,7 @@ static const char *choice(uint16_t port, enum thc_transport_choice wanted, const
 	o.aggregator = "127.0.0.1";
 	o.port = port;
 	o.job = 1;
-	o.cookie = COOKIE;
+	o.key = job_key;
 	o.transport = wanted;
 	*error = thc_client_open(&o, &c);
 	if (*error)

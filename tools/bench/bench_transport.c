@@ -21,8 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <thc/key.h>
-
 #include "libthc.h"
 
 #define TRACEPOINT	"/sys/kernel/tracing/events/raw_syscalls/sys_enter/id"
@@ -218,9 +216,9 @@ static void join(struct rank *r, struct thc_client_options *o, unsigned int job,
 
 	if (thc_key_read(key_file, key))
 		errx(1, "%s", thc_last_error());
+	o->key = key;
 	for (i = 0; i < CLIENTS; i++) {
 		o->job = (uint16_t)(job + (unsigned int)i);
-		o->cookie = thc_key_cookie(key, o->job);
 		o->transport = transport[i].choice;
 		if (thc_client_open(o, &r->client[i]))
 			errx(1, "%s: %s", transport[i].name, thc_last_error());

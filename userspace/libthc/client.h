@@ -93,6 +93,7 @@ struct thc_client {
 
 	struct thc_client_options options;
 	char			aggregator[NI_MAXHOST];
+	uint8_t			key[THC_KEY_BYTES];	/* the job's secret, to join again */
 	pthread_t		thread;
 	bool			running;
 	int			wake;		/* eventfd */

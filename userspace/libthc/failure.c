@@ -125,7 +125,7 @@ static int fail_refused(const struct thc_client *c, unsigned int refusal)
 	case THC_REFUSED_JOB:
 		return thc_fail(
 			-ENOENT,
-			"the aggregator has no job %u with this cookie: compare job and cookie with its configuration",
+			"the aggregator has no job %u with this key: compare the job's number and its key file with those of thcd",
 			o->job);
 	}
 	return thc_fail(-EACCES, "the aggregator refused rank %u of job %u (reason %u)", o->rank,

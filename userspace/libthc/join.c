@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include <thc/key.h>
 #include <thc/worker/join.h>
 
 #include "client.h"
@@ -192,7 +193,7 @@ int thc_udp_join(struct thc_client *c)
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return thc_fail(-EIO, "no random numbers from the kernel");
 	thc_joining_begin(&joining.j, random, now);
-	c->sender.cookie = c->options.cookie;
+	c->sender.cookie = thc_key_cookie(c->key, c->options.job);
 	c->sender.job = c->options.job;
 	c->sender.port = c->options.port;
 	c->sender.rank = (uint8_t)c->options.rank;

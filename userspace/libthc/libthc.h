@@ -4,12 +4,16 @@
  * is the whole public interface; everything else in the library is private.
  *
  *	struct thc_client_options opt = THC_CLIENT_OPTIONS_INIT;
+ *	uint8_t key[THC_KEY_BYTES];
  *	struct thc_client *c;
  *
+ *	if (thc_key_read("/etc/thc/job1.key", key))
+ *		die(thc_last_error());
  *	opt.aggregator = "10.0.0.100";
- *	opt.job = 1; opt.cookie = 0x1234; opt.rank = 2;
+ *	opt.job = 1; opt.key = key; opt.rank = 2;
  *	if (thc_client_open(&opt, &c))
  *		die(thc_last_error());
+ *	explicit_bzero(key, sizeof(key));	// the client has a copy
  *	if (thc_allreduce(c, gradient, count, THC_FP32, 0))
  *		die(thc_last_error());	// gradient is unchanged
  *	thc_client_close(c);		// gradient held the mean
@@ -96,7 +100,9 @@ enum thc_transport_choice {
  *	the route to the aggregator uses
  * @job: job number
  * @rank: this worker's, 0 .. n-1
- * @cookie: the job's secret
+ * @key: the job's secret key, THC_KEY_BYTES bytes, required: see thc_key_read().
+ *	thc_client_open() copies it, and the caller may wipe it after that. The
+ *	client's copy is wiped when the client is closed
  * @timeout_ms: an all-reduce that makes no progress for so long fails with
  *	-ETIMEDOUT and a sentence that names who is missing; 0: 60,000
  * @join_timeout_ms: wait so long for all ranks to join; 0: 60,000
@@ -115,7 +121,7 @@ struct thc_client_options {
 	const char	*interface;
 	uint16_t	job;
 	uint16_t	rank;
-	uint64_t	cookie;
+	const uint8_t	*key;
 	uint32_t	timeout_ms;
 	uint32_t	join_timeout_ms;
 	uint32_t	window;
@@ -138,7 +144,7 @@ struct thc_client_options {
  * size below that of the first version, -E2BIG options of a newer version are
  * set, or a size above 4096, -ECONNREFUSED / -ENETUNREACH / -EHOSTUNREACH no
  * aggregator there or no way to it, -EHOSTUNREACH also a name without an
- * address, -ENOENT no job with this number and cookie, -EACCES address outside
+ * address, -ENOENT no job with this number and key, -EACCES address outside
  * the job's prefix, -ERANGE rank is not below n, -EADDRINUSE the rank is taken,
  * -EHOSTDOWN the aggregator's XDP program was taken away,
  * -ETIMEDOUT not all ranks joined (thc_last_error() names those missing),

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <thc/key.h>
+
 #include "client.h"
 #include "pipeline.h"
 #include "queue.h"
@@ -209,7 +211,7 @@ static int join_job(struct thc_client *c)
 
 	to.sthc_job = c->options.job;
 	to.sthc_rank = (uint8_t)c->options.rank;
-	to.sthc_cookie = c->options.cookie;
+	to.sthc_cookie = thc_key_cookie(c->key, c->options.job);
 	if (window > THC_SLOTS_MAX)
 		window = 0;
 	if (setsockopt(c->afthc->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||

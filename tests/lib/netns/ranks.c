@@ -90,7 +90,7 @@ int open_client(struct rank *r)
 	o.aggregator = "127.0.0.1";
 	o.port = r->d.port;
 	o.job = 1;
-	o.cookie = COOKIE;
+	o.key = job_key;
 	o.rank = (uint16_t)r->rank;
 	o.flags = r->flags;
 	/* for the debug kernel, where 64 ranks need more than ten seconds to join */

@@ -22,17 +22,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include <thc/key.h>
-
 #include "libthc.h"
 
 #define RANKS_MAX	64
 
 /* --- the daemon ----------------------------------------------------------- */
 
-/* Of the job that a daemon has, and what its packets carry. */
+/* Of the job that a daemon has. */
 extern const uint8_t job_key[THC_KEY_BYTES];
-#define COOKIE		thc_key_cookie(job_key, 1)
 
 struct daemon {
 	pid_t		pid;
