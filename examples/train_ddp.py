@@ -4,7 +4,7 @@
 and goes on after whatever can go wrong with the aggregator, a rank or the
 network. On each of two worker hosts:
 
-    export THC_AGGREGATOR=10.0.0.100 THC_JOB=1 THC_COOKIE_FILE=/etc/thc/cookie
+    export THC_AGGREGATOR=10.0.0.100 THC_JOB=1 THC_KEY_FILE=/etc/thc/job1.key
     torchrun --nnodes=2 --nproc_per_node=1 --max_restarts=3 \\
         --rdzv_backend=c10d --rdzv_endpoint=10.0.0.1:29400 \\
         examples/train_ddp.py --checkpoints /var/tmp/run1

@@ -108,7 +108,7 @@ class Workers:
         logs = [os.open(self.log(rank), os.O_WRONLY | os.O_CREAT) for rank in range(net.workers)]
         argv = [sys.executable, WORKER, "--world", str(net.workers), "--epochs", str(args.epochs),
                 "--steps", str(args.steps), "--hidden", str(args.hidden), "--job", str(aggregator.job),
-                "--cookie", hex(aggregator.cookie), "--aggregator", netns.AGGREGATOR4,
+                "--key-file", aggregator.key_file, "--aggregator", netns.AGGREGATOR4,
                 "--rendezvous", net.address(0)]
         environment = netns.environment()
         if args.fork:

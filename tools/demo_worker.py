@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--steps", type=int, default=0, help="at most, 0: all of the epochs")
     parser.add_argument("--fork", action="append", metavar="NAMESPACE:STDOUT:STDERR",
                         help="be a process for each rank, with these descriptors")
-    parser.add_argument("--cookie", type=lambda text: int(text, 0), required=True)
+    parser.add_argument("--key-file", required=True)
     parser.add_argument("--aggregator", required=True)
     parser.add_argument("--rendezvous", required=True, help="address of rank 0")
     args = parser.parse_args()
@@ -169,7 +169,7 @@ def main():
     batch = max(1, GLOBAL_BATCH // args.world)
     say(event="joining")
     # Threshold 0: no bucket is too small for THC here, so that all are counted.
-    state = thc_ddp.ThcState(aggregator=args.aggregator, job=args.job, cookie=args.cookie,
+    state = thc_ddp.ThcState(aggregator=args.aggregator, job=args.job, key_file=args.key_file,
                              rank=args.rank, threshold=0).connect()
     say(event="joined", **state.client.info())
     result = train("THC", args, batch, data, state)

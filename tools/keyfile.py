@@ -18,12 +18,6 @@ def cookie_of(key, job):
     return int.from_bytes(hashlib.blake2s(text, key=key).digest()[:8], "little") | 1
 
 
-def read_key(path):
-    """The key that a file holds."""
-    with open(path, encoding="ascii") as f:
-        return bytes.fromhex(f.read())
-
-
 class KeyFile:
     """A temporary file with a key, a new one by default, which its owner alone can read.
     It is removed with this object, but not by a process that was forked.

@@ -49,7 +49,7 @@ class Ranks:
 
     def open_request(self, **more):
         return {"do": "open", "aggregator": self.address, "job": self.aggregator.job,
-                "cookie": self.aggregator.cookie, **self.options, **more}
+                "key_file": self.aggregator.key_file, **self.options, **more}
 
     def open(self, ranks=None, **more):
         return good(self.all(ranks, **self.open_request(**more)))

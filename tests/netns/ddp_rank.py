@@ -74,7 +74,7 @@ def main():
     parser = argparse.ArgumentParser()
     for name in ("rank", "world", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--cookie", type=lambda text: int(text, 0), required=True)
+    parser.add_argument("--key-file", required=True)
     parser.add_argument("--checkpoint", action="store_true")
     parser.add_argument("--means", action="store_true")
     parser.add_argument("--bucket-mb", type=float, default=1.0)
@@ -84,8 +84,8 @@ def main():
     dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
 
     model = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=args.bucket_mb)
-    state, hook = thc_hook("10.77.0.100", job=1, cookie=args.cookie, rank=dist.get_rank(),
-                           timeout=2.0)
+    state, hook = thc_hook("10.77.0.100", job=1, key_file=args.key_file,
+                           rank=dist.get_rank(), timeout=2.0)
     watch = Watch()
     model.register_comm_hook(state, watch.hook if args.means else hook)
     digest = steps(model, args.steps, args.rank)
@@ -97,7 +97,7 @@ def main():
         saved = pickle.dumps(state)
         state.close()
         dist.barrier()
-        state = pickle.loads(saved).connect(cookie=args.cookie)
+        state = pickle.loads(saved).connect()
         owed = state.state_dict()["pool"]
         restored = []
 

@@ -27,7 +27,7 @@ class Training:
         self.errors = [tempfile.TemporaryFile("w+") for _ in range(net.workers)]
         self.processes = [net.popen(net.worker(r), [
             sys.executable, PROGRAM, "--rank", str(r), "--world", str(net.workers),
-            "--cookie", hex(aggregator.cookie), *options],
+            "--key-file", aggregator.key_file, *options],
             stdout=subprocess.PIPE, stderr=self.errors[r], text=True, env=netns.environment())
             for r in range(net.workers)]
 

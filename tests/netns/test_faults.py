@@ -14,6 +14,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 from aggregator import Aggregator  # noqa: E402
+from keyfile import KeyFile  # noqa: E402
 from ranks import Ranks, good  # noqa: E402
 from tap import netns  # noqa: E402
 from thcwire import PATIENCE  # noqa: E402
@@ -244,10 +245,11 @@ def join__names_who_is_missing():
 
 
 def join__refusals_are_sentences():
+    stranger = KeyFile()
     with netns.Topology(1) as net, Aggregator(net, 1) as aggregator, \
             Ranks(net, aggregator, join_timeout=2) as ranks:
         for change, codes, words in (
-                ({"cookie": 5}, ("EACCES", "ENOENT"), "cookie"),
+                ({"key_file": stranger.path}, ("EACCES", "ENOENT"), "this key"),
                 ({"job": 9}, ("EACCES", "ENOENT"), "job 9"),
                 ({"aggregator": "10.77.0.99"}, ("EHOSTUNREACH", "ETIMEDOUT"), "10.77.0.99"),
                 ({"port": 20000}, ("ECONNREFUSED", "EHOSTUNREACH"), "20000")):

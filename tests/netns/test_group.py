@@ -228,8 +228,8 @@ def joins_without_source_filters(net, aggregator, address):
         try:
             netns.move_into(net.worker(0))
             forbid_source_filters()
-            with ThcClient(aggregator=address, job=aggregator.job, cookie=aggregator.cookie,
-                           rank=0, join_timeout=LIMIT) as client:
+            with ThcClient(aggregator=address, job=aggregator.job,
+                           key_file=aggregator.key_file, rank=0, join_timeout=LIMIT) as client:
                 status = 0 if client.info()["multicast"] == 1 else 1
         except BaseException:   # of the child's own
             traceback.print_exc()

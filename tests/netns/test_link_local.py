@@ -48,7 +48,7 @@ def reduce(net, thcd, **options):
 
     def work(rank):
         try:
-            with ThcClient(job=thcd.job, cookie=thcd.cookie, rank=rank,
+            with ThcClient(job=thcd.job, key_file=thcd.key_file, rank=rank,
                            join_timeout=LIMIT, timeout=LIMIT,
                            **{key: value(rank) if callable(value) else value
                               for key, value in options.items()}) as client:
@@ -84,7 +84,7 @@ def reduce(net, thcd, **options):
 
 def error_of(net, worker, thcd, **options):
     def call():
-        with ThcClient(job=thcd.job, cookie=thcd.cookie, rank=0, join_timeout=2,
+        with ThcClient(job=thcd.job, key_file=thcd.key_file, rank=0, join_timeout=2,
                        **options):
             return None
     try:

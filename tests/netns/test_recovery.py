@@ -49,7 +49,7 @@ FEEDBACK = {True: [], False: ["--no-error-feedback"]}
 
 def environment(aggregator):
     return {"THC_AGGREGATOR": netns.AGGREGATOR4, "THC_JOB": "1",
-            "THC_COOKIE": hex(aggregator.cookie), "GLOO_SOCKET_IFNAME": "eth0",
+            "THC_KEY_FILE": aggregator.key_file, "GLOO_SOCKET_IFNAME": "eth0",
             **netns.environment()}
 
 

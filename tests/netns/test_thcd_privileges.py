@@ -287,7 +287,7 @@ def case__libthc_is_served_without_root():
         assert code == 0, said
         other = Other(net, folder, job=job)
         assert other.daemon.ready, other.daemon.said
-        known = types.SimpleNamespace(job=1, cookie=wire.COOKIE)
+        known = types.SimpleNamespace(job=1, key_file=wire.KEY_FILE.path)
         with Ranks(net, known) as ranks:
             ranks.open()
             digests = {a["digest"] for a in ranks.reduce(counts=[200000, 7], rounds=3)}

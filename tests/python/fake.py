@@ -18,9 +18,18 @@ def compile_c(source, output, *flags):
                     f"-I{ROOT}/userspace/libthc", *flags, "-o", output, source], check=True)
 
 
+KEY = bytes(range(0x5e, 0x5e + 32))
+
+
 def install():
+    """The double in place of libthc; path of a file with KEY."""
     folder = tempfile.mkdtemp(prefix="thc-fake-")
     atexit.register(shutil.rmtree, folder)
     path = os.path.join(folder, "libfakethc.so")
-    compile_c(os.path.join(ROOT, "tests/python/fake_thc.c"), path, "-shared", "-fPIC")
+    compile_c(os.path.join(ROOT, "tests/python/fake_thc.c"), path, "-shared", "-fPIC",
+              os.path.join(ROOT, "userspace/libthc/keyfile.c"))
     os.environ["LIBTHC"] = path
+    key_file = os.path.join(folder, "job.key")
+    with open(key_file, "w", encoding="ascii") as f:
+        f.write(KEY.hex() + "\n")
+    return key_file

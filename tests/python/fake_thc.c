@@ -19,18 +19,23 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "libthc.h"
 
 #define MEMORIES	256
 #define PATH_ROOM	512
 
-static __thread char sentence[128];
+static __thread char sentence[THC_SENTENCE_MAX];
+
+/* What the last client was opened with, for the tests. */
+uint8_t fake_key[THC_KEY_BYTES];
 
 struct memory {
 	uint64_t key;
@@ -65,10 +70,15 @@ struct thc_request {
 	long in_session;
 };
 
-static int fail(int err, const char *text)
+/* Also for thc_key_read(), which is libthc's own. */
+int thc_fail(int error, const char *format, ...)
 {
-	snprintf(sentence, sizeof(sentence), "%s", text);
-	return err;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	return error;
 }
 
 static long number_from(const char *name, long otherwise)
@@ -140,7 +150,7 @@ static int await(const struct thc_client *c, unsigned int session, const char *w
 	path_of(path, c, session, what, rank);
 	for (waited = 0; access(path, R_OK); waited++) {
 		if (waited > c->timeout_ms || (is_broken(c, session, rank) && access(path, R_OK)))
-			return fail(-ETIMEDOUT, "a rank did not contribute");
+			return thc_fail(-ETIMEDOUT, "a rank did not contribute");
 		pause_ms(1);
 	}
 	f = fopen(path, "r");
@@ -161,7 +171,7 @@ static int join(struct thc_client *c)
 	publish(c, c->session, "joined", &byte, 1);
 	for (i = 0; i < c->ranks; i++)
 		if (await(c, c->session, "joined", i, &byte, 1))
-			return fail(-ETIMEDOUT, "a rank did not join");
+			return thc_fail(-ETIMEDOUT, "a rank did not join");
 	return 0;
 }
 
@@ -220,10 +230,11 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 {
 	struct thc_client *c;
 
-	if (options->size != sizeof(*options) || !options->aggregator)
-		return fail(-EINVAL, "options do not fit: is this the right libthc?");
+	if (options->size != sizeof(*options) || !options->aggregator || !options->key)
+		return thc_fail(-EINVAL, "options do not fit: is this the right libthc?");
 	if (!strcmp(options->aggregator, "192.0.2.1"))
-		return fail(-EHOSTUNREACH, "no aggregator at 192.0.2.1: start thcd there");
+		return thc_fail(-EHOSTUNREACH, "no aggregator at 192.0.2.1: start thcd there");
+	memcpy(fake_key, options->key, sizeof(fake_key));
 	c = calloc(1, sizeof(*c));
 	c->flags = options->flags;
 	c->rank = options->rank;
@@ -248,7 +259,7 @@ void thc_client_close(struct thc_client *c)
 int thc_client_rejoin(struct thc_client *c)
 {
 	if (number_from("FAKE_BROKEN", 0))
-		return fail(-ECONNREFUSED, "nobody serves at 192.0.2.9: start thcd there");
+		return thc_fail(-ECONNREFUSED, "nobody serves at 192.0.2.9: start thcd there");
 	c->broken = 0;
 	return join(c);
 }
@@ -289,9 +300,9 @@ int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_
 	char what[32];
 
 	if (!buf || !count || dtype != THC_FP32)
-		return fail(-EINVAL, "the fake takes fp32 only");
+		return thc_fail(-EINVAL, "the fake takes fp32 only");
 	if (c->broken)
-		return fail(-ESTALE, "the client needs thc_client_rejoin() after an error");
+		return thc_fail(-ESTALE, "the client needs thc_client_rejoin() after an error");
 	r = calloc(1, sizeof(*r));
 	r->c = c;
 	r->buf = buf;
@@ -319,9 +330,9 @@ static int reduce(struct thc_request *r, float *sum)
 	size_t i;
 
 	if (r->session != r->c->session)
-		return fail(-ECANCELED, "the client was closed or joined again");
+		return thc_fail(-ECANCELED, "the client was closed or joined again");
 	if (r->c->broken)
-		return fail(-ESTALE, "the client needs thc_client_rejoin() after an error");
+		return thc_fail(-ESTALE, "the client needs thc_client_rejoin() after an error");
 	if (r->c->exchange)
 		error = add_up(r, sum);
 	else
@@ -329,12 +340,12 @@ static int reduce(struct thc_request *r, float *sum)
 	if (error)
 		return error;
 	if (fails(r->number))
-		return fail(-ETIMEDOUT, "rank 3 does not answer: is its process alive?");
+		return thc_fail(-ETIMEDOUT, "rank 3 does not answer: is its process alive?");
 	for (i = 0; i < r->count; i++)
 		if (!isfinite(sum[i]))
 			return r->c->flags & THC_CLIENT_NONFINITE ?
 				       THC_NONFINITE :
-				       fail(-EDOM, "a gradient is not finite");
+				       thc_fail(-EDOM, "a gradient is not finite");
 	return 0;
 }
 
@@ -420,7 +431,7 @@ const char *const *thc_schemes(void)
 int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 {
 	if (info->size != sizeof(*info))
-		return fail(-EINVAL, "info does not fit");
+		return thc_fail(-EINVAL, "info does not fit");
 	info->ranks = c->ranks;
 	info->transport = "fake";
 	info->window = 92;
@@ -432,7 +443,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
 {
 	if (stats->size != sizeof(*stats))
-		return fail(-EINVAL, "stats do not fit");
+		return thc_fail(-EINVAL, "stats do not fit");
 	*stats = c->stats;
 	stats->size = sizeof(*stats);
 	return 0;

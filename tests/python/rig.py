@@ -16,7 +16,7 @@ except ImportError:
 
 import fake
 
-fake.install()
+KEY_FILE = fake.install()
 from thc_ddp import ThcState, thc_allreduce_hook  # noqa: E402  (after the fake is in place)
 
 WIDTHS = [32, 300, 200, 100, 10]
@@ -43,7 +43,7 @@ class Bucket:
 
 
 def state(**options):
-    return ThcState(**{"aggregator": "192.0.2.9", "job": 1, "cookie": 2, "rank": 0,
+    return ThcState(**{"aggregator": "192.0.2.9", "job": 1, "key_file": KEY_FILE, "rank": 0,
                        "threshold": 1, "quiet": True, **options})
 
 

@@ -15,7 +15,7 @@ from thc_ddp import abi
 STRUCTS = {"thc_table": abi.Table, "thc_client_options": abi.Options, "thc_client_info": abi.Info,
            "thc_client_stats": abi.Stats}
 CONSTANTS = {"THC_FP32": abi.FP32, "THC_FP16": abi.FP16, "THC_BF16": abi.BF16,
-             "THC_CLIENT_ERROR_FEEDBACK": abi.CLIENT_ERROR_FEEDBACK,
+             "THC_KEY_BYTES": abi.KEY_BYTES, "THC_CLIENT_ERROR_FEEDBACK": abi.CLIENT_ERROR_FEEDBACK,
              "THC_TABLE_LEVELS_MAX": abi.TABLE_LEVELS_MAX, "THC_JOBS_MAX": abi.JOBS_MAX,
              "THC_RANKS_MAX": abi.RANKS_MAX}
 

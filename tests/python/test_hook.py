@@ -11,7 +11,7 @@ import unittest
 
 import rig
 import torch
-from rig import WIDTHS, Bucket, model, state
+from rig import KEY_FILE, WIDTHS, Bucket, model, state
 
 import thc_ddp
 from thc_ddp import ThcClient, ThcError, thc_hook
@@ -36,7 +36,8 @@ class Hook(rig.HookTest):
 
     def test_two_lines(self):
         ddp = torch.nn.parallel.DistributedDataParallel(model())
-        ddp.register_comm_hook(*thc_hook(aggregator="192.0.2.9", job=1, cookie=2, rank=0))
+        ddp.register_comm_hook(*thc_hook(aggregator="192.0.2.9", job=1, key_file=KEY_FILE,
+                                        rank=0))
         ddp(torch.randn(2, WIDTHS[0])).sum().backward()
 
     def test_memories_survive_the_rebuild_of_buckets(self):
@@ -69,7 +70,7 @@ class Hook(rig.HookTest):
         s = pickle.loads(pickle.dumps(s))
         self.assertEqual(s.counters, counters)
         self.assertIsNone(s.client, "unpickling must not join")
-        s.connect(cookie=2)
+        s.connect()
         restored = model()
         ddp = self.wrap(restored, s)
         self.steps(ddp, plain, received, raw, 3)
@@ -90,7 +91,7 @@ class Hook(rig.HookTest):
     def test_checkpoint_of_another_model_is_refused(self):
         s = state()
         s.reduce(Bucket(torch.ones(50))).wait()
-        s = pickle.loads(pickle.dumps(s)).connect(cookie=2)
+        s = pickle.loads(pickle.dumps(s)).connect()
         with self.assertRaisesRegex(RuntimeError, "parameter 0 has 60 elements.*says 50"):
             s.reduce(Bucket(torch.ones(60))).wait()
 
@@ -154,16 +155,17 @@ class Hook(rig.HookTest):
 
     def test_errors_of_joining_are_sentences(self):
         with self.assertRaisesRegex(ThcError, "start thcd there"):
-            thc_hook("192.0.2.1", 1, 2, 0)[0].connect()
+            thc_hook("192.0.2.1", 1, KEY_FILE, 0)[0].connect()
         os.environ["FAKE_RANKS"] = "7"
         with self.assertRaisesRegex(ThcError, "has 7 ranks, the process group has 1"):
-            thc_hook("192.0.2.9", 1, 2, 0)[0].connect()
+            thc_hook("192.0.2.9", 1, KEY_FILE, 0)[0].connect()
 
     def test_numbers_out_of_range_are_refused(self):
-        for wrong in ({"rank": -1}, {"rank": 64}, {"job": 16}, {"port": 65536}, {"cookie": 0},
-                      {"cookie": "0x77"}, {"cookie": 2**64}, {"timeout": -1}, {"window": -1}):
+        for wrong in ({"rank": -1}, {"rank": 64}, {"job": 16}, {"port": 65536}, {"timeout": -1},
+                      {"window": -1}):
             with self.assertRaisesRegex(ThcError, next(iter(wrong)) + ".*: give "):
-                ThcClient(**{"aggregator": "192.0.2.9", "job": 1, "cookie": 2, "rank": 0, **wrong})
+                ThcClient(**{"aggregator": "192.0.2.9", "job": 1, "key_file": KEY_FILE, "rank": 0,
+                             **wrong})
 
     def test_errors_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(ThcError("a sentence", 110)))

@@ -31,7 +31,7 @@ def run(*words, fail=None, prepare=None, status=0, **environment):
 
     try:
         with Trainers([*WORDS, *words], prepare=prepare_rank, FAKE_EXCHANGE=exchange,
-                      FAKE_RANKS="2", THC_JOB="1", THC_COOKIE="0x77",
+                      FAKE_RANKS="2", THC_JOB="1", THC_KEY_FILE=rig.KEY_FILE,
                       THC_AGGREGATOR="192.0.2.9", **environment) as ranks:
             return ranks.finish(status=status)
     finally:

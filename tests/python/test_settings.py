@@ -4,8 +4,10 @@
 process group, what it says of it, and what a checkpoint holds: no secret.
 """
 import contextlib
+import ctypes
 import io
 import os
+import pathlib
 import pickle
 import tempfile
 import unittest
@@ -13,11 +15,11 @@ from unittest import mock
 
 import rig
 import torch
-from rig import Bucket, state
+from rig import KEY_FILE, Bucket, state
 
 from thc_ddp import ThcError, client, hook, thc_hook
 
-SECRET = 0x5eed5eed12345678
+OTHER_KEY = bytes(range(100, 132))
 
 
 @contextlib.contextmanager
@@ -27,11 +29,16 @@ def joining():
 
     def noting(**options):
         opened.update((name, options[name]) for name in
-                      ("aggregator", "job", "cookie", "rank", "interface"))
+                      ("aggregator", "job", "key_file", "rank", "interface"))
         return client.ThcClient(**options)
 
     with mock.patch.object(hook, "ThcClient", noting):
         yield opened
+
+
+def opened_with():
+    """The key that the last client was opened with."""
+    return bytes((ctypes.c_uint8 * 32).in_dll(client.library(), "fake_key"))
 
 
 class Environment(rig.HookTest):
@@ -39,7 +46,7 @@ class Environment(rig.HookTest):
         super().setUp()
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
-        os.environ.update(THC_AGGREGATOR="192.0.2.9", THC_JOB="3", THC_COOKIE=hex(SECRET))
+        os.environ.update(THC_AGGREGATOR="192.0.2.9", THC_JOB="3", THC_KEY_FILE=KEY_FILE)
 
     def join(self, **options):
         """The options that a client was opened with, and what was said."""
@@ -51,25 +58,29 @@ class Environment(rig.HookTest):
         s.close()
         return opened, said.getvalue()
 
-    def cookie_file(self, text):
-        path = os.path.join(self.folder.name, "cookie")
-        with open(path, "w") as f:
+    def file(self, text):
+        """Path of a file with a text."""
+        path = os.path.join(self.folder.name, "job3.key")
+        with open(path, "w", encoding="ascii") as f:
             f.write(text)
-        os.environ["THC_COOKIE_FILE"] = path
+        return path
 
     def test_everything_from_outside(self):
         os.environ["THC_INTERFACE"] = "eth7"
         opened, said = self.join()
-        self.assertEqual(opened, {"aggregator": "192.0.2.9", "job": 3, "cookie": SECRET,
+        self.assertEqual(opened, {"aggregator": "192.0.2.9", "job": 3, "key_file": KEY_FILE,
                                   "rank": 0, "interface": "eth7"})
         self.assertEqual(said.count("\n"), 1)
         self.assertIn("job 3 at 192.0.2.9: rank 0 of 1, fake sockets, answers by fanout", said)
         self.assertEqual(self.join(quiet=True)[1], "")
 
     def test_arguments_come_first(self):
-        opened, _ = self.join(aggregator="192.0.2.7", job=5, cookie=7, rank=0, interface="lo")
-        self.assertEqual(opened, {"aggregator": "192.0.2.7", "job": 5, "cookie": 7, "rank": 0,
+        path = self.file(OTHER_KEY.hex())
+        opened, _ = self.join(aggregator="192.0.2.7", job=5, key_file=path, rank=0,
+                              interface="lo")
+        self.assertEqual(opened, {"aggregator": "192.0.2.7", "job": 5, "key_file": path, "rank": 0,
                                   "interface": "lo"})
+        self.assertEqual(opened_with(), OTHER_KEY)
 
     def test_the_scheme_of_the_job(self):
         self.assertEqual(self.join(scheme="thc")[0]["job"], 3)
@@ -79,38 +90,57 @@ class Environment(rig.HookTest):
             with self.subTest(scheme=scheme), self.assertRaisesRegex(ThcError, sentence):
                 self.join(scheme=scheme)
 
-    def test_a_cookie_file_comes_before_the_variable(self):
-        self.cookie_file(" 0x77\n")
-        self.assertEqual(self.join()[0]["cookie"], 0x77)
+    def test_the_key_is_read_when_joining_and_wiped(self):
+        arrays = []
+
+        def noting(path, read=client._read_key):
+            arrays.append(read(path))
+            self.assertEqual(bytes(arrays[-1]), OTHER_KEY)
+            return arrays[-1]
+
+        s, _ = thc_hook(key_file=pathlib.Path(self.folder.name, "job3.key"), quiet=True)
+        self.file(f" {OTHER_KEY.hex().upper()}\n")
+        with mock.patch.object(client, "_read_key", noting):
+            s.connect()
+            s.close()
+            with self.assertRaisesRegex(ThcError, "start thcd there"):
+                s.connect(aggregator="192.0.2.1")
+        self.assertEqual(opened_with(), OTHER_KEY)
+        self.assertEqual([bytes(array) for array in arrays], [bytes(32)] * 2)
+
+    def test_cookies_are_gone(self):
+        del os.environ["THC_KEY_FILE"]
+        for variable in ("THC_COOKIE", "THC_COOKIE_FILE"):
+            os.environ[variable] = "0x5ec4e7"
+            with self.assertRaisesRegex(ThcError, f"{variable} is set, .*`thcctl genkey FILE`.*"
+                                        "THC_KEY_FILE") as raised:
+                self.join()
+            self.assertNotIn("5ec4e7", str(raised.exception))
+        os.environ["THC_KEY_FILE"] = KEY_FILE
+        self.assertEqual(self.join()[0]["key_file"], KEY_FILE)
+        with self.assertRaisesRegex(TypeError, "unknown option 'cookie'"):
+            thc_hook(cookie=7)
 
     def test_what_is_missing_is_named_with_its_remedy(self):
         for variable, sentence in (("THC_AGGREGATOR", "the aggregator is not known: give "
                                     r"thc_hook\(aggregator=...\), or set THC_AGGREGATOR"),
                                    ("THC_JOB", "the job is not known.*THC_JOB"),
-                                   ("THC_COOKIE", "the cookie is not known.*THC_COOKIE_FILE")):
+                                   ("THC_KEY_FILE", "the key_file is not known.*THC_KEY_FILE")):
             kept = os.environ.pop(variable)
             with self.assertRaisesRegex(ThcError, sentence):
                 self.join()
             os.environ[variable] = kept
 
-    def test_bad_values_are_refused_without_telling_the_cookie(self):
+    def test_bad_values_are_refused_without_telling_the_key(self):
+        with self.assertRaisesRegex(ThcError, "cannot read .*none"):
+            self.join(key_file=os.path.join(self.folder.name, "none"))
+        with self.assertRaisesRegex(ThcError, "job3.key does not hold a key.*thcctl genkey FILE"):
+            self.join(key_file=self.file(OTHER_KEY.hex()[1:]))
+        with self.assertRaisesRegex(ThcError, "key_file: give the path.*thcctl genkey") as raised:
+            self.join(key_file=12345678)
+        self.assertNotIn("12345678", str(raised.exception))
         os.environ["THC_JOB"] = "one"
-        with self.assertRaisesRegex(ThcError, "THC_JOB is no number"):
-            self.join()
-        os.environ.update(THC_JOB="1", THC_COOKIE="s3cret")
-        with self.assertRaisesRegex(ThcError, "THC_COOKIE is no number") as raised:
-            self.join()
-        self.assertNotIn("s3cret", str(raised.exception))
-        self.cookie_file("s3cret")
-        with self.assertRaisesRegex(ThcError, "THC_COOKIE_FILE .* is no number") as raised:
-            self.join()
-        self.assertNotIn("s3cret", str(raised.exception))
-        for cookie in (hex(SECRET), SECRET << 8):
-            with self.assertRaisesRegex(ThcError, "cookie: give a whole number") as raised:
-                self.join(cookie=cookie)
-            self.assertNotIn(str(cookie), str(raised.exception))
-        os.environ["THC_COOKIE_FILE"] = os.path.join(self.folder.name, "none")
-        with self.assertRaisesRegex(ThcError, "THC_COOKIE_FILE: .* cannot be read"):
+        with self.assertRaisesRegex(ThcError, "THC_JOB=one is no number"):
             self.join()
 
     def test_unknown_options_are_refused(self):
@@ -135,13 +165,13 @@ class Environment(rig.HookTest):
 
 class Checkpoints(rig.HookTest):
     def trained(self):
-        s = state(cookie=SECRET)
+        s = state()
         s.reduce(Bucket(torch.arange(50.0))).wait()
         return s
 
     def assert_no_secret(self, data):
-        for spelling in (SECRET.to_bytes(8, "little"), SECRET.to_bytes(8, "big"),
-                         str(SECRET).encode(), hex(SECRET)[2:].encode()):
+        self.assertEqual(opened_with(), rig.fake.KEY)
+        for spelling in (rig.fake.KEY, rig.fake.KEY.hex().encode()):
             self.assertNotIn(spelling, data)
 
     def test_state_dict_is_tensors_and_numbers_without_a_secret(self):
@@ -151,7 +181,7 @@ class Checkpoints(rig.HookTest):
         self.assert_no_secret(file.getvalue())
         file.seek(0)
         saved = torch.load(file, weights_only=True)
-        fresh = state(cookie=3)
+        fresh = state()
         fresh.load_state_dict(saved)
         memory = fresh.error_memory(Bucket(torch.zeros(50)))
         torch.testing.assert_close(memory, torch.arange(50.0) / 4)
@@ -174,17 +204,14 @@ class Checkpoints(rig.HookTest):
         s.reduce(Bucket(torch.ones(50), parameters=s._memories.parameters)).wait()
         self.assertTrue(all(torch.equal(saved["pool"][n], copy[n]) for n in copy))
 
-    def test_pickles_have_no_secret(self):
+    def test_pickles_have_the_path_and_no_secret(self):
         s = self.trained()
         data = pickle.dumps(s)
         self.assert_no_secret(data)
         restored = pickle.loads(data)
-        with self.assertRaisesRegex(ThcError, "the cookie is not known"):
-            restored.connect()
-        os.environ["THC_COOKIE"] = "9"
         with joining() as opened:
             restored.connect()
-        self.assertEqual(opened["cookie"], 9)
+        self.assertEqual(opened["key_file"], KEY_FILE)
         memory = restored.error_memory(Bucket(torch.zeros(50)))
         torch.testing.assert_close(memory, torch.arange(50.0) / 4)
 

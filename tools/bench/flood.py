@@ -37,7 +37,7 @@ PROMISES = [
 
 # --- a rank, in a process of its own ------------------------------------------
 
-def rank_main(rank, job, cookie):
+def rank_main(rank, job, key_file):
     """Joins, leaves and reduces as its input says; answers seconds."""
     sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
     import numpy as np
@@ -48,7 +48,7 @@ def rank_main(rank, job, cookie):
         word = line.strip()
         start = time.monotonic()
         if word == "join":
-            client = ThcClient(netns.AGGREGATOR4, job, cookie, rank, join_timeout=20, timeout=20)
+            client = ThcClient(netns.AGGREGATOR4, job, key_file, rank, join_timeout=20, timeout=20)
         elif word == "leave":
             client.close()
         else:
@@ -62,7 +62,7 @@ class Ranks:
     def __init__(self, net, aggregator, cpus):
         self.processes = [net.popen(net.worker(r), [
             "taskset", "-c", cpus, sys.executable, os.path.abspath(__file__), "--rank", str(r),
-            "--job", str(aggregator.job), "--cookie", str(aggregator.cookie)],
+            "--job", str(aggregator.job), "--key-file", aggregator.key_file],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=netns.environment())
             for r in range(RANKS)]
 
@@ -213,11 +213,11 @@ def main():
     parser.add_argument("--reduces", type=int, default=5, help="25 MiB buckets of a turn")
     parser.add_argument("--output", metavar="FILE",
                         default=os.path.join(netns.build_dir(), "bench-flood.json"))
-    for name in ("--rank", "--job", "--cookie"):
-        parser.add_argument(name, type=int, help=argparse.SUPPRESS)
+    for name, kind in (("--rank", int), ("--job", int), ("--key-file", str)):
+        parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.rank is not None:
-        return rank_main(args.rank, args.job, args.cookie)
+        return rank_main(args.rank, args.job, args.key_file)
     reason = netns.why_not()
     if reason:
         print(f"bench-flood: {reason}", file=sys.stderr)

@@ -6,10 +6,10 @@
 
 model is a torch.nn.parallel.DistributedDataParallel. thc_hook() takes the
 aggregator and the job from the environment variables THC_AGGREGATOR, THC_JOB,
-THC_COOKIE_FILE or THC_COOKIE, and THC_INTERFACE, and takes the rank from the
-process group. Arguments override the environment:
+THC_KEY_FILE and THC_INTERFACE, and takes the rank from the process group.
+Arguments override the environment:
 
-    state, hook = thc_hook(aggregator="10.0.0.100", job=1, cookie=0x1234)
+    state, hook = thc_hook(aggregator="10.0.0.100", job=1, key_file="/etc/thc/job1.key")
 
 After a ThcError all ranks call state.rejoin() and repeat the step, see
 examples/train_ddp.py. The arithmetic and the network are in libthc. thc_ddp

@@ -6,13 +6,14 @@ No policy.
 import ctypes
 import ctypes.util
 import os
-from ctypes import (POINTER, c_char_p, c_double, c_int, c_size_t, c_uint16, c_uint32, c_uint64,
-                    c_void_p)
+from ctypes import (POINTER, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint16, c_uint32,
+                    c_uint64, c_void_p)
 
 FP32, FP16, BF16 = 0, 1, 2
 CLIENT_ERROR_FEEDBACK = 0x1
 CLIENT_NONFINITE = 0x2
 NONFINITE = 1
+KEY_BYTES = 32
 TABLE_LEVELS_MAX = 16
 JOBS_MAX = 16
 RANKS_MAX = 64
@@ -29,7 +30,7 @@ class Options(ctypes.Structure):
     """struct thc_client_options"""
     _fields_ = [("size", c_size_t), ("flags", c_uint32), ("aggregator", c_char_p),
                 ("port", c_uint16), ("bind", c_char_p), ("interface", c_char_p),
-                ("job", c_uint16), ("rank", c_uint16), ("cookie", c_uint64),
+                ("job", c_uint16), ("rank", c_uint16), ("key", POINTER(c_uint8)),
                 ("timeout_ms", c_uint32), ("join_timeout_ms", c_uint32), ("window", c_uint32),
                 ("simd", c_int), ("transport", c_int)]
 
@@ -55,6 +56,7 @@ class Stats(ctypes.Structure):
 _PROTOTYPES = {
     "thc_version": (c_char_p, []),
     "thc_last_error": (c_char_p, []),
+    "thc_key_read": (c_int, [c_char_p, POINTER(c_uint8)]),
     "thc_client_open": (c_int, [POINTER(Options), POINTER(c_void_p)]),
     "thc_client_close": (None, [c_void_p]),
     "thc_client_rejoin": (c_int, [c_void_p]),

@@ -44,16 +44,14 @@ def _check(result):
     return result
 
 
-def _number(name, value, most, least=0):
+def _number(name, value, most):
     """An int in its range: ctypes would take others modulo 2^n."""
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
-    if not least <= number <= most:
-        shown = "" if name == "cookie" else f"={value!r}"   # a cookie does not go into logs
-        raise ThcError(f"{name}{shown}: give a whole number from {least} to {most}",
-                       errno.EINVAL)
+    if not 0 <= number <= most:
+        raise ThcError(f"{name}={value!r}: give a whole number from 0 to {most}", errno.EINVAL)
     return number
 
 
@@ -81,10 +79,24 @@ def _text(value):
     return value.encode() if value is not None else None
 
 
+def _read_key(path):
+    """The job's secret key, in an array that the caller wipes."""
+    try:
+        encoded = os.fsencode(path)
+    except TypeError:
+        # without the value: it may be a secret
+        raise ThcError("key_file: give the path of the file with the job's key, which "
+                       "`thcctl genkey FILE` makes", errno.EINVAL) from None
+    key = (ctypes.c_uint8 * abi.KEY_BYTES)()
+    _check(library().thc_key_read(encoded, key))
+    return key
+
+
 class ThcClient:
     """A rank of a job; returns from __init__ when all ranks have joined.
 
     aggregator: its address or host name, a link-local address as fe80::1%eth0;
+    key_file: path of the file with the job's secret key, read once, to join;
     port: 0 for the default; bind: local address or its name; interface: where
     multicast answers arrive, None: by the route; timeout and
     join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's;
@@ -94,7 +106,7 @@ class ThcClient:
     One thread at a time, except wait().
     """
 
-    def __init__(self, aggregator, job, cookie, rank, port=0, bind=None, interface=None,
+    def __init__(self, aggregator, job, key_file, rank, port=0, bind=None, interface=None,
                  error_feedback=True, nonfinite=False, timeout=0.0, join_timeout=0.0, window=0,
                  scheme=None):
         self._lib = library()
@@ -107,11 +119,14 @@ class ThcClient:
             aggregator=_text(aggregator), port=_number("port", port, 65535), bind=_text(bind),
             interface=_text(interface), job=_number("job", job, abi.JOBS_MAX - 1),
             rank=_number("rank", rank, abi.RANKS_MAX - 1),
-            cookie=_number("cookie", cookie, 2**64 - 1, 1),
             timeout_ms=_milliseconds("timeout", timeout),
             join_timeout_ms=_milliseconds("join_timeout", join_timeout),
             window=_number("window", window, 2**32 - 1))
-        _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
+        options.key = key = _read_key(key_file)
+        try:
+            _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
+        finally:
+            ctypes.memset(key, 0, abi.KEY_BYTES)
         has = self.info()["scheme"]
         if scheme not in (None, has):
             self.close()

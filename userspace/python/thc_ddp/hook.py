@@ -51,17 +51,17 @@ class ThcState:
         all ranks, as in plain DDP; "raise": NaN or Inf is an error of the step
     quiet: the hook prints nothing to stderr
 
-    If they are not given, aggregator, job, cookie and interface come from the
-    environment (THC_AGGREGATOR, THC_JOB, THC_COOKIE_FILE or THC_COOKIE,
-    THC_INTERFACE), and rank from the process group. The hook looks them up when
-    it joins the job: when the first bucket comes, or by connect().
+    If they are not given, aggregator, job, key_file and interface come from the
+    environment (THC_AGGREGATOR, THC_JOB, THC_KEY_FILE, THC_INTERFACE), and rank
+    from the process group. The hook looks them up when it joins the job: when the
+    first bucket comes, or by connect().
     """
 
-    def __init__(self, aggregator=None, job=None, cookie=None, rank=None, threshold=4096,
+    def __init__(self, aggregator=None, job=None, key_file=None, rank=None, threshold=4096,
                  process_group=None, error_feedback=True, nonfinite="propagate", quiet=False,
                  **options):
-        self.options = _checked(dict(options, aggregator=aggregator, job=job, cookie=cookie,
-                                     rank=rank, error_feedback=error_feedback,
+        self.options = _checked(dict(options, aggregator=aggregator, job=job,
+                                     key_file=key_file, rank=rank, error_feedback=error_feedback,
                                      nonfinite=nonfinite))
         self.threshold = threshold
         self.process_group = process_group
@@ -81,7 +81,7 @@ class ThcState:
     # --- checkpoints --------------------------------------------------------
 
     def state_dict(self):
-        """Error memories and counters of this rank: tensors and numbers, no cookie.
+        """Error memories and counters of this rank: tensors and numbers.
 
         Call it between steps, and save it on each rank.
         """
@@ -99,12 +99,11 @@ class ThcState:
             self.counters.update(saved["counters"])
 
     def __getstate__(self):
-        options = {name: value for name, value in self.options.items() if name != "cookie"}
-        return {"options": options, "threshold": self.threshold, "quiet": self.quiet,
+        return {"options": self.options, "threshold": self.threshold, "quiet": self.quiet,
                 "state": self.state_dict()}
 
     def __setstate__(self, saved):
-        self.options = dict(saved["options"], cookie=None)
+        self.options = saved["options"]
         self.threshold, self.quiet = saved["threshold"], saved["quiet"]
         self.process_group = None
         self.counters = dict.fromkeys(_COUNTERS, 0)
@@ -117,7 +116,7 @@ class ThcState:
     def connect(self, **options):
         """Joins the job, unless it has been joined; returns when all ranks have joined.
 
-        options: override earlier ones, for example the cookie after unpickling
+        options: override earlier ones, for example the key file after unpickling
         """
         with self._lock:
             if self.client:
@@ -486,10 +485,10 @@ def thc_allreduce_hook(state: ThcState,
     return state.reduce(bucket)
 
 
-def thc_hook(aggregator=None, job=None, cookie=None, rank=None, **options):
+def thc_hook(aggregator=None, job=None, key_file=None, rank=None, **options):
     """(state, hook) for register_comm_hook(*thc_hook(...)).
 
     Options are those of ThcState. The job is joined when the first bucket
     comes, or by state.connect(), which raises ThcError if it cannot be.
     """
-    return ThcState(aggregator, job, cookie, rank, **options), thc_allreduce_hook
+    return ThcState(aggregator, job, key_file, rank, **options), thc_allreduce_hook

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""Aggregator, job, cookie, interface and rank: as the program gives them, else
+"""Aggregator, job, key file, interface and rank: as the program gives them, else
 from the environment and the process group. ThcState looks them up when it joins
 the job, not before.
 """
@@ -11,30 +11,23 @@ import torch.distributed as dist
 from thc_ddp.client import ThcError
 
 
-def _number(text, source):
-    try:
-        return int(text.strip(), 0)
-    except ValueError:
-        # without the text: it may be a cookie
-        raise ThcError(f"{source} is no number: write it as 123 or 0x7b", errno.EINVAL) from None
-
-
-def _cookie():
-    path = os.environ.get("THC_COOKIE_FILE")
-    if path:
-        try:
-            with open(path, encoding="ascii") as file:
-                return _number(file.read(), f"THC_COOKIE_FILE ({path})")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ThcError(f"THC_COOKIE_FILE: the file with the cookie cannot be read: {error}",
-                           getattr(error, "errno", errno.EINVAL)) from error
-    text = os.environ.get("THC_COOKIE")
-    return _number(text, "THC_COOKIE") if text else None
-
-
 def _job():
     text = os.environ.get("THC_JOB")
-    return _number(text, "THC_JOB") if text else None
+    try:
+        return int(text.strip(), 0) if text else None
+    except ValueError:
+        raise ThcError(f"THC_JOB={text} is no number: write it as 123 or 0x7b",
+                       errno.EINVAL) from None
+
+
+def _key_file():
+    path = os.environ.get("THC_KEY_FILE") or None
+    old = [name for name in ("THC_COOKIE_FILE", "THC_COOKIE") if os.environ.get(name)]
+    if old and not path:
+        raise ThcError(f"{old[0]} is set, but a job has a key in place of a cookie now: make a "
+                       f"key with `thcctl genkey FILE`, give the file to thcd and to all "
+                       f"workers, and set THC_KEY_FILE to its path", errno.EINVAL)
+    return path
 
 
 def _rank(group):
@@ -46,7 +39,7 @@ def complete(options, group):
     sources = {
         "aggregator": (lambda: os.environ.get("THC_AGGREGATOR"), "set THC_AGGREGATOR"),
         "job": (_job, "set THC_JOB"),
-        "cookie": (_cookie, "set THC_COOKIE_FILE or THC_COOKIE"),
+        "key_file": (_key_file, "set THC_KEY_FILE"),
         "rank": (lambda: _rank(group), "initialise torch.distributed first"),
     }
     full = dict(options)
