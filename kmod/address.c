@@ -45,7 +45,8 @@ int thc_address_check(const struct sockaddr_unsized *name, int len)
 		return -EINVAL;
 	if (a->sthc_family != AF_THC)
 		return -EAFNOSUPPORT;
-	if (memchr_inv(a->sthc_reserved, 0, sizeof(a->sthc_reserved)))
+	if (memchr_inv(a->sthc_reserved, 0, sizeof(a->sthc_reserved)) ||
+	    memchr_inv(a->sthc_reserved2, 0, sizeof(a->sthc_reserved2)))
 		return -EINVAL;
 	return 0;
 }

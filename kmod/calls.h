@@ -34,5 +34,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);
 int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, unsigned int len);
 int thc_getsockopt(struct socket *sock, int level, int option, sockopt_t *opt);
+/* The socket's key, and what came from it. By close(), with lock_sock held. */
+void thc_forget_key(struct thc_sock *ts);
 
 #endif /* THC_KMOD_CALLS_H */

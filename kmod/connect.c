@@ -5,6 +5,8 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
+#include <thc/key.h>
+
 #include "calls.h"
 #include "engine.h"
 #include "hostjob.h"
@@ -73,13 +75,13 @@ void thc_disconnect(struct thc_sock *ts)
 	WRITE_ONCE(ts->sk.sk_err, 0);
 }
 
-/* Where the job is: in the address, or told by the host's administrator. */
+/* Where the job is: in the address, or told by the host's administrator, with its key. */
 static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_host_job *job)
 {
 	int error;
 
 	if (!a->sthc_inet) {
-		if (a->sthc_port || a->sthc_ifindex || a->sthc_cookie ||
+		if (a->sthc_port || a->sthc_ifindex ||
 		    memchr_inv(a->sthc_addr, 0, sizeof(a->sthc_addr)))
 			return -EINVAL;
 		return thc_host_job_find(sock_net(&ts->sk), a->sthc_job, true, job);
@@ -90,13 +92,37 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 		error = -EINVAL;
 	if (!job->aggregator[0].port)
 		job->aggregator[0].port = htons(THC_PORT_DEFAULT);
-	job->cookie = a->sthc_cookie;
 	job->shards = 1;
 	return error;
 }
 
+/* The key: the socket's, or the host's, and then the socket has none that would be ignored. */
+static int find_key(const struct thc_sock *ts, const struct sockaddr_thc *a,
+		    struct thc_host_job *job)
+{
+	sock_owned_by_me(&ts->sk);
+	if (!a->sthc_inet)
+		return ts->has_key ? -EINVAL : 0;
+	if (!ts->has_key)
+		return -ENOKEY;
+	memcpy(job->key, ts->key, sizeof(job->key));
+	return 0;
+}
+
+/* Its frames are large: they are gone before the network is asked. */
+static noinline u64 cookie_of(const struct sockaddr_thc *a, const struct thc_host_job *job)
+{
+	return thc_key_cookie(job->key, a->sthc_job);
+}
+
+/* The job of the last connect(), with the key that it had then? */
+static bool is_same_job(const struct thc_sock *ts, const struct sockaddr_thc *a, u64 cookie)
+{
+	return !memcmp(&ts->remote, a, sizeof(*a)) && ts->cookie == cookie;
+}
+
 static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
-		      const struct thc_host_job *job)
+		      const struct thc_host_job *job, u64 cookie)
 {
 	struct thc_peer *peers;
 	u32 i;
@@ -105,7 +131,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 	peers = kcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
 	if (!peers)
 		return -ENOMEM;
-	if (memcmp(&ts->remote, a, sizeof(*a)))
+	if (!is_same_job(ts, a, cookie))
 		memset(ts->last_epoch, 0, sizeof(ts->last_epoch));
 	for (i = 0; i < job->shards; i++) {
 		struct thc_peer *p = &peers[i];
@@ -113,7 +139,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		p->owner = ts;
 		p->address = job->aggregator[i];
 		p->shard = i;
-		p->sender.cookie = job->cookie;
+		p->sender.cookie = cookie;
 		p->sender.job = a->sthc_job;
 		p->sender.rank = a->sthc_rank;
 		p->sender.port = be16_to_cpu(p->address.port);
@@ -122,6 +148,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 	}
 	spin_lock_bh(&ts->lock);
 	ts->remote = *a;
+	ts->cookie = cookie;
 	ts->peers = peers;
 	ts->shards = job->shards;
 	spin_unlock_bh(&ts->lock);
@@ -134,7 +161,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 }
 
 static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
-		      const struct thc_host_job *job, bool waits)
+		      const struct thc_host_job *job, u64 cookie, bool waits)
 {
 	int error;
 
@@ -143,7 +170,7 @@ static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
 	ts->joins++;
 	spin_unlock_bh(&ts->lock);
 	thc_disconnect(ts);
-	error = open_peers(ts, a, job);
+	error = open_peers(ts, a, job, cookie);
 	if (error) {
 		thc_disconnect(ts);
 		return error;
@@ -170,21 +197,41 @@ int thc_connect_outcome(struct thc_sock *ts)
 	return error;
 }
 
-/* A join with this address is under way, or ended while the call that waited for
+/* A join with this address and key is under way, or ended while the call that waited for
  * it was interrupted: it is not to begin anew. A call that waits owes its outcome
  * to somebody.
  */
-static bool has_begun(struct thc_sock *ts, const struct sockaddr_thc *a, bool waits)
+static bool has_begun(struct thc_sock *ts, const struct sockaddr_thc *a, u64 cookie, bool waits)
 {
 	bool begun;
 
 	spin_lock_bh(&ts->lock);
-	begun = (ts->state == THC_STATE_JOINING || ts->unclaimed) &&
-		!memcmp(&ts->remote, a, sizeof(*a));
+	begun = (ts->state == THC_STATE_JOINING || ts->unclaimed) && is_same_job(ts, a, cookie);
 	if (begun)
 		ts->unclaimed |= waits;
 	spin_unlock_bh(&ts->lock);
 	return begun;
+}
+
+/* With lock_sock held. */
+static int begin(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_host_job *job,
+		 bool waits)
+{
+	int error = find_key(ts, a, job);
+	u64 cookie;
+
+	if (error)
+		return error;
+	/* one port is for one aggregator; what is connected stays so */
+	if (job->shards > 1 && ts->bound.port)
+		return -EINVAL;
+	cookie = cookie_of(a, job);
+	if (has_begun(ts, a, cookie, waits))
+		return !waits && thc_state_of(ts) == THC_STATE_JOINING ? -EALREADY : 0;
+	error = start_join(ts, a, job, cookie, waits);
+	/* other calls that wait: they are canceled */
+	ts->sk.sk_state_change(&ts->sk);
+	return error;
 }
 
 /* @joins: of the one that was waited for. */
@@ -222,19 +269,10 @@ int thc_connect(struct socket *sock, struct sockaddr_unsized *name, int len, int
 	if (error)
 		return error;
 	lock_sock(sock->sk);
-	/* one port is for one aggregator; what is connected stays so */
-	if (job.shards > 1 && ts->bound.port) {
-		error = -EINVAL;
-	} else if (!has_begun(ts, a, waits)) {
-		error = start_join(ts, a, &job, waits);
-		/* other calls that wait: they are canceled */
-		sock->sk->sk_state_change(sock->sk);
-	} else if (!waits && thc_state_of(ts) == THC_STATE_JOINING) {
-		error = -EALREADY;
-	}
+	error = begin(ts, a, &job, waits);
 	joins = ts->joins;
 	release_sock(sock->sk);
-	/* the host's cookie: peers have it, the stack is anybody's next */
+	/* the key: the stack is anybody's next */
 	memzero_explicit(&job, sizeof(job));
 	if (error)
 		return error;

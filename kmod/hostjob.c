@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/uidgid.h>
 #include <net/net_namespace.h>
 
@@ -98,12 +99,15 @@ int thc_host_job_find(struct net *net, u16 id, bool as_rank, struct thc_host_job
 
 	mutex_lock(&tn->lock);
 	job = find(tn, id);
-	if (!job)
+	if (!job) {
 		error = -ENOENT;
-	else if (as_rank && !admits(net, job))
+	} else if (as_rank && !admits(net, job)) {
 		error = -EPERM;
-	else
+	} else {
 		*out = *job;
+		if (!as_rank)
+			memzero_explicit(out->key, sizeof(out->key));
+	}
 	mutex_unlock(&tn->lock);
 	return error;
 }

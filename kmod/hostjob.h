@@ -23,7 +23,7 @@ struct thc_ids {
  * @link: in thc_net.jobs
  * @id: its number
  * @shards: aggregators, in the order of shards
- * @cookie: its secret, which the processes of the host need not have
+ * @key: its secret key, which the processes of the host need not have
  * @users: users who may be ranks of it
  * @groups: members of these groups may be ranks of it
  * @aggregator: base ports included
@@ -32,7 +32,7 @@ struct thc_host_job {
 	struct list_head	link;
 	u16			id;
 	u32			shards;
-	u64			cookie;
+	u8			key[THC_KEY_BYTES];
 	struct thc_ids		users;
 	struct thc_ids		groups;
 	struct thc_address	aggregator[THC_SHARDS_MAX];
@@ -43,9 +43,9 @@ struct thc_net;
 /* 0: @job is the namespace's now; -EEXIST; -ENOSPC: there are THC_GENL_JOBS_MAX. */
 int thc_host_job_add(struct net *net, struct thc_host_job *job);
 int thc_host_job_del(struct net *net, u16 id);
-/* A copy, with the cookie, which the caller wipes. @as_rank: for the calling process, which is to
- * be a rank. -EPERM: it may not; its effective user and all its groups count, and CAP_NET_ADMIN is
- * always enough.
+/* A copy. @as_rank: for the calling process, which is to be a rank; then the copy has the key, and
+ * the caller wipes it. -EPERM: the process may not be a rank; its effective user and all its groups
+ * count, and CAP_NET_ADMIN is always enough.
  */
 int thc_host_job_find(struct net *net, u16 id, bool as_rank, struct thc_host_job *out);
 void thc_host_jobs_free(struct thc_net *tn);

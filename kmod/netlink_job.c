@@ -35,7 +35,7 @@ static const struct nla_policy ids_policy[THC_IDS_MAX + 1] = {
 
 const struct nla_policy thc_nl_job_policy[] = {
 	[THC_ATTR_JOB]		= { .type = NLA_U16 },
-	[THC_ATTR_COOKIE]	= { .type = NLA_U64 },
+	[THC_ATTR_KEY]		= NLA_POLICY_EXACT_LEN(THC_KEY_BYTES),
 	[THC_ATTR_AGGREGATOR]	= NLA_POLICY_NESTED(aggregator_policy),
 	[THC_ATTR_USERS]	= NLA_POLICY_NESTED(ids_policy),
 	[THC_ATTR_GROUPS]	= NLA_POLICY_NESTED(ids_policy),
@@ -106,10 +106,10 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 	struct nlattr *nest;
 	int rest, error;
 
-	if (!info->attrs[THC_ATTR_JOB] || !info->attrs[THC_ATTR_COOKIE])
-		return REFUSE(info->extack, NULL, -EINVAL, "a job needs its number and its cookie");
+	if (!info->attrs[THC_ATTR_JOB] || !info->attrs[THC_ATTR_KEY])
+		return REFUSE(info->extack, NULL, -EINVAL, "a job needs its number and its key");
 	job->id = nla_get_u16(info->attrs[THC_ATTR_JOB]);
-	job->cookie = nla_get_u64(info->attrs[THC_ATTR_COOKIE]);
+	memcpy(job->key, nla_data(info->attrs[THC_ATTR_KEY]), sizeof(job->key));
 	error = take_ids(info->attrs[THC_ATTR_USERS], &job->users, info->extack) ?:
 			take_ids(info->attrs[THC_ATTR_GROUPS], &job->groups, info->extack);
 	if (error)
@@ -128,14 +128,22 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 	return 0;
 }
 
+/* The message's memory is anybody's next. */
+static void wipe_key(struct genl_info *info)
+{
+	struct nlattr *key = info->attrs[THC_ATTR_KEY];
+
+	if (key)
+		memzero_explicit(nla_data(key), nla_len(key));
+}
+
 int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info)
 {
 	struct thc_host_job *job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
 	int error;
 
-	if (!job)
-		return -ENOMEM;
-	error = take_job(info, job);
+	error = job ? take_job(info, job) : -ENOMEM;
+	wipe_key(info);
 	if (!error) {
 		error = thc_host_job_add(genl_info_net(info), job);
 		if (error == -ENOSPC)
@@ -196,9 +204,9 @@ static bool are_any(const struct thc_ids *ids)
 	return ids->first <= ids->last;
 }
 
-/* @cb: the dump's that it is part of, or NULL. */
+/* All but the key. @cb: the dump's that it is part of, or NULL. */
 static int put_job(struct sk_buff *skb, const struct thc_host_job *job, u32 portid, u32 seq,
-		   struct netlink_callback *cb, bool secret)
+		   struct netlink_callback *cb)
 {
 	void *head =
 		genlmsg_put(skb, portid, seq, &thc_genl, cb ? NLM_F_MULTI : 0, THC_CMD_JOB_GET);
@@ -206,8 +214,7 @@ static int put_job(struct sk_buff *skb, const struct thc_host_job *job, u32 port
 
 	if (!head)
 		return -EMSGSIZE;
-	if (nla_put_u16(skb, THC_ATTR_JOB, job->id) ||
-	    (secret && nla_put_u64_64bit(skb, THC_ATTR_COOKIE, job->cookie, THC_ATTR_PAD)))
+	if (nla_put_u16(skb, THC_ATTR_JOB, job->id))
 		goto cancel;
 	for (i = 0; i < job->shards; i++)
 		if (put_aggregator(skb, &job->aggregator[i]))
@@ -228,7 +235,6 @@ cancel:
 
 int thc_nl_job_get(struct sk_buff *skb, struct genl_info *info)
 {
-	bool secret = netlink_ns_capable(skb, genl_info_net(info)->user_ns, CAP_NET_ADMIN);
 	struct thc_host_job job;
 	struct sk_buff *reply;
 	int error;
@@ -241,11 +247,9 @@ int thc_nl_job_get(struct sk_buff *skb, struct genl_info *info)
 		return REFUSE(info->extack, NULL, error, "this host knows no such job");
 	reply = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
 	if (reply)
-		error = put_job(reply, &job, info->snd_portid, info->snd_seq, NULL, secret);
+		error = put_job(reply, &job, info->snd_portid, info->snd_seq, NULL);
 	else
 		error = -ENOMEM;
-	/* the stack is anybody's next */
-	memzero_explicit(&job, sizeof(job));
 	if (error) {
 		nlmsg_free(reply);
 		return error;
@@ -262,10 +266,8 @@ int thc_nl_job_dump_start(struct netlink_callback *cb)
 
 static int dump_job(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
 {
-	bool secret = netlink_ns_capable(cb->skb, sock_net(skb->sk)->user_ns, CAP_NET_ADMIN);
-
 	return put_job(skb, list_entry(entry, struct thc_host_job, link),
-		       NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, cb, secret);
+		       NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, cb);
 }
 
 int thc_nl_job_dump(struct sk_buff *skb, struct netlink_callback *cb)

@@ -4,6 +4,7 @@
  */
 #include <linux/capability.h>
 #include <linux/sockptr.h>
+#include <linux/string.h>
 
 #include "calls.h"
 #include "sock.h"
@@ -23,6 +24,36 @@ static int get_value(int option, sockptr_t from, unsigned int len, u64 *value)
 		return -EFAULT;
 	*value = word;
 	return 0;
+}
+
+/* None: the socket forgets its key. The job that it is in keeps what came from the key. */
+static int set_key(struct thc_sock *ts, sockptr_t from, unsigned int len)
+{
+	u8 key[THC_KEY_BYTES] = { 0 };
+	int error = 0;
+
+	if (len && len != sizeof(key))
+		return -EINVAL;
+	/* without locks, as every value */
+	if (copy_from_sockptr(key, from, len)) {
+		error = -EFAULT;
+	} else {
+		lock_sock(&ts->sk);
+		memcpy(ts->key, key, sizeof(key));
+		ts->has_key = len;
+		release_sock(&ts->sk);
+	}
+	/* the stack is anybody's next */
+	memzero_explicit(key, sizeof(key));
+	return error;
+}
+
+void thc_forget_key(struct thc_sock *ts)
+{
+	sock_owned_by_me(&ts->sk);
+	ts->has_key = false;
+	memzero_explicit(ts->key, sizeof(ts->key));
+	ts->cookie = 0;
 }
 
 static int set_memory(struct thc_sock *ts, u64 bytes)
@@ -79,6 +110,8 @@ int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, u
 
 	if (level != SOL_THC)
 		return -ENOPROTOOPT;
+	if (option == THC_OPT_KEY)
+		return set_key(thc_sk(sock->sk), from, len);
 	error = get_value(option, from, len, &value);
 	if (error)
 		return error;

@@ -63,10 +63,13 @@ enum thc_state {
  * @peers: the aggregators it is connected to
  * @shards: their number
  * @remote: address of connect()
+ * @cookie: of the packets of that job; another key has another one
  * @joins: number of the connection; connect() counts it up
  *
  * Under lock_sock:
  * @last_epoch: by shard, the last epoch that was ready of the job at @remote, 0: none
+ * @has_key: @key is there
+ * @key: THC_OPT_KEY, for the next connect() to an address; nobody is shown it. Wiped by close()
  *
  * Under @lock:
  * @state: enum thc_state
@@ -106,7 +109,10 @@ struct thc_sock {
 	struct thc_peer		*peers;
 	u32			shards;
 	u32			joins;
+	u64			cookie;
 	u32			last_epoch[THC_SHARDS_MAX];
+	bool			has_key;
+	u8			key[THC_KEY_BYTES];
 	struct list_head	link;
 	struct thc_user		*user;
 

@@ -26,7 +26,7 @@ static int thc_bind(struct socket *sock, struct sockaddr_unsized *name, int len)
 
 	if (error)
 		return error;
-	if (a->sthc_job || a->sthc_rank || a->sthc_cookie)
+	if (a->sthc_job || a->sthc_rank)
 		return -EINVAL;
 	error = thc_address_take(a, &address);
 	if (error)
@@ -53,8 +53,6 @@ static int thc_getname(struct socket *sock, struct sockaddr *name, int peer)
 		*a = ts->remote;
 	else
 		thc_address_name(ts->shards ? &ts->peers[0].local : &ts->bound, a);
-	/* getsockname() and getpeername() do not show the secret */
-	a->sthc_cookie = 0;
 	release_sock(sock->sk);
 	return error ? error : sizeof(*a);
 }
@@ -116,6 +114,7 @@ static int thc_release(struct socket *sock)
 	lock_sock(sk);
 	WRITE_ONCE(sk->sk_shutdown, SHUTDOWN_MASK);
 	thc_disconnect(thc_sk(sk));
+	thc_forget_key(thc_sk(sk));
 	release_sock(sk);
 	/* nothing is charged any more */
 	thc_user_put(thc_sk(sk)->user);

@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 
+#include <thc/key.h>
+
 BARE_FIXTURE(bare)
 
 TEST_F(bare, connect_addresses)
@@ -29,6 +31,10 @@ TEST_F(bare, connect_addresses)
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
 	a = good, a.sthc_reserved[2] = 1;
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	for (i = 0; i < sizeof(a.sthc_reserved2); i++) {
+		a = good, a.sthc_reserved2[i] = 1;
+		EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
+	}
 	a = good, a.sthc_addr[15] = 1;
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
 	a = good, a.sthc_ifindex = 0xffffffff;
@@ -44,9 +50,7 @@ TEST_F(bare, connect_addresses)
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ENOENT);
 	a.sthc_port = 1;
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
-	a.sthc_port = 0, a.sthc_cookie = 1;
-	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
-	a.sthc_cookie = 0, a.sthc_addr[0] = 1;
+	a.sthc_port = 0, a.sthc_addr[0] = 1;
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
 	a.sthc_addr[0] = 0, a.sthc_ifindex = 1;
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
@@ -67,19 +71,19 @@ TEST_F(bare, connect_to_where_the_network_does_not_go)
 	there = place("2001:db8::1", PORT, 1, 0);
 	EXPECT_EQ(connect_errno(self->fd, &there, sizeof(there)), ENETUNREACH);
 
-	local = place("192.0.2.7", 0, 0, 0), local.sthc_cookie = 0;
+	local = place("192.0.2.7", 0, 0, 0);
 	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
 	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), EADDRNOTAVAIL);
 	close(fd);
 
 	fd = thc_open(0);
-	local = place("::1", 0, 0, 0), local.sthc_cookie = 0;
+	local = place("::1", 0, 0, 0);
 	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
 	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), EAFNOSUPPORT);
 	close(fd);
 
 	fd = thc_open(0);
-	local = place("127.0.0.1", 4001, 0, 0), local.sthc_cookie = 0;
+	local = place("127.0.0.1", 4001, 0, 0);
 	ASSERT_EQ(bind(udp, (void *)&taken, sizeof(taken)), 0);
 	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
 	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), EADDRINUSE);
@@ -93,7 +97,7 @@ TEST_F(bare, port_that_is_privileged)
 	struct sockaddr_thc here = place("127.0.0.1", PORT, 1, 0), local;
 	int fd = thc_open(0);
 
-	local = place("127.0.0.1", 1000, 0, 0), local.sthc_cookie = 0;
+	local = place("127.0.0.1", 1000, 0, 0);
 	ASSERT_EQ(bind_errno(fd, &local, sizeof(local)), 0);
 	ASSERT_EQ(set_u32(fd, THC_OPT_JOIN_TIMEOUT, 150), 0);
 	EXPECT_EQ(connect_errno(fd, &here, sizeof(here)), ECONNREFUSED);
@@ -130,7 +134,7 @@ TEST_F(job, connect_non_blocking)
 		EXPECT_EQ(poll_now(self->fd[i]), POLLOUT);
 		ASSERT_EQ(getpeername(self->fd[i], (void *)&name, &len), 0);
 		EXPECT_EQ(name.sthc_rank, i);
-		EXPECT_EQ(name.sthc_cookie, 0) TH_LOG("the secret came back");
+		EXPECT_EQ(memcmp(&name, &a[i], sizeof(name)), 0);
 		ASSERT_EQ(getsockname(self->fd[i], (void *)&name, &len), 0);
 		EXPECT_NE(name.sthc_port, 0);
 		EXPECT_EQ(memcmp(name.sthc_addr, a[i].sthc_addr, 16), 0);
@@ -204,6 +208,74 @@ TEST_F(job, shutdown_outlasts_connect)
 }
 
 FAKE_FIXTURE(path)
+
+/* The next JOIN of job 1 that shows the cookie of @key. */
+static int take_join(int udp, const uint8_t *key, struct join_packet *p)
+{
+	uint64_t cookie = htobe64(thc_key_cookie(key, 1));
+	struct sockaddr_in worker;
+	int i;
+
+	/* what was sent until now; LEAVE, and a JOIN of before, may be on their way */
+	fake_forget(udp);
+	for (i = 0; i < 20; i++)
+		if (!fake_take_join_packet(udp, &worker, p) && p->h.cookie == cookie)
+			return 0;
+	return -EKEYREJECTED;
+}
+
+/* Two keys are two jobs, whatever the address. */
+TEST_F(path, connect_with_another_key_begins_anew)
+{
+	struct sockaddr_thc a = fake_place();
+	uint8_t other[THC_KEY_BYTES] = { 1 };
+	struct join_packet before, now;
+
+	ASSERT_EQ(set_nonblock(self->fd, true), 0);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
+	ASSERT_EQ(take_join(self->udp, job_key, &before), 0);
+	/* the key that the socket has already */
+	ASSERT_EQ(set_key(self->fd, job_key, sizeof(job_key)), 0);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EALREADY);
+	/* a key is for the next connect() */
+	ASSERT_EQ(set_key(self->fd, other, sizeof(other)), 0);
+	ASSERT_EQ(take_join(self->udp, job_key, &now), 0);
+	EXPECT_EQ(now.j.nonce, before.j.nonce);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
+	ASSERT_EQ(take_join(self->udp, other, &now), 0);
+	EXPECT_NE(now.j.nonce, before.j.nonce);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EALREADY);
+	/* a refused call leaves the join that is under way as it is */
+	ASSERT_EQ(set_key(self->fd, NULL, 0), 0);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ENOKEY);
+	before = now;
+	ASSERT_EQ(take_join(self->udp, other, &now), 0);
+	EXPECT_EQ(now.j.nonce, before.j.nonce);
+}
+
+/* A key stays until there is another one. The epoch to begin after is that of the key's job. */
+TEST_F(path, connect_again_has_the_key)
+{
+	struct sockaddr_thc a = fake_place();
+	uint8_t other[THC_KEY_BYTES] = { 1 };
+	struct sockaddr_in worker;
+	struct chunk_packet p;
+	struct join_packet j;
+
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	ASSERT_EQ(take_join(self->udp, job_key, &j), 0);
+	EXPECT_EQ(be32toh(j.h.epoch), FAKE_EPOCH);
+	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
+	/* what is joined has what came from its key */
+	ASSERT_EQ(set_key(self->fd, other, sizeof(other)), 0);
+	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
+	ASSERT_EQ(fake_take(self->udp, &p, PATIENCE_MS), 0);
+	EXPECT_EQ(be64toh(p.h.cookie), cookie_of(1));
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	ASSERT_EQ(take_join(self->udp, other, &j), 0);
+	EXPECT_EQ(be32toh(j.h.epoch), 0);
+}
 
 static void *connect_to_silence(void *arg)
 {

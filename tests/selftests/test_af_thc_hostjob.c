@@ -48,7 +48,7 @@ static int describe_job(struct nl *nl, const struct ranges *r)
 
 	if (error && error != -ENOENT)
 		return error;
-	h = nl_begin_job(nl, 1, COOKIE, AT, PORT);
+	h = nl_begin_job(nl, 1, AT, PORT);
 	if (r->users[0] != NONE)
 		nl_put_ids(h, THC_ATTR_USERS, r->users[0], r->users[1]);
 	if (r->groups[0] != NONE)
@@ -75,7 +75,7 @@ static int join_now(int fd)
 	struct sockaddr_thc a = place(NULL, 0, 1, 0);
 
 	if (fd < 0)
-		fd = thc_open(0);
+		fd = thc_open_keyless(0);
 	return fd < 0 ? -NOT_SET_UP : begin_join(fd, &a);
 }
 
@@ -190,7 +190,7 @@ static int open_as(uid_t uid)
 
 	if (seteuid(uid))
 		return -errno;
-	fd = thc_open(0);
+	fd = thc_open_keyless(0);
 	return seteuid(0) ? -errno : fd;
 }
 
@@ -219,7 +219,7 @@ TEST_F(access, a_refusal_changes_nothing)
 	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
 	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(PORT),
 				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int udp = socket(AF_INET, SOCK_DGRAM, 0), fd = thc_open(0);
+	int udp = socket(AF_INET, SOCK_DGRAM, 0), fd = thc_open_keyless(0);
 	char packet[200], again[200];
 
 	ASSERT_EQ(bind(udp, (void *)&at, sizeof(at)), 0);
@@ -237,6 +237,27 @@ TEST_F(access, a_refusal_changes_nothing)
 	EXPECT_EQ(memcmp(packet, again, sizeof(struct thc_hdr) + sizeof(struct thc_join)), 0);
 	close(fd);
 	close(udp);
+}
+
+/* A key beside the description's own would be ignored: it is refused. */
+TEST_F(access, a_host_job_has_its_own_key)
+{
+	static const struct ranges without = { { NONE }, { NONE } };
+	struct sockaddr_thc a = place(NULL, 0, 1, 0);
+	int fd = thc_open(0);
+
+	ASSERT_EQ(describe_job(&self->nl, &without), 0);
+	ASSERT_EQ(set_nonblock(fd, true), 0);
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), EINVAL);
+	EXPECT_EQ(poll_now(fd) & POLLHUP, POLLHUP);
+	ASSERT_EQ(set_key(fd, NULL, 0), 0);
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), EINPROGRESS);
+	ASSERT_EQ(set_key(fd, job_key, sizeof(job_key)), 0);
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), EINVAL);
+	/* joining goes on */
+	ASSERT_EQ(set_key(fd, NULL, 0), 0);
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), EALREADY);
+	close(fd);
 }
 
 /* --- user namespaces ------------------------------------------------------ */

@@ -66,13 +66,14 @@ TEST_F(job, connect_refused_by_the_job)
 	static const struct {
 		uint16_t job;
 		uint8_t rank;
-		uint64_t cookie;
+		uint8_t spoilt;		/* bits of the key's last byte */
 		uint8_t refusal;
 	} refused[] = {
-		{ 2, 0, COOKIE, THC_REFUSED_JOB },
-		{ 1, 0, 77, THC_REFUSED_JOB },
-		{ 1, 1, COOKIE, THC_REFUSED_RANK },
+		{ 2, 0, 0, THC_REFUSED_JOB },
+		{ 1, 0, 1, THC_REFUSED_JOB },
+		{ 1, 1, 0, THC_REFUSED_RANK },
 	};
+	uint8_t key[THC_KEY_BYTES];
 	struct thc_failure f;
 	size_t i;
 
@@ -82,7 +83,9 @@ TEST_F(job, connect_refused_by_the_job)
 		wrong = a;
 		wrong.sthc_job = refused[i].job;
 		wrong.sthc_rank = refused[i].rank;
-		wrong.sthc_cookie = refused[i].cookie;
+		memcpy(key, job_key, sizeof(key));
+		key[THC_KEY_BYTES - 1] ^= refused[i].spoilt;
+		ASSERT_EQ(set_key(self->fd[0], key, sizeof(key)), 0);
 		EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&wrong, sizeof(wrong))), EACCES);
 		f = failure_of(self->fd[0]);
 		EXPECT_EQ(f.reason, THC_FAILED_REFUSED);

@@ -32,7 +32,7 @@ from tap import netns  # noqa: E402
 AF_THC, SOL_THC = 18, 0x5448
 THC_SEND = 1
 OP_ADD, OP_OR = 2, 3
-OPT_TIMEOUT, OPT_STATS = 1, 7
+OPT_TIMEOUT, OPT_STATS, OPT_KEY = 1, 7, 9
 LANES = 1024
 CHUNKS = 120
 N = 3
@@ -82,9 +82,9 @@ class Rank:
             AF_THC, socket.SOCK_SEQPACKET, 0))
         inet, at = ((socket.AF_INET6, netns.AGGREGATOR6) if v6 else
                     (socket.AF_INET, netns.AGGREGATOR4))
-        self.place = struct.pack("=HH2sHB3xI16sQ", AF_THC, inet, struct.pack("!H", 18500),
-                                 aggregator.job, rank, 0, socket.inet_pton(inet, at),
-                                 aggregator.cookie)
+        self.place = struct.pack("=HH2sHB3xI16s8x", AF_THC, inet, struct.pack("!H", 18500),
+                                 aggregator.job, rank, 0, socket.inet_pton(inet, at))
+        self.sock.setsockopt(SOL_THC, OPT_KEY, aggregator.key)
 
     def option(self, option, value):
         self.sock.setsockopt(SOL_THC, option, struct.pack("=I", value))

@@ -132,13 +132,16 @@ static void good_answer(uint8_t *packet, const struct thc_joined *j, uint32_t ch
 {
 	struct thc_hdr *h = (void *)packet;
 	uint16_t slots = be16toh(j->welcome.data_slots);
+	static uint64_t cookie;
 
+	if (!cookie)
+		cookie = cookie_of(1);
 	memset(packet, 0, ANSWER_BYTES);
 	h->version = THC_VERSION;
 	h->op = half.op;
 	h->width = half.width;
 	h->flags = THC_F_ANSWER;
-	h->cookie = htobe64(COOKIE);
+	h->cookie = htobe64(cookie);
 	h->job = htobe16(1);
 	h->epoch = htobe32(j->epoch);
 	h->round = htobe32(half.round);
@@ -180,7 +183,7 @@ static const struct {
 	{ "mismatch", AT_FIELD(width), 4 },	{ "mismatch", AT_FIELD(width), 16 },
 	{ "mismatch", AT_FIELD(width), 255 },	{ "mismatch", AT_FIELD(flags), 0 },
 	{ "mismatch", AT_FIELD(flags), 0xfe },	{ "cookie", AT_FIELD(cookie), 0 },
-	{ "cookie", AT_FIELD(cookie), COOKIE + 1 },
+	{ "cookie", AT_FIELD(cookie), 0x5eed1234abcd },
 	{ "job", AT_FIELD(job), 0 },		{ "job", AT_FIELD(job), 65535 },
 	{ "unexpected", AT_FIELD(epoch), 0xffffffff },
 	{ "mismatch", AT_FIELD(round), 0 },	{ "mismatch", AT_FIELD(round), 0xffffffff },
@@ -402,7 +405,7 @@ static const char *const reached[THC_WORKER_DROP_REASONS] = {
 static void storm_init(struct storm *t, const struct thc_joined *j)
 {
 	memset(t, 0, sizeof(*t));
-	t->oracle.cookie = COOKIE;
+	t->oracle.cookie = cookie_of(1);
 	t->oracle.epoch = j->epoch;
 	t->oracle.job = 1;
 	t->oracle.data_slots = be16toh(j->welcome.data_slots);

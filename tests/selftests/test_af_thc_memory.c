@@ -104,7 +104,7 @@ TEST_F(host, connect_without_room)
 	int fd = thc_open(0), i, error = 0;
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
-			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+			       "2,ranks=1," JOB_KEY ",reply=fanout"),
 		  0);
 	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
 	ASSERT_EQ(set_host_memory("1"), 0);
@@ -254,7 +254,7 @@ TEST_F(host, memory_of_one_user_leaves_some_for_others)
 	int most, alices, bobs;
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1",
-			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+			       "2,ranks=1," JOB_KEY ",reply=fanout"),
 		  0);
 	ASSERT_EQ(set_host_memory("2"), 0);
 	/* who has the capability has all of it */
@@ -286,7 +286,7 @@ TEST_F(host, memory_of_a_users_containers_is_the_users)
 	int alices;
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1",
-			       "2,ranks=1,cookie=0x5eed1234abcd,reply=fanout"),
+			       "2,ranks=1," JOB_KEY ",reply=fanout"),
 		  0);
 	ASSERT_EQ(set_host_memory("2"), 0);
 	ASSERT_EQ(begin_helper(&container, ALICE, 2, true), 0);

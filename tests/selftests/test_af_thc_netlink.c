@@ -44,8 +44,7 @@ struct job {
 	int		n;		/* messages */
 	size_t		bytes;		/* of these */
 	uint16_t	id;
-	bool		has_cookie;
-	uint64_t	cookie;
+	int		keys;		/* keys, of whatever bytes, and messages with ours */
 	int		aggregators;
 	uint16_t	port[8];
 	uint32_t	in[8];
@@ -99,9 +98,8 @@ static int job_attr(const struct nlattr *a, void *data)
 		if (j->id < sizeof(j->seen))
 			j->seen[j->id]++;
 		break;
-	case THC_ATTR_COOKIE:
-		j->has_cookie = true;
-		j->cookie = mnl_attr_get_u64(a);
+	case THC_ATTR_KEY:
+		j->keys++;
 		break;
 	case THC_ATTR_AGGREGATOR:
 		if (j->aggregators < 8) {
@@ -127,6 +125,7 @@ static void take_job(const struct nlmsghdr *h, void *data)
 
 	j->n++;
 	j->bytes += h->nlmsg_len;
+	j->keys += memmem(h, h->nlmsg_len, job_key, sizeof(job_key)) != NULL;
 	mnl_attr_parse(h, sizeof(struct genlmsghdr), job_attr, j);
 }
 
@@ -157,7 +156,7 @@ TEST_F(netlink, job_new_get_del)
 
 	inet_pton(AF_INET6, "fd00::1", &six);
 	mnl_attr_put_u16(h, THC_ATTR_JOB, 65535);
-	mnl_attr_put_u64(h, THC_ATTR_COOKIE, 0xfedcba9876543210ULL);
+	mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
 	nl_put_aggregator(h, "10.1.2.3", 0);
 	nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
 	mnl_attr_put(h, THC_AGGR_IPV6, 16, &six);
@@ -169,8 +168,7 @@ TEST_F(netlink, job_new_get_del)
 	ASSERT_EQ(get_job(&self->nl, 65535, &job), 0);
 	EXPECT_EQ(job.n, 1);
 	EXPECT_EQ(job.id, 65535);
-	EXPECT_TRUE(job.has_cookie);
-	EXPECT_EQ(job.cookie, 0xfedcba9876543210ULL);
+	EXPECT_EQ(job.keys, 0) TH_LOG("the administrator is shown the key");
 	EXPECT_EQ(job.aggregators, 2);
 	EXPECT_EQ(job.in[0], inet_addr("10.1.2.3"));
 	EXPECT_EQ(job.port[0], THC_PORT_DEFAULT);
@@ -179,7 +177,7 @@ TEST_F(netlink, job_new_get_del)
 	EXPECT_EQ(job.port[1], 4000);
 	EXPECT_EQ(job.ifindex[1], 1);
 
-	EXPECT_EQ(nl_new_job(&self->nl, 65535, 1, AT, PORT, 0), -EEXIST);
+	EXPECT_EQ(nl_new_job(&self->nl, 65535, AT, PORT, 0), -EEXIST);
 	EXPECT_NE(strstr(self->nl.text, "already"), NULL) TH_LOG("\"%s\"", self->nl.text);
 	EXPECT_EQ(nl_del_job(&self->nl, 65535), 0);
 	EXPECT_EQ(nl_del_job(&self->nl, 65535), -ENOENT);
@@ -195,10 +193,11 @@ TEST_F(netlink, job_dump_takes_more_than_one_message)
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
 	EXPECT_EQ(job.n, 0);
 	for (i = 0; i < MOST; i++)
-		ASSERT_EQ(nl_new_job(&self->nl, (uint16_t)i, COOKIE, AT, PORT, 0), 0);
+		ASSERT_EQ(nl_new_job(&self->nl, (uint16_t)i, AT, PORT, 0), 0);
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
 	EXPECT_FALSE(self->nl.interrupted);
 	EXPECT_EQ(job.n, MOST);
+	EXPECT_EQ(job.keys, 0);
 	EXPECT_GT(job.bytes, NL_PART) TH_LOG("this showed nothing");
 	for (i = 0; i < MOST; i++)
 		EXPECT_EQ(job.seen[i], 1);
@@ -216,21 +215,21 @@ TEST_F(netlink, jobs_have_a_bound)
 	int i;
 
 	for (i = 0; i < MOST; i++)
-		ASSERT_EQ(nl_new_job(&self->nl, (uint16_t)i, COOKIE, AT, PORT, 0), 0);
-	EXPECT_EQ(nl_new_job(&self->nl, MOST, COOKIE, AT, PORT, 0), -ENOSPC);
+		ASSERT_EQ(nl_new_job(&self->nl, (uint16_t)i, AT, PORT, 0), 0);
+	EXPECT_EQ(nl_new_job(&self->nl, MOST, AT, PORT, 0), -ENOSPC);
 	EXPECT_NE(strstr(self->nl.text, "at most 256 jobs: delete one"), NULL)
 	TH_LOG("\"%s\"", self->nl.text);
 	EXPECT_EQ(get_job(&self->nl, MOST, &job), -ENOENT);
 	/* what is there already is told from what has no place */
-	EXPECT_EQ(nl_new_job(&self->nl, 5, COOKIE, AT, PORT, 0), -EEXIST);
+	EXPECT_EQ(nl_new_job(&self->nl, 5, AT, PORT, 0), -EEXIST);
 	EXPECT_EQ(nl_del_job(&self->nl, 5), 0);
 	EXPECT_EQ(nl_del_job(&self->nl, 5), -ENOENT);
-	EXPECT_EQ(nl_new_job(&self->nl, MOST, COOKIE, AT, PORT, 0), 0);
-	EXPECT_EQ(nl_new_job(&self->nl, 5, COOKIE, AT, PORT, 0), -ENOSPC);
+	EXPECT_EQ(nl_new_job(&self->nl, MOST, AT, PORT, 0), 0);
+	EXPECT_EQ(nl_new_job(&self->nl, 5, AT, PORT, 0), -ENOSPC);
 	/* it is each namespace's own */
 	ASSERT_EQ(enter_netns(), 0);
 	ASSERT_EQ(nl_open(&inner), 0);
-	EXPECT_EQ(nl_new_job(&inner, 5, COOKIE, AT, PORT, 0), 0);
+	EXPECT_EQ(nl_new_job(&inner, 5, AT, PORT, 0), 0);
 	nl_close(&inner);
 }
 
@@ -247,7 +246,7 @@ static void take_job_and_change(const struct nlmsghdr *h, void *data)
 	struct changing *c = data;
 
 	if (!c->job->n && c->add)
-		c->error = nl_new_job(c->other, c->add, COOKIE, AT, PORT, 0);
+		c->error = nl_new_job(c->other, c->add, AT, PORT, 0);
 	if (!c->job->n && c->del)
 		c->error = nl_del_job(c->other, c->del);
 	take_job(h, c->job);
@@ -268,7 +267,7 @@ TEST_F(netlink, job_dump_tells_of_a_change_meanwhile)
 
 	ASSERT_EQ(nl_open(&other), 0);
 	for (k = 1; k <= MOST; k++)
-		ASSERT_EQ(nl_new_job(&other, (uint16_t)k, COOKIE, AT, PORT, 0), 0);
+		ASSERT_EQ(nl_new_job(&other, (uint16_t)k, AT, PORT, 0), 0);
 	for (i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
 		struct changing c = { &job, &other, changes[i].add, changes[i].del, 0 };
 
@@ -289,13 +288,13 @@ TEST_F(netlink, job_new_what_it_refuses)
 	static const struct {
 		const char *what;
 		int error;
-		bool job, cookie;
+		bool job, key;
 		int aggregators;
 		const char *at;
 		uint16_t port;
 	} bad[] = {
 		{ "no job", -EINVAL, false, true, 1, AT, PORT },
-		{ "no cookie", -EINVAL, true, false, 1, AT, PORT },
+		{ "no key", -EINVAL, true, false, 1, AT, PORT },
 		{ "no aggregator", -EINVAL, true, true, 0, AT, PORT },
 		{ "too many aggregators", -E2BIG, true, true, THC_GENL_AGGREGATORS_MAX + 1, AT,
 		  PORT },
@@ -314,8 +313,8 @@ TEST_F(netlink, job_new_what_it_refuses)
 
 		if (bad[i].job)
 			mnl_attr_put_u16(h, THC_ATTR_JOB, 1);
-		if (bad[i].cookie)
-			mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+		if (bad[i].key)
+			mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
 		for (k = 0; k < bad[i].aggregators; k++)
 			nl_put_aggregator(h, bad[i].at, bad[i].port);
 		EXPECT_EQ(nl_ask(&self->nl, h, NULL, NULL), bad[i].error) TH_LOG("%s", bad[i].what);
@@ -331,7 +330,7 @@ static int new_on_interface(struct nl *nl, uint32_t ifindex)
 	struct nlattr *nest;
 
 	mnl_attr_put_u16(h, THC_ATTR_JOB, 1);
-	mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+	mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
 	nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
 	mnl_attr_put_u32(h, THC_AGGR_IPV4, inet_addr(AT));
 	mnl_attr_put_u32(h, THC_AGGR_IFINDEX, ifindex);
@@ -357,7 +356,7 @@ TEST_F(netlink, job_new_interfaces)
 
 TEST_F(netlink, job_new_ranges)
 {
-	struct nlmsghdr *h = nl_begin_job(&self->nl, 1, COOKIE, AT, PORT);
+	struct nlmsghdr *h = nl_begin_job(&self->nl, 1, AT, PORT);
 
 	nl_put_ids(h, THC_ATTR_USERS, 0, 4294967294);
 	nl_put_ids(h, THC_ATTR_GROUPS, 100, 100);
@@ -372,7 +371,7 @@ TEST_F(netlink, job_new_ranges)
 	ASSERT_EQ(nl_del_job(&self->nl, 1), 0);
 
 	/* what was not given is not shown */
-	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, 0), 0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, 0), 0);
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
 	EXPECT_EQ(job.n, 1);
 	EXPECT_FALSE(job.has_users);
@@ -382,7 +381,7 @@ TEST_F(netlink, job_new_ranges)
 /* Numbers in the order first, last; fewer, or more than there are attributes. */
 static int new_with_ids(struct nl *nl, uint16_t type, const uint32_t *number, int n)
 {
-	struct nlmsghdr *h = nl_begin_job(nl, 1, COOKIE, AT, PORT);
+	struct nlmsghdr *h = nl_begin_job(nl, 1, AT, PORT);
 	struct nlattr *nest = mnl_attr_nest_start(h, type);
 	int i;
 
@@ -428,8 +427,8 @@ static int new_with(struct nl *nl, uint16_t type, size_t bytes, uint16_t nested)
 
 	if (type != THC_ATTR_JOB)
 		mnl_attr_put_u16(h, THC_ATTR_JOB, 1);
-	if (type != THC_ATTR_COOKIE)
-		mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+	if (type != THC_ATTR_KEY)
+		mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
 	if (!nested) {
 		nl_put_aggregator(h, AT, PORT);
 		mnl_attr_put(h, type, bytes, zero);
@@ -454,8 +453,10 @@ TEST_F(netlink, attributes_of_wrong_size_or_unknown)
 	} bad[] = {
 		{ THC_ATTR_JOB, 1, 0, -EINVAL },
 		{ THC_ATTR_JOB, 4, 0, -EINVAL },
-		{ THC_ATTR_COOKIE, 4, 0, -EINVAL },
-		{ THC_ATTR_COOKIE, 16, 0, -EINVAL },
+		{ THC_ATTR_KEY, 0, 0, -ERANGE },
+		{ THC_ATTR_KEY, THC_KEY_BYTES - 1, 0, -ERANGE },
+		{ THC_ATTR_KEY, THC_KEY_BYTES + 1, 0, -ERANGE },
+		{ THC_ATTR_KEY, 2 * THC_KEY_BYTES, 0, -ERANGE },
 		{ THC_ATTR_AGGREGATOR, 4, 0, -EINVAL },
 		{ THC_ATTR_SOCKET, 4, 0, -EINVAL },
 		{ THC_ATTR_USERS, 4, 0, -EINVAL },
@@ -498,7 +499,7 @@ TEST_F(netlink, commands_without_what_they_need)
 		EXPECT_NE(self->nl.text[0], 0);
 	}
 	/* a number of another size */
-	ASSERT_EQ(nl_new_job(&self->nl, 0, COOKIE, AT, PORT, 0), 0);
+	ASSERT_EQ(nl_new_job(&self->nl, 0, AT, PORT, 0), 0);
 	for (i = 0; i < 4; i++) {
 		struct nlmsghdr *h =
 			nl_begin(&self->nl, self->nl.family, commands[i / 2], NLM_F_ACK);
@@ -532,12 +533,12 @@ TEST_F(netlink, commands_with_what_others_take)
 		{ THC_CMD_JOB_NEW, NLM_F_ACK, THC_ATTR_SOCKET },
 		{ THC_CMD_JOB_NEW, NLM_F_ACK, THC_ATTR_DROP },
 		{ THC_CMD_JOB_NEW, NLM_F_ACK, THC_ATTR_PAD },
-		{ THC_CMD_JOB_DEL, NLM_F_ACK, THC_ATTR_COOKIE },
+		{ THC_CMD_JOB_DEL, NLM_F_ACK, THC_ATTR_KEY },
 		{ THC_CMD_JOB_DEL, NLM_F_ACK, THC_ATTR_AGGREGATOR },
-		{ THC_CMD_JOB_GET, NLM_F_ACK, THC_ATTR_COOKIE },
+		{ THC_CMD_JOB_GET, NLM_F_ACK, THC_ATTR_KEY },
 		{ THC_CMD_JOB_GET, NLM_F_ACK, THC_ATTR_AGGREGATOR },
 		{ THC_CMD_JOB_GET, NLM_F_DUMP, THC_ATTR_JOB },
-		{ THC_CMD_JOB_GET, NLM_F_DUMP, THC_ATTR_COOKIE },
+		{ THC_CMD_JOB_GET, NLM_F_DUMP, THC_ATTR_KEY },
 		{ THC_CMD_SOCKET_GET, NLM_F_DUMP, THC_ATTR_JOB },
 		{ THC_CMD_SOCKET_GET, NLM_F_DUMP, THC_ATTR_SOCKET },
 		{ THC_CMD_STATS_GET, NLM_F_ACK, THC_ATTR_JOB },
@@ -545,7 +546,7 @@ TEST_F(netlink, commands_with_what_others_take)
 	};
 	size_t i;
 
-	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, 0), 0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, 0), 0);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct nlmsghdr *h =
 			nl_begin(&self->nl, self->nl.family, bad[i].command, bad[i].flags);
@@ -556,13 +557,13 @@ TEST_F(netlink, commands_with_what_others_take)
 			mnl_attr_put_u16(h, THC_ATTR_JOB,
 					 bad[i].command == THC_CMD_JOB_NEW ? 2 : 1);
 		if (bad[i].command == THC_CMD_JOB_NEW) {
-			mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+			mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
 			nl_put_aggregator(h, AT, PORT);
 		}
 		if (bad[i].type == THC_ATTR_AGGREGATOR)
 			nl_put_aggregator(h, AT, PORT);
-		else if (bad[i].type == THC_ATTR_COOKIE)
-			mnl_attr_put_u64(h, THC_ATTR_COOKIE, COOKIE);
+		else if (bad[i].type == THC_ATTR_KEY)
+			mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
 		else if (bad[i].type != THC_ATTR_JOB)
 			mnl_attr_put(h, bad[i].type, 0, NULL);
 		EXPECT_EQ(nl_ask(&self->nl, h, NULL, NULL), -EINVAL) TH_LOG("case %zu", i);
@@ -585,30 +586,26 @@ static int become_nobody(void)
 
 TEST_F(netlink, who_is_not_the_administrator)
 {
-	struct nlmsghdr *h = nl_begin_job(&self->nl, 1, COOKIE, AT, PORT);
-	struct sockaddr_thc a = place(NULL, 0, 1, 0), name;
-	socklen_t len = sizeof(name);
+	struct nlmsghdr *h = nl_begin_job(&self->nl, 1, AT, PORT);
+	struct sockaddr_thc a = place(NULL, 0, 1, 0);
 
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "1,ranks=1,cookie=0x5eed1234abcd", NULL),
-		  0);
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "1,ranks=1," JOB_KEY, NULL), 0);
 	nl_put_ids(h, THC_ATTR_USERS, 65534, 65534);
 	ASSERT_EQ(nl_ask(&self->nl, h, NULL, NULL), 0);
 	nl_close(&self->nl);
 	ASSERT_EQ(become_nobody(), 0);
 	ASSERT_EQ(nl_open(&self->nl), 0);
-	EXPECT_EQ(nl_new_job(&self->nl, 2, COOKIE, AT, PORT, 0), -EPERM);
+	EXPECT_EQ(nl_new_job(&self->nl, 2, AT, PORT, 0), -EPERM);
 	EXPECT_EQ(nl_del_job(&self->nl, 1), -EPERM);
 	ASSERT_EQ(get_job(&self->nl, 1, &job), 0);
 	EXPECT_EQ(job.aggregators, 1);
-	EXPECT_FALSE(job.has_cookie);
+	EXPECT_EQ(job.keys, 0);
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
 	EXPECT_EQ(job.n, 1);
-	EXPECT_FALSE(job.has_cookie);
-	/* and yet it may join, as the description says, without seeing the cookie */
-	self->fd[0] = thc_open(0);
+	EXPECT_EQ(job.keys, 0);
+	/* and yet it may join, as the description says, without knowing the key */
+	self->fd[0] = thc_open_keyless(0);
 	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
-	ASSERT_EQ(getpeername(self->fd[0], (void *)&name, &len), 0);
-	EXPECT_EQ(name.sthc_cookie, 0);
 	EXPECT_EQ(all_reduce(self->fd, 1, &(struct thc_send){ .op = THC_OP_ADD, .width = 8 }, 3),
 		  0);
 	ASSERT_EQ(seteuid(0), 0);
@@ -620,15 +617,15 @@ TEST_F(netlink, namespaces_do_not_see_each_other)
 	struct sockaddr_thc a = place(NULL, 0, 1, 0);
 	struct nl inner;
 
-	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, 0), 0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, 0), 0);
 	ASSERT_EQ(enter_netns(), 0);
 	ASSERT_EQ(nl_open(&inner), 0);
 	EXPECT_EQ(get_job(&inner, 1, &job), -ENOENT);
-	EXPECT_EQ(nl_new_job(&inner, 1, 1, AT, PORT, 0), 0);
+	EXPECT_EQ(nl_new_job(&inner, 1, AT, PORT + 1, 0), 0);
 	ASSERT_EQ(get_job(&self->nl, 1, &job), 0);
-	EXPECT_EQ(job.cookie, COOKIE);
+	EXPECT_EQ(job.port[0], PORT);
 	EXPECT_EQ(nl_del_job(&inner, 1), 0);
-	self->fd[0] = thc_open(0);
+	self->fd[0] = thc_open_keyless(0);
 	EXPECT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), -1);
 	EXPECT_EQ(errno, ENOENT);
 	EXPECT_EQ(get_job(&self->nl, 1, &job), 0);
@@ -727,8 +724,7 @@ TEST_F(netlink, socket_dump)
 	EXPECT_EQ(all.n, 58);
 	EXPECT_STREQ(mine.state, "idle");
 
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "3,ranks=2,cookie=0x5eed1234abcd", NULL),
-		  0);
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "3,ranks=2," JOB_KEY, NULL), 0);
 	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 3), 0);
 	ASSERT_EQ(all_reduce(self->fd, 2, &(struct thc_send){ .op = THC_OP_OR, .width = 32 }, 7),
 		  0);
@@ -809,7 +805,7 @@ TEST_F(netlink, stats_name_every_reason)
 TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
 {
 	static const size_t sizes[] = { 1, 2, 3, 7, 64, 129, 1, 200 };
-	static const char job[] = "1,ranks=3,cookie=0x5eed1234abcd,reply=fanout,seed=9,slots=32";
+	static const char job[] = "1,ranks=3," JOB_KEY ",reply=fanout,seed=9,slots=32";
 	struct thc_joined joined;
 	struct thc_socket_stats s;
 	socklen_t len = sizeof(joined);
@@ -817,7 +813,7 @@ TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
 
 	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, job, NULL), 0);
 	ASSERT_EQ(start_daemon(&self->other, AT, PORT + 100, job, NULL), 0);
-	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, PORT + 100), 0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, PORT + 100), 0);
 	ASSERT_EQ(join_all(self->fd, 3, NULL, 0, 1), 0);
 	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
 	EXPECT_EQ(joined.shards, 2);
@@ -845,14 +841,14 @@ TEST_F(netlink, aggregators_of_different_jobs_do_not_agree)
 {
 	struct sockaddr_thc a = place(NULL, 0, 1, 0);
 
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT,
-			       "1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,seed=9", NULL),
+	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "1,ranks=1," JOB_KEY ",reply=fanout,seed=9",
+			       NULL),
 		  0);
 	ASSERT_EQ(start_daemon(&self->other, AT, PORT + 100,
-			       "1,ranks=1,cookie=0x5eed1234abcd,reply=fanout,seed=8", NULL),
+			       "1,ranks=1," JOB_KEY ",reply=fanout,seed=8", NULL),
 		  0);
-	ASSERT_EQ(nl_new_job(&self->nl, 1, COOKIE, AT, PORT, PORT + 100), 0);
-	self->fd[0] = thc_open(0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, PORT + 100), 0);
+	self->fd[0] = thc_open_keyless(0);
 	EXPECT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), -1);
 	EXPECT_EQ(errno, EPROTO);
 	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_SHARDS);

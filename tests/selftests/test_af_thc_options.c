@@ -74,6 +74,41 @@ TEST_F(bare, option_memory)
 	EXPECT_EQ(set_u64(self->fd, THC_OPT_MEMORY, (256ULL << 20) + 1), EPERM);
 }
 
+/* What key a socket has, only connect() shows. */
+TEST_F(bare, option_key)
+{
+	static const socklen_t wrong[] = { 1, 4, 8, THC_KEY_BYTES - 1, THC_KEY_BYTES + 1, 64, 4096 };
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
+	int keyless = thc_open_keyless(0);
+	uint8_t room[4096];
+	socklen_t len;
+	size_t i;
+
+	ASSERT_EQ(set_u32(keyless, THC_OPT_JOIN_TIMEOUT, 150), 0);
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		EXPECT_EQ(set_key(keyless, room, wrong[i]), -EINVAL) TH_LOG("%u bytes", wrong[i]);
+	EXPECT_EQ(set_key(keyless, (void *)8, THC_KEY_BYTES), -EFAULT);
+	EXPECT_EQ(set_key(keyless, NULL, THC_KEY_BYTES), -EFAULT);
+	EXPECT_EQ(connect_errno(keyless, &a, sizeof(a)), ENOKEY);
+	EXPECT_EQ(set_key(keyless, job_key, THC_KEY_BYTES), 0);
+	EXPECT_EQ(connect_errno(keyless, &a, sizeof(a)), ECONNREFUSED);
+	/* what fails leaves the key as it is */
+	EXPECT_EQ(set_key(keyless, job_key, 8), -EINVAL);
+	EXPECT_EQ(set_key(keyless, (void *)8, THC_KEY_BYTES), -EFAULT);
+	EXPECT_EQ(connect_errno(keyless, &a, sizeof(a)), ECONNREFUSED);
+	for (i = 0; i < 2; i++) {
+		len = sizeof(room);
+		memset(room, 0xa5, sizeof(room));
+		EXPECT_EQ(ERRNO_OF(getsockopt(keyless, SOL_THC, THC_OPT_KEY, room, &len)),
+			  ENOPROTOOPT);
+		EXPECT_EQ(memmem(room, sizeof(room), job_key, 4), NULL);
+		/* once more without */
+		EXPECT_EQ(set_key(keyless, i ? job_key : NULL, 0), 0);
+		EXPECT_EQ(connect_errno(keyless, &a, sizeof(a)), ENOKEY);
+	}
+	close(keyless);
+}
+
 /* Of every option alike: lengths, and pointers to nothing. */
 TEST_F(bare, options_lengths_and_pointers)
 {
@@ -123,7 +158,7 @@ TEST_F(bare, options_that_are_read_only_or_unknown)
 	socklen_t len = sizeof(joined);
 	struct thc_failure f = failure_of(self->fd), zero = { 0 };
 	struct thc_socket_stats stats = stats_of(self->fd), none = { 0 };
-	static const int unknown[] = { -1, 0, 9, 1000 };
+	static const int unknown[] = { -1, 0, 10, 1000 };
 	uint32_t v = 1;
 	size_t i;
 	int option;

@@ -143,9 +143,8 @@ static int bind_and_describe_job(int fd)
 
 	if (error)
 		return error;
-	error = nl_new_job(&nl, 9, COOKIE, "127.0.0.1", FAKE_PORT, FAKE_PORT + 100);
+	error = nl_new_job(&nl, 9, "127.0.0.1", FAKE_PORT, FAKE_PORT + 100);
 	nl_close(&nl);
-	a.sthc_cookie = 0;
 	return error ? error : bind(fd, (void *)&a, sizeof(a)) ? -errno : 0;
 }
 
@@ -154,10 +153,11 @@ TEST_F(path, a_port_of_ones_own_is_for_one_aggregator)
 {
 	struct sockaddr_thc job = place(NULL, 0, 9, 0);
 
+	ASSERT_EQ(set_key(self->fd, NULL, 0), 0);
 	ASSERT_EQ(bind_and_describe_job(self->fd), 0);
 	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);
 	close(self->fd);
-	self->fd = thc_open(0);
+	self->fd = thc_open_keyless(0);
 	EXPECT_EQ(begin_join(self->fd, &job), 0);
 }
 
@@ -171,6 +171,7 @@ TEST_F(path, a_port_of_ones_own_stays_at_its_aggregator)
 	ASSERT_EQ(bind_and_describe_job(self->fd), 0);
 	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
 	fake_forget(self->udp);
+	ASSERT_EQ(set_key(self->fd, NULL, 0), 0);
 	EXPECT_EQ(begin_join(self->fd, &job), -EINVAL);
 	ASSERT_EQ(set_nonblock(self->fd, false), 0);
 	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
@@ -594,7 +595,6 @@ TEST_F(owner, ports_are_free_at_once)
 	uint64_t nonce;
 	int i, udp;
 
-	local.sthc_cookie = 0;
 	self->fd[0] = thc_open(0);
 	ASSERT_EQ(bind(self->fd[0], (void *)&local, sizeof(local)), 0);
 	/* each of them replaces the one before */

@@ -46,7 +46,6 @@ TEST_F(bare, bind)
 	socklen_t len = sizeof(name);
 	int i;
 
-	good.sthc_cookie = 0;
 	EXPECT_EQ(bind_errno(self->fd, &good, sizeof(good) - 1), EINVAL);
 	EXPECT_EQ(bind_errno(self->fd, &good, 0), EINVAL);
 	EXPECT_EQ(ERRNO_OF(bind(self->fd, (void *)8, sizeof(good))), EFAULT);
@@ -60,6 +59,10 @@ TEST_F(bare, bind)
 		a = good, a.sthc_reserved[i] = 1;
 		EXPECT_EQ(bind_errno(self->fd, &a, sizeof(a)), EINVAL);
 	}
+	for (i = 0; i < 8; i++) {
+		a = good, a.sthc_reserved2[i] = 1;
+		EXPECT_EQ(bind_errno(self->fd, &a, sizeof(a)), EINVAL);
+	}
 	for (i = 4; i < 16; i++) {
 		a = good, a.sthc_addr[i] = 1;
 		EXPECT_EQ(bind_errno(self->fd, &a, sizeof(a)), EINVAL);
@@ -67,8 +70,6 @@ TEST_F(bare, bind)
 	a = good, a.sthc_job = 1;
 	EXPECT_EQ(bind_errno(self->fd, &a, sizeof(a)), EINVAL);
 	a = good, a.sthc_rank = 1;
-	EXPECT_EQ(bind_errno(self->fd, &a, sizeof(a)), EINVAL);
-	a = good, a.sthc_cookie = 1;
 	EXPECT_EQ(bind_errno(self->fd, &a, sizeof(a)), EINVAL);
 	a = good, a.sthc_ifindex = 0x80000000;
 	EXPECT_EQ(bind_errno(self->fd, &a, sizeof(a)), EINVAL);

@@ -61,16 +61,18 @@ static int start_all_jobs(struct daemon *d)
 					    "--control",   NULL };
 	char port[8], control[64];
 	unsigned int i, n = 10;
-	int out[2];
+	int out[2], error = write_key_file();
 
+	if (error)
+		return error;
 	snprintf(port, sizeof(port), "%u", PORT);
 	snprintf(control, sizeof(control), "/tmp/afthc-storm-%d.sock", getpid());
 	argv[7] = port;
 	argv[9] = control;
 	for (i = 1; i < JOBS; i++) {
 		snprintf(job[i], sizeof(job[i]),
-			 "%u,cookie=%#llx,ranks=%u,slots=%u,table=uniform,reply=%s", i, COOKIE,
-			 RANKS, JOB_SLOTS, job_is_v6(i) ? "fanout" : "multicast");
+			 "%u," JOB_KEY ",ranks=%u,slots=%u,table=uniform,reply=%s", i, RANKS,
+			 JOB_SLOTS, job_is_v6(i) ? "fanout" : "multicast");
 		argv[n++] = "--job";
 		argv[n++] = job[i];
 	}
@@ -492,8 +494,8 @@ static int run_administrator(struct storm *s, struct rng r)
 			break;
 		default:
 			note(s, HOST_JOB,
-			     -nl_new_job(&nl, job, COOKIE,
-					 job_is_v6(job) ? AGGREGATOR6 : AGGREGATOR4, PORT, 0));
+			     -nl_new_job(&nl, job, job_is_v6(job) ? AGGREGATOR6 : AGGREGATOR4, PORT,
+					 0));
 		}
 		usleep(1 + below(&r, 50000));
 	}

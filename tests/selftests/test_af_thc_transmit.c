@@ -41,7 +41,7 @@ TEST_F(path, packets_stay_what_they_were)
 			continue;
 		data++;
 		sound += be32toh(p.h.sum) == q && p.h.version == THC_VERSION &&
-			 p.h.op == THC_OP_ADD && be64toh(p.h.cookie) == COOKIE &&
+			 p.h.op == THC_OP_ADD && be64toh(p.h.cookie) == cookie_of(1) &&
 			 !memcmp(p.lanes, want, sizeof(want));
 	}
 	EXPECT_GE(data, MESSAGES);

@@ -26,9 +26,10 @@
 
 #include <kselftest_harness.h>
 
+#include "jobkey.h"
+
 #define PORT	18700
 #define PORT6	18800
-#define COOKIE	0x1234
 #define JOB	1
 #define CHUNKS	5
 /* Allocations of one call, at most; a call with more is a mistake of the test. */
@@ -101,7 +102,7 @@ static struct sockaddr_thc aggregator(int inet)
 	struct sockaddr_thc a = {
 		.sthc_family = AF_THC, .sthc_inet = (unsigned short)inet,
 		.sthc_port = htons(inet == AF_INET ? PORT : PORT6),
-		.sthc_job = JOB, .sthc_cookie = COOKIE,
+		.sthc_job = JOB,
 	};
 
 	inet_pton(inet, inet == AF_INET ? "127.0.0.1" : "::1", a.sthc_addr);
@@ -120,7 +121,13 @@ static int none(void)
 
 static int fresh(void)
 {
-	return socket(AF_THC, SOCK_SEQPACKET, 0);
+	int fd = socket(AF_THC, SOCK_SEQPACKET, 0);
+
+	if (fd < 0 || set_key(fd, job_key, sizeof(job_key))) {
+		perror("a socket without faults");
+		exit(1);
+	}
+	return fd;
 }
 
 static int connected(void)
@@ -274,7 +281,7 @@ static int sent_twice(void)
 
 static int make_socket(int fd)
 {
-	int s = fresh();
+	int s = socket(AF_THC, SOCK_SEQPACKET, 0);
 
 	(void)fd;
 	if (s >= 0)
@@ -332,6 +339,8 @@ static int make_options(int fd)
 	for (option = THC_OPT_TIMEOUT; option <= THC_OPT_PARTIAL && r >= 0; option++)
 		r = result(setsockopt(fd, SOL_THC, option, &value[option],
 				      option == THC_OPT_MEMORY ? 8 : 4));
+	if (r >= 0)
+		r = set_key(fd, job_key, sizeof(job_key));
 	return r;
 }
 
@@ -476,12 +485,11 @@ static int new_job(int fd, unsigned short job)
 	} aggregators = { { sizeof(aggregators), THC_ATTR_AGGREGATOR | NLA_F_NESTED },
 			  { NLA_HDRLEN + 4, THC_AGGR_IPV4 },
 			  { 127, 0, 0, 1 } };
-	unsigned long long cookie = COOKIE;
 	struct request r;
 
 	begin(&r, thc_family, THC_CMD_JOB_NEW, NLM_F_ACK);
 	put(&r, THC_ATTR_JOB, &job, sizeof(job));
-	put(&r, THC_ATTR_COOKIE, &cookie, sizeof(cookie));
+	put(&r, THC_ATTR_KEY, job_key, sizeof(job_key));
 	memcpy((char *)&r + r.n.nlmsg_len, &aggregators, sizeof(aggregators));
 	r.n.nlmsg_len += sizeof(aggregators);
 	return ask(fd, &r);
@@ -586,7 +594,9 @@ static pid_t start_daemon(const char *at, int number)
 	if (pid)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(job, sizeof(job), "job=%d,ranks=1,cookie=%#x,reply=fanout", JOB, COOKIE);
+	if (write_key_file())
+		_exit(126);
+	snprintf(job, sizeof(job), "job=%d,ranks=1," JOB_KEY ",reply=fanout", JOB);
 	snprintf(port, sizeof(port), "%d", number);
 	snprintf(control, sizeof(control), "/tmp/thc-failslab-%d.sock", number);
 	snprintf(path, sizeof(path), "%s/thcd", getenv("BUILD") ?: "build");

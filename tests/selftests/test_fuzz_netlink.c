@@ -5,8 +5,8 @@
  * bytes without a meaning. A model has the jobs that the namespace has been told of:
  *	- a job is there after JOB_NEW has said 0, gone after JOB_DEL has, and neither comes
  *	  about by any other message;
- *	- JOB_NEW takes only what has number, cookie and aggregators with one address each;
- *	- JOB_GET, alone and as a dump, shows exactly the jobs of the model;
+ *	- JOB_NEW takes only what has number, key and aggregators with one address each;
+ *	- JOB_GET, alone and as a dump, shows exactly the jobs of the model, and no key;
  *	- each request that asks for it is acknowledged once.
  */
 #include "netlink.h"
@@ -25,8 +25,9 @@ static struct request {
 	uint8_t		cmd;
 	bool		sound;		/* no part was spoilt */
 	bool		dump;
-	unsigned int	jobs, cookies;	/* attributes */
-	unsigned int	good, bad;	/* aggregators */
+	unsigned int	jobs, keys;	/* attributes */
+	unsigned int	good;		/* aggregators */
+	unsigned int	bad;		/* aggregators and keys */
 	uint16_t	job;
 } asked;
 
@@ -80,6 +81,18 @@ static void put_aggregator(struct nlmsghdr *h, struct bytes *b)
 	asked.bad += !good;
 }
 
+/* Mostly as long as a key is. */
+static void put_key(struct nlmsghdr *h, struct bytes *b, uint8_t what)
+{
+	uint8_t length = what < 28 ? THC_KEY_BYTES : take(b) % 64, key[64] = { 0 };
+
+	memcpy(key, job_key, sizeof(job_key));
+	key[0] ^= what;
+	mnl_attr_put(h, THC_ATTR_KEY, length, key);
+	asked.keys++;
+	asked.bad += length != THC_KEY_BYTES;
+}
+
 /* An attribute of any type and length. */
 static void put_wild(struct nlmsghdr *h, struct bytes *b)
 {
@@ -108,8 +121,7 @@ static void put_attributes(struct nlmsghdr *h, struct bytes *b)
 			break;
 		case 2:
 		case 3:
-			mnl_attr_put_u64(h, THC_ATTR_COOKIE, what);
-			asked.cookies++;
+			put_key(h, b, what >> 3);
 			break;
 		case 7:
 			put_wild(h, b);
@@ -131,8 +143,8 @@ static void put_right(struct nlmsghdr *h, struct bytes *b)
 	mnl_attr_put_u16(h, THC_ATTR_JOB, asked.job);
 	if (asked.cmd != THC_CMD_JOB_NEW)
 		return;
-	mnl_attr_put_u64(h, THC_ATTR_COOKIE, 1);
-	asked.cookies = 1;
+	mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
+	asked.keys = 1;
 	for (what >>= 4; what; what--)
 		put_aggregator(h, b);
 }
@@ -158,7 +170,7 @@ static void spoil(struct nlmsghdr *h, struct bytes *b)
 
 static bool may_be_made(void)
 {
-	return !asked.sound || (asked.jobs && asked.cookies && asked.good && !asked.bad &&
+	return !asked.sound || (asked.jobs && asked.keys && asked.good && !asked.bad &&
 				asked.good <= THC_GENL_AGGREGATORS_MAX);
 }
 
@@ -186,6 +198,8 @@ static void take_shown(const struct nlmsghdr *h, void *data)
 	struct shown *s = data;
 
 	s->n++;
+	/* but for its first byte */
+	s->wrong |= memmem(h, h->nlmsg_len, job_key + 1, sizeof(job_key) - 1) != NULL;
 	s->aggregators = 0;
 	mnl_attr_parse(h, sizeof(struct genlmsghdr), shown_attr, s);
 	if (s->job >= JOBS) {
@@ -234,13 +248,13 @@ static void follow(int error, const struct shown *s)
 		}
 		break;
 	case THC_CMD_JOB_DEL:
-		if (asked.cookies || asked.good || asked.bad)
+		if (asked.keys || asked.good || asked.bad)
 			break;
 		require(error == (told[job] ? 0 : -ENOENT));
 		told[job] = false;
 		break;
 	case THC_CMD_JOB_GET:
-		if (asked.cookies || asked.good || asked.bad)
+		if (asked.keys || asked.good || asked.bad)
 			break;
 		require(error == (told[job] ? 0 : -ENOENT));
 		require(error || (s->n == 1 && s->job == job && !s->wrong));

@@ -9,7 +9,8 @@
  *	  getsockopt() returns the value that was set last;
  *	- getsockopt() and getsockname() write no byte beyond the length that they return;
  *	- bind() and connect() take no address with a byte that has to be zero;
- *	- no name shows a cookie;
+ *	- connect() to an address needs a key, and to a host job there must be none; nothing
+ *	  that is read shows a key;
  *	- calls without a meaning here fail.
  */
 #include <linux/sockios.h>
@@ -29,6 +30,7 @@
 static struct told {
 	int		fd;		/* -1: closed */
 	uint64_t	option[OPTIONS];
+	bool		has_key;
 	bool		bound;
 	bool		connected;	/* connect() may have begun something */
 } told[SOCKETS];
@@ -65,6 +67,7 @@ static void open_one(struct told *t)
 	t->option[THC_OPT_WINDOW] = 0;
 	t->option[THC_OPT_MEMORY] = 256 << 20;
 	t->option[THC_OPT_PARTIAL] = 0;
+	t->has_key = true;
 	t->bound = t->connected = false;
 }
 
@@ -100,6 +103,8 @@ static bool is_valid(int option, socklen_t len, uint64_t value)
 	case THC_OPT_MEMORY:
 		/* root may go beyond the default */
 		return len == 8 && value && value <= MEMORY_MAX;
+	case THC_OPT_KEY:
+		return !len || len == THC_KEY_BYTES;
 	}
 	return false;
 }
@@ -113,9 +118,11 @@ static int some_option(struct bytes *b)
 
 static socklen_t some_length(struct bytes *b, int option)
 {
-	static const socklen_t lengths[] = { 0, 1, 3, 4, 5, 7, 8, 9, 16, 40, 168, 4096 };
+	static const socklen_t lengths[] = { 0, 1, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 40, 168, 4096 };
 	uint8_t what = take(b);
 
+	if (what < 180 && option == THC_OPT_KEY)
+		return what < 40 ? 0 : THC_KEY_BYTES;
 	if (what < 180)
 		return option == THC_OPT_MEMORY ? 8 : 4;
 	return what < 250 ? lengths[what % (sizeof(lengths) / sizeof(lengths[0]))] :
@@ -128,10 +135,13 @@ static int set_option(struct told *t, struct bytes *b)
 	socklen_t len = some_length(b, option);
 	uint64_t value = some_value(b);
 
+	memset(area, 0, THC_KEY_BYTES);
 	memcpy(area, &value, sizeof(value));
 	error = setsockopt(t->fd, level, option, area, len) ? -errno : 0;
 	require(!error == (level == SOL_THC && is_valid(option, len, value)));
-	if (!error)
+	if (!error && option == THC_OPT_KEY)
+		t->has_key = len;
+	else if (!error)
 		t->option[option] = len == 4 ? (uint32_t)value : value;
 	return error;
 }
@@ -189,8 +199,6 @@ static struct sockaddr_thc some_address(struct bytes *b, bool bind, socklen_t *l
 	struct sockaddr_thc a = bind ? place("127.0.0.1", what & 3 ? 0 : PORT + 7, 0, 0) :
 				       place("127.0.0.1", NOBODY, 1, what & 3);
 
-	if (bind)
-		a.sthc_cookie = 0;
 	if (!bind && what & 4)
 		a = place(NULL, 0, what & 3, 0);
 	*len = sizeof(a);
@@ -202,20 +210,26 @@ static struct sockaddr_thc some_address(struct bytes *b, bool bind, socklen_t *l
 	return a;
 }
 
+static bool has_reserved(const struct sockaddr_thc *a)
+{
+	return a->sthc_reserved[0] || a->sthc_reserved[1] || a->sthc_reserved[2] ||
+	       memcmp(a->sthc_reserved2, (char[8]){ 0 }, 8);
+}
+
 /* Does a byte that has no meaning have a value? */
 static bool has_waste(const struct sockaddr_thc *a, socklen_t len, bool bind)
 {
 	unsigned int used = a->sthc_inet == AF_INET ? 4 : a->sthc_inet == AF_INET6 ? 16 : 0, i;
 
-	if (len != sizeof(*a) || a->sthc_family != AF_THC || a->sthc_reserved[0] ||
-	    a->sthc_reserved[1] || a->sthc_reserved[2] || a->sthc_ifindex > INT32_MAX)
+	if (len != sizeof(*a) || a->sthc_family != AF_THC || has_reserved(a) ||
+	    a->sthc_ifindex > INT32_MAX)
 		return true;
 	for (i = used; i < sizeof(a->sthc_addr); i++)
 		if (a->sthc_addr[i])
 			return true;
 	if (bind)
-		return !used || a->sthc_job || a->sthc_rank || a->sthc_cookie;
-	return !used && (a->sthc_inet || a->sthc_port || a->sthc_ifindex || a->sthc_cookie);
+		return !used || a->sthc_job || a->sthc_rank;
+	return !used && (a->sthc_inet || a->sthc_port || a->sthc_ifindex);
 }
 
 static int bind_one(struct told *t, struct bytes *b)
@@ -252,9 +266,11 @@ static int connect_one(struct told *t, struct bytes *b)
 	error = connect(t->fd, (void *)area, len) ? -errno : 0;
 	/* nobody has answered yet */
 	require(error || t->connected);
-	if (error == -EINPROGRESS)
-		require(!has_waste(&a, len, false) && a.sthc_rank < THC_RANKS_MAX);
-	t->connected |= error != -EINVAL;
+	if (error == -EINPROGRESS || error == -EALREADY)
+		require(!has_waste(&a, len, false) && a.sthc_rank < THC_RANKS_MAX &&
+			t->has_key == !!a.sthc_inet);
+	require(error != -ENOKEY || (a.sthc_inet && !t->has_key));
+	t->connected |= error != -EINVAL && error != -ENOKEY;
 	return error;
 }
 
@@ -291,7 +307,7 @@ static int name_one(struct told *t, struct bytes *b)
 	require(len == sizeof(a));
 	require_guarded(room < len ? room : len);
 	memcpy(&a, area, sizeof(a));
-	require(room < sizeof(a) || (!a.sthc_cookie && !a.sthc_reserved[0]));
+	require(room < sizeof(a) || !has_reserved(&a));
 	return 0;
 }
 

@@ -71,7 +71,7 @@ static void *all_reduce_once(void *arg)
 	o.aggregator = "127.0.0.1";
 	o.port = PORT;
 	o.job = 1;
-	o.cookie = COOKIE;
+	o.key = job_key;
 	o.rank = s->rank;
 	o.timeout_ms = s->timeout_ms;
 	o.transport = THC_TRANSPORT_AF_THC;

@@ -74,7 +74,8 @@ start_thcd()
 	words=$1
 	shift
 	# shellcheck disable=SC2086 # words
-	${as:-} "$BUILD/thcd" -i thc-simd --job 1,ranks=2,cookie=7 "$@" >"$work/ready" 2>"$work/said" &
+	${as:-} "$BUILD/thcd" -i thc-simd --job "1,ranks=2,key=@$work/key" "$@" \
+		>"$work/ready" 2>"$work/said" &
 	daemon=$!
 	# the debug kernel's verifier takes half a minute for the programs, alone on the machine
 	for _ in $(seq 1200); do
@@ -147,6 +148,7 @@ if [ ! -d /sys/module/thc ]; then
 	exit 4
 fi
 trap cleanup EXIT
+"$BUILD/thcctl" genkey "$work/key" >"$work/output" || exit 1
 ip link add thc-simd type veth peer name thc-simd-peer &&
 	ip address add 10.83.73.1/24 dev thc-simd &&
 	ip link set thc-simd up && ip link set thc-simd-peer up &&

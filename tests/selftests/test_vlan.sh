@@ -39,7 +39,7 @@ starts()
 	address=$2
 	shift 2
 	mkfifo "$work/ready" || return 1
-	"$BUILD/thcd" -i "$interface" --listen "$address" --job 1,ranks=2,cookie=7 "$@" \
+	"$BUILD/thcd" -i "$interface" --listen "$address" --job "1,ranks=2,key=@$work/key" "$@" \
 		>"$work/ready" 2>"$work/said" &
 	daemon=$!
 	read -r ready <"$work/ready"
@@ -76,6 +76,7 @@ if ! ip link add vn0 type veth peer name vn1 || ! ip link add bn0 type bond ||
 	exit 4
 fi
 trap cleanup EXIT
+"$BUILD/thcctl" genkey "$work/key" >"$work/output" || exit 1
 ip address add 10.77.4.1/24 dev vn0
 ip address add 10.77.5.1/24 dev vn0.5
 ip address add 10.77.6.1/24 dev bn0.5

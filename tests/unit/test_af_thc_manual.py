@@ -42,12 +42,13 @@ class Manual(unittest.TestCase):
         self.header = read("include/uapi/linux/thc.h")
 
     def test_options(self):
-        there = re.findall(r"(THC_OPT_\w+)\s*= \d+,\s*/\* (read only: )?(\w+(?: \w+)?)",
-                           self.header)
+        there = re.findall(
+            r"(THC_OPT_\w+)\s*= \d+,\s*/\* (?:(read only|write only): )?(\w+(?: \w+)?)",
+            self.header)
         self.assertGreaterEqual(len(there), 8)
         said = re.findall(r'^\.TP\n(THC_OPT_\w+) " \((.*)\)"$', self.page["Socket options"], re.M)
-        self.assertEqual([(name, kind + (", read only" if fixed else ""))
-                          for name, fixed, kind in there], said)
+        self.assertEqual([(name, kind + (f", {only}" if only else ""))
+                          for name, only, kind in there], said)
 
     def test_defaults_of_options(self):
         for name, default in re.findall(r"(THC_OPT_\w+)\s*= \d+,\s*/\* .*; (\d[\w ]*) \*/",

@@ -17,8 +17,8 @@ except ImportError:
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SPEC = "Documentation/netlink/specs/thc.yaml"
-# sizeof in a policy, in bytes
-SIZES = {"struct in_addr": 4, "struct in6_addr": 16}
+# exact lengths in a policy, in bytes
+SIZES = {"sizeof(struct in_addr)": 4, "sizeof(struct in6_addr)": 16, "THC_KEY_BYTES": 32}
 # nla_put*: type in the spec, exact length
 PUTS = {"u8": ("u8", None), "u16": ("u16", None), "u32": ("u32", None), "u64_64bit": ("u64", None),
         "string": ("string", None), "in_addr": ("binary", 4), "in6_addr": ("binary", 16),
@@ -62,7 +62,7 @@ def policies(source):
                 entry = m[1].lower(), {}
             elif m := re.fullmatch(r"NLA_POLICY_MIN\(NLA_(\w+), (\d+)\)", what):
                 entry = m[1].lower(), {"min": int(m[2])}
-            elif m := re.fullmatch(r"NLA_POLICY_EXACT_LEN\(sizeof\((.*)\)\)", what):
+            elif m := re.fullmatch(r"NLA_POLICY_EXACT_LEN\((.*)\)", what):
                 entry = "binary", {"exact-len": SIZES[m[1]]}
             elif m := re.fullmatch(r"NLA_POLICY_NESTED\((\w+)\)", what):
                 entry = "nest", m[1]
@@ -167,11 +167,15 @@ class Spec(unittest.TestCase):
             put[attribute] = PUTS[call]
         for attribute in re.findall(r"\bnla_nest_start\(\s*\w+,\s*(\w+)", sources):
             put[attribute] = "nest", None
+        shown = {constant(self.sets["thc"]["name-prefix"], a)
+                 for o in self.spec["operations"]["list"] for how in {"do", "dump"} & set(o)
+                 for a in (o[how].get("reply") or {}).get("attributes", [])}
         said = {}
         for name in self.sets:
             for attribute, a in self.attributes(name).items():
-                if a["type"] != "pad":
+                if a["type"] != "pad" and (name != "thc" or attribute in shown):
                     said[attribute] = a["type"], a.get("checks", {}).get("exact-len")
+        self.assertNotIn("THC_ATTR_KEY", said, "the secret is shown")
         self.assertEqual(put, said)
         # numbers of 64 bits are padded by the set that they are in
         pads = re.findall(r"nla_put_u64_64bit\(\s*\w+,\s*(\w+),[^;]*?(THC_\w+)\)", sources)
@@ -194,11 +198,11 @@ class Spec(unittest.TestCase):
 
     def test_commands_of_the_users_guide(self):
         operations = {o["name"]: o for o in self.spec["operations"]["list"]}
-        shown = re.findall(r"^    \$ynl --(\w+) (\S+)(?: --json '((?:[^']|'\$cookie')*)')?", read(
+        shown = re.findall(r"^    \$ynl --(\w+) (\S+)(?: --json '((?:[^']|'\$key')*)')?", read(
             "Documentation/users-guide.md"), re.M)
         self.assertEqual([name for _, name, _ in shown], ["job-new", "job-get", "job-del"])
         for how, name, request in shown:
-            given = json.loads(request.replace("'$cookie'", "1") or "{}")
+            given = json.loads(request.replace("'$key'", "00" * 32) or "{}")
             takes = operations[name][how].get("request", {}).get("attributes", [])
             self.assertEqual(list(given), takes)
             for aggregator in given.get("aggregator", []):

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <thc/key.h>
-
 #include "client.h"
 #include "pipeline.h"
 #include "queue.h"
@@ -211,12 +209,12 @@ static int join_job(struct thc_client *c)
 
 	to.sthc_job = c->options.job;
 	to.sthc_rank = (uint8_t)c->options.rank;
-	to.sthc_cookie = thc_key_cookie(c->key, c->options.job);
 	if (window > THC_SLOTS_MAX)
 		window = 0;
 	if (setsockopt(c->afthc->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
 	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &join, sizeof(join)) ||
-	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)))
+	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)) ||
+	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_KEY, c->key, sizeof(c->key)))
 		return thc_fail(-errno, "cannot set options of the AF_THC socket: %s",
 				strerror(errno));
 	while (connect(c->afthc->socket, (void *)&to, sizeof(to)))

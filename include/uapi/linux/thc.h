@@ -329,7 +329,8 @@ enum thc_drop_reason {
  * struct sockaddr_thc - a local address (bind) or a rank's place in a job (connect)
  * @sthc_family: AF_THC
  * @sthc_inet: AF_INET or AF_INET6, of @sthc_addr; connect: 0 for the
- *	aggregators and the cookie that the host's administrator gave the job
+ *	aggregators and the key that the host's administrator gave the job,
+ *	else the key is that of THC_OPT_KEY
  * @sthc_port: connect: first UDP port of the aggregator, 0: THC_PORT_DEFAULT;
  *	bind: local UDP port, 0: any
  * @sthc_job: connect: job; bind: 0
@@ -337,7 +338,7 @@ enum thc_drop_reason {
  * @sthc_reserved: zero
  * @sthc_ifindex: interface, 0: any; of answers to the group and IPv6 scope
  * @sthc_addr: network order, IPv4 in the first four bytes, the rest zero
- * @sthc_cookie: connect: the job's secret; bind: 0
+ * @sthc_reserved2: zero
  */
 struct sockaddr_thc {
 	__u16	sthc_family;
@@ -348,7 +349,7 @@ struct sockaddr_thc {
 	__u8	sthc_reserved[3];
 	__u32	sthc_ifindex;
 	__u8	sthc_addr[16];
-	__u64	sthc_cookie;
+	__u8	sthc_reserved2[8];
 };
 
 /* Ancillary data of SOL_THC. */
@@ -424,6 +425,7 @@ enum thc_option {
 	THC_OPT_WELCOME		= 6,	/* read only: struct thc_joined */
 	THC_OPT_STATS		= 7,	/* read only: struct thc_socket_stats */
 	THC_OPT_FAILURE		= 8,	/* read only: struct thc_failure */
+	THC_OPT_KEY		= 9,	/* write only: THC_KEY_BYTES bytes, 0: forget the key */
 };
 
 /**

@@ -21,7 +21,7 @@
  */
 enum thc_genl_cmd {
 	THC_CMD_UNSPEC,
-	THC_CMD_JOB_NEW,	/* CAP_NET_ADMIN: JOB, COOKIE, AGGREGATOR (some), USERS, GROUPS */
+	THC_CMD_JOB_NEW,	/* CAP_NET_ADMIN: JOB, KEY, AGGREGATOR (some), USERS, GROUPS */
 	THC_CMD_JOB_DEL,	/* CAP_NET_ADMIN: JOB; connected sockets go on */
 	THC_CMD_JOB_GET,	/* JOB; a dump without */
 	THC_CMD_SOCKET_GET,	/* dump */
@@ -34,7 +34,7 @@ enum thc_genl_attr {
 	THC_ATTR_UNSPEC,
 	THC_ATTR_PAD,
 	THC_ATTR_JOB,		/* u16 */
-	THC_ATTR_COOKIE,	/* u64, shown to CAP_NET_ADMIN only */
+	THC_ATTR_KEY,		/* binary, THC_KEY_BYTES; never shown */
 	THC_ATTR_AGGREGATOR,	/* nest of THC_AGGR_*, in the order of shards */
 	THC_ATTR_SOCKET,	/* nest of THC_SOCK_* */
 	THC_ATTR_DROP,		/* nest of THC_REASON_* */

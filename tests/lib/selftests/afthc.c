@@ -80,8 +80,10 @@ int start_daemon(struct daemon *d, const char *at, uint16_t port, const char *jo
 		 const char *other)
 {
 	char number[8], control[64];
-	int out[2];
+	int out[2], error = write_key_file();
 
+	if (error)
+		return error;
 	if (pipe2(out, O_CLOEXEC))
 		return -errno;
 	snprintf(number, sizeof(number), "%u", port);
@@ -119,7 +121,6 @@ struct sockaddr_thc place(const char *at, uint16_t port, uint16_t job, uint8_t r
 		return a;
 	a.sthc_inet = strchr(at, ':') ? AF_INET6 : AF_INET;
 	a.sthc_port = htons(port);
-	a.sthc_cookie = COOKIE;
 	inet_pton(a.sthc_inet, at, a.sthc_addr);
 	return a;
 }
@@ -153,7 +154,7 @@ int join_all(int *fd, unsigned int n, const char *at, uint16_t port, uint16_t jo
 		struct sockaddr_thc a = place(at, port, job, (uint8_t)i);
 
 		if (fd[i] < 0)
-			fd[i] = thc_open(0);
+			fd[i] = at ? thc_open(0) : thc_open_keyless(0);
 		error = fd[i] < 0 ? -errno : begin_join(fd[i], &a);
 	}
 	for (i = 0; i < n && !error; i++)

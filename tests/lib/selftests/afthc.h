@@ -30,7 +30,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define COOKIE		0x5eed1234abcdULL
+#include "jobkey.h"
+
 #define PORT		18500
 #define RANKS_MAX	THC_RANKS_MAX
 /* A machine that is emulated may be busy for so long. */
@@ -68,7 +69,7 @@ const char *daemon_path(void);
 /* Waits for the line that says "ready"; false: the daemon died before. */
 bool is_ready(int out);
 
-/* Starts `thcd --software` with up to two jobs on @at:@port. */
+/* Starts `thcd --software` with up to two jobs on @at:@port; JOB_KEY is their key. */
 int start_daemon(struct daemon *d, const char *at, uint16_t port, const char *job,
 		 const char *other);
 
@@ -79,9 +80,20 @@ void stop_daemon(struct daemon *d, int number);
 /* Rank @rank of job @job at @at (text, IPv4 or IPv6); NULL: a host job. */
 struct sockaddr_thc place(const char *at, uint16_t port, uint16_t job, uint8_t rank);
 
-static inline int thc_open(int flags)
+/* Without a key: for host jobs. */
+static inline int thc_open_keyless(int flags)
 {
 	return socket(AF_THC, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+}
+
+static inline int thc_open(int flags)
+{
+	int fd = thc_open_keyless(flags);
+
+	/* if it gets none, connect() says so */
+	if (fd >= 0)
+		set_key(fd, job_key, sizeof(job_key));
+	return fd;
 }
 
 static inline int set_u32(int fd, int option, uint32_t value)
@@ -185,7 +197,7 @@ struct thc_failure failure_of(int fd);
 
 /* --- a fixture ------------------------------------------------------------ */
 
-#define JOB	"1,cookie=0x5eed1234abcd,reply=fanout,ranks="
+#define JOB	"1," JOB_KEY ",reply=fanout,ranks="
 #define LANES	THC_LANE_BYTES
 /* Bytes of a chunk that came back, its count included. */
 #define ANSWER	(LANES + 2)

@@ -117,7 +117,7 @@ void good_welcome(struct welcome_packet *p, uint64_t nonce)
 	memset(p, 0, sizeof(*p));
 	p->h.version = THC_VERSION;
 	p->h.op = THC_OP_WELCOME;
-	p->h.cookie = htobe64(COOKIE);
+	p->h.cookie = htobe64(cookie_of(1));
 	p->h.job = htobe16(1);
 	p->h.epoch = htobe32(FAKE_EPOCH);
 	p->w.nonce = nonce;

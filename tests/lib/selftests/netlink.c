@@ -120,21 +120,19 @@ void nl_put_ids(struct nlmsghdr *h, uint16_t type, uint32_t first, uint32_t last
 	mnl_attr_nest_end(h, nest);
 }
 
-struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at,
-			      uint16_t port)
+struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, const char *at, uint16_t port)
 {
 	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_NEW, NLM_F_ACK);
 
 	mnl_attr_put_u16(h, THC_ATTR_JOB, job);
-	mnl_attr_put_u64(h, THC_ATTR_COOKIE, cookie);
+	mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
 	nl_put_aggregator(h, at, port);
 	return h;
 }
 
-int nl_new_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at, uint16_t port,
-	       uint16_t other)
+int nl_new_job(struct nl *nl, uint16_t job, const char *at, uint16_t port, uint16_t other)
 {
-	struct nlmsghdr *h = nl_begin_job(nl, job, cookie, at, port);
+	struct nlmsghdr *h = nl_begin_job(nl, job, at, port);
 
 	if (other)
 		nl_put_aggregator(h, at, other);

@@ -45,12 +45,10 @@ void nl_put_aggregator(struct nlmsghdr *h, const char *at, uint16_t port);
 void nl_put_ids(struct nlmsghdr *h, uint16_t type, uint32_t first, uint32_t last);
 
 /* A job at @at:@port, to which more is to be said. */
-struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at,
-			      uint16_t port);
+struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, const char *at, uint16_t port);
 
 /* A job with up to two aggregators at @at, ports @port and @other (0: none). */
-int nl_new_job(struct nl *nl, uint16_t job, uint64_t cookie, const char *at, uint16_t port,
-	       uint16_t other);
+int nl_new_job(struct nl *nl, uint16_t job, const char *at, uint16_t port, uint16_t other);
 
 int nl_del_job(struct nl *nl, uint16_t job);
 

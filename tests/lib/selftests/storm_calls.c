@@ -61,7 +61,6 @@ static int valid_bind(struct caller *c)
 	unsigned int v6 = job_is_v6(job_at(c->place)) ? 2 : 0;
 	struct sockaddr_thc a = place(at[v6 + below(&c->rng, 2)], 0, 0, 0);
 
-	a.sthc_cookie = 0;
 	return ERRNO_OF(bind(c->fd, (void *)&a, sizeof(a)));
 }
 
@@ -102,9 +101,12 @@ static int valid_connect(struct caller *c)
 {
 	unsigned int job = job_at(c->place), rank = c->place % RANKS;
 	struct sockaddr_thc a = aggregator_of(job, rank);
+	bool is_host_job = one_in(&c->rng, 4);
 
-	if (one_in(&c->rng, 4))
+	if (is_host_job)
 		a = place(NULL, 0, (uint16_t)job, (uint8_t)rank);
+	/* others may do so, too, in between */
+	note(c->storm, SETSOCKOPT, -set_key(c->fd, job_key, is_host_job ? 0 : sizeof(job_key)));
 	return ERRNO_OF(connect(c->fd, (void *)&a, sizeof(a)));
 }
 
@@ -222,6 +224,7 @@ static int begin_other(struct caller *c)
 		note(c->storm, SOCKET, valid_socket(c));
 	c->place = here;
 	set_u32(c->fd, THC_OPT_JOIN_TIMEOUT, BOTH_JOIN_MS);
+	set_key(c->fd, job_key, sizeof(job_key));
 	error = begin_join(c->fd, &a);
 	note(c->storm, CONNECT, error ? -error : EINPROGRESS);
 	return c->fd;
@@ -307,7 +310,7 @@ static int valid_setsockopt(struct caller *c)
 {
 	uint64_t memory = one_in(&c->rng, 4) ? 256ULL << 20 : 1 + below(&c->rng, 1 << 18);
 
-	switch (below(&c->rng, 5)) {
+	switch (below(&c->rng, 6)) {
 	case 0:
 		return -set_u32(c->fd, THC_OPT_TIMEOUT, some_ms(c, 100, 5000));
 	case 1:
@@ -316,6 +319,8 @@ static int valid_setsockopt(struct caller *c)
 		return -set_u32(c->fd, THC_OPT_WINDOW, below(&c->rng, 2 * JOB_SLOTS));
 	case 3:
 		return -set_u32(c->fd, THC_OPT_PARTIAL, below(&c->rng, 2));
+	case 4:
+		return -set_key(c->fd, job_key, one_in(&c->rng, 4) ? 0 : sizeof(job_key));
 	}
 	return ERRNO_OF(setsockopt(c->fd, SOL_THC, THC_OPT_MEMORY, &memory, sizeof(memory)));
 }
@@ -363,7 +368,7 @@ static int bad_socket(struct caller *c)
 /* What neither bind() nor connect() has; *@bytes of it. */
 static void spoil_address(struct caller *c, struct sockaddr_thc *a, socklen_t *bytes)
 {
-	switch (below(&c->rng, 6)) {
+	switch (below(&c->rng, 7)) {
 	case 0:
 		*bytes = below(&c->rng, sizeof(*a));
 		break;
@@ -379,6 +384,9 @@ static void spoil_address(struct caller *c, struct sockaddr_thc *a, socklen_t *b
 	case 4:
 		a->sthc_reserved[below(&c->rng, 3)] = 1;
 		break;
+	case 5:
+		a->sthc_reserved2[below(&c->rng, 8)] = 1;
+		break;
 	default:
 		a->sthc_ifindex = 0x80000000 + below(&c->rng, 1000);
 	}
@@ -389,10 +397,6 @@ int bad_bind(struct caller *c)
 	struct sockaddr_thc a = place(WORKERS4, 0, 0, 0);
 	socklen_t bytes = sizeof(a);
 
-	/* a cookie is one mistake already */
-	if (one_in(&c->rng, 4))
-		return ERRNO_OF(bind(c->fd, (void *)&a, sizeof(a)));
-	a.sthc_cookie = 0;
 	if (one_in(&c->rng, 4))
 		return ERRNO_OF(bind(c->fd, no_memory(c, sizeof(a)), sizeof(a)));
 	spoil_address(c, &a, &bytes);
@@ -544,7 +548,7 @@ int bad_setsockopt(struct caller *c)
 	int option = word[below(&c->rng, 4)];
 	uint64_t none = 0;
 
-	switch (below(&c->rng, 5)) {
+	switch (below(&c->rng, 7)) {
 	case 0:
 		return ERRNO_OF(setsockopt(c->fd, SOL_THC, option, no_memory(c, 4), 4));
 	case 1:
@@ -555,6 +559,10 @@ int bad_setsockopt(struct caller *c)
 	case 3:
 		option = THC_OPT_WELCOME + (int)below(&c->rng, 100);
 		return ERRNO_OF(setsockopt(c->fd, SOL_THC, option, c->area, 4));
+	case 4:
+		return -set_key(c->fd, c->area, THC_KEY_BYTES + 1 + below(&c->rng, 1000));
+	case 5:
+		return -set_key(c->fd, no_memory(c, THC_KEY_BYTES), THC_KEY_BYTES);
 	}
 	option = one_in(&c->rng, 2) ? THC_OPT_WINDOW : THC_OPT_PARTIAL;
 	return -set_u32(c->fd, option, THC_SLOTS_MAX + 1 + below(&c->rng, 1000));

@@ -30,7 +30,7 @@ static void forge_right_one(struct forger *f, uint8_t *packet, unsigned int job,
 	h->op = t->op ?: THC_OP_ADD;
 	h->width = t->width ?: 8;
 	h->flags = down ? THC_F_ANSWER : 0;
-	h->cookie = htobe64(COOKIE);
+	h->cookie = htobe64(cookie_of((uint16_t)job));
 	h->job = htobe16((uint16_t)job);
 	h->rank = down ? 0 : (uint8_t)below(&f->rng, RANKS);
 	h->epoch = htobe32(t->epoch);
