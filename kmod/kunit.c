@@ -11,6 +11,7 @@
 #include <linux/in.h>
 #include <linux/kthread.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 
 #include <thc/worker/answer.h>
 
@@ -505,6 +506,42 @@ static void receive__strangers_need_no_lock(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ts->stats.packets_down, 0);
 }
 
+static int set_key(struct thc_sock *ts, u8 *key, unsigned int bytes)
+{
+	return thc_setsockopt(ts->sk.sk_socket, SOL_THC, THC_OPT_KEY, KERNEL_SOCKPTR(key), bytes);
+}
+
+static bool is_wiped(const struct thc_sock *ts)
+{
+	return !ts->has_key && !memchr_inv(ts->key, 0, sizeof(ts->key)) && !ts->cookie;
+}
+
+/* Neither a socket that forgets its key nor one that is closed has it in its memory. */
+static void key__is_wiped(struct kunit *test)
+{
+	struct thc_sock *ts = test->priv;
+	u8 key[THC_KEY_BYTES];
+
+	memset(key, 0xa5, sizeof(key));
+	KUNIT_EXPECT_TRUE(test, is_wiped(ts));
+	KUNIT_ASSERT_EQ(test, set_key(ts, key, sizeof(key)), 0);
+	KUNIT_EXPECT_TRUE(test, ts->has_key);
+	KUNIT_EXPECT_EQ(test, memcmp(ts->key, key, sizeof(key)), 0);
+	KUNIT_EXPECT_EQ(test, set_key(ts, key, sizeof(key) - 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, memcmp(ts->key, key, sizeof(key)), 0);
+	KUNIT_ASSERT_EQ(test, set_key(ts, NULL, 0), 0);
+	KUNIT_EXPECT_TRUE(test, is_wiped(ts));
+
+	KUNIT_ASSERT_EQ(test, set_key(ts, key, sizeof(key)), 0);
+	/* as connect() leaves it */
+	ts->cookie = COOKIE;
+	sock_hold(&ts->sk);
+	test->priv = NULL;
+	sock_release(ts->sk.sk_socket);
+	KUNIT_EXPECT_TRUE(test, is_wiped(ts));
+	sock_put(&ts->sk);
+}
+
 /* clang-format off */
 static struct kunit_case thc_cases[] = {
 	KUNIT_CASE(message__every_chunk_has_its_place),
@@ -516,6 +553,7 @@ static struct kunit_case thc_cases[] = {
 	KUNIT_CASE(state__many_messages_over_several_shards),
 	KUNIT_CASE(state__who_left_ends_it_when_the_caller_is_done),
 	KUNIT_CASE(receive__strangers_need_no_lock),
+	KUNIT_CASE(key__is_wiped),
 	{}
 };
 /* clang-format on */
