@@ -26,47 +26,57 @@ struct thc_home {
 	struct thc_pairs *table;
 };
 
-THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now)
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 {
 	u32 key = 0;
 
-	/* a clock that is cheap to read: tokens come every 5 ms */
-	*now = bpf_ktime_get_coarse_ns();
 	return bpf_map_lookup_elem(&strangers, &key);
 }
 
-/* Whether the sum may be waived is asked by the caller: here the compiler would make one value
- * of that condition and the bounds check, and kernel 6.1 would lose the bound.
- */
-THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
+/* Cheap to read: tokens come every 5 ms. */
+THC_INLINE u64 thc_home_clock(struct thc_home *home)
+{
+	return bpf_ktime_get_coarse_ns();
+}
+
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
+					      u8 seal, const struct thc_seal_key *key)
 {
 	struct thc_hdr *h = p->hdr;
 	void *payload = h + 1;
 	int ok;
 
 	switch (p->payload_len) {
-#define THC_SEAL(bytes) \
-	if (payload + (bytes) > home->end) \
-		return THC_DROP_TRUNCATED; \
-	ok = thc_seal_bpf_##bytes((void *)h); \
-	break;
 #define THC_SEAL_CASE(bytes) \
 	case bytes: \
-		THC_SEAL(bytes)
-		THC_PAYLOADS(THC_SEAL_CASE)
-	case sizeof(struct thc_join):
-		if (h->op != THC_OP_JOIN)
-			return THC_DROP_LENGTH;
-		THC_SEAL(16)	/* sizeof(struct thc_join), in the function's name */
-#undef THC_SEAL_CASE
-#undef THC_SEAL
-	case 0:
-		ok = thc_seal_ok(h, NULL, 0);
+		if (payload + (bytes) > home->end) \
+			return THC_DROP_TRUNCATED; \
+		ok = thc_seal_bpf_##bytes((void *)h, seal, key); \
 		break;
+		THC_PAYLOADS(THC_SEAL_CASE)
+#undef THC_SEAL_CASE
 	default:
 		return THC_DROP_LENGTH;
 	}
-	return ok ? THC_DROP_NONE : THC_DROP_SUM;
+	return ok ? THC_DROP_NONE : THC_DROP_TAG;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
+						 const struct thc_seals *seals)
+{
+	const struct thc_end end = { .addr = p->path.src, .port = thc_be16(p->path.src_port) };
+	u8 seal = thc_seal_of_control((u8)seals->seal);
+	struct thc_sized_join *join = (void *)p->hdr;
+	int ok;
+
+	if (p->hdr->op == THC_OP_LEAVE) {
+		ok = thc_seal_bpf_leave(p->hdr, seal, &seals->join, &end);
+	} else {
+		if ((void *)(join + 1) > home->end)
+			return THC_DROP_TRUNCATED;
+		ok = thc_seal_bpf_join(join, seal, &seals->join, &end);
+	}
+	return ok ? THC_DROP_NONE : THC_DROP_TAG;
 }
 
 /* For fanout; a job's record is shared, so it is written only on a change. */
@@ -130,22 +140,23 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 	}
 }
 
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v)
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+				const struct thc_seals *seals)
 {
-	thc_lanes_finish(&slot->version[v], (void *)home->lanes->word[v]);
+	thc_lanes_finish(&slot->version[v], (void *)home->lanes->word[v], seals, slot->epoch);
 }
 
 /* thc_react_answer() as a subprogram: the verifier looks at it once. */
-__noinline int thc_answer_slot(struct thc_hdr *h, struct thc_job *job, struct thc_slot *s,
-			       u32 verdict)
+__noinline int thc_answer_slot(struct thc_hdr *h, struct thc_job *job,
+			       const struct thc_seals *seals, struct thc_slot *s, u32 verdict)
 {
-	return h && job && s ? thc_react_answer(h, job, s, verdict) : 0;
+	return h && job && seals && s ? thc_react_answer(h, job, seals, s, verdict) : 0;
 }
 
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
-			       struct thc_slot *slot, u32 verdict)
+			       const struct thc_seals *seals, struct thc_slot *slot, u32 verdict)
 {
-	return thc_answer_slot(h, job, slot, verdict);
+	return thc_answer_slot(h, job, seals, slot, verdict);
 }
 
 #endif /* THC_HOME_BPF_H */

@@ -17,6 +17,7 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 	struct thc_parsed in;
 	struct thc_home home = { .in = &in, .end = (void *)(long)ctx->data_end };
 	u32 job_id, rank, mode = THC_MODE_ONE;
+	struct thc_seals *seals;
 	struct thc_job *job;
 	struct thc_reaction r;
 	struct thc_stats *st;
@@ -34,9 +35,13 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 	}
 
 	job_id = thc_be16(in.packet.hdr->job);
-	rank = in.packet.hdr->rank;
+	rank = thc_be16(in.packet.hdr->rank);
 	job = bpf_map_lookup_elem(&jobs, &job_id);
-	r = thc_react(&home, job, &in.packet);
+	seals = bpf_map_lookup_elem(&seals_of, &job_id);
+	/* both have room for the same jobs */
+	if (!seals)
+		job = NULL;
+	r = thc_react(&home, job, seals, &in.packet);
 	thc_react_count(st, r);
 	if (r.to == THC_TO_DAEMON)
 		return XDP_PASS;

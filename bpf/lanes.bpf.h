@@ -67,12 +67,13 @@ THC_LANES_PLAIN(add32, 1024, thc_kfunc_add32(to, payload, first))
 THC_LANES_PLAIN(or, 1024, THC_NOT_BY_MODULE)
 THC_LANES_PLAIN(max, 1024, THC_NOT_BY_MODULE)
 
-/* Sums a finished version's lanes, for the answers that carry them. */
-__noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_block *from)
+/* Digests a finished version's lanes, for the answers that carry them. */
+__noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_block *from,
+				const struct thc_seals *seals, u32 epoch)
 {
-	if (!v || !from)
+	if (!v || !from || !seals)
 		return -1;
-	thc_answer_finish(v, from->word);
+	thc_answer_finish(v, from->word, seals, epoch);
 	return 0;
 }
 
@@ -82,13 +83,36 @@ __noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_blo
 		u8 payload[bytes]; \
 	}; \
 \
-	__noinline int thc_seal_bpf_##bytes(const struct thc_sized_##bytes *p) \
+	__noinline int thc_seal_bpf_##bytes(const struct thc_sized_##bytes *p, u32 seal, \
+					    const struct thc_seal_key *key) \
 	{ \
-		return p && thc_seal_ok(&p->hdr, p->payload, (bytes) / 8); \
+		if (!p || !key) \
+			return 0; \
+		if (seal == THC_SEAL_NH) \
+			return thc_seal_ok(&p->hdr, THC_SEAL_NH, key, p->payload, (bytes) / 8); \
+		return thc_seal_ok(&p->hdr, (u8)seal, key, p->payload, (bytes) / 8); \
 	}
 
-/* of JOIN, and of data */
-THC_SEAL_SIZED(16)
 THC_PAYLOADS(THC_SEAL_SIZED)
+
+/* JOIN with its payload. */
+struct thc_sized_join {
+	struct thc_hdr hdr;
+	struct thc_join join;
+};
+
+__noinline int thc_seal_bpf_join(const struct thc_sized_join *p, u32 seal,
+				 const struct thc_control_key *key, const struct thc_end *end)
+{
+	return p && key && end &&
+	       p->hdr.tag ==
+		       thc_control_tag((u8)seal, key, &p->hdr, end, &p->join, sizeof(p->join) / 8);
+}
+
+__noinline int thc_seal_bpf_leave(const struct thc_hdr *h, u32 seal,
+				  const struct thc_control_key *key, const struct thc_end *end)
+{
+	return h && key && end && h->tag == thc_control_tag((u8)seal, key, h, end, NULL, 0);
+}
 
 #endif /* THC_LANES_BPF_H */

@@ -9,7 +9,7 @@
  *		bpf_map__set_max_entries(skel->maps.slots, n) and .lanes, same n:
  *		the sum of all jobs' slots
  *	load	nothing is pinned by the object; pin maps and links as you like
- *	fill	jobs[id], pairs[id]: one per job. Write a job's `active` last.
+ *	fill	jobs[id], seals_of[id], pairs[id]: one per job. Write a job's `active` last.
  *		fan[k], k = 0..64: an inner devmap (below) whose entries 0..k are
  *		all struct bpf_devmap_val { ifindex, prog fd of thc_egress }, that
  *		is the interface k + 1 times. [0] carries WAIT and STALE, [1]
@@ -29,8 +29,8 @@
  * only inside the frame: veth carries it beside the frame unless the sending
  * end has `txvlan off`, and a NIC that strips tags must be told not to.
  *
- * A member's `mac`, `vlan` and `tagged` are written by thc_xdp, everything else
- * in a job by the daemon. Slot numbers in struct thc_close_request and struct thc_relay
+ * A member's `mac`, `vlan`, `tagged` and `told_at` are written by thc_xdp, everything
+ * else in a job by the daemon. Slot numbers in struct thc_close_request and struct thc_relay
  * are those inside the job, as on the wire.
  */
 #ifndef THC_MAPS_BPF_H
@@ -50,6 +50,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct thc_job);
 } jobs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, THC_JOBS_MAX);
+	__type(key, u32);
+	__type(value, struct thc_seals);
+} seals_of SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

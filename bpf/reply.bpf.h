@@ -412,14 +412,9 @@ static __always_inline int thc_egress_clone(struct xdp_md *ctx, const struct thc
 		return -1;
 	for (i = 0; i < THC_LANE_WORDS; i++)
 		out[i] = thc_le64(in[i]);
-	if (note->mode == THC_MODE_FANOUT) {
-		struct thc_sum sum = { v->sum_a, v->sum_b };
-
-		if (thc_frame_member(&f, &job->member[k & (THC_RANKS_MAX - 1)]))
-			return -1;
-		f.hdr->rank = k;
-		thc_seal_summed(f.hdr, sum, THC_LANE_WORDS);
-	}
+	if (note->mode == THC_MODE_FANOUT &&
+	    thc_frame_member(&f, &job->member[k & (THC_RANKS_MAX - 1)]))
+		return -1;
 	f.udp->check = thc_frame_checksum(&f, v->checksum);
 	return thc_note_holds(s, v, note, epoch) ? 0 : -1;
 }

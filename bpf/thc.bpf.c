@@ -25,6 +25,7 @@ int thc_close(struct xdp_md *ctx)
 	u32 index, generation, v;
 	struct thc_lanes *l;
 	struct thc_slot *s;
+	struct thc_seals *seals;
 	struct thc_job *job;
 	int closed;
 
@@ -38,14 +39,15 @@ int thc_close(struct xdp_md *ctx)
 	v = generation & 1;
 	s = thc_slot_get(index);
 	l = thc_lanes_get(index);
-	if (!s || !l)
+	seals = bpf_map_lookup_elem(&seals_of, &r->job);
+	if (!s || !l || !seals)
 		return XDP_DROP;
 	block = (void *)l->word[v];
 	if (!thc_slot_trylock(s))
 		return XDP_ABORTED;
 	closed = thc_slot_close(s, job->epoch, generation, job->quorum);
 	if (closed)
-		thc_lanes_finish(&s->version[v], block);
+		thc_lanes_finish(&s->version[v], block, seals, s->epoch);
 	thc_slot_unlock(s);
 	if (!closed)
 		return XDP_DROP;

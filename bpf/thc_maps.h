@@ -4,6 +4,7 @@
  * of map values that only these two know. Map definitions are in maps.bpf.h.
  *
  *	jobs	array, THC_JOBS_MAX	struct thc_job, mmapped by the daemon
+ *	seals_of	array, THC_JOBS_MAX	struct thc_seals, mmapped by the daemon
  *	pairs	array, THC_JOBS_MAX	struct thc_pairs
  *	slots	array, set at load	struct thc_slot, mmapped by the daemon
  *	lanes	array, as slots		struct thc_lanes, mmapped by the daemon

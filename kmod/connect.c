@@ -43,12 +43,13 @@ static bool drop_one(struct thc_sock *ts)
 void thc_disconnect(struct thc_sock *ts)
 {
 	struct thc_peer *peers;
-	u32 i;
+	u32 i, shards;
 
 	spin_lock_bh(&ts->lock);
 	ts->state = THC_STATE_IDLE;
 	spin_unlock_bh(&ts->lock);
 	cancel_work_sync(&ts->join_work);
+	memzero_explicit(ts->job_key, sizeof(ts->job_key));
 	hrtimer_cancel(&ts->timer);
 	for (i = 0; i < ts->shards; i++)
 		ts->last_epoch[i] = ts->peers[i].sender.epoch;
@@ -68,10 +69,12 @@ void thc_disconnect(struct thc_sock *ts)
 	ts->unclaimed = false;
 	memset(ts->turned_away, 0, sizeof(ts->turned_away));
 	peers = ts->peers;
+	shards = ts->shards;
 	ts->peers = NULL;
 	ts->shards = 0;
 	spin_unlock_bh(&ts->lock);
-	kfree_sensitive(peers);
+	/* with the keys of their senders */
+	kvfree_sensitive(peers, shards * sizeof(*peers));
 	WRITE_ONCE(ts->sk.sk_err, 0);
 }
 
@@ -96,42 +99,47 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 	return error;
 }
 
-/* The key: the socket's, or the host's, and then the socket has none that would be ignored. */
-static int find_key(const struct thc_sock *ts, const struct sockaddr_thc *a,
-		    struct thc_host_job *job)
+/* The key: the socket's, or the host's, and then the socket has none that would be ignored. Frames
+ * of what derives keys are large: here and below they are gone before the network is asked.
+ */
+static noinline int find_key(const struct thc_sock *ts, const struct sockaddr_thc *a,
+			     struct thc_host_job *job)
 {
 	sock_owned_by_me(&ts->sk);
-	if (!a->sthc_inet)
-		return ts->has_key ? -EINVAL : 0;
-	if (!ts->has_key)
-		return -ENOKEY;
-	memcpy(job->key, ts->key, sizeof(job->key));
+	if (!a->sthc_inet && ts->has_key)
+		return -EINVAL;
+	job->keyed = !a->sthc_inet || ts->has_key;
+	if (a->sthc_inet)
+		memcpy(job->key, ts->key, sizeof(job->key));
+	if (job->keyed)
+		thc_control_key_derive(&job->join, job->key, THC_KEY_JOIN, a->sthc_job);
 	return 0;
 }
 
-/* Its frames are large: they are gone before the network is asked. */
-static noinline u64 cookie_of(const struct sockaddr_thc *a, const struct thc_host_job *job)
+/* The job of the last connect(), with the key that it had then? */
+static bool is_same_job(const struct thc_sock *ts, const struct sockaddr_thc *a,
+			const struct thc_host_job *job)
 {
-	return thc_key_cookie(job->key, a->sthc_job);
+	return !memcmp(&ts->remote, a, sizeof(*a)) &&
+	       !memcmp(&ts->join_key, &job->join, sizeof(job->join));
 }
 
-/* The job of the last connect(), with the key that it had then? */
-static bool is_same_job(const struct thc_sock *ts, const struct sockaddr_thc *a, u64 cookie)
+static noinline void set_key(struct thc_sender *s, const struct thc_host_job *job)
 {
-	return !memcmp(&ts->remote, a, sizeof(*a)) && ts->cookie == cookie;
+	thc_sender_set_key(s, job->keyed ? job->key : NULL);
 }
 
 static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
-		      const struct thc_host_job *job, u64 cookie)
+		      const struct thc_host_job *job)
 {
 	struct thc_peer *peers;
 	u32 i;
 	int error;
 
-	peers = kcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
+	peers = kvcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
 	if (!peers)
 		return -ENOMEM;
-	if (!is_same_job(ts, a, cookie))
+	if (!is_same_job(ts, a, job))
 		memset(ts->last_epoch, 0, sizeof(ts->last_epoch));
 	for (i = 0; i < job->shards; i++) {
 		struct thc_peer *p = &peers[i];
@@ -139,16 +147,18 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		p->owner = ts;
 		p->address = job->aggregator[i];
 		p->shard = i;
-		p->sender.cookie = cookie;
 		p->sender.job = a->sthc_job;
 		p->sender.rank = a->sthc_rank;
 		p->sender.port = be16_to_cpu(p->address.port);
 		/* for JOIN: the next one has to be newer, whatever the aggregator's clock says */
 		p->sender.epoch = ts->last_epoch[i];
+		set_key(&p->sender, job);
 	}
 	spin_lock_bh(&ts->lock);
 	ts->remote = *a;
-	ts->cookie = cookie;
+	ts->join_key = job->join;
+	ts->keyed = job->keyed;
+	memcpy(ts->job_key, job->key, sizeof(ts->job_key));
 	ts->peers = peers;
 	ts->shards = job->shards;
 	spin_unlock_bh(&ts->lock);
@@ -161,7 +171,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 }
 
 static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
-		      const struct thc_host_job *job, u64 cookie, bool waits)
+		      const struct thc_host_job *job, bool waits)
 {
 	int error;
 
@@ -170,7 +180,7 @@ static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
 	ts->joins++;
 	spin_unlock_bh(&ts->lock);
 	thc_disconnect(ts);
-	error = open_peers(ts, a, job, cookie);
+	error = open_peers(ts, a, job);
 	if (error) {
 		thc_disconnect(ts);
 		return error;
@@ -201,12 +211,13 @@ int thc_connect_outcome(struct thc_sock *ts)
  * it was interrupted: it is not to begin anew. A call that waits owes its outcome
  * to somebody.
  */
-static bool has_begun(struct thc_sock *ts, const struct sockaddr_thc *a, u64 cookie, bool waits)
+static bool has_begun(struct thc_sock *ts, const struct sockaddr_thc *a,
+		      const struct thc_host_job *job, bool waits)
 {
 	bool begun;
 
 	spin_lock_bh(&ts->lock);
-	begun = (ts->state == THC_STATE_JOINING || ts->unclaimed) && is_same_job(ts, a, cookie);
+	begun = (ts->state == THC_STATE_JOINING || ts->unclaimed) && is_same_job(ts, a, job);
 	if (begun)
 		ts->unclaimed |= waits;
 	spin_unlock_bh(&ts->lock);
@@ -218,17 +229,15 @@ static int begin(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_h
 		 bool waits)
 {
 	int error = find_key(ts, a, job);
-	u64 cookie;
 
 	if (error)
 		return error;
 	/* one port is for one aggregator; what is connected stays so */
 	if (job->shards > 1 && ts->bound.port)
 		return -EINVAL;
-	cookie = cookie_of(a, job);
-	if (has_begun(ts, a, cookie, waits))
+	if (has_begun(ts, a, job, waits))
 		return !waits && thc_state_of(ts) == THC_STATE_JOINING ? -EALREADY : 0;
-	error = start_join(ts, a, job, cookie, waits);
+	error = start_join(ts, a, job, waits);
 	/* other calls that wait: they are canceled */
 	ts->sk.sk_state_change(&ts->sk);
 	return error;

@@ -5,6 +5,8 @@
 
 #include <linux/list.h>
 
+#include <thc/wire/seal.h>
+
 #include "address.h"
 #include "message.h"
 
@@ -24,6 +26,8 @@ struct thc_ids {
  * @id: its number
  * @shards: aggregators, in the order of shards
  * @key: its secret key, which the processes of the host need not have
+ * @keyed: it has one
+ * @join: by what JOIN is sealed, zero without a key; for connect(), which fills it in
  * @users: users who may be ranks of it
  * @groups: members of these groups may be ranks of it
  * @aggregator: base ports included
@@ -33,6 +37,8 @@ struct thc_host_job {
 	u16			id;
 	u32			shards;
 	u8			key[THC_KEY_BYTES];
+	bool			keyed;
+	struct thc_control_key	join;
 	struct thc_ids		users;
 	struct thc_ids		groups;
 	struct thc_address	aggregator[THC_SHARDS_MAX];

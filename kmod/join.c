@@ -113,7 +113,7 @@ static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *g
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
 				      const struct thc_welcome *w, u16 port)
 {
-	enum thc_drop_reason why = thc_joining_admit(&p->sender, h, w, port);
+	enum thc_drop_reason why = thc_joining_admit(&p->joining, &p->sender, h, w, port);
 	struct thc_failure failure = { .error = EPROTO };
 	struct thc_sock *ts = p->owner;
 	struct thc_address group;
@@ -122,7 +122,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	if (!why && ts->state != THC_STATE_JOINING)
 		why = THC_DROP_UNEXPECTED;
 	if (!why)
-		why = thc_joining_take(&p->joining, &p->sender, h, w);
+		why = thc_joining_take(&p->joining, &p->sender, h, w, ktime_get_ns());
 	if (why)
 		return why;
 	p->joining.joined.shards = ts->shards;
@@ -196,6 +196,8 @@ void thc_join_work(struct work_struct *work)
 	if (!ready)
 		return;
 	error = make_ready(ts);
+	/* what comes from it stays */
+	memzero_explicit(ts->job_key, sizeof(ts->job_key));
 	spin_lock_bh(&ts->lock);
 	if (ts->state != THC_STATE_JOINING) {
 		/* it failed meanwhile, or is being taken down */

@@ -10,6 +10,7 @@
 #include <linux/delay.h>
 #include <linux/in.h>
 #include <linux/kthread.h>
+#include <linux/siphash.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -20,10 +21,11 @@
 #include "sock.h"
 
 #define EPOCH		7
-#define COOKIE		0x5eed1234abcdULL
 #define SLOTS		64
 #define CONTROL_SLOTS	8
 #define RANKS		3
+
+static const u8 job_key[THC_KEY_BYTES] = { 0x5e, 0xed, 0x12, 0x34, 0xab, 0xcd };
 
 /* --- a socket with peers, but without a network --------------------------- */
 
@@ -32,6 +34,8 @@ static struct thc_sock *connect_to(struct kunit *test, u32 shards)
 	struct thc_sock *ts = test->priv;
 	u32 i;
 
+	ts->keyed = true;
+	memcpy(ts->job_key, job_key, sizeof(ts->job_key));
 	ts->peers = kcalloc(shards, sizeof(*ts->peers), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, ts->peers);
 	for (i = 0; i < shards; i++) {
@@ -42,8 +46,8 @@ static struct thc_sock *connect_to(struct kunit *test, u32 shards)
 		p->address.inet = AF_INET;
 		p->address.port = cpu_to_be16(THC_PORT_DEFAULT);
 		p->sender.port = THC_PORT_DEFAULT;
-		p->sender.cookie = COOKIE;
 		p->sender.job = 1;
+		thc_sender_set_key(&p->sender, job_key);
 		/* packets are its until they are looked at */
 		KUNIT_ASSERT_EQ(test,
 				sock_create_kern(&init_net, PF_INET, SOCK_DGRAM, IPPROTO_UDP,
@@ -57,13 +61,16 @@ static struct thc_sock *connect_to(struct kunit *test, u32 shards)
 			.norm_slots = cpu_to_be16(CONTROL_SLOTS),
 			.chunk = cpu_to_be16(THC_CHUNK_8),
 			.sum_width = 8,
+			.seal = THC_SEAL_NH,
+			.salt = { 0x5a, i },
 		};
 		p->joining.welcomed = true;
 		p->joining.ready = true;
-		KUNIT_ASSERT_EQ(test, thc_peer_streams(p), 0);
 		ts->shards = i + 1;
 	}
-	ts->state = THC_STATE_READY;
+	ts->state = THC_STATE_JOINING;
+	thc_join_work(&ts->join_work);
+	KUNIT_ASSERT_EQ(test, ts->state, THC_STATE_READY);
 	return ts;
 }
 
@@ -251,6 +258,28 @@ static void message__every_chunk_has_its_place(struct kunit *test)
 	}
 }
 
+/* As Documentation/protocol-2.md has it, by the kernel's SipHash. @bytes: of payload */
+static u64 tag_of(const struct thc_seal_key *key, const struct thc_hdr *h, u32 bytes)
+{
+	const siphash_key_t sip = { { key->sip[0], key->sip[1] } };
+	const __le32 *m = (const __le32 *)(h + 1);
+	__le64 sealed[sizeof(*h) / 8];
+	u64 nh = 0;
+	u32 i;
+
+	for (i = 0; i < bytes / 4; i += 2) {
+		u32 low = le32_to_cpu(m[i]) + key->nh[i];
+		u32 high = le32_to_cpu(m[i + 1]) + key->nh[i + 1];
+
+		nh += (u64)low * high;
+	}
+	memcpy(sealed, h, 8);
+	memcpy(sealed + 1, (const u8 *)h + 16, sizeof(*h) - 16);
+	sealed[5] = cpu_to_le64(nh);
+	return siphash(sealed, sizeof(sealed), &sip);
+}
+
+/* By the keys of their aggregator's epoch, each of which has others. */
 static void message__packets_are_sealed(struct kunit *test)
 {
 	struct thc_sock *ts = connect_to(test, 3);
@@ -265,8 +294,17 @@ static void message__packets_are_sealed(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, be16_to_cpu(h->slot), i / 3 % SLOTS);
 		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->epoch), EPOCH);
 		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->round), 5);
-		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->sum),
-				thc_sum_packet(h, h + 1, THC_CHUNK_8 / 2 / 8));
+		KUNIT_EXPECT_TRUE(test, thc_seal_names(h, ts->peers[i % 3].sender.up.id));
+		KUNIT_EXPECT_EQ(test, be64_to_cpu(h->tag),
+				tag_of(&ts->peers[i % 3].sender.up, h, THC_CHUNK_8 / 2));
+	}
+	for (i = 0; i < 3; i++) {
+		const struct thc_sender *s = &ts->peers[i].sender;
+		const struct thc_sender *next = &ts->peers[(i + 1) % 3].sender;
+
+		KUNIT_EXPECT_NE(test, be32_to_cpu(s->up.id), be32_to_cpu(next->up.id));
+		KUNIT_EXPECT_NE(test, memcmp(&s->up, &next->up, sizeof(s->up)), 0);
+		KUNIT_EXPECT_NE(test, memcmp(&s->up, &s->down, sizeof(s->up)), 0);
 	}
 }
 
@@ -513,7 +551,9 @@ static int set_key(struct thc_sock *ts, u8 *key, unsigned int bytes)
 
 static bool is_wiped(const struct thc_sock *ts)
 {
-	return !ts->has_key && !memchr_inv(ts->key, 0, sizeof(ts->key)) && !ts->cookie;
+	return !ts->has_key && !memchr_inv(ts->key, 0, sizeof(ts->key)) &&
+	       !memchr_inv(ts->job_key, 0, sizeof(ts->job_key)) &&
+	       !memchr_inv(&ts->join_key, 0, sizeof(ts->join_key));
 }
 
 /* Neither a socket that forgets its key nor one that is closed has it in its memory. */
@@ -534,12 +574,31 @@ static void key__is_wiped(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, set_key(ts, key, sizeof(key)), 0);
 	/* as connect() leaves it */
-	ts->cookie = COOKIE;
+	ts->keyed = true;
+	memcpy(ts->job_key, key, sizeof(ts->job_key));
+	memset(&ts->join_key, 0xa5, sizeof(ts->join_key));
 	sock_hold(&ts->sk);
 	test->priv = NULL;
 	sock_release(ts->sk.sk_socket);
 	KUNIT_EXPECT_TRUE(test, is_wiped(ts));
 	sock_put(&ts->sk);
+}
+
+/* A job that is joined keeps what came from its key. */
+static void key__is_wiped_when_the_job_is_joined(struct kunit *test)
+{
+	struct thc_sock *ts = connect_to(test, 2);
+	const struct thc_sender *s = &ts->peers[1].sender;
+
+	KUNIT_EXPECT_TRUE(test, is_wiped(ts));
+	KUNIT_EXPECT_NOT_NULL(test, memchr_inv(&s->up, 0, sizeof(s->up)));
+	KUNIT_EXPECT_NOT_NULL(test, memchr_inv(&s->down, 0, sizeof(s->down)));
+	KUNIT_EXPECT_NOT_NULL(test, memchr_inv(&s->lost, 0, sizeof(s->lost)));
+	/* one that is given up does not keep that either */
+	memcpy(ts->job_key, job_key, sizeof(ts->job_key));
+	forget_aggregators(ts);
+	thc_disconnect(ts);
+	KUNIT_EXPECT_TRUE(test, is_wiped(ts));
 }
 
 /* clang-format off */
@@ -554,6 +613,7 @@ static struct kunit_case thc_cases[] = {
 	KUNIT_CASE(state__who_left_ends_it_when_the_caller_is_done),
 	KUNIT_CASE(receive__strangers_need_no_lock),
 	KUNIT_CASE(key__is_wiped),
+	KUNIT_CASE(key__is_wiped_when_the_job_is_joined),
 	{}
 };
 /* clang-format on */

@@ -120,7 +120,7 @@ void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind)
 
 		thc_sender_request(&p->sender, thc_peer_stream(p, kind), h, m->send.op,
 				   m->send.width, m->send.round, sequence);
-		thc_seal(h, h + 1, words);
+		thc_seal(h, p->sender.seal, &p->sender.up, h + 1, words);
 		thc_message_resched(index);
 	}
 }

@@ -53,7 +53,7 @@ void thc_forget_key(struct thc_sock *ts)
 	sock_owned_by_me(&ts->sk);
 	ts->has_key = false;
 	memzero_explicit(ts->key, sizeof(ts->key));
-	ts->cookie = 0;
+	memzero_explicit(&ts->join_key, sizeof(ts->join_key));
 }
 
 static int set_memory(struct thc_sock *ts, u64 bytes)

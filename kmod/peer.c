@@ -244,6 +244,11 @@ static int bind_unicast(struct thc_peer *p)
 	else
 		p->local.in6 = p->unicast->sk->sk_v6_rcv_saddr;
 #endif
+	p->sender.end = (struct thc_end){ .port = p->local.port };
+	if (p->local.inet == AF_INET)
+		p->sender.end.addr = thc_addr_v4(p->local.in);
+	else
+		memcpy(&p->sender.end.addr, &p->local.in6, sizeof(p->local.in6));
 	return 0;
 }
 
@@ -402,10 +407,13 @@ int thc_peer_streams(struct thc_peer *p)
 	u32 data = be16_to_cpu(w->data_slots), control = be16_to_cpu(w->norm_slots);
 	/* an option, which is set under another lock */
 	u32 wanted = READ_ONCE(p->owner->window), window = min_not_zero(wanted, data);
+	const struct thc_sock *ts = p->owner;
 	int error = alloc_flights(p, data + control);
 
 	if (error)
 		return error;
+	/* no packet is looked at with these keys, nor sealed, before the socket is ready */
+	thc_sender_set_epoch(&p->sender, w, ts->keyed ? ts->job_key : NULL);
 	/* the timer may be giving up joining just now */
 	spin_lock_bh(&p->owner->lock);
 	thc_joining_end(&p->joining, &p->sender, p->flights, window);

@@ -83,7 +83,7 @@ static bool read_on(struct reader *r, void *to, u32 bytes)
 /* A packet that changes nothing. */
 static void drop(struct thc_sock *ts, enum thc_drop_reason reason)
 {
-	ts->stats.bad_sum += reason == THC_DROP_SUM;
+	ts->stats.bad_tag += reason == THC_DROP_TAG;
 	ts->stats.unexpected += reason == THC_DROP_UNEXPECTED;
 	ts->stats.foreign += thc_drop_is_foreign(reason);
 	thc_net_drop(ts, reason);
@@ -181,7 +181,7 @@ static void take_in(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
 	if (udp_lib_checksum_complete(skb)) {
 		__UDPX_INC_STATS(sk, UDP_MIB_CSUMERRORS);
 		__UDPX_INC_STATS(sk, UDP_MIB_INERRORS);
-		drop(p->owner, THC_DROP_SUM);
+		drop(p->owner, THC_DROP_TAG);
 		kfree_skb(skb);
 		return;
 	}

@@ -63,8 +63,13 @@ enum thc_state {
  * @peers: the aggregators it is connected to
  * @shards: their number
  * @remote: address of connect()
- * @cookie: of the packets of that job; another key has another one
+ * @join_key: by what JOIN is sealed there, zero without a key: another key, another job
+ * @keyed: that job has a secret key
  * @joins: number of the connection; connect() counts it up
+ *
+ * Written by connect() like these. Then it is join_work's, which wipes it when it has made the
+ * epochs' keys; thc_disconnect() does if the join ended before:
+ * @job_key: secret key of that job
  *
  * Under lock_sock:
  * @last_epoch: by shard, the last epoch that was ready of the job at @remote, 0: none
@@ -109,7 +114,9 @@ struct thc_sock {
 	struct thc_peer		*peers;
 	u32			shards;
 	u32			joins;
-	u64			cookie;
+	struct thc_control_key	join_key;
+	bool			keyed;
+	u8			job_key[THC_KEY_BYTES];
 	u32			last_epoch[THC_SHARDS_MAX];
 	bool			has_key;
 	u8			key[THC_KEY_BYTES];

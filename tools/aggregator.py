@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from keyfile import KeyFile, cookie_of
+from keyfile import KeyFile
 from netns import THCD_SOCKETS, NetnsError, build_dir
 
 
@@ -19,17 +19,20 @@ class Aggregator:
     """A running thcd. ranks: of its one job (1); software: no BPF; job: more
     keys of the job, as {"reply": "fanout"}; options: more of the command line;
     quiet: what it says is shown only if something fails; secret: the job's key, a new
-    one by default, which is in key_file and makes the job's cookie
+    one by default, which is in key_file. A job with seal=sum or seal=none has none: then key
+    and key_file are None
     """
 
     def __init__(self, net, ranks, software=False, job=None, options=(), stderr=None,
                  quiet=False, secret=None):
         self.net, self.ranks, self.software = net, ranks, software
         self.job = 1
-        self.secret = KeyFile(secret)
-        self.key, self.key_file = self.secret.key, self.secret.path
-        self.cookie = cookie_of(self.key, self.job)
-        self.keys = {"job": self.job, "ranks": ranks, "key": f"@{self.key_file}", **(job or {})}
+        self.keys = {"job": self.job, "ranks": ranks, **(job or {})}
+        self.secret = self.key = self.key_file = None
+        if self.keys.get("seal", "nh") == "nh":
+            self.secret = KeyFile(secret)
+            self.key, self.key_file = self.secret.key, self.secret.path
+            self.keys.setdefault("key", f"@{self.key_file}")
         self.options = ["-i", "eth0", *(["--software"] if software else []), *options]
         self.said = tempfile.TemporaryFile("w+") if quiet else None
         self.stderr = self.said or stderr

@@ -1,21 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Secret keys of jobs: files that hold one, for thcd and workers to read, and the cookie
-that comes from one.
-"""
-import hashlib
+"""Secret keys of jobs: files that hold one, for thcd and workers to read."""
 import os
 import secrets
-import struct
 import tempfile
 import weakref
 
 KEY_BYTES = 32
-
-
-def cookie_of(key, job):
-    """What packets of that job carry: see include/thc/key.h."""
-    text = b"thc1 cookie".ljust(16, b"\0") + struct.pack(">HHI", job, 0, 0) + bytes(16)
-    return int.from_bytes(hashlib.blake2s(text, key=key).digest()[:8], "little") | 1
 
 
 class KeyFile:

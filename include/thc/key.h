@@ -7,10 +7,16 @@
 #define THC_KEY_H
 
 #include <thc/blake2s.h>
+#include <thc/wire/seal.h>
 
 /* What a key is derived for, and its name in what is hashed. */
 #define THC_KEY_PURPOSES(X)		\
-	X(COOKIE, "thc1 cookie")	\
+	X(UP, "thc2 up")		\
+	X(DOWN, "thc2 down")		\
+	X(JOIN, "thc2 join")		\
+	X(WELCOME, "thc2 welcome")	\
+	X(LOST, "thc2 lost")		\
+	X(ID, "thc2 id")		\
 	X(SEED, "thc2 seed")
 
 enum thc_key_purpose {
@@ -19,8 +25,7 @@ enum thc_key_purpose {
 #undef THC_KEY_PURPOSE
 };
 
-/* Bytes of a salt, of a label with zeros behind it, and of what is hashed. */
-#define THC_SALT_BYTES		16
+/* Bytes of a label with zeros behind it, and of what is hashed. */
 #define THC_KEY_LABEL_BYTES	16
 #define THC_KEY_INPUT_BYTES	(THC_KEY_LABEL_BYTES + 8 + THC_SALT_BYTES)
 
@@ -62,13 +67,52 @@ static inline void thc_key_derive(void *out, u32 bytes, const u8 key[THC_KEY_BYT
 	}
 }
 
-/* The cookie of @job's packets, never 0. */
-static inline u64 thc_key_cookie(const u8 key[THC_KEY_BYTES], u16 job)
+/* The name of the keys that come from @key and @salt; NULL: of zeros. */
+static inline __be32 thc_key_id(const u8 key[THC_KEY_BYTES], u16 job, const u8 salt[THC_SALT_BYTES])
 {
-	u64 cookie;
+	__be32 id;
 
-	thc_key_derive(&cookie, sizeof(cookie), key, THC_KEY_COOKIE, job, NULL);
-	return thc_le64(cookie) | 1;
+	thc_key_derive(&id, sizeof(id), key, THC_KEY_ID, job, salt);
+	return id;
+}
+
+/**
+ * thc_seal_key_set() - the key of an epoch's packets of one direction
+ * @key: the job's secret key, NULL: it has none, and the salt alone names the epoch
+ * @purpose: THC_KEY_UP or THC_KEY_DOWN
+ */
+static inline void thc_seal_key_set(struct thc_seal_key *out, const u8 *key,
+				    enum thc_key_purpose purpose, u16 job,
+				    const u8 salt[THC_SALT_BYTES])
+{
+	u8 *id = (u8 *)&out->id;
+	u32 i;
+
+	*out = (struct thc_seal_key){ .reserved = 0 };
+	if (!key) {
+		for (i = 0; i < sizeof(out->id); i++)
+			id[i] = salt[i];
+		return;
+	}
+	thc_key_derive(out, offsetof(struct thc_seal_key, id), key, purpose, job, salt);
+	for (i = 0; i < 2; i++)
+		out->sip[i] = thc_le64(out->sip[i]);
+	for (i = 0; i < THC_NH_WORDS; i++)
+		out->nh[i] = thc_le32(out->nh[i]);
+	out->id = thc_key_id(key, job, salt);
+}
+
+/* @purpose: THC_KEY_JOIN, THC_KEY_WELCOME or THC_KEY_LOST */
+static inline void thc_control_key_derive(struct thc_control_key *out, const u8 key[THC_KEY_BYTES],
+					  enum thc_key_purpose purpose, u16 job)
+{
+	u32 i;
+
+	thc_key_derive(out->sip, sizeof(out->sip), key, purpose, job, NULL);
+	for (i = 0; i < 2; i++)
+		out->sip[i] = thc_le64(out->sip[i]);
+	out->id = thc_key_id(key, job, NULL);
+	out->reserved = 0;
 }
 
 /* The seed of @job's rotations and rounding, which every worker is told. */

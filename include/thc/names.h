@@ -34,9 +34,9 @@
 	X(FLAGS, "flags", "a flag a worker may not set")				\
 	X(RESERVED, "reserved", "a reserved field is not zero")				\
 	X(LENGTH, "length", "payload length does not fit op and width")			\
-	X(SUM, "sum", "packet sum differs: corrupted on the way")			\
+	X(TAG, "tag", "wrong tag: forged, or corrupted on the way")			\
 	X(JOB, "job", "no such job")							\
-	X(COOKIE, "cookie", "wrong cookie")						\
+	X(KEY, "key", "sealed by a key that does not count here")			\
 	X(RANK, "rank", "rank not below n, or not joined")				\
 	X(ADDRESS, "address", "not from the address and port that this peer has")		\
 	X(SLOT, "slot", "slot outside the job, on the wrong port, or not the chunk's")	\

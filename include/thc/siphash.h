@@ -46,6 +46,28 @@ THC_INLINE void thc_siphash_word(struct thc_siphash *s, u64 word)
 	s->v[0] ^= word;
 }
 
+/* @key: two words */
+THC_INLINE void thc_siphash_begin(struct thc_siphash *s, const u64 key[2])
+{
+	s->v[0] = key[0] ^ 0x736f6d6570736575ULL;
+	s->v[1] = key[1] ^ 0x646f72616e646f6dULL;
+	s->v[2] = key[0] ^ 0x6c7967656e657261ULL;
+	s->v[3] = key[1] ^ 0x7465646279746573ULL;
+}
+
+/* @words: how many there were */
+THC_INLINE u64 thc_siphash_end(struct thc_siphash *s, u32 words)
+{
+	u32 i;
+
+	/* the paper's last block: no bytes are left over, and the length */
+	thc_siphash_word(s, (u64)(words * 8) << 56);
+	s->v[2] ^= 0xff;
+	for (i = 0; i < 4; i++)
+		thc_siphash_round(s);
+	return s->v[0] ^ s->v[1] ^ s->v[2] ^ s->v[3];
+}
+
 /**
  * thc_siphash() - SipHash-2-4 of @words words under a key of 128 bits
  * @key: two words
@@ -54,22 +76,13 @@ THC_INLINE void thc_siphash_word(struct thc_siphash *s, u64 word)
  */
 THC_INLINE u64 thc_siphash(const u64 key[2], const u64 *word, u32 words)
 {
-	struct thc_siphash s = { {
-		key[0] ^ 0x736f6d6570736575ULL,
-		key[1] ^ 0x646f72616e646f6dULL,
-		key[0] ^ 0x6c7967656e657261ULL,
-		key[1] ^ 0x7465646279746573ULL,
-	} };
+	struct thc_siphash s;
 	u32 i;
 
+	thc_siphash_begin(&s, key);
 	for (i = 0; i < words; i++)
 		thc_siphash_word(&s, word[i]);
-	/* the paper's last block: no bytes are left over, and the length */
-	thc_siphash_word(&s, (u64)(words * 8) << 56);
-	s.v[2] ^= 0xff;
-	for (i = 0; i < 4; i++)
-		thc_siphash_round(&s);
-	return s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3];
+	return thc_siphash_end(&s, words);
 }
 
 #endif /* THC_SIPHASH_H */

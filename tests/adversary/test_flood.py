@@ -1,12 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A host of the LAN that floods the aggregator with JOINs without knowing the cookie.
-A bucketful a CPU reaches thcd, the rest ends in XDP; whoever belongs to the job joins
-and works beside the flood. Counted, not timed: tools/bench/flood.py has the times.
+"""A host of the LAN that floods the aggregator with JOINs without the job's key. A bucketful a
+CPU reaches thcd, the rest ends in XDP; whoever belongs to the job joins and works beside the
+flood. Counted, not timed: tools/bench/flood.py has the times.
 """
 import os
-import socket
-import struct
 import sys
 import threading
 import time
@@ -27,17 +25,21 @@ COUNT = 50000
 
 
 class Flood:
-    """JOINs with wrong cookies, to jobs that are not there and of ranks beyond n, from a
-    thread that stops when it is told to and has sent LEAST.
+    """JOINs with another key, with none, to jobs that are not there and of ranks beyond n, and
+    every fifth with the name of the job's key, from a thread that stops when it is told to and
+    has sent LEAST.
     """
 
-    def __init__(self, net, worker, job, cookie):
-        nonce = struct.pack(">QII", 77, 0, 0)
-        packets = [wire.build(nonce, op=wire.JOIN, **fields) for fields in (
-            {"job": job, "cookie": cookie ^ 1}, {"job": 9, "cookie": cookie},
-            {"job": 40000, "cookie": cookie}, {"job": job, "cookie": cookie, "rank": 200})]
-        out = netns.in_namespace(net.worker(worker), lambda: socket.socket(
-            socket.AF_INET, socket.SOCK_DGRAM))
+    def __init__(self, net, worker, job, key):
+        out = netns.in_namespace(net.worker(worker), adversary.udp)
+        end = net.address(worker), out.getsockname()[1]
+        other = wire.Keys(wire.OTHER_KEY, job).control(wire.JOINING)
+        named = adversary.without(wire.Keys(key, job).control(wire.JOINING))
+        packets = [seal.put(wire.build(wire.join_payload(77), op=wire.JOIN, **fields), end=end)
+                   for seal, fields in ((other, {"job": job}), (wire.Key(wire.SEAL_SUM, 0),
+                                                                {"job": job, "rank": 200}),
+                                        (other, {"job": 9}), (other, {"job": 40000}),
+                                        (named, {"job": job}))]
         self.sent, self.over = 0, threading.Event()
 
         def body():
@@ -60,11 +62,11 @@ class Flood:
         self.seconds = time.monotonic() - self.start
 
 
-@prevented(USER, "keeps workers out by a flood of JOINs without the cookie")
+@prevented(USER, "keeps workers out by a flood of JOINs without the key")
 def stranger__floods_and_is_not_heard():
     with netns.Topology(3) as net, Aggregator(net, 2) as aggregator, \
             Ranks(net, aggregator, n=2, timeout=20, join_timeout=20) as ranks:
-        with Flood(net, 2, aggregator.job, aggregator.cookie) as flood:
+        with Flood(net, 2, aggregator.job, aggregator.key) as flood:
             for _ in range(JOINS):
                 ranks.open()
                 answers = ranks.reduce(counts=[COUNT])
@@ -72,15 +74,18 @@ def stranger__floods_and_is_not_heard():
                 good(ranks.all(do="close"))
         stats = aggregator.stats()
         dropped, refused = stats["drops"]["flood"], stats["daemon"]["refused"]
-        heard = flood.sent - dropped
+        forged = stats["drops"]["tag"]
+        heard = flood.sent - dropped - forged
         most = os.cpu_count() * (BURST + flood.seconds * A_SECOND + 3)
         print(f"# {flood.sent} strangers in {flood.seconds:.1f} s: {dropped} dropped, "
-              f"{heard} heard, {refused} refused")
+              f"{forged} with wrong tags, {heard} heard, {refused} refused")
         assert stats["adds_up"], stats
         assert dropped > LEAST / 2, "the flood was not dropped"
+        assert forged > LEAST / 10, "the name of the key is enough"
         # a link may lose some, but none may be counted elsewhere
         assert BURST <= refused <= most, f"thcd has refused {refused}, {most:.0f} may be"
-        others = {name: n for name, n in stats["drops"].items() if n and name != "flood"}
+        others = {name: n for name, n in stats["drops"].items()
+                  if n and name not in ("flood", "tag")}
         assert not others, others
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Another host of the workers' and the aggregator's network: a plain user there, who may
 join groups, and root, who has raw sockets. The network does not check source addresses.
+Neither has the job's key; what they send from their own address is refused even with it.
 """
 import os
 import socket
@@ -10,8 +11,9 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import adversary  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
-from adversary import (NOT_ANY_MORE, Bed, Spoofer, does, join, possible,  # noqa: E402
-                       prevented, udp)
+from adversary import (NOT_ANY_MORE, Bed, does, join, possible, prevented, udp,  # noqa: E402
+                       without)
+from recorder import seen_in  # noqa: E402
 from tap import netns  # noqa: E402
 
 USER = "a user of another host of the network"
@@ -26,10 +28,10 @@ def lan__is_not_believed():
         bed.withstands(bed.net.worker(2), port=wire.PORT)
 
 
-@possible(USER, "hears the group, and so the cookie", until="version 2")
+@possible(USER, "hears the group, and so the sums", until="ever")
 def lan__hears_the_group():
     with Bed() as bed:
-        assert bed.cookie_is_heard_at(2), NOT_ANY_MORE
+        assert bed.sums_are_heard_at(2), NOT_ANY_MORE
 
 
 @prevented(ROOT, "the same, with `reply=fanout`, behind a switch")
@@ -45,56 +47,43 @@ def lan__hears_nothing_where_answers_are_unicast():
             assert bed.passes() == bed.honest
             try:
                 while True:
-                    seen.append(s.recv(2048))
+                    seen += seen_in(s.recv(1 << 17))
             except BlockingIOError:
                 pass
-        cookie = bed.aggregator.cookie.to_bytes(8, "big")
-        assert not any(cookie in frame for frame in seen), "the cookie was heard"
+        assert not seen, f"{len(seen)} packets of the job were heard"
 
 
-@possible(USER, "takes a rank with the cookie, which ends the session", until="version 2")
-def lan__takes_a_rank():
-    with Bed() as bed:
-        def take():
-            with udp() as s:
-                return not join(s, bed.fields, rank=1).refusal
-
-        assert does(bed.net.worker(2), take), NOT_ANY_MORE
-        assert bed.session() > bed.fields["epoch"], NOT_ANY_MORE
-        assert bed.aggregator.ask("jobs")["jobs"][0]["members"][1]["address"] == \
-            bed.net.address(2), NOT_ANY_MORE
-
-
-@possible(ROOT, "answers from the aggregator's address and port", until="version 2")
-def lan__spoofs_the_aggregator():
-    with Bed() as bed:
-        def order():
-            spoofer = Spoofer()
-            for member in bed.members:
-                spoofer.send(next(bed.answers()), (netns.AGGREGATOR4, wire.PORT), member)
-            return True
-
-        assert does(bed.net.worker(2), order, user=0)
-        # the order may still wait for the address of the member's network card
-        assert adversary.until(lambda: all(
-            answer.get("errno") == "ESTALE"
-            for answer in bed.ranks.all(do="reduce", counts=[1024]))), NOT_ANY_MORE
-
-
-@possible(ROOT, "contributes from a worker's address and port", until="version 2")
-def lan__spoofs_a_worker():
+@prevented(USER, "takes a rank with what it has heard")
+def lan__takes_no_rank():
+    """It knows all but the key: the group's WELCOME has the key's name and the salt."""
     with Bed() as bed:
         bed.start()
-        before = bed.aggregator.stats()["events"]["added"]
+        session, address = bed.session(), bed.net.address(2)
+        named = without(bed.keys.control(wire.JOINING))
+        nameless = wire.Key(wire.SEAL_SUM, 0)
 
-        def contribute():
-            Spoofer().send(next(bed.contributions(chunks=1)), bed.members[0],
-                           (netns.AGGREGATOR4, wire.PORT))
-            return True
+        def take():
+            with udp() as s:
+                s.settimeout(2)
+                refused = join(s, address, nameless, rank=1).refusal == wire.NOT_JOB
+                return refused and not join(s, address, named, rank=1)
 
-        assert does(bed.net.worker(2), contribute, user=0)
-        added = adversary.until(lambda: bed.aggregator.stats()["events"]["added"] > before)
-        assert added, NOT_ANY_MORE
+        assert does(bed.net.worker(2), take), "a JOIN without the key was answered"
+        assert bed.dropped("tag") == 1
+        assert bed.session() == session, "it has ended the session"
+        assert bed.passes() == bed.honest
+
+
+@prevented(ROOT, "answers from the aggregator's address and port")
+def lan__spoofs_no_aggregator():
+    with Bed() as bed:
+        bed.withstands_spoofed_answers(bed.net.worker(2))
+
+
+@prevented(ROOT, "contributes from a worker's address and port")
+def lan__spoofs_no_worker():
+    with Bed() as bed:
+        bed.withstands_spoofed_contributions(bed.net.worker(2))
 
 
 adversary.main()

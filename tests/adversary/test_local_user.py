@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """A plain user of a host that takes part in a running job: of the aggregator's, or of a
 worker's. He has no raw socket, but the host's address is his by right, and here he is told
-the rest: cookie, session, the workers' ports.
+the rest: keys, session, the workers' ports.
 """
 import errno
 import os
@@ -55,7 +55,7 @@ def user_of_aggregator__is_not_believed_where_answers_are_unicast():
         bed.withstands(bed.net.aggregator)
 
 
-@prevented(AGGREGATOR, "hears the group, and so the cookie")
+@prevented(AGGREGATOR, "hears the group, and so the sums")
 def user_of_aggregator__hears_no_group():
     with Bed() as bed:
         def listen():
@@ -94,10 +94,10 @@ def user_of_worker__is_not_believed():
         bed.withstands(bed.net.worker(0))
 
 
-@possible(WORKER, "hears the group, and so the cookie", until="version 2")
+@possible(WORKER, "hears the group, and so the sums", until="ever")
 def user_of_worker__hears_the_group():
     with Bed() as bed:
-        assert bed.cookie_is_heard_at(0), NOT_ANY_MORE
+        assert bed.sums_are_heard_at(0), NOT_ANY_MORE
 
 
 adversary.main()

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A rank of the job that does not keep to the protocol. It has the cookie, and its own
-address and port are right.
+"""A rank of the job that does not keep to the protocol. It has the job's key, from which all
+others come, and its own address and port are right. With raw sockets it has those of others.
 """
 import os
 import sys
@@ -9,12 +9,13 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import adversary  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
-from adversary import possible, prevented  # noqa: E402
+from adversary import NOT_ANY_MORE, Spoofer, does, possible, prevented  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
 from tap import netns  # noqa: E402
 from thcwire import LUT_ADD, Reference, Worker, join_all  # noqa: E402
 
 RANK = "a rank of the job"
+ROOT = "a rank of the job, with raw sockets"
 TABLE = tuple(range(0, 32, 2))
 
 
@@ -30,7 +31,7 @@ class Pair:
         return self
 
     def worker(self, rank):
-        return Worker(rank, netns.AGGREGATOR4, cookie=self.aggregator.cookie, interface="eth0",
+        return Worker(rank, netns.AGGREGATOR4, key=self.aggregator.key, interface="eth0",
                       place=lambda call: netns.in_namespace(self.net.worker(rank), call))
 
     def __exit__(self, *_exc):
@@ -49,6 +50,14 @@ class Pair:
         for w in (self.honest, self.other):
             answer = w.expect(LUT_ADD, slot=slot, generation=generation)
             assert answer.payload == want, "the sum is wrong"
+
+    def spoofs(self, packet, source, to):
+        """Rank 1's host sends it, with that source."""
+        def spoof():
+            Spoofer().send(packet, source, to)
+            return True
+
+        assert does(self.net.worker(1), spoof, user=0)
 
     def dropped(self, reason):
         return self.aggregator.stats()["drops"][reason]
@@ -82,11 +91,33 @@ def rank__says_what_it_likes():
         p.sums_are_right(0)     # of random lanes
 
 
-@possible(RANK, "takes the place of another rank, which ends the session", until="version 2")
+@possible(RANK, "takes the place of another rank, which ends the session",
+          until="keys for each rank")
 def rank__takes_another_place():
     with Pair() as p:
         welcome = p.other.join_once(rank=0)
-        assert not welcome.refusal and welcome.epoch > p.honest.epoch, adversary.NOT_ANY_MORE
+        assert not welcome.refusal and welcome.epoch > p.honest.epoch, NOT_ANY_MORE
+
+
+@possible(ROOT, "contributes for another rank, from its address and port",
+          until="keys for each rank")
+def rank__spoofs_another_one():
+    with Pair() as p:
+        packet = p.other.packet(LUT_ADD, bytes(512), width=4, rank=0)
+        p.spoofs(packet, p.honest.end, p.honest.to)
+        assert adversary.until(lambda: p.aggregator.stats()["events"]["added"] == 1), NOT_ANY_MORE
+
+
+@possible(ROOT, "answers from the aggregator's address and port", until="ever")
+def rank__spoofs_the_aggregator():
+    """All ranks have the key of answers, since all read them."""
+    with Pair() as p:
+        down = p.other.down[p.other.up.id]
+        packet = down.put(wire.build(bytes(1024), op=LUT_ADD, width=8, flags=wire.F_ANSWER, job=1,
+                                     epoch=p.other.epoch, count=2, bitmap=3))
+        p.spoofs(packet, p.honest.to, p.honest.end)
+        # a Worker looks at the seal
+        assert p.honest.expect(LUT_ADD).payload == bytes(1024), NOT_ANY_MORE
 
 
 adversary.main()

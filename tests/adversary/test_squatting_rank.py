@@ -34,7 +34,7 @@ class Bed:
         self.aggregator = Aggregator(self.net, N, software=software, job={"reply": "fanout"})
         self.ranks = Ranks(self.net, self.aggregator, n=2, timeout=TIMEOUT, join_timeout=20)
         self.bad = wire.Worker(
-            BAD, netns.AGGREGATOR4, job=self.aggregator.job, cookie=self.aggregator.cookie,
+            BAD, netns.AGGREGATOR4, job=self.aggregator.job, key=self.aggregator.key,
             nonce=random.getrandbits(63) | 1,
             place=lambda call: netns.in_namespace(self.net.worker(BAD), call))
 

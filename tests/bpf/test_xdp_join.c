@@ -2,7 +2,8 @@
 /*
  * Floods of JOINs that no job admits: a bucketful reaches the daemon, the rest is
  * dropped under its own reason, and the job's own ranks are let through however
- * many strangers ask beside them.
+ * many strangers ask beside them. Who has the job's key is known by the tag, which
+ * is of a sender and of an aggregator.
  */
 #include <sched.h>
 #include <time.h>
@@ -67,25 +68,38 @@ static struct rig_request join_of(int rank)
 	return (struct rig_request){ .op = THC_OP_JOIN, .job = 2, .rank = rank };
 }
 
-/* JOINs that no job admits, each for another reason; @frame_len: of them. */
-static void make_stranger(u8 *frame, size_t *frame_len, int how)
-{
-	struct rig_request r = join_of(how == 1 ? RANKS : 0);
-	struct rig_frame f = rig_way(&r, false);
-	u8 packet[sizeof(struct thc_hdr) + JOIN_LEN];
-	struct thc_hdr h;
+#define KEY_AT (14 + 20 + 8 + offsetof(struct thc_hdr, key_id))
 
-	if (how == 2)
-		r.job = 3; /* no such job */
-	if (how == 3)
-		r.job = THC_JOBS_MAX; /* no job can have that number */
-	rig_header(&h, &r);
-	if (how == 0)
-		h.cookie ^= thc_be64(1);
-	*frame_len = rig_frame(frame, &f, packet, rig_packet(packet, &h, nonce, JOIN_LEN));
+/* Ways in which no job admits a JOIN. */
+enum stranger {
+	STRANGER_KEY,
+	STRANGER_RANK, /* it has the job's key */
+	STRANGER_HIGH_RANK, /* whose low byte is that of a rank */
+	STRANGER_JOB, /* no such job */
+	STRANGER_NUMBER, /* no job can have that number */
+	STRANGERS
+};
+
+static bool has_the_key(enum stranger how)
+{
+	return how == STRANGER_RANK || how == STRANGER_HIGH_RANK;
 }
 
-#define STRANGERS 4
+/* @frame_len: of it */
+static void make_stranger(u8 *frame, size_t *frame_len, enum stranger how)
+{
+	struct rig_request r = join_of(how == STRANGER_RANK	 ? RANKS :
+				       how == STRANGER_HIGH_RANK ? 256 :
+								   0);
+
+	if (how == STRANGER_JOB)
+		r.job = 3;
+	if (how == STRANGER_NUMBER)
+		r.job = THC_JOBS_MAX;
+	*frame_len = rig_build(frame, &r, nonce, JOIN_LEN);
+	if (how == STRANGER_KEY)
+		frame[KEY_AT] ^= 1;
+}
 
 static void flood__none_without_a_token(void **state)
 {
@@ -104,10 +118,10 @@ static void flood__none_without_a_token(void **state)
 		st = flood(&rig, frame, len, FLOOD);
 		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD);
 		assert_int_equal(st.event[THC_EVENT_CONTROL], 0);
-		/* nobody has looked at the sum */
+		/* nobody has looked at a tag that nobody here could make */
 		frame[len - 1] ^= 1;
 		st = flood(&rig, frame, len, 1);
-		assert_int_equal(st.drop[THC_DROP_FLOOD], 1);
+		assert_int_equal(st.drop[has_the_key(how) ? THC_DROP_TAG : THC_DROP_FLOOD], 1);
 	}
 	rig_close(&rig);
 }
@@ -141,7 +155,7 @@ static void flood__a_bucketful_reaches_the_daemon(void **state)
 	rig_close(&rig);
 }
 
-/* Ranks need no token, joined or not, and from whatever address. */
+/* Ranks with the key need no token, joined or not, and from whatever address. */
 static void flood__ranks_pass_all(void **state)
 {
 	u8 frame[RIG_FRAME_MAX], strange[RIG_FRAME_MAX];
@@ -155,7 +169,7 @@ static void flood__ranks_pass_all(void **state)
 	rig_need_root();
 	job = rig_test(&rig, RANKS);
 	set_buckets(&rig, now_ns() + HOUR_NS);
-	make_stranger(strange, &strange_len, 0);
+	make_stranger(strange, &strange_len, STRANGER_KEY);
 	job->member[1].port = 0;
 	rig_member(job, 2, rig_addr(false, 99), 1);
 	for (rank = 0; rank < RANKS; rank++) {
@@ -174,8 +188,10 @@ static void flood__ranks_pass_all(void **state)
 	rig_close(&rig);
 }
 
-/* A stranger's JOIN with a token is looked at like any other. */
-static void stranger__is_looked_at(void **state)
+/* A stranger's JOIN with a token goes to the daemon, which says why it is refused: there is no
+ * key here that could tell whether its tag is right. Its form is looked at.
+ */
+static void stranger__goes_to_the_daemon(void **state)
 {
 	u8 frame[RIG_FRAME_MAX];
 	struct thc_stats st;
@@ -185,14 +201,107 @@ static void stranger__is_looked_at(void **state)
 	(void)state;
 	rig_need_root();
 	rig_test(&rig, RANKS);
-	make_stranger(frame, &len, 0);
-	frame[len - 1] ^= 1;
-	st = flood(&rig, frame, len, 1);
-	assert_int_equal(st.drop[THC_DROP_SUM], 1);
+	make_stranger(frame, &len, STRANGER_KEY);
 	frame[len - 1] ^= 1;
 	st = flood(&rig, frame, len, 1);
 	assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+	frame[42 + offsetof(struct thc_hdr, width)] = 8;
+	st = flood(&rig, frame, len, 1);
+	assert_int_equal(st.drop[THC_DROP_WIDTH], 1);
 	rig_close(&rig);
+}
+
+/* The frame of a JOIN that is sealed for @end and sent by rank @rank. */
+static size_t make_join(u8 *frame, int rank, bool v6, const struct thc_end *end)
+{
+	struct rig_request r = join_of(rank);
+	struct rig_frame f = rig_way(&r, v6);
+	u8 packet[sizeof(struct thc_hdr) + JOIN_LEN];
+	struct thc_hdr h;
+
+	rig_header(&h, &r);
+	return rig_frame(frame, &f, packet, rig_control(packet, &h, end, nonce, JOIN_LEN));
+}
+
+/* A JOIN under the job's key is let through without a token if it is of its sender, of this
+ * aggregator and as it was sent; else it is dropped, and takes no token.
+ */
+static void check_join(struct rig *rig, bool v6)
+{
+	struct rig_request r = join_of(1);
+	struct rig_frame f = rig_way(&r, v6);
+	struct thc_end end = rig_end(&f), other;
+	u8 frame[RIG_FRAME_MAX];
+	struct thc_stats st;
+	size_t len, at;
+	int i;
+
+	len = make_join(frame, 1, v6, &end);
+	st = flood(rig, frame, len, 1);
+	assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+	for (i = 0; i < 6; i++) {
+		other = end;
+		if (i < 4)
+			other.addr.word[i] ^= thc_be32(1);
+		other.port ^= thc_be16(i == 4);
+		other.aggregator ^= thc_be16(i == 5);
+		len = make_join(frame, 1, v6, &other);
+		st = flood(rig, frame, len, 1);
+		assert_int_equal(st.drop[THC_DROP_TAG], 1);
+	}
+	/* tag and nonce: bytes that make it neither another job's nor a stranger's */
+	len = make_join(frame, 1, v6, &end);
+	for (at = 0; at < 8 + JOIN_LEN; at++) {
+		u8 *byte = frame + (at < 8 ? len - JOIN_LEN - 40 + at : len - JOIN_LEN + at - 8);
+
+		*byte ^= 0x10;
+		st = flood(rig, frame, len, 1);
+		assert_int_equal(st.drop[THC_DROP_TAG], 1);
+		*byte ^= 0x10;
+	}
+	st = flood(rig, frame, len, 1);
+	assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+}
+
+static void join__is_of_its_sender(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_need_root();
+	rig_test(&rig, RANKS);
+	set_buckets(&rig, now_ns() + HOUR_NS);
+	check_join(&rig, false);
+	check_join(&rig, true);
+	rig_close(&rig);
+}
+
+/* In a job without a key a JOIN with key_id 0 and a sum is a rank's, one with a key a stranger's. */
+static void join__without_a_key(void **state)
+{
+	struct rig_request r = join_of(1);
+	u8 frame[RIG_FRAME_MAX];
+	struct thc_stats st;
+	struct rig rig;
+	size_t len;
+
+	(void)state;
+	rig_need_root();
+	for (rig_seal = THC_SEAL_NONE; rig_seal <= THC_SEAL_SUM; rig_seal++) {
+		rig_test(&rig, RANKS);
+		set_buckets(&rig, now_ns() + HOUR_NS);
+		len = rig_build(frame, &r, nonce, JOIN_LEN);
+		st = flood(&rig, frame, len, 1);
+		assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+		frame[len - 1] ^= 1;
+		st = flood(&rig, frame, len, 1);
+		assert_int_equal(st.drop[THC_DROP_TAG], 1);
+		frame[KEY_AT] ^= 1;
+		st = flood(&rig, frame, len, 1);
+		assert_int_equal(st.drop[THC_DROP_FLOOD], 1);
+		rig_close(&rig);
+	}
+	rig_seal = THC_SEAL_NH;
 }
 
 int main(void)
@@ -201,7 +310,9 @@ int main(void)
 		cmocka_unit_test(flood__none_without_a_token),
 		cmocka_unit_test(flood__a_bucketful_reaches_the_daemon),
 		cmocka_unit_test(flood__ranks_pass_all),
-		cmocka_unit_test(stranger__is_looked_at),
+		cmocka_unit_test(stranger__goes_to_the_daemon),
+		cmocka_unit_test(join__is_of_its_sender),
+		cmocka_unit_test(join__without_a_key),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Every op, 1 to 8 contributors, in random order, with duplicates and with
- * packets of past and future generations in between: lanes and answers of
- * thc_xdp are compared bit for bit with plain integers per coordinate (rig.h)
+ * packets of past and future generations in between, under each seal: lanes and
+ * answers of thc_xdp are compared bit for bit with plain integers per coordinate (rig.h)
  * and with include/thc/aggregator/lane.h in user space. Then what ends a generation
  * otherwise: a new epoch, and thc_close.
  */
@@ -83,10 +83,10 @@ static void expect_told(const u8 *out, size_t len, u8 op, u8 flags, int rank, u6
 	memcpy(&h, out + 42, sizeof(h));
 	assert_int_equal(h.op, op);
 	assert_int_equal(h.flags, flags);
-	assert_int_equal(h.rank, rank);
+	assert_int_equal(thc_be16(h.rank), rank);
 	assert_int_equal(thc_be64(h.bitmap), bitmap);
 	assert_int_equal(thc_be16(h.count), __builtin_popcountll(bitmap));
-	assert_int_equal(thc_be32(h.sum), thc_sum_packet((void *)(out + 42), NULL, 0));
+	assert_true(rig_sealed(&h, NULL, 0));
 }
 
 /* Finished: lanes, version and answer header say what they should. */
@@ -94,7 +94,7 @@ static void expect_finished(struct life *l, int generation, const u8 *out)
 {
 	const struct thc_version *v = &l->rig.slots[64 + l->slot].version[generation & 1];
 	const u64 *lanes = l->rig.lanes[64 + l->slot].word[generation & 1];
-	u8 expected[1024], packet[sizeof(struct thc_hdr) + 1024];
+	u8 expected[1024];
 	struct thc_pairs pairs;
 	u64 core[THC_LANE_WORDS];
 	struct thc_hdr h;
@@ -120,11 +120,10 @@ static void expect_finished(struct life *l, int generation, const u8 *out)
 	assert_int_equal(h.flags & ~THC_F_REPEAT, THC_F_ANSWER);
 	assert_int_equal(thc_be32(h.generation), generation);
 	assert_int_equal(thc_be16(h.count), l->n);
-	/* its sum covers lanes that are not in the frame yet */
-	memcpy(packet, &h, sizeof(h));
-	memcpy(packet + sizeof(h), expected, sizeof(expected));
-	assert_int_equal(thc_be32(h.sum),
-			 thc_sum_packet((void *)packet, packet + sizeof(h), THC_LANE_WORDS));
+	/* its seal covers lanes that are not in the frame yet */
+	assert_true(rig_sealed(&h, expected, sizeof(expected)));
+	expected[generation % 1024] ^= 1;
+	assert_int_equal(rig_sealed(&h, expected, sizeof(expected)), rig_seal == THC_SEAL_NONE);
 }
 
 /* A packet that must not count, of whatever kind chance picks. */
@@ -249,6 +248,8 @@ static void ops__every_op_every_order(void **state)
 					rig_fill(&l.seed, data[g][r], sizeof(data[g][r]));
 			l.c = &op_cases[c];
 			l.slot = 3 * c;
+			rig_seal = (l.n + c) % (THC_SEAL_NH + 1);
+			rig_epoch(&l.rig, 2, 1);
 			l.job->sum_width = l.c->sum_width;
 			l.job->flags = l.c->linear ? THC_JOB_F_LINEAR : 0;
 			thc_pairs_init(&pairs, life_table(&l));
@@ -260,6 +261,7 @@ static void ops__every_op_every_order(void **state)
 		assert_true(l.t.busy && (l.n == 1 || (l.t.waited && l.t.repeated && l.t.stale)));
 		rig_close(&l.rig);
 	}
+	rig_seal = THC_SEAL_NH;
 }
 
 /* The generation counter wraps around like any other number. */
@@ -297,40 +299,46 @@ static void ops__generations_wrap(void **state)
 	rig_close(&l.rig);
 }
 
-/* The frame says that @epoch is current, and who began it. */
-static void expect_epoch(const u8 *frame, size_t len, u8 rank, u32 epoch, u64 joined)
+/* Answer @out to @request, a frame of rank @r->rank, says that @epoch is current, and who began it. */
+static void expect_epoch(const u8 *out, size_t len, const u8 *request, const struct rig_request *r,
+			 u16 restarter, u32 epoch, u64 joined)
 {
-	struct thc_hdr h;
+	struct rig_frame f = rig_way(r, false);
+	struct thc_end end = rig_end(&f);
+	struct thc_hdr h, asked;
 
 	assert_int_equal(len, 42 + sizeof(h));
-	memcpy(&h, frame + 42, sizeof(h));
+	memcpy(&h, out + 42, sizeof(h));
+	memcpy(&asked, request + 42, sizeof(asked));
 	assert_int_equal(h.op, THC_OP_STALE);
 	assert_int_equal(h.flags, THC_F_EPOCH);
-	assert_int_equal(h.rank, rank);
+	assert_int_equal(thc_be16(h.rank), restarter);
 	assert_int_equal(thc_be32(h.epoch), epoch);
 	assert_int_equal(thc_be64(h.bitmap), joined);
-	assert_int_equal(thc_be32(h.sum), thc_sum_packet(&h, NULL, 0));
+	assert_true(rig_ends(&h, &end, asked.tag));
 }
 
 static void epoch__old_ones_are_told(void **state)
 {
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
 	struct rig rig;
-	u8 out[RIG_FRAME_MAX];
+	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
 	struct thc_stats st;
 	struct thc_job *job;
-	size_t len;
+	size_t len, out_len;
 
 	(void)state;
 	rig_need_root();
 	job = rig_test(&rig, 2);
-	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
+	len = rig_build(frame, &r, data[0][0], LUT_BYTES);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
 
-	job->epoch = 2;
+	/* the old keys are still there, for what came of the old epoch */
+	rig_epoch(&rig, 2, 2);
 	job->restarter = 1;
 	job->joined = 2;
-	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, out, &len), XDP_REDIRECT);
-	expect_epoch(out, len, 1, 2, 2);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len), XDP_REDIRECT);
+	expect_epoch(out, out_len, frame, &r, 1, 2, 2);
 	/* nothing of the old epoch is left once the new one arrives */
 	assert_int_equal(rig.slots[64].version[0].bitmap, 1);
 	r.epoch = 2;
@@ -339,6 +347,8 @@ static void epoch__old_ones_are_told(void **state)
 	assert_int_equal(rig.slots[64].epoch, 2);
 	assert_int_equal(rig.slots[64].version[0].bitmap, 2);
 	assert_int_equal(rig.slots[64].version[0].count, 1);
+	assert_int_equal(rig_send(&rig, &r, data[0][1], LUT_BYTES, out, &out_len), XDP_REDIRECT);
+	expect_told(out, out_len, THC_OP_WAIT, 0, 1, 2);
 
 	st = rig_stats(&rig);
 	rig_check_balance(&st);
@@ -350,30 +360,28 @@ static void epoch__old_ones_are_told(void **state)
 /* An aggregator that started anew knows no rank, but older epochs from its own. */
 static void epoch__before_the_aggregator_restarted_is_told(void **state)
 {
-	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 8 };
 	struct rig rig;
 	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
 	struct thc_stats st;
 	struct thc_job *job;
-	size_t len;
+	size_t len, out_len;
 
 	(void)state;
 	rig_need_root();
 	job = rig_test(&rig, 2);
-	job->epoch = 9;
-	job->restarter = THC_RANK_NONE;
+	rig_epoch(&rig, 2, 9);
 	job->joined = 0;
 	memset(job->member, 0, sizeof(job->member));
-	r.epoch = 8;
 	len = rig_build(frame, &r, data[0][0], LUT_BYTES);
-	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &len), XDP_REDIRECT);
-	expect_epoch(out, len, THC_RANK_NONE, 9, 0);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len), XDP_REDIRECT);
+	expect_epoch(out, out_len, frame, &r, THC_WORKER_NONE, 9, 0);
 	/* from the aggregator to the sender */
 	assert_memory_equal(out, frame + 6, 6);
 	assert_memory_equal(out + 30, frame + 26, 4);
 	assert_memory_equal(out + 36, frame + 34, 2);
 
-	/* of this epoch, of a later one, of no rank, without the cookie: dropped */
+	/* of this epoch, of a later one, of no rank: dropped */
 	r.epoch = 9;
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 	r.epoch = 10;
@@ -381,15 +389,16 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 	r.epoch = 8;
 	r.rank = 2;
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
-	r.rank = 0;
-	job->cookie ^= 1;
-	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
+	/* by chance of this epoch's key: the tag has to be right, and then it is told as well */
+	frame[42 + offsetof(struct thc_hdr, epoch) + 3] = 8;
+	memcpy(frame + 42 + offsetof(struct thc_hdr, key_id), &rig.seals[2].up[1].id, 4);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
 
 	st = rig_stats(&rig);
 	rig_check_balance(&st);
 	assert_int_equal(st.event[THC_EVENT_EPOCH], 1);
 	assert_int_equal(st.drop[THC_DROP_RANK], 3);
-	assert_int_equal(st.drop[THC_DROP_COOKIE], 1);
+	assert_int_equal(st.drop[THC_DROP_TAG], 1);
 	assert_int_equal(rig.slots[64].version[0].bitmap, 0);
 	rig_close(&rig);
 }
@@ -416,14 +425,16 @@ static void expect_no_close(struct rig *rig)
 	rig->slots[64 + 5].lock = 0;
 }
 
-static void close__finishes_with_the_quorum(void **state)
+/* Slot 5 of job 2 of 4 ranks is closed with two of them. */
+static void check_close(void)
 {
 	struct rig_request r = {
 		.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .slot = 5, .chunk = 5
 	};
 	const u8 *in[2] = { data[0][1], data[0][3] };
 	u8 out[RIG_FRAME_MAX], expected[1024];
-	struct thc_sum sum = { 0, 0 };
+	const struct thc_seal_key *down;
+	struct thc_digest digest;
 	struct thc_version *v;
 	struct thc_stats st;
 	struct thc_job *job;
@@ -432,8 +443,6 @@ static void close__finishes_with_the_quorum(void **state)
 	u64 seed = 9;
 	int i;
 
-	(void)state;
-	rig_need_root();
 	job = rig_test(&rig, 4);
 	job->quorum = 2;
 	v = &rig.slots[64 + 5].version[0];
@@ -455,9 +464,9 @@ static void close__finishes_with_the_quorum(void **state)
 	assert_int_equal(rig.slots[64 + 5].lock, 0);
 	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, in, 2);
 	assert_memory_equal(rig.lanes[64 + 5].word[0], expected, sizeof(expected));
-	thc_sum_add(&sum, expected, THC_LANE_WORDS);
-	assert_int_equal(v->sum_a, sum.a);
-	assert_int_equal(v->sum_b, sum.b);
+	down = thc_seals_down(rig_seals(2, 1), 1);
+	digest = thc_seal_digest(rig_seal, down, expected, THC_LANE_WORDS);
+	assert_memory_equal(&v->digest, &digest, sizeof(digest));
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* once is enough */
 
 	/* who comes now gets the result, is not in it, and sees that */
@@ -467,6 +476,7 @@ static void close__finishes_with_the_quorum(void **state)
 	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_REPEAT | THC_F_CLOSED);
 	assert_int_equal(thc_be64(h.bitmap), 0xa);
 	assert_int_equal(thc_be16(h.count), 2);
+	assert_true(rig_sealed(&h, expected, sizeof(expected)));
 	assert_memory_equal(rig.lanes[64 + 5].word[0], expected, sizeof(expected));
 
 	st = rig_stats(&rig);
@@ -474,6 +484,49 @@ static void close__finishes_with_the_quorum(void **state)
 	assert_int_equal(st.received, 3); /* thc_close takes no packets */
 	assert_int_equal(st.event[THC_EVENT_CLOSED], 1);
 	assert_int_equal(st.event[THC_EVENT_FINISHED], 0);
+	rig_close(&rig);
+}
+
+static void close__finishes_with_the_quorum(void **state)
+{
+	(void)state;
+	rig_need_root();
+	check_close();
+}
+
+static void close__without_a_key(void **state)
+{
+	(void)state;
+	rig_need_root();
+	rig_seal = THC_SEAL_SUM;
+	check_close();
+	rig_seal = THC_SEAL_NONE;
+	check_close();
+	rig_seal = THC_SEAL_NH;
+}
+
+/* Of an epoch that is over nothing is closed: its keys are not this epoch's. */
+static void close__not_of_an_old_epoch(void **state)
+{
+	struct rig_request r = {
+		.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .slot = 5, .chunk = 5
+	};
+	struct thc_version *v;
+	struct thc_job *job;
+	struct rig rig;
+
+	(void)state;
+	rig_need_root();
+	job = rig_test(&rig, 2);
+	job->quorum = 1;
+	v = &rig.slots[64 + 5].version[0];
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
+	rig_epoch(&rig, 2, 2);
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP);
+	assert_int_equal(v->state, THC_OPEN);
+	r.epoch = 2;
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_TX);
 	rig_close(&rig);
 }
 
@@ -521,6 +574,8 @@ int main(void)
 		cmocka_unit_test(epoch__old_ones_are_told),
 		cmocka_unit_test(epoch__before_the_aggregator_restarted_is_told),
 		cmocka_unit_test(close__finishes_with_the_quorum),
+		cmocka_unit_test(close__without_a_key),
+		cmocka_unit_test(close__not_of_an_old_epoch),
 		cmocka_unit_test(relay__full_ring_is_counted),
 	};
 

@@ -5,6 +5,7 @@
  * packet is counted once and where it belongs, and nothing that is refused or
  * passed leaves a trace in a slot.
  */
+#include <time.h>
 #include "rig.h"
 
 #define LUT_LEN 512
@@ -273,7 +274,7 @@ static void drop__frame(void **state)
 	/* nothing else of it is looked at */
 	packet[packet_len - 1]++;
 	DROP("from afar and corrupted", base, THC_DROP_HOPS, f.ttl = 64);
-	DROP("corrupted", base, THC_DROP_SUM, f.ttl = 255);
+	DROP("corrupted", base, THC_DROP_TAG, f.ttl = 255);
 	packet[packet_len - 1]--;
 	job->ttl_min = 200;
 	DROP("too many routers on the way", base, THC_DROP_HOPS, f.ttl = 199);
@@ -305,7 +306,8 @@ static void drop__header(void **state)
 	(void)state;
 	fresh();
 	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 0);
-	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 2);
+	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 1);
+	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 3);
 	for (i = 0; i < 256; i++) {
 		if ((i >= THC_OP_LUT_ADD && i <= THC_OP_MAX) || i == THC_OP_JOIN ||
 		    i == THC_OP_LEAVE)
@@ -324,9 +326,7 @@ static void drop__header(void **state)
 	}
 	DROP(THC_DROP_WIDTH, 16, (h.op = THC_OP_JOIN, h.width = 4));
 	for (i = 0; i < 8; i++)
-		if (1 << i != THC_F_NOSUM)
-			DROP(THC_DROP_FLAGS, LUT_LEN, h.flags = 1 << i);
-	DROP(THC_DROP_RESERVED, LUT_LEN, h.reserved = 1);
+		DROP(THC_DROP_FLAGS, LUT_LEN, h.flags = 1 << i);
 	DROP(THC_DROP_RESERVED, LUT_LEN, h.count = thc_be16(1));
 	DROP(THC_DROP_RESERVED, LUT_LEN, h.bitmap = thc_be64(1ULL << 63));
 	DROP(THC_DROP_LENGTH, 256, (void)0);
@@ -352,12 +352,12 @@ static void drop__job_rank_slot(void **state)
 	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(THC_JOBS_MAX));
 	DROP(THC_DROP_JOB, LUT_LEN, h.job = 0xffff);
 	DROP(THC_DROP_JOB, 0, (h.op = THC_OP_LEAVE, h.width = 0, h.job = thc_be16(3)));
-	DROP(THC_DROP_COOKIE, LUT_LEN, h.cookie++);
-	DROP(THC_DROP_COOKIE, 0, (h.op = THC_OP_LEAVE, h.width = 0, h.cookie = 0));
-	DROP(THC_DROP_RANK, LUT_LEN, h.rank = 4);
-	DROP(THC_DROP_RANK, LUT_LEN, h.rank = 64);
-	DROP(THC_DROP_RANK, LUT_LEN, h.rank = 255);
-	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = 1);
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = thc_be16(4));
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = thc_be16(64));
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = thc_be16(255));
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = thc_be16(256));
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = thc_be16(65535));
+	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = thc_be16(1));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = thc_be16(128));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = 0xffff);
 	DROP(THC_DROP_SLOT, LUT_LEN, h.slot = thc_be16(1));
@@ -417,7 +417,7 @@ static void expect_differs(const char *what, const u8 *frame, size_t len,
 	assert_memory_equal(&h.generation, frame + HEAD + 36, 4);
 	assert_int_equal(thc_be64(h.bitmap), ranks);
 	assert_int_equal(thc_be16(h.count), __builtin_popcountll(ranks));
-	assert_int_equal(thc_be32(h.sum), thc_sum_packet(&h, NULL, 0));
+	assert_true(rig_sealed(&h, NULL, 0));
 }
 
 /* What the slot already holds must agree; who disagrees learns with whom. */
@@ -458,8 +458,8 @@ static void differs__is_told(void **state)
 	expect_drop("an epoch that ended in between", frame, len, THC_DROP_MISMATCH);
 }
 
-/* Who sends is asked before the sum: a stranger's packet is not read to its end. */
-static void drop__strangers_before_the_sum(void **state)
+/* Who sends is asked before the tag: a stranger's packet is not read to its end. */
+static void drop__strangers_before_the_tag(void **state)
 {
 	struct rig_frame f = rig_way(&lut, false);
 	u8 packet[1200], frame[RIG_FRAME_MAX];
@@ -473,87 +473,285 @@ static void drop__strangers_before_the_sum(void **state)
 		rig_header(&h, &lut); \
 		change; \
 		len = rig_packet(packet, &h, payload, bytes); \
-		packet[4] ^= 1; \
+		packet[8] ^= 1; \
 		len = rig_frame(frame, &f, packet, len); \
 		expect_drop(#change, frame, len, reason); \
 	} while (0)
-	DROP(THC_DROP_SUM, LUT_LEN, (void)0);
+	DROP(THC_DROP_TAG, LUT_LEN, (void)0);
 	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(3));
 	DROP(THC_DROP_JOB, LUT_LEN, h.job = thc_be16(THC_JOBS_MAX));
-	DROP(THC_DROP_COOKIE, LUT_LEN, h.cookie++);
-	DROP(THC_DROP_COOKIE, 40, h.cookie++);
-	DROP(THC_DROP_RANK, LUT_LEN, h.rank = 4);
-	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = 1);
-	DROP(THC_DROP_COOKIE, 0, (h.op = THC_OP_LEAVE, h.width = 0, h.cookie = 0));
-	DROP(THC_DROP_COOKIE, LUT_LEN, (h.op = THC_OP_CLOSE, h.cookie = 0));
-	DROP(THC_DROP_ADDRESS, LUT_LEN, (h.op = THC_OP_CLOSE, h.rank = 1));
+	DROP(THC_DROP_RANK, LUT_LEN, h.rank = thc_be16(4));
+	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = thc_be16(1));
+	DROP(THC_DROP_OP, LUT_LEN, h.op = THC_OP_CLOSE);
+	DROP(THC_DROP_ADDRESS, LUT_LEN, (h.op = THC_OP_CLOSE, h.rank = thc_be16(1)));
+	/* how long it is shows without a tag, too; what it says of itself does not */
+	DROP(THC_DROP_LENGTH, 40, h.flags = 1);
+	DROP(THC_DROP_TAG, LUT_LEN, h.flags = 1);
+	DROP(THC_DROP_TAG, LUT_LEN, h.width = 5);
+	DROP(THC_DROP_TAG, LUT_LEN, h.slot = 0xffff);
+	DROP(THC_DROP_TAG, 1024, (void)0);
 #undef DROP
 	assert_true(slots_untouched());
 }
 
+#define KEY_AT offsetof(struct thc_hdr, key_id)
+#define TAG_AT offsetof(struct thc_hdr, tag)
+
 /* What a change of byte @i of the header must be noticed as. */
 static enum thc_drop_reason changed(const u8 *frame, size_t i)
 {
-	u8 rank = frame[HEAD + 18];
+	u16 rank = frame[HEAD + 18] << 8 | frame[HEAD + 19];
 
 	if (i == 0)
 		return THC_DROP_VERSION;
-	if (i >= 8 && i < 16)
-		return THC_DROP_COOKIE;
+	if (i == 1)
+		return thc_op_is_data(frame[HEAD + 1]) ? THC_DROP_TAG : THC_DROP_OP;
 	if (i == 16 || i == 17)
 		return THC_DROP_JOB;
-	if (i == 18)
+	if (i == 18 || i == 19)
 		return rank < 4 ? THC_DROP_ADDRESS : THC_DROP_RANK;
-	return THC_DROP_SUM;
+	return THC_DROP_TAG;
+}
+
+/* @frame, of rank 0, is of another key: it is told that its epoch is over, and nothing else is
+ * changed.
+ */
+static void expect_epoch(const u8 *frame, size_t len)
+{
+	struct rig_frame f = rig_way(&lut, false);
+	struct thc_end end = rig_end(&f);
+	struct thc_hdr request, h;
+	u8 out[RIG_FRAME_MAX];
+	struct thc_stats st;
+	size_t out_len;
+
+	rig_stats_clear(&rig);
+	job->member[0].told_at = 0;
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len), XDP_REDIRECT);
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.event[THC_EVENT_EPOCH], 1);
+	assert_true(slots_untouched());
+	assert_int_equal(out_len, HEAD + sizeof(h));
+	memcpy(&request, frame + HEAD, sizeof(request));
+	memcpy(&h, out + HEAD, sizeof(h));
+	assert_true(rig_ends(&h, &end, request.tag));
+	assert_false(rig_ends(&h, &end, request.tag ^ 1));
+	end.port ^= 1;
+	assert_int_equal(rig_ends(&h, &end, request.tag), rig_seal != THC_SEAL_NH);
+}
+
+/* Under each seal, which the job has from here on. */
+static void seal_with(u8 seal)
+{
+	rig_seal = seal;
+	rig_epoch(&rig, 2, 1);
+	fresh();
 }
 
 /* Any single bit changed on the way is noticed, wherever it is. */
-static void drop__sum(void **state)
+static void drop__any_bit(void **state)
 {
-	u8 frame[RIG_FRAME_MAX];
+	u8 frame[RIG_FRAME_MAX], seal;
 	size_t len, i;
 	int bit;
 
 	(void)state;
-	fresh();
-	len = rig_build(frame, &lut, payload, LUT_LEN);
-	for (i = HEAD; i < len; i++) {
-		for (bit = 0; bit < 8; bit += i < HEAD + sizeof(struct thc_hdr) ? 1 : 7) {
-			frame[i] ^= 1 << bit;
-			expect_drop("one bit", frame, len, changed(frame, i - HEAD));
-			frame[i] ^= 1 << bit;
+	for (seal = THC_SEAL_SUM; seal <= THC_SEAL_NH; seal++) {
+		seal_with(seal);
+		len = rig_build(frame, &lut, payload, LUT_LEN);
+		for (i = HEAD; i < len; i++) {
+			for (bit = 0; bit < 8; bit += i < HEAD + sizeof(struct thc_hdr) ? 1 : 7) {
+				frame[i] ^= 1 << bit;
+				if (i - HEAD >= KEY_AT && i - HEAD < TAG_AT)
+					expect_epoch(frame, len);
+				else
+					expect_drop("one bit", frame, len,
+						    changed(frame, i - HEAD));
+				frame[i] ^= 1 << bit;
+			}
 		}
+		expect_event("unchanged", frame, len, XDP_DROP, THC_EVENT_ADDED);
 	}
-	expect_event("unchanged", frame, len, XDP_DROP, THC_EVENT_ADDED);
 }
 
-/* Without a sum only where the job says so, and then any contents will do. */
-static void drop__nosum(void **state)
+/* Each length of a payload has its own subprogram: all see their last byte, and their first. */
+static void drop__any_length(void **state)
 {
+	static const struct {
+		u8 op, width, sum_width;
+		size_t len;
+	} row[] = {
+		{ THC_OP_LUT_ADD, 4, 16, 256 },
+		{ THC_OP_LUT_ADD, 4, 8, 512 },
+		{ THC_OP_ADD, 32, 8, 1024 },
+	};
+	u8 frame[RIG_FRAME_MAX], seal;
+	size_t len, i;
+
+	(void)state;
+	for (seal = THC_SEAL_SUM; seal <= THC_SEAL_NH; seal++) {
+		seal_with(seal);
+		for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+			struct rig_request r = lut;
+			size_t at;
+
+			fresh();
+			r.op = row[i].op;
+			r.width = row[i].width;
+			job->sum_width = row[i].sum_width;
+			len = rig_build(frame, &r, payload, row[i].len);
+			for (at = len - row[i].len; at < len; at += row[i].len - 1) {
+				frame[at] ^= 1;
+				expect_drop("one byte", frame, len, THC_DROP_TAG);
+				frame[at] ^= 1;
+			}
+			expect_event("unchanged", frame, len, XDP_DROP, THC_EVENT_ADDED);
+		}
+		job->sum_width = 8;
+	}
+}
+
+/* Without a seal any contents will do, as long as the epoch's key is named and the tag is 0;
+ * JOIN and LEAVE have the sum.
+ */
+static void drop__without_a_seal(void **state)
+{
+	struct rig_request leave = { .op = THC_OP_LEAVE, .job = 2, .rank = 1 };
+	struct rig_request join = { .op = THC_OP_JOIN, .job = 2, .rank = 1 };
+	u8 frame[RIG_FRAME_MAX];
+	size_t len, i;
+
+	(void)state;
+	seal_with(THC_SEAL_NONE);
+	len = rig_build(frame, &lut, payload, LUT_LEN);
+	for (i = 0; i < 8; i++) {
+		assert_int_equal(frame[HEAD + TAG_AT + i], 0);
+		frame[HEAD + TAG_AT + i] = 0x40;
+		expect_drop("a tag", frame, len, THC_DROP_TAG);
+		frame[HEAD + TAG_AT + i] = 0;
+	}
+	for (i = KEY_AT; i < TAG_AT; i++) {
+		frame[HEAD + i] ^= 1;
+		expect_epoch(frame, len);
+		frame[HEAD + i] ^= 1;
+	}
+	frame[len - 1] ^= 1;
+	expect_event("other contents", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	len = rig_build(frame, &join, payload, 16);
+	frame[len - 1] ^= 1;
+	expect_drop("JOIN has a sum in every job", frame, len, THC_DROP_TAG);
+	len = rig_build(frame, &leave, NULL, 0);
+	frame[len - 1] ^= 1;
+	expect_drop("LEAVE has a sum in every job", frame, len, THC_DROP_RESERVED);
+	frame[len - 1] ^= 1;
+	frame[HEAD + TAG_AT + 7] ^= 1;
+	expect_drop("LEAVE has a sum in every job", frame, len, THC_DROP_TAG);
+	seal_with(THC_SEAL_NH);
+}
+
+/* Where answers by fanout go is learnt from packets whose tag is right, and from no others. */
+static void heard__only_who_has_the_key(void **state)
+{
+	static const u8 nowhere[6];
 	struct rig_frame f = rig_way(&lut, false);
 	u8 packet[1200], frame[RIG_FRAME_MAX];
-	struct thc_hdr h;
-	size_t len;
+	struct thc_member *m = &job->member[0];
+	size_t len, packet_len;
+	int i;
 
 	(void)state;
 	fresh();
-	rig_header(&h, &lut);
-	h.flags = THC_F_NOSUM;
-	memcpy(packet, &h, sizeof(h));
-	memcpy(packet + sizeof(h), payload, LUT_LEN);
-	len = rig_frame(frame, &f, packet, sizeof(h) + LUT_LEN);
-	expect_drop("not allowed", frame, len, THC_DROP_SUM);
-	job->flags = THC_JOB_F_NOSUM;
-	expect_event("allowed", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	f.vlan = 9;
+	memset(m->mac, 0, sizeof(m->mac));
+	m->vlan = m->tagged = 0;
+	packet_len = lut_packet(packet);
+	for (i = 0; i < 4; i++) {
+		static const size_t at[] = { TAG_AT, KEY_AT, sizeof(struct thc_hdr), 0 };
+
+		packet[at[i]] ^= 1;
+		len = rig_frame(frame, &f, packet, packet_len);
+		rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL);
+		/* as long as no payload is */
+		len = rig_frame(frame, &f, packet, packet_len - 8);
+		rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL);
+		packet[at[i]] ^= 1;
+		assert_memory_equal(m->mac, nowhere, sizeof(nowhere));
+		assert_int_equal(m->vlan | m->tagged, 0);
+	}
+	len = rig_frame(frame, &f, packet, packet_len - 8);
+	rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL);
+	assert_memory_equal(m->mac, nowhere, sizeof(nowhere));
+	assert_true(slots_untouched());
+	len = rig_frame(frame, &f, packet, packet_len);
+	expect_event("with the key", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	assert_memory_equal(m->mac, f.src_mac, sizeof(f.src_mac));
+	assert_int_equal(m->vlan, thc_be16(9));
+}
+
+/* ns, as the programs' clock has it, a tick late. */
+static u64 now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+#define TOLD_NS (100 * 1000000ULL)
+
+/* A rank is told at most once in 100 ms that its key is of no epoch; then its packets are dropped
+ * until they are told again. Other ranks have their own turn.
+ */
+static void epoch__is_told_seldom(void **state)
+{
+	struct rig_request other = lut;
+	u8 frame[RIG_FRAME_MAX];
+	size_t len, k;
+	u64 before;
+
+	(void)state;
 	fresh();
-	frame[HEAD + 3] = 0;
-	expect_drop("no flag, no sum", frame, len, THC_DROP_SUM);
-	h.op = THC_OP_JOIN;
-	h.width = 0;
-	memcpy(packet, &h, sizeof(h));
-	len = rig_frame(frame, &f, packet, sizeof(h) + sizeof(struct thc_join));
-	expect_drop("JOIN has a sum in every job", frame, len, THC_DROP_SUM);
-	job->flags = 0;
+	other.rank = 1;
+	job->member[1].told_at = 0;
+	/* on a machine that stands still for 100 ms once more */
+	for (k = 0; k < 100; k++) {
+		len = rig_build(frame, &lut, payload, LUT_LEN);
+		frame[HEAD + KEY_AT] ^= 1;
+		before = now_ns();
+		expect_epoch(frame, len);
+		assert_true(job->member[0].told_at >= before);
+		assert_true(job->member[0].told_at <= now_ns());
+		job->member[0].told_at = before = now_ns();
+		if (rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL) == XDP_DROP)
+			break;
+		assert_true(now_ns() - before >= TOLD_NS);
+	}
+	assert_true(k < 100);
+	assert_int_equal(rig_stats(&rig).drop[THC_DROP_KEY], 1);
+	assert_int_equal(job->member[0].told_at, before);
+	assert_int_equal(job->member[1].told_at, 0);
+	len = rig_build(frame, &other, payload, LUT_LEN);
+	frame[HEAD + KEY_AT] ^= 1;
+	expect_event("another rank", frame, len, XDP_REDIRECT, THC_EVENT_EPOCH);
+	len = rig_build(frame, &lut, payload, LUT_LEN);
+	frame[HEAD + KEY_AT] ^= 1;
+	job->member[0].told_at = now_ns() - TOLD_NS;
+	expect_event("100 ms later", frame, len, XDP_REDIRECT, THC_EVENT_EPOCH);
+	assert_true(slots_untouched());
+}
+
+/* LEAVE of @rank, sealed for @port and @aggregator. */
+static size_t leave_of(u8 *frame, int rank, __be16 port, __be16 aggregator)
+{
+	struct rig_request r = { .op = THC_OP_LEAVE, .job = 2, .rank = rank };
+	struct rig_frame f = rig_way(&r, false);
+	struct thc_end end = { .addr = f.src, .port = port, .aggregator = aggregator };
+	u8 packet[sizeof(struct thc_hdr)];
+	struct thc_hdr h;
+
+	rig_header(&h, &r);
+	return rig_frame(frame, &f, packet, rig_control(packet, &h, &end, NULL, 0));
 }
 
 static void control__passes_to_the_daemon(void **state)
@@ -573,7 +771,7 @@ static void control__passes_to_the_daemon(void **state)
 	assert_int_equal(len, out_len);
 	assert_memory_equal(frame, out, len);
 	frame[len - 1] ^= 1;
-	expect_drop("JOIN, corrupted", frame, len, THC_DROP_SUM);
+	expect_drop("JOIN, corrupted", frame, len, THC_DROP_TAG);
 	/* it is the daemon that says what is wrong with it */
 	join.rank = 200;
 	len = rig_build(frame, &join, payload, 16);
@@ -584,6 +782,16 @@ static void control__passes_to_the_daemon(void **state)
 
 	len = rig_build(frame, &leave, NULL, 0);
 	expect_event("LEAVE", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	frame[HEAD + TAG_AT] ^= 1;
+	expect_drop("LEAVE, corrupted", frame, len, THC_DROP_TAG);
+	frame[HEAD + KEY_AT] ^= 1;
+	expect_drop("LEAVE under another key", frame, len, THC_DROP_KEY);
+	len = leave_of(frame, 1, thc_be16(RIG_CLIENT_PORT + 2), 0);
+	expect_drop("LEAVE that another worker was to send", frame, len, THC_DROP_TAG);
+	len = leave_of(frame, 1, thc_be16(RIG_CLIENT_PORT + 1), thc_be16(1));
+	expect_drop("LEAVE to another aggregator", frame, len, THC_DROP_TAG);
+	len = leave_of(frame, 1, thc_be16(RIG_CLIENT_PORT + 1), 0);
+	expect_event("LEAVE, by hand", frame, len, XDP_PASS, THC_EVENT_CONTROL);
 	leave.rank = 3;
 	len = rig_build(frame, &leave, NULL, 0);
 	expect_drop("LEAVE of a rank that is not in", frame, len, THC_DROP_RANK);
@@ -628,9 +836,12 @@ int main(void)
 		cmocka_unit_test(drop__header),
 		cmocka_unit_test(drop__job_rank_slot),
 		cmocka_unit_test(differs__is_told),
-		cmocka_unit_test(drop__strangers_before_the_sum),
-		cmocka_unit_test(drop__sum),
-		cmocka_unit_test(drop__nosum),
+		cmocka_unit_test(drop__strangers_before_the_tag),
+		cmocka_unit_test(drop__any_bit),
+		cmocka_unit_test(drop__any_length),
+		cmocka_unit_test(drop__without_a_seal),
+		cmocka_unit_test(heard__only_who_has_the_key),
+		cmocka_unit_test(epoch__is_told_seldom),
 		cmocka_unit_test(control__passes_to_the_daemon),
 		cmocka_unit_test(answer__lost),
 	};

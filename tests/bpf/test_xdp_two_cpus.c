@@ -70,8 +70,8 @@ static const char *lap_take(int fd, u32 generation, const u8 *expected, u8 *got,
 
 	if (len < (ssize_t)sizeof(*h))
 		return "a short packet";
-	if (thc_be32(h->sum) != thc_sum_packet(h, h + 1, (len - sizeof(*h)) / 8))
-		return "a packet whose sum is wrong";
+	if (!rig_sealed(h, h + 1, len - sizeof(*h)))
+		return "a packet whose tag is wrong";
 	if (!(h->flags & THC_F_ANSWER) || thc_be32(h->generation) != generation)
 		return NULL; /* WAIT, or a repeat that was slow */
 	slot = thc_be16(h->slot);

@@ -224,7 +224,7 @@ static void check_vlan(bool v6)
 			memcpy(packet, udp + 8, sizeof(struct thc_hdr) + 1024);
 			expect_result(packet, sizeof(struct thc_hdr) + 1024, &shapes[0], &r,
 				      THC_F_ANSWER | THC_F_CE | (repeat ? THC_F_REPEAT : 0),
-				      one ? rank : 0);
+				      repeat ? rank : 0);
 		}
 	}
 	st = rig_stats(&net.rig);

@@ -3,7 +3,7 @@
  * Fuzzes libthc with what comes from the network: WELCOME while it joins, answers while
  * it reduces. Client, engine, transport and codec are the library's; sockets, clock and
  * threads are this file's, so an input means the same on every machine. The aggregator
- * is honest, or changes what it sends, before the packet sum or after; packets come
+ * is honest, or changes what it sends, before the packet is sealed or after; packets come
  * twice, late, from other ports, or are bytes without a meaning.
  *
  * A model, written from the protocol's description, says of each packet whether a worker
@@ -125,6 +125,7 @@ struct coming {
 	uint16_t	port;
 	bool		ce;
 	bool		group;
+	__be64		request;	/* the tag of what it answers */
 	uint8_t		at[PACKET_MAX] __attribute__((aligned(8)));
 };
 
@@ -155,11 +156,21 @@ static struct world {
 	bool			broken;		/* the session is over */
 	bool			deaf;		/* no group */
 	uint8_t			rank;
+	bool			keyed;		/* the job has a secret key */
+	enum thc_seal_kind	seal;		/* of its data */
 	struct thc_welcome	welcome;	/* honest constants */
 } w;
 
 static const uint8_t key[THC_KEY_BYTES] = { 0x5e, 0xed };
-static uint64_t cookie;		/* of the job's packets */
+static const struct thc_end our_end = { { { 0, 0, 0xffff0000, 0x01004d0a } }, 0x409c, 0, 0 };
+/* Of the session: what up and down are made of, [0] without the secret key. */
+static struct keys {
+	bool			made;
+	uint8_t			salt[THC_SALT_BYTES];
+	struct thc_seal_key	up;
+	struct thc_seal_key	down;
+} session[2];
+static struct thc_control_key join_key[2], welcome_key[2], lost_key[2];
 static struct asked asked[ASKED_MAX];
 static struct coming queue[QUEUE_MAX];
 
@@ -194,11 +205,29 @@ static int no_end(pthread_t t, void **result)
 
 /* --- the model: what a worker has to believe ---------------------------------------- */
 
-static bool is_whole(const struct thc_hdr *h, const uint8_t *payload, size_t bytes)
+static bool is_form(const struct thc_hdr *h, size_t bytes)
 {
-	return !(bytes % 8) && h->version == THC_VERSION && !h->reserved &&
-	       h->job == thc_be16(JOB) &&
-	       thc_be32(h->sum) == thc_sum_packet(h, payload, (int)((bytes - sizeof(*h)) / 8));
+	return !(bytes % 8) && h->version == THC_VERSION && h->job == thc_be16(JOB);
+}
+
+static __be64 control_tag(const struct thc_control_key *k, const struct thc_hdr *h,
+			  const void *payload, size_t bytes)
+{
+	return thc_control_tag(w.keyed ? THC_SEAL_NH : THC_SEAL_SUM, k, h, &our_end, payload,
+			       (int)(bytes / 8));
+}
+
+/* Making keys takes longer than an input: those of one salt are kept. */
+static void set_salt(const uint8_t salt[THC_SALT_BYTES])
+{
+	struct keys *k = &session[w.keyed];
+
+	if (k->made && !memcmp(k->salt, salt, sizeof(k->salt)))
+		return;
+	memcpy(k->salt, salt, sizeof(k->salt));
+	thc_seal_key_set(&k->up, w.keyed ? key : NULL, THC_KEY_UP, JOB, salt);
+	thc_seal_key_set(&k->down, w.keyed ? key : NULL, THC_KEY_DOWN, JOB, salt);
+	k->made = true;
 }
 
 /* Levels that rise from 0 to the granularity, a threshold, and the hash of both. */
@@ -225,11 +254,13 @@ static bool can_be_served(const struct thc_welcome *c, unsigned int rank)
 	unsigned int slots = thc_be16(c->data_slots) + thc_be16(c->norm_slots);
 	unsigned int most = c->sum_width == 8 ? 255 : 65535;
 
-	for (i = 0; i < sizeof(c->reserved2); i++)
-		if (c->reserved2[i])
+	for (i = 0; i < sizeof(c->reserved); i++)
+		if (c->reserved[i])
 			return false;
-	if (c->flags & 0xc0 || c->reserved || ranks <= rank || ranks > 64 || !c->data_slots ||
-	    !c->norm_slots || slots > 4096 || thc_be16(c->shards) > 1)
+	if (w.keyed ? c->seal != THC_SEAL_NH : c->seal > THC_SEAL_SUM)
+		return false;
+	if (c->flags & 0xc8 || ranks <= rank || ranks > 64 || !c->data_slots || !c->norm_slots ||
+	    slots > 4096 || thc_be16(c->shards) > 1)
 		return false;
 	if (c->sum_width != 8 && c->sum_width != 16)
 		return false;
@@ -253,11 +284,15 @@ static void believe_welcome(const struct coming *p)
 
 	memcpy(&h, p->at, sizeof(h));
 	memcpy(&c, p->at + sizeof(h), sizeof(c));
-	if (p->bytes != sizeof(h) + sizeof(c) || !is_whole(&h, p->at + sizeof(h), p->bytes) ||
-	    h.op != THC_OP_WELCOME || p->port != THC_PORT_DEFAULT || thc_be64(c.nonce) != w.nonce) {
+	if (p->bytes != sizeof(h) + sizeof(c) || !is_form(&h, p->bytes) || h.op != THC_OP_WELCOME ||
+	    p->port != THC_PORT_DEFAULT || thc_be64(c.nonce) != w.nonce ||
+	    h.key_id != welcome_key[w.keyed].id ||
+	    h.tag != control_tag(&welcome_key[w.keyed], &h, &c, sizeof(c))) {
 		reached[DISBELIEVED].times++;
 		return;
 	}
+	w.seal = c.seal;
+	set_salt(c.salt);
 	w.ready = c.flags & THC_WELCOME_F_READY && !(c.flags & THC_WELCOME_F_REFUSED) &&
 		  can_be_served(&c, w.rank);
 }
@@ -319,23 +354,36 @@ static bool is_its_port(uint16_t port, unsigned int slot)
 	       port == THC_PORT_DEFAULT + slot / 64;
 }
 
+/* An epoch is over: does it answer what we asked for? */
+static bool ends_epoch(const struct coming *p, const struct thc_hdr *h)
+{
+	const struct asked *a = asked_for(h);
+	const struct thc_hdr *was = a ? (const void *)a->at : NULL;
+
+	return a && p->bytes == sizeof(*h) && h->epoch != thc_be32(w.client->params.epoch) &&
+	       h->key_id == lost_key[w.keyed].id &&
+	       h->tag == control_tag(&lost_key[w.keyed], h, &was->tag, sizeof(was->tag));
+}
+
 /* True if the client has to take something from it. */
 static bool believe(const struct coming *p)
 {
+	const struct thc_seal_key *down = &session[w.keyed].down;
 	const struct thc_params *c = &w.client->params;
 	struct asked *a;
 	struct thc_hdr h;
 
 	memcpy(&h, p->at, sizeof(h));
-	if (p->bytes % 8 || h.version != THC_VERSION || h.reserved || h.job != thc_be16(JOB) ||
-	    h.cookie != thc_be64(cookie) || !is_its_port(p->port, thc_be16(h.slot)))
-		return false;
-	if (!(c->flags & THC_WELCOME_F_NOSUM) && !is_whole(&h, p->at + sizeof(h), p->bytes))
+	if (!is_form(&h, p->bytes) || h.op == THC_OP_WELCOME ||
+	    !is_its_port(p->port, thc_be16(h.slot)))
 		return false;
 	if (h.op == THC_OP_STALE && h.flags & THC_F_EPOCH) {
-		w.broken |= (int32_t)(thc_be32(h.epoch) - c->epoch) > 0;
+		w.broken |= ends_epoch(p, &h);
 		return w.broken;
 	}
+	if (h.key_id != down->id ||
+	    !thc_seal_ok(&h, w.seal, down, p->at + sizeof(h), (int)((p->bytes - sizeof(h)) / 8)))
+		return false;
 	a = h.epoch == thc_be32(c->epoch) ? asked_for(&h) : NULL;
 	if (!a)
 		return false;
@@ -389,6 +437,12 @@ void thc_link_leave_group(struct thc_link *l)
 	l->group = -1;
 }
 
+void thc_link_end(const struct thc_link *l, struct thc_end *end)
+{
+	(void)l;
+	*end = our_end;
+}
+
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
 {
 	(void)l;
@@ -423,17 +477,24 @@ static void note_request(const void *packet, size_t bytes)
 
 static void note_sent(const struct thc_outgoing *out)
 {
+	const uint8_t *payload = (const uint8_t *)out->data + sizeof(struct thc_hdr);
+	const struct thc_seal_key *up = &session[w.keyed].up;
+	size_t bytes = out->bytes - sizeof(struct thc_hdr);
 	struct thc_join j;
 	struct thc_hdr h;
 
 	memcpy(&h, out->data, sizeof(h));
-	require(h.version == THC_VERSION && h.cookie == thc_be64(cookie) && !h.bitmap);
-	if (!(h.flags & THC_F_NOSUM))
-		require(is_whole(&h, (const uint8_t *)out->data + sizeof(h), out->bytes));
+	require(is_form(&h, out->bytes) && !h.flags && !h.bitmap);
+	if (h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE) {
+		require(h.key_id == join_key[w.keyed].id);
+		require(h.tag == control_tag(&join_key[w.keyed], &h, payload, bytes));
+	}
 	if (h.op == THC_OP_JOIN) {
-		memcpy(&j, (const uint8_t *)out->data + sizeof(h), sizeof(j));
+		memcpy(&j, payload, sizeof(j));
 		w.nonce = thc_be64(j.nonce);
 	} else if (h.op != THC_OP_LEAVE) {
+		require(h.key_id == up->id &&
+			thc_seal_ok(&h, w.seal, up, payload, (int)(bytes / 8)));
 		require(is_its_port(out->port, thc_be16(h.slot)));
 		note_request(out->data, out->bytes);
 	}
@@ -511,17 +572,27 @@ static struct coming *room_for_one(void)
 	return p;
 }
 
+/* As the aggregator does; the packet names the key. */
 static void seal(struct coming *p)
 {
+	const struct thc_seal_key *down = &session[w.keyed].down;
 	struct thc_hdr *h = (void *)p->at;
+	size_t bytes = p->bytes - sizeof(*h);
+	struct thc_digest d;
 
 	if (p->bytes < sizeof(*h))
 		return;
-	h->sum = 0;
-	h->sum = thc_be32(thc_sum_packet(h, h + 1, (int)((p->bytes - sizeof(*h)) / 8)));
+	if (h->op == THC_OP_WELCOME) {
+		h->tag = control_tag(&welcome_key[w.keyed], h, h + 1, bytes);
+	} else if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH) {
+		h->tag = control_tag(&lost_key[w.keyed], h, &p->request, sizeof(p->request));
+	} else {
+		d = thc_seal_digest(w.seal, down, h + 1, (int)(bytes / 8));
+		h->tag = thc_be64(thc_seal_tag(w.seal, down, h, d, bytes / 8));
+	}
 }
 
-/* Changes some bytes, before the packet was summed or after, its port or its length. */
+/* Changes some bytes, before the packet was sealed or after, its port or its length. */
 static void spoil(struct coming *p, uint8_t how)
 {
 	int i;
@@ -552,7 +623,7 @@ static struct coming *put_welcome(uint8_t flags)
 	p->bytes = sizeof(*h) + sizeof(c);
 	h->version = THC_VERSION;
 	h->op = THC_OP_WELCOME;
-	h->cookie = thc_be64(cookie);
+	h->key_id = welcome_key[w.keyed].id;
 	h->job = thc_be16(JOB);
 	h->epoch = thc_be32(w.epoch);
 	c.nonce = thc_be64(w.nonce);
@@ -571,6 +642,18 @@ static struct coming *put_refusal(uint8_t why)
 	memcpy(p->at + sizeof(struct thc_hdr), &c, sizeof(c));
 	seal(p);
 	return p;
+}
+
+/* What anybody can send who has heard our JOIN. */
+static void put_doubtful(uint8_t why)
+{
+	const struct thc_control_key none = { .id = 0 };
+	struct coming *p = put_refusal(why);
+	struct thc_hdr *h = (void *)p->at;
+
+	h->key_id = 0;
+	h->tag = thc_control_tag(THC_SEAL_SUM, &none, h, &our_end, h + 1,
+				 sizeof(struct thc_welcome) / 8);
 }
 
 /* Index that rank @rank, not the client's, has at coordinate @i of a chunk. */
@@ -645,6 +728,7 @@ static struct coming *put_answer(const struct asked *a, uint64_t in)
 	h->width = a->norms ? 32 : c->sum_width;
 	h->bitmap = thc_be64(in);
 	h->count = thc_be16((uint16_t)__builtin_popcountll(in));
+	h->key_id = session[w.keyed].down.id;
 	p->bytes = sizeof(*h) + THC_LANE_BYTES;
 	p->group = c->reply == THC_REPLY_MULTICAST && w.client->link.group >= 0;
 	if (a->norms)
@@ -668,6 +752,8 @@ static struct coming *put_header(const struct asked *a, uint8_t op, uint8_t flag
 	h->flags = flags;
 	h->bitmap = thc_be64(in);
 	h->count = thc_be16((uint16_t)__builtin_popcountll(in));
+	p->request = h->tag;
+	h->key_id = flags & THC_F_EPOCH ? lost_key[w.keyed].id : session[w.keyed].down.id;
 	if (flags & THC_F_EPOCH)
 		h->epoch = thc_be32(++w.epoch);
 	p->bytes = sizeof(*h);
@@ -715,6 +801,10 @@ static void act_join(void)
 		w.now += (action >> 3) * 10000000ULL;
 		break;
 	case 5:
+		if (w.keyed && action & 0x40) {
+			put_doubtful(action >> 3 & 7);
+			break;
+		}
 		p = put_refusal(action >> 3);
 		if (action & 0x80)
 			spoil(p, next(&w.in));
@@ -1133,8 +1223,8 @@ static void make_job(uint8_t ranks, uint8_t how)
 		.granularity = thc_be16((uint16_t)g), .shards = thc_be16(1),
 		.reply = how & 8 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT, .bits = 4,
 		.sum_width = how & 4 ? 16 : 8, .block_log2 = how & 0x10 ? 11 : 10, .family = 4,
-		.flags = (how & 0x20 ? THC_WELCOME_F_NOSUM : 0) |
-			 (how & 0x40 ? THC_WELCOME_F_ONE_PORT : 0) | THC_WELCOME_F_CORRELATED,
+		.flags = (how & 0x40 ? THC_WELCOME_F_ONE_PORT : 0) | THC_WELCOME_F_CORRELATED,
+		.salt = { 0x5a, 0x17 },
 		.group = { 239, 84, 1, 2 }, .group_port = thc_be16(18564),
 		.joined = thc_be64(~0ULL >> (64 - ranks)),
 	};
@@ -1147,6 +1237,10 @@ static void make_job(uint8_t ranks, uint8_t how)
 	w.welcome.clamp = thc_be64(w.welcome.clamp);
 	w.welcome.table_hash = thc_be32(thc_table_hash(&t));
 	w.deaf = how & 0x80;
+	w.keyed = !(how & 0x20);
+	w.seal = w.keyed ? THC_SEAL_NH : how & 1 ? THC_SEAL_SUM : THC_SEAL_NONE;
+	w.welcome.seal = w.seal;
+	set_salt(w.welcome.salt);
 }
 
 static void count_join(int error)
@@ -1168,7 +1262,7 @@ static struct thc_client *join(uint8_t how)
 	o.aggregator = "10.77.0.100";
 	o.job = JOB;
 	o.rank = w.rank;
-	o.key = key;
+	o.key = w.keyed ? key : NULL;
 	o.timeout_ms = how & 0x20 ? 3000 : 400;
 	o.join_timeout_ms = 300;
 	o.transport = THC_TRANSPORT_UDP;
@@ -1192,7 +1286,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc;
 	(void)argv;
-	cookie = thc_key_cookie(key, JOB);
+	thc_control_key_derive(&join_key[1], key, THC_KEY_JOIN, JOB);
+	thc_control_key_derive(&welcome_key[1], key, THC_KEY_WELCOME, JOB);
+	thc_control_key_derive(&lost_key[1], key, THC_KEY_LOST, JOB);
 	atexit(report);
 	return 0;
 }

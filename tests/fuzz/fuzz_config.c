@@ -52,6 +52,7 @@ enum {
 	LINEAR,
 	WITH_PREFIX,
 	WITH_DEADLINE,
+	WITHOUT_KEY,
 	SEVERAL_JOBS,
 	OUTCOMES
 };
@@ -69,6 +70,7 @@ static struct outcome reached[OUTCOMES] = {
 	[LINEAR] = { "linear tables", 0 },
 	[WITH_PREFIX] = { "prefixes", 0 },
 	[WITH_DEADLINE] = { "deadlines", 0 },
+	[WITHOUT_KEY] = { "without a key", 0 },
 	[SEVERAL_JOBS] = { "several jobs", 0 },
 };
 
@@ -124,14 +126,18 @@ int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thc
 
 static struct thc_job world_jobs[THC_JOBS_MAX];
 static struct thcd_record world_records[THC_JOBS_MAX];
+static struct thc_seals world_seals[THC_JOBS_MAX];
 
 static void check_params(const struct thcd_plan *plan, const struct thc_welcome *w, u32 rank)
 {
+	const struct thc_client_options o = {
+		.rank = (u16)rank, .key = plan->seal == THC_SEAL_NH ? plan->key : NULL,
+	};
 	struct thc_codec codec;
 	struct thc_params p;
 
-	require(thc_welcome_is_sound(w, rank));
-	require(!thc_params_take(&p, w, 1, rank));
+	require(thc_welcome_is_sound(w, rank, !!o.key) && !thc_welcome_is_sound(w, rank, !o.key));
+	require(!thc_params_take(&p, w, 1, &o));
 	require(thc_table_hash(&p.table) == p.table_hash);
 	require(!thc_codec_init(&codec, &p.table, p.block_log2, p.seed, THC_SIMD_SCALAR));
 	require(!thc_codec_set_correlated(&codec, p.ranks));
@@ -144,14 +150,17 @@ static void check_params(const struct thcd_plan *plan, const struct thc_welcome 
 
 static void check_joinable(const struct thcd_plan *plan, u16 port)
 {
-	struct thcd d = { .job = world_jobs, .record = world_records, .port = port };
+	struct thcd d = {
+		.job = world_jobs, .record = world_records, .seals = world_seals, .port = port,
+	};
 	const struct thc_hdr request = { .job = thc_be16((u16)plan->job) };
 	struct thc_job *job = &world_jobs[plan->job];
 	char text[THCD_TEXT_MAX];
 	struct thcd_welcome w;
 
 	thcd_job_create(&d, plan);
-	require(job->active && job->epoch && !job->joined && job->cookie);
+	require(job->active && job->epoch && !job->joined);
+	require(thc_seals_up(&world_seals[plan->job], job->epoch)->id);
 	world_records[plan->job].ready = 1;
 	thcd_welcome_fill(&w, job, &world_records[plan->job], &request, 1, 0);
 	check_params(plan, &w.body, 0);
@@ -249,7 +258,8 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 	put(t, "job", "%u", plan->job);
 	put(t, "ranks", "%u", plan->ranks);
 	thc_key_print(digits, plan->key);
-	put(t, "key", "@%s", digits);
+	if (plan->seal == THC_SEAL_NH)
+		put(t, "key", "@%s", digits);
 	put(t, "seed", "0x%llx", (unsigned long long)plan->seed);
 	put(t, "clamp", "%.17g", p);
 	put_table(t, plan);
@@ -262,7 +272,10 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 		put(t, "deadline_ms", "%u", plan->deadline_ms);
 		put(t, "quorum", "%u", plan->quorum);
 	}
-	put(t, "sum", "%s", plan->nosum ? "off" : "on");
+	put(t, "seal", "%s",
+	    plan->seal == THC_SEAL_NH  ? "nh" :
+	    plan->seal == THC_SEAL_SUM ? "sum" :
+					 "none");
 	put(t, "correlated", "%s", plan->correlated ? "on" : "off");
 	if (t->json)
 		strcat(t->at, "}]}");
@@ -299,6 +312,7 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 	reached[LINEAR].times += plan->linear;
 	reached[WITH_PREFIX].times += !!plan->admits.count;
 	reached[WITH_DEADLINE].times += !!plan->deadline_ms;
+	reached[WITHOUT_KEY].times += plan->seal != THC_SEAL_NH;
 }
 
 static void check_job(const struct thcd_job_wish *w, const struct thc_addr *address, u16 port,
@@ -374,7 +388,7 @@ static const struct {
 	{ "deadline_ms", { "1", "100", "3600000" } },
 	{ "key", { "@1", "@2", "@fedcba9876543210", "@", "@none", "1" } },
 	{ "seed", { "0", "1", "18446744073709551615" } },
-	{ "sum", { "on", "off" } },
+	{ "seal", { "nh", "sum", "none" } },
 	{ "correlated", { "on", "off" } },
 };
 
@@ -422,7 +436,9 @@ static void make_job(struct input *in, char *out, size_t size)
 	used = snprintf(out, size, "%u", first >> 4);
 	if (ranks != 255)
 		used += snprintf(out + used, size - (size_t)used, ",ranks=%u", ranks % 70);
-	if (first != 255)
+	if (first % 16 == 15)
+		used += snprintf(out + used, size - (size_t)used, ",seal=sum");
+	else if (first != 254)
 		used += snprintf(out + used, size - (size_t)used, ",key=@%x", ranks + 1U);
 	while (n-- && in->left) {
 		const char *key = thcd_job_key(next(in) % known, NULL);

@@ -90,7 +90,7 @@ static const struct {
 	bool six;
 } described[JOBS] = {
 	{ 0, "0,ranks=3,key=@11,prefix=10.77.0.0/24", false },
-	{ 1, "1,ranks=2,key=@22,prefix=fd77::/64,reply=fanout,sum=off", true },
+	{ 1, "1,ranks=2,prefix=fd77::/64,reply=fanout,seal=none", true },
 	{ 5, "5,ranks=1,key=@33,prefix=10.77.0.0/16", false },
 };
 
@@ -100,6 +100,8 @@ static struct thcd_record world_records[THC_JOBS_MAX], before_records[THC_JOBS_M
 static struct thc_slot world_slots[SLOTS];
 static struct thc_lanes world_lanes[SLOTS];
 static struct thc_pairs world_pairs[THC_JOBS_MAX];
+static struct thc_seals world_seals[THC_JOBS_MAX];
+static struct thc_control_key welcome_key[JOBS];	/* zero without a secret key */
 static struct thcd d;
 static uint64_t now_ms = 1000;
 static bool flooded;
@@ -215,6 +217,26 @@ static struct job_model {
 	struct rank_model rank[RANKS];
 } model[JOBS];
 
+/* The end of the worker, as control packets are sealed with it. */
+static struct thc_end end_of(const struct thc_addr *addr, u16 port)
+{
+	return (struct thc_end){ .addr = *addr, .port = thc_be16(port) };
+}
+
+static u8 control_seal_of(int job)
+{
+	return plans[job].seal == THC_SEAL_NH ? THC_SEAL_NH : THC_SEAL_SUM;
+}
+
+static __be64 control_tag(int job, const struct thc_hdr *h, const struct thc_path *path,
+			  const void *payload, size_t bytes)
+{
+	struct thc_end end = end_of(&path->src, path->src_port);
+
+	return thc_control_tag(control_seal_of(job), &world_seals[described[job].id].join, h, &end,
+			       payload, (int)(bytes / 8));
+}
+
 /* What a packet is to come to. */
 struct expected {
 	bool admitted;
@@ -222,7 +244,7 @@ struct expected {
 	enum thc_refusal why;
 	bool newly_ready;
 	int job;	/* index of the model, -1: none */
-	u8 rank;
+	u16 rank;
 	u64 nonce;
 };
 
@@ -257,11 +279,17 @@ static bool run_is_over(const struct job_model *m)
 	return m->ready;
 }
 
+/* The next epoch has another last bit, and is none that a slot never had. */
+static u32 epoch_after(const struct job_model *m, u32 epoch)
+{
+	for (epoch++; !epoch || epoch % 2 == m->epoch % 2; epoch++)
+		;
+	return epoch;
+}
+
 static bool is_behind(const struct job_model *m, u32 last)
 {
-	u32 next = last + 1 + !(last + 1);
-
-	return last && (s32)(next - m->epoch) > 0;
+	return last && (s32)(last - m->epoch) >= 0 && (s32)(epoch_after(m, last) - m->epoch) > 0;
 }
 
 static void model_restart(struct job_model *m, u32 last, int job)
@@ -273,8 +301,7 @@ static void model_restart(struct job_model *m, u32 last, int job)
 		m->multicast = plans[job].reply == THC_REPLY_MULTICAST;
 		reached[GROUP_AGAIN].times++;
 	}
-	m->epoch = (is_behind(m, last) ? last : m->epoch) + 1;
-	m->epoch += !m->epoch;
+	m->epoch = epoch_after(m, is_behind(m, last) ? last : m->epoch);
 	for (r = 0; r < m->ranks; r++)
 		m->rank[r].in = m->rank[r].left = m->rank[r].heard = false;
 	m->ready = false;
@@ -324,11 +351,11 @@ static void model_join(struct expected *x, const struct thc_hdr *h, const struct
 
 	if (d.detached)
 		return refuse(x, THC_REFUSED_NO_XDP, NO_XDP);
-	if (h->rank >= m->ranks)
+	if (x->rank >= m->ranks)
 		return refuse(x, THC_REFUSED_RANK, NO_RANK);
 	if (!in_prefix(x->job, &path->src))
 		return refuse(x, THC_REFUSED_PREFIX, NO_PREFIX);
-	r = &m->rank[h->rank];
+	r = &m->rank[x->rank];
 	if (x->nonce == r->previous && x->nonce != r->nonce)
 		return refuse(x, THC_REFUSED_TAKEN, TAKEN);
 	if (r->in && !r->left && x->nonce == r->nonce) {
@@ -358,12 +385,16 @@ static void model_join(struct expected *x, const struct thc_hdr *h, const struct
 	model_settle(m, x);
 }
 
-static void model_leave(struct job_model *m, const struct thc_hdr *h, const struct thc_path *path)
+static void model_leave(int job, const struct thc_hdr *h, const struct thc_path *path)
 {
-	struct rank_model *r = h->rank < m->ranks ? &m->rank[h->rank] : NULL;
+	struct job_model *m = &model[job];
+	u16 rank = thc_be16(h->rank);
+	struct rank_model *r = rank < m->ranks ? &m->rank[rank] : NULL;
 
 	if (!r || !r->port || r->port != path->src_port || !thc_addr_equal(&r->addr, &path->src) ||
 	    thc_be32(h->epoch) != m->epoch || !r->in)
+		return;
+	if (h->tag != control_tag(job, h, path, NULL, 0))
 		return;
 	if (m->ready) {
 		r->left = true;
@@ -375,7 +406,7 @@ static void model_leave(struct job_model *m, const struct thc_hdr *h, const stru
 	reached[LEFT_EARLY].times++;
 }
 
-/* Is it JOIN or LEAVE, whole and as the protocol has it? */
+/* Is it JOIN or LEAVE, whole and as the protocol has it, whoever sealed it? */
 static bool is_control(const u8 *packet, size_t length)
 {
 	struct thc_hdr h;
@@ -386,68 +417,47 @@ static bool is_control(const u8 *packet, size_t length)
 	memcpy(&h, packet, sizeof(h));
 	if (h.version != THC_VERSION || (h.op != THC_OP_JOIN && h.op != THC_OP_LEAVE))
 		return false;
-	if (payload != (h.op == THC_OP_JOIN ? sizeof(struct thc_join) : 0))
-		return false;
-	if (h.width || h.flags & ~THC_F_REQUEST || h.reserved || h.count || h.bitmap)
-		return false;
-	return thc_be32(h.sum) == thc_sum_packet(&h, packet + sizeof(h), (int)(payload / 8));
+	return payload == (h.op == THC_OP_JOIN ? sizeof(struct thc_join) : 0) && !h.width &&
+	       !h.flags && !h.count && !h.bitmap;
 }
 
+/* The job that it names, and whose key. */
 static int job_of(const struct thc_hdr *h)
 {
 	int i;
 
 	for (i = 0; i < JOBS; i++)
 		if (thc_be16(h->job) == described[i].id)
-			return h->cookie == thc_be64(plans[i].cookie) ? i : -1;
+			return h->key_id == world_seals[described[i].id].join.id ? i : -1;
 	return -1;
 }
 
 /* Of JOINs that no job admits, 64 are heard at once and then one in 5 ms. */
-static bool is_flood(const u8 *packet, size_t length)
+static bool is_flood(void)
 {
-	struct thc_hdr h;
-	u64 owed;
-	int job;
+	u64 owed = heard_until > now_ms ? heard_until - now_ms : 0;
 
-	if (length < sizeof(h))
-		return false;
-	memcpy(&h, packet, sizeof(h));
-	job = job_of(&h);
-	if (h.version != THC_VERSION || h.op != THC_OP_JOIN ||
-	    (job >= 0 && h.rank < model[job].ranks))
-		return false;
-	owed = heard_until > now_ms ? heard_until - now_ms : 0;
 	if (owed > 63 * 5)
 		return true;
 	heard_until = now_ms + owed + 5;
 	return false;
 }
 
-/* Brings the model up to date; what is to be seen of it. */
-static struct expected expect(const u8 *packet, size_t length, const struct thc_path *path)
+static struct expected expect_join(struct expected x, const u8 *packet, const struct thc_path *path)
 {
-	struct expected x = { .job = -1 };
 	struct thc_join j;
 	struct thc_hdr h;
 
-	if (is_flood(packet, length)) {
-		reached[FLOODED].times++;
-		return x;
-	}
-	if (!is_control(packet, length)) {
+	memcpy(&h, packet, sizeof(h));
+	memcpy(&j, packet + sizeof(h), sizeof(j));
+	if (x.job >= 0 && h.tag != control_tag(x.job, &h, path, &j, sizeof(j))) {
 		reached[MALFORMED].times++;
 		return x;
 	}
-	memcpy(&h, packet, sizeof(h));
-	x.job = job_of(&h);
-	x.rank = h.rank;
-	if (h.op == THC_OP_LEAVE) {
-		if (x.job >= 0)
-			model_leave(&model[x.job], &h, path);
+	if ((x.job < 0 || x.rank >= model[x.job].ranks) && is_flood()) {
+		reached[FLOODED].times++;
 		return x;
 	}
-	memcpy(&j, packet + sizeof(h), sizeof(j));
 	x.nonce = thc_be64(j.nonce);
 	if (j.reserved || j.flags & ~thc_be32(THC_JOIN_F_HEARD) || !path->src_port) {
 		reached[MALFORMED].times++;
@@ -460,7 +470,44 @@ static struct expected expect(const u8 *packet, size_t length, const struct thc_
 	return x;
 }
 
+/* Brings the model up to date; what is to be seen of it. */
+static struct expected expect(const u8 *packet, size_t length, const struct thc_path *path)
+{
+	struct expected x = { .job = -1 };
+	struct thc_hdr h;
+
+	if (!is_control(packet, length)) {
+		reached[MALFORMED].times++;
+		return x;
+	}
+	memcpy(&h, packet, sizeof(h));
+	x.job = job_of(&h);
+	x.rank = thc_be16(h.rank);
+	if (h.op == THC_OP_JOIN)
+		return expect_join(x, packet, path);
+	if (x.job >= 0)
+		model_leave(x.job, &h, path);
+	return x;
+}
+
 /* --- what is compared ------------------------------------------------------------- */
+
+/* The epoch's keys are those of its salt, which is new with each epoch. */
+static void check_keys(int i, bool is_new)
+{
+	const struct thcd_record *r = &world_records[described[i].id];
+	const struct thc_seals *s = &world_seals[described[i].id];
+	static __be32 id[JOBS];	/* as it takes time to derive it */
+
+	if (is_new && plans[i].seal == THC_SEAL_NH)
+		id[i] = thc_key_id(plans[i].key, described[i].id, r->salt);
+	else if (is_new)
+		memcpy(&id[i], r->salt, sizeof(id[i]));
+	require(!is_new || (s->seal == plans[i].seal && id[i] != s->join.id));
+	require(!is_new || thc_seals_up(s, model[i].epoch)->id == id[i]);
+	require(thc_seals_down(s, model[i].epoch)->id == thc_seals_up(s, model[i].epoch)->id);
+	require(!memcmp(r->salt, before_records[described[i].id].salt, sizeof(r->salt)) == !is_new);
+}
 
 static void check_job(int i)
 {
@@ -473,7 +520,8 @@ static void check_job(int i)
 
 	require(job->active && job->epoch == m->epoch && job->ranks == m->ranks);
 	require(job->epoch == old->epoch || (s32)(job->epoch - old->epoch) > 0);
-	require(job->cookie == plans[i].cookie && job->all == thc_ranks_mask(m->ranks));
+	require(job->all == thc_ranks_mask(m->ranks));
+	check_keys(i, old->epoch != job->epoch);
 	require(!memcmp(&record->plan, &plans[i], sizeof(plans[i])));
 	require((job->reply == THC_REPLY_MULTICAST) == m->multicast);
 	require(!record->ready == !m->ready && !record->fallback == !m->fallback);
@@ -491,17 +539,33 @@ static void check_job(int i)
 	require(job->joined == joined && job->left == left);
 }
 
+/* The WELCOME at @s is sealed by the job's key, -1: by none. */
+static void check_sealed(const struct sent *s, int job)
+{
+	const struct thc_control_key none = { .id = 0 }, *key = job < 0 ? &none : &welcome_key[job];
+	struct thc_end end = end_of(&s->to, s->port);
+
+	require(s->h.key_id == key->id);
+	require(s->h.tag == thc_control_tag(job < 0 ? THC_SEAL_SUM : control_seal_of(job), key,
+					    &s->h, &end, s->payload, (int)(s->length / 8)));
+}
+
 /* The WELCOME at @s, to rank @rank of job @job. */
 static void check_welcome(const struct sent *s, int job, u32 rank)
 {
+	const struct thc_client_options o = {
+		.rank = (u16)rank, .key = plans[job].seal == THC_SEAL_NH ? plans[job].key : NULL,
+	};
 	const struct job_model *m = &model[job];
 	struct thc_welcome w;
 	struct thc_params p;
 
 	require(s->length == sizeof(w) && s->h.op == THC_OP_WELCOME);
 	memcpy(&w, s->payload, sizeof(w));
-	require(thc_be32(s->h.sum) == thc_sum_packet(&s->h, s->payload, sizeof(w) / 8));
-	require(s->h.rank == rank && !thc_params_take(&p, &w, thc_be32(s->h.epoch), rank));
+	check_sealed(s, job);
+	require(thc_be16(s->h.rank) == rank);
+	require(!thc_params_take(&p, &w, thc_be32(s->h.epoch), &o));
+	require(!memcmp(w.salt, world_records[described[job].id].salt, sizeof(w.salt)));
 	require(!(p.flags & THC_WELCOME_F_REFUSED) && p.epoch == m->epoch);
 	require(!(p.flags & THC_WELCOME_F_READY) == !m->ready);
 	require(thc_be64(w.joined) == world_jobs[described[job].id].joined);
@@ -530,25 +594,22 @@ static void check_to_group(const struct sent *s, int job)
 	require(thc_addr_equal(&s->to, &plans[job].group));
 }
 
-/* A refusal tells nothing but the reason, and no secret but what it was told. */
-static void check_refusal(const struct expected *x, const u8 *packet, const struct thc_path *path)
+/* A refusal tells nothing but the reason; who has the job's key can tell that it is thcd's. */
+static void check_refusal(const struct expected *x, const struct thc_path *path)
 {
 	const struct sent *s = &sent[0];
 	struct thc_welcome bare = {
 		.flags = THC_WELCOME_F_REFUSED, .refusal = (u8)x->why, .nonce = thc_be64(x->nonce),
 	};
-	struct thc_hdr asked;
-
-	memcpy(&asked, packet, sizeof(asked));
 	require(sents == 1 && s->length == sizeof(bare) && s->port == path->src_port);
 	require(thc_addr_equal(&s->to, &path->src));
-	require(s->h.op == THC_OP_WELCOME && !s->h.epoch && s->h.cookie == asked.cookie);
+	require(s->h.op == THC_OP_WELCOME && !s->h.epoch);
+	check_sealed(s, x->job);
 	require(x->why > THC_REFUSED_NOT && x->why <= THC_REFUSED_NO_XDP);
 	require(!memcmp(s->payload, &bare, sizeof(bare)));
 }
 
-static void check_sent(const struct expected *x, const u8 *packet, const struct thc_path *path,
-		       bool muted)
+static void check_sent(const struct expected *x, const struct thc_path *path, bool muted)
 {
 	unsigned int i, to_ranks = x->newly_ready ? model[x->job].ranks : 1;
 
@@ -556,7 +617,7 @@ static void check_sent(const struct expected *x, const u8 *packet, const struct 
 		require(!sents);
 		reached[MUTED].times++;
 	} else if (x->refused) {
-		check_refusal(x, packet, path);
+		check_refusal(x, path);
 	} else if (x->admitted) {
 		require(sents == to_ranks + model[x->job].multicast);
 		for (i = 0; i < to_ranks; i++)
@@ -585,6 +646,16 @@ static void check_counters(const struct thcd *was)
 		require(!counted && !d.stats.received);
 }
 
+/* That a rank was told of a new epoch is no change of its job. */
+static void forget_told(void)
+{
+	int i, r;
+
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		for (r = 0; r < THC_RANKS_MAX; r++)
+			before_jobs[i].member[r].told_at = world_jobs[i].member[r].told_at;
+}
+
 static void receive(const u8 *packet, size_t length, const struct thc_path *path)
 {
 	u8 *copy = malloc(length ? length : 1);
@@ -603,10 +674,11 @@ static void receive(const u8 *packet, size_t length, const struct thc_path *path
 	for (i = 0; i < JOBS; i++)
 		check_job(i);
 	if (!x.admitted && packet[1] != THC_OP_LEAVE) {
+		forget_told();
 		require(!memcmp(before_jobs, world_jobs, sizeof(world_jobs)));
 		require(!memcmp(before_records, world_records, sizeof(world_records)));
 	}
-	check_sent(&x, packet, path, d.counters.muted > was.counters.muted);
+	check_sent(&x, path, d.counters.muted > was.counters.muted);
 	require(d.counters.refused - was.counters.refused == x.refused);
 	check_counters(&was);
 }
@@ -654,51 +726,73 @@ static u32 some_epoch(struct input *in, int job, bool leave)
 	return leave ? now : 0;
 }
 
-/* Some of its bytes are changed, before it is sealed or after. */
-static void spoil(struct input *in, u8 *packet, size_t length, u8 how)
+/* As a worker at @path's end would; data under the keys of the job's epoch. */
+static void seal(u8 *packet, size_t length, int job, const struct thc_path *path)
 {
+	const struct thc_seals *s = &world_seals[described[job].id];
+	const u8 *payload = packet + sizeof(struct thc_hdr);
+	int bytes = (int)(length - sizeof(struct thc_hdr));
 	struct thc_hdr h;
-	u32 sum;
+
+	memcpy(&h, packet, sizeof(h));
+	if (h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE)
+		h.tag = control_tag(job, &h, path, payload, (size_t)bytes);
+	else
+		thc_seal(&h, plans[job].seal, thc_seals_up(s, model[job].epoch), payload,
+			 bytes / 8);
+	memcpy(packet, &h, sizeof(h));
+}
+
+/* Some of its bytes are changed, before it is sealed or after. */
+static void spoil(struct input *in, u8 *packet, size_t length, u8 how, int job,
+		  const struct thc_path *path)
+{
 	int i;
 
 	for (i = how & 3; i; i--)
 		packet[next(in) % length] ^= next(in);
-	if (how & 4)
-		return;
-	memcpy(&h, packet, sizeof(h));
-	h.sum = 0;
-	sum = thc_be32(thc_sum_packet(&h, packet + sizeof(h), (int)((length - sizeof(h)) / 8)));
-	memcpy(packet + offsetof(struct thc_hdr, sum), &sum, sizeof(sum));
+	if (!(how & 4))
+		seal(packet, length, job, path);
 }
 
-static size_t put_packet(u8 *packet, u8 op, int job, u8 rank, u32 epoch, const struct thc_join *j)
+/* What a packet says besides its payload. */
+struct saying {
+	u8	op;
+	int	job;
+	u16	rank;
+	u32	epoch;
+};
+
+static size_t put_packet(u8 *packet, struct saying it, const struct thc_path *path,
+			 const struct thc_join *j)
 {
 	struct thc_hdr h = {
-		.version = THC_VERSION, .op = op, .cookie = thc_be64(plans[job].cookie),
-		.job = thc_be16(described[job].id), .rank = rank, .epoch = thc_be32(epoch),
+		.version = THC_VERSION, .op = it.op, .job = thc_be16(described[it.job].id),
+		.key_id = world_seals[described[it.job].id].join.id, .rank = thc_be16(it.rank),
+		.epoch = thc_be32(it.epoch),
 	};
-	size_t length = sizeof(h) + (op == THC_OP_JOIN ? sizeof(*j) : 0);
+	size_t length = sizeof(h) + (it.op == THC_OP_JOIN ? sizeof(*j) : 0);
 
 	memcpy(packet, &h, sizeof(h));
 	memcpy(packet + sizeof(h), j, sizeof(*j));
-	h.sum = thc_be32(thc_sum_packet(&h, packet + sizeof(h), (int)(length - sizeof(h)) / 8));
-	memcpy(packet, &h, sizeof(h));
+	seal(packet, length, it.job, path);
 	return length;
 }
 
 static void act_control(struct input *in, u8 op)
 {
-	u8 who = next(in), how = next(in), rank = who / JOBS % 4, packet[PACKET_MAX];
+	u8 who = next(in), how = next(in), packet[PACKET_MAX];
+	struct saying it = { op, who % JOBS, who / JOBS % 4, 0 };
 	struct thc_join j = { .nonce = thc_be64((who >> 4) * 0x0101010101010101ULL) };
-	int job = who % JOBS;
 	struct thc_path path;
 	size_t length;
 
 	j.flags = thc_be32(how >> 7);
-	path = some_path(in, job, rank);
-	length = put_packet(packet, op, job, rank, some_epoch(in, job, op == THC_OP_LEAVE), &j);
+	path = some_path(in, it.job, (u8)it.rank);
+	it.epoch = some_epoch(in, it.job, op == THC_OP_LEAVE);
+	length = put_packet(packet, it, &path, &j);
 	if (how & 7)
-		spoil(in, packet, length, how);
+		spoil(in, packet, length, how, it.job, &path);
 	if (how & 8 && how & 16)
 		length -= next(in) % length;
 	receive(packet, length, &path);
@@ -719,8 +813,10 @@ static void act_all(struct input *in, u8 op)
 		path.src = described[job].six ? six : thc_addr_v4(thc_be32(0x0a4d0001 + r));
 		j.nonce = thc_be64(model[job].rank[r].nonce ? model[job].rank[r].nonce : 1 + r);
 		receive(packet,
-			put_packet(packet, op, job, (u8)r,
-				   op == THC_OP_LEAVE ? model[job].epoch : 0, &j),
+			put_packet(packet,
+				   (struct saying){ op, job, (u16)r,
+						    op == THC_OP_LEAVE ? model[job].epoch : 0 },
+				   &path, &j),
 			&path);
 	}
 }
@@ -738,10 +834,10 @@ static void act_flood(struct input *in)
 
 	flooded = true;
 	outside.src = thc_addr_v4(thc_be32(0x0a630001));
-	length = put_packet(packet, THC_OP_JOIN, 0, RANKS, 0, &j);
+	length = put_packet(packet, (struct saying){ THC_OP_JOIN, 0, RANKS, 0 }, &stranger, &j);
 	for (i = 0; i < FLOOD; i++)
 		receive(packet, length, &stranger);
-	length = put_packet(packet, THC_OP_JOIN, 0, 0, 0, &j);
+	length = put_packet(packet, (struct saying){ THC_OP_JOIN, 0, 0, 0 }, &outside, &j);
 	for (i = 0; i < FLOOD; i++)
 		receive(packet, length, &outside);
 }
@@ -749,17 +845,18 @@ static void act_flood(struct input *in)
 static void act_data(struct input *in)
 {
 	static const u16 payload[] = { 0, 256, 512, 1024 };
-	u8 who = next(in), how = next(in), rank = who / JOBS % 4, packet[PACKET_MAX];
+	u8 who = next(in), how = next(in), packet[PACKET_MAX];
+	struct saying it = { how % 5, who % JOBS, who / JOBS % 4, 0 };
 	struct thc_join none = { 0 };
-	int job = who % JOBS;
-	struct thc_path path = some_path(in, job, rank);
+	struct thc_path path = some_path(in, it.job, (u8)it.rank);
 	size_t length;
 
-	put_packet(packet, how % 5, job, rank, model[job].epoch - (how >> 7), &none);
+	it.epoch = model[it.job].epoch - (how >> 7);
+	put_packet(packet, it, &path, &none);
 	memset(packet + sizeof(struct thc_hdr), how, PACKET_MAX - sizeof(struct thc_hdr));
 	packet[2] = how % 5 == THC_OP_LUT_ADD ? 4 : how & 8 ? 8 : 32;
 	length = sizeof(struct thc_hdr) + payload[how >> 4 & 3];
-	spoil(in, packet, length, who >> 5);
+	spoil(in, packet, length, who >> 5, it.job, &path);
 	receive(packet, length, &path);
 	reached[DATA].times++;
 }
@@ -871,6 +968,43 @@ static void act(struct input *in)
 
 /* --- from the beginning ---------------------------------------------------------------- */
 
+/* Job @i is in epoch @epoch, whatever the clock says; its keys are where they belong. */
+static void set_epoch(int i, u32 epoch)
+{
+	struct thc_job *job = &world_jobs[described[i].id];
+	struct thc_seals *s = &world_seals[described[i].id];
+
+	if ((job->epoch ^ epoch) & 1) {
+		struct thc_seal_key up = s->up[0], down = s->down[0];
+
+		s->up[0] = s->up[1];
+		s->up[1] = up;
+		s->down[0] = s->down[1];
+		s->down[1] = down;
+	}
+	job->epoch = model[i].epoch = epoch;
+}
+
+/* Jobs as they are made, which takes longer than an input. */
+static struct {
+	struct thc_job job[THC_JOBS_MAX];
+	struct thcd_record record[THC_JOBS_MAX];
+	struct thc_seals seals[THC_JOBS_MAX];
+} made;
+
+static void make_jobs(void)
+{
+	int i;
+
+	d.job = made.job;
+	d.record = made.record;
+	d.seals = made.seals;
+	d.pairs = world_pairs;
+	d.port = PORT;
+	for (i = 0; i < JOBS; i++)
+		thcd_job_create(&d, &plans[i]);
+}
+
 static void reset(u8 how)
 {
 	int i;
@@ -879,6 +1013,7 @@ static void reset(u8 how)
 	memset(&d, 0, sizeof(d));
 	memset(model, 0, sizeof(model));
 	d.job = world_jobs;
+	d.seals = world_seals;
 	d.record = world_records;
 	d.slot = world_slots;
 	d.lanes = world_lanes;
@@ -894,10 +1029,11 @@ static void reset(u8 how)
 	heard_until = 0;
 	/* the beginning of a second in which no refusal was sent */
 	now_ms = (now_ms / 1000 + 2) * 1000;
+	memcpy(world_jobs, made.job, sizeof(world_jobs));
+	memcpy(world_records, made.record, sizeof(world_records));
+	memcpy(world_seals, made.seals, sizeof(world_seals));
 	for (i = 0; i < JOBS; i++) {
-		thcd_job_create(&d, &plans[i]);
-		model[i].epoch = how & 2 ? 0xfffffff0 + (how >> 4) : 1U + how;
-		world_jobs[described[i].id].epoch = model[i].epoch;
+		set_epoch(i, how & 2 ? 0xfffffff0 + (how >> 4) : 1U + how);
 		model[i].ranks = plans[i].ranks;
 		model[i].multicast = plans[i].reply == THC_REPLY_MULTICAST;
 	}
@@ -930,7 +1066,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 			exit(1);
 		}
 		plans[i].slot_base = (u32)i * 6;
+		if (plans[i].seal == THC_SEAL_NH)
+			thc_control_key_derive(&welcome_key[i], plans[i].key, THC_KEY_WELCOME,
+					       described[i].id);
 	}
+	make_jobs();
 	atexit(report);
 	return 0;
 }

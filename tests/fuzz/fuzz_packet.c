@@ -5,8 +5,8 @@
  * the kernel's helpers. So it covers include/thc/ and the XDP program at once.
  *
  * An input is a sequence of actions: a raw frame; a well-formed packet, of
- * which some bytes may be changed and whose sum may be right or wrong; a
- * CLOSE; a new epoch. After each one:
+ * which some bytes may be changed and whose tag may be right or wrong; a
+ * CLOSE; a new epoch. Each job has a seal of its own. After each one:
  *	- a frame that is not THC passes untouched and uncounted, every other
  *	  one is counted once as received and once under its fate;
  *	- what is refused for its header is counted under the reason that
@@ -14,7 +14,7 @@
  *	  daemon only as long as there are tokens;
  *	- what was counted as added was entitled to it, and was not in before;
  *	- every answer that leaves has true lengths, addresses, checksums and
- *	  packet sum, and its lanes are those of exactly the contributors in
+ *	  tag, and its lanes are those of exactly the contributors in
  *	  its bitmap, added here with plain integers per coordinate;
  *	- no answer leaves whose slot went on to something else while its lanes
  *	  were copied;
@@ -54,6 +54,7 @@ static void fuzz_copied(void);
 /* --- the world ---------------------------------------------------------------- */
 
 static struct thc_job world_jobs[THC_JOBS_MAX];
+static struct thc_seals world_seals[THC_JOBS_MAX];
 static struct thc_pairs world_pairs[THC_JOBS_MAX];
 static struct thc_slot world_slots[SLOTS];
 static struct thc_lanes world_lanes[SLOTS];
@@ -61,6 +62,7 @@ static struct thc_stats world_stats;
 static struct thc_turn world_turn;
 static struct thc_bucket world_strangers;
 static int tokens;	/* left for them: time stands still */
+static bool told[JOBS][RANKS];	/* that an epoch is over: once */
 static char world_fan[THC_RANKS_MAX + 1];
 static struct thc_relay world_relay;
 static bool relay_submitted, relay_full;
@@ -76,6 +78,8 @@ static void *fuzz_lookup(void *map, const void *key)
 
 	if (map == (void *)&jobs)
 		return k < THC_JOBS_MAX ? &world_jobs[k] : NULL;
+	if (map == (void *)&seals_of)
+		return k < THC_JOBS_MAX ? &world_seals[k] : NULL;
 	if (map == (void *)&pairs)
 		return k < THC_JOBS_MAX ? &world_pairs[k] : NULL;
 	if (map == (void *)&slots)
@@ -168,6 +172,28 @@ static void set_config(bool relayed)
 	memcpy(to, &c, sizeof(c));
 }
 
+static const enum thc_seal_kind kinds[JOBS] = { THC_SEAL_NH, THC_SEAL_SUM, THC_SEAL_NONE };
+
+/* Any keys that differ; a job without a secret key has names alone. */
+static void set_keys(struct thc_seals *s, int job)
+{
+	struct thc_seal_key *key[] = { &s->up[0], &s->up[1], &s->down[0], &s->down[1] };
+	u32 i, k;
+
+	memset(s, 0, sizeof(*s));
+	s->seal = kinds[job];
+	for (k = 0; k < 4; k++) {
+		key[k]->id = thc_be32(0x100 * (job + 1) + (k & 1));
+		for (i = 0; !job && i < THC_NH_WORDS; i++)
+			key[k]->nh[i] = (i + 1) * 0x9e3779b9 + k * 0x85ebca6b;
+		key[k]->sip[0] = job ? 0 : 0x0123456789abcdefULL * (k + 1);
+	}
+	if (job)
+		return;
+	s->join = (struct thc_control_key){ { 1, 2 }, thc_be32(0x77), 0 };
+	s->lost = (struct thc_control_key){ { 3, 4 }, thc_be32(0x77), 0 };
+}
+
 static void reset(void)
 {
 	int j, r;
@@ -179,10 +205,11 @@ static void reset(void)
 	memset(&world_turn, 0, sizeof(world_turn));
 	world_strangers.full_at = NOW_NS + (THC_STRANGERS_BURST - TOKENS) * THC_STRANGERS_NS;
 	tokens = TOKENS;
+	memset(told, 0, sizeof(told));
 	for (j = 0; j < JOBS; j++) {
 		struct thc_job *job = &world_jobs[j];
 
-		job->cookie = 0x1111111111111111ULL * (j + 1);
+		set_keys(&world_seals[j], j);
 		job->all = (1 << RANKS) - 1;
 		job->joined = job->all;
 		job->active = 1;
@@ -195,7 +222,7 @@ static void reset(void)
 		job->ttl_min = j ? SENT_TTL : 0;
 		job->sum_width = j == 1 ? 16 : 8;
 		job->reply = j == 0 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT;
-		job->flags = j == 2 ? THC_JOB_F_LINEAR | THC_JOB_F_NOSUM : 0;
+		job->flags = j == 2 ? THC_JOB_F_LINEAR : 0;
 		job->group = thc_addr_v4(thc_be32(0xefff0001));
 		job->group_port = thc_be16(18499);
 		job->port_base = THC_PORT_DEFAULT;
@@ -299,24 +326,127 @@ static u32 chunk_of(int slot, u32 generation)
 				   generation * (JOB_SLOTS - DATA_SLOTS) + slot - DATA_SLOTS;
 }
 
+/* Where IP begins, and THC, in a frame that was taken for one. */
+static const u8 *ip_header(const u8 *frame)
+{
+	u32 proto = frame[12] << 8 | frame[13];
+
+	return frame + (proto == ETH_P_8021Q || proto == ETH_P_8021AD ? 18 : 14);
+}
+
+static size_t header_offset(const u8 *frame)
+{
+	const u8 *ip = ip_header(frame);
+
+	return ip - frame + ((ip[-2] << 8 | ip[-1]) == ETH_P_IP ? 20 : 40) + 8;
+}
+
+/* --- the reference: tags -------------------------------------------------------- */
+
+/* NH, an integer at a time. */
+static u64 nh_of(const u32 *key, const u8 *payload, u32 bytes)
+{
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < bytes / 8; i++) {
+		u32 low = lane_of(payload, 32, 2 * i) + key[2 * i];
+		u32 high = lane_of(payload, 32, 2 * i + 1) + key[2 * i + 1];
+
+		sum += (u64)low * high;
+	}
+	return sum;
+}
+
+/* The sum of version 1, its field taken as zero. */
+static u32 sum_of(const struct thc_hdr *h, const u8 *more, u32 bytes)
+{
+	struct thc_sum none = { 0, 0 };
+
+	thc_sum_add(&none, more, bytes / 8);
+	return thc_sum32(h, none, bytes / 8);
+}
+
+static u32 header_words(const struct thc_hdr *h, u64 *out)
+{
+	u64 word[THC_HDR_WORDS];
+
+	memcpy(word, h, sizeof(word));
+	out[0] = word[0];
+	memcpy(out + 1, word + 2, 4 * sizeof(u64));
+	return 5;
+}
+
+/* Of data, answers, WAIT. */
+static __be64 data_tag(int job, const struct thc_seal_key *key, const struct thc_hdr *h,
+		       const u8 *payload, u32 bytes)
+{
+	u64 word[6];
+	u32 n = header_words(h, word);
+
+	if (kinds[job] == THC_SEAL_NONE)
+		return 0;
+	if (kinds[job] == THC_SEAL_SUM)
+		return thc_be64(sum_of(h, payload, bytes));
+	word[n++] = nh_of(key->nh, payload, bytes);
+	return thc_be64(thc_siphash(key->sip, word, n));
+}
+
+/* Of JOIN, LEAVE, and of STALE that ends an epoch, for which @more is the request's tag. */
+static __be64 control_tag(int job, const struct thc_control_key *key, const struct thc_hdr *h,
+			  const struct thc_end *end, const void *more, u32 bytes)
+{
+	u64 word[5 + 3 + 2];
+	u32 n = header_words(h, word);
+
+	if (kinds[job] != THC_SEAL_NH)
+		return thc_be64(sum_of(h, more, bytes));
+	memcpy(word + n, end, sizeof(*end));
+	n += 3;
+	require(bytes <= 16);
+	if (bytes)
+		memcpy(word + n, more, bytes);
+	return thc_be64(thc_siphash(key->sip, word, n + bytes / 8));
+}
+
+/* Who sent the frame with THC at @at. */
+static struct thc_end end_of(const u8 *frame, size_t at)
+{
+	const u8 *udp = frame + at - 8, *ip = ip_header(frame);
+	struct thc_end end = { .addr = thc_addr_v4(0) };
+
+	memcpy(udp - ip == 20 ? &end.addr.word[3] : &end.addr.word[0],
+	       ip + (udp - ip == 20 ? 12 : 8), udp - ip == 20 ? 4 : 16);
+	memcpy(&end.port, udp, 2);
+	return end;
+}
+
+/* The request that is being answered. */
+static struct {
+	struct thc_end end;
+	__be64 tag;
+	u32 rank;
+} asked;
+
 /* A packet was counted as added: was it entitled to that? */
 static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u32 payload_len)
 {
-	int job = thc_be16(h->job), slot = thc_be16(h->slot), rank = h->rank, r;
+	int job = thc_be16(h->job), slot = thc_be16(h->slot), rank = thc_be16(h->rank), r;
 	u32 generation = thc_be32(h->generation), index = job * JOB_SLOTS + slot;
 	const u8 *payload = (const u8 *)(h + 1);
-	u64 sum_waived = job == 2 && h->flags & THC_F_NOSUM;
+	const struct thc_seal_key *key;
 
 	recent.job = job;
 	recent.slot = slot;
 	require(payload + payload_len <= frame + size);
 	require(h->version == THC_VERSION && job < JOBS && slot < JOB_SLOTS && rank < RANKS);
-	require(h->cookie == thc_be64(0x1111111111111111ULL * (job + 1)));
+	key = &world_seals[job].up[world_jobs[job].epoch & 1];
+	require(h->key_id == key->id);
 	require(thc_be32(h->epoch) == world_jobs[job].epoch);
 	require(ttl_of((const u8 *)h) >= (job ? SENT_TTL : 0));
 	require(thc_be32(h->chunk) == chunk_of(slot, generation));
-	require(!h->reserved && !h->count && !h->bitmap && !(h->flags & ~THC_F_NOSUM));
-	require(sum_waived || thc_be32(h->sum) == thc_sum_packet(h, payload, payload_len / 8));
+	require(!h->count && !h->bitmap && !h->flags);
+	require(h->tag == data_tag(job, key, h, payload, payload_len));
 	if (!shadow[index][generation & 1].used ||
 	    shadow[index][generation & 1].generation != generation ||
 	    shadow[index][generation & 1].epoch != thc_be32(h->epoch)) {
@@ -359,7 +489,24 @@ static void check_wait(const struct thc_slot *s, const struct thc_hdr *h, u64 bi
 	require(bitmap && bitmap == v->bitmap && v->generation == (ahead ? s->top : generation));
 	require(thc_be16(h->count) == __builtin_popcountll(bitmap));
 	if (!(h->flags & THC_F_DIFFERS))
-		require(!ahead && bitmap >> h->rank & 1 && h->round == thc_be32(v->round));
+		require(!ahead && bitmap >> thc_be16(h->rank) & 1 &&
+			h->round == thc_be32(v->round));
+}
+
+static void check_answer_seal(const struct thc_hdr *h, const u8 *payload, u32 payload_len)
+{
+	int job = thc_be16(h->job);
+	const struct thc_seals *s = &world_seals[job];
+
+	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH) {
+		require(h->key_id == s->lost.id && told[job][asked.rank]);
+		require(h->tag == control_tag(job, &s->lost, h, &asked.end, &asked.tag, 8));
+	} else {
+		const struct thc_seal_key *key = &s->down[thc_be32(h->epoch) & 1];
+
+		require(h->key_id == key->id);
+		require(h->tag == data_tag(job, key, h, payload, payload_len));
+	}
 }
 
 static void check_answer_header(const struct thc_hdr *h, const u8 *payload, u32 payload_len)
@@ -368,11 +515,8 @@ static void check_answer_header(const struct thc_hdr *h, const u8 *payload, u32 
 	u32 generation = thc_be32(h->generation);
 	u64 bitmap = thc_be64(h->bitmap);
 
-	require(h->version == THC_VERSION && !h->reserved && job < JOBS);
-	if (h->flags & THC_F_NOSUM)
-		require(job == 2 && !h->sum);
-	else
-		require(thc_be32(h->sum) == thc_sum_packet(h, payload, payload_len / 8));
+	require(h->version == THC_VERSION && job < JOBS);
+	check_answer_seal(h, payload, payload_len);
 	if (h->flags & THC_F_ANSWER) {
 		u32 index = job * JOB_SLOTS + slot;
 
@@ -485,21 +629,6 @@ static void victim_restore(void)
 	victim.slot = NULL;
 }
 
-/* Where IP begins, and THC, in a frame that was taken for one. */
-static const u8 *ip_header(const u8 *frame)
-{
-	u32 proto = frame[12] << 8 | frame[13];
-
-	return frame + (proto == ETH_P_8021Q || proto == ETH_P_8021AD ? 18 : 14);
-}
-
-static size_t header_offset(const u8 *frame)
-{
-	const u8 *ip = ip_header(frame);
-
-	return ip - frame + ((ip[-2] << 8 | ip[-1]) == ETH_P_IP ? 20 : 40) + 8;
-}
-
 /* What the devmap does: clones that can grow, then the frame itself that cannot. */
 static void send_clones(struct xdp_md *ctx, int entries)
 {
@@ -550,43 +679,112 @@ static void check_after(const struct thc_stats *before)
 		require(!world_slots[i].lock);
 }
 
-/* Who sends: job, cookie, rank, and unless it wants to join, address and port. */
-static enum thc_drop_reason unknown_sender(const u8 *frame, size_t at, const struct thc_hdr *h)
+/* Who sends: job, rank, address and port. */
+static enum thc_drop_reason unknown_sender(const struct thc_hdr *h, const struct thc_end *end)
 {
-	const u8 *udp = frame + at - 8, *ip = ip_header(frame);
-	int job = thc_be16(h->job), rank = h->rank;
-	struct thc_addr from, member;
+	int job = thc_be16(h->job), rank = thc_be16(h->rank);
+	struct thc_addr member;
 
 	if (job >= JOBS || !world_jobs[job].active)
 		return THC_DROP_JOB;
-	if (h->cookie != thc_be64(0x1111111111111111ULL * (job + 1)))
-		return THC_DROP_COOKIE;
 	if (rank >= RANKS)
 		return THC_DROP_RANK;
-	if (h->op == THC_OP_JOIN)
-		return THC_DROP_NONE;
 	member = member_addr(job, rank);
-	from = thc_addr_v4(0);
-	memcpy(udp - ip == 20 ? &from.word[3] : &from.word[0], ip + (udp - ip == 20 ? 12 : 8),
-	       udp - ip == 20 ? 4 : 16);
-	return (udp[0] << 8 | udp[1]) == 40000 + rank && !memcmp(&from, &member, sizeof(from)) ?
+	return end->port == thc_be16(40000 + rank) && !memcmp(&end->addr, &member, sizeof(member)) ?
 		       THC_DROP_NONE :
 		       THC_DROP_ADDRESS;
 }
 
-static bool length_known(u8 op, u32 length)
+static enum thc_drop_reason bad_form(const struct thc_hdr *h)
 {
-	if (op == THC_OP_JOIN)
-		return length == 16;
-	return !length || length == 256 || length == 512 || length == 1024;
+	if (h->flags)
+		return THC_DROP_FLAGS;
+	return h->count || h->bitmap ? THC_DROP_RESERVED : THC_DROP_NONE;
 }
 
-/* The first reason of protocol.md's table that header, payload and sum give. */
+/* Of JOIN and LEAVE. */
+static enum thc_drop_reason bad_control_form(const struct thc_hdr *h, u32 length)
+{
+	enum thc_drop_reason why = bad_form(h);
+
+	if (why)
+		return why;
+	if (h->width)
+		return THC_DROP_WIDTH;
+	return length == (h->op == THC_OP_JOIN ? 16 : 0) ? THC_DROP_NONE : THC_DROP_LENGTH;
+}
+
+static enum thc_drop_reason stranger(void)
+{
+	return tokens-- > 0 ? THC_DROP_NONE : (tokens = 0, THC_DROP_FLOOD);
+}
+
+static enum thc_drop_reason bad_join(const struct thc_hdr *h, const struct thc_end *end,
+				     const u8 *payload, u32 length)
+{
+	enum thc_drop_reason why = bad_control_form(h, length);
+	int job = thc_be16(h->job);
+
+	if (why)
+		return why;
+	if (job >= JOBS || !world_jobs[job].active || h->key_id != world_seals[job].join.id)
+		return stranger();
+	if (h->tag != control_tag(job, &world_seals[job].join, h, end, payload, length))
+		return THC_DROP_TAG;
+	return thc_be16(h->rank) < RANKS ? THC_DROP_NONE : stranger();
+}
+
+static enum thc_drop_reason bad_leave(const struct thc_hdr *h, const struct thc_end *end,
+				      u32 length)
+{
+	enum thc_drop_reason why = bad_control_form(h, length);
+	int job = thc_be16(h->job);
+
+	if (why)
+		return why;
+	if (h->key_id != world_seals[job].join.id)
+		return THC_DROP_KEY;
+	return h->tag == control_tag(job, &world_seals[job].join, h, end, NULL, 0) ? THC_DROP_NONE :
+										     THC_DROP_TAG;
+}
+
+/* A rank is told once that its epoch is over. */
+static enum thc_drop_reason tell(const struct thc_hdr *h)
+{
+	bool *already = &told[thc_be16(h->job)][thc_be16(h->rank)];
+	enum thc_drop_reason why = *already ? THC_DROP_KEY : THC_DROP_NONE;
+
+	*already = true;
+	return why;
+}
+
+static enum thc_drop_reason bad_data(const struct thc_hdr *h, const u8 *payload, u32 length)
+{
+	int job = thc_be16(h->job);
+	const struct thc_seal_key *key = &world_seals[job].up[world_jobs[job].epoch & 1];
+	enum thc_drop_reason why;
+
+	if (h->op < THC_OP_LUT_ADD || h->op > THC_OP_MAX)
+		return THC_DROP_OP;
+	if (h->key_id != key->id)
+		return tell(h);
+	if (length != 256 && length != 512 && length != 1024)
+		return THC_DROP_LENGTH;
+	if (h->tag != data_tag(job, key, h, payload, length))
+		return THC_DROP_TAG;
+	why = bad_form(h);
+	if (why)
+		return why;
+	return thc_be32(h->epoch) != world_jobs[job].epoch ? tell(h) : THC_DROP_NONE;
+}
+
+/* The first reason of protocol.md's table that header, payload and tag give. */
 static enum thc_drop_reason first_reason(const u8 *frame, size_t at)
 {
 	u32 length = (frame[at - 4] << 8 | frame[at - 3]) - 8 - sizeof(struct thc_hdr);
+	const u8 *payload = frame + at + sizeof(struct thc_hdr);
+	struct thc_end end = end_of(frame, at);
 	enum thc_drop_reason why;
-	bool waived;
 	struct thc_hdr h;
 
 	memcpy(&h, frame + at, sizeof(h));
@@ -595,22 +793,26 @@ static enum thc_drop_reason first_reason(const u8 *frame, size_t at)
 	/* only job 0 takes packets from any distance */
 	if (thc_be16(h.job) && thc_be16(h.job) < JOBS && ttl_of(frame + at) < SENT_TTL)
 		return THC_DROP_HOPS;
-	why = unknown_sender(frame, at, &h);
-	if (why && h.op == THC_OP_JOIN && tokens-- <= 0)
-		return tokens = 0, THC_DROP_FLOOD;
-	if (why && h.op != THC_OP_JOIN)
+	if (h.op == THC_OP_JOIN)
+		return bad_join(&h, &end, payload, length);
+	why = unknown_sender(&h, &end);
+	if (why)
 		return why;
-	if (!length_known(h.op, length))
-		return THC_DROP_LENGTH;
-	waived = thc_be16(h.job) == 2 && h.flags & THC_F_NOSUM && h.op >= 1 && h.op <= 4;
-	if (!waived && thc_be32(h.sum) != thc_sum_packet((void *)(frame + at),
-							 frame + at + sizeof(h), length / 8))
-		return THC_DROP_SUM;
-	if (!(h.op >= 1 && h.op <= 4) && h.op != THC_OP_JOIN && h.op != THC_OP_LEAVE)
-		return THC_DROP_OP;
-	if (h.flags & ~THC_F_NOSUM)
-		return THC_DROP_FLAGS;
-	return h.reserved || h.count || h.bitmap ? THC_DROP_RESERVED : THC_DROP_NONE;
+	return h.op == THC_OP_LEAVE ? bad_leave(&h, &end, length) : bad_data(&h, payload, length);
+}
+
+/* Notes what an answer to the frame will be about. */
+static void note_asked(const u8 *frame, size_t size)
+{
+	size_t at = size < 60 ? size : header_offset(frame);
+	struct thc_hdr h;
+
+	if (at + sizeof(h) > size)
+		return;
+	memcpy(&h, frame + at, sizeof(h));
+	asked.end = end_of(frame, at);
+	asked.tag = h.tag;
+	asked.rank = thc_be16(h.rank) % RANKS;
 }
 
 /* The frame was counted, for what reason: is that the first one there is? */
@@ -650,6 +852,7 @@ static void receive(const u8 *frame, size_t size)
 	packets++;
 	redirected = -1;
 	relay_submitted = false;
+	note_asked(frame, size);
 	action = thc_xdp(&ctx);
 	require(action == XDP_PASS || action == XDP_DROP || action == XDP_REDIRECT);
 	require((action == XDP_REDIRECT) == (redirected >= 0));
@@ -759,25 +962,26 @@ struct request {
 	int shape;
 	u32 epoch;
 	u32 generation;
-	u8 flags;
 	u8 seed;
 	u8 headers;	/* for put_headers() */
 };
 
-/* Lays out a well-formed packet without its sum; *@head: where THC begins. */
+/* Lays out a well-formed packet without its tag; *@head: where THC begins. */
 static size_t put_request(u8 *frame, const struct request *r, size_t *head)
 {
 	size_t bytes = shape[r->shape].payload, i;
 	struct thc_hdr h = {
 		.version = THC_VERSION, .op = shape[r->shape].op, .width = shape[r->shape].width,
-		.flags = r->flags, .cookie = thc_be64(world_jobs[r->job].cookie),
-		.job = thc_be16(r->job), .rank = r->rank, .epoch = thc_be32(r->epoch),
+		.key_id = world_seals[r->job].up[r->epoch & 1].id, .job = thc_be16(r->job),
+		.rank = thc_be16(r->rank), .epoch = thc_be32(r->epoch),
 		.round = thc_be32(r->generation), .slot = thc_be16(r->slot),
 		.chunk = thc_be32(chunk_of(r->slot, r->generation)),
 		.generation = thc_be32(r->generation),
 	};
 	u8 *payload;
 
+	if (h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE)
+		h.key_id = world_seals[r->job].join.id;
 	*head = put_headers(frame, r->job, r->rank, r->slot, sizeof(h) + bytes, r->headers);
 	memcpy(frame + *head, &h, sizeof(h));
 	payload = frame + *head + sizeof(h);
@@ -788,11 +992,19 @@ static size_t put_request(u8 *frame, const struct request *r, size_t *head)
 
 static void seal(u8 *frame, size_t head, const struct request *r)
 {
-	u32 sum = thc_be32(thc_sum_packet((void *)(frame + head),
-					  frame + head + sizeof(struct thc_hdr),
-					  shape[r->shape].payload / 8));
+	const struct thc_seals *s = &world_seals[r->job];
+	const u8 *payload = frame + head + sizeof(struct thc_hdr);
+	const struct thc_seal_key *key = &s->up[r->epoch & 1];
+	struct thc_end end = end_of(frame, head);
+	u32 bytes = shape[r->shape].payload;
+	struct thc_hdr h;
 
-	memcpy(frame + head + offsetof(struct thc_hdr, sum), &sum, sizeof(sum));
+	memcpy(&h, frame + head, sizeof(h));
+	if (h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE)
+		h.tag = control_tag(r->job, &s->join, &h, &end, payload, bytes);
+	else
+		h.tag = data_tag(r->job, key, &h, payload, bytes);
+	memcpy(frame + head + offsetof(struct thc_hdr, tag), &h.tag, sizeof(h.tag));
 }
 
 static int shape_for(int job, u8 what)
@@ -862,9 +1074,8 @@ static void act_packet(struct input *in, bool sealed)
 	r.shape = shape_for(r.job, next(in));
 	r.generation = top_of(r.job, r.slot) + (where >> 1 & 3) - 1;
 	r.epoch = world_jobs[r.job].epoch - (where >> 3 & 7) / 7;
-	r.flags = changes & 8 && r.job == 2 ? THC_F_NOSUM : 0;
 	size = put_request(frame, &r, &head);
-	if (sealed && changes & 0x10)	/* changed on the way: the sum was right */
+	if (sealed && changes & 0x10)	/* changed on the way: the tag was right */
 		seal(frame, head, &r);
 	for (i = changes & 7; i; i--) {
 		size_t byte = (next(in) << 8 | next(in)) % size;
@@ -874,7 +1085,7 @@ static void act_packet(struct input *in, bool sealed)
 			byte %= head + sizeof(struct thc_hdr);
 		frame[byte] ^= next(in);
 	}
-	if (sealed && !(changes & 0x10))	/* changed by its sender: the sum is right */
+	if (sealed && !(changes & 0x10))	/* changed by its sender: the tag is right */
 		seal(frame, head, &r);
 	if (changes & 0x40)	/* cut short, or with something behind it */
 		size = changes & 0x80 ? size + next(in) % 64 : cut(in, size);

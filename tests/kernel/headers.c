@@ -18,9 +18,14 @@
 #include <thc/aggregator/nibble.h>
 #include <thc/aggregator/reaction.h>
 #include <thc/aggregator/slot.h>
+#include <thc/blake2s.h>
+#include <thc/key.h>
+#include <thc/siphash.h>
 #include <thc/types.h>
+#include <thc/wire/address.h>
 #include <thc/wire/checksum.h>
 #include <thc/wire/format.h>
+#include <thc/wire/nh.h>
 #include <thc/wire/ranks.h>
 #include <thc/wire/route.h>
 #include <thc/wire/seal.h>
@@ -31,36 +36,43 @@
 #include <thc/worker/stall.h>
 #include <thc/worker/window.h>
 
-static_assert(offsetof(struct thc_hdr, cookie) == 8);
+static_assert(offsetof(struct thc_hdr, tag) == 8);
+static_assert(offsetof(struct thc_hdr, rank) == 18);
 static_assert(offsetof(struct thc_hdr, epoch) == 20);
 static_assert(offsetof(struct thc_hdr, generation) == 36);
 static_assert(offsetof(struct thc_hdr, bitmap) == 40);
 static_assert(offsetof(struct thc_welcome, table) == 64);
+static_assert(offsetof(struct thc_welcome, salt) == 112);
+static_assert(sizeof(struct thc_end) == 24);
 static_assert(sizeof(struct thc_slot) == 176);
 static_assert(THC_LANE_WORDS * 8 == THC_LANE_BYTES);
 
 /* One use of each core, so that the compiler looks into them. */
-int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, struct thc_hdr *h,
-		      const struct thc_job *job, const struct thc_path *path,
+int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, const struct thc_packet *p,
+		      const struct thc_job *job, const struct thc_seals *seals,
 		      const struct thc_pairs *pairs, u64 *lanes, struct thc_sender *sender);
 
-int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, struct thc_hdr *h,
-		      const struct thc_job *job, const struct thc_path *path,
+int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, const struct thc_packet *p,
+		      const struct thc_job *job, const struct thc_seals *seals,
 		      const struct thc_pairs *pairs, u64 *lanes, struct thc_sender *sender)
 {
 	struct thc_outcome out = thc_slot_arrive(s, a, job->all);
 	enum thc_lane_kind kind = THC_LANE_NONE;
+	struct thc_hdr *h = p->hdr;
 	struct thc_stream *stream;
 	struct thc_flight *flight;
-	enum thc_got got = thc_sender_find(sender, h, sizeof(*h), path->src_port, &stream, &flight);
+	enum thc_got got =
+		thc_sender_find(sender, h, sizeof(*h), p->path.src_port, &stream, &flight);
 
+	if (!thc_sender_seal_ok(sender, got, flight, h, h + 1, 0))
+		return -1;
 	thc_sender_take(sender, got, stream, flight, h, 0, 0);
-	if (thc_admit_form(h) || thc_admit_rank(job, h, path) ||
-	    thc_admit_data(job, h, path, THC_LANE_BYTES, &kind))
+	if (thc_admit_form(h) || thc_admit_rank(job, h, &p->path) ||
+	    thc_admit_data(job, h, &p->path, THC_LANE_BYTES, &kind))
 		return -1;
 	thc_lanes_add(kind, lanes, h + 1, pairs, out.first);
-	thc_answer_wait(h, job, &s->version[out.v]);
-	thc_answer_stale(h, job, s);
-	thc_answer_epoch(h, job);
+	thc_answer_wait(h, job, seals, &s->version[out.v]);
+	thc_answer_stale(h, seals, s);
+	thc_answer_epoch(h, job, seals, &p->path);
 	return thc_slot_close(s, job->epoch, a->generation, job->quorum);
 }

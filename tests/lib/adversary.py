@@ -6,7 +6,7 @@ unit/test_security_table.py checks.
     @prevented("another host of the network", "answers from its own address")
     def ...(): fails if the attack works
 
-    @possible("another host of the network", "takes a rank with the cookie", until="version 2")
+    @possible("another host of the network", "hears the group, and so the sums", until="ever")
     def ...(): fails if the attack does not work any more: then the table has to change
 """
 import os
@@ -20,6 +20,7 @@ import tap
 import thcwire as wire
 from aggregator import Aggregator
 from ranks import Ranks, good
+from recorder import PAYLOAD, Recorder, Seals
 from tap import netns
 
 NOBODY = 65534
@@ -27,7 +28,7 @@ PACKETS = int(os.environ.get("THC_FORGED", "20000"))    # at least; 1000000 in l
 PASSES = 4
 ROUNDS = 4              # of a pass
 COUNT = 200000
-CHUNKS = -(-COUNT // 1024) * 2          # of a round, in blocks of 1024
+CHUNKS = -(-COUNT // 1024)      # of a round, with sums of 8 bits
 SLOTS = 512
 PATIENCE = 20           # seconds: ends what hangs
 NOT_ANY_MORE = "this attack does not work any more: Documentation/security.md says that it does"
@@ -102,15 +103,23 @@ def udp(port=0):
     return s
 
 
-def join(s, fields, rank, nonce=0xbad):
-    """A JOIN as that rank to the aggregator; its own WELCOME."""
-    packet = wire.build(struct.pack(">QII", nonce, 0, 0),
-                        **{**fields, "op": wire.JOIN, "rank": rank, "epoch": 0})
-    s.sendto(packet, (netns.AGGREGATOR4, wire.PORT))
-    while True:
-        welcome = wire.Packet(s.recv(2048))
-        if welcome.op == wire.WELCOME and welcome.nonce == nonce:
-            return welcome
+def join(s, address, key, rank, nonce=0xbad):
+    """A JOIN as that rank of job 1 to the aggregator, from a socket of the host that has that
+    address, sealed by that key of joining; its own WELCOME, or None."""
+    packet = wire.build(wire.join_payload(nonce), op=wire.JOIN, job=1, rank=rank)
+    s.sendto(key.put(packet, end=(address, s.getsockname()[1])), (netns.AGGREGATOR4, wire.PORT))
+    try:
+        while True:
+            welcome = wire.Packet(s.recv(2048))
+            if welcome.op == wire.WELCOME and welcome.nonce == nonce:
+                return welcome
+    except TimeoutError:
+        return None
+
+
+def without(key):
+    """What makes a seal of that name and no secret."""
+    return wire.Key(wire.SEAL_SUM, key.id)
 
 
 class Spoofer:
@@ -151,11 +160,13 @@ def hear_group(group, port, address, enough, seconds=PATIENCE):
 class Bed:
     """Two ranks at work, a third host, and what attackers know of them."""
 
-    def __init__(self, **job):
+    def __init__(self, software=False, **job):
         self.net = netns.Topology(3)
-        self.aggregator = Aggregator(self.net, 2, job=job)
+        self.welcomes = Recorder(self.net, PAYLOAD[wire.WELCOME, 0])
+        self.aggregator = Aggregator(self.net, 2, software, job=job)
         self.ranks = Ranks(self.net, self.aggregator, n=2, timeout=PATIENCE,
                            join_timeout=PATIENCE)
+        self.keys = wire.Keys(self.aggregator.key, 1)
 
     def __enter__(self):
         self.start()
@@ -165,6 +176,7 @@ class Bed:
     def __exit__(self, *_exc):
         self.ranks.close()
         self.aggregator.stop()
+        self.welcomes.close()
         self.net.close()
 
     def start(self):
@@ -177,10 +189,21 @@ class Bed:
         self.look()
 
     def look(self):
-        """What an attacker is told."""
+        """What an attacker is told: job, session, ports; and the keys of requests and answers,
+        of which some know the names alone."""
         self.job = self.aggregator.ask("jobs")["jobs"][0]
         self.members = [(m["address"], m["port"]) for m in self.job["members"]]
-        self.fields = {"job": 1, "cookie": self.aggregator.cookie, "epoch": self.job["epoch"]}
+        self.fields = {"job": 1, "epoch": self.job["epoch"]}
+        assert until(self._knows_keys), "no WELCOME was recorded"
+
+    def _knows_keys(self):
+        for seen in reversed(self.welcomes.packets()):
+            w = wire.Packet(seen.data)
+            if not w.refusal and w.epoch == self.job["epoch"]:
+                self.up = self.keys.data(wire.UP, w.seal, w.salt)
+                self.down = self.keys.data(wire.DOWN, w.seal, w.salt)
+                return True
+        return False
 
     def passes(self):
         """Digests of the sums of some all-reduces, one after the other."""
@@ -191,25 +214,35 @@ class Bed:
             digests.append(answers[0]["digest"])
         return digests
 
-    def cookie_is_heard_at(self, worker):
-        """Whether a user of that host finds it in what comes to the group."""
+    def recorded(self, **reduce):
+        """[Seen] of a new session with one all-reduce, copies left out."""
+        with Recorder(self.net) as recorder:
+            self.start()
+            self.ranks.reduce(**{"counts": [COUNT], **reduce})
+        seen = list(dict.fromkeys(recorder.packets()))
+        seals = Seals(seen, self.aggregator.key)
+        assert all(map(seals.made, seen)), "a packet is not sealed right"
+        return seen
+
+    def sums_are_heard_at(self, worker):
+        """Whether a user of that host finds them in what comes to the group."""
         def listen():
             return hear_group(self.job["group"], self.job["group_port"],
                               self.net.address(worker),
-                              lambda packet: packet.cookie == self.aggregator.cookie)
+                              lambda packet: packet.op == wire.LUT_ADD)
 
         child = fork_in(self.net.worker(worker), listen)
         self.start()
         self.passes()
-        self.start()
         return ended_well(child)
 
     def session(self):
         """Goes up whenever one ends."""
         return self.aggregator.ask("jobs")["jobs"][0]["epoch"]
 
-    def foreign(self):
-        return [s["foreign"] for s in good(self.ranks.all(do="stats"))]
+    def counted(self, *names):
+        """What each rank has counted under these names together."""
+        return [sum(s[name] for name in names) for s in good(self.ranks.all(do="stats"))]
 
     def dropped(self, reason):
         return self.aggregator.stats()["drops"][reason]
@@ -219,48 +252,95 @@ class Bed:
         return {**self.fields, "slot": chunk % SLOTS, "generation": chunk // SLOTS,
                 "chunk": chunk, "round": chunk // CHUNKS}
 
-    def answers(self):
+    def answers(self, down=None):
         """Packets that would end the session, or answer each chunk there will be."""
-        yield wire.build(op=wire.STALE, flags=wire.F_EPOCH,
-                         **{**self.fields, "epoch": self.fields["epoch"] + 1})
+        down = down or self.down
+        newer = {**self.fields, "epoch": self.fields["epoch"] + 1}
+        yield without(self.keys.control(wire.LOST)).put(
+            wire.build(op=wire.STALE, flags=wire.F_EPOCH, **newer))
         for chunk in range(PASSES * ROUNDS * CHUNKS):
             place = {**self.place(chunk), "bitmap": 3, "count": 2}
-            yield wire.build(bytes(1024), op=wire.LUT_ADD, flags=wire.F_ANSWER, width=8, **place)
-            yield wire.build(op=wire.STALE, flags=wire.F_KNOWN, **place)
-            yield wire.build(op=wire.WAIT, flags=wire.F_LEFT,
-                             **{**place, "bitmap": 1, "count": 1})
+            yield down.put(wire.build(bytes(1024), op=wire.LUT_ADD, flags=wire.F_ANSWER, width=8,
+                                      **place))
+            yield down.put(wire.build(op=wire.STALE, flags=wire.F_KNOWN, **place))
+            yield down.put(wire.build(op=wire.WAIT, flags=wire.F_LEFT,
+                                      **{**place, "bitmap": 1, "count": 1}))
 
-    def contributions(self, rank=0, chunks=PASSES * ROUNDS * CHUNKS):
+    def contributions(self, rank=0, chunks=PASSES * ROUNDS * CHUNKS, up=None):
         """Such as the rank sends, with other lanes."""
+        up = up or self.up
         for chunk in range(chunks):
-            yield wire.build(b"\xff" * 512, op=wire.LUT_ADD, width=4, rank=rank,
-                             **self.place(chunk))
+            yield up.put(wire.build(b"\xff" * 512, op=wire.LUT_ADD, width=4, rank=rank,
+                                    **self.place(chunk)))
 
     def withstands(self, ns, port=0):
         """The ranks work as before while a user of ns sends forged packets, PACKETS at
-        least, and they are refused. What the aggregator's own host sends to itself does not
-        pass XDP."""
+        least, and they are refused though he has the keys. What the aggregator's own host sends
+        to itself does not pass XDP."""
         self.start()
         aggregator = netns.AGGREGATOR4
         packets = [(p, to) for p in self.answers() for to in self.members]
         packets += [(p, (aggregator, wire.PORT + self.place(chunk)["slot"] // 64))
                     for rank in range(2) for chunk, p in enumerate(self.contributions(rank))]
+
+        def attack():
+            s = udp(port)
+            return lambda packet, to: s.sendto(packet, to)
+
+        foreign = self.beside(ns, packets, attack)
+        print(f"# refused: {foreign} by the ranks, {self.dropped('address')} by the aggregator")
+        assert min(foreign) > 0, f"no forged packet reached a worker: {foreign}"
+        assert self.dropped("address") > 0 or ns == self.net.aggregator, \
+            "no forged packet reached the aggregator"
+
+    def withstands_spoofed_answers(self, ns):
+        """From the aggregator's address and port, by root of ns, who has not the key."""
+        self.start()
+        packets = [(p, to) for p in self.answers(without(self.down)) for to in self.members]
+
+        def attack():
+            spoofer = Spoofer()
+            return lambda packet, to: spoofer.send(packet, (netns.AGGREGATOR4, wire.PORT), to)
+
+        wrong = self.beside(ns, packets, attack, 0, ("bad_tag",))
+        print(f"# refused: {wrong} by the ranks")
+        assert min(wrong) > 0, f"no forged packet reached a worker: {wrong}"
+
+    def withstands_spoofed_contributions(self, ns, reason="tag"):
+        """From a worker's address and port, by root of ns, who has not the key."""
+        self.start()
+        to = netns.AGGREGATOR4, wire.PORT
+        packets = [(p, self.members[rank]) for rank in range(2)
+                   for p in self.contributions(rank, up=without(self.up))]
+
+        def attack():
+            spoofer = Spoofer()
+            return lambda packet, source: spoofer.send(packet, source, to)
+
+        before = self.aggregator.stats()["drops"]
+        self.beside(ns, packets, attack, 0)
+        after = self.aggregator.stats()["drops"]
+        print(f"# refused: { {name: n - before[name] for name, n in after.items() if n} }")
+        assert after[reason] > before[reason], "no forged packet reached the aggregator"
+
+    def beside(self, ns, packets, attack, user=NOBODY, names=("foreign",)):
+        """The ranks work as before while a user of ns sends packets, [(packet, argument)], by
+        the function that attack() returns. What each rank has counted under these names."""
         # an attacker is not in the ranks' order; the same in every run
         packets = packets[::7] + [p for i, p in enumerate(packets) if i % 7]
         over, done = os.pipe()
 
         def send():
             os.close(done)
-            sent = 0
-            with udp(port) as s:
-                while sent < PACKETS or not select.select([over], [], [], 0)[0]:
-                    for _ in range(100):
-                        s.sendto(*packets[sent % len(packets)])
-                        sent += 1
+            sent, put = 0, attack()
+            while sent < PACKETS or not select.select([over], [], [], 0)[0]:
+                for _ in range(100):
+                    put(*packets[sent % len(packets)])
+                    sent += 1
             print(f"# {sent} forged packets", flush=True)
             return True
 
-        child = fork_in(ns, send)
+        child = fork_in(ns, send, user)
         os.close(over)
         digests = self.passes()
         os.close(done)
@@ -268,8 +348,4 @@ class Bed:
         assert digests == self.honest, "sums differ beside forged packets"
         # what has not been looked at waits in a socket's buffer
         good(self.ranks.all(do="reduce", counts=[COUNT]))
-        refused = self.foreign()
-        print(f"# refused: {refused} by the ranks, {self.dropped('address')} by the aggregator")
-        assert min(refused) > 0, f"no forged packet reached a worker: {refused}"
-        assert self.dropped("address") > 0 or ns == self.net.aggregator, \
-            "no forged packet reached the aggregator"
+        return self.counted(*names)

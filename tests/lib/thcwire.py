@@ -1,49 +1,71 @@
 # SPDX-License-Identifier: GPL-2.0
-"""THC packets for tests, written from include/uapi/linux/thc.h alone and with
-plain integers per coordinate: a reference that shares no code and no word
-arithmetic with what it checks.
+"""THC packets for tests, written from include/uapi/linux/thc.h and Documentation/protocol.md
+alone and with plain integers per coordinate: a reference that shares no code and no word
+arithmetic with what it checks. What a Worker receives is sealed right, or the test fails.
 """
-import os
+import collections
+import functools
+import hashlib
 import select
 import socket
 import struct
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools"))
-from keyfile import KeyFile, cookie_of  # noqa: E402  (found through the path above)
+import tap  # noqa: F401  (finds tools)
+from keyfile import KeyFile
+from thcwire2 import nh, siphash
 
-VERSION = 1
+VERSION = 2
 LUT_ADD, ADD, OR, MAX = 1, 2, 3, 4
 JOIN, WELCOME, WAIT, STALE, CLOSE, LEAVE = 16, 17, 18, 19, 20, 21
-F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_NOSUM, F_KNOWN = (1 << i for i in range(8))
+F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_KNOWN = 1, 2, 4, 8, 16, 32, 128
 F_DIFFERS = F_CLOSED    # of WAIT
 HEARD = 1
-READY, REFUSED, ONE_PORT, NOSUM, NOGSO = 1, 2, 4, 8, 32
+READY, REFUSED, ONE_PORT, CORRELATED, NOGSO = 1, 2, 4, 16, 32
 NOT_JOB, NOT_RANK, NOT_PREFIX, TAKEN, NO_XDP = 1, 2, 3, 4, 5
 MULTICAST, FANOUT = 1, 2
+SEAL_NONE, SEAL_SUM, SEAL_NH = 0, 1, 2
+NOBODY = 65535          # no worker, where a worker's number is meant
+UP, DOWN, JOINING, WELCOMING, LOST, ID = (
+    b"thc2 up", b"thc2 down", b"thc2 join", b"thc2 welcome", b"thc2 lost", b"thc2 id")
+NO_SALT = bytes(16)
+HEADER = 48
+LANES = 1024
 PORT = 18500
 KEY = bytes(range(0x40, 0x60))      # of the jobs that a test starts by hand
 KEY_FILE = KeyFile(KEY)
 KEYED = f"key=@{KEY_FILE.path}"     # for thcd --job
-COOKIE = cookie_of(KEY, 1)
+OTHER_KEY = bytes(range(0x80, 0xA0))
 PATIENCE = 60.0         # seconds: ends what hangs, on a machine with other work, too
 
-_HEADER = struct.Struct(">BBBBIQHBBIIIHHIQ")
-_WELCOME = struct.Struct(">QQdQIIHHHHHHHHBBBBBBBB32s16s24s")
-_FIELDS = ("version", "op", "width", "flags", "sum", "cookie", "job", "rank", "reserved", "epoch",
-           "round", "chunk", "slot", "count", "generation", "bitmap")
+_HEADER = struct.Struct(">BBBBIQHHIIIHHIQ")
+_WELCOME = struct.Struct(">QQdQIIHHHHHHHHBBBBBBBB32s16s16s8s")
+_FIELDS = ("version", "op", "width", "flags", "key_id", "tag", "job", "rank", "epoch", "round",
+           "chunk", "slot", "count", "generation", "bitmap")
 _WELCOME_FIELDS = ("joined", "seed", "clamp", "nonce", "table_hash", "deadline_ms", "ranks",
                    "quorum", "data_slots", "norm_slots", "chunk_size", "granularity",
                    "group_port", "shards", "welcome_flags", "refusal", "reply", "bits",
-                   "sum_width", "block_log2", "family", "reserved1", "table", "group",
-                   "reserved2")
+                   "sum_width", "block_log2", "family", "seal", "table", "group", "salt",
+                   "reserved")
 _MOD = 1 << 64
 
 
+# --- keys and seals -----------------------------------------------------------
+
+
+@functools.lru_cache(1024)
+def derive(secret, label, job, salt, size):
+    """The first size bytes of what comes from a job's secret key for that purpose."""
+    out = b""
+    for i in range((size + 31) // 32):
+        out += hashlib.blake2s(label.ljust(16, b"\0") + struct.pack(">HHI", job, 0, i) + salt,
+                               key=secret).digest()
+    return out[:size]
+
+
 def packet_sum(packet):
-    """thc_hdr.sum of a whole packet: Fletcher over 64-bit words, folded."""
-    words = struct.unpack(f"<{len(packet) // 8}Q", packet[:4] + bytes(4) + packet[8:])
+    """The seal sum of a whole packet: Fletcher over 64-bit words, folded."""
+    words = struct.unpack(f"<{len(packet) // 8}Q", packet[:8] + bytes(8) + packet[16:])
     a = b = 0
     for word in words:
         a += word ^ word >> 32
@@ -53,57 +75,150 @@ def packet_sum(packet):
     return (x ^ x >> 32) * 0xD6E8FEB86659FD93 % _MOD >> 32
 
 
-def build(payload=b"", seal=True, **fields):
-    """A packet; fields not named are zero, version is ours."""
+@functools.lru_cache(64)
+def _digest(key, payload):
+    """NH, whose key has no words for more than the longest payload."""
+    return nh(key, payload[:LANES])
+
+
+def end_of(address, port):
+    """struct thc_end of a worker, or of a group, at aggregator 0."""
+    if ":" in address:
+        raw = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    else:
+        raw = bytes(10) + b"\xff\xff" + socket.inet_aton(address)
+    return raw + struct.pack(">HHI", port, 0, 0)
+
+
+class Key:
+    """What packets are sealed by, and the key_id that names it. key: SipHash's, 16 bytes, and
+    for data NH's behind it."""
+
+    def __init__(self, seal, key_id, key=b""):
+        self.seal, self.id, self.key = seal, key_id, key
+
+    def tag(self, packet, end=None, instead=None):
+        """What belongs into tag. end: (address, port) of a control packet's worker, or group;
+        instead: the tag that STALE with EPOCH answers, which stands for a payload."""
+        rest = packet[HEADER:] if instead is None else struct.pack(">Q", instead)
+        if self.seal == SEAL_NONE:
+            return 0
+        if self.seal != SEAL_NH:
+            return packet_sum(packet[:HEADER] + rest)
+        header = packet[:8] + packet[16:HEADER]
+        if end is None:
+            return siphash(self.key[:16], header + struct.pack("<Q", _digest(self.key[16:], rest)))
+        return siphash(self.key, header + end_of(*end) + rest)
+
+    def put(self, packet, **how):
+        """The packet, sealed."""
+        packet = packet[:4] + struct.pack(">I", self.id) + packet[8:]
+        return packet[:8] + struct.pack(">Q", self.tag(packet, **how)) + packet[16:]
+
+
+class Keys:
+    """Those of a job. secret: its secret key; None: it has none."""
+
+    def __init__(self, secret, job):
+        self.secret, self.job = secret, job
+
+    def _id(self, salt):
+        return int.from_bytes(derive(self.secret, ID, self.job, salt, 4), "big")
+
+    def control(self, label):
+        if self.secret is None:
+            return Key(SEAL_SUM, 0)
+        return Key(SEAL_NH, self._id(NO_SALT), derive(self.secret, label, self.job, NO_SALT, 16))
+
+    def data(self, label, seal, salt):
+        """Of an epoch's requests (UP), or answers (DOWN)."""
+        if seal != SEAL_NH:
+            return Key(seal, int.from_bytes(salt[:4], "big"))
+        return Key(seal, self._id(salt), derive(self.secret, label, self.job, salt, 16 + LANES))
+
+
+# --- packets ------------------------------------------------------------------
+
+
+def build(payload=b"", **fields):
+    """A packet, not sealed; fields that are not named are zero, version is ours."""
     fields = {"version": VERSION, **fields}
-    packet = _HEADER.pack(*(fields.get(name, 0) for name in _FIELDS)) + payload
-    if not seal or fields.get("flags", 0) & F_NOSUM:
-        return packet
-    return packet[:4] + struct.pack(">I", packet_sum(packet)) + packet[8:]
+    return _HEADER.pack(*(fields.get(name, 0) for name in _FIELDS)) + payload
+
+
+def changed(packet, **fields):
+    """The packet with other fields in its header."""
+    old = dict(zip(_FIELDS, _HEADER.unpack_from(packet)))
+    return build(packet[HEADER:], **{**old, **fields})
+
+
+def join_payload(nonce, flags=0, reserved=0):
+    return struct.pack(">QII", nonce, flags, reserved)
 
 
 class Packet:
     """A received packet: header fields as attributes, payload as bytes."""
 
     def __init__(self, data):
-        assert len(data) >= _HEADER.size, f"short packet of {len(data)} bytes"
+        assert len(data) >= HEADER, f"short packet of {len(data)} bytes"
         self.__dict__.update(zip(_FIELDS, _HEADER.unpack_from(data)))
-        self.payload = data[_HEADER.size:]
+        self.data = data
+        self.payload = data[HEADER:]
         self.length = len(data)
-        if not self.flags & F_NOSUM:
-            assert self.sum == packet_sum(data), f"wrong packet sum in {self}"
         if self.op == WELCOME:
             self.__dict__.update(zip(_WELCOME_FIELDS, _WELCOME.unpack(self.payload)))
             self.table = struct.unpack(">16H", self.table)
+            assert not any(self.reserved), f"reserved bytes of {self}"
+
+    def has(self, key, **how):
+        """Is it sealed by that key?"""
+        return self.key_id == key.id and self.tag == key.tag(self.data, **how)
+
+    def group_end(self):
+        """Of a WELCOME."""
+        if self.family == 4:
+            return socket.inet_ntoa(self.group[:4]), self.group_port
+        return socket.inet_ntop(socket.AF_INET6, self.group), self.group_port
 
     def __repr__(self):
         return " ".join(f"{name}={getattr(self, name):#x}" for name in _FIELDS if
-                        name not in ("cookie", "sum", "version", "reserved"))
+                        name not in ("tag", "version"))
 
 
 class Worker:
     """One rank: a socket, and one on the group after the job's first WELCOME.
 
-    cookie: by default that of KEY
+    key: the job's secret key, None: it has none
+    end: address and port that its JOIN and LEAVE are sealed with, by default its socket's
     place(call) runs call where sockets are to be made, in a namespace perhaps
     """
 
-    def __init__(self, rank, aggregator="127.0.0.1", port=PORT, job=1, cookie=None,
+    def __init__(self, rank, aggregator="127.0.0.1", port=PORT, job=1, key=KEY,
                  interface=None, nonce=None, bind=None, place=lambda call: call()):
         self.rank, self.job = rank, job
-        self.cookie = cookie_of(KEY, job) if cookie is None else cookie
+        self.keys = Keys(key, job)
         self.family = socket.AF_INET6 if ":" in aggregator else socket.AF_INET
         self.nonce = nonce if nonce is not None else 0x1000 + rank
         self.place = place
-        self.socket = place(lambda: socket.socket(self.family, socket.SOCK_DGRAM))
-        if bind:
-            self.socket.bind(bind)
         self.to = (aggregator, port)
+        self.socket = place(lambda: socket.socket(self.family, socket.SOCK_DGRAM))
+        self.socket.bind(bind or self._local())
+        self.end = self.socket.getsockname()[:2]
         self.interface = interface
-        self.group = None
+        self.group = self.group_end = None
         self.epoch = 0
         self.one_port = True
         self.welcome = None
+        self.up = Key(SEAL_NONE, 0)
+        self.down = {}          # by key_id, of all epochs
+        self.asked = collections.deque(maxlen=256)      # tags of what was sent last
+
+    def _local(self):
+        """Our address towards the aggregator, and port 0."""
+        with self.place(lambda: socket.socket(self.family, socket.SOCK_DGRAM)) as probe:
+            probe.connect(self.to)
+            name = probe.getsockname()
+        return (name[0], 0, *name[2:])
 
     def close(self):
         self.socket.close()
@@ -116,17 +231,31 @@ class Worker:
         chunk = slot + generation * data if slot < data else slot - data + generation * norms
         return chunk % 2**32
 
-    def send(self, op, payload=b"", seal=True, **fields):
-        fields = {"op": op, "job": self.job, "cookie": self.cookie, "rank": self.rank,
-                  "epoch": self.epoch, **fields}
+    def packet(self, op, payload=b"", seal=True, **fields):
+        """As this rank sends it. seal: False: with the tag of the fields, by default a wrong
+        one; or another Key than the one that op wants."""
+        fields = {"op": op, "job": self.job, "rank": self.rank, "epoch": self.epoch, **fields}
         if op <= MAX and self.welcome:
             fields.setdefault("chunk", self.chunk_in(fields.get("slot", 0),
                                                      fields.get("generation", 0)))
-        self.send_raw(build(payload, seal, **fields), fields.get("slot", 0))
+        control = op in (JOIN, LEAVE)
+        key = self.keys.control(JOINING) if control else self.up
+        if not seal:
+            return build(payload, **{"key_id": key.id, **fields})
+        key = key if seal is True else seal
+        packet = build(payload, **fields)
+        return key.put(packet, end=self.end) if control else key.put(packet)
+
+    def send(self, op, payload=b"", seal=True, **fields):
+        self.send_raw(self.packet(op, payload, seal, **fields), fields.get("slot", 0))
 
     def send_raw(self, packet, slot=0):
+        self.asked.append(packet[8:16])
         port = self.to[1] + (0 if self.one_port else slot // 64)
         self.socket.sendto(packet, (self.to[0], port))
+
+    def send_join(self, flags=0, **fields):
+        self.send(JOIN, join_payload(self.nonce, flags), **{"epoch": 0, **fields})
 
     def receive(self, wait=PATIENCE):
         """The next packet on either socket, or None."""
@@ -136,7 +265,22 @@ class Worker:
             return None
         packet = Packet(ready[0].recv(2048))
         packet.by_group = ready[0] is self.group
+        packet.anybodys = False
+        assert self._is_genuine(packet), f"rank {self.rank}: wrong seal of {packet}"
         return packet
+
+    def _is_genuine(self, p):
+        """Is it as the aggregator has sent it? A refusal may be anybody's: who has another key
+        is told by one."""
+        if p.op == WELCOME:
+            p.anybodys = p.refusal == NOT_JOB and p.has(Key(SEAL_SUM, 0))
+            end = self.end if p.nonce else self.group_end
+            return p.anybodys or p.has(self.keys.control(WELCOMING), end=end)
+        if p.op == STALE and p.flags & F_EPOCH:
+            key = self.keys.control(LOST)
+            return any(p.has(key, end=self.end, instead=int.from_bytes(tag, "big"))
+                       for tag in self.asked if len(tag) == 8)
+        return p.key_id in self.down and p.has(self.down[p.key_id])
 
     def expect(self, op, wait=PATIENCE, **fields):
         """The next packet of that op; others than WELCOME may not come before."""
@@ -161,16 +305,23 @@ class Worker:
 
     def join_once(self, heard=False, **fields):
         """One JOIN and its own WELCOME."""
-        self.send(JOIN, struct.pack(">QII", self.nonce, HEARD if heard else 0, 0), epoch=0,
-                  **fields)
+        self.send_join(HEARD if heard else 0, **fields)
         while True:
             packet = self.expect(WELCOME)
             if packet.nonce == self.nonce:
-                self.welcome = packet
-                if not packet.refusal:
-                    self.epoch = packet.epoch
-                    self.one_port = bool(packet.welcome_flags & ONE_PORT)
+                self.take(packet)
                 return packet
+
+    def take(self, welcome):
+        """Believes a WELCOME."""
+        self.welcome = welcome
+        if welcome.refusal:
+            return
+        self.epoch = welcome.epoch
+        self.one_port = bool(welcome.welcome_flags & ONE_PORT)
+        self.up = self.keys.data(UP, welcome.seal, welcome.salt)
+        down = self.keys.data(DOWN, welcome.seal, welcome.salt)
+        self.down[down.id] = down
 
     def listen(self):
         """Joins the group of the last WELCOME."""
@@ -179,6 +330,7 @@ class Worker:
             return
         self.group = self.place(lambda: socket.socket(self.family, socket.SOCK_DGRAM))
         self.group.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.group_end = w.group_end()
         index = self.place(lambda: socket.if_nametoindex(self.interface or "lo"))
         if w.family == 4:
             raw = w.group[:4]
@@ -194,8 +346,10 @@ class Worker:
             self.group.setsockopt(socket.IPPROTO_UDP, 102, 1)
 
     def drain(self):
-        while self.receive(0):
-            pass
+        """Throws away what has come, of whomever it is."""
+        sockets = [s for s in (self.socket, self.group) if s]
+        while ready := select.select(sockets, [], [], 0)[0]:
+            ready[0].recv(2048)
 
 
 def join_all(workers, wait=PATIENCE, heard=True):

@@ -21,17 +21,19 @@ static void *reduce_once(void *arg)
 	return end_rank(r, NULL, NULL);
 }
 
-static void check_mean(unsigned int n, size_t count)
+/* @seal: of a job without a key, as ",seal=sum"; "": the job has one */
+static void check_sealed_mean(unsigned int n, size_t count, const char *seal)
 {
 	struct rank ranks[RANKS_MAX];
 	char job[128];
 	struct daemon d;
 	unsigned int i;
 
-	snprintf(job, sizeof(job), "job=1,ranks=%u,reply=fanout", n);
+	snprintf(job, sizeof(job), "job=1,ranks=%u,reply=fanout%s", n, seal);
 	d = start_daemon(job);
 	set_up_ranks(ranks, n, d);
 	for (i = 0; i < n; i++) {
+		ranks[i].keyless = *seal;
 		ranks[i].buf = make_gradient(i, count);
 		ranks[i].count = count;
 	}
@@ -49,6 +51,11 @@ static void check_mean(unsigned int n, size_t count)
 		free(ranks[i].buf);
 }
 
+static void check_mean(unsigned int n, size_t count)
+{
+	check_sealed_mean(n, count, "");
+}
+
 static void mean__one_to_eight_ranks(void **state)
 {
 	unsigned int n;
@@ -62,6 +69,13 @@ static void mean__sixty_four_ranks(void **state)
 {
 	(void)state;
 	check_mean(64, 5000);
+}
+
+static void mean__without_a_key(void **state)
+{
+	(void)state;
+	check_sealed_mean(3, 50000, ",seal=sum");
+	check_sealed_mean(3, 50000, ",seal=none");
 }
 
 static void mean__tiny_and_odd_lengths(void **state)
@@ -482,6 +496,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(mean__one_to_eight_ranks),
 		cmocka_unit_test(mean__sixty_four_ranks),
+		cmocka_unit_test(mean__without_a_key),
 		cmocka_unit_test(mean__tiny_and_odd_lengths),
 		cmocka_unit_test(mean__fp16),
 		cmocka_unit_test(mean__fp16_does_not_overflow),

@@ -265,19 +265,52 @@ static void join__who_gave_up_is_missing(void **state)
 
 /* --- an aggregator that is a thread --------------------------------------- */
 
+#define FAKE_EPOCH	1000
+#define FAKE_DATA_SLOTS	16
+#define FAKE_NORM_SLOTS	4
+/* Chunks of one stream whose answers are forged, or kept. */
+#define FAKE_CHUNKS	16
+
+/* The sum of a chunk, as it is sent. */
+struct answer {
+	struct thc_hdr	h;
+	u64		lanes[THC_LANE_WORDS];
+};
+
+/* Answers of a session, the control stream's and the data stream's, by chunk. */
+struct answers {
+	struct answer	of[2][FAKE_CHUNKS];
+};
+
+/* What STALE|EPOCH says before the first answer. */
+enum end_said {
+	END_NOT,
+	END_OF_NO_EPOCH,	/* the epoch is that of the client */
+	END_FOR_ANOTHER,	/* it answers another request than the client's */
+	END,
+};
+
 /**
  * struct fake - answers for two ranks, of which the other one does as this one
  * @v6: on ::1 instead of 127.0.0.1
+ * @session: number of its first epoch behind FAKE_EPOCH, which has a salt of its own
+ * @keyless: it has not the job's key, and welcomes a worker all the same
  * @spoil: changes the WELCOME before it is sealed
- * @reserved: so many WELCOMEs have the header's reserved byte set
- * @bad_sums: so many after them have a wrong sum
+ * @refusals: so many WELCOMEs come after a REFUSED one that anybody could have made
+ * @strange: so many WELCOMEs name another key
+ * @bad_tags: so many after them have a wrong tag
  * @late: WELCOME comes once more, with the first answer
- * @epoch_offset: STALE|EPOCH with the client's epoch plus this comes before
- *	the first answer, if not 0
+ * @end: enum end_said
  * @hold: data is not answered as long as this is set
  * @left_from: WAIT with LEFT is the answer to rounds from this one on
  * @left_said: that happened
  * @ce: a contribution met congestion, its answer says
+ * @forge: before each answer come forged ones, made from it and from the one before
+ * @keep: where answers are kept
+ * @replay: an earlier session's, which come before the answers
+ * @forged: packets sent so
+ * @answered: chunks that have had their answer, of either stream
+ * @last: the answer before
  */
 struct fake {
 	pthread_t thread;
@@ -285,23 +318,31 @@ struct fake {
 	int stop;
 	bool v6;
 	uint16_t port;
+	uint32_t session;
 	struct thc_job job;
+	struct thc_seals seals;
+	struct thc_control_key welcome;
+	uint8_t salt[THC_SALT_BYTES];
 	struct thc_table table;
 	struct thc_pairs pairs;
+	bool keyless;
 	void (*spoil)(struct thc_welcome *w);
-	unsigned int reserved;
-	unsigned int bad_sums;
+	unsigned int refusals;
+	unsigned int strange;
+	unsigned int bad_tags;
 	int late;
-	int epoch_offset;
+	int end;
 	int hold;
 	uint32_t left_from;
 	int left_said;
 	uint8_t ce;
+	bool forge;
+	struct answers *keep;
+	const struct answers *replay;
+	unsigned int forged;
+	uint16_t answered[2];
+	struct answer last;
 };
-
-#define FAKE_EPOCH	1000
-#define FAKE_DATA_SLOTS	16
-#define FAKE_NORM_SLOTS	4
 
 static socklen_t fake_addrlen(const struct fake *f)
 {
@@ -314,16 +355,66 @@ static void fake_send(struct fake *f, const struct sockaddr_storage *to, const v
 	sendto(f->fd, packet, bytes, 0, (const void *)to, fake_addrlen(f));
 }
 
+static struct thc_path path_from(const struct sockaddr_storage *from)
+{
+	const struct sockaddr_in6 *in6 = (const void *)from;
+	const struct sockaddr_in *in = (const void *)from;
+	struct thc_path path = { .ttl = THC_TTL };
+
+	if (from->ss_family == AF_INET) {
+		path.src = thc_addr_v4(in->sin_addr.s_addr);
+		path.src_port = ntohs(in->sin_port);
+	} else {
+		memcpy(&path.src, &in6->sin6_addr, sizeof(path.src));
+		path.src_port = ntohs(in6->sin6_port);
+	}
+	return path;
+}
+
+struct fake_welcome {
+	struct thc_hdr		h;
+	struct thc_welcome	w;
+};
+
+/* Seals @p by @key, NULL: as anybody can, and sends it. */
+static void fake_welcome_send(struct fake *f, const struct sockaddr_storage *to,
+			      struct fake_welcome *p, const struct thc_control_key *key)
+{
+	static const struct thc_control_key none;
+	struct thc_path path = path_from(to);
+	struct thc_end end = { .addr = path.src, .port = thc_be16(path.src_port) };
+
+	thc_control_seal(&p->h, key ? THC_SEAL_NH : THC_SEAL_SUM, key ? key : &none, &end, &p->w,
+			 sizeof(p->w) / 8);
+	if (key && key->id == f->welcome.id && f->bad_tags) {
+		f->bad_tags--;
+		p->h.tag ^= thc_be64(1);
+	}
+	fake_send(f, to, p, sizeof(*p));
+}
+
+/* No such job, or another key: nothing in it is secret. */
+static void fake_refuse(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
+			const struct thc_join *join)
+{
+	struct fake_welcome p = {
+		.h = { .version = THC_VERSION, .op = THC_OP_WELCOME, .job = h->job,
+		       .rank = h->rank },
+		.w = { .nonce = join->nonce, .flags = THC_WELCOME_F_REFUSED,
+		       .refusal = THC_REFUSED_JOB },
+	};
+
+	fake_welcome_send(f, to, &p, NULL);
+}
+
 static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			 const struct thc_join *join)
 {
-	struct {
-		struct thc_hdr h;
-		struct thc_welcome w;
-	} p = {
+	struct thc_control_key key = f->welcome;
+	struct fake_welcome p = {
 		.h = {
-			.version = THC_VERSION, .op = THC_OP_WELCOME, .cookie = h->cookie,
-			.job = h->job, .rank = h->rank, .epoch = thc_be32(FAKE_EPOCH),
+			.version = THC_VERSION, .op = THC_OP_WELCOME, .job = h->job,
+			.rank = h->rank, .epoch = thc_be32(f->job.epoch),
 		},
 		.w = {
 			.joined = thc_be64(3), .nonce = join->nonce, .ranks = thc_be16(2),
@@ -333,6 +424,7 @@ static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, cons
 			.flags = THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT,
 			.reply = THC_REPLY_FANOUT, .bits = f->table.bits, .sum_width = 8,
 			.block_log2 = 10, .family = 4,
+			.seal = f->keyless ? THC_SEAL_SUM : THC_SEAL_NH,
 			.table_hash = thc_be32(thc_table_hash(&f->table)),
 		},
 	};
@@ -343,15 +435,18 @@ static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, cons
 	p.w.clamp = thc_be64(clamp);
 	for (i = 0; i < 16; i++)
 		p.w.table[i] = thc_be16(f->table.value[i]);
+	memcpy(p.w.salt, f->salt, sizeof(p.w.salt));
 	if (f->spoil)
 		f->spoil(&p.w);
-	p.h.reserved = f->reserved > 0;
-	p.h.sum = thc_be32(thc_sum_packet(&p.h, &p.w, sizeof(p.w) / 8));
-	if (f->reserved)
-		f->reserved--;
-	else if (f->bad_sums && f->bad_sums--)
-		p.h.sum ^= 1;
-	fake_send(f, to, &p, sizeof(p));
+	if (f->refusals) {
+		f->refusals--;
+		fake_refuse(f, to, h, join);
+	}
+	if (f->strange) {
+		f->strange--;
+		key.id ^= thc_be32(1);
+	}
+	fake_welcome_send(f, to, &p, f->keyless ? NULL : &key);
 }
 
 static void fake_wait_left(struct fake *f, const struct sockaddr_storage *to, struct thc_hdr h)
@@ -360,29 +455,100 @@ static void fake_wait_left(struct fake *f, const struct sockaddr_storage *to, st
 	struct thc_job job = f->job;
 
 	job.left = 2;
-	thc_answer_wait(&h, &job, &v);
+	thc_answer_wait(&h, &job, &f->seals, &v);
 	fake_send(f, to, &h, sizeof(h));
 	__atomic_store_n(&f->left_said, 1, __ATOMIC_RELAXED);
 }
 
 static void fake_epoch(struct fake *f, const struct sockaddr_storage *to, struct thc_hdr h)
 {
+	enum end_said said = __atomic_exchange_n(&f->end, END_NOT, __ATOMIC_RELAXED);
+	struct thc_path path = path_from(to);
 	struct thc_job job = f->job;
 
-	job.epoch += (uint32_t)__atomic_exchange_n(&f->epoch_offset, 0, __ATOMIC_RELAXED);
+	job.epoch += said != END_OF_NO_EPOCH;
 	job.restarter = 1;
-	thc_answer_epoch(&h, &job);
+	if (said == END_FOR_ANOTHER)
+		h.tag ^= thc_be64(1);
+	thc_answer_epoch(&h, &job, &f->seals, &path);
 	fake_send(f, to, &h, sizeof(h));
+}
+
+static void forge_send(struct fake *f, const struct sockaddr_storage *to, const struct answer *p)
+{
+	fake_send(f, to, p, sizeof(*p));
+	/* a receiver that is kept from its CPU has room for some */
+	if (++f->forged % 256 == 0)
+		usleep(2000);
+}
+
+/* @p with each bit changed, and with parts of the answer before. */
+static void forge_from(struct fake *f, const struct sockaddr_storage *to, const struct answer *p)
+{
+	struct answer forged;
+	size_t bit;
+
+	for (bit = 0; bit < 8 * sizeof(*p); bit++) {
+		forged = *p;
+		((uint8_t *)&forged)[bit / 8] ^= (uint8_t)(1U << bit % 8);
+		forge_send(f, to, &forged);
+	}
+	if (!f->last.h.version)
+		return;
+	forged = *p;
+	memcpy(forged.lanes, f->last.lanes, sizeof(forged.lanes));
+	forge_send(f, to, &forged);
+	forged.h.tag = f->last.h.tag;
+	forge_send(f, to, &forged);
+	forged = f->last;
+	forged.h.op = p->h.op;
+	forged.h.round = p->h.round;
+	forged.h.chunk = p->h.chunk;
+	forged.h.slot = p->h.slot;
+	forged.h.generation = p->h.generation;
+	forge_send(f, to, &forged);
+	forged = *p;
+	forged.h.bitmap = thc_be64(1);
+	forged.h.count = thc_be16(1);
+	forge_send(f, to, &forged);
+	forged.h.tag = 0;
+	forge_send(f, to, &forged);
+}
+
+/* As it was, with this epoch's number, and with its key's name. */
+static void forge_again(struct fake *f, const struct sockaddr_storage *to, struct answer old,
+			const struct answer *p)
+{
+	forge_send(f, to, &old);
+	old.h.epoch = p->h.epoch;
+	forge_send(f, to, &old);
+	old.h.key_id = p->h.key_id;
+	forge_send(f, to, &old);
+}
+
+/* What comes before the first answer to a chunk. */
+static void forge(struct fake *f, const struct sockaddr_storage *to, const struct answer *p)
+{
+	int data = p->h.op == THC_OP_LUT_ADD;
+	uint32_t chunk = thc_be32(p->h.chunk);
+
+	if (chunk >= FAKE_CHUNKS || f->answered[data] & 1U << chunk)
+		return;
+	f->answered[data] |= (uint16_t)(1U << chunk);
+	if (f->forge)
+		forge_from(f, to, p);
+	if (f->replay)
+		forge_again(f, to, f->replay->of[data][chunk], p);
+	if (f->keep)
+		f->keep->of[data][chunk] = *p;
+	f->last = *p;
 }
 
 /* The sum, as if the other rank had sent the same. */
 static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			const void *payload)
 {
-	struct {
-		struct thc_hdr h;
-		u64 lanes[THC_LANE_WORDS];
-	} p;
+	struct answer p;
 	enum thc_lane_kind kind = thc_lane_kind(h->op, h->width, 8, 0);
 	struct thc_version v = {
 		.bitmap = 3, .count = 2, .state = THC_FINISHED, .op = h->op,
@@ -393,9 +559,10 @@ static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const
 
 	thc_lanes_add(kind, p.lanes, payload, &f->pairs, 1);
 	thc_lanes_add(kind, p.lanes, payload, &f->pairs, 0);
-	thc_answer_finish(&v, p.lanes);
-	thc_answer_result(&p.h, &f->job, (struct thc_answer_at){ 1, thc_be16(h->slot), FAKE_EPOCH },
-			  &v, 0, 0);
+	thc_answer_finish(&v, p.lanes, &f->seals, f->job.epoch);
+	thc_answer_result(&p.h, &f->seals,
+			  (struct thc_answer_at){ 1, thc_be16(h->slot), f->job.epoch }, &v, 0, 0);
+	forge(f, to, &p);
 	fake_send(f, to, &p, sizeof(p));
 }
 
@@ -409,7 +576,7 @@ static void fake_packet(struct fake *f, const struct sockaddr_storage *from, str
 		return;
 	if (__atomic_exchange_n(&f->late, 0, __ATOMIC_RELAXED))
 		fake_welcome(f, from, h, &(struct thc_join){ .nonce = thc_be64(77) });
-	if (__atomic_load_n(&f->epoch_offset, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&f->end, __ATOMIC_RELAXED) != END_NOT)
 		fake_epoch(f, from, *h);
 	if (thc_be32(h->round) >= f->left_from)
 		fake_wait_left(f, from, *h);
@@ -438,6 +605,17 @@ static void *fake_run(void *arg)
 	return NULL;
 }
 
+static void fake_keys(struct fake *f)
+{
+	uint32_t epoch = f->job.epoch;
+
+	memset(f->salt, (int)epoch, sizeof(f->salt));
+	f->seals.seal = THC_SEAL_NH;
+	thc_seal_key_set(&f->seals.down[epoch & 1], job_key, THC_KEY_DOWN, 1, f->salt);
+	thc_control_key_derive(&f->seals.lost, job_key, THC_KEY_LOST, 1);
+	thc_control_key_derive(&f->welcome, job_key, THC_KEY_WELCOME, 1);
+}
+
 static void fake_start(struct fake *f)
 {
 	struct sockaddr_in at4 = { .sin_family = AF_INET };
@@ -445,9 +623,10 @@ static void fake_start(struct fake *f)
 
 	f->port = next_port();
 	f->job = (struct thc_job){
-		.cookie = thc_key_cookie(job_key, 1), .all = 3, .joined = 3, .active = 1,
-		.epoch = FAKE_EPOCH, .ranks = 2, .sum_width = 8,
+		.all = 3, .joined = 3, .active = 1, .epoch = FAKE_EPOCH + f->session, .ranks = 2,
+		.sum_width = 8,
 	};
+	fake_keys(f);
 	assert_int_equal(thc_table_choose(2, 8, &f->table), 0);
 	thc_pairs_init(&f->pairs, f->table.value);
 	at4.sin_port = htons(f->port);
@@ -544,6 +723,22 @@ static void spoil_group_family(struct thc_welcome *w)
 	w->family = 6;
 }
 
+/* Who has the key takes nothing that goes without, though the WELCOME be sealed by it. */
+static void spoil_seal(struct thc_welcome *w)
+{
+	w->seal = THC_SEAL_SUM;
+}
+
+static void spoil_seal_of_later_versions(struct thc_welcome *w)
+{
+	w->seal = THC_SEAL_NH + 1;
+}
+
+static void spoil_reserved(struct thc_welcome *w)
+{
+	w->reserved[7] = 1;
+}
+
 static void other_group(struct thc_welcome *w)
 {
 	set_group(w, "ff15::77", 20000);
@@ -554,7 +749,8 @@ static void strange__welcome_is_refused(void **state)
 	static void (*const spoil[])(struct thc_welcome *) = {
 		spoil_shards, spoil_slots, spoil_many_slots, spoil_ranks, spoil_chunk,
 		spoil_table, spoil_width, spoil_group, spoil_group6, spoil_group_port,
-		spoil_group_family, spoil_clamp, spoil_block,
+		spoil_group_family, spoil_clamp, spoil_block, spoil_seal,
+		spoil_seal_of_later_versions, spoil_reserved,
 	};
 	unsigned int i;
 
@@ -584,10 +780,10 @@ static struct thc_client *open_fake(const struct fake *f)
 	return c;
 }
 
-/* A WELCOME with the header's reserved byte set, or a wrong sum, is no WELCOME. */
+/* A WELCOME with another key's name, or a wrong tag, is no WELCOME. */
 static void strange__welcome_is_dropped(void **state)
 {
-	struct fake f = { .reserved = 3, .bad_sums = 2, .left_from = UINT32_MAX };
+	struct fake f = { .strange = 3, .bad_tags = 2, .left_from = UINT32_MAX };
 	struct thc_client_stats stats = { .size = sizeof(stats) };
 	struct thc_client_options o;
 	struct thc_client *c;
@@ -597,13 +793,40 @@ static void strange__welcome_is_dropped(void **state)
 	c = open_fake(&f);
 	assert_int_equal(thc_client_stats(c, &stats), 0);
 	assert_int_equal(stats.foreign, 3);
-	assert_int_equal(stats.bad_sum, 2);
+	assert_int_equal(stats.bad_tag, 2);
 	thc_client_close(c);
 	fake_stop(&f);
-	f = (struct fake){ .reserved = UINT32_MAX, .left_from = UINT32_MAX };
+	f = (struct fake){ .strange = UINT32_MAX, .left_from = UINT32_MAX };
 	fake_start(&f);
 	o = options_of(f.port, 0, 300);
 	assert_int_equal(thc_client_open(&o, &c), -EHOSTUNREACH);
+	fake_stop(&f);
+}
+
+/* An aggregator without the job's key is none, whatever it says: not for a moment. */
+static void strange__keyless_welcome_is_dropped(void **state)
+{
+	struct fake f = { .keyless = true, .left_from = UINT32_MAX };
+	struct thc_client_options o;
+	struct thc_client *c = NULL;
+
+	(void)state;
+	fake_start(&f);
+	o = options_of(f.port, 0, 3000);
+	assert_int_equal(thc_client_open(&o, &c), -EHOSTUNREACH);
+	fake_stop(&f);
+}
+
+/* Who sends a refusal that anybody can make keeps nobody out: the aggregator's WELCOME counts. */
+static void strange__refusal_is_doubted(void **state)
+{
+	struct fake f = { .refusals = UINT32_MAX, .bad_tags = 4, .left_from = UINT32_MAX };
+	struct thc_client *c;
+
+	(void)state;
+	fake_start(&f);
+	c = open_fake(&f);
+	thc_client_close(c);
 	fake_stop(&f);
 }
 
@@ -717,10 +940,11 @@ static void congestion__marks_cut_the_window_ipv6(void **state)
 	check_marks(true);
 }
 
-/* A STALE of an earlier epoch that was long on its way ends nothing. */
-static void strange__only_newer_epochs_end_this_one(void **state)
+/* A STALE of the client's own epoch, or for a request that is not in flight, ends nothing. */
+static void strange__only_another_epoch_ends_this_one(void **state)
 {
-	struct fake f = { .epoch_offset = -1, .left_from = UINT32_MAX };
+	struct fake f = { .end = END_OF_NO_EPOCH, .left_from = UINT32_MAX };
+	struct thc_client_stats stats = { .size = sizeof(stats) };
 	struct thc_client *c;
 	float *g = make_gradient(0, 5000);
 
@@ -730,12 +954,91 @@ static void strange__only_newer_epochs_end_this_one(void **state)
 	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
 		fail_msg("%s", thc_last_error());
 	assert_true(nmse(g, 1, 5000) < 0.03);
-	__atomic_store_n(&f.epoch_offset, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&f.end, END_FOR_ANOTHER, __ATOMIC_RELAXED);
+	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
+		fail_msg("%s", thc_last_error());
+	assert_int_equal(thc_client_stats(c, &stats), 0);
+	assert_int_equal(stats.bad_tag, 1);
+	__atomic_store_n(&f.end, END, __ATOMIC_RELAXED);
 	assert_int_equal(thc_allreduce(c, g, 5000, THC_FP32, 0), -ESTALE);
 	assert_non_null(strstr(thc_last_error(), "rank 1 restarted"));
 	thc_client_close(c);
 	fake_stop(&f);
 	free(g);
+}
+
+/* --- answers that the aggregator has not made ----------------------------- */
+
+#define FORGED		100000
+#define FORGED_COUNT	10240	/* ten chunks of data, and two of scales and agreement */
+
+/* A result of @f's session, and what the client has counted beside it. */
+static struct thc_client_stats reduce_beside(struct fake *f, unsigned int rank_of_gradient,
+					     float *g)
+{
+	struct thc_client_stats stats = { .size = sizeof(stats) };
+	float *from = make_gradient(rank_of_gradient, FORGED_COUNT);
+	struct thc_client_options o;
+	struct thc_client *c;
+
+	memcpy(g, from, FORGED_COUNT * sizeof(*g));
+	free(from);
+	f->left_from = UINT32_MAX;
+	fake_start(f);
+	o = options_of(f->port, 0, 20000);
+	o.timeout_ms = 60000;
+	if (thc_client_open(&o, &c) || thc_allreduce(c, g, FORGED_COUNT, THC_FP32, 0))
+		fail_msg("%s", thc_last_error());
+	assert_int_equal(thc_client_stats(c, &stats), 0);
+	thc_client_close(c);
+	fake_stop(f);
+	return stats;
+}
+
+/* They come from the aggregator's own socket, each before the answer that it is made from, as if
+ * its maker had known that one but for the tag. Each is refused, if it has found room.
+ */
+static void forged__answers_are_not_believed(void **state)
+{
+	static float want[FORGED_COUNT], g[FORGED_COUNT];
+	uint64_t refused = 0, sent = 0;
+	struct fake plain = { .end = END_NOT };
+
+	(void)state;
+	reduce_beside(&plain, 0, want);
+	while (refused < FORGED) {
+		struct fake f = { .forge = true };
+		struct thc_client_stats s = reduce_beside(&f, 0, g);
+
+		assert_memory_equal(g, want, sizeof(g));
+		assert_true(s.bad_tag > s.foreign && s.bad_tag + s.foreign <= f.forged);
+		assert_int_equal(s.partial + s.excluded + s.waits, 0);
+		refused += s.bad_tag + s.foreign;
+		sent += f.forged;
+	}
+	print_message("# %llu of %llu forged packets came and were refused\n",
+		      (unsigned long long)refused, (unsigned long long)sent);
+}
+
+/* Another gradient's, of the job's session before: chunks, rounds and ranks are the same ones. */
+static void forged__answers_of_an_earlier_session_are_not_believed(void **state)
+{
+	static float want[FORGED_COUNT], g[FORGED_COUNT];
+	static struct answers answers;
+	struct fake plain = { .session = 1 }, first = { .keep = &answers };
+	struct fake second = { .session = 1, .replay = &answers };
+	struct thc_client_stats s;
+
+	(void)state;
+	reduce_beside(&plain, 0, want);
+	reduce_beside(&first, 1, g);
+	assert_memory_not_equal(g, want, sizeof(g));
+	s = reduce_beside(&second, 0, g);
+	assert_memory_equal(g, want, sizeof(g));
+	assert_true(second.forged >= 3 * 12);
+	/* two of three name the old key */
+	assert_int_equal(s.foreign, second.forged / 3 * 2);
+	assert_int_equal(s.bad_tag, second.forged / 3);
 }
 
 /* The other rank leaves after the first of two all-reduces in flight: the
@@ -872,9 +1175,13 @@ int main(void)
 		cmocka_unit_test(join__who_gave_up_is_missing),
 		cmocka_unit_test(strange__welcome_is_refused),
 		cmocka_unit_test(strange__welcome_is_dropped),
+		cmocka_unit_test(strange__keyless_welcome_is_dropped),
+		cmocka_unit_test(strange__refusal_is_doubted),
 		cmocka_unit_test(strange__welcome_comes_late),
 		cmocka_unit_test(strange__group_of_the_other_version_is_not_joined),
-		cmocka_unit_test(strange__only_newer_epochs_end_this_one),
+		cmocka_unit_test(strange__only_another_epoch_ends_this_one),
+		cmocka_unit_test(forged__answers_are_not_believed),
+		cmocka_unit_test(forged__answers_of_an_earlier_session_are_not_believed),
 		cmocka_unit_test(strange__left_ends_only_what_lacks_the_rank),
 		cmocka_unit_test(congestion__marks_cut_the_window),
 		cmocka_unit_test(congestion__marks_cut_the_window_ipv6),

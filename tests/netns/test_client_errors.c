@@ -4,6 +4,7 @@
  * are threads, each with its own client, `thcd --software` is on loopback.
  */
 #include <stdbool.h>
+#include <time.h>
 
 #include "ranks.h"
 
@@ -364,15 +365,55 @@ static void expect_open(struct thc_client_options *o, int error, const char *wor
 	assert_null(c);
 }
 
-static void errors__open_says_why_not(void **state)
+/* ns that thc_client_open() takes to fail so */
+static uint64_t fails_after(struct thc_client_options o, int error, const char *words)
 {
-	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
+	struct timespec from, to;
+
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	expect_open(&o, error, words);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	return (uint64_t)((to.tv_sec - from.tv_sec) * 1000000000LL + to.tv_nsec - from.tv_nsec);
+}
+
+/* A refusal of whom an aggregator does not know is one that anybody could send: who has a key
+ * waits for two seconds whether somebody knows better, and who has none believes it at once.
+ */
+static void errors__strangers_are_told(void **state)
+{
+	struct daemon keyed = start_daemon("job=1,ranks=2,reply=fanout");
+	struct daemon open = start_daemon("job=1,ranks=2,reply=fanout,seal=sum");
 	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	const uint64_t doubt = 2000000000;
 	uint8_t other_key[THC_KEY_BYTES];
 
 	(void)state;
 	memcpy(other_key, job_key, sizeof(other_key));
 	other_key[THC_KEY_BYTES - 1] ^= 1;
+	o.aggregator = "127.0.0.1";
+	o.port = keyed.port;
+	o.job = 1;
+	o.join_timeout_ms = 30000;
+	o.key = other_key;
+	assert_true(fails_after(o, -ENOENT, "no job 1 with this key") >= doubt);
+	o.key = NULL;
+	assert_true(fails_after(o, -ENOENT, "no job 1 for workers without a key") < doubt);
+	o.port = open.port;
+	o.job = 9;
+	assert_true(fails_after(o, -ENOENT, "no job 9 for workers without a key") < doubt);
+	o.job = 1;
+	o.key = job_key;
+	assert_true(fails_after(o, -ENOENT, "no job 1 with this key") >= doubt);
+	stop_daemon(keyed);
+	stop_daemon(open);
+}
+
+static void errors__open_says_why_not(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+
+	(void)state;
 	o.aggregator = "127.0.0.1";
 	o.port = d.port;
 	o.job = 1;
@@ -384,14 +425,6 @@ static void errors__open_says_why_not(void **state)
 	o.rank = 64;
 	expect_open(&o, -EINVAL, "at most 64");
 	o.rank = 0;
-	o.key = other_key;
-	expect_open(&o, -ENOENT, "no job 1 with this key");
-	o.key = NULL;
-	expect_open(&o, -EINVAL, "thc_key_read() reads it from the file of thcctl genkey");
-	o.key = job_key;
-	o.job = 9;
-	expect_open(&o, -ENOENT, "no job 9");
-	o.job = 1;
 	o.flags = 0x80;
 	expect_open(&o, -EINVAL, "unknown option flags 0x80");
 	o.flags = 0;
@@ -515,6 +548,7 @@ int main(void)
 		cmocka_unit_test(errors__missing_rank_is_named_in_time),
 		cmocka_unit_test(errors__leaving_rank_is_named),
 		cmocka_unit_test(errors__restarted_rank_is_named_and_rejoined),
+		cmocka_unit_test(errors__strangers_are_told),
 		cmocka_unit_test(errors__open_says_why_not),
 		cmocka_unit_test(errors__bad_arguments_change_nothing),
 		cmocka_unit_test(errors__rejoin_cancels_what_is_in_flight),

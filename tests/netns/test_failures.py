@@ -371,7 +371,8 @@ def case__thcd_software():
                              lambda: run_rank("127.0.0.1", ports[lane], 1), place.left)
 
     happened(sweep(attempt), "malloc|calloc", "socket", "bind", "setsockopt", "signalfd", "listen",
-             "poll|__poll_chk", "recvmmsg", "sendmmsg", "accept4", "cJSON_CreateObject")
+             "poll|__poll_chk", "recvmmsg", "sendmmsg", "accept4", "cJSON_CreateObject",
+             "getrandom")
 
 
 def xdp(*options):

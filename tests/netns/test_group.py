@@ -38,25 +38,29 @@ MCAST_JOIN_SOURCE_GROUP = 46
 
 
 class Intruder:
-    """A thread that sends answers with the job's cookie to its group, all zero,
-    and WELCOMEs to it, from a worker's address, as an aggregator with the same
-    group would."""
+    """A thread that sends answers to the job's group, all zero, and WELCOMEs to it, from a
+    worker's address, as an aggregator with the same group and another key would: a worker
+    counts each that reaches it."""
 
-    def __init__(self, net, worker, job, cookie):
+    def __init__(self, net, worker, job):
         self.to = job["group"], job["group_port"]
-        self.packets = self.forged(job, cookie)
+        self.packets = self.forged(job)
         self.socket = netns.in_namespace(net.worker(worker), lambda: group_socket(job["group"]))
         self.sent, self.over = 0, threading.Event()
         self.thread = threading.Thread(target=self.body)
         self.thread.start()
 
     @staticmethod
-    def forged(job, cookie):
-        fields = {"job": job["job"], "cookie": cookie, "epoch": job["epoch"]}
+    def forged(job):
+        fields = {"job": job["job"], "epoch": job["epoch"]}
         answer = {"op": wire.LUT_ADD, "count": N, "bitmap": (1 << N) - 1,
                   "flags": wire.F_ANSWER, "width": 8, **fields}
-        return [wire.build(bytes(1024), slot=s, chunk=s, **answer) for s in range(32)] + \
-            [wire.build(bytes(136), op=wire.WELCOME, **fields)]
+        keys = wire.Keys(wire.OTHER_KEY, job["job"])
+        down = keys.data(wire.DOWN, wire.SEAL_NH, bytes(16))
+        welcome = wire.build(bytes(136), op=wire.WELCOME, **fields)
+        return [down.put(wire.build(bytes(1024), slot=s, chunk=s, **answer))
+                for s in range(32)] + \
+            [keys.control(wire.WELCOMING).put(welcome, end=(job["group"], job["group_port"]))]
 
     def body(self):
         while not self.over.wait(0.01 if IN_VM else 0.001):
@@ -159,14 +163,14 @@ def others_are_not_heard(address, intruder):
             honest, _ = bed.reduce()
         with Bed(address, net) as bed:
             with Listener(net.worker(0), bed.job) as listener, \
-                    Intruder(net, INTRUDER, bed.job, bed.aggregator.cookie) as sends:
+                    Intruder(net, INTRUDER, bed.job) as sends:
                 digest, stats = bed.reduce()
             assert sends.sent > 100, sends.sent
             assert listener.heard == {address, intruder}, listener.heard
             assert digest == honest, "what others sent changed the result"
             for s in stats:
                 assert s["packets_down"] > 0, s
-                assert not s["foreign"] and not s["bad_sum"], f"it reached a worker's socket: {s}"
+                assert not s["foreign"] and not s["bad_tag"], f"it reached a worker's socket: {s}"
             # none waits in a socket's buffer
             for s in bed.reduce()[1]:
                 assert not s["foreign"], f"it reached a worker's socket: {s}"
@@ -181,7 +185,7 @@ def group__others_are_not_heard__ipv6():
 
 
 def group__is_not_heard_on_the_aggregators_host():
-    """WELCOME has the job's cookie. A software aggregator serves workers of its host: that
+    """Sums are nobody's business there. A software aggregator serves workers of its host: that
     it is heard there shows that this test can hear."""
     modes = (("native", False, ("--mode", "native")), ("generic", False, ("--mode", "generic")),
              ("software", True, ()))

@@ -72,8 +72,8 @@ def check(loss, software):
     for direction in (up, down):
         assert abs(direction["dropped"] / direction["seen"] - loss) < 0.01 + loss / 4
         assert direction["corrupted"] and direction["duplicated"]
-    assert stats["drops"]["sum"] or stats["drops"]["version"], "no corrupted packet was noticed"
-    assert sum(c["bad_sum"] for c in clients), "no corrupted answer was noticed"
+    assert stats["drops"]["tag"] or stats["drops"]["version"], "no corrupted packet was noticed"
+    assert sum(c["bad_tag"] for c in clients), "no corrupted answer was noticed"
     assert retransmits >= up["dropped"] * 0.8, "lost packets without retransmission"
     if cpus and os.cpu_count() > 1:
         busy = sorted(cpus)[-2]

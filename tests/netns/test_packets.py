@@ -5,127 +5,74 @@ WELCOME and LEAVE as they pass the aggregator's link, against digests in packets
 and generic XDP, the software aggregator, ranks over UDP and, with THC_TRANSPORT=af_thc, over
 AF_THC sockets have to put the same packets there, with losses, too.
 
-What two runs need not share is taken out first: epochs, nonces, and with them the packet
-sum, which has been checked; answers that are repeated, WAIT and STALE. Copies count once.
-So slots are few: chunks come to later generations of them.
+What two runs need not share is taken out first: epochs, nonces, salts, and with them the seal,
+which has been checked; answers that are repeated, WAIT and STALE. Copies count once. So slots
+are few: chunks come to later generations of them.
+
+The digests are those of version 1, which has the same payloads, numbers and order: headers are
+written as version 1 had them.
 
     test_packets.py --write     after a change of the wire that is meant
 """
 import hashlib
 import json
 import os
-import socket
 import struct
 import sys
-import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
 from ranks import Ranks  # noqa: E402
+from recorder import Recorder, Seals  # noqa: E402
 from tap import netns  # noqa: E402
 
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "packets.json")
 COUNTS = [40961, 9, 20000]      # coordinates of the buckets of a step
 ROUNDS = 2
 JOB = {"seed": 77, "slots": 24, "norm_slots": 5}
-PORTS = range(wire.PORT, wire.PORT + 64)
-HEADER = 48
-LANES = 1024
-# payload of a request, by op and width; an answer's is LANES
-PAYLOAD = {(wire.LUT_ADD, 4): 512, (wire.MAX, 32): LANES, (wire.JOIN, 0): 16, (wire.LEAVE, 0): 0,
-           (wire.WELCOME, 0): 136}
+# version 1: the packet sum, the cookie that the job had, a rank of 8 bits
+OLD_HEADER = struct.Struct(">BBBBIQHBBIIIHHIQ")
+COOKIE = 0x5eed5eed5eed1234
 
 
-class Tap:
-    """A thread that keeps what passes the aggregator's port of the switch."""
-
-    def __init__(self, net):
-        self.socket = netns.in_namespace(net.switch, lambda: open_tap("agg"))
-        self.datagrams, self.over = [], threading.Event()
-        self.thread = threading.Thread(target=self.body)
-        self.thread.start()
-
-    def body(self):
-        self.socket.settimeout(0.1)
-        while True:
-            try:
-                frame = self.socket.recv(1 << 17)
-            except TimeoutError:
-                if self.over.is_set():
-                    return
-                continue
-            self.datagrams.append(frame)
-
-    def close(self):
-        self.over.set()
-        self.thread.join()
-        lost = struct.unpack("II", self.socket.getsockopt(263, 6, 8))[1]    # PACKET_STATISTICS
-        self.socket.close()
-        return self.datagrams, lost
-
-
-def open_tap(interface):
-    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-    s.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)       # SO_RCVBUFFORCE
-    s.bind((interface, 0))
-    return s
-
-
-def thc_of(frame):
-    """(up, UDP payload) of an IPv4 frame that is THC's, or None."""
-    if frame[12:14] != b"\x08\x00" or frame[23] != 17 or frame[14] != 0x45:
-        return None
-    source, to, length = struct.unpack_from(">HHH", frame, 34)
-    if to not in PORTS and source not in PORTS:
-        return None
-    # a super-packet's length does not tell where it ends if it is 0
-    return to in PORTS, frame[42:34 + length if length else None]
-
-
-def split(up, data):
-    """The packets of a datagram that may be many joined ones: packets of one length."""
-    op, width, flags = data[1:4]
-    answer = flags & wire.F_ANSWER and op in (wire.LUT_ADD, wire.ADD, wire.OR, wire.MAX)
-    length = HEADER + (LANES if answer else PAYLOAD.get((op, width), 0) if up or
-                       op == wire.WELCOME else 0)
-    assert len(data) % length == 0, f"op {op}: {len(data)} bytes are not packets of {length}"
-    return [data[i:i + length] for i in range(0, len(data), length)]
+def old_header(p, **other):
+    """As version 1 had it, without sum and epoch."""
+    fields = {**p.__dict__, **other}
+    return OLD_HEADER.pack(1, p.op, p.width, fields["flags"], 0, COOKIE, p.job, fields["rank"], 0,
+                           0, p.round, p.chunk, p.slot, p.count, p.generation, p.bitmap)
 
 
 def bare(up, data):
     """What two runs share of a packet; None: nothing."""
-    p = wire.Packet(data)       # which looks at its sum
+    p = wire.Packet(data)
     if p.op in (wire.WAIT, wire.STALE) or (p.flags & wire.F_REPEAT and not up):
         return None
-    header = bytearray(data[:HEADER])
-    header[4:8] = bytes(4)              # the sum
-    header[20:24] = bytes(4)            # the epoch
-    if not up:
-        header[3] &= ~wire.F_CE
-    payload = bytearray(data[HEADER:])
+    header = old_header(p) if up else old_header(p, flags=p.flags & ~wire.F_CE)
+    payload = bytearray(p.payload)
     if p.op == wire.JOIN:
         payload[:] = payload[8:]        # behind the nonce: flags, of which one is what was heard
         payload[3] &= ~wire.HEARD
     elif p.op == wire.WELCOME:
         if not p.welcome_flags & wire.READY:
             return None
-        header[18] = 0                  # the rank: the group's has none
+        assert p.seal == wire.SEAL_NH and any(p.salt), p
+        header = old_header(p, rank=0)  # the group's has none
         payload[0:8] = bytes(8)         # who has joined, when it was sent
         payload[24:32] = bytes(8)       # the nonce
         payload[56] &= ~(wire.ONE_PORT | wire.NOGSO)    # what the aggregator's sockets want
-    return ("up " if up else "down ").encode() + bytes(header) + bytes(payload)
+        payload[63] = 0                 # the seal
+        payload[112:128] = bytes(16)    # the salt
+    return ("up " if up else "down ").encode() + header + bytes(payload)
 
 
-def summary_of(datagrams):
+def summary_of(seen):
     """{"way op": [how many, digest]}"""
-    packets, kinds = set(), {}
-    for frame in datagrams:
-        found = thc_of(frame)
-        if found:
-            packets.update(filter(None, (bare(found[0], d) for d in split(*found))))
-    for p in sorted(packets):
+    seals, kinds = Seals(seen, wire.KEY), {}
+    wrong = [s for s in set(seen) if not seals.made(s)]
+    assert not wrong, f"{len(wrong)} packets are not sealed right, as {wire.Packet(wrong[0].data)}"
+    for p in sorted(set(filter(None, (bare(s.up, s.data) for s in seen)))):
         way, rest = p.split(b" ", 1)
         kinds.setdefault(f"{way.decode()} {rest[1]}", []).append(p)
     return {kind: [len(some), hashlib.sha256(b"".join(some)).hexdigest()]
@@ -135,18 +82,14 @@ def summary_of(datagrams):
 def run(n, dtype, mode, drop):
     options = ("--mode", mode) if mode in ("native", "generic") else ()
     with netns.Topology(n, impair=netns.Impair(drop, 0, drop)) as net:
-        tapped = Tap(net)
-        try:
-            with Aggregator(net, n, software=mode == "software", job=JOB, options=options,
-                            secret=wire.KEY) as a, Ranks(net, a) as ranks:
-                ranks.open()
-                answers = ranks.reduce(counts=COUNTS, rounds=ROUNDS, dtype=dtype)
-                ranks.all(do="close")
-        finally:
-            datagrams, lost = tapped.close()
-    assert not lost, f"{lost} frames were not recorded"
+        with Recorder(net) as recorder, \
+                Aggregator(net, n, software=mode == "software", job=JOB, options=options,
+                           secret=wire.KEY) as a, Ranks(net, a) as ranks:
+            ranks.open()
+            answers = ranks.reduce(counts=COUNTS, rounds=ROUNDS, dtype=dtype)
+            ranks.all(do="close")
     assert len({a["digest"] for a in answers}) == 1, "the ranks received different bits"
-    return summary_of(datagrams)
+    return summary_of(recorder.packets())
 
 
 def check(n, dtype, mode, drop=0.0):

@@ -30,11 +30,10 @@ def answers(shape):
     """(bits per second of answers on the wire, answers sent, answers received)"""
     with netns.Topology(1, shape=shape) as net, \
             Aggregator(net, 1, job={"reply": "fanout"}) as aggregator:
-        worker = wire.Worker(0, netns.AGGREGATOR4, cookie=aggregator.cookie,
+        worker = wire.Worker(0, netns.AGGREGATOR4, key=aggregator.key,
                              place=lambda call: netns.in_namespace(net.worker(0), call))
         wire.join_all([worker], heard=False)
-        request = wire.build(bytes(512), op=wire.LUT_ADD, width=4, job=1, epoch=worker.epoch,
-                             cookie=aggregator.cookie)
+        request = worker.packet(wire.LUT_ADD, bytes(512), width=4)
         s = worker.socket
         s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         s.setblocking(False)

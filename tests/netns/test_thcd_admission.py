@@ -64,7 +64,7 @@ class Bed:
 
     def worker(self, place, address, ttl=None):
         """A rank that asks from a namespace, its packets with this TTL."""
-        w = wire.Worker(0, address, cookie=self.thcd.cookie, nonce=random.getrandbits(63) | 1,
+        w = wire.Worker(0, address, key=self.thcd.key, nonce=random.getrandbits(63) | 1,
                         place=lambda call: netns.in_namespace(self.net.worker(place), call))
         if ttl and ":" in address:
             w.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, ttl)
@@ -203,7 +203,7 @@ def hops__far_workers_are_dropped():
                 for place, ttl, admitted in ((NEAR, 255, True), (NEAR, 254, False),
                                              (NEAR, 64, False), (FAR, 255, False)):
                     w = bed.worker(place, address, ttl)
-                    w.send(wire.JOIN, struct.pack(">QII", w.nonce, 0, 0), epoch=0)
+                    w.send_join()
                     packet = w.receive(wire.PATIENCE if admitted else 0.2)
                     assert bool(packet) == admitted, (mode, address, place, ttl, packet)
                     dropped += not admitted
@@ -225,7 +225,7 @@ def hops__data_and_what_is_corrupted():
             w.send(wire.LEAVE)
             w.silent()
             stats = bed.dropped("hops", 3)
-            assert not stats["drops"]["sum"] and stats["events"]["added"] == 1, (mode, stats)
+            assert not stats["drops"]["tag"] and stats["events"]["added"] == 1, (mode, stats)
             # a job that there is none of allows everything
             w.send(wire.LUT_ADD, bytes(512), width=4, job=9)
             w.silent()
@@ -269,7 +269,7 @@ def answers(bed, address):
         return struct.unpack("i", control[0][2])[0]
 
     chunk = {"payload": bytes(512), "width": 4}
-    return [ttl(wire.JOIN, payload=struct.pack(">QII", w.nonce, 0, 0)),
+    return [ttl(wire.JOIN, payload=wire.join_payload(w.nonce)),
             ttl(wire.LUT_ADD, **chunk), ttl(wire.LUT_ADD, **chunk),
             ttl(wire.LUT_ADD, **{**chunk, "epoch": w.epoch - 1})]
 

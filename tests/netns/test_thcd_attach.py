@@ -9,7 +9,6 @@ import json
 import os
 import random
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -433,12 +432,12 @@ def case__strangers_that_miss_xdp_are_counted_all_the_same():
     with netns.Topology(1) as net:
         d = Daemon(net)
         assert d.ready, d.said
-        stranger = Worker(0, netns.AGGREGATOR4, cookie=5, interface="eth0",
+        stranger = Worker(0, netns.AGGREGATOR4, key=wire.OTHER_KEY, interface="eth0",
                           place=lambda call: netns.in_namespace(net.aggregator, call))
         start, sent = time.monotonic(), 0
         while sent < 1000:
             for _ in range(20):
-                stranger.send(wire.JOIN, struct.pack(">QII", stranger.nonce, 0, 0))
+                stranger.send_join()
             sent += 20
             # all are read before the next: a full buffer would lose some
             while sum(d.ctl("stats")["daemon"][name] for name in ("refused", "muted")) < sent:

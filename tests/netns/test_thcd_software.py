@@ -9,7 +9,6 @@ import json
 import os
 import random
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -224,45 +223,53 @@ def case__every_drop_has_its_name():
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         good = {"width": 4, "slot": 1}
+        strange = wire.Keys(wire.OTHER_KEY, 1).control(wire.JOINING)
         bad = [
             ("truncated", lambda: a.send_raw(bytes(47))),
             ("truncated", lambda: a.send_raw(b"")),
-            ("version", lambda: a.send(LUT_ADD, bytes(512), version=2, **good)),
+            ("version", lambda: a.send(LUT_ADD, bytes(512), version=1, **good)),
             ("length", lambda: a.send(LUT_ADD, bytes(504), **good)),
             ("length", lambda: a.send(LUT_ADD, bytes(256), **good)),
             ("length", lambda: a.send(LUT_ADD, bytes(1032), **good)),
             ("length", lambda: a.send(LUT_ADD, bytes(513), seal=False, **good)),
             ("length", lambda: a.send(wire.JOIN, b"")),
             ("length", lambda: a.send(wire.LEAVE, bytes(16))),
-            ("sum", lambda: a.send(LUT_ADD, bytes(512), seal=False, **good)),
-            ("sum", lambda: a.send(LUT_ADD, bytes(512), flags=wire.F_NOSUM, **good)),
+            ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=False, **good)),
+            ("tag", lambda: a.send_raw(wire.changed(a.packet(LUT_ADD, bytes(512), **good),
+                                                    chunk=2))),
+            ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=answers_of(a), **good)),
+            ("tag", lambda: a.send(wire.LEAVE, seal=False)),
+            ("tag", lambda: a.send(wire.JOIN, wire.join_payload(1), seal=False)),
             ("op", lambda: a.send(77, b"")),
             ("op", lambda: a.send(wire.CLOSE, b"")),
             ("op", lambda: a.send(wire.WELCOME, b"")),
-            ("length", lambda: a.send(wire.WELCOME, bytes(16))),
+            ("op", lambda: a.send(wire.WELCOME, bytes(16))),
             ("flags", lambda: a.send(LUT_ADD, bytes(512), flags=wire.F_ANSWER, **good)),
-            ("flags", lambda: a.send(wire.JOIN, struct.pack(">QII", 1, 2, 0))),
-            ("reserved", lambda: a.send(LUT_ADD, bytes(512), reserved=1, **good)),
+            ("flags", lambda: a.send(LUT_ADD, bytes(512), flags=64, **good)),
+            ("flags", lambda: a.send(wire.JOIN, wire.join_payload(1, 2))),
             ("reserved", lambda: a.send(LUT_ADD, bytes(512), bitmap=1, **good)),
             ("reserved", lambda: a.send(LUT_ADD, bytes(512), count=1, **good)),
-            ("reserved", lambda: a.send(wire.JOIN, struct.pack(">QII", 1, 0, 1))),
+            ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, 0, 1))),
             ("width", lambda: a.send(LUT_ADD, bytes(512), width=8, slot=1)),
             ("width", lambda: a.send(ADD, bytes(1024), width=4, slot=1)),
             ("width", lambda: a.send(wire.LEAVE, b"", width=8)),
             ("job", lambda: a.send(LUT_ADD, bytes(512), job=2, **good)),
             ("job", lambda: a.send(LUT_ADD, bytes(512), job=60000, **good)),
-            ("cookie", lambda: a.send(LUT_ADD, bytes(512), cookie=5, **good)),
+            ("key", lambda: a.send(wire.LEAVE, seal=strange)),
             ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=2, **good)),
-            ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=255, **good)),
+            ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=256, **good)),
             ("address", lambda: a.send(LUT_ADD, bytes(512), rank=1, **good)),
             ("address", lambda: a.send(wire.LEAVE, b"", rank=1)),
             ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=576)),
             ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=65535)),
             ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=2, **good)),
             ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=513, **good)),
-            # who sends is asked before the sum
-            ("cookie", lambda: a.send(LUT_ADD, bytes(512), cookie=5, seal=False, **good)),
-            ("address", lambda: a.send(wire.CLOSE, b"", rank=1, seal=False)),
+            # who sends is asked before op and key, these before the tag, and it before the form
+            ("address", lambda: a.send(wire.CLOSE, b"", rank=1, seal=strange)),
+            ("op", lambda: a.send(77, b"", seal=strange)),
+            ("key", lambda: a.send(wire.LEAVE, seal=False, key_id=strange.id)),
+            ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=False, flags=64, **good)),
+            ("length", lambda: a.send(wire.JOIN, b"", seal=strange)),
             ("busy", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=1, generation=1)),
         ]
         expected = {}
@@ -275,17 +282,74 @@ def case__every_drop_has_its_name():
         assert d.stats()["events"]["added"] == 0
 
 
+def answers_of(worker):
+    """The key of the answers to it."""
+    return worker.down[worker.up.id]
+
+
+def case__a_strange_key_is_told_of_ten_times_a_second():
+    """By STALE, whose seal answers one request alone: the Worker looks at it. The rest is
+    dropped, and nothing is added."""
+    for seal in (KEYED, "seal=sum", "seal=none"):
+        with Daemon(f"1,ranks=2,{seal},table=uniform") as d:
+            a, b = workers = [d.worker(r, **keyless(seal)) for r in range(2)]
+            join_all(workers)
+            strange = wire.Keys(wire.OTHER_KEY, 1).data(wire.UP, wire.SEAL_NH, bytes(16))
+            start = time.monotonic()
+            for slot in range(200):
+                a.send(LUT_ADD, bytes(512), width=4, slot=slot, seal=strange)
+            a.expect(wire.STALE, flags=wire.F_EPOCH, epoch=a.epoch, rank=wire.NOBODY, bitmap=3)
+            # the other rank's ten are its own
+            b.send(LUT_ADD, bytes(512), width=4, seal=strange)
+            b.expect(wire.STALE, flags=wire.F_EPOCH, epoch=b.epoch)
+            most = 2 + (time.monotonic() - start) * 10
+            s = d.stats()
+            told, dropped = s["events"]["epoch"], s["drops"]["key"]
+            assert 2 <= told <= most and told + dropped == 201, (told, dropped, most)
+            assert not s["events"]["added"] and not s["drops"]["tag"], s
+            # so is an epoch that is not the job's, under the job's own key
+            time.sleep(0.11)
+            a.drain()
+            a.send(LUT_ADD, bytes(512), width=4, epoch=a.epoch - 1)
+            a.expect(wire.STALE, flags=wire.F_EPOCH, epoch=a.epoch)
+
+
+def keyless(seal):
+    """A Worker's options for a job with that."""
+    return {} if seal == KEYED else {"key": None}
+
+
+def case__a_changed_source_port_is_no_worker():
+    """As a NAT on the way would make it: JOIN and LEAVE are sealed with the worker's end."""
+    with Daemon(f"1,ranks=1,{KEYED},table=uniform,reply=fanout") as d:
+        w = d.worker(0)
+        right = w.end
+        for number, end in enumerate(((right[0], right[1] ^ 1), ("127.0.0.2", right[1])), 1):
+            w.end = end
+            w.send_join()
+            w.silent(0.02)
+            s = d.stats()
+            assert s["drops"]["tag"] == number and not s["events"]["control"], s
+        assert not d.ask("jobs")["jobs"][0]["joined"]
+        w.end = right
+        join_all([w])
+        w.end = (right[0], right[1] ^ 1)
+        w.send(wire.LEAVE)
+        w.silent(0.02)
+        assert d.stats()["drops"]["tag"] == 3 and not d.ask("jobs")["jobs"][0]["left"]
+
+
 def case__few_of_many_strangers_are_heard():
     """JOINs that no job admits: a bucketful is refused by name, the rest is dropped, and
     who belongs to the job joins beside them."""
     with Daemon(f"1,ranks=1,{KEYED},table=uniform") as d:
         genuine = d.worker(0)
-        strangers = [d.worker(0, cookie=5), d.worker(7), d.worker(0, job=9)]
+        strangers = [d.worker(0, key=wire.OTHER_KEY), d.worker(7), d.worker(0, job=9)]
         start, sent = time.monotonic(), 0
         for turn in range(100):
             for _ in range(10):
                 for w in strangers:
-                    w.send(wire.JOIN, struct.pack(">QII", w.nonce, 0, 0))
+                    w.send_join()
                     sent += 1
             # all are read before the next: a full buffer would lose some
             while (s := d.stats())["received"] < sent + turn:
@@ -301,18 +365,44 @@ def case__few_of_many_strangers_are_heard():
             assert w.expect(wire.WELCOME).refusal == why
 
 
-def case__a_job_may_go_without_sums():
-    with Daemon(f"1,ranks=1,{KEYED},table=uniform,sum=off") as d:
-        w = d.worker(0)
-        join_all([w])
-        assert w.welcome.welcome_flags & wire.NOSUM
-        w.send(LUT_ADD, bytes([0x12]) * 512, width=4, flags=wire.F_NOSUM)
-        packet = w.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_NOSUM, sum=0)
-        assert packet.payload == bytes([1, 2]) * 512
-        # one that has a sum is still checked
-        w.send(LUT_ADD, bytes(512), width=4, seal=False, slot=1)
-        w.silent()
-        assert d.stats()["drops"]["sum"] == 1
+def case__a_job_may_go_without_a_key():
+    """By sums, which anybody can make, or by nothing: the salt keeps epochs apart."""
+    for seal, kind in (("sum", wire.SEAL_SUM), ("none", wire.SEAL_NONE)):
+        with Daemon(f"1,ranks=1,seal={seal},table=uniform,reply=fanout") as d:
+            w = d.worker(0, key=None)
+            join_all([w])
+            assert w.welcome.seal == kind and any(w.welcome.salt), w.welcome
+            w.send(LUT_ADD, bytes([0x12]) * 512, width=4)
+            packet = w.expect(LUT_ADD, flags=wire.F_ANSWER, key_id=w.up.id)
+            assert packet.payload == bytes([1, 2]) * 512
+            assert bool(packet.tag) == (kind == wire.SEAL_SUM), packet
+            # a tag that is not the seal's is wrong
+            w.send(LUT_ADD, bytes(512), width=4, seal=False, tag=5, slot=1)
+            w.silent()
+            assert d.stats()["drops"]["tag"] == 1
+            old = w.up.id
+            fresh = d.worker(0, key=None, nonce=77)
+            join_all([fresh])
+            assert fresh.up.id != old and fresh.epoch > w.epoch, "a new epoch has no new salt"
+
+
+def case__who_has_no_key_or_another_one_is_told_at_once():
+    """Neither gets anything of the job; what is said to them has a seal that anybody can make,
+    and what is said to others has not."""
+    with Daemon(f"1,ranks=2,{KEYED},table=uniform", "2,ranks=2,seal=sum,table=uniform",
+                "3,ranks=2,seal=none,table=uniform") as d:
+        for job, key in ((1, None), (1, wire.OTHER_KEY), (2, wire.KEY), (3, wire.KEY)):
+            packet = d.worker(0, job=job, key=key).join_once()
+            assert packet.refusal == wire.NOT_JOB and packet.anybodys, (job, packet)
+            assert not packet.epoch and not any(packet.salt) and not packet.ranks, packet
+        # the same secret key is another one in another job
+        moved = d.worker(0)
+        moved.keys = wire.Keys(wire.KEY, 9)
+        assert moved.join_once().refusal == wire.NOT_JOB
+        for rank in (2, 256, 65535):
+            packet = d.worker(rank).join_once()
+            assert packet.refusal == wire.NOT_RANK and not packet.anybodys, packet
+        assert all(not job["joined"] for job in d.ask("jobs")["jobs"])
 
 
 def case__congestion_is_echoed():
@@ -376,7 +466,13 @@ def case__joining_is_idempotent_and_a_restart_raises_the_epoch():
         assert packet.epoch == epoch + 1 and packet.joined == 2, packet
         a.send(LUT_ADD, bytes(512), width=4, slot=1)
         a.expect(wire.STALE, flags=wire.F_EPOCH, epoch=epoch + 1, rank=1, bitmap=2)
+        # the new number under the old key is no packet of the new epoch
+        a.send(LUT_ADD, bytes(512), width=4, slot=2, epoch=epoch + 1)
+        a.silent(0.02)
+        assert d.stats()["drops"]["key"] == 1
+        old = a.up.id
         join_all([a, b])
+        assert a.up.id == b.up.id != old
         assert a.epoch == b.epoch == epoch + 1
         # what the old epoch left in slot 0 does not count in the new one
         b.send(LUT_ADD, bytes([0x11]) * 512, width=4)
@@ -413,7 +509,7 @@ def case__strangers_are_refused_with_a_reason():
     with Daemon(f"1,ranks=2,{KEYED},table=uniform,prefix=127.0.0.8/29") as d:
         inside = {"bind": ("127.0.0.9", 0)}
         assert d.worker(0).join_once().refusal == wire.NOT_PREFIX
-        assert d.worker(0, cookie=1, **inside).join_once().refusal == wire.NOT_JOB
+        assert d.worker(0, key=wire.OTHER_KEY, **inside).join_once().refusal == wire.NOT_JOB
         assert d.worker(0, job=2, **inside).join_once().refusal == wire.NOT_JOB
         assert d.worker(0, job=16, **inside).join_once().refusal == wire.NOT_JOB
         packet = d.worker(2, **inside).join_once()
@@ -443,7 +539,7 @@ def case__without_multicast_the_job_answers_by_fanout():
         for w in workers:
             w.send(LUT_ADD, bytes([0x11]) * 512, width=4)
         for w in workers:
-            assert w.expect(LUT_ADD, rank=w.rank).payload == bytes([2]) * 1024
+            assert w.expect(LUT_ADD, rank=0).payload == bytes([2]) * 1024
         said = d.stop()
         assert "multicast does not reach 2 of 2 ranks" in said, said
 
@@ -453,7 +549,7 @@ def case__all_are_told_at_once_that_rounds_may_start():
         workers = [d.worker(r) for r in range(3)]
         for w in workers[:2]:
             assert not w.join_once().welcome_flags & wire.READY
-        workers[2].send(wire.JOIN, struct.pack(">QII", workers[2].nonce, 0, 0))
+        workers[2].send_join()
         for w in workers:
             packet = w.expect(wire.WELCOME, nonce=w.nonce, rank=w.rank, joined=7)
             assert packet.welcome_flags & wire.READY
@@ -472,7 +568,30 @@ def case__welcome_carries_the_job():
         assert p.table[0] == 0 and p.table[15] == 31
         assert socket.inet_ntoa(p.group[:4]) == "239.84.189.83"  # 127.0.0.1 and job 3
         assert p.group_port == d.port + 64
-        assert p.welcome_flags == wire.ONE_PORT | 0x10
+        assert p.welcome_flags == wire.ONE_PORT | wire.CORRELATED
+        assert p.seal == wire.SEAL_NH and any(p.salt)
+
+
+def noise(rng, worker):
+    """A packet as it may be, with changes that a network or a stranger may make."""
+    control = worker.keys.control(wire.JOINING)
+    packet = wire.build(
+        rng.randbytes(rng.choice((0, 8, 16, 256, 512, 1024, 1032))),
+        op=rng.choice((1, 2, 3, 4, 0, 5, wire.JOIN, wire.LEAVE, wire.CLOSE)),
+        job=rng.choice((1, 1, 2, 65535)), epoch=worker.epoch + rng.randrange(-1, 2),
+        width=rng.choice((0, 4, 8, 16, 32)), slot=rng.randrange(8),
+        generation=rng.choice((0, 1, 2, 2**32 - 1)), chunk=rng.randrange(9),
+        rank=rng.choice((0, 1, 2, 200)), flags=rng.choice((0, 0, 0, 64, 255)),
+        key_id=rng.choice((worker.up.id, control.id, 0, 1)), tag=rng.getrandbits(64))
+    if rng.random() < 0.8:
+        packet = worker.up.put(packet) if rng.random() < 0.7 else \
+            control.put(packet, end=worker.end)
+    packet = bytearray(packet)
+    if rng.random() < 0.3:
+        packet[rng.randrange(len(packet))] ^= 1 << rng.randrange(8)
+    if rng.random() < 0.1:
+        del packet[rng.randrange(len(packet)):]
+    return bytes(packet)
 
 
 def case__noise_is_counted_and_harms_nobody():
@@ -481,22 +600,11 @@ def case__noise_is_counted_and_harms_nobody():
         workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         noisy = d.worker(0)
-        noisy.epoch = workers[0].epoch
+        noisy.take(workers[0].welcome)
         sent = d.stats()["received"]
         for _ in range(4000):
-            fields = {"width": rng.choice((0, 4, 8, 16, 32)), "slot": rng.randrange(8),
-                      "generation": rng.choice((0, 1, 2, 2**32 - 1)), "chunk": rng.randrange(9),
-                      "rank": rng.choice((0, 1, 2, 200)), "flags": rng.choice((0, 0, 0, 64, 255))}
-            packet = bytearray(wire.build(
-                rng.randbytes(rng.choice((0, 8, 16, 256, 512, 1024, 1032))), op=rng.choice(
-                    (1, 2, 3, 4, 0, 5, wire.JOIN, wire.LEAVE, wire.CLOSE)),
-                cookie=rng.choice((wire.COOKIE, wire.COOKIE, 1)), job=rng.choice((1, 1, 2, 65535)),
-                epoch=noisy.epoch + rng.randrange(-1, 2), **fields))
-            if rng.random() < 0.3:
-                packet[rng.randrange(len(packet))] ^= 1 << rng.randrange(8)
-            if rng.random() < 0.1:
-                del packet[rng.randrange(len(packet)):]
-            rng.choice((noisy, *workers)).send_raw(bytes(packet))
+            worker = rng.choice((noisy, *workers))
+            worker.send_raw(noise(rng, worker))
             sent += 1
             if sent % 50 == 0:  # a full receive buffer is another matter
                 assert d.stats()["received"] == sent
@@ -593,10 +701,16 @@ def case__an_open_configuration_holds_no_secret():
             join_all([d.worker(r) for r in range(2)])
         assert "warning" not in d.said, d.said
     for key, words in (("key=" + wire.KEY.hex(), "only a file can hold it"),
-                       ("cookie=0x77", "cookies are gone: make a key with thcctl genkey FILE")):
+                       ("cookie=0x77", "cookies are gone: make a key with thcctl genkey FILE"),
+                       ("sum=off", "give seal=none for what was sum=off")):
         with failing("--software", "--listen", "127.0.0.1", "--job",
                      f"1,ranks=2,{key}") as (status, said):
             assert status == 2 and words in said and wire.KEY.hex() not in said, said
+    for key, words in ((KEYED + ",seal=sum", "only seal=nh has one"),
+                       ("table=uniform", "or seal=sum in a network without strangers")):
+        with failing("--software", "--listen", "127.0.0.1", "--job",
+                     f"1,ranks=2,{key}") as (status, said):
+            assert status == 1 and words in said, said
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@
 
 #include <pthread.h>
 
-#include <thc/key.h>
-
 BARE_FIXTURE(bare)
 
 TEST_F(bare, connect_addresses)
@@ -209,19 +207,25 @@ TEST_F(job, shutdown_outlasts_connect)
 
 FAKE_FIXTURE(path)
 
-/* The next JOIN of job 1 that shows the cookie of @key. */
-static int take_join(int udp, const uint8_t *key, struct join_packet *p)
+/* The next JOIN of job 1: its nonce, and whether it is sealed by @key, NULL: by none. */
+static int take_join(int udp, const uint8_t *key, uint64_t *nonce)
 {
-	uint64_t cookie = htobe64(thc_key_cookie(key, 1));
+	static const uint8_t salt[THC_SALT_BYTES];
+	struct join_packet p, right;
 	struct sockaddr_in worker;
-	int i;
+	struct job_seals s;
+	int error;
 
-	/* what was sent until now; LEAVE, and a JOIN of before, may be on their way */
+	/* what was sent until now */
 	fake_forget(udp);
-	for (i = 0; i < 20; i++)
-		if (!fake_take_join_packet(udp, &worker, p) && p->h.cookie == cookie)
-			return 0;
-	return -EKEYREJECTED;
+	error = fake_take_join_packet(udp, &worker, &p);
+	if (error)
+		return error;
+	*nonce = p.j.nonce;
+	job_seals_set(&s, key, 1, salt);
+	right = p;
+	seal_join(&s, &right.h, sizeof(right), &worker);
+	return !memcmp(&p, &right, sizeof(p)) ? 0 : -EKEYREJECTED;
 }
 
 /* Two keys are two jobs, whatever the address. */
@@ -229,52 +233,59 @@ TEST_F(path, connect_with_another_key_begins_anew)
 {
 	struct sockaddr_thc a = fake_place();
 	uint8_t other[THC_KEY_BYTES] = { 1 };
-	struct join_packet before, now;
+	uint64_t nonce, now;
 
 	ASSERT_EQ(set_nonblock(self->fd, true), 0);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
-	ASSERT_EQ(take_join(self->udp, job_key, &before), 0);
-	/* the key that the socket has already */
+	ASSERT_EQ(take_join(self->udp, job_key, &nonce), 0);
+	/* the key that it has already */
 	ASSERT_EQ(set_key(self->fd, job_key, sizeof(job_key)), 0);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EALREADY);
-	/* a key is for the next connect() */
+	/* one for the next connect() */
 	ASSERT_EQ(set_key(self->fd, other, sizeof(other)), 0);
 	ASSERT_EQ(take_join(self->udp, job_key, &now), 0);
-	EXPECT_EQ(now.j.nonce, before.j.nonce);
+	EXPECT_EQ(now, nonce);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
 	ASSERT_EQ(take_join(self->udp, other, &now), 0);
-	EXPECT_NE(now.j.nonce, before.j.nonce);
+	EXPECT_NE(now, nonce);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EALREADY);
-	/* a refused call leaves the join that is under way as it is */
+	/* a job without a key is another one, too */
 	ASSERT_EQ(set_key(self->fd, NULL, 0), 0);
-	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ENOKEY);
-	before = now;
+	nonce = now;
 	ASSERT_EQ(take_join(self->udp, other, &now), 0);
-	EXPECT_EQ(now.j.nonce, before.j.nonce);
+	EXPECT_EQ(now, nonce);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
+	ASSERT_EQ(take_join(self->udp, NULL, &now), 0);
+	EXPECT_NE(now, nonce);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EALREADY);
+	/* and a key of zeros is one */
+	memset(other, 0, sizeof(other));
+	ASSERT_EQ(set_key(self->fd, other, sizeof(other)), 0);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
+	ASSERT_EQ(take_join(self->udp, other, &now), 0);
 }
 
-/* A key stays until there is another one. The epoch to begin after is that of the key's job. */
+/* What the socket was told stays, in each connection that it makes. */
 TEST_F(path, connect_again_has_the_key)
 {
 	struct sockaddr_thc a = fake_place();
 	uint8_t other[THC_KEY_BYTES] = { 1 };
 	struct sockaddr_in worker;
 	struct chunk_packet p;
-	struct join_packet j;
+	uint64_t nonce, now;
 
 	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
-	ASSERT_EQ(begin_join(self->fd, &a), 0);
-	ASSERT_EQ(take_join(self->udp, job_key, &j), 0);
-	EXPECT_EQ(be32toh(j.h.epoch), FAKE_EPOCH);
-	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
-	/* what is joined has what came from its key */
+	/* a job that is joined has what came from its key */
 	ASSERT_EQ(set_key(self->fd, other, sizeof(other)), 0);
 	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
 	ASSERT_EQ(fake_take(self->udp, &p, PATIENCE_MS), 0);
-	EXPECT_EQ(be64toh(p.h.cookie), cookie_of(1));
+	EXPECT_EQ(p.h.key_id, fake_seals()->up.id);
 	ASSERT_EQ(begin_join(self->fd, &a), 0);
-	ASSERT_EQ(take_join(self->udp, other, &j), 0);
-	EXPECT_EQ(be32toh(j.h.epoch), 0);
+	ASSERT_EQ(take_join(self->udp, other, &nonce), 0);
+	a.sthc_rank++;
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	ASSERT_EQ(take_join(self->udp, other, &now), 0);
+	EXPECT_NE(now, nonce);
 }
 
 static void *connect_to_silence(void *arg)

@@ -87,7 +87,7 @@ TEST_F(job, fails_when_a_rank_restarts)
 	EXPECT_EQ(receive(self->fd[0], 0), -ESTALE);
 	f = failure_of(self->fd[0]);
 	EXPECT_EQ(f.reason, THC_FAILED_EPOCH);
-	EXPECT_EQ(f.rank, 1);
+	EXPECT_EQ(f.worker, 1);
 	EXPECT_NE(f.epoch, 0);
 	close(again);
 }
@@ -102,7 +102,7 @@ static int say(int fd, int udp, const struct sockaddr_in *worker, const struct t
 	h.flags = flags;
 	h.count = htobe16(1);
 	h.bitmap = htobe64(1 << 1);	/* our rank */
-	set_sum(&h, sizeof(h));
+	seal_answer(fake_seals(), &h, sizeof(h));
 	return deliver(fd, udp, worker, &h, sizeof(h));
 }
 

@@ -7,6 +7,7 @@
  */
 #include "afthc.h"
 #include "harness.h"
+#include "seals.h"
 
 #include <glob.h>
 #include <limits.h>
@@ -657,13 +658,22 @@ TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 110)
 
 /* --- /proc and tracepoints ------------------------------------------------ */
 
+/* In decimal or in hexadecimal digits. */
+static bool proc_has(uint64_t number)
+{
+	char decimal[24], hexadecimal[24];
+
+	snprintf(decimal, sizeof(decimal), "%llu", (unsigned long long)number);
+	snprintf(hexadecimal, sizeof(hexadecimal), "%llx", (unsigned long long)number);
+	return lines_with("/proc/net/thc", decimal) || lines_with("/proc/net/thc", hexadecimal);
+}
+
 TEST_F(life, proc_has_a_line_for_each_socket)
 {
-	char cookie[2][32];
-	int i;
+	struct job_seals seals;
+	struct thc_joined j;
+	socklen_t len = sizeof(j);
 
-	snprintf(cookie[0], sizeof(cookie[0]), "%llu", (unsigned long long)cookie_of(1));
-	snprintf(cookie[1], sizeof(cookie[1]), "%llx", (unsigned long long)cookie_of(1));
 	EXPECT_EQ(lines_with("/proc/net/thc", ""), 1);
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	self->fd[2] = thc_open(0);
@@ -673,8 +683,12 @@ TEST_F(life, proc_has_a_line_for_each_socket)
 	EXPECT_EQ(lines_with("/proc/net/thc", "127.0.0.1:18500"), 2);
 	/* neither the key nor what comes from it */
 	EXPECT_EQ(lines_with("/proc/net/thc", "5eed1234"), 0);
-	for (i = 0; i < 2; i++)
-		EXPECT_EQ(lines_with("/proc/net/thc", cookie[i]), 0);
+	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &j, &len), 0);
+	job_seals_set(&seals, job_key, 1, j.welcome.salt);
+	EXPECT_FALSE(proc_has(seals.join.sip[0]));
+	EXPECT_FALSE(proc_has(seals.lost.sip[0]));
+	EXPECT_FALSE(proc_has(seals.up.sip[0]));
+	EXPECT_FALSE(proc_has(seals.down.sip[0]));
 	close_all(self->fd, 3);
 	EXPECT_EQ(lines_with("/proc/net/thc", ""), 1);
 }

@@ -121,7 +121,7 @@ class Rank:
 
     def stats(self):
         names = ("messages failures packets_up bytes_up packets_down bytes_down chunks retransmits "
-                 "repeats waits excluded partial bad_sum unexpected foreign window_cuts send_errors "
+                 "repeats waits excluded partial bad_tag unexpected foreign window_cuts send_errors "
                  "rtt_us window memory memory_peak").split()
         return dict(zip(names, struct.unpack("=21Q", self.sock.getsockopt(SOL_THC, OPT_STATS, 168))))
 
@@ -225,7 +225,7 @@ def refused(net, ranks, aggregator):
     hosts = [net.aggregator, *(net.worker(w) for w in range(N))]
     drops = aggregator.stats()["drops"]
     return (sum(netns.in_namespace(host, snmp) for host in hosts) + sum(drops.values()) +
-            sum(rank.stats()["bad_sum"] + rank.stats()["foreign"] for rank in ranks))
+            sum(rank.stats()["bad_tag"] + rank.stats()["foreign"] for rank in ranks))
 
 
 def asked(how):

@@ -17,6 +17,8 @@
 #include "netlink.h"
 #include "oracle.h"
 
+#include <thc/wire/spec.h>
+
 #define PACKETS		1000000
 #define PACKETS_DEBUG	100000
 #define PACKETS_JOINING	50000
@@ -127,21 +129,30 @@ FIXTURE_TEARDOWN(malformed)
 		close(self->out);
 }
 
+/* By what job 1 is sealed in the epoch of @j. */
+static const struct job_seals *seals_of(const struct thc_joined *j)
+{
+	static uint8_t salt[THC_SALT_BYTES];
+	static struct job_seals s;
+
+	if (!s.seal || memcmp(salt, j->welcome.salt, sizeof(salt))) {
+		memcpy(salt, j->welcome.salt, sizeof(salt));
+		job_seals_set(&s, job_key, 1, salt);
+	}
+	return &s;
+}
+
 /* The answer that rank 0 waits for; lanes of zeros, which are not the sum. */
 static void good_answer(uint8_t *packet, const struct thc_joined *j, uint32_t chunk)
 {
 	struct thc_hdr *h = (void *)packet;
 	uint16_t slots = be16toh(j->welcome.data_slots);
-	static uint64_t cookie;
 
-	if (!cookie)
-		cookie = cookie_of(1);
 	memset(packet, 0, ANSWER_BYTES);
 	h->version = THC_VERSION;
 	h->op = half.op;
 	h->width = half.width;
 	h->flags = THC_F_ANSWER;
-	h->cookie = htobe64(cookie);
 	h->job = htobe16(1);
 	h->epoch = htobe32(j->epoch);
 	h->round = htobe32(half.round);
@@ -150,7 +161,7 @@ static void good_answer(uint8_t *packet, const struct thc_joined *j, uint32_t ch
 	h->generation = htobe32(chunk / slots);
 	h->count = htobe16(2);
 	h->bitmap = htobe64(3);
-	set_sum(h, ANSWER_BYTES);
+	seal_answer(seals_of(j), h, ANSWER_BYTES);
 }
 
 /* Loopback keeps the order of what one CPU sends. */
@@ -167,13 +178,13 @@ static int stay_on_this_cpu(void)
 
 #define AT_FIELD(f)	offsetof(struct thc_hdr, f), sizeof(((struct thc_hdr *)0)->f)
 
-/* With a packet sum that is right again, so that the field itself is judged. */
+/* With a tag that is right again, so that the field itself is judged. */
 static const struct {
 	const char *reason;
 	size_t offset, bytes;
 	uint64_t value;		/* host order */
 } fields[] = {
-	{ "version", AT_FIELD(version), 0 },	{ "version", AT_FIELD(version), 2 },
+	{ "version", AT_FIELD(version), 0 },	{ "version", AT_FIELD(version), 1 },
 	{ "version", AT_FIELD(version), 255 },	{ "mismatch", AT_FIELD(op), 0 },
 	{ "mismatch", AT_FIELD(op), 1 },	{ "mismatch", AT_FIELD(op), 3 },
 	{ "mismatch", AT_FIELD(op), 4 },	{ "mismatch", AT_FIELD(op), 5 },
@@ -182,8 +193,8 @@ static const struct {
 	{ "mismatch", AT_FIELD(op), 255 },	{ "mismatch", AT_FIELD(width), 0 },
 	{ "mismatch", AT_FIELD(width), 4 },	{ "mismatch", AT_FIELD(width), 16 },
 	{ "mismatch", AT_FIELD(width), 255 },	{ "mismatch", AT_FIELD(flags), 0 },
-	{ "mismatch", AT_FIELD(flags), 0xfe },	{ "cookie", AT_FIELD(cookie), 0 },
-	{ "cookie", AT_FIELD(cookie), 0x5eed1234abcd },
+	{ "mismatch", AT_FIELD(flags), 0xfe },	{ "key", AT_FIELD(key_id), 0 },
+	{ "key", AT_FIELD(key_id), 0x5eed1234 },
 	{ "job", AT_FIELD(job), 0 },		{ "job", AT_FIELD(job), 65535 },
 	{ "unexpected", AT_FIELD(epoch), 0xffffffff },
 	{ "mismatch", AT_FIELD(round), 0 },	{ "mismatch", AT_FIELD(round), 0xffffffff },
@@ -195,7 +206,6 @@ static const struct {
 	{ "mismatch", AT_FIELD(bitmap), 0 },	{ "mismatch", AT_FIELD(bitmap), 1 },
 	{ "mismatch", AT_FIELD(bitmap), 5 },	{ "mismatch", AT_FIELD(bitmap), 7 },
 	{ "mismatch", AT_FIELD(bitmap), 1ULL << 63 | 1 },
-	{ "reserved", AT_FIELD(reserved), 1 },	{ "reserved", AT_FIELD(reserved), 255 },
 	{ "unexpected", AT_FIELD(generation), 1 },
 	{ "unexpected", AT_FIELD(generation), 0xffffffff },
 };
@@ -218,12 +228,12 @@ static uint64_t header_fields(struct __test_metadata *_metadata, int out, struct
 		good_answer(packet, j, 0);
 		put_field(packet, fields[i].offset, fields[i].bytes, fields[i].value);
 		if (fixed)
-			set_sum((void *)packet, sizeof(packet));
+			tag_answer(seals_of(j), (void *)packet, sizeof(packet));
 		reason = fields[i].reason;
 		/* whose job it is comes first, then whether it is whole */
 		if (!fixed && (!strcmp(reason, "mismatch") || !strcmp(reason, "unexpected") ||
 			       !strcmp(reason, "slot")))
-			reason = "sum";
+			reason = "tag";
 		known = !!strcmp(reason, "unexpected");
 		unexpected += !known;
 		EXPECT_EQ(nl_reasons(nl, &before), 0);
@@ -275,12 +285,12 @@ TEST_F_TIMEOUT(malformed, every_field, 60)
 	EXPECT_EQ(check_answer(self->fd[1], &half, 4, 8, 2, table), 0);
 }
 
-/* What a packet of so many bytes, its sum as it was, is refused for. */
+/* What a packet of so many bytes, its tag as it was, is refused for. */
 static const char *reason_of_length(size_t bytes)
 {
 	if (bytes < sizeof(struct thc_hdr))
 		return "truncated";
-	return bytes % 8 || bytes > ANSWER_BYTES ? "length" : "sum";
+	return bytes % 8 || bytes > ANSWER_BYTES ? "length" : "tag";
 }
 
 TEST_F_TIMEOUT(malformed, every_length, 60)
@@ -288,7 +298,7 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
 	uint8_t packet[1400] = { 0 };
 	struct reasons before, after;
 	uint64_t want[3] = { 0 }, got;
-	static const char *const names[] = { "truncated", "length", "sum" };
+	static const char *const names[] = { "truncated", "length", "tag" };
 	uint16_t table[16];
 	size_t bytes, i;
 
@@ -304,7 +314,7 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
 		/* a busy machine's queue holds 1000 */
 		if (bytes % 200 && bytes < sizeof(packet))
 			continue;
-		ASSERT_EQ(nl_reasons_after(&self->nl, &before, "sum", want[0] + want[1] + want[2],
+		ASSERT_EQ(nl_reasons_after(&self->nl, &before, "tag", want[0] + want[1] + want[2],
 					   &after),
 			  0);
 	}
@@ -331,7 +341,7 @@ static void expect_foreign(struct __test_metadata *_metadata, struct nl *nl, con
 	for (i = 0; i < 4; i++)
 		good_answer(packets + i * ANSWER_BYTES, j, i);
 	good_welcome(&p, 1);
-	set_sum(&p.h, sizeof(p));
+	seal_welcome(seals_of(j), &p.h, to);
 	ASSERT_GE(out, 0);
 	ASSERT_EQ(bind(out, from, sizeof(struct sockaddr_in6)), 0);
 	ASSERT_EQ(nl_reasons(nl, &before), 0);
@@ -388,6 +398,8 @@ static uint64_t draw(void)
 /* Counted so far, and what must have been counted. */
 struct storm {
 	struct oracle	oracle;
+	struct thc_end	worker;
+	struct thc_end	group;
 	uint64_t	sent;
 	uint64_t	want[THC_WORKER_DROP_REASONS];
 };
@@ -396,16 +408,32 @@ struct storm {
 static const char *const reached[THC_WORKER_DROP_REASONS] = {
 	[THC_DROP_TRUNCATED] = "truncated", [THC_DROP_VERSION] = "version",
 	[THC_DROP_OP] = "op",		    [THC_DROP_LENGTH] = "length",
-	[THC_DROP_SUM] = "sum",		    [THC_DROP_JOB] = "job",
-	[THC_DROP_COOKIE] = "cookie",	    [THC_DROP_SLOT] = "slot",
+	[THC_DROP_TAG] = "tag",		    [THC_DROP_JOB] = "job",
+	[THC_DROP_KEY] = "key",		    [THC_DROP_SLOT] = "slot",
 	[THC_DROP_MISMATCH] = "mismatch",   [THC_DROP_UNEXPECTED] = "unexpected",
-	[THC_DROP_RESERVED] = "reserved",
 };
 
-static void storm_init(struct storm *t, const struct thc_joined *j)
+static struct tag_key key_of(const u64 *sip, __be32 id)
 {
+	return (struct tag_key){ { sip[0], sip[1] }, be32toh(id) };
+}
+
+/* @to: the worker; @group: an end, of the group */
+static void storm_init(struct storm *t, const struct thc_joined *j, const void *to,
+		       const struct thc_end *group)
+{
+	const struct job_seals *s = seals_of(j);
+	const struct thc_end worker = end_of(to);
+
 	memset(t, 0, sizeof(*t));
-	t->oracle.cookie = cookie_of(1);
+	t->group = *group;
+	t->worker = worker;
+	t->oracle.down = key_of(s->down.sip, s->down.id);
+	memcpy(t->oracle.nh, s->down.nh, sizeof(t->oracle.nh));
+	t->oracle.lost = be32toh(s->lost.id);
+	t->oracle.welcome = key_of(s->welcome.sip, s->welcome.id);
+	memcpy(&t->oracle.worker, &worker, sizeof(worker));
+	memcpy(&t->oracle.group, group, sizeof(*group));
 	t->oracle.epoch = j->epoch;
 	t->oracle.job = 1;
 	t->oracle.data_slots = be16toh(j->welcome.data_slots);
@@ -416,10 +444,33 @@ static void storm_init(struct storm *t, const struct thc_joined *j)
 	t->oracle.ranks = 2;
 }
 
+/* A name of a key: of none, or of one that is for something else. */
+static __be32 other_key(const struct oracle *o)
+{
+	switch (draw() % 4) {
+	case 0:
+		return htobe32(o->lost);
+	case 1:
+		return htobe32(o->down.id);
+	case 2:
+		return htobe32((uint32_t)draw());
+	}
+	return 0;
+}
+
+/* Of another epoch, perhaps of this one. */
+static void order_to_end(struct thc_hdr *h, const struct oracle *o)
+{
+	h->op = THC_OP_STALE;
+	h->flags = THC_F_EPOCH;
+	h->key_id = htobe32(o->lost);
+	h->epoch = htobe32(o->epoch + (uint32_t)(draw() % 3) - 1);
+}
+
 /* One field, or one byte, is another; often another that could be meant. */
 static void spoil(struct thc_hdr *h, const struct oracle *o)
 {
-	switch (draw() % 14) {
+	switch (draw() % 15) {
 	case 0:
 		h->op = (uint8_t)(draw() % 24);
 		break;
@@ -454,10 +505,13 @@ static void spoil(struct thc_hdr *h, const struct oracle *o)
 		h->count = htobe16((uint16_t)(draw() % 3 | draw() % 2 << 15));
 		break;
 	case 11:
-		h->reserved = (uint8_t)draw();
+		h->key_id = other_key(o);
 		break;
 	case 12:
 		h->bitmap = htobe64(draw() % 8);
+		break;
+	case 13:
+		order_to_end(h, o);
 		break;
 	default:
 		((uint8_t *)h)[draw() % sizeof(*h)] ^= (uint8_t)(1 + draw() % 255);
@@ -476,8 +530,19 @@ static void scramble(uint8_t *packet, size_t bytes)
 	if (!ours)
 		return;
 	h->version = was.version;
-	h->cookie = was.cookie;
+	h->key_id = was.key_id;
 	h->job = was.job;
+}
+
+/* The tag that the packet should have, whatever key it names. */
+static void tag(const struct storm *t, const struct thc_joined *j, struct thc_hdr *h, size_t bytes)
+{
+	struct thc_welcome *w = (void *)(h + 1);
+
+	if (h->op == THC_OP_WELCOME && bytes == sizeof(*h) + sizeof(*w))
+		tag_welcome(seals_of(j), h, w->nonce ? &t->worker : &t->group);
+	else
+		tag_answer(seals_of(j), h, bytes);
 }
 
 /* Bytes each of a batch has, which draws for each what it is and counts why not. */
@@ -496,19 +561,22 @@ static size_t fill_batch(uint8_t *batch, struct storm *t, const struct thc_joine
 		memset(packet + ANSWER_BYTES, 0, sizeof(packet) - ANSWER_BYTES);
 		/* in flight, or not yet */
 		good_answer(packet, j, t->oracle.first + (uint32_t)draw() % (2 * CHUNKS));
-		if (bytes == sizeof(*h) + sizeof(struct thc_welcome) && draw() % 2)
+		if (bytes == sizeof(*h) + sizeof(struct thc_welcome) && draw() % 2) {
 			h->op = THC_OP_WELCOME;
+			h->key_id = htobe32(t->oracle.welcome.id);
+			((struct thc_welcome *)(h + 1))->nonce = draw() % 2 * draw();
+		}
 		if (draw() % 8 == 0)
 			scramble(packet, bytes);
 		else
 			while (spoilt--)
 				spoil(h, &t->oracle);
 		if (bytes >= sizeof(*h) && draw() % 2)
-			set_sum(h, bytes);
+			tag(t, j, h, bytes);
 		reason = oracle_reason(&t->oracle, packet, bytes);
 		if (reason == THC_DROP_NONE) {
 			/* the job would take it for its own */
-			h->sum ^= 1;
+			h->tag ^= 1;
 			reason = oracle_reason(&t->oracle, packet, bytes);
 		}
 		t->want[reason]++;
@@ -532,7 +600,7 @@ static uint64_t packets_wanted(void)
 
 static uint64_t refused(const struct thc_socket_stats *s)
 {
-	return s->bad_sum + s->foreign;
+	return s->bad_tag + s->foreign;
 }
 
 /* Until @fd's socket has sent @chunks once and refused @n, without what nobody waited for. */
@@ -605,12 +673,13 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 	struct thc_socket_stats first[2], last[2];
 	uint64_t wanted = packets_wanted(), start, rounds = 0, late;
 	struct reasons before, after;
+	const struct thc_end group = thc_welcome_group(&self->joined.welcome);
 	struct thc_send s = half;
 	uint16_t table[16];
 	struct storm t;
 	int error = 0;
 
-	storm_init(&t, &self->joined);
+	storm_init(&t, &self->joined, &self->to, &group);
 	ASSERT_EQ(stay_on_this_cpu(), 0);
 	/* behind it nothing comes that belongs to the joining */
 	ASSERT_EQ(all_reduce(self->fd, 2, &s, CHUNKS), 0);
@@ -644,7 +713,7 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 				 &last[0]);
 	/* replies to retransmits, of before too: they may have been on their way */
 	EXPECT_LE(late + last[0].waits - first[0].waits, last[0].retransmits);
-	EXPECT_EQ(last[0].bad_sum - first[0].bad_sum, t.want[THC_DROP_SUM]);
+	EXPECT_EQ(last[0].bad_tag - first[0].bad_tag, t.want[THC_DROP_TAG]);
 	EXPECT_EQ(refused(&last[1]), refused(&first[1]));
 	EXPECT_TRUE(error || !last[0].memory);
 }
@@ -684,10 +753,11 @@ FIXTURE_TEARDOWN(joining)
 TEST_F_TIMEOUT(joining, storm, 56)
 {
 	static const enum thc_drop_reason drawn[] = { THC_DROP_TRUNCATED, THC_DROP_LENGTH,
-						      THC_DROP_SUM, THC_DROP_JOB,
-						      THC_DROP_RESERVED };
+						      THC_DROP_TAG, THC_DROP_JOB, THC_DROP_KEY };
 	struct thc_joined joined = { .epoch = FAKE_EPOCH };
 	struct sockaddr_thc a = fake_place();
+	/* it knows of no group */
+	const struct thc_end none = { .port = 0 };
 	struct reasons before, after;
 	struct welcome_packet p;
 	struct sockaddr_in worker;
@@ -698,11 +768,11 @@ TEST_F_TIMEOUT(joining, storm, 56)
 
 	good_welcome(&p, 0);
 	joined.welcome = p.w;
-	storm_init(&t, &joined);
-	t.oracle.joining = true;
 	ASSERT_EQ(stay_on_this_cpu(), 0);
 	ASSERT_EQ(begin_join(self->fd, &a), 0);
 	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
+	storm_init(&t, &joined, &worker, &none);
+	t.oracle.joining = true;
 	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
 	while (t.sent < PACKETS_JOINING)
 		ASSERT_EQ(blow(&t, self->udp, &worker, self->fd, &joined, PACKETS_JOINING - t.sent),
@@ -719,7 +789,7 @@ TEST_F_TIMEOUT(joining, storm, 56)
 		EXPECT_GT(t.want[drawn[i]], 0) TH_LOG("reason %d", drawn[i]);
 	EXPECT_EQ(t.want[THC_DROP_NONE], 0);
 	good_welcome(&p, nonce);
-	set_sum(&p.h, sizeof(p));
+	fake_seal_welcome(&p, &worker);
 	ASSERT_EQ(send_one(self->udp, &worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(end_join(self->fd), 0);
 }

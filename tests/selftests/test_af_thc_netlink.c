@@ -784,7 +784,7 @@ TEST_F(netlink, socket_dump_tells_of_a_change_meanwhile)
 TEST_F(netlink, stats_name_every_reason)
 {
 	static const char *const some[] = { "truncated", "version",  "op",	  "length",
-					    "sum",	 "job",	     "cookie",	  "address",
+					    "tag",	 "job",	     "key",	  "address",
 					    "slot",	 "mismatch", "unexpected" };
 	struct reasons r;
 	size_t i;

@@ -98,7 +98,7 @@ static int fake_join_ports(int fd, int udp, struct sockaddr_in *worker)
 		return error;
 	good_welcome(&p, nonce);
 	p.w.flags = THC_WELCOME_F_READY;
-	set_sum(&p.h, sizeof(p));
+	fake_seal_welcome(&p, worker);
 	error = send_one(udp, worker, &p, sizeof(p));
 	return error ? error : end_join(fd);
 }
@@ -432,7 +432,7 @@ static long uid_of_group(int udp, const struct sockaddr_in *worker, uint64_t non
 	p.w.reply = THC_REPLY_MULTICAST;
 	p.w.group_port = htobe16(GROUP_PORT);
 	inet_pton(AF_INET, GROUP, p.w.group);
-	set_sum(&p.h, sizeof(p));
+	fake_seal_welcome(&p, worker);
 	do {
 		if (send_one(udp, worker, &p, sizeof(p)))
 			return -1;

@@ -63,6 +63,9 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		{ AT_WELCOME(chunk), 0 },	{ AT_WELCOME(chunk), THC_CHUNK_16 },
 		{ AT_WELCOME(chunk), 65535 },	{ AT_WELCOME(sum_width), 0 },
 		{ AT_WELCOME(sum_width), 16 },	{ AT_WELCOME(sum_width), 255 },
+		{ AT_WELCOME(flags), THC_WELCOME_F_READY | 0x08 },
+		{ AT_WELCOME(flags), THC_WELCOME_F_READY | 0x80 },
+		{ AT_WELCOME(reserved), 1 },	{ AT_WELCOME(reserved), 1ULL << 63 },
 	};
 	struct welcome_packet p;
 	uint64_t nonce;
@@ -74,7 +77,7 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
 		good_welcome(&p, nonce);
 		put_field(&p.w, bad[i].offset, bad[i].bytes, bad[i].value);
-		set_sum(&p.h, sizeof(p));
+		fake_seal_welcome(&p, &self->worker);
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 		EXPECT_EQ(end_join(self->fd), -EPROTO) TH_LOG("case %zu", i);
 		EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_VERSION);
@@ -112,7 +115,7 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 		p.w.family = v6 ? 6 : 4;
 		p.w.group_port = htobe16(groups[i].port);
 		inet_pton(v6 ? AF_INET6 : AF_INET, groups[i].group, p.w.group);
-		set_sum(&p.h, sizeof(p));
+		fake_seal_welcome(&p, &self->worker);
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 		EXPECT_EQ(end_join(self->fd), groups[i].good ? 0 : -EPROTO) TH_LOG("case %zu", i);
 	}
@@ -142,16 +145,20 @@ static int occupy(uint16_t port)
 	return bind(fd, (void *)&at, sizeof(at)) ? -errno : fd;
 }
 
-/* One that is not all: the other rank is missing. */
-static void group_welcome(struct welcome_packet *p, uint64_t nonce, uint16_t port)
+/* One that is not all: the other rank is missing. @worker: NULL: to the group */
+static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *worker,
+			  uint64_t nonce, uint16_t port)
 {
+	struct sockaddr_in group = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	inet_pton(AF_INET, "239.1.2.3", &group.sin_addr);
 	good_welcome(p, nonce);
 	p->w.joined = htobe64(2);
 	p->w.flags = THC_WELCOME_F_ONE_PORT;
 	p->w.reply = THC_REPLY_MULTICAST;
 	p->w.group_port = htobe16(port);
-	inet_pton(AF_INET, "239.1.2.3", p->w.group);
-	set_sum(&p->h, sizeof(*p));
+	memcpy(p->w.group, &group.sin_addr, sizeof(group.sin_addr));
+	fake_seal_welcome(p, worker ?: &group);
 }
 
 /* A group that cannot be joined is tried again once a second, however often WELCOME names
@@ -166,7 +173,7 @@ TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
 	ASSERT_GE(taken, 0);
 	self->udp = fake_open();
 	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
-	group_welcome(&p, nonce, 20001);
+	group_welcome(&p, &self->worker, nonce, 20001);
 	start = now_ms();
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	sleep_ms(600);
@@ -185,10 +192,10 @@ TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
 	EXPECT_FALSE(is_bound(20001)) TH_LOG("the group of a socket that is closed");
 	taken = occupy(20002);
 	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
-	group_welcome(&p, nonce, 20002);
+	group_welcome(&p, &self->worker, nonce, 20002);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	sleep_ms(100);
-	group_welcome(&p, nonce, 20003);
+	group_welcome(&p, &self->worker, nonce, 20003);
 	start = now_ms();
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	while (!is_bound(20003) && now_ms() - start < PATIENCE_MS)
@@ -198,10 +205,10 @@ TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
 	close(self->fd);
 	self->fd = thc_open(0);
 	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
-	group_welcome(&p, nonce, 20002);
+	group_welcome(&p, &self->worker, nonce, 20002);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	good_welcome(&p, nonce);
-	set_sum(&p.h, sizeof(p));
+	fake_seal_welcome(&p, &self->worker);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(end_join(self->fd), 0);
 	close(taken);
@@ -229,19 +236,19 @@ TEST_F(aggregator, another_group_is_not_heard_yet)
 
 	self->udp = fake_open();
 	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
-	group_welcome(&p, nonce, 20001);
+	group_welcome(&p, &self->worker, nonce, 20001);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	ASSERT_EQ(next_flags(self->udp, &flags), 0);
 	EXPECT_EQ(flags, 0);
-	group_welcome(&p, 0, 20001);
+	group_welcome(&p, NULL, 0, 20001);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	ASSERT_EQ(next_flags(self->udp, &flags), 0);
 	EXPECT_EQ(flags, THC_JOIN_F_HEARD);
-	group_welcome(&p, nonce, 20001);
+	group_welcome(&p, &self->worker, nonce, 20001);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	ASSERT_EQ(next_flags(self->udp, &flags), 0);
 	EXPECT_EQ(flags, THC_JOIN_F_HEARD) TH_LOG("the same group is forgotten");
-	group_welcome(&p, nonce, 20002);
+	group_welcome(&p, &self->worker, nonce, 20002);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	ASSERT_EQ(next_flags(self->udp, &flags), 0);
 	EXPECT_EQ(flags, 0);
@@ -284,7 +291,7 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none_ipv6, 60)
 		p.w.reply = THC_REPLY_MULTICAST;
 		p.w.group_port = htobe16(20000);
 		inet_pton(AF_INET6, groups[i].group, p.w.group);
-		set_sum(&p.h, sizeof(p));
+		fake_seal_welcome(&p, &worker);
 		ASSERT_EQ(sendto(self->udp, &p, sizeof(p), 0, (void *)&worker, len), sizeof(p));
 		EXPECT_EQ(end_join(self->fd), groups[i].error) TH_LOG("group %s", groups[i].group);
 	}
@@ -302,32 +309,35 @@ TEST_F(aggregator, welcomes_of_others)
 	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
 	good_welcome(&p, nonce + 1);
-	set_sum(&p.h, sizeof(p));
+	fake_seal_welcome(&p, &self->worker);
 	/* unexpected: nonce */
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
-	good_welcome(&p, 0);
-	p.h.cookie ^= 1;
-	set_sum(&p.h, sizeof(p));
-	/* cookie: to the group */
+	good_welcome(&p, nonce);
+	fake_seal_welcome(&p, &self->worker);
+	p.h.key_id ^= 1;
+	/* key */
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	good_welcome(&p, nonce);
 	p.h.job = htobe16(2);
-	set_sum(&p.h, sizeof(p));
+	fake_seal_welcome(&p, &self->worker);
 	/* job */
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	good_welcome(&p, nonce);
-	/* sum */
+	fake_seal_welcome(&p, &self->worker);
+	p.w.joined ^= 1;
+	/* tag */
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	/* length */
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p) - 8), 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
 	EXPECT_EQ(reason_sum(&after) - reason_sum(&before), 5);
 	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 1);
-	EXPECT_EQ(reason_count(&after, "cookie") - reason_count(&before, "cookie"), 1);
+	EXPECT_EQ(reason_count(&after, "key") - reason_count(&before, "key"), 1);
 	EXPECT_EQ(reason_count(&after, "job") - reason_count(&before, "job"), 1);
-	EXPECT_EQ(reason_count(&after, "sum") - reason_count(&before, "sum"), 1);
+	EXPECT_EQ(reason_count(&after, "tag") - reason_count(&before, "tag"), 1);
 	EXPECT_EQ(reason_count(&after, "length") - reason_count(&before, "length"), 1);
-	set_sum(&p.h, sizeof(p));
+	good_welcome(&p, nonce);
+	fake_seal_welcome(&p, &self->worker);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(end_join(self->fd), 0);
 }
@@ -384,7 +394,7 @@ TEST_F(aggregator, comes_after_the_network_has_said_no)
 	ASSERT_GE(self->udp, 0);
 	ASSERT_EQ(fake_take_join(self->udp, &self->worker, &nonce), 0);
 	good_welcome(&p, nonce);
-	set_sum(&p.h, sizeof(p));
+	fake_seal_welcome(&p, &self->worker);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	ASSERT_EQ(end_join(self->fd), 0);
 	EXPECT_EQ(send_message(self->fd, lanes, LANES, &add8, 0), LANES);
@@ -491,13 +501,13 @@ TEST_F(aggregator, answers_that_are_none)
 	fake_answer(&p, &request.h, 3, 1);
 	p.lanes[500] ^= 0x10;
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
-	EXPECT_EQ(stats_of(self->fd).bad_sum, 1);
+	EXPECT_EQ(stats_of(self->fd).bad_tag, 1);
 	fake_answer(&p, &request.h, 3, 2);
 	p.h.epoch = htobe32(FAKE_EPOCH - 1);
-	set_sum(&p.h, sizeof(p));
+	seal_answer(fake_seals(), &p.h, sizeof(p));
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	p.h.epoch = htobe32(FAKE_EPOCH + 1);
-	set_sum(&p.h, sizeof(p));
+	seal_answer(fake_seals(), &p.h, sizeof(p));
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(stats_of(self->fd).unexpected, 2);
 	loopback(&elsewhere, FAKE_PORT + 1);
@@ -564,32 +574,39 @@ TEST_F(aggregator, strangers_are_counted)
 	EXPECT_EQ(stats_of(self->fd).chunks, 1);
 }
 
-/* STALE of an epoch that is not newer was long on its way; of a newer one, it is
- * the end.
+/* An aggregator says so of each request with a key that it does not know, a forged one, too. What it
+ * says of our own epoch is the answer to such a request.
  */
-TEST_F(aggregator, only_a_newer_epoch_ends_this_one)
+TEST_F(aggregator, only_another_epoch_ends_this_one)
 {
+	static const int epochs[] = { 0, -2, 2 };
 	struct chunk_packet request;
 	struct thc_hdr stale;
 	struct thc_failure f;
-	uint32_t epoch;
+	unsigned int i;
 
 	self->udp = fake_open();
-	ASSERT_EQ(give(self->fd, self->udp, &self->worker, &request, 1), 0);
-	for (epoch = FAKE_EPOCH - 1; epoch <= FAKE_EPOCH + 1; epoch++) {
-		EXPECT_EQ(failure_of(self->fd).error, 0) TH_LOG("epoch %u", epoch - 1);
+	for (i = 0; i < sizeof(epochs) / sizeof(epochs[0]); i++) {
+		close(self->fd);
+		self->fd = thc_open(0);
+		ASSERT_EQ(give(self->fd, self->udp, &self->worker, &request, 1), 0);
 		stale = request.h;
 		stale.op = THC_OP_STALE;
+		stale.width = 0;
 		stale.flags = THC_F_EPOCH;
-		stale.rank = 0;
-		stale.epoch = htobe32(epoch);
-		set_sum(&stale, sizeof(stale));
+		stale.rank = htobe16(300);
+		stale.epoch = htobe32(FAKE_EPOCH + (uint32_t)epochs[i]);
+		seal_end(fake_seals(), &stale, &self->worker, request.h.tag);
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &stale, sizeof(stale)), 0);
+		f = failure_of(self->fd);
+		EXPECT_EQ(f.error, epochs[i] ? ESTALE : 0) TH_LOG("epoch %d", epochs[i]);
+		if (!epochs[i])
+			continue;
+		EXPECT_EQ(receive(self->fd, 0), -ESTALE);
+		EXPECT_EQ(f.reason, THC_FAILED_EPOCH);
+		EXPECT_EQ(f.epoch, FAKE_EPOCH + (uint32_t)epochs[i]);
+		EXPECT_EQ(f.worker, 300);
 	}
-	EXPECT_EQ(receive(self->fd, 0), -ESTALE);
-	f = failure_of(self->fd);
-	EXPECT_EQ(f.reason, THC_FAILED_EPOCH);
-	EXPECT_EQ(f.epoch, FAKE_EPOCH + 1);
 }
 
 /* Each chunk says who is in it; the message, who is in all of them. */
@@ -659,7 +676,7 @@ TEST_F(aggregator, answers_that_were_joined)
 	all[N - 1].h.bitmap = htobe64(2);
 	all[N - 1].h.count = htobe16(1);
 	all[N - 1].h.flags = 0;
-	set_sum(&all[N - 1].h, sizeof(all->h));
+	seal_answer(fake_seals(), &all[N - 1].h, sizeof(all->h));
 	before = datagrams();
 	seen = looked_at(self->fd);
 	ASSERT_EQ(send_joined(self->udp, &self->worker, all,
@@ -669,7 +686,7 @@ TEST_F(aggregator, answers_that_were_joined)
 		ASSERT_LT(now_ms() - start, PATIENCE_MS);
 	EXPECT_EQ(datagrams(), before + 1) TH_LOG("the network took them apart");
 	EXPECT_EQ(stats_of(self->fd).chunks, N - 2);
-	EXPECT_EQ(stats_of(self->fd).bad_sum, 1);
+	EXPECT_EQ(stats_of(self->fd).bad_tag, 1);
 	EXPECT_EQ(stats_of(self->fd).waits, 1);
 	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[SPOILT].h, 3, SPOILT + 1), 0);
 	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[N - 1].h, 3, N), 0);

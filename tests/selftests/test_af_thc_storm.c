@@ -670,8 +670,8 @@ static enum role ended_role(const pid_t *role, int *status)
  */
 static const char *missing_refusal(const struct reasons *r)
 {
-	static const char *const names[] = { "truncated", "version",  "op",	    "length", "sum",
-					     "cookie",	  "reserved", "unexpected", "address" };
+	static const char *const names[] = { "truncated", "version", "op",	   "length",
+					     "tag",	  "key",     "unexpected", "address" };
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)

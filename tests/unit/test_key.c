@@ -18,6 +18,7 @@
 
 #include "keyfile.h"
 #include "libthc.h"
+#include "testkey.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -78,57 +79,147 @@ static void blake2s__many_lengths(void **state)
 	assert_memory_equal(hash, want, sizeof(want));
 }
 
-static void count_up(u8 key[THC_KEY_BYTES])
-{
-	u32 i;
-
-	for (i = 0; i < THC_KEY_BYTES; i++)
-		key[i] = (u8)i;
-}
-
 /* By Python's hashlib: see the recipe at thc_key_derive(). */
 static void derive__as_hashlib_does(void **state)
 {
 	static const u8 want[48] = {
-		0xe2, 0x4f, 0x32, 0x4c, 0x14, 0x11, 0x11, 0x9d, 0x97, 0x6f, 0x20,
-		0x14, 0x40, 0x3d, 0x96, 0xda, 0x83, 0x6f, 0xe3, 0x10, 0x86, 0x3a,
-		0x44, 0xd8, 0x5f, 0xa3, 0x0d, 0x8c, 0x78, 0x03, 0xdf, 0x53, 0x7d,
-		0x84, 0xac, 0xb1, 0x8d, 0x9c, 0x2d, 0xac, 0x9d, 0x5c, 0x6d, 0x15,
-		0x4f, 0x1b, 0xee, 0xe4,
+		0x50, 0x8e, 0xfd, 0x4f, 0x46, 0x68, 0xbd, 0xd1, 0x8b, 0x67, 0x97,
+		0xb6, 0xa6, 0xa9, 0x80, 0xe1, 0xda, 0xc8, 0x46, 0x06, 0x9d, 0xbe,
+		0x9e, 0x6e, 0xd1, 0x7c, 0x6d, 0xbd, 0x9d, 0x72, 0xc8, 0x21, 0xe6,
+		0xe3, 0xfa, 0x5d, 0x17, 0x60, 0x5b, 0x63, 0x72, 0x33, 0x98, 0xfd,
+		0xa9, 0x30, 0x01, 0x24,
 	};
-	static const u8 salted[8] = {
-		0x5b, 0xe1, 0xae, 0x4f, 0x76, 0xc7, 0x00, 0x95,
-	};
-	u8 key[THC_KEY_BYTES], salt[THC_SALT_BYTES], out[48];
+	u8 out[48];
 	u32 bytes;
 
 	(void)state;
-	count_up(key);
-	thc_key_derive(out, sizeof(out), key, THC_KEY_COOKIE, 0x1234, NULL);
+	thc_key_derive(out, sizeof(out), test_key, THC_KEY_UP, 0x1234, NULL);
 	assert_memory_equal(out, want, sizeof(want));
 	for (bytes = 1; bytes < sizeof(out); bytes++) {
 		memset(out, 0x5a, sizeof(out));
-		thc_key_derive(out, bytes, key, THC_KEY_COOKIE, 0x1234, NULL);
+		thc_key_derive(out, bytes, test_key, THC_KEY_UP, 0x1234, NULL);
 		assert_memory_equal(out, want, bytes);
 		assert_int_equal(out[bytes], 0x5a);
 	}
-	memset(salt, 7, sizeof(salt));
-	thc_key_derive(out, sizeof(salted), key, THC_KEY_COOKIE, 0x1234, salt);
-	assert_memory_equal(out, salted, sizeof(salted));
 }
 
-static void cookie__depends_on_key_and_job(void **state)
+/* By hashlib, too: the first eight bytes for each purpose, without and with a salt of sevens. */
+static void derive__for_each_purpose(void **state)
 {
-	u8 key[THC_KEY_BYTES];
-	u64 cookie;
+	static const struct {
+		enum thc_key_purpose	purpose;
+		u64			unsalted;
+		u64			salted;
+	} want[] = {
+		{ THC_KEY_UP, 0x508efd4f4668bdd1, 0xe9e573c0e22fbad8 },
+		{ THC_KEY_DOWN, 0x6fa07042430edfbe, 0x936f1aa3f111a958 },
+		{ THC_KEY_JOIN, 0xd3ea7d1314ecc4d9, 0xb3867fd79823f934 },
+		{ THC_KEY_WELCOME, 0xd156b1349d93e258, 0xfc570ef589d761c9 },
+		{ THC_KEY_LOST, 0x4024fb6af9c138e0, 0x7237bdbc345211dc },
+		{ THC_KEY_ID, 0xa7b6878b76736339, 0xd77f411b2fcce2a4 },
+		{ THC_KEY_SEED, 0xf4f2afff9da173ca, 0xabec5656a32de983 },
+	};
+	u8 salt[THC_SALT_BYTES];
+	u64 out;
+	size_t i;
 
 	(void)state;
-	count_up(key);
-	cookie = thc_key_cookie(key, 1);
-	assert_true(cookie & 1);
-	assert_true(cookie != thc_key_cookie(key, 2));
-	key[31] ^= 0x80;
-	assert_true(cookie != thc_key_cookie(key, 1));
+	memset(salt, 7, sizeof(salt));
+	assert_int_equal(COUNT(want), THC_KEY_SEED + 1);
+	for (i = 0; i < COUNT(want); i++) {
+		assert_int_equal(want[i].purpose, i);
+		thc_key_derive(&out, sizeof(out), test_key, want[i].purpose, 0x1234, NULL);
+		assert_true(thc_be64(out) == want[i].unsalted);
+		thc_key_derive(&out, sizeof(out), test_key, want[i].purpose, 0x1234, salt);
+		assert_true(thc_be64(out) == want[i].salted);
+	}
+}
+
+/* Each byte of key and salt, and the job. */
+static void derive__from_every_byte(void **state)
+{
+	u8 key[THC_KEY_BYTES], salt[THC_SALT_BYTES] = { 0 };
+	u64 whole, other;
+	u32 i;
+
+	(void)state;
+	memcpy(key, test_key, sizeof(key));
+	thc_key_derive(&whole, sizeof(whole), key, THC_KEY_DOWN, 1, salt);
+	for (i = 0; i < sizeof(key) + sizeof(salt); i++) {
+		u8 *byte = i < sizeof(key) ? &key[i] : &salt[i - sizeof(key)];
+
+		*byte ^= 0x80;
+		thc_key_derive(&other, sizeof(other), key, THC_KEY_DOWN, 1, salt);
+		assert_true(other != whole);
+		*byte ^= 0x80;
+	}
+	thc_key_derive(&other, sizeof(other), key, THC_KEY_DOWN, 0x101, salt);
+	assert_true(other != whole);
+	thc_key_derive(&other, sizeof(other), key, THC_KEY_DOWN, 0, salt);
+	assert_true(other != whole);
+}
+
+/* SipHash's key, then NH's, all read as little-endian numbers, and the name of both. */
+static void seal_key__is_read_from_what_is_derived(void **state)
+{
+	u8 salt[THC_SALT_BYTES];
+	struct thc_seal_key key;
+
+	(void)state;
+	memset(salt, 7, sizeof(salt));
+	memset(&key, 0xff, sizeof(key));
+	thc_seal_key_set(&key, test_key, THC_KEY_UP, 0x1234, salt);
+	assert_true(key.sip[0] == 0xd8ba2fe2c073e5e9);
+	assert_true(key.sip[1] == 0x28b24a742f7b7810);
+	assert_int_equal(key.nh[0], 0x1031fc39);
+	assert_int_equal(key.nh[1], 0x4cdcbe47);
+	assert_int_equal(key.nh[255], 0x22117e68);
+	assert_int_equal(thc_be32(key.id), 0xd77f411b);
+	assert_int_equal(key.reserved, 0);
+	assert_int_equal(thc_key_id(test_key, 0x1234, salt), key.id);
+	/* the other direction has another key of the same name */
+	thc_seal_key_set(&key, test_key, THC_KEY_DOWN, 0x1234, salt);
+	assert_true(key.sip[0] == 0x58a911f1a31a6f93);
+	assert_int_equal(thc_be32(key.id), 0xd77f411b);
+}
+
+/* There the salt tells one epoch from the next, and nothing is sealed by a key. */
+static void seal_key__of_a_job_without_a_secret(void **state)
+{
+	static const u8 salt[THC_SALT_BYTES] = { 0xde, 0xad, 0xbe, 0xef, 5 };
+	struct thc_seal_key key, zero = { .id = thc_be32(0xdeadbeef) };
+
+	(void)state;
+	memset(&key, 0xff, sizeof(key));
+	thc_seal_key_set(&key, NULL, THC_KEY_UP, 0x1234, salt);
+	assert_memory_equal(&key, &zero, sizeof(key));
+}
+
+static void control_key__is_of_no_epoch(void **state)
+{
+	static const enum thc_key_purpose purpose[] = { THC_KEY_JOIN, THC_KEY_WELCOME,
+							THC_KEY_LOST };
+	struct thc_control_key key[COUNT(purpose)];
+	size_t i;
+
+	(void)state;
+	memset(key, 0xff, sizeof(key));
+	for (i = 0; i < COUNT(purpose); i++) {
+		thc_control_key_derive(&key[i], test_key, purpose[i], 0x1234);
+		assert_int_equal(thc_be32(key[i].id), 0xa7b6878b);
+		assert_int_equal(key[i].reserved, 0);
+	}
+	assert_true(key[0].sip[0] == 0xd9c4ec14137dead3);
+	assert_true(key[0].sip[1] == 0x0c1ea82772207040);
+	assert_true(key[0].sip[0] != key[1].sip[0] && key[1].sip[0] != key[2].sip[0] &&
+		    key[2].sip[0] != key[0].sip[0]);
+}
+
+static void seed__comes_from_the_key(void **state)
+{
+	(void)state;
+	assert_true(thc_key_seed(test_key, 0x1234) == 0xca73a19dffaff2f4);
+	assert_true(thc_key_seed(test_key, 0x1234) != thc_key_seed(test_key, 0x1235));
 }
 
 /* --- files --------------------------------------------------------------------- */
@@ -242,7 +333,12 @@ int main(void)
 		cmocka_unit_test(blake2s__abc),
 		cmocka_unit_test(blake2s__many_lengths),
 		cmocka_unit_test(derive__as_hashlib_does),
-		cmocka_unit_test(cookie__depends_on_key_and_job),
+		cmocka_unit_test(derive__for_each_purpose),
+		cmocka_unit_test(derive__from_every_byte),
+		cmocka_unit_test(seal_key__is_read_from_what_is_derived),
+		cmocka_unit_test(seal_key__of_a_job_without_a_secret),
+		cmocka_unit_test(control_key__is_of_no_epoch),
+		cmocka_unit_test(seed__comes_from_the_key),
 		cmocka_unit_test(file__holds_what_is_printed),
 		cmocka_unit_test(file__no_key),
 		cmocka_unit_test(file__not_there),

@@ -42,7 +42,8 @@ static struct thc_welcome good(void)
 static int take(const struct thc_welcome *w)
 {
 	struct thc_params p;
-	int error = thc_params_take(&p, w, 1, 0);
+	const struct thc_client_options o = { .rank = 0 };
+	int error = thc_params_take(&p, w, 1, &o);
 
 	/* a rejoin that failed leaves it to those who ask how large a block is */
 	assert_true(p.block_log2 < 32);
@@ -81,11 +82,29 @@ static void block__is_one_that_a_codec_serves(void **state)
 	}
 }
 
+/* Who has the job's secret key takes part in no job without one, nor the other way round. */
+static void seal__is_that_of_the_options(void **state)
+{
+	static const uint8_t key[THC_KEY_BYTES];
+	const struct thc_client_options keyed = { .key = key }, keyless = { .rank = 0 };
+	struct thc_welcome w = good();
+	struct thc_params p;
+
+	(void)state;
+	for (w.seal = THC_SEAL_NONE; w.seal <= THC_SEAL_NH; w.seal++) {
+		bool nh = w.seal == THC_SEAL_NH;
+
+		assert_int_equal(thc_params_take(&p, &w, 1, &keyed), nh ? 0 : -EPROTO);
+		assert_int_equal(thc_params_take(&p, &w, 1, &keyless), nh ? -EPROTO : 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(clamp__is_one_that_a_codec_serves),
 		cmocka_unit_test(block__is_one_that_a_codec_serves),
+		cmocka_unit_test(seal__is_that_of_the_options),
 	};
 
 	return cmocka_run_group_tests_name("params", tests, NULL, NULL);

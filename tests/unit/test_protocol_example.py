@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The packet that Documentation/protocol.md shows has the packet sum, and the
-running sums, that it says; so whoever implements the protocol can rely on it.
+"""The packets that Documentation/protocol.md shows have the tags, keys and sums that it says; so
+whoever implements the protocol can rely on it. Computed by tests/lib/thcwire.py, which shares no
+code with the product.
 """
 import os
 import re
@@ -11,26 +12,110 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/lib"))
-import thcwire  # noqa: E402  (found through the path above)
+import thcwire as wire  # noqa: E402  (found through the path above)
+
+SECRET = bytes(range(32))
+SALT = bytes(range(0xA0, 0xB0))
+END = ("10.77.0.1", 40000)
 
 
-class Example(unittest.TestCase):
-    def test_packet_sum(self):
+def hexadecimal(text):
+    return bytes.fromhex("".join(text.split()))
+
+
+class Examples(unittest.TestCase):
+    def setUp(self):
         with open(os.path.join(ROOT, "Documentation/protocol.md"), encoding="utf-8") as f:
-            example = f.read().split("\nExample: JOIN")[1].split("For two parts")[0]
-        lines = re.findall(r"^    ((?:[0-9a-f]{2} +){15}[0-9a-f]{2})", example, re.M)
-        packet = bytes.fromhex(" ".join(lines))
-        said = {name: int(value, 16) for name, value in re.findall(r"\b(a|b|sum) = (\w+)", example)}
-        words = struct.unpack("<8Q", packet[:4] + bytes(4) + packet[8:])
+            text = f.read().split("\n**Examples.**")[1].split("\n**What it holds against.**")[0]
+        self.joined, self.data, self.summed = re.split(r"\n(?=The header of|The first JOIN)", text)
+        self.keys = wire.Keys(SECRET, 1)
+        self.join = wire.build(wire.join_payload(0x0102030405060708), op=wire.JOIN, job=1, rank=2)
+
+    @staticmethod
+    def packet(text):
+        return hexadecimal(" ".join(re.findall(r"^    ((?:[0-9a-f]{2} +){15}[0-9a-f]{2})", text,
+                                               re.M)))
+
+    def said(self, text, name):
+        """The hexadecimal digits behind a name."""
+        return hexadecimal(re.search(rf"\b{name} = ((?:[0-9a-f]+ ?)+)", text)[1])
+
+    def test_join(self):
+        key = self.keys.control(wire.JOINING)
+        packet = self.packet(self.joined)
+        self.assertEqual(packet, key.put(self.join, end=END))
+        self.assertEqual(self.said(self.joined, "key"), key.key)
+        self.assertEqual(self.said(self.joined, "key id"), packet[4:8])
+        self.assertEqual(self.said(self.joined, "tag"), packet[8:16])
+        self.assertEqual(self.said(self.joined, "end"), wire.end_of(*END))
+        # another worker's end, another tag
+        self.assertNotEqual(packet, key.put(self.join, end=(END[0], END[1] + 1)))
+
+    def test_data(self):
+        up = self.keys.data(wire.UP, wire.SEAL_NH, SALT)
+        header = self.packet(self.data)
+        packet = wire.build(bytes(range(256)) * 2, op=wire.LUT_ADD, width=4, job=1, rank=2,
+                            epoch=7, slot=3, chunk=3)
+        self.assertEqual(header, up.put(packet)[:wire.HEADER])
+        self.assertEqual(self.said(self.data, "key"), up.key[:32])
+        self.assertEqual(self.said(self.data, "key id"), header[4:8])
+        self.assertEqual(self.said(self.data, "tag"), header[8:16])
+        digest = wire.nh(up.key[16:], packet[wire.HEADER:])
+        self.assertEqual(self.said(self.data, "NH"), struct.pack(">Q", digest))
+
+    def test_packet_sum(self):
+        packet = self.packet(self.summed)
+        words = struct.unpack("<8Q", packet[:8] + bytes(8) + packet[16:])
+        shown = {int(i): int(w, 16) for i, w in re.findall(r"w\[(\d)\] = (\w+)", self.summed)}
+        self.assertEqual(words, tuple(shown.get(i, 0) for i in range(8)))
         a = b = 0
         for word in words:
             a = (a + (word ^ word >> 32)) % 2**64
             b = (b + a) % 2**64
-        for i, value in re.findall(r"w\[(\d)\] = (\w+)", example):
-            self.assertEqual(words[int(i)], int(value, 16))
-        self.assertEqual((a, b), (said["a"], said["b"]))
-        self.assertEqual(thcwire.packet_sum(packet), said["sum"])
-        self.assertEqual(struct.unpack(">I", packet[4:8])[0], said["sum"])
+        for name, value in (("a", a), ("b", b)):
+            self.assertEqual(self.said(self.summed, name), struct.pack(">Q", value))
+        self.assertEqual(self.said(self.summed, "sum"), struct.pack(">I", wire.packet_sum(packet)))
+        self.assertEqual(packet, wire.Key(wire.SEAL_SUM, 0).put(self.join, end=END))
+
+
+class Seal(unittest.TestCase):
+    """What the packet library refuses, which all tests of packets rely on."""
+
+    def packets(self):
+        """(packet, the key that it is sealed by, how)"""
+        keys = wire.Keys(SECRET, 1)
+        data = wire.build(bytes(range(256)), op=wire.LUT_ADD, width=4, job=1, rank=2, chunk=3)
+        up = keys.data(wire.UP, wire.SEAL_NH, SALT)
+        yield up.put(data), up, {}
+        summed = wire.Keys(None, 1).data(wire.UP, wire.SEAL_SUM, SALT)
+        yield summed.put(data), summed, {}
+        join = keys.control(wire.JOINING)
+        packet = wire.build(wire.join_payload(5), op=wire.JOIN, job=1)
+        yield join.put(packet, end=END), join, {"end": END}
+        lost = keys.control(wire.LOST)
+        packet = wire.build(op=wire.STALE, flags=wire.F_EPOCH, job=1, epoch=8)
+        yield lost.put(packet, end=END, instead=77), lost, {"end": END, "instead": 77}
+
+    def test_each_bit_counts(self):
+        for packet, key, how in self.packets():
+            self.assertTrue(wire.Packet(packet).has(key, **how))
+            for bit in range(8 * len(packet)):
+                other = bytearray(packet)
+                other[bit // 8] ^= 1 << bit % 8
+                if other[1] != wire.WELCOME:    # whose payload is longer
+                    self.assertFalse(wire.Packet(bytes(other)).has(key, **how), bit)
+
+    def test_end_and_request_count(self):
+        *_, (packet, key, how) = self.packets()
+        for other in ({"end": ("10.77.0.2", END[1])}, {"end": (END[0], 1)}, {"instead": 78}):
+            self.assertFalse(wire.Packet(packet).has(key, **{**how, **other}), other)
+
+    def test_each_purpose_job_and_epoch_has_a_key_of_its_own(self):
+        made = {wire.Keys(SECRET, job).data(label, wire.SEAL_NH, salt).key
+                for job in (1, 2) for label in (wire.UP, wire.DOWN) for salt in (SALT, bytes(16))}
+        made |= {wire.Keys(SECRET, job).control(label).key for job in (1, 2)
+                 for label in (wire.JOINING, wire.WELCOMING, wire.LOST)}
+        self.assertEqual(len(made), 8 + 6)
 
 
 if __name__ == "__main__":

@@ -14,39 +14,76 @@
 
 #include <thc/aggregator/react.h>
 
-#define COOKIE	0x0123456789abcdefULL
+#include "../lib/jobseals.h"
+
+#define JOB	4
+#define EPOCH	5
 #define BASE	18500
 #define RANKS	3
 #define RANK	2
 #define SLOT	130	/* on the third port */
 #define SLOTS	200
 #define DATA	150	/* of them; the others are for norms */
+#define SECOND	1000000000ULL
 
+/* By enum thc_seal_kind. */
+static struct thc_seals seals[THC_SEAL_NH + 1];
+static u8 payload[1472];
+
+/**
+ * struct packet - a packet, and the aggregator that it meets
+ * @end: that JOIN and LEAVE are sealed with
+ * @bytes: of payload behind @hdr
+ * @sealed_in: epoch whose keys seal data
+ * @other_key: flips bits of key_id
+ * @forged: flips bits of the tag
+ */
 struct packet {
 	struct thc_job job;
+	const struct thc_seals *seals;
 	struct thc_hdr hdr;
 	struct thc_path path;
-	u32 payload;
+	struct thc_end end;
+	u32 bytes;
+	u32 sealed_in;
+	u32 other_key;
+	u64 forged;
 };
+
+static int setup(void **state)
+{
+	u32 i;
+
+	(void)state;
+	for (i = THC_SEAL_NONE; i <= THC_SEAL_NH; i++)
+		job_seals(&seals[i], (u8)i, JOB, EPOCH);
+	for (i = 0; i < sizeof(payload); i++)
+		payload[i] = (u8)(i * i >> 3);
+	return 0;
+}
 
 static struct packet good(void)
 {
 	struct packet p = {
 		.job = {
-			.cookie = COOKIE, .all = (1 << RANKS) - 1, .active = 1, .epoch = 5,
+			.all = (1 << RANKS) - 1, .active = 1, .epoch = EPOCH,
 			.slots = SLOTS, .data_slots = DATA, .ranks = RANKS, .quorum = 2,
+			.restarter = THC_WORKER_NONE,
 			.sum_width = 8, .port_base = BASE, .reply = THC_REPLY_FANOUT,
 		},
+		.seals = &seals[THC_SEAL_NH],
 		.hdr = {
 			.version = THC_VERSION, .op = THC_OP_LUT_ADD, .width = 4,
-			.cookie = thc_be64(COOKIE), .rank = RANK, .epoch = thc_be32(5),
+			.job = thc_be16(JOB), .rank = thc_be16(RANK), .epoch = thc_be32(EPOCH),
 			.slot = thc_be16(SLOT), .chunk = thc_be32(SLOT),
 		},
 		.path = {
 			.src = thc_addr_v4(thc_be32(0x0a000003)), .src_port = 40003,
 			.dst_port = BASE + 2,
 		},
-		.payload = 512,
+		.end = { .addr = thc_addr_v4(thc_be32(0x0a000003)), .port = thc_be16(40003) },
+		.bytes = 512,
+		.sealed_in = EPOCH,
 	};
 	int r;
 
@@ -58,13 +95,51 @@ static struct packet good(void)
 	return p;
 }
 
-/* Home of one slot, which says what it was asked for. @seal, @lock: what it answers. */
+static void sender(struct packet *p, u8 rank)
+{
+	p->hdr.rank = thc_be16(rank);
+	p->path.src = p->job.member[rank].addr;
+	p->path.src_port = 40001 + rank;
+}
+
+static struct packet control(u8 op)
+{
+	struct packet p = good();
+
+	p.hdr.op = op;
+	p.hdr.width = 0;
+	p.bytes = op == THC_OP_JOIN ? sizeof(struct thc_join) : 0;
+	return p;
+}
+
+/* The header as the packet's sender seals it. */
+static struct thc_hdr sealed(const struct packet *p)
+{
+	const struct thc_seals *s = p->seals;
+	int words = (int)(p->bytes / 8);
+	struct thc_hdr h = p->hdr;
+
+	if (thc_op_is_control(h.op))
+		thc_control_seal(&h, thc_seal_of_control((u8)s->seal), &s->join, &p->end, payload,
+				 words);
+	else
+		thc_seal(&h, (u8)s->seal, thc_seals_up(s, p->sealed_in), payload, words);
+	h.key_id ^= p->other_key;
+	h.tag ^= p->forged;
+	return h;
+}
+
+/* Home of one slot, which says what it was asked for. @lock: what it answers; @next: the epoch
+ * that begins before the slot is had, 0: none.
+ */
 struct thc_home {
 	struct thc_slot slot;
+	u64 lanes[THC_LANE_WORDS];
 	struct thc_bucket *strangers;
+	struct thc_job *job;
 	u64 now;
-	enum thc_drop_reason seal;
 	enum thc_drop_reason lock;
+	u32 next;
 	int sealed;
 	int locked;
 	int heard;
@@ -72,18 +147,36 @@ struct thc_home {
 	enum thc_lane_kind kind;
 };
 
-THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now)
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 {
-	*now = home->now;
 	return home->strangers;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
+THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
-	if (p->hdr->op != THC_OP_JOIN && !thc_payload_is_known(p->payload_len))
+	return home->now;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
+					      u8 seal, const struct thc_seal_key *key)
+{
+	if (!p->payload_len || !thc_payload_is_known(p->payload_len))
 		return THC_DROP_LENGTH;
 	home->sealed++;
-	return home->seal;
+	return thc_seal_ok(p->hdr, seal, key, payload, (int)(p->payload_len / 8)) ? THC_DROP_NONE :
+										    THC_DROP_TAG;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
+						 const struct thc_seals *s)
+{
+	const struct thc_end end = { .addr = p->path.src, .port = thc_be16(p->path.src_port) };
+
+	home->sealed++;
+	return p->hdr->tag == thc_control_tag(thc_seal_of_control((u8)s->seal), &s->join, p->hdr,
+					      &end, payload, (int)(p->payload_len / 8)) ?
+		       THC_DROP_NONE :
+		       THC_DROP_TAG;
 }
 
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
@@ -99,6 +192,8 @@ THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, 
 	(void)job;
 	if (home->lock)
 		return home->lock;
+	if (home->next)
+		home->job->epoch = home->next;
 	home->locked++;
 	*slot = &home->slot;
 	return THC_DROP_NONE;
@@ -116,36 +211,47 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 	(void)p;
 	(void)v;
 	(void)first;
-	home->combined++;
+	home->lanes[home->combined++] += 0x0123456789abcdefULL;
 	home->kind = kind;
 }
 
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v)
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+				const struct thc_seals *s)
 {
-	(void)home;
-	(void)slot;
-	(void)v;
+	thc_answer_finish(&slot->version[v], home->lanes, s, slot->epoch);
 }
 
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
-			       struct thc_slot *slot, u32 verdict)
+			       const struct thc_seals *s, struct thc_slot *slot, u32 verdict)
 {
 	(void)home;
-	return thc_react_answer(h, job, slot, verdict);
+	return thc_react_answer(h, job, s, slot, verdict);
 }
 
 static struct thc_bucket bucket;
+
+/* @p as it is at @job, which it may change; @h: its header, out: as it has become. */
+static struct thc_reaction meet(const struct packet *p, struct thc_home *home, struct thc_job *job,
+				struct thc_hdr *h)
+{
+	const struct thc_packet q = { .hdr = h, .path = p->path, .payload_len = p->bytes };
+	struct thc_reaction r;
+
+	*h = sealed(p);
+	home->job = job;
+	r = thc_react(home, job, job ? p->seals : NULL, &q);
+	assert_int_equal(home->locked, 0);
+	return r;
+}
 
 /* @home: its slot as it has become; @answer, or NULL: the header as it has become */
 static struct thc_reaction react(const struct packet *p, struct thc_home *home,
 				 struct thc_hdr *answer)
 {
-	struct thc_hdr h = p->hdr;
 	struct thc_job job = p->job;
-	const struct thc_packet q = { .hdr = &h, .path = p->path, .payload_len = p->payload };
-	struct thc_reaction r = thc_react(home, &job, &q);
+	struct thc_hdr h;
+	struct thc_reaction r = meet(p, home, &job, &h);
 
-	assert_int_equal(home->locked, 0);
 	if (answer)
 		*answer = h;
 	return r;
@@ -180,8 +286,6 @@ static void admission__a_good_packet_passes(void **state)
 	assert_int_equal(kind, THC_LANE_LUT8);
 	p.path.dst_port = BASE;		/* all slots are reached on the base port, too */
 	expect(&p, THC_DROP_NONE);
-	p.hdr.flags = THC_F_NOSUM;
-	expect(&p, THC_DROP_NONE);
 	/* another epoch is answered, not refused */
 	p.hdr.epoch = 0;
 	expect(&p, THC_DROP_NONE);
@@ -191,7 +295,7 @@ static void admission__every_op(void **state)
 {
 	static const struct {
 		u8 op, width;
-		u32 payload;
+		u32 bytes;
 		enum thc_lane_kind kind;
 	} row[] = {
 		{ THC_OP_LUT_ADD, 4, 512, THC_LANE_LUT8 },
@@ -204,28 +308,25 @@ static void admission__every_op(void **state)
 	struct packet p = good();
 	enum thc_lane_kind kind;
 	unsigned int i;
-	u32 payload;
 
 	(void)state;
 	for (i = 0; i < sizeof(row) / sizeof(*row); i++) {
 		p.hdr.op = row[i].op;
 		p.hdr.width = row[i].width;
-		for (payload = 0; payload <= 1472; payload++) {
-			p.payload = payload;
-			assert_int_equal(admit(&p, &kind), payload == row[i].payload ?
-								   THC_DROP_NONE :
-								   THC_DROP_LENGTH);
+		for (p.bytes = 0; p.bytes <= sizeof(payload); p.bytes++) {
+			assert_int_equal(admit(&p, &kind),
+					 p.bytes == row[i].bytes ? THC_DROP_NONE : THC_DROP_LENGTH);
 			assert_int_equal(kind,
-					 payload == row[i].payload ? row[i].kind : THC_LANE_NONE);
+					 p.bytes == row[i].bytes ? row[i].kind : THC_LANE_NONE);
 		}
 	}
 	p.hdr.op = THC_OP_LUT_ADD;
 	p.hdr.width = 4;
 	p.job.sum_width = 16;
-	p.payload = 256;
+	p.bytes = 256;
 	assert_int_equal(admit(&p, &kind), THC_DROP_NONE);
 	assert_int_equal(kind, THC_LANE_LUT16);
-	p.payload = 512;
+	p.bytes = 512;
 	expect(&p, THC_DROP_LENGTH);
 	p.job.sum_width = 8;
 	p.job.flags = THC_JOB_F_LINEAR;
@@ -285,7 +386,7 @@ static void admission__flags(void **state)
 	(void)state;
 	for (f = 0; f < 256; f++) {
 		p.hdr.flags = f;
-		expect(&p, f & ~THC_F_NOSUM ? THC_DROP_FLAGS : THC_DROP_NONE);
+		expect(&p, f ? THC_DROP_FLAGS : THC_DROP_NONE);
 	}
 }
 
@@ -295,11 +396,6 @@ static void admission__reserved(void **state)
 	int bit;
 
 	(void)state;
-	for (bit = 0; bit < 8; bit++) {
-		p = good();
-		p.hdr.reserved = 1 << bit;
-		expect(&p, THC_DROP_RESERVED);
-	}
 	for (bit = 0; bit < 16; bit++) {
 		p = good();
 		p.hdr.count = thc_be16(1 << bit);
@@ -321,21 +417,7 @@ static void admission__job(void **state)
 	expect(&p, THC_DROP_JOB);
 	/* an empty record refuses everything */
 	memset(&p.job, 0, sizeof(p.job));
-	p.hdr.cookie = 0;
 	expect(&p, THC_DROP_JOB);
-}
-
-static void admission__cookie(void **state)
-{
-	struct packet p;
-	int bit;
-
-	(void)state;
-	for (bit = 0; bit < 64; bit++) {
-		p = good();
-		p.hdr.cookie ^= thc_be64(1ULL << bit);
-		expect(&p, THC_DROP_COOKIE);
-	}
 }
 
 static void admission__rank(void **state)
@@ -344,18 +426,18 @@ static void admission__rank(void **state)
 	int rank;
 
 	(void)state;
-	for (rank = 0; rank < 256; rank++) {
-		p.hdr.rank = rank;
+	for (rank = 0; rank < 65536; rank += rank < 600 ? 1 : 63) {
+		p.hdr.rank = thc_be16(rank);
 		expect(&p, rank == RANK ? THC_DROP_NONE :
 			   rank < RANKS ? THC_DROP_ADDRESS :
 					  THC_DROP_RANK);
 	}
 	/* a record of a larger job may be left behind n */
 	p.job.member[RANKS] = p.job.member[RANK];
-	p.hdr.rank = RANKS;
+	p.hdr.rank = thc_be16(RANKS);
 	expect(&p, THC_DROP_RANK);
 	/* below n, but it has never joined: there is no address to compare with */
-	p.hdr.rank = RANK;
+	p.hdr.rank = thc_be16(RANK);
 	p.job.member[RANK].port = 0;
 	p.path.src_port = 0;
 	expect(&p, THC_DROP_RANK);
@@ -452,45 +534,292 @@ static void admission__chunk(void **state)
 	}
 }
 
-/* --- joining -------------------------------------------------------------- */
+/* --- seals ------------------------------------------------------------------ */
 
-#define SECOND	1000000000ULL
+/* What is not as it was sealed changes nothing, whatever the seal is. */
+static void seal__is_asked_for(void **state)
+{
+	struct thc_home home = { .strangers = &bucket, .now = SECOND }, before;
+	u32 seal, bit;
+
+	(void)state;
+	home.slot = (struct thc_slot){ .epoch = EPOCH, .top = -1 };
+	before = home;
+	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
+		for (bit = 0; bit < 64; bit++) {
+			struct packet p = good();
+			struct thc_job job = p.job;
+			struct thc_reaction r;
+			struct thc_hdr h;
+
+			p.seals = &seals[seal];
+			expect(&p, THC_DROP_NONE);
+			p.forged = 1ULL << bit;
+			r = meet(&p, &home, &job, &h);
+			assert_int_equal(r.why, THC_DROP_TAG);
+			assert_int_equal(r.to, THC_TO_NOBODY);
+			assert_int_equal(home.heard, 0);
+			assert_memory_equal(&home.slot, &before.slot, sizeof(home.slot));
+			assert_memory_equal(&job, &p.job, sizeof(job));
+		}
+	}
+}
+
+/* The job says what the seal is, and a packet with another one is forged. */
+static void seal__is_the_jobs(void **state)
+{
+	u32 jobs, packets;
+
+	(void)state;
+	for (jobs = THC_SEAL_NONE; jobs <= THC_SEAL_NH; jobs++) {
+		for (packets = THC_SEAL_NONE; packets <= THC_SEAL_NH; packets++) {
+			struct thc_home home = { .strangers = &bucket, .now = SECOND };
+			struct thc_seals mixed = seals[jobs];
+			struct packet p = good();
+			struct thc_job job = p.job;
+			struct thc_hdr h;
+			const struct thc_packet q = {
+				.hdr = &h, .path = p.path, .payload_len = p.bytes,
+			};
+
+			/* sealed by the job's key, but in another way */
+			p.seals = &mixed;
+			mixed.seal = packets;
+			h = sealed(&p);
+			assert_int_equal(thc_react(&home, &job, &seals[jobs], &q).why,
+					 jobs == packets ? THC_DROP_NONE : THC_DROP_TAG);
+		}
+	}
+}
+
+/* What goes down is sealed by another key than what goes up: an answer is no request. */
+static void seal__has_a_key_for_each_direction(void **state)
+{
+	struct thc_home home = { .strangers = &bucket, .now = SECOND };
+	struct thc_seals turned = seals[THC_SEAL_NH];
+	struct packet p = good();
+	struct thc_job job = p.job;
+	struct thc_hdr h;
+	const struct thc_packet q = { .hdr = &h, .path = p.path, .payload_len = p.bytes };
+
+	(void)state;
+	turned.up[EPOCH & 1] = turned.down[EPOCH & 1];
+	p.seals = &turned;
+	h = sealed(&p);
+	/* both keys have the epoch's name */
+	assert_int_equal(h.key_id, thc_seals_up(&seals[THC_SEAL_NH], EPOCH)->id);
+	assert_int_equal(thc_react(&home, &job, &seals[THC_SEAL_NH], &q).why, THC_DROP_TAG);
+}
+
+/* --- the end of an epoch ------------------------------------------------------ */
+
+/* The answer @h to @p says that @job's epoch is another, to @p's sender and of @p alone. */
+static void expect_epoch(const struct packet *p, const struct thc_job *job, const struct thc_hdr *h)
+{
+	u8 seal = thc_seal_of_control((u8)p->seals->seal);
+	struct thc_hdr request = sealed(p);
+
+	assert_int_equal(h->op, THC_OP_STALE);
+	assert_int_equal(h->flags, THC_F_EPOCH);
+	assert_int_equal(h->width, 0);
+	assert_int_equal(thc_be32(h->epoch), job->epoch);
+	assert_int_equal(thc_be16(h->rank), job->restarter);
+	assert_true(thc_be64(h->bitmap) == job->joined);
+	assert_int_equal(h->count, 0);
+	/* job, round, chunk, slot and generation are the request's */
+	assert_int_equal(h->job, request.job);
+	assert_int_equal(h->round, request.round);
+	assert_int_equal(h->chunk, request.chunk);
+	assert_int_equal(h->slot, request.slot);
+	assert_int_equal(h->generation, request.generation);
+	assert_int_equal(h->key_id, p->seals->lost.id);
+	assert_true(h->tag == thc_control_tag(seal, &p->seals->lost, h, &p->end, &request.tag, 1));
+	request.tag ^= 1;
+	assert_true(h->tag != thc_control_tag(seal, &p->seals->lost, h, &p->end, &request.tag, 1));
+}
+
+/* Data under the key of another epoch, or of none: its rank hears which epoch there is. */
+static void epoch__another_key_is_told(void **state)
+{
+	u32 seal, bit;
+
+	(void)state;
+	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
+		for (bit = 0; bit < 33; bit++) {
+			struct thc_home home = { .strangers = &bucket, .now = SECOND };
+			struct packet p = good();
+			struct thc_reaction r;
+			struct thc_job job;
+			struct thc_hdr h;
+
+			p.seals = &seals[seal];
+			if (bit == 32)
+				p.sealed_in = EPOCH - 1;	/* its keys are still there */
+			else
+				p.other_key = 1U << bit;
+			/* whatever it says of itself: nothing has been proved */
+			p.hdr.epoch = thc_be32(bit & 1 ? EPOCH : EPOCH - 1);
+			p.bytes = bit & 2 ? 512 : 24;
+			p.hdr.flags = bit & 4;
+			p.job.restarter = bit & 8 ? 1 : THC_WORKER_NONE;
+			p.job.joined = 5;
+			job = p.job;
+			r = meet(&p, &home, &job, &h);
+			assert_int_equal(r.why, THC_DROP_NONE);
+			assert_int_equal(r.event, THC_EVENT_EPOCH);
+			assert_int_equal(r.to, THC_TO_SENDER);
+			expect_epoch(&p, &job, &h);
+			/* no tag was looked at, nobody believes where it came from */
+			assert_int_equal(home.sealed + home.heard + home.combined, 0);
+		}
+	}
+}
+
+static enum thc_drop_reason tell(struct thc_home *home, struct thc_job *job, u8 rank)
+{
+	struct packet p = good();
+	struct thc_reaction r;
+	struct thc_hdr h;
+
+	sender(&p, rank);
+	p.other_key = 1;
+	r = meet(&p, home, job, &h);
+	if (r.why) {
+		struct thc_hdr same = sealed(&p);
+
+		assert_int_equal(r.to, THC_TO_NOBODY);
+		assert_memory_equal(&h, &same, sizeof(h));
+	} else {
+		assert_int_equal(r.event, THC_EVENT_EPOCH);
+	}
+	return r.why;
+}
+
+/* A flood of strange keys has ten answers a second; each rank has its own. */
+static void epoch__is_told_once_in_100_ms_and_rank(void **state)
+{
+	struct thc_home home = { .strangers = &bucket, .now = SECOND };
+	struct thc_job job = good().job;
+	int i;
+
+	(void)state;
+	assert_int_equal(tell(&home, &job, RANK), THC_DROP_NONE);
+	for (i = 0; i < 100; i++) {
+		assert_int_equal(tell(&home, &job, RANK), THC_DROP_KEY);
+		home.now += SECOND / 1000 - 1;
+	}
+	assert_int_equal(tell(&home, &job, 0), THC_DROP_NONE);
+	assert_int_equal(tell(&home, &job, RANK), THC_DROP_KEY);
+	home.now += 100;
+	assert_int_equal(tell(&home, &job, RANK), THC_DROP_NONE);
+	assert_int_equal(tell(&home, &job, 0), THC_DROP_KEY);
+	assert_int_equal(tell(&home, &job, 1), THC_DROP_NONE);
+	home.now += 1000 * SECOND;
+	for (i = 0; i < RANKS; i++)
+		assert_int_equal(tell(&home, &job, i), THC_DROP_NONE);
+}
+
+/* An aggregator that started anew tells ranks that it does not know, if their epoch is older. */
+static void lost__only_data(void **state)
+{
+	struct packet p = good();
+	struct thc_reaction r;
+	struct thc_hdr h;
+	u32 seal;
+
+	(void)state;
+	p.job.member[RANK].port = 0;
+	expect(&p, THC_DROP_RANK);
+	p.hdr.epoch = thc_be32(EPOCH - 1);
+	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
+		struct thc_home home = { .strangers = &bucket, .now = SECOND };
+
+		p.seals = &seals[seal];
+		p.other_key = 1;
+		r = react(&p, &home, &h);
+		assert_int_equal(r.event, THC_EVENT_EPOCH);
+		assert_int_equal(r.to, THC_TO_SENDER);
+		expect_epoch(&p, &p.job, &h);
+		assert_int_equal(home.heard, 0);
+		/* by this epoch's key it has to be right, and is told all the same */
+		p.other_key = 0;
+		r = react(&p, &home, &h);
+		assert_int_equal(r.event, THC_EVENT_EPOCH);
+		expect_epoch(&p, &p.job, &h);
+		assert_int_equal(home.heard + home.combined, 0);
+		p.forged = 1;
+		expect(&p, THC_DROP_TAG);
+		p.forged = 0;
+	}
+	p.hdr.op = 77;
+	expect(&p, THC_DROP_OP);
+	/* from a rank that no job has */
+	p = good();
+	p.hdr.epoch = thc_be32(EPOCH - 1);
+	p.hdr.rank = thc_be16(RANKS);
+	expect(&p, THC_DROP_RANK);
+	p = control(THC_OP_LEAVE);
+	p.hdr.epoch = thc_be32(EPOCH - 1);
+	p.job.member[RANK].port = 0;
+	expect(&p, THC_DROP_RANK);
+}
+
+/* --- joining and leaving ------------------------------------------------------ */
 
 /* How many of @n JOINs like @p go on to the daemon at time @now. */
 static int joins(const struct packet *p, struct thc_bucket *b, u64 now, int n)
 {
+	struct thc_home home = { .strangers = b, .now = now };
+	struct thc_job job = p->job;
 	int on = 0;
 
 	while (n--) {
-		enum thc_drop_reason reason = thc_admit_join(&p->job, &p->hdr, b, now);
+		struct thc_hdr h;
+		struct thc_reaction r = meet(p, &home, &job, &h);
 
-		assert_true(reason == THC_DROP_NONE || reason == THC_DROP_FLOOD);
-		on += !reason;
+		assert_true(!r.why || r.why == THC_DROP_FLOOD);
+		assert_int_equal(r.to, r.why ? THC_TO_NOBODY : THC_TO_DAEMON);
+		on += !r.why;
 	}
 	return on;
 }
 
+/* JOINs that no job admits, each for another reason. */
 static struct packet stranger(int how)
 {
-	struct packet p = good();
+	struct packet p = control(THC_OP_JOIN);
 
-	p.hdr.op = THC_OP_JOIN;
-	if (how == 0)
-		p.hdr.cookie ^= thc_be64(1);
-	else if (how == 1)
-		p.hdr.rank = RANKS;
-	else
+	switch (how) {
+	case 0: /* nobody can tell whether its tag is right */
+		p.other_key = 1;
+		p.forged = 1;
+		break;
+	case 1:
+		p.hdr.rank = thc_be16(RANKS);
+		break;
+	case 2: /* the rank's low byte is that of a rank */
+		p.hdr.rank = thc_be16(256);
+		break;
+	case 3:
 		p.job.active = 0;
+		p.forged = 1;
+		break;
+	default: /* a job without a key, and a worker with one */
+		p.seals = &seals[THC_SEAL_SUM];
+		p.other_key = seals[THC_SEAL_NH].join.id;
+	}
 	return p;
 }
 
-/* A whole job with a wrong cookie is told so at once, and then 200 a second. */
+#define STRANGERS	5
+
+/* A whole job with a wrong key is told so at once, and then 200 a second. */
 static void join__strangers_are_few(void **state)
 {
 	int how, s;
 
 	(void)state;
-	for (how = 0; how < 3; how++) {
+	for (how = 0; how < STRANGERS; how++) {
 		struct packet p = stranger(how);
 		struct thc_bucket b = { 0 };
 		u64 now = 5 * SECOND;
@@ -500,7 +829,7 @@ static void join__strangers_are_few(void **state)
 		assert_int_equal(joins(&p, &b, now + THC_STRANGERS_NS, 10), 1);
 		now += SECOND;
 		for (s = 0; s < 200; s++)
-			joins(&p, &b, now + s * THC_STRANGERS_NS, 1000);
+			joins(&p, &b, now + s * THC_STRANGERS_NS, 100);
 		assert_int_equal(joins(&p, &b, now + SECOND, 1000), 1);
 		/* who was silent for a while may ask at once again, but not more than that */
 		assert_int_equal(joins(&p, &b, now + 1000 * SECOND, 1000), THC_STRANGERS_BURST);
@@ -509,62 +838,116 @@ static void join__strangers_are_few(void **state)
 
 static void join__a_number_that_no_job_has(void **state)
 {
-	struct packet p = stranger(0);
 	struct thc_bucket b = { 0 };
+	struct thc_home home = { .strangers = &b, .now = SECOND };
+	struct packet p = control(THC_OP_JOIN);
+	struct thc_hdr h;
 	int n = 0;
 
 	(void)state;
-	while (n < 1000 && !thc_admit_join(NULL, &p.hdr, &b, SECOND))
+	while (n < 1000 && !meet(&p, &home, NULL, &h).why)
 		n++;
 	assert_int_equal(n, THC_STRANGERS_BURST);
-	/* the daemon behind XDP has no bucket */
-	assert_int_equal(thc_admit_join(NULL, &p.hdr, NULL, SECOND), THC_DROP_NONE);
+	/* a home that cannot find its bucket */
+	home.strangers = NULL;
+	assert_int_equal(meet(&p, &home, NULL, &h).why, THC_DROP_INTERNAL);
+	/* nothing else of such a job */
+	p = control(THC_OP_LEAVE);
+	assert_int_equal(meet(&p, &home, NULL, &h).why, THC_DROP_JOB);
+	p = good();
+	assert_int_equal(meet(&p, &home, NULL, &h).why, THC_DROP_JOB);
 }
 
-/* Ranks of the job take no tokens and need none, from whatever address. */
+/* Ranks with the job's key take no tokens and need none, from whatever address. */
 static void join__ranks_are_never_refused(void **state)
 {
-	struct packet p = stranger(0), q = good();
+	struct packet p = stranger(0), q;
 	struct thc_bucket b = { 0 };
+	u32 seal, rank;
 
 	(void)state;
 	assert_int_equal(joins(&p, &b, SECOND, 1000), THC_STRANGERS_BURST);
-	q.hdr.op = THC_OP_JOIN;
-	q.path.src_port = 1;
-	for (q.hdr.rank = 0; q.hdr.rank < RANKS; q.hdr.rank++)
-		assert_int_equal(joins(&q, &b, SECOND, 100000), 100000);
+	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
+		q = control(THC_OP_JOIN);
+		q.seals = &seals[seal];
+		q.path.src_port = 1;
+		q.end.port = thc_be16(1);
+		for (rank = 0; rank < RANKS; rank++) {
+			q.hdr.rank = thc_be16(rank);
+			assert_int_equal(joins(&q, &b, SECOND, 10000), 10000);
+		}
+	}
 	assert_int_equal(joins(&p, &b, SECOND + THC_STRANGERS_NS, 10), 1);
 }
 
-/* An aggregator that started anew answers data of an older epoch, nothing else. */
-static void lost__only_data(void **state)
+/* @p with a tag that is not right is dropped for that, and takes no token. */
+static void expect_forged(const struct packet *p)
 {
-	struct thc_home home = { .strangers = &bucket };
-	struct packet p = good();
-	struct thc_reaction r;
-	struct thc_hdr h;
+	struct thc_bucket b = { .full_at = 7 };
+	struct thc_home home = { .strangers = &b, .now = SECOND };
+	struct thc_reaction r = react(p, &home, NULL);
 
-	(void)state;
-	p.job.member[RANK].port = 0;
-	expect(&p, THC_DROP_RANK);
-	p.hdr.epoch = thc_be32(4);
-	r = react(&p, &home, &h);
-	assert_int_equal(r.why, THC_DROP_NONE);
-	assert_int_equal(r.event, THC_EVENT_EPOCH);
-	assert_int_equal(r.to, THC_TO_SENDER);
-	assert_int_equal(h.op, THC_OP_STALE);
-	assert_int_equal(thc_be32(h.epoch), 5);
-	/* nobody believes where it comes from */
-	assert_int_equal(home.heard, 0);
-	p.hdr.op = THC_OP_LEAVE;
-	p.hdr.width = 0;
-	p.payload = 0;
-	expect(&p, THC_DROP_RANK);
-	p.hdr.op = 77;
-	expect(&p, THC_DROP_RANK);
+	assert_int_equal(r.why, THC_DROP_TAG);
+	assert_int_equal(r.to, THC_TO_NOBODY);
+	assert_int_equal(home.sealed, 1);
+	assert_int_equal(b.full_at, 7);
 }
 
-/* --- the order of the questions ------------------------------------------- */
+/* JOIN and LEAVE are sealed with the sender's end: what another one says is nothing. */
+static void control__is_of_its_sender(void **state)
+{
+	static const u8 ops[] = { THC_OP_JOIN, THC_OP_LEAVE };
+	struct packet p;
+	unsigned int i, bit;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		for (bit = 0; bit < 64; bit++) {
+			p = control(ops[i]);
+			p.forged = 1ULL << bit;
+			expect_forged(&p);
+		}
+		for (bit = 0; bit < 128; bit++) {
+			p = control(ops[i]);
+			p.end.addr.word[bit / 32] ^= 1U << bit % 32;
+			expect_forged(&p);
+		}
+		for (bit = 0; bit < 16; bit++) {
+			p = control(ops[i]);
+			p.end.port ^= 1 << bit;
+			expect_forged(&p);
+			/* to another aggregator of the job */
+			p = control(ops[i]);
+			p.end.aggregator ^= 1 << bit;
+			expect_forged(&p);
+		}
+	}
+	/* in a job without a key nobody can show who he is */
+	p = control(THC_OP_JOIN);
+	p.seals = &seals[THC_SEAL_SUM];
+	p.end.port ^= 1;
+	expect(&p, THC_DROP_NONE);
+}
+
+/* Another key than the job's: JOIN is a stranger's, LEAVE is dropped. */
+static void control__another_key(void **state)
+{
+	struct thc_home home = { .strangers = &bucket, .now = SECOND };
+	struct packet p = control(THC_OP_LEAVE);
+	unsigned int bit;
+
+	(void)state;
+	for (bit = 0; bit < 32; bit++) {
+		p.other_key = 1U << bit;
+		assert_int_equal(react(&p, &home, NULL).why, THC_DROP_KEY);
+	}
+	/* the name of data's keys is another one, too */
+	p.other_key = seals[THC_SEAL_NH].join.id ^ thc_seals_up(&seals[THC_SEAL_NH], EPOCH)->id;
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_KEY);
+	assert_int_equal(home.sealed, 0);
+}
+
+/* --- the order of the questions --------------------------------------------- */
 
 static void fault_version(struct packet *p, struct thc_home *home)
 {
@@ -585,40 +968,42 @@ static void fault_job(struct packet *p, struct thc_home *home)
 	p->job.active = 0;
 }
 
-static void fault_cookie(struct packet *p, struct thc_home *home)
-{
-	(void)home;
-	p->hdr.cookie ^= 1;
-}
-
 static void fault_rank(struct packet *p, struct thc_home *home)
 {
 	(void)home;
-	p->hdr.rank = RANKS;
+	p->hdr.rank = thc_be16(RANKS);
 }
 
+/* It is sealed with the end that it comes from. */
 static void fault_address(struct packet *p, struct thc_home *home)
 {
 	(void)home;
 	p->path.src_port++;
-}
-
-static void fault_no_length(struct packet *p, struct thc_home *home)
-{
-	(void)home;
-	p->payload = 24;
-}
-
-static void fault_seal(struct packet *p, struct thc_home *home)
-{
-	(void)p;
-	home->seal = THC_DROP_SUM;
+	p->end.port = thc_be16(p->path.src_port);
 }
 
 static void fault_op(struct packet *p, struct thc_home *home)
 {
 	(void)home;
 	p->hdr.op = 99;
+}
+
+static void fault_key(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->other_key = 1;
+}
+
+static void fault_no_length(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->bytes = 24;
+}
+
+static void fault_tag(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->forged = 1;
 }
 
 static void fault_flags(struct packet *p, struct thc_home *home)
@@ -630,7 +1015,13 @@ static void fault_flags(struct packet *p, struct thc_home *home)
 static void fault_reserved(struct packet *p, struct thc_home *home)
 {
 	(void)home;
-	p->hdr.reserved = 1;
+	p->hdr.count = thc_be16(1);
+}
+
+static void fault_epoch(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->hdr.epoch = thc_be32(EPOCH - 1);
 }
 
 static void fault_width(struct packet *p, struct thc_home *home)
@@ -642,7 +1033,7 @@ static void fault_width(struct packet *p, struct thc_home *home)
 static void fault_length(struct packet *p, struct thc_home *home)
 {
 	(void)home;
-	p->payload = 1024;
+	p->bytes = 1024;
 }
 
 static void fault_slot(struct packet *p, struct thc_home *home)
@@ -664,22 +1055,26 @@ static void fault_busy(struct packet *p, struct thc_home *home)
 	p->hdr.chunk = thc_be32(2 * DATA + SLOT);
 }
 
-/* In the order in which they are asked: Documentation/protocol.md. */
-static const struct {
+/* A question, by a fault that fails it. */
+struct fault {
 	void (*make)(struct packet *p, struct thc_home *home);
 	enum thc_drop_reason why;
-} faults[] = {
+};
+
+/* In the order in which they are asked. Of another key and epoch the rank has just been told. */
+static const struct fault of_data[] = {
 	{ fault_version, THC_DROP_VERSION },
 	{ fault_hops, THC_DROP_HOPS },
 	{ fault_job, THC_DROP_JOB },
-	{ fault_cookie, THC_DROP_COOKIE },
 	{ fault_rank, THC_DROP_RANK },
 	{ fault_address, THC_DROP_ADDRESS },
-	{ fault_no_length, THC_DROP_LENGTH },
-	{ fault_seal, THC_DROP_SUM },
 	{ fault_op, THC_DROP_OP },
+	{ fault_key, THC_DROP_KEY },
+	{ fault_no_length, THC_DROP_LENGTH },
+	{ fault_tag, THC_DROP_TAG },
 	{ fault_flags, THC_DROP_FLAGS },
 	{ fault_reserved, THC_DROP_RESERVED },
+	{ fault_epoch, THC_DROP_KEY },
 	{ fault_width, THC_DROP_WIDTH },
 	{ fault_length, THC_DROP_LENGTH },
 	{ fault_slot, THC_DROP_SLOT },
@@ -687,137 +1082,172 @@ static const struct {
 	{ fault_busy, THC_DROP_BUSY },
 };
 
-#define FAULTS	(sizeof(faults) / sizeof(faults[0]))
-/* The last that is asked before the seal. */
-#define BEFORE_SEAL	6
-/* The last that is asked before the rank is listened to: what the header says of itself. */
-#define BEFORE_HEARD	10
+static const struct fault of_leave[] = {
+	{ fault_version, THC_DROP_VERSION },
+	{ fault_hops, THC_DROP_HOPS },
+	{ fault_job, THC_DROP_JOB },
+	{ fault_rank, THC_DROP_RANK },
+	{ fault_address, THC_DROP_ADDRESS },
+	{ fault_flags, THC_DROP_FLAGS },
+	{ fault_reserved, THC_DROP_RESERVED },
+	{ fault_width, THC_DROP_WIDTH },
+	{ fault_length, THC_DROP_LENGTH },
+	{ fault_key, THC_DROP_KEY },
+	{ fault_tag, THC_DROP_TAG },
+};
 
-/* Whatever else is wrong with a packet, the first question that it fails has the say. */
-static void order__the_first_fault_counts(void **state)
+/* The strangers' bucket is empty. */
+static const struct fault of_join[] = {
+	{ fault_version, THC_DROP_VERSION },
+	{ fault_hops, THC_DROP_HOPS },
+	{ fault_flags, THC_DROP_FLAGS },
+	{ fault_reserved, THC_DROP_RESERVED },
+	{ fault_width, THC_DROP_WIDTH },
+	{ fault_length, THC_DROP_LENGTH },
+	{ fault_job, THC_DROP_FLOOD },
+	{ fault_key, THC_DROP_FLOOD },
+	{ fault_tag, THC_DROP_TAG },
+	{ fault_rank, THC_DROP_FLOOD },
+};
+
+/**
+ * order() - each set of @n faults: the first one has the say, whatever else is wrong
+ * @plain: the packet without faults
+ * @sealed: the first whose packets have had their tag looked at
+ * @heard: the first whose packets' rank has been listened to, for fanout; @n: none
+ */
+static void order(struct packet plain, const struct fault *faults, size_t n, size_t sealed,
+		  size_t heard)
 {
+	struct thc_bucket empty = { .full_at = 2000 * SECOND };
+	u64 want_of[THC_DROP_REASONS] = { 0 };
 	struct thc_stats st = { 0 };
 	unsigned long set;
 	size_t i;
 
-	(void)state;
-	for (set = 0; set < 1UL << FAULTS; set++) {
-		struct thc_home home = { .strangers = &bucket };
+	for (set = 0; set < 1UL << n; set++) {
+		struct thc_home home = { .strangers = &empty, .now = SECOND };
 		enum thc_drop_reason want = THC_DROP_NONE;
-		bool sealed = true, listened = true;
-		struct packet p = good();
+		struct packet p = plain;
 		struct thc_reaction r;
+		size_t first = n;
 
-		for (i = FAULTS; i-- > 0;) {
+		for (i = 0; i < THC_RANKS_MAX; i++)
+			p.job.member[i].told_at = SECOND;
+		for (i = n; i-- > 0;) {
 			if (!(set >> i & 1))
 				continue;
 			faults[i].make(&p, &home);
 			want = faults[i].why;
-			sealed = i > BEFORE_SEAL;
-			listened = i > BEFORE_HEARD;
+			first = i;
 		}
+		want_of[want]++;
 		r = react(&p, &home, NULL);
 		thc_react_count(&st, r);
 		assert_int_equal(r.why, want);
-		assert_int_equal(r.to, THC_TO_NOBODY);
-		assert_int_equal(home.combined, !want);
-		/* for fanout: where data came from */
-		assert_int_equal(home.heard, listened);
-		/* who is not of the job costs no sum, and is not listened to */
-		assert_int_equal(home.sealed, sealed);
+		if (want)
+			assert_int_equal(r.to, THC_TO_NOBODY);
+		assert_int_equal(home.combined, !want && thc_op_is_data(plain.hdr.op));
+		assert_int_equal(home.heard, heard < n && first >= heard);
+		/* who is not of the job costs no tag */
+		assert_int_equal(home.sealed, first >= sealed);
 	}
-	assert_int_equal(st.received, 1UL << FAULTS);
-	assert_int_equal(st.event[THC_EVENT_ADDED], 1);
-	for (i = 0; i < FAULTS; i++)
-		if (faults[i].why != THC_DROP_LENGTH)
-			assert_int_equal(st.drop[faults[i].why], 1UL << (FAULTS - 1 - i));
+	assert_int_equal(st.received, 1UL << n);
+	for (i = 1; i < THC_DROP_REASONS; i++)
+		assert_int_equal(st.drop[i], want_of[i]);
 }
 
-/* JOIN and LEAVE go on to the daemon, and to it alone. */
+#define ORDER(plain, faults, sealed, heard) \
+	order(plain, faults, sizeof(faults) / sizeof((faults)[0]), sealed, heard)
+
+static void order__data(void **state)
+{
+	(void)state;
+	ORDER(good(), of_data, 8, 12);
+}
+
+static void order__leave(void **state)
+{
+	(void)state;
+	ORDER(control(THC_OP_LEAVE), of_leave, 10, 11);
+}
+
+static void order__join(void **state)
+{
+	(void)state;
+	ORDER(control(THC_OP_JOIN), of_join, 8, 10);
+}
+
+/* JOIN and LEAVE go on to the daemon, and to it alone, of any epoch. */
 static void order__control(void **state)
 {
 	static const struct {
 		u8 op;
 		u8 width;
-		u32 payload;
+		u32 bytes;
 		enum thc_drop_reason why;
 	} row[] = {
 		{ THC_OP_JOIN, 0, 16, THC_DROP_NONE },	  { THC_OP_JOIN, 0, 0, THC_DROP_LENGTH },
 		{ THC_OP_JOIN, 0, 512, THC_DROP_LENGTH }, { THC_OP_JOIN, 8, 16, THC_DROP_WIDTH },
-		{ THC_OP_JOIN, 8, 24, THC_DROP_LENGTH },  { THC_OP_LEAVE, 0, 0, THC_DROP_NONE },
+		{ THC_OP_JOIN, 8, 24, THC_DROP_WIDTH },	  { THC_OP_LEAVE, 0, 0, THC_DROP_NONE },
 		{ THC_OP_LEAVE, 8, 0, THC_DROP_WIDTH },	  { THC_OP_LEAVE, 0, 512, THC_DROP_LENGTH },
 		{ THC_OP_LEAVE, 8, 512, THC_DROP_WIDTH },
 	};
 	size_t i;
+	u32 seal;
 
 	(void)state;
-	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-		struct thc_home home = { .strangers = &bucket };
-		struct packet p = good();
-		struct thc_reaction r;
+	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
+		for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+			struct thc_home home = { .strangers = &bucket, .now = SECOND };
+			struct packet p = control(row[i].op);
+			struct thc_reaction r;
 
-		p.hdr.op = row[i].op;
-		p.hdr.width = row[i].width;
-		p.payload = row[i].payload;
-		/* of any epoch */
-		p.hdr.epoch = thc_be32(77);
-		r = react(&p, &home, NULL);
-		assert_int_equal(r.why, row[i].why);
-		assert_int_equal(r.to, row[i].why ? THC_TO_NOBODY : THC_TO_DAEMON);
-		assert_int_equal(r.event, row[i].why ? 0 : THC_EVENT_CONTROL);
-		assert_int_equal(home.heard, 0);
-		home.seal = THC_DROP_SUM;
-		r = react(&p, &home, NULL);
-		assert_int_equal(r.why, row[i].op == THC_OP_JOIN && row[i].payload != 16 ?
-						THC_DROP_LENGTH :
-						THC_DROP_SUM);
+			p.seals = &seals[seal];
+			p.hdr.width = row[i].width;
+			p.bytes = row[i].bytes;
+			p.hdr.epoch = thc_be32(77);
+			r = react(&p, &home, NULL);
+			assert_int_equal(r.why, row[i].why);
+			assert_int_equal(r.to, row[i].why ? THC_TO_NOBODY : THC_TO_DAEMON);
+			assert_int_equal(r.event, row[i].why ? 0 : THC_EVENT_CONTROL);
+			assert_int_equal(home.heard, 0);
+			/* a seal there is in every job */
+			p.forged = 1;
+			r = react(&p, &home, NULL);
+			assert_int_equal(r.why, row[i].why ? row[i].why : THC_DROP_TAG);
+		}
 	}
-}
-
-/* A job may do without sums, but only its data. */
-static void order__a_sum_may_be_missing(void **state)
-{
-	struct thc_home home = { .strangers = &bucket, .seal = THC_DROP_SUM };
-	struct packet p = good();
-
-	(void)state;
-	p.hdr.flags = THC_F_NOSUM;
-	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
-	p.job.flags = THC_JOB_F_NOSUM;
-	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_NONE);
-	p.hdr.flags = 0;
-	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
-	/* the length is asked for all the same, before the epoch */
-	p.hdr.flags = THC_F_NOSUM;
-	p.payload = 24;
-	p.hdr.epoch = thc_be32(4);
-	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_LENGTH);
-	p.payload = 512;
-	assert_int_equal(react(&p, &home, NULL).event, THC_EVENT_EPOCH);
-	p.hdr.width = 0;
-	p.hdr.op = THC_OP_LEAVE;
-	p.payload = 0;
-	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
-	p.hdr.op = THC_OP_JOIN;
-	p.payload = 16;
-	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_SUM);
 }
 
 /* --- from the first contribution to the last ------------------------------- */
 
-static void slot__who_hears_what(void **state)
+/* Is @h sealed as an answer of @epoch? @lanes: behind it, NULL: none */
+static void expect_down(const struct thc_hdr *h, const struct thc_seals *s, u32 epoch,
+			const u64 *lanes)
 {
-	struct thc_home home = { .strangers = &bucket };
+	const struct thc_seal_key *key = thc_seals_down(s, epoch);
+	u64 wire[THC_LANE_WORDS];
+	int i;
+
+	for (i = 0; lanes && i < THC_LANE_WORDS; i++)
+		wire[i] = thc_le64(lanes[i]);
+	assert_int_equal(thc_be32(h->epoch), epoch);
+	assert_int_equal(h->key_id, key->id);
+	assert_true(thc_seal_ok(h, (u8)s->seal, key, wire, lanes ? THC_LANE_WORDS : 0));
+}
+
+static void who_hears_what(const struct thc_seals *s)
+{
+	struct thc_home home = { .strangers = &bucket, .now = SECOND };
 	struct packet p = good();
 	struct thc_reaction r;
 	struct thc_hdr h;
 	u8 rank;
 
-	(void)state;
+	p.seals = s;
 	for (rank = 0; rank < RANKS; rank++) {
-		p.hdr.rank = rank;
-		p.path.src = p.job.member[rank].addr;
-		p.path.src_port = 40001 + rank;
+		sender(&p, rank);
 		r = react(&p, &home, &h);
 		assert_int_equal(r.event, THC_EVENT_ADDED);
 		assert_int_equal(r.to, rank < RANKS - 1 ? THC_TO_NOBODY : THC_TO_ALL);
@@ -826,26 +1256,82 @@ static void slot__who_hears_what(void **state)
 			assert_int_equal(r.event, THC_EVENT_WAITED);
 			assert_int_equal(r.to, THC_TO_SENDER);
 			assert_int_equal(h.op, THC_OP_WAIT);
+			assert_int_equal(h.rank, thc_be16(rank));
+			expect_down(&h, s, EPOCH, NULL);
 		}
 	}
 	assert_int_equal(h.flags, THC_F_ANSWER);
+	assert_int_equal(h.rank, 0);
 	assert_int_equal(thc_be64(h.bitmap), p.job.all);
+	expect_down(&h, s, EPOCH, home.lanes);
 	r = react(&p, &home, &h);
 	assert_int_equal(r.event, THC_EVENT_REPEATED);
 	assert_int_equal(r.to, THC_TO_SENDER);
 	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_REPEAT);
+	assert_int_equal(h.rank, thc_be16(RANKS - 1));
+	expect_down(&h, s, EPOCH, home.lanes);
 	p.hdr.round = thc_be32(9);
 	r = react(&p, &home, &h);
 	assert_int_equal(r.why, THC_DROP_MISMATCH);
 	assert_int_equal(r.to, THC_TO_SENDER);
 	assert_int_equal(h.flags, THC_F_DIFFERS);
+	expect_down(&h, s, EPOCH, NULL);
 	p.hdr.generation = thc_be32(-5);
 	p.hdr.chunk = thc_be32(-5 * DATA + SLOT);
 	r = react(&p, &home, &h);
 	assert_int_equal(r.event, THC_EVENT_STALE);
 	assert_int_equal(r.to, THC_TO_SENDER);
 	assert_int_equal(h.op, THC_OP_STALE);
+	expect_down(&h, s, EPOCH, NULL);
 	assert_int_equal(home.combined, RANKS);
+}
+
+static void slot__who_hears_what(void **state)
+{
+	u32 seal;
+
+	(void)state;
+	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++)
+		who_hears_what(&seals[seal]);
+}
+
+/* The job goes on to its next epoch between admission and the slot: what came of the old epoch
+ * is answered under that epoch's keys, which are still there.
+ */
+static void slot__an_answer_is_of_its_epoch(void **state)
+{
+	struct thc_home home = { .strangers = &bucket, .now = SECOND };
+	struct packet p = good();
+	struct thc_seals both;
+	struct thc_reaction r;
+	struct thc_hdr h;
+	u8 rank;
+
+	(void)state;
+	both = seals[THC_SEAL_NH];
+	job_seals_epoch(&both, JOB, EPOCH + 1);
+	p.seals = &both;
+	for (rank = 0; rank < RANKS; rank++) {
+		home.next = EPOCH + 1;
+		sender(&p, rank);
+		r = react(&p, &home, &h);
+		assert_int_equal(r.event, THC_EVENT_ADDED);
+		if (rank == RANKS - 1)
+			break;
+		r = react(&p, &home, &h);
+		assert_int_equal(h.op, THC_OP_WAIT);
+		expect_down(&h, &both, EPOCH, NULL);
+	}
+	assert_int_equal(r.to, THC_TO_ALL);
+	expect_down(&h, &both, EPOCH, home.lanes);
+	react(&p, &home, &h);
+	expect_down(&h, &both, EPOCH, home.lanes);
+	/* from then on it is told */
+	home.next = 0;
+	p.job.epoch = EPOCH + 1;
+	r = react(&p, &home, &h);
+	assert_int_equal(r.event, THC_EVENT_EPOCH);
+	expect_epoch(&p, &p.job, &h);
 }
 
 int main(void)
@@ -859,21 +1345,29 @@ int main(void)
 		cmocka_unit_test(admission__flags),
 		cmocka_unit_test(admission__reserved),
 		cmocka_unit_test(admission__job),
-		cmocka_unit_test(admission__cookie),
 		cmocka_unit_test(admission__rank),
 		cmocka_unit_test(admission__address),
 		cmocka_unit_test(admission__distance),
 		cmocka_unit_test(admission__slot_and_port),
 		cmocka_unit_test(admission__chunk),
+		cmocka_unit_test(seal__is_asked_for),
+		cmocka_unit_test(seal__is_the_jobs),
+		cmocka_unit_test(seal__has_a_key_for_each_direction),
+		cmocka_unit_test(epoch__another_key_is_told),
+		cmocka_unit_test(epoch__is_told_once_in_100_ms_and_rank),
+		cmocka_unit_test(lost__only_data),
 		cmocka_unit_test(join__strangers_are_few),
 		cmocka_unit_test(join__a_number_that_no_job_has),
 		cmocka_unit_test(join__ranks_are_never_refused),
-		cmocka_unit_test(lost__only_data),
-		cmocka_unit_test(order__the_first_fault_counts),
+		cmocka_unit_test(control__is_of_its_sender),
+		cmocka_unit_test(control__another_key),
+		cmocka_unit_test(order__data),
+		cmocka_unit_test(order__leave),
+		cmocka_unit_test(order__join),
 		cmocka_unit_test(order__control),
-		cmocka_unit_test(order__a_sum_may_be_missing),
 		cmocka_unit_test(slot__who_hears_what),
+		cmocka_unit_test(slot__an_answer_is_of_its_epoch),
 	};
 
-	return cmocka_run_group_tests_name("reactions", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("reactions", tests, setup, NULL);
 }

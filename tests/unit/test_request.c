@@ -6,6 +6,8 @@
  * hold the bits that compressing the bucket in one go with the agreed norms
  * gives.
  */
+#include <thc/key.h>
+
 #include "codec_util.h"
 
 #include "client.h"
@@ -13,10 +15,13 @@
 #include "request.h"
 #include "scheme.h"
 #include "scheme_thc.h"
+#include "testkey.h"
 #include "transport.h"
 
 #define SEED	0x7e57
 #define ROUND	5
+#define DATA_SLOTS	512
+#define NORM_SLOTS	64
 
 /* A bucket to be reduced, and what is expected of it. */
 struct bucket {
@@ -30,6 +35,8 @@ struct bucket {
 static void client_init(struct thc_client *c, const struct bucket *b)
 {
 	unsigned int chunk = b->width == 8 ? THC_CHUNK_8 : THC_CHUNK_16;
+	static const uint8_t salt[THC_SALT_BYTES] = { 1 };
+	static struct thc_flight flight[DATA_SLOTS + NORM_SLOTS];
 
 	memset(c, 0, sizeof(*c));
 	pthread_mutex_init(&c->lock, NULL);
@@ -37,8 +44,8 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	c->transport = &thc_udp_transport;
 	c->scheme = &thc_scheme_thc;
 	c->params.ranks = 1;
-	c->params.data_slots = 512;
-	c->params.norm_slots = 64;
+	c->params.data_slots = DATA_SLOTS;
+	c->params.norm_slots = NORM_SLOTS;
 	c->params.chunk = (uint16_t)chunk;
 	c->params.sum_width = (uint8_t)b->width;
 	c->params.block_log2 = (uint8_t)b->block_log2;
@@ -46,9 +53,12 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	assert_int_equal(
 		thc_codec_init(&c->codec, &c->params.table, b->block_log2, SEED, THC_SIMD_AUTO), 0);
 	c->scratch = test_buffer(thc_scratch_bytes(c));
-	/* nothing is sent: sequence numbers, but no flights */
-	thc_stream_init(&c->sender.data, NULL, 0, c->params.data_slots);
-	thc_stream_init(&c->sender.control, NULL, c->params.data_slots, c->params.norm_slots);
+	c->sender.seal = THC_SEAL_NH;
+	thc_seal_key_set(&c->sender.up, test_key, THC_KEY_UP, 0, salt);
+	/* nothing is sent: sequence numbers and sealed packets, but nothing in flight */
+	c->flights = flight;
+	thc_stream_init(&c->sender.data, flight, 0, DATA_SLOTS);
+	thc_stream_init(&c->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
 }
 
 static void client_exit(struct thc_client *c)
@@ -156,11 +166,31 @@ static void *gradient_of(const struct bucket *b)
 	return buf;
 }
 
+/* Each packet that can go out is sealed as it lies there. */
+static void assert_sealed(const struct thc_request *r)
+{
+	const struct thc_sender *s = &r->client->sender;
+	unsigned int k;
+	uint32_t i;
+
+	for (k = 0; k < r->phases.count; k++) {
+		const struct thc_phase *p = &r->phases.phase[k];
+
+		for (i = 0; i < p->ready; i++) {
+			const struct thc_hdr *h = (const void *)(p->packets + i * p->stride);
+
+			assert_int_equal(h->key_id, s->up.id);
+			assert_true(thc_seal_ok(h, s->seal, &s->up, h + 1, (int)(p->payload / 8)));
+		}
+	}
+}
+
 static void assert_packets(struct thc_request *r, const uint8_t *packed)
 {
 	const struct thc_phase *p = &r->phases.phase[THC_AGREEMENT + 2];
 	uint32_t i;
 
+	assert_sealed(r);
 	assert_int_equal(p->payload, r->client->params.chunk / 2);
 	assert_int_equal(p->ready, p->sized);
 	for (i = 0; i < p->sized; i++)

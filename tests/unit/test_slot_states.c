@@ -133,7 +133,7 @@ static void put_version(struct cursor *c, struct thc_version *v)
 {
 	u32 bitmap = v->bitmap, number = v->count;
 
-	assert_true(!v->sum_a && !v->sum_b && !v->ce && v->bitmap <= EVERYBODY);
+	assert_true(!v->digest.a && !v->digest.b && !v->ce && v->bitmap <= EVERYBODY);
 	put_small(c, &bitmap);
 	put_small(c, &v->generation);
 	put_small(c, &v->round);
@@ -305,18 +305,35 @@ struct thc_home {
 	int locked;
 };
 
-THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now)
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 {
 	(void)home;
-	(void)now;
 	return NULL;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
+					      u8 seal, const struct thc_seal_key *key)
 {
 	(void)home;
 	(void)p;
+	(void)seal;
+	(void)key;
 	return THC_DROP_NONE;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
+						 const struct thc_seals *s)
+{
+	(void)home;
+	(void)p;
+	(void)s;
+	return THC_DROP_NONE;
+}
+
+THC_INLINE u64 thc_home_clock(struct thc_home *home)
+{
+	(void)home;
+	return 0;
 }
 
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
@@ -348,19 +365,24 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 	home->lanes[v] = (first ? 0 : home->lanes[v]) + home->weight;
 }
 
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v)
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+				const struct thc_seals *s)
 {
 	(void)home;
 	(void)slot;
 	(void)v;
+	(void)s;
 }
 
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
-			       struct thc_slot *slot, u32 verdict)
+			       const struct thc_seals *s, struct thc_slot *slot, u32 verdict)
 {
 	(void)home;
-	return thc_react_answer(h, job, slot, verdict);
+	return thc_react_answer(h, job, s, slot, verdict);
 }
+
+/* Without seals: the keys of an epoch are what its number stands for here. */
+static const struct thc_seals seals = { .seal = THC_SEAL_NONE };
 
 static u64 weight(int w, int e, int g)
 {
@@ -385,13 +407,12 @@ static void job_init(struct thc_job *job, const struct state *s)
 	job->ranks = WORKERS;
 	job->epoch = s->epoch;
 	job->joined = s->joined;
-	job->flags = THC_JOB_F_NOSUM;
 }
 
 static struct thc_hdr request(int w, int e, int i, int g)
 {
 	return (struct thc_hdr){
-		.version = THC_VERSION, .op = THC_OP_ADD, .width = 32, .rank = w,
+		.version = THC_VERSION, .op = THC_OP_ADD, .width = 32, .rank = thc_be16(w),
 		.epoch = thc_be32(e), .round = thc_be32(g), .slot = thc_be16(i),
 		.chunk = thc_be32(g * model->slots + i), .generation = thc_be32(g),
 	};
@@ -482,7 +503,7 @@ static void deliver_request(struct state *s, int w, int e, int i, int g, u32 act
 	struct thc_job job;
 
 	job_init(&job, s);
-	r = thc_react_slot(&home, &job, &p, THC_LANE_ADD32);
+	r = thc_react_slot(&home, &job, &seals, &p, THC_LANE_ADD32);
 	require(!home.locked, "a slot stays locked", action);
 	require(!r.why || r.why == THC_DROP_MISMATCH,
 		"BUSY although every worker waits for its results", action);
@@ -518,13 +539,11 @@ static void deliver_request(struct state *s, int w, int e, int i, int g, u32 act
 
 static int deliver_close(struct state *s, int e, int i, int g, u32 action)
 {
-	struct thc_job job;
 	struct thc_hdr h;
 
 	if (!thc_slot_close(&s->slot[i], e, g, model->quorum))
 		return 0;
-	job_init(&job, s);
-	thc_answer_result(&h, &job, (struct thc_answer_at){ 0, i, s->slot[i].epoch },
+	thc_answer_result(&h, &seals, (struct thc_answer_at){ 0, i, s->slot[i].epoch },
 			  &s->slot[i].version[g & 1], 0, 0);
 	check_result(s, i, &h, action);
 	check_slot(s, i, action);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Properties of the packet sum, not its constants: what must be detected, what
- * the sum of two halves is, and that it does not depend on alignment or on
- * the sum field it is written to.
+ * Properties of the packet sum, which is the tag of the seal `sum`, not its constants: what must
+ * be detected, what the sum of two halves is, and that it does not depend on alignment or on the
+ * tag that it is written to.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,23 +11,14 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include <thc/wire/sum.h>
+#include <thc/wire/seal.h>
+
+#include "randomword.h"
 
 struct packet {
 	struct thc_hdr hdr;
 	u64 payload[THC_LANE_WORDS];
 };
-
-static u64 random_state = 1;
-
-static u64 random_word(void)
-{
-	u64 z = random_state += 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
 
 static void random_packet(struct packet *p)
 {
@@ -36,12 +27,20 @@ static void random_packet(struct packet *p)
 
 	for (i = 0; i < sizeof(*p) / 8; i++)
 		w[i] = random_word();
-	p->hdr.sum = 0;
+	p->hdr.tag = 0;
+}
+
+static u32 sum_at(const void *hdr, const void *payload, int words)
+{
+	struct thc_sum sum = { 0, 0 };
+
+	thc_sum_add(&sum, payload, words);
+	return thc_sum32(hdr, sum, words);
 }
 
 static u32 sum_of(const struct packet *p, int words)
 {
-	return thc_sum_packet(&p->hdr, p->payload, words);
+	return sum_at(&p->hdr, p->payload, words);
 }
 
 /* The same bytes at an address that is a multiple of nothing. */
@@ -53,17 +52,18 @@ static u32 sum_unaligned(const struct packet *p, int words)
 
 	for (shift = 1; shift < 8; shift += 3) {
 		memcpy(buffer + shift, p, sizeof(*p));
-		sum = thc_sum_packet((void *)(buffer + shift),
-				     buffer + shift + sizeof(struct thc_hdr), words);
+		sum = sum_at(buffer + shift, buffer + shift + sizeof(struct thc_hdr), words);
 		assert_int_equal(sum, sum_of(p, words));
 	}
 	return sum;
 }
 
-static int is_sum_field(size_t bit)
+/* 64-bit word of the header that holds the tag, which the sum takes as zero. */
+#define TAG_WORD	(offsetof(struct thc_hdr, tag) / 8)
+
+static int is_tag(size_t bit)
 {
-	return bit / 8 >= offsetof(struct thc_hdr, sum) &&
-	       bit / 8 < offsetof(struct thc_hdr, sum) + sizeof(__be32);
+	return bit / 64 == TAG_WORD;
 }
 
 static void sum__sees_every_flipped_bit(void **state)
@@ -84,7 +84,7 @@ static void sum__sees_every_flipped_bit(void **state)
 		sum = sum_of(&p, THC_LANE_WORDS);
 		for (bit = 0; bit < sizeof(p) * 8; bit++) {
 			bytes[bit / 8] ^= 1 << bit % 8;
-			assert_int_equal(sum_of(&p, THC_LANE_WORDS) == sum, is_sum_field(bit));
+			assert_int_equal(sum_of(&p, THC_LANE_WORDS) == sum, is_tag(bit));
 			bytes[bit / 8] ^= 1 << bit % 8;
 		}
 	}
@@ -105,12 +105,12 @@ static void sum__sees_every_two_flipped_bits(void **state)
 	random_packet(&p);
 	sum = sum_of(&p, payload);
 	for (i = 0; i < bits; i++) {
-		if (is_sum_field(i))
+		if (is_tag(i))
 			continue;
 		bytes[i / 8] ^= 1 << i % 8;
 		assert_int_not_equal(sum_of(&p, payload), sum);
 		for (k = 0; k < i; k++) {
-			if (is_sum_field(k))
+			if (is_tag(k))
 				continue;
 			bytes[k / 8] ^= 1 << k % 8;
 			if (sum_of(&p, payload) == sum)
@@ -137,7 +137,7 @@ static void sum__sees_every_changed_byte(void **state)
 		random_packet(&p);
 		sum = sum_of(&p, payload_words[n]);
 		for (i = 0; i < sizeof(p.hdr) + 8 * payload_words[n]; i++) {
-			for (x = 1; x < 256 && !is_sum_field(8 * i); x++) {
+			for (x = 1; x < 256 && !is_tag(8 * i); x++) {
 				bytes[i] ^= x;
 				if (sum_of(&p, payload_words[n]) == sum)
 					fail_msg("byte %zu ^ %02x of %d words goes unseen", i, x,
@@ -178,9 +178,10 @@ static void sum__sees_exchanged_words(void **state)
 	(void)state;
 	random_packet(&p);
 	sum = sum_of(&p, THC_LANE_WORDS);
-	/* word 0 holds the sum field, whose half does not count */
-	for (i = 1; i < sizeof(p) / 8; i++) {
-		for (k = 1; k < i; k++) {
+	for (i = 0; i < sizeof(p) / 8; i++) {
+		for (k = 0; k < i; k++) {
+			if (i == TAG_WORD || k == TAG_WORD)
+				continue;
 			keep = w[i];
 			w[i] = w[k];
 			w[k] = keep;
@@ -205,11 +206,11 @@ static void sum__sees_changes_that_cancel(void **state)
 	random_packet(&p);
 	sum = sum_of(&p, THC_LANE_WORDS);
 	for (round = 0; round < 20000; round++) {
-		size_t i = 1 + random_word() % (sizeof(p) / 8 - 1);
-		size_t k = 1 + random_word() % (sizeof(p) / 8 - 1);
+		size_t i = random_word() % (sizeof(p) / 8);
+		size_t k = random_word() % (sizeof(p) / 8);
 		u64 by = 1ULL << random_word() % 64;
 
-		if (i == k)
+		if (i == k || i == TAG_WORD || k == TAG_WORD)
 			continue;
 		w[i] += by;
 		w[k] -= by;
@@ -280,7 +281,7 @@ static void sum__header_and_payload_apart_is_the_packet(void **state)
 	}
 }
 
-static void sum__does_not_see_its_own_field(void **state)
+static void sum__does_not_see_the_tag(void **state)
 {
 	struct packet p;
 	u32 sum;
@@ -288,10 +289,31 @@ static void sum__does_not_see_its_own_field(void **state)
 	(void)state;
 	random_packet(&p);
 	sum = sum_of(&p, THC_LANE_WORDS);
-	p.hdr.sum = thc_be32(sum);
+	p.hdr.tag = thc_be64(sum);
 	assert_int_equal(sum_of(&p, THC_LANE_WORDS), sum);
-	p.hdr.sum = 0xffffffff;
+	p.hdr.tag = ~0ULL;
 	assert_int_equal(sum_of(&p, THC_LANE_WORDS), sum);
+}
+
+/* Of data and of what is about joining; whoever has no key knows no more than that. */
+static void sum__is_the_tag_of_jobs_without_a_key(void **state)
+{
+	const struct thc_control_key none = { .id = 0 };
+	struct thc_seal_key key = { .id = thc_be32(0x01020304) };
+	static const int payload_words[] = { 0, 2, 32, 64, THC_LANE_WORDS };
+	struct packet p;
+	size_t n;
+
+	(void)state;
+	for (n = 0; n < sizeof(payload_words) / sizeof(*payload_words); n++) {
+		random_packet(&p);
+		thc_seal(&p.hdr, THC_SEAL_SUM, &key, p.payload, payload_words[n]);
+		assert_int_equal(p.hdr.key_id, key.id);
+		assert_true(thc_be64(p.hdr.tag) == sum_of(&p, payload_words[n]));
+		thc_control_seal(&p.hdr, THC_SEAL_SUM, &none, NULL, p.payload, payload_words[n]);
+		assert_int_equal(p.hdr.key_id, 0);
+		assert_true(thc_be64(p.hdr.tag) == sum_of(&p, payload_words[n]));
+	}
 }
 
 /* A longer packet of zeros is not the shorter one. */
@@ -319,7 +341,8 @@ int main(void)
 		cmocka_unit_test(sum__sees_random_corruption),
 		cmocka_unit_test(sum__halves_join),
 		cmocka_unit_test(sum__header_and_payload_apart_is_the_packet),
-		cmocka_unit_test(sum__does_not_see_its_own_field),
+		cmocka_unit_test(sum__does_not_see_the_tag),
+		cmocka_unit_test(sum__is_the_tag_of_jobs_without_a_key),
 		cmocka_unit_test(sum__sees_the_length_of_a_packet),
 	};
 

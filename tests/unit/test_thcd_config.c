@@ -66,7 +66,7 @@ static void job__defaults(void **state)
 	assert_int_equal(w->norm_slots, 64);
 	assert_int_equal(w->reply, THC_REPLY_MULTICAST);
 	assert_true(w->clamp == 1.0 / 32);
-	assert_false(w->nosum);
+	assert_int_equal(w->seal, THC_SEAL_NH);
 	assert_true(w->correlated);
 	assert_true(thcd_job_wish_given(w, "key"));
 	assert_false(thcd_job_wish_given(w, "clamp"));
@@ -78,7 +78,7 @@ static const char every_key[] =
 	"clamp=1/512,scheme=thc,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
 	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,hops=254,quorum=3,deadline_ms=250,"
 	"seed=18446744073709551615,"
-	"sum=off,correlated=off";
+	"seal=none,correlated=off";
 
 static void check_every_key(const struct thcd_job_wish *w)
 {
@@ -112,7 +112,7 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->quorum, 3);
 	assert_int_equal(w->deadline_ms, 250);
 	assert_true(w->seed == UINT64_MAX);
-	assert_true(w->nosum);
+	assert_int_equal(w->seal, THC_SEAL_NONE);
 	assert_false(w->correlated);
 }
 
@@ -138,7 +138,7 @@ static void file__every_key(void **state)
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
 		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"hops\": 254, \"quorum\": 3,\n"
 		"    \"deadline_ms\": 250,\n"
-		"    \"seed\": \"18446744073709551615\", \"sum\": false,\n"
+		"    \"seed\": \"18446744073709551615\", \"seal\": \"none\",\n"
 		"    \"correlated\": false },\n"
 		"   { \"job\": 4, \"ranks\": 2, \"key\": \"@two\", \"clamp\": 0.03125 } ] }\n";
 
@@ -164,6 +164,24 @@ static void file__every_key(void **state)
 	assert_int_equal(config.spare_slots, 576);
 }
 
+static void job__seals(void **state)
+{
+	static const struct {
+		const char *word;
+		enum thc_seal_kind seal;
+	} row[] = { { "nh", THC_SEAL_NH }, { "sum", THC_SEAL_SUM }, { "none", THC_SEAL_NONE } };
+	char keys[32];
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		snprintf(keys, sizeof(keys), "%u,ranks=2,seal=%s", i, row[i].word);
+		assert_int_equal(thcd_config_job(&config, keys, &error), 0);
+		assert_int_equal(config.job[i].seal, row[i].seal);
+		assert_false(thcd_job_wish_given(&config.job[i], "key"));
+	}
+}
+
 static void job__bad_values_are_named(void **state)
 {
 	(void)state;
@@ -185,6 +203,7 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,cookie=0x1234", "cookie: cookies are gone: make a key with thcctl genkey FILE, "
 				   "and give key=@FILE");
 	bad_job("1,cookie=@one", "cookies are gone");
+	bad_job("1,sum=off", "sum: give seal=none for what was sum=off");
 	bad_job("1,bits=5", "bits: 5 is out of range");
 	bad_job("1,clamp=0", "clamp");
 	bad_job("1,clamp=1", "clamp");
@@ -197,7 +216,8 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,block=2097152", "block");
 	bad_job("1,slots=0", "slots");
 	bad_job("1,reply=unicast", "neither multicast nor fanout");
-	bad_job("1,sum=maybe", "neither on nor off");
+	bad_job("1,seal=maybe", "neither nh nor sum nor none");
+	bad_job("1,seal=nh,seal=nh", "seal is given twice");
 	bad_job("1,table=0:1:", "is not a level");
 	bad_job("1,table=0;1", "separated by ':'");
 	bad_job("1,table=0:-1", "is not a level");
@@ -237,6 +257,9 @@ static void file__mistakes_have_their_place(void **state)
 	bad_file("{ \"jobs\": [ {\"job\": 1,\n \"cookie\": \"@one\"} ] }",
 		 "f.json:2: jobs[0]: cookie: cookies are gone");
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"cookie\": 77} ] }", "cookies are gone");
+	bad_file("{ \"jobs\": [ {\"job\": 1,\n \"sum\": false} ] }",
+		 "f.json:2: jobs[0]: sum: give seal=none");
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"seal\": false} ] }", "neither nh nor sum nor none");
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"key\": 77} ] }", "key: only a file can hold it");
 	bad_file("{ \"jobs\": [ {\"job\": 1,\n \"key\": \"@none\"} ] }",
 		 "f.json:2: jobs[0]: key: cannot read");
@@ -421,6 +444,7 @@ int main(void)
 		cmocka_unit_test_setup(job__defaults, setup),
 		cmocka_unit_test_setup(job__every_key, setup),
 		cmocka_unit_test_setup(file__every_key, setup),
+		cmocka_unit_test_setup(job__seals, setup),
 		cmocka_unit_test_setup(job__bad_values_are_named, setup),
 		cmocka_unit_test_setup(file__mistakes_have_their_place, setup),
 		cmocka_unit_test_setup(file__a_repeated_key_has_its_own_line, setup),

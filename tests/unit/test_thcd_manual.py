@@ -103,7 +103,8 @@ class Manual(unittest.TestCase):
         for path in pages:
             with open(path, encoding="utf-8") as f:
                 text = f.read()
-            keys += re.findall(r'(?<![\w.])key"?\s*[=:]\s*"?([^",\s]+)', text)
+            keys += re.findall(r'(?<![\w.])key(?:=|": *")([^",\s]+)', text)
+            self.assertIsNone(re.search(r"ranks=\d+,.*\bsum=", text), path)
             self.assertIsNone(re.search(r"ranks=\d+,cookie=", text), path)
         self.assertGreaterEqual(len(keys), 8)
         for key in keys:

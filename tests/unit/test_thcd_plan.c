@@ -16,6 +16,7 @@
 
 #include "../../userspace/aggregator/report.h"
 #include "credentials.h"
+#include "jobs.h"
 #include "pins.h"
 #include "plan.h"
 
@@ -139,7 +140,7 @@ static void table__clamp_gives_a_threshold(void **state)
 }
 
 /* By Python's hashlib: see the recipe at thc_key_derive(). */
-static void key__makes_cookie_and_seed(void **state)
+static void key__makes_the_seed(void **state)
 {
 	struct thcd_plan a = good("1,ranks=4,key=@one"), b = good("2,ranks=4,key=@one");
 	struct thcd_plan c = good("1,ranks=4,key=@two");
@@ -148,13 +149,38 @@ static void key__makes_cookie_and_seed(void **state)
 	(void)state;
 	credential_key("one", key);
 	assert_memory_equal(a.key, key, sizeof(key));
-	assert_true(a.cookie == 0x5c625a3747e11791ULL);
 	assert_true(a.seed == 0x85a4013d5530313ULL);
-	assert_true(b.cookie != a.cookie && c.cookie != a.cookie);
 	assert_true(b.seed != a.seed && c.seed != a.seed);
 	/* a seed of the operator's own */
 	b = good("1,ranks=4,key=@one,seed=7");
-	assert_true(b.seed == 7 && b.cookie == a.cookie);
+	assert_true(b.seed == 7);
+	assert_memory_equal(b.key, key, sizeof(key));
+}
+
+/* Only packets that are sealed with a key need one. */
+static void key__belongs_to_its_seal(void **state)
+{
+	static const u8 nothing[THC_KEY_BYTES];
+	struct thcd_plan p = good("1,ranks=4,key=@one");
+
+	(void)state;
+	assert_int_equal(p.seal, THC_SEAL_NH);
+	assert_ptr_equal(thcd_plan_key(&p), p.key);
+	p = good("1,ranks=4,key=@one,seal=nh");
+	assert_int_equal(p.seal, THC_SEAL_NH);
+	p = good("1,ranks=4,seal=sum");
+	assert_int_equal(p.seal, THC_SEAL_SUM);
+	assert_null(thcd_plan_key(&p));
+	assert_memory_equal(p.key, nothing, sizeof(nothing));
+	p = good("1,ranks=4,seal=none");
+	assert_int_equal(p.seal, THC_SEAL_NONE);
+	assert_null(thcd_plan_key(&p));
+	/* the seed of such a job is everybody's, and differs from job to job */
+	assert_true(p.seed && p.seed != good("2,ranks=4,seal=none").seed);
+	refused("1,ranks=4,seal=nh", "key is missing: give key=@FILE, which thcctl genkey FILE "
+				     "makes, or seal=sum");
+	refused("1,ranks=4,key=@one,seal=sum", "key: only seal=nh has one");
+	refused("1,ranks=4,key=@one,seal=none", "key: only seal=nh has one");
 }
 
 static void table__linear_is_seen(void **state)
@@ -368,7 +394,7 @@ static void keep__same_jobs_only(void **state)
 		{ "1,ranks=4,key=@one,granularity=31,block=2048", "block is 10" },
 		{ "1,ranks=4,key=@one,granularity=31,sum_width=16", "sum_width is 8" },
 		{ "1,ranks=4,key=@one,granularity=31,seed=1", "seed" },
-		{ "1,ranks=4,key=@one,granularity=31,sum=off", "sum" },
+		{ "1,ranks=4,seal=sum,granularity=31", "seal differs" },
 		{ "1,ranks=4,key=@one,granularity=31,correlated=off", "correlated" },
 		{ "1,ranks=4,key=@one,granularity=31,hops=0", "hops" },
 		{ "1,ranks=4,key=@one,granularity=31,group=239.1.1.1", "group" },
@@ -393,6 +419,12 @@ static void keep__same_jobs_only(void **state)
 		if (!strstr(error.text, other[i].words) || !strstr(error.text, "--fresh"))
 			fail_msg("%s: \"%s\"", other[i].keys, error.text);
 	}
+	/* neither has a key */
+	plans[1] = good("1,ranks=4,seal=none");
+	plans[2] = good("1,ranks=4,seal=sum");
+	assert_int_equal(thcd_keep_difference(&plans[1], &plans[2], &error), -1);
+	assert_string_equal(error.text, "seal differs");
+	memset(&plans[2], 0, sizeof(plans[2]));
 	/* who may join is no constant of the rounds */
 	plans[1] = good("1,ranks=4,key=@one,granularity=31,prefix=10.0.0.0/8");
 	assert_int_equal(thcd_keep_jobs(was, plans, &error), 0);
@@ -442,7 +474,8 @@ int main(void)
 		cmocka_unit_test(table__published_one),
 		cmocka_unit_test(table__clamp_gives_a_threshold),
 		cmocka_unit_test(table__linear_is_seen),
-		cmocka_unit_test(key__makes_cookie_and_seed),
+		cmocka_unit_test(key__makes_the_seed),
+		cmocka_unit_test(key__belongs_to_its_seal),
 		cmocka_unit_test(table__bad_ones),
 		cmocka_unit_test(job__contradictions),
 		cmocka_unit_test(job__group_by_family),

@@ -14,6 +14,7 @@
 #include <thc/aggregator/job.h>
 #include <thc/aggregator/lane.h>
 #include <thc/aggregator/slot.h>
+#include <thc/wire/spec.h>
 
 #define AT(type, field, offset, size)								\
 	do {											\
@@ -29,11 +30,10 @@ static void wire__header(void **state)
 	AT(thc_hdr, op, 1, 1);
 	AT(thc_hdr, width, 2, 1);
 	AT(thc_hdr, flags, 3, 1);
-	AT(thc_hdr, sum, 4, 4);
-	AT(thc_hdr, cookie, 8, 8);
+	AT(thc_hdr, key_id, 4, 4);
+	AT(thc_hdr, tag, 8, 8);
 	AT(thc_hdr, job, 16, 2);
-	AT(thc_hdr, rank, 18, 1);
-	AT(thc_hdr, reserved, 19, 1);
+	AT(thc_hdr, rank, 18, 2);
 	AT(thc_hdr, epoch, 20, 4);
 	AT(thc_hdr, round, 24, 4);
 	AT(thc_hdr, chunk, 28, 4);
@@ -77,10 +77,23 @@ static void wire__welcome(void **state)
 	AT(thc_welcome, sum_width, 60, 1);
 	AT(thc_welcome, block_log2, 61, 1);
 	AT(thc_welcome, family, 62, 1);
-	AT(thc_welcome, reserved, 63, 1);
+	AT(thc_welcome, seal, 63, 1);
 	AT(thc_welcome, table, 64, 32);
 	AT(thc_welcome, group, 96, 16);
-	AT(thc_welcome, reserved2, 112, 24);
+	AT(thc_welcome, salt, 112, 16);
+	AT(thc_welcome, reserved, 128, 8);
+}
+
+/* What a control packet is sealed with, though it is in none. */
+static void wire__end(void **state)
+{
+	(void)state;
+	assert_int_equal(sizeof(struct thc_end), 24);
+	AT(thc_end, addr, 0, 16);
+	AT(thc_end, port, 16, 2);
+	AT(thc_end, aggregator, 18, 2);
+	AT(thc_end, zero, 20, 4);
+	assert_int_equal(THC_END_WORDS * 8, sizeof(struct thc_end));
 }
 
 static void wire__claim(void **state)
@@ -99,19 +112,29 @@ static void wire__claim(void **state)
 static void wire__a_header_as_bytes(void **state)
 {
 	static const u8 bytes[48] = {
-		0x01, 0x01, 0x04, 0x40, 0x00, 0x00, 0x00, 0x00, /* version op width flags sum */
-		0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, /* cookie */
-		0x09, 0x0a, 0x0b, 0x00, 0x0c, 0x0d, 0x0e, 0x0f, /* job rank - epoch */
+		0x02, 0x01, 0x04, 0x83, 0x28, 0x29, 0x2a, 0x2b, /* version op width flags key_id */
+		0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, /* tag */
+		0x09, 0x0a, 0x0b, 0x2c, 0x0c, 0x0d, 0x0e, 0x0f, /* job rank epoch */
 		0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, /* round chunk */
 		0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f, /* slot count generation */
 		0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, /* bitmap */
 	};
 	struct thc_hdr h = {
-		.version = THC_VERSION, .op = THC_OP_LUT_ADD, .width = 4, .flags = THC_F_NOSUM,
-		.cookie = thc_be64(0x0102030405060708ULL), .job = thc_be16(0x090a), .rank = 0x0b,
-		.epoch = thc_be32(0x0c0d0e0f), .round = thc_be32(0x10111213),
-		.chunk = thc_be32(0x14151617), .slot = thc_be16(0x1819), .count = thc_be16(0x1a1b),
-		.generation = thc_be32(0x1c1d1e1f), .bitmap = thc_be64(0x2021222324252627ULL),
+		.version = THC_VERSION,
+		.op = THC_OP_LUT_ADD,
+		.width = 4,
+		.flags = THC_F_KNOWN | THC_F_REPEAT | THC_F_ANSWER,
+		.key_id = thc_be32(0x28292a2b),
+		.tag = thc_be64(0x0102030405060708ULL),
+		.job = thc_be16(0x090a),
+		.rank = thc_be16(0x0b2c),
+		.epoch = thc_be32(0x0c0d0e0f),
+		.round = thc_be32(0x10111213),
+		.chunk = thc_be32(0x14151617),
+		.slot = thc_be16(0x1819),
+		.count = thc_be16(0x1a1b),
+		.generation = thc_be32(0x1c1d1e1f),
+		.bitmap = thc_be64(0x2021222324252627ULL),
 	};
 
 	(void)state;
@@ -154,7 +177,7 @@ static void wire__lanes_are_little_endian(void **state)
 static void wire__numbers(void **state)
 {
 	(void)state;
-	assert_int_equal(THC_VERSION, 1);
+	assert_int_equal(THC_VERSION, 2);
 	assert_int_equal(THC_PORT_DEFAULT, 18500);
 	assert_int_equal(THC_TTL, 255);
 	assert_int_equal(THC_TTL_GROUP, 1);
@@ -174,7 +197,6 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_F_CLOSED, 8);
 	assert_int_equal(THC_F_EPOCH, 16);
 	assert_int_equal(THC_F_LEFT, 32);
-	assert_int_equal(THC_F_NOSUM, 64);
 	assert_int_equal(THC_F_KNOWN, 128);
 	assert_int_equal(THC_F_DIFFERS, 8);
 	assert_int_equal(THC_REPLY_MULTICAST, 1);
@@ -183,11 +205,23 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_WELCOME_F_READY, 1);
 	assert_int_equal(THC_WELCOME_F_REFUSED, 2);
 	assert_int_equal(THC_WELCOME_F_ONE_PORT, 4);
-	assert_int_equal(THC_WELCOME_F_NOSUM, 8);
 	assert_int_equal(THC_WELCOME_F_CORRELATED, 16);
+	assert_int_equal(THC_WELCOME_F_NOGSO, 32);
+	/* 8 said of version 1's jobs that their packets have no sum */
+	assert_int_equal(THC_WELCOME_FLAGS, 55);
+	assert_int_equal(THC_SEAL_NONE, 0);
+	assert_int_equal(THC_SEAL_SUM, 1);
+	assert_int_equal(THC_SEAL_NH, 2);
+	assert_int_equal(THC_WORKER_NONE, 65535);
+	assert_int_equal(THC_KEY_BYTES, 32);
+	assert_int_equal(THC_SALT_BYTES, 16);
 	assert_int_equal(THC_DROP_NONE, 0);
 	/* not on the wire, but pinned maps and traces outlive a program */
 	assert_int_equal(THC_DROP_TRUNCATED, 1);
+	assert_int_equal(THC_DROP_TAG, 10);
+	assert_int_equal(THC_DROP_JOB, 11);
+	assert_int_equal(THC_DROP_KEY, 12);
+	assert_int_equal(THC_DROP_RANK, 13);
 	assert_int_equal(THC_DROP_LOCK, 18);
 	assert_int_equal(THC_DROP_FLOOD, 19);
 	assert_int_equal(THC_DROP_INTERNAL, 20);
@@ -201,7 +235,9 @@ static void wire__fits_the_mtu(void **state)
 	(void)state;
 	assert_true(40 + 8 + sizeof(struct thc_hdr) + THC_LANE_BYTES <= 1500);
 	assert_true(sizeof(struct thc_hdr) % 8 == 0 && sizeof(struct thc_join) % 8 == 0 &&
-		    sizeof(struct thc_welcome) % 8 == 0);
+		    sizeof(struct thc_welcome) % 8 == 0 && sizeof(struct thc_end) % 8 == 0);
+	/* NH's key has a word for each of the longest payload's */
+	assert_int_equal(THC_NH_WORDS * 4, THC_LANE_BYTES);
 	assert_int_equal(THC_HDR_WORDS * 8, sizeof(struct thc_hdr));
 	assert_int_equal(THC_LANE_WORDS * 8, THC_LANE_BYTES);
 }
@@ -215,6 +251,12 @@ static void maps__have_no_hidden_padding(void **state)
 	assert_int_equal(sizeof(struct thc_slot),
 			 16 + 2 * sizeof(struct thc_version) + THC_PASTS * sizeof(struct thc_past));
 	assert_int_equal(sizeof(struct thc_addr), 16);
+	assert_int_equal(sizeof(struct thc_member), 16 + 2 + 2 + 6 + 2 + 1 + 3 + 8);
+	assert_int_equal(sizeof(struct thc_job),
+			 3 * 8 + 3 * 4 + 4 * 2 + 5 + 7 + 2 * 2 + 4 + 16 + THC_RANKS_MAX * 40);
+	assert_int_equal(sizeof(struct thc_seal_key), 16 + 1024 + 4 + 4);
+	assert_int_equal(sizeof(struct thc_control_key), 16 + 4 + 4);
+	assert_int_equal(sizeof(struct thc_seals), 8 + 4 * 1048 + 2 * 24);
 }
 
 int main(void)
@@ -223,6 +265,7 @@ int main(void)
 		cmocka_unit_test(wire__header),
 		cmocka_unit_test(wire__join),
 		cmocka_unit_test(wire__welcome),
+		cmocka_unit_test(wire__end),
 		cmocka_unit_test(wire__claim),
 		cmocka_unit_test(wire__a_header_as_bytes),
 		cmocka_unit_test(wire__byte_order),

@@ -91,23 +91,30 @@ static void find__leaves_foreign_packets_alone(void **state)
 	assert_null(w->stream);
 	assert_null(w->flight);
 	p = good;
-	p.h.cookie ^= thc_be64(1);
+	p.h.key_id ^= thc_be32(1);
+	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
+	/* what ends epochs brings no answers, and keys of joining bring neither */
+	p.h.key_id = w->s.lost.id;
+	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
+	p.h.key_id = 0;
 	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
 	p = good;
 	p.h.job = thc_be16(JOB + 1);
 	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
 	p = good;
-	p.h.reserved = 1;
+	p.h.op = THC_OP_WELCOME;
 	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, LANES_BYTES - 4), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, sizeof(good.h) - 8), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, 0), THC_GOT_FOREIGN);
-	/* nor do other jobs end our epoch */
-	p = good;
-	p.h.op = THC_OP_STALE;
-	p.h.flags = THC_F_EPOCH;
-	p.h.epoch = thc_be32(EPOCH + 1);
+	/* nor do other jobs end our epoch, nor answers' keys, nor none */
+	p = epoch_over(w, &w->s.data, 0, EPOCH + 1);
 	p.h.job = thc_be16(JOB + 1);
+	assert_int_equal(find(w, &p, sizeof(p.h)), THC_GOT_FOREIGN);
+	p = epoch_over(w, &w->s.data, 0, EPOCH + 1);
+	p.h.key_id = w->s.down.id;
+	assert_int_equal(find(w, &p, sizeof(p.h)), THC_GOT_FOREIGN);
+	p.h.key_id = 0;
 	assert_int_equal(find(w, &p, sizeof(p.h)), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, LANES_BYTES), THC_GOT_ANSWER);
 }
@@ -129,15 +136,17 @@ static void find__asks_from_which_port(void **state)
 	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT), THC_GOT_ANSWER);
 	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT + 1), THC_GOT_FOREIGN);
 	w->s.one_port = 0;
-	/* slots that the job lacks have no port, whatever the packet is */
-	p.h.op = THC_OP_STALE;
-	p.h.flags = THC_F_EPOCH;
-	p.h.epoch = thc_be32(EPOCH + 1);
+	/* whatever the packet is */
+	p = epoch_over(w, &w->s.data, 70, EPOCH + 1);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT), THC_GOT_EPOCH);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 1), THC_GOT_EPOCH);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 2), THC_GOT_FOREIGN);
+	/* slots that the job lacks have no port */
 	p.h.slot = thc_be16(64 * 64);
 	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 64), THC_GOT_FOREIGN);
-	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT), THC_GOT_EPOCH);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT), THC_GOT_UNEXPECTED);
 	p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS - 1);
-	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 4), THC_GOT_EPOCH);
+	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 4), THC_GOT_UNEXPECTED);
 	p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS);
 	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 4), THC_GOT_FOREIGN);
 }
@@ -261,46 +270,137 @@ static void find__knows_slot_chunk_and_generation(void **state)
 	assert_int_equal(w->s.data.in_flight, 2);
 }
 
-static void find__believes_newer_epochs_only(void **state)
+/* It says so of every request with a strange key: of what this worker does not wait for, it may
+ * be a recording, and of this epoch it is about somebody else's packet.
+ */
+static void find__believes_that_the_epoch_is_another(void **state)
 {
 	struct worker *w = *state;
 	struct packet p;
 
-	launch_data(w, 1);
-	p = notice(w, &w->s.data, 0, THC_OP_STALE, THC_F_EPOCH, 3);
-	p.h.epoch = thc_be32(EPOCH + 1);
+	launch_data(w, 2);
+	p = epoch_over(w, &w->s.data, 1, EPOCH + 1);
 	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_EPOCH);
-	assert_null(w->flight);
-	p.h.epoch = thc_be32(EPOCH);
+	assert_ptr_equal(w->flight, data(w, 1));
+	/* an aggregator that has lost its state may be behind */
+	p = epoch_over(w, &w->s.data, 1, EPOCH - 1);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_EPOCH);
+	p = epoch_over(w, &w->s.data, 1, EPOCH);
 	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
 	assert_null(w->flight);
-	p.h.epoch = thc_be32(EPOCH - 1);
+	p = epoch_over(w, &w->s.data, 1, EPOCH + 1);
+	p.h.generation = thc_be32(1);
 	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
-	/* serial arithmetic */
-	w->s.epoch = 0xffffffff;
-	p.h.epoch = thc_be32(2);
-	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_EPOCH);
-	p.h.epoch = thc_be32(0xfffffff0);
+	p = epoch_over(w, &w->s.data, 1, EPOCH + 1);
+	p.h.chunk = thc_be32(0);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
+	p = epoch_over(w, &w->s.data, 2, EPOCH + 1);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
+	p = epoch_over(w, &w->s.data, DATA_SLOTS + NORM_SLOTS, EPOCH + 1);
+	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
+	answer_data(w, 1, 2);
+	p = epoch_over(w, &w->s.data, 1, EPOCH + 1);
 	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
 	assert_int_equal(w->s.data.in_flight, 1);
 }
 
-static void sum__guards_header_and_payload(void **state)
+/* --- seals ---------------------------------------------------------------- */
+
+/* Is @p, of @bytes, taken for the aggregator's? */
+static int is_genuine(struct worker *w, const struct packet *p, u32 bytes)
+{
+	enum thc_got got = find(w, p, bytes);
+
+	return thc_sender_seal_ok(&w->s, got, w->flight, &p->h, p->lanes,
+				  (int)((bytes - sizeof(p->h)) / 8));
+}
+
+static void seal__guards_header_and_payload(void **state)
+{
+	static const u8 seals[] = { THC_SEAL_NH, THC_SEAL_SUM };
+	struct worker *w = *state;
+	struct packet p;
+	size_t i;
+
+	launch_data(w, 1);
+	for (i = 0; i < sizeof(seals); i++) {
+		begin_epoch(&w->s, seals[i] == THC_SEAL_NH ? test_key : NULL, seals[i], 1);
+		p = result(w, &w->s.data, 0, 0);
+		seal(w, &p, LANES_BYTES);
+		assert_true(is_genuine(w, &p, LANES_BYTES));
+		p.lanes[THC_LANE_BYTES - 1] ^= 0x80;
+		assert_false(is_genuine(w, &p, LANES_BYTES));
+		p.lanes[THC_LANE_BYTES - 1] ^= 0x80;
+		p.h.count ^= thc_be16(1);
+		assert_false(is_genuine(w, &p, LANES_BYTES));
+		p.h.count ^= thc_be16(1);
+		p.h.tag ^= thc_be64(1ULL << 63);
+		assert_false(is_genuine(w, &p, LANES_BYTES));
+	}
+	/* a job that is content with what UDP has looks at neither */
+	begin_epoch(&w->s, NULL, THC_SEAL_NONE, 1);
+	p = result(w, &w->s.data, 0, 0);
+	p.lanes[7] = 1;
+	assert_true(is_genuine(w, &p, LANES_BYTES));
+	p.h.tag = 1;
+	assert_false(is_genuine(w, &p, LANES_BYTES));
+}
+
+/* Requests and answers have keys of their own: what a worker sent is no answer. */
+static void seal__of_requests_is_not_that_of_answers(void **state)
 {
 	struct worker *w = *state;
 	struct packet p;
 
 	launch_data(w, 1);
+	assert_int_equal(w->s.up.id, w->s.down.id);
 	p = result(w, &w->s.data, 0, 0);
-	p.h.sum = thc_be32(thc_sum_packet(&p.h, p.lanes, THC_LANE_WORDS));
-	assert_true(thc_sender_sum_ok(&w->s, &p.h, p.lanes, THC_LANE_WORDS));
-	p.lanes[THC_LANE_BYTES - 1] ^= 0x80;
-	assert_false(thc_sender_sum_ok(&w->s, &p.h, p.lanes, THC_LANE_WORDS));
-	p.lanes[THC_LANE_BYTES - 1] ^= 0x80;
-	p.h.count ^= thc_be16(1);
-	assert_false(thc_sender_sum_ok(&w->s, &p.h, p.lanes, THC_LANE_WORDS));
-	w->s.nosum = 1;
-	assert_true(thc_sender_sum_ok(&w->s, &p.h, p.lanes, THC_LANE_WORDS));
+	thc_seal(&p.h, w->s.seal, &w->s.up, p.lanes, THC_LANE_WORDS);
+	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_ANSWER);
+	assert_false(is_genuine(w, &p, LANES_BYTES));
+}
+
+/* Each is all that differs from what the aggregator says. */
+static void seal__of_an_epochs_end_is_for_one_request(void **state)
+{
+	static const u8 seals[] = { THC_SEAL_NH, THC_SEAL_SUM, THC_SEAL_NONE };
+	struct worker *w = *state;
+	struct packet good, p;
+	size_t i;
+
+	launch_data(w, 2);
+	for (i = 0; i < sizeof(seals); i++) {
+		int keyed = seals[i] == THC_SEAL_NH;
+
+		begin_epoch(&w->s, keyed ? test_key : NULL, seals[i], 1);
+		w->request[0].tag = thc_be64(0x1111);
+		w->request[1].tag = thc_be64(0x2222);
+		good = p = epoch_over(w, &w->s.data, 1, EPOCH + 1);
+		assert_true(is_genuine(w, &p, sizeof(p.h)));
+		p.h.rank = thc_be16(5);
+		assert_false(is_genuine(w, &p, sizeof(p.h)));
+		p = good;
+		p.h.epoch = thc_be32(EPOCH + 2);
+		assert_false(is_genuine(w, &p, sizeof(p.h)));
+		/* the request was another one */
+		w->request[1].tag = thc_be64(0x1111);
+		assert_false(is_genuine(w, &good, sizeof(p.h)));
+		w->request[1].tag = thc_be64(0x2222);
+		assert_true(is_genuine(w, &good, sizeof(p.h)));
+		/* there is no room for more than the header */
+		memcpy(p.lanes, &w->request[1].tag, 8);
+		p.h = good.h;
+		assert_false(is_genuine(w, &p, sizeof(p.h) + 8));
+		thc_control_seal(&p.h, w->s.control_seal, &w->s.lost, &w->s.end, p.lanes, 1);
+		assert_false(is_genuine(w, &p, sizeof(p.h) + 8));
+		/* to another worker, by its address, or its port: seals without a key say nothing of it */
+		w->s.end.port ^= thc_be16(1);
+		assert_int_equal(is_genuine(w, &good, sizeof(p.h)), !keyed);
+		w->s.end.port ^= thc_be16(1);
+		w->s.end.addr.word[3] ^= thc_be32(1);
+		assert_int_equal(is_genuine(w, &good, sizeof(p.h)), !keyed);
+		w->s.end.addr.word[3] ^= thc_be32(1);
+	}
 }
 
 /* --- slots ---------------------------------------------------------------- */
@@ -724,8 +824,10 @@ int main(void)
 		CASE(find__counts_who_is_in),
 		CASE(find__takes_only_what_was_asked_for),
 		CASE(find__knows_slot_chunk_and_generation),
-		CASE(find__believes_newer_epochs_only),
-		CASE(sum__guards_header_and_payload),
+		CASE(find__believes_that_the_epoch_is_another),
+		CASE(seal__guards_header_and_payload),
+		CASE(seal__of_requests_is_not_that_of_answers),
+		CASE(seal__of_an_epochs_end_is_for_one_request),
 		CASE(slots__are_used_again_once_answered),
 		CASE(slots__count_beyond_32_bits),
 		CASE(may_send__minds_reservation_window_and_slots),

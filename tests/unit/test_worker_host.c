@@ -91,7 +91,7 @@ static enum thc_drop_reason receive(struct thc_host *host, struct packet *p, u32
 	u32 sealed = bytes < LANES_BYTES ? bytes : LANES_BYTES;
 
 	if (bytes >= sizeof(p->h))
-		thc_seal(&p->h, p->lanes, (int)((sealed - sizeof(p->h)) / 8));
+		seal(host->w, p, sealed);
 	return receive_from(host, p, bytes, PORT);
 }
 
@@ -140,8 +140,6 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	REFUSED(, sizeof(p.h) - 8, TRUNCATED);
 	REFUSED(p.h.version++, LANES_BYTES, VERSION);
 	REFUSED(p.h.job = thc_be16(JOB + 1), LANES_BYTES, JOB);
-	REFUSED(p.h.cookie = 0, LANES_BYTES, COOKIE);
-	REFUSED(p.h.reserved = 1, LANES_BYTES, RESERVED);
 	REFUSED(, LANES_BYTES + 8, LENGTH);
 	REFUSED(, LANES_BYTES - 8, MISMATCH);
 	REFUSED(p.h.op = THC_OP_WAIT, LANES_BYTES - 4, LENGTH);
@@ -154,12 +152,22 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	REFUSED(p.h.op = THC_OP_WELCOME, sizeof(p.h) + sizeof(struct thc_welcome), UNEXPECTED);
 	REFUSED(p.h.op = THC_OP_WELCOME, LANES_BYTES, LENGTH);
 #undef REFUSED
+	/* of another epoch, of joining, of nobody */
+	p = good;
+	seal(w, &p, LANES_BYTES);
+	p.h.key_id ^= thc_be32(1);
+	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT), THC_DROP_KEY);
+	p.h.key_id = 0;
+	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT), THC_DROP_KEY);
+	p.h.op = THC_OP_STALE;
+	p.h.flags = THC_F_EPOCH;
+	assert_int_equal(receive_from(&host, &p, sizeof(p.h), PORT), THC_DROP_KEY);
 	p = good;
 	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT + THC_PORT_SPAN),
 			 THC_DROP_ADDRESS);
-	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT), THC_DROP_SUM);
+	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT), THC_DROP_TAG);
 	host.cut = true;
-	assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_SUM);
+	assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_TAG);
 	assert_int_equal(host.took, 0);
 	assert_int_equal(host.failure.reason, THC_FAILED_NOT);
 	assert_int_equal(w->s.data.in_flight, 3);
@@ -170,10 +178,10 @@ static void receive__what_is_foreign(void **state)
 {
 	(void)state;
 	assert_false(thc_drop_is_foreign(THC_DROP_NONE));
-	assert_false(thc_drop_is_foreign(THC_DROP_SUM));
+	assert_false(thc_drop_is_foreign(THC_DROP_TAG));
 	assert_false(thc_drop_is_foreign(THC_DROP_UNEXPECTED));
 	assert_true(thc_drop_is_foreign(THC_DROP_ADDRESS));
-	assert_true(thc_drop_is_foreign(THC_DROP_COOKIE));
+	assert_true(thc_drop_is_foreign(THC_DROP_KEY));
 	assert_true(thc_drop_is_foreign(THC_DROP_MISMATCH));
 }
 
@@ -187,14 +195,14 @@ static void receive__the_aggregator_is_there(void **state)
 	launch_data(w, 1);
 	w->s.unreachable_at = 1;
 	p = result(w, &w->s.data, 0, 0);
-	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT), THC_DROP_SUM);
+	assert_int_equal(receive_from(&host, &p, LANES_BYTES, PORT), THC_DROP_TAG);
 	assert_int_equal(w->s.unreachable_at, 1);
 	p.h.round = 0;
 	assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_MISMATCH);
 	assert_int_equal(w->s.unreachable_at, 0);
 }
 
-static void receive__what_ends_it(void **state)
+static void receive__a_chunk_that_is_gone_ends_it(void **state)
 {
 	struct thc_host host = { .w = *state };
 	struct worker *w = *state;
@@ -205,18 +213,58 @@ static void receive__what_ends_it(void **state)
 	assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
 	assert_int_equal(host.failure.reason, THC_FAILED_BEHIND);
 	assert_int_equal(host.failure.error, ESTALE);
-	p.h.flags = THC_F_EPOCH;
-	p.h.epoch = thc_be32(EPOCH + 2);
-	p.h.rank = 3;
+}
+
+static void receive__another_epoch_ends_it(void **state)
+{
+	struct thc_host host = { .w = *state };
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 2);
+	p = epoch_over(w, &w->s.data, 1, EPOCH + 2);
+	p.h.rank = thc_be16(300);
 	assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
 	assert_int_equal(host.failure.reason, THC_FAILED_EPOCH);
 	assert_int_equal(host.failure.error, ESTALE);
-	assert_int_equal(host.failure.rank, 3);
+	assert_int_equal(host.failure.worker, 300);
 	assert_int_equal(host.failure.epoch, EPOCH + 2);
-	host.failure.reason = THC_FAILED_NOT;
-	p.h.epoch = thc_be32(EPOCH);
-	assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_UNEXPECTED);
+	p = epoch_over(w, &w->s.data, 1, EPOCH - 1);
+	assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
+	assert_int_equal(host.failure.worker, THC_WORKER_NONE);
+	assert_int_equal(host.failure.epoch, EPOCH - 1);
+	assert_int_equal(host.took, 0);
+}
+
+/* It comes late, or again, or is about somebody else's packet: no fault of the network's. What is
+ * sealed by another key, or for another request, is.
+ */
+static void receive__another_epoch_without_a_reason(void **state)
+{
+	struct thc_host host = { .w = *state };
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 2);
+	w->s.unreachable_at = 1;
+	p = epoch_over(w, &w->s.data, 0, EPOCH);
+	assert_int_equal(receive_from(&host, &p, sizeof(p.h), PORT), THC_DROP_UNEXPECTED);
+	p = epoch_over(w, &w->s.data, 3, EPOCH + 1);
+	assert_int_equal(receive_from(&host, &p, sizeof(p.h), PORT), THC_DROP_UNEXPECTED);
+	p = epoch_over(w, &w->s.data, 0, EPOCH + 1);
+	p.h.slot = thc_be16(1);
+	p.h.chunk = thc_be32(1);
+	assert_int_equal(receive_from(&host, &p, sizeof(p.h), PORT), THC_DROP_TAG);
+	p = epoch_over(w, &w->s.data, 0, EPOCH + 1);
+	thc_control_seal(&p.h, THC_SEAL_SUM, &w->s.lost, &w->s.end, &w->request[0].tag, 1);
+	assert_int_equal(receive_from(&host, &p, sizeof(p.h), PORT), THC_DROP_TAG);
+	p = epoch_over(w, &w->s.data, 0, EPOCH + 1);
+	p.h.key_id = w->s.down.id;
+	thc_seal(&p.h, w->s.seal, &w->s.down, NULL, 0);
+	assert_int_equal(receive_from(&host, &p, sizeof(p.h), PORT), THC_DROP_KEY);
 	assert_int_equal(host.failure.reason, THC_FAILED_NOT);
+	assert_int_equal(w->s.unreachable_at, 1);
+	assert_int_equal(w->s.data.in_flight, 2);
 }
 
 /* Window, what is made, and room for packets: whichever is least. */
@@ -282,7 +330,9 @@ int main(void)
 		CASE(receive__why_a_packet_is_of_no_use),
 		CASE(receive__what_is_foreign),
 		CASE(receive__the_aggregator_is_there),
-		CASE(receive__what_ends_it),
+		CASE(receive__a_chunk_that_is_gone_ends_it),
+		CASE(receive__another_epoch_ends_it),
+		CASE(receive__another_epoch_without_a_reason),
 		CASE(transmit__what_is_allowed),
 		CASE(transmit__window_of_both_streams),
 		CASE(transmit__again_as_there_is_room),

@@ -14,7 +14,8 @@
 
 #include <thc/worker/join.h>
 
-#define COOKIE	0x1122334455667788ULL
+#include "testkey.h"
+
 #define JOB	7
 #define PORT	1000
 #define RANK	2
@@ -26,20 +27,30 @@
 struct joiner {
 	struct thc_sender	s;
 	struct thc_joining	j;
+	u64			now;
 };
 
-static struct joiner new_joiner(void)
+/* @key: the job's secret key; NULL: it has none */
+static struct joiner joiner_with(const u8 *key)
 {
 	struct joiner w = { .s = {
-				    .cookie = COOKIE,
 				    .job = JOB,
 				    .port = PORT,
 				    .rank = RANK,
 				    .epoch = EPOCH - 1,
-			    } };
+				    .end = { .addr = thc_addr_v4(thc_be32(0x0a000007)),
+					     .port = thc_be16(40000) },
+			    },
+			    .now = NOW };
 
+	thc_sender_set_key(&w.s, key);
 	thc_joining_begin(&w.j, RANDOM, NOW);
 	return w;
+}
+
+static struct joiner new_joiner(void)
+{
+	return joiner_with(test_key);
 }
 
 /* A WELCOME as it comes to @w alone. */
@@ -53,32 +64,67 @@ static struct welcome good(void)
 	struct welcome p = {
 		.h = {
 			.version = THC_VERSION, .op = THC_OP_WELCOME, .job = thc_be16(JOB),
-			.rank = RANK, .epoch = thc_be32(EPOCH),
+			.rank = thc_be16(RANK), .epoch = thc_be32(EPOCH),
 		},
 		.w = {
 			.nonce = thc_be64(NONCE), .ranks = thc_be16(4), .data_slots = thc_be16(8),
 			.norm_slots = thc_be16(2), .chunk = thc_be16(THC_CHUNK_8), .sum_width = 8,
 			.joined = thc_be64(0x7), .reply = THC_REPLY_MULTICAST, .family = 4,
 			.group = { 239, 1, 2, 3 }, .group_port = thc_be16(20000),
+			.seal = THC_SEAL_NH, .salt = { 0x5a, 1, 2, 3 },
 		},
 	};
 
 	return p;
 }
 
-/* Seals @p, and lets @w have it. */
-static enum thc_drop_reason take_from(struct joiner *w, struct welcome *p, u16 port)
+/* To whom it is: the group that @p names, or @w alone. */
+static struct thc_end end_of(const struct joiner *w, const struct welcome *p)
 {
-	enum thc_drop_reason why;
+	struct thc_end group = { .port = p->w.group_port };
 
-	thc_seal(&p->h, &p->w, sizeof(p->w) / 8);
-	why = thc_joining_admit(&w->s, &p->h, &p->w, port);
-	return why ? why : thc_joining_take(&w->j, &w->s, &p->h, &p->w);
+	if (p->w.nonce)
+		return w->s.end;
+	group.addr.word[2] = thc_be32(0xffff);
+	memcpy(&group.addr.word[3], p->w.group, 4);
+	return group;
 }
 
+/* As thcd seals it. */
+static void seal(const struct joiner *w, struct welcome *p)
+{
+	const struct thc_end end = end_of(w, p);
+
+	thc_control_seal(&p->h, w->s.control_seal, &w->s.welcome, &end, &p->w, sizeof(p->w) / 8);
+}
+
+/* By a seal that anybody can make. */
+static void seal_without_key(struct welcome *p)
+{
+	const struct thc_control_key none = { .id = 0 };
+
+	thc_control_seal(&p->h, THC_SEAL_SUM, &none, NULL, &p->w, sizeof(p->w) / 8);
+}
+
+static enum thc_drop_reason take_sealed(struct joiner *w, const struct welcome *p, u16 port)
+{
+	enum thc_drop_reason why = thc_joining_admit(&w->j, &w->s, &p->h, &p->w, port);
+
+	return why ? why : thc_joining_take(&w->j, &w->s, &p->h, &p->w, w->now);
+}
+
+/* Seals @p, and lets @w have it. */
 static enum thc_drop_reason take(struct joiner *w, struct welcome p)
 {
-	return take_from(w, &p, PORT);
+	seal(w, &p);
+	return take_sealed(w, &p, PORT);
+}
+
+/* Lets @w have it without a seal that it could believe in. */
+static enum thc_drop_reason take_anybodys(struct joiner *w, struct welcome p)
+{
+	seal_without_key(&p);
+	return take_sealed(w, &p, PORT);
 }
 
 /* Within a second a rank has asked often enough for packets to be lost; 64 that wait for
@@ -113,8 +159,7 @@ static void join__says_who_asks(void **state)
 	assert_int_equal(w.j.at, NOW);
 	thc_joining_request(&w.j, &w.s, &h, &join, NOW);
 	assert_int_equal(h.op, THC_OP_JOIN);
-	assert_int_equal(h.rank, RANK);
-	assert_true(h.cookie == thc_be64(COOKIE));
+	assert_int_equal(thc_be16(h.rank), RANK);
 	/* the next epoch is to be newer */
 	assert_int_equal(thc_be32(h.epoch), EPOCH - 1);
 	assert_true(join.nonce == thc_be64(NONCE));
@@ -124,6 +169,29 @@ static void join__says_who_asks(void **state)
 	thc_joining_request(&w.j, &w.s, &h, &join, w.j.at);
 	assert_int_equal(join.flags, thc_be32(THC_JOIN_F_HEARD));
 	assert_int_equal(w.j.sent, 2);
+}
+
+/* What thcd asks of it: the job's key, and from where it comes. */
+static void join__is_sealed(void **state)
+{
+	const struct thc_control_key none = { .id = 0 };
+	struct joiner w = new_joiner();
+	struct thc_control_key key;
+	struct thc_join join;
+	struct thc_hdr h;
+
+	(void)state;
+	thc_control_key_derive(&key, test_key, THC_KEY_JOIN, JOB);
+	thc_joining_request(&w.j, &w.s, &h, &join, NOW);
+	thc_sender_seal_control(&w.s, &h, &join, sizeof(join) / 8);
+	assert_int_equal(h.key_id, key.id);
+	assert_true(h.tag == thc_control_tag(THC_SEAL_NH, &key, &h, &w.s.end, &join, 2));
+	w = joiner_with(NULL);
+	thc_joining_request(&w.j, &w.s, &h, &join, NOW);
+	thc_sender_seal_control(&w.s, &h, &join, sizeof(join) / 8);
+	assert_int_equal(h.key_id, 0);
+	assert_true(h.tag == thc_control_tag(THC_SEAL_SUM, &none, &h, NULL, &join, 2));
+	assert_true(thc_be64(h.tag) >> 32 == 0);
 }
 
 /* Zero is the group's nonce: no rank has it. */
@@ -168,23 +236,161 @@ static void welcome__of_others_changes_nothing(void **state)
 	struct welcome p = good();
 
 	(void)state;
-	assert_int_equal(take_from(&w, &p, PORT + 1), THC_DROP_ADDRESS);
-	thc_seal(&p.h, &p.w, sizeof(p.w) / 8);
+	seal(&w, &p);
+	assert_int_equal(take_sealed(&w, &p, PORT + 1), THC_DROP_ADDRESS);
 	p.w.seed ^= thc_be64(1);
-	assert_int_equal(thc_joining_admit(&w.s, &p.h, &p.w, PORT), THC_DROP_SUM);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
 	p = good();
 	p.h.job = thc_be16(JOB + 1);
 	assert_int_equal(take(&w, p), THC_DROP_JOB);
 	p = good();
-	p.h.reserved = 1;
-	assert_int_equal(take(&w, p), THC_DROP_RESERVED);
-	p = good();
 	p.w.nonce = thc_be64(NONCE + 1);
 	assert_int_equal(take(&w, p), THC_DROP_UNEXPECTED);
-	/* to the group: it has to show the cookie */
-	p.w.nonce = 0;
-	assert_int_equal(take(&w, p), THC_DROP_COOKIE);
 	assert_memory_equal(&w, &before, sizeof(w));
+}
+
+/* Each is all that differs from a WELCOME under the job's key. */
+static void welcome__is_under_the_key_and_to_this_end(void **state)
+{
+	struct joiner w = new_joiner(), other = new_joiner();
+	struct welcome p = good();
+	u8 key[THC_KEY_BYTES];
+
+	(void)state;
+	other.s.welcome = w.s.join;
+	seal(&other, &p);
+	assert_int_equal(p.h.key_id, w.s.welcome.id);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
+	memcpy(key, test_key, sizeof(key));
+	key[31] ^= 0x80;
+	other = joiner_with(key);
+	seal(&other, &p);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_KEY);
+	p.h.key_id = w.s.welcome.id;
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
+	/* to another address, to another port, by another aggregator of the job */
+	other = new_joiner();
+	other.s.end.addr.word[3] ^= thc_be32(1);
+	seal(&other, &p);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
+	other = new_joiner();
+	other.s.end.port ^= thc_be16(1);
+	seal(&other, &p);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
+	other = new_joiner();
+	other.s.end.aggregator = thc_be16(1);
+	seal(&other, &p);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
+	/* a job without a key can be anybody's: who has one takes no part in it */
+	p.w.seal = THC_SEAL_SUM;
+	assert_int_equal(take_anybodys(&w, p), THC_DROP_KEY);
+	assert_false(w.j.welcomed);
+	seal(&w, &p);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_NONE);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_UNSOUND);
+}
+
+/* Who has no key takes what has none, and nothing else. */
+static void welcome__without_a_key(void **state)
+{
+	struct joiner w = joiner_with(NULL), keyed = new_joiner();
+	struct welcome p = good();
+
+	(void)state;
+	seal(&keyed, &p);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_KEY);
+	p.w.seal = THC_SEAL_SUM;
+	seal(&w, &p);
+	assert_int_equal(p.h.key_id, 0);
+	p.h.tag ^= thc_be64(1ULL << 63);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
+	p.h.tag ^= thc_be64(1ULL << 63 | 1);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
+	assert_int_equal(take(&w, p), THC_DROP_NONE);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_WAIT);
+	p.w.seal = THC_SEAL_NONE;
+	assert_int_equal(take(&w, p), THC_DROP_NONE);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_WAIT);
+	p.w.seal = THC_SEAL_NH;
+	assert_int_equal(take(&w, p), THC_DROP_NONE);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_UNSOUND);
+}
+
+static struct welcome refusal(void)
+{
+	struct welcome p = good();
+
+	p.w.flags = THC_WELCOME_F_REFUSED;
+	p.w.refusal = THC_REFUSED_JOB;
+	return p;
+}
+
+/* An aggregator that lacks the job's key says so under none. It is believed once nothing else has
+ * come for two seconds after the first such word.
+ */
+static void refusal__without_a_seal_is_believed_late(void **state)
+{
+	struct joiner w = new_joiner();
+
+	(void)state;
+	w.now += 5000 * THC_NS_PER_MS;
+	assert_int_equal(take_anybodys(&w, refusal()), THC_DROP_UNEXPECTED);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_ASK);
+	w.now += 2000 * THC_NS_PER_MS - 1;
+	assert_int_equal(take_anybodys(&w, refusal()), THC_DROP_UNEXPECTED);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_ASK);
+	w.now++;
+	assert_int_equal(take_anybodys(&w, refusal()), THC_DROP_NONE);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_REFUSED);
+	assert_int_equal(w.j.joined.welcome.refusal, THC_REFUSED_JOB);
+}
+
+/* Whoever hears a JOIN can say it: it ends no joining that the aggregator answers. */
+static void refusal__without_a_seal_yields_to_a_sealed_word(void **state)
+{
+	struct joiner w = new_joiner();
+
+	(void)state;
+	assert_int_equal(take_anybodys(&w, refusal()), THC_DROP_UNEXPECTED);
+	assert_int_equal(take(&w, good()), THC_DROP_NONE);
+	w.now += 60000 * THC_NS_PER_MS;
+	assert_int_equal(take_anybodys(&w, refusal()), THC_DROP_UNEXPECTED);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_WAIT);
+	assert_int_equal(take(&w, refusal()), THC_DROP_NONE);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_REFUSED);
+	/* where there is no key there is no doubt */
+	w = joiner_with(NULL);
+	assert_int_equal(take(&w, refusal()), THC_DROP_NONE);
+	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_REFUSED);
+}
+
+/* Each is all that differs from a refusal that could be believed later. */
+static void refusal__without_a_seal_is_whole_and_ours(void **state)
+{
+	struct joiner w = new_joiner();
+	struct welcome p = refusal();
+
+	(void)state;
+	p.w.nonce = thc_be64(NONCE + 2);
+	assert_int_equal(take_anybodys(&w, p), THC_DROP_KEY);
+	p.w.nonce = 0;
+	assert_int_equal(take_anybodys(&w, p), THC_DROP_KEY);
+	p = refusal();
+	p.w.flags = 0;
+	assert_int_equal(take_anybodys(&w, p), THC_DROP_KEY);
+	p = refusal();
+	seal_without_key(&p);
+	p.w.refusal = THC_REFUSED_RANK;
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_KEY);
+	p = refusal();
+	seal_without_key(&p);
+	p.h.key_id = w.s.lost.id ^ thc_be32(1);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_KEY);
+	assert_int_equal(w.j.doubt_at, 0);
+	seal_without_key(&p);
+	assert_int_equal(take_sealed(&w, &p, PORT + 1), THC_DROP_ADDRESS);
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_UNEXPECTED);
+	assert_true(w.j.doubt_at);
 }
 
 static void welcome__what_cannot_be_served(void **state)
@@ -202,19 +408,25 @@ static void welcome__what_cannot_be_served(void **state)
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_REFUSED);
 }
 
-/* Of a job that it was in before, it may hear the group first. */
-static void welcome__is_heard_before_its_own(void **state)
+/* Of a job that it was in before, it may hear the group first, which may be another one now. */
+static void welcome__to_the_group_before_its_own_says_nothing(void **state)
 {
-	struct joiner w = new_joiner();
+	const u8 *keys[] = { test_key, NULL };
 	struct welcome p = good(), to_group = good();
+	size_t i;
 
 	(void)state;
 	to_group.w.nonce = 0;
-	to_group.h.cookie = thc_be64(COOKIE);
-	assert_int_equal(take(&w, to_group), THC_DROP_NONE);
-	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_ASK);
-	assert_int_equal(take(&w, p), THC_DROP_NONE);
-	assert_true(w.j.heard);
+	for (i = 0; i < 2; i++) {
+		struct joiner w = joiner_with(keys[i]);
+
+		assert_int_equal(take(&w, to_group), THC_DROP_UNEXPECTED);
+		assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_ASK);
+		assert_int_equal(take(&w, p), THC_DROP_NONE);
+		assert_false(w.j.heard);
+		assert_int_equal(take(&w, to_group), THC_DROP_NONE);
+		assert_true(w.j.heard);
+	}
 }
 
 /* JOIN says HEARD once the group's WELCOME has come, and of that group alone. */
@@ -225,7 +437,6 @@ static void welcome__is_heard_on_the_group(void **state)
 
 	(void)state;
 	to_group.w.nonce = 0;
-	to_group.h.cookie = thc_be64(COOKIE);
 	assert_false(thc_joining_wants_group(&w.j, NOW));
 	assert_int_equal(take(&w, p), THC_DROP_NONE);
 	assert_true(thc_joining_wants_group(&w.j, NOW));
@@ -245,6 +456,67 @@ static void welcome__is_heard_on_the_group(void **state)
 	assert_false(thc_joining_wants_group(&w.j, NOW));
 }
 
+/* What was said to the group in another epoch, to another group, or to this worker alone, does not
+ * show that the group reaches it.
+ */
+static void welcome__to_the_group_is_of_this_epoch_and_group(void **state)
+{
+	struct joiner w = new_joiner();
+	struct welcome p;
+
+	(void)state;
+	assert_int_equal(take(&w, good()), THC_DROP_NONE);
+	p = good();
+	p.w.nonce = 0;
+	p.w.salt[15] = 1;
+	assert_int_equal(take(&w, p), THC_DROP_UNEXPECTED);
+	p = good();
+	p.w.nonce = 0;
+	p.w.group[3]++;
+	assert_int_equal(take(&w, p), THC_DROP_TAG);
+	p = good();
+	p.w.nonce = 0;
+	p.w.group_port = thc_be16(20001);
+	assert_int_equal(take(&w, p), THC_DROP_TAG);
+	p = good();
+	seal(&w, &p);
+	p.w.nonce = 0;
+	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
+	p = good();
+	p.w.nonce = 0;
+	assert_int_equal(take_anybodys(&w, p), THC_DROP_KEY);
+	assert_false(w.j.heard);
+	assert_int_equal(take(&w, p), THC_DROP_NONE);
+	assert_true(w.j.heard);
+}
+
+/* The end that thcd seals for is the address that it sends to. */
+static void welcome__group_as_an_end(void **state)
+{
+	static const u8 v4[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3 };
+	struct thc_welcome w = good().w;
+	struct thc_end end = thc_welcome_group(&w);
+	const struct thc_addr addr = thc_addr_v4(inet_addr("239.1.2.3"));
+
+	(void)state;
+	assert_memory_equal(&end.addr, v4, 16);
+	assert_memory_equal(&end.addr, &addr, 16);
+	assert_int_equal(end.port, thc_be16(20000));
+	assert_int_equal(end.aggregator, 0);
+	assert_int_equal(end.zero, 0);
+	w.family = 6;
+	memset(w.group, 0xff, 16);
+	end = thc_welcome_group(&w);
+	assert_memory_equal(&end.addr, w.group, 16);
+	assert_int_equal(end.port, thc_be16(20000));
+}
+
+/* For who has no key. */
+static int is_sound(const struct thc_welcome *w, u32 rank)
+{
+	return thc_welcome_is_sound(w, rank, 0);
+}
+
 static void welcome__only_what_can_be_served_is_sound(void **state)
 {
 	const struct thc_welcome good = {
@@ -257,39 +529,60 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 	struct thc_welcome w = good;
 
 	(void)state;
-	assert_true(thc_welcome_is_sound(&w, 3));
-	assert_false(thc_welcome_is_sound(&w, 4));
+	assert_true(is_sound(&w, 3));
+	assert_false(is_sound(&w, 4));
 	w.ranks = thc_be16(THC_RANKS_MAX);
-	assert_true(thc_welcome_is_sound(&w, THC_RANKS_MAX - 1));
+	assert_true(is_sound(&w, THC_RANKS_MAX - 1));
 	w.ranks = thc_be16(THC_RANKS_MAX + 1);
-	assert_false(thc_welcome_is_sound(&w, 0));
+	assert_false(is_sound(&w, 0));
 	w = good;
 	w.norm_slots = thc_be16(9);
-	assert_false(thc_welcome_is_sound(&w, 0));
+	assert_false(is_sound(&w, 0));
 	w.norm_slots = 0;
-	assert_false(thc_welcome_is_sound(&w, 0));
+	assert_false(is_sound(&w, 0));
 	w = good;
 	w.data_slots = 0;
-	assert_false(thc_welcome_is_sound(&w, 0));
+	assert_false(is_sound(&w, 0));
 	w = good;
 	w.sum_width = 16;
-	assert_false(thc_welcome_is_sound(&w, 0));
+	assert_false(is_sound(&w, 0));
 	w.chunk = thc_be16(THC_CHUNK_16);
-	assert_true(thc_welcome_is_sound(&w, 0));
+	assert_true(is_sound(&w, 0));
 	w.sum_width = 12;
-	assert_false(thc_welcome_is_sound(&w, 0));
+	assert_false(is_sound(&w, 0));
 	/* what a later version may mean by it is not known here */
 	w = good;
 	w.flags = THC_WELCOME_FLAGS;
-	assert_true(thc_welcome_is_sound(&w, 0));
+	assert_true(is_sound(&w, 0));
 	w.flags = 0x80;
-	assert_false(thc_welcome_is_sound(&w, 0));
+	assert_false(is_sound(&w, 0));
+	/* NOSUM of version 1 */
+	w.flags = 0x08;
+	assert_false(is_sound(&w, 0));
 	w = good;
-	w.reserved = 1;
-	assert_false(thc_welcome_is_sound(&w, 0));
+	w.reserved[0] = 1;
+	assert_false(is_sound(&w, 0));
 	w = good;
-	w.reserved2[sizeof(w.reserved2) - 1] = 1;
-	assert_false(thc_welcome_is_sound(&w, 0));
+	w.reserved[sizeof(w.reserved) - 1] = 1;
+	assert_false(is_sound(&w, 0));
+}
+
+/* By who has the job's key, and by who has none. */
+static void welcome__seal_fits_the_key(void **state)
+{
+	struct thc_welcome w = good().w;
+
+	(void)state;
+	w.seal = THC_SEAL_NH;
+	assert_true(thc_welcome_is_sound(&w, 0, 1));
+	assert_false(thc_welcome_is_sound(&w, 0, 0));
+	for (w.seal = 0; w.seal < THC_SEAL_NH; w.seal++) {
+		assert_false(thc_welcome_is_sound(&w, 0, 1));
+		assert_true(thc_welcome_is_sound(&w, 0, 0));
+	}
+	w.seal = THC_SEAL_NH + 1;
+	assert_false(thc_welcome_is_sound(&w, 0, 1));
+	assert_false(thc_welcome_is_sound(&w, 0, 0));
 }
 
 /* Each is all that differs from a WELCOME that is sound. */
@@ -327,11 +620,11 @@ static void welcome__group_is_multicast_on_an_unprivileged_port(void **state)
 		w.group_port = thc_be16(cases[i].port);
 		w.family = cases[i].family;
 		w.reply = THC_REPLY_MULTICAST;
-		if (thc_welcome_is_sound(&w, 0) != cases[i].sound)
+		if (is_sound(&w, 0) != cases[i].sound)
 			fail_msg("case %zu: %s port %u", i, cases[i].group, cases[i].port);
 		/* without multicast nobody looks at it */
 		w.reply = THC_REPLY_FANOUT;
-		assert_true(thc_welcome_is_sound(&w, 0));
+		assert_true(is_sound(&w, 0));
 	}
 }
 
@@ -372,13 +665,15 @@ static void end__sender_is_ready(void **state)
 	struct welcome p = good();
 
 	(void)state;
-	p.w.flags = THC_WELCOME_F_READY | THC_WELCOME_F_NOSUM | THC_WELCOME_F_ONE_PORT;
+	p.w.flags = THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT;
 	assert_int_equal(take(&w, p), THC_DROP_NONE);
+	thc_sender_set_epoch(&w.s, &w.j.joined.welcome, test_key);
 	thc_joining_end(&w.j, &w.s, flight, 5);
 	assert_int_equal(w.s.epoch, EPOCH);
 	assert_int_equal(w.s.all, 0xf);
 	assert_int_equal(w.s.sum_width, 8);
-	assert_true(w.s.nosum && w.s.one_port);
+	assert_true(w.s.one_port);
+	assert_int_equal(w.s.seal, THC_SEAL_NH);
 	assert_int_equal(w.s.data.slots, 8);
 	assert_int_equal(w.s.control.slots, 2);
 	assert_int_equal(w.s.control.slot_base, 8);
@@ -386,21 +681,52 @@ static void end__sender_is_ready(void **state)
 	assert_int_equal(thc_window_size(&w.s.window), 5);
 }
 
+/* Of the salt in WELCOME; without a secret key the salt itself tells one epoch from another. */
+static void end__keys_are_the_epochs(void **state)
+{
+	struct joiner w = new_joiner();
+	struct welcome p = good();
+	struct thc_seal_key key;
+
+	(void)state;
+	thc_sender_set_epoch(&w.s, &p.w, test_key);
+	thc_seal_key_set(&key, test_key, THC_KEY_UP, JOB, p.w.salt);
+	assert_memory_equal(&w.s.up, &key, sizeof(key));
+	thc_seal_key_set(&key, test_key, THC_KEY_DOWN, JOB, p.w.salt);
+	assert_memory_equal(&w.s.down, &key, sizeof(key));
+	assert_memory_not_equal(&w.s.up, &key, sizeof(key));
+	p.w.seal = THC_SEAL_SUM;
+	thc_sender_set_epoch(&w.s, &p.w, NULL);
+	assert_int_equal(w.s.seal, THC_SEAL_SUM);
+	assert_memory_equal(&w.s.up.id, p.w.salt, 4);
+	assert_memory_equal(&w.s.down.id, p.w.salt, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(join__is_asked_soon_then_seldom),
 		cmocka_unit_test(join__says_who_asks),
+		cmocka_unit_test(join__is_sealed),
 		cmocka_unit_test(join__nonce_is_never_zero),
 		cmocka_unit_test(welcome__until_all_are_in),
 		cmocka_unit_test(welcome__of_others_changes_nothing),
+		cmocka_unit_test(welcome__is_under_the_key_and_to_this_end),
+		cmocka_unit_test(welcome__without_a_key),
+		cmocka_unit_test(refusal__without_a_seal_is_believed_late),
+		cmocka_unit_test(refusal__without_a_seal_yields_to_a_sealed_word),
+		cmocka_unit_test(refusal__without_a_seal_is_whole_and_ours),
 		cmocka_unit_test(welcome__what_cannot_be_served),
-		cmocka_unit_test(welcome__is_heard_before_its_own),
+		cmocka_unit_test(welcome__to_the_group_before_its_own_says_nothing),
 		cmocka_unit_test(welcome__is_heard_on_the_group),
+		cmocka_unit_test(welcome__to_the_group_is_of_this_epoch_and_group),
+		cmocka_unit_test(welcome__group_as_an_end),
 		cmocka_unit_test(welcome__only_what_can_be_served_is_sound),
+		cmocka_unit_test(welcome__seal_fits_the_key),
 		cmocka_unit_test(welcome__group_is_multicast_on_an_unprivileged_port),
 		cmocka_unit_test(end__why_time_ran_out),
 		cmocka_unit_test(end__sender_is_ready),
+		cmocka_unit_test(end__keys_are_the_epochs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

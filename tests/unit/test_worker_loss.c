@@ -2,7 +2,8 @@
 /*
  * Workers (include/thc/worker/) and an aggregator (include/thc/aggregator/slot.h,
  * answer.h) over a network in memory that loses, corrupts, duplicates, delays
- * and reorders, by a clock that jumps from event to event. All from a seed.
+ * and reorders, by a clock that jumps from event to event. All from a seed. Jobs
+ * have the seals nh and sum by turns.
  *
  *	worker --- up: one packet a microsecond ---> aggregator: slots, lanes
  *	   ^                                              |
@@ -28,8 +29,11 @@
 
 #include <thc/aggregator/admit.h>
 #include <thc/aggregator/answer.h>
+#include <thc/worker/join.h>
 #include <thc/worker/receive.h>
 #include <thc/worker/transmit.h>
+
+#include "testkey.h"
 
 #define RANKS_MAX_HERE	4
 #define DATA_SLOTS	128
@@ -38,7 +42,6 @@
 #define DATA_CHUNKS	1000
 #define NORM_CHUNKS	40
 #define BATCH		16
-#define COOKIE		0x5eedULL
 #define PORT		1000
 #define JOB		2
 #define EPOCH		9
@@ -58,6 +61,7 @@ struct weather {
 	u32	skew_ms;	/* between the workers' beginnings */
 	u32	deadline_ms;	/* 0: none */
 	u32	control_chunks;
+	u32	tells;		/* who sends a strange key id is told which epoch it is */
 };
 
 struct packet {
@@ -100,12 +104,13 @@ static struct {
 	u32			events, room;
 
 	struct thc_job		job;
+	struct thc_seals	seals;
 	struct thc_slot		slot[SLOTS];
 	u64			lanes[SLOTS][2][THC_LANE_WORDS];
 	u64			who[2][DATA_CHUNKS];	/* ranks in the sum that landed first */
 	struct worker		worker[RANKS_MAX_HERE];
 
-	u64			sent, missed, waits, repeats, bad_sums, cuts, closed;
+	u64			sent, missed, waits, repeats, bad_tags, strange_keys, cuts, closed;
 } net;
 
 /* --- dice ----------------------------------------------------------------- */
@@ -226,7 +231,7 @@ static void send_result(u32 slot, u32 v, u32 rank, int repeat)
 {
 	struct packet p;
 
-	thc_answer_result(&p.h, &net.job, (struct thc_answer_at){ JOB, slot, EPOCH },
+	thc_answer_result(&p.h, &net.seals, (struct thc_answer_at){ JOB, slot, EPOCH },
 			  &net.slot[slot].version[v], repeat ? (u8)rank : 0, repeat);
 	memcpy(p.lanes, net.lanes[slot][v], sizeof(p.lanes));
 	answer(rank, &p, sizeof(p));
@@ -236,7 +241,7 @@ static void finish(u32 slot, u32 v)
 {
 	u32 rank;
 
-	thc_answer_finish(&net.slot[slot].version[v], net.lanes[slot][v]);
+	thc_answer_finish(&net.slot[slot].version[v], net.lanes[slot][v], &net.seals, EPOCH);
 	for (rank = 0; rank < net.ranks; rank++)
 		send_result(slot, v, rank, 0);
 }
@@ -266,7 +271,31 @@ static void check_stale(const struct thc_hdr *h)
 	int control = thc_be16(h->slot) >= DATA_SLOTS;
 
 	if (!net.weather->deadline_ms)
-		assert_true(net.worker[h->rank].landed[control][thc_be32(h->chunk)]);
+		assert_true(net.worker[thc_be16(h->rank)].landed[control][thc_be32(h->chunk)]);
+}
+
+static struct thc_end end_of(u32 rank)
+{
+	return (struct thc_end){ .addr = thc_addr_v4(thc_be32(0x0a000000 + rank)),
+				 .port = thc_be16(40000) };
+}
+
+/* Is the request as its worker sealed it? */
+static int is_genuine(const struct event *e, int words)
+{
+	const struct thc_seal_key *key = thc_seals_up(&net.seals, EPOCH);
+	const struct thc_end end = end_of(e->rank);
+	const struct thc_path path = { .src = end.addr, .src_port = thc_be16(end.port) };
+	struct packet p = e->p;
+
+	if (thc_seal_names(&p.h, key->id))
+		return thc_seal_ok(&p.h, (u8)net.seals.seal, key, p.lanes, words);
+	net.strange_keys++;
+	if (!net.weather->tells)
+		return 0;
+	thc_answer_epoch(&p.h, &net.job, &net.seals, &path);
+	answer(e->rank, &p, sizeof(p.h));
+	return 0;
 }
 
 static void on_request(const struct event *e)
@@ -276,12 +305,12 @@ static void on_request(const struct event *e)
 	struct thc_arrival a = {
 		.epoch = thc_be32(p.h.epoch), .generation = thc_be32(p.h.generation),
 		.round = thc_be32(p.h.round), .chunk = thc_be32(p.h.chunk),
-		.rank = p.h.rank, .op = p.h.op,
+		.rank = (u8)thc_be16(p.h.rank), .op = p.h.op,
 	};
 	enum thc_lane_kind kind = thc_lane_kind(p.h.op, p.h.width, SUM_WIDTH, 0);
 	struct thc_outcome out;
 
-	if (p.h.sum != thc_be32(thc_sum_packet(&p.h, p.lanes, (int)(payload / 8)))) {
+	if (!is_genuine(e, (int)(payload / 8))) {
 		assert_true(e->corrupt);
 		return;
 	}
@@ -294,7 +323,7 @@ static void on_request(const struct event *e)
 		add(&p, slot, &out);
 		break;
 	case THC_WAIT:
-		thc_answer_wait(&p.h, &net.job, &net.slot[slot].version[out.v]);
+		thc_answer_wait(&p.h, &net.job, &net.seals, &net.slot[slot].version[out.v]);
 		answer(a.rank, &p, sizeof(p.h));
 		break;
 	case THC_REPEAT:
@@ -302,7 +331,7 @@ static void on_request(const struct event *e)
 		break;
 	case THC_STALE:
 		check_stale(&p.h);
-		thc_answer_stale(&p.h, &net.job, &net.slot[slot]);
+		thc_answer_stale(&p.h, &net.seals, &net.slot[slot]);
 		answer(a.rank, &p, sizeof(p.h));
 		break;
 	default:
@@ -343,15 +372,14 @@ static void compose(struct worker *w, const struct thc_stream *st, struct packet
 	p->h.version = THC_VERSION;
 	p->h.op = control ? THC_OP_MAX : THC_OP_LUT_ADD;
 	p->h.width = control ? 32 : 4;
-	p->h.cookie = thc_be64(COOKIE);
 	p->h.job = thc_be16(JOB);
-	p->h.rank = (u8)w->rank;
+	p->h.rank = thc_be16(w->rank);
 	p->h.epoch = thc_be32(EPOCH);
 	p->h.round = thc_be32((u32)(st->next / 100));
 	thc_stream_fill(st, &p->h, st->next);
 	p->lanes[0] = 1ULL << 16 * w->rank;
 	p->lanes[1] = value_of(control, st->next, w->rank);
-	p->h.sum = thc_be32(thc_sum_packet(&p->h, p->lanes, (int)((bytes - sizeof(p->h)) / 8)));
+	thc_seal(&p->h, w->s.seal, &w->s.up, p->lanes, (int)((bytes - sizeof(p->h)) / 8));
 }
 
 /* What a worker lends to transmit.h and receive.h: the packet @e has come, @n were sent. */
@@ -512,8 +540,8 @@ static void on_answer(struct worker *w, const struct event *e)
 	case THC_DROP_NONE:
 	case THC_DROP_UNEXPECTED:
 		break;
-	case THC_DROP_SUM:
-		net.bad_sums++;
+	case THC_DROP_TAG:
+		net.bad_tags++;
 		/* fall through */
 	default:
 		assert_true(e->corrupt);
@@ -522,8 +550,44 @@ static void on_answer(struct worker *w, const struct event *e)
 
 /* --- one run -------------------------------------------------------------- */
 
+/* The job's keys; @key NULL: it has no secret key. */
+static void begin_job(const u8 *key, u32 ranks)
+{
+	static const u8 salt[THC_SALT_BYTES] = { 1, 2, 3 };
+
+	net.job.all = thc_ranks_mask(ranks);
+	net.job.joined = net.job.all;
+	net.job.epoch = EPOCH;
+	net.job.ranks = (u16)ranks;
+	net.job.restarter = THC_WORKER_NONE;
+	net.job.sum_width = SUM_WIDTH;
+	net.job.active = 1;
+	net.seals.seal = key ? THC_SEAL_NH : THC_SEAL_SUM;
+	thc_seal_key_set(&net.seals.up[EPOCH & 1], key, THC_KEY_UP, JOB, salt);
+	thc_seal_key_set(&net.seals.down[EPOCH & 1], key, THC_KEY_DOWN, JOB, salt);
+	if (key)
+		thc_control_key_derive(&net.seals.lost, key, THC_KEY_LOST, JOB);
+}
+
+static void begin_sender(struct thc_sender *s, const u8 *key, u32 rank)
+{
+	thc_sender_init(s, DATA_SLOTS);
+	s->epoch = EPOCH;
+	s->job = JOB;
+	s->port = PORT;
+	s->all = net.job.all;
+	s->rank = (u8)rank;
+	s->sum_width = SUM_WIDTH;
+	s->end = end_of(rank);
+	thc_sender_set_key(s, key);
+	s->seal = (u8)net.seals.seal;
+	s->up = net.seals.up[EPOCH & 1];
+	s->down = net.seals.down[EPOCH & 1];
+}
+
 static void begin(const struct weather *weather, u32 ranks, u64 seed)
 {
+	const u8 *key = seed & 1 ? test_key : NULL;
 	u32 rank;
 
 	free(net.heap);
@@ -532,25 +596,13 @@ static void begin(const struct weather *weather, u32 ranks, u64 seed)
 	net.ranks = ranks;
 	net.dice = (seed * 64 + ranks) * 0x9e3779b97f4a7c15ULL + 1;
 	net.now = THC_NS_PER_MS;
-	net.job.cookie = COOKIE;
-	net.job.all = thc_ranks_mask(ranks);
-	net.job.epoch = EPOCH;
-	net.job.ranks = (u16)ranks;
-	net.job.sum_width = SUM_WIDTH;
-	net.job.active = 1;
+	begin_job(key, ranks);
 	for (rank = 0; rank < ranks; rank++) {
 		struct worker *w = &net.worker[rank];
 
 		thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
 		thc_stream_init(&w->s.control, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
-		thc_sender_init(&w->s, DATA_SLOTS);
-		w->s.cookie = COOKIE;
-		w->s.epoch = EPOCH;
-		w->s.job = JOB;
-		w->s.port = PORT;
-		w->s.all = net.job.all;
-		w->s.rank = (u8)rank;
-		w->s.sum_width = SUM_WIDTH;
+		begin_sender(&w->s, key, rank);
 		w->s.data.reserved = DATA_CHUNKS;
 		w->s.control.reserved = weather->control_chunks;
 		w->rank = rank;
@@ -628,7 +680,7 @@ static u64 run(const struct weather *weather, u32 ranks, u64 seed, u64 limit_ms)
 struct totals {
 	u64	slowest;	/* ns */
 	u64	most_sent;	/* packets for 1000 chunks */
-	u64	cuts, waits, repeats, bad_sums, missed, closed;
+	u64	cuts, waits, repeats, bad_tags, strange_keys, missed, closed;
 };
 
 static struct totals all_runs(const struct weather *weather, u64 limit_ms)
@@ -646,7 +698,8 @@ static struct totals all_runs(const struct weather *weather, u64 limit_ms)
 			t.cuts += net.cuts;
 			t.waits += net.waits;
 			t.repeats += net.repeats;
-			t.bad_sums += net.bad_sums;
+			t.bad_tags += net.bad_tags;
+			t.strange_keys += net.strange_keys;
 			t.missed += net.missed;
 			t.closed += net.closed;
 		}
@@ -664,7 +717,7 @@ static void loss__0_nothing_is_sent_twice(void **state)
 
 	(void)state;
 	assert_int_equal(t.most_sent, 1000);
-	assert_int_equal(t.cuts + t.waits + t.repeats + t.bad_sums, 0);
+	assert_int_equal(t.cuts + t.waits + t.repeats + t.bad_tags, 0);
 }
 
 /* Cuts that a later answer shows to have been none are undone. */
@@ -703,7 +756,7 @@ static void loss__1_percent(void **state)
 	struct totals t = all_runs(&w, 60);
 
 	(void)state;
-	assert_true(t.waits > 0 && t.repeats > 0 && t.cuts > 0 && t.bad_sums > 0);
+	assert_true(t.waits > 0 && t.repeats > 0 && t.cuts > 0 && t.bad_tags > 0);
 	assert_in_range(t.most_sent, 1010, 1200);
 }
 
@@ -746,6 +799,17 @@ static void loss__20_percent_with_late_workers(void **state)
 	assert_in_range(t.most_sent, 1200, 2500);
 }
 
+/* The aggregator says that the epoch is over: it is not. */
+static void corrupt__key_id_ends_nothing(void **state)
+{
+	struct weather w = { .corrupt = 100, .control_chunks = NORM_CHUNKS, .tells = 1 };
+	struct totals t = all_runs(&w, 500);
+
+	(void)state;
+	assert_true(t.strange_keys > 20);
+	assert_in_range(t.most_sent, 1100, 1700);
+}
+
 /* Chunks go on without who is late; who comes later still learns who was in. */
 static void deadline__closes_and_is_told_of(void **state)
 {
@@ -769,6 +833,7 @@ int main(void)
 		cmocka_unit_test(loss__5_percent),
 		cmocka_unit_test(loss__20_percent),
 		cmocka_unit_test(loss__20_percent_with_late_workers),
+		cmocka_unit_test(corrupt__key_id_ends_nothing),
 		cmocka_unit_test(deadline__closes_and_is_told_of),
 	};
 

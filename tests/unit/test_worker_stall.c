@@ -279,21 +279,16 @@ static void header__request_is_as_the_wire_says(void **state)
 	const u8 *bytes = (const u8 *)&p.h;
 
 	memset(&p, 0xff, sizeof(p));
-	w->s.cookie = 0x1122334455667788ULL;
 	w->s.job = 0x0102;
 	w->s.rank = 3;
 	w->s.epoch = 0x0a0b0c0d;
 	thc_sender_request(&w->s, &w->s.control, &p.h, THC_OP_MAX, 32, 0x01020304,
 			   3 * NORM_SLOTS + 5);
-	assert_int_equal(p.h.version, THC_VERSION);
-	assert_int_equal(p.h.op, THC_OP_MAX);
-	assert_int_equal(p.h.width, 32);
-	assert_int_equal(p.h.flags, 0);
-	assert_int_equal(p.h.rank, 3);
-	assert_int_equal(p.h.sum, 0);
-	assert_memory_equal(bytes + offsetof(struct thc_hdr, cookie),
-			    "\x11\x22\x33\x44\x55\x66\x77\x88", 8);
+	assert_memory_equal(bytes, "\x02\x04\x20\x00", 4);
+	/* for the seal to fill in */
+	assert_memory_equal(bytes + 4, "\0\0\0\0\0\0\0\0\0\0\0\0", 12);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, job), "\x01\x02", 2);
+	assert_memory_equal(bytes + offsetof(struct thc_hdr, rank), "\x00\x03", 2);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, epoch), "\x0a\x0b\x0c\x0d", 4);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, round), "\x01\x02\x03\x04", 4);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, slot), "\x01\x05", 2);
@@ -301,25 +296,31 @@ static void header__request_is_as_the_wire_says(void **state)
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, chunk), "\x00\x00\x00\x1d", 4);
 	assert_int_equal(p.h.count, 0);
 	assert_int_equal(p.h.bitmap, 0);
-	thc_seal(&p.h, &p.h + 1, 2);
-	assert_true(thc_sender_sum_ok(&w->s, &p.h, p.payload, 2));
+	thc_seal(&p.h, w->s.seal, &w->s.up, p.payload, 2);
+	assert_int_equal(p.h.key_id, w->s.up.id);
+	assert_true(thc_seal_ok(&p.h, w->s.seal, &w->s.up, p.payload, 2));
 	p.payload[1] ^= 1;
-	assert_false(thc_sender_sum_ok(&w->s, &p.h, p.payload, 2));
+	assert_false(thc_seal_ok(&p.h, w->s.seal, &w->s.up, p.payload, 2));
 }
 
-static void header__without_a_sum_says_so(void **state)
+/* A request has none, whatever the job's seal; nor has what is about joining. */
+static void header__has_no_flags(void **state)
 {
 	struct worker *w = *state;
 	struct thc_hdr h;
+	u8 seal;
 
-	w->s.nosum = 1;
-	thc_sender_request(&w->s, &w->s.data, &h, THC_OP_LUT_ADD, 4, 1, 0);
-	thc_seal(&h, NULL, 0);
-	assert_int_equal(h.flags, THC_F_NOSUM);
-	assert_int_equal(h.sum, 0);
-	/* control packets always have one */
-	thc_sender_header(&w->s, &h, THC_OP_JOIN);
-	assert_int_equal(h.flags, 0);
+	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
+		begin_epoch(&w->s, seal == THC_SEAL_NH ? test_key : NULL, seal, 1);
+		thc_sender_request(&w->s, &w->s.data, &h, THC_OP_LUT_ADD, 4, 1, 0);
+		thc_seal(&h, w->s.seal, &w->s.up, NULL, 0);
+		assert_int_equal(h.flags, 0);
+		assert_int_equal(!h.tag, seal == THC_SEAL_NONE);
+		thc_sender_header(&w->s, &h, THC_OP_LEAVE);
+		thc_sender_seal_control(&w->s, &h, NULL, 0);
+		assert_int_equal(h.flags, 0);
+		assert_true(h.tag);
+	}
 }
 
 int main(void)
@@ -341,7 +342,7 @@ int main(void)
 		CASE(stall__says_why),
 		CASE(stall__a_complaint_before_the_question_does_not_count),
 		CASE(header__request_is_as_the_wire_says),
-		CASE(header__without_a_sum_says_so),
+		CASE(header__has_no_flags),
 	};
 
 	return cmocka_run_group_tests_name("flight_stall", tests, NULL, NULL);

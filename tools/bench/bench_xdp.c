@@ -11,9 +11,10 @@
  *
  *	bare	slot number from a prepared list, lanes lookup, lane loop
  *	full	prologue (48-byte header copied over the packet's), then parse,
- *		sum, admission, lock, state machine, lane loop
+ *		admission, seal, lock, state machine, lane loop
+ *	unsealed, summed	full in a job with the seal none, and sum
  *	complete	full, for the contribution that finishes a slot: also the
- *		sum over the lanes, the answer's headers and the redirect
+ *		digest of the lanes, the answer's headers and the redirect
  *	empty	the prologue alone, for comparison
  *
  * ratio = full / bare. The prologue is part of full only, so the ratio is
@@ -49,12 +50,12 @@
 #define FRAME_HEAD (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
 #define FRAME_LEN (FRAME_HEAD + sizeof(struct thc_hdr) + PAYLOAD)
 #define PORT 18500
-#define COOKIE 0x0123456789abcdefULL
+#define EPOCH 1
 #define SERVER 0x0100000aU /* 10.0.0.1 */
 #define CLIENT(r) (0x0200000aU + ((u32)(r) << 24))
 
 enum scheme { LUT, LINEAR, SCHEMES };
-enum variant { BARE, SAME, FULL, COMPLETE, VARIANTS };
+enum variant { BARE, SAME, FULL, UNSEALED, SUMMED, COMPLETE, VARIANTS };
 
 static const u16 tables[SCHEMES][16] = {
 	{ 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 },
@@ -63,6 +64,7 @@ static const u16 tables[SCHEMES][16] = {
 
 static struct bench_bpf *skel;
 static struct thc_job *jobs;
+static struct thc_seals *seals;
 static struct thc_slot *slots;
 static struct thc_lanes *lanes;
 static struct thc_hdr *headers;
@@ -119,10 +121,9 @@ static void make_job(int id)
 	thc_pairs_init(&pairs, tables[id]);
 	if (bpf_map_update_elem(bpf_map__fd(skel->maps.pairs), &key, &pairs, 0))
 		fail("filling the table");
-	job->cookie = COOKIE;
 	job->all = (1ULL << BENCH_RANKS) - 1;
 	job->joined = job->all;
-	job->epoch = 1;
+	job->epoch = EPOCH;
 	job->slots = BENCH_SLOTS;
 	job->data_slots = BENCH_SLOTS;
 	job->ranks = BENCH_RANKS;
@@ -142,8 +143,20 @@ static void make_job(int id)
 	job->active = 1;
 }
 
+/* Which numbers a key has does not matter: the time is the same. */
+static void make_seals(int id)
+{
+	u64 *key = (void *)&seals[id];
+	size_t i;
+
+	for (i = 0; i < sizeof(seals[id]) / sizeof(*key); i++)
+		key[i] = draw();
+}
+
+/* Of rank @rank, under the job's seal. */
 static void make_headers(enum scheme scheme, int rank)
 {
+	const struct thc_seals *s = &seals[scheme];
 	int i;
 
 	for (i = 0; i < BENCH_SLOTS; i++) {
@@ -153,13 +166,13 @@ static void make_headers(enum scheme scheme, int rank)
 		h->version = THC_VERSION;
 		h->op = THC_OP_LUT_ADD;
 		h->width = 4;
-		h->cookie = thc_be64(COOKIE);
 		h->job = thc_be16(scheme);
-		h->rank = rank;
-		h->epoch = thc_be32(1);
+		h->rank = thc_be16(rank);
+		h->epoch = thc_be32(EPOCH);
 		h->chunk = thc_be32(order[i]);
 		h->slot = thc_be16(order[i]);
-		h->sum = thc_be32(thc_sum_packet(h, frame + FRAME_HEAD + sizeof(*h), PAYLOAD / 8));
+		thc_seal(h, (u8)s->seal, thc_seals_up(s, EPOCH), frame + FRAME_HEAD + sizeof(*h),
+			 PAYLOAD / 8);
 	}
 }
 
@@ -259,6 +272,29 @@ static void check_lanes(enum scheme scheme, int times)
 	}
 }
 
+static void set_seal(enum scheme scheme, enum thc_seal_kind seal)
+{
+	int r;
+
+	seals[scheme].seal = seal;
+	for (r = 0; r < BENCH_RANKS; r++)
+		make_headers(scheme, r);
+}
+
+/* All contributions but those that finish a slot. */
+static double run_full(enum scheme scheme)
+{
+	struct thc_stats before;
+	double ns;
+
+	memset(slots, 0, BENCH_SLOTS * sizeof(*slots));
+	read_stats(&before);
+	ns = run(skel->progs.bench_full, scheme, 0, ADDED, XDP_DROP);
+	check_lanes(scheme, ADDED);
+	check_added(&before, ADDED * BENCH_SLOTS);
+	return ns;
+}
+
 static void repetition(enum scheme scheme, int rep)
 {
 	struct bpf_program *bare[SCHEMES] = { skel->progs.bench_loop_lut,
@@ -272,11 +308,12 @@ static void repetition(enum scheme scheme, int rep)
 	samples[scheme][SAME][rep] = run(same[scheme], scheme, 0, ADDED, XDP_DROP);
 	check_lanes(scheme, ADDED);
 
-	memset(slots, 0, BENCH_SLOTS * sizeof(*slots));
-	read_stats(&before);
-	samples[scheme][FULL][rep] = run(skel->progs.bench_full, scheme, 0, ADDED, XDP_DROP);
-	check_lanes(scheme, ADDED);
-	check_added(&before, ADDED * BENCH_SLOTS);
+	set_seal(scheme, THC_SEAL_NONE);
+	samples[scheme][UNSEALED][rep] = run_full(scheme);
+	set_seal(scheme, THC_SEAL_SUM);
+	samples[scheme][SUMMED][rep] = run_full(scheme);
+	set_seal(scheme, THC_SEAL_NH);
+	samples[scheme][FULL][rep] = run_full(scheme);
 
 	memset(slots, 0, BENCH_SLOTS * sizeof(*slots));
 	read_stats(&before);
@@ -316,6 +353,7 @@ static void load(void)
 	if (bench_bpf__load(skel))
 		fail("loading the BPF object (root is needed)");
 	jobs = map_memory(skel->maps.jobs, THC_JOBS_MAX * sizeof(*jobs));
+	seals = map_memory(skel->maps.seals_of, THC_JOBS_MAX * sizeof(*seals));
 	slots = map_memory(skel->maps.slots, BENCH_SLOTS * sizeof(*slots));
 	lanes = map_memory(skel->maps.lanes, BENCH_SLOTS * sizeof(*lanes));
 	headers = map_memory(skel->maps.headers, BENCH_HEADERS * sizeof(*headers));
@@ -336,7 +374,7 @@ int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "quick", 0, NULL, 'q' }, { 0 } };
 	static const char *const names[SCHEMES] = { "lut", "linear" };
-	int reps = 31, rep, s, r, c;
+	int reps = 31, rep, s, c;
 	double none;
 	cpu_set_t cpu;
 
@@ -357,8 +395,8 @@ int main(int argc, char **argv)
 	save_frame();
 	for (s = 0; s < SCHEMES; s++) {
 		make_job(s);
-		for (r = 0; r < BENCH_RANKS; r++)
-			make_headers(s, r);
+		make_seals(s);
+		set_seal(s, THC_SEAL_NH);
 	}
 	for (rep = -1; rep < reps; rep++) { /* the first one warms up */
 		for (s = 0; s < SCHEMES; s++)
@@ -378,6 +416,9 @@ int main(int argc, char **argv)
 		printf(", \"%s_ratio_same_prologue\": %.3f, \"%s_ratio_net\": %.3f", names[s],
 		       full / same, names[s], (full - none) / bare);
 		printf(", \"%s_complete_ns\": %.1f", names[s], median(samples[s][COMPLETE], reps));
+		printf(", \"%s_unsealed_ns\": %.1f, \"%s_summed_ns\": %.1f", names[s],
+		       median(samples[s][UNSEALED], reps), names[s],
+		       median(samples[s][SUMMED], reps));
 	}
 	printf("}\n");
 	bench_bpf__destroy(skel);

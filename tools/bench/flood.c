@@ -3,7 +3,7 @@
  * The parts of `make bench-flood` (flood.py) that must be fast:
  *
  *	flood send IFACE MAC FROM TO PORT JOB CPU
- *		sends JOINs with wrong cookies on one CPU, as fast as a packet
+ *		sends JOINs with wrong keys on one CPU, as fast as a packet
  *		socket takes them, until its input ends: {"sent":, "seconds":}
  *	flood drop IFACE
  *		a bare XDP_DROP there until its input ends, for comparison
@@ -42,7 +42,10 @@
 #define REPS 31
 #define REPEAT 200000 /* packets of a repetition */
 #define PORT 18500
-#define COOKIE 0x0123456789abcdefULL
+/* Of a key that no job has; those of the job here are zero. */
+#define KEY_ID 0x01234567U
+#define WORKER 0x0a000002U
+#define WORKER_PORT 40000
 #define FOREVER (~0ULL >> 1)
 
 /* A request in its frame; @payload is that of JOIN or of LUT_ADD. */
@@ -83,8 +86,8 @@ static u16 ip_checksum(const u8 *b)
 	return htons(~(sum + (sum >> 16)));
 }
 
-/* Fills in all but the addresses; @cookie: whose it is not. */
-static void make_frame(struct frame *f, u8 op, u8 width, u16 job, u64 cookie, size_t bytes)
+/* Fills in all but the addresses; @key_id: of a key that the job does not have. */
+static void make_frame(struct frame *f, u8 op, u8 width, u16 job, u32 key_id, size_t bytes)
 {
 	f->eth.h_proto = htons(ETH_P_IP);
 	f->ip.version = 4;
@@ -99,10 +102,7 @@ static void make_frame(struct frame *f, u8 op, u8 width, u16 job, u64 cookie, si
 	f->thc.op = op;
 	f->thc.width = width;
 	f->thc.job = thc_be16(job);
-	f->thc.cookie = thc_be64(cookie);
-	f->thc.sum = 0;
-	f->thc.sum = thc_be32(thc_sum_packet((const void *)((u8 *)f + offsetof(struct frame, thc)),
-					     f->payload, bytes / 8));
+	f->thc.key_id = thc_be32(key_id);
 }
 
 static bool input_ended(void)
@@ -148,7 +148,7 @@ static int packet_socket(const char *interface)
 	return fd;
 }
 
-/* Different cookies and source ports, all wrong: a NIC would spread them. */
+/* Different keys and source ports, all wrong: a NIC would spread them. */
 static void make_flood(struct frame *f, char **argv)
 {
 	int i;
@@ -239,15 +239,16 @@ static const struct {
 } packets[PACKETS] = {
 	[BARE] = { "bare_drop_ns", THC_OP_JOIN, 0, sizeof(struct thc_join), THC_DROP_NONE },
 	[JOIN] = { "refused_join_ns", THC_OP_JOIN, 0, sizeof(struct thc_join), THC_DROP_FLOOD },
-	[DATA] = { "refused_data_ns", THC_OP_LUT_ADD, 4, 512, THC_DROP_COOKIE },
+	[DATA] = { "refused_data_ns", THC_OP_LUT_ADD, 4, 512, THC_DROP_TAG },
 };
 
-/* Job 0, and no token for strangers on any CPU. */
+/* Job 0 with one worker, and no token for strangers on any CPU. */
 static struct thc_bpf *load_aggregator(u32 address)
 {
 	int cpus = libbpf_num_possible_cpus(), c;
 	struct thc_bucket *none = calloc(cpus, sizeof(*none));
 	struct thc_bpf *skel = thc_bpf_open(false);
+	struct thc_seals seals = { .seal = THC_SEAL_NH };
 	struct thc_job *jobs;
 	u32 key = 0;
 
@@ -261,7 +262,11 @@ static struct thc_bpf *load_aggregator(u32 address)
 		    bpf_map__fd(skel->maps.jobs), 0);
 	if (jobs == MAP_FAILED)
 		fail("mapping the jobs");
-	jobs[0].cookie = COOKIE;
+	if (bpf_map_update_elem(bpf_map__fd(skel->maps.seals_of), &key, &seals, 0))
+		fail("filling the seals");
+	/* data comes from a worker's address, JOINs from a stranger's */
+	jobs[0].member[0].addr = thc_addr_v4(htonl(WORKER));
+	jobs[0].member[0].port = htons(WORKER_PORT);
 	jobs[0].ranks = 2;
 	jobs[0].active = 1;
 	for (c = 0; c < cpus; c++)
@@ -317,10 +322,11 @@ static int do_cost(void)
 	fd[JOIN] = fd[DATA] = bpf_program__fd(skel->progs.thc_xdp);
 	fd[BARE] = load_drop();
 	for (p = 0; p < PACKETS; p++) {
-		frame[p].ip.saddr = htonl(0x0a000002);
+		frame[p].ip.saddr = htonl(WORKER);
+		frame[p].udp.source = htons(WORKER_PORT);
 		frame[p].ip.daddr = address;
 		frame[p].udp.dest = htons(PORT);
-		make_frame(&frame[p], packets[p].op, packets[p].width, 0, ~COOKIE,
+		make_frame(&frame[p], packets[p].op, packets[p].width, 0, p == DATA ? 0 : KEY_ID,
 			   packets[p].bytes);
 	}
 	for (rep = -1; rep < REPS; rep++) /* the first one warms up */

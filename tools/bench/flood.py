@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make bench-flood`: what a flood of JOINs with wrong cookies does, sent by one core at
+"""`make bench-flood`: what a flood of JOINs with wrong keys does, sent by one core at
 its full rate from a host of the network, to a job of two ranks. The same flood goes to a
 second interface of the aggregator, where a bare XDP_DROP refuses it: what the data loses
 more than there is what refusing costs. Both take turns, medians of several; the flood has

@@ -50,7 +50,6 @@ struct thcd_prefixes {
 /**
  * struct thcd_plan - the constants of a job, complete
  * @key: the job's secret
- * @cookie: of its packets, which comes from @key
  * @clamp: IEEE-754 bits of t_p
  * @p: IEEE-754 bits of the clamp fraction, for display
  * @admits: only addresses in one of these prefixes may join
@@ -61,7 +60,6 @@ struct thcd_prefixes {
  */
 struct thcd_plan {
 	u8		key[THC_KEY_BYTES];
-	u64		cookie;
 	u64		seed;
 	u64		clamp;
 	u64		p;
@@ -84,7 +82,7 @@ struct thcd_plan {
 	u8		block_log2;
 	u8		family;
 	u8		linear;
-	u8		nosum;
+	u8		seal;
 	u8		correlated;
 	u8		ttl_min;
 	u8		scheme;
@@ -99,6 +97,7 @@ struct thcd_plan {
  * @nonce: of each rank's newest incarnation
  * @previous: of the incarnation before; who still uses it has lost the rank
  * @heard: ranks that hear the group, this epoch
+ * @salt: of this epoch's keys
  * @full_since_ms: when the last rank joined this epoch (monotonic), 0: not yet
  * @ready: rounds of this epoch may run
  * @fallback: multicast was given up for fanout
@@ -111,13 +110,14 @@ struct thcd_record {
 	u64			previous[THC_RANKS_MAX];
 	u64			heard;
 	u64			full_since_ms;
+	u8			salt[THC_SALT_BYTES];
 	u8			ready;
 	u8			fallback;
 	u8			reserved2[6];
 };
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	7
+#define THCD_LAYOUT	8
 
 /* Pins of the daemon's own maps: struct thcd_meta, and a struct thcd_record per job. */
 #define THC_PIN_META	"meta"

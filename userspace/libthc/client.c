@@ -39,10 +39,6 @@ static int check_options(const struct thc_client_options *o)
 	    strlen(o->aggregator) >= sizeof(((struct thc_client *)0)->aggregator))
 		return thc_fail(-EINVAL,
 				"set the aggregator to an IPv4 or IPv6 address, or a name");
-	if (!o->key)
-		return thc_fail(
-			-EINVAL,
-			"give the job's secret key: thc_key_read() reads it from the file of thcctl genkey");
 	if (o->rank >= THC_RANKS_MAX)
 		return thc_fail(-EINVAL, "rank %u is too large: a job has at most %u ranks",
 				o->rank, THC_RANKS_MAX);
@@ -202,8 +198,10 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	c->options = known;
 	snprintf(c->aggregator, sizeof(c->aggregator), "%s", known.aggregator);
 	c->options.aggregator = c->aggregator;
-	memcpy(c->key, known.key, sizeof(c->key));
-	c->options.key = c->key;
+	if (known.key) {
+		memcpy(c->key, known.key, sizeof(c->key));
+		c->options.key = c->key;
+	}
 	if (!c->options.port)
 		c->options.port = THC_PORT_DEFAULT;
 	if (!c->options.timeout_ms)

@@ -137,7 +137,7 @@ static inline size_t thc_flights_bytes(const struct thc_client *c)
 
 /* -EPROTO: constants that this library cannot serve. */
 int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t epoch,
-		    unsigned int rank);
+		    const struct thc_client_options *o);
 /* client.window and why it is no larger; the sockets have room for so many @answers. */
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */

@@ -50,12 +50,12 @@ bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 	thc_link_peer_name(&c->link, peer, sizeof(peer));
 	switch (f->reason) {
 	case THC_FAILED_EPOCH:
-		snprintf(who, sizeof(who), "rank %u restarted or joined again", f->rank);
+		snprintf(who, sizeof(who), "rank %u restarted or joined again", f->worker);
 		thc_queue_break(
 			c, -ESTALE,
 			"%s (job %u is now in session %u, this rank is in session %u): call thc_client_rejoin() on all ranks",
-			f->rank == THC_RANK_NONE ? "the aggregator restarted" : who, c->options.job,
-			f->epoch, c->params.epoch);
+			f->worker == THC_WORKER_NONE ? "the aggregator restarted" : who,
+			c->options.job, f->epoch, c->params.epoch);
 		break;
 	case THC_FAILED_BEHIND:
 		thc_queue_break(
@@ -125,8 +125,8 @@ static int fail_refused(const struct thc_client *c, unsigned int refusal)
 	case THC_REFUSED_JOB:
 		return thc_fail(
 			-ENOENT,
-			"the aggregator has no job %u with this key: compare the job's number and its key file with those of thcd",
-			o->job);
+			"the aggregator has no job %u %s: compare the job's number and its key file with those of thcd",
+			o->job, o->key ? "with this key" : "for workers without a key");
 	}
 	return thc_fail(-EACCES, "the aggregator refused rank %u of job %u (reason %u)", o->rank,
 			o->job, refusal);

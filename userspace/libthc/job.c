@@ -37,7 +37,7 @@ static int take_table(const struct thc_welcome *w, struct thc_table *t)
 }
 
 int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t epoch,
-		    unsigned int rank)
+		    const struct thc_client_options *o)
 {
 	*p = (struct thc_params){
 		.seed = thc_be64(w->seed),
@@ -55,8 +55,8 @@ int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t 
 	};
 	if (!thc_block_valid(w->block_log2))
 		return -EPROTO;
-	if (!thc_welcome_is_sound(w, rank) || thc_be16(w->shards) > 1 || take_table(w, &p->table) ||
-	    thc_table_check(&p->table, p->ranks, p->sum_width))
+	if (!thc_welcome_is_sound(w, o->rank, !!o->key) || thc_be16(w->shards) > 1 ||
+	    take_table(w, &p->table) || thc_table_check(&p->table, p->ranks, p->sum_width))
 		return -EPROTO;
 	return 0;
 }

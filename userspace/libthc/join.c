@@ -39,7 +39,7 @@ static void send_control(struct thc_client *c, struct control_packet *p, size_t 
 	uint64_t calls = 0;
 	int n;
 
-	thc_seal(&p->hdr, &p->join, (int)(payload / 8));
+	thc_sender_seal_control(&c->sender, &p->hdr, &p->join, (int)(payload / 8));
 	n = thc_link_send(&c->link, &out, 1, &calls);
 	if (n < 0)
 		thc_sender_unreachable(&c->sender, -n, thc_now());
@@ -47,7 +47,7 @@ static void send_control(struct thc_client *c, struct control_packet *p, size_t 
 
 void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why)
 {
-	c->stats.bad_sum += why == THC_DROP_SUM;
+	c->stats.bad_tag += why == THC_DROP_TAG;
 	c->stats.unexpected += why == THC_DROP_UNEXPECTED;
 	c->stats.foreign += thc_drop_is_foreign(why);
 }
@@ -63,9 +63,9 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 	if (h->version != THC_VERSION || h->op != THC_OP_WELCOME ||
 	    bytes != sizeof(*h) + sizeof(*w))
 		return;
-	why = thc_joining_admit(&c->sender, h, w, from.port);
+	why = thc_joining_admit(&joining->j, &c->sender, h, w, from.port);
 	if (!why)
-		why = thc_joining_take(&joining->j, &c->sender, h, w);
+		why = thc_joining_take(&joining->j, &c->sender, h, w, thc_now());
 	thc_udp_dropped(c, why);
 }
 
@@ -117,7 +117,7 @@ static int receive_some(struct joining *joining)
 	case THC_JOIN_READY:
 	case THC_JOIN_WAIT:
 		join_group(joining);
-		if (!thc_params_take(&joining->params, w, joining->j.joined.epoch, c->options.rank))
+		if (!thc_params_take(&joining->params, w, joining->j.joined.epoch, &c->options))
 			return joining->j.ready;
 		break;
 	case THC_JOIN_UNSOUND:
@@ -176,6 +176,7 @@ static int set_up(struct thc_client *c, const struct joining *joining)
 	if (!c->flights)
 		return thc_fail(-ENOMEM, "out of memory for %u slots", c->params.data_slots);
 	thc_window_choose(c, c->link.answers_max);
+	thc_sender_set_epoch(&c->sender, w, c->options.key);
 	thc_joining_end(&joining->j, &c->sender, c->flights, c->window);
 	thc_account(c, (ssize_t)thc_flights_bytes(c));
 	return 0;
@@ -193,8 +194,9 @@ int thc_udp_join(struct thc_client *c)
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return thc_fail(-EIO, "no random numbers from the kernel");
 	thc_joining_begin(&joining.j, random, now);
-	c->sender.cookie = thc_key_cookie(c->key, c->options.job);
 	c->sender.job = c->options.job;
+	thc_sender_set_key(&c->sender, c->options.key);
+	thc_link_end(&c->link, &c->sender.end);
 	c->sender.port = c->options.port;
 	c->sender.rank = (uint8_t)c->options.rank;
 	c->sender.unreachable = 0;

@@ -100,9 +100,9 @@ enum thc_transport_choice {
  *	the route to the aggregator uses
  * @job: job number
  * @rank: this worker's, 0 .. n-1
- * @key: the job's secret key, THC_KEY_BYTES bytes, required: see thc_key_read().
- *	thc_client_open() copies it, and the caller may wipe it after that. The
- *	client's copy is wiped when the client is closed
+ * @key: the job's secret key, THC_KEY_BYTES bytes: see thc_key_read(); NULL: of a job
+ *	that has none. thc_client_open() copies it, and the caller may wipe it after
+ *	that. The client's copy is wiped when the client is closed
  * @timeout_ms: an all-reduce that makes no progress for so long fails with
  *	-ETIMEDOUT and a sentence that names who is missing; 0: 60,000
  * @join_timeout_ms: wait so long for all ranks to join; 0: 60,000
@@ -384,9 +384,9 @@ struct thc_client_stats {
 	uint64_t	waits;		/* WAIT received */
 	uint64_t	excluded;	/* chunks of data whose sum lacks this rank */
 	uint64_t	partial;	/* chunks of data whose sum lacks some rank */
-	uint64_t	bad_sum;	/* answers whose packet sum was wrong */
+	uint64_t	bad_tag;	/* packets whose tag was wrong: forged, or corrupted */
 	uint64_t	unexpected;	/* answers nobody waited for: duplicates, old ones */
-	uint64_t	foreign;	/* packets from elsewhere, or that answer no request */
+	uint64_t	foreign;	/* packets from elsewhere, under another key, or of no use */
 	uint64_t	window_cuts;	/* multiplicative decreases */
 	uint64_t	send_calls;	/* system calls made to send */
 	uint64_t	receive_calls;	/* system calls made to receive */

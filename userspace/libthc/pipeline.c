@@ -35,7 +35,7 @@ void thc_pipeline_ready(struct thc_phase *p, uint32_t index)
 		return;
 	thc_sender_request(s, p->control ? &s->control : &s->data, h, p->op, p->width,
 			   (uint32_t)r->round, p->first + index);
-	thc_seal(h, h + 1, (int)(p->payload / 8));
+	thc_seal(h, s->seal, &s->up, h + 1, (int)(p->payload / 8));
 }
 
 static void send_claim(struct thc_request *r)

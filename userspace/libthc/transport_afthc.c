@@ -214,7 +214,8 @@ static int join_job(struct thc_client *c)
 	if (setsockopt(c->afthc->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
 	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &join, sizeof(join)) ||
 	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)) ||
-	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_KEY, c->key, sizeof(c->key)))
+	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_KEY, c->key,
+		       c->options.key ? sizeof(c->key) : 0))
 		return thc_fail(-errno, "cannot set options of the AF_THC socket: %s",
 				strerror(errno));
 	while (connect(c->afthc->socket, (void *)&to, sizeof(to)))
@@ -223,7 +224,7 @@ static int join_job(struct thc_client *c)
 	if (getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
 		return thc_fail(-errno, "the AF_THC socket does not describe its job: %s",
 				strerror(errno));
-	if (thc_params_take(&c->params, &joined.welcome, joined.epoch, c->options.rank))
+	if (thc_params_take(&c->params, &joined.welcome, joined.epoch, &c->options))
 		return thc_failed_to_join(c, &(struct thc_failure){ .reason = THC_FAILED_VERSION },
 					  0);
 	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */
@@ -508,7 +509,7 @@ static void add_stats(const struct thc_client *c, struct thc_client_stats *stats
 	stats->retransmits = s.retransmits;
 	stats->repeats = s.repeats;
 	stats->waits = s.waits;
-	stats->bad_sum = s.bad_sum;
+	stats->bad_tag = s.bad_tag;
 	stats->unexpected = s.unexpected;
 	stats->foreign = s.foreign;
 	stats->window_cuts = s.window_cuts;

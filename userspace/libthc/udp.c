@@ -59,6 +59,13 @@ static void set_port(struct sockaddr_storage *a, uint16_t port)
 		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
 }
 
+static bool is_any(const struct sockaddr_storage *a)
+{
+	return a->ss_family == AF_INET ?
+		       ((const struct sockaddr_in *)a)->sin_addr.s_addr == htonl(INADDR_ANY) :
+		       IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)a)->sin6_addr);
+}
+
 /* The local address the system would use towards the aggregator. */
 static int find_local(struct thc_link *l)
 {
@@ -149,7 +156,7 @@ int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 	l->peer = ends.peer;
 	l->local = ends.local;
 	l->addrlen = ends.addrlen;
-	if (!o->bind) {
+	if (!o->bind || is_any(&l->local)) {
 		error = find_local(l);
 		if (error)
 			return thc_fail(error, "no route to the aggregator %s: %s", o->aggregator,
@@ -161,6 +168,7 @@ int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 {
 	int error = thc_link_find(l, o);
+	socklen_t len = sizeof(l->local);
 
 	if (error)
 		return error;
@@ -175,8 +183,24 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 				o->bind, strerror(-error));
 		return thc_fail(error, "cannot open a UDP socket: %s", strerror(-error));
 	}
+	getsockname(l->unicast, (void *)&l->local, &len);
 	set_options(l, l->unicast);
 	return 0;
+}
+
+void thc_link_end(const struct thc_link *l, struct thc_end *end)
+{
+	const struct sockaddr_in6 *in6 = (const void *)&l->local;
+	const struct sockaddr_in *in = (const void *)&l->local;
+
+	*end = (struct thc_end){ .zero = 0 };
+	if (l->local.ss_family == AF_INET) {
+		end->addr = thc_addr_v4(in->sin_addr.s_addr);
+		end->port = in->sin_port;
+	} else {
+		memcpy(&end->addr, &in6->sin6_addr, sizeof(end->addr));
+		end->port = in6->sin6_port;
+	}
 }
 
 void thc_link_close(struct thc_link *l)

@@ -63,6 +63,8 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
 void thc_link_close(struct thc_link *l);
 int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w);
 void thc_link_leave_group(struct thc_link *l);
+/* Our end, as the aggregator sees it. */
+void thc_link_end(const struct thc_link *l, struct thc_end *end);
 /* Sends all of @out; returns packets the kernel took or -errno. */
 int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
 		  uint64_t *calls);

@@ -51,7 +51,7 @@ static void send_result(struct thcd *d, const struct result *r, u8 rank, bool re
 {
 	struct thc_hdr h;
 
-	thc_answer_result(&h, &d->job[r->at.job], r->at, &r->version, rank, repeat);
+	thc_answer_result(&h, &d->seals[r->at.job], r->at, &r->version, rank, repeat);
 	thcd_out_put(d, to, thc_be16(port), &h, r->word, NULL, sizeof(r->word));
 }
 
@@ -71,7 +71,7 @@ void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 		const struct thc_member *m = &job->member[i];
 
 		if (m->joined && !m->left)
-			send_result(d, &r, i, false, &m->addr, m->port);
+			send_result(d, &r, 0, false, &m->addr, m->port);
 	}
 }
 

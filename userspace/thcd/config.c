@@ -20,6 +20,7 @@ enum kind {
 	WIDTH,
 	SCHEME,
 	REPLY,
+	SEAL,
 	SWITCH_OFF,
 	SWITCH_ON,
 	TEXT,
@@ -39,6 +40,7 @@ static const struct choice {
 } choices[][WORDS_MAX] = {
 	[WIDTH] = { { "auto", 0 }, { "8", 8 }, { "16", 16 } },
 	[REPLY] = { { "multicast", THC_REPLY_MULTICAST }, { "fanout", THC_REPLY_FANOUT } },
+	[SEAL] = { { "nh", THC_SEAL_NH }, { "sum", THC_SEAL_SUM }, { "none", THC_SEAL_NONE } },
 	[SWITCH_OFF] = { { "on", false }, { "off", true } },
 	[SWITCH_ON] = { { "off", false }, { "on", true } },
 	[MODE] = { { "auto", THCD_MODE_AUTO },
@@ -63,7 +65,7 @@ static const struct key job_keys[] = {
 	{ "job", NUMBER, AT(job), 0, THC_JOBS_MAX - 1, "number of the job, 0 to 15; required" },
 	{ "ranks", NUMBER, AT(ranks), 1, THC_RANKS_MAX, "workers, 1 to 64; required" },
 	{ "key", SECRET, AT(key), 0, 0,
-	  "@FILE that holds the job's secret key, as thcctl genkey makes it; required" },
+	  "@FILE that holds the job's secret key, as thcctl genkey makes it; required with seal=nh" },
 	{ "scheme", SCHEME, AT(scheme), 0, 0,
 	  "how gradients become sums:" THC_SCHEMES(WORD) "; default thc" },
 	{ "table", TABLE, AT(table), 0, 0,
@@ -97,7 +99,9 @@ static const struct key job_keys[] = {
 	  "age in ms at which a chunk that has its quorum is closed; default: never" },
 	{ "seed", NUMBER, AT(seed), 0, UINT64_MAX,
 	  "seed of rotations and rounding; default: derived from job and key" },
-	{ "sum", SWITCH_OFF, AT(nosum), 0, 0, "packet sums, on or off; default on" },
+	{ "seal", SEAL, AT(seal), 0, 0,
+	  "what packets are sealed by: nh needs a key, sum guards against corruption alone, none; "
+	  "default nh" },
 	{ "correlated", SWITCH_ON, AT(correlated), 0, 0,
 	  "correlated stochastic rounding, on or off; default on" },
 };
@@ -159,6 +163,7 @@ void thcd_job_wish_init(struct thcd_job_wish *w)
 	w->norm_slots = 64;
 	w->clamp = 1.0 / 32;
 	w->reply = THC_REPLY_MULTICAST;
+	w->seal = THC_SEAL_NH;
 	w->correlated = true;
 }
 
@@ -286,6 +291,8 @@ static int no_such_key(const char *key, struct thcd_error *e)
 	if (!strcmp(key, "cookie"))
 		return thcd_fail(e, "cookie: cookies are gone: make a key with thcctl genkey FILE, "
 				    "and give key=@FILE");
+	if (!strcmp(key, "sum"))
+		return thcd_fail(e, "sum: give seal=none for what was sum=off");
 	return thcd_fail(e, "unknown key \"%s\" of a job; thcd --help lists them", key);
 }
 

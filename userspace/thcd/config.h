@@ -47,7 +47,7 @@ struct thcd_job_wish {
 	u32			hops;
 	enum thcd_table_wish	table;
 	enum thc_reply		reply;
-	bool			nosum;
+	enum thc_seal_kind	seal;
 	bool			correlated;
 	u32			values;
 	u16			value[THC_TABLE_LEVELS_MAX];

@@ -8,6 +8,8 @@
  *   member   port is the member's valid mark: it is cleared, the address is
  *            written, the port is set again. A packet that comes in between
  *            is dropped and sent again by its worker.
+ *   keys     those of the next epoch lie beside this one's, since its number's last
+ *            bit is another, and are written before it.
  *   epoch    written last. The member that restarts an epoch is entered
  *            before, which can only refuse packets of its dead incarnation;
  *            the others' packets still belong to the old epoch and count
@@ -16,13 +18,16 @@
  *   active   written last when a job is created.
  *
  * Only the daemon writes these fields; XDP writes nothing here but a member's
- * MAC address and VLAN tag.
+ * MAC address, VLAN tag and when it was told that its epoch is over.
  */
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
+#include <thc/key.h>
 #include <thc/wire/ranks.h>
 
 #include "jobs.h"
@@ -44,6 +49,60 @@ static u32 first_epoch(void)
 	return now ? now : 1;
 }
 
+/* Salts follow from a number that is drawn once, so that a session can begin at any time. */
+static struct {
+	u8	from[THC_KEY_BYTES];
+	u64	drawn;
+} salts;
+
+int thcd_salts_begin(void)
+{
+	return getrandom(salts.from, sizeof(salts.from), 0) == sizeof(salts.from) ? 0 : -errno;
+}
+
+static void draw_salt(u8 salt[THC_SALT_BYTES])
+{
+	salts.drawn++;
+	thc_blake2s(salt, THC_SALT_BYTES, salts.from, sizeof(salts.from), &salts.drawn,
+		    sizeof(salts.drawn));
+}
+
+const u8 *thcd_plan_key(const struct thcd_plan *plan)
+{
+	return plan->seal == THC_SEAL_NH ? plan->key : NULL;
+}
+
+bool thcd_key_id_is_new(__be32 id, const struct thc_seals *s, u32 epoch)
+{
+	return id && id != s->join.id && id != thc_seals_up(s, epoch + 1)->id;
+}
+
+static void make_epoch_keys(struct thc_seals *s, struct thcd_record *r, u32 epoch)
+{
+	const u8 *key = thcd_plan_key(&r->plan);
+	struct thc_seal_key *up = &s->up[epoch & 1];
+	u16 job = (u16)r->plan.job;
+
+	do {
+		draw_salt(r->salt);
+		thc_seal_key_set(up, key, THC_KEY_UP, job, r->salt);
+	} while (!thcd_key_id_is_new(up->id, s, epoch));
+	thc_seal_key_set(&s->down[epoch & 1], key, THC_KEY_DOWN, job, r->salt);
+}
+
+static void make_keys(struct thc_seals *s, struct thcd_record *r, u32 epoch)
+{
+	const u8 *key = thcd_plan_key(&r->plan);
+
+	memset(s, 0, sizeof(*s));
+	s->seal = r->plan.seal;
+	if (key) {
+		thc_control_key_derive(&s->join, key, THC_KEY_JOIN, (u16)r->plan.job);
+		thc_control_key_derive(&s->lost, key, THC_KEY_LOST, (u16)r->plan.job);
+	}
+	make_epoch_keys(s, r, epoch);
+}
+
 void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 {
 	struct thcd_record *r = &d->record[plan->job];
@@ -53,10 +112,10 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	r->plan = *plan;
 	r->used = 1;
 	memset(job, 0, sizeof(*job));
-	job->cookie = plan->cookie;
 	job->all = thc_ranks_mask(plan->ranks);
 	job->epoch = first_epoch();
-	job->restarter = THC_RANK_NONE;
+	job->restarter = THC_WORKER_NONE;
+	make_keys(&d->seals[plan->job], r, job->epoch);
 	job->slot_base = plan->slot_base;
 	job->slots = plan->data_slots + plan->norm_slots;
 	job->data_slots = plan->data_slots;
@@ -65,7 +124,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->ttl_min = plan->ttl_min;
 	job->sum_width = plan->sum_width;
 	job->reply = plan->reply;
-	job->flags = (plan->linear ? THC_JOB_F_LINEAR : 0) | (plan->nosum ? THC_JOB_F_NOSUM : 0);
+	job->flags = plan->linear ? THC_JOB_F_LINEAR : 0;
 	job->group_port = thc_be16(plan->group_port);
 	job->port_base = d->port;
 	job->deadline_ms = plan->deadline_ms;
@@ -87,6 +146,7 @@ void thcd_job_forget(struct thcd *d, u32 id)
 	memset(&d->slot[job->slot_base], 0, job->slots * sizeof(*d->slot));
 	memset(&d->record[id], 0, sizeof(d->record[id]));
 	memset(job, 0, sizeof(*job));
+	explicit_bzero(&d->seals[id], sizeof(d->seals[id]));
 }
 
 static void enter(struct thc_member *m, const struct thc_path *path)
@@ -112,21 +172,26 @@ void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path)
 	publish(job->joined, job->joined | 1ULL << rank);
 }
 
-/* The next one; 0 is none. */
-static u32 epoch_after(u32 epoch)
+/* The one behind @epoch whose keys lie beside those of the job's; 0 is none. */
+static u32 epoch_after(const struct thc_job *job, u32 epoch)
 {
-	return epoch + 1 ? epoch + 1 : 1;
+	do {
+		epoch++;
+	} while (!epoch || !((epoch ^ job->epoch) & 1));
+	return epoch;
 }
 
 bool thcd_job_is_behind(const struct thc_job *job, u32 last)
 {
 	/* the one behind @last, which would be the job's, has to be newer for every rank */
-	return last && (s32)(epoch_after(last) - job->epoch) > 0;
+	return last && (s32)(last - job->epoch) >= 0 &&
+	       (s32)(epoch_after(job, last) - job->epoch) > 0;
 }
 
-void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_path *path)
+void thcd_job_restart(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r, u8 rank,
+		      u32 last, const struct thc_path *path)
 {
-	u32 next = epoch_after(thcd_job_is_behind(job, last) ? last : job->epoch);
+	u32 next = epoch_after(job, thcd_job_is_behind(job, last) ? last : job->epoch);
 	bool inside = job->joined & 1ULL << rank;
 	int i;
 
@@ -137,7 +202,8 @@ void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_p
 	}
 	job->left = 0;
 	job->joined = 1ULL << rank;
-	job->restarter = inside ? rank : THC_RANK_NONE;
+	job->restarter = inside ? rank : THC_WORKER_NONE;
+	make_epoch_keys(seals, r, next);
 	publish(job->epoch, next);
 }
 

@@ -7,6 +7,9 @@
 
 #include "thcd.h"
 
+/* Before the first job is created; 0, or a negative errno: the kernel has no random numbers. */
+int thcd_salts_begin(void);
+
 /* Creates job plan->job in d, in its first epoch without members. */
 void thcd_job_create(struct thcd *d, const struct thcd_plan *plan);
 
@@ -22,7 +25,16 @@ void thcd_job_forget(struct thcd *d, u32 id);
 void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path);
 
 /* Rank @rank begins a new epoch, alone: newer than the job's and than @last, 0: none. */
-void thcd_job_restart(struct thc_job *job, u8 rank, u32 last, const struct thc_path *path);
+void thcd_job_restart(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r, u8 rank,
+		      u32 last, const struct thc_path *path);
+
+/* Can keys of @epoch be called @id? Names tell epochs apart: it is none's, and neither that of the
+ * epoch beside it nor that of control packets.
+ */
+bool thcd_key_id_is_new(__be32 id, const struct thc_seals *s, u32 epoch);
+
+/* The job's secret key; NULL: it has none. */
+const u8 *thcd_plan_key(const struct thcd_plan *plan);
 
 /* Is the epoch behind @last newer than the job's? @last: a rank's last epoch, 0: it knows none. */
 bool thcd_job_is_behind(const struct thc_job *job, u32 last);

@@ -37,8 +37,8 @@ static void settle(struct thc_job *job, struct thcd_record *r, u64 now_ms,
 	out->ready = true;
 }
 
-static void restart(struct thc_job *job, struct thcd_record *r, u8 rank, u32 last,
-		    const struct thc_path *path)
+static void restart(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r, u8 rank,
+		    const struct thcd_joining *j)
 {
 	/* a new run, not a rejoin: multicast gets another chance */
 	bool run_over = job->left == job->joined && r->ready;
@@ -50,7 +50,7 @@ static void restart(struct thc_job *job, struct thcd_record *r, u8 rank, u32 las
 		r->fallback = 0;
 		__atomic_store_n(&job->reply, r->plan.reply, __ATOMIC_RELEASE);
 	}
-	thcd_job_restart(job, rank, last, path);
+	thcd_job_restart(job, seals, r, rank, j->last, j->path);
 }
 
 static struct thcd_join_result refused(enum thc_refusal why)
@@ -58,19 +58,20 @@ static struct thcd_join_result refused(enum thc_refusal why)
 	return (struct thcd_join_result){ .refusal = why };
 }
 
-struct thcd_join_result thcd_join(struct thc_job *job, struct thcd_record *r,
-				  const struct thcd_joining *j, u64 now_ms)
+struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
+				  struct thcd_record *r, const struct thcd_joining *j, u64 now_ms)
 {
 	struct thcd_join_result out = { .refusal = THC_REFUSED_NOT };
 	const struct thc_path *path = j->path;
 	const struct thc_member *m;
 	u64 bit, nonce = j->nonce;
-	u8 rank = j->rank;
+	u8 rank;
 
 	if (!job || !job->active)
 		return refused(THC_REFUSED_JOB);
-	if (rank >= job->ranks)
+	if (j->rank >= job->ranks)
 		return refused(THC_REFUSED_RANK);
+	rank = (u8)j->rank;
 	if (!thcd_plan_admits(&r->plan, &path->src))
 		return refused(THC_REFUSED_PREFIX);
 	if (nonce == r->previous[rank] && nonce != r->nonce[rank])
@@ -84,11 +85,11 @@ struct thcd_join_result thcd_join(struct thc_job *job, struct thcd_record *r,
 		/* an incarnation that left does not claim the rank any more */
 		if (job->left & bit)
 			r->nonce[rank] = 0;
-		restart(job, r, rank, j->last, path);
+		restart(job, seals, r, rank, j);
 		out.restarted = true;
 	} else if (thcd_job_is_behind(job, j->last)) {
 		/* an earlier aggregator's epoch, whose clock was ahead: all ranks join again */
-		restart(job, r, rank, j->last, path);
+		restart(job, seals, r, rank, j);
 		out.behind = true;
 	} else {
 		thcd_job_enter(job, rank, path);

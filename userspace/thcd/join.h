@@ -40,16 +40,17 @@ struct thcd_joining {
 	const struct thc_path	*path;
 	u64			nonce;
 	u32			last;
-	u8			rank;
+	u16			rank;
 	bool			heard;
 };
 
 /**
  * thcd_join() - a worker wants to be a rank
- * @job: NULL if there is none of that number or the cookie is wrong
+ * @job: NULL if there is none of that number or the JOIN is sealed by another key
+ * @seals: the job's
  */
-struct thcd_join_result thcd_join(struct thc_job *job, struct thcd_record *r,
-				  const struct thcd_joining *j, u64 now_ms);
+struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
+				  struct thcd_record *r, const struct thcd_joining *j, u64 now_ms);
 
 /**
  * thcd_leave() - a rank is done
@@ -60,7 +61,7 @@ struct thcd_join_result thcd_join(struct thc_job *job, struct thcd_record *r,
 bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, u32 epoch);
 
 /* A JOIN, of whoever may have sent it, or a LEAVE that thc_admit_rank() admits; form, length
- * and sum are good. Returns the drop reason it is counted under in software mode, or
+ * and tag are good. Returns the drop reason it is counted under in software mode, or
  * THC_DROP_NONE.
  */
 enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
@@ -72,7 +73,7 @@ struct thcd_welcome {
 	struct thc_welcome	body;
 };
 
-/* The WELCOME of a job, sealed; @mode_flags: thcd.welcome_flags. */
+/* The WELCOME of a job, not sealed yet; @mode_flags: thcd.welcome_flags. */
 void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
 		       const struct thcd_record *r, const struct thc_hdr *request, u64 nonce,
 		       u8 mode_flags);

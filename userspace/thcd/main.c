@@ -203,6 +203,10 @@ static void name_all(struct run *r)
 /* Sockets and plans, and how many slots these need. */
 static int begin(struct run *r, u32 *slots, struct thcd_error *e)
 {
+	int err = thcd_salts_begin();
+
+	if (err)
+		return thcd_fail(e, "no random numbers from the kernel: %s", strerror(-err));
 	r->signals = catch_signals(e);
 	if (r->signals < 0 || open_sockets(r, e) || thcd_plan_jobs(&r->d, &r->c, r->plan, slots, e))
 		return -1;

@@ -20,7 +20,7 @@
  */
 #define GRANULARITY_CHOSEN_MAX	255
 
-_Static_assert(sizeof(struct thcd_plan) == 480, "struct thcd_plan has padding");
+_Static_assert(sizeof(struct thcd_plan) == 472, "struct thcd_plan has padding");
 
 int thcd_addr_parse(const char *text, struct thc_addr *addr)
 {
@@ -278,16 +278,20 @@ static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
 
 static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 {
-	static const struct {
-		const char *key;
-		const char *value;
-	} required[] = { { "job", "NUMBER" }, { "ranks", "NUMBER" }, { "key", "@FILE" } };
+	static const char *const required[] = { "job", "ranks" };
+	bool has_key = thcd_job_wish_given(w, "key");
 	unsigned int i;
 
-	for (i = 0; i < 3; i++)
-		if (!thcd_job_wish_given(w, required[i].key))
-			return thcd_fail(e, "%s is missing: give %s=%s", required[i].key,
-					 required[i].key, required[i].value);
+	for (i = 0; i < 2; i++)
+		if (!thcd_job_wish_given(w, required[i]))
+			return thcd_fail(e, "%s is missing: give %s=NUMBER", required[i],
+					 required[i]);
+	if (!has_key && w->seal == THC_SEAL_NH)
+		return thcd_fail(
+			e, "key is missing: give key=@FILE, which thcctl genkey FILE makes, or "
+			   "seal=sum in a network without strangers");
+	if (has_key && w->seal != THC_SEAL_NH)
+		return thcd_fail(e, "key: only seal=nh has one");
 	if (w->block & (w->block - 1))
 		return thcd_fail(e, "block=%u is not a power of two", w->block);
 	if (w->slots + w->norm_slots > THC_SLOTS_MAX)
@@ -315,7 +319,6 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->job = w->job;
 	plan->ranks = w->ranks;
 	memcpy(plan->key, w->key, sizeof(plan->key));
-	plan->cookie = thc_key_cookie(w->key, w->job);
 	plan->seed = thcd_job_wish_given(w, "seed") ? w->seed : thc_key_seed(w->key, w->job);
 	memcpy(&plan->clamp, &t.t, sizeof(plan->clamp));
 	memcpy(&plan->p, &t.p, sizeof(plan->p));
@@ -332,7 +335,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->scheme = (u8)w->scheme;
 	plan->sum_width = width;
 	plan->block_log2 = __builtin_ctz(w->block);
-	plan->nosum = w->nosum;
+	plan->seal = w->seal;
 	plan->correlated = w->correlated;
 	plan->linear = t.levels == THC_TABLE_LEVELS_MAX;
 	for (i = 0; i < t.levels; i++) {

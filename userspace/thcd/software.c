@@ -22,10 +22,12 @@ static void *map(size_t bytes)
 int thcd_software_init(struct thcd *d, u32 slots, struct thcd_error *e)
 {
 	static struct thcd_record record[THC_JOBS_MAX];
+	static struct thc_seals seals[THC_JOBS_MAX];
 	static struct thc_pairs pairs[THC_JOBS_MAX];
 	static struct thc_job job[THC_JOBS_MAX];
 
 	d->job = job;
+	d->seals = seals;
 	d->record = record;
 	d->pairs = pairs;
 	d->slots = slots;
@@ -49,20 +51,40 @@ struct thc_home {
 	u32		at;	/* the slot, of all */
 };
 
-THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now)
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 {
-	*now = thcd_now_ms() * THC_NS_PER_MS;
 	return &home->d->strangers;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p)
+THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
-	struct thc_hdr *h = p->hdr;
+	(void)home;
+	return thcd_now_ms() * THC_NS_PER_MS;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
+					      u8 seal, const struct thc_seal_key *key)
+{
+	const struct thc_hdr *h = p->hdr;
 
 	(void)home;
-	if (h->op != THC_OP_JOIN && !thc_payload_is_known(p->payload_len))
+	if (!p->payload_len || !thc_payload_is_known(p->payload_len))
 		return THC_DROP_LENGTH;
-	return thc_seal_ok(h, h + 1, (int)(p->payload_len / 8)) ? THC_DROP_NONE : THC_DROP_SUM;
+	return thc_seal_ok(h, seal, key, h + 1, (int)(p->payload_len / 8)) ? THC_DROP_NONE :
+									     THC_DROP_TAG;
+}
+
+THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
+						 const struct thc_seals *seals)
+{
+	const struct thc_end end = { .addr = p->path.src, .port = thc_be16(p->path.src_port) };
+	const struct thc_hdr *h = p->hdr;
+
+	(void)home;
+	return h->tag == thc_control_tag(thc_seal_of_control((u8)seals->seal), &seals->join, h,
+					 &end, h + 1, (int)(p->payload_len / 8)) ?
+		       THC_DROP_NONE :
+		       THC_DROP_TAG;
 }
 
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
@@ -98,46 +120,53 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 		thc_lanes_add(kind, lanes, p->hdr + 1, table, 0);
 }
 
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v)
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+				const struct thc_seals *seals)
 {
-	thc_answer_finish(&slot->version[v], home->d->lanes[home->at].word[v]);
+	thc_answer_finish(&slot->version[v], home->d->lanes[home->at].word[v], seals, slot->epoch);
 }
 
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
-			       struct thc_slot *slot, u32 verdict)
+			       const struct thc_seals *seals, struct thc_slot *slot, u32 verdict)
 {
 	(void)home;
 	/* a result goes out with its lanes: answer.c makes its header */
 	return verdict == THC_ADD || verdict == THC_REPEAT ||
-	       thc_react_answer(h, job, slot, verdict);
+	       thc_react_answer(h, job, seals, slot, verdict);
 }
 
-static struct thc_job *job_of(struct thcd *d, const struct thc_hdr *h)
+/* Of the job that the header names; NULL: none has that number. */
+static struct thc_job *job_of(struct thcd *d, const struct thc_hdr *h, struct thc_seals **seals)
 {
 	u16 id = thc_be16(h->job);
 
+	*seals = id < THC_JOBS_MAX ? &d->seals[id] : NULL;
 	return id < THC_JOBS_MAX ? &d->job[id] : NULL;
 }
 
 struct thc_reaction thcd_gate(struct thcd *d, const struct thc_packet *p)
 {
 	struct thc_home home = { .d = d };
+	struct thc_seals *seals;
+	struct thc_job *job = job_of(d, p->hdr, &seals);
 	enum thc_lane_kind kind;
 
-	return thc_react_gate(&home, job_of(d, p->hdr), p, &kind);
+	return thc_react_gate(&home, job, seals, p, &kind);
 }
 
 struct thc_reaction thcd_software(struct thcd *d, const struct thc_packet *p)
 {
 	struct thc_home home = { .d = d };
-	struct thc_reaction r = thc_react(&home, job_of(d, p->hdr), p);
+	struct thc_seals *seals;
+	struct thc_job *job = job_of(d, p->hdr, &seals);
+	struct thc_reaction r = thc_react(&home, job, seals, p);
 	const struct thc_hdr *h = p->hdr;
 	u16 job_id = thc_be16(h->job), slot = thc_be16(h->slot);
 
 	if (r.to == THC_TO_ALL)
 		thcd_answer_all(d, job_id, slot, thc_be32(h->generation));
 	else if (r.to == THC_TO_SENDER && r.event == THC_EVENT_REPEATED)
-		thcd_answer_one(d, job_id, slot, thc_be32(h->generation), h->rank);
+		thcd_answer_one(d, job_id, slot, thc_be32(h->generation), (u8)thc_be16(h->rank));
 	else if (r.to == THC_TO_SENDER)
 		thcd_out_put(d, &p->path.src, p->path.src_port, h, NULL, NULL, 0);
 	return r;
@@ -151,7 +180,8 @@ bool thcd_software_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 
 	if (!thc_slot_close(s, job->epoch, generation, job->quorum))
 		return false;
-	thc_answer_finish(&s->version[generation & 1], d->lanes[at].word[generation & 1]);
+	thc_answer_finish(&s->version[generation & 1], d->lanes[at].word[generation & 1],
+			  &d->seals[job_id], s->epoch);
 	d->stats.event[THC_EVENT_CLOSED]++;
 	return true;
 }

@@ -66,6 +66,7 @@ struct thcd_xdp;
 /* Everything. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
 	struct thc_job		*job;		/* THC_JOBS_MAX */
+	struct thc_seals	*seals;		/* THC_JOBS_MAX */
 	struct thcd_record	*record;	/* THC_JOBS_MAX */
 	struct thc_slot		*slot;		/* slots */
 	struct thc_lanes	*lanes;		/* slots */

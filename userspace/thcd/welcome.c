@@ -6,8 +6,10 @@
  */
 #include <string.h>
 
+#include <thc/key.h>
 #include <thc/wire/seal.h>
 
+#include "jobs.h"
 #include "join.h"
 #include "net.h"
 #include "plan.h"
@@ -56,6 +58,8 @@ static void fill_constants(const struct thc_job *job, const struct thcd_record *
 	w->sum_width = plan->sum_width;
 	w->block_log2 = plan->block_log2;
 	w->family = plan->family;
+	w->seal = plan->seal;
+	memcpy(w->salt, r->salt, sizeof(w->salt));
 	for (i = 0; i < 16; i++)
 		w->table[i] = thc_be16(plan->table[i]);
 	if (job->reply != THC_REPLY_MULTICAST)
@@ -73,7 +77,6 @@ static void label(struct thcd_welcome *out, const struct thc_hdr *request, u64 n
 	memset(out, 0, sizeof(*out));
 	out->hdr.version = THC_VERSION;
 	out->hdr.op = THC_OP_WELCOME;
-	out->hdr.cookie = request->cookie;
 	out->hdr.job = request->job;
 	out->hdr.rank = request->rank;
 	out->body.nonce = thc_be64(nonce);
@@ -87,9 +90,22 @@ void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
 	out->hdr.epoch = thc_be32(job->epoch);
 	fill_constants(job, r, &out->body);
 	out->body.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0) |
-			  (job->flags & THC_JOB_F_NOSUM ? THC_WELCOME_F_NOSUM : 0) |
 			  (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
-	thc_seal(&out->hdr, &out->body, sizeof(out->body) / 8);
+}
+
+/* Sends @w, sealed by the key of @plan, NULL: by none that a stranger could not have. */
+static void put(struct thcd *d, struct thcd_welcome *w, const struct thcd_plan *plan,
+		const struct thc_addr *addr, u16 port)
+{
+	const struct thc_end end = { .addr = *addr, .port = thc_be16(port) };
+	const u8 *secret = plan ? thcd_plan_key(plan) : NULL;
+	struct thc_control_key key = { .id = 0 };
+
+	if (secret)
+		thc_control_key_derive(&key, secret, THC_KEY_WELCOME, (u16)plan->job);
+	thc_control_seal(&w->hdr, secret ? THC_SEAL_NH : THC_SEAL_SUM, &key, &end, &w->body,
+			 sizeof(w->body) / 8);
+	thcd_out_put(d, addr, port, &w->hdr, NULL, &w->body, sizeof(w->body));
 }
 
 static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, u64 nonce,
@@ -99,7 +115,7 @@ static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, u
 
 	thcd_welcome_fill(&w, &d->job[job_id], &d->record[job_id], request, nonce,
 			  d->welcome_flags);
-	thcd_out_put(d, addr, port, &w.hdr, NULL, &w.body, sizeof(w.body));
+	put(d, &w, &d->record[job_id].plan, addr, port);
 }
 
 /* Every rank learns at once that rounds may start, not at its next JOIN. */
@@ -112,7 +128,7 @@ static void welcome_all(struct thcd *d, u16 job_id, const struct thc_hdr *reques
 	for (i = 0; i < job->ranks; i++) {
 		const struct thc_member *m = &job->member[i];
 
-		h.rank = i;
+		h.rank = thc_be16(i);
 		welcome(d, job_id, &h, d->record[job_id].nonce[i], &m->addr, thc_be16(m->port));
 	}
 }
@@ -144,11 +160,13 @@ static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct t
 				 job->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
 }
 
+/* @plan: of the job whose key the JOIN has, NULL: of none */
 static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
-		   enum thc_refusal refusal, const struct thc_path *path)
+		   enum thc_refusal refusal, const struct thcd_plan *plan,
+		   const struct thc_path *path)
 {
 	static const char *const why[] = {
-		[THC_REFUSED_JOB] = "no such job, or another cookie",
+		[THC_REFUSED_JOB] = "no such job, or another key",
 		[THC_REFUSED_RANK] = "the job has fewer ranks",
 		[THC_REFUSED_PREFIX] = "no prefix of the job has this address: add the worker's "
 				       "subnet to the job's key prefix",
@@ -161,21 +179,21 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 	d->counters.refused++;
 	if (!may_refuse(d))
 		return;
-	thcd_say_limited("refused rank %u of job %u from %s port %u: %s", request->rank,
+	thcd_say_limited("refused rank %u of job %u from %s port %u: %s", thc_be16(request->rank),
 			 thc_be16(request->job), thc_addr_text(&path->src, text), path->src_port,
 			 why[refusal]);
 	label(&w, request, nonce);
 	w.body.refusal = refusal;
 	w.body.flags = THC_WELCOME_F_REFUSED;
-	thc_seal(&w.hdr, &w.body, sizeof(w.body) / 8);
-	thcd_out_put(d, &path->src, path->src_port, &w.hdr, NULL, &w.body, sizeof(w.body));
+	put(d, &w, plan, &path->src, path->src_port);
 }
 
 static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job,
 				 const struct thc_hdr *h, const struct thc_join *j,
 				 const struct thc_path *path)
 {
-	const struct thc_hdr of_group = { .job = h->job, .cookie = h->cookie };
+	const struct thcd_plan *plan = job ? &d->record[job_id].plan : NULL;
+	const struct thc_hdr of_group = { .job = h->job };
 	u64 nonce = thc_be64(j->nonce);
 	struct thcd_joining asked;
 	struct thcd_join_result out;
@@ -189,22 +207,23 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 		return THC_DROP_FLAGS;
 	/* it would be told that all is well, and time out in its first round */
 	if (job && d->detached) {
-		refuse(d, h, nonce, THC_REFUSED_NO_XDP, path);
+		refuse(d, h, nonce, THC_REFUSED_NO_XDP, plan, path);
 		return THC_DROP_NONE;
 	}
 	asked = (struct thcd_joining){
 		.path = path,
 		.nonce = nonce,
 		.last = thc_be32(h->epoch),
-		.rank = h->rank,
+		.rank = thc_be16(h->rank),
 		.heard = j->flags & thc_be32(THC_JOIN_F_HEARD),
 	};
-	out = thcd_join(job, job ? &d->record[job_id] : NULL, &asked, thcd_now_ms());
+	out = thcd_join(job, job ? &d->seals[job_id] : NULL, job ? &d->record[job_id] : NULL,
+			&asked, thcd_now_ms());
 	if (!job || out.refusal) {
-		refuse(d, h, nonce, out.refusal, path);
+		refuse(d, h, nonce, out.refusal, plan, path);
 		return THC_DROP_NONE;
 	}
-	say_joined(d, job_id, h->rank, &out);
+	say_joined(d, job_id, (u8)asked.rank, &out);
 	if (out.ready)
 		welcome_all(d, job_id, h);
 	else
@@ -223,11 +242,11 @@ enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 	struct thc_join j;
 
 	if (h->op == THC_OP_LEAVE) {
-		thcd_leave(job, &d->record[job_id], h->rank, thc_be32(h->epoch));
+		thcd_leave(job, &d->record[job_id], (u8)thc_be16(h->rank), thc_be32(h->epoch));
 		return THC_DROP_NONE;
 	}
-	/* a wrong cookie is answered like a job that does not exist */
-	if (job && (!job->active || !thc_seal_cookie_ok(h, job->cookie)))
+	/* another key is answered like a job that does not exist */
+	if (job && (!job->active || !thc_seal_names(h, d->seals[job_id].join.id)))
 		job = NULL;
 	memcpy(&j, payload, sizeof(j));
 	return join(d, job_id, job, h, &j, path);

@@ -407,9 +407,11 @@ static int open_maps(struct thcd *d, struct thcd_error *e)
 
 	d->slots = x->meta.slots;
 	d->job = map_memory(bpf_map__fd(x->skel->maps.jobs), THC_JOBS_MAX * sizeof(*d->job));
+	d->seals =
+		map_memory(bpf_map__fd(x->skel->maps.seals_of), THC_JOBS_MAX * sizeof(*d->seals));
 	d->slot = map_memory(bpf_map__fd(x->skel->maps.slots), d->slots * sizeof(*d->slot));
 	d->lanes = map_memory(bpf_map__fd(x->skel->maps.lanes), d->slots * sizeof(*d->lanes));
-	if (!d->job || !d->slot || !d->lanes)
+	if (!d->job || !d->seals || !d->slot || !d->lanes)
 		return thcd_fail(e, "cannot map the aggregator's slots: %s", strerror(errno));
 	x->relay = ring_buffer__new(bpf_map__fd(x->skel->maps.relay), on_relay, d, NULL);
 	return x->relay ? 0 : thcd_fail(e, "cannot open the relay ring: %s", strerror(errno));
@@ -437,11 +439,14 @@ static void unload(struct thcd *d)
 	x->relay = NULL;
 	if (d->job)
 		munmap(d->job, THC_JOBS_MAX * sizeof(*d->job));
+	if (d->seals)
+		munmap(d->seals, THC_JOBS_MAX * sizeof(*d->seals));
 	if (d->slot)
 		munmap(d->slot, d->slots * sizeof(*d->slot));
 	if (d->lanes)
 		munmap(d->lanes, d->slots * sizeof(*d->lanes));
 	d->job = NULL;
+	d->seals = NULL;
 	d->slot = NULL;
 	d->lanes = NULL;
 	thc_bpf__destroy(x->skel);

@@ -32,46 +32,19 @@ THC_INLINE enum thc_drop_reason thc_admit_form(const struct thc_hdr *h)
 		return THC_DROP_VERSION;
 	if (!thc_op_is_data(h->op) && !thc_op_is_control(h->op))
 		return THC_DROP_OP;
-	if (h->flags & ~THC_F_REQUEST)
+	if (h->flags)
 		return THC_DROP_FLAGS;
-	if (h->reserved || h->count || h->bitmap)
+	if (h->count || h->bitmap)
 		return THC_DROP_RESERVED;
 	return THC_DROP_NONE;
 }
 
-/* May this packet go without a packet sum? Data may where its job says so; JOIN and LEAVE
- * never.
- */
-THC_INLINE int thc_admit_nosum(const struct thc_job *job, const struct thc_hdr *h)
-{
-	return h->flags & THC_F_NOSUM && thc_op_is_data(h->op) && job->active &&
-	       job->flags & THC_JOB_F_NOSUM;
-}
-
-/* Does the packet name a job that is there, its cookie, and one of its ranks? */
+/* Does the packet name a job that is there, and one of its ranks? */
 THC_INLINE enum thc_drop_reason thc_admit_name(const struct thc_job *job, const struct thc_hdr *h)
 {
 	if (!job->active)
 		return THC_DROP_JOB;
-	if (!thc_seal_cookie_ok(h, job->cookie))
-		return THC_DROP_COOKIE;
-	return h->rank < job->ranks ? THC_DROP_NONE : THC_DROP_RANK;
-}
-
-/**
- * thc_admit_join() - may this JOIN go on to the daemon?
- * @job: found by thc_hdr.job; NULL: no job can have that number
- * @strangers: what JOINs that no job admits are counted against; NULL: nothing
- * @now: ns, of a clock that does not go back
- *
- * The daemon tells a stranger why it is refused, and looks at the address.
- */
-THC_INLINE enum thc_drop_reason thc_admit_join(const struct thc_job *job, const struct thc_hdr *h,
-					       struct thc_bucket *strangers, u64 now)
-{
-	if (job && !thc_admit_name(job, h))
-		return THC_DROP_NONE;
-	return !strangers || thc_bucket_take(strangers, now) ? THC_DROP_NONE : THC_DROP_FLOOD;
+	return thc_be16(h->rank) < job->ranks ? THC_DROP_NONE : THC_DROP_RANK;
 }
 
 /**
@@ -83,7 +56,7 @@ THC_INLINE enum thc_drop_reason thc_admit_join(const struct thc_job *job, const 
 THC_INLINE enum thc_drop_reason thc_admit_rank(const struct thc_job *job, const struct thc_hdr *h,
 					       const struct thc_path *path)
 {
-	const struct thc_member *m = &job->member[h->rank & (THC_RANKS_MAX - 1)];
+	const struct thc_member *m = &job->member[thc_be16(h->rank) & (THC_RANKS_MAX - 1)];
 	enum thc_drop_reason why = thc_admit_name(job, h);
 
 	if (why)
@@ -101,7 +74,7 @@ THC_INLINE enum thc_drop_reason thc_admit_rank(const struct thc_job *job, const 
 THC_INLINE int thc_admit_lost(const struct thc_job *job, const struct thc_hdr *h,
 			      enum thc_drop_reason why)
 {
-	return why == THC_DROP_RANK && h->rank < job->ranks && thc_op_is_data(h->op) &&
+	return why == THC_DROP_RANK && thc_be16(h->rank) < job->ranks &&
 	       (s32)(thc_be32(h->epoch) - job->epoch) < 0;
 }
 

@@ -12,24 +12,40 @@
 #include <thc/wire/format.h>
 #include <thc/wire/seal.h>
 
-THC_INLINE u8 thc_answer_nosum(const struct thc_job *job)
-{
-	return job->flags & THC_JOB_F_NOSUM ? THC_F_NOSUM : 0;
-}
-
-/* Sums a finished version's lanes once, however often they are sent. */
-THC_INLINE void thc_answer_finish(struct thc_version *v, const u64 *lanes)
+/* Of lanes as they are sent; in a slot they are host values. */
+THC_INLINE struct thc_digest thc_answer_digest(u8 seal, const struct thc_seal_key *key,
+					       const u64 *lanes)
 {
 	struct thc_sum sum = { 0, 0 };
+	u64 nh = 0;
+	int i;
+
+	if (thc_le16(1) == 1)
+		return thc_seal_digest(seal, key, lanes, THC_LANE_WORDS);
+	for (i = 0; i < THC_LANE_WORDS; i++) {
+		const u64 wire = thc_le64(lanes[i]);
+
+		nh += thc_nh(key->nh + 2 * i, &wire, 1);
+		thc_sum_add(&sum, &wire, 1);
+	}
+	if (seal == THC_SEAL_NH)
+		return (struct thc_digest){ nh, 0 };
+	return seal == THC_SEAL_SUM ? (struct thc_digest){ sum.a, sum.b } :
+				      (struct thc_digest){ 0, 0 };
+}
+
+/* Digests a finished version's lanes once, however often they are sent.
+ * @epoch: the slot's
+ */
+THC_INLINE void thc_answer_finish(struct thc_version *v, const u64 *lanes,
+				  const struct thc_seals *seals, u32 epoch)
+{
 	u64 check = 0;
 	int i;
 
-	for (i = 0; i < THC_LANE_WORDS; i++) {
-		thc_sum_word(&sum, lanes[i]);
+	v->digest = thc_answer_digest((u8)seals->seal, thc_seals_down(seals, epoch), lanes);
+	for (i = 0; i < THC_LANE_WORDS; i++)
 		check = thc_checksum_word(check, thc_le64(lanes[i]));
-	}
-	v->sum_a = sum.a;
-	v->sum_b = sum.b;
 	v->checksum = thc_checksum_fold(check);
 }
 
@@ -45,6 +61,14 @@ struct thc_answer_at {
 	u32	epoch;
 };
 
+/* Seals the answer of version @v, whose header is complete but for that. */
+THC_INLINE void thc_answer_seal(struct thc_hdr *h, const struct thc_seals *seals,
+				const struct thc_version *v)
+{
+	thc_seal_digested(h, (u8)seals->seal, thc_seals_down(seals, thc_be32(h->epoch)), v->digest,
+			  THC_LANE_WORDS);
+}
+
 /**
  * thc_answer_result() - header of a finished version
  * @h: filled in, seal included
@@ -52,52 +76,53 @@ struct thc_answer_at {
  * @rank: whom it is for; 0 when it is for all
  * @repeat: sent again to one worker
  */
-THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_job *job,
+THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_seals *seals,
 				  struct thc_answer_at at, const struct thc_version *v, u8 rank,
 				  int repeat)
 {
-	struct thc_sum lanes = { v->sum_a, v->sum_b };
-
 	h->version = THC_VERSION;
-	h->cookie = thc_be64(job->cookie);
 	h->job = thc_be16(at.job);
-	h->rank = rank;
-	h->reserved = 0;
+	h->rank = thc_be16(rank);
 	h->epoch = thc_be32(at.epoch);
 	h->slot = thc_be16(at.slot);
 	h->op = v->op;
 	h->width = v->width;
 	h->flags = THC_F_ANSWER | (repeat ? THC_F_REPEAT : 0) | (v->ce ? THC_F_CE : 0) |
-		   (v->state == THC_CLOSED ? THC_F_CLOSED : 0) | thc_answer_nosum(job);
+		   (v->state == THC_CLOSED ? THC_F_CLOSED : 0);
 	h->round = thc_be32(v->round);
 	h->chunk = thc_be32(v->chunk);
 	h->count = thc_be16(v->count);
 	h->generation = thc_be32(v->generation);
 	h->bitmap = thc_be64(v->bitmap);
-	thc_seal_summed(h, lanes, THC_LANE_WORDS);
+	thc_answer_seal(h, seals, v);
 }
 
-/* Turns a request's header into an answer without lanes: rank, round, chunk, slot and generation
- * stay.
+/* Turns a request's header into an answer without lanes, not sealed yet: rank, epoch, round,
+ * chunk, slot and generation stay.
  */
-THC_INLINE void thc_answer_bare(struct thc_hdr *h, const struct thc_job *job, u8 op, u8 flags,
-				u16 count, u64 bitmap)
+THC_INLINE void thc_answer_bare(struct thc_hdr *h, u8 op, u8 flags, u16 count, u64 bitmap)
 {
 	h->op = op;
 	h->width = 0;
-	h->flags = flags | thc_answer_nosum(job);
+	h->flags = flags;
 	h->count = thc_be16(count);
 	h->bitmap = thc_be64(bitmap);
-	thc_seal(h, NULL, 0);
+}
+
+/* Seals an answer without lanes to a request of its epoch. */
+THC_INLINE void thc_answer_seal_bare(struct thc_hdr *h, const struct thc_seals *seals)
+{
+	thc_seal(h, (u8)seals->seal, thc_seals_down(seals, thc_be32(h->epoch)), NULL, 0);
 }
 
 /* Turns a request's header into WAIT. */
 THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
-				const struct thc_version *v)
+				const struct thc_seals *seals, const struct thc_version *v)
 {
 	u8 flags = (job->left & ~v->bitmap ? THC_F_LEFT : 0) | (v->ce ? THC_F_CE : 0);
 
-	thc_answer_bare(h, job, THC_OP_WAIT, flags, v->count, v->bitmap);
+	thc_answer_bare(h, THC_OP_WAIT, flags, v->count, v->bitmap);
+	thc_answer_seal_bare(h, seals);
 }
 
 /**
@@ -107,7 +132,7 @@ THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
  * would blame the aggregator. Returns 0 if there is nobody to name, and the
  * request is dropped without an answer: the next one is told of the new epoch.
  */
-THC_INLINE int thc_answer_differs(struct thc_hdr *h, const struct thc_job *job,
+THC_INLINE int thc_answer_differs(struct thc_hdr *h, const struct thc_seals *seals,
 				  const struct thc_slot *s)
 {
 	u32 generation = thc_be32(h->generation);
@@ -118,27 +143,37 @@ THC_INLINE int thc_answer_differs(struct thc_hdr *h, const struct thc_job *job,
 	v = &s->version[generation & 1];
 	if (s->epoch != thc_be32(h->epoch) || v->state == THC_EMPTY)
 		return 0;
-	thc_answer_bare(h, job, THC_OP_WAIT, THC_F_DIFFERS, v->count, v->bitmap);
+	thc_answer_bare(h, THC_OP_WAIT, THC_F_DIFFERS, v->count, v->bitmap);
+	thc_answer_seal_bare(h, seals);
 	return 1;
 }
 
 /* Turns a request's header into STALE for a generation that is gone. */
-THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_job *job, struct thc_slot *s)
+THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_seals *seals,
+				 struct thc_slot *s)
 {
 	u32 generation = thc_be32(h->generation);
 	const struct thc_past *p = thc_slot_past(s, generation);
 	int known = thc_past_known(p, generation);
 
-	thc_answer_bare(h, job, THC_OP_STALE, known ? THC_F_KNOWN : 0, known ? p->count : 0,
+	thc_answer_bare(h, THC_OP_STALE, known ? THC_F_KNOWN : 0, known ? p->count : 0,
 			known ? p->bitmap : 0);
+	thc_answer_seal_bare(h, seals);
 }
 
-/* Turns a request's header into STALE for an epoch that is gone. */
-THC_INLINE void thc_answer_epoch(struct thc_hdr *h, const struct thc_job *job)
+/* Turns a request's header into STALE for an epoch that is gone, and its keys with it. The tag
+ * of the request is in the seal, so that it answers this one alone.
+ */
+THC_INLINE void thc_answer_epoch(struct thc_hdr *h, const struct thc_job *job,
+				 const struct thc_seals *seals, const struct thc_path *path)
 {
-	h->rank = job->restarter;
+	const struct thc_end end = { .addr = path->src, .port = thc_be16(path->src_port) };
+	__be64 request = h->tag;
+
+	h->rank = thc_be16(job->restarter);
 	h->epoch = thc_be32(job->epoch);
-	thc_answer_bare(h, job, THC_OP_STALE, THC_F_EPOCH, 0, job->joined);
+	thc_answer_bare(h, THC_OP_STALE, THC_F_EPOCH, 0, job->joined);
+	thc_control_seal(h, thc_seal_of_control((u8)seals->seal), &seals->lost, &end, &request, 1);
 }
 
 #endif /* THC_ANSWER_H */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * A token bucket for what strangers may ask: JOINs that no job admits. They go on
- * to the daemon, since whoever mistyped a cookie is to be told so; a flood of
+ * to the daemon, since whoever has another key is to be told so; a flood of
  * them must not keep the daemon from its own ranks.
  *
  * Burst and rate are those of honest mistakes. A job of 64 ranks that is started
- * with a wrong cookie asks 64 times at once, and each rank stops at its refusal.
+ * with a wrong key asks 64 times at once, and each rank stops at its refusal.
  * The daemon sends 200 refusals a second at most, so that more JOINs would have no
  * answer anyway. In XDP each CPU has a bucket: 128 CPUs under a flood pass on
  * 25,600 JOINs a second, which is less than a tenth of a core's work for the daemon.

@@ -6,36 +6,11 @@
 #ifndef THC_JOB_H
 #define THC_JOB_H
 
-#include <thc/types.h>
+#include <thc/wire/address.h>
+#include <thc/wire/seal.h>
 
 /* Jobs of one aggregator; thc_hdr.job is an index below it. */
 #define THC_JOBS_MAX	16
-
-/* An IPv4 address is kept IPv4-mapped (::ffff:a.b.c.d), network order. */
-struct thc_addr {
-	u32	word[4];
-};
-
-#define THC_ADDR_MAPPED	0xffffU
-
-THC_INLINE struct thc_addr thc_addr_v4(u32 be32_addr)
-{
-	struct thc_addr a = { { 0, 0, thc_be32(THC_ADDR_MAPPED), be32_addr } };
-
-	return a;
-}
-
-/* Is it an IPv4 address? */
-THC_INLINE int thc_addr_is_v4(const struct thc_addr *a)
-{
-	return !a->word[0] && !a->word[1] && a->word[2] == thc_be32(THC_ADDR_MAPPED);
-}
-
-THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b)
-{
-	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] &&
-	       a->word[3] == b->word[3];
-}
 
 /**
  * struct thc_member - one rank of a job
@@ -46,6 +21,7 @@ THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b
  * @mac: last seen Ethernet source, for fanout
  * @vlan: last seen VLAN tag control, network order
  * @tagged: its frames carry a VLAN tag, if only one of priority (@vlan 0)
+ * @told_at: when its rank was last told that an epoch is over; ns of the aggregator's clock
  */
 struct thc_member {
 	struct thc_addr	addr;
@@ -56,15 +32,14 @@ struct thc_member {
 	u16		vlan;
 	u8		tagged;
 	u8		reserved[3];
+	u64		told_at;
 };
 
 /* thc_job.flags */
 #define THC_JOB_F_LINEAR	0x01	/* T[z] = z */
-#define THC_JOB_F_NOSUM		0x02	/* packets carry no sum */
 
 /**
  * struct thc_job - constants and state of a job
- * @cookie: secret of the job
  * @all: bit r for r < ranks
  * @left: ranks that left this epoch
  * @joined: ranks that joined this epoch
@@ -75,7 +50,7 @@ struct thc_member {
  * @data_slots: W, the slots of the data stream, which come first
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline
- * @restarter: rank that raised the epoch last by restarting, THC_RANK_NONE: none did
+ * @restarter: worker that raised the epoch last by restarting, THC_WORKER_NONE: none did
  * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
  * @sum_width: bits of a LUT_ADD sum, 8 or 16
  * @reply: enum thc_reply
@@ -86,7 +61,6 @@ struct thc_member {
  * @port_base: first UDP port of the aggregator, host order
  */
 struct thc_job {
-	u64		cookie;
 	u64		all;
 	u64		left;
 	u64		joined;
@@ -96,18 +70,46 @@ struct thc_job {
 	u16		slots;
 	u16		data_slots;
 	u16		ranks;
+	u16		restarter;
 	u8		quorum;
 	u8		ttl_min;
-	u8		restarter;
 	u8		sum_width;
 	u8		reply;
 	u8		flags;
+	u8		reserved[7];
 	u16		group_port;
 	u16		port_base;
 	u32		deadline_ms;
 	struct thc_addr	group;
 	struct thc_member member[THC_RANKS_MAX];
 };
+
+/**
+ * struct thc_seals - what the packets of a job are sealed by
+ * @seal: enum thc_seal_kind of requests and answers
+ * @up: of requests, [epoch & 1], so that those of one epoch and the next are there
+ * @down: of answers, as @up
+ * @join: of JOIN and LEAVE
+ * @lost: of STALE that ends an epoch: its keys may be gone
+ */
+struct thc_seals {
+	u32			seal;
+	u32			reserved;
+	struct thc_seal_key	up[2];
+	struct thc_seal_key	down[2];
+	struct thc_control_key	join;
+	struct thc_control_key	lost;
+};
+
+THC_INLINE const struct thc_seal_key *thc_seals_up(const struct thc_seals *s, u32 epoch)
+{
+	return &s->up[epoch & 1];
+}
+
+THC_INLINE const struct thc_seal_key *thc_seals_down(const struct thc_seals *s, u32 epoch)
+{
+	return &s->down[epoch & 1];
+}
 
 /**
  * struct thc_path - where a packet came from and went to

@@ -5,7 +5,7 @@
  * text; each is a home, which lends what differs between them.
  *
  * First who sends: a few compares refuse what is not of the job, and a flood of it costs
- * little. Then the seal, since a corrupted packet's other fields mean nothing. Then what the
+ * little. Then key and tag, since what is forged or corrupted means nothing else. Then what the
  * header says, and at last the slot.
  */
 #ifndef THC_REACT_H
@@ -21,13 +21,21 @@
 /* The home, with whatever its functions need. */
 struct thc_home;
 
-/* The bucket that limits JOINs of strangers, and a clock in ns; NULL: there is no bucket. */
-THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home, u64 *now);
+/* The bucket that limits JOINs of strangers; NULL: there is none. */
+THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home);
 
-/* Does the packet's seal hold? THC_DROP_LENGTH: a payload as long as no op's, which a home that
- * needs the length asks in passing. That of a JOIN has been asked.
+/* Is the tag of data @key's, which the packet names, by seal @seal? THC_DROP_LENGTH: a payload as
+ * long as no op's, which a home that needs the length asks in passing.
  */
-THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p);
+THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
+					      u8 seal, const struct thc_seal_key *key);
+
+/* Is the tag of a JOIN or LEAVE right? Their length has been asked. */
+THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
+						 const struct thc_seals *seals);
+
+/* ns, of a clock that does not go back. */
+THC_INLINE u64 thc_home_clock(struct thc_home *home);
 
 /* Notes that the member has sent a packet. */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
@@ -41,58 +49,108 @@ THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot);
 THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 				 const struct thc_packet *p, u32 v, u32 first);
 
-/* Sums the finished lanes of version @v of @slot: thc_answer_finish(). */
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v);
+/* Digests the finished lanes of version @v of @slot: thc_answer_finish(). */
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+				const struct thc_seals *seals);
 
 /* thc_react_answer(), which a home may not want inlined. */
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
-			       struct thc_slot *slot, u32 verdict);
+			       const struct thc_seals *seals, struct thc_slot *slot, u32 verdict);
+
+/* A rank is told once in so many ns that its epoch is over. */
+#define THC_TOLD_NS	(100 * THC_NS_PER_MS)
 
 /* --- the questions -------------------------------------------------------- */
 
-/* JOIN, for the daemon, which refuses it itself, with a reason. @job may be NULL. */
-THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, const struct thc_job *job,
-					      const struct thc_packet *p)
+/* A JOIN that no job admits goes on to the daemon as long as there are tokens. */
+THC_INLINE struct thc_reaction thc_react_stranger(struct thc_home *home)
 {
-	struct thc_bucket *strangers;
-	enum thc_drop_reason why;
-	u64 now = 0;
+	struct thc_bucket *strangers = thc_home_strangers(home);
 
-	strangers = thc_home_strangers(home, &now);
 	if (!strangers)
 		return thc_react_drop(THC_DROP_INTERNAL);
-	why = thc_admit_join(job, p->hdr, strangers, now);
-	if (!why && p->payload_len != sizeof(struct thc_join))
-		why = THC_DROP_LENGTH;
-	if (!why)
-		why = thc_home_seal(home, p);
-	if (!why)
-		why = thc_admit_form(p->hdr);
+	return thc_bucket_take(strangers, thc_home_clock(home)) ?
+		       thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON) :
+		       thc_react_drop(THC_DROP_FLOOD);
+}
+
+/* Form of JOIN and LEAVE; @bytes: of the payload. */
+THC_INLINE enum thc_drop_reason thc_react_control_form(const struct thc_packet *p, u32 bytes)
+{
+	enum thc_drop_reason why = thc_admit_form(p->hdr);
+
 	if (!why && p->hdr->width)
 		why = THC_DROP_WIDTH;
+	if (!why && p->payload_len != bytes)
+		why = THC_DROP_LENGTH;
+	return why;
+}
+
+/* JOIN, for the daemon. @job may be NULL. Who does not have the job's key is a stranger, and the
+ * daemon tells him so.
+ */
+THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, const struct thc_job *job,
+					      const struct thc_seals *seals,
+					      const struct thc_packet *p)
+{
+	enum thc_drop_reason why = thc_react_control_form(p, sizeof(struct thc_join));
+
+	if (why)
+		return thc_react_drop(why);
+	if (!job || !job->active || !thc_seal_names(p->hdr, seals->join.id))
+		return thc_react_stranger(home);
+	why = thc_home_control(home, p, seals);
+	if (why)
+		return thc_react_drop(why);
+	return thc_be16(p->hdr->rank) < job->ranks ?
+		       thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON) :
+		       thc_react_stranger(home);
+}
+
+/* LEAVE, for the daemon: the sender is right. */
+THC_INLINE struct thc_reaction thc_react_leave(struct thc_home *home, const struct thc_seals *seals,
+					       const struct thc_packet *p)
+{
+	enum thc_drop_reason why = thc_react_control_form(p, 0);
+
+	if (!why && !thc_seal_names(p->hdr, seals->join.id))
+		why = THC_DROP_KEY;
+	if (!why)
+		why = thc_home_control(home, p, seals);
 	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON);
 }
 
-/* LEAVE, for the daemon: sender, seal and form are right. */
-THC_INLINE struct thc_reaction thc_react_leave(const struct thc_packet *p)
+/* Data of an epoch that is over: its rank is told. Nothing that the packet says has been proved,
+ * and one such answer is enough: a rank is told seldom.
+ */
+THC_INLINE struct thc_reaction thc_react_epoch(struct thc_home *home, struct thc_job *job,
+					       const struct thc_seals *seals,
+					       const struct thc_packet *p)
 {
-	if (p->hdr->width)
-		return thc_react_drop(THC_DROP_WIDTH);
-	if (p->payload_len)
-		return thc_react_drop(THC_DROP_LENGTH);
-	return thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON);
+	struct thc_member *m = &job->member[thc_be16(p->hdr->rank) & (THC_RANKS_MAX - 1)];
+	u64 now = thc_home_clock(home);
+
+	if (m->told_at && now - m->told_at < THC_TOLD_NS)
+		return thc_react_drop(THC_DROP_KEY);
+	m->told_at = now;
+	thc_answer_epoch(p->hdr, job, seals, &p->path);
+	return thc_react_with(THC_EVENT_EPOCH, THC_TO_SENDER);
 }
 
 /**
  * thc_react_gate() - all that is asked before a slot is looked at
  * @job: found by thc_hdr.job; NULL: no job can have that number
+ * @seals: the job's; not NULL if @job is not
  * @kind: out, with THC_TO_SLOT: how the payload becomes lanes
  */
 THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_job *job,
+					      const struct thc_seals *seals,
 					      const struct thc_packet *p, enum thc_lane_kind *kind)
 {
+	const struct thc_seal_key *key;
 	struct thc_hdr *h = p->hdr;
 	enum thc_drop_reason why;
+	u32 epoch;
 	int lost;
 
 	if (h->version != THC_VERSION)
@@ -100,30 +158,30 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 	if (job && !thc_admit_near(job, &p->path))
 		return thc_react_drop(THC_DROP_HOPS);
 	if (h->op == THC_OP_JOIN)
-		return thc_react_join(home, job, p);
+		return thc_react_join(home, job, seals, p);
 	if (!job)
 		return thc_react_drop(THC_DROP_JOB);
 	why = thc_admit_rank(job, h, &p->path);
-	lost = why && thc_admit_lost(job, h, why);
+	lost = thc_admit_lost(job, h, why);
 	if (why && !lost)
 		return thc_react_drop(why);
-	if (!thc_admit_nosum(job, h))
-		why = thc_home_seal(home, p);
-	else
-		why = thc_payload_is_known(p->payload_len) ? THC_DROP_NONE : THC_DROP_LENGTH;
-	if (why)
-		return thc_react_drop(why);
-	why = thc_admit_form(h);
-	if (why)
-		return thc_react_drop(why);
 	if (h->op == THC_OP_LEAVE)
-		return thc_react_leave(p);
-	if (!lost)
-		thc_home_heard(home, &job->member[h->rank & (THC_RANKS_MAX - 1)]);
-	if (lost || thc_be32(h->epoch) != job->epoch) {
-		thc_answer_epoch(h, job);
-		return thc_react_with(THC_EVENT_EPOCH, THC_TO_SENDER);
-	}
+		return lost ? thc_react_drop(why) : thc_react_leave(home, seals, p);
+	if (!thc_op_is_data(h->op))
+		return thc_react_drop(THC_DROP_OP);
+	/* one number for the key and for the compare: the next epoch may begin now */
+	epoch = *(volatile u32 *)&job->epoch;
+	key = thc_seals_up(seals, epoch);
+	if (!thc_seal_names(h, key->id))
+		return thc_react_epoch(home, job, seals, p);
+	why = thc_home_seal(home, p, (u8)seals->seal, key);
+	if (!why)
+		why = thc_admit_form(h);
+	if (why)
+		return thc_react_drop(why);
+	if (lost || thc_be32(h->epoch) != epoch)
+		return thc_react_epoch(home, job, seals, p);
+	thc_home_heard(home, &job->member[thc_be16(h->rank) & (THC_RANKS_MAX - 1)]);
 	why = thc_admit_data(job, h, &p->path, p->payload_len, kind);
 	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_ADDED, THC_TO_SLOT);
 }
@@ -136,27 +194,27 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
  *
  * Returns 0: there is no answer.
  */
-THC_INLINE int thc_react_answer(struct thc_hdr *h, const struct thc_job *job, struct thc_slot *slot,
-				u32 verdict)
+THC_INLINE int thc_react_answer(struct thc_hdr *h, const struct thc_job *job,
+				const struct thc_seals *seals, struct thc_slot *slot, u32 verdict)
 {
 	struct thc_version *v = &slot->version[thc_be32(h->generation) & 1];
 	struct thc_answer_at at = { thc_be16(h->job), thc_be16(h->slot), slot->epoch };
 
 	switch (verdict) {
 	case THC_ADD:
-		thc_answer_result(h, job, at, v, 0, 0);
+		thc_answer_result(h, seals, at, v, 0, 0);
 		break;
 	case THC_REPEAT:
-		thc_answer_result(h, job, at, v, h->rank, 1);
+		thc_answer_result(h, seals, at, v, (u8)thc_be16(h->rank), 1);
 		break;
 	case THC_WAIT:
-		thc_answer_wait(h, job, v);
+		thc_answer_wait(h, job, seals, v);
 		break;
 	case THC_BUSY:
 	case THC_MISMATCH:
-		return thc_answer_differs(h, job, slot);
+		return thc_answer_differs(h, seals, slot);
 	default:
-		thc_answer_stale(h, job, slot);
+		thc_answer_stale(h, seals, slot);
 	}
 	return 1;
 }
@@ -186,6 +244,7 @@ THC_INLINE struct thc_reaction thc_react_verdict(u32 verdict)
 
 /* A contribution of the current epoch meets its slot. */
 THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_job *job,
+					      const struct thc_seals *seals,
 					      const struct thc_packet *p, enum thc_lane_kind kind)
 {
 	struct thc_hdr *h = p->hdr;
@@ -195,7 +254,7 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 		.generation = thc_be32(h->generation),
 		.round = thc_be32(h->round),
 		.chunk = thc_be32(h->chunk),
-		.rank = h->rank,
+		.rank = (u8)thc_be16(h->rank),
 		.op = h->op,
 		.width = thc_sum_bits(h->op, h->width, job->sum_width),
 		.ce = p->ce,
@@ -217,9 +276,9 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 			r.to = THC_TO_NOBODY;
 			return r;
 		}
-		thc_home_finish(home, slot, a.generation & 1);
+		thc_home_finish(home, slot, a.generation & 1, seals);
 	}
-	if (!thc_home_answer(home, h, job, slot, o.verdict))
+	if (!thc_home_answer(home, h, job, seals, slot, o.verdict))
 		r.to = THC_TO_NOBODY;
 	thc_home_unlock(home, slot);
 	return r;
@@ -228,15 +287,16 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 /**
  * thc_react() - what becomes of a packet
  * @job: found by thc_hdr.job; NULL: no job can have that number
+ * @seals: the job's; not NULL if @job is not
  * @p: of at least a header
  */
 THC_INLINE struct thc_reaction thc_react(struct thc_home *home, struct thc_job *job,
-					 const struct thc_packet *p)
+					 const struct thc_seals *seals, const struct thc_packet *p)
 {
 	enum thc_lane_kind kind = THC_LANE_NONE;
-	struct thc_reaction r = thc_react_gate(home, job, p, &kind);
+	struct thc_reaction r = thc_react_gate(home, job, seals, p, &kind);
 
-	return r.to == THC_TO_SLOT ? thc_react_slot(home, job, p, kind) : r;
+	return r.to == THC_TO_SLOT ? thc_react_slot(home, job, seals, p, kind) : r;
 }
 
 #endif /* THC_REACT_H */

@@ -31,7 +31,7 @@
 #ifndef THC_SLOT_H
 #define THC_SLOT_H
 
-#include <thc/types.h>
+#include <thc/wire/seal.h>
 
 enum thc_version_state {
 	THC_EMPTY = 0,		/* never used in this epoch */
@@ -43,8 +43,7 @@ enum thc_version_state {
 /**
  * struct thc_version - one generation of a slot
  * @bitmap: ranks whose contribution is in the lanes
- * @sum_a: struct thc_sum of the finished lanes
- * @sum_b: struct thc_sum of the finished lanes
+ * @digest: of the finished lanes, for the seals of answers
  * @generation: which one lives here
  * @round: of the first contribution; others must agree
  * @chunk: of the first contribution; admission sees to it that others agree
@@ -57,8 +56,7 @@ enum thc_version_state {
  */
 struct thc_version {
 	u64	bitmap;
-	u64	sum_a;
-	u64	sum_b;
+	struct thc_digest digest;
 	u32	generation;
 	u32	round;
 	u32	chunk;

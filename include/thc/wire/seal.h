@@ -1,42 +1,176 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The seal: by what a packet shows that it is of its job and came as it was sent. It is the
- * job's cookie, in the clear, and the packet sum, which needs no secret. All senders
- * and receivers use these functions; no other code looks at cookie and sum.
+ * The seal: by what a packet shows that it is of its job, and as it was sent. A tag over header
+ * and payload, by a key that the header names. All senders and receivers use these
+ * functions; no other code looks at key_id and tag.
+ *
+ * The payload's part, a digest, is apart from the header's: the lanes of a result are digested
+ * once, however often they are sent.
  */
 #ifndef THC_SEAL_H
 #define THC_SEAL_H
 
+#include <thc/siphash.h>
+#include <thc/wire/address.h>
+#include <thc/wire/nh.h>
 #include <thc/wire/sum.h>
 
-/* Does the packet carry its job's cookie? */
-THC_INLINE int thc_seal_cookie_ok(const struct thc_hdr *h, u64 cookie)
-{
-	return h->cookie == thc_be64(cookie);
-}
+/**
+ * struct thc_seal_key - what data and its answers are sealed by, in one direction and epoch
+ * @sip: key of SipHash
+ * @nh: key of NH
+ * @id: thc_hdr.key_id; of the epoch in jobs without a secret key, too
+ * @reserved: zero
+ */
+struct thc_seal_key {
+	u64	sip[2];
+	u32	nh[THC_NH_WORDS];
+	__be32	id;
+	u32	reserved;
+};
 
 /**
- * thc_seal_summed() - seals a packet whose payload has been summed before
- * @h: the header, complete but for the sum
- * @payload: sum of the @words 64-bit words behind it
- *
- * A packet with THC_F_NOSUM in its flags has a sum of zero.
+ * struct thc_control_key - what control packets are sealed by: joining, leaving, the end of an epoch
+ * @sip: key of SipHash
+ * @id: thc_hdr.key_id; 0 in jobs without a secret key
+ * @reserved: zero
  */
-THC_INLINE void thc_seal_summed(struct thc_hdr *h, struct thc_sum payload, u64 words)
+struct thc_control_key {
+	u64	sip[2];
+	__be32	id;
+	u32	reserved;
+};
+
+/* What a tag holds of a payload. */
+struct thc_digest {
+	u64	a;	/* NH, or the first sum */
+	u64	b;	/* the second sum */
+};
+
+/* The seal of control packets in a job whose data has seal @seal. */
+THC_INLINE u8 thc_seal_of_control(u8 seal)
 {
-	h->sum = h->flags & THC_F_NOSUM ? 0 : thc_be32(thc_sum32(h, payload, words));
+	return seal == THC_SEAL_NONE ? THC_SEAL_SUM : seal;
 }
 
-/* Seals @h, complete but for the sum, with @words 64-bit words at @payload to come behind it. */
-THC_INLINE void thc_seal(struct thc_hdr *h, const void *payload, int words)
+/* Does the packet name the key? @id: thc_seal_key.id, thc_control_key.id */
+THC_INLINE int thc_seal_names(const struct thc_hdr *h, __be32 id)
 {
-	h->sum = h->flags & THC_F_NOSUM ? 0 : thc_be32(thc_sum_packet(h, payload, words));
+	return h->key_id == id;
 }
 
-/* Is the packet as it was sent? Whether its sum may be missing, the caller knows. */
-THC_INLINE int thc_seal_ok(const struct thc_hdr *h, const void *payload, int words)
+/* @words 64-bit words at @payload; a constant where BPF calls. */
+THC_INLINE struct thc_digest thc_seal_digest(u8 seal, const struct thc_seal_key *key,
+					     const void *payload, int words)
 {
-	return h->sum == thc_be32(thc_sum_packet(h, payload, words));
+	struct thc_digest d = { 0, 0 };
+	struct thc_sum sum = { 0, 0 };
+
+	if (seal == THC_SEAL_NH) {
+		d.a = thc_nh(key->nh, payload, words);
+	} else if (seal == THC_SEAL_SUM) {
+		thc_sum_add(&sum, payload, words);
+		d.a = sum.a;
+		d.b = sum.b;
+	}
+	return d;
+}
+
+/* WMAC (Black, Cochran: MAC reforgeability, FSE 2009): a pseudorandom function of the header and
+ * a universal hash of the payload. A tag that has been seen tells nothing of another one's.
+ */
+THC_INLINE u64 thc_seal_siphash(const struct thc_seal_key *key, const struct thc_hdr *h, u64 digest)
+{
+	const thc_word *w = (const void *)h;
+	const u64 words[] = {
+		/* without the tag */
+		thc_le64(w[0]), thc_le64(w[2]), thc_le64(w[3]),
+		thc_le64(w[4]), thc_le64(w[5]), digest,
+	};
+
+	return thc_siphash(key->sip, words, sizeof(words) / sizeof(words[0]));
+}
+
+/* thc_hdr.tag, host order; @d: of the payload's @words words. */
+THC_INLINE u64 thc_seal_tag(u8 seal, const struct thc_seal_key *key, const struct thc_hdr *h,
+			    struct thc_digest d, u64 words)
+{
+	struct thc_sum sum = { d.a, d.b };
+
+	if (seal == THC_SEAL_NH)
+		return thc_seal_siphash(key, h, d.a);
+	return seal == THC_SEAL_SUM ? thc_sum32(h, sum, words) : 0;
+}
+
+/* Seals a packet whose payload, of @words words, has been digested: the header is complete but for
+ * key_id and tag.
+ */
+THC_INLINE void thc_seal_digested(struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
+				  struct thc_digest d, u64 words)
+{
+	h->key_id = key->id;
+	h->tag = thc_be64(thc_seal_tag(seal, key, h, d, words));
+}
+
+/* Seals @h, complete but for key_id and tag, with @words words at @payload to come behind it. */
+THC_INLINE void thc_seal(struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
+			 const void *payload, int words)
+{
+	thc_seal_digested(h, seal, key, thc_seal_digest(seal, key, payload, words), words);
+}
+
+/* Is the packet as it was sealed by @key, which it names? */
+THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
+			   const void *payload, int words)
+{
+	struct thc_digest d = thc_seal_digest(seal, key, payload, words);
+
+	return h->tag == thc_be64(thc_seal_tag(seal, key, h, d, words));
+}
+
+/* --- control packets ------------------------------------------------------------ */
+
+/* These come seldom, under keys that last: SipHash sees all of them, and with them the worker's
+ * end, so that what was said to one aggregator, or by one worker, is nothing to another.
+ */
+THC_INLINE u64 thc_control_siphash(const struct thc_control_key *key, const struct thc_hdr *h,
+				   const struct thc_end *end, const void *payload, int words)
+{
+	const thc_word *w = (const void *)h, *e = (const void *)end, *p = payload;
+	struct thc_siphash s;
+	int i;
+
+	thc_siphash_begin(&s, key->sip);
+	thc_siphash_word(&s, thc_le64(w[0]));
+	/* without the tag */
+	for (i = 2; i < THC_HDR_WORDS; i++)
+		thc_siphash_word(&s, thc_le64(w[i]));
+	for (i = 0; i < THC_END_WORDS; i++)
+		thc_siphash_word(&s, thc_le64(e[i]));
+	for (i = 0; i < words; i++)
+		thc_siphash_word(&s, thc_le64(p[i]));
+	return thc_siphash_end(&s, THC_HDR_WORDS - 1 + THC_END_WORDS + words);
+}
+
+/* thc_hdr.tag of a control packet, in network order; @seal: thc_seal_of_control() */
+THC_INLINE __be64 thc_control_tag(u8 seal, const struct thc_control_key *key,
+				  const struct thc_hdr *h, const struct thc_end *end,
+				  const void *payload, int words)
+{
+	struct thc_sum sum = { 0, 0 };
+
+	if (seal == THC_SEAL_NH)
+		return thc_be64(thc_control_siphash(key, h, end, payload, words));
+	thc_sum_add(&sum, payload, words);
+	return thc_be64(thc_sum32(h, sum, words));
+}
+
+/* Seals @h, complete but for key_id and tag. @end: the worker's, or the group's */
+THC_INLINE void thc_control_seal(struct thc_hdr *h, u8 seal, const struct thc_control_key *key,
+				 const struct thc_end *end, const void *payload, int words)
+{
+	h->key_id = key->id;
+	h->tag = thc_control_tag(seal, key, h, end, payload, words);
 }
 
 #endif /* THC_SEAL_H */

@@ -6,7 +6,7 @@
 #ifndef THC_SPEC_H
 #define THC_SPEC_H
 
-#include <thc/types.h>
+#include <thc/wire/address.h>
 
 /* Schemes: id, and its name everywhere. */
 #define THC_SCHEMES(X) X(THC, thc)
@@ -20,7 +20,7 @@ enum thc_scheme_id {
 
 #define THC_WELCOME_FLAGS                                                                          \
 	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT |                    \
-	 THC_WELCOME_F_NOSUM | THC_WELCOME_F_CORRELATED | THC_WELCOME_F_NOGSO)
+	 THC_WELCOME_F_CORRELATED | THC_WELCOME_F_NOGSO)
 
 /* log2 of the coordinates of a block. */
 #define THC_BLOCK_LOG2_MIN	10
@@ -43,16 +43,35 @@ THC_INLINE int thc_welcome_group_is_sound(const struct thc_welcome *w)
 				w->family == 6 && w->group[0] == 0xff;
 }
 
-/* Constants of @w, not REFUSED, that a worker of this version can serve as @rank. */
-THC_INLINE int thc_welcome_is_sound(const struct thc_welcome *w, u32 rank)
+/* The end that a WELCOME to the group of @w is sealed with. */
+THC_INLINE struct thc_end thc_welcome_group(const struct thc_welcome *w)
+{
+	struct thc_end end = { .port = w->group_port };
+	u8 *to = (u8 *)&end.addr;
+	u32 i;
+
+	if (w->family == 4)
+		end.addr = thc_addr_v4(0);
+	for (i = 0; i < (w->family == 4 ? 4 : sizeof(w->group)); i++)
+		to[w->family == 4 ? 12 + i : i] = w->group[i];
+	return end;
+}
+
+/**
+ * thc_welcome_is_sound() - constants of @w, not REFUSED, that a worker of this version can serve
+ * @rank: the worker's
+ * @keyed: it has the job's secret key, and takes no seal without one
+ */
+THC_INLINE int thc_welcome_is_sound(const struct thc_welcome *w, u32 rank, int keyed)
 {
 	u32 ranks = thc_be16(w->ranks), slots = thc_be16(w->data_slots) + thc_be16(w->norm_slots);
 	u32 i;
 
-	if (w->flags & ~THC_WELCOME_FLAGS || w->reserved)
+	if (w->flags & ~THC_WELCOME_FLAGS || w->seal > THC_SEAL_NH ||
+	    (w->seal == THC_SEAL_NH) != !!keyed)
 		return 0;
-	for (i = 0; i < sizeof(w->reserved2); i++)
-		if (w->reserved2[i])
+	for (i = 0; i < sizeof(w->reserved); i++)
+		if (w->reserved[i])
 			return 0;
 	return ranks > rank && ranks <= THC_RANKS_MAX && w->data_slots && w->norm_slots &&
 	       slots <= THC_SLOTS_MAX && (w->sum_width == 8 || w->sum_width == 16) &&

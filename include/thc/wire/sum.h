@@ -62,7 +62,7 @@ THC_INLINE struct thc_sum thc_sum_join(struct thc_sum head, struct thc_sum tail,
 }
 
 /*
- * Folds to the 32 bits of thc_hdr.sum (host order). A change may reach only the
+ * Folds to the 32 bits that are the tag of the seal `sum`. A change may reach only the
  * top bytes of a and b: a is mixed downwards before b joins it, so that no
  * multiple of one can cancel the other.
  */
@@ -77,31 +77,22 @@ THC_INLINE u32 thc_sum_fold(struct thc_sum s)
 	return x >> 32;
 }
 
-/* Sum over the header alone, its sum field taken as zero. */
+/* Sum over the header alone, its tag taken as zero. */
 THC_INLINE struct thc_sum thc_sum_hdr(const struct thc_hdr *h)
 {
 	const thc_word *w = (const void *)h;
 	struct thc_sum s = { 0, 0 };
 
-	/* bytes 4..7 of the first word are the sum field */
-	thc_sum_word(&s, thc_le64(w[0]) & 0xffffffffULL);
-	thc_sum_add(&s, w + 1, THC_HDR_WORDS - 1);
+	thc_sum_word(&s, thc_le64(w[0]));
+	thc_sum_word(&s, 0);
+	thc_sum_add(&s, w + 2, THC_HDR_WORDS - 2);
 	return s;
 }
 
-/* thc_hdr.sum of a packet whose payload sum is known, host order. */
+/* The tag of a packet whose payload sum is known, host order. */
 THC_INLINE u32 thc_sum32(const struct thc_hdr *h, struct thc_sum payload, u64 words)
 {
 	return thc_sum_fold(thc_sum_join(thc_sum_hdr(h), payload, words));
-}
-
-/* thc_hdr.sum of @h followed by @words words at @payload, host order. */
-THC_INLINE u32 thc_sum_packet(const struct thc_hdr *h, const void *payload, int words)
-{
-	struct thc_sum s = thc_sum_hdr(h);
-
-	thc_sum_add(&s, payload, words);
-	return thc_sum_fold(s);
 }
 
 #endif /* THC_SUM_H */

@@ -63,15 +63,27 @@ THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc
 	       h->width == thc_sum_bits(asked->op, asked->width, s->sum_width);
 }
 
+/* What ends the epoch is sealed by a key that outlasts it, all else by the epoch's. */
+THC_INLINE int thc_sender_is_end(const struct thc_hdr *h)
+{
+	return h->op == THC_OP_STALE && h->flags & THC_F_EPOCH;
+}
+
+/* Does the packet name the key that it has to be sealed by? */
+THC_INLINE int thc_sender_knows_key(const struct thc_sender *s, const struct thc_hdr *h)
+{
+	return thc_seal_names(h, thc_sender_is_end(h) ? s->lost.id : s->down.id);
+}
+
 /**
  * thc_sender_find() - whom a packet from the aggregator is about
  * @h: its header, @bytes with the payload
  * @port: from where it was sent, host order
- * @stream, @flight: set unless the result is THC_GOT_FOREIGN, THC_GOT_EPOCH or
- *	THC_GOT_UNEXPECTED without a flight (then NULL)
+ * @stream, @flight: set unless the result is THC_GOT_FOREIGN or THC_GOT_UNEXPECTED
+ *	without a flight (then NULL)
  *
- * Reads the header alone, whose sum is not checked yet: nothing is changed.
- * The caller checks the sum (thc_sender_sum_ok()), then says so by
+ * Reads the header alone, whose tag is not checked yet: nothing is changed.
+ * The caller checks the tag (thc_sender_seal_ok()), then says so by
  * thc_sender_take().
  */
 THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_hdr *h, u32 bytes,
@@ -79,21 +91,21 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 					struct thc_flight **flight)
 {
 	struct thc_stream *st = &s->control;
+	int ends = thc_sender_is_end(h);
 	struct thc_flight *f;
 	u32 slot;
 
 	*stream = NULL;
 	*flight = NULL;
+	/* a WELCOME comes late, or again, and has another key */
 	if (bytes < sizeof(*h) || bytes % 8 || h->version != THC_VERSION ||
-	    !thc_seal_cookie_ok(h, s->cookie) || h->job != thc_be16(s->job) || h->reserved ||
+	    h->job != thc_be16(s->job) || h->op == THC_OP_WELCOME || !thc_sender_knows_key(s, h) ||
 	    !thc_sender_sent_from(s, h, port))
 		return THC_GOT_FOREIGN;
-	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH)
-		/* not newer: told by a packet that was long on its way */
-		return (s32)(thc_be32(h->epoch) - s->epoch) > 0 ? THC_GOT_EPOCH :
-								  THC_GOT_UNEXPECTED;
-	/* WELCOME that comes late, or again */
-	if (h->epoch != thc_be32(s->epoch) || h->op == THC_OP_WELCOME)
+	/* an aggregator says of each request with a strange key that its epoch is over, and what is:
+	 * ours is not
+	 */
+	if (ends == (h->epoch == thc_be32(s->epoch)))
 		return THC_GOT_UNEXPECTED;
 	if (thc_be16(h->slot) < s->data.slots)
 		st = &s->data;
@@ -107,6 +119,8 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 	*flight = f;
 	if (!f->owner)
 		return THC_GOT_UNEXPECTED;
+	if (ends)
+		return THC_GOT_EPOCH;
 	if (h->op == THC_OP_STALE && (st != &s->data || !(h->flags & THC_F_KNOWN)))
 		return THC_GOT_BEHIND;
 	if (!thc_sender_counts(s, h))
@@ -130,15 +144,13 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 		return THC_DROP_VERSION;
 	if (h->job != thc_be16(s->job))
 		return THC_DROP_JOB;
-	if (!thc_seal_cookie_ok(h, s->cookie))
-		return THC_DROP_COOKIE;
-	if (h->reserved)
-		return THC_DROP_RESERVED;
 	if (!thc_sender_sent_from(s, h, port))
 		return THC_DROP_ADDRESS;
 	if (h->op == THC_OP_WELCOME)
 		return bytes == sizeof(*h) + sizeof(struct thc_welcome) ? THC_DROP_UNEXPECTED :
 									  THC_DROP_LENGTH;
+	if (!thc_sender_knows_key(s, h))
+		return THC_DROP_KEY;
 	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
 		return THC_DROP_OP;
 	if (bytes != sizeof(*h) + (h->flags & THC_F_ANSWER ? THC_LANE_BYTES : 0))
@@ -153,14 +165,23 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
  */
 THC_INLINE int thc_drop_is_foreign(enum thc_drop_reason why)
 {
-	return why != THC_DROP_NONE && why != THC_DROP_SUM && why != THC_DROP_UNEXPECTED;
+	return why != THC_DROP_NONE && why != THC_DROP_TAG && why != THC_DROP_UNEXPECTED;
 }
 
-/* Is the packet as it was sent? @h: header, @payload: @words 64-bit words. */
-THC_INLINE int thc_sender_sum_ok(const struct thc_sender *s, const struct thc_hdr *h,
-				 const void *payload, int words)
+/* Is the packet the aggregator's, as it was sent? @got, @f: of thc_sender_find(); @payload: @words
+ * 64-bit words.
+ */
+THC_INLINE int thc_sender_seal_ok(const struct thc_sender *s, enum thc_got got,
+				  const struct thc_flight *f, const struct thc_hdr *h,
+				  const void *payload, int words)
 {
-	return s->nosum || thc_seal_ok(h, payload, words);
+	const struct thc_hdr *asked;
+
+	if (got != THC_GOT_EPOCH)
+		return thc_seal_ok(h, s->seal, &s->down, payload, words);
+	asked = f->packet;
+	return !words &&
+	       h->tag == thc_control_tag(s->control_seal, &s->lost, h, &s->end, &asked->tag, 1);
 }
 
 /* When the next timer may fire, and for how many packets. */

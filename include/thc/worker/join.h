@@ -8,6 +8,7 @@
 
 #include <linux/errno.h>
 
+#include <thc/key.h>
 #include <thc/wire/ranks.h>
 #include <thc/wire/spec.h>
 #include <thc/worker/sender.h>
@@ -36,6 +37,11 @@ THC_INLINE u32 thc_join_interval(u32 sent)
  * worker's host needs.
  */
 #define THC_GROUP_RETRY_MS	1000
+/* Who has the job's secret key believes a refusal that is not sealed by it only if nothing else
+ * comes for so long: an aggregator with another key, or without the job, cannot seal it, and
+ * anybody can send one.
+ */
+#define THC_DOUBT_MS		2000
 /* LEAVE is not answered: one of THC_LEAVES arrives almost surely. */
 #define THC_LEAVES		3
 
@@ -45,6 +51,8 @@ THC_INLINE u32 thc_join_interval(u32 sent)
  * @nonce: of our JOINs, which WELCOME repeats
  * @at: time of the next JOIN
  * @group_at: the job's group may be joined from then on; 0: at once
+ * @doubt_at: time of the first refusal that was not sealed, 0: there was none
+ * @doubt: enum thc_refusal of the last one
  * @sent: JOINs
  * @welcomed: @joined is filled in
  * @heard: a WELCOME came over the group
@@ -55,10 +63,12 @@ struct thc_joining {
 	u64			nonce;
 	u64			at;
 	u64			group_at;
+	u64			doubt_at;
 	u32			sent;
 	u8			welcomed;
 	u8			heard;
 	u8			ready;
+	u8			doubt;
 };
 
 /* What is to be done now. */
@@ -91,25 +101,66 @@ THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_send
 }
 
 /**
+ * thc_sender_set_key() - the keys of joining
+ * @key: the job's secret key, NULL: it has none
+ *
+ * The sender's job is known. Takes some microseconds.
+ */
+static inline void thc_sender_set_key(struct thc_sender *s, const u8 *key)
+{
+	s->control_seal = key ? THC_SEAL_NH : THC_SEAL_SUM;
+	if (!key) {
+		s->join = s->welcome = s->lost = (struct thc_control_key){ .id = 0 };
+		return;
+	}
+	thc_control_key_derive(&s->join, key, THC_KEY_JOIN, s->job);
+	thc_control_key_derive(&s->welcome, key, THC_KEY_WELCOME, s->job);
+	thc_control_key_derive(&s->lost, key, THC_KEY_LOST, s->job);
+}
+
+/* Is the WELCOME sealed by the job's key? @end: ours, or the group's */
+THC_INLINE int thc_joining_sealed(const struct thc_sender *s, const struct thc_hdr *h,
+				  const struct thc_welcome *w, const struct thc_end *end)
+{
+	return h->tag == thc_control_tag(s->control_seal, &s->welcome, h, end, w, sizeof(*w) / 8);
+}
+
+/* Does @w refuse a worker with our nonce, with a seal that anybody can make? */
+THC_INLINE int thc_joining_doubts(const struct thc_joining *j, const struct thc_hdr *h,
+				  const struct thc_welcome *w)
+{
+	const struct thc_control_key none = { .id = 0 };
+
+	return thc_seal_names(h, 0) && w->flags & THC_WELCOME_F_REFUSED &&
+	       w->nonce == thc_be64(j->nonce) &&
+	       h->tag == thc_control_tag(THC_SEAL_SUM, &none, h, NULL, w, sizeof(*w) / 8);
+}
+
+/**
  * thc_joining_admit() - is the WELCOME of this worker's aggregator and job?
  * @h: its header, of this version; @w follows it, whole
  * @port: from where it was sent, host order: thcd sends it from the base port, which no other
  *	program of its host can have
  */
-THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_sender *s,
+THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
+						  const struct thc_sender *s,
 						  const struct thc_hdr *h,
 						  const struct thc_welcome *w, u16 port)
 {
+	struct thc_end end = s->end;
+
 	if (port != s->port)
 		return THC_DROP_ADDRESS;
-	if (!thc_seal_ok(h, w, sizeof(*w) / 8))
-		return THC_DROP_SUM;
 	if (h->job != thc_be16(s->job))
 		return THC_DROP_JOB;
-	/* to the group: it shows the cookie; to one rank: that rank's nonce */
-	if (!w->nonce && !thc_seal_cookie_ok(h, s->cookie))
-		return THC_DROP_COOKIE;
-	return h->reserved ? THC_DROP_RESERVED : THC_DROP_NONE;
+	if (!thc_seal_names(h, s->welcome.id))
+		return thc_joining_doubts(j, h, w) ? THC_DROP_NONE : THC_DROP_KEY;
+	/* whoever joins again hears the group before it is told which one it is */
+	if (!w->nonce && !j->welcomed)
+		return THC_DROP_UNEXPECTED;
+	if (!w->nonce)
+		end = thc_welcome_group(&j->joined.welcome);
+	return thc_joining_sealed(s, h, w, &end) ? THC_DROP_NONE : THC_DROP_TAG;
 }
 
 THC_INLINE int thc_joining_same_group(const struct thc_welcome *a, const struct thc_welcome *b)
@@ -122,18 +173,47 @@ THC_INLINE int thc_joining_same_group(const struct thc_welcome *a, const struct 
 	return a->reply == b->reply && a->group_port == b->group_port && a->family == b->family;
 }
 
+/* Are they of one epoch, whatever number it has? */
+THC_INLINE int thc_joining_same_salt(const struct thc_welcome *a, const struct thc_welcome *b)
+{
+	u32 i;
+
+	for (i = 0; i < sizeof(a->salt); i++)
+		if (a->salt[i] != b->salt[i])
+			return 0;
+	return 1;
+}
+
+/* A WELCOME to the group: it reaches us, unless it is a recording of another epoch's. */
+THC_INLINE enum thc_drop_reason thc_joining_hear(struct thc_joining *j, const struct thc_welcome *w)
+{
+	if (!j->welcomed || !thc_joining_same_salt(&j->joined.welcome, w))
+		return THC_DROP_UNEXPECTED;
+	j->heard = 1;
+	return THC_DROP_NONE;
+}
+
+/* Is a refusal that may be anybody's to be believed now? */
+THC_INLINE int thc_joining_believes(struct thc_joining *j, u8 refusal, u64 now)
+{
+	if (!j->doubt_at)
+		j->doubt_at = now;
+	j->doubt = refusal;
+	return !j->welcomed && now - j->doubt_at >= THC_DOUBT_MS * THC_NS_PER_MS;
+}
+
 /* What a WELCOME that was admitted changes; THC_DROP_UNEXPECTED: nothing. */
 THC_INLINE enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct thc_sender *s,
 						 const struct thc_hdr *h,
-						 const struct thc_welcome *w)
+						 const struct thc_welcome *w, u64 now)
 {
 	if (j->ready)
 		return THC_DROP_UNEXPECTED;
-	if (!w->nonce) {
-		j->heard = 1;
-		return THC_DROP_NONE;
-	}
+	if (!w->nonce)
+		return thc_joining_hear(j, w);
 	if (w->nonce != thc_be64(j->nonce))
+		return THC_DROP_UNEXPECTED;
+	if (!thc_seal_names(h, s->welcome.id) && !thc_joining_believes(j, w->refusal, now))
 		return THC_DROP_UNEXPECTED;
 	if (j->welcomed && !thc_joining_same_group(&j->joined.welcome, w)) {
 		j->group_at = 0;
@@ -158,7 +238,7 @@ THC_INLINE enum thc_join_step thc_joining_step(const struct thc_joining *j,
 		return THC_JOIN_ASK;
 	if (w->flags & THC_WELCOME_F_REFUSED)
 		return THC_JOIN_REFUSED;
-	if (!thc_welcome_is_sound(w, s->rank))
+	if (!thc_welcome_is_sound(w, s->rank, s->control_seal == THC_SEAL_NH))
 		return THC_JOIN_UNSOUND;
 	return j->ready ? THC_JOIN_READY : THC_JOIN_WAIT;
 }
@@ -180,6 +260,10 @@ THC_INLINE void thc_joining_failure(const struct thc_joining *j, const struct th
 		f->error = ETIMEDOUT;
 		f->reason = THC_FAILED_JOIN;
 		f->ranks = thc_ranks_mask(thc_be16(w->ranks)) & ~thc_be64(w->joined);
+	} else if (j->doubt_at) {
+		f->error = EACCES;
+		f->reason = THC_FAILED_REFUSED;
+		f->refusal = j->doubt;
 	} else if (s->unreachable) {
 		f->error = s->unreachable;
 		f->reason = THC_FAILED_UNREACHABLE;
@@ -187,9 +271,25 @@ THC_INLINE void thc_joining_failure(const struct thc_joining *j, const struct th
 }
 
 /**
+ * thc_sender_set_epoch() - the keys of the epoch that @w is of
+ * @key: the job's secret key, NULL: it has none
+ *
+ * Takes some tens of microseconds.
+ */
+static inline void thc_sender_set_epoch(struct thc_sender *s, const struct thc_welcome *w,
+					const u8 *key)
+{
+	s->seal = w->seal;
+	thc_seal_key_set(&s->up, key, THC_KEY_UP, s->job, w->salt);
+	thc_seal_key_set(&s->down, key, THC_KEY_DOWN, s->job, w->salt);
+}
+
+/**
  * thc_joining_end() - all ranks are in: the sender is made ready
  * @flight: zeroed room for the job's slots, data_slots and norm_slots
  * @window: most chunks of data in flight
+ *
+ * thc_sender_set_epoch() has been called.
  */
 THC_INLINE void thc_joining_end(const struct thc_joining *j, struct thc_sender *s,
 				struct thc_flight *flight, u32 window)
@@ -203,7 +303,6 @@ THC_INLINE void thc_joining_end(const struct thc_joining *j, struct thc_sender *
 	s->epoch = j->joined.epoch;
 	s->all = thc_ranks_mask(thc_be16(w->ranks));
 	s->sum_width = w->sum_width;
-	s->nosum = !!(w->flags & THC_WELCOME_F_NOSUM);
 	s->one_port = !!(w->flags & THC_WELCOME_F_ONE_PORT);
 }
 

@@ -42,13 +42,14 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 	enum thc_got got = thc_sender_find(s, h, bytes, from.port, &st, &f);
 	const void *payload;
 
-	if (got == THC_GOT_FOREIGN)
+	/* an epoch's end that answers nothing in flight has a tag that we cannot tell */
+	if (got == THC_GOT_FOREIGN || (got != THC_GOT_EPOCH && !thc_seal_names(h, s->down.id)))
 		return thc_sender_refusal(s, h, bytes, from.port);
 	if (bytes > sizeof(*h) + THC_LANE_BYTES)
 		return THC_DROP_LENGTH;
 	payload = thc_host_payload(host, got, f, h, bytes - sizeof(*h));
-	if (!payload || !thc_sender_sum_ok(s, h, payload, (int)((bytes - sizeof(*h)) / 8)))
-		return THC_DROP_SUM;
+	if (!payload || !thc_sender_seal_ok(s, got, f, h, payload, (int)((bytes - sizeof(*h)) / 8)))
+		return THC_DROP_TAG;
 	s->unreachable_at = 0;
 	/* taking the answer frees the flight */
 	if (f)
@@ -62,7 +63,7 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 		break;
 	case THC_GOT_EPOCH:
 		failure.reason = THC_FAILED_EPOCH;
-		failure.rank = h->rank;
+		failure.worker = thc_be16(h->rank);
 		failure.epoch = thc_be32(h->epoch);
 		thc_host_failed(host, &failure);
 		break;

@@ -37,14 +37,20 @@
  * @timers_at: no retransmission by timer before
  * @probes: retransmissions by timer allowed at @timers_at
  * @stalls: times they fired since the last answer
- * @cookie: of the job
- * @all: mask of its ranks
+ * @up: seals our data
+ * @down: seals answers
+ * @join: seals our JOIN and LEAVE
+ * @welcome: seals WELCOME
+ * @lost: seals STALE that ends an epoch
+ * @end: ours
+ * @all: mask of the job's ranks
  * @epoch: its incarnation
  * @job: its number
  * @port: the aggregator's base port, host order
  * @rank: of this worker
  * @sum_width: bits of a LUT_ADD sum
- * @nosum: packets carry no sum
+ * @seal: of data and answers
+ * @control_seal: of all else; THC_SEAL_NH: we have the job's secret key
  * @one_port: the base port is that of all slots
  */
 struct thc_sender {
@@ -58,14 +64,20 @@ struct thc_sender {
 	u32			probes;
 	u32			stalls;
 	int			unreachable;
-	u64			cookie;
+	struct thc_seal_key	up;
+	struct thc_seal_key	down;
+	struct thc_control_key	join;
+	struct thc_control_key	welcome;
+	struct thc_control_key	lost;
+	struct thc_end		end;
 	u64			all;
 	u32			epoch;
 	u16			job;
 	u16			port;
 	u8			rank;
 	u8			sum_width;
-	u8			nosum;
+	u8			seal;
+	u8			control_seal;
 	u8			one_port;
 };
 
@@ -79,15 +91,21 @@ THC_INLINE void thc_sender_init(struct thc_sender *s, u32 window)
 	s->stalls = 0;
 }
 
+/* Seals a JOIN or LEAVE, @words words of payload. */
+THC_INLINE void thc_sender_seal_control(const struct thc_sender *s, struct thc_hdr *h,
+					const void *payload, int words)
+{
+	thc_control_seal(h, s->control_seal, &s->join, &s->end, payload, words);
+}
+
 /* What every packet of this worker says; the rest is zero. */
 THC_INLINE void thc_sender_header(const struct thc_sender *s, struct thc_hdr *h, u8 op)
 {
 	*h = (struct thc_hdr){
 		.version = THC_VERSION,
 		.op = op,
-		.cookie = thc_be64(s->cookie),
 		.job = thc_be16(s->job),
-		.rank = s->rank,
+		.rank = thc_be16(s->rank),
 		.epoch = thc_be32(s->epoch),
 	};
 }
@@ -98,7 +116,6 @@ THC_INLINE void thc_sender_request(const struct thc_sender *s, const struct thc_
 {
 	thc_sender_header(s, h, op);
 	h->width = width;
-	h->flags = s->nosum ? THC_F_NOSUM : 0;
 	h->round = thc_be32(round);
 	thc_stream_fill(st, h, sequence);
 }

@@ -17,7 +17,7 @@
 
 #include <linux/types.h>
 
-#define THC_VERSION		1
+#define THC_VERSION		2
 
 /* First UDP port of an aggregator unless the operator says otherwise. */
 #define THC_PORT_DEFAULT	18500
@@ -35,10 +35,11 @@
 #define THC_SLOTS_MAX		(THC_SLOTS_PER_PORT * THC_PORT_SPAN)
 /* Direct contributors of one aggregator: bits of thc_hdr.bitmap. */
 #define THC_RANKS_MAX		64
-/* No rank. */
-#define THC_RANK_NONE		255
-/* A job's secret key. */
+/* No worker, where a worker's number in its job is meant. */
+#define THC_WORKER_NONE		65535
+/* A job's secret key, and the salt of an epoch's keys. */
 #define THC_KEY_BYTES		32
+#define THC_SALT_BYTES		16
 /* Bytes of lanes in every answer, and in every ADD, OR and MAX packet. */
 #define THC_LANE_BYTES		1024
 /* Coordinates of a chunk when sums are 8 and 16 bits wide. */
@@ -63,7 +64,7 @@
  * @THC_OP_STALE: aggregator to worker, header only: this generation is gone;
  *	bitmap says whose contributions it held. With THC_F_EPOCH: this epoch
  *	is gone, thc_hdr.epoch is the current one and rank names who ended it,
- *	THC_RANK_NONE: the aggregator, which started anew
+ *	THC_WORKER_NONE: the aggregator, which started anew
  * @THC_OP_CLOSE: finish a generation with whom it has; never taken from the
  *	wire, only from the aggregator's own daemon
  * @THC_OP_LEAVE: worker to daemon, header only: this rank is done
@@ -91,11 +92,22 @@ enum thc_op {
 #define THC_F_DIFFERS	0x08	/* WAIT: not added, it differs from what bitmap's ranks sent */
 #define THC_F_EPOCH	0x10	/* STALE because of the epoch */
 #define THC_F_LEFT	0x20	/* WAIT: a missing rank has left the job */
-#define THC_F_NOSUM	0x40	/* sum is not filled in (the job allows it) */
 #define THC_F_KNOWN	0x80	/* STALE: bitmap and count are known */
 
-/* Flags a worker may set. */
-#define THC_F_REQUEST	THC_F_NOSUM
+/* A request has no flags. */
+
+/**
+ * enum thc_seal_kind - by what a job's packets show that they are of it, and as they were sent
+ * @THC_SEAL_NONE: nothing: the tag is 0
+ * @THC_SEAL_SUM: a sum that anybody can make, against corruption
+ * @THC_SEAL_NH: SipHash-2-4 of header and NH of the payload, under keys that come from the job's
+ *	secret key
+ */
+enum thc_seal_kind {
+	THC_SEAL_NONE	= 0,
+	THC_SEAL_SUM	= 1,
+	THC_SEAL_NH	= 2,
+};
 
 /**
  * struct thc_hdr - in front of every THC payload, 48 bytes
@@ -104,13 +116,11 @@ enum thc_op {
  * @width: bits of a payload lane: 4 for LUT_ADD requests, else 8, 16 or 32;
  *	0 in header-only packets, JOIN and WELCOME
  * @flags: THC_F_*
- * @sum: thc_sum32() over header (this field as zero) and payload; 0 with
- *	THC_F_NOSUM
- * @cookie: the job's secret; a packet without it is not counted
+ * @key_id: names the key that made the tag; 0: none did
+ * @tag: the packet's seal, of header (without this field) and payload
  * @job: job number, an index at the aggregator
  * @rank: the sender's rank; in WAIT and STALE the rank it is meant for, with
- *	THC_F_EPOCH the rank that ended the epoch, or THC_RANK_NONE
- * @reserved: zero
+ *	THC_F_EPOCH the worker that ended the epoch, or THC_WORKER_NONE
  * @epoch: incarnation of the job; any member's restart raises it
  * @round: the all-reduce this packet belongs to, counted from the epoch's
  *	start; echoed
@@ -128,11 +138,10 @@ struct thc_hdr {
 	__u8	op;
 	__u8	width;
 	__u8	flags;
-	__be32	sum;
-	__be64	cookie;
+	__be32	key_id;
+	__be64	tag;
 	__be16	job;
-	__u8	rank;
-	__u8	reserved;
+	__be16	rank;
 	__be32	epoch;
 	__be32	round;
 	__be32	chunk;
@@ -171,7 +180,6 @@ enum thc_reply {
 #define THC_WELCOME_F_READY	0x01	/* all ranks are in: rounds may start */
 #define THC_WELCOME_F_REFUSED	0x02	/* not admitted, refusal says why */
 #define THC_WELCOME_F_ONE_PORT	0x04	/* all slots on the base port (software) */
-#define THC_WELCOME_F_NOSUM	0x08	/* packets of this job carry no sum */
 #define THC_WELCOME_F_CORRELATED 0x10	/* correlated stochastic rounding */
 /* send packet by packet: generic XDP on a virtual link meets super-packets of GSO */
 #define THC_WELCOME_F_NOGSO	0x20
@@ -179,7 +187,7 @@ enum thc_reply {
 /* thc_welcome.refusal */
 enum thc_refusal {
 	THC_REFUSED_NOT		= 0,
-	THC_REFUSED_JOB		= 1,	/* no such job, or the wrong cookie */
+	THC_REFUSED_JOB		= 1,	/* no such job, or another key */
 	THC_REFUSED_RANK	= 2,	/* rank is not below n */
 	THC_REFUSED_PREFIX	= 3,	/* address outside the job's prefix */
 	THC_REFUSED_TAKEN	= 4,	/* another live worker holds the rank */
@@ -211,11 +219,12 @@ enum thc_refusal {
  * @sum_width: bits of a LUT_ADD sum, 8 or 16
  * @block_log2: coordinates of a rotated block
  * @family: 4 or 6, of @group
- * @reserved: zero
+ * @seal: enum thc_seal_kind of requests and answers
  * @table: T[0..2^b-1], rest zero
  * @group: multicast group of answers, IPv4 in the first four bytes; zero
  *	if the job answers by fanout
- * @reserved2: zero
+ * @salt: of this epoch's keys; in a job without a secret key it names the epoch
+ * @reserved: zero
  */
 struct thc_welcome {
 	__be64	joined;
@@ -239,10 +248,11 @@ struct thc_welcome {
 	__u8	sum_width;
 	__u8	block_log2;
 	__u8	family;
-	__u8	reserved;
+	__u8	seal;
 	__be16	table[16];
 	__u8	group[16];
-	__u8	reserved2[24];
+	__u8	salt[THC_SALT_BYTES];
+	__u8	reserved[8];
 };
 
 /*
@@ -292,9 +302,9 @@ enum thc_drop_reason {
 	THC_DROP_FLAGS,		/* a flag a worker may not set */
 	THC_DROP_RESERVED,	/* a reserved field is not zero */
 	THC_DROP_LENGTH,	/* payload length does not fit op and width */
-	THC_DROP_SUM,		/* packet sum differs: corrupted on the way */
+	THC_DROP_TAG,		/* wrong tag: forged, or corrupted on the way */
 	THC_DROP_JOB,		/* no such job */
-	THC_DROP_COOKIE,	/* wrong cookie */
+	THC_DROP_KEY,		/* sealed by a key that does not count here */
 	THC_DROP_RANK,		/* rank not below n, or not joined */
 	THC_DROP_ADDRESS,	/* not from the address and port that this peer has */
 	THC_DROP_SLOT,		/* slot outside the job, on the wrong port, or not the chunk's */
@@ -454,7 +464,7 @@ struct thc_socket_stats {
 	__u64	waits;		/* WAIT received */
 	__u64	excluded;	/* chunks whose sum lacks this rank */
 	__u64	partial;	/* chunks whose sum lacks some rank */
-	__u64	bad_sum;	/* answers whose packet sum was wrong */
+	__u64	bad_tag;	/* packets whose tag was wrong */
 	__u64	unexpected;	/* answers nobody waited for: duplicates, old ones */
 	__u64	foreign;	/* packets from elsewhere, or that answer no request */
 	__u64	window_cuts;	/* multiplicative decreases */
@@ -474,7 +484,7 @@ enum thc_failure_reason {
 	THC_FAILED_UNREACHABLE	= 4,	/* the network says so: error */
 	THC_FAILED_MISSING	= 5,	/* no progress: ranks did not contribute */
 	THC_FAILED_LEFT		= 6,	/* ranks did not contribute, and one of them has left */
-	THC_FAILED_EPOCH	= 7,	/* rank restarted, the job is in epoch now */
+	THC_FAILED_EPOCH	= 7,	/* worker restarted, the job is in epoch now */
 	THC_FAILED_BEHIND	= 8,	/* the others went on without this rank */
 	THC_FAILED_VERSION	= 9,	/* the job's constants are not understood */
 	THC_FAILED_SHARDS	= 10,	/* the aggregators do not serve the same job */
@@ -486,19 +496,19 @@ enum thc_failure_reason {
  * @error: errno, as sendmsg, recvmsg and SO_ERROR report it
  * @reason: enum thc_failure_reason
  * @refusal: enum thc_refusal
- * @rank: with THC_FAILED_EPOCH; THC_RANK_NONE: the aggregator restarted
+ * @reserved: zero
  * @ranks: bit r: rank r
  * @epoch: now, with THC_FAILED_EPOCH
- * @reserved: zero
+ * @worker: who restarted, with THC_FAILED_EPOCH; THC_WORKER_NONE: the aggregator
  */
 struct thc_failure {
 	__s32	error;
 	__u16	reason;
 	__u8	refusal;
-	__u8	rank;
+	__u8	reserved;
 	__u64	ranks;
 	__u32	epoch;
-	__u32	reserved;
+	__u32	worker;
 };
 
 #endif /* _UAPI_LINUX_THC_H */

@@ -55,6 +55,7 @@ struct net {
 	int one[RANKS]; /* each worker's own socket */
 	int group[RANKS]; /* and the one on the group's address */
 	int control; /* the daemon's */
+	__be64 tag[RANKS]; /* of each worker's last request */
 	struct rig rig;
 	struct thc_job *job;
 };
@@ -94,7 +95,10 @@ static inline bool readable(int fd, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-/* The next packet at @fd, whose sum must hold; returns its length. */
+/* The worker's end of its paths. */
+struct thc_end end_of(int rank);
+
+/* The next packet at @fd, from where it was asked for; returns its length. */
 ssize_t receive(int fd, u8 *packet, size_t size);
 
 /* Nothing more has come, to anybody. */
@@ -118,6 +122,6 @@ extern u8 payload[RANKS][1024];
 static const u8 *const payloads[RANKS] = { payload[0], payload[1], payload[2] };
 
 void expect_result(const u8 *packet, ssize_t len, const struct shape *s,
-		   const struct rig_request *r, u8 flags, u8 rank);
+		   const struct rig_request *r, u8 flags, u16 rank);
 
 #endif /* THC_TESTS_BPF_NET_H */

@@ -34,6 +34,7 @@ void rig_open(struct rig *rig, const struct thc_config *config)
 	bpf_map__set_max_entries(rig->skel->maps.lanes, RIG_SLOTS);
 	assert_int_equal(thc_bpf__load(rig->skel), 0);
 	rig->jobs = rig_map(rig->skel->maps.jobs, THC_JOBS_MAX * sizeof(*rig->jobs));
+	rig->seals = rig_map(rig->skel->maps.seals_of, THC_JOBS_MAX * sizeof(*rig->seals));
 	rig->slots = rig_map(rig->skel->maps.slots, RIG_SLOTS * sizeof(*rig->slots));
 	rig->lanes = rig_map(rig->skel->maps.lanes, RIG_SLOTS * sizeof(*rig->lanes));
 }
@@ -41,9 +42,39 @@ void rig_open(struct rig *rig, const struct thc_config *config)
 void rig_close(struct rig *rig)
 {
 	munmap(rig->jobs, THC_JOBS_MAX * sizeof(*rig->jobs));
+	munmap(rig->seals, THC_JOBS_MAX * sizeof(*rig->seals));
 	munmap(rig->slots, RIG_SLOTS * sizeof(*rig->slots));
 	munmap(rig->lanes, RIG_SLOTS * sizeof(*rig->lanes));
 	thc_bpf__destroy(rig->skel);
+}
+
+u8 rig_seal = THC_SEAL_NH;
+
+const struct thc_seals *rig_seals(u16 job, u32 epoch)
+{
+	static _Thread_local struct thc_seals seals;
+	static _Thread_local u32 of_epoch;
+	static _Thread_local u16 of_job;
+
+	if (seals.seal != rig_seal || of_job != job || of_epoch != epoch || !of_epoch) {
+		job_seals(&seals, rig_seal, job, epoch);
+		of_epoch = epoch;
+		of_job = job;
+	}
+	return &seals;
+}
+
+void rig_epoch(struct rig *rig, u32 id, u32 epoch)
+{
+	struct thc_seals *s = &rig->seals[id];
+	const struct thc_seals *new = rig_seals((u16)id, epoch);
+
+	s->seal = new->seal;
+	s->join = new->join;
+	s->lost = new->lost;
+	s->up[epoch & 1] = *thc_seals_up(new, epoch);
+	s->down[epoch & 1] = *thc_seals_down(new, epoch);
+	rig->jobs[id].epoch = epoch;
 }
 
 struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots)
@@ -55,10 +86,11 @@ struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots)
 	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.pairs), &id, &pairs, 0),
 			 0);
 	memset(job, 0, sizeof(*job));
-	job->cookie = RIG_COOKIE;
 	job->all = n == 64 ? ~0ULL : (1ULL << n) - 1;
 	job->joined = job->all;
-	job->epoch = 1;
+	memset(&rig->seals[id], 0, sizeof(rig->seals[id]));
+	rig_epoch(rig, id, 1);
+	job->restarter = THC_WORKER_NONE;
 	job->slot_base = base;
 	job->slots = slots;
 	job->data_slots = slots;
@@ -143,9 +175,8 @@ void rig_header(struct thc_hdr *h, const struct rig_request *r)
 	h->version = THC_VERSION;
 	h->op = r->op;
 	h->width = r->width;
-	h->cookie = thc_be64(RIG_COOKIE);
 	h->job = thc_be16(r->job);
-	h->rank = r->rank;
+	h->rank = thc_be16(r->rank);
 	h->epoch = thc_be32(r->epoch);
 	h->round = thc_be32(r->round);
 	h->chunk = thc_be32(r->chunk);
@@ -155,14 +186,50 @@ void rig_header(struct thc_hdr *h, const struct rig_request *r)
 
 size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload, size_t len)
 {
-	h->sum = 0;
-	memcpy(out, h, sizeof(*h));
+	const struct thc_seals *s = rig_seals(thc_be16(h->job), thc_be32(h->epoch));
+
 	if (len)
 		memcpy(out + sizeof(*h), payload, len);
-	/* through memory of any alignment, as it arrives */
-	h->sum = thc_be32(thc_sum_packet((void *)out, out + sizeof(*h), len / 8));
+	thc_seal(h, rig_seal, thc_seals_up(s, thc_be32(h->epoch)), out + sizeof(*h), len / 8);
 	memcpy(out, h, sizeof(*h));
 	return sizeof(*h) + len;
+}
+
+size_t rig_control(u8 *out, struct thc_hdr *h, const struct thc_end *end, const void *payload,
+		   size_t len)
+{
+	const struct thc_seals *s = rig_seals(thc_be16(h->job), 1);
+
+	if (len)
+		memcpy(out + sizeof(*h), payload, len);
+	thc_control_seal(h, thc_seal_of_control(rig_seal), &s->join, end, out + sizeof(*h),
+			 len / 8);
+	memcpy(out, h, sizeof(*h));
+	return sizeof(*h) + len;
+}
+
+bool rig_sealed(const struct thc_hdr *h, const void *payload, size_t len)
+{
+	const struct thc_seals *s = rig_seals(thc_be16(h->job), thc_be32(h->epoch));
+	const struct thc_seal_key *down = thc_seals_down(s, thc_be32(h->epoch));
+	struct thc_hdr copy;
+
+	/* in memory of any alignment */
+	memcpy(&copy, h, sizeof(copy));
+	return copy.key_id == down->id && thc_seal_ok(&copy, rig_seal, down, payload, len / 8);
+}
+
+bool rig_ends(const struct thc_hdr *h, const struct thc_end *end, __be64 tag)
+{
+	const struct thc_seals *s = rig_seals(thc_be16(h->job), 1);
+
+	return h->op == THC_OP_STALE && h->flags == THC_F_EPOCH && h->key_id == s->lost.id &&
+	       h->tag == thc_control_tag(thc_seal_of_control(rig_seal), &s->lost, h, end, &tag, 1);
+}
+
+struct thc_end rig_end(const struct rig_frame *f)
+{
+	return (struct thc_end){ .addr = f->src, .port = thc_be16(f->sport) };
 }
 
 static u8 *rig_put16(u8 *p, u16 v)
@@ -322,7 +389,7 @@ struct rig_frame rig_way(const struct rig_request *r, bool v6)
 {
 	struct rig_frame f = {
 		.v6 = v6,
-		.src_mac = { 2, 0, 0, 0, 1, r->rank },
+		.src_mac = { 2, 0, 0, 0, 1, (u8)r->rank },
 		.dst_mac = { 2, 0, 0, 0, 0, 1 },
 		.src = rig_addr(v6, 10 + r->rank),
 		.dst = rig_addr(v6, 0),
@@ -340,7 +407,13 @@ size_t rig_build(u8 *frame, const struct rig_request *r, const void *payload, si
 	struct thc_hdr h;
 
 	rig_header(&h, r);
-	len = rig_packet(packet, &h, payload, len);
+	if (thc_op_is_control(r->op)) {
+		struct thc_end end = rig_end(&f);
+
+		len = rig_control(packet, &h, &end, payload, len);
+	} else {
+		len = rig_packet(packet, &h, payload, len);
+	}
 	return rig_frame(frame, &f, packet, len);
 }
 

@@ -25,16 +25,17 @@
 #include <thc/aggregator/lane.h>
 #include <thc/wire/seal.h>
 
+#include "../jobseals.h"
 #include "thc_open.h"
 
 #define RIG_PORT 18500
 #define RIG_SLOTS 256
-#define RIG_COOKIE 0x1122334455667788ULL
 #define RIG_GROUP_PORT 18600
 
 struct rig {
 	struct thc_bpf *skel;
 	struct thc_job *jobs;
+	struct thc_seals *seals;
 	struct thc_slot *slots;
 	struct thc_lanes *lanes;
 };
@@ -49,8 +50,19 @@ void rig_open(struct rig *rig, const struct thc_config *config);
 
 void rig_close(struct rig *rig);
 
-/* Job @id with @n ranks over slots [@base, @base + @slots). No members yet. */
+/* By what requests are sealed, and what jobs are made with: enum thc_seal_kind. At first NH. */
+extern u8 rig_seal;
+
+/* The keys of @job in @epoch, under rig_seal, as its workers know them; of this thread, until its
+ * next call.
+ */
+const struct thc_seals *rig_seals(u16 job, u32 epoch);
+
+/* Job @id with @n ranks over slots [@base, @base + @slots), in epoch 1. No members yet. */
 struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots);
+
+/* Job @id goes on to @epoch, and to seal rig_seal; keys of an epoch before stay. */
+void rig_epoch(struct rig *rig, u32 id, u32 epoch);
 
 void rig_member(struct thc_job *job, int rank, struct thc_addr addr, u16 port);
 
@@ -67,15 +79,25 @@ void rig_fan(struct rig *rig, u32 k, u32 ifindex);
 
 /* A request; @h gets what the fields above do not say. */
 struct rig_request {
-	u8 op, width, rank;
-	u16 job;
+	u8 op, width;
+	u16 rank, job;
 	u32 epoch, round, chunk, slot, generation;
 };
 
 void rig_header(struct thc_hdr *h, const struct rig_request *r);
 
-/* THC packet @h + @payload into @out; returns its length. */
+/* Data @h + @payload into @out, under the keys of its job and epoch; returns its length. */
 size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload, size_t len);
+
+/* JOIN or LEAVE of a worker at @end, into @out. */
+size_t rig_control(u8 *out, struct thc_hdr *h, const struct thc_end *end, const void *payload,
+		   size_t len);
+
+/* Is @h sealed as an answer of its job and epoch, with @len bytes of @payload? */
+bool rig_sealed(const struct thc_hdr *h, const void *payload, size_t len);
+
+/* Does @h end the epoch of the worker at @end, in answer to its request of this @tag? */
+bool rig_ends(const struct thc_hdr *h, const struct thc_end *end, __be64 tag);
 
 /**
  * struct rig_frame - everything in front of a THC packet
@@ -97,6 +119,9 @@ struct rig_frame {
 	u8 tos, options, next, ttl;
 	u16 frag, ip_len, udp_len;
 };
+
+/* The worker's end of a frame from it. */
+struct thc_end rig_end(const struct rig_frame *f);
 
 /* The frame of UDP payload @data; returns its length. RFC 768, 791, 8200. */
 size_t rig_frame(u8 *out, const struct rig_frame *f, const void *data, size_t len);
@@ -132,7 +157,7 @@ struct thc_job *rig_test(struct rig *rig, int n);
 /* Where request @r comes from and goes to, in rig_test()'s world. */
 struct rig_frame rig_way(const struct rig_request *r, bool v6);
 
-/* Request @r as a frame; returns its length. */
+/* Request @r as a frame, JOIN and LEAVE included; returns its length. */
 size_t rig_build(u8 *frame, const struct rig_request *r, const void *payload, size_t len);
 
 /* Runs @prog on @frame; @out (RIG_FRAME_MAX) and @out_len take what it left. */

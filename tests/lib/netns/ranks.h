@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,7 +39,9 @@ struct daemon {
 
 uint16_t next_port(void);
 
-/* Starts thcd with one job, @job and the key, on @at and waits for its "ready". */
+/* Starts thcd with one job, @job and, unless it names a seal, the key, on @at and waits for its
+ * "ready".
+ */
 struct daemon start_daemon_on(uint16_t at, const char *job);
 
 static inline struct daemon start_daemon(const char *job)
@@ -60,6 +63,7 @@ struct rank {
 	unsigned int	ranks;
 	uint32_t	flags;
 	uint32_t	timeout_ms;
+	bool		keyless;
 	pthread_t	thread;
 	pthread_barrier_t *barrier;
 	void		*buf;

@@ -9,6 +9,32 @@ void loopback(struct sockaddr_in *a, uint16_t port)
 	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 }
 
+/* Keys of an epoch come from its salt. */
+static void set_salt(uint8_t *salt, uint8_t epoch)
+{
+	memset(salt, 0xa5, THC_SALT_BYTES);
+	salt[THC_SALT_BYTES - 1] = epoch;
+}
+
+struct job_seals fake_seals_of(uint8_t epoch)
+{
+	uint8_t salt[THC_SALT_BYTES];
+	struct job_seals s;
+
+	set_salt(salt, epoch);
+	job_seals_set(&s, job_key, 1, salt);
+	return s;
+}
+
+const struct job_seals *fake_seals(void)
+{
+	static struct job_seals s;
+
+	if (!s.seal)
+		s = fake_seals_of(FAKE_EPOCH);
+	return &s;
+}
+
 /* After a call that failed: the daemon's own sockets do not wait for room. */
 static bool has_room_now(int fd)
 {
@@ -117,7 +143,6 @@ void good_welcome(struct welcome_packet *p, uint64_t nonce)
 	memset(p, 0, sizeof(*p));
 	p->h.version = THC_VERSION;
 	p->h.op = THC_OP_WELCOME;
-	p->h.cookie = htobe64(cookie_of(1));
 	p->h.job = htobe16(1);
 	p->h.epoch = htobe32(FAKE_EPOCH);
 	p->w.nonce = nonce;
@@ -131,6 +156,8 @@ void good_welcome(struct welcome_packet *p, uint64_t nonce)
 	p->w.reply = THC_REPLY_FANOUT;
 	p->w.family = 4;
 	p->w.flags = THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT;
+	p->w.seal = THC_SEAL_NH;
+	set_salt(p->w.salt, FAKE_EPOCH);
 }
 
 int fake_join(int fd, int udp, struct sockaddr_in *worker)
@@ -147,7 +174,7 @@ int fake_join(int fd, int udp, struct sockaddr_in *worker)
 	if (error)
 		return error;
 	good_welcome(&p, nonce);
-	set_sum(&p.h, sizeof(p));
+	fake_seal_welcome(&p, worker);
 	error = send_one(udp, worker, &p, sizeof(p));
 	return error ? error : end_join(fd);
 }
@@ -182,5 +209,5 @@ void fake_answer(struct chunk_packet *out, const struct thc_hdr *request, uint64
 	out->h.count = htobe16((uint16_t)__builtin_popcountll(ranks));
 	out->h.bitmap = htobe64(ranks);
 	memset(out->lanes, value, sizeof(out->lanes));
-	set_sum(&out->h, sizeof(*out));
+	seal_answer(fake_seals(), &out->h, sizeof(*out));
 }

@@ -10,8 +10,7 @@
 #include <netinet/in.h>
 
 #include "afthc.h"
-
-#include <thc/wire/sum.h>
+#include "seals.h"
 
 #define FAKE_PORT	(PORT + 500)
 #define FAKE_EPOCH	5
@@ -20,11 +19,11 @@
 
 void loopback(struct sockaddr_in *a, uint16_t port);
 
-static inline void set_sum(struct thc_hdr *h, size_t bytes)
-{
-	h->sum = 0;
-	h->sum = htobe32(thc_sum_packet(h, h + 1, (int)((bytes - sizeof(*h)) / 8)));
-}
+/* By what its job is sealed, which has job_key, in FAKE_EPOCH. */
+const struct job_seals *fake_seals(void);
+
+/* Of other epochs, too: no two have one. */
+struct job_seals fake_seals_of(uint8_t epoch);
 
 /* @to: a sockaddr_in, or a sockaddr_in6. */
 int send_one(int fd, const void *to, const void *packet, size_t bytes);
@@ -78,8 +77,13 @@ struct welcome_packet {
 	struct thc_welcome	w;
 };
 
-/* Two ranks, both are in. Its sum is to be set. */
+/* Two ranks, both are in. It is to be sealed. */
 void good_welcome(struct welcome_packet *p, uint64_t nonce);
+
+static inline void fake_seal_welcome(struct welcome_packet *p, const void *to)
+{
+	seal_welcome(fake_seals(), &p->h, to);
+}
 
 /* A JOIN of now begins, and is answered by one WELCOME. */
 int fake_join(int fd, int udp, struct sockaddr_in *worker);
@@ -97,7 +101,7 @@ int fake_take(int udp, struct chunk_packet *p, int ms);
 /* The request of chunk @chunk; others are passed over. */
 int fake_take_chunk(int udp, struct chunk_packet *p, uint32_t chunk);
 
-/* Its sum over @ranks, all lanes of it bytes of @value. */
+/* Its sum over @ranks, all lanes of it bytes of @value; sealed. */
 void fake_answer(struct chunk_packet *out, const struct thc_hdr *request, uint64_t ranks,
 		 uint8_t value);
 

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <thc/key.h>
-
 const uint8_t job_key[THC_KEY_BYTES] = {
 	0x5e, 0xed, 0x12, 0x34, 0xab, 0xcd, 0x00, 0x01, 0x5e, 0xed, 0x12,
 	0x34, 0xab, 0xcd, 0x00, 0x02, 0x5e, 0xed, 0x12, 0x34, 0xab, 0xcd,
@@ -29,9 +27,4 @@ int write_key_file(void)
 		error = -errno;
 	close(fd);
 	return error ?: rename(path, KEY_FILE) ? -errno : 0;
-}
-
-uint64_t cookie_of(uint16_t job)
-{
-	return thc_key_cookie(job_key, job);
 }

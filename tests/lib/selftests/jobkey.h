@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The secret key of the jobs here, one for all of them: in a file for thcd, for sockets of
- * AF_THC, and as the cookie of packets that a test makes.
+ * The secret key of the jobs here, one for all of them: in a file for thcd, and for sockets of
+ * AF_THC.
  */
 #ifndef THC_SELFTESTS_JOBKEY_H
 #define THC_SELFTESTS_JOBKEY_H
@@ -19,9 +19,6 @@ extern const uint8_t job_key[THC_KEY_BYTES];
 
 /* Before thcd is started; others may be reading it. 0 or -errno. */
 int write_key_file(void);
-
-/* What packets of job @job carry. */
-uint64_t cookie_of(uint16_t job);
 
 /* THC_OPT_KEY; @bytes 0: @fd forgets its key. 0 or -errno. */
 static inline int set_key(int fd, const void *key, socklen_t bytes)

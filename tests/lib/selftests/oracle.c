@@ -1,31 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "oracle.h"
 
-/* "The packet sum", word by word. */
-static uint32_t oracle_sum(const uint8_t *packet, size_t bytes)
+static bool oracle_is_answer(const struct oracle *o, const struct thc_hdr *h, const uint8_t *packet,
+			     size_t bytes)
 {
-	uint64_t a = 0, b = 0, x, w;
-	size_t i;
+	uint64_t nh = tag_nh(o->nh, packet + sizeof(*h), bytes - sizeof(*h));
 
-	for (i = 0; i < bytes; i += 8) {
-		memcpy(&w, packet + i, 8);
-		w = le64toh(w);
-		if (!i)
-			w &= 0xffffffff;	/* the sum itself */
-		a += w ^ (w >> 32);
-		b += a;
-	}
-	x = a * 0x9e3779b97f4a7c15;
-	x ^= x >> 32;
-	x = x * 0xd6e8feb86659fd93 + b;
-	x ^= x >> 32;
-	x *= 0xd6e8feb86659fd93;
-	return (uint32_t)(x >> 32);
-}
-
-static bool oracle_is_sound(const struct thc_hdr *h, const uint8_t *packet, size_t bytes)
-{
-	return be32toh(h->sum) == oracle_sum(packet, bytes);
+	return be64toh(h->tag) == tag_of_data(&o->down, packet, nh);
 }
 
 /* Does an aggregator send this op, WELCOME aside, to workers? */
@@ -43,18 +24,19 @@ static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct 
 
 	if (bytes != sizeof(*h) + sizeof(struct thc_welcome))
 		return THC_DROP_LENGTH;
-	if (!oracle_is_sound(h, packet, bytes))
-		return THC_DROP_SUM;
 	if (be16toh(h->job) != o->job)
 		return THC_DROP_JOB;
+	/* a refusal without it would have to have the nonce of a JOIN */
+	if (be32toh(h->key_id) != o->welcome.id)
+		return THC_DROP_KEY;
 	memcpy(&nonce, packet + sizeof(*h) + offsetof(struct thc_welcome, nonce), 8);
-	/* one with a nonce answers a JOIN, which no other job has sent */
-	if (!nonce && be64toh(h->cookie) != o->cookie)
-		return THC_DROP_COOKIE;
-	if (h->reserved)
-		return THC_DROP_RESERVED;
-	/* one without says that the group is heard */
-	return o->joining && !nonce ? THC_DROP_NONE : THC_DROP_UNEXPECTED;
+	/* one with a nonce answers a JOIN, one without came to a group of which WELCOME has told */
+	if (!nonce && o->joining)
+		return THC_DROP_UNEXPECTED;
+	return be64toh(h->tag) == tag_of_control(&o->welcome, h, nonce ? &o->worker : &o->group,
+						 packet + sizeof(*h), bytes - sizeof(*h)) ?
+		       THC_DROP_UNEXPECTED :
+		       THC_DROP_TAG;
 }
 
 /* Data chunk q lives in slot q mod W and is generation q div W there. */
@@ -62,8 +44,8 @@ static bool oracle_in_flight(const struct oracle *o, const struct thc_hdr *h)
 {
 	uint32_t q = be32toh(h->chunk);
 
-	return be32toh(h->epoch) == o->epoch && q - o->first < o->end - o->first &&
-	       be16toh(h->slot) == q % o->data_slots && be32toh(h->generation) == q / o->data_slots;
+	return q - o->first < o->end - o->first && be16toh(h->slot) == q % o->data_slots &&
+	       be32toh(h->generation) == q / o->data_slots;
 }
 
 /* Does it say who is in the sum, each one of the job, and how many they are? */
@@ -77,7 +59,7 @@ static bool oracle_says_who(const struct oracle *o, const struct thc_hdr *h)
 	return count && !(bitmap >> o->ranks) && be16toh(h->count) == count;
 }
 
-/* Of a sound packet about a chunk in flight. */
+/* Of a sealed packet about a chunk in flight. */
 static enum thc_drop_reason oracle_answer(const struct oracle *o, const struct thc_hdr *h,
 					  size_t bytes)
 {
@@ -94,7 +76,7 @@ static enum thc_drop_reason oracle_answer(const struct oracle *o, const struct t
 		       THC_DROP_MISMATCH;
 }
 
-/* Of a sound packet about anything else. */
+/* Of a packet of the job about anything else. */
 static enum thc_drop_reason oracle_stray(const struct oracle *o, const struct thc_hdr *h,
 					 size_t bytes)
 {
@@ -108,9 +90,19 @@ static enum thc_drop_reason oracle_stray(const struct oracle *o, const struct th
 								   THC_DROP_UNEXPECTED;
 }
 
+/* An order to end the epoch: of another one, about a request of this one. */
+static enum thc_drop_reason oracle_end(const struct oracle *o, const struct thc_hdr *h,
+				       size_t bytes)
+{
+	if (be32toh(h->epoch) == o->epoch || !oracle_in_flight(o, h))
+		return oracle_stray(o, h, bytes);
+	return bytes > sizeof(*h) + THC_LANE_BYTES ? THC_DROP_LENGTH : THC_DROP_TAG;
+}
+
 enum thc_drop_reason oracle_reason(const struct oracle *o, const uint8_t *packet, size_t bytes)
 {
 	struct thc_hdr h;
+	bool ends;
 
 	if (bytes < sizeof(h))
 		return THC_DROP_TRUNCATED;
@@ -123,19 +115,19 @@ enum thc_drop_reason oracle_reason(const struct oracle *o, const uint8_t *packet
 		return oracle_welcome(o, &h, packet, bytes);
 	if (be16toh(h.job) != o->job)
 		return THC_DROP_JOB;
-	if (be64toh(h.cookie) != o->cookie)
-		return THC_DROP_COOKIE;
-	if (h.reserved)
-		return THC_DROP_RESERVED;
-	/* no sum runs over these */
+	ends = h.op == THC_OP_STALE && h.flags & THC_F_EPOCH;
+	if (be32toh(h.key_id) != (ends ? o->lost : o->down.id))
+		return THC_DROP_KEY;
+	/* no tag holds these */
 	if (bytes % 8)
 		return oracle_answers_with(h.op) ? THC_DROP_LENGTH : THC_DROP_OP;
+	if (ends)
+		return oracle_end(o, &h, bytes);
 	if (bytes > sizeof(h) + THC_LANE_BYTES)
 		return THC_DROP_LENGTH;
-	if (!oracle_is_sound(&h, packet, bytes))
-		return THC_DROP_SUM;
-	if (h.op == THC_OP_STALE && h.flags & THC_F_EPOCH)
-		return (int32_t)(be32toh(h.epoch) - o->epoch) > 0 ? THC_DROP_NONE :
-								    oracle_stray(o, &h, bytes);
-	return oracle_in_flight(o, &h) ? oracle_answer(o, &h, bytes) : oracle_stray(o, &h, bytes);
+	if (!oracle_is_answer(o, &h, packet, bytes))
+		return THC_DROP_TAG;
+	return be32toh(h.epoch) == o->epoch && oracle_in_flight(o, &h) ?
+		       oracle_answer(o, &h, bytes) :
+		       oracle_stray(o, &h, bytes);
 }

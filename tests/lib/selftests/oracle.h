@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Why a worker must refuse a packet that comes from its aggregator: written from
- * Documentation/protocol.md and enum thc_drop_reason, shares no code with thc.ko, the
- * packet sum included. For a job of one aggregator, whose packets carry sums, that has
- * data chunks in flight and no norms.
+ * Documentation/protocol-2.md and enum thc_drop_reason, shares no code with thc.ko, the
+ * tags included; how keys are derived is left to the test. For a job of one aggregator with the
+ * seal nh that has data chunks in flight and no norms. Of a chunk in flight nobody but worker and
+ * aggregator has seen the request, so that no tag of an end of the epoch can be right.
  */
 #ifndef THC_SELFTESTS_ORACLE_H
 #define THC_SELFTESTS_ORACLE_H
@@ -15,10 +16,17 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tags.h"
+
 /**
  * struct oracle - what the worker knows
- * @cookie: of the job
- * @epoch: its incarnation
+ * @down: key of answers
+ * @nh: NH's part of it
+ * @lost: name of the key that ends the epoch
+ * @welcome: key of WELCOME
+ * @worker: the worker's end, as the tag of a WELCOME holds it
+ * @group: that of the group of which WELCOME has told
+ * @epoch: the job's incarnation
  * @job: its number
  * @data_slots: W
  * @norm_slots: behind these
@@ -28,21 +36,26 @@
  * @op: of their requests
  * @width: of the sum's lanes
  * @ranks: in the job, below 64
- * @joining: it knows only cookie and job, and waits for WELCOME
+ * @joining: it knows only the job and the keys of joining, and waits for WELCOME
  */
 struct oracle {
-	uint64_t	cookie;
-	uint32_t	epoch;
-	uint16_t	job;
-	uint16_t	data_slots;
-	uint16_t	norm_slots;
-	uint32_t	first;
-	uint32_t	end;
-	uint32_t	round;
-	uint8_t		op;
-	uint8_t		width;
-	uint8_t		ranks;
-	bool		joining;
+	struct tag_key		down;
+	uint32_t		nh[THC_LANE_BYTES / 4];
+	uint32_t		lost;
+	struct tag_key		welcome;
+	struct tag_end		worker;
+	struct tag_end		group;
+	uint32_t		epoch;
+	uint16_t		job;
+	uint16_t		data_slots;
+	uint16_t		norm_slots;
+	uint32_t		first;
+	uint32_t		end;
+	uint32_t		round;
+	uint8_t			op;
+	uint8_t			width;
+	uint8_t			ranks;
+	bool			joining;
 };
 
 /* THC_DROP_NONE: it is not refused, something happens. */

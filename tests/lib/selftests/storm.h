@@ -118,7 +118,7 @@ static inline bool job_is_v6(unsigned int job)
  * struct target - what a forger has to know of a job, as of lately
  * @port: of its ranks' sockets
  * @group, @group_port: of its answers, 0: none
- * @epoch: its incarnation
+ * @epoch: its incarnation, @salt: of its keys
  * @chunk: first data chunk in flight, @round, @op, @width: of its message
  */
 struct target {
@@ -126,6 +126,7 @@ struct target {
 	uint16_t	group_port;
 	struct in_addr	group;
 	uint32_t	epoch;
+	uint8_t		salt[THC_SALT_BYTES];
 	uint32_t	chunk;
 	uint32_t	round;
 	uint8_t		op;

@@ -128,6 +128,7 @@ void tell_forgers(struct storm *s, unsigned int job, unsigned int rank, int fd)
 	if (getsockopt(fd, SOL_THC, THC_OPT_WELCOME, &j, &len))
 		return;
 	t->epoch = j.epoch;
+	memcpy(t->salt, j.welcome.salt, sizeof(t->salt));
 	t->group_port = j.welcome.family == 4 ? be16toh(j.welcome.group_port) : 0;
 	memcpy(&t->group, j.welcome.group, sizeof(t->group));
 }

@@ -5,9 +5,18 @@
 /* Packets of a train. */
 #define FORGED_TRAIN	8
 
+/**
+ * struct forger - who forges
+ * @seals: by job, of the epoch of @salt
+ * @end4, @end6: a sockaddr_in and a sockaddr_in6: where its packets come from
+ */
 struct forger {
 	struct storm	*storm;
 	struct rng	rng;
+	struct job_seals seals[JOBS];
+	uint8_t		salt[JOBS][THC_SALT_BYTES];
+	struct sockaddr_in end4;
+	struct sockaddr_in6 end6;
 	int		udp4;
 	int		udp6;
 	int		raw4;
@@ -17,10 +26,31 @@ struct forger {
 	uint8_t		packets[FORGED_TRAIN * FORGED_MAX];
 };
 
-/* The answer, or the request, of a chunk that is in flight, or soon will be. */
-static void forge_right_one(struct forger *f, uint8_t *packet, unsigned int job, bool down)
+/* Where a train goes: of a job, to the workers or to their aggregator. */
+struct aim {
+	unsigned int	job;
+	bool		down;
+	const void	*to;
+};
+
+/* Those of the job's epoch, as of lately. */
+static const struct job_seals *seals_of(struct forger *f, unsigned int job)
 {
 	const struct target *t = &f->storm->target[job];
+	struct job_seals *s = &f->seals[job];
+
+	if (!s->seal || memcmp(f->salt[job], t->salt, sizeof(t->salt))) {
+		memcpy(f->salt[job], t->salt, sizeof(t->salt));
+		job_seals_set(s, job_key, (uint16_t)job, f->salt[job]);
+	}
+	return s;
+}
+
+/* The answer, or the request, of a chunk that is in flight, or soon will be. */
+static void forge_right_one(struct forger *f, uint8_t *packet, const struct aim *a)
+{
+	const struct target *t = &f->storm->target[a->job];
+	const struct job_seals *s = seals_of(f, a->job);
 	struct thc_hdr *h = (void *)packet;
 	uint32_t chunk = t->chunk + below(&f->rng, 4);
 	size_t i;
@@ -29,17 +59,17 @@ static void forge_right_one(struct forger *f, uint8_t *packet, unsigned int job,
 	h->version = THC_VERSION;
 	h->op = t->op ?: THC_OP_ADD;
 	h->width = t->width ?: 8;
-	h->flags = down ? THC_F_ANSWER : 0;
-	h->cookie = htobe64(cookie_of((uint16_t)job));
-	h->job = htobe16((uint16_t)job);
-	h->rank = down ? 0 : (uint8_t)below(&f->rng, RANKS);
+	h->flags = a->down ? THC_F_ANSWER : 0;
+	h->key_id = a->down ? s->down.id : s->up.id;
+	h->job = htobe16((uint16_t)a->job);
+	h->rank = htobe16((uint16_t)(a->down ? 0 : below(&f->rng, RANKS)));
 	h->epoch = htobe32(t->epoch);
 	h->round = htobe32(t->round);
 	h->chunk = htobe32(chunk);
 	h->slot = htobe16((uint16_t)(chunk % JOB_SLOTS));
 	h->generation = htobe32(chunk / JOB_SLOTS);
-	h->count = htobe16(down ? RANKS : 0);
-	h->bitmap = htobe64(down ? (1 << RANKS) - 1 : 0);
+	h->count = htobe16(a->down ? RANKS : 0);
+	h->bitmap = htobe64(a->down ? (1 << RANKS) - 1 : 0);
 	for (i = sizeof(*h); i < FORGED_MAX; i += 8)
 		memcpy(packet + i, &(uint64_t){ draw(&f->rng) }, 8);
 }
@@ -60,7 +90,7 @@ static void spoil_field(struct forger *f, struct thc_hdr *h)
 		h->flags = (uint8_t)draw(&f->rng);
 		break;
 	case 3:
-		h->rank = (uint8_t)draw(&f->rng);
+		h->rank = htobe16((uint16_t)draw(&f->rng));
 		break;
 	case 4:
 		h->epoch = htobe32(be32toh(h->epoch) + below(&f->rng, 3) - 1);
@@ -76,8 +106,35 @@ static void spoil_field(struct forger *f, struct thc_hdr *h)
 	}
 }
 
+/* The tag that data or an answer should have, whatever key it names. */
+static void tag(struct forger *f, const struct aim *a, struct thc_hdr *h, size_t bytes)
+{
+	struct job_seals s = *seals_of(f, a->job);
+
+	if (!a->down)
+		s.down = s.up;
+	tag_answer(&s, h, bytes);
+}
+
+/* By the key that is for it. What a JOIN asks for is what a worker asks for. */
+static void seal_right(struct forger *f, const struct aim *a, struct thc_hdr *h, size_t bytes)
+{
+	const void *here = job_is_v6(a->job) ? (void *)&f->end6 : (void *)&f->end4;
+	struct thc_join *j = (void *)(h + 1);
+
+	if (h->op == THC_OP_JOIN && bytes == sizeof(*h) + sizeof(*j)) {
+		j->flags = 0;
+		j->reserved = 0;
+		seal_join(seals_of(f, a->job), h, bytes, here);
+	} else if (h->op == THC_OP_WELCOME && bytes == sizeof(*h) + sizeof(struct thc_welcome)) {
+		seal_welcome(seals_of(f, a->job), h, a->to);
+	} else {
+		tag(f, a, h, bytes);
+	}
+}
+
 /* Bytes of a packet of a job that anybody may disturb. */
-static size_t forge_wild(struct forger *f, uint8_t *packet)
+static size_t forge_wild(struct forger *f, uint8_t *packet, const struct aim *a)
 {
 	static const size_t sizes[] = { 1,  47,	 48,  48,   49,	  56,	64,
 					64, 184, 184, 1072, 1072, 1072, 1080 };
@@ -93,12 +150,12 @@ static size_t forge_wild(struct forger *f, uint8_t *packet)
 	while (spoilt--)
 		spoil_field(f, h);
 	if (bytes >= sizeof(*h) && !one_in(&f->rng, 3))
-		set_sum(h, bytes);
+		seal_right(f, a, h, bytes);
 	return bytes;
 }
 
 /* Bytes of a packet that has to be refused. */
-static size_t forge_harmless(struct forger *f, uint8_t *packet, bool down)
+static size_t forge_harmless(struct forger *f, uint8_t *packet, const struct aim *a)
 {
 	static const uint8_t ops[] = { 0, 5, 9, 15, THC_OP_CLOSE, 22, 99, 255 };
 	static const uint8_t header_only[] = { THC_OP_WAIT, THC_OP_STALE };
@@ -108,13 +165,10 @@ static size_t forge_harmless(struct forger *f, uint8_t *packet, bool down)
 
 	switch (below(&f->rng, 8)) {
 	case 0:
-		h->cookie ^= htobe64(1ULL << below(&f->rng, 64));
+		h->key_id ^= htobe32(1U << below(&f->rng, 32));
 		break;
 	case 1:
-		if (one_in(&f->rng, 2))
-			h->version ^= (uint8_t)(1 + below(&f->rng, 255));
-		else
-			h->reserved = (uint8_t)(1 + below(&f->rng, 255));
+		h->version ^= (uint8_t)(1 + below(&f->rng, 255));
 		break;
 	case 2:
 		h->op = ops[below(&f->rng, sizeof(ops))];
@@ -124,8 +178,8 @@ static size_t forge_harmless(struct forger *f, uint8_t *packet, bool down)
 		break;
 	case 4:
 		/* of an epoch that is not, or of a rank that is not */
-		h->epoch = htobe32(be32toh(h->epoch) + (down ? 1 + below(&f->rng, 9) : 0));
-		h->rank = down ? h->rank : (uint8_t)(RANKS + below(&f->rng, 200));
+		h->epoch = htobe32(be32toh(h->epoch) + (a->down ? 1 + below(&f->rng, 9) : 0));
+		h->rank = a->down ? h->rank : htobe16((uint16_t)(RANKS + below(&f->rng, 200)));
 		break;
 	case 5:
 		bytes = 8 * (1 + below(&f->rng, (unsigned int)(bytes / 8) - 1));
@@ -141,9 +195,9 @@ static size_t forge_harmless(struct forger *f, uint8_t *packet, bool down)
 		sound = false;
 	}
 	if (bytes >= sizeof(*h))
-		set_sum(h, bytes);
+		tag(f, a, h, bytes);
 	if (!sound)
-		h->sum ^= htobe32(1 + below(&f->rng, 0xfffffffe));
+		h->tag ^= htobe64(1 + below(&f->rng, 0xfffffffe));
 	return bytes;
 }
 
@@ -174,7 +228,7 @@ static const void *group_of(const struct target *t)
 }
 
 /* One packet, or some of the same length that are joined. */
-static size_t forge_train(struct forger *f, unsigned int job, bool down, int *segment)
+static size_t forge_train(struct forger *f, const struct aim *a, int *segment)
 {
 	unsigned int packets = one_in(&f->rng, 4) ? FORGED_TRAIN : 1, i;
 	_Alignas(8) uint8_t packet[FORGED_MAX];
@@ -183,8 +237,8 @@ static size_t forge_train(struct forger *f, unsigned int job, bool down, int *se
 	for (i = 0; i < packets; i++) {
 		size_t now;
 
-		forge_right_one(f, packet, job, down);
-		now = job < JOB_KILLED ? forge_harmless(f, packet, down) : forge_wild(f, packet);
+		forge_right_one(f, packet, a);
+		now = a->job < JOB_KILLED ? forge_harmless(f, packet, a) : forge_wild(f, packet, a);
 		if (!i)
 			each = now;
 		else if (now != each)
@@ -220,8 +274,8 @@ static void forge(struct forger *f, bool down)
 	bool group = down && t->group_port && one_in(&f->rng, 2);
 	int udp = job_is_v6(job) ? f->udp6 : f->udp4, segment;
 	const void *to = group ? group_of(t) : destination(f, job, down);
-	size_t bytes = forge_train(f, job, down, &segment);
-
+	const struct aim aim = { job, down, to };
+	size_t bytes = forge_train(f, &aim, &segment);
 	int error;
 
 	if (down && !t->port[0])
@@ -233,6 +287,20 @@ static void forge(struct forger *f, bool down)
 		error = send_one(udp, to, f->packets, bytes);
 	}
 	note(f->storm, group ? FORGED_GROUP : down ? FORGED_DOWN : FORGED_UP, -error);
+}
+
+/* The tag of a JOIN holds where it comes from. */
+static int bind_ends(struct forger *f, bool aggregator)
+{
+	socklen_t len4 = sizeof(f->end4), len6 = sizeof(f->end6);
+
+	f->end4 = (struct sockaddr_in){ .sin_family = AF_INET };
+	inet_pton(AF_INET, aggregator ? AGGREGATOR4 : WORKERS4, &f->end4.sin_addr);
+	f->end6 = (struct sockaddr_in6){ .sin6_family = AF_INET6 };
+	inet_pton(AF_INET6, aggregator ? AGGREGATOR6 : WORKERS6, &f->end6.sin6_addr);
+	return bind(f->udp4, (void *)&f->end4, len4) || bind(f->udp6, (void *)&f->end6, len6) ||
+	       getsockname(f->udp4, (void *)&f->end4, &len4) ||
+	       getsockname(f->udp6, (void *)&f->end6, &len6);
 }
 
 int run_forger(struct storm *s, struct rng r, bool aggregator)
@@ -248,7 +316,7 @@ int run_forger(struct storm *s, struct rng r, bool aggregator)
 	f.raw4 = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
 	f.raw6 = socket(AF_INET6, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
 	inet_pton(AF_INET, aggregator ? AGGREGATOR4 : WORKERS4, &where.imr_address);
-	if (f.udp4 < 0 || f.udp6 < 0 || f.raw4 < 0 || f.raw6 < 0 ||
+	if (f.udp4 < 0 || f.udp6 < 0 || f.raw4 < 0 || f.raw6 < 0 || bind_ends(&f, aggregator) ||
 	    setsockopt(f.udp4, IPPROTO_IP, IP_MULTICAST_IF, &where, sizeof(where)) ||
 	    setsockopt(f.raw4, IPPROTO_IP, IP_MULTICAST_IF, &where, sizeof(where)) ||
 	    setsockopt(f.raw6, IPPROTO_IPV6, IPV6_CHECKSUM, &checksum_at, sizeof(checksum_at)))

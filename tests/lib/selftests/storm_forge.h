@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The forgers of a storm: packets that no worker and no aggregator sends, random ones and
- * nearly right ones, with the right cookie. In a job whose sums are checked each has one
- * mistake at least for which it must be refused. In the others anything may come, an order
- * to end the epoch included. Workers listen to the aggregator's own ports only, which are
+ * nearly right ones, by those who have the key. In a job whose sums are checked each has one
+ * mistake at least for which it must be refused. In the others anything may come, a JOIN that
+ * ends the epoch included. Workers listen to the aggregator's own ports only, which are
  * thcd's, so the forger in its namespace has a raw socket, too.
  */
 #ifndef THC_SELFTESTS_STORM_FORGE_H

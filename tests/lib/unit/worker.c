@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "worker.h"
 
+void begin_epoch(struct thc_sender *s, const u8 *key, u8 seal, u8 salt)
+{
+	struct thc_welcome w = { .seal = seal };
+
+	memset(w.salt, salt, sizeof(w.salt));
+	thc_sender_set_key(s, key);
+	thc_sender_set_epoch(s, &w, key);
+}
+
 int setup(void **state)
 {
 	struct worker *w = calloc(1, sizeof(*w));
@@ -11,10 +20,12 @@ int setup(void **state)
 	thc_stream_init(&w->s.data, w->flights, 0, DATA_SLOTS);
 	thc_stream_init(&w->s.control, w->flights + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
 	thc_sender_init(&w->s, DATA_SLOTS);
-	w->s.cookie = COOKIE;
 	w->s.epoch = EPOCH;
 	w->s.job = JOB;
 	w->s.port = PORT;
+	w->s.end.addr = thc_addr_v4(thc_be32(0x0a000007));
+	w->s.end.port = thc_be16(40000);
+	begin_epoch(&w->s, test_key, THC_SEAL_NH, EPOCH);
 	w->s.all = thc_ranks_mask(RANKS);
 	w->s.sum_width = SUM_WIDTH;
 	w->now = 1000 * THC_NS_PER_MS;
@@ -33,11 +44,11 @@ struct thc_flight *launch_in(struct worker *w, struct thc_stream *st, u32 round)
 	h->version = THC_VERSION;
 	h->op = control ? THC_OP_MAX : THC_OP_LUT_ADD;
 	h->width = control ? 32 : 4;
-	h->cookie = thc_be64(COOKIE);
 	h->job = thc_be16(JOB);
 	h->epoch = thc_be32(w->s.epoch);
 	h->round = thc_be32(round);
 	thc_stream_fill(st, h, st->next);
+	thc_seal(h, w->s.seal, &w->s.up, NULL, 0);
 	f = thc_flight_launch(&w->s, st, ready, w->now);
 	assert_ptr_equal(f, &st->flight[f->sequence % st->slots]);
 	return f;
@@ -69,7 +80,7 @@ struct packet result(struct worker *w, const struct thc_stream *st, u64 sequence
 				    .op = st == &w->s.control ? THC_OP_MAX : THC_OP_LUT_ADD,
 				    .width = st == &w->s.control ? 32 : SUM_WIDTH,
 				    .flags = THC_F_ANSWER | flags,
-				    .cookie = thc_be64(COOKIE),
+				    .key_id = w->s.down.id,
 				    .job = thc_be16(JOB),
 				    .epoch = thc_be32(w->s.epoch),
 				    .round = thc_be32(ROUND),
@@ -91,6 +102,28 @@ struct packet notice(struct worker *w, const struct thc_stream *st, u64 sequence
 	p.h.flags = flags;
 	p.h.bitmap = thc_be64(bitmap);
 	p.h.count = thc_be16(thc_ranks_count(bitmap));
+	return p;
+}
+
+void seal(struct worker *w, struct packet *p, u32 bytes)
+{
+	const u32 slot = thc_be16(p->h.slot) % (DATA_SLOTS + NORM_SLOTS);
+	const int words = (int)((bytes - sizeof(p->h)) / 8);
+
+	if (p->h.op == THC_OP_STALE && p->h.flags & THC_F_EPOCH)
+		thc_control_seal(&p->h, w->s.control_seal, &w->s.lost, &w->s.end,
+				 &w->request[slot].tag, 1);
+	else
+		thc_seal(&p->h, w->s.seal, &w->s.down, p->lanes, words);
+}
+
+struct packet epoch_over(struct worker *w, const struct thc_stream *st, u64 sequence, u32 epoch)
+{
+	struct packet p = notice(w, st, sequence, THC_OP_STALE, THC_F_EPOCH, 3);
+
+	p.h.epoch = thc_be32(epoch);
+	p.h.rank = thc_be16(THC_WORKER_NONE);
+	seal(w, &p, sizeof(p.h));
 	return p;
 }
 

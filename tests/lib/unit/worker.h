@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the tests of include/thc/worker/ share: one worker whose clock is a variable,
+ * What the tests of include/thc/worker/ share: one worker whose clock is a variable, its keys,
  * its requests, packets from the aggregator, and what it would send again. No sockets.
  */
 #ifndef TESTS_UNIT_WORKER_H
@@ -15,11 +15,13 @@
 #include <cmocka.h>
 
 #include <thc/worker/answer.h>
+#include <thc/worker/join.h>
 #include <thc/worker/overdue.h>
+
+#include "testkey.h"
 
 #define DATA_SLOTS	256
 #define NORM_SLOTS	8
-#define COOKIE		0x1122334455667788ULL
 #define JOB		7
 #define EPOCH		3
 #define ROUND		5
@@ -46,6 +48,10 @@ struct worker {
 	struct thc_flight	*flight;
 };
 
+/* Keys of an epoch whose salt is @salt, @salt and so on; @key NULL: of a job without a secret key. */
+void begin_epoch(struct thc_sender *s, const u8 *key, u8 seal, u8 salt);
+
+/* A worker with the secret key, in an epoch. */
 int setup(void **state);
 
 static inline int teardown(void **state)
@@ -75,6 +81,14 @@ static inline void launch_data(struct worker *w, u32 count)
 struct thc_flight *data(struct worker *w, u64 sequence);
 
 /* --- answers -------------------------------------------------------------- */
+
+/* The aggregator's seal of @p, @bytes with the payload. STALE that ends an epoch is sealed for the
+ * request that was sent last in the slot.
+ */
+void seal(struct worker *w, struct packet *p, u32 bytes);
+
+/* That epoch @epoch has come, as answer to the request of chunk @sequence of @st. */
+struct packet epoch_over(struct worker *w, const struct thc_stream *st, u64 sequence, u32 epoch);
 
 /* What everybody gets for chunk @sequence of @st. */
 struct packet result(struct worker *w, const struct thc_stream *st, u64 sequence, u8 flags);

@@ -48,7 +48,7 @@ class Stats(ctypes.Structure):
     """struct thc_client_stats"""
     _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
         "requests", "failures", "packets_up", "bytes_up", "packets_down", "bytes_down", "chunks",
-        "retransmits", "repeats", "waits", "excluded", "partial", "bad_sum", "unexpected",
+        "retransmits", "repeats", "waits", "excluded", "partial", "bad_tag", "unexpected",
         "foreign", "window_cuts", "send_calls", "receive_calls", "rtt_us", "window",
         "rotated_ahead", "nonfinite")]
 

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: UMAC, fast and secure message authentication,
+ * CRYPTO 1999): two payloads of one length that differ have the same NH under a random key
+ * with a chance of 2^-32. It is no seal by itself: whoever has seen some can tell the key.
+ */
+#ifndef THC_NH_H
+#define THC_NH_H
+
+#include <thc/types.h>
+
+/* u32 words of a key: those of the longest payload. */
+#define THC_NH_WORDS	(THC_LANE_BYTES / 4)
+
+/* A word as it lies in a packet, as thc_word is. */
+#ifdef __bpf__
+typedef u32 __attribute__((may_alias)) thc_half_word;
+#else
+typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
+#endif
+
+/**
+ * thc_nh() - NH of a payload
+ * @key: as many u32 words as the payload has, in host order
+ * @data: @words 64-bit words, little-endian; a constant where BPF calls
+ */
+THC_INLINE u64 thc_nh(const u32 *key, const void *data, int words)
+{
+	const thc_half_word *m = data;
+	u64 sum = 0;
+	int i;
+
+	THC_UNROLL
+	for (i = 0; i < words; i++) {
+		u32 low = thc_le32(m[2 * i]) + key[2 * i];
+		u32 high = thc_le32(m[2 * i + 1]) + key[2 * i + 1];
+
+		sum += (u64)low * high;
+	}
+	return sum;
+}
+
+#endif /* THC_NH_H */

@@ -1,0 +1,248 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Somebody on the path, without the job's key: he reads all packets, keeps them, and sends what
+he likes with any address. (That he can drop what he likes needs no test.)
+
+Each forged packet is counted: what is neither `foreign` nor `bad_tag` to a worker, or neither a
+drop nor answered by STALE at the aggregator, was believed.
+"""
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import adversary  # noqa: E402  (found through the path above)
+import thcwire as wire  # noqa: E402
+from adversary import Bed, NOT_ANY_MORE, PACKETS, Spoofer, does, possible, prevented  # noqa: E402
+from ranks import good  # noqa: E402
+from recorder import Recorder  # noqa: E402
+from tap import netns  # noqa: E402
+
+PATH = "somebody on the path"
+LEAST = max(100000, PACKETS)    # forged packets
+BATCH = 1500            # so many fit into a socket's buffer
+EXCHANGED = ("width", "flags", "tag", "rank", "round", "chunk", "slot", "count", "generation",
+             "bitmap")
+FEW = 40                # recorded packets whose fields are exchanged with each other
+TO_AGGREGATOR = (netns.AGGREGATOR4, wire.PORT)
+BELIEVED = ("added", "waited", "repeated", "stale", "finished")
+
+
+# --- what is made of recorded packets -------------------------------------------
+
+
+def flips(packets):
+    """Each bit of each packet, changed."""
+    for packet in packets:
+        for bit in range(8 * len(packet)):
+            forged = bytearray(packet)
+            forged[bit // 8] ^= 1 << bit % 8
+            yield bytes(forged)
+
+
+def exchanges(packets):
+    """Of pairs of packets: the payload of one, or a field of its header, in the other."""
+    for one in packets[:FEW]:
+        for other in packets[:FEW]:
+            fields = wire.Packet(other).__dict__
+            if one[wire.HEADER:] != other[wire.HEADER:]:
+                yield one[:wire.HEADER] + other[wire.HEADER:]
+            for name in EXCHANGED:
+                forged = wire.changed(one, **{name: fields[name]})
+                if forged != one:
+                    yield forged
+
+
+def forged_of(packets, rng):
+    """LEAST packets that nobody has sent, and no more; those that were, left out."""
+    genuine = set(packets)
+    made = list(exchanges(rng.sample(packets, min(FEW, len(packets)))))
+    for packet in rng.sample(packets, len(packets)):
+        if len(made) >= LEAST:
+            break
+        made += flips([packet])
+    made = [packet for packet in made if packet not in genuine]
+    rng.shuffle(made)
+    return made
+
+
+def renamed(packets, bed, key):
+    """Recorded packets, as they were, with this session's number, and with its key's name."""
+    for packet in packets:
+        yield packet
+        yield wire.changed(packet, epoch=bed.fields["epoch"])
+        yield wire.changed(packet, epoch=bed.fields["epoch"], key_id=key.id)
+
+
+# --- to a worker ------------------------------------------------------------------
+
+
+def answers_in(seen):
+    return list(dict.fromkeys(s.data for s in seen if not s.up and s.data[1] in (
+        wire.LUT_ADD, wire.MAX, wire.WAIT)))
+
+
+def all_are_refused_by_a_worker(bed, packets):
+    """Rank 0 gets them from the aggregator's address and port. An idle rank does not look at
+    its socket: each batch is looked at beside an all-reduce."""
+    names = ("foreign", "bad_tag")
+    before = bed.counted(*names)[0]
+    for at in range(0, len(packets), BATCH):
+        def spoof(batch=packets[at:at + BATCH]):
+            spoofer = Spoofer()
+            for packet in batch:
+                spoofer.send(packet, TO_AGGREGATOR, bed.members[0])
+            return True
+
+        assert does(bed.net.worker(2), spoof, user=0)
+        good(bed.ranks.all(do="reduce", counts=[1024], first_key=2))
+    refused = bed.counted(*names)[0] - before
+    print(f"# {len(packets)} forged answers, {refused} refused")
+    assert refused == len(packets), f"{len(packets) - refused} were believed, or did not arrive"
+
+
+@prevented(PATH, "changes a bit, or exchanges fields, of answers that it has read")
+def path__changes_no_answer():
+    with Bed() as bed:
+        answers = answers_in(bed.recorded())
+        assert {wire.LUT_ADD, wire.MAX} <= {packet[1] for packet in answers}
+        all_are_refused_by_a_worker(bed, forged_of(answers, random.Random(1)))
+        bed.start()
+        assert bed.passes() == bed.honest
+
+
+@prevented(PATH, "answers what it has recorded in an earlier session")
+def path__has_no_answer_of_an_earlier_session():
+    """Rounding is the same: only the key differs."""
+    with Bed() as bed:
+        answers = answers_in(bed.recorded())
+        bed.start()
+        all_are_refused_by_a_worker(bed, list(renamed(answers, bed, bed.down)))
+        bed.start()
+        assert bed.passes() == bed.honest
+
+
+# --- to the aggregator --------------------------------------------------------------
+
+
+def requests_in(seen, member):
+    """(what it contributed, its JOIN and LEAVE)"""
+    own = list(dict.fromkeys(s.data for s in seen if s.up and s.source == member))
+    return [p for p in own if p[1] <= wire.MAX], [p for p in own if p[1] > wire.MAX]
+
+
+def all_are_refused_by_the_aggregator(bed, packets):
+    """They come from rank 0's address and port."""
+    session, members, before = bed.session(), bed.members, bed.aggregator.stats()
+
+    def spoof():
+        spoofer = Spoofer()
+        for packet in packets:
+            spoofer.send(packet, members[0], TO_AGGREGATOR)
+        return True
+
+    assert does(bed.net.worker(2), spoof, user=0)
+    after = bed.aggregator.stats()
+
+    def more(kind, names):
+        return sum(after[kind][name] - before[kind][name] for name in names)
+
+    received = after["received"] - before["received"]
+    dropped = more("drops", after["drops"])
+    told = more("events", ("epoch", "control"))
+    print(f"# {len(packets)} forged requests, {received} received: {dropped} dropped, {told} told "
+          f"that their key is another")
+    assert received > 0.9 * len(packets), "too many were lost on the way"
+    assert received == dropped + told and not more("events", BELIEVED), after
+    # a JOIN with another key's name is a stranger's
+    assert more("events", ("control",)) == more("daemon", ("refused",)), after
+    bed.look()
+    assert bed.session() == session and bed.members == members
+
+
+def changes_no_request(software):
+    with Bed(software) as bed:
+        data, control = requests_in(bed.recorded(), bed.members[0])
+        assert {wire.LUT_ADD, wire.MAX} <= {packet[1] for packet in data}
+        assert [packet[1] for packet in control] == [wire.JOIN] * len(control) and control
+        rng = random.Random(2)
+        all_are_refused_by_the_aggregator(bed, list(flips(control[-1:])) + forged_of(data, rng))
+        bed.start()
+        assert bed.passes() == bed.honest
+
+
+@prevented(PATH, "changes a bit, or exchanges fields, of requests that it has read")
+def path__changes_no_request__xdp():
+    changes_no_request(False)
+
+
+@prevented(PATH, "changes requests so, with `--software`")
+def path__changes_no_request__software():
+    changes_no_request(True)
+
+
+@prevented(PATH, "contributes what it has recorded in an earlier session")
+def path__has_no_request_of_an_earlier_session():
+    with Bed() as bed:
+        data, _ = requests_in(bed.recorded(), bed.members[0])
+        bed.start()
+        all_are_refused_by_the_aggregator(bed, list(renamed(data, bed, bed.up)))
+        bed.start()
+        assert bed.passes() == bed.honest
+
+
+# --- joining ------------------------------------------------------------------------
+
+
+def joins_and_leaves(bed):
+    """Rank 0's JOIN, its LEAVE, and from where they came, of two sessions ago."""
+    seen = bed.recorded()
+    source = bed.members[0]
+    with Recorder(bed.net) as recorder:
+        good(bed.ranks.all(do="close"))
+    leave = next(s.data for s in recorder.packets() if s.source == source)
+    assert leave[1] == wire.LEAVE
+    join = next(s.data for s in seen if s.source == source and s.data[1] == wire.JOIN)
+    bed.start()
+    bed.start()
+    return join, leave, source
+
+
+def sends(bed, packet, source):
+    def spoof():
+        Spoofer().send(packet, source, TO_AGGREGATOR)
+        return True
+
+    assert does(bed.net.worker(2), spoof, user=0)
+
+
+def is_dropped(bed, packet, source, reason):
+    before = bed.dropped(reason)
+    sends(bed, packet, source)
+    assert adversary.until(lambda: bed.dropped(reason) == before + 1), bed.aggregator.stats()
+
+
+@possible(PATH, "sends a recorded JOIN again, which ends the session", until="the challenge")
+def path__sends_a_join_again():
+    with Bed() as bed:
+        join, _, source = joins_and_leaves(bed)
+        session = bed.session()
+        # from another port it is nobody's
+        is_dropped(bed, join, (source[0], source[1] ^ 1), "tag")
+        assert bed.session() == session
+        sends(bed, join, source)
+        assert adversary.until(lambda: bed.session() > session), NOT_ANY_MORE
+
+
+@prevented(PATH, "sends a LEAVE of an earlier session again")
+def path__sends_no_leave_again():
+    """From the rank's port then, and now."""
+    with Bed() as bed:
+        _, leave, source = joins_and_leaves(bed)
+        is_dropped(bed, leave, source, "address")
+        is_dropped(bed, leave, bed.members[0], "tag")
+        assert not bed.aggregator.ask("jobs")["jobs"][0]["left"]
+        assert bed.passes() == bed.honest
+
+
+adversary.main()

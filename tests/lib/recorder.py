@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What passes the aggregator's port of the switch, as somebody on the path sees it, and whether
+the packets are sealed as their senders should have sealed them.
+
+    with Recorder(net) as recorder: ...
+    for packet in recorder.packets(): ...
+"""
+import collections
+import ctypes
+import socket
+import struct
+import threading
+
+import thcwire as wire
+from tap import netns
+
+PORTS = range(wire.PORT, wire.PORT + 64)
+# payload of a request, by op and width; an answer's is LANES
+PAYLOAD = {(wire.LUT_ADD, 4): 512, (wire.MAX, 32): wire.LANES, (wire.JOIN, 0): 16,
+           (wire.LEAVE, 0): 0, (wire.WELCOME, 0): 136}
+ROOM = 64 << 20         # bytes of the tap's buffer
+SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
+ETHERNET_TO_UDP = 42    # bytes of the headers
+
+# up: to the aggregator; source, to: (address, port); data: one packet
+Seen = collections.namedtuple("Seen", "up source to data")
+
+
+class Recorder:
+    """A thread that keeps frames until it is closed. payload: only those of one packet with so
+    many bytes behind its header."""
+
+    def __init__(self, net, payload=None):
+        self.socket = netns.in_namespace(net.switch, lambda: _open_tap(payload))
+        self.frames, self.over = [], threading.Event()
+        self.thread = threading.Thread(target=self._body)
+        self.thread.start()
+
+    def _body(self):
+        self.socket.settimeout(0.1)
+        while True:
+            try:
+                frame = self.socket.recv(1 << 17)
+            except TimeoutError:
+                if self.over.is_set():
+                    return
+                continue
+            self.frames.append(frame)
+
+    def close(self):
+        self.over.set()
+        self.thread.join()
+        lost = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
+        self.socket.close()
+        assert not lost, f"{lost} frames were not recorded"
+
+    def packets(self):
+        """[Seen] of THC's packets so far, copies included."""
+        return [seen for frame in list(self.frames) for seen in seen_in(frame)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_error):
+        try:
+            self.close()
+        except AssertionError:
+            if not kind:
+                raise
+
+
+def _open_tap(payload):
+    s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
+    if payload is not None:
+        _filter(s, ETHERNET_TO_UDP + wire.HEADER + payload)
+    s.bind(("agg", ETH_P_ALL))
+    return s
+
+
+def _filter(s, size):
+    """Lets frames of one size pass."""
+    load, equal, result = 0x80, 0x15, 0x06
+    code = [(load, 0, 0, 0), (equal, 0, 1, size), (result, 0, 0, 0xFFFFFFFF), (result, 0, 0, 0)]
+    text = b"".join(struct.pack("HBBI", *step) for step in code)
+    room = ctypes.create_string_buffer(text, len(text))
+    s.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER,
+                 struct.pack("HxxxxxxP", len(code), ctypes.addressof(room)))
+
+
+def seen_in(frame):
+    """The packets of an IPv4 frame, if they are THC's. It may hold many joined ones: packets of
+    one length."""
+    if frame[12:14] != b"\x08\x00" or frame[23] != 17 or frame[14] != 0x45:
+        return
+    source, to, length = struct.unpack_from(">HHH", frame, 34)
+    if to not in PORTS and source not in PORTS:
+        return
+    # a super-packet's length does not tell where it ends if it is 0
+    data, up = frame[ETHERNET_TO_UDP:34 + length if length else None], to in PORTS
+    op, width, flags = data[1:4]
+    answer = flags & wire.F_ANSWER and op <= wire.MAX
+    payload = PAYLOAD.get((op, width), 0) if up or op == wire.WELCOME else 0
+    size = wire.HEADER + (wire.LANES if answer else payload)
+    assert len(data) % size == 0, f"op {op}: {len(data)} bytes are not packets of {size}"
+    ends = (socket.inet_ntoa(frame[26:30]), source), (socket.inet_ntoa(frame[30:34]), to)
+    for at in range(0, len(data), size):
+        yield Seen(up, *ends, data[at:at + size])
+
+
+class Seals:
+    """Who has a job's secret key reads in the WELCOMEs what all other packets are sealed by.
+
+    seen: everything; secret: the key, None: the job has none
+    """
+
+    def __init__(self, seen, secret, job=1):
+        self.keys = wire.Keys(secret, job)
+        self.data = {}          # (way up?, key_id): Key
+        self.tags = collections.defaultdict(list)       # of requests, by their worker
+        for s in seen:
+            packet = wire.Packet(s.data)
+            if packet.op == wire.WELCOME and not packet.refusal:
+                for label in (wire.UP, wire.DOWN):
+                    key = self.keys.data(label, packet.seal, packet.salt)
+                    self.data[label == wire.UP, key.id] = key
+            elif s.up and packet.op <= wire.MAX:
+                self.tags[s.source].append(packet.tag)
+
+    def made(self, seen):
+        """Is the packet sealed right?"""
+        packet = wire.Packet(seen.data)
+        if packet.op in (wire.JOIN, wire.LEAVE):
+            return packet.has(self.keys.control(wire.JOINING), end=seen.source)
+        if packet.op == wire.WELCOME:
+            return packet.has(self.keys.control(wire.WELCOMING), end=seen.to)
+        if packet.op == wire.STALE and packet.flags & wire.F_EPOCH:
+            key = self.keys.control(wire.LOST)
+            return any(packet.has(key, end=seen.to, instead=tag) for tag in self.tags[seen.to])
+        key = self.data.get((seen.up, packet.key_id))
+        return key is not None and packet.has(key)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Seals of packets that a test makes, in the place of a worker or an aggregator: by the functions
+ * that thc.ko has, too. Whether these are right is for test_af_thc_seal and oracle.h to say.
+ */
+#ifndef THC_SELFTESTS_SEALS_H
+#define THC_SELFTESTS_SEALS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <thc/key.h>
+
+/**
+ * struct job_seals - by what the packets of a job are sealed in one epoch
+ * @seal: of data and answers
+ * @control: of all else
+ */
+struct job_seals {
+	uint8_t			seal;
+	uint8_t			control;
+	struct thc_seal_key	up;
+	struct thc_seal_key	down;
+	struct thc_control_key	join;
+	struct thc_control_key	welcome;
+	struct thc_control_key	lost;
+};
+
+/* Of job @job with @key, NULL: without, by the seal sum; in the epoch of @salt. */
+void job_seals_set(struct job_seals *s, const uint8_t *key, uint16_t job, const uint8_t *salt);
+
+/* A worker's end, or the group's; @to: a sockaddr_in, or a sockaddr_in6. */
+struct thc_end end_of(const void *to);
+
+/* Packets of @bytes. The payload ends at the last whole word. */
+void seal_request(const struct job_seals *s, struct thc_hdr *h, size_t bytes);
+/* An answer, WAIT, or STALE that does not end the epoch. */
+void seal_answer(const struct job_seals *s, struct thc_hdr *h, size_t bytes);
+/* The tag alone: whatever key the header names. */
+void tag_answer(const struct job_seals *s, struct thc_hdr *h, size_t bytes);
+
+void seal_join(const struct job_seals *s, struct thc_hdr *h, size_t bytes, const void *worker);
+void seal_welcome(const struct job_seals *s, struct thc_hdr *h, const void *to);
+void tag_welcome(const struct job_seals *s, struct thc_hdr *h, const struct thc_end *end);
+/* STALE with EPOCH, about the request whose tag is @request. */
+void seal_end(const struct job_seals *s, struct thc_hdr *h, const void *worker, __be64 request);
+/* A control packet, as anybody can make it. */
+void seal_nobodys(struct thc_hdr *h, size_t bytes);
+
+#endif /* THC_SELFTESTS_SEALS_H */

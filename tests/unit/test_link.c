@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The end of a path that a client seals its JOINs with (userspace/libthc/udp.c) is the address and
+ * port that the aggregator sees, whatever the client is bound to: over the loopback interface.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "libthc.h"
+#include "udp.h"
+
+/* A socket in place of the aggregator's, at @address; *@port: its port. -1: there is none here. */
+static int aggregator_at(const char *address, uint16_t *port)
+{
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct timeval second = { .tv_sec = 1 };
+	int v6 = !!strchr(address, ':'), fd;
+	struct sockaddr *at = v6 ? (void *)&in6 : (void *)&in;
+	socklen_t len = v6 ? sizeof(in6) : sizeof(in);
+
+	assert_int_equal(inet_pton(v6 ? AF_INET6 : AF_INET, address,
+				   v6 ? (void *)&in6.sin6_addr : (void *)&in.sin_addr),
+			 1);
+	fd = socket(at->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	if (bind(fd, at, len)) {
+		close(fd);
+		return -1;
+	}
+	assert_int_equal(getsockname(fd, at, &len), 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second)), 0);
+	*port = ntohs(v6 ? in6.sin6_port : in.sin_port);
+	return fd;
+}
+
+/* Where the next packet comes from, as an aggregator sees it. */
+static struct thc_end seen_by(int fd)
+{
+	struct sockaddr_storage from;
+	const struct sockaddr_in6 *in6 = (void *)&from;
+	const struct sockaddr_in *in = (void *)&from;
+	socklen_t len = sizeof(from);
+	struct thc_end end = { .zero = 0 };
+	char byte;
+
+	assert_int_equal(recvfrom(fd, &byte, 1, MSG_TRUNC, (void *)&from, &len), 48);
+	if (from.ss_family == AF_INET) {
+		end.addr = thc_addr_v4(in->sin_addr.s_addr);
+		end.port = in->sin_port;
+	} else {
+		memcpy(&end.addr, &in6->sin6_addr, 16);
+		end.port = in6->sin6_port;
+	}
+	return end;
+}
+
+static void assert_end(const char *address, const char *local)
+{
+	struct thc_client_options o = { .aggregator = address, .bind = local };
+	struct thc_hdr h = { .version = THC_VERSION };
+	struct thc_end end, seen;
+	struct thc_link l;
+	uint64_t calls = 0;
+	int fd;
+
+	memset(&end, 0xff, sizeof(end));
+	fd = aggregator_at(address, &o.port);
+	if (fd < 0)
+		skip();
+	assert_int_equal(thc_link_open(&l, &o), 0);
+	thc_link_end(&l, &end);
+	assert_int_equal(
+		thc_link_send(&l, &(struct thc_outgoing){ &h, sizeof(h), o.port }, 1, &calls), 1);
+	seen = seen_by(fd);
+	assert_memory_equal(&end, &seen, sizeof(end));
+	assert_true(end.port);
+	assert_int_equal(thc_addr_is_v4(&end.addr), !strchr(address, ':'));
+	thc_link_close(&l);
+	close(fd);
+}
+
+static void end__over_ipv4(void **state)
+{
+	(void)state;
+	assert_end("127.0.0.1", NULL);
+	assert_end("127.0.0.1", "127.0.0.2");
+}
+
+static void end__over_ipv6(void **state)
+{
+	(void)state;
+	assert_end("::1", NULL);
+	assert_end("::1", "::1");
+}
+
+/* Any address is none: the one that the system takes is asked for. */
+static void end__of_any_address_over_ipv4(void **state)
+{
+	(void)state;
+	assert_end("127.0.0.1", "0.0.0.0");
+}
+
+static void end__of_any_address_over_ipv6(void **state)
+{
+	(void)state;
+	assert_end("::1", "::");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(end__over_ipv4),
+		cmocka_unit_test(end__over_ipv6),
+		cmocka_unit_test(end__of_any_address_over_ipv4),
+		cmocka_unit_test(end__of_any_address_over_ipv6),
+	};
+
+	return cmocka_run_group_tests_name("link", tests, NULL, NULL);
+}

@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * thcd's software aggregator packet by packet, over real sockets: what is sealed by whom, with
+ * which key and which end, from joining to the end of an epoch. Each under each kind of seal.
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include <thc/key.h>
+#include <thc/wire/spec.h>
+
+#include "jobs.h"
+#include "join.h"
+#include "net.h"
+#include "plan.h"
+#include "software.h"
+
+#define N		3
+#define JOB		2
+#define DATA_SLOTS	8
+#define NORM_SLOTS	2
+#define SLOT		5
+#define LUT_BYTES	512
+
+static const u8 key[THC_KEY_BYTES] = "the key of the job of this test";
+static struct thcd d;
+static struct thcd_error error;
+static u8 kinds[] = { THC_SEAL_NONE, THC_SEAL_SUM, THC_SEAL_NH };
+
+/* A worker's socket, and how its path looks to thcd. */
+static struct worker {
+	int fd;
+	struct thc_path path;
+} workers[N];
+
+/* A packet in memory of any alignment, as it arrives. */
+struct packet {
+	struct thc_hdr h;
+	u8 payload[THC_LANE_BYTES];
+};
+
+static struct thc_job *job(void)
+{
+	return &d.job[JOB];
+}
+
+static struct thc_seals *seals(void)
+{
+	return &d.seals[JOB];
+}
+
+static bool keyed(void)
+{
+	return seals()->seal == THC_SEAL_NH;
+}
+
+static void worker_open(struct worker *w)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(at);
+
+	w->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_true(w->fd >= 0);
+	assert_int_equal(bind(w->fd, (struct sockaddr *)&at, size), 0);
+	assert_int_equal(getsockname(w->fd, (struct sockaddr *)&at, &size), 0);
+	w->path = (struct thc_path){
+		.src = thc_addr_v4(at.sin_addr.s_addr), .src_port = ntohs(at.sin_port),
+		.dst_port = d.port, .ttl = THC_TTL,
+	};
+}
+
+static int setup(void **state)
+{
+	struct thcd_plan plan = {
+		.job = JOB, .ranks = N, .quorum = 2, .data_slots = DATA_SLOTS,
+		.norm_slots = NORM_SLOTS, .sum_width = 8, .reply = THC_REPLY_FANOUT,
+		.seal = *(const u8 *)*state, .chunk = THC_CHUNK_8,
+		.admits = { .count = 1, .at = { { thc_addr_v4(0), 96 } } },
+	};
+	int i;
+
+	memset(&d, 0, sizeof(d));
+	d.software = true;
+	d.instance = "test";
+	/* free ones of this range are found by trying */
+	for (d.port = 20000 + getpid() % 20000; d.port < 45000; d.port++)
+		if (!thcd_net_open(&d, "127.0.0.1", &error))
+			break;
+	assert_int_equal(d.sockets, 1);
+	if (thcd_software_init(&d, DATA_SLOTS + NORM_SLOTS, &error))
+		fail_msg("%s", error.text);
+	for (i = 0; i < 16; i++)
+		plan.table[i] = i;
+	if (plan.seal == THC_SEAL_NH)
+		memcpy(plan.key, key, sizeof(key));
+	thcd_job_create(&d, &plan);
+	for (i = 0; i < N; i++)
+		worker_open(&workers[i]);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	int i;
+
+	(void)state;
+	for (i = 0; i < N; i++)
+		close(workers[i].fd);
+	thcd_job_forget(&d, JOB);
+	thcd_net_close(&d);
+	thcd_software_exit(&d);
+	return 0;
+}
+
+static struct thc_end end_of(int rank)
+{
+	const struct thc_path *path = &workers[rank].path;
+
+	return (struct thc_end){ .addr = path->src, .port = thc_be16(path->src_port) };
+}
+
+/* What thcd makes of @p with @bytes of payload from @rank's socket: a drop reason, if it is one,
+ * else minus the fate.
+ */
+static int deliver(const struct packet *p, u32 bytes, int rank)
+{
+	struct thc_stats before = d.stats;
+	struct packet copy = *p;
+	int i;
+
+	thcd_packet(&d, &copy, (u32)sizeof(p->h) + bytes, &workers[rank].path, false);
+	thcd_out_flush(&d);
+	assert_int_equal(d.stats.received, before.received + 1);
+	for (i = 0; i < THC_EVENT_FATES; i++)
+		if (d.stats.event[i] != before.event[i])
+			return -i;
+	for (i = 1; i < THC_DROP_REASONS; i++)
+		if (d.stats.drop[i] != before.drop[i])
+			return i;
+	fail_msg("a packet without a fate");
+	return 0;
+}
+
+static bool hears(int rank, int ms)
+{
+	struct pollfd p = { .fd = workers[rank].fd, .events = POLLIN };
+
+	return poll(&p, 1, ms) == 1;
+}
+
+static void nobody_hears(void)
+{
+	int i;
+
+	for (i = 0; i < N; i++)
+		assert_false(hears(i, i ? 0 : 20));
+}
+
+/* The next packet at @rank's socket; returns bytes of payload. */
+static u32 receive(int rank, struct packet *p)
+{
+	ssize_t n;
+
+	assert_true(hears(rank, 2000));
+	n = recv(workers[rank].fd, p, sizeof(*p), 0);
+	assert_true(n >= (ssize_t)sizeof(p->h) && n % 8 == 0);
+	return (u32)(n - (ssize_t)sizeof(p->h));
+}
+
+/* --- joining -------------------------------------------------------------------- */
+
+static struct packet control(u8 op, u16 rank, u64 nonce)
+{
+	struct packet p = {
+		.h = {
+			.version = THC_VERSION, .op = op, .job = thc_be16(JOB),
+			.rank = thc_be16(rank),
+		},
+	};
+	struct thc_join join = { .nonce = thc_be64(nonce) };
+
+	if (op == THC_OP_JOIN)
+		memcpy(p.payload, &join, sizeof(join));
+	else
+		p.h.epoch = thc_be32(job()->epoch);
+	return p;
+}
+
+static void seal_control(struct packet *p, const struct thc_end *end)
+{
+	thc_control_seal(&p->h, thc_seal_of_control((u8)seals()->seal), &seals()->join, end,
+			 p->payload, p->h.op == THC_OP_JOIN ? sizeof(struct thc_join) / 8 : 0);
+}
+
+static int join(int rank, u64 nonce)
+{
+	struct packet p = control(THC_OP_JOIN, rank, nonce);
+	struct thc_end end = end_of(rank);
+
+	seal_control(&p, &end);
+	return deliver(&p, sizeof(struct thc_join), rank);
+}
+
+/* The next packet at @rank's socket is a WELCOME, sealed by the job's key to this worker;
+ * @unsealed: by a sum alone.
+ */
+static struct thc_welcome welcome(int rank, bool unsealed)
+{
+	struct thc_control_key by = { .id = 0 };
+	struct thc_end end = end_of(rank);
+	u8 seal = THC_SEAL_SUM;
+	struct thc_welcome w;
+	struct packet p;
+
+	assert_int_equal(receive(rank, &p), sizeof(w));
+	if (keyed() && !unsealed) {
+		thc_control_key_derive(&by, key, THC_KEY_WELCOME, JOB);
+		seal = THC_SEAL_NH;
+	}
+	assert_int_equal(p.h.op, THC_OP_WELCOME);
+	assert_int_equal(p.h.key_id, by.id);
+	assert_true(p.h.tag == thc_control_tag(seal, &by, &p.h, &end, p.payload, sizeof(w) / 8));
+	end.port ^= 1;
+	assert_int_equal(p.h.tag ==
+				 thc_control_tag(seal, &by, &p.h, &end, p.payload, sizeof(w) / 8),
+			 seal == THC_SEAL_SUM);
+	memcpy(&w, p.payload, sizeof(w));
+	return w;
+}
+
+static void all_join(void)
+{
+	int i;
+
+	for (i = 0; i < N; i++) {
+		assert_int_equal(join(i, 10 + i), -THC_EVENT_CONTROL);
+		if (i < N - 1)
+			welcome(i, false);
+	}
+	for (i = 0; i < N; i++)
+		assert_int_equal(welcome(i, false).flags & THC_WELCOME_F_READY,
+				 THC_WELCOME_F_READY);
+}
+
+static void join__welcome_names_the_epochs_salt(void **state)
+{
+	struct thc_seal_key up;
+	struct thc_welcome w;
+
+	(void)state;
+	assert_int_equal(join(1, 10), -THC_EVENT_CONTROL);
+	w = welcome(1, false);
+	assert_int_equal(job()->joined, 2);
+	assert_int_equal(w.seal, seals()->seal);
+	thc_seal_key_set(&up, keyed() ? key : NULL, THC_KEY_UP, JOB, w.salt);
+	assert_memory_equal(&up, thc_seals_up(seals(), job()->epoch), sizeof(up));
+	assert_true(thc_welcome_is_sound(&w, 1, keyed()));
+	nobody_hears();
+}
+
+/* A JOIN that another worker's socket, or another aggregator, was sent is nothing here. */
+static void join__is_sealed_with_its_senders_end(void **state)
+{
+	struct packet p = control(THC_OP_JOIN, 1, 10);
+	struct thc_end end;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		end = end_of(i ? 1 : 2);
+		end.addr.word[3] ^= i == 1;
+		end.aggregator ^= i == 2;
+		seal_control(&p, &end);
+		assert_int_equal(deliver(&p, sizeof(struct thc_join), 1), THC_DROP_TAG);
+	}
+	end = end_of(1);
+	seal_control(&p, &end);
+	p.payload[0] ^= 1;
+	assert_int_equal(deliver(&p, sizeof(struct thc_join), 1), THC_DROP_TAG);
+	assert_int_equal(job()->joined, 0);
+	nobody_hears();
+}
+
+/* Whoever has another key, or none, is told so by a sum, which anybody can make. */
+static void join__another_key_is_refused_without_a_seal(void **state)
+{
+	struct packet p = control(THC_OP_JOIN, 1, 10);
+	struct thc_end end = end_of(1);
+	struct thc_welcome w;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		const struct thc_control_key other = { .sip = { 1, 2 }, .id = i ? 77 : 0 };
+
+		if (!keyed() && !i)
+			continue;
+		thc_control_seal(&p.h, i ? THC_SEAL_NH : THC_SEAL_SUM, &other, &end, p.payload,
+				 sizeof(struct thc_join) / 8);
+		assert_int_equal(deliver(&p, sizeof(struct thc_join), 1), -THC_EVENT_CONTROL);
+		w = welcome(1, true);
+		assert_int_equal(w.flags, THC_WELCOME_F_REFUSED);
+		assert_int_equal(w.refusal, THC_REFUSED_JOB);
+		assert_int_equal(thc_be64(w.nonce), 10);
+	}
+	assert_int_equal(job()->joined, 0);
+}
+
+/* A refusal of a worker with the key is sealed by it. Ranks have 16 bits: 256 is not 0. */
+static void join__refusals_are_sealed(void **state)
+{
+	static const u16 ranks[] = { N, 64, 255, 256, 65535 };
+	struct thc_end end = end_of(0);
+	struct thc_welcome w;
+	unsigned int i;
+
+	(void)state;
+	all_join();
+	for (i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+		struct packet p = control(THC_OP_JOIN, ranks[i], 99);
+
+		seal_control(&p, &end);
+		assert_int_equal(deliver(&p, sizeof(struct thc_join), 0), -THC_EVENT_CONTROL);
+		w = welcome(0, false);
+		assert_int_equal(w.flags, THC_WELCOME_F_REFUSED);
+		assert_int_equal(w.refusal, THC_REFUSED_RANK);
+	}
+	assert_int_equal(job()->joined, 7);
+	assert_int_equal(job()->restarter, THC_WORKER_NONE);
+}
+
+static void leave__is_sealed_with_its_senders_end(void **state)
+{
+	struct packet p;
+	struct thc_end end;
+
+	(void)state;
+	all_join();
+	p = control(THC_OP_LEAVE, 1, 0);
+	if (keyed()) {
+		end = end_of(2);
+		seal_control(&p, &end);
+		assert_int_equal(deliver(&p, 0, 1), THC_DROP_TAG);
+	}
+	end = end_of(1);
+	seal_control(&p, &end);
+	p.h.tag ^= 1;
+	assert_int_equal(deliver(&p, 0, 1), THC_DROP_TAG);
+	p.h.tag ^= 1;
+	p.h.key_id ^= 1;
+	assert_int_equal(deliver(&p, 0, 1), THC_DROP_KEY);
+	assert_int_equal(job()->left, 0);
+	p.h.key_id ^= 1;
+	assert_int_equal(deliver(&p, 0, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(job()->left, 2);
+	nobody_hears();
+}
+
+/* --- data ------------------------------------------------------------------------- */
+
+static struct packet request(int rank, u32 generation)
+{
+	struct packet p = {
+		.h = {
+			.version = THC_VERSION, .op = THC_OP_LUT_ADD, .width = 4,
+			.job = thc_be16(JOB), .rank = thc_be16(rank),
+			.epoch = thc_be32(job()->epoch), .slot = thc_be16(SLOT),
+			.chunk = thc_be32(SLOT + DATA_SLOTS * generation),
+			.generation = thc_be32(generation),
+		},
+	};
+
+	memset(p.payload, 0x11 * (rank + 1), LUT_BYTES);
+	thc_seal(&p.h, (u8)seals()->seal, thc_seals_up(seals(), job()->epoch), p.payload,
+		 LUT_BYTES / 8);
+	return p;
+}
+
+static int contribute(int rank, u32 generation)
+{
+	struct packet p = request(rank, generation);
+
+	return deliver(&p, LUT_BYTES, rank);
+}
+
+static void expect_down(const struct packet *p, u32 bytes)
+{
+	const struct thc_seal_key *down = thc_seals_down(seals(), job()->epoch);
+
+	assert_int_equal(thc_be32(p->h.epoch), job()->epoch);
+	assert_int_equal(p->h.key_id, down->id);
+	assert_true(thc_seal_ok(&p->h, (u8)seals()->seal, down, p->payload, (int)(bytes / 8)));
+}
+
+/* What is forged, or cut, is dropped and leaves slots and members as they were. */
+static void data__a_wrong_tag_changes_nothing(void **state)
+{
+	struct thc_slot slots[DATA_SLOTS + NORM_SLOTS];
+	struct thc_job before;
+	struct packet p;
+	u32 bit, bytes;
+
+	(void)state;
+	all_join();
+	memcpy(slots, d.slot, sizeof(slots));
+	before = *job();
+	for (bit = 0; bit < 64; bit++) {
+		p = request(1, 0);
+		p.h.tag ^= 1ULL << bit;
+		assert_int_equal(deliver(&p, LUT_BYTES, 1), THC_DROP_TAG);
+	}
+	p = request(1, 0);
+	for (bytes = 0; bytes <= THC_LANE_BYTES; bytes += 8) {
+		int want =
+			bytes == 256 || bytes == 1024 ?
+				/* the length of other data: without a tag nothing shows */
+				(seals()->seal == THC_SEAL_NONE ? THC_DROP_LENGTH : THC_DROP_TAG) :
+				THC_DROP_LENGTH;
+
+		if (bytes != LUT_BYTES)
+			assert_int_equal(deliver(&p, bytes, 1), want);
+	}
+	for (bit = 0; bit < LUT_BYTES * 8 && seals()->seal != THC_SEAL_NONE; bit += 61) {
+		p = request(1, 0);
+		p.payload[bit / 8] ^= 1 << bit % 8;
+		assert_int_equal(deliver(&p, LUT_BYTES, 1), THC_DROP_TAG);
+	}
+	assert_memory_equal(slots, d.slot, sizeof(slots));
+	assert_memory_equal(job(), &before, sizeof(before));
+	assert_int_equal(contribute(1, 0), -THC_EVENT_ADDED);
+	nobody_hears();
+}
+
+/* A request is no answer: each direction has its key, and one that comes back is dropped. */
+static void data__an_answer_is_no_request(void **state)
+{
+	struct packet p;
+
+	(void)state;
+	all_join();
+	p = request(1, 0);
+	thc_seal(&p.h, (u8)seals()->seal, thc_seals_down(seals(), job()->epoch), p.payload,
+		 LUT_BYTES / 8);
+	assert_int_equal(deliver(&p, LUT_BYTES, 1), keyed() ? THC_DROP_TAG : -THC_EVENT_ADDED);
+}
+
+/* Copies to all ranks are one packet, under one seal, to rank 0; what is sent again is not. */
+static void answer__copies_have_one_seal(void **state)
+{
+	struct packet all[N], one;
+	u32 g;
+	int i;
+
+	(void)state;
+	all_join();
+	for (g = 0; g < 3; g++) {
+		for (i = 0; i < N; i++)
+			assert_int_equal(contribute(i, g), -THC_EVENT_ADDED);
+		for (i = 0; i < N; i++) {
+			assert_int_equal(receive(i, &all[i]), THC_LANE_BYTES);
+			assert_int_equal(all[i].h.rank, 0);
+			assert_int_equal(all[i].h.flags, THC_F_ANSWER);
+			assert_int_equal(all[i].payload[0], 1 + 2 + 3);
+			expect_down(&all[i], THC_LANE_BYTES);
+			assert_memory_equal(&all[i], &all[0], sizeof(all[0]));
+		}
+		for (i = 0; i < N; i++) {
+			assert_int_equal(contribute(i, g), -THC_EVENT_REPEATED);
+			assert_int_equal(receive(i, &one), THC_LANE_BYTES);
+			assert_int_equal(thc_be16(one.h.rank), i);
+			assert_int_equal(one.h.flags, THC_F_ANSWER | THC_F_REPEAT);
+			expect_down(&one, THC_LANE_BYTES);
+		}
+	}
+	nobody_hears();
+}
+
+static void answer__without_lanes_is_sealed(void **state)
+{
+	struct packet p;
+
+	(void)state;
+	all_join();
+	assert_int_equal(contribute(1, 0), -THC_EVENT_ADDED);
+	assert_int_equal(contribute(1, 0), -THC_EVENT_WAITED);
+	assert_int_equal(receive(1, &p), 0);
+	assert_int_equal(p.h.op, THC_OP_WAIT);
+	expect_down(&p, 0);
+	assert_int_equal(contribute(2, 1), THC_DROP_BUSY);
+	assert_int_equal(receive(2, &p), 0);
+	assert_int_equal(p.h.flags, THC_F_DIFFERS);
+	expect_down(&p, 0);
+	nobody_hears();
+}
+
+/* What a deadline closes is digested, too. */
+static void answer__closed_is_sealed(void **state)
+{
+	struct packet p;
+
+	(void)state;
+	all_join();
+	assert_int_equal(contribute(0, 0), -THC_EVENT_ADDED);
+	assert_false(thcd_software_close(&d, JOB, SLOT, 0));
+	assert_int_equal(contribute(1, 0), -THC_EVENT_ADDED);
+	assert_true(thcd_software_close(&d, JOB, SLOT, 0));
+	assert_int_equal(contribute(2, 0), -THC_EVENT_REPEATED);
+	assert_int_equal(receive(2, &p), THC_LANE_BYTES);
+	assert_int_equal(p.h.flags, THC_F_ANSWER | THC_F_REPEAT | THC_F_CLOSED);
+	assert_int_equal(thc_be64(p.h.bitmap), 3);
+	assert_int_equal(p.payload[0], 1 + 2);
+	expect_down(&p, THC_LANE_BYTES);
+}
+
+/* A rank restarts: the others, which know the old keys only, are told of the new epoch by a key
+ * that outlives epochs, each seldom; and with the new keys all goes on.
+ */
+static void epoch__its_end_is_told(void **state)
+{
+	u8 seal = thc_seal_of_control((u8)seals()->seal);
+	struct packet old[N], p;
+	int i, k;
+
+	(void)state;
+	all_join();
+	for (i = 0; i < N; i++)
+		old[i] = request(i, 0);
+	assert_int_equal(join(0, 77), -THC_EVENT_CONTROL);
+	welcome(0, false);
+	assert_int_equal(job()->restarter, 0);
+	for (i = 1; i < N; i++) {
+		struct thc_end end = end_of(i);
+
+		assert_int_equal(deliver(&old[i], LUT_BYTES, i), -THC_EVENT_EPOCH);
+		assert_int_equal(receive(i, &p), 0);
+		assert_int_equal(p.h.op, THC_OP_STALE);
+		assert_int_equal(p.h.flags, THC_F_EPOCH);
+		assert_int_equal(thc_be32(p.h.epoch), job()->epoch);
+		assert_int_equal(p.h.rank, 0);
+		assert_int_equal(p.h.key_id, seals()->lost.id);
+		assert_true(p.h.tag ==
+			    thc_control_tag(seal, &seals()->lost, &p.h, &end, &old[i].h.tag, 1));
+		for (k = 0; k < 10; k++)
+			assert_int_equal(deliver(&old[i], LUT_BYTES, i), THC_DROP_KEY);
+	}
+	nobody_hears();
+	for (i = 1; i < N; i++)
+		assert_int_equal(join(i, 10 + i), -THC_EVENT_CONTROL);
+	welcome(1, false);
+	for (i = 0; i < N; i++)
+		welcome(i, false);
+	for (i = 0; i < N; i++)
+		assert_int_equal(contribute(i, 0), -THC_EVENT_ADDED);
+	for (i = 0; i < N; i++) {
+		assert_int_equal(receive(i, &p), THC_LANE_BYTES);
+		expect_down(&p, THC_LANE_BYTES);
+	}
+}
+
+/* clang-format off */
+#define CASE_OF(name, kind, at) \
+	{ #name ", " kind, name, setup, teardown, &kinds[at] }
+#define CASE(name) \
+	CASE_OF(name, "none", 0), CASE_OF(name, "sum", 1), CASE_OF(name, "nh", 2)
+/* clang-format on */
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(join__welcome_names_the_epochs_salt),
+		CASE_OF(join__is_sealed_with_its_senders_end, "nh", 2),
+		CASE(join__another_key_is_refused_without_a_seal),
+		CASE(join__refusals_are_sealed),
+		CASE(leave__is_sealed_with_its_senders_end),
+		CASE(data__a_wrong_tag_changes_nothing),
+		CASE(data__an_answer_is_no_request),
+		CASE(answer__copies_have_one_seal),
+		CASE(answer__without_lanes_is_sealed),
+		CASE(answer__closed_is_sealed),
+		CASE(epoch__its_end_is_told),
+	};
+
+	return cmocka_run_group_tests_name("thcd software", tests, NULL, NULL);
+}
