@@ -5,6 +5,8 @@ import secrets
 import tempfile
 import weakref
 
+import netns
+
 KEY_BYTES = 32
 
 
@@ -15,7 +17,9 @@ class KeyFile:
 
     def __init__(self, key=None):
         self.key = key or secrets.token_bytes(KEY_BYTES)
-        handle, self.path = tempfile.mkstemp(prefix="thc-key-")
+        # root's, whose runs may be killed, are swept up then
+        prefix = "thc-key-" if os.geteuid() else netns.temporary_prefix()
+        handle, self.path = tempfile.mkstemp(prefix=prefix)
         self.remove = weakref.finalize(self, _remove, self.path, os.getpid())
         with os.fdopen(handle, "w", encoding="ascii") as f:
             f.write(self.key.hex() + "\n")
