@@ -56,10 +56,11 @@ int thc_key_read_fd(int fd, const char *name, uint8_t key[THC_KEY_BYTES])
 	if (!error)
 		return 0;
 	explicit_bzero(key, THC_KEY_BYTES);
-	return thc_fail(error,
-			"key: %s does not hold a key, which is %d hexadecimal digits: make one with "
-			"thcctl genkey FILE",
-			name, THC_KEY_DIGITS);
+	return thc_fail(
+		error,
+		"key: %s does not hold a key, which is %d hexadecimal digits: make one with "
+		"thcctl genkey FILE",
+		name, THC_KEY_DIGITS);
 }
 
 int thc_key_read(const char *path, uint8_t key[THC_KEY_BYTES])
