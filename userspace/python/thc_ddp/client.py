@@ -80,7 +80,9 @@ def _text(value):
 
 
 def _read_key(path):
-    """The job's secret key, in an array that the caller wipes."""
+    """The job's secret key, in an array that the caller wipes; None: it has none."""
+    if path is None:
+        return None
     try:
         encoded = os.fsencode(path)
     except TypeError:
@@ -96,7 +98,8 @@ class ThcClient:
     """A rank of a job; returns from __init__ when all ranks have joined.
 
     aggregator: its address or host name, a link-local address as fe80::1%eth0;
-    key_file: path of the file with the job's secret key, read once, to join;
+    key_file: path of the file with the job's secret key, read once, to join, None: a
+    job without one (seal=sum, seal=none);
     port: 0 for the default; bind: local address or its name; interface: where
     multicast answers arrive, None: by the route; timeout and
     join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's;
@@ -126,7 +129,8 @@ class ThcClient:
         try:
             _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
         finally:
-            ctypes.memset(key, 0, abi.KEY_BYTES)
+            if key is not None:
+                ctypes.memset(key, 0, abi.KEY_BYTES)
         has = self.info()["scheme"]
         if scheme not in (None, has):
             self.close()
