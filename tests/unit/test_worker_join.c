@@ -171,6 +171,28 @@ static void join__says_who_asks(void **state)
 	assert_int_equal(w.j.sent, 2);
 }
 
+/* thcd derives its own for the same purposes. */
+static void join__keys_are_for_their_purposes(void **state)
+{
+	struct joiner w = new_joiner();
+	struct thc_control_key key;
+
+	(void)state;
+	thc_control_key_derive(&key, test_key, THC_KEY_JOIN, JOB);
+	assert_memory_equal(&w.s.join, &key, sizeof(key));
+	thc_control_key_derive(&key, test_key, THC_KEY_WELCOME, JOB);
+	assert_memory_equal(&w.s.welcome, &key, sizeof(key));
+	thc_control_key_derive(&key, test_key, THC_KEY_LOST, JOB);
+	assert_memory_equal(&w.s.lost, &key, sizeof(key));
+	assert_int_equal(w.s.control_seal, THC_SEAL_NH);
+	thc_sender_set_key(&w.s, NULL);
+	key = (struct thc_control_key){ .id = 0 };
+	assert_memory_equal(&w.s.join, &key, sizeof(key));
+	assert_memory_equal(&w.s.welcome, &key, sizeof(key));
+	assert_memory_equal(&w.s.lost, &key, sizeof(key));
+	assert_int_equal(w.s.control_seal, THC_SEAL_SUM);
+}
+
 /* What thcd asks of it: the job's key, and from where it comes. */
 static void join__is_sealed(void **state)
 {
@@ -367,6 +389,7 @@ static void refusal__without_a_seal_yields_to_a_sealed_word(void **state)
 /* Each is all that differs from a refusal that could be believed later. */
 static void refusal__without_a_seal_is_whole_and_ours(void **state)
 {
+	const struct thc_control_key other = { .id = 1 };
 	struct joiner w = new_joiner();
 	struct welcome p = refusal();
 
@@ -383,8 +406,8 @@ static void refusal__without_a_seal_is_whole_and_ours(void **state)
 	p.w.refusal = THC_REFUSED_RANK;
 	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_KEY);
 	p = refusal();
-	seal_without_key(&p);
-	p.h.key_id = w.s.lost.id ^ thc_be32(1);
+	/* key id 0 says that no key made it */
+	thc_control_seal(&p.h, THC_SEAL_SUM, &other, NULL, &p.w, sizeof(p.w) / 8);
 	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_KEY);
 	assert_int_equal(w.j.doubt_at, 0);
 	seal_without_key(&p);
@@ -658,6 +681,32 @@ static void end__why_time_ran_out(void **state)
 	assert_int_equal(f.ranks, 0);
 }
 
+/* Time ran out before it was believed: nothing else is known. */
+static void end__a_refusal_in_doubt_is_told_of(void **state)
+{
+	struct joiner w = new_joiner();
+	struct welcome p = refusal();
+	struct thc_failure f;
+
+	(void)state;
+	w.s.unreachable = ECONNREFUSED;
+	assert_int_equal(take_anybodys(&w, p), THC_DROP_UNEXPECTED);
+	thc_joining_failure(&w.j, &w.s, &f);
+	assert_int_equal(f.reason, THC_FAILED_REFUSED);
+	assert_int_equal(f.error, EACCES);
+	assert_int_equal(f.refusal, THC_REFUSED_JOB);
+	/* the last one's */
+	p.w.refusal = THC_REFUSED_RANK;
+	assert_int_equal(take_anybodys(&w, p), THC_DROP_UNEXPECTED);
+	thc_joining_failure(&w.j, &w.s, &f);
+	assert_int_equal(f.refusal, THC_REFUSED_RANK);
+	/* the job's own word counts for more */
+	assert_int_equal(take(&w, good()), THC_DROP_NONE);
+	thc_joining_failure(&w.j, &w.s, &f);
+	assert_int_equal(f.reason, THC_FAILED_JOIN);
+	assert_int_equal(f.error, ETIMEDOUT);
+}
+
 static void end__sender_is_ready(void **state)
 {
 	struct thc_flight flight[10] = { 0 };
@@ -707,6 +756,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(join__is_asked_soon_then_seldom),
 		cmocka_unit_test(join__says_who_asks),
+		cmocka_unit_test(join__keys_are_for_their_purposes),
 		cmocka_unit_test(join__is_sealed),
 		cmocka_unit_test(join__nonce_is_never_zero),
 		cmocka_unit_test(welcome__until_all_are_in),
@@ -725,6 +775,7 @@ int main(void)
 		cmocka_unit_test(welcome__seal_fits_the_key),
 		cmocka_unit_test(welcome__group_is_multicast_on_an_unprivileged_port),
 		cmocka_unit_test(end__why_time_ran_out),
+		cmocka_unit_test(end__a_refusal_in_doubt_is_told_of),
 		cmocka_unit_test(end__sender_is_ready),
 		cmocka_unit_test(end__keys_are_the_epochs),
 	};
