@@ -186,11 +186,11 @@ static void control__known_answers(void **state)
 
 /* --- as it was sealed ------------------------------------------------------------ */
 
-/* However often lanes are sent, they are digested once; and wherever they lie. */
-static void seal__in_two_steps_and_at_any_address(void **state)
+/* However often lanes are sent, they are digested once; and at whatever address they lie. */
+static void seal__in_two_steps_and_of_a_payload_anywhere(void **state)
 {
 	const struct thc_seal_key key = key_of(THC_KEY_DOWN, JOB, 1);
-	u8 bytes[sizeof(struct packet) + 8];
+	u8 bytes[THC_LANE_BYTES + 8];
 	struct thc_digest d;
 	struct packet p;
 	size_t i, shift;
@@ -208,9 +208,9 @@ static void seal__in_two_steps_and_at_any_address(void **state)
 			thc_seal_digested(&h, seal, &key, d, lengths[i]);
 			assert_memory_equal(&h, &p.h, sizeof(h));
 			for (shift = 1; shift < 8; shift++) {
-				memcpy(bytes + shift, &p, sizeof(p));
-				assert_true(thc_seal_ok((void *)(bytes + shift), seal, &key,
-							bytes + shift + sizeof(h), lengths[i]));
+				memcpy(bytes + shift, p.payload, sizeof(p.payload));
+				assert_true(
+					thc_seal_ok(&p.h, seal, &key, bytes + shift, lengths[i]));
 			}
 		}
 	}
@@ -659,7 +659,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(seal__known_answers),
 		cmocka_unit_test(control__known_answers),
-		cmocka_unit_test(seal__in_two_steps_and_at_any_address),
+		cmocka_unit_test(seal__in_two_steps_and_of_a_payload_anywhere),
 		cmocka_unit_test(seal__every_bit_counts),
 		cmocka_unit_test(seal__length_counts),
 		cmocka_unit_test(seal__mixtures_are_refused),
