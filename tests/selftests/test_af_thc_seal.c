@@ -52,18 +52,24 @@ FIXTURE_TEARDOWN(aggregator)
 	nl_close(&self->talk.nl);
 }
 
-/* A JOIN of a fresh socket begins, which has a key or none. */
-static int begin_fake(struct __test_metadata *_metadata, struct talk *t, bool keyed)
+/* A JOIN of the socket, whose packets until now are forgotten, begins. */
+static int begin_again(struct talk *t)
 {
 	struct sockaddr_thc a = fake_place();
 	int error;
 
-	close(t->fd);
-	t->fd = keyed ? thc_open(0) : thc_open_keyless(0);
-	EXPECT_GE(t->fd, 0);
 	fake_forget(t->udp);
 	error = begin_join(t->fd, &a);
 	return error ? error : fake_take_join(t->udp, &t->worker, &t->nonce);
+}
+
+/* A JOIN of a fresh socket begins, which has a key or none. */
+static int begin_fake(struct __test_metadata *_metadata, struct talk *t, bool keyed)
+{
+	close(t->fd);
+	t->fd = keyed ? thc_open(0) : thc_open_keyless(0);
+	EXPECT_GE(t->fd, 0);
+	return begin_again(t);
 }
 
 /* To the worker, which counts one packet for @reason, or none that is refused. */
@@ -494,6 +500,22 @@ TEST_F_TIMEOUT(aggregator, unsealed_refusals_are_doubted, 30)
 	EXPECT_EQ(end_join(t->fd), -EACCES);
 	EXPECT_EQ(failure_of(t->fd).reason, THC_FAILED_REFUSED);
 	EXPECT_EQ(failure_of(t->fd).refusal, THC_REFUSED_JOB);
+}
+
+/* It may be why nothing else has come. */
+TEST_F(aggregator, unsealed_refusals_are_told_of)
+{
+	struct talk *t = &self->talk;
+	struct welcome_packet p;
+
+	ASSERT_EQ(set_u32(t->fd, THC_OPT_JOIN_TIMEOUT, DOUBT_MS - 500), 0);
+	ASSERT_EQ(begin_again(t), 0);
+	refusal(&p, t->nonce, THC_REFUSED_TAKEN);
+	seal_nobodys(&p.h, sizeof(p));
+	tell(_metadata, t, &p, sizeof(p), "unexpected");
+	EXPECT_EQ(end_join(t->fd), -EACCES);
+	EXPECT_EQ(failure_of(t->fd).reason, THC_FAILED_REFUSED);
+	EXPECT_EQ(failure_of(t->fd).refusal, THC_REFUSED_TAKEN);
 }
 
 /* Nor is one believed once the aggregator has shown that it has the key, or one without the nonce,
