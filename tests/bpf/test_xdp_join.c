@@ -276,7 +276,7 @@ static void join__is_of_its_sender(void **state)
 	rig_close(&rig);
 }
 
-/* In a job without a key a JOIN with key_id 0 and a sum is a rank's, one with a key a stranger's. */
+/* In a job without a key a JOIN with key_id 0 and a sum is a rank's, another one a stranger's. */
 static void join__without_a_key(void **state)
 {
 	struct rig_request r = join_of(1);

@@ -299,7 +299,7 @@ static void ops__generations_wrap(void **state)
 	rig_close(&l.rig);
 }
 
-/* Answer @out to @request, a frame of rank @r->rank, says that @epoch is current, and who began it. */
+/* Answer @out to @request, a frame of rank @r->rank, says that @epoch is current, and whose. */
 static void expect_epoch(const u8 *out, size_t len, const u8 *request, const struct rig_request *r,
 			 u16 restarter, u32 epoch, u64 joined)
 {

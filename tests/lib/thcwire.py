@@ -11,9 +11,11 @@ import socket
 import struct
 import time
 
-import tap  # noqa: F401  (finds tools)
+import tap
 from keyfile import KeyFile
 from thcwire2 import nh, siphash
+
+assert tap.netns        # which lets tools be found
 
 VERSION = 2
 LUT_ADD, ADD, OR, MAX = 1, 2, 3, 4

@@ -574,8 +574,8 @@ TEST_F(aggregator, strangers_are_counted)
 	EXPECT_EQ(stats_of(self->fd).chunks, 1);
 }
 
-/* An aggregator says so of each request with a key that it does not know, a forged one, too. What it
- * says of our own epoch is the answer to such a request.
+/* An aggregator says so of each request with a key that it does not know, a forged one, too. What
+ * it says of our own epoch is the answer to such a request.
  */
 TEST_F(aggregator, only_another_epoch_ends_this_one)
 {

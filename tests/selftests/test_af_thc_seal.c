@@ -134,8 +134,8 @@ static struct thc_hdr end_of_epoch(const struct thc_hdr *request, uint32_t epoch
 
 /* --- known answers -------------------------------------------------------- */
 
-/* What comes from job_key, job 1 and the salt of fake_seals(), by hashlib's BLAKE2s; NH of the bytes
- * 7 i + 1 under the 1024 bytes of the keys of data and answers.
+/* What comes from job_key, job 1 and the salt of fake_seals(), by hashlib's BLAKE2s; NH of the
+ * bytes 7 i + 1 under the 1024 bytes of the keys of data and answers.
  */
 static const struct tag_key known_join = { { 0xa45099510c9fdd52, 0xa2cfb868c260f9e1 }, 0x97fab960 };
 static const struct tag_key known_welcome = { { 0xe2558fb9b9427779, 0xf32f8fa7d32b93f3 },

@@ -117,7 +117,7 @@ static int some_option(struct bytes *b)
 
 static socklen_t some_length(struct bytes *b, int option)
 {
-	static const socklen_t lengths[] = { 0, 1, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 40, 168, 4096 };
+	static const socklen_t lengths[] = { 0, 1, 3, 4, 5, 7, 8, 9, 31, 32, 33, 40, 168, 4096 };
 	uint8_t what = take(b);
 
 	if (what < 180 && option == THC_OPT_KEY)

@@ -393,7 +393,7 @@ static void seal__of_an_epochs_end_is_for_one_request(void **state)
 		assert_false(is_genuine(w, &p, sizeof(p.h) + 8));
 		thc_control_seal(&p.h, w->s.control_seal, &w->s.lost, &w->s.end, p.lanes, 1);
 		assert_false(is_genuine(w, &p, sizeof(p.h) + 8));
-		/* to another worker, by its address, or its port: seals without a key say nothing of it */
+		/* to another worker's address, or port: seals without a key say nothing of it */
 		w->s.end.port ^= thc_be16(1);
 		assert_int_equal(is_genuine(w, &good, sizeof(p.h)), !keyed);
 		w->s.end.port ^= thc_be16(1);

@@ -386,7 +386,7 @@ struct thc_client_stats {
 	uint64_t	partial;	/* chunks of data whose sum lacks some rank */
 	uint64_t	bad_tag;	/* packets whose tag was wrong: forged, or corrupted */
 	uint64_t	unexpected;	/* answers nobody waited for: duplicates, old ones */
-	uint64_t	foreign;	/* packets from elsewhere, under another key, or of no use */
+	uint64_t	foreign;	/* packets from elsewhere, of another key, or of no use */
 	uint64_t	window_cuts;	/* multiplicative decreases */
 	uint64_t	send_calls;	/* system calls made to send */
 	uint64_t	receive_calls;	/* system calls made to receive */

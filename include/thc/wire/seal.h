@@ -30,7 +30,7 @@ struct thc_seal_key {
 };
 
 /**
- * struct thc_control_key - what control packets are sealed by: joining, leaving, the end of an epoch
+ * struct thc_control_key - what joining, leaving and the end of an epoch are sealed by
  * @sip: key of SipHash
  * @id: thc_hdr.key_id; 0 in jobs without a secret key
  * @reserved: zero

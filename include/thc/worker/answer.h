@@ -102,8 +102,8 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 	    h->job != thc_be16(s->job) || h->op == THC_OP_WELCOME || !thc_sender_knows_key(s, h) ||
 	    !thc_sender_sent_from(s, h, port))
 		return THC_GOT_FOREIGN;
-	/* an aggregator says of each request with a strange key that its epoch is over, and what is:
-	 * ours is not
+	/* an aggregator says of each request with a strange key that its epoch is over, and
+	 * which one is not: ours
 	 */
 	if (ends == (h->epoch == thc_be32(s->epoch)))
 		return THC_GOT_UNEXPECTED;

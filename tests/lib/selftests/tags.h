@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tags of packets, written from Documentation/protocol-2.md and SipHash's paper: shares no code with
+ * Tags of packets, written from Documentation/protocol.md and SipHash's paper: shares no code with
  * thc.ko.
  */
 #ifndef THC_SELFTESTS_TAGS_H

@@ -48,7 +48,7 @@ struct worker {
 	struct thc_flight	*flight;
 };
 
-/* Keys of an epoch whose salt is @salt, @salt and so on; @key NULL: of a job without a secret key. */
+/* Keys of an epoch whose salt is @salt, @salt and so on; @key NULL: the job has no secret key. */
 void begin_epoch(struct thc_sender *s, const u8 *key, u8 seal, u8 salt);
 
 /* A worker with the secret key, in an epoch. */
