@@ -70,7 +70,7 @@ static inline void thc_blake2s_compress(u32 h[8], const u8 block[THC_BLAKE2S_BLO
 		{ 0, 5, 10, 15 }, { 1, 6, 11, 12 }, { 2, 7,  8, 13 }, { 3, 4,  9, 14 },
 	};
 	/* clang-format on */
-	u32 v[16], m[16];
+	u32 v[16] = { 0 }, m[16] = { 0 };
 	u32 i, k;
 
 	for (i = 0; i < 16; i++)
