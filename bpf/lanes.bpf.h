@@ -90,7 +90,9 @@ __noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_blo
 			return 0; \
 		if (seal == THC_SEAL_NH) \
 			return thc_seal_ok(&p->hdr, THC_SEAL_NH, key, p->payload, (bytes) / 8); \
-		return thc_seal_ok(&p->hdr, (u8)seal, key, p->payload, (bytes) / 8); \
+		if (seal == THC_SEAL_SUM) \
+			return thc_seal_ok(&p->hdr, THC_SEAL_SUM, key, p->payload, (bytes) / 8); \
+		return thc_seal_ok(&p->hdr, THC_SEAL_NONE, key, p->payload, (bytes) / 8); \
 	}
 
 THC_PAYLOADS(THC_SEAL_SIZED)

@@ -19,6 +19,23 @@ typedef u32 __attribute__((may_alias)) thc_half_word;
 typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
 #endif
 
+/* One word after the other: clang would load many and add their products in pairs of pairs, and
+ * BPF has not the registers for that.
+ */
+#ifdef __bpf__
+#define THC_NH_IN_ORDER(sum)	asm volatile("" : "+r"(sum) : : "memory")
+#else
+#define THC_NH_IN_ORDER(sum)	((void)0)
+#endif
+
+/* What a 64-bit word adds. @low, @high: its halves; @key: the two u32 words of its place */
+THC_INLINE u64 thc_nh_word(const u32 *key, u32 low, u32 high)
+{
+	low += key[0];
+	high += key[1];
+	return (u64)low * high;
+}
+
 /**
  * thc_nh() - NH of a payload
  * @key: as many u32 words as the payload has, in host order
@@ -32,10 +49,8 @@ THC_INLINE u64 thc_nh(const u32 *key, const void *data, int words)
 
 	THC_UNROLL
 	for (i = 0; i < words; i++) {
-		u32 low = thc_le32(m[2 * i]) + key[2 * i];
-		u32 high = thc_le32(m[2 * i + 1]) + key[2 * i + 1];
-
-		sum += (u64)low * high;
+		sum += thc_nh_word(key + 2 * i, thc_le32(m[2 * i]), thc_le32(m[2 * i + 1]));
+		THC_NH_IN_ORDER(sum);
 	}
 	return sum;
 }

@@ -76,19 +76,26 @@ THC_INLINE struct thc_digest thc_seal_digest(u8 seal, const struct thc_seal_key 
 	return d;
 }
 
-/* WMAC (Black, Cochran: MAC reforgeability, FSE 2009): a pseudorandom function of the header and
- * a universal hash of the payload. A tag that has been seen tells nothing of another one's.
- */
-THC_INLINE u64 thc_seal_siphash(const struct thc_seal_key *key, const struct thc_hdr *h, u64 digest)
+/* SipHash under @sip of the header but for its tag, to go on with what follows it. */
+THC_INLINE void thc_seal_begin(struct thc_siphash *s, const u64 sip[2], const struct thc_hdr *h)
 {
 	const thc_word *w = (const void *)h;
-	const u64 words[] = {
-		/* without the tag */
-		thc_le64(w[0]), thc_le64(w[2]), thc_le64(w[3]),
-		thc_le64(w[4]), thc_le64(w[5]), digest,
-	};
+	int i;
 
-	return thc_siphash(key->sip, words, sizeof(words) / sizeof(words[0]));
+	thc_siphash_begin(s, sip);
+	thc_siphash_word(s, thc_le64(w[0]));
+	for (i = 2; i < THC_HDR_WORDS; i++)
+		thc_siphash_word(s, thc_le64(w[i]));
+}
+
+/* WMAC (Black, Cochran: MAC reforgeability, FSE 2009): a pseudorandom function of the header and
+ * a universal hash of the payload. A tag that has been seen tells nothing of another one's.
+ * @s: the header, by thc_seal_begin()
+ */
+THC_INLINE u64 thc_seal_end(struct thc_siphash *s, u64 nh)
+{
+	thc_siphash_word(s, nh);
+	return thc_siphash_end(s, THC_HDR_WORDS);
 }
 
 /* thc_hdr.tag, host order; @d: of the payload's @words words. */
@@ -96,10 +103,28 @@ THC_INLINE u64 thc_seal_tag(u8 seal, const struct thc_seal_key *key, const struc
 			    struct thc_digest d, u64 words)
 {
 	struct thc_sum sum = { d.a, d.b };
+	struct thc_siphash s;
 
-	if (seal == THC_SEAL_NH)
-		return thc_seal_siphash(key, h, d.a);
+	if (seal == THC_SEAL_NH) {
+		thc_seal_begin(&s, key->sip, h);
+		return thc_seal_end(&s, d.a);
+	}
 	return seal == THC_SEAL_SUM ? thc_sum32(h, sum, words) : 0;
+}
+
+/* thc_hdr.tag, host order, of a packet with @words words at @payload. The header goes first: each
+ * round of SipHash waits for the one before it, and the CPU works at NH meanwhile.
+ */
+THC_INLINE u64 thc_seal_tag_of(u8 seal, const struct thc_seal_key *key, const struct thc_hdr *h,
+			       const void *payload, int words)
+{
+	struct thc_siphash s;
+
+	if (seal == THC_SEAL_NH) {
+		thc_seal_begin(&s, key->sip, h);
+		return thc_seal_end(&s, thc_nh(key->nh, payload, words));
+	}
+	return thc_seal_tag(seal, key, h, thc_seal_digest(seal, key, payload, words), words);
 }
 
 /* Seals a packet whose payload, of @words words, has been digested: the header is complete but for
@@ -116,16 +141,15 @@ THC_INLINE void thc_seal_digested(struct thc_hdr *h, u8 seal, const struct thc_s
 THC_INLINE void thc_seal(struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
 			 const void *payload, int words)
 {
-	thc_seal_digested(h, seal, key, thc_seal_digest(seal, key, payload, words), words);
+	h->key_id = key->id;
+	h->tag = thc_be64(thc_seal_tag_of(seal, key, h, payload, words));
 }
 
 /* Is the packet as it was sealed by @key, which it names? */
 THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
 			   const void *payload, int words)
 {
-	struct thc_digest d = thc_seal_digest(seal, key, payload, words);
-
-	return h->tag == thc_be64(thc_seal_tag(seal, key, h, d, words));
+	return h->tag == thc_be64(thc_seal_tag_of(seal, key, h, payload, words));
 }
 
 /* --- control packets ------------------------------------------------------------ */
@@ -136,15 +160,11 @@ THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_se
 THC_INLINE u64 thc_control_siphash(const struct thc_control_key *key, const struct thc_hdr *h,
 				   const struct thc_end *end, const void *payload, int words)
 {
-	const thc_word *w = (const void *)h, *e = (const void *)end, *p = payload;
+	const thc_word *e = (const void *)end, *p = payload;
 	struct thc_siphash s;
 	int i;
 
-	thc_siphash_begin(&s, key->sip);
-	thc_siphash_word(&s, thc_le64(w[0]));
-	/* without the tag */
-	for (i = 2; i < THC_HDR_WORDS; i++)
-		thc_siphash_word(&s, thc_le64(w[i]));
+	thc_seal_begin(&s, key->sip, h);
 	for (i = 0; i < THC_END_WORDS; i++)
 		thc_siphash_word(&s, thc_le64(e[i]));
 	for (i = 0; i < words; i++)
