@@ -109,6 +109,41 @@ static struct thc_version *finish_lanes(u32 generation)
 	return v;
 }
 
+/* RFC 1071 as it is written: 16-bit words, carries added at the end. */
+static u32 plain_checksum(const void *data, size_t bytes)
+{
+	const u8 *at = data;
+	u32 sum = 0;
+	u16 word;
+	size_t i;
+
+	for (i = 0; i < bytes; i += 2) {
+		memcpy(&word, at + i, 2);
+		sum += word;
+	}
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* Words of nothing but ones are where sums are the largest. */
+static void result__checksum_is_that_of_the_lanes(void **state)
+{
+	static const u64 words[] = { 0, 1, 1ULL << 32, 0xffffffff, ~0ULL << 32, ~0ULL };
+	struct thc_version v;
+	size_t w, i;
+
+	(void)state;
+	v = *finish_lanes(0);
+	assert_int_equal(v.checksum, plain_checksum(lanes, sizeof(lanes)));
+	for (w = 0; w < sizeof(words) / sizeof(*words); w++) {
+		for (i = 0; i < THC_LANE_WORDS; i++)
+			lanes[i] = words[w];
+		thc_answer_finish(&v, lanes, &seals, slot.epoch);
+		assert_int_equal(v.checksum, plain_checksum(lanes, sizeof(lanes)));
+	}
+}
+
 static void result__says_what_it_is(void **state)
 {
 	struct thc_version *v;
@@ -405,6 +440,7 @@ static void epoch__is_for_one_request(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		CASE(result__checksum_is_that_of_the_lanes),
 		CASE(result__says_what_it_is),
 		CASE(result__closed_and_congested),
 		CASE(result__carries_the_epoch_of_its_slot),

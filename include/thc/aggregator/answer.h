@@ -12,26 +12,30 @@
 #include <thc/wire/format.h>
 #include <thc/wire/seal.h>
 
-/* Of lanes as they are sent; in a slot they are host values. */
-THC_INLINE struct thc_digest thc_answer_digest(u8 seal, const struct thc_seal_key *key,
-					       const u64 *lanes)
+/* Digest and checksum of a finished version's lanes, in one pass over them. They are host values
+ * here, and of what is sent the sums are taken. @seal: a constant where BPF calls
+ */
+THC_INLINE void thc_answer_pass(struct thc_version *v, u8 seal, const struct thc_seal_key *key,
+				const u64 *lanes)
 {
 	struct thc_sum sum = { 0, 0 };
-	u64 nh = 0;
+	u64 whole = 0, upper = 0, nh = 0;
 	int i;
 
-	if (thc_le16(1) == 1)
-		return thc_seal_digest(seal, key, lanes, THC_LANE_WORDS);
+	THC_UNROLL
 	for (i = 0; i < THC_LANE_WORDS; i++) {
-		const u64 wire = thc_le64(lanes[i]);
-
-		nh += thc_nh(key->nh + 2 * i, &wire, 1);
-		thc_sum_add(&sum, &wire, 1);
+		whole += thc_le64(lanes[i]);
+		upper += thc_le64(lanes[i]) >> 32;
+		if (seal == THC_SEAL_NH) {
+			nh += thc_nh_word(key->nh + 2 * i, (u32)lanes[i], lanes[i] >> 32);
+			THC_NH_IN_ORDER(nh);
+		} else if (seal == THC_SEAL_SUM) {
+			thc_sum_word(&sum, lanes[i]);
+		}
 	}
-	if (seal == THC_SEAL_NH)
-		return (struct thc_digest){ nh, 0 };
-	return seal == THC_SEAL_SUM ? (struct thc_digest){ sum.a, sum.b } :
-				      (struct thc_digest){ 0, 0 };
+	v->digest.a = seal == THC_SEAL_NH ? nh : sum.a;
+	v->digest.b = sum.b;
+	v->checksum = thc_checksum_fold(thc_checksum_of(whole, upper));
 }
 
 /* Digests a finished version's lanes once, however often they are sent.
@@ -40,13 +44,18 @@ THC_INLINE struct thc_digest thc_answer_digest(u8 seal, const struct thc_seal_ke
 THC_INLINE void thc_answer_finish(struct thc_version *v, const u64 *lanes,
 				  const struct thc_seals *seals, u32 epoch)
 {
-	u64 check = 0;
-	int i;
+	const struct thc_seal_key *key = thc_seals_down(seals, epoch);
 
-	v->digest = thc_answer_digest((u8)seals->seal, thc_seals_down(seals, epoch), lanes);
-	for (i = 0; i < THC_LANE_WORDS; i++)
-		check = thc_checksum_word(check, thc_le64(lanes[i]));
-	v->checksum = thc_checksum_fold(check);
+	switch (seals->seal) {
+	case THC_SEAL_NH:
+		thc_answer_pass(v, THC_SEAL_NH, key, lanes);
+		break;
+	case THC_SEAL_SUM:
+		thc_answer_pass(v, THC_SEAL_SUM, key, lanes);
+		break;
+	default:
+		thc_answer_pass(v, THC_SEAL_NONE, key, lanes);
+	}
 }
 
 /**

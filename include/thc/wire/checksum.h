@@ -13,10 +13,16 @@
 
 #include <thc/types.h>
 
-/* @word: eight bytes as they lie in memory. */
-THC_INLINE u64 thc_checksum_word(u64 acc, u64 word)
+/**
+ * thc_checksum_of() - an accumulator of many 64-bit words, each as it lies in memory
+ * @whole: sum of the words modulo 2^64
+ * @upper: sum of their upper halves
+ *
+ * The sum of the lower halves is what is missing, and costs nothing a word.
+ */
+THC_INLINE u64 thc_checksum_of(u64 whole, u64 upper)
 {
-	return acc + (u32)word + (word >> 32);
+	return upper + (whole - (upper << 32));
 }
 
 /* Not complemented; to be stored, or added to another accumulator. */
