@@ -70,9 +70,9 @@ typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
  * index, a compare and a jump are half of a small loop's body.
  */
 #ifdef __clang__
-#define THC_UNROLL	_Pragma("unroll 8")
+#define THC_UNROLL	_Pragma("unroll 16")
 #else
-#define THC_UNROLL	_Pragma("GCC unroll 8")
+#define THC_UNROLL	_Pragma("GCC unroll 16")
 #endif
 
 /* What <linux/thc.h> describes has these sizes for every compiler. Not said there: that
