@@ -33,6 +33,10 @@ def bench__reports_every_promise():
         right = p["value"] <= p["limit"] if p["comparison"] == "<=" else p["value"] >= p["limit"]
         assert p["kept"] == right, p
         assert p["what"] in done.stdout, f"{p['what']} is not in the table"
+    for seal in ("sum", "nh"):
+        for size in ("received_512", "received_1024", "sent_1024"):
+            assert abs(result["xdp"][f"seal_{seal}"][f"{size}_ns"]) < 10000, result["xdp"]
+        assert done.stdout.count(f"seal {seal} beside none") == 3, done.stdout
     for kind in ("unshaped", "shaped"):
         part = result["allreduce"][kind]
         assert part["xdp_mode"] == "native" and 0 < part["thc_nmse"] < 0.03

@@ -12,14 +12,19 @@
  *	bare	slot number from a prepared list, lanes lookup, lane loop
  *	full	prologue (48-byte header copied over the packet's), then parse,
  *		admission, seal, lock, state machine, lane loop
- *	unsealed, summed	full in a job with the seal none, and sum
  *	complete	full, for the contribution that finishes a slot: also the
  *		digest of the lanes, the answer's headers and the redirect
  *	empty	the prologue alone, for comparison
  *
- * ratio = full / bare. The prologue is part of full only, so the ratio is
- * rather too large than too small; ratio_net has it subtracted from full, and
- * ratio_same_prologue has it in both.
+ * ratio = full / bare, with the seal nh. The prologue is part of full only, so
+ * the ratio is rather too large than too small; ratio_net has it subtracted
+ * from full, and ratio_same_prologue has it in both.
+ *
+ * full and complete are measured with each seal in turn. What a seal costs
+ * beside none is the median of the differences inside a repetition:
+ *
+ *	received	full, with 512 and 1024 bytes of payload
+ *	sent	complete less received: an answer of 1024 bytes
  */
 #include <errno.h>
 #include <getopt.h>
@@ -46,20 +51,34 @@
 #define PARTS (BENCH_SLOTS / BENCH_PART) /* of a pass */
 #define ADDED (BENCH_RANKS - 1) /* passes; the last rank completes */
 #define REPS_MAX 101
-#define PAYLOAD 512
 #define FRAME_HEAD (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
-#define FRAME_LEN (FRAME_HEAD + sizeof(struct thc_hdr) + PAYLOAD)
+#define FRAME_MAX (FRAME_HEAD + sizeof(struct thc_hdr) + THC_LANE_BYTES)
 #define PORT 18500
 #define EPOCH 1
 #define SERVER 0x0100000aU /* 10.0.0.1 */
 #define CLIENT(r) (0x0200000aU + ((u32)(r) << 24))
 
-enum scheme { LUT, LINEAR, SCHEMES };
-enum variant { BARE, SAME, FULL, UNSEALED, SUMMED, COMPLETE, VARIANTS };
+/* ADD has no table, and is there for its length. */
+enum scheme { LUT, LINEAR, ADD, SCHEMES };
+enum seal { NONE, SUM, NH, SEALS }; /* those of thc_seal_kind */
 
+static const char *const scheme_names[SCHEMES] = { "lut", "linear", "add8" };
+static const char *const seal_names[SEALS] = { "none", "sum", "nh" };
+static const int payload_bytes[SCHEMES] = { 512, 512, 1024 };
 static const u16 tables[SCHEMES][16] = {
 	{ 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 },
 	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
+};
+
+/* The map `frame` of bench.bpf.c. */
+struct saved_frame {
+	u8 link[48], note[16];
+};
+
+/* ns a packet, by repetition. */
+struct samples {
+	double bare[REPS_MAX], same[REPS_MAX];
+	double full[SEALS][REPS_MAX], complete[SEALS][REPS_MAX];
 };
 
 static struct bench_bpf *skel;
@@ -68,9 +87,12 @@ static struct thc_seals *seals;
 static struct thc_slot *slots;
 static struct thc_lanes *lanes;
 static struct thc_hdr *headers;
-static u8 frame[FRAME_LEN];
+static struct saved_frame *saved;
+static u8 frame[FRAME_MAX];
 static u16 order[BENCH_SLOTS];
-static double samples[SCHEMES][VARIANTS][REPS_MAX], empty[REPS_MAX];
+static struct samples samples[SCHEMES];
+static double empty[REPS_MAX];
+static int reps = 31;
 
 static void fail(const char *what)
 {
@@ -87,12 +109,18 @@ static void *map_memory(struct bpf_map *map, size_t size)
 	return p;
 }
 
-static void make_frame(void)
+static u32 frame_bytes(enum scheme scheme)
+{
+	return FRAME_HEAD + sizeof(struct thc_hdr) + payload_bytes[scheme];
+}
+
+/* One of @scheme's packets, whose THC header is to come, and what an answer overwrites. */
+static void make_frame(enum scheme scheme)
 {
 	struct ethhdr *eth = (void *)frame;
 	struct iphdr *ip = (void *)(eth + 1);
 	struct udphdr *udp = (void *)(ip + 1);
-	size_t i;
+	u32 bytes = frame_bytes(scheme);
 
 	memset(eth->h_dest, 0x02, ETH_ALEN);
 	memset(eth->h_source, 0x06, ETH_ALEN);
@@ -101,13 +129,21 @@ static void make_frame(void)
 	ip->ihl = 5;
 	ip->ttl = 64;
 	ip->protocol = 17;
-	ip->tot_len = thc_be16(FRAME_LEN - sizeof(*eth));
+	ip->tot_len = thc_be16(bytes - sizeof(*eth));
 	ip->saddr = CLIENT(0);
 	ip->daddr = SERVER;
 	udp->source = thc_be16(40000);
 	udp->dest = thc_be16(PORT);
-	udp->len = thc_be16(FRAME_LEN - sizeof(*eth) - sizeof(*ip));
-	for (i = FRAME_HEAD + sizeof(struct thc_hdr); i < FRAME_LEN; i++)
+	udp->len = thc_be16(bytes - sizeof(*eth) - sizeof(*ip));
+	memcpy(saved->link, frame, FRAME_HEAD);
+	memcpy(saved->note, frame + FRAME_HEAD + sizeof(struct thc_hdr), sizeof(saved->note));
+}
+
+static void make_payload(void)
+{
+	size_t i;
+
+	for (i = FRAME_HEAD + sizeof(struct thc_hdr); i < FRAME_MAX; i++)
 		frame[i] = draw() >> 32;
 }
 
@@ -164,15 +200,15 @@ static void make_headers(enum scheme scheme, int rank)
 
 		memset(h, 0, sizeof(*h));
 		h->version = THC_VERSION;
-		h->op = THC_OP_LUT_ADD;
-		h->width = 4;
+		h->op = scheme == ADD ? THC_OP_ADD : THC_OP_LUT_ADD;
+		h->width = scheme == ADD ? 8 : 4;
 		h->job = thc_be16(scheme);
 		h->rank = thc_be16(rank);
 		h->epoch = thc_be32(EPOCH);
 		h->chunk = thc_be32(order[i]);
 		h->slot = thc_be16(order[i]);
 		thc_seal(h, (u8)s->seal, thc_seals_up(s, EPOCH), frame + FRAME_HEAD + sizeof(*h),
-			 PAYLOAD / 8);
+			 payload_bytes[scheme] / 8);
 	}
 }
 
@@ -202,8 +238,8 @@ static void read_stats(struct thc_stats *sum)
 static double run(struct bpf_program *prog, enum scheme scheme, int timed, int passes, u32 expected)
 {
 	u32 start = scheme * BENCH_SCHEME, end = start + passes * BENCH_SLOTS;
-	u8 in[FRAME_LEN];
-	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = in, .data_size_in = sizeof(in),
+	u8 in[FRAME_MAX];
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = in, .data_size_in = frame_bytes(scheme),
 		    .repeat = end - start);
 	const u64 *t = &skel->bss->bench_time[start / BENCH_PART + timed * PARTS];
 	double sum = 0, part[PARTS];
@@ -251,28 +287,37 @@ static void check_added(const struct thc_stats *before, u64 added)
 	}
 }
 
-/* What @times contributions of the one payload add up to, by plain integers. */
-static void check_lanes(enum scheme scheme, int times)
+/* What a contribution adds to lane @i, by plain integers. */
+static int part_of(enum scheme scheme, int i)
 {
 	const u8 *payload = frame + FRAME_HEAD + sizeof(struct thc_hdr);
+
+	if (scheme == ADD)
+		return payload[i];
+	return tables[scheme][i & 1 ? payload[i / 2] & 15 : payload[i / 2] >> 4];
+}
+
+/* Are the lanes those of @times contributions of the one payload? */
+static void check_lanes(enum scheme scheme, int times)
+{
 	int slot, i;
 
 	for (slot = 0; slot < BENCH_SLOTS; slot += 97) {
 		const u8 *got = (const u8 *)lanes[slot].word[0];
 
-		for (i = 0; i < 2 * PAYLOAD; i++) {
-			int z = i & 1 ? payload[i / 2] & 15 : payload[i / 2] >> 4;
+		for (i = 0; i < THC_LANE_BYTES; i++) {
+			u8 expected = (u8)(times * part_of(scheme, i));
 
-			if (got[i] == times * tables[scheme][z])
+			if (got[i] == expected)
 				continue;
 			fprintf(stderr, "bench_xdp: slot %d lane %d is %u, not %u\n", slot, i,
-				got[i], times * tables[scheme][z]);
+				got[i], expected);
 			exit(1);
 		}
 	}
 }
 
-static void set_seal(enum scheme scheme, enum thc_seal_kind seal)
+static void set_seal(enum scheme scheme, enum seal seal)
 {
 	int r;
 
@@ -281,46 +326,76 @@ static void set_seal(enum scheme scheme, enum thc_seal_kind seal)
 		make_headers(scheme, r);
 }
 
-/* All contributions but those that finish a slot. */
-static double run_full(enum scheme scheme)
+/* All contributions but those that finish a slot, or with @complete these alone. */
+static double run_full(enum scheme scheme, bool complete)
 {
+	int first = complete ? ADDED : 0, passes = complete ? BENCH_RANKS : ADDED;
 	struct thc_stats before;
 	double ns;
 
 	memset(slots, 0, BENCH_SLOTS * sizeof(*slots));
 	read_stats(&before);
-	ns = run(skel->progs.bench_full, scheme, 0, ADDED, XDP_DROP);
-	check_lanes(scheme, ADDED);
-	check_added(&before, ADDED * BENCH_SLOTS);
+	ns = run(complete ? skel->progs.bench_complete : skel->progs.bench_full, scheme, first,
+		 passes, complete ? XDP_REDIRECT : XDP_DROP);
+	check_lanes(scheme, passes);
+	check_added(&before, passes * BENCH_SLOTS);
 	return ns;
+}
+
+/* The lane loops of @scheme alone. */
+static void run_bare(enum scheme scheme, int rep)
+{
+	struct bpf_program *bare[] = { skel->progs.bench_loop_lut, skel->progs.bench_loop_linear };
+	struct bpf_program *same[] = { skel->progs.bench_bare_lut, skel->progs.bench_bare_linear };
+
+	samples[scheme].bare[rep] = run(bare[scheme], scheme, 0, ADDED, XDP_DROP);
+	check_lanes(scheme, ADDED);
+	samples[scheme].same[rep] = run(same[scheme], scheme, 0, ADDED, XDP_DROP);
+	check_lanes(scheme, ADDED);
 }
 
 static void repetition(enum scheme scheme, int rep)
 {
-	struct bpf_program *bare[SCHEMES] = { skel->progs.bench_loop_lut,
-					      skel->progs.bench_loop_linear };
-	struct bpf_program *same[SCHEMES] = { skel->progs.bench_bare_lut,
-					      skel->progs.bench_bare_linear };
-	struct thc_stats before;
+	enum seal seal;
 
-	samples[scheme][BARE][rep] = run(bare[scheme], scheme, 0, ADDED, XDP_DROP);
-	check_lanes(scheme, ADDED);
-	samples[scheme][SAME][rep] = run(same[scheme], scheme, 0, ADDED, XDP_DROP);
-	check_lanes(scheme, ADDED);
+	make_frame(scheme);
+	set_seal(scheme, NH);
+	if (scheme != ADD)
+		run_bare(scheme, rep);
+	for (seal = NONE; seal < SEALS; seal++) {
+		set_seal(scheme, seal);
+		samples[scheme].full[seal][rep] = run_full(scheme, false);
+		samples[scheme].complete[seal][rep] = run_full(scheme, true);
+	}
+}
 
-	set_seal(scheme, THC_SEAL_NONE);
-	samples[scheme][UNSEALED][rep] = run_full(scheme);
-	set_seal(scheme, THC_SEAL_SUM);
-	samples[scheme][SUMMED][rep] = run_full(scheme);
-	set_seal(scheme, THC_SEAL_NH);
-	samples[scheme][FULL][rep] = run_full(scheme);
+/* Median of what @seal adds to the packets of the schemes @from to @to; @sent: to their answers. */
+static double seal_cost(enum seal seal, bool sent, enum scheme from, enum scheme to)
+{
+	double all[SCHEMES * REPS_MAX];
+	enum scheme s;
+	int n = 0, i;
 
-	memset(slots, 0, BENCH_SLOTS * sizeof(*slots));
-	read_stats(&before);
-	samples[scheme][COMPLETE][rep] =
-		run(skel->progs.bench_complete, scheme, ADDED, BENCH_RANKS, XDP_REDIRECT);
-	check_lanes(scheme, BENCH_RANKS);
-	check_added(&before, BENCH_RANKS * BENCH_SLOTS);
+	for (s = from; s <= to; s++) {
+		const struct samples *at = &samples[s];
+
+		for (i = 0; i < reps; i++, n++) {
+			double received = at->full[seal][i] - at->full[NONE][i];
+
+			all[n] = sent ? at->complete[seal][i] - at->complete[NONE][i] - received :
+					received;
+		}
+	}
+	return median(all, n);
+}
+
+/* Like median(), but leaves the order of repetitions, by which they are compared. */
+static double median_of(const double *v)
+{
+	double copy[REPS_MAX];
+
+	memcpy(copy, v, reps * sizeof(*v));
+	return median(copy, reps);
 }
 
 /* An answer needs an entry to be redirected to; lo takes no part in it. */
@@ -357,70 +432,119 @@ static void load(void)
 	slots = map_memory(skel->maps.slots, BENCH_SLOTS * sizeof(*slots));
 	lanes = map_memory(skel->maps.lanes, BENCH_SLOTS * sizeof(*lanes));
 	headers = map_memory(skel->maps.headers, BENCH_HEADERS * sizeof(*headers));
+	saved = map_memory(skel->maps.frame, sizeof(*saved));
 	fill_fan();
 }
 
-static void save_frame(void)
+static void measure(void)
 {
-	struct {
-		u8 link[48], note[16];
-	} *saved = map_memory(skel->maps.frame, sizeof(*saved));
+	int rep, s;
 
-	memcpy(saved->link, frame, FRAME_HEAD);
-	memcpy(saved->note, frame + FRAME_HEAD + sizeof(struct thc_hdr), sizeof(saved->note));
+	draw_order(order, BENCH_SLOTS);
+	make_payload();
+	for (s = 0; s < SCHEMES; s++) {
+		make_job(s);
+		make_seals(s);
+	}
+	for (rep = -1; rep < reps; rep++) { /* the first one warms up */
+		for (s = 0; s < SCHEMES; s++)
+			repetition(s, rep < 0 ? 0 : rep);
+		make_frame(LUT);
+		empty[rep < 0 ? 0 : rep] = run(skel->progs.bench_empty, LUT, 0, ADDED, XDP_DROP);
+	}
+}
+
+static void print_json(void)
+{
+	double none = median_of(empty);
+	int s, seal;
+
+	printf("{\"slots\": %d, \"repetitions\": %d, \"prologue_ns\": %.1f", BENCH_SLOTS, reps,
+	       none);
+	for (s = LUT; s <= LINEAR; s++) {
+		const char *name = scheme_names[s];
+		double bare = median_of(samples[s].bare), full = median_of(samples[s].full[NH]);
+
+		printf(",\n \"%s_bare_ns\": %.1f, \"%s_full_ns\": %.1f, \"%s_ratio\": %.3f", name,
+		       bare, name, full, name, full / bare);
+		printf(", \"%s_ratio_same_prologue\": %.3f, \"%s_ratio_net\": %.3f", name,
+		       full / median_of(samples[s].same), name, (full - none) / bare);
+	}
+	for (s = 0; s < SCHEMES; s++) {
+		for (seal = NONE; seal < SEALS; seal++)
+			printf(",\n \"%s_%s\": {\"full_ns\": %.1f, \"complete_ns\": %.1f}",
+			       scheme_names[s], seal_names[seal], median_of(samples[s].full[seal]),
+			       median_of(samples[s].complete[seal]));
+	}
+	for (seal = SUM; seal < SEALS; seal++)
+		printf(",\n \"seal_%s\": {\"received_512_ns\": %.1f, \"received_1024_ns\": %.1f, "
+		       "\"sent_1024_ns\": %.1f}",
+		       seal_names[seal], seal_cost(seal, false, LUT, LINEAR),
+		       seal_cost(seal, false, ADD, ADD), seal_cost(seal, true, LUT, ADD));
+	printf("}\n");
+}
+
+static void print_table(void)
+{
+	int s, seal;
+
+	printf("ns a packet, medians of %-3d%7s%7s%7s%7s\n", reps, "bare", "none", "sum", "nh");
+	for (s = 0; s < SCHEMES; s++) {
+		printf("%-6s %4d bytes, added    ", scheme_names[s], payload_bytes[s]);
+		if (s == ADD)
+			printf("%7s", "-");
+		else
+			printf("%7.0f", median_of(samples[s].bare));
+		for (seal = NONE; seal < SEALS; seal++)
+			printf("%7.0f", median_of(samples[s].full[seal]));
+		printf("\n%27s%7s", "and answered", "-");
+		for (seal = NONE; seal < SEALS; seal++)
+			printf("%7.0f", median_of(samples[s].complete[seal]));
+		printf("\n");
+	}
+	printf("\nbeside the seal none:%27s%7s\n", "sum", "nh");
+	printf("received,  512 bytes%28.0f%7.0f\n", seal_cost(SUM, false, LUT, LINEAR),
+	       seal_cost(NH, false, LUT, LINEAR));
+	printf("received, 1024 bytes%28.0f%7.0f\n", seal_cost(SUM, false, ADD, ADD),
+	       seal_cost(NH, false, ADD, ADD));
+	printf("sent,     1024 bytes%28.0f%7.0f\n", seal_cost(SUM, true, LUT, ADD),
+	       seal_cost(NH, true, LUT, ADD));
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "quick", 0, NULL, 'q' }, { 0 } };
-	static const char *const names[SCHEMES] = { "lut", "linear" };
-	int reps = 31, rep, s, c;
-	double none;
+	static const struct option options[] = {
+		{ "quick", 0, NULL, 'q' },
+		{ "json", 0, NULL, 'j' },
+		{ 0 },
+	};
+	bool json = false;
 	cpu_set_t cpu;
+	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (c != 'q') {
-			fprintf(stderr, "usage: %s [--quick]\n", argv[0]);
+		switch (c) {
+		case 'q':
+			reps = 15;
+			break;
+		case 'j':
+			json = true;
+			break;
+		default:
+			fprintf(stderr, "usage: %s [--quick] [--json]\n", argv[0]);
 			return 2;
 		}
-		reps = 15;
 	}
 	CPU_ZERO(&cpu);
 	CPU_SET(sched_getcpu(), &cpu);
 	sched_setaffinity(0, sizeof(cpu), &cpu);
 
 	load();
-	draw_order(order, BENCH_SLOTS);
-	make_frame();
-	save_frame();
-	for (s = 0; s < SCHEMES; s++) {
-		make_job(s);
-		make_seals(s);
-		set_seal(s, THC_SEAL_NH);
-	}
-	for (rep = -1; rep < reps; rep++) { /* the first one warms up */
-		for (s = 0; s < SCHEMES; s++)
-			repetition(s, rep < 0 ? 0 : rep);
-		empty[rep < 0 ? 0 : rep] = run(skel->progs.bench_empty, LUT, 0, ADDED, XDP_DROP);
-	}
-
-	none = median(empty, reps);
-	printf("{\"slots\": %d, \"repetitions\": %d, \"prologue_ns\": %.1f", BENCH_SLOTS, reps,
-	       none);
-	for (s = 0; s < SCHEMES; s++) {
-		double bare = median(samples[s][BARE], reps), full = median(samples[s][FULL], reps);
-		double same = median(samples[s][SAME], reps);
-
-		printf(",\n \"%s_bare_ns\": %.1f, \"%s_full_ns\": %.1f, \"%s_ratio\": %.3f",
-		       names[s], bare, names[s], full, names[s], full / bare);
-		printf(", \"%s_ratio_same_prologue\": %.3f, \"%s_ratio_net\": %.3f", names[s],
-		       full / same, names[s], (full - none) / bare);
-		printf(", \"%s_complete_ns\": %.1f", names[s], median(samples[s][COMPLETE], reps));
-		printf(", \"%s_unsealed_ns\": %.1f, \"%s_summed_ns\": %.1f", names[s],
-		       median(samples[s][UNSEALED], reps), names[s],
-		       median(samples[s][SUMMED], reps));
-	}
-	printf("}\n");
+	measure();
+	if (json)
+		print_json();
+	else
+		print_table();
 	bench_bpf__destroy(skel);
 	return 0;
 }

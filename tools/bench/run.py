@@ -37,13 +37,14 @@ def note(text):
     print(f"# {text}", file=sys.stderr, flush=True)
 
 
-def program(name, quick):
+def program(name, quick, *options):
     """Runs build/bench/name, returns its JSON."""
     path = os.path.join(netns.build_dir(), "bench", name)
     if not os.path.exists(path):
         raise netns.NetnsError(f"{path} is missing: run `make benches`")
     note(f"{name}")
-    options = ["--quick"] if quick else []
+    if quick:
+        options += ("--quick",)
     done = subprocess.run([path, *options], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise netns.NetnsError(f"{name} failed with status {done.returncode}")
@@ -69,6 +70,10 @@ def rows_of(results):
     for name in ("lut", "linear"):
         rows.append((f"XDP {name}: bare accumulate", f"{xdp[name + '_bare_ns']:.0f}", "ns/packet"))
         rows.append((f"XDP {name}: complete program", f"{xdp[name + '_full_ns']:.0f}", "ns/packet"))
+    for seal in ("sum", "nh"):
+        for way, size in (("received", 512), ("received", 1024), ("sent", 1024)):
+            rows.append((f"XDP, seal {seal} beside none: {way}, {size} bytes",
+                         f"{xdp['seal_' + seal][f'{way}_{size}_ns']:.0f}", "ns/packet"))
     for name, words in (("memcpy", f"memcpy of {codec['mib']} MiB"), ("compress", "compress"),
                         ("compress_ef", "compress with error feedback"),
                         ("decompress", "decompress")):
@@ -138,7 +143,7 @@ def main():
         with netns.guard():
             netns.sweep()
             results = {"codec": program("bench_codec", args.quick),
-                       "xdp": program("bench_xdp", args.quick),
+                       "xdp": program("bench_xdp", args.quick, "--json"),
                        "simd": program("bench_simd", args.quick), "allreduce": {}}
             unshaped, memory, stats = allreduce(None, repeats)
             shaped, _, _ = allreduce(RATE, repeats)
