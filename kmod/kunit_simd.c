@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit suite of the lane loops: those that the module has chosen, with the
+ * KUnit suite of the lane loops and NH: those that the module has chosen, with the
  * kernel's vector unit around them, against the scalar ones, bit for bit.
  * tests/unit/test_kmod_simd.c has every instruction set and every corner; this
  * is where they run in a kernel. On User-mode Linux that can be AVX-512.
@@ -18,6 +18,7 @@ struct loops {
 	struct thc_pairs	pairs;
 	u64			lanes[THC_LANE_WORDS];
 	u64			expected[THC_LANE_WORDS];
+	u32			key[THC_NH_WORDS];
 	/* of any alignment */
 	u8			payload[THC_LANE_BYTES + 8];
 };
@@ -63,6 +64,24 @@ static void simd__loops_in_use_agree_with_scalar_ones(struct kunit *test)
 	kunit_info(test, "lanes are summed by %s", thc_simd_name());
 }
 
+static void simd__nh_in_use_agrees_with_the_scalar_one(struct kunit *test)
+{
+	struct loops *l = random_loops(test);
+	u64 nh = 0, expected;
+	u32 i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		const u8 *payload = l->payload + i % 8;
+		int words = THC_LANE_WORDS >> i % 3;
+
+		get_random_bytes(l->key, sizeof(l->key));
+		get_random_bytes(l->payload, sizeof(l->payload));
+		thc_simd_scalar.nh(&expected, l->key, payload, words);
+		KUNIT_ASSERT_EQ(test, thc_simd_nh(&nh, l->key, payload, words), 0);
+		KUNIT_ASSERT_EQ(test, nh, expected);
+	}
+}
+
 /* User-mode Linux lends its unit to anybody, at any time. */
 #if defined(THC_HAVE_AVX) && !IS_ENABLED(CONFIG_UML)
 #include <asm/fpu/api.h>
@@ -85,10 +104,17 @@ static void simd__loops_in_use_agree_with_scalar_ones(struct kunit *test)
 static void simd__a_unit_in_use_is_nobody_elses(struct kunit *test)
 {
 	struct loops *l = random_loops(test);
+	u64 nh = 1;
+	int error;
 
 	if (!strcmp(thc_simd_name(), thc_simd_scalar.name))
 		kunit_skip(test, "this CPU's lanes are summed without a vector unit");
 	get_random_bytes(l->payload, sizeof(l->payload));
+	kernel_fpu_begin();
+	error = thc_simd_nh(&nh, l->key, l->payload, THC_LANE_WORDS);
+	kernel_fpu_end();
+	KUNIT_EXPECT_EQ(test, error, -EBUSY);
+	KUNIT_EXPECT_EQ(test, nh, 1);
 #define TABLE_KEEPS_OFF(name, bytes) LOOP_KEEPS_OFF(name, l->payload, &l->pairs, 0);
 #define PLAIN_KEEPS_OFF(name, bytes) LOOP_KEEPS_OFF(name, l->payload, 0);
 	THC_KFUNCS_TABLE(TABLE_KEEPS_OFF)
@@ -97,6 +123,7 @@ static void simd__a_unit_in_use_is_nobody_elses(struct kunit *test)
 #endif
 
 static struct kunit_case simd_cases[] = { KUNIT_CASE(simd__loops_in_use_agree_with_scalar_ones),
+					  KUNIT_CASE(simd__nh_in_use_agrees_with_the_scalar_one),
 #if defined(THC_HAVE_AVX) && !IS_ENABLED(CONFIG_UML)
 	KUNIT_CASE(simd__a_unit_in_use_is_nobody_elses),
 #endif

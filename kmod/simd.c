@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which instruction set sums lanes, and the rules of the kernel's vector unit.
+ * Which instruction set sums lanes and computes NH, and the rules of the kernel's vector unit.
  *
  * The unit's registers belong to the task that XDP interrupted. They are saved
  * by kernel_fpu_begin(), once per such task: for the other packets of a NAPI
@@ -141,8 +141,9 @@ MODULE_PARM_DESC(simd, "Instructions that sum lanes for XDP: auto, avx512, avx2 
 
 THC_KFUNCS_TABLE(THC_SIMD_LOOP_TABLE)
 THC_KFUNCS_PLAIN(THC_SIMD_LOOP_PLAIN)
+THC_SIMD_LOOP(nh, (u64 * nh, const u32 *key, const void *data, int words), nh, key, data, words)
 
-#define THC_SIMD_UPDATE(name, bytes) static_call_update(thc_simd_##name##_loop, thc_simd_ops->name);
+#define THC_SIMD_UPDATE(name, ...) static_call_update(thc_simd_##name##_loop, thc_simd_ops->name);
 
 void thc_simd_init(void)
 {
@@ -157,5 +158,6 @@ void thc_simd_init(void)
 		return;
 	THC_KFUNCS_TABLE(THC_SIMD_UPDATE)
 	THC_KFUNCS_PLAIN(THC_SIMD_UPDATE)
+	THC_SIMD_UPDATE(nh)
 	static_branch_enable(&thc_simd_vector);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Lane loops per instruction set. include/thc/aggregator/lane.h says what they compute,
- * bit for bit, also where a table overflows its lanes; these say how fast.
+ * Lane loops and NH per instruction set. include/thc/aggregator/lane.h and wire/nh.h say what
+ * they compute, bit for bit, also where a table overflows its lanes; these say how fast.
  *
  * simd_scalar.c, simd_avx2.c and simd_avx512.c are also compiled in user
  * space, where tests/unit/test_kmod_simd.c compares them on the instruction
@@ -12,6 +12,7 @@
 #define THC_KMOD_SIMD_H
 
 #include <thc/aggregator/lane.h>
+#include <thc/wire/nh.h>
 
 /**
  * struct thc_simd_ops - the loops of one instruction set
@@ -19,6 +20,7 @@
  *
  * @lanes: THC_LANE_BYTES, aligned to words. @payload: thc_lane_payload(kind)
  * bytes, of any alignment. The caller owns the vector unit, if they need it.
+ * @nh puts thc_nh() of @words words, a multiple of 8, at its first parameter.
  */
 struct thc_simd_ops {
 	const char *name;
@@ -28,13 +30,14 @@ struct thc_simd_ops {
 	void (*add8)(u64 *lanes, const void *payload, int first);
 	void (*add16)(u64 *lanes, const void *payload, int first);
 	void (*add32)(u64 *lanes, const void *payload, int first);
+	void (*nh)(u64 *nh, const u32 *key, const void *data, int words);
 };
 
 extern const struct thc_simd_ops thc_simd_scalar;
 extern const struct thc_simd_ops thc_simd_avx2;
 extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
 
-/* The loops @set_lut8() ..., two copies of each, as thc_simd_ops thc_simd_@set. */
+/* The loops @set_lut8() ..., two copies of each, and @set_nh(), as thc_simd_ops thc_simd_@set. */
 #define THC_SIMD_TABLE(set, name) \
 	static void name(u64 *lanes, const void *payload, const struct thc_pairs *p, int first) \
 	{ \
@@ -68,6 +71,7 @@ extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
 		.add8 = add8, \
 		.add16 = add16, \
 		.add32 = add32, \
+		.nh = set##_nh, \
 	}
 
 #ifdef __KERNEL__
@@ -78,6 +82,7 @@ int thc_simd_linear8(u64 *lanes, const void *payload, int first);
 int thc_simd_add8(u64 *lanes, const void *payload, int first);
 int thc_simd_add16(u64 *lanes, const void *payload, int first);
 int thc_simd_add32(u64 *lanes, const void *payload, int first);
+int thc_simd_nh(u64 *nh, const u32 *key, const void *data, int words);
 
 /* Of the instruction set in use. */
 const char *thc_simd_name(void);

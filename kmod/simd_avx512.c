@@ -94,5 +94,20 @@ THC_SIMD_ADD(avx512, 8, _mm512_add_epi8)
 THC_SIMD_ADD(avx512, 16, _mm512_add_epi16)
 THC_SIMD_ADD(avx512, 32, _mm512_add_epi32)
 
+/* A product is of the lower halves of two 64-bit elements. */
+static void avx512_nh(u64 *nh, const u32 *key, const void *data, int words)
+{
+	__m512i sum = _mm512_setzero_si512();
+	const u8 *in = data, *k = (const void *)key;
+	int i;
+
+	for (i = 0; i < words * 8; i += VECTOR) {
+		__m512i m = _mm512_add_epi32(load(in + i), load(k + i));
+
+		sum = _mm512_add_epi64(sum, _mm512_mul_epu32(m, _mm512_srli_epi64(m, 32)));
+	}
+	*nh = (u64)_mm512_reduce_add_epi64(sum);
+}
+
 THC_SIMD_OPS(avx512, "avx512");
 #endif

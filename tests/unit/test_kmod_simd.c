@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The vector loops of thc.ko against include/thc/aggregator/lane.h, bit for bit: every
- * kind, random and extreme lanes, payloads and tables (also tables too large
+ * The vector loops of thc.ko against include/thc/aggregator/lane.h, and NH against
+ * include/thc/wire/nh.h, bit for bit: every kind, random and extreme lanes, payloads and tables (also tables too large
  * for their lanes), payloads of every alignment, at either end of what may be
  * touched. An instruction set that this CPU lacks is skipped.
  */
@@ -164,6 +164,30 @@ static void stays_inside(const struct thc_simd_ops *ops, enum thc_lane_kind kind
 			    THC_LANE_BYTES);
 }
 
+/* NH of each length, of any alignment; key and payload end, or begin, where their page does. */
+static void same_nh(const struct thc_simd_ops *ops)
+{
+	static const int words[] = { 32, 64, THC_LANE_WORDS };
+	size_t page = sysconf(_SC_PAGESIZE);
+	u8 *keys = guarded_page(page), *from = guarded_page(page);
+	int round;
+
+	random_state = 0;
+	for (round = 0; round < ROUNDS; round++) {
+		size_t bytes = 8 * words[round % 3], skew = random_word() % 65;
+		u8 *payload = round & 1 ? from + skew : from + page - bytes - skew;
+		u32 *key = (u32 *)(round & 2 ? keys : keys + page - bytes);
+		u64 nh = random_word();
+
+		fill(payload, bytes, random_word() % FILLS);
+		fill(key, bytes, random_word() % FILLS);
+		ops->nh(&nh, key, payload, words[round % 3]);
+		assert_true(nh == thc_nh(key, payload, words[round % 3]));
+	}
+	munmap(keys - page, 3 * page);
+	munmap(from - page, 3 * page);
+}
+
 static void all_kinds(const struct thc_simd_ops *ops)
 {
 	static const enum thc_lane_kind kinds[] = { THC_LANE_LUT8, THC_LANE_LUT16, THC_LANE_LINEAR8,
@@ -174,6 +198,7 @@ static void all_kinds(const struct thc_simd_ops *ops)
 		same_bits(ops, kinds[i]);
 		stays_inside(ops, kinds[i]);
 	}
+	same_nh(ops);
 }
 
 static void simd__scalar_is_lane_h(void **state)

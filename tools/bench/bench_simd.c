@@ -2,7 +2,9 @@
 /*
  * The lane loops that thc.ko lends XDP, in user space on one CPU: nanoseconds
  * for one payload, combined with 1024 bytes of lanes (1024 coordinates of 8
- * bits, 512 of 16, 256 of 32), per instruction set that this CPU has.
+ * bits, 512 of 16, 256 of 32), per instruction set that this CPU has. nh512 and
+ * nh1024 are NH of a payload, and of lanes, of so many bytes; tag512 and tag1024 the
+ * tag of a packet by the seal nh.
  *
  *	hot	one slot over and over: the arithmetic
  *	slots	4096 slots in random order: 4 MiB of lanes, as bench_xdp
@@ -25,19 +27,22 @@
 #define SLOTS 4096
 #define REPS_MAX 101
 #define SETS 3
-#define KINDS 6
+#define KINDS 10
 /* Bytes in front of the payload in its frame: Ethernet, IPv4, UDP, THC. */
 #define HEADERS (14 + 20 + 8 + 48)
 
 enum { HOT, MANY, WAYS };
 
-static const char *const kinds[KINDS] = { "lut8", "linear8", "lut16", "add8", "add16", "add32" };
+static const char *const kinds[KINDS] = { "lut8",  "linear8", "lut16",	"add8",	  "add16",
+					  "add32", "nh512",   "nh1024", "tag512", "tag1024" };
 static const char *const ways[WAYS] = { "hot", "slots" };
 static const u16 table[16] = { 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 };
 
 static struct thc_lanes *lanes;
 static u16 order[SLOTS];
 static struct thc_pairs pairs;
+static struct thc_seal_key key;
+static u64 nh;
 static u8 frame[HEADERS + THC_LANE_BYTES] __attribute__((aligned(64)));
 static double samples[SETS][KINDS][WAYS][REPS_MAX];
 
@@ -54,7 +59,19 @@ static void prepare(void)
 	draw_order(order, SLOTS);
 	for (i = 0; i < (int)sizeof(frame); i++)
 		frame[i] = draw() >> 32;
+	for (i = 0; i < THC_NH_WORDS; i++)
+		key.nh[i] = draw() >> 32;
 	thc_pairs_init(&pairs, table);
+}
+
+/* As thc_kfunc_tag_512() makes it. */
+static void tag(const struct thc_simd_ops *ops, int words)
+{
+	struct thc_siphash s;
+
+	thc_seal_begin(&s, key.sip, (const void *)(frame + HEADERS - sizeof(struct thc_hdr)));
+	ops->nh(&nh, key.nh, frame + HEADERS, words);
+	nh = thc_seal_end(&s, nh);
 }
 
 static void combine(const struct thc_simd_ops *ops, int kind, u64 *to)
@@ -77,8 +94,20 @@ static void combine(const struct thc_simd_ops *ops, int kind, u64 *to)
 	case 4:
 		ops->add16(to, payload, 0);
 		break;
-	default:
+	case 5:
 		ops->add32(to, payload, 0);
+		break;
+	case 6:
+		ops->nh(&nh, key.nh, payload, 64);
+		break;
+	case 7:
+		ops->nh(&nh, key.nh, to, THC_LANE_WORDS);
+		break;
+	case 8:
+		tag(ops, 64);
+		break;
+	default:
+		tag(ops, THC_LANE_WORDS);
 	}
 }
 
