@@ -2,7 +2,8 @@
 /*
  * The loops of include/thc/aggregator/lane.h as BPF subprograms, one per kind, and the
  * seal per payload size. In thc_simd.bpf.c a kind's subprogram first asks
- * thc.ko (include/thc/aggregator/kfunc.h), and runs its own loop if that cannot now.
+ * thc.ko (include/thc/aggregator/kfunc.h), and runs its own loop if that cannot now;
+ * the seal nh is thc.ko's there.
  *
  * They are global functions: the verifier looks at each once, for arguments
  * of exactly these types, instead of once per path that leads to a call
@@ -67,29 +68,52 @@ THC_LANES_PLAIN(add32, 1024, thc_kfunc_add32(to, payload, first))
 THC_LANES_PLAIN(or, 1024, THC_NOT_BY_MODULE)
 THC_LANES_PLAIN(max, 1024, THC_NOT_BY_MODULE)
 
+/* The seal nh of a packet that has come, and digest and checksum of lanes to be sent. */
+#ifdef THC_SIMD
+#define THC_TAG_NH(bytes, p, key) thc_kfunc_tag_##bytes(p, key)
+
+/* thc.ko reads words as they are sent, which lanes are on little-endian hosts alone. */
+THC_INLINE int thc_finish_by_module(struct thc_version *v, const struct thc_lane_block *from,
+				    const struct thc_seals *seals, u32 epoch)
+{
+	const struct thc_seal_key *key = thc_seals_down(seals, epoch);
+
+	if (thc_le16(1) != 1 || seals->seal != THC_SEAL_NH)
+		return 0;
+	thc_answer_pass(v, THC_SEAL_NONE, key, from->word);
+	v->digest.a = thc_kfunc_nh((const void *)from, key);
+	return 1;
+}
+#else
+#define THC_TAG_NH(bytes, p, key) \
+	thc_seal_tag_of(THC_SEAL_NH, key, &(p)->hdr, (p)->payload, (bytes) / 8)
+
+THC_INLINE int thc_finish_by_module(struct thc_version *v, const struct thc_lane_block *from,
+				    const struct thc_seals *seals, u32 epoch)
+{
+	return 0;
+}
+#endif
+
 /* Digests a finished version's lanes, for the answers that carry them. */
 __noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_block *from,
 				const struct thc_seals *seals, u32 epoch)
 {
 	if (!v || !from || !seals)
 		return -1;
-	thc_answer_finish(v, from->word, seals, epoch);
+	if (!thc_finish_by_module(v, from, seals, epoch))
+		thc_answer_finish(v, from->word, seals, epoch);
 	return 0;
 }
 
 #define THC_SEAL_SIZED(bytes) \
-	struct thc_sized_##bytes { \
-		struct thc_hdr hdr; \
-		u8 payload[bytes]; \
-	}; \
-\
 	__noinline int thc_seal_bpf_##bytes(const struct thc_sized_##bytes *p, u32 seal, \
 					    const struct thc_seal_key *key) \
 	{ \
 		if (!p || !key) \
 			return 0; \
 		if (seal == THC_SEAL_NH) \
-			return thc_seal_ok(&p->hdr, THC_SEAL_NH, key, p->payload, (bytes) / 8); \
+			return p->hdr.tag == thc_be64(THC_TAG_NH(bytes, p, key)); \
 		if (seal == THC_SEAL_SUM) \
 			return thc_seal_ok(&p->hdr, THC_SEAL_SUM, key, p->payload, (bytes) / 8); \
 		return thc_seal_ok(&p->hdr, THC_SEAL_NONE, key, p->payload, (bytes) / 8); \

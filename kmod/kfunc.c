@@ -22,10 +22,12 @@
 /**
  * struct thc_kfunc_count - what became of XDP's calls, per CPU
  * @calls: lanes were combined
- * @busy: the vector unit was in use, the program had to do it itself
+ * @seals: NH of a payload, or of an answer's lanes, was computed
+ * @busy: the vector unit was in use: lanes were left to the program, NH was computed without it
  */
 struct thc_kfunc_count {
 	unsigned long calls;
+	unsigned long seals;
 	unsigned long busy;
 };
 
@@ -40,7 +42,19 @@ static int thc_kfunc_counted(int error)
 	return error;
 }
 
-/* The parameters kfunc_calls and kfunc_busy: field @offset of all CPUs. */
+/* NH of @words words. */
+static u64 thc_kfunc_digest(const struct thc_seal_key *key, const void *data, int words)
+{
+	u64 nh;
+
+	this_cpu_inc(thc_kfunc_counts.seals);
+	if (!thc_simd_nh(&nh, key->nh, data, words))
+		return nh;
+	this_cpu_inc(thc_kfunc_counts.busy);
+	return thc_nh(key->nh, data, words);
+}
+
+/* The parameters kfunc_calls, kfunc_seals and kfunc_busy: field @offset of all CPUs. */
 static int thc_kfunc_param_get(char *buffer, const struct kernel_param *kp)
 {
 	size_t offset = (size_t)kp->arg;
@@ -57,6 +71,9 @@ static const struct kernel_param_ops thc_kfunc_param_ops = { .get = thc_kfunc_pa
 module_param_cb(kfunc_calls, &thc_kfunc_param_ops, (void *)offsetof(struct thc_kfunc_count, calls),
 		0444);
 MODULE_PARM_DESC(kfunc_calls, "Payloads that were summed for XDP; read only");
+module_param_cb(kfunc_seals, &thc_kfunc_param_ops, (void *)offsetof(struct thc_kfunc_count, seals),
+		0444);
+MODULE_PARM_DESC(kfunc_seals, "Payloads whose seal was computed for XDP; read only");
 module_param_cb(kfunc_busy, &thc_kfunc_param_ops, (void *)offsetof(struct thc_kfunc_count, busy),
 		0444);
 MODULE_PARM_DESC(kfunc_busy, "Calls by XDP while the vector unit was in use; read only");
@@ -84,6 +101,25 @@ MODULE_PARM_DESC(kfunc_busy, "Calls by XDP while the vector unit was in use; rea
 THC_KFUNCS_TABLE(THC_KFUNC_DEFINE_TABLE)
 THC_KFUNCS_PLAIN(THC_KFUNC_DEFINE_PLAIN)
 
+#define THC_KFUNC_DEFINE_TAG(bytes) \
+	__bpf_kfunc u64 thc_kfunc_tag_##bytes(const struct thc_sized_##bytes *packet, \
+					      const struct thc_seal_key *key) \
+	{ \
+		struct thc_siphash s; \
+\
+		if (!packet || !key) \
+			return 0; \
+		thc_seal_begin(&s, key->sip, &packet->hdr); \
+		return thc_seal_end(&s, thc_kfunc_digest(key, packet->payload, (bytes) / 8)); \
+	}
+
+THC_PAYLOADS(THC_KFUNC_DEFINE_TAG)
+
+__bpf_kfunc u64 thc_kfunc_nh(const struct thc_payload_1024 *lanes, const struct thc_seal_key *key)
+{
+	return lanes && key ? thc_kfunc_digest(key, lanes, THC_LANE_WORDS) : 0;
+}
+
 /* Spelled out: BTF_ID() makes its symbols' names from the line it stands on. */
 BTF_KFUNCS_START(thc_kfunc_ids)
 BTF_ID_FLAGS(func, thc_kfunc_lut8)
@@ -92,6 +128,10 @@ BTF_ID_FLAGS(func, thc_kfunc_linear8)
 BTF_ID_FLAGS(func, thc_kfunc_add8)
 BTF_ID_FLAGS(func, thc_kfunc_add16)
 BTF_ID_FLAGS(func, thc_kfunc_add32)
+BTF_ID_FLAGS(func, thc_kfunc_tag_512)
+BTF_ID_FLAGS(func, thc_kfunc_tag_1024)
+BTF_ID_FLAGS(func, thc_kfunc_tag_256)
+BTF_ID_FLAGS(func, thc_kfunc_nh)
 BTF_KFUNCS_END(thc_kfunc_ids)
 
 static const struct btf_kfunc_id_set thc_kfunc_set = {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Lanes summed for XDP by thc.ko and by BPF have the same bits, and it is the
-# module that summed them: its parameter kfunc_calls counts. Which of the two
+# Lanes summed and sealed for XDP by thc.ko and by BPF have the same bits, and it is
+# the module that did it: its parameters kfunc_calls and kfunc_seals count. Which of the two
 # thcd takes, what it says, and that rmmod is refused as long as it takes the
 # module. On kernels whose modules have no BTF (6.1): that nothing is missed.
 #
@@ -54,7 +54,8 @@ again()
 	rmmod thc && modprobe thc "$@"
 }
 
-# summed MODE LEAST MOST COMMAND...: passes, and the module has summed so many
+# summed MODE LEAST MOST COMMAND...: passes, and the module has summed so many, and has sealed at
+# least a third of them or nothing: test_xdp_ops takes the three seals in turn
 summed()
 {
 	export THC_SIMD="$1"
@@ -62,10 +63,13 @@ summed()
 	most=$3
 	shift 3
 	before=$(calls)
+	sealed=$(cat "$PARAMETERS/kfunc_seals")
 	"$@" || return 1
 	count=$(($(calls) - before))
-	echo "the module summed $count payloads, not $least to $most"
-	[ "$count" -ge "$least" ] && [ "$count" -le "$most" ]
+	sealed=$(($(cat "$PARAMETERS/kfunc_seals") - sealed))
+	echo "the module summed $count payloads, not $least to $most, and sealed $sealed"
+	[ "$count" -ge "$least" ] && [ "$count" -le "$most" ] || return 1
+	[ "$sealed" -ge $((count / 3)) ] && { [ "$count" -gt 0 ] || [ "$sealed" -eq 0 ]; }
 }
 
 # start_thcd WORDS [OPTION]...: it runs, and its start line has these words

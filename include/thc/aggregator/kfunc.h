@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What thc.ko lends XDP programs: the loops of lane.h on the CPU's vector
- * unit, one function per lane kind, the same bits. One text declares them for
- * the module that has them and for the program that calls them.
+ * unit, one function per lane kind, and the seal nh, the same bits. One text
+ * declares them for the module that has them and for the program that calls
+ * them. Types have one size each, which is how the verifier knows that lanes,
+ * payload and key are really there.
  *
- * Each returns 0, or -EBUSY if the vector unit belongs to somebody else at
+ * A loop returns 0, or -EBUSY if the vector unit belongs to somebody else at
  * this moment (XDP interrupted a user of it inside the kernel): nothing was
  * done then, and the caller runs its own loop. -EINVAL: a pointer is NULL.
- * @first as in lane.h. Types have one size each, which is how the verifier
- * knows that lanes and payload are really there.
+ * @first as in lane.h.
+ *
+ * A function of the seal returns its number in any case: where the unit
+ * belongs to somebody else, it computes without. 0: a pointer is NULL.
  */
 #ifndef THC_KFUNC_H
 #define THC_KFUNC_H
 
 #include <thc/aggregator/lane.h>
+#include <thc/wire/seal.h>
 
 /* One version's lanes. */
 struct thc_lane_block {
@@ -30,13 +35,22 @@ THC_PAYLOAD_TYPE(256);
 THC_PAYLOAD_TYPE(512);
 THC_PAYLOAD_TYPE(1024);
 
+/* A packet with so many bytes of payload. */
+#define THC_SIZED_TYPE(bytes) \
+	struct thc_sized_##bytes { \
+		struct thc_hdr hdr; \
+		u8 payload[bytes]; \
+	};
+
+THC_PAYLOADS(THC_SIZED_TYPE)
+
 #ifdef __bpf__
 #define THC_KFUNC extern __attribute__((section(".ksyms")))
 #else
 #define THC_KFUNC
 #endif
 
-/* The six, as X(lane kind, payload bytes): those that look up, those that do not. */
+/* The six loops, as X(lane kind, payload bytes): those that look up, those that do not. */
 #define THC_KFUNCS_TABLE(X) X(lut8, 512) X(lut16, 256)
 #define THC_KFUNCS_PLAIN(X) X(linear8, 512) X(add8, 1024) X(add16, 1024) X(add32, 1024)
 
@@ -50,5 +64,15 @@ THC_PAYLOAD_TYPE(1024);
 
 THC_KFUNCS_TABLE(THC_KFUNC_TABLE)
 THC_KFUNCS_PLAIN(THC_KFUNC_PLAIN)
+
+/* thc_seal_tag_of() with the seal nh. */
+#define THC_KFUNC_TAG(bytes) \
+	THC_KFUNC u64 thc_kfunc_tag_##bytes(const struct thc_sized_##bytes *packet, \
+					    const struct thc_seal_key *key);
+
+THC_PAYLOADS(THC_KFUNC_TAG)
+
+/* thc_nh() of lanes as they are sent. */
+THC_KFUNC u64 thc_kfunc_nh(const struct thc_payload_1024 *lanes, const struct thc_seal_key *key);
 
 #endif /* THC_KFUNC_H */
