@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The vector loops of thc.ko against include/thc/aggregator/lane.h, and NH against
- * include/thc/wire/nh.h, bit for bit: every kind, random and extreme lanes, payloads and tables (also tables too large
- * for their lanes), payloads of every alignment, at either end of what may be
- * touched. An instruction set that this CPU lacks is skipped.
+ * include/thc/wire/nh.h, bit for bit: every kind, random and extreme lanes, payloads, keys
+ * and tables (also tables too large for their lanes), payloads of every alignment, at either
+ * end of what may be touched. An instruction set that this CPU lacks is skipped.
  */
 #include <setjmp.h>
 #include <stdarg.h>
