@@ -122,11 +122,13 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 {
 	struct thc_lane_block *to = (void *)home->lanes->word[v];
 	void *payload = p->hdr + 1;
+	u32 rank = thc_be16(p->hdr->rank);
 
 	switch (kind) {
 	case THC_LANE_NONE:
 		break;
 #define THC_COMBINE_TABLE(name) thc_lanes_bpf_##name(to, payload, home->table, first)
+#define THC_COMBINE_OWN(name) thc_lanes_bpf_##name(to, payload, rank, first)
 #define THC_COMBINE_PLAIN(name) thc_lanes_bpf_##name(to, payload, first)
 #define THC_COMBINE(KIND, name, op, up, sum, bytes, loop) \
 	case THC_LANE_##KIND: \
@@ -136,6 +138,7 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 		THC_FORMATS(THC_COMBINE)
 #undef THC_COMBINE
 #undef THC_COMBINE_PLAIN
+#undef THC_COMBINE_OWN
 #undef THC_COMBINE_TABLE
 	}
 }

@@ -59,6 +59,20 @@
 		return 0; \
 	}
 
+#define THC_LANES_OWN(name, bytes) \
+	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
+					    const struct thc_payload_##bytes *payload, u32 rank, \
+					    u32 first) \
+	{ \
+		if (!to || !payload) \
+			return -1; \
+		if (first) \
+			thc_lanes_##name(to->word, payload, rank, 1); \
+		else \
+			thc_lanes_##name(to->word, payload, rank, 0); \
+		return 0; \
+	}
+
 THC_LANES_TABLE(lut8, 512)
 THC_LANES_TABLE(lut16, 256)
 THC_LANES_PLAIN(linear8, 512, thc_kfunc_linear8(to, payload, first))
@@ -67,6 +81,8 @@ THC_LANES_PLAIN(add16, 1024, thc_kfunc_add16(to, payload, first))
 THC_LANES_PLAIN(add32, 1024, thc_kfunc_add32(to, payload, first))
 THC_LANES_PLAIN(or, 1024, THC_NOT_BY_MODULE)
 THC_LANES_PLAIN(max, 1024, THC_NOT_BY_MODULE)
+THC_LANES_OWN(claim, 1024)
+THC_LANES_OWN(claim_high, 1024)
 
 /* The seal nh of a packet that has come, and digest and checksum of lanes to be sent. */
 #ifdef THC_SIMD

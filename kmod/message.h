@@ -15,7 +15,7 @@
 /* Aggregators that may share a job's chunks. */
 #define THC_SHARDS_MAX		THC_GENL_AGGREGATORS_MAX
 
-/* Streams of chunks: gradients, and what ranks agree on (MAX and OR). */
+/* Streams of chunks: gradients, and what ranks agree on (all ops but LUT_ADD and ADD). */
 enum { THC_DATA, THC_CONTROL, THC_STREAMS };
 
 /**

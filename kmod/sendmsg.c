@@ -205,6 +205,8 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	sum_width = ts->peers[0].sender.sum_width;
 	/* 0: op and width do not fit the job */
 	payload = thc_lane_payload(thc_lane_kind(send->op, send->width, sum_width, 0));
+	if (!thc_op_is_used(send->op, thc_ranks_count(ts->peers[0].sender.all)))
+		payload = 0;
 	chunks = chunks_of(send, payload, len);
 	if (!chunks)
 		return -EINVAL;
@@ -283,7 +285,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	if (error)
 		return error;
 	/* what is agreed on does not wait for data */
-	kind = send.op == THC_OP_MAX || send.op == THC_OP_OR ? THC_CONTROL : THC_DATA;
+	kind = thc_op_is_data(send.op) && !thc_op_is_added(send.op) ? THC_CONTROL : THC_DATA;
 	error = thc_wait_for(ts, take_turn, kind, &timeo);
 	if (error == -EAGAIN)
 		turn_away(ts, kind);

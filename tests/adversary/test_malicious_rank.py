@@ -12,7 +12,7 @@ import thcwire as wire  # noqa: E402
 from adversary import NOT_ANY_MORE, Spoofer, does, possible, prevented  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
 from tap import netns  # noqa: E402
-from thcwire import LUT_ADD, Reference, Worker, join_all  # noqa: E402
+from thcwire import CLAIM, CLAIM_HIGH, LUT_ADD, Reference, Worker, join_all  # noqa: E402
 
 RANK = "a rank of the job"
 ROOT = "a rank of the job, with raw sockets"
@@ -72,6 +72,23 @@ def rank__contributes_for_itself_only():
         assert adversary.until(lambda: p.dropped("address") == before + 64)
         for slot in range(64):
             p.sums_are_right(slot)
+
+
+@prevented(RANK, "claims in another rank's name when ranks agree on a round")
+def rank__claims_for_itself_only():
+    """It claims what it likes for all 32 ranks of the packet, before rank 0 and after it."""
+    with Pair() as p:
+        payloads = [b"\1" * 1024, b"\xff" * 1024]
+        want = b"\1" * 32 + b"\xff" * 32 + bytes(1024 - 64)
+        for at, order in enumerate(((0, 1), (1, 0))):
+            slot = p.honest.welcome.data_slots + at
+            for rank in order:
+                (p.honest, p.other)[rank].send(CLAIM, payloads[rank], width=32, slot=slot)
+            for w in (p.honest, p.other):
+                assert w.expect(CLAIM, slot=slot).payload == want, "lanes of another rank"
+        # nobody waits for those of ranks that there are not
+        p.other.send(CLAIM_HIGH, payloads[1], width=32, slot=p.honest.welcome.data_slots)
+        assert adversary.until(lambda: p.dropped("width") == 1)
 
 
 @prevented(RANK, "leaves for another rank")

@@ -26,6 +26,7 @@ static const struct op_case op_cases[] = {
 	{ "ADD 32", THC_OP_ADD, 32, 8, 32, 0, THC_LANE_ADD32 },
 	{ "OR", THC_OP_OR, 32, 8, 32, 0, THC_LANE_OR },
 	{ "MAX", THC_OP_MAX, 32, 8, 32, 0, THC_LANE_MAX },
+	{ "CLAIM", THC_OP_CLAIM, 32, 8, 32, 0, THC_LANE_CLAIM },
 };
 
 static const u16 linear_table[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
@@ -107,7 +108,7 @@ static void expect_finished(struct life *l, int generation, const u8 *out)
 		fail_msg("%s, n = %d: lanes differ from plain integers", l->c->name, l->n);
 	thc_pairs_init(&pairs, life_table(l));
 	for (r = 0; r < l->n; r++)
-		thc_lanes_add(l->c->kind, core, by_rank[r], &pairs, r == 0);
+		thc_lanes_add(l->c->kind, core, by_rank[r], &pairs, (u32)r, r == 0);
 	if (memcmp(lanes, core, sizeof(core)))
 		fail_msg("%s, n = %d: lanes differ from thc_lanes_add()", l->c->name, l->n);
 

@@ -309,8 +309,7 @@ static void drop__header(void **state)
 	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 1);
 	DROP(THC_DROP_VERSION, LUT_LEN, h.version = 3);
 	for (i = 0; i < 256; i++) {
-		if ((i >= THC_OP_LUT_ADD && i <= THC_OP_MAX) || i == THC_OP_JOIN ||
-		    i == THC_OP_LEAVE)
+		if ((i >= 1 && i <= 7 && i != 5) || i == THC_OP_JOIN || i == THC_OP_LEAVE)
 			continue;
 		DROP(THC_DROP_OP, LUT_LEN, h.op = i);
 	}
@@ -322,7 +321,10 @@ static void drop__header(void **state)
 		if (i != 32) {
 			DROP(THC_DROP_WIDTH, 1024, (h.op = THC_OP_OR, h.width = i));
 			DROP(THC_DROP_WIDTH, 1024, (h.op = THC_OP_MAX, h.width = i));
+			DROP(THC_DROP_WIDTH, 1024, (h.op = THC_OP_CLAIM, h.width = i));
 		}
+		/* of ranks that the job does not have */
+		DROP(THC_DROP_WIDTH, 1024, (h.op = THC_OP_CLAIM_HIGH, h.width = i));
 	}
 	DROP(THC_DROP_WIDTH, 16, (h.op = THC_OP_JOIN, h.width = 4));
 	for (i = 0; i < 8; i++)

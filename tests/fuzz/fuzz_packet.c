@@ -286,9 +286,12 @@ static void check_lanes(int job, u32 index, u32 generation, u64 bitmap, const u8
 
 			if (!(bitmap >> r & 1))
 				continue;
+			/* ranks above 31 there are none */
+			if (op == THC_OP_CLAIM_HIGH || (op == THC_OP_CLAIM && i / 8 != r))
+				v = 0;
 			if (op == THC_OP_OR)
 				want |= v;
-			else if (op == THC_OP_MAX)
+			else if (op >= THC_OP_MAX)
 				want = want > v ? want : v;
 			else
 				want += v;
@@ -764,7 +767,7 @@ static enum thc_drop_reason bad_data(const struct thc_hdr *h, const u8 *payload,
 	const struct thc_seal_key *key = &world_seals[job].up[world_jobs[job].epoch & 1];
 	enum thc_drop_reason why;
 
-	if (h->op < THC_OP_LUT_ADD || h->op > THC_OP_MAX)
+	if (h->op < 1 || h->op > 7 || h->op == 5)
 		return THC_DROP_OP;
 	if (h->key_id != key->id)
 		return tell(h);
@@ -907,7 +910,7 @@ static const struct {
 	{ THC_OP_LUT_ADD, 4, 512 }, { THC_OP_LUT_ADD, 4, 256 }, { THC_OP_ADD, 8, 1024 },
 	{ THC_OP_ADD, 16, 1024 }, { THC_OP_ADD, 32, 1024 }, { THC_OP_OR, 32, 1024 },
 	{ THC_OP_MAX, 32, 1024 }, { THC_OP_JOIN, 0, 16 }, { THC_OP_LEAVE, 0, 0 },
-	{ THC_OP_CLOSE, 0, 0 },
+	{ THC_OP_CLOSE, 0, 0 }, { THC_OP_CLAIM, 32, 1024 },
 };
 
 /* Ethernet, IP and UDP around @bytes of THC; returns their length. */

@@ -16,8 +16,9 @@ from tap import netns
 
 PORTS = range(wire.PORT, wire.PORT + 64)
 # payload of a request, by op and width; an answer's is LANES
-PAYLOAD = {(wire.LUT_ADD, 4): 512, (wire.MAX, 32): wire.LANES, (wire.JOIN, 0): 16,
-           (wire.LEAVE, 0): 0, (wire.WELCOME, 0): 136}
+PAYLOAD = {(wire.LUT_ADD, 4): 512, (wire.MAX, 32): wire.LANES, (wire.CLAIM, 32): wire.LANES,
+           (wire.CLAIM_HIGH, 32): wire.LANES, (wire.JOIN, 0): 16, (wire.LEAVE, 0): 0,
+           (wire.WELCOME, 0): 136}
 ROOM = 64 << 20         # bytes of the tap's buffer
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
 ETHERNET_TO_UDP = 42    # bytes of the headers
@@ -99,7 +100,7 @@ def seen_in(frame):
     # a super-packet's length does not tell where it ends if it is 0
     data, up = frame[ETHERNET_TO_UDP:34 + length if length else None], to in PORTS
     op, width, flags = data[1:4]
-    answer = flags & wire.F_ANSWER and op <= wire.MAX
+    answer = flags & wire.F_ANSWER and op <= wire.CLAIM_HIGH
     payload = PAYLOAD.get((op, width), 0) if up or op == wire.WELCOME else 0
     size = wire.HEADER + (wire.LANES if answer else payload)
     assert len(data) % size == 0, f"op {op}: {len(data)} bytes are not packets of {size}"
@@ -124,7 +125,7 @@ class Seals:
                 for label in (wire.UP, wire.DOWN):
                     key = self.keys.data(label, packet.seal, packet.salt)
                     self.data[label == wire.UP, key.id] = key
-            elif s.up and packet.op <= wire.MAX:
+            elif s.up and packet.op <= wire.CLAIM_HIGH:
                 self.tags[s.source].append(packet.tag)
 
     def made(self, seen):

@@ -13,12 +13,12 @@ import time
 
 import tap
 from keyfile import KeyFile
-from thcwire2 import nh, siphash
+from thcwire2 import claimed, nh, siphash
 
 assert tap.netns        # which lets tools be found
 
 VERSION = 2
-LUT_ADD, ADD, OR, MAX = 1, 2, 3, 4
+LUT_ADD, ADD, OR, MAX, CLAIM, CLAIM_HIGH = 1, 2, 3, 4, 6, 7
 JOIN, WELCOME, WAIT, STALE, CLOSE, LEAVE = 16, 17, 18, 19, 20, 21
 F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_KNOWN = 1, 2, 4, 8, 16, 32, 128
 F_DIFFERS = F_CLOSED    # of WAIT
@@ -237,7 +237,7 @@ class Worker:
         """As this rank sends it. seal: False: with the tag of the fields, by default a wrong
         one; or another Key than the one that op wants."""
         fields = {"op": op, "job": self.job, "rank": self.rank, "epoch": self.epoch, **fields}
-        if op <= MAX and self.welcome:
+        if op <= CLAIM_HIGH and self.welcome:
             fields.setdefault("chunk", self.chunk_in(fields.get("slot", 0),
                                                      fields.get("generation", 0)))
         control = op in (JOIN, LEAVE)
@@ -402,6 +402,8 @@ class Reference:
         return self.count // 2 if self.op == LUT_ADD else 1024
 
     def combine(self, payloads):
+        if self.op in (CLAIM, CLAIM_HIGH):
+            payloads = [claimed(p, self.op, rank) for rank, p in enumerate(payloads)]
         columns = zip(*(self.values(p) for p in payloads))
         if self.op == OR:
             out = []
@@ -410,7 +412,7 @@ class Reference:
                 for v in column:
                     value |= v
                 out.append(value)
-        elif self.op == MAX:
+        elif self.op in (MAX, CLAIM, CLAIM_HIGH):
             out = [max(column) for column in columns]
         else:
             out = [sum(column) % (1 << self.out) for column in columns]

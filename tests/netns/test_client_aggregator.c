@@ -557,8 +557,8 @@ static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const
 		.generation = thc_be32(h->generation), .ce = f->ce,
 	};
 
-	thc_lanes_add(kind, p.lanes, payload, &f->pairs, 1);
-	thc_lanes_add(kind, p.lanes, payload, &f->pairs, 0);
+	thc_lanes_add(kind, p.lanes, payload, &f->pairs, thc_be16(h->rank), 1);
+	thc_lanes_add(kind, p.lanes, payload, &f->pairs, thc_be16(h->rank), 0);
 	thc_answer_finish(&v, p.lanes, &f->seals, f->job.epoch);
 	thc_answer_result(&p.h, &f->seals,
 			  (struct thc_answer_at){ 1, thc_be16(h->slot), f->job.epoch }, &v, 0, 0);

@@ -19,7 +19,8 @@ import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
 from keyfile import KeyFile  # noqa: E402
 from netns import build_dir  # noqa: E402
-from thcwire import ADD, KEYED, LUT_ADD, MAX, OR, Reference, Worker, join_all  # noqa: E402
+from thcwire import (ADD, CLAIM, KEYED, LUT_ADD, MAX, OR, Reference, Worker,  # noqa: E402
+                     join_all)
 
 TABLE = (0, 1, 3, 4, 6, 7, 9, 10, 13, 14, 17, 19, 22, 25, 28, 31)
 _next_port = 30000 + os.getpid() % 400 * 70
@@ -85,6 +86,7 @@ def ops(table, sum_width):
         yield ADD, width, Reference(ADD, width)
     yield OR, 32, Reference(OR, 32)
     yield MAX, 32, Reference(MAX, 32)
+    yield CLAIM, 32, Reference(CLAIM, 32)
 
 
 def exchange(rng, workers, ref, slot, generation, chunk, replies):
@@ -133,7 +135,7 @@ def check_sums(ranks, job, table, sum_width, seed, address="127.0.0.1", generati
         events = d.stats()["events"]
         for name, count in replies.items():
             assert events[name] == count, f"{name}: {events[name]} counted, {count} sent"
-        assert events["finished"] == 6 * generations
+        assert events["finished"] == 7 * generations
 
 
 def case__every_op_gives_the_reference_bits_for_1_to_8_ranks():

@@ -80,7 +80,9 @@ TEST_F(job, sendmsg_what_it_refuses)
 		{ THC_OP_ADD, 4, 1024 }, { THC_OP_ADD, 0, 1024 }, { THC_OP_ADD, 64, 1024 },
 		{ THC_OP_LUT_ADD, 8, 1024 }, { THC_OP_LUT_ADD, 4, 256 }, { THC_OP_OR, 8, 1024 },
 		{ THC_OP_MAX, 16, 1024 }, { THC_OP_JOIN, 0, 1024 }, { THC_OP_CLOSE, 32, 1024 },
-		{ 0, 8, 1024 }, { 255, 8, 1024 },
+		{ 0, 8, 1024 }, { 255, 8, 1024 }, { THC_OP_CLAIM, 8, 1024 }, { 5, 32, 1024 },
+		/* the job has no rank above 31 */
+		{ THC_OP_CLAIM_HIGH, 32, 1024 },
 	};
 	char lanes[2048] = "";
 	size_t i;

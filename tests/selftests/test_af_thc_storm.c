@@ -176,9 +176,11 @@ static int join_checked(struct checked *c)
 
 static struct thc_send next_message(struct checked *c, size_t chunks)
 {
-	static const uint8_t ops[] = { THC_OP_LUT_ADD, THC_OP_ADD, THC_OP_OR, THC_OP_MAX };
+	static const uint8_t ops[] = { THC_OP_LUT_ADD, THC_OP_ADD, THC_OP_OR, THC_OP_MAX,
+				       THC_OP_CLAIM };
 	struct target *t = &c->storm->target[c->job];
-	struct thc_send s = describe(ops[below(&c->rng, 4)], 32, (uint32_t)c->tag, c->tag);
+	struct thc_send s =
+		describe(ops[below(&c->rng, sizeof(ops))], 32, (uint32_t)c->tag, c->tag);
 
 	if (s.op == THC_OP_LUT_ADD)
 		s.width = 4;
@@ -189,7 +191,7 @@ static struct thc_send next_message(struct checked *c, size_t chunks)
 	t->width = s.op == THC_OP_LUT_ADD ? 8 : s.width;
 	t->round = s.round;
 	t->chunk = c->chunk;
-	if (s.op != THC_OP_MAX && s.op != THC_OP_OR)
+	if (s.op == THC_OP_LUT_ADD || s.op == THC_OP_ADD)
 		c->chunk += (uint32_t)chunks;
 	return s;
 }

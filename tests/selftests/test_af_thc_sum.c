@@ -12,6 +12,7 @@ static const struct {
 } kinds[] = {
 	{ THC_OP_LUT_ADD, 4 }, { THC_OP_ADD, 8 }, { THC_OP_ADD, 16 },
 	{ THC_OP_ADD, 32 },    { THC_OP_OR, 32 }, { THC_OP_MAX, 32 },
+	{ THC_OP_CLAIM, 32 },
 };
 
 #define KINDS	(sizeof(kinds) / sizeof(kinds[0]))
@@ -169,6 +170,10 @@ TEST_F_TIMEOUT(sum, sixty_four_sockets_at_once, 100)
 		ASSERT_EQ(set_u32(self->fd[i], THC_OPT_TIMEOUT, 300000), 0);
 	EXPECT_EQ(all_reduce(self->fd, 64, &s, 5), 0);
 	s.tag++;
+	EXPECT_EQ(all_reduce(self->fd, 64, &s, 1), 0);
+	s = describe(THC_OP_CLAIM, 32, 1, 9);
+	EXPECT_EQ(all_reduce(self->fd, 64, &s, 1), 0);
+	s = describe(THC_OP_CLAIM_HIGH, 32, 1, 10);
 	EXPECT_EQ(all_reduce(self->fd, 64, &s, 1), 0);
 }
 

@@ -103,7 +103,7 @@ static void assert_same(const struct thc_simd_ops *ops, enum thc_lane_kind kind,
 
 	fill(lanes, THC_LANE_BYTES, how);
 	memcpy(expected, lanes, sizeof(expected));
-	thc_lanes_add(kind, expected, payload, pairs, first);
+	thc_lanes_add(kind, expected, payload, pairs, 0, first);
 	run(ops, kind, lanes, payload, pairs, first);
 	if (memcmp(expected, lanes, sizeof(expected))) {
 		size_t i = 0;

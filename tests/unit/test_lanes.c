@@ -77,7 +77,19 @@ struct op {
 	const u16 *table;	/* LUT kinds */
 };
 
-static u32 expected(const struct op *op, u32 sum, const u8 *payload, int i, int first)
+/* Contributions come from ranks of both halves of the claims. */
+static u32 rank_of(int contribution)
+{
+	return (u32)contribution * 9 % THC_RANKS_MAX;
+}
+
+/* Rank r's claim is in the lanes from 8 (r mod 32) on, of the packet of its half. */
+static int is_claimed(enum thc_lane_kind kind, int i, u32 rank)
+{
+	return (kind == THC_LANE_CLAIM_HIGH) == (rank >= 32) && i / 8 == (int)rank % 32;
+}
+
+static u32 expected(const struct op *op, u32 sum, const u8 *payload, int i, int first, u32 rank)
 {
 	u64 mask = (1ULL << op->width) - 1;
 	u32 v;
@@ -85,11 +97,14 @@ static u32 expected(const struct op *op, u32 sum, const u8 *payload, int i, int 
 	if (op->table)
 		return (sum * !first + op->table[payload_index(payload, i)]) & mask;
 	v = payload_lane(payload, op->width, i);
+	if ((op->kind == THC_LANE_CLAIM || op->kind == THC_LANE_CLAIM_HIGH) &&
+	    !is_claimed(op->kind, i, rank))
+		v = 0;
 	if (first)
 		return v;
 	if (op->kind == THC_LANE_OR)
 		return sum | v;
-	if (op->kind == THC_LANE_MAX)
+	if (op->kind >= THC_LANE_MAX)
 		return sum > v ? sum : v;
 	return (sum + (u64)v) & mask;
 }
@@ -111,9 +126,9 @@ static void check_op(const struct op *op, int contributors)
 	memset(lanes, 0xa5, sizeof(lanes));
 	for (c = 0; c < contributors; c++) {
 		random_payload(payload, thc_lane_payload(op->kind));
-		thc_lanes_add(op->kind, lanes, payload, &pairs, c == 0);
+		thc_lanes_add(op->kind, lanes, payload, &pairs, rank_of(c), c == 0);
 		for (i = 0; i < lanes_n; i++) {
-			want[i] = expected(op, want[i], payload, i, c == 0);
+			want[i] = expected(op, want[i], payload, i, c == 0, rank_of(c));
 			if (lane(lanes, op->width, i) != want[i])
 				fail_msg("kind %d, contribution %d, lane %d: %u, not %u", op->kind,
 					 c, i, lane(lanes, op->width, i), want[i]);
@@ -177,6 +192,33 @@ static void lanes__max(void **state)
 {
 	(void)state;
 	check_ops(THC_LANE_MAX, 32, NULL);
+}
+
+static void lanes__claims(void **state)
+{
+	(void)state;
+	check_ops(THC_LANE_CLAIM, 32, NULL);
+	check_ops(THC_LANE_CLAIM_HIGH, 32, NULL);
+}
+
+/* Every rank claims all lanes, and gets its own: 8 of one packet, none of the other. */
+static void lanes__nobody_claims_for_another_rank(void **state)
+{
+	static const enum thc_lane_kind half[] = { THC_LANE_CLAIM, THC_LANE_CLAIM_HIGH };
+	u64 lanes[2][THC_LANE_WORDS];
+	u8 payload[THC_LANE_BYTES];
+	u32 rank, i, k;
+
+	(void)state;
+	for (rank = 0; rank < THC_RANKS_MAX; rank++) {
+		memset(payload, (int)rank + 1, sizeof(payload));
+		for (k = 0; k < 2; k++)
+			thc_lanes_add(half[k], lanes[k], payload, NULL, rank, rank == 0);
+	}
+	for (rank = 0; rank < THC_RANKS_MAX; rank++)
+		for (i = 0; i < 8; i++)
+			assert_int_equal(lane(lanes[rank / 32], 32, rank % 32 * 8 + i),
+					 (rank + 1) * 0x01010101);
 }
 
 /* Every pair of 8-bit values beside extreme neighbours. */
@@ -296,7 +338,7 @@ static void lanes__order_does_not_matter(void **state)
 {
 	static const enum thc_lane_kind kinds[] = {
 		THC_LANE_LUT8, THC_LANE_LINEAR8, THC_LANE_LUT16, THC_LANE_ADD8, THC_LANE_ADD16,
-		THC_LANE_ADD32, THC_LANE_OR, THC_LANE_MAX,
+		THC_LANE_ADD32, THC_LANE_OR, THC_LANE_MAX, THC_LANE_CLAIM, THC_LANE_CLAIM_HIGH,
 	};
 	u8 payload[4][THC_LANE_BYTES];
 	u64 a[THC_LANE_WORDS], b[THC_LANE_WORDS];
@@ -310,10 +352,11 @@ static void lanes__order_does_not_matter(void **state)
 		for (c = 0; c < 4; c++)
 			random_payload(payload[c], THC_LANE_BYTES);
 		for (c = 0; c < 4; c++)
-			thc_lanes_add(kinds[k], a, payload[c], &pairs, c == 0);
+			thc_lanes_add(kinds[k], a, payload[c], &pairs, rank_of(c), c == 0);
 		for (order = 1; order < 4; order++) {
 			for (c = 0; c < 4; c++)
-				thc_lanes_add(kinds[k], b, payload[c ^ order], &pairs, c == 0);
+				thc_lanes_add(kinds[k], b, payload[c ^ order], &pairs,
+					      rank_of(c ^ order), c == 0);
 			assert_memory_equal(a, b, sizeof(a));
 		}
 	}
@@ -336,6 +379,8 @@ static void kind__of_op_and_width(void **state)
 		{ THC_OP_ADD, 32, 8, 0, THC_LANE_ADD32, 1024, 32 },
 		{ THC_OP_OR, 32, 8, 0, THC_LANE_OR, 1024, 32 },
 		{ THC_OP_MAX, 32, 8, 0, THC_LANE_MAX, 1024, 32 },
+		{ THC_OP_CLAIM, 32, 8, 0, THC_LANE_CLAIM, 1024, 32 },
+		{ THC_OP_CLAIM_HIGH, 32, 8, 0, THC_LANE_CLAIM_HIGH, 1024, 32 },
 	};
 	int op, width, sum_width, linear;
 	unsigned int i;
@@ -357,11 +402,11 @@ static void kind__of_op_and_width(void **state)
 					int known = op == THC_OP_LUT_ADD ?
 							    width == 4 && (sum_width == 8 ||
 									   sum_width == 16) :
-						    op == THC_OP_ADD ?
-							    width == 8 || width == 16 ||
-								    width == 32 :
-							    (op == THC_OP_OR || op == THC_OP_MAX) &&
-								    width == 32;
+						    op == THC_OP_ADD ? width == 8 || width == 16 ||
+									       width == 32 :
+								       (op == 3 || op == 4 ||
+									op == 6 || op == 7) &&
+									       width == 32;
 
 					assert_int_equal(thc_lane_kind(op, width, sum_width,
 								       linear) != THC_LANE_NONE,
@@ -384,6 +429,8 @@ int main(void)
 		cmocka_unit_test(lanes__add32),
 		cmocka_unit_test(lanes__or),
 		cmocka_unit_test(lanes__max),
+		cmocka_unit_test(lanes__claims),
+		cmocka_unit_test(lanes__nobody_claims_for_another_rank),
 		cmocka_unit_test(lanes__carry_stays_inside_the_lane),
 		cmocka_unit_test(lanes__lut_at_the_overflow_rule),
 		cmocka_unit_test(lanes__linear_is_lut_of_identity),

@@ -304,12 +304,15 @@ static void admission__every_op(void **state)
 		{ THC_OP_ADD, 32, 1024, THC_LANE_ADD32 },
 		{ THC_OP_OR, 32, 1024, THC_LANE_OR },
 		{ THC_OP_MAX, 32, 1024, THC_LANE_MAX },
+		{ THC_OP_CLAIM, 32, 1024, THC_LANE_CLAIM },
+		{ THC_OP_CLAIM_HIGH, 32, 1024, THC_LANE_CLAIM_HIGH },
 	};
 	struct packet p = good();
 	enum thc_lane_kind kind;
 	unsigned int i;
 
 	(void)state;
+	p.job.ranks = THC_RANKS_MAX;
 	for (i = 0; i < sizeof(row) / sizeof(*row); i++) {
 		p.hdr.op = row[i].op;
 		p.hdr.width = row[i].width;
@@ -346,7 +349,25 @@ static void admission__version(void **state)
 	}
 }
 
-/* A worker may send four data ops, JOIN and LEAVE; all else is not for it. */
+/* Nobody waits for claims of workers that a job does not have. */
+static void admission__claims_of_workers_that_are_there(void **state)
+{
+	struct packet p = good();
+	unsigned int ranks;
+
+	(void)state;
+	p.hdr.width = 32;
+	p.bytes = THC_LANE_BYTES;
+	for (ranks = thc_be16(p.hdr.rank) + 1; ranks <= THC_RANKS_MAX; ranks++) {
+		p.job.ranks = (u16)ranks;
+		p.hdr.op = THC_OP_CLAIM;
+		expect(&p, THC_DROP_NONE);
+		p.hdr.op = THC_OP_CLAIM_HIGH;
+		expect(&p, ranks > 32 ? THC_DROP_NONE : THC_DROP_WIDTH);
+	}
+}
+
+/* A worker may send six data ops, JOIN and LEAVE; all else is not for it. */
 static void admission__op(void **state)
 {
 	struct packet p = good();
@@ -357,7 +378,7 @@ static void admission__op(void **state)
 		p.hdr.op = op;
 		if (op == THC_OP_JOIN || op == THC_OP_LEAVE)
 			assert_true(thc_op_is_control(op) && !thc_op_is_data(op));
-		else if (op >= THC_OP_LUT_ADD && op <= THC_OP_MAX)
+		else if (op >= 1 && op <= 7 && op != 5)
 			assert_true(thc_op_is_data(op) && !thc_op_is_control(op));
 		else
 			expect(&p, THC_DROP_OP);
@@ -1340,6 +1361,7 @@ int main(void)
 		cmocka_unit_test(admission__a_good_packet_passes),
 		cmocka_unit_test(admission__every_op),
 		cmocka_unit_test(admission__version),
+		cmocka_unit_test(admission__claims_of_workers_that_are_there),
 		cmocka_unit_test(admission__op),
 		cmocka_unit_test(admission__width),
 		cmocka_unit_test(admission__flags),

@@ -165,6 +165,28 @@ static void slot__disagreement_is_a_mismatch_and_changes_nothing(void **state)
 	expect(&s, 1, 0, THC_ADD);
 }
 
+/* They are maxima, too, but not of the same lanes. */
+static void slot__claims_and_maxima_do_not_meet(void **state)
+{
+	static const u8 op[] = { THC_OP_MAX, THC_OP_CLAIM, THC_OP_CLAIM_HIGH };
+	unsigned int i, k;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		for (k = 0; k < 3; k++) {
+			struct thc_slot s = { 0 };
+			struct thc_arrival a = from(0, 0), b = from(1, 0);
+
+			a.width = b.width = 32;
+			a.op = op[i];
+			b.op = op[k];
+			assert_int_equal(thc_slot_arrive(&s, &a, ALL).verdict, THC_ADD);
+			assert_int_equal(thc_slot_arrive(&s, &b, ALL).verdict,
+					 i == k ? THC_ADD : THC_MISMATCH);
+		}
+	}
+}
+
 static void slot__a_new_epoch_empties_and_an_old_one_does_not(void **state)
 {
 	struct thc_slot s = slot_at(9), before;
@@ -280,6 +302,7 @@ int main(void)
 		cmocka_unit_test(slot__serial_arithmetic_wraps),
 		cmocka_unit_test(slot__never_used_has_no_past),
 		cmocka_unit_test(slot__disagreement_is_a_mismatch_and_changes_nothing),
+		cmocka_unit_test(slot__claims_and_maxima_do_not_meet),
 		cmocka_unit_test(slot__a_new_epoch_empties_and_an_old_one_does_not),
 		cmocka_unit_test(slot__past_is_remembered),
 		cmocka_unit_test(slot__close_wants_epoch_generation_and_quorum),

@@ -104,9 +104,9 @@ static void wire__claim(void **state)
 	AT(thc_claim, kind, 4, 4);
 	AT(thc_claim, table, 8, 4);
 	AT(thc_claim, tag, 12, 4);
-	assert_int_equal(THC_CLAIM_LANES * 4, sizeof(struct thc_claim));
 	/* all ranks' claims fit one packet */
-	assert_true(THC_CLAIM_LANES * THC_RANKS_MAX <= THC_NORMS);
+	assert_int_equal(THC_CLAIM_LANES, 8);
+	assert_int_equal(THC_CLAIM_WORKERS, 32);
 }
 
 static void wire__a_header_as_bytes(void **state)
@@ -185,6 +185,8 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_OP_ADD, 2);
 	assert_int_equal(THC_OP_OR, 3);
 	assert_int_equal(THC_OP_MAX, 4);
+	assert_int_equal(THC_OP_CLAIM, 6);
+	assert_int_equal(THC_OP_CLAIM_HIGH, 7);
 	assert_int_equal(THC_OP_JOIN, 16);
 	assert_int_equal(THC_OP_WELCOME, 17);
 	assert_int_equal(THC_OP_WAIT, 18);

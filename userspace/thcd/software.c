@@ -113,11 +113,12 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 {
 	const struct thc_pairs *table = &home->d->pairs[home->job];
 	u64 *lanes = home->d->lanes[home->at].word[v];
+	u32 rank = thc_be16(p->hdr->rank);
 
 	if (first)
-		thc_lanes_add(kind, lanes, p->hdr + 1, table, 1);
+		thc_lanes_add(kind, lanes, p->hdr + 1, table, rank, 1);
 	else
-		thc_lanes_add(kind, lanes, p->hdr + 1, table, 0);
+		thc_lanes_add(kind, lanes, p->hdr + 1, table, rank, 0);
 }
 
 THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,

@@ -91,7 +91,7 @@ THC_INLINE enum thc_drop_reason thc_admit_data(const struct thc_job *job, const 
 	struct thc_place at = { slot, thc_be32(h->generation) };
 
 	*kind = thc_lane_kind(h->op, h->width, job->sum_width, job->flags & THC_JOB_F_LINEAR);
-	if (*kind == THC_LANE_NONE)
+	if (*kind == THC_LANE_NONE || !thc_op_is_used(h->op, job->ranks))
 		return THC_DROP_WIDTH;
 	if (payload_len != thc_lane_payload(*kind))
 		return THC_DROP_LENGTH;

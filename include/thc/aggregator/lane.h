@@ -126,14 +126,44 @@ THC_LANES_WORDWISE(add32, thc_add32(a, b))
 THC_LANES_WORDWISE(or, a | b)
 THC_LANES_WORDWISE(max, thc_max32(a, b))
 
-/* Dispatch for aggregators that are not XDP (which has it as subprograms). */
+/* 64-bit words of a claim. */
+#define THC_CLAIM_WORDS	(THC_CLAIM_LANES / 2)
+
+/* MAX of the claim at @place of the packet, counted in claims: all other lanes count as zero, so
+ * that nobody speaks for another worker.
+ */
+THC_INLINE void thc_lanes_claim_at(u64 *lanes, const void *payload, u32 place, int first)
+{
+	const thc_word *in = payload;
+	u32 i;
+
+	for (i = 0; i < THC_LANE_WORDS; i++) {
+		u64 own = i / THC_CLAIM_WORDS == place ? thc_le64(in[i]) : 0;
+
+		lanes[i] = first ? own : thc_max32(lanes[i], own);
+	}
+}
+
+THC_INLINE void thc_lanes_claim(u64 *lanes, const void *payload, u32 rank, int first)
+{
+	thc_lanes_claim_at(lanes, payload, rank, first);
+}
+
+/* Of a rank below THC_CLAIM_WORKERS the place is none. */
+THC_INLINE void thc_lanes_claim_high(u64 *lanes, const void *payload, u32 rank, int first)
+{
+	thc_lanes_claim_at(lanes, payload, rank - THC_CLAIM_WORKERS, first);
+}
+
+/* Dispatch for aggregators that are not XDP (which has it as subprograms). @rank: the sender's */
 THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *payload,
-			      const struct thc_pairs *p, int first)
+			      const struct thc_pairs *p, u32 rank, int first)
 {
 	switch (kind) {
 	case THC_LANE_NONE:
 		break;
 #define THC_LANES_CALL_TABLE(name) thc_lanes_##name(lanes, payload, p, first)
+#define THC_LANES_CALL_OWN(name) thc_lanes_##name(lanes, payload, rank, first)
 #define THC_LANES_CALL_PLAIN(name) thc_lanes_##name(lanes, payload, first)
 #define THC_LANES_CASE(kind, name, op, up, sum, bytes, loop) \
 	case THC_LANE_##kind: \
@@ -142,6 +172,7 @@ THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *p
 		THC_FORMATS(THC_LANES_CASE)
 #undef THC_LANES_CASE
 #undef THC_LANES_CALL_PLAIN
+#undef THC_LANES_CALL_OWN
 #undef THC_LANES_CALL_TABLE
 	}
 }

@@ -10,7 +10,8 @@
 
 /*
  * Columns: kind; its loop (aggregator/lane.h); op; bits of a coordinate up, and of its sum, which
- * is what an answer carries; bytes of payload up; does the loop look at the job's table?
+ * is what an answer carries; bytes of payload up; what the loop looks at beside lanes and payload:
+ * the job's TABLE, the sender's rank (OWN), or nothing (PLAIN).
  *
  * LINEAR8 is LUT8 for T[z] = z. LUT_ADD's rows are told apart by the job, all others by the
  * request alone.
@@ -24,7 +25,9 @@
 	X(ADD16,   add16,   ADD,     16, 16, 1024, PLAIN)	\
 	X(ADD32,   add32,   ADD,     32, 32, 1024, PLAIN)	\
 	X(OR,      or,      OR,      32, 32, 1024, PLAIN)	\
-	X(MAX,     max,     MAX,     32, 32, 1024, PLAIN)
+	X(MAX,     max,     MAX,     32, 32, 1024, PLAIN)	\
+	X(CLAIM,   claim,   CLAIM,   32, 32, 1024, OWN)		\
+	X(CLAIM_HIGH, claim_high, CLAIM_HIGH, 32, 32, 1024, OWN)
 
 /* Its payload lengths, each once, the one that comes most often first. */
 #define THC_PAYLOADS(X) X(512) X(1024) X(256)
@@ -44,15 +47,33 @@ enum thc_lane_kind {
 /* Bytes that @coordinates of @bits bits take. */
 #define THC_BYTES(coordinates, bits)	((coordinates) * (bits) / 8)
 
+/* Bit @op for each op of the table. */
+#define THC_FORMAT_BIT(kind, name, op, ...) | 1U << THC_OP_##op
+#define THC_OPS_OF_DATA (0 THC_FORMATS(THC_FORMAT_BIT))
+
 /* Is @op one that a worker may send? Data first: it is the common case. */
 THC_INLINE int thc_op_is_data(u8 op)
 {
-	return op >= THC_OP_LUT_ADD && op <= THC_OP_DATA_MAX;
+	return op <= THC_OP_DATA_MAX && THC_OPS_OF_DATA >> op & 1;
 }
 
 THC_INLINE int thc_op_is_control(u8 op)
 {
 	return op == THC_OP_JOIN || op == THC_OP_LEAVE;
+}
+
+/* Do chunks of @op, one of data, belong to the data stream? All others are agreed on, in the
+ * control stream.
+ */
+THC_INLINE int thc_op_is_added(u8 op)
+{
+	return op == THC_OP_LUT_ADD || op == THC_OP_ADD;
+}
+
+/* Has a job of @ranks ranks any use for @op? */
+THC_INLINE int thc_op_is_used(u8 op, u32 ranks)
+{
+	return op != THC_OP_CLAIM_HIGH || ranks > THC_CLAIM_WORKERS;
 }
 
 /* Bits of an index into a job's table. */

@@ -40,7 +40,7 @@
 /* A job's secret key, and the salt of an epoch's keys. */
 #define THC_KEY_BYTES		32
 #define THC_SALT_BYTES		16
-/* Bytes of lanes in every answer, and in every ADD, OR and MAX packet. */
+/* Bytes of lanes in every answer, and in every request but those of LUT_ADD. */
 #define THC_LANE_BYTES		1024
 /* Coordinates of a chunk when sums are 8 and 16 bits wide. */
 #define THC_CHUNK_8		1024
@@ -56,6 +56,9 @@
  *	modulo 2^width
  * @THC_OP_OR: payload is OR-ed bit by bit (sparse indices); width is 32
  * @THC_OP_MAX: maximum of u32 lanes (IEEE-754 bits of norms); width is 32
+ * @THC_OP_CLAIM: the same, but of a worker's packet only the lanes of its own
+ *	claim count, THC_CLAIM_LANES; of workers 0 to 31
+ * @THC_OP_CLAIM_HIGH: the same of workers 32 to 63, in jobs that have them
  * @THC_OP_JOIN: worker to daemon, struct thc_join
  * @THC_OP_WELCOME: daemon to worker, struct thc_welcome
  * @THC_OP_WAIT: aggregator to worker, header only: your contribution is in,
@@ -74,7 +77,10 @@ enum thc_op {
 	THC_OP_ADD	= 2,
 	THC_OP_OR	= 3,
 	THC_OP_MAX	= 4,
-	THC_OP_DATA_MAX	= THC_OP_MAX,
+	/* 5 is that of an op to come */
+	THC_OP_CLAIM	= 6,
+	THC_OP_CLAIM_HIGH = 7,
+	THC_OP_DATA_MAX	= THC_OP_CLAIM_HIGH,
 
 	THC_OP_JOIN	= 16,
 	THC_OP_WELCOME	= 17,
@@ -255,13 +261,17 @@ struct thc_welcome {
 	__u8	reserved[8];
 };
 
+/* u32 lanes of a worker in CLAIM and CLAIM_HIGH: worker w has those from 8 (w mod 32) on. */
+#define THC_CLAIM_LANES		8
+/* Workers that claim in one of these packets. */
+#define THC_CLAIM_WORKERS	32
+
 /*
  * The first norm chunk of every round is the agreement: rank r fills the four
  * u32 lanes from 4 r on (struct thc_claim), all others leave them zero, and
  * the maximum is everybody's claim side by side. So each rank can tell which
  * other one disagrees before data flows.
  */
-#define THC_CLAIM_LANES		4
 
 /**
  * struct thc_claim - one rank's lanes of the agreement, little-endian
@@ -371,16 +381,18 @@ enum thc_cmsg {
 /**
  * struct thc_send - what a message is; its payload is whole chunks
  * @op: THC_OP_LUT_ADD (512 or 256 bytes a chunk, as the job's sums are 8 or 16
- *	bits wide), THC_OP_ADD, THC_OP_OR or THC_OP_MAX (THC_LANE_BYTES a chunk)
- * @width: bits of a lane: 4 for LUT_ADD, 8, 16 or 32 for ADD, 32 for OR and MAX
+ *	bits wide), or one of THC_LANE_BYTES a chunk: THC_OP_ADD, THC_OP_OR,
+ *	THC_OP_MAX, THC_OP_CLAIM or, in jobs of more than THC_CLAIM_WORKERS,
+ *	THC_OP_CLAIM_HIGH
+ * @width: bits of a lane: 4 for LUT_ADD, 8, 16 or 32 for ADD, 32 for the others
  * @stride: bytes from the beginning of a chunk to that of the next, 0: side by
  *	side. What lies between them is not read
  * @round: of the wire's header
  * @tag: comes back with the answer
  *
- * All ranks send the same messages in the same order; those of ops MAX and OR
- * have an order of their own, and their sums are never missed: a rank for which
- * one is gone cannot go on (THC_FAILED_BEHIND).
+ * All ranks send the same messages in the same order; those of other ops than
+ * LUT_ADD and ADD have an order of their own, and their sums are never missed: a
+ * rank for which one is gone cannot go on (THC_FAILED_BEHIND).
  */
 struct thc_send {
 	__u8	op;

@@ -295,12 +295,15 @@ size_t rig_frame(u8 *out, const struct rig_frame *f, const void *data, size_t le
 /*
  * The reference: lane @i of one contribution as a plain integer, and how two
  * of them combine, coordinate by coordinate, straight from the uapi header's
- * words. Shares nothing with include/thc/aggregator/lane.h.
+ * words. Shares nothing with include/thc/aggregator/lane.h. Claims of ranks below 32.
  */
-static u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload, int i)
+static u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload, int rank, int i)
 {
 	u32 v = 0;
 	int k;
+
+	if ((op == THC_OP_CLAIM && i / 8 != rank) || op == THC_OP_CLAIM_HIGH)
+		return 0;
 
 	if (op == THC_OP_LUT_ADD)
 		return table[i % 2 ? payload[i / 2] % 16 : payload[i / 2] / 16];
@@ -315,6 +318,8 @@ static u32 rig_combine(u8 op, u8 answer_width, u32 a, u32 b)
 	case THC_OP_OR:
 		return a | b;
 	case THC_OP_MAX:
+	case THC_OP_CLAIM:
+	case THC_OP_CLAIM_HIGH:
 		return a > b ? a : b;
 	default:
 		return (u64)((u64)a + b) % (1ULL << answer_width);
@@ -327,11 +332,11 @@ void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *table, const u8 *
 	int lanes = 8192 / answer_width, i, r, k;
 
 	for (i = 0; i < lanes; i++) {
-		u32 v = rig_lane(op, answer_width, table, payload[0], i);
+		u32 v = rig_lane(op, answer_width, table, payload[0], 0, i);
 
 		for (r = 1; r < n; r++)
 			v = rig_combine(op, answer_width, v,
-					rig_lane(op, answer_width, table, payload[r], i));
+					rig_lane(op, answer_width, table, payload[r], r, i));
 		for (k = 0; k < answer_width / 8; k++)
 			out[i * (answer_width / 8) + k] = v >> (8 * k);
 	}

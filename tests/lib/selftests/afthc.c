@@ -255,7 +255,11 @@ uint32_t contribution(const struct thc_send *s, unsigned int rank, size_t i, con
 {
 	uint8_t raw[4];
 	unsigned int bytes = s->width / 8, k;
+	bool high = s->op == THC_OP_CLAIM_HIGH;
 
+	/* a claim: nobody has lanes but its own */
+	if ((high || s->op == THC_OP_CLAIM) && (high != (rank >= 32) || i % 256 / 8 != rank % 32))
+		return 0;
 	if (s->op == THC_OP_LUT_ADD) {
 		raw[0] = byte_of(rank, s->tag, i / 2);
 		return table[i % 2 ? raw[0] & 15 : raw[0] >> 4];
@@ -271,6 +275,8 @@ static uint32_t sum_up(uint8_t op, uint32_t a, uint32_t b)
 	case THC_OP_OR:
 		return a | b;
 	case THC_OP_MAX:
+	case THC_OP_CLAIM:
+	case THC_OP_CLAIM_HIGH:
 		return a > b ? a : b;
 	}
 	return a + b;

@@ -12,8 +12,7 @@ static bool oracle_is_answer(const struct oracle *o, const struct thc_hdr *h, co
 /* Does an aggregator send this op, WELCOME aside, to workers? */
 static bool oracle_answers_with(uint8_t op)
 {
-	return (op >= THC_OP_LUT_ADD && op <= THC_OP_MAX) || op == THC_OP_WAIT ||
-	       op == THC_OP_STALE;
+	return (op >= 1 && op <= 7 && op != 5) || op == THC_OP_WAIT || op == THC_OP_STALE;
 }
 
 /* A WELCOME that is none to a JOIN of ours. */
