@@ -83,7 +83,7 @@ typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
 THC_ASSERT_SIZE(struct thc_hdr, 48);
 THC_ASSERT_SIZE(struct thc_join, 16);
 THC_ASSERT_SIZE(struct thc_welcome, 136);
-THC_ASSERT_SIZE(struct thc_claim, 16);
+THC_ASSERT_SIZE(struct thc_claim, 32);
 THC_ASSERT_SIZE(struct sockaddr_thc, 40);
 THC_ASSERT_SIZE(struct thc_send, 16);
 THC_ASSERT_SIZE(struct thc_received, 32);

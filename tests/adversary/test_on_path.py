@@ -79,7 +79,7 @@ def renamed(packets, bed, key):
 
 def answers_in(seen):
     return list(dict.fromkeys(s.data for s in seen if not s.up and s.data[1] in (
-        wire.LUT_ADD, wire.MAX, wire.WAIT)))
+        wire.LUT_ADD, wire.MAX, wire.CLAIM, wire.WAIT)))
 
 
 def all_are_refused_by_a_worker(bed, packets):
@@ -105,7 +105,7 @@ def all_are_refused_by_a_worker(bed, packets):
 def path__changes_no_answer():
     with Bed() as bed:
         answers = answers_in(bed.recorded())
-        assert {wire.LUT_ADD, wire.MAX} <= {packet[1] for packet in answers}
+        assert {wire.LUT_ADD, wire.MAX, wire.CLAIM} <= {packet[1] for packet in answers}
         all_are_refused_by_a_worker(bed, forged_of(answers, random.Random(1)))
         bed.start()
         assert bed.passes() == bed.honest
@@ -128,7 +128,8 @@ def path__has_no_answer_of_an_earlier_session():
 def requests_in(seen, member):
     """(what it contributed, its JOIN and LEAVE)"""
     own = list(dict.fromkeys(s.data for s in seen if s.up and s.source == member))
-    return [p for p in own if p[1] <= wire.MAX], [p for p in own if p[1] > wire.MAX]
+    last = wire.CLAIM_HIGH      # of the ops of data
+    return [p for p in own if p[1] <= last], [p for p in own if p[1] > last]
 
 
 def all_are_refused_by_the_aggregator(bed, packets):
@@ -163,7 +164,7 @@ def all_are_refused_by_the_aggregator(bed, packets):
 def changes_no_request(software):
     with Bed(software) as bed:
         data, control = requests_in(bed.recorded(), bed.members[0])
-        assert {wire.LUT_ADD, wire.MAX} <= {packet[1] for packet in data}
+        assert {wire.LUT_ADD, wire.MAX, wire.CLAIM} <= {packet[1] for packet in data}
         assert [packet[1] for packet in control] == [wire.JOIN] * len(control) and control
         rng = random.Random(2)
         all_are_refused_by_the_aggregator(bed, list(flips(control[-1:])) + forged_of(data, rng))

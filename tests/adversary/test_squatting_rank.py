@@ -72,7 +72,7 @@ def squats_by_round(software):
     """It opens the slots of the agreement, for another round."""
     with Bed(software) as bed:
         for slot in range(SLOTS, SLOTS + NORMS):
-            bed.bad.send(wire.MAX, bytes(1024), width=32, slot=slot, round=7)
+            bed.bad.send(wire.CLAIM, bytes(1024), width=32, slot=slot, round=7)
         for sentence in bed.reduce():
             assert "disagree" in sentence and "aggregator" not in sentence, sentence
         assert bed.aggregator.stats()["drops"]["mismatch"] > 0

@@ -64,6 +64,7 @@ static int no_end(pthread_t t, void **result);
 #define VALUES_MAX	2500
 #define ROUNDS_MAX	8
 #define UNDER_WAY_MAX	3
+#define CLAIM		32	/* bytes of a rank's */
 /* Blocks beyond it take milliseconds each. */
 #define BLOCK_LOG2_RUN	11
 /* Looks of the engine in which an honest aggregator ends what was begun. */
@@ -132,7 +133,8 @@ struct coming {
 /* A chunk that the client has sent, and the answer that it has to believe. */
 struct asked {
 	uint16_t	bytes;
-	bool		norms;
+	bool		norms;		/* of the control stream */
+	bool		claims;		/* and of its agreement */
 	bool		answered;
 	bool		gone;		/* by STALE that knows who was in */
 	uint16_t	count;
@@ -470,7 +472,8 @@ static void note_request(const void *packet, size_t bytes)
 	require(w.asks < ASKED_MAX && bytes <= sizeof(a->at));
 	a = &asked[w.asks++];
 	a->bytes = (uint16_t)bytes;
-	a->norms = h->op == THC_OP_MAX;
+	a->claims = h->op == THC_OP_CLAIM;
+	a->norms = h->op == THC_OP_MAX || a->claims;
 	a->answered = a->gone = false;
 	memcpy(a->at, packet, bytes);
 }
@@ -694,24 +697,15 @@ static void sum_levels(const struct asked *a, uint64_t in, uint8_t *lanes)
 static void max_lanes(const struct asked *a, uint64_t in, uint8_t *lanes)
 {
 	const struct thc_client *c = w.client;
-	uint32_t i, first = thc_be32(((const struct thc_hdr *)a->at)->chunk);
 	unsigned int r, self = c->options.rank;
 
 	memcpy(lanes, a->at + sizeof(struct thc_hdr), THC_LANE_BYTES);
-	for (i = 0; i < w.asks; i++) {
-		const struct thc_hdr *h = (void *)asked[i].at;
-
-		if (asked[i].norms && h->round == ((const struct thc_hdr *)a->at)->round &&
-		    thc_be32(h->chunk) < first)
-			first = thc_be32(h->chunk);
-	}
-	if (first != thc_be32(((const struct thc_hdr *)a->at)->chunk))
-		return;
-	for (r = 0; r < c->params.ranks; r++)
+	for (r = 0; a->claims && r < c->params.ranks; r++)
 		if (in >> r & 1)
-			memcpy(lanes + 16 * r, a->at + sizeof(struct thc_hdr) + 16 * self, 16);
+			memcpy(lanes + CLAIM * r, a->at + sizeof(struct thc_hdr) + CLAIM * self,
+			       CLAIM);
 		else
-			memset(lanes + 16 * r, 0, 16);
+			memset(lanes + CLAIM * r, 0, CLAIM);
 }
 
 /* The answer to @a with the ranks in @in. */
@@ -900,19 +894,20 @@ static unsigned int chunks_of(unsigned int round, bool norms, const struct asked
 /* What the claims of the agreement @a come to: 0, -EBADMSG or -EDOM. */
 static int agreed(const struct asked *a)
 {
-	const uint8_t *own = a->at + sizeof(struct thc_hdr) + 16 * w.client->options.rank;
+	const uint8_t *own = a->at + sizeof(struct thc_hdr) + CLAIM * w.client->options.rank;
+	static const uint8_t fine[4];
 	bool differ = false, bad = false;
 	unsigned int r;
 
 	for (r = 0; r < w.client->params.ranks; r++) {
-		const uint8_t *claim = a->lanes + 16 * r;
+		const uint8_t *claim = a->lanes + CLAIM * r;
 
 		if (!claim[4])
 			continue;
-		bad |= claim[5];
-		differ |= memcmp(claim, own, 5) || memcmp(claim + 6, own + 6, 10);
+		bad |= !!memcmp(claim + 28, fine, 4);
+		differ |= !!memcmp(claim, own, 20);
 	}
-	bad |= own[5];
+	bad |= !!memcmp(own + 28, fine, 4);
 	return differ ? -EBADMSG : bad ? -EDOM : 0;
 }
 
@@ -1109,10 +1104,10 @@ static void act_claim(void)
 	struct coming *p;
 	size_t at;
 
-	if (!a || !a->norms)
+	if (!a || !a->claims)
 		return;
 	p = put_answer(a, 0);
-	at = sizeof(struct thc_hdr) + next(&w.in) % (16 * w.client->params.ranks);
+	at = sizeof(struct thc_hdr) + next(&w.in) % (CLAIM * w.client->params.ranks);
 	p->at[at] ^= next(&w.in);
 	seal(p);
 }

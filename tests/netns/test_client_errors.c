@@ -6,16 +6,25 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include <linux/thc.h>
+
 #include "ranks.h"
+
+/* One rank brings something else: the last one of many, whose claim is in the second packet. */
+static unsigned int odd_rank(unsigned int ranks)
+{
+	return ranks > THC_CLAIM_WORKERS ? ranks - 1 : 1;
+}
 
 /* A bad round, then a good one without joining again. */
 static void *disagree_then_agree(void *arg)
 {
 	struct rank *r = arg;
+	size_t count = r->rank == odd_rank(r->ranks) ? 3000 : 4096;
 	float *g = make_gradient(r->rank, 4096), *copy = make_gradient(r->rank, 4096);
 	int error = open_client(r), bad;
 
-	bad = error ? error : thc_allreduce(r->client, g, r->rank == 1 ? 3000 : 4096, THC_FP32, 0);
+	bad = error ? error : thc_allreduce(r->client, g, count, THC_FP32, 0);
 	keep_error(r, bad);
 	if (memcmp(g, copy, 4096 * sizeof(*g)))
 		r->error = -1;
@@ -39,6 +48,20 @@ static void errors__disagreement_names_the_rank(void **state)
 	assert_non_null(strstr(ranks[0].sentence, "3000 fp32"));
 	assert_non_null(strstr(ranks[0].sentence, "4096 fp32"));
 	assert_non_null(strstr(ranks[1].sentence, "ranks 0 and 2 disagree"));
+}
+
+static void errors__disagreement_names_a_rank_above_31(void **state)
+{
+	struct rank ranks[34];
+	unsigned int i;
+
+	(void)state;
+	run_job(ranks, 34, disagree_then_agree);
+	for (i = 0; i < 34; i++)
+		assert_int_equal(ranks[i].error, -EBADMSG);
+	assert_non_null(strstr(ranks[0].sentence, "rank 33 disagrees"));
+	assert_non_null(strstr(ranks[32].sentence, "rank 33 disagrees"));
+	assert_non_null(strstr(ranks[33].sentence, "31 and 32 disagree"));
 }
 
 static void *nan_then_good(void *arg)
@@ -542,6 +565,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(errors__disagreement_names_the_rank),
+		cmocka_unit_test(errors__disagreement_names_a_rank_above_31),
 		cmocka_unit_test(errors__nan_and_inf_name_the_rank),
 		cmocka_unit_test(nonfinite__is_a_result_if_wanted_and_leaves_nothing),
 		cmocka_unit_test(nonfinite__half_precision),

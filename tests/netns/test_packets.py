@@ -6,11 +6,11 @@ and generic XDP, the software aggregator, ranks over UDP and, with THC_TRANSPORT
 AF_THC sockets have to put the same packets there, with losses, too.
 
 What two runs need not share is taken out first: epochs, nonces, salts, and with them the seal,
-which has been checked; answers that are repeated, WAIT and STALE. Copies count once. So slots
-are few: chunks come to later generations of them.
+which has been checked, and digests of results in claims; answers that are repeated, WAIT and STALE.
+Copies count once. So slots are few: chunks come to later generations of them.
 
-The digests are those of version 1, which has the same payloads, numbers and order: headers are
-written as version 1 had them.
+But for the agreement the digests are those of version 1, which has the same payloads, numbers and
+order: headers are written as version 1 had them.
 
     test_packets.py --write     after a change of the wire that is meant
 """
@@ -54,6 +54,9 @@ def bare(up, data):
     if p.op == wire.JOIN:
         payload[:] = payload[8:]        # behind the nonce: flags, of which one is what was heard
         payload[3] &= ~wire.HEARD
+    elif p.op in (wire.CLAIM, wire.CLAIM_HIGH):
+        for at in range(20, wire.LANES, 32):
+            payload[at:at + 4] = bytes(4)   # the digest of an earlier round
     elif p.op == wire.WELCOME:
         if not p.welcome_flags & wire.READY:
             return None

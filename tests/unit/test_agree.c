@@ -14,6 +14,7 @@
 
 #include "client.h"
 #include "request.h"
+#include "scheme.h"
 
 #define TABLE	0xabcd1234U
 
@@ -29,31 +30,54 @@ struct brought {
 
 static const struct brought usual = { 4096, THC_FP32, TABLE, 7, THC_CLAIM_OK, false };
 
+#define LANES	(THC_LANE_BYTES / 4)
+
+/* The packets of @r of @phase, with the lanes of what they carry. */
+static const uint32_t *lanes_of(const struct thc_request *r, unsigned int phase)
+{
+	return (const void *)((const struct thc_hdr *)r->claim[phase] + 1);
+}
+
+/* Claims as rank @rank, which brings @b. */
+static void claim(struct thc_request *r, unsigned int rank, const struct brought *b)
+{
+	r->client->options.rank = (uint16_t)rank;
+	r->client->params.table_hash = b->table;
+	r->count = b->count;
+	r->dtype = b->dtype;
+	r->key = b->key;
+	r->claim_status = b->status;
+	thc_agree_claim(r);
+}
+
 /* The agreement as @self sees it when rank r brings @all[r]. */
 static int agree(const struct brought *all, unsigned int ranks, unsigned int self, char *sentence)
 {
-	uint32_t sum[THC_LANE_BYTES / 4] = { 0 }, lanes[THC_LANE_BYTES / 4];
-	struct thc_client c = { .params.ranks = (uint16_t)ranks };
+	uint32_t sum[THC_AGREEMENT_PHASES][LANES] = { 0 };
+	struct thc_client c = { .params.ranks = (uint16_t)ranks, .scheme = &thc_scheme_thc };
 	struct thc_request r = { .client = &c };
-	unsigned int rank, i, pass;
+	unsigned int rank, i, k;
 	int error;
 
-	/* the last pass is the rank itself, whose claim stays in its packet */
-	for (pass = 0; pass <= ranks; pass++) {
-		rank = pass < ranks ? pass : self;
-		c.options.rank = (uint16_t)rank;
-		c.params.table_hash = all[rank].table;
-		r.count = all[rank].count;
-		r.dtype = all[rank].dtype;
-		r.key = all[rank].key;
-		r.claim_status = all[rank].status;
-		thc_agree_claim(&r, lanes);
-		for (i = 0; i < THC_LANE_BYTES / 4 && !all[rank].absent; i++)
-			if (thc_le32(lanes[i]) > thc_le32(sum[i]))
-				sum[i] = lanes[i];
+	thc_agree_prepare(&r);
+	for (rank = 0; rank < ranks; rank++) {
+		claim(&r, rank, &all[rank]);
+		for (k = 0; k < THC_AGREEMENT_PHASES && !all[rank].absent; k++)
+			for (i = 0; i < LANES; i++)
+				if (thc_le32(lanes_of(&r, k)[i]) > thc_le32(sum[k][i]))
+					sum[k][i] = lanes_of(&r, k)[i];
 	}
-	memcpy((struct thc_hdr *)r.claim + 1, lanes, sizeof(lanes));
-	error = thc_agree_check(&r, sum);
+	/* its claim stays in its packet */
+	claim(&r, self, &all[self]);
+	for (k = 0; k < THC_AGREEMENT_PHASES; k++) {
+		assert_int_equal(r.phases.phase[k].sized, k == 0 || ranks > 32);
+		if (!r.phases.phase[k].sized)
+			continue;
+		r.phases.phase[k].answered = 1;
+		/* the last answer makes it whole */
+		assert_int_equal(thc_agree_answered(&r, k, sum[k]), k == (ranks > 32));
+	}
+	error = thc_agree_check(&r);
 	strcpy(sentence, r.sentence);
 	return error;
 }
@@ -78,6 +102,27 @@ static void agree__alike(void **state)
 	}
 }
 
+/* A rank's claim is in its own eight lanes of its own packet, and nowhere else. */
+static void agree__lanes_of_a_rank(void **state)
+{
+	struct thc_client c = { .params.ranks = 64, .scheme = &thc_scheme_thc };
+	struct thc_request r = { .client = &c };
+	struct brought b = { 0x1122334455667788ULL, THC_BF16, TABLE, 9 | 1ULL << 32, 1, false };
+	/* as protocol-2.md has them */
+	const uint32_t want[] = { 0x55667788, 0x33440003, TABLE, 8, 0, 0, 0, 1 };
+	unsigned int rank, k, i;
+
+	(void)state;
+	for (rank = 0; rank < 64; rank++) {
+		claim(&r, rank, &b);
+		for (k = 0; k < THC_AGREEMENT_PHASES; k++)
+			for (i = 0; i < LANES; i++)
+				assert_int_equal(thc_le32(lanes_of(&r, k)[i]),
+						 k == rank / 32 && i / 8 == rank % 32 ? want[i % 8] :
+											0);
+	}
+}
+
 /* Rank 2 of 4 differs: the others name it, and it names them. */
 static void assert_named(struct brought odd, const char *theirs)
 {
@@ -88,9 +133,27 @@ static void assert_named(struct brought odd, const char *theirs)
 	for (self = 0; self < 4; self++) {
 		assert_int_equal(agree(all, 4, self, sentence), -EBADMSG);
 		assert_says(sentence, theirs);
-		assert_says(sentence, "4096 fp32 values (table abcd1234, key 00000007)");
+		assert_says(sentence, "4096 fp32 values (scheme thc, table abcd1234, key 00000007)");
 		assert_says(sentence, self == 2 ? "ranks 0, 1 and 3 disagree with this rank (2)" :
 						  "rank 2 disagrees with this rank");
+	}
+}
+
+/* Of the upper half. */
+static void agree__rank_above_31(void **state)
+{
+	struct brought all[40];
+	char sentence[THC_SENTENCE_MAX];
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < 40; i++)
+		all[i] = usual;
+	all[39].count = 1;
+	for (i = 0; i < 40; i++) {
+		assert_int_equal(agree(all, 40, i, sentence), -EBADMSG);
+		if (i < 39)
+			assert_says(sentence, "rank 39 disagrees with this rank");
 	}
 }
 
@@ -177,6 +240,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(agree__alike),	     cmocka_unit_test(agree__length),
+		cmocka_unit_test(agree__lanes_of_a_rank),
+		cmocka_unit_test(agree__rank_above_31),
 		cmocka_unit_test(agree__dtype),	     cmocka_unit_test(agree__table),
 		cmocka_unit_test(agree__round),	     cmocka_unit_test(agree__not_finite),
 		cmocka_unit_test(agree__absent),

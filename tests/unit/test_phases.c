@@ -65,26 +65,31 @@ static uint32_t name_of(unsigned int request, unsigned int phase, uint32_t chunk
 	return (request + 1) << 16 | phase << 8 | chunk;
 }
 
-static void invent(struct bucket *b)
+/* @more: chunks of the agreement's second phase, in all buckets of a job alike */
+static void invent(struct bucket *b, unsigned int more)
 {
 	unsigned int k;
 
-	*b = (struct bucket){ .count = 2 + below(THC_PHASES_MAX - 1), .fails = !below(8) };
+	*b = (struct bucket){
+		.count = THC_AGREEMENT_PHASES + 1 + below(THC_PHASES_MAX - THC_AGREEMENT_PHASES),
+		.fails = !below(8),
+	};
 	b->plan[THC_AGREEMENT] = (struct plan){ true, 1, -1 };
-	for (k = 1; k < b->count; k++) {
+	b->plan[THC_AGREEMENT + 1] = (struct plan){ true, more, -1 };
+	for (k = THC_AGREEMENT_PHASES; k < b->count; k++) {
 		b->plan[k] = (struct plan){ below(2), below(CHUNKS_MAX), -1 };
 		/* only answers of the control stream may tell: none that waits for this one */
-		if (below(2) && b->plan[k - 1].control)
+		if (below(2) && b->plan[k - 1].control && k > THC_AGREEMENT_PHASES)
 			b->plan[k].after = (int)k - 1;
 	}
 }
 
 static void invent_all(void)
 {
-	unsigned int i;
+	unsigned int i, more = below(2);
 
 	for (i = 0; i < REQUESTS; i++)
-		invent(&world.bucket[i]);
+		invent(&world.bucket[i], more);
 }
 
 static void begin(struct thc_phases *all, const struct bucket *b)
@@ -170,7 +175,9 @@ static bool answer_one(struct rank *r, unsigned int n)
 		struct thc_phases *all = &r->phases[can[i].request];
 
 		all->phase[can[i].phase].answered++;
-		if (can[i].phase == THC_AGREEMENT) {
+		if (can[i].phase < THC_AGREEMENT_PHASES &&
+		    all->phase[THC_AGREEMENT].answered == b->plan[THC_AGREEMENT].chunks &&
+		    all->phase[THC_AGREEMENT + 1].answered == b->plan[THC_AGREEMENT + 1].chunks) {
 			all->agreed = !b->fails;
 			all->over = b->fails;
 		}
@@ -280,8 +287,8 @@ static void number_as_it_completes(struct thc_phases *const *all, unsigned int n
 		for (k = 0; k < all[i]->count && !all[i]->over; k++) {
 			struct thc_phase *p = &all[i]->phase[k];
 
-			if ((k && !all[i]->agreed) || p->control != control || p->numbered ||
-			    !p->closed)
+			if ((k >= THC_AGREEMENT_PHASES && !all[i]->agreed) ||
+			    p->control != control || p->numbered || !p->closed)
 				continue;
 			p->first = *next;
 			*next += p->sized;

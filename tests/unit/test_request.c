@@ -116,7 +116,7 @@ static void norm_comes_back(struct thc_request *r, unsigned int phase, uint32_t 
 
 	assert_true(index < p->ready);
 	memcpy(lanes, p->packets + index * p->stride + sizeof(struct thc_hdr), sizeof(lanes));
-	for (i = 0; phase != THC_AGREEMENT && i < sizeof(lanes); i += sizeof(bits)) {
+	for (i = 0; phase >= THC_AGREEMENT_PHASES && i < sizeof(lanes); i += sizeof(bits)) {
 		memcpy(&bits, lanes + i, sizeof(bits));
 		bits = thc_le32(bits);
 		memcpy(&norm, &bits, sizeof(norm));
@@ -146,7 +146,7 @@ static void norms_come_back(struct thc_request *r, struct rng *dice, unsigned in
 	}
 	for (i = 0; i < g->norm_chunks; i++) {
 		compute_some(r, dice, most);
-		norm_comes_back(r, THC_AGREEMENT + 1, order[i]);
+		norm_comes_back(r, THC_AGREEMENT_PHASES, order[i]);
 	}
 	compute_some(r, dice, 0);
 	assert_int_equal(g->packed, g->blocks);
@@ -187,7 +187,7 @@ static void assert_sealed(const struct thc_request *r)
 
 static void assert_packets(struct thc_request *r, const uint8_t *packed)
 {
-	const struct thc_phase *p = &r->phases.phase[THC_AGREEMENT + 2];
+	const struct thc_phase *p = &r->phases.phase[THC_AGREEMENT_PHASES + 1];
 	uint32_t i;
 
 	assert_sealed(r);

@@ -99,14 +99,20 @@ static void wire__end(void **state)
 static void wire__claim(void **state)
 {
 	(void)state;
-	assert_int_equal(sizeof(struct thc_claim), 16);
+	assert_int_equal(sizeof(struct thc_claim), 32);
 	AT(thc_claim, count_lo, 0, 4);
 	AT(thc_claim, kind, 4, 4);
-	AT(thc_claim, table, 8, 4);
+	AT(thc_claim, constants, 8, 4);
 	AT(thc_claim, tag, 12, 4);
-	/* all ranks' claims fit one packet */
+	AT(thc_claim, call, 16, 4);
+	AT(thc_claim, digest, 20, 4);
+	AT(thc_claim, missed, 24, 4);
+	AT(thc_claim, status, 28, 4);
 	assert_int_equal(THC_CLAIM_LANES, 8);
-	assert_int_equal(THC_CLAIM_WORKERS, 32);
+	assert_int_equal(THC_CLAIM_LANES * 4, sizeof(struct thc_claim));
+	assert_int_equal(THC_CLAIM_WORKERS * sizeof(struct thc_claim), THC_LANE_BYTES);
+	/* all ranks' claims fit two packets */
+	assert_int_equal(2 * THC_CLAIM_WORKERS, THC_RANKS_MAX);
 }
 
 static void wire__a_header_as_bytes(void **state)

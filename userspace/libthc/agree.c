@@ -7,36 +7,67 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <thc/wire/format.h>
+
 #include "client.h"
 #include "request.h"
+#include "scheme.h"
 
 static const char *const dtype_name[] = { "fp32", "fp16", "bf16" };
 
 /* Where thc_claim.kind has what. */
-enum { STATUS_SHIFT = 8, COUNT_SHIFT = 16 };
+enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
 
-void thc_agree_claim(const struct thc_request *r, void *lanes)
+void thc_agree_prepare(struct thc_request *r)
 {
-	const struct thc_client *c = r->client;
-	uint32_t kind = ((uint32_t)r->dtype + 1) | (uint32_t)r->claim_status << STATUS_SHIFT |
-			(uint32_t)(r->count >> 32) << COUNT_SHIFT;
-	struct thc_claim claim = {
-		.count_lo = thc_le32((uint32_t)r->count),
-		.kind = thc_le32(kind),
-		.table = thc_le32(c->params.table_hash),
-		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
-	};
+	bool high = thc_op_is_used(THC_OP_CLAIM_HIGH, r->client->params.ranks);
+	unsigned int k;
 
-	memset(lanes, 0, THC_LANE_BYTES);
-	memcpy((uint8_t *)lanes + c->options.rank * sizeof(claim), &claim, sizeof(claim));
+	for (k = THC_AGREEMENT; k < THC_AGREEMENT_PHASES; k++)
+		r->phases.phase[k] = (struct thc_phase){
+			.request = r, .packets = (uint8_t *)r->claim[k],
+			.stride = sizeof(r->claim[k]), .payload = THC_LANE_BYTES,
+			.sized = k == THC_AGREEMENT || high,
+			.op = k == THC_AGREEMENT ? THC_OP_CLAIM : THC_OP_CLAIM_HIGH, .width = 32,
+			.control = true, .closed = true,
+		};
+	r->phases.count = THC_AGREEMENT_PHASES;
 }
 
-static struct thc_claim claim_of(const void *lanes, unsigned int rank)
+/* Where this rank's claim is in its packets. */
+static struct thc_claim *own_claim(struct thc_request *r)
 {
-	struct thc_claim c;
+	unsigned int rank = r->client->options.rank;
+	struct thc_hdr *h = (void *)r->claim[rank / THC_CLAIM_WORKERS];
 
-	memcpy(&c, (const uint8_t *)lanes + rank * sizeof(c), sizeof(c));
-	return c;
+	return (struct thc_claim *)(h + 1) + rank % THC_CLAIM_WORKERS;
+}
+
+void thc_agree_claim(struct thc_request *r)
+{
+	const struct thc_client *c = r->client;
+	uint32_t kind = ((uint32_t)r->dtype + 1) | (uint32_t)c->scheme->id << SCHEME_SHIFT |
+			(uint32_t)(r->count >> 32) << COUNT_SHIFT;
+
+	memset(r->claim, 0, sizeof(r->claim));
+	*own_claim(r) = (struct thc_claim){
+		.count_lo = thc_le32((uint32_t)r->count),
+		.kind = thc_le32(kind),
+		.constants = thc_le32(c->params.table_hash),
+		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
+		.status = thc_le32((uint32_t)r->claim_status),
+	};
+}
+
+bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *lanes)
+{
+	unsigned int k;
+
+	memcpy(&r->claims[phase * THC_CLAIM_WORKERS], lanes, THC_LANE_BYTES);
+	for (k = THC_AGREEMENT; k < THC_AGREEMENT_PHASES; k++)
+		if (r->phases.phase[k].answered < r->phases.phase[k].sized)
+			return false;
+	return true;
 }
 
 /* False: a deadline has left the rank out. */
@@ -45,25 +76,29 @@ static bool is_made(const struct thc_claim *c)
 	return thc_le32(c->kind) & 0xff;
 }
 
-static unsigned int status_of(const struct thc_claim *c)
+/* There may be others than NOT_FINITE one day: none is a reason to go on. */
+static bool is_bad(const struct thc_claim *c)
 {
-	return thc_le32(c->kind) >> STATUS_SHIFT & 0xff;
+	return thc_le32(c->status) != THC_CLAIM_OK;
 }
 
-/* But for the status. */
+/* In what all ranks have to bring alike. */
 static bool same(const struct thc_claim *a, const struct thc_claim *b)
 {
-	return a->count_lo == b->count_lo && a->table == b->table && a->tag == b->tag &&
-	       !((a->kind ^ b->kind) & ~thc_le32(0xff << STATUS_SHIFT));
+	return a->count_lo == b->count_lo && a->kind == b->kind && a->constants == b->constants &&
+	       a->tag == b->tag && a->call == b->call;
 }
 
 static void describe(const struct thc_claim *c, char *text, size_t size)
 {
 	uint32_t kind = thc_le32(c->kind), dtype = (kind & 0xff) - 1;
+	uint32_t scheme = kind >> SCHEME_SHIFT & 0xff;
 
-	snprintf(text, size, "%llu %s values (table %08x, key %08x)",
+	snprintf(text, size, "%llu %s values (scheme %s, table %08x, key %08x)",
 		 (unsigned long long)(kind >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
-		 dtype < 3 ? dtype_name[dtype] : "unknown", thc_le32(c->table), thc_le32(c->tag));
+		 dtype < 3 ? dtype_name[dtype] : "unknown",
+		 scheme < THC_SCHEMES_COUNT ? thc_schemes()[scheme] : "unknown",
+		 thc_le32(c->constants), thc_le32(c->tag));
 }
 
 /* The result of comparing the claims of all ranks with this rank's. */
@@ -73,41 +108,37 @@ struct verdict {
 	bool		others_end;	/* the other ranks' claims alone differ, or one is bad */
 };
 
-static struct verdict compare(const struct thc_claim *own, const void *lanes, unsigned int self,
-			      unsigned int ranks)
+static struct verdict compare(struct thc_request *r)
 {
-	struct thc_claim first = { .kind = 0 };
+	const struct thc_claim *own = own_claim(r), *first = NULL;
 	struct verdict v = { .differ = 0 };
 	unsigned int i;
 
-	if (status_of(own) != THC_CLAIM_OK)
-		v.bad |= 1ULL << self;
-	for (i = 0; i < ranks; i++) {
-		struct thc_claim other = claim_of(lanes, i);
+	if (is_bad(own))
+		v.bad |= 1ULL << r->client->options.rank;
+	for (i = 0; i < r->client->params.ranks; i++) {
+		const struct thc_claim *other = &r->claims[i];
 
-		if (!is_made(&other))
+		if (!is_made(other))
 			continue;
-		if (!is_made(&first))
+		if (!first)
 			first = other;
-		/* there may be others than NOT_FINITE one day: none is a reason to go on */
-		if (status_of(&other) != THC_CLAIM_OK)
+		if (is_bad(other))
 			v.bad |= 1ULL << i;
-		if (!same(own, &other))
+		if (!same(own, other))
 			v.differ |= 1ULL << i;
-		v.others_end |= status_of(&other) != THC_CLAIM_OK || !same(&first, &other);
+		v.others_end |= is_bad(other) || !same(first, other);
 	}
 	return v;
 }
 
-static int disagreement(struct thc_request *r, const struct thc_claim *own, const void *lanes,
-			uint64_t differ)
+static int disagreement(struct thc_request *r, uint64_t differ)
 {
 	unsigned int first = (unsigned int)__builtin_ctzll(differ);
-	struct thc_claim other = claim_of(lanes, first);
-	char ranks[THC_RANKS_TEXT], mine[96], theirs[96];
+	char ranks[THC_RANKS_TEXT], mine[112], theirs[112];
 
-	describe(own, mine, sizeof(mine));
-	describe(&other, theirs, sizeof(theirs));
+	describe(own_claim(r), mine, sizeof(mine));
+	describe(&r->claims[first], theirs, sizeof(theirs));
 	snprintf(
 		r->sentence, sizeof(r->sentence),
 		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype and key in the same order",
@@ -134,20 +165,17 @@ static int not_finite(struct thc_request *r, uint64_t bad)
 	return -EDOM;
 }
 
-int thc_agree_check(struct thc_request *r, const void *lanes)
+int thc_agree_check(struct thc_request *r)
 {
-	unsigned int self = r->client->options.rank;
-	struct thc_claim own = claim_of((const struct thc_hdr *)r->claim + 1, self);
-	struct thc_claim summed = claim_of(lanes, self);
-	struct verdict v = compare(&own, lanes, self, r->client->params.ranks);
+	struct verdict v = compare(r);
 	int error;
 
 	if (v.differ)
-		error = disagreement(r, &own, lanes, v.differ);
+		error = disagreement(r, v.differ);
 	else if (v.bad)
 		error = not_finite(r, v.bad);
 	else
 		return 0;
-	r->left_behind = !is_made(&summed) && !v.others_end;
+	r->left_behind = !is_made(&r->claims[r->client->options.rank]) && !v.others_end;
 	return error;
 }

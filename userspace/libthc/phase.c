@@ -10,7 +10,7 @@ void thc_phases_number(struct thc_phases *const *all, unsigned int n, bool contr
 		for (k = 0; k < all[i]->count && !all[i]->over; k++) {
 			struct thc_phase *p = &all[i]->phase[k];
 
-			if (k > THC_AGREEMENT && !all[i]->agreed)
+			if (k >= THC_AGREEMENT_PHASES && !all[i]->agreed)
 				return;
 			if (p->control != control)
 				continue;

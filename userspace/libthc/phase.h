@@ -9,7 +9,7 @@
  *    until it is closed, which is when it will have no more.
  *  - How many chunks a phase has follows from the claims, from answers of the control stream and
  *    from constants: never from this rank's data, from time or from the order of packets.
- *  - The first phase is the agreement. The others are numbered once it has succeeded, so one
+ *  - The first phases are the agreement. The others are numbered once it has succeeded, so one
  *    that fails leaves no gap.
  *
  * Pure functions; tests/unit/test_phases.c lets ranks run through them in any order.
@@ -24,8 +24,11 @@
 #include <thc/types.h>
 
 #define THC_PHASES_MAX	8
-/* The agreement is the first phase of each request. */
+/* The agreement is the first phases of each request: CLAIM, and CLAIM_HIGH, which has no chunk in
+ * jobs that do not need it.
+ */
 #define THC_AGREEMENT	0
+#define THC_AGREEMENT_PHASES	2
 
 struct thc_request;
 

@@ -40,8 +40,12 @@ void thc_pipeline_ready(struct thc_phase *p, uint32_t index)
 
 static void send_claim(struct thc_request *r)
 {
-	thc_agree_claim(r, (struct thc_hdr *)r->claim + 1);
-	thc_pipeline_ready(&r->phases.phase[THC_AGREEMENT], 0);
+	unsigned int k;
+
+	thc_agree_claim(r);
+	for (k = THC_AGREEMENT; k < THC_AGREEMENT_PHASES; k++)
+		if (r->phases.phase[k].sized)
+			thc_pipeline_ready(&r->phases.phase[k], 0);
 	r->client->sender.progress_at = thc_now();
 }
 
@@ -102,9 +106,9 @@ static bool may_be_nonfinite(const struct thc_request *r)
 	return r->client->options.flags & THC_CLIENT_NONFINITE && !r->left_behind;
 }
 
-static void claims_came(struct thc_request *r, const uint8_t *lanes)
+static void claims_came(struct thc_request *r)
 {
-	r->status = thc_agree_check(r, lanes);
+	r->status = thc_agree_check(r);
 	if (r->status == -EDOM && may_be_nonfinite(r))
 		r->status = THC_NONFINITE;
 	r->phases.agreed = !r->status;
@@ -130,8 +134,9 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 	unsigned int phase = (unsigned int)(p - r->phases.phase);
 
 	p->answered += chunks;
-	if (phase == THC_AGREEMENT) {
-		claims_came(r, lanes);
+	if (phase < THC_AGREEMENT_PHASES) {
+		if (thc_agree_answered(r, phase, lanes))
+			claims_came(r);
 	} else {
 		if (!p->control)
 			count_missing(r->client, counts, chunks);

@@ -43,12 +43,7 @@ int thc_request_prepare(struct thc_request *r)
 	size_t room = c->transport->room(bytes);
 	size_t growth = room > c->rx.bytes ? room - c->rx.bytes : 0;
 
-	r->phases.phase[THC_AGREEMENT] = (struct thc_phase){
-		.request = r, .packets = (uint8_t *)r->claim, .stride = sizeof(r->claim),
-		.payload = THC_LANE_BYTES, .sized = 1, .op = THC_OP_MAX, .width = 32,
-		.control = true, .closed = true,
-	};
-	r->phases.count = 1;
+	thc_agree_prepare(r);
 	r->counted = thc_budget_begin(c, bytes);
 	if (!c->scheme->prepare(r, growth) && !thc_room_grow(c, room))
 		return 0;

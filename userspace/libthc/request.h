@@ -38,7 +38,8 @@ enum thc_stage {
  * @going: the scheme knows of the agreement
  * @left_behind: it failed here, the other ranks go on without this one
  * @bad: first value that is not finite
- * @claim: packet of the agreement
+ * @claim: packets of the agreement
+ * @claims: its answers, by rank
  * @counted: by thc_budget_begin()
  * @progress: the scheme's
  */
@@ -62,7 +63,8 @@ struct thc_request {
 
 	uint64_t		round;
 	struct thc_phases	phases;
-	uint64_t		claim[THC_ANSWER_BYTES / sizeof(uint64_t)];
+	uint64_t		claim[THC_AGREEMENT_PHASES][THC_ANSWER_BYTES / sizeof(uint64_t)];
+	struct thc_claim	claims[THC_RANKS_MAX];
 	size_t			counted;
 	struct thc_residual	*error;
 	void			*progress;
@@ -77,10 +79,14 @@ void thc_request_release(struct thc_request *r);
 void thc_request_finish(struct thc_request *r);
 
 /* agree.c: that all ranks mean the same all-reduce. */
-void thc_agree_claim(const struct thc_request *r, void *lanes);
+void thc_agree_prepare(struct thc_request *r);
+/* The lanes of both its packets, for @r's phases of the agreement. */
+void thc_agree_claim(struct thc_request *r);
+/* The answer of @phase; true: all of them are there. */
+bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *lanes);
 /* 0, or -EBADMSG / -EDOM with the request's sentence filled in, and `left_behind` if
  * only this rank, left out by a deadline, knows of it.
  */
-int thc_agree_check(struct thc_request *r, const void *lanes);
+int thc_agree_check(struct thc_request *r);
 
 #endif /* LIBTHC_REQUEST_H */

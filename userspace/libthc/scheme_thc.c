@@ -14,7 +14,7 @@
 #include "scheme_thc.h"
 
 /* Its phases, behind the agreement. */
-enum { NORMS = THC_AGREEMENT + 1, SUMS };
+enum { NORMS = THC_AGREEMENT_PHASES, SUMS };
 
 /* --- memory layout -------------------------------------------------------- */
 

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <thc/wire/format.h>
+
 #include "client.h"
 #include "pipeline.h"
 #include "queue.h"
@@ -248,7 +250,7 @@ static void leave_job(struct thc_client *c)
  */
 static void expect_control(struct thc_client *c, uint64_t tag)
 {
-	uint64_t took = c->afthc->took_ns[phase_of(tag) != THC_AGREEMENT];
+	uint64_t took = c->afthc->took_ns[phase_of(tag) >= THC_AGREEMENT_PHASES];
 
 	c->afthc->control_messages++;
 	c->afthc->asked_at = thc_now();
@@ -260,7 +262,7 @@ static void expect_control(struct thc_client *c, uint64_t tag)
 static void control_came(struct thc_client *c, uint64_t tag)
 {
 	c->afthc->control_messages--;
-	c->afthc->took_ns[phase_of(tag) != THC_AGREEMENT] =
+	c->afthc->took_ns[phase_of(tag) >= THC_AGREEMENT_PHASES] =
 		(thc_now() - c->afthc->asked_at) / 8 * 7;
 }
 
@@ -315,7 +317,7 @@ static int send_message(struct thc_client *c, const struct thc_phase *p, uint32_
 	if (sendmsg(c->afthc->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
 		c->afthc->messages++;
 		c->afthc->starved_at = 0;
-		if (send.op == THC_OP_MAX)
+		if (p->control)
 			expect_control(c, send.tag);
 		return 1;
 	}
@@ -439,7 +441,7 @@ static int receive_message(struct thc_client *c)
 		return -1;
 	}
 	memcpy(&received, CMSG_DATA(cm), sizeof(received));
-	if (received.op == THC_OP_MAX)
+	if (!thc_op_is_added(received.op))
 		control_came(c, received.tag);
 	r = request_of(c, received.tag);
 	/* NULL: it failed at its agreement */

@@ -57,7 +57,7 @@
  * @THC_OP_OR: payload is OR-ed bit by bit (sparse indices); width is 32
  * @THC_OP_MAX: maximum of u32 lanes (IEEE-754 bits of norms); width is 32
  * @THC_OP_CLAIM: the same, but of a worker's packet only the lanes of its own
- *	claim count, THC_CLAIM_LANES; of workers 0 to 31
+ *	claim count, struct thc_claim; of workers 0 to 31
  * @THC_OP_CLAIM_HIGH: the same of workers 32 to 63, in jobs that have them
  * @THC_OP_JOIN: worker to daemon, struct thc_join
  * @THC_OP_WELCOME: daemon to worker, struct thc_welcome
@@ -261,31 +261,36 @@ struct thc_welcome {
 	__u8	reserved[8];
 };
 
-/* u32 lanes of a worker in CLAIM and CLAIM_HIGH: worker w has those from 8 (w mod 32) on. */
-#define THC_CLAIM_LANES		8
-/* Workers that claim in one of these packets. */
-#define THC_CLAIM_WORKERS	32
-
 /*
- * The first norm chunk of every round is the agreement: rank r fills the four
- * u32 lanes from 4 r on (struct thc_claim), all others leave them zero, and
- * the maximum is everybody's claim side by side. So each rank can tell which
- * other one disagrees before data flows.
+ * The first norm chunks of every round are the agreement: CLAIM, and CLAIM_HIGH
+ * in jobs of more than 32 workers. Their answers are everybody's claim side by
+ * side, so each worker can tell which other one disagrees before data flows.
+ * Worker w has the lanes from 8 (w mod 32) on, and nobody else can write there.
  */
+#define THC_CLAIM_LANES		8
+#define THC_CLAIM_WORKERS	32	/* of one packet */
 
 /**
- * struct thc_claim - one rank's lanes of the agreement, little-endian
+ * struct thc_claim - one worker's lanes of the agreement, little-endian
  * @count_lo: low half of the coordinates of the bucket
- * @kind: bits 0..7 dtype + 1 (0: no claim), 8..15 status (enum
- *	thc_claim_status), 16..31 high bits of the count
- * @table: thc_table_hash()
+ * @kind: bits 0..7 dtype + 1 (0: no claim), 8..15 scheme, 16..31 high bits of
+ *	the coordinates
+ * @constants: thc_table_hash()
  * @tag: the caller's own mark of this all-reduce, folded to 32 bits
+ * @call: what the call chose; 0: nothing
+ * @digest: 0
+ * @missed: 0
+ * @status: enum thc_claim_status
  */
 struct thc_claim {
 	__le32	count_lo;
 	__le32	kind;
-	__le32	table;
+	__le32	constants;
 	__le32	tag;
+	__le32	call;
+	__le32	digest;
+	__le32	missed;
+	__le32	status;
 };
 
 enum thc_claim_status {
