@@ -206,7 +206,7 @@ static void finish(struct thc_sock *ts, struct thc_message *m)
 }
 
 void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
-		       const struct thc_hdr *h, bool answered)
+		       const struct thc_hdr *h, bool answered, u32 digest)
 {
 	const struct thc_welcome *w = &ts->peers[0].joining.joined.welcome;
 	u64 bitmap = be64_to_cpu(h->bitmap), all = thc_ranks_mask(be16_to_cpu(w->ranks));
@@ -222,6 +222,8 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 		m->counts[index] = count | (excluded ? THC_COUNT_EXCLUDED : 0);
 		m->ranks &= answered ? bitmap : 0;
 		m->least = min(m->least, count);
+		m->sums += answered;
+		m->digest += digest;
 		m->flags |= (bitmap != all ? THC_RECV_PARTIAL : 0) |
 			    (excluded ? THC_RECV_EXCLUDED : 0);
 	}

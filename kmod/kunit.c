@@ -199,7 +199,7 @@ static void answer(struct thc_sock *ts, u64 number)
 	h.bitmap = cpu_to_be64(thc_ranks_mask(RANKS));
 	spin_lock_bh(&ts->lock);
 	thc_sender_take(&p->sender, THC_GOT_ANSWER, &p->sender.data, f, &h, 0, ktime_get_ns());
-	thc_engine_landed(ts, m, index, &h, true);
+	thc_engine_landed(ts, m, index, &h, true, 1);
 	spin_unlock_bh(&ts->lock);
 }
 

@@ -25,7 +25,9 @@ enum { THC_DATA, THC_CONTROL, THC_STREAMS };
  * @refs: one for each list it is in
  * @first: number of its first chunk in the stream over all shards
  * @chunks: its chunks
- * @answered: its chunks that have their answer
+ * @answered: its chunks that have their answer, or know that it is gone
+ * @sums: those whose sum is in @lanes
+ * @digest: of these, thc_received.digest
  * @stride: bytes of a packet
  * @packets: by shard, then in order: each shard's packets are contiguous
  * @lanes: the answers', THC_LANE_BYTES a chunk, in the message's order
@@ -49,6 +51,8 @@ struct thc_message {
 	u64			first;
 	u32			chunks;
 	u32			answered;
+	u32			sums;
+	u32			digest;
 	u32			stride;
 	u8			*packets;
 	u8			*lanes;

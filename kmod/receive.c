@@ -109,7 +109,7 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 }
 
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h)
+			      struct thc_ready was, const struct thc_hdr *h, u32 digest)
 {
 	struct thc_sock *ts = host->p->owner;
 
@@ -117,7 +117,7 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 	ts->stats.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
 	trace_thc_answer(&ts->sk, h, got);
 	if (got != THC_GOT_WAIT)
-		thc_engine_landed(ts, was.owner, was.index, h, got == THC_GOT_ANSWER);
+		thc_engine_landed(ts, was.owner, was.index, h, got == THC_GOT_ANSWER, digest);
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)

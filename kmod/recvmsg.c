@@ -86,6 +86,8 @@ static int describe(const struct thc_message *m, struct msghdr *msg)
 		.chunks = m->chunks,
 		.least = m->least,
 		.ranks = m->ranks,
+		.digest = m->digest,
+		.missed = m->chunks - m->sums,
 	};
 
 	return put_cmsg(msg, SOL_THC, THC_RECEIVED, sizeof(r), &r);

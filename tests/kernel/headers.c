@@ -33,6 +33,7 @@
 #include <thc/worker/answer.h>
 #include <thc/worker/join.h>
 #include <thc/worker/overdue.h>
+#include <thc/worker/result.h>
 #include <thc/worker/stall.h>
 #include <thc/worker/window.h>
 
@@ -64,7 +65,7 @@ int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, const str
 	enum thc_got got =
 		thc_sender_find(sender, h, sizeof(*h), p->path.src_port, &stream, &flight);
 
-	if (!thc_sender_seal_ok(sender, got, flight, h, h + 1, 0))
+	if (!thc_sender_seal_ok(sender, got, flight, h, (struct thc_digest){ 0, 0 }, 0))
 		return -1;
 	thc_sender_take(sender, got, stream, flight, h, 0, 0);
 	if (thc_admit_form(h) || thc_admit_rank(job, h, &p->path) ||

@@ -229,6 +229,7 @@ TEST_F(partial, half_has_come)
 	EXPECT_EQ(r.flags, THC_RECV_TIMEOUT);
 	EXPECT_EQ(r.least, 0);
 	EXPECT_EQ(r.ranks, 0);
+	EXPECT_EQ(r.missed, CHUNKS - HALF);
 	EXPECT_EQ(wrong_lanes(room, &s, 32, HALF, 3, NULL), 0);
 	EXPECT_TRUE(is_zero(room + HALF * LANES, (CHUNKS - HALF) * LANES));
 	for (i = 0; i < CHUNKS; i++)

@@ -31,11 +31,9 @@ TEST_F(bare, connect_without_a_daemon)
 	EXPECT_EQ(f.ranks, 0);
 	EXPECT_EQ(f.reserved, 0);
 	/* again and again, SO_ERROR once */
-	EXPECT_EQ(receive_message(self->fd, &a, sizeof(a), (struct thc_received *)&(char[32]){ 0 },
-				  0, NULL),
+	EXPECT_EQ(receive_message(self->fd, &a, sizeof(a), &(struct thc_received){ 0 }, 0, NULL),
 		  -EHOSTUNREACH);
-	EXPECT_EQ(receive_message(self->fd, &a, sizeof(a), (struct thc_received *)&(char[32]){ 0 },
-				  0, NULL),
+	EXPECT_EQ(receive_message(self->fd, &a, sizeof(a), &(struct thc_received){ 0 }, 0, NULL),
 		  -EHOSTUNREACH);
 	EXPECT_EQ(getsockopt(self->fd, SOL_SOCKET, SO_ERROR, &error, &len), 0);
 	EXPECT_EQ(error, EHOSTUNREACH);

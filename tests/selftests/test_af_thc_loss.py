@@ -69,7 +69,7 @@ def receive_message(fd):
     got = _libc.recvmsg(fd, ctypes.byref(message), 0)
     if got < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return room.raw[:got], control.raw[16:16 + 32]
+    return room.raw[:got], control.raw[16:16 + 40]
 
 
 class Rank:
@@ -114,8 +114,9 @@ class Rank:
         """(number, lanes); raises the socket's error."""
         self.wait(select.POLLIN | select.POLLERR)
         data, received = receive_message(self.sock.fileno())
-        _op, _width, flags, number, _tag, chunks, least, _, ranks = struct.unpack("=BBHIQIHHQ",
-                                                                                  received)
+        fields = struct.unpack("=BBHIQIHHQII", received)
+        _op, _width, flags, number, _tag, chunks, least, _, ranks, _digest, missed = fields
+        assert not missed, f"{missed} sums are missing"
         assert (flags, chunks, least, ranks) == (0, CHUNKS, N, (1 << N) - 1), "not everybody's sum"
         return number, data[:CHUNKS * LANES]
 

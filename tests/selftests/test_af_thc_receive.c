@@ -6,6 +6,7 @@
 #include "fake.h"
 #include "harness.h"
 #include "netlink.h"
+#include "tags.h"
 
 FIXTURE(aggregator)
 {
@@ -455,6 +456,20 @@ TEST_F(aggregator, silent_one_is_asked_again)
 	EXPECT_EQ(receive(self->fd, 0), ANSWER);
 }
 
+/* What the sum of ranks 0 and 1 for @request, all bytes @fill, adds to a message's digest. */
+static uint32_t digest_of(const struct chunk_packet *request, uint8_t fill)
+{
+	const struct thc_seal_key *down = &fake_seals()->down;
+	const struct tag_key key = { .sip = { down->sip[0], down->sip[1] } };
+	struct thc_hdr h = request->h;
+	uint8_t lanes[LANES];
+
+	memset(lanes, fill, sizeof(lanes));
+	h.count = htobe16(2);
+	h.bitmap = htobe64(3);
+	return tag_of_result(&key, &h, tag_nh(down->nh, lanes, sizeof(lanes)));
+}
+
 /* Answers that come three times are one answer; the last one wanted ends it. */
 TEST_F(aggregator, answers_that_come_again_count_once)
 {
@@ -481,6 +496,9 @@ TEST_F(aggregator, answers_that_come_again_count_once)
 	EXPECT_EQ(r.least, 2);
 	EXPECT_EQ(r.ranks, 3);
 	EXPECT_EQ(r.flags, 0);
+	EXPECT_EQ(r.digest, digest_of(&request[0], 7) + digest_of(&request[1], 7) +
+				    digest_of(&request[2], 7));
+	EXPECT_EQ(r.missed, 0);
 	EXPECT_EQ(stats_of(self->fd).memory, 0);
 }
 
@@ -633,6 +651,32 @@ TEST_F(aggregator, sums_without_this_rank_say_so)
 	EXPECT_EQ(r.ranks, 0);
 	EXPECT_EQ(stats_of(self->fd).excluded, 1);
 	EXPECT_EQ(stats_of(self->fd).partial, 2);
+}
+
+/* Of a sum that is gone the ranks are known: it is no part of the digest, and is counted. */
+TEST_F(aggregator, sums_that_are_gone_are_counted)
+{
+	struct chunk_packet request[3];
+	uint8_t room[3 * ANSWER];
+	struct thc_received r;
+	struct thc_hdr stale;
+
+	self->udp = fake_open();
+	ASSERT_EQ(give(self->fd, self->udp, &self->worker, request, 3), 0);
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[0].h, 3, 1), 0);
+	stale = request[1].h;
+	stale.op = THC_OP_STALE;
+	stale.width = 0;
+	stale.flags = THC_F_KNOWN;
+	stale.count = htobe16(1);
+	stale.bitmap = htobe64(1);
+	seal_answer(fake_seals(), &stale, sizeof(stale));
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &stale, sizeof(stale)), 0);
+	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request[2].h, 3, 1), 0);
+	ASSERT_EQ(receive_message(self->fd, room, sizeof(room), &r, 0, NULL), sizeof(room));
+	EXPECT_EQ(r.digest, digest_of(&request[0], 1) + digest_of(&request[2], 1));
+	EXPECT_EQ(r.missed, 1);
+	EXPECT_EQ(r.least, 0);
 }
 
 /* --- packets that were joined --------------------------------------------- */

@@ -10,9 +10,11 @@ import random
 import re
 import struct
 import sys
+import types
 import unittest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests/lib"))
 import thcwire2 as wire  # noqa: E402  (found through the path above)
 
@@ -870,6 +872,17 @@ class Digest(Case):
         h = ((z ^ z >> 31) + b) % 2**64
         said = struct.pack(">IHHQ", 5, 5, 3, 0b1011) + struct.pack("<Q", h)
         self.assertEqual(wire.answer_digest(self.packet()), wire.siphash(bytes(16), said) >> 32)
+
+    def test_is_what_workers_find(self):
+        """test_worker_host.c, which shares no code with thcwire2, has these numbers, too."""
+        p = types.SimpleNamespace(chunk=0x01020304, slot=0x0506, count=0x0708,
+                                  bitmap=0x1112131415161718,
+                                  payload=bytes((7 * i + 3) % 256 for i in range(1024)))
+        key = wire.derive(SECRET, wire.DOWN, 7, bytes([3] * 16))
+        with open(os.path.join(HERE, "test_worker_host.c"), encoding="ascii") as f:
+            known = dict(re.findall(r"^#define DIGEST_(\w+)\t0x(\w+)$", f.read(), re.M))
+        self.assertEqual({"NH": f"{wire.answer_digest(p, key):08x}",
+                          "SUM": f"{wire.answer_digest(p):08x}"}, known)
 
     def test_what_changes_it(self):
         for key in (None, self.key):

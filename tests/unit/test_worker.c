@@ -310,9 +310,10 @@ static void find__believes_that_the_epoch_is_another(void **state)
 static int is_genuine(struct worker *w, const struct packet *p, u32 bytes)
 {
 	enum thc_got got = find(w, p, bytes);
+	int words = (int)((bytes - sizeof(p->h)) / 8);
 
-	return thc_sender_seal_ok(&w->s, got, w->flight, &p->h, p->lanes,
-				  (int)((bytes - sizeof(p->h)) / 8));
+	return thc_sender_seal_ok(&w->s, got, w->flight, &p->h,
+				  thc_seal_digest(w->s.seal, &w->s.down, p->lanes, words), words);
 }
 
 static void seal__guards_header_and_payload(void **state)

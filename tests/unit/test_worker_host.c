@@ -22,6 +22,7 @@ struct thc_host {
 	u32			took;
 	enum thc_got		got;
 	struct thc_ready	was;
+	u32			digest;
 	struct thc_failure	failure;
 };
 
@@ -62,13 +63,14 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 }
 
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h)
+			      struct thc_ready was, const struct thc_hdr *h, u32 digest)
 {
 	assert_ptr_equal(st, &host->w->s.data);
 	assert_ptr_equal(h, &host->p->h);
 	host->took++;
 	host->got = got;
 	host->was = was;
+	host->digest = digest;
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
@@ -119,6 +121,76 @@ static void receive__answers_once(void **state)
 	assert_int_equal(host.was.index, 102);
 	assert_int_equal(host.took, 3);
 	assert_int_equal(w->s.data.in_flight, 1);
+}
+
+/* What protocol-2.md's own decoder finds of this answer, in tests/unit/test_protocol2.py. */
+#define DIGEST_NH	0xd2569c96
+#define DIGEST_SUM	0x32fa59af
+
+static void digest__known_answers(void **state)
+{
+	static const struct {
+		u8 seal;
+		u32 digest;
+	} known[] = {
+		{ THC_SEAL_NH, DIGEST_NH },
+		{ THC_SEAL_SUM, DIGEST_SUM },
+		/* the seal has not looked at the lanes */
+		{ THC_SEAL_NONE, DIGEST_SUM },
+	};
+	struct worker *w = *state;
+	struct packet p = { .h = {
+				    .version = 1, .op = 2, .width = 3, .flags = 4, .tag = 5,
+				    .chunk = thc_be32(0x01020304), .slot = thc_be16(0x0506),
+				    .count = thc_be16(0x0708), .generation = 6, .rank = 7,
+				    .bitmap = thc_be64(0x1112131415161718ULL),
+			    } };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(p.lanes); i++)
+		p.lanes[i] = (u8)(i * 7 + 3);
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		const u8 *key = known[i].seal == THC_SEAL_NH ? test_key : NULL;
+		struct thc_digest d;
+
+		begin_epoch(&w->s, key, known[i].seal, 3);
+		d = thc_seal_digest(known[i].seal, &w->s.down, p.lanes, THC_LANE_WORDS);
+		assert_int_equal(thc_result_digest(known[i].seal, &w->s.down, &p.h, d, p.lanes),
+				 known[i].digest);
+	}
+}
+
+/* A host is told the digest of what it lands, however it came, and of nothing else. */
+static void digest__is_that_of_the_answer(void **state)
+{
+	static const u8 seals[] = { THC_SEAL_NH, THC_SEAL_SUM, THC_SEAL_NONE };
+	struct worker *w = *state;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(seals); i++) {
+		struct thc_host host = { .w = w };
+		struct packet p;
+		struct thc_digest d;
+
+		begin_epoch(&w->s, seals[i] == THC_SEAL_NH ? test_key : NULL, seals[i], 3);
+		launch_data(w, 1);
+		p = notice(w, &w->s.data, 2 * i, THC_OP_WAIT, 0, 1);
+		assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
+		assert_int_equal(host.digest, 0);
+		p = result(w, &w->s.data, 2 * i, THC_F_REPEAT);
+		p.h.rank = thc_be16(1);
+		memset(p.lanes, (int)i + 1, sizeof(p.lanes));
+		d = thc_seal_digest(seals[i], &w->s.down, p.lanes, THC_LANE_WORDS);
+		assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_NONE);
+		assert_int_not_equal(host.digest, 0);
+		assert_int_equal(host.digest,
+				 thc_result_digest(seals[i], &w->s.down, &p.h, d, p.lanes));
+		launch_data(w, 1);
+		p = notice(w, &w->s.data, 2 * i + 1, THC_OP_STALE, THC_F_KNOWN, 1);
+		assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
+		assert_int_equal(host.got, THC_GOT_MISSED);
+		assert_int_equal(host.digest, 0);
+	}
 }
 
 /* Each packet is good but for one thing. */
@@ -326,6 +398,8 @@ static void transmit__again_as_there_is_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		CASE(digest__known_answers),
+		CASE(digest__is_that_of_the_answer),
 		CASE(receive__answers_once),
 		CASE(receive__why_a_packet_is_of_no_use),
 		CASE(receive__what_is_foreign),

@@ -516,8 +516,9 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 }
 
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h)
+			      struct thc_ready was, const struct thc_hdr *h, u32 digest)
 {
+	(void)digest;
 	net.waits += got == THC_GOT_WAIT;
 	net.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
 	assert_ptr_equal(was.owner, host->w);

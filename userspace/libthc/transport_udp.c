@@ -80,7 +80,7 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 }
 
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h)
+			      struct thc_ready was, const struct thc_hdr *h, u32 digest)
 {
 	bool excluded = !(thc_be64(h->bitmap) >> host->c->options.rank & 1);
 	bool answered = got == THC_GOT_ANSWER;
@@ -88,6 +88,7 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 	uint16_t count = answered ? thc_be16(h->count) : 0;
 
 	(void)st;
+	(void)digest;
 	c->stats.repeats += !!(h->flags & THC_F_REPEAT);
 	if (got == THC_GOT_WAIT) {
 		c->stats.waits++;

@@ -145,7 +145,16 @@ THC_INLINE void thc_seal(struct thc_hdr *h, u8 seal, const struct thc_seal_key *
 	h->tag = thc_be64(thc_seal_tag_of(seal, key, h, payload, words));
 }
 
-/* Is the packet as it was sealed by @key, which it names? */
+/* Is the packet, whose payload of @words words has been digested, as it was sealed by @key, which
+ * it names?
+ */
+THC_INLINE int thc_seal_fits(const struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
+			     struct thc_digest d, u64 words)
+{
+	return h->tag == thc_be64(thc_seal_tag(seal, key, h, d, words));
+}
+
+/* The same of a packet whose payload is at @payload. */
 THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
 			   const void *payload, int words)
 {

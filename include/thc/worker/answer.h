@@ -168,17 +168,17 @@ THC_INLINE int thc_drop_is_foreign(enum thc_drop_reason why)
 	return why != THC_DROP_NONE && why != THC_DROP_TAG && why != THC_DROP_UNEXPECTED;
 }
 
-/* Is the packet the aggregator's, as it was sent? @got, @f: of thc_sender_find(); @payload: @words
- * 64-bit words.
+/* Is the packet the aggregator's, as it was sent? @got, @f: of thc_sender_find(); @d: of the
+ * payload, @words 64-bit words, by the seal of answers.
  */
 THC_INLINE int thc_sender_seal_ok(const struct thc_sender *s, enum thc_got got,
 				  const struct thc_flight *f, const struct thc_hdr *h,
-				  const void *payload, int words)
+				  struct thc_digest d, int words)
 {
 	const struct thc_hdr *asked;
 
 	if (got != THC_GOT_EPOCH)
-		return thc_seal_ok(h, s->seal, &s->down, payload, words);
+		return thc_seal_fits(h, s->seal, &s->down, d, (u64)words);
 	asked = f->packet;
 	return !words &&
 	       h->tag == thc_control_tag(s->control_seal, &s->lost, h, &s->end, &asked->tag, 1);

@@ -9,6 +9,7 @@
 #include <linux/errno.h>
 
 #include <thc/worker/answer.h>
+#include <thc/worker/result.h>
 
 /* The host, with whatever its functions need. */
 struct thc_host;
@@ -18,9 +19,11 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 					const struct thc_flight *f, const struct thc_hdr *h,
 					u32 bytes);
 
-/* A flight has got WAIT, its answer, or the message that there is none; @was: the flight's. */
+/* A flight has got WAIT, its answer, or the message that there is none; @was: the flight's;
+ * @digest: of an answer, thc_result_digest(), else 0.
+ */
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h);
+			      struct thc_ready was, const struct thc_hdr *h, u32 digest);
 
 /* The worker cannot go on. */
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f);
@@ -41,6 +44,9 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 	struct thc_flight *f;
 	enum thc_got got = thc_sender_find(s, h, bytes, from.port, &st, &f);
 	const void *payload;
+	struct thc_digest d;
+	u32 digest = 0;
+	int words;
 
 	/* an epoch's end that answers nothing in flight has a tag that we cannot tell */
 	if (got == THC_GOT_FOREIGN || (got != THC_GOT_EPOCH && !thc_seal_names(h, s->down.id)))
@@ -48,8 +54,15 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 	if (bytes > sizeof(*h) + THC_LANE_BYTES)
 		return THC_DROP_LENGTH;
 	payload = thc_host_payload(host, got, f, h, bytes - sizeof(*h));
-	if (!payload || !thc_sender_seal_ok(s, got, f, h, payload, (int)((bytes - sizeof(*h)) / 8)))
+	if (!payload)
 		return THC_DROP_TAG;
+	words = (int)((bytes - sizeof(*h)) / 8);
+	/* once, for the tag and for the round */
+	d = thc_seal_digest(s->seal, &s->down, payload, words);
+	if (!thc_sender_seal_ok(s, got, f, h, d, words))
+		return THC_DROP_TAG;
+	if (got == THC_GOT_ANSWER)
+		digest = thc_result_digest(s->seal, &s->down, h, d, payload);
 	s->unreachable_at = 0;
 	/* taking the answer frees the flight */
 	if (f)
@@ -59,7 +72,7 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 	case THC_GOT_ANSWER:
 	case THC_GOT_MISSED:
 	case THC_GOT_WAIT:
-		thc_host_took(host, got, st, was, h);
+		thc_host_took(host, got, st, was, h, digest);
 		break;
 	case THC_GOT_EPOCH:
 		failure.reason = THC_FAILED_EPOCH;

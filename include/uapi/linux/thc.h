@@ -423,6 +423,9 @@ struct thc_send {
  * @least: contributors of the chunk that has the fewest
  * @reserved: zero
  * @ranks: bit r: rank r is in every chunk
+ * @digest: of the sums that are here; ranks that miss none have the same, or hold
+ *	different sums. Those of several messages may be added, modulo 2^32
+ * @missed: chunks whose sum is not here: it was gone, or has not come yet
  *
  * The payload is THC_LANE_BYTES of lanes for each chunk and then, for each
  * chunk, a __u16 in host order: its contributors, and THC_COUNT_EXCLUDED if
@@ -438,6 +441,8 @@ struct thc_received {
 	__u16	least;
 	__u16	reserved;
 	__u64	ranks;
+	__u32	digest;
+	__u32	missed;
 };
 
 #define THC_COUNT_EXCLUDED	0x8000

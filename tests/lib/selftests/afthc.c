@@ -344,8 +344,8 @@ int check_answer(int fd, const struct thc_send *s, size_t chunks, uint8_t sum_wi
 		bad = 1;
 	else if (r.op != s->op || r.width != width || r.round != s->round || r.tag != s->tag)
 		bad = 2;
-	else if (r.chunks != chunks || r.least != ranks || r.flags || r.reserved ||
-		 r.ranks != all_ranks(ranks))
+	else if (r.chunks != chunks || r.least != ranks || r.flags || r.reserved || r.missed ||
+		 !r.digest || r.ranks != all_ranks(ranks))
 		bad = 3;
 	else if (wrong_lanes(room, s, width, chunks, r.ranks, table))
 		bad = 4;

@@ -87,6 +87,20 @@ uint64_t tag_of_data(const struct tag_key *key, const void *header, uint64_t nh)
 	return siphash(key, text, sizeof(text));
 }
 
+uint32_t tag_of_result(const struct tag_key *key, const void *header, uint64_t nh)
+{
+	const struct thc_hdr *h = header;
+	uint8_t text[24];
+
+	memcpy(text, &h->chunk, 4);
+	memcpy(text + 4, &h->slot, 2);
+	memcpy(text + 6, &h->count, 2);
+	memcpy(text + 8, &h->bitmap, 8);
+	nh = htole64(nh);
+	memcpy(text + 16, &nh, sizeof(nh));
+	return (uint32_t)(siphash(key, text, sizeof(text)) >> 32);
+}
+
 uint64_t tag_of_control(const struct tag_key *key, const void *header, const struct tag_end *end,
 			const void *payload, size_t bytes)
 {

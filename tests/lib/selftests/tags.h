@@ -30,6 +30,8 @@ uint64_t tag_of_data(const struct tag_key *key, const void *header, uint64_t nh)
 /* Of a control packet. @payload: what stands for it */
 uint64_t tag_of_control(const struct tag_key *key, const void *header, const struct tag_end *end,
 			const void *payload, size_t bytes);
+/* What an answer whose lanes have NH @nh adds to the digest of its round. */
+uint32_t tag_of_result(const struct tag_key *key, const void *header, uint64_t nh);
 /* "The packet sum". */
 uint32_t tag_sum(const uint8_t *packet, size_t bytes);
 
