@@ -14,6 +14,8 @@
  *	  claims agree; its result is then what the codec makes of exactly these lanes;
  *	- one that fails leaves the caller's buffer as it was, and a sentence;
  *	- what is sent again has the very same bytes;
+ *	- a claim has the digest of the answers to the round before the last one, and goes out
+ *	  once it has all of them;
  *	- once all answers are there, the all-reduce ends.
  */
 #include <errno.h>
@@ -30,6 +32,7 @@
 #include <unistd.h>
 
 #include <thc/worker/join.h>
+#include <thc/worker/result.h>
 
 #include "client.h"
 #include "fuzz.h"
@@ -158,6 +161,10 @@ static struct world {
 	bool			broken;		/* the session is over */
 	bool			deaf;		/* no group */
 	uint8_t			rank;
+	struct {
+		uint32_t	digest;
+		uint32_t	missed;
+	} held[ROUNDS_MAX];			/* by round: what the client has to believe */
 	bool			keyed;		/* the job has a secret key */
 	enum thc_seal_kind	seal;		/* of its data */
 	struct thc_welcome	welcome;	/* honest constants */
@@ -330,8 +337,26 @@ static bool is_answer(const struct thc_hdr *h, const struct asked *a, size_t byt
 	       h->op == was->op && h->round == was->round && h->width == width;
 }
 
+/* An answer behind the agreement of its round. */
+static void hold(const struct asked *a, const struct thc_hdr *h, const uint8_t *lanes)
+{
+	const struct thc_seal_key *down = &session[w.keyed].down;
+	uint32_t round = thc_be32(((const struct thc_hdr *)a->at)->round);
+	struct thc_digest d;
+
+	require(round < ROUNDS_MAX);
+	if (!lanes) {
+		w.held[round].missed++;
+		return;
+	}
+	d = thc_seal_digest(w.seal, down, lanes, THC_LANE_WORDS);
+	w.held[round].digest += thc_result_digest((u8)w.seal, down, h, d, lanes);
+}
+
 static void land(struct asked *a, const struct thc_hdr *h, const uint8_t *lanes)
 {
+	if (!a->claims)
+		hold(a, h, lanes);
 	a->answered = true;
 	a->gone = !lanes;
 	a->count = lanes ? thc_be16(h->count) : 0;
@@ -458,6 +483,23 @@ const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t room
 	return text;
 }
 
+/* What a claim says of the results of the round before the last one. */
+static void check_claim(const struct thc_hdr *h, const uint8_t *claims)
+{
+	uint32_t round = thc_be32(h->round), said[2], i;
+
+	memcpy(said, claims + CLAIM * w.client->options.rank + 20, sizeof(said));
+	if (round < 2) {
+		require(!said[0] && !said[1]);
+		return;
+	}
+	for (i = 0; i < w.asks; i++)
+		require(asked[i].answered ||
+			thc_be32(((const struct thc_hdr *)asked[i].at)->round) != round - 2);
+	require(thc_le32(said[1]) == w.held[round - 2].missed);
+	require(thc_le32(said[0]) == (said[1] ? 0 : w.held[round - 2].digest));
+}
+
 /* Remembers a chunk; once more it has to be the same. */
 static void note_request(const void *packet, size_t bytes)
 {
@@ -476,6 +518,8 @@ static void note_request(const void *packet, size_t bytes)
 	a->norms = h->op == THC_OP_MAX || a->claims;
 	a->answered = a->gone = false;
 	memcpy(a->at, packet, bytes);
+	if (a->claims)
+		check_claim(h, a->at + sizeof(*h));
 }
 
 static void note_sent(const struct thc_outgoing *out)
@@ -896,8 +940,11 @@ static int agreed(const struct asked *a)
 {
 	const uint8_t *own = a->at + sizeof(struct thc_hdr) + CLAIM * w.client->options.rank;
 	static const uint8_t fine[4];
-	bool differ = false, bad = false;
+	bool differ = false, bad = false, held = !memcmp(own + 24, fine, 4);
+	uint8_t digest[4];
 	unsigned int r;
+
+	memcpy(digest, own + 20, 4);
 
 	for (r = 0; r < w.client->params.ranks; r++) {
 		const uint8_t *claim = a->lanes + CLAIM * r;
@@ -906,6 +953,12 @@ static int agreed(const struct asked *a)
 			continue;
 		bad |= !!memcmp(claim + 28, fine, 4);
 		differ |= !!memcmp(claim, own, 20);
+		/* of those who have missed nothing */
+		if (memcmp(claim + 24, fine, 4))
+			continue;
+		differ |= held && memcmp(claim + 20, digest, 4);
+		memcpy(digest, claim + 20, 4);
+		held = true;
 	}
 	bad |= !!memcmp(own + 28, fine, 4);
 	return differ ? -EBADMSG : bad ? -EDOM : 0;
@@ -1125,6 +1178,7 @@ static void rejoin(void)
 	w.joining = false;
 	w.asks = 0;
 	rounds = 0;
+	memset(w.held, 0, sizeof(w.held));
 	w.read = w.queued = 0;
 	w.broken = w.client->broken;
 	require(!error == w.ready && !error == !w.broken);

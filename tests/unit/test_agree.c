@@ -26,9 +26,13 @@ struct brought {
 	uint64_t	key;
 	int		status;
 	bool		absent;
+	uint32_t	digest;		/* of round ROUND - 2 */
+	uint32_t	missed;
 };
 
-static const struct brought usual = { 4096, THC_FP32, TABLE, 7, THC_CLAIM_OK, false };
+#define ROUND	5
+
+static const struct brought usual = { 4096, THC_FP32, TABLE, 7, THC_CLAIM_OK, false, 0xd16e57, 0 };
 
 #define LANES	(THC_LANE_BYTES / 4)
 
@@ -47,6 +51,8 @@ static void claim(struct thc_request *r, unsigned int rank, const struct brought
 	r->dtype = b->dtype;
 	r->key = b->key;
 	r->claim_status = b->status;
+	r->client->results[r->round & 1] =
+		(struct thc_results){ r->round - 2, b->digest, b->missed };
 	thc_agree_claim(r);
 }
 
@@ -55,7 +61,7 @@ static int agree(const struct brought *all, unsigned int ranks, unsigned int sel
 {
 	uint32_t sum[THC_AGREEMENT_PHASES][LANES] = { 0 };
 	struct thc_client c = { .params.ranks = (uint16_t)ranks, .scheme = &thc_scheme_thc };
-	struct thc_request r = { .client = &c };
+	struct thc_request r = { .client = &c, .round = ROUND };
 	unsigned int rank, i, k;
 	int error;
 
@@ -106,20 +112,25 @@ static void agree__alike(void **state)
 static void agree__lanes_of_a_rank(void **state)
 {
 	struct thc_client c = { .params.ranks = 64, .scheme = &thc_scheme_thc };
-	struct thc_request r = { .client = &c };
-	struct brought b = { 0x1122334455667788ULL, THC_BF16, TABLE, 9 | 1ULL << 32, 1, false };
+	struct thc_request r = { .client = &c, .round = ROUND };
+	struct brought b = {
+		0x1122334455667788ULL, THC_BF16, TABLE, 9 | 1ULL << 32, 1, false, 0xd16e57, 0
+	};
 	/* as protocol-2.md has them */
-	const uint32_t want[] = { 0x55667788, 0x33440003, TABLE, 8, 0, 0, 0, 1 };
+	uint32_t want[] = { 0x55667788, 0x33440003, TABLE, 8, 0, 0xd16e57, 0, 1 };
 	unsigned int rank, k, i;
 
 	(void)state;
 	for (rank = 0; rank < 64; rank++) {
+		/* who has missed results has no digest */
+		b.missed = want[6] = rank % 2 * 3;
+		want[5] = rank % 2 ? 0 : 0xd16e57;
 		claim(&r, rank, &b);
 		for (k = 0; k < THC_AGREEMENT_PHASES; k++)
 			for (i = 0; i < LANES; i++)
-				assert_int_equal(thc_le32(lanes_of(&r, k)[i]),
-						 k == rank / 32 && i / 8 == rank % 32 ? want[i % 8] :
-											0);
+				assert_int_equal(
+					thc_le32(lanes_of(&r, k)[i]),
+					k == rank / 32 && i / 8 == rank % 32 ? want[i % 8] : 0);
 	}
 }
 
@@ -133,7 +144,8 @@ static void assert_named(struct brought odd, const char *theirs)
 	for (self = 0; self < 4; self++) {
 		assert_int_equal(agree(all, 4, self, sentence), -EBADMSG);
 		assert_says(sentence, theirs);
-		assert_says(sentence, "4096 fp32 values (scheme thc, table abcd1234, key 00000007)");
+		assert_says(sentence,
+			    "4096 fp32 values (scheme thc, table abcd1234, key 00000007)");
 		assert_says(sentence, self == 2 ? "ranks 0, 1 and 3 disagree with this rank (2)" :
 						  "rank 2 disagrees with this rank");
 	}
@@ -221,6 +233,95 @@ static void agree__not_finite(void **state)
 	assert_says(sentence, "rank 3");
 }
 
+static void agree__other_results(void **state)
+{
+	struct brought all[4] = { usual, usual, usual, usual };
+	char sentence[THC_SENTENCE_MAX];
+	unsigned int self;
+
+	(void)state;
+	all[2].digest = 1;
+	for (self = 0; self < 4; self++) {
+		assert_int_equal(agree(all, 4, self, sentence), -EBADMSG);
+		assert_says(sentence, self == 2 ? "ranks 0, 1 and 3 hold other results" :
+						  "rank 2 holds other results");
+		assert_says(sentence, "of round 3 than this rank");
+	}
+	/* it is told before what may be taken for a result */
+	all[0].status = THC_CLAIM_NOT_FINITE;
+	assert_int_equal(agree(all, 4, 1, sentence), -EBADMSG);
+}
+
+/* Who has missed some is compared with nobody, but hears of the others. */
+static void agree__results_that_were_missed(void **state)
+{
+	struct brought all[4] = { usual, usual, usual, usual };
+	char sentence[THC_SENTENCE_MAX];
+	unsigned int self;
+
+	(void)state;
+	all[0].missed = 2;
+	all[0].digest = 77;
+	for (self = 0; self < 4; self++)
+		assert_int_equal(agree(all, 4, self, sentence), 0);
+	all[3].digest = 1;
+	for (self = 0; self < 4; self++)
+		assert_int_equal(agree(all, 4, self, sentence), -EBADMSG);
+	agree(all, 4, 0, sentence);
+	assert_says(sentence, "rank 3 holds other results of round 3 than rank 1:");
+	/* one alone can be compared with nobody */
+	all[1].missed = all[2].missed = 1;
+	for (self = 0; self < 4; self++)
+		assert_int_equal(agree(all, 4, self, sentence), 0);
+	all[3].missed = 1;
+	for (self = 0; self < 4; self++)
+		assert_int_equal(agree(all, 4, self, sentence), 0);
+}
+
+/* Rounds are two apart, and those before the first ones have no results. */
+static void agree__results_of_which_round(void **state)
+{
+	struct thc_client c = { .params.ranks = 1, .scheme = &thc_scheme_thc };
+	struct thc_request r = { .client = &c };
+	const uint16_t counts[] = { 1, THC_COUNT_EXCLUDED, 1 | THC_COUNT_EXCLUDED };
+	const uint32_t *lanes = lanes_of(&r, 0);
+
+	(void)state;
+	for (r.round = 0; r.round < 2; r.round++) {
+		thc_agree_claim(&r);
+		assert_int_equal(lanes[5], 0);
+		thc_agree_results(&r, counts, 1, 100 + (uint32_t)r.round);
+		thc_agree_results(&r, counts, 1, 1000);
+	}
+	thc_agree_claim(&r);
+	assert_int_equal(thc_le32(lanes[5]), 1100);
+	assert_int_equal(lanes[6], 0);
+	/* a sum that is gone is missed, one without this rank is not */
+	thc_agree_results(&r, counts, 3, 5);
+	r.round = 3;
+	thc_agree_claim(&r);
+	assert_int_equal(thc_le32(lanes[5]), 1101);
+	r.round = 4;
+	thc_agree_claim(&r);
+	assert_int_equal(lanes[5], 0);
+	assert_int_equal(thc_le32(lanes[6]), 1);
+	/* round 3 ended in its agreement */
+	r.round = 5;
+	thc_agree_claim(&r);
+	assert_int_equal(lanes[5], 0);
+	assert_int_equal(lanes[6], 0);
+	/* somebody says otherwise */
+	c.params.ranks = 2;
+	r.round = 1;
+	thc_agree_claim(&r);
+	memcpy(&r.claims[0], lanes, sizeof(r.claims[0]));
+	r.claims[1] = r.claims[0];
+	assert_int_equal(thc_agree_check(&r), 0);
+	r.claims[1].digest = 1;
+	assert_int_equal(thc_agree_check(&r), -EBADMSG);
+	assert_says(r.sentence, "rank 1 claims results of a round before the first one");
+}
+
 /* Left out by a deadline, a rank is neither counted nor forgotten by itself. */
 static void agree__absent(void **state)
 {
@@ -241,6 +342,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(agree__alike),	     cmocka_unit_test(agree__length),
 		cmocka_unit_test(agree__lanes_of_a_rank),
+		cmocka_unit_test(agree__other_results),
+		cmocka_unit_test(agree__results_that_were_missed),
+		cmocka_unit_test(agree__results_of_which_round),
 		cmocka_unit_test(agree__rank_above_31),
 		cmocka_unit_test(agree__dtype),	     cmocka_unit_test(agree__table),
 		cmocka_unit_test(agree__round),	     cmocka_unit_test(agree__not_finite),

@@ -22,6 +22,7 @@
 #define ROUND	5
 #define DATA_SLOTS	512
 #define NORM_SLOTS	64
+#define DIGEST		0xd16e57	/* of each answer */
 
 /* A bucket to be reduced, and what is expected of it. */
 struct bucket {
@@ -125,7 +126,7 @@ static void norm_comes_back(struct thc_request *r, unsigned int phase, uint32_t 
 		bits = thc_le32(bits);
 		memcpy(lanes + i, &bits, sizeof(bits));
 	}
-	thc_pipeline_answer(p, index, 1, &count, lanes);
+	thc_pipeline_answer(p, index, 1, &count, lanes, DIGEST);
 }
 
 /* The agreement, then the norm packets in a random order. */
@@ -308,9 +309,66 @@ static void bits__blocks_larger_than_a_slice(void **state)
 	}
 }
 
+/* Three requests, of which the second is over first: the third claims what the first has got, and
+ * so waits until that is all.
+ */
+static void claims__wait_for_the_round_before_the_last_one(void **state)
+{
+	const struct bucket b = { .dtype = THC_FP32, .count = 5, .width = 8, .block_log2 = 10 };
+	struct thc_request *r[3];
+	float buf[3][5] = { { 1 } };
+	const struct thc_claim *claim;
+	struct thc_client c;
+	unsigned int i;
+
+	(void)state;
+	client_init(&c, &b);
+	for (i = 0; i < 3; i++) {
+		r[i] = thc_request_create(&c, buf[i], b.count, b.dtype, i);
+		assert_non_null(r[i]);
+		if (i)
+			r[i - 1]->next = r[i];
+	}
+	c.queue = r[0];
+	for (i = 0; i < 2; i++) {
+		thc_pipeline_advance(&c);
+		while (thc_pipeline_compute(&c))
+			;
+		thc_pipeline_advance(&c);
+		assert_int_equal(r[i]->phases.phase[THC_AGREEMENT].ready, 1);
+		norm_comes_back(r[i], THC_AGREEMENT, 0);
+	}
+	thc_pipeline_advance(&c);
+	norm_comes_back(r[0], THC_AGREEMENT_PHASES, 0);
+	r[0]->next = r[2];
+	thc_pipeline_advance(&c);
+	while (thc_pipeline_compute(&c))
+		;
+	thc_pipeline_advance(&c);
+	assert_true(r[2]->claimed);
+	assert_int_equal(r[2]->phases.phase[THC_AGREEMENT].numbered, 1);
+	assert_int_equal(r[2]->phases.phase[THC_AGREEMENT].ready, 0);
+	thc_pipeline_answer(&r[0]->phases.phase[THC_AGREEMENT_PHASES + 1], 0, 1, &(uint16_t){ 1 },
+			    (const uint8_t[THC_LANE_BYTES]){ 0 }, 1);
+	assert_int_equal(r[0]->stage, THC_STAGE_DONE);
+	c.queue = r[2];
+	thc_pipeline_advance(&c);
+	assert_int_equal(r[2]->phases.phase[THC_AGREEMENT].ready, 1);
+	/* of all answers but that of the agreement */
+	claim = (const void *)((const struct thc_hdr *)r[2]->claim[0] + 1);
+	assert_int_equal(thc_le32(claim->digest), DIGEST + 1);
+	c.queue = NULL;
+	for (i = 0; i < 3; i++) {
+		thc_request_release(r[i]);
+		thc_request_destroy(r[i]);
+	}
+	client_exit(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(claims__wait_for_the_round_before_the_last_one),
 		cmocka_unit_test(ahead__as_far_as_there_is_room),
 		cmocka_unit_test(bits__whatever_was_rotated_ahead),
 		cmocka_unit_test(bits__blocks_larger_than_a_slice),

@@ -49,14 +49,32 @@ void thc_agree_claim(struct thc_request *r)
 	uint32_t kind = ((uint32_t)r->dtype + 1) | (uint32_t)c->scheme->id << SCHEME_SHIFT |
 			(uint32_t)(r->count >> 32) << COUNT_SHIFT;
 
+	const struct thc_results *held = &c->results[r->round & 1];
+	bool known = r->round >= 2 && held->round == r->round - 2;
+
 	memset(r->claim, 0, sizeof(r->claim));
 	*own_claim(r) = (struct thc_claim){
 		.count_lo = thc_le32((uint32_t)r->count),
 		.kind = thc_le32(kind),
 		.constants = thc_le32(c->params.table_hash),
 		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
+		.digest = thc_le32(known && !held->missed ? held->digest : 0),
+		.missed = thc_le32(known ? held->missed : 0),
 		.status = thc_le32((uint32_t)r->claim_status),
 	};
+}
+
+void thc_agree_results(struct thc_request *r, const uint16_t *counts, uint32_t chunks,
+		       uint32_t digest)
+{
+	struct thc_results *held = &r->client->results[r->round & 1];
+	uint32_t k;
+
+	if (held->round != r->round)
+		*held = (struct thc_results){ .round = r->round };
+	held->digest += digest;
+	for (k = 0; k < chunks; k++)
+		held->missed += !(counts[k] & ~THC_COUNT_EXCLUDED);
 }
 
 bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *lanes)
@@ -101,19 +119,50 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 		 thc_le32(c->constants), thc_le32(c->tag));
 }
 
-/* The result of comparing the claims of all ranks with this rank's. */
+/**
+ * struct verdict - the result of comparing the claims of all ranks with this rank's
+ * @differ: ranks that brought something else than this one
+ * @bad: ranks whose gradient is not finite
+ * @holder: a rank that has missed no result of the round before the last one: this one, if it has
+ *	not; -1: there is none
+ * @others: ranks that have missed none, either, and hold others than @holder
+ * @others_end: the other ranks' claims alone differ, or one is bad
+ */
 struct verdict {
-	uint64_t	differ;		/* ranks that brought something else than this one */
-	uint64_t	bad;		/* ranks whose gradient is not finite */
-	bool		others_end;	/* the other ranks' claims alone differ, or one is bad */
+	uint64_t	differ;
+	uint64_t	bad;
+	int		holder;
+	uint64_t	others;
+	bool		others_end;
 };
+
+/* Do ranks that have all results of a round hold different ones? */
+static bool hold_others(const struct thc_claim *a, const struct thc_claim *b)
+{
+	return !a->missed && !b->missed && a->digest != b->digest;
+}
+
+/* Whom the results of all others are compared with. */
+static int holder_of(struct thc_request *r)
+{
+	int i;
+
+	if (!own_claim(r)->missed)
+		return (int)r->client->options.rank;
+	for (i = 0; i < r->client->params.ranks; i++)
+		if (is_made(&r->claims[i]) && !r->claims[i].missed)
+			return i;
+	return -1;
+}
 
 static struct verdict compare(struct thc_request *r)
 {
-	const struct thc_claim *own = own_claim(r), *first = NULL;
-	struct verdict v = { .differ = 0 };
-	unsigned int i;
+	const struct thc_claim *own = own_claim(r), *first = NULL, *whole = NULL, *held = NULL;
+	struct verdict v = { .holder = holder_of(r) };
+	int i;
 
+	if (v.holder >= 0)
+		held = own->missed ? &r->claims[v.holder] : own;
 	if (is_bad(own))
 		v.bad |= 1ULL << r->client->options.rank;
 	for (i = 0; i < r->client->params.ranks; i++) {
@@ -123,11 +172,16 @@ static struct verdict compare(struct thc_request *r)
 			continue;
 		if (!first)
 			first = other;
+		if (!whole && !other->missed)
+			whole = other;
+		if (held && hold_others(held, other))
+			v.others |= 1ULL << i;
 		if (is_bad(other))
 			v.bad |= 1ULL << i;
 		if (!same(own, other))
 			v.differ |= 1ULL << i;
-		v.others_end |= is_bad(other) || !same(first, other);
+		v.others_end |= is_bad(other) || !same(first, other) ||
+				(whole && hold_others(whole, other));
 	}
 	return v;
 }
@@ -144,6 +198,30 @@ static int disagreement(struct thc_request *r, uint64_t differ)
 		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype and key in the same order",
 		thc_name_ranks(differ, ranks, sizeof(ranks)), differ & (differ - 1) ? "" : "s",
 		r->client->options.rank, mine, first, theirs);
+	return -EBADMSG;
+}
+
+/* A result was altered on its way, or computed wrongly: whose is right nobody can tell. */
+static int other_results(struct thc_request *r, const struct verdict *v)
+{
+	const char *one = v->others & (v->others - 1) ? "" : "s";
+	unsigned int self = r->client->options.rank;
+	char ranks[THC_RANKS_TEXT], holder[40];
+
+	thc_name_ranks(v->others, ranks, sizeof(ranks));
+	if (r->round < 2) {
+		snprintf(
+			r->sentence, sizeof(r->sentence),
+			"%s claim%s results of a round before the first one: see that all ranks run the same program",
+			ranks, one);
+		return -EBADMSG;
+	}
+	snprintf(holder, sizeof(holder), v->holder == (int)self ? "this rank (%d)" : "rank %d",
+		 v->holder);
+	snprintf(
+		r->sentence, sizeof(r->sentence),
+		"%s hold%s other results of round %llu than %s: a packet was altered on its way, or a host has computed wrongly; this is found two rounds later, so go back to a checkpoint on all ranks",
+		ranks, one, (unsigned long long)r->round - 2, holder);
 	return -EBADMSG;
 }
 
@@ -172,6 +250,8 @@ int thc_agree_check(struct thc_request *r)
 
 	if (v.differ)
 		error = disagreement(r, v.differ);
+	else if (v.others)
+		error = other_results(r, &v);
 	else if (v.bad)
 		error = not_finite(r, v.bad);
 	else

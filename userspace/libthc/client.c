@@ -168,6 +168,7 @@ static int join_job(struct thc_client *c)
 	if (error)
 		return error;
 	c->round = 0;
+	memset(c->results, 0, sizeof(c->results));
 	c->sender.unreachable_at = 0;
 	error = c->scheme->open(c);
 	/* the other ranks must not start with a rank that has given up */

@@ -71,6 +71,13 @@ struct thc_params {
 	struct thc_table table;
 };
 
+/* What this rank holds of a round: thc_claim.digest, and chunks that it has missed. */
+struct thc_results {
+	uint64_t	round;
+	uint32_t	digest;
+	uint32_t	missed;
+};
+
 /* What the I/O thread does, and what it takes to wake it. */
 enum thc_thread_state {
 	THC_AWAKE,	/* nothing: it looks for news before it sleeps */
@@ -112,6 +119,7 @@ struct thc_client {
 	struct thc_sender	sender;
 	struct thc_flight	*flights;	/* of both its streams */
 	uint64_t		round;		/* rounds begun this epoch */
+	struct thc_results	results[2];	/* of even and odd rounds, the newest ones */
 
 	struct thc_spare	spare[THC_SPARES];
 	uint64_t		takes;		/* buffers asked for */

@@ -60,6 +60,17 @@ static int begin(struct thc_client *c, struct thc_request *r)
 	return 0;
 }
 
+/* A claim holds the digest of the round before the last one, which has to be over: the last one may
+ * be over before it. @oldest: of the active requests
+ */
+static bool may_claim(const struct thc_request *r, const struct thc_request *oldest)
+{
+	const struct thc_phase *agreement = &r->phases.phase[THC_AGREEMENT];
+
+	return r->claimed && agreement->numbered && !agreement->ready &&
+	       r->round - oldest->round < 2;
+}
+
 void thc_pipeline_advance(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
@@ -77,9 +88,8 @@ void thc_pipeline_advance(struct thc_client *c)
 	thc_phases_number(all, n, false, &c->sender.data.reserved);
 	for (i = 0; i < n; i++) {
 		struct thc_request *r = active[i];
-		const struct thc_phase *agreement = &r->phases.phase[THC_AGREEMENT];
 
-		if (r->claimed && agreement->numbered && !agreement->ready)
+		if (may_claim(r, active[0]))
 			send_claim(r);
 		if (r->stage == THC_STAGE_AGREED && !r->going) {
 			r->going = true;
@@ -128,7 +138,7 @@ static void count_missing(struct thc_client *c, const uint16_t *counts, uint32_t
 }
 
 void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
-			 const uint16_t *counts, const uint8_t *lanes)
+			 const uint16_t *counts, const uint8_t *lanes, uint32_t digest)
 {
 	struct thc_request *r = p->request;
 	unsigned int phase = (unsigned int)(p - r->phases.phase);
@@ -140,6 +150,7 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 	} else {
 		if (!p->control)
 			count_missing(r->client, counts, chunks);
+		thc_agree_results(r, counts, chunks, digest);
 		r->client->scheme->answer(r, phase, first, chunks, counts, lanes);
 		if (thc_phases_done(&r->phases))
 			r->stage = THC_STAGE_DONE;

@@ -22,8 +22,10 @@ bool thc_pipeline_compute(struct thc_client *c);
 void thc_pipeline_ready(struct thc_phase *p, uint32_t index);
 /* The phases of the active requests that have begun, at most THC_ACTIVE_MAX: how many. */
 unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all);
-/* See thc_scheme.answer; the request may be gone afterwards. */
+/* See thc_scheme.answer; @digest: of the answers together, thc_received.digest. The request may be
+ * gone afterwards.
+ */
 void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
-			 const uint16_t *counts, const uint8_t *lanes);
+			 const uint16_t *counts, const uint8_t *lanes, uint32_t digest);
 
 #endif /* LIBTHC_PIPELINE_H */

@@ -84,6 +84,9 @@ void thc_agree_prepare(struct thc_request *r);
 void thc_agree_claim(struct thc_request *r);
 /* The answer of @phase; true: all of them are there. */
 bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *lanes);
+/* @r has answers of @chunks chunks behind its agreement: who is in them, and their digest. */
+void thc_agree_results(struct thc_request *r, const uint16_t *counts, uint32_t chunks,
+		       uint32_t digest);
 /* 0, or -EBADMSG / -EDOM with the request's sentence filled in, and `left_behind` if
  * only this rank, left out by a deadline, knows of it.
  */

@@ -448,8 +448,8 @@ static int receive_message(struct thc_client *c)
 	if (r)
 		thc_pipeline_answer(&r->phases.phase[phase_of(received.tag)],
 				    (uint32_t)received.tag & TAG_CHUNK_MASK, received.chunks,
-				    (const void *)(lanes + received.chunks * THC_LANE_BYTES),
-				    lanes);
+				    (const void *)(lanes + received.chunks * THC_LANE_BYTES), lanes,
+				    received.digest);
 	return 1;
 }
 

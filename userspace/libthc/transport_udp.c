@@ -88,7 +88,6 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 	uint16_t count = answered ? thc_be16(h->count) : 0;
 
 	(void)st;
-	(void)digest;
 	c->stats.repeats += !!(h->flags & THC_F_REPEAT);
 	if (got == THC_GOT_WAIT) {
 		c->stats.waits++;
@@ -96,7 +95,8 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 	}
 	c->stats.chunks++;
 	count |= excluded ? THC_COUNT_EXCLUDED : 0;
-	thc_pipeline_answer(was.owner, was.index, 1, &count, answered ? (void *)(h + 1) : NULL);
+	thc_pipeline_answer(was.owner, was.index, 1, &count, answered ? (void *)(h + 1) : NULL,
+			    digest);
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)

@@ -278,8 +278,9 @@ struct thc_welcome {
  * @constants: thc_table_hash()
  * @tag: the caller's own mark of this all-reduce, folded to 32 bits
  * @call: what the call chose; 0: nothing
- * @digest: 0
- * @missed: 0
+ * @digest: of the results of the round before the last one but for its agreement,
+ *	as thc_received.digest; 0 before round 2, and of whoever has missed a chunk
+ * @missed: chunks of that round whose result this worker has missed
  * @status: enum thc_claim_status
  */
 struct thc_claim {
