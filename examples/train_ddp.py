@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from thc_ddp import ThcError, thc_hook
+from thc_ddp import ThcDisagreement, ThcError, thc_hook
 
 INPUTS, CLASSES, BATCH = 32, 4, 32
 
@@ -112,6 +112,8 @@ def train(args, rank, world):
         optimizer.zero_grad()
         try:
             torch.nn.functional.cross_entropy(model(x), y).backward()
+        except ThcDisagreement:         # on all ranks; weights may differ already
+            raise
         except ThcError as error:
             # All ranks get here in the same step. The step has changed no weights.
             errors += 1

@@ -5,6 +5,7 @@ process group, what it says of it, and what a checkpoint holds: no secret.
 """
 import contextlib
 import ctypes
+import errno
 import io
 import os
 import pathlib
@@ -17,7 +18,7 @@ import rig
 import torch
 from rig import KEY_FILE, Bucket, state
 
-from thc_ddp import ThcError, client, hook, thc_hook
+from thc_ddp import ThcDisagreement, ThcError, client, hook, thc_hook
 
 OTHER_KEY = bytes(range(100, 132))
 
@@ -130,6 +131,15 @@ class Environment(rig.HookTest):
             with self.assertRaisesRegex(ThcError, sentence):
                 self.join()
             os.environ[variable] = kept
+
+    def test_disagreements_are_errors_of_their_own(self):
+        for code, kind in ((errno.EBADMSG, ThcDisagreement), (errno.ETIMEDOUT, ThcError)):
+            with self.assertRaises(ThcError) as raised:
+                client._check(-code)
+            copy = pickle.loads(pickle.dumps(raised.exception))
+            for error in (raised.exception, copy):
+                self.assertIs(type(error), kind)
+                self.assertEqual(error.errno, code)
 
     def test_bad_values_are_refused_without_telling_the_key(self):
         with self.assertRaisesRegex(ThcError, "cannot read .*none"):

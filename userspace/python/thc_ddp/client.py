@@ -32,7 +32,13 @@ class ThcError(RuntimeError):
         self.errno = code
 
     def __reduce__(self):
-        return ThcError, (str(self), self.errno)
+        return type(self), (str(self), self.errno)
+
+
+class ThcDisagreement(ThcError):
+    """EBADMSG, on all ranks alike: they disagree about what they reduce, or hold different
+    results. Joining again does not make them agree.
+    """
 
 
 def _check(result):
@@ -40,7 +46,8 @@ def _check(result):
         sentence = library().thc_last_error().decode(errors="replace")
         sentence = sentence.replace("thc_client_rejoin()", "rejoin()")
         name = errno.errorcode.get(-result, str(-result))
-        raise ThcError(f"{sentence or os.strerror(-result)} ({name})", -result)
+        kind = ThcDisagreement if result == -errno.EBADMSG else ThcError
+        raise kind(f"{sentence or os.strerror(-result)} ({name})", -result)
     return result
 
 
