@@ -33,6 +33,12 @@ THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 	return bpf_map_lookup_elem(&strangers, &key);
 }
 
+/* CPUs may take one token together: what one rank asks comes through one of them. */
+THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_job *job, u32 rank)
+{
+	return &job->member[rank].joins;
+}
+
 /* Cheap to read: tokens come every 5 ms. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
@@ -66,11 +72,14 @@ THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const st
 {
 	const struct thc_end end = { .addr = p->path.src, .port = thc_be16(p->path.src_port) };
 	u8 seal = thc_seal_of_control((u8)seals->seal);
+	struct thc_sized_leave *leave = (void *)p->hdr;
 	struct thc_sized_join *join = (void *)p->hdr;
 	int ok;
 
 	if (p->hdr->op == THC_OP_LEAVE) {
-		ok = thc_seal_bpf_leave(p->hdr, seal, &seals->join, &end);
+		if ((void *)(leave + 1) > home->end)
+			return THC_DROP_TRUNCATED;
+		ok = thc_seal_bpf_leave(leave, seal, &seals->join, &end);
 	} else {
 		if ((void *)(join + 1) > home->end)
 			return THC_DROP_TRUNCATED;

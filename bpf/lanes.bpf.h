@@ -137,24 +137,22 @@ __noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_blo
 
 THC_PAYLOADS(THC_SEAL_SIZED)
 
-/* JOIN with its payload. */
-struct thc_sized_join {
-	struct thc_hdr hdr;
-	struct thc_join join;
-};
+#define THC_SEAL_CONTROL(name) \
+	struct thc_sized_##name { \
+		struct thc_hdr hdr; \
+		struct thc_##name payload; \
+	}; \
+\
+	__noinline int thc_seal_bpf_##name(const struct thc_sized_##name *p, u32 seal, \
+					   const struct thc_control_key *key, \
+					   const struct thc_end *end) \
+	{ \
+		return p && key && end && \
+		       p->hdr.tag == thc_control_tag((u8)seal, key, &p->hdr, end, &p->payload, \
+						     sizeof(p->payload) / 8); \
+	}
 
-__noinline int thc_seal_bpf_join(const struct thc_sized_join *p, u32 seal,
-				 const struct thc_control_key *key, const struct thc_end *end)
-{
-	return p && key && end &&
-	       p->hdr.tag ==
-		       thc_control_tag((u8)seal, key, &p->hdr, end, &p->join, sizeof(p->join) / 8);
-}
-
-__noinline int thc_seal_bpf_leave(const struct thc_hdr *h, u32 seal,
-				  const struct thc_control_key *key, const struct thc_end *end)
-{
-	return h && key && end && h->tag == thc_control_tag((u8)seal, key, h, end, NULL, 0);
-}
+THC_SEAL_CONTROL(join)
+THC_SEAL_CONTROL(leave)
 
 #endif /* THC_LANES_BPF_H */

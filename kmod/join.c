@@ -4,6 +4,7 @@
  * are in, and the job's constants out of it. Leaving: LEAVE, best effort.
  *
  *	connect()        JOIN, again after thc_join_interval()
+ *	CHALLENGE        JOIN that says it, at once
  *	WELCOME          constants; with a group: join_work joins it
  *	WELCOME (group)  next JOIN says HEARD
  *	WELCOME READY    from all: join_work makes room for slots, READY
@@ -32,11 +33,16 @@ void thc_join_exit(void)
 
 void thc_join_begin(struct thc_sock *ts, u64 now)
 {
+	u8 random[THC_NONCE_BYTES];
 	u32 i;
 
 	ts->join_until = now + ts->join_timeout_ms * THC_NS_PER_MS;
-	for (i = 0; i < ts->shards; i++)
-		thc_joining_begin(&ts->peers[i].joining, get_random_u64(), now);
+	for (i = 0; i < ts->shards; i++) {
+		struct thc_peer *p = &ts->peers[i];
+
+		get_random_bytes(random, sizeof(random));
+		thc_joining_begin(&p->joining, &p->sender, random, now);
+	}
 }
 
 /* The first aggregator that has not said that all ranks are in, or NULL. */
@@ -76,11 +82,11 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 
 		if (p->joining.ready)
 			continue;
-		if (p->joining.at <= now && thc_peer_has_room(p)) {
+		if (thc_joining_at(&p->joining) <= now && thc_peer_has_room(p)) {
 			thc_joining_request(&p->joining, &p->sender, &h, &join, now);
 			thc_send_copied(p, &h, &join, sizeof(join));
 		}
-		*due = min(*due, max(p->joining.at, now + THC_NS_PER_MS));
+		*due = min(*due, max(thc_joining_at(&p->joining), now + THC_NS_PER_MS));
 	}
 }
 
@@ -151,6 +157,15 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	return THC_DROP_NONE;
 }
 
+enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr *h,
+					const struct thc_challenge *c, u16 port)
+{
+	lockdep_assert_held(&p->owner->lock);
+	if (p->owner->state != THC_STATE_JOINING)
+		return THC_DROP_UNEXPECTED;
+	return thc_joining_challenge(&p->joining, &p->sender, h, c, port);
+}
+
 static int make_ready(struct thc_sock *ts)
 {
 	u32 i;
@@ -213,6 +228,7 @@ void thc_join_work(struct work_struct *work)
 
 void thc_join_leave(struct thc_sock *ts)
 {
+	struct thc_leave leave;
 	struct thc_hdr h;
 	u32 i, k;
 
@@ -222,10 +238,9 @@ void thc_join_leave(struct thc_sock *ts)
 
 		if (!p->joining.welcomed)
 			continue;
-		p->sender.epoch = p->joining.joined.epoch;
-		thc_sender_header(&p->sender, &h, THC_OP_LEAVE);
+		thc_sender_leave(&p->sender, &h, &leave);
 		for (k = 0; k < THC_LEAVES; k++)
-			thc_send_copied(p, &h, NULL, 0);
+			thc_send_copied(p, &h, &leave, sizeof(leave));
 	}
 	spin_unlock_bh(&ts->lock);
 	thc_outbox_flush(ts);

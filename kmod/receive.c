@@ -127,14 +127,19 @@ THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure 
 
 /* --- packets -------------------------------------------------------------- */
 
-static enum thc_drop_reason on_welcome(struct thc_peer *p, struct reader *r, u32 bytes,
+static enum thc_drop_reason on_joining(struct thc_peer *p, struct reader *r, u32 bytes,
 				       const struct thc_hdr *h, u16 port)
 {
-	struct thc_welcome w;
+	union {
+		struct thc_welcome	welcome;
+		struct thc_challenge	challenge;
+	} u;
+	u32 payload = thc_joining_payload(h->op);
 
-	if (bytes != sizeof(*h) + sizeof(w) || !read_on(r, &w, sizeof(w)))
+	if (bytes != sizeof(*h) + payload || !read_on(r, &u, payload))
 		return THC_DROP_LENGTH;
-	return thc_join_welcome(p, h, &w, port);
+	return h->op == THC_OP_CHALLENGE ? thc_join_challenge(p, h, &u.challenge, port) :
+					   thc_join_welcome(p, h, &u.welcome, port);
 }
 
 static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct thc_origin from,
@@ -149,8 +154,8 @@ static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct th
 	ts->stats.bytes_down += thc_wire_bytes(p, bytes);
 	if (bytes < sizeof(h) || !read_on(r, &h, sizeof(h)))
 		why = THC_DROP_TRUNCATED;
-	else if (h.version == THC_VERSION && h.op == THC_OP_WELCOME)
-		why = on_welcome(p, r, bytes, &h, from.port);
+	else if (h.version == THC_VERSION && thc_op_is_joining(h.op))
+		why = on_joining(p, r, bytes, &h, from.port);
 	else if (ts->state == THC_STATE_READY)
 		why = thc_worker_receive(&host, &p->sender, &h, bytes, from, now);
 	if (why)

@@ -81,7 +81,9 @@ typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
 #define THC_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), "size of " #type)
 
 THC_ASSERT_SIZE(struct thc_hdr, 48);
-THC_ASSERT_SIZE(struct thc_join, 16);
+THC_ASSERT_SIZE(struct thc_join, 64);
+THC_ASSERT_SIZE(struct thc_challenge, 32);
+THC_ASSERT_SIZE(struct thc_leave, 16);
 THC_ASSERT_SIZE(struct thc_welcome, 136);
 THC_ASSERT_SIZE(struct thc_claim, 32);
 THC_ASSERT_SIZE(struct sockaddr_thc, 40);

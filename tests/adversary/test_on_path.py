@@ -8,12 +8,15 @@ drop nor answered by STALE at the aggregator, was believed.
 """
 import os
 import random
+import select
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import adversary  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
-from adversary import Bed, NOT_ANY_MORE, PACKETS, Spoofer, does, possible, prevented  # noqa: E402
+from adversary import (Bed, COUNT, PACKETS, Spoofer, does, ended_well, fork_in,  # noqa: E402
+                       prevented)
 from ranks import good  # noqa: E402
 from recorder import Recorder  # noqa: E402
 from tap import netns  # noqa: E402
@@ -195,23 +198,14 @@ def path__has_no_request_of_an_earlier_session():
 # --- joining ------------------------------------------------------------------------
 
 
-def joins_and_leaves(bed):
-    """Rank 0's JOIN, its LEAVE, and from where they came, of two sessions ago."""
-    seen = bed.recorded()
-    source = bed.members[0]
-    with Recorder(bed.net) as recorder:
-        good(bed.ranks.all(do="close"))
-    leave = next(s.data for s in recorder.packets() if s.source == source)
-    assert leave[1] == wire.LEAVE
-    join = next(s.data for s in seen if s.source == source and s.data[1] == wire.JOIN)
-    bed.start()
-    bed.start()
-    return join, leave, source
+ROUNDS_OF_COPIES = 20   # each recorded packet is sent so often
 
 
-def sends(bed, packet, source):
+def sends(bed, packets, source, to=TO_AGGREGATOR):
     def spoof():
-        Spoofer().send(packet, source, TO_AGGREGATOR)
+        spoofer = Spoofer()
+        for packet in packets:
+            spoofer.send(packet, source, to)
         return True
 
     assert does(bed.net.worker(2), spoof, user=0)
@@ -219,27 +213,119 @@ def sends(bed, packet, source):
 
 def is_dropped(bed, packet, source, reason):
     before = bed.dropped(reason)
-    sends(bed, packet, source)
+    sends(bed, [packet], source)
     assert adversary.until(lambda: bed.dropped(reason) == before + 1), bed.aggregator.stats()
 
 
-@possible(PATH, "sends a recorded JOIN again, which ends the session", until="the challenge")
-def path__sends_a_join_again():
+def joins_of(seen, source):
+    """What that worker has said to join: without a challenge, with it, and HEARD."""
+    joins = [p for p in requests_in(seen, source)[1] if p[1] == wire.JOIN]
+    assert len(joins) >= 3, f"{len(joins)} kinds of JOIN"
+    return joins
+
+
+def leave_of(bed, join, source):
+    """The LEAVE that would have ended that joining."""
+    packet = wire.Packet(join)
+    return bed.keys.control(wire.JOINING).put(
+        wire.build(packet.payload[:16], op=wire.LEAVE, job=1, rank=packet.rank), end=source)
+
+
+def joins_again(bed):
+    """All ranks begin a new session with other nonces, from the ports that they have."""
+    members, session = bed.members, bed.session()
+    good(bed.ranks.all(do="rejoin"))
+    bed.look()
+    assert bed.members == members and bed.session() > session
+
+
+def changes_nothing(bed, packets, source):
+    """Those recorded packets; what thcd made of them. More than a rank may say are dropped."""
+    def state():
+        job = bed.aggregator.ask("jobs")["jobs"][0]
+        return [job[name] for name in ("epoch", "joined", "left", "ready", "members", "reply")]
+
+    before, was = bed.aggregator.stats(), state()
+    sends(bed, packets * ROUNDS_OF_COPIES, source)
+    sent = len(packets) * ROUNDS_OF_COPIES
+    assert adversary.until(
+        lambda: bed.aggregator.stats()["received"] >= before["received"] + sent), "some were lost"
+    assert state() == was, f"{state()}, not {was}"
+    after = bed.aggregator.stats()
+    return {name: after[kind][name] - before[kind][name]
+            for kind, name in (("daemon", "challenged"), ("daemon", "refused"),
+                               ("drops", "flood"), ("events", "control"))}
+
+
+@prevented(PATH, "sends recorded JOINs again, in the session that they began and later")
+def path__sends_no_join_again():
     with Bed() as bed:
-        join, _, source = joins_and_leaves(bed)
-        session = bed.session()
-        # from another port it is nobody's
-        is_dropped(bed, join, (source[0], source[1] ^ 1), "tag")
-        assert bed.session() == session
-        sends(bed, join, source)
-        assert adversary.until(lambda: bed.session() > session), NOT_ANY_MORE
+        seen, source = bed.recorded(), bed.members[0]
+        joins = joins_of(seen, source)
+        # from another port they are nobody's
+        is_dropped(bed, joins[0], (source[0], source[1] ^ 1), "tag")
+        made = changes_nothing(bed, joins, source)
+        assert not made["challenged"] and not made["refused"], made
+        good(bed.ranks.all(do="reduce", counts=[COUNT]))
+        # those of the joining before are another worker's, and those before it a stranger's
+        joins_again(bed)
+        made = changes_nothing(bed, joins, source)
+        assert made["refused"] and not made["challenged"], made
+        joins_again(bed)
+        made = changes_nothing(bed, joins, source)
+        assert made["challenged"] and not made["refused"], made
+        assert made["challenged"] + made["flood"] == len(joins) * ROUNDS_OF_COPIES, made
+        good(bed.ranks.all(do="reduce", counts=[COUNT]))
+        bed.start()
+        assert bed.passes() == bed.honest
+
+
+@prevented(PATH, "sends recorded CHALLENGEs and WELCOMEs again to a rank that joins")
+def path__confuses_no_rank_that_joins():
+    """From the aggregator's address and port, all the time. The rank has the port that they were
+    sent to."""
+    with Bed() as bed:
+        seen, member = bed.recorded(), bed.members[0]
+        said = list(dict.fromkeys(s.data for s in seen if s.to == member and s.data[1] in (
+            wire.CHALLENGE, wire.WELCOME)))
+        assert {packet[1] for packet in said} == {wire.CHALLENGE, wire.WELCOME}
+        over, done = os.pipe()
+
+        def spoof():
+            os.close(done)
+            spoofer = Spoofer()
+            while not select.select([over], [], [], 0.0005)[0]:
+                for packet in said:
+                    spoofer.send(packet, TO_AGGREGATOR, member)
+            return True
+
+        child = fork_in(bed.net.worker(2), spoof, 0)
+        os.close(over)
+        for _ in range(5):
+            session, start = bed.session(), time.monotonic()
+            joins_again(bed)
+            took = time.monotonic() - start
+            # one of the two begins it, the other one joins it
+            assert bed.session() - session <= 2, f"{bed.session() - session} sessions more"
+            assert took < 2, f"joining took {took:.1f} s"
+            good(bed.ranks.all(do="reduce", counts=[1024], first_key=2))
+        os.close(done)
+        assert ended_well(child), "the recorded packets were not sent"
+        bed.start()
+        assert bed.passes() == bed.honest
 
 
 @prevented(PATH, "sends a LEAVE of an earlier session again")
 def path__sends_no_leave_again():
-    """From the rank's port then, and now."""
+    """From the rank's port then, which is another one or the one it has now."""
     with Bed() as bed:
-        _, leave, source = joins_and_leaves(bed)
+        seen, source = bed.recorded(), bed.members[0]
+        leave = leave_of(bed, joins_of(seen, source)[0], source)
+        joins_again(bed)
+        made = changes_nothing(bed, [leave], source)
+        assert made["control"] == ROUNDS_OF_COPIES, made
+        good(bed.ranks.all(do="reduce", counts=[COUNT]))
+        bed.start()
         is_dropped(bed, leave, source, "address")
         is_dropped(bed, leave, bed.members[0], "tag")
         assert not bed.aggregator.ask("jobs")["jobs"][0]["left"]

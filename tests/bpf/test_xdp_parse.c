@@ -9,6 +9,8 @@
 #include "rig.h"
 
 #define LUT_LEN 512
+#define JOIN_LEN sizeof(struct thc_join)
+#define LEAVE_LEN sizeof(struct thc_leave)
 #define HEAD (14 + 20 + 8) /* in front of the THC header, IPv4 */
 
 static struct rig rig;
@@ -326,7 +328,7 @@ static void drop__header(void **state)
 		/* of ranks that the job does not have */
 		DROP(THC_DROP_WIDTH, 1024, (h.op = THC_OP_CLAIM_HIGH, h.width = i));
 	}
-	DROP(THC_DROP_WIDTH, 16, (h.op = THC_OP_JOIN, h.width = 4));
+	DROP(THC_DROP_WIDTH, JOIN_LEN, (h.op = THC_OP_JOIN, h.width = 4));
 	for (i = 0; i < 8; i++)
 		DROP(THC_DROP_FLAGS, LUT_LEN, h.flags = 1 << i);
 	DROP(THC_DROP_RESERVED, LUT_LEN, h.count = thc_be16(1));
@@ -337,7 +339,10 @@ static void drop__header(void **state)
 	DROP(THC_DROP_LENGTH, 504, (void)0);
 	DROP(THC_DROP_LENGTH, LUT_LEN, (h.op = THC_OP_ADD, h.width = 8));
 	DROP(THC_DROP_LENGTH, 0, (h.op = THC_OP_JOIN, h.width = 0));
-	DROP(THC_DROP_LENGTH, 16, (h.op = THC_OP_LEAVE, h.width = 0));
+	DROP(THC_DROP_LENGTH, 16, (h.op = THC_OP_JOIN, h.width = 0));
+	DROP(THC_DROP_LENGTH, JOIN_LEN + 8, (h.op = THC_OP_JOIN, h.width = 0));
+	DROP(THC_DROP_LENGTH, 0, (h.op = THC_OP_LEAVE, h.width = 0));
+	DROP(THC_DROP_LENGTH, LEAVE_LEN + 8, (h.op = THC_OP_LEAVE, h.width = 0));
 	assert_true(slots_untouched());
 }
 
@@ -640,12 +645,12 @@ static void drop__without_a_seal(void **state)
 	}
 	frame[len - 1] ^= 1;
 	expect_event("other contents", frame, len, XDP_DROP, THC_EVENT_ADDED);
-	len = rig_build(frame, &join, payload, 16);
+	len = rig_build(frame, &join, payload, JOIN_LEN);
 	frame[len - 1] ^= 1;
 	expect_drop("JOIN has a sum in every job", frame, len, THC_DROP_TAG);
-	len = rig_build(frame, &leave, NULL, 0);
+	len = rig_build(frame, &leave, payload, LEAVE_LEN);
 	frame[len - 1] ^= 1;
-	expect_drop("LEAVE has a sum in every job", frame, len, THC_DROP_RESERVED);
+	expect_drop("LEAVE has a sum in every job", frame, len, THC_DROP_TAG);
 	frame[len - 1] ^= 1;
 	frame[HEAD + TAG_AT + 7] ^= 1;
 	expect_drop("LEAVE has a sum in every job", frame, len, THC_DROP_TAG);
@@ -749,11 +754,11 @@ static size_t leave_of(u8 *frame, int rank, __be16 port, __be16 aggregator)
 	struct rig_request r = { .op = THC_OP_LEAVE, .job = 2, .rank = rank };
 	struct rig_frame f = rig_way(&r, false);
 	struct thc_end end = { .addr = f.src, .port = port, .aggregator = aggregator };
-	u8 packet[sizeof(struct thc_hdr)];
+	u8 packet[sizeof(struct thc_hdr) + LEAVE_LEN];
 	struct thc_hdr h;
 
 	rig_header(&h, &r);
-	return rig_frame(frame, &f, packet, rig_control(packet, &h, &end, NULL, 0));
+	return rig_frame(frame, &f, packet, rig_control(packet, &h, &end, payload, LEAVE_LEN));
 }
 
 static void control__passes_to_the_daemon(void **state)
@@ -767,7 +772,7 @@ static void control__passes_to_the_daemon(void **state)
 	(void)state;
 	fresh();
 	job->member[3].port = 0;
-	len = rig_build(frame, &join, payload, 16);
+	len = rig_build(frame, &join, payload, JOIN_LEN);
 	expect_event("JOIN of a new rank", frame, len, XDP_PASS, THC_EVENT_CONTROL);
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len), XDP_PASS);
 	assert_int_equal(len, out_len);
@@ -776,13 +781,13 @@ static void control__passes_to_the_daemon(void **state)
 	expect_drop("JOIN, corrupted", frame, len, THC_DROP_TAG);
 	/* it is the daemon that says what is wrong with it */
 	join.rank = 200;
-	len = rig_build(frame, &join, payload, 16);
+	len = rig_build(frame, &join, payload, JOIN_LEN);
 	expect_event("JOIN of an impossible rank", frame, len, XDP_PASS, THC_EVENT_CONTROL);
 	join.job = 9;
-	len = rig_build(frame, &join, payload, 16);
+	len = rig_build(frame, &join, payload, JOIN_LEN);
 	expect_event("JOIN of no job", frame, len, XDP_PASS, THC_EVENT_CONTROL);
 
-	len = rig_build(frame, &leave, NULL, 0);
+	len = rig_build(frame, &leave, payload, LEAVE_LEN);
 	expect_event("LEAVE", frame, len, XDP_PASS, THC_EVENT_CONTROL);
 	frame[HEAD + TAG_AT] ^= 1;
 	expect_drop("LEAVE, corrupted", frame, len, THC_DROP_TAG);
@@ -795,7 +800,7 @@ static void control__passes_to_the_daemon(void **state)
 	len = leave_of(frame, 1, thc_be16(RIG_CLIENT_PORT + 1), 0);
 	expect_event("LEAVE, by hand", frame, len, XDP_PASS, THC_EVENT_CONTROL);
 	leave.rank = 3;
-	len = rig_build(frame, &leave, NULL, 0);
+	len = rig_build(frame, &leave, payload, LEAVE_LEN);
 	expect_drop("LEAVE of a rank that is not in", frame, len, THC_DROP_RANK);
 	rig_member(job, 3, rig_addr(false, 13), RIG_CLIENT_PORT + 3);
 	st = rig_stats(&rig);

@@ -253,7 +253,7 @@ static void reply__group_stays_in_the_subnet(void **state)
 static void reply__join_reaches_the_stack(void **state)
 {
 	struct rig_request r = { .op = THC_OP_JOIN };
-	struct thc_join join = { .nonce = thc_be64(5) };
+	struct thc_join join = { .nonce = { 5 } };
 	u8 packet[2048];
 
 	(void)state;

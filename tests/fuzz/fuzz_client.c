@@ -78,6 +78,7 @@ enum {
 	JOIN_REFUSED,
 	JOIN_UNKNOWN,
 	JOIN_LATE,
+	CHALLENGED,
 	REJOINED,
 	SUCCESS,
 	NONFINITE,
@@ -102,6 +103,7 @@ static struct outcome reached[OUTCOMES] = {
 	[JOIN_REFUSED] = { "refused", 0 },
 	[JOIN_UNKNOWN] = { "unknown constants", 0 },
 	[JOIN_LATE] = { "joins timed out", 0 },
+	[CHALLENGED] = { "challenges answered", 0 },
 	[REJOINED] = { "joined again", 0 },
 	[SUCCESS] = { "results", 0 },
 	[NONFINITE] = { "results of NaN", 0 },
@@ -149,7 +151,11 @@ static struct world {
 	struct input		in;
 	struct thc_client	*client;
 	uint64_t		now;		/* ns */
-	uint64_t		nonce;		/* of the newest JOIN */
+	uint8_t			nonce[THC_NONCE_BYTES];	/* of the newest JOIN */
+	uint8_t			salt[THC_SALT_BYTES];	/* of the last WELCOME to be believed */
+	uint32_t		challenges;	/* bit n: the n-th is to be answered, or was */
+	uint32_t		joins;		/* JOINs of this joining */
+	uint64_t		joined_at;	/* when it began */
 	uint64_t		drawn;		/* the last random number */
 	uint32_t		epoch;		/* the aggregator's */
 	uint32_t		asks;
@@ -194,9 +200,13 @@ static int fuzz_clock(clockid_t id, struct timespec *t)
 static ssize_t fuzz_random(void *to, size_t bytes, unsigned int flags)
 {
 	(void)flags;
-	require(bytes == sizeof(w.drawn));
+	require(bytes == THC_NONCE_BYTES);
 	w.drawn += 0x9e3779b97f4a7c15ULL;
-	memcpy(to, &w.drawn, bytes);
+	memcpy(to, &w.drawn, sizeof(w.drawn));
+	memcpy((uint8_t *)to + sizeof(w.drawn), &w.drawn, sizeof(w.drawn));
+	/* a joining begins */
+	w.challenges = w.joins = 0;
+	w.joined_at = w.now;
 	return (ssize_t)bytes;
 }
 
@@ -259,13 +269,10 @@ static bool is_table(const struct thc_welcome *c)
 /* Constants that a worker can serve, as Documentation/protocol.md has them. */
 static bool can_be_served(const struct thc_welcome *c, unsigned int rank)
 {
-	unsigned int ranks = thc_be16(c->ranks), i;
+	unsigned int ranks = thc_be16(c->ranks);
 	unsigned int slots = thc_be16(c->data_slots) + thc_be16(c->norm_slots);
 	unsigned int most = c->sum_width == 8 ? 255 : 65535;
 
-	for (i = 0; i < sizeof(c->reserved); i++)
-		if (c->reserved[i])
-			return false;
 	if (w.keyed ? c->seal != THC_SEAL_NH : c->seal > THC_SEAL_SUM)
 		return false;
 	if (c->flags & 0xc8 || ranks <= rank || ranks > 64 || !c->data_slots || !c->norm_slots ||
@@ -285,21 +292,48 @@ static bool can_be_served(const struct thc_welcome *c, unsigned int rank)
 	       (c->family == 4 ? c->group[0] >> 4 == 14 : c->family == 6 && c->group[0] == 255);
 }
 
+/* Does an aggregator say it to this worker of its joining, @payload of that length? A nonce is what
+ * both of its packets begin with, or have at @nonce_at.
+ */
+static bool is_of_joining(const struct coming *p, uint8_t op, size_t payload, size_t nonce_at)
+{
+	const uint8_t *at = p->at + sizeof(struct thc_hdr);
+	struct thc_hdr h;
+
+	memcpy(&h, p->at, sizeof(h));
+	return p->bytes == sizeof(h) + payload && is_form(&h, p->bytes) && h.op == op &&
+	       p->port == THC_PORT_DEFAULT && h.rank == thc_be16(w.rank) &&
+	       !memcmp(at + nonce_at, w.nonce, sizeof(w.nonce)) &&
+	       h.key_id == welcome_key[w.keyed].id &&
+	       h.tag == control_tag(&welcome_key[w.keyed], &h, at, payload);
+}
+
+#define CHALLENGE_MARK	0xc4
+
+/* The challenges are numbered: what a JOIN may say is what has been asked. */
+static void believe_challenge(const struct coming *p)
+{
+	const uint8_t *c = p->at + sizeof(struct thc_hdr) + THC_NONCE_BYTES;
+
+	if (!is_of_joining(p, THC_OP_CHALLENGE, sizeof(struct thc_challenge), 0)) {
+		reached[DISBELIEVED].times++;
+		return;
+	}
+	if (c[0] == CHALLENGE_MARK)
+		w.challenges |= 1U << c[1] % 32;
+}
+
 /* While joining: does it end the join well? */
 static void believe_welcome(const struct coming *p)
 {
 	struct thc_welcome c;
-	struct thc_hdr h;
 
-	memcpy(&h, p->at, sizeof(h));
-	memcpy(&c, p->at + sizeof(h), sizeof(c));
-	if (p->bytes != sizeof(h) + sizeof(c) || !is_form(&h, p->bytes) || h.op != THC_OP_WELCOME ||
-	    p->port != THC_PORT_DEFAULT || thc_be64(c.nonce) != w.nonce ||
-	    h.key_id != welcome_key[w.keyed].id ||
-	    h.tag != control_tag(&welcome_key[w.keyed], &h, &c, sizeof(c))) {
+	memcpy(&c, p->at + sizeof(struct thc_hdr), sizeof(c));
+	if (!is_of_joining(p, THC_OP_WELCOME, sizeof(c), offsetof(struct thc_welcome, nonce))) {
 		reached[DISBELIEVED].times++;
 		return;
 	}
+	memcpy(w.salt, c.salt, sizeof(w.salt));
 	w.seal = c.seal;
 	set_salt(c.salt);
 	w.ready = c.flags & THC_WELCOME_F_READY && !(c.flags & THC_WELCOME_F_REFUSED) &&
@@ -522,6 +556,27 @@ static void note_request(const void *packet, size_t bytes)
 		check_claim(h, a->at + sizeof(*h));
 }
 
+/* A JOIN says what it has been asked, or nothing, and with HEARD the salt; five in 20 ms at most. */
+static void note_join(const struct thc_join *j)
+{
+	static const struct thc_join zero;
+	bool heard = j->flags == thc_be32(THC_JOIN_F_HEARD);
+
+	require(!j->flags || heard);
+	require(j->offers == thc_be32(w.keyed ? 4 : 3) && j->version_max == 2 &&
+		j->restarted == 0xffff && !j->workers && !j->reserved);
+	require(!memcmp(j->reserved2, zero.reserved2, sizeof(zero.reserved2)));
+	memcpy(w.nonce, j->nonce, sizeof(w.nonce));
+	w.joins++;
+	require(w.joins <= 5 * (1 + (w.now - w.joined_at) / 20000000));
+	if (heard) {
+		require(!memcmp(j->challenge, w.salt, sizeof(w.salt)));
+	} else if (j->challenge[0] == CHALLENGE_MARK) {
+		require(w.challenges >> j->challenge[1] % 32 & 1);
+		reached[CHALLENGED].times++;
+	}
+}
+
 static void note_sent(const struct thc_outgoing *out)
 {
 	const uint8_t *payload = (const uint8_t *)out->data + sizeof(struct thc_hdr);
@@ -537,9 +592,12 @@ static void note_sent(const struct thc_outgoing *out)
 		require(h.tag == control_tag(&join_key[w.keyed], &h, payload, bytes));
 	}
 	if (h.op == THC_OP_JOIN) {
+		require(bytes == sizeof(j));
 		memcpy(&j, payload, sizeof(j));
-		w.nonce = thc_be64(j.nonce);
-	} else if (h.op != THC_OP_LEAVE) {
+		note_join(&j);
+	} else if (h.op == THC_OP_LEAVE) {
+		require(bytes == sizeof(w.nonce) && !memcmp(payload, w.nonce, bytes));
+	} else {
 		require(h.key_id == up->id &&
 			thc_seal_ok(&h, w.seal, up, payload, (int)(bytes / 8)));
 		require(is_its_port(out->port, thc_be16(h.slot)));
@@ -575,7 +633,9 @@ static void hand_over(const struct coming *p, thc_link_each *each, void *ctx)
 	require(copy);
 	memcpy(copy, p->at, p->bytes);
 	packets++;
-	if (w.joining)
+	if (w.joining && p->at[1] == THC_OP_CHALLENGE)
+		believe_challenge(p);
+	else if (w.joining)
 		believe_welcome(p);
 	else if (!w.broken && !believe(p))
 		reached[DISBELIEVED].times++;
@@ -629,7 +689,7 @@ static void seal(struct coming *p)
 
 	if (p->bytes < sizeof(*h))
 		return;
-	if (h->op == THC_OP_WELCOME) {
+	if (h->op == THC_OP_WELCOME || h->op == THC_OP_CHALLENGE) {
 		h->tag = control_tag(&welcome_key[w.keyed], h, h + 1, bytes);
 	} else if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH) {
 		h->tag = control_tag(&lost_key[w.keyed], h, &p->request, sizeof(p->request));
@@ -672,8 +732,9 @@ static struct coming *put_welcome(uint8_t flags)
 	h->op = THC_OP_WELCOME;
 	h->key_id = welcome_key[w.keyed].id;
 	h->job = thc_be16(JOB);
+	h->rank = thc_be16(w.rank);
 	h->epoch = thc_be32(w.epoch);
-	c.nonce = thc_be64(w.nonce);
+	memcpy(c.nonce, w.nonce, sizeof(c.nonce));
 	c.flags |= flags;
 	memcpy(p->at + sizeof(*h), &c, sizeof(c));
 	seal(p);
@@ -683,10 +744,29 @@ static struct coming *put_welcome(uint8_t flags)
 static struct coming *put_refusal(uint8_t why)
 {
 	struct coming *p = put_welcome(0);
-	struct thc_welcome c = { .nonce = thc_be64(w.nonce), .flags = THC_WELCOME_F_REFUSED,
-				 .refusal = why };
+	struct thc_welcome c = { .flags = THC_WELCOME_F_REFUSED, .refusal = why };
 
+	memcpy(c.nonce, w.nonce, sizeof(c.nonce));
 	memcpy(p->at + sizeof(struct thc_hdr), &c, sizeof(c));
+	seal(p);
+	return p;
+}
+
+/* The @n-th challenge. */
+static struct coming *put_challenge(uint8_t n)
+{
+	struct thc_challenge c = { .challenge = { CHALLENGE_MARK, n % 32 } };
+	struct coming *p = room_for_one();
+	struct thc_hdr *h = (void *)p->at;
+
+	p->bytes = sizeof(*h) + sizeof(c);
+	h->version = THC_VERSION;
+	h->op = THC_OP_CHALLENGE;
+	h->key_id = welcome_key[w.keyed].id;
+	h->job = thc_be16(JOB);
+	h->rank = thc_be16(w.rank);
+	memcpy(c.nonce, w.nonce, sizeof(c.nonce));
+	memcpy(p->at + sizeof(*h), &c, sizeof(c));
 	seal(p);
 	return p;
 }
@@ -848,7 +928,13 @@ static void act_join(void)
 			spoil(p, next(&w.in));
 		break;
 	case 6:
-		put_raw();
+		if (!(action & 8)) {
+			put_raw();
+			break;
+		}
+		p = put_challenge(action >> 4 & 7);
+		if (action & 0x80)
+			spoil(p, next(&w.in));
 		break;
 	case 7:
 		w.complaint = action & 8 ? ECONNREFUSED : ENETUNREACH;

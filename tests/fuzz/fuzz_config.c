@@ -154,6 +154,7 @@ static void check_joinable(const struct thcd_plan *plan, u16 port)
 		.job = world_jobs, .record = world_records, .seals = world_seals, .port = port,
 	};
 	const struct thc_hdr request = { .job = thc_be16((u16)plan->job) };
+	static const u8 nonce[THC_NONCE_BYTES] = { 1 };
 	struct thc_job *job = &world_jobs[plan->job];
 	char text[THCD_TEXT_MAX];
 	struct thcd_welcome w;
@@ -162,7 +163,7 @@ static void check_joinable(const struct thcd_plan *plan, u16 port)
 	require(job->active && job->epoch && !job->joined);
 	require(thc_seals_up(&world_seals[plan->job], job->epoch)->id);
 	world_records[plan->job].ready = 1;
-	thcd_welcome_fill(&w, job, &world_records[plan->job], &request, 1, 0);
+	thcd_welcome_fill(&w, job, &world_records[plan->job], &request, nonce, 0);
 	check_params(plan, &w.body, 0);
 	check_params(plan, &w.body, plan->ranks - 1U);
 	require(plan->group_port < port || plan->group_port >= port + THC_PORT_SPAN);

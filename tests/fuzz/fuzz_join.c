@@ -4,7 +4,8 @@
  * them, bytes without a meaning, and lines on the control socket. The daemon's state is
  * plain memory, its socket, clock and XDP program are this file's. A model of who is in
  * which job, written from the protocol's description, follows each packet:
- *	- what is not well-formed, or not entitled, changes nothing in any job;
+ *	- what is not well-formed, or not entitled, changes nothing in any job, and a JOIN that would
+ *	  change something does so with a challenge only that was made for this very change;
  *	- epoch, members, their addresses and what settles a job are as the model says;
  *	  an epoch that changes is newer by serial arithmetic;
  *	- a refusal says why, goes to where the JOIN came from and tells nothing else;
@@ -39,6 +40,9 @@
 enum {
 	JOINED,
 	JOINED_AGAIN,
+	ANSWERED,
+	CHALLENGED,
+	REPLAYED,
 	RESTARTED,
 	BEHIND,
 	READY,
@@ -51,6 +55,7 @@ enum {
 	NO_PREFIX,
 	TAKEN,
 	NO_XDP,
+	NO_SEAL,
 	MUTED,
 	FLOODED,
 	MALFORMED,
@@ -62,6 +67,9 @@ enum {
 static struct outcome reached[OUTCOMES] = {
 	[JOINED] = { "joined", 0 },
 	[JOINED_AGAIN] = { "joined again", 0 },
+	[ANSWERED] = { "answered a moment ago", 0 },
+	[CHALLENGED] = { "challenged", 0 },
+	[REPLAYED] = { "recorded", 0 },
 	[RESTARTED] = { "restarted", 0 },
 	[BEHIND] = { "behind", 0 },
 	[READY] = { "ready", 0 },
@@ -74,6 +82,7 @@ static struct outcome reached[OUTCOMES] = {
 	[NO_PREFIX] = { "outside the prefix", 0 },
 	[TAKEN] = { "taken", 0 },
 	[NO_XDP] = { "no XDP", 0 },
+	[NO_SEAL] = { "cannot do the seal", 0 },
 	[MUTED] = { "muted", 0 },
 	[FLOODED] = { "flooded", 0 },
 	[MALFORMED] = { "malformed", 0 },
@@ -106,6 +115,7 @@ static struct thcd d;
 static uint64_t now_ms = 1000;
 static bool flooded;
 static u64 heard_until;	/* ms: until then strangers are owed silence, see is_flood() */
+static u64 rank_until[JOBS][RANKS];	/* and so each rank */
 
 /* What left since the last look. */
 static struct sent {
@@ -205,6 +215,8 @@ struct rank_model {
 	u16 port;	/* 0: never joined */
 	u64 nonce;
 	u64 previous;
+	bool entered;	/* has joined this epoch, if only for a while */
+	u64 answered;	/* ms: by WELCOME, last */
 };
 
 static struct job_model {
@@ -237,15 +249,40 @@ static __be64 control_tag(int job, const struct thc_hdr *h, const struct thc_pat
 			       payload, (int)(bytes / 8));
 }
 
+/* What a challenge was made for. */
+struct change {
+	int job;
+	u32 epoch;
+	u64 joined;	/* 0: not in this epoch */
+	u8 nonce[THC_NONCE_BYTES];
+	struct thc_addr addr;
+	u16 rank;
+	u16 port;
+	bool left;
+};
+
+/* What has been asked in this input: a challenge that is right is one of these. */
+#define ASKED_MAX	512
+static struct {
+	u8 challenge[THC_CHALLENGE_BYTES];
+	struct change change;
+	u64 minute;
+} asked[ASKED_MAX];
+static unsigned int asks;
+
 /* What a packet is to come to. */
 struct expected {
 	bool admitted;
+	bool challenged;
+	bool answered;	/* a moment ago: there is no answer */
+	struct change change;
 	bool refused;
 	enum thc_refusal why;
 	bool newly_ready;
 	int job;	/* index of the model, -1: none */
 	u16 rank;
 	u64 nonce;
+	u8 nonce_bytes[THC_NONCE_BYTES];
 };
 
 static bool all_in(const struct job_model *m)
@@ -289,7 +326,7 @@ static u32 epoch_after(const struct job_model *m, u32 epoch)
 
 static bool is_behind(const struct job_model *m, u32 last)
 {
-	return last && (s32)(last - m->epoch) >= 0 && (s32)(epoch_after(m, last) - m->epoch) > 0;
+	return last && last - m->epoch < 65536;
 }
 
 static void model_restart(struct job_model *m, u32 last, int job)
@@ -302,8 +339,10 @@ static void model_restart(struct job_model *m, u32 last, int job)
 		reached[GROUP_AGAIN].times++;
 	}
 	m->epoch = epoch_after(m, is_behind(m, last) ? last : m->epoch);
-	for (r = 0; r < m->ranks; r++)
+	for (r = 0; r < m->ranks; r++) {
 		m->rank[r].in = m->rank[r].left = m->rank[r].heard = false;
+		m->rank[r].entered = false;
+	}
 	m->ready = false;
 	m->full_since = 0;
 }
@@ -342,27 +381,43 @@ static void refuse(struct expected *x, enum thc_refusal why, int outcome)
 	reached[outcome].times++;
 }
 
-static void model_join(struct expected *x, const struct thc_hdr *h, const struct thc_join *j,
-		       const struct thc_path *path)
+/* Was the challenge of @j made for @c, in this minute or the one before? */
+static bool is_right(const struct thc_join *j, const struct change *c)
+{
+	unsigned int i;
+
+	for (i = 0; i < asks; i++)
+		if (now_ms / 60000 - asked[i].minute < 2 &&
+		    !memcmp(asked[i].challenge, j->challenge, sizeof(j->challenge)) &&
+		    !memcmp(&asked[i].change, c, sizeof(*c)))
+			return true;
+	return false;
+}
+
+/* What the JOIN would change. */
+static struct change change_of(const struct expected *x, const struct thc_path *path)
+{
+	const struct rank_model *r = &model[x->job].rank[x->rank];
+	struct change c;
+
+	memset(&c, 0, sizeof(c));
+	c.job = x->job;
+	c.epoch = model[x->job].epoch;
+	c.joined = r->entered ? r->nonce : 0;
+	memcpy(c.nonce, x->nonce_bytes, sizeof(c.nonce));
+	c.addr = path->src;
+	c.rank = x->rank;
+	c.port = path->src_port;
+	c.left = r->entered && (!r->in || r->left);
+	return c;
+}
+
+static void model_enter(struct expected *x, u32 last)
 {
 	struct job_model *m = &model[x->job];
-	u32 last = thc_be32(h->epoch);
-	struct rank_model *r;
+	struct rank_model *r = &m->rank[x->rank];
 
-	if (d.detached)
-		return refuse(x, THC_REFUSED_NO_XDP, NO_XDP);
-	if (x->rank >= m->ranks)
-		return refuse(x, THC_REFUSED_RANK, NO_RANK);
-	if (!in_prefix(x->job, &path->src))
-		return refuse(x, THC_REFUSED_PREFIX, NO_PREFIX);
-	r = &m->rank[x->rank];
-	if (x->nonce == r->previous && x->nonce != r->nonce)
-		return refuse(x, THC_REFUSED_TAKEN, TAKEN);
-	if (r->in && !r->left && x->nonce == r->nonce) {
-		if (path->src_port != r->port || !thc_addr_equal(&path->src, &r->addr))
-			return refuse(x, THC_REFUSED_TAKEN, TAKEN);
-		reached[JOINED_AGAIN].times++;
-	} else if (r->in) {
+	if (r->in) {
 		if (r->left)
 			r->nonce = 0;
 		model_restart(m, last, x->job);
@@ -377,24 +432,84 @@ static void model_join(struct expected *x, const struct thc_hdr *h, const struct
 		r->previous = r->nonce;
 		r->nonce = x->nonce;
 	}
-	r->in = true;
-	r->addr = path->src;
-	r->port = path->src_port;
-	r->heard |= !!j->flags;
-	x->admitted = true;
-	model_settle(m, x);
+	r->in = r->entered = true;
+	r->addr = x->change.addr;
+	r->port = x->change.port;
 }
 
-static void model_leave(int job, const struct thc_hdr *h, const struct thc_path *path)
+/* Of a rank that is in already. */
+static void model_again(struct expected *x, const struct thc_join *j)
+{
+	struct rank_model *r = &model[x->job].rank[x->rank];
+
+	if (j->flags && !memcmp(j->challenge, world_records[described[x->job].id].salt, 16))
+		r->heard = true;
+	x->answered = now_ms - r->answered < 10;
+	reached[JOINED_AGAIN].times++;
+}
+
+static void model_join(struct expected *x, const struct thc_hdr *h, const struct thc_join *j,
+		       const struct thc_path *path)
+{
+	struct job_model *m = &model[x->job];
+	struct rank_model *r;
+	bool in;
+
+	if (d.detached)
+		return refuse(x, THC_REFUSED_NO_XDP, NO_XDP);
+	if (x->rank >= m->ranks)
+		return refuse(x, THC_REFUSED_RANK, NO_RANK);
+	if (!in_prefix(x->job, &path->src))
+		return refuse(x, THC_REFUSED_PREFIX, NO_PREFIX);
+	if (!(thc_be32(j->offers) >> plans[x->job].seal & 1))
+		return refuse(x, THC_REFUSED_SEAL, NO_SEAL);
+	r = &m->rank[x->rank];
+	in = r->in && !r->left && x->nonce == r->nonce;
+	if ((x->nonce == r->previous && x->nonce != r->nonce) ||
+	    (in && (path->src_port != r->port || !thc_addr_equal(&path->src, &r->addr))))
+		return refuse(x, THC_REFUSED_TAKEN, TAKEN);
+	if (in) {
+		model_again(x, j);
+	} else {
+		x->change = change_of(x, path);
+		if (j->flags || !is_right(j, &x->change)) {
+			x->challenged = true;
+			reached[CHALLENGED].times++;
+			return;
+		}
+		model_enter(x, thc_be32(h->epoch));
+	}
+	x->admitted = true;
+	model_settle(m, x);
+	if (x->newly_ready)
+		x->answered = false;
+	if (!x->answered)
+		r->answered = now_ms;
+	reached[ANSWERED].times += x->answered;
+}
+
+/* The first eight bytes of a nonce, whose others are zero here unless it was changed. */
+static u64 number_of(const u8 nonce[THC_NONCE_BYTES])
+{
+	static const u8 rest[THC_NONCE_BYTES - 8];
+	u64 number;
+
+	memcpy(&number, nonce, sizeof(number));
+	/* which is no other one's, then */
+	return memcmp(nonce + 8, rest, sizeof(rest)) ? number ^ 0xdddddddddddddddd : number;
+}
+
+static void model_leave(int job, const struct thc_hdr *h, const struct thc_path *path,
+			const u8 *nonce)
 {
 	struct job_model *m = &model[job];
 	u16 rank = thc_be16(h->rank);
 	struct rank_model *r = rank < m->ranks ? &m->rank[rank] : NULL;
 
 	if (!r || !r->port || r->port != path->src_port || !thc_addr_equal(&r->addr, &path->src) ||
-	    thc_be32(h->epoch) != m->epoch || !r->in)
+	    !r->in || r->left || number_of(nonce) != r->nonce)
 		return;
-	if (h->tag != control_tag(job, h, path, NULL, 0))
+	if (h->tag != control_tag(job, h, path, nonce, THC_NONCE_BYTES))
 		return;
 	if (m->ready) {
 		r->left = true;
@@ -417,8 +532,8 @@ static bool is_control(const u8 *packet, size_t length)
 	memcpy(&h, packet, sizeof(h));
 	if (h.version != THC_VERSION || (h.op != THC_OP_JOIN && h.op != THC_OP_LEAVE))
 		return false;
-	return payload == (h.op == THC_OP_JOIN ? sizeof(struct thc_join) : 0) && !h.width &&
-	       !h.flags && !h.count && !h.bitmap;
+	return payload == (h.op == THC_OP_JOIN ? 64 : 16) && !h.width && !h.flags && !h.count &&
+	       !h.bitmap;
 }
 
 /* The job that it names, and whose key. */
@@ -432,15 +547,28 @@ static int job_of(const struct thc_hdr *h)
 	return -1;
 }
 
-/* Of JOINs that no job admits, 64 are heard at once and then one in 5 ms. */
-static bool is_flood(void)
+/* Of JOINs that no job admits, and of one rank's, 64 are heard at once and then one in 5 ms. */
+static bool is_flood(u64 *until)
 {
-	u64 owed = heard_until > now_ms ? heard_until - now_ms : 0;
+	u64 owed = *until > now_ms ? *until - now_ms : 0;
 
-	if (owed > 63 * 5)
+	if (owed > 63 * 5) {
+		reached[FLOODED].times++;
 		return true;
-	heard_until = now_ms + owed + 5;
+	}
+	*until = now_ms + owed + 5;
 	return false;
+}
+
+/* Is the JOIN's payload of a worker, as the protocol has it? */
+static bool is_a_workers(const struct thc_join *j)
+{
+	static const u8 zero[sizeof(j->reserved2)];
+	static const u8 none[THC_NONCE_BYTES];
+
+	return !(j->flags & ~thc_be32(1)) && !j->workers && !j->reserved &&
+	       j->restarted == 0xffff && !memcmp(j->reserved2, zero, sizeof(zero)) &&
+	       memcmp(j->nonce, none, sizeof(none));
 }
 
 static struct expected expect_join(struct expected x, const u8 *packet, const struct thc_path *path)
@@ -450,16 +578,18 @@ static struct expected expect_join(struct expected x, const u8 *packet, const st
 
 	memcpy(&h, packet, sizeof(h));
 	memcpy(&j, packet + sizeof(h), sizeof(j));
-	if (x.job >= 0 && h.tag != control_tag(x.job, &h, path, &j, sizeof(j))) {
+	if (x.job < 0 || x.rank >= model[x.job].ranks) {
+		if (is_flood(&heard_until))
+			return x;
+	} else if (h.tag != control_tag(x.job, &h, path, &j, sizeof(j))) {
 		reached[MALFORMED].times++;
 		return x;
-	}
-	if ((x.job < 0 || x.rank >= model[x.job].ranks) && is_flood()) {
-		reached[FLOODED].times++;
+	} else if (is_flood(&rank_until[x.job][x.rank])) {
 		return x;
 	}
-	x.nonce = thc_be64(j.nonce);
-	if (j.reserved || j.flags & ~thc_be32(THC_JOIN_F_HEARD) || !path->src_port) {
+	x.nonce = number_of(j.nonce);
+	memcpy(x.nonce_bytes, j.nonce, sizeof(x.nonce_bytes));
+	if (!is_a_workers(&j) || !path->src_port) {
 		reached[MALFORMED].times++;
 		return x;
 	}
@@ -486,7 +616,7 @@ static struct expected expect(const u8 *packet, size_t length, const struct thc_
 	if (h.op == THC_OP_JOIN)
 		return expect_join(x, packet, path);
 	if (x.job >= 0)
-		model_leave(x.job, &h, path);
+		model_leave(x.job, &h, path, packet + sizeof(h));
 	return x;
 }
 
@@ -580,7 +710,7 @@ static void check_to_rank(const struct sent *s, int job, u32 rank)
 
 	check_welcome(s, job, rank);
 	memcpy(&w, s->payload, sizeof(w));
-	require(thc_be64(w.nonce) == r->nonce);
+	require(number_of(w.nonce) == r->nonce);
 	require(s->port == r->port && thc_addr_equal(&s->to, &r->addr));
 }
 
@@ -590,7 +720,7 @@ static void check_to_group(const struct sent *s, int job)
 
 	check_welcome(s, job, 0);
 	memcpy(&w, s->payload, sizeof(w));
-	require(!w.nonce && s->port == plans[job].group_port);
+	require(!number_of(w.nonce) && s->port == plans[job].group_port);
 	require(thc_addr_equal(&s->to, &plans[job].group));
 }
 
@@ -599,14 +729,46 @@ static void check_refusal(const struct expected *x, const struct thc_path *path)
 {
 	const struct sent *s = &sent[0];
 	struct thc_welcome bare = {
-		.flags = THC_WELCOME_F_REFUSED, .refusal = (u8)x->why, .nonce = thc_be64(x->nonce),
+		.flags = THC_WELCOME_F_REFUSED, .refusal = (u8)x->why,
 	};
+
+	memcpy(bare.nonce, x->nonce_bytes, sizeof(bare.nonce));
 	require(sents == 1 && s->length == sizeof(bare) && s->port == path->src_port);
 	require(thc_addr_equal(&s->to, &path->src));
 	require(s->h.op == THC_OP_WELCOME && !s->h.epoch);
 	check_sealed(s, x->job);
-	require(x->why > THC_REFUSED_NOT && x->why <= THC_REFUSED_NO_XDP);
+	require(x->why > THC_REFUSED_NOT && x->why <= THC_REFUSED_SEAL);
 	require(!memcmp(s->payload, &bare, sizeof(bare)));
+}
+
+/* A CHALLENGE goes to where the JOIN came from. What it asks is remembered, and is new unless it was
+ * asked for the same change in this minute.
+ */
+static void check_challenge(const struct expected *x, const struct thc_path *path)
+{
+	const struct sent *s = &sent[0];
+	struct thc_challenge c;
+	unsigned int i;
+
+	require(sents == 1 && s->length == sizeof(c) && s->port == path->src_port);
+	require(thc_addr_equal(&s->to, &path->src));
+	require(s->h.op == THC_OP_CHALLENGE && !s->h.epoch && thc_be16(s->h.rank) == x->rank);
+	check_sealed(s, x->job);
+	memcpy(&c, s->payload, sizeof(c));
+	require(!memcmp(c.nonce, x->nonce_bytes, sizeof(c.nonce)));
+	for (i = 0; i < asks; i++) {
+		bool same = asked[i].minute == now_ms / 60000 &&
+			    !memcmp(&asked[i].change, &x->change, sizeof(x->change));
+
+		require(same == !memcmp(asked[i].challenge, c.challenge, sizeof(c.challenge)));
+		if (same)
+			return;
+	}
+	require(asks < ASKED_MAX);
+	i = asks++;
+	memcpy(asked[i].challenge, c.challenge, sizeof(c.challenge));
+	asked[i].change = x->change;
+	asked[i].minute = now_ms / 60000;
 }
 
 static void check_sent(const struct expected *x, const struct thc_path *path, bool muted)
@@ -618,6 +780,10 @@ static void check_sent(const struct expected *x, const struct thc_path *path, bo
 		reached[MUTED].times++;
 	} else if (x->refused) {
 		check_refusal(x, path);
+	} else if (x->challenged) {
+		check_challenge(x, path);
+	} else if (x->admitted && x->answered) {
+		require(!sents);
 	} else if (x->admitted) {
 		require(sents == to_ranks + model[x->job].multicast);
 		for (i = 0; i < to_ranks; i++)
@@ -680,6 +846,7 @@ static void receive(const u8 *packet, size_t length, const struct thc_path *path
 	}
 	check_sent(&x, path, d.counters.muted > was.counters.muted);
 	require(d.counters.refused - was.counters.refused == x.refused);
+	require(d.counters.challenged - was.counters.challenged == x.challenged);
 	check_counters(&was);
 }
 
@@ -771,7 +938,8 @@ static size_t put_packet(u8 *packet, struct saying it, const struct thc_path *pa
 		.key_id = world_seals[described[it.job].id].join.id, .rank = thc_be16(it.rank),
 		.epoch = thc_be32(it.epoch),
 	};
-	size_t length = sizeof(h) + (it.op == THC_OP_JOIN ? sizeof(*j) : 0);
+	/* LEAVE has the nonce alone */
+	size_t length = sizeof(h) + (it.op == THC_OP_JOIN ? 64 : 16);
 
 	memcpy(packet, &h, sizeof(h));
 	memcpy(packet + sizeof(h), j, sizeof(*j));
@@ -779,15 +947,80 @@ static size_t put_packet(u8 *packet, struct saying it, const struct thc_path *pa
 	return length;
 }
 
+/* As worker of job @job. */
+static struct thc_join join_of(int job, u64 nonce)
+{
+	struct thc_join j = {
+		.offers = thc_be32(THC_OFFER_SEAL(plans[job].seal)), .version_max = THC_VERSION,
+		.restarted = thc_be16(THC_WORKER_NONE),
+	};
+
+	memcpy(j.nonce, &nonce, sizeof(nonce));
+	return j;
+}
+
+/* HEARD with the salt of the job's epoch, or not. */
+static void put_heard(struct thc_join *j, int job, bool heard)
+{
+	j->flags = thc_be32(heard ? THC_JOIN_F_HEARD : 0);
+	memset(j->challenge, 0, sizeof(j->challenge));
+	if (heard)
+		memcpy(j->challenge, world_records[described[job].id].salt, sizeof(j->challenge));
+}
+
+/* Somebody who keeps what he has read. */
+#define RECORDED	64
+static struct {
+	u8 packet[PACKET_MAX];
+	size_t length;
+	struct thc_path path;
+} recorded[RECORDED];
+static unsigned int records;
+
+static void record(const u8 *packet, size_t length, const struct thc_path *path)
+{
+	unsigned int i = records++ % RECORDED;
+
+	memcpy(recorded[i].packet, packet, length);
+	recorded[i].length = length;
+	recorded[i].path = *path;
+}
+
+/* The worker answers the challenge that has come, and then says whether it hears the group. */
+static void answer_challenge(struct saying it, const struct thc_path *path, struct thc_join *j)
+{
+	bool heard = j->flags;
+	u8 packet[PACKET_MAX];
+	struct thc_challenge c;
+	size_t length;
+
+	if (sents != 1 || sent[0].h.op != THC_OP_CHALLENGE)
+		return;
+	memcpy(&c, sent[0].payload, sizeof(c));
+	put_heard(j, it.job, false);
+	memcpy(j->challenge, c.challenge, sizeof(c.challenge));
+	length = put_packet(packet, it, path, j);
+	record(packet, length, path);
+	receive(packet, length, path);
+	if (!heard)
+		return;
+	put_heard(j, it.job, true);
+	length = put_packet(packet, it, path, j);
+	receive(packet, length, path);
+}
+
 static void act_control(struct input *in, u8 op)
 {
 	u8 who = next(in), how = next(in), packet[PACKET_MAX];
 	struct saying it = { op, who % JOBS, who / JOBS % 4, 0 };
-	struct thc_join j = { .nonce = thc_be64((who >> 4) * 0x0101010101010101ULL) };
+	struct thc_join j = join_of(it.job, (who >> 4) * 0x0101010101010101ULL);
 	struct thc_path path;
 	size_t length;
 
-	j.flags = thc_be32(how >> 7);
+	/* the nonce that the rank is in with */
+	if (op == THC_OP_LEAVE && how & 0x40 && it.rank < model[it.job].ranks)
+		memcpy(j.nonce, &model[it.job].rank[it.rank].nonce, 8);
+	put_heard(&j, it.job, op == THC_OP_JOIN && how >> 7);
 	path = some_path(in, it.job, (u8)it.rank);
 	it.epoch = some_epoch(in, it.job, op == THC_OP_LEAVE);
 	length = put_packet(packet, it, &path, &j);
@@ -795,39 +1028,56 @@ static void act_control(struct input *in, u8 op)
 		spoil(in, packet, length, how, it.job, &path);
 	if (how & 8 && how & 16)
 		length -= next(in) % length;
+	record(packet, length, &path);
 	receive(packet, length, &path);
+	if (op == THC_OP_JOIN && !(how & 0x27))
+		answer_challenge(it, &path, &j);
+}
+
+/* Says again what was recorded. */
+static void act_replay(struct input *in)
+{
+	u8 which = next(in);
+
+	if (!records)
+		return;
+	which %= records < RECORDED ? records : RECORDED;
+	receive(recorded[which].packet, recorded[which].length, &recorded[which].path);
+	reached[REPLAYED].times++;
 }
 
 /* Every rank of a job joins, so that it is ready, or leaves. */
 static void act_all(struct input *in, u8 op)
 {
 	u8 who = next(in), packet[PACKET_MAX];
-	struct thc_join j = { .flags = thc_be32(who >> 7) };
 	int job = who % JOBS;
 	u32 r;
 
-	for (r = 0; r < model[job].ranks; r++) {
+	for (r = 0; r < model[job].ranks && asks < ASKED_MAX - RANKS; r++) {
 		struct thc_addr six = { { thc_be32(0xfd770000), 0, 0, thc_be32(1 + r) } };
 		struct thc_path path = { .src_port = (u16)(40000 + r), .dst_port = PORT };
+		u64 nonce = model[job].rank[r].nonce ? model[job].rank[r].nonce : 1 + r;
+		struct saying it = { op, job, (u16)r, 0 };
+		struct thc_join j = join_of(job, nonce);
+		size_t length;
 
 		path.src = described[job].six ? six : thc_addr_v4(thc_be32(0x0a4d0001 + r));
-		j.nonce = thc_be64(model[job].rank[r].nonce ? model[job].rank[r].nonce : 1 + r);
-		receive(packet,
-			put_packet(packet,
-				   (struct saying){ op, job, (u16)r,
-						    op == THC_OP_LEAVE ? model[job].epoch : 0 },
-				   &path, &j),
-			&path);
+		put_heard(&j, job, op == THC_OP_JOIN && who >> 7);
+		length = put_packet(packet, it, &path, &j);
+		record(packet, length, &path);
+		receive(packet, length, &path);
+		if (op == THC_OP_JOIN)
+			answer_challenge(it, &path, &j);
 	}
 }
 
 /* More strangers than are heard; and who knows the job, but is outside its prefix, has more
- * refusals to come than there are in a second.
+ * refusals to come than there are in a second, though each rank is heard as often as it may be.
  */
 static void act_flood(struct input *in)
 {
 	struct thc_path stranger = some_path(in, 0, 0), outside = { .src_port = 40000 };
-	struct thc_join j = { .nonce = 1 };
+	struct thc_join j = join_of(0, 1);
 	u8 packet[PACKET_MAX];
 	size_t length;
 	int i;
@@ -837,9 +1087,11 @@ static void act_flood(struct input *in)
 	length = put_packet(packet, (struct saying){ THC_OP_JOIN, 0, RANKS, 0 }, &stranger, &j);
 	for (i = 0; i < FLOOD; i++)
 		receive(packet, length, &stranger);
-	length = put_packet(packet, (struct saying){ THC_OP_JOIN, 0, 0, 0 }, &outside, &j);
-	for (i = 0; i < FLOOD; i++)
+	for (i = 0; i < FLOOD; i++) {
+		length = put_packet(packet, (struct saying){ THC_OP_JOIN, 0, (u16)(i % RANKS), 0 },
+				    &outside, &j);
 		receive(packet, length, &outside);
+	}
 }
 
 static void act_data(struct input *in)
@@ -938,6 +1190,12 @@ static void act(struct input *in)
 	default:
 		act_control(in, THC_OP_JOIN);
 		break;
+	case 7:
+		if (action & 0x80)
+			act_replay(in);
+		else
+			act_control(in, THC_OP_JOIN);
+		break;
 	case 8:
 	case 9:
 		act_control(in, THC_OP_LEAVE);
@@ -949,7 +1207,8 @@ static void act(struct input *in)
 		act_raw(in);
 		break;
 	case 12:
-		now_ms += (action >> 4) * 200;
+		/* now and then a challenge gets old */
+		now_ms += action >> 4 == 14 ? 60000 : (action >> 4) * 200;
 		if (action >> 4 == 15 && !flooded)
 			act_flood(in);
 		break;
@@ -1027,6 +1286,8 @@ static void reset(u8 how)
 	d.xdp = how & 1 ? (void *)&d : NULL;
 	flooded = false;
 	heard_until = 0;
+	memset(rank_until, 0, sizeof(rank_until));
+	asks = records = 0;
 	/* the beginning of a second in which no refusal was sent */
 	now_ms = (now_ms / 1000 + 2) * 1000;
 	memcpy(world_jobs, made.job, sizeof(world_jobs));
@@ -1081,7 +1342,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	begin_input();
 	reset(next(&in));
-	while (in.left)
+	while (in.left && asks < ASKED_MAX - 2 * RANKS)
 		act(&in);
 	return 0;
 }

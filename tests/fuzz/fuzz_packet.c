@@ -10,8 +10,8 @@
  *	- a frame that is not THC passes untouched and uncounted, every other
  *	  one is counted once as received and once under its fate;
  *	- what is refused for its header is counted under the reason that
- *	  Documentation/protocol.md has first, and JOINs of strangers reach the
- *	  daemon only as long as there are tokens;
+ *	  Documentation/protocol.md has first, and JOINs, of strangers and of
+ *	  each rank, reach the daemon only as long as there are tokens;
  *	- what was counted as added was entitled to it, and was not in before;
  *	- every answer that leaves has true lengths, addresses, checksums and
  *	  tag, and its lanes are those of exactly the contributors in
@@ -62,6 +62,7 @@ static struct thc_stats world_stats;
 static struct thc_turn world_turn;
 static struct thc_bucket world_strangers;
 static int tokens;	/* left for them: time stands still */
+static int rank_tokens[JOBS][RANKS];
 static bool told[JOBS][RANKS];	/* that an epoch is over: once */
 static char world_fan[THC_RANKS_MAX + 1];
 static struct thc_relay world_relay;
@@ -203,7 +204,7 @@ static void reset(void)
 	memset(world_lanes, 0xa5, sizeof(world_lanes));
 	memset(&world_stats, 0, sizeof(world_stats));
 	memset(&world_turn, 0, sizeof(world_turn));
-	world_strangers.full_at = NOW_NS + (THC_STRANGERS_BURST - TOKENS) * THC_STRANGERS_NS;
+	world_strangers.full_at = NOW_NS + (THC_JOINS_BURST - TOKENS) * THC_JOINS_NS;
 	tokens = TOKENS;
 	memset(told, 0, sizeof(told));
 	for (j = 0; j < JOBS; j++) {
@@ -230,6 +231,8 @@ static void reset(void)
 			job->member[r].addr = member_addr(j, r);
 			job->member[r].port = thc_be16(40000 + r);
 			job->member[r].joined = 1;
+			job->member[r].joins = world_strangers;
+			rank_tokens[j][r] = TOKENS;
 		}
 	}
 }
@@ -399,14 +402,14 @@ static __be64 data_tag(int job, const struct thc_seal_key *key, const struct thc
 static __be64 control_tag(int job, const struct thc_control_key *key, const struct thc_hdr *h,
 			  const struct thc_end *end, const void *more, u32 bytes)
 {
-	u64 word[5 + 3 + 2];
+	u64 word[5 + 3 + 8];
 	u32 n = header_words(h, word);
 
 	if (kinds[job] != THC_SEAL_NH)
 		return thc_be64(sum_of(h, more, bytes));
 	memcpy(word + n, end, sizeof(*end));
 	n += 3;
-	require(bytes <= 16);
+	require(bytes <= 64);
 	if (bytes)
 		memcpy(word + n, more, bytes);
 	return thc_be64(thc_siphash(key->sip, word, n + bytes / 8));
@@ -714,12 +717,12 @@ static enum thc_drop_reason bad_control_form(const struct thc_hdr *h, u32 length
 		return why;
 	if (h->width)
 		return THC_DROP_WIDTH;
-	return length == (h->op == THC_OP_JOIN ? 16 : 0) ? THC_DROP_NONE : THC_DROP_LENGTH;
+	return length == (h->op == THC_OP_JOIN ? 64 : 16) ? THC_DROP_NONE : THC_DROP_LENGTH;
 }
 
-static enum thc_drop_reason stranger(void)
+static enum thc_drop_reason take(int *of)
 {
-	return tokens-- > 0 ? THC_DROP_NONE : (tokens = 0, THC_DROP_FLOOD);
+	return *of ? (--*of, THC_DROP_NONE) : THC_DROP_FLOOD;
 }
 
 static enum thc_drop_reason bad_join(const struct thc_hdr *h, const struct thc_end *end,
@@ -730,15 +733,16 @@ static enum thc_drop_reason bad_join(const struct thc_hdr *h, const struct thc_e
 
 	if (why)
 		return why;
-	if (job >= JOBS || !world_jobs[job].active || h->key_id != world_seals[job].join.id)
-		return stranger();
+	if (job >= JOBS || !world_jobs[job].active || h->key_id != world_seals[job].join.id ||
+	    thc_be16(h->rank) >= RANKS)
+		return take(&tokens);
 	if (h->tag != control_tag(job, &world_seals[job].join, h, end, payload, length))
 		return THC_DROP_TAG;
-	return thc_be16(h->rank) < RANKS ? THC_DROP_NONE : stranger();
+	return take(&rank_tokens[job][thc_be16(h->rank)]);
 }
 
 static enum thc_drop_reason bad_leave(const struct thc_hdr *h, const struct thc_end *end,
-				      u32 length)
+				      const u8 *payload, u32 length)
 {
 	enum thc_drop_reason why = bad_control_form(h, length);
 	int job = thc_be16(h->job);
@@ -747,8 +751,9 @@ static enum thc_drop_reason bad_leave(const struct thc_hdr *h, const struct thc_
 		return why;
 	if (h->key_id != world_seals[job].join.id)
 		return THC_DROP_KEY;
-	return h->tag == control_tag(job, &world_seals[job].join, h, end, NULL, 0) ? THC_DROP_NONE :
-										     THC_DROP_TAG;
+	return h->tag == control_tag(job, &world_seals[job].join, h, end, payload, length) ?
+		       THC_DROP_NONE :
+		       THC_DROP_TAG;
 }
 
 /* A rank is told once that its epoch is over. */
@@ -801,7 +806,8 @@ static enum thc_drop_reason first_reason(const u8 *frame, size_t at)
 	why = unknown_sender(&h, &end);
 	if (why)
 		return why;
-	return h.op == THC_OP_LEAVE ? bad_leave(&h, &end, length) : bad_data(&h, payload, length);
+	return h.op == THC_OP_LEAVE ? bad_leave(&h, &end, payload, length) :
+				      bad_data(&h, payload, length);
 }
 
 /* Notes what an answer to the frame will be about. */
@@ -909,7 +915,7 @@ static const struct {
 } shape[] = {
 	{ THC_OP_LUT_ADD, 4, 512 }, { THC_OP_LUT_ADD, 4, 256 }, { THC_OP_ADD, 8, 1024 },
 	{ THC_OP_ADD, 16, 1024 }, { THC_OP_ADD, 32, 1024 }, { THC_OP_OR, 32, 1024 },
-	{ THC_OP_MAX, 32, 1024 }, { THC_OP_JOIN, 0, 16 }, { THC_OP_LEAVE, 0, 0 },
+	{ THC_OP_MAX, 32, 1024 }, { THC_OP_JOIN, 0, 64 }, { THC_OP_LEAVE, 0, 16 },
 	{ THC_OP_CLOSE, 0, 0 }, { THC_OP_CLAIM, 32, 1024 },
 };
 

@@ -105,14 +105,22 @@ def udp(port=0):
 
 def join(s, address, key, rank, nonce=0xbad):
     """A JOIN as that rank of job 1 to the aggregator, from a socket of the host that has that
-    address, sealed by that key of joining; its own WELCOME, or None."""
-    packet = wire.build(wire.join_payload(nonce), op=wire.JOIN, job=1, rank=rank)
-    s.sendto(key.put(packet, end=(address, s.getsockname()[1])), (netns.AGGREGATOR4, wire.PORT))
+    address, sealed by that key of joining, and again if it is challenged; its own WELCOME, or
+    None."""
+    def say(challenge):
+        packet = wire.build(wire.join_payload(nonce, challenge=challenge), op=wire.JOIN, job=1,
+                            rank=rank)
+        s.sendto(key.put(packet, end=(address, s.getsockname()[1])),
+                 (netns.AGGREGATOR4, wire.PORT))
+
+    say(wire.NO_SALT)
     try:
         while True:
-            welcome = wire.Packet(s.recv(2048))
-            if welcome.op == wire.WELCOME and welcome.nonce == nonce:
-                return welcome
+            got = wire.Packet(s.recv(2048))
+            if got.op == wire.CHALLENGE and got.nonce == wire.as_nonce(nonce):
+                say(got.challenge)
+            elif got.op == wire.WELCOME and got.nonce == wire.as_nonce(nonce):
+                return got
     except TimeoutError:
         return None
 

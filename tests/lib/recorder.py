@@ -17,8 +17,8 @@ from tap import netns
 PORTS = range(wire.PORT, wire.PORT + 64)
 # payload of a request, by op and width; an answer's is LANES
 PAYLOAD = {(wire.LUT_ADD, 4): 512, (wire.MAX, 32): wire.LANES, (wire.CLAIM, 32): wire.LANES,
-           (wire.CLAIM_HIGH, 32): wire.LANES, (wire.JOIN, 0): 16, (wire.LEAVE, 0): 0,
-           (wire.WELCOME, 0): 136}
+           (wire.CLAIM_HIGH, 32): wire.LANES, (wire.JOIN, 0): 64, (wire.LEAVE, 0): 16,
+           (wire.CHALLENGE, 0): 32, (wire.WELCOME, 0): 136}
 ROOM = 64 << 20         # bytes of the tap's buffer
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
 ETHERNET_TO_UDP = 42    # bytes of the headers
@@ -101,7 +101,7 @@ def seen_in(frame):
     data, up = frame[ETHERNET_TO_UDP:34 + length if length else None], to in PORTS
     op, width, flags = data[1:4]
     answer = flags & wire.F_ANSWER and op <= wire.CLAIM_HIGH
-    payload = PAYLOAD.get((op, width), 0) if up or op == wire.WELCOME else 0
+    payload = PAYLOAD.get((op, width), 0) if up or op in (wire.WELCOME, wire.CHALLENGE) else 0
     size = wire.HEADER + (wire.LANES if answer else payload)
     assert len(data) % size == 0, f"op {op}: {len(data)} bytes are not packets of {size}"
     ends = (socket.inet_ntoa(frame[26:30]), source), (socket.inet_ntoa(frame[30:34]), to)
@@ -133,7 +133,7 @@ class Seals:
         packet = wire.Packet(seen.data)
         if packet.op in (wire.JOIN, wire.LEAVE):
             return packet.has(self.keys.control(wire.JOINING), end=seen.source)
-        if packet.op == wire.WELCOME:
+        if packet.op in (wire.WELCOME, wire.CHALLENGE):
             return packet.has(self.keys.control(wire.WELCOMING), end=seen.to)
         if packet.op == wire.STALE and packet.flags & wire.F_EPOCH:
             key = self.keys.control(wire.LOST)

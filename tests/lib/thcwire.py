@@ -19,12 +19,12 @@ assert tap.netns        # which lets tools be found
 
 VERSION = 2
 LUT_ADD, ADD, OR, MAX, CLAIM, CLAIM_HIGH = 1, 2, 3, 4, 6, 7
-JOIN, WELCOME, WAIT, STALE, CLOSE, LEAVE = 16, 17, 18, 19, 20, 21
+JOIN, WELCOME, WAIT, STALE, CLOSE, LEAVE, CHALLENGE = 16, 17, 18, 19, 20, 21, 22
 F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_KNOWN = 1, 2, 4, 8, 16, 32, 128
 F_DIFFERS = F_CLOSED    # of WAIT
-HEARD = 1
+HEARD, NODE = 1, 2          # of JOIN
 READY, REFUSED, ONE_PORT, CORRELATED, NOGSO = 1, 2, 4, 16, 32
-NOT_JOB, NOT_RANK, NOT_PREFIX, TAKEN, NO_XDP = 1, 2, 3, 4, 5
+NOT_JOB, NOT_RANK, NOT_PREFIX, TAKEN, NO_XDP, NOT_SEAL = 1, 2, 3, 4, 5, 7
 MULTICAST, FANOUT = 1, 2
 SEAL_NONE, SEAL_SUM, SEAL_NH = 0, 1, 2
 NOBODY = 65535          # no worker, where a worker's number is meant
@@ -41,14 +41,15 @@ OTHER_KEY = bytes(range(0x80, 0xA0))
 PATIENCE = 60.0         # seconds: ends what hangs, on a machine with other work, too
 
 _HEADER = struct.Struct(">BBBBIQHHIIIHHIQ")
-_WELCOME = struct.Struct(">QQdQIIHHHHHHHHBBBBBBBB32s16s16s8s")
+_JOIN = struct.Struct(">16s16sIIHBBH18s")
+_CHALLENGE = struct.Struct(">16s16s")
+_WELCOME = struct.Struct(">QQd16sIIHHHHHHHHBBBBBBBB32s16s16s")
 _FIELDS = ("version", "op", "width", "flags", "key_id", "tag", "job", "rank", "epoch", "round",
            "chunk", "slot", "count", "generation", "bitmap")
 _WELCOME_FIELDS = ("joined", "seed", "clamp", "nonce", "table_hash", "deadline_ms", "ranks",
                    "quorum", "data_slots", "norm_slots", "chunk_size", "granularity",
                    "group_port", "shards", "welcome_flags", "refusal", "reply", "bits",
-                   "sum_width", "block_log2", "family", "seal", "table", "group", "salt",
-                   "reserved")
+                   "sum_width", "block_log2", "family", "seal", "table", "group", "salt")
 _MOD = 1 << 64
 
 
@@ -154,8 +155,15 @@ def changed(packet, **fields):
     return build(packet[HEADER:], **{**old, **fields})
 
 
-def join_payload(nonce, flags=0, reserved=0):
-    return struct.pack(">QII", nonce, flags, reserved)
+def as_nonce(number):
+    """Sixteen bytes for a number; bytes as they are."""
+    return number if isinstance(number, bytes) else number.to_bytes(16, "big")
+
+
+def join_payload(nonce, flags=0, challenge=NO_SALT, offers=7, workers=0, version_max=VERSION,
+                 reserved=0, restarted=NOBODY, reserved2=bytes(18)):
+    return _JOIN.pack(as_nonce(nonce), challenge, flags, offers, workers, version_max, reserved,
+                      restarted, reserved2)
 
 
 class Packet:
@@ -170,7 +178,8 @@ class Packet:
         if self.op == WELCOME:
             self.__dict__.update(zip(_WELCOME_FIELDS, _WELCOME.unpack(self.payload)))
             self.table = struct.unpack(">16H", self.table)
-            assert not any(self.reserved), f"reserved bytes of {self}"
+        elif self.op == CHALLENGE:
+            self.nonce, self.challenge = _CHALLENGE.unpack(self.payload)
 
     def has(self, key, **how):
         """Is it sealed by that key?"""
@@ -200,7 +209,9 @@ class Worker:
         self.rank, self.job = rank, job
         self.keys = Keys(key, job)
         self.family = socket.AF_INET6 if ":" in aggregator else socket.AF_INET
-        self.nonce = nonce if nonce is not None else 0x1000 + rank
+        self.nonce = as_nonce(nonce if nonce is not None else 0x1000 + rank)
+        self.challenge = NO_SALT        # what the aggregator has asked last
+        self.welcomed_at = 0.0
         self.place = place
         self.to = (aggregator, port)
         self.socket = place(lambda: socket.socket(self.family, socket.SOCK_DGRAM))
@@ -233,9 +244,12 @@ class Worker:
         chunk = slot + generation * data if slot < data else slot - data + generation * norms
         return chunk % 2**32
 
-    def packet(self, op, payload=b"", seal=True, **fields):
-        """As this rank sends it. seal: False: with the tag of the fields, by default a wrong
-        one; or another Key than the one that op wants."""
+    def packet(self, op, payload=None, seal=True, **fields):
+        """As this rank sends it. payload: by default LEAVE's nonce, of other ops nothing; seal:
+        False: with the tag of the fields, by default a wrong one; or another Key than the one
+        that op wants."""
+        if payload is None:
+            payload = self.nonce if op == LEAVE else b""
         fields = {"op": op, "job": self.job, "rank": self.rank, "epoch": self.epoch, **fields}
         if op <= CLAIM_HIGH and self.welcome:
             fields.setdefault("chunk", self.chunk_in(fields.get("slot", 0),
@@ -248,7 +262,7 @@ class Worker:
         packet = build(payload, **fields)
         return key.put(packet, end=self.end) if control else key.put(packet)
 
-    def send(self, op, payload=b"", seal=True, **fields):
+    def send(self, op, payload=None, seal=True, **fields):
         self.send_raw(self.packet(op, payload, seal, **fields), fields.get("slot", 0))
 
     def send_raw(self, packet, slot=0):
@@ -257,7 +271,15 @@ class Worker:
         self.socket.sendto(packet, (self.to[0], port))
 
     def send_join(self, flags=0, **fields):
-        self.send(JOIN, join_payload(self.nonce, flags), **{"epoch": 0, **fields})
+        """One JOIN, with the last challenge, or with HEARD and the epoch's salt."""
+        said = self.welcome.salt if flags & HEARD else self.challenge
+        self.send(JOIN, join_payload(self.nonce, flags, said), **{"epoch": 0, **fields})
+
+    def enter(self, **fields):
+        """A JOIN that takes effect; what answers it is still to come."""
+        self.send_join(**fields)
+        self.challenge = self.expect(CHALLENGE, nonce=self.nonce).challenge
+        self.send_join(**fields)
 
     def receive(self, wait=PATIENCE):
         """The next packet on either socket, or None."""
@@ -274,9 +296,11 @@ class Worker:
     def _is_genuine(self, p):
         """Is it as the aggregator has sent it? A refusal may be anybody's: who has another key
         is told by one."""
+        if p.op == CHALLENGE:
+            return p.has(self.keys.control(WELCOMING), end=self.end)
         if p.op == WELCOME:
             p.anybodys = p.refusal == NOT_JOB and p.has(Key(SEAL_SUM, 0))
-            end = self.end if p.nonce else self.group_end
+            end = self.end if any(p.nonce) else self.group_end
             return p.anybodys or p.has(self.keys.control(WELCOMING), end=end)
         if p.op == STALE and p.flags & F_EPOCH:
             key = self.keys.control(LOST)
@@ -285,12 +309,12 @@ class Worker:
         return p.key_id in self.down and p.has(self.down[p.key_id])
 
     def expect(self, op, wait=PATIENCE, **fields):
-        """The next packet of that op; others than WELCOME may not come before."""
+        """The next packet of that op; others than WELCOME and CHALLENGE may not come before."""
         end = time.monotonic() + wait
         while True:
             packet = self.receive(max(0, end - time.monotonic()))
             assert packet, f"rank {self.rank}: no answer with op {op} within {wait} s"
-            if packet.op == WELCOME and op != WELCOME:
+            if packet.op in (WELCOME, CHALLENGE) and op != packet.op:
                 continue
             assert packet.op == op, f"rank {self.rank}: op {op} expected, got {packet}"
             for name, value in fields.items():
@@ -301,22 +325,31 @@ class Worker:
 
     def silent(self, wait=0.1):
         packet = self.receive(wait)
-        while packet and packet.op == WELCOME:
+        while packet and packet.op in (WELCOME, CHALLENGE):
             packet = self.receive(wait)
         assert not packet, f"rank {self.rank}: unexpected {packet}"
 
     def join_once(self, heard=False, **fields):
-        """One JOIN and its own WELCOME."""
+        """A JOIN, again if it is challenged, and its own WELCOME. A rank that is in is answered
+        once in 10 ms: it does not ask before."""
+        time.sleep(max(0.0, self.welcomed_at + 0.012 - time.monotonic()))
         self.send_join(HEARD if heard else 0, **fields)
+        end = time.monotonic() + PATIENCE
         while True:
-            packet = self.expect(WELCOME)
-            if packet.nonce == self.nonce:
+            packet = self.receive(max(0, end - time.monotonic()))
+            assert packet, f"rank {self.rank}: no WELCOME"
+            assert packet.op in (WELCOME, CHALLENGE), f"rank {self.rank}: {packet}"
+            if packet.nonce != self.nonce:
+                continue
+            if packet.op == WELCOME:
                 self.take(packet)
                 return packet
+            self.challenge = packet.challenge
+            self.send_join(**fields)
 
     def take(self, welcome):
         """Believes a WELCOME."""
-        self.welcome = welcome
+        self.welcome, self.welcomed_at = welcome, time.monotonic()
         if welcome.refusal:
             return
         self.epoch = welcome.epoch

@@ -5,12 +5,12 @@ WELCOME and LEAVE as they pass the aggregator's link, against digests in packets
 and generic XDP, the software aggregator, ranks over UDP and, with THC_TRANSPORT=af_thc, over
 AF_THC sockets have to put the same packets there, with losses, too.
 
-What two runs need not share is taken out first: epochs, nonces, salts, and with them the seal,
-which has been checked, and digests of results in claims; answers that are repeated, WAIT and STALE.
-Copies count once. So slots are few: chunks come to later generations of them.
+What two runs need not share is taken out first: epochs, nonces, challenges, salts, and with them
+the seal, which has been checked, and digests of results in claims; answers that are repeated, WAIT,
+STALE and CHALLENGE. Copies count once. So slots are few: chunks come to later generations of them.
 
 But for the agreement the digests are those of version 1, which has the same payloads, numbers and
-order: headers are written as version 1 had them.
+order: headers, JOIN, LEAVE and WELCOME are written as version 1 had them.
 
     test_packets.py --write     after a change of the wire that is meant
 """
@@ -47,23 +47,27 @@ def old_header(p, **other):
 def bare(up, data):
     """What two runs share of a packet; None: nothing."""
     p = wire.Packet(data)
-    if p.op in (wire.WAIT, wire.STALE) or (p.flags & wire.F_REPEAT and not up):
+    if p.op in (wire.WAIT, wire.STALE, wire.CHALLENGE) or (p.flags & wire.F_REPEAT and not up):
         return None
     header = old_header(p) if up else old_header(p, flags=p.flags & ~wire.F_CE)
     payload = bytearray(p.payload)
     if p.op == wire.JOIN:
-        payload[:] = payload[8:]        # behind the nonce: flags, of which one is what was heard
+        # behind nonce and challenge: flags, of which one is what was heard, and what is always said
+        assert payload[36:] == wire.join_payload(1, offers=1 << wire.SEAL_NH)[36:], p
+        payload[:] = payload[32:36] + bytes(4)
         payload[3] &= ~wire.HEARD
     elif p.op in (wire.CLAIM, wire.CLAIM_HIGH):
         for at in range(20, wire.LANES, 32):
             payload[at:at + 4] = bytes(4)   # the digest of an earlier round
+    elif p.op == wire.LEAVE:
+        payload.clear()                 # the nonce
     elif p.op == wire.WELCOME:
         if not p.welcome_flags & wire.READY:
             return None
         assert p.seal == wire.SEAL_NH and any(p.salt), p
         header = old_header(p, rank=0)  # the group's has none
         payload[0:8] = bytes(8)         # who has joined, when it was sent
-        payload[24:32] = bytes(8)       # the nonce
+        payload[:] = payload[:24] + bytes(8) + payload[40:] + bytes(8)  # the nonce
         payload[56] &= ~(wire.ONE_PORT | wire.NOGSO)    # what the aggregator's sockets want
         payload[63] = 0                 # the seal
         payload[112:128] = bytes(16)    # the salt

@@ -271,6 +271,7 @@ def answers(bed, address):
     # a rank is told of another epoch ten times a second at most, of either address
     time.sleep(0.11)
     chunk = {"payload": bytes(512), "width": 4}
+    time.sleep(0.02)    # a rank that is in is answered once in 10 ms
     return [ttl(wire.JOIN, payload=wire.join_payload(w.nonce)),
             ttl(wire.LUT_ADD, **chunk), ttl(wire.LUT_ADD, **chunk),
             ttl(wire.LUT_ADD, **{**chunk, "epoch": w.epoch - 1})]

@@ -208,7 +208,7 @@ TEST_F(job, shutdown_outlasts_connect)
 FAKE_FIXTURE(path)
 
 /* The next JOIN of job 1: its nonce, and whether it is sealed by @key, NULL: by none. */
-static int take_join(int udp, const uint8_t *key, uint64_t *nonce)
+static int take_join(int udp, const uint8_t *key, fake_nonce *nonce)
 {
 	static const uint8_t salt[THC_SALT_BYTES];
 	struct join_packet p, right;
@@ -221,7 +221,7 @@ static int take_join(int udp, const uint8_t *key, uint64_t *nonce)
 	error = fake_take_join_packet(udp, &worker, &p);
 	if (error)
 		return error;
-	*nonce = p.j.nonce;
+	*nonce = nonce_of(&p);
 	job_seals_set(&s, key, 1, salt);
 	right = p;
 	seal_join(&s, &right.h, sizeof(right), &worker);
@@ -233,7 +233,7 @@ TEST_F(path, connect_with_another_key_begins_anew)
 {
 	struct sockaddr_thc a = fake_place();
 	uint8_t other[THC_KEY_BYTES] = { 1 };
-	uint64_t nonce, now;
+	fake_nonce nonce, now;
 
 	ASSERT_EQ(set_nonblock(self->fd, true), 0);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
@@ -272,7 +272,7 @@ TEST_F(path, connect_again_has_the_key)
 	uint8_t other[THC_KEY_BYTES] = { 1 };
 	struct sockaddr_in worker;
 	struct chunk_packet p;
-	uint64_t nonce, now;
+	fake_nonce nonce, now;
 
 	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
 	/* a job that is joined has what came from its key */

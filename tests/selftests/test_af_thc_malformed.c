@@ -17,6 +17,7 @@
 #include "netlink.h"
 #include "oracle.h"
 
+#include <thc/wire/nonce.h>
 #include <thc/wire/spec.h>
 
 #define PACKETS		1000000
@@ -540,7 +541,7 @@ static void tag(const struct storm *t, const struct thc_joined *j, struct thc_hd
 	struct thc_welcome *w = (void *)(h + 1);
 
 	if (h->op == THC_OP_WELCOME && bytes == sizeof(*h) + sizeof(*w))
-		tag_welcome(seals_of(j), h, w->nonce ? &t->worker : &t->group);
+		tag_welcome(seals_of(j), h, thc_nonce_is_none(w->nonce) ? &t->group : &t->worker);
 	else
 		tag_answer(seals_of(j), h, bytes);
 }
@@ -564,7 +565,8 @@ static size_t fill_batch(uint8_t *batch, struct storm *t, const struct thc_joine
 		if (bytes == sizeof(*h) + sizeof(struct thc_welcome) && draw() % 2) {
 			h->op = THC_OP_WELCOME;
 			h->key_id = htobe32(t->oracle.welcome.id);
-			((struct thc_welcome *)(h + 1))->nonce = draw() % 2 * draw();
+			memset(((struct thc_welcome *)(h + 1))->nonce, draw() % 2 ? (int)draw() : 0,
+			       THC_NONCE_BYTES);
 		}
 		if (draw() % 8 == 0)
 			scramble(packet, bytes);
@@ -762,7 +764,7 @@ TEST_F_TIMEOUT(joining, storm, 56)
 	struct welcome_packet p;
 	struct sockaddr_in worker;
 	enum thc_drop_reason r;
-	uint64_t nonce;
+	fake_nonce nonce;
 	struct storm t;
 	size_t i;
 

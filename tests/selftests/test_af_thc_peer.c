@@ -89,7 +89,7 @@ static int fake_join_ports(int fd, int udp, struct sockaddr_in *worker)
 {
 	struct sockaddr_thc a = fake_place();
 	struct welcome_packet p;
-	uint64_t nonce;
+	fake_nonce nonce;
 	int error = begin_join(fd, &a);
 
 	if (!error)
@@ -421,7 +421,7 @@ static int set_sysctl(const char *name, const char *value)
 /* A job that waits for others, with answers to a group, says so again and again, until a UDP
  * socket is there. Whose it is, or -1.
  */
-static long uid_of_group(int udp, const struct sockaddr_in *worker, uint64_t nonce, int ms)
+static long uid_of_group(int udp, const struct sockaddr_in *worker, fake_nonce nonce, int ms)
 {
 	uint64_t until = now_ms() + (uint64_t)ms;
 	struct welcome_packet p;
@@ -445,7 +445,7 @@ static long uid_of_group(int udp, const struct sockaddr_in *worker, uint64_t non
 TEST_F(owner, both_sockets_are_the_openers)
 {
 	struct sockaddr_in worker;
-	uint64_t nonce;
+	fake_nonce nonce;
 
 	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
 	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
@@ -460,7 +460,7 @@ TEST_F(owner, both_sockets_are_the_openers)
 TEST_F(owner, port_of_the_group_may_need_a_privilege)
 {
 	struct sockaddr_in worker;
-	uint64_t nonce;
+	fake_nonce nonce;
 
 	ASSERT_EQ(set_sysctl("ip_unprivileged_port_start", "30000"), 0);
 	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
@@ -482,7 +482,7 @@ TEST_F(owner, port_of_the_group_may_need_a_privilege)
 TEST_F(owner, group_that_cannot_be_joined)
 {
 	struct sockaddr_in worker;
-	uint64_t nonce;
+	fake_nonce nonce;
 
 	ASSERT_EQ(set_sysctl("igmp_max_memberships", "0"), 0);
 	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
@@ -572,7 +572,7 @@ TEST_F(owner, programs_of_the_cgroup_name_another_address)
 TEST_F(owner, programs_of_the_cgroup_see_the_group)
 {
 	struct sockaddr_in worker;
-	uint64_t nonce;
+	fake_nonce nonce;
 	int program;
 
 	BEGIN_IN_CGROUP();
@@ -592,7 +592,7 @@ TEST_F(owner, ports_are_free_at_once)
 {
 	struct sockaddr_thc local = place("127.0.0.1", LOCAL_PORT, 0, 0);
 	struct sockaddr_in worker, at;
-	uint64_t nonce;
+	fake_nonce nonce;
 	int i, udp;
 
 	self->fd[0] = thc_open(0);

@@ -39,7 +39,7 @@ FIXTURE_TEARDOWN(aggregator)
 /* --- WELCOME -------------------------------------------------------------- */
 
 /* A JOIN of @fd begins; its nonce. */
-static int begin_fake(int fd, int udp, struct sockaddr_in *worker, uint64_t *nonce)
+static int begin_fake(int fd, int udp, struct sockaddr_in *worker, fake_nonce *nonce)
 {
 	struct sockaddr_thc a = fake_place();
 	int error = begin_join(fd, &a);
@@ -66,10 +66,9 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		{ AT_WELCOME(sum_width), 16 },	{ AT_WELCOME(sum_width), 255 },
 		{ AT_WELCOME(flags), THC_WELCOME_F_READY | 0x08 },
 		{ AT_WELCOME(flags), THC_WELCOME_F_READY | 0x80 },
-		{ AT_WELCOME(reserved), 1 },	{ AT_WELCOME(reserved), 1ULL << 63 },
 	};
 	struct welcome_packet p;
-	uint64_t nonce;
+	fake_nonce nonce;
 	size_t i;
 
 	self->udp = fake_open();
@@ -102,7 +101,7 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 		{ "fe80::1", 20000, false },
 	};
 	struct welcome_packet p;
-	uint64_t nonce;
+	fake_nonce nonce;
 	size_t i;
 
 	self->udp = fake_open();
@@ -148,7 +147,7 @@ static int occupy(uint16_t port)
 
 /* One that is not all: the other rank is missing. @worker: NULL: to the group */
 static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *worker,
-			  uint64_t nonce, uint16_t port)
+			  fake_nonce nonce, uint16_t port)
 {
 	struct sockaddr_in group = { .sin_family = AF_INET, .sin_port = htons(port) };
 
@@ -167,7 +166,8 @@ static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *wo
  */
 TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
 {
-	uint64_t nonce, start;
+	fake_nonce nonce;
+	uint64_t start;
 	struct welcome_packet p;
 	int taken = occupy(20001);
 
@@ -232,7 +232,7 @@ static int next_flags(int udp, uint32_t *flags)
 TEST_F(aggregator, another_group_is_not_heard_yet)
 {
 	struct welcome_packet p;
-	uint64_t nonce;
+	fake_nonce nonce;
 	uint32_t flags;
 
 	self->udp = fake_open();
@@ -278,16 +278,13 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none_ipv6, 60)
 	for (i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
 		struct sockaddr_in6 worker;
 		socklen_t len = sizeof(worker);
-		struct {
-			struct thc_hdr h;
-			struct thc_join j;
-		} join;
+		struct join_packet join;
 
 		ASSERT_EQ(begin_join(self->fd, &a), 0);
 		fake_forget(self->udp);
 		ASSERT_EQ(recvfrom(self->udp, &join, sizeof(join), 0, (void *)&worker, &len),
 			  sizeof(join));
-		good_welcome(&p, join.j.nonce);
+		good_welcome(&p, nonce_of(&join));
 		p.w.family = 6;
 		p.w.reply = THC_REPLY_MULTICAST;
 		p.w.group_port = htobe16(20000);
@@ -303,7 +300,7 @@ TEST_F(aggregator, welcomes_of_others)
 {
 	struct reasons before, after;
 	struct welcome_packet p;
-	uint64_t nonce;
+	fake_nonce nonce;
 
 	self->udp = fake_open();
 	ASSERT_GE(self->udp, 0);
@@ -341,6 +338,61 @@ TEST_F(aggregator, welcomes_of_others)
 	fake_seal_welcome(&p, &self->worker);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(end_join(self->fd), 0);
+}
+
+/* The JOIN that comes next has this challenge. */
+static bool asks_with(int udp, const struct challenge_packet *c)
+{
+	struct sockaddr_in worker;
+	struct join_packet p;
+
+	return !fake_take_join_packet(udp, &worker, &p) && !p.j.flags &&
+	       !memcmp(p.j.challenge, c->c.challenge, sizeof(p.j.challenge));
+}
+
+/* A CHALLENGE is answered at once, which is before the next JOIN of the timer; others are counted. */
+TEST_F(aggregator, challenge_is_answered)
+{
+	struct reasons before, after;
+	struct challenge_packet c;
+	struct welcome_packet p;
+	fake_nonce nonce;
+	int i;
+
+	self->udp = fake_open();
+	ASSERT_GE(self->udp, 0);
+	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
+	fake_challenge(&c, nonce + 1, 1, &self->worker);
+	/* unexpected: nonce */
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
+	fake_challenge(&c, nonce, 1, &self->worker);
+	c.c.challenge[3] ^= 1;
+	/* tag */
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
+	/* length */
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c) - 8), 0);
+	for (i = 1; i < 4; i++) {
+		fake_challenge(&c, nonce, (uint8_t)i, &self->worker);
+		fake_forget(self->udp);
+		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
+		EXPECT_TRUE(asks_with(self->udp, &c));
+		/* unexpected: that is what it has said */
+		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
+	}
+	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
+	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 4);
+	EXPECT_EQ(reason_count(&after, "tag") - reason_count(&before, "tag"), 1);
+	EXPECT_EQ(reason_count(&after, "length") - reason_count(&before, "length"), 1);
+	good_welcome(&p, nonce);
+	fake_seal_welcome(&p, &self->worker);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	EXPECT_EQ(end_join(self->fd), 0);
+	/* it is in: there is nothing to be answered */
+	fake_challenge(&c, nonce, 9, &self->worker);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
+	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
+	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 5);
 }
 
 /* The last epoch of the same job, so that the next one is newer whatever clock it is by. */
@@ -386,7 +438,7 @@ TEST_F(aggregator, comes_after_the_network_has_said_no)
 	struct sockaddr_thc a = fake_place();
 	struct welcome_packet p;
 	char lanes[LANES] = "";
-	uint64_t nonce;
+	fake_nonce nonce;
 
 	ASSERT_EQ(begin_join(self->fd, &a), 0);
 	sleep_ms(1500);

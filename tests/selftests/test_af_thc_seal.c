@@ -20,7 +20,7 @@ struct talk {
 	int			fd;
 	int			udp;
 	struct sockaddr_in	worker;
-	uint64_t		nonce;
+	fake_nonce		nonce;
 };
 
 FIXTURE(aggregator)
@@ -189,7 +189,7 @@ static void known_join_and_welcome(struct __test_metadata *_metadata, struct tal
 	*end = known_end(&t->worker);
 	expect_tag(_metadata, &join.h, &known_join,
 		   tag_of_control(&known_join, &join.h, end, &join.j, sizeof(join.j)));
-	good_welcome(&w, join.j.nonce);
+	good_welcome(&w, nonce_of(&join));
 	set_tag(&w.h, &known_welcome, end, &w.w, sizeof(w.w));
 	tell(_metadata, t, &w, sizeof(w), NULL);
 	ASSERT_EQ(end_join(t->fd), 0);
@@ -229,7 +229,8 @@ TEST_F(aggregator, known_answers)
 	do {
 		ASSERT_GT(recv(t->udp, &p, sizeof(p), 0), 0);
 	} while (p.h.op != THC_OP_LEAVE);
-	expect_tag(_metadata, &p.h, &known_join, tag_of_control(&known_join, &p.h, &end, &p, 0));
+	expect_tag(_metadata, &p.h, &known_join,
+		   tag_of_control(&known_join, &p.h, &end, p.lanes, sizeof(struct thc_leave)));
 }
 
 /* Of a job without a key: the packet sum, and the epoch's salt in the place of its key's name. */
@@ -250,7 +251,7 @@ TEST_F(aggregator, known_answers_without_a_key)
 	ASSERT_EQ(fake_take_join_packet(t->udp, &t->worker, &join), 0);
 	EXPECT_EQ(join.h.key_id, 0);
 	EXPECT_EQ(be64toh(join.h.tag), tag_sum((uint8_t *)&join, sizeof(join)));
-	good_welcome(&w, join.j.nonce);
+	good_welcome(&w, nonce_of(&join));
 	w.w.seal = THC_SEAL_SUM;
 	memcpy(w.w.salt, salt, sizeof(salt));
 	w.h.tag = htobe64(tag_sum((uint8_t *)&w, sizeof(w)) ^ 1);
@@ -438,11 +439,11 @@ TEST_F(aggregator, welcomes_to_the_group)
 	fake_seal_welcome(&p, &group);
 	tell(_metadata, t, &p, sizeof(p), "unexpected");
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
-	p.w.nonce = t->nonce;
+	set_nonce(&p, t->nonce);
 	fake_seal_welcome(&p, &t->worker);
 	tell(_metadata, t, &p, sizeof(p), NULL);
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
-	p.w.nonce = 0;
+	set_nonce(&p, 0);
 	/* recorded in another epoch, whatever its number was */
 	p.w.salt[3] ^= 1;
 	fake_seal_welcome(&p, &group);
@@ -467,12 +468,12 @@ TEST_F(aggregator, welcomes_to_the_group)
 #define DOUBT_MS	2000
 #define DOUBT_STEP_MS	100
 
-static void refusal(struct welcome_packet *p, uint64_t nonce, uint8_t why)
+static void refusal(struct welcome_packet *p, fake_nonce nonce, uint8_t why)
 {
 	good_welcome(p, nonce);
 	memset(&p->w, 0, sizeof(p->w));
 	p->h.epoch = 0;
-	p->w.nonce = nonce;
+	set_nonce(p, nonce);
 	p->w.refusal = why;
 	p->w.flags = THC_WELCOME_F_REFUSED;
 }
@@ -532,7 +533,7 @@ TEST_F_TIMEOUT(aggregator, unsealed_refusals_that_are_never_believed, 30)
 	tell(_metadata, t, &right, sizeof(right), "unexpected");
 	sleep_ms(DOUBT_MS + DOUBT_STEP_MS);
 	p = right;
-	p.w.nonce ^= 1;
+	p.w.nonce[0] ^= 1;
 	seal_nobodys(&p.h, sizeof(p));
 	tell(_metadata, t, &p, sizeof(p), "key");
 	p = right;

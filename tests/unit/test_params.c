@@ -20,7 +20,7 @@
 static struct thc_welcome good(void)
 {
 	struct thc_welcome w = {
-		.nonce = 1, .ranks = thc_be16(4), .quorum = thc_be16(4),
+		.nonce = { 1 }, .ranks = thc_be16(4), .quorum = thc_be16(4),
 		.data_slots = thc_be16(8), .norm_slots = thc_be16(2),
 		.chunk = thc_be16(THC_CHUNK_8), .granularity = thc_be16(30), .shards = thc_be16(1),
 		.flags = THC_WELCOME_F_READY, .reply = THC_REPLY_FANOUT, .bits = 4,

@@ -16,6 +16,7 @@ import thcwire as wire  # noqa: E402  (found through the path above)
 
 SECRET = bytes(range(32))
 SALT = bytes(range(0xA0, 0xB0))
+NONCE = bytes(range(1, 17))
 END = ("10.77.0.1", 40000)
 
 
@@ -29,7 +30,7 @@ class Examples(unittest.TestCase):
             text = f.read().split("\n**Examples.**")[1].split("\n**What it holds against.**")[0]
         self.joined, self.data, self.summed = re.split(r"\n(?=The header of|The first JOIN)", text)
         self.keys = wire.Keys(SECRET, 1)
-        self.join = wire.build(wire.join_payload(0x0102030405060708), op=wire.JOIN, job=1, rank=2)
+        self.join = wire.build(wire.join_payload(NONCE, offers=4), op=wire.JOIN, job=1, rank=2)
 
     @staticmethod
     def packet(text):
@@ -65,9 +66,9 @@ class Examples(unittest.TestCase):
 
     def test_packet_sum(self):
         packet = self.packet(self.summed)
-        words = struct.unpack("<8Q", packet[:8] + bytes(8) + packet[16:])
-        shown = {int(i): int(w, 16) for i, w in re.findall(r"w\[(\d)\] = (\w+)", self.summed)}
-        self.assertEqual(words, tuple(shown.get(i, 0) for i in range(8)))
+        words = struct.unpack("<14Q", packet[:8] + bytes(8) + packet[16:])
+        shown = {int(i): int(w, 16) for i, w in re.findall(r"w\[(\d+)\] = (\w+)", self.summed)}
+        self.assertEqual(words, tuple(shown.get(i, 0) for i in range(14)))
         a = b = 0
         for word in words:
             a = (a + (word ^ word >> 32)) % 2**64
@@ -102,7 +103,7 @@ class Seal(unittest.TestCase):
             for bit in range(8 * len(packet)):
                 other = bytearray(packet)
                 other[bit // 8] ^= 1 << bit % 8
-                if other[1] != wire.WELCOME:    # whose payload is longer
+                if other[1] not in (wire.WELCOME, wire.CHALLENGE):  # of another length
                     self.assertFalse(wire.Packet(bytes(other)).has(key, **how), bit)
 
     def test_end_and_request_count(self):

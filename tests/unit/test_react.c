@@ -108,7 +108,7 @@ static struct packet control(u8 op)
 
 	p.hdr.op = op;
 	p.hdr.width = 0;
-	p.bytes = op == THC_OP_JOIN ? sizeof(struct thc_join) : 0;
+	p.bytes = op == THC_OP_JOIN ? sizeof(struct thc_join) : sizeof(struct thc_leave);
 	return p;
 }
 
@@ -150,6 +150,12 @@ struct thc_home {
 THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 {
 	return home->strangers;
+}
+
+THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_job *job, u32 rank)
+{
+	(void)home;
+	return &job->member[rank].joins;
 }
 
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
@@ -788,21 +794,28 @@ static void lost__only_data(void **state)
 /* --- joining and leaving ------------------------------------------------------ */
 
 /* How many of @n JOINs like @p go on to the daemon at time @now. */
-static int joins(const struct packet *p, struct thc_bucket *b, u64 now, int n)
+static int joins_of(const struct packet *p, struct thc_job *job, struct thc_bucket *b, u64 now,
+		    int n)
 {
 	struct thc_home home = { .strangers = b, .now = now };
-	struct thc_job job = p->job;
 	int on = 0;
 
 	while (n--) {
 		struct thc_hdr h;
-		struct thc_reaction r = meet(p, &home, &job, &h);
+		struct thc_reaction r = meet(p, &home, job, &h);
 
 		assert_true(!r.why || r.why == THC_DROP_FLOOD);
 		assert_int_equal(r.to, r.why ? THC_TO_NOBODY : THC_TO_DAEMON);
 		on += !r.why;
 	}
 	return on;
+}
+
+static int joins(const struct packet *p, struct thc_bucket *b, u64 now, int n)
+{
+	struct thc_job job = p->job;
+
+	return joins_of(p, &job, b, now, n);
 }
 
 /* JOINs that no job admits, each for another reason. */
@@ -815,8 +828,9 @@ static struct packet stranger(int how)
 		p.other_key = 1;
 		p.forged = 1;
 		break;
-	case 1:
+	case 1: /* nobody looks at it */
 		p.hdr.rank = thc_be16(RANKS);
+		p.forged = 1;
 		break;
 	case 2: /* the rank's low byte is that of a rank */
 		p.hdr.rank = thc_be16(256);
@@ -845,15 +859,15 @@ static void join__strangers_are_few(void **state)
 		struct thc_bucket b = { 0 };
 		u64 now = 5 * SECOND;
 
-		assert_int_equal(joins(&p, &b, now, 1000), THC_STRANGERS_BURST);
-		assert_int_equal(joins(&p, &b, now + THC_STRANGERS_NS - 1, 10), 0);
-		assert_int_equal(joins(&p, &b, now + THC_STRANGERS_NS, 10), 1);
+		assert_int_equal(joins(&p, &b, now, 1000), THC_JOINS_BURST);
+		assert_int_equal(joins(&p, &b, now + THC_JOINS_NS - 1, 10), 0);
+		assert_int_equal(joins(&p, &b, now + THC_JOINS_NS, 10), 1);
 		now += SECOND;
 		for (s = 0; s < 200; s++)
-			joins(&p, &b, now + s * THC_STRANGERS_NS, 100);
+			joins(&p, &b, now + s * THC_JOINS_NS, 100);
 		assert_int_equal(joins(&p, &b, now + SECOND, 1000), 1);
 		/* who was silent for a while may ask at once again, but not more than that */
-		assert_int_equal(joins(&p, &b, now + 1000 * SECOND, 1000), THC_STRANGERS_BURST);
+		assert_int_equal(joins(&p, &b, now + 1000 * SECOND, 1000), THC_JOINS_BURST);
 	}
 }
 
@@ -868,7 +882,7 @@ static void join__a_number_that_no_job_has(void **state)
 	(void)state;
 	while (n < 1000 && !meet(&p, &home, NULL, &h).why)
 		n++;
-	assert_int_equal(n, THC_STRANGERS_BURST);
+	assert_int_equal(n, THC_JOINS_BURST);
 	/* a home that cannot find its bucket */
 	home.strangers = NULL;
 	assert_int_equal(meet(&p, &home, NULL, &h).why, THC_DROP_INTERNAL);
@@ -879,26 +893,51 @@ static void join__a_number_that_no_job_has(void **state)
 	assert_int_equal(meet(&p, &home, NULL, &h).why, THC_DROP_JOB);
 }
 
-/* Ranks with the job's key take no tokens and need none, from whatever address. */
-static void join__ranks_are_never_refused(void **state)
+static struct thc_reaction react_to(const struct packet *p, struct thc_job *job, u64 now)
+{
+	struct thc_home home = { .now = now };
+	struct thc_hdr h;
+
+	return meet(p, &home, job, &h);
+}
+
+/* Ranks with the job's key take no token of the strangers, from whatever address. Each has a bucket
+ * of its own, since its JOINs can be recorded: it leaves the others alone, and the rank, too, which
+ * asks five times in 20 ms at most.
+ */
+static void join__ranks_have_their_own_tokens(void **state)
 {
 	struct packet p = stranger(0), q;
 	struct thc_bucket b = { 0 };
-	u32 seal, rank;
+	u32 seal, rank, ms;
 
 	(void)state;
-	assert_int_equal(joins(&p, &b, SECOND, 1000), THC_STRANGERS_BURST);
+	assert_int_equal(joins(&p, &b, SECOND, 1000), THC_JOINS_BURST);
 	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
+		struct thc_job job;
+
 		q = control(THC_OP_JOIN);
 		q.seals = &seals[seal];
 		q.path.src_port = 1;
 		q.end.port = thc_be16(1);
+		job = q.job;
 		for (rank = 0; rank < RANKS; rank++) {
 			q.hdr.rank = thc_be16(rank);
-			assert_int_equal(joins(&q, &b, SECOND, 10000), 10000);
+			assert_int_equal(joins_of(&q, &job, &b, SECOND, 1000), THC_JOINS_BURST);
+			assert_int_equal(joins_of(&q, &job, &b, SECOND + THC_JOINS_NS, 9), 1);
 		}
+		job = q.job;
+		for (ms = 0; ms < 200; ms += 20)
+			assert_int_equal(joins_of(&q, &job, &b, SECOND * (1000 + ms) / 1000, 5), 5);
+		/* a wrong tag takes no token */
+		job = q.job;
+		q.forged = 1;
+		for (ms = 0; ms < 1000; ms++)
+			assert_int_equal(react_to(&q, &job, SECOND).why, THC_DROP_TAG);
+		q.forged = 0;
+		assert_int_equal(joins_of(&q, &job, &b, SECOND, 1000), THC_JOINS_BURST);
 	}
-	assert_int_equal(joins(&p, &b, SECOND + THC_STRANGERS_NS, 10), 1);
+	assert_int_equal(joins(&p, &b, SECOND + THC_JOINS_NS, 10), 1);
 }
 
 /* @p with a tag that is not right is dropped for that, and takes no token. */
@@ -1076,6 +1115,13 @@ static void fault_busy(struct packet *p, struct thc_home *home)
 	p->hdr.chunk = thc_be32(2 * DATA + SLOT);
 }
 
+/* The rank has asked too often. */
+static void fault_joins(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->job.member[RANK].joins.full_at = 2000 * SECOND;
+}
+
 /* A question, by a fault that fails it. */
 struct fault {
 	void (*make)(struct packet *p, struct thc_home *home);
@@ -1127,8 +1173,9 @@ static const struct fault of_join[] = {
 	{ fault_length, THC_DROP_LENGTH },
 	{ fault_job, THC_DROP_FLOOD },
 	{ fault_key, THC_DROP_FLOOD },
-	{ fault_tag, THC_DROP_TAG },
 	{ fault_rank, THC_DROP_FLOOD },
+	{ fault_tag, THC_DROP_TAG },
+	{ fault_joins, THC_DROP_FLOOD },
 };
 
 /**
@@ -1196,7 +1243,7 @@ static void order__leave(void **state)
 static void order__join(void **state)
 {
 	(void)state;
-	ORDER(control(THC_OP_JOIN), of_join, 8, 10);
+	ORDER(control(THC_OP_JOIN), of_join, 9, 11);
 }
 
 /* JOIN and LEAVE go on to the daemon, and to it alone, of any epoch. */
@@ -1208,10 +1255,12 @@ static void order__control(void **state)
 		u32 bytes;
 		enum thc_drop_reason why;
 	} row[] = {
-		{ THC_OP_JOIN, 0, 16, THC_DROP_NONE },	  { THC_OP_JOIN, 0, 0, THC_DROP_LENGTH },
-		{ THC_OP_JOIN, 0, 512, THC_DROP_LENGTH }, { THC_OP_JOIN, 8, 16, THC_DROP_WIDTH },
-		{ THC_OP_JOIN, 8, 24, THC_DROP_WIDTH },	  { THC_OP_LEAVE, 0, 0, THC_DROP_NONE },
-		{ THC_OP_LEAVE, 8, 0, THC_DROP_WIDTH },	  { THC_OP_LEAVE, 0, 512, THC_DROP_LENGTH },
+		{ THC_OP_JOIN, 0, 64, THC_DROP_NONE },	  { THC_OP_JOIN, 0, 0, THC_DROP_LENGTH },
+		{ THC_OP_JOIN, 0, 16, THC_DROP_LENGTH },  { THC_OP_JOIN, 0, 72, THC_DROP_LENGTH },
+		{ THC_OP_JOIN, 0, 512, THC_DROP_LENGTH }, { THC_OP_JOIN, 8, 64, THC_DROP_WIDTH },
+		{ THC_OP_JOIN, 8, 24, THC_DROP_WIDTH },	  { THC_OP_LEAVE, 0, 16, THC_DROP_NONE },
+		{ THC_OP_LEAVE, 0, 0, THC_DROP_LENGTH },  { THC_OP_LEAVE, 0, 24, THC_DROP_LENGTH },
+		{ THC_OP_LEAVE, 8, 16, THC_DROP_WIDTH },  { THC_OP_LEAVE, 0, 512, THC_DROP_LENGTH },
 		{ THC_OP_LEAVE, 8, 512, THC_DROP_WIDTH },
 	};
 	size_t i;
@@ -1380,7 +1429,7 @@ int main(void)
 		cmocka_unit_test(lost__only_data),
 		cmocka_unit_test(join__strangers_are_few),
 		cmocka_unit_test(join__a_number_that_no_job_has),
-		cmocka_unit_test(join__ranks_are_never_refused),
+		cmocka_unit_test(join__ranks_have_their_own_tokens),
 		cmocka_unit_test(control__is_of_its_sender),
 		cmocka_unit_test(control__another_key),
 		cmocka_unit_test(order__data),

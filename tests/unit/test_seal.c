@@ -157,9 +157,10 @@ static void control__known_answers(void **state)
 		u64			nh;
 		u32			sum;
 	} known[] = {
-		{ THC_KEY_JOIN, THC_OP_JOIN, 0, 2, 0x865e533fe0d7af77, 0x1128ed14 },
+		{ THC_KEY_JOIN, THC_OP_JOIN, 0, 8, 0xf46f6bbc5315357a, 0x7f87821b },
 		{ THC_KEY_WELCOME, THC_OP_WELCOME, 0, 17, 0x47a360b780c91e9a, 0x226ed9ae },
-		{ THC_KEY_JOIN, THC_OP_LEAVE, 0, 0, 0xf58b21d31314e149, 0x7e9adfe6 },
+		{ THC_KEY_WELCOME, THC_OP_CHALLENGE, 0, 4, 0x5f5cbedbceb74387, 0x99336050 },
+		{ THC_KEY_JOIN, THC_OP_LEAVE, 0, 2, 0x6f6f4577ea510d88, 0xb709d4aa },
 		{ THC_KEY_LOST, THC_OP_STALE, THC_F_EPOCH, 1, 0x4cc826833ef6f885, 0x131a66bb },
 	};
 	const struct thc_end end = end_of(0x0a000007, 40000);
@@ -463,8 +464,12 @@ static void seal__of_another_kind_is_refused(void **state)
 
 /* --- control packets ------------------------------------------------------------------ */
 
-/* Words of payload: LEAVE, STALE with EPOCH, JOIN, WELCOME. */
-static const int control_words[] = { 0, 1, sizeof(struct thc_join) / 8,
+/* Words of payload: none, STALE with EPOCH, LEAVE, CHALLENGE, JOIN, WELCOME. */
+static const int control_words[] = { 0,
+				     1,
+				     sizeof(struct thc_leave) / 8,
+				     sizeof(struct thc_challenge) / 8,
+				     sizeof(struct thc_join) / 8,
 				     sizeof(struct thc_welcome) / 8 };
 
 static void control__every_bit_counts(void **state)

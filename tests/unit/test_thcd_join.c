@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The join state machine: joining, restarting, leaving, who is refused, when
- * an epoch is ready, which keys it has and how multicast is given up. A random
- * walk checks what must hold in every state.
+ * The join state machine: joining, restarting, leaving, who is refused, what needs a challenge,
+ * when an epoch is ready, which keys it has and how multicast is given up. Random
+ * walks check what must hold in every state, and that what was recorded does nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,22 @@ static struct thc_job *const job = &jobs[1];
 static struct thcd_record *const record = &records[1];
 static struct thc_seals *const seals = &all_seals[1];
 static const u8 key[THC_KEY_BYTES] = "the key of the job of this test";
+static const struct thcd_secret secret = { "thcd's own" };
+static const u8 none[THC_CHALLENGE_BYTES];
 static u64 now;
+
+/* Sixteen bytes for a number. */
+struct nonce {
+	u8	bytes[THC_NONCE_BYTES];
+};
+
+static struct nonce nonce_of(u64 number)
+{
+	struct nonce n = { { 0 } };
+
+	memcpy(n.bytes, &number, sizeof(number));
+	return n;
+}
 
 static struct thc_path path_of(unsigned int host, u16 port)
 {
@@ -64,14 +79,51 @@ static int setup(void **state)
 	return 0;
 }
 
-static struct thcd_join_result join(struct thc_job *to, struct thcd_record *r, u16 rank, u64 nonce,
-				    bool heard, u32 last, const struct thc_path *path)
+static struct thcd_join_result say(const struct thcd_joining *j)
 {
-	const struct thcd_joining j = {
-		.path = path, .nonce = nonce, .last = last, .rank = rank, .heard = heard,
-	};
+	return thcd_join(job, seals, record, j, &secret, now);
+}
 
-	return thcd_join(to, to ? seals : NULL, r, &j, now);
+/* As a worker does: it answers a challenge, and when it is in it says whether it hears the group. A
+ * JOIN that is challenged has changed nothing.
+ */
+static struct thcd_join_result join(u16 rank, u64 number, bool heard, u32 last,
+				    const struct thc_path *path)
+{
+	const struct nonce nonce = nonce_of(number);
+	struct thcd_joining j = {
+		.path = path, .nonce = nonce.bytes, .challenge = none, .last = last,
+		.offers = THC_OFFER_SEAL(record->plan.seal), .rank = rank,
+	};
+	struct thcd_record was = *record;
+	struct thcd_join_result out, more;
+	struct thc_job before = *job;
+
+	out = say(&j);
+	if (out.challenged) {
+		assert_memory_equal(job, &before, sizeof(before));
+		assert_memory_equal(record, &was, sizeof(was));
+		j.challenge = out.challenge;
+		out = say(&j);
+		assert_false(out.challenged || out.answered);
+	}
+	if (out.refusal || !heard)
+		return out;
+	j.challenge = record->salt;
+	j.heard = true;
+	more = say(&j);
+	assert_false(more.refusal || more.challenged || more.restarted || more.behind);
+	out.ready |= more.ready;
+	out.fallback |= more.fallback;
+	return out;
+}
+
+/* The rank that joined with this nonce last leaves. */
+static bool leave(u8 rank, u64 number)
+{
+	const struct nonce nonce = nonce_of(number);
+
+	return thcd_leave(job, record, rank, nonce.bytes);
 }
 
 /* Of a rank that was in epoch @last, 0: in none. */
@@ -79,14 +131,14 @@ static struct thcd_join_result join_after(u8 rank, u64 nonce, u32 last)
 {
 	struct thc_path p = path_of(rank + 1, 4000 + nonce);
 
-	return join(job, record, rank, nonce, true, last, &p);
+	return join(rank, nonce, true, last, &p);
 }
 
 static struct thcd_join_result join_as(u8 rank, u64 nonce, bool heard)
 {
 	struct thc_path p = path_of(rank + 1, 4000 + nonce);
 
-	return join(job, record, rank, nonce, heard, 0, &p);
+	return join(rank, nonce, heard, 0, &p);
 }
 
 static void all_join(void)
@@ -154,8 +206,7 @@ static void join__a_rank_without_the_group_means_fanout(void **state)
 	assert_int_equal(job->reply, THC_REPLY_FANOUT);
 	join_as(0, 10, false);
 	assert_true(join_as(2, 12, false).ready);
-	for (int r = 0; r < N; r++)
-		assert_true(thcd_leave(job, record, r, job->epoch));
+	assert_true(leave(0, 10) && leave(1, 77) && leave(2, 12));
 	assert_true(join_as(0, 99, false).restarted);
 	assert_int_equal(job->reply, THC_REPLY_MULTICAST);
 }
@@ -228,34 +279,37 @@ static void restart__is_newer_than_what_a_rank_was_in(void **state)
 	assert_int_equal(job->restarter, 1);
 }
 
-static void restart__newer_is_in_serial_arithmetic(void **state)
+/* A rank brings a job forward by an hour's worth, and no further. */
+static void restart__believes_an_epoch_that_is_near(void **state)
 {
+	static const struct {
+		u32	epoch;
+		u32	last;
+		u32	then;	/* 0: it is not believed */
+	} cases[] = {
+		{ 5, UINT32_MAX, 0 },			{ 5, 4, 0 },
+		{ 5, 5, 6 },				{ 5, 0xffff + 5, 0xffff + 6 + 1 },
+		{ 5, 0x10000 + 5, 0 },			{ 5, 0x80000005, 0 },
+		{ UINT32_MAX - 1, UINT32_MAX, 1 },	{ UINT32_MAX, UINT32_MAX, 2 },
+		/* by serial arithmetic; the one behind 0 is no rank's */
+		{ UINT32_MAX - 1, 3, 5 },		{ UINT32_MAX, 0xfffe, 0x10000 },
+		{ UINT32_MAX, 0xffff, 0 },
+	};
+	size_t i;
+
 	(void)state;
-	job->epoch = 5;
-	assert_false(join_after(0, 10, UINT32_MAX).behind);
-	job->epoch = UINT32_MAX - 1;
-	assert_true(join_after(1, 11, UINT32_MAX).behind);
-	assert_int_equal(job->epoch, 1);
-	assert_true(join_after(2, 12, 3).behind);
-	assert_int_equal(job->epoch, 4);
-	/* ranks would take the epoch behind this one for an old one, and never rejoin */
-	assert_false(join_after(0, 10, 4 + 0x7fffffffU).behind);
-	assert_int_equal(job->epoch, 4);
-	assert_true(join_after(1, 11, 4 + 0x7ffffffeU).behind);
-	assert_int_equal(job->epoch, 4 + 0x7fffffffU);
-	/* nor the one behind the last number of all, which is 1, or 2 by its last bit */
-	job->joined = 0;
-	job->epoch = 0x80000001;
-	assert_false(join_after(2, 12, UINT32_MAX).behind);
-	assert_int_equal(job->epoch, 0x80000001);
-	job->joined = 0;
-	job->epoch = 0x80000002;
-	assert_true(join_after(2, 12, UINT32_MAX).behind);
-	assert_int_equal(job->epoch, 1);
-	job->joined = 0;
-	job->epoch = 0x80000003;
-	assert_true(join_after(2, 12, UINT32_MAX).behind);
-	assert_int_equal(job->epoch, 2);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		u32 then = cases[i].then;
+
+		create(THC_SEAL_NH);
+		job->epoch = cases[i].epoch;
+		assert_int_equal(join_after(1, 11, cases[i].last).behind, then != 0);
+		/* of the next two numbers it is the one with another last bit than the old one's */
+		if (then && ((then ^ cases[i].epoch) & 1) == 0)
+			then++;
+		assert_int_equal(job->epoch, then ? then : cases[i].epoch);
+		assert_int_equal(job->joined, 2);
+	}
 }
 
 /* --- keys --------------------------------------------------------------------- */
@@ -379,7 +433,7 @@ static void keys__stay_within_an_epoch(void **state)
 	all_join();
 	for (r = 0; r < N; r++)
 		join_as(r, 10 + r, true);
-	assert_true(thcd_leave(job, record, 1, job->epoch));
+	assert_true(leave(1, 11));
 	assert_memory_equal(seals, &before, sizeof(before));
 	assert_memory_equal(record->salt, salt, sizeof(salt));
 }
@@ -405,9 +459,10 @@ static void leave__and_come_back(void **state)
 	(void)state;
 	all_join();
 	epoch = job->epoch;
-	assert_false(thcd_leave(job, record, 1, epoch - 1));
+	assert_false(leave(1, 10));
 	assert_int_equal(job->left, 0);
-	assert_true(thcd_leave(job, record, 1, epoch));
+	assert_true(leave(1, 11));
+	assert_false(leave(1, 11));
 	assert_int_equal(job->left, 2);
 	assert_int_equal(job->joined, 7);
 	assert_int_equal(job->epoch, epoch);
@@ -422,11 +477,13 @@ static void leave__and_come_back(void **state)
 	/* nor are two that take turns */
 	join_as(0, 10, true);
 	assert_true(join_as(2, 12, true).ready);
-	assert_true(thcd_leave(job, record, 1, job->epoch));
+	assert_true(leave(1, 11));
 	assert_true(join_as(1, 70, true).restarted);
 	join_as(0, 10, true);
 	assert_true(join_as(2, 12, true).ready);
-	assert_true(thcd_leave(job, record, 1, job->epoch));
+	/* the LEAVE of the joining before comes late */
+	assert_false(leave(1, 11));
+	assert_true(leave(1, 70));
 	assert_int_equal(join_as(1, 11, true).refusal, THC_REFUSED_NOT);
 }
 
@@ -437,7 +494,8 @@ static void leave__before_ready_is_as_if_never_joined(void **state)
 	(void)state;
 	join_as(0, 10, true);
 	join_as(1, 11, true);
-	assert_true(thcd_leave(job, record, 0, epoch));
+	assert_true(leave(0, 10));
+	assert_false(leave(0, 10));
 	assert_int_equal(job->joined, 2);
 	assert_int_equal(job->left, 0);
 	assert_false(join_as(2, 12, true).ready);
@@ -450,19 +508,42 @@ static void leave__before_ready_is_as_if_never_joined(void **state)
 static void refuse__strangers(void **state)
 {
 	struct thc_path p = path_of(9, 1);
+	const struct thcd_joining j = { .path = &p, .nonce = none, .challenge = none };
 
 	(void)state;
-	assert_int_equal(join(NULL, NULL, 0, 1, false, 0, &p).refusal, THC_REFUSED_JOB);
-	assert_int_equal(join(job, record, N, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
-	assert_int_equal(join(job, record, 255, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
+	assert_int_equal(thcd_join(NULL, NULL, NULL, &j, &secret, now).refusal, THC_REFUSED_JOB);
+	assert_int_equal(join(N, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
+	assert_int_equal(join(255, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
 	/* ranks have 16 bits */
-	assert_int_equal(join(job, record, 256, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
-	assert_int_equal(join(job, record, 65535, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
+	assert_int_equal(join(256, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
+	assert_int_equal(join(65535, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
 	record->plan.admits.at[0].len = 96 + 29;
-	assert_int_equal(join(job, record, 0, 1, false, 0, &p).refusal, THC_REFUSED_PREFIX);
+	assert_int_equal(join(0, 1, false, 0, &p).refusal, THC_REFUSED_PREFIX);
 	assert_int_equal(job->joined, 0);
 	p = path_of(7, 1);
-	assert_int_equal(join(job, record, 0, 1, false, 0, &p).refusal, THC_REFUSED_NOT);
+	assert_int_equal(join(0, 1, false, 0, &p).refusal, THC_REFUSED_NOT);
+}
+
+/* Of what a worker offers only the job's seal counts. */
+static void refuse__who_cannot_do_the_seal(void **state)
+{
+	const struct thc_path p = path_of(7, 1);
+	const struct nonce nonce = nonce_of(1);
+	struct thcd_joining j = { .path = &p, .nonce = nonce.bytes, .challenge = none };
+	u8 seal;
+
+	(void)state;
+	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
+		create(seal);
+		j.offers = ~THC_OFFER_SEAL(seal);
+		assert_int_equal(say(&j).refusal, THC_REFUSED_SEAL);
+		j.offers = 0;
+		assert_int_equal(say(&j).refusal, THC_REFUSED_SEAL);
+		j.offers = THC_OFFER_SEAL(seal);
+		assert_true(say(&j).challenged);
+		j.offers = ~0U;
+		assert_true(say(&j).challenged);
+	}
 }
 
 static void refuse__two_workers_of_one_rank(void **state)
@@ -474,7 +555,7 @@ static void refuse__two_workers_of_one_rank(void **state)
 	all_join();
 	epoch = job->epoch;
 	/* the same incarnation cannot have two addresses */
-	assert_int_equal(join(job, record, 0, 10, true, 0, &elsewhere).refusal, THC_REFUSED_TAKEN);
+	assert_int_equal(join(0, 10, true, 0, &elsewhere).refusal, THC_REFUSED_TAKEN);
 	assert_int_equal(job->epoch, epoch);
 	/* who was replaced does not replace its successor */
 	assert_true(join_as(0, 90, true).restarted);
@@ -522,12 +603,11 @@ static void walk__random(void **state)
 			nonce[r] += N;
 			break;
 		case 1:
-			thcd_leave(job, record, r, job->epoch);
+			leave((u8)r, nonce[r]);
 			break;
 		default: {
 			struct thc_path p = path_of(r + 1, 4000 + nonce[r] % 1000);
-			struct thcd_join_result out =
-				join(job, record, r, nonce[r], rand() % 8, 0, &p);
+			struct thcd_join_result out = join((u16)r, nonce[r], rand() % 8, 0, &p);
 
 			assert_int_equal(out.refusal, THC_REFUSED_NOT);
 			assert_true(job->joined >> r & 1);
@@ -543,6 +623,243 @@ static void walk__random(void **state)
 	assert_true(readies > 100 && restarts > 100 && fallback > 10);
 }
 
+/* --- the challenge -------------------------------------------------------------- */
+
+/* A JOIN as somebody has said it, or recorded it. */
+struct said {
+	struct thcd_joining	j;
+	struct thc_path		path;
+	struct nonce		nonce;
+	struct nonce		challenge;
+};
+
+static struct thcd_join_result say_again(struct said *s)
+{
+	s->j.path = &s->path;
+	s->j.nonce = s->nonce.bytes;
+	s->j.challenge = s->challenge.bytes;
+	return say(&s->j);
+}
+
+/* Of rank @rank, without a challenge. */
+static struct said said_of(u8 rank, u64 number)
+{
+	return (struct said){
+		.j = { .offers = THC_OFFER_SEAL(THC_SEAL_NH), .rank = rank },
+		.path = path_of(rank + 1U, 4000 + rank),
+		.nonce = nonce_of(number),
+	};
+}
+
+/* @s, and what thcd asks of it. */
+static struct thcd_join_result answered(struct said *s)
+{
+	struct thcd_join_result out = say_again(s);
+
+	assert_true(out.challenged);
+	memcpy(s->challenge.bytes, out.challenge, sizeof(out.challenge));
+	return say_again(s);
+}
+
+/* @s is challenged, or refused, and changes nothing. */
+static void expect_nothing(struct said *s)
+{
+	struct thcd_record was = *record;
+	struct thc_job before = *job;
+	struct thcd_join_result out = say_again(s);
+
+	assert_true(out.challenged || out.refusal);
+	assert_false(out.ready || out.restarted || out.behind || out.fallback);
+	assert_memory_equal(job, &before, sizeof(before));
+	assert_memory_equal(record, &was, sizeof(was));
+}
+
+/* All states of a rank in which a JOIN has an effect, one after the other: each asks for a challenge
+ * of its own, and when it has had its effect no challenge of before is worth anything.
+ */
+static void challenge__is_for_one_state(void **state)
+{
+	struct said s[6];
+	int i, k;
+
+	(void)state;
+	for (i = 0; i < 6; i++)
+		s[i] = said_of(0, 100 + i);
+	assert_false(answered(&s[0]).restarted); /* of a rank outside */
+	assert_true(leave(0, 100));
+	assert_false(answered(&s[1]).restarted); /* of one that left before all were in */
+	assert_int_equal(job->joined, 1);
+	assert_true(answered(&s[2]).restarted); /* of one inside */
+	join_as(1, 11, true);
+	join_as(2, 12, true);
+	now += 2000;
+	assert_false(say_again(&s[2]).challenged);
+	now += 2000;
+	assert_true(say_again(&s[2]).ready || record->ready);
+	assert_true(leave(0, 102));
+	assert_true(answered(&s[3]).restarted); /* of one that left */
+	job->joined = 0;
+	record->entered = 0;
+	s[4].j.last = job->epoch + 5;
+	assert_true(answered(&s[4]).behind); /* of one that was in a newer epoch */
+	for (i = 0; i < 4; i++) {
+		expect_nothing(&s[i]);
+		for (k = 0; k < 5; k++) {
+			s[5] = said_of(0, 200);
+			s[5].challenge = s[k].challenge;
+			expect_nothing(&s[5]);
+		}
+	}
+	assert_false(say_again(&s[4]).challenged);
+}
+
+/* Each is all that differs from a JOIN that takes effect. */
+static void challenge__is_for_one_worker(void **state)
+{
+	struct said s = said_of(0, 100), other;
+	unsigned int bit;
+
+	(void)state;
+	now = 7 * THCD_CHALLENGE_MS - 1;
+	memcpy(s.challenge.bytes, say_again(&s).challenge, THC_CHALLENGE_BYTES);
+	for (bit = 0; bit < 8 * THC_CHALLENGE_BYTES; bit++) {
+		other = s;
+		other.challenge.bytes[bit / 8] ^= 1 << bit % 8;
+		expect_nothing(&other);
+		other = s;
+		other.nonce.bytes[bit / 8] ^= 1 << bit % 8;
+		expect_nothing(&other);
+	}
+	other = s;
+	other.j.rank = 1;
+	expect_nothing(&other);
+	other = s;
+	other.path.src_port ^= 1;
+	expect_nothing(&other);
+	other = s;
+	other.path.src.word[3] ^= thc_be32(1);
+	expect_nothing(&other);
+	/* it is a salt, then */
+	other = s;
+	other.j.heard = true;
+	expect_nothing(&other);
+	now += THCD_CHALLENGE_MS + 1;
+	expect_nothing(&s);
+	now--;
+	assert_false(say_again(&s).challenged);
+	assert_int_equal(job->joined, 1);
+}
+
+/* HEARD is of the epoch whose salt is in the field, and of whoever is in it. */
+static void heard__is_of_this_epoch(void **state)
+{
+	struct said s = said_of(0, 100);
+
+	(void)state;
+	answered(&s);
+	s.j.heard = true;
+	assert_false(say_again(&s).challenged);
+	assert_int_equal(record->heard, 0);
+	memcpy(s.challenge.bytes, record->salt, THC_SALT_BYTES);
+	s.challenge.bytes[15] ^= 1;
+	say_again(&s);
+	assert_int_equal(record->heard, 0);
+	s.challenge.bytes[15] ^= 1;
+	say_again(&s);
+	assert_int_equal(record->heard, 1);
+	s = said_of(1, 101);
+	s.j.heard = true;
+	memcpy(s.challenge.bytes, record->salt, THC_SALT_BYTES);
+	expect_nothing(&s);
+}
+
+/* A recorded JOIN of a rank that is in makes thcd say one WELCOME in 10 ms. */
+static void answer__comes_once_in_ten_ms(void **state)
+{
+	struct said ranks[N] = { said_of(0, 100), said_of(1, 101), said_of(2, 102) };
+	struct thcd_join_result out = { .ready = false };
+	unsigned int ms, answers = 0;
+	int i;
+
+	(void)state;
+	assert_false(answered(&ranks[0]).answered);
+	assert_false(answered(&ranks[1]).answered);
+	for (ms = 0; ms < 1000; ms++, now++)
+		answers += !say_again(&ranks[0]).answered;
+	assert_int_equal(answers, 99);
+	assert_false(say_again(&ranks[1]).answered);
+	/* what makes the job ready is told, whenever it comes */
+	answered(&ranks[2]);
+	for (i = 0; i < N; i++) {
+		ranks[i].j.heard = true;
+		memcpy(ranks[i].challenge.bytes, record->salt, THC_SALT_BYTES);
+		out = say_again(&ranks[i]);
+	}
+	assert_true(out.ready);
+	assert_false(out.answered);
+	assert_true(say_again(&ranks[2]).answered);
+}
+
+#define RECORDED	4096
+
+/* Somebody has all JOINs and LEAVEs that were ever said, and says them again, some at once and some
+ * much later. Ranks draw a nonce for each joining. That multicast is given up when it is
+ * time to is no effect of his: any JOIN brings it about.
+ */
+static void walk__recorded_packets_do_nothing(void **state)
+{
+	static struct said recorded[RECORDED];
+	u64 nonce[N] = { 10, 11, 12 }, next = 100;
+	unsigned int step, n = 0, readies = 0;
+	int i;
+
+	(void)state;
+	srand(2);
+	for (step = 0; step < 20000; step++) {
+		u8 r = (u8)(rand() % N);
+		struct said s = said_of(r, nonce[r]);
+		struct thcd_join_result out;
+
+		now += (u64)(rand() % 100);
+		if (!(rand() % 16) && leave(r, nonce[r])) {
+			nonce[r] = next++;
+		} else {
+			if (!(rand() % 64))
+				s = said_of(r, nonce[r] = next++);
+			out = say_again(&s);
+			recorded[n++ % RECORDED] = s;
+			if (out.challenged) {
+				memcpy(s.challenge.bytes, out.challenge, THC_CHALLENGE_BYTES);
+				recorded[n++ % RECORDED] = s;
+				out = say_again(&s);
+				assert_false(out.challenged || out.refusal);
+			}
+			readies += out.ready;
+		}
+		for (i = 0; i < 4; i++) {
+			struct thcd_record was = *record;
+			struct thc_job before = *job;
+			u8 of = (u8)(rand() % N);
+
+			s = recorded[(unsigned int)rand() % (n < RECORDED ? n + 1 : RECORDED)];
+			if (!s.j.offers)
+				continue;
+			out = say_again(&s);
+			readies += out.ready;
+			assert_false(out.restarted || out.behind);
+			/* a LEAVE of one of its joinings before */
+			leave(of, nonce[of] - 1 - (u64)(rand() % 8));
+			assert_int_equal(job->epoch, before.epoch);
+			assert_int_equal(job->joined, before.joined);
+			assert_int_equal(job->left, before.left);
+			assert_memory_equal(job->member, before.member, sizeof(job->member));
+			assert_memory_equal(record->nonce, was.nonce, sizeof(was.nonce));
+			assert_memory_equal(record->salt, was.salt, sizeof(was.salt));
+		}
+	}
+	assert_true(readies > 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -552,7 +869,7 @@ int main(void)
 		cmocka_unit_test_setup(restart__raises_the_epoch, setup),
 		cmocka_unit_test_setup(restart__the_epoch_never_is_zero, setup),
 		cmocka_unit_test_setup(restart__is_newer_than_what_a_rank_was_in, setup),
-		cmocka_unit_test_setup(restart__newer_is_in_serial_arithmetic, setup),
+		cmocka_unit_test_setup(restart__believes_an_epoch_that_is_near, setup),
 		cmocka_unit_test_setup(keys__of_the_first_epoch, setup),
 		cmocka_unit_test_setup(keys__of_the_next_epoch, setup),
 		cmocka_unit_test_setup(keys__have_names_that_differ, setup),
@@ -562,7 +879,13 @@ int main(void)
 		cmocka_unit_test_setup(leave__before_ready_is_as_if_never_joined, setup),
 		cmocka_unit_test_setup(refuse__strangers, setup),
 		cmocka_unit_test_setup(refuse__two_workers_of_one_rank, setup),
+		cmocka_unit_test_setup(refuse__who_cannot_do_the_seal, setup),
+		cmocka_unit_test_setup(challenge__is_for_one_state, setup),
+		cmocka_unit_test_setup(challenge__is_for_one_worker, setup),
+		cmocka_unit_test_setup(heard__is_of_this_epoch, setup),
+		cmocka_unit_test_setup(answer__comes_once_in_ten_ms, setup),
 		cmocka_unit_test_setup(walk__random, setup),
+		cmocka_unit_test_setup(walk__recorded_packets_do_nothing, setup),
 	};
 
 	return cmocka_run_group_tests_name("thcd join", tests, NULL, NULL);

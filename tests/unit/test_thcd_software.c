@@ -29,6 +29,7 @@
 #define NORM_SLOTS	2
 #define SLOT		5
 #define LUT_BYTES	512
+#define LEAVE_BYTES	sizeof(struct thc_leave)
 
 static const u8 key[THC_KEY_BYTES] = "the key of the job of this test";
 static struct thcd d;
@@ -178,7 +179,13 @@ static u32 receive(int rank, struct packet *p)
 
 /* --- joining -------------------------------------------------------------------- */
 
-static struct packet control(u8 op, u16 rank, u64 nonce)
+/* Bytes of payload of a JOIN, or LEAVE. */
+static u32 payload_of(u8 op)
+{
+	return op == THC_OP_JOIN ? sizeof(struct thc_join) : sizeof(struct thc_leave);
+}
+
+static struct packet control(u8 op, u16 rank, u8 nonce)
 {
 	struct packet p = {
 		.h = {
@@ -186,28 +193,75 @@ static struct packet control(u8 op, u16 rank, u64 nonce)
 			.rank = thc_be16(rank),
 		},
 	};
-	struct thc_join join = { .nonce = thc_be64(nonce) };
+	struct thc_join join = {
+		.nonce = { nonce }, .offers = thc_be32(THC_OFFER_SEAL(seals()->seal)),
+		.version_max = THC_VERSION, .restarted = thc_be16(THC_WORKER_NONE),
+	};
 
-	if (op == THC_OP_JOIN)
-		memcpy(p.payload, &join, sizeof(join));
-	else
-		p.h.epoch = thc_be32(job()->epoch);
+	/* of LEAVE it is the nonce alone */
+	memcpy(p.payload, &join, payload_of(op));
 	return p;
 }
 
 static void seal_control(struct packet *p, const struct thc_end *end)
 {
 	thc_control_seal(&p->h, thc_seal_of_control((u8)seals()->seal), &seals()->join, end,
-			 p->payload, p->h.op == THC_OP_JOIN ? sizeof(struct thc_join) / 8 : 0);
+			 p->payload, (int)(payload_of(p->h.op) / 8));
 }
 
-static int join(int rank, u64 nonce)
+static int say(struct packet *p, int rank)
 {
-	struct packet p = control(THC_OP_JOIN, rank, nonce);
 	struct thc_end end = end_of(rank);
 
-	seal_control(&p, &end);
-	return deliver(&p, sizeof(struct thc_join), rank);
+	seal_control(p, &end);
+	return deliver(p, payload_of(p->h.op), rank);
+}
+
+/* @p, of @bytes of payload, is what thcd says under the job's key to @rank; @unsealed: by a sum
+ * alone.
+ */
+static void expect_thcds(const struct packet *p, u32 bytes, int rank, bool unsealed)
+{
+	struct thc_control_key by = { .id = 0 };
+	struct thc_end end = end_of(rank);
+	u8 seal = THC_SEAL_SUM;
+
+	if (keyed() && !unsealed) {
+		thc_control_key_derive(&by, key, THC_KEY_WELCOME, JOB);
+		seal = THC_SEAL_NH;
+	}
+	assert_int_equal(p->h.key_id, by.id);
+	assert_true(p->h.tag ==
+		    thc_control_tag(seal, &by, &p->h, &end, p->payload, (int)(bytes / 8)));
+	end.port ^= 1;
+	assert_int_equal(p->h.tag == thc_control_tag(seal, &by, &p->h, &end, p->payload,
+						     (int)(bytes / 8)),
+			 seal == THC_SEAL_SUM);
+}
+
+/* The next packet at @rank's socket is a CHALLENGE: what it asks is put into the JOIN @p. */
+static void take_challenge(struct packet *p, int rank)
+{
+	struct thc_challenge c;
+	struct packet got;
+
+	assert_int_equal(receive(rank, &got), sizeof(c));
+	assert_int_equal(got.h.op, THC_OP_CHALLENGE);
+	assert_int_equal(got.h.rank, p->h.rank);
+	assert_int_equal(got.h.epoch, 0);
+	expect_thcds(&got, sizeof(c), rank, false);
+	memcpy(&c, got.payload, sizeof(c));
+	assert_memory_equal(c.nonce, p->payload, sizeof(c.nonce));
+	memcpy(p->payload + offsetof(struct thc_join, challenge), c.challenge, sizeof(c.challenge));
+}
+
+static int join(int rank, u8 nonce)
+{
+	struct packet p = control(THC_OP_JOIN, rank, nonce);
+
+	assert_int_equal(say(&p, rank), -THC_EVENT_CONTROL);
+	take_challenge(&p, rank);
+	return say(&p, rank);
 }
 
 /* The next packet at @rank's socket is a WELCOME, sealed by the job's key to this worker;
@@ -215,24 +269,12 @@ static int join(int rank, u64 nonce)
  */
 static struct thc_welcome welcome(int rank, bool unsealed)
 {
-	struct thc_control_key by = { .id = 0 };
-	struct thc_end end = end_of(rank);
-	u8 seal = THC_SEAL_SUM;
 	struct thc_welcome w;
 	struct packet p;
 
 	assert_int_equal(receive(rank, &p), sizeof(w));
-	if (keyed() && !unsealed) {
-		thc_control_key_derive(&by, key, THC_KEY_WELCOME, JOB);
-		seal = THC_SEAL_NH;
-	}
 	assert_int_equal(p.h.op, THC_OP_WELCOME);
-	assert_int_equal(p.h.key_id, by.id);
-	assert_true(p.h.tag == thc_control_tag(seal, &by, &p.h, &end, p.payload, sizeof(w) / 8));
-	end.port ^= 1;
-	assert_int_equal(p.h.tag ==
-				 thc_control_tag(seal, &by, &p.h, &end, p.payload, sizeof(w) / 8),
-			 seal == THC_SEAL_SUM);
+	expect_thcds(&p, sizeof(w), rank, unsealed);
 	memcpy(&w, p.payload, sizeof(w));
 	return w;
 }
@@ -284,7 +326,7 @@ static void join__is_sealed_with_its_senders_end(void **state)
 	}
 	end = end_of(1);
 	seal_control(&p, &end);
-	p.payload[0] ^= 1;
+	p.payload[63] ^= 1;
 	assert_int_equal(deliver(&p, sizeof(struct thc_join), 1), THC_DROP_TAG);
 	assert_int_equal(job()->joined, 0);
 	nobody_hears();
@@ -310,7 +352,7 @@ static void join__another_key_is_refused_without_a_seal(void **state)
 		w = welcome(1, true);
 		assert_int_equal(w.flags, THC_WELCOME_F_REFUSED);
 		assert_int_equal(w.refusal, THC_REFUSED_JOB);
-		assert_int_equal(thc_be64(w.nonce), 10);
+		assert_int_equal(w.nonce[0], 10);
 	}
 	assert_int_equal(job()->joined, 0);
 }
@@ -345,24 +387,122 @@ static void leave__is_sealed_with_its_senders_end(void **state)
 
 	(void)state;
 	all_join();
-	p = control(THC_OP_LEAVE, 1, 0);
+	p = control(THC_OP_LEAVE, 1, 11);
 	if (keyed()) {
 		end = end_of(2);
 		seal_control(&p, &end);
-		assert_int_equal(deliver(&p, 0, 1), THC_DROP_TAG);
+		assert_int_equal(deliver(&p, LEAVE_BYTES, 1), THC_DROP_TAG);
 	}
 	end = end_of(1);
 	seal_control(&p, &end);
 	p.h.tag ^= 1;
-	assert_int_equal(deliver(&p, 0, 1), THC_DROP_TAG);
+	assert_int_equal(deliver(&p, LEAVE_BYTES, 1), THC_DROP_TAG);
 	p.h.tag ^= 1;
 	p.h.key_id ^= 1;
-	assert_int_equal(deliver(&p, 0, 1), THC_DROP_KEY);
+	assert_int_equal(deliver(&p, LEAVE_BYTES, 1), THC_DROP_KEY);
 	assert_int_equal(job()->left, 0);
 	p.h.key_id ^= 1;
-	assert_int_equal(deliver(&p, 0, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(deliver(&p, LEAVE_BYTES, 1), -THC_EVENT_CONTROL);
 	assert_int_equal(job()->left, 2);
 	nobody_hears();
+}
+
+/* A recorded JOIN is answered by a CHALLENGE, which is shorter, and a recorded LEAVE by nothing:
+ * neither changes the job.
+ */
+static void join__recorded_does_nothing(void **state)
+{
+	struct packet first = control(THC_OP_JOIN, 1, 10), again, leave;
+	struct thc_job before;
+	u32 challenged;
+	int i;
+
+	(void)state;
+	assert_int_equal(say(&first, 1), -THC_EVENT_CONTROL);
+	again = first;
+	take_challenge(&first, 1);
+	assert_int_equal(job()->joined, 0);
+	assert_int_equal(say(&first, 1), -THC_EVENT_CONTROL);
+	welcome(1, false);
+	leave = control(THC_OP_LEAVE, 1, 10);
+	assert_int_equal(say(&leave, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(job()->joined, 0);
+	all_join();
+	before = *job();
+	challenged = (u32)d.counters.challenged;
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(say(&leave, 1), -THC_EVENT_CONTROL);
+		assert_int_equal(say(&first, 1), -THC_EVENT_CONTROL);
+		/* its nonce is that of the joining before: two workers claim the rank */
+		assert_int_equal(welcome(1, false).refusal, THC_REFUSED_TAKEN);
+	}
+	assert_int_equal(join(1, 20), -THC_EVENT_CONTROL);
+	welcome(1, false);
+	assert_int_equal(job()->epoch, before.epoch + 1);
+	before = *job();
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(say(&first, 1), -THC_EVENT_CONTROL);
+		take_challenge(&again, 1);
+	}
+	assert_int_equal(d.counters.challenged, challenged + 1 + 5);
+	assert_memory_equal(job(), &before, sizeof(before));
+	nobody_hears();
+}
+
+/* What a JOIN says of itself, each all that differs from one that is answered. */
+static void join__of_a_form_that_is_not_known_is_dropped(void **state)
+{
+	static const struct {
+		u8			at;
+		u8			flip;
+		enum thc_drop_reason	why;
+	} faults[] = {
+		{ offsetof(struct thc_join, flags) + 3, 2, THC_DROP_RESERVED }, /* NODE */
+		{ offsetof(struct thc_join, flags) + 3, 4, THC_DROP_FLAGS },
+		{ offsetof(struct thc_join, flags), 0x80, THC_DROP_FLAGS },
+		{ offsetof(struct thc_join, workers) + 1, 1, THC_DROP_RESERVED },
+		{ offsetof(struct thc_join, reserved), 1, THC_DROP_RESERVED },
+		{ offsetof(struct thc_join, restarted), 1, THC_DROP_RESERVED },
+		{ offsetof(struct thc_join, reserved2), 1, THC_DROP_RESERVED },
+		{ offsetof(struct thc_join, reserved2) + 17, 1, THC_DROP_RESERVED },
+		{ offsetof(struct thc_join, nonce), 10, THC_DROP_RESERVED }, /* zero */
+	};
+	struct packet p;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		p = control(THC_OP_JOIN, 1, 10);
+		p.payload[faults[i].at] ^= faults[i].flip;
+		assert_int_equal(say(&p, 1), faults[i].why);
+	}
+	nobody_hears();
+	/* offers that nobody knows yet, and any highest version */
+	p = control(THC_OP_JOIN, 1, 10);
+	p.payload[offsetof(struct thc_join, offers)] = 0xff;
+	p.payload[offsetof(struct thc_join, version_max)] = 9;
+	assert_int_equal(say(&p, 1), -THC_EVENT_CONTROL);
+	take_challenge(&p, 1);
+	memset(p.payload + offsetof(struct thc_join, offers), 0, 4);
+	assert_int_equal(say(&p, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(welcome(1, false).refusal, THC_REFUSED_SEAL);
+	assert_int_equal(job()->joined, 0);
+}
+
+/* Whoever sends the JOINs of a rank, recorded or not, is heard 200 times a second. */
+static void join__a_rank_has_a_bucket(void **state)
+{
+	struct packet p = control(THC_OP_JOIN, 1, 10);
+	int i, heard = 0;
+
+	(void)state;
+	for (i = 0; i < 1000; i++)
+		heard += say(&p, 1) == -THC_EVENT_CONTROL;
+	assert_in_range(heard, THC_JOINS_BURST, 500);
+	assert_int_equal(d.counters.challenged, heard);
+	/* others have their own */
+	assert_int_equal(join(2, 11), -THC_EVENT_CONTROL);
+	welcome(2, false);
 }
 
 /* --- data ------------------------------------------------------------------------- */
@@ -580,6 +720,9 @@ int main(void)
 		CASE_OF(join__is_sealed_with_its_senders_end, "nh", 2),
 		CASE(join__another_key_is_refused_without_a_seal),
 		CASE(join__refusals_are_sealed),
+		CASE(join__recorded_does_nothing),
+		CASE(join__of_a_form_that_is_not_known_is_dropped),
+		CASE(join__a_rank_has_a_bucket),
 		CASE(leave__is_sealed_with_its_senders_end),
 		CASE(data__a_wrong_tag_changes_nothing),
 		CASE(data__an_answer_is_no_request),

@@ -46,10 +46,21 @@ static void wire__header(void **state)
 static void wire__join(void **state)
 {
 	(void)state;
-	assert_int_equal(sizeof(struct thc_join), 16);
-	AT(thc_join, nonce, 0, 8);
-	AT(thc_join, flags, 8, 4);
-	AT(thc_join, reserved, 12, 4);
+	assert_int_equal(sizeof(struct thc_join), 64);
+	AT(thc_join, nonce, 0, 16);
+	AT(thc_join, challenge, 16, 16);
+	AT(thc_join, flags, 32, 4);
+	AT(thc_join, offers, 36, 4);
+	AT(thc_join, workers, 40, 2);
+	AT(thc_join, version_max, 42, 1);
+	AT(thc_join, reserved, 43, 1);
+	AT(thc_join, restarted, 44, 2);
+	AT(thc_join, reserved2, 46, 18);
+	assert_int_equal(sizeof(struct thc_challenge), 32);
+	AT(thc_challenge, nonce, 0, 16);
+	AT(thc_challenge, challenge, 16, 16);
+	assert_int_equal(sizeof(struct thc_leave), 16);
+	AT(thc_leave, nonce, 0, 16);
 }
 
 static void wire__welcome(void **state)
@@ -59,29 +70,28 @@ static void wire__welcome(void **state)
 	AT(thc_welcome, joined, 0, 8);
 	AT(thc_welcome, seed, 8, 8);
 	AT(thc_welcome, clamp, 16, 8);
-	AT(thc_welcome, nonce, 24, 8);
-	AT(thc_welcome, table_hash, 32, 4);
-	AT(thc_welcome, deadline_ms, 36, 4);
-	AT(thc_welcome, ranks, 40, 2);
-	AT(thc_welcome, quorum, 42, 2);
-	AT(thc_welcome, data_slots, 44, 2);
-	AT(thc_welcome, norm_slots, 46, 2);
-	AT(thc_welcome, chunk, 48, 2);
-	AT(thc_welcome, granularity, 50, 2);
-	AT(thc_welcome, group_port, 52, 2);
-	AT(thc_welcome, shards, 54, 2);
-	AT(thc_welcome, flags, 56, 1);
-	AT(thc_welcome, refusal, 57, 1);
-	AT(thc_welcome, reply, 58, 1);
-	AT(thc_welcome, bits, 59, 1);
-	AT(thc_welcome, sum_width, 60, 1);
-	AT(thc_welcome, block_log2, 61, 1);
-	AT(thc_welcome, family, 62, 1);
-	AT(thc_welcome, seal, 63, 1);
-	AT(thc_welcome, table, 64, 32);
-	AT(thc_welcome, group, 96, 16);
-	AT(thc_welcome, salt, 112, 16);
-	AT(thc_welcome, reserved, 128, 8);
+	AT(thc_welcome, nonce, 24, 16);
+	AT(thc_welcome, table_hash, 40, 4);
+	AT(thc_welcome, deadline_ms, 44, 4);
+	AT(thc_welcome, ranks, 48, 2);
+	AT(thc_welcome, quorum, 50, 2);
+	AT(thc_welcome, data_slots, 52, 2);
+	AT(thc_welcome, norm_slots, 54, 2);
+	AT(thc_welcome, chunk, 56, 2);
+	AT(thc_welcome, granularity, 58, 2);
+	AT(thc_welcome, group_port, 60, 2);
+	AT(thc_welcome, shards, 62, 2);
+	AT(thc_welcome, flags, 64, 1);
+	AT(thc_welcome, refusal, 65, 1);
+	AT(thc_welcome, reply, 66, 1);
+	AT(thc_welcome, bits, 67, 1);
+	AT(thc_welcome, sum_width, 68, 1);
+	AT(thc_welcome, block_log2, 69, 1);
+	AT(thc_welcome, family, 70, 1);
+	AT(thc_welcome, seal, 71, 1);
+	AT(thc_welcome, table, 72, 32);
+	AT(thc_welcome, group, 104, 16);
+	AT(thc_welcome, salt, 120, 16);
 }
 
 /* What a control packet is sealed with, though it is in none. */
@@ -199,6 +209,7 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_OP_STALE, 19);
 	assert_int_equal(THC_OP_CLOSE, 20);
 	assert_int_equal(THC_OP_LEAVE, 21);
+	assert_int_equal(THC_OP_CHALLENGE, 22);
 	assert_int_equal(THC_F_ANSWER, 1);
 	assert_int_equal(THC_F_REPEAT, 2);
 	assert_int_equal(THC_F_CE, 4);
@@ -210,6 +221,14 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_REPLY_MULTICAST, 1);
 	assert_int_equal(THC_REPLY_FANOUT, 2);
 	assert_int_equal(THC_JOIN_F_HEARD, 1);
+	assert_int_equal(THC_JOIN_F_NODE, 2);
+	assert_int_equal(THC_OFFER_SEAL(THC_SEAL_NH), 4);
+	assert_int_equal(THC_REFUSED_JOB, 1);
+	assert_int_equal(THC_REFUSED_RANK, 2);
+	assert_int_equal(THC_REFUSED_PREFIX, 3);
+	assert_int_equal(THC_REFUSED_TAKEN, 4);
+	assert_int_equal(THC_REFUSED_NO_XDP, 5);
+	assert_int_equal(THC_REFUSED_SEAL, 7);
 	assert_int_equal(THC_WELCOME_F_READY, 1);
 	assert_int_equal(THC_WELCOME_F_REFUSED, 2);
 	assert_int_equal(THC_WELCOME_F_ONE_PORT, 4);
@@ -223,6 +242,8 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_WORKER_NONE, 65535);
 	assert_int_equal(THC_KEY_BYTES, 32);
 	assert_int_equal(THC_SALT_BYTES, 16);
+	assert_int_equal(THC_NONCE_BYTES, 16);
+	assert_int_equal(THC_CHALLENGE_BYTES, 16);
 	assert_int_equal(THC_DROP_NONE, 0);
 	/* not on the wire, but pinned maps and traces outlive a program */
 	assert_int_equal(THC_DROP_TRUNCATED, 1);
@@ -253,7 +274,7 @@ static void wire__fits_the_mtu(void **state)
 /* clang-format off */
 #define MEMBER_FIELDS(X)	\
 	X(addr) X(port) X(joined) X(left) X(mac) X(vlan) X(tagged)	\
-	X(reserved) X(told_at)
+	X(reserved) X(told_at) X(joins)
 #define JOB_FIELDS(X)	\
 	X(all) X(left) X(joined) X(active) X(epoch) X(slot_base)	\
 	X(slots) X(data_slots) X(ranks) X(restarter) X(quorum)	\

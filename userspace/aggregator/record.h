@@ -94,8 +94,10 @@ struct thcd_plan {
  * struct thcd_record - a job as the daemon remembers it across its own death
  * @used: there is such a job
  * @plan: its constants
- * @nonce: of each rank's newest incarnation
- * @previous: of the incarnation before; who still uses it has lost the rank
+ * @nonce: of each rank's newest joining
+ * @previous: of the joining before; who still uses it has lost the rank
+ * @answered_ms: when each rank's JOIN was last answered by WELCOME (monotonic)
+ * @entered: ranks that have joined this epoch, though they may have left again
  * @heard: ranks that hear the group, this epoch
  * @salt: of this epoch's keys
  * @full_since_ms: when the last rank joined this epoch (monotonic), 0: not yet
@@ -106,8 +108,10 @@ struct thcd_record {
 	u32			used;
 	u32			reserved;
 	struct thcd_plan	plan;
-	u64			nonce[THC_RANKS_MAX];
-	u64			previous[THC_RANKS_MAX];
+	u8			nonce[THC_RANKS_MAX][THC_NONCE_BYTES];
+	u8			previous[THC_RANKS_MAX][THC_NONCE_BYTES];
+	u64			answered_ms[THC_RANKS_MAX];
+	u64			entered;
 	u64			heard;
 	u64			full_since_ms;
 	u8			salt[THC_SALT_BYTES];
@@ -117,7 +121,7 @@ struct thcd_record {
 };
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	8
+#define THCD_LAYOUT	9
 
 /* Pins of the daemon's own maps: struct thcd_meta, and a struct thcd_record per job. */
 #define THC_PIN_META	"meta"

@@ -22,6 +22,7 @@
 	X(overflow, "packets lost in a full receive buffer, before they were counted")           \
 	X(past_xdp, "packets that reached thcd by another way than the XDP program")             \
 	X(gone, "answers asked for whose slot had moved on")                                     \
+	X(challenged, "JOINs answered by a challenge: nothing has changed yet")                  \
 	X(refused, "JOINs refused")                                                              \
 	X(muted, "refusals not sent, for their rate")                                            \
 	X(foreign, "times another host was heard on a job's group, once a minute at most")

@@ -122,6 +122,11 @@ static int fail_refused(const struct thc_client *c, unsigned int refusal)
 		return thc_fail(
 			-EHOSTDOWN,
 			"the aggregator's XDP program was taken away, so nothing is aggregated: restart thcd, then join again");
+	case THC_REFUSED_SEAL:
+		return thc_fail(
+			-EPROTO,
+			"this library cannot do the seal of job %u: install one release on all hosts of the job",
+			o->job);
 	case THC_REFUSED_JOB:
 		return thc_fail(
 			-ENOENT,

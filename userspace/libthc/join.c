@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * Joining a job over UDP sockets: JOIN until WELCOME says that all ranks are
- * in. Leaving: LEAVE, best effort.
+ * in, again at once when a CHALLENGE comes. Leaving: LEAVE, best effort.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,10 +22,12 @@ struct joining {
 	uint64_t		give_up_at;	/* ns */
 };
 
-/* JOIN or LEAVE. */
 struct control_packet {
-	struct thc_hdr	hdr;
-	struct thc_join	join;
+	struct thc_hdr		hdr;
+	union {
+		struct thc_join		join;
+		struct thc_leave	leave;
+	};
 };
 
 /* Sends @p, of which @payload bytes follow the header. */
@@ -54,18 +56,22 @@ void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why)
 
 static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct thc_origin from)
 {
-	struct thc_welcome *w = (void *)(h + 1);
 	struct joining *joining = ctx;
 	struct thc_client *c = joining->c;
+	const void *payload = h + 1;
 	enum thc_drop_reason why;
 
 	/* answers of a session before this one */
-	if (h->version != THC_VERSION || h->op != THC_OP_WELCOME ||
-	    bytes != sizeof(*h) + sizeof(*w))
+	if (h->version != THC_VERSION || !thc_op_is_joining(h->op) ||
+	    bytes != sizeof(*h) + thc_joining_payload(h->op))
 		return;
-	why = thc_joining_admit(&joining->j, &c->sender, h, w, from.port);
-	if (!why)
-		why = thc_joining_take(&joining->j, &c->sender, h, w, thc_now());
+	if (h->op == THC_OP_CHALLENGE) {
+		why = thc_joining_challenge(&joining->j, &c->sender, h, payload, from.port);
+	} else {
+		why = thc_joining_admit(&joining->j, &c->sender, h, payload, from.port);
+		if (!why)
+			why = thc_joining_take(&joining->j, &c->sender, h, payload, thc_now());
+	}
 	thc_udp_dropped(c, why);
 }
 
@@ -137,12 +143,16 @@ static int join_once(struct joining *joining)
 
 	thc_joining_request(&joining->j, &c->sender, &p.hdr, &p.join, thc_now());
 	send_control(c, &p, sizeof(p.join));
-	until = joining->j.at < joining->give_up_at ? joining->j.at : joining->give_up_at;
-	while (!ready && (now = thc_now()) < until) {
+	for (;;) {
+		until = thc_joining_at(&joining->j);
+		if (until > joining->give_up_at)
+			until = joining->give_up_at;
+		now = thc_now();
+		if (ready || now >= until)
+			return ready;
 		wait_for_packets(c, (int)((until - now) / THC_NS_PER_MS) + 1);
 		ready = receive_some(joining);
 	}
-	return ready;
 }
 
 /* JOIN until the job is ready; 0 or an error. */
@@ -184,16 +194,17 @@ static int set_up(struct thc_client *c, const struct joining *joining)
 
 int thc_udp_join(struct thc_client *c)
 {
-	uint64_t random, now = thc_now();
+	uint8_t random[THC_NONCE_BYTES];
+	uint64_t now = thc_now();
 	struct joining joining = {
 		.c = c,
 		.give_up_at = now + c->options.join_timeout_ms * THC_NS_PER_MS,
 	};
 	int error;
 
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return thc_fail(-EIO, "no random numbers from the kernel");
-	thc_joining_begin(&joining.j, random, now);
+	thc_joining_begin(&joining.j, &c->sender, random, now);
 	c->sender.job = c->options.job;
 	thc_sender_set_key(&c->sender, c->options.key);
 	thc_link_end(&c->link, &c->sender.end);
@@ -205,13 +216,8 @@ int thc_udp_join(struct thc_client *c)
 		error = set_up(c, &joining);
 	/* the other ranks must not start with a rank that has given up */
 	if (error && joining.j.welcomed &&
-	    !(joining.j.joined.welcome.flags & THC_WELCOME_F_REFUSED)) {
-		uint32_t last = c->sender.epoch;
-
-		c->sender.epoch = joining.j.joined.epoch;
+	    !(joining.j.joined.welcome.flags & THC_WELCOME_F_REFUSED))
 		thc_udp_leave(c);
-		c->sender.epoch = last;
-	}
 	return error;
 }
 
@@ -220,7 +226,7 @@ void thc_udp_leave(struct thc_client *c)
 	struct control_packet p;
 	int i;
 
-	thc_sender_header(&c->sender, &p.hdr, THC_OP_LEAVE);
+	thc_sender_leave(&c->sender, &p.hdr, &p.leave);
 	for (i = 0; i < THC_LEAVES; i++)
-		send_control(c, &p, 0);
+		send_control(c, &p, sizeof(p.leave));
 }

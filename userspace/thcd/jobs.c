@@ -60,6 +60,13 @@ int thcd_salts_begin(void)
 	return getrandom(salts.from, sizeof(salts.from), 0) == sizeof(salts.from) ? 0 : -errno;
 }
 
+int thcd_secret_draw(struct thcd_secret *secret)
+{
+	ssize_t got = getrandom(secret->bytes, sizeof(secret->bytes), 0);
+
+	return got == sizeof(secret->bytes) ? 0 : -errno;
+}
+
 static void draw_salt(u8 salt[THC_SALT_BYTES])
 {
 	salts.drawn++;
@@ -183,9 +190,7 @@ static u32 epoch_after(const struct thc_job *job, u32 epoch)
 
 bool thcd_job_is_behind(const struct thc_job *job, u32 last)
 {
-	/* the one behind @last, which would be the job's, has to be newer for every rank */
-	return last && (s32)(last - job->epoch) >= 0 &&
-	       (s32)(epoch_after(job, last) - job->epoch) > 0;
+	return last && last - job->epoch < THCD_AHEAD_MAX;
 }
 
 void thcd_job_restart(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r, u8 rank,

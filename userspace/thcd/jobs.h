@@ -10,6 +10,9 @@
 /* Before the first job is created; 0, or a negative errno: the kernel has no random numbers. */
 int thcd_salts_begin(void);
 
+/* That of challenges, as above. */
+int thcd_secret_draw(struct thcd_secret *secret);
+
 /* Creates job plan->job in d, in its first epoch without members. */
 void thcd_job_create(struct thcd *d, const struct thcd_plan *plan);
 
@@ -24,7 +27,9 @@ void thcd_job_forget(struct thcd *d, u32 id);
 /* Rank @rank joins from @path; it is not yet in the epoch. */
 void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path);
 
-/* Rank @rank begins a new epoch, alone: newer than the job's and than @last, 0: none. */
+/* Rank @rank begins a new epoch, alone: newer than the job's, and than @last if the job is behind
+ * that.
+ */
 void thcd_job_restart(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r, u8 rank,
 		      u32 last, const struct thc_path *path);
 
@@ -36,7 +41,12 @@ bool thcd_key_id_is_new(__be32 id, const struct thc_seals *s, u32 epoch);
 /* The job's secret key; NULL: it has none. */
 const u8 *thcd_plan_key(const struct thcd_plan *plan);
 
-/* Is the epoch behind @last newer than the job's? @last: a rank's last epoch, 0: it knows none. */
+/* A rank's last epoch is believed if it is less than this ahead of the job's: more than an hour's
+ * worth, if a clock was set back, and what a liar brings epochs forward by does not matter.
+ */
+#define THCD_AHEAD_MAX	0x10000
+
+/* Is @last, a rank's last epoch, 0: it knows none, not older than the job's? */
 bool thcd_job_is_behind(const struct thc_job *job, u32 last);
 
 /* The line printed at start. */

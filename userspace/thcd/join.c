@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The join state machine. A job is in one epoch; a rank is outside it or in
- * it, with the nonce of the incarnation that joined.
+ * it, with the nonce of the joining that brought it in.
  *
  *	JOIN of a rank outside			joins
  *	JOIN of a rank inside, its nonce	has no effect (if the address is its)
@@ -9,11 +9,22 @@
  *	JOIN of a rank that left		epoch + 1, with this rank alone inside
  *	JOIN with the nonce it had before	refused: two workers claim the rank
  *
+ * What has an effect needs a challenge (challenge.h), so that only who is there now, and knows the
+ * job's key, brings it about: a recorded JOIN is answered by a challenge, and that is all. The
+ * fifth line is not for recorded JOINs, which the challenge turns away. Two live workers with one
+ * rank answer challenges both, and would end each other's epoch in turns until their time is over:
+ * so the first one is refused, and its user is told why.
+ *
  * An epoch is ready when all ranks are in and it is settled how answers
  * travel: by multicast if all hear the group, by fanout if one does not for a
  * second. It stays ready when ranks leave, for a WELCOME that says so may have
- * been lost. A rank that leaves before its epoch is ready counts as never joined.
+ * been lost. A rank that leaves before its epoch is ready counts as never joined, but for its
+ * challenge: the nonce that it came with is not the first of this epoch any more.
  */
+#include <string.h>
+
+#include <thc/wire/nonce.h>
+
 #include "jobs.h"
 #include "join.h"
 #include "plan.h"
@@ -45,6 +56,7 @@ static void restart(struct thc_job *job, struct thc_seals *seals, struct thcd_re
 
 	r->ready = 0;
 	r->heard = 0;
+	r->entered = 0;
 	r->full_since_ms = 0;
 	if (run_over && r->fallback) {
 		r->fallback = 0;
@@ -53,62 +65,115 @@ static void restart(struct thc_job *job, struct thc_seals *seals, struct thcd_re
 	thcd_job_restart(job, seals, r, rank, j->last, j->path);
 }
 
-static struct thcd_join_result refused(enum thc_refusal why)
+/* Does another worker hold the rank, or has it taken the rank from this one? */
+static bool is_taken(const struct thc_job *job, const struct thcd_record *r,
+		     const struct thcd_joining *j)
 {
-	return (struct thcd_join_result){ .refusal = why };
+	const struct thc_member *m = &job->member[j->rank];
+	u64 bit = 1ULL << j->rank;
+
+	if (!thc_nonce_equal(j->nonce, r->nonce[j->rank]))
+		return thc_nonce_equal(j->nonce, r->previous[j->rank]);
+	return job->joined & ~job->left & bit &&
+	       (m->port != thc_be16(j->path->src_port) || !thc_addr_equal(&m->addr, &j->path->src));
 }
 
-struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
-				  struct thcd_record *r, const struct thcd_joining *j, u64 now_ms)
+static enum thc_refusal why_refused(const struct thc_job *job, const struct thcd_record *r,
+				    const struct thcd_joining *j)
 {
-	struct thcd_join_result out = { .refusal = THC_REFUSED_NOT };
-	const struct thc_path *path = j->path;
-	const struct thc_member *m;
-	u64 bit, nonce = j->nonce;
-	u8 rank;
-
 	if (!job || !job->active)
-		return refused(THC_REFUSED_JOB);
+		return THC_REFUSED_JOB;
 	if (j->rank >= job->ranks)
-		return refused(THC_REFUSED_RANK);
-	rank = (u8)j->rank;
-	if (!thcd_plan_admits(&r->plan, &path->src))
-		return refused(THC_REFUSED_PREFIX);
-	if (nonce == r->previous[rank] && nonce != r->nonce[rank])
-		return refused(THC_REFUSED_TAKEN);
-	m = &job->member[rank];
-	bit = 1ULL << rank;
-	if (job->joined & bit && nonce == r->nonce[rank] && !(job->left & bit)) {
-		if (m->port != thc_be16(path->src_port) || !thc_addr_equal(&m->addr, &path->src))
-			return refused(THC_REFUSED_TAKEN);
-	} else if (job->joined & bit) {
+		return THC_REFUSED_RANK;
+	if (!thcd_plan_admits(&r->plan, &j->path->src))
+		return THC_REFUSED_PREFIX;
+	if (!(j->offers & THC_OFFER_SEAL(r->plan.seal)))
+		return THC_REFUSED_SEAL;
+	return is_taken(job, r, j) ? THC_REFUSED_TAKEN : THC_REFUSED_NOT;
+}
+
+/* What the JOIN, which is not refused, would change. */
+static struct thcd_challenged state_of(const struct thc_job *job, const struct thcd_record *r,
+				       const struct thcd_joining *j)
+{
+	u64 bit = 1ULL << j->rank;
+	bool entered = r->entered & bit;
+
+	return (struct thcd_challenged){
+		.path = j->path,
+		.nonce = j->nonce,
+		.joined = entered ? r->nonce[j->rank] : NULL,
+		.epoch = job->epoch,
+		.job = (u16)r->plan.job,
+		.rank = j->rank,
+		.left = entered && !(job->joined & ~job->left & bit),
+	};
+}
+
+/* The rank joins, whatever state it is in. */
+static void take_in(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r,
+		    const struct thcd_joining *j, struct thcd_join_result *out)
+{
+	u8 rank = (u8)j->rank;
+	u64 bit = 1ULL << rank;
+
+	if (job->joined & bit) {
 		/* an incarnation that left does not claim the rank any more */
 		if (job->left & bit)
-			r->nonce[rank] = 0;
+			memset(r->nonce[rank], 0, THC_NONCE_BYTES);
 		restart(job, seals, r, rank, j);
-		out.restarted = true;
+		out->restarted = true;
 	} else if (thcd_job_is_behind(job, j->last)) {
 		/* an earlier aggregator's epoch, whose clock was ahead: all ranks join again */
 		restart(job, seals, r, rank, j);
-		out.behind = true;
+		out->behind = true;
 	} else {
-		thcd_job_enter(job, rank, path);
+		thcd_job_enter(job, rank, j->path);
 	}
-	if (nonce != r->nonce[rank]) {
-		r->previous[rank] = r->nonce[rank];
-		r->nonce[rank] = nonce;
+	r->entered |= bit;
+	if (thc_nonce_equal(j->nonce, r->nonce[rank]))
+		return;
+	thc_nonce_copy(r->previous[rank], r->nonce[rank]);
+	thc_nonce_copy(r->nonce[rank], j->nonce);
+}
+
+struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
+				  struct thcd_record *r, const struct thcd_joining *j,
+				  const struct thcd_secret *secret, u64 now_ms)
+{
+	struct thcd_join_result out = { .refusal = why_refused(job, r, j) };
+	u64 bit = 1ULL << (j->rank & (THC_RANKS_MAX - 1));
+	struct thcd_challenged state;
+
+	if (out.refusal)
+		return out;
+	if (job->joined & ~job->left & bit && thc_nonce_equal(j->nonce, r->nonce[j->rank])) {
+		if (j->heard && thc_nonce_equal(j->challenge, r->salt))
+			r->heard |= bit;
+		out.answered = now_ms - r->answered_ms[j->rank] < THCD_ANSWER_MS;
+	} else {
+		state = state_of(job, r, j);
+		out.challenged = j->heard ||
+				 !thcd_challenge_is(j->challenge, secret, &state, now_ms);
+		if (out.challenged) {
+			thcd_challenge_make(out.challenge, secret, &state, now_ms);
+			return out;
+		}
+		take_in(job, seals, r, j, &out);
 	}
-	if (j->heard)
-		r->heard |= bit;
 	settle(job, r, now_ms, &out);
+	if (out.ready)
+		out.answered = false;
+	if (!out.answered)
+		r->answered_ms[j->rank] = now_ms;
 	return out;
 }
 
-bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, u32 epoch)
+bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, const u8 *nonce)
 {
 	u64 bit = 1ULL << rank;
 
-	if (epoch != job->epoch || !(job->joined & bit))
+	if (!(job->joined & ~job->left & bit) || !thc_nonce_equal(nonce, r->nonce[rank]))
 		return false;
 	if (!r->ready) {
 		job->member[rank].joined = 0;

@@ -10,10 +10,14 @@
 
 /* Milliseconds until fanout, if all ranks have joined but not all hear the group. */
 #define THCD_HEARD_MS	1000
+/* A JOIN of a rank that is in already is answered once in so many ms: it may be recorded. */
+#define THCD_ANSWER_MS	10
 
 /**
  * struct thcd_join_result - the outcome of a JOIN
  * @refusal: why the worker is not admitted
+ * @challenged: nothing has changed, and @challenge is the answer
+ * @answered: the rank is in already, and was told so a moment ago: there is no answer
  * @restarted: the rank did, so the epoch was raised
  * @behind: the rank was in an epoch of an aggregator before this one that was
  *	not older than this one's: it was raised for that
@@ -22,6 +26,9 @@
  */
 struct thcd_join_result {
 	enum thc_refusal	refusal;
+	u8			challenge[THC_CHALLENGE_BYTES];
+	bool			challenged;
+	bool			answered;
 	bool			restarted;
 	bool			behind;
 	bool			ready;
@@ -31,15 +38,19 @@ struct thcd_join_result {
 /**
  * struct thcd_joining - what a JOIN says
  * @path: where it came from
- * @nonce: of this incarnation of the rank
+ * @nonce: of this joining
+ * @challenge: what thcd has asked of it; with @heard the salt of the epoch that it is in
  * @last: the epoch of the job that it was in last, 0: none it knows
+ * @offers: seals that it can do, THC_OFFER_SEAL()
  * @rank: the one that the worker wants to be
  * @heard: it has heard a WELCOME on the group address
  */
 struct thcd_joining {
 	const struct thc_path	*path;
-	u64			nonce;
+	const u8		*nonce;
+	const u8		*challenge;
 	u32			last;
+	u32			offers;
 	u16			rank;
 	bool			heard;
 };
@@ -48,17 +59,19 @@ struct thcd_joining {
  * thcd_join() - a worker wants to be a rank
  * @job: NULL if there is none of that number or the JOIN is sealed by another key
  * @seals: the job's
+ * @secret: by which its challenges are made
  */
 struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
-				  struct thcd_record *r, const struct thcd_joining *j, u64 now_ms);
+				  struct thcd_record *r, const struct thcd_joining *j,
+				  const struct thcd_secret *secret, u64 now_ms);
 
 /**
  * thcd_leave() - a rank is done
- * @epoch: the one it leaves; another than the current one is left already
+ * @nonce: of the joining that ends; another than the rank's is one that has ended already
  *
  * The caller has checked thc_admit_rank(). Returns true if it was a member.
  */
-bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, u32 epoch);
+bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, const u8 *nonce);
 
 /* A JOIN, of whoever may have sent it, or a LEAVE that thc_admit_rank() admits; form, length
  * and tag are good. Returns the drop reason it is counted under in software mode, or
@@ -75,7 +88,7 @@ struct thcd_welcome {
 
 /* The WELCOME of a job, not sealed yet; @mode_flags: thcd.welcome_flags. */
 void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
-		       const struct thcd_record *r, const struct thc_hdr *request, u64 nonce,
+		       const struct thcd_record *r, const struct thc_hdr *request, const u8 *nonce,
 		       u8 mode_flags);
 
 #endif /* THCD_JOIN_H */

@@ -205,6 +205,8 @@ static int begin(struct run *r, u32 *slots, struct thcd_error *e)
 {
 	int err = thcd_salts_begin();
 
+	if (!err)
+		err = thcd_secret_draw(&r->d.secret);
 	if (err)
 		return thcd_fail(e, "no random numbers from the kernel: %s", strerror(-err));
 	r->signals = catch_signals(e);

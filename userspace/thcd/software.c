@@ -56,6 +56,12 @@ THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 	return &home->d->strangers;
 }
 
+/* Not the member's, of which XDP has taken a token. */
+THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_job *job, u32 rank)
+{
+	return &home->d->joins[job - home->d->job][rank];
+}
+
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
 	(void)home;

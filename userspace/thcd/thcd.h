@@ -21,6 +21,7 @@
 #include "../../bpf/thc_maps.h"
 #include "../aggregator/record.h"
 #include "../aggregator/report.h"
+#include "challenge.h"
 #include "libthc.h"
 
 #define THCD_LISTEN_MAX		4
@@ -87,6 +88,8 @@ struct thcd {
 	char			privileges[96];	/* capabilities left, or "none" */
 	struct thc_stats	stats;		/* software mode: all; else what we add */
 	struct thc_bucket	strangers;	/* JOINs that no job admits */
+	struct thc_bucket	joins[THC_JOBS_MAX][THC_RANKS_MAX];
+	struct thcd_secret	secret;		/* of challenges */
 	struct thcd_counters	counters;
 	struct thcd_socket	socket[THCD_LISTEN_MAX];
 	int			sockets;

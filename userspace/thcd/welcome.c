@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * JOIN and LEAVE as packets, and the WELCOMEs that answer them: to the worker
+ * JOIN and LEAVE as packets, and what answers them: a CHALLENGE, or WELCOMEs, to the worker
  * and, so that it learns whether multicast reaches it, to the group. What
  * joining means is join.c's.
  */
 #include <string.h>
 
 #include <thc/key.h>
+#include <thc/wire/nonce.h>
 #include <thc/wire/seal.h>
 
 #include "jobs.h"
@@ -71,51 +72,58 @@ static void fill_constants(const struct thc_job *job, const struct thcd_record *
 		memcpy(w->group, &job->group, 16);
 }
 
-/* The fields of every WELCOME; it is not sealed yet. */
-static void label(struct thcd_welcome *out, const struct thc_hdr *request, u64 nonce)
+/* The header of what answers @request, not sealed yet. */
+static struct thc_hdr header(u8 op, const struct thc_hdr *request)
 {
-	memset(out, 0, sizeof(*out));
-	out->hdr.version = THC_VERSION;
-	out->hdr.op = THC_OP_WELCOME;
-	out->hdr.job = request->job;
-	out->hdr.rank = request->rank;
-	out->body.nonce = thc_be64(nonce);
+	return (struct thc_hdr){
+		.version = THC_VERSION,
+		.op = op,
+		.job = request->job,
+		.rank = request->rank,
+	};
 }
 
 void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
-		       const struct thcd_record *r, const struct thc_hdr *request, u64 nonce,
+		       const struct thcd_record *r, const struct thc_hdr *request, const u8 *nonce,
 		       u8 mode_flags)
 {
-	label(out, request, nonce);
+	memset(out, 0, sizeof(*out));
+	out->hdr = header(THC_OP_WELCOME, request);
+	thc_nonce_copy(out->body.nonce, nonce);
 	out->hdr.epoch = thc_be32(job->epoch);
 	fill_constants(job, r, &out->body);
 	out->body.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0) |
 			  (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
 }
 
-/* Sends @w, sealed by the key of @plan, NULL: by none that a stranger could not have. */
-static void put(struct thcd *d, struct thcd_welcome *w, const struct thcd_plan *plan,
-		const struct thc_addr *addr, u16 port)
+/* Sends a CHALLENGE or WELCOME, sealed by the key of @plan, NULL: by none that a stranger could
+ * not have. @bytes: of @body.
+ */
+static void put(struct thcd *d, struct thc_hdr *h, const void *body, u32 bytes,
+		const struct thcd_plan *plan, const struct thc_end *end)
 {
-	const struct thc_end end = { .addr = *addr, .port = thc_be16(port) };
 	const u8 *secret = plan ? thcd_plan_key(plan) : NULL;
 	struct thc_control_key key = { .id = 0 };
 
 	if (secret)
 		thc_control_key_derive(&key, secret, THC_KEY_WELCOME, (u16)plan->job);
-	thc_control_seal(&w->hdr, secret ? THC_SEAL_NH : THC_SEAL_SUM, &key, &end, &w->body,
-			 sizeof(w->body) / 8);
-	thcd_out_put(d, addr, port, &w->hdr, NULL, &w->body, sizeof(w->body));
+	thc_control_seal(h, secret ? THC_SEAL_NH : THC_SEAL_SUM, &key, end, body, (int)(bytes / 8));
+	thcd_out_put(d, &end->addr, thc_be16(end->port), h, NULL, body, bytes);
 }
 
-static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, u64 nonce,
-		    const struct thc_addr *addr, u16 port)
+static struct thc_end end_of(const struct thc_path *path)
+{
+	return (struct thc_end){ .addr = path->src, .port = thc_be16(path->src_port) };
+}
+
+static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, const u8 *nonce,
+		    const struct thc_end *end)
 {
 	struct thcd_welcome w;
 
 	thcd_welcome_fill(&w, &d->job[job_id], &d->record[job_id], request, nonce,
 			  d->welcome_flags);
-	put(d, &w, &d->record[job_id].plan, addr, port);
+	put(d, &w.hdr, &w.body, sizeof(w.body), &d->record[job_id].plan, end);
 }
 
 /* Every rank learns at once that rounds may start, not at its next JOIN. */
@@ -127,10 +135,36 @@ static void welcome_all(struct thcd *d, u16 job_id, const struct thc_hdr *reques
 
 	for (i = 0; i < job->ranks; i++) {
 		const struct thc_member *m = &job->member[i];
+		const struct thc_end end = { .addr = m->addr, .port = m->port };
 
 		h.rank = thc_be16(i);
-		welcome(d, job_id, &h, d->record[job_id].nonce[i], &m->addr, thc_be16(m->port));
+		welcome(d, job_id, &h, d->record[job_id].nonce[i], &end);
 	}
+}
+
+static void welcome_group(struct thcd *d, u16 job_id)
+{
+	static const u8 none[THC_NONCE_BYTES];
+	const struct thc_job *job = &d->job[job_id];
+	const struct thc_hdr of_group = { .job = thc_be16(job_id) };
+	const struct thc_end end = { .addr = job->group, .port = job->group_port };
+
+	welcome(d, job_id, &of_group, none, &end);
+}
+
+/* Says nothing that its JOIN has not said, but for the challenge, and is shorter. */
+static void challenge(struct thcd *d, u16 job_id, const struct thc_hdr *request,
+		      const struct thcd_joining *j, const u8 *challenge)
+{
+	struct thc_hdr h = header(THC_OP_CHALLENGE, request);
+	struct thc_end end = end_of(j->path);
+	struct thc_challenge body;
+
+	_Static_assert(sizeof(body) < sizeof(struct thc_join), "amplification");
+	thc_nonce_copy(body.nonce, j->nonce);
+	thc_nonce_copy(body.challenge, challenge);
+	d->counters.challenged++;
+	put(d, &h, &body, sizeof(body), &d->record[job_id].plan, &end);
 }
 
 static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct thcd_join_result *j)
@@ -161,9 +195,8 @@ static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct t
 }
 
 /* @plan: of the job whose key the JOIN has, NULL: of none */
-static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
-		   enum thc_refusal refusal, const struct thcd_plan *plan,
-		   const struct thc_path *path)
+static void refuse(struct thcd *d, const struct thc_hdr *request, const struct thcd_joining *j,
+		   enum thc_refusal refusal, const struct thcd_plan *plan)
 {
 	static const char *const why[] = {
 		[THC_REFUSED_JOB] = "no such job, or another key",
@@ -172,8 +205,11 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 				       "subnet to the job's key prefix",
 		[THC_REFUSED_TAKEN] = "another worker holds the rank",
 		[THC_REFUSED_NO_XDP] = "the XDP program was taken away, as said before",
+		[THC_REFUSED_SEAL] = "the worker cannot do the job's seal: both need one release",
 	};
-	struct thcd_welcome w;
+	const struct thc_path *path = j->path;
+	struct thc_end end = end_of(path);
+	struct thcd_welcome w = { .hdr = header(THC_OP_WELCOME, request) };
 	char text[INET6_ADDRSTRLEN];
 
 	d->counters.refused++;
@@ -182,55 +218,81 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, u64 nonce,
 	thcd_say_limited("refused rank %u of job %u from %s port %u: %s", thc_be16(request->rank),
 			 thc_be16(request->job), thc_addr_text(&path->src, text), path->src_port,
 			 why[refusal]);
-	label(&w, request, nonce);
+	thc_nonce_copy(w.body.nonce, j->nonce);
 	w.body.refusal = refusal;
 	w.body.flags = THC_WELCOME_F_REFUSED;
-	put(d, &w, plan, &path->src, path->src_port);
+	put(d, &w.hdr, &w.body, sizeof(w.body), plan, &end);
 }
 
-static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job,
-				 const struct thc_hdr *h, const struct thc_join *j,
-				 const struct thc_path *path)
+/* What a JOIN says of itself. */
+static enum thc_drop_reason check(const struct thc_join *j, const struct thc_path *path)
 {
-	const struct thcd_plan *plan = job ? &d->record[job_id].plan : NULL;
-	const struct thc_hdr of_group = { .job = h->job };
-	u64 nonce = thc_be64(j->nonce);
-	struct thcd_joining asked;
-	struct thcd_join_result out;
+	unsigned int i;
 
 	/* port 0 is none: nothing can be sent there, and a rank would be lost to it */
 	if (!path->src_port)
 		return THC_DROP_ADDRESS;
-	if (j->reserved)
-		return THC_DROP_RESERVED;
-	if (j->flags & ~thc_be32(THC_JOIN_F_HEARD))
+	if (j->flags & ~thc_be32(THC_JOIN_F_HEARD | THC_JOIN_F_NODE))
 		return THC_DROP_FLAGS;
-	/* it would be told that all is well, and time out in its first round */
-	if (job && d->detached) {
-		refuse(d, h, nonce, THC_REFUSED_NO_XDP, plan, path);
-		return THC_DROP_NONE;
+	/* no rank is a node */
+	if (j->flags & thc_be32(THC_JOIN_F_NODE) || j->workers ||
+	    j->restarted != thc_be16(THC_WORKER_NONE))
+		return THC_DROP_RESERVED;
+	for (i = 0; i < sizeof(j->reserved2); i++)
+		if (j->reserved2[i])
+			return THC_DROP_RESERVED;
+	return j->reserved || thc_nonce_is_none(j->nonce) ? THC_DROP_RESERVED : THC_DROP_NONE;
+}
+
+/* The answer to a JOIN that is not refused, if there is one. */
+static void answer(struct thcd *d, u16 job_id, const struct thc_hdr *h,
+		   const struct thcd_joining *j, const struct thcd_join_result *out)
+{
+	struct thc_end end = end_of(j->path);
+
+	if (out->challenged) {
+		challenge(d, job_id, h, j, out->challenge);
+		return;
 	}
-	asked = (struct thcd_joining){
+	say_joined(d, job_id, (u8)j->rank, out);
+	if (out->answered)
+		return;
+	if (out->ready)
+		welcome_all(d, job_id, h);
+	else
+		welcome(d, job_id, h, j->nonce, &end);
+	if (d->job[job_id].reply == THC_REPLY_MULTICAST)
+		welcome_group(d, job_id);
+}
+
+/* @job: NULL: none has that number, or the JOIN has another key */
+static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job,
+				 const struct thc_hdr *h, const struct thc_join *j,
+				 const struct thc_path *path)
+{
+	struct thcd_record *r = job ? &d->record[job_id] : NULL;
+	const struct thcd_joining asked = {
 		.path = path,
-		.nonce = nonce,
+		.nonce = j->nonce,
+		.challenge = j->challenge,
 		.last = thc_be32(h->epoch),
+		.offers = thc_be32(j->offers),
 		.rank = thc_be16(h->rank),
 		.heard = j->flags & thc_be32(THC_JOIN_F_HEARD),
 	};
-	out = thcd_join(job, job ? &d->seals[job_id] : NULL, job ? &d->record[job_id] : NULL,
-			&asked, thcd_now_ms());
-	if (!job || out.refusal) {
-		refuse(d, h, nonce, out.refusal, plan, path);
-		return THC_DROP_NONE;
-	}
-	say_joined(d, job_id, (u8)asked.rank, &out);
-	if (out.ready)
-		welcome_all(d, job_id, h);
+	struct thcd_join_result out = { .refusal = THC_REFUSED_NO_XDP };
+	enum thc_drop_reason why = check(j, path);
+
+	if (why)
+		return why;
+	/* without XDP it would be told that all is well, and time out in its first round */
+	if (!job || !d->detached)
+		out = thcd_join(job, job ? &d->seals[job_id] : NULL, r, &asked, &d->secret,
+				thcd_now_ms());
+	if (out.refusal)
+		refuse(d, h, &asked, out.refusal, r ? &r->plan : NULL);
 	else
-		welcome(d, job_id, h, nonce, &path->src, path->src_port);
-	if (job->reply != THC_REPLY_MULTICAST)
-		return THC_DROP_NONE;
-	welcome(d, job_id, &of_group, 0, &job->group, thc_be16(job->group_port));
+		answer(d, job_id, h, &asked, &out);
 	return THC_DROP_NONE;
 }
 
@@ -242,7 +304,9 @@ enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 	struct thc_join j;
 
 	if (h->op == THC_OP_LEAVE) {
-		thcd_leave(job, &d->record[job_id], (u8)thc_be16(h->rank), thc_be32(h->epoch));
+		const struct thc_leave *leave = payload;
+
+		thcd_leave(job, &d->record[job_id], (u8)thc_be16(h->rank), leave->nonce);
 		return THC_DROP_NONE;
 	}
 	/* another key is answered like a job that does not exist */

@@ -6,6 +6,7 @@
 #ifndef THC_JOB_H
 #define THC_JOB_H
 
+#include <thc/aggregator/bucket.h>
 #include <thc/wire/address.h>
 #include <thc/wire/seal.h>
 
@@ -22,6 +23,7 @@
  * @vlan: last seen VLAN tag control, network order
  * @tagged: its frames carry a VLAN tag, if only one of priority (@vlan 0)
  * @told_at: when its rank was last told that an epoch is over; ns of the aggregator's clock
+ * @joins: limits JOINs under its name that XDP hands on
  */
 struct thc_member {
 	struct thc_addr	addr;
@@ -33,6 +35,7 @@ struct thc_member {
 	u8		tagged;
 	u8		reserved[3];
 	u64		told_at;
+	struct thc_bucket joins;
 };
 
 /* thc_job.flags */

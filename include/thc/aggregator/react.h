@@ -24,6 +24,9 @@ struct thc_home;
 /* The bucket that limits JOINs of strangers; NULL: there is none. */
 THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home);
 
+/* The bucket that limits JOINs with the key of @job as its rank @rank. */
+THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_job *job, u32 rank);
+
 /* Is the tag of data @key's, which the packet names, by seal @seal? THC_DROP_LENGTH: a payload as
  * long as no op's, which a home that needs the length asks in passing.
  */
@@ -62,14 +65,12 @@ THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct 
 
 /* --- the questions -------------------------------------------------------- */
 
-/* A JOIN that no job admits goes on to the daemon as long as there are tokens. */
-THC_INLINE struct thc_reaction thc_react_stranger(struct thc_home *home)
+/* A JOIN goes on to the daemon as long as there are tokens. */
+THC_INLINE struct thc_reaction thc_react_token(struct thc_home *home, struct thc_bucket *bucket)
 {
-	struct thc_bucket *strangers = thc_home_strangers(home);
-
-	if (!strangers)
+	if (!bucket)
 		return thc_react_drop(THC_DROP_INTERNAL);
-	return thc_bucket_take(strangers, thc_home_clock(home)) ?
+	return thc_bucket_take(bucket, thc_home_clock(home)) ?
 		       thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON) :
 		       thc_react_drop(THC_DROP_FLOOD);
 }
@@ -86,32 +87,31 @@ THC_INLINE enum thc_drop_reason thc_react_control_form(const struct thc_packet *
 	return why;
 }
 
-/* JOIN, for the daemon. @job may be NULL. Who does not have the job's key is a stranger, and the
- * daemon tells him so.
+/* JOIN, for the daemon. @job may be NULL. Who does not have the job's key, or asks for a rank that
+ * there is not, is a stranger, and the daemon tells him so.
  */
-THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, const struct thc_job *job,
+THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, struct thc_job *job,
 					      const struct thc_seals *seals,
 					      const struct thc_packet *p)
 {
 	enum thc_drop_reason why = thc_react_control_form(p, sizeof(struct thc_join));
+	u32 rank = thc_be16(p->hdr->rank);
 
 	if (why)
 		return thc_react_drop(why);
-	if (!job || !job->active || !thc_seal_names(p->hdr, seals->join.id))
-		return thc_react_stranger(home);
+	if (!job || !job->active || !thc_seal_names(p->hdr, seals->join.id) || rank >= job->ranks)
+		return thc_react_token(home, thc_home_strangers(home));
 	why = thc_home_control(home, p, seals);
 	if (why)
 		return thc_react_drop(why);
-	return thc_be16(p->hdr->rank) < job->ranks ?
-		       thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON) :
-		       thc_react_stranger(home);
+	return thc_react_token(home, thc_home_joins(home, job, rank & (THC_RANKS_MAX - 1)));
 }
 
 /* LEAVE, for the daemon: the sender is right. */
 THC_INLINE struct thc_reaction thc_react_leave(struct thc_home *home, const struct thc_seals *seals,
 					       const struct thc_packet *p)
 {
-	enum thc_drop_reason why = thc_react_control_form(p, 0);
+	enum thc_drop_reason why = thc_react_control_form(p, sizeof(struct thc_leave));
 
 	if (!why && !thc_seal_names(p->hdr, seals->join.id))
 		why = THC_DROP_KEY;

@@ -76,6 +76,18 @@ THC_INLINE int thc_op_is_used(u8 op, u32 ranks)
 	return op != THC_OP_CLAIM_HIGH || ranks > THC_CLAIM_WORKERS;
 }
 
+/* Does an aggregator say it to whoever joins? */
+THC_INLINE int thc_op_is_joining(u8 op)
+{
+	return op == THC_OP_WELCOME || op == THC_OP_CHALLENGE;
+}
+
+/* Bytes of payload of such an op. */
+THC_INLINE u32 thc_joining_payload(u8 op)
+{
+	return op == THC_OP_WELCOME ? sizeof(struct thc_welcome) : sizeof(struct thc_challenge);
+}
+
 /* Bits of an index into a job's table. */
 #define THC_INDEX_BITS	4
 

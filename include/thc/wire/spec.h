@@ -65,14 +65,10 @@ THC_INLINE struct thc_end thc_welcome_group(const struct thc_welcome *w)
 THC_INLINE int thc_welcome_is_sound(const struct thc_welcome *w, u32 rank, int keyed)
 {
 	u32 ranks = thc_be16(w->ranks), slots = thc_be16(w->data_slots) + thc_be16(w->norm_slots);
-	u32 i;
 
 	if (w->flags & ~THC_WELCOME_FLAGS || w->seal > THC_SEAL_NH ||
 	    (w->seal == THC_SEAL_NH) != !!keyed)
 		return 0;
-	for (i = 0; i < sizeof(w->reserved); i++)
-		if (w->reserved[i])
-			return 0;
 	return ranks > rank && ranks <= THC_RANKS_MAX && w->data_slots && w->norm_slots &&
 	       slots <= THC_SLOTS_MAX && (w->sum_width == 8 || w->sum_width == 16) &&
 	       thc_be16(w->chunk) == (w->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16) &&

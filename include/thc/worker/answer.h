@@ -97,9 +97,9 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 
 	*stream = NULL;
 	*flight = NULL;
-	/* a WELCOME comes late, or again, and has another key */
+	/* WELCOME and CHALLENGE come late, or again, and have another key */
 	if (bytes < sizeof(*h) || bytes % 8 || h->version != THC_VERSION ||
-	    h->job != thc_be16(s->job) || h->op == THC_OP_WELCOME || !thc_sender_knows_key(s, h) ||
+	    h->job != thc_be16(s->job) || thc_op_is_joining(h->op) || !thc_sender_knows_key(s, h) ||
 	    !thc_sender_sent_from(s, h, port))
 		return THC_GOT_FOREIGN;
 	/* an aggregator says of each request with a strange key that its epoch is over, and
@@ -146,8 +146,8 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 		return THC_DROP_JOB;
 	if (!thc_sender_sent_from(s, h, port))
 		return THC_DROP_ADDRESS;
-	if (h->op == THC_OP_WELCOME)
-		return bytes == sizeof(*h) + sizeof(struct thc_welcome) ? THC_DROP_UNEXPECTED :
+	if (thc_op_is_joining(h->op))
+		return bytes == sizeof(*h) + thc_joining_payload(h->op) ? THC_DROP_UNEXPECTED :
 									  THC_DROP_LENGTH;
 	if (!thc_sender_knows_key(s, h))
 		return THC_DROP_KEY;

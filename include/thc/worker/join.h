@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How a worker joins: JOIN, again and again, until WELCOME says that all ranks are in. Sockets
- * and clocks are the caller's, as in sender.h.
+ * How a worker joins: JOIN, again and again, until WELCOME says that all ranks are in. What a JOIN
+ * would change, it changes if it repeats what CHALLENGE has asked, and CHALLENGE is answered at
+ * once: it costs a round trip. Sockets and clocks are the caller's, as in sender.h.
  */
 #ifndef THC_JOIN_H
 #define THC_JOIN_H
@@ -42,29 +43,39 @@ THC_INLINE u32 thc_join_interval(u32 sent)
  * anybody can send one.
  */
 #define THC_DOUBT_MS		2000
+/* Challenges that are answered between two JOINs of the timer: a rank that is let in meets one, and
+ * each other rank that restarts meanwhile another one.
+ */
+#define THC_CHALLENGES_MAX	4
 /* LEAVE is not answered: one of THC_LEAVES arrives almost surely. */
 #define THC_LEAVES		3
 
 /**
  * struct thc_joining - a worker's way into the job of one aggregator
  * @joined: what WELCOME said last
- * @nonce: of our JOINs, which WELCOME repeats
- * @at: time of the next JOIN
+ * @challenge: of our last JOIN, zero: it had none
+ * @at: time of the next JOIN of the timer
  * @group_at: the job's group may be joined from then on; 0: at once
  * @doubt_at: time of the first refusal that was not sealed, 0: there was none
  * @doubt: enum thc_refusal of the last one
- * @sent: JOINs
+ * @sent: JOINs of the timer
+ * @answered: challenges since the last one of these
+ * @challenged: @challenge is the aggregator's last word: we are not in its epoch
+ * @unanswered: and that is to be said at once
  * @welcomed: @joined is filled in
  * @heard: a WELCOME came over the group
  * @ready: all ranks are in, @joined is final
  */
 struct thc_joining {
 	struct thc_joined	joined;
-	u64			nonce;
+	u8			challenge[THC_CHALLENGE_BYTES];
 	u64			at;
 	u64			group_at;
 	u64			doubt_at;
 	u32			sent;
+	u8			answered;
+	u8			challenged;
+	u8			unanswered;
 	u8			welcomed;
 	u8			heard;
 	u8			ready;
@@ -80,23 +91,49 @@ enum thc_join_step {
 	THC_JOIN_UNSOUND,	/* a job that this worker cannot serve */
 };
 
-/* @random: a number that nobody can guess. */
-THC_INLINE void thc_joining_begin(struct thc_joining *j, u64 random, u64 now)
+/* @random: bytes that nobody can guess. */
+THC_INLINE void thc_joining_begin(struct thc_joining *j, struct thc_sender *s,
+				  const u8 random[THC_NONCE_BYTES], u64 now)
 {
-	*j = (struct thc_joining){ .nonce = random | 1, .at = now };
+	*j = (struct thc_joining){ .at = now };
+	thc_nonce_copy(s->nonce, random);
+	s->nonce[THC_NONCE_BYTES - 1] |= 1;
+}
+
+/* When the next JOIN is to be sent, 0: at once. */
+THC_INLINE u64 thc_joining_at(const struct thc_joining *j)
+{
+	return j->unanswered ? 0 : j->at;
 }
 
 /* The next JOIN, to be sealed and sent now. Its epoch is the worker's last one, which the next
- * is to be newer than.
+ * is to be newer than. Whoever is in says HEARD, with the epoch's salt where a challenge would be.
  */
 THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_sender *s,
 				    struct thc_hdr *h, struct thc_join *payload, u64 now)
 {
+	const u8 none[THC_CHALLENGE_BYTES] = { 0 };
+	int heard = j->heard && !j->challenged;
+	u32 offers = s->control_seal == THC_SEAL_NH ?
+			     THC_OFFER_SEAL(THC_SEAL_NH) :
+			     THC_OFFER_SEAL(THC_SEAL_NONE) | THC_OFFER_SEAL(THC_SEAL_SUM);
+
 	thc_sender_header(s, h, THC_OP_JOIN);
 	*payload = (struct thc_join){
-		.nonce = thc_be64(j->nonce),
-		.flags = thc_be32(j->heard ? THC_JOIN_F_HEARD : 0),
+		.flags = thc_be32(heard ? THC_JOIN_F_HEARD : 0),
+		.offers = thc_be32(offers),
+		.version_max = THC_VERSION,
+		.restarted = thc_be16(THC_WORKER_NONE),
 	};
+	thc_nonce_copy(payload->nonce, s->nonce);
+	thc_nonce_copy(payload->challenge, heard ? j->joined.welcome.salt : j->challenge);
+	/* which this JOIN did not say: it may be asked again */
+	if (heard)
+		thc_nonce_copy(j->challenge, none);
+	j->unanswered = 0;
+	if (j->at > now)
+		return;
+	j->answered = 0;
 	j->at = now + thc_join_interval(++j->sent) * THC_NS_PER_MS;
 }
 
@@ -126,41 +163,82 @@ THC_INLINE int thc_joining_sealed(const struct thc_sender *s, const struct thc_h
 }
 
 /* Does @w refuse a worker with our nonce, with a seal that anybody can make? */
-THC_INLINE int thc_joining_doubts(const struct thc_joining *j, const struct thc_hdr *h,
+THC_INLINE int thc_joining_doubts(const struct thc_sender *s, const struct thc_hdr *h,
 				  const struct thc_welcome *w)
 {
 	const struct thc_control_key none = { .id = 0 };
 
 	return thc_seal_names(h, 0) && w->flags & THC_WELCOME_F_REFUSED &&
-	       w->nonce == thc_be64(j->nonce) &&
+	       thc_nonce_equal(w->nonce, s->nonce) &&
 	       h->tag == thc_control_tag(THC_SEAL_SUM, &none, h, NULL, w, sizeof(*w) / 8);
+}
+
+/* Does @port's packet with this header name this worker's job? thcd sends from the base port, which
+ * no other program of its host can have.
+ */
+THC_INLINE enum thc_drop_reason thc_joining_name(const struct thc_sender *s,
+						 const struct thc_hdr *h, u16 port)
+{
+	if (port != s->port)
+		return THC_DROP_ADDRESS;
+	return h->job == thc_be16(s->job) ? THC_DROP_NONE : THC_DROP_JOB;
 }
 
 /**
  * thc_joining_admit() - is the WELCOME of this worker's aggregator and job?
  * @h: its header, of this version; @w follows it, whole
- * @port: from where it was sent, host order: thcd sends it from the base port, which no other
- *	program of its host can have
+ * @port: from where it was sent, host order
  */
 THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
 						  const struct thc_sender *s,
 						  const struct thc_hdr *h,
 						  const struct thc_welcome *w, u16 port)
 {
+	int to_group = thc_nonce_is_none(w->nonce);
+	enum thc_drop_reason why = thc_joining_name(s, h, port);
 	struct thc_end end = s->end;
 
-	if (port != s->port)
-		return THC_DROP_ADDRESS;
-	if (h->job != thc_be16(s->job))
-		return THC_DROP_JOB;
+	if (why)
+		return why;
 	if (!thc_seal_names(h, s->welcome.id))
-		return thc_joining_doubts(j, h, w) ? THC_DROP_NONE : THC_DROP_KEY;
+		return thc_joining_doubts(s, h, w) ? THC_DROP_NONE : THC_DROP_KEY;
 	/* whoever joins again hears the group before it is told which one it is */
-	if (!w->nonce && !j->welcomed)
+	if (to_group && !j->welcomed)
 		return THC_DROP_UNEXPECTED;
-	if (!w->nonce)
+	if (to_group)
 		end = thc_welcome_group(&j->joined.welcome);
 	return thc_joining_sealed(s, h, w, &end) ? THC_DROP_NONE : THC_DROP_TAG;
+}
+
+/**
+ * thc_joining_challenge() - what a CHALLENGE changes: the next JOIN says it, at once
+ * @h: its header, of this version; @c follows it, whole
+ * @port: from where it was sent, host order
+ *
+ * THC_DROP_UNEXPECTED: it is none of the joining under way, our last JOIN has said it, or there are
+ * too many, since recorded ones come again, too.
+ */
+THC_INLINE enum thc_drop_reason thc_joining_challenge(struct thc_joining *j,
+						      const struct thc_sender *s,
+						      const struct thc_hdr *h,
+						      const struct thc_challenge *c, u16 port)
+{
+	enum thc_drop_reason why = thc_joining_name(s, h, port);
+
+	if (why)
+		return why;
+	if (!thc_seal_names(h, s->welcome.id))
+		return THC_DROP_KEY;
+	if (h->tag != thc_control_tag(s->control_seal, &s->welcome, h, &s->end, c, sizeof(*c) / 8))
+		return THC_DROP_TAG;
+	if (j->ready || h->rank != thc_be16(s->rank) || !thc_nonce_equal(c->nonce, s->nonce) ||
+	    thc_nonce_equal(c->challenge, j->challenge) || j->answered >= THC_CHALLENGES_MAX)
+		return THC_DROP_UNEXPECTED;
+	thc_nonce_copy(j->challenge, c->challenge);
+	j->answered++;
+	j->challenged = 1;
+	j->unanswered = 1;
+	return THC_DROP_NONE;
 }
 
 THC_INLINE int thc_joining_same_group(const struct thc_welcome *a, const struct thc_welcome *b)
@@ -173,21 +251,10 @@ THC_INLINE int thc_joining_same_group(const struct thc_welcome *a, const struct 
 	return a->reply == b->reply && a->group_port == b->group_port && a->family == b->family;
 }
 
-/* Are they of one epoch, whatever number it has? */
-THC_INLINE int thc_joining_same_salt(const struct thc_welcome *a, const struct thc_welcome *b)
-{
-	u32 i;
-
-	for (i = 0; i < sizeof(a->salt); i++)
-		if (a->salt[i] != b->salt[i])
-			return 0;
-	return 1;
-}
-
 /* A WELCOME to the group: it reaches us, unless it is a recording of another epoch's. */
 THC_INLINE enum thc_drop_reason thc_joining_hear(struct thc_joining *j, const struct thc_welcome *w)
 {
-	if (!j->welcomed || !thc_joining_same_salt(&j->joined.welcome, w))
+	if (!j->welcomed || !thc_nonce_equal(j->joined.welcome.salt, w->salt))
 		return THC_DROP_UNEXPECTED;
 	j->heard = 1;
 	return THC_DROP_NONE;
@@ -209,9 +276,9 @@ THC_INLINE enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct t
 {
 	if (j->ready)
 		return THC_DROP_UNEXPECTED;
-	if (!w->nonce)
+	if (thc_nonce_is_none(w->nonce))
 		return thc_joining_hear(j, w);
-	if (w->nonce != thc_be64(j->nonce))
+	if (!thc_nonce_equal(w->nonce, s->nonce) || h->rank != thc_be16(s->rank))
 		return THC_DROP_UNEXPECTED;
 	if (!thc_seal_names(h, s->welcome.id) && !thc_joining_believes(j, w->refusal, now))
 		return THC_DROP_UNEXPECTED;
@@ -222,6 +289,7 @@ THC_INLINE enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct t
 	j->joined.epoch = thc_be32(h->epoch);
 	j->joined.welcome = *w;
 	j->welcomed = 1;
+	j->challenged = 0;
 	j->ready = !!(w->flags & THC_WELCOME_F_READY);
 	/* it is there: what the network said before is no reason to give it up later */
 	s->unreachable = 0;

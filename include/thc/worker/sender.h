@@ -8,6 +8,7 @@
 #ifndef THC_SENDER_H
 #define THC_SENDER_H
 
+#include <thc/wire/nonce.h>
 #include <thc/wire/seal.h>
 #include <thc/worker/stream.h>
 #include <thc/worker/window.h>
@@ -42,6 +43,7 @@
  * @join: seals our JOIN and LEAVE
  * @welcome: seals WELCOME
  * @lost: seals STALE that ends an epoch
+ * @nonce: of the joining under way, or of that which has brought us in
  * @end: ours
  * @all: mask of the job's ranks
  * @epoch: its incarnation
@@ -69,6 +71,7 @@ struct thc_sender {
 	struct thc_control_key	join;
 	struct thc_control_key	welcome;
 	struct thc_control_key	lost;
+	u8			nonce[THC_NONCE_BYTES];
 	struct thc_end		end;
 	u64			all;
 	u32			epoch;
@@ -108,6 +111,14 @@ THC_INLINE void thc_sender_header(const struct thc_sender *s, struct thc_hdr *h,
 		.rank = thc_be16(s->rank),
 		.epoch = thc_be32(s->epoch),
 	};
+}
+
+/* A LEAVE, to be sealed. */
+THC_INLINE void thc_sender_leave(const struct thc_sender *s, struct thc_hdr *h,
+				 struct thc_leave *payload)
+{
+	thc_sender_header(s, h, THC_OP_LEAVE);
+	thc_nonce_copy(payload->nonce, s->nonce);
 }
 
 /* The header of chunk @sequence of @st, to be sealed once the payload is in. */

@@ -40,6 +40,9 @@
 /* A job's secret key, and the salt of an epoch's keys. */
 #define THC_KEY_BYTES		32
 #define THC_SALT_BYTES		16
+/* What tells one joining from all others, and what the daemon asks of it. */
+#define THC_NONCE_BYTES		16
+#define THC_CHALLENGE_BYTES	16
 /* Bytes of lanes in every answer, and in every request but those of LUT_ADD. */
 #define THC_LANE_BYTES		1024
 /* Coordinates of a chunk when sums are 8 and 16 bits wide. */
@@ -70,7 +73,9 @@
  *	THC_WORKER_NONE: the aggregator, which started anew
  * @THC_OP_CLOSE: finish a generation with whom it has; never taken from the
  *	wire, only from the aggregator's own daemon
- * @THC_OP_LEAVE: worker to daemon, header only: this rank is done
+ * @THC_OP_LEAVE: worker to daemon, struct thc_leave: this rank is done
+ * @THC_OP_CHALLENGE: daemon to worker, struct thc_challenge: nothing has changed yet; say JOIN
+ *	again, with this
  */
 enum thc_op {
 	THC_OP_LUT_ADD	= 1,
@@ -88,6 +93,7 @@ enum thc_op {
 	THC_OP_STALE	= 19,
 	THC_OP_CLOSE	= 20,
 	THC_OP_LEAVE	= 21,
+	THC_OP_CHALLENGE = 22,
 };
 
 /* thc_hdr.flags. Unknown bits are refused. */
@@ -159,21 +165,58 @@ struct thc_hdr {
 
 /* thc_join.flags */
 #define THC_JOIN_F_HEARD	0x01	/* heard a WELCOME on the group address */
+#define THC_JOIN_F_NODE		0x02	/* an aggregator with a parent; there are none yet */
+
+/* Bit of thc_join.offers: the worker can do a seal, enum thc_seal_kind. */
+#define THC_OFFER_SEAL(seal)	(1U << (seal))
 
 /**
- * struct thc_join - payload of JOIN, 16 bytes
- * @nonce: drawn once per incarnation of the worker; the same nonce joins
+ * struct thc_join - payload of JOIN, 64 bytes
+ * @nonce: random, not zero; drawn once per joining: the same nonce joins
  *	again without effect, another one restarts the rank and the epoch
+ * @challenge: that of the last CHALLENGE, zero: none has come; with
+ *	THC_JOIN_F_HEARD the salt of the epoch that the rank is in
  * @flags: THC_JOIN_F_*
+ * @offers: bit s: the worker can do seal s; unknown ones are passed over
+ * @workers: of a node: how many are below it, else zero
+ * @version_max: highest version that the worker knows
  * @reserved: zero
+ * @restarted: of a node: the worker whose restart made it join anew, else
+ *	THC_WORKER_NONE
+ * @reserved2: zero
  *
  * Sent repeatedly until WELCOME says THC_WELCOME_F_READY. The worker's
- * address and port are those the packet came from.
+ * address and port are those the packet came from. What would change the job
+ * needs the right challenge.
  */
 struct thc_join {
-	__be64	nonce;
+	__u8	nonce[THC_NONCE_BYTES];
+	__u8	challenge[THC_CHALLENGE_BYTES];
 	__be32	flags;
-	__be32	reserved;
+	__be32	offers;
+	__be16	workers;
+	__u8	version_max;
+	__u8	reserved;
+	__be16	restarted;
+	__u8	reserved2[18];
+};
+
+/**
+ * struct thc_challenge - payload of CHALLENGE, 32 bytes: shorter than the JOIN that it answers
+ * @nonce: that of the JOIN
+ * @challenge: for the next JOIN
+ */
+struct thc_challenge {
+	__u8	nonce[THC_NONCE_BYTES];
+	__u8	challenge[THC_CHALLENGE_BYTES];
+};
+
+/**
+ * struct thc_leave - payload of LEAVE, 16 bytes
+ * @nonce: of the joining that ends
+ */
+struct thc_leave {
+	__u8	nonce[THC_NONCE_BYTES];
 };
 
 /* How answers travel. */
@@ -198,6 +241,7 @@ enum thc_refusal {
 	THC_REFUSED_PREFIX	= 3,	/* address outside the job's prefix */
 	THC_REFUSED_TAKEN	= 4,	/* another live worker holds the rank */
 	THC_REFUSED_NO_XDP	= 5,	/* the aggregator's XDP program was taken away */
+	THC_REFUSED_SEAL	= 7,	/* the worker cannot do the job's seal */
 };
 
 /**
@@ -230,13 +274,12 @@ enum thc_refusal {
  * @group: multicast group of answers, IPv4 in the first four bytes; zero
  *	if the job answers by fanout
  * @salt: of this epoch's keys; in a job without a secret key it names the epoch
- * @reserved: zero
  */
 struct thc_welcome {
 	__be64	joined;
 	__be64	seed;
 	__be64	clamp;
-	__be64	nonce;
+	__u8	nonce[THC_NONCE_BYTES];
 	__be32	table_hash;
 	__be32	deadline_ms;
 	__be16	ranks;
@@ -258,7 +301,6 @@ struct thc_welcome {
 	__be16	table[16];
 	__u8	group[16];
 	__u8	salt[THC_SALT_BYTES];
-	__u8	reserved[8];
 };
 
 /*
@@ -327,7 +369,7 @@ enum thc_drop_reason {
 	THC_DROP_MISMATCH,	/* op, width or round differ from the slot's */
 	THC_DROP_BUSY,		/* generation too far ahead */
 	THC_DROP_LOCK,		/* slot lock not got in time */
-	THC_DROP_FLOOD,		/* too many JOINs that no job admits */
+	THC_DROP_FLOOD,		/* too many JOINs, of strangers or of one rank */
 	THC_DROP_INTERNAL,	/* a map lookup failed: a bug */
 	THC_DROP_HOPS,		/* came through more routers than the job allows */
 	THC_DROP_REASONS,	/* of an aggregator */

@@ -107,13 +107,13 @@ int fake_take_join_packet(int udp, struct sockaddr_in *worker, struct join_packe
 		       -EIO;
 }
 
-int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *nonce)
+int fake_take_join(int udp, struct sockaddr_in *worker, fake_nonce *nonce)
 {
 	struct join_packet p;
 	int error = fake_take_join_packet(udp, worker, &p);
 
 	if (!error)
-		*nonce = p.j.nonce;
+		*nonce = nonce_of(&p);
 	return error;
 }
 
@@ -138,14 +138,15 @@ int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packe
 	return error;
 }
 
-void good_welcome(struct welcome_packet *p, uint64_t nonce)
+void good_welcome(struct welcome_packet *p, fake_nonce nonce)
 {
 	memset(p, 0, sizeof(*p));
 	p->h.version = THC_VERSION;
 	p->h.op = THC_OP_WELCOME;
 	p->h.job = htobe16(1);
+	p->h.rank = htobe16(1);
 	p->h.epoch = htobe32(FAKE_EPOCH);
-	p->w.nonce = nonce;
+	set_nonce(p, nonce);
 	p->w.ranks = htobe16(2);
 	p->w.joined = htobe64(3);
 	p->w.data_slots = htobe16(FAKE_SLOTS);
@@ -160,11 +161,24 @@ void good_welcome(struct welcome_packet *p, uint64_t nonce)
 	set_salt(p->w.salt, FAKE_EPOCH);
 }
 
+void fake_challenge(struct challenge_packet *p, fake_nonce nonce, uint8_t first, const void *to)
+{
+	memset(p, 0, sizeof(*p));
+	p->h.version = THC_VERSION;
+	p->h.op = THC_OP_CHALLENGE;
+	p->h.job = htobe16(1);
+	p->h.rank = htobe16(1);
+	memcpy(p->c.nonce, &nonce, sizeof(nonce));
+	memset(p->c.challenge, 0xc4, sizeof(p->c.challenge));
+	p->c.challenge[0] = first;
+	seal_welcome(fake_seals(), &p->h, to);
+}
+
 int fake_join(int fd, int udp, struct sockaddr_in *worker)
 {
 	struct sockaddr_thc a = fake_place();
 	struct welcome_packet p;
-	uint64_t nonce;
+	fake_nonce nonce;
 	int error;
 
 	fake_forget(udp);

@@ -49,10 +49,21 @@ struct join_packet {
 	struct thc_join	j;
 };
 
+/* A joining's nonce as one number. */
+typedef unsigned __int128 fake_nonce;
+
+static inline fake_nonce nonce_of(const struct join_packet *p)
+{
+	fake_nonce nonce;
+
+	memcpy(&nonce, p->j.nonce, sizeof(nonce));
+	return nonce;
+}
+
 /* The next packet, which has to be a JOIN, and who sent it. */
 int fake_take_join_packet(int udp, struct sockaddr_in *worker, struct join_packet *p);
 
-int fake_take_join(int udp, struct sockaddr_in *worker, uint64_t *nonce);
+int fake_take_join(int udp, struct sockaddr_in *worker, fake_nonce *nonce);
 
 /* What has come and is not looked at. */
 void fake_forget(int udp);
@@ -77,13 +88,26 @@ struct welcome_packet {
 	struct thc_welcome	w;
 };
 
-/* Two ranks, both are in. It is to be sealed. */
-void good_welcome(struct welcome_packet *p, uint64_t nonce);
+static inline void set_nonce(struct welcome_packet *p, fake_nonce nonce)
+{
+	memcpy(p->w.nonce, &nonce, sizeof(nonce));
+}
+
+/* To rank 1 of two, both are in. It is to be sealed. */
+void good_welcome(struct welcome_packet *p, fake_nonce nonce);
 
 static inline void fake_seal_welcome(struct welcome_packet *p, const void *to)
 {
 	seal_welcome(fake_seals(), &p->h, to);
 }
+
+struct challenge_packet {
+	struct thc_hdr		h;
+	struct thc_challenge	c;
+};
+
+/* To rank 1, one that begins with @first; sealed for @to. */
+void fake_challenge(struct challenge_packet *p, fake_nonce nonce, uint8_t first, const void *to);
 
 /* A JOIN of now begins, and is answered by one WELCOME. */
 int fake_join(int fd, int udp, struct sockaddr_in *worker);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <thc/wire/format.h>
+
 #include "oracle.h"
 
 static bool oracle_is_answer(const struct oracle *o, const struct thc_hdr *h, const uint8_t *packet,
@@ -15,24 +17,26 @@ static bool oracle_answers_with(uint8_t op)
 	return (op >= 1 && op <= 7 && op != 5) || op == THC_OP_WAIT || op == THC_OP_STALE;
 }
 
-/* A WELCOME that is none to a JOIN of ours. */
+/* A WELCOME, or CHALLENGE, that is none to a JOIN of ours. */
 static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct thc_hdr *h,
 					   const uint8_t *packet, size_t bytes)
 {
-	uint64_t nonce;
+	static const uint8_t none[THC_NONCE_BYTES];
+	const uint8_t *nonce = packet + sizeof(*h) + offsetof(struct thc_welcome, nonce);
+	bool to_group = h->op == THC_OP_WELCOME;
 
-	if (bytes != sizeof(*h) + sizeof(struct thc_welcome))
+	if (bytes != sizeof(*h) + (to_group ? sizeof(struct thc_welcome) : 32))
 		return THC_DROP_LENGTH;
+	to_group = to_group && !memcmp(nonce, none, sizeof(none));
 	if (be16toh(h->job) != o->job)
 		return THC_DROP_JOB;
 	/* a refusal without it would have to have the nonce of a JOIN */
 	if (be32toh(h->key_id) != o->welcome.id)
 		return THC_DROP_KEY;
-	memcpy(&nonce, packet + sizeof(*h) + offsetof(struct thc_welcome, nonce), 8);
 	/* one with a nonce answers a JOIN, one without came to a group of which WELCOME has told */
-	if (!nonce && o->joining)
+	if (to_group && o->joining)
 		return THC_DROP_UNEXPECTED;
-	return be64toh(h->tag) == tag_of_control(&o->welcome, h, nonce ? &o->worker : &o->group,
+	return be64toh(h->tag) == tag_of_control(&o->welcome, h, to_group ? &o->group : &o->worker,
 						 packet + sizeof(*h), bytes - sizeof(*h)) ?
 		       THC_DROP_UNEXPECTED :
 		       THC_DROP_TAG;
@@ -106,11 +110,11 @@ enum thc_drop_reason oracle_reason(const struct oracle *o, const uint8_t *packet
 	if (bytes < sizeof(h))
 		return THC_DROP_TRUNCATED;
 	memcpy(&h, packet, sizeof(h));
-	if (o->joining && (h.version != THC_VERSION || h.op != THC_OP_WELCOME))
+	if (o->joining && (h.version != THC_VERSION || !thc_op_is_joining(h.op)))
 		return THC_DROP_UNEXPECTED;
 	if (h.version != THC_VERSION)
 		return THC_DROP_VERSION;
-	if (h.op == THC_OP_WELCOME)
+	if (thc_op_is_joining(h.op))
 		return oracle_welcome(o, &h, packet, bytes);
 	if (be16toh(h.job) != o->job)
 		return THC_DROP_JOB;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "seals.h"
 
+#include <thc/wire/format.h>
+
 #include <netinet/in.h>
 #include <string.h>
 
@@ -76,7 +78,7 @@ void seal_welcome(const struct job_seals *s, struct thc_hdr *h, const void *to)
 void tag_welcome(const struct job_seals *s, struct thc_hdr *h, const struct thc_end *end)
 {
 	h->tag = thc_control_tag(s->control, &s->welcome, h, end, h + 1,
-				 (int)(sizeof(struct thc_welcome) / 8));
+				 (int)(thc_joining_payload(h->op) / 8));
 }
 
 void seal_end(const struct job_seals *s, struct thc_hdr *h, const void *worker, __be64 request)

@@ -116,7 +116,7 @@ static void tag(struct forger *f, const struct aim *a, struct thc_hdr *h, size_t
 	tag_answer(&s, h, bytes);
 }
 
-/* By the key that is for it. What a JOIN asks for is what a worker asks for. */
+/* By the key that is for it. A JOIN is of a worker's form. */
 static void seal_right(struct forger *f, const struct aim *a, struct thc_hdr *h, size_t bytes)
 {
 	const void *here = job_is_v6(a->job) ? (void *)&f->end6 : (void *)&f->end4;
@@ -124,7 +124,11 @@ static void seal_right(struct forger *f, const struct aim *a, struct thc_hdr *h,
 
 	if (h->op == THC_OP_JOIN && bytes == sizeof(*h) + sizeof(*j)) {
 		j->flags = 0;
+		j->offers = htobe32(THC_OFFER_SEAL(THC_SEAL_NH));
+		j->workers = 0;
 		j->reserved = 0;
+		j->restarted = htobe16(THC_WORKER_NONE);
+		memset(j->reserved2, 0, sizeof(j->reserved2));
 		seal_join(seals_of(f, a->job), h, bytes, here);
 	} else if (h->op == THC_OP_WELCOME && bytes == sizeof(*h) + sizeof(struct thc_welcome)) {
 		seal_welcome(seals_of(f, a->job), h, a->to);
@@ -136,16 +140,16 @@ static void seal_right(struct forger *f, const struct aim *a, struct thc_hdr *h,
 /* Bytes of a packet of a job that anybody may disturb. */
 static size_t forge_wild(struct forger *f, uint8_t *packet, const struct aim *a)
 {
-	static const size_t sizes[] = { 1,  47,	 48,  48,   49,	  56,	64,
-					64, 184, 184, 1072, 1072, 1072, 1080 };
+	static const size_t sizes[] = { 1,   47,  48,  48,   49,   56,	64,
+					112, 184, 184, 1072, 1072, 1072, 1080 };
 	size_t bytes = sizes[below(&f->rng, sizeof(sizes) / sizeof(sizes[0]))];
 	struct thc_hdr *h = (void *)packet;
 	unsigned int spoilt = below(&f->rng, 4);
 
 	if (bytes == sizeof(*h) + sizeof(struct thc_welcome))
 		h->op = THC_OP_WELCOME;
-	/* a rank that seems to have restarted ends the epoch: seldom */
-	if (bytes == sizeof(*h) + sizeof(struct thc_join) && one_in(&f->rng, 50))
+	/* which is challenged, and ends nothing */
+	if (bytes == sizeof(*h) + sizeof(struct thc_join) && one_in(&f->rng, 2))
 		h->op = THC_OP_JOIN;
 	while (spoilt--)
 		spoil_field(f, h);
