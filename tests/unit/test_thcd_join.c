@@ -713,6 +713,37 @@ static void challenge__is_for_one_state(void **state)
 	assert_false(say_again(&s[4]).challenged);
 }
 
+/* That a rank has left is another state than that it is in, and than that it has never been: what
+ * was said before, or has been withheld, is worth nothing.
+ */
+static void challenge__ends_with_leaving(void **state)
+{
+	struct said first = said_of(0, 100), withheld = said_of(0, 101);
+	bool before_ready;
+
+	(void)state;
+	for (before_ready = true;; before_ready = false) {
+		create(THC_SEAL_NH);
+		first = said_of(0, 100);
+		withheld = said_of(0, 101);
+		answered(&first);
+		if (!before_ready) {
+			join_as(1, 11, true);
+			join_as(2, 12, true);
+			now += 2000;
+			join_as(2, 12, true);
+			assert_int_equal(record->ready, 1);
+		}
+		memcpy(withheld.challenge.bytes, say_again(&withheld).challenge,
+		       THC_CHALLENGE_BYTES);
+		assert_true(leave(0, 100));
+		expect_nothing(&first);
+		expect_nothing(&withheld);
+		if (!before_ready)
+			break;
+	}
+}
+
 /* Each is all that differs from a JOIN that takes effect. */
 static void challenge__is_for_one_worker(void **state)
 {
@@ -802,8 +833,8 @@ static void answer__comes_once_in_ten_ms(void **state)
 
 #define RECORDED	4096
 
-/* Somebody has all JOINs and LEAVEs that were ever said, and says them again, some at once and some
- * much later. Ranks draw a nonce for each joining. That multicast is given up when it is
+/* Somebody has all JOINs and LEAVEs that were ever said, and says them again, most of them soon and
+ * some much later. Ranks draw a nonce for each joining. That multicast is given up when it is
  * time to is no effect of his: any JOIN brings it about.
  */
 static void walk__recorded_packets_do_nothing(void **state)
@@ -841,7 +872,8 @@ static void walk__recorded_packets_do_nothing(void **state)
 			struct thc_job before = *job;
 			u8 of = (u8)(rand() % N);
 
-			s = recorded[(unsigned int)rand() % (n < RECORDED ? n + 1 : RECORDED)];
+			s = recorded[(n - 1 - (unsigned int)rand() % (i ? 16 : RECORDED)) %
+				     RECORDED];
 			if (!s.j.offers)
 				continue;
 			out = say_again(&s);
@@ -881,6 +913,7 @@ int main(void)
 		cmocka_unit_test_setup(refuse__two_workers_of_one_rank, setup),
 		cmocka_unit_test_setup(refuse__who_cannot_do_the_seal, setup),
 		cmocka_unit_test_setup(challenge__is_for_one_state, setup),
+		cmocka_unit_test_setup(challenge__ends_with_leaving, setup),
 		cmocka_unit_test_setup(challenge__is_for_one_worker, setup),
 		cmocka_unit_test_setup(heard__is_of_this_epoch, setup),
 		cmocka_unit_test_setup(answer__comes_once_in_ten_ms, setup),
