@@ -40,8 +40,8 @@ def off_path__guesses_no_tag():
                                        tag=rng.getrandbits(64), **bed.fields),
                             wire.build(wire.join_payload(1), op=wire.JOIN, job=1, key_id=control,
                                        tag=rng.getrandbits(64)),
-                            wire.build(op=wire.LEAVE, key_id=control, tag=rng.getrandbits(64),
-                                       **bed.fields)):
+                            wire.build(bytes(16), op=wire.LEAVE, key_id=control,
+                                       tag=rng.getrandbits(64), **bed.fields)):
                         spoofer.send(packet, source, (netns.AGGREGATOR4, wire.PORT))
             return True
 

@@ -18,7 +18,6 @@ import thcwire as wire  # noqa: E402
 from adversary import (Bed, COUNT, PACKETS, Spoofer, does, ended_well, fork_in,  # noqa: E402
                        prevented)
 from ranks import good  # noqa: E402
-from recorder import Recorder  # noqa: E402
 from tap import netns  # noqa: E402
 
 PATH = "somebody on the path"

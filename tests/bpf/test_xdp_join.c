@@ -226,8 +226,8 @@ static size_t make_join(u8 *frame, int rank, bool v6, const struct thc_end *end)
 	return rig_frame(frame, &f, packet, rig_control(packet, &h, end, nonce, JOIN_LEN));
 }
 
-/* A JOIN under the job's key is let through without a stranger's token if it is of its sender, of this
- * aggregator and as it was sent; else it is dropped, and takes no token.
+/* A JOIN under the job's key is let through without a stranger's token if it is of its sender, of
+ * this aggregator and as it was sent; else it is dropped, and takes no token.
  */
 static void check_join(struct rig *rig, bool v6)
 {

@@ -556,7 +556,7 @@ static void note_request(const void *packet, size_t bytes)
 		check_claim(h, a->at + sizeof(*h));
 }
 
-/* A JOIN says what it has been asked, or nothing, and with HEARD the salt; five in 20 ms at most. */
+/* A JOIN says what it was asked, or nothing, and with HEARD the salt; five in 20 ms at most. */
 static void note_join(const struct thc_join *j)
 {
 	static const struct thc_join zero;

@@ -4,8 +4,9 @@
  * them, bytes without a meaning, and lines on the control socket. The daemon's state is
  * plain memory, its socket, clock and XDP program are this file's. A model of who is in
  * which job, written from the protocol's description, follows each packet:
- *	- what is not well-formed, or not entitled, changes nothing in any job, and a JOIN that would
- *	  change something does so with a challenge only that was made for this very change;
+ *	- what is not well-formed, or not entitled, changes nothing in any job, and a JOIN
+ *	  that would change something does so with a challenge only that was made for this
+ *	  very change;
  *	- epoch, members, their addresses and what settles a job are as the model says;
  *	  an epoch that changes is newer by serial arithmetic;
  *	- a refusal says why, goes to where the JOIN came from and tells nothing else;
@@ -741,8 +742,8 @@ static void check_refusal(const struct expected *x, const struct thc_path *path)
 	require(!memcmp(s->payload, &bare, sizeof(bare)));
 }
 
-/* A CHALLENGE goes to where the JOIN came from. What it asks is remembered, and is new unless it was
- * asked for the same change in this minute.
+/* A CHALLENGE goes to where the JOIN came from. What it asks is remembered, and is new unless it
+ * was asked for the same change in this minute.
  */
 static void check_challenge(const struct expected *x, const struct thc_path *path)
 {

@@ -894,8 +894,8 @@ static double join_ms(struct fake like, unsigned int *joins)
 	return best;
 }
 
-/* A challenge costs one JOIN more, at once; one that is lost costs the time until the next JOIN; and
- * an aggregator that asks for ever gets four answers to one JOIN of the timer.
+/* A challenge costs one JOIN more, at once; one that is lost costs the time until the next JOIN;
+ * and an aggregator that asks for ever gets four answers to one JOIN of the timer.
  */
 static void challenge__costs_a_round_trip(void **state)
 {

@@ -350,7 +350,7 @@ static bool asks_with(int udp, const struct challenge_packet *c)
 	       !memcmp(p.j.challenge, c->c.challenge, sizeof(p.j.challenge));
 }
 
-/* A CHALLENGE is answered at once, which is before the next JOIN of the timer; others are counted. */
+/* A CHALLENGE is answered at once, before the next JOIN of the timer is due; others are counted. */
 TEST_F(aggregator, challenge_is_answered)
 {
 	struct reasons before, after;

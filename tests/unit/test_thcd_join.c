@@ -674,8 +674,8 @@ static void expect_nothing(struct said *s)
 	assert_memory_equal(record, &was, sizeof(was));
 }
 
-/* All states of a rank in which a JOIN has an effect, one after the other: each asks for a challenge
- * of its own, and when it has had its effect no challenge of before is worth anything.
+/* All states of a rank in which a JOIN has an effect, one after the other: each asks for a
+ * challenge of its own, and when it has had its effect no challenge of before is worth anything.
  */
 static void challenge__is_for_one_state(void **state)
 {
