@@ -70,5 +70,5 @@ bool thcd_challenge_is(const u8 said[THC_CHALLENGE_BYTES], const struct thcd_sec
 
 	make(now, secret, c, minute);
 	make(before, secret, c, minute - 1);
-	return equal(said, now) | equal(said, before);
+	return equal(said, now) || equal(said, before);
 }
