@@ -105,6 +105,17 @@ static void make_frame(struct frame *f, u8 op, u8 width, u16 job, u32 key_id, si
 	f->thc.key_id = thc_be32(key_id);
 }
 
+/* Of a worker's form: what is wrong with it is the key alone. */
+static void fill_join(struct frame *f)
+{
+	const struct thc_join j = {
+		.nonce = { 1 }, .offers = thc_be32(THC_OFFER_SEAL(THC_SEAL_NH)),
+		.version_max = THC_VERSION, .restarted = thc_be16(THC_WORKER_NONE),
+	};
+
+	memcpy(f->payload, &j, sizeof(j));
+}
+
 static bool input_ended(void)
 {
 	struct pollfd in = { .fd = 0, .events = POLLIN };
@@ -165,6 +176,7 @@ static void make_flood(struct frame *f, char **argv)
 		f->udp.source = htons(40000 + i);
 		f->udp.dest = htons(atoi(argv[6]));
 		make_frame(f, THC_OP_JOIN, 0, atoi(argv[7]), draw(), sizeof(struct thc_join));
+		fill_join(f);
 	}
 }
 
