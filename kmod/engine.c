@@ -127,7 +127,7 @@ static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct 
  */
 static bool needs_all(const struct thc_sock *ts, const struct thc_peer *p, u64 now)
 {
-	return !p->joining.joined.welcome.deadline_ms &&
+	return !p->joining.spec.deadline_ms &&
 	       (p->sender.data.in_flight ||
 		(list_empty(&ts->ready) &&
 		 now - ts->called_at > THC_LEFT_GRACE_MS * THC_NS_PER_MS));
@@ -208,8 +208,7 @@ static void finish(struct thc_sock *ts, struct thc_message *m)
 void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 		       const struct thc_hdr *h, bool answered, u32 digest)
 {
-	const struct thc_welcome *w = &ts->peers[0].joining.joined.welcome;
-	u64 bitmap = be64_to_cpu(h->bitmap), all = thc_ranks_mask(be16_to_cpu(w->ranks));
+	u64 bitmap = be64_to_cpu(h->bitmap), all = ts->peers[0].sender.all;
 	u16 count = answered ? be16_to_cpu(h->count) : 0;
 	bool excluded = !(bitmap >> ts->peers[0].sender.rank & 1);
 

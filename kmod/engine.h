@@ -36,7 +36,7 @@ void thc_join_begin(struct thc_sock *ts, u64 now);
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
 /* Why a WELCOME from the aggregator's @port is of no use, or THC_DROP_NONE. */
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
-				      const struct thc_welcome *w, u16 port);
+				      const struct thc_welcome *w, u32 bytes, u16 port);
 /* The same of a CHALLENGE. What is to be answered, thc_join_run() answers. */
 enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr *h,
 					const struct thc_challenge *c, u16 port);

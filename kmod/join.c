@@ -90,21 +90,19 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-static bool same_job(const struct thc_welcome *a, const struct thc_welcome *b)
+static bool same_job(const struct thc_spec *a, const struct thc_spec *b)
 {
-	return a->ranks == b->ranks && a->seed == b->seed && a->table_hash == b->table_hash &&
-	       a->chunk == b->chunk && a->sum_width == b->sum_width &&
-	       a->block_log2 == b->block_log2;
+	return a->ranks == b->ranks && a->seed == b->seed && a->constants == b->constants &&
+	       a->sum_width == b->sum_width;
 }
 
 /* Do all aggregators that have spoken, whichever was first, mean the same job? */
-static bool all_agree(const struct thc_sock *ts, const struct thc_welcome *w)
+static bool all_agree(const struct thc_sock *ts, const struct thc_spec *spec)
 {
 	u32 i;
 
 	for (i = 0; i < ts->shards; i++)
-		if (ts->peers[i].joining.welcomed &&
-		    !same_job(&ts->peers[i].joining.joined.welcome, w))
+		if (ts->peers[i].joining.welcomed && !same_job(&ts->peers[i].joining.spec, spec))
 			return false;
 	return true;
 }
@@ -117,9 +115,9 @@ static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *g
 }
 
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
-				      const struct thc_welcome *w, u16 port)
+				      const struct thc_welcome *w, u32 bytes, u16 port)
 {
-	enum thc_drop_reason why = thc_joining_admit(&p->joining, &p->sender, h, w, port);
+	enum thc_drop_reason why = thc_joining_admit(&p->joining, &p->sender, h, w, bytes, port);
 	struct thc_failure failure = { .error = EPROTO };
 	struct thc_sock *ts = p->owner;
 	struct thc_address group;
@@ -128,16 +126,15 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	if (!why && ts->state != THC_STATE_JOINING)
 		why = THC_DROP_UNEXPECTED;
 	if (!why)
-		why = thc_joining_take(&p->joining, &p->sender, h, w, ktime_get_ns());
+		why = thc_joining_take(&p->joining, &p->sender, h, w, bytes, ktime_get_ns());
 	if (why)
 		return why;
-	p->joining.joined.shards = ts->shards;
 	switch (thc_joining_step(&p->joining, &p->sender)) {
 	case THC_JOIN_ASK:
 		return THC_DROP_NONE;
 	case THC_JOIN_WAIT:
 	case THC_JOIN_READY:
-		if (all_agree(ts, &p->joining.joined.welcome)) {
+		if (all_agree(ts, &p->joining.spec)) {
 			if (!first_unready(ts) || wants_group(p, ktime_get_ns(), &group))
 				queue_work(join_queue, &ts->join_work);
 			return THC_DROP_NONE;
@@ -174,7 +171,7 @@ static int make_ready(struct thc_sock *ts)
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
 
-		if (!p->in_group || p->joining.joined.welcome.reply != THC_REPLY_MULTICAST)
+		if (!p->in_group || p->joining.spec.reply != THC_REPLY_MULTICAST)
 			thc_peer_close_group(p);
 		error = thc_peer_streams(p);
 		if (error)

@@ -54,12 +54,11 @@ static struct thc_sock *connect_to(struct kunit *test, u32 shards)
 						 &p->unicast),
 				0);
 		KUNIT_ASSERT_FALSE(test, IS_ERR(sock_alloc_file(p->unicast, 0, NULL)));
-		p->joining.joined.epoch = EPOCH;
-		p->joining.joined.welcome = (struct thc_welcome){
-			.ranks = cpu_to_be16(RANKS),
-			.data_slots = cpu_to_be16(SLOTS),
-			.norm_slots = cpu_to_be16(CONTROL_SLOTS),
-			.chunk = cpu_to_be16(THC_CHUNK_8),
+		p->joining.epoch = EPOCH;
+		p->joining.spec = (struct thc_spec){
+			.ranks = RANKS,
+			.data_slots = SLOTS,
+			.control_slots = CONTROL_SLOTS,
 			.sum_width = 8,
 			.seal = THC_SEAL_NH,
 			.salt = { 0x5a, i },

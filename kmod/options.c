@@ -3,6 +3,8 @@
  * Socket options of SOL_THC.
  */
 #include <linux/capability.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
 #include <linux/sockptr.h>
 #include <linux/string.h>
 
@@ -124,7 +126,6 @@ int thc_setsockopt(struct socket *sock, int level, int option, sockptr_t from, u
 union option_value {
 	u32			word;
 	u64			bytes;
-	struct thc_joined	joined;
 	struct thc_socket_stats	stats;
 	struct thc_failure	failure;
 };
@@ -150,11 +151,6 @@ static int read_option(struct thc_sock *ts, int option, union option_value *v)
 	case THC_OPT_MEMORY:
 		v->bytes = ts->memory;
 		return sizeof(v->bytes);
-	case THC_OPT_WELCOME:
-		if (!ts->shards || !ts->peers[0].joining.welcomed)
-			return -ENOTCONN;
-		v->joined = ts->peers[0].joining.joined;
-		return sizeof(v->joined);
 	case THC_OPT_STATS:
 		thc_show_stats(ts, &v->stats);
 		return sizeof(v->stats);
@@ -163,6 +159,35 @@ static int read_option(struct thc_sock *ts, int option, union option_value *v)
 		return sizeof(v->failure);
 	}
 	return -ENOPROTOOPT;
+}
+
+/* The last WELCOME of the first aggregator, whole, with its records, into @opt. */
+static int show_job(struct thc_sock *ts, sockopt_t *opt)
+{
+	const struct thc_parts *p;
+	struct thc_joined *joined;
+	int size = -ENOTCONN;
+
+	sock_owned_by_me(&ts->sk);
+	/* a packet may bring another one until the socket is ready */
+	joined = kvmalloc(sizeof(*joined) + THC_RECORDS_MAX, GFP_KERNEL_ACCOUNT);
+	if (!joined)
+		return -ENOMEM;
+	spin_lock_bh(&ts->lock);
+	p = ts->shards ? &ts->peers[0].joining.parts : NULL;
+	if (p && thc_parts_whole(p)) {
+		*joined = p->joined;
+		joined->shards = ts->shards;
+		memcpy(joined + 1, p->record, p->joined.bytes);
+		size = sizeof(*joined) + p->joined.bytes;
+	}
+	spin_unlock_bh(&ts->lock);
+	if (size > 0 && opt->optlen < size)
+		size = -EINVAL;
+	if (size > 0 && copy_to_iter(joined, size, &opt->iter_out) != size)
+		size = -EFAULT;
+	kvfree(joined);
+	return size;
 }
 
 int thc_getsockopt(struct socket *sock, int level, int option, sockopt_t *opt)
@@ -174,16 +199,21 @@ int thc_getsockopt(struct socket *sock, int level, int option, sockopt_t *opt)
 	if (level != SOL_THC)
 		return -ENOPROTOOPT;
 	lock_sock(sock->sk);
-	spin_lock_bh(&ts->lock);
-	size = read_option(ts, option, &value);
-	spin_unlock_bh(&ts->lock);
-	release_sock(sock->sk);
+	if (option == THC_OPT_WELCOME) {
+		size = show_job(ts, opt);
+		release_sock(sock->sk);
+	} else {
+		spin_lock_bh(&ts->lock);
+		size = read_option(ts, option, &value);
+		spin_unlock_bh(&ts->lock);
+		release_sock(sock->sk);
+		if (size > 0 && opt->optlen < size)
+			size = -EINVAL;
+		if (size > 0 && copy_to_iter(&value, size, &opt->iter_out) != size)
+			size = -EFAULT;
+	}
 	if (size < 0)
 		return size;
-	if (opt->optlen < size)
-		return -EINVAL;
-	if (copy_to_iter(&value, size, &opt->iter_out) != size)
-		return -EFAULT;
 	opt->optlen = size;
 	return 0;
 }

@@ -339,15 +339,18 @@ static int join(const struct thc_peer *p, struct socket *sock, const struct thc_
 
 bool thc_peer_group(const struct thc_peer *p, struct thc_address *group)
 {
-	const struct thc_welcome *w = &p->joining.joined.welcome;
+	const struct thc_end *named = &p->joining.spec.group;
 	bool is_ip4 = p->address.inet == AF_INET;
 
 	lockdep_assert_held(&p->owner->lock);
 	*group = (struct thc_address){
-		.inet = p->address.inet, .port = w->group_port, .ifindex = p->local.ifindex,
+		.inet = p->address.inet, .port = named->port, .ifindex = p->local.ifindex,
 	};
-	memcpy(&group->in6, w->group, is_ip4 ? sizeof(group->in) : sizeof(group->in6));
-	return w->family == (is_ip4 ? 4 : 6);
+	if (is_ip4)
+		group->in = named->addr.word[3];
+	else
+		memcpy(&group->in6, &named->addr, sizeof(group->in6));
+	return thc_addr_is_v4(&named->addr) == is_ip4;
 }
 
 /* With the opener's credentials: join_work has those of the kernel, which may bind any port. */
@@ -403,8 +406,8 @@ static int alloc_flights(struct thc_peer *p, u32 n)
 
 int thc_peer_streams(struct thc_peer *p)
 {
-	const struct thc_welcome *w = &p->joining.joined.welcome;
-	u32 data = be16_to_cpu(w->data_slots), control = be16_to_cpu(w->norm_slots);
+	const struct thc_spec *spec = &p->joining.spec;
+	u32 data = spec->data_slots, control = spec->control_slots;
 	/* an option, which is set under another lock */
 	u32 wanted = READ_ONCE(p->owner->window), window = min_not_zero(wanted, data);
 	const struct thc_sock *ts = p->owner;
@@ -413,7 +416,7 @@ int thc_peer_streams(struct thc_peer *p)
 	if (error)
 		return error;
 	/* no packet is looked at with these keys, nor sealed, before the socket is ready */
-	thc_sender_set_epoch(&p->sender, w, ts->keyed ? ts->job_key : NULL);
+	thc_sender_set_epoch(&p->sender, spec, ts->keyed ? ts->job_key : NULL);
 	/* the timer may be giving up joining just now */
 	spin_lock_bh(&p->owner->lock);
 	thc_joining_end(&p->joining, &p->sender, p->flights, window);

@@ -130,16 +130,14 @@ THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure 
 static enum thc_drop_reason on_joining(struct thc_peer *p, struct reader *r, u32 bytes,
 				       const struct thc_hdr *h, u16 port)
 {
-	union {
-		struct thc_welcome	welcome;
-		struct thc_challenge	challenge;
-	} u;
-	u32 payload = thc_joining_payload(h->op);
+	u32 payload = bytes - sizeof(*h);
+	void *in = p->owner->scrap;
 
-	if (bytes != sizeof(*h) + payload || !read_on(r, &u, payload))
+	BUILD_BUG_ON(THC_WELCOME_BYTES > sizeof(p->owner->scrap));
+	if (!thc_joining_fits(h->op, payload) || !read_on(r, in, payload))
 		return THC_DROP_LENGTH;
-	return h->op == THC_OP_CHALLENGE ? thc_join_challenge(p, h, &u.challenge, port) :
-					   thc_join_welcome(p, h, &u.welcome, port);
+	return h->op == THC_OP_CHALLENGE ? thc_join_challenge(p, h, in, port) :
+					   thc_join_welcome(p, h, in, payload, port);
 }
 
 static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct thc_origin from,

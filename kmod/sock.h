@@ -91,8 +91,8 @@ enum thc_state {
  * @join_until: JOIN gives up then
  * @outbox: built, to be handed to the network in this order after unlocking, by thc_outbox_flush()
  * @flushing: a context is emptying @outbox
- * @scrap: for lanes that only the packet's sum needs; many kernels would clear
- *	them on the stack for each packet
+ * @scrap: for a packet's payload that nobody keeps; many kernels would clear
+ *	it on the stack for each packet
  * @stats: counters, but for @strangers
  *
  * @unclaimed: how the join ended is yet to be told: a signal interrupted the connect() that
@@ -137,7 +137,7 @@ struct thc_sock {
 	u64			join_until;
 	struct sk_buff_head	outbox;
 	bool			flushing;
-	u8			scrap[THC_LANE_BYTES];
+	u8			scrap[THC_LANE_BYTES] __aligned(8);
 	struct thc_socket_stats	stats;
 	bool			unclaimed;
 

@@ -129,7 +129,7 @@ static bool fits(const struct thc_train *t, const struct thc_peer *p, const u8 *
 	return t->skb && out_cb(t->skb)->peer == p && out_cb(t->skb)->port == port &&
 	       t->next == data && t->bytes == bytes && t->packets < THC_TRAIN_PACKETS &&
 	       t->skb->len + bytes <= THC_TRAIN_BYTES &&
-	       !(p->joining.joined.welcome.flags & THC_WELCOME_F_NOGSO);
+	       !(p->joining.spec.flags & THC_WELCOME_F_NOGSO);
 }
 
 bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 bytes, u16 port)

@@ -35,6 +35,7 @@
 #include <thc/worker/result.h>
 
 #include "client.h"
+#include "../lib/welcome.h"
 #include "fuzz.h"
 #include "request.h"
 #include "structs.h"
@@ -173,7 +174,8 @@ static struct world {
 	} held[ROUNDS_MAX];			/* by round: what the client has to believe */
 	bool			keyed;		/* the job has a secret key */
 	enum thc_seal_kind	seal;		/* of its data */
-	struct thc_welcome	welcome;	/* honest constants */
+	struct whole_welcome	welcome;	/* honest constants */
+	bool			one_port;	/* as it was told */
 } w;
 
 static const uint8_t key[THC_KEY_BYTES] = { 0x5e, 0xed };
@@ -249,47 +251,168 @@ static void set_salt(const uint8_t salt[THC_SALT_BYTES])
 	k->made = true;
 }
 
-/* Levels that rise from 0 to the granularity, a threshold, and the hash of both. */
-static bool is_table(const struct thc_welcome *c)
-{
-	struct thc_table t = { .bits = c->bits, .levels = 1U << c->bits,
-			       .granularity = thc_be16(c->granularity) };
-	unsigned int i;
+/* --- a WELCOME, as Documentation/protocol.md has it --------------------------------------- */
 
-	memcpy(&t.t, &(uint64_t){ thc_be64(c->clamp) }, sizeof(t.t));
-	for (i = 0; i < t.levels; i++) {
-		t.value[i] = thc_be16(c->table[i]);
-		if (i && t.value[i] <= t.value[i - 1])
-			return false;
-	}
-	return !t.value[0] && t.value[t.levels - 1] == t.granularity && t.granularity <= 4095 &&
-	       t.t > 0 && t.t < 16 && thc_be32(c->table_hash) == thc_table_hash(&t);
+static unsigned int be16_at(const uint8_t *p)
+{
+	return (unsigned int)p[0] << 8 | p[1];
 }
 
-/* Constants that a worker can serve, as Documentation/protocol.md has them. */
-static bool can_be_served(const struct thc_welcome *c, unsigned int rank)
-{
-	unsigned int ranks = thc_be16(c->ranks);
-	unsigned int slots = thc_be16(c->data_slots) + thc_be16(c->norm_slots);
-	unsigned int most = c->sum_width == 8 ? 255 : 65535;
+/* What of WELCOME's records counts for this worker; NULL: there is none. */
+struct records {
+	const uint8_t	*seal;
+	const uint8_t	*group;
+	const uint8_t	*row;
+	const uint8_t	*scheme;
+	uint32_t	hash;
+};
 
-	if (w.keyed ? c->seal != THC_SEAL_NH : c->seal > THC_SEAL_SUM)
+static uint32_t hash_on(uint32_t hash, const uint8_t *p, size_t bytes)
+{
+	while (bytes--)
+		hash = (hash ^ *p++) * 16777619U;
+	return hash;
+}
+
+/* One record's data @d; false: a worker refuses the job for it. */
+static bool note_record(struct records *r, uint8_t type, uint8_t flags, const uint8_t *d,
+			unsigned int length)
+{
+	const uint8_t **one = type == 1 ? &r->seal :
+			      type == 2 ? &r->group :
+			      type == 3 ? &r->row :
+			      type == 5 ? &r->scheme :
+					  NULL;
+	unsigned int bits = d[0] & 15;
+
+	if (!one)
+		return !(flags & 1);
+	if (length < (type == 3 ? 12U : 20U))
 		return false;
-	if (c->flags & 0xc8 || ranks <= rank || ranks > 64 || !c->data_slots || !c->norm_slots ||
-	    slots > 4096 || thc_be16(c->shards) > 1)
+	switch (type) {
+	case 1:
+		if (d[1] || d[2] || d[3] || (*one && memcmp(*one, d, 20)))
+			return false;
+		break;
+	case 3:
+		if (bits < 1 || bits > 8 || length < 12 + (2U << bits))
+			return false;
+		if (d[0] != 4)
+			return true;
+		if (*one)
+			return false;
+		break;
+	case 5:
+		if (d[16] || d[17] || d[18] || d[19])
+			return false;
+		/* the job's own is the first one */
+		if (*one)
+			return true;
+		break;
+	default:
+		if (*one)
+			return false;
+	}
+	*one = d;
+	return true;
+}
+
+/* The records of the one part with @bytes of payload at @w. */
+static bool take_records(struct records *r, const uint8_t *w, size_t bytes)
+{
+	size_t at = 64, end, i;
+
+	*r = (struct records){ .hash = 2166136261U };
+	for (; at < bytes; at = end) {
+		const uint8_t *head = w + at;
+		unsigned int length = be16_at(head + 2);
+
+		end = at + (4 + length + 7) / 8 * 8;
+		if (end > bytes || head[1] & ~3)
+			return false;
+		for (i = at + 4 + length; i < end; i++)
+			if (w[i])
+				return false;
+		if (head[1] & 2)
+			r->hash = hash_on(r->hash, head, end - at);
+		if (!note_record(r, head[0], head[1], head + 4, length))
+			return false;
+	}
+	/* seed and features */
+	r->hash = hash_on(hash_on(r->hash, w + 24, 8), w + 36, 4);
+	return true;
+}
+
+/* Levels that rise from 0 to the granularity, zeros behind it, and a threshold. */
+static bool is_table(const uint8_t *row, unsigned int ranks)
+{
+	unsigned int g = be16_at(row + 2), used = 1, i, before = 0;
+	unsigned int most = row[1] == 8 ? 255 : 65535;
+	uint64_t bits = 0;
+	double threshold;
+
+	for (i = 0; i < 8; i++)
+		bits = bits << 8 | row[4 + i];
+	memcpy(&threshold, &bits, sizeof(threshold));
+	for (i = 1; i < 16 && before < g; i++, used++) {
+		if (be16_at(row + 12 + 2 * i) <= before)
+			return false;
+		before = be16_at(row + 12 + 2 * i);
+	}
+	for (i = used; i < 16; i++)
+		if (be16_at(row + 12 + 2 * i))
+			return false;
+	return !be16_at(row + 12) && before == g && g <= 4095 && g * ranks <= most &&
+	       (used == 2 || used == 4 || used == 8 || used == 16) && threshold > 0 &&
+	       threshold < 16;
+}
+
+static bool is_group(const uint8_t *d)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	unsigned int i;
+
+	if (d[1] || (d[0] != 4 && d[0] != 6))
 		return false;
-	if (c->sum_width != 8 && c->sum_width != 16)
+	for (i = 8; d[0] == 4 && i < 20; i++)
+		if (d[i])
+			return false;
+	return d[0] == 4 || memcmp(d + 4, mapped, sizeof(mapped));
+}
+
+/* A job that a worker can serve. */
+static bool can_be_served(const uint8_t *w, size_t bytes, unsigned int rank, bool keyed)
+{
+	unsigned int ranks = be16_at(w + 44), data = be16_at(w + 48), control = be16_at(w + 50);
+	struct records r;
+
+	if (!take_records(&r, w, bytes) || !r.seal || !r.row || !r.scheme ||
+	    r.hash != ((uint32_t)be16_at(w + 40) << 16 | be16_at(w + 42)))
 		return false;
-	if (thc_be16(c->chunk) != (c->sum_width == 8 ? 1024 : 512))
+	if (r.group && !is_group(r.group))
 		return false;
-	if (c->block_log2 < 10 || c->block_log2 > 20 || c->bits < 1 || c->bits > 4)
+	if (keyed ? r.seal[0] != THC_SEAL_NH : r.seal[0] > THC_SEAL_SUM)
 		return false;
-	if (!is_table(c) || thc_be16(c->granularity) * ranks > most)
+	/* flags, features, this shard of one */
+	if (be16_at(w + 52) & ~0x27U || w[36] || w[37] || w[38] || w[39] & ~1 || be16_at(w + 60) ||
+	    be16_at(w + 62) != 1)
 		return false;
-	if (c->reply != THC_REPLY_MULTICAST)
-		return true;
-	return thc_be16(c->group_port) >= 1024 &&
-	       (c->family == 4 ? c->group[0] >> 4 == 14 : c->family == 6 && c->group[0] == 255);
+	if (ranks <= rank || ranks > 64 || !data || !control || data + control > 4096)
+		return false;
+	if ((r.row[1] != 8 && r.row[1] != 16) || !is_table(r.row, ranks))
+		return false;
+	if (r.scheme[0] || r.scheme[1] < 10 || r.scheme[1] > 20)
+		return false;
+	if (w[55] != THC_REPLY_MULTICAST)
+		return w[55] == THC_REPLY_FANOUT;
+	return r.group && be16_at(r.group + 2) >= 1024 &&
+	       (r.group[0] == 4 ? r.group[4] >> 4 == 14 : r.group[4] == 255);
+}
+
+/* Is it one part, and the whole of it? A refusal in more than one part is none either. */
+static bool is_part(const uint8_t *w, size_t bytes)
+{
+	return bytes >= 64 && bytes <= 1024 && !(bytes % 8) && !w[56] && w[57] == 1 && !w[59];
 }
 
 /* Does an aggregator say it to this worker of its joining, @payload of that length? A nonce is what
@@ -326,18 +449,25 @@ static void believe_challenge(const struct coming *p)
 /* While joining: does it end the join well? */
 static void believe_welcome(const struct coming *p)
 {
-	struct thc_welcome c;
+	const uint8_t *at = p->at + sizeof(struct thc_hdr);
+	size_t bytes = p->bytes - sizeof(struct thc_hdr);
+	unsigned int flags = be16_at(at + 52);
+	struct records r;
 
-	memcpy(&c, p->at + sizeof(struct thc_hdr), sizeof(c));
-	if (!is_of_joining(p, THC_OP_WELCOME, sizeof(c), offsetof(struct thc_welcome, nonce))) {
+	if (p->bytes < sizeof(struct thc_hdr) + sizeof(struct thc_welcome) || !is_part(at, bytes) ||
+	    !is_of_joining(p, THC_OP_WELCOME, bytes, offsetof(struct thc_welcome, nonce))) {
 		reached[DISBELIEVED].times++;
 		return;
 	}
-	memcpy(w.salt, c.salt, sizeof(w.salt));
-	w.seal = c.seal;
-	set_salt(c.salt);
-	w.ready = c.flags & THC_WELCOME_F_READY && !(c.flags & THC_WELCOME_F_REFUSED) &&
-		  can_be_served(&c, w.rank);
+	w.ready = false;
+	if (flags & THC_WELCOME_F_REFUSED || !can_be_served(at, bytes, w.rank, w.keyed))
+		return;
+	take_records(&r, at, bytes);
+	memcpy(w.salt, r.seal + 4, sizeof(w.salt));
+	w.seal = r.seal[0];
+	set_salt(w.salt);
+	w.one_port = flags & THC_WELCOME_F_ONE_PORT;
+	w.ready = flags & THC_WELCOME_F_READY;
 }
 
 /* The chunk in flight that @h is about. */
@@ -407,11 +537,10 @@ static void land(struct asked *a, const struct thc_hdr *h, const uint8_t *lanes)
 static bool is_its_port(uint16_t port, unsigned int slot)
 {
 	const struct thc_params *c = &w.client->params;
-	bool one = c->flags & THC_WELCOME_F_ONE_PORT;
 
 	if (port == THC_PORT_DEFAULT)
 		return true;
-	return !one && slot < (unsigned int)c->data_slots + c->norm_slots &&
+	return !w.one_port && slot < (unsigned int)c->data_slots + c->control_slots &&
 	       port == THC_PORT_DEFAULT + slot / 64;
 }
 
@@ -485,11 +614,11 @@ void thc_link_close(struct thc_link *l)
 	l->unicast = l->group = -1;
 }
 
-int thc_link_join_group(struct thc_link *l, const struct thc_welcome *welcome)
+int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 {
 	/* the group's port and address are another program's, if they are not sound */
-	require(thc_be16(welcome->group_port) >= THC_PORT_UNPRIVILEGED);
-	l->group = w.deaf || welcome->family != 4 ? -1 : GROUP;
+	require(thc_be16(group->port) >= THC_PORT_UNPRIVILEGED);
+	l->group = w.deaf || !thc_addr_is_v4(&group->addr) ? -1 : GROUP;
 	return l->group < 0 ? -EAFNOSUPPORT : 0;
 }
 
@@ -725,7 +854,7 @@ static struct coming *put_welcome(uint8_t flags)
 {
 	struct coming *p = room_for_one();
 	struct thc_hdr *h = (void *)p->at;
-	struct thc_welcome c = w.welcome;
+	struct whole_welcome c = w.welcome;
 
 	p->bytes = sizeof(*h) + sizeof(c);
 	h->version = THC_VERSION;
@@ -734,8 +863,8 @@ static struct coming *put_welcome(uint8_t flags)
 	h->job = thc_be16(JOB);
 	h->rank = thc_be16(w.rank);
 	h->epoch = thc_be32(w.epoch);
-	memcpy(c.nonce, w.nonce, sizeof(c.nonce));
-	c.flags |= flags;
+	memcpy(c.w.nonce, w.nonce, sizeof(c.w.nonce));
+	c.w.flags |= thc_be16(flags);
 	memcpy(p->at + sizeof(*h), &c, sizeof(c));
 	seal(p);
 	return p;
@@ -744,10 +873,14 @@ static struct coming *put_welcome(uint8_t flags)
 static struct coming *put_refusal(uint8_t why)
 {
 	struct coming *p = put_welcome(0);
-	struct thc_welcome c = { .flags = THC_WELCOME_F_REFUSED, .refusal = why };
+	struct thc_welcome c = {
+		.flags = thc_be16(THC_WELCOME_F_REFUSED), .refusal = why, .parts = 1,
+		.version_max = THC_VERSION,
+	};
 
 	memcpy(c.nonce, w.nonce, sizeof(c.nonce));
 	memcpy(p->at + sizeof(struct thc_hdr), &c, sizeof(c));
+	p->bytes = sizeof(struct thc_hdr) + sizeof(c);
 	seal(p);
 	return p;
 }
@@ -910,8 +1043,11 @@ static void act_join(void)
 	case 3:
 		/* a constant is another */
 		p = put_welcome(THC_WELCOME_F_READY);
-		at = next(&w.in) % sizeof(struct thc_welcome);
+		at = next(&w.in) % sizeof(struct whole_welcome);
 		p->at[sizeof(struct thc_hdr) + at] ^= next(&w.in);
+		/* and meant so */
+		if (action & 8)
+			whole_welcome_hash((void *)(p->at + sizeof(struct thc_hdr)));
 		seal(p);
 		break;
 	case 4:
@@ -1224,8 +1360,7 @@ static void check_joined(void)
 	struct thc_client_info info = { .size = sizeof(info) };
 	const struct thc_params *p = &w.client->params;
 
-	require(w.ready && p->flags & THC_WELCOME_F_READY);
-	require(thc_table_hash(&p->table) == p->table_hash);
+	require(w.ready);
 	require(!thc_client_info(w.client, &info) && info.ranks == p->ranks);
 	require(info.block == 1U << p->block_log2 && info.window <= info.data_slots);
 }
@@ -1349,33 +1484,34 @@ static void drain(void)
 static void make_job(uint8_t ranks, uint8_t how)
 {
 	unsigned int i, g = how & 1 ? 15 : 21;
-	struct thc_table t;
+	struct whole_welcome *c = &w.welcome;
 
-	w.welcome = (struct thc_welcome){
-		.seed = thc_be64(0x1234567 + how), .ranks = thc_be16(ranks),
-		.quorum = thc_be16(1), .data_slots = thc_be16(4), .norm_slots = thc_be16(2),
-		.deadline_ms = thc_be32(how & 2 ? 50 : 0), .chunk = thc_be16(how & 4 ? 512 : 1024),
-		.granularity = thc_be16((uint16_t)g), .shards = thc_be16(1),
-		.reply = how & 8 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT, .bits = 4,
-		.sum_width = how & 4 ? 16 : 8, .block_log2 = how & 0x10 ? 11 : 10, .family = 4,
-		.flags = (how & 0x40 ? THC_WELCOME_F_ONE_PORT : 0) | THC_WELCOME_F_CORRELATED,
-		.salt = { 0x5a, 0x17 },
-		.group = { 239, 84, 1, 2 }, .group_port = thc_be16(18564),
-		.joined = thc_be64(~0ULL >> (64 - ranks)),
-	};
-	t = (struct thc_table){ .bits = 4, .levels = 16, .granularity = g, .t = 2.25 };
+	whole_welcome_init(c);
+	c->w.seed = thc_be64(0x1234567 + how);
+	c->w.ranks = thc_be16(ranks);
+	c->w.quorum = thc_be16(1);
+	c->w.data_slots = thc_be16(4);
+	c->w.control_slots = thc_be16(2);
+	c->w.deadline_ms = thc_be32(how & 2 ? 50 : 0);
+	c->w.features = thc_be32(THC_FEATURE_CORRELATED);
+	c->w.reply = how & 8 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT;
+	c->w.flags = thc_be16(how & 0x40 ? THC_WELCOME_F_ONE_PORT : 0);
+	c->w.joined = thc_be64(~0ULL >> (64 - ranks));
+	c->group.port = thc_be16(18564);
+	memcpy(c->group.addr, (uint8_t[]){ 239, 84, 1, 2 }, 4);
+	c->row.granularity = thc_be16((uint16_t)g);
+	c->row.sum_width = how & 4 ? 16 : 8;
+	c->row.clamp = thc_be64(0x4002000000000000ULL);
 	for (i = 0; i < 16; i++)
-		t.value[i] = (uint16_t)(i * g / 15);
-	for (i = 0; i < 16; i++)
-		w.welcome.table[i] = thc_be16(t.value[i]);
-	memcpy(&w.welcome.clamp, &(uint64_t){ 0x4002000000000000ULL }, sizeof(uint64_t));
-	w.welcome.clamp = thc_be64(w.welcome.clamp);
-	w.welcome.table_hash = thc_be32(thc_table_hash(&t));
+		c->level[i] = thc_be16((uint16_t)(i * g / 15));
+	c->scheme.block_log2 = how & 0x10 ? 11 : 10;
+	memcpy(c->seal.salt, (uint8_t[]){ 0x5a, 0x17 }, 2);
+	whole_welcome_hash(c);
 	w.deaf = how & 0x80;
 	w.keyed = !(how & 0x20);
 	w.seal = w.keyed ? THC_SEAL_NH : how & 1 ? THC_SEAL_SUM : THC_SEAL_NONE;
-	w.welcome.seal = w.seal;
-	set_salt(w.welcome.salt);
+	c->seal.seal = w.seal;
+	set_salt(c->seal.salt);
 }
 
 static void count_join(int error)

@@ -13,7 +13,7 @@
 #include <arpa/inet.h>
 #include <stdarg.h>
 
-#include <thc/wire/spec.h>
+#include <thc/wire/announce.h>
 
 #include "client.h"
 #include "fuzz.h"
@@ -128,7 +128,7 @@ static struct thc_job world_jobs[THC_JOBS_MAX];
 static struct thcd_record world_records[THC_JOBS_MAX];
 static struct thc_seals world_seals[THC_JOBS_MAX];
 
-static void check_params(const struct thcd_plan *plan, const struct thc_welcome *w, u32 rank)
+static void check_params(const struct thcd_plan *plan, const struct thc_spec *s, u32 rank)
 {
 	const struct thc_client_options o = {
 		.rank = (u16)rank, .key = plan->seal == THC_SEAL_NH ? plan->key : NULL,
@@ -136,16 +136,27 @@ static void check_params(const struct thcd_plan *plan, const struct thc_welcome 
 	struct thc_codec codec;
 	struct thc_params p;
 
-	require(thc_welcome_is_sound(w, rank, !!o.key) && !thc_welcome_is_sound(w, rank, !o.key));
-	require(!thc_params_take(&p, w, 1, &o));
-	require(thc_table_hash(&p.table) == p.table_hash);
+	require(thc_spec_is_sound(s, rank, !!o.key) && !thc_spec_is_sound(s, rank, !o.key));
+	require(!thc_params_take(&p, s, 1, &o));
+	require(thc_table_hash(&p.table) == plan->table_hash);
 	require(!thc_codec_init(&codec, &p.table, p.block_log2, p.seed, THC_SIMD_SCALAR));
 	require(!thc_codec_set_correlated(&codec, p.ranks));
 	thc_codec_exit(&codec);
 	require(p.seed == plan->seed && p.ranks == plan->ranks && p.reply == plan->reply);
 	require(p.table.granularity * p.ranks < 1U << p.sum_width);
 	require(p.deadline_ms == plan->deadline_ms);
-	require(thc_be16(w->quorum) >= 1 && thc_be16(w->quorum) <= p.ranks);
+	require(s->quorum >= 1 && s->quorum <= p.ranks);
+}
+
+/* What a worker reads of it. */
+static void read_back(struct thc_announcement *a, struct thc_spec *spec)
+{
+	_Alignas(8) u8 part[THC_WELCOME_BYTES];
+	const struct thc_welcome *w = (void *)part;
+	u32 at = 0, bytes = thc_announce_part(a, part, &at);
+
+	require(at == a->bytes && w->parts == 1);
+	require(thc_spec_take(spec, w, w + 1, bytes - (u32)sizeof(*w)));
 }
 
 static void check_joinable(const struct thcd_plan *plan, u16 port)
@@ -153,19 +164,21 @@ static void check_joinable(const struct thcd_plan *plan, u16 port)
 	struct thcd d = {
 		.job = world_jobs, .record = world_records, .seals = world_seals, .port = port,
 	};
-	const struct thc_hdr request = { .job = thc_be16((u16)plan->job) };
 	static const u8 nonce[THC_NONCE_BYTES] = { 1 };
+	static struct thc_announcement a;
 	struct thc_job *job = &world_jobs[plan->job];
 	char text[THCD_TEXT_MAX];
-	struct thcd_welcome w;
+	struct thc_spec spec;
 
 	thcd_job_create(&d, plan);
 	require(job->active && job->epoch && !job->joined);
 	require(thc_seals_up(&world_seals[plan->job], job->epoch)->id);
 	world_records[plan->job].ready = 1;
-	thcd_welcome_fill(&w, job, &world_records[plan->job], &request, nonce, 0);
-	check_params(plan, &w.body, 0);
-	check_params(plan, &w.body, plan->ranks - 1U);
+	thcd_spec_fill(&spec, job, &world_records[plan->job], 0);
+	thc_announce(&a, &spec, nonce);
+	read_back(&a, &spec);
+	check_params(plan, &spec, 0);
+	check_params(plan, &spec, plan->ranks - 1U);
 	require(plan->group_port < port || plan->group_port >= port + THC_PORT_SPAN);
 	thcd_job_describe(plan, text, sizeof(text));
 	require(*text);

@@ -124,7 +124,7 @@ static struct sent {
 	u16 port;
 	struct thc_hdr h;
 	u32 length;
-	u8 payload[THC_LANE_BYTES];
+	_Alignas(8) u8 payload[THC_LANE_BYTES];
 } sent[SENT_MAX];
 static unsigned int sents;
 
@@ -681,47 +681,50 @@ static void check_sealed(const struct sent *s, int job)
 					    &s->h, &end, s->payload, (int)(s->length / 8)));
 }
 
-/* The WELCOME at @s, to rank @rank of job @job. */
-static void check_welcome(const struct sent *s, int job, u32 rank)
+/* The WELCOME at @s, of job @job. */
+static const struct thc_welcome *check_fixed(const struct sent *s, int job)
 {
-	const struct thc_client_options o = {
-		.rank = (u16)rank, .key = plans[job].seal == THC_SEAL_NH ? plans[job].key : NULL,
-	};
-	const struct job_model *m = &model[job];
-	struct thc_welcome w;
-	struct thc_params p;
+	const struct thc_job *of = &world_jobs[described[job].id];
+	const struct thc_welcome *w = (const void *)s->payload;
 
-	require(s->length == sizeof(w) && s->h.op == THC_OP_WELCOME);
-	memcpy(&w, s->payload, sizeof(w));
+	require(s->h.op == THC_OP_WELCOME && !thc_parts_form(w, s->length) && w->parts == 1);
 	check_sealed(s, job);
-	require(thc_be16(s->h.rank) == rank);
-	require(!thc_params_take(&p, &w, thc_be32(s->h.epoch), &o));
-	require(!memcmp(w.salt, world_records[described[job].id].salt, sizeof(w.salt)));
-	require(!(p.flags & THC_WELCOME_F_REFUSED) && p.epoch == m->epoch);
-	require(!(p.flags & THC_WELCOME_F_READY) == !m->ready);
-	require(thc_be64(w.joined) == world_jobs[described[job].id].joined);
-	require((p.reply == THC_REPLY_MULTICAST) == m->multicast);
-	require(thc_table_hash(&p.table) == p.table_hash);
+	require(thc_be32(s->h.epoch) == model[job].epoch);
+	require(thc_be64(w->joined) == of->joined);
+	return w;
 }
 
 static void check_to_rank(const struct sent *s, int job, u32 rank)
 {
+	const struct thc_client_options o = {
+		.rank = (u16)rank, .key = plans[job].seal == THC_SEAL_NH ? plans[job].key : NULL,
+	};
 	const struct rank_model *r = &model[job].rank[rank];
-	struct thc_welcome w;
+	const struct thc_welcome *w = check_fixed(s, job);
+	const struct job_model *m = &model[job];
+	struct thc_params p;
+	struct thc_spec spec;
 
-	check_welcome(s, job, rank);
-	memcpy(&w, s->payload, sizeof(w));
-	require(number_of(w.nonce) == r->nonce);
+	require(thc_spec_take(&spec, w, w + 1, (u32)s->length - (u32)sizeof(*w)));
+	require(thc_be16(s->h.rank) == rank);
+	require(!thc_params_take(&p, &spec, thc_be32(s->h.epoch), &o));
+	require(!memcmp(spec.salt, world_records[described[job].id].salt, sizeof(spec.salt)));
+	require(!(spec.flags & THC_WELCOME_F_REFUSED) && p.epoch == m->epoch);
+	require(!(spec.flags & THC_WELCOME_F_READY) == !m->ready);
+	require((p.reply == THC_REPLY_MULTICAST) == m->multicast);
+	require(thc_table_hash(&p.table) == plans[job].table_hash);
+	require(number_of(w->nonce) == r->nonce);
 	require(s->port == r->port && thc_addr_equal(&s->to, &r->addr));
 }
 
 static void check_to_group(const struct sent *s, int job)
 {
-	struct thc_welcome w;
+	const struct thc_welcome *w = check_fixed(s, job);
+	const u8 *salt = thc_parts_salt(w, (u32)s->length);
 
-	check_welcome(s, job, 0);
-	memcpy(&w, s->payload, sizeof(w));
-	require(!number_of(w.nonce) && s->port == plans[job].group_port);
+	require(salt && !memcmp(salt, world_records[described[job].id].salt, THC_SALT_BYTES));
+	require(!s->h.rank && !(w->flags & thc_be16(THC_WELCOME_F_READY)));
+	require(!number_of(w->nonce) && s->port == plans[job].group_port);
 	require(thc_addr_equal(&s->to, &plans[job].group));
 }
 
@@ -730,7 +733,8 @@ static void check_refusal(const struct expected *x, const struct thc_path *path)
 {
 	const struct sent *s = &sent[0];
 	struct thc_welcome bare = {
-		.flags = THC_WELCOME_F_REFUSED, .refusal = (u8)x->why,
+		.flags = thc_be16(THC_WELCOME_F_REFUSED), .refusal = (u8)x->why, .parts = 1,
+		.version_max = THC_VERSION,
 	};
 
 	memcpy(bare.nonce, x->nonce_bytes, sizeof(bare.nonce));
@@ -775,6 +779,8 @@ static void check_challenge(const struct expected *x, const struct thc_path *pat
 static void check_sent(const struct expected *x, const struct thc_path *path, bool muted)
 {
 	unsigned int i, to_ranks = x->newly_ready ? model[x->job].ranks : 1;
+	/* whoever is ready need not be told that it hears the group */
+	bool to_group = x->admitted && model[x->job].multicast && !model[x->job].ready;
 
 	if (x->refused && muted) {
 		require(!sents);
@@ -786,10 +792,10 @@ static void check_sent(const struct expected *x, const struct thc_path *path, bo
 	} else if (x->admitted && x->answered) {
 		require(!sents);
 	} else if (x->admitted) {
-		require(sents == to_ranks + model[x->job].multicast);
+		require(sents == to_ranks + to_group);
 		for (i = 0; i < to_ranks; i++)
 			check_to_rank(&sent[i], x->job, x->newly_ready ? i : x->rank);
-		if (model[x->job].multicast)
+		if (to_group)
 			check_to_group(&sent[to_ranks], x->job);
 	} else {
 		for (i = 0; i < sents; i++)

@@ -15,10 +15,11 @@ import thcwire as wire
 from tap import netns
 
 PORTS = range(wire.PORT, wire.PORT + 64)
-# payload of a request, by op and width; an answer's is LANES
+# payload of a request, by op and width; an answer's is LANES. WELCOME's is that to a rank
+# of a job with a group
 PAYLOAD = {(wire.LUT_ADD, 4): 512, (wire.MAX, 32): wire.LANES, (wire.CLAIM, 32): wire.LANES,
            (wire.CLAIM_HIGH, 32): wire.LANES, (wire.JOIN, 0): 64, (wire.LEAVE, 0): 16,
-           (wire.CHALLENGE, 0): 32, (wire.WELCOME, 0): 136}
+           (wire.CHALLENGE, 0): 32, (wire.WELCOME, 0): 184}
 ROOM = 64 << 20         # bytes of the tap's buffer
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
 ETHERNET_TO_UDP = 42    # bytes of the headers
@@ -101,8 +102,10 @@ def seen_in(frame):
     data, up = frame[ETHERNET_TO_UDP:34 + length if length else None], to in PORTS
     op, width, flags = data[1:4]
     answer = flags & wire.F_ANSWER and op <= wire.CLAIM_HIGH
-    payload = PAYLOAD.get((op, width), 0) if up or op in (wire.WELCOME, wire.CHALLENGE) else 0
+    payload = PAYLOAD.get((op, width), 0) if up or op == wire.CHALLENGE else 0
     size = wire.HEADER + (wire.LANES if answer else payload)
+    if op == wire.WELCOME:
+        size = len(data)
     assert len(data) % size == 0, f"op {op}: {len(data)} bytes are not packets of {size}"
     ends = (socket.inet_ntoa(frame[26:30]), source), (socket.inet_ntoa(frame[30:34]), to)
     for at in range(0, len(data), size):

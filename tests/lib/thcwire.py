@@ -13,6 +13,7 @@ import time
 
 import tap
 from keyfile import KeyFile
+import thcwire2
 from thcwire2 import claimed, nh, siphash
 
 assert tap.netns        # which lets tools be found
@@ -23,7 +24,8 @@ JOIN, WELCOME, WAIT, STALE, CLOSE, LEAVE, CHALLENGE = 16, 17, 18, 19, 20, 21, 22
 F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_KNOWN = 1, 2, 4, 8, 16, 32, 128
 F_DIFFERS = F_CLOSED    # of WAIT
 HEARD, NODE = 1, 2          # of JOIN
-READY, REFUSED, ONE_PORT, CORRELATED, NOGSO = 1, 2, 4, 16, 32
+READY, REFUSED, ONE_PORT, NOGSO = 1, 2, 4, 32
+CORRELATED = 1          # a feature
 NOT_JOB, NOT_RANK, NOT_PREFIX, TAKEN, NO_XDP, NOT_SEAL = 1, 2, 3, 4, 5, 7
 MULTICAST, FANOUT = 1, 2
 SEAL_NONE, SEAL_SUM, SEAL_NH = 0, 1, 2
@@ -43,13 +45,8 @@ PATIENCE = 60.0         # seconds: ends what hangs, on a machine with other work
 _HEADER = struct.Struct(">BBBBIQHHIIIHHIQ")
 _JOIN = struct.Struct(">16s16sIIHBBH18s")
 _CHALLENGE = struct.Struct(">16s16s")
-_WELCOME = struct.Struct(">QQd16sIIHHHHHHHHBBBBBBBB32s16s16s")
 _FIELDS = ("version", "op", "width", "flags", "key_id", "tag", "job", "rank", "epoch", "round",
            "chunk", "slot", "count", "generation", "bitmap")
-_WELCOME_FIELDS = ("joined", "seed", "clamp", "nonce", "table_hash", "deadline_ms", "ranks",
-                   "quorum", "data_slots", "norm_slots", "chunk_size", "granularity",
-                   "group_port", "shards", "welcome_flags", "refusal", "reply", "bits",
-                   "sum_width", "block_log2", "family", "seal", "table", "group", "salt")
 _MOD = 1 << 64
 
 
@@ -176,10 +173,27 @@ class Packet:
         self.payload = data[HEADER:]
         self.length = len(data)
         if self.op == WELCOME:
-            self.__dict__.update(zip(_WELCOME_FIELDS, _WELCOME.unpack(self.payload)))
-            self.table = struct.unpack(">16H", self.table)
+            self._take_welcome()
         elif self.op == CHALLENGE:
             self.nonce, self.challenge = _CHALLENGE.unpack(self.payload)
+
+    def _take_welcome(self):
+        """As thcwire2 reads it: fields of WELCOME, and of a job's records what these tests ask
+        for; seal and salt are there if it is no refusal."""
+        part = thcwire2.Packet(self.data)
+        self.__dict__.update({name: getattr(part, name) for name in thcwire2.FIXED_FIELDS})
+        if self.refusal:
+            return
+        self.seal, self.salt = part.seal, part.salt
+        if not any(self.nonce):
+            return
+        job = thcwire2.Welcome([part])
+        self.group = job.group
+        row, = job.rows.values()
+        assert row.width == 4 and list(job.schemes) == [0], f"rows or schemes of {self}"
+        self.sum_width, self.granularity, self.clamp = row.sum_width, row.granularity, row.clamp
+        self.table, self.block_log2 = row.levels, job.schemes[0]["block_log2"]
+        self.chunk_size = 8192 // row.sum_width
 
     def has(self, key, **how):
         """Is it sealed by that key?"""
@@ -187,9 +201,9 @@ class Packet:
 
     def group_end(self):
         """Of a WELCOME."""
-        if self.family == 4:
-            return socket.inet_ntoa(self.group[:4]), self.group_port
-        return socket.inet_ntop(socket.AF_INET6, self.group), self.group_port
+        address, port = self.group
+        family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
+        return socket.inet_ntop(family, address), port
 
     def __repr__(self):
         return " ".join(f"{name}={getattr(self, name):#x}" for name in _FIELDS if
@@ -240,7 +254,7 @@ class Worker:
 
     def chunk_in(self, slot, generation):
         """The chunk that lives there, of data or of norms."""
-        data, norms = self.welcome.data_slots, self.welcome.norm_slots
+        data, norms = self.welcome.data_slots, self.welcome.control_slots
         chunk = slot + generation * data if slot < data else slot - data + generation * norms
         return chunk % 2**32
 
@@ -367,16 +381,15 @@ class Worker:
         self.group.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.group_end = w.group_end()
         index = self.place(lambda: socket.if_nametoindex(self.interface or "lo"))
-        if w.family == 4:
-            raw = w.group[:4]
-            self.group.bind((socket.inet_ntoa(raw), w.group_port))
+        raw = w.group[0]
+        if len(raw) == 4:
+            self.group.bind(self.group_end)
             self.group.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
                                   struct.pack("4s4si", raw, bytes(4), index))
         else:
-            text = socket.inet_ntop(socket.AF_INET6, w.group)
-            self.group.bind((text, w.group_port, 0, index))
+            self.group.bind((*self.group_end, 0, index))
             self.group.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP,
-                                  struct.pack("16si", w.group, index))
+                                  struct.pack("16si", raw, index))
             # XDP answers carry no UDP checksum: UDP_NO_CHECK6_RX
             self.group.setsockopt(socket.IPPROTO_UDP, 102, 1)
 

@@ -16,6 +16,7 @@
 #include <thc/aggregator/lane.h>
 #include <thc/key.h>
 
+#include "../lib/welcome.h"
 #include "ranks.h"
 
 #define TRIES	200
@@ -329,7 +330,7 @@ struct fake {
 	struct thc_table table;
 	struct thc_pairs pairs;
 	bool keyless;
-	void (*spoil)(struct thc_welcome *w);
+	void (*spoil)(struct whole_welcome *w);
 	unsigned int refusals;
 	unsigned int strange;
 	unsigned int bad_tags;
@@ -379,72 +380,92 @@ static struct thc_path path_from(const struct sockaddr_storage *from)
 
 struct fake_welcome {
 	struct thc_hdr		h;
-	struct thc_welcome	w;
+	struct whole_welcome	p;
 };
 
-/* Seals @p by @key, NULL: as anybody can, and sends it. */
+/* Seals @out, with @bytes behind its header, by @key, NULL: as anybody can, and sends it. */
 static void fake_welcome_send(struct fake *f, const struct sockaddr_storage *to,
-			      struct fake_welcome *p, const struct thc_control_key *key)
+			      struct fake_welcome *out, size_t bytes,
+			      const struct thc_control_key *key)
 {
 	static const struct thc_control_key none;
 	struct thc_path path = path_from(to);
 	struct thc_end end = { .addr = path.src, .port = thc_be16(path.src_port) };
 
-	thc_control_seal(&p->h, key ? THC_SEAL_NH : THC_SEAL_SUM, key ? key : &none, &end, &p->w,
-			 sizeof(p->w) / 8);
+	thc_control_seal(&out->h, key ? THC_SEAL_NH : THC_SEAL_SUM, key ? key : &none, &end,
+			 &out->p, (int)(bytes / 8));
 	if (key && key->id == f->welcome.id && f->bad_tags) {
 		f->bad_tags--;
-		p->h.tag ^= thc_be64(1);
+		out->h.tag ^= thc_be64(1);
 	}
-	fake_send(f, to, p, sizeof(*p));
+	fake_send(f, to, out, sizeof(out->h) + bytes);
 }
 
 /* No such job, or another key: nothing in it is secret. */
 static void fake_refuse(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			const struct thc_join *join)
 {
-	struct fake_welcome p = {
+	struct fake_welcome out = {
 		.h = { .version = THC_VERSION, .op = THC_OP_WELCOME, .job = h->job,
 		       .rank = h->rank },
-		.w = { .flags = THC_WELCOME_F_REFUSED, .refusal = THC_REFUSED_JOB },
 	};
+	struct thc_welcome *w = &out.p.w;
 
-	memcpy(p.w.nonce, join->nonce, sizeof(p.w.nonce));
-	fake_welcome_send(f, to, &p, NULL);
+	memcpy(w->nonce, join->nonce, sizeof(w->nonce));
+	w->flags = thc_be16(THC_WELCOME_F_REFUSED);
+	w->refusal = THC_REFUSED_JOB;
+	w->parts = 1;
+	w->version_max = THC_VERSION;
+	fake_welcome_send(f, to, &out, sizeof(*w), NULL);
+}
+
+/* The job that the fake has. */
+static void fake_describe(const struct fake *f, struct whole_welcome *p)
+{
+	struct thc_welcome *w = &p->w;
+	uint64_t clamp;
+	int i;
+
+	whole_welcome_init(p);
+	w->joined = thc_be64(3);
+	w->ranks = thc_be16(2);
+	w->quorum = thc_be16(2);
+	w->data_slots = thc_be16(FAKE_DATA_SLOTS);
+	w->control_slots = thc_be16(FAKE_NORM_SLOTS);
+	w->flags = thc_be16(THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT);
+	w->reply = THC_REPLY_FANOUT;
+	p->seal.seal = f->keyless ? THC_SEAL_SUM : THC_SEAL_NH;
+	memcpy(p->seal.salt, f->salt, sizeof(p->seal.salt));
+	memcpy(&clamp, &f->table.t, sizeof(clamp));
+	p->row.clamp = thc_be64(clamp);
+	p->row.sum_width = 8;
+	p->row.granularity = thc_be16(f->table.granularity);
+	for (i = 0; i < 16; i++)
+		p->level[i] = thc_be16(f->table.value[i]);
+	p->scheme.block_log2 = 10;
+	whole_welcome_hash(p);
 }
 
 static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			 const struct thc_join *join)
 {
 	struct thc_control_key key = f->welcome;
-	struct fake_welcome p = {
+	struct fake_welcome out = {
 		.h = {
 			.version = THC_VERSION, .op = THC_OP_WELCOME, .job = h->job,
 			.rank = h->rank, .epoch = thc_be32(f->job.epoch),
 		},
-		.w = {
-			.joined = thc_be64(3), .ranks = thc_be16(2),
-			.quorum = thc_be16(2), .data_slots = thc_be16(FAKE_DATA_SLOTS),
-			.norm_slots = thc_be16(FAKE_NORM_SLOTS), .chunk = thc_be16(THC_CHUNK_8),
-			.granularity = thc_be16(f->table.granularity), .shards = thc_be16(1),
-			.flags = THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT,
-			.reply = THC_REPLY_FANOUT, .bits = f->table.bits, .sum_width = 8,
-			.block_log2 = 10, .family = 4,
-			.seal = f->keyless ? THC_SEAL_SUM : THC_SEAL_NH,
-			.table_hash = thc_be32(thc_table_hash(&f->table)),
-		},
 	};
-	uint64_t clamp;
-	int i;
+	__be32 constants;
 
-	memcpy(p.w.nonce, join->nonce, sizeof(p.w.nonce));
-	memcpy(&clamp, &f->table.t, sizeof(clamp));
-	p.w.clamp = thc_be64(clamp);
-	for (i = 0; i < 16; i++)
-		p.w.table[i] = thc_be16(f->table.value[i]);
-	memcpy(p.w.salt, f->salt, sizeof(p.w.salt));
+	fake_describe(f, &out.p);
+	memcpy(out.p.w.nonce, join->nonce, sizeof(out.p.w.nonce));
+	constants = out.p.w.constants;
 	if (f->spoil)
-		f->spoil(&p.w);
+		f->spoil(&out.p);
+	/* as one that means it, unless that is what is spoilt */
+	if (out.p.w.constants == constants)
+		whole_welcome_hash(&out.p);
 	if (f->refusals) {
 		f->refusals--;
 		fake_refuse(f, to, h, join);
@@ -453,7 +474,7 @@ static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, cons
 		f->strange--;
 		key.id ^= thc_be32(1);
 	}
-	fake_welcome_send(f, to, &p, f->keyless ? NULL : &key);
+	fake_welcome_send(f, to, &out, sizeof(out.p), f->keyless ? NULL : &key);
 }
 
 /* What has not the last challenge that there is gets the next one; false: it has. */
@@ -681,107 +702,135 @@ static void fake_stop(struct fake *f)
 	close(f->fd);
 }
 
-static void spoil_shards(struct thc_welcome *w)
+static void spoil_shards(struct whole_welcome *p)
 {
-	w->shards = thc_be16(2);
+	p->w.shards = thc_be16(2);
 }
 
-static void spoil_slots(struct thc_welcome *w)
+static void spoil_slots(struct whole_welcome *p)
 {
-	w->data_slots = 0;
+	p->w.data_slots = 0;
 }
 
-static void spoil_many_slots(struct thc_welcome *w)
+static void spoil_many_slots(struct whole_welcome *p)
 {
-	w->data_slots = thc_be16(65535);
+	p->w.data_slots = thc_be16(65535);
 }
 
-static void spoil_ranks(struct thc_welcome *w)
+static void spoil_ranks(struct whole_welcome *p)
 {
-	w->ranks = 0;
+	p->w.ranks = 0;
 }
 
-static void spoil_chunk(struct thc_welcome *w)
+static void spoil_sums(struct whole_welcome *p)
 {
-	w->chunk = thc_be16(64);
+	p->row.sum_width = 12;
 }
 
-static void spoil_table(struct thc_welcome *w)
+static void spoil_table(struct whole_welcome *p)
 {
-	w->clamp = 0;
+	p->row.clamp = 0;
 }
 
-static void spoil_clamp(struct thc_welcome *w)
+static void spoil_clamp(struct whole_welcome *p)
 {
 	const double huge = 1e300;
 	uint64_t bits;
 
 	memcpy(&bits, &huge, sizeof(bits));
-	w->clamp = thc_be64(bits);
+	p->row.clamp = thc_be64(bits);
 }
-static void spoil_block(struct thc_welcome *w)
+static void spoil_block(struct whole_welcome *p)
 {
-	w->block_log2 = 64;
+	p->scheme.block_log2 = 64;
 }
-static void spoil_width(struct thc_welcome *w)
+static void spoil_width(struct whole_welcome *p)
 {
-	w->ranks = thc_be16(64);
+	p->w.ranks = thc_be16(64);
 }
 
-static void set_group(struct thc_welcome *w, const char *group, uint16_t port)
+static void spoil_features(struct whole_welcome *p)
+{
+	p->w.features = thc_be32(0x8000);
+}
+
+static void spoil_scheme(struct whole_welcome *p)
+{
+	p->scheme.scheme = 99;
+}
+
+static void spoil_granularity(struct whole_welcome *p)
+{
+	p->row.granularity = thc_be16(1);
+}
+
+/* A record that has to be known, and is not. */
+static void spoil_record(struct whole_welcome *p)
+{
+	p->scheme.head.type = 77;
+}
+
+/* Not those of the records. */
+static void spoil_constants(struct whole_welcome *p)
+{
+	p->w.constants ^= thc_be32(1);
+}
+
+static void set_group(struct whole_welcome *p, const char *group, uint16_t port)
 {
 	int v6 = !!strchr(group, ':');
 
-	w->reply = THC_REPLY_MULTICAST;
-	w->family = v6 ? 6 : 4;
-	w->group_port = thc_be16(port);
-	inet_pton(v6 ? AF_INET6 : AF_INET, group, w->group);
+	p->w.reply = THC_REPLY_MULTICAST;
+	p->group.family = v6 ? 6 : 4;
+	p->group.port = thc_be16(port);
+	inet_pton(v6 ? AF_INET6 : AF_INET, group, p->group.addr);
 }
 
-static void spoil_group(struct thc_welcome *w)
+static void spoil_group(struct whole_welcome *p)
 {
-	set_group(w, "127.0.0.1", 20000);
+	set_group(p, "127.0.0.1", 20000);
 }
 
-static void spoil_group6(struct thc_welcome *w)
+static void spoil_group6(struct whole_welcome *p)
 {
-	set_group(w, "fe80::1", 20000);
+	set_group(p, "fe80::1", 20000);
 }
 
-static void spoil_group_port(struct thc_welcome *w)
+static void spoil_group_port(struct whole_welcome *p)
 {
-	set_group(w, "239.1.2.3", 1023);
+	set_group(p, "239.1.2.3", 1023);
 }
 
-static void spoil_group_family(struct thc_welcome *w)
+static void spoil_group_family(struct whole_welcome *p)
 {
-	set_group(w, "239.1.2.3", 20000);
-	w->family = 6;
+	set_group(p, "239.1.2.3", 20000);
+	p->group.family = 6;
 }
 
 /* Who has the key takes nothing that goes without, though the WELCOME be sealed by it. */
-static void spoil_seal(struct thc_welcome *w)
+static void spoil_seal(struct whole_welcome *p)
 {
-	w->seal = THC_SEAL_SUM;
+	p->seal.seal = THC_SEAL_SUM;
 }
 
-static void spoil_seal_of_later_versions(struct thc_welcome *w)
+static void spoil_seal_of_later_versions(struct whole_welcome *p)
 {
-	w->seal = THC_SEAL_NH + 1;
+	p->seal.seal = THC_SEAL_NH + 1;
 }
 
-static void other_group(struct thc_welcome *w)
+static void other_group(struct whole_welcome *p)
 {
-	set_group(w, "ff15::77", 20000);
+	set_group(p, "ff15::77", 20000);
 }
 
 static void strange__welcome_is_refused(void **state)
 {
-	static void (*const spoil[])(struct thc_welcome *) = {
-		spoil_shards, spoil_slots, spoil_many_slots, spoil_ranks, spoil_chunk,
+	static void (*const spoil[])(struct whole_welcome *) = {
+		spoil_shards, spoil_slots, spoil_many_slots, spoil_ranks, spoil_sums,
 		spoil_table, spoil_width, spoil_group, spoil_group6, spoil_group_port,
 		spoil_group_family, spoil_clamp, spoil_block, spoil_seal,
-		spoil_seal_of_later_versions,
+		spoil_seal_of_later_versions, spoil_features, spoil_scheme, spoil_granularity,
+		spoil_record, spoil_constants,
 	};
 	unsigned int i;
 

@@ -61,7 +61,7 @@ class Bed:
 
     def _place(self, data, number):
         w = self.us.welcome
-        slots, first = (w.data_slots, 0) if data else (w.norm_slots, w.data_slots)
+        slots, first = (w.data_slots, 0) if data else (w.control_slots, w.data_slots)
         return {"slot": first + number % slots, "generation": number // slots,
                 "chunk": number, "round": self.round}
 
@@ -90,7 +90,7 @@ class Bed:
     def claim(self, **more):
         """Agrees on the round; {rank: fields of its claim}."""
         digest = self.digests.get(self.round - 2, 0)
-        fields = wire2.claim(COUNT, 0, 0, self.us.welcome.table_hash, KEY,
+        fields = wire2.claim(COUNT, 0, 0, self.us.welcome.constants, KEY,
                              **{"digest": digest, **more})
         op, payload = wire2.claim_packet(fields, OURS)
         answer = self._sum(op, 32, payload, self.norms)

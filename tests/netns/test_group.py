@@ -57,7 +57,7 @@ class Intruder:
                   "flags": wire.F_ANSWER, "width": 8, **fields}
         keys = wire.Keys(wire.OTHER_KEY, job["job"])
         down = keys.data(wire.DOWN, wire.SEAL_NH, bytes(16))
-        welcome = wire.build(bytes(136), op=wire.WELCOME, **fields)
+        welcome = wire.build(bytes(88), op=wire.WELCOME, **fields)
         return [down.put(wire.build(bytes(1024), slot=s, chunk=s, **answer))
                 for s in range(32)] + \
             [keys.control(wire.WELCOMING).put(welcome, end=(job["group"], job["group_port"]))]

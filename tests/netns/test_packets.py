@@ -27,6 +27,7 @@ from aggregator import Aggregator  # noqa: E402
 from ranks import Ranks  # noqa: E402
 from recorder import Recorder, Seals  # noqa: E402
 from tap import netns  # noqa: E402
+from thcwire2 import fnv1a  # noqa: E402
 
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "packets.json")
 COUNTS = [40961, 9, 20000]      # coordinates of the buckets of a step
@@ -35,6 +36,8 @@ JOB = {"seed": 77, "slots": 24, "norm_slots": 5}
 # version 1: the packet sum, the cookie that the job had, a rank of 8 bits
 OLD_HEADER = struct.Struct(">BBBBIQHBBIIIHHIQ")
 COOKIE = 0x5eed5eed5eed1234
+OLD_WELCOME = struct.Struct(">QQdQIIHHHHHHHHBBBBBBBB32s16s24x")
+OLD_CORRELATED = 16
 
 
 def old_header(p, **other):
@@ -42,6 +45,22 @@ def old_header(p, **other):
     fields = {**p.__dict__, **other}
     return OLD_HEADER.pack(1, p.op, p.width, fields["flags"], 0, COOKIE, p.job, fields["rank"], 0,
                            0, p.round, p.chunk, p.slot, p.count, p.generation, p.bitmap)
+
+
+def table_hash(p):
+    """Of the job's table of 4 bits, as libthc has it."""
+    words = [4, p.granularity, *p.table, int(p.clamp * 2**30)]
+    return fnv1a(struct.pack(f"<{len(words)}Q", *words))
+
+
+def old_welcome(p):
+    """Without who has joined, nonce, and what the aggregator's sockets want."""
+    address, port = p.group or (b"", 0)
+    flags = p.welcome_flags & wire.READY | (OLD_CORRELATED if p.features & wire.CORRELATED else 0)
+    return OLD_WELCOME.pack(0, p.seed, p.clamp, 0, table_hash(p), p.deadline_ms, p.ranks, p.quorum,
+                            p.data_slots, p.control_slots, p.chunk_size, p.granularity, port, 1,
+                            flags, 0, p.reply, 4, p.sum_width, p.block_log2, 4, 0,
+                            struct.pack(">16H", *p.table), address)
 
 
 def bare(up, data):
@@ -65,12 +84,8 @@ def bare(up, data):
         if not p.welcome_flags & wire.READY:
             return None
         assert p.seal == wire.SEAL_NH and any(p.salt), p
-        header = old_header(p, rank=0)  # the group's has none
-        payload[0:8] = bytes(8)         # who has joined, when it was sent
-        payload[:] = payload[:24] + bytes(8) + payload[40:] + bytes(8)  # the nonce
-        payload[56] &= ~(wire.ONE_PORT | wire.NOGSO)    # what the aggregator's sockets want
-        payload[63] = 0                 # the seal
-        payload[112:128] = bytes(16)    # the salt
+        header = old_header(p, rank=0)  # the group's had none
+        payload[:] = old_welcome(p)
     return ("up " if up else "down ").encode() + header + bytes(payload)
 
 

@@ -6,6 +6,7 @@
 #include "afthc.h"
 #include "fake.h"
 #include "harness.h"
+#include "knownjob.h"
 
 #include <pthread.h>
 
@@ -144,8 +145,7 @@ TEST_F(job, connect_non_blocking)
 TEST_F(job, connect_after_messages_joins_again)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), b = place("127.0.0.1", PORT, 1, 1);
-	struct thc_joined before, after;
-	socklen_t len = sizeof(before);
+	uint32_t before;
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
 	self->fd[0] = thc_open(0);
@@ -156,11 +156,11 @@ TEST_F(job, connect_after_messages_joins_again)
 	ASSERT_EQ(connect(self->fd[1], (void *)&b, sizeof(b)), 0);
 	ASSERT_EQ(wait_for(self->fd[0], POLLOUT, PATIENCE_MS), 0);
 	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
-	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &before, &len), 0);
+	before = epoch_of(self->fd[0]);
+	ASSERT_NE(before, 0);
 	ASSERT_EQ(begin_join(self->fd[1], &b), 0);
 	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
-	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &after, &len), 0);
-	EXPECT_GT(after.epoch, before.epoch);
+	EXPECT_GT(epoch_of(self->fd[0]), before);
 	ASSERT_EQ(end_join(self->fd[1]), 0);
 	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
 }
@@ -300,8 +300,6 @@ TEST_F(path, connect_ends_with_its_connection)
 {
 	int silent = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_in at, worker;
-	struct thc_joined joined;
-	socklen_t len = sizeof(joined);
 	pthread_t thread;
 	void *error;
 
@@ -312,8 +310,7 @@ TEST_F(path, connect_ends_with_its_connection)
 	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
 	pthread_join(thread, &error);
 	EXPECT_EQ((intptr_t)error, -ECANCELED);
-	ASSERT_EQ(getsockopt(self->fd, SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
-	EXPECT_EQ(joined.epoch, FAKE_EPOCH);
+	EXPECT_EQ(epoch_of(self->fd), FAKE_EPOCH);
 	close(silent);
 }
 

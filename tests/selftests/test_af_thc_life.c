@@ -7,6 +7,7 @@
  */
 #include "afthc.h"
 #include "harness.h"
+#include "knownjob.h"
 #include "seals.h"
 
 #include <glob.h>
@@ -671,8 +672,7 @@ static bool proc_has(uint64_t number)
 TEST_F(life, proc_has_a_line_for_each_socket)
 {
 	struct job_seals seals;
-	struct thc_joined j;
-	socklen_t len = sizeof(j);
+	struct known_job j;
 
 	EXPECT_EQ(lines_with("/proc/net/thc", ""), 1);
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
@@ -683,8 +683,8 @@ TEST_F(life, proc_has_a_line_for_each_socket)
 	EXPECT_EQ(lines_with("/proc/net/thc", "127.0.0.1:18500"), 2);
 	/* neither the key nor what comes from it */
 	EXPECT_EQ(lines_with("/proc/net/thc", "5eed1234"), 0);
-	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &j, &len), 0);
-	job_seals_set(&seals, job_key, 1, j.welcome.salt);
+	ASSERT_EQ(know_job(self->fd[0], &j), 0);
+	job_seals_set(&seals, job_key, 1, j.spec.salt);
 	EXPECT_FALSE(proc_has(seals.join.sip[0]));
 	EXPECT_FALSE(proc_has(seals.lost.sip[0]));
 	EXPECT_FALSE(proc_has(seals.up.sip[0]));

@@ -14,11 +14,12 @@
 
 #include "fake.h"
 #include "harness.h"
+#include "knownjob.h"
 #include "netlink.h"
 #include "oracle.h"
 
 #include <thc/wire/nonce.h>
-#include <thc/wire/spec.h>
+#include <thc/wire/welcome.h>
 
 #define PACKETS		1000000
 #define PACKETS_DEBUG	100000
@@ -37,7 +38,7 @@ FIXTURE(malformed)
 	int			fd[2];
 	int			out;	/* the daemon's own */
 	struct sockaddr_in6	to;	/* rank 0; over IPv4 a sockaddr_in */
-	struct thc_joined	joined;
+	struct known_job	job;
 };
 
 FIXTURE_VARIANT(malformed)
@@ -115,8 +116,7 @@ FIXTURE_SETUP(malformed)
 	ASSERT_EQ(join_all(self->fd, 2, variant->at, PORT, 1), 0);
 	ASSERT_EQ(getsockname(self->fd[0], (void *)&name, &len), 0);
 	address_of(&self->to, variant->domain, variant->at, ntohs(name.sthc_port));
-	len = sizeof(self->joined);
-	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &self->joined, &len), 0);
+	ASSERT_EQ(know_job(self->fd[0], &self->job), 0);
 	self->out = socket_of(self->daemon.pid, variant->domain, PORT);
 	ASSERT_GE(self->out, 0);
 }
@@ -131,23 +131,23 @@ FIXTURE_TEARDOWN(malformed)
 }
 
 /* By what job 1 is sealed in the epoch of @j. */
-static const struct job_seals *seals_of(const struct thc_joined *j)
+static const struct job_seals *seals_of(const struct known_job *j)
 {
 	static uint8_t salt[THC_SALT_BYTES];
 	static struct job_seals s;
 
-	if (!s.seal || memcmp(salt, j->welcome.salt, sizeof(salt))) {
-		memcpy(salt, j->welcome.salt, sizeof(salt));
+	if (!s.seal || memcmp(salt, j->spec.salt, sizeof(salt))) {
+		memcpy(salt, j->spec.salt, sizeof(salt));
 		job_seals_set(&s, job_key, 1, salt);
 	}
 	return &s;
 }
 
 /* The answer that rank 0 waits for; lanes of zeros, which are not the sum. */
-static void good_answer(uint8_t *packet, const struct thc_joined *j, uint32_t chunk)
+static void good_answer(uint8_t *packet, const struct known_job *j, uint32_t chunk)
 {
 	struct thc_hdr *h = (void *)packet;
-	uint16_t slots = be16toh(j->welcome.data_slots);
+	uint16_t slots = j->spec.data_slots;
 
 	memset(packet, 0, ANSWER_BYTES);
 	h->version = THC_VERSION;
@@ -189,7 +189,7 @@ static const struct {
 	{ "version", AT_FIELD(version), 255 },	{ "mismatch", AT_FIELD(op), 0 },
 	{ "mismatch", AT_FIELD(op), 1 },	{ "mismatch", AT_FIELD(op), 3 },
 	{ "mismatch", AT_FIELD(op), 4 },	{ "mismatch", AT_FIELD(op), 5 },
-	{ "mismatch", AT_FIELD(op), 16 },	{ "length", AT_FIELD(op), 17 },
+	{ "mismatch", AT_FIELD(op), 16 },	{ "reserved", AT_FIELD(op), 17 },
 	{ "mismatch", AT_FIELD(op), 20 },	{ "mismatch", AT_FIELD(op), 21 },
 	{ "mismatch", AT_FIELD(op), 255 },	{ "mismatch", AT_FIELD(width), 0 },
 	{ "mismatch", AT_FIELD(width), 4 },	{ "mismatch", AT_FIELD(width), 16 },
@@ -215,7 +215,7 @@ static const struct {
 
 /* How many of them were refused as `unexpected`. */
 static uint64_t header_fields(struct __test_metadata *_metadata, int out, struct nl *nl,
-			      const void *to, const struct thc_joined *j, bool fixed)
+			      const void *to, const struct known_job *j, bool fixed)
 {
 	uint64_t unexpected = 0;
 	uint8_t packet[ANSWER_BYTES];
@@ -276,8 +276,8 @@ TEST_F_TIMEOUT(malformed, every_field, 60)
 	ASSERT_EQ(stay_on_this_cpu(), 0);
 	first = stats_of(self->fd[0]);
 	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
-	want = header_fields(_metadata, self->out, &self->nl, &self->to, &self->joined, true);
-	want += header_fields(_metadata, self->out, &self->nl, &self->to, &self->joined, false);
+	want = header_fields(_metadata, self->out, &self->nl, &self->to, &self->job, true);
+	want += header_fields(_metadata, self->out, &self->nl, &self->to, &self->job, false);
 	last = stats_of(self->fd[0]);
 	expect_unexpected(_metadata, 2 * N_FIELDS, want, &first, &last);
 	/* what it waited for all the time */
@@ -304,7 +304,7 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
 	size_t bytes, i;
 
 	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
-	good_answer(packet, &self->joined, 0);
+	good_answer(packet, &self->job, 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
 	for (bytes = 0; bytes <= sizeof(packet); bytes++) {
 		if (bytes == ANSWER_BYTES)
@@ -331,7 +331,7 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
  * counts.
  */
 static void expect_foreign(struct __test_metadata *_metadata, struct nl *nl, const void *from,
-			   const void *to, const struct thc_joined *j)
+			   const void *to, const struct known_job *j)
 {
 	int out = socket(((const struct sockaddr *)from)->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	uint8_t packets[4 * ANSWER_BYTES];
@@ -342,7 +342,7 @@ static void expect_foreign(struct __test_metadata *_metadata, struct nl *nl, con
 	for (i = 0; i < 4; i++)
 		good_answer(packets + i * ANSWER_BYTES, j, i);
 	good_welcome(&p, 1);
-	seal_welcome(seals_of(j), &p.h, to);
+	seal_welcome(seals_of(j), &p.h, sizeof(p), to);
 	ASSERT_GE(out, 0);
 	ASSERT_EQ(bind(out, from, sizeof(struct sockaddr_in6)), 0);
 	ASSERT_EQ(nl_reasons(nl, &before), 0);
@@ -362,7 +362,7 @@ TEST_F(malformed, another_address)
 	if (variant->domain == AF_INET6)
 		ASSERT_EQ(system("ip -6 addr add fd00::2/128 dev lo nodad"), 0);
 	address_of(&from, variant->domain, variant->elsewhere, 0);
-	expect_foreign(_metadata, &self->nl, &from, &self->to, &self->joined);
+	expect_foreign(_metadata, &self->nl, &from, &self->to, &self->job);
 	ASSERT_EQ(send_part(self->fd[1], 1, &half, 4, 8), 0);
 	EXPECT_EQ(check_answer(self->fd[0], &half, 4, 8, 2, table), 0);
 }
@@ -380,7 +380,7 @@ TEST_F(malformed, another_port)
 	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
 	for (i = 0; i < sizeof(ports) / sizeof(ports[0]); i++) {
 		address_of(&from, variant->domain, variant->at, ports[i]);
-		expect_foreign(_metadata, &self->nl, &from, &self->to, &self->joined);
+		expect_foreign(_metadata, &self->nl, &from, &self->to, &self->job);
 	}
 	ASSERT_EQ(send_part(self->fd[1], 1, &half, 4, 8), 0);
 	EXPECT_EQ(check_answer(self->fd[0], &half, 4, 8, 2, table), 0);
@@ -412,6 +412,7 @@ static const char *const reached[THC_WORKER_DROP_REASONS] = {
 	[THC_DROP_TAG] = "tag",		    [THC_DROP_JOB] = "job",
 	[THC_DROP_KEY] = "key",		    [THC_DROP_SLOT] = "slot",
 	[THC_DROP_MISMATCH] = "mismatch",   [THC_DROP_UNEXPECTED] = "unexpected",
+	[THC_DROP_RESERVED] = "reserved",
 };
 
 static struct tag_key key_of(const u64 *sip, __be32 id)
@@ -420,7 +421,7 @@ static struct tag_key key_of(const u64 *sip, __be32 id)
 }
 
 /* @to: the worker; @group: an end, of the group */
-static void storm_init(struct storm *t, const struct thc_joined *j, const void *to,
+static void storm_init(struct storm *t, const struct known_job *j, const void *to,
 		       const struct thc_end *group)
 {
 	const struct job_seals *s = seals_of(j);
@@ -437,8 +438,8 @@ static void storm_init(struct storm *t, const struct thc_joined *j, const void *
 	memcpy(&t->oracle.group, group, sizeof(*group));
 	t->oracle.epoch = j->epoch;
 	t->oracle.job = 1;
-	t->oracle.data_slots = be16toh(j->welcome.data_slots);
-	t->oracle.norm_slots = be16toh(j->welcome.norm_slots);
+	t->oracle.data_slots = j->spec.data_slots;
+	t->oracle.control_slots = j->spec.control_slots;
 	t->oracle.round = half.round;
 	t->oracle.op = half.op;
 	t->oracle.width = half.width;
@@ -536,21 +537,36 @@ static void scramble(uint8_t *packet, size_t bytes)
 }
 
 /* The tag that the packet should have, whatever key it names. */
-static void tag(const struct storm *t, const struct thc_joined *j, struct thc_hdr *h, size_t bytes)
+static void tag(const struct storm *t, const struct known_job *j, struct thc_hdr *h, size_t bytes)
 {
 	struct thc_welcome *w = (void *)(h + 1);
 
-	if (h->op == THC_OP_WELCOME && bytes == sizeof(*h) + sizeof(*w))
-		tag_welcome(seals_of(j), h, thc_nonce_is_none(w->nonce) ? &t->group : &t->worker);
+	if (h->op == THC_OP_WELCOME && bytes >= sizeof(*h) + sizeof(*w))
+		tag_welcome(seals_of(j), h, bytes,
+			    thc_nonce_is_none(w->nonce) ? &t->group : &t->worker);
 	else
 		tag_answer(seals_of(j), h, bytes);
 }
 
-/* Bytes each of a batch has, which draws for each what it is and counts why not. */
-static size_t fill_batch(uint8_t *batch, struct storm *t, const struct thc_joined *j)
+/* A WELCOME, mostly of good form. */
+static void make_welcome(struct thc_hdr *h, const struct oracle *o)
 {
-	static const size_t sizes[] = { 1,  8,	47,  48,  48,  48,  49,	 56,
-					56, 184, 184, 185, 512, 1072, 1072, 1080 };
+	struct thc_welcome *w = (void *)(h + 1);
+
+	h->op = THC_OP_WELCOME;
+	h->key_id = htobe32(o->welcome.id);
+	memset(w->nonce, draw() % 2 ? (int)draw() : 0, sizeof(w->nonce));
+	w->parts = draw() % 4 ? 1 : (uint8_t)(draw() % 19);
+	w->part = draw() % 4 ? 0 : (uint8_t)(draw() % 17);
+	w->reserved = draw() % 8 ? 0 : (uint8_t)draw();
+}
+
+/* Bytes each of a batch has, which draws for each what it is and counts why not. */
+static size_t fill_batch(uint8_t *batch, struct storm *t, const struct known_job *j)
+{
+	/* the fixed part of a WELCOME alone, with SEAL, with all records, and a byte behind them */
+	static const size_t sizes[] = { 1,   8,	  47,  48,  48,	 48,   49,   56,
+					112, 136, 232, 233, 512, 1072, 1072, 1080 };
 	size_t bytes = sizes[draw() % (sizeof(sizes) / sizeof(sizes[0]))], i;
 	_Alignas(8) uint8_t packet[PACKET_MAX];
 	struct thc_hdr *h = (void *)packet;
@@ -562,12 +578,8 @@ static size_t fill_batch(uint8_t *batch, struct storm *t, const struct thc_joine
 		memset(packet + ANSWER_BYTES, 0, sizeof(packet) - ANSWER_BYTES);
 		/* in flight, or not yet */
 		good_answer(packet, j, t->oracle.first + (uint32_t)draw() % (2 * CHUNKS));
-		if (bytes == sizeof(*h) + sizeof(struct thc_welcome) && draw() % 2) {
-			h->op = THC_OP_WELCOME;
-			h->key_id = htobe32(t->oracle.welcome.id);
-			memset(((struct thc_welcome *)(h + 1))->nonce, draw() % 2 ? (int)draw() : 0,
-			       THC_NONCE_BYTES);
-		}
+		if (bytes >= sizeof(*h) + sizeof(struct thc_welcome) && bytes < 512 && draw() % 2)
+			make_welcome(h, &t->oracle);
 		if (draw() % 8 == 0)
 			scramble(packet, bytes);
 		else
@@ -623,7 +635,7 @@ static int settle(int fd, uint64_t chunks, uint64_t n)
 /* About so many, a storm at most, until all have been looked at: then chunks in flight
  * may be answered.
  */
-static int blow(struct storm *t, int out, const void *to, int fd, const struct thc_joined *j,
+static int blow(struct storm *t, int out, const void *to, int fd, const struct known_job *j,
 		uint64_t packets)
 {
 	uint64_t batches = ((packets < STORM ? packets : STORM) + BATCH - 1) / BATCH;
@@ -675,13 +687,12 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 	struct thc_socket_stats first[2], last[2];
 	uint64_t wanted = packets_wanted(), start, rounds = 0, late;
 	struct reasons before, after;
-	const struct thc_end group = thc_welcome_group(&self->joined.welcome);
 	struct thc_send s = half;
 	uint16_t table[16];
 	struct storm t;
 	int error = 0;
 
-	storm_init(&t, &self->joined, &self->to, &group);
+	storm_init(&t, &self->job, &self->to, &self->job.spec.group);
 	ASSERT_EQ(stay_on_this_cpu(), 0);
 	/* behind it nothing comes that belongs to the joining */
 	ASSERT_EQ(all_reduce(self->fd, 2, &s, CHUNKS), 0);
@@ -696,7 +707,7 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 		t.oracle.end = t.oracle.first + CHUNKS;
 		ASSERT_EQ(send_part(self->fd[0], 0, &s, CHUNKS, 8), 0);
 		ASSERT_EQ(settle(self->fd[0], t.oracle.end, 0), 0);
-		error = blow(&t, self->out, &self->to, self->fd[0], &self->joined, wanted - t.sent);
+		error = blow(&t, self->out, &self->to, self->fd[0], &self->job, wanted - t.sent);
 		if (error)	/* what the counters say tells more */
 			break;
 		ASSERT_EQ(send_part(self->fd[1], 1, &s, CHUNKS, 8), 0);
@@ -755,8 +766,9 @@ FIXTURE_TEARDOWN(joining)
 TEST_F_TIMEOUT(joining, storm, 56)
 {
 	static const enum thc_drop_reason drawn[] = { THC_DROP_TRUNCATED, THC_DROP_LENGTH,
-						      THC_DROP_TAG, THC_DROP_JOB, THC_DROP_KEY };
-	struct thc_joined joined = { .epoch = FAKE_EPOCH };
+						      THC_DROP_TAG,	  THC_DROP_JOB,
+						      THC_DROP_KEY,	  THC_DROP_RESERVED };
+	struct known_job job = { .epoch = FAKE_EPOCH };
 	struct sockaddr_thc a = fake_place();
 	/* it knows of no group */
 	const struct thc_end none = { .port = 0 };
@@ -769,15 +781,16 @@ TEST_F_TIMEOUT(joining, storm, 56)
 	size_t i;
 
 	good_welcome(&p, 0);
-	joined.welcome = p.w;
+	ASSERT_TRUE(
+		thc_spec_take(&job.spec, &p.all.w, &p.all.seal, sizeof(p.all) - sizeof(p.all.w)));
 	ASSERT_EQ(stay_on_this_cpu(), 0);
 	ASSERT_EQ(begin_join(self->fd, &a), 0);
 	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
-	storm_init(&t, &joined, &worker, &none);
+	storm_init(&t, &job, &worker, &none);
 	t.oracle.joining = true;
 	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
 	while (t.sent < PACKETS_JOINING)
-		ASSERT_EQ(blow(&t, self->udp, &worker, self->fd, &joined, PACKETS_JOINING - t.sent),
+		ASSERT_EQ(blow(&t, self->udp, &worker, self->fd, &job, PACKETS_JOINING - t.sent),
 			  0);
 	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
 	for (r = 0; r < THC_WORKER_DROP_REASONS; r++)

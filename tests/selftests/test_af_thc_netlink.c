@@ -4,6 +4,7 @@
  * input and what the kernel says about it; who may and who may not.
  */
 #include "harness.h"
+#include "knownjob.h"
 #include "netlink.h"
 
 #include <sys/stat.h>
@@ -713,8 +714,6 @@ static uint64_t inode_of(int fd)
 TEST_F(netlink, socket_dump)
 {
 	struct socket_seen mine = { 0 }, all = { .found = &mine };
-	struct thc_joined joined;
-	socklen_t len = sizeof(joined);
 	int i;
 
 	for (i = 2; i < 60; i++)
@@ -728,7 +727,6 @@ TEST_F(netlink, socket_dump)
 	ASSERT_EQ(join_all(self->fd, 2, AT, PORT, 3), 0);
 	ASSERT_EQ(all_reduce(self->fd, 2, &(struct thc_send){ .op = THC_OP_OR, .width = 32 }, 7),
 		  0);
-	ASSERT_EQ(getsockopt(self->fd[1], SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
 	memset(&all, 0, sizeof(all));
 	all.wanted = inode_of(self->fd[1]);
 	all.found = &mine;
@@ -740,7 +738,7 @@ TEST_F(netlink, socket_dump)
 	EXPECT_EQ(mine.rank, 1);
 	EXPECT_EQ(mine.uid, 0);
 	EXPECT_EQ(mine.shards, 1);
-	EXPECT_EQ(mine.epoch, joined.epoch);
+	EXPECT_EQ(mine.epoch, epoch_of(self->fd[1]));
 	EXPECT_EQ(mine.stats.messages, 1);
 	EXPECT_EQ(mine.stats.chunks, 7);
 }
@@ -806,17 +804,16 @@ TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
 {
 	static const size_t sizes[] = { 1, 2, 3, 7, 64, 129, 1, 200 };
 	static const char job[] = "1,ranks=3," JOB_KEY ",reply=fanout,seed=9,slots=32";
-	struct thc_joined joined;
 	struct thc_socket_stats s;
-	socklen_t len = sizeof(joined);
+	struct known_job known;
 	size_t i, chunks = 0;
 
 	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, job, NULL), 0);
 	ASSERT_EQ(start_daemon(&self->other, AT, PORT + 100, job, NULL), 0);
 	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, PORT + 100), 0);
 	ASSERT_EQ(join_all(self->fd, 3, NULL, 0, 1), 0);
-	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
-	EXPECT_EQ(joined.shards, 2);
+	ASSERT_EQ(know_job(self->fd[0], &known), 0);
+	EXPECT_EQ(known.shards, 2);
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct thc_send add = describe(THC_OP_ADD, 32, (uint32_t)i, 10 + i);
 		struct thc_send lut = describe(THC_OP_LUT_ADD, 4, (uint32_t)i, 30 + i);

@@ -4,6 +4,7 @@
  */
 #include "fake.h"
 #include "harness.h"
+#include "knownjob.h"
 
 #include <limits.h>
 
@@ -169,8 +170,8 @@ TEST_F(bare, options_lengths_and_pointers)
 
 TEST_F(bare, options_that_are_read_only_or_unknown)
 {
-	struct thc_joined joined;
-	socklen_t len = sizeof(joined);
+	struct described_job job;
+	socklen_t len = sizeof(job);
 	struct thc_failure f = failure_of(self->fd), zero = { 0 };
 	struct thc_socket_stats stats = stats_of(self->fd), none = { 0 };
 	static const int unknown[] = { -1, 0, 10, 1000 };
@@ -180,11 +181,10 @@ TEST_F(bare, options_that_are_read_only_or_unknown)
 
 	EXPECT_EQ(memcmp(&f, &zero, sizeof(f)), 0);
 	EXPECT_EQ(memcmp(&stats, &none, sizeof(stats)), 0);
-	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, THC_OPT_WELCOME, &joined, &len)),
-		  ENOTCONN);
+	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, THC_OPT_WELCOME, &job, &len)), ENOTCONN);
 	len = 8;
-	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, THC_OPT_STATS, &joined, &len)), EINVAL);
-	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, THC_OPT_FAILURE, &joined, &len)), EINVAL);
+	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, THC_OPT_STATS, &job, &len)), EINVAL);
+	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd, SOL_THC, THC_OPT_FAILURE, &job, &len)), EINVAL);
 	for (option = THC_OPT_WELCOME; option <= THC_OPT_FAILURE; option++)
 		EXPECT_EQ(set_u32(self->fd, option, 1), -ENOPROTOOPT);
 	for (i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
@@ -202,25 +202,36 @@ AFTHC_FIXTURE(job)
 
 TEST_F(job, option_welcome_lengths_and_pointers)
 {
-	static const int wrong[] = { -1, 0, 1, sizeof(struct thc_joined) - 1 };
-	struct thc_joined joined;
-	socklen_t len;
+	static const int wrong[] = { -1, 0, 1, sizeof(struct thc_joined) - 1,
+				     sizeof(struct thc_joined) };
+	struct described_job job;
+	socklen_t len, whole;
 	size_t i;
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		len = (socklen_t)wrong[i];
-		EXPECT_EQ(
-			ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, &len)),
-			EINVAL);
+		EXPECT_EQ(ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &job, &len)),
+			  EINVAL);
+		EXPECT_EQ(len, (socklen_t)wrong[i]);
 	}
-	len = sizeof(joined);
+	len = sizeof(job);
 	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, (void *)8, &len)),
 		  EFAULT);
-	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, (void *)8)),
+	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &job, (void *)8)),
 		  EFAULT);
-	EXPECT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &joined, &len), 0);
-	EXPECT_EQ(len, sizeof(joined));
+	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &job, &len), 0);
+	whole = len;
+	EXPECT_EQ(whole, sizeof(job.joined) + job.joined.bytes);
+	EXPECT_EQ(job.joined.reserved, 0);
+	memset(&job, 0x5a, sizeof(job));
+	len = whole - 1;
+	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &job, &len)), EINVAL);
+	len = whole;
+	EXPECT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &job, &len), 0);
+	EXPECT_EQ(len, whole);
+	/* nothing behind the last record */
+	EXPECT_EQ(((uint8_t *)&job)[whole], 0x5a);
 }
 
 AFTHC_FIXTURE(calls)

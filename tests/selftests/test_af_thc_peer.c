@@ -97,7 +97,7 @@ static int fake_join_ports(int fd, int udp, struct sockaddr_in *worker)
 	if (error)
 		return error;
 	good_welcome(&p, nonce);
-	p.w.flags = THC_WELCOME_F_READY;
+	p.all.w.flags = htobe16(THC_WELCOME_F_READY);
 	fake_seal_welcome(&p, worker);
 	error = send_one(udp, worker, &p, sizeof(p));
 	return error ? error : end_join(fd);
@@ -428,10 +428,10 @@ static long uid_of_group(int udp, const struct sockaddr_in *worker, fake_nonce n
 	long uid;
 
 	good_welcome(&p, nonce);
-	p.w.flags = THC_WELCOME_F_ONE_PORT;
-	p.w.reply = THC_REPLY_MULTICAST;
-	p.w.group_port = htobe16(GROUP_PORT);
-	inet_pton(AF_INET, GROUP, p.w.group);
+	p.all.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
+	p.all.w.reply = THC_REPLY_MULTICAST;
+	p.all.group.port = htobe16(GROUP_PORT);
+	inet_pton(AF_INET, GROUP, p.all.group.addr);
 	fake_seal_welcome(&p, worker);
 	do {
 		if (send_one(udp, worker, &p, sizeof(p)))

@@ -49,7 +49,10 @@ static int begin_fake(int fd, int udp, struct sockaddr_in *worker, fake_nonce *n
 	return error ? error : fake_take_join(udp, worker, nonce);
 }
 
-#define AT_WELCOME(f)	offsetof(struct thc_welcome, f), sizeof(((struct thc_welcome *)0)->f)
+#define AT(f)	offsetof(struct whole_welcome, f), sizeof(((struct whole_welcome *)0)->f)
+/* Type and flags of a record: no type that is known, and nobody has to know it. */
+#define AT_HEAD(f)	offsetof(struct whole_welcome, f.head), 2
+#define UNKNOWN		0x6300
 
 TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 {
@@ -57,15 +60,33 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		size_t offset, bytes;
 		uint64_t value;
 	} bad[] = {
-		{ AT_WELCOME(ranks), 0 },	{ AT_WELCOME(ranks), 1 },	/* rank 1 is none */
-		{ AT_WELCOME(ranks), 65 },	{ AT_WELCOME(ranks), 65535 },
-		{ AT_WELCOME(data_slots), 0 },	{ AT_WELCOME(norm_slots), 0 },
-		{ AT_WELCOME(data_slots), 4093 }, { AT_WELCOME(norm_slots), 65535 },
-		{ AT_WELCOME(chunk), 0 },	{ AT_WELCOME(chunk), THC_CHUNK_16 },
-		{ AT_WELCOME(chunk), 65535 },	{ AT_WELCOME(sum_width), 0 },
-		{ AT_WELCOME(sum_width), 16 },	{ AT_WELCOME(sum_width), 255 },
-		{ AT_WELCOME(flags), THC_WELCOME_F_READY | 0x08 },
-		{ AT_WELCOME(flags), THC_WELCOME_F_READY | 0x80 },
+		{ AT(w.ranks), 0 },		{ AT(w.ranks), 1 },	/* rank 1 is none */
+		{ AT(w.ranks), 65 },		{ AT(w.ranks), 65535 },
+		{ AT(w.data_slots), 0 },	{ AT(w.control_slots), 0 },
+		{ AT(w.data_slots), 4093 },	{ AT(w.control_slots), 65535 },
+		{ AT(w.flags), THC_WELCOME_F_READY | 0x08 },
+		{ AT(w.flags), THC_WELCOME_F_READY | 0x8000 },
+		{ AT(w.features), 2 },		{ AT(w.features), 1U << 31 },
+		{ AT(w.reply), 0 },		{ AT(w.reply), 3 },
+		{ AT(w.shard), 1 },		{ AT(w.shards), 0 },
+		{ AT(w.shards), 2 },		{ AT(seal.reserved[2]), 1 },
+		{ AT(group.reserved), 1 },	{ AT(group.family), 5 },
+		{ AT(group.addr[15]), 1 },	/* behind an IPv4 address */
+		{ AT(row.width), 0 },		{ AT(row.width), 9 },
+		{ AT(row.width), 3 },		/* that of 4 bits is missing */
+		{ AT(row.sum_width), 0 },	{ AT(row.sum_width), 4 },
+		{ AT(row.sum_width), 32 },	{ AT(row.granularity), 31 },
+		{ AT(level[9]), 31 },		{ AT(scheme.scheme), 1 },
+		{ AT(scheme.scheme), 255 },	{ AT(scheme.reserved), 1 },
+		/* records: what has to be there, flags, lengths */
+		{ AT_HEAD(seal), UNKNOWN },
+		{ AT_HEAD(row), UNKNOWN | THC_RECORD_F_CONSTANT },
+		{ AT_HEAD(scheme), UNKNOWN | THC_RECORD_F_CONSTANT },
+		{ AT(group.head.type), THC_RECORD_SEAL },	/* with another salt */
+		{ AT(row.head.flags), THC_RECORD_F_KNOW },	/* then `constants` are wrong */
+		{ AT(group.head.flags), 4 },	{ AT(row.head.bytes), 43 },
+		{ AT(scheme.head.bytes), 18 },	{ AT(scheme.head.bytes), 21 },
+		{ AT(scheme.head.bytes), 65535 },
 	};
 	struct welcome_packet p;
 	fake_nonce nonce;
@@ -76,7 +97,7 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
 		good_welcome(&p, nonce);
-		put_field(&p.w, bad[i].offset, bad[i].bytes, bad[i].value);
+		put_field(&p.all, bad[i].offset, bad[i].bytes, bad[i].value);
 		fake_seal_welcome(&p, &self->worker);
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 		EXPECT_EQ(end_join(self->fd), -EPROTO) TH_LOG("case %zu", i);
@@ -111,10 +132,10 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 
 		ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
 		good_welcome(&p, nonce);
-		p.w.reply = THC_REPLY_MULTICAST;
-		p.w.family = v6 ? 6 : 4;
-		p.w.group_port = htobe16(groups[i].port);
-		inet_pton(v6 ? AF_INET6 : AF_INET, groups[i].group, p.w.group);
+		p.all.w.reply = THC_REPLY_MULTICAST;
+		p.all.group.family = v6 ? 6 : 4;
+		p.all.group.port = htobe16(groups[i].port);
+		inet_pton(v6 ? AF_INET6 : AF_INET, groups[i].group, p.all.group.addr);
 		fake_seal_welcome(&p, &self->worker);
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 		EXPECT_EQ(end_join(self->fd), groups[i].good ? 0 : -EPROTO) TH_LOG("case %zu", i);
@@ -153,12 +174,15 @@ static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *wo
 
 	inet_pton(AF_INET, "239.1.2.3", &group.sin_addr);
 	good_welcome(p, nonce);
-	p->w.joined = htobe64(2);
-	p->w.flags = THC_WELCOME_F_ONE_PORT;
-	p->w.reply = THC_REPLY_MULTICAST;
-	p->w.group_port = htobe16(port);
-	memcpy(p->w.group, &group.sin_addr, sizeof(group.sin_addr));
-	fake_seal_welcome(p, worker ?: &group);
+	p->all.w.joined = htobe64(2);
+	p->all.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
+	p->all.w.reply = THC_REPLY_MULTICAST;
+	p->all.group.port = htobe16(port);
+	memcpy(p->all.group.addr, &group.sin_addr, sizeof(group.sin_addr));
+	if (worker)
+		fake_seal_welcome(p, worker);
+	else
+		fake_seal_to_group(p, &group);
 }
 
 /* A group that cannot be joined is tried again once a second, however often WELCOME names
@@ -242,7 +266,7 @@ TEST_F(aggregator, another_group_is_not_heard_yet)
 	ASSERT_EQ(next_flags(self->udp, &flags), 0);
 	EXPECT_EQ(flags, 0);
 	group_welcome(&p, NULL, 0, 20001);
-	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, TO_GROUP_PACKET), 0);
 	ASSERT_EQ(next_flags(self->udp, &flags), 0);
 	EXPECT_EQ(flags, THC_JOIN_F_HEARD);
 	group_welcome(&p, &self->worker, nonce, 20001);
@@ -285,10 +309,10 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none_ipv6, 60)
 		ASSERT_EQ(recvfrom(self->udp, &join, sizeof(join), 0, (void *)&worker, &len),
 			  sizeof(join));
 		good_welcome(&p, nonce_of(&join));
-		p.w.family = 6;
-		p.w.reply = THC_REPLY_MULTICAST;
-		p.w.group_port = htobe16(20000);
-		inet_pton(AF_INET6, groups[i].group, p.w.group);
+		p.all.group.family = 6;
+		p.all.w.reply = THC_REPLY_MULTICAST;
+		p.all.group.port = htobe16(20000);
+		inet_pton(AF_INET6, groups[i].group, p.all.group.addr);
 		fake_seal_welcome(&p, &worker);
 		ASSERT_EQ(sendto(self->udp, &p, sizeof(p), 0, (void *)&worker, len), sizeof(p));
 		EXPECT_EQ(end_join(self->fd), groups[i].error) TH_LOG("group %s", groups[i].group);
@@ -322,11 +346,11 @@ TEST_F(aggregator, welcomes_of_others)
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	good_welcome(&p, nonce);
 	fake_seal_welcome(&p, &self->worker);
-	p.w.joined ^= 1;
+	p.all.w.joined ^= 1;
 	/* tag */
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	/* length */
-	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p) - 8), 0);
+	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p) - 4), 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
 	EXPECT_EQ(reason_sum(&after) - reason_sum(&before), 5);
 	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 1);

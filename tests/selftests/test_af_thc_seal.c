@@ -190,7 +190,7 @@ static void known_join_and_welcome(struct __test_metadata *_metadata, struct tal
 	expect_tag(_metadata, &join.h, &known_join,
 		   tag_of_control(&known_join, &join.h, end, &join.j, sizeof(join.j)));
 	good_welcome(&w, nonce_of(&join));
-	set_tag(&w.h, &known_welcome, end, &w.w, sizeof(w.w));
+	set_tag(&w.h, &known_welcome, end, &w.all, sizeof(w.all));
 	tell(_metadata, t, &w, sizeof(w), NULL);
 	ASSERT_EQ(end_join(t->fd), 0);
 }
@@ -252,8 +252,8 @@ TEST_F(aggregator, known_answers_without_a_key)
 	EXPECT_EQ(join.h.key_id, 0);
 	EXPECT_EQ(be64toh(join.h.tag), tag_sum((uint8_t *)&join, sizeof(join)));
 	good_welcome(&w, nonce_of(&join));
-	w.w.seal = THC_SEAL_SUM;
-	memcpy(w.w.salt, salt, sizeof(salt));
+	w.all.seal.seal = THC_SEAL_SUM;
+	memcpy(w.all.seal.salt, salt, sizeof(salt));
 	w.h.tag = htobe64(tag_sum((uint8_t *)&w, sizeof(w)) ^ 1);
 	tell(_metadata, t, &w, sizeof(w), "tag");
 	w.h.tag = htobe64(tag_sum((uint8_t *)&w, sizeof(w)));
@@ -288,7 +288,7 @@ TEST_F(aggregator, no_seal)
 
 	ASSERT_EQ(begin_fake(_metadata, t, false), 0);
 	good_welcome(&w, t->nonce);
-	w.w.seal = THC_SEAL_NONE;
+	w.all.seal.seal = THC_SEAL_NONE;
 	w.h.tag = 0;
 	tell(_metadata, t, &w, sizeof(w), "tag");
 	w.h.tag = htobe64(tag_sum((uint8_t *)&w, sizeof(w)));
@@ -341,8 +341,8 @@ TEST_F(aggregator, welcomes_for_somebody_else)
 	other.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
 	fake_seal_welcome(&p, &other);
 	tell(_metadata, t, &p, sizeof(p), "tag");
-	job_seals_set(&other_job, job_key, 2, p.w.salt);
-	seal_welcome(&other_job, &p.h, &t->worker);
+	job_seals_set(&other_job, job_key, 2, p.all.seal.salt);
+	seal_welcome(&other_job, &p.h, sizeof(p), &t->worker);
 	tell(_metadata, t, &p, sizeof(p), "key");
 	expect_joining(_metadata, t->fd);
 	fake_seal_welcome(&p, &t->worker);
@@ -398,7 +398,7 @@ TEST_F_TIMEOUT(aggregator, seals_that_do_not_fit_the_key, 60)
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		ASSERT_EQ(begin_fake(_metadata, t, bad[i].keyed), 0);
 		good_welcome(&p, t->nonce);
-		p.w.seal = bad[i].seal;
+		p.all.seal.seal = bad[i].seal;
 		if (bad[i].keyed)
 			fake_seal_welcome(&p, &t->worker);
 		else
@@ -430,35 +430,39 @@ TEST_F(aggregator, welcomes_to_the_group)
 	inet_pton(AF_INET, "239.1.2.3", &group.sin_addr);
 	ASSERT_EQ(begin_fake(_metadata, t, true), 0);
 	good_welcome(&p, 0);
-	p.w.joined = htobe64(2);
-	p.w.flags = THC_WELCOME_F_ONE_PORT;
-	p.w.reply = THC_REPLY_MULTICAST;
-	p.w.group_port = group.sin_port;
-	memcpy(p.w.group, &group.sin_addr, 4);
+	p.all.w.joined = htobe64(2);
+	p.all.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
+	p.all.w.reply = THC_REPLY_MULTICAST;
+	p.all.group.port = group.sin_port;
+	memcpy(p.all.group.addr, &group.sin_addr, 4);
 	/* before it knows the group */
-	fake_seal_welcome(&p, &group);
-	tell(_metadata, t, &p, sizeof(p), "unexpected");
+	fake_seal_to_group(&p, &group);
+	tell(_metadata, t, &p, TO_GROUP_PACKET, "unexpected");
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
 	set_nonce(&p, t->nonce);
 	fake_seal_welcome(&p, &t->worker);
 	tell(_metadata, t, &p, sizeof(p), NULL);
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
-	set_nonce(&p, 0);
 	/* recorded in another epoch, whatever its number was */
-	p.w.salt[3] ^= 1;
-	fake_seal_welcome(&p, &group);
-	tell(_metadata, t, &p, sizeof(p), "unexpected");
+	p.all.seal.salt[3] ^= 1;
+	fake_seal_to_group(&p, &group);
+	tell(_metadata, t, &p, TO_GROUP_PACKET, "unexpected");
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
-	p.w.salt[3] ^= 1;
+	p.all.seal.salt[3] ^= 1;
 	other = group;
 	other.sin_port = htons(20002);
-	fake_seal_welcome(&p, &other);
-	tell(_metadata, t, &p, sizeof(p), "tag");
-	fake_seal_welcome(&p, &t->worker);
-	tell(_metadata, t, &p, sizeof(p), "tag");
+	fake_seal_to_group(&p, &other);
+	tell(_metadata, t, &p, TO_GROUP_PACKET, "tag");
+	fake_seal_to_group(&p, &t->worker);
+	tell(_metadata, t, &p, TO_GROUP_PACKET, "tag");
+	/* more than the epoch's salt, or less */
+	seal_welcome(fake_seals(), &p.h, sizeof(p), &group);
+	tell(_metadata, t, &p, sizeof(p), "unexpected");
+	seal_welcome(fake_seals(), &p.h, REFUSAL_PACKET, &group);
+	tell(_metadata, t, &p, REFUSAL_PACKET, "unexpected");
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
-	fake_seal_welcome(&p, &group);
-	tell(_metadata, t, &p, sizeof(p), NULL);
+	fake_seal_to_group(&p, &group);
+	tell(_metadata, t, &p, TO_GROUP_PACKET, NULL);
 	EXPECT_EQ(next_flags(_metadata, t->udp), THC_JOIN_F_HEARD);
 }
 
@@ -471,11 +475,13 @@ TEST_F(aggregator, welcomes_to_the_group)
 static void refusal(struct welcome_packet *p, fake_nonce nonce, uint8_t why)
 {
 	good_welcome(p, nonce);
-	memset(&p->w, 0, sizeof(p->w));
+	memset(&p->all, 0, sizeof(p->all));
 	p->h.epoch = 0;
+	p->all.w.parts = 1;
+	p->all.w.version_max = THC_VERSION;
 	set_nonce(p, nonce);
-	p->w.refusal = why;
-	p->w.flags = THC_WELCOME_F_REFUSED;
+	p->all.w.refusal = why;
+	p->all.w.flags = htobe16(THC_WELCOME_F_REFUSED);
 }
 
 /* One that is not sealed might be anybody's. */
@@ -487,17 +493,17 @@ TEST_F_TIMEOUT(aggregator, unsealed_refusals_are_doubted, 30)
 
 	ASSERT_EQ(begin_fake(_metadata, t, true), 0);
 	refusal(&p, t->nonce, THC_REFUSED_JOB);
-	seal_nobodys(&p.h, sizeof(p));
-	tell(_metadata, t, &p, sizeof(p), "unexpected");
+	seal_nobodys(&p.h, REFUSAL_PACKET);
+	tell(_metadata, t, &p, REFUSAL_PACKET, "unexpected");
 	first = now_ms();
 	while (now_ms() - first < DOUBT_MS / 2) {
-		tell(_metadata, t, &p, sizeof(p), "unexpected");
+		tell(_metadata, t, &p, REFUSAL_PACKET, "unexpected");
 		expect_joining(_metadata, t->fd);
 		sleep_ms(DOUBT_STEP_MS);
 	}
 	while (now_ms() - first <= DOUBT_MS)
 		sleep_ms(DOUBT_STEP_MS);
-	tell(_metadata, t, &p, sizeof(p), NULL);
+	tell(_metadata, t, &p, REFUSAL_PACKET, NULL);
 	EXPECT_EQ(end_join(t->fd), -EACCES);
 	EXPECT_EQ(failure_of(t->fd).reason, THC_FAILED_REFUSED);
 	EXPECT_EQ(failure_of(t->fd).refusal, THC_REFUSED_JOB);
@@ -512,8 +518,8 @@ TEST_F(aggregator, unsealed_refusals_are_told_of)
 	ASSERT_EQ(set_u32(t->fd, THC_OPT_JOIN_TIMEOUT, DOUBT_MS - 500), 0);
 	ASSERT_EQ(begin_again(t), 0);
 	refusal(&p, t->nonce, THC_REFUSED_TAKEN);
-	seal_nobodys(&p.h, sizeof(p));
-	tell(_metadata, t, &p, sizeof(p), "unexpected");
+	seal_nobodys(&p.h, REFUSAL_PACKET);
+	tell(_metadata, t, &p, REFUSAL_PACKET, "unexpected");
 	EXPECT_EQ(end_join(t->fd), -EACCES);
 	EXPECT_EQ(failure_of(t->fd).reason, THC_FAILED_REFUSED);
 	EXPECT_EQ(failure_of(t->fd).refusal, THC_REFUSED_TAKEN);
@@ -529,28 +535,28 @@ TEST_F_TIMEOUT(aggregator, unsealed_refusals_that_are_never_believed, 30)
 
 	ASSERT_EQ(begin_fake(_metadata, t, true), 0);
 	refusal(&right, t->nonce, THC_REFUSED_JOB);
-	seal_nobodys(&right.h, sizeof(right));
-	tell(_metadata, t, &right, sizeof(right), "unexpected");
+	seal_nobodys(&right.h, REFUSAL_PACKET);
+	tell(_metadata, t, &right, REFUSAL_PACKET, "unexpected");
 	sleep_ms(DOUBT_MS + DOUBT_STEP_MS);
 	p = right;
-	p.w.nonce[0] ^= 1;
-	seal_nobodys(&p.h, sizeof(p));
-	tell(_metadata, t, &p, sizeof(p), "key");
+	p.all.w.nonce[0] ^= 1;
+	seal_nobodys(&p.h, REFUSAL_PACKET);
+	tell(_metadata, t, &p, REFUSAL_PACKET, "key");
 	p = right;
 	p.h.tag ^= htobe64(1);
-	tell(_metadata, t, &p, sizeof(p), "key");
+	tell(_metadata, t, &p, REFUSAL_PACKET, "key");
 	p = right;
-	p.w.flags = 0;
-	seal_nobodys(&p.h, sizeof(p));
-	tell(_metadata, t, &p, sizeof(p), "key");
+	p.all.w.flags = 0;
+	seal_nobodys(&p.h, REFUSAL_PACKET);
+	tell(_metadata, t, &p, REFUSAL_PACKET, "key");
 	expect_joining(_metadata, t->fd);
 
 	good_welcome(&p, t->nonce);
-	p.w.joined = htobe64(2);
-	p.w.flags = THC_WELCOME_F_ONE_PORT;
+	p.all.w.joined = htobe64(2);
+	p.all.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
 	fake_seal_welcome(&p, &t->worker);
 	tell(_metadata, t, &p, sizeof(p), NULL);
-	tell(_metadata, t, &right, sizeof(right), "unexpected");
+	tell(_metadata, t, &right, REFUSAL_PACKET, "unexpected");
 	expect_joining(_metadata, t->fd);
 	good_welcome(&p, t->nonce);
 	fake_seal_welcome(&p, &t->worker);
@@ -569,10 +575,10 @@ TEST_F(aggregator, refusals_that_are_believed_at_once)
 		ASSERT_EQ(begin_fake(_metadata, t, keyed), 0);
 		refusal(&p, t->nonce, THC_REFUSED_RANK);
 		if (keyed)
-			fake_seal_welcome(&p, &t->worker);
+			seal_welcome(fake_seals(), &p.h, REFUSAL_PACKET, &t->worker);
 		else
-			seal_nobodys(&p.h, sizeof(p));
-		tell(_metadata, t, &p, sizeof(p), NULL);
+			seal_nobodys(&p.h, REFUSAL_PACKET);
+		tell(_metadata, t, &p, REFUSAL_PACKET, NULL);
 		EXPECT_EQ(end_join(t->fd), -EACCES);
 		EXPECT_EQ(failure_of(t->fd).refusal, THC_REFUSED_RANK);
 	}
@@ -655,7 +661,7 @@ TEST_F(aggregator, answers_of_an_epoch_before)
 		ASSERT_EQ(begin_fake(_metadata, t, true), 0);
 		good_welcome(&w, t->nonce);
 		w.h.epoch = htobe32(number);
-		w.w.salt[THC_SALT_BYTES - 1] = FAKE_EPOCH + 1;
+		w.all.seal.salt[THC_SALT_BYTES - 1] = FAKE_EPOCH + 1;
 		fake_seal_welcome(&w, &t->worker);
 		tell(_metadata, t, &w, sizeof(w), NULL);
 		ASSERT_EQ(end_join(t->fd), 0);
@@ -695,7 +701,7 @@ TEST_F(aggregator, joining_again_makes_new_keys)
 	for (tries = 0; fake_take_join(t->udp, &t->worker, &t->nonce); tries++)
 		ASSERT_LT(tries, 100);
 	good_welcome(&w, t->nonce);
-	w.w.salt[THC_SALT_BYTES - 1] = FAKE_EPOCH + 1;
+	w.all.seal.salt[THC_SALT_BYTES - 1] = FAKE_EPOCH + 1;
 	fake_seal_welcome(&w, &t->worker);
 	tell(_metadata, t, &w, sizeof(w), NULL);
 	ASSERT_EQ(end_join(t->fd), 0);

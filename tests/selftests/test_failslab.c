@@ -27,6 +27,7 @@
 #include <kselftest_harness.h>
 
 #include "jobkey.h"
+#include "knownjob.h"
 
 #define PORT	18700
 #define PORT6	18800
@@ -224,13 +225,13 @@ static int sums_wrong(int fd, int inet)
 	struct thc_received r = { 0 };
 	struct timeval patience = { .tv_sec = 20 };
 	struct thc_socket_stats s;
-	struct thc_joined joined;
-	socklen_t len = sizeof(joined);
+	struct described_job job;
+	socklen_t len = sizeof(job);
 	struct parcel *p = parcels;
 	unsigned int i, wrong = 0;
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (getsockopt(fd, SOL_THC, THC_OPT_WELCOME, &joined, &len) &&
+	if (getsockopt(fd, SOL_THC, THC_OPT_WELCOME, &job, &len) &&
 	    connect(fd, (void *)&a, sizeof(a)))
 		return -errno;
 	for (i = 0; i < CHUNKS * THC_LANE_BYTES; i++)

@@ -117,7 +117,8 @@ static int some_option(struct bytes *b)
 
 static socklen_t some_length(struct bytes *b, int option)
 {
-	static const socklen_t lengths[] = { 0, 1, 3, 4, 5, 7, 8, 9, 31, 32, 33, 40, 168, 4096 };
+	static const socklen_t lengths[] = { 0,	 1,  3,	 4,  5,	  7,   8,   9,	 31,
+					     32, 33, 40, 80, 168, 199, 200, 4096 };
 	uint8_t what = take(b);
 
 	if (what < 180 && option == THC_OPT_KEY)
@@ -152,7 +153,9 @@ static socklen_t size_of(int option)
 	case THC_OPT_MEMORY:
 		return 8;
 	case THC_OPT_WELCOME:
-		return sizeof(struct thc_joined);
+		/* fake_join()'s has these records */
+		return sizeof(struct thc_joined) + sizeof(struct whole_welcome) -
+		       sizeof(struct thc_welcome);
 	case THC_OPT_STATS:
 		return sizeof(struct thc_socket_stats);
 	case THC_OPT_FAILURE:

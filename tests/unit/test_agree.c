@@ -46,7 +46,7 @@ static const uint32_t *lanes_of(const struct thc_request *r, unsigned int phase)
 static void claim(struct thc_request *r, unsigned int rank, const struct brought *b)
 {
 	r->client->options.rank = (uint16_t)rank;
-	r->client->params.table_hash = b->table;
+	r->client->params.constants = b->table;
 	r->count = b->count;
 	r->dtype = b->dtype;
 	r->key = b->key;

@@ -17,29 +17,25 @@
 
 #define BLOCK_LOG2	10
 
-static struct thc_welcome good(void)
+static struct thc_spec good(void)
 {
-	struct thc_welcome w = {
-		.nonce = { 1 }, .ranks = thc_be16(4), .quorum = thc_be16(4),
-		.data_slots = thc_be16(8), .norm_slots = thc_be16(2),
-		.chunk = thc_be16(THC_CHUNK_8), .granularity = thc_be16(30), .shards = thc_be16(1),
-		.flags = THC_WELCOME_F_READY, .reply = THC_REPLY_FANOUT, .bits = 4,
-		.sum_width = 8, .block_log2 = BLOCK_LOG2, .family = 4,
+	struct thc_spec s = {
+		.has = 1U << THC_RECORD_SEAL | 1U << THC_RECORD_ROW | 1U << THC_RECORD_SCHEME,
+		.ranks = 4, .quorum = 4, .data_slots = 8, .control_slots = 2, .shards = 1,
+		.granularity = 30, .flags = THC_WELCOME_F_READY, .reply = THC_REPLY_FANOUT,
+		.sum_width = 8, .block_log2 = BLOCK_LOG2,
 	};
 	struct thc_table t;
-	uint64_t bits;
 	int i;
 
 	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &t), 0);
-	memcpy(&bits, &t.t, sizeof(bits));
-	w.clamp = thc_be64(bits);
-	w.table_hash = thc_be32(thc_table_hash(&t));
+	memcpy(&s.clamp, &t.t, sizeof(s.clamp));
 	for (i = 0; i < 16; i++)
-		w.table[i] = thc_be16(t.value[i]);
-	return w;
+		s.level[i] = t.value[i];
+	return s;
 }
 
-static int take(const struct thc_welcome *w)
+static int take(const struct thc_spec *w)
 {
 	struct thc_params p;
 	const struct thc_client_options o = { .rank = 0 };
@@ -53,15 +49,13 @@ static int take(const struct thc_welcome *w)
 static void clamp__is_one_that_a_codec_serves(void **state)
 {
 	static const double wrong[] = { 2.8e286, 1e300, 1e3, 16, 0, -1, INFINITY, NAN };
-	struct thc_welcome w = good();
-	uint64_t bits;
+	struct thc_spec w = good();
 	size_t i;
 
 	(void)state;
 	assert_int_equal(take(&w), 0);
 	for (i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-		memcpy(&bits, &wrong[i], sizeof(bits));
-		w.clamp = thc_be64(bits);
+		memcpy(&w.clamp, &wrong[i], sizeof(w.clamp));
 		if (take(&w) != -EPROTO)
 			fail_msg("a threshold of %g is taken", wrong[i]);
 	}
@@ -70,7 +64,7 @@ static void clamp__is_one_that_a_codec_serves(void **state)
 static void block__is_one_that_a_codec_serves(void **state)
 {
 	static const uint8_t wrong[] = { 64, 255, 63, 32, 31, 0 };
-	struct thc_welcome w = good();
+	struct thc_spec w = good();
 	size_t i;
 
 	(void)state;
@@ -82,12 +76,39 @@ static void block__is_one_that_a_codec_serves(void **state)
 	}
 }
 
+/* A table of fewer than 16 levels has zeros behind its last one. */
+static void table__of_fewer_levels(void **state)
+{
+	const struct thc_client_options o = { .rank = 0 };
+	struct thc_spec w = good();
+	struct thc_params p;
+	struct thc_table t;
+	int i;
+
+	(void)state;
+	assert_int_equal(thc_table_solve(2, 30, 1.0 / 32, &t), 0);
+	memcpy(&w.clamp, &t.t, sizeof(w.clamp));
+	for (i = 0; i < 16; i++)
+		w.level[i] = i < 4 ? t.value[i] : 0;
+	assert_int_equal(thc_params_take(&p, &w, 1, &o), 0);
+	assert_int_equal(p.table.bits, 2);
+	assert_int_equal(p.table.levels, 4);
+	/* what is behind it is no level */
+	w.level[4] = 1;
+	assert_int_equal(take(&w), -EPROTO);
+	w.level[4] = 0;
+	/* three levels are no table of whole bits */
+	w.level[2] = 30;
+	w.level[3] = 0;
+	assert_int_equal(take(&w), -EPROTO);
+}
+
 /* Who has the job's secret key takes part in no job without one, nor the other way round. */
 static void seal__is_that_of_the_options(void **state)
 {
 	static const uint8_t key[THC_KEY_BYTES];
 	const struct thc_client_options keyed = { .key = key }, keyless = { .rank = 0 };
-	struct thc_welcome w = good();
+	struct thc_spec w = good();
 	struct thc_params p;
 
 	(void)state;
@@ -103,6 +124,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(clamp__is_one_that_a_codec_serves),
+		cmocka_unit_test(table__of_fewer_levels),
 		cmocka_unit_test(block__is_one_that_a_codec_serves),
 		cmocka_unit_test(seal__is_that_of_the_options),
 	};

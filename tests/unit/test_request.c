@@ -46,11 +46,10 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	c->scheme = &thc_scheme_thc;
 	c->params.ranks = 1;
 	c->params.data_slots = DATA_SLOTS;
-	c->params.norm_slots = NORM_SLOTS;
+	c->params.control_slots = NORM_SLOTS;
 	c->params.chunk = (uint16_t)chunk;
 	c->params.sum_width = (uint8_t)b->width;
 	c->params.block_log2 = (uint8_t)b->block_log2;
-	c->params.table_hash = thc_table_hash(&c->params.table);
 	assert_int_equal(
 		thc_codec_init(&c->codec, &c->params.table, b->block_log2, SEED, THC_SIMD_AUTO), 0);
 	c->scratch = test_buffer(thc_scratch_bytes(c));

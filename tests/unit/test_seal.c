@@ -470,7 +470,8 @@ static const int control_words[] = { 0,
 				     sizeof(struct thc_leave) / 8,
 				     sizeof(struct thc_challenge) / 8,
 				     sizeof(struct thc_join) / 8,
-				     sizeof(struct thc_welcome) / 8 };
+				     sizeof(struct thc_welcome) / 8,
+				     THC_WELCOME_BYTES / 8 };
 
 static void control__every_bit_counts(void **state)
 {

@@ -15,7 +15,8 @@
 #include <cmocka.h>
 
 #include <thc/key.h>
-#include <thc/wire/spec.h>
+#include <thc/wire/welcome.h>
+#include <thc/worker/parts.h>
 
 #include "jobs.h"
 #include "join.h"
@@ -82,9 +83,16 @@ static void worker_open(struct worker *w)
 static int setup(void **state)
 {
 	struct thcd_plan plan = {
-		.job = JOB, .ranks = N, .quorum = 2, .data_slots = DATA_SLOTS,
-		.norm_slots = NORM_SLOTS, .sum_width = 8, .reply = THC_REPLY_FANOUT,
-		.seal = *(const u8 *)*state, .chunk = THC_CHUNK_8,
+		.job = JOB,
+		.ranks = N,
+		.quorum = 2,
+		.data_slots = DATA_SLOTS,
+		.norm_slots = NORM_SLOTS,
+		.sum_width = 8,
+		.granularity = 15,
+		.reply = THC_REPLY_FANOUT,
+		.seal = *(const u8 *)*state,
+		.chunk = THC_CHUNK_8,
 		.admits = { .count = 1, .at = { { thc_addr_v4(0), 96 } } },
 	};
 	int i;
@@ -264,19 +272,33 @@ static int join(int rank, u8 nonce)
 	return say(&p, rank);
 }
 
+/* Of the last WELCOME. */
+static u8 last_nonce;
+
 /* The next packet at @rank's socket is a WELCOME, sealed by the job's key to this worker;
  * @unsealed: by a sum alone.
  */
-static struct thc_welcome welcome(int rank, bool unsealed)
+static struct thc_spec welcome(int rank, bool unsealed)
 {
-	struct thc_welcome w;
+	const struct thc_welcome *w;
+	struct thc_spec s;
 	struct packet p;
+	u32 bytes;
 
-	assert_int_equal(receive(rank, &p), sizeof(w));
+	bytes = (u32)receive(rank, &p);
 	assert_int_equal(p.h.op, THC_OP_WELCOME);
-	expect_thcds(&p, sizeof(w), rank, unsealed);
-	memcpy(&w, p.payload, sizeof(w));
-	return w;
+	expect_thcds(&p, bytes, rank, unsealed);
+	w = (const void *)p.payload;
+	assert_int_equal(thc_parts_form(w, bytes), THC_DROP_NONE);
+	assert_int_equal(w->parts, 1);
+	last_nonce = w->nonce[0];
+	if (thc_be16(w->flags) & THC_WELCOME_F_REFUSED) {
+		assert_int_equal(bytes, sizeof(*w));
+		thc_spec_take_fixed(&s, w);
+	} else {
+		assert_true(thc_spec_take(&s, w, w + 1, bytes - (u32)sizeof(*w)));
+	}
+	return s;
 }
 
 static void all_join(void)
@@ -296,7 +318,7 @@ static void all_join(void)
 static void join__welcome_names_the_epochs_salt(void **state)
 {
 	struct thc_seal_key up;
-	struct thc_welcome w;
+	struct thc_spec w;
 
 	(void)state;
 	assert_int_equal(join(1, 10), -THC_EVENT_CONTROL);
@@ -305,7 +327,7 @@ static void join__welcome_names_the_epochs_salt(void **state)
 	assert_int_equal(w.seal, seals()->seal);
 	thc_seal_key_set(&up, keyed() ? key : NULL, THC_KEY_UP, JOB, w.salt);
 	assert_memory_equal(&up, thc_seals_up(seals(), job()->epoch), sizeof(up));
-	assert_true(thc_welcome_is_sound(&w, 1, keyed()));
+	assert_true(thc_spec_is_sound(&w, 1, keyed()));
 	nobody_hears();
 }
 
@@ -337,7 +359,7 @@ static void join__another_key_is_refused_without_a_seal(void **state)
 {
 	struct packet p = control(THC_OP_JOIN, 1, 10);
 	struct thc_end end = end_of(1);
-	struct thc_welcome w;
+	struct thc_spec w;
 	int i;
 
 	(void)state;
@@ -352,7 +374,7 @@ static void join__another_key_is_refused_without_a_seal(void **state)
 		w = welcome(1, true);
 		assert_int_equal(w.flags, THC_WELCOME_F_REFUSED);
 		assert_int_equal(w.refusal, THC_REFUSED_JOB);
-		assert_int_equal(w.nonce[0], 10);
+		assert_int_equal(last_nonce, 10);
 	}
 	assert_int_equal(job()->joined, 0);
 }
@@ -362,7 +384,7 @@ static void join__refusals_are_sealed(void **state)
 {
 	static const u16 ranks[] = { N, 64, 255, 256, 65535 };
 	struct thc_end end = end_of(0);
-	struct thc_welcome w;
+	struct thc_spec w;
 	unsigned int i;
 
 	(void)state;

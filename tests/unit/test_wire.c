@@ -66,32 +66,26 @@ static void wire__join(void **state)
 static void wire__welcome(void **state)
 {
 	(void)state;
-	assert_int_equal(sizeof(struct thc_welcome), 136);
-	AT(thc_welcome, joined, 0, 8);
-	AT(thc_welcome, seed, 8, 8);
-	AT(thc_welcome, clamp, 16, 8);
-	AT(thc_welcome, nonce, 24, 16);
-	AT(thc_welcome, table_hash, 40, 4);
-	AT(thc_welcome, deadline_ms, 44, 4);
-	AT(thc_welcome, ranks, 48, 2);
-	AT(thc_welcome, quorum, 50, 2);
-	AT(thc_welcome, data_slots, 52, 2);
-	AT(thc_welcome, norm_slots, 54, 2);
-	AT(thc_welcome, chunk, 56, 2);
-	AT(thc_welcome, granularity, 58, 2);
-	AT(thc_welcome, group_port, 60, 2);
+	assert_int_equal(sizeof(struct thc_welcome), 64);
+	AT(thc_welcome, nonce, 0, 16);
+	AT(thc_welcome, joined, 16, 8);
+	AT(thc_welcome, seed, 24, 8);
+	AT(thc_welcome, deadline_ms, 32, 4);
+	AT(thc_welcome, features, 36, 4);
+	AT(thc_welcome, constants, 40, 4);
+	AT(thc_welcome, ranks, 44, 2);
+	AT(thc_welcome, quorum, 46, 2);
+	AT(thc_welcome, data_slots, 48, 2);
+	AT(thc_welcome, control_slots, 50, 2);
+	AT(thc_welcome, flags, 52, 2);
+	AT(thc_welcome, refusal, 54, 1);
+	AT(thc_welcome, reply, 55, 1);
+	AT(thc_welcome, part, 56, 1);
+	AT(thc_welcome, parts, 57, 1);
+	AT(thc_welcome, version_max, 58, 1);
+	AT(thc_welcome, reserved, 59, 1);
+	AT(thc_welcome, shard, 60, 2);
 	AT(thc_welcome, shards, 62, 2);
-	AT(thc_welcome, flags, 64, 1);
-	AT(thc_welcome, refusal, 65, 1);
-	AT(thc_welcome, reply, 66, 1);
-	AT(thc_welcome, bits, 67, 1);
-	AT(thc_welcome, sum_width, 68, 1);
-	AT(thc_welcome, block_log2, 69, 1);
-	AT(thc_welcome, family, 70, 1);
-	AT(thc_welcome, seal, 71, 1);
-	AT(thc_welcome, table, 72, 32);
-	AT(thc_welcome, group, 104, 16);
-	AT(thc_welcome, salt, 120, 16);
 }
 
 /* What a control packet is sealed with, though it is in none. */
@@ -232,10 +226,16 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_WELCOME_F_READY, 1);
 	assert_int_equal(THC_WELCOME_F_REFUSED, 2);
 	assert_int_equal(THC_WELCOME_F_ONE_PORT, 4);
-	assert_int_equal(THC_WELCOME_F_CORRELATED, 16);
+	assert_int_equal(THC_FEATURE_CORRELATED, 1);
+	assert_int_equal(THC_RECORD_SEAL, 1);
+	assert_int_equal(THC_RECORD_GROUP, 2);
+	assert_int_equal(THC_RECORD_ROW, 3);
+	assert_int_equal(THC_RECORD_SCHEME, 5);
+	assert_int_equal(THC_RECORD_F_KNOW, 1);
+	assert_int_equal(THC_RECORD_F_CONSTANT, 2);
 	assert_int_equal(THC_WELCOME_F_NOGSO, 32);
-	/* 8 said of version 1's jobs that their packets have no sum */
-	assert_int_equal(THC_WELCOME_FLAGS, 55);
+	/* version 1 had 8, packets without a sum, and 16, correlated rounding */
+	assert_int_equal(THC_WELCOME_FLAGS, 39);
 	assert_int_equal(THC_SEAL_NONE, 0);
 	assert_int_equal(THC_SEAL_SUM, 1);
 	assert_int_equal(THC_SEAL_NH, 2);

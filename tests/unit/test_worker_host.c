@@ -222,7 +222,7 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	REFUSED(p.h.slot = thc_be16(9), LANES_BYTES, UNEXPECTED);
 	/* it comes late, and what it says of a chunk means nothing */
 	REFUSED(p.h.op = THC_OP_WELCOME, sizeof(p.h) + sizeof(struct thc_welcome), UNEXPECTED);
-	REFUSED(p.h.op = THC_OP_WELCOME, LANES_BYTES, LENGTH);
+	REFUSED(p.h.op = THC_OP_WELCOME, sizeof(p.h) + 56, LENGTH);
 #undef REFUSED
 	/* of another epoch, of joining, of nobody */
 	p = good;

@@ -56,7 +56,7 @@ void thc_agree_claim(struct thc_request *r)
 	*own_claim(r) = (struct thc_claim){
 		.count_lo = thc_le32((uint32_t)r->count),
 		.kind = thc_le32(kind),
-		.constants = thc_le32(c->params.table_hash),
+		.constants = thc_le32(c->params.constants),
 		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
 		.digest = thc_le32(known && !held->missed ? held->digest : 0),
 		.missed = thc_le32(known ? held->missed : 0),

@@ -58,13 +58,13 @@ struct thc_transport;
 struct thc_params {
 	uint64_t	seed;
 	uint32_t	epoch;
-	uint32_t	table_hash;
+	uint32_t	constants;
 	uint32_t	deadline_ms;
+	uint32_t	features;
 	uint16_t	ranks;
 	uint16_t	data_slots;
-	uint16_t	norm_slots;
+	uint16_t	control_slots;
 	uint16_t	chunk;
-	uint8_t		flags;
 	uint8_t		reply;
 	uint8_t		sum_width;
 	uint8_t		block_log2;
@@ -144,7 +144,7 @@ static inline size_t thc_flights_bytes(const struct thc_client *c)
 }
 
 /* -EPROTO: constants that this library cannot serve. */
-int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t epoch,
+int thc_params_take(struct thc_params *p, const struct thc_spec *s, uint32_t epoch,
 		    const struct thc_client_options *o);
 /* client.window and why it is no larger; the sockets have room for so many @answers. */
 void thc_window_choose(struct thc_client *c, uint32_t answers);

@@ -18,47 +18,51 @@ static double clamp_of(uint64_t bits)
 	return t;
 }
 
-/* The welcome's table, as the daemon solved it; -EINVAL if it is none. */
-static int take_table(const struct thc_welcome *w, struct thc_table *t)
+/* The job's table, as the daemon solved it; -EINVAL if it is none. Levels rise to g: what is
+ * behind it is not used.
+ */
+static int take_table(const struct thc_spec *s, struct thc_table *t)
 {
-	unsigned int i;
+	unsigned int i, used = 1;
 
-	*t = (struct thc_table){
-		.bits = w->bits,
-		.granularity = thc_be16(w->granularity),
-		.t = clamp_of(thc_be64(w->clamp)),
-	};
-	if (t->bits < 1 || t->bits > THC_TABLE_BITS_MAX)
-		return -EINVAL;
+	while (used < sizeof(s->level) / sizeof(s->level[0]) && s->level[used - 1] < s->granularity)
+		used++;
+	*t = (struct thc_table){ .granularity = s->granularity, .t = clamp_of(s->clamp) };
+	while (1U << t->bits < used)
+		t->bits++;
 	t->levels = 1U << t->bits;
-	for (i = 0; i < t->levels; i++)
-		t->value[i] = thc_be16(w->table[i]);
+	if (t->bits < 1 || t->levels != used)
+		return -EINVAL;
+	for (i = used; i < sizeof(s->level) / sizeof(s->level[0]); i++)
+		if (s->level[i])
+			return -EINVAL;
+	for (i = 0; i < used; i++)
+		t->value[i] = s->level[i];
 	return 0;
 }
 
-int thc_params_take(struct thc_params *p, const struct thc_welcome *w, uint32_t epoch,
+int thc_params_take(struct thc_params *p, const struct thc_spec *s, uint32_t epoch,
 		    const struct thc_client_options *o)
 {
 	*p = (struct thc_params){
-		.seed = thc_be64(w->seed),
+		.seed = s->seed,
 		.epoch = epoch,
-		.table_hash = thc_be32(w->table_hash),
-		.ranks = thc_be16(w->ranks),
-		.data_slots = thc_be16(w->data_slots),
-		.norm_slots = thc_be16(w->norm_slots),
-		.chunk = thc_be16(w->chunk),
-		.deadline_ms = thc_be32(w->deadline_ms),
-		.flags = w->flags,
-		.reply = w->reply,
-		.sum_width = w->sum_width,
-		.block_log2 = w->block_log2 % 32,	/* a shift, even if it is refused */
+		.constants = s->constants,
+		.ranks = s->ranks,
+		.data_slots = s->data_slots,
+		.control_slots = s->control_slots,
+		.deadline_ms = s->deadline_ms,
+		.features = s->features,
+		.reply = s->reply,
+		.sum_width = s->sum_width,
+		.block_log2 = s->block_log2 % 32,	/* a shift, even if it is refused */
 	};
-	if (!thc_block_valid(w->block_log2))
+	if (!thc_block_valid(s->block_log2) || !thc_spec_is_sound(s, o->rank, !!o->key))
 		return -EPROTO;
-	if (!thc_welcome_is_sound(w, o->rank, !!o->key) || thc_be16(w->shards) > 1 ||
-	    take_table(w, &p->table) || thc_table_check(&p->table, p->ranks, p->sum_width))
-		return -EPROTO;
-	return 0;
+	p->chunk = THC_COORDINATES(s->sum_width);
+	return take_table(s, &p->table) || thc_table_check(&p->table, p->ranks, p->sum_width) ?
+		       -EPROTO :
+		       0;
 }
 
 void thc_window_choose(struct thc_client *c, uint32_t answers)

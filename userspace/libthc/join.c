@@ -58,19 +58,20 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 {
 	struct joining *joining = ctx;
 	struct thc_client *c = joining->c;
-	const void *payload = h + 1;
+	const struct thc_welcome *w = (void *)(h + 1);
 	enum thc_drop_reason why;
 
 	/* answers of a session before this one */
-	if (h->version != THC_VERSION || !thc_op_is_joining(h->op) ||
-	    bytes != sizeof(*h) + thc_joining_payload(h->op))
+	if (h->version != THC_VERSION || !thc_op_is_joining(h->op) || bytes < sizeof(*h) ||
+	    !thc_joining_fits(h->op, bytes - (unsigned int)sizeof(*h)))
 		return;
+	bytes -= sizeof(*h);
 	if (h->op == THC_OP_CHALLENGE) {
-		why = thc_joining_challenge(&joining->j, &c->sender, h, payload, from.port);
+		why = thc_joining_challenge(&joining->j, &c->sender, h, (void *)(h + 1), from.port);
 	} else {
-		why = thc_joining_admit(&joining->j, &c->sender, h, payload, from.port);
+		why = thc_joining_admit(&joining->j, &c->sender, h, w, bytes, from.port);
 		if (!why)
-			why = thc_joining_take(&joining->j, &c->sender, h, payload, thc_now());
+			why = thc_joining_take(&joining->j, &c->sender, h, w, bytes, thc_now());
 	}
 	thc_udp_dropped(c, why);
 }
@@ -87,7 +88,7 @@ static void wait_for_packets(const struct thc_client *c, int ms)
 
 static int failed(const struct joining *joining, const struct thc_failure *f)
 {
-	return thc_failed_to_join(joining->c, f, thc_be16(joining->j.joined.welcome.ranks));
+	return thc_failed_to_join(joining->c, f, joining->j.spec.ranks);
 }
 
 static void join_group(struct joining *joining)
@@ -97,13 +98,13 @@ static void join_group(struct joining *joining)
 	if (!thc_joining_wants_group(&joining->j, now))
 		return;
 	joining->j.group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
-	thc_link_join_group(&joining->c->link, &joining->j.joined.welcome);
+	thc_link_join_group(&joining->c->link, &joining->j.spec.group);
 }
 
 /* Receives once. 1: the job is ready. */
 static int receive_some(struct joining *joining)
 {
-	const struct thc_welcome *w = &joining->j.joined.welcome;
+	const struct thc_spec *spec = &joining->j.spec;
 	struct thc_failure f = { .reason = THC_FAILED_REFUSED };
 	struct thc_client *c = joining->c;
 	uint64_t calls = 0;
@@ -118,12 +119,12 @@ static int receive_some(struct joining *joining)
 	case THC_JOIN_ASK:
 		return 0;
 	case THC_JOIN_REFUSED:
-		f.refusal = w->refusal;
+		f.refusal = spec->refusal;
 		return failed(joining, &f);
 	case THC_JOIN_READY:
 	case THC_JOIN_WAIT:
 		join_group(joining);
-		if (!thc_params_take(&joining->params, w, joining->j.joined.epoch, &c->options))
+		if (!thc_params_take(&joining->params, spec, joining->j.epoch, &c->options))
 			return joining->j.ready;
 		break;
 	case THC_JOIN_UNSOUND:
@@ -175,18 +176,18 @@ static int join_until_ready(struct joining *joining)
 /* The job is ready. */
 static int set_up(struct thc_client *c, const struct joining *joining)
 {
-	const struct thc_welcome *w = &joining->j.joined.welcome;
+	const struct thc_spec *spec = &joining->j.spec;
 
 	c->params = joining->params;
-	if (w->reply != THC_REPLY_MULTICAST)
+	if (spec->reply != THC_REPLY_MULTICAST)
 		thc_link_leave_group(&c->link);
-	if (w->flags & THC_WELCOME_F_NOGSO)
+	if (spec->flags & THC_WELCOME_F_NOGSO)
 		c->link.gso = false;
-	c->flights = calloc(c->params.data_slots + c->params.norm_slots, sizeof(*c->flights));
+	c->flights = calloc(c->params.data_slots + c->params.control_slots, sizeof(*c->flights));
 	if (!c->flights)
 		return thc_fail(-ENOMEM, "out of memory for %u slots", c->params.data_slots);
 	thc_window_choose(c, c->link.answers_max);
-	thc_sender_set_epoch(&c->sender, w, c->options.key);
+	thc_sender_set_epoch(&c->sender, spec, c->options.key);
 	thc_joining_end(&joining->j, &c->sender, c->flights, c->window);
 	thc_account(c, (ssize_t)thc_flights_bytes(c));
 	return 0;
@@ -215,8 +216,7 @@ int thc_udp_join(struct thc_client *c)
 	if (!error)
 		error = set_up(c, &joining);
 	/* the other ranks must not start with a rank that has given up */
-	if (error && joining.j.welcomed &&
-	    !(joining.j.joined.welcome.flags & THC_WELCOME_F_REFUSED))
+	if (error && joining.j.welcomed && !(joining.j.spec.flags & THC_WELCOME_F_REFUSED))
 		thc_udp_leave(c);
 	return error;
 }

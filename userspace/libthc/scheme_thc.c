@@ -482,20 +482,15 @@ static void finish(struct thc_request *r)
 
 static int open_codec(struct thc_client *c)
 {
-	int error;
+	int error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2,
+				   c->params.seed, c->options.simd);
 
-	if (thc_table_hash(&c->params.table) != c->params.table_hash)
-		return thc_fail(
-			-EPROTO,
-			"the aggregator's table does not match its hash: use the same version of THC on all hosts");
-	error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2, c->params.seed,
-			       c->options.simd);
 	if (error == -ENOTSUP)
 		return thc_fail(error,
 				"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
 	if (error)
 		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
-	if (c->params.flags & THC_WELCOME_F_CORRELATED)
+	if (c->params.features & THC_FEATURE_CORRELATED)
 		thc_codec_set_correlated(&c->codec, c->params.ranks);
 	c->scratch = malloc(thc_scratch_bytes(c));
 	if (!c->scratch)

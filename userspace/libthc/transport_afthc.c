@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <thc/wire/format.h>
+#include <thc/wire/welcome.h>
 
 #include "client.h"
 #include "pipeline.h"
@@ -101,17 +101,32 @@ static void fail(struct thc_client *c, int error)
 			strerror(error));
 }
 
+/* The job that the socket is in; @epoch: out. -EPROTO: a WELCOME that is not one. */
+static int describe(const struct thc_client *c, struct thc_spec *spec, uint32_t *epoch)
+{
+	struct {
+		struct thc_joined	joined;
+		uint8_t			record[THC_RECORDS_MAX];
+	} in;
+	socklen_t len = sizeof(in);
+
+	if (getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &in, &len))
+		return -errno;
+	*epoch = in.joined.epoch;
+	return thc_spec_take(spec, &in.joined.welcome, in.record, in.joined.bytes) ? 0 : -EPROTO;
+}
+
 /* Why connect() failed with @error (positive). */
 static int not_joined(struct thc_client *c, int error)
 {
 	struct thc_failure f = failure_of(c);
-	struct thc_joined joined = { .epoch = 0 };
-	socklen_t len = sizeof(joined);
+	struct thc_spec spec = { .ranks = 0 };
+	uint32_t epoch;
 	int why;
 
 	/* if nothing is known of the job, nothing is filled in */
-	(void)!getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len);
-	why = thc_failed_to_join(c, &f, thc_be16(joined.welcome.ranks));
+	(void)!describe(c, &spec, &epoch);
+	why = thc_failed_to_join(c, &f, spec.ranks);
 	if (why)
 		return why;
 	if (error == EADDRNOTAVAIL || error == EADDRINUSE)
@@ -206,8 +221,9 @@ static int join_job(struct thc_client *c)
 	struct sockaddr_thc to = address_of(&c->link.peer);
 	uint32_t timeout = c->options.timeout_ms, join = c->options.join_timeout_ms,
 		 window = c->options.window;
-	struct thc_joined joined;
-	socklen_t len = sizeof(joined);
+	struct thc_spec spec;
+	uint32_t epoch;
+	int error;
 
 	to.sthc_job = c->options.job;
 	to.sthc_rank = (uint8_t)c->options.rank;
@@ -223,10 +239,11 @@ static int join_job(struct thc_client *c)
 	while (connect(c->afthc->socket, (void *)&to, sizeof(to)))
 		if (errno != EINTR)
 			return not_joined(c, errno);
-	if (getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &joined, &len))
-		return thc_fail(-errno, "the AF_THC socket does not describe its job: %s",
-				strerror(errno));
-	if (thc_params_take(&c->params, &joined.welcome, joined.epoch, &c->options))
+	error = describe(c, &spec, &epoch);
+	if (error && error != -EPROTO)
+		return thc_fail(error, "the AF_THC socket does not describe its job: %s",
+				strerror(-error));
+	if (error || thc_params_take(&c->params, &spec, epoch, &c->options))
 		return thc_failed_to_join(c, &(struct thc_failure){ .reason = THC_FAILED_VERSION },
 					  0);
 	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */

@@ -218,19 +218,19 @@ void thc_link_leave_group(struct thc_link *l)
 	l->group = -1;
 }
 
-/* The group of @w, of our family, as an address to bind to. */
-static struct sockaddr_storage group_of(const struct thc_link *l, const struct thc_welcome *w)
+/* A group of our family as an address to bind to. */
+static struct sockaddr_storage group_of(const struct thc_link *l, const struct thc_end *group)
 {
 	struct sockaddr_storage a = { .ss_family = l->peer.ss_family };
 	struct sockaddr_in6 *in6 = (void *)&a;
 
 	if (a.ss_family == AF_INET) {
-		memcpy(&((struct sockaddr_in *)&a)->sin_addr, w->group, 4);
+		((struct sockaddr_in *)&a)->sin_addr.s_addr = group->addr.word[3];
 	} else {
-		memcpy(&in6->sin6_addr, w->group, 16);
+		memcpy(&in6->sin6_addr, &group->addr, sizeof(group->addr));
 		in6->sin6_scope_id = (uint32_t)l->ifindex;
 	}
-	set_port(&a, thc_be16(w->group_port));
+	set_port(&a, thc_be16(group->port));
 	return a;
 }
 
@@ -271,12 +271,12 @@ static int become_member(const struct thc_link *l)
 /* Opens the group socket once, and anew for another group; an error is not
  * fatal: the job then answers by fanout, since nobody is heard on the group.
  */
-int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w)
+int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 {
-	struct sockaddr_storage at = group_of(l, w);
+	struct sockaddr_storage at = group_of(l, group);
 	int one = 1, error;
 
-	if (w->family != (l->peer.ss_family == AF_INET ? 4 : 6)) {
+	if (thc_addr_is_v4(&group->addr) != (l->peer.ss_family == AF_INET)) {
 		thc_link_leave_group(l);
 		return -EAFNOSUPPORT;
 	}

@@ -61,7 +61,7 @@ struct thc_outgoing {
 int thc_link_find(struct thc_link *l, const struct thc_client_options *o);
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
 void thc_link_close(struct thc_link *l);
-int thc_link_join_group(struct thc_link *l, const struct thc_welcome *w);
+int thc_link_join_group(struct thc_link *l, const struct thc_end *group);
 void thc_link_leave_group(struct thc_link *l);
 /* Our end, as the aggregator sees it. */
 void thc_link_end(const struct thc_link *l, struct thc_end *end);

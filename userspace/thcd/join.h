@@ -6,6 +6,8 @@
 #ifndef THCD_JOIN_H
 #define THCD_JOIN_H
 
+#include <thc/wire/spec.h>
+
 #include "thcd.h"
 
 /* Milliseconds until fanout, if all ranks have joined but not all hear the group. */
@@ -80,15 +82,8 @@ bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, const u8 *n
 enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 					const void *payload, const struct thc_path *path);
 
-/* A WELCOME as it is sent. */
-struct thcd_welcome {
-	struct thc_hdr		hdr;
-	struct thc_welcome	body;
-};
-
-/* The WELCOME of a job, not sealed yet; @mode_flags: thcd.welcome_flags. */
-void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
-		       const struct thcd_record *r, const struct thc_hdr *request, const u8 *nonce,
-		       u8 mode_flags);
+/* What WELCOME says of a job; @mode_flags: thcd.welcome_flags. */
+void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct thcd_record *r,
+		    u16 mode_flags);
 
 #endif /* THCD_JOIN_H */

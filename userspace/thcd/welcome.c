@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <thc/key.h>
+#include <thc/wire/announce.h>
 #include <thc/wire/nonce.h>
 #include <thc/wire/seal.h>
 
@@ -36,40 +37,33 @@ static bool may_refuse(struct thcd *d)
 	return false;
 }
 
-static void fill_constants(const struct thc_job *job, const struct thcd_record *r,
-			   struct thc_welcome *w)
+void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct thcd_record *r,
+		    u16 mode_flags)
 {
 	const struct thcd_plan *plan = &r->plan;
-	int i;
 
-	w->joined = thc_be64(job->joined);
-	w->seed = thc_be64(plan->seed);
-	w->clamp = thc_be64(plan->clamp);
-	w->table_hash = thc_be32(plan->table_hash);
-	w->deadline_ms = thc_be32(plan->deadline_ms);
-	w->ranks = thc_be16(plan->ranks);
-	w->quorum = thc_be16(plan->quorum);
-	w->data_slots = thc_be16(plan->data_slots);
-	w->norm_slots = thc_be16(plan->norm_slots);
-	w->chunk = thc_be16(plan->chunk);
-	w->granularity = thc_be16(plan->granularity);
-	w->shards = thc_be16(1);
-	w->reply = job->reply;
-	w->bits = plan->bits;
-	w->sum_width = plan->sum_width;
-	w->block_log2 = plan->block_log2;
-	w->family = plan->family;
-	w->seal = plan->seal;
-	memcpy(w->salt, r->salt, sizeof(w->salt));
-	for (i = 0; i < 16; i++)
-		w->table[i] = thc_be16(plan->table[i]);
-	if (job->reply != THC_REPLY_MULTICAST)
-		return;
-	w->group_port = job->group_port;
-	if (plan->family == 4)
-		memcpy(w->group, &job->group.word[3], 4);
-	else
-		memcpy(w->group, &job->group, 16);
+	*s = (struct thc_spec){
+		.group = { .addr = job->group, .port = job->group_port },
+		.joined = job->joined,
+		.seed = plan->seed,
+		.clamp = plan->clamp,
+		.deadline_ms = plan->deadline_ms,
+		.features = plan->correlated ? THC_FEATURE_CORRELATED : 0,
+		.ranks = plan->ranks,
+		.quorum = plan->quorum,
+		.data_slots = plan->data_slots,
+		.control_slots = plan->norm_slots,
+		.shards = 1,
+		.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0),
+		.granularity = plan->granularity,
+		.reply = job->reply,
+		.seal = plan->seal,
+		.sum_width = plan->sum_width,
+		.scheme = plan->scheme,
+		.block_log2 = plan->block_log2,
+	};
+	memcpy(s->level, plan->table, sizeof(s->level));
+	memcpy(s->salt, r->salt, sizeof(s->salt));
 }
 
 /* The header of what answers @request, not sealed yet. */
@@ -81,19 +75,6 @@ static struct thc_hdr header(u8 op, const struct thc_hdr *request)
 		.job = request->job,
 		.rank = request->rank,
 	};
-}
-
-void thcd_welcome_fill(struct thcd_welcome *out, const struct thc_job *job,
-		       const struct thcd_record *r, const struct thc_hdr *request, const u8 *nonce,
-		       u8 mode_flags)
-{
-	memset(out, 0, sizeof(*out));
-	out->hdr = header(THC_OP_WELCOME, request);
-	thc_nonce_copy(out->body.nonce, nonce);
-	out->hdr.epoch = thc_be32(job->epoch);
-	fill_constants(job, r, &out->body);
-	out->body.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0) |
-			  (r->plan.correlated ? THC_WELCOME_F_CORRELATED : 0);
 }
 
 /* Sends a CHALLENGE or WELCOME, sealed by the key of @plan, NULL: by none that a stranger could
@@ -116,14 +97,31 @@ static struct thc_end end_of(const struct thc_path *path)
 	return (struct thc_end){ .addr = path->src, .port = thc_be16(path->src_port) };
 }
 
+/* Sends all parts of @a to @end. */
+static void announce(struct thcd *d, u16 job_id, const struct thc_hdr *request,
+		     struct thc_announcement *a, const struct thc_end *end)
+{
+	u8 part[THC_WELCOME_BYTES] __attribute__((aligned(8)));
+	u32 at = 0, bytes;
+
+	do {
+		struct thc_hdr h = header(THC_OP_WELCOME, request);
+
+		h.epoch = thc_be32(d->job[job_id].epoch);
+		bytes = thc_announce_part(a, part, &at);
+		put(d, &h, part, bytes, &d->record[job_id].plan, end);
+	} while (at < a->bytes);
+}
+
 static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, const u8 *nonce,
 		    const struct thc_end *end)
 {
-	struct thcd_welcome w;
+	struct thc_announcement a;
+	struct thc_spec spec;
 
-	thcd_welcome_fill(&w, &d->job[job_id], &d->record[job_id], request, nonce,
-			  d->welcome_flags);
-	put(d, &w.hdr, &w.body, sizeof(w.body), &d->record[job_id].plan, end);
+	thcd_spec_fill(&spec, &d->job[job_id], &d->record[job_id], d->welcome_flags);
+	thc_announce(&a, &spec, nonce);
+	announce(d, job_id, request, &a, end);
 }
 
 /* Every rank learns at once that rounds may start, not at its next JOIN. */
@@ -144,12 +142,15 @@ static void welcome_all(struct thcd *d, u16 job_id, const struct thc_hdr *reques
 
 static void welcome_group(struct thcd *d, u16 job_id)
 {
-	static const u8 none[THC_NONCE_BYTES];
 	const struct thc_job *job = &d->job[job_id];
 	const struct thc_hdr of_group = { .job = thc_be16(job_id) };
 	const struct thc_end end = { .addr = job->group, .port = job->group_port };
+	struct thc_announcement a;
+	struct thc_spec spec;
 
-	welcome(d, job_id, &of_group, none, &end);
+	thcd_spec_fill(&spec, job, &d->record[job_id], d->welcome_flags);
+	thc_announce_to_group(&a, &spec);
+	announce(d, job_id, &of_group, &a, &end);
 }
 
 /* Says nothing that its JOIN has not said, but for the challenge, and is shorter. */
@@ -209,7 +210,8 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, const struct t
 	};
 	const struct thc_path *path = j->path;
 	struct thc_end end = end_of(path);
-	struct thcd_welcome w = { .hdr = header(THC_OP_WELCOME, request) };
+	struct thc_hdr h = header(THC_OP_WELCOME, request);
+	struct thc_welcome w;
 	char text[INET6_ADDRSTRLEN];
 
 	d->counters.refused++;
@@ -218,10 +220,8 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, const struct t
 	thcd_say_limited("refused rank %u of job %u from %s port %u: %s", thc_be16(request->rank),
 			 thc_be16(request->job), thc_addr_text(&path->src, text), path->src_port,
 			 why[refusal]);
-	thc_nonce_copy(w.body.nonce, j->nonce);
-	w.body.refusal = refusal;
-	w.body.flags = THC_WELCOME_F_REFUSED;
-	put(d, &w.hdr, &w.body, sizeof(w.body), plan, &end);
+	thc_announce_refusal(&w, j->nonce, refusal);
+	put(d, &h, &w, sizeof(w), plan, &end);
 }
 
 /* What a JOIN says of itself. */
@@ -261,7 +261,7 @@ static void answer(struct thcd *d, u16 job_id, const struct thc_hdr *h,
 		welcome_all(d, job_id, h);
 	else
 		welcome(d, job_id, h, j->nonce, &end);
-	if (d->job[job_id].reply == THC_REPLY_MULTICAST)
+	if (d->job[job_id].reply == THC_REPLY_MULTICAST && !d->record[job_id].ready)
 		welcome_group(d, job_id);
 }
 

@@ -82,10 +82,12 @@ THC_INLINE int thc_op_is_joining(u8 op)
 	return op == THC_OP_WELCOME || op == THC_OP_CHALLENGE;
 }
 
-/* Bytes of payload of such an op. */
-THC_INLINE u32 thc_joining_payload(u8 op)
+/* Can such an op have a payload of @bytes? */
+THC_INLINE int thc_joining_fits(u8 op, u32 bytes)
 {
-	return op == THC_OP_WELCOME ? sizeof(struct thc_welcome) : sizeof(struct thc_challenge);
+	return op == THC_OP_WELCOME ?
+		       bytes >= sizeof(struct thc_welcome) && bytes <= THC_WELCOME_BYTES :
+		       bytes == sizeof(struct thc_challenge);
 }
 
 /* Bits of an index into a job's table. */

@@ -7,6 +7,7 @@
 #define THC_SPEC_H
 
 #include <thc/wire/address.h>
+#include <thc/wire/format.h>
 
 /* Schemes: id, and its name everywhere. */
 #define THC_SCHEMES(X) X(THC, thc)
@@ -19,8 +20,10 @@ enum thc_scheme_id {
 };
 
 #define THC_WELCOME_FLAGS                                                                          \
-	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT |                    \
-	 THC_WELCOME_F_CORRELATED | THC_WELCOME_F_NOGSO)
+	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT | THC_WELCOME_F_NOGSO)
+
+/* What a worker of this version serves. */
+#define THC_FEATURES	THC_FEATURE_CORRELATED
 
 /* log2 of the coordinates of a block. */
 #define THC_BLOCK_LOG2_MIN	10
@@ -29,50 +32,88 @@ enum thc_scheme_id {
 /* UDP ports below this one are for privileged programs. */
 #define THC_PORT_UNPRIVILEGED	1024
 
-/* A worker binds a socket to the group that @w names, which came from the network:
+/**
+ * struct thc_spec - a job as WELCOME describes it, in host order
+ * @has: bit per enum thc_record_type that was there
+ * @group: of answers, if @reply is multicast
+ * @joined: bit r: rank r has joined this epoch
+ * @seed: of rotations and rounding
+ * @clamp: IEEE-754 bits of t_p, the clamp in units of the coordinates' standard deviation
+ * @deadline_ms: a generation older than this is closed with its quorum; 0: never
+ * @features: THC_FEATURE_*
+ * @constants: hash of what must be the same for all
+ * @ranks, @quorum, @data_slots, @control_slots, @shard, @shards: as in struct thc_welcome
+ * @flags: THC_WELCOME_F_*
+ * @granularity: g, max(T)
+ * @refusal: enum thc_refusal
+ * @reply: enum thc_reply
+ * @seal: enum thc_seal_kind
+ * @sum_width: bits of a LUT_ADD sum
+ * @scheme: enum thc_scheme_id
+ * @block_log2: coordinates of a rotated block
+ * @level: T, by index; zero behind g
+ * @salt: of the epoch
+ */
+struct thc_spec {
+	u32		has;
+	struct thc_end	group;
+	u64		joined;
+	u64		seed;
+	u64		clamp;
+	u32		deadline_ms;
+	u32		features;
+	u32		constants;
+	u16		ranks;
+	u16		quorum;
+	u16		data_slots;
+	u16		control_slots;
+	u16		shard;
+	u16		shards;
+	u16		flags;
+	u16		granularity;
+	u8		refusal;
+	u8		reply;
+	u8		seal;
+	u8		sum_width;
+	u8		scheme;
+	u8		block_log2;
+	u16		level[1 << THC_INDEX_BITS];
+	u8		salt[THC_SALT_BYTES];
+};
+
+/* A worker binds a socket to the group that @s names, which came from the network:
  * it must be no address of this host, and no port that needs a privilege. A group
  * of another IP version than the worker's is sound, and not joined.
  */
-THC_INLINE int thc_welcome_group_is_sound(const struct thc_welcome *w)
+THC_INLINE int thc_spec_group_is_sound(const struct thc_spec *s)
 {
-	if (w->reply != THC_REPLY_MULTICAST)
+	const u8 *a = (const u8 *)&s->group.addr;
+
+	if (s->reply != THC_REPLY_MULTICAST)
 		return 1;
-	if (thc_be16(w->group_port) < THC_PORT_UNPRIVILEGED)
+	if (!(s->has & 1U << THC_RECORD_GROUP) || thc_be16(s->group.port) < THC_PORT_UNPRIVILEGED)
 		return 0;
-	return w->family == 4 ? (w->group[0] & 0xf0) == 0xe0 :
-				w->family == 6 && w->group[0] == 0xff;
-}
-
-/* The end that a WELCOME to the group of @w is sealed with. */
-THC_INLINE struct thc_end thc_welcome_group(const struct thc_welcome *w)
-{
-	struct thc_end end = { .port = w->group_port };
-	u8 *to = (u8 *)&end.addr;
-	u32 i;
-
-	if (w->family == 4)
-		end.addr = thc_addr_v4(0);
-	for (i = 0; i < (w->family == 4 ? 4 : sizeof(w->group)); i++)
-		to[w->family == 4 ? 12 + i : i] = w->group[i];
-	return end;
+	return thc_addr_is_v4(&s->group.addr) ? (a[12] & 0xf0) == 0xe0 : a[0] == 0xff;
 }
 
 /**
- * thc_welcome_is_sound() - constants of @w, not REFUSED, that a worker of this version can serve
+ * thc_spec_is_sound() - a job, not REFUSED, that a worker of this version can serve
  * @rank: the worker's
  * @keyed: it has the job's secret key, and takes no seal without one
  */
-THC_INLINE int thc_welcome_is_sound(const struct thc_welcome *w, u32 rank, int keyed)
+THC_INLINE int thc_spec_is_sound(const struct thc_spec *s, u32 rank, int keyed)
 {
-	u32 ranks = thc_be16(w->ranks), slots = thc_be16(w->data_slots) + thc_be16(w->norm_slots);
+	const u32 needed = 1U << THC_RECORD_SEAL | 1U << THC_RECORD_ROW | 1U << THC_RECORD_SCHEME;
 
-	if (w->flags & ~THC_WELCOME_FLAGS || w->seal > THC_SEAL_NH ||
-	    (w->seal == THC_SEAL_NH) != !!keyed)
+	if (s->flags & ~THC_WELCOME_FLAGS || s->features & ~THC_FEATURES || s->seal > THC_SEAL_NH ||
+	    (s->seal == THC_SEAL_NH) != !!keyed || (s->has & needed) != needed ||
+	    s->scheme >= THC_SCHEMES_COUNT)
 		return 0;
-	return ranks > rank && ranks <= THC_RANKS_MAX && w->data_slots && w->norm_slots &&
-	       slots <= THC_SLOTS_MAX && (w->sum_width == 8 || w->sum_width == 16) &&
-	       thc_be16(w->chunk) == (w->sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16) &&
-	       thc_welcome_group_is_sound(w);
+	return s->ranks > rank && s->ranks <= THC_RANKS_MAX && s->data_slots && s->control_slots &&
+	       s->data_slots + s->control_slots <= THC_SLOTS_MAX &&
+	       (s->sum_width == 8 || s->sum_width == 16) && s->shards == 1 && !s->shard &&
+	       (s->reply == THC_REPLY_MULTICAST || s->reply == THC_REPLY_FANOUT) &&
+	       thc_spec_group_is_sound(s);
 }
 
 #endif /* THC_SPEC_H */

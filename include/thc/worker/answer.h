@@ -147,7 +147,7 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 	if (!thc_sender_sent_from(s, h, port))
 		return THC_DROP_ADDRESS;
 	if (thc_op_is_joining(h->op))
-		return bytes == sizeof(*h) + thc_joining_payload(h->op) ? THC_DROP_UNEXPECTED :
+		return thc_joining_fits(h->op, bytes - (u32)sizeof(*h)) ? THC_DROP_UNEXPECTED :
 									  THC_DROP_LENGTH;
 	if (!thc_sender_knows_key(s, h))
 		return THC_DROP_KEY;

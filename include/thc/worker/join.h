@@ -11,7 +11,7 @@
 
 #include <thc/key.h>
 #include <thc/wire/ranks.h>
-#include <thc/wire/spec.h>
+#include <thc/worker/parts.h>
 #include <thc/worker/sender.h>
 
 /* ms between a worker's first JOINs, how many these are, and how often the time doubles then. */
@@ -52,7 +52,9 @@ THC_INLINE u32 thc_join_interval(u32 sent)
 
 /**
  * struct thc_joining - a worker's way into the job of one aggregator
- * @joined: what WELCOME said last
+ * @spec: what WELCOME said last
+ * @epoch: of it
+ * @parts: of the next one, or of the last one
  * @challenge: of our last JOIN, zero: it had none
  * @at: time of the next JOIN of the timer
  * @group_at: the job's group may be joined from then on; 0: at once
@@ -62,12 +64,14 @@ THC_INLINE u32 thc_join_interval(u32 sent)
  * @answered: challenges since the last one of these
  * @challenged: @challenge is the aggregator's last word: we are not in its epoch
  * @unanswered: and that is to be said at once
- * @welcomed: @joined is filled in
+ * @welcomed: @spec is filled in
+ * @unsound: with what this worker cannot serve
  * @heard: a WELCOME came over the group
- * @ready: all ranks are in, @joined is final
+ * @ready: all ranks are in, @spec and @parts are final
  */
 struct thc_joining {
-	struct thc_joined	joined;
+	struct thc_spec		spec;
+	u32			epoch;
 	u8			challenge[THC_CHALLENGE_BYTES];
 	u64			at;
 	u64			group_at;
@@ -77,9 +81,11 @@ struct thc_joining {
 	u8			challenged;
 	u8			unanswered;
 	u8			welcomed;
+	u8			unsound;
 	u8			heard;
 	u8			ready;
 	u8			doubt;
+	struct thc_parts	parts;
 };
 
 /* What is to be done now. */
@@ -95,7 +101,14 @@ enum thc_join_step {
 THC_INLINE void thc_joining_begin(struct thc_joining *j, struct thc_sender *s,
 				  const u8 random[THC_NONCE_BYTES], u64 now)
 {
-	*j = (struct thc_joining){ .at = now };
+	u8 *begin = (u8 *)j;
+	u32 i;
+
+	/* what is large need not be cleared */
+	for (i = 0; i < offsetof(struct thc_joining, parts); i++)
+		begin[i] = 0;
+	thc_parts_begin(&j->parts);
+	j->at = now;
 	thc_nonce_copy(s->nonce, random);
 	s->nonce[THC_NONCE_BYTES - 1] |= 1;
 }
@@ -126,7 +139,7 @@ THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_send
 		.restarted = thc_be16(THC_WORKER_NONE),
 	};
 	thc_nonce_copy(payload->nonce, s->nonce);
-	thc_nonce_copy(payload->challenge, heard ? j->joined.welcome.salt : j->challenge);
+	thc_nonce_copy(payload->challenge, heard ? j->spec.salt : j->challenge);
 	/* which this JOIN did not say: it may be asked again */
 	if (heard)
 		thc_nonce_copy(j->challenge, none);
@@ -157,20 +170,20 @@ static inline void thc_sender_set_key(struct thc_sender *s, const u8 *key)
 
 /* Is the WELCOME sealed by the job's key? @end: ours, or the group's */
 THC_INLINE int thc_joining_sealed(const struct thc_sender *s, const struct thc_hdr *h,
-				  const struct thc_welcome *w, const struct thc_end *end)
+				  const struct thc_welcome *w, u32 bytes, const struct thc_end *end)
 {
-	return h->tag == thc_control_tag(s->control_seal, &s->welcome, h, end, w, sizeof(*w) / 8);
+	return h->tag == thc_control_tag(s->control_seal, &s->welcome, h, end, w, (int)(bytes / 8));
 }
 
 /* Does @w refuse a worker with our nonce, with a seal that anybody can make? */
 THC_INLINE int thc_joining_doubts(const struct thc_sender *s, const struct thc_hdr *h,
-				  const struct thc_welcome *w)
+				  const struct thc_welcome *w, u32 bytes)
 {
 	const struct thc_control_key none = { .id = 0 };
 
-	return thc_seal_names(h, 0) && w->flags & THC_WELCOME_F_REFUSED &&
+	return thc_seal_names(h, 0) && w->flags & thc_be16(THC_WELCOME_F_REFUSED) &&
 	       thc_nonce_equal(w->nonce, s->nonce) &&
-	       h->tag == thc_control_tag(THC_SEAL_SUM, &none, h, NULL, w, sizeof(*w) / 8);
+	       h->tag == thc_control_tag(THC_SEAL_SUM, &none, h, NULL, w, (int)(bytes / 8));
 }
 
 /* Does @port's packet with this header name this worker's job? thcd sends from the base port, which
@@ -186,28 +199,31 @@ THC_INLINE enum thc_drop_reason thc_joining_name(const struct thc_sender *s,
 
 /**
  * thc_joining_admit() - is the WELCOME of this worker's aggregator and job?
- * @h: its header, of this version; @w follows it, whole
+ * @h: its header, of this version
+ * @w: its payload of @bytes, aligned like a u64
  * @port: from where it was sent, host order
  */
 THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
 						  const struct thc_sender *s,
 						  const struct thc_hdr *h,
-						  const struct thc_welcome *w, u16 port)
+						  const struct thc_welcome *w, u32 bytes, u16 port)
 {
-	int to_group = thc_nonce_is_none(w->nonce);
 	enum thc_drop_reason why = thc_joining_name(s, h, port);
 	struct thc_end end = s->end;
 
+	if (!why)
+		why = thc_parts_form(w, bytes);
 	if (why)
 		return why;
 	if (!thc_seal_names(h, s->welcome.id))
-		return thc_joining_doubts(s, h, w) ? THC_DROP_NONE : THC_DROP_KEY;
-	/* whoever joins again hears the group before it is told which one it is */
-	if (to_group && !j->welcomed)
-		return THC_DROP_UNEXPECTED;
-	if (to_group)
-		end = thc_welcome_group(&j->joined.welcome);
-	return thc_joining_sealed(s, h, w, &end) ? THC_DROP_NONE : THC_DROP_TAG;
+		return thc_joining_doubts(s, h, w, bytes) ? THC_DROP_NONE : THC_DROP_KEY;
+	if (thc_nonce_is_none(w->nonce)) {
+		/* whoever joins again hears the group before it is told which one it is */
+		if (!j->welcomed)
+			return THC_DROP_UNEXPECTED;
+		end = j->spec.group;
+	}
+	return thc_joining_sealed(s, h, w, bytes, &end) ? THC_DROP_NONE : THC_DROP_TAG;
 }
 
 /**
@@ -241,20 +257,19 @@ THC_INLINE enum thc_drop_reason thc_joining_challenge(struct thc_joining *j,
 	return THC_DROP_NONE;
 }
 
-THC_INLINE int thc_joining_same_group(const struct thc_welcome *a, const struct thc_welcome *b)
+THC_INLINE int thc_joining_same_group(const struct thc_spec *a, const struct thc_spec *b)
 {
-	u32 i;
-
-	for (i = 0; i < sizeof(a->group); i++)
-		if (a->group[i] != b->group[i])
-			return 0;
-	return a->reply == b->reply && a->group_port == b->group_port && a->family == b->family;
+	return a->reply == b->reply && a->group.port == b->group.port &&
+	       thc_addr_equal(&a->group.addr, &b->group.addr);
 }
 
 /* A WELCOME to the group: it reaches us, unless it is a recording of another epoch's. */
-THC_INLINE enum thc_drop_reason thc_joining_hear(struct thc_joining *j, const struct thc_welcome *w)
+THC_INLINE enum thc_drop_reason thc_joining_hear(struct thc_joining *j, const struct thc_welcome *w,
+						 u32 bytes)
 {
-	if (!j->welcomed || !thc_nonce_equal(j->joined.welcome.salt, w->salt))
+	const u8 *salt = thc_parts_salt(w, bytes);
+
+	if (!j->welcomed || !salt || !thc_nonce_equal(j->spec.salt, salt))
 		return THC_DROP_UNEXPECTED;
 	j->heard = 1;
 	return THC_DROP_NONE;
@@ -269,44 +284,52 @@ THC_INLINE int thc_joining_believes(struct thc_joining *j, u8 refusal, u64 now)
 	return !j->welcomed && now - j->doubt_at >= THC_DOUBT_MS * THC_NS_PER_MS;
 }
 
-/* What a WELCOME that was admitted changes; THC_DROP_UNEXPECTED: nothing. */
-THC_INLINE enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct thc_sender *s,
-						 const struct thc_hdr *h,
-						 const struct thc_welcome *w, u64 now)
+/* A whole WELCOME is there. */
+static inline void thc_joining_read(struct thc_joining *j, struct thc_sender *s)
+{
+	const struct thc_spec before = j->spec;
+	const struct thc_welcome *w = &j->parts.joined.welcome;
+
+	j->epoch = j->parts.joined.epoch;
+	j->unsound = !thc_spec_take(&j->spec, w, j->parts.record, j->parts.joined.bytes);
+	if (j->welcomed && !thc_joining_same_group(&before, &j->spec)) {
+		j->group_at = 0;
+		j->heard = 0;
+	}
+	j->welcomed = 1;
+	j->challenged = 0;
+	j->ready = !!(j->spec.flags & THC_WELCOME_F_READY);
+	/* it is there: what the network said before is no reason to give it up later */
+	s->unreachable = 0;
+	s->unreachable_at = 0;
+}
+
+/* What a WELCOME that was admitted changes; THC_DROP_UNEXPECTED: nothing. @bytes: of @w */
+static inline enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct thc_sender *s,
+						    const struct thc_hdr *h,
+						    const struct thc_welcome *w, u32 bytes, u64 now)
 {
 	if (j->ready)
 		return THC_DROP_UNEXPECTED;
 	if (thc_nonce_is_none(w->nonce))
-		return thc_joining_hear(j, w);
+		return thc_joining_hear(j, w, bytes);
 	if (!thc_nonce_equal(w->nonce, s->nonce) || h->rank != thc_be16(s->rank))
 		return THC_DROP_UNEXPECTED;
 	if (!thc_seal_names(h, s->welcome.id) && !thc_joining_believes(j, w->refusal, now))
 		return THC_DROP_UNEXPECTED;
-	if (j->welcomed && !thc_joining_same_group(&j->joined.welcome, w)) {
-		j->group_at = 0;
-		j->heard = 0;
-	}
-	j->joined.epoch = thc_be32(h->epoch);
-	j->joined.welcome = *w;
-	j->welcomed = 1;
-	j->challenged = 0;
-	j->ready = !!(w->flags & THC_WELCOME_F_READY);
-	/* it is there: what the network said before is no reason to give it up later */
-	s->unreachable = 0;
-	s->unreachable_at = 0;
+	if (thc_parts_add(&j->parts, thc_be32(h->epoch), w, bytes))
+		thc_joining_read(j, s);
 	return THC_DROP_NONE;
 }
 
 THC_INLINE enum thc_join_step thc_joining_step(const struct thc_joining *j,
 					       const struct thc_sender *s)
 {
-	const struct thc_welcome *w = &j->joined.welcome;
-
 	if (!j->welcomed)
 		return THC_JOIN_ASK;
-	if (w->flags & THC_WELCOME_F_REFUSED)
+	if (j->spec.flags & THC_WELCOME_F_REFUSED)
 		return THC_JOIN_REFUSED;
-	if (!thc_welcome_is_sound(w, s->rank, s->control_seal == THC_SEAL_NH))
+	if (j->unsound || !thc_spec_is_sound(&j->spec, s->rank, s->control_seal == THC_SEAL_NH))
 		return THC_JOIN_UNSOUND;
 	return j->ready ? THC_JOIN_READY : THC_JOIN_WAIT;
 }
@@ -314,20 +337,18 @@ THC_INLINE enum thc_join_step thc_joining_step(const struct thc_joining *j,
 /* Is it time to join the job's group? Of its IP version the caller knows. */
 THC_INLINE int thc_joining_wants_group(const struct thc_joining *j, u64 now)
 {
-	return j->welcomed && j->joined.welcome.reply == THC_REPLY_MULTICAST && now >= j->group_at;
+	return j->welcomed && j->spec.reply == THC_REPLY_MULTICAST && now >= j->group_at;
 }
 
 /* The time to join has run out: why? */
 THC_INLINE void thc_joining_failure(const struct thc_joining *j, const struct thc_sender *s,
 				    struct thc_failure *f)
 {
-	const struct thc_welcome *w = &j->joined.welcome;
-
 	*f = (struct thc_failure){ .error = EHOSTUNREACH, .reason = THC_FAILED_SILENT };
 	if (j->welcomed) {
 		f->error = ETIMEDOUT;
 		f->reason = THC_FAILED_JOIN;
-		f->ranks = thc_ranks_mask(thc_be16(w->ranks)) & ~thc_be64(w->joined);
+		f->ranks = thc_ranks_mask(j->spec.ranks) & ~j->spec.joined;
 	} else if (j->doubt_at) {
 		f->error = EACCES;
 		f->reason = THC_FAILED_REFUSED;
@@ -339,22 +360,22 @@ THC_INLINE void thc_joining_failure(const struct thc_joining *j, const struct th
 }
 
 /**
- * thc_sender_set_epoch() - the keys of the epoch that @w is of
+ * thc_sender_set_epoch() - the keys of the epoch that @spec is of
  * @key: the job's secret key, NULL: it has none
  *
  * Takes some tens of microseconds.
  */
-static inline void thc_sender_set_epoch(struct thc_sender *s, const struct thc_welcome *w,
+static inline void thc_sender_set_epoch(struct thc_sender *s, const struct thc_spec *spec,
 					const u8 *key)
 {
-	s->seal = w->seal;
-	thc_seal_key_set(&s->up, key, THC_KEY_UP, s->job, w->salt);
-	thc_seal_key_set(&s->down, key, THC_KEY_DOWN, s->job, w->salt);
+	s->seal = spec->seal;
+	thc_seal_key_set(&s->up, key, THC_KEY_UP, s->job, spec->salt);
+	thc_seal_key_set(&s->down, key, THC_KEY_DOWN, s->job, spec->salt);
 }
 
 /**
  * thc_joining_end() - all ranks are in: the sender is made ready
- * @flight: zeroed room for the job's slots, data_slots and norm_slots
+ * @flight: zeroed room for the job's slots, data_slots and control_slots
  * @window: most chunks of data in flight
  *
  * thc_sender_set_epoch() has been called.
@@ -362,16 +383,15 @@ static inline void thc_sender_set_epoch(struct thc_sender *s, const struct thc_w
 THC_INLINE void thc_joining_end(const struct thc_joining *j, struct thc_sender *s,
 				struct thc_flight *flight, u32 window)
 {
-	const struct thc_welcome *w = &j->joined.welcome;
-	u32 data = thc_be16(w->data_slots);
+	u32 data = j->spec.data_slots;
 
 	thc_stream_init(&s->data, flight, 0, data);
-	thc_stream_init(&s->control, flight + data, data, thc_be16(w->norm_slots));
+	thc_stream_init(&s->control, flight + data, data, j->spec.control_slots);
 	thc_sender_init(s, window);
-	s->epoch = j->joined.epoch;
-	s->all = thc_ranks_mask(thc_be16(w->ranks));
-	s->sum_width = w->sum_width;
-	s->one_port = !!(w->flags & THC_WELCOME_F_ONE_PORT);
+	s->epoch = j->epoch;
+	s->all = thc_ranks_mask(j->spec.ranks);
+	s->sum_width = j->spec.sum_width;
+	s->one_port = !!(j->spec.flags & THC_WELCOME_F_ONE_PORT);
 }
 
 #endif /* THC_JOIN_H */

@@ -226,12 +226,14 @@ enum thc_reply {
 };
 
 /* thc_welcome.flags */
-#define THC_WELCOME_F_READY	0x01	/* all ranks are in: rounds may start */
-#define THC_WELCOME_F_REFUSED	0x02	/* not admitted, refusal says why */
-#define THC_WELCOME_F_ONE_PORT	0x04	/* all slots on the base port (software) */
-#define THC_WELCOME_F_CORRELATED 0x10	/* correlated stochastic rounding */
+#define THC_WELCOME_F_READY	0x0001	/* all ranks are in: rounds may start */
+#define THC_WELCOME_F_REFUSED	0x0002	/* not admitted, refusal says why */
+#define THC_WELCOME_F_ONE_PORT	0x0004	/* all slots on the base port (software) */
 /* send packet by packet: generic XDP on a virtual link meets super-packets of GSO */
-#define THC_WELCOME_F_NOGSO	0x20
+#define THC_WELCOME_F_NOGSO	0x0020
+
+/* thc_welcome.features. A worker refuses unknown ones. */
+#define THC_FEATURE_CORRELATED	0x0001	/* correlated stochastic rounding */
 
 /* thc_welcome.refusal */
 enum thc_refusal {
@@ -245,62 +247,145 @@ enum thc_refusal {
 };
 
 /**
- * struct thc_welcome - payload of WELCOME: the job's constants, 136 bytes
+ * struct thc_welcome - begin of WELCOME's payload, 64 bytes; records follow
+ * @nonce: that of the JOIN it answers; 0 on the group address
  * @joined: bit r: rank r has joined this epoch
  * @seed: shared by all ranks: rotation signs, rounding shifts
- * @clamp: IEEE-754 bits of t_p, the clamp in units of the coordinates'
- *	standard deviation
- * @nonce: that of the JOIN it answers; 0 on the group address
- * @table_hash: thc_table_hash() of the table
- * @deadline_ms: a generation older than this is closed with its quorum;
- *	0: never
+ * @deadline_ms: a generation older than this is closed with its quorum; 0: never
+ * @features: THC_FEATURE_*
+ * @constants: 32-bit FNV-1a of the records with THC_RECORD_F_CONSTANT, as sent, in the order of
+ *	parts, then of @seed and @features
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline
  * @data_slots: W
- * @norm_slots: slots after the data slots that hold norms
- * @chunk: coordinates of a chunk, THC_CHUNK_8 or THC_CHUNK_16
- * @granularity: g, max(T)
- * @group_port: UDP port of the group address
- * @shards: aggregators that share the chunks; 1 in this version
+ * @control_slots: slots after the data slots, for the control stream
  * @flags: THC_WELCOME_F_*
  * @refusal: enum thc_refusal
  * @reply: enum thc_reply
- * @bits: b, of an index; at most 4
- * @sum_width: bits of a LUT_ADD sum, 8 or 16
- * @block_log2: coordinates of a rotated block
- * @family: 4 or 6, of @group
- * @seal: enum thc_seal_kind of requests and answers
- * @table: T[0..2^b-1], rest zero
- * @group: multicast group of answers, IPv4 in the first four bytes; zero
- *	if the job answers by fanout
- * @salt: of this epoch's keys; in a job without a secret key it names the epoch
+ * @part: from 0; each part has this begin and the record SEAL
+ * @parts: 1 to THC_WELCOME_PARTS
+ * @version_max: highest version that the aggregator knows
+ * @reserved: zero
+ * @shard: this aggregator's number
+ * @shards: aggregators that share the chunks; 1 in this version
  */
 struct thc_welcome {
+	__u8	nonce[THC_NONCE_BYTES];
 	__be64	joined;
 	__be64	seed;
-	__be64	clamp;
-	__u8	nonce[THC_NONCE_BYTES];
-	__be32	table_hash;
 	__be32	deadline_ms;
+	__be32	features;
+	__be32	constants;
 	__be16	ranks;
 	__be16	quorum;
 	__be16	data_slots;
-	__be16	norm_slots;
-	__be16	chunk;
-	__be16	granularity;
-	__be16	group_port;
-	__be16	shards;
-	__u8	flags;
+	__be16	control_slots;
+	__be16	flags;
 	__u8	refusal;
 	__u8	reply;
-	__u8	bits;
-	__u8	sum_width;
-	__u8	block_log2;
-	__u8	family;
+	__u8	part;
+	__u8	parts;
+	__u8	version_max;
+	__u8	reserved;
+	__be16	shard;
+	__be16	shards;
+};
+
+/* Bytes of a part of WELCOME, parts, and bytes of the records of all of them together, at most. */
+#define THC_WELCOME_BYTES	1024
+#define THC_WELCOME_PARTS	16
+#define THC_RECORDS_MAX		(THC_WELCOME_PARTS * 960)
+
+/* thc_record.flags */
+#define THC_RECORD_F_KNOW	0x01	/* who does not know the type refuses the job */
+#define THC_RECORD_F_CONSTANT	0x02	/* hashed into thc_welcome.constants */
+
+/* thc_record.type */
+enum thc_record_type {
+	THC_RECORD_SEAL		= 1,
+	THC_RECORD_GROUP	= 2,
+	THC_RECORD_ROW		= 3,
+	THC_RECORD_SCHEME	= 5,
+};
+
+/**
+ * struct thc_record - a record of WELCOME: this, data, zeros up to a multiple of 8 bytes
+ * @type: enum thc_record_type
+ * @flags: THC_RECORD_F_*
+ * @bytes: of data; more than a type is known to have are passed over
+ */
+struct thc_record {
+	__u8	type;
+	__u8	flags;
+	__be16	bytes;
+};
+
+/**
+ * struct thc_record_seal - by what the epoch's packets are sealed
+ * @head: THC_RECORD_SEAL
+ * @seal: enum thc_seal_kind of requests and answers
+ * @reserved: zero
+ * @salt: of this epoch's keys; in a job without a secret key it names the epoch
+ */
+struct thc_record_seal {
+	struct thc_record head;
 	__u8	seal;
-	__be16	table[16];
-	__u8	group[16];
+	__u8	reserved[3];
 	__u8	salt[THC_SALT_BYTES];
+};
+
+/**
+ * struct thc_record_group - the multicast group of answers
+ * @head: THC_RECORD_GROUP
+ * @family: 4 or 6
+ * @reserved: zero
+ * @port: UDP port
+ * @addr: IPv4 in the first four bytes, zeros behind it
+ */
+struct thc_record_group {
+	struct thc_record head;
+	__u8	family;
+	__u8	reserved;
+	__be16	port;
+	__u8	addr[16];
+};
+
+/**
+ * struct thc_record_row - a table; its levels follow, T[0..2^b-1], __be16 each
+ * @head: THC_RECORD_ROW
+ * @width: b, as in thc_hdr.width of a LUT_ADD request
+ * @sum_width: bits of the sum of its indices' levels
+ * @granularity: g, the largest level. Levels behind it are zero, and not used
+ * @clamp: IEEE-754 bits of t_p, the clamp in units of the coordinates' standard deviation
+ */
+struct thc_record_row {
+	struct thc_record head;
+	__u8	width;
+	__u8	sum_width;
+	__be16	granularity;
+	__be64	clamp;
+};
+
+/**
+ * struct thc_record_scheme - a scheme that the job allows, its own first
+ * @head: THC_RECORD_SCHEME
+ * @scheme: number
+ * @block_log2: coordinates of a rotated block
+ * @value_bits, @levels, @grain, @scale_block, @capacity, @features: what they mean the scheme
+ *	says; zero if it does not use them
+ * @reserved: zero
+ */
+struct thc_record_scheme {
+	struct thc_record head;
+	__u8	scheme;
+	__u8	block_log2;
+	__u8	value_bits;
+	__u8	levels;
+	__be16	grain;
+	__be16	scale_block;
+	__be32	capacity;
+	__be32	features;
+	__be32	reserved;
 };
 
 /*
@@ -317,7 +402,7 @@ struct thc_welcome {
  * @count_lo: low half of the coordinates of the bucket
  * @kind: bits 0..7 dtype + 1 (0: no claim), 8..15 scheme, 16..31 high bits of
  *	the coordinates
- * @constants: thc_table_hash()
+ * @constants: of WELCOME
  * @tag: the caller's own mark of this all-reduce, folded to 32 bits
  * @call: what the call chose; 0: nothing
  * @digest: of the results of the round before the last one but for its agreement,
@@ -497,21 +582,26 @@ enum thc_option {
 	THC_OPT_WINDOW		= 3,	/* __u32, most chunks in flight; 0: the job's slots */
 	THC_OPT_MEMORY		= 4,	/* __u64, bytes of messages in the kernel; 256 MiB */
 	THC_OPT_PARTIAL		= 5,	/* __u32, 0 or 1: after the timeout deliver what has come */
-	THC_OPT_WELCOME		= 6,	/* read only: struct thc_joined */
+	THC_OPT_WELCOME		= 6,	/* read only: struct thc_joined and records */
 	THC_OPT_STATS		= 7,	/* read only: struct thc_socket_stats */
 	THC_OPT_FAILURE		= 8,	/* read only: struct thc_failure */
 	THC_OPT_KEY		= 9,	/* write only: THC_KEY_BYTES bytes, 0: forget the key */
 };
 
 /**
- * struct thc_joined - the job as the aggregator described it
+ * struct thc_joined - the job as the aggregator described it; @bytes of records follow, at most
+ *	THC_RECORDS_MAX
  * @epoch: its incarnation
  * @shards: aggregators that share its chunks
+ * @bytes: of WELCOME's records, of all parts in their order, as they came
+ * @reserved: zero
  * @welcome: as it came, big-endian
  */
 struct thc_joined {
 	__u32			epoch;
 	__u32			shards;
+	__u32			bytes;
+	__u32			reserved;
 	struct thc_welcome	welcome;
 };
 

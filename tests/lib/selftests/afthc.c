@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include "afthc.h"
+#include "knownjob.h"
 
 #include <kselftest.h>
 
@@ -302,15 +303,12 @@ size_t wrong_lanes(const uint8_t *got, const struct thc_send *s, uint8_t width, 
 
 uint8_t job_table(int fd, uint16_t *table)
 {
-	struct thc_joined j;
-	socklen_t len = sizeof(j);
-	int i;
+	struct known_job j;
 
-	if (getsockopt(fd, SOL_THC, THC_OPT_WELCOME, &j, &len))
+	if (know_job(fd, &j))
 		return 0;
-	for (i = 0; i < 16; i++)
-		table[i] = be16toh(j.welcome.table[i]);
-	return j.welcome.sum_width;
+	memcpy(table, j.spec.level, sizeof(j.spec.level));
+	return j.spec.sum_width;
 }
 
 int send_part(int fd, unsigned int rank, const struct thc_send *s, size_t chunks, uint8_t sum_width)

@@ -140,25 +140,34 @@ int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packe
 
 void good_welcome(struct welcome_packet *p, fake_nonce nonce)
 {
-	memset(p, 0, sizeof(*p));
+	memset(&p->h, 0, sizeof(p->h));
+	whole_welcome_init(&p->all);
 	p->h.version = THC_VERSION;
 	p->h.op = THC_OP_WELCOME;
 	p->h.job = htobe16(1);
 	p->h.rank = htobe16(1);
 	p->h.epoch = htobe32(FAKE_EPOCH);
 	set_nonce(p, nonce);
-	p->w.ranks = htobe16(2);
-	p->w.joined = htobe64(3);
-	p->w.data_slots = htobe16(FAKE_SLOTS);
-	p->w.norm_slots = htobe16(4);
-	p->w.chunk = htobe16(THC_CHUNK_8);
-	p->w.sum_width = 8;
-	p->w.shards = htobe16(1);
-	p->w.reply = THC_REPLY_FANOUT;
-	p->w.family = 4;
-	p->w.flags = THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT;
-	p->w.seal = THC_SEAL_NH;
-	set_salt(p->w.salt, FAKE_EPOCH);
+	p->all.w.ranks = htobe16(2);
+	p->all.w.joined = htobe64(3);
+	p->all.w.data_slots = htobe16(FAKE_SLOTS);
+	p->all.w.control_slots = htobe16(4);
+	p->all.w.reply = THC_REPLY_FANOUT;
+	p->all.w.flags = htobe16(THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT);
+	p->all.seal.seal = THC_SEAL_NH;
+	set_salt(p->all.seal.salt, FAKE_EPOCH);
+	p->all.row.sum_width = 8;
+	p->all.row.granularity = htobe16(30);
+	p->all.level[1] = p->all.row.granularity;
+	p->all.scheme.block_log2 = THC_BLOCK_LOG2_MIN;
+	whole_welcome_hash(&p->all);
+}
+
+void fake_seal_to_group(struct welcome_packet *p, const void *group)
+{
+	set_nonce(p, 0);
+	p->all.w.flags &= ~htobe16(THC_WELCOME_F_READY);
+	seal_welcome(fake_seals(), &p->h, TO_GROUP_PACKET, group);
 }
 
 void fake_challenge(struct challenge_packet *p, fake_nonce nonce, uint8_t first, const void *to)
@@ -171,7 +180,7 @@ void fake_challenge(struct challenge_packet *p, fake_nonce nonce, uint8_t first,
 	memcpy(p->c.nonce, &nonce, sizeof(nonce));
 	memset(p->c.challenge, 0xc4, sizeof(p->c.challenge));
 	p->c.challenge[0] = first;
-	seal_welcome(fake_seals(), &p->h, to);
+	seal_welcome(fake_seals(), &p->h, sizeof(*p), to);
 }
 
 int fake_join(int fd, int udp, struct sockaddr_in *worker)

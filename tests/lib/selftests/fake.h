@@ -12,6 +12,8 @@
 #include "afthc.h"
 #include "seals.h"
 
+#include "../welcome.h"
+
 #define FAKE_PORT	(PORT + 500)
 #define FAKE_EPOCH	5
 #define FAKE_SLOTS	256
@@ -83,23 +85,38 @@ int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packe
 
 /* --- WELCOME -------------------------------------------------------------- */
 
+/* In one part. */
 struct welcome_packet {
 	struct thc_hdr		h;
-	struct thc_welcome	w;
+	struct whole_welcome	all;
 };
+
+/* What is sent of a WELCOME to the group, and of a refusal. */
+#define TO_GROUP_PACKET		(sizeof(struct thc_hdr) + TO_GROUP_BYTES)
+#define REFUSAL_PACKET		(sizeof(struct thc_hdr) + sizeof(struct thc_welcome))
 
 static inline void set_nonce(struct welcome_packet *p, fake_nonce nonce)
 {
-	memcpy(p->w.nonce, &nonce, sizeof(nonce));
+	memcpy(p->all.w.nonce, &nonce, sizeof(nonce));
 }
 
 /* To rank 1 of two, both are in. It is to be sealed. */
 void good_welcome(struct welcome_packet *p, fake_nonce nonce);
 
+/* As it is, whatever its `constants` are. */
+static inline void fake_seal_as_is(struct welcome_packet *p, const void *to)
+{
+	seal_welcome(fake_seals(), &p->h, sizeof(*p), to);
+}
+
 static inline void fake_seal_welcome(struct welcome_packet *p, const void *to)
 {
-	seal_welcome(fake_seals(), &p->h, to);
+	whole_welcome_hash(&p->all);
+	fake_seal_as_is(p, to);
 }
+
+/* Of @p, what the group is told: TO_GROUP_PACKET bytes, which are sealed. */
+void fake_seal_to_group(struct welcome_packet *p, const void *group);
 
 struct challenge_packet {
 	struct thc_hdr		h;

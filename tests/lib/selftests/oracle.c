@@ -17,19 +17,40 @@ static bool oracle_answers_with(uint8_t op)
 	return (op >= 1 && op <= 7 && op != 5) || op == THC_OP_WAIT || op == THC_OP_STALE;
 }
 
+/* A part of WELCOME: eight words and whole records, which are words, too. */
+static enum thc_drop_reason oracle_form(const uint8_t *payload, size_t bytes)
+{
+	const uint8_t *part = payload + offsetof(struct thc_welcome, part);
+	const uint8_t *parts = payload + offsetof(struct thc_welcome, parts);
+
+	if (bytes % 8)
+		return THC_DROP_LENGTH;
+	if (payload[offsetof(struct thc_welcome, reserved)] || *parts < 1 || *parts > 16 ||
+	    *part >= *parts)
+		return THC_DROP_RESERVED;
+	return THC_DROP_NONE;
+}
+
 /* A WELCOME, or CHALLENGE, that is none to a JOIN of ours. */
 static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct thc_hdr *h,
 					   const uint8_t *packet, size_t bytes)
 {
 	static const uint8_t none[THC_NONCE_BYTES];
-	const uint8_t *nonce = packet + sizeof(*h) + offsetof(struct thc_welcome, nonce);
-	bool to_group = h->op == THC_OP_WELCOME;
+	bool is_welcome = h->op == THC_OP_WELCOME, to_group;
+	enum thc_drop_reason why = THC_DROP_NONE;
 
-	if (bytes != sizeof(*h) + (to_group ? sizeof(struct thc_welcome) : 32))
+	packet += sizeof(*h);
+	bytes -= sizeof(*h);
+	if (is_welcome ? bytes < 64 || bytes > 1024 : bytes != 32)
 		return THC_DROP_LENGTH;
-	to_group = to_group && !memcmp(nonce, none, sizeof(none));
 	if (be16toh(h->job) != o->job)
 		return THC_DROP_JOB;
+	if (is_welcome)
+		why = oracle_form(packet, bytes);
+	if (why)
+		return why;
+	/* of both the nonce comes first */
+	to_group = is_welcome && !memcmp(packet, none, sizeof(none));
 	/* a refusal without it would have to have the nonce of a JOIN */
 	if (be32toh(h->key_id) != o->welcome.id)
 		return THC_DROP_KEY;
@@ -37,7 +58,7 @@ static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct 
 	if (to_group && o->joining)
 		return THC_DROP_UNEXPECTED;
 	return be64toh(h->tag) == tag_of_control(&o->welcome, h, to_group ? &o->group : &o->worker,
-						 packet + sizeof(*h), bytes - sizeof(*h)) ?
+						 packet, bytes) ?
 		       THC_DROP_UNEXPECTED :
 		       THC_DROP_TAG;
 }
@@ -89,8 +110,8 @@ static enum thc_drop_reason oracle_stray(const struct oracle *o, const struct th
 		return THC_DROP_OP;
 	if (bytes != sizeof(*h) + lanes)
 		return THC_DROP_LENGTH;
-	return be16toh(h->slot) >= o->data_slots + o->norm_slots ? THC_DROP_SLOT :
-								   THC_DROP_UNEXPECTED;
+	return be16toh(h->slot) >= o->data_slots + o->control_slots ? THC_DROP_SLOT :
+								      THC_DROP_UNEXPECTED;
 }
 
 /* An order to end the epoch: of another one, about a request of this one. */

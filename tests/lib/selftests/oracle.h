@@ -29,7 +29,7 @@
  * @epoch: the job's incarnation
  * @job: its number
  * @data_slots: W
- * @norm_slots: behind these
+ * @control_slots: behind these
  * @first: data chunk, the oldest in flight
  * @end: behind the newest in flight
  * @round: of their requests
@@ -48,7 +48,7 @@ struct oracle {
 	uint32_t		epoch;
 	uint16_t		job;
 	uint16_t		data_slots;
-	uint16_t		norm_slots;
+	uint16_t		control_slots;
 	uint32_t		first;
 	uint32_t		end;
 	uint32_t		round;

@@ -67,18 +67,18 @@ void seal_join(const struct job_seals *s, struct thc_hdr *h, size_t bytes, const
 	thc_control_seal(h, s->control, &s->join, &end, h + 1, words_of(bytes));
 }
 
-void seal_welcome(const struct job_seals *s, struct thc_hdr *h, const void *to)
+void seal_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes, const void *to)
 {
 	const struct thc_end end = end_of(to);
 
 	h->key_id = s->welcome.id;
-	tag_welcome(s, h, &end);
+	tag_welcome(s, h, bytes, &end);
 }
 
-void tag_welcome(const struct job_seals *s, struct thc_hdr *h, const struct thc_end *end)
+void tag_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes,
+		 const struct thc_end *end)
 {
-	h->tag = thc_control_tag(s->control, &s->welcome, h, end, h + 1,
-				 (int)(thc_joining_payload(h->op) / 8));
+	h->tag = thc_control_tag(s->control, &s->welcome, h, end, h + 1, words_of(bytes));
 }
 
 void seal_end(const struct job_seals *s, struct thc_hdr *h, const void *worker, __be64 request)

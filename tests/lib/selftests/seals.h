@@ -40,8 +40,10 @@ void seal_answer(const struct job_seals *s, struct thc_hdr *h, size_t bytes);
 void tag_answer(const struct job_seals *s, struct thc_hdr *h, size_t bytes);
 
 void seal_join(const struct job_seals *s, struct thc_hdr *h, size_t bytes, const void *worker);
-void seal_welcome(const struct job_seals *s, struct thc_hdr *h, const void *to);
-void tag_welcome(const struct job_seals *s, struct thc_hdr *h, const struct thc_end *end);
+/* WELCOME, a part of it, or CHALLENGE. @to: the worker, or the group */
+void seal_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes, const void *to);
+void tag_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes,
+		 const struct thc_end *end);
 /* STALE with EPOCH, about the request whose tag is @request. */
 void seal_end(const struct job_seals *s, struct thc_hdr *h, const void *worker, __be64 request);
 /* A control packet, as anybody can make it. */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "knownjob.h"
 #include "storm_calls.h"
 
 #define CALLERS		4
@@ -119,18 +120,20 @@ void tell_forgers(struct storm *s, unsigned int job, unsigned int rank, int fd)
 {
 	struct target *t = &s->target[job];
 	struct sockaddr_thc name = { 0 };
-	struct thc_joined j;
+	struct known_job j;
 	socklen_t len = sizeof(name);
 
 	if (!getsockname(fd, (void *)&name, &len))
 		t->port[rank] = ntohs(name.sthc_port);
-	len = sizeof(j);
-	if (getsockopt(fd, SOL_THC, THC_OPT_WELCOME, &j, &len))
+	if (know_job(fd, &j))
 		return;
 	t->epoch = j.epoch;
-	memcpy(t->salt, j.welcome.salt, sizeof(t->salt));
-	t->group_port = j.welcome.family == 4 ? be16toh(j.welcome.group_port) : 0;
-	memcpy(&t->group, j.welcome.group, sizeof(t->group));
+	memcpy(t->salt, j.spec.salt, sizeof(t->salt));
+	t->group_port = 0;
+	if (j.spec.reply != THC_REPLY_MULTICAST || !thc_addr_is_v4(&j.spec.group.addr))
+		return;
+	t->group_port = be16toh(j.spec.group.port);
+	t->group.s_addr = j.spec.group.addr.word[3];
 }
 
 static int valid_shutdown(struct caller *c)
@@ -299,7 +302,7 @@ int valid_epoll(struct caller *c)
 int valid_getsockopt(struct caller *c)
 {
 	int option = THC_OPT_TIMEOUT + (int)below(&c->rng, THC_OPT_FAILURE);
-	socklen_t len = sizeof(struct thc_joined) + sizeof(struct thc_socket_stats);
+	socklen_t len = sizeof(struct described_job);
 	void *room = some_memory(c, len);
 
 	if (one_in(&c->rng, 4))
@@ -523,7 +526,7 @@ static int bad_poll(struct caller *c)
 int bad_getsockopt(struct caller *c)
 {
 	int option = THC_OPT_TIMEOUT + (int)below(&c->rng, THC_OPT_FAILURE);
-	socklen_t len = sizeof(struct thc_joined);
+	socklen_t len = sizeof(struct described_job);
 
 	switch (below(&c->rng, 5)) {
 	case 0:

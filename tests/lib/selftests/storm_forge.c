@@ -130,24 +130,36 @@ static void seal_right(struct forger *f, const struct aim *a, struct thc_hdr *h,
 		j->restarted = htobe16(THC_WORKER_NONE);
 		memset(j->reserved2, 0, sizeof(j->reserved2));
 		seal_join(seals_of(f, a->job), h, bytes, here);
-	} else if (h->op == THC_OP_WELCOME && bytes == sizeof(*h) + sizeof(struct thc_welcome)) {
-		seal_welcome(seals_of(f, a->job), h, a->to);
+	} else if (h->op == THC_OP_WELCOME && bytes > sizeof(*h)) {
+		seal_welcome(seals_of(f, a->job), h, bytes, a->to);
 	} else {
 		tag(f, a, h, bytes);
 	}
 }
 
+/* A part of WELCOME, mostly of good form. */
+static void make_welcome(struct forger *f, struct thc_hdr *h)
+{
+	struct thc_welcome *w = (void *)(h + 1);
+
+	h->op = THC_OP_WELCOME;
+	w->parts = (uint8_t)(1 + below(&f->rng, 3));
+	w->part = (uint8_t)below(&f->rng, 3);
+	w->reserved = 0;
+}
+
 /* Bytes of a packet of a job that anybody may disturb. */
 static size_t forge_wild(struct forger *f, uint8_t *packet, const struct aim *a)
 {
-	static const size_t sizes[] = { 1,   47,  48,  48,   49,   56,	64,
-					112, 184, 184, 1072, 1072, 1072, 1080 };
+	/* 48 and: a fixed part of WELCOME or a JOIN, what the group is told, all records */
+	static const size_t sizes[] = { 1,   47,  48,  48,  49,	  56,	64,   112,
+					112, 136, 232, 232, 1072, 1072, 1072, 1080 };
 	size_t bytes = sizes[below(&f->rng, sizeof(sizes) / sizeof(sizes[0]))];
 	struct thc_hdr *h = (void *)packet;
 	unsigned int spoilt = below(&f->rng, 4);
 
-	if (bytes == sizeof(*h) + sizeof(struct thc_welcome))
-		h->op = THC_OP_WELCOME;
+	if (bytes > 64 && bytes < sizeof(*h) + THC_LANE_BYTES)
+		make_welcome(f, h);
 	/* which is challenged, and ends nothing */
 	if (bytes == sizeof(*h) + sizeof(struct thc_join) && one_in(&f->rng, 2))
 		h->op = THC_OP_JOIN;

@@ -4,7 +4,8 @@
 #include <endian.h>
 #include <string.h>
 
-#define CONTROL_MAX	256	/* bytes of a control packet's payload */
+/* Bytes of a control packet's payload. */
+#define CONTROL_MAX	THC_WELCOME_BYTES
 
 static uint64_t turn(uint64_t x, int left)
 {

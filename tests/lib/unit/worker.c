@@ -3,11 +3,11 @@
 
 void begin_epoch(struct thc_sender *s, const u8 *key, u8 seal, u8 salt)
 {
-	struct thc_welcome w = { .seal = seal };
+	struct thc_spec spec = { .seal = seal };
 
-	memset(w.salt, salt, sizeof(w.salt));
+	memset(spec.salt, salt, sizeof(spec.salt));
 	thc_sender_set_key(s, key);
-	thc_sender_set_epoch(s, &w, key);
+	thc_sender_set_epoch(s, &spec, key);
 }
 
 int setup(void **state)

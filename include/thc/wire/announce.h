@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How an aggregator announces a job: WELCOME's records out of struct thc_spec, cut into parts.
+ */
+#ifndef THC_ANNOUNCE_H
+#define THC_ANNOUNCE_H
+
+#include <thc/wire/welcome.h>
+
+/**
+ * struct thc_announcement - a WELCOME before it is cut into parts
+ * @fixed: complete but for `part`
+ * @seal: the record SEAL, which each part has
+ * @bytes: of @record
+ * @record: all other records in their order
+ */
+struct thc_announcement {
+	struct thc_welcome	fixed;
+	struct thc_record_seal	seal;
+	u32			bytes;
+	u8			record[THC_RECORDS_MAX] __attribute__((aligned(8)));
+};
+
+/* Room for a record of @type with @bytes of data, zeroed. */
+static inline void *thc_announce_record(struct thc_announcement *a, u8 type, u8 flags, u32 bytes)
+{
+	struct thc_record *r = (void *)(a->record + a->bytes);
+	u32 i, size = thc_record_size(bytes);
+
+	for (i = 0; i < size; i++)
+		a->record[a->bytes + i] = 0;
+	r->type = type;
+	r->flags = flags;
+	r->bytes = thc_be16((u16)bytes);
+	a->bytes += size;
+	return r;
+}
+
+#define THC_RECORD_DATA(type) ((u32)(sizeof(type) - sizeof(struct thc_record)))
+
+static inline void thc_announce_group(struct thc_announcement *a, const struct thc_spec *s)
+{
+	struct thc_record_group *r =
+		thc_announce_record(a, THC_RECORD_GROUP, THC_RECORD_F_KNOW, THC_RECORD_DATA(*r));
+	int is_ip4 = thc_addr_is_v4(&s->group.addr);
+	const u8 *from = (const u8 *)&s->group.addr;
+	u32 i, bytes = is_ip4 ? 4 : 16;
+
+	r->family = is_ip4 ? 4 : 6;
+	r->port = s->group.port;
+	for (i = 0; i < bytes; i++)
+		r->addr[i] = from[16 - bytes + i];
+}
+
+static inline void thc_announce_row(struct thc_announcement *a, const struct thc_spec *s)
+{
+	struct thc_record_row *r =
+		thc_announce_record(a, THC_RECORD_ROW, THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT,
+				    THC_RECORD_DATA(*r) + (2U << THC_INDEX_BITS));
+	__be16 *level = (__be16 *)(r + 1);
+	u32 i;
+
+	r->width = THC_INDEX_BITS;
+	r->sum_width = s->sum_width;
+	r->granularity = thc_be16(s->granularity);
+	r->clamp = thc_be64(s->clamp);
+	for (i = 0; i < 1U << THC_INDEX_BITS; i++)
+		level[i] = thc_be16(s->level[i]);
+}
+
+static inline void thc_announce_scheme(struct thc_announcement *a, const struct thc_spec *s)
+{
+	struct thc_record_scheme *r = thc_announce_record(a, THC_RECORD_SCHEME,
+							  THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT,
+							  THC_RECORD_DATA(*r));
+
+	r->scheme = s->scheme;
+	r->block_log2 = s->block_log2;
+}
+
+/* Bytes of whole records from @at on that one part holds beside SEAL. */
+static inline u32 thc_announce_fitting(const struct thc_announcement *a, u32 at)
+{
+	u32 end = at;
+
+	while (end < a->bytes) {
+		const struct thc_record *r = (const void *)(a->record + end);
+		u32 size = thc_record_size(thc_be16(r->bytes));
+
+		if (end + size - at > THC_RECORDS_PER_PART - sizeof(a->seal))
+			break;
+		end += size;
+	}
+	return end - at;
+}
+
+/* What the records with CONSTANT, seed and features say, in one number. */
+static inline u32 thc_announce_constants(const struct thc_announcement *a)
+{
+	u32 at = 0, hash = THC_FNV_BEGIN;
+
+	while (at < a->bytes) {
+		const struct thc_record *r = (const void *)(a->record + at);
+		u32 size = thc_record_size(thc_be16(r->bytes));
+
+		if (r->flags & THC_RECORD_F_CONSTANT)
+			hash = thc_fnv(hash, r, size);
+		at += size;
+	}
+	hash = thc_fnv(hash, &a->fixed.seed, sizeof(a->fixed.seed));
+	return thc_fnv(hash, &a->fixed.features, sizeof(a->fixed.features));
+}
+
+/* Completes the fixed part, whose records are there. */
+static inline void thc_announce_fixed(struct thc_announcement *a, const struct thc_spec *s)
+{
+	struct thc_welcome *w = &a->fixed;
+	u32 at = 0;
+
+	w->joined = thc_be64(s->joined);
+	w->seed = thc_be64(s->seed);
+	w->deadline_ms = thc_be32(s->deadline_ms);
+	w->features = thc_be32(s->features);
+	w->ranks = thc_be16(s->ranks);
+	w->quorum = thc_be16(s->quorum);
+	w->data_slots = thc_be16(s->data_slots);
+	w->control_slots = thc_be16(s->control_slots);
+	w->flags = thc_be16(s->flags);
+	w->reply = s->reply;
+	w->version_max = THC_VERSION;
+	w->shard = thc_be16(s->shard);
+	w->shards = thc_be16(s->shards);
+	w->constants = thc_be32(thc_announce_constants(a));
+	do {
+		at += thc_announce_fitting(a, at);
+		w->parts++;
+	} while (at < a->bytes);
+}
+
+/* SEAL, which stands in each part. */
+static inline void thc_announce_seal(struct thc_announcement *a, const struct thc_spec *s)
+{
+	u32 i;
+
+	a->seal = (struct thc_record_seal){
+		.head = { THC_RECORD_SEAL, THC_RECORD_F_KNOW, thc_be16(THC_RECORD_DATA(a->seal)) },
+		.seal = s->seal,
+	};
+	for (i = 0; i < THC_SALT_BYTES; i++)
+		a->seal.salt[i] = s->salt[i];
+}
+
+/**
+ * thc_announce() - the WELCOME that describes @s to a worker
+ * @nonce: of its JOIN
+ */
+static inline void thc_announce(struct thc_announcement *a, const struct thc_spec *s,
+				const u8 nonce[THC_NONCE_BYTES])
+{
+	u32 i;
+
+	a->fixed = (struct thc_welcome){ .part = 0 };
+	a->bytes = 0;
+	for (i = 0; i < THC_NONCE_BYTES; i++)
+		a->fixed.nonce[i] = nonce[i];
+	thc_announce_seal(a, s);
+	if (s->reply == THC_REPLY_MULTICAST)
+		thc_announce_group(a, s);
+	thc_announce_row(a, s);
+	thc_announce_scheme(a, s);
+	thc_announce_fixed(a, s);
+}
+
+/* The WELCOME to the group: which epoch it is of, and nothing else that is not in the fixed part. */
+static inline void thc_announce_to_group(struct thc_announcement *a, const struct thc_spec *s)
+{
+	static const u8 none[THC_NONCE_BYTES];
+
+	thc_announce(a, s, none);
+	a->bytes = 0;
+	a->fixed.parts = 1;
+	a->fixed.flags &= ~thc_be16(THC_WELCOME_F_READY);
+}
+
+/* A WELCOME that refuses the worker of @nonce; one part without records, of sizeof(@w) bytes. */
+static inline void thc_announce_refusal(struct thc_welcome *w, const u8 nonce[THC_NONCE_BYTES],
+					u8 refusal)
+{
+	u32 i;
+
+	*w = (struct thc_welcome){
+		.flags = thc_be16(THC_WELCOME_F_REFUSED),
+		.refusal = refusal,
+		.parts = 1,
+		.version_max = THC_VERSION,
+	};
+	for (i = 0; i < THC_NONCE_BYTES; i++)
+		w->nonce[i] = nonce[i];
+}
+
+/**
+ * thc_announce_part() - the next part of @a
+ * @payload: out: up to THC_WELCOME_BYTES
+ * @at: 0 for the first part, then as it is left
+ *
+ * Returns the bytes of the payload.
+ */
+static inline u32 thc_announce_part(struct thc_announcement *a, void *payload, u32 *at)
+{
+	u32 i, k = 0, bytes = thc_announce_fitting(a, *at);
+	const u8 *fixed = (const u8 *)&a->fixed, *seal = (const u8 *)&a->seal;
+	u8 *to = payload;
+
+	for (i = 0; i < sizeof(a->fixed); i++)
+		to[k++] = fixed[i];
+	for (i = 0; i < sizeof(a->seal); i++)
+		to[k++] = seal[i];
+	for (i = 0; i < bytes; i++)
+		to[k++] = a->record[*at + i];
+	*at += bytes;
+	a->fixed.part++;
+	return k;
+}
+
+#endif /* THC_ANNOUNCE_H */

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * WELCOME: a fixed part and records, in up to THC_WELCOME_PARTS packets. Read here, written
+ * in announce.h; what of it a worker can serve is spec.h's.
+ */
+#ifndef THC_WELCOME_H
+#define THC_WELCOME_H
+
+#include <thc/wire/spec.h>
+
+/* Bytes of the records of one part, at most. */
+#define THC_RECORDS_PER_PART	(THC_WELCOME_BYTES - sizeof(struct thc_welcome))
+
+/* A record's bytes on the wire, zeros behind it included; @bytes: of its data. */
+THC_INLINE u32 thc_record_size(u32 bytes)
+{
+	return ((u32)sizeof(struct thc_record) + bytes + 7) & ~7U;
+}
+
+/* --- FNV-1a, 32 bits (Fowler, Noll, Vo; draft-eastlake-fnv) ----------------------- */
+
+#define THC_FNV_BEGIN	2166136261U
+
+THC_INLINE u32 thc_fnv(u32 hash, const void *data, u32 bytes)
+{
+	const u8 *p = data;
+	u32 i;
+
+	for (i = 0; i < bytes; i++)
+		hash = (hash ^ p[i]) * 16777619U;
+	return hash;
+}
+
+/* --- reading ---------------------------------------------------------------------- */
+
+/* Of what a record begins with: is there so much of it? */
+#define THC_RECORD_HAS(r, type) (thc_be16((r)->bytes) >= sizeof(type) - sizeof(struct thc_record))
+
+THC_INLINE int thc_spec_take_seal(struct thc_spec *s, const struct thc_record_seal *r)
+{
+	u32 i;
+
+	if (r->reserved[0] | r->reserved[1] | r->reserved[2])
+		return 0;
+	/* in each part, and the same in all */
+	for (i = 0; i < THC_SALT_BYTES; i++)
+		if (s->has & 1U << THC_RECORD_SEAL &&
+		    (s->salt[i] != r->salt[i] || s->seal != r->seal))
+			return 0;
+	for (i = 0; i < THC_SALT_BYTES; i++)
+		s->salt[i] = r->salt[i];
+	s->seal = r->seal;
+	return 1;
+}
+
+THC_INLINE int thc_spec_take_group(struct thc_spec *s, const struct thc_record_group *r)
+{
+	u32 i, bytes = r->family == 4 ? 4 : 16;
+	u8 *to = (u8 *)&s->group.addr;
+
+	if (s->has & 1U << THC_RECORD_GROUP || r->reserved || (r->family != 4 && r->family != 6))
+		return 0;
+	for (i = bytes; i < 16; i++)
+		if (r->addr[i])
+			return 0;
+	if (r->family == 4)
+		s->group.addr = thc_addr_v4(0);
+	for (i = 0; i < bytes; i++)
+		to[16 - bytes + i] = r->addr[i];
+	s->group.port = r->port;
+	return thc_addr_is_v4(&s->group.addr) == (r->family == 4);
+}
+
+/* Of rows, this worker has the one of THC_INDEX_BITS; it passes over others. */
+static inline int thc_spec_take_row(struct thc_spec *s, const struct thc_record_row *r)
+{
+	u32 i, bits = r->width & 15, g = 0;
+
+	if (bits < 1 || bits > 8 ||
+	    thc_be16(r->head.bytes) < sizeof(*r) - sizeof(r->head) + (2U << bits))
+		return 0;
+	if (r->width != THC_INDEX_BITS)
+		return 1;
+	if (s->has & 1U << THC_RECORD_ROW)
+		return 0;
+	s->sum_width = r->sum_width;
+	s->granularity = thc_be16(r->granularity);
+	s->clamp = thc_be64(r->clamp);
+	for (i = 0; i < 1U << THC_INDEX_BITS; i++) {
+		s->level[i] = thc_be16(((const __be16 *)(r + 1))[i]);
+		g = s->level[i] > g ? s->level[i] : g;
+	}
+	s->has |= 1U << THC_RECORD_ROW;
+	return g == s->granularity;
+}
+
+/* The job's own scheme comes first. */
+THC_INLINE int thc_spec_take_scheme(struct thc_spec *s, const struct thc_record_scheme *r)
+{
+	if (r->reserved)
+		return 0;
+	if (s->has & 1U << THC_RECORD_SCHEME)
+		return 1;
+	s->scheme = r->scheme;
+	s->block_log2 = r->block_log2;
+	return 1;
+}
+
+/* 0: no record that this worker can serve. */
+static inline int thc_spec_take_record(struct thc_spec *s, const struct thc_record *r)
+{
+	const void *data = r;
+	int good = 0;
+
+	switch (r->type) {
+	case THC_RECORD_SEAL:
+		good = THC_RECORD_HAS(r, struct thc_record_seal) && thc_spec_take_seal(s, data);
+		break;
+	case THC_RECORD_GROUP:
+		good = THC_RECORD_HAS(r, struct thc_record_group) && thc_spec_take_group(s, data);
+		break;
+	case THC_RECORD_ROW:
+		/* which says itself that it is there */
+		return THC_RECORD_HAS(r, struct thc_record_row) && thc_spec_take_row(s, data);
+	case THC_RECORD_SCHEME:
+		good = THC_RECORD_HAS(r, struct thc_record_scheme) && thc_spec_take_scheme(s, data);
+		break;
+	default:
+		return !(r->flags & THC_RECORD_F_KNOW);
+	}
+	s->has |= 1U << r->type;
+	return good;
+}
+
+/* The fixed part of @s. */
+static inline void thc_spec_take_fixed(struct thc_spec *s, const struct thc_welcome *w)
+{
+	*s = (struct thc_spec){
+		.joined = thc_be64(w->joined),
+		.seed = thc_be64(w->seed),
+		.deadline_ms = thc_be32(w->deadline_ms),
+		.features = thc_be32(w->features),
+		.constants = thc_be32(w->constants),
+		.ranks = thc_be16(w->ranks),
+		.quorum = thc_be16(w->quorum),
+		.data_slots = thc_be16(w->data_slots),
+		.control_slots = thc_be16(w->control_slots),
+		.flags = thc_be16(w->flags),
+		.refusal = w->refusal,
+		.reply = w->reply,
+		.shard = thc_be16(w->shard),
+		.shards = thc_be16(w->shards),
+	};
+}
+
+/**
+ * thc_spec_take() - what a WELCOME says of its job
+ * @w: the fixed part
+ * @records: of all parts in their order, aligned like a u64
+ *
+ * 0: it is malformed, or holds what a worker has to know and this one does not.
+ */
+static inline int thc_spec_take(struct thc_spec *s, const struct thc_welcome *w,
+				const void *records, u32 bytes)
+{
+	u32 at = 0, i, hash = THC_FNV_BEGIN;
+	const u8 *from = records;
+
+	thc_spec_take_fixed(s, w);
+	while (at < bytes) {
+		const struct thc_record *r = (const void *)(from + at);
+		u32 size;
+
+		if (bytes - at < 8)
+			return 0;
+		size = thc_record_size(thc_be16(r->bytes));
+		if (size > bytes - at || r->flags & ~(THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT))
+			return 0;
+		for (i = (u32)sizeof(*r) + thc_be16(r->bytes); i < size; i++)
+			if (from[at + i])
+				return 0;
+		if (r->flags & THC_RECORD_F_CONSTANT)
+			hash = thc_fnv(hash, r, size);
+		if (!thc_spec_take_record(s, r))
+			return 0;
+		at += size;
+	}
+	hash = thc_fnv(hash, &w->seed, sizeof(w->seed));
+	hash = thc_fnv(hash, &w->features, sizeof(w->features));
+	return hash == s->constants;
+}
+
+#endif /* THC_WELCOME_H */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A WELCOME out of its parts. They are sent one after the other, and all of them again for the next
+ * JOIN: who misses one waits for it, and keeps what came before it.
+ */
+#ifndef THC_PARTS_H
+#define THC_PARTS_H
+
+#include <thc/wire/nonce.h>
+#include <thc/wire/welcome.h>
+
+/**
+ * struct thc_parts - what has come of a WELCOME
+ * @joined: its fixed part and epoch; bytes: of @record
+ * @next: the part that is missing; as many as there are parts: none
+ * @record: of all parts so far
+ */
+struct thc_parts {
+	struct thc_joined	joined;
+	u32			next;
+	u8			record[THC_RECORDS_MAX] __attribute__((aligned(8)));
+};
+
+_Static_assert(THC_WELCOME_PARTS *THC_RECORDS_PER_PART == THC_RECORDS_MAX, "room for records");
+
+/* Is there a whole WELCOME? */
+THC_INLINE int thc_parts_whole(const struct thc_parts *p)
+{
+	return p->next && p->next == p->joined.welcome.parts;
+}
+
+/* Forgets what has come; the records need not be cleared. */
+THC_INLINE void thc_parts_begin(struct thc_parts *p)
+{
+	p->joined = (struct thc_joined){ .epoch = 0 };
+	p->next = 0;
+}
+
+/* Has a WELCOME with @bytes of payload the form of one part? */
+THC_INLINE enum thc_drop_reason thc_parts_form(const struct thc_welcome *w, u32 bytes)
+{
+	if (bytes < sizeof(*w) || bytes > THC_WELCOME_BYTES || bytes % 8)
+		return THC_DROP_LENGTH;
+	if (w->reserved || !w->parts || w->parts > THC_WELCOME_PARTS || w->part >= w->parts)
+		return THC_DROP_RESERVED;
+	return THC_DROP_NONE;
+}
+
+/* Are both of one WELCOME? */
+THC_INLINE int thc_parts_together(const struct thc_welcome *a, const struct thc_welcome *b)
+{
+	const u8 *x = (const u8 *)a, *y = (const u8 *)b;
+	u32 i;
+
+	for (i = 0; i < sizeof(*a); i++)
+		if (x[i] != y[i] && i != offsetof(struct thc_welcome, part))
+			return 0;
+	return 1;
+}
+
+/**
+ * thc_parts_add() - a part that was admitted, of good form
+ * @bytes: of payload
+ *
+ * Returns whether the WELCOME is whole with it; a part that is not the next one is not taken.
+ */
+static inline int thc_parts_add(struct thc_parts *p, u32 epoch, const struct thc_welcome *w,
+				u32 bytes)
+{
+	const u8 *from = (const u8 *)(w + 1);
+	u32 i;
+
+	if (!w->part) {
+		thc_parts_begin(p);
+		p->joined.epoch = epoch;
+		p->joined.welcome = *w;
+	} else if (w->part != p->next || p->joined.epoch != epoch ||
+		   !thc_parts_together(&p->joined.welcome, w)) {
+		return 0;
+	}
+	for (i = 0; i < bytes - sizeof(*w); i++)
+		p->record[p->joined.bytes + i] = from[i];
+	p->joined.bytes += bytes - (u32)sizeof(*w);
+	p->next++;
+	return thc_parts_whole(p);
+}
+
+/* The salt in a WELCOME to the group, which has one record; NULL: it is none. */
+THC_INLINE const u8 *thc_parts_salt(const struct thc_welcome *w, u32 bytes)
+{
+	const struct thc_record_seal *r = (const void *)(w + 1);
+
+	if (bytes != sizeof(*w) + sizeof(*r) || r->head.type != THC_RECORD_SEAL ||
+	    w->flags & thc_be16(THC_WELCOME_F_REFUSED))
+		return NULL;
+	return r->salt;
+}
+
+#endif /* THC_PARTS_H */
