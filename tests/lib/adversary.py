@@ -20,7 +20,7 @@ import tap
 import thcwire as wire
 from aggregator import Aggregator
 from ranks import Ranks, good
-from recorder import PAYLOAD, Recorder, Seals
+from recorder import Recorder, Seals
 from tap import netns
 
 NOBODY = 65534
@@ -170,15 +170,20 @@ class Bed:
 
     def __init__(self, software=False, **job):
         self.net = netns.Topology(3)
-        self.welcomes = Recorder(self.net, PAYLOAD[wire.WELCOME, 0])
+        self.welcomes = Recorder(self.net, wire.WELCOME)
         self.aggregator = Aggregator(self.net, 2, software, job=job)
         self.ranks = Ranks(self.net, self.aggregator, n=2, timeout=PATIENCE,
                            join_timeout=PATIENCE)
         self.keys = wire.Keys(self.aggregator.key, 1)
 
     def __enter__(self):
-        self.start()
-        self.honest = self.passes()
+        try:
+            self.start()
+            self.honest = self.passes()
+        except BaseException:
+            # who does not get in does not get out either: threads would keep the program
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_exc):

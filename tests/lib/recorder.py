@@ -15,11 +15,10 @@ import thcwire as wire
 from tap import netns
 
 PORTS = range(wire.PORT, wire.PORT + 64)
-# payload of a request, by op and width; an answer's is LANES. WELCOME's is that to a rank
-# of a job with a group
+# payload of a request, by op and width; an answer's is LANES. WELCOME's length is its own
 PAYLOAD = {(wire.LUT_ADD, 4): 512, (wire.MAX, 32): wire.LANES, (wire.CLAIM, 32): wire.LANES,
            (wire.CLAIM_HIGH, 32): wire.LANES, (wire.JOIN, 0): 64, (wire.LEAVE, 0): 16,
-           (wire.CHALLENGE, 0): 32, (wire.WELCOME, 0): 184}
+           (wire.CHALLENGE, 0): 32}
 ROOM = 64 << 20         # bytes of the tap's buffer
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
 ETHERNET_TO_UDP = 42    # bytes of the headers
@@ -29,11 +28,11 @@ Seen = collections.namedtuple("Seen", "up source to data")
 
 
 class Recorder:
-    """A thread that keeps frames until it is closed. payload: only those of one packet with so
-    many bytes behind its header."""
+    """A thread that keeps frames until it is closed. op: only those that begin with such a
+    packet."""
 
-    def __init__(self, net, payload=None):
-        self.socket = netns.in_namespace(net.switch, lambda: _open_tap(payload))
+    def __init__(self, net, op=None):
+        self.socket = netns.in_namespace(net.switch, lambda: _open_tap(op))
         self.frames, self.over = [], threading.Event()
         self.thread = threading.Thread(target=self._body)
         self.thread.start()
@@ -71,19 +70,20 @@ class Recorder:
                 raise
 
 
-def _open_tap(payload):
+def _open_tap(op):
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
-    if payload is not None:
-        _filter(s, ETHERNET_TO_UDP + wire.HEADER + payload)
+    if op is not None:
+        _filter(s, op)
     s.bind(("agg", ETH_P_ALL))
     return s
 
 
-def _filter(s, size):
-    """Lets frames of one size pass."""
-    load, equal, result = 0x80, 0x15, 0x06
-    code = [(load, 0, 0, 0), (equal, 0, 1, size), (result, 0, 0, 0xFFFFFFFF), (result, 0, 0, 0)]
+def _filter(s, op):
+    """Lets frames pass whose first packet has that op."""
+    load, equal, result = 0x30, 0x15, 0x06
+    code = [(load, 0, 0, ETHERNET_TO_UDP + 1), (equal, 0, 1, op), (result, 0, 0, 0xFFFFFFFF),
+            (result, 0, 0, 0)]
     text = b"".join(struct.pack("HBBI", *step) for step in code)
     room = ctypes.create_string_buffer(text, len(text))
     s.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER,
