@@ -211,6 +211,9 @@ class Bed:
 
     def _knows_keys(self):
         for seen in reversed(self.welcomes.packets()):
+            # what an attacker sends may call itself one, too
+            if seen.up:
+                continue
             w = wire.Packet(seen.data)
             if not w.refusal and w.epoch == self.job["epoch"]:
                 self.up = self.keys.data(wire.UP, w.seal, w.salt)

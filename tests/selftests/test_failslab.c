@@ -347,7 +347,7 @@ static int make_options(int fd)
 
 static int make_queries(int fd)
 {
-	struct thc_socket_stats largest;
+	static struct described_job largest;
 	int option, r = 0;
 	socklen_t len;
 

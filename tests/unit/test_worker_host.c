@@ -221,7 +221,14 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	REFUSED(p.h.slot = thc_be16(9); p.h.op = THC_OP_JOIN, LANES_BYTES, OP);
 	REFUSED(p.h.slot = thc_be16(9), LANES_BYTES, UNEXPECTED);
 	/* it comes late, and what it says of a chunk means nothing */
-	REFUSED(p.h.op = THC_OP_WELCOME, sizeof(p.h) + sizeof(struct thc_welcome), UNEXPECTED);
+	p = good;
+	p.h.op = THC_OP_WELCOME;
+	p.h.key_id = w->s.welcome.id;
+	assert_int_equal(thc_sender_refusal(&w->s, &p.h, sizeof(p.h) + sizeof(struct thc_welcome),
+					    PORT),
+			 THC_DROP_UNEXPECTED);
+	/* an answer that a bit has made one */
+	REFUSED(p.h.op = THC_OP_WELCOME, LANES_BYTES, KEY);
 	REFUSED(p.h.op = THC_OP_WELCOME, sizeof(p.h) + 56, LENGTH);
 #undef REFUSED
 	/* of another epoch, of joining, of nobody */

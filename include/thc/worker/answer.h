@@ -146,9 +146,11 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 		return THC_DROP_JOB;
 	if (!thc_sender_sent_from(s, h, port))
 		return THC_DROP_ADDRESS;
-	if (thc_op_is_joining(h->op))
-		return thc_joining_fits(h->op, bytes - (u32)sizeof(*h)) ? THC_DROP_UNEXPECTED :
-									  THC_DROP_LENGTH;
+	if (thc_op_is_joining(h->op)) {
+		if (!thc_joining_fits(h->op, bytes - (u32)sizeof(*h)))
+			return THC_DROP_LENGTH;
+		return thc_seal_names(h, s->welcome.id) ? THC_DROP_UNEXPECTED : THC_DROP_KEY;
+	}
 	if (!thc_sender_knows_key(s, h))
 		return THC_DROP_KEY;
 	if (!thc_op_is_data(h->op) && h->op != THC_OP_WAIT && h->op != THC_OP_STALE)
