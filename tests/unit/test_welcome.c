@@ -21,7 +21,7 @@ static const u8 nonce[THC_NONCE_BYTES] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 static struct thc_spec good(void)
 {
 	struct thc_spec s = {
-		.group = { thc_addr_v4(thc_be32(0xef010203)), thc_be16(20000) },
+		.group = { .addr = thc_addr_v4(thc_be32(0xef010203)), .port = thc_be16(20000) },
 		.joined = 7, .seed = 0x0123456789abcdefULL, .deadline_ms = 250,
 		.features = THC_FEATURE_CORRELATED, .ranks = 4, .quorum = 3, .data_slots = 512,
 		.control_slots = 64, .shards = 1, .flags = THC_WELCOME_F_READY, .granularity = 30,

@@ -171,7 +171,7 @@ static inline void thc_announce(struct thc_announcement *a, const struct thc_spe
 	thc_announce_fixed(a, s);
 }
 
-/* The WELCOME to the group: which epoch it is of, and nothing else that is not in the fixed part. */
+/* The WELCOME to the group: which epoch it is of, and nothing else behind the fixed part. */
 static inline void thc_announce_to_group(struct thc_announcement *a, const struct thc_spec *s)
 {
 	static const u8 none[THC_NONCE_BYTES];
