@@ -92,8 +92,8 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 
 static bool same_job(const struct thc_spec *a, const struct thc_spec *b)
 {
-	return a->ranks == b->ranks && a->seed == b->seed && a->constants == b->constants &&
-	       a->sum_width == b->sum_width;
+	/* table, scheme, seed and features are in the constants */
+	return a->ranks == b->ranks && a->constants == b->constants;
 }
 
 /* Do all aggregators that have spoken, whichever was first, mean the same job? */

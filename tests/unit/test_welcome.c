@@ -99,7 +99,8 @@ static int read_sample(void)
 /* As an aggregator that means it. */
 static int read_hashed(void)
 {
-	sample.a.fixed.constants = thc_be32(thc_announce_constants(&sample.a));
+	sample.a.fixed.constants =
+		thc_be32(thc_welcome_constants(&sample.a.fixed, sample.a.record, sample.a.bytes));
 	return read_sample();
 }
 

@@ -94,23 +94,6 @@ static inline u32 thc_announce_fitting(const struct thc_announcement *a, u32 at)
 	return end - at;
 }
 
-/* What the records with CONSTANT, seed and features say, in one number. */
-static inline u32 thc_announce_constants(const struct thc_announcement *a)
-{
-	u32 at = 0, hash = THC_FNV_BEGIN;
-
-	while (at < a->bytes) {
-		const struct thc_record *r = (const void *)(a->record + at);
-		u32 size = thc_record_size(thc_be16(r->bytes));
-
-		if (r->flags & THC_RECORD_F_CONSTANT)
-			hash = thc_fnv(hash, r, size);
-		at += size;
-	}
-	hash = thc_fnv(hash, &a->fixed.seed, sizeof(a->fixed.seed));
-	return thc_fnv(hash, &a->fixed.features, sizeof(a->fixed.features));
-}
-
 /* Completes the fixed part, whose records are there. */
 static inline void thc_announce_fixed(struct thc_announcement *a, const struct thc_spec *s)
 {
@@ -130,7 +113,7 @@ static inline void thc_announce_fixed(struct thc_announcement *a, const struct t
 	w->version_max = THC_VERSION;
 	w->shard = thc_be16(s->shard);
 	w->shards = thc_be16(s->shards);
-	w->constants = thc_be32(thc_announce_constants(a));
+	w->constants = thc_be32(thc_welcome_constants(w, a->record, a->bytes));
 	do {
 		at += thc_announce_fitting(a, at);
 		w->parts++;
@@ -140,14 +123,11 @@ static inline void thc_announce_fixed(struct thc_announcement *a, const struct t
 /* SEAL, which stands in each part. */
 static inline void thc_announce_seal(struct thc_announcement *a, const struct thc_spec *s)
 {
-	u32 i;
-
 	a->seal = (struct thc_record_seal){
 		.head = { THC_RECORD_SEAL, THC_RECORD_F_KNOW, thc_be16(THC_RECORD_DATA(a->seal)) },
 		.seal = s->seal,
 	};
-	for (i = 0; i < THC_SALT_BYTES; i++)
-		a->seal.salt[i] = s->salt[i];
+	thc_nonce_copy(a->seal.salt, s->salt);
 }
 
 /**
@@ -157,12 +137,9 @@ static inline void thc_announce_seal(struct thc_announcement *a, const struct th
 static inline void thc_announce(struct thc_announcement *a, const struct thc_spec *s,
 				const u8 nonce[THC_NONCE_BYTES])
 {
-	u32 i;
-
 	a->fixed = (struct thc_welcome){ .part = 0 };
 	a->bytes = 0;
-	for (i = 0; i < THC_NONCE_BYTES; i++)
-		a->fixed.nonce[i] = nonce[i];
+	thc_nonce_copy(a->fixed.nonce, nonce);
 	thc_announce_seal(a, s);
 	if (s->reply == THC_REPLY_MULTICAST)
 		thc_announce_group(a, s);
@@ -186,16 +163,13 @@ static inline void thc_announce_to_group(struct thc_announcement *a, const struc
 static inline void thc_announce_refusal(struct thc_welcome *w, const u8 nonce[THC_NONCE_BYTES],
 					u8 refusal)
 {
-	u32 i;
-
 	*w = (struct thc_welcome){
 		.flags = thc_be16(THC_WELCOME_F_REFUSED),
 		.refusal = refusal,
 		.parts = 1,
 		.version_max = THC_VERSION,
 	};
-	for (i = 0; i < THC_NONCE_BYTES; i++)
-		w->nonce[i] = nonce[i];
+	thc_nonce_copy(w->nonce, nonce);
 }
 
 /**

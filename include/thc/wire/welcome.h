@@ -6,6 +6,7 @@
 #ifndef THC_WELCOME_H
 #define THC_WELCOME_H
 
+#include <thc/wire/nonce.h>
 #include <thc/wire/spec.h>
 
 /* Bytes of the records of one part, at most. */
@@ -31,6 +32,25 @@ THC_INLINE u32 thc_fnv(u32 hash, const void *data, u32 bytes)
 	return hash;
 }
 
+/* What the records with CONSTANT, seed and features say, in one number: thc_welcome.constants, host
+ * order. @records: whole ones, @bytes of them
+ */
+static inline u32 thc_welcome_constants(const struct thc_welcome *w, const void *records, u32 bytes)
+{
+	u32 at = 0, hash = THC_FNV_BEGIN;
+
+	while (at < bytes) {
+		const struct thc_record *r = (const void *)((const u8 *)records + at);
+		u32 size = thc_record_size(thc_be16(r->bytes));
+
+		if (r->flags & THC_RECORD_F_CONSTANT)
+			hash = thc_fnv(hash, r, size);
+		at += size;
+	}
+	hash = thc_fnv(hash, &w->seed, sizeof(w->seed));
+	return thc_fnv(hash, &w->features, sizeof(w->features));
+}
+
 /* --- reading ---------------------------------------------------------------------- */
 
 /* Of what a record begins with: is there so much of it? */
@@ -38,17 +58,12 @@ THC_INLINE u32 thc_fnv(u32 hash, const void *data, u32 bytes)
 
 THC_INLINE int thc_spec_take_seal(struct thc_spec *s, const struct thc_record_seal *r)
 {
-	u32 i;
-
 	if (r->reserved[0] | r->reserved[1] | r->reserved[2])
 		return 0;
 	/* in each part, and the same in all */
-	for (i = 0; i < THC_SALT_BYTES; i++)
-		if (s->has & 1U << THC_RECORD_SEAL &&
-		    (s->salt[i] != r->salt[i] || s->seal != r->seal))
-			return 0;
-	for (i = 0; i < THC_SALT_BYTES; i++)
-		s->salt[i] = r->salt[i];
+	if (s->has & 1U << THC_RECORD_SEAL)
+		return s->seal == r->seal && thc_nonce_equal(s->salt, r->salt);
+	thc_nonce_copy(s->salt, r->salt);
 	s->seal = r->seal;
 	return 1;
 }
@@ -163,8 +178,8 @@ static inline void thc_spec_take_fixed(struct thc_spec *s, const struct thc_welc
 static inline int thc_spec_take(struct thc_spec *s, const struct thc_welcome *w,
 				const void *records, u32 bytes)
 {
-	u32 at = 0, i, hash = THC_FNV_BEGIN;
 	const u8 *from = records;
+	u32 at = 0, i;
 
 	thc_spec_take_fixed(s, w);
 	while (at < bytes) {
@@ -179,15 +194,11 @@ static inline int thc_spec_take(struct thc_spec *s, const struct thc_welcome *w,
 		for (i = (u32)sizeof(*r) + thc_be16(r->bytes); i < size; i++)
 			if (from[at + i])
 				return 0;
-		if (r->flags & THC_RECORD_F_CONSTANT)
-			hash = thc_fnv(hash, r, size);
 		if (!thc_spec_take_record(s, r))
 			return 0;
 		at += size;
 	}
-	hash = thc_fnv(hash, &w->seed, sizeof(w->seed));
-	hash = thc_fnv(hash, &w->features, sizeof(w->features));
-	return hash == s->constants;
+	return thc_welcome_constants(w, records, bytes) == s->constants;
 }
 
 #endif /* THC_WELCOME_H */
