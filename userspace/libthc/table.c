@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <thc/fnv.h>
+
 #define SQRT1_2		0.70710678118654752440
 #define INV_SQRT_2PI	0.39894228040143267794
 #define THRESHOLD_UNIT	0x1p-30
@@ -339,19 +341,16 @@ int thc_table_choose(unsigned int n, unsigned int width, struct thc_table *out)
 	return 0;
 }
 
-/* FNV-1a, fed least significant byte first on every host. */
 static uint32_t hash_u64(uint32_t h, uint64_t v)
 {
-	int i;
+	const uint64_t le = thc_le64(v);
 
-	for (i = 0; i < 8; i++, v >>= 8)
-		h = (h ^ (uint32_t)(v & 0xff)) * UINT32_C(16777619);
-	return h;
+	return thc_fnv(h, &le, sizeof(le));
 }
 
 uint32_t thc_table_hash(const struct thc_table *t)
 {
-	uint32_t h = UINT32_C(2166136261);
+	uint32_t h = THC_FNV_BEGIN;
 	unsigned int z;
 
 	h = hash_u64(h, t->bits);

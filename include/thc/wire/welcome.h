@@ -6,6 +6,7 @@
 #ifndef THC_WELCOME_H
 #define THC_WELCOME_H
 
+#include <thc/fnv.h>
 #include <thc/wire/nonce.h>
 #include <thc/wire/spec.h>
 
@@ -16,20 +17,6 @@
 THC_INLINE u32 thc_record_size(u32 bytes)
 {
 	return ((u32)sizeof(struct thc_record) + bytes + 7) & ~7U;
-}
-
-/* --- FNV-1a, 32 bits (Fowler, Noll, Vo; draft-eastlake-fnv) ----------------------- */
-
-#define THC_FNV_BEGIN	2166136261U
-
-THC_INLINE u32 thc_fnv(u32 hash, const void *data, u32 bytes)
-{
-	const u8 *p = data;
-	u32 i;
-
-	for (i = 0; i < bytes; i++)
-		hash = (hash ^ p[i]) * 16777619U;
-	return hash;
 }
 
 /* What the records with CONSTANT, seed and features say, in one number: thc_welcome.constants, host
