@@ -508,10 +508,8 @@ static void leave__before_ready_is_as_if_never_joined(void **state)
 static void refuse__strangers(void **state)
 {
 	struct thc_path p = path_of(9, 1);
-	const struct thcd_joining j = { .path = &p, .nonce = none, .challenge = none };
 
 	(void)state;
-	assert_int_equal(thcd_join(NULL, NULL, NULL, &j, &secret, now).refusal, THC_REFUSED_JOB);
 	assert_int_equal(join(N, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
 	assert_int_equal(join(255, 1, false, 0, &p).refusal, THC_REFUSED_RANK);
 	/* ranks have 16 bits */

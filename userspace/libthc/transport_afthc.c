@@ -222,7 +222,7 @@ static int join_job(struct thc_client *c)
 	uint32_t timeout = c->options.timeout_ms, join = c->options.join_timeout_ms,
 		 window = c->options.window;
 	struct thc_spec spec;
-	uint32_t epoch;
+	uint32_t epoch = 0;
 	int error;
 
 	to.sthc_job = c->options.job;

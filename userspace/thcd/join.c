@@ -81,7 +81,7 @@ static bool is_taken(const struct thc_job *job, const struct thcd_record *r,
 static enum thc_refusal why_refused(const struct thc_job *job, const struct thcd_record *r,
 				    const struct thcd_joining *j)
 {
-	if (!job || !job->active)
+	if (!job->active)
 		return THC_REFUSED_JOB;
 	if (j->rank >= job->ranks)
 		return THC_REFUSED_RANK;

@@ -59,7 +59,7 @@ struct thcd_joining {
 
 /**
  * thcd_join() - a worker wants to be a rank
- * @job: NULL if there is none of that number or the JOIN is sealed by another key
+ * @job: whose key the JOIN is sealed by
  * @seals: the job's
  * @secret: by which its challenges are made
  */

@@ -270,7 +270,6 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 				 const struct thc_hdr *h, const struct thc_join *j,
 				 const struct thc_path *path)
 {
-	struct thcd_record *r = job ? &d->record[job_id] : NULL;
 	const struct thcd_joining asked = {
 		.path = path,
 		.nonce = j->nonce,
@@ -282,15 +281,20 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	};
 	struct thcd_join_result out = { .refusal = THC_REFUSED_NO_XDP };
 	enum thc_drop_reason why = check(j, path);
+	struct thcd_record *r;
 
 	if (why)
 		return why;
+	if (!job) {
+		refuse(d, h, &asked, THC_REFUSED_JOB, NULL);
+		return THC_DROP_NONE;
+	}
+	r = &d->record[job_id];
 	/* without XDP it would be told that all is well, and time out in its first round */
-	if (!job || !d->detached)
-		out = thcd_join(job, job ? &d->seals[job_id] : NULL, r, &asked, &d->secret,
-				thcd_now_ms());
+	if (!d->detached)
+		out = thcd_join(job, &d->seals[job_id], r, &asked, &d->secret, thcd_now_ms());
 	if (out.refusal)
-		refuse(d, h, &asked, out.refusal, r ? &r->plan : NULL);
+		refuse(d, h, &asked, out.refusal, &r->plan);
 	else
 		answer(d, job_id, h, &asked, &out);
 	return THC_DROP_NONE;
