@@ -230,7 +230,7 @@ $(BUILD)/bench/bench_simd: tools/bench/bench_simd.c $(KSIMD_OBJ)
 # needs no BPF: its sockets, clock and XDP program are the fuzzers'.
 FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(INC) -Iuserspace/thcd \
 	-DTHC_LIB_VERSION='"$(VERSION)"' -fsanitize=address,undefined -fno-sanitize-recover=undefined
-FUZZ_THCD := answer challenge config control jobs join json number plan receive say software welcome
+FUZZ_THCD := answer challenge config control jobs join json number plan receive say shards software welcome
 FUZZ_LIBS := $(BUILD)/fuzz/thcd.a $(BUILD)/fuzz/shared.a $(BUILD)/fuzz/libthc.a
 
 $(BUILD)/fuzz/%.o: %.c

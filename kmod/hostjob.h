@@ -41,7 +41,7 @@ struct thc_host_job {
 	struct thc_control_key	join;
 	struct thc_ids		users;
 	struct thc_ids		groups;
-	struct thc_address	aggregator[THC_SHARDS_MAX];
+	struct thc_address	aggregator[THC_GENL_AGGREGATORS_MAX];
 };
 
 struct thc_net;

@@ -11,6 +11,8 @@
  */
 #include <linux/random.h>
 
+#include <thc/wire/shards.h>
+
 #include "engine.h"
 #include "sock.h"
 
@@ -75,13 +77,15 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 		return;
 	}
 	*due = min(*due, ts->join_until + 1);
+	/* join_work makes the socket ready */
+	if (!first_unready(ts))
+		return;
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = &ts->peers[i];
 		struct thc_join join;
 		struct thc_hdr h;
 
-		if (p->joining.ready)
-			continue;
+		/* who is ready may be asked to join anew before the last one is */
 		if (thc_joining_at(&p->joining) <= now && thc_peer_has_room(p)) {
 			thc_joining_request(&p->joining, &p->sender, &h, &join, now);
 			thc_send_copied(p, &h, &join, sizeof(join));
@@ -90,19 +94,17 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-static bool same_job(const struct thc_spec *a, const struct thc_spec *b)
+/* Do all aggregators that have spoken mean the same job, and each the number that it has for us? */
+static bool all_agree(const struct thc_sock *ts, const struct thc_peer *p)
 {
-	/* table, scheme, seed and features are in the constants */
-	return a->ranks == b->ranks && a->constants == b->constants;
-}
-
-/* Do all aggregators that have spoken, whichever was first, mean the same job? */
-static bool all_agree(const struct thc_sock *ts, const struct thc_spec *spec)
-{
+	const struct thc_spec *spec = &p->joining.spec;
 	u32 i;
 
+	if (spec->shards != ts->shards || spec->shard != p->shard)
+		return false;
 	for (i = 0; i < ts->shards; i++)
-		if (ts->peers[i].joining.welcomed && !same_job(&ts->peers[i].joining.spec, spec))
+		if (ts->peers[i].joining.welcomed &&
+		    !thc_shards_agree(&ts->peers[i].joining.spec, spec))
 			return false;
 	return true;
 }
@@ -123,7 +125,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	struct thc_address group;
 
 	lockdep_assert_held(&ts->lock);
-	if (!why && ts->state != THC_STATE_JOINING)
+	if (!why && (ts->state != THC_STATE_JOINING || !first_unready(ts)))
 		why = THC_DROP_UNEXPECTED;
 	if (!why)
 		why = thc_joining_take(&p->joining, &p->sender, h, w, bytes, ktime_get_ns());
@@ -134,7 +136,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		return THC_DROP_NONE;
 	case THC_JOIN_WAIT:
 	case THC_JOIN_READY:
-		if (all_agree(ts, &p->joining.spec)) {
+		if (all_agree(ts, p)) {
 			if (!first_unready(ts) || wants_group(p, ktime_get_ns(), &group))
 				queue_work(join_queue, &ts->join_work);
 			return THC_DROP_NONE;
@@ -158,7 +160,7 @@ enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr
 					const struct thc_challenge *c, u16 port)
 {
 	lockdep_assert_held(&p->owner->lock);
-	if (p->owner->state != THC_STATE_JOINING)
+	if (p->owner->state != THC_STATE_JOINING || !first_unready(p->owner))
 		return THC_DROP_UNEXPECTED;
 	return thc_joining_challenge(&p->joining, &p->sender, h, c, port);
 }

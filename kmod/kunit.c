@@ -247,8 +247,8 @@ static void message__every_chunk_has_its_place(struct kunit *test)
 {
 	u32 shards, chunks;
 
-	for (shards = 1; shards <= THC_SHARDS_MAX; shards++) {
-		for (chunks = 1; chunks <= 3 * THC_SHARDS_MAX; chunks++) {
+	for (shards = 1; shards <= THC_GENL_AGGREGATORS_MAX; shards++) {
+		for (chunks = 1; chunks <= 3 * THC_GENL_AGGREGATORS_MAX; chunks++) {
 			check_place(test, shards, 0, chunks);
 			check_place(test, shards, 13 * shards + chunks, chunks);
 			/* beyond what 32 bits count */

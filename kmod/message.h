@@ -12,9 +12,6 @@
 #include <linux/thc.h>
 #include <linux/thc_netlink.h>
 
-/* Aggregators that may share a job's chunks. */
-#define THC_SHARDS_MAX		THC_GENL_AGGREGATORS_MAX
-
 /* Streams of chunks: gradients, and what ranks agree on (all ops but LUT_ADD and ADD). */
 enum { THC_DATA, THC_CONTROL, THC_STREAMS };
 
@@ -60,8 +57,8 @@ struct thc_message {
 	size_t			bytes;
 	struct thc_user		*user;
 	u64			sent_at;
-	u32			base[THC_SHARDS_MAX];
-	u64			local[THC_SHARDS_MAX];
+	u32			base[THC_GENL_AGGREGATORS_MAX];
+	u64			local[THC_GENL_AGGREGATORS_MAX];
 	struct thc_send		send;
 	u8			width;
 	u64			ranks;
@@ -101,14 +98,6 @@ void thc_message_free(struct thc_message *m);
 void thc_message_put(struct thc_sock *ts, struct thc_message *m);
 /* Bytes thc_message_alloc() takes. */
 size_t thc_message_bytes(u32 chunks, u32 stride);
-/* Chunks of a stream below @number that are @shard's: chunk q of a stream belongs to shard q mod
- * shards, as its chunk q div shards.
- */
-static inline u64 thc_shard_part(u64 number, u32 shards, u32 shard)
-{
-	return div_u64(number + shards - 1 - shard, shards);
-}
-
 /* It is to be chunks from @first on of a stream. */
 void thc_message_place(struct thc_message *m, u32 shards, u64 first);
 /* Where chunk @index of the message has its packet; header first. */

@@ -11,7 +11,7 @@
 #include "netns.h"
 #include "sock.h"
 
-#define TOO_MANY "too many aggregators: a job has at most " __stringify(THC_SHARDS_MAX)
+#define TOO_MANY "too many aggregators: a job has at most " __stringify(THC_GENL_AGGREGATORS_MAX)
 #define NO_ROOM "a namespace has at most " __stringify(THC_GENL_JOBS_MAX) " jobs: delete one"
 
 /* Tells the administrator @text, about attribute @attr unless it is NULL. Its value is @error. */
@@ -117,7 +117,7 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 	nlmsg_for_each_attr(nest, info->nlhdr, GENL_HDRLEN, rest) {
 		if (nla_type(nest) != THC_ATTR_AGGREGATOR)
 			continue;
-		if (job->shards == THC_SHARDS_MAX)
+		if (job->shards == THC_GENL_AGGREGATORS_MAX)
 			return REFUSE(info->extack, NULL, -E2BIG, TOO_MANY);
 		error = take_aggregator(nest, &job->aggregator[job->shards++], info->extack);
 		if (error)

@@ -117,7 +117,7 @@ struct thc_sock {
 	struct thc_control_key	join_key;
 	bool			keyed;
 	u8			job_key[THC_KEY_BYTES];
-	u32			last_epoch[THC_SHARDS_MAX];
+	u32			last_epoch[THC_GENL_AGGREGATORS_MAX];
 	bool			has_key;
 	u8			key[THC_KEY_BYTES];
 	struct list_head	link;

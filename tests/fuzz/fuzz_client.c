@@ -609,6 +609,15 @@ int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 	return thc_link_open(l, o);
 }
 
+/* There is one aggregator: who says that there are more has to say where. */
+int thc_link_open_beside(struct thc_link *l, const struct thc_link *first, const struct thc_end *to)
+{
+	(void)first;
+	require(to->port && thc_be16(to->aggregator));
+	l->unicast = l->group = -1;
+	return -EHOSTUNREACH;
+}
+
 void thc_link_close(struct thc_link *l)
 {
 	l->unicast = l->group = -1;
@@ -981,7 +990,7 @@ static struct coming *put_answer(const struct asked *a, uint64_t in)
 	h->count = thc_be16((uint16_t)__builtin_popcountll(in));
 	h->key_id = session[w.keyed].down.id;
 	p->bytes = sizeof(*h) + THC_LANE_BYTES;
-	p->group = c->reply == THC_REPLY_MULTICAST && w.client->link.group >= 0;
+	p->group = c->reply == THC_REPLY_MULTICAST && w.client->shard->link.group >= 0;
 	if (a->norms)
 		max_lanes(a, in, p->at + sizeof(*h));
 	else
@@ -1497,8 +1506,8 @@ static void make_job(uint8_t ranks, uint8_t how)
 	c->w.reply = how & 8 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT;
 	c->w.flags = thc_be16(how & 0x40 ? THC_WELCOME_F_ONE_PORT : 0);
 	c->w.joined = thc_be64(~0ULL >> (64 - ranks));
-	c->group.port = thc_be16(18564);
-	memcpy(c->group.addr, (uint8_t[]){ 239, 84, 1, 2 }, 4);
+	c->group.at.port = thc_be16(18564);
+	memcpy(c->group.at.addr, (uint8_t[]){ 239, 84, 1, 2 }, 4);
 	c->row.granularity = thc_be16((uint16_t)g);
 	c->row.sum_width = how & 4 ? 16 : 8;
 	c->row.clamp = thc_be64(0x4002000000000000ULL);

@@ -175,7 +175,7 @@ static void check_joinable(const struct thcd_plan *plan, u16 port)
 	require(thc_seals_up(&world_seals[plan->job], job->epoch)->id);
 	world_records[plan->job].ready = 1;
 	thcd_spec_fill(&spec, job, &world_records[plan->job], 0);
-	thc_announce(&a, &spec, nonce);
+	thc_announce(&a, &spec, NULL, nonce);
 	read_back(&a, &spec);
 	check_params(plan, &spec, 0);
 	check_params(plan, &spec, plan->ranks - 1U);

@@ -28,7 +28,7 @@ static inline void whole_welcome_init(struct whole_welcome *p)
 	*p = (struct whole_welcome){
 		.w = { .parts = 1, .version_max = THC_VERSION, .shards = thc_be16(1) },
 		.seal = { .head = { THC_RECORD_SEAL, 1, thc_be16(20) } },
-		.group = { .head = { THC_RECORD_GROUP, 1, thc_be16(20) }, .family = 4 },
+		.group = { .head = { THC_RECORD_GROUP, 1, thc_be16(20) }, .at.family = 4 },
 		.row = { .head = { THC_RECORD_ROW, 3, thc_be16(44) }, .width = THC_INDEX_BITS },
 		.scheme = { .head = { THC_RECORD_SCHEME, 3, thc_be16(20) } },
 	};

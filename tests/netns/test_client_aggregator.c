@@ -781,9 +781,9 @@ static void set_group(struct whole_welcome *p, const char *group, uint16_t port)
 	int v6 = !!strchr(group, ':');
 
 	p->w.reply = THC_REPLY_MULTICAST;
-	p->group.family = v6 ? 6 : 4;
-	p->group.port = thc_be16(port);
-	inet_pton(v6 ? AF_INET6 : AF_INET, group, p->group.addr);
+	p->group.at.family = v6 ? 6 : 4;
+	p->group.at.port = thc_be16(port);
+	inet_pton(v6 ? AF_INET6 : AF_INET, group, p->group.at.addr);
 }
 
 static void spoil_group(struct whole_welcome *p)
@@ -804,7 +804,7 @@ static void spoil_group_port(struct whole_welcome *p)
 static void spoil_group_family(struct whole_welcome *p)
 {
 	set_group(p, "239.1.2.3", 20000);
-	p->group.family = 6;
+	p->group.at.family = 6;
 }
 
 /* Who has the key takes nothing that goes without, though the WELCOME be sealed by it. */

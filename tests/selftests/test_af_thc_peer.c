@@ -430,8 +430,8 @@ static long uid_of_group(int udp, const struct sockaddr_in *worker, fake_nonce n
 	good_welcome(&p, nonce);
 	p.all.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
 	p.all.w.reply = THC_REPLY_MULTICAST;
-	p.all.group.port = htobe16(GROUP_PORT);
-	inet_pton(AF_INET, GROUP, p.all.group.addr);
+	p.all.group.at.port = htobe16(GROUP_PORT);
+	inet_pton(AF_INET, GROUP, p.all.group.at.addr);
 	fake_seal_welcome(&p, worker);
 	do {
 		if (send_one(udp, worker, &p, sizeof(p)))

@@ -70,8 +70,8 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		{ AT(w.reply), 0 },		{ AT(w.reply), 3 },
 		{ AT(w.shard), 1 },		{ AT(w.shards), 0 },
 		{ AT(w.shards), 2 },		{ AT(seal.reserved[2]), 1 },
-		{ AT(group.reserved), 1 },	{ AT(group.family), 5 },
-		{ AT(group.addr[15]), 1 },	/* behind an IPv4 address */
+		{ AT(group.at.reserved), 1 },	{ AT(group.at.family), 5 },
+		{ AT(group.at.addr[15]), 1 },	/* behind an IPv4 address */
 		{ AT(row.width), 0 },		{ AT(row.width), 9 },
 		{ AT(row.width), 3 },		/* that of 4 bits is missing */
 		{ AT(row.sum_width), 0 },	{ AT(row.sum_width), 4 },
@@ -133,9 +133,9 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 		ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
 		good_welcome(&p, nonce);
 		p.all.w.reply = THC_REPLY_MULTICAST;
-		p.all.group.family = v6 ? 6 : 4;
-		p.all.group.port = htobe16(groups[i].port);
-		inet_pton(v6 ? AF_INET6 : AF_INET, groups[i].group, p.all.group.addr);
+		p.all.group.at.family = v6 ? 6 : 4;
+		p.all.group.at.port = htobe16(groups[i].port);
+		inet_pton(v6 ? AF_INET6 : AF_INET, groups[i].group, p.all.group.at.addr);
 		fake_seal_welcome(&p, &self->worker);
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 		EXPECT_EQ(end_join(self->fd), groups[i].good ? 0 : -EPROTO) TH_LOG("case %zu", i);
@@ -177,8 +177,8 @@ static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *wo
 	p->all.w.joined = htobe64(2);
 	p->all.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
 	p->all.w.reply = THC_REPLY_MULTICAST;
-	p->all.group.port = htobe16(port);
-	memcpy(p->all.group.addr, &group.sin_addr, sizeof(group.sin_addr));
+	p->all.group.at.port = htobe16(port);
+	memcpy(p->all.group.at.addr, &group.sin_addr, sizeof(group.sin_addr));
 	if (worker)
 		fake_seal_welcome(p, worker);
 	else
@@ -309,10 +309,10 @@ TEST_F_TIMEOUT(aggregator, group_that_is_none_ipv6, 60)
 		ASSERT_EQ(recvfrom(self->udp, &join, sizeof(join), 0, (void *)&worker, &len),
 			  sizeof(join));
 		good_welcome(&p, nonce_of(&join));
-		p.all.group.family = 6;
+		p.all.group.at.family = 6;
 		p.all.w.reply = THC_REPLY_MULTICAST;
-		p.all.group.port = htobe16(20000);
-		inet_pton(AF_INET6, groups[i].group, p.all.group.addr);
+		p.all.group.at.port = htobe16(20000);
+		inet_pton(AF_INET6, groups[i].group, p.all.group.at.addr);
 		fake_seal_welcome(&p, &worker);
 		ASSERT_EQ(sendto(self->udp, &p, sizeof(p), 0, (void *)&worker, len), sizeof(p));
 		EXPECT_EQ(end_join(self->fd), groups[i].error) TH_LOG("group %s", groups[i].group);

@@ -433,8 +433,8 @@ TEST_F(aggregator, welcomes_to_the_group)
 	p.all.w.joined = htobe64(2);
 	p.all.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
 	p.all.w.reply = THC_REPLY_MULTICAST;
-	p.all.group.port = group.sin_port;
-	memcpy(p.all.group.addr, &group.sin_addr, 4);
+	p.all.group.at.port = group.sin_port;
+	memcpy(p.all.group.at.addr, &group.sin_addr, 4);
 	/* before it knows the group */
 	fake_seal_to_group(&p, &group);
 	tell(_metadata, t, &p, TO_GROUP_PACKET, "unexpected");

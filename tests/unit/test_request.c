@@ -53,12 +53,13 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	assert_int_equal(
 		thc_codec_init(&c->codec, &c->params.table, b->block_log2, SEED, THC_SIMD_AUTO), 0);
 	c->scratch = test_buffer(thc_scratch_bytes(c));
-	c->sender.seal = THC_SEAL_NH;
-	thc_seal_key_set(&c->sender.up, test_key, THC_KEY_UP, 0, salt);
+	assert_int_equal(thc_shards_room(c, 1), 0);
+	c->shard->sender.seal = THC_SEAL_NH;
+	thc_seal_key_set(&c->shard->sender.up, test_key, THC_KEY_UP, 0, salt);
 	/* nothing is sent: sequence numbers and sealed packets, but nothing in flight */
-	c->flights = flight;
-	thc_stream_init(&c->sender.data, flight, 0, DATA_SLOTS);
-	thc_stream_init(&c->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+	c->shard->flights = flight;
+	thc_stream_init(&c->shard->sender.data, flight, 0, DATA_SLOTS);
+	thc_stream_init(&c->shard->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
 }
 
 static void client_exit(struct thc_client *c)
@@ -70,6 +71,7 @@ static void client_exit(struct thc_client *c)
 	/* what was accounted has been given back, but for the room to receive into */
 	assert_int_equal(c->memory_now, c->rx.bytes);
 	free(c->rx.at);
+	free(c->shard);
 }
 
 static struct thc_request *begin(struct thc_client *c, const struct bucket *b, void *buf,
@@ -169,7 +171,7 @@ static void *gradient_of(const struct bucket *b)
 /* Each packet that can go out is sealed as it lies there. */
 static void assert_sealed(const struct thc_request *r)
 {
-	const struct thc_sender *s = &r->client->sender;
+	const struct thc_sender *s = &r->client->shard->sender;
 	unsigned int k;
 	uint32_t i;
 

@@ -58,7 +58,7 @@ static void announce__is_as_the_page_says(void **state)
 	u32 at = 0, bytes, i;
 
 	(void)state;
-	thc_announce(&a, &s, nonce);
+	thc_announce(&a, &s, NULL, nonce);
 	assert_int_equal(a.fixed.parts, 1);
 	bytes = thc_announce_part(&a, payload, &at);
 	assert_int_equal(at, a.bytes);
@@ -81,7 +81,7 @@ static int setup(void **state)
 	struct thc_spec s = good();
 
 	(void)state;
-	thc_announce(&sample.a, &s, nonce);
+	thc_announce(&sample.a, &s, NULL, nonce);
 	return 0;
 }
 
@@ -246,18 +246,18 @@ static void group__is_an_address_of_its_family(void **state)
 	static const u8 mapped[16] = { [10] = 0xff, 0xff, 239, 1, 2, 3 };
 
 	(void)state;
-	r->addr[4] = 1;
+	r->at.addr[4] = 1;
 	assert_false(read_sample());
-	r->addr[4] = 0;
-	r->reserved = 1;
+	r->at.addr[4] = 0;
+	r->at.reserved = 1;
 	assert_false(read_sample());
-	r->reserved = 0;
-	r->family = 0;
+	r->at.reserved = 0;
+	r->at.family = 0;
 	assert_false(read_sample());
-	r->family = 6;
-	memcpy(r->addr, mapped, sizeof(mapped));
+	r->at.family = 6;
+	memcpy(r->at.addr, mapped, sizeof(mapped));
 	assert_false(read_sample());
-	r->addr[0] = 0xff;
+	r->at.addr[0] = 0xff;
 	assert_true(read_sample());
 	assert_int_equal(sample.read.group.addr.word[0], thc_be32(0xff000000));
 }
@@ -308,9 +308,17 @@ static void parts__make_a_whole(void **state)
 	assert_true(thc_spec_take(&sample.read, &parts.joined.welcome, parts.record,
 				  parts.joined.bytes));
 	assert_int_equal(sample.read.granularity, 30);
-	/* another part of it changes nothing */
+	/* another part of it changes nothing, nor does all of it again */
 	assert_false(give(2, EPOCH));
 	assert_true(thc_parts_whole(&parts));
+	assert_true(give(0, EPOCH));
+	assert_true(thc_parts_whole(&parts));
+	assert_false(give(1, EPOCH));
+	assert_true(thc_parts_whole(&parts));
+	/* but of another one it is the first part */
+	sample.a.seal.salt[0] ^= 1;
+	assert_false(give(0, EPOCH));
+	assert_int_equal(parts.next, 1);
 }
 
 /* One is lost: the next JOIN brings all again. */

@@ -7,6 +7,7 @@
 #define THC_RECORD_H
 
 #include <thc/aggregator/job.h>
+#include <thc/wire/shards.h>
 
 /* Prefixes that a job admits workers from, at most. */
 #define THCD_PREFIXES_MAX	16
@@ -54,6 +55,7 @@ struct thcd_prefixes {
  * @p: IEEE-754 bits of the clamp fraction, for display
  * @admits: only addresses in one of these prefixes may join
  * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
+ * @shards: all aggregators of the job; none: this is the only one
  *
  * Without pointers and padding, so that it can lie in a pinned map and be
  * compared byte by byte with what a restarted daemon is asked for.
@@ -65,6 +67,7 @@ struct thcd_plan {
 	u64		p;
 	struct thc_addr	group;
 	struct thcd_prefixes admits;
+	struct thc_shards shards;
 	u32		job;
 	u32		table_hash;
 	u32		deadline_ms;
@@ -121,7 +124,7 @@ struct thcd_record {
 };
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	9
+#define THCD_LAYOUT	10
 
 /* Pins of the daemon's own maps: struct thcd_meta, and a struct thcd_record per job. */
 #define THC_PIN_META	"meta"

@@ -185,6 +185,8 @@ static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_reco
 
 	cJSON_AddNumberToObject(o, "job", id);
 	cJSON_AddNumberToObject(o, "ranks", job->ranks);
+	cJSON_AddNumberToObject(o, "shard", r->plan.shards.own);
+	cJSON_AddNumberToObject(o, "shards", r->plan.shards.count ? r->plan.shards.count : 1);
 	cJSON_AddNumberToObject(o, "epoch", job->epoch);
 	cJSON_AddBoolToObject(o, "ready", r->ready);
 	cJSON_AddItemToObject(o, "joined", ranks_of(job->joined));

@@ -116,12 +116,8 @@ static void cancel_requests(struct thc_client *c)
 
 static void tear_down(struct thc_client *c)
 {
-	if (c->flights)
-		thc_account(c, -(ssize_t)thc_flights_bytes(c));
-	free(c->flights);
-	c->flights = NULL;
-	thc_stream_init(&c->sender.data, NULL, 0, 0);
-	thc_stream_init(&c->sender.control, NULL, 0, 0);
+	thc_shards_empty(c);
+	memset(c->numbered, 0, sizeof(c->numbered));
 	c->scheme->close(c);
 }
 
@@ -169,7 +165,6 @@ static int join_job(struct thc_client *c)
 		return error;
 	c->round = 0;
 	memset(c->results, 0, sizeof(c->results));
-	c->sender.unreachable_at = 0;
 	error = c->scheme->open(c);
 	/* the other ranks must not start with a rank that has given up */
 	if (error)
@@ -209,11 +204,11 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 		c->options.timeout_ms = THC_TIMEOUT_MS;
 	if (!c->options.join_timeout_ms)
 		c->options.join_timeout_ms = THC_JOIN_TIMEOUT_MS;
-	c->link.unicast = -1;
-	c->link.group = -1;
 	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (c->wake < 0)
 		error = thc_fail(-errno, "cannot make an eventfd: %s", strerror(errno));
+	if (!error)
+		error = thc_shards_room(c, 1);
 	if (!error)
 		error = open_transport(c);
 	if (!error)
@@ -245,6 +240,7 @@ void thc_client_close(struct thc_client *c)
 	thc_residual_free(c);
 	if (c->transport)
 		c->transport->close(c);
+	free(c->shard);
 	free(c->rx.at);
 	if (c->wake >= 0)
 		close(c->wake);
@@ -392,6 +388,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.window = c->window,
 		.window_limit = c->window_limit,
 		.scheme = thc_scheme_name[c->scheme->id],
+		.shards = c->list.count ? c->list.count : 1,
 	};
 	pthread_mutex_lock(lock_of(c));
 	now.memory_peak = c->memory_shown;

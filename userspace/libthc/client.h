@@ -13,8 +13,8 @@
  *	agree.c     that all ranks mean the same all-reduce
  *	scheme_thc.c  norms, compress, decode (codec.c)
  *	request.c   one all-reduce: its memory, its result
- *	transport_udp.c    over UDP sockets (join.c: JOIN and WELCOME; udp.c: batches of
- *	            packets out and in)
+ *	transport_udp.c    over UDP sockets (join.c: JOIN and WELCOME; shards.c: the job's
+ *	            aggregators; udp.c: batches of packets out and in)
  *	transport_afthc.c  over an AF_THC socket of thc.ko
  *	resolve.c   the aggregator's address and ours, out of text
  *	job.c       the job's constants, and what is made from them
@@ -40,14 +40,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <thc/worker/sender.h>
-
 #include "buffers.h"
 #include "codec.h"
 #include "error.h"
 #include "libthc.h"
 #include "residual.h"
-#include "udp.h"
+#include "shards.h"
 
 struct thc_afthc;
 struct thc_request;
@@ -107,7 +105,9 @@ struct thc_client {
 
 	const struct thc_scheme	*scheme;
 	const struct thc_transport *transport;
-	struct thc_link		link;
+	struct thc_shard	*shard;		/* aggregators, by number; of AF_THC the first one */
+	uint32_t		shards;		/* how many are there */
+	struct thc_shards	list;		/* all of the job, by WELCOME; .count 0: one */
 	struct thc_room		rx;		/* for what the transport receives */
 	struct thc_afthc	*afthc;		/* NULL with UDP */
 	bool			readable;	/* there is something to receive */
@@ -116,8 +116,7 @@ struct thc_client {
 	const char		*window_limit;	/* what bounds it */
 	struct thc_codec	codec;		/* all zero between two jobs */
 	float			*scratch;	/* one block, for what is being computed */
-	struct thc_sender	sender;
-	struct thc_flight	*flights;	/* of both its streams */
+	u64			numbered[2];	/* chunks given numbers: of data, of the control stream */
 	uint64_t		round;		/* rounds begun this epoch */
 	struct thc_results	results[2];	/* of even and odd rounds, the newest ones */
 
@@ -135,12 +134,6 @@ uint64_t thc_now(void);
 static inline size_t thc_scratch_bytes(const struct thc_client *c)
 {
 	return sizeof(float) << c->codec.block_log2;
-}
-
-/* Bytes of client.flights. */
-static inline size_t thc_flights_bytes(const struct thc_client *c)
-{
-	return (c->sender.data.slots + c->sender.control.slots) * sizeof(*c->flights);
 }
 
 /* -EPROTO: constants that this library cannot serve. */

@@ -70,7 +70,7 @@ static bool may_poll(struct thc_client *c)
 /* Sleeps until a packet, a new request, or time @due (~0: whenever). */
 static void sleep_until(struct thc_client *c, uint64_t due)
 {
-	struct pollfd fds[3] = { { .fd = c->wake, .events = POLLIN } };
+	struct pollfd fds[1 + THC_POLL_MAX] = { { .fd = c->wake, .events = POLLIN } };
 	uint64_t now = thc_now(), wait = due > now ? due - now : 0, drained;
 	struct timespec t = {
 		.tv_sec = (time_t)(wait / 1000000000ULL),

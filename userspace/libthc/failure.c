@@ -42,12 +42,23 @@ static void fail_unreachable(struct thc_client *c, int error, const char *peer)
 			peer, strerror(-error));
 }
 
+static unsigned int port_of(const struct thc_client *c, uint32_t shard)
+{
+	return shard < c->list.count ? thc_be16(c->list.at[shard].port) : c->options.port;
+}
+
+/* The session that this rank is in at number @shard; over AF_THC number 0 alone is known. */
+static uint32_t epoch_of(const struct thc_client *c, uint32_t shard)
+{
+	return shard && shard < c->shards ? c->shard[shard].sender.epoch : c->params.epoch;
+}
+
 bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 {
-	char who[THC_RANKS_TEXT], peer[80];
+	char who[THC_RANKS_TEXT], peer[THC_SHARD_TEXT];
 
 	thc_name_ranks(f->ranks, who, sizeof(who));
-	thc_link_peer_name(&c->link, peer, sizeof(peer));
+	thc_shard_name(c, f->shard, peer, sizeof(peer));
 	switch (f->reason) {
 	case THC_FAILED_EPOCH:
 		snprintf(who, sizeof(who), "rank %u restarted or joined again", f->worker);
@@ -55,7 +66,7 @@ bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 			c, -ESTALE,
 			"%s (job %u is now in session %u, this rank is in session %u): call thc_client_rejoin() on all ranks",
 			f->worker == THC_WORKER_NONE ? "the aggregator restarted" : who,
-			c->options.job, f->epoch, c->params.epoch);
+			c->options.job, f->epoch, epoch_of(c, f->shard));
 		break;
 	case THC_FAILED_BEHIND:
 		thc_queue_break(
@@ -85,8 +96,8 @@ bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 		thc_queue_break(
 			c, -ETIMEDOUT,
 			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
-			peer, c->options.timeout_ms, c->options.port,
-			c->options.port + THC_PORT_SPAN - 1);
+			peer, c->options.timeout_ms, port_of(c, f->shard),
+			port_of(c, f->shard) + THC_PORT_SPAN - 1);
 		break;
 	case THC_FAILED_UNREACHABLE:
 		fail_unreachable(c, -f->error, peer);
@@ -140,15 +151,19 @@ static int fail_refused(const struct thc_client *c, unsigned int refusal)
 int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, unsigned int ranks)
 {
 	unsigned int job = c->options.job, waited = c->options.join_timeout_ms;
-	char missing[THC_RANKS_TEXT], peer[80];
+	char missing[THC_RANKS_TEXT], peer[THC_SHARD_TEXT];
 
 	thc_name_ranks(f->ranks, missing, sizeof(missing));
-	thc_link_peer_name(&c->link, peer, sizeof(peer));
+	thc_shard_name(c, f->shard, peer, sizeof(peer));
 	switch (f->reason) {
 	case THC_FAILED_REFUSED:
 		return fail_refused(c, f->refusal);
-	case THC_FAILED_VERSION:
 	case THC_FAILED_SHARDS:
+		return thc_fail(
+			-EPROTO,
+			"the aggregator at %s does not serve what its place among the shards of job %u asks for: give workers the address of shard 0, and all aggregators the same --job but for shard",
+			peer, job);
+	case THC_FAILED_VERSION:
 		return thc_fail(
 			-EPROTO,
 			"the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * Joining a job over UDP sockets: JOIN until WELCOME says that all ranks are
- * in, again at once when a CHALLENGE comes. Leaving: LEAVE, best effort.
+ * in, again at once when a CHALLENGE comes. Number 0 of several aggregators says where the others
+ * are, and all of them have to be ready. Leaving: LEAVE, best effort.
  */
 #include <errno.h>
 #include <poll.h>
@@ -14,12 +15,19 @@
 #include "client.h"
 #include "transport.h"
 
-/* A join in progress. */
+/**
+ * struct joining - a join in progress
+ * @j: by aggregator, of those that the client knows
+ * @at: whose packets are being read
+ * @params: of number 0's last WELCOME
+ * @give_up_at: ns
+ */
 struct joining {
 	struct thc_client	*c;
-	struct thc_joining	j;
-	struct thc_params	params;		/* of the last WELCOME */
-	uint64_t		give_up_at;	/* ns */
+	struct thc_joining	*j;
+	uint32_t		at;
+	struct thc_params	params;
+	uint64_t		give_up_at;
 };
 
 struct control_packet {
@@ -31,20 +39,30 @@ struct control_packet {
 };
 
 /* Sends @p, of which @payload bytes follow the header. */
-static void send_control(struct thc_client *c, struct control_packet *p, size_t payload)
+static void send_control(struct thc_shard *to, struct control_packet *p, size_t payload)
 {
 	struct thc_outgoing out = {
 		.data = p,
 		.bytes = (uint16_t)(sizeof(p->hdr) + payload),
-		.port = c->options.port,
+		.port = to->sender.port,
 	};
 	uint64_t calls = 0;
 	int n;
 
-	thc_sender_seal_control(&c->sender, &p->hdr, &p->join, (int)(payload / 8));
-	n = thc_link_send(&c->link, &out, 1, &calls);
+	thc_sender_seal_control(&to->sender, &p->hdr, &p->join, (int)(payload / 8));
+	n = thc_link_send(&to->link, &out, 1, &calls);
 	if (n < 0)
-		thc_sender_unreachable(&c->sender, -n, thc_now());
+		thc_sender_unreachable(&to->sender, -n, thc_now());
+}
+
+static void leave(struct thc_shard *from)
+{
+	struct control_packet p;
+	int i;
+
+	thc_sender_leave(&from->sender, &p.hdr, &p.leave);
+	for (i = 0; i < THC_LEAVES; i++)
+		send_control(from, &p, sizeof(p.leave));
 }
 
 void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why)
@@ -58,6 +76,8 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 {
 	struct joining *joining = ctx;
 	struct thc_client *c = joining->c;
+	struct thc_sender *s = &c->shard[joining->at].sender;
+	struct thc_joining *j = &joining->j[joining->at];
 	const struct thc_welcome *w = (void *)(h + 1);
 	enum thc_drop_reason why;
 
@@ -67,93 +87,185 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 		return;
 	bytes -= sizeof(*h);
 	if (h->op == THC_OP_CHALLENGE) {
-		why = thc_joining_challenge(&joining->j, &c->sender, h, (void *)(h + 1), from.port);
+		why = thc_joining_challenge(j, s, h, (void *)(h + 1), from.port);
 	} else {
-		why = thc_joining_admit(&joining->j, &c->sender, h, w, bytes, from.port);
+		why = thc_joining_admit(j, s, h, w, bytes, from.port);
 		if (!why)
-			why = thc_joining_take(&joining->j, &c->sender, h, w, bytes, thc_now());
+			why = thc_joining_take(j, s, h, w, bytes, thc_now());
 	}
 	thc_udp_dropped(c, why);
 }
 
 static void wait_for_packets(const struct thc_client *c, int ms)
 {
-	struct pollfd fds[] = {
-		{ .fd = c->link.unicast, .events = POLLIN },
-		{ .fd = c->link.group, .events = POLLIN },
-	};
+	struct pollfd fds[THC_POLL_MAX];
 
-	poll(fds, 2, ms);
+	poll(fds, thc_udp_poll(c, fds), ms);
 }
 
-static int failed(const struct joining *joining, const struct thc_failure *f)
+/* Why number @shard does not let us in. */
+static int failed(const struct joining *joining, struct thc_failure f, uint32_t shard)
 {
-	return thc_failed_to_join(joining->c, f, joining->j.spec.ranks);
+	f.shard = (uint8_t)shard;
+	return thc_failed_to_join(joining->c, &f, joining->j->spec.ranks);
 }
 
-static void join_group(struct joining *joining)
+static void join_group(struct joining *joining, uint32_t shard)
 {
+	struct thc_joining *j = &joining->j[shard];
 	uint64_t now = thc_now();
 
-	if (!thc_joining_wants_group(&joining->j, now))
+	if (!thc_joining_wants_group(j, now))
 		return;
-	joining->j.group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
-	thc_link_join_group(&joining->c->link, &joining->j.spec.group);
+	j->group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
+	thc_link_join_group(&joining->c->shard[shard].link, &j->spec.group);
 }
 
-/* Receives once. 1: the job is ready. */
-static int receive_some(struct joining *joining)
+/* Number @shard has sockets: the next JOIN is its. */
+static int begin(struct joining *joining, uint32_t shard)
 {
-	const struct thc_spec *spec = &joining->j.spec;
-	struct thc_failure f = { .reason = THC_FAILED_REFUSED };
-	struct thc_client *c = joining->c;
-	uint64_t calls = 0;
-	int n;
+	struct thc_shard *at = &joining->c->shard[shard];
+	const struct thc_client_options *o = &joining->c->options;
+	uint8_t random[THC_NONCE_BYTES];
 
-	n = thc_link_receive(&c->link, c->link.unicast, c->rx, on_join_packet, joining, &calls);
-	if (n < 0)
-		thc_sender_unreachable(&c->sender, -n, thc_now());
-	if (c->link.group >= 0)
-		thc_link_receive(&c->link, c->link.group, c->rx, on_join_packet, joining, &calls);
-	switch (thc_joining_step(&joining->j, &c->sender)) {
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return thc_fail(-EIO, "no random numbers from the kernel");
+	thc_joining_begin(&joining->j[shard], &at->sender, random, thc_now());
+	at->sender.job = o->job;
+	thc_sender_set_key(&at->sender, o->key);
+	thc_link_end(&at->link, &at->sender.end);
+	at->sender.end.aggregator = thc_be16((uint16_t)shard);
+	at->sender.rank = (uint8_t)o->rank;
+	at->sender.unreachable = 0;
+	at->sender.unreachable_at = 0;
+	return 0;
+}
+
+/* Number 0 has said where the others are. */
+static int find_others(struct joining *joining)
+{
+	struct thc_client *c = joining->c;
+	const struct thc_parts *parts = &joining->j->parts;
+	uint32_t i, count = joining->j->spec.shards;
+	struct thc_joining *more;
+	int error;
+
+	if (count <= c->shards)
+		return 0;
+	thc_shards_take(&c->list, &joining->j->spec, parts->record, parts->joined.bytes);
+	more = realloc(joining->j, count * sizeof(*more));
+	if (!more)
+		return thc_fail(-ENOMEM, "out of memory for %u aggregators", count);
+	joining->j = more;
+	error = thc_shards_room(c, count);
+	for (i = 1; i < count && !error; i++) {
+		struct thc_shard *at = &c->shard[i];
+
+		at->sender.port = thc_be16(c->list.at[i].port);
+		error = thc_link_open_beside(&at->link, &c->shard->link, &c->list.at[i]);
+		if (!error)
+			error = begin(joining, i);
+	}
+	return error;
+}
+
+/* Do all aggregators that have spoken mean the job, and each the number that it has for us? */
+static bool all_agree(const struct joining *joining, uint32_t shard)
+{
+	const struct thc_joining *j = joining->j;
+	uint32_t i;
+
+	if (j[shard].spec.shard != shard)
+		return false;
+	for (i = 0; i < joining->c->shards; i++)
+		if (j[i].welcomed && !thc_shards_agree(&j[i].spec, &j[shard].spec))
+			return false;
+	return true;
+}
+
+/* What number @shard has said last. */
+static int look_at(struct joining *joining, uint32_t shard)
+{
+	struct thc_joining *j = &joining->j[shard];
+	struct thc_failure f = { .reason = THC_FAILED_REFUSED, .refusal = j->spec.refusal };
+	struct thc_client *c = joining->c;
+
+	switch (thc_joining_step(j, &c->shard[shard].sender)) {
 	case THC_JOIN_ASK:
 		return 0;
 	case THC_JOIN_REFUSED:
-		f.refusal = spec->refusal;
-		return failed(joining, &f);
+		return failed(joining, f, shard);
 	case THC_JOIN_READY:
 	case THC_JOIN_WAIT:
-		join_group(joining);
-		if (!thc_params_take(&joining->params, spec, joining->j.epoch, &c->options))
-			return joining->j.ready;
+		join_group(joining, shard);
+		f.reason = THC_FAILED_SHARDS;
+		if (!all_agree(joining, shard))
+			return failed(joining, f, shard);
+		if (shard)
+			return 0;
+		if (!thc_params_take(&joining->params, &j->spec, j->epoch, &c->options))
+			return find_others(joining);
 		break;
 	case THC_JOIN_UNSOUND:
 		break;
 	}
 	f.reason = THC_FAILED_VERSION;
-	return failed(joining, &f);
+	return failed(joining, f, shard);
 }
 
-/* One JOIN and what comes back until the next is due. 1: ready. */
-static int join_once(struct joining *joining)
+static int receive_some(struct joining *joining)
 {
 	struct thc_client *c = joining->c;
-	struct control_packet p;
-	uint64_t until, now;
-	int ready = 0;
+	int n, error = 0;
+	uint32_t i;
 
-	thc_joining_request(&joining->j, &c->sender, &p.hdr, &p.join, thc_now());
-	send_control(c, &p, sizeof(p.join));
-	for (;;) {
-		until = thc_joining_at(&joining->j);
-		if (until > joining->give_up_at)
-			until = joining->give_up_at;
-		now = thc_now();
-		if (ready || now >= until)
-			return ready;
-		wait_for_packets(c, (int)((until - now) / THC_NS_PER_MS) + 1);
-		ready = receive_some(joining);
+	for (i = 0; i < c->shards && !error; i++) {
+		struct thc_shard *at = &c->shard[i];
+		uint64_t calls = 0;
+
+		joining->at = i;
+		n = thc_link_receive(&at->link, at->link.unicast, c->rx, on_join_packet, joining,
+				     &calls);
+		if (n < 0)
+			thc_sender_unreachable(&at->sender, -n, thc_now());
+		if (at->link.group >= 0)
+			thc_link_receive(&at->link, at->link.group, c->rx, on_join_packet, joining,
+					 &calls);
+		error = look_at(joining, i);
 	}
+	return error;
+}
+
+/* The first that is not ready; as many as there are: all are. */
+static uint32_t first_unready(const struct joining *joining)
+{
+	uint32_t i;
+
+	for (i = 0; i < joining->c->shards && joining->j[i].ready; i++)
+		;
+	return i;
+}
+
+/* JOINs that are due. Returns when the next one is. */
+static uint64_t ask(struct joining *joining)
+{
+	uint64_t due = joining->give_up_at;
+	struct control_packet p;
+	uint32_t i;
+
+	for (i = 0; i < joining->c->shards; i++) {
+		struct thc_joining *j = &joining->j[i];
+		struct thc_shard *at = &joining->c->shard[i];
+		uint64_t now = thc_now();
+
+		if (thc_joining_at(j) <= now) {
+			thc_joining_request(j, &at->sender, &p.hdr, &p.join, now);
+			send_control(at, &p, sizeof(p.join));
+		}
+		if (thc_joining_at(j) < due)
+			due = thc_joining_at(j);
+	}
+	return due;
 }
 
 /* JOIN until the job is ready; 0 or an error. */
@@ -161,72 +273,102 @@ static int join_until_ready(struct joining *joining)
 {
 	struct thc_client *c = joining->c;
 	struct thc_failure f;
-	int ready = 0;
+	int error = 0;
 
-	while (!ready) {
-		if (thc_now() >= joining->give_up_at) {
-			thc_joining_failure(&joining->j, &c->sender, &f);
-			return failed(joining, &f);
+	while (!error && first_unready(joining) < c->shards) {
+		uint64_t now = thc_now(), due;
+
+		if (now >= joining->give_up_at) {
+			uint32_t i = first_unready(joining);
+
+			thc_joining_failure(&joining->j[i], &c->shard[i].sender, &f);
+			return failed(joining, f, i);
 		}
-		ready = join_once(joining);
+		due = ask(joining);
+		now = thc_now();
+		if (now < due)
+			wait_for_packets(c, (int)((due - now) / THC_NS_PER_MS) + 1);
+		error = receive_some(joining);
 	}
-	return ready < 0 ? ready : 0;
+	return error;
 }
 
-/* The job is ready. */
-static int set_up(struct thc_client *c, const struct joining *joining)
+/* Number @shard is ready, and so are all. */
+static int set_up(struct thc_client *c, const struct thc_joining *j, uint32_t shard)
 {
-	const struct thc_spec *spec = &joining->j.spec;
+	struct thc_shard *at = &c->shard[shard];
+
+	if (j->spec.reply != THC_REPLY_MULTICAST)
+		thc_link_leave_group(&at->link);
+	if (j->spec.flags & THC_WELCOME_F_NOGSO)
+		at->link.gso = false;
+	at->flights = calloc(c->params.data_slots + c->params.control_slots, sizeof(*at->flights));
+	if (!at->flights)
+		return thc_fail(-ENOMEM, "out of memory for %u slots", c->params.data_slots);
+	thc_sender_set_epoch(&at->sender, &j->spec, c->options.key);
+	thc_joining_end(j, &at->sender, at->flights, c->window);
+	thc_account(c, (ssize_t)thc_flights_bytes(&at->sender));
+	return 0;
+}
+
+static int set_up_all(const struct joining *joining)
+{
+	struct thc_client *c = joining->c;
+	uint32_t i, answers = UINT32_MAX;
+	int error = 0;
 
 	c->params = joining->params;
-	if (spec->reply != THC_REPLY_MULTICAST)
-		thc_link_leave_group(&c->link);
-	if (spec->flags & THC_WELCOME_F_NOGSO)
-		c->link.gso = false;
-	c->flights = calloc(c->params.data_slots + c->params.control_slots, sizeof(*c->flights));
-	if (!c->flights)
-		return thc_fail(-ENOMEM, "out of memory for %u slots", c->params.data_slots);
-	thc_window_choose(c, c->link.answers_max);
-	thc_sender_set_epoch(&c->sender, spec, c->options.key);
-	thc_joining_end(&joining->j, &c->sender, c->flights, c->window);
-	thc_account(c, (ssize_t)thc_flights_bytes(c));
-	return 0;
+	for (i = 0; i < c->shards; i++)
+		if (c->shard[i].link.answers_max < answers)
+			answers = c->shard[i].link.answers_max;
+	thc_window_choose(c, answers);
+	for (i = 0; i < c->shards && !error; i++)
+		error = set_up(c, &joining->j[i], i);
+	return error;
+}
+
+/* The other ranks must not start with a rank that has given up. */
+static void give_up(const struct joining *joining)
+{
+	uint32_t i;
+
+	for (i = 0; i < joining->c->shards; i++) {
+		const struct thc_joining *j = &joining->j[i];
+
+		if (j->welcomed && !(j->spec.flags & THC_WELCOME_F_REFUSED))
+			leave(&joining->c->shard[i]);
+	}
 }
 
 int thc_udp_join(struct thc_client *c)
 {
-	uint8_t random[THC_NONCE_BYTES];
-	uint64_t now = thc_now();
 	struct joining joining = {
 		.c = c,
-		.give_up_at = now + c->options.join_timeout_ms * THC_NS_PER_MS,
+		.j = malloc(sizeof(*joining.j)),
+		.give_up_at = thc_now() + c->options.join_timeout_ms * THC_NS_PER_MS,
 	};
 	int error;
 
-	if (getrandom(random, sizeof(random), 0) != sizeof(random))
-		return thc_fail(-EIO, "no random numbers from the kernel");
-	thc_joining_begin(&joining.j, &c->sender, random, now);
-	c->sender.job = c->options.job;
-	thc_sender_set_key(&c->sender, c->options.key);
-	thc_link_end(&c->link, &c->sender.end);
-	c->sender.port = c->options.port;
-	c->sender.rank = (uint8_t)c->options.rank;
-	c->sender.unreachable = 0;
-	error = join_until_ready(&joining);
-	if (!error)
-		error = set_up(c, &joining);
-	/* the other ranks must not start with a rank that has given up */
-	if (error && joining.j.welcomed && !(joining.j.spec.flags & THC_WELCOME_F_REFUSED))
-		thc_udp_leave(c);
+	if (!joining.j)
+		return thc_fail(-ENOMEM, "out of memory");
+	thc_shards_only_first(c);
+	c->shard->sender.port = c->options.port;
+	error = begin(&joining, 0);
+	if (!error) {
+		error = join_until_ready(&joining);
+		if (!error)
+			error = set_up_all(&joining);
+		if (error)
+			give_up(&joining);
+	}
+	free(joining.j);
 	return error;
 }
 
 void thc_udp_leave(struct thc_client *c)
 {
-	struct control_packet p;
-	int i;
+	uint32_t i;
 
-	thc_sender_leave(&c->sender, &p.hdr, &p.leave);
-	for (i = 0; i < THC_LEAVES; i++)
-		send_control(c, &p, sizeof(p.leave));
+	for (i = 0; i < c->shards; i++)
+		leave(&c->shard[i]);
 }

@@ -332,6 +332,7 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	buffer bounds it over UDP alone, and only that of a user without
  *	CAP_NET_ADMIN
  * @scheme: of the job, as "thc"
+ * @shards: aggregators that share the job's chunks
  */
 struct thc_client_info {
 	size_t		size;
@@ -349,6 +350,7 @@ struct thc_client_info {
 	uint32_t	window;
 	const char	*window_limit;
 	const char	*scheme;
+	uint32_t	shards;
 };
 
 /* Names of the schemes that this library has, as struct thc_client_info.scheme says them; NULL

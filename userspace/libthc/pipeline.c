@@ -26,15 +26,18 @@ unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all)
 void thc_pipeline_ready(struct thc_phase *p, uint32_t index)
 {
 	struct thc_request *r = p->request;
-	const struct thc_sender *s = &r->client->sender;
+	const struct thc_client *c = r->client;
+	uint64_t number = p->first + index;
+	const struct thc_shard *at = &c->shard[number % c->shards];
+	const struct thc_sender *s = &at->sender;
 	struct thc_hdr *h = (void *)(p->packets + index * p->stride);
 
 	p->ready = index + 1;
 	/* thc.ko writes headers of its own */
-	if (!r->client->flights)
+	if (!at->flights)
 		return;
 	thc_sender_request(s, p->control ? &s->control : &s->data, h, p->op, p->width,
-			   (uint32_t)r->round, p->first + index);
+			   (uint32_t)r->round, number / c->shards);
 	thc_seal(h, s->seal, &s->up, h + 1, (int)(p->payload / 8));
 }
 
@@ -46,7 +49,6 @@ static void send_claim(struct thc_request *r)
 	for (k = THC_AGREEMENT; k < THC_AGREEMENT_PHASES; k++)
 		if (r->phases.phase[k].sized)
 			thc_pipeline_ready(&r->phases.phase[k], 0);
-	r->client->sender.progress_at = thc_now();
 }
 
 static int begin(struct thc_client *c, struct thc_request *r)
@@ -84,8 +86,8 @@ void thc_pipeline_advance(struct thc_client *c)
 		}
 		all[i] = &active[i]->phases;
 	}
-	thc_phases_number(all, n, true, &c->sender.control.reserved);
-	thc_phases_number(all, n, false, &c->sender.data.reserved);
+	thc_phases_number(all, n, true, &c->numbered[true]);
+	thc_phases_number(all, n, false, &c->numbered[false]);
 	for (i = 0; i < n; i++) {
 		struct thc_request *r = active[i];
 

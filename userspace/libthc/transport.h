@@ -12,6 +12,9 @@
 
 struct thc_client;
 
+/* Two sockets for each aggregator. */
+#define THC_POLL_MAX	(2 * THC_SHARDS_MAX)
+
 /**
  * struct thc_transport - how chunks travel between a client and the aggregator
  * @open: sockets; -EAFNOSUPPORT: this kernel has none of the kind
@@ -22,7 +25,7 @@ struct thc_client;
  * @forget: what is in flight, after a failure
  * @receive: what has come; true if anything did
  * @send: what can be sent; lowers *@due to the time of the next look
- * @poll: what to sleep on, at most two; how many. 0: nothing can come
+ * @poll: what to sleep on, at most THC_POLL_MAX; how many. 0: nothing can come
  * @show: fills in the counters that only it knows, often; may be NULL
  * @ask: fills in counters that are costly to know, for thc_client_stats(); may be NULL
  */
@@ -46,6 +49,8 @@ extern const struct thc_transport thc_afthc_transport;
 /* join.c: JOIN and WELCOME over UDP. */
 int thc_udp_join(struct thc_client *c);
 void thc_udp_leave(struct thc_client *c);
+/* The sockets of all aggregators. */
+unsigned int thc_udp_poll(const struct thc_client *c, struct pollfd *fds);
 /* Counts a packet that was dropped for @why; THC_DROP_NONE: none was. */
 void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why);
 

@@ -19,11 +19,14 @@
 
 /**
  * struct thc_host - a client for the time of a look at its sockets
+ * @at: the aggregator it is at, number @shard
  * @all: phases of its requests, @count_all
  * @out: packets to be sent by one call, @count
  */
 struct thc_host {
 	struct thc_client	*c;
+	struct thc_shard	*at;
+	uint32_t		shard;
 	struct thc_phases	*all[THC_ACTIVE_MAX];
 	unsigned int		count_all;
 	struct thc_outgoing	out[THC_BATCH];
@@ -39,9 +42,10 @@ THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
+	uint64_t number = st->next * host->c->shards + host->shard;
 	struct thc_phase *p = thc_phases_find(host->all, host->count_all,
-					      st == &host->c->sender.control, st->next);
-	uint32_t index = p ? (uint32_t)(st->next - p->first) : 0;
+					      st == &host->at->sender.control, number);
+	uint32_t index = p ? (uint32_t)(number - p->first) : 0;
 
 	if (!p || index >= p->ready)
 		return 0;
@@ -59,12 +63,12 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 	struct thc_client *c = host->c;
 
 	c->stats.packets_up++;
-	c->stats.bytes_up += thc_link_wire_bytes(&c->link, f->bytes);
+	c->stats.bytes_up += thc_link_wire_bytes(&host->at->link, f->bytes);
 	c->stats.retransmits += f->tries > 0;
 	host->out[host->count++] = (struct thc_outgoing){
 		.data = f->packet,
 		.bytes = f->bytes,
-		.port = thc_sender_port(&c->sender, thc_be16(f->packet->slot)),
+		.port = thc_sender_port(&host->at->sender, thc_be16(f->packet->slot)),
 	};
 }
 
@@ -101,7 +105,10 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
 {
-	thc_failed(host->c, f);
+	struct thc_failure here = *f;
+
+	here.shard = (uint8_t)host->shard;
+	thc_failed(host->c, &here);
 }
 
 /* --- packets in ------------------------------------------------------------- */
@@ -112,15 +119,15 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 	struct thc_client *c = host->c;
 
 	c->stats.packets_down++;
-	c->stats.bytes_down += thc_link_wire_bytes(&c->link, bytes);
-	thc_udp_dropped(c, thc_worker_receive(host, &c->sender, h, bytes, from, thc_now()));
+	c->stats.bytes_down += thc_link_wire_bytes(&host->at->link, bytes);
+	thc_udp_dropped(c, thc_worker_receive(host, &host->at->sender, h, bytes, from, thc_now()));
 }
 
-/* True if anything came. */
-static bool receive_some(struct thc_client *c)
+/* True if anything came from number @shard. */
+static bool receive_from(struct thc_client *c, uint32_t shard)
 {
-	struct thc_host host = { .c = c };
-	struct thc_link *l = &c->link;
+	struct thc_host host = { .c = c, .at = &c->shard[shard], .shard = shard };
+	struct thc_link *l = &host.at->link;
 	bool any = false;
 	int n;
 
@@ -130,10 +137,20 @@ static bool receive_some(struct thc_client *c)
 	}
 	n = thc_link_receive(l, l->unicast, c->rx, on_packet, &host, &c->stats.receive_calls);
 	if (n < 0)
-		thc_sender_unreachable(&c->sender, -n, thc_now());
+		thc_sender_unreachable(&host.at->sender, -n, thc_now());
 	c->stats.foreign += l->foreign;
 	l->foreign = 0;
 	return any | (n > 0);
+}
+
+static bool receive_some(struct thc_client *c)
+{
+	bool any = false;
+	uint32_t i;
+
+	for (i = 0; i < c->shards; i++)
+		any |= receive_from(c, i);
+	return any;
 }
 
 /* --- packets out ------------------------------------------------------------ */
@@ -141,7 +158,6 @@ static bool receive_some(struct thc_client *c)
 /* Sends what @host has collected; true if there was anything. */
 static bool send_out(struct thc_host *host)
 {
-	struct thc_client *c = host->c;
 	unsigned int count = host->count;
 	int n;
 
@@ -149,22 +165,22 @@ static bool send_out(struct thc_host *host)
 		return false;
 	host->count = 0;
 	/* what the kernel did not take now is overdue soon */
-	n = thc_link_send(&c->link, host->out, count, &c->stats.send_calls);
+	n = thc_link_send(&host->at->link, host->out, count, &host->c->stats.send_calls);
 	if (n < 0)
-		thc_sender_unreachable(&c->sender, -n, thc_now());
+		thc_sender_unreachable(&host->at->sender, -n, thc_now());
 	return true;
 }
 
 static bool transmit(struct thc_host *host, struct thc_stream *st)
 {
-	thc_worker_transmit(host, &host->c->sender, st, thc_now());
+	thc_worker_transmit(host, &host->at->sender, st, thc_now());
 	return send_out(host);
 }
 
 /* Lowers *@due to the time of the next timer. */
 static bool retransmit(struct thc_host *host, struct thc_stream *st, uint64_t *due)
 {
-	uint64_t end = thc_worker_retransmit(host, &host->c->sender, st, thc_now());
+	uint64_t end = thc_worker_retransmit(host, &host->at->sender, st, thc_now());
 
 	if (end < *due)
 		*due = end;
@@ -182,31 +198,53 @@ static void check_progress(struct thc_host *host)
 	struct thc_client *c = host->c;
 	struct thc_failure f;
 
-	if (thc_sender_stalled(&c->sender, round, !c->params.deadline_ms,
+	if (thc_sender_stalled(&host->at->sender, round, !c->params.deadline_ms,
 			       c->options.timeout_ms * THC_NS_PER_MS, thc_now(), &f))
-		thc_failed(c, &f);
+		thc_host_failed(host, &f);
+}
+
+/* To the aggregator that @host is at. */
+static bool send_there(struct thc_host *host, uint64_t *due)
+{
+	struct thc_stream *control = &host->at->sender.control, *data = &host->at->sender.data;
+	bool busy;
+
+	busy = transmit(host, control);
+	busy |= transmit(host, data);
+	busy |= retransmit(host, control, due);
+	busy |= retransmit(host, data, due);
+	check_progress(host);
+	return busy;
 }
 
 static bool send_more(struct thc_client *c, uint64_t *due)
 {
-	struct thc_stream *control = &c->sender.control, *data = &c->sender.data;
 	struct thc_host host = { .c = c };
-	bool busy;
+	bool busy = false;
 
-	host.count_all = thc_pipeline_phases(c, host.all);
-	busy = transmit(&host, control);
-	busy |= transmit(&host, data);
-	busy |= retransmit(&host, control, due);
-	busy |= retransmit(&host, data, due);
-	check_progress(&host);
+	thc_shards_reserve(c);
+	for (; host.shard < c->shards; host.shard++) {
+		host.at = &c->shard[host.shard];
+		/* a failure at the one before has ended all requests */
+		host.count_all = thc_pipeline_phases(c, host.all);
+		busy |= send_there(&host, due);
+	}
 	return busy;
 }
 
-static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
+unsigned int thc_udp_poll(const struct thc_client *c, struct pollfd *fds)
 {
-	fds[0] = (struct pollfd){ .fd = c->link.unicast, .events = POLLIN };
-	fds[1] = (struct pollfd){ .fd = c->link.group, .events = POLLIN };	/* -1 is ignored */
-	return 2;
+	unsigned int n = 0;
+	uint32_t i;
+
+	for (i = 0; i < c->shards; i++) {
+		const struct thc_link *l = &c->shard[i].link;
+
+		fds[n++] = (struct pollfd){ .fd = l->unicast, .events = POLLIN };
+		if (l->group >= 0)
+			fds[n++] = (struct pollfd){ .fd = l->group, .events = POLLIN };
+	}
+	return n;
 }
 
 /* --- the transport -------------------------------------------------------- */
@@ -215,12 +253,15 @@ static int open_link(struct thc_client *c)
 {
 	if (thc_room_grow(c, THC_RX_BYTES))
 		return thc_fail(-ENOMEM, "out of memory");
-	return thc_link_open(&c->link, &c->options);
+	return thc_link_open(&c->shard->link, &c->options);
 }
 
-static void close_link(struct thc_client *c)
+static void close_links(struct thc_client *c)
 {
-	thc_link_close(&c->link);
+	uint32_t i;
+
+	for (i = 0; i < c->shards; i++)
+		thc_link_close(&c->shard[i].link);
 }
 
 static size_t room_for(size_t bytes)
@@ -233,27 +274,42 @@ static size_t room_for(size_t bytes)
 
 static void forget(struct thc_client *c)
 {
-	thc_stream_forget(&c->sender.control);
-	thc_stream_forget(&c->sender.data);
+	uint32_t i;
+
+	thc_shards_reserve(c);
+	for (i = 0; i < c->shards; i++) {
+		thc_stream_forget(&c->shard[i].sender.control);
+		thc_stream_forget(&c->shard[i].sender.data);
+	}
 }
 
 static void add_stats(const struct thc_client *c, struct thc_client_stats *stats)
 {
-	stats->window_cuts = c->sender.window.cuts;
-	stats->rtt_us = c->sender.window.srtt / THC_NS_PER_US;
-	stats->window = thc_window_size(&c->sender.window);
+	uint64_t rtt = 0;
+	uint32_t i;
+
+	stats->window_cuts = 0;
+	stats->window = 0;
+	for (i = 0; i < c->shards; i++) {
+		const struct thc_window *w = &c->shard[i].sender.window;
+
+		stats->window_cuts += w->cuts;
+		stats->window += thc_window_size(w);
+		rtt = w->srtt > rtt ? w->srtt : rtt;
+	}
+	stats->rtt_us = rtt / THC_NS_PER_US;
 }
 
 const struct thc_transport thc_udp_transport = {
 	.name = "UDP",
 	.open = open_link,
-	.close = close_link,
+	.close = close_links,
 	.join = thc_udp_join,
 	.leave = thc_udp_leave,
 	.room = room_for,
 	.forget = forget,
 	.receive = receive_some,
 	.send = send_more,
-	.poll = fill_poll,
+	.poll = thc_udp_poll,
 	.show = add_stats,
 };

@@ -82,6 +82,24 @@ static int find_local(struct thc_link *l)
 	return error;
 }
 
+/* An end of our family as an address of the system. */
+static struct sockaddr_storage address_of(const struct thc_link *l, const struct thc_end *end)
+{
+	struct sockaddr_storage a = { .ss_family = l->peer.ss_family };
+	struct sockaddr_in6 *in6 = (void *)&a;
+
+	if (a.ss_family == AF_INET) {
+		((struct sockaddr_in *)&a)->sin_addr.s_addr = end->addr.word[3];
+	} else {
+		memcpy(&in6->sin6_addr, &end->addr, sizeof(end->addr));
+		if (IN6_IS_ADDR_MULTICAST(&in6->sin6_addr) ||
+		    IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+			in6->sin6_scope_id = (uint32_t)l->ifindex;
+	}
+	set_port(&a, thc_be16(end->port));
+	return a;
+}
+
 /* The interface that carries our address; none if that is any address. */
 static int find_interface(struct thc_link *l)
 {
@@ -137,6 +155,18 @@ static void set_options(struct thc_link *l, int fd)
 	want_receive_buffer(l, fd);
 }
 
+/* Our address and interface towards the peer, if they were not chosen. */
+static int find_way(struct thc_link *l)
+{
+	char peer[80];
+	int error = l->bound ? 0 : find_local(l);
+
+	if (error)
+		return thc_fail(error, "no route to the aggregator %s: %s",
+				thc_link_peer_name(l, peer, sizeof(peer)), strerror(-error));
+	return l->ifindex ? 0 : find_interface(l);
+}
+
 int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 {
 	struct thc_ends ends;
@@ -144,6 +174,7 @@ int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 
 	*l = (struct thc_link){ .unicast = -1, .group = -1, .gso = true, .answers_max = ~0U };
 	if (o->interface) {
+		l->named = true;
 		l->ifindex = (int)if_nametoindex(o->interface);
 		if (!l->ifindex)
 			return thc_fail(-EINVAL,
@@ -156,36 +187,54 @@ int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
 	l->peer = ends.peer;
 	l->local = ends.local;
 	l->addrlen = ends.addrlen;
-	if (!o->bind || is_any(&l->local)) {
-		error = find_local(l);
-		if (error)
-			return thc_fail(error, "no route to the aggregator %s: %s", o->aggregator,
-					strerror(-error));
-	}
-	return l->ifindex ? 0 : find_interface(l);
+	l->bound = o->bind && !is_any(&l->local);
+	return find_way(l);
 }
 
-int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
+static int open_unicast(struct thc_link *l, const char *bind_to)
 {
-	int error = thc_link_find(l, o);
 	socklen_t len = sizeof(l->local);
+	int error;
 
-	if (error)
-		return error;
 	l->unicast = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->unicast < 0 || bind(l->unicast, (void *)&l->local, l->addrlen)) {
 		error = -errno;
 		thc_link_close(l);
-		if (o->bind)
+		if (bind_to)
 			return thc_fail(
 				error,
 				"cannot send from the local address %s: %s; give one that `ip address` shows",
-				o->bind, strerror(-error));
+				bind_to, strerror(-error));
 		return thc_fail(error, "cannot open a UDP socket: %s", strerror(-error));
 	}
 	getsockname(l->unicast, (void *)&l->local, &len);
 	set_options(l, l->unicast);
 	return 0;
+}
+
+int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
+{
+	int error = thc_link_find(l, o);
+
+	return error ? error : open_unicast(l, o->bind);
+}
+
+int thc_link_open_beside(struct thc_link *l, const struct thc_link *first, const struct thc_end *to)
+{
+	int error;
+
+	*l = (struct thc_link){
+		.unicast = -1, .group = -1, .gso = true, .answers_max = ~0U,
+		.peer = address_of(first, to), .addrlen = first->addrlen,
+		.bound = first->bound, .named = first->named,
+		.ifindex = first->named ? first->ifindex : 0,
+	};
+	if (first->bound) {
+		l->local = first->local;
+		set_port(&l->local, 0);
+	}
+	error = find_way(l);
+	return error ? error : open_unicast(l, NULL);
 }
 
 void thc_link_end(const struct thc_link *l, struct thc_end *end)
@@ -216,22 +265,6 @@ void thc_link_leave_group(struct thc_link *l)
 	if (l->group >= 0)
 		close(l->group);
 	l->group = -1;
-}
-
-/* A group of our family as an address to bind to. */
-static struct sockaddr_storage group_of(const struct thc_link *l, const struct thc_end *group)
-{
-	struct sockaddr_storage a = { .ss_family = l->peer.ss_family };
-	struct sockaddr_in6 *in6 = (void *)&a;
-
-	if (a.ss_family == AF_INET) {
-		((struct sockaddr_in *)&a)->sin_addr.s_addr = group->addr.word[3];
-	} else {
-		memcpy(&in6->sin6_addr, &group->addr, sizeof(group->addr));
-		in6->sin6_scope_id = (uint32_t)l->ifindex;
-	}
-	set_port(&a, thc_be16(group->port));
-	return a;
 }
 
 /* For packets of all senders, where the kernel has no filters. */
@@ -273,7 +306,7 @@ static int become_member(const struct thc_link *l)
  */
 int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 {
-	struct sockaddr_storage at = group_of(l, group);
+	struct sockaddr_storage at = address_of(l, group);
 	int one = 1, error;
 
 	if (thc_addr_is_v4(&group->addr) != (l->peer.ss_family == AF_INET)) {

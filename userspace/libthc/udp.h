@@ -33,6 +33,8 @@
  * @local: what @unicast is bound to
  * @group_at: what @group is bound to
  * @ifindex: interface of @local, 0: the system's choice
+ * @bound: the program has chosen the address of @local
+ * @named: the program has chosen @ifindex
  * @gso: the kernel segments UDP for us
  * @answers_max: answers the sockets have room for
  * @foreign: packets from other hosts than the aggregator, which were dropped
@@ -45,6 +47,8 @@ struct thc_link {
 	socklen_t		addrlen;
 	struct sockaddr_storage	group_at;
 	int			ifindex;
+	bool			bound;
+	bool			named;
 	bool			gso;
 	uint32_t		answers_max;
 	uint64_t		foreign;
@@ -60,6 +64,9 @@ struct thc_outgoing {
 /* Addresses and interface, no sockets yet. */
 int thc_link_find(struct thc_link *l, const struct thc_client_options *o);
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
+/* To another aggregator of the job, at @to, as @first was opened. */
+int thc_link_open_beside(struct thc_link *l, const struct thc_link *first,
+			 const struct thc_end *to);
 void thc_link_close(struct thc_link *l);
 int thc_link_join_group(struct thc_link *l, const struct thc_end *group);
 void thc_link_leave_group(struct thc_link *l);

@@ -25,6 +25,7 @@ enum kind {
 	SWITCH_ON,
 	TEXT,
 	PREFIX,
+	SHARDS,
 	STRING,
 	INSTANCE,
 	LISTEN,
@@ -91,6 +92,12 @@ static const struct key job_keys[] = {
 	{ "prefix", PREFIX, AT(prefix), 0, 0,
 	  "addresses that may join, as 10.0.0.0/24, or any; may be repeated; default: the "
 	  "subnets of the interface" },
+	{ "shards", SHARDS, AT(aggregator), 0, 0,
+	  "the job's aggregators in the order of their numbers, as 10.0.0.1, 10.0.0.2:9100 or "
+	  "[fd00::3]:9100, up to 64: they share its chunks, and each is told the same; default: "
+	  "this one alone" },
+	{ "shard", NUMBER, AT(shard), 0, THC_SHARDS_MAX - 1,
+	  "number of this aggregator among shards, from 0; required with shards" },
 	{ "hops", NUMBER, AT(hops), 0, THC_TTL - 1,
 	  "routers between a worker and the aggregator, at most; default: any number" },
 	{ "quorum", NUMBER, AT(quorum), 1, THC_RANKS_MAX,
@@ -296,6 +303,18 @@ static int no_such_key(const char *key, struct thcd_error *e)
 	return thcd_fail(e, "unknown key \"%s\" of a job; thcd --help lists them", key);
 }
 
+static int add_shard(struct thcd_job_wish *w, const struct key *k, const char *value,
+		     struct thcd_error *e)
+{
+	if (w->aggregators == THC_SHARDS_MAX)
+		return thcd_fail(e, "%s: a job has at most %d aggregators", k->name,
+				 THC_SHARDS_MAX);
+	if (set_word(w->aggregator[w->aggregators], k, value, e))
+		return -1;
+	w->aggregators++;
+	return 0;
+}
+
 static int add_prefix(struct thcd_job_wish *w, const struct key *k, const char *value,
 		      struct thcd_error *e)
 {
@@ -308,6 +327,13 @@ static int add_prefix(struct thcd_job_wish *w, const struct key *k, const char *
 	return 0;
 }
 
+bool thcd_job_key_is_list(const char *key)
+{
+	const struct key *k = find_key(job_keys, JOB_KEYS, key);
+
+	return k && (k->kind == PREFIX || k->kind == SHARDS);
+}
+
 int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *value,
 		      struct thcd_error *e)
 {
@@ -317,7 +343,7 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 
 	if (!k)
 		return no_such_key(key, e);
-	if (k->kind != PREFIX && thcd_job_wish_given(w, key))
+	if (!thcd_job_key_is_list(key) && thcd_job_wish_given(w, key))
 		return thcd_fail(e, "%s is given twice", key);
 	field = (char *)w + k->offset;
 	switch (k->kind) {
@@ -342,6 +368,9 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 	case PREFIX:
 		err = add_prefix(w, k, value, e);
 		break;
+	case SHARDS:
+		err = add_shard(w, k, value, e);
+		break;
 	default:
 		err = set_choice(field, k, value, e);
 	}
@@ -353,7 +382,7 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *e)
 {
 	struct thcd_job_wish *w;
-	char *copy, *rest, *part;
+	char *copy, *rest, *part, *last = NULL;
 	int err = 0;
 
 	if (c->jobs == THC_JOBS_MAX)
@@ -370,8 +399,11 @@ int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *
 
 		if (value || part == copy)
 			err = thcd_job_wish_set(w, value ? key : "job", value ? value : part, e);
+		else if (last && !strcmp(last, "shards"))
+			err = thcd_job_wish_set(w, last, part, e);
 		else
 			err = thcd_fail(e, "--job: \"%s\" is not key=value", part);
+		last = value ? key : last;
 	}
 	free(copy);
 	if (!err)

@@ -52,8 +52,11 @@ struct thcd_job_wish {
 	u32			values;
 	u16			value[THC_TABLE_LEVELS_MAX];
 	u32			prefixes;
+	u32			shard;
+	u32			aggregators;
 	char			group[THCD_WORD_MAX];
 	char			prefix[THCD_PREFIXES_MAX][THCD_WORD_MAX];
+	char			aggregator[THC_SHARDS_MAX][THCD_WORD_MAX];
 	u8			key[THC_KEY_BYTES];
 };
 
@@ -91,9 +94,12 @@ void thcd_config_init(struct thcd_config *c);
 /* The wish before any key: defaults. */
 void thcd_job_wish_init(struct thcd_job_wish *w);
 
-/* Sets one key of a job; `prefix` adds one. Returns 0, or -1 with a sentence. */
+/* Sets one key of a job; `prefix` and `shards` add one. Returns 0, or -1 with a sentence. */
 int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *value,
 		      struct thcd_error *e);
+
+/* Is @key one that adds to a list? */
+bool thcd_job_key_is_list(const char *key);
 
 /* Was @key given? */
 bool thcd_job_wish_given(const struct thcd_job_wish *w, const char *key);
@@ -106,7 +112,7 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value,
 const char *thcd_config_difference(const struct thcd_config *a, const struct thcd_config *b,
 				   unsigned int *at);
 
-/* Adds "key=value,key=value". */
+/* Adds "key=value,key=value"; the values of `shards` are separated by commas, too. */
 int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *e);
 
 /* Reads a JSON file, or its text; @name is for the sentences. */

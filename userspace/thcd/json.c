@@ -139,23 +139,25 @@ static int value_text(const cJSON *item, char *out, size_t size, struct thcd_err
 	return 0;
 }
 
-/* A key of a job; `prefix` may be a list. */
+/* A key of a job; some may be lists of texts. */
 static int read_key(struct thcd_job_wish *w, const cJSON *item, struct thcd_error *e)
 {
 	char value[256];
 	const cJSON *v;
 
-	if (strcmp(item->string, "prefix") || !cJSON_IsArray(item))
+	if (!thcd_job_key_is_list(item->string) || !cJSON_IsArray(item))
 		return value_text(item, value, sizeof(value), e) ?
 			       -1 :
 			       thcd_job_wish_set(w, item->string, value, e);
 	if (!item->child)
-		return thcd_fail(e, "prefix: the list is empty: nobody could join");
+		return thcd_fail(e, "%s: the list is empty: name at least one", item->string);
 	cJSON_ArrayForEach(v, item)
 	{
 		if (!cJSON_IsString(v))
-			return thcd_fail(e, "prefix: a list of texts is expected, as "
-					    "[\"10.0.0.0/24\", \"fd00::/64\"]");
+			return thcd_fail(e,
+					 "%s: a list of texts is expected, as "
+					 "[\"10.0.0.1\", \"fd00::1\"]",
+					 item->string);
 		if (thcd_job_wish_set(w, item->string, v->valuestring, e))
 			return -1;
 	}

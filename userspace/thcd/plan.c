@@ -20,7 +20,8 @@
  */
 #define GRANULARITY_CHOSEN_MAX	255
 
-_Static_assert(sizeof(struct thcd_plan) == 472, "struct thcd_plan has padding");
+_Static_assert(sizeof(struct thcd_plan) == 472 + sizeof(struct thc_shards),
+	       "struct thcd_plan has padding");
 
 int thcd_addr_parse(const char *text, struct thc_addr *addr)
 {
@@ -310,8 +311,8 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
 	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) ||
-	    choose_prefixes(&plan->admits, w, e) || choose_group(plan, w, address, e) ||
-	    choose_group_port(plan, w, port, e)) {
+	    choose_prefixes(&plan->admits, w, e) || thcd_shards_choose(&plan->shards, w, port, e) ||
+	    choose_group(plan, w, address, e) || choose_group_port(plan, w, port, e)) {
 		struct thcd_error why = *e;
 
 		return thcd_fail(e, "job %u: %.400s", w->job, why.text);

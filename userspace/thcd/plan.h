@@ -30,6 +30,10 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thcd_plan *plans,
 		   u32 *slots, struct thcd_error *e);
 
+/* The aggregators that share the job's chunks; @port: of those that name none (shards.c). */
+int thcd_shards_choose(struct thc_shards *out, const struct thcd_job_wish *w, u16 port,
+		       struct thcd_error *e);
+
 /* Is @addr in one of the plan's prefixes? */
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr);
 

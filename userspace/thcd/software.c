@@ -83,7 +83,7 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
 						 const struct thc_seals *seals)
 {
-	const struct thc_end end = { .addr = p->path.src, .port = thc_be16(p->path.src_port) };
+	const struct thc_end end = thc_path_end(&p->path, seals);
 	const struct thc_hdr *h = p->hdr;
 
 	(void)home;

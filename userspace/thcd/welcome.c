@@ -53,7 +53,8 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.quorum = plan->quorum,
 		.data_slots = plan->data_slots,
 		.control_slots = plan->norm_slots,
-		.shards = 1,
+		.shard = (u16)plan->shards.own,
+		.shards = plan->shards.count ? (u16)plan->shards.count : 1,
 		.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0),
 		.granularity = plan->granularity,
 		.reply = job->reply,
@@ -85,10 +86,14 @@ static void put(struct thcd *d, struct thc_hdr *h, const void *body, u32 bytes,
 {
 	const u8 *secret = plan ? thcd_plan_key(plan) : NULL;
 	struct thc_control_key key = { .id = 0 };
+	struct thc_end sealed = *end;
 
-	if (secret)
+	if (secret) {
 		thc_control_key_derive(&key, secret, THC_KEY_WELCOME, (u16)plan->job);
-	thc_control_seal(h, secret ? THC_SEAL_NH : THC_SEAL_SUM, &key, end, body, (int)(bytes / 8));
+		sealed.aggregator = thc_be16((u16)plan->shards.own);
+	}
+	thc_control_seal(h, secret ? THC_SEAL_NH : THC_SEAL_SUM, &key, &sealed, body,
+			 (int)(bytes / 8));
 	thcd_out_put(d, &end->addr, thc_be16(end->port), h, NULL, body, bytes);
 }
 
@@ -120,7 +125,7 @@ static void welcome(struct thcd *d, u16 job_id, const struct thc_hdr *request, c
 	struct thc_spec spec;
 
 	thcd_spec_fill(&spec, &d->job[job_id], &d->record[job_id], d->welcome_flags);
-	thc_announce(&a, &spec, nonce);
+	thc_announce(&a, &spec, &d->record[job_id].plan.shards, nonce);
 	announce(d, job_id, request, &a, end);
 }
 

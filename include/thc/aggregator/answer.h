@@ -176,7 +176,7 @@ THC_INLINE void thc_answer_stale(struct thc_hdr *h, const struct thc_seals *seal
 THC_INLINE void thc_answer_epoch(struct thc_hdr *h, const struct thc_job *job,
 				 const struct thc_seals *seals, const struct thc_path *path)
 {
-	const struct thc_end end = { .addr = path->src, .port = thc_be16(path->src_port) };
+	const struct thc_end end = thc_path_end(path, seals);
 	__be64 request = h->tag;
 
 	h->rank = thc_be16(job->restarter);

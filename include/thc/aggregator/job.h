@@ -90,6 +90,7 @@ struct thc_job {
 /**
  * struct thc_seals - what the packets of a job are sealed by
  * @seal: enum thc_seal_kind of requests and answers
+ * @aggregator: this one's number among the job's, network order
  * @up: of requests, [epoch & 1], so that those of one epoch and the next are there
  * @down: of answers, as @up
  * @join: of JOIN and LEAVE
@@ -97,7 +98,8 @@ struct thc_job {
  */
 struct thc_seals {
 	u32			seal;
-	u32			reserved;
+	__be16			aggregator;
+	u16			reserved;
 	struct thc_seal_key	up[2];
 	struct thc_seal_key	down[2];
 	struct thc_control_key	join;
@@ -128,5 +130,17 @@ struct thc_path {
 	u8		ttl;
 	u8		reserved[3];
 };
+
+/* The worker's end of @path, as it is sealed. */
+THC_INLINE struct thc_end thc_path_end(const struct thc_path *path, const struct thc_seals *seals)
+{
+	struct thc_end end = {
+		.addr = path->src,
+		.port = thc_be16(path->src_port),
+		.aggregator = seals->aggregator,
+	};
+
+	return end;
+}
 
 #endif /* THC_JOB_H */

@@ -50,4 +50,35 @@ struct thc_end {
 
 #define THC_END_WORDS	((int)(sizeof(struct thc_end) / 8))
 
+/* Address and port of @end as a record has them. */
+THC_INLINE void thc_record_address_put(struct thc_record_address *r, const struct thc_end *end)
+{
+	int is_ip4 = thc_addr_is_v4(&end->addr);
+	const u8 *from = (const u8 *)&end->addr;
+	u32 i, bytes = is_ip4 ? 4 : 16;
+
+	r->family = is_ip4 ? 4 : 6;
+	r->reserved = 0;
+	r->port = end->port;
+	for (i = 0; i < 16; i++)
+		r->addr[i] = i < bytes ? from[16 - bytes + i] : 0;
+}
+
+/* The reverse; 0: it is no address as thc_record_address_put() writes it. */
+THC_INLINE int thc_record_address_take(struct thc_end *end, const struct thc_record_address *r)
+{
+	u32 i, bytes = r->family == 4 ? 4 : 16;
+	u8 *to = (u8 *)&end->addr;
+
+	if (r->reserved || (r->family != 4 && r->family != 6))
+		return 0;
+	for (i = bytes; i < 16; i++)
+		if (r->addr[i])
+			return 0;
+	*end = (struct thc_end){ .addr = thc_addr_v4(0), .port = r->port };
+	for (i = 0; i < bytes; i++)
+		to[16 - bytes + i] = r->addr[i];
+	return thc_addr_is_v4(&end->addr) == (r->family == 4);
+}
+
 #endif /* THC_WIRE_ADDRESS_H */

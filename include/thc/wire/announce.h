@@ -5,6 +5,7 @@
 #ifndef THC_ANNOUNCE_H
 #define THC_ANNOUNCE_H
 
+#include <thc/wire/shards.h>
 #include <thc/wire/welcome.h>
 
 /**
@@ -42,14 +43,30 @@ static inline void thc_announce_group(struct thc_announcement *a, const struct t
 {
 	struct thc_record_group *r =
 		thc_announce_record(a, THC_RECORD_GROUP, THC_RECORD_F_KNOW, THC_RECORD_DATA(*r));
-	int is_ip4 = thc_addr_is_v4(&s->group.addr);
-	const u8 *from = (const u8 *)&s->group.addr;
-	u32 i, bytes = is_ip4 ? 4 : 16;
 
-	r->family = is_ip4 ? 4 : 6;
-	r->port = s->group.port;
-	for (i = 0; i < bytes; i++)
-		r->addr[i] = from[16 - bytes + i];
+	thc_record_address_put(&r->at, &s->group);
+}
+
+/* As many to a record as a part has room for. */
+static inline void thc_announce_shards(struct thc_announcement *a, const struct thc_shards *shards)
+{
+	u32 i, first, count;
+
+	for (first = 0; first < shards->count; first += count) {
+		struct thc_record_shards *r;
+		struct thc_record_address *at;
+
+		count = shards->count - first;
+		if (count > THC_SHARDS_PER_RECORD)
+			count = THC_SHARDS_PER_RECORD;
+		r = thc_announce_record(a, THC_RECORD_SHARDS, THC_RECORD_F_KNOW,
+					THC_RECORD_DATA(*r) + count * (u32)sizeof(*at));
+		r->first = thc_be16((u16)first);
+		r->count = thc_be16((u16)count);
+		at = (void *)(r + 1);
+		for (i = 0; i < count; i++)
+			thc_record_address_put(&at[i], &shards->at[first + i]);
+	}
 }
 
 static inline void thc_announce_row(struct thc_announcement *a, const struct thc_spec *s)
@@ -132,10 +149,11 @@ static inline void thc_announce_seal(struct thc_announcement *a, const struct th
 
 /**
  * thc_announce() - the WELCOME that describes @s to a worker
+ * @shards: the job's aggregators, which number 0 of several lists; NULL: this is the only one
  * @nonce: of its JOIN
  */
 static inline void thc_announce(struct thc_announcement *a, const struct thc_spec *s,
-				const u8 nonce[THC_NONCE_BYTES])
+				const struct thc_shards *shards, const u8 nonce[THC_NONCE_BYTES])
 {
 	a->fixed = (struct thc_welcome){ .part = 0 };
 	a->bytes = 0;
@@ -143,6 +161,8 @@ static inline void thc_announce(struct thc_announcement *a, const struct thc_spe
 	thc_announce_seal(a, s);
 	if (s->reply == THC_REPLY_MULTICAST)
 		thc_announce_group(a, s);
+	if (shards && s->shards > 1 && !s->shard)
+		thc_announce_shards(a, shards);
 	thc_announce_row(a, s);
 	thc_announce_scheme(a, s);
 	thc_announce_fixed(a, s);
@@ -153,7 +173,7 @@ static inline void thc_announce_to_group(struct thc_announcement *a, const struc
 {
 	static const u8 none[THC_NONCE_BYTES];
 
-	thc_announce(a, s, none);
+	thc_announce(a, s, NULL, none);
 	a->bytes = 0;
 	a->fixed.parts = 1;
 	a->fixed.flags &= ~thc_be16(THC_WELCOME_F_READY);

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Where a chunk goes: chunk q of a stream lives in slot q mod slots, in that slot's generation
- * q div slots, and a slot is reached on a UDP port of its own or on the first one. Workers
- * and aggregators ask here, so that they agree.
+ * Where a chunk goes: chunk q of a stream belongs to aggregator q mod shards, as its chunk
+ * q div shards. There chunk q lives in slot q mod slots, in that slot's generation q div slots, and
+ * a slot is reached on a UDP port of its own or on the first one. Workers and aggregators ask
+ * here, so that they agree.
  */
 #ifndef THC_ROUTE_H
 #define THC_ROUTE_H
 
 #include <thc/types.h>
+
+/* Chunks of a stream below @number that are @shard's. */
+THC_INLINE u64 thc_shard_part(u64 number, u32 shards, u32 shard)
+{
+	return (number + shards - 1 - shard) / shards;
+}
 
 /* A slot's number in its job, and its generation modulo 2^32. */
 struct thc_place {

@@ -43,6 +43,7 @@ enum thc_scheme_id {
  * @features: THC_FEATURE_*
  * @constants: hash of what must be the same for all
  * @ranks, @quorum, @data_slots, @control_slots, @shard, @shards: as in struct thc_welcome
+ * @listed: aggregators whose addresses the records SHARDS have
  * @flags: THC_WELCOME_F_*
  * @granularity: g, max(T)
  * @refusal: enum thc_refusal
@@ -69,6 +70,7 @@ struct thc_spec {
 	u16		control_slots;
 	u16		shard;
 	u16		shards;
+	u16		listed;
 	u16		flags;
 	u16		granularity;
 	u8		refusal;
@@ -96,6 +98,13 @@ THC_INLINE int thc_spec_group_is_sound(const struct thc_spec *s)
 	return thc_addr_is_v4(&s->group.addr) ? (a[12] & 0xf0) == 0xe0 : a[0] == 0xff;
 }
 
+/* Does number 0 of several aggregators list all of them, and nobody else any? */
+THC_INLINE int thc_spec_shards_are_sound(const struct thc_spec *s)
+{
+	return s->shards && s->shards <= THC_SHARDS_MAX && s->shard < s->shards &&
+	       s->listed == (s->shard || s->shards == 1 ? 0 : s->shards);
+}
+
 /**
  * thc_spec_is_sound() - a job, not REFUSED, that a worker of this version can serve
  * @rank: the worker's
@@ -111,7 +120,7 @@ THC_INLINE int thc_spec_is_sound(const struct thc_spec *s, u32 rank, int keyed)
 		return 0;
 	return s->ranks > rank && s->ranks <= THC_RANKS_MAX && s->data_slots && s->control_slots &&
 	       s->data_slots + s->control_slots <= THC_SLOTS_MAX &&
-	       (s->sum_width == 8 || s->sum_width == 16) && s->shards == 1 && !s->shard &&
+	       (s->sum_width == 8 || s->sum_width == 16) && thc_spec_shards_are_sound(s) &&
 	       (s->reply == THC_REPLY_MULTICAST || s->reply == THC_REPLY_FANOUT) &&
 	       thc_spec_group_is_sound(s);
 }

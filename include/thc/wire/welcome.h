@@ -57,20 +57,32 @@ THC_INLINE int thc_spec_take_seal(struct thc_spec *s, const struct thc_record_se
 
 THC_INLINE int thc_spec_take_group(struct thc_spec *s, const struct thc_record_group *r)
 {
-	u32 i, bytes = r->family == 4 ? 4 : 16;
-	u8 *to = (u8 *)&s->group.addr;
+	return !(s->has & 1U << THC_RECORD_GROUP) && thc_record_address_take(&s->group, &r->at);
+}
 
-	if (s->has & 1U << THC_RECORD_GROUP || r->reserved || (r->family != 4 && r->family != 6))
+/* Addresses that @r has room for, by its length. */
+THC_INLINE u32 thc_shards_held(const struct thc_record_shards *r)
+{
+	u32 bytes = thc_be16(r->head.bytes) - (u32)(sizeof(*r) - sizeof(r->head));
+
+	return bytes / (u32)sizeof(struct thc_record_address);
+}
+
+/* One behind the other, from number 0 on. */
+static inline int thc_spec_take_shards(struct thc_spec *s, const struct thc_record_shards *r)
+{
+	const struct thc_record_address *at = (const void *)(r + 1);
+	u32 i, count = thc_be16(r->count);
+	struct thc_end end;
+
+	if (thc_be16(r->first) != s->listed || !count || count > thc_shards_held(r) ||
+	    s->listed + count > s->shards)
 		return 0;
-	for (i = bytes; i < 16; i++)
-		if (r->addr[i])
+	for (i = 0; i < count; i++)
+		if (!thc_record_address_take(&end, &at[i]) || !end.port)
 			return 0;
-	if (r->family == 4)
-		s->group.addr = thc_addr_v4(0);
-	for (i = 0; i < bytes; i++)
-		to[16 - bytes + i] = r->addr[i];
-	s->group.port = r->port;
-	return thc_addr_is_v4(&s->group.addr) == (r->family == 4);
+	s->listed += count;
+	return 1;
 }
 
 /* Of rows, this worker has the one of THC_INDEX_BITS; it passes over others. */
@@ -124,6 +136,9 @@ static inline int thc_spec_take_record(struct thc_spec *s, const struct thc_reco
 	case THC_RECORD_ROW:
 		/* which says itself that it is there */
 		return THC_RECORD_HAS(r, struct thc_record_row) && thc_spec_take_row(s, data);
+	case THC_RECORD_SHARDS:
+		good = THC_RECORD_HAS(r, struct thc_record_shards) && thc_spec_take_shards(s, data);
+		break;
 	case THC_RECORD_SCHEME:
 		good = THC_RECORD_HAS(r, struct thc_record_scheme) && thc_spec_take_scheme(s, data);
 		break;

@@ -67,7 +67,8 @@ THC_INLINE u32 thc_join_interval(u32 sent)
  * @welcomed: @spec is filled in
  * @unsound: with what this worker cannot serve
  * @heard: a WELCOME came over the group
- * @ready: all ranks are in, @spec and @parts are final
+ * @ready: all ranks are in. Of a job with several aggregators each has to say so: until all do, it
+ *	may change its mind, and when they do, the caller hands nothing on
  */
 struct thc_joining {
 	struct thc_spec		spec;
@@ -222,6 +223,7 @@ THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
 		if (!j->welcomed)
 			return THC_DROP_UNEXPECTED;
 		end = j->spec.group;
+		end.aggregator = s->end.aggregator;
 	}
 	return thc_joining_sealed(s, h, w, bytes, &end) ? THC_DROP_NONE : THC_DROP_TAG;
 }
@@ -232,7 +234,7 @@ THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
  * @port: from where it was sent, host order
  *
  * THC_DROP_UNEXPECTED: it is none of the joining under way, our last JOIN has said it, or there are
- * too many, since recorded ones come again, too.
+ * too many, since recorded ones come again, too. Who is asked is not in the aggregator's epoch.
  */
 THC_INLINE enum thc_drop_reason thc_joining_challenge(struct thc_joining *j,
 						      const struct thc_sender *s,
@@ -247,13 +249,14 @@ THC_INLINE enum thc_drop_reason thc_joining_challenge(struct thc_joining *j,
 		return THC_DROP_KEY;
 	if (h->tag != thc_control_tag(s->control_seal, &s->welcome, h, &s->end, c, sizeof(*c) / 8))
 		return THC_DROP_TAG;
-	if (j->ready || h->rank != thc_be16(s->rank) || !thc_nonce_equal(c->nonce, s->nonce) ||
+	if (h->rank != thc_be16(s->rank) || !thc_nonce_equal(c->nonce, s->nonce) ||
 	    thc_nonce_equal(c->challenge, j->challenge) || j->answered >= THC_CHALLENGES_MAX)
 		return THC_DROP_UNEXPECTED;
 	thc_nonce_copy(j->challenge, c->challenge);
 	j->answered++;
 	j->challenged = 1;
 	j->unanswered = 1;
+	j->ready = 0;
 	return THC_DROP_NONE;
 }
 
@@ -309,8 +312,6 @@ static inline enum thc_drop_reason thc_joining_take(struct thc_joining *j, struc
 						    const struct thc_hdr *h,
 						    const struct thc_welcome *w, u32 bytes, u64 now)
 {
-	if (j->ready)
-		return THC_DROP_UNEXPECTED;
 	if (thc_nonce_is_none(w->nonce))
 		return thc_joining_hear(j, w, bytes);
 	if (!thc_nonce_equal(w->nonce, s->nonce) || h->rank != thc_be16(s->rank))

@@ -58,11 +58,28 @@ THC_INLINE int thc_parts_together(const struct thc_welcome *a, const struct thc_
 	return 1;
 }
 
+/* Does the whole WELCOME that is there begin with this part? */
+THC_INLINE int thc_parts_again(const struct thc_parts *p, u32 epoch, const struct thc_welcome *w,
+			       u32 bytes)
+{
+	const u8 *from = (const u8 *)(w + 1);
+	u32 i;
+
+	if (w->part || !thc_parts_whole(p) || p->joined.epoch != epoch ||
+	    !thc_parts_together(&p->joined.welcome, w))
+		return 0;
+	for (i = 0; i < bytes - sizeof(*w); i++)
+		if (p->record[i] != from[i])
+			return 0;
+	return 1;
+}
+
 /**
  * thc_parts_add() - a part that was admitted, of good form
  * @bytes: of payload
  *
- * Returns whether the WELCOME is whole with it; a part that is not the next one is not taken.
+ * Returns whether the WELCOME is whole with it; a part that is not the next one is not taken. What
+ * is whole stays so if it is said again.
  */
 static inline int thc_parts_add(struct thc_parts *p, u32 epoch, const struct thc_welcome *w,
 				u32 bytes)
@@ -70,6 +87,8 @@ static inline int thc_parts_add(struct thc_parts *p, u32 epoch, const struct thc
 	const u8 *from = (const u8 *)(w + 1);
 	u32 i;
 
+	if (thc_parts_again(p, epoch, w, bytes))
+		return 1;
 	if (!w->part) {
 		thc_parts_begin(p);
 		p->joined.epoch = epoch;

@@ -172,8 +172,10 @@ THC_INLINE struct thc_flight *thc_flight_launch(struct thc_sender *s, struct thc
 	struct thc_flight *f = thc_stream_flight(st, st->next);
 
 	/* what the network said while nothing was asked is about no answer that is missing */
-	if (!thc_sender_busy(s))
+	if (!thc_sender_busy(s)) {
 		s->unreachable_at = 0;
+		s->progress_at = now;
+	}
 	f->owner = ready.owner;
 	f->packet = ready.packet;
 	f->sequence = st->next;

@@ -35,6 +35,8 @@
 #define THC_SLOTS_MAX		(THC_SLOTS_PER_PORT * THC_PORT_SPAN)
 /* Direct contributors of one aggregator: bits of thc_hdr.bitmap. */
 #define THC_RANKS_MAX		64
+/* Aggregators that share a job's chunks. */
+#define THC_SHARDS_MAX		64
 /* No worker, where a worker's number in its job is meant. */
 #define THC_WORKER_NONE		65535
 /* A job's secret key, and the salt of an epoch's keys. */
@@ -267,7 +269,7 @@ enum thc_refusal {
  * @version_max: highest version that the aggregator knows
  * @reserved: zero
  * @shard: this aggregator's number
- * @shards: aggregators that share the chunks; 1 in this version
+ * @shards: aggregators that share the chunks, 1 to THC_SHARDS_MAX
  */
 struct thc_welcome {
 	__u8	nonce[THC_NONCE_BYTES];
@@ -305,6 +307,7 @@ enum thc_record_type {
 	THC_RECORD_SEAL		= 1,
 	THC_RECORD_GROUP	= 2,
 	THC_RECORD_ROW		= 3,
+	THC_RECORD_SHARDS	= 4,
 	THC_RECORD_SCHEME	= 5,
 };
 
@@ -335,19 +338,39 @@ struct thc_record_seal {
 };
 
 /**
- * struct thc_record_group - the multicast group of answers
- * @head: THC_RECORD_GROUP
+ * struct thc_record_address - an address in a record
  * @family: 4 or 6
  * @reserved: zero
  * @port: UDP port
  * @addr: IPv4 in the first four bytes, zeros behind it
  */
-struct thc_record_group {
-	struct thc_record head;
+struct thc_record_address {
 	__u8	family;
 	__u8	reserved;
 	__be16	port;
 	__u8	addr[16];
+};
+
+/**
+ * struct thc_record_group - the multicast group of answers
+ * @head: THC_RECORD_GROUP
+ */
+struct thc_record_group {
+	struct thc_record head;
+	struct thc_record_address at;
+};
+
+/**
+ * struct thc_record_shards - where the job's aggregators are, in the order of their numbers; told by
+ *	number 0 of a job that has more than one, in as many records as it takes
+ * @head: THC_RECORD_SHARDS; @count times struct thc_record_address, with base ports, follow
+ * @first: number of the first of them
+ * @count: how many, at least one
+ */
+struct thc_record_shards {
+	struct thc_record head;
+	__be16	first;
+	__be16	count;
 };
 
 /**
@@ -651,7 +674,7 @@ enum thc_failure_reason {
  * @error: errno, as sendmsg, recvmsg and SO_ERROR report it
  * @reason: enum thc_failure_reason
  * @refusal: enum thc_refusal
- * @reserved: zero
+ * @shard: number of the aggregator that it is about, where there are several
  * @ranks: bit r: rank r
  * @epoch: now, with THC_FAILED_EPOCH
  * @worker: who restarted, with THC_FAILED_EPOCH; THC_WORKER_NONE: the aggregator
@@ -660,7 +683,7 @@ struct thc_failure {
 	__s32	error;
 	__u16	reason;
 	__u8	refusal;
-	__u8	reserved;
+	__u8	shard;
 	__u64	ranks;
 	__u32	epoch;
 	__u32	worker;
