@@ -14,17 +14,20 @@ import time
 from keyfile import KeyFile
 from netns import THCD_SOCKETS, NetnsError, build_dir
 
+PORT = 18500    # an aggregator's base port by default
+
 
 class Aggregator:
     """A running thcd. ranks: of its one job (1); software: no BPF; job: more
     keys of the job, as {"reply": "fanout"}; options: more of the command line;
     quiet: what it says is shown only if something fails; secret: the job's key, a new
-    one by default, which is in key_file. A job with seal=sum or seal=none has none: then key
+    one by default, which is in key_file; number: this one of several on the network, host: of
+    the topology's hosts for aggregators the one that it runs on. A job with seal=sum or seal=none has none: then key
     and key_file are None
     """
 
     def __init__(self, net, ranks, software=False, job=None, options=(), stderr=None,
-                 quiet=False, secret=None):
+                 quiet=False, secret=None, number=0, host=0):
         self.net, self.ranks, self.software = net, ranks, software
         self.job = 1
         self.keys = {"job": self.job, "ranks": ranks, **(job or {})}
@@ -36,14 +39,15 @@ class Aggregator:
         self.options = ["-i", "eth0", *(["--software"] if software else []), *options]
         self.said = tempfile.TemporaryFile("w+") if quiet else None
         self.stderr = self.said or stderr
-        self.instance = net.name
+        self.instance = f"{net.name}-{number}" if number else net.name
+        self.namespace = net.aggregators[host]
         self.process = None
         self.start()
 
     def start(self, *more):
         """Starts thcd and waits until it says that it is ready."""
         self.process = self.net.popen(
-            self.net.aggregator,
+            self.namespace,
             [_program("thcd"), "--instance", self.instance, *self.options, *more,
              "--job", ",".join(f"{k}={v}" for k, v in self.keys.items())],
             stdout=subprocess.PIPE, stderr=self.stderr, text=True)
@@ -92,6 +96,43 @@ class Aggregator:
         self.stop()
         if kind and issubclass(kind, Exception):
             self.show()
+
+
+class Shards:
+    """thcds that share the chunks of one job: count of them, each on a host of its own, or all on
+    the first one, in software mode, a hundred ports apart. [i] is number i; job and key_file are
+    those of all."""
+
+    def __init__(self, net, ranks, count, apart=True, job=None, options=(), secret=None, **more):
+        ports = [PORT + (0 if apart else 100 * i) for i in range(count)]
+        hosts = [i if apart else 0 for i in range(count)]
+        named = ",".join(f"{net.aggregator_address(h)}:{p}" for h, p in zip(hosts, ports))
+        secret = secret or KeyFile().key
+        self.all = []
+        try:
+            for i in range(count):
+                keys = {"shards": named, "shard": i} if count > 1 else {}
+                self.all.append(Aggregator(
+                    net, ranks, software=not apart, job={**(job or {}), **keys}, secret=secret,
+                    options=["--port", str(ports[i]), *options], number=i, host=hosts[i], **more))
+        except BaseException:
+            self.stop()
+            raise
+        self.job, self.key_file = self.all[0].job, self.all[0].key_file
+
+    def __getitem__(self, i):
+        return self.all[i]
+
+    def stop(self):
+        for a in self.all:
+            a.stop()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        for a in self.all:
+            a.__exit__(kind, error, trace)
 
 
 def _program(name):

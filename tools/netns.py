@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Network namespaces for the demo, the benchmarks and the tests: one
-aggregator, n workers and a switch, made and removed here and nowhere else.
+aggregator or several, n workers and a switch, made and removed here and nowhere else.
 What runs inside them is the caller's.
 
          thc-PID-K-agg        thc-PID-K-w0   ...   thc-PID-K-w<n-1>
@@ -16,6 +16,8 @@ What runs inside them is the caller's.
         |                   bridge br0                        |
         |                  thc-PID-K-sw                       |
         +-----------------------------------------------------+
+
+Further aggregators, agg1 and so on, have 10.77.0.101, fd77::101 and so on.
 
 XDP on the aggregator's eth0 sends by redirect, which needs GRO on at the peer
 ("agg" above, or "host" below); XDP output bypasses qdiscs, so a shaped link
@@ -62,6 +64,7 @@ AGGREGATOR4 = "10.77.0.100"
 AGGREGATOR6 = "fd77::100"
 ROUTER4, OUTSIDE4 = "10.78.0.1", "10.78.0.2"    # behind()
 WORKERS_MAX = 64
+AGGREGATORS_MAX = 64
 # Whoever has topologies holds a lock here: /proc of another PID namespace does not show it.
 LOCKS = "/run/thc-netns"
 
@@ -276,30 +279,36 @@ def _is_dead(pid):
 class Topology:
     """The namespaces drawn at the top of this file, until close().
 
-    workers: n; shape: a tbf rate such as "1gbit" for every host link and
+    workers: n; aggregators: hosts for them; shape: a tbf rate such as "1gbit" for every host link and
     direction, or None; queues: of the aggregator's veth; impair: an Impair
     """
 
-    def __init__(self, workers=4, shape=None, queues=1, impair=None, mtu=1500):
+    def __init__(self, workers=4, shape=None, queues=1, impair=None, mtu=1500, aggregators=1):
         if not 1 <= workers <= WORKERS_MAX:
             raise NetnsError(f"{workers} workers: choose 1 to {WORKERS_MAX}")
+        if not 1 <= aggregators <= AGGREGATORS_MAX:
+            raise NetnsError(f"{aggregators} aggregators: choose 1 to {AGGREGATORS_MAX}")
         reason = why_not()
         if reason:
             raise NetnsError(reason)
         self.workers, self.shape, self.mtu = workers, shape, mtu
         self.name = f"thc-{os.getpid()}-{next(_serial)}"
-        self.aggregator = f"{self.name}-agg"
+        self.aggregators = [f"{self.name}-agg{i or ''}" for i in range(aggregators)]
+        self.aggregator = self.aggregators[0]
         self.switch = f"{self.name}-sw"
         self._owner = os.getpid()
         _hold_lock()
         self._spaces = []
         self._processes = []
+        self._joins = []        # where frames of answers are joined
         self._impair = None
         atexit.register(self.close)
         try:
             self._space(self.switch, ["link add br0 type bridge mcast_snooping 0 forward_delay 0",
                                       "link set br0 up"])
-            self._host(self.aggregator, "agg", AGGREGATOR4, AGGREGATOR6, queues)
+            for i, ns in enumerate(self.aggregators):
+                self._host(ns, f"agg{i or ''}", self.aggregator_address(i),
+                           f"fd77::{0x100 + i:x}", queues)
             for w in range(workers):
                 self._host(self.worker(w), f"w{w}", self.address(w), self.address6(w), 1)
             self._settle()
@@ -317,6 +326,10 @@ class Topology:
 
     def worker(self, w):
         return f"{self.name}-w{w}"
+
+    @staticmethod
+    def aggregator_address(i):
+        return f"10.77.0.{100 + i}"
 
     @staticmethod
     def address(w):
@@ -356,10 +369,10 @@ class Topology:
                 self.run(peer_ns, ["tc", "qdisc", "add", "dev", dev, "root", "tbf", "rate",
                                    self.shape, "burst", "256k", "limit", "4m"])
         _ip(self.switch, [f"link set {port} master br0 up"])
-        if port == "agg":
+        if ns in self.aggregators:
             _set_gro(peer_ns, peer, 1)
-            self._joins = peer_ns, peer     # where frames of answers are joined
-            _set_gro_forwarding(*self._joins, True)
+            self._joins.append((peer_ns, peer))
+            _set_gro_forwarding(peer_ns, peer, True)
 
     def behind(self, w):
         """A host of another network, OUTSIDE4, for which host w forwards; its namespace."""
@@ -369,7 +382,7 @@ class Topology:
                              f"addr add {via}/24 dev out", "link set out up"])
         _ip(ns, [f"addr add {OUTSIDE4}/24 dev eth0", "link set eth0 up",
                  f"route add default via {via}"])
-        for host in [self.aggregator, *(self.worker(i) for i in range(self.workers) if i != w)]:
+        for host in [*self.aggregators, *(self.worker(i) for i in range(self.workers) if i != w)]:
             _ip(host, [f"route add {OUTSIDE4}/32 via {self.address(w)}"])
 
         def forward():
@@ -425,8 +438,9 @@ class Topology:
 
     def _limit_segments(self, segments):
         """Most packets in a piece that crosses the topology."""
-        _set_gro_forwarding(*self._joins, segments > 1)
-        for ns in [self.aggregator, *map(self.worker, range(self.workers))]:
+        for peer_ns, peer in self._joins:
+            _set_gro_forwarding(peer_ns, peer, segments > 1)
+        for ns in [*self.aggregators, *map(self.worker, range(self.workers))]:
             _ip(ns, [f"link set eth0 gso_max_segs {segments}"])
 
     @staticmethod
@@ -485,15 +499,15 @@ def sweep():
 
     gone = []
     for ns in names(RUN):
-        if dead(ns, r"\d+-(agg|sw|w\d+|l(agg|w\d+))"):
+        if dead(ns, r"\d+-(agg\d*|sw|w\d+|l(agg\d*|w\d+))"):
             subprocess.run(["ip", "netns", "del", ns], check=True)
             gone.append(ns)
     for pins in names(THCD_PINS):
-        if dead(pins, r"\d+"):
+        if dead(pins, r"\d+(-\d+)?"):
             shutil.rmtree(os.path.join(THCD_PINS, pins))
             gone.append(os.path.join(THCD_PINS, pins))
     for path in names(THCD_SOCKETS):
-        if dead(path, r"\d+\.sock"):
+        if dead(path, r"\d+(-\d+)?\.sock"):
             os.unlink(os.path.join(THCD_SOCKETS, path))
             gone.append(os.path.join(THCD_SOCKETS, path))
     for path in names(tempfile.gettempdir()):

@@ -76,7 +76,7 @@ static void job__defaults(void **state)
 static const char every_key[] =
 	"job=3,ranks=4,key=@one,table=0:5:10:16,bits=2,granularity=16,"
 	"clamp=1/512,scheme=thc,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
-	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,hops=254,quorum=3,deadline_ms=250,"
+	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,shards=10.0.0.1,10.0.0.2:9100,shard=1,hops=254,quorum=3,deadline_ms=250,"
 	"seed=18446744073709551615,"
 	"seal=none,correlated=off";
 
@@ -108,6 +108,10 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->prefixes, 2);
 	assert_string_equal(w->prefix[0], "10.0.0.0/8");
 	assert_string_equal(w->prefix[1], "fd00::/64");
+	assert_int_equal(w->aggregators, 2);
+	assert_string_equal(w->aggregator[0], "10.0.0.1");
+	assert_string_equal(w->aggregator[1], "10.0.0.2:9100");
+	assert_int_equal(w->shard, 1);
 	assert_int_equal(w->hops, 254);
 	assert_int_equal(w->quorum, 3);
 	assert_int_equal(w->deadline_ms, 250);
@@ -136,7 +140,8 @@ static void file__every_key(void **state)
 		"\"1/512\",\n"
 		"    \"scheme\": \"thc\", \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
-		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"hops\": 254, \"quorum\": 3,\n"
+		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"shards\": [\"10.0.0.1\", \"10.0.0.2:9100\"],\n"
+		"    \"shard\": 1, \"hops\": 254, \"quorum\": 3,\n"
 		"    \"deadline_ms\": 250,\n"
 		"    \"seed\": \"18446744073709551615\", \"seal\": \"none\",\n"
 		"    \"correlated\": false },\n"

@@ -340,6 +340,50 @@ static bool admits(const char *prefix, const char *address)
 	return thcd_plan_admits(&p, &a);
 }
 
+static void job__shards(void **state)
+{
+	struct thcd_plan p = good("1,ranks=4,key=@one,shards=10.0.0.1,10.0.0.2:9100,shard=1");
+	char many[64 * 16] = "1,ranks=4,key=@one,shard=63,shards=10.0.0.0";
+	unsigned int i;
+
+	(void)state;
+	assert_int_equal(p.shards.count, 2);
+	assert_int_equal(p.shards.own, 1);
+	assert_int_equal(p.shards.at[0].addr.word[3], thc_be32(0x0a000001));
+	assert_int_equal(thc_be16(p.shards.at[0].port), PORT);
+	assert_int_equal(thc_be16(p.shards.at[0].aggregator), 0);
+	assert_int_equal(p.shards.at[1].addr.word[3], thc_be32(0x0a000002));
+	assert_int_equal(thc_be16(p.shards.at[1].port), 9100);
+	assert_int_equal(thc_be16(p.shards.at[1].aggregator), 1);
+	p = good("1,ranks=4,key=@one,shard=0,shards=fd00::1,[fd00::1]:9100,[fd00::2]");
+	assert_int_equal(p.shards.count, 3);
+	assert_int_equal(thc_be16(p.shards.at[0].port), PORT);
+	assert_int_equal(thc_be16(p.shards.at[1].port), 9100);
+	assert_int_equal(thc_be16(p.shards.at[2].port), PORT);
+	assert_int_equal(p.shards.at[2].addr.word[3], thc_be32(2));
+	p = good("1,ranks=4,key=@one");
+	assert_int_equal(p.shards.count, 0);
+	for (i = 1; i < 64; i++)
+		snprintf(many + strlen(many), sizeof(many) - strlen(many), ",10.0.0.%u", i);
+	assert_int_equal(good(many).shards.count, 64);
+}
+
+static void job__shards_that_are_none(void **state)
+{
+	(void)state;
+	refused("1,ranks=4,key=@one,shards=10.0.0.1,10.0.0.2", "shard is missing");
+	refused("1,ranks=4,key=@one,shard=0", "give the list shards");
+	refused("1,ranks=4,key=@one,shards=10.0.0.1,10.0.0.2,shard=2", "0 to 1");
+	refused("1,ranks=4,key=@one,shards=10.0.0.1,10.0.0.1,shard=0", "is there twice");
+	refused("1,ranks=4,key=@one,shards=10.0.0.1,fd00::1,shard=0", "IP version");
+	refused("1,ranks=4,key=@one,shards=10.0.0,10.0.0.1,shard=0", "is not an address");
+	refused("1,ranks=4,key=@one,shards=10.0.0.1:0,10.0.0.2,shard=0", "is not an address");
+	refused("1,ranks=4,key=@one,shards=10.0.0.1:65500,10.0.0.2,shard=0", "is not an address");
+	refused("1,ranks=4,key=@one,shards=10.0.0.1:x,10.0.0.2,shard=0", "is not an address");
+	refused("1,ranks=4,key=@one,shards=[fd00::1]x,fd00::2,shard=0", "is not an address");
+	refused("1,ranks=4,key=@one,shards=[fd00::1,fd00::2,shard=0", "is not an address");
+}
+
 static void job__prefix(void **state)
 {
 	(void)state;
@@ -483,6 +527,8 @@ int main(void)
 		cmocka_unit_test(job__group_port_of_plain_programs),
 		cmocka_unit_test(job__groups_of_neighbours_differ),
 		cmocka_unit_test(job__prefix),
+		cmocka_unit_test(job__shards),
+		cmocka_unit_test(job__shards_that_are_none),
 		cmocka_unit_test(job__hops),
 		cmocka_unit_test(keep__same_jobs_only),
 		cmocka_unit_test(keep__same_place_only),

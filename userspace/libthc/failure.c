@@ -161,7 +161,7 @@ int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, 
 	case THC_FAILED_SHARDS:
 		return thc_fail(
 			-EPROTO,
-			"the aggregator at %s does not serve what its place among the shards of job %u asks for: give workers the address of shard 0, and all aggregators the same --job but for shard",
+			"the aggregator at %s does not serve the same job %u as the others: give all of them the same --job, but for shard",
 			peer, job);
 	case THC_FAILED_VERSION:
 		return thc_fail(
@@ -187,7 +187,7 @@ int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, 
 	case THC_FAILED_SILENT:
 		return thc_fail(
 			-EHOSTUNREACH,
-			"no answer from %s for %u ms: is thcd running there with job %u, and is UDP open?",
+			"no answer from %s for %u ms: is thcd running there with job %u, as its only aggregator or its first shard, and is UDP open? A thcd older than this library does not answer it",
 			peer, waited, job);
 	}
 	return 0;

@@ -41,7 +41,8 @@ class Info(ctypes.Structure):
                 ("data_slots", c_uint32), ("chunk", c_uint32), ("block", c_uint32),
                 ("sum_width", c_uint32), ("multicast", c_uint32), ("table", Table),
                 ("memory_peak", c_size_t), ("simd", c_char_p), ("transport", c_char_p),
-                ("window", c_uint32), ("window_limit", c_char_p), ("scheme", c_char_p)]
+                ("window", c_uint32), ("window_limit", c_char_p), ("scheme", c_char_p),
+                ("shards", c_uint32)]
 
 
 class Stats(ctypes.Structure):

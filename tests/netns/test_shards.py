@@ -1,0 +1,216 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""A job of several aggregators gives the bits of one, over XDP and software, with losses, too;
+one that dies is named, and what is not of one job is refused."""
+import os
+import re
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+from aggregator import PORT, Aggregator, Shards  # noqa: E402
+from ranks import Ranks, good  # noqa: E402
+from tap import netns  # noqa: E402
+
+N = 3
+SECRET = bytes(range(32))       # the seed of rotations follows from it
+TIMEOUT = 2.0                   # seconds, of every client
+SLACK = 8.0                     # of a loaded machine
+# Not a multiple of anything, and one that is a single chunk.
+COUNTS = [70001, 900]
+
+
+class Bed:
+    """N ranks of a job of `count` aggregators."""
+
+    def __init__(self, count, apart=True, impair=None, job=None, n=N, **options):
+        self.net = netns.Topology(n, aggregators=count if apart else 1, impair=impair)
+        try:
+            self.shards = Shards(self.net, n, count, apart, job, secret=SECRET)
+            self.ranks = Ranks(self.net, self.shards,
+                               **{"timeout": TIMEOUT, "join_timeout": 10,
+                                  "error_feedback": False, **options})
+        except BaseException:
+            self.net.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.ranks.close()
+        self.shards.__exit__(*error)
+        self.net.close()
+
+    def digest(self, rounds=2):
+        """Of what all ranks have received."""
+        answers = self.ranks.reduce(counts=COUNTS, rounds=rounds)
+        assert len({a["digest"] for a in answers}) == 1, "ranks received different bits"
+        return answers[0]["digest"]
+
+
+_of_one = {}
+
+
+def of_one(rounds=2):
+    """The digest of the same all-reduces by one aggregator."""
+    if rounds not in _of_one:
+        with Bed(1, apart=False) as bed:
+            assert bed.ranks.open()[0]["shards"] == 1
+            _of_one[rounds] = bed.digest(rounds)
+    return _of_one[rounds]
+
+
+def same_bits(count, apart, **more):
+    with Bed(count, apart, **more) as bed:
+        info = bed.ranks.open()[0]
+        assert info["shards"] == count, info
+        assert bed.digest() == of_one(), f"{count} aggregators sum to other bits than one"
+        added = [a.stats()["events"]["added"] for a in bed.shards.all]
+        # each has its part: chunks of one stream differ by one, of two by two
+        assert max(added) - min(added) <= 6 * N, added
+        if not more:
+            chunks = -(-COUNTS[0] // 1024) + -(-COUNTS[1] // 1024)
+            assert sum(added) >= 2 * N * chunks, added
+
+
+def bits__software_3():
+    same_bits(3, False)
+
+
+def bits__software_8():
+    same_bits(8, False)
+
+
+def bits__software_16():
+    same_bits(16, False)
+
+
+def bits__xdp_3():
+    same_bits(3, True)
+
+
+def bits__xdp_3_fanout():
+    same_bits(3, True, job={"reply": "fanout"})
+
+
+def bits__xdp_3_with_losses():
+    same_bits(3, True, impair=netns.Impair(0.05, 0.01, 0.01))
+
+
+def dies__is_named():
+    """One of three is killed: all ranks say which, and go on when it is back."""
+    with Bed(3) as bed:
+        bed.ranks.open()
+        bed.digest()
+        bed.shards[2].kill()
+        # XDP goes on without its daemon, so it is taken away as well
+        bed.net.run(bed.net.aggregators[2], ["ip", "link", "set", "eth0", "xdp", "off"])
+        answers = bed.ranks.all(do="reduce", counts=COUNTS)
+        for a in answers:
+            print(f"# {a.get('seconds', 0):.2f} s {a.get('errno')}: {a.get('error')}")
+        for a in answers:
+            assert a["errno"] in ("ETIMEDOUT", "ECONNREFUSED"), a
+            assert re.search(rf"{re.escape(bed.net.aggregator_address(2))}:{PORT} "
+                             r"\(shard 2 of 3\)", a["error"]), a["error"]
+            assert a["seconds"] < TIMEOUT + SLACK, a
+        bed.shards[2].start("--fresh")
+        good(bed.ranks.all(do="rejoin"))
+        assert bed.digest() == of_one()
+
+
+def dies__before_the_job_is_ready():
+    """Ranks that join say which aggregator does not answer."""
+    with Bed(3, apart=False) as bed:
+        bed.shards[1].stop()
+        answers = bed.ranks.all(**bed.ranks.open_request(join_timeout=1.5))
+        for a in answers:
+            assert "(shard 1 of 3)" in a["error"], a
+            assert a["errno"] in ("EHOSTUNREACH", "ECONNREFUSED"), a
+
+
+def late__one_starts_after_the_workers():
+    """Workers wait for an aggregator that is not there yet."""
+    with Bed(3, apart=False) as bed:
+        bed.shards[1].stop()
+        for r in range(N):
+            bed.ranks.tell(r, **bed.ranks.open_request())
+        time.sleep(0.7)
+        bed.shards[1].start()
+        good([bed.ranks.hear(r) for r in range(N)])
+        assert bed.digest() == of_one()
+
+
+def restart__while_one_is_waited_for():
+    """A rank that restarts while an aggregator is missing moves the epoch of those that were
+    ready: the others hear of it before they start."""
+    with Bed(3, apart=False) as bed:
+        bed.shards[2].stop()
+        for r in range(N):
+            bed.ranks.tell(r, **bed.ranks.open_request())
+        end = time.monotonic() + SLACK
+        while not bed.shards[0].ask("jobs")["jobs"][0]["ready"]:
+            assert time.monotonic() < end, "never ready"
+            time.sleep(0.02)
+        bed.ranks.kill(1)
+        bed.ranks.restart(1)
+        bed.ranks.tell(1, **bed.ranks.open_request())
+        time.sleep(0.7)
+        bed.shards[2].start()
+        good([bed.ranks.hear(r) for r in range(N)])
+        assert bed.digest() == of_one()
+
+
+def rejoin__after_a_rank_was_killed():
+    with Bed(3, apart=False) as bed:
+        bed.ranks.open()
+        bed.digest()
+        bed.ranks.kill(0)
+        bed.ranks.restart(0)
+        bed.ranks.tell(0, **bed.ranks.open_request())
+        for r in (1, 2):
+            bed.ranks.tell(r, do="rejoin")
+        good([bed.ranks.hear(r) for r in range(N)])
+        assert bed.digest() == of_one()
+
+
+def refused(bed, code, words, **more):
+    for a in bed.ranks.all(**bed.ranks.open_request(join_timeout=2, **more)):
+        assert a.get("errno") == code and words in a["error"], a
+
+
+def wrong__number_1_is_asked():
+    """It cannot know: what is said to number 0 is sealed for number 0, and it drops it."""
+    with Bed(2, apart=False) as bed:
+        refused(bed, "EHOSTUNREACH", "its first shard", port=PORT + 100)
+        drops = bed.shards[1].stats()["drops"]
+        assert drops["tag"] > 0, drops
+
+
+def wrong__another_table():
+    """Number 1 has the place, and another job."""
+    with Bed(2, apart=False) as bed:
+        keys = {**bed.shards[1].keys, "granularity": 20}
+        bed.shards[1].stop()
+        with Aggregator(bed.net, N, software=True, job=keys, secret=SECRET, number=1,
+                        options=["--port", str(PORT + 100)]):
+            refused(bed, "EPROTO", "(shard 1 of 2) does not serve the same job")
+
+
+if __name__ == "__main__":
+    tap.main([
+        bits__software_3,
+        bits__software_8,
+        bits__software_16,
+        bits__xdp_3,
+        bits__xdp_3_fanout,
+        bits__xdp_3_with_losses,
+        dies__is_named,
+        dies__before_the_job_is_ready,
+        late__one_starts_after_the_workers,
+        restart__while_one_is_waited_for,
+        rejoin__after_a_rank_was_killed,
+        wrong__number_1_is_asked,
+        wrong__another_table,
+    ])
