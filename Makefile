@@ -73,7 +73,7 @@ THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-vm figures lint install uninstall clean help FORCE
+.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-shards bench-vm figures lint install uninstall clean help FORCE
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -87,6 +87,7 @@ help:
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
 	@echo 'make bench-compare BASE=commit  the same figures of that commit, in turns; BENCH_ARGS="--pairs 21"'
 	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
+	@echo 'make bench-shards  an all-reduce by four aggregators beside one and Gloo; $(BUILD)/bench-shards.json'
 	@echo 'make bench-flood  what JOINs of strangers, sent by one core, do to a job; $(BUILD)/bench-flood.json'
 	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
 	@echo 'make lint       format, shellcheck, sparse, both compilers and their analysers, sanitizers'
@@ -269,6 +270,9 @@ bench: all benches $(TNET_BIN)
 
 bench-compare: all benches
 	@$(PYTHON) tools/bench/compare.py --base "$(BASE)" $(BENCH_ARGS)
+
+bench-shards: all $(TNET_BIN)
+	@$(PYTHON) tools/bench/shards.py $(BENCH_ARGS)
 
 bench-flood: all benches
 	@$(PYTHON) tools/bench/flood.py $(BENCH_ARGS)

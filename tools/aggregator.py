@@ -103,7 +103,8 @@ class Shards:
     the first one, in software mode, a hundred ports apart. [i] is number i; job and key_file are
     those of all."""
 
-    def __init__(self, net, ranks, count, apart=True, job=None, options=(), secret=None, **more):
+    def __init__(self, net, ranks, count, apart=True, software=False, job=None, options=(),
+                 secret=None, **more):
         ports = [PORT + (0 if apart else 100 * i) for i in range(count)]
         hosts = [i if apart else 0 for i in range(count)]
         named = ",".join(f"{net.aggregator_address(h)}:{p}" for h, p in zip(hosts, ports))
@@ -113,7 +114,7 @@ class Shards:
             for i in range(count):
                 keys = {"shards": named, "shard": i} if count > 1 else {}
                 self.all.append(Aggregator(
-                    net, ranks, software=not apart, job={**(job or {}), **keys}, secret=secret,
+                    net, ranks, software=software or not apart, job={**(job or {}), **keys}, secret=secret,
                     options=["--port", str(ports[i]), *options], number=i, host=hosts[i], **more))
         except BaseException:
             self.stop()

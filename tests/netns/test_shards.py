@@ -27,7 +27,7 @@ class Bed:
     def __init__(self, count, apart=True, impair=None, job=None, n=N, **options):
         self.net = netns.Topology(n, aggregators=count if apart else 1, impair=impair)
         try:
-            self.shards = Shards(self.net, n, count, apart, job, secret=SECRET)
+            self.shards = Shards(self.net, n, count, apart, job=job, secret=SECRET)
             self.ranks = Ranks(self.net, self.shards,
                                **{"timeout": TIMEOUT, "join_timeout": 10,
                                   "error_feedback": False, **options})

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import netns
-from aggregator import Aggregator
+from aggregator import Shards
 
 BUCKET_BYTES = 25 << 20     # what DDP makes a bucket by default
 QUIET = 0.5                 # load average of a machine that does nothing else
@@ -54,9 +54,9 @@ class Ranks:
 
 def _with_second_job(aggregator):
     """thcd again with one more job, so that both clients of a rank can stay joined."""
+    keys = {**aggregator.keys, "job": aggregator.job + 1}
     aggregator.stop()
-    aggregator.options += ["--job", f"job={aggregator.job + 1},ranks={aggregator.ranks},"
-                                    f"key=@{aggregator.key_file}"]
+    aggregator.options += ["--job", ",".join(f"{k}={v}" for k, v in keys.items())]
     aggregator.start()
 
 
@@ -76,17 +76,21 @@ def _summary(samples, details):
 
 
 def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BYTES,),
-            software=False, progress=None):
+            software=False, aggregators=1, progress=None):
     """({bytes: times}, memory, the aggregator's counters) of `repeats` all-reduces each.
+
+    Several aggregators, each on a host of its own, share the chunks; the counters are the first
+    one's.
 
     The systems take turns, so that what else the machine does meets all of
     them. The baselines use worker links only; no worker link has XDP on it.
     progress(bytes, repeat, system, seconds) is called after each all-reduce.
     """
-    with netns.Topology(workers, shape=shape) as net, \
-            Aggregator(net, workers, software=software, quiet=True) as aggregator:
-        _with_second_job(aggregator)
-        ranks = Ranks(net, aggregator)
+    with netns.Topology(workers, shape=shape, aggregators=aggregators) as net, \
+            Shards(net, workers, aggregators, software=software, quiet=True) as shards:
+        for aggregator in shards.all:
+            _with_second_job(aggregator)
+        ranks = Ranks(net, shards)
         samples = {size: {system: [] for system in systems} for size in sizes}
         details = {size: {} for size in sizes}
         for repeat in range(-1, repeats):       # the first one warms up
@@ -100,7 +104,7 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
                     if progress:
                         progress(size, repeat + 1, system, seconds)
         memory = ranks.ask("memory")
-        stats = aggregator.stats()
+        stats = shards[0].stats()
         ranks.close()
     more = {"repeats": repeats, "multicast": ranks.info["multicast"], "xdp_mode": stats["mode"]}
     return {size: {**_summary(samples[size], details[size]), **more} for size in sizes}, \
