@@ -7,6 +7,8 @@
  */
 #include <sched.h>
 #include <time.h>
+#include <thc/wire/version1.h>
+
 #include "rig.h"
 
 #define FLOOD 100000
@@ -68,6 +70,7 @@ static struct rig_request join_of(int rank)
 	return (struct rig_request){ .op = THC_OP_JOIN, .job = 2, .rank = rank };
 }
 
+#define VERSION_AT (14 + 20 + 8 + offsetof(struct thc_hdr, version))
 #define KEY_AT (14 + 20 + 8 + offsetof(struct thc_hdr, key_id))
 
 /* Ways in which no job admits a JOIN. */
@@ -77,6 +80,7 @@ enum stranger {
 	STRANGER_HIGH_RANK, /* whose low byte is that of a rank */
 	STRANGER_JOB, /* no such job */
 	STRANGER_NUMBER, /* no job can have that number */
+	STRANGER_VERSION, /* of version 1 */
 	STRANGERS
 };
 
@@ -91,9 +95,12 @@ static void make_stranger(u8 *frame, size_t *frame_len, enum stranger how)
 		r.job = 3;
 	if (how == STRANGER_NUMBER)
 		r.job = THC_JOBS_MAX;
-	*frame_len = rig_build(frame, &r, nonce, JOIN_LEN);
+	*frame_len = rig_build(frame, &r, nonce,
+			       how == STRANGER_VERSION ? THC_VERSION1_JOIN : JOIN_LEN);
 	if (how == STRANGER_KEY)
 		frame[KEY_AT] ^= 1;
+	if (how == STRANGER_VERSION)
+		frame[VERSION_AT] = 1;
 }
 
 static void flood__none_without_a_token(void **state)

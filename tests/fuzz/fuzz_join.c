@@ -57,6 +57,7 @@ enum {
 	TAKEN,
 	NO_XDP,
 	NO_SEAL,
+	OLD,
 	MUTED,
 	FLOODED,
 	MALFORMED,
@@ -84,6 +85,7 @@ static struct outcome reached[OUTCOMES] = {
 	[TAKEN] = { "taken", 0 },
 	[NO_XDP] = { "no XDP", 0 },
 	[NO_SEAL] = { "cannot do the seal", 0 },
+	[OLD] = { "version 1", 0 },
 	[MUTED] = { "muted", 0 },
 	[FLOODED] = { "flooded", 0 },
 	[MALFORMED] = { "malformed", 0 },
@@ -278,6 +280,7 @@ struct expected {
 	bool answered;	/* a moment ago: there is no answer */
 	struct change change;
 	bool refused;
+	bool old;	/* in words of version 1 */
 	enum thc_refusal why;
 	bool newly_ready;
 	int job;	/* index of the model, -1: none */
@@ -601,12 +604,30 @@ static struct expected expect_join(struct expected x, const u8 *packet, const st
 	return x;
 }
 
+/* A JOIN of version 1 has nonces of eight bytes. */
+static struct expected expect_old(const u8 *packet, const struct thc_path *path)
+{
+	struct expected x = { .job = -1, .old = true };
+
+	if (is_flood(&heard_until))
+		return x;
+	if (!path->src_port) {
+		reached[MALFORMED].times++;
+		return x;
+	}
+	memcpy(x.nonce_bytes, packet + sizeof(struct thc_hdr), 8);
+	refuse(&x, THC_REFUSED_VERSION, OLD);
+	return x;
+}
+
 /* Brings the model up to date; what is to be seen of it. */
 static struct expected expect(const u8 *packet, size_t length, const struct thc_path *path)
 {
 	struct expected x = { .job = -1 };
 	struct thc_hdr h;
 
+	if (length == sizeof(h) + 16 && packet[0] == 1 && packet[1] == THC_OP_JOIN)
+		return expect_old(packet, path);
 	if (!is_control(packet, length)) {
 		reached[MALFORMED].times++;
 		return x;
@@ -728,6 +749,36 @@ static void check_to_group(const struct sent *s, int job)
 	require(thc_addr_equal(&s->to, &plans[job].group));
 }
 
+static u32 sum_of(const u8 *packet, size_t length)
+{
+	struct thc_sum s = { 0, 0 };
+	u8 copy[200] __attribute__((aligned(8)));
+
+	require(length <= sizeof(copy) && length % 8 == 0);
+	memcpy(copy, packet, length);
+	memset(copy + 4, 0, 4);
+	thc_sum_add(&s, copy, (int)(length / 8));
+	return thc_sum_fold(s);
+}
+
+/* A WELCOME of version 1: the cookie, whose place the tag has, and the nonce come back. */
+static void check_old_refusal(const struct expected *x, const u8 *packet,
+			      const struct thc_path *path)
+{
+	const struct sent *s = &sent[0];
+	u8 all[sizeof(struct thc_hdr) + 136], bare[136] = { [56] = 2, [57] = 6 };
+
+	require(sents == 1 && s->length == 136 && s->port == path->src_port);
+	require(thc_addr_equal(&s->to, &path->src));
+	require(s->h.version == 1 && s->h.op == THC_OP_WELCOME);
+	require(!memcmp((const u8 *)&s->h + 8, packet + 8, 12));
+	memcpy(bare + 24, x->nonce_bytes, 8);
+	require(!memcmp(s->payload, bare, sizeof(bare)));
+	memcpy(all, &s->h, sizeof(s->h));
+	memcpy(all + sizeof(s->h), bare, sizeof(bare));
+	require(thc_be32(s->h.key_id) == sum_of(all, sizeof(all)));
+}
+
 /* A refusal tells nothing but the reason; who has the job's key can tell that it is thcd's. */
 static void check_refusal(const struct expected *x, const struct thc_path *path)
 {
@@ -776,7 +827,8 @@ static void check_challenge(const struct expected *x, const struct thc_path *pat
 	asked[i].minute = now_ms / 60000;
 }
 
-static void check_sent(const struct expected *x, const struct thc_path *path, bool muted)
+static void check_sent(const struct expected *x, const u8 *packet, const struct thc_path *path,
+		       bool muted)
 {
 	unsigned int i, to_ranks = x->newly_ready ? model[x->job].ranks : 1;
 	/* whoever is ready need not be told that it hears the group */
@@ -785,6 +837,8 @@ static void check_sent(const struct expected *x, const struct thc_path *path, bo
 	if (x->refused && muted) {
 		require(!sents);
 		reached[MUTED].times++;
+	} else if (x->old && x->refused) {
+		check_old_refusal(x, packet, path);
 	} else if (x->refused) {
 		check_refusal(x, path);
 	} else if (x->challenged) {
@@ -851,7 +905,7 @@ static void receive(const u8 *packet, size_t length, const struct thc_path *path
 		require(!memcmp(before_jobs, world_jobs, sizeof(world_jobs)));
 		require(!memcmp(before_records, world_records, sizeof(world_records)));
 	}
-	check_sent(&x, path, d.counters.muted > was.counters.muted);
+	check_sent(&x, packet, path, d.counters.muted > was.counters.muted);
 	require(d.counters.refused - was.counters.refused == x.refused);
 	require(d.counters.challenged - was.counters.challenged == x.challenged);
 	check_counters(&was);
@@ -1128,6 +1182,11 @@ static void act_raw(struct input *in)
 
 	for (i = 0; i < length; i++)
 		packet[i] = next(in);
+	/* as long as a JOIN of version 1 */
+	if (length == sizeof(struct thc_hdr) + 16) {
+		packet[0] = 1;
+		packet[1] = THC_OP_JOIN;
+	}
 	receive(packet, length, &path);
 }
 

@@ -355,6 +355,38 @@ static void admission__version(void **state)
 	}
 }
 
+/* A JOIN of version 1 goes to the daemon, as a stranger's; nothing else of version 1 does. */
+static void admission__joins_of_version_1(void **state)
+{
+	struct thc_bucket bucket = { 0 };
+	struct thc_home home = { .strangers = &bucket, .now = SECOND };
+	struct packet p = good();
+	enum thc_drop_reason why;
+	int op, i;
+
+	(void)state;
+	p.hdr.version = 1;
+	for (op = 0; op < 256; op++) {
+		for (p.bytes = 0; p.bytes <= 64; p.bytes += 8) {
+			struct thc_reaction r;
+
+			p.hdr.op = (u8)op;
+			home.now += SECOND;
+			r = react(&p, &home, NULL);
+			why = op == THC_OP_JOIN && p.bytes == 16 ? THC_DROP_NONE :
+								   THC_DROP_VERSION;
+			assert_int_equal(r.why, why);
+			assert_int_equal(r.to, why ? THC_TO_NOBODY : THC_TO_DAEMON);
+		}
+	}
+	p.hdr.op = THC_OP_JOIN;
+	p.bytes = 16;
+	for (i = 0; i < 200 && !react(&p, &home, NULL).why; i++)
+		;
+	assert_true(i < 200);
+	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_FLOOD);
+}
+
 /* Nobody waits for claims of workers that a job does not have. */
 static void admission__claims_of_workers_that_are_there(void **state)
 {
@@ -1410,6 +1442,7 @@ int main(void)
 		cmocka_unit_test(admission__a_good_packet_passes),
 		cmocka_unit_test(admission__every_op),
 		cmocka_unit_test(admission__version),
+		cmocka_unit_test(admission__joins_of_version_1),
 		cmocka_unit_test(admission__claims_of_workers_that_are_there),
 		cmocka_unit_test(admission__op),
 		cmocka_unit_test(admission__width),

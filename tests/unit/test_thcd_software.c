@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -379,6 +380,44 @@ static void join__another_key_is_refused_without_a_seal(void **state)
 	assert_int_equal(job()->joined, 0);
 }
 
+/* By the test library of the last release that spoke version 1, which shares no code with us. */
+static const char refused_1[] =
+	"0111000052b8a1d71122334455667788000102000000000000000000000000000000000000000000"
+	"00000000000000000000000000000000000000000000000000000000000000000102030405060708"
+	"0000000000000000000000000000000000000000000000000206";
+
+/* Whoever speaks version 1 is told in its words that it is over. */
+static void join__of_version_1(void **state)
+{
+	struct packet p = {
+		.h = {
+			.version = 1, .op = THC_OP_JOIN, .job = thc_be16(1), .rank = thc_be16(0x200),
+			.key_id = thc_be32(0xdeadbeef), .tag = thc_be64(0x1122334455667788),
+		},
+		.payload = { 1, 2, 3, 4, 5, 6, 7, 8 },
+	}, got;
+	char text[2 * (sizeof(p.h) + 136) + 1];
+	int i;
+
+	(void)state;
+	assert_int_equal(deliver(&p, 16, 1), THC_DROP_VERSION);
+	assert_int_equal(receive(1, &got), 136);
+	for (i = 0; i < 48 + 136; i++)
+		snprintf(text + 2 * i, 3, "%02x", ((u8 *)&got)[i]);
+	assert_memory_equal(text, refused_1, sizeof(refused_1) - 1);
+	for (i = (int)sizeof(refused_1) - 1; i < (int)sizeof(text) - 1; i++)
+		assert_int_equal(text[i], '0');
+	/* nothing else of it has an answer */
+	p.h.op = THC_OP_LEAVE;
+	assert_int_equal(deliver(&p, 16, 1), THC_DROP_VERSION);
+	p.h.op = THC_OP_JOIN;
+	assert_int_equal(deliver(&p, 64, 1), THC_DROP_VERSION);
+	p.h.version = 3;
+	assert_int_equal(deliver(&p, 16, 1), THC_DROP_VERSION);
+	assert_int_equal(job()->joined, 0);
+	nobody_hears();
+}
+
 /* A refusal of a worker with the key is sealed by it. Ranks have 16 bits: 256 is not 0. */
 static void join__refusals_are_sealed(void **state)
 {
@@ -741,6 +780,7 @@ int main(void)
 		CASE(join__welcome_names_the_epochs_salt),
 		CASE_OF(join__is_sealed_with_its_senders_end, "nh", 2),
 		CASE(join__another_key_is_refused_without_a_seal),
+		CASE(join__of_version_1),
 		CASE(join__refusals_are_sealed),
 		CASE(join__recorded_does_nothing),
 		CASE(join__of_a_form_that_is_not_known_is_dropped),

@@ -10,6 +10,7 @@
 #include <thc/wire/announce.h>
 #include <thc/wire/nonce.h>
 #include <thc/wire/seal.h>
+#include <thc/wire/version1.h>
 
 #include "jobs.h"
 #include "join.h"
@@ -305,6 +306,43 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	return THC_DROP_NONE;
 }
 
+/* Has @addr not been said before? The last 64 are remembered. */
+static bool is_new(const struct thc_addr *addr)
+{
+	static struct thc_addr said[64];
+	static unsigned int next;
+	unsigned int i;
+
+	for (i = 0; i < 64; i++)
+		if (thc_addr_equal(&said[i], addr))
+			return false;
+	said[next++ % 64] = *addr;
+	return true;
+}
+
+/* A worker of version 1 is refused in its own words. It has proved nothing: seldom is enough. */
+static enum thc_drop_reason old_join(struct thcd *d, const struct thc_hdr *request,
+				     const struct thc_path *path)
+{
+	u8 welcome[THC_VERSION1_WELCOME] __attribute__((aligned(8)));
+	char text[INET6_ADDRSTRLEN];
+	struct thc_hdr h;
+
+	if (!path->src_port)
+		return THC_DROP_ADDRESS;
+	d->counters.refused++;
+	if (!may_refuse(d))
+		return THC_DROP_VERSION;
+	if (is_new(&path->src))
+		thcd_say_limited("refused a worker of version 1 from %s port %u, job %u: install "
+				 "one release on all hosts, that of the aggregators first",
+				 thc_addr_text(&path->src, text), path->src_port,
+				 thc_be16(request->job));
+	thc_version1_refuse(&h, welcome, request);
+	thcd_out_put(d, &path->src, path->src_port, &h, NULL, welcome, sizeof(welcome));
+	return THC_DROP_VERSION;
+}
+
 enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 					const void *payload, const struct thc_path *path)
 {
@@ -312,6 +350,8 @@ enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 	struct thc_job *job = job_id < THC_JOBS_MAX ? &d->job[job_id] : NULL;
 	struct thc_join j;
 
+	if (h->version != THC_VERSION)
+		return old_join(d, h, path);
 	if (h->op == THC_OP_LEAVE) {
 		const struct thc_leave *leave = payload;
 

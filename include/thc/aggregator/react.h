@@ -15,6 +15,7 @@
 #include <thc/aggregator/answer.h>
 #include <thc/aggregator/reaction.h>
 #include <thc/aggregator/slot.h>
+#include <thc/wire/version1.h>
 
 /* --- what a home lends ---------------------------------------------------- */
 
@@ -137,6 +138,14 @@ THC_INLINE struct thc_reaction thc_react_epoch(struct thc_home *home, struct thc
 	return thc_react_with(THC_EVENT_EPOCH, THC_TO_SENDER);
 }
 
+/* The daemon tells whoever joins by version 1 that it is over. */
+THC_INLINE struct thc_reaction thc_react_version(struct thc_home *home, const struct thc_packet *p)
+{
+	if (thc_version1_joins(p->hdr, p->payload_len))
+		return thc_react_token(home, thc_home_strangers(home));
+	return thc_react_drop(THC_DROP_VERSION);
+}
+
 /**
  * thc_react_gate() - all that is asked before a slot is looked at
  * @job: found by thc_hdr.job; NULL: no job can have that number
@@ -154,7 +163,7 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 	int lost;
 
 	if (h->version != THC_VERSION)
-		return thc_react_drop(THC_DROP_VERSION);
+		return thc_react_version(home, p);
 	if (job && !thc_admit_near(job, &p->path))
 		return thc_react_drop(THC_DROP_HOPS);
 	if (h->op == THC_OP_JOIN)

@@ -245,6 +245,7 @@ enum thc_refusal {
 	THC_REFUSED_PREFIX	= 3,	/* address outside the job's prefix */
 	THC_REFUSED_TAKEN	= 4,	/* another live worker holds the rank */
 	THC_REFUSED_NO_XDP	= 5,	/* the aggregator's XDP program was taken away */
+	THC_REFUSED_VERSION	= 6,	/* in words of version 1: its time is over */
 	THC_REFUSED_SEAL	= 7,	/* the worker cannot do the job's seal */
 };
 
