@@ -215,6 +215,9 @@ static void print_job(const cJSON *j)
 	printf("  %-12s %.0f; joined: %s\n", "ranks", thcctl_number(j, "ranks"),
 	       list_text(j, "joined"));
 	printf("  %-12s %s\n", "left", list_text(j, "left"));
+	if (thcctl_number(j, "shards") > 1)
+		printf("  %-12s %.0f of %.0f\n", "shard", thcctl_number(j, "shard"),
+		       thcctl_number(j, "shards"));
 	printf("  %-12s %s\n", "prefix", list_text(j, "prefix"));
 	if (cJSON_HasObjectItem(j, "hops"))
 		printf("  %-12s at most %.0f routers on the way from a worker\n", "hops",
