@@ -193,6 +193,23 @@ static void digest__is_that_of_the_answer(void **state)
 	}
 }
 
+/* Where jobs have nodes WAIT will name workers in a payload: today's worker passes over it. */
+static void receive__wait_with_a_payload(void **state)
+{
+	struct thc_host host = { .w = *state };
+	struct worker *w = *state;
+	struct packet wait;
+
+	launch_data(w, 1);
+	wait = notice(w, &w->s.data, 0, THC_OP_WAIT, 0, 1);
+	memset(wait.lanes, 0xff, 16);
+	assert_int_equal(receive(&host, &wait, sizeof(wait.h) + 16), THC_DROP_NONE);
+	assert_int_equal(host.got, THC_GOT_WAIT);
+	/* under the seal, like all else */
+	((u8 *)wait.lanes)[15] ^= 1;
+	assert_int_equal(receive_from(&host, &wait, sizeof(wait.h) + 16, PORT), THC_DROP_TAG);
+}
+
 /* Each packet is good but for one thing. */
 static void receive__why_a_packet_is_of_no_use(void **state)
 {
@@ -408,6 +425,7 @@ int main(void)
 		CASE(digest__known_answers),
 		CASE(digest__is_that_of_the_answer),
 		CASE(receive__answers_once),
+		CASE(receive__wait_with_a_payload),
 		CASE(receive__why_a_packet_is_of_no_use),
 		CASE(receive__what_is_foreign),
 		CASE(receive__the_aggregator_is_there),
