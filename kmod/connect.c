@@ -125,8 +125,8 @@ static int make_peers(struct thc_sock *ts, const struct thc_host_job *job)
 	u32 i;
 
 	for (i = 0; i < job->shards; i++) {
-		struct thc_peer *p = thc_peer_new(ts, i, &job->aggregator[i],
-						  job->keyed ? job->key : NULL);
+		struct thc_peer *p =
+			thc_peer_new(ts, i, &job->aggregator[i], job->keyed ? job->key : NULL);
 
 		if (!p)
 			return -ENOMEM;
