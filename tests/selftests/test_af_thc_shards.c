@@ -413,6 +413,8 @@ TEST_F(list, nobody_opens_them)
 
 #define AT_LIST(f)	offsetof(struct listing_packet, f), sizeof(((struct listing_packet *)0)->f)
 
+#define AT_HOST		offsetof(struct listing_packet, at[1].addr), 4
+
 /* What no list may say. An address of no host is found when it is to be opened. */
 TEST_F_TIMEOUT(list, lists_that_are_wrong, 60)
 {
@@ -426,7 +428,8 @@ TEST_F_TIMEOUT(list, lists_that_are_wrong, 60)
 		{ AT_LIST(list.count), 3, false },	{ AT_LIST(list.count), 0, false },
 		{ AT_LIST(at[1].port), 0, false },	{ AT_LIST(at[1].family), 5, false },
 		{ AT_LIST(at[1].reserved), 1, false },	{ AT_LIST(at[1].addr[15]), 1, false },
-		{ AT_LIST(at[1].addr[0]), 239, true },	{ AT_LIST(at[1].addr[0]), 0, true },
+		{ AT_HOST, 0xef000001, true },
+		{ AT_HOST, 0, true },			{ AT_HOST, 0xffffffff, true },
 	};
 	struct listing_packet p;
 	struct sockaddr_in worker;
