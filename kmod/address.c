@@ -37,6 +37,20 @@ bool thc_address_is_host(const struct thc_address *a)
 	return type & IPV6_ADDR_UNICAST && !(type & IPV6_ADDR_MAPPED);
 }
 
+struct thc_address thc_address_of(const struct thc_end *end, int ifindex)
+{
+	struct thc_address a = { .port = end->port, .ifindex = ifindex };
+
+	if (thc_addr_is_v4(&end->addr)) {
+		a.inet = AF_INET;
+		a.in = end->addr.word[3];
+	} else {
+		a.inet = AF_INET6;
+		memcpy(&a.in6, &end->addr, sizeof(a.in6));
+	}
+	return a;
+}
+
 int thc_address_check(const struct sockaddr_unsized *name, int len)
 {
 	const struct sockaddr_thc *a = (const void *)name;

@@ -8,6 +8,8 @@
 
 #include <linux/thc.h>
 
+#include <thc/wire/address.h>
+
 #include "compat/compat.h"
 
 /* Where an aggregator is, or a local end. */
@@ -26,6 +28,8 @@ int thc_address_check(const struct sockaddr_unsized *name, int len);
 int thc_address_take(const struct sockaddr_thc *a, struct thc_address *out);
 /* One host's, as an aggregator's has to be: not a group, not all, not none. */
 bool thc_address_is_host(const struct thc_address *a);
+/* On interface @ifindex, unless that is 0. */
+struct thc_address thc_address_of(const struct thc_end *end, int ifindex);
 void thc_address_name(const struct thc_address *from, struct sockaddr_thc *a);
 
 #endif /* THC_KMOD_ADDRESS_H */

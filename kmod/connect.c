@@ -42,7 +42,6 @@ static bool drop_one(struct thc_sock *ts)
  */
 void thc_disconnect(struct thc_sock *ts)
 {
-	struct thc_peer *peers;
 	u32 i, shards;
 
 	spin_lock_bh(&ts->lock);
@@ -52,14 +51,12 @@ void thc_disconnect(struct thc_sock *ts)
 	memzero_explicit(ts->job_key, sizeof(ts->job_key));
 	hrtimer_cancel(&ts->timer);
 	for (i = 0; i < ts->shards; i++)
-		ts->last_epoch[i] = ts->peers[i].sender.epoch;
+		ts->last_epoch[i] = ts->peers[i]->sender.epoch;
 	thc_join_leave(ts);
 	for (i = 0; i < ts->shards; i++)
-		thc_peer_silence(&ts->peers[i]);
+		thc_peer_silence(ts->peers[i]);
 	if (ts->shards)
 		synchronize_net();
-	for (i = 0; i < ts->shards; i++)
-		thc_peer_free(&ts->peers[i]);
 	while (drop_one(ts))
 		cond_resched();
 	spin_lock_bh(&ts->lock);
@@ -68,13 +65,12 @@ void thc_disconnect(struct thc_sock *ts)
 	ts->refused = 0;
 	ts->unclaimed = false;
 	memset(ts->turned_away, 0, sizeof(ts->turned_away));
-	peers = ts->peers;
 	shards = ts->shards;
-	ts->peers = NULL;
 	ts->shards = 0;
 	spin_unlock_bh(&ts->lock);
-	/* with the keys of their senders */
-	kvfree_sensitive(peers, shards * sizeof(*peers));
+	for (i = 0; i < shards; i++)
+		thc_peer_free(ts->peers[i]);
+	memset(ts->peers, 0, sizeof(ts->peers));
 	WRITE_ONCE(ts->sk.sk_err, 0);
 }
 
@@ -89,7 +85,6 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 			return -EINVAL;
 		return thc_host_job_find(sock_net(&ts->sk), a->sthc_job, true, job);
 	}
-	memset(job, 0, sizeof(*job));
 	error = thc_address_take(a, &job->aggregator[0]);
 	if (!error && !thc_address_is_host(&job->aggregator[0]))
 		error = -EINVAL;
@@ -100,7 +95,7 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 }
 
 /* The key: the socket's, or the host's, and then the socket has none that would be ignored. Frames
- * of what derives keys are large: here and below they are gone before the network is asked.
+ * of what derives keys are large: here they are gone before the network is asked.
  */
 static noinline int find_key(const struct thc_sock *ts, const struct sockaddr_thc *a,
 			     struct thc_host_job *job)
@@ -124,50 +119,43 @@ static bool is_same_job(const struct thc_sock *ts, const struct sockaddr_thc *a,
 	       !memcmp(&ts->join_key, &job->join, sizeof(job->join));
 }
 
-static noinline void set_key(struct thc_sender *s, const struct thc_host_job *job)
+/* The peers of a socket that is idle, one for each aggregator that is known. */
+static int make_peers(struct thc_sock *ts, const struct thc_host_job *job)
 {
-	thc_sender_set_key(s, job->keyed ? job->key : NULL);
+	u32 i;
+
+	for (i = 0; i < job->shards; i++) {
+		struct thc_peer *p =
+			thc_peer_new(ts, i, &job->aggregator[i], job->keyed ? job->key : NULL);
+
+		if (!p)
+			return -ENOMEM;
+		spin_lock_bh(&ts->lock);
+		ts->peers[i] = p;
+		ts->shards = i + 1;
+		spin_unlock_bh(&ts->lock);
+	}
+	return 0;
 }
 
 static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 		      const struct thc_host_job *job)
 {
-	struct thc_peer *peers;
-	u32 i;
 	int error;
+	u32 i;
 
-	peers = kvcalloc(job->shards, sizeof(*peers), GFP_KERNEL_ACCOUNT);
-	if (!peers)
-		return -ENOMEM;
 	if (!is_same_job(ts, a, job))
 		memset(ts->last_epoch, 0, sizeof(ts->last_epoch));
-	for (i = 0; i < job->shards; i++) {
-		struct thc_peer *p = &peers[i];
-
-		p->owner = ts;
-		p->address = job->aggregator[i];
-		p->shard = i;
-		p->sender.job = a->sthc_job;
-		p->sender.rank = a->sthc_rank;
-		p->sender.port = be16_to_cpu(p->address.port);
-		/* for JOIN: the next one has to be newer, whatever the aggregator's clock says */
-		p->sender.epoch = ts->last_epoch[i];
-		set_key(&p->sender, job);
-	}
 	spin_lock_bh(&ts->lock);
 	ts->remote = *a;
 	ts->join_key = job->join;
 	ts->keyed = job->keyed;
 	memcpy(ts->job_key, job->key, sizeof(ts->job_key));
-	ts->peers = peers;
-	ts->shards = job->shards;
 	spin_unlock_bh(&ts->lock);
-	for (i = 0; i < job->shards; i++) {
-		error = thc_peer_open(&peers[i]);
-		if (error)
-			return error;
-	}
-	return 0;
+	error = make_peers(ts, job);
+	for (i = 0; i < ts->shards && !error; i++)
+		error = thc_peer_open(ts->peers[i]);
+	return error;
 }
 
 static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
@@ -235,27 +223,54 @@ static int begin(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_h
 	/* one port is for one aggregator; what is connected stays so */
 	if (job->shards > 1 && ts->bound.port)
 		return -EINVAL;
-	if (has_begun(ts, a, job, waits))
+	if (has_begun(ts, a, job, waits)) {
+		thc_listed_open(ts);
 		return !waits && thc_state_of(ts) == THC_STATE_JOINING ? -EALREADY : 0;
+	}
 	error = start_join(ts, a, job, waits);
 	/* other calls that wait: they are canceled */
 	ts->sk.sk_state_change(&ts->sk);
 	return error;
 }
 
-/* @joins: of the one that was waited for. */
-static int claim_outcome(struct thc_sock *ts, u32 joins)
+/* thc_done: connection number @joins has ended, or needs the process that makes it. */
+static bool needs_call(struct thc_sock *ts, u64 joins)
 {
-	int error = -ECANCELED;
+	return thc_has_joined(ts, joins) || thc_listed_wait(ts);
+}
 
+/* Has connection number @joins, which was waited for, been made, with @error? If it needs this
+ * process, it goes on.
+ */
+static bool has_ended(struct thc_sock *ts, u32 joins, int *error)
+{
+	bool ended = true;
+
+	*error = -ECANCELED;
 	lock_sock(&ts->sk);
 	if (joins == ts->joins) {
+		thc_listed_open(ts);
 		spin_lock_bh(&ts->lock);
-		ts->unclaimed = false;
+		ended = ts->state != THC_STATE_JOINING;
+		if (ended)
+			ts->unclaimed = false;
 		spin_unlock_bh(&ts->lock);
-		error = thc_connect_outcome(ts);
+		*error = thc_connect_outcome(ts);
 	}
 	release_sock(&ts->sk);
+	return ended;
+}
+
+/* Waits for the end of connection number @joins. */
+static int wait_for_end(struct thc_sock *ts, u32 joins, long timeo)
+{
+	int error;
+
+	do {
+		error = thc_wait_for(ts, needs_call, joins, &timeo);
+		if (error)
+			return error == -EAGAIN ? -EINPROGRESS : error;
+	} while (!has_ended(ts, joins, &error));
 	return error;
 }
 
@@ -265,30 +280,28 @@ int thc_connect(struct socket *sock, struct sockaddr_unsized *name, int len, int
 	const struct sockaddr_thc *a = (const void *)name;
 	struct thc_sock *ts = thc_sk(sock->sk);
 	bool waits = !(flags & O_NONBLOCK);
-	long timeo = sock_sndtimeo(sock->sk, !waits);
 	int error = thc_address_check(name, len);
-	struct thc_host_job job;
+	struct thc_host_job *job;
 	u32 joins;
 
 	if (error)
 		return error;
 	if (a->sthc_rank >= THC_RANKS_MAX)
 		return -EINVAL;
-	error = find_job(ts, a, &job);
-	if (error)
-		return error;
-	lock_sock(sock->sk);
-	error = begin(ts, a, &job, waits);
-	joins = ts->joins;
-	release_sock(sock->sk);
-	/* the key: the stack is anybody's next */
-	memzero_explicit(&job, sizeof(job));
-	if (error)
-		return error;
-	error = thc_wait_for(ts, thc_has_joined, joins, &timeo);
-	if (error)
-		return error == -EAGAIN ? -EINPROGRESS : error;
-	error = claim_outcome(ts, joins);
+	job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
+	if (!job)
+		return -ENOMEM;
+	error = find_job(ts, a, job);
+	if (!error) {
+		lock_sock(sock->sk);
+		error = begin(ts, a, job, waits);
+		joins = ts->joins;
+		release_sock(sock->sk);
+	}
+	/* it has the key */
+	kfree_sensitive(job);
+	if (!error)
+		error = wait_for_end(ts, joins, sock_sndtimeo(sock->sk, !waits));
 	if (!error)
 		sock->state = SS_CONNECTED;
 	return error;

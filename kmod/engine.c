@@ -183,7 +183,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
 		} else {
-			thc_state_break(ts, failure);
+			thc_state_break_at(p, failure);
 		}
 	}
 	if (!thc_sender_busy(&p->sender))
@@ -208,9 +208,9 @@ static void finish(struct thc_sock *ts, struct thc_message *m)
 void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 		       const struct thc_hdr *h, bool answered, u32 digest)
 {
-	u64 bitmap = be64_to_cpu(h->bitmap), all = ts->peers[0].sender.all;
+	u64 bitmap = be64_to_cpu(h->bitmap), all = ts->peers[0]->sender.all;
 	u16 count = answered ? be16_to_cpu(h->count) : 0;
-	bool excluded = !(bitmap >> ts->peers[0].sender.rank & 1);
+	bool excluded = !(bitmap >> ts->peers[0]->sender.rank & 1);
 
 	lockdep_assert_held(&ts->lock);
 	ts->stats.chunks++;
@@ -258,7 +258,7 @@ void thc_engine_run(struct thc_sock *ts)
 	if (ts->state == THC_STATE_JOINING)
 		thc_join_run(ts, now, &due);
 	for (i = 0; i < ts->shards && ts->state == THC_STATE_READY; i++) {
-		struct thc_peer *p = &ts->peers[i];
+		struct thc_peer *p = ts->peers[i];
 
 		transmit(ts, p, THC_CONTROL, &train, now);
 		transmit(ts, p, THC_DATA, &train, now);

@@ -32,6 +32,10 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 int thc_join_init(void);
 void thc_join_exit(void);
 void thc_join_begin(struct thc_sock *ts, u64 now);
+/* The same with one aggregator, that is to be asked, too. */
+void thc_join_begin_at(struct thc_peer *p, u64 now);
+/* Has the first aggregator told of more than the socket knows? It has peers. */
+bool thc_join_lacks(const struct thc_sock *ts);
 /* JOINs that are due; lowers *@due to the time of the next. */
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
 /* Why a WELCOME from the aggregator's @port is of no use, or THC_DROP_NONE. */

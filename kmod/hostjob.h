@@ -4,6 +4,7 @@
 #define THC_KMOD_HOSTJOB_H
 
 #include <linux/list.h>
+#include <linux/thc_netlink.h>
 
 #include <thc/wire/seal.h>
 

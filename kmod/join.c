@@ -13,6 +13,7 @@
 
 #include <thc/wire/shards.h>
 
+#include "calls.h"
 #include "engine.h"
 #include "sock.h"
 
@@ -33,38 +34,63 @@ void thc_join_exit(void)
 	destroy_workqueue(join_queue);
 }
 
-void thc_join_begin(struct thc_sock *ts, u64 now)
+void thc_join_begin_at(struct thc_peer *p, u64 now)
 {
 	u8 random[THC_NONCE_BYTES];
+
+	get_random_bytes(random, sizeof(random));
+	thc_joining_begin(&p->joining, &p->sender, random, now);
+}
+
+void thc_join_begin(struct thc_sock *ts, u64 now)
+{
 	u32 i;
 
 	ts->join_until = now + ts->join_timeout_ms * THC_NS_PER_MS;
-	for (i = 0; i < ts->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
-
-		get_random_bytes(random, sizeof(random));
-		thc_joining_begin(&p->joining, &p->sender, random, now);
-	}
+	for (i = 0; i < ts->shards; i++)
+		thc_join_begin_at(ts->peers[i], now);
 }
 
-/* The first aggregator that has not said that all ranks are in, or NULL. */
+bool thc_join_lacks(const struct thc_sock *ts)
+{
+	const struct thc_joining *j = &ts->peers[0]->joining;
+
+	lockdep_assert_held(&ts->lock);
+	return j->welcomed && j->spec.shards > ts->shards;
+}
+
+/* The first aggregator that has not said that all ranks are in, or NULL: none of those known. */
 static const struct thc_peer *first_unready(const struct thc_sock *ts)
 {
 	u32 i;
 
 	for (i = 0; i < ts->shards; i++)
-		if (!ts->peers[i].joining.ready)
-			return &ts->peers[i];
+		if (!ts->peers[i]->joining.ready)
+			return ts->peers[i];
 	return NULL;
+}
+
+/* All of the job's aggregators have said that all ranks are in. */
+static bool all_ready(const struct thc_sock *ts)
+{
+	return !first_unready(ts) && !thc_join_lacks(ts);
 }
 
 static void give_up(struct thc_sock *ts)
 {
-	struct thc_failure failure = { .error = EHOSTUNREACH, .reason = THC_FAILED_SILENT };
 	const struct thc_peer *p = first_unready(ts);
+	struct thc_failure failure = { .error = EHOSTUNREACH, .reason = THC_FAILED_SILENT };
 
-	if (p)
+	if (p) {
 		thc_joining_failure(&p->joining, &p->sender, &failure);
+		failure.shard = p->shard;
+	} else if (thc_join_lacks(ts)) {
+		/* the process has not opened the others: this rank is missing there */
+		failure = (struct thc_failure){
+			.error = ETIMEDOUT, .reason = THC_FAILED_JOIN, .shard = ts->shards,
+			.ranks = 1ULL << ts->remote.sthc_rank,
+		};
+	}
 	thc_state_break(ts, failure);
 }
 
@@ -78,10 +104,10 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 	*due = min(*due, ts->join_until + 1);
 	/* join_work makes the socket ready */
-	if (!first_unready(ts))
+	if (all_ready(ts))
 		return;
 	for (i = 0; i < ts->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
+		struct thc_peer *p = ts->peers[i];
 		struct thc_join join;
 		struct thc_hdr h;
 
@@ -94,17 +120,20 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-/* Do all aggregators that have spoken mean the same job, and each the number that it has for us? */
+/* Do all aggregators that have spoken mean the same job, and each the number that it has for us? Of a
+ * job at an address the first one tells how many there are.
+ */
 static bool all_agree(const struct thc_sock *ts, const struct thc_peer *p)
 {
 	const struct thc_spec *spec = &p->joining.spec;
+	bool tells = ts->remote.sthc_inet && ts->shards == 1;
 	u32 i;
 
-	if (spec->shards != ts->shards || spec->shard != p->shard)
+	if (spec->shard != p->shard || (spec->shards != ts->shards && !tells))
 		return false;
 	for (i = 0; i < ts->shards; i++)
-		if (ts->peers[i].joining.welcomed &&
-		    !thc_shards_agree(&ts->peers[i].joining.spec, spec))
+		if (ts->peers[i]->joining.welcomed &&
+		    !thc_shards_agree(&ts->peers[i]->joining.spec, spec))
 			return false;
 	return true;
 }
@@ -116,6 +145,13 @@ static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *g
 	       thc_peer_group(p, group);
 }
 
+/* Those who wait for the end of the join. */
+static void wake(struct thc_sock *ts)
+{
+	ts->sk.sk_state_change(&ts->sk);
+	ts->sk.sk_write_space(&ts->sk);
+}
+
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
 				      const struct thc_welcome *w, u32 bytes, u16 port)
 {
@@ -125,7 +161,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	struct thc_address group;
 
 	lockdep_assert_held(&ts->lock);
-	if (!why && (ts->state != THC_STATE_JOINING || !first_unready(ts)))
+	if (!why && (ts->state != THC_STATE_JOINING || all_ready(ts)))
 		why = THC_DROP_UNEXPECTED;
 	if (!why)
 		why = thc_joining_take(&p->joining, &p->sender, h, w, bytes, ktime_get_ns());
@@ -137,8 +173,10 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	case THC_JOIN_WAIT:
 	case THC_JOIN_READY:
 		if (all_agree(ts, p)) {
-			if (!first_unready(ts) || wants_group(p, ktime_get_ns(), &group))
+			if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
 				queue_work(join_queue, &ts->join_work);
+			if (thc_listed_wait(ts))
+				wake(ts);
 			return THC_DROP_NONE;
 		}
 		failure.reason = THC_FAILED_SHARDS;
@@ -152,7 +190,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		failure.reason = THC_FAILED_VERSION;
 		break;
 	}
-	thc_state_break(ts, failure);
+	thc_state_break_at(p, failure);
 	return THC_DROP_NONE;
 }
 
@@ -160,7 +198,7 @@ enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr
 					const struct thc_challenge *c, u16 port)
 {
 	lockdep_assert_held(&p->owner->lock);
-	if (p->owner->state != THC_STATE_JOINING || !first_unready(p->owner))
+	if (p->owner->state != THC_STATE_JOINING || all_ready(p->owner))
 		return THC_DROP_UNEXPECTED;
 	return thc_joining_challenge(&p->joining, &p->sender, h, c, port);
 }
@@ -171,7 +209,7 @@ static int make_ready(struct thc_sock *ts)
 	int error;
 
 	for (i = 0; i < ts->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
+		struct thc_peer *p = ts->peers[i];
 
 		if (!p->in_group || p->joining.spec.reply != THC_REPLY_MULTICAST)
 			thc_peer_close_group(p);
@@ -186,12 +224,16 @@ static int make_ready(struct thc_sock *ts)
 void thc_join_work(struct work_struct *work)
 {
 	struct thc_sock *ts = container_of(work, struct thc_sock, join_work);
+	u32 i, shards;
 	bool ready;
 	int error;
-	u32 i;
 
-	for (i = 0; i < ts->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
+	/* those that are added meanwhile have this work queued again */
+	spin_lock_bh(&ts->lock);
+	shards = ts->shards;
+	spin_unlock_bh(&ts->lock);
+	for (i = 0; i < shards; i++) {
+		struct thc_peer *p = ts->peers[i];
 		u64 now = ktime_get_ns();
 		struct thc_address group;
 		bool wanted;
@@ -205,7 +247,7 @@ void thc_join_work(struct work_struct *work)
 			thc_peer_join_group(p, &group);
 	}
 	spin_lock_bh(&ts->lock);
-	ready = ts->state == THC_STATE_JOINING && !first_unready(ts);
+	ready = ts->state == THC_STATE_JOINING && all_ready(ts);
 	spin_unlock_bh(&ts->lock);
 	if (!ready)
 		return;
@@ -219,8 +261,9 @@ void thc_join_work(struct work_struct *work)
 		thc_state_break(ts, (struct thc_failure){ .error = -error });
 	} else {
 		ts->state = THC_STATE_READY;
-		ts->sk.sk_state_change(&ts->sk);
-		ts->sk.sk_write_space(&ts->sk);
+		/* poll() may have told the caller to call connect() again, until it returns 0 */
+		ts->unclaimed |= ts->remote.sthc_inet && ts->shards > 1;
+		wake(ts);
 	}
 	spin_unlock_bh(&ts->lock);
 }
@@ -233,7 +276,7 @@ void thc_join_leave(struct thc_sock *ts)
 
 	spin_lock_bh(&ts->lock);
 	for (i = 0; i < ts->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
+		struct thc_peer *p = ts->peers[i];
 
 		if (!p->joining.welcomed)
 			continue;

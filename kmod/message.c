@@ -84,21 +84,21 @@ void thc_message_put(struct thc_sock *ts, struct thc_message *m)
 /* A shard's packets lie together, for super-packets. */
 void thc_message_place(struct thc_message *m, u32 shards, u64 first)
 {
-	u32 shard, base = 0;
-
 	m->first = first;
-	for (shard = 0; shard < shards; shard++) {
-		m->local[shard] = thc_shard_part(first, shards, shard);
-		m->base[shard] = base;
-		base += thc_shard_part(first + m->chunks, shards, shard) - m->local[shard];
-	}
+	m->before.each = div_u64_rem(first, shards, &m->before.rest);
+	m->until.each = div_u64_rem(first + m->chunks, shards, &m->until.rest);
 }
 
 u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence)
 {
-	u64 position = m->base[shard] + (sequence - m->local[shard]);
+	const struct thc_spread *before = &m->before, *until = &m->until;
+	/* the shard's first chunk in the message, in the shard's own numbers */
+	u64 local = before->each + (shard < before->rest);
+	/* packets of the shards before it */
+	u64 base = shard * (until->each - before->each) + min(shard, until->rest) -
+		   min(shard, before->rest);
 
-	return m->packets + position * m->stride;
+	return m->packets + (base + sequence - local) * m->stride;
 }
 
 u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index)
@@ -116,7 +116,7 @@ void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind)
 	for (index = 0; index < m->chunks; index++) {
 		u64 sequence = div_u64_rem(m->first + index, ts->shards, &shard);
 		struct thc_hdr *h = (struct thc_hdr *)thc_message_packet_of(m, shard, sequence);
-		struct thc_peer *p = &ts->peers[shard];
+		struct thc_peer *p = ts->peers[shard];
 
 		thc_sender_request(&p->sender, thc_peer_stream(p, kind), h, m->send.op,
 				   m->send.width, m->send.round, sequence);

@@ -10,10 +10,19 @@
 #include <linux/types.h>
 
 #include <linux/thc.h>
-#include <linux/thc_netlink.h>
 
 /* Streams of chunks: gradients, and what ranks agree on (all ops but LUT_ADD and ADD). */
 enum { THC_DATA, THC_CONTROL, THC_STREAMS };
+
+/**
+ * struct thc_spread - how the first chunks of a stream are spread over the shards
+ * @each: so many are on each shard
+ * @rest: the first @rest shards have one more
+ */
+struct thc_spread {
+	u64			each;
+	u32			rest;
+};
 
 /**
  * struct thc_message - one sendmsg() and its answer
@@ -32,8 +41,8 @@ enum { THC_DATA, THC_CONTROL, THC_STREAMS };
  * @bytes: memory it is charged with
  * @user: the socket's user, who is charged
  * @sent_at: time of sendmsg()
- * @base: index of each shard's first packet
- * @local: each shard's first chunk, in the shard's own numbers
+ * @before: chunks of the stream before its first one
+ * @until: chunks of the stream before its last one, and that
  * @send: as the caller described it
  * @width: bits of a lane of the sum
  * @ranks: those in every chunk answered
@@ -57,8 +66,8 @@ struct thc_message {
 	size_t			bytes;
 	struct thc_user		*user;
 	u64			sent_at;
-	u32			base[THC_GENL_AGGREGATORS_MAX];
-	u64			local[THC_GENL_AGGREGATORS_MAX];
+	struct thc_spread	before;
+	struct thc_spread	until;
 	struct thc_send		send;
 	u8			width;
 	u64			ranks;

@@ -235,21 +235,26 @@ cancel:
 
 int thc_nl_job_get(struct sk_buff *skb, struct genl_info *info)
 {
-	struct thc_host_job job;
-	struct sk_buff *reply;
+	struct sk_buff *reply = NULL;
+	struct thc_host_job *job;
 	int error;
 
 	if (!info->attrs[THC_ATTR_JOB])
 		return REFUSE(info->extack, NULL, -EINVAL, "which job? A dump lists all");
+	job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
+	if (!job)
+		return -ENOMEM;
 	error = thc_host_job_find(genl_info_net(info), nla_get_u16(info->attrs[THC_ATTR_JOB]),
-				  false, &job);
+				  false, job);
 	if (error)
-		return REFUSE(info->extack, NULL, error, "this host knows no such job");
-	reply = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
-	if (reply)
-		error = put_job(reply, &job, info->snd_portid, info->snd_seq, NULL);
+		NL_SET_ERR_MSG(info->extack, "this host knows no such job");
 	else
+		reply = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	if (reply)
+		error = put_job(reply, job, info->snd_portid, info->snd_seq, NULL);
+	else if (!error)
 		error = -ENOMEM;
+	kfree_sensitive(job);
 	if (error) {
 		nlmsg_free(reply);
 		return error;

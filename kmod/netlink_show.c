@@ -32,7 +32,7 @@ static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct l
 	full = nla_put_u16(skb, THC_SOCK_JOB, ts->remote.sthc_job) ||
 	       nla_put_u8(skb, THC_SOCK_RANK, ts->remote.sthc_rank) ||
 	       nla_put_string(skb, THC_SOCK_STATE, thc_state_name[ts->state]) ||
-	       nla_put_u32(skb, THC_SOCK_EPOCH, ts->shards ? ts->peers[0].joining.epoch : 0) ||
+	       nla_put_u32(skb, THC_SOCK_EPOCH, ts->shards ? ts->peers[0]->joining.epoch : 0) ||
 	       nla_put_u32(skb, THC_SOCK_SHARDS, ts->shards) ||
 	       nla_put(skb, THC_SOCK_STATS, sizeof(stats), &stats);
 	spin_unlock_bh(&ts->lock);

@@ -174,7 +174,7 @@ static int show_job(struct thc_sock *ts, sockopt_t *opt)
 	if (!joined)
 		return -ENOMEM;
 	spin_lock_bh(&ts->lock);
-	p = ts->shards ? &ts->peers[0].joining.parts : NULL;
+	p = ts->shards ? &ts->peers[0]->joining.parts : NULL;
 	if (p && thc_parts_whole(p)) {
 		*joined = p->joined;
 		joined->shards = ts->shards;

@@ -12,6 +12,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/sched/mm.h>
+#include <linux/slab.h>
 #include <linux/udp.h>
 #include <net/addrconf.h>
 #include <net/route.h>
@@ -244,7 +245,9 @@ static int bind_unicast(struct thc_peer *p)
 	else
 		p->local.in6 = p->unicast->sk->sk_v6_rcv_saddr;
 #endif
-	p->sender.end = (struct thc_end){ .port = p->local.port };
+	p->sender.end = (struct thc_end){
+		.port = p->local.port, .aggregator = cpu_to_be16(p->shard),
+	};
 	if (p->local.inet == AF_INET)
 		p->sender.end.addr = thc_addr_v4(p->local.in);
 	else
@@ -291,6 +294,32 @@ static int find_way(struct thc_peer *p)
 	return 0;
 }
 
+/* Frames of what derives keys are large: here they are gone before the network is asked. */
+static noinline void set_key(struct thc_peer *p, const u8 *key)
+{
+	thc_sender_set_key(&p->sender, key);
+}
+
+struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_address *at,
+			      const u8 *key)
+{
+	struct thc_peer *p = kvzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
+
+	sock_owned_by_me(&ts->sk);
+	if (!p)
+		return NULL;
+	p->owner = ts;
+	p->address = *at;
+	p->shard = shard;
+	p->sender.job = ts->remote.sthc_job;
+	p->sender.rank = ts->remote.sthc_rank;
+	p->sender.port = be16_to_cpu(at->port);
+	/* for JOIN: the next one has to be newer, whatever the aggregator's clock says */
+	p->sender.epoch = ts->last_epoch[shard];
+	set_key(p, key);
+	return p;
+}
+
 int thc_peer_open(struct thc_peer *p)
 {
 	const struct thc_address *bound = &p->owner->bound;
@@ -319,6 +348,8 @@ void thc_peer_free(struct thc_peer *p)
 	if (p->flights)
 		thc_memory_uncharge(p->owner->user, p->flights_bytes);
 	kvfree(p->flights);
+	/* with the keys of its sender */
+	kvfree_sensitive(p, sizeof(*p));
 }
 
 /* --- answers to the group in ---------------------------------------------- */
@@ -339,18 +370,9 @@ static int join(const struct thc_peer *p, struct socket *sock, const struct thc_
 
 bool thc_peer_group(const struct thc_peer *p, struct thc_address *group)
 {
-	const struct thc_end *named = &p->joining.spec.group;
-	bool is_ip4 = p->address.inet == AF_INET;
-
 	lockdep_assert_held(&p->owner->lock);
-	*group = (struct thc_address){
-		.inet = p->address.inet, .port = named->port, .ifindex = p->local.ifindex,
-	};
-	if (is_ip4)
-		group->in = named->addr.word[3];
-	else
-		memcpy(&group->in6, &named->addr, sizeof(group->in6));
-	return thc_addr_is_v4(&named->addr) == is_ip4;
+	*group = thc_address_of(&p->joining.spec.group, p->local.ifindex);
+	return group->inet == p->address.inet;
 }
 
 /* With the opener's credentials: join_work has those of the kernel, which may bind any port. */

@@ -44,7 +44,7 @@ struct thc_route {
  *	has no answer to that chunk, so it is in thc_sock.messages
  * @joining: how far it is in the job
  * @look_at: time to look for what is overdue, unless an answer comes before
- * @shard: its index
+ * @shard: its number. One that thc_sock.shards does not count yet is being opened
  */
 struct thc_peer {
 	struct thc_sock		*owner;
@@ -74,6 +74,11 @@ static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int kind)
  * (ETH_P_*) says. Needs no lock: where an aggregator is stays as connect() has it.
  */
 bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *address, __be16 port);
+/* Number @shard of the job that @ts->remote names, at @at; NULL: no memory. @key: the job's secret
+ * key, NULL: it has none.
+ */
+struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_address *at,
+			      const u8 *key);
 /* Towards @p->address, for @p->owner, by the process that connects it. What there is after an
  * error is thc_peer_free()'s.
  */
@@ -82,7 +87,7 @@ int thc_peer_open(struct thc_peer *p);
  * its sockets.
  */
 void thc_peer_silence(struct thc_peer *p);
-/* After thc_peer_silence() and synchronize_net(). */
+/* After thc_peer_silence() and synchronize_net(): @p itself, too. */
 void thc_peer_free(struct thc_peer *p);
 /* The group that WELCOME named last; false: it is not of @p's IP version. */
 bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);

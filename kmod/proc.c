@@ -41,7 +41,7 @@ static void show_socket(struct seq_file *seq, struct thc_sock *ts)
 	spin_lock_bh(&ts->lock);
 	shards = ts->shards;
 	if (shards)
-		to = ts->peers[0].address;
+		to = ts->peers[0]->address;
 	thc_show_stats(ts, &stats);
 	seq_printf(seq, "%5u %4u %-8s ", ts->remote.sthc_job, ts->remote.sthc_rank,
 		   thc_state_name[ts->state]);

@@ -122,7 +122,7 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
 {
-	thc_state_break(host->p->owner, *f);
+	thc_state_break_at(host->p, *f);
 }
 
 /* --- packets -------------------------------------------------------------- */
@@ -150,7 +150,10 @@ static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct th
 
 	ts->stats.packets_down++;
 	ts->stats.bytes_down += thc_wire_bytes(p, bytes);
-	if (bytes < sizeof(h) || !read_on(r, &h, sizeof(h)))
+	/* of a peer that is being opened nothing is expected yet */
+	if (p->shard >= ts->shards)
+		why = THC_DROP_UNEXPECTED;
+	else if (bytes < sizeof(h) || !read_on(r, &h, sizeof(h)))
 		why = THC_DROP_TRUNCATED;
 	else if (h.version == THC_VERSION && thc_op_is_joining(h.op))
 		why = on_joining(p, r, bytes, &h, from.port);

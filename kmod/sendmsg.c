@@ -80,7 +80,7 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	ts->called_at = now;
 	m->sent_at = now;
 	for (i = 0; i < ts->shards; i++) {
-		struct thc_peer *p = &ts->peers[i];
+		struct thc_peer *p = ts->peers[i];
 
 		thc_peer_stream(p, kind)->reserved =
 			thc_shard_part(ts->reserved[kind], ts->shards, i);
@@ -117,12 +117,13 @@ static void uncharge(struct thc_sock *ts, u64 bytes)
 	ts->sk.sk_write_space(&ts->sk);
 }
 
-/* Connection number @joins has been made, has failed or has been replaced, or the caller has shut
- * down sending.
+/* Connection number @joins has been made, has failed, has been replaced or needs this process, or
+ * the caller has shut down sending.
  */
 static bool joining_is_over(struct thc_sock *ts, u64 joins)
 {
-	return thc_has_joined(ts, joins) || READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
+	return thc_has_joined(ts, joins) || thc_listed_wait(ts) ||
+	       READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 }
 
 /* A call that waits for room for @bytes need not wait: there is room, or there will be none. If it
@@ -161,6 +162,7 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 			return -EPIPE;
 		if (joins != ts->joins)
 			return -ECANCELED;
+		thc_listed_open(ts);
 		if (thc_state_of(ts) == THC_STATE_JOINING) {
 			error = wait_unlocked(ts, joining_is_over, joins, timeo);
 			continue;
@@ -202,10 +204,10 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	error = get_ready(ts, joins, 0, timeo);
 	if (error)
 		return error;
-	sum_width = ts->peers[0].sender.sum_width;
+	sum_width = ts->peers[0]->sender.sum_width;
 	/* 0: op and width do not fit the job */
 	payload = thc_lane_payload(thc_lane_kind(send->op, send->width, sum_width, 0));
-	if (!thc_op_is_used(send->op, thc_ranks_count(ts->peers[0].sender.all)))
+	if (!thc_op_is_used(send->op, thc_ranks_count(ts->peers[0]->sender.all)))
 		payload = 0;
 	chunks = chunks_of(send, payload, len);
 	if (!chunks)

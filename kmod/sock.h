@@ -4,6 +4,7 @@
  *
  *	socket.c    birth, bind, poll, shutdown, death
  *	connect.c   joining a job, leaving it (address.c: struct sockaddr_thc)
+ *	listed.c    the other aggregators of a job, which the first one lists
  *	sendmsg.c   sendmsg()
  *	recvmsg.c   recvmsg()
  *	options.c   socket options
@@ -37,6 +38,8 @@
 #include <linux/workqueue.h>
 #include <net/sock.h>
 
+#include <linux/thc_netlink.h>
+
 #include "peer.h"
 #include "transmit.h"
 
@@ -59,9 +62,10 @@ enum thc_state {
  * @link: in thc_net.sockets
  * @user: whose memory its messages and flights are, NULL: the host's alone; stays as it is
  *
- * Changed under lock_sock and @lock together, while no timer or packet is under way:
- * @peers: the aggregators it is connected to
- * @shards: their number
+ * Changed under lock_sock and @lock together, while no timer or packet is under way (but the
+ * aggregators that WELCOME lists are added while the first one is joined: listed.c):
+ * @peers: the aggregators it is connected to, by their numbers
+ * @shards: how many
  * @remote: address of connect()
  * @join_key: by what JOIN is sealed there, zero without a key: another key, another job
  * @keyed: that job has a secret key
@@ -96,7 +100,7 @@ enum thc_state {
  * @stats: counters, but for @strangers
  *
  * @unclaimed: how the join ended is yet to be told: a signal interrupted the connect() that
- *	waited for it
+ *	waited for it, or the join took a second connect()
  *
  * Options, under lock_sock, read under @lock or without:
  * @timeout_ms, @join_timeout_ms, @window, @memory, @partial
@@ -111,7 +115,7 @@ struct thc_sock {
 	struct sockaddr_thc	remote;
 	struct hrtimer		timer;
 	struct work_struct	join_work;
-	struct thc_peer		*peers;
+	struct thc_peer		*peers[THC_GENL_AGGREGATORS_MAX];
 	u32			shards;
 	u32			joins;
 	struct thc_control_key	join_key;
@@ -165,6 +169,8 @@ extern const char *const thc_state_name[];
 u32 thc_state_unfinished(const struct thc_sock *ts);
 /* Nothing moves any more until connect() is called again. */
 void thc_state_break(struct thc_sock *ts, struct thc_failure failure);
+/* The failure is about @p's aggregator. */
+void thc_state_break_at(const struct thc_peer *p, struct thc_failure failure);
 /* The timer is to run the engine at @when; false: the socket has no use for it any more. */
 bool thc_state_wake(struct thc_sock *ts, u64 when);
 

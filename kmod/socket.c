@@ -52,7 +52,7 @@ static int thc_getname(struct socket *sock, struct sockaddr *name, int peer)
 	else if (peer)
 		*a = ts->remote;
 	else
-		thc_address_name(ts->shards ? &ts->peers[0].local : &ts->bound, a);
+		thc_address_name(ts->shards ? &ts->peers[0]->local : &ts->bound, a);
 	release_sock(sock->sk);
 	return error ? error : sizeof(*a);
 }
@@ -81,6 +81,9 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 		mask |= EPOLLHUP | EPOLLOUT;
 	if (ts->state == THC_STATE_BROKEN)
 		mask |= EPOLLERR | EPOLLIN | EPOLLOUT;
+	/* another connect() is to open the aggregators that the first one has listed */
+	if (thc_listed_wait(ts))
+		mask |= EPOLLPRI | EPOLLOUT;
 	if (ts->state == THC_STATE_READY && may_send(ts))
 		mask |= EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	spin_unlock_bh(&ts->lock);

@@ -27,9 +27,9 @@ void thc_state_break(struct thc_sock *ts, struct thc_failure failure)
 
 	lockdep_assert_held(&ts->lock);
 	for (i = 0; i < ts->shards; i++) {
-		thc_stream_forget(&ts->peers[i].sender.data);
-		thc_stream_forget(&ts->peers[i].sender.control);
-		memset(ts->peers[i].sending, 0, sizeof(ts->peers[i].sending));
+		thc_stream_forget(&ts->peers[i]->sender.data);
+		thc_stream_forget(&ts->peers[i]->sender.control);
+		memset(ts->peers[i]->sending, 0, sizeof(ts->peers[i]->sending));
 	}
 	/* what a connect() has to tell is how joining ended, not what came later */
 	if (ts->state == THC_STATE_READY)
@@ -40,6 +40,12 @@ void thc_state_break(struct thc_sock *ts, struct thc_failure failure)
 	trace_thc_break(&ts->sk, failure.error, failure.reason);
 	WRITE_ONCE(ts->sk.sk_err, failure.error);
 	sk_error_report(&ts->sk);
+}
+
+void thc_state_break_at(const struct thc_peer *p, struct thc_failure failure)
+{
+	failure.shard = p->shard;
+	thc_state_break(p->owner, failure);
 }
 
 bool thc_state_wake(struct thc_sock *ts, u64 when)

@@ -15,7 +15,7 @@ void thc_show_stats(struct thc_sock *ts, struct thc_socket_stats *stats)
 	*stats = ts->stats;
 	stats->foreign += atomic64_read(&ts->strangers);
 	for (i = 0; i < ts->shards; i++) {
-		const struct thc_window *w = &ts->peers[i].sender.window;
+		const struct thc_window *w = &ts->peers[i]->sender.window;
 
 		stats->window_cuts += w->cuts;
 		stats->window += thc_window_size(w);

@@ -29,7 +29,7 @@ TEST_F(bare, connect_without_a_daemon)
 	EXPECT_EQ(f.error, EHOSTUNREACH);
 	EXPECT_EQ(f.reason, THC_FAILED_SILENT);
 	EXPECT_EQ(f.ranks, 0);
-	EXPECT_EQ(f.reserved, 0);
+	EXPECT_EQ(f.shard, 0);
 	/* again and again, SO_ERROR once */
 	EXPECT_EQ(receive_message(self->fd, &a, sizeof(a), &(struct thc_received){ 0 }, 0, NULL),
 		  -EHOSTUNREACH);

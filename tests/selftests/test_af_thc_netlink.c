@@ -47,10 +47,10 @@ struct job {
 	uint16_t	id;
 	int		keys;		/* keys, of whatever bytes, and messages with ours */
 	int		aggregators;
-	uint16_t	port[8];
-	uint32_t	in[8];
-	uint8_t		in6[8][16];
-	uint32_t	ifindex[8];
+	uint16_t	port[THC_GENL_AGGREGATORS_MAX];
+	uint32_t	in[THC_GENL_AGGREGATORS_MAX];
+	uint8_t		in6[THC_GENL_AGGREGATORS_MAX][16];
+	uint32_t	ifindex[THC_GENL_AGGREGATORS_MAX];
 	bool		has_users, has_groups;
 	uint32_t	users[2], groups[2];	/* first, last */
 	uint8_t		seen[8192];
@@ -103,7 +103,7 @@ static int job_attr(const struct nlattr *a, void *data)
 		j->keys++;
 		break;
 	case THC_ATTR_AGGREGATOR:
-		if (j->aggregators < 8) {
+		if (j->aggregators < THC_GENL_AGGREGATORS_MAX) {
 			mnl_attr_parse_nested(a, aggregator_attr, j);
 			j->aggregators++;
 		}
@@ -804,13 +804,14 @@ TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
 {
 	static const size_t sizes[] = { 1, 2, 3, 7, 64, 129, 1, 200 };
 	static const char job[] = "1,ranks=3," JOB_KEY ",reply=fanout,seed=9,slots=32";
+	struct thc_send or = describe(THC_OP_OR, 32, 99, 99);
 	struct thc_socket_stats s;
 	struct known_job known;
 	size_t i, chunks = 0;
 
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, job, NULL), 0);
-	ASSERT_EQ(start_daemon(&self->other, AT, PORT + 100, job, NULL), 0);
-	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, PORT + 100), 0);
+	ASSERT_EQ(start_shard(&self->daemon, job, 0, 2), 0);
+	ASSERT_EQ(start_shard(&self->other, job, 1, 2), 0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, shard_port(0), shard_port(1)), 0);
 	ASSERT_EQ(join_all(self->fd, 3, NULL, 0, 1), 0);
 	ASSERT_EQ(know_job(self->fd[0], &known), 0);
 	EXPECT_EQ(known.shards, 2);
@@ -830,25 +831,70 @@ TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
 	/* the other one's part does not come without it */
 	stop_daemon(&self->other, SIGKILL);
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 1000), 0);
-	EXPECT_LT(all_reduce(self->fd, 3, &(struct thc_send){ .op = THC_OP_OR, .width = 32 }, 9),
-		  0);
+	EXPECT_LT(all_reduce(self->fd, 3, & or, 9), 0);
+	EXPECT_EQ(failure_of(self->fd[0]).shard, 1);
+}
+
+/* The administrator lists the aggregators, and each has to be the one that is meant. */
+static void does_not_join(struct __test_metadata *_metadata, int fd, int error, uint16_t reason)
+{
+	struct sockaddr_thc a = place(NULL, 0, 1, 0);
+
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), error);
+	EXPECT_EQ(failure_of(fd).reason, reason);
 }
 
 TEST_F(netlink, aggregators_of_different_jobs_do_not_agree)
 {
-	struct sockaddr_thc a = place(NULL, 0, 1, 0);
-
-	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, "1,ranks=1," JOB_KEY ",reply=fanout,seed=9",
-			       NULL),
-		  0);
-	ASSERT_EQ(start_daemon(&self->other, AT, PORT + 100,
-			       "1,ranks=1," JOB_KEY ",reply=fanout,seed=8", NULL),
-		  0);
-	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, PORT + 100), 0);
+	ASSERT_EQ(start_shard(&self->daemon, "1,ranks=1," JOB_KEY ",reply=fanout,seed=9", 0, 2), 0);
+	ASSERT_EQ(start_shard(&self->other, "1,ranks=1," JOB_KEY ",reply=fanout,seed=8", 1, 2), 0);
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, shard_port(0), shard_port(1)), 0);
 	self->fd[0] = thc_open_keyless(0);
-	EXPECT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), -1);
-	EXPECT_EQ(errno, EPROTO);
-	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_SHARDS);
+	does_not_join(_metadata, self->fd[0], EPROTO, THC_FAILED_SHARDS);
+}
+
+TEST_F(netlink, aggregators_of_another_order_or_number)
+{
+	static const char job[] = "1,ranks=1," JOB_KEY ",reply=fanout";
+
+	ASSERT_EQ(start_shard(&self->daemon, job, 0, 2), 0);
+	ASSERT_EQ(start_shard(&self->other, job, 1, 2), 0);
+	self->fd[0] = thc_open_keyless(0);
+	/* what is sealed for another number is not answered */
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, shard_port(1), shard_port(0)), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1500), 0);
+	does_not_join(_metadata, self->fd[0], EHOSTUNREACH, THC_FAILED_SILENT);
+	ASSERT_EQ(nl_del_job(&self->nl, 1), 0);
+	/* the list in WELCOME does not add to it */
+	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, shard_port(0), 0), 0);
+	does_not_join(_metadata, self->fd[0], EPROTO, THC_FAILED_SHARDS);
+}
+
+TEST_F(netlink, job_of_as_many_aggregators_as_there_may_be)
+{
+	struct nlmsghdr *h = nl_begin(&self->nl, self->nl.family, THC_CMD_JOB_NEW, NLM_F_ACK);
+	struct in6_addr six;
+	int i;
+
+	inet_pton(AF_INET6, "fd00::1", &six);
+	mnl_attr_put_u16(h, THC_ATTR_JOB, 1);
+	mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
+	for (i = 0; i < THC_GENL_AGGREGATORS_MAX; i++) {
+		struct nlattr *nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
+
+		six.s6_addr[15] = (uint8_t)i;
+		mnl_attr_put(h, THC_AGGR_IPV6, 16, &six);
+		mnl_attr_put_u32(h, THC_AGGR_IFINDEX, 1 + (uint32_t)i);
+		mnl_attr_nest_end(h, nest);
+	}
+	ASSERT_EQ(nl_ask(&self->nl, h, NULL, NULL), 0);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(i ? dump_jobs(&self->nl, &job) : get_job(&self->nl, 1, &job), 0);
+		EXPECT_EQ(job.n, 1);
+		EXPECT_EQ(job.aggregators, THC_GENL_AGGREGATORS_MAX);
+		EXPECT_EQ(memcmp(job.in6[THC_GENL_AGGREGATORS_MAX - 1], &six, 16), 0);
+		EXPECT_EQ(job.ifindex[THC_GENL_AGGREGATORS_MAX - 1], THC_GENL_AGGREGATORS_MAX);
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -11,7 +11,7 @@
 #define THC_GENL_VERSION	1
 
 /* Aggregators of one job at most. */
-#define THC_GENL_AGGREGATORS_MAX 8
+#define THC_GENL_AGGREGATORS_MAX 64
 /* Jobs of one network namespace at most. */
 #define THC_GENL_JOBS_MAX	256
 

@@ -104,6 +104,18 @@ int start_daemon(struct daemon *d, const char *at, uint16_t port, const char *jo
 	return is_ready(d->out) ? 0 : -ECHILD;
 }
 
+int start_shard(struct daemon *d, const char *job, unsigned int shard, unsigned int n)
+{
+	char text[2048];
+	unsigned int i;
+	int at = snprintf(text, sizeof(text), "%s,shard=%u,shards=", job, shard);
+
+	for (i = 0; i < n; i++)
+		at += snprintf(text + at, sizeof(text) - (size_t)at, "%s127.0.0.1:%u", i ? "," : "",
+			       shard_port(i));
+	return start_daemon(d, "127.0.0.1", shard_port(shard), text, NULL);
+}
+
 void stop_daemon(struct daemon *d, int number)
 {
 	if (d->pid <= 0)
@@ -134,11 +146,32 @@ int begin_join(int fd, const struct sockaddr_thc *a)
 	return errno == EINPROGRESS || errno == EALREADY ? 0 : -errno;
 }
 
+/* poll() says that connect() is to open more aggregators. */
+static int go_on(int fd)
+{
+	struct sockaddr_thc a;
+	socklen_t len = sizeof(a);
+
+	if (getpeername(fd, (void *)&a, &len) || !connect(fd, (void *)&a, sizeof(a)))
+		return 0;
+	return errno == EALREADY ? 0 : -errno;
+}
+
+/* Waits for the list of a job's aggregators, if it has several, or for the end of the join. */
+static int open_listed(int fd)
+{
+	int error = wait_for(fd, POLLOUT | POLLERR, PATIENCE_MS);
+
+	return !error && poll_now(fd) & POLLPRI ? go_on(fd) : error;
+}
+
 int end_join(int fd)
 {
 	socklen_t len = sizeof(int);
-	int error = wait_for(fd, POLLOUT | POLLERR, PATIENCE_MS);
+	int error = open_listed(fd);
 
+	if (!error)
+		error = wait_for(fd, POLLOUT | POLLERR, PATIENCE_MS);
 	set_nonblock(fd, false);
 	if (error)
 		return error;
@@ -158,6 +191,9 @@ int join_all(int *fd, unsigned int n, const char *at, uint16_t port, uint16_t jo
 			fd[i] = at ? thc_open(0) : thc_open_keyless(0);
 		error = fd[i] < 0 ? -errno : begin_join(fd[i], &a);
 	}
+	/* no rank is in before all are in, at each aggregator */
+	for (i = 0; i < n && !error; i++)
+		error = open_listed(fd[i]);
 	for (i = 0; i < n && !error; i++)
 		error = end_join(fd[i]);
 	return error;

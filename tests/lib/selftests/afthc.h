@@ -75,6 +75,15 @@ int start_daemon(struct daemon *d, const char *at, uint16_t port, const char *jo
 
 void stop_daemon(struct daemon *d, int number);
 
+/* Where number @shard of several daemons on loopback is. */
+static inline uint16_t shard_port(unsigned int shard)
+{
+	return (uint16_t)(PORT + 100 * shard);
+}
+
+/* Starts number @shard of the @n daemons of job @job, which is described but for its shards. */
+int start_shard(struct daemon *d, const char *job, unsigned int shard, unsigned int n);
+
 /* --- addresses ------------------------------------------------------------ */
 
 /* Rank @rank of job @job at @at (text, IPv4 or IPv6); NULL: a host job. */
@@ -116,7 +125,7 @@ static inline int wait_for(int fd, short events, int ms)
 
 static inline short poll_now(int fd)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP };
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLPRI | POLLOUT | POLLRDHUP };
 
 	return poll(&p, 1, 0) < 0 ? -1 : p.revents;
 }
@@ -124,7 +133,7 @@ static inline short poll_now(int fd)
 /* connect() of a non-blocking socket, begun. */
 int begin_join(int fd, const struct sockaddr_thc *a);
 
-/* Its end: 0 or the error that SO_ERROR has. Blocking again afterwards. */
+/* Its end, over all aggregators: 0 or the error that SO_ERROR has. Blocking again afterwards. */
 int end_join(int fd);
 
 /* Joins ranks 0..@n-1 of a job, one socket each; those of @fd that are not

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A job with several aggregators: number 0, which the address of connect() names, lists all in its
+ * WELCOME. Their UDP sockets have to be the process's that connects (thc_peer_open()), but WELCOME
+ * comes in a softirq. So the join waits for a system call of that process, which opens them:
+ *
+ *	WELCOME		thc_listed_wait() is true: connect() wakes up, or poll() says POLLPRI
+ *	system call	thc_listed_open(): the peers are made, opened, and become the socket's
+ */
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include <thc/wire/shards.h>
+
+#include "calls.h"
+#include "engine.h"
+#include "sock.h"
+
+/**
+ * struct listed - aggregators on their way into a socket
+ * @list: where they are
+ * @peer: by number; the first one's is the socket's already
+ * @key: the job's secret key
+ */
+struct listed {
+	struct thc_shards	list;
+	struct thc_peer		*peer[THC_SHARDS_MAX];
+	u8			key[THC_KEY_BYTES];
+};
+
+bool thc_listed_wait(const struct thc_sock *ts)
+{
+	lockdep_assert_held(&ts->lock);
+	/* of a WELCOME that comes in several parts the list may not be there */
+	return ts->state == THC_STATE_JOINING && thc_join_lacks(ts) &&
+	       thc_parts_whole(&ts->peers[0]->joining.parts);
+}
+
+/* The list, and the key, which is there as long as the socket is not ready; false: none is waiting.
+ */
+static bool take_list(struct thc_sock *ts, struct listed *l)
+{
+	bool waits;
+
+	spin_lock_bh(&ts->lock);
+	waits = thc_listed_wait(ts);
+	if (waits) {
+		const struct thc_joining *j = &ts->peers[0]->joining;
+
+		thc_shards_take(&l->list, &j->spec, j->parts.record, j->parts.joined.bytes);
+		memcpy(l->key, ts->job_key, sizeof(l->key));
+	}
+	spin_unlock_bh(&ts->lock);
+	return waits;
+}
+
+static int open_one(struct thc_sock *ts, struct listed *l, u32 i)
+{
+	struct thc_address at = thc_address_of(&l->list.at[i], (int)ts->remote.sthc_ifindex);
+
+	/* one port is for one aggregator */
+	if (ts->bound.port)
+		return -EINVAL;
+	if (!thc_address_is_host(&at))
+		return -EPROTO;
+	l->peer[i] = thc_peer_new(ts, i, &at, ts->keyed ? l->key : NULL);
+	return l->peer[i] ? thc_peer_open(l->peer[i]) : -ENOMEM;
+}
+
+/* The peers become the socket's; false: the join has ended meanwhile, or number 0 has changed its
+ * mind.
+ */
+static bool add(struct thc_sock *ts, const struct listed *l)
+{
+	u64 now = ktime_get_ns();
+	bool fits;
+	u32 i;
+
+	for (i = 1; i < l->list.count; i++)
+		thc_join_begin_at(l->peer[i], now);
+	spin_lock_bh(&ts->lock);
+	fits = ts->state == THC_STATE_JOINING && thc_join_lacks(ts) &&
+	       ts->peers[0]->joining.spec.shards == l->list.count;
+	if (fits) {
+		for (i = 1; i < l->list.count; i++)
+			ts->peers[i] = l->peer[i];
+		ts->shards = l->list.count;
+	}
+	spin_unlock_bh(&ts->lock);
+	return fits;
+}
+
+/* Takes down what has not become the socket's. */
+static void drop(const struct listed *l)
+{
+	u32 i;
+
+	for (i = 1; i < l->list.count && l->peer[i]; i++)
+		thc_peer_silence(l->peer[i]);
+	synchronize_net();
+	for (i = 1; i < l->list.count && l->peer[i]; i++)
+		thc_peer_free(l->peer[i]);
+}
+
+/* Number @shard could not be opened. */
+static void fail(struct thc_sock *ts, u32 shard, int error)
+{
+	struct thc_failure failure = { .error = -error, .shard = shard };
+
+	if (error == -EPROTO)
+		failure.reason = THC_FAILED_SHARDS;
+	spin_lock_bh(&ts->lock);
+	if (ts->state == THC_STATE_JOINING)
+		thc_state_break(ts, failure);
+	spin_unlock_bh(&ts->lock);
+}
+
+static void open_listed(struct thc_sock *ts, struct listed *l)
+{
+	int error = 0;
+	u32 i;
+
+	for (i = 1; i < l->list.count; i++) {
+		error = open_one(ts, l, i);
+		if (error)
+			break;
+	}
+	if (error || !add(ts, l))
+		drop(l);
+	if (error)
+		fail(ts, i, error);
+	/* the first JOIN to each */
+	thc_engine_kick(ts);
+}
+
+void thc_listed_open(struct thc_sock *ts)
+{
+	struct listed *l;
+	bool waits;
+
+	sock_owned_by_me(&ts->sk);
+	spin_lock_bh(&ts->lock);
+	waits = thc_listed_wait(ts);
+	spin_unlock_bh(&ts->lock);
+	if (!waits)
+		return;
+	l = kzalloc(sizeof(*l), GFP_KERNEL_ACCOUNT);
+	if (!l)
+		fail(ts, 0, -ENOMEM);
+	else if (take_list(ts, l))
+		open_listed(ts, l);
+	kfree_sensitive(l);
+}

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A job with several aggregators, at the address of the first one: its list opens the others, for
+ * calls that wait and for calls that do not (kmod/listed.c). Lists that are wrong, and lists that
+ * change. Sums over many aggregators, and which one a failure names.
+ */
+#include "fake.h"
+#include "harness.h"
+#include "knownjob.h"
+
+#define AT		"127.0.0.1"
+#define DAEMONS_MAX	16
+/* Described but for its ranks and its shards. */
+#define SHARDED		"1," JOB_KEY ",reply=fanout,seed=9,slots=32,ranks="
+
+FIXTURE(shards)
+{
+	struct daemon daemon[DAEMONS_MAX];
+	int fd[RANKS_MAX];
+};
+
+FIXTURE_SETUP(shards)
+{
+	memset(self->daemon, 0, sizeof(self->daemon));
+	memset(self->fd, 0xff, sizeof(self->fd));
+	if (why_not())
+		SKIP(return, "%s", why_not());
+	ASSERT_EQ(enter_netns(), 0);
+	self->fd[0] = thc_open(0);
+	ASSERT_GE(self->fd[0], 0);
+}
+
+FIXTURE_TEARDOWN(shards)
+{
+	unsigned int i;
+
+	close_all(self->fd, RANKS_MAX);
+	for (i = 0; i < DAEMONS_MAX; i++)
+		stop_daemon(&self->daemon[i], SIGKILL);
+}
+
+static int start_shards(struct daemon *d, const char *job, unsigned int n)
+{
+	unsigned int i;
+	int error = 0;
+
+	for (i = 0; i < n && !error; i++)
+		error = start_shard(&d[i], job, i, n);
+	return error;
+}
+
+static unsigned int shards_of(int fd)
+{
+	struct known_job known;
+
+	return know_job(fd, &known) ? 0 : known.shards;
+}
+
+/* --- sums ----------------------------------------------------------------- */
+
+static const size_t sizes[] = { 1, 2, 3, 15, 17, 64, 129, 1, 200 };
+
+/* Every lane is where it belongs, whatever the number of chunks and those before. */
+static int sum_all(int *fd, unsigned int ranks)
+{
+	size_t i, chunks = 0;
+	int bad = 0;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !bad; i++) {
+		struct thc_send add = describe(THC_OP_ADD, 32, (uint32_t)i, 10 + i);
+		struct thc_send lut = describe(THC_OP_LUT_ADD, 4, (uint32_t)i, 30 + i);
+		struct thc_send max = describe(THC_OP_MAX, 32, (uint32_t)i, 50 + i);
+
+		bad = all_reduce(fd, ranks, &add, sizes[i]);
+		if (!bad)
+			bad = all_reduce(fd, ranks, &lut, sizes[i]);
+		if (!bad)
+			bad = all_reduce(fd, ranks, &max, sizes[i]);
+		chunks += 3 * sizes[i];
+	}
+	return bad ? bad : stats_of(fd[0]).chunks == chunks ? 0 : 1;
+}
+
+/* @killed: one of the @n aggregators, which is missed. */
+static void sum_over(struct __test_metadata *_metadata, struct daemon *d, int *fd, unsigned int n,
+		     unsigned int killed)
+{
+	struct thc_send or = describe(THC_OP_OR, 32, 99, 99);
+	struct thc_failure f;
+
+	ASSERT_EQ(start_shards(d, SHARDED "2", n), 0);
+	ASSERT_EQ(join_all(fd, 2, AT, shard_port(0), 1), 0);
+	EXPECT_EQ(shards_of(fd[0]), n);
+	EXPECT_EQ(shards_of(fd[1]), n);
+	EXPECT_EQ(sum_all(fd, 2), 0);
+	EXPECT_EQ(stats_of(fd[0]).memory, 0);
+	stop_daemon(&d[killed], SIGKILL);
+	ASSERT_EQ(set_u32(fd[0], THC_OPT_TIMEOUT, 1000), 0);
+	/* the others have all that they need */
+	ASSERT_EQ(send_part(fd[0], 0, & or, 2 * n, 8), 0);
+	ASSERT_EQ(send_part(fd[1], 1, & or, 2 * n, 8), 0);
+	ASSERT_EQ(wait_for(fd[0], POLLERR, PATIENCE_MS), 0);
+	f = failure_of(fd[0]);
+	EXPECT_NE(f.error, 0);
+	EXPECT_EQ(f.shard, killed);
+}
+
+TEST_F_TIMEOUT(shards, sums_over_3_aggregators, 60)
+{
+	sum_over(_metadata, self->daemon, self->fd, 3, 1);
+}
+
+TEST_F_TIMEOUT(shards, sums_over_16_aggregators, 120)
+{
+	sum_over(_metadata, self->daemon, self->fd, 16, 14);
+}
+
+/* --- connect() ------------------------------------------------------------ */
+
+TEST_F(shards, connect_that_waits_opens_the_others)
+{
+	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0), name;
+	socklen_t len = sizeof(name);
+
+	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 3), 0);
+	ASSERT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), 0);
+	EXPECT_EQ(shards_of(self->fd[0]), 3);
+	EXPECT_EQ(sum_all(self->fd, 1), 0);
+	/* the socket is at the address that it was given */
+	ASSERT_EQ(getpeername(self->fd[0], (void *)&name, &len), 0);
+	EXPECT_EQ(memcmp(&name, &a, sizeof(a)), 0);
+	/* and once more */
+	ASSERT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), 0);
+	EXPECT_EQ(shards_of(self->fd[0]), 3);
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 7), 0);
+}
+
+/* Two calls that wait: one of them opens the others, and both return. */
+TEST_F(shards, connect_that_waits_goes_on_after_another_process)
+{
+	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
+	pid_t pid;
+	int status;
+
+	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 3), 0);
+	pid = fork();
+	if (!pid)
+		_exit(connect_errno(self->fd[0], &a, sizeof(a)));
+	EXPECT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), 0);
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_EQ(status, 0);
+	EXPECT_EQ(shards_of(self->fd[0]), 3);
+}
+
+static int connect_again(int fd, const struct sockaddr_thc *a)
+{
+	return connect_errno(fd, a, sizeof(*a));
+}
+
+TEST_F(shards, connect_that_does_not_wait)
+{
+	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
+	uint32_t epoch;
+
+	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 3), 0);
+	ASSERT_EQ(set_nonblock(self->fd[0], true), 0);
+	EXPECT_EQ(connect_again(self->fd[0], &a), EINPROGRESS);
+	ASSERT_EQ(wait_for(self->fd[0], POLLOUT, PATIENCE_MS), 0);
+	EXPECT_EQ(poll_now(self->fd[0]), POLLPRI | POLLOUT);
+	EXPECT_EQ(shards_of(self->fd[0]), 1);
+	sleep_ms(300);
+	EXPECT_EQ(poll_now(self->fd[0]), POLLPRI | POLLOUT) TH_LOG("nobody has opened them");
+	EXPECT_EQ(connect_again(self->fd[0], &a), EALREADY);
+	ASSERT_EQ(wait_for(self->fd[0], POLLOUT, PATIENCE_MS), 0);
+	EXPECT_EQ(poll_now(self->fd[0]), POLLOUT);
+	epoch = epoch_of(self->fd[0]);
+	EXPECT_EQ(connect_again(self->fd[0], &a), 0) TH_LOG("it does not tell the end");
+	EXPECT_EQ(shards_of(self->fd[0]), 3);
+	EXPECT_EQ(epoch_of(self->fd[0]), epoch);
+	ASSERT_EQ(set_nonblock(self->fd[0], false), 0);
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 7), 0);
+	/* what has been told begins anew */
+	ASSERT_EQ(set_nonblock(self->fd[0], true), 0);
+	EXPECT_EQ(connect_again(self->fd[0], &a), EINPROGRESS);
+	EXPECT_EQ(end_join(self->fd[0]), 0);
+	EXPECT_GT(epoch_of(self->fd[0]), epoch);
+}
+
+/* A program that knows nothing of several aggregators sends, and that is enough. */
+TEST_F(shards, sendmsg_opens_the_others)
+{
+	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
+	uint8_t lanes[LANES] = { 1 };
+	uint16_t table[16];
+
+	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 3), 0);
+	ASSERT_EQ(begin_join(self->fd[0], &a), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLPRI, PATIENCE_MS), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EAGAIN);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLPRI, 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLOUT, PATIENCE_MS), 0);
+	ASSERT_EQ(set_nonblock(self->fd[0], false), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 5, 8), 0);
+	EXPECT_EQ(check_answer(self->fd[0], &add8, 5, 8, 1, table), 0);
+	EXPECT_EQ(shards_of(self->fd[0]), 3);
+
+	/* one that waits does both */
+	ASSERT_EQ(begin_join(self->fd[0], &a), 0);
+	ASSERT_EQ(set_nonblock(self->fd[0], false), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 5, 8), 0);
+	EXPECT_EQ(check_answer(self->fd[0], &add8, 5, 8, 1, table), 0);
+}
+
+/* --- what does not fit ---------------------------------------------------- */
+
+static void refused(struct __test_metadata *_metadata, int fd, uint16_t port, int error,
+		    uint16_t reason, uint8_t shard)
+{
+	struct sockaddr_thc a = place(AT, port, 1, 0);
+	struct thc_failure f;
+
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), error);
+	f = failure_of(fd);
+	EXPECT_EQ(f.error, error);
+	EXPECT_EQ(f.reason, reason);
+	EXPECT_EQ(f.shard, shard);
+}
+
+/* What is sealed for another number is not answered. */
+TEST_F(shards, an_address_is_that_of_number_0)
+{
+	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 2), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1500), 0);
+	refused(_metadata, self->fd[0], shard_port(1), EHOSTUNREACH, THC_FAILED_SILENT, 0);
+}
+
+TEST_F(shards, aggregators_that_do_not_agree)
+{
+	ASSERT_EQ(start_shard(&self->daemon[0], SHARDED "1", 0, 2), 0);
+	ASSERT_EQ(start_shard(&self->daemon[1],
+			      "1," JOB_KEY ",reply=fanout,seed=8,slots=32,ranks=1", 1, 2),
+		  0);
+	refused(_metadata, self->fd[0], shard_port(0), EPROTO, THC_FAILED_SHARDS, 1);
+}
+
+TEST_F(shards, an_aggregator_that_has_another_number)
+{
+	static const char job[] = SHARDED "1,shard=2,shards=127.0.0.1:18500,127.0.0.1:18600,"
+					  "127.0.0.1:18700";
+
+	ASSERT_EQ(start_shard(&self->daemon[0], SHARDED "1", 0, 3), 0);
+	ASSERT_EQ(start_daemon(&self->daemon[1], AT, shard_port(1), job, NULL), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1500), 0);
+	refused(_metadata, self->fd[0], shard_port(0), EHOSTUNREACH, THC_FAILED_SILENT, 1);
+}
+
+TEST_F(shards, an_aggregator_that_is_not_there)
+{
+	ASSERT_EQ(start_shard(&self->daemon[0], SHARDED "1", 0, 2), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1500), 0);
+	refused(_metadata, self->fd[0], shard_port(0), ECONNREFUSED, THC_FAILED_UNREACHABLE, 1);
+}
+
+TEST_F(shards, a_port_of_ones_own_is_for_one_aggregator)
+{
+	struct sockaddr_thc local = place(AT, 20000, 0, 0);
+
+	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 2), 0);
+	ASSERT_EQ(bind_errno(self->fd[0], &local, sizeof(local)), 0);
+	refused(_metadata, self->fd[0], shard_port(0), EINVAL, THC_FAILED_NOT, 1);
+	close(self->fd[0]);
+	/* an address alone is for all */
+	local.sthc_port = 0;
+	self->fd[0] = thc_open(0);
+	ASSERT_EQ(bind_errno(self->fd[0], &local, sizeof(local)), 0);
+	ASSERT_EQ(join_all(self->fd, 1, AT, shard_port(0), 1), 0);
+	EXPECT_EQ(shards_of(self->fd[0]), 2);
+}
+
+/* --- lists that the test makes --------------------------------------------- */
+
+FAKE_FIXTURE(list)
+
+/* A WELCOME that lists @at, in one part. */
+struct listing_packet {
+	struct thc_hdr			h;
+	struct thc_welcome		w;
+	struct thc_record_seal		seal;
+	struct thc_record_row		row;
+	__be16				level[1 << THC_INDEX_BITS];
+	struct thc_record_scheme	scheme;
+	struct thc_record_shards	list;
+	struct thc_record_address	at[2];
+};
+
+/* Of a job at our own port and one above it. */
+static void make_listing(struct listing_packet *p, fake_nonce nonce)
+{
+	struct welcome_packet good;
+	unsigned int i;
+
+	good_welcome(&good, nonce);
+	*p = (struct listing_packet){
+		.h = good.h, .w = good.all.w, .seal = good.all.seal, .row = good.all.row,
+		.scheme = good.all.scheme,
+		.list = { .head = { THC_RECORD_SHARDS, THC_RECORD_F_KNOW, htobe16(44) },
+			  .count = htobe16(2) },
+	};
+	memcpy(p->level, good.all.level, sizeof(p->level));
+	p->w.shards = htobe16(2);
+	for (i = 0; i < 2; i++)
+		p->at[i] = (struct thc_record_address){
+			.family = 4, .port = htobe16((uint16_t)(FAKE_PORT + 100 * i)),
+			.addr = { 127, 0, 0, 1 },
+		};
+}
+
+static int tell(int fd, int udp, const struct sockaddr_in *worker, struct listing_packet *p)
+{
+	seal_welcome(fake_seals(), &p->h, sizeof(*p), worker);
+	return deliver(fd, udp, worker, p, sizeof(*p));
+}
+
+/* A JOIN of @fd begins; what is to answer it. */
+static int begin_list(int fd, int udp, struct sockaddr_in *worker, struct listing_packet *p)
+{
+	struct sockaddr_thc a = fake_place();
+	fake_nonce nonce;
+	int error;
+
+	error = begin_join(fd, &a);
+	/* what an attempt before has sent */
+	fake_forget(udp);
+	if (!error)
+		error = fake_take_join(udp, worker, &nonce);
+	if (!error)
+		make_listing(p, nonce);
+	return error;
+}
+
+/* It is taken once: what is said then has to agree with it. */
+TEST_F(list, number_0_may_not_say_another_number_then)
+{
+	struct listing_packet p;
+	struct sockaddr_in worker;
+
+	ASSERT_EQ(begin_list(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(wait_for(self->fd, POLLPRI, PATIENCE_MS), 0);
+	EXPECT_EQ(begin_join(self->fd, &(struct sockaddr_thc){ 0 }), -EAFNOSUPPORT);
+	EXPECT_EQ(poll_now(self->fd), POLLPRI | POLLOUT);
+	ASSERT_EQ(begin_join(self->fd, (struct sockaddr_thc[]){ fake_place() }), 0);
+	EXPECT_EQ(poll_now(self->fd), 0);
+	/* the same list again changes nothing */
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	EXPECT_EQ(poll_now(self->fd), 0);
+	p.w.shards = htobe16(1);
+	/* which nobody has to know, and so no list */
+	p.list.head.type = 99;
+	p.list.head.flags = 0;
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	EXPECT_EQ(end_join(self->fd), -EPROTO);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_SHARDS);
+}
+
+TEST_F(list, number_0_is_not_another_number)
+{
+	struct listing_packet p;
+	struct sockaddr_in worker;
+
+	ASSERT_EQ(begin_list(self->fd, self->udp, &worker, &p), 0);
+	p.w.shard = htobe16(1);
+	p.list.head.type = 99;
+	p.list.head.flags = 0;
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	EXPECT_EQ(end_join(self->fd), -EPROTO);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_SHARDS);
+}
+
+/* As long as nobody has opened them, the last word holds. */
+TEST_F(list, number_0_may_take_it_back)
+{
+	struct listing_packet p;
+	struct sockaddr_in worker;
+
+	ASSERT_EQ(begin_list(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(wait_for(self->fd, POLLPRI, PATIENCE_MS), 0);
+	p.w.shards = htobe16(1);
+	p.list.head.type = 99;
+	p.list.head.flags = 0;
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	EXPECT_EQ(end_join(self->fd), 0);
+	EXPECT_EQ(shards_of(self->fd), 1);
+}
+
+TEST_F(list, nobody_opens_them)
+{
+	struct listing_packet p;
+	struct sockaddr_in worker;
+	struct thc_failure f;
+
+	ASSERT_EQ(set_u32(self->fd, THC_OPT_JOIN_TIMEOUT, 2000), 0);
+	ASSERT_EQ(begin_list(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(wait_for(self->fd, POLLERR, PATIENCE_MS), 0);
+	f = failure_of(self->fd);
+	EXPECT_EQ(f.error, ETIMEDOUT);
+	EXPECT_EQ(f.reason, THC_FAILED_JOIN);
+	EXPECT_EQ(f.shard, 1);
+	EXPECT_EQ(f.ranks, 1U << 1);
+}
+
+#define AT_LIST(f)	offsetof(struct listing_packet, f), sizeof(((struct listing_packet *)0)->f)
+
+#define AT_HOST		offsetof(struct listing_packet, at[1].addr), 4
+
+/* What no list may say. An address of no host is found when it is to be opened. */
+TEST_F_TIMEOUT(list, lists_that_are_wrong, 60)
+{
+	static const struct {
+		size_t offset, bytes;
+		uint64_t value;
+		bool waits;
+	} bad[] = {
+		{ AT_LIST(w.shards), 3, false },	{ AT_LIST(w.shards), 65, false },
+		{ AT_LIST(list.first), 1, false },	{ AT_LIST(list.count), 1, false },
+		{ AT_LIST(list.count), 3, false },	{ AT_LIST(list.count), 0, false },
+		{ AT_LIST(at[1].port), 0, false },	{ AT_LIST(at[1].family), 5, false },
+		{ AT_LIST(at[1].reserved), 1, false },	{ AT_LIST(at[1].addr[15]), 1, false },
+		{ AT_HOST, 0xef000001, true },
+		{ AT_HOST, 0, true },			{ AT_HOST, 0xffffffff, true },
+	};
+	struct listing_packet p;
+	struct sockaddr_in worker;
+	struct thc_failure f;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		ASSERT_EQ(begin_list(self->fd, self->udp, &worker, &p), 0);
+		put_field(&p, bad[i].offset, bad[i].bytes, bad[i].value);
+		ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+		EXPECT_EQ(!!(poll_now(self->fd) & POLLPRI), bad[i].waits) TH_LOG("case %zu", i);
+		EXPECT_EQ(end_join(self->fd), -EPROTO) TH_LOG("case %zu", i);
+		f = failure_of(self->fd);
+		EXPECT_EQ(f.reason, bad[i].waits ? THC_FAILED_SHARDS : THC_FAILED_VERSION);
+		EXPECT_EQ(f.shard, bad[i].waits);
+	}
+}
+
+TEST_HARNESS_MAIN
