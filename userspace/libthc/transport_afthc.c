@@ -101,8 +101,10 @@ static void fail(struct thc_client *c, int error)
 			strerror(error));
 }
 
-/* The job that the socket is in; @epoch: out. -EPROTO: a WELCOME that is not one. */
-static int describe(const struct thc_client *c, struct thc_spec *spec, uint32_t *epoch)
+/* The job that the socket is in, and its aggregators; @epoch: out. -EPROTO: a WELCOME that is not
+ * one.
+ */
+static int describe(struct thc_client *c, struct thc_spec *spec, uint32_t *epoch)
 {
 	struct {
 		struct thc_joined	joined;
@@ -113,7 +115,10 @@ static int describe(const struct thc_client *c, struct thc_spec *spec, uint32_t 
 	if (getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &in, &len))
 		return -errno;
 	*epoch = in.joined.epoch;
-	return thc_spec_take(spec, &in.joined.welcome, in.record, in.joined.bytes) ? 0 : -EPROTO;
+	if (!thc_spec_take(spec, &in.joined.welcome, in.record, in.joined.bytes))
+		return -EPROTO;
+	thc_shards_take(&c->list, spec, in.record, in.joined.bytes);
+	return 0;
 }
 
 /* Why connect() failed with @error (positive). */

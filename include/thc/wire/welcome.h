@@ -76,7 +76,7 @@ static inline int thc_spec_take_shards(struct thc_spec *s, const struct thc_reco
 	struct thc_end end;
 
 	if (thc_be16(r->first) != s->listed || !count || count > thc_shards_held(r) ||
-	    s->listed + count > s->shards)
+	    s->listed + count > s->shards || s->listed + count > THC_SHARDS_MAX)
 		return 0;
 	for (i = 0; i < count; i++)
 		if (!thc_record_address_take(&end, &at[i]) || !end.port)
