@@ -120,8 +120,8 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-/* Do all aggregators that have spoken mean the same job, and each the number that it has for us? Of a
- * job at an address the first one tells how many there are.
+/* Do all aggregators that have spoken mean the same job, and each the number that it has for us?
+ * Of a job at an address the first one tells how many there are.
  */
 static bool all_agree(const struct thc_sock *ts, const struct thc_peer *p)
 {
