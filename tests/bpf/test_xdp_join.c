@@ -95,8 +95,8 @@ static void make_stranger(u8 *frame, size_t *frame_len, enum stranger how)
 		r.job = 3;
 	if (how == STRANGER_NUMBER)
 		r.job = THC_JOBS_MAX;
-	*frame_len = rig_build(frame, &r, nonce,
-			       how == STRANGER_VERSION ? THC_VERSION1_JOIN : JOIN_LEN);
+	*frame_len =
+		rig_build(frame, &r, nonce, how == STRANGER_VERSION ? THC_VERSION1_JOIN : JOIN_LEN);
 	if (how == STRANGER_KEY)
 		frame[KEY_AT] ^= 1;
 	if (how == STRANGER_VERSION)

@@ -373,8 +373,7 @@ static void admission__joins_of_version_1(void **state)
 			p.hdr.op = (u8)op;
 			home.now += SECOND;
 			r = react(&p, &home, NULL);
-			why = op == THC_OP_JOIN && p.bytes == 16 ? THC_DROP_NONE :
-								   THC_DROP_VERSION;
+			why = op == THC_OP_JOIN && p.bytes == 16 ? THC_DROP_NONE : THC_DROP_VERSION;
 			assert_int_equal(r.why, why);
 			assert_int_equal(r.to, why ? THC_TO_NOBODY : THC_TO_DAEMON);
 		}

@@ -391,7 +391,8 @@ static void join__of_version_1(void **state)
 {
 	struct packet p = {
 		.h = {
-			.version = 1, .op = THC_OP_JOIN, .job = thc_be16(1), .rank = thc_be16(0x200),
+			.version = 1, .op = THC_OP_JOIN, .job = thc_be16(1),
+			.rank = thc_be16(0x200),
 			.key_id = thc_be32(0xdeadbeef), .tag = thc_be64(0x1122334455667788),
 		},
 		.payload = { 1, 2, 3, 4, 5, 6, 7, 8 },

@@ -105,7 +105,7 @@ struct thc_client {
 
 	const struct thc_scheme	*scheme;
 	const struct thc_transport *transport;
-	struct thc_shard	*shard;		/* aggregators, by number; of AF_THC the first one */
+	struct thc_shard	*shard;		/* aggregators, by number; AF_THC: the first */
 	uint32_t		shards;		/* how many are there */
 	struct thc_shards	list;		/* all of the job, by WELCOME; .count 0: one */
 	struct thc_room		rx;		/* for what the transport receives */
@@ -116,7 +116,7 @@ struct thc_client {
 	const char		*window_limit;	/* what bounds it */
 	struct thc_codec	codec;		/* all zero between two jobs */
 	float			*scratch;	/* one block, for what is being computed */
-	u64			numbered[2];	/* chunks given numbers: of data, of the control stream */
+	u64			numbered[2];	/* chunks with numbers: data, control stream */
 	uint64_t		round;		/* rounds begun this epoch */
 	struct thc_results	results[2];	/* of even and odd rounds, the newest ones */
 

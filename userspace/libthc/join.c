@@ -150,7 +150,8 @@ static int find_others(struct joining *joining)
 	struct thc_joining *more;
 	int error;
 
-	if (count <= c->shards)
+	/* the next one may have begun to come in its place */
+	if (count <= c->shards || !thc_parts_whole(parts))
 		return 0;
 	thc_shards_take(&c->list, &joining->j->spec, parts->record, parts->joined.bytes);
 	more = realloc(joining->j, count * sizeof(*more));
@@ -236,12 +237,16 @@ static int receive_some(struct joining *joining)
 	return error;
 }
 
-/* The first that is not ready; as many as there are: all are. */
+/* The first that is not ready; as many as there are: all are. Who is not found is not ready: number
+ * 0 is to say where it is.
+ */
 static uint32_t first_unready(const struct joining *joining)
 {
-	uint32_t i;
+	uint32_t i, found = joining->c->shards;
 
-	for (i = 0; i < joining->c->shards && joining->j[i].ready; i++)
+	if (joining->j->welcomed && joining->j->spec.shards > found)
+		return 0;
+	for (i = 0; i < found && joining->j[i].ready; i++)
 		;
 	return i;
 }

@@ -226,10 +226,10 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 			 plan->shards.count);
 	snprintf(
 		text, size,
-		"job %u:%s %u ranks; table of %u bits, granularity %u, clamps 1 in %.4g; %u-bit sums, "
-		"answers by %s%s; %u slots for data + %u for block scales, slots use %llu bytes",
-		plan->job, shard, plan->ranks, plan->bits, plan->granularity, 1 / p, plan->sum_width,
-		multicast ? "multicast to " : "fanout",
+		"job %u:%s %u ranks; table of %u bits, granularity %u, clamps 1 in %.4g; "
+		"%u-bit sums, answers by %s%s; %u slots for data + %u for block scales, slots use %llu bytes",
+		plan->job, shard, plan->ranks, plan->bits, plan->granularity, 1 / p,
+		plan->sum_width, multicast ? "multicast to " : "fanout",
 		multicast ? thc_addr_text(&plan->group, group) : "", plan->data_slots,
 		plan->norm_slots, (unsigned long long)thc_report_slot_bytes(slots));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The aggregators of a job that has several. Its chunks are spread over them (route.h), and a worker
- * joins each; number 0 tells where all are.
+ * The aggregators of a job that has several. Its chunks are spread over them (route.h), and a
+ * worker joins each; number 0 tells where all are.
  */
 #ifndef THC_SHARDS_H
 #define THC_SHARDS_H

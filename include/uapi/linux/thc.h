@@ -362,8 +362,8 @@ struct thc_record_group {
 };
 
 /**
- * struct thc_record_shards - where the job's aggregators are, in the order of their numbers; told by
- *	number 0 of a job that has more than one, in as many records as it takes
+ * struct thc_record_shards - where the job's aggregators are, in the order of their numbers; told
+ *	by number 0 of a job that has more than one, in as many records as it takes
  * @head: THC_RECORD_SHARDS; @count times struct thc_record_address, with base ports, follow
  * @first: number of the first of them
  * @count: how many, at least one
