@@ -46,7 +46,7 @@ def left_of(pid):
         except OSError:
             continue
         if name.encode() in text:
-            left.append(text.replace(b"\0", b" ").decode(errors="replace"))
+            left.append("process " + text.replace(b"\0", b" ").decode(errors="replace"))
     return left
 
 
@@ -191,7 +191,7 @@ def cleans_up__after_sigkill_in_the_next_run():
     p.wait()
     p.stdout.close()
     end = time.monotonic() + 30
-    while processes := [x for x in left_of(p.pid) if not x.startswith("/")]:
+    while processes := [x for x in left_of(p.pid) if x.startswith("process ")]:
         assert time.monotonic() < end, f"still running: {processes}"
         time.sleep(0.1)
     netns.sweep()
