@@ -124,7 +124,7 @@ def dies__before_the_job_is_ready():
     """Ranks that join say which aggregator does not answer."""
     with Bed(3, apart=False) as bed:
         bed.shards[1].stop()
-        answers = bed.ranks.all(**bed.ranks.open_request(join_timeout=1.5))
+        answers = bed.ranks.all(**bed.ranks.open_request(join_timeout=6))
         for a in answers:
             assert "(shard 1 of 3)" in a["error"], a
             assert a["errno"] in ("EHOSTUNREACH", "ECONNREFUSED"), a
@@ -176,7 +176,7 @@ def rejoin__after_a_rank_was_killed():
 
 
 def refused(bed, code, words, **more):
-    for a in bed.ranks.all(**bed.ranks.open_request(join_timeout=2, **more)):
+    for a in bed.ranks.all(**bed.ranks.open_request(join_timeout=6, **more)):
         assert a.get("errno") == code and words in a["error"], a
 
 
