@@ -1182,8 +1182,9 @@ static void act_raw(struct input *in)
 
 	for (i = 0; i < length; i++)
 		packet[i] = next(in);
-	/* as long as a JOIN of version 1 */
-	if (length == sizeof(struct thc_hdr) + 16) {
+	/* of those that are long, a JOIN of version 1 */
+	if (length >= 192) {
+		length = sizeof(struct thc_hdr) + 16;
 		packet[0] = 1;
 		packet[1] = THC_OP_JOIN;
 	}
