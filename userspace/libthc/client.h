@@ -107,6 +107,7 @@ struct thc_client {
 	const struct thc_transport *transport;
 	struct thc_shard	*shard;		/* aggregators, by number; AF_THC: the first */
 	uint32_t		shards;		/* how many are there */
+	struct thc_flight	*flights;	/* of all of them, one after the other */
 	struct thc_shards	list;		/* all of the job, by WELCOME; .count 0: one */
 	struct thc_room		rx;		/* for what the transport receives */
 	struct thc_afthc	*afthc;		/* NULL with UDP */
@@ -134,6 +135,13 @@ uint64_t thc_now(void);
 static inline size_t thc_scratch_bytes(const struct thc_client *c)
 {
 	return sizeof(float) << c->codec.block_log2;
+}
+
+/* Bytes of client.flights. */
+static inline size_t thc_flights_bytes(const struct thc_client *c)
+{
+	return (size_t)(c->params.data_slots + c->params.control_slots) * c->shards *
+	       sizeof(*c->flights);
 }
 
 /* -EPROTO: constants that this library cannot serve. */

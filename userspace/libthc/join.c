@@ -298,8 +298,9 @@ static int join_until_ready(struct joining *joining)
 	return error;
 }
 
-/* Number @shard is ready, and so are all. */
-static int set_up(struct thc_client *c, const struct thc_joining *j, uint32_t shard)
+/* Number @shard is ready, and so are all. @flights: of its slots */
+static void set_up(struct thc_client *c, const struct thc_joining *j, uint32_t shard,
+		   struct thc_flight *flights)
 {
 	struct thc_shard *at = &c->shard[shard];
 
@@ -307,29 +308,29 @@ static int set_up(struct thc_client *c, const struct thc_joining *j, uint32_t sh
 		thc_link_leave_group(&at->link);
 	if (j->spec.flags & THC_WELCOME_F_NOGSO)
 		at->link.gso = false;
-	at->flights = calloc(c->params.data_slots + c->params.control_slots, sizeof(*at->flights));
-	if (!at->flights)
-		return thc_fail(-ENOMEM, "out of memory for %u slots", c->params.data_slots);
+	at->flights = flights;
 	thc_sender_set_epoch(&at->sender, &j->spec, c->options.key);
-	thc_joining_end(j, &at->sender, at->flights, c->window);
-	thc_account(c, (ssize_t)thc_flights_bytes(&at->sender));
-	return 0;
+	thc_joining_end(j, &at->sender, flights, c->window);
 }
 
 static int set_up_all(const struct joining *joining)
 {
 	struct thc_client *c = joining->c;
-	uint32_t i, answers = UINT32_MAX;
-	int error = 0;
+	uint32_t i, answers = UINT32_MAX, slots;
+	int error;
 
 	c->params = joining->params;
+	slots = c->params.data_slots + c->params.control_slots;
+	error = thc_shards_fill(c);
+	if (error)
+		return error;
 	for (i = 0; i < c->shards; i++)
 		if (c->shard[i].link.answers_max < answers)
 			answers = c->shard[i].link.answers_max;
 	thc_window_choose(c, answers);
-	for (i = 0; i < c->shards && !error; i++)
-		error = set_up(c, &joining->j[i], i);
-	return error;
+	for (i = 0; i < c->shards; i++)
+		set_up(c, &joining->j[i], i, c->flights + (size_t)i * slots);
+	return 0;
 }
 
 /* The other ranks must not start with a rank that has given up. */

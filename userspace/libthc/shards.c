@@ -30,16 +30,27 @@ void thc_shards_only_first(struct thc_client *c)
 	c->list.count = 0;
 }
 
+int thc_shards_fill(struct thc_client *c)
+{
+	c->flights = calloc(1, thc_flights_bytes(c));
+	if (!c->flights)
+		return thc_fail(-ENOMEM, "out of memory for the slots of %u aggregators",
+				c->shards);
+	thc_account(c, (ssize_t)thc_flights_bytes(c));
+	return 0;
+}
+
 void thc_shards_empty(struct thc_client *c)
 {
 	uint32_t i;
 
+	if (c->flights)
+		thc_account(c, -(ssize_t)thc_flights_bytes(c));
+	free(c->flights);
+	c->flights = NULL;
 	for (i = 0; i < c->shards; i++) {
 		struct thc_shard *at = &c->shard[i];
 
-		if (at->flights)
-			thc_account(c, -(ssize_t)thc_flights_bytes(&at->sender));
-		free(at->flights);
 		at->flights = NULL;
 		thc_stream_init(&at->sender.data, NULL, 0, 0);
 		thc_stream_init(&at->sender.control, NULL, 0, 0);

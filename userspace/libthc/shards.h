@@ -17,7 +17,7 @@ struct thc_client;
  * struct thc_shard - one aggregator, over UDP
  * @link: sockets to it; of AF_THC addresses alone
  * @sender: the protocol's state
- * @flights: of both streams of @sender; NULL: the job is not ready, or thc.ko's
+ * @flights: of both streams of @sender, a part of the client's; NULL: the job is not ready, or thc.ko's
  */
 struct thc_shard {
 	struct thc_link		link;
@@ -25,17 +25,13 @@ struct thc_shard {
 	struct thc_flight	*flights;
 };
 
-/* Bytes of a shard's flights. */
-static inline size_t thc_flights_bytes(const struct thc_sender *s)
-{
-	return (s->data.slots + s->control.slots) * sizeof(struct thc_flight);
-}
-
 /* Room for @count aggregators, more than there are, the new ones without sockets; -ENOMEM */
 int thc_shards_room(struct thc_client *c, uint32_t count);
 /* Closes all but number 0. */
 void thc_shards_only_first(struct thc_client *c);
-/* Frees what READY made. */
+/* Room for the flights of all, by client.params; -ENOMEM */
+int thc_shards_fill(struct thc_client *c);
+/* Frees it. */
 void thc_shards_empty(struct thc_client *c);
 /* Chunks that have numbers may be sent. */
 void thc_shards_reserve(struct thc_client *c);

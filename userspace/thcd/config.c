@@ -382,7 +382,8 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *e)
 {
 	struct thcd_job_wish *w;
-	char *copy, *rest, *part, *last = NULL;
+	const char *last = NULL;
+	char *copy, *rest, *part;
 	int err = 0;
 
 	if (c->jobs == THC_JOBS_MAX)
@@ -395,15 +396,17 @@ int thcd_config_job(struct thcd_config *c, const char *text, struct thcd_error *
 	rest = copy;
 	/* "1,ranks=2" is short for "job=1,ranks=2" */
 	for (part = strsep(&rest, ","); part && !err; part = strsep(&rest, ",")) {
-		char *value = part, *key = strsep(&value, "=");
+		char *value = strchr(part, '=');
+		const char *key = part == copy			  ? "job" :
+				  last && !strcmp(last, "shards") ? last :
+								    NULL;
 
-		if (value || part == copy)
-			err = thcd_job_wish_set(w, value ? key : "job", value ? value : part, e);
-		else if (last && !strcmp(last, "shards"))
-			err = thcd_job_wish_set(w, last, part, e);
-		else
-			err = thcd_fail(e, "--job: \"%s\" is not key=value", part);
-		last = value ? key : last;
+		if (value) {
+			*value++ = '\0';
+			key = last = part;
+		}
+		err = key ? thcd_job_wish_set(w, key, value ? value : part, e) :
+			    thcd_fail(e, "--job: \"%s\" is not key=value", part);
 	}
 	free(copy);
 	if (!err)
