@@ -17,7 +17,8 @@ struct thc_client;
  * struct thc_shard - one aggregator, over UDP
  * @link: sockets to it; of AF_THC addresses alone
  * @sender: the protocol's state
- * @flights: of both streams of @sender, a part of the client's; NULL: the job is not ready, or thc.ko's
+ * @flights: of both streams of @sender, a part of the client's; NULL: the job is not ready, or
+ *	thc.ko's
  */
 struct thc_shard {
 	struct thc_link		link;
