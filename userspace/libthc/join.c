@@ -158,6 +158,9 @@ static int find_others(struct joining *joining)
 	if (!more)
 		return thc_fail(-ENOMEM, "out of memory for %u aggregators", count);
 	joining->j = more;
+	/* nobody has heard of those that have no sockets yet, should one of them fail */
+	for (i = c->shards; i < count; i++)
+		more[i].welcomed = more[i].ready = 0;
 	error = thc_shards_room(c, count);
 	for (i = 1; i < count && !error; i++) {
 		struct thc_shard *at = &c->shard[i];
