@@ -3,6 +3,10 @@
  * What a socket makes of an aggregator that says, or does not say, what each
  * case wants: WELCOMEs, answers that come late, twice, broken or not at all.
  */
+#include <limits.h>
+
+#include <thc/worker/join.h>
+
 #include "fake.h"
 #include "harness.h"
 #include "netlink.h"
@@ -364,28 +368,39 @@ TEST_F(aggregator, welcomes_of_others)
 	EXPECT_EQ(end_join(self->fd), 0);
 }
 
-/* The JOIN that comes next has this challenge. */
-static bool asks_with(int udp, const struct challenge_packet *c)
+/* How many ms it takes until a JOIN with this challenge comes; -1 if none does. JOINs of the timer,
+ * which have the challenge before, may come first.
+ */
+static int asks_after(int udp, const struct challenge_packet *c)
 {
+	uint64_t start = now_ms();
 	struct sockaddr_in worker;
 	struct join_packet p;
 
-	return !fake_take_join_packet(udp, &worker, &p) && !p.j.flags &&
-	       !memcmp(p.j.challenge, c->c.challenge, sizeof(p.j.challenge));
+	while (!fake_take_join_packet(udp, &worker, &p) && !p.j.flags)
+		if (!memcmp(p.j.challenge, c->c.challenge, sizeof(p.j.challenge)))
+			return (int)(now_ms() - start);
+	return -1;
 }
 
-/* A CHALLENGE is answered at once, before the next JOIN of the timer is due; others are counted. */
+/* A CHALLENGE is answered at once, long before the next JOIN of the timer is due, which by then
+ * sends one in 320 ms; others are counted. The fastest answer is looked at, not each: a machine may
+ * be busy.
+ */
 TEST_F(aggregator, challenge_is_answered)
 {
 	struct reasons before, after;
 	struct challenge_packet c;
 	struct welcome_packet p;
+	int i, ms, fastest = INT_MAX;
+	struct join_packet join;
 	fake_nonce nonce;
-	int i;
 
 	self->udp = fake_open();
 	ASSERT_GE(self->udp, 0);
 	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+	for (i = 1; i < THC_JOIN_FIRST + THC_JOIN_DOUBLED; i++)
+		ASSERT_EQ(fake_take_join_packet(self->udp, &self->worker, &join), 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &before), 0);
 	fake_challenge(&c, nonce + 1, 1, &self->worker);
 	/* unexpected: nonce */
@@ -400,10 +415,13 @@ TEST_F(aggregator, challenge_is_answered)
 		fake_challenge(&c, nonce, (uint8_t)i, &self->worker);
 		fake_forget(self->udp);
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
-		EXPECT_TRUE(asks_with(self->udp, &c));
+		ms = asks_after(self->udp, &c);
+		EXPECT_GE(ms, 0);
+		fastest = ms < fastest ? ms : fastest;
 		/* unexpected: that is what it has said */
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
 	}
+	EXPECT_LT(fastest, 160);
 	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
 	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 4);
 	EXPECT_EQ(reason_count(&after, "tag") - reason_count(&before, "tag"), 1);
