@@ -114,6 +114,39 @@ static int table_start(unsigned int bits, unsigned int g, double p, struct thc_t
 	return threshold_valid(out->t) ? 0 : -ERANGE;
 }
 
+/* Positions of a row still to be solved, and those of the next row where their best ones lie. */
+struct solve_range {
+	unsigned int from, to;
+	unsigned int best_from, best_to;
+};
+
+/*
+ * here[i] becomes the least cost of an interval from i to a j, and of what leads on from there.  The
+ * cost of an interval is a sum over what lies in it of a product of two distances: it obeys the
+ * quadrangle inequality, so the best j of a greater i is not smaller, and what is known of a position
+ * halves the search of those on either side.
+ */
+static void solve_row(const struct grid *grid, const double *next, struct solve_range r,
+		      double *here)
+{
+	unsigned int i = r.from + (r.to - r.from) / 2, best = i + 1, j;
+
+	here[i] = INFINITY;
+	for (j = r.best_from > i ? r.best_from : i + 1; j <= r.best_to; j++) {
+		double cost = next[j] + interval_cost(&grid[i], &grid[j]);
+
+		if (cost < here[i]) {
+			here[i] = cost;
+			best = j;
+		}
+	}
+	if (i > r.from)
+		solve_row(grid, next, (struct solve_range){ r.from, i - 1, r.best_from, best },
+			  here);
+	if (i < r.to)
+		solve_row(grid, next, (struct solve_range){ i + 1, r.to, best, r.best_to }, here);
+}
+
 /*
  * rest[k * (g + 1) + i] becomes the least cost of k more intervals that lead from position i to g,
  * infinite where there is no room for them.
@@ -121,7 +154,7 @@ static int table_start(unsigned int bits, unsigned int g, double p, struct thc_t
 static void solve_costs(const struct grid *grid, unsigned int g, unsigned int intervals,
 			double *rest)
 {
-	unsigned int k, i, j;
+	unsigned int k, i;
 
 	for (i = 0; i <= g; i++)
 		rest[i] = i == g ? 0 : INFINITY;
@@ -129,22 +162,9 @@ static void solve_costs(const struct grid *grid, unsigned int g, unsigned int in
 		const double *next = rest + (size_t)(k - 1) * (g + 1);
 		double *here = rest + (size_t)k * (g + 1);
 
-		for (i = 0; i <= g; i++)
+		for (i = g - k + 1; i <= g; i++)
 			here[i] = INFINITY;
-		for (i = 0; i + k <= g; i++) {
-			double best = INFINITY;
-
-			for (j = i + 1; j + k - 1 <= g; j++) {
-				double cost;
-
-				if (next[j] >= best)
-					continue;
-				cost = next[j] + interval_cost(&grid[i], &grid[j]);
-				if (cost < best)
-					best = cost;
-			}
-			here[i] = best;
-		}
+		solve_row(grid, next, (struct solve_range){ 0, g - k, 1, g - k + 1 }, here);
 	}
 }
 
