@@ -27,19 +27,37 @@ static __always_inline struct thc_lanes *thc_lanes_get(u32 index)
 	return bpf_map_lookup_elem(&lanes, &index);
 }
 
+/**
+ * struct thc_slot_wait - who waits for a lock
+ * @slot: whose lock
+ * @held: it is ours
+ */
+struct thc_slot_wait {
+	struct thc_slot	*slot;
+	u64		held;
+};
+
+/* One look at a taken lock; 1 is the last one. */
+static long thc_slot_look(u32 i, struct thc_slot_wait *w)
+{
+	struct thc_slot *s = w->slot;
+
+	if (*(volatile u32 *)&s->lock || __sync_val_compare_and_swap(&s->lock, 0, 1))
+		return 0;
+	w->held = 1;
+	return 1;
+}
+
 /* Waits for a lock that was found taken. Returns 1 with the lock held. */
 __noinline int thc_slot_lock_contended(struct thc_slot *s)
 {
-	int i;
+	struct thc_slot_wait w = { .slot = s };
 
 	if (!s)
 		return 0;
-	for (i = 0; i < THC_LOCK_SPINS; i++) {
-		if (*(volatile u32 *)&s->lock == 0 &&
-		    __sync_val_compare_and_swap(&s->lock, 0, 1) == 0)
-			return 1;
-	}
-	return 0;
+	/* of a plain loop the verifier looks at every turn */
+	bpf_loop(THC_LOCK_SPINS, thc_slot_look, &w, 0);
+	return (int)w.held;
 }
 
 static __always_inline int thc_slot_trylock(struct thc_slot *s)

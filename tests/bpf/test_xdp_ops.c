@@ -567,9 +567,81 @@ static void relay__full_ring_is_counted(void **state)
 	rig_close(&rig);
 }
 
+/* Claims of 64 workers, each with all 128 words of a packet filled: of CLAIM the places of ranks
+ * below 32 stay, of CLAIM_HIGH those of the others.
+ */
+static void claim__of_its_worker(void **state)
+{
+	static const u8 op[2] = { THC_OP_CLAIM, THC_OP_CLAIM_HIGH };
+	struct rig_request r = { .width = 32, .job = 2, .epoch = 1 };
+	static u64 payload[64][THC_LANE_WORDS];
+	u64 seed = 11, want;
+	struct rig rig;
+	u32 high, v;
+
+	(void)state;
+	rig_need_root();
+	rig_test(&rig, 64);
+	for (r.rank = 0; r.rank < 64; r.rank++)
+		for (v = 0; v < THC_LANE_WORDS; v++)
+			payload[r.rank][v] = rig_draw(&seed);
+	for (high = 0; high < 2; high++) {
+		r.op = op[high];
+		r.slot = r.chunk = high;
+		for (r.rank = 0; r.rank < 64; r.rank++)
+			rig_send(&rig, &r, payload[63 - r.rank], 1024, NULL, NULL);
+		assert_int_equal(rig.slots[64 + high].version[0].state, THC_FINISHED);
+		for (v = 0; v < THC_LANE_WORDS; v++) {
+			want = payload[63 - 32 * high - v / 4][v];
+			if (rig.lanes[64 + high].word[0][v] != want)
+				fail_msg("op %u: word %u is not that of its worker", r.op, v);
+		}
+	}
+	rig_close(&rig);
+}
+
+/* Instructions that the verifier of any kernel looks at, at most; a program that makes it look at
+ * more cannot be loaded there.
+ */
+#define VERIFIER_LIMIT 1000000
+
+static void verifier_has_room(const struct bpf_program *p)
+{
+	struct bpf_prog_info info = { 0 };
+	u32 len = sizeof(info);
+
+	assert_int_equal(bpf_obj_get_info_by_fd(bpf_program__fd(p), &info, &len), 0);
+	assert_true(info.verified_insns > 100);
+	if (info.verified_insns > VERIFIER_LIMIT / 2)
+		fail_msg("%u instructions of %s: more than half of what the verifier takes",
+			 info.verified_insns, bpf_program__name(p));
+}
+
+/* Kernels and compilers differ by a factor of two. */
+static void load__verifier_has_room(void **state)
+{
+	struct thc_config config = { .port_base = RIG_PORT };
+	struct rig rig;
+	int relay;
+
+	(void)state;
+	rig_need_root();
+	for (relay = 0; relay < 2; relay++) {
+		config.relay = relay;
+		config.addr4 = rig_addr(false, 1);
+		rig_open(&rig, &config);
+		verifier_has_room(rig.skel->progs.thc_xdp);
+		verifier_has_room(rig.skel->progs.thc_close);
+		verifier_has_room(rig.skel->progs.thc_egress);
+		rig_close(&rig);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(claim__of_its_worker),
+		cmocka_unit_test(load__verifier_has_room),
 		cmocka_unit_test(ops__every_op_every_order),
 		cmocka_unit_test(ops__generations_wrap),
 		cmocka_unit_test(epoch__old_ones_are_told),

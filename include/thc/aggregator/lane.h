@@ -129,19 +129,32 @@ THC_LANES_WORDWISE(max, thc_max32(a, b))
 /* 64-bit words of a claim. */
 #define THC_CLAIM_WORDS	(THC_CLAIM_LANES / 2)
 
+/* A @place that has been compared, bounded once more where the verifier of BPF sees it: at the
+ * access. The compiler, which has seen it already, must not know.
+ */
+THC_INLINE u32 thc_claim_word(u32 place)
+{
+#ifdef __bpf__
+	asm volatile("" : "+r"(place));
+#endif
+	return place * THC_CLAIM_WORDS & (THC_LANE_WORDS - 1);
+}
+
 /* MAX of the claim at @place of the packet, counted in claims: all other lanes count as zero, so
  * that nobody speaks for another worker.
  */
 THC_INLINE void thc_lanes_claim_at(u64 *lanes, const void *payload, u32 place, int first)
 {
 	const thc_word *in = payload;
-	u32 i;
+	u32 i, at;
 
-	for (i = 0; i < THC_LANE_WORDS; i++) {
-		u64 own = i / THC_CLAIM_WORDS == place ? thc_le64(in[i]) : 0;
-
-		lanes[i] = first ? own : thc_max32(lanes[i], own);
-	}
+	for (i = 0; first && i < THC_LANE_WORDS; i++)
+		lanes[i] = 0;
+	if (place >= THC_LANE_WORDS / THC_CLAIM_WORDS)
+		return;
+	at = thc_claim_word(place);
+	for (i = at; i < at + THC_CLAIM_WORDS; i++)
+		lanes[i] = thc_max32(lanes[i], thc_le64(in[i]));
 }
 
 THC_INLINE void thc_lanes_claim(u64 *lanes, const void *payload, u32 rank, int first)
