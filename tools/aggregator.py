@@ -51,7 +51,7 @@ class Aggregator:
             [_program("thcd"), "--instance", self.instance, *self.options, *more,
              "--job", ",".join(f"{k}={v}" for k, v in self.keys.items())],
             stdout=subprocess.PIPE, stderr=self.stderr, text=True)
-        # an emulated debug kernel takes half a minute to load the programs
+        # an emulated debug kernel takes five seconds and more to load the programs
         line = read_line(self.process.stdout, 120)
         if not line.startswith("ready"):
             self.stop()

@@ -215,8 +215,8 @@ static void check_tally(struct life *l)
 			 l->t.added + l->t.waited + l->t.repeated + l->t.stale + l->t.busy);
 }
 
-/* Each number of ranks loads the programs anew, which takes an emulated machine seconds, and
- * the debug kernel half a minute: there THC_TEST_RANKS leaves out the small ones.
+/* Each number of ranks loads the programs anew, which takes an emulated machine seconds:
+ * there THC_TEST_RANKS leaves out the small ones.
  */
 static int fewest_ranks(void)
 {

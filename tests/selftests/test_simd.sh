@@ -23,7 +23,7 @@ ADDED=240
 export THC_TEST_RANKS=8
 CASES=19
 if [ "${THC_VM_KERNEL:-}" = debug ]; then
-	echo "# this is the debug kernel, whose verifier takes half a minute for a start of thcd:"
+	echo "# this is the debug kernel, which takes five seconds and more for a start of thcd:"
 	echo "# test_xdp_ops for every op by 8 ranks only, and without what thcd and BPF do alone"
 	CASES=10
 	export THC_TEST_FILTER="ops__every_op_every_order"
@@ -81,7 +81,7 @@ start_thcd()
 	${as:-} "$BUILD/thcd" -i thc-simd --job "1,ranks=2,key=@$work/key" "$@" \
 		>"$work/ready" 2>"$work/said" &
 	daemon=$!
-	# the debug kernel's verifier takes half a minute for the programs, alone on the machine
+	# the debug kernel takes five seconds for the programs, alone on the machine
 	for _ in $(seq 1200); do
 		grep -q ready "$work/ready" && break
 		kill -0 "$daemon" 2>/dev/null || break

@@ -259,7 +259,8 @@ class Machine:
         return answers[key]
 
     def _argv(self, accel, initrd, status_file, log):
-        smp = f"{self.cpus}"
+        # packages of one CPU each: the BIOS tells a kernel without ACPI of the first of each
+        smp = f"{self.cpus},sockets={self.cpus},cores=1,threads=1"
         argv = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                 "-name", "thc-vm", "-m", str(self.memory), "-smp", smp]
         if accel == "kvm":
