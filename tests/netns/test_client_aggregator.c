@@ -306,6 +306,7 @@ enum end_said {
  * @late: WELCOME comes once more, with the first answer
  * @end: enum end_said
  * @hold: data is not answered as long as this is set
+ * @gap: the data chunk with this number has no answer; 0: all have
  * @left_from: WAIT with LEFT is the answer to rounds from this one on
  * @left_said: that happened
  * @ce: a contribution met congestion, its answer says
@@ -340,6 +341,7 @@ struct fake {
 	int late;
 	int end;
 	int hold;
+	uint32_t gap;
 	uint32_t left_from;
 	int left_said;
 	uint8_t ce;
@@ -635,6 +637,8 @@ static void fake_packet(struct fake *f, const struct sockaddr_storage *from, str
 		fake_welcome(f, from, h, &(struct thc_join){ .nonce = { 77 } });
 	if (__atomic_load_n(&f->end, __ATOMIC_RELAXED) != END_NOT)
 		fake_epoch(f, from, *h);
+	if (f->gap && h->op == THC_OP_LUT_ADD && thc_be32(h->chunk) == f->gap)
+		return;
 	if (thc_be32(h->round) >= f->left_from)
 		fake_wait_left(f, from, *h);
 	else if (h->op != THC_OP_LUT_ADD || !__atomic_load_n(&f->hold, __ATOMIC_ACQUIRE))
@@ -1225,6 +1229,69 @@ static void strange__left_ends_only_what_lacks_the_rank(void **state)
 	free(b);
 }
 
+/* --- what had been decoded when it failed ---------------------------------- */
+
+#define UNDO_COUNT	5000	/* five chunks, the last one not full */
+#define UNDO_GAP	7	/* in the middle of the second all-reduce */
+
+static uint64_t chunks_answered(const struct thc_client *c)
+{
+	struct thc_client_stats stats = { .size = sizeof(stats) };
+
+	assert_int_equal(thc_client_stats(c, &stats), 0);
+	return stats.chunks;
+}
+
+/* All chunks but one of the second of two all-reduces have their sums, then it fails: because of
+ * the timeout, or with the client, which is closed. Its buffer is what it was.
+ */
+static void check_undone(enum thc_dtype dtype, bool closed)
+{
+	static uint8_t first[UNDO_COUNT * 4], g[UNDO_COUNT * 4], copy[UNDO_COUNT * 4];
+	struct fake f = { .left_from = UINT32_MAX, .gap = UNDO_GAP };
+	size_t bytes = UNDO_COUNT * (dtype == THC_FP32 ? 4 : 2), i;
+	struct thc_client_options o;
+	struct thc_request *r;
+	struct thc_client *c;
+	uint64_t chunks;
+
+	fake_start(&f);
+	o = options_of(f.port, 0, 2000);
+	o.timeout_ms = closed ? 60000 : 1000;
+	if (thc_client_open(&o, &c))
+		fail_msg("%s", thc_last_error());
+	/* of each type the bits of small numbers */
+	for (i = 0; i < bytes; i++)
+		first[i] = g[i] = copy[i] = (uint8_t)(i % 4 % 2 ? 0x2f : i * 37 >> 2);
+	if (thc_allreduce(c, first, UNDO_COUNT, dtype, 0))
+		fail_msg("%s", thc_last_error());
+	assert_memory_not_equal(first, copy, bytes);
+	chunks = chunks_answered(c);
+	assert_int_equal(thc_allreduce_start(c, g, UNDO_COUNT, dtype, 0, &r), 0);
+	for (i = 0; i < 6000 && chunks_answered(c) < 2 * chunks - 1; i++)
+		usleep(10000);
+	assert_int_equal(chunks_answered(c), 2 * chunks - 1);
+	if (closed)
+		thc_client_close(c);
+	assert_int_equal(thc_allreduce_wait(r), closed ? -ECANCELED : -ETIMEDOUT);
+	assert_memory_equal(g, copy, bytes);
+	if (!closed)
+		thc_client_close(c);
+	fake_stop(&f);
+}
+
+static void undone__after_most_answers(void **state)
+{
+	static const enum thc_dtype dtype[] = { THC_FP32, THC_FP16, THC_BF16 };
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(dtype) / sizeof(*dtype); i++) {
+		check_undone(dtype[i], false);
+		check_undone(dtype[i], true);
+	}
+}
+
 /* --- the process around it ------------------------------------------------ */
 
 static volatile sig_atomic_t handled;
@@ -1336,6 +1403,7 @@ int main(void)
 		cmocka_unit_test(forged__answers_are_not_believed),
 		cmocka_unit_test(forged__answers_of_an_earlier_session_are_not_believed),
 		cmocka_unit_test(strange__left_ends_only_what_lacks_the_rank),
+		cmocka_unit_test(undone__after_most_answers),
 		cmocka_unit_test(congestion__marks_cut_the_window),
 		cmocka_unit_test(congestion__marks_cut_the_window_ipv6),
 		cmocka_unit_test(process__signals_are_not_taken),

@@ -104,10 +104,10 @@ static void cancel_requests(struct thc_client *c)
 	pthread_mutex_lock(&c->lock);
 	while ((r = c->queue)) {
 		c->queue = r->next;
+		r->status = -ECANCELED;
 		thc_request_release(r);
 		if (r->error)
 			r->error->busy = false;
-		r->status = -ECANCELED;
 		snprintf(r->sentence, sizeof(r->sentence), "the client was closed or joined again");
 		sem_post(&r->ended);
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * One all-reduce, from the caller's buffer to the mean in it. Computation comes in slices, so
- * that the engine can look at the sockets in between. The caller's buffer is written only when
- * everything has succeeded.
+ * that the engine can look at the sockets in between. What results replace in the caller's buffer
+ * is kept, and put back if the request fails.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -56,6 +56,8 @@ void thc_request_release(struct thc_request *r)
 {
 	struct thc_client *c = r->client;
 
+	if (r->status < 0)
+		c->scheme->undo(r);
 	c->scheme->release(r);
 	thc_budget_end(c, r->counted);
 	r->counted = 0;
@@ -79,7 +81,6 @@ void thc_request_finish(struct thc_request *r)
 		fill_nonfinite(r);
 		return;
 	}
-	r->client->scheme->finish(r);
 	if (!r->error)
 		return;
 	pthread_mutex_lock(&r->client->lock);	/* it may be exported just now */

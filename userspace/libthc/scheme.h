@@ -25,8 +25,10 @@ struct thc_request;
  *	thc_request.claimed and claim_status what it has found
  * @agreed: the agreement has succeeded, and phases have their numbers
  * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
- *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED
- * @finish: writes the result to the caller's buffer
+ *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED.
+ *	May write results to the caller's buffer, which it can undo
+ * @undo: makes the caller's buffer what it was: the request has failed; whether or not @prepare
+ *	was called, or succeeded
  * @release: gives back what @prepare took, whether or not it was called, or succeeded
  */
 struct thc_scheme {
@@ -38,7 +40,7 @@ struct thc_scheme {
 	void		(*agreed)(struct thc_request *r);
 	void (*answer)(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
 		       const uint16_t *counts, const uint8_t *lanes);
-	void		(*finish)(struct thc_request *r);
+	void		(*undo)(struct thc_request *r);
 	void		(*release)(struct thc_request *r);
 };
 

@@ -391,6 +391,33 @@ static void put_back(struct thc_request *r, size_t block)
 		thc_codec_putback(&c->codec, &packed, g->lost + chunk, 1, &b, &slice.residual);
 }
 
+static void swap_bytes(uint8_t *a, uint8_t *b, size_t bytes)
+{
+	uint8_t kept[1024];
+	size_t n;
+
+	for (; bytes; bytes -= n, a += n, b += n) {
+		n = bytes < sizeof(kept) ? bytes : sizeof(kept);
+		memcpy(kept, a, n);
+		memcpy(a, b, n);
+		memcpy(b, kept, n);
+	}
+}
+
+/* Of a block that is decoded: the caller's buffer and its regions change places, so that there is
+ * something to go back to, and nothing left to be copied when the last block is decoded.
+ */
+static void swap_block(struct thc_request *r, size_t block)
+{
+	size_t chunk = r->client->params.chunk, size = thc_dtype_size(r->dtype), n;
+	size_t first = block * chunks_per_block(r), k;
+
+	for (k = first; k < first + chunks_per_block(r) && k * chunk < r->count; k++) {
+		n = r->count - k * chunk < chunk ? r->count - k * chunk : chunk;
+		swap_bytes(region(r, k), (uint8_t *)r->buf + k * chunk * size, n * size);
+	}
+}
+
 /* From lanes @stride bytes apart. */
 static void decode_block(struct thc_request *r, size_t block, const uint8_t *lanes, size_t stride)
 {
@@ -409,11 +436,10 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 
 	put_back(r, block);
 	thc_codec_decode(&c->codec, &sums, 1, &b, out);
-	if (in_place(r))
-		return;
-	for (k = 0; k < chunks_per_block(r); k++)
+	for (k = 0; !in_place(r) && k < chunks_per_block(r); k++)
 		thc_store(r->dtype, region(r, chunk + k), out + k * c->params.chunk,
 			  c->params.chunk);
+	swap_block(r, block);
 }
 
 /* Chunks of one block; decoded from where they lie if they are all of it. */
@@ -467,15 +493,15 @@ static void answer(struct thc_request *r, unsigned int phase, uint32_t first, ui
 			norms_agreed(r, first + k, lanes + (size_t)k * THC_LANE_BYTES);
 }
 
-static void finish(struct thc_request *r)
+/* A block that has been decoded has all its answers; one that was not sent counts none as missing. */
+static void undo(struct thc_request *r)
 {
-	size_t chunk = r->client->params.chunk, size = thc_dtype_size(r->dtype), i, done = 0;
+	const struct thc_progress *g = r->progress;
+	size_t block;
 
-	for (i = 0; done < r->count; i++, done += chunk) {
-		size_t n = r->count - done < chunk ? r->count - done : chunk;
-
-		memcpy((uint8_t *)r->buf + done * size, region(r, i), n * size);
-	}
+	for (block = 0; g && block < g->packed; block++)
+		if (!g->missing[block])
+			swap_block(r, block);
 }
 
 /* --- of a client -------------------------------------------------------------- */
@@ -517,6 +543,6 @@ const struct thc_scheme thc_scheme_thc = {
 	.compute = compute,
 	.agreed = fill_norm_packets,
 	.answer = answer,
-	.finish = finish,
+	.undo = undo,
 	.release = release,
 };
