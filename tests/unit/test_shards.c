@@ -149,31 +149,30 @@ static void list__is_whole(void **state)
 	int i;
 
 	(void)state;
-	for (i = 0; i < 10; i++) {
+	for (i = 0; i < 12; i++) {
 		thc_announce(&a, &s, &list, nonce);
-		r = record_in(&a, i < 5 ? 0 : 1);
+		r = record_in(&a, i / 6);
 		at = (void *)(r + 1);
-		switch (i) {
+		switch (i % 6) {
 		case 0:
-		case 5:
 			r->first = thc_be16((u16)(thc_be16(r->first) + 1));
 			break;
 		case 1:
-		case 6:
 			r->count = 0;
 			break;
 		case 2:
-		case 7:
 			/* more than there are */
 			r->count = thc_be16((u16)(thc_be16(r->count) + 1));
 			break;
 		case 3:
-		case 8:
 			at[3].reserved = 1;
 			break;
 		case 4:
-		case 9:
 			at[3].port = 0;
+			break;
+		case 5:
+			/* a group, of either version */
+			at[3].addr[0] = at[3].family == 4 ? 239 : 0xff;
 			break;
 		}
 		a.fixed.constants = thc_be32(thc_welcome_constants(&a.fixed, a.record, a.bytes));

@@ -377,6 +377,8 @@ static void job__shards_that_are_none(void **state)
 	refused("1,ranks=4,key=@one,shards=10.0.0.1,10.0.0.1,shard=0", "is there twice");
 	refused("1,ranks=4,key=@one,shards=10.0.0.1,fd00::1,shard=0", "IP version");
 	refused("1,ranks=4,key=@one,shards=10.0.0,10.0.0.1,shard=0", "is not an address");
+	refused("1,ranks=4,key=@one,shards=10.0.0.1,239.1.2.3,shard=0", "is not an address");
+	refused("1,ranks=4,key=@one,shards=fd00::1,ff15::1,shard=0", "is not an address");
 	refused("1,ranks=4,key=@one,shards=10.0.0.1:0,10.0.0.2,shard=0", "is not an address");
 	refused("1,ranks=4,key=@one,shards=10.0.0.1:65500,10.0.0.2,shard=0", "is not an address");
 	refused("1,ranks=4,key=@one,shards=10.0.0.1:x,10.0.0.2,shard=0", "is not an address");

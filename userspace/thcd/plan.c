@@ -119,7 +119,6 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w,
 			const struct thc_addr *address, struct thcd_error *e)
 {
 	int family = thc_addr_is_v4(address) ? AF_INET : AF_INET6;
-	const u8 *byte = (const u8 *)&plan->group;
 
 	plan->family = family == AF_INET ? 4 : 6;
 	if (w->reply != THC_REPLY_MULTICAST)
@@ -130,7 +129,7 @@ static int choose_group(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->group = default_group(address, w->job);
 	if (*w->group)
 		family = thcd_addr_parse(w->group, &plan->group);
-	if (family < 0 || (family == AF_INET ? byte[12] < 224 || byte[12] > 239 : byte[0] != 0xff))
+	if (family < 0 || !thc_addr_is_group(&plan->group))
 		return thcd_fail(
 			e, "group: \"%s\" is not a multicast address, as 239.1.2.3 or ff15::1:2",
 			w->group);

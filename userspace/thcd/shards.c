@@ -41,8 +41,8 @@ static int parse(struct thc_end *end, const char *word, u16 port, struct thcd_er
 	strcpy(copy, word);
 	number = cut_port(&text);
 	family = thcd_addr_parse(text, &end->addr);
-	if (family < 0 || (number && (thcd_number_parse(number, &n) || !n)) ||
-	    n > 65535 - THC_PORT_SPAN)
+	if (family < 0 || thc_addr_is_group(&end->addr) ||
+	    (number && (thcd_number_parse(number, &n) || !n)) || n > 65535 - THC_PORT_SPAN)
 		return not_an_address(word, e);
 	end->port = thc_be16((u16)n);
 	return 0;

@@ -27,6 +27,14 @@ THC_INLINE int thc_addr_is_v4(const struct thc_addr *a)
 	return !a->word[0] && !a->word[1] && a->word[2] == thc_be32(THC_ADDR_MAPPED);
 }
 
+/* Is it a multicast address? RFC 5771; RFC 4291, section 2.7 */
+THC_INLINE int thc_addr_is_group(const struct thc_addr *a)
+{
+	const u8 *byte = (const u8 *)a;
+
+	return thc_addr_is_v4(a) ? (byte[12] & 0xf0) == 0xe0 : byte[0] == 0xff;
+}
+
 THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b)
 {
 	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] &&

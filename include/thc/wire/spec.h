@@ -89,13 +89,11 @@ struct thc_spec {
  */
 THC_INLINE int thc_spec_group_is_sound(const struct thc_spec *s)
 {
-	const u8 *a = (const u8 *)&s->group.addr;
-
 	if (s->reply != THC_REPLY_MULTICAST)
 		return 1;
-	if (!(s->has & 1U << THC_RECORD_GROUP) || thc_be16(s->group.port) < THC_PORT_UNPRIVILEGED)
-		return 0;
-	return thc_addr_is_v4(&s->group.addr) ? (a[12] & 0xf0) == 0xe0 : a[0] == 0xff;
+	return s->has & 1U << THC_RECORD_GROUP &&
+	       thc_be16(s->group.port) >= THC_PORT_UNPRIVILEGED &&
+	       thc_addr_is_group(&s->group.addr);
 }
 
 /* Does number 0 of several aggregators list all of them, and nobody else any? */

@@ -79,7 +79,8 @@ static inline int thc_spec_take_shards(struct thc_spec *s, const struct thc_reco
 	    s->listed + count > s->shards || s->listed + count > THC_SHARDS_MAX)
 		return 0;
 	for (i = 0; i < count; i++)
-		if (!thc_record_address_take(&end, &at[i]) || !end.port)
+		if (!thc_record_address_take(&end, &at[i]) || !end.port ||
+		    thc_addr_is_group(&end.addr))
 			return 0;
 	s->listed += count;
 	return 1;
