@@ -38,8 +38,9 @@ struct thc_slot_wait {
 };
 
 /* One look at a taken lock; 1 is the last one. */
-static long thc_slot_look(u32 i, struct thc_slot_wait *w)
+static long thc_slot_look(u32 i, void *context)
 {
+	struct thc_slot_wait *w = context;
 	struct thc_slot *s = w->slot;
 
 	if (*(volatile u32 *)&s->lock || __sync_val_compare_and_swap(&s->lock, 0, 1))

@@ -434,7 +434,7 @@ TEST_F_TIMEOUT(list, lists_that_are_wrong, 60)
 		{ AT_LIST(list.count), 3, false },	{ AT_LIST(list.count), 0, false },
 		{ AT_LIST(at[1].port), 0, false },	{ AT_LIST(at[1].family), 5, false },
 		{ AT_LIST(at[1].reserved), 1, false },	{ AT_LIST(at[1].addr[15]), 1, false },
-		{ AT_HOST, 0xef000001, true },
+		{ AT_HOST, 0xef000001, false },
 		{ AT_HOST, 0, true },			{ AT_HOST, 0xffffffff, true },
 	};
 	struct listing_packet p;

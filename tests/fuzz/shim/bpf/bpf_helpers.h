@@ -30,9 +30,21 @@ static void *fuzz_reserve(void *ring, __u64 size, __u64 flags);
 static void fuzz_submit(void *record, __u64 flags);
 static __u64 fuzz_clock(void);
 
+static inline long fuzz_loop(__u32 most, void *callback, void *context, __u64 flags)
+{
+	long (*look)(__u32 i, void *context) = callback;
+	__u32 i;
+
+	for (i = 0; i < most && !flags; i++)
+		if (look(i, context))
+			break;
+	return i;
+}
+
 #define bpf_map_lookup_elem	fuzz_lookup
 #define bpf_redirect_map	fuzz_redirect
 #define bpf_xdp_adjust_tail	fuzz_adjust_tail
+#define bpf_loop		fuzz_loop
 #define bpf_ringbuf_reserve	fuzz_reserve
 #define bpf_ringbuf_submit	fuzz_submit
 #define bpf_ktime_get_coarse_ns	fuzz_clock
