@@ -131,6 +131,21 @@ class Splats(unittest.TestCase):
                 f.flush()
                 self.assertEqual(met_half_an_instruction(f.name), blamed)
 
+    def test_the_emulator_is_to_blame_for_a_jump_that_does_not_end(self):
+        lockup = "watchdog: BUG: soft lockup - CPU#{} stuck for 105s! [x:413]"
+        at, code = "RIP: 0010:udp_destroy_sock+0x2e/0xa0", "Code: e8 c2 04 f0 ff <{}> 07 5b 5d"
+        same = "RIP: 0010:udp_destroy_sock+0x2f/0xa0"
+        for first, second, byte, blamed in ((at, at, "eb", True), (at, at, "66> 90 <90", True),
+                                            (at, same, "eb", False), (at, at, "f3", False),
+                                            (at, None, "eb", False)):
+            with self.subTest(second=second, byte=byte), tempfile.NamedTemporaryFile("w") as f:
+                for cpu, place in enumerate(filter(None, (first, second))):
+                    f.writelines(f"[    1.0] {line}\n" for line in
+                                 (lockup.format(cpu), place, code.format(byte), "Call Trace:",
+                                  *(" frame+0x1/0x2",) * 40))
+                f.flush()
+                self.assertEqual(met_half_an_instruction(f.name), blamed)
+
     def test_a_complaint_fails_its_program(self):
         check = load_check()
         with tempfile.TemporaryDirectory() as folder:

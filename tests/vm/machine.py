@@ -75,6 +75,9 @@ _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing: (.*)")
 _HALF = re.compile(_STAMP + r"((?:Oops: )?int3: |RIP: 0010:(?:asm_)?exc_int3\+)")
 _STALL = re.compile(_STAMP + r"(?:watchdog: BUG: soft lockup|rcu: INFO: .* stall)")
 _CHANGING = re.compile(_STAMP + r" (?:smp_)?text_poke_\w+\+", re.M)
+# Where a CPU is, and that it is at a place which the kernel switches: a jump, or the NOP for one.
+_AT = re.compile(_STAMP + r"RIP: 0010:(\S+)", re.M)
+_JUMP = re.compile(r"<(?:eb|e9)>|<66> 90|<0f> 1f")
 _REFUSED = re.compile(_STAMP + r"thc-vm: cannot start: (.*)")
 _FIRST_LINES = 40
 
@@ -205,9 +208,14 @@ class Machine:
         the rest of the new instruction, its first byte. With several CPUs, each emulated by a
         thread, one of them now and then keeps a breakpoint that is gone already: the kernel
         panics, or that CPU meets it for ever, often with interrupts off. Then the kernel tells
-        of a stall: of that CPU, or of the one that changes code next and waits for all."""
-        return self.accel == "tcg" and (_first(_HALF, self.log) is not None or any(
-            _STALL.match(splat) and _CHANGING.search(splat) for splat in self.splats()))
+        of a stall: of that CPU, or of the one that changes code next and waits for all. Or what
+        is kept jumps to itself: whenever the kernel looks, that CPU is at the same jump."""
+        if self.accel != "tcg":
+            return False
+        stalls = [splat for splat in self.splats() if _STALL.match(splat)]
+        jumps = [place for place in map(_at_a_jump, stalls) if place]
+        return _first(_HALF, self.log) is not None or any(map(_CHANGING.search, stalls)) or \
+            len(jumps) > len(set(jumps))
 
     def cpu_seconds(self):
         """What the emulator has computed so far, whatever else this host did."""
@@ -259,8 +267,10 @@ class Machine:
         return answers[key]
 
     def _argv(self, accel, initrd, status_file, log):
-        # packages of one CPU each: the BIOS tells a kernel without ACPI of the first of each
-        smp = f"{self.cpus},sockets={self.cpus},cores=1,threads=1"
+        smp = f"{self.cpus}"
+        if self.kernel.name == "debug":
+            # without ACPI, and of other tables it is the first CPU of each package that is told
+            smp += f",sockets={self.cpus},cores=1,threads=1"
         argv = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                 "-name", "thc-vm", "-m", str(self.memory), "-smp", smp]
         if accel == "kvm":
@@ -276,7 +286,7 @@ class Machine:
                      "-accel", "tcg,thread=" + ("single" if self.instructions else "multi")]
         append = ["console=ttyS0", "kunit.enable=1", "loglevel=7", "panic=-1", "oops=panic", "nokaslr",
                   "mitigations=off", "init_on_alloc=0", "random.trust_cpu=on", "rcupdate.rcu_cpu_stall_timeout=100",
-                  "watchdog_thresh=40", "no_timer_check", "tsc=nowatchdog", "printk.devkmsg=on"]
+                  "watchdog_thresh=40", "no_timer_check", "tsc=reliable", "printk.devkmsg=on"]
         argv += ["-kernel", self.kernel.image, "-initrd", initrd, "-append", " ".join(append),
                  "-serial", f"file:{log}",
                  "-device", "virtio-serial-pci",
@@ -419,6 +429,13 @@ def _lines(log, since=0):
 
 def _last(log):
     return next((line for line in reversed(_lines(log)) if line.strip()), "none")
+
+
+def _at_a_jump(splat):
+    """The place of a CPU that stalls at a jump; None: at something else."""
+    at, _, rest = splat.partition("Code: ")
+    place = _AT.search(at)
+    return place[1] if place and _JUMP.search(rest.partition("\n")[0]) else None
 
 
 def _first(pattern, log):

@@ -493,7 +493,7 @@ static void answer(struct thc_request *r, unsigned int phase, uint32_t first, ui
 			norms_agreed(r, first + k, lanes + (size_t)k * THC_LANE_BYTES);
 }
 
-/* A block that has been decoded has all its answers; one that was not sent counts none as missing. */
+/* Decoded is what was sent and misses no answer. */
 static void undo(struct thc_request *r)
 {
 	const struct thc_progress *g = r->progress;

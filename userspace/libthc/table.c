@@ -121,10 +121,10 @@ struct solve_range {
 };
 
 /*
- * here[i] becomes the least cost of an interval from i to a j, and of what leads on from there.  The
- * cost of an interval is a sum over what lies in it of a product of two distances: it obeys the
- * quadrangle inequality, so the best j of a greater i is not smaller, and what is known of a position
- * halves the search of those on either side.
+ * here[i] becomes the least cost of an interval from i to a j, and of what leads on from there.
+ * The cost of an interval is a sum over what lies in it of a product of two distances: it obeys
+ * the quadrangle inequality, so the best j of a greater i is not smaller, and what is known of a
+ * position halves the search of those on either side.
  */
 static void solve_row(const struct grid *grid, const double *next, struct solve_range r,
 		      double *here)
