@@ -137,6 +137,7 @@ class Splats(unittest.TestCase):
         same = "RIP: 0010:udp_destroy_sock+0x2f/0xa0"
         for first, second, byte, blamed in ((at, at, "eb", True), (at, at, "66> 90 <90", True),
                                             (at, same, "eb", False), (at, at, "f3", False),
+                                            (at + " [thc]", at + " [thc]", "eb", False),
                                             (at, None, "eb", False)):
             with self.subTest(second=second, byte=byte), tempfile.NamedTemporaryFile("w") as f:
                 for cpu, place in enumerate(filter(None, (first, second))):

@@ -75,8 +75,9 @@ _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing: (.*)")
 _HALF = re.compile(_STAMP + r"((?:Oops: )?int3: |RIP: 0010:(?:asm_)?exc_int3\+)")
 _STALL = re.compile(_STAMP + r"(?:watchdog: BUG: soft lockup|rcu: INFO: .* stall)")
 _CHANGING = re.compile(_STAMP + r" (?:smp_)?text_poke_\w+\+", re.M)
-# Where a CPU is, and that it is at a place which the kernel switches: a jump, or the NOP for one.
-_AT = re.compile(_STAMP + r"RIP: 0010:(\S+)", re.M)
+# Where a CPU is in the kernel itself, no module: who loops in thc.ko is not excused. And that it is
+# at a place which the kernel switches: a jump, or the NOP for one.
+_AT = re.compile(_STAMP + r"RIP: 0010:(\S+)$", re.M)
 _JUMP = re.compile(r"<(?:eb|e9)>|<66> 90|<0f> 1f")
 _REFUSED = re.compile(_STAMP + r"thc-vm: cannot start: (.*)")
 _FIRST_LINES = 40
