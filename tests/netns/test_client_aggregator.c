@@ -1345,7 +1345,8 @@ static uint64_t data_in_use(void)
 
 /* Three requests fail because the first one finds no memory: each has its own
  * sentence, in memory that is still there. Two before them are held until all
- * are started, for a client that has failed starts none.
+ * are started, for a client that has failed starts none; the one of them that
+ * ends first makes room for the third, and the other may be done by then.
  */
 static void process__without_memory_all_requests_fail(void **state)
 {
@@ -1354,7 +1355,7 @@ static void process__without_memory_all_requests_fail(void **state)
 	struct rlimit old, limit;
 	struct thc_client *c;
 	float g[4] = { 0 };
-	int i, error;
+	int i, error, done = 0;
 
 	(void)state;
 	fake_start(&f);
@@ -1371,14 +1372,14 @@ static void process__without_memory_all_requests_fail(void **state)
 	__atomic_store_n(&f.hold, 0, __ATOMIC_RELEASE);
 	for (i = 0; i < 5; i++) {
 		error = thc_allreduce_wait(r[i]);
-		/* the first makes room for the third, the second may be done by then */
-		if (i == 0 || (i == 1 && !error)) {
-			assert_int_equal(error, 0);
+		if (i < 2 && !error) {
+			done++;
 			continue;
 		}
 		assert_int_equal(error, -ENOMEM);
 		assert_non_null(strstr(thc_last_error(), "4294967295 values"));
 	}
+	assert_in_range(done, 1, 2);
 	setrlimit(RLIMIT_DATA, &old);
 	thc_client_close(c);
 	fake_stop(&f);
