@@ -4,12 +4,22 @@
 
 #include <kselftest.h>
 
-uint64_t now_ms(void)
+static uint64_t clock_ms(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+uint64_t now_ms(void)
+{
+	return clock_ms(CLOCK_MONOTONIC);
+}
+
+uint64_t tick_ms(void)
+{
+	return clock_ms(CLOCK_MONOTONIC_COARSE);
 }
 
 const char *why_not(void)

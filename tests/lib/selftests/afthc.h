@@ -38,6 +38,10 @@
 #define PATIENCE_MS	60000
 
 uint64_t now_ms(void);
+/* The time of the last tick, from which SO_RCVTIMEO and SO_SNDTIMEO count: where ticks come late,
+ * a call may end so much sooner by now_ms().
+ */
+uint64_t tick_ms(void);
 
 static inline void sleep_ms(unsigned int ms)
 {
