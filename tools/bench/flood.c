@@ -2,9 +2,10 @@
 /*
  * The parts of `make bench-flood` (flood.py) that must be fast:
  *
- *	flood send IFACE MAC FROM TO PORT JOB CPU
+ *	flood send IFACE MAC FROM TO PORT JOB VERSION CPU
  *		sends JOINs with wrong keys on one CPU, as fast as a packet
- *		socket takes them, until its input ends: {"sent":, "seconds":}
+ *		socket takes them, until its input ends: {"sent":, "seconds":};
+ *		VERSION of the wire, 0: the aggregator's
  *	flood drop IFACE
  *		a bare XDP_DROP there until its input ends, for comparison
  *	flood cost
@@ -177,6 +178,8 @@ static void make_flood(struct frame *f, char **argv)
 		f->udp.dest = htons(atoi(argv[6]));
 		make_frame(f, THC_OP_JOIN, 0, atoi(argv[7]), draw(), sizeof(struct thc_join));
 		fill_join(f);
+		if (atoi(argv[8]))
+			f->thc.version = atoi(argv[8]);
 	}
 }
 
@@ -189,7 +192,7 @@ static int do_send(char **argv)
 	double start;
 	int fd, i, n;
 
-	stay_on(atoi(argv[8]));
+	stay_on(atoi(argv[9]));
 	fd = packet_socket(argv[2]);
 	make_flood(frames, argv);
 	for (i = 0; i < BATCH; i++) {
@@ -353,13 +356,13 @@ static int do_cost(void)
 
 int main(int argc, char **argv)
 {
-	if (argc == 9 && !strcmp(argv[1], "send"))
+	if (argc == 10 && !strcmp(argv[1], "send"))
 		return do_send(argv);
 	if (argc == 3 && !strcmp(argv[1], "drop"))
 		return do_drop(argv[2]);
 	if (argc == 2 && !strcmp(argv[1], "cost"))
 		return do_cost();
-	fprintf(stderr, "usage: %s cost | drop IFACE | send IFACE MAC FROM TO PORT JOB CPU\n",
+	fprintf(stderr, "usage: %s cost | drop IFACE | send IFACE MAC FROM TO PORT JOB VERSION CPU\n",
 		argv[0]);
 	return 2;
 }

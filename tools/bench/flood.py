@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make bench-flood`: what a flood of JOINs with wrong keys does, sent by one core at
 its full rate from a host of the network, to a job of two ranks. The same flood goes to a
-second interface of the aggregator, where a bare XDP_DROP refuses it: what the data loses
-more than there is what refusing costs. Both take turns, medians of several; the flood has
-CPU 0, everybody else the other CPUs. Prints a table, writes build/bench-flood.json.
+second interface of the aggregator, where a bare XDP_DROP refuses it; and, of a strange
+version, to thcd, which drops it at its first question: what the data loses more than there
+is what refusing costs, the rest is that both wait in one queue. They take turns, medians
+of several; the flood has CPU 0, everybody else the other CPUs. Prints a table, writes
+build/bench-flood.json.
 
     host "w2" --- flood --- switch --- eth0 of the aggregator: thcd's XDP program
                                   \\--- eth1 of the aggregator: a bare XDP_DROP
@@ -25,7 +27,9 @@ from buckets import QUIET  # noqa: E402
 RANKS, FLOODER = 2, 2   # workers' numbers
 BUCKET = 25 << 20       # bytes
 PATIENCE = 120          # seconds for an answer of a rank
-TARGETS = {"none": "no flood", "drop": "flood to a bare XDP_DROP", "thc": "flood to thcd"}
+TARGETS = {"none": "no flood", "drop": "flood to a bare XDP_DROP",
+           "strange": "to thcd, strange version", "thc": "flood to thcd"}
+STRANGE = "99"          # a version of the wire
 # (key of the result, comparison, limit, words)
 PROMISES = [
     ("join_slowest_ms", "<=", 100, "slowest join of a rank beside the flood, ms"),
@@ -110,9 +114,10 @@ class Flood:
         self.process = None
         if target == "none":
             return
-        mac = mac_of(net, "eth0" if target == "thc" else "eth1")
+        mac = mac_of(net, "eth1" if target == "drop" else "eth0")
         self.process = start(net, net.worker(FLOODER), [
-            "send", "eth0", mac, net.address(FLOODER), netns.AGGREGATOR4, "18500", str(job), "0"])
+            "send", "eth0", mac, net.address(FLOODER), netns.AGGREGATOR4, "18500", str(job),
+            STRANGE if target == "strange" else "0", "0"])
         time.sleep(0.3)
 
     def stop(self):
