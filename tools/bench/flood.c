@@ -362,7 +362,8 @@ int main(int argc, char **argv)
 		return do_drop(argv[2]);
 	if (argc == 2 && !strcmp(argv[1], "cost"))
 		return do_cost();
-	fprintf(stderr, "usage: %s cost | drop IFACE | send IFACE MAC FROM TO PORT JOB VERSION CPU\n",
+	fprintf(stderr,
+		"usage: %s cost | drop IFACE | send IFACE MAC FROM TO PORT JOB VERSION CPU\n",
 		argv[0]);
 	return 2;
 }
