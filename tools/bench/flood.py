@@ -167,7 +167,11 @@ def measure(turns, joins, reduces):
                 got = turn(net, aggregator, ranks, target, joins, reduces)
                 if n >= 0:
                     samples[target].append(got)
-        return samples, aggregator.stats()
+        stats = aggregator.stats()
+        for reason in ("flood", "version"):
+            if not stats["drops"][reason]:
+                raise netns.NetnsError(f"no packet was dropped as {reason}: this shows nothing")
+        return samples, stats
 
 
 # --- the table ----------------------------------------------------------------
