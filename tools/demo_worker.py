@@ -124,12 +124,12 @@ def train(name, args, batch, data, state=None):
 
 def forked(places):
     """A child for each "NAMESPACE:STDOUT:STDERR"; its rank there, or None when all have ended."""
-    children = []
+    children, parent = [], os.getpid()
     for rank, place in enumerate(places):
         namespace, out, log = place.split(":")
         child = os.fork()
         if not child:
-            netns.die_with_parent()
+            netns.die_with_parent(parent)
             os.dup2(int(out), 1)
             os.dup2(int(log), 2)
             for other in places:

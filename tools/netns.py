@@ -41,6 +41,7 @@ import atexit
 import contextlib
 import ctypes
 import fcntl
+import functools
 import itertools
 import json
 import os
@@ -186,9 +187,11 @@ def _bypass_netfilter(ns):
     in_namespace(ns, call)
 
 
-def die_with_parent():
-    """This process is killed when the one that made it ends."""
+def die_with_parent(parent):
+    """This process is killed when the one that made it, process `parent`, ends, or has."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def stop(processes, patience=3.0):
@@ -460,7 +463,7 @@ class Topology:
         It has a session of its own: Ctrl-C reaches only us, who end it in order.
         """
         p = subprocess.Popen(self.enter(ns, argv), start_new_session=True,
-                             preexec_fn=die_with_parent, **more)
+                             preexec_fn=functools.partial(die_with_parent, os.getpid()), **more)
         self._processes.append(p)
         return p
 

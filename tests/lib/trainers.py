@@ -118,6 +118,7 @@ class Trainers:
 
     def _fork(self, rank, place, environment, prepare):
         sys.stdout.flush()
+        parent = os.getpid()
         child = os.fork()
         if child:
             return child
@@ -126,7 +127,7 @@ class Trainers:
             os.dup2(self.files[rank].fileno(), fd)
         with contextlib.suppress(BaseException):    # nothing returns into the test
             try:
-                netns.die_with_parent()
+                netns.die_with_parent(parent)
                 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                     signal.signal(number, signal.SIG_DFL)
                 if place:

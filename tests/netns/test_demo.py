@@ -7,6 +7,7 @@ nothing left behind, also after Ctrl-C and SIGTERM at any moment.
 import glob
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -25,6 +26,7 @@ KEYS = {"workers", "steps", "accuracy_thc", "accuracy_fp32", "nmse", "bytes_up_p
 SILENCE = 2.0
 WORKERS, STEPS = 2, 8
 LONGER = ["--steps", "30"]      # of a demo that a signal is to end
+STEP = rb"step +\d+/"           # of the progress of a training
 
 
 def start(*argv, repeats=0):
@@ -149,13 +151,20 @@ def trains__with_loss():
     assert result["retransmits"] >= result["impaired"]["up"]["dropped"] * 0.8
 
 
-def interrupted(number, until, group, repeats=0):
-    """Ends a demo when a line with `until` has come; group: as Ctrl-C does."""
-    p = start(*LONGER, repeats=repeats)
+def await_text(p, until):
+    """Until the demo has shown what matches the expression `until`."""
     seen = b""
     end = time.monotonic() + 120
-    while until.encode() not in seen and time.monotonic() < end:
-        seen += os.read(p.stdout.fileno(), 65536)
+    while not re.search(until, seen):
+        chunk = os.read(p.stdout.fileno(), 65536)
+        assert chunk and time.monotonic() < end, f"no {until} in:\n{seen.decode()}"
+        seen += chunk
+
+
+def interrupted(number, until, group, repeats=0):
+    """Ends a demo when `until` has come; group: as Ctrl-C does."""
+    p = start(*LONGER, repeats=repeats)
+    await_text(p, until)
     (os.killpg if group else os.kill)(p.pid, number)
     begin = time.monotonic()
     rest = p.stdout.read().decode()
@@ -168,25 +177,24 @@ def interrupted(number, until, group, repeats=0):
 
 
 def cleans_up__after_ctrl_c_while_starting():
-    interrupted(signal.SIGINT, "every gradient", True)
+    interrupted(signal.SIGINT, b"every gradient", True)
 
 
 def cleans_up__after_ctrl_c_while_timing():
-    interrupted(signal.SIGINT, "one all-reduce of", True, repeats=50)
+    interrupted(signal.SIGINT, b"one all-reduce of", True, repeats=50)
 
 
 def cleans_up__after_ctrl_c_while_training():
-    interrupted(signal.SIGINT, "step", True)
+    interrupted(signal.SIGINT, STEP, True)
 
 
 def cleans_up__after_sigterm():
-    interrupted(signal.SIGTERM, "Gloo fp32", False)
+    interrupted(signal.SIGTERM, b"Gloo fp32", False)
 
 
 def cleans_up__after_sigkill_in_the_next_run():
     p = start(*LONGER)
-    while b"step" not in os.read(p.stdout.fileno(), 65536):
-        pass
+    await_text(p, STEP)
     os.kill(p.pid, signal.SIGKILL)
     p.wait()
     p.stdout.close()

@@ -56,6 +56,24 @@ def burst(sender, to, packets, size=512):
             time.sleep(0.001)
 
 
+def die_with_parent__of_one_that_is_gone():
+    """Between fork() and die_with_parent() the parent may have been killed."""
+    out, into = os.pipe()
+    parent = os.fork()
+    if not parent:
+        parent = os.getpid()
+        if not os.fork():
+            while os.getppid() == parent:
+                time.sleep(0.01)
+            netns.die_with_parent(parent)
+            os.write(into, b"lives on")
+        os._exit(0)
+    os.waitpid(parent, 0)
+    os.close(into)
+    with open(out, "rb") as pipe:
+        assert pipe.read() == b""
+
+
 def topology__connects_over_both_families():
     with netns.Topology(workers=3) as net:
         for family, at in ((socket.AF_INET, netns.AGGREGATOR4),
@@ -218,7 +236,8 @@ def cleanup__sweep_leaves_another_pid_namespace_alone():
 
 
 if __name__ == "__main__":
-    tap.main([topology__connects_over_both_families, topology__multicast_reaches_every_worker,
+    tap.main([die_with_parent__of_one_that_is_gone, topology__connects_over_both_families,
+              topology__multicast_reaches_every_worker,
               topology__shaped_links_limit_both_directions, impair__harms_packets_one_by_one,
               impair__leaves_other_traffic_whole, impair__ends_when_healed, cleanup__on_signals,
               cleanup__sweeps_after_sigkill_only_dead_runs,

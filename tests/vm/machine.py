@@ -18,6 +18,7 @@ and the modules it takes to mount 9p. Which kernels there are is kernels.py's.
 """
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import platform
@@ -147,8 +148,11 @@ def _initramfs(kernel, command, settings):
 
 
 # --- one run -----------------------------------------------------------------------
-def _die_with_parent():
+def die_with_parent(parent):
+    """This process is killed when the one that made it, process `parent`, ends, or has."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 class Machine:
@@ -323,7 +327,7 @@ class Machine:
                 # A stdin at its end would close the port that stdout shares with it.
                 qemu = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=errors, start_new_session=True,
-                                        preexec_fn=_die_with_parent)
+                                        preexec_fn=functools.partial(die_with_parent, os.getpid()))
                 self._pid = qemu.pid
                 try:
                     status = self._watch(qemu, status_file, log, boot_seconds, timeout)
