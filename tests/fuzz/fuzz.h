@@ -26,7 +26,7 @@
 	} while (0)
 
 /* Inputs after which each outcome has to have been there. */
-#define FUZZ_ENOUGH	20000
+#define FUZZ_ENOUGH	10000
 
 /* Inputs between two lines that say how many there were, if somebody reads them. */
 #define FUZZ_TELL	8192
