@@ -123,33 +123,37 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 	thc_udp_dropped(c, thc_worker_receive(host, &host->at->sender, h, bytes, from, thc_now()));
 }
 
-/* True if anything came from number @shard. */
-static bool receive_from(struct thc_client *c, uint32_t shard)
+/* From socket @fd of number @shard; true if anything came. */
+static bool receive_from(struct thc_client *c, uint32_t shard, int fd)
 {
 	struct thc_host host = { .c = c, .at = &c->shard[shard], .shard = shard };
 	struct thc_link *l = &host.at->link;
-	bool any = false;
-	int n;
+	int n = thc_link_receive(l, fd, c->rx, on_packet, &host, &c->stats.receive_calls);
 
-	if (l->group >= 0) {
-		n = thc_link_receive(l, l->group, c->rx, on_packet, &host, &c->stats.receive_calls);
-		any |= n > 0;
-	}
-	n = thc_link_receive(l, l->unicast, c->rx, on_packet, &host, &c->stats.receive_calls);
-	if (n < 0)
+	if (n < 0 && fd == l->unicast)
 		thc_sender_unreachable(&host.at->sender, -n, thc_now());
 	c->stats.foreign += l->foreign;
 	l->foreign = 0;
-	return any | (n > 0);
+	return n > 0;
 }
 
+/* One call tells which sockets have anything: with many aggregators most have not. */
 static bool receive_some(struct thc_client *c)
 {
+	struct pollfd fds[THC_POLL_MAX];
+	unsigned int n = thc_udp_poll(c, fds), k = 0;
 	bool any = false;
 	uint32_t i;
 
-	for (i = 0; i < c->shards; i++)
-		any |= receive_from(c, i);
+	if (poll(fds, n, 0) <= 0)
+		return false;
+	for (i = 0; i < c->shards; i++) {
+		const struct thc_link *l = &c->shard[i].link;
+
+		for (; k < n && (fds[k].fd == l->unicast || fds[k].fd == l->group); k++)
+			if (fds[k].revents)
+				any |= receive_from(c, i, fds[k].fd);
+	}
 	return any;
 }
 
