@@ -145,6 +145,7 @@ static bool receive_some(struct thc_client *c)
 	bool any = false;
 	uint32_t i;
 
+	c->stats.receive_calls++;
 	if (poll(fds, n, 0) <= 0)
 		return false;
 	for (i = 0; i < c->shards; i++) {
