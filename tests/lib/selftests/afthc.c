@@ -175,6 +175,15 @@ static int open_listed(int fd)
 	return !error && poll_now(fd) & POLLPRI ? go_on(fd) : error;
 }
 
+/* The job's own limit, not ours. */
+static void say_who_is_missing(int fd)
+{
+	struct thc_failure f = failure_of(fd);
+
+	printf("# aggregator %u: reason %u, ranks 0x%llx are missing\n", f.shard, f.reason,
+	       (unsigned long long)f.ranks);
+}
+
 int end_join(int fd)
 {
 	socklen_t len = sizeof(int);
@@ -186,6 +195,8 @@ int end_join(int fd)
 	if (error)
 		return error;
 	getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len);
+	if (error == ETIMEDOUT)
+		say_who_is_missing(fd);
 	return -error;
 }
 

@@ -34,8 +34,10 @@
 
 #define PORT		18500
 #define RANKS_MAX	THC_RANKS_MAX
-/* A machine that is emulated may be busy for so long. */
-#define PATIENCE_MS	60000
+/* A machine that is emulated may be busy for so long. More than a join may take by default, so that
+ * the socket says first why it failed.
+ */
+#define PATIENCE_MS	75000
 
 uint64_t now_ms(void);
 /* The time of the last tick, from which SO_RCVTIMEO and SO_SNDTIMEO count: where ticks come late,
