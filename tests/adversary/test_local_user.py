@@ -55,18 +55,36 @@ def user_of_aggregator__is_not_believed_where_answers_are_unicast():
         bed.withstands(bed.net.aggregator)
 
 
+def is_heard_at_aggregator(bed, enough):
+    """Whether a user of the aggregator's host hears packets of the job's group, until
+    enough(packet) is true of one."""
+    def listen():
+        return hear_group(bed.job["group"], bed.job["group_port"], netns.AGGREGATOR4, enough,
+                          SILENCE)
+
+    child = fork_in(bed.net.aggregator, listen)
+    bed.start()
+    assert bed.passes() == bed.honest
+    bed.start()
+    return ended_well(child)
+
+
+def anything(packet):
+    print(f"# heard {packet}")
+    return True
+
+
 @prevented(AGGREGATOR, "hears the group, and so the sums")
 def user_of_aggregator__hears_no_group():
     with Bed() as bed:
-        def listen():
-            return hear_group(bed.job["group"], bed.job["group_port"], netns.AGGREGATOR4,
-                              lambda packet: print(f"# heard {packet}") or True, SILENCE)
+        assert not is_heard_at_aggregator(bed, anything), "the group is heard there"
 
-        child = fork_in(bed.net.aggregator, listen)
-        bed.start()
-        assert bed.passes() == bed.honest
-        bed.start()
-        assert not ended_well(child), "the group is heard on the aggregator's host"
+
+@possible(AGGREGATOR, "hears the group, and so the sums, with `--software`", until="ever")
+def user_of_aggregator__hears_the_group__software():
+    """Workers on the aggregator's own host need what the group hears."""
+    with Bed(software=True) as bed:
+        assert is_heard_at_aggregator(bed, lambda packet: packet.op == wire.LUT_ADD), NOT_ANY_MORE
 
 
 @prevented(AGGREGATOR, "asks thcd for counters, members or commands; reads its maps")
