@@ -57,15 +57,16 @@ def bench_flood__reports_every_promise():
         assert done.returncode == 0, done.stdout + done.stderr
         with open(path, encoding="utf-8") as f:
             result = json.load(f)
-    assert len(result["promises"]) == 4
+    assert len(result["promises"]) == 5
     for p in result["promises"]:
         assert p["value"] >= 0 and p["what"] in done.stdout, p
         right = p["value"] <= p["limit"] if p["comparison"] == "<=" else p["value"] >= p["limit"]
         assert p["kept"] == right, p
-    # the flood went where it should: it was there, and thcd saw next to nothing of it
-    for target in ("thc", "drop"):
+    # the floods went where they should: they were there, and thcd saw next to nothing of them
+    for target in ("name", "tag", "drop"):
         assert result[target]["packets_per_second"] > 1000, result[target]
     assert result["flood_dropped"] > 10 * result["refused"] > 0, result
+    assert result["tag_dropped"] > 10 * result["refused"], result
 
 
 if __name__ == "__main__":

@@ -2,16 +2,17 @@
 /*
  * The parts of `make bench-flood` (flood.py) that must be fast:
  *
- *	flood send IFACE MAC FROM TO PORT JOB VERSION CPU
- *		sends JOINs with wrong keys on one CPU, as fast as a packet
+ *	flood send IFACE MAC FROM TO PORT JOB VERSION KEY CPU
+ *		sends JOINs with wrong tags on one CPU, as fast as a packet
  *		socket takes them, until its input ends: {"sent":, "seconds":};
- *		VERSION of the wire, 0: the aggregator's
+ *		VERSION of the wire, 0: the aggregator's; KEY: the name of the
+ *		job's key, hexadecimal, 0: names that no key has
  *	flood drop IFACE
  *		a bare XDP_DROP there until its input ends, for comparison
- *	flood cost
+ *	flood cost [--json]
  *		ns a packet by BPF_PROG_TEST_RUN, with nothing subtracted, medians
- *		of interleaved repetitions: of a JOIN that the program refuses, of a
- *		stranger's data, and of the bare XDP_DROP
+ *		of interleaved repetitions: of each packet that the program refuses
+ *		(packets[] below), and of the bare XDP_DROP
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -43,8 +44,9 @@
 #define REPS 31
 #define REPEAT 200000 /* packets of a repetition */
 #define PORT 18500
-/* Of a key that no job has; those of the job here are zero. */
-#define KEY_ID 0x01234567U
+/* Names of keys: of the job's for JOINs, and of none; the job's for data is 0. */
+#define JOIN_KEY 0x89abcdefU
+#define STRANGE_KEY 0x01234567U
 #define WORKER 0x0a000002U
 #define WORKER_PORT 40000
 #define FOREVER (~0ULL >> 1)
@@ -87,7 +89,7 @@ static u16 ip_checksum(const u8 *b)
 	return htons(~(sum + (sum >> 16)));
 }
 
-/* Fills in all but the addresses; @key_id: of a key that the job does not have. */
+/* Fills in all but the addresses and a JOIN's payload. The tag stays zero, which is wrong. */
 static void make_frame(struct frame *f, u8 op, u8 width, u16 job, u32 key_id, size_t bytes)
 {
 	f->eth.h_proto = htons(ETH_P_IP);
@@ -106,7 +108,7 @@ static void make_frame(struct frame *f, u8 op, u8 width, u16 job, u32 key_id, si
 	f->thc.key_id = thc_be32(key_id);
 }
 
-/* Of a worker's form: what is wrong with it is the key alone. */
+/* A JOIN of a worker's form: only its key or its tag is wrong. */
 static void fill_join(struct frame *f)
 {
 	const struct thc_join j = {
@@ -160,9 +162,10 @@ static int packet_socket(const char *interface)
 	return fd;
 }
 
-/* Different keys and source ports, all wrong: a NIC would spread them. */
+/* Different source ports: a NIC would spread them. */
 static void make_flood(struct frame *f, char **argv)
 {
+	u32 key_id = strtoul(argv[9], NULL, 16);
 	int i;
 
 	for (i = 0; i < BATCH; i++, f++) {
@@ -176,7 +179,8 @@ static void make_flood(struct frame *f, char **argv)
 		}
 		f->udp.source = htons(40000 + i);
 		f->udp.dest = htons(atoi(argv[6]));
-		make_frame(f, THC_OP_JOIN, 0, atoi(argv[7]), draw(), sizeof(struct thc_join));
+		make_frame(f, THC_OP_JOIN, 0, atoi(argv[7]), key_id ? key_id : draw(),
+			   sizeof(struct thc_join));
 		fill_join(f);
 		if (atoi(argv[8]))
 			f->thc.version = atoi(argv[8]);
@@ -192,7 +196,7 @@ static int do_send(char **argv)
 	double start;
 	int fd, i, n;
 
-	stay_on(atoi(argv[9]));
+	stay_on(atoi(argv[10]));
 	fd = packet_socket(argv[2]);
 	make_flood(frames, argv);
 	for (i = 0; i < BATCH; i++) {
@@ -244,17 +248,30 @@ static int do_drop(const char *interface)
 
 /* --- cost ------------------------------------------------------------------- */
 
-enum packet { BARE, JOIN, DATA, PACKETS };
+enum packet { BARE, STRANGE_JOIN, FORGED_JOIN, DATA, PACKETS };
 
-static const struct {
-	const char *name;
+/**
+ * struct refused - a packet that the program refuses
+ * @name: of its cost in JSON
+ * @words: of its cost in the table
+ * @key_id: name of the key that it claims
+ * @reason: under which it is counted
+ */
+static const struct refused {
+	const char *name, *words;
 	u8 op, width;
 	u16 bytes;
+	u32 key_id;
 	enum thc_drop_reason reason;
 } packets[PACKETS] = {
-	[BARE] = { "bare_drop_ns", THC_OP_JOIN, 0, sizeof(struct thc_join), THC_DROP_NONE },
-	[JOIN] = { "refused_join_ns", THC_OP_JOIN, 0, sizeof(struct thc_join), THC_DROP_FLOOD },
-	[DATA] = { "refused_data_ns", THC_OP_LUT_ADD, 4, 512, THC_DROP_TAG },
+	[BARE] = { "bare_drop_ns", "any packet, by a bare XDP_DROP", THC_OP_JOIN, 0,
+		   sizeof(struct thc_join), STRANGE_KEY, THC_DROP_NONE },
+	[STRANGE_JOIN] = { "refused_join_ns", "a JOIN that names a strange key", THC_OP_JOIN, 0,
+			   sizeof(struct thc_join), STRANGE_KEY, THC_DROP_FLOOD },
+	[FORGED_JOIN] = { "forged_join_ns", "a JOIN that names the job's key, wrong tag",
+			  THC_OP_JOIN, 0, sizeof(struct thc_join), JOIN_KEY, THC_DROP_TAG },
+	[DATA] = { "refused_data_ns", "data that names the job's key, wrong tag", THC_OP_LUT_ADD, 4,
+		   512, 0, THC_DROP_TAG },
 };
 
 /* Job 0 with one worker, and no token for strangers on any CPU. */
@@ -263,7 +280,7 @@ static struct thc_bpf *load_aggregator(u32 address)
 	int cpus = libbpf_num_possible_cpus(), c;
 	struct thc_bucket *none = calloc(cpus, sizeof(*none));
 	struct thc_bpf *skel = thc_bpf_open(false);
-	struct thc_seals seals = { .seal = THC_SEAL_NH };
+	struct thc_seals seals = { .seal = THC_SEAL_NH, .join.id = thc_be32(JOIN_KEY) };
 	struct thc_job *jobs;
 	u32 key = 0;
 
@@ -279,7 +296,7 @@ static struct thc_bpf *load_aggregator(u32 address)
 		fail("mapping the jobs");
 	if (bpf_map_update_elem(bpf_map__fd(skel->maps.seals_of), &key, &seals, 0))
 		fail("filling the seals");
-	/* data comes from a worker's address, JOINs from a stranger's */
+	/* data is asked for its tag only if it comes from a worker's address */
 	jobs[0].member[0].addr = thc_addr_v4(htonl(WORKER));
 	jobs[0].member[0].port = htons(WORKER_PORT);
 	jobs[0].ranks = 2;
@@ -324,46 +341,63 @@ static double run(struct thc_bpf *skel, int fd, enum packet p, const struct fram
 	return opts.duration;
 }
 
-static int do_cost(void)
+static void make_packets(struct frame *frame, u32 address)
+{
+	int p;
+
+	for (p = 0; p < PACKETS; p++, frame++) {
+		frame->ip.saddr = htonl(WORKER);
+		frame->udp.source = htons(WORKER_PORT);
+		frame->ip.daddr = address;
+		frame->udp.dest = htons(PORT);
+		make_frame(frame, packets[p].op, packets[p].width, 0, packets[p].key_id,
+			   packets[p].bytes);
+		if (packets[p].op == THC_OP_JOIN)
+			fill_join(frame);
+	}
+}
+
+static int do_cost(bool json)
 {
 	u32 address = htonl(0x0a000001);
 	static double samples[PACKETS][REPS];
 	static struct frame frame[PACKETS];
 	struct thc_bpf *skel;
-	int fd[PACKETS], p, rep;
+	int p, rep, bare;
 
 	stay_on(sched_getcpu());
 	skel = load_aggregator(address);
-	fd[JOIN] = fd[DATA] = bpf_program__fd(skel->progs.thc_xdp);
-	fd[BARE] = load_drop();
-	for (p = 0; p < PACKETS; p++) {
-		frame[p].ip.saddr = htonl(WORKER);
-		frame[p].udp.source = htons(WORKER_PORT);
-		frame[p].ip.daddr = address;
-		frame[p].udp.dest = htons(PORT);
-		make_frame(&frame[p], packets[p].op, packets[p].width, 0, p == DATA ? 0 : KEY_ID,
-			   packets[p].bytes);
-	}
+	bare = load_drop();
+	make_packets(frame, address);
 	for (rep = -1; rep < REPS; rep++) /* the first one warms up */
 		for (p = 0; p < PACKETS; p++)
-			samples[p][rep < 0 ? 0 : rep] = run(skel, fd[p], p, &frame[p]);
+			samples[p][rep < 0 ? 0 : rep] =
+				run(skel, p == BARE ? bare : bpf_program__fd(skel->progs.thc_xdp),
+				    p, &frame[p]);
 	for (p = 0; p < PACKETS; p++)
-		printf("%s\"%s\": %.1f", p ? ", " : "{", packets[p].name, median(samples[p], REPS));
-	printf("}\n");
+		if (json)
+			printf("%s\"%s\": %.1f", p ? ", " : "{", packets[p].name,
+			       median(samples[p], REPS));
+		else
+			printf("%-44s %6.1f ns\n", packets[p].words, median(samples[p], REPS));
+	if (json)
+		printf("}\n");
 	thc_bpf__destroy(skel);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc == 10 && !strcmp(argv[1], "send"))
+	if (argc == 11 && !strcmp(argv[1], "send"))
 		return do_send(argv);
 	if (argc == 3 && !strcmp(argv[1], "drop"))
 		return do_drop(argv[2]);
 	if (argc == 2 && !strcmp(argv[1], "cost"))
-		return do_cost();
+		return do_cost(false);
+	if (argc == 3 && !strcmp(argv[1], "cost") && !strcmp(argv[2], "--json"))
+		return do_cost(true);
 	fprintf(stderr,
-		"usage: %s cost | drop IFACE | send IFACE MAC FROM TO PORT JOB VERSION CPU\n",
+		"usage: %s cost [--json] | drop IFACE | send IFACE MAC FROM TO PORT JOB VERSION KEY CPU\n",
 		argv[0]);
 	return 2;
 }
