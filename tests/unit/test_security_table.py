@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """The table of attacks in Documentation/security.md says of each what the cases of
-tests/adversary say of it, and has a row for each.
+tests/adversary say of it, and has a row for each. The table of what holds on a host with thc.ko
+names cases that are in tests/selftests.
 """
 import ast
 import glob
@@ -18,6 +19,31 @@ def rows_of(text):
     for line in table.splitlines()[1:]:
         who, attack, today, test = (cell.strip() for cell in line.strip("|").split("|"))
         yield who, attack, today, test
+
+
+def selftests_of(text):
+    """(program, case) of each case that the table of thc.ko names."""
+    table = text.split("| what holds | selftests |\n", 1)[1].split("\n\n", 1)[0]
+    for line in table.splitlines()[1:]:
+        _who, _holds, named = (cell.strip() for cell in line.strip("|").split("|"))
+        for of_one in named.split(";"):
+            program, cases = of_one.split(":")
+            for case in cases.split(","):
+                yield program.strip(), case.strip()
+
+
+def cases_of(program):
+    """Names of the cases in a C program of tests/selftests; none: there is no such program."""
+    path = os.path.join(ROOT, "tests/selftests", program + ".c")
+    if not os.path.exists(path):
+        return set()
+    with open(path, encoding="utf-8") as f:
+        return set(re.findall(r"^TEST_F(?:_TIMEOUT)?\(\w+, (\w+)[,)]", f.read(), re.MULTILINE))
+
+
+def missing(text):
+    """What the table of thc.ko names and is not there."""
+    return [named for named in selftests_of(text) if named[1] not in cases_of(named[0])]
 
 
 def said_by(path):
@@ -63,6 +89,14 @@ class Table(unittest.TestCase):
         changed = re.sub("prevented \\| test_lan", "possible until version 2 | test_lan",
                          self.text, count=1)
         self.assertNotEqual(sorted(rows_of(changed)), said)
+
+    def test_selftests_are_there(self):
+        self.assertGreater(len(list(selftests_of(self.text))), 10)
+        self.assertEqual(missing(self.text), [])
+
+    def test_a_selftest_that_is_not_there_is_missed(self):
+        for was, now in (("option_key", "option_keys"), ("test_af_thc_life", "test_af_thc_live")):
+            self.assertEqual(len(missing(self.text.replace(was, now))), 1)
 
 
 if __name__ == "__main__":
