@@ -73,23 +73,28 @@ static void timers__double_the_probes_while_these_were_lost(void **state)
 {
 	struct worker *w = *state;
 	struct thc_stream *st = &w->s.data;
-	u32 probes, next = 0;
+	u32 probes, next = 1;
 	u64 due;
 
+	launch_data(w, 1);
+	w->now += RTT;
+	answer_data(w, 0, 1);
 	launch_data(w, DATA_SLOTS);
-	w->now += THC_RTO_FIRST;
+	w->now += THC_RTO_MIN;
 	for (probes = THC_PROBES; probes <= THC_PROBES_MAX; probes *= 2) {
 		assert_again(w, st, next, probes);
-		/* one of them is answered: the rest may go, and at once */
+		/* one of them is answered: more may go, unless answers to others come first */
 		answer_data(w, next, next + 1);
 		assert_int_equal(w->s.stalls, 0);
-		assert_int_equal(w->s.timers_at, w->now);
+		assert_int_equal(w->s.timers_at, w->now + RTT);
+		w->now = w->s.timers_at;
 		next += probes;
 	}
 	assert_int_equal(w->s.probes, THC_PROBES_MAX);
+	assert_int_equal(w->s.window.cuts, 1);
 	assert_again(w, st, next, THC_PROBES_MAX);
 	/* an answer to a first transmission: nothing is lost any more */
-	answer_data(w, DATA_SLOTS - 1, DATA_SLOTS);
+	answer_data(w, DATA_SLOTS, DATA_SLOTS + 1);
 	assert_int_equal(w->s.probes, THC_PROBES);
 	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
 	again(w, st, (u64[DATA_SLOTS]){ 0 }, DATA_SLOTS, &due);
@@ -142,6 +147,61 @@ static void timers__resume_where_the_batch_was_full(void **state)
 	assert_int_equal(sent[2], 5);
 }
 
+/* However often timers fire in a stall, it is one. */
+static void stall__cuts_the_window_once(void **state)
+{
+	struct worker *w = *state;
+	u64 due, sent[8];
+	u32 i;
+
+	launch_data(w, THC_PROBES);
+	w->now += THC_RTO_FIRST;
+	for (i = 0; i < 6; i++) {
+		assert_true(again(w, &w->s.data, sent, 8, &due));
+		assert_int_equal(w->s.window.cuts, 1);
+		assert_int_equal(thc_window_size(&w->s.window), THC_WINDOW_FIRST / 2);
+		w->now = due;
+	}
+}
+
+/* All answers were late, and timers too early. */
+static void stall__of_late_answers_keeps_the_window(void **state)
+{
+	struct worker *w = *state;
+
+	launch_data(w, 20);
+	w->now += THC_RTO_FIRST;
+	assert_again(w, &w->s.data, 0, THC_PROBES);
+	/* which of its two packets is answered is not known */
+	answer_data(w, 0, 1);
+	assert_int_equal(thc_window_size(&w->s.window), THC_WINDOW_FIRST / 2);
+	/* this one was sent once */
+	answer_data(w, THC_PROBES, THC_PROBES + 1);
+	assert_true(thc_window_size(&w->s.window) >= THC_WINDOW_FIRST);
+	assert_int_equal(w->s.probes, THC_PROBES);
+	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
+}
+
+/* Packets of the stall were lost after all: that cut stays. */
+static void stall__with_losses_keeps_the_cut(void **state)
+{
+	struct worker *w = *state;
+	u32 last = DATA_SLOTS - 1;
+	u64 sent[DATA_SLOTS];
+
+	launch_data(w, DATA_SLOTS);
+	w->now += THC_RTO_FIRST;
+	assert_again(w, &w->s.data, 0, THC_PROBES);
+	/* it undoes the timer's cut, and tells of losses before it */
+	answer_data(w, last, last + 1);
+	assert_true(thc_window_size(&w->s.window) >= THC_WINDOW_FIRST);
+	assert_true(again(w, &w->s.data, sent, DATA_SLOTS, NULL) > THC_PROBES);
+	assert_int_equal(w->s.window.cuts, 2);
+	assert_int_equal(thc_window_size(&w->s.window), THC_WINDOW_FIRST / 2);
+	answer_data(w, last - 1, last);
+	assert_int_equal(thc_window_size(&w->s.window), THC_WINDOW_FIRST / 2);
+}
+
 /* Every packet is sent again before its answer can come, until that has shown how
  * long it takes.
  */
@@ -173,6 +233,9 @@ int main(void)
 		CASE(timers__are_none_where_nothing_is_in_flight),
 		CASE(timers__resume_where_the_batch_was_full),
 		CASE(timers__learn_that_the_path_is_slow),
+		CASE(stall__cuts_the_window_once),
+		CASE(stall__of_late_answers_keeps_the_window),
+		CASE(stall__with_losses_keeps_the_cut),
 	};
 
 	return cmocka_run_group_tests_name("flight_timers", tests, NULL, NULL);

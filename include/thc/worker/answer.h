@@ -186,13 +186,16 @@ THC_INLINE int thc_sender_seal_ok(const struct thc_sender *s, enum thc_got got,
 	       h->tag == thc_control_tag(s->control_seal, &s->lost, h, &s->end, &asked->tag, 1);
 }
 
-/* When the next timer may fire, and for how many packets. */
+/* When the next timer may fire, and for how many packets. What was sent again, and then had an
+ * answer, was lost, and so may be more; or this is the late answer to its first transmission, and
+ * then those to the packets behind it are here within a round trip.
+ */
 THC_INLINE void thc_sender_restart_timers(struct thc_sender *s, const struct thc_flight *f, u64 now)
 {
 	int was_lost = f->tries && !f->waiting;
 
 	s->stalls = 0;
-	s->timers_at = was_lost ? now : now + thc_window_rto(&s->window);
+	s->timers_at = now + (was_lost ? s->window.srtt : thc_window_rto(&s->window));
 	s->probes = was_lost ? s->probes * 2 : THC_PROBES;
 	if (s->probes > THC_PROBES_MAX)
 		s->probes = THC_PROBES_MAX;
@@ -217,6 +220,7 @@ THC_INLINE void thc_flight_land(struct thc_sender *s, struct thc_stream *st, str
 				u64 now)
 {
 	thc_window_answer(&s->window, thc_flight_rtt(s, f, now));
+	thc_window_late(&s->window, f->order);
 	/* a retransmission may be overtaken by the answer to the original */
 	if (f->first_order > st->order_answered)
 		st->order_answered = f->first_order;

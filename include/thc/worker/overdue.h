@@ -5,7 +5,10 @@
  *    the way up or its answer on the way down. The window is cut.
  *  - Its timer ran out and no answer at all came for as long; only the oldest
  *    few, so that a stall does not turn into a burst. When these turn out to
- *    have been lost, twice as many more follow at once.
+ *    have been lost, twice as many more follow a round trip later. The first
+ *    timer of a stall cuts the window; an answer to a packet that was on its
+ *    way then, and was not sent again, says that nothing was lost: the cut is
+ *    undone.
  * WAIT in reply says it was neither: somebody else is late. The cut is undone
  * and the packet counts as just sent.
  */
@@ -45,10 +48,20 @@ THC_INLINE void thc_overdue_begin(const struct thc_sender *s, struct thc_overdue
 	o->due = ~0ULL;
 }
 
-THC_INLINE void thc_flight_again(struct thc_sender *s, struct thc_flight *f, u64 now)
+/* A packet's second timer tells no more than its first one (RFC 5681, section 3.1). */
+THC_INLINE u8 thc_flight_cuts(struct thc_sender *s, const struct thc_flight *f, int lost)
 {
 	/* after a WAIT it has arrived: asking again is no sign of congestion */
-	u8 cut = !f->waiting && thc_window_loss(&s->window, f->order, s->order);
+	if (f->waiting)
+		return 0;
+	if (lost)
+		return (u8)thc_window_loss(&s->window, f->order, s->order);
+	return (u8)thc_window_stall(&s->window, f->first_order, s->order);
+}
+
+THC_INLINE void thc_flight_again(struct thc_sender *s, struct thc_flight *f, int lost, u64 now)
+{
+	u8 cut = thc_flight_cuts(s, f, lost);
 
 	if (f->tries < THC_TRIES_MAX)
 		f->tries++;
@@ -77,7 +90,7 @@ THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_
 			timer = 1;
 		}
 		if (lost || timer)
-			thc_flight_again(s, f, now);
+			thc_flight_again(s, f, lost, now);
 		if (f->due < o->due)
 			o->due = f->due;
 		if (lost || timer)

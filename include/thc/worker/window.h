@@ -34,12 +34,15 @@
  * struct thc_window - congestion state of one worker
  * @size: chunks that may be in flight, in parts of THC_WINDOW_ONE
  * @threshold: slow start ends here
- * @before_cut: size and threshold before the last cut, to undo a spurious one
+ * @before_cut: size, threshold and cut_order before the last cut, to undo a spurious one
  * @max: the job's slots, chunks
  * @floor: shortest round trip lately: the network's, without other ranks' delays
  * @srtt: smoothed round trip, 0 before the first sample
  * @rttvar: its mean deviation
  * @cut_order: losses of packets sent before this one belong to the last cut
+ * @stall_order: a timer made the last cut: if a packet that was sent before this one, and
+ *	not since, has its answer after all, nothing was lost; 0: no timer made it, or that
+ *	was undone
  * @cuts: multiplicative decreases
  */
 struct thc_window {
@@ -47,11 +50,13 @@ struct thc_window {
 	u32	threshold;
 	u32	before_cut;
 	u32	threshold_before_cut;
+	u64	order_before_cut;
 	u32	max;
 	u64	floor;
 	u64	srtt;
 	u64	rttvar;
 	u64	cut_order;
+	u64	stall_order;
 	u64	cuts;
 };
 
@@ -64,8 +69,10 @@ THC_INLINE void thc_window_init(struct thc_window *w, u32 max)
 	w->threshold = max * THC_WINDOW_ONE;
 	w->before_cut = 0;
 	w->threshold_before_cut = 0;
+	w->order_before_cut = 0;
 	w->max = max;
 	w->cut_order = 0;
+	w->stall_order = 0;
 	w->cuts = 0;
 }
 
@@ -119,13 +126,25 @@ THC_INLINE int thc_window_loss(struct thc_window *w, u64 lost, u64 next)
 		return 0;
 	w->before_cut = w->size;
 	w->threshold_before_cut = w->threshold;
+	w->order_before_cut = w->cut_order;
 	w->size /= 2;
 	if (w->size < floor)
 		w->size = floor;
 	w->threshold = w->size;
 	w->cut_order = next;
+	w->stall_order = 0;
 	w->cuts++;
 	return 1;
+}
+
+/* Nothing came for as long as a timer waits: packet @lost may be lost, or all may be late. */
+THC_INLINE int thc_window_stall(struct thc_window *w, u64 lost, u64 next)
+{
+	int cut = thc_window_loss(w, lost, next);
+
+	if (cut)
+		w->stall_order = next;
+	return cut;
 }
 
 /* The loss that made the last cut was none: the packet had arrived. */
@@ -137,6 +156,19 @@ THC_INLINE void thc_window_spurious(struct thc_window *w)
 		w->threshold = w->threshold_before_cut;
 	w->before_cut = 0;
 	w->threshold_before_cut = 0;
+	w->stall_order = 0;
+}
+
+/* An answer to the packet sent last as number @order: if it was on its way when timers fired, they
+ * were too early (F-RTO, RFC 5682).
+ */
+THC_INLINE void thc_window_late(struct thc_window *w, u64 order)
+{
+	if (order >= w->stall_order)
+		return;
+	/* what else was sent before may be lost */
+	w->cut_order = w->order_before_cut;
+	thc_window_spurious(w);
 }
 
 THC_INLINE u64 thc_window_rto(const struct thc_window *w)
