@@ -56,7 +56,7 @@ static void window__halves_once_a_round_trip(void **state)
 	assert_int_equal(w.cuts, 2);
 }
 
-static void window__grows_by_one_a_round_trip_after_a_cut(void **state)
+static void window__grows_by_a_segment_a_round_trip_after_a_cut(void **state)
 {
 	struct thc_window w = { 0 };
 	int i;
@@ -68,9 +68,10 @@ static void window__grows_by_one_a_round_trip_after_a_cut(void **state)
 	assert_int_equal(thc_window_size(&w), 128);
 	for (i = 0; i < 128; i++)
 		thc_window_answer(&w, 0);
-	assert_int_equal(thc_window_size(&w), 128);
-	thc_window_answer(&w, 0);
-	assert_int_equal(thc_window_size(&w), 129);
+	assert_int_equal(thc_window_size(&w), 128 + THC_WINDOW_GROWTH - 1);
+	for (i = 0; i < THC_WINDOW_GROWTH; i++)
+		thc_window_answer(&w, 0);
+	assert_int_equal(thc_window_size(&w), 128 + THC_WINDOW_GROWTH);
 }
 
 /* An answer's part of a chunk does not vanish in the size's units. */
@@ -83,7 +84,7 @@ static void window__grows_where_it_is_large(void **state)
 	thc_window_init(&w, THC_SLOTS_MAX);
 	w.size = (THC_SLOTS_MAX - 2) * THC_WINDOW_ONE;
 	w.threshold = w.size;
-	for (i = 0; i < THC_SLOTS_MAX - 3; i++)
+	for (i = 0; i < THC_SLOTS_MAX / THC_WINDOW_GROWTH - 3; i++)
 		thc_window_answer(&w, 0);
 	assert_int_equal(thc_window_size(&w), THC_SLOTS_MAX - 2);
 	for (i = 0; i < 10; i++)
@@ -232,7 +233,7 @@ int main(void)
 		cmocka_unit_test(window__slow_start_doubles_per_round_trip),
 		cmocka_unit_test(window__never_exceeds_the_slots),
 		cmocka_unit_test(window__halves_once_a_round_trip),
-		cmocka_unit_test(window__grows_by_one_a_round_trip_after_a_cut),
+		cmocka_unit_test(window__grows_by_a_segment_a_round_trip_after_a_cut),
 		cmocka_unit_test(window__grows_where_it_is_large),
 		cmocka_unit_test(window__keeps_a_floor),
 		cmocka_unit_test(window__undoes_a_spurious_cut),

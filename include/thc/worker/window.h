@@ -23,6 +23,10 @@
 /* A floor like TCP's initial window: 19 kB of 4-bit chunks. */
 #define THC_WINDOW_MIN	32
 #define THC_WINDOW_FIRST 64
+/* Chunks that it grows by in a round trip above the threshold: about as many bytes as TCP's, whose
+ * segment is as long as the packets of three chunks.
+ */
+#define THC_WINDOW_GROWTH 3
 /* A chunk in the units of a window's size, which grows by parts of one. */
 #define THC_WINDOW_ONE	(1U << 16)
 
@@ -111,7 +115,7 @@ THC_INLINE void thc_window_answer(struct thc_window *w, u64 rtt)
 	if (rtt)
 		thc_window_sample(w, thc_window_network_rtt(w, rtt));
 	if (w->size >= w->threshold)
-		step = (u32)((u64)THC_WINDOW_ONE * THC_WINDOW_ONE / w->size);
+		step = (u32)((u64)THC_WINDOW_GROWTH * THC_WINDOW_ONE * THC_WINDOW_ONE / w->size);
 	w->size = max - w->size < step ? max : w->size + step;
 }
 
