@@ -31,6 +31,7 @@ COUNT = 200000
 CHUNKS = -(-COUNT // 1024)      # of a round, with sums of 8 bits
 SLOTS = 512
 PATIENCE = 20           # seconds: ends what hangs
+BROKE = 2               # exit status of a process whose attack raised an exception
 NOT_ANY_MORE = "this attack does not work any more: Documentation/security.md says that it does"
 
 _cases = []
@@ -71,7 +72,7 @@ def fork_in(ns, call, user=NOBODY):
     """call() as `user`, by default one without privileges, in namespace ns, beside us."""
     child = os.fork()
     if not child:
-        status = 1
+        status = BROKE
         try:
             netns.move_into(ns)
             if user:
@@ -87,8 +88,10 @@ def fork_in(ns, call, user=NOBODY):
 
 
 def ended_well(child):
-    """Has call() returned something true?"""
-    return os.waitpid(child, 0)[1] == 0
+    """Has call() returned something true? An attack that breaks has shown nothing."""
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 1), "the attacker's process failed; its traceback is above"
+    return status == 0
 
 
 def does(ns, call, user=NOBODY):

@@ -34,7 +34,7 @@ class Recorder:
     def __init__(self, net, op=None):
         self.socket = netns.in_namespace(net.switch, lambda: _open_tap(op))
         self.frames, self.over = [], threading.Event()
-        self.thread = threading.Thread(target=self._body)
+        self.thread = threading.Thread(target=self._body, daemon=True)
         self.thread.start()
 
     def _body(self):
