@@ -77,7 +77,7 @@ static void assert_end(const char *address, const char *local)
 	if (fd < 0)
 		skip();
 	assert_int_equal(thc_link_open(&l, &o), 0);
-	thc_link_end(&l, &end);
+	thc_way_end(&l.way, &end);
 	assert_int_equal(
 		thc_link_send(&l, &(struct thc_outgoing){ &h, sizeof(h), o.port }, 1, &calls), 1);
 	seen = seen_by(fd);

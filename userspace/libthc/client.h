@@ -16,7 +16,7 @@
  *	transport_udp.c    over UDP sockets (join.c: JOIN and WELCOME; shards.c: the job's
  *	            aggregators; udp.c: batches of packets out and in)
  *	transport_afthc.c  over an AF_THC socket of thc.ko
- *	resolve.c   the aggregator's address and ours, out of text
+ *	way.c       addresses and interfaces towards aggregators; resolve.c: out of text
  *	job.c       the job's constants, and what is made from them
  *	failure.c   what went wrong, in sentences
  *	buffers.c   recycled buffers, the budget of bytes

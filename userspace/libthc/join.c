@@ -133,7 +133,7 @@ static int begin(struct joining *joining, uint32_t shard)
 	thc_joining_begin(&joining->j[shard], &at->sender, random, thc_now());
 	at->sender.job = o->job;
 	thc_sender_set_key(&at->sender, o->key);
-	thc_link_end(&at->link, &at->sender.end);
+	thc_way_end(&at->link.way, &at->sender.end);
 	at->sender.end.aggregator = thc_be16((uint16_t)shard);
 	at->sender.rank = (uint8_t)o->rank;
 	at->sender.unreachable = 0;

@@ -85,10 +85,10 @@ const char *thc_shard_name(const struct thc_client *c, uint32_t shard, char *tex
 	char address[80];
 
 	if (!c->list.count)
-		return thc_link_peer_name(&c->shard->link, text, size);
+		return thc_way_peer_name(&c->shard->link.way, text, size);
 	shard %= c->list.count;
 	if (shard < c->shards)
-		thc_link_peer_name(&c->shard[shard].link, address, sizeof(address));
+		thc_way_peer_name(&c->shard[shard].link.way, address, sizeof(address));
 	else
 		name_listed(&c->list.at[shard], address, sizeof(address));
 	snprintf(text, size, "%s (shard %u of %u)", address, shard, c->list.count);

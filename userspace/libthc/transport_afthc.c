@@ -203,10 +203,10 @@ static int open_socket(struct thc_client *c)
 		return thc_fail(-ENOMEM, "out of memory");
 	}
 	c->afthc->socket = fd;
-	error = thc_link_find(&c->shard->link, &c->options);
+	error = thc_way_find(&c->shard->link.way, &c->options);
 	if (!error && (c->options.bind || c->options.interface)) {
-		local = address_of(&c->shard->link.local);
-		local.sthc_ifindex = (uint32_t)c->shard->link.ifindex;
+		local = address_of(&c->shard->link.way.local);
+		local.sthc_ifindex = (uint32_t)c->shard->link.way.ifindex;
 		if (bind(c->afthc->socket, (void *)&local, sizeof(local)))
 			error = thc_fail(-errno, "cannot bind: %s", strerror(errno));
 	}
@@ -223,7 +223,7 @@ static void forget(struct thc_client *c)
 
 static int join_job(struct thc_client *c)
 {
-	struct sockaddr_thc to = address_of(&c->shard->link.peer);
+	struct sockaddr_thc to = address_of(&c->shard->link.way.peer);
 	uint32_t timeout = c->options.timeout_ms, join = c->options.join_timeout_ms,
 		 window = c->options.window;
 	struct thc_spec spec;

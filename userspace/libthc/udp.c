@@ -5,19 +5,15 @@
  * offload where runs go to one port) and arrive in batches. Nothing here
  * knows what a packet means.
  */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/udp.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "error.h"
 #include "request.h"
-#include "resolve.h"
+#include "udp.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT	103
@@ -29,93 +25,10 @@
 #define UDP_NO_CHECK6_RX 102
 #endif
 
-static bool same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
-{
-	if (a->ss_family != b->ss_family)
-		return false;
-	if (a->ss_family == AF_INET)
-		return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-		       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
-	return thc_scope_of(a) == thc_scope_of(b) &&
-	       !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-		       &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
-}
-
-const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t size)
-{
-	char address[INET6_ADDRSTRLEN + IF_NAMESIZE] = "?", port[8] = "?";
-
-	getnameinfo((const void *)&l->peer, l->addrlen, address, sizeof(address), port,
-		    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-	snprintf(text, size, l->peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", address, port);
-	return text;
-}
-
-static void set_port(struct sockaddr_storage *a, uint16_t port)
-{
-	if (a->ss_family == AF_INET)
-		((struct sockaddr_in *)a)->sin_port = htons(port);
-	else
-		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
-}
-
-static bool is_any(const struct sockaddr_storage *a)
-{
-	return a->ss_family == AF_INET ?
-		       ((const struct sockaddr_in *)a)->sin_addr.s_addr == htonl(INADDR_ANY) :
-		       IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)a)->sin6_addr);
-}
-
-/* The local address the system would use towards the aggregator. */
-static int find_local(struct thc_link *l)
-{
-	socklen_t len = sizeof(l->local);
-	int fd = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int error = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, (void *)&l->peer, l->addrlen) || getsockname(fd, (void *)&l->local, &len))
-		error = -errno;
-	close(fd);
-	set_port(&l->local, 0);
-	return error;
-}
-
-/* An end of our family as an address of the system. */
-static struct sockaddr_storage address_of(const struct thc_link *l, const struct thc_end *end)
-{
-	struct sockaddr_storage a = { .ss_family = l->peer.ss_family };
-	struct sockaddr_in6 *in6 = (void *)&a;
-
-	if (a.ss_family == AF_INET) {
-		((struct sockaddr_in *)&a)->sin_addr.s_addr = end->addr.word[3];
-	} else {
-		memcpy(&in6->sin6_addr, &end->addr, sizeof(end->addr));
-		if (IN6_IS_ADDR_MULTICAST(&in6->sin6_addr) ||
-		    IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
-			in6->sin6_scope_id = (uint32_t)l->ifindex;
+#define LINK_CLOSED \
+	{ \
+		.unicast = -1, .group = -1, .gso = true, .answers_max = ~0U \
 	}
-	set_port(&a, thc_be16(end->port));
-	return a;
-}
-
-/* The interface that carries our address; none if that is any address. */
-static int find_interface(struct thc_link *l)
-{
-	struct ifaddrs *list, *i;
-
-	if (getifaddrs(&list))
-		return thc_fail(-errno, "cannot list interfaces: %s", strerror(errno));
-	for (i = list; i; i = i->ifa_next) {
-		if (i->ifa_addr && same_address((void *)i->ifa_addr, &l->local)) {
-			l->ifindex = if_nametoindex(i->ifa_name);
-			break;
-		}
-	}
-	freeifaddrs(list);
-	return 0;
-}
 
 /* Room for a window of answers; a plain user gets what net.core.rmem_max allows. */
 static void want_receive_buffer(struct thc_link *l, int fd)
@@ -137,7 +50,7 @@ static void set_options(struct thc_link *l, int fd)
 {
 	int one = 1, ect0 = 2, ttl = THC_TTL, bytes = 4 << 20;
 
-	if (l->peer.ss_family == AF_INET6) {
+	if (l->way.peer.ss_family == AF_INET6) {
 		setsockopt(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &ttl, sizeof(ttl));
 		setsockopt(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &ect0, sizeof(ect0));
@@ -155,49 +68,13 @@ static void set_options(struct thc_link *l, int fd)
 	want_receive_buffer(l, fd);
 }
 
-/* Our address and interface towards the peer, if they were not chosen. */
-static int find_way(struct thc_link *l)
-{
-	char peer[80];
-	int error = l->bound ? 0 : find_local(l);
-
-	if (error)
-		return thc_fail(error, "no route to the aggregator %s: %s",
-				thc_link_peer_name(l, peer, sizeof(peer)), strerror(-error));
-	return l->ifindex ? 0 : find_interface(l);
-}
-
-int thc_link_find(struct thc_link *l, const struct thc_client_options *o)
-{
-	struct thc_ends ends;
-	int error;
-
-	*l = (struct thc_link){ .unicast = -1, .group = -1, .gso = true, .answers_max = ~0U };
-	if (o->interface) {
-		l->named = true;
-		l->ifindex = (int)if_nametoindex(o->interface);
-		if (!l->ifindex)
-			return thc_fail(-EINVAL,
-					"there is no interface \"%s\" here: `ip link` shows those",
-					o->interface);
-	}
-	error = thc_resolve(&ends, o);
-	if (error)
-		return error;
-	l->peer = ends.peer;
-	l->local = ends.local;
-	l->addrlen = ends.addrlen;
-	l->bound = o->bind && !is_any(&l->local);
-	return find_way(l);
-}
-
 static int open_unicast(struct thc_link *l, const char *bind_to)
 {
-	socklen_t len = sizeof(l->local);
+	socklen_t len = sizeof(l->way.local);
 	int error;
 
-	l->unicast = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (l->unicast < 0 || bind(l->unicast, (void *)&l->local, l->addrlen)) {
+	l->unicast = socket(l->way.peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->unicast < 0 || bind(l->unicast, (void *)&l->way.local, l->way.addrlen)) {
 		error = -errno;
 		thc_link_close(l);
 		if (bind_to)
@@ -207,15 +84,17 @@ static int open_unicast(struct thc_link *l, const char *bind_to)
 				bind_to, strerror(-error));
 		return thc_fail(error, "cannot open a UDP socket: %s", strerror(-error));
 	}
-	getsockname(l->unicast, (void *)&l->local, &len);
+	getsockname(l->unicast, (void *)&l->way.local, &len);
 	set_options(l, l->unicast);
 	return 0;
 }
 
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 {
-	int error = thc_link_find(l, o);
+	int error;
 
+	*l = (struct thc_link)LINK_CLOSED;
+	error = thc_way_find(&l->way, o);
 	return error ? error : open_unicast(l, o->bind);
 }
 
@@ -223,33 +102,9 @@ int thc_link_open_beside(struct thc_link *l, const struct thc_link *first, const
 {
 	int error;
 
-	*l = (struct thc_link){
-		.unicast = -1, .group = -1, .gso = true, .answers_max = ~0U,
-		.peer = address_of(first, to), .addrlen = first->addrlen,
-		.bound = first->bound, .named = first->named,
-		.ifindex = first->named ? first->ifindex : 0,
-	};
-	if (first->bound) {
-		l->local = first->local;
-		set_port(&l->local, 0);
-	}
-	error = find_way(l);
+	*l = (struct thc_link)LINK_CLOSED;
+	error = thc_way_beside(&l->way, &first->way, to);
 	return error ? error : open_unicast(l, NULL);
-}
-
-void thc_link_end(const struct thc_link *l, struct thc_end *end)
-{
-	const struct sockaddr_in6 *in6 = (const void *)&l->local;
-	const struct sockaddr_in *in = (const void *)&l->local;
-
-	*end = (struct thc_end){ .zero = 0 };
-	if (l->local.ss_family == AF_INET) {
-		end->addr = thc_addr_v4(in->sin_addr.s_addr);
-		end->port = in->sin_port;
-	} else {
-		memcpy(&end->addr, &in6->sin6_addr, sizeof(end->addr));
-		end->port = in6->sin6_port;
-	}
 }
 
 void thc_link_close(struct thc_link *l)
@@ -272,9 +127,9 @@ static int join_for_all(const struct thc_link *l, const struct sockaddr_storage 
 {
 	const struct sockaddr_in6 *in6 = (const void *)group;
 	struct ip_mreqn m4 = { .imr_multiaddr = ((const struct sockaddr_in *)group)->sin_addr,
-			       .imr_ifindex = l->ifindex };
+			       .imr_ifindex = l->way.ifindex };
 	struct ipv6_mreq m6 = { .ipv6mr_multiaddr = in6->sin6_addr,
-				.ipv6mr_interface = (unsigned int)l->ifindex };
+				.ipv6mr_interface = (unsigned int)l->way.ifindex };
 
 	return group->ss_family == AF_INET ?
 		       setsockopt(l->group, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m4, sizeof(m4)) :
@@ -286,13 +141,13 @@ static int join_for_all(const struct thc_link *l, const struct sockaddr_storage 
  */
 static int become_member(const struct thc_link *l)
 {
-	struct group_source_req m = { .gsr_interface = (uint32_t)l->ifindex,
-				      .gsr_source = l->peer,
+	struct group_source_req m = { .gsr_interface = (uint32_t)l->way.ifindex,
+				      .gsr_source = l->way.peer,
 				      .gsr_group = l->group_at };
-	bool v4 = l->peer.ss_family == AF_INET;
+	bool v4 = l->way.peer.ss_family == AF_INET;
 	int level = v4 ? IPPROTO_IP : IPPROTO_IPV6, zero = 0, error;
 
-	if (bind(l->group, (void *)&m.gsr_group, l->addrlen) ||
+	if (bind(l->group, (void *)&m.gsr_group, l->way.addrlen) ||
 	    (v4 && setsockopt(l->group, level, IP_MULTICAST_ALL, &zero, sizeof(zero))))
 		return -errno;
 	error = setsockopt(l->group, level, MCAST_JOIN_SOURCE_GROUP, &m, sizeof(m));
@@ -306,10 +161,10 @@ static int become_member(const struct thc_link *l)
  */
 int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 {
-	struct sockaddr_storage at = address_of(l, group);
+	struct sockaddr_storage at = thc_way_address(&l->way, group);
 	int one = 1, error;
 
-	if (thc_addr_is_v4(&group->addr) != (l->peer.ss_family == AF_INET)) {
+	if (thc_addr_is_v4(&group->addr) != (l->way.peer.ss_family == AF_INET)) {
 		thc_link_leave_group(l);
 		return -EAFNOSUPPORT;
 	}
@@ -317,7 +172,7 @@ int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 		return 0;
 	thc_link_leave_group(l);
 	l->group_at = at;
-	l->group = socket(l->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	l->group = socket(l->way.peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->group < 0)
 		return -errno;
 	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -332,7 +187,7 @@ int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
 {
-	return bytes + (l->peer.ss_family == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
+	return bytes + (l->way.peer.ss_family == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
 }
 
 /* ICMP errors wait in a queue of their own, with the packets they are about:
@@ -388,11 +243,11 @@ static void add_message(const struct thc_link *l, struct send_batch *b, unsigned
 	uint16_t segment = out->bytes;
 	struct cmsghdr *c;
 
-	b->to[b->messages] = l->peer;
-	set_port(&b->to[b->messages], out->port);
+	b->to[b->messages] = l->way.peer;
+	thc_address_set_port(&b->to[b->messages], out->port);
 	*m = (struct msghdr){
 		.msg_name = &b->to[b->messages],
-		.msg_namelen = l->addrlen,
+		.msg_namelen = l->way.addrlen,
 		.msg_iov = &b->iov[first_iov],
 		.msg_iovlen = run,
 	};
@@ -571,7 +426,7 @@ int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_ea
 	for (i = 0; i < n; i++) {
 		struct rx_notes notes = read_notes(&msg[i].msg_hdr);
 
-		if (same_address(&from[i], &l->peer))
+		if (thc_address_is_same(&from[i], &l->way.peer))
 			each_packet(iov[i].iov_base, msg[i].msg_len, notes, each, ctx);
 		else
 			l->foreign += packets_of(msg[i].msg_len, notes);

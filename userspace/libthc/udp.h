@@ -12,6 +12,7 @@
 
 #include "buffers.h"
 #include "libthc.h"
+#include "way.h"
 
 /* Packets sent per system call. */
 #define THC_BATCH		64
@@ -29,12 +30,8 @@
  * struct thc_link - the sockets of a client
  * @unicast: requests out, answers to this rank in
  * @group: answers to all ranks in, -1 without a group
- * @peer: the aggregator, base port
- * @local: what @unicast is bound to
+ * @way: its local address is what @unicast is bound to
  * @group_at: what @group is bound to
- * @ifindex: interface of @local, 0: the system's choice
- * @bound: the program has chosen the address of @local
- * @named: the program has chosen @ifindex
  * @gso: the kernel segments UDP for us
  * @answers_max: answers the sockets have room for
  * @foreign: packets from other hosts than the aggregator, which were dropped
@@ -42,13 +39,8 @@
 struct thc_link {
 	int			unicast;
 	int			group;
-	struct sockaddr_storage	peer;
-	struct sockaddr_storage	local;
-	socklen_t		addrlen;
+	struct thc_way		way;
 	struct sockaddr_storage	group_at;
-	int			ifindex;
-	bool			bound;
-	bool			named;
 	bool			gso;
 	uint32_t		answers_max;
 	uint64_t		foreign;
@@ -61,8 +53,6 @@ struct thc_outgoing {
 	uint16_t	port;	/* host order */
 };
 
-/* Addresses and interface, no sockets yet. */
-int thc_link_find(struct thc_link *l, const struct thc_client_options *o);
 int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
 /* To another aggregator of the job, at @to, as @first was opened. */
 int thc_link_open_beside(struct thc_link *l, const struct thc_link *first,
@@ -70,8 +60,6 @@ int thc_link_open_beside(struct thc_link *l, const struct thc_link *first,
 void thc_link_close(struct thc_link *l);
 int thc_link_join_group(struct thc_link *l, const struct thc_end *group);
 void thc_link_leave_group(struct thc_link *l);
-/* Our end, as the aggregator sees it. */
-void thc_link_end(const struct thc_link *l, struct thc_end *end);
 /* Sends all of @out; returns packets the kernel took or -errno. */
 int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
 		  uint64_t *calls);
@@ -85,6 +73,5 @@ int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_ea
 		     uint64_t *calls);
 /* Wire bytes of a packet with @bytes of UDP payload. */
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
-const char *thc_link_peer_name(const struct thc_link *l, char *text, size_t size);
 
 #endif /* LIBTHC_UDP_H */
