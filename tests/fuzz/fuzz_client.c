@@ -39,6 +39,7 @@
 #include "fuzz.h"
 #include "request.h"
 #include "structs.h"
+#include "transport_udp.h"
 
 static int fuzz_clock(clockid_t id, struct timespec *t);
 static int fuzz_poll(struct pollfd *fds, nfds_t count, int ms);
@@ -992,7 +993,8 @@ static struct coming *put_answer(const struct asked *a, uint64_t in)
 	h->count = thc_be16((uint16_t)__builtin_popcountll(in));
 	h->key_id = session[w.keyed].down.id;
 	p->bytes = sizeof(*h) + THC_LANE_BYTES;
-	p->group = c->reply == THC_REPLY_MULTICAST && w.client->shard->link.group >= 0;
+	p->group = c->reply == THC_REPLY_MULTICAST &&
+		   thc_udp_of(w.client->transport)->shard->link.group >= 0;
 	if (a->norms)
 		max_lanes(a, in, p->at + sizeof(*h));
 	else

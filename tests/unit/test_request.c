@@ -16,7 +16,7 @@
 #include "scheme.h"
 #include "scheme_thc.h"
 #include "testkey.h"
-#include "transport.h"
+#include "transport_udp.h"
 
 #define SEED	0x7e57
 #define ROUND	5
@@ -33,6 +33,8 @@ struct bucket {
 	bool		feedback;
 };
 
+static struct thc_udp udp;
+
 static void client_init(struct thc_client *c, const struct bucket *b)
 {
 	unsigned int chunk = b->width == 8 ? THC_CHUNK_8 : THC_CHUNK_16;
@@ -42,7 +44,8 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	memset(c, 0, sizeof(*c));
 	pthread_mutex_init(&c->lock, NULL);
 	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &c->params.table), 0);
-	c->transport = &thc_udp_transport;
+	udp = (struct thc_udp){ .base = { .ops = &thc_udp_ops, .client = c } };
+	c->transport = &udp.base;
 	c->scheme = &thc_scheme_thc;
 	c->params.ranks = 1;
 	c->params.data_slots = DATA_SLOTS;
@@ -53,13 +56,12 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	assert_int_equal(
 		thc_codec_init(&c->codec, &c->params.table, b->block_log2, SEED, THC_SIMD_AUTO), 0);
 	c->scratch = test_buffer(thc_scratch_bytes(c));
-	assert_int_equal(thc_shards_room(c, 1), 0);
-	c->shard->sender.seal = THC_SEAL_NH;
-	thc_seal_key_set(&c->shard->sender.up, test_key, THC_KEY_UP, 0, salt);
+	assert_int_equal(thc_shards_room(&udp, 1), 0);
+	udp.shard->sender.seal = THC_SEAL_NH;
+	thc_seal_key_set(&udp.shard->sender.up, test_key, THC_KEY_UP, 0, salt);
 	/* nothing is sent: sequence numbers and sealed packets, but nothing in flight */
-	c->shard->flights = flight;
-	thc_stream_init(&c->shard->sender.data, flight, 0, DATA_SLOTS);
-	thc_stream_init(&c->shard->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+	thc_stream_init(&udp.shard->sender.data, flight, 0, DATA_SLOTS);
+	thc_stream_init(&udp.shard->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
 }
 
 static void client_exit(struct thc_client *c)
@@ -69,9 +71,9 @@ static void client_exit(struct thc_client *c)
 	free(c->scratch);
 	pthread_mutex_destroy(&c->lock);
 	/* what was accounted has been given back, but for the room to receive into */
-	assert_int_equal(c->memory_now, c->rx.bytes);
-	free(c->rx.at);
-	free(c->shard);
+	assert_int_equal(c->memory_now, udp.base.rx.bytes);
+	free(udp.base.rx.at);
+	free(udp.shard);
 }
 
 static struct thc_request *begin(struct thc_client *c, const struct bucket *b, void *buf,
@@ -171,7 +173,7 @@ static void *gradient_of(const struct bucket *b)
 /* Each packet that can go out is sealed as it lies there. */
 static void assert_sealed(const struct thc_request *r)
 {
-	const struct thc_sender *s = &r->client->shard->sender;
+	const struct thc_sender *s = &udp.shard->sender;
 	unsigned int k;
 	uint32_t i;
 

@@ -177,16 +177,16 @@ void thc_buffer_free(struct thc_client *c)
 
 /* --- room to receive ------------------------------------------------------ */
 
-int thc_room_grow(struct thc_client *c, size_t bytes)
+int thc_room_grow(struct thc_client *c, struct thc_room *room, size_t bytes)
 {
 	uint8_t *at;
 
-	if (bytes <= c->rx.bytes)
+	if (bytes <= room->bytes)
 		return 0;
-	at = realloc(c->rx.at, bytes);
+	at = realloc(room->at, bytes);
 	if (!at)
 		return -ENOMEM;
-	thc_account(c, (ssize_t)(bytes - c->rx.bytes));
-	c->rx = (struct thc_room){ at, bytes };
+	thc_account(c, (ssize_t)(bytes - room->bytes));
+	*room = (struct thc_room){ at, bytes };
 	return 0;
 }

@@ -51,7 +51,7 @@ void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t room);
 void thc_buffer_free(struct thc_client *c);
 
-/* client.rx has at least @bytes then; -ENOMEM: it is as before. */
-int thc_room_grow(struct thc_client *c, size_t bytes);
+/* @room has at least @bytes then; -ENOMEM: it is as before. */
+int thc_room_grow(struct thc_client *c, struct thc_room *room, size_t bytes);
 
 #endif /* LIBTHC_BUFFERS_H */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <thc/names.h>
+#include <thc/worker/sender.h>
 
 #include "client.h"
 #include "pipeline.h"
@@ -116,7 +117,6 @@ static void cancel_requests(struct thc_client *c)
 
 static void tear_down(struct thc_client *c)
 {
-	thc_shards_empty(c);
 	memset(c->numbered, 0, sizeof(c->numbered));
 	c->scheme->close(c);
 }
@@ -145,21 +145,24 @@ static int open_transport(struct thc_client *c)
 
 	if (error)
 		return error;
-	c->transport = &thc_udp_transport;
 	if (wanted != THC_TRANSPORT_UDP) {
-		error = thc_afthc_transport.open(c);
-		if (!error)
-			c->transport = &thc_afthc_transport;
+		error = thc_afthc_open(c, &c->transport);
 		/* a kernel without the family is an error only if AF_THC was asked for */
 		if (error != -EAFNOSUPPORT || wanted == THC_TRANSPORT_AF_THC)
 			return error;
 	}
-	return c->transport->open(c);
+	return thc_udp_open(c, &c->transport);
+}
+
+static void leave_job(struct thc_client *c)
+{
+	if (c->transport->ops->leave)
+		c->transport->ops->leave(c->transport);
 }
 
 static int join_job(struct thc_client *c)
 {
-	int error = c->transport->join(c);
+	int error = c->transport->ops->join(c->transport);
 
 	if (error)
 		return error;
@@ -168,7 +171,7 @@ static int join_job(struct thc_client *c)
 	error = c->scheme->open(c);
 	/* the other ranks must not start with a rank that has given up */
 	if (error)
-		c->transport->leave(c);
+		leave_job(c);
 	return error;
 }
 
@@ -208,8 +211,6 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	if (c->wake < 0)
 		error = thc_fail(-errno, "cannot make an eventfd: %s", strerror(errno));
 	if (!error)
-		error = thc_shards_room(c, 1);
-	if (!error)
 		error = open_transport(c);
 	if (!error)
 		error = join_job(c);
@@ -233,15 +234,13 @@ void thc_client_close(struct thc_client *c)
 	if (c->running) {
 		stop_thread(c);
 		cancel_requests(c);
-		c->transport->leave(c);
+		leave_job(c);
 	}
 	tear_down(c);
 	thc_buffer_free(c);
 	thc_residual_free(c);
 	if (c->transport)
-		c->transport->close(c);
-	free(c->shard);
-	free(c->rx.at);
+		c->transport->ops->close(c->transport);
 	if (c->wake >= 0)
 		close(c->wake);
 	pthread_cond_destroy(&c->work);
@@ -384,7 +383,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.multicast = c->params.reply == THC_REPLY_MULTICAST,
 		.table = c->params.table,
 		.simd = c->codec.ops ? thc_codec_simd_name(&c->codec) : "none",
-		.transport = c->transport->name,
+		.transport = c->transport->ops->name,
 		.window = c->window,
 		.window_limit = c->window_limit,
 		.scheme = thc_scheme_name[c->scheme->id],
@@ -403,7 +402,7 @@ int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
 	pthread_mutex_lock(lock_of(c));
 	now = c->shown;
 	pthread_mutex_unlock(lock_of(c));
-	if (c->transport->ask)
-		c->transport->ask(c, &now);
+	if (c->transport->ops->ask)
+		c->transport->ops->ask(c->transport, &now);
 	return thc_struct_out(&stats_kind, stats, &now);
 }

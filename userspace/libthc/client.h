@@ -13,7 +13,7 @@
  *	agree.c     that all ranks mean the same all-reduce
  *	scheme_thc.c  norms, compress, decode (codec.c)
  *	request.c   one all-reduce: its memory, its result
- *	transport_udp.c    over UDP sockets (join.c: JOIN and WELCOME; shards.c: the job's
+ *	transport_udp.c    over UDP sockets (join.c: JOIN and WELCOME; shards.c: the
  *	            aggregators; udp.c: batches of packets out and in)
  *	transport_afthc.c  over an AF_THC socket of thc.ko
  *	way.c       addresses and interfaces towards aggregators; resolve.c: out of text
@@ -40,14 +40,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <thc/wire/shards.h>
+
 #include "buffers.h"
 #include "codec.h"
 #include "error.h"
 #include "libthc.h"
 #include "residual.h"
-#include "shards.h"
 
-struct thc_afthc;
 struct thc_request;
 struct thc_scheme;
 struct thc_transport;
@@ -104,15 +104,9 @@ struct thc_client {
 	int			wake;		/* eventfd */
 
 	const struct thc_scheme	*scheme;
-	const struct thc_transport *transport;
-	struct thc_shard	*shard;		/* aggregators, by number; AF_THC: the first */
-	uint32_t		shards;		/* how many are there */
-	struct thc_flight	*flights;	/* of all of them, one after the other */
-	struct thc_shards	list;		/* all of the job, by WELCOME; .count 0: one */
-	struct thc_room		rx;		/* for what the transport receives */
-	struct thc_afthc	*afthc;		/* NULL with UDP */
-	bool			readable;	/* there is something to receive */
+	struct thc_transport	*transport;
 	struct thc_params	params;
+	struct thc_shards	list;		/* the job's aggregators; .count 0: one */
 	uint32_t		window;		/* most data chunks in flight */
 	const char		*window_limit;	/* what bounds it */
 	struct thc_codec	codec;		/* all zero between two jobs */
@@ -135,13 +129,6 @@ uint64_t thc_now(void);
 static inline size_t thc_scratch_bytes(const struct thc_client *c)
 {
 	return sizeof(float) << c->codec.block_log2;
-}
-
-/* Bytes of client.flights. */
-static inline size_t thc_flights_bytes(const struct thc_client *c)
-{
-	return (size_t)(c->params.data_slots + c->params.control_slots) * c->shards *
-	       sizeof(*c->flights);
 }
 
 /* -EPROTO: constants that this library cannot serve. */

@@ -76,7 +76,8 @@ static void sleep_until(struct thc_client *c, uint64_t due)
 		.tv_sec = (time_t)(wait / 1000000000ULL),
 		.tv_nsec = (long)(wait % 1000000000ULL),
 	};
-	unsigned int n = c->transport->poll(c, fds + 1);
+	struct thc_transport *transport = c->transport;
+	unsigned int n = transport->ops->poll(transport, fds + 1);
 
 	if (!n) {
 		idle(c);
@@ -84,7 +85,8 @@ static void sleep_until(struct thc_client *c, uint64_t due)
 	}
 	if (!may_poll(c) || ppoll(fds, n + 1, due == UINT64_MAX ? NULL : &t, NULL) <= 0)
 		return;
-	c->readable = fds[1].revents;
+	if (transport->ops->polled)
+		transport->ops->polled(transport, fds + 1);
 	if (fds[0].revents && read(c->wake, &drained, sizeof(drained)) < 0)
 		return;
 }
@@ -96,10 +98,10 @@ static bool turn(struct thc_client *c, uint64_t *due)
 
 	*due = UINT64_MAX;
 	thc_pipeline_advance(c);
-	busy = c->transport->receive(c);
+	busy = c->transport->ops->receive(c->transport);
 	finish_done(c);
 	thc_pipeline_advance(c);
-	busy |= c->transport->send(c, due);
+	busy |= c->transport->ops->send(c->transport, due);
 	return thc_pipeline_compute(c) || busy;
 }
 

@@ -3,12 +3,18 @@
  * Sentences: what went wrong, who did it, and what to do, whichever transport
  * has noticed it.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client.h"
 #include "queue.h"
+#include "transport.h"
+#include "way.h"
+
+/* Room for the name of an aggregator. */
+#define PEER_TEXT	112
 
 const char *thc_name_ranks(uint64_t ranks, char *text, size_t size)
 {
@@ -26,6 +32,35 @@ const char *thc_name_ranks(uint64_t ranks, char *text, size_t size)
 		n++;
 	}
 	return text;
+}
+
+static void name_end(const struct thc_end *end, char *text, size_t size)
+{
+	bool is_ip4 = thc_addr_is_v4(&end->addr);
+	char address[INET6_ADDRSTRLEN] = "?";
+
+	inet_ntop(is_ip4 ? AF_INET : AF_INET6,
+		  is_ip4 ? &end->addr.word[3] : (const void *)&end->addr, address, sizeof(address));
+	snprintf(text, size, is_ip4 ? "%s:%u" : "[%s]:%u", address, thc_be16(end->port));
+}
+
+/* Address of number @shard, and which one it is of several. */
+static void name_peer(const struct thc_client *c, uint32_t shard, char *text, size_t size)
+{
+	uint32_t count = c->list.count;
+	const struct thc_way *way;
+	char address[80];
+
+	shard = count ? shard % count : 0;
+	way = c->transport->ops->way(c->transport, shard);
+	if (way)
+		thc_way_peer_name(way, address, sizeof(address));
+	else
+		name_end(&c->list.at[shard], address, sizeof(address));
+	if (count)
+		snprintf(text, size, "%s (shard %u of %u)", address, shard, count);
+	else
+		snprintf(text, size, "%s", address);
 }
 
 static void fail_unreachable(struct thc_client *c, int error, const char *peer)
@@ -47,18 +82,12 @@ static unsigned int port_of(const struct thc_client *c, uint32_t shard)
 	return shard < c->list.count ? thc_be16(c->list.at[shard].port) : c->options.port;
 }
 
-/* The session that this rank is in at number @shard; over AF_THC number 0 alone is known. */
-static uint32_t epoch_of(const struct thc_client *c, uint32_t shard)
-{
-	return shard && shard < c->shards ? c->shard[shard].sender.epoch : c->params.epoch;
-}
-
 bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 {
-	char who[THC_RANKS_TEXT], peer[THC_SHARD_TEXT];
+	char who[THC_RANKS_TEXT], peer[PEER_TEXT];
 
 	thc_name_ranks(f->ranks, who, sizeof(who));
-	thc_shard_name(c, f->shard, peer, sizeof(peer));
+	name_peer(c, f->shard, peer, sizeof(peer));
 	switch (f->reason) {
 	case THC_FAILED_EPOCH:
 		snprintf(who, sizeof(who), "rank %u restarted or joined again", f->worker);
@@ -66,7 +95,7 @@ bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 			c, -ESTALE,
 			"%s (job %u is now in session %u, this rank is in session %u): call thc_client_rejoin() on all ranks",
 			f->worker == THC_WORKER_NONE ? "the aggregator restarted" : who,
-			c->options.job, f->epoch, epoch_of(c, f->shard));
+			c->options.job, f->epoch, c->transport->ops->epoch(c->transport, f->shard));
 		break;
 	case THC_FAILED_BEHIND:
 		thc_queue_break(
@@ -151,10 +180,10 @@ static int fail_refused(const struct thc_client *c, unsigned int refusal)
 int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, unsigned int ranks)
 {
 	unsigned int job = c->options.job, waited = c->options.join_timeout_ms;
-	char missing[THC_RANKS_TEXT], peer[THC_SHARD_TEXT];
+	char missing[THC_RANKS_TEXT], peer[PEER_TEXT];
 
 	thc_name_ranks(f->ranks, missing, sizeof(missing));
-	thc_shard_name(c, f->shard, peer, sizeof(peer));
+	name_peer(c, f->shard, peer, sizeof(peer));
 	switch (f->reason) {
 	case THC_FAILED_REFUSED:
 		return fail_refused(c, f->refusal);

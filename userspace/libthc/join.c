@@ -13,7 +13,7 @@
 #include <thc/worker/join.h>
 
 #include "client.h"
-#include "transport.h"
+#include "transport_udp.h"
 
 /**
  * struct joining - a join in progress
@@ -23,7 +23,7 @@
  * @give_up_at: ns
  */
 struct joining {
-	struct thc_client	*c;
+	struct thc_udp		*u;
 	struct thc_joining	*j;
 	uint32_t		at;
 	struct thc_params	params;
@@ -65,8 +65,10 @@ static void leave(struct thc_shard *from)
 		send_control(from, &p, sizeof(p.leave));
 }
 
-void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why)
+void thc_udp_dropped(struct thc_udp *u, enum thc_drop_reason why)
 {
+	struct thc_client *c = u->base.client;
+
 	c->stats.bad_tag += why == THC_DROP_TAG;
 	c->stats.unexpected += why == THC_DROP_UNEXPECTED;
 	c->stats.foreign += thc_drop_is_foreign(why);
@@ -75,8 +77,7 @@ void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why)
 static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct thc_origin from)
 {
 	struct joining *joining = ctx;
-	struct thc_client *c = joining->c;
-	struct thc_sender *s = &c->shard[joining->at].sender;
+	struct thc_sender *s = &joining->u->shard[joining->at].sender;
 	struct thc_joining *j = &joining->j[joining->at];
 	const struct thc_welcome *w = (void *)(h + 1);
 	enum thc_drop_reason why;
@@ -93,21 +94,21 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 		if (!why)
 			why = thc_joining_take(j, s, h, w, bytes, thc_now());
 	}
-	thc_udp_dropped(c, why);
+	thc_udp_dropped(joining->u, why);
 }
 
-static void wait_for_packets(const struct thc_client *c, int ms)
+static void wait_for_packets(const struct thc_udp *u, int ms)
 {
 	struct pollfd fds[THC_POLL_MAX];
 
-	poll(fds, thc_udp_poll(c, fds), ms);
+	poll(fds, thc_udp_poll(&u->base, fds), ms);
 }
 
 /* Why number @shard does not let us in. */
 static int failed(const struct joining *joining, struct thc_failure f, uint32_t shard)
 {
 	f.shard = (uint8_t)shard;
-	return thc_failed_to_join(joining->c, &f, joining->j->spec.ranks);
+	return thc_failed_to_join(joining->u->base.client, &f, joining->j->spec.ranks);
 }
 
 static void join_group(struct joining *joining, uint32_t shard)
@@ -118,14 +119,14 @@ static void join_group(struct joining *joining, uint32_t shard)
 	if (!thc_joining_wants_group(j, now))
 		return;
 	j->group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
-	thc_link_join_group(&joining->c->shard[shard].link, &j->spec.group);
+	thc_link_join_group(&joining->u->shard[shard].link, &j->spec.group);
 }
 
 /* Number @shard has sockets: the next JOIN is its. */
 static int begin(struct joining *joining, uint32_t shard)
 {
-	struct thc_shard *at = &joining->c->shard[shard];
-	const struct thc_client_options *o = &joining->c->options;
+	struct thc_shard *at = &joining->u->shard[shard];
+	const struct thc_client_options *o = &joining->u->base.client->options;
 	uint8_t random[THC_NONCE_BYTES];
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
@@ -144,29 +145,30 @@ static int begin(struct joining *joining, uint32_t shard)
 /* Number 0 has said where the others are. */
 static int find_others(struct joining *joining)
 {
-	struct thc_client *c = joining->c;
+	struct thc_udp *u = joining->u;
+	struct thc_shards *list = &u->base.client->list;
 	const struct thc_parts *parts = &joining->j->parts;
 	uint32_t i, count = joining->j->spec.shards;
 	struct thc_joining *more;
 	int error;
 
 	/* the next one may have begun to come in its place */
-	if (count <= c->shards || !thc_parts_whole(parts))
+	if (count <= u->shards || !thc_parts_whole(parts))
 		return 0;
-	thc_shards_take(&c->list, &joining->j->spec, parts->record, parts->joined.bytes);
+	thc_shards_take(list, &joining->j->spec, parts->record, parts->joined.bytes);
 	more = realloc(joining->j, count * sizeof(*more));
 	if (!more)
 		return thc_fail(-ENOMEM, "out of memory for %u aggregators", count);
 	joining->j = more;
 	/* nobody has heard of those that have no sockets yet, should one of them fail */
-	for (i = c->shards; i < count; i++)
+	for (i = u->shards; i < count; i++)
 		more[i].welcomed = more[i].ready = 0;
-	error = thc_shards_room(c, count);
+	error = thc_shards_room(u, count);
 	for (i = 1; i < count && !error; i++) {
-		struct thc_shard *at = &c->shard[i];
+		struct thc_shard *at = &u->shard[i];
 
-		at->sender.port = thc_be16(c->list.at[i].port);
-		error = thc_link_open_beside(&at->link, &c->shard->link, &c->list.at[i]);
+		at->sender.port = thc_be16(list->at[i].port);
+		error = thc_link_open_beside(&at->link, &u->shard->link, &list->at[i]);
 		if (!error)
 			error = begin(joining, i);
 	}
@@ -181,7 +183,7 @@ static bool all_agree(const struct joining *joining, uint32_t shard)
 
 	if (j[shard].spec.shard != shard)
 		return false;
-	for (i = 0; i < joining->c->shards; i++)
+	for (i = 0; i < joining->u->shards; i++)
 		if (j[i].welcomed && !thc_shards_agree(&j[i].spec, &j[shard].spec))
 			return false;
 	return true;
@@ -192,9 +194,9 @@ static int look_at(struct joining *joining, uint32_t shard)
 {
 	struct thc_joining *j = &joining->j[shard];
 	struct thc_failure f = { .reason = THC_FAILED_REFUSED, .refusal = j->spec.refusal };
-	struct thc_client *c = joining->c;
+	struct thc_client *c = joining->u->base.client;
 
-	switch (thc_joining_step(j, &c->shard[shard].sender)) {
+	switch (thc_joining_step(j, &joining->u->shard[shard].sender)) {
 	case THC_JOIN_ASK:
 		return 0;
 	case THC_JOIN_REFUSED:
@@ -219,22 +221,22 @@ static int look_at(struct joining *joining, uint32_t shard)
 
 static int receive_some(struct joining *joining)
 {
-	struct thc_client *c = joining->c;
+	struct thc_udp *u = joining->u;
 	int n, error = 0;
 	uint32_t i;
 
-	for (i = 0; i < c->shards && !error; i++) {
-		struct thc_shard *at = &c->shard[i];
+	for (i = 0; i < u->shards && !error; i++) {
+		struct thc_shard *at = &u->shard[i];
 		uint64_t calls = 0;
 
 		joining->at = i;
-		n = thc_link_receive(&at->link, at->link.unicast, c->rx, on_join_packet, joining,
-				     &calls);
+		n = thc_link_receive(&at->link, at->link.unicast, u->base.rx, on_join_packet,
+				     joining, &calls);
 		if (n < 0)
 			thc_sender_unreachable(&at->sender, -n, thc_now());
 		if (at->link.group >= 0)
-			thc_link_receive(&at->link, at->link.group, c->rx, on_join_packet, joining,
-					 &calls);
+			thc_link_receive(&at->link, at->link.group, u->base.rx, on_join_packet,
+					 joining, &calls);
 		error = look_at(joining, i);
 	}
 	return error;
@@ -245,7 +247,7 @@ static int receive_some(struct joining *joining)
  */
 static uint32_t first_unready(const struct joining *joining)
 {
-	uint32_t i, found = joining->c->shards;
+	uint32_t i, found = joining->u->shards;
 
 	if (joining->j->welcomed && joining->j->spec.shards > found)
 		return 0;
@@ -261,9 +263,9 @@ static uint64_t ask(struct joining *joining)
 	struct control_packet p;
 	uint32_t i;
 
-	for (i = 0; i < joining->c->shards; i++) {
+	for (i = 0; i < joining->u->shards; i++) {
 		struct thc_joining *j = &joining->j[i];
-		struct thc_shard *at = &joining->c->shard[i];
+		struct thc_shard *at = &joining->u->shard[i];
 		uint64_t now = thc_now();
 
 		if (thc_joining_at(j) <= now) {
@@ -279,60 +281,61 @@ static uint64_t ask(struct joining *joining)
 /* JOIN until the job is ready; 0 or an error. */
 static int join_until_ready(struct joining *joining)
 {
-	struct thc_client *c = joining->c;
+	struct thc_udp *u = joining->u;
 	struct thc_failure f;
 	int error = 0;
 
-	while (!error && first_unready(joining) < c->shards) {
+	while (!error && first_unready(joining) < u->shards) {
 		uint64_t now = thc_now(), due;
 
 		if (now >= joining->give_up_at) {
 			uint32_t i = first_unready(joining);
 
-			thc_joining_failure(&joining->j[i], &c->shard[i].sender, &f);
+			thc_joining_failure(&joining->j[i], &u->shard[i].sender, &f);
 			return failed(joining, f, i);
 		}
 		due = ask(joining);
 		now = thc_now();
 		if (now < due)
-			wait_for_packets(c, (int)((due - now) / THC_NS_PER_MS) + 1);
+			wait_for_packets(u, (int)((due - now) / THC_NS_PER_MS) + 1);
 		error = receive_some(joining);
 	}
 	return error;
 }
 
 /* Number @shard is ready, and so are all. @flights: of its slots */
-static void set_up(struct thc_client *c, const struct thc_joining *j, uint32_t shard,
+static void set_up(struct thc_udp *u, const struct thc_joining *j, uint32_t shard,
 		   struct thc_flight *flights)
 {
-	struct thc_shard *at = &c->shard[shard];
+	const struct thc_client *c = u->base.client;
+	struct thc_shard *at = &u->shard[shard];
 
 	if (j->spec.reply != THC_REPLY_MULTICAST)
 		thc_link_leave_group(&at->link);
 	if (j->spec.flags & THC_WELCOME_F_NOGSO)
 		at->link.gso = false;
-	at->flights = flights;
 	thc_sender_set_epoch(&at->sender, &j->spec, c->options.key);
 	thc_joining_end(j, &at->sender, flights, c->window);
 }
 
 static int set_up_all(const struct joining *joining)
 {
-	struct thc_client *c = joining->c;
+	struct thc_udp *u = joining->u;
+	struct thc_client *c = u->base.client;
 	uint32_t i, answers = UINT32_MAX, slots;
 	int error;
 
 	c->params = joining->params;
 	slots = c->params.data_slots + c->params.control_slots;
-	error = thc_shards_fill(c);
+	error = thc_shards_fill(u);
 	if (error)
 		return error;
-	for (i = 0; i < c->shards; i++)
-		if (c->shard[i].link.answers_max < answers)
-			answers = c->shard[i].link.answers_max;
+	for (i = 0; i < u->shards; i++)
+		if (u->shard[i].link.answers_max < answers)
+			answers = u->shard[i].link.answers_max;
 	thc_window_choose(c, answers);
-	for (i = 0; i < c->shards; i++)
-		set_up(c, &joining->j[i], i, c->flights + (size_t)i * slots);
+	for (i = 0; i < u->shards; i++)
+		set_up(u, &joining->j[i], i, u->flights + (size_t)i * slots);
 	return 0;
 }
 
@@ -341,18 +344,20 @@ static void give_up(const struct joining *joining)
 {
 	uint32_t i;
 
-	for (i = 0; i < joining->c->shards; i++) {
+	for (i = 0; i < joining->u->shards; i++) {
 		const struct thc_joining *j = &joining->j[i];
 
 		if (j->welcomed && !(j->spec.flags & THC_WELCOME_F_REFUSED))
-			leave(&joining->c->shard[i]);
+			leave(&joining->u->shard[i]);
 	}
 }
 
-int thc_udp_join(struct thc_client *c)
+int thc_udp_join(struct thc_transport *t)
 {
+	struct thc_client *c = t->client;
+	struct thc_udp *u = thc_udp_of(t);
 	struct joining joining = {
-		.c = c,
+		.u = u,
 		.j = malloc(sizeof(*joining.j)),
 		.give_up_at = thc_now() + c->options.join_timeout_ms * THC_NS_PER_MS,
 	};
@@ -360,8 +365,9 @@ int thc_udp_join(struct thc_client *c)
 
 	if (!joining.j)
 		return thc_fail(-ENOMEM, "out of memory");
-	thc_shards_only_first(c);
-	c->shard->sender.port = c->options.port;
+	thc_shards_empty(u);
+	thc_shards_only_first(u);
+	u->shard->sender.port = c->options.port;
 	error = begin(&joining, 0);
 	if (!error) {
 		error = join_until_ready(&joining);
@@ -374,10 +380,11 @@ int thc_udp_join(struct thc_client *c)
 	return error;
 }
 
-void thc_udp_leave(struct thc_client *c)
+void thc_udp_leave(struct thc_transport *t)
 {
+	struct thc_udp *u = thc_udp_of(t);
 	uint32_t i;
 
-	for (i = 0; i < c->shards; i++)
-		leave(&c->shard[i]);
+	for (i = 0; i < u->shards; i++)
+		leave(&u->shard[i]);
 }

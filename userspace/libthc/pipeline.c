@@ -12,6 +12,7 @@
 #include "queue.h"
 #include "request.h"
 #include "scheme.h"
+#include "transport.h"
 
 unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all)
 {
@@ -25,20 +26,11 @@ unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all)
 
 void thc_pipeline_ready(struct thc_phase *p, uint32_t index)
 {
-	struct thc_request *r = p->request;
-	const struct thc_client *c = r->client;
-	uint64_t number = p->first + index;
-	const struct thc_shard *at = &c->shard[number % c->shards];
-	const struct thc_sender *s = &at->sender;
-	struct thc_hdr *h = (void *)(p->packets + index * p->stride);
+	struct thc_transport *t = p->request->client->transport;
 
 	p->ready = index + 1;
-	/* thc.ko writes headers of its own */
-	if (!at->flights)
-		return;
-	thc_sender_request(s, p->control ? &s->control : &s->data, h, p->op, p->width,
-			   (uint32_t)r->round, number / c->shards);
-	thc_seal(h, s->seal, &s->up, h + 1, (int)(p->payload / 8));
+	if (t->ops->ready)
+		t->ops->ready(t, p, index);
 }
 
 static void send_claim(struct thc_request *r)

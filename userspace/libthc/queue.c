@@ -24,8 +24,8 @@ uint64_t thc_now(void)
 void thc_client_show(struct thc_client *c)
 {
 	c->shown = c->stats;
-	if (c->transport->show)
-		c->transport->show(c, &c->shown);
+	if (c->transport->ops->show)
+		c->transport->ops->show(c->transport, &c->shown);
 	c->memory_shown = c->memory_peak;
 }
 
@@ -70,7 +70,7 @@ void thc_queue_break(struct thc_client *c, int status, const char *format, ...)
 	struct thc_request *r, *next;
 	va_list args;
 
-	c->transport->forget(c);
+	c->transport->ops->forget(c->transport);
 	pthread_mutex_lock(&c->lock);
 	c->broken = true;
 	va_start(args, format);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
-/* How chunks travel between a client and the aggregator. */
+/*
+ * How chunks travel between a client and its aggregators. A transport is an object: client, engine
+ * and pipeline know the functions here, and nothing of what struct thc_udp and struct thc_afthc
+ * have behind them.
+ */
 #ifndef LIBTHC_TRANSPORT_H
 #define LIBTHC_TRANSPORT_H
 
@@ -8,50 +12,66 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "buffers.h"
 #include "libthc.h"
 
 struct thc_client;
+struct thc_phase;
+struct thc_transport;
+struct thc_way;
 
 /* Two sockets for each aggregator. */
 #define THC_POLL_MAX	(2 * THC_SHARDS_MAX)
 
 /**
- * struct thc_transport - how chunks travel between a client and the aggregator
- * @open: sockets; -EAFNOSUPPORT: this kernel has none of the kind
- * @close: of what @open made, also after it failed
- * @join: until all ranks have joined: fills client.params
- * @leave: sends LEAVE to the aggregator
- * @room: bytes of client.rx that it needs to receive what a bucket of @bytes brings
+ * struct thc_transport_ops - the functions of a kind of transport
+ * @close: frees it
+ * @join: until all ranks have joined: fills client.params, client.list and client.window
+ * @leave: sends LEAVE to the aggregators; NULL: @close and the next @join do
+ * @room: bytes of thc_transport.rx that it needs to receive what a bucket of @bytes brings
+ * @ready: chunk @index of @p has its number and its payload; NULL: that is all it takes
  * @forget: what is in flight, after a failure
  * @receive: what has come; true if anything did
  * @send: what can be sent; lowers *@due to the time of the next look
  * @poll: what to sleep on, at most THC_POLL_MAX; how many. 0: nothing can come
+ * @polled: what poll() found in @fds, which @poll has filled; may be NULL
+ * @way: to aggregator number @shard of the job; NULL: what client.list has is all that is known
+ * @epoch: the session that this rank is in at number @shard
  * @show: fills in the counters that only it knows, often; may be NULL
  * @ask: fills in counters that are costly to know, for thc_client_stats(); may be NULL
  */
-struct thc_transport {
+struct thc_transport_ops {
 	const char	*name;
-	int		(*open)(struct thc_client *c);
-	void		(*close)(struct thc_client *c);
-	int		(*join)(struct thc_client *c);
-	void		(*leave)(struct thc_client *c);
+	void		(*close)(struct thc_transport *t);
+	int		(*join)(struct thc_transport *t);
+	void		(*leave)(struct thc_transport *t);
 	size_t		(*room)(size_t bytes);
-	void		(*forget)(struct thc_client *c);
-	bool		(*receive)(struct thc_client *c);
-	bool		(*send)(struct thc_client *c, uint64_t *due);
-	unsigned int	(*poll)(const struct thc_client *c, struct pollfd *fds);
-	void		(*show)(const struct thc_client *c, struct thc_client_stats *stats);
-	void		(*ask)(const struct thc_client *c, struct thc_client_stats *stats);
+	void		(*ready)(struct thc_transport *t, struct thc_phase *p, uint32_t index);
+	void		(*forget)(struct thc_transport *t);
+	bool		(*receive)(struct thc_transport *t);
+	bool		(*send)(struct thc_transport *t, uint64_t *due);
+	unsigned int	(*poll)(const struct thc_transport *t, struct pollfd *fds);
+	void		(*polled)(struct thc_transport *t, const struct pollfd *fds);
+	const struct thc_way *(*way)(const struct thc_transport *t, uint32_t shard);
+	uint32_t	(*epoch)(const struct thc_transport *t, uint32_t shard);
+	void		(*show)(const struct thc_transport *t, struct thc_client_stats *stats);
+	void		(*ask)(const struct thc_transport *t, struct thc_client_stats *stats);
 };
 
-extern const struct thc_transport thc_udp_transport;
-extern const struct thc_transport thc_afthc_transport;
-/* join.c: JOIN and WELCOME over UDP. */
-int thc_udp_join(struct thc_client *c);
-void thc_udp_leave(struct thc_client *c);
-/* The sockets of all aggregators. */
-unsigned int thc_udp_poll(const struct thc_client *c, struct pollfd *fds);
-/* Counts a packet that was dropped for @why; THC_DROP_NONE: none was. */
-void thc_udp_dropped(struct thc_client *c, enum thc_drop_reason why);
+/**
+ * struct thc_transport - the first member of each kind's own struct
+ * @client: whose it is
+ * @rx: room to receive, kept from bucket to bucket
+ */
+struct thc_transport {
+	const struct thc_transport_ops	*ops;
+	struct thc_client		*client;
+	struct thc_room			rx;
+};
+
+/* Sockets towards client.options.aggregator; a negative errno with a sentence. */
+int thc_udp_open(struct thc_client *c, struct thc_transport **out);
+/* -EAFNOSUPPORT: this kernel has no AF_THC. */
+int thc_afthc_open(struct thc_client *c, struct thc_transport **out);
 
 #endif /* LIBTHC_TRANSPORT_H */

@@ -17,6 +17,7 @@
 #include "request.h"
 #include "resolve.h"
 #include "transport.h"
+#include "way.h"
 
 /* Chunks of a message at most, and at least. */
 #define MESSAGE_MOST	4096U
@@ -36,7 +37,10 @@
 #define RETRY_NS	(5 * THC_NS_PER_MS)
 
 /**
- * struct thc_afthc - a client's socket of AF_THC
+ * struct thc_afthc - a client's transport over AF_THC
+ * @way: to the aggregator that the client names; thc.ko knows those to others
+ * @socket: of AF_THC
+ * @readable: poll() has found something to receive
  * @blocked: the socket has no room for more messages
  * @starved_at: its host has had no memory for one since then, 0: it has
  * @retry_at: time of the next try while it has none
@@ -48,17 +52,27 @@
  * @control_messages: messages in flight of the control stream
  */
 struct thc_afthc {
-	int		socket;
-	bool		blocked;
-	uint64_t	starved_at;
-	uint64_t	retry_at;
-	uint64_t	asked_at;
-	uint64_t	took_ns[2];
-	uint64_t	looked_at;
-	uint64_t	look_ns;
-	unsigned int	messages;
-	unsigned int	control_messages;
+	struct thc_transport	base;
+	struct thc_way		way;
+	int			socket;
+	bool			readable;
+	bool			blocked;
+	uint64_t		starved_at;
+	uint64_t		retry_at;
+	uint64_t		asked_at;
+	uint64_t		took_ns[2];
+	uint64_t		looked_at;
+	uint64_t		look_ns;
+	unsigned int		messages;
+	unsigned int		control_messages;
 };
+
+static const struct thc_transport_ops afthc_ops;
+
+static struct thc_afthc *afthc_of(struct thc_transport *t)
+{
+	return (struct thc_afthc *)t;
+}
 
 /* thc_send.tag: which part of which request a message is: round, phase, first chunk. */
 #define TAG_ROUND_SHIFT	32
@@ -72,20 +86,21 @@ static unsigned int phase_of(uint64_t tag)
 
 /* --- failures ------------------------------------------------------------- */
 
-static struct thc_failure failure_of(const struct thc_client *c)
+static struct thc_failure failure_of(const struct thc_afthc *a)
 {
 	struct thc_failure f = { .reason = THC_FAILED_NOT };
 	socklen_t len = sizeof(f);
 
 	/* without an answer the errno alone has to do */
-	(void)!getsockopt(c->afthc->socket, SOL_THC, THC_OPT_FAILURE, &f, &len);
+	(void)!getsockopt(a->socket, SOL_THC, THC_OPT_FAILURE, &f, &len);
 	return f;
 }
 
 /* A call failed with @error (positive): the client is broken. */
-static void fail(struct thc_client *c, int error)
+static void fail(struct thc_afthc *a, int error)
 {
-	struct thc_failure f = failure_of(c);
+	struct thc_client *c = a->base.client;
+	struct thc_failure f = failure_of(a);
 
 	if (thc_failed(c, &f))
 		return;
@@ -104,7 +119,7 @@ static void fail(struct thc_client *c, int error)
 /* The job that the socket is in, and its aggregators; @epoch: out. -EPROTO: a WELCOME that is not
  * one.
  */
-static int describe(struct thc_client *c, struct thc_spec *spec, uint32_t *epoch)
+static int describe(struct thc_afthc *a, struct thc_spec *spec, uint32_t *epoch)
 {
 	struct {
 		struct thc_joined	joined;
@@ -112,25 +127,26 @@ static int describe(struct thc_client *c, struct thc_spec *spec, uint32_t *epoch
 	} in;
 	socklen_t len = sizeof(in);
 
-	if (getsockopt(c->afthc->socket, SOL_THC, THC_OPT_WELCOME, &in, &len))
+	if (getsockopt(a->socket, SOL_THC, THC_OPT_WELCOME, &in, &len))
 		return -errno;
 	*epoch = in.joined.epoch;
 	if (!thc_spec_take(spec, &in.joined.welcome, in.record, in.joined.bytes))
 		return -EPROTO;
-	thc_shards_take(&c->list, spec, in.record, in.joined.bytes);
+	thc_shards_take(&a->base.client->list, spec, in.record, in.joined.bytes);
 	return 0;
 }
 
 /* Why connect() failed with @error (positive). */
-static int not_joined(struct thc_client *c, int error)
+static int not_joined(struct thc_afthc *a, int error)
 {
-	struct thc_failure f = failure_of(c);
+	const struct thc_client *c = a->base.client;
+	struct thc_failure f = failure_of(a);
 	struct thc_spec spec = { .ranks = 0 };
 	uint32_t epoch;
 	int why;
 
 	/* if nothing is known of the job, nothing is filled in */
-	(void)!describe(c, &spec, &epoch);
+	(void)!describe(a, &spec, &epoch);
 	why = thc_failed_to_join(c, &f, spec.ranks);
 	if (why)
 		return why;
@@ -174,56 +190,78 @@ static struct sockaddr_thc address_of(const struct sockaddr_storage *from)
 	return a;
 }
 
-static void close_socket(struct thc_client *c)
+static void close_socket(struct thc_transport *t)
 {
-	if (!c->afthc)
-		return;
-	close(c->afthc->socket);
-	free(c->afthc);
-	c->afthc = NULL;
+	struct thc_afthc *a = afthc_of(t);
+
+	close(a->socket);
+	free(t->rx.at);
+	free(a);
 }
 
-static int open_socket(struct thc_client *c)
+static int open_socket(void)
 {
-	struct sockaddr_thc local;
 	int error, fd = socket(AF_THC, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	if (fd < 0) {
-		error = -errno;
-		thc_fail(error, "cannot open a socket of AF_THC: %s; is thc.ko loaded?",
-			 strerror(-error));
-		/* some security modules say EPERM or EACCES for families they do not know */
-		return error == -EAFNOSUPPORT || error == -EPERM || error == -EACCES ?
-			       -EAFNOSUPPORT :
-			       error;
-	}
-	c->afthc = calloc(1, sizeof(*c->afthc));
-	if (!c->afthc) {
+	if (fd >= 0)
+		return fd;
+	error = -errno;
+	thc_fail(error, "cannot open a socket of AF_THC: %s; is thc.ko loaded?", strerror(-error));
+	/* some security modules say EPERM or EACCES for families they do not know */
+	return error == -EPERM || error == -EACCES ? -EAFNOSUPPORT : error;
+}
+
+/* Sends from where the options say. */
+static int bind_socket(struct thc_afthc *a)
+{
+	const struct thc_client_options *o = &a->base.client->options;
+	int error = thc_way_find(&a->way, o);
+	struct sockaddr_thc local;
+
+	if (error || (!o->bind && !o->interface))
+		return error;
+	local = address_of(&a->way.local);
+	local.sthc_ifindex = (uint32_t)a->way.ifindex;
+	if (bind(a->socket, (void *)&local, sizeof(local)))
+		return thc_fail(-errno, "cannot bind: %s", strerror(errno));
+	return 0;
+}
+
+int thc_afthc_open(struct thc_client *c, struct thc_transport **out)
+{
+	struct thc_afthc *a;
+	int error, fd = open_socket();
+
+	if (fd < 0)
+		return fd;
+	a = calloc(1, sizeof(*a));
+	if (!a) {
 		close(fd);
 		return thc_fail(-ENOMEM, "out of memory");
 	}
-	c->afthc->socket = fd;
-	error = thc_way_find(&c->shard->link.way, &c->options);
-	if (!error && (c->options.bind || c->options.interface)) {
-		local = address_of(&c->shard->link.way.local);
-		local.sthc_ifindex = (uint32_t)c->shard->link.way.ifindex;
-		if (bind(c->afthc->socket, (void *)&local, sizeof(local)))
-			error = thc_fail(-errno, "cannot bind: %s", strerror(errno));
-	}
+	a->base = (struct thc_transport){ .ops = &afthc_ops, .client = c };
+	a->socket = fd;
+	error = bind_socket(a);
 	/* whoever can open the socket does not fall back to another transport */
 	if (error)
-		close_socket(c);
+		close_socket(&a->base);
+	else
+		*out = &a->base;
 	return error;
 }
 
-static void forget(struct thc_client *c)
+static void forget(struct thc_transport *t)
 {
-	*c->afthc = (struct thc_afthc){ .socket = c->afthc->socket };
+	struct thc_afthc *a = afthc_of(t);
+
+	*a = (struct thc_afthc){ .base = a->base, .way = a->way, .socket = a->socket };
 }
 
-static int join_job(struct thc_client *c)
+static int join_job(struct thc_transport *t)
 {
-	struct sockaddr_thc to = address_of(&c->shard->link.way.peer);
+	struct thc_afthc *a = afthc_of(t);
+	struct thc_client *c = t->client;
+	struct sockaddr_thc to = address_of(&a->way.peer);
 	uint32_t timeout = c->options.timeout_ms, join = c->options.join_timeout_ms,
 		 window = c->options.window;
 	struct thc_spec spec;
@@ -234,17 +272,17 @@ static int join_job(struct thc_client *c)
 	to.sthc_rank = (uint8_t)c->options.rank;
 	if (window > THC_SLOTS_MAX)
 		window = 0;
-	if (setsockopt(c->afthc->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
-	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &join, sizeof(join)) ||
-	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)) ||
-	    setsockopt(c->afthc->socket, SOL_THC, THC_OPT_KEY, c->key,
+	if (setsockopt(a->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
+	    setsockopt(a->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &join, sizeof(join)) ||
+	    setsockopt(a->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)) ||
+	    setsockopt(a->socket, SOL_THC, THC_OPT_KEY, c->key,
 		       c->options.key ? sizeof(c->key) : 0))
 		return thc_fail(-errno, "cannot set options of the AF_THC socket: %s",
 				strerror(errno));
-	while (connect(c->afthc->socket, (void *)&to, sizeof(to)))
+	while (connect(a->socket, (void *)&to, sizeof(to)))
 		if (errno != EINTR)
-			return not_joined(c, errno);
-	error = describe(c, &spec, &epoch);
+			return not_joined(a, errno);
+	error = describe(a, &spec, &epoch);
 	if (error && error != -EPROTO)
 		return thc_fail(error, "the AF_THC socket does not describe its job: %s",
 				strerror(-error));
@@ -253,15 +291,8 @@ static int join_job(struct thc_client *c)
 					  0);
 	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */
 	thc_window_choose(c, UINT32_MAX);
-	forget(c);
-	c->readable = false;
+	forget(t);
 	return 0;
-}
-
-/* The kernel says LEAVE when the socket is closed, or connected again. */
-static void leave_job(struct thc_client *c)
-{
-	(void)c;
 }
 
 /* --- looking for control messages ----------------------------------------- */
@@ -270,22 +301,21 @@ static void leave_job(struct thc_client *c)
  * compute, only control messages are waited for: the first look comes when the last one of
  * its kind had come, later looks after twice the time each.
  */
-static void expect_control(struct thc_client *c, uint64_t tag)
+static void expect_control(struct thc_afthc *a, uint64_t tag)
 {
-	uint64_t took = c->afthc->took_ns[phase_of(tag) >= THC_AGREEMENT_PHASES];
+	uint64_t took = a->took_ns[phase_of(tag) >= THC_AGREEMENT_PHASES];
 
-	c->afthc->control_messages++;
-	c->afthc->asked_at = thc_now();
-	c->afthc->looked_at = c->afthc->asked_at;
-	c->afthc->look_ns = took > LOOK_NS ? took : LOOK_NS;
+	a->control_messages++;
+	a->asked_at = thc_now();
+	a->looked_at = a->asked_at;
+	a->look_ns = took > LOOK_NS ? took : LOOK_NS;
 }
 
 /* A little less than it took: a look finds what came a while ago. */
-static void control_came(struct thc_client *c, uint64_t tag)
+static void control_came(struct thc_afthc *a, uint64_t tag)
 {
-	c->afthc->control_messages--;
-	c->afthc->took_ns[phase_of(tag) >= THC_AGREEMENT_PHASES] =
-		(thc_now() - c->afthc->asked_at) / 8 * 7;
+	a->control_messages--;
+	a->took_ns[phase_of(tag) >= THC_AGREEMENT_PHASES] = (thc_now() - a->asked_at) / 8 * 7;
 }
 
 /* --- out ------------------------------------------------------------------ */
@@ -293,20 +323,20 @@ static void control_came(struct thc_client *c, uint64_t tag)
 /* The host has no memory for a message. Others will give some back, but poll() does not say when.
  * False: they have not for the whole timeout.
  */
-static bool wait_for_memory(struct thc_client *c)
+static bool wait_for_memory(struct thc_afthc *a)
 {
 	uint64_t now = thc_now();
 
-	if (!c->afthc->starved_at)
-		c->afthc->starved_at = now;
-	c->afthc->retry_at = now + RETRY_NS;
-	return now - c->afthc->starved_at < c->options.timeout_ms * THC_NS_PER_MS;
+	if (!a->starved_at)
+		a->starved_at = now;
+	a->retry_at = now + RETRY_NS;
+	return now - a->starved_at < a->base.client->options.timeout_ms * THC_NS_PER_MS;
 }
 
 /* A message of the next @count chunks of @p. 1: it is the kernel's now, 0: not yet, -1: the client
  * is broken.
  */
-static int send_message(struct thc_client *c, const struct thc_phase *p, uint32_t count)
+static int send_message(struct thc_afthc *a, const struct thc_phase *p, uint32_t count)
 {
 	const struct thc_request *r = p->request;
 	struct thc_hdr *h = (void *)(p->packets + p->handed * p->stride);
@@ -335,25 +365,25 @@ static int send_message(struct thc_client *c, const struct thc_phase *p, uint32_
 	cm->cmsg_type = THC_SEND;
 	cm->cmsg_len = CMSG_LEN(sizeof(send));
 	memcpy(CMSG_DATA(cm), &send, sizeof(send));
-	c->stats.send_calls++;
-	if (sendmsg(c->afthc->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
-		c->afthc->messages++;
-		c->afthc->starved_at = 0;
+	a->base.client->stats.send_calls++;
+	if (sendmsg(a->socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+		a->messages++;
+		a->starved_at = 0;
 		if (p->control)
-			expect_control(c, send.tag);
+			expect_control(a, send.tag);
 		return 1;
 	}
-	c->afthc->blocked = errno == EAGAIN;
-	if (c->afthc->blocked || errno == EINTR || (errno == ENOBUFS && wait_for_memory(c)))
+	a->blocked = errno == EAGAIN;
+	if (a->blocked || errno == EINTR || (errno == ENOBUFS && wait_for_memory(a)))
 		return 0;
-	fail(c, errno);
+	fail(a, errno);
 	return -1;
 }
 
 /* 1: all that there is of @p is the kernel's, 0: not yet, -1: the client is broken. */
-static int send_phase(struct thc_client *c, struct thc_phase *p)
+static int send_phase(struct thc_afthc *a, struct thc_phase *p)
 {
-	const uint32_t most = (uint32_t)(c->rx.bytes / CHUNK_ROOM);
+	const uint32_t most = (uint32_t)(a->base.rx.bytes / CHUNK_ROOM);
 
 	while (p->handed < p->sized) {
 		uint32_t left = p->sized - p->handed, n = left < most ? left : most;
@@ -362,7 +392,7 @@ static int send_phase(struct thc_client *c, struct thc_phase *p)
 		/* whole messages */
 		if (n > p->ready - p->handed)
 			return 0;
-		sent = send_message(c, p, n);
+		sent = send_message(a, p, n);
 		if (sent <= 0)
 			return sent;
 		p->handed += n;
@@ -371,7 +401,7 @@ static int send_phase(struct thc_client *c, struct thc_phase *p)
 }
 
 /* All ranks hand over a stream's chunks in the order of their numbers. */
-static int send_stream(struct thc_client *c, struct thc_phases *const *all, unsigned int n,
+static int send_stream(struct thc_afthc *a, struct thc_phases *const *all, unsigned int n,
 		       bool control)
 {
 	unsigned int i, k;
@@ -379,7 +409,7 @@ static int send_stream(struct thc_client *c, struct thc_phases *const *all, unsi
 	for (i = 0; i < n; i++) {
 		for (k = 0; k < all[i]->count && !all[i]->over; k++) {
 			struct thc_phase *p = &all[i]->phase[k];
-			int sent = p->control == control ? send_phase(c, p) : 1;
+			int sent = p->control == control ? send_phase(a, p) : 1;
 
 			if (sent <= 0)
 				return sent;
@@ -389,29 +419,30 @@ static int send_stream(struct thc_client *c, struct thc_phases *const *all, unsi
 }
 
 /* True: there was a change. */
-static bool hand_over(struct thc_client *c)
+static bool hand_over(struct thc_afthc *a)
 {
 	struct thc_phases *all[THC_ACTIVE_MAX];
-	unsigned int n = thc_pipeline_phases(c, all), before = c->afthc->messages;
+	unsigned int n = thc_pipeline_phases(a->base.client, all), before = a->messages;
 
-	return send_stream(c, all, n, true) < 0 || send_stream(c, all, n, false) < 0 ||
-	       c->afthc->messages != before;
+	return send_stream(a, all, n, true) < 0 || send_stream(a, all, n, false) < 0 ||
+	       a->messages != before;
 }
 
 /* Timers are the kernel's, but for the one that looks for memory. */
-static bool send_more(struct thc_client *c, uint64_t *due)
+static bool send_more(struct thc_transport *t, uint64_t *due)
 {
+	struct thc_afthc *a = afthc_of(t);
 	bool changed = false;
 
-	if (!c->afthc->starved_at || thc_now() >= c->afthc->retry_at) {
-		c->afthc->retry_at = 0;
-		changed = hand_over(c);
+	if (!a->starved_at || thc_now() >= a->retry_at) {
+		a->retry_at = 0;
+		changed = hand_over(a);
 		/* nothing was refused for want of memory, or what was has been given up */
-		if (!c->afthc->retry_at)
-			c->afthc->starved_at = 0;
+		if (!a->retry_at)
+			a->starved_at = 0;
 	}
-	if (c->afthc->starved_at && c->afthc->retry_at < *due)
-		*due = c->afthc->retry_at;
+	if (a->starved_at && a->retry_at < *due)
+		*due = a->retry_at;
 	return changed;
 }
 
@@ -429,13 +460,14 @@ static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
 }
 
 /* 1: a message, 0: none now, -1: the client is broken. */
-static int receive_message(struct thc_client *c)
+static int receive_message(struct thc_afthc *a)
 {
+	struct thc_client *c = a->base.client;
 	union {
 		struct cmsghdr	align;
 		char		room[CMSG_SPACE(sizeof(struct thc_received))];
 	} control;
-	struct iovec all = { .iov_base = c->rx.at, .iov_len = c->rx.bytes };
+	struct iovec all = { .iov_base = a->base.rx.at, .iov_len = a->base.rx.bytes };
 	struct msghdr m = {
 		.msg_iov = &all,
 		.msg_iovlen = 1,
@@ -443,28 +475,28 @@ static int receive_message(struct thc_client *c)
 		.msg_controllen = sizeof(control.room),
 	};
 	struct thc_received received;
-	const uint8_t *lanes = c->rx.at;
+	const uint8_t *lanes = a->base.rx.at;
 	struct thc_request *r;
 	struct cmsghdr *cm;
 
 	c->stats.receive_calls++;
-	if (recvmsg(c->afthc->socket, &m, MSG_DONTWAIT) < 0) {
+	if (recvmsg(a->socket, &m, MSG_DONTWAIT) < 0) {
 		if (errno == EAGAIN || errno == EINTR)
 			return 0;
-		fail(c, errno);
+		fail(a, errno);
 		return -1;
 	}
-	c->afthc->messages--;
-	c->afthc->blocked = false;
+	a->messages--;
+	a->blocked = false;
 	cm = CMSG_FIRSTHDR(&m);
 	if (!cm || cm->cmsg_level != SOL_THC || cm->cmsg_type != THC_RECEIVED ||
 	    m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		fail(c, EPROTO);
+		fail(a, EPROTO);
 		return -1;
 	}
 	memcpy(&received, CMSG_DATA(cm), sizeof(received));
 	if (!thc_op_is_added(received.op))
-		control_came(c, received.tag);
+		control_came(a, received.tag);
 	r = request_of(c, received.tag);
 	/* NULL: it failed at its agreement */
 	if (r)
@@ -475,35 +507,40 @@ static int receive_message(struct thc_client *c)
 	return 1;
 }
 
-static bool receive_some(struct thc_client *c)
+static bool receive_some(struct thc_transport *t)
 {
+	struct thc_afthc *a = afthc_of(t);
 	uint64_t now = thc_now();
 	int got;
 
-	if (!c->afthc->messages)
+	if (!a->messages)
 		return false;
-	if (!c->readable &&
-	    (!c->afthc->control_messages || now - c->afthc->looked_at < c->afthc->look_ns))
+	if (!a->readable && (!a->control_messages || now - a->looked_at < a->look_ns))
 		return false;
-	c->readable = false;
-	got = receive_message(c);
-	c->afthc->looked_at = now;
-	c->afthc->look_ns *= 2;
+	a->readable = false;
+	got = receive_message(a);
+	a->looked_at = now;
+	a->look_ns *= 2;
 	return got != 0;
 }
 
-static unsigned int fill_poll(const struct thc_client *c, struct pollfd *fds)
+static unsigned int fill_poll(const struct thc_transport *t, struct pollfd *fds)
 {
+	const struct thc_afthc *a = (const void *)t;
 	short events = POLLIN;
 
-	if (!c->afthc->messages && !c->afthc->starved_at)
+	if (!a->messages && !a->starved_at)
 		return 0;
-	if (c->afthc->blocked)
+	if (a->blocked)
 		events |= POLLOUT;
 	/* while there is only memory to wait for, time alone ends the sleep */
-	fds[0] = (struct pollfd){ .fd = c->afthc->messages ? c->afthc->socket : -1,
-				  .events = events };
+	fds[0] = (struct pollfd){ .fd = a->messages ? a->socket : -1, .events = events };
 	return 1;
+}
+
+static void note_polled(struct thc_transport *t, const struct pollfd *fds)
+{
+	afthc_of(t)->readable = fds[0].revents;
 }
 
 /* --- room and counters ---------------------------------------------------- */
@@ -518,12 +555,13 @@ static size_t room_for(size_t bytes)
 }
 
 /* Not what the sums lack: the socket's count has control chunks in it, too. */
-static void add_stats(const struct thc_client *c, struct thc_client_stats *stats)
+static void add_stats(const struct thc_transport *t, struct thc_client_stats *stats)
 {
+	const struct thc_afthc *a = (const void *)t;
 	struct thc_socket_stats s;
 	socklen_t len = sizeof(s);
 
-	if (getsockopt(c->afthc->socket, SOL_THC, THC_OPT_STATS, &s, &len))
+	if (getsockopt(a->socket, SOL_THC, THC_OPT_STATS, &s, &len))
 		return;
 	stats->packets_up = s.packets_up;
 	stats->bytes_up = s.bytes_up;
@@ -541,16 +579,29 @@ static void add_stats(const struct thc_client *c, struct thc_client_stats *stats
 	stats->window = s.window;
 }
 
-const struct thc_transport thc_afthc_transport = {
+static const struct thc_way *way_to(const struct thc_transport *t, uint32_t shard)
+{
+	return shard ? NULL : &((const struct thc_afthc *)t)->way;
+}
+
+/* thc.ko knows the sessions at others. */
+static uint32_t epoch_at(const struct thc_transport *t, uint32_t shard)
+{
+	(void)shard;
+	return t->client->params.epoch;
+}
+
+static const struct thc_transport_ops afthc_ops = {
 	.name = "AF_THC",
-	.open = open_socket,
 	.close = close_socket,
 	.join = join_job,
-	.leave = leave_job,
 	.room = room_for,
 	.forget = forget,
 	.receive = receive_some,
 	.send = send_more,
 	.poll = fill_poll,
+	.polled = note_polled,
+	.way = way_to,
+	.epoch = epoch_at,
 	.ask = add_stats,
 };

@@ -3,8 +3,11 @@
  * Packets of requests over UDP sockets: the host of <thc/worker/transmit.h>
  * and <thc/worker/receive.h>, which decide about them.
  */
+#include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 
+#include <thc/wire/route.h>
 #include <thc/worker/receive.h>
 #include <thc/worker/stall.h>
 #include <thc/worker/transmit.h>
@@ -13,17 +16,18 @@
 #include "pipeline.h"
 #include "queue.h"
 #include "request.h"
-#include "transport.h"
+#include "transport_udp.h"
 
 /* --- what this host lends --------------------------------------------------- */
 
 /**
- * struct thc_host - a client for the time of a look at its sockets
+ * struct thc_host - a transport for the time of a look at its sockets
  * @at: the aggregator it is at, number @shard
  * @all: phases of its requests, @count_all
  * @out: packets to be sent by one call, @count
  */
 struct thc_host {
+	struct thc_udp		*u;
 	struct thc_client	*c;
 	struct thc_shard	*at;
 	uint32_t		shard;
@@ -42,7 +46,7 @@ THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
-	uint64_t number = st->next * host->c->shards + host->shard;
+	uint64_t number = st->next * host->u->shards + host->shard;
 	struct thc_phase *p = thc_phases_find(host->all, host->count_all,
 					      st == &host->at->sender.control, number);
 	uint32_t index = p ? (uint32_t)(number - p->first) : 0;
@@ -120,15 +124,17 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 
 	c->stats.packets_down++;
 	c->stats.bytes_down += thc_link_wire_bytes(&host->at->link, bytes);
-	thc_udp_dropped(c, thc_worker_receive(host, &host->at->sender, h, bytes, from, thc_now()));
+	thc_udp_dropped(host->u,
+			thc_worker_receive(host, &host->at->sender, h, bytes, from, thc_now()));
 }
 
 /* From socket @fd of number @shard; true if anything came. */
-static bool receive_from(struct thc_client *c, uint32_t shard, int fd)
+static bool receive_from(struct thc_udp *u, uint32_t shard, int fd)
 {
-	struct thc_host host = { .c = c, .at = &c->shard[shard], .shard = shard };
+	struct thc_client *c = u->base.client;
+	struct thc_host host = { .u = u, .c = c, .at = &u->shard[shard], .shard = shard };
 	struct thc_link *l = &host.at->link;
-	int n = thc_link_receive(l, fd, c->rx, on_packet, &host, &c->stats.receive_calls);
+	int n = thc_link_receive(l, fd, u->base.rx, on_packet, &host, &c->stats.receive_calls);
 
 	if (n < 0 && fd == l->unicast)
 		thc_sender_unreachable(&host.at->sender, -n, thc_now());
@@ -138,22 +144,23 @@ static bool receive_from(struct thc_client *c, uint32_t shard, int fd)
 }
 
 /* One call tells which sockets have anything: with many aggregators most have not. */
-static bool receive_some(struct thc_client *c)
+static bool receive_some(struct thc_transport *t)
 {
 	struct pollfd fds[THC_POLL_MAX];
-	unsigned int n = thc_udp_poll(c, fds), k = 0;
+	unsigned int n = thc_udp_poll(t, fds), k = 0;
+	struct thc_udp *u = thc_udp_of(t);
 	bool any = false;
 	uint32_t i;
 
-	c->stats.receive_calls++;
+	t->client->stats.receive_calls++;
 	if (poll(fds, n, 0) <= 0)
 		return false;
-	for (i = 0; i < c->shards; i++) {
-		const struct thc_link *l = &c->shard[i].link;
+	for (i = 0; i < u->shards; i++) {
+		const struct thc_link *l = &u->shard[i].link;
 
 		for (; k < n && (fds[k].fd == l->unicast || fds[k].fd == l->group); k++)
 			if (fds[k].revents)
-				any |= receive_from(c, i, fds[k].fd);
+				any |= receive_from(u, i, fds[k].fd);
 	}
 	return any;
 }
@@ -222,28 +229,29 @@ static bool send_there(struct thc_host *host, uint64_t *due)
 	return busy;
 }
 
-static bool send_more(struct thc_client *c, uint64_t *due)
+static bool send_more(struct thc_transport *t, uint64_t *due)
 {
-	struct thc_host host = { .c = c };
+	struct thc_host host = { .u = thc_udp_of(t), .c = t->client };
 	bool busy = false;
 
-	thc_shards_reserve(c);
-	for (; host.shard < c->shards; host.shard++) {
-		host.at = &c->shard[host.shard];
+	thc_shards_reserve(host.u);
+	for (; host.shard < host.u->shards; host.shard++) {
+		host.at = &host.u->shard[host.shard];
 		/* a failure at the one before has ended all requests */
-		host.count_all = thc_pipeline_phases(c, host.all);
+		host.count_all = thc_pipeline_phases(host.c, host.all);
 		busy |= send_there(&host, due);
 	}
 	return busy;
 }
 
-unsigned int thc_udp_poll(const struct thc_client *c, struct pollfd *fds)
+unsigned int thc_udp_poll(const struct thc_transport *t, struct pollfd *fds)
 {
+	const struct thc_udp *u = (const void *)t;
 	unsigned int n = 0;
 	uint32_t i;
 
-	for (i = 0; i < c->shards; i++) {
-		const struct thc_link *l = &c->shard[i].link;
+	for (i = 0; i < u->shards; i++) {
+		const struct thc_link *l = &u->shard[i].link;
 
 		fds[n++] = (struct pollfd){ .fd = l->unicast, .events = POLLIN };
 		if (l->group >= 0)
@@ -254,19 +262,38 @@ unsigned int thc_udp_poll(const struct thc_client *c, struct pollfd *fds)
 
 /* --- the transport -------------------------------------------------------- */
 
-static int open_link(struct thc_client *c)
+static void close_links(struct thc_transport *t)
 {
-	if (thc_room_grow(c, THC_RX_BYTES))
-		return thc_fail(-ENOMEM, "out of memory");
-	return thc_link_open(&c->shard->link, &c->options);
-}
-
-static void close_links(struct thc_client *c)
-{
+	struct thc_udp *u = thc_udp_of(t);
 	uint32_t i;
 
-	for (i = 0; i < c->shards; i++)
-		thc_link_close(&c->shard[i].link);
+	for (i = 0; i < u->shards; i++)
+		thc_link_close(&u->shard[i].link);
+	thc_shards_empty(u);
+	free(u->shard);
+	free(t->rx.at);
+	free(u);
+}
+
+int thc_udp_open(struct thc_client *c, struct thc_transport **out)
+{
+	struct thc_udp *u = calloc(1, sizeof(*u));
+	int error;
+
+	if (!u)
+		return thc_fail(-ENOMEM, "out of memory");
+	u->base = (struct thc_transport){ .ops = &thc_udp_ops, .client = c };
+	error = thc_shards_room(u, 1);
+	if (!error && thc_room_grow(c, &u->base.rx, THC_RX_BYTES))
+		error = thc_fail(-ENOMEM, "out of memory");
+	if (!error)
+		error = thc_link_open(&u->shard->link, &c->options);
+	if (error) {
+		close_links(&u->base);
+		return error;
+	}
+	*out = &u->base;
+	return 0;
 }
 
 static size_t room_for(size_t bytes)
@@ -277,26 +304,55 @@ static size_t room_for(size_t bytes)
 	return datagrams * THC_RX_BYTES;
 }
 
-static void forget(struct thc_client *c)
+/* Its packet is what goes out, as often as it must. */
+static void seal_packet(struct thc_transport *t, struct thc_phase *p, uint32_t index)
 {
+	struct thc_hdr *h = (void *)(p->packets + index * p->stride);
+	const struct thc_udp *u = thc_udp_of(t);
+	uint64_t number = p->first + index;
+	const struct thc_sender *s = &u->shard[number % u->shards].sender;
+
+	thc_sender_request(s, p->control ? &s->control : &s->data, h, p->op, p->width,
+			   (uint32_t)p->request->round, number / u->shards);
+	thc_seal(h, s->seal, &s->up, h + 1, (int)(p->payload / 8));
+}
+
+static void forget(struct thc_transport *t)
+{
+	struct thc_udp *u = thc_udp_of(t);
 	uint32_t i;
 
-	thc_shards_reserve(c);
-	for (i = 0; i < c->shards; i++) {
-		thc_stream_forget(&c->shard[i].sender.control);
-		thc_stream_forget(&c->shard[i].sender.data);
+	thc_shards_reserve(u);
+	for (i = 0; i < u->shards; i++) {
+		thc_stream_forget(&u->shard[i].sender.control);
+		thc_stream_forget(&u->shard[i].sender.data);
 	}
 }
 
-static void add_stats(const struct thc_client *c, struct thc_client_stats *stats)
+static const struct thc_way *way_to(const struct thc_transport *t, uint32_t shard)
 {
+	const struct thc_udp *u = (const void *)t;
+
+	return shard < u->shards ? &u->shard[shard].link.way : NULL;
+}
+
+static uint32_t epoch_at(const struct thc_transport *t, uint32_t shard)
+{
+	const struct thc_udp *u = (const void *)t;
+
+	return shard && shard < u->shards ? u->shard[shard].sender.epoch : t->client->params.epoch;
+}
+
+static void add_stats(const struct thc_transport *t, struct thc_client_stats *stats)
+{
+	const struct thc_udp *u = (const void *)t;
 	uint64_t rtt = 0;
 	uint32_t i;
 
 	stats->window_cuts = 0;
 	stats->window = 0;
-	for (i = 0; i < c->shards; i++) {
-		const struct thc_window *w = &c->shard[i].sender.window;
+	for (i = 0; i < u->shards; i++) {
+		const struct thc_window *w = &u->shard[i].sender.window;
 
 		stats->window_cuts += w->cuts;
 		stats->window += thc_window_size(w);
@@ -305,16 +361,18 @@ static void add_stats(const struct thc_client *c, struct thc_client_stats *stats
 	stats->rtt_us = rtt / THC_NS_PER_US;
 }
 
-const struct thc_transport thc_udp_transport = {
+const struct thc_transport_ops thc_udp_ops = {
 	.name = "UDP",
-	.open = open_link,
 	.close = close_links,
 	.join = thc_udp_join,
 	.leave = thc_udp_leave,
 	.room = room_for,
+	.ready = seal_packet,
 	.forget = forget,
 	.receive = receive_some,
 	.send = send_more,
 	.poll = thc_udp_poll,
+	.way = way_to,
+	.epoch = epoch_at,
 	.show = add_stats,
 };

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * The transport over UDP sockets: for transport_udp.c, join.c and shards.c alone.
+ *
+ * Each aggregator of the job has sockets, a window and an epoch of its own; chunk q of a stream is
+ * sent to number q mod shards (<thc/wire/route.h>).
+ */
+#ifndef LIBTHC_TRANSPORT_UDP_H
+#define LIBTHC_TRANSPORT_UDP_H
+
+#include <thc/wire/shards.h>
+#include <thc/worker/sender.h>
+
+#include "transport.h"
+#include "udp.h"
+
+/* One aggregator: sockets to it, and the protocol's state. */
+struct thc_shard {
+	struct thc_link		link;
+	struct thc_sender	sender;
+};
+
+/**
+ * struct thc_udp - a client's transport over UDP
+ * @shard: aggregators that have sockets, by number; there are @shards
+ * @flights: of all senders, one behind the other; NULL: the job is not ready
+ * @flights_bytes: of @flights
+ */
+struct thc_udp {
+	struct thc_transport	base;
+	struct thc_shard	*shard;
+	uint32_t		shards;
+	struct thc_flight	*flights;
+	size_t			flights_bytes;
+};
+
+static inline struct thc_udp *thc_udp_of(struct thc_transport *t)
+{
+	return (struct thc_udp *)t;
+}
+
+extern const struct thc_transport_ops thc_udp_ops;
+
+/* The sockets of all aggregators, as thc_transport_ops.poll. */
+unsigned int thc_udp_poll(const struct thc_transport *t, struct pollfd *fds);
+/* Counts a packet that was dropped for @why; THC_DROP_NONE: none was. */
+void thc_udp_dropped(struct thc_udp *u, enum thc_drop_reason why);
+
+/* join.c: JOIN and WELCOME over UDP. */
+int thc_udp_join(struct thc_transport *t);
+void thc_udp_leave(struct thc_transport *t);
+
+/* shards.c: -ENOMEM, or room for @count aggregators, of which the new ones have no sockets. */
+int thc_shards_room(struct thc_udp *u, uint32_t count);
+/* Closes all but number 0. */
+void thc_shards_only_first(struct thc_udp *u);
+/* Room for the flights of all, by client.params; -ENOMEM */
+int thc_shards_fill(struct thc_udp *u);
+/* Frees it. */
+void thc_shards_empty(struct thc_udp *u);
+/* Chunks that have numbers may be sent. */
+void thc_shards_reserve(struct thc_udp *u);
+
+#endif /* LIBTHC_TRANSPORT_UDP_H */
