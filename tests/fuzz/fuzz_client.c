@@ -38,6 +38,7 @@
 #include "../lib/welcome.h"
 #include "fuzz.h"
 #include "request.h"
+#include "scheme_thc.h"
 #include "structs.h"
 #include "transport_udp.h"
 
@@ -488,7 +489,7 @@ static struct asked *asked_for(const struct thc_hdr *h)
 
 static bool counts_fit(const struct thc_hdr *h)
 {
-	uint64_t bitmap = thc_be64(h->bitmap), all = ~0ULL >> (64 - w.client->params.ranks);
+	uint64_t bitmap = thc_be64(h->bitmap), all = ~0ULL >> (64 - w.client->spec.ranks);
 
 	return bitmap && !(bitmap & ~all) && thc_be16(h->count) == __builtin_popcountll(bitmap);
 }
@@ -496,7 +497,7 @@ static bool counts_fit(const struct thc_hdr *h)
 static bool is_answer(const struct thc_hdr *h, const struct asked *a, size_t bytes)
 {
 	const struct thc_hdr *was = (void *)a->at;
-	uint8_t width = a->norms ? 32 : w.client->params.sum_width;
+	uint8_t width = a->norms ? 32 : w.client->spec.sum_width;
 
 	return bytes == sizeof(*h) + THC_LANE_BYTES && h->flags & THC_F_ANSWER &&
 	       h->op == was->op && h->round == was->round && h->width == width;
@@ -530,14 +531,14 @@ static void land(struct asked *a, const struct thc_hdr *h, const uint8_t *lanes)
 	if (a->norms)
 		return;
 	reached[SUM_GONE].times += !lanes;
-	reached[PARTIAL_SUM].times += lanes && a->count < w.client->params.ranks;
+	reached[PARTIAL_SUM].times += lanes && a->count < w.client->spec.ranks;
 	reached[WITHOUT_US].times += !(thc_be64(h->bitmap) >> w.client->options.rank & 1);
 }
 
 /* Does the aggregator send from @port what is about slot @slot? */
 static bool is_its_port(uint16_t port, unsigned int slot)
 {
-	const struct thc_params *c = &w.client->params;
+	const struct thc_spec *c = &w.client->spec;
 
 	if (port == THC_PORT_DEFAULT)
 		return true;
@@ -551,7 +552,7 @@ static bool ends_epoch(const struct coming *p, const struct thc_hdr *h)
 	const struct asked *a = asked_for(h);
 	const struct thc_hdr *was = a ? (const void *)a->at : NULL;
 
-	return a && p->bytes == sizeof(*h) && h->epoch != thc_be32(w.client->params.epoch) &&
+	return a && p->bytes == sizeof(*h) && h->epoch != thc_be32(w.client->epoch) &&
 	       h->key_id == lost_key[w.keyed].id &&
 	       h->tag == control_tag(&lost_key[w.keyed], h, &was->tag, sizeof(was->tag));
 }
@@ -560,7 +561,7 @@ static bool ends_epoch(const struct coming *p, const struct thc_hdr *h)
 static bool believe(const struct coming *p)
 {
 	const struct thc_seal_key *down = &session[w.keyed].down;
-	const struct thc_params *c = &w.client->params;
+	const struct thc_spec *c = &w.client->spec;
 	struct asked *a;
 	struct thc_hdr h;
 
@@ -575,7 +576,7 @@ static bool believe(const struct coming *p)
 	if (h.key_id != down->id ||
 	    !thc_seal_ok(&h, w.seal, down, p->at + sizeof(h), (int)((p->bytes - sizeof(h)) / 8)))
 		return false;
-	a = h.epoch == thc_be32(c->epoch) ? asked_for(&h) : NULL;
+	a = h.epoch == thc_be32(w.client->epoch) ? asked_for(&h) : NULL;
 	if (!a)
 		return false;
 	if (h.op == THC_OP_STALE && (a->norms || !(h.flags & THC_F_KNOWN))) {
@@ -928,21 +929,28 @@ static void put_doubtful(uint8_t why)
 				 sizeof(struct thc_welcome) / 8);
 }
 
+/* What the client's scheme keeps. */
+static const struct thc_compressor *compressor(void)
+{
+	return w.client->context;
+}
+
 /* Index that rank @rank, not the client's, has at coordinate @i of a chunk. */
 static unsigned int level_of(unsigned int rank, uint32_t chunk, unsigned int i)
 {
-	return (i * 5 + rank * 3 + chunk) % w.client->params.table.levels;
+	return (i * 5 + rank * 3 + chunk) % compressor()->codec.table.levels;
 }
 
 /* The sum of the ranks in @in over a chunk of gradients. */
 static void sum_levels(const struct asked *a, uint64_t in, uint8_t *lanes)
 {
 	const uint8_t *own = a->at + sizeof(struct thc_hdr);
-	const struct thc_params *c = &w.client->params;
+	const struct thc_spec *c = &w.client->spec;
+	const struct thc_table *t = &compressor()->codec.table;
 	uint32_t chunk = thc_be32(((const struct thc_hdr *)a->at)->chunk);
 	unsigned int i, r;
 
-	for (i = 0; i < c->chunk; i++) {
+	for (i = 0; i < compressor()->chunk; i++) {
 		unsigned int sum = 0;
 
 		for (r = 0; r < c->ranks; r++) {
@@ -951,7 +959,7 @@ static void sum_levels(const struct asked *a, uint64_t in, uint8_t *lanes)
 			if (r == w.client->options.rank)
 				z = i % 2 ? own[i / 2] & 15 : own[i / 2] >> 4;
 			if (in >> r & 1)
-				sum += c->table.value[z];
+				sum += t->value[z];
 		}
 		if (c->sum_width == 8) {
 			lanes[i] = (uint8_t)sum;
@@ -969,7 +977,7 @@ static void max_lanes(const struct asked *a, uint64_t in, uint8_t *lanes)
 	unsigned int r, self = c->options.rank;
 
 	memcpy(lanes, a->at + sizeof(struct thc_hdr), THC_LANE_BYTES);
-	for (r = 0; a->claims && r < c->params.ranks; r++)
+	for (r = 0; a->claims && r < c->spec.ranks; r++)
 		if (in >> r & 1)
 			memcpy(lanes + CLAIM * r, a->at + sizeof(struct thc_hdr) + CLAIM * self,
 			       CLAIM);
@@ -980,7 +988,7 @@ static void max_lanes(const struct asked *a, uint64_t in, uint8_t *lanes)
 /* The answer to @a with the ranks in @in. */
 static struct coming *put_answer(const struct asked *a, uint64_t in)
 {
-	const struct thc_params *c = &w.client->params;
+	const struct thc_spec *c = &w.client->spec;
 	struct coming *p = room_for_one();
 	struct thc_hdr *h = (void *)p->at;
 	uint64_t all = ~0ULL >> (64 - c->ranks);
@@ -1009,7 +1017,7 @@ static struct coming *put_header(const struct asked *a, uint8_t op, uint8_t flag
 	struct coming *p = room_for_one();
 	struct thc_hdr *h = (void *)p->at;
 
-	in &= ~0ULL >> (64 - w.client->params.ranks);
+	in &= ~0ULL >> (64 - w.client->spec.ranks);
 	memcpy(h, a->at, sizeof(*h));
 	h->op = op;
 	h->width = 0;
@@ -1181,7 +1189,7 @@ static int agreed(const struct asked *a)
 
 	memcpy(digest, own + 20, 4);
 
-	for (r = 0; r < w.client->params.ranks; r++) {
+	for (r = 0; r < w.client->spec.ranks; r++) {
 		const uint8_t *claim = a->lanes + CLAIM * r;
 
 		if (!claim[4])
@@ -1204,8 +1212,8 @@ static void check_mean(unsigned int k, const struct asked **norms, const struct 
 {
 	static uint8_t lanes[ASKED_MAX][THC_LANE_BYTES];
 	static float mean[ASKED_MAX * THC_CHUNK_8], norm[THC_NORMS];
-	const struct thc_client *c = w.client;
-	size_t blocks = chunks * c->params.chunk >> c->codec.block_log2, i;
+	const struct thc_compressor *z = compressor();
+	size_t blocks = chunks * z->chunk >> z->codec.block_log2, i;
 	static uint8_t stored[VALUES_MAX * 4];
 	uint16_t count[ASKED_MAX];
 
@@ -1215,9 +1223,9 @@ static void check_mean(unsigned int k, const struct asked **norms, const struct 
 		count[i] = data[i]->count;
 	}
 	memcpy(norm, norms[1]->lanes, sizeof(norm));
-	thc_codec_decode(&c->codec,
-			 &(struct thc_sums){ lanes, THC_LANE_BYTES, c->params.chunk,
-					     c->params.sum_width, count },
+	thc_codec_decode(&z->codec,
+			 &(struct thc_sums){ lanes, THC_LANE_BYTES, z->chunk,
+					     w.client->spec.sum_width, count },
 			 blocks, &(struct thc_blocks){ under_way[k].round, 0, norm, 0 }, mean);
 	thc_store(under_way[k].dtype, stored, mean, under_way[k].count);
 	require(!memcmp(stored, under_way[k].buf,
@@ -1229,12 +1237,11 @@ static void check_result(unsigned int k)
 	const struct asked *norms[ASKED_MAX], *data[ASKED_MAX];
 	unsigned int n = chunks_of(under_way[k].round, true, norms), i;
 	unsigned int chunks = chunks_of(under_way[k].round, false, data);
-	size_t block = (size_t)1 << w.client->codec.block_log2;
+	size_t block = (size_t)1 << compressor()->codec.block_log2;
 
 	require(n == 2 && norms[0]->answered && norms[1]->answered);
 	require(!agreed(norms[0]));
-	require(chunks ==
-		(under_way[k].count + block - 1) / block * (block / w.client->params.chunk));
+	require(chunks == (under_way[k].count + block - 1) / block * (block / compressor()->chunk));
 	for (i = 0; i < chunks; i++)
 		require(data[i]->answered);
 	check_mean(k, norms, data, chunks);
@@ -1371,7 +1378,7 @@ static void act_answer(uint8_t action)
 static void check_joined(void)
 {
 	struct thc_client_info info = { .size = sizeof(info) };
-	const struct thc_params *p = &w.client->params;
+	const struct thc_spec *p = &w.client->spec;
 
 	require(w.ready);
 	require(!thc_client_info(w.client, &info) && info.ranks == p->ranks);
@@ -1381,7 +1388,7 @@ static void check_joined(void)
 /* Constants with which an all-reduce takes microseconds. */
 static bool is_quick(void)
 {
-	return w.client->params.block_log2 <= BLOCK_LOG2_RUN && w.client->params.ranks <= 16;
+	return w.client->spec.block_log2 <= BLOCK_LOG2_RUN && w.client->spec.ranks <= 16;
 }
 
 /* An agreement in which some rank claims something else. */
@@ -1394,7 +1401,7 @@ static void act_claim(void)
 	if (!a || !a->claims)
 		return;
 	p = put_answer(a, 0);
-	at = sizeof(struct thc_hdr) + next(&w.in) % (CLAIM * w.client->params.ranks);
+	at = sizeof(struct thc_hdr) + next(&w.in) % (CLAIM * w.client->spec.ranks);
 	p->at[at] ^= next(&w.in);
 	seal(p);
 }

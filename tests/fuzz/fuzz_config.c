@@ -16,6 +16,7 @@
 #include <thc/wire/announce.h>
 
 #include "client.h"
+#include "scheme_thc.h"
 #include "fuzz.h"
 #include "table.h"
 
@@ -134,18 +135,18 @@ static void check_params(const struct thcd_plan *plan, const struct thc_spec *s,
 		.rank = (u16)rank, .key = plan->seal == THC_SEAL_NH ? plan->key : NULL,
 	};
 	struct thc_codec codec;
-	struct thc_params p;
+	struct thc_table table;
 
 	require(thc_spec_is_sound(s, rank, !!o.key) && !thc_spec_is_sound(s, rank, !o.key));
-	require(!thc_params_take(&p, s, 1, &o));
-	require(thc_table_hash(&p.table) == plan->table_hash);
-	require(!thc_codec_init(&codec, &p.table, p.block_log2, p.seed, THC_SIMD_SCALAR));
-	require(!thc_codec_set_correlated(&codec, p.ranks));
+	require(!thc_job_check(s, &o) && !thc_table_take(s, &table));
+	require(thc_table_hash(&table) == plan->table_hash);
+	require(!thc_codec_init(&codec, &table, s->block_log2, s->seed, THC_SIMD_SCALAR));
+	require(!thc_codec_set_correlated(&codec, s->ranks));
 	thc_codec_exit(&codec);
-	require(p.seed == plan->seed && p.ranks == plan->ranks && p.reply == plan->reply);
-	require(p.table.granularity * p.ranks < 1U << p.sum_width);
-	require(p.deadline_ms == plan->deadline_ms);
-	require(s->quorum >= 1 && s->quorum <= p.ranks);
+	require(s->seed == plan->seed && s->ranks == plan->ranks && s->reply == plan->reply);
+	require(table.granularity * s->ranks < 1U << s->sum_width);
+	require(s->deadline_ms == plan->deadline_ms);
+	require(s->quorum >= 1 && s->quorum <= s->ranks);
 }
 
 /* What a worker reads of it. */

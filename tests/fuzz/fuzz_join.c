@@ -21,6 +21,7 @@
 #include <thc/worker/join.h>
 
 #include "client.h"
+#include "scheme_thc.h"
 #include "control.h"
 #include "fuzz.h"
 #include "jobs.h"
@@ -723,17 +724,17 @@ static void check_to_rank(const struct sent *s, int job, u32 rank)
 	const struct rank_model *r = &model[job].rank[rank];
 	const struct thc_welcome *w = check_fixed(s, job);
 	const struct job_model *m = &model[job];
-	struct thc_params p;
+	struct thc_table table;
 	struct thc_spec spec;
 
 	require(thc_spec_take(&spec, w, w + 1, (u32)s->length - (u32)sizeof(*w)));
 	require(thc_be16(s->h.rank) == rank);
-	require(!thc_params_take(&p, &spec, thc_be32(s->h.epoch), &o));
+	require(!thc_job_check(&spec, &o) && !thc_table_take(&spec, &table));
 	require(!memcmp(spec.salt, world_records[described[job].id].salt, sizeof(spec.salt)));
-	require(!(spec.flags & THC_WELCOME_F_REFUSED) && p.epoch == m->epoch);
+	require(!(spec.flags & THC_WELCOME_F_REFUSED) && thc_be32(s->h.epoch) == m->epoch);
 	require(!(spec.flags & THC_WELCOME_F_READY) == !m->ready);
-	require((p.reply == THC_REPLY_MULTICAST) == m->multicast);
-	require(thc_table_hash(&p.table) == plans[job].table_hash);
+	require((spec.reply == THC_REPLY_MULTICAST) == m->multicast);
+	require(thc_table_hash(&table) == plans[job].table_hash);
 	require(number_of(w->nonce) == r->nonce);
 	require(s->port == r->port && thc_addr_equal(&s->to, &r->addr));
 }

@@ -848,6 +848,7 @@ static void strange__welcome_is_refused(void **state)
 		o = options_of(f.port, 0, 2000);
 		assert_int_equal(thc_client_open(&o, &c), -EPROTO);
 		assert_non_null(strstr(thc_last_error(), "same version"));
+		assert_int_equal(!!strstr(thc_last_error(), "scheme 99"), spoil[i] == spoil_scheme);
 		fake_stop(&f);
 	}
 }

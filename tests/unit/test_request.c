@@ -35,27 +35,36 @@ struct bucket {
 
 static struct thc_udp udp;
 
+static struct thc_spec spec_of(const struct bucket *b)
+{
+	struct thc_spec s = {
+		.ranks = 1, .seed = SEED, .data_slots = DATA_SLOTS, .control_slots = NORM_SLOTS,
+		.granularity = 30, .sum_width = (uint8_t)b->width,
+		.block_log2 = (uint8_t)b->block_log2,
+	};
+	struct thc_table t;
+	unsigned int i;
+
+	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &t), 0);
+	memcpy(&s.clamp, &t.t, sizeof(s.clamp));
+	for (i = 0; i < t.levels; i++)
+		s.level[i] = (uint16_t)t.value[i];
+	return s;
+}
+
 static void client_init(struct thc_client *c, const struct bucket *b)
 {
-	unsigned int chunk = b->width == 8 ? THC_CHUNK_8 : THC_CHUNK_16;
 	static const uint8_t salt[THC_SALT_BYTES] = { 1 };
 	static struct thc_flight flight[DATA_SLOTS + NORM_SLOTS];
 
 	memset(c, 0, sizeof(*c));
 	pthread_mutex_init(&c->lock, NULL);
-	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &c->params.table), 0);
 	udp = (struct thc_udp){ .base = { .ops = &thc_udp_ops, .client = c } };
 	c->transport = &udp.base;
 	c->scheme = &thc_scheme_thc;
-	c->params.ranks = 1;
-	c->params.data_slots = DATA_SLOTS;
-	c->params.control_slots = NORM_SLOTS;
-	c->params.chunk = (uint16_t)chunk;
-	c->params.sum_width = (uint8_t)b->width;
-	c->params.block_log2 = (uint8_t)b->block_log2;
-	assert_int_equal(
-		thc_codec_init(&c->codec, &c->params.table, b->block_log2, SEED, THC_SIMD_AUTO), 0);
-	c->scratch = test_buffer(thc_scratch_bytes(c));
+	c->spec = spec_of(b);
+	c->counted_least = THC_COUNTED_BYTES;
+	assert_int_equal(c->scheme->open(c), 0);
 	assert_int_equal(thc_shards_room(&udp, 1), 0);
 	udp.shard->sender.seal = THC_SEAL_NH;
 	thc_seal_key_set(&udp.shard->sender.up, test_key, THC_KEY_UP, 0, salt);
@@ -64,11 +73,15 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	thc_stream_init(&udp.shard->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
 }
 
+static const struct thc_compressor *compressor(const struct thc_client *c)
+{
+	return c->context;
+}
+
 static void client_exit(struct thc_client *c)
 {
-	thc_codec_exit(&c->codec);
+	c->scheme->close(c);
 	thc_buffer_free(c);
-	free(c->scratch);
 	pthread_mutex_destroy(&c->lock);
 	/* what was accounted has been given back, but for the room to receive into */
 	assert_int_equal(c->memory_now, udp.base.rx.bytes);
@@ -195,7 +208,7 @@ static void assert_packets(struct thc_request *r, const uint8_t *packed)
 	uint32_t i;
 
 	assert_sealed(r);
-	assert_int_equal(p->payload, r->client->params.chunk / 2);
+	assert_int_equal(p->payload, compressor(r->client)->chunk / 2);
 	assert_int_equal(p->ready, p->sized);
 	for (i = 0; i < p->sized; i++)
 		assert_memory_equal(p->packets + i * p->stride + sizeof(struct thc_hdr),
@@ -207,6 +220,7 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 {
 	struct rng dice = rng_seeded(seed);
 	struct thc_residual error = { .count = b->count };
+	const struct thc_compressor *z;
 	struct thc_client c;
 	struct thc_request *r;
 	float *norms, *lost = NULL;
@@ -216,25 +230,26 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 	uint64_t ahead;
 
 	client_init(&c, b);
+	z = compressor(&c);
 	if (b->feedback) {
 		error.now = normal_vector(b->count, 12);
 		error.next = test_buffer(b->count * sizeof(float));
 		lost = test_buffer(b->count * sizeof(float));
 	}
-	padded = thc_codec_padded(&c.codec, b->count);
-	blocks = thc_codec_blocks(&c.codec, b->count);
+	padded = thc_codec_padded(&z->codec, b->count);
+	blocks = thc_codec_blocks(&z->codec, b->count);
 	norms = test_buffer(blocks * sizeof(float));
 	packed = test_buffer(padded / 2);
-	assert_int_equal(thc_codec_norms(&c.codec,
+	assert_int_equal(thc_codec_norms(&z->codec,
 					 &(struct thc_values){ buf, b->dtype, b->count, error.now },
 					 norms, NULL),
 			 0);
 	for (i = 0; i < blocks; i++)
 		norms[i] *= AGREED;
-	thc_codec_compress(&c.codec, &(struct thc_values){ buf, b->dtype, b->count, error.now },
+	thc_codec_compress(&z->codec, &(struct thc_values){ buf, b->dtype, b->count, error.now },
 			   &(struct thc_blocks){ ROUND, 0, norms, 0 },
-			   &(struct thc_chunks){ packed, c.params.chunk / 2, c.params.chunk },
-			   &(struct thc_residual_at){ lost, b->count, c.scratch });
+			   &(struct thc_chunks){ packed, z->chunk / 2, z->chunk },
+			   &(struct thc_residual_at){ lost, b->count, z->scratch });
 
 	r = begin(&c, b, buf, &error);
 	norms_come_back(r, &dice, most);

@@ -208,7 +208,8 @@ static void client_init(struct thc_client *c)
 	pthread_mutex_init(&c->lock, NULL);
 	c->transport = &udp.base;
 	c->scheme = &thc_scheme_thc;
-	c->params.ranks = 3;
+	c->spec.ranks = 3;
+	c->spec.sum_width = 8;
 	c->window = 92;
 	c->window_limit = "the option window";
 	c->stats.requests = 11;

@@ -20,7 +20,7 @@ enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
 
 void thc_agree_prepare(struct thc_request *r)
 {
-	bool high = thc_op_is_used(THC_OP_CLAIM_HIGH, r->client->params.ranks);
+	bool high = thc_op_is_used(THC_OP_CLAIM_HIGH, r->client->spec.ranks);
 	unsigned int k;
 
 	for (k = THC_AGREEMENT; k < THC_AGREEMENT_PHASES; k++)
@@ -56,7 +56,7 @@ void thc_agree_claim(struct thc_request *r)
 	*own_claim(r) = (struct thc_claim){
 		.count_lo = thc_le32((uint32_t)r->count),
 		.kind = thc_le32(kind),
-		.constants = thc_le32(c->params.constants),
+		.constants = thc_le32(c->spec.constants),
 		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
 		.digest = thc_le32(known && !held->missed ? held->digest : 0),
 		.missed = thc_le32(known ? held->missed : 0),
@@ -149,7 +149,7 @@ static int holder_of(struct thc_request *r)
 
 	if (!own_claim(r)->missed)
 		return (int)r->client->options.rank;
-	for (i = 0; i < r->client->params.ranks; i++)
+	for (i = 0; i < r->client->spec.ranks; i++)
 		if (is_made(&r->claims[i]) && !r->claims[i].missed)
 			return i;
 	return -1;
@@ -165,7 +165,7 @@ static struct verdict compare(struct thc_request *r)
 		held = own->missed ? &r->claims[v.holder] : own;
 	if (is_bad(own))
 		v.bad |= 1ULL << r->client->options.rank;
-	for (i = 0; i < r->client->params.ranks; i++) {
+	for (i = 0; i < r->client->spec.ranks; i++) {
 		const struct thc_claim *other = &r->claims[i];
 
 		if (!is_made(other))

@@ -25,11 +25,7 @@ void thc_account(struct thc_client *c, ssize_t bytes)
 /* The bytes that a bucket counts as: a small one counts as the least size. */
 static size_t count_bucket(const struct thc_client *c, size_t bytes)
 {
-	size_t least = THC_COUNTED_BLOCKS * thc_scratch_bytes(c);
-
-	if (least < THC_COUNTED_BYTES)
-		least = THC_COUNTED_BYTES;
-	return bytes > least ? bytes : least;
+	return bytes > c->counted_least ? bytes : c->counted_least;
 }
 
 size_t thc_budget_begin(struct thc_client *c, size_t bytes)

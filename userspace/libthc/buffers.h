@@ -10,11 +10,10 @@
 
 struct thc_client;
 
-/* Small buckets count as so much in what is promised about memory: bytes, and
- * blocks of floats.
+/* Small buckets count as so many bytes in what is promised about memory, or as what a scheme sets
+ * client.counted_least to.
  */
 #define THC_COUNTED_BYTES	(512U << 10)
-#define THC_COUNTED_BLOCKS	3
 
 /* Buffers kept for reuse, and for how many all-reduces an unused one is. */
 #define THC_SPARES	4

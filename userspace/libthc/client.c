@@ -118,7 +118,8 @@ static void cancel_requests(struct thc_client *c)
 static void tear_down(struct thc_client *c)
 {
 	memset(c->numbered, 0, sizeof(c->numbered));
-	c->scheme->close(c);
+	if (c->scheme)
+		c->scheme->close(c);
 }
 
 /* The transport that the program asks for, or else the environment. */
@@ -168,6 +169,8 @@ static int join_job(struct thc_client *c)
 		return error;
 	c->round = 0;
 	memset(c->results, 0, sizeof(c->results));
+	c->scheme = thc_scheme_of(c->spec.scheme);
+	c->counted_least = THC_COUNTED_BYTES;
 	error = c->scheme->open(c);
 	/* the other ranks must not start with a rank that has given up */
 	if (error)
@@ -193,7 +196,6 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 		return thc_fail(-ENOMEM, "out of memory");
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->work, NULL);
-	c->scheme = &thc_scheme_thc;
 	c->options = known;
 	snprintf(c->aggregator, sizeof(c->aggregator), "%s", known.aggregator);
 	c->options.aggregator = c->aggregator;
@@ -360,11 +362,6 @@ int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype 
 
 /* --- what it is, what it did ---------------------------------------------- */
 
-const char *const *thc_schemes(void)
-{
-	return thc_scheme_name;
-}
-
 /* Asking changes nothing that can be seen. */
 static pthread_mutex_t *lock_of(const struct thc_client *c)
 {
@@ -374,21 +371,19 @@ static pthread_mutex_t *lock_of(const struct thc_client *c)
 int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 {
 	struct thc_client_info now = {
-		.ranks = c->params.ranks,
-		.epoch = c->params.epoch,
-		.data_slots = c->params.data_slots,
-		.chunk = c->params.chunk,
-		.block = 1U << c->params.block_log2,
-		.sum_width = c->params.sum_width,
-		.multicast = c->params.reply == THC_REPLY_MULTICAST,
-		.table = c->params.table,
-		.simd = c->codec.ops ? thc_codec_simd_name(&c->codec) : "none",
+		.ranks = c->spec.ranks,
+		.epoch = c->epoch,
+		.data_slots = c->spec.data_slots,
+		.multicast = c->spec.reply == THC_REPLY_MULTICAST,
+		.simd = "none",
 		.transport = c->transport->ops->name,
 		.window = c->window,
 		.window_limit = c->window_limit,
 		.scheme = thc_scheme_name[c->scheme->id],
 		.shards = c->list.count ? c->list.count : 1,
 	};
+
+	c->scheme->describe(c, &now);
 	pthread_mutex_lock(lock_of(c));
 	now.memory_peak = c->memory_shown;
 	pthread_mutex_unlock(lock_of(c));

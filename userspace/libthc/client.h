@@ -11,13 +11,13 @@
  *	pipeline.c  requests on their way through agreement and phases
  *	phase.c     the numbers of chunks, which all ranks give alike
  *	agree.c     that all ranks mean the same all-reduce
- *	scheme_thc.c  norms, compress, decode (codec.c)
+ *	scheme.c    the job's scheme; scheme_thc.c: norms, compress, decode (codec.c)
  *	request.c   one all-reduce: its memory, its result
  *	transport_udp.c    over UDP sockets (join.c: JOIN and WELCOME; shards.c: the
  *	            aggregators; udp.c: batches of packets out and in)
  *	transport_afthc.c  over an AF_THC socket of thc.ko
  *	way.c       addresses and interfaces towards aggregators; resolve.c: out of text
- *	job.c       the job's constants, and what is made from them
+ *	job.c       what a job may be, and the window
  *	failure.c   what went wrong, in sentences
  *	buffers.c   recycled buffers, the budget of bytes
  *	residual.c  error memory by key
@@ -40,10 +40,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <thc/types.h>
 #include <thc/wire/shards.h>
+#include <thc/wire/spec.h>
 
 #include "buffers.h"
-#include "codec.h"
 #include "error.h"
 #include "libthc.h"
 #include "residual.h"
@@ -51,23 +52,6 @@
 struct thc_request;
 struct thc_scheme;
 struct thc_transport;
-
-/* The job's constants, from WELCOME, host order. */
-struct thc_params {
-	uint64_t	seed;
-	uint32_t	epoch;
-	uint32_t	constants;
-	uint32_t	deadline_ms;
-	uint32_t	features;
-	uint16_t	ranks;
-	uint16_t	data_slots;
-	uint16_t	control_slots;
-	uint16_t	chunk;
-	uint8_t		reply;
-	uint8_t		sum_width;
-	uint8_t		block_log2;
-	struct thc_table table;
-};
 
 /* What this rank holds of a round: thc_claim.digest, and chunks that it has missed. */
 struct thc_results {
@@ -103,20 +87,21 @@ struct thc_client {
 	bool			running;
 	int			wake;		/* eventfd */
 
-	const struct thc_scheme	*scheme;
+	const struct thc_scheme	*scheme;	/* the job's; NULL before the first join */
+	void			*context;	/* the scheme's; NULL between two jobs */
 	struct thc_transport	*transport;
-	struct thc_params	params;
+	struct thc_spec		spec;		/* of the job, from WELCOME */
+	uint32_t		epoch;
 	struct thc_shards	list;		/* the job's aggregators; .count 0: one */
 	uint32_t		window;		/* most data chunks in flight */
 	const char		*window_limit;	/* what bounds it */
-	struct thc_codec	codec;		/* all zero between two jobs */
-	float			*scratch;	/* one block, for what is being computed */
 	u64			numbered[2];	/* chunks with numbers: data, control stream */
 	uint64_t		round;		/* rounds begun this epoch */
 	struct thc_results	results[2];	/* of even and odd rounds, the newest ones */
 
 	struct thc_spare	spare[THC_SPARES];
 	uint64_t		takes;		/* buffers asked for */
+	size_t			counted_least;	/* bytes that a small bucket counts as */
 	size_t			counted;	/* buckets in progress, see thc_budget_begin() */
 	size_t			counted_most;	/* at a time, so far */
 	size_t			memory_now;
@@ -125,15 +110,8 @@ struct thc_client {
 };
 
 uint64_t thc_now(void);
-/* Bytes of client.scratch. */
-static inline size_t thc_scratch_bytes(const struct thc_client *c)
-{
-	return sizeof(float) << c->codec.block_log2;
-}
-
-/* -EPROTO: constants that this library cannot serve. */
-int thc_params_take(struct thc_params *p, const struct thc_spec *s, uint32_t epoch,
-		    const struct thc_client_options *o);
+/* 0, or -EPROTO: a job that a client with @o cannot serve. */
+int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o);
 /* client.window and why it is no larger; the sockets have room for so many @answers. */
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */

@@ -14,6 +14,7 @@
 
 struct thc_client;
 struct thc_failure;
+struct thc_spec;
 
 /* Keeps the sentence for thc_last_error() and returns @error (negative). */
 int thc_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -25,8 +26,9 @@ int thc_fail(int error, const char *format, ...) __attribute__((format(printf, 2
 
 /* Breaks the client; false: @f does not say why. */
 bool thc_failed(struct thc_client *c, const struct thc_failure *f);
-/* thc_fail() for a join that ended; 0: @f does not say why. @ranks: of the job, 0: not known. */
-int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, unsigned int ranks);
+/* thc_fail() for a join that ended; 0: @f does not say why. @s: the job, all zero: not known. */
+int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f,
+		       const struct thc_spec *s);
 /* Room for the names of THC_RANKS_MAX ranks. */
 #define THC_RANKS_TEXT		288
 /* "rank 2" or "ranks 2, 5 and 7" for the bits set in @ranks. */

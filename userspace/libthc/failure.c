@@ -10,6 +10,7 @@
 
 #include "client.h"
 #include "queue.h"
+#include "scheme.h"
 #include "transport.h"
 #include "way.h"
 
@@ -177,7 +178,21 @@ static int fail_refused(const struct thc_client *c, unsigned int refusal)
 			o->job, refusal);
 }
 
-int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, unsigned int ranks)
+static int fail_version(unsigned int job, const struct thc_spec *s)
+{
+	if (s->has & 1U << THC_RECORD_SCHEME && !thc_scheme_of(s->scheme))
+		return thc_fail(
+			-EPROTO,
+			"the aggregator's job %u has scheme %u, which this library does not have: use the same version of THC on all hosts",
+			job, s->scheme);
+	return thc_fail(
+		-EPROTO,
+		"the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
+		job);
+}
+
+int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f,
+		       const struct thc_spec *s)
 {
 	unsigned int job = c->options.job, waited = c->options.join_timeout_ms;
 	char missing[THC_RANKS_TEXT], peer[PEER_TEXT];
@@ -193,21 +208,18 @@ int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f, 
 			"the aggregator at %s does not serve the same job %u as the others: give all of them the same --job, but for shard",
 			peer, job);
 	case THC_FAILED_VERSION:
-		return thc_fail(
-			-EPROTO,
-			"the aggregator's job %u has parameters this library does not know: use the same version of THC on all hosts",
-			job);
+		return fail_version(job, s);
 	case THC_FAILED_JOIN:
 		if (!f->ranks)
 			return thc_fail(
 				-ETIMEDOUT,
 				"all ranks have joined job %u, but the aggregator did not say within %u ms that the job is ready: join again",
 				job, waited);
-		if (!ranks)
+		if (!s->ranks)
 			return 0;
 		return thc_fail(-ETIMEDOUT,
 				"%s of job %u did not join within %u ms: start all %u workers",
-				missing, job, waited, ranks);
+				missing, job, waited, s->ranks);
 	case THC_FAILED_UNREACHABLE:
 		if (f->error)
 			return thc_fail(-f->error, "nobody serves at %s: %s; start thcd there",

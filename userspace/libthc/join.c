@@ -19,14 +19,15 @@
  * struct joining - a join in progress
  * @j: by aggregator, of those that the client knows
  * @at: whose packets are being read
- * @params: of number 0's last WELCOME
+ * @spec, @epoch: of number 0's last WELCOME
  * @give_up_at: ns
  */
 struct joining {
 	struct thc_udp		*u;
 	struct thc_joining	*j;
 	uint32_t		at;
-	struct thc_params	params;
+	struct thc_spec		spec;
+	uint32_t		epoch;
 	uint64_t		give_up_at;
 };
 
@@ -108,7 +109,7 @@ static void wait_for_packets(const struct thc_udp *u, int ms)
 static int failed(const struct joining *joining, struct thc_failure f, uint32_t shard)
 {
 	f.shard = (uint8_t)shard;
-	return thc_failed_to_join(joining->u->base.client, &f, joining->j->spec.ranks);
+	return thc_failed_to_join(joining->u->base.client, &f, &joining->j->spec);
 }
 
 static void join_group(struct joining *joining, uint32_t shard)
@@ -209,9 +210,11 @@ static int look_at(struct joining *joining, uint32_t shard)
 			return failed(joining, f, shard);
 		if (shard)
 			return 0;
-		if (!thc_params_take(&joining->params, &j->spec, j->epoch, &c->options))
-			return find_others(joining);
-		break;
+		if (thc_job_check(&j->spec, &c->options))
+			break;
+		joining->spec = j->spec;
+		joining->epoch = j->epoch;
+		return find_others(joining);
 	case THC_JOIN_UNSOUND:
 		break;
 	}
@@ -325,8 +328,9 @@ static int set_up_all(const struct joining *joining)
 	uint32_t i, answers = UINT32_MAX, slots;
 	int error;
 
-	c->params = joining->params;
-	slots = c->params.data_slots + c->params.control_slots;
+	c->spec = joining->spec;
+	c->epoch = joining->epoch;
+	slots = c->spec.data_slots + c->spec.control_slots;
 	error = thc_shards_fill(u);
 	if (error)
 		return error;

@@ -127,7 +127,7 @@ static void count_missing(struct thc_client *c, const uint16_t *counts, uint32_t
 
 	for (k = 0; k < chunks; k++) {
 		c->stats.excluded += !!(counts[k] & THC_COUNT_EXCLUDED);
-		c->stats.partial += (counts[k] & ~THC_COUNT_EXCLUDED) < c->params.ranks;
+		c->stats.partial += (counts[k] & ~THC_COUNT_EXCLUDED) < c->spec.ranks;
 	}
 }
 

@@ -13,12 +13,16 @@
 #include <thc/wire/spec.h>
 
 struct thc_client;
+struct thc_client_info;
 struct thc_request;
 
 /**
- * struct thc_scheme - its functions, of the I/O thread but for open, close and release
- * @open: makes what it needs for the client's job; -EPROTO, -ENOTSUP, -ENOMEM, with a sentence
+ * struct thc_scheme - its functions, of the I/O thread but for those up to describe, and release
+ * @check: 0, or -EPROTO: a job, which is sound, with constants that this scheme cannot serve
+ * @open: makes client.context, what it needs for client.spec, and may raise client.counted_least;
+ *	-ENOTSUP, -ENOMEM, with a sentence
  * @close: frees what @open made, whether or not @open was called, or succeeded
+ * @describe: fills in what of @info is the scheme's, also while there is no context
  * @prepare: memory and phases behind the agreement, with the chunks that are known from the
  *	start; the transport will take @growth bytes. -ENOMEM
  * @compute: a slice of at most THC_SLICE coordinates; false: there is nothing to do now. Says in
@@ -33,8 +37,10 @@ struct thc_request;
  */
 struct thc_scheme {
 	enum thc_scheme_id id;
+	int		(*check)(const struct thc_spec *s);
 	int		(*open)(struct thc_client *c);
 	void		(*close)(struct thc_client *c);
+	void		(*describe)(const struct thc_client *c, struct thc_client_info *info);
 	int		(*prepare)(struct thc_request *r, size_t growth);
 	bool		(*compute)(struct thc_request *r);
 	void		(*agreed)(struct thc_request *r);
@@ -47,5 +53,8 @@ struct thc_scheme {
 #define THC_SCHEME_DECLARE(id, word) extern const struct thc_scheme thc_scheme_##word;
 THC_SCHEMES(THC_SCHEME_DECLARE)
 #undef THC_SCHEME_DECLARE
+
+/* The scheme of a job, struct thc_spec.scheme; NULL: this library does not have it. */
+const struct thc_scheme *thc_scheme_of(unsigned int id);
 
 #endif /* LIBTHC_SCHEME_H */

@@ -16,16 +16,61 @@
 /* Its phases, behind the agreement. */
 enum { NORMS = THC_AGREEMENT_PHASES, SUMS };
 
+/* --- the job -------------------------------------------------------------- */
+
+static double clamp_of(uint64_t bits)
+{
+	double t;
+
+	memcpy(&t, &bits, sizeof(t));
+	return t;
+}
+
+/* As the daemon solved it. Levels rise to g: what is behind it is not used. */
+int thc_table_take(const struct thc_spec *s, struct thc_table *t)
+{
+	unsigned int i, used = 1;
+
+	if (!thc_block_valid(s->block_log2))
+		return -EPROTO;
+	while (used < sizeof(s->level) / sizeof(s->level[0]) && s->level[used - 1] < s->granularity)
+		used++;
+	*t = (struct thc_table){ .granularity = s->granularity, .t = clamp_of(s->clamp) };
+	while (1U << t->bits < used)
+		t->bits++;
+	t->levels = 1U << t->bits;
+	if (t->bits < 1 || t->levels != used)
+		return -EPROTO;
+	for (i = used; i < sizeof(s->level) / sizeof(s->level[0]); i++)
+		if (s->level[i])
+			return -EPROTO;
+	for (i = 0; i < used; i++)
+		t->value[i] = s->level[i];
+	return thc_table_check(t, s->ranks, s->sum_width) ? -EPROTO : 0;
+}
+
+static int check_job(const struct thc_spec *s)
+{
+	struct thc_table t;
+
+	return thc_table_take(s, &t);
+}
+
+static const struct thc_compressor *compressor(const struct thc_request *r)
+{
+	return r->client->context;
+}
+
 /* --- memory layout -------------------------------------------------------- */
 
 static size_t block_size(const struct thc_request *r)
 {
-	return (size_t)1 << r->client->codec.block_log2;
+	return (size_t)1 << compressor(r)->codec.block_log2;
 }
 
 static uint32_t chunks_per_block(const struct thc_request *r)
 {
-	return (uint32_t)(block_size(r) / r->client->params.chunk);
+	return (uint32_t)(block_size(r) / compressor(r)->chunk);
 }
 
 static uint8_t *region(const struct thc_request *r, size_t chunk)
@@ -43,7 +88,7 @@ static uint8_t *region_lanes(const struct thc_request *r, size_t chunk)
 
 static size_t region_bytes(const struct thc_request *r)
 {
-	size_t chunk = r->client->params.chunk;
+	size_t chunk = compressor(r)->chunk;
 	size_t traffic = sizeof(struct thc_hdr) + THC_BYTES(chunk, THC_INDEX_BITS) + THC_LANE_BYTES;
 	size_t floats = chunk * thc_dtype_size(r->dtype);
 
@@ -111,13 +156,13 @@ static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 
 static int prepare(struct thc_request *r, size_t growth)
 {
-	struct thc_client *c = r->client;
+	const struct thc_compressor *z = compressor(r);
 	struct thc_progress *g = calloc(1, sizeof(*g));
 
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	g->blocks = thc_codec_blocks(&c->codec, r->count);
+	g->blocks = thc_codec_blocks(&z->codec, r->count);
 	g->data_chunks = (uint32_t)(g->blocks * chunks_per_block(r));
 	g->norm_chunks = (uint32_t)((g->blocks + THC_NORMS - 1) / THC_NORMS);
 	g->region_bytes = region_bytes(r);
@@ -130,7 +175,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	};
 	r->phases.phase[SUMS] = (struct thc_phase){
 		.request = r, .packets = g->regions, .stride = g->region_bytes,
-		.payload = THC_BYTES(c->params.chunk, THC_INDEX_BITS), .sized = g->data_chunks,
+		.payload = THC_BYTES(z->chunk, THC_INDEX_BITS), .sized = g->data_chunks,
 		.op = THC_OP_LUT_ADD, .width = THC_INDEX_BITS, .closed = true,
 	};
 	r->phases.count = SUMS + 1;
@@ -174,7 +219,7 @@ static struct slice slice_of(const struct thc_request *r, size_t first, size_t b
 		.residual = {
 			.error = r->error ? r->error->next + start : NULL,
 			.count = end - start,
-			.scratch = r->client->scratch,
+			.scratch = compressor(r)->scratch,
 		},
 	};
 }
@@ -182,7 +227,7 @@ static struct slice slice_of(const struct thc_request *r, size_t first, size_t b
 static size_t slice_from(const struct thc_request *r, size_t first)
 {
 	const struct thc_progress *g = r->progress;
-	size_t blocks = THC_SLICE >> r->client->codec.block_log2;
+	size_t blocks = THC_SLICE >> compressor(r)->codec.block_log2;
 
 	if (!blocks)
 		blocks = 1;
@@ -235,7 +280,7 @@ static void measure_slice(struct thc_request *r)
 	struct slice slice = slice_of(r, first, blocks);
 
 	g->measured += blocks;
-	if (thc_codec_norms(&r->client->codec, &slice.values, g->norms + first, &bad)) {
+	if (thc_codec_norms(&compressor(r)->codec, &slice.values, g->norms + first, &bad)) {
 		r->bad = first * block_size(r) + bad;
 		r->claim_status = THC_CLAIM_NOT_FINITE;
 		g->measured = g->blocks;
@@ -295,7 +340,7 @@ static bool rotate_slice(struct thc_request *r)
 	if (!blocks)
 		return false;
 	slice = slice_of(r, g->rotated, blocks);
-	thc_codec_rotate(&r->client->codec, &slice.values,
+	thc_codec_rotate(&compressor(r)->codec, &slice.values,
 			 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
 			 rotated_at(r, g->rotated));
 	g->rotated += blocks;
@@ -324,23 +369,23 @@ static struct thc_chunks indices_of(const struct thc_request *r, size_t block)
 	return (struct thc_chunks){
 		.at = region(r, block * chunks_per_block(r)) + sizeof(struct thc_hdr),
 		.stride = g->region_bytes,
-		.chunk = r->client->params.chunk,
+		.chunk = compressor(r)->chunk,
 	};
 }
 
 static void compress_block(struct thc_request *r, size_t block)
 {
 	const struct thc_progress *g = r->progress;
-	const struct thc_client *c = r->client;
+	const struct thc_compressor *z = compressor(r);
 	const struct thc_chunks packed = indices_of(r, block);
 	const struct thc_blocks b = block_of(r, block);
 	const struct slice slice = slice_of(r, block, 1);
 
 	if (block < g->rotated)
-		thc_codec_quantise(&c->codec, rotated_at(r, block), 1, &b, &packed,
+		thc_codec_quantise(&z->codec, rotated_at(r, block), 1, &b, &packed,
 				   &slice.residual);
 	else
-		thc_codec_compress(&c->codec, &slice.values, &b, &packed, &slice.residual);
+		thc_codec_compress(&z->codec, &slice.values, &b, &packed, &slice.residual);
 }
 
 static void compress_slice(struct thc_request *r)
@@ -381,14 +426,14 @@ static bool compute(struct thc_request *r)
 static void put_back(struct thc_request *r, size_t block)
 {
 	const struct thc_progress *g = r->progress;
-	const struct thc_client *c = r->client;
+	const struct thc_compressor *z = compressor(r);
 	size_t chunk = block * chunks_per_block(r);
 	const struct thc_chunks packed = indices_of(r, block);
 	const struct thc_blocks b = block_of(r, block);
 	struct slice slice = slice_of(r, block, 1);
 
 	if (slice.residual.error)
-		thc_codec_putback(&c->codec, &packed, g->lost + chunk, 1, &b, &slice.residual);
+		thc_codec_putback(&z->codec, &packed, g->lost + chunk, 1, &b, &slice.residual);
 }
 
 static void swap_bytes(uint8_t *a, uint8_t *b, size_t bytes)
@@ -409,7 +454,7 @@ static void swap_bytes(uint8_t *a, uint8_t *b, size_t bytes)
  */
 static void swap_block(struct thc_request *r, size_t block)
 {
-	size_t chunk = r->client->params.chunk, size = thc_dtype_size(r->dtype), n;
+	size_t chunk = compressor(r)->chunk, size = thc_dtype_size(r->dtype), n;
 	size_t first = block * chunks_per_block(r), k;
 
 	for (k = first; k < first + chunks_per_block(r) && k * chunk < r->count; k++) {
@@ -422,23 +467,22 @@ static void swap_block(struct thc_request *r, size_t block)
 static void decode_block(struct thc_request *r, size_t block, const uint8_t *lanes, size_t stride)
 {
 	const struct thc_progress *g = r->progress;
-	const struct thc_client *c = r->client;
+	const struct thc_compressor *z = compressor(r);
 	size_t chunk = block * chunks_per_block(r), k;
-	float *out = in_place(r) ? (float *)region(r, chunk) : c->scratch;
+	float *out = in_place(r) ? (float *)region(r, chunk) : z->scratch;
 	const struct thc_blocks b = block_of(r, block);
 	const struct thc_sums sums = {
 		.at = lanes,
 		.stride = stride,
-		.chunk = c->params.chunk,
-		.width = c->params.sum_width,
+		.chunk = z->chunk,
+		.width = r->client->spec.sum_width,
 		.counts = g->counts + chunk,
 	};
 
 	put_back(r, block);
-	thc_codec_decode(&c->codec, &sums, 1, &b, out);
+	thc_codec_decode(&z->codec, &sums, 1, &b, out);
 	for (k = 0; !in_place(r) && k < chunks_per_block(r); k++)
-		thc_store(r->dtype, region(r, chunk + k), out + k * c->params.chunk,
-			  c->params.chunk);
+		thc_store(r->dtype, region(r, chunk + k), out + k * z->chunk, z->chunk);
 	swap_block(r, block);
 }
 
@@ -506,39 +550,85 @@ static void undo(struct thc_request *r)
 
 /* --- of a client -------------------------------------------------------------- */
 
-static int open_codec(struct thc_client *c)
+static size_t scratch_bytes(const struct thc_compressor *z)
 {
-	int error = thc_codec_init(&c->codec, &c->params.table, c->params.block_log2,
-				   c->params.seed, c->options.simd);
+	return sizeof(float) << z->codec.block_log2;
+}
 
+static int open_codec(struct thc_compressor *z, const struct thc_client *c)
+{
+	const struct thc_spec *s = &c->spec;
+	struct thc_table table;
+	int error = thc_table_take(s, &table);
+
+	if (!error)
+		error = thc_codec_init(&z->codec, &table, s->block_log2, s->seed, c->options.simd);
 	if (error == -ENOTSUP)
 		return thc_fail(error,
 				"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
 	if (error)
 		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
-	if (c->params.features & THC_FEATURE_CORRELATED)
-		thc_codec_set_correlated(&c->codec, c->params.ranks);
-	c->scratch = malloc(thc_scratch_bytes(c));
-	if (!c->scratch)
-		return thc_fail(-ENOMEM, "out of memory for a block of %u values",
-				1U << c->params.block_log2);
-	thc_account(c, (ssize_t)thc_scratch_bytes(c));
+	if (s->features & THC_FEATURE_CORRELATED)
+		thc_codec_set_correlated(&z->codec, s->ranks);
 	return 0;
 }
 
-static void close_codec(struct thc_client *c)
+static int open_compressor(struct thc_client *c)
 {
-	if (c->scratch)
-		thc_account(c, -(ssize_t)thc_scratch_bytes(c));
-	free(c->scratch);
-	c->scratch = NULL;
-	thc_codec_exit(&c->codec);
+	struct thc_compressor *z = calloc(1, sizeof(*z));
+	size_t bytes;
+	int error;
+
+	if (!z)
+		return thc_fail(-ENOMEM, "out of memory");
+	c->context = z;
+	z->chunk = THC_COORDINATES(c->spec.sum_width);
+	error = open_codec(z, c);
+	if (error)
+		return error;
+	bytes = scratch_bytes(z);
+	z->scratch = malloc(bytes);
+	if (!z->scratch)
+		return thc_fail(-ENOMEM, "out of memory for a block of %u values",
+				1U << c->spec.block_log2);
+	thc_account(c, (ssize_t)bytes);
+	if (c->counted_least < THC_COUNTED_BLOCKS * bytes)
+		c->counted_least = THC_COUNTED_BLOCKS * bytes;
+	return 0;
+}
+
+static void close_compressor(struct thc_client *c)
+{
+	struct thc_compressor *z = c->context;
+
+	if (!z)
+		return;
+	if (z->scratch)
+		thc_account(c, -(ssize_t)scratch_bytes(z));
+	free(z->scratch);
+	thc_codec_exit(&z->codec);
+	free(z);
+	c->context = NULL;
+}
+
+static void describe(const struct thc_client *c, struct thc_client_info *info)
+{
+	const struct thc_compressor *z = c->context;
+
+	info->chunk = THC_COORDINATES(c->spec.sum_width);
+	info->block = 1U << c->spec.block_log2;
+	info->sum_width = c->spec.sum_width;
+	thc_table_take(&c->spec, &info->table);
+	if (z)
+		info->simd = thc_codec_simd_name(&z->codec);
 }
 
 const struct thc_scheme thc_scheme_thc = {
 	.id = THC_SCHEME_THC,
-	.open = open_codec,
-	.close = close_codec,
+	.check = check_job,
+	.open = open_compressor,
+	.close = close_compressor,
+	.describe = describe,
 	.prepare = prepare,
 	.compute = compute,
 	.agreed = fill_norm_packets,

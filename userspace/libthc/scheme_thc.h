@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
-/* How far a request of scheme thc is. */
+/* What scheme thc keeps for a client's job, and for a request. */
 #ifndef LIBTHC_SCHEME_THC_H
 #define LIBTHC_SCHEME_THC_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "codec.h"
+
+struct thc_spec;
 
 /* fp16 and bf16: coordinates rotated ahead of their norms at most, and the part
  * of the bucket that their floats may take. A millisecond of work: the norms
@@ -12,6 +16,24 @@
  */
 #define THC_AHEAD		(1U << 20)
 #define THC_AHEAD_SHARE		8
+
+/* A small bucket counts as so many blocks of floats, if that is more. */
+#define THC_COUNTED_BLOCKS	3
+
+/**
+ * struct thc_compressor - client.context
+ * @codec: by the job's table
+ * @chunk: coordinates of a chunk
+ * @scratch: one block, for what is being computed
+ */
+struct thc_compressor {
+	struct thc_codec	codec;
+	uint32_t		chunk;
+	float			*scratch;
+};
+
+/* The table of a job; -EPROTO: constants that a codec cannot serve. */
+int thc_table_take(const struct thc_spec *s, struct thc_table *t);
 
 /**
  * struct thc_progress - a bucket on its way

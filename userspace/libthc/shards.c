@@ -34,7 +34,7 @@ void thc_shards_only_first(struct thc_udp *u)
 int thc_shards_fill(struct thc_udp *u)
 {
 	struct thc_client *c = u->base.client;
-	size_t slots = c->params.data_slots + c->params.control_slots;
+	size_t slots = c->spec.data_slots + c->spec.control_slots;
 
 	u->flights_bytes = slots * u->shards * sizeof(*u->flights);
 	u->flights = calloc(1, u->flights_bytes);

@@ -141,13 +141,13 @@ static int not_joined(struct thc_afthc *a, int error)
 {
 	const struct thc_client *c = a->base.client;
 	struct thc_failure f = failure_of(a);
-	struct thc_spec spec = { .ranks = 0 };
+	struct thc_spec spec = { .has = 0 };
 	uint32_t epoch;
 	int why;
 
 	/* if nothing is known of the job, nothing is filled in */
 	(void)!describe(a, &spec, &epoch);
-	why = thc_failed_to_join(c, &f, spec.ranks);
+	why = thc_failed_to_join(c, &f, &spec);
 	if (why)
 		return why;
 	if (error == EADDRNOTAVAIL || error == EADDRINUSE)
@@ -166,7 +166,7 @@ static int not_joined(struct thc_afthc *a, int error)
 			"this process may not send to the aggregator: %s; see `ip rule`, and the rules of its cgroup and security module",
 			strerror(error));
 	f = (struct thc_failure){ .error = error, .reason = THC_FAILED_UNREACHABLE };
-	return thc_failed_to_join(c, &f, 0);
+	return thc_failed_to_join(c, &f, &spec);
 }
 
 /* --- joining -------------------------------------------------------------- */
@@ -264,7 +264,7 @@ static int join_job(struct thc_transport *t)
 	struct sockaddr_thc to = address_of(&a->way.peer);
 	uint32_t timeout = c->options.timeout_ms, join = c->options.join_timeout_ms,
 		 window = c->options.window;
-	struct thc_spec spec;
+	struct thc_spec spec = { .has = 0 };
 	uint32_t epoch = 0;
 	int error;
 
@@ -286,9 +286,11 @@ static int join_job(struct thc_transport *t)
 	if (error && error != -EPROTO)
 		return thc_fail(error, "the AF_THC socket does not describe its job: %s",
 				strerror(-error));
-	if (error || thc_params_take(&c->params, &spec, epoch, &c->options))
+	if (error || thc_job_check(&spec, &c->options))
 		return thc_failed_to_join(c, &(struct thc_failure){ .reason = THC_FAILED_VERSION },
-					  0);
+					  &spec);
+	c->spec = spec;
+	c->epoch = epoch;
 	/* as thc.ko does: it empties its sockets at once, their buffers bound nothing */
 	thc_window_choose(c, UINT32_MAX);
 	forget(t);
@@ -588,7 +590,7 @@ static const struct thc_way *way_to(const struct thc_transport *t, uint32_t shar
 static uint32_t epoch_at(const struct thc_transport *t, uint32_t shard)
 {
 	(void)shard;
-	return t->client->params.epoch;
+	return t->client->epoch;
 }
 
 static const struct thc_transport_ops afthc_ops = {

@@ -210,7 +210,7 @@ static void check_progress(struct thc_host *host)
 	struct thc_client *c = host->c;
 	struct thc_failure f;
 
-	if (thc_sender_stalled(&host->at->sender, round, !c->params.deadline_ms,
+	if (thc_sender_stalled(&host->at->sender, round, !c->spec.deadline_ms,
 			       c->options.timeout_ms * THC_NS_PER_MS, thc_now(), &f))
 		thc_host_failed(host, &f);
 }
@@ -340,7 +340,7 @@ static uint32_t epoch_at(const struct thc_transport *t, uint32_t shard)
 {
 	const struct thc_udp *u = (const void *)t;
 
-	return shard && shard < u->shards ? u->shard[shard].sender.epoch : t->client->params.epoch;
+	return shard && shard < u->shards ? u->shard[shard].sender.epoch : t->client->epoch;
 }
 
 static void add_stats(const struct thc_transport *t, struct thc_client_stats *stats)

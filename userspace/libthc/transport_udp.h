@@ -54,7 +54,7 @@ void thc_udp_leave(struct thc_transport *t);
 int thc_shards_room(struct thc_udp *u, uint32_t count);
 /* Closes all but number 0. */
 void thc_shards_only_first(struct thc_udp *u);
-/* Room for the flights of all, by client.params; -ENOMEM */
+/* Room for the flights of all, by client.spec; -ENOMEM */
 int thc_shards_fill(struct thc_udp *u);
 /* Frees it. */
 void thc_shards_empty(struct thc_udp *u);

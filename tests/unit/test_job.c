@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What libthc takes from WELCOME before anything is computed from it: constants
- * that a codec cannot serve are refused here, since a table's hash converts the
- * threshold to an integer and a block is a shift.
+ * What libthc takes from WELCOME before anything is computed from it: a scheme that it has, and
+ * constants that the scheme can serve. A table's hash converts the threshold to an integer, and a
+ * block is a shift.
  */
 #include <errno.h>
 #include <math.h>
@@ -14,6 +14,8 @@
 #include <cmocka.h>
 
 #include "client.h"
+#include "scheme.h"
+#include "scheme_thc.h"
 
 #define BLOCK_LOG2	10
 
@@ -37,13 +39,9 @@ static struct thc_spec good(void)
 
 static int take(const struct thc_spec *w)
 {
-	struct thc_params p;
 	const struct thc_client_options o = { .rank = 0 };
-	int error = thc_params_take(&p, w, 1, &o);
 
-	/* a rejoin that failed leaves it to those who ask how large a block is */
-	assert_true(p.block_log2 < 32);
-	return error;
+	return thc_job_check(w, &o);
 }
 
 static void clamp__is_one_that_a_codec_serves(void **state)
@@ -79,9 +77,7 @@ static void block__is_one_that_a_codec_serves(void **state)
 /* A table of fewer than 16 levels has zeros behind its last one. */
 static void table__of_fewer_levels(void **state)
 {
-	const struct thc_client_options o = { .rank = 0 };
 	struct thc_spec w = good();
-	struct thc_params p;
 	struct thc_table t;
 	int i;
 
@@ -90,9 +86,10 @@ static void table__of_fewer_levels(void **state)
 	memcpy(&w.clamp, &t.t, sizeof(w.clamp));
 	for (i = 0; i < 16; i++)
 		w.level[i] = i < 4 ? t.value[i] : 0;
-	assert_int_equal(thc_params_take(&p, &w, 1, &o), 0);
-	assert_int_equal(p.table.bits, 2);
-	assert_int_equal(p.table.levels, 4);
+	assert_int_equal(take(&w), 0);
+	assert_int_equal(thc_table_take(&w, &t), 0);
+	assert_int_equal(t.bits, 2);
+	assert_int_equal(t.levels, 4);
 	/* what is behind it is no level */
 	w.level[4] = 1;
 	assert_int_equal(take(&w), -EPROTO);
@@ -109,25 +106,81 @@ static void seal__is_that_of_the_options(void **state)
 	static const uint8_t key[THC_KEY_BYTES];
 	const struct thc_client_options keyed = { .key = key }, keyless = { .rank = 0 };
 	struct thc_spec w = good();
-	struct thc_params p;
 
 	(void)state;
 	for (w.seal = THC_SEAL_NONE; w.seal <= THC_SEAL_NH; w.seal++) {
 		bool nh = w.seal == THC_SEAL_NH;
 
-		assert_int_equal(thc_params_take(&p, &w, 1, &keyed), nh ? 0 : -EPROTO);
-		assert_int_equal(thc_params_take(&p, &w, 1, &keyless), nh ? -EPROTO : 0);
+		assert_int_equal(thc_job_check(&w, &keyed), nh ? 0 : -EPROTO);
+		assert_int_equal(thc_job_check(&w, &keyless), nh ? -EPROTO : 0);
+	}
+}
+
+/* Every row of THC_SCHEMES has its functions, and no other number has any. */
+static void scheme__is_one_that_there_is(void **state)
+{
+	struct thc_spec w = good();
+	unsigned int id;
+
+	(void)state;
+	for (id = 0; id < 256; id++) {
+		const struct thc_scheme *s = thc_scheme_of(id);
+
+		w.scheme = (uint8_t)id;
+		if (id >= THC_SCHEMES_COUNT) {
+			assert_null(s);
+			assert_int_equal(take(&w), -EPROTO);
+			continue;
+		}
+		assert_non_null(s);
+		assert_int_equal(s->id, id);
+		assert_true(s->check && s->open && s->close && s->describe && s->prepare &&
+			    s->compute && s->agreed && s->answer && s->undo && s->release);
+	}
+}
+
+/* A bucket counts as three blocks of floats at least, and what was opened can be closed. */
+static void scheme__raises_what_a_bucket_counts_as(void **state)
+{
+	static const unsigned int log2[] = { 10, 16, 20 };
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(log2) / sizeof(*log2); i++) {
+		struct thc_client c = { .spec = good(), .counted_least = THC_COUNTED_BYTES };
+		const struct thc_scheme *s = thc_scheme_of(THC_SCHEME_THC);
+		struct thc_client_info info = { .simd = "none" };
+		size_t floats = (size_t)3 * 4 << log2[i];
+
+		c.spec.block_log2 = (uint8_t)log2[i];
+		s->close(&c);
+		s->describe(&c, &info);
+		assert_string_equal(info.simd, "none");
+		assert_int_equal(s->open(&c), 0);
+		assert_int_equal(c.counted_least,
+				 floats > THC_COUNTED_BYTES ? floats : THC_COUNTED_BYTES);
+		s->describe(&c, &info);
+		assert_string_not_equal(info.simd, "none");
+		assert_int_equal(info.block, 1U << log2[i]);
+		assert_int_equal(info.chunk, THC_CHUNK_8);
+		assert_int_equal(info.table.granularity, 30);
+		s->close(&c);
+		s->close(&c);
+		assert_null(c.context);
+		assert_int_equal(c.memory_now, 0);
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(scheme__is_one_that_there_is),
+		cmocka_unit_test(scheme__raises_what_a_bucket_counts_as),
 		cmocka_unit_test(clamp__is_one_that_a_codec_serves),
 		cmocka_unit_test(table__of_fewer_levels),
 		cmocka_unit_test(block__is_one_that_a_codec_serves),
 		cmocka_unit_test(seal__is_that_of_the_options),
 	};
 
-	return cmocka_run_group_tests_name("params", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("job", tests, NULL, NULL);
 }
