@@ -206,25 +206,23 @@ static void finish(struct thc_sock *ts, struct thc_message *m)
 }
 
 void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
-		       const struct thc_hdr *h, bool answered, u32 digest)
+		       const struct thc_landing *l)
 {
-	u64 bitmap = be64_to_cpu(h->bitmap), all = ts->peers[0]->sender.all;
-	u16 count = answered ? be16_to_cpu(h->count) : 0;
-	bool excluded = !(bitmap >> ts->peers[0]->sender.rank & 1);
+	u16 count = l->count & ~THC_COUNT_EXCLUDED;
 
 	lockdep_assert_held(&ts->lock);
 	ts->stats.chunks++;
 	m->answered++;
 	if (!m->closed) {
-		ts->stats.excluded += excluded;
-		ts->stats.partial += bitmap != all;
-		m->counts[index] = count | (excluded ? THC_COUNT_EXCLUDED : 0);
-		m->ranks &= answered ? bitmap : 0;
+		ts->stats.excluded += l->excluded;
+		ts->stats.partial += l->partial;
+		m->counts[index] = l->count;
+		m->ranks &= l->ranks;
 		m->least = min(m->least, count);
-		m->sums += answered;
-		m->digest += digest;
-		m->flags |= (bitmap != all ? THC_RECV_PARTIAL : 0) |
-			    (excluded ? THC_RECV_EXCLUDED : 0);
+		m->sums += !!count;
+		m->digest += l->digest;
+		m->flags |= (l->partial ? THC_RECV_PARTIAL : 0) |
+			    (l->excluded ? THC_RECV_EXCLUDED : 0);
 	}
 	if (m->answered == m->chunks)
 		finish(ts, m);

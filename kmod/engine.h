@@ -14,6 +14,7 @@
  */
 #define THC_LEFT_GRACE_MS	200
 
+struct thc_landing;
 struct thc_peer;
 struct thc_sock;
 
@@ -21,11 +22,9 @@ void thc_engine_init(struct thc_sock *ts);
 /* Sends what may be sent, again what is overdue, and sets the timer. */
 void thc_engine_run(struct thc_sock *ts);
 void thc_engine_kick(struct thc_sock *ts);
-/* Chunk @index of @m has its answer, which adds @digest to the message's, or (@answered 0) will not
- * get one.
- */
+/* Chunk @index of @m has its answer, or will not get one. */
 void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
-		       const struct thc_hdr *h, bool answered, u32 digest);
+		       const struct thc_landing *l);
 
 /* --- join.c: joining a job and leaving it, as packets ----------------------- */
 

@@ -197,6 +197,7 @@ static void answer(struct thc_sock *ts, u64 number)
 	struct thc_flight *f = thc_stream_flight(&p->sender.data, number / ts->shards);
 	struct thc_message *m = f->owner;
 	struct thc_hdr h = *f->packet;
+	struct thc_landing l;
 	u32 index = f->index;
 
 	h.flags = THC_F_ANSWER;
@@ -205,7 +206,8 @@ static void answer(struct thc_sock *ts, u64 number)
 	h.bitmap = cpu_to_be64(thc_ranks_mask(RANKS));
 	spin_lock_bh(&ts->lock);
 	thc_sender_take(&p->sender, THC_GOT_ANSWER, &p->sender.data, f, &h, 0, ktime_get_ns());
-	thc_engine_landed(ts, m, index, &h, true, 1);
+	l = thc_sender_landing(&p->sender, THC_GOT_ANSWER, &h, m->lanes, 1);
+	thc_engine_landed(ts, m, index, &l);
 	spin_unlock_bh(&ts->lock);
 }
 

@@ -108,16 +108,19 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 	return read_on(host->r, lanes, bytes) ? lanes : NULL;
 }
 
-THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h, u32 digest)
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h)
 {
 	struct thc_sock *ts = host->p->owner;
 
 	ts->stats.waits += got == THC_GOT_WAIT;
 	ts->stats.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
 	trace_thc_answer(&ts->sk, h, got);
-	if (got != THC_GOT_WAIT)
-		thc_engine_landed(ts, was.owner, was.index, h, got == THC_GOT_ANSWER, digest);
+}
+
+THC_INLINE void thc_host_landed(struct thc_host *host, const struct thc_stream *st,
+				struct thc_ready was, const struct thc_landing *l)
+{
+	thc_engine_landed(host->p->owner, was.owner, was.index, l);
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)

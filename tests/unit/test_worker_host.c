@@ -20,9 +20,10 @@ struct thc_host {
 	u32			sent;
 	u32			made;	/* no more are */
 	u32			took;
+	u32			landed;
 	enum thc_got		got;
 	struct thc_ready	was;
-	u32			digest;
+	struct thc_landing	landing;
 	struct thc_failure	failure;
 };
 
@@ -62,15 +63,22 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 	return host->cut ? NULL : host->p->lanes;
 }
 
-THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h, u32 digest)
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h)
 {
-	assert_ptr_equal(st, &host->w->s.data);
 	assert_ptr_equal(h, &host->p->h);
 	host->took++;
 	host->got = got;
+}
+
+THC_INLINE void thc_host_landed(struct thc_host *host, const struct thc_stream *st,
+				struct thc_ready was, const struct thc_landing *l)
+{
+	assert_ptr_equal(st, &host->w->s.data);
+	assert_true(host->got == THC_GOT_ANSWER || host->got == THC_GOT_MISSED);
+	assert_ptr_equal(l->lanes, host->got == THC_GOT_ANSWER ? host->p->lanes : NULL);
+	host->landed++;
 	host->was = was;
-	host->digest = digest;
+	host->landing = *l;
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)
@@ -107,7 +115,7 @@ static void receive__answers_once(void **state)
 	wait = notice(w, &w->s.data, 1, THC_OP_WAIT, 0, 1);
 	assert_int_equal(receive(&host, &wait, sizeof(wait.h)), THC_DROP_NONE);
 	assert_int_equal(host.got, THC_GOT_WAIT);
-	assert_int_equal(host.was.index, 101);
+	assert_int_equal(host.landed, 0);
 	p = result(w, &w->s.data, 1, 0);
 	assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_NONE);
 	assert_int_equal(host.got, THC_GOT_ANSWER);
@@ -120,6 +128,7 @@ static void receive__answers_once(void **state)
 	assert_int_equal(host.got, THC_GOT_MISSED);
 	assert_int_equal(host.was.index, 102);
 	assert_int_equal(host.took, 3);
+	assert_int_equal(host.landed, 2);
 	assert_int_equal(w->s.data.in_flight, 1);
 }
 
@@ -160,6 +169,44 @@ static void digest__known_answers(void **state)
 	}
 }
 
+/* Who is in a sum, and what it lacks: of this rank, 2 of 0 to 3, and of a sum that is gone. */
+static void landing__says_who_is_in_the_sum(void **state)
+{
+	static const struct {
+		u64 bitmap;
+		enum thc_got got;
+		struct thc_landing l;
+	} cases[] = {
+		{ 0xf, THC_GOT_ANSWER, { .ranks = 0xf, .count = 4 } },
+		{ 0x5, THC_GOT_ANSWER, { .ranks = 0x5, .count = 2, .partial = 1 } },
+		{ 0xb, THC_GOT_ANSWER,
+		  { .ranks = 0xb, .count = 3 | THC_COUNT_EXCLUDED, .partial = 1, .excluded = 1 } },
+		{ 0xf, THC_GOT_MISSED, { .partial = 1 } },
+		{ 0xb, THC_GOT_MISSED,
+		  { .count = THC_COUNT_EXCLUDED, .partial = 1, .excluded = 1 } },
+	};
+	static const struct thc_sender s = { .rank = 2, .all = 0xf };
+	const u8 lanes = 0;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		bool answered = cases[i].got == THC_GOT_ANSWER;
+		const struct thc_hdr h = {
+			.bitmap = thc_be64(cases[i].bitmap),
+			.count = thc_be16((u16)thc_ranks_count(cases[i].bitmap)),
+		};
+		struct thc_landing l = thc_sender_landing(&s, cases[i].got, &h, &lanes, 7);
+
+		assert_ptr_equal(l.lanes, answered ? &lanes : NULL);
+		assert_int_equal(l.digest, 7);
+		assert_int_equal(l.ranks, cases[i].l.ranks);
+		assert_int_equal(l.count, cases[i].l.count);
+		assert_int_equal(l.excluded, cases[i].l.excluded);
+		assert_int_equal(l.partial, cases[i].l.partial);
+	}
+}
+
 /* A host is told the digest of what it lands, however it came, and of nothing else. */
 static void digest__is_that_of_the_answer(void **state)
 {
@@ -176,20 +223,20 @@ static void digest__is_that_of_the_answer(void **state)
 		launch_data(w, 1);
 		p = notice(w, &w->s.data, 2 * i, THC_OP_WAIT, 0, 1);
 		assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
-		assert_int_equal(host.digest, 0);
+		assert_int_equal(host.landing.digest, 0);
 		p = result(w, &w->s.data, 2 * i, THC_F_REPEAT);
 		p.h.rank = thc_be16(1);
 		memset(p.lanes, (int)i + 1, sizeof(p.lanes));
 		d = thc_seal_digest(seals[i], &w->s.down, p.lanes, THC_LANE_WORDS);
 		assert_int_equal(receive(&host, &p, LANES_BYTES), THC_DROP_NONE);
-		assert_int_not_equal(host.digest, 0);
-		assert_int_equal(host.digest,
+		assert_int_not_equal(host.landing.digest, 0);
+		assert_int_equal(host.landing.digest,
 				 thc_result_digest(seals[i], &w->s.down, &p.h, d, p.lanes));
 		launch_data(w, 1);
 		p = notice(w, &w->s.data, 2 * i + 1, THC_OP_STALE, THC_F_KNOWN, 1);
 		assert_int_equal(receive(&host, &p, sizeof(p.h)), THC_DROP_NONE);
 		assert_int_equal(host.got, THC_GOT_MISSED);
-		assert_int_equal(host.digest, 0);
+		assert_int_equal(host.landing.digest, 0);
 	}
 }
 
@@ -424,6 +471,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(digest__known_answers),
 		CASE(digest__is_that_of_the_answer),
+		CASE(landing__says_who_is_in_the_sum),
 		CASE(receive__answers_once),
 		CASE(receive__wait_with_a_payload),
 		CASE(receive__why_a_packet_is_of_no_use),

@@ -515,16 +515,18 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 	return host->e->p.lanes;
 }
 
-THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h, u32 digest)
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h)
 {
-	(void)digest;
+	(void)host;
 	net.waits += got == THC_GOT_WAIT;
 	net.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
+}
+
+THC_INLINE void thc_host_landed(struct thc_host *host, const struct thc_stream *st,
+				struct thc_ready was, const struct thc_landing *l)
+{
 	assert_ptr_equal(was.owner, host->w);
-	if (got != THC_GOT_WAIT)
-		land(host->w, &host->e->p, is_control(host->w, st), was.index,
-		     got == THC_GOT_MISSED);
+	land(host->w, &host->e->p, is_control(host->w, st), was.index, !l->lanes);
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)

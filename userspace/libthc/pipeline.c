@@ -7,6 +7,8 @@
  */
 #include <errno.h>
 
+#include <thc/worker/answer.h>
+
 #include "client.h"
 #include "pipeline.h"
 #include "queue.h"
@@ -127,7 +129,7 @@ static void count_missing(struct thc_client *c, const uint16_t *counts, uint32_t
 
 	for (k = 0; k < chunks; k++) {
 		c->stats.excluded += !!(counts[k] & THC_COUNT_EXCLUDED);
-		c->stats.partial += (counts[k] & ~THC_COUNT_EXCLUDED) < c->spec.ranks;
+		c->stats.partial += !!thc_count_lacks(counts[k], c->spec.ranks);
 	}
 }
 

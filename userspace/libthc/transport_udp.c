@@ -87,24 +87,21 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 	return h + 1;
 }
 
-THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h, u32 digest)
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h)
 {
-	bool excluded = !(thc_be64(h->bitmap) >> host->c->options.rank & 1);
-	bool answered = got == THC_GOT_ANSWER;
 	struct thc_client *c = host->c;
-	uint16_t count = answered ? thc_be16(h->count) : 0;
 
+	c->stats.repeats += got == THC_GOT_ANSWER && h->flags & THC_F_REPEAT;
+	c->stats.waits += got == THC_GOT_WAIT;
+	c->stats.chunks += got != THC_GOT_WAIT;
+}
+
+THC_INLINE void thc_host_landed(struct thc_host *host, const struct thc_stream *st,
+				struct thc_ready was, const struct thc_landing *l)
+{
 	(void)st;
-	c->stats.repeats += !!(h->flags & THC_F_REPEAT);
-	if (got == THC_GOT_WAIT) {
-		c->stats.waits++;
-		return;
-	}
-	c->stats.chunks++;
-	count |= excluded ? THC_COUNT_EXCLUDED : 0;
-	thc_pipeline_answer(was.owner, was.index, 1, &count, answered ? (void *)(h + 1) : NULL,
-			    digest);
+	(void)host;
+	thc_pipeline_answer(was.owner, was.index, 1, &l->count, l->lanes, l->digest);
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)

@@ -186,6 +186,52 @@ THC_INLINE int thc_sender_seal_ok(const struct thc_sender *s, enum thc_got got,
 	       h->tag == thc_control_tag(s->control_seal, &s->lost, h, &s->end, &asked->tag, 1);
 }
 
+/* Of @count, as struct thc_received has it, in a job of @ranks: does the sum lack any? One that is
+ * gone lacks all.
+ */
+THC_INLINE int thc_count_lacks(u16 count, u32 ranks)
+{
+	return (count & ~THC_COUNT_EXCLUDED) < ranks;
+}
+
+/**
+ * struct thc_landing - what a worker learns of a chunk
+ * @lanes: its sum; NULL: the sum is gone
+ * @ranks: in the sum; 0: it is gone
+ * @digest: what it adds to the digest of its round, 0: nothing
+ * @count: ranks in the sum, 0: it is gone; and THC_COUNT_EXCLUDED
+ * @excluded: this worker was left out
+ * @partial: the sum lacks a rank
+ */
+struct thc_landing {
+	const void *lanes;
+	u64	ranks;
+	u32	digest;
+	u16	count;
+	u8	excluded;
+	u8	partial;
+};
+
+/* By its answer @h, with @lanes, or (THC_GOT_MISSED) by the message that there is none. */
+THC_INLINE struct thc_landing thc_sender_landing(const struct thc_sender *s, enum thc_got got,
+						 const struct thc_hdr *h, const void *lanes,
+						 u32 digest)
+{
+	u64 bitmap = thc_be64(h->bitmap);
+	struct thc_landing l = { .digest = digest };
+
+	if (got == THC_GOT_ANSWER) {
+		l.lanes = lanes;
+		l.ranks = bitmap;
+		l.count = thc_be16(h->count);
+	}
+	l.excluded = !(bitmap >> s->rank & 1);
+	l.partial = (u8)thc_count_lacks(l.count, (u32)thc_ranks_count(s->all));
+	if (l.excluded)
+		l.count |= THC_COUNT_EXCLUDED;
+	return l;
+}
+
 /* When the next timer may fire, and for how many packets. What was sent again, and then had an
  * answer, was lost, and so may be more; or this is the late answer to its first transmission, and
  * then those to the packets behind it are here within a round trip.

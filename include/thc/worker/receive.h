@@ -19,11 +19,12 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 					const struct thc_flight *f, const struct thc_hdr *h,
 					u32 bytes);
 
-/* A flight has got WAIT, its answer, or the message that there is none; @was: the flight's;
- * @digest: of an answer, thc_result_digest(), else 0.
- */
-THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_stream *st,
-			      struct thc_ready was, const struct thc_hdr *h, u32 digest);
+/* A flight has got WAIT, its answer, or the message that there is none. */
+THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h);
+
+/* A chunk of @st has its answer, or there is none; @was: its flight's. Follows thc_host_took(). */
+THC_INLINE void thc_host_landed(struct thc_host *host, const struct thc_stream *st,
+				struct thc_ready was, const struct thc_landing *l);
 
 /* The worker cannot go on. */
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f);
@@ -40,6 +41,7 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 {
 	struct thc_failure failure = { .error = ESTALE, .reason = THC_FAILED_BEHIND };
 	struct thc_ready was = { 0 };
+	struct thc_landing landing;
 	struct thc_stream *st;
 	struct thc_flight *f;
 	enum thc_got got = thc_sender_find(s, h, bytes, from.port, &st, &f);
@@ -71,8 +73,12 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 	switch (got) {
 	case THC_GOT_ANSWER:
 	case THC_GOT_MISSED:
+		landing = thc_sender_landing(s, got, h, payload, digest);
+		thc_host_took(host, got, h);
+		thc_host_landed(host, st, was, &landing);
+		break;
 	case THC_GOT_WAIT:
-		thc_host_took(host, got, st, was, h, digest);
+		thc_host_took(host, got, h);
 		break;
 	case THC_GOT_EPOCH:
 		failure.reason = THC_FAILED_EPOCH;
