@@ -49,25 +49,26 @@ struct thc_host {
 	struct thc_sock		*ts;
 	struct thc_peer		*p;
 	struct thc_train	*train;
-	int			kind;	/* of the stream */
-	struct thc_message	*m;	/* with its next chunk, if that is known */
 	bool			full;	/* there was no room for a packet */
 };
 
 /* One packet may always be on its way: timers and timeouts belong to flights. */
 THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
 {
-	host->full = st->in_flight && !thc_peer_has_room(host->p);
-	return !host->full;
+	if (!st->in_flight || thc_peer_has_room(host->p))
+		return true;
+	host->full = true;
+	return false;
 }
 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
 	u64 number = st->next * host->ts->shards + host->p->shard;
-	struct thc_message *m = owner_of(host->ts, host->kind, host->m, number);
+	int kind = st == &host->p->sender.control ? THC_CONTROL : THC_DATA;
+	struct thc_message *m = owner_of(host->ts, kind, host->p->sending[kind], number);
 
-	host->m = m;
+	host->p->sending[kind] = m;
 	if (WARN_ON_ONCE(!m))
 		return 0;
 	ready->owner = m;
@@ -92,28 +93,36 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 		ts->stats.send_errors++;	/* overdue soon */
 }
 
+/* A message that has been sent may be gone soon: from here on its peer is at the next one. */
+THC_INLINE void thc_host_flush(struct thc_host *host)
+{
+	struct thc_peer *p = host->p;
+	int kind;
+
+	for (kind = 0; kind < THC_STREAMS; kind++) {
+		u64 number = thc_peer_stream(p, kind)->next * host->ts->shards + p->shard;
+
+		if (p->sending[kind])
+			p->sending[kind] = owner_of(host->ts, kind, p->sending[kind], number);
+	}
+	thc_train_end(host->train);
+}
+
 /* --- packets out ---------------------------------------------------------- */
 
-static void transmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct thc_train *train,
-		     u64 now)
+static void transmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
 {
-	struct thc_stream *st = thc_peer_stream(p, kind);
-	struct thc_host host = { ts, p, train, kind, p->sending[kind] };
+	struct thc_host host = { ts, p, train };
 
-	thc_worker_transmit(&host, &p->sender, st, now);
-	p->sending[kind] = host.m ? owner_of(ts, kind, host.m, st->next * ts->shards + p->shard) :
-				    NULL;
-	thc_train_end(train);
+	thc_worker_send(&host, &p->sender, now);
 }
 
 /* Returns the time of the next look. */
-static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, int kind, struct thc_train *train,
-		      u64 now)
+static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
 {
-	struct thc_host host = { ts, p, train, kind };
-	u64 due = thc_worker_retransmit(&host, &p->sender, thc_peer_stream(p, kind), now);
+	struct thc_host host = { ts, p, train };
+	u64 due = thc_worker_send_again(&host, &p->sender, now);
 
-	thc_train_end(train);
 	/* The UDP socket hears when the network is done with something, but it may outlive
 	 * this module, and so would the callback: we look again.
 	 */
@@ -239,8 +248,7 @@ static u64 look(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train
 		p->look_at = min(p->look_at, now + soon);
 		return p->look_at;
 	}
-	due = retransmit(ts, p, THC_CONTROL, train, now);
-	due = min(due, retransmit(ts, p, THC_DATA, train, now));
+	due = retransmit(ts, p, train, now);
 	due = min(due, check_progress(ts, p, now));
 	p->look_at = max(due, now + LOOK_LEAST);
 	return due == U64_MAX ? due : p->look_at;
@@ -258,8 +266,7 @@ void thc_engine_run(struct thc_sock *ts)
 	for (i = 0; i < ts->shards && ts->state == THC_STATE_READY; i++) {
 		struct thc_peer *p = ts->peers[i];
 
-		transmit(ts, p, THC_CONTROL, &train, now);
-		transmit(ts, p, THC_DATA, &train, now);
+		transmit(ts, p, &train, now);
 		due = min(due, look(ts, p, &train, now));
 	}
 	if (due != U64_MAX)

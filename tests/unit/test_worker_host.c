@@ -25,7 +25,23 @@ struct thc_host {
 	struct thc_ready	was;
 	struct thc_landing	landing;
 	struct thc_failure	failure;
+	char			log[16];	/* c, d: a packet of a stream; .: flushed */
 };
+
+static void note(struct thc_host *host, char what)
+{
+	size_t n = strlen(host->log);
+
+	if (n + 1 < sizeof(host->log))
+		host->log[n] = what;
+}
+
+static bool is_control(const struct thc_host *host, const struct thc_flight *f)
+{
+	const struct thc_stream *st = &host->w->s.control;
+
+	return f >= st->flight && f < st->flight + st->slots;
+}
 
 THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
 {
@@ -36,7 +52,7 @@ THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
-	struct thc_hdr *h = &host->w->request[st->next % st->slots];
+	struct thc_hdr *h = &host->w->request[st->slot_base + st->next % st->slots];
 
 	if (st->next >= host->made)
 		return 0;
@@ -51,6 +67,12 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 	assert_ptr_equal(f->owner, host->w);
 	assert_int_equal(f->bytes, DATA_BYTES);
 	host->sent++;
+	note(host, is_control(host, f) ? 'c' : 'd');
+}
+
+THC_INLINE void thc_host_flush(struct thc_host *host)
+{
+	note(host, '.');
 }
 
 THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
@@ -466,6 +488,30 @@ static void transmit__again_as_there_is_room(void **state)
 	assert_true(due > w->now && due != ~0ULL);
 }
 
+/* What is agreed on goes first, and does not wait in the host for the data. What is overdue of both
+ * shares one timer, and what is agreed on has it first.
+ */
+static void send__control_first(void **state)
+{
+	struct thc_host host = { .w = *state, .room = 100, .made = 2 };
+	struct worker *w = *state;
+	u64 due;
+
+	w->s.control.reserved = w->s.data.reserved = 2;
+	thc_worker_send(&host, &w->s, w->now);
+	assert_string_equal(host.log, "cc.dd.");
+	memset(host.log, 0, sizeof(host.log));
+	due = thc_worker_send_again(&host, &w->s, w->now);
+	assert_string_equal(host.log, "..");
+	assert_true(due > w->now && due != ~0ULL);
+	memset(host.log, 0, sizeof(host.log));
+	w->now += 10 * THC_RTO_MAX;
+	w->s.probes = 10;
+	due = thc_worker_send_again(&host, &w->s, w->now);
+	assert_string_equal(host.log, "cc..");
+	assert_true(due > w->now && due != ~0ULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +529,7 @@ int main(void)
 		CASE(transmit__what_is_allowed),
 		CASE(transmit__window_of_both_streams),
 		CASE(transmit__again_as_there_is_room),
+		CASE(send__control_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -382,12 +382,14 @@ static void compose(struct worker *w, const struct thc_stream *st, struct packet
 	thc_seal(&p->h, w->s.seal, &w->s.up, p->lanes, (int)((bytes - sizeof(p->h)) / 8));
 }
 
-/* What a worker lends to transmit.h and receive.h: the packet @e has come, @n were sent. */
+/* What a worker lends to transmit.h and receive.h: the packet @e has come, @sent packets have been
+ * flushed and @n have not.
+ */
 struct thc_host {
 	struct worker		*w;
 	const struct event	*e;
 	int			n;
-	u32			window;
+	int			sent;
 };
 
 THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
@@ -407,7 +409,7 @@ THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 	/* the chunk that was in this slot is done */
 	if (st->next >= st->slots)
 		assert_true(w->landed[control][st->next - st->slots]);
-	assert_true(w->in_flight[control] < host->window);
+	assert_true(w->in_flight[control] < thc_worker_window(&w->s, st));
 	compose(w, st, p, bytes);
 	*ready = (struct thc_ready){ w, &p->h, (u32)st->next, (u16)bytes };
 	w->in_flight[control]++;
@@ -427,37 +429,23 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 	host->n++;
 }
 
-static int transmit(struct worker *w, struct thc_stream *st)
+THC_INLINE void thc_host_flush(struct thc_host *host)
 {
-	struct thc_host host = { .w = w, .window = thc_worker_window(&w->s, st) };
-
-	thc_worker_transmit(&host, &w->s, st, net.now);
-	return host.n;
-}
-
-static int send_again(struct worker *w, struct thc_stream *st, u64 *due)
-{
-	struct thc_host host = { .w = w };
-	u64 end = thc_worker_retransmit(&host, &w->s, st, net.now);
-
-	if (end < *due)
-		*due = end;
-	return host.n;
+	host->sent += host->n;
+	host->n = 0;
 }
 
 /* All that there is to do now; then sleep. */
 static void step(struct worker *w)
 {
-	int sent;
+	struct thc_host host;
 	u64 due;
 
 	do {
-		due = ~0ULL;
-		sent = transmit(w, &w->s.control);
-		sent += transmit(w, &w->s.data);
-		sent += send_again(w, &w->s.control, &due);
-		sent += send_again(w, &w->s.data, &due);
-	} while (sent);
+		host = (struct thc_host){ .w = w };
+		thc_worker_send(&host, &w->s, net.now);
+		due = thc_worker_send_again(&host, &w->s, net.now);
+	} while (host.sent);
 	/* who waits for an answer has a timer */
 	assert_true(due != ~0ULL || (!w->s.data.in_flight && !w->s.control.in_flight));
 	if (due < w->wake_at) {

@@ -25,6 +25,7 @@
  * @at: the aggregator it is at, number @shard
  * @all: phases of its requests, @count_all
  * @out: packets to be sent by one call, @count
+ * @busy: there were any
  */
 struct thc_host {
 	struct thc_udp		*u;
@@ -35,6 +36,7 @@ struct thc_host {
 	unsigned int		count_all;
 	struct thc_outgoing	out[THC_BATCH];
 	unsigned int		count;
+	bool			busy;
 };
 
 THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
@@ -74,6 +76,21 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 		.bytes = f->bytes,
 		.port = thc_sender_port(&host->at->sender, thc_be16(f->packet->slot)),
 	};
+}
+
+/* What the kernel does not take now is overdue soon. */
+THC_INLINE void thc_host_flush(struct thc_host *host)
+{
+	unsigned int count = host->count;
+	int n;
+
+	if (!count)
+		return;
+	host->count = 0;
+	host->busy = true;
+	n = thc_link_send(&host->at->link, host->out, count, &host->c->stats.send_calls);
+	if (n < 0)
+		thc_sender_unreachable(&host->at->sender, -n, thc_now());
 }
 
 THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
@@ -164,38 +181,6 @@ static bool receive_some(struct thc_transport *t)
 
 /* --- packets out ------------------------------------------------------------ */
 
-/* Sends what @host has collected; true if there was anything. */
-static bool send_out(struct thc_host *host)
-{
-	unsigned int count = host->count;
-	int n;
-
-	if (!count)
-		return false;
-	host->count = 0;
-	/* what the kernel did not take now is overdue soon */
-	n = thc_link_send(&host->at->link, host->out, count, &host->c->stats.send_calls);
-	if (n < 0)
-		thc_sender_unreachable(&host->at->sender, -n, thc_now());
-	return true;
-}
-
-static bool transmit(struct thc_host *host, struct thc_stream *st)
-{
-	thc_worker_transmit(host, &host->at->sender, st, thc_now());
-	return send_out(host);
-}
-
-/* Lowers *@due to the time of the next timer. */
-static bool retransmit(struct thc_host *host, struct thc_stream *st, uint64_t *due)
-{
-	uint64_t end = thc_worker_retransmit(host, &host->at->sender, st, thc_now());
-
-	if (end < *due)
-		*due = end;
-	return send_out(host);
-}
-
 /* Only the first request counts: for the next one ranks may be missing because
  * they, too, are still busy with the first. A job with a deadline goes on without
  * who left.
@@ -212,18 +197,19 @@ static void check_progress(struct thc_host *host)
 		thc_host_failed(host, &f);
 }
 
-/* To the aggregator that @host is at. */
+/* To the aggregator that @host is at. Lowers *@due to the time of the next timer. */
 static bool send_there(struct thc_host *host, uint64_t *due)
 {
-	struct thc_stream *control = &host->at->sender.control, *data = &host->at->sender.data;
-	bool busy;
+	struct thc_sender *s = &host->at->sender;
+	uint64_t end;
 
-	busy = transmit(host, control);
-	busy |= transmit(host, data);
-	busy |= retransmit(host, control, due);
-	busy |= retransmit(host, data, due);
+	host->busy = false;
+	thc_worker_send(host, s, thc_now());
+	end = thc_worker_send_again(host, s, thc_now());
+	if (end < *due)
+		*due = end;
 	check_progress(host);
-	return busy;
+	return host->busy;
 }
 
 static bool send_more(struct thc_transport *t, uint64_t *due)

@@ -21,6 +21,9 @@ THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 /* @f's packet goes out, for the first time or again. */
 THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f);
 
+/* What thc_host_send() was given leaves this host. */
+THC_INLINE void thc_host_flush(struct thc_host *host);
+
 /* Chunks of the control stream that may be in flight however small the window is: what is
  * agreed on is little, and all else waits for it.
  */
@@ -56,6 +59,28 @@ THC_INLINE u64 thc_worker_retransmit(struct thc_host *host, struct thc_sender *s
 	while (thc_host_has_room(host, st) && (f = thc_overdue_next(s, st, &pass, now)))
 		thc_host_send(host, f);
 	return thc_overdue_end(s, &pass, now);
+}
+
+/* Sends of both streams what may be sent: what is agreed on goes first, since all else waits for
+ * it.
+ */
+THC_INLINE void thc_worker_send(struct thc_host *host, struct thc_sender *s, u64 now)
+{
+	thc_worker_transmit(host, s, &s->control, now);
+	thc_host_flush(host);
+	thc_worker_transmit(host, s, &s->data, now);
+	thc_host_flush(host);
+}
+
+/* Sends again what is overdue of both; returns when to look again (~0: when something happens). */
+THC_INLINE u64 thc_worker_send_again(struct thc_host *host, struct thc_sender *s, u64 now)
+{
+	u64 control = thc_worker_retransmit(host, s, &s->control, now), data;
+
+	thc_host_flush(host);
+	data = thc_worker_retransmit(host, s, &s->data, now);
+	thc_host_flush(host);
+	return control < data ? control : data;
 }
 
 #endif /* THC_TRANSMIT_H */
