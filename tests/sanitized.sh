@@ -33,7 +33,6 @@ tsan)
 	;;
 esac
 at=$(realpath -m "$BUILD")/$kind
-reports=$at/reports
 
 targets=
 for test; do
@@ -48,6 +47,11 @@ mkdir -p "$at" && gcc -fPIC -Wall -Wextra -Werror -c -o "$at/sanitized.o" tests/
 "$MAKE" -s -j"$(nproc)" BUILD="$at" CFLAGS="-O1 -g -fno-omit-frame-pointer $warn" SAN="$san" \
 	LDFLAGS="$at/sanitized.o" \
 	WERROR=-Werror $targets </dev/null || exit 1
+
+# What the tests start as another user reports, too.
+reports=$(mktemp -d) && chmod 1777 "$reports" || exit 1
+trap 'rm -rf "$reports"' EXIT
+trap 'exit 130' INT TERM
 
 # Where addresses are too random, the sanitizers of older compilers find no room.
 still=
@@ -64,8 +68,7 @@ export RANK_PRELOAD
 
 failed=0
 for test; do
-	rm -rf "$reports"
-	mkdir -p "$reports"
+	rm -f "$reports"/*
 	case $test in
 	*.py) set -- "$PYTHON" "tests/$test" ;;
 	*) set -- "$at/tests/$test" ;;
