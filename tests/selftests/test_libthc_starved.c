@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A client of libthc on a host whose AF_THC sockets may hold too little memory for its messages:
- * it waits, as long as it waits for answers, and goes on when there is memory.
+ * A client of libthc on a host whose AF_THC sockets may hold too little memory for its messages, or
+ * for the slots of its job: it waits, as long as it waits for answers or for other ranks to join,
+ * and goes on when there is memory.
  */
 #include "afthc.h"
 #include "harness.h"
@@ -15,21 +16,35 @@
 #define COUNT		(2 << 20)
 #define ALL_RANKS	2
 
-/* One rank, a thread. */
+/* Between the end of memory and more of it. */
+#define WITHOUT_MS	3000
+
+/**
+ * struct starved - one rank, a thread
+ * @rejoins: how often it joins again if others have, as a program does
+ * @joined_ms: what the last joining took
+ * @full: of ranks that are in, and the main thread that takes all memory then
+ */
 struct starved {
-	unsigned int	rank;
-	uint32_t	timeout_ms;
-	pthread_t	thread;
-	float		*values;
-	int		error;
-	uint64_t	took_ms;
-	char		sentence[512];
+	unsigned int		rank;
+	unsigned int		rejoins;
+	uint32_t		timeout_ms;
+	uint32_t		join_timeout_ms;
+	pthread_t		thread;
+	float			*values;
+	int			error;
+	uint64_t		took_ms;
+	uint64_t		joined_ms;
+	char			sentence[512];
+	pthread_barrier_t	*full;
 };
 
 FIXTURE(starved)
 {
 	struct daemon daemon;
 	struct starved ranks[ALL_RANKS];
+	int others[ALL_RANKS];
+	pthread_barrier_t full;
 };
 
 FIXTURE_SETUP(starved)
@@ -38,13 +53,19 @@ FIXTURE_SETUP(starved)
 	size_t i;
 
 	memset(self, 0, sizeof(*self));
+	for (r = 0; r < ALL_RANKS; r++)
+		self->others[r] = -1;
 	if (why_not())
 		SKIP(return, "%s", why_not());
 	ASSERT_EQ(enter_netns(), 0);
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
+			       "2,ranks=2," JOB_KEY ",reply=fanout"),
+		  0);
 	for (r = 0; r < ALL_RANKS; r++) {
 		self->ranks[r].rank = r;
 		self->ranks[r].timeout_ms = PATIENCE_MS;
+		self->ranks[r].join_timeout_ms = PATIENCE_MS;
+		self->ranks[r].full = &self->full;
 		self->ranks[r].values = malloc(COUNT * sizeof(float));
 		for (i = 0; i < COUNT; i++)
 			self->ranks[r].values[i] = 1;
@@ -56,17 +77,15 @@ FIXTURE_TEARDOWN(starved)
 	unsigned int r;
 
 	set_host_memory("0");
+	close_all(self->others, ALL_RANKS);
 	stop_daemon(&self->daemon, SIGKILL);
 	for (r = 0; r < ALL_RANKS; r++)
 		free(self->ranks[r].values);
 }
 
-static void *all_reduce_once(void *arg)
+static int join(const struct starved *s, struct thc_client **c)
 {
 	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
-	struct starved *s = arg;
-	struct thc_client *c;
-	uint64_t start;
 
 	o.aggregator = "127.0.0.1";
 	o.port = PORT;
@@ -74,25 +93,63 @@ static void *all_reduce_once(void *arg)
 	o.key = job_key;
 	o.rank = s->rank;
 	o.timeout_ms = s->timeout_ms;
+	o.join_timeout_ms = s->join_timeout_ms;
 	o.transport = THC_TRANSPORT_AF_THC;
-	s->error = thc_client_open(&o, &c);
-	start = now_ms();
-	if (!s->error) {
-		s->error = thc_allreduce(c, s->values, COUNT, THC_FP32, 0);
-		if (s->error)
-			snprintf(s->sentence, sizeof(s->sentence), "%s", thc_last_error());
-		thc_client_close(c);
-	}
-	s->took_ms = now_ms() - start;
+	return thc_client_open(&o, c);
+}
+
+static int all_reduce_in_step(struct starved *s, struct thc_client *c)
+{
+	unsigned int left = s->rejoins;
+	int error;
+
+	do
+		error = thc_allreduce(c, s->values, COUNT, THC_FP32, 0);
+	while ((error == -ESTALE || error == -EPIPE) && left-- && !thc_client_rejoin(c));
+	return error;
+}
+
+static void *all_reduce_once(void *arg)
+{
+	uint64_t start = now_ms();
+	struct starved *s = arg;
+	struct thc_client *c = NULL;
+
+	s->error = join(s, &c);
+	s->joined_ms = now_ms() - start;
+	if (!s->error)
+		s->error = all_reduce_in_step(s, c);
+	s->took_ms = now_ms() - start - s->joined_ms;
+	if (s->error)
+		snprintf(s->sentence, sizeof(s->sentence), "%s", thc_last_error());
+	thc_client_close(c);
 	return NULL;
 }
 
-static void begin_ranks(struct starved *ranks)
+static void *rejoin_once(void *arg)
+{
+	struct starved *s = arg;
+	struct thc_client *c = NULL;
+	uint64_t start;
+
+	s->error = join(s, &c);
+	pthread_barrier_wait(s->full);
+	pthread_barrier_wait(s->full);
+	start = now_ms();
+	if (!s->error)
+		s->error = thc_client_rejoin(c);
+	s->joined_ms = now_ms() - start;
+	snprintf(s->sentence, sizeof(s->sentence), "%s", thc_last_error());
+	thc_client_close(c);
+	return NULL;
+}
+
+static void begin_ranks(struct starved *ranks, void *(*run)(void *))
 {
 	unsigned int r;
 
 	for (r = 0; r < ALL_RANKS; r++)
-		pthread_create(&ranks[r].thread, NULL, all_reduce_once, &ranks[r]);
+		pthread_create(&ranks[r].thread, NULL, run, &ranks[r]);
 }
 
 static void end_ranks(struct starved *ranks)
@@ -112,12 +169,32 @@ static size_t values_off(const float *x)
 	return off;
 }
 
+/* Another job's sockets hold more than the host's may from now on, of which one rank sends and the
+ * other one does not. 0, or a negative errno.
+ */
+static int hold_all_memory(int *others)
+{
+	static const char lanes[LANES];
+	int error = join_all(others, ALL_RANKS, "127.0.0.1", PORT, 2);
+	ssize_t sent = LANES;
+
+	if (!error)
+		error = set_u32(others[0], THC_OPT_TIMEOUT, 2 * PATIENCE_MS);
+	if (!error)
+		error = set_host_memory("2");
+	while (!error && sent == LANES)
+		sent = send_message(others[0], lanes, LANES, &add8, 0);
+	if (!error && sent != -ENOBUFS)
+		error = (int)sent;
+	return error ? error : set_host_memory("1");
+}
+
 TEST_F_TIMEOUT(starved, a_client_waits_for_memory, 60)
 {
 	unsigned int r;
 
 	ASSERT_EQ(set_host_memory("1"), 0);
-	begin_ranks(self->ranks);
+	begin_ranks(self->ranks, all_reduce_once);
 	sleep_ms(5000);
 	ASSERT_EQ(set_host_memory("0"), 0);
 	end_ranks(self->ranks);
@@ -134,7 +211,7 @@ TEST_F_TIMEOUT(starved, a_client_does_not_wait_for_ever, 60)
 	ASSERT_EQ(set_host_memory("1"), 0);
 	for (r = 0; r < ALL_RANKS; r++)
 		self->ranks[r].timeout_ms = 3000;
-	begin_ranks(self->ranks);
+	begin_ranks(self->ranks, all_reduce_once);
 	end_ranks(self->ranks);
 	for (r = 0; r < ALL_RANKS; r++) {
 		/* one that leaves first is what the other one misses */
@@ -150,6 +227,46 @@ TEST_F_TIMEOUT(starved, a_client_does_not_wait_for_ever, 60)
 		EXPECT_EQ(self->ranks[r].values[COUNT - 1], 1) TH_LOG("the bucket has changed");
 	}
 	EXPECT_GE(starved, 1);
+}
+
+TEST_F_TIMEOUT(starved, a_client_waits_for_memory_to_join, 120)
+{
+	unsigned int r;
+
+	ASSERT_EQ(hold_all_memory(self->others), 0);
+	/* who got memory before the other one did has to join again with it */
+	for (r = 0; r < ALL_RANKS; r++)
+		self->ranks[r].rejoins = 5;
+	begin_ranks(self->ranks, all_reduce_once);
+	sleep_ms(WITHOUT_MS);
+	ASSERT_EQ(set_host_memory("0"), 0);
+	end_ranks(self->ranks);
+	for (r = 0; r < ALL_RANKS; r++) {
+		EXPECT_EQ(self->ranks[r].error, 0) TH_LOG("%s", self->ranks[r].sentence);
+		EXPECT_GE(self->ranks[r].joined_ms, WITHOUT_MS);
+		EXPECT_EQ(values_off(self->ranks[r].values), 0);
+	}
+}
+
+TEST_F_TIMEOUT(starved, a_client_does_not_wait_for_ever_to_join_again, 120)
+{
+	unsigned int r;
+
+	ASSERT_EQ(pthread_barrier_init(&self->full, NULL, ALL_RANKS + 1), 0);
+	for (r = 0; r < ALL_RANKS; r++)
+		self->ranks[r].join_timeout_ms = 10000;
+	begin_ranks(self->ranks, rejoin_once);
+	pthread_barrier_wait(&self->full);
+	EXPECT_EQ(hold_all_memory(self->others), 0);
+	pthread_barrier_wait(&self->full);
+	end_ranks(self->ranks);
+	pthread_barrier_destroy(&self->full);
+	for (r = 0; r < ALL_RANKS; r++) {
+		EXPECT_EQ(self->ranks[r].error, -ENOBUFS) TH_LOG("%s", self->ranks[r].sentence);
+		EXPECT_GE(self->ranks[r].joined_ms, 10000);
+		EXPECT_NE(strstr(self->ranks[r].sentence, "within 10000 ms"), NULL);
+		EXPECT_NE(strstr(self->ranks[r].sentence, "memory_mib"), NULL);
+	}
 }
 
 TEST_HARNESS_MAIN

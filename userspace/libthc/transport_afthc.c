@@ -35,6 +35,10 @@
 #define LOOK_NS		(2 * THC_NS_PER_MS)
 /* Between two tries to send while the host has no memory for a message. */
 #define RETRY_NS	(5 * THC_NS_PER_MS)
+/* Between two tries to join while the host has no memory for the job's slots: each is a JOIN that
+ * the aggregator and the job's other ranks hear.
+ */
+#define JOIN_RETRY_NS	(100 * THC_NS_PER_MS)
 
 /**
  * struct thc_afthc - a client's transport over AF_THC
@@ -145,6 +149,11 @@ static int not_joined(struct thc_afthc *a, int error)
 	uint32_t epoch;
 	int why;
 
+	if (error == ENOBUFS)
+		return thc_fail(
+			-error,
+			"job %u was not joined within %u ms, in which the AF_THC sockets of this host, or of this user, held as much memory as they may together: raise thc.ko's parameter memory_mib, then join again",
+			c->options.job, c->options.join_timeout_ms);
 	/* if nothing is known of the job, nothing is filled in */
 	(void)!describe(a, &spec, &epoch);
 	why = thc_failed_to_join(c, &f, &spec);
@@ -155,10 +164,10 @@ static int not_joined(struct thc_afthc *a, int error)
 			-error,
 			"cannot send from the local address %s: %s; give one that `ip address` shows",
 			c->options.bind ? c->options.bind : "", strerror(error));
-	if (error == ENOMEM || error == ENOBUFS || error == ENFILE)
+	if (error == ENOMEM || error == ENFILE)
 		return thc_fail(
 			-error,
-			"no memory for the connection: %s; close sockets, or raise the memory of this process's cgroup or memory_mib of thc.ko",
+			"no memory for the connection: %s; close sockets, or raise the memory of this process's cgroup",
 			strerror(error));
 	if (error == EACCES || error == EPERM)
 		return thc_fail(
@@ -257,13 +266,49 @@ static void forget(struct thc_transport *t)
 	*a = (struct thc_afthc){ .base = a->base, .way = a->way, .socket = a->socket };
 }
 
+/* One try to join within @ms: 0 or an errno. */
+static int connect_within(const struct thc_afthc *a, const struct sockaddr_thc *to, uint32_t ms)
+{
+	if (setsockopt(a->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &ms, sizeof(ms)))
+		return errno;
+	while (connect(a->socket, (const void *)to, sizeof(*to)))
+		if (errno != EINTR)
+			return errno;
+	return 0;
+}
+
+/* Joins within the client's time: 0 or an errno. While the host has no memory for the job's slots,
+ * others may give some back. Each try leaves the session of the one before, so that ranks that
+ * got their memory learn that this rank joins again.
+ */
+static int connect_in_time(const struct thc_afthc *a, const struct sockaddr_thc *to)
+{
+	const uint64_t ms = a->base.client->options.join_timeout_ms,
+		       end = thc_now() + ms * THC_NS_PER_MS;
+	uint64_t left = ms, now;
+	int error;
+
+	while ((error = connect_within(a, to, (uint32_t)left)) == ENOBUFS) {
+		usleep(JOIN_RETRY_NS / 1000);
+		now = thc_now();
+		if (now >= end)
+			return ENOBUFS;
+		left = (end - now) / THC_NS_PER_MS + 1;
+	}
+	/* Ranks that starve together do not give up in one moment, and the last one misses the
+	 * others. Nor is the aggregator to blame for a try of few milliseconds.
+	 */
+	if (left < ms / 2 && (error == ETIMEDOUT || error == EHOSTUNREACH))
+		error = ENOBUFS;
+	return error;
+}
+
 static int join_job(struct thc_transport *t)
 {
 	struct thc_afthc *a = afthc_of(t);
 	struct thc_client *c = t->client;
 	struct sockaddr_thc to = address_of(&a->way.peer);
-	uint32_t timeout = c->options.timeout_ms, join = c->options.join_timeout_ms,
-		 window = c->options.window;
+	uint32_t timeout = c->options.timeout_ms, window = c->options.window;
 	struct thc_spec spec = { .has = 0 };
 	uint32_t epoch = 0;
 	int error;
@@ -273,15 +318,14 @@ static int join_job(struct thc_transport *t)
 	if (window > THC_SLOTS_MAX)
 		window = 0;
 	if (setsockopt(a->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
-	    setsockopt(a->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &join, sizeof(join)) ||
 	    setsockopt(a->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)) ||
 	    setsockopt(a->socket, SOL_THC, THC_OPT_KEY, c->key,
 		       c->options.key ? sizeof(c->key) : 0))
 		return thc_fail(-errno, "cannot set options of the AF_THC socket: %s",
 				strerror(errno));
-	while (connect(a->socket, (void *)&to, sizeof(to)))
-		if (errno != EINTR)
-			return not_joined(a, errno);
+	error = connect_in_time(a, &to);
+	if (error)
+		return not_joined(a, error);
 	error = describe(a, &spec, &epoch);
 	if (error && error != -EPROTO)
 		return thc_fail(error, "the AF_THC socket does not describe its job: %s",
