@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Every allocation and every system call of thcd and libthc that a run has had fails once, in a
-run of its own (tests/lib/fail.c). Each run ends in time, with all as it is to be or with a sentence
-about what failed; nothing dies of a signal, and no descriptor, memory, pin, control socket or XDP
-program is left.
+run of its own (tests/lib/fail.c). In a run thcd starts, a rank reduces, the control socket answers,
+jobs come and go by reloads, and thcd stops. Each run ends in time, with all as it is to be or with
+a sentence about what failed; nothing dies of a signal, and no descriptor, memory, pin, control
+socket or XDP program is left.
 
 `make check` lets each place in the code fail the first time that it is reached, without XDP.
 FAILURES_PER_SITE=2 is what make check-debug does, with XDP as well.
@@ -27,12 +28,20 @@ from keyfile import KeyFile  # noqa: E402
 from tap import netns  # noqa: E402
 
 PER_SITE = int(os.environ.get("FAILURES_PER_SITE", "1"))
-LIMIT = 60              # seconds: ends what hangs, on a machine with other work, too
 AF_THC = os.environ.get("THC_TRANSPORT") == "af_thc"    # libthc's sockets
+LIMIT = 60              # seconds: ends what hangs, on a machine with other work, too
 KEY = KeyFile()
 PORTS = 64
 LANES = 4
-TRIES = 3               # for a call that a thread makes or not, as it happens
+TRIES = 3               # for a call that a thread makes or not, and for an answer to be whole
+# A daemon's jobs, of one rank each, by number, and what a reload makes of them: number 2 goes, the
+# last one comes into its slots, number 3 is replaced, prefixes of number 4 change while it runs.
+# thcd finds a table for the first and the last job only, which takes longer than the other work of
+# a start.
+TABLE = {"table": [0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30]}
+JOBS = {1: {}, **{job: TABLE for job in range(2, LANES + 1)}}
+OTHER_JOBS = {1: {}, 3: {**TABLE, "slots": 544, "norm_slots": 32},
+              4: {**TABLE, "prefix": "192.0.2.0/24"}, LANES + 1: {}}
 
 # Functions of libraries that thcd and libthc call and that are not let fail, and why.
 CANNOT_FAIL = """
@@ -238,16 +247,22 @@ def run_rank(address, port, job, environment=None, enter=lambda command: command
 
 
 class Place:
-    """A folder for what a daemon reads and writes; close() removes it."""
+    """A folder for what a daemon reads and writes; close() removes it. reloads: which jobs come by
+    each; keys: of each job"""
 
-    def __init__(self, **keys):
+    def __init__(self, reloads=(), **keys):
         self.folder = tempfile.mkdtemp(prefix=netns.temporary_prefix())
         self.control = os.path.join(self.folder, "control.sock")
         self.config = os.path.join(self.folder, "thcd.conf")
+        self.reloads, self.keys = reloads, keys
+        self.write(JOBS)
+
+    def write(self, jobs):
+        """The file with these jobs: {number: more of its keys}"""
         with open(self.config, "w", encoding="utf-8") as f:
             os.fchmod(f.fileno(), 0o600)
-            json.dump({"jobs": [{"job": job, "ranks": 1, "key": f"@{KEY.path}", **keys}
-                                for job in range(1, LANES + 1)]}, f)
+            json.dump({"jobs": [{"job": job, "ranks": 1, "key": f"@{KEY.path}", **self.keys, **more}
+                                for job, more in jobs.items()]}, f)
 
     def command(self, *options):
         return [built("thcd"), "-c", self.config, "--control", self.control, "--pidfile",
@@ -269,9 +284,37 @@ class Place:
         self.close()
 
 
-def serves(daemon, rank):
-    """A daemon that got ready: the rank gets its sums, unless it says why it ends."""
-    status, text = rank()
+def told(daemon, request, good):
+    """Its last answer, after a few tries if not before it is good: for want of memory an answer may
+    be lost, or parts of it. None: it has ended."""
+    for _ in range(TRIES):
+        answer = daemon.ask(request)
+        if daemon.process.poll() is not None:
+            return None
+        if good(answer or {}):
+            break
+    return answer
+
+
+def reload(daemon, place, jobs):
+    """Its jobs become those, at once or by reloading once more."""
+    place.write(jobs)
+    wanted = {job: more.get("slots", 512) for job, more in jobs.items()}
+
+    def slots(answer):
+        return {j.get("job"): j.get("data_slots") for j in answer.get("jobs", [])}
+
+    for request, good in (("reload", lambda answer: answer.get("ok")),
+                          ("jobs", lambda answer: slots(answer) == wanted)):
+        answer = told(daemon, request, good)
+        if daemon.process.poll() is None:
+            assert good(answer or {}), f"{request}: {answer}; {daemon.text()}"
+
+
+def serves(daemon, injected, place, rank):
+    """A daemon that got ready: the rank gets its sums, unless it says why it ends. After a reload
+    in which something failed a rank of the last job gets its sums."""
+    status, text = rank(1)
     assert status in (0, 1) or daemon.process.poll() is not None, \
         f"the rank ends with {status}: {text}{daemon.text()}"
     if daemon.process.poll() is None:
@@ -280,6 +323,14 @@ def serves(daemon, rank):
             answer = daemon.ask(request) or daemon.ask(request)
             assert answer and answer.get("instance") or daemon.ask(request), \
                 f"no answer to {request}"
+    for jobs in place.reloads:
+        before = injected.failed()
+        if daemon.process.poll() is None:
+            reload(daemon, place, jobs)
+        if injected.failed() != before and daemon.process.poll() is None:
+            last = max(jobs)
+            status, text = rank(last)
+            assert not status, f"a rank of job {last} ends with {status}: {text}{daemon.text()}"
 
 
 def ended_well(daemon, injected, was_alive):
@@ -295,12 +346,13 @@ def ended_well(daemon, injected, was_alive):
     assert not injected.leaks(), f"{injected.leaks()}: {text}"
 
 
-def one_start(injected, command, control, rank, left):
-    """A daemon with a failure: start, job, stop; left() says what it has left behind."""
-    daemon = Daemon(command, control, injected.environment)
+def one_start(injected, place, command, rank, left):
+    """A daemon with a failure: start, rank(job), reloads, stop; left() says what it has left
+    behind."""
+    daemon = Daemon(command, place.control, injected.environment)
     try:
         if daemon.ready:
-            serves(daemon, rank)
+            serves(daemon, injected, place, rank)
         else:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 daemon.process.wait(LIMIT)
@@ -314,7 +366,7 @@ def one_start(injected, command, control, rank, left):
     name = injected.failed()
     remains = left()
     if remains and name in TAKES_AWAY:
-        again = Daemon(command, control)
+        again = Daemon(command, place.control)
         assert again.ready, f"{injected.lines()} hinders the next start: {again.text()}"
         assert again.end() == 0, again.text()
         remains = left()
@@ -369,16 +421,17 @@ def case__thcd_software():
     ports = own_ports(LANES)
 
     def attempt(call, lane):
-        with Place(reply="fanout") as place, Injected("thcd", call) as injected:
-            return one_start(injected, place.software(ports[lane]), place.control,
-                             lambda: run_rank("127.0.0.1", ports[lane], 1), place.left)
+        with Place((OTHER_JOBS, JOBS), reply="fanout") as place, \
+                Injected("thcd", call) as injected:
+            return one_start(injected, place, place.software(ports[lane]),
+                             lambda job: run_rank("127.0.0.1", ports[lane], job), place.left)
 
     happened(sweep(attempt), "malloc|calloc", "socket", "bind", "setsockopt", "signalfd", "listen",
              "poll|__poll_chk", "recvmmsg", "sendmmsg", "accept4", "cJSON_CreateObject",
              "getrandom")
 
 
-def xdp(*options):
+def xdp(mode, reloads=()):
     """Every call of a thcd with XDP programs, in a topology of its own for each lane."""
     lanes = 2
     with contextlib.ExitStack() as stack:
@@ -392,12 +445,12 @@ def xdp(*options):
 
         def attempt(call, lane):
             net = nets[lane]
-            with Place() as place, Injected("thcd", call) as injected:
+            with Place(reloads) as place, Injected("thcd", call) as injected:
                 return one_start(
-                    injected, net.enter(net.aggregator, place.command(
-                        "--instance", net.name, "-i", "eth0", *options)), place.control,
-                    lambda: run_rank(netns.AGGREGATOR4, 18500, 1,
-                                     enter=lambda c: net.enter(net.worker(0), c)),
+                    injected, place, net.enter(net.aggregator, place.command(
+                        "--instance", net.name, "-i", "eth0", "--mode", mode)),
+                    lambda job: run_rank(netns.AGGREGATOR4, 18500, job,
+                                         enter=lambda c: net.enter(net.worker(0), c)),
                     lambda: left(net, place))
 
         happened(sweep(attempt, lanes), "malloc|calloc", "mmap", "bpf_map_create", "bpf_obj_pin",
@@ -406,11 +459,11 @@ def xdp(*options):
 
 
 def case__thcd_native():
-    xdp("--mode", "native")
+    xdp("native", reloads=(OTHER_JOBS,))
 
 
 def case__thcd_generic():
-    xdp("--mode", "generic")
+    xdp("generic")      # a reload asks for no mode
 
 
 if __name__ == "__main__":
