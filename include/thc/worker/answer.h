@@ -234,14 +234,14 @@ THC_INLINE struct thc_landing thc_sender_landing(const struct thc_sender *s, enu
 
 /* When the next timer may fire, and for how many packets. What was sent again, and then had an
  * answer, was lost, and so may be more; or this is the late answer to its first transmission, and
- * then those to the packets behind it are here within a round trip.
+ * then those to the packets behind it come soon: within a quarter of a round trip.
  */
 THC_INLINE void thc_sender_restart_timers(struct thc_sender *s, const struct thc_flight *f, u64 now)
 {
 	int was_lost = f->tries && !f->waiting;
 
 	s->stalls = 0;
-	s->timers_at = now + (was_lost ? s->window.srtt : thc_window_rto(&s->window));
+	s->timers_at = now + (was_lost ? s->window.srtt / 4 : thc_window_rto(&s->window));
 	s->probes = was_lost ? s->probes * 2 : THC_PROBES;
 	if (s->probes > THC_PROBES_MAX)
 		s->probes = THC_PROBES_MAX;

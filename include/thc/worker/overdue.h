@@ -5,7 +5,7 @@
  *    the way up or its answer on the way down. The window is cut.
  *  - Its timer ran out and no answer at all came for as long; only the oldest
  *    few, so that a stall does not turn into a burst. When these turn out to
- *    have been lost, twice as many more follow a round trip later. The first
+ *    have been lost, twice as many more follow a moment later. The first
  *    timer of a stall cuts the window; an answer to a packet that was on its
  *    way then, and was not sent again, says that nothing was lost: the cut is
  *    undone.
