@@ -127,9 +127,9 @@ THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot)
 }
 
 THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
-				 const struct thc_packet *p, u32 v, u32 first)
+				 const struct thc_packet *p, u32 odd, u32 first)
 {
-	struct thc_lane_block *to = (void *)home->lanes->word[v];
+	struct thc_lane_block *to = (void *)home->lanes->word[odd];
 	void *payload = p->hdr + 1;
 	u32 rank = thc_be16(p->hdr->rank);
 
@@ -152,10 +152,11 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 	}
 }
 
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 odd,
 				const struct thc_seals *seals)
 {
-	thc_lanes_finish(&slot->version[v], (void *)home->lanes->word[v], seals, slot->epoch);
+	thc_lanes_finish(&slot->generation[odd], (void *)home->lanes->word[odd], seals,
+			 slot->epoch);
 }
 
 /* thc_react_answer() as a subprogram: the verifier looks at it once. */

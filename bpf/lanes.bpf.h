@@ -89,36 +89,36 @@ THC_LANES_OWN(claim_high, 1024)
 #define THC_TAG_NH(bytes, p, key) thc_kfunc_tag_##bytes(p, key)
 
 /* thc.ko reads words as they are sent, which lanes are on little-endian hosts alone. */
-THC_INLINE int thc_finish_by_module(struct thc_version *v, const struct thc_lane_block *from,
+THC_INLINE int thc_finish_by_module(struct thc_generation *g, const struct thc_lane_block *from,
 				    const struct thc_seals *seals, u32 epoch)
 {
 	const struct thc_seal_key *key = thc_seals_down(seals, epoch);
 
 	if (thc_le16(1) != 1 || seals->seal != THC_SEAL_NH)
 		return 0;
-	thc_answer_pass(v, THC_SEAL_NONE, key, from->word);
-	v->digest.a = thc_kfunc_nh((const void *)from, key);
+	thc_answer_pass(g, THC_SEAL_NONE, key, from->word);
+	g->digest.a = thc_kfunc_nh((const void *)from, key);
 	return 1;
 }
 #else
 #define THC_TAG_NH(bytes, p, key) \
 	thc_seal_tag_of(THC_SEAL_NH, key, &(p)->hdr, (p)->payload, (bytes) / 8)
 
-THC_INLINE int thc_finish_by_module(struct thc_version *v, const struct thc_lane_block *from,
+THC_INLINE int thc_finish_by_module(struct thc_generation *g, const struct thc_lane_block *from,
 				    const struct thc_seals *seals, u32 epoch)
 {
 	return 0;
 }
 #endif
 
-/* Digests a finished version's lanes, for the answers that carry them. */
-__noinline int thc_lanes_finish(struct thc_version *v, const struct thc_lane_block *from,
+/* Digests a finished generation's lanes, for the answers that carry them. */
+__noinline int thc_lanes_finish(struct thc_generation *g, const struct thc_lane_block *from,
 				const struct thc_seals *seals, u32 epoch)
 {
-	if (!v || !from || !seals)
+	if (!g || !from || !seals)
 		return -1;
-	if (!thc_finish_by_module(v, from, seals, epoch))
-		thc_answer_finish(v, from->word, seals, epoch);
+	if (!thc_finish_by_module(g, from, seals, epoch))
+		thc_answer_finish(g, from->word, seals, epoch);
 	return 0;
 }
 

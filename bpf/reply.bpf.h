@@ -358,7 +358,7 @@ static __always_inline u64 thc_checksum_words(u64 acc, const void *data, int wor
 	return acc;
 }
 
-/* UDP checksum of a complete answer; @lanes: thc_version.checksum. */
+/* UDP checksum of a complete answer; @lanes: thc_generation.checksum. */
 static __always_inline u16 thc_frame_checksum(const struct thc_frame *f, u16 lanes)
 {
 	u64 acc = lanes;
@@ -378,11 +378,11 @@ static __always_inline u16 thc_frame_checksum(const struct thc_frame *f, u16 lan
 }
 
 /* Is the answer still in the slot? Its holder may be two generations on. */
-static __always_inline bool thc_note_holds(const struct thc_slot *s, const struct thc_version *v,
+static __always_inline bool thc_note_holds(const struct thc_slot *s, const struct thc_generation *g,
 					   const struct thc_note *note, u32 epoch)
 {
 	return *(volatile u32 *)&s->epoch == epoch &&
-	       *(volatile u32 *)&v->generation == note->generation && thc_version_done(v);
+	       *(volatile u32 *)&g->number == note->generation && thc_generation_done(g);
 }
 
 /* Clone @k of an answer: complete it, or say why not. */
@@ -392,7 +392,7 @@ static __always_inline int thc_egress_clone(struct xdp_md *ctx, const struct thc
 	struct thc_lanes *l = thc_lanes_get(index);
 	struct thc_slot *s = thc_slot_get(index);
 	struct thc_job *job = bpf_map_lookup_elem(&jobs, &job_id);
-	struct thc_version *v;
+	struct thc_generation *g;
 	struct thc_frame f;
 	thc_word *out;
 	u32 epoch;
@@ -404,19 +404,19 @@ static __always_inline int thc_egress_clone(struct xdp_md *ctx, const struct thc
 	out = (void *)(f.hdr + 1);
 	if ((void *)out + THC_LANE_BYTES > f.end)
 		return -1;
-	v = &s->version[note->generation & 1];
+	g = &s->generation[note->generation & 1];
 	in = l->word[note->generation & 1];
 	epoch = thc_be32(f.hdr->epoch);
 
-	if (!thc_note_holds(s, v, note, epoch))
+	if (!thc_note_holds(s, g, note, epoch))
 		return -1;
 	for (i = 0; i < THC_LANE_WORDS; i++)
 		out[i] = thc_le64(in[i]);
 	if (note->mode == THC_MODE_FANOUT &&
 	    thc_frame_member(&f, &job->member[k & (THC_RANKS_MAX - 1)]))
 		return -1;
-	f.udp->check = thc_frame_checksum(&f, v->checksum);
-	return thc_note_holds(s, v, note, epoch) ? 0 : -1;
+	f.udp->check = thc_frame_checksum(&f, g->checksum);
+	return thc_note_holds(s, g, note, epoch) ? 0 : -1;
 }
 
 /* Frames on their way out through `fan`: see the top of this file. */

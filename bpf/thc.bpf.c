@@ -22,7 +22,7 @@ int thc_close(struct xdp_md *ctx)
 	struct thc_close_request *r = (void *)(long)ctx->data;
 	struct thc_stats *st = thc_stats_get();
 	struct thc_lane_block *block;
-	u32 index, generation, v;
+	u32 index, generation, odd;
 	struct thc_lanes *l;
 	struct thc_slot *s;
 	struct thc_seals *seals;
@@ -36,18 +36,18 @@ int thc_close(struct xdp_md *ctx)
 		return XDP_DROP;
 	index = job->slot_base + r->slot;
 	generation = r->generation;
-	v = generation & 1;
+	odd = generation & 1;
 	s = thc_slot_get(index);
 	l = thc_lanes_get(index);
 	seals = bpf_map_lookup_elem(&seals_of, &r->job);
 	if (!s || !l || !seals)
 		return XDP_DROP;
-	block = (void *)l->word[v];
+	block = (void *)l->word[odd];
 	if (!thc_slot_trylock(s))
 		return XDP_ABORTED;
 	closed = thc_slot_close(s, job->epoch, generation, job->quorum);
 	if (closed)
-		thc_lanes_finish(&s->version[v], block, seals, s->epoch);
+		thc_lanes_finish(&s->generation[odd], block, seals, s->epoch);
 	thc_slot_unlock(s);
 	if (!closed)
 		return XDP_DROP;

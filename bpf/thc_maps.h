@@ -22,7 +22,7 @@
 #include <thc/aggregator/nibble.h>
 #include <thc/aggregator/slot.h>
 
-/* Lanes of both versions of a slot, little-endian words. */
+/* Lanes of both generations of a slot, little-endian words. */
 struct thc_lanes {
 	u64 word[2][THC_LANE_WORDS];
 };

@@ -60,8 +60,8 @@ static void *hammer(void *arg)
 	side->failed |= pin(side->cpu);
 	for (round = 0; round < ROUNDS; round++) {
 		u32 generation = round / 100;
-		volatile struct thc_version *v =
-			&rig.slots[64 + slot_of_round[round]].version[generation & 1];
+		volatile struct thc_generation *g =
+			&rig.slots[64 + slot_of_round[round]].generation[generation & 1];
 
 		pthread_barrier_wait(&barrier);
 		for (try = 0; try < TRIES; try++) {
@@ -76,7 +76,7 @@ static void *hammer(void *arg)
 					side->sent++;
 				}
 			}
-			if (v->generation == generation && v->state == THC_FINISHED)
+			if (g->number == generation && g->state == THC_FINISHED)
 				break;
 		}
 		/* a lock not got in time was counted; the next try repairs it */
@@ -138,10 +138,10 @@ static void check_slots(const u8 *expected, size_t bytes)
 		assert_int_equal(s->lock, 0);
 		assert_int_equal(s->top, 3);
 		for (i = 0; i < 2; i++) {
-			assert_int_equal(s->version[i].state, THC_FINISHED);
-			assert_int_equal(s->version[i].count, RANKS);
+			assert_int_equal(s->generation[i].state, THC_FINISHED);
+			assert_int_equal(s->generation[i].count, RANKS);
 			assert_memory_equal(rig.lanes[64 + round].word[i], expected, bytes);
-			assert_memory_equal(&s->version[i].digest, &digest, sizeof(digest));
+			assert_memory_equal(&s->generation[i].digest, &digest, sizeof(digest));
 		}
 	}
 }

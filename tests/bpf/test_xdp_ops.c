@@ -90,10 +90,10 @@ static void expect_told(const u8 *out, size_t len, u8 op, u8 flags, int rank, u6
 	assert_true(rig_sealed(&h, NULL, 0));
 }
 
-/* Finished: lanes, version and answer header say what they should. */
+/* Finished: lanes, generation and answer header say what they should. */
 static void expect_finished(struct life *l, int generation, const u8 *out)
 {
-	const struct thc_version *v = &l->rig.slots[64 + l->slot].version[generation & 1];
+	const struct thc_generation *g = &l->rig.slots[64 + l->slot].generation[generation & 1];
 	const u64 *lanes = l->rig.lanes[64 + l->slot].word[generation & 1];
 	u8 expected[1024];
 	struct thc_pairs pairs;
@@ -112,9 +112,9 @@ static void expect_finished(struct life *l, int generation, const u8 *out)
 	if (memcmp(lanes, core, sizeof(core)))
 		fail_msg("%s, n = %d: lanes differ from thc_lanes_add()", l->c->name, l->n);
 
-	assert_int_equal(v->state, THC_FINISHED);
-	assert_int_equal(v->count, l->n);
-	assert_int_equal(v->bitmap, l->job->all);
+	assert_int_equal(g->state, THC_FINISHED);
+	assert_int_equal(g->count, l->n);
+	assert_int_equal(g->bitmap, l->job->all);
 	memcpy(&h, out + 42, sizeof(h));
 	assert_int_equal(h.op, l->c->op);
 	assert_int_equal(h.width, l->c->answer_width);
@@ -282,8 +282,8 @@ static void ops__generations_wrap(void **state)
 			rig_fill(&l.seed, data[i][r], sizeof(data[i][r]));
 	s->epoch = 1;
 	s->top = 0xfffffffc;
-	s->version[0].state = THC_FINISHED;
-	s->version[0].generation = 0xfffffffc;
+	s->generation[0].state = THC_FINISHED;
+	s->generation[0].number = 0xfffffffc;
 	for (g = 0xfffffffd; g != 3; g++) {
 		struct rig_request r = {
 			.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .generation = g,
@@ -295,7 +295,7 @@ static void ops__generations_wrap(void **state)
 						  NULL),
 					 r.rank ? XDP_REDIRECT : XDP_DROP);
 		assert_int_equal(s->top, g);
-		assert_int_equal(s->version[g & 1].state, THC_FINISHED);
+		assert_int_equal(s->generation[g & 1].state, THC_FINISHED);
 	}
 	rig_close(&l.rig);
 }
@@ -341,13 +341,13 @@ static void epoch__old_ones_are_told(void **state)
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len), XDP_REDIRECT);
 	expect_epoch(out, out_len, frame, &r, 1, 2, 2);
 	/* nothing of the old epoch is left once the new one arrives */
-	assert_int_equal(rig.slots[64].version[0].bitmap, 1);
+	assert_int_equal(rig.slots[64].generation[0].bitmap, 1);
 	r.epoch = 2;
 	r.rank = 1;
 	assert_int_equal(rig_send(&rig, &r, data[0][1], LUT_BYTES, NULL, NULL), XDP_DROP);
 	assert_int_equal(rig.slots[64].epoch, 2);
-	assert_int_equal(rig.slots[64].version[0].bitmap, 2);
-	assert_int_equal(rig.slots[64].version[0].count, 1);
+	assert_int_equal(rig.slots[64].generation[0].bitmap, 2);
+	assert_int_equal(rig.slots[64].generation[0].count, 1);
 	assert_int_equal(rig_send(&rig, &r, data[0][1], LUT_BYTES, out, &out_len), XDP_REDIRECT);
 	expect_told(out, out_len, THC_OP_WAIT, 0, 1, 2);
 
@@ -400,7 +400,7 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 	assert_int_equal(st.event[THC_EVENT_EPOCH], 1);
 	assert_int_equal(st.drop[THC_DROP_RANK], 3);
 	assert_int_equal(st.drop[THC_DROP_TAG], 1);
-	assert_int_equal(rig.slots[64].version[0].bitmap, 0);
+	assert_int_equal(rig.slots[64].generation[0].bitmap, 0);
 	rig_close(&rig);
 }
 
@@ -436,7 +436,7 @@ static void check_close(void)
 	u8 out[RIG_FRAME_MAX], expected[1024];
 	const struct thc_seal_key *down;
 	struct thc_digest digest;
-	struct thc_version *v;
+	struct thc_generation *g;
 	struct thc_stats st;
 	struct thc_job *job;
 	struct thc_hdr h;
@@ -446,7 +446,7 @@ static void check_close(void)
 
 	job = rig_test(&rig, 4);
 	job->quorum = 2;
-	v = &rig.slots[64 + 5].version[0];
+	g = &rig.slots[64 + 5].generation[0];
 	for (i = 0; i < 4; i++)
 		rig_fill(&seed, data[0][i], 1024);
 
@@ -458,16 +458,16 @@ static void check_close(void)
 	assert_int_equal(rig_send(&rig, &r, data[0][3], LUT_BYTES, NULL, NULL), XDP_DROP);
 
 	expect_no_close(&rig);
-	assert_int_equal(v->state, THC_OPEN);
+	assert_int_equal(g->state, THC_OPEN);
 
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_TX);
-	assert_int_equal(v->state, THC_CLOSED);
+	assert_int_equal(g->state, THC_CLOSED);
 	assert_int_equal(rig.slots[64 + 5].lock, 0);
 	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, in, 2);
 	assert_memory_equal(rig.lanes[64 + 5].word[0], expected, sizeof(expected));
 	down = thc_seals_down(rig_seals(2, 1), 1);
 	digest = thc_seal_digest(rig_seal, down, expected, THC_LANE_WORDS);
-	assert_memory_equal(&v->digest, &digest, sizeof(digest));
+	assert_memory_equal(&g->digest, &digest, sizeof(digest));
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* once is enough */
 
 	/* who comes now gets the result, is not in it, and sees that */
@@ -512,7 +512,7 @@ static void close__not_of_an_old_epoch(void **state)
 	struct rig_request r = {
 		.op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1, .slot = 5, .chunk = 5
 	};
-	struct thc_version *v;
+	struct thc_generation *g;
 	struct thc_job *job;
 	struct rig rig;
 
@@ -520,11 +520,11 @@ static void close__not_of_an_old_epoch(void **state)
 	rig_need_root();
 	job = rig_test(&rig, 2);
 	job->quorum = 1;
-	v = &rig.slots[64 + 5].version[0];
+	g = &rig.slots[64 + 5].generation[0];
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 	rig_epoch(&rig, 2, 2);
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP);
-	assert_int_equal(v->state, THC_OPEN);
+	assert_int_equal(g->state, THC_OPEN);
 	r.epoch = 2;
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_TX);
@@ -590,7 +590,7 @@ static void claim__of_its_worker(void **state)
 		r.slot = r.chunk = high;
 		for (r.rank = 0; r.rank < 64; r.rank++)
 			rig_send(&rig, &r, payload[63 - r.rank], 1024, NULL, NULL);
-		assert_int_equal(rig.slots[64 + high].version[0].state, THC_FINISHED);
+		assert_int_equal(rig.slots[64 + high].generation[0].state, THC_FINISHED);
 		for (v = 0; v < THC_LANE_WORDS; v++) {
 			want = payload[63 - 32 * high - v / 4][v];
 			if (rig.lanes[64 + high].word[0][v] != want)

@@ -490,13 +490,13 @@ static void check_wait(const struct thc_slot *s, const struct thc_hdr *h, u64 bi
 {
 	u32 generation = thc_be32(h->generation);
 	bool ahead = (s32)(generation - s->top) > 0;
-	const struct thc_version *v = &s->version[(ahead ? s->top : generation) & 1];
+	const struct thc_generation *g = &s->generation[(ahead ? s->top : generation) & 1];
 
-	require(bitmap && bitmap == v->bitmap && v->generation == (ahead ? s->top : generation));
+	require(bitmap && bitmap == g->bitmap && g->number == (ahead ? s->top : generation));
 	require(thc_be16(h->count) == __builtin_popcountll(bitmap));
 	if (!(h->flags & THC_F_DIFFERS))
 		require(!ahead && bitmap >> thc_be16(h->rank) & 1 &&
-			h->round == thc_be32(v->round));
+			h->round == thc_be32(g->round));
 }
 
 static void check_answer_seal(const struct thc_hdr *h, const u8 *payload, u32 payload_len)
@@ -593,7 +593,7 @@ static int theft;	/* 1..7: in that clone, 0: never */
 static u64 thefts, packets;
 static struct {
 	struct thc_slot *slot;	/* NULL: nothing to be taken */
-	struct thc_version *version;
+	struct thc_generation *generation;
 	int clones;		/* until it happens */
 	bool taken;
 } victim;
@@ -602,7 +602,7 @@ static struct {
 static void take_slot(u32 by)
 {
 	if (theft & 1)
-		victim.version->generation += 2 * by;
+		victim.generation->number += 2 * by;
 	else
 		victim.slot->epoch += by;
 }
@@ -624,7 +624,7 @@ static void victim_choose(const struct thc_hdr *h)
 	if (!theft || !(h->flags & THC_F_ANSWER))
 		return;
 	victim.slot = &world_slots[index];
-	victim.version = &victim.slot->version[thc_be32(h->generation) & 1];
+	victim.generation = &victim.slot->generation[thc_be32(h->generation) & 1];
 	victim.clones = theft;
 }
 
@@ -1151,10 +1151,10 @@ static void act_close(struct input *in)
 	if (action != XDP_TX)
 		return;
 	k = r.generation & 1;
-	require(world_slots[index].version[k].state == THC_CLOSED &&
-		world_slots[index].version[k].count >= world_jobs[job].quorum);
+	require(world_slots[index].generation[k].state == THC_CLOSED &&
+		world_slots[index].generation[k].count >= world_jobs[job].quorum);
 	/* host words of little-endian lanes */
-	check_lanes(job, index, r.generation, world_slots[index].version[k].bitmap,
+	check_lanes(job, index, r.generation, world_slots[index].generation[k].bitmap,
 		    (const u8 *)world_lanes[index].word[k]);
 }
 

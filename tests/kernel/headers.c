@@ -72,7 +72,7 @@ int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, const str
 	    thc_admit_data(job, h, &p->path, THC_LANE_BYTES, &kind))
 		return -1;
 	thc_lanes_add(kind, lanes, h + 1, pairs, a->rank, out.first);
-	thc_answer_wait(h, job, seals, &s->version[out.v]);
+	thc_answer_wait(h, job, seals, &s->generation[out.odd]);
 	thc_answer_stale(h, seals, s);
 	thc_answer_epoch(h, job, seals, &p->path);
 	return thc_slot_close(s, job->epoch, a->generation, job->quorum);

@@ -509,11 +509,11 @@ static bool fake_challenge(struct fake *f, const struct sockaddr_storage *to,
 
 static void fake_wait_left(struct fake *f, const struct sockaddr_storage *to, struct thc_hdr h)
 {
-	struct thc_version v = { .bitmap = 1, .count = 1 };
+	struct thc_generation g = { .bitmap = 1, .count = 1 };
 	struct thc_job job = f->job;
 
 	job.left = 2;
-	thc_answer_wait(&h, &job, &f->seals, &v);
+	thc_answer_wait(&h, &job, &f->seals, &g);
 	fake_send(f, to, &h, sizeof(h));
 	__atomic_store_n(&f->left_said, 1, __ATOMIC_RELAXED);
 }
@@ -608,18 +608,18 @@ static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const
 {
 	struct answer p;
 	enum thc_lane_kind kind = thc_lane_kind(h->op, h->width, 8, 0);
-	struct thc_version v = {
+	struct thc_generation g = {
 		.bitmap = 3, .count = 2, .state = THC_FINISHED, .op = h->op,
 		.width = thc_sum_bits(h->op, h->width, 8),
 		.round = thc_be32(h->round), .chunk = thc_be32(h->chunk),
-		.generation = thc_be32(h->generation), .ce = f->ce,
+		.number = thc_be32(h->generation), .ce = f->ce,
 	};
 
 	thc_lanes_add(kind, p.lanes, payload, &f->pairs, thc_be16(h->rank), 1);
 	thc_lanes_add(kind, p.lanes, payload, &f->pairs, thc_be16(h->rank), 0);
-	thc_answer_finish(&v, p.lanes, &f->seals, f->job.epoch);
+	thc_answer_finish(&g, p.lanes, &f->seals, f->job.epoch);
 	thc_answer_result(&p.h, &f->seals,
-			  (struct thc_answer_at){ 1, thc_be16(h->slot), f->job.epoch }, &v, 0, 0);
+			  (struct thc_answer_at){ 1, thc_be16(h->slot), f->job.epoch }, &g, 0, 0);
 	forge(f, to, &p);
 	fake_send(f, to, &p, sizeof(p));
 }

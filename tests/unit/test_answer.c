@@ -96,17 +96,17 @@ static void expect_label(const struct thc_hdr *h, u8 op, u16 rank, u32 generatio
 }
 
 /* A finished version: its lanes, which become what is on the wire, are digested. */
-static struct thc_version *finish_lanes(u32 generation)
+static struct thc_generation *finish_lanes(u32 generation)
 {
-	struct thc_version *v = &slot.version[generation & 1];
+	struct thc_generation *g = &slot.generation[generation & 1];
 	int i;
 
 	for (i = 0; i < THC_LANE_WORDS; i++)
 		lanes[i] = 0x0101010101010101ULL * i ^ (u64)i << 50;
-	thc_answer_finish(v, lanes, &seals, slot.epoch);
+	thc_answer_finish(g, lanes, &seals, slot.epoch);
 	for (i = 0; i < THC_LANE_WORDS; i++)
 		lanes[i] = thc_le64(lanes[i]);
-	return v;
+	return g;
 }
 
 /* RFC 1071 as it is written: 16-bit words, carries added at the end. */
@@ -130,32 +130,32 @@ static u32 plain_checksum(const void *data, size_t bytes)
 static void result__checksum_is_that_of_the_lanes(void **state)
 {
 	static const u64 words[] = { 0, 1, 1ULL << 32, 0xffffffff, ~0ULL << 32, ~0ULL };
-	struct thc_version v;
+	struct thc_generation g;
 	size_t w, i;
 
 	(void)state;
-	v = *finish_lanes(0);
-	assert_int_equal(v.checksum, plain_checksum(lanes, sizeof(lanes)));
+	g = *finish_lanes(0);
+	assert_int_equal(g.checksum, plain_checksum(lanes, sizeof(lanes)));
 	for (w = 0; w < sizeof(words) / sizeof(*words); w++) {
 		for (i = 0; i < THC_LANE_WORDS; i++)
 			lanes[i] = words[w];
-		thc_answer_finish(&v, lanes, &seals, slot.epoch);
-		assert_int_equal(v.checksum, plain_checksum(lanes, sizeof(lanes)));
+		thc_answer_finish(&g, lanes, &seals, slot.epoch);
+		assert_int_equal(g.checksum, plain_checksum(lanes, sizeof(lanes)));
 	}
 }
 
 static void result__says_what_it_is(void **state)
 {
-	struct thc_version *v;
+	struct thc_generation *g;
 	struct thc_hdr h;
 	u8 r;
 
 	(void)state;
 	for (r = 0; r < 3; r++)
 		assert_int_equal(add(r, 0, 0), THC_ADD);
-	v = finish_lanes(0);
+	g = finish_lanes(0);
 	memset(&h, 0xff, sizeof(h));
-	thc_answer_result(&h, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, v, 0, 0);
+	thc_answer_result(&h, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, g, 0, 0);
 	expect_label(&h, THC_OP_ADD, 0, 0);
 	assert_int_equal(h.width, 16);
 	assert_int_equal(h.flags, THC_F_ANSWER);
@@ -163,7 +163,7 @@ static void result__says_what_it_is(void **state)
 	assert_true(thc_be64(h.bitmap) == ALL);
 	expect_seal(&h, lanes, THC_LANE_WORDS);
 	/* again, to one */
-	thc_answer_result(&h, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, v, 2, 1);
+	thc_answer_result(&h, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, g, 2, 1);
 	expect_label(&h, THC_OP_ADD, 2, 0);
 	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_REPEAT);
 	expect_seal(&h, lanes, THC_LANE_WORDS);
@@ -212,7 +212,7 @@ static void wait__carries_the_epoch_of_its_request(void **state)
 	add(2, 0, 0);
 	job.epoch = 10;
 	job_seals_epoch(&seals, 4, 10);
-	thc_answer_wait(&h, &job, &seals, &slot.version[0]);
+	thc_answer_wait(&h, &job, &seals, &slot.generation[0]);
 	expect_label(&h, THC_OP_WAIT, 2, 0);
 	expect_seal(&h, NULL, 0);
 }
@@ -222,17 +222,17 @@ static void wait__carries_the_epoch_of_its_request(void **state)
  */
 static void result__is_digested_once(void **state)
 {
-	struct thc_version *v;
+	struct thc_generation *g;
 	struct thc_hdr all, one;
 	u8 r;
 
 	(void)state;
 	for (r = 0; r < 3; r++)
 		add(r, 0, 0);
-	v = finish_lanes(0);
-	thc_answer_result(&all, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, v, 0, 0);
+	g = finish_lanes(0);
+	thc_answer_result(&all, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, g, 0, 0);
 	for (r = 0; r < 3; r++) {
-		thc_answer_result(&one, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, v, r,
+		thc_answer_result(&one, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, g, r,
 				  1);
 		expect_seal(&one, lanes, THC_LANE_WORDS);
 		assert_int_equal(one.tag == all.tag, seals.seal == THC_SEAL_NONE);
@@ -245,11 +245,11 @@ static void result__says_what_the_slot_has(void **state)
 
 	(void)state;
 	add(0, 0, 0);
-	assert_int_equal(slot.version[0].width, 16);
-	slot.version[0].width = 32;
-	slot.version[0].op = THC_OP_OR;
-	thc_answer_result(&h, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, &slot.version[0],
-			  0, 0);
+	assert_int_equal(slot.generation[0].width, 16);
+	slot.generation[0].width = 32;
+	slot.generation[0].op = THC_OP_OR;
+	thc_answer_result(&h, &seals, (struct thc_answer_at){ 4, 33, slot.epoch },
+			  &slot.generation[0], 0, 0);
 	assert_int_equal(h.width, 32);
 	assert_int_equal(h.op, THC_OP_OR);
 }
@@ -262,7 +262,7 @@ static void wait__names_who_is_in(void **state)
 	add(0, 0, 0);
 	add(2, 0, 0);
 	assert_int_equal(add(2, 0, 0), THC_WAIT);
-	thc_answer_wait(&h, &job, &seals, &slot.version[0]);
+	thc_answer_wait(&h, &job, &seals, &slot.generation[0]);
 	expect_label(&h, THC_OP_WAIT, 2, 0);
 	assert_int_equal(h.width, 0);
 	assert_int_equal(h.flags, 0);
@@ -278,13 +278,13 @@ static void wait__says_when_a_missing_rank_has_left(void **state)
 	(void)state;
 	add(2, 0, 1);
 	job.left = 2;
-	thc_answer_wait(&h, &job, &seals, &slot.version[0]);
+	thc_answer_wait(&h, &job, &seals, &slot.generation[0]);
 	assert_int_equal(h.flags, THC_F_LEFT | THC_F_CE);
 	expect_seal(&h, NULL, 0);
 	/* one that left after it contributed is not missing */
 	job.left = 4;
 	h = request(2, 0);
-	thc_answer_wait(&h, &job, &seals, &slot.version[0]);
+	thc_answer_wait(&h, &job, &seals, &slot.generation[0]);
 	assert_int_equal(h.flags, THC_F_CE);
 }
 

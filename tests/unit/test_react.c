@@ -212,19 +212,19 @@ THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot)
 }
 
 THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
-				 const struct thc_packet *p, u32 v, u32 first)
+				 const struct thc_packet *p, u32 odd, u32 first)
 {
 	(void)p;
-	(void)v;
+	(void)odd;
 	(void)first;
 	home->lanes[home->combined++] += 0x0123456789abcdefULL;
 	home->kind = kind;
 }
 
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 odd,
 				const struct thc_seals *s)
 {
-	thc_answer_finish(&slot->version[v], home->lanes, s, slot->epoch);
+	thc_answer_finish(&slot->generation[odd], home->lanes, s, slot->epoch);
 }
 
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,

@@ -64,17 +64,17 @@ static void slot__first_of_three_opens_and_third_finishes(void **state)
 	(void)state;
 	o = arrive(&s, 1, 0);
 	assert_int_equal(o.verdict, THC_ADD);
-	assert_true(o.first && !o.complete && o.v == 0);
+	assert_true(o.first && !o.complete && o.odd == 0);
 	o = arrive(&s, 0, 0);
 	assert_true(o.verdict == THC_ADD && !o.first && !o.complete);
 	o = arrive(&s, 2, 0);
 	assert_true(o.verdict == THC_ADD && !o.first && o.complete);
-	assert_int_equal(s.version[0].state, THC_FINISHED);
-	assert_int_equal(s.version[0].bitmap, ALL);
-	assert_int_equal(s.version[0].count, 3);
+	assert_int_equal(s.generation[0].state, THC_FINISHED);
+	assert_int_equal(s.generation[0].bitmap, ALL);
+	assert_int_equal(s.generation[0].count, 3);
 	o = arrive(&s, 0, 1);
-	assert_true(o.verdict == THC_ADD && o.first && o.v == 1);
-	assert_int_equal(s.version[0].state, THC_FINISHED);
+	assert_true(o.verdict == THC_ADD && o.first && o.odd == 1);
+	assert_int_equal(s.generation[0].state, THC_FINISHED);
 }
 
 static void table(u32 top)
@@ -102,7 +102,7 @@ static void table(u32 top)
 	expect(&s, 0, top + 1, THC_BUSY);
 	expect(&s, 2, top + 1, THC_BUSY);
 	expect(&s, 0, top + 2, THC_BUSY);
-	assert_int_equal(s.version[top & 1].count, 2);
+	assert_int_equal(s.generation[top & 1].count, 2);
 	expect(&s, 2, top, THC_ADD);
 	/* one finished by its deadline is as good as one finished by all */
 	expect(&s, 0, top + 1, THC_ADD);
@@ -137,10 +137,10 @@ static void slot__never_used_has_no_past(void **state)
 	expect(&s, 0, 1, THC_BUSY);
 	expect(&s, 0, 0xffffffff, THC_STALE);
 	expect(&s, 0, 0xfffffffe, THC_STALE);
-	assert_int_equal(s.version[0].state, THC_EMPTY);
-	assert_int_equal(s.version[1].state, THC_EMPTY);
+	assert_int_equal(s.generation[0].state, THC_EMPTY);
+	assert_int_equal(s.generation[1].state, THC_EMPTY);
 	expect(&s, 0, 0, THC_ADD);
-	/* generation -1 would live in version 1, which holds nothing */
+	/* generation -1 would be the odd one, and there is none */
 	expect(&s, 0, 0xffffffff, THC_STALE);
 }
 
@@ -202,8 +202,8 @@ static void slot__a_new_epoch_empties_and_an_old_one_does_not(void **state)
 	a.epoch = EPOCH + 1;
 	assert_int_equal(thc_slot_arrive(&s, &a, ALL).verdict, THC_ADD);
 	assert_int_equal(s.epoch, EPOCH + 1);
-	assert_int_equal(s.version[0].bitmap, 1);
-	assert_int_equal(s.version[1].state, THC_EMPTY);
+	assert_int_equal(s.generation[0].bitmap, 1);
+	assert_int_equal(s.generation[1].state, THC_EMPTY);
 	for (i = 0; i < THC_PASTS; i++)
 		assert_false(s.past[i].known);
 	/* epochs are serial numbers too */
@@ -251,12 +251,12 @@ static void slot__close_wants_epoch_generation_and_quorum(void **state)
 	assert_false(thc_slot_close(&s, EPOCH, 2, 1));
 	assert_false(thc_slot_close(&s, EPOCH, 1, 1));
 	assert_false(thc_slot_close(&s, EPOCH, 0, 3));
-	assert_int_equal(s.version[0].state, THC_OPEN);
+	assert_int_equal(s.generation[0].state, THC_OPEN);
 	assert_true(thc_slot_close(&s, EPOCH, 0, 2));
-	assert_int_equal(s.version[0].state, THC_CLOSED);
+	assert_int_equal(s.generation[0].state, THC_CLOSED);
 	assert_false(thc_slot_close(&s, EPOCH, 0, 2));
 	expect(&s, 2, 0, THC_REPEAT);
-	assert_int_equal(s.version[0].bitmap, 3);
+	assert_int_equal(s.generation[0].bitmap, 3);
 	fill(&s, 1);
 	assert_false(thc_slot_close(&s, EPOCH, 1, 1));
 }
@@ -271,10 +271,10 @@ static void slot__congestion_seen_once_stays(void **state)
 	assert_int_equal(thc_slot_arrive(&s, &a, ALL).verdict, THC_ADD);
 	expect(&s, 1, 0, THC_ADD);
 	expect(&s, 2, 0, THC_ADD);
-	assert_int_equal(s.version[0].ce, 1);
+	assert_int_equal(s.generation[0].ce, 1);
 	fill(&s, 1);
 	fill(&s, 2);
-	assert_int_equal(s.version[0].ce, 0);
+	assert_int_equal(s.generation[0].ce, 0);
 }
 
 static void slot__sixty_four_ranks(void **state)
@@ -291,7 +291,7 @@ static void slot__sixty_four_ranks(void **state)
 		assert_int_equal(o.verdict, THC_ADD);
 		assert_int_equal(o.complete, rank == THC_RANKS_MAX - 1);
 	}
-	assert_int_equal(s.version[0].count, THC_RANKS_MAX);
+	assert_int_equal(s.generation[0].count, THC_RANKS_MAX);
 }
 
 int main(void)

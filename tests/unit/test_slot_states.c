@@ -129,21 +129,21 @@ static void put_small(struct cursor *c, u32 *field)
 	c->at++;
 }
 
-static void put_version(struct cursor *c, struct thc_version *v)
+static void put_generation(struct cursor *c, struct thc_generation *g)
 {
-	u32 bitmap = v->bitmap, number = v->count;
+	u32 bitmap = g->bitmap, number = g->count;
 
-	assert_true(!v->digest.a && !v->digest.b && !v->ce && v->bitmap <= EVERYBODY);
+	assert_true(!g->digest.a && !g->digest.b && !g->ce && g->bitmap <= EVERYBODY);
 	put_small(c, &bitmap);
-	put_small(c, &v->generation);
-	put_small(c, &v->round);
-	put_small(c, &v->chunk);
+	put_small(c, &g->number);
+	put_small(c, &g->round);
+	put_small(c, &g->chunk);
 	put_small(c, &number);
-	put(c, &v->state, 1);
-	put(c, &v->width, 1);
-	put(c, &v->op, 1);
-	v->bitmap = bitmap;
-	v->count = number;
+	put(c, &g->state, 1);
+	put(c, &g->width, 1);
+	put(c, &g->op, 1);
+	g->bitmap = bitmap;
+	g->count = number;
 }
 
 static void put_past(struct cursor *c, struct thc_past *p)
@@ -165,7 +165,7 @@ static void put_state(struct cursor *c, struct state *s)
 		put_small(c, &s->slot[i].epoch);
 		put_small(c, &s->slot[i].top);
 		for (k = 0; k < 2; k++) {
-			put_version(c, &s->slot[i].version[k]);
+			put_generation(c, &s->slot[i].generation[k]);
 			put(c, &s->lanes[i][k], 8);
 		}
 		for (k = 0; k < THC_PASTS; k++)
@@ -366,19 +366,19 @@ THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot)
 }
 
 THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
-				 const struct thc_packet *p, u32 v, u32 first)
+				 const struct thc_packet *p, u32 odd, u32 first)
 {
 	(void)kind;
 	(void)p;
-	home->lanes[v] = (first ? 0 : home->lanes[v]) + home->weight;
+	home->lanes[odd] = (first ? 0 : home->lanes[odd]) + home->weight;
 }
 
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 odd,
 				const struct thc_seals *s)
 {
 	(void)home;
 	(void)slot;
-	(void)v;
+	(void)odd;
 	(void)s;
 }
 
@@ -450,11 +450,12 @@ static void check_result(struct state *s, int i, const struct thc_hdr *h, u32 ac
 	s->result[e - 1][i][g] = in;
 }
 
-static void check_wait(const struct thc_version *v, const struct thc_hdr *h, int w, u32 action)
+static void check_wait(const struct thc_generation *held, const struct thc_hdr *h, int w,
+		       u32 action)
 {
 	require(thc_be64(h->bitmap) & 1ULL << w, "WAIT to a worker that is not in", action);
 	require(thc_be64(h->bitmap) != EVERYBODY, "WAIT although everybody is in", action);
-	require(v->state == THC_OPEN, "WAIT for a generation that is not open", action);
+	require(held->state == THC_OPEN, "WAIT for a generation that is not open", action);
 }
 
 static void check_stale(struct state *s, int i, const struct thc_hdr *h, int w, u32 action)
@@ -485,17 +486,17 @@ static void check_slot(const struct state *s, int i, u32 action)
 	int k;
 
 	for (k = 0; k < 2; k++) {
-		const struct thc_version *v = &slot->version[k];
+		const struct thc_generation *held = &slot->generation[k];
 
-		if (v->state == THC_EMPTY)
+		if (held->state == THC_EMPTY)
 			continue;
-		require((int)(v->generation & 1) == k, "a generation in the wrong version", action);
-		require(v->bitmap &&
-				s->lanes[i][k] == sum_of(v->bitmap, slot->epoch, v->generation),
+		require((int)(held->number & 1) == k, "a generation in the other's place", action);
+		require(held->bitmap &&
+				s->lanes[i][k] == sum_of(held->bitmap, slot->epoch, held->number),
 			"lanes do not hold exactly the contributors", action);
-		require(v->count == __builtin_popcountll(v->bitmap), "count differs from bitmap",
-			action);
-		require(v->generation == slot->top || thc_version_done(v),
+		require(held->count == __builtin_popcountll(held->bitmap),
+			"count differs from bitmap", action);
+		require(held->number == slot->top || thc_generation_done(held),
 			"an older generation is open", action);
 	}
 }
@@ -506,7 +507,7 @@ static void deliver_request(struct state *s, int w, int e, int i, int g, u32 act
 	struct thc_hdr h = request(w, e, i, g);
 	const struct thc_packet p = { .hdr = &h };
 	struct thc_home home = { .lanes = s->lanes[i], .slot = s->slot, .weight = weight(w, e, g) };
-	const struct thc_version *v = &s->slot[i].version[g & 1];
+	const struct thc_generation *held = &s->slot[i].generation[g & 1];
 	struct thc_reaction r;
 	struct thc_job job;
 
@@ -523,20 +524,20 @@ static void deliver_request(struct state *s, int w, int e, int i, int g, u32 act
 	reactions[r.why ? THC_EVENT_EPOCH : r.event]++;
 	switch (r.why ? THC_EVENT_EPOCH : r.event) {
 	case THC_EVENT_ADDED:
-		require((r.to == THC_TO_ALL) == (v->state == THC_FINISHED) &&
+		require((r.to == THC_TO_ALL) == (held->state == THC_FINISHED) &&
 				(r.to == THC_TO_ALL || r.to == THC_TO_NOBODY),
 			"all are told too early, or not at all", action);
 		if (r.to == THC_TO_ALL)
 			check_result(s, i, &h, action);
 		break;
 	case THC_EVENT_REPEATED:
-		require((int)v->generation == g && (int)s->slot[i].epoch == e &&
+		require((int)held->number == g && (int)s->slot[i].epoch == e &&
 				r.to == THC_TO_SENDER,
 			"another generation's result repeated", action);
 		check_result(s, i, &h, action);
 		break;
 	case THC_EVENT_WAITED:
-		check_wait(v, &h, w, action);
+		check_wait(held, &h, w, action);
 		break;
 	case THC_EVENT_STALE:
 		check_stale(s, i, &h, w, action);
@@ -552,7 +553,7 @@ static int deliver_close(struct state *s, int e, int i, int g, u32 action)
 	if (!thc_slot_close(&s->slot[i], e, g, model->quorum))
 		return 0;
 	thc_answer_result(&h, &seals, (struct thc_answer_at){ 0, i, s->slot[i].epoch },
-			  &s->slot[i].version[g & 1], 0, 0);
+			  &s->slot[i].generation[g & 1], 0, 0);
 	check_result(s, i, &h, action);
 	check_slot(s, i, action);
 	return 1;

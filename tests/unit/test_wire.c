@@ -308,10 +308,10 @@ static void maps__fields_follow_each_other(void **state)
 static void maps__have_no_hidden_padding(void **state)
 {
 	(void)state;
-	assert_int_equal(sizeof(struct thc_version), 3 * 8 + 3 * 4 + 2 + 5 + 1 + 4);
+	assert_int_equal(sizeof(struct thc_generation), 3 * 8 + 3 * 4 + 2 + 5 + 1 + 4);
 	assert_int_equal(sizeof(struct thc_past), 16);
-	assert_int_equal(sizeof(struct thc_slot),
-			 16 + 2 * sizeof(struct thc_version) + THC_PASTS * sizeof(struct thc_past));
+	assert_int_equal(sizeof(struct thc_slot), 16 + 2 * sizeof(struct thc_generation) +
+							  THC_PASTS * sizeof(struct thc_past));
 	assert_int_equal(sizeof(struct thc_addr), 16);
 	assert_int_equal(sizeof(struct thc_seal_key), 16 + 1024 + 4 + 4);
 	assert_int_equal(sizeof(struct thc_control_key), 16 + 4 + 4);

@@ -227,28 +227,28 @@ static void answer(u32 rank, const struct packet *p, u32 bytes)
 	carry(DOWN, rank, p, bytes, net.now);
 }
 
-static void send_result(u32 slot, u32 v, u32 rank, int repeat)
+static void send_result(u32 slot, u32 odd, u32 rank, int repeat)
 {
 	struct packet p;
 
 	thc_answer_result(&p.h, &net.seals, (struct thc_answer_at){ JOB, slot, EPOCH },
-			  &net.slot[slot].version[v], repeat ? (u8)rank : 0, repeat);
-	memcpy(p.lanes, net.lanes[slot][v], sizeof(p.lanes));
+			  &net.slot[slot].generation[odd], repeat ? (u8)rank : 0, repeat);
+	memcpy(p.lanes, net.lanes[slot][odd], sizeof(p.lanes));
 	answer(rank, &p, sizeof(p));
 }
 
-static void finish(u32 slot, u32 v)
+static void finish(u32 slot, u32 odd)
 {
 	u32 rank;
 
-	thc_answer_finish(&net.slot[slot].version[v], net.lanes[slot][v], &net.seals, EPOCH);
+	thc_answer_finish(&net.slot[slot].generation[odd], net.lanes[slot][odd], &net.seals, EPOCH);
 	for (rank = 0; rank < net.ranks; rank++)
-		send_result(slot, v, rank, 0);
+		send_result(slot, odd, rank, 0);
 }
 
 static void add(const struct packet *p, u32 slot, const struct thc_outcome *out)
 {
-	u64 *lanes = net.lanes[slot][out->v];
+	u64 *lanes = net.lanes[slot][out->odd];
 	struct event *e;
 
 	if (out->first) {
@@ -262,7 +262,7 @@ static void add(const struct packet *p, u32 slot, const struct thc_outcome *out)
 	lanes[0] += p->lanes[0];
 	lanes[1] += p->lanes[1];
 	if (out->complete)
-		finish(slot, out->v);
+		finish(slot, out->odd);
 }
 
 /* A result is gone only if its worker has it, or was too late for a deadline. */
@@ -323,11 +323,11 @@ static void on_request(const struct event *e)
 		add(&p, slot, &out);
 		break;
 	case THC_WAIT:
-		thc_answer_wait(&p.h, &net.job, &net.seals, &net.slot[slot].version[out.v]);
+		thc_answer_wait(&p.h, &net.job, &net.seals, &net.slot[slot].generation[out.odd]);
 		answer(a.rank, &p, sizeof(p.h));
 		break;
 	case THC_REPEAT:
-		send_result(slot, out.v, a.rank, 1);
+		send_result(slot, out.odd, a.rank, 1);
 		break;
 	case THC_STALE:
 		check_stale(&p.h);

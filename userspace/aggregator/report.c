@@ -137,12 +137,12 @@ static void open_generations(cJSON *o, const struct thc_job *job, const struct t
 
 	for (i = 0; i < job->slots; i++) {
 		const struct thc_slot *s = &slot[job->slot_base + i];
-		const struct thc_version *v = &s->version[s->top & 1];
+		const struct thc_generation *g = &s->generation[s->top & 1];
 
-		if (s->epoch != job->epoch || v->state != THC_OPEN)
+		if (s->epoch != job->epoch || g->state != THC_OPEN)
 			continue;
 		open++;
-		missing |= job->all & ~v->bitmap;
+		missing |= job->all & ~g->bitmap;
 	}
 	cJSON_AddNumberToObject(o, "open_generations", open);
 	cJSON_AddItemToObject(o, "waiting_for", ranks_of(missing));

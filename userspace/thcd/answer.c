@@ -2,7 +2,7 @@
 /*
  * From a finished slot to datagrams. In XDP mode the slot is a mmapped map
  * value that the kernel may reopen at any time and user space takes no lock:
- * version and lanes are copied, then the version is looked at again. If the
+ * generation and lanes are copied, then the generation is looked at again. If the
  * generation is gone by then all workers have its result (slot.h says why) or
  * learn by STALE that they do not; nothing is sent.
  */
@@ -15,13 +15,14 @@
 /* A finished generation, copied. */
 struct result {
 	struct thc_answer_at	at;
-	struct thc_version	version;
+	struct thc_generation	generation;
 	u64			word[THC_LANE_WORDS];
 };
 
-static bool done(const struct thc_slot *s, const struct thc_version *v, u32 epoch, u32 generation)
+static bool done(const struct thc_slot *s, const struct thc_generation *g, u32 epoch,
+		 u32 generation)
 {
-	return s->epoch == epoch && v->generation == generation && thc_version_done(v);
+	return s->epoch == epoch && g->number == generation && thc_generation_done(g);
 }
 
 /* False: it is not there any more. */
@@ -30,15 +31,15 @@ static bool take(struct thcd *d, u16 job_id, u32 slot, u32 generation, struct re
 	const struct thc_job *job = &d->job[job_id];
 	const struct thc_slot *s = &d->slot[job->slot_base + slot];
 	const struct thc_lanes *lanes = &d->lanes[job->slot_base + slot];
-	const struct thc_version *v = &s->version[generation & 1];
+	const struct thc_generation *g = &s->generation[generation & 1];
 
 	out->at = (struct thc_answer_at){ job_id, slot, job->epoch };
-	if (done(s, v, out->at.epoch, generation)) {
+	if (done(s, g, out->at.epoch, generation)) {
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		memcpy(&out->version, v, sizeof(out->version));
+		memcpy(&out->generation, g, sizeof(out->generation));
 		memcpy(out->word, lanes->word[generation & 1], sizeof(out->word));
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
-		if (done(s, v, out->at.epoch, generation))
+		if (done(s, g, out->at.epoch, generation))
 			return true;
 	}
 	d->counters.gone++;
@@ -51,7 +52,7 @@ static void send_result(struct thcd *d, const struct result *r, u8 rank, bool re
 {
 	struct thc_hdr h;
 
-	thc_answer_result(&h, &d->seals[r->at.job], r->at, &r->version, rank, repeat);
+	thc_answer_result(&h, &d->seals[r->at.job], r->at, &r->generation, rank, repeat);
 	thcd_out_put(d, to, thc_be16(port), &h, r->word, NULL, sizeof(r->word));
 }
 

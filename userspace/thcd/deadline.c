@@ -40,11 +40,11 @@ void thcd_deadline_exit(void)
 }
 
 /* The open generation of a slot; a slot has at most one, its newest. */
-static const struct thc_version *open_version(const struct thc_slot *s, u32 epoch)
+static const struct thc_generation *open_generation(const struct thc_slot *s, u32 epoch)
 {
-	const struct thc_version *v = &s->version[s->top & 1];
+	const struct thc_generation *g = &s->generation[s->top & 1];
 
-	return s->epoch == epoch && v->state == THC_OPEN && v->generation == s->top ? v : NULL;
+	return s->epoch == epoch && g->state == THC_OPEN && g->number == s->top ? g : NULL;
 }
 
 static void close_generation(struct thcd *d, u16 job_id, u32 slot, u32 generation)
@@ -62,15 +62,15 @@ static void scan_job(struct thcd *d, u16 job_id, u64 now_ms)
 	u32 i;
 
 	for (i = 0; i < job->slots; i++) {
-		const struct thc_version *v =
-			open_version(&d->slot[job->slot_base + i], job->epoch);
+		const struct thc_generation *g =
+			open_generation(&d->slot[job->slot_base + i], job->epoch);
 		struct age *age = &ages[job->slot_base + i];
 
-		if (!v)
+		if (!g)
 			age->epoch = 0;
-		else if (age->epoch != job->epoch || age->generation != v->generation)
-			*age = (struct age){ now_ms, job->epoch, v->generation };
-		else if (now_ms - age->since_ms >= job->deadline_ms && v->count >= job->quorum)
+		else if (age->epoch != job->epoch || age->generation != g->number)
+			*age = (struct age){ now_ms, job->epoch, g->number };
+		else if (now_ms - age->since_ms >= job->deadline_ms && g->count >= job->quorum)
 			close_generation(d, job_id, i, age->generation);
 	}
 }

@@ -115,10 +115,10 @@ THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot)
 }
 
 THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
-				 const struct thc_packet *p, u32 v, u32 first)
+				 const struct thc_packet *p, u32 odd, u32 first)
 {
 	const struct thc_pairs *table = &home->d->pairs[home->job];
-	u64 *lanes = home->d->lanes[home->at].word[v];
+	u64 *lanes = home->d->lanes[home->at].word[odd];
 	u32 rank = thc_be16(p->hdr->rank);
 
 	if (first)
@@ -127,10 +127,11 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 		thc_lanes_add(kind, lanes, p->hdr + 1, table, rank, 0);
 }
 
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 odd,
 				const struct thc_seals *seals)
 {
-	thc_answer_finish(&slot->version[v], home->d->lanes[home->at].word[v], seals, slot->epoch);
+	thc_answer_finish(&slot->generation[odd], home->d->lanes[home->at].word[odd], seals,
+			  slot->epoch);
 }
 
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
@@ -187,7 +188,7 @@ bool thcd_software_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)
 
 	if (!thc_slot_close(s, job->epoch, generation, job->quorum))
 		return false;
-	thc_answer_finish(&s->version[generation & 1], d->lanes[at].word[generation & 1],
+	thc_answer_finish(&s->generation[generation & 1], d->lanes[at].word[generation & 1],
 			  &d->seals[job_id], s->epoch);
 	d->stats.event[THC_EVENT_CLOSED]++;
 	return true;

@@ -12,10 +12,10 @@
 #include <thc/wire/format.h>
 #include <thc/wire/seal.h>
 
-/* Digest and checksum of a finished version's lanes, in one pass over them. They are host values
+/* Digest and checksum of a finished generation's lanes, in one pass over them. They are host values
  * here, and of what is sent the sums are taken. @seal: a constant where BPF calls
  */
-THC_INLINE void thc_answer_pass(struct thc_version *v, u8 seal, const struct thc_seal_key *key,
+THC_INLINE void thc_answer_pass(struct thc_generation *g, u8 seal, const struct thc_seal_key *key,
 				const u64 *lanes)
 {
 	struct thc_sum sum = { 0, 0 };
@@ -33,28 +33,28 @@ THC_INLINE void thc_answer_pass(struct thc_version *v, u8 seal, const struct thc
 			thc_sum_word(&sum, lanes[i]);
 		}
 	}
-	v->digest.a = seal == THC_SEAL_NH ? nh : sum.a;
-	v->digest.b = sum.b;
-	v->checksum = thc_checksum_fold(thc_checksum_of(whole, upper));
+	g->digest.a = seal == THC_SEAL_NH ? nh : sum.a;
+	g->digest.b = sum.b;
+	g->checksum = thc_checksum_fold(thc_checksum_of(whole, upper));
 }
 
-/* Digests a finished version's lanes once, however often they are sent.
+/* Digests a finished generation's lanes once, however often they are sent.
  * @epoch: the slot's
  */
-THC_INLINE void thc_answer_finish(struct thc_version *v, const u64 *lanes,
+THC_INLINE void thc_answer_finish(struct thc_generation *g, const u64 *lanes,
 				  const struct thc_seals *seals, u32 epoch)
 {
 	const struct thc_seal_key *key = thc_seals_down(seals, epoch);
 
 	switch (seals->seal) {
 	case THC_SEAL_NH:
-		thc_answer_pass(v, THC_SEAL_NH, key, lanes);
+		thc_answer_pass(g, THC_SEAL_NH, key, lanes);
 		break;
 	case THC_SEAL_SUM:
-		thc_answer_pass(v, THC_SEAL_SUM, key, lanes);
+		thc_answer_pass(g, THC_SEAL_SUM, key, lanes);
 		break;
 	default:
-		thc_answer_pass(v, THC_SEAL_NONE, key, lanes);
+		thc_answer_pass(g, THC_SEAL_NONE, key, lanes);
 	}
 }
 
@@ -70,23 +70,23 @@ struct thc_answer_at {
 	u32	epoch;
 };
 
-/* Seals the answer of version @v, whose header is complete but for that. */
+/* Seals the answer of generation @g, whose header is complete but for that. */
 THC_INLINE void thc_answer_seal(struct thc_hdr *h, const struct thc_seals *seals,
-				const struct thc_version *v)
+				const struct thc_generation *g)
 {
-	thc_seal_digested(h, (u8)seals->seal, thc_seals_down(seals, thc_be32(h->epoch)), v->digest,
+	thc_seal_digested(h, (u8)seals->seal, thc_seals_down(seals, thc_be32(h->epoch)), g->digest,
 			  THC_LANE_WORDS);
 }
 
 /**
- * thc_answer_result() - header of a finished version
+ * thc_answer_result() - header of a finished generation
  * @h: filled in, seal included
- * @v: a version of slot @at
+ * @g: one of slot @at
  * @rank: whom it is for; 0 when it is for all
  * @repeat: sent again to one worker
  */
 THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_seals *seals,
-				  struct thc_answer_at at, const struct thc_version *v, u8 rank,
+				  struct thc_answer_at at, const struct thc_generation *g, u8 rank,
 				  int repeat)
 {
 	h->version = THC_VERSION;
@@ -94,16 +94,16 @@ THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_seals *sea
 	h->rank = thc_be16(rank);
 	h->epoch = thc_be32(at.epoch);
 	h->slot = thc_be16(at.slot);
-	h->op = v->op;
-	h->width = v->width;
-	h->flags = THC_F_ANSWER | (repeat ? THC_F_REPEAT : 0) | (v->ce ? THC_F_CE : 0) |
-		   (v->state == THC_CLOSED ? THC_F_CLOSED : 0);
-	h->round = thc_be32(v->round);
-	h->chunk = thc_be32(v->chunk);
-	h->count = thc_be16(v->count);
-	h->generation = thc_be32(v->generation);
-	h->bitmap = thc_be64(v->bitmap);
-	thc_answer_seal(h, seals, v);
+	h->op = g->op;
+	h->width = g->width;
+	h->flags = THC_F_ANSWER | (repeat ? THC_F_REPEAT : 0) | (g->ce ? THC_F_CE : 0) |
+		   (g->state == THC_CLOSED ? THC_F_CLOSED : 0);
+	h->round = thc_be32(g->round);
+	h->chunk = thc_be32(g->chunk);
+	h->count = thc_be16(g->count);
+	h->generation = thc_be32(g->number);
+	h->bitmap = thc_be64(g->bitmap);
+	thc_answer_seal(h, seals, g);
 }
 
 /* Turns a request's header into an answer without lanes, not sealed yet: rank, epoch, round,
@@ -126,11 +126,11 @@ THC_INLINE void thc_answer_seal_bare(struct thc_hdr *h, const struct thc_seals *
 
 /* Turns a request's header into WAIT. */
 THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
-				const struct thc_seals *seals, const struct thc_version *v)
+				const struct thc_seals *seals, const struct thc_generation *g)
 {
-	u8 flags = (job->left & ~v->bitmap ? THC_F_LEFT : 0) | (v->ce ? THC_F_CE : 0);
+	u8 flags = (job->left & ~g->bitmap ? THC_F_LEFT : 0) | (g->ce ? THC_F_CE : 0);
 
-	thc_answer_bare(h, THC_OP_WAIT, flags, v->count, v->bitmap);
+	thc_answer_bare(h, THC_OP_WAIT, flags, g->count, g->bitmap);
 	thc_answer_seal_bare(h, seals);
 }
 
@@ -145,14 +145,14 @@ THC_INLINE int thc_answer_differs(struct thc_hdr *h, const struct thc_seals *sea
 				  const struct thc_slot *s)
 {
 	u32 generation = thc_be32(h->generation);
-	const struct thc_version *v;
+	const struct thc_generation *g;
 
 	if ((s32)(generation - s->top) > 0)
 		generation = s->top;
-	v = &s->version[generation & 1];
-	if (s->epoch != thc_be32(h->epoch) || v->state == THC_EMPTY)
+	g = &s->generation[generation & 1];
+	if (s->epoch != thc_be32(h->epoch) || g->state == THC_EMPTY)
 		return 0;
-	thc_answer_bare(h, THC_OP_WAIT, THC_F_DIFFERS, v->count, v->bitmap);
+	thc_answer_bare(h, THC_OP_WAIT, THC_F_DIFFERS, g->count, g->bitmap);
 	thc_answer_seal_bare(h, seals);
 	return 1;
 }

@@ -20,7 +20,7 @@
 #include <thc/aggregator/lane.h>
 #include <thc/wire/seal.h>
 
-/* One version's lanes. */
+/* One generation's lanes. */
 struct thc_lane_block {
 	u64 word[THC_LANE_WORDS];
 };

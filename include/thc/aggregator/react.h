@@ -49,12 +49,12 @@ THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, 
 					      struct thc_slot **slot);
 THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot);
 
-/* Combines the payload with the lanes of version @v of the slot that is locked. */
+/* Combines the payload with the lanes of generation @odd of the slot that is locked. */
 THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
-				 const struct thc_packet *p, u32 v, u32 first);
+				 const struct thc_packet *p, u32 odd, u32 first);
 
-/* Digests the finished lanes of version @v of @slot: thc_answer_finish(). */
-THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 v,
+/* Digests the finished lanes of generation @odd of @slot: thc_answer_finish(). */
+THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u32 odd,
 				const struct thc_seals *seals);
 
 /* thc_react_answer(), which a home may not want inlined. */
@@ -206,18 +206,18 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 THC_INLINE int thc_react_answer(struct thc_hdr *h, const struct thc_job *job,
 				const struct thc_seals *seals, struct thc_slot *slot, u32 verdict)
 {
-	struct thc_version *v = &slot->version[thc_be32(h->generation) & 1];
+	struct thc_generation *g = &slot->generation[thc_be32(h->generation) & 1];
 	struct thc_answer_at at = { thc_be16(h->job), thc_be16(h->slot), slot->epoch };
 
 	switch (verdict) {
 	case THC_ADD:
-		thc_answer_result(h, seals, at, v, 0, 0);
+		thc_answer_result(h, seals, at, g, 0, 0);
 		break;
 	case THC_REPEAT:
-		thc_answer_result(h, seals, at, v, (u8)thc_be16(h->rank), 1);
+		thc_answer_result(h, seals, at, g, (u8)thc_be16(h->rank), 1);
 		break;
 	case THC_WAIT:
-		thc_answer_wait(h, job, seals, v);
+		thc_answer_wait(h, job, seals, g);
 		break;
 	case THC_BUSY:
 	case THC_MISMATCH:

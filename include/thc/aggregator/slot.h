@@ -5,9 +5,8 @@
  * the caller's. The same code runs in XDP and in thcd's software mode, and
  * tests/unit/test_slot_states.c explores it exhaustively.
  *
- * A slot has two versions. Generation G lives in version G mod 2; a u32 in
- * serial arithmetic says which generation a version holds, never a parity
- * bit. `top` is the newest generation opened.
+ * A slot holds two generations, one with an odd number and one with an even one. The number is
+ * a u32 in serial arithmetic, never a parity bit. `top` is the newest generation opened.
  *
  *                 first contribution            last one, or CLOSE
  *      (older) ------------------------> OPEN ---------------------> FINISHED
@@ -33,7 +32,7 @@
 
 #include <thc/wire/seal.h>
 
-enum thc_version_state {
+enum thc_generation_state {
 	THC_EMPTY = 0,		/* never used in this epoch */
 	THC_OPEN,		/* collecting contributions */
 	THC_FINISHED,		/* all ranks are in */
@@ -41,23 +40,23 @@ enum thc_version_state {
 };
 
 /**
- * struct thc_version - one generation of a slot
+ * struct thc_generation - one generation of a slot
  * @bitmap: ranks whose contribution is in the lanes
  * @digest: of the finished lanes, for the seals of answers
- * @generation: which one lives here
+ * @number: which one it is
  * @round: of the first contribution; others must agree
  * @chunk: of the first contribution; admission sees to it that others agree
  * @count: contributions in the lanes
- * @state: enum thc_version_state
+ * @state: enum thc_generation_state
  * @width: bits of a lane of the sum; contributions must agree
  * @op: enum thc_op of the first contribution; others must agree
  * @ce: a contribution carried ECN CE
  * @checksum: thc_checksum_fold() of the finished lanes
  */
-struct thc_version {
+struct thc_generation {
 	u64	bitmap;
 	struct thc_digest digest;
-	u32	generation;
+	u32	number;
 	u32	round;
 	u32	chunk;
 	u16	count;
@@ -88,7 +87,7 @@ struct thc_past {
  *	another job zeroes it first
  * @top: newest generation opened; -1 before the first
  * @reserved: zero
- * @version: generation G in version[G & 1]
+ * @generation: number G in generation[G & 1]
  * @past: generation G in past[G & (THC_PASTS - 1)], the newest overwritten ones
  */
 struct thc_slot {
@@ -96,13 +95,14 @@ struct thc_slot {
 	u32			epoch;
 	u32			top;
 	u32			reserved;
-	struct thc_version	version[2];
+	struct thc_generation	generation[2];
 	struct thc_past		past[THC_PASTS];
 };
 
 /**
  * enum thc_verdict - what to do with a contribution
- * @THC_ADD: combine the payload with the lanes of version[v]; replace them
+ * @THC_ADD: combine the payload with the lanes of generation[odd]; replace
+ *	them
  *	if `first`; finish and answer everybody if `complete`
  * @THC_WAIT: already in, others are missing: tell the sender who
  * @THC_REPEAT: the result is there: send it to the sender again
@@ -133,10 +133,10 @@ struct thc_arrival {
 	u8	ce;
 };
 
-/* @verdict: enum thc_verdict; @v: version it is about (ADD, WAIT, REPEAT). */
+/* @verdict: enum thc_verdict; @odd: the generation that it is about has an odd number. */
 struct thc_outcome {
 	u8	verdict;
-	u8	v;
+	u8	odd;
 	u8	first;
 	u8	complete;
 };
@@ -147,15 +147,15 @@ THC_INLINE void thc_slot_reset(struct thc_slot *s, u32 epoch)
 
 	s->epoch = epoch;
 	s->top = (u32)-1;
-	s->version[0].state = THC_EMPTY;
-	s->version[1].state = THC_EMPTY;
+	s->generation[0].state = THC_EMPTY;
+	s->generation[1].state = THC_EMPTY;
 	for (i = 0; i < THC_PASTS; i++)
 		s->past[i].known = 0;
 }
 
-THC_INLINE int thc_version_done(const struct thc_version *v)
+THC_INLINE int thc_generation_done(const struct thc_generation *g)
 {
-	return v->state == THC_FINISHED || v->state == THC_CLOSED;
+	return g->state == THC_FINISHED || g->state == THC_CLOSED;
 }
 
 /* The slot's record of an overwritten generation; it may be another one's. */
@@ -169,26 +169,26 @@ THC_INLINE int thc_past_known(const struct thc_past *p, u32 generation)
 	return p->known && p->generation == generation;
 }
 
-THC_INLINE void thc_version_open(struct thc_slot *s, struct thc_version *v,
-				 const struct thc_arrival *a)
+THC_INLINE void thc_generation_open(struct thc_slot *s, struct thc_generation *g,
+				    const struct thc_arrival *a)
 {
-	if (v->state != THC_EMPTY) {
-		struct thc_past *p = thc_slot_past(s, v->generation);
+	if (g->state != THC_EMPTY) {
+		struct thc_past *p = thc_slot_past(s, g->number);
 
-		p->bitmap = v->bitmap;
-		p->generation = v->generation;
-		p->count = v->count;
+		p->bitmap = g->bitmap;
+		p->generation = g->number;
+		p->count = g->count;
 		p->known = 1;
 	}
-	v->bitmap = 0;
-	v->count = 0;
-	v->generation = a->generation;
-	v->round = a->round;
-	v->chunk = a->chunk;
-	v->state = THC_OPEN;
-	v->width = a->width;
-	v->op = a->op;
-	v->ce = 0;
+	g->bitmap = 0;
+	g->count = 0;
+	g->number = a->generation;
+	g->round = a->round;
+	g->chunk = a->chunk;
+	g->state = THC_OPEN;
+	g->width = a->width;
+	g->op = a->op;
+	g->ce = 0;
 	s->top = a->generation;
 }
 
@@ -205,8 +205,8 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 					      u64 all)
 {
 	u64 bit = 1ULL << (a->rank & (THC_RANKS_MAX - 1));
-	struct thc_outcome out = { .v = a->generation & 1 };
-	struct thc_version *v = &s->version[a->generation & 1];
+	struct thc_outcome out = { .odd = a->generation & 1 };
+	struct thc_generation *g = &s->generation[a->generation & 1];
 	s32 ahead;
 
 	/* Only forwards: a contribution that was admitted just before the
@@ -226,37 +226,37 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 		return out;
 	}
 	if (ahead == 1) {
-		const struct thc_version *other = &s->version[(a->generation & 1) ^ 1];
+		const struct thc_generation *other = &s->generation[(a->generation & 1) ^ 1];
 
 		if (other->state == THC_OPEN) {
 			out.verdict = THC_BUSY;
 			return out;
 		}
-		thc_version_open(s, v, a);
+		thc_generation_open(s, g, a);
 		out.first = 1;
-	} else if (ahead < -1 || v->state == THC_EMPTY) {
+	} else if (ahead < -1 || g->state == THC_EMPTY) {
 		out.verdict = THC_STALE;
 		return out;
 	}
 
-	if (v->round != a->round || v->chunk != a->chunk || v->width != a->width ||
-	    v->op != a->op) {
+	if (g->round != a->round || g->chunk != a->chunk || g->width != a->width ||
+	    g->op != a->op) {
 		out.verdict = THC_MISMATCH;
 		return out;
 	}
-	if (thc_version_done(v)) {
+	if (thc_generation_done(g)) {
 		out.verdict = THC_REPEAT;
 		return out;
 	}
-	if (v->bitmap & bit) {
+	if (g->bitmap & bit) {
 		out.verdict = THC_WAIT;
 		return out;
 	}
-	v->bitmap |= bit;
-	v->count++;
-	v->ce |= a->ce;
-	if (v->bitmap == all) {
-		v->state = THC_FINISHED;
+	g->bitmap |= bit;
+	g->count++;
+	g->ce |= a->ce;
+	if (g->bitmap == all) {
+		g->state = THC_FINISHED;
 		out.complete = 1;
 	}
 	out.verdict = THC_ADD;
@@ -275,12 +275,12 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
  */
 THC_INLINE int thc_slot_close(struct thc_slot *s, u32 epoch, u32 generation, u16 quorum)
 {
-	struct thc_version *v = &s->version[generation & 1];
+	struct thc_generation *g = &s->generation[generation & 1];
 
-	if (s->epoch != epoch || v->state != THC_OPEN || v->generation != generation ||
-	    v->count < quorum)
+	if (s->epoch != epoch || g->state != THC_OPEN || g->number != generation ||
+	    g->count < quorum)
 		return 0;
-	v->state = THC_CLOSED;
+	g->state = THC_CLOSED;
 	return 1;
 }
 
