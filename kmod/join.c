@@ -11,7 +11,7 @@
  */
 #include <linux/random.h>
 
-#include <thc/wire/shards.h>
+#include <thc/worker/shards.h>
 
 #include "calls.h"
 #include "engine.h"
@@ -51,46 +51,45 @@ void thc_join_begin(struct thc_sock *ts, u64 now)
 		thc_join_begin_at(ts->peers[i], now);
 }
 
+static struct thc_joiner joiner_at(const void *home, u32 shard)
+{
+	const struct thc_sock *ts = home;
+
+	return (struct thc_joiner){ &ts->peers[shard]->joining, &ts->peers[shard]->sender };
+}
+
+/* A job of the host lists its aggregators. Of a job at an address number 0 does, once. */
+static struct thc_joiners joiners_of(const struct thc_sock *ts)
+{
+	lockdep_assert_held(&ts->lock);
+	return (struct thc_joiners){
+		.home = ts,
+		.at = joiner_at,
+		.known = ts->shards,
+		.listed = !ts->remote.sthc_inet || ts->shards > 1,
+	};
+}
+
 bool thc_join_lacks(const struct thc_sock *ts)
 {
-	const struct thc_joining *j = &ts->peers[0]->joining;
+	const struct thc_joiners all = joiners_of(ts);
 
-	lockdep_assert_held(&ts->lock);
-	return j->welcomed && j->spec.shards > ts->shards;
+	return thc_joiners_lack(&all);
 }
 
-/* The first aggregator that has not said that all ranks are in, or NULL: none of those known. */
-static const struct thc_peer *first_unready(const struct thc_sock *ts)
-{
-	u32 i;
-
-	for (i = 0; i < ts->shards; i++)
-		if (!ts->peers[i]->joining.ready)
-			return ts->peers[i];
-	return NULL;
-}
-
-/* All of the job's aggregators have said that all ranks are in. */
 static bool all_ready(const struct thc_sock *ts)
 {
-	return !first_unready(ts) && !thc_join_lacks(ts);
+	const struct thc_joiners all = joiners_of(ts);
+
+	return thc_joiners_ready(&all);
 }
 
 static void give_up(struct thc_sock *ts)
 {
-	const struct thc_peer *p = first_unready(ts);
-	struct thc_failure failure = { .error = EHOSTUNREACH, .reason = THC_FAILED_SILENT };
+	const struct thc_joiners all = joiners_of(ts);
+	struct thc_failure failure;
 
-	if (p) {
-		thc_joining_failure(&p->joining, &p->sender, &failure);
-		failure.shard = p->shard;
-	} else if (thc_join_lacks(ts)) {
-		/* the process has not opened the others: this rank is missing there */
-		failure = (struct thc_failure){
-			.error = ETIMEDOUT, .reason = THC_FAILED_JOIN, .shard = ts->shards,
-			.ranks = 1ULL << ts->remote.sthc_rank,
-		};
-	}
+	thc_joiners_failure(&all, &failure);
 	thc_state_break(ts, failure);
 }
 
@@ -120,24 +119,6 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-/* Do all aggregators that have spoken mean the same job, and each the number that it has for us?
- * Of a job at an address the first one tells how many there are.
- */
-static bool all_agree(const struct thc_sock *ts, const struct thc_peer *p)
-{
-	const struct thc_spec *spec = &p->joining.spec;
-	bool tells = ts->remote.sthc_inet && ts->shards == 1;
-	u32 i;
-
-	if (spec->shard != p->shard || (spec->shards != ts->shards && !tells))
-		return false;
-	for (i = 0; i < ts->shards; i++)
-		if (ts->peers[i]->joining.welcomed &&
-		    !thc_shards_agree(&ts->peers[i]->joining.spec, spec))
-			return false;
-	return true;
-}
-
 /* Each WELCOME names the group again. */
 static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *group)
 {
@@ -158,9 +139,9 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	enum thc_drop_reason why = thc_joining_admit(&p->joining, &p->sender, h, w, bytes, port);
 	struct thc_failure failure = { .error = EPROTO };
 	struct thc_sock *ts = p->owner;
+	struct thc_joiners all = joiners_of(ts);
 	struct thc_address group;
 
-	lockdep_assert_held(&ts->lock);
 	if (!why && (ts->state != THC_STATE_JOINING || all_ready(ts)))
 		why = THC_DROP_UNEXPECTED;
 	if (!why)
@@ -172,7 +153,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		return THC_DROP_NONE;
 	case THC_JOIN_WAIT:
 	case THC_JOIN_READY:
-		if (all_agree(ts, p)) {
+		if (thc_joiners_agree(&all, p->shard)) {
 			if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
 				queue_work(join_queue, &ts->join_work);
 			if (thc_listed_wait(ts))
@@ -278,7 +259,7 @@ void thc_join_leave(struct thc_sock *ts)
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = ts->peers[i];
 
-		if (!p->joining.welcomed)
+		if (!thc_joining_is_in(&p->joining))
 			continue;
 		thc_sender_leave(&p->sender, &h, &leave);
 		for (k = 0; k < THC_LEAVES; k++)

@@ -34,6 +34,7 @@
 #include <thc/worker/join.h>
 #include <thc/worker/overdue.h>
 #include <thc/worker/result.h>
+#include <thc/worker/shards.h>
 #include <thc/worker/stall.h>
 #include <thc/worker/window.h>
 

@@ -10,7 +10,7 @@
 #include <sys/random.h>
 
 #include <thc/key.h>
-#include <thc/worker/join.h>
+#include <thc/worker/shards.h>
 
 #include "client.h"
 #include "transport_udp.h"
@@ -105,10 +105,23 @@ static void wait_for_packets(const struct thc_udp *u, int ms)
 	poll(fds, thc_udp_poll(&u->base, fds), ms);
 }
 
-/* Why number @shard does not let us in. */
-static int failed(const struct joining *joining, struct thc_failure f, uint32_t shard)
+static struct thc_joiner joiner_at(const void *home, uint32_t shard)
 {
-	f.shard = (uint8_t)shard;
+	const struct joining *joining = home;
+
+	return (struct thc_joiner){ &joining->j[shard], &joining->u->shard[shard].sender };
+}
+
+/* As many as the client knows now: number 0 says how many there are, once. */
+static struct thc_joiners joiners_of(const struct joining *joining)
+{
+	uint32_t known = joining->u->shards;
+
+	return (struct thc_joiners){ joining, joiner_at, known, known > 1 };
+}
+
+static int failed(const struct joining *joining, struct thc_failure f)
+{
 	return thc_failed_to_join(joining->u->base.client, &f, &joining->j->spec);
 }
 
@@ -176,38 +189,27 @@ static int find_others(struct joining *joining)
 	return error;
 }
 
-/* Do all aggregators that have spoken mean the job, and each the number that it has for us? */
-static bool all_agree(const struct joining *joining, uint32_t shard)
-{
-	const struct thc_joining *j = joining->j;
-	uint32_t i;
-
-	if (j[shard].spec.shard != shard)
-		return false;
-	for (i = 0; i < joining->u->shards; i++)
-		if (j[i].welcomed && !thc_shards_agree(&j[i].spec, &j[shard].spec))
-			return false;
-	return true;
-}
-
 /* What number @shard has said last. */
 static int look_at(struct joining *joining, uint32_t shard)
 {
 	struct thc_joining *j = &joining->j[shard];
-	struct thc_failure f = { .reason = THC_FAILED_REFUSED, .refusal = j->spec.refusal };
+	struct thc_failure f = {
+		.reason = THC_FAILED_REFUSED, .refusal = j->spec.refusal, .shard = (uint8_t)shard,
+	};
+	struct thc_joiners all = joiners_of(joining);
 	struct thc_client *c = joining->u->base.client;
 
 	switch (thc_joining_step(j, &joining->u->shard[shard].sender)) {
 	case THC_JOIN_ASK:
 		return 0;
 	case THC_JOIN_REFUSED:
-		return failed(joining, f, shard);
+		return failed(joining, f);
 	case THC_JOIN_READY:
 	case THC_JOIN_WAIT:
 		join_group(joining, shard);
 		f.reason = THC_FAILED_SHARDS;
-		if (!all_agree(joining, shard))
-			return failed(joining, f, shard);
+		if (!thc_joiners_agree(&all, shard))
+			return failed(joining, f);
 		if (shard)
 			return 0;
 		if (thc_job_check(&j->spec, &c->options))
@@ -219,7 +221,7 @@ static int look_at(struct joining *joining, uint32_t shard)
 		break;
 	}
 	f.reason = THC_FAILED_VERSION;
-	return failed(joining, f, shard);
+	return failed(joining, f);
 }
 
 static int receive_some(struct joining *joining)
@@ -243,20 +245,6 @@ static int receive_some(struct joining *joining)
 		error = look_at(joining, i);
 	}
 	return error;
-}
-
-/* The first that is not ready; as many as there are: all are. Who is not found is not ready: number
- * 0 is to say where it is.
- */
-static uint32_t first_unready(const struct joining *joining)
-{
-	uint32_t i, found = joining->u->shards;
-
-	if (joining->j->welcomed && joining->j->spec.shards > found)
-		return 0;
-	for (i = 0; i < found && joining->j[i].ready; i++)
-		;
-	return i;
 }
 
 /* JOINs that are due. Returns when the next one is. */
@@ -284,24 +272,24 @@ static uint64_t ask(struct joining *joining)
 /* JOIN until the job is ready; 0 or an error. */
 static int join_until_ready(struct joining *joining)
 {
+	struct thc_joiners all = joiners_of(joining);
 	struct thc_udp *u = joining->u;
 	struct thc_failure f;
 	int error = 0;
 
-	while (!error && first_unready(joining) < u->shards) {
+	while (!error && !thc_joiners_ready(&all)) {
 		uint64_t now = thc_now(), due;
 
 		if (now >= joining->give_up_at) {
-			uint32_t i = first_unready(joining);
-
-			thc_joining_failure(&joining->j[i], &u->shard[i].sender, &f);
-			return failed(joining, f, i);
+			thc_joiners_failure(&all, &f);
+			return failed(joining, f);
 		}
 		due = ask(joining);
 		now = thc_now();
 		if (now < due)
 			wait_for_packets(u, (int)((due - now) / THC_NS_PER_MS) + 1);
 		error = receive_some(joining);
+		all = joiners_of(joining);
 	}
 	return error;
 }
@@ -348,12 +336,9 @@ static void give_up(const struct joining *joining)
 {
 	uint32_t i;
 
-	for (i = 0; i < joining->u->shards; i++) {
-		const struct thc_joining *j = &joining->j[i];
-
-		if (j->welcomed && !(j->spec.flags & THC_WELCOME_F_REFUSED))
+	for (i = 0; i < joining->u->shards; i++)
+		if (thc_joining_is_in(&joining->j[i]))
 			leave(&joining->u->shard[i]);
-	}
 }
 
 int thc_udp_join(struct thc_transport *t)

@@ -335,6 +335,12 @@ THC_INLINE enum thc_join_step thc_joining_step(const struct thc_joining *j,
 	return j->ready ? THC_JOIN_READY : THC_JOIN_WAIT;
 }
 
+/* Does the aggregator count this worker in, for all that it has said? Whoever gives up tells it. */
+THC_INLINE int thc_joining_is_in(const struct thc_joining *j)
+{
+	return j->welcomed && !(j->spec.flags & THC_WELCOME_F_REFUSED);
+}
+
 /* Is it time to join the job's group? Of its IP version the caller knows. */
 THC_INLINE int thc_joining_wants_group(const struct thc_joining *j, u64 now)
 {
