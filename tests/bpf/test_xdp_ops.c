@@ -229,6 +229,19 @@ static int fewest_ranks(void)
 	return fewest;
 }
 
+/* The job's table, and what else its sums need. */
+static void live_by(struct life *l, const struct op_case *c)
+{
+	struct thc_pairs pairs;
+	u32 key = 2;
+
+	l->c = c;
+	l->job->sum_width = c->sum_width;
+	l->job->flags = c->linear ? THC_JOB_F_LINEAR : 0;
+	thc_pairs_init(&pairs, life_table(l));
+	bpf_map_update_elem(bpf_map__fd(l->rig.skel->maps.pairs), &key, &pairs, 0);
+}
+
 static void ops__every_op_every_order(void **state)
 {
 	struct life l = { .seed = 20240 };
@@ -241,20 +254,13 @@ static void ops__every_op_every_order(void **state)
 		l.job = rig_test(&l.rig, l.n);
 		memset(&l.t, 0, sizeof(l.t));
 		for (c = 0; c < sizeof(op_cases) / sizeof(op_cases[0]); c++) {
-			struct thc_pairs pairs;
-			u32 key = 2;
-
 			for (g = 0; g < GENERATIONS; g++)
 				for (r = 0; r < N_MAX; r++)
 					rig_fill(&l.seed, data[g][r], sizeof(data[g][r]));
-			l.c = &op_cases[c];
 			l.slot = 3 * c;
 			rig_seal = (l.n + c) % (THC_SEAL_NH + 1);
 			rig_epoch(&l.rig, 2, 1);
-			l.job->sum_width = l.c->sum_width;
-			l.job->flags = l.c->linear ? THC_JOB_F_LINEAR : 0;
-			thc_pairs_init(&pairs, life_table(&l));
-			bpf_map_update_elem(bpf_map__fd(l.rig.skel->maps.pairs), &key, &pairs, 0);
+			live_by(&l, &op_cases[c]);
 			live(&l);
 		}
 		check_tally(&l);
@@ -263,6 +269,65 @@ static void ops__every_op_every_order(void **state)
 		rig_close(&l.rig);
 	}
 	rig_seal = THC_SEAL_NH;
+}
+
+/* Rank @rank contributes the indices of its data, or what they stand for as lanes. */
+static u32 send_either(struct life *l, u32 generation, u32 rank, bool lanes, u8 *out)
+{
+	struct rig_request r = {
+		.op = lanes ? THC_OP_ADD : THC_OP_LUT_ADD,
+		.width = lanes ? l->c->answer_width : l->c->width,
+		.rank = rank, .job = 2, .epoch = 1, .slot = l->slot, .generation = generation,
+		.chunk = l->slot + 128 * generation,
+	};
+	const u8 *indices = data[0][rank];
+	u8 sums[1024];
+
+	if (!lanes)
+		return rig_send(&l->rig, &r, indices, rig_payload(r.op, l->c->sum_width), out,
+				NULL);
+	rig_reference(sums, THC_OP_LUT_ADD, l->c->answer_width, life_table(l), &indices, 1);
+	return rig_send(&l->rig, &r, sums, sizeof(sums), out, NULL);
+}
+
+/* Whoever of the ranks sends lanes, the sums are those of indices. */
+static void ops__indices_and_sums_meet(void **state)
+{
+	struct life l = { .seed = 4711, .n = 4 };
+	u32 c, mask, i, rank;
+	u8 out[RIG_FRAME_MAX];
+	u8 expected[1024];
+
+	(void)state;
+	rig_need_root();
+	l.job = rig_test(&l.rig, l.n);
+	for (i = 0; i < 4; i++) {
+		rig_fill(&l.seed, data[0][i], sizeof(data[0][i]));
+		by_rank[i] = data[0][i];
+	}
+	for (c = 0; op_cases[c].op == THC_OP_LUT_ADD; c++) {
+		l.slot = c;
+		live_by(&l, &op_cases[c]);
+		rig_reference(expected, THC_OP_LUT_ADD, l.c->answer_width, life_table(&l), by_rank,
+			      l.n);
+		for (mask = 0; mask < 1 << 4; mask++) {
+			/* each rank is the first one sometimes */
+			for (i = 0; i < 4; i++) {
+				rank = (mask * 3 + i) % 4;
+				assert_int_equal(send_either(&l, mask, rank, mask >> rank & 1, out),
+						 i == 3 ? XDP_REDIRECT : XDP_DROP);
+			}
+			assert_memory_equal(l.rig.lanes[64 + c].word[mask & 1], expected,
+					    sizeof(expected));
+			rank = mask * 3 % 4;
+			assert_int_equal(out[42 + offsetof(struct thc_hdr, op)],
+					 mask >> rank & 1 ? THC_OP_ADD : THC_OP_LUT_ADD);
+			assert_int_equal(out[42 + offsetof(struct thc_hdr, width)],
+					 l.c->answer_width);
+		}
+	}
+	assert_int_equal(c, 3);
+	rig_close(&l.rig);
 }
 
 /* The generation counter wraps around like any other number. */
@@ -643,6 +708,7 @@ int main(void)
 		cmocka_unit_test(claim__of_its_worker),
 		cmocka_unit_test(load__verifier_has_room),
 		cmocka_unit_test(ops__every_op_every_order),
+		cmocka_unit_test(ops__indices_and_sums_meet),
 		cmocka_unit_test(ops__generations_wrap),
 		cmocka_unit_test(epoch__old_ones_are_told),
 		cmocka_unit_test(epoch__before_the_aggregator_restarted_is_told),

@@ -451,7 +451,7 @@ static void differs__is_told(void **state)
 		expect_differs(#change, frame, len, reason, 0xa); \
 	} while (0)
 	DIFFERS(THC_DROP_MISMATCH, LUT_LEN, h.round = thc_be32(1));
-	DIFFERS(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_ADD, h.width = 8));
+	DIFFERS(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_ADD, h.width = 16));
 	DIFFERS(THC_DROP_MISMATCH, 1024, (h.op = THC_OP_MAX, h.width = 32));
 	DIFFERS(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(1), h.chunk = thc_be32(128)));
 	DIFFERS(THC_DROP_BUSY, LUT_LEN, (h.generation = thc_be32(2), h.chunk = thc_be32(256)));

@@ -498,9 +498,10 @@ static bool is_answer(const struct thc_hdr *h, const struct asked *a, size_t byt
 {
 	const struct thc_hdr *was = (void *)a->at;
 	uint8_t width = a->norms ? 32 : w.client->spec.sum_width;
+	bool op = h->op == was->op || (!a->norms && h->op == THC_OP_ADD);
 
-	return bytes == sizeof(*h) + THC_LANE_BYTES && h->flags & THC_F_ANSWER &&
-	       h->op == was->op && h->round == was->round && h->width == width;
+	return bytes == sizeof(*h) + THC_LANE_BYTES && h->flags & THC_F_ANSWER && op &&
+	       h->round == was->round && h->width == width;
 }
 
 /* An answer behind the agreement of its round. */
@@ -997,6 +998,9 @@ static struct coming *put_answer(const struct asked *a, uint64_t in)
 	memcpy(h, a->at, sizeof(*h));
 	h->flags = THC_F_ANSWER | (in != all ? THC_F_CLOSED : 0);
 	h->width = a->norms ? 32 : c->sum_width;
+	/* as if a node's sums had been there first */
+	if (!a->norms && thc_be32(h->chunk) & 1)
+		h->op = THC_OP_ADD;
 	h->bitmap = thc_be64(in);
 	h->count = thc_be16((uint16_t)__builtin_popcountll(in));
 	h->key_id = session[w.keyed].down.id;

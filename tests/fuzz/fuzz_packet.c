@@ -241,10 +241,12 @@ static void reset(void)
 
 struct contribution {
 	bool in;
+	u8 op;
 	u8 payload[THC_LANE_BYTES];
 };
 
-static struct {
+/* @op: of the first one; @width: of the sum's lanes */
+static struct shadow {
 	bool used;
 	u32 epoch;
 	u32 generation;
@@ -252,6 +254,12 @@ static struct {
 	u8 width;
 	struct contribution from[RANKS];
 } shadow[SLOTS][2];
+
+/* Indices and lanes are added alike, and nothing else is combined with another op. */
+static bool may_meet(u8 a, u8 b)
+{
+	return a == b || (a <= THC_OP_ADD && b <= THC_OP_ADD);
+}
 
 /* Where the last one was: half of all CLOSEs go there. */
 static struct {
@@ -275,33 +283,53 @@ static u32 value_of(int job, u8 op, int width, const u8 *payload, int i)
 	return lane_of(payload, width, i);
 }
 
+/* Lane @i of those in @bitmap together, without limits. */
+static u64 lane_wanted(int job, const struct shadow *s, u64 bitmap, int i)
+{
+	u64 want = 0;
+	int r;
+
+	for (r = 0; r < RANKS; r++) {
+		u32 v = value_of(job, s->from[r].op, s->width, s->from[r].payload, i);
+
+		if (!(bitmap >> r & 1))
+			continue;
+		/* ranks above 31 there are none */
+		if (s->op == THC_OP_CLAIM_HIGH || (s->op == THC_OP_CLAIM && i / 8 != r))
+			v = 0;
+		if (s->op == THC_OP_OR)
+			want |= v;
+		else if (s->op >= THC_OP_MAX)
+			want = want > v ? want : v;
+		else
+			want += v;
+	}
+	return want;
+}
+
+/* Do indices meet lanes that are no sums of such, too large for the word of lane @i? */
+static bool spills(int job, const struct shadow *s, u64 bitmap, int i)
+{
+	int lanes = 64 / s->width, k, r;
+	bool mixed = false;
+
+	for (r = 0; r < RANKS; r++)
+		mixed |= bitmap >> r & 1 && s->from[r].op != s->op;
+	for (k = 0; mixed && k < lanes; k++)
+		if (lane_wanted(job, s, bitmap, i / lanes * lanes + k) >> s->width)
+			return true;
+	return false;
+}
+
 static void check_lanes(int job, u32 index, u32 generation, u64 bitmap, const u8 *answer)
 {
-	u8 op = shadow[index][generation & 1].op;
-	int width = shadow[index][generation & 1].width, i, r;
+	const struct shadow *s = &shadow[index][generation & 1];
+	int i;
 
-	for (i = 0; i < THC_LANE_BYTES * 8 / width; i++) {
-		u32 want = 0;
+	for (i = 0; i < THC_LANE_BYTES * 8 / s->width; i++) {
+		u64 want = lane_wanted(job, s, bitmap, i) & ((1ULL << s->width) - 1);
 
-		for (r = 0; r < RANKS; r++) {
-			u32 v = value_of(job, op, width,
-					 shadow[index][generation & 1].from[r].payload, i);
-
-			if (!(bitmap >> r & 1))
-				continue;
-			/* ranks above 31 there are none */
-			if (op == THC_OP_CLAIM_HIGH || (op == THC_OP_CLAIM && i / 8 != r))
-				v = 0;
-			if (op == THC_OP_OR)
-				want |= v;
-			else if (op >= THC_OP_MAX)
-				want = want > v ? want : v;
-			else
-				want += v;
-		}
-		if (width < 32)
-			want &= (1u << width) - 1;
-		require(lane_of(answer, width, i) == want);
+		require(lane_of(answer, s->width, i) == want || spills(job, s, bitmap, i));
 	}
 }
 
@@ -439,6 +467,7 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 {
 	int job = thc_be16(h->job), slot = thc_be16(h->slot), rank = thc_be16(h->rank), r;
 	u32 generation = thc_be32(h->generation), index = job * JOB_SLOTS + slot;
+	u8 width = h->op == THC_OP_LUT_ADD ? world_jobs[job].sum_width : h->width;
 	const u8 *payload = (const u8 *)(h + 1);
 	const struct thc_seal_key *key;
 
@@ -461,12 +490,14 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 		shadow[index][generation & 1].generation = generation;
 		shadow[index][generation & 1].epoch = thc_be32(h->epoch);
 		shadow[index][generation & 1].op = h->op;
-		shadow[index][generation & 1].width =
-			h->op == THC_OP_LUT_ADD ? world_jobs[job].sum_width : h->width;
+		shadow[index][generation & 1].width = width;
 	}
+	require(may_meet(shadow[index][generation & 1].op, h->op));
+	require(shadow[index][generation & 1].width == width);
 	r = shadow[index][generation & 1].from[rank].in;
 	require(!r);
 	shadow[index][generation & 1].from[rank].in = true;
+	shadow[index][generation & 1].from[rank].op = h->op;
 	memcpy(shadow[index][generation & 1].from[rank].payload, payload, payload_len);
 }
 
@@ -533,6 +564,8 @@ static void check_answer_header(const struct thc_hdr *h, const u8 *payload, u32 
 		require(shadow[index][generation & 1].used &&
 			shadow[index][generation & 1].generation == generation &&
 			shadow[index][generation & 1].epoch == thc_be32(h->epoch));
+		require(h->op == shadow[index][generation & 1].op);
+		require(h->width == shadow[index][generation & 1].width);
 		check_lanes(job, index, generation, bitmap, payload);
 	} else {
 		require(h->op == THC_OP_WAIT || h->op == THC_OP_STALE);
@@ -1106,7 +1139,15 @@ static void act_packet(struct input *in, bool sealed)
 	receive(frame, size);
 }
 
-/* All ranks contribute to the next generation, in some order, once or twice. */
+/* Lanes of the job's sums, which may meet its indices. */
+static int shape_of_sums(int job)
+{
+	return job == 1 ? 3 : 2;
+}
+
+/* All ranks contribute to the next generation, in some order, once or twice; of those who send
+ * indices some send lanes.
+ */
 static void act_round(struct input *in)
 {
 	u8 who = next(in), order = next(in), what = next(in), frame[FRAME_MAX];
@@ -1117,12 +1158,14 @@ static void act_round(struct input *in)
 	size_t head, size;
 	int i;
 
-	r.shape = shape_for(r.job, what);
 	r.epoch = world_jobs[r.job].epoch;
 	r.generation = top_of(r.job, r.slot) + (order & 1);
 	theft = order >> 5;
 	for (i = 0; i < RANKS + (order >> 1 & 3); i++) {
 		r.rank = (order + i) % RANKS;
+		r.shape = shape_for(r.job, what);
+		if (r.shape < 2 && order >> 3 & i & 3)
+			r.shape = shape_of_sums(r.job);
 		size = put_request(frame, &r, &head);
 		seal(frame, head, &r);
 		receive(frame, size);

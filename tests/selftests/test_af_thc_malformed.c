@@ -187,7 +187,7 @@ static const struct {
 } fields[] = {
 	{ "version", AT_FIELD(version), 0 },	{ "version", AT_FIELD(version), 1 },
 	{ "version", AT_FIELD(version), 255 },	{ "mismatch", AT_FIELD(op), 0 },
-	{ "mismatch", AT_FIELD(op), 1 },	{ "mismatch", AT_FIELD(op), 3 },
+	{ "mismatch", AT_FIELD(op), 6 },	{ "mismatch", AT_FIELD(op), 3 },
 	{ "mismatch", AT_FIELD(op), 4 },	{ "mismatch", AT_FIELD(op), 5 },
 	{ "mismatch", AT_FIELD(op), 16 },	{ "reserved", AT_FIELD(op), 17 },
 	{ "mismatch", AT_FIELD(op), 20 },	{ "mismatch", AT_FIELD(op), 21 },

@@ -67,6 +67,46 @@ TEST_F_TIMEOUT(sum, every_op_and_width_over_ipv6, 60)
 	EXPECT_EQ(every_op(self->fd, 5, 16, "::1"), 0);
 }
 
+#define MEET	5
+
+/* Rank 1 sends as lanes what its indices stand for, all others send indices. Each rank gets the
+ * sums of all by the op that it has sent, whoever was first.
+ */
+TEST_F_TIMEOUT(sum, indices_and_sums_meet, 60)
+{
+	static uint8_t lanes[MEET * THC_LANE_BYTES], room[MEET * ANSWER];
+	struct thc_send lut = describe(THC_OP_LUT_ADD, 4, 0, 7);
+	struct thc_send add = describe(THC_OP_ADD, 8, 0, 7);
+	struct thc_received r;
+	uint16_t table[16];
+	size_t i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3", 3), 0);
+	ASSERT_EQ(job_table(self->fd[0], table), 8);
+	for (i = 0; i < sizeof(lanes); i++)
+		lanes[i] = (uint8_t)contribution(&lut, 1, i, table);
+	for (; lut.round < 2; add.round = ++lut.round) {
+		for (i = 0; i < 3; i++) {
+			unsigned int rank = (unsigned int)(i + lut.round) % 3;
+
+			if (rank == 1) {
+				EXPECT_EQ(send_message(self->fd[1], lanes, sizeof(lanes), &add, 0),
+					  (ssize_t)sizeof(lanes));
+			} else {
+				EXPECT_EQ(send_part(self->fd[rank], rank, &lut, MEET, 8), 0);
+			}
+		}
+		EXPECT_EQ(check_answer(self->fd[0], &lut, MEET, 8, 3, table), 0);
+		EXPECT_EQ(check_answer(self->fd[2], &lut, MEET, 8, 3, table), 0);
+		EXPECT_EQ(receive_message(self->fd[1], room, sizeof(room), &r, 0, NULL),
+			  (ssize_t)sizeof(room));
+		EXPECT_EQ(r.op, THC_OP_ADD);
+		EXPECT_EQ(r.width, 8);
+		EXPECT_EQ(r.least, 3);
+		EXPECT_EQ(wrong_lanes(room, &lut, 8, MEET, all_ranks(3), table), 0u);
+	}
+}
+
 /* One chunk, primes, more chunks than slots, more than a super-packet. */
 TEST_F_TIMEOUT(sum, messages_of_odd_sizes, 60)
 {

@@ -1396,6 +1396,40 @@ static void slot__who_hears_what(void **state)
 		who_hears_what(&seals[seal]);
 }
 
+/* Indices of workers and sums of a node go into one slot, each by its own loop. The answer has the
+ * op of the first one, also to whoever sent the other.
+ */
+static void slot__indices_and_sums_meet(void **state)
+{
+	struct thc_home home = { .now = SECOND };
+	struct packet p = good(), sums;
+	struct thc_hdr h;
+	u8 rank;
+
+	(void)state;
+	for (rank = 0; rank < RANKS; rank++) {
+		p = good();
+		if (rank == 1) {
+			p.hdr.op = THC_OP_ADD;
+			p.hdr.width = 8;
+			p.bytes = THC_LANE_BYTES;
+			sums = p;
+			sender(&sums, 1);
+		}
+		sender(&p, rank);
+		assert_int_equal(react(&p, &home, &h).event, THC_EVENT_ADDED);
+		assert_int_equal(home.kind, rank == 1 ? THC_LANE_ADD8 : THC_LANE_LUT8);
+	}
+	assert_int_equal(h.op, THC_OP_LUT_ADD);
+	assert_int_equal(h.width, 8);
+	assert_int_equal(react(&sums, &home, &h).event, THC_EVENT_REPEATED);
+	assert_int_equal(h.op, THC_OP_LUT_ADD);
+	assert_int_equal(h.width, 8);
+	sums.hdr.width = 16;
+	assert_int_equal(react(&sums, &home, &h).why, THC_DROP_MISMATCH);
+	assert_int_equal(h.flags, THC_F_DIFFERS);
+}
+
 /* The job goes on to its next epoch between admission and the slot: what came of the old epoch
  * is answered under that epoch's keys, which are still there.
  */
@@ -1469,6 +1503,7 @@ int main(void)
 		cmocka_unit_test(order__join),
 		cmocka_unit_test(order__control),
 		cmocka_unit_test(slot__who_hears_what),
+		cmocka_unit_test(slot__indices_and_sums_meet),
 		cmocka_unit_test(slot__an_answer_is_of_its_epoch),
 	};
 

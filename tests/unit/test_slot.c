@@ -165,26 +165,54 @@ static void slot__disagreement_is_a_mismatch_and_changes_nothing(void **state)
 	expect(&s, 1, 0, THC_ADD);
 }
 
-/* They are maxima, too, but not of the same lanes. */
-static void slot__claims_and_maxima_do_not_meet(void **state)
+/* Sums of indices and of lanes are. Claims are maxima, too, but not of the same lanes. */
+static void slot__ops_of_one_kind_meet(void **state)
 {
-	static const u8 op[] = { THC_OP_MAX, THC_OP_CLAIM, THC_OP_CLAIM_HIGH };
+	static const struct {
+		u8 op;
+		char kind;
+	} of[] = {
+		{ THC_OP_LUT_ADD, '+' }, { THC_OP_ADD, '+' }, { THC_OP_OR, '|' },
+		{ THC_OP_MAX, '>' }, { THC_OP_CLAIM, 'l' }, { THC_OP_CLAIM_HIGH, 'h' },
+	};
 	unsigned int i, k;
 
 	(void)state;
-	for (i = 0; i < 3; i++) {
-		for (k = 0; k < 3; k++) {
+	for (i = 0; i < 6; i++) {
+		for (k = 0; k < 6; k++) {
 			struct thc_slot s = { 0 };
 			struct thc_arrival a = from(0, 0), b = from(1, 0);
 
 			a.width = b.width = 32;
-			a.op = op[i];
-			b.op = op[k];
+			a.op = of[i].op;
+			b.op = of[k].op;
 			assert_int_equal(thc_slot_arrive(&s, &a, ALL).verdict, THC_ADD);
 			assert_int_equal(thc_slot_arrive(&s, &b, ALL).verdict,
-					 i == k ? THC_ADD : THC_MISMATCH);
+					 of[i].kind == of[k].kind ? THC_ADD : THC_MISMATCH);
+			assert_int_equal(s.generation[0].op, of[i].op);
 		}
 	}
+}
+
+/* Whatever has come: its width is, and who comes again is told as ever. */
+static void slot__sums_that_meet_are_of_one_width(void **state)
+{
+	struct thc_slot s = { 0 };
+	struct thc_arrival indices = from(0, 0), sums = from(1, 0);
+
+	(void)state;
+	indices.op = THC_OP_LUT_ADD;
+	sums.op = THC_OP_ADD;
+	assert_int_equal(thc_slot_arrive(&s, &indices, 3).verdict, THC_ADD);
+	sums.width *= 2;
+	assert_int_equal(thc_slot_arrive(&s, &sums, 3).verdict, THC_MISMATCH);
+	sums.width /= 2;
+	indices.op = THC_OP_ADD;
+	assert_int_equal(thc_slot_arrive(&s, &indices, 3).verdict, THC_WAIT);
+	assert_true(thc_slot_arrive(&s, &sums, 3).complete);
+	assert_int_equal(thc_slot_arrive(&s, &sums, 3).verdict, THC_REPEAT);
+	assert_int_equal(s.generation[0].op, THC_OP_LUT_ADD);
+	assert_int_equal(s.generation[0].count, 2);
 }
 
 static void slot__a_new_epoch_empties_and_an_old_one_does_not(void **state)
@@ -302,7 +330,8 @@ int main(void)
 		cmocka_unit_test(slot__serial_arithmetic_wraps),
 		cmocka_unit_test(slot__never_used_has_no_past),
 		cmocka_unit_test(slot__disagreement_is_a_mismatch_and_changes_nothing),
-		cmocka_unit_test(slot__claims_and_maxima_do_not_meet),
+		cmocka_unit_test(slot__ops_of_one_kind_meet),
+		cmocka_unit_test(slot__sums_that_meet_are_of_one_width),
 		cmocka_unit_test(slot__a_new_epoch_empties_and_an_old_one_does_not),
 		cmocka_unit_test(slot__past_is_remembered),
 		cmocka_unit_test(slot__close_wants_epoch_generation_and_quorum),

@@ -17,11 +17,11 @@
  * A request may reach the slot although its epoch has ended meanwhile: it was
  * admitted on one CPU while the daemon raised the epoch on another.
  *
- * Lanes are one integer per version. Each (worker, epoch, slot's generation)
+ * Lanes are one integer per generation. Each (worker, epoch, slot's generation)
  * adds its own power of four, so the sum tells who is in and how often.
  *
  * Safety, checked in every step:
- *	- lanes of every open or finished version hold exactly the contributors
+ *	- lanes of every open or finished generation hold exactly the contributors
  *	  in its bitmap, each once, all of that epoch and generation;
  *	- all results of one (epoch, slot, generation) are the same bits;
  *	- a generation finishes with everybody, or closed with its quorum;
@@ -60,6 +60,7 @@ struct model {
 	int rounds;
 	int epochs;	/* restarts are possible until this epoch */
 	int quorum;	/* 0: no deadline */
+	int mixed;	/* worker 0 sends indices, the others sums: its op is another one */
 	int large;	/* not under sanitizers, which make it ten times slower */
 };
 
@@ -415,15 +416,28 @@ static void job_init(struct thc_job *job, const struct state *s)
 	job->ranks = WORKERS;
 	job->epoch = s->epoch;
 	job->joined = s->joined;
+	job->sum_width = 32;
 }
 
 static struct thc_hdr request(int w, int e, int i, int g)
 {
 	return (struct thc_hdr){
-		.version = THC_VERSION, .op = THC_OP_ADD, .width = 32, .rank = thc_be16(w),
+		.version = THC_VERSION, .rank = thc_be16(w),
+		.op = model->mixed && !w ? THC_OP_LUT_ADD : THC_OP_ADD,
+		.width = model->mixed && !w ? THC_INDEX_BITS : 32,
 		.epoch = thc_be32(e), .round = thc_be32(g), .slot = thc_be16(i),
 		.chunk = thc_be32(g * model->slots + i), .generation = thc_be32(g),
 	};
+}
+
+/* That of the first contributor: a worker takes any of one kind. */
+static int op_is_right(const struct thc_hdr *h)
+{
+	u64 in = thc_be64(h->bitmap);
+
+	if (!model->mixed)
+		return h->op == THC_OP_ADD;
+	return h->op == THC_OP_LUT_ADD ? !!(in & 1) : h->op == THC_OP_ADD && !!(in >> 1);
 }
 
 /* A result that goes to one rank or all: what it says must be true, and always the same. */
@@ -435,7 +449,7 @@ static void check_result(struct state *s, int i, const struct thc_hdr *h, u32 ac
 	require(e >= 1 && e <= s->epoch && g >= 0 && g < model->rounds,
 		"a result of an epoch or generation that never was", action);
 	require((int)thc_be32(h->round) == g && thc_be16(h->slot) == i &&
-			(int)thc_be32(h->chunk) == g * model->slots + i && h->op == THC_OP_ADD &&
+			(int)thc_be32(h->chunk) == g * model->slots + i && op_is_right(h) &&
 			h->width == 32,
 		"a result under a wrong label", action);
 	require(s->lanes[i][k] == sum_of(in, e, g), "a result is not the sum of its contributors",
@@ -812,6 +826,9 @@ static void explore(void **arg)
 static struct model models[] = {
 	{ "loss", .workers = 3, .slots = 1, .rounds = 3, .epochs = 1 },
 	{ "loss_close", .workers = 3, .slots = 1, .rounds = 3, .epochs = 1, .quorum = 2 },
+	{ "loss_mixed", .workers = 3, .slots = 1, .rounds = 3, .epochs = 1, .mixed = 1 },
+	{ "restart_close_mixed", .workers = 2, .slots = 1, .rounds = 2, .epochs = 2, .quorum = 1,
+	  .mixed = 1 },
 	{ "loss_restart", .workers = 3, .slots = 1, .rounds = 3, .epochs = 2 },
 	{ "loss_restart_close", .workers = 3, .slots = 1, .rounds = 3, .epochs = 2, .quorum = 2,
 	  .large = 1 },

@@ -686,6 +686,45 @@ static void answer__copies_have_one_seal(void **state)
 	nobody_hears();
 }
 
+/* Rank @rank contributes what its indices stand for, as lanes of the sum's width. */
+static int contribute_sums(int rank, u32 generation)
+{
+	struct packet p = request(rank, generation);
+
+	p.h.op = THC_OP_ADD;
+	p.h.width = 8;
+	memset(p.payload, rank + 1, sizeof(p.payload));
+	thc_seal(&p.h, (u8)seals()->seal, thc_seals_up(seals(), job()->epoch), p.payload,
+		 THC_LANE_BYTES / 8);
+	return deliver(&p, THC_LANE_BYTES, rank);
+}
+
+/* Whoever of the ranks sends lanes, whenever it comes, the sums are those of indices. */
+static void answer__to_indices_and_sums(void **state)
+{
+	struct packet p;
+	u32 g;
+	int i;
+
+	(void)state;
+	all_join();
+	for (g = 0; g < N; g++) {
+		for (i = 0; i < N; i++)
+			assert_int_equal(i == (int)g ? contribute_sums(i, g) : contribute(i, g),
+					 -THC_EVENT_ADDED);
+		for (i = 0; i < N; i++) {
+			assert_int_equal(receive(i, &p), THC_LANE_BYTES);
+			assert_int_equal(p.h.op, g ? THC_OP_LUT_ADD : THC_OP_ADD);
+			assert_int_equal(p.h.width, 8);
+			assert_int_equal(thc_be16(p.h.count), N);
+			expect_down(&p, THC_LANE_BYTES);
+			assert_int_equal(p.payload[0], 1 + 2 + 3);
+			assert_memory_equal(p.payload, p.payload + 1, THC_LANE_BYTES - 1);
+		}
+	}
+	nobody_hears();
+}
+
 static void answer__without_lanes_is_sealed(void **state)
 {
 	struct packet p;
@@ -790,6 +829,7 @@ int main(void)
 		CASE(data__a_wrong_tag_changes_nothing),
 		CASE(data__an_answer_is_no_request),
 		CASE(answer__copies_have_one_seal),
+		CASE(answer__to_indices_and_sums),
 		CASE(answer__without_lanes_is_sealed),
 		CASE(answer__closed_is_sealed),
 		CASE(epoch__its_end_is_told),

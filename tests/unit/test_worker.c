@@ -207,7 +207,7 @@ static void find__takes_only_what_was_asked_for(void **state)
 
 	launch_data(w, 1);
 	good = p = result(w, &w->s.data, 0, 0);
-	p.h.op = THC_OP_ADD;
+	p.h.op = THC_OP_MAX;
 	assert_no_answer(w, &p, LANES_BYTES);
 	p = good;
 	p.h.round = thc_be32(ROUND + 1);
@@ -233,6 +233,19 @@ static void find__takes_only_what_was_asked_for(void **state)
 	assert_no_answer(w, &good, LANES_BYTES + 8);
 	assert_no_answer(w, &good, sizeof(good.h));
 	assert_int_equal(take(w, &good, LANES_BYTES), THC_GOT_ANSWER);
+}
+
+/* A node that passes sums on may have come first. */
+static void find__takes_sums_of_indices_by_another_op(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+
+	launch_data(w, 1);
+	p = result(w, &w->s.data, 0, 0);
+	assert_int_equal(p.h.op, THC_OP_LUT_ADD);
+	p.h.op = THC_OP_ADD;
+	assert_int_equal(take(w, &p, LANES_BYTES), THC_GOT_ANSWER);
 }
 
 static void assert_about_nobody(struct worker *w, const struct packet *p)
@@ -824,6 +837,7 @@ int main(void)
 		CASE(find__asks_from_which_port),
 		CASE(find__counts_who_is_in),
 		CASE(find__takes_only_what_was_asked_for),
+		CASE(find__takes_sums_of_indices_by_another_op),
 		CASE(find__knows_slot_chunk_and_generation),
 		CASE(find__believes_that_the_epoch_is_another),
 		CASE(seal__guards_header_and_payload),

@@ -302,7 +302,7 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	REFUSED(, LANES_BYTES - 8, MISMATCH);
 	REFUSED(p.h.op = THC_OP_WAIT, LANES_BYTES - 4, LENGTH);
 	REFUSED(p.h.round = 0, LANES_BYTES, MISMATCH);
-	REFUSED(p.h.op = THC_OP_ADD, LANES_BYTES, MISMATCH);
+	REFUSED(p.h.op = THC_OP_MAX, LANES_BYTES, MISMATCH);
 	REFUSED(p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS), LANES_BYTES, SLOT);
 	REFUSED(p.h.slot = thc_be16(9); p.h.op = THC_OP_JOIN, LANES_BYTES, OP);
 	REFUSED(p.h.slot = thc_be16(9), LANES_BYTES, UNEXPECTED);

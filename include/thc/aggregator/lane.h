@@ -55,8 +55,9 @@ THC_INLINE u64 thc_pairs_16(const struct thc_pairs *p, u32 packed)
 /* A slot's first contribution replaces what the lanes held, later ones are
  * combined with it. @first is a constant where speed matters.
  *
- * LUT sums use plain additions: the daemon refuses tables with
- * max(T) n >= 2^width, so no lane ever carries into its neighbour.
+ * LUT sums use plain additions: the daemon refuses tables with max(T) n >= 2^width, so no lane ever
+ * carries into its neighbour. Lanes that ADD puts beside indices are sums of such values, of other
+ * workers; what is larger is wrong anyway, and may spoil the next lane, too.
  */
 THC_INLINE void thc_lanes_lut8(u64 *lanes, const void *payload, const struct thc_pairs *p,
 			       int first)

@@ -30,6 +30,7 @@
 #ifndef THC_SLOT_H
 #define THC_SLOT_H
 
+#include <thc/wire/format.h>
 #include <thc/wire/seal.h>
 
 enum thc_generation_state {
@@ -49,7 +50,7 @@ enum thc_generation_state {
  * @count: contributions in the lanes
  * @state: enum thc_generation_state
  * @width: bits of a lane of the sum; contributions must agree
- * @op: enum thc_op of the first contribution; others must agree
+ * @op: enum thc_op of the first contribution, and of the answer; others must be of its kind
  * @ce: a contribution carried ECN CE
  * @checksum: thc_checksum_fold() of the finished lanes
  */
@@ -108,7 +109,7 @@ struct thc_slot {
  * @THC_REPEAT: the result is there: send it to the sender again
  * @THC_STALE: too old for that: tell the sender whose contributions it held
  * @THC_BUSY: too far ahead: drop, and tell the sender who is not
- * @THC_MISMATCH: op, width or round differ from the first one's: drop, and tell
+ * @THC_MISMATCH: kind, width or round differ from the first one's: drop, and tell
  *	the sender whose they are. Or its epoch ended between admission and the
  *	slot's lock: drop
  */
@@ -240,7 +241,7 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 	}
 
 	if (g->round != a->round || g->chunk != a->chunk || g->width != a->width ||
-	    g->op != a->op) {
+	    !thc_ops_meet(g->op, a->op)) {
 		out.verdict = THC_MISMATCH;
 		return out;
 	}

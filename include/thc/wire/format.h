@@ -70,6 +70,14 @@ THC_INLINE int thc_op_is_added(u8 op)
 	return op == THC_OP_LUT_ADD || op == THC_OP_ADD;
 }
 
+/* Do ops @a and @b make lanes of one kind, so that one slot can have both? Sums are, be they of
+ * indices or of lanes. Every other op has a kind of its own.
+ */
+THC_INLINE int thc_ops_meet(u8 a, u8 b)
+{
+	return a == b || (thc_op_is_added(a) && thc_op_is_added(b));
+}
+
 /* Has a job of @ranks ranks any use for @op? */
 THC_INLINE int thc_op_is_used(u8 op, u32 ranks)
 {

@@ -53,13 +53,14 @@ THC_INLINE int thc_sender_counts(const struct thc_sender *s, const struct thc_hd
 	return bitmap && !(bitmap & ~s->all) && thc_be16(h->count) == thc_ranks_count(bitmap);
 }
 
-/* Does the answer say what the request in flight asked for? */
+/* Does the answer say what the request in flight asked for? Its op is the first contribution's. */
 THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc_flight *f,
 				    const struct thc_hdr *h)
 {
 	const struct thc_hdr *asked = f->packet;
 
-	return h->flags & THC_F_ANSWER && h->op == asked->op && h->round == asked->round &&
+	return h->flags & THC_F_ANSWER && h->round == asked->round &&
+	       thc_ops_meet(h->op, asked->op) &&
 	       h->width == thc_sum_bits(asked->op, asked->width, s->sum_width);
 }
 

@@ -83,6 +83,12 @@ static bool oracle_says_who(const struct oracle *o, const struct thc_hdr *h)
 	return count && !(bitmap >> o->ranks) && be16toh(h->count) == count;
 }
 
+/* Sums of indices and of lanes are one kind. */
+static bool oracle_is_of_kind(uint8_t op, uint8_t asked)
+{
+	return op == asked || (asked <= THC_OP_ADD && (op == THC_OP_LUT_ADD || op == THC_OP_ADD));
+}
+
 /* Of a sealed packet about a chunk in flight. */
 static enum thc_drop_reason oracle_answer(const struct oracle *o, const struct thc_hdr *h,
 					  size_t bytes)
@@ -94,8 +100,9 @@ static enum thc_drop_reason oracle_answer(const struct oracle *o, const struct t
 		return THC_DROP_MISMATCH;
 	if (h->op == THC_OP_WAIT || h->op == THC_OP_STALE)
 		return THC_DROP_NONE;
-	return h->op == o->op && h->width == o->width && be32toh(h->round) == o->round &&
-			       h->flags & THC_F_ANSWER && bytes == sizeof(*h) + THC_LANE_BYTES ?
+	return oracle_is_of_kind(h->op, o->op) && h->width == o->width &&
+			       be32toh(h->round) == o->round && h->flags & THC_F_ANSWER &&
+			       bytes == sizeof(*h) + THC_LANE_BYTES ?
 		       THC_DROP_NONE :
 		       THC_DROP_MISMATCH;
 }
