@@ -4,10 +4,8 @@
  * attributes each takes; any other is refused. One without a policy takes none.
  */
 #include <linux/module.h>
-#include <net/sock.h>
 
 #include "netlink.h"
-#include "netns.h"
 
 #define POLICY(array)	.policy = (array), .maxattr = ARRAY_SIZE(array) - 1
 
@@ -49,28 +47,5 @@ struct genl_family thc_genl __ro_after_init = {
 	.ops		= thc_genl_ops,
 	.n_ops		= ARRAY_SIZE(thc_genl_ops),
 };
-
-int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *list,
-		const u32 *generation, thc_nl_put *put)
-{
-	struct thc_net *tn = thc_net_of(sock_net(skb->sk));
-	struct list_head *entry;
-	int error = 0;
-	long at = 0;
-
-	mutex_lock(&tn->lock);
-	cb->seq = *generation;
-	list_for_each(entry, list) {
-		if (at++ < cb->args[0])
-			continue;
-		error = put(skb, cb, entry);
-		if (error)
-			break;
-		cb->args[0]++;
-	}
-	mutex_unlock(&tn->lock);
-	/* what does not fit is for the next part, unless it has this one to itself */
-	return skb->len ?: error;
-}
 
 MODULE_ALIAS_GENL_FAMILY(THC_GENL_NAME);

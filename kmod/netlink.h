@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Generic netlink family "thc" in parts: netlink.c has its commands, whose
- * functions are in netlink_job.c and netlink_show.c. In dumps the list may
- * change between two parts: its generation is cb->seq, so that user space is
- * told (NLM_F_DUMP_INTR) and asks again.
+ * functions are in netlink_job.c and netlink_show.c. In dumps (netlink_dump.c)
+ * the list may change between two parts: its generation is cb->seq, so that user
+ * space is told (NLM_F_DUMP_INTR) and asks again.
  */
 #ifndef THC_KMOD_NETLINK_H
 #define THC_KMOD_NETLINK_H
@@ -14,7 +14,7 @@
 
 extern struct genl_family thc_genl;
 
-/* --- netlink.c ------------------------------------------------------------ */
+/* --- netlink_dump.c ------------------------------------------------------- */
 
 /* Puts one entry of a list, or nothing and -EMSGSIZE. */
 typedef int thc_nl_put(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry);

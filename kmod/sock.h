@@ -22,6 +22,7 @@
  *	stats.c     counters of sockets and namespaces
  *	netlink.c   the administrator's side: generic netlink (netlink.h)
  *	netlink_job.c, netlink_show.c	its commands: host jobs; sockets and counters
+ *	netlink_dump.c	lists, in parts
  *	proc.c      /proc/net/thc
  *	trace.h     tracepoints
  *	main.c      the family, the module, what a network namespace begins and ends with
