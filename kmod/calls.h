@@ -39,9 +39,7 @@ void thc_forget_key(struct thc_sock *ts);
 
 /* --- listed.c: the other aggregators of a job, which the first one lists ---- */
 
-/* Does the join wait for a call of the process that connects, which is to open them? */
-bool thc_listed_wait(const struct thc_sock *ts);
-/* Opens them if it does. What fails breaks the socket. With lock_sock held. */
+/* Opens them if thc_join_needs_call(). What fails breaks the socket. With lock_sock held. */
 void thc_listed_open(struct thc_sock *ts);
 
 #endif /* THC_KMOD_CALLS_H */

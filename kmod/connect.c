@@ -10,6 +10,7 @@
 #include "calls.h"
 #include "engine.h"
 #include "hostjob.h"
+#include "receive.h"
 #include "sock.h"
 
 /* Drops one message; false: there is none. Nobody adds any, since the socket is idle, but a
@@ -154,7 +155,7 @@ static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,
 	spin_unlock_bh(&ts->lock);
 	error = make_peers(ts, job);
 	for (i = 0; i < ts->shards && !error; i++)
-		error = thc_peer_open(ts->peers[i]);
+		error = thc_peer_open(ts->peers[i], thc_receive);
 	return error;
 }
 
@@ -236,7 +237,7 @@ static int begin(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_h
 /* thc_done: connection number @joins has ended, or needs the process that makes it. */
 static bool needs_call(struct thc_sock *ts, u64 joins)
 {
-	return thc_has_joined(ts, joins) || thc_listed_wait(ts);
+	return thc_has_joined(ts, joins) || thc_join_needs_call(ts);
 }
 
 /* Has connection number @joins, which was waited for, been made, with @error? If it needs this

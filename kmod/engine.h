@@ -35,6 +35,10 @@ void thc_join_begin(struct thc_sock *ts, u64 now);
 void thc_join_begin_at(struct thc_peer *p, u64 now);
 /* Has the first aggregator told of more than the socket knows? It has peers. */
 bool thc_join_lacks(const struct thc_sock *ts);
+/* Does the join wait for a call of the process that connects, which is to open the other
+ * aggregators (listed.c)?
+ */
+bool thc_join_needs_call(const struct thc_sock *ts);
 /* JOINs that are due; lowers *@due to the time of the next. */
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
 /* Why a WELCOME from the aggregator's @port is of no use, or THC_DROP_NONE. */

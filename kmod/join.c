@@ -77,6 +77,14 @@ bool thc_join_lacks(const struct thc_sock *ts)
 	return thc_joiners_lack(&all);
 }
 
+bool thc_join_needs_call(const struct thc_sock *ts)
+{
+	lockdep_assert_held(&ts->lock);
+	/* of a WELCOME that comes in several parts the list may not be there */
+	return ts->state == THC_STATE_JOINING && thc_join_lacks(ts) &&
+	       thc_parts_whole(&ts->peers[0]->joining.parts);
+}
+
 static bool all_ready(const struct thc_sock *ts)
 {
 	const struct thc_joiners all = joiners_of(ts);
@@ -156,7 +164,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		if (thc_joiners_agree(&all, p->shard)) {
 			if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
 				queue_work(join_queue, &ts->join_work);
-			if (thc_listed_wait(ts))
+			if (thc_join_needs_call(ts))
 				wake(ts);
 			return THC_DROP_NONE;
 		}

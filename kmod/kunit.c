@@ -18,6 +18,7 @@
 
 #include "calls.h"
 #include "engine.h"
+#include "receive.h"
 #include "sock.h"
 
 #define EPOCH		7

@@ -4,7 +4,7 @@
  * WELCOME. Their UDP sockets have to be the process's that connects (thc_peer_open()), but WELCOME
  * comes in a softirq. So the join waits for a system call of that process, which opens them:
  *
- *	WELCOME		thc_listed_wait() is true: connect() wakes up, or poll() says POLLPRI
+ *	WELCOME		thc_join_needs_call() is true: connect() wakes up, or poll() says POLLPRI
  *	system call	thc_listed_open(): the peers are made, opened, and become the socket's
  */
 #include <linux/slab.h>
@@ -14,6 +14,7 @@
 
 #include "calls.h"
 #include "engine.h"
+#include "receive.h"
 #include "sock.h"
 
 /**
@@ -28,14 +29,6 @@ struct listed {
 	u8			key[THC_KEY_BYTES];
 };
 
-bool thc_listed_wait(const struct thc_sock *ts)
-{
-	lockdep_assert_held(&ts->lock);
-	/* of a WELCOME that comes in several parts the list may not be there */
-	return ts->state == THC_STATE_JOINING && thc_join_lacks(ts) &&
-	       thc_parts_whole(&ts->peers[0]->joining.parts);
-}
-
 /* The list, and the key, which is there as long as the socket is not ready; false: none is waiting.
  */
 static bool take_list(struct thc_sock *ts, struct listed *l)
@@ -43,7 +36,7 @@ static bool take_list(struct thc_sock *ts, struct listed *l)
 	bool waits;
 
 	spin_lock_bh(&ts->lock);
-	waits = thc_listed_wait(ts);
+	waits = thc_join_needs_call(ts);
 	if (waits) {
 		const struct thc_joining *j = &ts->peers[0]->joining;
 
@@ -64,7 +57,7 @@ static int open_one(struct thc_sock *ts, struct listed *l, u32 i)
 	if (!thc_address_is_host(&at))
 		return -EPROTO;
 	l->peer[i] = thc_peer_new(ts, i, &at, ts->keyed ? l->key : NULL);
-	return l->peer[i] ? thc_peer_open(l->peer[i]) : -ENOMEM;
+	return l->peer[i] ? thc_peer_open(l->peer[i], thc_receive) : -ENOMEM;
 }
 
 /* The peers become the socket's; false: the join has ended meanwhile, or number 0 has changed its
@@ -140,7 +133,7 @@ void thc_listed_open(struct thc_sock *ts)
 
 	sock_owned_by_me(&ts->sk);
 	spin_lock_bh(&ts->lock);
-	waits = thc_listed_wait(ts);
+	waits = thc_join_needs_call(ts);
 	spin_unlock_bh(&ts->lock);
 	if (!waits)
 		return;

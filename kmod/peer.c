@@ -104,8 +104,8 @@ static void read_address(const struct sockaddr_storage *from, struct thc_address
 
 /* --- a UDP socket --------------------------------------------------------- */
 
-/* Packets of @sock come to thc_receive(), as soon as it is bound. */
-static void receive_from(struct thc_peer *p, struct socket *sock)
+/* Packets of @sock come to @ready, as soon as it is bound. */
+static void receive_from(struct thc_peer *p, struct socket *sock, thc_peer_ready *ready)
 {
 	struct udp_tunnel_sock_cfg cfg = {
 		.sk_user_data = p,
@@ -120,7 +120,7 @@ static void receive_from(struct thc_peer *p, struct socket *sock)
 	sock_set_rcvbuf(sock->sk, RECEIVE_BYTES);
 	setup_udp_tunnel_sock(sock_net(sock->sk), thc_tunnel_of(sock), &cfg);
 	thc_never_poll(sock->sk);
-	WRITE_ONCE(sock->sk->sk_data_ready, thc_receive);
+	WRITE_ONCE(sock->sk->sk_data_ready, ready);
 	/* packets of one flow joined on their way up */
 	set_int(sock, SOL_UDP, UDP_GRO, 1);
 }
@@ -139,7 +139,7 @@ static const struct cred *opener_of(const struct thc_sock *ts)
  * been closed. Rules for the owner of a packet look at the credentials of the UDP socket's file.
  * Security modules label what the current credentials make.
  */
-static int make_socket(struct thc_peer *p, struct socket **out)
+static int make_socket(struct thc_peer *p, struct socket **out, thc_peer_ready *ready)
 {
 	const struct cred *caller = override_creds(opener_of(p->owner));
 	struct net *net = sock_net(&p->owner->sk);
@@ -156,7 +156,7 @@ static int make_socket(struct thc_peer *p, struct socket **out)
 	revert_creds(caller);
 	if (error)
 		return error;
-	receive_from(p, sock);
+	receive_from(p, sock, ready);
 	*out = sock;
 	return 0;
 }
@@ -255,9 +255,9 @@ static int bind_unicast(struct thc_peer *p)
 	return 0;
 }
 
-static int make_sockets(struct thc_peer *p)
+static int make_sockets(struct thc_peer *p, thc_peer_ready *ready)
 {
-	int error = make_socket(p, &p->unicast) ?: make_socket(p, &p->group);
+	int error = make_socket(p, &p->unicast, ready) ?: make_socket(p, &p->group, ready);
 
 	if (!error)
 		sock_set_reuseaddr(p->group->sk);
@@ -320,14 +320,14 @@ struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_a
 	return p;
 }
 
-int thc_peer_open(struct thc_peer *p)
+int thc_peer_open(struct thc_peer *p, thc_peer_ready *ready)
 {
 	const struct thc_address *bound = &p->owner->bound;
 	int error;
 
 	if (bound->inet && bound->inet != p->address.inet)
 		return -EAFNOSUPPORT;
-	error = make_sockets(p) ?: ask_cgroup(p) ?: find_way(p);
+	error = make_sockets(p, ready) ?: ask_cgroup(p) ?: find_way(p);
 	if (error)
 		return error;
 	p->room = thc_transmit_room(0);

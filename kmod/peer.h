@@ -79,10 +79,12 @@ bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *addre
  */
 struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_address *at,
 			      const u8 *key);
-/* Towards @p->address, for @p->owner, by the process that connects it. What there is after an
- * error is thc_peer_free()'s.
+/* sk_data_ready of a peer's UDP sockets. */
+typedef void thc_peer_ready(struct sock *sk);
+/* Opens UDP sockets towards @p->address, for @p->owner, by the process that connects it. Their
+ * packets go to @ready. What there is after an error is thc_peer_free()'s.
  */
-int thc_peer_open(struct thc_peer *p);
+int thc_peer_open(struct thc_peer *p, thc_peer_ready *ready);
 /* No packet comes to @p any more, but some may be under way in a softirq, and still send through
  * its sockets.
  */
@@ -97,8 +99,5 @@ void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group);
 void thc_peer_close_group(struct thc_peer *p);
 /* Room for the job's slots; -ENOMEM. */
 int thc_peer_streams(struct thc_peer *p);
-
-/* sk_data_ready of the UDP sockets: receive.c. */
-void thc_receive(struct sock *sk);
 
 #endif /* THC_KMOD_PEER_H */

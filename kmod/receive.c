@@ -17,6 +17,7 @@
 
 #include "engine.h"
 #include "netns.h"
+#include "receive.h"
 #include "sock.h"
 #include "trace.h"
 

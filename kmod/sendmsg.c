@@ -122,7 +122,7 @@ static void uncharge(struct thc_sock *ts, u64 bytes)
  */
 static bool joining_is_over(struct thc_sock *ts, u64 joins)
 {
-	return thc_has_joined(ts, joins) || thc_listed_wait(ts) ||
+	return thc_has_joined(ts, joins) || thc_join_needs_call(ts) ||
 	       READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 }
 

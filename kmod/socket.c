@@ -82,7 +82,7 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 	if (ts->state == THC_STATE_BROKEN)
 		mask |= EPOLLERR | EPOLLIN | EPOLLOUT;
 	/* another connect() is to open the aggregators that the first one has listed */
-	if (thc_listed_wait(ts))
+	if (thc_join_needs_call(ts))
 		mask |= EPOLLPRI | EPOLLOUT;
 	if (ts->state == THC_STATE_READY && may_send(ts))
 		mask |= EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
