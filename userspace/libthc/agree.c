@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <thc/names.h>
 #include <thc/wire/format.h>
 
 #include "client.h"
@@ -115,7 +116,7 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 	snprintf(text, size, "%llu %s values (scheme %s, table %08x, key %08x)",
 		 (unsigned long long)(kind >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
 		 dtype < 3 ? dtype_name[dtype] : "unknown",
-		 scheme < THC_SCHEMES_COUNT ? thc_schemes()[scheme] : "unknown",
+		 scheme < THC_SCHEMES_COUNT ? thc_scheme_name[scheme] : "unknown",
 		 thc_le32(c->constants), thc_le32(c->tag));
 }
 

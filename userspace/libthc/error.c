@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * The calling thread's last error, and the library's version.
+ * The calling thread's last error, words for sentences, and the library's version.
  */
 #include <stdarg.h>
 #include <stdio.h>
+
+#include <linux/thc.h>
 
 #include "error.h"
 #include "libthc.h"
@@ -24,6 +26,24 @@ int thc_fail(int error, const char *format, ...)
 const char *thc_last_error(void)
 {
 	return sentence;
+}
+
+const char *thc_name_ranks(uint64_t ranks, char *text, size_t size)
+{
+	unsigned int i, total = (unsigned int)__builtin_popcountll(ranks), n = 0;
+	size_t used = (size_t)snprintf(text, size, total == 1 ? "rank" : "ranks");
+
+	for (i = 0; i < THC_RANKS_MAX && used < size; i++) {
+		if (!(ranks >> i & 1))
+			continue;
+		used += (size_t)snprintf(text + used, size - used, "%s %u",
+					 !n		? "" :
+					 n + 1 == total ? " and" :
+							  ",",
+					 i);
+		n++;
+	}
+	return text;
 }
 
 const char *thc_version(void)

@@ -17,24 +17,6 @@
 /* Room for the name of an aggregator. */
 #define PEER_TEXT	112
 
-const char *thc_name_ranks(uint64_t ranks, char *text, size_t size)
-{
-	unsigned int i, total = (unsigned int)__builtin_popcountll(ranks), n = 0;
-	size_t used = (size_t)snprintf(text, size, total == 1 ? "rank" : "ranks");
-
-	for (i = 0; i < THC_RANKS_MAX && used < size; i++) {
-		if (!(ranks >> i & 1))
-			continue;
-		used += (size_t)snprintf(text + used, size - used, "%s %u",
-					 !n		? "" :
-					 n + 1 == total ? " and" :
-							  ",",
-					 i);
-		n++;
-	}
-	return text;
-}
-
 static void name_end(const struct thc_end *end, char *text, size_t size)
 {
 	bool is_ip4 = thc_addr_is_v4(&end->addr);

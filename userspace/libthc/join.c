@@ -66,15 +66,6 @@ static void leave(struct thc_shard *from)
 		send_control(from, &p, sizeof(p.leave));
 }
 
-void thc_udp_dropped(struct thc_udp *u, enum thc_drop_reason why)
-{
-	struct thc_client *c = u->base.client;
-
-	c->stats.bad_tag += why == THC_DROP_TAG;
-	c->stats.unexpected += why == THC_DROP_UNEXPECTED;
-	c->stats.foreign += thc_drop_is_foreign(why);
-}
-
 static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct thc_origin from)
 {
 	struct joining *joining = ctx;
@@ -95,14 +86,14 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 		if (!why)
 			why = thc_joining_take(j, s, h, w, bytes, thc_now());
 	}
-	thc_udp_dropped(joining->u, why);
+	thc_shards_dropped(joining->u, why);
 }
 
 static void wait_for_packets(const struct thc_udp *u, int ms)
 {
 	struct pollfd fds[THC_POLL_MAX];
 
-	poll(fds, thc_udp_poll(&u->base, fds), ms);
+	poll(fds, thc_shards_poll(&u->base, fds), ms);
 }
 
 static struct thc_joiner joiner_at(const void *home, uint32_t shard)

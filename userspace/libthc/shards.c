@@ -71,3 +71,28 @@ void thc_shards_reserve(struct thc_udp *u)
 		s->control.reserved = thc_shard_part(numbered[true], u->shards, i);
 	}
 }
+
+unsigned int thc_shards_poll(const struct thc_transport *t, struct pollfd *fds)
+{
+	const struct thc_udp *u = (const void *)t;
+	unsigned int n = 0;
+	uint32_t i;
+
+	for (i = 0; i < u->shards; i++) {
+		const struct thc_link *l = &u->shard[i].link;
+
+		fds[n++] = (struct pollfd){ .fd = l->unicast, .events = POLLIN };
+		if (l->group >= 0)
+			fds[n++] = (struct pollfd){ .fd = l->group, .events = POLLIN };
+	}
+	return n;
+}
+
+void thc_shards_dropped(struct thc_udp *u, enum thc_drop_reason why)
+{
+	struct thc_client *c = u->base.client;
+
+	c->stats.bad_tag += why == THC_DROP_TAG;
+	c->stats.unexpected += why == THC_DROP_UNEXPECTED;
+	c->stats.foreign += thc_drop_is_foreign(why);
+}

@@ -138,8 +138,8 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 
 	c->stats.packets_down++;
 	c->stats.bytes_down += thc_link_wire_bytes(&host->at->link, bytes);
-	thc_udp_dropped(host->u,
-			thc_worker_receive(host, &host->at->sender, h, bytes, from, thc_now()));
+	thc_shards_dropped(host->u,
+			   thc_worker_receive(host, &host->at->sender, h, bytes, from, thc_now()));
 }
 
 /* From socket @fd of number @shard; true if anything came. */
@@ -161,7 +161,7 @@ static bool receive_from(struct thc_udp *u, uint32_t shard, int fd)
 static bool receive_some(struct thc_transport *t)
 {
 	struct pollfd fds[THC_POLL_MAX];
-	unsigned int n = thc_udp_poll(t, fds), k = 0;
+	unsigned int n = thc_shards_poll(t, fds), k = 0;
 	struct thc_udp *u = thc_udp_of(t);
 	bool any = false;
 	uint32_t i;
@@ -225,22 +225,6 @@ static bool send_more(struct thc_transport *t, uint64_t *due)
 		busy |= send_there(&host, due);
 	}
 	return busy;
-}
-
-unsigned int thc_udp_poll(const struct thc_transport *t, struct pollfd *fds)
-{
-	const struct thc_udp *u = (const void *)t;
-	unsigned int n = 0;
-	uint32_t i;
-
-	for (i = 0; i < u->shards; i++) {
-		const struct thc_link *l = &u->shard[i].link;
-
-		fds[n++] = (struct pollfd){ .fd = l->unicast, .events = POLLIN };
-		if (l->group >= 0)
-			fds[n++] = (struct pollfd){ .fd = l->group, .events = POLLIN };
-	}
-	return n;
 }
 
 /* --- the transport -------------------------------------------------------- */
@@ -354,7 +338,7 @@ const struct thc_transport_ops thc_udp_ops = {
 	.forget = forget,
 	.receive = receive_some,
 	.send = send_more,
-	.poll = thc_udp_poll,
+	.poll = thc_shards_poll,
 	.way = way_to,
 	.epoch = epoch_at,
 	.show = add_stats,

@@ -41,11 +41,6 @@ static inline struct thc_udp *thc_udp_of(struct thc_transport *t)
 
 extern const struct thc_transport_ops thc_udp_ops;
 
-/* The sockets of all aggregators, as thc_transport_ops.poll. */
-unsigned int thc_udp_poll(const struct thc_transport *t, struct pollfd *fds);
-/* Counts a packet that was dropped for @why; THC_DROP_NONE: none was. */
-void thc_udp_dropped(struct thc_udp *u, enum thc_drop_reason why);
-
 /* join.c: JOIN and WELCOME over UDP. */
 int thc_udp_join(struct thc_transport *t);
 void thc_udp_leave(struct thc_transport *t);
@@ -60,5 +55,9 @@ int thc_shards_fill(struct thc_udp *u);
 void thc_shards_empty(struct thc_udp *u);
 /* Chunks that have numbers may be sent. */
 void thc_shards_reserve(struct thc_udp *u);
+/* The sockets of all aggregators, as thc_transport_ops.poll. */
+unsigned int thc_shards_poll(const struct thc_transport *t, struct pollfd *fds);
+/* Counts a packet that was dropped for @why; THC_DROP_NONE: none was. */
+void thc_shards_dropped(struct thc_udp *u, enum thc_drop_reason why);
 
 #endif /* LIBTHC_TRANSPORT_UDP_H */
