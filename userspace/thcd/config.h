@@ -122,6 +122,8 @@ int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 
 /* Decimal or 0x; no sign, no blanks, nothing behind it. */
 int thcd_number_parse(const char *text, u64 *out);
+/* Parses a numeric address; returns its family or -1. */
+int thcd_addr_parse(const char *text, struct thc_addr *addr);
 
 /* The key in file @name; one without a slash is looked for among systemd's credentials. Warns if
  * every user can read it.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Numbers as operators write them.
+ * Numbers and addresses as operators write them.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,4 +17,17 @@ int thcd_number_parse(const char *text, u64 *out)
 	errno = 0;
 	*out = strtoull(text, &end, text[1] == 'x' || text[1] == 'X' ? 16 : 10);
 	return errno || *end ? -1 : 0;
+}
+
+int thcd_addr_parse(const char *text, struct thc_addr *addr)
+{
+	u32 v4;
+
+	if (inet_pton(AF_INET, text, &v4) == 1) {
+		*addr = thc_addr_v4(v4);
+		return AF_INET;
+	}
+	if (inet_pton(AF_INET6, text, addr) == 1)
+		return AF_INET6;
+	return -1;
 }

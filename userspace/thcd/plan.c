@@ -3,10 +3,10 @@
  * From what the operator asked for to the constants of a job: which table,
  * whether its sums fit their lanes, which group, which prefix.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include <thc/key.h>
 #include <thc/mix.h>
@@ -22,19 +22,6 @@
 
 _Static_assert(sizeof(struct thcd_plan) == 472 + sizeof(struct thc_shards),
 	       "struct thcd_plan has padding");
-
-int thcd_addr_parse(const char *text, struct thc_addr *addr)
-{
-	u32 v4;
-
-	if (inet_pton(AF_INET, text, &v4) == 1) {
-		*addr = thc_addr_v4(v4);
-		return AF_INET;
-	}
-	if (inet_pton(AF_INET6, text, addr) == 1)
-		return AF_INET6;
-	return -1;
-}
 
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
 {

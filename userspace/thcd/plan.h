@@ -37,7 +37,4 @@ int thcd_shards_choose(struct thc_shards *out, const struct thcd_job_wish *w, u1
 /* Is @addr in one of the plan's prefixes? */
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr);
 
-/* Parses a numeric address; returns its family or -1. */
-int thcd_addr_parse(const char *text, struct thc_addr *addr);
-
 #endif /* THCD_PLAN_H */
