@@ -225,7 +225,7 @@ $(BUILD)/bench/%: tools/bench/%.c $(BUILD)/libthc.a $(BPF_SKEL)
 # The kernel's lane loops in user space.
 $(BUILD)/bench/bench_simd: tools/bench/bench_simd.c $(KSIMD_OBJ)
 	@mkdir -p $(@D)
-	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ikmod -Ibpf $(ALL_LDFLAGS) -o $@ $(filter %.c %.o,$^)
+	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ikmod $(ALL_LDFLAGS) -o $@ $(filter %.c %.o,$^)
 
 # What the fuzzers look at, once more, by clang with sanitizers and coverage. Of thcd what
 # needs no BPF: its sockets, clock and XDP program are the fuzzers'. With what is left out of

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The maps of the XDP aggregator and its load-time constants. What their
- * values mean is in thc_maps.h and include/thc/; here is which program fills them.
+ * values mean is in <thc/aggregator/maps.h>; here is which program fills them.
  *
  * What a loader does with the skeleton `thc_bpf` (thc_open.h):
  *
@@ -39,7 +39,7 @@
 #include <stdbool.h>
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include "thc_maps.h"
+#include <thc/aggregator/maps.h>
 
 const volatile struct thc_config thc_config = {};
 

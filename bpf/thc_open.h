@@ -9,7 +9,8 @@
 #include <bpf/libbpf.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include "thc_maps.h"
+
+#include <thc/aggregator/maps.h>
 
 #ifdef __clang_analyzer__
 /* It takes functions of the system's headers for ones that free nothing. */

@@ -20,9 +20,10 @@
 #include <string.h>
 #include <time.h>
 
+#include <thc/aggregator/maps.h>
+
 #include "samples.h"
 #include "simd.h"
-#include "thc_maps.h"
 
 #define SLOTS 4096
 #define REPS_MAX 101

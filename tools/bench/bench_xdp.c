@@ -41,9 +41,9 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <thc/aggregator/maps.h>
 #include <thc/wire/seal.h>
 
-#include "thc_maps.h"
 #include "bench.h"
 #include "bench.skel.h"
 #include "samples.h"

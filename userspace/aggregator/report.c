@@ -9,10 +9,10 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include <thc/aggregator/maps.h>
 #include <thc/names.h>
 #include <thc/wire/spec.h>
 
-#include "../../bpf/thc_maps.h"
 #include "report.h"
 
 u64 thc_report_slot_bytes(u64 slots)

@@ -14,11 +14,11 @@
 
 #include <thc/aggregator/bucket.h>
 #include <thc/aggregator/job.h>
+#include <thc/aggregator/maps.h>
 #include <thc/aggregator/nibble.h>
 #include <thc/aggregator/reaction.h>
 #include <thc/aggregator/slot.h>
 
-#include "../../bpf/thc_maps.h"
 #include "../aggregator/record.h"
 #include "../aggregator/report.h"
 #include "challenge.h"
