@@ -38,13 +38,14 @@ static bool drop_one(struct thc_sock *ts)
 	return m;
 }
 
-/* Back to a socket that was never connected. Called with lock_sock held, or by
- * the last user. The order matters: Documentation/locking.md, "Taking down".
+/* Back to a socket that was never connected. The order matters: Documentation/locking.md,
+ * "Taking down".
  */
 void thc_disconnect(struct thc_sock *ts)
 {
 	u32 i, shards;
 
+	sock_owned_by_me(&ts->sk);
 	spin_lock_bh(&ts->lock);
 	ts->state = THC_STATE_IDLE;
 	spin_unlock_bh(&ts->lock);
@@ -213,12 +214,13 @@ static bool has_begun(struct thc_sock *ts, const struct sockaddr_thc *a,
 	return begun;
 }
 
-/* With lock_sock held. */
 static int begin(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_host_job *job,
 		 bool waits)
 {
-	int error = find_key(ts, a, job);
+	int error;
 
+	sock_owned_by_me(&ts->sk);
+	error = find_key(ts, a, job);
 	if (error)
 		return error;
 	/* one port is for one aggregator; what is connected stays so */

@@ -114,6 +114,7 @@ static void transmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *
 {
 	struct thc_host host = { ts, p, train };
 
+	lockdep_assert_held(&ts->lock);
 	thc_worker_send(&host, &p->sender, now);
 }
 
@@ -121,8 +122,10 @@ static void transmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *
 static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
 {
 	struct thc_host host = { ts, p, train };
-	u64 due = thc_worker_send_again(&host, &p->sender, now);
+	u64 due;
 
+	lockdep_assert_held(&ts->lock);
+	due = thc_worker_send_again(&host, &p->sender, now);
 	/* The UDP socket hears when the network is done with something, but it may outlive
 	 * this module, and so would the callback: we look again.
 	 */
@@ -152,6 +155,7 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 	bool any = false;
 	int kind;
 
+	lockdep_assert_held(&ts->lock);
 	for (kind = 0; kind < THC_STREAMS; kind++) {
 		/* in their order, without a look at those that have been delivered */
 		list_for_each_entry_reverse(m, &ts->messages[kind], link)
@@ -183,6 +187,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 	u32 round = f ? be32_to_cpu(f->packet->round) : 0;
 	struct thc_failure failure;
 
+	lockdep_assert_held(&ts->lock);
 	if (thc_sender_stalled(&p->sender, round, needs_all(ts, p, now), timeout, now, &failure)) {
 		/* messages delivered incomplete keep their room until their answers come:
 		 * a sendmsg() that needs room must not wait for a dead aggregator for ever
@@ -204,6 +209,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 
 static void finish(struct thc_sock *ts, struct thc_message *m)
 {
+	lockdep_assert_held(&ts->lock);
 	list_del_init(&m->link);
 	if (m->closed) {
 		thc_message_put(ts, m);
@@ -244,6 +250,7 @@ static u64 look(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train
 {
 	u64 due, soon = clamp(p->sender.window.srtt / 4, LOOK_LEAST, LOOK_MOST);
 
+	lockdep_assert_held(&ts->lock);
 	if (now < p->look_at) {
 		p->look_at = min(p->look_at, now + soon);
 		return p->look_at;

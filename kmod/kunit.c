@@ -110,6 +110,13 @@ static void forget_aggregators(struct thc_sock *ts)
 		ts->peers[i]->joining.welcomed = false;
 }
 
+static void disconnect(struct thc_sock *ts)
+{
+	lock_sock(&ts->sk);
+	thc_disconnect(ts);
+	release_sock(&ts->sk);
+}
+
 static void socket_exit(struct kunit *test)
 {
 	struct thc_sock *ts = test->priv;
@@ -358,7 +365,7 @@ static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, thc_connect_outcome(ts), -ESTALE);
 	KUNIT_EXPECT_EQ(test, run(ts), 0);
 	forget_aggregators(ts);
-	thc_disconnect(ts);
+	disconnect(ts);
 	KUNIT_EXPECT_EQ(test, ts->stats.memory, 0);
 	KUNIT_EXPECT_EQ(test, thc_connect_outcome(ts), -ENOTCONN);
 }
@@ -607,7 +614,7 @@ static void key__is_wiped_when_the_job_is_joined(struct kunit *test)
 	/* one that is given up does not keep that either */
 	memcpy(ts->job_key, job_key, sizeof(ts->job_key));
 	forget_aggregators(ts);
-	thc_disconnect(ts);
+	disconnect(ts);
 	KUNIT_EXPECT_TRUE(test, is_wiped(ts));
 }
 

@@ -138,11 +138,12 @@ static bool has_room(struct thc_sock *ts, u64 bytes)
 	return room;
 }
 
-/* Of a call that holds lock_sock, which is released meanwhile. */
+/* thc_wait_for() without lock_sock, which the caller has before and after. */
 static int wait_unlocked(struct thc_sock *ts, thc_done *done, u64 need, long *timeo)
 {
 	int error;
 
+	sock_owned_by_me(&ts->sk);
 	release_sock(&ts->sk);
 	error = thc_wait_for(ts, done, need, timeo);
 	lock_sock(&ts->sk);

@@ -30,7 +30,7 @@
  * The protocol itself is <thc/worker/>, which libthc compiles, too.
  * Documentation/locking.md says who holds what when; in short: lock_sock() for
  * system calls among themselves, thc_sock.lock (BH) for everything that a
- * packet can change, and no packet is handed to the network under either lock.
+ * packet can change, and no packet is handed to the network under thc_sock.lock.
  */
 #ifndef THC_KMOD_SOCK_H
 #define THC_KMOD_SOCK_H

@@ -134,6 +134,7 @@ static bool fits(const struct thc_train *t, const struct thc_peer *p, const u8 *
 
 bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 bytes, u16 port)
 {
+	lockdep_assert_held(&p->owner->lock);
 	if (!fits(t, p, data, bytes, port) || !refer_to_pages(t->skb, data, bytes)) {
 		thc_train_end(t);
 		t->skb = new_packet(p, port, 0);
@@ -152,6 +153,7 @@ void thc_send_copied(struct thc_peer *p, struct thc_hdr *h, const void *payload,
 {
 	struct sk_buff *skb = new_packet(p, be16_to_cpu(p->address.port), sizeof(*h) + bytes);
 
+	lockdep_assert_held(&p->owner->lock);
 	if (!skb)
 		return;
 	thc_sender_seal_control(&p->sender, h, payload, bytes / 8);
@@ -273,6 +275,7 @@ void thc_outbox_flush(struct thc_sock *ts)
 	struct sk_buff *skb;
 	int turns = 0;
 
+	lockdep_assert_not_held(&ts->lock);
 	__skb_queue_head_init(&now);
 	spin_lock_bh(&ts->lock);
 	while (!ts->flushing && !skb_queue_empty(&ts->outbox)) {

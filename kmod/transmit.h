@@ -27,7 +27,7 @@ bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 
 void thc_train_end(struct thc_train *t);
 /* JOIN or LEAVE, copied. */
 void thc_send_copied(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes);
-/* Called without locks by each context that has built packets. */
+/* Called by each context that has built packets, after thc_sock.lock. */
 void thc_outbox_flush(struct thc_sock *ts);
 /* Bytes of packets that may be on their way: each of @window chunks in flight, twice. */
 size_t thc_transmit_room(u32 window);
