@@ -23,7 +23,7 @@ static float heavy_tail(struct rng *r)
 /* One round of n ranks without error feedback: ||mean - result||^2 / ||mean||^2. */
 static double measure(const struct setup *s, float *const *x, const float *const *norms_of_rank)
 {
-	size_t padded = thc_codec_padded(&s->c, s->count);
+	size_t padded = padded_count(&s->c, s->count);
 	size_t blocks = thc_codec_blocks(&s->c, s->count);
 	float *scratch = test_buffer(sizeof(float) << s->c.block_log2);
 	float *out = test_buffer(padded * sizeof(float));

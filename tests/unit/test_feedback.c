@@ -25,7 +25,7 @@ static void round_run(struct round *r, unsigned int block_log2, enum thc_dtype d
 	solve(4, g, 1.0 / 32, &t);
 	codec_setup(&r->c, &t, block_log2, THC_SIMD_AUTO);
 	r->count = count;
-	r->padded = thc_codec_padded(&r->c, count);
+	r->padded = padded_count(&r->c, count);
 	r->blocks = thc_codec_blocks(&r->c, count);
 	r->first_block = 3;
 	r->x = normal_vector(count, 1);

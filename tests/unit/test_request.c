@@ -236,7 +236,7 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 		error.next = test_buffer(b->count * sizeof(float));
 		lost = test_buffer(b->count * sizeof(float));
 	}
-	padded = thc_codec_padded(&z->codec, b->count);
+	padded = padded_count(&z->codec, b->count);
 	blocks = thc_codec_blocks(&z->codec, b->count);
 	norms = test_buffer(blocks * sizeof(float));
 	packed = test_buffer(padded / 2);

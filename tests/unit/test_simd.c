@@ -52,7 +52,7 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 
 	codec_setup(&c, t, s->block_log2, simd);
 	assert_int_equal(thc_codec_set_correlated(&c, s->correlated), 0);
-	padded = thc_codec_padded(&c, count);
+	padded = padded_count(&c, count);
 	blocks = thc_codec_blocks(&c, count);
 	o->norms = test_buffer(blocks * sizeof(float));
 	o->rotated = test_buffer(padded * sizeof(float));

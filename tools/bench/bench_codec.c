@@ -52,7 +52,7 @@ static void bench_init(struct bench *b)
 
 	b->count = (size_t)BUCKET_MIB * 1024 * 1024 / sizeof(float);
 	b->blocks = thc_codec_blocks(&b->codec, b->count);
-	padded = thc_codec_padded(&b->codec, b->count);
+	padded = b->blocks << b->codec.block_log2;
 	b->gradient = buffer(b->count * sizeof(float));
 	b->copy = buffer(b->count * sizeof(float));
 	b->error = buffer(b->count * sizeof(float));

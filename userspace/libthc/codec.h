@@ -82,17 +82,12 @@ int thc_codec_set_correlated(struct thc_codec *c, unsigned int n);
 /* "scalar", "avx2" or "avx512". */
 const char *thc_codec_simd_name(const struct thc_codec *c);
 
-/* Blocks, and floats including padding, that @count coordinates take. */
+/* Blocks that @count coordinates take; the last one may be padded. */
 static inline size_t thc_codec_blocks(const struct thc_codec *c, size_t count)
 {
 	size_t block = (size_t)1 << c->block_log2;
 
 	return count / block + (count % block != 0);
-}
-
-static inline size_t thc_codec_padded(const struct thc_codec *c, size_t count)
-{
-	return thc_codec_blocks(c, count) << c->block_log2;
 }
 
 /**
@@ -166,7 +161,7 @@ struct thc_residual_at {
 int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float *norms,
 		    size_t *bad);
 
-/* Unscaled H D (x + error) into thc_codec_padded(count) floats. */
+/* Unscaled H D (x + error) into the floats of thc_codec_blocks(count) blocks. */
 void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 		      const struct thc_blocks *b, float *rotated);
 

@@ -21,7 +21,6 @@
 #ifndef LIBTHC_CODEC_VECTOR_H
 #define LIBTHC_CODEC_VECTOR_H
 
-#define TILE_VECTORS	(THC_TILE / VL)
 #define GROUP_VECTORS	(THC_GROUP / VL)
 
 FN vf vf_source(const void *x, enum thc_dtype dtype, const float *error, size_t i)

@@ -64,6 +64,12 @@ static inline void codec_setup(struct thc_codec *c, const struct thc_table *t,
 	assert_int_equal(thc_codec_init(c, t, block_log2, 0x7468632d74657374, simd), 0);
 }
 
+/* Floats, those of padding included, that @count coordinates take. */
+static inline size_t padded_count(const struct thc_codec *c, size_t count)
+{
+	return thc_codec_blocks(c, count) << c->block_log2;
+}
+
 /* Skips the running test, with the reason, where the CPU lacks an instruction set. */
 void need_simd(enum thc_simd simd);
 
