@@ -44,13 +44,13 @@
 		return 0; \
 	}
 
-#define THC_LANES_PLAIN(name, bytes, by_module) \
+#define THC_LANES_PLAIN(name, bytes) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
 					    const struct thc_payload_##bytes *payload, u32 first) \
 	{ \
 		if (!to || !payload) \
 			return -1; \
-		if (THC_BY_MODULE(by_module)) \
+		if (THC_BY_MODULE(thc_kfunc_##name(to, payload, first))) \
 			return 0; \
 		if (first) \
 			thc_lanes_##name(to->word, payload, 1); \
@@ -73,16 +73,13 @@
 		return 0; \
 	}
 
-THC_LANES_TABLE(lut8, 512)
-THC_LANES_TABLE(lut16, 256)
-THC_LANES_PLAIN(linear8, 512, thc_kfunc_linear8(to, payload, first))
-THC_LANES_PLAIN(add8, 1024, thc_kfunc_add8(to, payload, first))
-THC_LANES_PLAIN(add16, 1024, thc_kfunc_add16(to, payload, first))
-THC_LANES_PLAIN(add32, 1024, thc_kfunc_add32(to, payload, first))
-THC_LANES_PLAIN(or, 1024, THC_NOT_BY_MODULE)
-THC_LANES_PLAIN(max, 1024, THC_NOT_BY_MODULE)
-THC_LANES_OWN(claim, 1024)
-THC_LANES_OWN(claim_high, 1024)
+/* Loops that thc.ko does not lend. */
+#define thc_kfunc_or(to, payload, first) THC_NOT_BY_MODULE
+#define thc_kfunc_max(to, payload, first) THC_NOT_BY_MODULE
+
+#define THC_LANES_BPF(kind, name, op, up, sum, bytes, loop) THC_LANES_##loop(name, bytes)
+THC_FORMATS(THC_LANES_BPF)
+#undef THC_LANES_BPF
 
 /* The seal nh of a packet that has come, and digest and checksum of lanes to be sent. */
 #ifdef THC_SIMD

@@ -3,6 +3,7 @@
  * Which instances thcctl finds in a folder of control sockets and one of pins:
  * each once, whatever other names it is part of.
  */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +49,7 @@ static int teardown(void **state)
 
 static void add(const char *folder, const char *name)
 {
-	char path[192];
+	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	assert_int_equal(mkdir(path, 0700), 0);

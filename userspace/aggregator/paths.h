@@ -11,6 +11,10 @@
 #define THC_BPFFS	"/sys/fs/bpf"
 #define THC_PINS_ROOT	THC_BPFFS "/thc"
 
+/* Room for the path of a control socket or of a folder of pins, and for that of a pin in it. */
+#define THC_PATH_BYTES	128
+#define THC_PIN_BYTES	192
+
 /* /run/thc/INSTANCE.sock; returns its length like snprintf(). */
 int thc_control_path(const char *instance, char *path, size_t size);
 
@@ -21,7 +25,7 @@ void thc_pins_dir(const char *instance, char *path, size_t size);
 
 /* A pin in such a folder. */
 struct thc_pin {
-	char	path[192];
+	char	path[THC_PIN_BYTES];
 };
 
 struct thc_pin thc_pin(const char *dir, const char *name);

@@ -7,6 +7,7 @@
 #define THC_RECORD_H
 
 #include <thc/aggregator/job.h>
+#include <thc/wire/format.h>
 #include <thc/wire/shards.h>
 
 /* Prefixes that a job admits workers from, at most. */
@@ -90,7 +91,7 @@ struct thcd_plan {
 	u8		ttl_min;
 	u8		scheme;
 	u8		reserved[4];
-	u16		table[16];
+	u16		table[1 << THC_INDEX_BITS];
 };
 
 /**

@@ -150,12 +150,13 @@ static void open_generations(cJSON *o, const struct thc_job *job, const struct t
 
 static void add_table(cJSON *o, const struct thcd_plan *plan)
 {
-	int i, levels[16], n = 1 << plan->bits;
+	int n = 1 << (plan->bits < THC_INDEX_BITS ? plan->bits : THC_INDEX_BITS);
+	int i, levels[1 << THC_INDEX_BITS];
 	double p, t;
 
 	memcpy(&p, &plan->p, sizeof(p));
 	memcpy(&t, &plan->clamp, sizeof(t));
-	for (i = 0; i < n && i < 16; i++)
+	for (i = 0; i < n; i++)
 		levels[i] = plan->table[i];
 	cJSON_AddItemToObject(o, "table", cJSON_CreateIntArray(levels, n));
 	cJSON_AddNumberToObject(o, "table_hash", plan->table_hash);

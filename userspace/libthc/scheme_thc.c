@@ -436,9 +436,12 @@ static void put_back(struct thc_request *r, size_t block)
 		thc_codec_putback(&z->codec, &packed, g->lost + chunk, 1, &b, &slice.residual);
 }
 
+/* Bytes on the stack through which two buffers change places. */
+#define SWAP_BYTES	1024
+
 static void swap_bytes(uint8_t *a, uint8_t *b, size_t bytes)
 {
-	uint8_t kept[1024];
+	uint8_t kept[SWAP_BYTES];
 	size_t n;
 
 	for (; bytes; bytes -= n, a += n, b += n) {

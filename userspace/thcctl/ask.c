@@ -193,7 +193,7 @@ static cJSON *check_answer(cJSON *o)
 
 cJSON *thcctl_ask(struct thcctl *t, const char *request)
 {
-	char path[128];
+	char path[THC_PATH_BYTES];
 	struct thcctl_instances list;
 	const char *reason;
 	cJSON *o;

@@ -19,7 +19,7 @@ static int open_pin(const char *instance, const char *name, size_t value_size,
 		    struct bpf_map_info *info)
 {
 	u32 len = sizeof(*info);
-	char dir[128];
+	char dir[THC_PATH_BYTES];
 	int fd;
 
 	thc_pins_dir(instance, dir, sizeof(dir));

@@ -8,10 +8,11 @@
 
 #include <sys/types.h>
 
+#include "../aggregator/paths.h"
 #include "thcd.h"
 
 struct thcd_pins {
-	char	dir[128];
+	char	dir[THC_PATH_BYTES];
 	int	lock;	/* flock() on dir, ends with the process; -1: none */
 	uid_t	owner;	/* of dir, before it was taken back; 0: it was not, or has been given */
 };

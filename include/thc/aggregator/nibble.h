@@ -6,12 +6,7 @@
 #ifndef THC_NIBBLE_H
 #define THC_NIBBLE_H
 
-#include <thc/types.h>
-
-THC_INLINE u8 thc_nibble_pack(u8 even, u8 odd)
-{
-	return even << 4 | (odd & 0xf);
-}
+#include <thc/wire/format.h>
 
 THC_INLINE u8 thc_nibble_even(u8 byte)
 {
@@ -33,8 +28,8 @@ struct thc_pairs {
 	u32	w16[256];
 };
 
-/* @table: T[0..15], entries beyond 2^b-1 zero (THC, section 6: two a lookup). */
-THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 table[16])
+/* @table: T, entries beyond 2^b-1 zero (THC, section 6: two a lookup). */
+THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 table[1 << THC_INDEX_BITS])
 {
 	int byte;
 
