@@ -49,15 +49,27 @@ static_assert(sizeof(struct thc_end) == 24);
 static_assert(sizeof(struct thc_slot) == 176);
 static_assert(THC_LANE_WORDS * 8 == THC_LANE_BYTES);
 
-/* One use of each core, so that the compiler looks into them. */
-int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, const struct thc_packet *p,
-		      const struct thc_job *job, const struct thc_seals *seals,
-		      const struct thc_pairs *pairs, u64 *lanes, struct thc_sender *sender);
+/* What an aggregator and a worker have. */
+struct thc_headers_world {
+	struct thc_slot		slot;
+	struct thc_job		job;
+	struct thc_seals	seals;
+	struct thc_pairs	pairs;
+	struct thc_sender	sender;
+	u64			lanes[THC_LANE_WORDS];
+};
 
-int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, const struct thc_packet *p,
-		      const struct thc_job *job, const struct thc_seals *seals,
-		      const struct thc_pairs *pairs, u64 *lanes, struct thc_sender *sender)
+/* One use of each core, so that the compiler looks into them. */
+int thc_headers_check(struct thc_headers_world *w, const struct thc_arrival *a,
+		      const struct thc_packet *p);
+
+int thc_headers_check(struct thc_headers_world *w, const struct thc_arrival *a,
+		      const struct thc_packet *p)
 {
+	const struct thc_seals *seals = &w->seals;
+	struct thc_sender *sender = &w->sender;
+	const struct thc_job *job = &w->job;
+	struct thc_slot *s = &w->slot;
 	struct thc_outcome out = thc_slot_arrive(s, a, job->all);
 	enum thc_lane_kind kind = THC_LANE_NONE;
 	struct thc_hdr *h = p->hdr;
@@ -72,7 +84,7 @@ int thc_headers_check(struct thc_slot *s, const struct thc_arrival *a, const str
 	if (thc_admit_form(h) || thc_admit_rank(job, h, &p->path) ||
 	    thc_admit_data(job, h, &p->path, THC_LANE_BYTES, &kind))
 		return -1;
-	thc_lanes_add(kind, lanes, h + 1, pairs, a->rank, out.first);
+	thc_lanes_add(kind, w->lanes, h + 1, &w->pairs, a->rank, out.first);
 	thc_answer_wait(h, job, seals, &s->generation[out.odd]);
 	thc_answer_stale(h, seals, s);
 	thc_answer_epoch(h, job, seals, &p->path);

@@ -66,6 +66,14 @@ static u8 *guarded_page(size_t page)
 	return p + page;
 }
 
+/* How a payload is added: by which loop of @ops, and to lanes with what in them. */
+struct way {
+	const struct thc_simd_ops	*ops;
+	enum thc_lane_kind		kind;
+	int				first;
+	enum fill			how;
+};
+
 static void run(const struct thc_simd_ops *ops, enum thc_lane_kind kind, u64 *lanes,
 		const void *payload, const struct thc_pairs *p, int first)
 {
@@ -93,25 +101,23 @@ static void run(const struct thc_simd_ops *ops, enum thc_lane_kind kind, u64 *la
 	}
 }
 
-/* One contribution at @payload, both ways, on the same lanes. */
-static void assert_same(const struct thc_simd_ops *ops, enum thc_lane_kind kind, u8 *page,
-			size_t offset, const u8 *payload, const struct thc_pairs *pairs, int first,
-			enum fill how)
+/* Adds @payload by @way and by lane.h to @lanes, which are aligned. */
+static void assert_same(struct way way, u8 *at, const u8 *payload, const struct thc_pairs *pairs)
 {
-	u64 expected[THC_LANE_WORDS], *lanes = (u64 *)(page + offset);
+	u64 expected[THC_LANE_WORDS], *lanes = (u64 *)at;
 	struct thc_pairs before = *pairs;
 
-	fill(lanes, THC_LANE_BYTES, how);
+	fill(lanes, THC_LANE_BYTES, way.how);
 	memcpy(expected, lanes, sizeof(expected));
-	thc_lanes_add(kind, expected, payload, pairs, 0, first);
-	run(ops, kind, lanes, payload, pairs, first);
+	thc_lanes_add(way.kind, expected, payload, pairs, 0, way.first);
+	run(way.ops, way.kind, lanes, payload, pairs, way.first);
 	if (memcmp(expected, lanes, sizeof(expected))) {
 		size_t i = 0;
 
 		while (expected[i] == lanes[i])
 			i++;
 		fail_msg("%s, kind %d, first %d: word %zu is %016llx, lane.h has %016llx",
-			 ops->name, kind, first, i, (unsigned long long)lanes[i],
+			 way.ops->name, way.kind, way.first, i, (unsigned long long)lanes[i],
 			 (unsigned long long)expected[i]);
 	}
 	assert_memory_equal(pairs, &before, sizeof(before));
@@ -134,8 +140,8 @@ static void same_bits(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
 		fill(table, sizeof(table), round % 7 ? RANDOM : round % FILLS);
 		thc_pairs_init(&pairs, table);
 		fill(payload, length, random_word() % FILLS);
-		assert_same(ops, kind, to, round & 2 ? 0 : page - THC_LANE_BYTES, payload, &pairs,
-			    round >> 2 & 1, random_word() % FILLS);
+		assert_same((struct way){ ops, kind, round >> 2 & 1, random_word() % FILLS },
+			    to + (round & 2 ? 0 : page - THC_LANE_BYTES), payload, &pairs);
 	}
 	/* each of the 16 indices where only one differs from the others */
 	for (round = 0; round < 256; round++) {
@@ -143,7 +149,7 @@ static void same_bits(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
 		table[round % 16] = round / 16 * 0x1111;
 		thc_pairs_init(&pairs, table);
 		fill(from, length, RANDOM);
-		assert_same(ops, kind, to, 0, from, &pairs, round & 1, RANDOM);
+		assert_same((struct way){ ops, kind, round & 1, RANDOM }, to, from, &pairs);
 	}
 	munmap(to - page, 3 * page);
 	munmap(from - page, 3 * page);

@@ -42,12 +42,12 @@ struct result {
 };
 
 static void run(struct result *o, const struct setting *s, const struct thc_table *t,
-		enum thc_simd simd, const void *x, enum thc_dtype dtype, size_t count,
-		const float *error)
+		enum thc_simd simd, const struct thc_values *v)
 {
+	size_t count = v->count;
 	struct thc_codec c;
 	size_t padded, i, blocks;
-	float *scratch;
+	float *scratch, *error;
 	uint16_t *counts;
 
 	codec_setup(&c, t, s->block_log2, simd);
@@ -62,16 +62,15 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	o->lanes = test_buffer(padded * s->width / 8);
 	scratch = test_buffer(sizeof(float) << s->block_log2);
 	counts = test_buffer(padded / s->chunk * sizeof(*counts));
-	if (error)
-		memcpy(o->error, error, count * sizeof(float));
-	o->ret =
-		thc_codec_norms(&c, &(struct thc_values){ x, dtype, count, error }, o->norms, NULL);
-	thc_codec_rotate(&c, &(struct thc_values){ x, dtype, count, error },
-			 &(struct thc_blocks){ 5, 3, NULL, 0 }, o->rotated);
-	thc_codec_compress(&c, &(struct thc_values){ x, dtype, count, error ? o->error : NULL },
+	if (v->error)
+		memcpy(o->error, v->error, count * sizeof(float));
+	error = v->error ? o->error : NULL;
+	o->ret = thc_codec_norms(&c, v, o->norms, NULL);
+	thc_codec_rotate(&c, v, &(struct thc_blocks){ 5, 3, NULL, 0 }, o->rotated);
+	thc_codec_compress(&c, &(struct thc_values){ v->x, v->dtype, count, error },
 			   &(struct thc_blocks){ 5, 3, o->norms, 2 },
 			   &(struct thc_chunks){ o->packed, s->chunk / 2, s->chunk },
-			   &(struct thc_residual_at){ error ? o->error : NULL, count, scratch });
+			   &(struct thc_residual_at){ error, count, scratch });
 	for (i = 0; i < padded; i++) {
 		unsigned int y = 3 * t->value[index_of(o->packed, i)];
 
@@ -109,6 +108,7 @@ static void assert_same(const struct setting *s, const struct thc_table *t, enum
 	size_t block = (size_t)1 << s->block_log2, count = 2 * block + block / 3 + 7, i;
 	float *x = test_buffer(count * sizeof(float)), *error = test_buffer(count * sizeof(float));
 	void *typed = test_buffer(count * sizeof(float));
+	struct thc_values v = { typed, dtype, count, feedback ? error : NULL };
 	struct rng r = rng_seeded(kind + 1);
 	struct result a, b;
 	size_t padded = (count + block - 1) / block * block;
@@ -120,8 +120,8 @@ static void assert_same(const struct setting *s, const struct thc_table *t, enum
 		error[i] = 0.25f * sample(kind, &r);
 	}
 	thc_store(dtype, typed, x, count);
-	run(&a, s, t, THC_SIMD_SCALAR, typed, dtype, count, feedback ? error : NULL);
-	run(&b, s, t, simd, typed, dtype, count, feedback ? error : NULL);
+	run(&a, s, t, THC_SIMD_SCALAR, &v);
+	run(&b, s, t, simd, &v);
 	assert_int_equal(a.ret, 0);
 	assert_int_equal(b.ret, 0);
 	assert_memory_equal(a.norms, b.norms, padded / block * sizeof(float));
@@ -216,6 +216,7 @@ static void scalar__bits_never_change(void **state)
 	static const struct setting s = { 4, 30, 1024, 8, 0, 11 };
 	static const struct setting correlated = { 4, 30, 1024, 8, 4, 11 };
 	float x[5000], error[5000];
+	const struct thc_values v = { x, THC_FP32, 5000, error };
 	struct rng r = rng_seeded(1);
 	struct thc_table t;
 	struct result o;
@@ -228,7 +229,7 @@ static void scalar__bits_never_change(void **state)
 		error[i] = (float)(rng_unit(&r) - 0.5) * 0.25f;
 	}
 	solve(4, 30, 1.0 / 64, &t);
-	run(&o, &s, &t, THC_SIMD_SCALAR, x, THC_FP32, 5000, error);
+	run(&o, &s, &t, THC_SIMD_SCALAR, &v);
 	sent = fnv(sent, o.packed, 3 * 1024);
 	for (i = 0; i < 5000; i++) {
 		uint32_t u;
@@ -241,7 +242,7 @@ static void scalar__bits_never_change(void **state)
 	result_free(&o);
 	assert_int_equal(sent, 0x495c6556);
 	assert_int_equal(kept, 0x9a00f9e8);
-	run(&o, &correlated, &t, THC_SIMD_SCALAR, x, THC_FP32, 5000, error);
+	run(&o, &correlated, &t, THC_SIMD_SCALAR, &v);
 	assert_int_equal(fnv(2166136261U, o.packed, 3 * 1024), 0xf70cb29e);
 	result_free(&o);
 }

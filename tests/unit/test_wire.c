@@ -184,7 +184,7 @@ static void wire__lanes_are_little_endian(void **state)
 	assert_true(lanes[0] == 0x0000fffeacf02468ULL);
 }
 
-static void wire__numbers(void **state)
+static void wire__numbers_of_headers(void **state)
 {
 	(void)state;
 	assert_int_equal(THC_VERSION, 2);
@@ -212,6 +212,11 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_F_LEFT, 32);
 	assert_int_equal(THC_F_KNOWN, 128);
 	assert_int_equal(THC_F_DIFFERS, 8);
+}
+
+static void wire__numbers_of_joining(void **state)
+{
+	(void)state;
 	assert_int_equal(THC_REPLY_MULTICAST, 1);
 	assert_int_equal(THC_REPLY_FANOUT, 2);
 	assert_int_equal(THC_JOIN_F_HEARD, 1);
@@ -244,8 +249,13 @@ static void wire__numbers(void **state)
 	assert_int_equal(THC_SALT_BYTES, 16);
 	assert_int_equal(THC_NONCE_BYTES, 16);
 	assert_int_equal(THC_CHALLENGE_BYTES, 16);
+}
+
+/* They are not on the wire, but pinned maps and traces outlive a program. */
+static void wire__numbers_of_drop_reasons(void **state)
+{
+	(void)state;
 	assert_int_equal(THC_DROP_NONE, 0);
-	/* not on the wire, but pinned maps and traces outlive a program */
 	assert_int_equal(THC_DROP_TRUNCATED, 1);
 	assert_int_equal(THC_DROP_TAG, 10);
 	assert_int_equal(THC_DROP_JOB, 11);
@@ -329,7 +339,9 @@ int main(void)
 		cmocka_unit_test(wire__a_header_as_bytes),
 		cmocka_unit_test(wire__byte_order),
 		cmocka_unit_test(wire__lanes_are_little_endian),
-		cmocka_unit_test(wire__numbers),
+		cmocka_unit_test(wire__numbers_of_headers),
+		cmocka_unit_test(wire__numbers_of_joining),
+		cmocka_unit_test(wire__numbers_of_drop_reasons),
 		cmocka_unit_test(wire__fits_the_mtu),
 		cmocka_unit_test(maps__fields_follow_each_other),
 		cmocka_unit_test(maps__have_no_hidden_padding),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What the tests of AF_THC share: a network namespace with loopback up,
- * `thcd --software` in it, ranks that are non-blocking sockets of one
- * process, messages, and their sums computed with plain integers. Nothing
+ * `thcd --software` in it (daemon.h), ranks that are non-blocking sockets of
+ * one process, messages, and their sums computed with plain integers. Nothing
  * here asserts: functions return 0 or a negative errno, and tests look.
  */
 #ifndef THC_SELFTESTS_AFTHC_H
@@ -30,9 +30,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon.h"
 #include "jobkey.h"
 
-#define PORT		18500
 #define RANKS_MAX	THC_RANKS_MAX
 /* A machine that is emulated may be busy for so long. More than a join may take by default, so that
  * the socket says first why it failed.
@@ -62,33 +62,6 @@ int enter_netns(void);
 
 /* What all sockets of the host may hold. */
 int set_host_memory(const char *mib);
-
-/* --- the daemon ----------------------------------------------------------- */
-
-struct daemon {
-	pid_t	pid;
-	int	out;
-};
-
-const char *daemon_path(void);
-
-/* Waits for the line that says "ready"; false: the daemon died before. */
-bool is_ready(int out);
-
-/* Starts `thcd --software` with up to two jobs on @at:@port; JOB_KEY is their key. */
-int start_daemon(struct daemon *d, const char *at, uint16_t port, const char *job,
-		 const char *other);
-
-void stop_daemon(struct daemon *d, int number);
-
-/* Where number @shard of several daemons on loopback is. */
-static inline uint16_t shard_port(unsigned int shard)
-{
-	return (uint16_t)(PORT + 100 * shard);
-}
-
-/* Starts number @shard of the @n daemons of job @job, which is described but for its shards. */
-int start_shard(struct daemon *d, const char *job, unsigned int shard, unsigned int n);
 
 /* --- addresses ------------------------------------------------------------ */
 
