@@ -13,13 +13,13 @@
 /* Described but for its ranks and its shards. */
 #define SHARDED		"1," JOB_KEY ",reply=fanout,seed=9,slots=32,ranks="
 
-FIXTURE(shards)
+FIXTURE(listed)
 {
 	struct daemon daemon[DAEMONS_MAX];
 	int fd[RANKS_MAX];
 };
 
-FIXTURE_SETUP(shards)
+FIXTURE_SETUP(listed)
 {
 	memset(self->daemon, 0, sizeof(self->daemon));
 	memset(self->fd, 0xff, sizeof(self->fd));
@@ -30,7 +30,7 @@ FIXTURE_SETUP(shards)
 	ASSERT_GE(self->fd[0], 0);
 }
 
-FIXTURE_TEARDOWN(shards)
+FIXTURE_TEARDOWN(listed)
 {
 	unsigned int i;
 
@@ -106,13 +106,13 @@ static void sum_over(struct __test_metadata *_metadata, struct daemon *d, int *f
 	EXPECT_EQ(f.shard, killed);
 }
 
-TEST_F_TIMEOUT(shards, sums_over_3_aggregators, 60)
+TEST_F_TIMEOUT(listed, sums_over_3_aggregators, 60)
 {
 	sum_over(_metadata, self->daemon, self->fd, 3, 1);
 }
 
 /* Sixteen daemons take the debug kernel a minute: there it is five. */
-TEST_F_TIMEOUT(shards, sums_over_16_aggregators, 120)
+TEST_F_TIMEOUT(listed, sums_over_16_aggregators, 120)
 {
 	unsigned int n = strcmp(getenv("THC_VM_KERNEL") ?: "", "debug") ? 16 : 5;
 
@@ -123,7 +123,7 @@ TEST_F_TIMEOUT(shards, sums_over_16_aggregators, 120)
 
 /* --- connect() ------------------------------------------------------------ */
 
-TEST_F(shards, connect_that_waits_opens_the_others)
+TEST_F(listed, connect_that_waits_opens_the_others)
 {
 	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0), name;
 	socklen_t len = sizeof(name);
@@ -142,7 +142,7 @@ TEST_F(shards, connect_that_waits_opens_the_others)
 }
 
 /* Two calls that wait: one of them opens the others, and both return. */
-TEST_F(shards, connect_that_waits_goes_on_after_another_process)
+TEST_F(listed, connect_that_waits_goes_on_after_another_process)
 {
 	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
 	pid_t pid;
@@ -163,7 +163,7 @@ static int connect_again(int fd, const struct sockaddr_thc *a)
 	return connect_errno(fd, a, sizeof(*a));
 }
 
-TEST_F(shards, connect_that_does_not_wait)
+TEST_F(listed, connect_that_does_not_wait)
 {
 	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
 	uint32_t epoch;
@@ -193,7 +193,7 @@ TEST_F(shards, connect_that_does_not_wait)
 }
 
 /* A program that knows nothing of several aggregators sends, and that is enough. */
-TEST_F(shards, sendmsg_opens_the_others)
+TEST_F(listed, sendmsg_opens_the_others)
 {
 	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
 	uint8_t lanes[LANES] = { 1 };
@@ -233,14 +233,14 @@ static void refused(struct __test_metadata *_metadata, int fd, uint16_t port, in
 }
 
 /* What is sealed for another number is not answered. */
-TEST_F(shards, an_address_is_that_of_number_0)
+TEST_F(listed, an_address_is_that_of_number_0)
 {
 	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 2), 0);
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1500), 0);
 	refused(_metadata, self->fd[0], shard_port(1), EHOSTUNREACH, THC_FAILED_SILENT, 0);
 }
 
-TEST_F(shards, aggregators_that_do_not_agree)
+TEST_F(listed, aggregators_that_do_not_agree)
 {
 	ASSERT_EQ(start_shard(&self->daemon[0], SHARDED "1", 0, 2), 0);
 	ASSERT_EQ(start_shard(&self->daemon[1],
@@ -249,7 +249,7 @@ TEST_F(shards, aggregators_that_do_not_agree)
 	refused(_metadata, self->fd[0], shard_port(0), EPROTO, THC_FAILED_SHARDS, 1);
 }
 
-TEST_F(shards, an_aggregator_that_has_another_number)
+TEST_F(listed, an_aggregator_that_has_another_number)
 {
 	static const char job[] = SHARDED "1,shard=2,shards=127.0.0.1:18500,127.0.0.1:18600,"
 					  "127.0.0.1:18700";
@@ -260,14 +260,14 @@ TEST_F(shards, an_aggregator_that_has_another_number)
 	refused(_metadata, self->fd[0], shard_port(0), EHOSTUNREACH, THC_FAILED_SILENT, 1);
 }
 
-TEST_F(shards, an_aggregator_that_is_not_there)
+TEST_F(listed, an_aggregator_that_is_not_there)
 {
 	ASSERT_EQ(start_shard(&self->daemon[0], SHARDED "1", 0, 2), 0);
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1500), 0);
 	refused(_metadata, self->fd[0], shard_port(0), ECONNREFUSED, THC_FAILED_UNREACHABLE, 1);
 }
 
-TEST_F(shards, a_port_of_ones_own_is_for_one_aggregator)
+TEST_F(listed, a_port_of_ones_own_is_for_one_aggregator)
 {
 	struct sockaddr_thc local = place(AT, 20000, 0, 0);
 

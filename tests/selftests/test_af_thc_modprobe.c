@@ -66,12 +66,12 @@ static int by_nobody(int (*ask)(void))
 	return WEXITSTATUS(status);
 }
 
-FIXTURE(autoload)
+FIXTURE(modprobe)
 {
 	int unused;
 };
 
-FIXTURE_SETUP(autoload)
+FIXTURE_SETUP(modprobe)
 {
 	if (geteuid())
 		SKIP(return, "needs root");
@@ -82,13 +82,13 @@ FIXTURE_SETUP(autoload)
 	ASSERT_EQ(remove_module(), 0);
 }
 
-FIXTURE_TEARDOWN(autoload)
+FIXTURE_TEARDOWN(modprobe)
 {
 	unlink(SWITCHED_OFF);
 	EXPECT_EQ(system("modprobe thc"), 0);
 }
 
-TEST_F(autoload, is_off_as_installed)
+TEST_F(modprobe, is_off_as_installed)
 {
 	EXPECT_EQ(by_nobody(ask_for_socket), EAFNOSUPPORT);
 	EXPECT_FALSE(is_loaded()) TH_LOG("a socket of nobody's has loaded the module");
@@ -104,7 +104,7 @@ TEST_F(autoload, is_off_as_installed)
 	EXPECT_EQ(by_nobody(ask_for_netlink), 0);
 }
 
-TEST_F(autoload, is_on_where_the_administrator_wants_it)
+TEST_F(modprobe, is_on_where_the_administrator_wants_it)
 {
 	mkdir("/etc/modprobe.d", 0755);
 	ASSERT_EQ(symlink("/dev/null", SWITCHED_OFF), 0);
