@@ -93,11 +93,11 @@ python_package()
 		grep -F "$folder/thc_ddp/"
 }
 
-# One for the library, one for the wire, one for netlink; no name that others may want.
+# One for the library, one for sockets, one for netlink, one for the wire; no name that others may want.
 headers()
 {
 	(cd "$prefix/include" && find . -type f | sort) | tee "$root/headers"
-	printf '%s\n' ./libthc.h ./linux/thc.h ./linux/thc_netlink.h | cmp - "$root/headers"
+	printf '%s\n' ./libthc.h ./linux/thc.h ./linux/thc_netlink.h ./linux/thc_wire.h | cmp - "$root/headers"
 }
 
 programs()

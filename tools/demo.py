@@ -27,7 +27,7 @@ from bench.buckets import BUCKET_BYTES, SYSTEMS, measure
 
 WORKER = os.path.join(netns.ROOT, "tools/demo_worker.py")
 SILENCE = 1.0           # seconds between lines when stdout is no terminal
-with open(os.path.join(netns.ROOT, "include/uapi/linux/thc.h"), encoding="ascii") as header:
+with open(os.path.join(netns.ROOT, "include/uapi/linux/thc_wire.h"), encoding="ascii") as header:
     NORMS_PER_PACKET = int(re.search(r"#define\s+THC_NORMS\s+(\d+)", header.read())[1])
 ACCURACY_MARGIN = 0.03  # THC may be so much less accurate than fp32 after 5 epochs
 ACCURACY_EARLY = 0.15   # and so much before

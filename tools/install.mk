@@ -22,6 +22,7 @@ INSTALL_LIST = \
 	644:userspace/libthc/libthc.h:$(INCLUDEDIR)/libthc.h \
 	644:include/uapi/linux/thc.h:$(INCLUDEDIR)/linux/thc.h \
 	644:include/uapi/linux/thc_netlink.h:$(INCLUDEDIR)/linux/thc_netlink.h \
+	644:include/uapi/linux/thc_wire.h:$(INCLUDEDIR)/linux/thc_wire.h \
 	644:Documentation/netlink/specs/thc.yaml:$(SPECDIR)/thc.yaml \
 	644:$(BUILD)/thcd.service:$(LIBDIR)/systemd/system/thcd.service \
 	644:Documentation/thc.sysusers:$(LIBDIR)/sysusers.d/thc.conf \

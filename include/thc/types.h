@@ -75,8 +75,8 @@ typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
 #define THC_UNROLL	_Pragma("GCC unroll 16")
 #endif
 
-/* What <linux/thc.h> describes has these sizes for every compiler. Not said there: that
- * header is also for programs in languages without assertions, C90 and C++98.
+/* What <linux/thc_wire.h> and <linux/thc.h> describe has these sizes for every compiler. Not said
+ * there: those headers are also for programs in languages without assertions, C90 and C++98.
  */
 #define THC_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), "size of " #type)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""THC packets for tests, written from include/uapi/linux/thc.h and Documentation/protocol.md
+"""THC packets for tests, written from include/uapi/linux/thc_wire.h and Documentation/protocol.md
 alone and with plain integers per coordinate: a reference that shares no code and no word
 arithmetic with what it checks. What a Worker receives is sealed right, or the test fails.
 """
