@@ -24,7 +24,7 @@ struct {
 	__type(value, struct thc_hdr);
 } headers SEC(".maps");
 
-/* What a completed packet's answer overwrites: restored for the next one. In
+/* The part of a frame that the answer to it overwrites: restored for the next packet. In
  * words, since bytes just written and then read as words stall the CPU; the
  * last 6 bytes of @link are the header's.
  */
@@ -86,7 +86,7 @@ int bench_full(struct xdp_md *ctx)
 	return bench_prologue(ctx) ? thc_ingress(ctx) : XDP_ABORTED;
 }
 
-/* The same for packets that complete their slot and are answered. */
+/* thc_ingress() on packets that complete their slot and are answered. */
 SEC("xdp")
 int bench_complete(struct xdp_md *ctx)
 {

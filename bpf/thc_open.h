@@ -13,7 +13,7 @@
 #include <thc/aggregator/maps.h>
 
 #ifdef __clang_analyzer__
-/* It takes functions of the system's headers for ones that free nothing. */
+/* The analyser takes functions of the system's headers for ones that free nothing. */
 static inline void thc_destroy_skeleton(struct bpf_object_skeleton *s)
 {
 	if (s) {

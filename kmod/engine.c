@@ -145,8 +145,8 @@ static bool needs_all(const struct thc_sock *ts, const struct thc_peer *p, u64 n
 		 now - ts->called_at > THC_LEFT_GRACE_MS * THC_NS_PER_MS));
 }
 
-/* What has come of messages as old as the timeout is delivered, the rest stays in
- * flight.
+/* Delivers messages that are as old as the timeout with the sums that have come. Their other chunks
+ * stay in flight.
  */
 static void deliver_partial(struct thc_sock *ts, u64 now)
 {

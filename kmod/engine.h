@@ -31,9 +31,9 @@ void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
 int thc_join_init(void);
 void thc_join_exit(void);
 void thc_join_begin(struct thc_sock *ts, u64 now);
-/* The same with one aggregator, that is to be asked, too. */
+/* Begins to join at the aggregator of @p. */
 void thc_join_begin_at(struct thc_peer *p, u64 now);
-/* Has the first aggregator told of more than the socket knows? It has peers. */
+/* Has the first aggregator named more aggregators than @ts has peers? There is one at least. */
 bool thc_join_lacks(const struct thc_sock *ts);
 /* Does the join wait for a call of the process that connects, which is to open the other
  * aggregators (listed.c)?
@@ -44,7 +44,9 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
 /* Why a WELCOME from the aggregator's @port is of no use, or THC_DROP_NONE. */
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
 				      const struct thc_welcome *w, u32 bytes, u16 port);
-/* The same of a CHALLENGE. What is to be answered, thc_join_run() answers. */
+/* Why a CHALLENGE from the aggregator's @port is of no use, or THC_DROP_NONE: thc_join_run() will
+ * answer it.
+ */
 enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr *h,
 					const struct thc_challenge *c, u16 port);
 void thc_join_work(struct work_struct *work);

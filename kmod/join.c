@@ -134,7 +134,7 @@ static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *g
 	       thc_peer_group(p, group);
 }
 
-/* Those who wait for the end of the join. */
+/* Wakes calls that wait for the end of the join. */
 static void wake(struct thc_sock *ts)
 {
 	ts->sk.sk_state_change(&ts->sk);

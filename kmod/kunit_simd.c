@@ -100,7 +100,7 @@ static void simd__nh_in_use_agrees_with_the_scalar_one(struct kunit *test)
 		KUNIT_EXPECT_MEMEQ(test, l->lanes, l->expected, sizeof(l->lanes)); \
 	} while (0)
 
-/* They say so, and leave the packet to who can do without. */
+/* A loop says that the vector unit is in use, and changes nothing: its caller computes without. */
 static void simd__a_unit_in_use_is_nobody_elses(struct kunit *test)
 {
 	struct loops *l = random_loops(test);

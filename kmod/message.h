@@ -107,7 +107,7 @@ void thc_message_free(struct thc_message *m);
 void thc_message_put(struct thc_sock *ts, struct thc_message *m);
 /* Bytes thc_message_alloc() takes. */
 size_t thc_message_bytes(u32 chunks, u32 stride);
-/* It is to be chunks from @first on of a stream. */
+/* Gives the message's chunks their numbers in the stream, from @first on. */
 void thc_message_place(struct thc_message *m, u32 shards, u64 first);
 /* Where chunk @index of the message has its packet; header first. */
 u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the module keeps for a network namespace. */
+/* The module's state of a network namespace. */
 #ifndef THC_KMOD_NETNS_H
 #define THC_KMOD_NETNS_H
 

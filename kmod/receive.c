@@ -26,7 +26,7 @@
  */
 #define TAKE_PACKETS	64
 
-/* What the layers below say about a packet, or about all that were joined. */
+/* The notes of the layers below on a packet, or on all that were joined. */
 static struct thc_origin origin_of(const struct sk_buff *skb)
 {
 	struct thc_origin o = { .port = be16_to_cpu(udp_hdr(skb)->source) };
@@ -185,7 +185,7 @@ static void each_packet(struct thc_peer *p, struct sk_buff *skb, u64 now)
 	skb_abort_seq_read(&r.seq);
 }
 
-/* What udp_recvmsg() does beside copying. */
+/* Checks and counts a packet as udp_recvmsg() would, and reads it. */
 static void take_in(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
 {
 	if (udp_lib_checksum_complete(skb)) {

@@ -93,7 +93,7 @@ static int describe(const struct thc_message *m, struct msghdr *msg)
 	return put_cmsg(msg, SOL_THC, THC_RECEIVED, sizeof(r), &r);
 }
 
-/* Both parts, as far as there is room. */
+/* Copies lanes and counts to the caller, as far as there is room. */
 static int copy_answer(struct thc_message *m, struct msghdr *msg, size_t len, size_t *whole)
 {
 	size_t lanes = (size_t)m->chunks * THC_LANE_BYTES, counts = m->chunks * sizeof(u16);

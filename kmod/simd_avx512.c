@@ -37,7 +37,7 @@ THC_INLINE __m512i spread(const u8 *packed)
 	return _mm512_multishift_epi64_epi8(_mm512_set1_epi64(NIBBLES), words);
 }
 
-/* The table four times: what is above an index then does not matter. T[z] is
+/* The table four times, so that bits above an index do not matter. T[z] is
  * the odd half of the pair at packed byte z < 16.
  */
 THC_INLINE __m512i table8(const struct thc_pairs *p)
@@ -47,7 +47,7 @@ THC_INLINE __m512i table8(const struct thc_pairs *p)
 	return _mm512_broadcast_i32x4(_mm256_cvtepi16_epi8(_mm256_srli_epi16(pairs, 8)));
 }
 
-/* The same, twice. */
+/* The table with levels of 16 bits, twice. */
 THC_INLINE __m512i table16(const struct thc_pairs *p)
 {
 	__m512i pairs = load(p->w16);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What is counted, of a socket and of a network namespace. */
+/* Counters of a socket and of a network namespace. */
 #include <linux/percpu.h>
 
 #define CREATE_TRACE_POINTS

@@ -9,7 +9,7 @@
 #include <thc/blake2s.h>
 #include <thc/wire/seal.h>
 
-/* What a key is derived for, and its name in what is hashed. */
+/* The purposes that keys are derived for, each with the label that is hashed for it. */
 #define THC_KEY_PURPOSES(X)		\
 	X(UP, "thc2 up")		\
 	X(DOWN, "thc2 down")		\

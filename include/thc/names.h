@@ -47,7 +47,7 @@
 	X(INTERNAL, "internal", "a map lookup failed: a bug")				\
 	X(HOPS, "hops", "came through more routers than the job allows")
 
-/* Those that only workers have. */
+/* Drop reasons that only workers have. */
 #define THC_WORKER_DROP_LIST(X)								\
 	X(UNEXPECTED, "unexpected", "an answer nobody waits for: a duplicate, an old one")
 

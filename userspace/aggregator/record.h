@@ -131,7 +131,7 @@ struct thcd_record {
 #define THC_PIN_META	"meta"
 #define THC_PIN_STATE	"state"
 
-/* What the pins of an instance stand for. */
+/* The aggregator that the pins of an instance belong to. */
 struct thcd_meta {
 	struct thc_addr	addr4;		/* that workers send to; zero: none */
 	struct thc_addr	addr6;

@@ -29,7 +29,7 @@ void thc_find(struct thc_finding *f, enum thc_fit fit, const char *format, ...)
 /* Name of the driver, or "unknown". */
 void thc_device_driver(const char *interface, char *out, size_t size);
 
-/* Who holds an interface's XDP hook. */
+/* The program on an interface's XDP hook. */
 struct thc_hook {
 	unsigned int	id;		/* program, 0: nobody */
 	bool		generic;
@@ -60,7 +60,7 @@ void thc_device_vlan(const char *interface, const char *vlan, struct thc_finding
  */
 bool thc_vlan_above(FILE *config, const char *interface, char *name, size_t size);
 
-/* The same of this network namespace. */
+/* thc_vlan_above() with the devices of this network namespace. */
 bool thc_device_vlan_above(const char *interface, char *name, size_t size);
 
 /* Does thc.ko sum lanes for XDP programs on this host? */

@@ -143,7 +143,7 @@ static bool hold_others(const struct thc_claim *a, const struct thc_claim *b)
 	return !a->missed && !b->missed && a->digest != b->digest;
 }
 
-/* Whom the results of all others are compared with. */
+/* The rank whose results are compared with those of all others, or -1. */
 static int holder_of(struct thc_request *r)
 {
 	int i;

@@ -53,14 +53,14 @@ struct thc_request;
 struct thc_scheme;
 struct thc_transport;
 
-/* What this rank holds of a round: thc_claim.digest, and chunks that it has missed. */
+/* The results of a round that this rank holds: thc_claim.digest, and chunks that it has missed. */
 struct thc_results {
 	uint64_t	round;
 	uint32_t	digest;
 	uint32_t	missed;
 };
 
-/* What the I/O thread does, and what it takes to wake it. */
+/* The state of the I/O thread, and how it is woken. */
 enum thc_thread_state {
 	THC_AWAKE,	/* nothing: it looks for news before it sleeps */
 	THC_IDLE,	/* waits for client.work */

@@ -180,7 +180,7 @@ static int find_others(struct joining *joining)
 	return error;
 }
 
-/* What number @shard has said last. */
+/* Looks at the last words of number @shard. */
 static int look_at(struct joining *joining, uint32_t shard)
 {
 	struct thc_joining *j = &joining->j[shard];

@@ -76,7 +76,9 @@ void thc_request_destroy(struct thc_request *r);
 int thc_request_prepare(struct thc_request *r);
 /* Gives back what it took; if it has failed, the caller's buffer is what it was. */
 void thc_request_release(struct thc_request *r);
-/* It has succeeded: exchanges error memories, or fills the caller's buffer with NaN. */
+/* Ends a request that has succeeded: exchanges error memories, or fills the caller's buffer with
+ * NaN.
+ */
 void thc_request_finish(struct thc_request *r);
 
 /* agree.c: that all ranks mean the same all-reduce. */

@@ -13,7 +13,7 @@
 #include "scheme.h"
 #include "scheme_thc.h"
 
-/* Its phases, behind the agreement. */
+/* The scheme's phases, behind those of the agreement. */
 enum { NORMS = THC_AGREEMENT_PHASES, SUMS };
 
 /* --- the job -------------------------------------------------------------- */

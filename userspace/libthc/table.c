@@ -76,7 +76,7 @@ static bool threshold_valid(double t)
 	return t > 0 && t < THC_THRESHOLD_MAX;
 }
 
-/* What the cost of an interval needs to know about each of the g + 1 grid positions. */
+/* One of the g + 1 grid positions, with what the cost of an interval needs of it. */
 struct grid {
 	double a;
 	double density;

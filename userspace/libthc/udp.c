@@ -342,7 +342,7 @@ union rx_control {
 	char		room[CMSG_SPACE(sizeof(int)) * 2];
 };
 
-/* What it said. */
+/* The kernel's notes on a datagram, read. */
 struct rx_notes {
 	unsigned int		segment;	/* bytes of a packet, if several were joined */
 	struct thc_origin	from;

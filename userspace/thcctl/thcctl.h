@@ -68,7 +68,7 @@ const char *thcctl_bytes(double n);
 /* Prints an object; the exit status. */
 int thcctl_print_json(const cJSON *o);
 
-/* What `thcctl check` asks the kernel about an interface (netdev.c). */
+/* The kernel's answers to `thcctl check` about an interface (netdev.c). */
 struct thcctl_netdev {
 	bool		known;		/* the kernel tells what XDP the driver has */
 	bool		basic;		/* XDP_PASS, DROP, TX */

@@ -8,7 +8,7 @@
 
 #include "challenge.h"
 
-/* What is hashed: no padding, so that no byte of it is by chance. */
+/* The bytes that are hashed: without padding, so that none is there by chance. */
 struct hashed {
 	u64		minute;
 	struct thc_addr	addr;

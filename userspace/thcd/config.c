@@ -33,7 +33,7 @@ enum kind {
 	RANGE,
 };
 
-/* What may be chosen from, and what each word stands for. */
+/* The words of a choice, and the value that each stands for. */
 #define WORDS_MAX	3
 static const struct choice {
 	const char	*word;
@@ -433,7 +433,7 @@ const char *thcd_config_difference(const struct thcd_config *a, const struct thc
 	return NULL;
 }
 
-/* What is behind the text is zero, so that thcd_config_difference() does not see it. */
+/* Bytes behind the text become zero, so that thcd_config_difference() finds no difference there. */
 static int set_string(char *field, size_t size, const struct key *k, const char *value,
 		      struct thcd_error *e)
 {

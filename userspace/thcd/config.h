@@ -130,7 +130,7 @@ int thcd_addr_parse(const char *text, struct thc_addr *addr);
  */
 int thcd_secret_read(const char *name, u8 key[THC_KEY_BYTES], struct thcd_error *e);
 
-/* What to do after the command line was read; thcd_fail() makes the last one. */
+/* How thcd goes on after the command line was read; thcd_fail() returns the last one. */
 enum thcd_start { THCD_RUN = 0, THCD_DONE = 1, THCD_BAD = -1 };
 
 /**

@@ -7,10 +7,14 @@
 
 #include "thcd.h"
 
-/* Before the first job is created; 0, or a negative errno: the kernel has no random numbers. */
+/* Draws the secret that salts come from, before the first job is created. 0, or a negative errno:
+ * the kernel has no random numbers.
+ */
 int thcd_salts_begin(void);
 
-/* That of challenges, as above. */
+/* Draws the secret that challenges come from. 0, or a negative errno: the kernel has no random
+ * numbers.
+ */
 int thcd_secret_draw(struct thcd_secret *secret);
 
 /* Creates job plan->job in d, in its first epoch without members. */

@@ -92,7 +92,7 @@ static enum thc_refusal why_refused(const struct thc_job *job, const struct thcd
 	return is_taken(job, r, j) ? THC_REFUSED_TAKEN : THC_REFUSED_NOT;
 }
 
-/* What the JOIN, which is not refused, would change. */
+/* The state that the JOIN, which is not refused, would change. */
 static struct thcd_challenged state_of(const struct thc_job *job, const struct thcd_record *r,
 				       const struct thcd_joining *j)
 {

@@ -82,7 +82,7 @@ bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, const u8 *n
 enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 					const void *payload, const struct thc_path *path);
 
-/* What WELCOME says of a job; @mode_flags: thcd.welcome_flags. */
+/* Fills in the constants of a job that WELCOME tells; @mode_flags: thcd.welcome_flags. */
 void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct thcd_record *r,
 		    u16 mode_flags);
 

@@ -19,7 +19,7 @@
 /* Integers beyond it are not exact in JSON. */
 #define EXACT_MAX	9007199254740992.0
 
-/* What is being read: whatever is wrong, is wrong there. */
+/* The value that is being read, for sentences that say where a mistake is. */
 struct place {
 	const cJSON	*item;
 	char		where[32];	/* "jobs[0]: " in a job, or empty */

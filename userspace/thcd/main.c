@@ -25,7 +25,7 @@
 /* A poll() that fails for want of memory is tried again after this time. */
 #define POLL_AGAIN_US	10000
 
-/* What main() builds up and takes down. */
+/* The state that main() builds up and takes down. */
 struct run {
 	struct thcd			d;
 	struct thcd_config		c;
@@ -185,7 +185,7 @@ static bool reload(void *context, cJSON *said)
 	return ok;
 }
 
-/* What thcd is called, and what it is to serve. */
+/* Takes names, ports and modes out of the configuration. */
 static void name_all(struct run *r)
 {
 	struct thcd *d = &r->d;

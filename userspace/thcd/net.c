@@ -24,7 +24,7 @@
 /* A send that blocks so long is given up; the worker asks again. */
 #define SEND_TIMEOUT_MS	100
 
-/* What waits to be sent, by socket. */
+/* Packets that wait to be sent, by socket. */
 static struct queue {
 	int			count;
 	struct mmsghdr		msg[OUT_BATCH];
@@ -252,7 +252,7 @@ static int bind_failed(const char *address, u16 port, struct thcd_error *e)
 	}
 }
 
-/* What @text means, a number or a name; its interface if it says so. */
+/* Finds the address that @text, a number or a name, stands for, and the interface if it has one. */
 static int find_address(struct thcd_socket *s, const char *text, struct thcd_error *e)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM };

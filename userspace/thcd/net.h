@@ -55,10 +55,10 @@ void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const s
 		  const u64 *words, const void *bytes, u32 length);
 void thcd_out_flush(struct thcd *d);
 
-/* A finished generation of slot @slot of job @job_id, to all ranks. */
+/* Sends the answer of a finished generation of slot @slot of job @job_id to all ranks. */
 void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation);
 
-/* The same again, to one rank. */
+/* Sends the answer of a finished generation again, to one rank. */
 void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank);
 
 /* Takes what is waiting on socket @i, at most a few batches: JOIN and LEAVE when XDP takes the

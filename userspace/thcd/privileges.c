@@ -46,7 +46,7 @@ static bool any_deadline(const struct thcd *d)
 	return false;
 }
 
-/* What this thcd needs, as far as it has it; NULL: the kernel does not say. */
+/* The capabilities that this thcd needs and has; NULL: the kernel does not say. */
 static cap_t choose(const struct thcd *d, const struct thcd_config *c, cap_t have)
 {
 	const cap_value_t want[] = { CAP_NET_ADMIN, CAP_BPF };

@@ -44,7 +44,7 @@ void thcd_software_exit(struct thcd *d)
 		munmap(d->lanes, d->slots * sizeof(*d->lanes));
 }
 
-/* What <thc/aggregator/react.h> asks of its home: one thread, so nothing is locked. */
+/* The home of <thc/aggregator/react.h>: one thread, so nothing is locked. */
 struct thc_home {
 	struct thcd	*d;
 	u16		job;

@@ -230,7 +230,7 @@ static void refuse(struct thcd *d, const struct thc_hdr *request, const struct t
 	put(d, &h, &w, sizeof(w), plan, &end);
 }
 
-/* What a JOIN says of itself. */
+/* Checks a JOIN without a look at its job. */
 static enum thc_drop_reason check(const struct thc_join *j, const struct thc_path *path)
 {
 	unsigned int i;

@@ -69,7 +69,7 @@ struct thc_generation {
 	u8	reserved[4];
 };
 
-/* Who was in a generation that has been overwritten. */
+/* The contributors of a generation that has been overwritten. */
 struct thc_past {
 	u64	bitmap;
 	u32	generation;

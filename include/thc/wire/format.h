@@ -29,7 +29,7 @@
 	X(CLAIM,   claim,   CLAIM,   32, 32, 1024, OWN)		\
 	X(CLAIM_HIGH, claim_high, CLAIM_HIGH, 32, 32, 1024, OWN)
 
-/* Its payload lengths, each once, the one that comes most often first. */
+/* The payload lengths of THC_FORMATS, each once, the one that comes most often first. */
 #define THC_PAYLOADS(X) X(512) X(1024) X(256)
 /* clang-format on */
 

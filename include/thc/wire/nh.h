@@ -28,7 +28,7 @@ typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
 #define THC_NH_IN_ORDER(sum)	((void)0)
 #endif
 
-/* What a 64-bit word adds. @low, @high: its halves; @key: the two u32 words of its place */
+/* The term of a 64-bit word in NH. @low, @high: its halves; @key: the two u32 words of its place */
 THC_INLINE u64 thc_nh_word(const u32 *key, u32 low, u32 high)
 {
 	low += key[0];

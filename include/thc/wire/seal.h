@@ -41,7 +41,7 @@ struct thc_control_key {
 	u32	reserved;
 };
 
-/* What a tag holds of a payload. */
+/* The digest of a payload that goes into a tag. */
 struct thc_digest {
 	u64	a;	/* NH, or the first sum */
 	u64	b;	/* the second sum */
@@ -154,7 +154,7 @@ THC_INLINE int thc_seal_fits(const struct thc_hdr *h, u8 seal, const struct thc_
 	return h->tag == thc_be64(thc_seal_tag(seal, key, h, d, words));
 }
 
-/* The same of a packet whose payload is at @payload. */
+/* thc_seal_fits() of a packet whose payload has not been digested: it is at @payload. */
 THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
 			   const void *payload, int words)
 {
@@ -163,8 +163,8 @@ THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_se
 
 /* --- control packets ------------------------------------------------------------ */
 
-/* These come seldom, under keys that last: SipHash sees all of them, and with them the worker's
- * end, so that what was said to one aggregator, or by one worker, is nothing to another.
+/* Control packets come seldom, under keys that last: SipHash sees the whole packet, and with it the
+ * worker's end, so that what was said to one aggregator, or by one worker, is nothing to another.
  */
 THC_INLINE u64 thc_control_siphash(const struct thc_control_key *key, const struct thc_hdr *h,
 				   const struct thc_end *end, const void *payload, int words)

@@ -22,7 +22,7 @@ enum thc_scheme_id {
 #define THC_WELCOME_FLAGS                                                                          \
 	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT | THC_WELCOME_F_NOGSO)
 
-/* What a worker of this version serves. */
+/* The features that a worker of this version serves. */
 #define THC_FEATURES	THC_FEATURE_CORRELATED
 
 /* log2 of the coordinates of a block. */

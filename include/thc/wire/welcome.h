@@ -19,7 +19,7 @@ THC_INLINE u32 thc_record_size(u32 bytes)
 	return ((u32)sizeof(struct thc_record) + bytes + 7) & ~7U;
 }
 
-/* What the records with CONSTANT, seed and features say, in one number: thc_welcome.constants, host
+/* A hash of the records with CONSTANT, of seed and of features: thc_welcome.constants, in host
  * order. @records: whole ones, @bytes of them
  */
 static inline u32 thc_welcome_constants(const struct thc_welcome *w, const void *records, u32 bytes)

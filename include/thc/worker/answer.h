@@ -22,7 +22,7 @@ struct thc_origin {
 	u8	ce;
 };
 
-/* What a packet from the aggregator means. */
+/* The meaning of a packet from the aggregator. */
 enum thc_got {
 	THC_GOT_FOREIGN,	/* not for this worker's job, or no packet of ours */
 	THC_GOT_UNEXPECTED,	/* a duplicate, or an answer to an old request */
@@ -64,7 +64,9 @@ THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc
 	       h->width == thc_sum_bits(asked->op, asked->width, s->sum_width);
 }
 
-/* What ends the epoch is sealed by a key that outlasts it, all else by the epoch's. */
+/* Does the packet end the epoch? Then a key that outlasts the epoch seals it; the epoch's key seals
+ * all others.
+ */
 THC_INLINE int thc_sender_is_end(const struct thc_hdr *h)
 {
 	return h->op == THC_OP_STALE && h->flags & THC_F_EPOCH;

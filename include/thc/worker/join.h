@@ -38,8 +38,8 @@ THC_INLINE u32 thc_join_interval(u32 sent)
  * worker's host needs.
  */
 #define THC_GROUP_RETRY_MS	1000
-/* Who has the job's secret key believes a refusal that is not sealed by it only if nothing else
- * comes for so long: an aggregator with another key, or without the job, cannot seal it, and
+/* A worker with the job's secret key believes a refusal that is not sealed by it only if nothing
+ * else comes for so long: an aggregator with another key, or without the job, cannot seal it, and
  * anybody can send one.
  */
 #define THC_DOUBT_MS		2000
@@ -89,7 +89,7 @@ struct thc_joining {
 	struct thc_parts	parts;
 };
 
-/* What is to be done now. */
+/* The next step of a join. */
 enum thc_join_step {
 	THC_JOIN_ASK,		/* nothing is known of the job */
 	THC_JOIN_WAIT,		/* not all ranks are in */
@@ -307,7 +307,7 @@ static inline void thc_joining_read(struct thc_joining *j, struct thc_sender *s)
 	s->unreachable_at = 0;
 }
 
-/* What a WELCOME that was admitted changes; THC_DROP_UNEXPECTED: nothing. @bytes: of @w */
+/* Takes in a WELCOME that was admitted; THC_DROP_UNEXPECTED: it changed nothing. @bytes: of @w */
 static inline enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct thc_sender *s,
 						    const struct thc_hdr *h,
 						    const struct thc_welcome *w, u32 bytes, u64 now)

@@ -101,7 +101,7 @@ THC_INLINE void thc_sender_seal_control(const struct thc_sender *s, struct thc_h
 	thc_control_seal(h, s->control_seal, &s->join, &s->end, payload, words);
 }
 
-/* What every packet of this worker says; the rest is zero. */
+/* Fills in the fields that every packet of this worker has; the rest is zero. */
 THC_INLINE void thc_sender_header(const struct thc_sender *s, struct thc_hdr *h, u8 op)
 {
 	*h = (struct thc_hdr){

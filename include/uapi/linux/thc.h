@@ -148,7 +148,7 @@ struct thc_joined {
 	struct thc_welcome	welcome;
 };
 
-/* What a socket has done since it was opened. */
+/* Counters of a socket since it was opened. */
 struct thc_socket_stats {
 	__u64	messages;	/* delivered */
 	__u64	failures;	/* messages that failed */

@@ -42,7 +42,9 @@
 /* A job's secret key, and the salt of an epoch's keys. */
 #define THC_KEY_BYTES		32
 #define THC_SALT_BYTES		16
-/* What tells one joining from all others, and what the daemon asks of it. */
+/* The number that tells one joining from all others, and the number that the daemon asks it to
+ * repeat.
+ */
 #define THC_NONCE_BYTES		16
 #define THC_CHALLENGE_BYTES	16
 /* Bytes of lanes in every answer, and in every request but those of LUT_ADD. */
@@ -61,9 +63,9 @@
  *	modulo 2^width
  * @THC_OP_OR: payload is OR-ed bit by bit (sparse indices); width is 32
  * @THC_OP_MAX: maximum of u32 lanes (IEEE-754 bits of norms); width is 32
- * @THC_OP_CLAIM: the same, but of a worker's packet only the lanes of its own
- *	claim count, struct thc_claim; of workers 0 to 31
- * @THC_OP_CLAIM_HIGH: the same of workers 32 to 63, in jobs that have them
+ * @THC_OP_CLAIM: maximum of u32 lanes, but of a worker's packet only the lanes
+ *	of its own claim count, struct thc_claim; of workers 0 to 31
+ * @THC_OP_CLAIM_HIGH: claims of workers 32 to 63, in jobs that have them
  * @THC_OP_JOIN: worker to daemon, struct thc_join
  * @THC_OP_WELCOME: daemon to worker, struct thc_welcome
  * @THC_OP_WAIT: aggregator to worker, header only: your contribution is in,
