@@ -19,11 +19,11 @@
 static bool drop_one(struct thc_sock *ts)
 {
 	struct thc_message *m = NULL;
-	int kind;
+	int stream;
 
 	spin_lock_bh(&ts->lock);
-	for (kind = 0; kind < THC_STREAMS && !m; kind++) {
-		m = list_first_entry_or_null(&ts->messages[kind], struct thc_message, link);
+	for (stream = 0; stream < THC_STREAMS && !m; stream++) {
+		m = list_first_entry_or_null(&ts->messages[stream], struct thc_message, link);
 		if (m)
 			list_del_init(&m->link);
 	}

@@ -26,10 +26,10 @@ static bool has_chunk(const struct thc_message *m, u64 number)
 /* The message with chunk @number of the stream over all shards, or NULL, from @m
  * on; or, if there is none yet, from the last one back.
  */
-static struct thc_message *owner_of(struct thc_sock *ts, int kind, struct thc_message *m,
+static struct thc_message *owner_of(struct thc_sock *ts, int stream, struct thc_message *m,
 				    u64 number)
 {
-	struct list_head *all = &ts->messages[kind];
+	struct list_head *all = &ts->messages[stream];
 
 	if (m) {
 		while (m && !has_chunk(m, number))
@@ -65,10 +65,10 @@ THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
 	u64 number = st->next * host->ts->shards + host->p->shard;
-	int kind = st == &host->p->sender.control ? THC_CONTROL : THC_DATA;
-	struct thc_message *m = owner_of(host->ts, kind, host->p->sending[kind], number);
+	int stream = st == &host->p->sender.control ? THC_CONTROL : THC_DATA;
+	struct thc_message *m = owner_of(host->ts, stream, host->p->sending[stream], number);
 
-	host->p->sending[kind] = m;
+	host->p->sending[stream] = m;
 	if (WARN_ON_ONCE(!m))
 		return 0;
 	ready->owner = m;
@@ -97,13 +97,13 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 THC_INLINE void thc_host_flush(struct thc_host *host)
 {
 	struct thc_peer *p = host->p;
-	int kind;
+	int stream;
 
-	for (kind = 0; kind < THC_STREAMS; kind++) {
-		u64 number = thc_peer_stream(p, kind)->next * host->ts->shards + p->shard;
+	for (stream = 0; stream < THC_STREAMS; stream++) {
+		u64 number = thc_peer_stream(p, stream)->next * host->ts->shards + p->shard;
 
-		if (p->sending[kind])
-			p->sending[kind] = owner_of(host->ts, kind, p->sending[kind], number);
+		if (p->sending[stream])
+			p->sending[stream] = owner_of(host->ts, stream, p->sending[stream], number);
 	}
 	thc_train_end(host->train);
 }
@@ -153,15 +153,15 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 	u64 timeout = READ_ONCE(ts->timeout_ms) * THC_NS_PER_MS;
 	struct thc_message *m;
 	bool any = false;
-	int kind;
+	int stream;
 
 	lockdep_assert_held(&ts->lock);
-	for (kind = 0; kind < THC_STREAMS; kind++) {
+	for (stream = 0; stream < THC_STREAMS; stream++) {
 		/* in their order, without a look at those that have been delivered */
-		list_for_each_entry_reverse(m, &ts->messages[kind], link)
+		list_for_each_entry_reverse(m, &ts->messages[stream], link)
 			if (m->closed)
 				break;
-		list_for_each_entry_continue(m, &ts->messages[kind], link) {
+		list_for_each_entry_continue(m, &ts->messages[stream], link) {
 			if (now - m->sent_at < timeout)
 				break;
 			any = true;
@@ -296,11 +296,11 @@ static enum hrtimer_restart on_timer(struct hrtimer *timer)
 
 void thc_engine_init(struct thc_sock *ts)
 {
-	int kind;
+	int stream;
 
 	spin_lock_init(&ts->lock);
-	for (kind = 0; kind < THC_STREAMS; kind++)
-		INIT_LIST_HEAD(&ts->messages[kind]);
+	for (stream = 0; stream < THC_STREAMS; stream++)
+		INIT_LIST_HEAD(&ts->messages[stream]);
 	INIT_LIST_HEAD(&ts->ready);
 	__skb_queue_head_init(&ts->outbox);
 	hrtimer_setup(&ts->timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS_SOFT);

@@ -128,35 +128,35 @@ static void socket_exit(struct kunit *test)
 }
 
 /* A message of @chunks, as sendmsg() leaves it. */
-static struct thc_message *give_kind(struct kunit *test, int kind, u32 chunks, u32 round)
+static struct thc_message *give_to(struct kunit *test, int stream, u32 chunks, u32 round)
 {
-	u32 payload = kind == THC_DATA ? THC_CHUNK_8 / 2 : THC_LANE_BYTES, i;
+	u32 payload = stream == THC_DATA ? THC_CHUNK_8 / 2 : THC_LANE_BYTES, i;
 	struct thc_sock *ts = test->priv;
 	struct thc_message *m =
 		thc_message_alloc(ts->user, chunks, payload + sizeof(struct thc_hdr));
 
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, m);
 	m->send = (struct thc_send){
-		.op = kind == THC_DATA ? THC_OP_LUT_ADD : THC_OP_MAX,
-		.width = kind == THC_DATA ? 4 : 32,
+		.op = stream == THC_DATA ? THC_OP_LUT_ADD : THC_OP_MAX,
+		.width = stream == THC_DATA ? 4 : 32,
 		.round = round,
 	};
-	m->width = kind == THC_DATA ? 8 : 32;
-	thc_message_place(m, ts->shards, ts->reserved[kind]);
+	m->width = stream == THC_DATA ? 8 : 32;
+	thc_message_place(m, ts->shards, ts->reserved[stream]);
 	for (i = 0; i < chunks; i++)
 		memset(thc_message_packet(m, ts->shards, i) + sizeof(struct thc_hdr), (u8)i,
 		       payload);
-	thc_message_seal(m, ts, kind);
+	thc_message_seal(m, ts, stream);
 	spin_lock_bh(&ts->lock);
-	list_add_tail(&m->link, &ts->messages[kind]);
+	list_add_tail(&m->link, &ts->messages[stream]);
 	m->sent_at = ktime_get_ns();
-	ts->reserved[kind] += chunks;
+	ts->reserved[stream] += chunks;
 	ts->stats.memory += m->bytes;
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = ts->peers[i];
 
-		thc_peer_stream(p, kind)->reserved =
-			thc_shard_part(ts->reserved[kind], ts->shards, i);
+		thc_peer_stream(p, stream)->reserved =
+			thc_shard_part(ts->reserved[stream], ts->shards, i);
 		p->sender.progress_at = ktime_get_ns();
 	}
 	spin_unlock_bh(&ts->lock);
@@ -165,7 +165,7 @@ static struct thc_message *give_kind(struct kunit *test, int kind, u32 chunks, u
 
 static struct thc_message *give(struct kunit *test, u32 chunks)
 {
-	return give_kind(test, THC_DATA, chunks, 5);
+	return give_to(test, THC_DATA, chunks, 5);
 }
 
 /* Lets the engine send; what it sends goes nowhere. Packets, GSO taken apart. */
@@ -470,13 +470,13 @@ static void state__who_left_ends_it_when_the_caller_is_done(struct kunit *test)
 {
 	struct thc_sock *ts = connect_to(test, 1);
 
-	give_kind(test, THC_CONTROL, 1, 6);
+	give_to(test, THC_CONTROL, 1, 6);
 	run(ts);
 	/* the caller may have data of round 5 left to send */
 	ts->called_at = ktime_get_ns();
 	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_READY);
 	/* while that is in flight, what is agreed on in the next round may miss any rank */
-	give_kind(test, THC_DATA, 1, 5);
+	give_to(test, THC_DATA, 1, 5);
 	ts->called_at = 0;
 	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_READY);
 	answer(ts, 0);

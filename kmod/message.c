@@ -109,7 +109,7 @@ u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index)
 	return thc_message_packet_of(m, shard, sequence);
 }
 
-void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind)
+void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int stream)
 {
 	u32 index, shard, words = (m->stride - sizeof(struct thc_hdr)) / 8;
 
@@ -118,7 +118,7 @@ void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind)
 		struct thc_hdr *h = (struct thc_hdr *)thc_message_packet_of(m, shard, sequence);
 		struct thc_peer *p = ts->peers[shard];
 
-		thc_sender_request(&p->sender, thc_peer_stream(p, kind), h, m->send.op,
+		thc_sender_request(&p->sender, thc_peer_stream(p, stream), h, m->send.op,
 				   m->send.width, m->send.round, sequence);
 		thc_seal(h, p->sender.seal, &p->sender.up, h + 1, words);
 		thc_message_resched(index);

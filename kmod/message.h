@@ -112,7 +112,7 @@ void thc_message_place(struct thc_message *m, u32 shards, u64 first);
 /* Where chunk @index of the message has its packet; header first. */
 u8 *thc_message_packet(const struct thc_message *m, u32 shards, u32 index);
 /* Writes all headers; the payloads are in. */
-void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int kind);
+void thc_message_seal(struct thc_message *m, struct thc_sock *ts, int stream);
 /* The packet of the chunk whose number on @shard is @sequence. */
 u8 *thc_message_packet_of(const struct thc_message *m, u32 shard, u64 sequence);
 

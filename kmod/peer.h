@@ -65,9 +65,9 @@ struct thc_peer {
 	u32			shard;
 };
 
-static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int kind)
+static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int stream)
 {
-	return kind == THC_DATA ? &p->sender.data : &p->sender.control;
+	return stream == THC_DATA ? &p->sender.data : &p->sender.control;
 }
 
 /* Is this @p's aggregator, on one of its ports? @address: of the IP version that @protocol

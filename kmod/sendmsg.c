@@ -63,7 +63,7 @@ static u64 chunks_of(const struct thc_send *send, u32 payload, size_t len)
 }
 
 /* From here on it is the engine's. */
-static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
+static int commit(struct thc_sock *ts, struct thc_message *m, int stream)
 {
 	u64 now = ktime_get_ns();
 	u32 i;
@@ -75,15 +75,15 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int kind)
 	}
 	/* a caller that sends knows how joining ended */
 	ts->unclaimed = false;
-	list_add_tail(&m->link, &ts->messages[kind]);
-	ts->reserved[kind] += m->chunks;
+	list_add_tail(&m->link, &ts->messages[stream]);
+	ts->reserved[stream] += m->chunks;
 	ts->called_at = now;
 	m->sent_at = now;
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = ts->peers[i];
 
-		thc_peer_stream(p, kind)->reserved =
-			thc_shard_part(ts->reserved[kind], ts->shards, i);
+		thc_peer_stream(p, stream)->reserved =
+			thc_shard_part(ts->reserved[stream], ts->shards, i);
 		if (!thc_sender_busy(&p->sender))
 			p->sender.progress_at = now;
 	}
@@ -181,20 +181,20 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 }
 
 /* The message is whole; the socket may have changed meanwhile. */
-static int send_whole(struct thc_sock *ts, struct thc_message *m, int kind, u32 joins)
+static int send_whole(struct thc_sock *ts, struct thc_message *m, int stream, u32 joins)
 {
 	sock_owned_by_me(&ts->sk);
 	if (joins != ts->joins)
 		return -ECANCELED;
 	if (ts->sk.sk_shutdown & SEND_SHUTDOWN)
 		return -EPIPE;
-	thc_message_seal(m, ts, kind);
-	return commit(ts, m, kind);
+	thc_message_seal(m, ts, stream);
+	return commit(ts, m, stream);
 }
 
 /* Called in its turn; lock_sock is released while it waits. */
 static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
-			const struct thc_send *send, int kind, u32 joins, long *timeo)
+			const struct thc_send *send, int stream, u32 joins, long *timeo)
 {
 	struct thc_message *m;
 	u32 payload, stride, shards;
@@ -229,12 +229,12 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	m->send = *send;
 	m->width = thc_sum_bits(send->op, send->width, sum_width);
 	shards = ts->shards;
-	thc_message_place(m, shards, ts->reserved[kind]);
+	thc_message_place(m, shards, ts->reserved[stream]);
 	release_sock(&ts->sk);
 	error = copy_payload(m, shards, msg);
 	lock_sock(&ts->sk);
 	if (!error)
-		error = send_whole(ts, m, kind, joins);
+		error = send_whole(ts, m, stream, joins);
 	if (error) {
 		spin_lock_bh(&ts->lock);
 		thc_message_put(ts, m);
@@ -246,28 +246,28 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 /* A stream's messages have the order of the calls, however long one waits for room or its copy
  * takes: the turn is kept until then.
  */
-static bool take_turn(struct thc_sock *ts, u64 kind)
+static bool take_turn(struct thc_sock *ts, u64 stream)
 {
-	bool free = !ts->writing[kind];
+	bool free = !ts->writing[stream];
 
-	ts->writing[kind] = true;
+	ts->writing[stream] = true;
 	return free;
 }
 
-static void give_turn(struct thc_sock *ts, int kind)
+static void give_turn(struct thc_sock *ts, int stream)
 {
 	spin_lock_bh(&ts->lock);
-	ts->writing[kind] = false;
-	ts->turned_away[kind] = false;
+	ts->writing[stream] = false;
+	ts->turned_away[stream] = false;
 	spin_unlock_bh(&ts->lock);
 	ts->sk.sk_write_space(&ts->sk);
 }
 
 /* poll() is told, unless the turn has come back already. */
-static void turn_away(struct thc_sock *ts, int kind)
+static void turn_away(struct thc_sock *ts, int stream)
 {
 	spin_lock_bh(&ts->lock);
-	ts->turned_away[kind] = ts->writing[kind];
+	ts->turned_away[stream] = ts->writing[stream];
 	spin_unlock_bh(&ts->lock);
 }
 
@@ -278,7 +278,7 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	struct thc_sock *ts = thc_sk(sk);
 	u32 joins = thc_joins_of(ts);
 	struct thc_send send;
-	int error, kind;
+	int error, stream;
 
 	if (msg->msg_flags & ~SEND_FLAGS)
 		return -EOPNOTSUPP;
@@ -288,16 +288,16 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 	if (error)
 		return error;
 	/* what is agreed on does not wait for data */
-	kind = thc_op_is_data(send.op) && !thc_op_is_added(send.op) ? THC_CONTROL : THC_DATA;
-	error = thc_wait_for(ts, take_turn, kind, &timeo);
+	stream = thc_op_is_data(send.op) && !thc_op_is_added(send.op) ? THC_CONTROL : THC_DATA;
+	error = thc_wait_for(ts, take_turn, stream, &timeo);
 	if (error == -EAGAIN)
-		turn_away(ts, kind);
+		turn_away(ts, stream);
 	if (error)
 		return error;
 	lock_sock(sk);
-	error = send_message(ts, msg, len, &send, kind, joins, &timeo);
+	error = send_message(ts, msg, len, &send, stream, joins, &timeo);
 	release_sock(sk);
-	give_turn(ts, kind);
+	give_turn(ts, stream);
 	if (error == -EPIPE && READ_ONCE(sk->sk_shutdown) & SEND_SHUTDOWN &&
 	    !(msg->msg_flags & MSG_NOSIGNAL))
 		send_sig(SIGPIPE, current, 0);

@@ -13,10 +13,10 @@ const char *const thc_state_name[] = {
 u32 thc_state_unfinished(const struct thc_sock *ts)
 {
 	const struct thc_message *m;
-	u32 kind, n = 0;
+	u32 stream, n = 0;
 
-	for (kind = 0; kind < THC_STREAMS; kind++)
-		list_for_each_entry(m, &ts->messages[kind], link)
+	for (stream = 0; stream < THC_STREAMS; stream++)
+		list_for_each_entry(m, &ts->messages[stream], link)
 			n += !m->closed;
 	return n;
 }
