@@ -282,7 +282,7 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 	put(t, "sum_width", "%u", plan->sum_width);
 	put(t, "block", "%u", 1U << plan->block_log2);
 	put(t, "slots", "%u", plan->data_slots);
-	put(t, "norm_slots", "%u", plan->norm_slots);
+	put(t, "norm_slots", "%u", plan->control_slots);
 	if (plan->deadline_ms) {
 		put(t, "deadline_ms", "%u", plan->deadline_ms);
 		put(t, "quorum", "%u", plan->quorum);

@@ -63,7 +63,7 @@ static void job__defaults(void **state)
 	assert_int_equal(w->sum_width, 0);
 	assert_int_equal(w->block, 1024);
 	assert_int_equal(w->slots, 512);
-	assert_int_equal(w->norm_slots, 64);
+	assert_int_equal(w->control_slots, 64);
 	assert_int_equal(w->reply, THC_REPLY_MULTICAST);
 	assert_true(w->clamp == 1.0 / 32);
 	assert_int_equal(w->seal, THC_SEAL_NH);
@@ -101,7 +101,7 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->sum_width, 16);
 	assert_int_equal(w->block, 4096);
 	assert_int_equal(w->slots, 100);
-	assert_int_equal(w->norm_slots, 7);
+	assert_int_equal(w->control_slots, 7);
 	assert_int_equal(w->reply, THC_REPLY_FANOUT);
 	assert_string_equal(w->group, "239.1.2.3");
 	assert_int_equal(w->group_port, 7000);

@@ -58,7 +58,7 @@ static void create(u8 seal)
 				  .ranks = N,
 				  .quorum = N,
 				  .data_slots = 8,
-				  .norm_slots = 2,
+				  .control_slots = 2,
 				  .sum_width = 8,
 				  .reply = THC_REPLY_MULTICAST,
 				  .seal = seal,

@@ -88,7 +88,7 @@ static int setup(void **state)
 		.ranks = N,
 		.quorum = 2,
 		.data_slots = DATA_SLOTS,
-		.norm_slots = NORM_SLOTS,
+		.control_slots = NORM_SLOTS,
 		.sum_width = 8,
 		.granularity = 15,
 		.reply = THC_REPLY_FANOUT,

@@ -76,7 +76,7 @@ struct thcd_plan {
 	u16		ranks;
 	u16		quorum;
 	u16		data_slots;
-	u16		norm_slots;
+	u16		control_slots;
 	u16		chunk;
 	u16		granularity;
 	u16		group_port;

@@ -205,7 +205,7 @@ static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_reco
 	cJSON_AddStringToObject(o, "scheme", thc_scheme_name[r->plan.scheme % THC_SCHEMES_COUNT]);
 	cJSON_AddNumberToObject(o, "sum_width", job->sum_width);
 	cJSON_AddNumberToObject(o, "data_slots", r->plan.data_slots);
-	cJSON_AddNumberToObject(o, "norm_slots", r->plan.norm_slots);
+	cJSON_AddNumberToObject(o, "norm_slots", r->plan.control_slots);
 	cJSON_AddNumberToObject(o, "slot_bytes", (double)thc_report_slot_bytes(job->slots));
 	cJSON_AddNumberToObject(o, "deadline_ms", job->deadline_ms);
 	cJSON_AddNumberToObject(o, "quorum", job->quorum);

@@ -81,7 +81,7 @@ static const struct key job_keys[] = {
 	  "coordinates rotated together, a power of two, 1024 to 1048576; default 1024" },
 	{ "slots", NUMBER, AT(slots), 1, THC_SLOTS_MAX - 1,
 	  "chunks of data in flight; default 512" },
-	{ "norm_slots", NUMBER, AT(norm_slots), 1, THC_SLOTS_MAX - 1,
+	{ "norm_slots", NUMBER, AT(control_slots), 1, THC_SLOTS_MAX - 1,
 	  "chunks of block scales in flight; default 64" },
 	{ "reply", REPLY, AT(reply), 0, 0, "multicast or fanout; default multicast" },
 	{ "group", TEXT, AT(group), 0, 0,
@@ -167,7 +167,7 @@ void thcd_job_wish_init(struct thcd_job_wish *w)
 	w->bits = THC_TABLE_BITS_MAX;
 	w->block = 1024;
 	w->slots = 512;
-	w->norm_slots = 64;
+	w->control_slots = 64;
 	w->clamp = 1.0 / 32;
 	w->reply = THC_REPLY_MULTICAST;
 	w->seal = THC_SEAL_NH;

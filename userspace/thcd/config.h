@@ -40,7 +40,7 @@ struct thcd_job_wish {
 	u32			sum_width;
 	u32			block;
 	u32			slots;
-	u32			norm_slots;
+	u32			control_slots;
 	u32			group_port;
 	u32			quorum;
 	u32			deadline_ms;

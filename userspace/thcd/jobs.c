@@ -125,7 +125,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->restarter = THC_WORKER_NONE;
 	make_keys(&d->seals[plan->job], r, job->epoch);
 	job->slot_base = plan->slot_base;
-	job->slots = plan->data_slots + plan->norm_slots;
+	job->slots = plan->data_slots + plan->control_slots;
 	job->data_slots = plan->data_slots;
 	job->ranks = plan->ranks;
 	job->quorum = plan->quorum;
@@ -216,7 +216,7 @@ void thcd_job_restart(struct thc_job *job, struct thc_seals *seals, struct thcd_
 void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 {
 	bool multicast = plan->reply == THC_REPLY_MULTICAST;
-	u32 slots = plan->data_slots + plan->norm_slots;
+	u32 slots = plan->data_slots + plan->control_slots;
 	char group[INET6_ADDRSTRLEN], shard[32] = "";
 	double p;
 
@@ -231,5 +231,5 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 		plan->job, shard, plan->ranks, plan->bits, plan->granularity, 1 / p,
 		plan->sum_width, multicast ? "multicast to " : "fanout",
 		multicast ? thc_addr_text(&plan->group, group) : "", plan->data_slots,
-		plan->norm_slots, (unsigned long long)thc_report_slot_bytes(slots));
+		plan->control_slots, (unsigned long long)thc_report_slot_bytes(slots));
 }

@@ -67,7 +67,7 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 	NUMBER(granularity, "granularity")
 	NUMBER(sum_width, "sum_width")
 	NUMBER(data_slots, "slots")
-	NUMBER(norm_slots, "norm_slots")
+	NUMBER(control_slots, "norm_slots")
 	NUMBER(quorum, "quorum")
 	NUMBER(deadline_ms, "deadline_ms")
 	NUMBER(block_log2, "log2 of block")

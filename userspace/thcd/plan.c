@@ -281,9 +281,9 @@ static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 		return thcd_fail(e, "key: only seal=nh has one");
 	if (w->block & (w->block - 1))
 		return thcd_fail(e, "block=%u is not a power of two", w->block);
-	if (w->slots + w->norm_slots > THC_SLOTS_MAX)
+	if (w->slots + w->control_slots > THC_SLOTS_MAX)
 		return thcd_fail(e, "slots + norm_slots is %u: give at most %d together",
-				 w->slots + w->norm_slots, THC_SLOTS_MAX);
+				 w->slots + w->control_slots, THC_SLOTS_MAX);
 	return check_quorum(w, e);
 }
 
@@ -314,7 +314,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->deadline_ms = w->deadline_ms;
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;
-	plan->norm_slots = w->norm_slots;
+	plan->control_slots = w->control_slots;
 	plan->chunk = width == 8 ? THC_CHUNK_8 : THC_CHUNK_16;
 	plan->granularity = t.granularity;
 	plan->reply = w->reply;
@@ -350,7 +350,7 @@ int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thc
 		if (!plan->admits.count && thcd_net_subnets(d, &plan->admits, e))
 			return -1;
 		plan->slot_base = *slots;
-		*slots += plan->data_slots + plan->norm_slots;
+		*slots += plan->data_slots + plan->control_slots;
 	}
 	return 0;
 }

@@ -68,7 +68,7 @@ static bool find_slots(const struct thcd *d, u32 need, u32 *first)
 
 	for (i = 0; i < THC_JOBS_MAX; i++) {
 		const struct thcd_plan *p = &d->record[i].plan;
-		u32 end = p->slot_base + p->data_slots + p->norm_slots;
+		u32 end = p->slot_base + p->data_slots + p->control_slots;
 
 		if (!d->record[i].used || at + need <= p->slot_base || at >= end)
 			continue;
@@ -82,7 +82,7 @@ static bool find_slots(const struct thcd *d, u32 need, u32 *first)
 
 static int add(struct again *a, u32 id, struct thcd_plan *plan)
 {
-	u32 need = plan->data_slots + plan->norm_slots;
+	u32 need = plan->data_slots + plan->control_slots;
 	struct thcd *d = a->d;
 	struct thcd_error e;
 

@@ -53,7 +53,7 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.ranks = plan->ranks,
 		.quorum = plan->quorum,
 		.data_slots = plan->data_slots,
-		.control_slots = plan->norm_slots,
+		.control_slots = plan->control_slots,
 		.shard = (u16)plan->shards.own,
 		.shards = plan->shards.count ? (u16)plan->shards.count : 1,
 		.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0),

@@ -49,7 +49,7 @@ struct thc_member {
  * @active: 0: no such job
  * @epoch: current incarnation
  * @slot_base: the job's first slot in the aggregator's slot arrays
- * @slots: data and norm slots together
+ * @slots: data and control slots together
  * @data_slots: W, the slots of the data stream, which come first
  * @ranks: n
  * @quorum: least contributions of a generation closed by deadline

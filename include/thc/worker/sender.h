@@ -29,7 +29,7 @@
 /**
  * struct thc_sender - one worker of one aggregator
  * @data: the data stream: chunks that are added
- * @control: the control stream: what ranks agree on, by MAX and OR; WELCOME gives it norm_slots
+ * @control: the control stream: what ranks agree on, by MAX and OR; WELCOME gives it control_slots
  * @window: congestion window of both streams together
  * @order: packets sent so far
  * @progress_at: time of the last answer, or of the first packet after a pause
