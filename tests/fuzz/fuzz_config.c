@@ -14,6 +14,8 @@
 #include <stdarg.h>
 
 #include <thc/wire/announce.h>
+#include <thc/wire/shards.h>
+#include <thc/worker/parts.h>
 
 #include "client.h"
 #include "scheme_thc.h"
@@ -52,6 +54,7 @@ enum {
 	OWN_LEVELS,
 	LINEAR,
 	WITH_PREFIX,
+	WITH_SHARDS,
 	WITH_DEADLINE,
 	WITHOUT_KEY,
 	SEVERAL_JOBS,
@@ -70,6 +73,7 @@ static struct outcome reached[OUTCOMES] = {
 	[OWN_LEVELS] = { "levels given", 0 },
 	[LINEAR] = { "linear tables", 0 },
 	[WITH_PREFIX] = { "prefixes", 0 },
+	[WITH_SHARDS] = { "several aggregators", 0 },
 	[WITH_DEADLINE] = { "deadlines", 0 },
 	[WITHOUT_KEY] = { "without a key", 0 },
 	[SEVERAL_JOBS] = { "several jobs", 0 },
@@ -149,15 +153,38 @@ static void check_params(const struct thcd_plan *plan, const struct thc_spec *s,
 	require(s->quorum >= 1 && s->quorum <= s->ranks);
 }
 
-/* What a worker reads of it. */
-static void read_back(struct thc_announcement *a, struct thc_spec *spec)
+/* A worker reads @a, part by part. */
+static void read_back(struct thc_announcement *a, struct thc_spec *spec, struct thc_shards *shards)
 {
+	static struct thc_parts p;
 	_Alignas(8) u8 part[THC_WELCOME_BYTES];
-	const struct thc_welcome *w = (void *)part;
-	u32 at = 0, bytes = thc_announce_part(a, part, &at);
+	u32 at = 0, bytes;
+	int whole;
 
-	require(at == a->bytes && w->parts == 1);
-	require(thc_spec_take(spec, w, w + 1, bytes - (u32)sizeof(*w)));
+	thc_parts_begin(&p);
+	do {
+		require(!thc_parts_whole(&p));
+		bytes = thc_announce_part(a, part, &at);
+		require(!thc_parts_form((void *)part, bytes));
+		whole = thc_parts_add(&p, 1, (void *)part, bytes);
+	} while (at < a->bytes);
+	require(whole);
+	require(thc_spec_take(spec, &p.joined.welcome, p.record, p.joined.bytes));
+	thc_shards_take(shards, spec, p.record, p.joined.bytes);
+}
+
+/* Number 0 of several lists them all, and the others say which they are. */
+static void check_shards(const struct thcd_plan *plan, const struct thc_spec *s,
+			 const struct thc_shards *told)
+{
+	const struct thc_shards *all = &plan->shards;
+	u32 i;
+
+	require(s->shards == (all->count ? all->count : 1) && s->shard == all->own);
+	require(told->count == (all->count > 1 && !all->own ? all->count : 0));
+	for (i = 0; i < told->count; i++)
+		require(thc_addr_equal(&told->at[i].addr, &all->at[i].addr) &&
+			told->at[i].port == all->at[i].port);
 }
 
 static void check_joinable(const struct thcd_plan *plan, u16 port)
@@ -169,6 +196,7 @@ static void check_joinable(const struct thcd_plan *plan, u16 port)
 	static struct thc_announcement a;
 	struct thc_job *job = &world_jobs[plan->job];
 	char text[THCD_TEXT_MAX];
+	struct thc_shards told;
 	struct thc_spec spec;
 
 	thcd_job_create(&d, plan);
@@ -176,8 +204,9 @@ static void check_joinable(const struct thcd_plan *plan, u16 port)
 	require(thc_seals_up(&world_seals[plan->job], job->epoch)->id);
 	world_records[plan->job].ready = 1;
 	thcd_spec_fill(&spec, job, &world_records[plan->job], 0);
-	thc_announce(&a, &spec, NULL, nonce);
-	read_back(&a, &spec);
+	thc_announce(&a, &spec, &plan->shards, nonce);
+	read_back(&a, &spec, &told);
+	check_shards(plan, &spec, &told);
 	check_params(plan, &spec, 0);
 	check_params(plan, &spec, plan->ranks - 1U);
 	require(plan->group_port < port || plan->group_port >= port + THC_PORT_SPAN);
@@ -192,7 +221,7 @@ struct text {
 	bool	json;
 	bool	begun;	/* a key is there */
 	size_t	used;
-	char	at[2048];
+	char	at[8192];
 };
 
 __attribute__((format(printf, 3, 4))) static void put(struct text *t, const char *key,
@@ -224,7 +253,27 @@ static void put_table(struct text *t, const struct thcd_plan *plan)
 	put(t, "table", "%s", levels);
 }
 
-/* One, or a list in JSON and the key repeated elsewhere; none is the aggregator's subnets. */
+/* Item @i of a list, which is one in JSON; elsewhere the key is repeated. */
+static void put_item(struct text *t, const char *key, u32 i, const char *item)
+{
+	if (!t->json)
+		put(t, key, "%s", item);
+	else if (i)
+		t->used += (size_t)sprintf(t->at + t->used, ", \"%s\"", item);
+	else
+		t->used += (size_t)sprintf(t->at + t->used, "%s\"%s\": [\"%s\"",
+					   t->begun ? ", " : "", key, item);
+}
+
+static void end_items(struct text *t, u32 count)
+{
+	if (!t->json || !count)
+		return;
+	t->used += (size_t)sprintf(t->at + t->used, "]");
+	t->begun = true;
+}
+
+/* None is the aggregator's subnets. */
 static void put_prefixes(struct text *t, const struct thcd_prefixes *p)
 {
 	char name[THC_PREFIX_TEXT];
@@ -232,19 +281,29 @@ static void put_prefixes(struct text *t, const struct thcd_prefixes *p)
 
 	for (i = 0; i < p->count; i++) {
 		thc_prefix_text(&p->at[i], name);
-		if (!t->json)
-			put(t, "prefix", "%s", name);
-		else
-			t->used += (size_t)sprintf(t->at + t->used, "%s\"%s\"",
-						   i	    ? ", " :
-						   t->begun ? ", \"prefix\": [" :
-							      "\"prefix\": [",
-						   name);
+		put_item(t, "prefix", i, name);
 	}
-	if (t->json && p->count) {
-		t->used += (size_t)sprintf(t->at + t->used, "]");
-		t->begun = true;
+	end_items(t, p->count);
+}
+
+static void put_shards(struct text *t, const struct thc_shards *s)
+{
+	char address[INET6_ADDRSTRLEN], name[INET6_ADDRSTRLEN + 8];
+	u32 i;
+
+	for (i = 0; i < s->count; i++) {
+		bool is_ip4 = thc_addr_is_v4(&s->at[i].addr);
+
+		inet_ntop(is_ip4 ? AF_INET : AF_INET6,
+			  is_ip4 ? &s->at[i].addr.word[3] : s->at[i].addr.word, address,
+			  sizeof(address));
+		snprintf(name, sizeof(name), is_ip4 ? "%s:%u" : "[%s]:%u", address,
+			 thc_be16(s->at[i].port));
+		put_item(t, "shards", i, name);
 	}
+	end_items(t, s->count);
+	if (s->count)
+		put(t, "shard", "%u", s->own);
 }
 
 static void put_addresses(struct text *t, const struct thcd_plan *plan)
@@ -252,6 +311,7 @@ static void put_addresses(struct text *t, const struct thcd_plan *plan)
 	char name[INET6_ADDRSTRLEN];
 
 	put_prefixes(t, &plan->admits);
+	put_shards(t, &plan->shards);
 	if (plan->ttl_min)
 		put(t, "hops", "%u", THC_TTL - plan->ttl_min);
 	put(t, "reply", "%s", plan->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
@@ -326,6 +386,7 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 	reached[OWN_LEVELS].times += w->table == THCD_TABLE_LIST;
 	reached[LINEAR].times += plan->linear;
 	reached[WITH_PREFIX].times += !!plan->admits.count;
+	reached[WITH_SHARDS].times += plan->shards.count > 1;
 	reached[WITH_DEADLINE].times += !!plan->deadline_ms;
 	reached[WITHOUT_KEY].times += plan->seal != THC_SEAL_NH;
 }
@@ -399,6 +460,10 @@ static const struct {
 	{ "group", { "239.1.2.3", "ff15::7468:1:2", "224.0.0.1", "ff02::1" } },
 	{ "group_port", { "1023", "1024", "7000", "18563", "18564", "65535" } },
 	{ "prefix", { "10.0.0.0/24", "10.0.0.1", "0.0.0.0/0", "::/0", "fd77::/64", "::1" } },
+	{ "shards",
+	  { "10.77.0.1", "10.77.0.1,10.77.0.2:7000", "10.77.0.1,10.77.0.2,10.77.0.3", "fd77::1",
+	    "[fd77::1]:7000,fd77::2", "10.77.0.1,fd77::1" } },
+	{ "shard", { "0", "1", "2" } },
 	{ "quorum", { "1", "2", "3" } },
 	{ "deadline_ms", { "1", "100", "3600000" } },
 	{ "key", { "@1", "@2", "@fedcba9876543210", "@", "@none", "1" } },
