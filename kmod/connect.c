@@ -233,7 +233,8 @@ static int begin(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_h
 	error = start_join(ts, a, job, waits);
 	/* other calls that wait: they are canceled */
 	ts->sk.sk_state_change(&ts->sk);
-	return error;
+	/* although the aggregator may have answered: poll() tells what is to be done, each time */
+	return error || waits ? error : -EINPROGRESS;
 }
 
 /* thc_done: connection number @joins has ended, or needs the process that makes it. */
