@@ -220,24 +220,26 @@ static void finish(struct thc_sock *ts, struct thc_message *m)
 	ts->sk.sk_data_ready(&ts->sk);
 }
 
-void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
+void thc_engine_landed(struct thc_peer *p, struct thc_message *m, u32 index,
 		       const struct thc_landing *l)
 {
+	bool excluded = l->count & THC_COUNT_EXCLUDED;
+	bool partial = thc_count_lacks(l->count, p->joining.spec.ranks);
 	u16 count = l->count & ~THC_COUNT_EXCLUDED;
+	struct thc_sock *ts = p->owner;
 
 	lockdep_assert_held(&ts->lock);
 	ts->stats.chunks++;
 	m->answered++;
 	if (!m->closed) {
-		ts->stats.excluded += l->excluded;
-		ts->stats.partial += l->partial;
+		ts->stats.excluded += excluded;
+		ts->stats.partial += partial;
 		m->counts[index] = l->count;
 		m->ranks &= l->ranks;
 		m->least = min(m->least, count);
 		m->sums += !!count;
 		m->digest += l->digest;
-		m->flags |= (l->partial ? THC_RECV_PARTIAL : 0) |
-			    (l->excluded ? THC_RECV_EXCLUDED : 0);
+		m->flags |= (partial ? THC_RECV_PARTIAL : 0) | (excluded ? THC_RECV_EXCLUDED : 0);
 	}
 	if (m->answered == m->chunks)
 		finish(ts, m);

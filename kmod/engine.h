@@ -22,8 +22,8 @@ void thc_engine_init(struct thc_sock *ts);
 /* Sends what may be sent, again what is overdue, and sets the timer. */
 void thc_engine_run(struct thc_sock *ts);
 void thc_engine_kick(struct thc_sock *ts);
-/* Chunk @index of @m has its answer, or will not get one. */
-void thc_engine_landed(struct thc_sock *ts, struct thc_message *m, u32 index,
+/* Chunk @index of @m has its answer from @p, or will not get one. */
+void thc_engine_landed(struct thc_peer *p, struct thc_message *m, u32 index,
 		       const struct thc_landing *l);
 
 /* --- join.c: joining a job and leaving it, as packets ----------------------- */

@@ -121,7 +121,7 @@ THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const str
 THC_INLINE void thc_host_landed(struct thc_host *host, const struct thc_stream *st,
 				struct thc_ready was, const struct thc_landing *l)
 {
-	thc_engine_landed(host->p->owner, was.owner, was.index, l);
+	thc_engine_landed(host->p, was.owner, was.index, l);
 }
 
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f)

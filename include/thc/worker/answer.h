@@ -202,17 +202,13 @@ THC_INLINE int thc_count_lacks(u16 count, u32 ranks)
  * @lanes: its sum; NULL: the sum is gone
  * @ranks: in the sum; 0: it is gone
  * @digest: what it adds to the digest of its round, 0: nothing
- * @count: ranks in the sum, 0: it is gone; and THC_COUNT_EXCLUDED
- * @excluded: this worker was left out
- * @partial: the sum lacks a rank
+ * @count: ranks in the sum, 0: it is gone; and THC_COUNT_EXCLUDED, if not this worker
  */
 struct thc_landing {
 	const void *lanes;
 	u64	ranks;
 	u32	digest;
 	u16	count;
-	u8	excluded;
-	u8	partial;
 };
 
 /* By its answer @h, with @lanes, or (THC_GOT_MISSED) by the message that there is none. */
@@ -228,9 +224,7 @@ THC_INLINE struct thc_landing thc_sender_landing(const struct thc_sender *s, enu
 		l.ranks = bitmap;
 		l.count = thc_be16(h->count);
 	}
-	l.excluded = !(bitmap >> s->rank & 1);
-	l.partial = (u8)thc_count_lacks(l.count, (u32)thc_ranks_count(s->all));
-	if (l.excluded)
+	if (!(bitmap >> s->rank & 1))
 		l.count |= THC_COUNT_EXCLUDED;
 	return l;
 }
