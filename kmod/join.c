@@ -7,7 +7,8 @@
  *	CHALLENGE        JOIN that says it, at once
  *	WELCOME          constants; with a group: join_work joins it
  *	WELCOME (group)  next JOIN says HEARD
- *	WELCOME READY    from all: join_work makes room for slots, READY
+ *	WELCOME READY    from all: join_work makes room for slots, READY; if the host's messages
+ *	                 leave none, it tries again until the time to join is over
  */
 #include <linux/random.h>
 
@@ -16,6 +17,9 @@
 #include "calls.h"
 #include "engine.h"
 #include "sock.h"
+
+/* ns from one look whether there is memory for a job's slots to the next. */
+#define MEMORY_AGAIN	(20 * THC_NS_PER_MS)
 
 /* For join_work, which waits for RTNL. Who holds RTNL may wait for whatever is queued in one
  * of the system's workqueues: here is nothing but our own. Unbound, since it sleeps for long
@@ -47,6 +51,7 @@ void thc_join_begin(struct thc_sock *ts, u64 now)
 	u32 i;
 
 	ts->join_until = now + ts->join_timeout_ms * THC_NS_PER_MS;
+	ts->memory_at = 0;
 	for (i = 0; i < ts->shards; i++)
 		thc_join_begin_at(ts->peers[i], now);
 }
@@ -95,10 +100,22 @@ static bool all_ready(const struct thc_sock *ts)
 static void give_up(struct thc_sock *ts)
 {
 	const struct thc_joiners all = joiners_of(ts);
-	struct thc_failure failure;
+	struct thc_failure failure = { .error = ENOBUFS };
 
-	thc_joiners_failure(&all, &failure);
+	if (!ts->memory_at)
+		thc_joiners_failure(&all, &failure);
 	thc_state_break(ts, failure);
+}
+
+/* All are in: join_work makes the socket ready. */
+static void wait_for_memory(struct thc_sock *ts, u64 now, u64 *due)
+{
+	if (!ts->memory_at)
+		return;
+	if (ts->memory_at <= now)
+		queue_work(join_queue, &ts->join_work);
+	else
+		*due = min(*due, ts->memory_at);
 }
 
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
@@ -110,9 +127,10 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 		return;
 	}
 	*due = min(*due, ts->join_until + 1);
-	/* join_work makes the socket ready */
-	if (all_ready(ts))
+	if (all_ready(ts)) {
+		wait_for_memory(ts, now, due);
 		return;
+	}
 	for (i = 0; i < ts->shards; i++) {
 		struct thc_peer *p = ts->peers[i];
 		struct thc_join join;
@@ -192,21 +210,33 @@ enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr
 	return thc_joining_challenge(&p->joining, &p->sender, h, c, port);
 }
 
+/* For all or none: who waits for memory holds none that others wait for. */
+static int alloc_flights(struct thc_sock *ts)
+{
+	int error = 0;
+	u32 i;
+
+	for (i = 0; i < ts->shards && !error; i++)
+		error = thc_peer_alloc_flights(ts->peers[i]);
+	if (error)
+		while (i--)
+			thc_peer_free_flights(ts->peers[i]);
+	return error;
+}
+
 static int make_ready(struct thc_sock *ts)
 {
+	int error = alloc_flights(ts);
 	u32 i;
-	int error;
 
-	for (i = 0; i < ts->shards; i++) {
+	for (i = 0; i < ts->shards && !error; i++) {
 		struct thc_peer *p = ts->peers[i];
 
 		if (!p->in_group || p->joining.spec.reply != THC_REPLY_MULTICAST)
 			thc_peer_close_group(p);
-		error = thc_peer_streams(p);
-		if (error)
-			return error;
+		thc_peer_streams(p);
 	}
-	return 0;
+	return error;
 }
 
 /* The part of joining that may sleep. thc_disconnect() waits for it before it frees peers. */
@@ -242,10 +272,14 @@ void thc_join_work(struct work_struct *work)
 		return;
 	error = make_ready(ts);
 	/* what comes from it stays */
-	memzero_explicit(ts->job_key, sizeof(ts->job_key));
+	if (error != -ENOBUFS)
+		memzero_explicit(ts->job_key, sizeof(ts->job_key));
 	spin_lock_bh(&ts->lock);
 	if (ts->state != THC_STATE_JOINING) {
 		/* it failed meanwhile, or is being taken down */
+	} else if (error == -ENOBUFS) {
+		ts->memory_at = ktime_get_ns() + MEMORY_AGAIN;
+		thc_engine_run(ts);
 	} else if (error) {
 		thc_state_break(ts, (struct thc_failure){ .error = -error });
 	} else {

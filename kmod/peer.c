@@ -345,9 +345,7 @@ void thc_peer_free(struct thc_peer *p)
 	release(p->group);
 	release(p->unicast);
 	thc_routes_free(p);
-	if (p->flights)
-		thc_memory_uncharge(p->owner->user, p->flights_bytes);
-	kvfree(p->flights);
+	thc_peer_free_flights(p);
 	/* with the keys of its sender */
 	kvfree_sensitive(p, sizeof(*p));
 }
@@ -410,11 +408,12 @@ void thc_peer_close_group(struct thc_peer *p)
 /* --- room for the job's slots --------------------------------------------- */
 
 /* For the cgroup of who made the socket, by a work item that is in none. */
-static int alloc_flights(struct thc_peer *p, u32 n)
+int thc_peer_alloc_flights(struct thc_peer *p)
 {
+	const struct thc_spec *spec = &p->joining.spec;
 	struct mem_cgroup *old;
 
-	p->flights_bytes = n * sizeof(*p->flights);
+	p->flights_bytes = (spec->data_slots + spec->control_slots) * sizeof(*p->flights);
 	if (!thc_memory_charge(p->owner->user, p->flights_bytes))
 		return -ENOBUFS;
 	old = set_active_memcg(thc_memcg_of(&p->owner->sk));
@@ -426,23 +425,27 @@ static int alloc_flights(struct thc_peer *p, u32 n)
 	return -ENOMEM;
 }
 
-int thc_peer_streams(struct thc_peer *p)
+void thc_peer_free_flights(struct thc_peer *p)
+{
+	if (p->flights)
+		thc_memory_uncharge(p->owner->user, p->flights_bytes);
+	kvfree(p->flights);
+	p->flights = NULL;
+}
+
+void thc_peer_streams(struct thc_peer *p)
 {
 	const struct thc_spec *spec = &p->joining.spec;
-	u32 data = spec->data_slots, control = spec->control_slots;
 	/* an option, which is set under another lock */
-	u32 wanted = READ_ONCE(p->owner->window), window = min_not_zero(wanted, data);
+	u32 wanted = READ_ONCE(p->owner->window),
+	    window = min_not_zero(wanted, (u32)spec->data_slots);
 	const struct thc_sock *ts = p->owner;
-	int error = alloc_flights(p, data + control);
 
-	if (error)
-		return error;
 	/* no packet is looked at with these keys, nor sealed, before the socket is ready */
 	thc_sender_set_epoch(&p->sender, spec, ts->keyed ? ts->job_key : NULL);
 	/* the timer may be giving up joining just now */
 	spin_lock_bh(&p->owner->lock);
 	thc_joining_end(&p->joining, &p->sender, p->flights, window);
-	p->room = thc_transmit_room(window + control);
+	p->room = thc_transmit_room(window + spec->control_slots);
 	spin_unlock_bh(&p->owner->lock);
-	return 0;
 }

@@ -97,7 +97,13 @@ bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);
 void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group);
 /* The group is not needed: no answer will come there. */
 void thc_peer_close_group(struct thc_peer *p);
-/* Room for the job's slots; -ENOMEM. */
-int thc_peer_streams(struct thc_peer *p);
+/* Room for the flights of the job's slots; -ENOBUFS: the host's messages, or the user's, leave none;
+ * -ENOMEM.
+ */
+int thc_peer_alloc_flights(struct thc_peer *p);
+/* Before thc_peer_streams(), which needs them to the end. */
+void thc_peer_free_flights(struct thc_peer *p);
+/* The epoch's keys and streams; thc_peer_alloc_flights() has succeeded. */
+void thc_peer_streams(struct thc_peer *p);
 
 #endif /* THC_KMOD_PEER_H */

@@ -94,6 +94,8 @@ enum thc_state {
  *	that call ends
  * @called_at: time a message was last sent or received by the caller
  * @join_until: JOIN gives up then
+ * @memory_at: all ranks are in, and the host lacks memory for the slots: time of the next look, 0: it
+ *	has been looked for none, or there was some
  * @outbox: built, to be handed to the network in this order after unlocking, by thc_outbox_flush()
  * @flushing: a context is emptying @outbox
  * @scrap: for a packet's payload that nobody keeps; many kernels would clear
@@ -140,6 +142,7 @@ struct thc_sock {
 	bool			turned_away[THC_STREAMS];
 	u64			called_at;
 	u64			join_until;
+	u64			memory_at;
 	struct sk_buff_head	outbox;
 	bool			flushing;
 	u8			scrap[THC_LANE_BYTES] __aligned(8);

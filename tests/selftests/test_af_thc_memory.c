@@ -102,6 +102,7 @@ TEST_F(host, connect_without_room)
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 2, 0);
 	char lanes[LANES] = "";
 	int fd = thc_open(0), i, error = 0;
+	uint64_t start;
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
 			       "2,ranks=1," JOB_KEY ",reply=fanout"),
@@ -114,12 +115,53 @@ TEST_F(host, connect_without_room)
 		error = sent == LANES ? 0 : (int)sent;
 	}
 	EXPECT_EQ(error, -ENOBUFS);
+	ASSERT_EQ(set_u32(fd, THC_OPT_JOIN_TIMEOUT, 1000), 0);
+	start = now_ms();
 	EXPECT_EQ(ERRNO_OF(connect(fd, (void *)&a, sizeof(a))), ENOBUFS);
-	/* there is room again */
+	EXPECT_GE(now_ms() - start, 1000);
+	EXPECT_EQ(failure_of(fd).error, ENOBUFS);
+	/* room comes while it waits */
+	ASSERT_EQ(set_u32(fd, THC_OPT_JOIN_TIMEOUT, PATIENCE_MS), 0);
+	ASSERT_EQ(begin_join(fd, &a), 0);
+	EXPECT_EQ(wait_for(fd, POLLOUT | POLLERR, 500), -ETIMEDOUT);
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), EALREADY);
 	close_all(self->fd, 2);
-	EXPECT_EQ(ERRNO_OF(connect(fd, (void *)&a, sizeof(a))), 0);
+	EXPECT_EQ(end_join(fd), 0);
 	EXPECT_EQ(all_reduce(&fd, 1, &add8, 1), 0);
 	close(fd);
+}
+
+/* Who waits for memory for the slots of four aggregators, some 300 KiB each, holds none of it: there
+ * is enough for another job's.
+ */
+TEST_F(host, connect_without_room_holds_none)
+{
+	struct sockaddr_thc all = place("127.0.0.1", shard_port(0), 1, 0),
+			    one = place("127.0.0.1", shard_port(4), 2, 0);
+	struct daemon shard[4] = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(start_shard(&shard[i], "1," JOB_KEY ",reply=fanout,slots=3600,ranks=1", i,
+				      4),
+			  0);
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", shard_port(4),
+			       "2,ranks=1," JOB_KEY ",reply=fanout,slots=3600", NULL),
+		  0);
+	ASSERT_EQ(set_host_memory("1"), 0);
+	self->fd[0] = thc_open(0);
+	self->fd[1] = thc_open(0);
+	ASSERT_EQ(begin_join(self->fd[0], &all), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLPRI, PATIENCE_MS), 0);
+	EXPECT_EQ(connect_errno(self->fd[0], &all, sizeof(all)), EALREADY);
+	EXPECT_EQ(wait_for(self->fd[0], POLLOUT | POLLERR, 1000), -ETIMEDOUT);
+	EXPECT_EQ(connect_errno(self->fd[1], &one, sizeof(one)), 0);
+	EXPECT_EQ(all_reduce(&self->fd[1], 1, &add8, 1), 0);
+	ASSERT_EQ(set_host_memory("8"), 0);
+	EXPECT_EQ(end_join(self->fd[0]), 0);
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 5), 0);
+	for (i = 0; i < 4; i++)
+		stop_daemon(&shard[i], SIGKILL);
 }
 
 #define ALICE	12345

@@ -21,13 +21,11 @@
 
 /**
  * struct starved - one rank, a thread
- * @rejoins: how often it joins again if others have, as a program does
  * @joined_ms: what the last joining took
  * @full: of ranks that are in, and the main thread that takes all memory then
  */
 struct starved {
 	unsigned int		rank;
-	unsigned int		rejoins;
 	uint32_t		timeout_ms;
 	uint32_t		join_timeout_ms;
 	pthread_t		thread;
@@ -98,17 +96,6 @@ static int join(const struct starved *s, struct thc_client **c)
 	return thc_client_open(&o, c);
 }
 
-static int all_reduce_in_step(struct starved *s, struct thc_client *c)
-{
-	unsigned int left = s->rejoins;
-	int error;
-
-	do
-		error = thc_allreduce(c, s->values, COUNT, THC_FP32, 0);
-	while ((error == -ESTALE || error == -EPIPE) && left-- && !thc_client_rejoin(c));
-	return error;
-}
-
 static void *all_reduce_once(void *arg)
 {
 	uint64_t start = now_ms();
@@ -118,7 +105,7 @@ static void *all_reduce_once(void *arg)
 	s->error = join(s, &c);
 	s->joined_ms = now_ms() - start;
 	if (!s->error)
-		s->error = all_reduce_in_step(s, c);
+		s->error = thc_allreduce(c, s->values, COUNT, THC_FP32, 0);
 	s->took_ms = now_ms() - start - s->joined_ms;
 	if (s->error)
 		snprintf(s->sentence, sizeof(s->sentence), "%s", thc_last_error());
@@ -234,9 +221,6 @@ TEST_F_TIMEOUT(starved, a_client_waits_for_memory_to_join, 120)
 	unsigned int r;
 
 	ASSERT_EQ(hold_all_memory(self->others), 0);
-	/* who got memory before the other one did has to join again with it */
-	for (r = 0; r < ALL_RANKS; r++)
-		self->ranks[r].rejoins = 5;
 	begin_ranks(self->ranks, all_reduce_once);
 	sleep_ms(WITHOUT_MS);
 	ASSERT_EQ(set_host_memory("0"), 0);

@@ -35,10 +35,6 @@
 #define LOOK_NS		(2 * THC_NS_PER_MS)
 /* Between two tries to send while the host has no memory for a message. */
 #define RETRY_NS	(5 * THC_NS_PER_MS)
-/* Between two tries to join while the host has no memory for the job's slots: each is a JOIN that
- * the aggregator and the job's other ranks hear.
- */
-#define JOIN_RETRY_NS	(100 * THC_NS_PER_MS)
 
 /**
  * struct thc_afthc - a client's transport over AF_THC
@@ -266,41 +262,13 @@ static void forget(struct thc_transport *t)
 	*a = (struct thc_afthc){ .base = a->base, .way = a->way, .socket = a->socket };
 }
 
-/* One try to join within @ms: 0 or an errno. */
-static int connect_within(const struct thc_afthc *a, const struct sockaddr_thc *to, uint32_t ms)
+/* 0 or an errno. */
+static int connect_to(const struct thc_afthc *a, const struct sockaddr_thc *to)
 {
-	if (setsockopt(a->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &ms, sizeof(ms)))
-		return errno;
 	while (connect(a->socket, (const void *)to, sizeof(*to)))
 		if (errno != EINTR)
 			return errno;
 	return 0;
-}
-
-/* Joins within the client's time: 0 or an errno. While the host has no memory for the job's slots,
- * others may give some back. Each try leaves the session of the one before, so that ranks that
- * got their memory learn that this rank joins again.
- */
-static int connect_in_time(const struct thc_afthc *a, const struct sockaddr_thc *to)
-{
-	const uint64_t ms = a->base.client->options.join_timeout_ms,
-		       end = thc_now() + ms * THC_NS_PER_MS;
-	uint64_t left = ms, now;
-	int error;
-
-	while ((error = connect_within(a, to, (uint32_t)left)) == ENOBUFS) {
-		usleep(JOIN_RETRY_NS / 1000);
-		now = thc_now();
-		if (now >= end)
-			return ENOBUFS;
-		left = (end - now) / THC_NS_PER_MS + 1;
-	}
-	/* Ranks that starve together do not give up in one moment, and the last one misses the
-	 * others. Nor is the aggregator to blame for a try of few milliseconds.
-	 */
-	if (left < ms / 2 && (error == ETIMEDOUT || error == EHOSTUNREACH))
-		error = ENOBUFS;
-	return error;
 }
 
 static int join_job(struct thc_transport *t)
@@ -308,7 +276,8 @@ static int join_job(struct thc_transport *t)
 	struct thc_afthc *a = afthc_of(t);
 	struct thc_client *c = t->client;
 	struct sockaddr_thc to = address_of(&a->way.peer);
-	uint32_t timeout = c->options.timeout_ms, window = c->options.window;
+	uint32_t timeout = c->options.timeout_ms, within = c->options.join_timeout_ms,
+		 window = c->options.window;
 	struct thc_spec spec = { .has = 0 };
 	uint32_t epoch = 0;
 	int error;
@@ -318,12 +287,13 @@ static int join_job(struct thc_transport *t)
 	if (window > THC_SLOTS_MAX)
 		window = 0;
 	if (setsockopt(a->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
+	    setsockopt(a->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &within, sizeof(within)) ||
 	    setsockopt(a->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)) ||
 	    setsockopt(a->socket, SOL_THC, THC_OPT_KEY, c->key,
 		       c->options.key ? sizeof(c->key) : 0))
 		return thc_fail(-errno, "cannot set options of the AF_THC socket: %s",
 				strerror(errno));
-	error = connect_in_time(a, &to);
+	error = connect_to(a, &to);
 	if (error)
 		return not_joined(a, error);
 	error = describe(a, &spec, &epoch);
