@@ -26,10 +26,10 @@ struct {
 
 /* The part of a frame that the answer to it overwrites: restored for the next packet. In
  * words, since bytes just written and then read as words stall the CPU; the
- * last 6 bytes of @link are the header's.
+ * last 6 bytes of @l2 are the header's.
  */
 struct bench_frame {
-	u64 link[6];
+	u64 l2[6];
 	u64 note[sizeof(struct thc_note) / sizeof(u64)];
 };
 
@@ -97,7 +97,7 @@ int bench_complete(struct xdp_md *ctx)
 
 	if (!from || (void *)(h + 1) + sizeof(from->note) > end)
 		return XDP_ABORTED;
-	__builtin_memcpy(data, from->link, sizeof(from->link));
+	__builtin_memcpy(data, from->l2, sizeof(from->l2));
 	__builtin_memcpy(h + 1, from->note, sizeof(from->note));
 	return bench_prologue(ctx) ? thc_ingress(ctx) : XDP_ABORTED;
 }

@@ -75,15 +75,15 @@ static __always_inline bool thc_is_our_port(const struct udphdr *udp)
 	return (u16)(thc_be16(udp->dest) - thc_config.port_base) < THC_PORT_SPAN;
 }
 
-/* @c stands behind the UDP header; @room: bytes of IP payload. */
-static __always_inline int thc_parse_udp(struct thc_cursor *c, const struct udphdr *udp, s32 room,
+/* @c stands behind the UDP header; @bytes: of IP payload. */
+static __always_inline int thc_parse_udp(struct thc_cursor *c, const struct udphdr *udp, s32 bytes,
 					 struct thc_packet *p)
 {
 	s32 len = thc_be16(udp->len);
 
-	if (len > room || len < (s32)(sizeof(*udp) + sizeof(*p->hdr)))
+	if (len > bytes || len < (s32)(sizeof(*udp) + sizeof(*p->hdr)))
 		return THC_DROP_TRUNCATED;
-	if (len < room)
+	if (len < bytes)
 		return THC_DROP_LENGTH;
 	p->hdr = thc_take(c, sizeof(*p->hdr));
 	if (!p->hdr)
@@ -146,21 +146,21 @@ static __always_inline int thc_parse_ip6(struct thc_cursor *c, struct thc_packet
 {
 	const struct ipv6hdr *ip = thc_take(c, sizeof(*ip));
 	const struct udphdr *udp;
-	s32 room;
+	s32 bytes;
 
 	if (!ip || ip->version != 6 || ip->nexthdr != IPPROTO_UDP || !thc_is_our_ip6(&ip->daddr))
 		return THC_PARSE_FOREIGN;
 	udp = thc_take(c, sizeof(*udp));
 	if (!udp || !thc_is_our_port(udp))
 		return THC_PARSE_FOREIGN;
-	room = thc_be16(ip->payload_len);
-	if (room > c->end - (void *)udp)
+	bytes = thc_be16(ip->payload_len);
+	if (bytes > c->end - (void *)udp)
 		return THC_DROP_TRUNCATED;
 	__builtin_memcpy(&p->path.src, &ip->saddr, sizeof(p->path.src));
 	p->path.ttl = ip->hop_limit;
 	/* traffic class straddles the first two bytes, ECN is bits 4..5 of byte 1 */
 	p->ce = (ip->flow_lbl[0] >> 4 & THC_ECN_MASK) == THC_ECN_CE;
-	return thc_parse_udp(c, udp, room, p);
+	return thc_parse_udp(c, udp, bytes, p);
 }
 
 static __always_inline int thc_parse(struct xdp_md *ctx, struct thc_parsed *p)

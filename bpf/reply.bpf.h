@@ -246,7 +246,7 @@ static __always_inline int thc_reply_relay(const struct thc_frame *f, u32 mode, 
 
 	if (!r)
 		return thc_reply_lost();
-	r->kind = !(h->flags & THC_F_ANSWER) ? THC_RELAY_HEADER :
+	r->type = !(h->flags & THC_F_ANSWER) ? THC_RELAY_HEADER :
 		  mode == THC_MODE_ONE	     ? THC_RELAY_ONE :
 					       THC_RELAY_ALL;
 	r->job = thc_be16(h->job);

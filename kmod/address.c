@@ -9,7 +9,7 @@
 
 #include "sock.h"
 
-int thc_address_take(const struct sockaddr_thc *a, struct thc_address *out)
+int thc_address_read(const struct sockaddr_thc *a, struct thc_address *out)
 {
 	u32 used = a->sthc_inet == AF_INET ? 4 : a->sthc_inet == AF_INET6 ? 16 : 0;
 

@@ -25,7 +25,7 @@ struct thc_address {
 
 /* -EINVAL: a reserved field, or what lies beyond the address, is not zero. */
 int thc_address_check(const struct sockaddr_unsized *name, int len);
-int thc_address_take(const struct sockaddr_thc *a, struct thc_address *out);
+int thc_address_read(const struct sockaddr_thc *a, struct thc_address *out);
 /* One host's, as an aggregator's has to be: not a group, not all, not none. */
 bool thc_address_is_host(const struct thc_address *a);
 /* On interface @ifindex, unless that is 0. */

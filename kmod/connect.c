@@ -23,9 +23,9 @@ static bool drop_one(struct thc_sock *ts)
 
 	spin_lock_bh(&ts->lock);
 	for (stream = 0; stream < THC_STREAMS && !m; stream++) {
-		m = list_first_entry_or_null(&ts->messages[stream], struct thc_message, link);
+		m = list_first_entry_or_null(&ts->messages[stream], struct thc_message, list);
 		if (m)
-			list_del_init(&m->link);
+			list_del_init(&m->list);
 	}
 	if (!m) {
 		m = list_first_entry_or_null(&ts->ready, struct thc_message, ready);
@@ -87,7 +87,7 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 			return -EINVAL;
 		return thc_host_job_find(sock_net(&ts->sk), a->sthc_job, true, job);
 	}
-	error = thc_address_take(a, &job->aggregator[0]);
+	error = thc_address_read(a, &job->aggregator[0]);
 	if (!error && !thc_address_is_host(&job->aggregator[0]))
 		error = -EINVAL;
 	if (!job->aggregator[0].port)

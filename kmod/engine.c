@@ -33,10 +33,10 @@ static struct thc_message *owner_of(struct thc_sock *ts, int stream, struct thc_
 
 	if (m) {
 		while (m && !has_chunk(m, number))
-			m = list_is_last(&m->link, all) ? NULL : list_next_entry(m, link);
+			m = list_is_last(&m->list, all) ? NULL : list_next_entry(m, list);
 		return m;
 	}
-	list_for_each_entry_reverse(m, all, link)
+	list_for_each_entry_reverse(m, all, list)
 		if (has_chunk(m, number))
 			return m;
 	return NULL;
@@ -53,9 +53,9 @@ struct thc_host {
 };
 
 /* One packet may always be on its way: timers and timeouts belong to flights. */
-THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
+THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream *st)
 {
-	if (!st->in_flight || thc_peer_has_room(host->p))
+	if (!st->in_flight || thc_peer_may_send(host->p))
 		return true;
 	host->full = true;
 	return false;
@@ -158,10 +158,10 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 	lockdep_assert_held(&ts->lock);
 	for (stream = 0; stream < THC_STREAMS; stream++) {
 		/* in their order, without a look at those that have been delivered */
-		list_for_each_entry_reverse(m, &ts->messages[stream], link)
+		list_for_each_entry_reverse(m, &ts->messages[stream], list)
 			if (m->closed)
 				break;
-		list_for_each_entry_continue(m, &ts->messages[stream], link) {
+		list_for_each_entry_continue(m, &ts->messages[stream], list) {
 			if (now - m->sent_at < timeout)
 				break;
 			any = true;
@@ -210,7 +210,7 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 static void finish(struct thc_sock *ts, struct thc_message *m)
 {
 	lockdep_assert_held(&ts->lock);
-	list_del_init(&m->link);
+	list_del_init(&m->list);
 	if (m->closed) {
 		thc_message_put(ts, m);
 		return;

@@ -20,7 +20,7 @@ static struct thc_host_job *find(struct thc_net *tn, u16 id)
 	struct thc_host_job *job;
 
 	lockdep_assert_held(&tn->lock);
-	list_for_each_entry(job, &tn->jobs, link)
+	list_for_each_entry(job, &tn->jobs, list)
 		if (job->id == id)
 			return job;
 	return NULL;
@@ -37,7 +37,7 @@ int thc_host_job_add(struct net *net, struct thc_host_job *job)
 	} else if (tn->jobs_count == THC_GENL_JOBS_MAX) {
 		error = -ENOSPC;
 	} else {
-		list_add_tail(&job->link, &tn->jobs);
+		list_add_tail(&job->list, &tn->jobs);
 		tn->jobs_count++;
 		thc_generation_next(&tn->jobs_generation);
 	}
@@ -53,7 +53,7 @@ int thc_host_job_del(struct net *net, u16 id)
 	mutex_lock(&tn->lock);
 	job = find(tn, id);
 	if (job) {
-		list_del(&job->link);
+		list_del(&job->list);
 		tn->jobs_count--;
 		thc_generation_next(&tn->jobs_generation);
 	}
@@ -117,6 +117,6 @@ void thc_host_jobs_free(struct thc_net *tn)
 {
 	struct thc_host_job *job, *next;
 
-	list_for_each_entry_safe(job, next, &tn->jobs, link)
+	list_for_each_entry_safe(job, next, &tn->jobs, list)
 		kfree_sensitive(job);
 }

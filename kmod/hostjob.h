@@ -23,7 +23,7 @@ struct thc_ids {
 
 /**
  * struct thc_host_job - a job that the host's administrator knows
- * @link: in thc_net.jobs
+ * @list: in thc_net.jobs
  * @id: its number
  * @shards: aggregators, in the order of shards
  * @key: its secret key, which the processes of the host need not have
@@ -34,7 +34,7 @@ struct thc_ids {
  * @aggregator: base ports included
  */
 struct thc_host_job {
-	struct list_head	link;
+	struct list_head	list;
 	u16			id;
 	u32			shards;
 	u8			key[THC_KEY_BYTES];

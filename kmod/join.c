@@ -137,7 +137,7 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 		struct thc_hdr h;
 
 		/* who is ready may be asked to join anew before the last one is */
-		if (thc_joining_at(&p->joining) <= now && thc_peer_has_room(p)) {
+		if (thc_joining_at(&p->joining) <= now && thc_peer_may_send(p)) {
 			thc_joining_request(&p->joining, &p->sender, &h, &join, now);
 			thc_send_copied(p, &h, &join, sizeof(join));
 		}

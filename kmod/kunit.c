@@ -148,7 +148,7 @@ static struct thc_message *give_to(struct kunit *test, int stream, u32 chunks, u
 		       payload);
 	thc_message_seal(m, ts, stream);
 	spin_lock_bh(&ts->lock);
-	list_add_tail(&m->link, &ts->messages[stream]);
+	list_add_tail(&m->list, &ts->messages[stream]);
 	m->sent_at = ktime_get_ns();
 	ts->reserved[stream] += chunks;
 	ts->stats.memory += m->bytes;
@@ -193,7 +193,7 @@ static void let_time_out(struct thc_sock *ts)
 
 	ts->peers[0]->sender.progress_at -= timeout;
 	ts->peers[0]->look_at = 0;
-	list_for_each_entry(m, &ts->messages[THC_DATA], link)
+	list_for_each_entry(m, &ts->messages[THC_DATA], list)
 		m->sent_at -= timeout;
 	run(ts);
 }

@@ -40,7 +40,7 @@ static bool take_list(struct thc_sock *ts, struct listed *l)
 	if (waits) {
 		const struct thc_joining *j = &ts->peers[0]->joining;
 
-		thc_shards_take(&l->list, &j->spec, j->parts.record, j->parts.joined.bytes);
+		thc_shards_read(&l->list, &j->spec, j->parts.record, j->parts.info.bytes);
 		memcpy(l->key, ts->job_key, sizeof(l->key));
 	}
 	spin_unlock_bh(&ts->lock);

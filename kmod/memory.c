@@ -28,13 +28,13 @@ MODULE_PARM_DESC(memory_mib, "MiB of messages over all sockets; 0: an eighth of 
 
 /**
  * struct thc_user - whose sockets are counted together
- * @link: in users
+ * @hash: in users
  * @uid: see user_of()
  * @sockets: that refer to it, under users_lock
  * @held: bytes of their messages and flights
  */
 struct thc_user {
-	struct hlist_node	link;
+	struct hlist_node	hash;
 	kuid_t			uid;
 	u32			sockets;
 	atomic64_t		held;
@@ -74,7 +74,7 @@ static struct thc_user *find(kuid_t uid)
 	struct thc_user *user;
 
 	lockdep_assert_held(&users_lock);
-	hash_for_each_possible(users, user, link, __kuid_val(uid))
+	hash_for_each_possible(users, user, hash, __kuid_val(uid))
 		if (uid_eq(user->uid, uid))
 			return user;
 	return NULL;
@@ -94,7 +94,7 @@ struct thc_user *thc_user_get(void)
 	spin_lock(&users_lock);
 	user = find(new->uid);
 	if (!user) {
-		hash_add(users, &new->link, __kuid_val(new->uid));
+		hash_add(users, &new->hash, __kuid_val(new->uid));
 		swap(user, new);
 	}
 	user->sockets++;
@@ -112,7 +112,7 @@ void thc_user_put(struct thc_user *user)
 	spin_lock(&users_lock);
 	last = !--user->sockets;
 	if (last)
-		hash_del(&user->link);
+		hash_del(&user->hash);
 	spin_unlock(&users_lock);
 	if (!last)
 		return;

@@ -42,7 +42,7 @@ struct thc_message *thc_message_alloc(struct thc_user *user, u32 chunks, u32 str
 		kfree(m);
 		return ERR_PTR(-ENOBUFS);
 	}
-	INIT_LIST_HEAD(&m->link);
+	INIT_LIST_HEAD(&m->list);
 	INIT_LIST_HEAD(&m->ready);
 	refcount_set(&m->refs, 1);
 	m->chunks = chunks;

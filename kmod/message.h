@@ -26,7 +26,7 @@ struct thc_spread {
 
 /**
  * struct thc_message - one sendmsg() and its answer
- * @link: in thc_sock.messages of its stream until every chunk has its answer
+ * @list: in thc_sock.messages of its stream until every chunk has its answer
  * @ready: in thc_sock.ready when it can be received
  * @refs: one for each list it is in
  * @first: number of its first chunk in the stream over all shards
@@ -51,7 +51,7 @@ struct thc_spread {
  * @closed: to be received as it is, incomplete; what comes now comes too late
  */
 struct thc_message {
-	struct list_head	link;
+	struct list_head	list;
 	struct list_head	ready;
 	refcount_t		refs;
 	u64			first;

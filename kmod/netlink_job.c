@@ -271,7 +271,7 @@ int thc_nl_job_dump_start(struct netlink_callback *cb)
 
 static int dump_job(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
 {
-	return put_job(skb, list_entry(entry, struct thc_host_job, link),
+	return put_job(skb, list_entry(entry, struct thc_host_job, list),
 		       NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, cb);
 }
 

@@ -12,7 +12,7 @@
 
 static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
 {
-	struct thc_sock *ts = list_entry(entry, struct thc_sock, link);
+	struct thc_sock *ts = list_entry(entry, struct thc_sock, list);
 	void *head = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &thc_genl,
 				 NLM_F_MULTI, THC_CMD_SOCKET_GET);
 	struct thc_socket_stats stats;

@@ -13,7 +13,7 @@ void thc_net_add(struct thc_sock *ts)
 	struct thc_net *tn = thc_net_of(sock_net(&ts->sk));
 
 	mutex_lock(&tn->lock);
-	list_add_tail(&ts->link, &tn->sockets);
+	list_add_tail(&ts->list, &tn->sockets);
 	thc_generation_next(&tn->sockets_generation);
 	mutex_unlock(&tn->lock);
 }
@@ -24,7 +24,7 @@ void thc_net_del(struct thc_sock *ts)
 	struct thc_net *tn = thc_net_of(sock_net(&ts->sk));
 
 	mutex_lock(&tn->lock);
-	list_del(&ts->link);
+	list_del(&ts->list);
 	thc_generation_next(&tn->sockets_generation);
 	mutex_unlock(&tn->lock);
 }

@@ -165,28 +165,28 @@ static int read_option(struct thc_sock *ts, int option, union option_value *v)
 static int show_job(struct thc_sock *ts, sockopt_t *opt)
 {
 	const struct thc_parts *p;
-	struct thc_joined *joined;
+	struct thc_job_info *info;
 	int size = -ENOTCONN;
 
 	sock_owned_by_me(&ts->sk);
 	/* a packet may bring another one until the socket is ready */
-	joined = kvmalloc(sizeof(*joined) + THC_RECORDS_MAX, GFP_KERNEL_ACCOUNT);
-	if (!joined)
+	info = kvmalloc(sizeof(*info) + THC_RECORDS_MAX, GFP_KERNEL_ACCOUNT);
+	if (!info)
 		return -ENOMEM;
 	spin_lock_bh(&ts->lock);
 	p = ts->shards ? &ts->peers[0]->joining.parts : NULL;
 	if (p && thc_parts_whole(p)) {
-		*joined = p->joined;
-		joined->shards = ts->shards;
-		memcpy(joined + 1, p->record, p->joined.bytes);
-		size = sizeof(*joined) + p->joined.bytes;
+		*info = p->info;
+		info->shards = ts->shards;
+		memcpy(info + 1, p->record, p->info.bytes);
+		size = sizeof(*info) + p->info.bytes;
 	}
 	spin_unlock_bh(&ts->lock);
 	if (size > 0 && opt->optlen < size)
 		size = -EINVAL;
-	if (size > 0 && copy_to_iter(joined, size, &opt->iter_out) != size)
+	if (size > 0 && copy_to_iter(info, size, &opt->iter_out) != size)
 		size = -EFAULT;
-	kvfree(joined);
+	kvfree(info);
 	return size;
 }
 

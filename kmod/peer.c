@@ -330,7 +330,7 @@ int thc_peer_open(struct thc_peer *p, thc_peer_ready *ready)
 	error = make_sockets(p, ready) ?: ask_cgroup(p) ?: find_way(p);
 	if (error)
 		return error;
-	p->room = thc_transmit_room(0);
+	p->wmem_limit = thc_wmem_limit(0);
 	return bind_unicast(p);
 }
 
@@ -446,6 +446,6 @@ void thc_peer_streams(struct thc_peer *p)
 	/* the timer may be giving up joining just now */
 	spin_lock_bh(&p->owner->lock);
 	thc_joining_end(&p->joining, &p->sender, p->flights, window);
-	p->room = thc_transmit_room(window + spec->control_slots);
+	p->wmem_limit = thc_wmem_limit(window + spec->control_slots);
 	spin_unlock_bh(&p->owner->lock);
 }

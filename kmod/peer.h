@@ -30,7 +30,7 @@ struct thc_route {
  * @owner: the socket
  * @address: where it is, base port
  * @unicast: requests out, answers to this rank in; owns what is on its way out
- * @room: bytes that may be on their way, as @unicast counts them
+ * @wmem_limit: bytes that may be on their way, as @unicast counts them
  * @group: answers to all ranks in: connect() makes it, join_work joins the group; NULL when
  *	joining has ended without a group
  * @in_group: it has joined; under thc_sock.lock
@@ -50,7 +50,7 @@ struct thc_peer {
 	struct thc_sock		*owner;
 	struct thc_address	address;
 	struct socket		*unicast;
-	size_t			room;
+	size_t			wmem_limit;
 	struct socket		*group;
 	bool			in_group;
 	struct thc_route	route[THC_PORT_SPAN];
@@ -97,8 +97,8 @@ bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);
 void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group);
 /* The group is not needed: no answer will come there. */
 void thc_peer_close_group(struct thc_peer *p);
-/* Room for the flights of the job's slots; -ENOBUFS: the host's messages, or the user's, leave none;
- * -ENOMEM.
+/* Memory for the flights of the job's slots; -ENOBUFS: messages of the host, or of the user, leave
+ * none; -ENOMEM.
  */
 int thc_peer_alloc_flights(struct thc_peer *p);
 /* Before thc_peer_streams(), which needs them to the end. */

@@ -59,7 +59,7 @@ static void show_socket(struct seq_file *seq, struct thc_sock *ts)
 
 static int thc_seq_show(struct seq_file *seq, void *v)
 {
-	struct thc_sock *ts = list_entry(v, struct thc_sock, link);
+	struct thc_sock *ts = list_entry(v, struct thc_sock, list);
 
 	if (v == &thc_net_of(seq_file_net(seq))->sockets) {
 		seq_puts(seq, "  job rank state    aggregator shards messages chunks retransmits"

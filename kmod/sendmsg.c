@@ -75,7 +75,7 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int stream)
 	}
 	/* a caller that sends knows how joining ended */
 	ts->unclaimed = false;
-	list_add_tail(&m->link, &ts->messages[stream]);
+	list_add_tail(&m->list, &ts->messages[stream]);
 	ts->reserved[stream] += m->chunks;
 	ts->called_at = now;
 	m->sent_at = now;
@@ -97,16 +97,16 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int stream)
 /* Takes room for a message, which thc_message_put() gives back; false: there is none. */
 static bool charge(struct thc_sock *ts, u64 bytes)
 {
-	bool room;
+	bool fits;
 
 	spin_lock_bh(&ts->lock);
-	room = ts->stats.memory + bytes <= ts->memory;
-	if (room)
+	fits = ts->stats.memory + bytes <= ts->memory;
+	if (fits)
 		ts->stats.memory += bytes;
-	ts->refused = room ? 0 : max(bytes, 1ULL);
+	ts->refused = fits ? 0 : max(bytes, 1ULL);
 	ts->stats.memory_peak = max(ts->stats.memory_peak, ts->stats.memory);
 	spin_unlock_bh(&ts->lock);
-	return room;
+	return fits;
 }
 
 static void uncharge(struct thc_sock *ts, u64 bytes)
@@ -131,11 +131,11 @@ static bool joining_is_over(struct thc_sock *ts, u64 joins)
  */
 static bool has_room(struct thc_sock *ts, u64 bytes)
 {
-	bool room = ts->state != THC_STATE_READY || ts->stats.memory + bytes <= ts->memory ||
+	bool fits = ts->state != THC_STATE_READY || ts->stats.memory + bytes <= ts->memory ||
 		    READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 
-	ts->refused = room ? 0 : max(bytes, 1ULL);
-	return room;
+	ts->refused = fits ? 0 : max(bytes, 1ULL);
+	return fits;
 }
 
 /* thc_wait_for() without lock_sock, which the caller has before and after. */

@@ -60,7 +60,7 @@ enum thc_state {
  * @bound: local address of bind(), inet 0: none
  * @timer: next retransmission, JOIN or timeout
  * @join_work: what of joining may sleep: the multicast group, memory
- * @link: in thc_net.sockets
+ * @list: in thc_net.sockets
  * @user: whose memory its messages and flights are, NULL: the host's alone; stays as it is
  *
  * Changed under lock_sock and @lock together, while no timer or packet is under way (but the
@@ -94,8 +94,8 @@ enum thc_state {
  *	that call ends
  * @called_at: time a message was last sent or received by the caller
  * @join_until: JOIN gives up then
- * @memory_at: all ranks are in, and the host lacks memory for the slots: time of the next look, 0: it
- *	has been looked for none, or there was some
+ * @memory_at: all ranks are in, and the host lacks memory for the slots: when to ask again; 0: it
+ *	was not asked, or had some
  * @outbox: built, to be handed to the network in this order after unlocking, by thc_outbox_flush()
  * @flushing: a context is emptying @outbox
  * @scrap: for a packet's payload that nobody keeps; many kernels would clear
@@ -127,7 +127,7 @@ struct thc_sock {
 	u32			last_epoch[THC_GENL_AGGREGATORS_MAX];
 	bool			has_key;
 	u8			key[THC_KEY_BYTES];
-	struct list_head	link;
+	struct list_head	list;
 	struct thc_user		*user;
 
 	spinlock_t		lock;

@@ -28,7 +28,7 @@ static int thc_bind(struct socket *sock, struct sockaddr_unsized *name, int len)
 		return error;
 	if (a->sthc_job || a->sthc_rank)
 		return -EINVAL;
-	error = thc_address_take(a, &address);
+	error = thc_address_read(a, &address);
 	if (error)
 		return error;
 	lock_sock(sock->sk);

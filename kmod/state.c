@@ -16,7 +16,7 @@ u32 thc_state_unfinished(const struct thc_sock *ts)
 	u32 stream, n = 0;
 
 	for (stream = 0; stream < THC_STREAMS; stream++)
-		list_for_each_entry(m, &ts->messages[stream], link)
+		list_for_each_entry(m, &ts->messages[stream], list)
 			n += !m->closed;
 	return n;
 }

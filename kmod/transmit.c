@@ -22,9 +22,9 @@
 
 #define HEADROOM	(LL_MAX_HEADER + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
 /* About what a packet that travels alone takes: a head, and the page it refers to. */
-#define PACKET_ROOM	(SKB_TRUESIZE(HEADROOM) + PAGE_SIZE)
+#define PACKET_WMEM	(SKB_TRUESIZE(HEADROOM) + PAGE_SIZE)
 /* Room for JOINs, which come before the windows are known. */
-#define JOINS_ROOM	8
+#define JOINS	8
 /* Looks at the outbox before whoever else sends something has its turn. */
 #define FLUSH_TURNS	16
 
@@ -45,14 +45,14 @@ u32 thc_wire_bytes(const struct thc_peer *p, u32 bytes)
 	return bytes + (p->address.inet == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
 }
 
-size_t thc_transmit_room(u32 window)
+size_t thc_wmem_limit(u32 window)
 {
-	return (2 * (size_t)window + JOINS_ROOM) * PACKET_ROOM;
+	return (2 * (size_t)window + JOINS) * PACKET_WMEM;
 }
 
-bool thc_peer_has_room(const struct thc_peer *p)
+bool thc_peer_may_send(const struct thc_peer *p)
 {
-	return sk_wmem_alloc_get(p->unicast->sk) < p->room;
+	return sk_wmem_alloc_get(p->unicast->sk) < p->wmem_limit;
 }
 
 static struct sk_buff *new_packet(struct thc_peer *p, u16 port, u32 linear)

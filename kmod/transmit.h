@@ -30,9 +30,9 @@ void thc_send_copied(struct thc_peer *p, struct thc_hdr *h, const void *payload,
 /* Called by each context that has built packets, after thc_sock.lock. */
 void thc_outbox_flush(struct thc_sock *ts);
 /* Bytes of packets that may be on their way: each of @window chunks in flight, twice. */
-size_t thc_transmit_room(u32 window);
+size_t thc_wmem_limit(u32 window);
 /* May packets be built for @p? If not, those on their way have to arrive first. */
-bool thc_peer_has_room(const struct thc_peer *p);
+bool thc_peer_may_send(const struct thc_peer *p);
 /* Asks the network how packets with @mark from @p->local leave for @port. @usk: the UDP socket that
  * sends them, NULL: there is none yet. Returns 0 with a reference in @r->dst, or an error and @r as
  * it was.

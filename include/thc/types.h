@@ -96,7 +96,7 @@ THC_ASSERT_SIZE(struct thc_claim, 32);
 THC_ASSERT_SIZE(struct sockaddr_thc, 40);
 THC_ASSERT_SIZE(struct thc_send, 16);
 THC_ASSERT_SIZE(struct thc_received, 40);
-THC_ASSERT_SIZE(struct thc_joined, 80);
+THC_ASSERT_SIZE(struct thc_job_info, 80);
 THC_ASSERT_SIZE(struct thc_socket_stats, 168);
 THC_ASSERT_SIZE(struct thc_failure, 24);
 

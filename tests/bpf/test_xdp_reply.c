@@ -311,14 +311,14 @@ static void reply__relay(void **state)
 	ring_buffer__consume(ring);
 	ring_buffer__free(ring);
 	assert_int_equal(got.n, 3);
-	assert_int_equal(got.r[0].kind, THC_RELAY_HEADER);
+	assert_int_equal(got.r[0].type, THC_RELAY_HEADER);
 	assert_int_equal(got.r[0].rank, 0);
 	from = address(0);
 	assert_true(thc_addr_equal(&got.r[0].path.src, &from));
 	assert_int_equal(got.r[0].path.src_port, WORKER_PORT);
 	expect_header((u8 *)&got.r[0].hdr, sizeof(struct thc_hdr), THC_OP_WAIT, 0, 0, 1);
-	assert_int_equal(got.r[1].kind, THC_RELAY_ALL);
-	assert_int_equal(got.r[2].kind, THC_RELAY_ONE);
+	assert_int_equal(got.r[1].type, THC_RELAY_ALL);
+	assert_int_equal(got.r[2].type, THC_RELAY_ONE);
 	assert_int_equal(got.r[2].rank, 1);
 	assert_int_equal(got.r[2].slot, 3);
 	assert_int_equal(got.r[2].job, 2);

@@ -603,14 +603,14 @@ int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
 {
 	(void)o;
 	*l = (struct thc_link){ .unicast = UNICAST, .group = -1, .gso = true, .answers_max = 1000 };
-	l->way.peer.ss_family = AF_INET;
+	l->way.aggregator.ss_family = AF_INET;
 	return 0;
 }
 
 int thc_way_find(struct thc_way *way, const struct thc_client_options *o)
 {
 	(void)o;
-	way->peer.ss_family = AF_INET;
+	way->aggregator.ss_family = AF_INET;
 	return 0;
 }
 
@@ -653,7 +653,7 @@ unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
 	return bytes + 42;
 }
 
-const char *thc_way_peer_name(const struct thc_way *way, char *text, size_t room)
+const char *thc_way_name(const struct thc_way *way, char *text, size_t room)
 {
 	(void)way;
 	snprintf(text, room, "10.77.0.100:18500");
@@ -790,8 +790,8 @@ static void hand_over(const struct coming *p, thc_link_each *each, void *ctx)
 	w.broken = w.client->broken;
 }
 
-int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_each *each, void *ctx,
-		     uint64_t *calls)
+int thc_link_receive(struct thc_link *l, int fd, struct thc_buffer rx, thc_link_each *each,
+		     void *ctx, uint64_t *calls)
 {
 	int n = 0;
 
@@ -1006,7 +1006,7 @@ static struct coming *put_answer(const struct asked *a, uint64_t in)
 	h->key_id = session[w.keyed].down.id;
 	p->bytes = sizeof(*h) + THC_LANE_BYTES;
 	p->group = c->reply == THC_REPLY_MULTICAST &&
-		   thc_udp_of(w.client->transport)->shard->link.group >= 0;
+		   thc_udp_of(w.client->transport)->peer->link.group >= 0;
 	if (a->norms)
 		max_lanes(a, in, p->at + sizeof(*h));
 	else

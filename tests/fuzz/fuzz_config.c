@@ -169,8 +169,8 @@ static void read_back(struct thc_announcement *a, struct thc_spec *spec, struct 
 		whole = thc_parts_add(&p, 1, (void *)part, bytes);
 	} while (at < a->bytes);
 	require(whole);
-	require(thc_spec_take(spec, &p.joined.welcome, p.record, p.joined.bytes));
-	thc_shards_take(shards, spec, p.record, p.joined.bytes);
+	require(thc_spec_read(spec, &p.info.welcome, p.record, p.info.bytes));
+	thc_shards_read(shards, spec, p.record, p.info.bytes);
 }
 
 /* Number 0 of several lists them all, and the others say which they are. */

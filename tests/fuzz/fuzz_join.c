@@ -727,7 +727,7 @@ static void check_to_rank(const struct sent *s, int job, u32 rank)
 	struct thc_table table;
 	struct thc_spec spec;
 
-	require(thc_spec_take(&spec, w, w + 1, (u32)s->length - (u32)sizeof(*w)));
+	require(thc_spec_read(&spec, w, w + 1, (u32)s->length - (u32)sizeof(*w)));
 	require(thc_be16(s->h.rank) == rank);
 	require(!thc_job_check(&spec, &o) && !thc_table_take(&spec, &table));
 	require(!memcmp(spec.salt, world_records[described[job].id].salt, sizeof(spec.salt)));

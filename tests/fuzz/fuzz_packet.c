@@ -927,7 +927,7 @@ static void receive(const u8 *frame, size_t size)
 	}
 	if (action == XDP_REDIRECT)
 		send_clones(&ctx, redirected + 1);
-	if (relay_submitted && world_relay.kind == THC_RELAY_HEADER)
+	if (relay_submitted && world_relay.type == THC_RELAY_HEADER)
 		check_answer_header(&world_relay.hdr, NULL, 0);
 	require(world_stats.received == before.received ||
 		world_stats.event[THC_EVENT_LOST] <= before.event[THC_EVENT_LOST] + 1 ||

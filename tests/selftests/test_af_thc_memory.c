@@ -131,8 +131,8 @@ TEST_F(host, connect_without_room)
 	close(fd);
 }
 
-/* Who waits for memory for the slots of four aggregators, some 300 KiB each, holds none of it: there
- * is enough for another job's.
+/* Who waits for memory for the slots of four aggregators, some 300 KiB each, holds none of it: for
+ * those of another job there is enough.
  */
 TEST_F(host, connect_without_room_holds_none)
 {

@@ -202,8 +202,8 @@ AFTHC_FIXTURE(job)
 
 TEST_F(job, option_welcome_lengths_and_pointers)
 {
-	static const int wrong[] = { -1, 0, 1, sizeof(struct thc_joined) - 1,
-				     sizeof(struct thc_joined) };
+	static const int wrong[] = { -1, 0, 1, sizeof(struct thc_job_info) - 1,
+				     sizeof(struct thc_job_info) };
 	struct described_job job;
 	socklen_t len, whole;
 	size_t i;
@@ -222,8 +222,8 @@ TEST_F(job, option_welcome_lengths_and_pointers)
 		  EFAULT);
 	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &job, &len), 0);
 	whole = len;
-	EXPECT_EQ(whole, sizeof(job.joined) + job.joined.bytes);
-	EXPECT_EQ(job.joined.reserved, 0);
+	EXPECT_EQ(whole, sizeof(job.info) + job.info.bytes);
+	EXPECT_EQ(job.info.reserved, 0);
 	memset(&job, 0x5a, sizeof(job));
 	len = whole - 1;
 	EXPECT_EQ(ERRNO_OF(getsockopt(self->fd[0], SOL_THC, THC_OPT_WELCOME, &job, &len)), EINVAL);

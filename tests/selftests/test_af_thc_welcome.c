@@ -369,15 +369,15 @@ TEST_F(welcome, records_as_they_were_sent)
 	tell(_metadata, t, &p[1]);
 	ASSERT_EQ(end_join(t->fd), 0);
 	bytes = describe_job(t->fd, &d);
-	EXPECT_EQ(d.joined.epoch, FAKE_EPOCH);
-	EXPECT_EQ(d.joined.shards, 1);
-	EXPECT_EQ(d.joined.bytes, p[0].bytes + p[1].bytes - 2 * fixed);
-	EXPECT_EQ(bytes, sizeof(d.joined) + d.joined.bytes);
+	EXPECT_EQ(d.info.epoch, FAKE_EPOCH);
+	EXPECT_EQ(d.info.shards, 1);
+	EXPECT_EQ(d.info.bytes, p[0].bytes + p[1].bytes - 2 * fixed);
+	EXPECT_EQ(bytes, sizeof(d.info) + d.info.bytes);
 	EXPECT_EQ(memcmp(d.record, p[0].record, p[0].bytes - fixed), 0);
 	EXPECT_EQ(memcmp(d.record + p[0].bytes - fixed, p[1].record, p[1].bytes - fixed), 0);
-	EXPECT_EQ(d.record[d.joined.bytes], 0x5a);
+	EXPECT_EQ(d.record[d.info.bytes], 0x5a);
 	/* of the first part */
-	EXPECT_EQ(memcmp(&d.joined.welcome, &p[0].w, sizeof(p[0].w)), 0);
+	EXPECT_EQ(memcmp(&d.info.welcome, &p[0].w, sizeof(p[0].w)), 0);
 }
 
 /* As many parts as there may be, each as long as it may be. */
@@ -404,7 +404,7 @@ TEST_F(welcome, records_that_fill_all_parts)
 	}
 	ASSERT_EQ(end_join(t->fd), 0);
 	EXPECT_EQ(describe_job(t->fd, &d), sizeof(d));
-	EXPECT_EQ(d.joined.bytes, THC_RECORDS_MAX);
+	EXPECT_EQ(d.info.bytes, THC_RECORDS_MAX);
 }
 
 TEST_HARNESS_MAIN

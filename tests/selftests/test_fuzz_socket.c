@@ -154,7 +154,7 @@ static socklen_t size_of(int option)
 		return 8;
 	case THC_OPT_WELCOME:
 		/* fake_join()'s has these records */
-		return sizeof(struct thc_joined) + sizeof(struct whole_welcome) -
+		return sizeof(struct thc_job_info) + sizeof(struct whole_welcome) -
 		       sizeof(struct thc_welcome);
 	case THC_OPT_STATS:
 		return sizeof(struct thc_socket_stats);

@@ -65,12 +65,12 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	c->spec = spec_of(b);
 	c->counted_least = THC_COUNTED_BYTES;
 	assert_int_equal(c->scheme->open(c), 0);
-	assert_int_equal(thc_shards_room(&udp, 1), 0);
-	udp.shard->sender.seal = THC_SEAL_NH;
-	thc_seal_key_set(&udp.shard->sender.up, test_key, THC_KEY_UP, 0, salt);
+	assert_int_equal(thc_shards_grow(&udp, 1), 0);
+	udp.peer->sender.seal = THC_SEAL_NH;
+	thc_seal_key_set(&udp.peer->sender.up, test_key, THC_KEY_UP, 0, salt);
 	/* nothing is sent: sequence numbers and sealed packets, but nothing in flight */
-	thc_stream_init(&udp.shard->sender.data, flight, 0, DATA_SLOTS);
-	thc_stream_init(&udp.shard->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+	thc_stream_init(&udp.peer->sender.data, flight, 0, DATA_SLOTS);
+	thc_stream_init(&udp.peer->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
 }
 
 static const struct thc_compressor *compressor(const struct thc_client *c)
@@ -86,7 +86,7 @@ static void client_exit(struct thc_client *c)
 	/* what was accounted has been given back, but for the room to receive into */
 	assert_int_equal(c->memory_now, udp.base.rx.bytes);
 	free(udp.base.rx.at);
-	free(udp.shard);
+	free(udp.peer);
 }
 
 static struct thc_request *begin(struct thc_client *c, const struct bucket *b, void *buf,
@@ -186,7 +186,7 @@ static void *gradient_of(const struct bucket *b)
 /* Each packet that can go out is sealed as it lies there. */
 static void assert_sealed(const struct thc_request *r)
 {
-	const struct thc_sender *s = &udp.shard->sender;
+	const struct thc_sender *s = &udp.peer->sender;
 	unsigned int k;
 	uint32_t i;
 

@@ -103,9 +103,9 @@ static void expect(const char *aggregator, const char *bind, const char *interfa
 
 	if (thc_resolve(&ends, &o))
 		fail_msg("%s: %s", aggregator, thc_last_error());
-	assert_string_equal(text_of(&ends.peer), peer);
+	assert_string_equal(text_of(&ends.aggregator), peer);
 	assert_string_equal(text_of(&ends.local), local);
-	assert_int_equal(ends.addrlen, ends.peer.ss_family == AF_INET ?
+	assert_int_equal(ends.addrlen, ends.aggregator.ss_family == AF_INET ?
 					       sizeof(struct sockaddr_in) :
 					       sizeof(struct sockaddr_in6));
 }

@@ -60,10 +60,10 @@ static int pass_on(struct thc_announcement *a, struct thc_spec *out, struct thc_
 		whole = thc_parts_add(&parts, 1, (void *)payload, bytes);
 	} while (at < a->bytes);
 	assert_true(whole);
-	if (!thc_spec_take(out, &parts.joined.welcome, parts.record, parts.joined.bytes))
+	if (!thc_spec_read(out, &parts.info.welcome, parts.record, parts.info.bytes))
 		return 0;
 	memset(list, 0xff, sizeof(*list));
-	thc_shards_take(list, out, parts.record, parts.joined.bytes);
+	thc_shards_read(list, out, parts.record, parts.info.bytes);
 	return 1;
 }
 

@@ -38,7 +38,7 @@ struct third {
 	uint64_t	d;
 };
 
-static const struct thc_struct_kind kind = {
+static const struct thc_struct_layout kind = {
 	.name = "second",
 	.first = THC_STRUCT_SIZE(struct second, a),
 	.now = sizeof(struct second),

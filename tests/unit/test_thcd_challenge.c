@@ -42,7 +42,7 @@ static const struct thcd_challenged *about(struct about *a)
 {
 	a->c.path = &a->path;
 	a->c.nonce = a->nonce;
-	a->c.joined = a->joined;
+	a->c.entered = a->joined;
 	return &a->c;
 }
 
@@ -109,7 +109,7 @@ static void challenge__of_a_rank_outside(void **state)
 	(void)state;
 	memset(a.joined, 0, sizeof(a.joined));
 	about(&outside);
-	outside.c.joined = NULL;
+	outside.c.entered = NULL;
 	thcd_challenge_make(made, &secret, &outside.c, 0);
 	assert_true(thcd_challenge_is(made, &secret, &outside.c, 0));
 	assert_false(thcd_challenge_is(made, &secret, about(&a), 0));

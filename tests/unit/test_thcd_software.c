@@ -295,9 +295,9 @@ static struct thc_spec welcome(int rank, bool unsealed)
 	last_nonce = w->nonce[0];
 	if (thc_be16(w->flags) & THC_WELCOME_F_REFUSED) {
 		assert_int_equal(bytes, sizeof(*w));
-		thc_spec_take_fixed(&s, w);
+		thc_spec_read_fixed(&s, w);
 	} else {
-		assert_true(thc_spec_take(&s, w, w + 1, bytes - (u32)sizeof(*w)));
+		assert_true(thc_spec_read(&s, w, w + 1, bytes - (u32)sizeof(*w)));
 	}
 	return s;
 }

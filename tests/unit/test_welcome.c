@@ -92,7 +92,7 @@ static int read_sample(void)
 
 	memcpy(records, &sample.a.seal, sizeof(sample.a.seal));
 	memcpy(records + sizeof(sample.a.seal), sample.a.record, sample.a.bytes);
-	return thc_spec_take(&sample.read, &sample.a.fixed, records,
+	return thc_spec_read(&sample.read, &sample.a.fixed, records,
 			     (u32)sizeof(sample.a.seal) + sample.a.bytes);
 }
 
@@ -304,9 +304,9 @@ static void parts__make_a_whole(void **state)
 	assert_false(thc_parts_whole(&parts));
 	assert_true(give(2, EPOCH));
 	assert_true(thc_parts_whole(&parts));
-	assert_int_equal(parts.joined.bytes, sample.a.bytes + 3 * sizeof(sample.a.seal));
-	assert_true(thc_spec_take(&sample.read, &parts.joined.welcome, parts.record,
-				  parts.joined.bytes));
+	assert_int_equal(parts.info.bytes, sample.a.bytes + 3 * sizeof(sample.a.seal));
+	assert_true(
+		thc_spec_read(&sample.read, &parts.info.welcome, parts.record, parts.info.bytes));
 	assert_int_equal(sample.read.granularity, 30);
 	/* another part of it changes nothing, nor does all of it again */
 	assert_false(give(2, EPOCH));
@@ -361,7 +361,7 @@ static void parts__of_two_do_not_mix(void **state)
 	/* the epoch is over, before it was told whole: the next one begins anew */
 	assert_false(give(0, EPOCH + 1));
 	assert_int_equal(parts.next, 1);
-	assert_int_equal(parts.joined.epoch, EPOCH + 1);
+	assert_int_equal(parts.info.epoch, EPOCH + 1);
 }
 
 static void parts__with_different_salts_are_no_welcome(void **state)
@@ -372,8 +372,8 @@ static void parts__with_different_salts_are_no_welcome(void **state)
 	sample.a.seal.salt[0] ^= 1;
 	give(1, EPOCH);
 	assert_true(give(2, EPOCH));
-	assert_false(thc_spec_take(&sample.read, &parts.joined.welcome, parts.record,
-				   parts.joined.bytes));
+	assert_false(
+		thc_spec_read(&sample.read, &parts.info.welcome, parts.record, parts.info.bytes));
 }
 
 static void parts__have_a_form(void **state)

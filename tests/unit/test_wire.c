@@ -105,7 +105,7 @@ static void wire__claim(void **state)
 	(void)state;
 	assert_int_equal(sizeof(struct thc_claim), 32);
 	AT(thc_claim, count_lo, 0, 4);
-	AT(thc_claim, kind, 4, 4);
+	AT(thc_claim, form, 4, 4);
 	AT(thc_claim, constants, 8, 4);
 	AT(thc_claim, tag, 12, 4);
 	AT(thc_claim, call, 16, 4);

@@ -43,7 +43,7 @@ static bool is_control(const struct thc_host *host, const struct thc_flight *f)
 	return f >= st->flight && f < st->flight + st->slots;
 }
 
-THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
+THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream *st)
 {
 	(void)st;
 	return host->sent < host->room;

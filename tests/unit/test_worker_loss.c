@@ -392,7 +392,7 @@ struct thc_host {
 	int			sent;
 };
 
-THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
+THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream *st)
 {
 	(void)st;
 	return host->n < BATCH;

@@ -16,7 +16,7 @@
 
 static const char *const dtype_name[] = { "fp32", "fp16", "bf16" };
 
-/* Where thc_claim.kind has what. */
+/* Where thc_claim.form has what. */
 enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
 
 void thc_agree_prepare(struct thc_request *r)
@@ -47,7 +47,7 @@ static struct thc_claim *own_claim(struct thc_request *r)
 void thc_agree_claim(struct thc_request *r)
 {
 	const struct thc_client *c = r->client;
-	uint32_t kind = ((uint32_t)r->dtype + 1) | (uint32_t)c->scheme->id << SCHEME_SHIFT |
+	uint32_t form = ((uint32_t)r->dtype + 1) | (uint32_t)c->scheme->id << SCHEME_SHIFT |
 			(uint32_t)(r->count >> 32) << COUNT_SHIFT;
 
 	const struct thc_results *held = &c->results[r->round & 1];
@@ -56,7 +56,7 @@ void thc_agree_claim(struct thc_request *r)
 	memset(r->claim, 0, sizeof(r->claim));
 	*own_claim(r) = (struct thc_claim){
 		.count_lo = thc_le32((uint32_t)r->count),
-		.kind = thc_le32(kind),
+		.form = thc_le32(form),
 		.constants = thc_le32(c->spec.constants),
 		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
 		.digest = thc_le32(known && !held->missed ? held->digest : 0),
@@ -92,7 +92,7 @@ bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *l
 /* False: a deadline has left the rank out. */
 static bool is_made(const struct thc_claim *c)
 {
-	return thc_le32(c->kind) & 0xff;
+	return thc_le32(c->form) & 0xff;
 }
 
 /* There may be others than NOT_FINITE one day: none is a reason to go on. */
@@ -104,17 +104,17 @@ static bool is_bad(const struct thc_claim *c)
 /* In what all ranks have to bring alike. */
 static bool same(const struct thc_claim *a, const struct thc_claim *b)
 {
-	return a->count_lo == b->count_lo && a->kind == b->kind && a->constants == b->constants &&
+	return a->count_lo == b->count_lo && a->form == b->form && a->constants == b->constants &&
 	       a->tag == b->tag && a->call == b->call;
 }
 
 static void describe(const struct thc_claim *c, char *text, size_t size)
 {
-	uint32_t kind = thc_le32(c->kind), dtype = (kind & 0xff) - 1;
-	uint32_t scheme = kind >> SCHEME_SHIFT & 0xff;
+	uint32_t form = thc_le32(c->form), dtype = (form & 0xff) - 1;
+	uint32_t scheme = form >> SCHEME_SHIFT & 0xff;
 
 	snprintf(text, size, "%llu %s values (scheme %s, table %08x, key %08x)",
-		 (unsigned long long)(kind >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
+		 (unsigned long long)(form >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
 		 dtype < 3 ? dtype_name[dtype] : "unknown",
 		 scheme < THC_SCHEMES_COUNT ? thc_scheme_name[scheme] : "unknown",
 		 thc_le32(c->constants), thc_le32(c->tag));

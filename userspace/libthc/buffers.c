@@ -49,8 +49,8 @@ static void free_spare(struct thc_client *c, struct thc_spare *s)
 {
 	if (!s->buffer)
 		return;
-	munmap(s->buffer, s->room);
-	thc_account(c, -(ssize_t)s->room);
+	munmap(s->buffer, s->bytes);
+	thc_account(c, -(ssize_t)s->bytes);
 	s->buffer = NULL;
 }
 
@@ -85,7 +85,7 @@ static size_t spare_bytes(const struct thc_client *c)
 	int i;
 
 	for (i = 0; i < THC_SPARES; i++)
-		bytes += c->spare[i].buffer ? c->spare[i].room : 0;
+		bytes += c->spare[i].buffer ? c->spare[i].bytes : 0;
 	return bytes;
 }
 
@@ -97,7 +97,7 @@ size_t thc_budget_left(const struct thc_client *c)
 }
 
 /* Spares give way to what is needed now. */
-static void make_room(struct thc_client *c, size_t bytes)
+static void drop_spares(struct thc_client *c, size_t bytes)
 {
 	struct thc_spare *s;
 
@@ -116,14 +116,14 @@ static struct thc_spare *fitting_spare(struct thc_client *c, size_t bytes, size_
 	for (i = 0; i < THC_SPARES; i++) {
 		struct thc_spare *s = &c->spare[i];
 
-		if (s->buffer && s->room >= bytes && s->room <= bytes + bytes / 4 &&
-		    s->room + others <= left)
+		if (s->buffer && s->bytes >= bytes && s->bytes <= bytes + bytes / 4 &&
+		    s->bytes + others <= left)
 			return s;
 	}
 	return NULL;
 }
 
-void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *room)
+void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *size)
 {
 	struct thc_spare *s;
 	void *fresh;
@@ -133,25 +133,25 @@ void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *
 	if (s) {
 		void *buffer = s->buffer;
 
-		*room = s->room;
+		*size = s->bytes;
 		s->buffer = NULL;
-		make_room(c, others);
+		drop_spares(c, others);
 		return buffer;
 	}
-	make_room(c, bytes + others);
+	drop_spares(c, bytes + others);
 	fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fresh == MAP_FAILED)
 		return NULL;
 	if (bytes >= HUGE_PAGE)
 		madvise(fresh, bytes, MADV_HUGEPAGE);
-	*room = bytes;
+	*size = bytes;
 	thc_account(c, (ssize_t)bytes);
 	return fresh;
 }
 
-void thc_buffer_put(struct thc_client *c, void *buffer, size_t room)
+void thc_buffer_put(struct thc_client *c, void *buffer, size_t size)
 {
-	struct thc_spare back = { .buffer = buffer, .room = room, .taken = c->takes };
+	struct thc_spare back = { .buffer = buffer, .bytes = size, .taken = c->takes };
 	int i;
 
 	for (i = 0; buffer && i < THC_SPARES; i++) {
@@ -171,18 +171,18 @@ void thc_buffer_free(struct thc_client *c)
 		free_spare(c, &c->spare[i]);
 }
 
-/* --- room to receive ------------------------------------------------------ */
+/* --- buffers that grow ----------------------------------------------------- */
 
-int thc_room_grow(struct thc_client *c, struct thc_room *room, size_t bytes)
+int thc_buffer_grow(struct thc_client *c, struct thc_buffer *b, size_t bytes)
 {
 	uint8_t *at;
 
-	if (bytes <= room->bytes)
+	if (bytes <= b->bytes)
 		return 0;
-	at = realloc(room->at, bytes);
+	at = realloc(b->at, bytes);
 	if (!at)
 		return -ENOMEM;
-	thc_account(c, (ssize_t)(bytes - room->bytes));
-	*room = (struct thc_room){ at, bytes };
+	thc_account(c, (ssize_t)(bytes - b->bytes));
+	*b = (struct thc_buffer){ at, bytes };
 	return 0;
 }

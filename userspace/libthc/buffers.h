@@ -21,12 +21,12 @@ struct thc_client;
 
 struct thc_spare {
 	void		*buffer;
-	size_t		room;
+	size_t		bytes;
 	uint64_t	taken;		/* all-reduces begun when it came back */
 };
 
-/* Room to receive, kept from bucket to bucket. */
-struct thc_room {
+/* One that grows, kept from bucket to bucket. */
+struct thc_buffer {
 	uint8_t		*at;
 	size_t		bytes;
 };
@@ -44,13 +44,13 @@ void thc_budget_end(struct thc_client *c, size_t counted);
 size_t thc_budget_left(const struct thc_client *c);
 
 /* A buffer of @bytes, recycled if one fits: fresh pages cost more than compressing them. @others:
- * bytes that the caller will allocate next. @room: out: bytes of the buffer.
+ * bytes that the caller will allocate next. @size: out: bytes of the buffer.
  */
-void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *room);
-void thc_buffer_put(struct thc_client *c, void *buffer, size_t room);
+void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *size);
+void thc_buffer_put(struct thc_client *c, void *buffer, size_t size);
 void thc_buffer_free(struct thc_client *c);
 
-/* @room has at least @bytes then; -ENOMEM: it is as before. */
-int thc_room_grow(struct thc_client *c, struct thc_room *room, size_t bytes);
+/* @b has at least @bytes then; -ENOMEM: it is as before. */
+int thc_buffer_grow(struct thc_client *c, struct thc_buffer *b, size_t bytes);
 
 #endif /* LIBTHC_BUFFERS_H */

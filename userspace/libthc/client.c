@@ -24,9 +24,9 @@
 /* .first never changes: programs built with the first libthc.h run with this library. */
 #define STRUCT_KIND(type, last) #type, THC_STRUCT_SIZE(struct type, last), sizeof(struct type)
 
-static const struct thc_struct_kind options_kind = { STRUCT_KIND(thc_client_options, transport) };
-static const struct thc_struct_kind info_kind = { STRUCT_KIND(thc_client_info, transport) };
-static const struct thc_struct_kind stats_kind = { STRUCT_KIND(thc_client_stats, rotated_ahead) };
+static const struct thc_struct_layout options_kind = { STRUCT_KIND(thc_client_options, transport) };
+static const struct thc_struct_layout info_kind = { STRUCT_KIND(thc_client_info, transport) };
+static const struct thc_struct_layout stats_kind = { STRUCT_KIND(thc_client_stats, rotated_ahead) };
 
 #define CLIENT_FLAGS	(THC_CLIENT_ERROR_FEEDBACK | THC_CLIENT_NONFINITE)
 

@@ -15,7 +15,7 @@
 #include "way.h"
 
 /* Room for the name of an aggregator. */
-#define PEER_TEXT	112
+#define AGGREGATOR_TEXT	112
 
 static void name_end(const struct thc_end *end, char *text, size_t size)
 {
@@ -28,7 +28,7 @@ static void name_end(const struct thc_end *end, char *text, size_t size)
 }
 
 /* Address of number @shard, and which one it is of several. */
-static void name_peer(const struct thc_client *c, uint32_t shard, char *text, size_t size)
+static void name_aggregator(const struct thc_client *c, uint32_t shard, char *text, size_t size)
 {
 	uint32_t count = c->list.count;
 	const struct thc_way *way;
@@ -37,7 +37,7 @@ static void name_peer(const struct thc_client *c, uint32_t shard, char *text, si
 	shard = count ? shard % count : 0;
 	way = c->transport->ops->way(c->transport, shard);
 	if (way)
-		thc_way_peer_name(way, address, sizeof(address));
+		thc_way_name(way, address, sizeof(address));
 	else
 		name_end(&c->list.at[shard], address, sizeof(address));
 	if (count)
@@ -46,18 +46,18 @@ static void name_peer(const struct thc_client *c, uint32_t shard, char *text, si
 		snprintf(text, size, "%s", address);
 }
 
-static void fail_unreachable(struct thc_client *c, int error, const char *peer)
+static void fail_unreachable(struct thc_client *c, int error, const char *aggregator)
 {
 	if (error == -ECONNREFUSED)
 		thc_queue_break(
 			c, error,
 			"nobody serves at %s any more, or not the same thcd: see that it runs, then call thc_client_rejoin() on all ranks",
-			peer);
+			aggregator);
 	else
 		thc_queue_break(
 			c, error,
 			"the aggregator at %s cannot be reached: %s; is the interface up? Then call thc_client_rejoin() on all ranks",
-			peer, strerror(-error));
+			aggregator, strerror(-error));
 }
 
 static unsigned int port_of(const struct thc_client *c, uint32_t shard)
@@ -67,10 +67,10 @@ static unsigned int port_of(const struct thc_client *c, uint32_t shard)
 
 bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 {
-	char who[THC_RANKS_TEXT], peer[PEER_TEXT];
+	char who[THC_RANKS_TEXT], aggregator[AGGREGATOR_TEXT];
 
 	thc_name_ranks(f->ranks, who, sizeof(who));
-	name_peer(c, f->shard, peer, sizeof(peer));
+	name_aggregator(c, f->shard, aggregator, sizeof(aggregator));
 	switch (f->reason) {
 	case THC_FAILED_EPOCH:
 		snprintf(who, sizeof(who), "rank %u restarted or joined again", f->worker);
@@ -108,11 +108,11 @@ bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 		thc_queue_break(
 			c, -ETIMEDOUT,
 			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
-			peer, c->options.timeout_ms, port_of(c, f->shard),
+			aggregator, c->options.timeout_ms, port_of(c, f->shard),
 			port_of(c, f->shard) + THC_PORT_SPAN - 1);
 		break;
 	case THC_FAILED_UNREACHABLE:
-		fail_unreachable(c, -f->error, peer);
+		fail_unreachable(c, -f->error, aggregator);
 		break;
 	default:
 		return false;
@@ -177,10 +177,10 @@ int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f,
 		       const struct thc_spec *s)
 {
 	unsigned int job = c->options.job, waited = c->options.join_timeout_ms;
-	char missing[THC_RANKS_TEXT], peer[PEER_TEXT];
+	char missing[THC_RANKS_TEXT], aggregator[AGGREGATOR_TEXT];
 
 	thc_name_ranks(f->ranks, missing, sizeof(missing));
-	name_peer(c, f->shard, peer, sizeof(peer));
+	name_aggregator(c, f->shard, aggregator, sizeof(aggregator));
 	switch (f->reason) {
 	case THC_FAILED_REFUSED:
 		return fail_refused(c, f->refusal);
@@ -188,7 +188,7 @@ int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f,
 		return thc_fail(
 			-EPROTO,
 			"the aggregator at %s does not serve the same job %u as the others: give all of them the same --job, but for shard",
-			peer, job);
+			aggregator, job);
 	case THC_FAILED_VERSION:
 		return fail_version(job, s);
 	case THC_FAILED_JOIN:
@@ -205,13 +205,13 @@ int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f,
 	case THC_FAILED_UNREACHABLE:
 		if (f->error)
 			return thc_fail(-f->error, "nobody serves at %s: %s; start thcd there",
-					peer, strerror(f->error));
+					aggregator, strerror(f->error));
 		/* fall through */
 	case THC_FAILED_SILENT:
 		return thc_fail(
 			-EHOSTUNREACH,
 			"no answer from %s for %u ms: is thcd running there with job %u, as its only aggregator or its first shard, and is UDP open? A thcd older than this library does not answer it",
-			peer, waited, job);
+			aggregator, waited, job);
 	}
 	return 0;
 }

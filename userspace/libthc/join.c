@@ -40,7 +40,7 @@ struct control_packet {
 };
 
 /* Sends @p, of which @payload bytes follow the header. */
-static void send_control(struct thc_shard *to, struct control_packet *p, size_t payload)
+static void send_control(struct thc_peer *to, struct control_packet *p, size_t payload)
 {
 	struct thc_outgoing out = {
 		.data = p,
@@ -56,7 +56,7 @@ static void send_control(struct thc_shard *to, struct control_packet *p, size_t 
 		thc_sender_unreachable(&to->sender, -n, thc_now());
 }
 
-static void leave(struct thc_shard *from)
+static void leave(struct thc_peer *from)
 {
 	struct control_packet p;
 	int i;
@@ -69,7 +69,7 @@ static void leave(struct thc_shard *from)
 static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct thc_origin from)
 {
 	struct joining *joining = ctx;
-	struct thc_sender *s = &joining->u->shard[joining->at].sender;
+	struct thc_sender *s = &joining->u->peer[joining->at].sender;
 	struct thc_joining *j = &joining->j[joining->at];
 	const struct thc_welcome *w = (void *)(h + 1);
 	enum thc_drop_reason why;
@@ -100,7 +100,7 @@ static struct thc_joiner joiner_at(const void *home, uint32_t shard)
 {
 	const struct joining *joining = home;
 
-	return (struct thc_joiner){ &joining->j[shard], &joining->u->shard[shard].sender };
+	return (struct thc_joiner){ &joining->j[shard], &joining->u->peer[shard].sender };
 }
 
 /* As many as the client knows now: number 0 says how many there are, once. */
@@ -124,13 +124,13 @@ static void join_group(struct joining *joining, uint32_t shard)
 	if (!thc_joining_wants_group(j, now))
 		return;
 	j->group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
-	thc_link_join_group(&joining->u->shard[shard].link, &j->spec.group);
+	thc_link_join_group(&joining->u->peer[shard].link, &j->spec.group);
 }
 
 /* Number @shard has sockets: the next JOIN is its. */
 static int begin(struct joining *joining, uint32_t shard)
 {
-	struct thc_shard *at = &joining->u->shard[shard];
+	struct thc_peer *at = &joining->u->peer[shard];
 	const struct thc_client_options *o = &joining->u->base.client->options;
 	uint8_t random[THC_NONCE_BYTES];
 
@@ -160,7 +160,7 @@ static int find_others(struct joining *joining)
 	/* the next one may have begun to come in its place */
 	if (count <= u->shards || !thc_parts_whole(parts))
 		return 0;
-	thc_shards_take(list, &joining->j->spec, parts->record, parts->joined.bytes);
+	thc_shards_read(list, &joining->j->spec, parts->record, parts->info.bytes);
 	more = realloc(joining->j, count * sizeof(*more));
 	if (!more)
 		return thc_fail(-ENOMEM, "out of memory for %u aggregators", count);
@@ -168,12 +168,12 @@ static int find_others(struct joining *joining)
 	/* nobody has heard of those that have no sockets yet, should one of them fail */
 	for (i = u->shards; i < count; i++)
 		more[i].welcomed = more[i].ready = 0;
-	error = thc_shards_room(u, count);
+	error = thc_shards_grow(u, count);
 	for (i = 1; i < count && !error; i++) {
-		struct thc_shard *at = &u->shard[i];
+		struct thc_peer *at = &u->peer[i];
 
 		at->sender.port = thc_be16(list->at[i].port);
-		error = thc_link_open_beside(&at->link, &u->shard->link, &list->at[i]);
+		error = thc_link_open_beside(&at->link, &u->peer->link, &list->at[i]);
 		if (!error)
 			error = begin(joining, i);
 	}
@@ -190,7 +190,7 @@ static int look_at(struct joining *joining, uint32_t shard)
 	struct thc_joiners all = joiners_of(joining);
 	struct thc_client *c = joining->u->base.client;
 
-	switch (thc_joining_step(j, &joining->u->shard[shard].sender)) {
+	switch (thc_joining_step(j, &joining->u->peer[shard].sender)) {
 	case THC_JOIN_ASK:
 		return 0;
 	case THC_JOIN_REFUSED:
@@ -222,7 +222,7 @@ static int receive_some(struct joining *joining)
 	uint32_t i;
 
 	for (i = 0; i < u->shards && !error; i++) {
-		struct thc_shard *at = &u->shard[i];
+		struct thc_peer *at = &u->peer[i];
 		uint64_t calls = 0;
 
 		joining->at = i;
@@ -247,7 +247,7 @@ static uint64_t ask(struct joining *joining)
 
 	for (i = 0; i < joining->u->shards; i++) {
 		struct thc_joining *j = &joining->j[i];
-		struct thc_shard *at = &joining->u->shard[i];
+		struct thc_peer *at = &joining->u->peer[i];
 		uint64_t now = thc_now();
 
 		if (thc_joining_at(j) <= now) {
@@ -290,7 +290,7 @@ static void set_up(struct thc_udp *u, const struct thc_joining *j, uint32_t shar
 		   struct thc_flight *flights)
 {
 	const struct thc_client *c = u->base.client;
-	struct thc_shard *at = &u->shard[shard];
+	struct thc_peer *at = &u->peer[shard];
 
 	if (j->spec.reply != THC_REPLY_MULTICAST)
 		thc_link_leave_group(&at->link);
@@ -314,8 +314,8 @@ static int set_up_all(const struct joining *joining)
 	if (error)
 		return error;
 	for (i = 0; i < u->shards; i++)
-		if (u->shard[i].link.answers_max < answers)
-			answers = u->shard[i].link.answers_max;
+		if (u->peer[i].link.answers_max < answers)
+			answers = u->peer[i].link.answers_max;
 	thc_window_choose(c, answers);
 	for (i = 0; i < u->shards; i++)
 		set_up(u, &joining->j[i], i, u->flights + (size_t)i * slots);
@@ -329,7 +329,7 @@ static void give_up(const struct joining *joining)
 
 	for (i = 0; i < joining->u->shards; i++)
 		if (thc_joining_is_in(&joining->j[i]))
-			leave(&joining->u->shard[i]);
+			leave(&joining->u->peer[i]);
 }
 
 int thc_udp_join(struct thc_transport *t)
@@ -347,7 +347,7 @@ int thc_udp_join(struct thc_transport *t)
 		return thc_fail(-ENOMEM, "out of memory");
 	thc_shards_empty(u);
 	thc_shards_only_first(u);
-	u->shard->sender.port = c->options.port;
+	u->peer->sender.port = c->options.port;
 	error = begin(&joining, 0);
 	if (!error) {
 		error = join_until_ready(&joining);
@@ -366,5 +366,5 @@ void thc_udp_leave(struct thc_transport *t)
 	uint32_t i;
 
 	for (i = 0; i < u->shards; i++)
-		leave(&u->shard[i]);
+		leave(&u->peer[i]);
 }

@@ -41,13 +41,13 @@ int thc_request_prepare(struct thc_request *r)
 {
 	size_t bytes = r->count * thc_dtype_size(r->dtype);
 	struct thc_client *c = r->client;
-	struct thc_room *rx = &c->transport->rx;
-	size_t room = c->transport->ops->room(bytes);
-	size_t growth = room > rx->bytes ? room - rx->bytes : 0;
+	struct thc_buffer *rx = &c->transport->rx;
+	size_t needed = c->transport->ops->rx_bytes(bytes);
+	size_t growth = needed > rx->bytes ? needed - rx->bytes : 0;
 
 	thc_agree_prepare(r);
 	r->counted = thc_budget_begin(c, bytes);
-	if (!c->scheme->prepare(r, growth) && !thc_room_grow(c, rx, room))
+	if (!c->scheme->prepare(r, growth) && !thc_buffer_grow(c, rx, needed))
 		return 0;
 	snprintf(r->sentence, sizeof(r->sentence), "out of memory for an all-reduce of %zu values",
 		 r->count);

@@ -80,7 +80,7 @@ static bool choose(struct thc_ends *ends, const struct addrinfo *peers,
 	}
 	if (!p)
 		return false;
-	memcpy(&ends->peer, p->ai_addr, p->ai_addrlen);
+	memcpy(&ends->aggregator, p->ai_addr, p->ai_addrlen);
 	if (l)
 		memcpy(&ends->local, l->ai_addr, l->ai_addrlen);
 	ends->addrlen = p->ai_addrlen;
@@ -110,10 +110,10 @@ static int set_scopes(struct thc_ends *ends, const struct thc_client_options *o)
 	int error;
 
 	local = thc_scope_of(&ends->local);
-	error = set_scope(&ends->peer, o->aggregator, named ? named : local);
+	error = set_scope(&ends->aggregator, o->aggregator, named ? named : local);
 	if (error)
 		return error;
-	scope = thc_scope_of(&ends->peer);
+	scope = thc_scope_of(&ends->aggregator);
 	if (o->bind)
 		error = set_scope(&ends->local, o->bind, scope ? scope : named);
 	if (error)

@@ -13,13 +13,13 @@
 
 /**
  * struct thc_ends - where packets go, and where from
- * @peer: the aggregator
+ * @aggregator: the aggregator
  * @local: our address, its port 0; its family is AF_UNSPEC if nothing was said
  *	of it
  * @addrlen: bytes of either address
  */
 struct thc_ends {
-	struct sockaddr_storage	peer;
+	struct sockaddr_storage	aggregator;
 	struct sockaddr_storage	local;
 	socklen_t		addrlen;
 };

@@ -315,16 +315,16 @@ static float *rotated_at(const struct thc_request *r, size_t block)
 static size_t room_at(const struct thc_request *r, size_t first)
 {
 	const struct thc_progress *g = r->progress;
-	size_t blocks = slice_from(r, first), room, turn;
+	size_t blocks = slice_from(r, first), free, turn;
 
 	if (in_place(r))
 		return blocks;
 	if (!g->ahead_blocks)
 		return 0;
-	room = g->packed + g->ahead_blocks - first;
+	free = g->packed + g->ahead_blocks - first;
 	turn = g->ahead_blocks - first % g->ahead_blocks;
-	room = room < turn ? room : turn;
-	return blocks < room ? blocks : room;
+	free = free < turn ? free : turn;
+	return blocks < free ? blocks : free;
 }
 
 /* Rotates what comes next while its norms are on their way; false: no more can be. */

@@ -9,9 +9,9 @@
 #include "client.h"
 #include "transport_udp.h"
 
-int thc_shards_room(struct thc_udp *u, uint32_t count)
+int thc_shards_grow(struct thc_udp *u, uint32_t count)
 {
-	struct thc_shard *more = realloc(u->shard, count * sizeof(*more));
+	struct thc_peer *more = realloc(u->peer, count * sizeof(*more));
 	uint32_t i;
 
 	if (!more)
@@ -19,7 +19,7 @@ int thc_shards_room(struct thc_udp *u, uint32_t count)
 	memset(more + u->shards, 0, (count - u->shards) * sizeof(*more));
 	for (i = u->shards; i < count; i++)
 		more[i].link.unicast = more[i].link.group = -1;
-	u->shard = more;
+	u->peer = more;
 	u->shards = count;
 	return 0;
 }
@@ -27,7 +27,7 @@ int thc_shards_room(struct thc_udp *u, uint32_t count)
 void thc_shards_only_first(struct thc_udp *u)
 {
 	while (u->shards > 1)
-		thc_link_close(&u->shard[--u->shards].link);
+		thc_link_close(&u->peer[--u->shards].link);
 	u->base.client->list.count = 0;
 }
 
@@ -54,8 +54,8 @@ void thc_shards_empty(struct thc_udp *u)
 	free(u->flights);
 	u->flights = NULL;
 	for (i = 0; i < u->shards; i++) {
-		thc_stream_init(&u->shard[i].sender.data, NULL, 0, 0);
-		thc_stream_init(&u->shard[i].sender.control, NULL, 0, 0);
+		thc_stream_init(&u->peer[i].sender.data, NULL, 0, 0);
+		thc_stream_init(&u->peer[i].sender.control, NULL, 0, 0);
 	}
 }
 
@@ -65,7 +65,7 @@ void thc_shards_reserve(struct thc_udp *u)
 	uint32_t i;
 
 	for (i = 0; i < u->shards; i++) {
-		struct thc_sender *s = &u->shard[i].sender;
+		struct thc_sender *s = &u->peer[i].sender;
 
 		s->data.reserved = thc_shard_part(numbered[false], u->shards, i);
 		s->control.reserved = thc_shard_part(numbered[true], u->shards, i);
@@ -79,7 +79,7 @@ unsigned int thc_shards_poll(const struct thc_transport *t, struct pollfd *fds)
 	uint32_t i;
 
 	for (i = 0; i < u->shards; i++) {
-		const struct thc_link *l = &u->shard[i].link;
+		const struct thc_link *l = &u->peer[i].link;
 
 		fds[n++] = (struct pollfd){ .fd = l->unicast, .events = POLLIN };
 		if (l->group >= 0)

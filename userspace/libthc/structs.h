@@ -17,12 +17,12 @@
 #define THC_STRUCT_MOST		4096
 
 /**
- * struct thc_struct_kind - a struct of libthc.h
+ * struct thc_struct_layout - a struct of libthc.h
  * @name: as the error sentences call it
  * @first: its size in the first version of libthc.h, the least that is taken
  * @now: its size in this version
  */
-struct thc_struct_kind {
+struct thc_struct_layout {
 	const char	*name;
 	size_t		first;
 	size_t		now;
@@ -33,15 +33,15 @@ struct thc_struct_kind {
 	((offsetof(type, last) + sizeof(((type *)0)->last) + _Alignof(type) - 1) /                 \
 	 _Alignof(type) * _Alignof(type))
 
-/* Fills in @ours, kind->now bytes, from the program's struct @theirs. -EINVAL:
- * @theirs is smaller than kind->first; -E2BIG: a byte from kind->now on is not
+/* Fills in @ours, layout->now bytes, from the program's struct @theirs. -EINVAL:
+ * @theirs is smaller than layout->first; -E2BIG: a byte from layout->now on is not
  * zero, or the size exceeds THC_STRUCT_MOST.
  */
-int thc_struct_in(const struct thc_struct_kind *kind, void *ours, const void *theirs);
+int thc_struct_in(const struct thc_struct_layout *layout, void *ours, const void *theirs);
 
 /* Fills in the program's struct @theirs from @ours; its size remains. -EINVAL:
- * @theirs is smaller than kind->first; -E2BIG: the size exceeds THC_STRUCT_MOST.
+ * @theirs is smaller than layout->first; -E2BIG: the size exceeds THC_STRUCT_MOST.
  */
-int thc_struct_out(const struct thc_struct_kind *kind, void *theirs, const void *ours);
+int thc_struct_out(const struct thc_struct_layout *layout, void *theirs, const void *ours);
 
 #endif /* THC_STRUCTS_H */

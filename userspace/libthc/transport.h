@@ -28,7 +28,7 @@ struct thc_way;
  * @close: frees it
  * @join: until all ranks have joined: fills client.spec, client.epoch, client.list, client.window
  * @leave: sends LEAVE to the aggregators; NULL: @close and the next @join do
- * @room: bytes of thc_transport.rx that it needs to receive what a bucket of @bytes brings
+ * @rx_bytes: of thc_transport.rx, which it needs to receive what a bucket of @bytes brings
  * @ready: chunk @index of @p has its number and its payload; NULL: that is all it takes
  * @forget: what is in flight, after a failure
  * @receive: what has come; true if anything did
@@ -45,7 +45,7 @@ struct thc_transport_ops {
 	void		(*close)(struct thc_transport *t);
 	int		(*join)(struct thc_transport *t);
 	void		(*leave)(struct thc_transport *t);
-	size_t		(*room)(size_t bytes);
+	size_t		(*rx_bytes)(size_t bytes);
 	void		(*ready)(struct thc_transport *t, struct thc_phase *p, uint32_t index);
 	void		(*forget)(struct thc_transport *t);
 	bool		(*receive)(struct thc_transport *t);
@@ -61,12 +61,12 @@ struct thc_transport_ops {
 /**
  * struct thc_transport - the first member of each kind's own struct
  * @client: whose it is
- * @rx: room to receive, kept from bucket to bucket
+ * @rx: what is received first, kept from bucket to bucket
  */
 struct thc_transport {
 	const struct thc_transport_ops	*ops;
 	struct thc_client		*client;
-	struct thc_room			rx;
+	struct thc_buffer			rx;
 };
 
 /* Sockets towards client.options.aggregator; a negative errno with a sentence. */

@@ -122,17 +122,17 @@ static void fail(struct thc_afthc *a, int error)
 static int describe(struct thc_afthc *a, struct thc_spec *spec, uint32_t *epoch)
 {
 	struct {
-		struct thc_joined	joined;
+		struct thc_job_info	info;
 		uint8_t			record[THC_RECORDS_MAX];
 	} in;
 	socklen_t len = sizeof(in);
 
 	if (getsockopt(a->socket, SOL_THC, THC_OPT_WELCOME, &in, &len))
 		return -errno;
-	*epoch = in.joined.epoch;
-	if (!thc_spec_take(spec, &in.joined.welcome, in.record, in.joined.bytes))
+	*epoch = in.info.epoch;
+	if (!thc_spec_read(spec, &in.info.welcome, in.record, in.info.bytes))
 		return -EPROTO;
-	thc_shards_take(&a->base.client->list, spec, in.record, in.joined.bytes);
+	thc_shards_read(&a->base.client->list, spec, in.record, in.info.bytes);
 	return 0;
 }
 
@@ -275,7 +275,7 @@ static int join_job(struct thc_transport *t)
 {
 	struct thc_afthc *a = afthc_of(t);
 	struct thc_client *c = t->client;
-	struct sockaddr_thc to = address_of(&a->way.peer);
+	struct sockaddr_thc to = address_of(&a->way.aggregator);
 	uint32_t timeout = c->options.timeout_ms, within = c->options.join_timeout_ms,
 		 window = c->options.window;
 	struct thc_spec spec = { .has = 0 };
@@ -367,13 +367,13 @@ static int send_message(struct thc_afthc *a, const struct thc_phase *p, uint32_t
 	struct iovec all = { .iov_base = h + 1, .iov_len = (count - 1) * p->stride + p->payload };
 	union {
 		struct cmsghdr	align;
-		char		room[CMSG_SPACE(sizeof(send))];
-	} control = { .room = { 0 } };
+		char		bytes[CMSG_SPACE(sizeof(send))];
+	} control = { .bytes = { 0 } };
 	struct msghdr m = {
 		.msg_iov = &all,
 		.msg_iovlen = 1,
 		.msg_control = &control,
-		.msg_controllen = sizeof(control.room),
+		.msg_controllen = sizeof(control.bytes),
 	};
 	struct cmsghdr *cm = CMSG_FIRSTHDR(&m);
 
@@ -481,14 +481,14 @@ static int receive_message(struct thc_afthc *a)
 	struct thc_client *c = a->base.client;
 	union {
 		struct cmsghdr	align;
-		char		room[CMSG_SPACE(sizeof(struct thc_received))];
+		char		bytes[CMSG_SPACE(sizeof(struct thc_received))];
 	} control;
 	struct iovec all = { .iov_base = a->base.rx.at, .iov_len = a->base.rx.bytes };
 	struct msghdr m = {
 		.msg_iov = &all,
 		.msg_iovlen = 1,
 		.msg_control = &control,
-		.msg_controllen = sizeof(control.room),
+		.msg_controllen = sizeof(control.bytes),
 	};
 	struct thc_received received;
 	const uint8_t *lanes = a->base.rx.at;
@@ -559,10 +559,10 @@ static void note_polled(struct thc_transport *t, const struct pollfd *fds)
 	afthc_of(t)->readable = fds[0].revents;
 }
 
-/* --- room and counters ---------------------------------------------------- */
+/* --- what it needs, and counters --------------------------------------------------- */
 
 /* For one message; messages are as large as there is room. */
-static size_t room_for(size_t bytes)
+static size_t rx_bytes(size_t bytes)
 {
 	size_t chunks = bytes / MESSAGE_SHARE / THC_LANE_BYTES;
 
@@ -611,7 +611,7 @@ static const struct thc_transport_ops afthc_ops = {
 	.name = "AF_THC",
 	.close = close_socket,
 	.join = join_job,
-	.room = room_for,
+	.rx_bytes = rx_bytes,
 	.forget = forget,
 	.receive = receive_some,
 	.send = send_more,

@@ -30,7 +30,7 @@
 struct thc_host {
 	struct thc_udp		*u;
 	struct thc_client	*c;
-	struct thc_shard	*at;
+	struct thc_peer	*at;
 	uint32_t		shard;
 	struct thc_phases	*all[THC_ACTIVE_MAX];
 	unsigned int		count_all;
@@ -39,7 +39,7 @@ struct thc_host {
 	bool			busy;
 };
 
-THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st)
+THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream *st)
 {
 	(void)st;
 	return host->count < THC_BATCH;
@@ -146,7 +146,7 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 static bool receive_from(struct thc_udp *u, uint32_t shard, int fd)
 {
 	struct thc_client *c = u->base.client;
-	struct thc_host host = { .u = u, .c = c, .at = &u->shard[shard], .shard = shard };
+	struct thc_host host = { .u = u, .c = c, .at = &u->peer[shard], .shard = shard };
 	struct thc_link *l = &host.at->link;
 	int n = thc_link_receive(l, fd, u->base.rx, on_packet, &host, &c->stats.receive_calls);
 
@@ -170,7 +170,7 @@ static bool receive_some(struct thc_transport *t)
 	if (poll(fds, n, 0) <= 0)
 		return false;
 	for (i = 0; i < u->shards; i++) {
-		const struct thc_link *l = &u->shard[i].link;
+		const struct thc_link *l = &u->peer[i].link;
 
 		for (; k < n && (fds[k].fd == l->unicast || fds[k].fd == l->group); k++)
 			if (fds[k].revents)
@@ -219,7 +219,7 @@ static bool send_more(struct thc_transport *t, uint64_t *due)
 
 	thc_shards_reserve(host.u);
 	for (; host.shard < host.u->shards; host.shard++) {
-		host.at = &host.u->shard[host.shard];
+		host.at = &host.u->peer[host.shard];
 		/* a failure at the one before has ended all requests */
 		host.count_all = thc_pipeline_phases(host.c, host.all);
 		busy |= send_there(&host, due);
@@ -235,9 +235,9 @@ static void close_links(struct thc_transport *t)
 	uint32_t i;
 
 	for (i = 0; i < u->shards; i++)
-		thc_link_close(&u->shard[i].link);
+		thc_link_close(&u->peer[i].link);
 	thc_shards_empty(u);
-	free(u->shard);
+	free(u->peer);
 	free(t->rx.at);
 	free(u);
 }
@@ -250,11 +250,11 @@ int thc_udp_open(struct thc_client *c, struct thc_transport **out)
 	if (!u)
 		return thc_fail(-ENOMEM, "out of memory");
 	u->base = (struct thc_transport){ .ops = &thc_udp_ops, .client = c };
-	error = thc_shards_room(u, 1);
-	if (!error && thc_room_grow(c, &u->base.rx, THC_RX_BYTES))
+	error = thc_shards_grow(u, 1);
+	if (!error && thc_buffer_grow(c, &u->base.rx, THC_RX_BYTES))
 		error = thc_fail(-ENOMEM, "out of memory");
 	if (!error)
-		error = thc_link_open(&u->shard->link, &c->options);
+		error = thc_link_open(&u->peer->link, &c->options);
 	if (error) {
 		close_links(&u->base);
 		return error;
@@ -263,7 +263,7 @@ int thc_udp_open(struct thc_client *c, struct thc_transport **out)
 	return 0;
 }
 
-static size_t room_for(size_t bytes)
+static size_t rx_bytes(size_t bytes)
 {
 	size_t datagrams = bytes / THC_RX_SHARE / THC_RX_BYTES;
 
@@ -277,7 +277,7 @@ static void seal_packet(struct thc_transport *t, struct thc_phase *p, uint32_t i
 	struct thc_hdr *h = (void *)(p->packets + index * p->stride);
 	const struct thc_udp *u = thc_udp_of(t);
 	uint64_t number = p->first + index;
-	const struct thc_sender *s = &u->shard[number % u->shards].sender;
+	const struct thc_sender *s = &u->peer[number % u->shards].sender;
 
 	thc_sender_request(s, p->control ? &s->control : &s->data, h, p->op, p->width,
 			   (uint32_t)p->request->round, number / u->shards);
@@ -291,8 +291,8 @@ static void forget(struct thc_transport *t)
 
 	thc_shards_reserve(u);
 	for (i = 0; i < u->shards; i++) {
-		thc_stream_forget(&u->shard[i].sender.control);
-		thc_stream_forget(&u->shard[i].sender.data);
+		thc_stream_forget(&u->peer[i].sender.control);
+		thc_stream_forget(&u->peer[i].sender.data);
 	}
 }
 
@@ -300,14 +300,14 @@ static const struct thc_way *way_to(const struct thc_transport *t, uint32_t shar
 {
 	const struct thc_udp *u = (const void *)t;
 
-	return shard < u->shards ? &u->shard[shard].link.way : NULL;
+	return shard < u->shards ? &u->peer[shard].link.way : NULL;
 }
 
 static uint32_t epoch_at(const struct thc_transport *t, uint32_t shard)
 {
 	const struct thc_udp *u = (const void *)t;
 
-	return shard && shard < u->shards ? u->shard[shard].sender.epoch : t->client->epoch;
+	return shard && shard < u->shards ? u->peer[shard].sender.epoch : t->client->epoch;
 }
 
 static void add_stats(const struct thc_transport *t, struct thc_client_stats *stats)
@@ -319,7 +319,7 @@ static void add_stats(const struct thc_transport *t, struct thc_client_stats *st
 	stats->window_cuts = 0;
 	stats->window = 0;
 	for (i = 0; i < u->shards; i++) {
-		const struct thc_window *w = &u->shard[i].sender.window;
+		const struct thc_window *w = &u->peer[i].sender.window;
 
 		stats->window_cuts += w->cuts;
 		stats->window += thc_window_size(w);
@@ -333,7 +333,7 @@ const struct thc_transport_ops thc_udp_ops = {
 	.close = close_links,
 	.join = thc_udp_join,
 	.leave = thc_udp_leave,
-	.room = room_for,
+	.rx_bytes = rx_bytes,
 	.ready = seal_packet,
 	.forget = forget,
 	.receive = receive_some,

@@ -15,20 +15,20 @@
 #include "udp.h"
 
 /* One aggregator: sockets to it, and the protocol's state. */
-struct thc_shard {
+struct thc_peer {
 	struct thc_link		link;
 	struct thc_sender	sender;
 };
 
 /**
  * struct thc_udp - a client's transport over UDP
- * @shard: aggregators that have sockets, by number; there are @shards
+ * @peer: aggregators that have sockets, by number; there are @shards
  * @flights: of all senders, one behind the other; NULL: the job is not ready
  * @flights_bytes: of @flights
  */
 struct thc_udp {
 	struct thc_transport	base;
-	struct thc_shard	*shard;
+	struct thc_peer	*peer;
 	uint32_t		shards;
 	struct thc_flight	*flights;
 	size_t			flights_bytes;
@@ -46,7 +46,7 @@ int thc_udp_join(struct thc_transport *t);
 void thc_udp_leave(struct thc_transport *t);
 
 /* shards.c: -ENOMEM, or room for @count aggregators, of which the new ones have no sockets. */
-int thc_shards_room(struct thc_udp *u, uint32_t count);
+int thc_shards_grow(struct thc_udp *u, uint32_t count);
 /* Closes all but number 0. */
 void thc_shards_only_first(struct thc_udp *u);
 /* Room for the flights of all, by client.spec; -ENOMEM */

@@ -50,7 +50,7 @@ static void set_options(struct thc_link *l, int fd)
 {
 	int one = 1, ect0 = 2, ttl = THC_TTL, bytes = 4 << 20;
 
-	if (l->way.peer.ss_family == AF_INET6) {
+	if (l->way.aggregator.ss_family == AF_INET6) {
 		setsockopt(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &ttl, sizeof(ttl));
 		setsockopt(fd, IPPROTO_UDP, UDP_NO_CHECK6_RX, &one, sizeof(one));
 		setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &ect0, sizeof(ect0));
@@ -73,7 +73,8 @@ static int open_unicast(struct thc_link *l, const char *bind_to)
 	socklen_t len = sizeof(l->way.local);
 	int error;
 
-	l->unicast = socket(l->way.peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	l->unicast =
+		socket(l->way.aggregator.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->unicast < 0 || bind(l->unicast, (void *)&l->way.local, l->way.addrlen)) {
 		error = -errno;
 		thc_link_close(l);
@@ -142,9 +143,9 @@ static int join_for_all(const struct thc_link *l, const struct sockaddr_storage 
 static int become_member(const struct thc_link *l)
 {
 	struct group_source_req m = { .gsr_interface = (uint32_t)l->way.ifindex,
-				      .gsr_source = l->way.peer,
+				      .gsr_source = l->way.aggregator,
 				      .gsr_group = l->group_at };
-	bool v4 = l->way.peer.ss_family == AF_INET;
+	bool v4 = l->way.aggregator.ss_family == AF_INET;
 	int level = v4 ? IPPROTO_IP : IPPROTO_IPV6, zero = 0, error;
 
 	if (bind(l->group, (void *)&m.gsr_group, l->way.addrlen) ||
@@ -164,7 +165,7 @@ int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 	struct sockaddr_storage at = thc_way_address(&l->way, group);
 	int one = 1, error;
 
-	if (thc_addr_is_v4(&group->addr) != (l->way.peer.ss_family == AF_INET)) {
+	if (thc_addr_is_v4(&group->addr) != (l->way.aggregator.ss_family == AF_INET)) {
 		thc_link_leave_group(l);
 		return -EAFNOSUPPORT;
 	}
@@ -172,7 +173,8 @@ int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 		return 0;
 	thc_link_leave_group(l);
 	l->group_at = at;
-	l->group = socket(l->way.peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	l->group =
+		socket(l->way.aggregator.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->group < 0)
 		return -errno;
 	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
@@ -187,7 +189,7 @@ int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
 {
-	return bytes + (l->way.peer.ss_family == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
+	return bytes + (l->way.aggregator.ss_family == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
 }
 
 /* ICMP errors wait in a queue of their own, with the packets they are about:
@@ -211,7 +213,7 @@ struct send_batch {
 	struct sockaddr_storage	to[THC_BATCH];
 	union {
 		struct cmsghdr	align;
-		char		room[CMSG_SPACE(sizeof(uint16_t))];
+		char		bytes[CMSG_SPACE(sizeof(uint16_t))];
 	} control[THC_BATCH];
 	unsigned int		messages;
 };
@@ -243,7 +245,7 @@ static void add_message(const struct thc_link *l, struct send_batch *b, unsigned
 	uint16_t segment = out->bytes;
 	struct cmsghdr *c;
 
-	b->to[b->messages] = l->way.peer;
+	b->to[b->messages] = l->way.aggregator;
 	thc_address_set_port(&b->to[b->messages], out->port);
 	*m = (struct msghdr){
 		.msg_name = &b->to[b->messages],
@@ -253,7 +255,7 @@ static void add_message(const struct thc_link *l, struct send_batch *b, unsigned
 	};
 	if (run > 1) {
 		m->msg_control = &b->control[b->messages];
-		m->msg_controllen = sizeof(b->control[0].room);
+		m->msg_controllen = sizeof(b->control[0].bytes);
 		c = CMSG_FIRSTHDR(m);
 		c->cmsg_level = IPPROTO_UDP;
 		c->cmsg_type = UDP_SEGMENT;
@@ -339,7 +341,7 @@ int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned i
 /* Room for what the kernel says about a datagram. */
 union rx_control {
 	struct cmsghdr	align;
-	char		room[CMSG_SPACE(sizeof(int)) * 2];
+	char		bytes[CMSG_SPACE(sizeof(int)) * 2];
 };
 
 /* The kernel's notes on a datagram, read. */
@@ -387,8 +389,8 @@ static unsigned int packets_of(unsigned int bytes, struct rx_notes notes)
 	return notes.segment ? (bytes + notes.segment - 1) / notes.segment : 1;
 }
 
-int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_each *each, void *ctx,
-		     uint64_t *calls)
+int thc_link_receive(struct thc_link *l, int fd, struct thc_buffer rx, thc_link_each *each,
+		     void *ctx, uint64_t *calls)
 {
 	unsigned int batch = (unsigned int)(rx.bytes / THC_RX_BYTES);
 	union rx_control control[THC_RX_BATCH];
@@ -406,7 +408,7 @@ int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_ea
 			.msg_iov = &iov[i],
 			.msg_iovlen = 1,
 			.msg_control = &control[i],
-			.msg_controllen = sizeof(control[i].room),
+			.msg_controllen = sizeof(control[i].bytes),
 		};
 	}
 	++*calls;
@@ -426,7 +428,7 @@ int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_ea
 	for (i = 0; i < n; i++) {
 		struct rx_notes notes = read_notes(&msg[i].msg_hdr);
 
-		if (thc_address_is_same(&from[i], &l->way.peer))
+		if (thc_address_is_same(&from[i], &l->way.aggregator))
 			each_packet(iov[i].iov_base, msg[i].msg_len, notes, each, ctx);
 		else
 			l->foreign += packets_of(msg[i].msg_len, notes);

@@ -69,8 +69,8 @@ typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes,
 /* Reads into @rx, without blocking, what one call gets from @fd; @each sees those that came
  * from the aggregator. Returns datagrams read or -errno.
  */
-int thc_link_receive(struct thc_link *l, int fd, struct thc_room rx, thc_link_each *each, void *ctx,
-		     uint64_t *calls);
+int thc_link_receive(struct thc_link *l, int fd, struct thc_buffer rx, thc_link_each *each,
+		     void *ctx, uint64_t *calls);
 /* Wire bytes of a packet with @bytes of UDP payload. */
 unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
 

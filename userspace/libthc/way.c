@@ -40,13 +40,14 @@ static bool is_any(const struct sockaddr_storage *a)
 		       IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
-const char *thc_way_peer_name(const struct thc_way *w, char *text, size_t size)
+const char *thc_way_name(const struct thc_way *w, char *text, size_t size)
 {
 	char address[INET6_ADDRSTRLEN + IF_NAMESIZE] = "?", port[8] = "?";
 
-	getnameinfo((const void *)&w->peer, w->addrlen, address, sizeof(address), port,
+	getnameinfo((const void *)&w->aggregator, w->addrlen, address, sizeof(address), port,
 		    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
-	snprintf(text, size, w->peer.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", address, port);
+	snprintf(text, size, w->aggregator.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", address,
+		 port);
 	return text;
 }
 
@@ -54,12 +55,13 @@ const char *thc_way_peer_name(const struct thc_way *w, char *text, size_t size)
 static int find_local(struct thc_way *w)
 {
 	socklen_t len = sizeof(w->local);
-	int fd = socket(w->peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = socket(w->aggregator.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int error = 0;
 
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (void *)&w->peer, w->addrlen) || getsockname(fd, (void *)&w->local, &len))
+	if (connect(fd, (void *)&w->aggregator, w->addrlen) ||
+	    getsockname(fd, (void *)&w->local, &len))
 		error = -errno;
 	close(fd);
 	thc_address_set_port(&w->local, 0);
@@ -68,7 +70,7 @@ static int find_local(struct thc_way *w)
 
 struct sockaddr_storage thc_way_address(const struct thc_way *w, const struct thc_end *end)
 {
-	struct sockaddr_storage a = { .ss_family = w->peer.ss_family };
+	struct sockaddr_storage a = { .ss_family = w->aggregator.ss_family };
 	struct sockaddr_in6 *in6 = (void *)&a;
 
 	if (a.ss_family == AF_INET) {
@@ -100,15 +102,15 @@ static int find_interface(struct thc_way *w)
 	return 0;
 }
 
-/* Our address and interface towards the peer, if they were not chosen. */
+/* Our address and interface towards the aggregator, if they were not chosen. */
 static int find_way(struct thc_way *w)
 {
-	char peer[80];
+	char aggregator[80];
 	int error = w->bound ? 0 : find_local(w);
 
 	if (error)
 		return thc_fail(error, "no route to the aggregator %s: %s",
-				thc_way_peer_name(w, peer, sizeof(peer)), strerror(-error));
+				thc_way_name(w, aggregator, sizeof(aggregator)), strerror(-error));
 	return w->ifindex ? 0 : find_interface(w);
 }
 
@@ -129,7 +131,7 @@ int thc_way_find(struct thc_way *w, const struct thc_client_options *o)
 	error = thc_resolve(&ends, o);
 	if (error)
 		return error;
-	w->peer = ends.peer;
+	w->aggregator = ends.aggregator;
 	w->local = ends.local;
 	w->addrlen = ends.addrlen;
 	w->bound = o->bind && !is_any(&w->local);
@@ -139,7 +141,7 @@ int thc_way_find(struct thc_way *w, const struct thc_client_options *o)
 int thc_way_beside(struct thc_way *w, const struct thc_way *first, const struct thc_end *to)
 {
 	*w = (struct thc_way){
-		.peer = thc_way_address(first, to), .addrlen = first->addrlen,
+		.aggregator = thc_way_address(first, to), .addrlen = first->addrlen,
 		.bound = first->bound, .named = first->named,
 		.ifindex = first->named ? first->ifindex : 0,
 	};

@@ -14,7 +14,7 @@
 
 /**
  * struct thc_way - between this host and an aggregator
- * @peer: the aggregator, base port
+ * @aggregator: the aggregator, base port
  * @local: our address
  * @addrlen: bytes of either address
  * @ifindex: interface of @local, 0: the system's choice
@@ -22,7 +22,7 @@
  * @named: the program has chosen @ifindex
  */
 struct thc_way {
-	struct sockaddr_storage	peer;
+	struct sockaddr_storage	aggregator;
 	struct sockaddr_storage	local;
 	socklen_t		addrlen;
 	int			ifindex;
@@ -38,7 +38,7 @@ int thc_way_beside(struct thc_way *w, const struct thc_way *first, const struct 
 void thc_way_end(const struct thc_way *w, struct thc_end *end);
 /* @end as an address of the system, of our family and on our interface. */
 struct sockaddr_storage thc_way_address(const struct thc_way *w, const struct thc_end *end);
-const char *thc_way_peer_name(const struct thc_way *w, char *text, size_t size);
+const char *thc_way_name(const struct thc_way *w, char *text, size_t size);
 
 /* Ports aside. */
 bool thc_address_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);

@@ -13,7 +13,7 @@ struct hashed {
 	u64		minute;
 	struct thc_addr	addr;
 	u8		nonce[THC_NONCE_BYTES];
-	u8		joined[THC_NONCE_BYTES];
+	u8		entered[THC_NONCE_BYTES];
 	u32		epoch;
 	u16		port;
 	u16		job;
@@ -35,13 +35,13 @@ static void make(u8 out[THC_CHALLENGE_BYTES], const struct thcd_secret *secret,
 		.port = c->path->src_port,
 		.job = c->job,
 		.rank = c->rank,
-		.in = !!c->joined,
+		.in = !!c->entered,
 		.left = c->left,
 	};
 
 	thc_nonce_copy(h.nonce, c->nonce);
-	if (c->joined)
-		thc_nonce_copy(h.joined, c->joined);
+	if (c->entered)
+		thc_nonce_copy(h.entered, c->entered);
 	thc_blake2s(out, THC_CHALLENGE_BYTES, secret->bytes, sizeof(secret->bytes), &h, sizeof(h));
 }
 

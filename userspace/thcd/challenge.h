@@ -24,7 +24,7 @@ struct thcd_secret {
  * struct thcd_challenged - who asks, and the state of the rank that it would change
  * @path: where the JOIN came from
  * @nonce: of the JOIN
- * @joined: nonce that the rank has joined this epoch with last, NULL: it has not joined it
+ * @entered: nonce that the rank has joined this epoch with last, NULL: it has not joined it
  * @epoch: of the job
  * @job: its number
  * @rank: the one that the JOIN is about
@@ -33,7 +33,7 @@ struct thcd_secret {
 struct thcd_challenged {
 	const struct thc_path	*path;
 	const u8		*nonce;
-	const u8		*joined;
+	const u8		*entered;
 	u32			epoch;
 	u16			job;
 	u16			rank;

@@ -12,7 +12,7 @@
 
 #include "config.h"
 
-enum kind {
+enum syntax {
 	NUMBER,
 	SECRET,
 	FRACTION,
@@ -51,7 +51,7 @@ static const struct choice {
 
 struct key {
 	const char	*name;
-	enum kind	kind;
+	enum syntax	syntax;
 	size_t		offset;
 	size_t		size;
 	u64		min;
@@ -238,7 +238,7 @@ static void store(void *field, const struct key *k, u64 value)
 
 static int set_choice(void *field, const struct key *k, const char *value, struct thcd_error *e)
 {
-	const struct choice *c = choices[k->kind];
+	const struct choice *c = choices[k->syntax];
 	int i;
 
 	for (i = 0; i < WORDS_MAX && c[i].word; i++) {
@@ -331,7 +331,7 @@ bool thcd_job_key_is_list(const char *key)
 {
 	const struct key *k = find_key(job_keys, JOB_KEYS, key);
 
-	return k && (k->kind == PREFIX || k->kind == SHARDS);
+	return k && (k->syntax == PREFIX || k->syntax == SHARDS);
 }
 
 int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *value,
@@ -346,7 +346,7 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 	if (!thcd_job_key_is_list(key) && thcd_job_wish_given(w, key))
 		return thcd_fail(e, "%s is given twice", key);
 	field = (char *)w + k->offset;
-	switch (k->kind) {
+	switch (k->syntax) {
 	case NUMBER:
 		err = set_number(field, k, value, e);
 		break;
@@ -475,7 +475,7 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 	if (!k)
 		return thcd_fail(e, "unknown key \"%s\"; thcd(8) lists them, under FILES", key);
 	field = (char *)c + k->offset;
-	switch (k->kind) {
+	switch (k->syntax) {
 	case STRING:
 		return set_string(field, k->size, k, value, e);
 	case INSTANCE:

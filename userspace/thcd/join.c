@@ -102,7 +102,7 @@ static struct thcd_challenged state_of(const struct thc_job *job, const struct t
 	return (struct thcd_challenged){
 		.path = j->path,
 		.nonce = j->nonce,
-		.joined = entered ? r->nonce[j->rank] : NULL,
+		.entered = entered ? r->nonce[j->rank] : NULL,
 		.epoch = job->epoch,
 		.job = (u16)r->plan.job,
 		.rank = j->rank,

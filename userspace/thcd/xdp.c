@@ -379,13 +379,13 @@ static int on_relay(void *ctx, void *data, size_t size)
 	if (size < sizeof(r))
 		return 0;
 	memcpy(&r, data, sizeof(r));
-	if (r.kind == THC_RELAY_HEADER)
+	if (r.type == THC_RELAY_HEADER)
 		thcd_out_put(d, &r.path.src, r.path.src_port, &r.hdr, NULL, NULL, 0);
 	else if (r.job >= THC_JOBS_MAX || r.slot >= d->job[r.job].slots || r.rank >= THC_RANKS_MAX)
 		return 0;
-	else if (r.kind == THC_RELAY_ALL)
+	else if (r.type == THC_RELAY_ALL)
 		thcd_answer_all(d, r.job, r.slot, r.generation);
-	else if (r.kind == THC_RELAY_ONE)
+	else if (r.type == THC_RELAY_ONE)
 		thcd_answer_one(d, r.job, r.slot, r.generation, r.rank);
 	return 0;
 }

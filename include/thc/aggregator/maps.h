@@ -45,8 +45,8 @@ struct thc_config {
 	u16 relay;
 };
 
-/* Kinds of answers the daemon is asked to send. */
-enum thc_relay_kind {
+/* Answers the daemon is asked to send. */
+enum thc_relay_type {
 	THC_RELAY_ALL = 1, /* a finished generation, to all ranks */
 	THC_RELAY_ONE, /* a finished generation, once more, to one rank */
 	THC_RELAY_HEADER, /* @hdr as it is, to where the request came from */
@@ -54,7 +54,7 @@ enum thc_relay_kind {
 
 /* struct thc_relay - one answer for the daemon to send */
 struct thc_relay {
-	u32 kind;
+	u32 type;
 	u16 job;
 	u16 rank;
 	u32 slot;

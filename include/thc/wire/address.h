@@ -73,7 +73,7 @@ THC_INLINE void thc_record_address_put(struct thc_record_address *r, const struc
 }
 
 /* The reverse; 0: it is no address as thc_record_address_put() writes it. */
-THC_INLINE int thc_record_address_take(struct thc_end *end, const struct thc_record_address *r)
+THC_INLINE int thc_record_address_read(struct thc_end *end, const struct thc_record_address *r)
 {
 	u32 i, bytes = r->family == 4 ? 4 : 16;
 	u8 *to = (u8 *)&end->addr;

@@ -30,11 +30,11 @@ _Static_assert(sizeof(struct thc_record_shards) +
 	       "SHARDS and SEAL fit into a part");
 
 /**
- * thc_shards_take() - where all aggregators of the job are
- * @s: what thc_spec_take() made of the records, sound; of number 0
+ * thc_shards_read() - where all aggregators of the job are
+ * @s: what thc_spec_read() made of the records, sound; of number 0
  * @records: the records, @bytes of them
  */
-static inline void thc_shards_take(struct thc_shards *out, const struct thc_spec *s,
+static inline void thc_shards_read(struct thc_shards *out, const struct thc_spec *s,
 				   const void *records, u32 bytes)
 {
 	u32 at = 0, i;
@@ -52,7 +52,7 @@ static inline void thc_shards_take(struct thc_shards *out, const struct thc_spec
 		for (i = 0; i < thc_be16(list->count); i++) {
 			u32 number = thc_be16(list->first) + i;
 
-			thc_record_address_take(&out->at[number], &address[i]);
+			thc_record_address_read(&out->at[number], &address[i]);
 			out->at[number].aggregator = thc_be16((u16)number);
 		}
 	}

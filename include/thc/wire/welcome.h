@@ -43,7 +43,7 @@ static inline u32 thc_welcome_constants(const struct thc_welcome *w, const void 
 /* Of what a record begins with: is there so much of it? */
 #define THC_RECORD_HAS(r, type) (thc_be16((r)->bytes) >= sizeof(type) - sizeof(struct thc_record))
 
-THC_INLINE int thc_spec_take_seal(struct thc_spec *s, const struct thc_record_seal *r)
+THC_INLINE int thc_spec_read_seal(struct thc_spec *s, const struct thc_record_seal *r)
 {
 	if (r->reserved[0] | r->reserved[1] | r->reserved[2])
 		return 0;
@@ -55,9 +55,9 @@ THC_INLINE int thc_spec_take_seal(struct thc_spec *s, const struct thc_record_se
 	return 1;
 }
 
-THC_INLINE int thc_spec_take_group(struct thc_spec *s, const struct thc_record_group *r)
+THC_INLINE int thc_spec_read_group(struct thc_spec *s, const struct thc_record_group *r)
 {
-	return !(s->has & 1U << THC_RECORD_GROUP) && thc_record_address_take(&s->group, &r->at);
+	return !(s->has & 1U << THC_RECORD_GROUP) && thc_record_address_read(&s->group, &r->at);
 }
 
 /* Addresses that @r has room for, by its length. */
@@ -69,7 +69,7 @@ THC_INLINE u32 thc_shards_held(const struct thc_record_shards *r)
 }
 
 /* One behind the other, from number 0 on. */
-static inline int thc_spec_take_shards(struct thc_spec *s, const struct thc_record_shards *r)
+static inline int thc_spec_read_shards(struct thc_spec *s, const struct thc_record_shards *r)
 {
 	const struct thc_record_address *at = (const void *)(r + 1);
 	u32 i, count = thc_be16(r->count);
@@ -79,7 +79,7 @@ static inline int thc_spec_take_shards(struct thc_spec *s, const struct thc_reco
 	    s->listed + count > s->shards || s->listed + count > THC_SHARDS_MAX)
 		return 0;
 	for (i = 0; i < count; i++)
-		if (!thc_record_address_take(&end, &at[i]) || !end.port ||
+		if (!thc_record_address_read(&end, &at[i]) || !end.port ||
 		    thc_addr_is_group(&end.addr))
 			return 0;
 	s->listed += count;
@@ -87,7 +87,7 @@ static inline int thc_spec_take_shards(struct thc_spec *s, const struct thc_reco
 }
 
 /* Of rows, this worker has the one of THC_INDEX_BITS; it passes over others. */
-static inline int thc_spec_take_row(struct thc_spec *s, const struct thc_record_row *r)
+static inline int thc_spec_read_row(struct thc_spec *s, const struct thc_record_row *r)
 {
 	u32 i, bits = r->width & 15, g = 0;
 
@@ -110,7 +110,7 @@ static inline int thc_spec_take_row(struct thc_spec *s, const struct thc_record_
 }
 
 /* The job's own scheme comes first. */
-THC_INLINE int thc_spec_take_scheme(struct thc_spec *s, const struct thc_record_scheme *r)
+THC_INLINE int thc_spec_read_scheme(struct thc_spec *s, const struct thc_record_scheme *r)
 {
 	if (r->reserved)
 		return 0;
@@ -122,26 +122,26 @@ THC_INLINE int thc_spec_take_scheme(struct thc_spec *s, const struct thc_record_
 }
 
 /* 0: no record that this worker can serve. */
-static inline int thc_spec_take_record(struct thc_spec *s, const struct thc_record *r)
+static inline int thc_spec_read_record(struct thc_spec *s, const struct thc_record *r)
 {
 	const void *data = r;
 	int good = 0;
 
 	switch (r->type) {
 	case THC_RECORD_SEAL:
-		good = THC_RECORD_HAS(r, struct thc_record_seal) && thc_spec_take_seal(s, data);
+		good = THC_RECORD_HAS(r, struct thc_record_seal) && thc_spec_read_seal(s, data);
 		break;
 	case THC_RECORD_GROUP:
-		good = THC_RECORD_HAS(r, struct thc_record_group) && thc_spec_take_group(s, data);
+		good = THC_RECORD_HAS(r, struct thc_record_group) && thc_spec_read_group(s, data);
 		break;
 	case THC_RECORD_ROW:
 		/* which says itself that it is there */
-		return THC_RECORD_HAS(r, struct thc_record_row) && thc_spec_take_row(s, data);
+		return THC_RECORD_HAS(r, struct thc_record_row) && thc_spec_read_row(s, data);
 	case THC_RECORD_SHARDS:
-		good = THC_RECORD_HAS(r, struct thc_record_shards) && thc_spec_take_shards(s, data);
+		good = THC_RECORD_HAS(r, struct thc_record_shards) && thc_spec_read_shards(s, data);
 		break;
 	case THC_RECORD_SCHEME:
-		good = THC_RECORD_HAS(r, struct thc_record_scheme) && thc_spec_take_scheme(s, data);
+		good = THC_RECORD_HAS(r, struct thc_record_scheme) && thc_spec_read_scheme(s, data);
 		break;
 	default:
 		return !(r->flags & THC_RECORD_F_KNOW);
@@ -151,7 +151,7 @@ static inline int thc_spec_take_record(struct thc_spec *s, const struct thc_reco
 }
 
 /* The fixed part of @s. */
-static inline void thc_spec_take_fixed(struct thc_spec *s, const struct thc_welcome *w)
+static inline void thc_spec_read_fixed(struct thc_spec *s, const struct thc_welcome *w)
 {
 	*s = (struct thc_spec){
 		.joined = thc_be64(w->joined),
@@ -172,19 +172,19 @@ static inline void thc_spec_take_fixed(struct thc_spec *s, const struct thc_welc
 }
 
 /**
- * thc_spec_take() - what a WELCOME says of its job
+ * thc_spec_read() - what a WELCOME says of its job
  * @w: the fixed part
  * @records: of all parts in their order, aligned like a u64
  *
  * 0: it is malformed, or holds what a worker has to know and this one does not.
  */
-static inline int thc_spec_take(struct thc_spec *s, const struct thc_welcome *w,
+static inline int thc_spec_read(struct thc_spec *s, const struct thc_welcome *w,
 				const void *records, u32 bytes)
 {
 	const u8 *from = records;
 	u32 at = 0, i;
 
-	thc_spec_take_fixed(s, w);
+	thc_spec_read_fixed(s, w);
 	while (at < bytes) {
 		const struct thc_record *r = (const void *)(from + at);
 		u32 size;
@@ -197,7 +197,7 @@ static inline int thc_spec_take(struct thc_spec *s, const struct thc_welcome *w,
 		for (i = (u32)sizeof(*r) + thc_be16(r->bytes); i < size; i++)
 			if (from[at + i])
 				return 0;
-		if (!thc_spec_take_record(s, r))
+		if (!thc_spec_read_record(s, r))
 			return 0;
 		at += size;
 	}

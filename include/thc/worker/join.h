@@ -291,10 +291,10 @@ THC_INLINE int thc_joining_believes(struct thc_joining *j, u8 refusal, u64 now)
 static inline void thc_joining_read(struct thc_joining *j, struct thc_sender *s)
 {
 	const struct thc_spec before = j->spec;
-	const struct thc_welcome *w = &j->parts.joined.welcome;
+	const struct thc_welcome *w = &j->parts.info.welcome;
 
-	j->epoch = j->parts.joined.epoch;
-	j->unsound = !thc_spec_take(&j->spec, w, j->parts.record, j->parts.joined.bytes);
+	j->epoch = j->parts.info.epoch;
+	j->unsound = !thc_spec_read(&j->spec, w, j->parts.record, j->parts.info.bytes);
 	if (j->welcomed && !thc_joining_same_group(&before, &j->spec)) {
 		j->group_at = 0;
 		j->heard = 0;

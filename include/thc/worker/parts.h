@@ -11,12 +11,12 @@
 
 /**
  * struct thc_parts - what has come of a WELCOME
- * @joined: its fixed part and epoch; bytes: of @record
+ * @info: its fixed part and epoch; bytes: of @record
  * @next: the part that is missing; as many as there are parts: none
  * @record: of all parts so far
  */
 struct thc_parts {
-	struct thc_joined	joined;
+	struct thc_job_info	info;
 	u32			next;
 	u8			record[THC_RECORDS_MAX] __attribute__((aligned(8)));
 };
@@ -26,13 +26,13 @@ _Static_assert(THC_WELCOME_PARTS *THC_RECORDS_PER_PART == THC_RECORDS_MAX, "room
 /* Is there a whole WELCOME? */
 THC_INLINE int thc_parts_whole(const struct thc_parts *p)
 {
-	return p->next && p->next == p->joined.welcome.parts;
+	return p->next && p->next == p->info.welcome.parts;
 }
 
 /* Forgets what has come; the records need not be cleared. */
 THC_INLINE void thc_parts_begin(struct thc_parts *p)
 {
-	p->joined = (struct thc_joined){ .epoch = 0 };
+	p->info = (struct thc_job_info){ .epoch = 0 };
 	p->next = 0;
 }
 
@@ -65,8 +65,8 @@ THC_INLINE int thc_parts_again(const struct thc_parts *p, u32 epoch, const struc
 	const u8 *from = (const u8 *)(w + 1);
 	u32 i;
 
-	if (w->part || !thc_parts_whole(p) || p->joined.epoch != epoch ||
-	    !thc_parts_together(&p->joined.welcome, w))
+	if (w->part || !thc_parts_whole(p) || p->info.epoch != epoch ||
+	    !thc_parts_together(&p->info.welcome, w))
 		return 0;
 	for (i = 0; i < bytes - sizeof(*w); i++)
 		if (p->record[i] != from[i])
@@ -91,15 +91,15 @@ static inline int thc_parts_add(struct thc_parts *p, u32 epoch, const struct thc
 		return 1;
 	if (!w->part) {
 		thc_parts_begin(p);
-		p->joined.epoch = epoch;
-		p->joined.welcome = *w;
-	} else if (w->part != p->next || p->joined.epoch != epoch ||
-		   !thc_parts_together(&p->joined.welcome, w)) {
+		p->info.epoch = epoch;
+		p->info.welcome = *w;
+	} else if (w->part != p->next || p->info.epoch != epoch ||
+		   !thc_parts_together(&p->info.welcome, w)) {
 		return 0;
 	}
 	for (i = 0; i < bytes - sizeof(*w); i++)
-		p->record[p->joined.bytes + i] = from[i];
-	p->joined.bytes += bytes - (u32)sizeof(*w);
+		p->record[p->info.bytes + i] = from[i];
+	p->info.bytes += bytes - (u32)sizeof(*w);
 	p->next++;
 	return thc_parts_whole(p);
 }

@@ -12,7 +12,7 @@
 struct thc_host;
 
 /* Can a packet of @st go out now? */
-THC_INLINE int thc_host_has_room(struct thc_host *host, const struct thc_stream *st);
+THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream *st);
 
 /* The packet of chunk @st->next; 0: it is not made yet. */
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
@@ -43,7 +43,7 @@ THC_INLINE void thc_worker_transmit(struct thc_host *host, struct thc_sender *s,
 	u32 window = thc_worker_window(s, st);
 	struct thc_ready ready;
 
-	while (thc_stream_may_send(st, window) && thc_host_has_room(host, st) &&
+	while (thc_stream_may_send(st, window) && thc_host_may_send(host, st) &&
 	       thc_host_next(host, st, &ready))
 		thc_host_send(host, thc_flight_launch(s, st, ready, now));
 }
@@ -56,7 +56,7 @@ THC_INLINE u64 thc_worker_retransmit(struct thc_host *host, struct thc_sender *s
 	struct thc_flight *f;
 
 	thc_overdue_begin(s, &pass, now);
-	while (thc_host_has_room(host, st) && (f = thc_overdue_next(s, st, &pass, now)))
+	while (thc_host_may_send(host, st) && (f = thc_overdue_next(s, st, &pass, now)))
 		thc_host_send(host, f);
 	return thc_overdue_end(s, &pass, now);
 }

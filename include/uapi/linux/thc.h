@@ -125,14 +125,14 @@ enum thc_option {
 	THC_OPT_WINDOW		= 3,	/* __u32, most chunks in flight; 0: the job's slots */
 	THC_OPT_MEMORY		= 4,	/* __u64, bytes of messages in the kernel; 256 MiB */
 	THC_OPT_PARTIAL		= 5,	/* __u32, 0 or 1: after the timeout deliver what has come */
-	THC_OPT_WELCOME		= 6,	/* read only: struct thc_joined and records */
+	THC_OPT_WELCOME		= 6,	/* read only: struct thc_job_info and records */
 	THC_OPT_STATS		= 7,	/* read only: struct thc_socket_stats */
 	THC_OPT_FAILURE		= 8,	/* read only: struct thc_failure */
 	THC_OPT_KEY		= 9,	/* write only: THC_KEY_BYTES bytes, 0: forget the key */
 };
 
 /**
- * struct thc_joined - the job as the aggregator described it; @bytes of records follow, at most
+ * struct thc_job_info - the job as the aggregator described it; @bytes of records follow, at most
  *	THC_RECORDS_MAX
  * @epoch: its incarnation
  * @shards: aggregators that share its chunks
@@ -140,7 +140,7 @@ enum thc_option {
  * @reserved: zero
  * @welcome: as it came, big-endian
  */
-struct thc_joined {
+struct thc_job_info {
 	__u32			epoch;
 	__u32			shards;
 	__u32			bytes;

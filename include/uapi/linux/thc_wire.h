@@ -426,7 +426,7 @@ struct thc_record_scheme {
 /**
  * struct thc_claim - one worker's lanes of the agreement, little-endian
  * @count_lo: low half of the coordinates of the bucket
- * @kind: bits 0..7 dtype + 1 (0: no claim), 8..15 scheme, 16..31 high bits of
+ * @form: bits 0..7 dtype + 1 (0: no claim), 8..15 scheme, 16..31 high bits of
  *	the coordinates
  * @constants: of WELCOME
  * @tag: the caller's own mark of this all-reduce, folded to 32 bits
@@ -438,7 +438,7 @@ struct thc_record_scheme {
  */
 struct thc_claim {
 	__le32	count_lo;
-	__le32	kind;
+	__le32	form;
 	__le32	constants;
 	__le32	tag;
 	__le32	call;

@@ -13,11 +13,10 @@ int know_job(int fd, struct known_job *j)
 
 	if (getsockopt(fd, SOL_THC, THC_OPT_WELCOME, &d, &len))
 		return -errno;
-	j->epoch = d.joined.epoch;
-	j->shards = d.joined.shards;
-	return len == sizeof(d.joined) + d.joined.bytes &&
-			       thc_spec_take(&j->spec, &d.joined.welcome, d.record,
-					     d.joined.bytes) ?
+	j->epoch = d.info.epoch;
+	j->shards = d.info.shards;
+	return len == sizeof(d.info) + d.info.bytes &&
+			       thc_spec_read(&j->spec, &d.info.welcome, d.record, d.info.bytes) ?
 		       0 :
 		       -EBADMSG;
 }

@@ -12,7 +12,7 @@
 
 /* Room for every job. */
 struct described_job {
-	struct thc_joined	joined;
+	struct thc_job_info	info;
 	uint8_t			record[THC_RECORDS_MAX];
 };
 
