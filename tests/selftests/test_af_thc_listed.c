@@ -344,6 +344,13 @@ static int begin_list(int fd, int udp, struct sockaddr_in *worker, struct listin
 	return error;
 }
 
+/* Makes of the list a record that nobody has to know. */
+static void hide_list(struct listing_packet *p)
+{
+	p->list.head.type = 99;
+	p->list.head.flags = 0;
+}
+
 /* It is taken once: what is said then has to agree with it. */
 TEST_F(list, number_0_may_not_say_another_number_then)
 {
@@ -362,8 +369,7 @@ TEST_F(list, number_0_may_not_say_another_number_then)
 	EXPECT_EQ(poll_now(self->fd), 0);
 	p.w.shards = htobe16(1);
 	/* which nobody has to know, and so no list */
-	p.list.head.type = 99;
-	p.list.head.flags = 0;
+	hide_list(&p);
 	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
 	EXPECT_EQ(end_join(self->fd), -EPROTO);
 	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_SHARDS);
@@ -376,8 +382,7 @@ TEST_F(list, number_0_is_not_another_number)
 
 	ASSERT_EQ(begin_list(self->fd, self->udp, &worker, &p), 0);
 	p.w.shard = htobe16(1);
-	p.list.head.type = 99;
-	p.list.head.flags = 0;
+	hide_list(&p);
 	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
 	EXPECT_EQ(end_join(self->fd), -EPROTO);
 	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_SHARDS);
@@ -393,8 +398,7 @@ TEST_F(list, number_0_may_take_it_back)
 	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
 	ASSERT_EQ(wait_for(self->fd, POLLPRI, PATIENCE_MS), 0);
 	p.w.shards = htobe16(1);
-	p.list.head.type = 99;
-	p.list.head.flags = 0;
+	hide_list(&p);
 	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
 	EXPECT_EQ(end_join(self->fd), 0);
 	EXPECT_EQ(shards_of(self->fd), 1);

@@ -137,26 +137,30 @@ static void agree__their_count_is_said_once(void **state)
 	assert_false(thc_joiners_agree(&all, 0));
 }
 
+/* Giving up now, with @error, is laid to aggregator @shard, which misses @ranks. */
+static void gives_up(const struct thc_joiners *all, int error, u16 reason, u8 shard, u64 ranks)
+{
+	struct thc_failure f;
+
+	thc_joiners_failure(all, &f);
+	assert_int_equal(f.error, error);
+	assert_int_equal(f.reason, reason);
+	assert_int_equal(f.shard, shard);
+	assert_int_equal(f.ranks, ranks);
+}
+
 static void failure__names_the_first_that_is_not_ready(void **state)
 {
 	struct home h = everybody();
 	struct thc_joiners all = of(&h, SHARDS);
-	struct thc_failure f;
 
 	(void)state;
 	h.j[1].ready = h.j[2].ready = 0;
 	h.j[1].spec.joined = 0x5;
-	thc_joiners_failure(&all, &f);
-	assert_int_equal(f.error, ETIMEDOUT);
-	assert_int_equal(f.reason, THC_FAILED_JOIN);
-	assert_int_equal(f.shard, 1);
-	assert_int_equal(f.ranks, 0xa);
+	gives_up(&all, ETIMEDOUT, THC_FAILED_JOIN, 1, 0xa);
 	h.j[1].welcomed = 0;
 	h.s[1].unreachable = ECONNREFUSED;
-	thc_joiners_failure(&all, &f);
-	assert_int_equal(f.error, ECONNREFUSED);
-	assert_int_equal(f.reason, THC_FAILED_UNREACHABLE);
-	assert_int_equal(f.shard, 1);
+	gives_up(&all, ECONNREFUSED, THC_FAILED_UNREACHABLE, 1, 0);
 }
 
 /* To an aggregator that it has never sent to, this rank is missing. */
@@ -164,20 +168,13 @@ static void failure__is_ours_where_we_never_asked(void **state)
 {
 	struct home h = everybody();
 	struct thc_joiners all = of(&h, 2);
-	struct thc_failure f;
 
 	(void)state;
-	thc_joiners_failure(&all, &f);
-	assert_int_equal(f.error, ETIMEDOUT);
-	assert_int_equal(f.reason, THC_FAILED_JOIN);
-	assert_int_equal(f.shard, 2);
-	assert_int_equal(f.ranks, 1 << RANK);
+	gives_up(&all, ETIMEDOUT, THC_FAILED_JOIN, 2, 1 << RANK);
 	/* one that is known comes first */
 	h.j[1].ready = 0;
 	h.j[1].spec.joined = 0x7;
-	thc_joiners_failure(&all, &f);
-	assert_int_equal(f.shard, 1);
-	assert_int_equal(f.ranks, 0x8);
+	gives_up(&all, ETIMEDOUT, THC_FAILED_JOIN, 1, 0x8);
 }
 
 /* All are ready, but the worker itself did not get ready in time. */
@@ -185,14 +182,9 @@ static void failure__without_anybody_missing(void **state)
 {
 	struct home h = everybody();
 	struct thc_joiners all = of(&h, SHARDS);
-	struct thc_failure f;
 
 	(void)state;
-	thc_joiners_failure(&all, &f);
-	assert_int_equal(f.error, ETIMEDOUT);
-	assert_int_equal(f.reason, THC_FAILED_JOIN);
-	assert_int_equal(f.shard, 0);
-	assert_int_equal(f.ranks, 0);
+	gives_up(&all, ETIMEDOUT, THC_FAILED_JOIN, 0, 0);
 }
 
 /* LEAVE is for whoever counts the worker in. */

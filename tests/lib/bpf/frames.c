@@ -3,6 +3,7 @@
 #include <thc/wire/seal.h>
 
 #include "../jobseals.h"
+#include "../meet.h"
 #include "frames.h"
 
 u8 rig_seal = THC_SEAL_NH;
@@ -164,20 +165,6 @@ static u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload,
 	return v;
 }
 
-static u32 rig_combine(u8 op, u8 answer_width, u32 a, u32 b)
-{
-	switch (op) {
-	case THC_OP_OR:
-		return a | b;
-	case THC_OP_MAX:
-	case THC_OP_CLAIM:
-	case THC_OP_CLAIM_HIGH:
-		return a > b ? a : b;
-	default:
-		return (u64)((u64)a + b) % (1ULL << answer_width);
-	}
-}
-
 void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *table, const u8 *const payload[],
 		   int n)
 {
@@ -187,8 +174,7 @@ void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *table, const u8 *
 		u32 v = rig_lane(op, answer_width, table, payload[0], 0, i);
 
 		for (r = 1; r < n; r++)
-			v = rig_combine(op, answer_width, v,
-					rig_lane(op, answer_width, table, payload[r], r, i));
+			v = meet(op, v, rig_lane(op, answer_width, table, payload[r], r, i));
 		for (k = 0; k < answer_width / 8; k++)
 			out[i * (answer_width / 8) + k] = v >> (8 * k);
 	}

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "../meet.h"
 #include "afthc.h"
 #include "knownjob.h"
 
@@ -254,19 +255,6 @@ uint32_t contribution(const struct thc_send *s, unsigned int rank, size_t i, con
 	return lane_of(raw, bytes);
 }
 
-static uint32_t sum_up(uint8_t op, uint32_t a, uint32_t b)
-{
-	switch (op) {
-	case THC_OP_OR:
-		return a | b;
-	case THC_OP_MAX:
-	case THC_OP_CLAIM:
-	case THC_OP_CLAIM_HIGH:
-		return a > b ? a : b;
-	}
-	return a + b;
-}
-
 size_t wrong_lanes(const uint8_t *got, const struct thc_send *s, uint8_t width, size_t chunks,
 		   uint64_t ranks, const uint16_t *table)
 {
@@ -279,7 +267,7 @@ size_t wrong_lanes(const uint8_t *got, const struct thc_send *s, uint8_t width, 
 
 		for (r = 0; r < RANKS_MAX; r++)
 			if (ranks >> r & 1)
-				want = sum_up(s->op, want, contribution(s, r, i, table));
+				want = meet(s->op, want, contribution(s, r, i, table));
 		wrong += lane_of(got + i * (width / 8u), width / 8u) != (want & mask);
 	}
 	return wrong;
