@@ -4,6 +4,7 @@
  * calls that wait and for calls that do not (kmod/listed.c). Lists that are wrong, and lists that
  * change. Sums over many aggregators, and which one a failure names.
  */
+#include "cgroup.h"
 #include "fake.h"
 #include "harness.h"
 #include "knownjob.h"
@@ -267,6 +268,47 @@ TEST_F(listed, an_aggregator_that_is_not_there)
 	refused(_metadata, self->fd[0], shard_port(0), ECONNREFUSED, THC_FAILED_UNREACHABLE, 1);
 }
 
+/* Nor does the network say anything of it. */
+TEST_F(listed, an_aggregator_that_falls_silent)
+{
+	struct thc_failure f;
+
+	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 3), 0);
+	ASSERT_EQ(join_all(self->fd, 1, AT, shard_port(0), 1), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 1500), 0);
+	ASSERT_EQ(kill(self->daemon[2].pid, SIGSTOP), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 6, 8), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLERR, PATIENCE_MS), 0);
+	f = failure_of(self->fd[0]);
+	EXPECT_EQ(f.error, ETIMEDOUT);
+	EXPECT_EQ(f.reason, THC_FAILED_SILENT);
+	EXPECT_EQ(f.shard, 2);
+}
+
+/* The cgroup of who calls connect() has its say about each of them. */
+TEST_F(listed, programs_of_the_cgroup_refuse_another_one)
+{
+	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
+	int cgroup = enter_cgroup(), program;
+
+	if (cgroup < 0)
+		SKIP(return, "no cgroups here: %s", strerror(-cgroup));
+	program = load_refusal(BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT);
+	EXPECT_GE(program, 0);
+	EXPECT_EQ(start_shards(self->daemon, SHARDED "1", 2), 0);
+	EXPECT_EQ(begin_join(self->fd[0], &a), 0);
+	EXPECT_EQ(wait_for(self->fd[0], POLLPRI, PATIENCE_MS), 0);
+	EXPECT_EQ(bpf_prog_attach(program, cgroup, BPF_CGROUP_INET4_CONNECT, 0), 0);
+	EXPECT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), EPERM);
+	EXPECT_EQ(failure_of(self->fd[0]).error, EPERM);
+	EXPECT_EQ(failure_of(self->fd[0]).shard, 1);
+	EXPECT_EQ(bpf_prog_detach2(program, cgroup, BPF_CGROUP_INET4_CONNECT), 0);
+	EXPECT_EQ(join_all(self->fd, 1, AT, shard_port(0), 1), 0);
+	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 5), 0);
+	close(program);
+	leave_cgroup(cgroup);
+}
+
 TEST_F(listed, a_port_of_ones_own_is_for_one_aggregator)
 {
 	struct sockaddr_thc local = place(AT, 20000, 0, 0);
@@ -386,6 +428,23 @@ TEST_F(list, number_0_is_not_another_number)
 	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
 	EXPECT_EQ(end_join(self->fd), -EPROTO);
 	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_SHARDS);
+}
+
+/* There is no way to it: the join ends, at once, and what was opened before it is gone. */
+TEST_F(list, one_cannot_be_opened)
+{
+	struct sockaddr_thc a = fake_place();
+	struct listing_packet p;
+	struct sockaddr_in worker;
+
+	ASSERT_EQ(begin_list(self->fd, self->udp, &worker, &p), 0);
+	p.at[1].addr[0] = 198;
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(wait_for(self->fd, POLLPRI, PATIENCE_MS), 0);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ENETUNREACH);
+	EXPECT_EQ(failure_of(self->fd).error, ENETUNREACH);
+	EXPECT_EQ(failure_of(self->fd).shard, 1);
+	EXPECT_EQ(shards_of(self->fd), 1);
 }
 
 /* As long as nobody has opened them, the last word holds. */
