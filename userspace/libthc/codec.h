@@ -189,8 +189,7 @@ void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
 			const struct thc_residual_at *residual);
 
 /*
- * Summed lanes -> mean gradient, nblocks * B floats.  In place is allowed where a chunk's lanes end
- * where its floats end.
+ * Summed lanes -> mean gradient, nblocks * B floats.
  */
 void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, size_t nblocks,
 		      const struct thc_blocks *b, float *out);

@@ -96,7 +96,7 @@ static size_t region_bytes(const struct thc_request *r)
 	return floats > traffic ? floats : traffic;
 }
 
-/* fp32: blocks are rotated, and decoded, where their regions lie. */
+/* fp32: blocks are rotated where their regions lie. */
 static bool in_place(const struct thc_request *r)
 {
 	return r->dtype == THC_FP32;
@@ -436,45 +436,54 @@ static void put_back(struct thc_request *r, size_t block)
 		thc_codec_putback(&z->codec, &packed, g->lost + chunk, 1, &b, &slice.residual);
 }
 
-/* Bytes on the stack through which two buffers change places. */
-#define SWAP_BYTES	1024
-
-static void swap_bytes(uint8_t *a, uint8_t *b, size_t bytes)
+/* What of the block is the caller's: behind the last value there are zeros. */
+static size_t values_of(const struct thc_request *r, size_t block)
 {
-	uint8_t kept[SWAP_BYTES];
-	size_t n;
+	size_t begin = block * block_size(r), left = r->count - begin;
 
-	for (; bytes; bytes -= n, a += n, b += n) {
-		n = bytes < sizeof(kept) ? bytes : sizeof(kept);
-		memcpy(kept, a, n);
-		memcpy(a, b, n);
-		memcpy(b, kept, n);
-	}
+	return left < block_size(r) ? left : block_size(r);
 }
 
-/* Of a block that is decoded: the caller's buffer and its regions change places, so that there is
- * something to go back to, and nothing left to be copied when the last block is decoded.
+/* Copies the values of a block that is decoded: from the caller's buffer to its regions, so that
+ * there is something to go back to, or back.
  */
-static void swap_block(struct thc_request *r, size_t block)
+static void copy_block(struct thc_request *r, size_t block, bool back)
 {
-	size_t chunk = compressor(r)->chunk, size = thc_dtype_size(r->dtype), n;
-	size_t first = block * chunks_per_block(r), k;
+	size_t size = thc_dtype_size(r->dtype), each = compressor(r)->chunk * size, n;
+	size_t left = values_of(r, block) * size, k = block * chunks_per_block(r);
+	uint8_t *buf = (uint8_t *)r->buf + k * each;
 
-	for (k = first; k < first + chunks_per_block(r) && k * chunk < r->count; k++) {
-		n = r->count - k * chunk < chunk ? r->count - k * chunk : chunk;
-		swap_bytes(region(r, k), (uint8_t *)r->buf + k * chunk * size, n * size);
+	for (; left; left -= n, buf += n, k++) {
+		n = left < each ? left : each;
+		if (back)
+			memcpy(buf, region(r, k), n);
+		else
+			memcpy(region(r, k), buf, n);
 	}
 }
 
-/* From lanes @stride bytes apart. */
+/* Lanes that wait in their regions make room for what copy_block() puts there. */
+static void move_lanes(struct thc_request *r, struct thc_sums *sums)
+{
+	uint8_t *to = (uint8_t *)compressor(r)->scratch;
+	uint32_t k;
+
+	for (k = 0; k < chunks_per_block(r); k++)
+		memcpy(to + (size_t)k * THC_LANE_BYTES, sums->at + k * sums->stride,
+		       THC_LANE_BYTES);
+	sums->at = to;
+	sums->stride = THC_LANE_BYTES;
+}
+
+/* From lanes @stride bytes apart, straight to the caller's buffer if it has the form. */
 static void decode_block(struct thc_request *r, size_t block, const uint8_t *lanes, size_t stride)
 {
 	const struct thc_progress *g = r->progress;
 	const struct thc_compressor *z = compressor(r);
-	size_t chunk = block * chunks_per_block(r), k;
-	float *out = in_place(r) ? (float *)region(r, chunk) : z->scratch;
+	size_t chunk = block * chunks_per_block(r), values = values_of(r, block);
+	uint8_t *buf = (uint8_t *)r->buf + block * block_size(r) * thc_dtype_size(r->dtype);
 	const struct thc_blocks b = block_of(r, block);
-	const struct thc_sums sums = {
+	struct thc_sums sums = {
 		.at = lanes,
 		.stride = stride,
 		.chunk = z->chunk,
@@ -483,10 +492,17 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 	};
 
 	put_back(r, block);
-	thc_codec_decode(&z->codec, &sums, 1, &b, out);
-	for (k = 0; !in_place(r) && k < chunks_per_block(r); k++)
-		thc_store(r->dtype, region(r, chunk + k), out + k * z->chunk, z->chunk);
-	swap_block(r, block);
+	if (r->dtype == THC_FP32 && values == block_size(r)) {
+		/* those that came all at once are elsewhere */
+		if (stride != THC_LANE_BYTES)
+			move_lanes(r, &sums);
+		copy_block(r, block, false);
+		thc_codec_decode(&z->codec, &sums, 1, &b, (float *)buf);
+		return;
+	}
+	thc_codec_decode(&z->codec, &sums, 1, &b, z->scratch);
+	copy_block(r, block, false);
+	thc_store(r->dtype, buf, z->scratch, values);
 }
 
 /* Chunks of one block; decoded from where they lie if they are all of it. */
@@ -548,7 +564,7 @@ static void undo(struct thc_request *r)
 
 	for (block = 0; g && block < g->packed; block++)
 		if (!g->missing[block])
-			swap_block(r, block);
+			copy_block(r, block, true);
 }
 
 /* --- of a client -------------------------------------------------------------- */
