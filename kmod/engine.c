@@ -12,12 +12,6 @@
 #include "sock.h"
 #include "trace.h"
 
-/* An answer may have overtaken others that another CPU still has: what seems lost
- * is looked at a quarter of a round trip later, within these limits.
- */
-#define LOOK_LEAST	(50 * THC_NS_PER_US)
-#define LOOK_MOST	(5 * THC_NS_PER_MS)
-
 static bool has_chunk(const struct thc_message *m, u64 number)
 {
 	return number - m->first < m->chunks;
@@ -108,30 +102,6 @@ THC_INLINE void thc_host_flush(struct thc_host *host)
 	thc_train_end(host->train);
 }
 
-/* --- packets out ---------------------------------------------------------- */
-
-static void transmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
-{
-	struct thc_host host = { ts, p, train };
-
-	lockdep_assert_held(&ts->lock);
-	thc_worker_send(&host, &p->sender, now);
-}
-
-/* Returns the time of the next look. */
-static u64 retransmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
-{
-	struct thc_host host = { ts, p, train };
-	u64 due;
-
-	lockdep_assert_held(&ts->lock);
-	due = thc_worker_send_again(&host, &p->sender, now);
-	/* The UDP socket hears when the network is done with something, but it may outlive
-	 * this module, and so would the callback: we look again.
-	 */
-	return host.full ? min(due, now + LOOK_MOST) : due;
-}
-
 /* --- failures ------------------------------------------------------------- */
 
 /* Does a rank that has left end the socket? A job with a deadline goes on without it. What ranks
@@ -177,9 +147,11 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 		ts->sk.sk_data_ready(&ts->sk);
 }
 
-/* Returns the time of the next look, and breaks the socket if nothing moves. */
-static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
+/* Breaks the socket if nothing moves. */
+THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now)
 {
+	struct thc_sock *ts = host->ts;
+	struct thc_peer *p = host->p;
 	u64 timeout = READ_ONCE(ts->timeout_ms) * THC_NS_PER_MS;
 	/* of the oldest round in flight */
 	const struct thc_flight *f = thc_stream_oldest(&p->sender.data) ?:
@@ -200,9 +172,24 @@ static u64 check_progress(struct thc_sock *ts, struct thc_peer *p, u64 now)
 			thc_state_break_at(p, failure);
 		}
 	}
-	if (!thc_sender_busy(&p->sender))
-		return U64_MAX;
-	return min(p->sender.progress_at + timeout, now + THC_UNREACHABLE_MS * THC_NS_PER_MS / 4);
+	return thc_sender_asks_at(&p->sender, timeout, now);
+}
+
+/* --- packets out ---------------------------------------------------------- */
+
+/* Sends what may be sent, and again what is overdue. Returns the time of the next look. */
+static u64 transmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
+{
+	struct thc_host host = { ts, p, train };
+	u64 due;
+
+	lockdep_assert_held(&ts->lock);
+	thc_worker_send(&host, &p->sender, now);
+	due = thc_worker_send_again(&host, &p->sender, now);
+	/* The UDP socket hears when the network is done with something, but it may outlive
+	 * this module, and so would the callback: we look again.
+	 */
+	return host.full ? min(due, now + THC_LOOK_MOST) : due;
 }
 
 /* --- answers -------------------------------------------------------------- */
@@ -247,22 +234,6 @@ void thc_engine_landed(struct thc_peer *p, struct thc_message *m, u32 index,
 
 /* --- the clock ------------------------------------------------------------ */
 
-/* Looks through all that is in flight, if it is time to; the time of the next look. */
-static u64 look(struct thc_sock *ts, struct thc_peer *p, struct thc_train *train, u64 now)
-{
-	u64 due, soon = clamp(p->sender.window.srtt / 4, LOOK_LEAST, LOOK_MOST);
-
-	lockdep_assert_held(&ts->lock);
-	if (now < p->look_at) {
-		p->look_at = min(p->look_at, now + soon);
-		return p->look_at;
-	}
-	due = retransmit(ts, p, train, now);
-	due = min(due, check_progress(ts, p, now));
-	p->look_at = max(due, now + LOOK_LEAST);
-	return due == U64_MAX ? due : p->look_at;
-}
-
 void thc_engine_run(struct thc_sock *ts)
 {
 	u64 now = ktime_get_ns(), due = U64_MAX;
@@ -273,10 +244,9 @@ void thc_engine_run(struct thc_sock *ts)
 	if (ts->state == THC_STATE_JOINING)
 		thc_join_run(ts, now, &due);
 	for (i = 0; i < ts->shards && ts->state == THC_STATE_READY; i++) {
-		struct thc_peer *p = ts->peers[i];
+		u64 at = transmit(ts, ts->peers[i], &train, now);
 
-		transmit(ts, p, &train, now);
-		due = min(due, look(ts, p, &train, now));
+		due = min(due, at);
 	}
 	if (due != U64_MAX)
 		thc_state_wake(ts, due);

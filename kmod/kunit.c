@@ -192,7 +192,7 @@ static void let_time_out(struct thc_sock *ts)
 	struct thc_message *m;
 
 	ts->peers[0]->sender.progress_at -= timeout;
-	ts->peers[0]->look_at = 0;
+	ts->peers[0]->sender.look_at = 0;
 	list_for_each_entry(m, &ts->messages[THC_DATA], list)
 		m->sent_at -= timeout;
 	run(ts);
@@ -460,7 +460,7 @@ static enum thc_state rank_has_left(struct thc_sock *ts)
 
 	spin_lock_bh(&ts->lock);
 	thc_flight_wait(&p->sender, f, &h);
-	p->look_at = 0;
+	p->sender.look_at = 0;
 	spin_unlock_bh(&ts->lock);
 	run(ts);
 	return ts->state;

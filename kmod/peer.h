@@ -43,7 +43,6 @@ struct thc_route {
  * @sending: by stream, the message with the chunk to be sent next, or NULL; it
  *	has no answer to that chunk, so it is in thc_sock.messages
  * @joining: how far it is in the job
- * @look_at: time to look for what is overdue, unless an answer comes before
  * @shard: its number. One that thc_sock.shards does not count yet is being opened
  */
 struct thc_peer {
@@ -61,7 +60,6 @@ struct thc_peer {
 	size_t			flights_bytes;
 	struct thc_message	*sending[THC_STREAMS];
 	struct thc_joining	joining;
-	u64			look_at;
 	u32			shard;
 };
 

@@ -75,6 +75,13 @@ THC_INLINE void thc_host_flush(struct thc_host *host)
 	note(host, '.');
 }
 
+THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now)
+{
+	(void)now;
+	note(host, '?');
+	return ~0ULL;
+}
+
 THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 					const struct thc_flight *f, const struct thc_hdr *h,
 					u32 bytes)
@@ -500,14 +507,46 @@ static void send__control_first(void **state)
 	assert_string_equal(host.log, "cc.dd.");
 	memset(host.log, 0, sizeof(host.log));
 	due = thc_worker_send_again(&host, &w->s, w->now);
-	assert_string_equal(host.log, "..");
+	assert_string_equal(host.log, "..?");
 	assert_true(due > w->now && due != ~0ULL);
 	memset(host.log, 0, sizeof(host.log));
 	w->now += 10 * THC_RTO_MAX;
 	w->s.probes = 10;
 	due = thc_worker_send_again(&host, &w->s, w->now);
-	assert_string_equal(host.log, "cc..");
+	assert_string_equal(host.log, "cc..?");
 	assert_true(due > w->now && due != ~0ULL);
+}
+
+/* What is in flight is looked through once in a while: soon after something happened, else when a
+ * timer is due.
+ */
+static void send__again_not_all_the_time(void **state)
+{
+	const u64 srtt = 4 * THC_NS_PER_MS, soon = srtt / 4;
+	struct thc_host host = { .w = *state, .room = 100, .made = 2 };
+	struct worker *w = *state;
+	u64 due;
+
+	w->s.data.reserved = 2;
+	thc_worker_send(&host, &w->s, w->now);
+	due = thc_worker_send_again(&host, &w->s, w->now);
+	assert_true(due > w->now + soon);
+	memset(host.log, 0, sizeof(host.log));
+	w->s.window.srtt = srtt;
+	assert_int_equal(thc_worker_send_again(&host, &w->s, w->now + 1), w->now + 1 + soon);
+	assert_int_equal(thc_worker_send_again(&host, &w->s, w->now + soon), w->now + 1 + soon);
+	assert_string_equal(host.log, "");
+	assert_int_equal(thc_worker_send_again(&host, &w->s, w->now + 1 + soon), due);
+	assert_string_equal(host.log, "..?");
+	/* not for an answer each, whatever the round trip is */
+	memset(host.log, 0, sizeof(host.log));
+	w->s.window.srtt = 4;
+	w->now += 1 + soon;
+	assert_int_equal(thc_worker_send_again(&host, &w->s, w->now), w->now + THC_LOOK_LEAST);
+	w->s.window.srtt = 100 * THC_LOOK_MOST;
+	w->s.look_at = ~0ULL;
+	assert_int_equal(thc_worker_send_again(&host, &w->s, w->now), w->now + THC_LOOK_MOST);
+	assert_string_equal(host.log, "");
 }
 
 int main(void)
@@ -528,6 +567,7 @@ int main(void)
 		CASE(transmit__window_of_both_streams),
 		CASE(transmit__again_as_there_is_room),
 		CASE(send__control_first),
+		CASE(send__again_not_all_the_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

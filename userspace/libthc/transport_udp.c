@@ -129,6 +129,23 @@ THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure 
 	thc_failed(host->c, &here);
 }
 
+/* Only the first request counts: for the next one ranks may be missing because
+ * they, too, are still busy with the first. A job with a deadline goes on without
+ * who left.
+ */
+THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now)
+{
+	const struct thc_phases *first = host->count_all ? host->all[0] : NULL;
+	uint32_t round = first ? (uint32_t)first->phase[THC_AGREEMENT].request->round : 0;
+	const uint64_t timeout = host->c->options.timeout_ms * THC_NS_PER_MS;
+	struct thc_sender *s = &host->at->sender;
+	struct thc_failure f;
+
+	if (thc_sender_stalled(s, round, !host->c->spec.deadline_ms, timeout, now, &f))
+		thc_host_failed(host, &f);
+	return thc_sender_asks_at(s, timeout, now);
+}
+
 /* --- packets in ------------------------------------------------------------- */
 
 static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct thc_origin from)
@@ -181,22 +198,6 @@ static bool receive_some(struct thc_transport *t)
 
 /* --- packets out ------------------------------------------------------------ */
 
-/* Only the first request counts: for the next one ranks may be missing because
- * they, too, are still busy with the first. A job with a deadline goes on without
- * who left.
- */
-static void check_progress(struct thc_host *host)
-{
-	const struct thc_phases *first = host->count_all ? host->all[0] : NULL;
-	uint32_t round = first ? (uint32_t)first->phase[THC_AGREEMENT].request->round : 0;
-	struct thc_client *c = host->c;
-	struct thc_failure f;
-
-	if (thc_sender_stalled(&host->at->sender, round, !c->spec.deadline_ms,
-			       c->options.timeout_ms * THC_NS_PER_MS, thc_now(), &f))
-		thc_host_failed(host, &f);
-}
-
 /* To the aggregator that @host is at. Lowers *@due to the time of the next timer. */
 static bool send_there(struct thc_host *host, uint64_t *due)
 {
@@ -208,7 +209,6 @@ static bool send_there(struct thc_host *host, uint64_t *due)
 	end = thc_worker_send_again(host, s, thc_now());
 	if (end < *due)
 		*due = end;
-	check_progress(host);
 	return host->busy;
 }
 

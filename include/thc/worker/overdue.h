@@ -20,6 +20,12 @@
 /* Tries after which a packet's timer grows no further. */
 #define THC_TRIES_MAX		255
 
+/* A look goes through all that is in flight, and an answer may have overtaken others that another
+ * CPU still has: what seems lost is looked at a quarter of a round trip later, within these limits.
+ */
+#define THC_LOOK_LEAST		(50 * THC_NS_PER_US)
+#define THC_LOOK_MOST		(5 * THC_NS_PER_MS)
+
 /**
  * struct thc_overdue - a pass over the flights of a stream, oldest first
  * @at: slots looked at
@@ -105,6 +111,28 @@ THC_INLINE u64 thc_overdue_end(struct thc_sender *s, const struct thc_overdue *o
 	if (o->fired)
 		s->timers_at = now + thc_window_backoff(&s->window, s->stalls++);
 	return o->due < s->timers_at ? s->timers_at : o->due;
+}
+
+/* Something has happened: is it time to look? Else it is soon. */
+THC_INLINE int thc_sender_looks(struct thc_sender *s, u64 now)
+{
+	u64 soon = s->window.srtt / 4;
+
+	if (now >= s->look_at)
+		return 1;
+	soon = soon < THC_LOOK_LEAST ? THC_LOOK_LEAST : soon > THC_LOOK_MOST ? THC_LOOK_MOST : soon;
+	if (s->look_at > now + soon)
+		s->look_at = now + soon;
+	return 0;
+}
+
+/* A look has shown that the next one is due at @due (~0: when something happens): returns when it
+ * will be.
+ */
+THC_INLINE u64 thc_sender_looked(struct thc_sender *s, u64 due, u64 now)
+{
+	s->look_at = due > now + THC_LOOK_LEAST ? due : now + THC_LOOK_LEAST;
+	return due == ~0ULL ? due : s->look_at;
 }
 
 #endif /* THC_OVERDUE_H */

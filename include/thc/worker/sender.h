@@ -38,6 +38,7 @@
  * @timers_at: no retransmission by timer before
  * @probes: retransmissions by timer allowed at @timers_at
  * @stalls: times they fired since the last answer
+ * @look_at: time to look for what is overdue, unless something happens before
  * @up: seals our data
  * @down: seals answers
  * @join: seals our JOIN and LEAVE
@@ -63,6 +64,7 @@ struct thc_sender {
 	u64			progress_at;
 	u64			unreachable_at;
 	u64			timers_at;
+	u64			look_at;
 	u32			probes;
 	u32			stalls;
 	int			unreachable;
@@ -90,6 +92,7 @@ THC_INLINE void thc_sender_init(struct thc_sender *s, u32 window)
 	thc_window_init(&s->window, window);
 	s->order = 1;
 	s->timers_at = 0;
+	s->look_at = 0;
 	s->probes = THC_PROBES;
 	s->stalls = 0;
 }

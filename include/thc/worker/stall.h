@@ -84,4 +84,14 @@ THC_INLINE int thc_sender_stalled(struct thc_sender *s, u32 round, int needed, u
 	return f->reason != THC_FAILED_NOT;
 }
 
+/* When to ask that again; ~0: when something is sent. */
+THC_INLINE u64 thc_sender_asks_at(const struct thc_sender *s, u64 timeout, u64 now)
+{
+	u64 soon = now + THC_UNREACHABLE_MS * THC_NS_PER_MS / 4, at = s->progress_at + timeout;
+
+	if (!thc_sender_busy(s))
+		return ~0ULL;
+	return at < soon ? at : soon;
+}
+
 #endif /* THC_STALL_H */

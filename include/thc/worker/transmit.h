@@ -24,6 +24,11 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 /* What thc_host_send() was given leaves this host. */
 THC_INLINE void thc_host_flush(struct thc_host *host);
 
+/* Is there a point in waiting? If not, the host ends it. Returns when to ask again (~0: when something
+ * happens).
+ */
+THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now);
+
 /* Chunks of the control stream that may be in flight however small the window is: what is
  * agreed on is little, and all else waits for it.
  */
@@ -72,15 +77,23 @@ THC_INLINE void thc_worker_send(struct thc_host *host, struct thc_sender *s, u64
 	thc_host_flush(host);
 }
 
-/* Sends again what is overdue of both; returns when to look again (~0: when something happens). */
+/* Sends again what is overdue of both, if it is time to look; returns when it is (~0: when something
+ * happens).
+ */
 THC_INLINE u64 thc_worker_send_again(struct thc_host *host, struct thc_sender *s, u64 now)
 {
-	u64 control = thc_worker_retransmit(host, s, &s->control, now), data;
+	u64 due, at;
+
+	if (!thc_sender_looks(s, now))
+		return s->look_at;
+	due = thc_worker_retransmit(host, s, &s->control, now);
 
 	thc_host_flush(host);
-	data = thc_worker_retransmit(host, s, &s->data, now);
+	at = thc_worker_retransmit(host, s, &s->data, now);
+	due = at < due ? at : due;
 	thc_host_flush(host);
-	return control < data ? control : data;
+	at = thc_host_check(host, now);
+	return thc_sender_looked(s, at < due ? at : due, now);
 }
 
 #endif /* THC_TRANSMIT_H */
