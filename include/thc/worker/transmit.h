@@ -24,8 +24,8 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 /* What thc_host_send() was given leaves this host. */
 THC_INLINE void thc_host_flush(struct thc_host *host);
 
-/* Is there a point in waiting? If not, the host ends it. Returns when to ask again (~0: when something
- * happens).
+/* Is there a point in waiting? If not, the host ends it. Returns when to ask again (~0: when
+ * something happens).
  */
 THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now);
 
@@ -77,8 +77,8 @@ THC_INLINE void thc_worker_send(struct thc_host *host, struct thc_sender *s, u64
 	thc_host_flush(host);
 }
 
-/* Sends again what is overdue of both, if it is time to look; returns when it is (~0: when something
- * happens).
+/* Sends again what is overdue of both, if it is time to look; returns when it is (~0: when
+ * something happens).
  */
 THC_INLINE u64 thc_worker_send_again(struct thc_host *host, struct thc_sender *s, u64 now)
 {
