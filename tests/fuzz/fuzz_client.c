@@ -653,10 +653,10 @@ unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
 	return bytes + 42;
 }
 
-const char *thc_way_name(const struct thc_way *way, char *text, size_t room)
+const char *thc_way_name(const struct thc_way *way, char *text, size_t size)
 {
 	(void)way;
-	snprintf(text, room, "10.77.0.100:18500");
+	snprintf(text, size, "10.77.0.100:18500");
 	return text;
 }
 

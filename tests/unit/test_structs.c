@@ -38,7 +38,7 @@ struct third {
 	uint64_t	d;
 };
 
-static const struct thc_struct_layout kind = {
+static const struct thc_struct_layout layout = {
 	.name = "second",
 	.first = THC_STRUCT_SIZE(struct second, a),
 	.now = sizeof(struct second),
@@ -49,7 +49,7 @@ static void in__same_version(void **state)
 	struct second theirs = { sizeof(theirs), 1, 2, 3 }, ours;
 
 	(void)state;
-	assert_int_equal(thc_struct_in(&kind, &ours, &theirs), 0);
+	assert_int_equal(thc_struct_in(&layout, &ours, &theirs), 0);
 	assert_memory_equal(&ours, &theirs, sizeof(ours));
 }
 
@@ -63,10 +63,10 @@ static void in__older_program(void **state)
 	} program = { .theirs = { sizeof(struct first), 1 } };
 
 	(void)state;
-	assert_int_equal(kind.first, sizeof(struct first));
+	assert_int_equal(layout.first, sizeof(struct first));
 	memset(program.behind, 0xff, sizeof(program.behind));
 	memset(&ours, 0xee, sizeof(ours));
-	assert_int_equal(thc_struct_in(&kind, &ours, &program.theirs), 0);
+	assert_int_equal(thc_struct_in(&layout, &ours, &program.theirs), 0);
 	assert_memory_equal(&ours, &want, sizeof(ours));
 }
 
@@ -80,7 +80,7 @@ static void in__newer_program_leaves_its_members_zero(void **state)
 	} library = { .behind = 5 };
 
 	(void)state;
-	assert_int_equal(thc_struct_in(&kind, &library.ours, &theirs), 0);
+	assert_int_equal(thc_struct_in(&layout, &library.ours, &theirs), 0);
 	assert_memory_equal(&library.ours, &want, sizeof(want));
 	assert_int_equal(library.behind, 5);
 }
@@ -100,7 +100,7 @@ static void in__newer_program_sets_its_members(void **state)
 
 		theirs = (struct third){ sizeof(theirs), 1, 2, 3, 0 };
 		((uint8_t *)&theirs)[i] = 0x80;
-		assert_int_equal(thc_struct_in(&kind, &ours, &theirs), -E2BIG);
+		assert_int_equal(thc_struct_in(&layout, &ours, &theirs), -E2BIG);
 		snprintf(want, sizeof(want), "byte %zu of second is set", i);
 		assert_non_null(strstr(thc_last_error(), want));
 		assert_non_null(strstr(thc_last_error(), "install"));
@@ -128,9 +128,9 @@ static void sizes__that_no_version_has(void **state)
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct second theirs = { cases[i].size, 1, 2, 3 }, copy = theirs;
 
-		assert_int_equal(thc_struct_in(&kind, &ours, &theirs), cases[i].error);
+		assert_int_equal(thc_struct_in(&layout, &ours, &theirs), cases[i].error);
 		assert_non_null(strstr(thc_last_error(), "sizeof(struct second)"));
-		assert_int_equal(thc_struct_out(&kind, &theirs, &ours), cases[i].error);
+		assert_int_equal(thc_struct_out(&layout, &theirs, &ours), cases[i].error);
 		assert_non_null(strstr(thc_last_error(), "sizeof(struct second)"));
 		assert_memory_equal(&ours, &before, sizeof(ours));
 		assert_memory_equal(&theirs, &copy, sizeof(theirs));
@@ -146,7 +146,7 @@ static void out__older_program(void **state)
 	} program = { .theirs = { sizeof(struct first), 7 }, .behind = 5 };
 
 	(void)state;
-	assert_int_equal(thc_struct_out(&kind, &program.theirs, &ours), 0);
+	assert_int_equal(thc_struct_out(&layout, &program.theirs, &ours), 0);
 	assert_int_equal(program.theirs.size, sizeof(struct first));
 	assert_int_equal(program.theirs.a, 1);
 	assert_int_equal(program.behind, 5);
@@ -162,7 +162,7 @@ static void out__newer_program(void **state)
 	} program = { .theirs = { sizeof(struct third), 7, 7, 7, 7 }, .behind = 5 };
 
 	(void)state;
-	assert_int_equal(thc_struct_out(&kind, &program.theirs, &ours), 0);
+	assert_int_equal(thc_struct_out(&layout, &program.theirs, &ours), 0);
 	assert_memory_equal(&program.theirs, &want, sizeof(want));
 	assert_int_equal(program.behind, 5);
 }

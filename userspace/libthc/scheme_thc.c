@@ -139,7 +139,7 @@ static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 		g->ahead_blocks--;
 	g->arrays_bytes = total + g->ahead_blocks * ring;
 
-	g->regions = thc_buffer_get(r->client, regions, growth + g->arrays_bytes, &g->regions_room);
+	g->regions = thc_buffer_get(r->client, regions, growth + g->arrays_bytes, &g->regions_size);
 	g->arrays = calloc(1, g->arrays_bytes);
 	thc_account(r->client, (ssize_t)g->arrays_bytes);
 	if (!g->regions || !g->arrays)
@@ -188,7 +188,7 @@ static void release(struct thc_request *r)
 
 	if (!g)
 		return;
-	thc_buffer_put(r->client, g->regions, g->regions_room);
+	thc_buffer_put(r->client, g->regions, g->regions_size);
 	free(g->arrays);
 	thc_account(r->client, -(ssize_t)g->arrays_bytes);
 	free(g);

@@ -65,7 +65,7 @@ struct thc_progress {
 	size_t		blocks;
 	size_t		region_bytes;
 	uint8_t		*regions;
-	size_t		regions_room;
+	size_t		regions_size;
 	uint8_t		*arrays;
 	float		*norms;
 	uint8_t		*norm_packets;
