@@ -462,21 +462,24 @@ static void copy_block(struct thc_request *r, size_t block, bool back)
 	}
 }
 
-/* Lanes that wait in their regions make room for what copy_block() puts there. */
-static void move_lanes(struct thc_request *r, struct thc_sums *sums)
+/* The lanes of a block's chunks, one behind the other; they make room in their regions for what
+ * copy_block() puts there.
+ */
+static const uint8_t *move_lanes(struct thc_request *r, size_t block)
 {
+	size_t chunk = block * chunks_per_block(r);
 	uint8_t *to = (uint8_t *)compressor(r)->scratch;
 	uint32_t k;
 
 	for (k = 0; k < chunks_per_block(r); k++)
-		memcpy(to + (size_t)k * THC_LANE_BYTES, sums->at + k * sums->stride,
-		       THC_LANE_BYTES);
-	sums->at = to;
-	sums->stride = THC_LANE_BYTES;
+		memcpy(to + (size_t)k * THC_LANE_BYTES, region_lanes(r, chunk + k), THC_LANE_BYTES);
+	return to;
 }
 
-/* From lanes @stride bytes apart, straight to the caller's buffer if it has the form. */
-static void decode_block(struct thc_request *r, size_t block, const uint8_t *lanes, size_t stride)
+/* From @lanes, one behind the other, NULL: they wait in their regions. Straight to the caller's
+ * buffer if it has the form.
+ */
+static void decode_block(struct thc_request *r, size_t block, const uint8_t *lanes)
 {
 	const struct thc_progress *g = r->progress;
 	const struct thc_compressor *z = compressor(r);
@@ -484,8 +487,8 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 	uint8_t *buf = (uint8_t *)r->buf + block * block_size(r) * thc_dtype_size(r->dtype);
 	const struct thc_blocks b = block_of(r, block);
 	struct thc_sums sums = {
-		.at = lanes,
-		.stride = stride,
+		.at = lanes ? lanes : region_lanes(r, chunk),
+		.stride = lanes ? THC_LANE_BYTES : g->region_bytes,
 		.chunk = z->chunk,
 		.width = r->client->spec.sum_width,
 		.counts = g->counts + chunk,
@@ -493,9 +496,10 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 
 	put_back(r, block);
 	if (r->dtype == THC_FP32 && values == block_size(r)) {
-		/* those that came all at once are elsewhere */
-		if (stride != THC_LANE_BYTES)
-			move_lanes(r, &sums);
+		if (!lanes) {
+			sums.at = move_lanes(r, block);
+			sums.stride = THC_LANE_BYTES;
+		}
 		copy_block(r, block, false);
 		thc_codec_decode(&z->codec, &sums, 1, &b, (float *)buf);
 		return;
@@ -515,15 +519,14 @@ static void block_answers(struct thc_request *r, uint32_t first, uint32_t chunks
 
 	g->missing[block] -= (uint16_t)chunks;
 	if (lanes && chunks == chunks_per_block(r)) {
-		decode_block(r, block, lanes, THC_LANE_BYTES);
+		decode_block(r, block, lanes);
 		return;
 	}
 	for (k = 0; lanes && k < chunks; k++)
 		memcpy(region_lanes(r, first + k), lanes + (size_t)k * THC_LANE_BYTES,
 		       THC_LANE_BYTES);
 	if (!g->missing[block])
-		decode_block(r, block, region_lanes(r, block * chunks_per_block(r)),
-			     g->region_bytes);
+		decode_block(r, block, NULL);
 }
 
 /* Sums of chunks from @first on. */
