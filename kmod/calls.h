@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* System calls on a socket: connect.c, sendmsg.c, recvmsg.c, options.c; and what they wait for. */
+/*
+ * System calls on a socket: connect.c, of which listed.c is a part, sendmsg.c, recvmsg.c,
+ * options.c.
+ */
 #ifndef THC_KMOD_CALLS_H
 #define THC_KMOD_CALLS_H
 
@@ -8,23 +11,6 @@
 
 #include "compat/compat.h"
 #include "sock.h"
-
-/* --- wait.c --------------------------------------------------------------- */
-
-/* Asked under thc_sock.lock: may a call go on? What it takes then is the call's: it is not asked
- * again after it returned true.
- */
-typedef bool thc_done(struct thc_sock *ts, u64 need);
-
-/* Sleeps until @done, without locks. 0, or what the call returns instead. */
-int thc_wait_for(struct thc_sock *ts, thc_done *done, u64 need, long *timeo);
-enum thc_state thc_state_of(struct thc_sock *ts);
-/* Connections of the socket so far. */
-u32 thc_joins_of(struct thc_sock *ts);
-/* thc_done: connection number @joins is not being made any more, or has been replaced. */
-bool thc_has_joined(struct thc_sock *ts, u64 joins);
-
-/* --- the calls ------------------------------------------------------------ */
 
 int thc_connect(struct socket *sock, struct sockaddr_unsized *name, int len, int flags);
 void thc_disconnect(struct thc_sock *ts);

@@ -10,8 +10,10 @@
 #include "calls.h"
 #include "engine.h"
 #include "hostjob.h"
+#include "join.h"
 #include "receive.h"
 #include "sock.h"
+#include "wait.h"
 
 /* Drops one message; false: there is none. Nobody adds any, since the socket is idle, but a
  * recvmsg() may still take one that is ready.

@@ -9,7 +9,9 @@
 #include <thc/worker/transmit.h>
 
 #include "engine.h"
+#include "join.h"
 #include "sock.h"
+#include "state.h"
 #include "trace.h"
 
 static bool has_chunk(const struct thc_message *m, u64 number)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The job's clock: joining, what is sent, what an answer changes, leaving. */
+/* The job's clock: what is sent, what an answer changes. */
 #ifndef THC_KMOD_ENGINE_H
 #define THC_KMOD_ENGINE_H
-
-#include <linux/workqueue.h>
 
 #include <linux/thc.h>
 
@@ -25,31 +23,5 @@ void thc_engine_kick(struct thc_sock *ts);
 /* Chunk @index of @m has its answer from @p, or will not get one. */
 void thc_engine_landed(struct thc_peer *p, struct thc_message *m, u32 index,
 		       const struct thc_landing *l);
-
-/* --- join.c: joining a job and leaving it, as packets ----------------------- */
-
-int thc_join_init(void);
-void thc_join_exit(void);
-void thc_join_begin(struct thc_sock *ts, u64 now);
-/* Begins to join at the aggregator of @p. */
-void thc_join_begin_at(struct thc_peer *p, u64 now);
-/* Has the first aggregator named more aggregators than @ts has peers? There is one at least. */
-bool thc_join_lacks(const struct thc_sock *ts);
-/* Does the join wait for a call of the process that connects, which is to open the other
- * aggregators (listed.c)?
- */
-bool thc_join_needs_call(const struct thc_sock *ts);
-/* JOINs that are due; lowers *@due to the time of the next. */
-void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
-/* Why a WELCOME from the aggregator's @port is of no use, or THC_DROP_NONE. */
-enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
-				      const struct thc_welcome *w, u32 bytes, u16 port);
-/* Why a CHALLENGE from the aggregator's @port is of no use, or THC_DROP_NONE: thc_join_run() will
- * answer it.
- */
-enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr *h,
-					const struct thc_challenge *c, u16 port);
-void thc_join_work(struct work_struct *work);
-void thc_join_leave(struct thc_sock *ts);
 
 #endif /* THC_KMOD_ENGINE_H */

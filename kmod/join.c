@@ -16,7 +16,9 @@
 
 #include "calls.h"
 #include "engine.h"
+#include "join.h"
 #include "sock.h"
+#include "state.h"
 
 /* ns from one look whether there is memory for a job's slots to the next. */
 #define MEMORY_AGAIN	(20 * THC_NS_PER_MS)

@@ -18,8 +18,10 @@
 
 #include "calls.h"
 #include "engine.h"
+#include "join.h"
 #include "receive.h"
 #include "sock.h"
+#include "state.h"
 
 #define EPOCH		7
 #define SLOTS		64

@@ -14,8 +14,10 @@
 
 #include "calls.h"
 #include "engine.h"
+#include "join.h"
 #include "receive.h"
 #include "sock.h"
+#include "state.h"
 
 /**
  * struct listed - aggregators on their way into a socket

@@ -8,8 +8,8 @@
 #include <linux/percpu.h>
 #include <linux/stringify.h>
 
-#include "engine.h"
 #include "hostjob.h"
+#include "join.h"
 #include "netlink.h"
 #include "netns.h"
 #include "simd.h"

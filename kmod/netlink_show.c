@@ -9,6 +9,7 @@
 #include "netlink.h"
 #include "netns.h"
 #include "sock.h"
+#include "state.h"
 
 static int put_socket(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry)
 {

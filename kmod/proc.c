@@ -9,6 +9,7 @@
 
 #include "netns.h"
 #include "sock.h"
+#include "state.h"
 
 static void *thc_seq_start(struct seq_file *seq, loff_t *pos)
 {

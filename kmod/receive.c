@@ -16,9 +16,11 @@
 #include <thc/worker/receive.h>
 
 #include "engine.h"
+#include "join.h"
 #include "netns.h"
 #include "receive.h"
 #include "sock.h"
+#include "state.h"
 #include "trace.h"
 
 /* Packets that a call takes from a queue before it looks at them. Whoever adds one calls us, so

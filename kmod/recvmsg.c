@@ -6,6 +6,7 @@
 #include <linux/uio.h>
 
 #include "calls.h"
+#include "wait.h"
 
 #define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
 

@@ -12,8 +12,10 @@
 
 #include "calls.h"
 #include "engine.h"
+#include "join.h"
 #include "sock.h"
 #include "trace.h"
+#include "wait.h"
 
 /* MSG_BATCH: sendmmsg() has more for us, whose packets leave no later for that. */
 #define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_CMSG_COMPAT | MSG_BATCH)

@@ -8,8 +8,10 @@
 
 #include "calls.h"
 #include "engine.h"
+#include "join.h"
 #include "netns.h"
 #include "sock.h"
+#include "wait.h"
 
 struct proto thc_proto = {
 	.name		= "THC",

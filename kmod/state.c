@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The state of a socket: its name, what its end does to messages, and when its timer runs. */
 #include "sock.h"
+#include "state.h"
 #include "trace.h"
 
 const char *const thc_state_name[] = {

@@ -19,6 +19,7 @@
 
 #include "compat/compat.h"
 #include "sock.h"
+#include "state.h"
 
 #define HEADROOM	(LL_MAX_HEADER + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
 /* About what a packet that travels alone takes: a head, and the page it refers to. */

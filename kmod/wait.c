@@ -3,7 +3,7 @@
  * What system calls wait for. No lock is held while they sleep, and whatever
  * they waited for may be gone again when they have a lock.
  */
-#include "calls.h"
+#include "wait.h"
 
 static bool is_done(struct thc_sock *ts, thc_done *done, u64 need)
 {

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* A socket's state (enum thc_state), and its timer. */
+#ifndef THC_KMOD_STATE_H
+#define THC_KMOD_STATE_H
+
+#include "sock.h"
+
+/* The word for a state in netlink and /proc. */
+extern const char *const thc_state_name[];
+/* Messages that have not been delivered. */
+u32 thc_state_unfinished(const struct thc_sock *ts);
+/* Nothing moves any more until connect() is called again. */
+void thc_state_break(struct thc_sock *ts, struct thc_failure failure);
+/* The failure is about @p's aggregator. */
+void thc_state_break_at(const struct thc_peer *p, struct thc_failure failure);
+/* The timer is to run the engine at @when; false: the socket has no use for it any more. */
+bool thc_state_wake(struct thc_sock *ts, u64 when);
+
+#endif /* THC_KMOD_STATE_H */

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What system calls wait for. */
+#ifndef THC_KMOD_WAIT_H
+#define THC_KMOD_WAIT_H
+
+#include "sock.h"
+
+/* Asked under thc_sock.lock: may a call go on? What it takes then is the call's: it is not asked
+ * again after it returned true.
+ */
+typedef bool thc_done(struct thc_sock *ts, u64 need);
+
+/* Sleeps until @done, without locks. 0, or what the call returns instead. */
+int thc_wait_for(struct thc_sock *ts, thc_done *done, u64 need, long *timeo);
+enum thc_state thc_state_of(struct thc_sock *ts);
+/* Connections of the socket so far. */
+u32 thc_joins_of(struct thc_sock *ts);
+/* thc_done: connection number @joins is not being made any more, or has been replaced. */
+bool thc_has_joined(struct thc_sock *ts, u64 joins);
+
+#endif /* THC_KMOD_WAIT_H */
