@@ -60,7 +60,7 @@ THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
-	u64 number = st->next * host->ts->shards + host->p->shard;
+	u64 number = thc_shard_number(st->next, host->ts->shards, host->p->shard);
 	int stream = st == &host->p->sender.control ? THC_CONTROL : THC_DATA;
 	struct thc_message *m = owner_of(host->ts, stream, host->p->sending[stream], number);
 
@@ -96,7 +96,8 @@ THC_INLINE void thc_host_flush(struct thc_host *host)
 	int stream;
 
 	for (stream = 0; stream < THC_STREAMS; stream++) {
-		u64 number = thc_peer_stream(p, stream)->next * host->ts->shards + p->shard;
+		u64 number = thc_shard_number(thc_peer_stream(p, stream)->next, host->ts->shards,
+					      p->shard);
 
 		if (p->sending[stream])
 			p->sending[stream] = owner_of(host->ts, stream, p->sending[stream], number);

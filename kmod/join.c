@@ -15,7 +15,6 @@
 #include <thc/worker/shards.h>
 
 #include "calls.h"
-#include "engine.h"
 #include "join.h"
 #include "sock.h"
 #include "state.h"
@@ -124,11 +123,11 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 {
 	u32 i;
 
-	if (now > ts->join_until) {
+	if (now >= ts->join_until) {
 		give_up(ts);
 		return;
 	}
-	*due = min(*due, ts->join_until + 1);
+	*due = min(*due, ts->join_until);
 	if (all_ready(ts)) {
 		wait_for_memory(ts, now, due);
 		return;
@@ -138,12 +137,11 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 		struct thc_join join;
 		struct thc_hdr h;
 
-		/* who is ready may be asked to join anew before the last one is */
-		if (thc_joining_at(&p->joining) <= now && thc_peer_may_send(p)) {
-			thc_joining_request(&p->joining, &p->sender, &h, &join, now);
+		/* an aggregator that has all ranks may still ask this one to join anew */
+		if (!thc_peer_may_send(p))
+			*due = min(*due, now + THC_NS_PER_MS);
+		else if (thc_joining_asks(&p->joining, &p->sender, &h, &join, now, due))
 			thc_send_copied(p, &h, &join, sizeof(join));
-		}
-		*due = min(*due, max(thc_joining_at(&p->joining), now + THC_NS_PER_MS));
 	}
 }
 
@@ -165,9 +163,9 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 				      const struct thc_welcome *w, u32 bytes, u16 port)
 {
 	enum thc_drop_reason why = thc_joining_admit(&p->joining, &p->sender, h, w, bytes, port);
-	struct thc_failure failure = { .error = EPROTO };
 	struct thc_sock *ts = p->owner;
 	struct thc_joiners all = joiners_of(ts);
+	struct thc_failure failure;
 	struct thc_address group;
 
 	if (!why && (ts->state != THC_STATE_JOINING || all_ready(ts)))
@@ -176,30 +174,16 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		why = thc_joining_take(&p->joining, &p->sender, h, w, bytes, ktime_get_ns());
 	if (why)
 		return why;
-	switch (thc_joining_step(&p->joining, &p->sender)) {
-	case THC_JOIN_ASK:
+	if (thc_joiners_step(&all, p->shard, &failure) == THC_JOIN_ASK)
 		return THC_DROP_NONE;
-	case THC_JOIN_WAIT:
-	case THC_JOIN_READY:
-		if (thc_joiners_agree(&all, p->shard)) {
-			if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
-				queue_work(join_queue, &ts->join_work);
-			if (thc_join_needs_call(ts))
-				wake(ts);
-			return THC_DROP_NONE;
-		}
-		failure.reason = THC_FAILED_SHARDS;
-		break;
-	case THC_JOIN_REFUSED:
-		failure.error = EACCES;
-		failure.reason = THC_FAILED_REFUSED;
-		failure.refusal = w->refusal;
-		break;
-	case THC_JOIN_UNSOUND:
-		failure.reason = THC_FAILED_VERSION;
-		break;
+	if (failure.reason) {
+		thc_state_break_at(p, failure);
+		return THC_DROP_NONE;
 	}
-	thc_state_break_at(p, failure);
+	if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
+		queue_work(join_queue, &ts->join_work);
+	if (thc_join_needs_call(ts))
+		wake(ts);
 	return THC_DROP_NONE;
 }
 
@@ -249,7 +233,7 @@ void thc_join_work(struct work_struct *work)
 	bool ready;
 	int error;
 
-	/* those that are added meanwhile have this work queued again */
+	/* who adds more aggregators queues this work again */
 	spin_lock_bh(&ts->lock);
 	shards = ts->shards;
 	spin_unlock_bh(&ts->lock);
@@ -262,7 +246,7 @@ void thc_join_work(struct work_struct *work)
 		spin_lock_bh(&ts->lock);
 		wanted = ts->state == THC_STATE_JOINING && wants_group(p, now, &group);
 		if (wanted)
-			p->joining.group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
+			thc_joining_tries_group(&p->joining, now);
 		spin_unlock_bh(&ts->lock);
 		if (wanted)
 			thc_peer_join_group(p, &group);
@@ -273,7 +257,7 @@ void thc_join_work(struct work_struct *work)
 	if (!ready)
 		return;
 	error = make_ready(ts);
-	/* what comes from it stays */
+	/* the keys that were made of it stay */
 	if (error != -ENOBUFS)
 		memzero_explicit(ts->job_key, sizeof(ts->job_key));
 	spin_lock_bh(&ts->lock);
@@ -281,7 +265,7 @@ void thc_join_work(struct work_struct *work)
 		/* it failed meanwhile, or is being taken down */
 	} else if (error == -ENOBUFS) {
 		ts->memory_at = ktime_get_ns() + MEMORY_AGAIN;
-		thc_engine_run(ts);
+		thc_state_wake(ts, min(ts->memory_at, ts->join_until));
 	} else if (error) {
 		thc_state_break(ts, (struct thc_failure){ .error = -error });
 	} else {

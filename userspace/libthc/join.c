@@ -123,7 +123,7 @@ static void join_group(struct joining *joining, uint32_t shard)
 
 	if (!thc_joining_wants_group(j, now))
 		return;
-	j->group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
+	thc_joining_tries_group(j, now);
 	thc_link_join_group(&joining->u->peer[shard].link, &j->spec.group);
 }
 
@@ -184,35 +184,24 @@ static int find_others(struct joining *joining)
 static int look_at(struct joining *joining, uint32_t shard)
 {
 	struct thc_joining *j = &joining->j[shard];
-	struct thc_failure f = {
-		.reason = THC_FAILED_REFUSED, .refusal = j->spec.refusal, .shard = (uint8_t)shard,
-	};
 	struct thc_joiners all = joiners_of(joining);
-	struct thc_client *c = joining->u->base.client;
+	struct thc_failure f;
+	bool welcomed = thc_joiners_step(&all, shard, &f) != THC_JOIN_ASK;
 
-	switch (thc_joining_step(j, &joining->u->peer[shard].sender)) {
-	case THC_JOIN_ASK:
-		return 0;
-	case THC_JOIN_REFUSED:
+	/* what the codec cannot serve is none of the worker's core */
+	if (!f.reason && welcomed && !shard &&
+	    thc_job_check(&j->spec, &joining->u->base.client->options))
+		f.reason = THC_FAILED_VERSION;
+	if (f.reason)
 		return failed(joining, f);
-	case THC_JOIN_READY:
-	case THC_JOIN_WAIT:
-		join_group(joining, shard);
-		f.reason = THC_FAILED_SHARDS;
-		if (!thc_joiners_agree(&all, shard))
-			return failed(joining, f);
-		if (shard)
-			return 0;
-		if (thc_job_check(&j->spec, &c->options))
-			break;
-		joining->spec = j->spec;
-		joining->epoch = j->epoch;
-		return find_others(joining);
-	case THC_JOIN_UNSOUND:
-		break;
-	}
-	f.reason = THC_FAILED_VERSION;
-	return failed(joining, f);
+	if (!welcomed)
+		return 0;
+	join_group(joining, shard);
+	if (shard)
+		return 0;
+	joining->spec = j->spec;
+	joining->epoch = j->epoch;
+	return find_others(joining);
 }
 
 static int receive_some(struct joining *joining)
@@ -241,7 +230,7 @@ static int receive_some(struct joining *joining)
 /* JOINs that are due. Returns when the next one is. */
 static uint64_t ask(struct joining *joining)
 {
-	uint64_t due = joining->give_up_at;
+	u64 due = joining->give_up_at;
 	struct control_packet p;
 	uint32_t i;
 
@@ -250,12 +239,8 @@ static uint64_t ask(struct joining *joining)
 		struct thc_peer *at = &joining->u->peer[i];
 		uint64_t now = thc_now();
 
-		if (thc_joining_at(j) <= now) {
-			thc_joining_request(j, &at->sender, &p.hdr, &p.join, now);
+		if (thc_joining_asks(j, &at->sender, &p.hdr, &p.join, now, &due))
 			send_control(at, &p, sizeof(p.join));
-		}
-		if (thc_joining_at(j) < due)
-			due = thc_joining_at(j);
 	}
 	return due;
 }

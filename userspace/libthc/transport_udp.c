@@ -48,7 +48,7 @@ THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready)
 {
-	uint64_t number = st->next * host->u->shards + host->shard;
+	uint64_t number = thc_shard_number(st->next, host->u->shards, host->shard);
 	struct thc_phase *p = thc_phases_find(host->all, host->count_all,
 					      st == &host->at->sender.control, number);
 	uint32_t index = p ? (uint32_t)(number - p->first) : 0;

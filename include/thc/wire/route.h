@@ -16,6 +16,12 @@ THC_INLINE u64 thc_shard_part(u64 number, u32 shards, u32 shard)
 	return (number + shards - 1 - shard) / shards;
 }
 
+/* The number of the stream's chunk that is @shard's chunk @sequence. */
+THC_INLINE u64 thc_shard_number(u64 sequence, u32 shards, u32 shard)
+{
+	return sequence * shards + shard;
+}
+
 /* A slot's number in its job, and its generation modulo 2^32. */
 struct thc_place {
 	u32	slot;

@@ -169,6 +169,21 @@ static inline void thc_sender_set_key(struct thc_sender *s, const u8 *key)
 	thc_control_key_derive(&s->lost, key, THC_KEY_LOST, s->job);
 }
 
+/* Is it time for a JOIN? Then it is made, and the caller sends it. *@due: lowered to the time of
+ * the next one.
+ */
+THC_INLINE int thc_joining_asks(struct thc_joining *j, const struct thc_sender *s,
+				struct thc_hdr *h, struct thc_join *payload, u64 now, u64 *due)
+{
+	int asks = thc_joining_at(j) <= now;
+
+	if (asks)
+		thc_joining_request(j, s, h, payload, now);
+	if (thc_joining_at(j) < *due)
+		*due = thc_joining_at(j);
+	return asks;
+}
+
 /* Is the WELCOME sealed by the job's key? @end: ours, or the group's */
 THC_INLINE int thc_joining_sealed(const struct thc_sender *s, const struct thc_hdr *h,
 				  const struct thc_welcome *w, u32 bytes, const struct thc_end *end)
@@ -345,6 +360,12 @@ THC_INLINE int thc_joining_is_in(const struct thc_joining *j)
 THC_INLINE int thc_joining_wants_group(const struct thc_joining *j, u64 now)
 {
 	return j->welcomed && j->spec.reply == THC_REPLY_MULTICAST && now >= j->group_at;
+}
+
+/* The group is being joined now: if that fails, or does not help, it is tried again. */
+THC_INLINE void thc_joining_tries_group(struct thc_joining *j, u64 now)
+{
+	j->group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
 }
 
 /* The time to join has run out: why? */

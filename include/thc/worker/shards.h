@@ -72,6 +72,40 @@ THC_INLINE int thc_joiners_agree(const struct thc_joiners *all, u32 shard)
 	return 1;
 }
 
+/**
+ * thc_joiners_step() - what follows from the last words of aggregator number @shard
+ * @f: out: why the worker cannot join; THC_FAILED_NOT: it may
+ */
+THC_INLINE enum thc_join_step thc_joiners_step(const struct thc_joiners *all, u32 shard,
+					       struct thc_failure *f)
+{
+	struct thc_joiner at = all->at(all->home, shard);
+	enum thc_join_step step = thc_joining_step(at.j, at.s);
+
+	*f = (struct thc_failure){ .reason = THC_FAILED_NOT, .shard = (u8)shard };
+	switch (step) {
+	case THC_JOIN_ASK:
+		break;
+	case THC_JOIN_WAIT:
+	case THC_JOIN_READY:
+		if (thc_joiners_agree(all, shard))
+			break;
+		f->error = EPROTO;
+		f->reason = THC_FAILED_SHARDS;
+		break;
+	case THC_JOIN_REFUSED:
+		f->error = EACCES;
+		f->reason = THC_FAILED_REFUSED;
+		f->refusal = at.j->spec.refusal;
+		break;
+	case THC_JOIN_UNSOUND:
+		f->error = EPROTO;
+		f->reason = THC_FAILED_VERSION;
+		break;
+	}
+	return step;
+}
+
 /* The time to join has run out: who is to blame, and why? To those that the worker has never sent
  * to it is itself the rank that is missing.
  */
