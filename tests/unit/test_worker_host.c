@@ -476,6 +476,24 @@ static void transmit__window_of_both_streams(void **state)
 	assert_int_equal(thc_worker_window(&w->s, &w->s.control), THC_CONTROL_WINDOW);
 }
 
+/* The control stream has slots for more than the window allows. */
+static void transmit__control_obeys_the_window(void **state)
+{
+	struct thc_host host = { .w = *state, .room = 1000, .made = 1000 };
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.control;
+
+	thc_stream_init(st, w->flights, 0, DATA_SLOTS);
+	st->reserved = DATA_SLOTS;
+	w->s.window.size = (THC_CONTROL_WINDOW + 5) * THC_WINDOW_ONE;
+	thc_worker_transmit(&host, &w->s, st, w->now);
+	assert_int_equal(host.sent, THC_CONTROL_WINDOW + 5);
+	assert_int_equal(st->in_flight, THC_CONTROL_WINDOW + 5);
+	w->s.window.size = (THC_CONTROL_WINDOW + 9) * THC_WINDOW_ONE;
+	thc_worker_transmit(&host, &w->s, st, w->now);
+	assert_int_equal(st->in_flight, THC_CONTROL_WINDOW + 9);
+}
+
 /* What no room is left for stays overdue. */
 static void transmit__again_as_there_is_room(void **state)
 {
@@ -565,6 +583,7 @@ int main(void)
 		CASE(receive__another_epoch_without_a_reason),
 		CASE(transmit__what_is_allowed),
 		CASE(transmit__window_of_both_streams),
+		CASE(transmit__control_obeys_the_window),
 		CASE(transmit__again_as_there_is_room),
 		CASE(send__control_first),
 		CASE(send__again_not_all_the_time),
