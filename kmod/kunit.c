@@ -277,7 +277,7 @@ static void message__every_chunk_has_its_place(struct kunit *test)
 	}
 }
 
-/* As Documentation/protocol-2.md has it, by the kernel's SipHash. @bytes: of payload */
+/* As Documentation/protocol.md has it, by the kernel's SipHash. @bytes: of payload */
 static u64 tag_of(const struct thc_seal_key *key, const struct thc_hdr *h, u32 bytes)
 {
 	const siphash_key_t sip = { { key->sip[0], key->sip[1] } };

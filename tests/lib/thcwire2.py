@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Packets of version 2 of the protocol, written from Documentation/protocol-2.md alone: headers,
-payloads, keys and seals, what an aggregator adds up, what workers agree on, with plain integers and
-hashlib's BLAKE2s. What is wrong with a packet is a Malformed, in a sentence. Not here: sockets,
-timers, and what thcd remembers of a rank. Nothing else speaks this version yet.
+"""A decoder of the protocol, written from Documentation/protocol.md alone: headers, payloads, keys
+and seals, what an aggregator adds up, what workers agree on, with plain integers and hashlib's
+BLAKE2s. What is wrong with a packet is a Malformed, in a sentence. What the page calls reserved is
+here, too, for jobs that have it. Not here: sockets, timers, and what thcd remembers of a rank.
 """
 import hashlib
 import struct
@@ -16,7 +16,7 @@ F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_NOSUM, F_KNOWN = (1 << i 
 F_DIFFERS = F_CLOSED    # of WAIT
 ANSWER_FLAGS = F_ANSWER | F_REPEAT | F_CE | F_CLOSED
 BARE_FLAGS = {WAIT: F_CE | F_DIFFERS | F_LEFT, STALE: F_EPOCH | F_KNOWN}
-# of a generation: its name is the op of its answer
+# of a generation: ops of one kind meet in it
 KIND = {LUT_ADD: ADD, ADD: ADD, WIDEN: ADD, OR: OR, MAX: MAX, CLAIM: CLAIM, CLAIM_HIGH: CLAIM_HIGH}
 
 SEAL_NONE, SEAL_SUM, SEAL_NH, SEAL_NH2, SEAL_RANKS = range(5)
@@ -24,8 +24,9 @@ KEYLESS = (SEAL_NONE, SEAL_SUM)
 UP, DOWN, DIGEST, JOINING, WELCOMING, LOST, SEED, ID = (
     b"thc2 up", b"thc2 down", b"thc2 digest", b"thc2 join", b"thc2 welcome", b"thc2 lost",
     b"thc2 seed", b"thc2 id")
-KEY_BYTES = {UP: 1048, DOWN: 1048, DIGEST: 1048, JOINING: 16, WELCOMING: 16, LOST: 16, SEED: 8,
+KEY_BYTES = {UP: 1040, DOWN: 1040, DIGEST: 1040, JOINING: 16, WELCOMING: 16, LOST: 16, SEED: 8,
              ID: 4}
+NH2_BYTES = 8           # that the second NH needs behind the first one's key
 CONTROL_LABEL = {JOIN: JOINING, LEAVE: JOINING, CHALLENGE: WELCOMING, WELCOME: WELCOMING,
                  STALE: LOST}
 NO_SALT = bytes(16)
@@ -153,7 +154,7 @@ def _fletcher(data):
 
 
 def packet_sum(packet):
-    """That of version 1, of a packet whose tag counts as 0."""
+    """The seal sum of a packet, whose tag counts as 0."""
     a, b = _fletcher(packet[:8] + bytes(8) + packet[16:])
     x = a * _WEYL % _MOD
     x = ((x ^ x >> 32) * 0xD6E8FEB86659FD93 + b) % _MOD
@@ -162,9 +163,10 @@ def packet_sum(packet):
 
 # --- keys and seals -----------------------------------------------------------
 
-def derive(secret, label, job, salt=NO_SALT, node=0):
+def derive(secret, label, job, salt=NO_SALT, node=0, seal=SEAL_NH):
     """What comes from @secret, K, for the purpose that @label names."""
-    size, out = KEY_BYTES[label], b""
+    has_nh = label in (UP, DOWN, DIGEST)
+    size, out = KEY_BYTES[label] + (NH2_BYTES if has_nh and seal == SEAL_NH2 else 0), b""
     for i in range((size + 31) // 32):
         out += hashlib.blake2s(label.ljust(16, b"\0") + struct.pack(">HHI", job, node, i) + salt,
                                key=secret).digest()
@@ -227,7 +229,8 @@ class Keys:
     def __init__(self, job, seal, salt, secret=None, node=0, digest_salt=NO_SALT):
         require((secret is None) == (seal in KEYLESS), "jobs without a key have none and sum")
         self.job, self.seal, self.salt, self.secret = job, seal, salt, secret
-        self._of = {UP: (salt, node), DOWN: (salt, node), DIGEST: (digest_salt,)}
+        self._of = {UP: (salt, node, seal), DOWN: (salt, node, seal),
+                    DIGEST: (digest_salt, 0, seal)}
         self._derived = {}
 
     def key(self, label):
@@ -433,8 +436,8 @@ class Packet:
     def _answer(self, job):
         unknown = self.flags & ~ANSWER_FLAGS
         require(not unknown, f"flags {unknown:#x} of an answer")
-        require(KIND[self.op] == self.op, f"an answer with op {self.op}")
-        allowed = (4, 8, 16, 32) if self.op == ADD else (32,)
+        require(self.op != WIDEN, f"an answer with op {self.op}")
+        allowed = (4, 8, 16, 32) if is_data(self.op) else (32,)
         require(self.width in allowed, f"an answer's lanes of {self.width} bits")
         self._is(LANE_BYTES)
         require(self.flags & F_REPEAT or not self.rank, "an answer for all has rank 0")
@@ -450,11 +453,14 @@ class Packet:
         require(job.tree or bits == self.count, f"{bits} bits, count {self.count}")
 
     def _wait(self, job):
+        require(self.rank < job.ranks, f"rank {self.rank} of {job.ranks}")
+        self._contributors(job)
+        self.missing, self.how_many, self.depth = NOBODY, 0, 0
+        if not self.payload:
+            return
         self._is(16)
         self.missing, self.how_many, self.depth = struct.unpack_from(">HHH", self.payload)
         require(not any(self.payload[6:]), "reserved bytes of WAIT")
-        require(self.rank < job.ranks, f"rank {self.rank} of {job.ranks}")
-        self._contributors(job)
         if self.missing == NOBODY:
             require(not self.how_many and not self.depth, "nobody is missing, and somebody is")
             return
@@ -622,11 +628,12 @@ class Generation:
         self.lanes = [combine(a, b) for a, b in zip(self.lanes, lanes)]
 
     def answer(self, **more):
-        """The answer to all, without a seal."""
+        """The answer to all, without a seal; its op is that of the first contribution."""
+        op = self.kind if self.first.op == WIDEN else self.first.op
         like = {name: getattr(self.first, name)
                 for name in ("job", "epoch", "round", "chunk", "slot", "generation")}
         return build(pack_lanes(self.lanes, self.width),
-                     **{**like, "op": self.kind, "width": self.width, "flags": F_ANSWER,
+                     **{**like, "op": op, "width": self.width, "flags": F_ANSWER,
                         "count": self.count, "bitmap": self.bitmap, **more})
 
 
@@ -763,6 +770,11 @@ def _place_of(data, kind, at=0):
     return address[:4] if family == 4 else address, port
 
 
+def is_group(address):
+    """Is it a multicast address?"""
+    return 224 <= address[0] < 240 if len(address) == 4 else address[0] == 255
+
+
 def _row_of(data, n):
     width, sum_width, granularity, clamp = _unpack(_ROW, data, RECORD_ROW)
     bits = bits_of(width)
@@ -811,15 +823,17 @@ class Welcome:
     def _group(self, data):
         require(not self.group, "two records GROUP")
         self.group = address, port = _place_of(data, RECORD_GROUP)
-        is_multicast = 224 <= address[0] < 240 if len(address) == 4 else address[0] == 255
-        require(is_multicast, "a group that is no multicast address")
+        require(is_group(address), "a group that is no multicast address")
         require(port >= 1024, f"a group at port {port}")
 
     def _shards(self, data):
         first, count = _unpack(_SHARDS, data, RECORD_SHARDS)
+        require(count, "a list of no shards")
         for i in range(count):
             require(first + i == len(self.at), f"shard {first + i} behind {len(self.at)} others")
-            self.at[first + i] = _place_of(data, RECORD_SHARDS, _SHARDS.size + i * _PLACE.size)
+            address, port = _place_of(data, RECORD_SHARDS, _SHARDS.size + i * _PLACE.size)
+            require(port and not is_group(address), "a shard where nobody can be")
+            self.at[first + i] = address, port
 
     def _scheme(self, data):
         fields = dict(zip(("scheme", "block_log2", "value_bits", "levels", "grain", "scale_block",
@@ -854,9 +868,10 @@ class Welcome:
         require(self.constants == constants_of(self.records, self.seed, self.features),
                 "constants are not those of the records")
         require(self.schemes, "a job without a scheme")
+        require(self.rows, "a job without a row")
         require(self.group or self.reply != MULTICAST, "multicast without a group")
-        if self.shards > 1 or self.at:
-            require(len(self.at) == self.shards, f"{len(self.at)} shards are listed")
+        listed = 0 if self.shard or self.shards == 1 else self.shards
+        require(len(self.at) == listed, f"{len(self.at)} shards are listed")
 
     def job(self):
         """The Job that a worker is in."""
@@ -875,19 +890,29 @@ def together(p):
 
 
 class Parts:
-    """Parts of WELCOME, as they come to a worker whose nonce they have."""
+    """Parts of WELCOME, as they come to a worker whose nonce they have: in their order, anew from
+    each part 0, but for one that says once more what is whole.
+    """
 
     def __init__(self, nonce):
-        self.nonce, self.parts = nonce, {}
+        self.nonce, self.parts = nonce, []
+
+    def _is_again(self, p):
+        first = self.parts[0] if self.parts else None
+        return (first and len(self.parts) == first.parts and
+                (p.epoch, p.payload) == (first.epoch, first.payload))
 
     def add(self, p):
         """The whole WELCOME, once all parts are there; else None."""
         if p.nonce != self.nonce or p.welcome_flags & REFUSED:
             return None
-        if any(together(other) != together(p) for other in self.parts.values()):
-            self.parts = {}
-        self.parts[p.part] = p
-        return Welcome(list(self.parts.values())) if len(self.parts) == p.parts else None
+        if not self._is_again(p):
+            if not p.part:
+                self.parts = []
+            if p.part != len(self.parts) or (p.part and together(p) != together(self.parts[0])):
+                return None
+            self.parts.append(p)
+        return Welcome(self.parts) if len(self.parts) == p.parts else None
 
 
 def one_job(welcomes):
@@ -895,6 +920,6 @@ def one_job(welcomes):
     first = welcomes[0]
     require(sorted(w.shard for w in welcomes) == list(range(first.shards)), "a shard is missing")
     for w in welcomes:
-        for name in ("shards", "at", "constants", "seed", "n", "quorum", "data_slots",
-                     "control_slots", "seal", "rank"):
+        for name in ("shards", "constants", "seed", "n", "quorum", "data_slots", "control_slots",
+                     "seal", "rank"):
             require(getattr(w, name) == getattr(first, name), f"shards differ in {name}")

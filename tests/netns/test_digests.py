@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Ranks compare what they hold: ranks 0 and 1 are libthc's, rank 2 is this test, which makes the
-digests of rounds by protocol-2.md's own decoder (thcwire2). Somebody on the path, in a job whose
+digests of rounds by the decoder of protocol.md (thcwire2). Somebody on the path, in a job whose
 packets anybody can make, alters an answer on its way to one rank: two all-reduces later all ranks
 fail, and their sentences name the rank and the round.
 """

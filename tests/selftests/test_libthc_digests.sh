@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Digests of rounds over AF_THC: those of protocol-2.md's decoder, and who holds others is named.
+# Digests of rounds over AF_THC: those of protocol.md's decoder, and who holds others is named.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

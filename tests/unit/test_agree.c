@@ -116,7 +116,7 @@ static void agree__lanes_of_a_rank(void **state)
 	struct brought b = {
 		0x1122334455667788ULL, THC_BF16, TABLE, 9 | 1ULL << 32, 1, false, 0xd16e57, 0
 	};
-	/* as protocol-2.md has them */
+	/* as protocol.md has them */
 	uint32_t want[] = { 0x55667788, 0x33440003, TABLE, 8, 0, 0xd16e57, 0, 1 };
 	unsigned int rank, k, i;
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Documentation/protocol-2.md and its decoder, tests/lib/thcwire2.py: the page's tables and
-examples, published vectors of what the seal is made of, that nothing passes which somebody has
-changed, and that what the page forbids is refused.
+"""Documentation/protocol.md and its decoder, tests/lib/thcwire2.py: the page's tables and examples,
+published vectors of what the seal is made of, that nothing passes which somebody has changed, and
+that what the page forbids is refused.
 """
 import hashlib
 import os
@@ -23,6 +23,7 @@ SALT = bytes(range(0x10, 0x20))
 NONCE = bytes(range(1, 17))
 END = wire.worker_end(bytes([10, 0, 0, 2]), 40000)
 GROUP_ADDRESS = bytes([239, 84, 0, 1])
+AGGREGATOR_ADDRESS = bytes([10, 0, 0, 9])
 KEYS = wire.Keys(1, wire.SEAL_NH, SALT, SECRET)
 SUM_KEYS = wire.Keys(1, wire.SEAL_SUM, SALT)
 ROWS = {width: wire.Row(width, wide, 3, 2.5, [0, 1, 2, 3] * (2**(width % 16) // 4))
@@ -33,7 +34,7 @@ TREE = wire.Job(8, ROWS, wire.NEUTRAL, ranks=4, nodes={1: 5}, numbers={0: 0, 1: 
 
 
 def page():
-    with open(os.path.join(ROOT, "Documentation/protocol-2.md"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "Documentation/protocol.md"), encoding="utf-8") as f:
         return f.read()
 
 
@@ -46,7 +47,14 @@ def tables():
 
 def table(*head):
     """The rows of the table whose first line begins with @head."""
-    return next(t[2:] for t in tables() if tuple(t[0][:len(head)]) == head)
+    found, = (t[2:] for t in tables() if tuple(t[0][:len(head)]) == head)
+    return found
+
+
+def numbers_of(text):
+    """Those in "1..4, 6"."""
+    ends = [part.split("..") for part in text.split(",")]
+    return {number for end in ends for number in range(int(end[0]), int(end[-1]) + 1)}
 
 
 def layout(struct_, names):
@@ -112,9 +120,11 @@ def group_record(*args, **fields):
     return wire.record(wire.RECORD_GROUP, place(*args, **fields))
 
 
-def shards_record(first, count, said=None):
-    return wire.record(wire.RECORD_SHARDS, struct.pack(">HH", first, said or count) +
-                       b"".join(place(18500 + first + i) for i in range(count)))
+def shards_record(first, count, said=None, **fields):
+    at = [place(**{"port": 18500 + first + i, "address": AGGREGATOR_ADDRESS, **fields})
+          for i in range(count)]
+    said = count if said is None else said
+    return wire.record(wire.RECORD_SHARDS, struct.pack(">HH", first, said) + b"".join(at))
 
 
 def scheme_record(scheme=1, more=b"", zero=0):
@@ -168,9 +178,9 @@ class Case(unittest.TestCase):
 class Page(Case):
     def test_header(self):
         at = layout(wire.HEADER, wire.HEADER_FIELDS)
-        for offset, size, name, _ in table("offset", "bytes", "field", "what is new"):
-            self.assertEqual(at[name], (int(offset), int(size)), name)
-        self.assertEqual(wire.HEADER.size, 48)
+        for offset, size, name, _ in table("offset", "bytes", "field"):
+            self.assertEqual(at.pop(name), (int(offset), int(size)), name)
+        self.assertEqual((at, wire.HEADER.size), ({}, 48))
 
     def test_join(self):
         at = layout(wire.JOIN_BODY, wire.JOIN_FIELDS)
@@ -184,8 +194,7 @@ class Page(Case):
 
     def test_welcome(self):
         at = layout(wire.FIXED, wire.FIXED_FIELDS)
-        rows = next(t[2:] for t in tables() if t[0][0] == "offset" and t[2][2] == "nonce")
-        for offset, size, name, _ in rows:
+        for offset, size, name, _ in table("WELCOME offset"):
             name = {"flags": "welcome_flags"}.get(name, name)
             self.assertEqual(at.pop(name), (int(offset), int(size)), name)
         self.assertEqual((at, wire.FIXED.size), ({}, 64))
@@ -196,8 +205,38 @@ class Page(Case):
         for number, name, *_ in rows:
             if number.isdigit():
                 self.assertEqual(getattr(wire, name), int(number), name)
-        answers = next(number for number, name, *_ in rows if "ANSWER" in name)
-        self.assertEqual({int(op) for op in answers.split(",")}, set(wire.KIND.values()))
+        answers, = (number for number, name, *_ in rows if "ANSWER" in name)
+        self.assertEqual(numbers_of(answers), set(wire.KIND) - {wire.WIDEN})
+        bytes_of = {name: size for _, name, _, _, size in rows}
+        for name, size in (("JOIN", wire.JOIN_BODY.size), ("LEAVE", 16), ("CHALLENGE", 32),
+                           ("WELCOME", f"{wire.FIXED.size} to {wire.WELCOME_BYTES_MAX}"),
+                           ("MAX", wire.LANE_BYTES), ("WAIT", 0), ("STALE", 0)):
+            self.assertEqual(bytes_of[name], str(size), name)
+
+    def test_flags(self):
+        of = {"answers": 0, "WAIT": 0, "STALE": 0}
+        for number, name, on, _ in table("flag", "name", "on"):
+            self.assertEqual(getattr(wire, f"F_{name}"), int(number, 16), name)
+            for which in on.split(", "):
+                of[which] |= int(number, 16)
+        self.assertEqual(of, {"answers": wire.ANSWER_FLAGS, **{
+            name: wire.BARE_FLAGS[getattr(wire, name)] for name in ("WAIT", "STALE")}})
+
+    def test_bits_in_cells(self):
+        """Those of JOIN and WELCOME that have no table of their own."""
+        cells = {(head, row[2]): row[3] for head in ("JOIN offset", "WELCOME offset")
+                 for row in table(head)}
+        for at, names in (
+                (("JOIN offset", "flags"), "HEARD NODE"),
+                (("WELCOME offset", "flags"), "READY REFUSED ONE_PORT NOGSO"),
+                (("WELCOME offset", "features"), "CORRELATED NEUTRAL PAIRS QUORUM_AT_ONCE")):
+            said = {name: int(bit) for bit, name in re.findall(r"(\d+) ([A-Z_]{4,})", cells[at])}
+            self.assertEqual(said, {name: getattr(wire, name) for name in names.split()})
+        reply = dict(re.findall(r"(\w+) (\w+)", cells["WELCOME offset", "reply"]))
+        self.assertEqual(reply, {"1": "multicast", "2": "fanout"})
+        self.assertEqual((wire.MULTICAST, wire.FANOUT), (1, 2))
+        refusals = re.findall(r"(?:^|[,)] )(\d) \w", cells["WELCOME offset", "refusal"])
+        self.assertEqual([int(r) for r in refusals], list(range(1, wire.REFUSAL_MAX + 1)))
 
     def test_labels(self):
         for label, salt, size, _ in table("label"):
@@ -213,20 +252,20 @@ class Page(Case):
         self.assertEqual(len(table("type", "flags")), len(wire.RECORD_FLAGS))
 
     def test_seals(self):
-        for number, name, *_ in table("seal", "", "tag"):
+        for number, name, *_ in table("seal", "", "tag of data and answers"):
             self.assertEqual(getattr(wire, f"SEAL_{name.upper()}"), int(number))
 
 
 class Example(Case):
-    """What the page's last chapter shows, and what of it has led to the tags."""
+    """The packets that the page shows, and what of them has led to the tags."""
 
     def setUp(self):
-        self.said = page().split("\n## Example")[1]
+        self.said = page().split("\n**Examples.**")[1].split("\n**What it holds against.**")[0]
 
-    def shown(self, title):
-        """Bytes and numbers that the page shows behind **title**."""
-        text = self.said.split(f"**{title}**")[1].split("\n**")[0]
-        lines = re.findall(r"^    ((?:[0-9a-f]{2} +){15}[0-9a-f]{2})$", text, re.M)
+    def shown(self, begin):
+        """The packet behind the line with @begin, the numbers behind it, and both as text."""
+        text = re.split(r"\n\n(?=\w)", self.said.split(begin)[1])[0]
+        lines = re.findall(r"^    ((?:[0-9a-f]{2} +){15}[0-9a-f]{2})", text, re.M)
         numbers = dict(re.findall(r"\b(key id|\w+) = ([0-9a-f]+)", text.split(lines[-1])[-1]))
         return bytes.fromhex(" ".join(lines)), numbers, text
 
@@ -236,7 +275,7 @@ class Example(Case):
         self.assertEqual(len(END), 24)
 
     def test_join(self):
-        packet, numbers, _ = self.shown("JOIN")
+        packet, numbers, _ = self.shown("Its JOIN")
         self.assertEqual(packet, join())
         key = KEYS.key(wire.JOINING)
         self.assertEqual(key.hex(), numbers["key"])
@@ -253,7 +292,7 @@ class Example(Case):
         key = KEYS.key(wire.UP)
         self.assertEqual(key[:16].hex(), numbers["key"])
         first, last = re.search(r"N = ([0-9a-f ]+) \.\.\. ([0-9a-f]+)", text).groups()
-        words = [f"{word:08x}" for word in struct.unpack("<258I", key[16:])]
+        words = [f"{word:08x}" for word in struct.unpack("<256I", key[16:])]
         self.assertEqual((words[:4], words[-1]), (first.split(), last))
         self.assertEqual(wire.nh(key[16:], packet[48:]), int(numbers["NH"], 16))
         p = wire.Packet(packet, JOB)
@@ -269,6 +308,16 @@ class Example(Case):
         self.assertEqual((p.tag, p.key_id),
                          (int(numbers["tag"], 16), int(numbers["key id"], 16)))
         self.assertEqual((p.epoch, p.rank, p.flags), (8, 65535, wire.F_EPOCH))
+
+    def test_join_without_a_key(self):
+        packet, numbers, text = self.shown("The same JOIN")
+        self.assertEqual(packet, SUM_KEYS.sealed(join()))
+        words = struct.unpack("<14Q", packet[:8] + bytes(8) + packet[16:])
+        shown = {int(i): int(w, 16) for i, w in re.findall(r"w\[(\d+)\] = (\w+)", text)}
+        self.assertEqual(words, tuple(shown.get(i, 0) for i in range(14)))
+        sums = wire._fletcher(packet[:8] + bytes(8) + packet[16:])
+        self.assertEqual(sums, (int(numbers["a"], 16), int(numbers["b"], 16)))
+        self.assertEqual(wire.Packet(packet).tag, int(numbers["sum"], 16))
 
 
 class Seal(Case):
@@ -297,7 +346,9 @@ class Seal(Case):
         said = (b"thc2 up" + bytes(9) + bytes([0x12, 0x34, 0xAB, 0xCD, 0, 0, 0, 32]) + SALT)
         last = hashlib.blake2s(said, key=SECRET).digest()
         key = wire.derive(SECRET, wire.UP, 0x1234, SALT, 0xABCD)
-        self.assertEqual((len(said), key[1024:]), (40, last[:24]))
+        self.assertEqual((len(said), key[1024:]), (40, last[:16]))
+        longer = wire.derive(SECRET, wire.UP, 0x1234, SALT, 0xABCD, wire.SEAL_NH2)
+        self.assertEqual(longer, key + last[16:24])
 
     def test_every_bit_counts(self):
         for packet, keys in ((KEYS.sealed(lut_add(payload=bytes(range(64)))), KEYS), (join(), KEYS),
@@ -315,7 +366,7 @@ class Seal(Case):
             self.assertEqual(len(tags), 2)
 
     def test_nh2_is_two_nh(self):
-        key, packet = KEYS.key(wire.UP), lut_add()
+        key, packet = wire.Keys(1, wire.SEAL_NH2, SALT, SECRET).key(wire.UP), lut_add()
         words = struct.unpack("<258I", key[16:])
         again = struct.pack("<256I", *words[2:])
         hashes = struct.pack("<2Q", wire.nh(key[16:], packet[48:]), wire.nh(again, packet[48:]))
@@ -591,7 +642,6 @@ class Answers(Case):
             ("flags 0x20 of an answer", {"flags": wire.F_ANSWER | wire.F_LEFT}),
             ("flags 0x80 of an answer", {"flags": wire.F_ANSWER | wire.F_KNOWN}),
             ("NOSUM", {"flags": wire.F_ANSWER | 0x40}),
-            ("an answer with op 1", {"op": wire.LUT_ADD}),
             ("an answer with op 5", {"op": wire.WIDEN}),
             ("lanes of 0 bits", {"width": 0}), ("lanes of 20 bits", {"width": 20}),
             ("op 2 with 512 bytes", {"payload": bytes(512)}),
@@ -601,7 +651,8 @@ class Answers(Case):
             ("answer of nobody", {"count": 0, "bitmap": 0}),
             ("place of 5", {"chunk": 7}), ("in slot 8", {"slot": 8})))
         for width in (4, 8, 16, 32):
-            wire.Packet(answer(width=width), JOB)
+            for op in (wire.LUT_ADD, wire.ADD):
+                wire.Packet(answer(op=op, width=width), JOB)
         for op in (wire.OR, wire.MAX, wire.CLAIM):
             fields = {"op": op, "flags": wire.F_ANSWER, "rank": 0, "count": 1, "bitmap": 4}
             wire.Packet(control(**fields), JOB)
@@ -626,13 +677,17 @@ class Answers(Case):
                 wire.Packet(make(**fields), TREE)
 
     def test_wait(self):
+        bare_wait = bare(wire.WAIT, count=2, bitmap=0b11)
+        p = wire.Packet(bare_wait, JOB)
+        self.assertEqual((p.missing, p.how_many, p.depth), (wire.NOBODY, 0, 0))
+        self.refused("5 of 4 workers", wire.Packet, bare(wire.WAIT, count=5, bitmap=0b11), JOB)
         for packet in (wait(wire.NOBODY, 0), wait(2, 2), wait(0, 4), wait(2, 1, flags=wire.F_LEFT),
                        wait(wire.NOBODY, 0, flags=wire.F_DIFFERS), wait(2, 1, flags=wire.F_CE)):
             p = wire.Packet(packet, JOB)
             self.assertEqual(struct.pack(">HHH", p.missing, p.how_many, p.depth), p.payload[:6])
         wire.Packet(wait(7, 1, 2), TREE)
         for sentence, packet in (
-                ("with 0 bytes", bare(wire.WAIT)), ("with 24 bytes", bare(wire.WAIT, bytes(24))),
+                ("with 8 bytes", bare_wait + bytes(8)), ("with 24 bytes", bare_wait + bytes(24)),
                 ("reserved bytes of WAIT", wait(2, 1, rest=bytes(9) + b"\1")),
                 ("reserved bytes of WAIT", wait(2, 1, rest=b"\1" + bytes(9))),
                 ("nobody is missing, and", wait(wire.NOBODY, 1)),
@@ -707,10 +762,23 @@ class Sums(Case):
         generation.add(again)
         generation.add(self.request(TREE, op=wire.ADD, width=8, rank=3, payload=bytes(16)))
         p = wire.Packet(generation.answer(), TREE)
-        self.assertEqual((p.op, p.width, p.count, p.bitmap, p.rank), (wire.ADD, 8, 8, 0b1111, 0))
+        self.assertEqual((p.op, p.width, p.count, p.bitmap, p.rank),
+                         (wire.LUT_ADD, 8, 8, 0b1111, 0))
         self.assertEqual((p.round, p.chunk, p.slot, p.generation), (3, 5, 5, 0))
         self.assertEqual(wire.unpack_lanes(p.payload, 8), [(1 + 200 + 15) % 256,
                                                            (2 + 200 + 15) % 256] * 512)
+
+    def test_answers_have_the_first_op(self):
+        payload = {wire.LUT_ADD: bytes(512), wire.ADD: bytes(1024), wire.WIDEN: bytes(512)}
+        of = {wire.LUT_ADD: (0, 4), wire.ADD: (2, 8), wire.WIDEN: (1, 8)}
+        for op, want in ((wire.LUT_ADD, wire.LUT_ADD), (wire.ADD, wire.ADD),
+                         (wire.WIDEN, wire.ADD)):
+            generation = wire.Generation(TREE)
+            for other in sorted(of, key=lambda o, first=op: o != first):
+                rank, width = of[other]
+                generation.add(self.request(TREE, op=other, rank=rank, width=width,
+                                            count=5 if rank == 1 else 0, payload=payload[other]))
+            self.assertEqual(wire.Packet(generation.answer(), TREE).op, want)
 
     def test_lanes_wrap(self):
         generation = wire.Generation(JOB)
@@ -1022,9 +1090,10 @@ class Welcomes(Case):
             self.assertEqual((p.seal, p.salt), (seal, SALT))
 
     def test_records(self):
-        w = welcome(*BODY, shards_record(0, 1), node_record(), wire.record(99, b"later"))
+        w = welcome(*BODY, shards_record(0, 2), node_record(), wire.record(99, b"later"), shards=2)
         self.assertEqual((w.seal, w.salt, w.epoch, w.unknown), (wire.SEAL_NH, SALT, 7, [99]))
-        self.assertEqual((w.group, w.at), ((GROUP_ADDRESS, 18500), {0: (GROUP_ADDRESS, 18500)}))
+        self.assertEqual(w.group, (GROUP_ADDRESS, 18500))
+        self.assertEqual(w.at, {i: (AGGREGATOR_ADDRESS, 18500 + i) for i in (0, 1)})
         self.assertEqual(list(w.schemes), [1])
         self.assertEqual([w.node[name] for name in ("first", "n", "number", "depth", "ring")],
                          [6, 8, 3, 1, 0])
@@ -1049,9 +1118,9 @@ class Welcomes(Case):
         self.assertEqual(said, wire.fnv1a(raw))
         # unknown ones count, in the order of parts; what is not CONSTANT does not
         more = wire.record(98, b"later", wire.CONSTANT)
-        parts = whole([[more, group_record()], [scheme_record(), wire.record(99, b"x")]])
+        parts = whole([[more, *BODY[1:]], [scheme_record(), wire.record(99, b"x")]])
         self.assertEqual(wire.Welcome(parts[::-1]).constants, wire.fnv1a(
-            more + scheme_record() + struct.pack(">QI", 99, 0)))
+            more + row_record() + scheme_record() + struct.pack(">QI", 99, 0)))
         self.assertEqual(welcome().constants, welcome(*BODY, node_record(n=7)).constants)
         for constants in (0, wire.fnv1a(raw) ^ 1):
             self.refused("constants are not", lambda c=constants: welcome(constants=c, features=16))
@@ -1060,9 +1129,9 @@ class Welcomes(Case):
     def test_longer_records(self):
         w = welcome(scheme_record(more=b"more"), group_record(), row_record(more=b"more" * 3),
                     node_record(more=b"m"), wire.record(wire.RECORD_SHARDS, struct.pack(
-                        ">HH", 0, 1) + place() + b"more"))
+                        ">HH", 0, 2) + 2 * place(address=AGGREGATOR_ADDRESS) + b"more"), shards=2)
         self.assertEqual((len(w.rows[4].levels), w.schemes[1]["grain"], len(w.at), w.n),
-                         (16, 3, 1, 8))
+                         (16, 3, 2, 8))
         for sentence, kind, size in (("record 2 of 19", 2, 19), ("record 3 of 11", 3, 11),
                                      ("record 4 of 3", 4, 3), ("record 5 of 19", 5, 19),
                                      ("record 6 of 31", 6, 31)):
@@ -1088,6 +1157,7 @@ class Welcomes(Case):
             self.refused(sentence, welcome, *BODY[:2], record)
         welcome(*BODY[:2], row_record(4, 8, 63, [63] * 16))
         self.refused("two rows of width 4", welcome, *BODY, row_record(4, 16))
+        self.refused("without a row", welcome, *BODY[:2])
         # n, not the children
         self.refused("8 workers overflow 4 bits", welcome, *BODY[:2], row_record(2, 4),
                      node_record())
@@ -1101,9 +1171,10 @@ class Welcomes(Case):
 
     def test_groups(self):
         six = bytes([255, 0x15]) + bytes(14)
-        self.assertEqual(welcome(BODY[0], group_record(1024, six, 6)).group, (six, 1024))
-        welcome(BODY[0], reply=wire.FANOUT)
-        self.refused("multicast without a group", welcome, BODY[0])
+        self.assertEqual(welcome(BODY[0], group_record(1024, six, 6), BODY[2]).group,
+                         (six, 1024))
+        welcome(BODY[0], BODY[2], reply=wire.FANOUT)
+        self.refused("multicast without a group", welcome, BODY[0], BODY[2])
         self.refused("two records GROUP", welcome, *BODY, group_record())
         for sentence, fields in (
                 ("port 1023", {"port": 1023}), ("family 5", {"family": 5}),
@@ -1143,20 +1214,30 @@ class Welcomes(Case):
         welcome_of_16 = whole([*lists, *[[]] * 13])
         self.assertEqual(wire.Welcome(welcome_of_16).parts, 16)
 
-    def test_parts_that_differ_begin_anew(self):
-        old, new = whole([[BODY[0]], BODY[1:]]), whole([[BODY[0]], BODY[1:]], joined=3)
+    def test_parts_are_taken_in_their_order(self):
+        lists = [[BODY[0]], [BODY[1]], [BODY[2]]]
+        old, new = whole(lists), whole(lists, joined=3)
         collected = wire.Parts(NONCE)
-        self.assertIsNone(collected.add(old[0]))
-        self.assertIsNone(collected.add(new[1]))
-        self.assertIsNone(collected.add(new[1]))
-        self.assertEqual(collected.add(new[0]).joined, 3)
-        # those of another joining, and to the group, are none
+        for p in (old[1], old[2], old[0], old[2], old[0]):
+            self.assertIsNone(collected.add(p))
+        self.assertIsNone(collected.add(old[1]))
+        self.assertEqual(collected.add(old[2]).joined, 0)
+        # what is whole stays so, said once more, until another one begins
+        self.assertEqual(collected.add(old[0]).joined, 0)
+        self.assertIsNone(collected.add(old[1]))
+        self.assertEqual(collected.add(old[0]).joined, 0)
+        for p in (new[0], old[1], new[2], new[1]):
+            self.assertIsNone(collected.add(p))
+        self.assertEqual(collected.add(new[2]).joined, 3)
+
+    def test_parts_of_others_are_none(self):
+        parts = whole([[BODY[0]], BODY[1:]])
         other = whole([[BODY[0]], BODY[1:]], nonce=SALT)
         group = wire.Packet(welcome_packet([], nonce=bytes(16), rank=0))
         collected = wire.Parts(NONCE)
-        for p in (old[0], other[1], group):
+        for p in (parts[0], other[1], group, other[0]):
             self.assertIsNone(collected.add(p))
-        self.assertEqual(collected.add(old[1]).joined, 0)
+        self.assertEqual(collected.add(parts[1]).joined, 0)
 
     def test_refused(self):
         def refused(records=(), **fields):
@@ -1209,7 +1290,8 @@ class Shards(Case):
             self.assertEqual(len(seen), 1000)
 
     def shard(self, number, listed=None, **fields):
-        listed = [shards_record(0, 2)] if listed is None else listed
+        if listed is None:
+            listed = [] if number else [shards_record(0, 2)]
         return welcome(*BODY, *listed, **{"shards": 2, "shard": number, **fields})
 
     def test_lists(self):
@@ -1220,8 +1302,15 @@ class Shards(Case):
                 ("3 shards are listed", [shards_record(0, 3)]),
                 ("shard 1 behind 0", [shards_record(1, 1), shards_record(0, 1)]),
                 ("shard 0 behind 1", [shards_record(0, 1), shards_record(0, 1)]),
-                ("shard 1 behind 2", [shards_record(0, 2), shards_record(1, 1)])):
+                ("shard 1 behind 2", [shards_record(0, 2), shards_record(1, 1)]),
+                ("a list of no shards", [shards_record(0, 2), shards_record(2, 2, said=0)]),
+                ("where nobody can be", [shards_record(0, 2, port=0)]),
+                ("where nobody can be", [shards_record(0, 2, address=GROUP_ADDRESS)])):
             self.refused(sentence, self.shard, 0, listed)
+        # number 0 of several lists them, and nobody else
+        self.shard(1)
+        self.refused("2 shards are listed", self.shard, 1, [shards_record(0, 2)])
+        self.refused("1 shards are listed", welcome, *BODY, shards_record(0, 1))
 
     def test_one_job(self):
         pair = [self.shard(1), self.shard(0, epoch=99, seal=[seal_record(salt=NONCE)])]
@@ -1229,13 +1318,11 @@ class Shards(Case):
         wire.one_job([welcome()])
         self.refused("a shard is missing", wire.one_job, [self.shard(0)])
         self.refused("a shard is missing", wire.one_job, [self.shard(0)] * 2)
-        other_list = [wire.record(wire.RECORD_SHARDS, struct.pack(">HH", 0, 2) + 2 * place())]
         for name, fields in (
                 ("seed", {"seed": 98}), ("quorum", {"quorum": 3}),
                 ("data_slots", {"data_slots": 9}), ("control_slots", {"control_slots": 3}),
                 ("seal", {"seal": [seal_record(seal=wire.SEAL_SUM)]}), ("rank", {"rank": 1}),
-                ("n", {"ranks": 5}), ("at", {"listed": other_list}),
-                ("constants", {"features": 16})):
+                ("n", {"ranks": 5}), ("constants", {"features": 16})):
             other = self.shard(1, **fields)
             if name == "seed":
                 # which is hashed into constants: so that it alone differs

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The packets that Documentation/protocol.md shows have the tags, keys and sums that it says; so
-whoever implements the protocol can rely on it. Computed by tests/lib/thcwire.py, which shares no
-code with the product.
+"""tests/lib/thcwire.py, the library that tests make packets with, makes those that
+Documentation/protocol.md shows, by the keys that it says; and it notices each bit that is changed.
 """
 import os
 import re
@@ -15,9 +14,9 @@ sys.path.insert(0, os.path.join(ROOT, "tests/lib"))
 import thcwire as wire  # noqa: E402  (found through the path above)
 
 SECRET = bytes(range(32))
-SALT = bytes(range(0xA0, 0xB0))
+SALT = bytes(range(0x10, 0x20))
 NONCE = bytes(range(1, 17))
-END = ("10.77.0.1", 40000)
+END = ("10.0.0.2", 40000)
 
 
 def hexadecimal(text):
@@ -28,9 +27,12 @@ class Examples(unittest.TestCase):
     def setUp(self):
         with open(os.path.join(ROOT, "Documentation/protocol.md"), encoding="utf-8") as f:
             text = f.read().split("\n**Examples.**")[1].split("\n**What it holds against.**")[0]
-        self.joined, self.data, self.summed = re.split(r"\n(?=The header of|The first JOIN)", text)
+        self.end, self.joined, self.data, self.stale, self.summed = re.split(
+            r"\n(?=Its JOIN|The header of|STALE with|The same JOIN)", text)
         self.keys = wire.Keys(SECRET, 1)
         self.join = wire.build(wire.join_payload(NONCE, offers=4), op=wire.JOIN, job=1, rank=2)
+        self.request = wire.build(bytes(range(256)) * 2, op=wire.LUT_ADD, width=4, job=1, rank=2,
+                                  epoch=7, round=3, chunk=5, slot=5)
 
     @staticmethod
     def packet(text):
@@ -48,21 +50,28 @@ class Examples(unittest.TestCase):
         self.assertEqual(self.said(self.joined, "key"), key.key)
         self.assertEqual(self.said(self.joined, "key id"), packet[4:8])
         self.assertEqual(self.said(self.joined, "tag"), packet[8:16])
-        self.assertEqual(self.said(self.joined, "end"), wire.end_of(*END))
+        self.assertEqual(self.said(self.end, "end"), wire.end_of(*END))
         # another worker's end, another tag
         self.assertNotEqual(packet, key.put(self.join, end=(END[0], END[1] + 1)))
 
     def test_data(self):
         up = self.keys.data(wire.UP, wire.SEAL_NH, SALT)
-        header = self.packet(self.data)
-        packet = wire.build(bytes(range(256)) * 2, op=wire.LUT_ADD, width=4, job=1, rank=2,
-                            epoch=7, slot=3, chunk=3)
-        self.assertEqual(header, up.put(packet)[:wire.HEADER])
-        self.assertEqual(self.said(self.data, "key"), up.key[:32])
-        self.assertEqual(self.said(self.data, "key id"), header[4:8])
-        self.assertEqual(self.said(self.data, "tag"), header[8:16])
+        packet = up.put(self.request)
+        self.assertEqual(self.packet(self.data), packet[:wire.HEADER])
+        self.assertEqual(self.said(self.data, "key"), up.key[:16])
+        self.assertEqual(self.said(self.data, "key id"), packet[4:8])
+        self.assertEqual(self.said(self.data, "tag"), packet[8:16])
         digest = wire.nh(up.key[16:], packet[wire.HEADER:])
         self.assertEqual(self.said(self.data, "NH"), struct.pack(">Q", digest))
+
+    def test_stale(self):
+        key = self.keys.control(wire.LOST)
+        request = self.packet(self.data)
+        packet = wire.build(op=wire.STALE, flags=wire.F_EPOCH, job=1, rank=wire.NOBODY, epoch=8,
+                            round=3, chunk=5, slot=5)
+        tag = int.from_bytes(request[8:16], "big")
+        self.assertEqual(self.packet(self.stale), key.put(packet, end=END, instead=tag))
+        self.assertEqual(self.said(self.stale, "key"), key.key)
 
     def test_packet_sum(self):
         packet = self.packet(self.summed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Why a worker must refuse a packet that comes from its aggregator: written from
- * Documentation/protocol-2.md and enum thc_drop_reason, shares no code with thc.ko, the
+ * Documentation/protocol.md and enum thc_drop_reason, shares no code with thc.ko, the
  * tags included; how keys are derived is left to the test. For a job of one aggregator with the
  * seal nh that has data chunks in flight and no norms. Of a chunk in flight nobody but worker and
  * aggregator has seen the request, so that no tag of an end of the epoch can be right.
