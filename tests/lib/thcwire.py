@@ -11,10 +11,10 @@ import socket
 import struct
 import time
 
+import decoder
 import tap
+from decoder import claimed, nh, siphash
 from keyfile import KeyFile
-import thcwire2
-from thcwire2 import claimed, nh, siphash
 
 assert tap.netns        # which lets tools be found
 
@@ -178,16 +178,16 @@ class Packet:
             self.nonce, self.challenge = _CHALLENGE.unpack(self.payload)
 
     def _take_welcome(self):
-        """As thcwire2 reads it: fields of WELCOME, and of a job's records what these tests ask
+        """As the decoder reads it: fields of WELCOME, and of a job's records what these tests ask
         for; seal and salt are there if it is no refusal."""
-        part = thcwire2.Packet(self.data)
-        self.__dict__.update({name: getattr(part, name) for name in thcwire2.FIXED_FIELDS})
+        part = decoder.Packet(self.data)
+        self.__dict__.update({name: getattr(part, name) for name in decoder.FIXED_FIELDS})
         if self.refusal:
             return
         self.seal, self.salt = part.seal, part.salt
         if not any(self.nonce):
             return
-        job = thcwire2.Welcome([part])
+        job = decoder.Welcome([part])
         self.group = job.group
         row, = job.rows.values()
         assert row.width == 4 and list(job.schemes) == [0], f"rows or schemes of {self}"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Ranks compare what they hold: ranks 0 and 1 are libthc's, rank 2 is this test, which makes the
-digests of rounds by the decoder of protocol.md (thcwire2). Somebody on the path, in a job whose
+digests of rounds by the decoder of protocol.md (decoder.py). Somebody on the path, in a job whose
 packets anybody can make, alters an answer on its way to one rank: two all-reduces later all ranks
 fail, and their sentences name the rank and the round.
 """
@@ -10,9 +10,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
-import tap  # noqa: E402  (found through the path above)
+import decoder  # noqa: E402  (found through the path above)
+import tap  # noqa: E402
 import thcwire as wire  # noqa: E402
-import thcwire2 as wire2  # noqa: E402
 from adversary import Spoofer, does, until  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
 from ranks import Ranks, good  # noqa: E402
@@ -90,12 +90,12 @@ class Bed:
     def claim(self, **more):
         """Agrees on the round; {rank: fields of its claim}."""
         digest = self.digests.get(self.round - 2, 0)
-        fields = wire2.claim(COUNT, 0, 0, self.us.welcome.constants, KEY,
+        fields = decoder.claim(COUNT, 0, 0, self.us.welcome.constants, KEY,
                              **{"digest": digest, **more})
-        op, payload = wire2.claim_packet(fields, OURS)
+        op, payload = decoder.claim_packet(fields, OURS)
         answer = self._sum(op, 32, payload, self.norms)
         self.norms += 1
-        return wire2.claims_of(op, wire2.unpack_lanes(answer.payload, 32))
+        return decoder.claims_of(op, decoder.unpack_lanes(answer.payload, 32))
 
     def finish(self, before=lambda number: None):
         """Norms and data; before(number) comes before our contribution to a chunk of data."""
@@ -106,7 +106,7 @@ class Bed:
             before(self.data)
             answers.append(self._sum(wire.LUT_ADD, 4, bytes(512), self.data))
             self.data += 1
-        self.digests[self.round] = wire2.round_digest(answers, down)
+        self.digests[self.round] = decoder.round_digest(answers, down)
 
     # rounds
 
@@ -127,7 +127,7 @@ class Bed:
         self.begin()
         claims = self.claim()
         want = self.digests.get(self.round - 2, 0)
-        assert [c[wire2.OF_DIGEST] for c in claims.values()] == [want] * N, (want, claims)
+        assert [c[decoder.OF_DIGEST] for c in claims.values()] == [want] * N, (want, claims)
         assert want or self.round - 2 not in self.digests, "a digest of 0"
         self.finish()
         good(self.end())
@@ -196,7 +196,7 @@ def altered(seal, software=False):
         # round 4: all hear of it
         bed.begin()
         claims = bed.claim()
-        assert claims[1][wire2.OF_DIGEST] == bed.digests[2] != claims[0][wire2.OF_DIGEST], claims
+        assert claims[1][decoder.OF_DIGEST] == bed.digests[2] != claims[0][decoder.OF_DIGEST], claims
         answers = bed.end()
         named(answers[0], "ranks 1 and 2 hold other results of round 2 than this rank (0)")
         named(answers[1], "rank 0 holds other results of round 2 than this rank (1)")

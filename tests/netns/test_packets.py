@@ -25,10 +25,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
+from decoder import fnv1a  # noqa: E402
 from ranks import Ranks  # noqa: E402
 from recorder import Recorder, Seals  # noqa: E402
 from tap import netns  # noqa: E402
-from thcwire2 import fnv1a  # noqa: E402
 
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "packets.json")
 COUNTS = [40961, 9, 20000]      # coordinates of the buckets of a step

@@ -89,7 +89,7 @@ static void nh__of_extremes(void **state)
 	assert_true(thc_nh(key, payload, 0) == 0);
 }
 
-/* By tests/lib/thcwire2.py: job 1, salt 10 11 .. 1f, payload 3, 10, 17 and so on. */
+/* By tests/lib/decoder.py: job 1, salt 10 11 .. 1f, payload 3, 10, 17 and so on. */
 static void nh__known_answers(void **state)
 {
 	u8 salt[THC_SALT_BYTES];

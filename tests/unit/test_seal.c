@@ -117,7 +117,7 @@ static void assert_sealed(struct packet p, u8 seal, const struct thc_seal_key *k
 	assert_true(is_genuine(&p, seal, key, words));
 }
 
-/* By tests/lib/thcwire2.py, from the secret key 00 01 .. 1f and the salt 10 11 .. 1f. */
+/* By tests/lib/decoder.py, from the secret key 00 01 .. 1f and the salt 10 11 .. 1f. */
 static void seal__known_answers(void **state)
 {
 	struct packet request = known_packet(), answer = request, wait = request;
@@ -146,7 +146,7 @@ static void seal__known_answers(void **state)
 	assert_sealed(wait, THC_SEAL_NONE, &none, 0, 0);
 }
 
-/* By thcwire2.py's SipHash of what Documentation/protocol.md says; 10.0.0.7, port 40000. */
+/* By decoder.py's SipHash of what Documentation/protocol.md says; 10.0.0.7, port 40000. */
 static void control__known_answers(void **state)
 {
 	static const struct {

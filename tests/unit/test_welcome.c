@@ -38,7 +38,7 @@ static struct thc_spec good(void)
 	return s;
 }
 
-/* The payload of `good()`, computed by tests/lib/thcwire2.py, which has no code of ours. */
+/* The payload of `good()`, computed by tests/lib/decoder.py, which has no code of ours. */
 static const char known[] = "0102030405060708090a0b0c0d0e0f1000000000000000070123456789abcdef"
 			    "000000fa000000018ecf4cdc0004000302000040000100010001020000000001"
 			    /* SEAL, GROUP */

@@ -161,7 +161,7 @@ static void receive__answers_once(void **state)
 	assert_int_equal(w->s.data.in_flight, 1);
 }
 
-/* What the decoder of protocol.md finds of this answer, in tests/unit/test_protocol2.py. */
+/* What the decoder of protocol.md finds of this answer, in tests/unit/test_protocol.py. */
 #define DIGEST_NH	0xd2569c96
 #define DIGEST_SUM	0x32fa59af
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Documentation/protocol.md and its decoder, tests/lib/thcwire2.py: the page's tables and examples,
+"""Documentation/protocol.md and its decoder, tests/lib/decoder.py: the page's tables and examples,
 published vectors of what the seal is made of, that nothing passes which somebody has changed, and
 that what the page forbids is refused.
 """
@@ -16,7 +16,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests/lib"))
-import thcwire2 as wire  # noqa: E402  (found through the path above)
+import decoder as wire  # noqa: E402  (found through the path above)
 
 SECRET = bytes(range(32))
 SALT = bytes(range(0x10, 0x20))
@@ -942,7 +942,7 @@ class Digest(Case):
         self.assertEqual(wire.answer_digest(self.packet()), wire.siphash(bytes(16), said) >> 32)
 
     def test_is_what_workers_find(self):
-        """test_worker_host.c, which shares no code with thcwire2, has these numbers, too."""
+        """test_worker_host.c, which shares no code with the decoder, has these numbers, too."""
         p = types.SimpleNamespace(chunk=0x01020304, slot=0x0506, count=0x0708,
                                   bitmap=0x1112131415161718,
                                   payload=bytes((7 * i + 3) % 256 for i in range(1024)))
