@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""THC packets for tests, written from include/uapi/linux/thc_wire.h and Documentation/protocol.md
-alone and with plain integers per coordinate: a reference that shares no code and no word
-arithmetic with what it checks. What a Worker receives is sealed right, or the test fails.
+"""Workers for tests: they make, seal and send the packets of Documentation/protocol.md, with the
+header and the hashes of the decoder. What a Worker receives is sealed right, or the test fails. A
+Reference is what an aggregator has to answer, by plain integers per coordinate: it shares no code
+and no word arithmetic with what it checks.
 """
 import collections
 import functools
-import hashlib
 import select
 import socket
 import struct
@@ -13,7 +13,7 @@ import time
 
 import decoder
 import tap
-from decoder import claimed, nh, siphash
+from decoder import HEADER_FIELDS, build, claimed, nh, packet_sum, siphash, worker_end
 from keyfile import KeyFile
 
 assert tap.netns        # which lets tools be found
@@ -42,37 +42,13 @@ KEYED = f"key=@{KEY_FILE.path}"     # for thcd --job
 OTHER_KEY = bytes(range(0x80, 0xA0))
 PATIENCE = 60.0         # seconds: ends what hangs, on a machine with other work, too
 
-_HEADER = struct.Struct(">BBBBIQHHIIIHHIQ")
 _JOIN = struct.Struct(">16s16sIIHBBH18s")
 _CHALLENGE = struct.Struct(">16s16s")
-_FIELDS = ("version", "op", "width", "flags", "key_id", "tag", "job", "rank", "epoch", "round",
-           "chunk", "slot", "count", "generation", "bitmap")
-_MOD = 1 << 64
 
 
 # --- keys and seals -----------------------------------------------------------
 
-
-@functools.lru_cache(1024)
-def derive(secret, label, job, salt, size):
-    """The first size bytes of what comes from a job's secret key for that purpose."""
-    out = b""
-    for i in range((size + 31) // 32):
-        out += hashlib.blake2s(label.ljust(16, b"\0") + struct.pack(">HHI", job, 0, i) + salt,
-                               key=secret).digest()
-    return out[:size]
-
-
-def packet_sum(packet):
-    """The seal sum of a whole packet: Fletcher over 64-bit words, folded."""
-    words = struct.unpack(f"<{len(packet) // 8}Q", packet[:8] + bytes(8) + packet[16:])
-    a = b = 0
-    for word in words:
-        a += word ^ word >> 32
-        b += a
-    x = a * 0x9E3779B97F4A7C15 % _MOD
-    x = ((x ^ x >> 32) * 0xD6E8FEB86659FD93 + b) % _MOD
-    return (x ^ x >> 32) * 0xD6E8FEB86659FD93 % _MOD >> 32
+derive = functools.lru_cache(1024)(decoder.derive)
 
 
 @functools.lru_cache(64)
@@ -83,11 +59,8 @@ def _digest(key, payload):
 
 def end_of(address, port):
     """struct thc_end of a worker, or of a group, at aggregator 0."""
-    if ":" in address:
-        raw = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
-    else:
-        raw = bytes(10) + b"\xff\xff" + socket.inet_aton(address)
-    return raw + struct.pack(">HHI", port, 0, 0)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return worker_end(socket.inet_pton(family, address.partition("%")[0]), port)
 
 
 class Key:
@@ -123,32 +96,26 @@ class Keys:
         self.secret, self.job = secret, job
 
     def _id(self, salt):
-        return int.from_bytes(derive(self.secret, ID, self.job, salt, 4), "big")
+        return int.from_bytes(derive(self.secret, ID, self.job, salt), "big")
 
     def control(self, label):
         if self.secret is None:
             return Key(SEAL_SUM, 0)
-        return Key(SEAL_NH, self._id(NO_SALT), derive(self.secret, label, self.job, NO_SALT, 16))
+        return Key(SEAL_NH, self._id(NO_SALT), derive(self.secret, label, self.job, NO_SALT))
 
     def data(self, label, seal, salt):
         """Of an epoch's requests (UP), or answers (DOWN)."""
         if seal != SEAL_NH:
             return Key(seal, int.from_bytes(salt[:4], "big"))
-        return Key(seal, self._id(salt), derive(self.secret, label, self.job, salt, 16 + LANES))
+        return Key(seal, self._id(salt), derive(self.secret, label, self.job, salt))
 
 
 # --- packets ------------------------------------------------------------------
 
 
-def build(payload=b"", **fields):
-    """A packet, not sealed; fields that are not named are zero, version is ours."""
-    fields = {"version": VERSION, **fields}
-    return _HEADER.pack(*(fields.get(name, 0) for name in _FIELDS)) + payload
-
-
 def changed(packet, **fields):
     """The packet with other fields in its header."""
-    old = dict(zip(_FIELDS, _HEADER.unpack_from(packet)))
+    old = dict(zip(HEADER_FIELDS, decoder.HEADER.unpack_from(packet)))
     return build(packet[HEADER:], **{**old, **fields})
 
 
@@ -168,7 +135,7 @@ class Packet:
 
     def __init__(self, data):
         assert len(data) >= HEADER, f"short packet of {len(data)} bytes"
-        self.__dict__.update(zip(_FIELDS, _HEADER.unpack_from(data)))
+        self.__dict__.update(zip(HEADER_FIELDS, decoder.HEADER.unpack_from(data)))
         self.data = data
         self.payload = data[HEADER:]
         self.length = len(data)
@@ -206,7 +173,7 @@ class Packet:
         return socket.inet_ntop(family, address), port
 
     def __repr__(self):
-        return " ".join(f"{name}={getattr(self, name):#x}" for name in _FIELDS if
+        return " ".join(f"{name}={getattr(self, name):#x}" for name in HEADER_FIELDS if
                         name not in ("tag", "version"))
 
 
