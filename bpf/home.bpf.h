@@ -67,11 +67,12 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	return ok ? THC_DROP_NONE : THC_DROP_TAG;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
-						 const struct thc_seals *seals)
+THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
+						    const struct thc_packet *p,
+						    const struct thc_seals *seals)
 {
 	const struct thc_end end = thc_path_end(&p->path, seals);
-	u8 seal = thc_seal_of_control((u8)seals->seal);
+	u8 seal = thc_seal_of_members((u8)seals->seal);
 	struct thc_sized_leave *leave = (void *)p->hdr;
 	struct thc_sized_join *join = (void *)p->hdr;
 	int ok;

@@ -134,22 +134,22 @@ __noinline int thc_lanes_finish(struct thc_generation *g, const struct thc_lane_
 
 THC_PAYLOADS(THC_SEAL_SIZED)
 
-#define THC_SEAL_CONTROL(name) \
+#define THC_SEAL_MEMBERSHIP(name) \
 	struct thc_sized_##name { \
 		struct thc_hdr hdr; \
 		struct thc_##name payload; \
 	}; \
 \
 	__noinline int thc_seal_bpf_##name(const struct thc_sized_##name *p, u32 seal, \
-					   const struct thc_control_key *key, \
+					   const struct thc_member_key *key, \
 					   const struct thc_end *end) \
 	{ \
 		return p && key && end && \
-		       p->hdr.tag == thc_control_tag((u8)seal, key, &p->hdr, end, &p->payload, \
-						     sizeof(p->payload) / 8); \
+		       p->hdr.tag == thc_member_tag((u8)seal, key, &p->hdr, end, &p->payload, \
+						    sizeof(p->payload) / 8); \
 	}
 
-THC_SEAL_CONTROL(join)
-THC_SEAL_CONTROL(leave)
+THC_SEAL_MEMBERSHIP(join)
+THC_SEAL_MEMBERSHIP(leave)
 
 #endif /* THC_LANES_BPF_H */

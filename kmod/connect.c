@@ -111,7 +111,7 @@ static noinline int find_key(const struct thc_sock *ts, const struct sockaddr_th
 	if (a->sthc_inet)
 		memcpy(job->key, ts->key, sizeof(job->key));
 	if (job->keyed)
-		thc_control_key_derive(&job->join, job->key, THC_KEY_JOIN, a->sthc_job);
+		thc_member_key_derive(&job->join, job->key, THC_KEY_JOIN, a->sthc_job);
 	return 0;
 }
 

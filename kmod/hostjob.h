@@ -39,7 +39,7 @@ struct thc_host_job {
 	u32			shards;
 	u8			key[THC_KEY_BYTES];
 	bool			keyed;
-	struct thc_control_key	join;
+	struct thc_member_key	join;
 	struct thc_ids		users;
 	struct thc_ids		groups;
 	struct thc_address	aggregator[THC_GENL_AGGREGATORS_MAX];

@@ -2,7 +2,7 @@
 /*
  * Packets in, in the network's softirq. They are taken from the UDP socket's
  * queue as soon as they are there: a tunnel's hook (encap_rcv) would come a step
- * earlier, but for it the kernel takes apart what it has joined (GRO). Here 60
+ * earlier, but for it the kernel takes apart what GRO has coalesced. Here 60
  * answers in one make one look at the clock, and one super-packet out. The lanes
  * of an answer are copied once, straight to their place in the message, and
  * count only if the packet's sum is right.
@@ -28,7 +28,7 @@
  */
 #define TAKE_PACKETS	64
 
-/* The notes of the layers below on a packet, or on all that were joined. */
+/* The notes of the layers below on a packet, or on all that GRO has coalesced. */
 static struct thc_origin origin_of(const struct sk_buff *skb)
 {
 	struct thc_origin o = { .port = be16_to_cpu(udp_hdr(skb)->source) };
@@ -50,13 +50,13 @@ static bool is_from_peer(const struct thc_peer *p, const struct sk_buff *skb)
 }
 
 /* Several packets, of @gso_size bytes but for the last one. */
-static bool is_joined(const struct sk_buff *skb)
+static bool is_coalesced(const struct sk_buff *skb)
 {
 	return skb_is_gso(skb) && skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4;
 }
 
 /**
- * struct reader - goes once through a packet, or through all that were joined
+ * struct reader - goes once through a packet, or through all that were coalesced
  * @seq: where it is; to begin at the front for each packet would take longer than
  *	to read it
  * @at: bytes read
@@ -169,10 +169,10 @@ static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct th
 		drop(ts, why);
 }
 
-/* Each packet of one that was joined from several; UDP has pulled its header. */
+/* Each packet of one that GRO coalesced; UDP has pulled its header. */
 static void each_packet(struct thc_peer *p, struct sk_buff *skb, u64 now)
 {
-	u32 each = is_joined(skb) ? skb_shinfo(skb)->gso_size : skb->len;
+	u32 each = is_coalesced(skb) ? skb_shinfo(skb)->gso_size : skb->len;
 	struct thc_origin from = origin_of(skb);
 	struct reader r = { .at = 0 };
 	u32 next = 0, n;
@@ -207,7 +207,7 @@ static void take_in(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
  */
 static void turn_away(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
 {
-	u32 packets = is_joined(skb) ? DIV_ROUND_UP(skb->len, skb_shinfo(skb)->gso_size) : 1;
+	u32 packets = is_coalesced(skb) ? DIV_ROUND_UP(skb->len, skb_shinfo(skb)->gso_size) : 1;
 
 	__UDPX_INC_STATS(sk, UDP_MIB_INDATAGRAMS);
 	atomic64_add(packets, &p->owner->strangers);

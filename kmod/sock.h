@@ -121,7 +121,7 @@ struct thc_sock {
 	struct thc_peer		*peers[THC_GENL_AGGREGATORS_MAX];
 	u32			shards;
 	u32			joins;
-	struct thc_control_key	join_key;
+	struct thc_member_key	join_key;
 	bool			keyed;
 	u8			job_key[THC_KEY_BYTES];
 	u32			last_epoch[THC_GENL_AGGREGATORS_MAX];

@@ -157,7 +157,7 @@ void thc_send_copied(struct thc_peer *p, struct thc_hdr *h, const void *payload,
 	lockdep_assert_held(&p->owner->lock);
 	if (!skb)
 		return;
-	thc_sender_seal_control(&p->sender, h, payload, bytes / 8);
+	thc_sender_seal_membership(&p->sender, h, payload, bytes / 8);
 	skb_put_data(skb, h, sizeof(*h));
 	skb_put_data(skb, payload, bytes);
 	__skb_queue_tail(&p->owner->outbox, skb);

@@ -163,4 +163,4 @@ def add_up(stats):
 
 
 # enum thc_event up to THC_EVENT_FATES: what can become of a received packet.
-FATES = ("added", "waited", "repeated", "stale", "epoch", "control")
+FATES = ("added", "waited", "repeated", "stale", "epoch", "membership")

@@ -343,7 +343,7 @@ def counters_of(r):
         ("packets expected from bucket sizes", f"{r['aggregated_expected_packets']}"),
         ("packets sent by workers (joining apart)", f"{r['sent_packets']}"),
         ("  lost on the way (links and queues)",
-         f"{r['sent_packets'] - (r['received'] - r['events']['control'])}"),
+         f"{r['sent_packets'] - (r['received'] - r['events']['membership'])}"),
         ("packets received by the aggregator", f"{r['received']}"),
         *((f"  {name}", f"{r['events'][name]}") for name in FATES),
         *((f"  dropped: {name}", f"{n}") for name, n in r["drops"].items() if n),

@@ -103,8 +103,8 @@ static inline void thc_seal_key_set(struct thc_seal_key *out, const u8 *key,
 }
 
 /* @purpose: THC_KEY_JOIN, THC_KEY_WELCOME or THC_KEY_LOST */
-static inline void thc_control_key_derive(struct thc_control_key *out, const u8 key[THC_KEY_BYTES],
-					  enum thc_key_purpose purpose, u16 job)
+static inline void thc_member_key_derive(struct thc_member_key *out, const u8 key[THC_KEY_BYTES],
+					 enum thc_key_purpose purpose, u16 job)
 {
 	u32 i;
 

@@ -16,7 +16,7 @@
 	X(REPEATED, "repeated", "duplicates for a finished chunk, answered again")		\
 	X(STALE, "stale", "contributions to a chunk whose slot has moved on")		\
 	X(EPOCH, "epoch", "packets of a session that has ended")				\
-	X(CONTROL, "control", "JOIN and LEAVE")						\
+	X(MEMBERSHIP, "membership", "JOIN and LEAVE")					\
 	X(FINISHED, "finished", "chunks finished by all ranks")				\
 	X(CLOSED, "closed", "chunks closed by deadline")					\
 	X(SENT, "sent", "answer frames sent")						\

@@ -33,8 +33,8 @@ class Flood:
     def __init__(self, net, worker, job, key):
         out = netns.in_namespace(net.worker(worker), adversary.udp)
         end = net.address(worker), out.getsockname()[1]
-        other = wire.Keys(wire.OTHER_KEY, job).control(wire.JOINING)
-        named = adversary.without(wire.Keys(key, job).control(wire.JOINING))
+        other = wire.Keys(wire.OTHER_KEY, job).membership(wire.JOINING)
+        named = adversary.without(wire.Keys(key, job).membership(wire.JOINING))
         packets = [seal.put(wire.build(wire.join_payload(77), op=wire.JOIN, **fields), end=end)
                    for seal, fields in ((other, {"job": job}), (wire.Key(wire.SEAL_SUM, 0),
                                                                 {"job": job, "rank": 200}),

@@ -59,7 +59,7 @@ def lan__takes_no_rank():
     with Bed() as bed:
         bed.start()
         session, address = bed.session(), bed.net.address(2)
-        named = without(bed.keys.control(wire.JOINING))
+        named = without(bed.keys.membership(wire.JOINING))
         nameless = wire.Key(wire.SEAL_SUM, 0)
 
         def take():

@@ -29,7 +29,7 @@ def off_path__guesses_no_tag():
         bed.start()
         before, session = counts(bed), bed.session()
         rng = random.Random(20261122)
-        control = bed.keys.control(wire.JOINING).id
+        control = bed.keys.membership(wire.JOINING).id
 
         def guess():
             spoofer = Spoofer()
@@ -65,7 +65,7 @@ def off_path__is_outside_the_prefix():
 
         def take():
             with udp() as s:
-                key = bed.keys.control(wire.JOINING)
+                key = bed.keys.membership(wire.JOINING)
                 return join(s, netns.OUTSIDE4, key, rank=1).refusal == wire.NOT_PREFIX
 
         assert does(outside, take), "it was not refused"

@@ -152,13 +152,13 @@ def all_are_refused_by_the_aggregator(bed, packets):
 
     received = after["received"] - before["received"]
     dropped = more("drops", after["drops"])
-    told = more("events", ("epoch", "control"))
+    told = more("events", ("epoch", "membership"))
     print(f"# {len(packets)} forged requests, {received} received: {dropped} dropped, {told} told "
           f"that their key is another")
     assert received > 0.9 * len(packets), "too many were lost on the way"
     assert received == dropped + told and not more("events", BELIEVED), after
     # a JOIN with another key's name is a stranger's
-    assert more("events", ("control",)) == more("daemon", ("refused",)), after
+    assert more("events", ("membership",)) == more("daemon", ("refused",)), after
     bed.look()
     assert bed.session() == session and bed.members == members
 
@@ -226,7 +226,7 @@ def joins_of(seen, source):
 def leave_of(bed, join, source):
     """The LEAVE that would have ended that joining."""
     packet = wire.Packet(join)
-    return bed.keys.control(wire.JOINING).put(
+    return bed.keys.membership(wire.JOINING).put(
         wire.build(packet.payload[:16], op=wire.LEAVE, job=1, rank=packet.rank), end=source)
 
 
@@ -254,7 +254,7 @@ def changes_nothing(bed, packets, source):
         after = bed.aggregator.stats()
         return {name: after[kind][name] - before[kind][name]
                 for kind, name in (("daemon", "challenged"), ("daemon", "refused"),
-                                   ("drops", "flood"), ("events", "control"))}
+                                   ("drops", "flood"), ("events", "membership"))}
 
     # XDP has counted them, and thcd may have some of them to read yet
     last = made()
@@ -330,7 +330,7 @@ def path__sends_no_leave_again():
         leave = leave_of(bed, joins_of(seen, source)[0], source)
         joins_again(bed)
         made = changes_nothing(bed, [leave], source)
-        assert made["control"] == ROUNDS_OF_COPIES, made
+        assert made["membership"] == ROUNDS_OF_COPIES, made
         good(bed.ranks.all(do="reduce", counts=[COUNT]))
         bed.start()
         is_dropped(bed, leave, source, "address")

@@ -119,7 +119,7 @@ static void flood__none_without_a_token(void **state)
 		make_stranger(frame, &len, how);
 		st = flood(&rig, frame, len, FLOOD);
 		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD);
-		assert_int_equal(st.event[THC_EVENT_CONTROL], 0);
+		assert_int_equal(st.event[THC_EVENT_MEMBERSHIP], 0);
 		/* nobody has looked at a tag that nobody here could make */
 		frame[len - 1] ^= 1;
 		st = flood(&rig, frame, len, 1);
@@ -150,9 +150,9 @@ static void flood__a_bucketful_reaches_the_daemon(void **state)
 		st = flood(&rig, frame, len, FLOOD);
 		/* the program's clock ticks: it may be two tokens behind at first */
 		most = THC_JOINS_BURST + (now_ns() - start) / THC_JOINS_NS + 3;
-		assert_in_range(st.event[THC_EVENT_CONTROL], THC_JOINS_BURST,
+		assert_in_range(st.event[THC_EVENT_MEMBERSHIP], THC_JOINS_BURST,
 				most < FLOOD ? most : FLOOD);
-		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD - st.event[THC_EVENT_CONTROL]);
+		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD - st.event[THC_EVENT_MEMBERSHIP]);
 	}
 	rig_close(&rig);
 }
@@ -184,15 +184,15 @@ static void flood__ranks_pass_by_their_own_tokens(void **state)
 		start = now_ns();
 		st = flood(&rig, frame, len, FLOOD);
 		most = THC_JOINS_BURST + (now_ns() - start) / THC_JOINS_NS + 3;
-		assert_in_range(st.event[THC_EVENT_CONTROL], THC_JOINS_BURST,
+		assert_in_range(st.event[THC_EVENT_MEMBERSHIP], THC_JOINS_BURST,
 				most < FLOOD ? most : FLOOD);
-		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD - st.event[THC_EVENT_CONTROL]);
+		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD - st.event[THC_EVENT_MEMBERSHIP]);
 		job->member[rank].joins.full_at = 0;
 		for (i = 0; i < THC_JOINS_BURST; i++) {
 			st = flood(&rig, strange, strange_len, 1);
 			assert_int_equal(st.drop[THC_DROP_FLOOD], 1);
 			st = flood(&rig, frame, len, 1);
-			assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+			assert_int_equal(st.event[THC_EVENT_MEMBERSHIP], 1);
 		}
 	}
 	rig_close(&rig);
@@ -214,7 +214,7 @@ static void stranger__goes_to_the_daemon(void **state)
 	make_stranger(frame, &len, STRANGER_KEY);
 	frame[len - 1] ^= 1;
 	st = flood(&rig, frame, len, 1);
-	assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+	assert_int_equal(st.event[THC_EVENT_MEMBERSHIP], 1);
 	frame[42 + offsetof(struct thc_hdr, width)] = 8;
 	st = flood(&rig, frame, len, 1);
 	assert_int_equal(st.drop[THC_DROP_WIDTH], 1);
@@ -230,7 +230,7 @@ static size_t make_join(u8 *frame, int rank, bool v6, const struct thc_end *end)
 	struct thc_hdr h;
 
 	rig_header(&h, &r);
-	return rig_frame(frame, &f, packet, rig_control(packet, &h, end, nonce, JOIN_LEN));
+	return rig_frame(frame, &f, packet, rig_membership(packet, &h, end, nonce, JOIN_LEN));
 }
 
 /* A JOIN under the job's key is let through without a stranger's token if it is of its sender, of
@@ -248,7 +248,7 @@ static void check_join(struct rig *rig, bool v6)
 
 	len = make_join(frame, 1, v6, &end);
 	st = flood(rig, frame, len, 1);
-	assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+	assert_int_equal(st.event[THC_EVENT_MEMBERSHIP], 1);
 	for (i = 0; i < 6; i++) {
 		other = end;
 		if (i < 4)
@@ -270,7 +270,7 @@ static void check_join(struct rig *rig, bool v6)
 		*byte ^= 0x10;
 	}
 	st = flood(rig, frame, len, 1);
-	assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+	assert_int_equal(st.event[THC_EVENT_MEMBERSHIP], 1);
 }
 
 static void join__is_of_its_sender(void **state)
@@ -302,7 +302,7 @@ static void join__without_a_key(void **state)
 		set_buckets(&rig, now_ns() + HOUR_NS);
 		len = rig_build(frame, &r, nonce, JOIN_LEN);
 		st = flood(&rig, frame, len, 1);
-		assert_int_equal(st.event[THC_EVENT_CONTROL], 1);
+		assert_int_equal(st.event[THC_EVENT_MEMBERSHIP], 1);
 		frame[len - 1] ^= 1;
 		st = flood(&rig, frame, len, 1);
 		assert_int_equal(st.drop[THC_DROP_TAG], 1);

@@ -758,10 +758,10 @@ static size_t leave_of(u8 *frame, int rank, __be16 port, __be16 aggregator)
 	struct thc_hdr h;
 
 	rig_header(&h, &r);
-	return rig_frame(frame, &f, packet, rig_control(packet, &h, &end, payload, LEAVE_LEN));
+	return rig_frame(frame, &f, packet, rig_membership(packet, &h, &end, payload, LEAVE_LEN));
 }
 
-static void control__passes_to_the_daemon(void **state)
+static void membership__passes_to_the_daemon(void **state)
 {
 	u8 frame[RIG_FRAME_MAX], out[RIG_FRAME_MAX];
 	struct rig_request join = { .op = THC_OP_JOIN, .job = 2, .rank = 3 };
@@ -773,7 +773,7 @@ static void control__passes_to_the_daemon(void **state)
 	fresh();
 	job->member[3].port = 0;
 	len = rig_build(frame, &join, payload, JOIN_LEN);
-	expect_event("JOIN of a new rank", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	expect_event("JOIN of a new rank", frame, len, XDP_PASS, THC_EVENT_MEMBERSHIP);
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len), XDP_PASS);
 	assert_int_equal(len, out_len);
 	assert_memory_equal(frame, out, len);
@@ -782,13 +782,13 @@ static void control__passes_to_the_daemon(void **state)
 	/* it is the daemon that says what is wrong with it */
 	join.rank = 200;
 	len = rig_build(frame, &join, payload, JOIN_LEN);
-	expect_event("JOIN of an impossible rank", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	expect_event("JOIN of an impossible rank", frame, len, XDP_PASS, THC_EVENT_MEMBERSHIP);
 	join.job = 9;
 	len = rig_build(frame, &join, payload, JOIN_LEN);
-	expect_event("JOIN of no job", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	expect_event("JOIN of no job", frame, len, XDP_PASS, THC_EVENT_MEMBERSHIP);
 
 	len = rig_build(frame, &leave, payload, LEAVE_LEN);
-	expect_event("LEAVE", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	expect_event("LEAVE", frame, len, XDP_PASS, THC_EVENT_MEMBERSHIP);
 	frame[HEAD + TAG_AT] ^= 1;
 	expect_drop("LEAVE, corrupted", frame, len, THC_DROP_TAG);
 	frame[HEAD + KEY_AT] ^= 1;
@@ -798,7 +798,7 @@ static void control__passes_to_the_daemon(void **state)
 	len = leave_of(frame, 1, thc_be16(RIG_CLIENT_PORT + 1), thc_be16(1));
 	expect_drop("LEAVE to another aggregator", frame, len, THC_DROP_TAG);
 	len = leave_of(frame, 1, thc_be16(RIG_CLIENT_PORT + 1), 0);
-	expect_event("LEAVE, by hand", frame, len, XDP_PASS, THC_EVENT_CONTROL);
+	expect_event("LEAVE, by hand", frame, len, XDP_PASS, THC_EVENT_MEMBERSHIP);
 	leave.rank = 3;
 	len = rig_build(frame, &leave, payload, LEAVE_LEN);
 	expect_drop("LEAVE of a rank that is not in", frame, len, THC_DROP_RANK);
@@ -849,7 +849,7 @@ int main(void)
 		cmocka_unit_test(drop__without_a_seal),
 		cmocka_unit_test(heard__only_who_has_the_key),
 		cmocka_unit_test(epoch__is_told_seldom),
-		cmocka_unit_test(control__passes_to_the_daemon),
+		cmocka_unit_test(membership__passes_to_the_daemon),
 		cmocka_unit_test(answer__lost),
 	};
 

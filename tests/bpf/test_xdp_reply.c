@@ -266,7 +266,7 @@ static void reply__join_reaches_the_stack(void **state)
 	r = (struct rig_request){ .op = THC_OP_LUT_ADD, .width = 4, .epoch = 1 };
 	send_request(1, r, payload[1], 512);
 	assert_false(readable(net.control, QUIET_MS));
-	assert_int_equal(rig_stats(&net.rig).event[THC_EVENT_CONTROL], 1);
+	assert_int_equal(rig_stats(&net.rig).event[THC_EVENT_MEMBERSHIP], 1);
 	assert_int_equal(rig_stats(&net.rig).event[THC_EVENT_ADDED], 1);
 	net_down();
 }

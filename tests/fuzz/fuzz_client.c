@@ -189,7 +189,7 @@ static struct keys {
 	struct thc_seal_key	up;
 	struct thc_seal_key	down;
 } session[2];
-static struct thc_control_key join_key[2], welcome_key[2], lost_key[2];
+static struct thc_member_key join_key[2], welcome_key[2], lost_key[2];
 static struct asked asked[ASKED_MAX];
 static struct coming queue[QUEUE_MAX];
 
@@ -233,11 +233,11 @@ static bool is_form(const struct thc_hdr *h, size_t bytes)
 	return !(bytes % 8) && h->version == THC_VERSION && h->job == thc_be16(JOB);
 }
 
-static __be64 control_tag(const struct thc_control_key *k, const struct thc_hdr *h,
-			  const void *payload, size_t bytes)
+static __be64 member_tag(const struct thc_member_key *k, const struct thc_hdr *h,
+			 const void *payload, size_t bytes)
 {
-	return thc_control_tag(w.keyed ? THC_SEAL_NH : THC_SEAL_SUM, k, h, &our_end, payload,
-			       (int)(bytes / 8));
+	return thc_member_tag(w.keyed ? THC_SEAL_NH : THC_SEAL_SUM, k, h, &our_end, payload,
+			      (int)(bytes / 8));
 }
 
 /* Making keys takes longer than an input: those of one salt are kept. */
@@ -430,7 +430,7 @@ static bool is_of_joining(const struct coming *p, uint8_t op, size_t payload, si
 	       p->port == THC_PORT_DEFAULT && h.rank == thc_be16(w.rank) &&
 	       !memcmp(at + nonce_at, w.nonce, sizeof(w.nonce)) &&
 	       h.key_id == welcome_key[w.keyed].id &&
-	       h.tag == control_tag(&welcome_key[w.keyed], &h, at, payload);
+	       h.tag == member_tag(&welcome_key[w.keyed], &h, at, payload);
 }
 
 #define CHALLENGE_MARK	0xc4
@@ -555,7 +555,7 @@ static bool ends_epoch(const struct coming *p, const struct thc_hdr *h)
 
 	return a && p->bytes == sizeof(*h) && h->epoch != thc_be32(w.client->epoch) &&
 	       h->key_id == lost_key[w.keyed].id &&
-	       h->tag == control_tag(&lost_key[w.keyed], h, &was->tag, sizeof(was->tag));
+	       h->tag == member_tag(&lost_key[w.keyed], h, &was->tag, sizeof(was->tag));
 }
 
 /* True if the client has to take something from it. */
@@ -732,7 +732,7 @@ static void note_sent(const struct thc_outgoing *out)
 	require(is_form(&h, out->bytes) && !h.flags && !h.bitmap);
 	if (h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE) {
 		require(h.key_id == join_key[w.keyed].id);
-		require(h.tag == control_tag(&join_key[w.keyed], &h, payload, bytes));
+		require(h.tag == member_tag(&join_key[w.keyed], &h, payload, bytes));
 	}
 	if (h.op == THC_OP_JOIN) {
 		require(bytes == sizeof(j));
@@ -833,9 +833,9 @@ static void seal(struct coming *p)
 	if (p->bytes < sizeof(*h))
 		return;
 	if (h->op == THC_OP_WELCOME || h->op == THC_OP_CHALLENGE) {
-		h->tag = control_tag(&welcome_key[w.keyed], h, h + 1, bytes);
+		h->tag = member_tag(&welcome_key[w.keyed], h, h + 1, bytes);
 	} else if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH) {
-		h->tag = control_tag(&lost_key[w.keyed], h, &p->request, sizeof(p->request));
+		h->tag = member_tag(&lost_key[w.keyed], h, &p->request, sizeof(p->request));
 	} else {
 		d = thc_seal_digest(w.seal, down, h + 1, (int)(bytes / 8));
 		h->tag = thc_be64(thc_seal_tag(w.seal, down, h, d, bytes / 8));
@@ -921,13 +921,13 @@ static struct coming *put_challenge(uint8_t n)
 /* What anybody can send who has heard our JOIN. */
 static void put_doubtful(uint8_t why)
 {
-	const struct thc_control_key none = { .id = 0 };
+	const struct thc_member_key none = { .id = 0 };
 	struct coming *p = put_refusal(why);
 	struct thc_hdr *h = (void *)p->at;
 
 	h->key_id = 0;
-	h->tag = thc_control_tag(THC_SEAL_SUM, &none, h, &our_end, h + 1,
-				 sizeof(struct thc_welcome) / 8);
+	h->tag = thc_member_tag(THC_SEAL_SUM, &none, h, &our_end, h + 1,
+				sizeof(struct thc_welcome) / 8);
 }
 
 /* What the client's scheme keeps. */
@@ -1581,9 +1581,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	(void)argc;
 	(void)argv;
-	thc_control_key_derive(&join_key[1], key, THC_KEY_JOIN, JOB);
-	thc_control_key_derive(&welcome_key[1], key, THC_KEY_WELCOME, JOB);
-	thc_control_key_derive(&lost_key[1], key, THC_KEY_LOST, JOB);
+	thc_member_key_derive(&join_key[1], key, THC_KEY_JOIN, JOB);
+	thc_member_key_derive(&welcome_key[1], key, THC_KEY_WELCOME, JOB);
+	thc_member_key_derive(&lost_key[1], key, THC_KEY_LOST, JOB);
 	atexit(report);
 	return 0;
 }

@@ -114,7 +114,7 @@ static struct thc_slot world_slots[SLOTS];
 static struct thc_lanes world_lanes[SLOTS];
 static struct thc_pairs world_pairs[THC_JOBS_MAX];
 static struct thc_seals world_seals[THC_JOBS_MAX];
-static struct thc_control_key welcome_key[JOBS];	/* zero without a secret key */
+static struct thc_member_key welcome_key[JOBS];	/* zero without a secret key */
 static struct thcd d;
 static uint64_t now_ms = 1000;
 static bool flooded;
@@ -233,24 +233,24 @@ static struct job_model {
 	struct rank_model rank[RANKS];
 } model[JOBS];
 
-/* The end of the worker, as control packets are sealed with it. */
+/* The end of the worker, as membership packets are sealed with it. */
 static struct thc_end end_of(const struct thc_addr *addr, u16 port)
 {
 	return (struct thc_end){ .addr = *addr, .port = thc_be16(port) };
 }
 
-static u8 control_seal_of(int job)
+static u8 member_seal_of(int job)
 {
 	return plans[job].seal == THC_SEAL_NH ? THC_SEAL_NH : THC_SEAL_SUM;
 }
 
-static __be64 control_tag(int job, const struct thc_hdr *h, const struct thc_path *path,
-			  const void *payload, size_t bytes)
+static __be64 member_tag(int job, const struct thc_hdr *h, const struct thc_path *path,
+			 const void *payload, size_t bytes)
 {
 	struct thc_end end = end_of(&path->src, path->src_port);
 
-	return thc_control_tag(control_seal_of(job), &world_seals[described[job].id].join, h, &end,
-			       payload, (int)(bytes / 8));
+	return thc_member_tag(member_seal_of(job), &world_seals[described[job].id].join, h, &end,
+			      payload, (int)(bytes / 8));
 }
 
 /* What a challenge was made for. */
@@ -514,7 +514,7 @@ static void model_leave(int job, const struct thc_hdr *h, const struct thc_path 
 	if (!r || !r->port || r->port != path->src_port || !thc_addr_equal(&r->addr, &path->src) ||
 	    !r->in || r->left || number_of(nonce) != r->nonce)
 		return;
-	if (h->tag != control_tag(job, h, path, nonce, THC_NONCE_BYTES))
+	if (h->tag != member_tag(job, h, path, nonce, THC_NONCE_BYTES))
 		return;
 	if (m->ready) {
 		r->left = true;
@@ -527,7 +527,7 @@ static void model_leave(int job, const struct thc_hdr *h, const struct thc_path 
 }
 
 /* Is it JOIN or LEAVE, whole and as the protocol has it, whoever sealed it? */
-static bool is_control(const u8 *packet, size_t length)
+static bool is_membership(const u8 *packet, size_t length)
 {
 	struct thc_hdr h;
 	size_t payload = length - sizeof(h);
@@ -586,7 +586,7 @@ static struct expected expect_join(struct expected x, const u8 *packet, const st
 	if (x.job < 0 || x.rank >= model[x.job].ranks) {
 		if (is_flood(&heard_until))
 			return x;
-	} else if (h.tag != control_tag(x.job, &h, path, &j, sizeof(j))) {
+	} else if (h.tag != member_tag(x.job, &h, path, &j, sizeof(j))) {
 		reached[MALFORMED].times++;
 		return x;
 	} else if (is_flood(&rank_until[x.job][x.rank])) {
@@ -629,7 +629,7 @@ static struct expected expect(const u8 *packet, size_t length, const struct thc_
 
 	if (length == sizeof(h) + 16 && packet[0] == 1 && packet[1] == THC_OP_JOIN)
 		return expect_old(packet, path);
-	if (!is_control(packet, length)) {
+	if (!is_membership(packet, length)) {
 		reached[MALFORMED].times++;
 		return x;
 	}
@@ -695,12 +695,12 @@ static void check_job(int i)
 /* The WELCOME at @s is sealed by the job's key, -1: by none. */
 static void check_sealed(const struct sent *s, int job)
 {
-	const struct thc_control_key none = { .id = 0 }, *key = job < 0 ? &none : &welcome_key[job];
+	const struct thc_member_key none = { .id = 0 }, *key = job < 0 ? &none : &welcome_key[job];
 	struct thc_end end = end_of(&s->to, s->port);
 
 	require(s->h.key_id == key->id);
-	require(s->h.tag == thc_control_tag(job < 0 ? THC_SEAL_SUM : control_seal_of(job), key,
-					    &s->h, &end, s->payload, (int)(s->length / 8)));
+	require(s->h.tag == thc_member_tag(job < 0 ? THC_SEAL_SUM : member_seal_of(job), key, &s->h,
+					   &end, s->payload, (int)(s->length / 8)));
 }
 
 /* The WELCOME at @s, of job @job. */
@@ -965,7 +965,7 @@ static void seal(u8 *packet, size_t length, int job, const struct thc_path *path
 
 	memcpy(&h, packet, sizeof(h));
 	if (h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE)
-		h.tag = control_tag(job, &h, path, payload, (size_t)bytes);
+		h.tag = member_tag(job, &h, path, payload, (size_t)bytes);
 	else
 		thc_seal(&h, plans[job].seal, thc_seals_up(s, model[job].epoch), payload,
 			 bytes / 8);
@@ -1071,7 +1071,7 @@ static void answer_challenge(struct saying it, const struct thc_path *path, stru
 	receive(packet, length, path);
 }
 
-static void act_control(struct input *in, u8 op)
+static void act_membership(struct input *in, u8 op)
 {
 	u8 who = next(in), how = next(in), packet[PACKET_MAX];
 	struct saying it = { op, who % JOBS, who / JOBS % 4, 0 };
@@ -1256,17 +1256,17 @@ static void act(struct input *in)
 
 	switch (action & 15) {
 	default:
-		act_control(in, THC_OP_JOIN);
+		act_membership(in, THC_OP_JOIN);
 		break;
 	case 7:
 		if (action & 0x80)
 			act_replay(in);
 		else
-			act_control(in, THC_OP_JOIN);
+			act_membership(in, THC_OP_JOIN);
 		break;
 	case 8:
 	case 9:
-		act_control(in, THC_OP_LEAVE);
+		act_membership(in, THC_OP_LEAVE);
 		break;
 	case 10:
 		act_data(in);
@@ -1396,8 +1396,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		}
 		plans[i].slot_base = (u32)i * 6;
 		if (plans[i].seal == THC_SEAL_NH)
-			thc_control_key_derive(&welcome_key[i], plans[i].key, THC_KEY_WELCOME,
-					       described[i].id);
+			thc_member_key_derive(&welcome_key[i], plans[i].key, THC_KEY_WELCOME,
+					      described[i].id);
 	}
 	make_jobs();
 	atexit(report);

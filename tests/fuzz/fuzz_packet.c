@@ -191,8 +191,8 @@ static void set_keys(struct thc_seals *s, int job)
 	}
 	if (job)
 		return;
-	s->join = (struct thc_control_key){ { 1, 2 }, thc_be32(0x77), 0 };
-	s->lost = (struct thc_control_key){ { 3, 4 }, thc_be32(0x77), 0 };
+	s->join = (struct thc_member_key){ { 1, 2 }, thc_be32(0x77), 0 };
+	s->lost = (struct thc_member_key){ { 3, 4 }, thc_be32(0x77), 0 };
 }
 
 static void reset(void)
@@ -427,8 +427,8 @@ static __be64 data_tag(int job, const struct thc_seal_key *key, const struct thc
 }
 
 /* Of JOIN, LEAVE, and of STALE that ends an epoch, for which @more is the request's tag. */
-static __be64 control_tag(int job, const struct thc_control_key *key, const struct thc_hdr *h,
-			  const struct thc_end *end, const void *more, u32 bytes)
+static __be64 member_tag(int job, const struct thc_member_key *key, const struct thc_hdr *h,
+			 const struct thc_end *end, const void *more, u32 bytes)
 {
 	u64 word[5 + 3 + 8];
 	u32 n = header_words(h, word);
@@ -537,7 +537,7 @@ static void check_answer_seal(const struct thc_hdr *h, const u8 *payload, u32 pa
 
 	if (h->op == THC_OP_STALE && h->flags & THC_F_EPOCH) {
 		require(h->key_id == s->lost.id && told[job][asked.rank]);
-		require(h->tag == control_tag(job, &s->lost, h, &asked.end, &asked.tag, 8));
+		require(h->tag == member_tag(job, &s->lost, h, &asked.end, &asked.tag, 8));
 	} else {
 		const struct thc_seal_key *key = &s->down[thc_be32(h->epoch) & 1];
 
@@ -742,7 +742,7 @@ static enum thc_drop_reason bad_form(const struct thc_hdr *h)
 }
 
 /* Of JOIN and LEAVE. */
-static enum thc_drop_reason bad_control_form(const struct thc_hdr *h, u32 length)
+static enum thc_drop_reason bad_membership_form(const struct thc_hdr *h, u32 length)
 {
 	enum thc_drop_reason why = bad_form(h);
 
@@ -761,7 +761,7 @@ static enum thc_drop_reason take(int *of)
 static enum thc_drop_reason bad_join(const struct thc_hdr *h, const struct thc_end *end,
 				     const u8 *payload, u32 length)
 {
-	enum thc_drop_reason why = bad_control_form(h, length);
+	enum thc_drop_reason why = bad_membership_form(h, length);
 	int job = thc_be16(h->job);
 
 	if (why)
@@ -769,7 +769,7 @@ static enum thc_drop_reason bad_join(const struct thc_hdr *h, const struct thc_e
 	if (job >= JOBS || !world_jobs[job].active || h->key_id != world_seals[job].join.id ||
 	    thc_be16(h->rank) >= RANKS)
 		return take(&tokens);
-	if (h->tag != control_tag(job, &world_seals[job].join, h, end, payload, length))
+	if (h->tag != member_tag(job, &world_seals[job].join, h, end, payload, length))
 		return THC_DROP_TAG;
 	return take(&rank_tokens[job][thc_be16(h->rank)]);
 }
@@ -777,14 +777,14 @@ static enum thc_drop_reason bad_join(const struct thc_hdr *h, const struct thc_e
 static enum thc_drop_reason bad_leave(const struct thc_hdr *h, const struct thc_end *end,
 				      const u8 *payload, u32 length)
 {
-	enum thc_drop_reason why = bad_control_form(h, length);
+	enum thc_drop_reason why = bad_membership_form(h, length);
 	int job = thc_be16(h->job);
 
 	if (why)
 		return why;
 	if (h->key_id != world_seals[job].join.id)
 		return THC_DROP_KEY;
-	return h->tag == control_tag(job, &world_seals[job].join, h, end, payload, length) ?
+	return h->tag == member_tag(job, &world_seals[job].join, h, end, payload, length) ?
 		       THC_DROP_NONE :
 		       THC_DROP_TAG;
 }
@@ -908,7 +908,8 @@ static void receive(const u8 *frame, size_t size)
 		require(ctx.data_end - ctx.data == size &&
 			!memcmp((void *)(long)ctx.data, frame, size));
 		require(world_stats.received == before.received ||
-			world_stats.event[THC_EVENT_CONTROL] > before.event[THC_EVENT_CONTROL]);
+			world_stats.event[THC_EVENT_MEMBERSHIP] >
+				before.event[THC_EVENT_MEMBERSHIP]);
 	} else {
 		require(world_stats.received > before.received);
 	}
@@ -1046,7 +1047,7 @@ static void seal(u8 *frame, size_t head, const struct request *r)
 
 	memcpy(&h, frame + head, sizeof(h));
 	if (h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE)
-		h.tag = control_tag(r->job, &s->join, &h, &end, payload, bytes);
+		h.tag = member_tag(r->job, &s->join, &h, &end, payload, bytes);
 	else
 		h.tag = data_tag(r->job, key, &h, payload, bytes);
 	memcpy(frame + head + offsetof(struct thc_hdr, tag), &h.tag, sizeof(h.tag));

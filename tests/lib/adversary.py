@@ -275,7 +275,7 @@ class Bed:
         """Packets that would end the session, or answer each chunk there will be."""
         down = down or self.down
         newer = {**self.fields, "epoch": self.fields["epoch"] + 1}
-        yield without(self.keys.control(wire.LOST)).put(
+        yield without(self.keys.membership(wire.LOST)).put(
             wire.build(op=wire.STALE, flags=wire.F_EPOCH, **newer))
         for chunk in range(PASSES * ROUNDS * CHUNKS):
             place = {**self.place(chunk), "bitmap": 3, "count": 2}

@@ -27,7 +27,7 @@ UP, DOWN, DIGEST, JOINING, WELCOMING, LOST, SEED, ID = (
 KEY_BYTES = {UP: 1040, DOWN: 1040, DIGEST: 1040, JOINING: 16, WELCOMING: 16, LOST: 16, SEED: 8,
              ID: 4}
 NH2_BYTES = 8           # that the second NH needs behind the first one's key
-CONTROL_LABEL = {JOIN: JOINING, LEAVE: JOINING, CHALLENGE: WELCOMING, WELCOME: WELCOMING,
+MEMBERSHIP_LABEL = {JOIN: JOINING, LEAVE: JOINING, CHALLENGE: WELCOMING, WELCOME: WELCOMING,
                  STALE: LOST}
 NO_SALT = bytes(16)
 
@@ -174,7 +174,7 @@ def derive(secret, label, job, salt=NO_SALT, node=0, seal=SEAL_NH):
 
 
 def key_id(secret, job, salt):
-    """@secret: None in a job with the seals none and sum; @salt: NO_SALT for control packets."""
+    """@secret: None in a job with the seals none and sum; @salt: NO_SALT for membership packets."""
     return int.from_bytes(derive(secret, ID, job, salt) if secret else salt[:4], "big")
 
 
@@ -190,7 +190,7 @@ def address_bytes(address):
 
 
 def worker_end(address, port, shard=0):
-    """The 24 bytes that a control packet's tag is of: a worker's end, or the group."""
+    """The 24 bytes that a membership packet's tag is of: a worker's end, or the group."""
     return address_bytes(address) + struct.pack(">HHI", port, shard, 0)
 
 
@@ -209,13 +209,13 @@ def data_tag(packet, seal, key=None):
                    struct.pack(f"<{len(digests)}Q", *digests))
 
 
-def control_tag(packet, key, end, request_tag=None):
-    """The tag of a control packet under a key of 16 bytes; @request_tag: of what STALE answers."""
+def member_tag(packet, key, end, request_tag=None):
+    """The tag of a membership packet under a key of 16 bytes; @request_tag: of what STALE answers."""
     rest = packet[HEADER.size:] if request_tag is None else struct.pack(">Q", request_tag)
     return siphash(key, packet[:8] + packet[16:HEADER.size] + end + rest)
 
 
-def is_control(packet):
+def is_membership(packet):
     """Is the packet sealed by a control key, if its job has keys?"""
     op, flags = packet[1], packet[3]
     return op in (JOIN, LEAVE, CHALLENGE, WELCOME) or (op == STALE and bool(flags & F_EPOCH))
@@ -241,16 +241,16 @@ class Keys:
         return self._derived.get(label)
 
     def key_id(self, packet):
-        return key_id(self.secret, self.job, NO_SALT if is_control(packet) else self.salt)
+        return key_id(self.secret, self.job, NO_SALT if is_membership(packet) else self.salt)
 
     def tag(self, packet, end=None, request_tag=None):
         op, flags = packet[1], packet[3]
-        if not is_control(packet):
+        if not is_membership(packet):
             down = flags & F_ANSWER or op in (WAIT, STALE)
             return data_tag(packet, self.seal, self.key(DOWN if down else UP))
         if not self.secret:
             return packet_sum(packet)
-        return control_tag(packet, self.key(CONTROL_LABEL[op]), end, request_tag)
+        return member_tag(packet, self.key(MEMBERSHIP_LABEL[op]), end, request_tag)
 
     def sealed(self, packet, end=None, request_tag=None):
         """@packet with its key_id and tag."""

@@ -28,8 +28,8 @@ static inline void job_seals(struct thc_seals *s, u8 seal, u16 job, u32 epoch)
 {
 	*s = (struct thc_seals){ .seal = seal };
 	if (seal == THC_SEAL_NH) {
-		thc_control_key_derive(&s->join, job_secret, THC_KEY_JOIN, job);
-		thc_control_key_derive(&s->lost, job_secret, THC_KEY_LOST, job);
+		thc_member_key_derive(&s->join, job_secret, THC_KEY_JOIN, job);
+		thc_member_key_derive(&s->lost, job_secret, THC_KEY_LOST, job);
 	}
 	job_seals_epoch(s, job, epoch - 1);
 	job_seals_epoch(s, job, epoch);

@@ -135,11 +135,11 @@ class Seals:
         """Is the packet sealed right?"""
         packet = wire.Packet(seen.data)
         if packet.op in (wire.JOIN, wire.LEAVE):
-            return packet.has(self.keys.control(wire.JOINING), end=seen.source)
+            return packet.has(self.keys.membership(wire.JOINING), end=seen.source)
         if packet.op in (wire.WELCOME, wire.CHALLENGE):
-            return packet.has(self.keys.control(wire.WELCOMING), end=seen.to)
+            return packet.has(self.keys.membership(wire.WELCOMING), end=seen.to)
         if packet.op == wire.STALE and packet.flags & wire.F_EPOCH:
-            key = self.keys.control(wire.LOST)
+            key = self.keys.membership(wire.LOST)
             return any(packet.has(key, end=seen.to, instead=tag) for tag in self.tags[seen.to])
         key = self.data.get((seen.up, packet.key_id))
         return key is not None and packet.has(key)

@@ -71,7 +71,7 @@ class Key:
         self.seal, self.id, self.key = seal, key_id, key
 
     def tag(self, packet, end=None, instead=None):
-        """What belongs into tag. end: (address, port) of a control packet's worker, or group;
+        """What belongs into tag. end: (address, port) of a membership packet's worker, or group;
         instead: the tag that STALE with EPOCH answers, which stands for a payload."""
         rest = packet[HEADER:] if instead is None else struct.pack(">Q", instead)
         if self.seal == SEAL_NONE:
@@ -98,7 +98,7 @@ class Keys:
     def _id(self, salt):
         return int.from_bytes(derive(self.secret, ID, self.job, salt), "big")
 
-    def control(self, label):
+    def membership(self, label):
         if self.secret is None:
             return Key(SEAL_SUM, 0)
         return Key(SEAL_NH, self._id(NO_SALT), derive(self.secret, label, self.job, NO_SALT))
@@ -236,7 +236,7 @@ class Worker:
             fields.setdefault("chunk", self.chunk_in(fields.get("slot", 0),
                                                      fields.get("generation", 0)))
         control = op in (JOIN, LEAVE)
-        key = self.keys.control(JOINING) if control else self.up
+        key = self.keys.membership(JOINING) if control else self.up
         if not seal:
             return build(payload, **{"key_id": key.id, **fields})
         key = key if seal is True else seal
@@ -278,13 +278,13 @@ class Worker:
         """Is it as the aggregator has sent it? A refusal may be anybody's: who has another key
         is told by one."""
         if p.op == CHALLENGE:
-            return p.has(self.keys.control(WELCOMING), end=self.end)
+            return p.has(self.keys.membership(WELCOMING), end=self.end)
         if p.op == WELCOME:
             p.anybodys = p.refusal == NOT_JOB and p.has(Key(SEAL_SUM, 0))
             end = self.end if any(p.nonce) else self.group_end
-            return p.anybodys or p.has(self.keys.control(WELCOMING), end=end)
+            return p.anybodys or p.has(self.keys.membership(WELCOMING), end=end)
         if p.op == STALE and p.flags & F_EPOCH:
-            key = self.keys.control(LOST)
+            key = self.keys.membership(LOST)
             return any(p.has(key, end=self.end, instead=int.from_bytes(tag, "big"))
                        for tag in self.asked if len(tag) == 8)
         return p.key_id in self.down and p.has(self.down[p.key_id])

@@ -326,7 +326,7 @@ struct fake {
 	uint32_t session;
 	struct thc_job job;
 	struct thc_seals seals;
-	struct thc_control_key welcome;
+	struct thc_member_key welcome;
 	uint8_t salt[THC_SALT_BYTES];
 	struct thc_table table;
 	struct thc_pairs pairs;
@@ -388,14 +388,14 @@ struct fake_welcome {
 /* Seals @out, with @bytes behind its header, by @key, NULL: as anybody can, and sends it. */
 static void fake_welcome_send(struct fake *f, const struct sockaddr_storage *to,
 			      struct fake_welcome *out, size_t bytes,
-			      const struct thc_control_key *key)
+			      const struct thc_member_key *key)
 {
-	static const struct thc_control_key none;
+	static const struct thc_member_key none;
 	struct thc_path path = path_from(to);
 	struct thc_end end = { .addr = path.src, .port = thc_be16(path.src_port) };
 
-	thc_control_seal(&out->h, key ? THC_SEAL_NH : THC_SEAL_SUM, key ? key : &none, &end,
-			 &out->p, (int)(bytes / 8));
+	thc_member_seal(&out->h, key ? THC_SEAL_NH : THC_SEAL_SUM, key ? key : &none, &end, &out->p,
+			(int)(bytes / 8));
 	if (key && key->id == f->welcome.id && f->bad_tags) {
 		f->bad_tags--;
 		out->h.tag ^= thc_be64(1);
@@ -451,7 +451,7 @@ static void fake_describe(const struct fake *f, struct whole_welcome *p)
 static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			 const struct thc_join *join)
 {
-	struct thc_control_key key = f->welcome;
+	struct thc_member_key key = f->welcome;
 	struct fake_welcome out = {
 		.h = {
 			.version = THC_VERSION, .op = THC_OP_WELCOME, .job = h->job,
@@ -502,7 +502,7 @@ static bool fake_challenge(struct fake *f, const struct sockaddr_storage *to,
 		return true;
 	}
 	memcpy(p.c.nonce, join->nonce, sizeof(p.c.nonce));
-	thc_control_seal(&p.h, THC_SEAL_NH, &f->welcome, &end, &p.c, sizeof(p.c) / 8);
+	thc_member_seal(&p.h, THC_SEAL_NH, &f->welcome, &end, &p.c, sizeof(p.c) / 8);
 	fake_send(f, to, &p, sizeof(p));
 	return true;
 }
@@ -673,8 +673,8 @@ static void fake_keys(struct fake *f)
 	memset(f->salt, (int)epoch, sizeof(f->salt));
 	f->seals.seal = THC_SEAL_NH;
 	thc_seal_key_set(&f->seals.down[epoch & 1], job_key, THC_KEY_DOWN, 1, f->salt);
-	thc_control_key_derive(&f->seals.lost, job_key, THC_KEY_LOST, 1);
-	thc_control_key_derive(&f->welcome, job_key, THC_KEY_WELCOME, 1);
+	thc_member_key_derive(&f->seals.lost, job_key, THC_KEY_LOST, 1);
+	thc_member_key_derive(&f->welcome, job_key, THC_KEY_WELCOME, 1);
 }
 
 static void fake_start(struct fake *f)

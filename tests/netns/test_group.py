@@ -60,7 +60,7 @@ class Intruder:
         welcome = wire.build(bytes(88), op=wire.WELCOME, **fields)
         return [down.put(wire.build(bytes(1024), slot=s, chunk=s, **answer))
                 for s in range(32)] + \
-            [keys.control(wire.WELCOMING).put(welcome, end=(job["group"], job["group_port"]))]
+            [keys.membership(wire.WELCOMING).put(welcome, end=(job["group"], job["group_port"]))]
 
     def body(self):
         while not self.over.wait(0.01 if IN_VM else 0.001):

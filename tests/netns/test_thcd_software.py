@@ -225,7 +225,7 @@ def case__every_drop_has_its_name():
         a, b = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
         good = {"width": 4, "slot": 1}
-        strange = wire.Keys(wire.OTHER_KEY, 1).control(wire.JOINING)
+        strange = wire.Keys(wire.OTHER_KEY, 1).membership(wire.JOINING)
         bad = [
             ("truncated", lambda: a.send_raw(bytes(47))),
             ("truncated", lambda: a.send_raw(b"")),
@@ -341,7 +341,7 @@ def case__a_changed_source_port_is_no_worker():
             w.send_join()
             w.silent(0.02)
             s = d.stats()
-            assert s["drops"]["tag"] == number and not s["events"]["control"], s
+            assert s["drops"]["tag"] == number and not s["events"]["membership"], s
         assert not d.ask("jobs")["jobs"][0]["joined"]
         w.end = right
         join_all([w])
@@ -587,7 +587,7 @@ def case__welcome_carries_the_job():
 
 def noise(rng, worker):
     """A packet as it may be, with changes that a network or a stranger may make."""
-    control = worker.keys.control(wire.JOINING)
+    control = worker.keys.membership(wire.JOINING)
     packet = wire.build(
         rng.randbytes(rng.choice((0, 8, 16, 64, 256, 512, 1024, 1032))),
         op=rng.choice((1, 2, 3, 4, 0, 5, wire.JOIN, wire.LEAVE, wire.CLOSE, wire.CHALLENGE)),

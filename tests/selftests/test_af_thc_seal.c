@@ -174,7 +174,7 @@ static void set_tag(struct thc_hdr *h, const struct tag_key *key, const struct t
 		    const void *payload, size_t bytes)
 {
 	h->key_id = htobe32(key->id);
-	h->tag = htobe64(tag_of_control(key, h, end, payload, bytes));
+	h->tag = htobe64(tag_of_membership(key, h, end, payload, bytes));
 }
 
 static void known_join_and_welcome(struct __test_metadata *_metadata, struct talk *t,
@@ -188,7 +188,7 @@ static void known_join_and_welcome(struct __test_metadata *_metadata, struct tal
 	ASSERT_EQ(fake_take_join_packet(t->udp, &t->worker, &join), 0);
 	*end = known_end(&t->worker);
 	expect_tag(_metadata, &join.h, &known_join,
-		   tag_of_control(&known_join, &join.h, end, &join.j, sizeof(join.j)));
+		   tag_of_membership(&known_join, &join.h, end, &join.j, sizeof(join.j)));
 	good_welcome(&w, nonce_of(&join));
 	set_tag(&w.h, &known_welcome, end, &w.all, sizeof(w.all));
 	tell(_metadata, t, &w, sizeof(w), NULL);
@@ -230,7 +230,7 @@ TEST_F(aggregator, known_answers)
 		ASSERT_GT(recv(t->udp, &p, sizeof(p), 0), 0);
 	} while (p.h.op != THC_OP_LEAVE);
 	expect_tag(_metadata, &p.h, &known_join,
-		   tag_of_control(&known_join, &p.h, &end, p.lanes, sizeof(struct thc_leave)));
+		   tag_of_membership(&known_join, &p.h, &end, p.lanes, sizeof(struct thc_leave)));
 }
 
 /* Of a job without a key: the packet sum, and the epoch's salt in the place of its key's name. */

@@ -381,8 +381,8 @@ static int ends_epoch(const struct thc_hdr *h, __be64 request, struct thc_addr a
 	const struct thc_end end = { .addr = addr, .port = thc_be16(port) };
 
 	return h->key_id == seals.lost.id &&
-	       h->tag == thc_control_tag(thc_seal_of_control((u8)seals.seal), &seals.lost, h, &end,
-					 &request, 1);
+	       h->tag == thc_member_tag(thc_seal_of_members((u8)seals.seal), &seals.lost, h, &end,
+					&request, 1);
 }
 
 static void epoch__names_the_new_one_and_who_ended_the_old(void **state)

@@ -195,17 +195,17 @@ static void seal_key__of_a_job_without_a_secret(void **state)
 	assert_memory_equal(&key, &zero, sizeof(key));
 }
 
-static void control_key__is_of_no_epoch(void **state)
+static void member_key__is_of_no_epoch(void **state)
 {
 	static const enum thc_key_purpose purpose[] = { THC_KEY_JOIN, THC_KEY_WELCOME,
 							THC_KEY_LOST };
-	struct thc_control_key key[COUNT(purpose)];
+	struct thc_member_key key[COUNT(purpose)];
 	size_t i;
 
 	(void)state;
 	memset(key, 0xff, sizeof(key));
 	for (i = 0; i < COUNT(purpose); i++) {
-		thc_control_key_derive(&key[i], test_key, purpose[i], 0x1234);
+		thc_member_key_derive(&key[i], test_key, purpose[i], 0x1234);
 		assert_int_equal(thc_be32(key[i].id), 0xa7b6878b);
 		assert_int_equal(key[i].reserved, 0);
 	}
@@ -337,7 +337,7 @@ int main(void)
 		cmocka_unit_test(derive__from_every_byte),
 		cmocka_unit_test(seal_key__is_read_from_what_is_derived),
 		cmocka_unit_test(seal_key__of_a_job_without_a_secret),
-		cmocka_unit_test(control_key__is_of_no_epoch),
+		cmocka_unit_test(member_key__is_of_no_epoch),
 		cmocka_unit_test(seed__comes_from_the_key),
 		cmocka_unit_test(file__holds_what_is_printed),
 		cmocka_unit_test(file__no_key),

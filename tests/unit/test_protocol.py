@@ -279,7 +279,7 @@ class Example(Case):
         self.assertEqual(packet, join())
         key = KEYS.key(wire.JOINING)
         self.assertEqual(key.hex(), numbers["key"])
-        self.assertEqual(wire.control_tag(packet, key, END), int(numbers["tag"], 16))
+        self.assertEqual(wire.member_tag(packet, key, END), int(numbers["tag"], 16))
         p = wire.Packet(packet)
         self.assertEqual((p.tag, p.key_id),
                          (int(numbers["tag"], 16), int(numbers["key id"], 16)))
@@ -429,7 +429,7 @@ class Seal(Case):
         for packet, label in cases:
             sealed = KEYS.sealed(packet, END)
             self.assertEqual(sealed[4:8], struct.pack(">I", zero))
-            tag = wire.control_tag(sealed, wire.derive(SECRET, label, 1), END)
+            tag = wire.member_tag(sealed, wire.derive(SECRET, label, 1), END)
             self.assertEqual(sealed[8:16], struct.pack(">Q", tag))
 
     def test_node_is_in_up_and_down_alone(self):

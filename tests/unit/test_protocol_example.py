@@ -44,7 +44,7 @@ class Examples(unittest.TestCase):
         return hexadecimal(re.search(rf"\b{name} = ((?:[0-9a-f]+ ?)+)", text)[1])
 
     def test_join(self):
-        key = self.keys.control(wire.JOINING)
+        key = self.keys.membership(wire.JOINING)
         packet = self.packet(self.joined)
         self.assertEqual(packet, key.put(self.join, end=END))
         self.assertEqual(self.said(self.joined, "key"), key.key)
@@ -65,7 +65,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(self.said(self.data, "NH"), struct.pack(">Q", digest))
 
     def test_stale(self):
-        key = self.keys.control(wire.LOST)
+        key = self.keys.membership(wire.LOST)
         request = self.packet(self.data)
         packet = wire.build(op=wire.STALE, flags=wire.F_EPOCH, job=1, rank=wire.NOBODY, epoch=8,
                             round=3, chunk=5, slot=5)
@@ -74,7 +74,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(self.said(self.stale, "key"), key.key)
 
     def test_join_without_a_key(self):
-        packet = wire.Keys(None, 1).control(wire.JOINING).put(self.join, end=END)
+        packet = wire.Keys(None, 1).membership(wire.JOINING).put(self.join, end=END)
         self.assertEqual(self.packet(self.summed), packet)
 
 
@@ -89,10 +89,10 @@ class Seal(unittest.TestCase):
         yield up.put(data), up, {}
         summed = wire.Keys(None, 1).data(wire.UP, wire.SEAL_SUM, SALT)
         yield summed.put(data), summed, {}
-        join = keys.control(wire.JOINING)
+        join = keys.membership(wire.JOINING)
         packet = wire.build(wire.join_payload(5), op=wire.JOIN, job=1)
         yield join.put(packet, end=END), join, {"end": END}
-        lost = keys.control(wire.LOST)
+        lost = keys.membership(wire.LOST)
         packet = wire.build(op=wire.STALE, flags=wire.F_EPOCH, job=1, epoch=8)
         yield lost.put(packet, end=END, instead=77), lost, {"end": END, "instead": 77}
 
@@ -113,7 +113,7 @@ class Seal(unittest.TestCase):
     def test_each_purpose_job_and_epoch_has_a_key_of_its_own(self):
         made = {wire.Keys(SECRET, job).data(label, wire.SEAL_NH, salt).key
                 for job in (1, 2) for label in (wire.UP, wire.DOWN) for salt in (SALT, bytes(16))}
-        made |= {wire.Keys(SECRET, job).control(label).key for job in (1, 2)
+        made |= {wire.Keys(SECRET, job).membership(label).key for job in (1, 2)
                  for label in (wire.JOINING, wire.WELCOMING, wire.LOST)}
         self.assertEqual(len(made), 8 + 6)
 

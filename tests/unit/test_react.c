@@ -119,9 +119,9 @@ static struct thc_hdr sealed(const struct packet *p)
 	int words = (int)(p->bytes / 8);
 	struct thc_hdr h = p->hdr;
 
-	if (thc_op_is_control(h.op))
-		thc_control_seal(&h, thc_seal_of_control((u8)s->seal), &s->join, &p->end, payload,
-				 words);
+	if (thc_op_is_membership(h.op))
+		thc_member_seal(&h, thc_seal_of_members((u8)s->seal), &s->join, &p->end, payload,
+				words);
 	else
 		thc_seal(&h, (u8)s->seal, thc_seals_up(s, p->sealed_in), payload, words);
 	h.key_id ^= p->other_key;
@@ -173,14 +173,15 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 										    THC_DROP_TAG;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
-						 const struct thc_seals *s)
+THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
+						    const struct thc_packet *p,
+						    const struct thc_seals *s)
 {
 	const struct thc_end end = { .addr = p->path.src, .port = thc_be16(p->path.src_port) };
 
 	home->sealed++;
-	return p->hdr->tag == thc_control_tag(thc_seal_of_control((u8)s->seal), &s->join, p->hdr,
-					      &end, payload, (int)(p->payload_len / 8)) ?
+	return p->hdr->tag == thc_member_tag(thc_seal_of_members((u8)s->seal), &s->join, p->hdr,
+					     &end, payload, (int)(p->payload_len / 8)) ?
 		       THC_DROP_NONE :
 		       THC_DROP_TAG;
 }
@@ -414,9 +415,9 @@ static void admission__op(void **state)
 	for (op = 0; op < 256; op++) {
 		p.hdr.op = op;
 		if (op == THC_OP_JOIN || op == THC_OP_LEAVE)
-			assert_true(thc_op_is_control(op) && !thc_op_is_data(op));
+			assert_true(thc_op_is_membership(op) && !thc_op_is_data(op));
 		else if (op >= 1 && op <= 7 && op != 5)
-			assert_true(thc_op_is_data(op) && !thc_op_is_control(op));
+			assert_true(thc_op_is_data(op) && !thc_op_is_membership(op));
 		else
 			expect(&p, THC_DROP_OP);
 	}
@@ -674,7 +675,7 @@ static void seal__has_a_key_for_each_direction(void **state)
 /* The answer @h to @p says that @job's epoch is another, to @p's sender and of @p alone. */
 static void expect_epoch(const struct packet *p, const struct thc_job *job, const struct thc_hdr *h)
 {
-	u8 seal = thc_seal_of_control((u8)p->seals->seal);
+	u8 seal = thc_seal_of_members((u8)p->seals->seal);
 	struct thc_hdr request = sealed(p);
 
 	assert_int_equal(h->op, THC_OP_STALE);
@@ -691,9 +692,9 @@ static void expect_epoch(const struct packet *p, const struct thc_job *job, cons
 	assert_int_equal(h->slot, request.slot);
 	assert_int_equal(h->generation, request.generation);
 	assert_int_equal(h->key_id, p->seals->lost.id);
-	assert_true(h->tag == thc_control_tag(seal, &p->seals->lost, h, &p->end, &request.tag, 1));
+	assert_true(h->tag == thc_member_tag(seal, &p->seals->lost, h, &p->end, &request.tag, 1));
 	request.tag ^= 1;
-	assert_true(h->tag != thc_control_tag(seal, &p->seals->lost, h, &p->end, &request.tag, 1));
+	assert_true(h->tag != thc_member_tag(seal, &p->seals->lost, h, &p->end, &request.tag, 1));
 }
 
 /* Data under the key of another epoch, or of none: its rank hears which epoch there is. */
@@ -985,7 +986,7 @@ static void expect_forged(const struct packet *p)
 }
 
 /* JOIN and LEAVE are sealed with the sender's end: what another one says is nothing. */
-static void control__is_of_its_sender(void **state)
+static void membership__is_of_its_sender(void **state)
 {
 	static const u8 ops[] = { THC_OP_JOIN, THC_OP_LEAVE };
 	struct packet p;
@@ -1021,7 +1022,7 @@ static void control__is_of_its_sender(void **state)
 }
 
 /* Another key than the job's: JOIN is a stranger's, LEAVE is dropped. */
-static void control__another_key(void **state)
+static void membership__another_key(void **state)
 {
 	struct thc_home home = { .strangers = &bucket, .now = SECOND };
 	struct packet p = control(THC_OP_LEAVE);
@@ -1278,7 +1279,7 @@ static void order__join(void **state)
 }
 
 /* JOIN and LEAVE go on to the daemon, and to it alone, of any epoch. */
-static void order__control(void **state)
+static void order__membership(void **state)
 {
 	static const struct {
 		u8 op;
@@ -1311,7 +1312,7 @@ static void order__control(void **state)
 			r = react(&p, &home, NULL);
 			assert_int_equal(r.why, row[i].why);
 			assert_int_equal(r.to, row[i].why ? THC_TO_NOBODY : THC_TO_DAEMON);
-			assert_int_equal(r.event, row[i].why ? 0 : THC_EVENT_CONTROL);
+			assert_int_equal(r.event, row[i].why ? 0 : THC_EVENT_MEMBERSHIP);
 			assert_int_equal(home.heard, 0);
 			/* a seal there is in every job */
 			p.forged = 1;
@@ -1496,12 +1497,12 @@ int main(void)
 		cmocka_unit_test(join__strangers_are_few),
 		cmocka_unit_test(join__a_number_that_no_job_has),
 		cmocka_unit_test(join__ranks_have_their_own_tokens),
-		cmocka_unit_test(control__is_of_its_sender),
-		cmocka_unit_test(control__another_key),
+		cmocka_unit_test(membership__is_of_its_sender),
+		cmocka_unit_test(membership__another_key),
 		cmocka_unit_test(order__data),
 		cmocka_unit_test(order__leave),
 		cmocka_unit_test(order__join),
-		cmocka_unit_test(order__control),
+		cmocka_unit_test(order__membership),
 		cmocka_unit_test(slot__who_hears_what),
 		cmocka_unit_test(slot__indices_and_sums_meet),
 		cmocka_unit_test(slot__an_answer_is_of_its_epoch),

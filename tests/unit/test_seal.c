@@ -45,11 +45,11 @@ static struct thc_seal_key key_of(enum thc_key_purpose purpose, u16 job, u8 salt
 	return key;
 }
 
-static struct thc_control_key control_key_of(enum thc_key_purpose purpose)
+static struct thc_member_key member_key_of(enum thc_key_purpose purpose)
 {
-	struct thc_control_key key;
+	struct thc_member_key key;
 
-	thc_control_key_derive(&key, test_key, purpose, JOB);
+	thc_member_key_derive(&key, test_key, purpose, JOB);
 	return key;
 }
 
@@ -72,11 +72,11 @@ static int is_genuine(const struct packet *p, u8 seal, const struct thc_seal_key
 	return thc_seal_names(&p->h, key->id) && thc_seal_ok(&p->h, seal, key, p->payload, words);
 }
 
-static int is_control(const struct packet *p, const struct thc_control_key *key,
-		      const struct thc_end *end, int words)
+static int is_membership(const struct packet *p, const struct thc_member_key *key,
+			 const struct thc_end *end, int words)
 {
 	return thc_seal_names(&p->h, key->id) &&
-	       p->h.tag == thc_control_tag(THC_SEAL_NH, key, &p->h, end, p->payload, words);
+	       p->h.tag == thc_member_tag(THC_SEAL_NH, key, &p->h, end, p->payload, words);
 }
 
 static void flip(void *bytes, size_t bit)
@@ -147,7 +147,7 @@ static void seal__known_answers(void **state)
 }
 
 /* By decoder.py's SipHash of what Documentation/protocol.md says; 10.0.0.7, port 40000. */
-static void control__known_answers(void **state)
+static void membership__known_answers(void **state)
 {
 	static const struct {
 		enum thc_key_purpose	purpose;
@@ -164,22 +164,22 @@ static void control__known_answers(void **state)
 		{ THC_KEY_LOST, THC_OP_STALE, THC_F_EPOCH, 1, 0x4cc826833ef6f885, 0x131a66bb },
 	};
 	const struct thc_end end = end_of(0x0a000007, 40000);
-	const struct thc_control_key none = { .id = 0 };
+	const struct thc_member_key none = { .id = 0 };
 	size_t i;
 
 	(void)state;
 	for (i = 0; i < COUNT(known); i++) {
-		const struct thc_control_key key = control_key_of(known[i].purpose);
+		const struct thc_member_key key = member_key_of(known[i].purpose);
 		struct packet p = known_packet();
 
 		p.h = (struct thc_hdr){
 			.version = THC_VERSION, .op = known[i].op, .flags = known[i].flags,
 			.job = thc_be16(JOB), .rank = thc_be16(2), .epoch = thc_be32(5),
 		};
-		thc_control_seal(&p.h, THC_SEAL_NH, &key, &end, p.payload, known[i].words);
+		thc_member_seal(&p.h, THC_SEAL_NH, &key, &end, p.payload, known[i].words);
 		assert_int_equal(thc_be32(p.h.key_id), 0xa774bf5a);
 		assert_true(thc_be64(p.h.tag) == known[i].nh);
-		thc_control_seal(&p.h, THC_SEAL_SUM, &none, &end, p.payload, known[i].words);
+		thc_member_seal(&p.h, THC_SEAL_SUM, &none, &end, p.payload, known[i].words);
 		assert_int_equal(p.h.key_id, 0);
 		assert_true(thc_be64(p.h.tag) == known[i].sum);
 	}
@@ -462,20 +462,20 @@ static void seal__of_another_kind_is_refused(void **state)
 	}
 }
 
-/* --- control packets ------------------------------------------------------------------ */
+/* --- membership packets ------------------------------------------------------------------ */
 
 /* Words of payload: none, STALE with EPOCH, LEAVE, CHALLENGE, JOIN, WELCOME. */
-static const int control_words[] = { 0,
-				     1,
-				     sizeof(struct thc_leave) / 8,
-				     sizeof(struct thc_challenge) / 8,
-				     sizeof(struct thc_join) / 8,
-				     sizeof(struct thc_welcome) / 8,
-				     THC_WELCOME_BYTES / 8 };
+static const int membership_words[] = { 0,
+					1,
+					sizeof(struct thc_leave) / 8,
+					sizeof(struct thc_challenge) / 8,
+					sizeof(struct thc_join) / 8,
+					sizeof(struct thc_welcome) / 8,
+					THC_WELCOME_BYTES / 8 };
 
-static void control__every_bit_counts(void **state)
+static void membership__every_bit_counts(void **state)
 {
-	const struct thc_control_key key = control_key_of(THC_KEY_WELCOME);
+	const struct thc_member_key key = member_key_of(THC_KEY_WELCOME);
 	struct packet p;
 	struct thc_end end;
 	size_t i, bit;
@@ -483,35 +483,35 @@ static void control__every_bit_counts(void **state)
 
 	(void)state;
 	random_bytes(&end, sizeof(end));
-	for (i = 0; i < COUNT(control_words); i++) {
-		const int words = control_words[i];
+	for (i = 0; i < COUNT(membership_words); i++) {
+		const int words = membership_words[i];
 
 		p = random_packet();
-		thc_control_seal(&p.h, THC_SEAL_NH, &key, &end, p.payload, words);
-		assert_true(is_control(&p, &key, &end, words));
+		thc_member_seal(&p.h, THC_SEAL_NH, &key, &end, p.payload, words);
+		assert_true(is_membership(&p, &key, &end, words));
 		for (bit = 0; bit < 8 * (sizeof(p.h) + 8 * words); bit++) {
 			flip(&p, bit);
-			tag = thc_control_tag(THC_SEAL_NH, &key, &p.h, &end, p.payload, words);
+			tag = thc_member_tag(THC_SEAL_NH, &key, &p.h, &end, p.payload, words);
 			assert_true(p.h.tag != tag);
 			flip(&p, bit);
 		}
 		/* the worker's address and port, and the aggregator's number */
 		for (bit = 0; bit < 8 * sizeof(end); bit++) {
 			flip(&end, bit);
-			assert_false(is_control(&p, &key, &end, words));
+			assert_false(is_membership(&p, &key, &end, words));
 			flip(&end, bit);
 		}
 		/* and how long the payload is */
 		memset(p.payload, 0, sizeof(p.payload));
-		thc_control_seal(&p.h, THC_SEAL_NH, &key, &end, p.payload, words);
-		assert_false(is_control(&p, &key, &end, words + 1));
+		thc_member_seal(&p.h, THC_SEAL_NH, &key, &end, p.payload, words);
+		assert_false(is_membership(&p, &key, &end, words + 1));
 	}
 }
 
 /* What one worker said, or heard, is nothing to another, nor to another aggregator of the job. */
-static void control__is_between_two_ends(void **state)
+static void membership__is_between_two_ends(void **state)
 {
-	const struct thc_control_key key = control_key_of(THC_KEY_JOIN);
+	const struct thc_member_key key = member_key_of(THC_KEY_JOIN);
 	struct thc_end end[4];
 	struct packet p;
 	size_t i, k;
@@ -524,20 +524,20 @@ static void control__is_between_two_ends(void **state)
 	end[3].aggregator = thc_be16(1);
 	for (i = 0; i < COUNT(end); i++) {
 		p = random_packet();
-		thc_control_seal(&p.h, THC_SEAL_NH, &key, &end[i], p.payload, 2);
+		thc_member_seal(&p.h, THC_SEAL_NH, &key, &end[i], p.payload, 2);
 		for (k = 0; k < COUNT(end); k++)
-			assert_int_equal(is_control(&p, &key, &end[k], 2), i == k);
+			assert_int_equal(is_membership(&p, &key, &end[k], 2), i == k);
 	}
 }
 
 /* All of a job's control keys have one name; a packet for one purpose serves no other, and none
  * of data serves for control.
  */
-static void control__keys_are_for_one_purpose(void **state)
+static void membership__keys_are_for_one_purpose(void **state)
 {
-	const struct thc_control_key key[] = { control_key_of(THC_KEY_JOIN),
-					       control_key_of(THC_KEY_WELCOME),
-					       control_key_of(THC_KEY_LOST) };
+	const struct thc_member_key key[] = { member_key_of(THC_KEY_JOIN),
+					      member_key_of(THC_KEY_WELCOME),
+					      member_key_of(THC_KEY_LOST) };
 	const struct thc_end end = end_of(0x0a000007, 40000);
 	struct thc_seal_key data = { .id = key[0].id };
 	struct packet p;
@@ -546,37 +546,37 @@ static void control__keys_are_for_one_purpose(void **state)
 	(void)state;
 	for (i = 0; i < COUNT(key); i++) {
 		p = random_packet();
-		thc_control_seal(&p.h, THC_SEAL_NH, &key[i], &end, p.payload, 2);
+		thc_member_seal(&p.h, THC_SEAL_NH, &key[i], &end, p.payload, 2);
 		for (k = 0; k < COUNT(key); k++) {
 			assert_int_equal(key[k].id, key[i].id);
-			assert_int_equal(is_control(&p, &key[k], &end, 2), i == k);
+			assert_int_equal(is_membership(&p, &key[k], &end, 2), i == k);
 		}
 		/* even if the key were the same, the packet is not */
 		memcpy(data.sip, key[i].sip, sizeof(data.sip));
 		assert_false(is_genuine(&p, THC_SEAL_NH, &data, 2));
 		thc_seal(&p.h, THC_SEAL_NH, &data, p.payload, 2);
-		assert_false(is_control(&p, &key[i], &end, 2));
+		assert_false(is_membership(&p, &key[i], &end, 2));
 	}
 }
 
 /* A job that leaves its data without a seal has one for joining. */
-static void control__is_never_without_a_seal(void **state)
+static void membership__is_never_without_a_seal(void **state)
 {
-	const struct thc_control_key none = { .id = 0 };
+	const struct thc_member_key none = { .id = 0 };
 	struct thc_end end = end_of(0x0a000007, 40000);
 	struct packet p;
 	size_t bit;
 
 	(void)state;
-	assert_int_equal(thc_seal_of_control(THC_SEAL_NONE), THC_SEAL_SUM);
-	assert_int_equal(thc_seal_of_control(THC_SEAL_SUM), THC_SEAL_SUM);
-	assert_int_equal(thc_seal_of_control(THC_SEAL_NH), THC_SEAL_NH);
+	assert_int_equal(thc_seal_of_members(THC_SEAL_NONE), THC_SEAL_SUM);
+	assert_int_equal(thc_seal_of_members(THC_SEAL_SUM), THC_SEAL_SUM);
+	assert_int_equal(thc_seal_of_members(THC_SEAL_NH), THC_SEAL_NH);
 	p = random_packet();
-	thc_control_seal(&p.h, THC_SEAL_SUM, &none, &end, p.payload, 2);
+	thc_member_seal(&p.h, THC_SEAL_SUM, &none, &end, p.payload, 2);
 	for (bit = 0; bit < 8 * (sizeof(p.h) + 16); bit++) {
 		flip(&p, bit);
 		assert_true(p.h.tag !=
-			    thc_control_tag(THC_SEAL_SUM, &none, &p.h, &end, p.payload, 2));
+			    thc_member_tag(THC_SEAL_SUM, &none, &p.h, &end, p.payload, 2));
 		flip(&p, bit);
 	}
 }
@@ -664,7 +664,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(seal__known_answers),
-		cmocka_unit_test(control__known_answers),
+		cmocka_unit_test(membership__known_answers),
 		cmocka_unit_test(seal__in_two_steps_and_of_a_payload_anywhere),
 		cmocka_unit_test(seal__every_bit_counts),
 		cmocka_unit_test(seal__length_counts),
@@ -673,10 +673,10 @@ int main(void)
 		cmocka_unit_test(seal__holds_nh_of_the_payload),
 		cmocka_unit_test(seal__of_another_key_is_refused),
 		cmocka_unit_test(seal__of_another_kind_is_refused),
-		cmocka_unit_test(control__every_bit_counts),
-		cmocka_unit_test(control__is_between_two_ends),
-		cmocka_unit_test(control__keys_are_for_one_purpose),
-		cmocka_unit_test(control__is_never_without_a_seal),
+		cmocka_unit_test(membership__every_bit_counts),
+		cmocka_unit_test(membership__is_between_two_ends),
+		cmocka_unit_test(membership__keys_are_for_one_purpose),
+		cmocka_unit_test(membership__is_never_without_a_seal),
 		cmocka_unit_test(forged__none_is_taken),
 	};
 

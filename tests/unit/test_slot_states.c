@@ -330,8 +330,9 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	return THC_DROP_NONE;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
-						 const struct thc_seals *s)
+THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
+						    const struct thc_packet *p,
+						    const struct thc_seals *s)
 {
 	(void)home;
 	(void)p;

@@ -298,7 +298,7 @@ static void sum__does_not_see_the_tag(void **state)
 /* Of data and of what is about joining; whoever has no key knows no more than that. */
 static void sum__is_the_tag_of_jobs_without_a_key(void **state)
 {
-	const struct thc_control_key none = { .id = 0 };
+	const struct thc_member_key none = { .id = 0 };
 	struct thc_seal_key key = { .id = thc_be32(0x01020304) };
 	static const int payload_words[] = { 0, 2, 32, 64, THC_LANE_WORDS };
 	struct packet p;
@@ -310,7 +310,7 @@ static void sum__is_the_tag_of_jobs_without_a_key(void **state)
 		thc_seal(&p.hdr, THC_SEAL_SUM, &key, p.payload, payload_words[n]);
 		assert_int_equal(p.hdr.key_id, key.id);
 		assert_true(thc_be64(p.hdr.tag) == sum_of(&p, payload_words[n]));
-		thc_control_seal(&p.hdr, THC_SEAL_SUM, &none, NULL, p.payload, payload_words[n]);
+		thc_member_seal(&p.hdr, THC_SEAL_SUM, &none, NULL, p.payload, payload_words[n]);
 		assert_int_equal(p.hdr.key_id, 0);
 		assert_true(thc_be64(p.hdr.tag) == sum_of(&p, payload_words[n]));
 	}

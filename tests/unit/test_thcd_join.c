@@ -332,13 +332,13 @@ static void check_keys(u8 seal)
 	assert_true(up->id != thc_seals_up(seals, job->epoch + 1)->id);
 }
 
-static void check_control_keys(u8 seal)
+static void check_member_keys(u8 seal)
 {
-	struct thc_control_key join_key = { .id = 0 }, lost = { .id = 0 };
+	struct thc_member_key join_key = { .id = 0 }, lost = { .id = 0 };
 
 	if (seal == THC_SEAL_NH) {
-		thc_control_key_derive(&join_key, key, THC_KEY_JOIN, 1);
-		thc_control_key_derive(&lost, key, THC_KEY_LOST, 1);
+		thc_member_key_derive(&join_key, key, THC_KEY_JOIN, 1);
+		thc_member_key_derive(&lost, key, THC_KEY_LOST, 1);
 		assert_true(join_key.id != 0);
 	}
 	assert_memory_equal(&seals->join, &join_key, sizeof(join_key));
@@ -354,7 +354,7 @@ static void keys__of_the_first_epoch(void **state)
 	for (seal = THC_SEAL_NONE; seal <= THC_SEAL_NH; seal++) {
 		create(seal);
 		check_keys(seal);
-		check_control_keys(seal);
+		check_member_keys(seal);
 		/* the other half has none yet, and nothing that a packet could name */
 		assert_memory_equal(thc_seals_up(seals, job->epoch + 1), &none, sizeof(none));
 		assert_memory_equal(thc_seals_down(seals, job->epoch + 1), &none, sizeof(none));
@@ -392,7 +392,7 @@ static void keys__of_the_next_epoch(void **state)
 			assert_true(!last || (s32)(job->epoch - last) > 0);
 			assert_int_equal((job->epoch ^ before) & 1, 1);
 			check_keys(seal);
-			check_control_keys(seal);
+			check_member_keys(seal);
 			assert_memory_not_equal(salt, record->salt, sizeof(salt));
 			assert_memory_equal(thc_seals_up(seals, before), &up, sizeof(up));
 			assert_memory_equal(thc_seals_down(seals, before), &down, sizeof(down));

@@ -212,17 +212,17 @@ static struct packet control(u8 op, u16 rank, u8 nonce)
 	return p;
 }
 
-static void seal_control(struct packet *p, const struct thc_end *end)
+static void seal_membership(struct packet *p, const struct thc_end *end)
 {
-	thc_control_seal(&p->h, thc_seal_of_control((u8)seals()->seal), &seals()->join, end,
-			 p->payload, (int)(payload_of(p->h.op) / 8));
+	thc_member_seal(&p->h, thc_seal_of_members((u8)seals()->seal), &seals()->join, end,
+			p->payload, (int)(payload_of(p->h.op) / 8));
 }
 
 static int say(struct packet *p, int rank)
 {
 	struct thc_end end = end_of(rank);
 
-	seal_control(p, &end);
+	seal_membership(p, &end);
 	return deliver(p, payload_of(p->h.op), rank);
 }
 
@@ -231,19 +231,19 @@ static int say(struct packet *p, int rank)
  */
 static void expect_thcds(const struct packet *p, u32 bytes, int rank, bool unsealed)
 {
-	struct thc_control_key by = { .id = 0 };
+	struct thc_member_key by = { .id = 0 };
 	struct thc_end end = end_of(rank);
 	u8 seal = THC_SEAL_SUM;
 
 	if (keyed() && !unsealed) {
-		thc_control_key_derive(&by, key, THC_KEY_WELCOME, JOB);
+		thc_member_key_derive(&by, key, THC_KEY_WELCOME, JOB);
 		seal = THC_SEAL_NH;
 	}
 	assert_int_equal(p->h.key_id, by.id);
 	assert_true(p->h.tag ==
-		    thc_control_tag(seal, &by, &p->h, &end, p->payload, (int)(bytes / 8)));
+		    thc_member_tag(seal, &by, &p->h, &end, p->payload, (int)(bytes / 8)));
 	end.port ^= 1;
-	assert_int_equal(p->h.tag == thc_control_tag(seal, &by, &p->h, &end, p->payload,
+	assert_int_equal(p->h.tag == thc_member_tag(seal, &by, &p->h, &end, p->payload,
 						     (int)(bytes / 8)),
 			 seal == THC_SEAL_SUM);
 }
@@ -268,7 +268,7 @@ static int join(int rank, u8 nonce)
 {
 	struct packet p = control(THC_OP_JOIN, rank, nonce);
 
-	assert_int_equal(say(&p, rank), -THC_EVENT_CONTROL);
+	assert_int_equal(say(&p, rank), -THC_EVENT_MEMBERSHIP);
 	take_challenge(&p, rank);
 	return say(&p, rank);
 }
@@ -307,7 +307,7 @@ static void all_join(void)
 	int i;
 
 	for (i = 0; i < N; i++) {
-		assert_int_equal(join(i, 10 + i), -THC_EVENT_CONTROL);
+		assert_int_equal(join(i, 10 + i), -THC_EVENT_MEMBERSHIP);
 		if (i < N - 1)
 			welcome(i, false);
 	}
@@ -322,7 +322,7 @@ static void join__welcome_names_the_epochs_salt(void **state)
 	struct thc_spec w;
 
 	(void)state;
-	assert_int_equal(join(1, 10), -THC_EVENT_CONTROL);
+	assert_int_equal(join(1, 10), -THC_EVENT_MEMBERSHIP);
 	w = welcome(1, false);
 	assert_int_equal(job()->joined, 2);
 	assert_int_equal(w.seal, seals()->seal);
@@ -344,11 +344,11 @@ static void join__is_sealed_with_its_senders_end(void **state)
 		end = end_of(i ? 1 : 2);
 		end.addr.word[3] ^= i == 1;
 		end.aggregator ^= i == 2;
-		seal_control(&p, &end);
+		seal_membership(&p, &end);
 		assert_int_equal(deliver(&p, sizeof(struct thc_join), 1), THC_DROP_TAG);
 	}
 	end = end_of(1);
-	seal_control(&p, &end);
+	seal_membership(&p, &end);
 	p.payload[63] ^= 1;
 	assert_int_equal(deliver(&p, sizeof(struct thc_join), 1), THC_DROP_TAG);
 	assert_int_equal(job()->joined, 0);
@@ -365,13 +365,13 @@ static void join__another_key_is_refused_without_a_seal(void **state)
 
 	(void)state;
 	for (i = 0; i < 2; i++) {
-		const struct thc_control_key other = { .sip = { 1, 2 }, .id = i ? 77 : 0 };
+		const struct thc_member_key other = { .sip = { 1, 2 }, .id = i ? 77 : 0 };
 
 		if (!keyed() && !i)
 			continue;
-		thc_control_seal(&p.h, i ? THC_SEAL_NH : THC_SEAL_SUM, &other, &end, p.payload,
-				 sizeof(struct thc_join) / 8);
-		assert_int_equal(deliver(&p, sizeof(struct thc_join), 1), -THC_EVENT_CONTROL);
+		thc_member_seal(&p.h, i ? THC_SEAL_NH : THC_SEAL_SUM, &other, &end, p.payload,
+				sizeof(struct thc_join) / 8);
+		assert_int_equal(deliver(&p, sizeof(struct thc_join), 1), -THC_EVENT_MEMBERSHIP);
 		w = welcome(1, true);
 		assert_int_equal(w.flags, THC_WELCOME_F_REFUSED);
 		assert_int_equal(w.refusal, THC_REFUSED_JOB);
@@ -432,8 +432,8 @@ static void join__refusals_are_sealed(void **state)
 	for (i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
 		struct packet p = control(THC_OP_JOIN, ranks[i], 99);
 
-		seal_control(&p, &end);
-		assert_int_equal(deliver(&p, sizeof(struct thc_join), 0), -THC_EVENT_CONTROL);
+		seal_membership(&p, &end);
+		assert_int_equal(deliver(&p, sizeof(struct thc_join), 0), -THC_EVENT_MEMBERSHIP);
 		w = welcome(0, false);
 		assert_int_equal(w.flags, THC_WELCOME_F_REFUSED);
 		assert_int_equal(w.refusal, THC_REFUSED_RANK);
@@ -452,11 +452,11 @@ static void leave__is_sealed_with_its_senders_end(void **state)
 	p = control(THC_OP_LEAVE, 1, 11);
 	if (keyed()) {
 		end = end_of(2);
-		seal_control(&p, &end);
+		seal_membership(&p, &end);
 		assert_int_equal(deliver(&p, LEAVE_BYTES, 1), THC_DROP_TAG);
 	}
 	end = end_of(1);
-	seal_control(&p, &end);
+	seal_membership(&p, &end);
 	p.h.tag ^= 1;
 	assert_int_equal(deliver(&p, LEAVE_BYTES, 1), THC_DROP_TAG);
 	p.h.tag ^= 1;
@@ -464,7 +464,7 @@ static void leave__is_sealed_with_its_senders_end(void **state)
 	assert_int_equal(deliver(&p, LEAVE_BYTES, 1), THC_DROP_KEY);
 	assert_int_equal(job()->left, 0);
 	p.h.key_id ^= 1;
-	assert_int_equal(deliver(&p, LEAVE_BYTES, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(deliver(&p, LEAVE_BYTES, 1), -THC_EVENT_MEMBERSHIP);
 	assert_int_equal(job()->left, 2);
 	nobody_hears();
 }
@@ -480,30 +480,30 @@ static void join__recorded_does_nothing(void **state)
 	int i;
 
 	(void)state;
-	assert_int_equal(say(&first, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(say(&first, 1), -THC_EVENT_MEMBERSHIP);
 	again = first;
 	take_challenge(&first, 1);
 	assert_int_equal(job()->joined, 0);
-	assert_int_equal(say(&first, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(say(&first, 1), -THC_EVENT_MEMBERSHIP);
 	welcome(1, false);
 	leave = control(THC_OP_LEAVE, 1, 10);
-	assert_int_equal(say(&leave, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(say(&leave, 1), -THC_EVENT_MEMBERSHIP);
 	assert_int_equal(job()->joined, 0);
 	all_join();
 	before = *job();
 	challenged = (u32)d.counters.challenged;
 	for (i = 0; i < 5; i++) {
-		assert_int_equal(say(&leave, 1), -THC_EVENT_CONTROL);
-		assert_int_equal(say(&first, 1), -THC_EVENT_CONTROL);
+		assert_int_equal(say(&leave, 1), -THC_EVENT_MEMBERSHIP);
+		assert_int_equal(say(&first, 1), -THC_EVENT_MEMBERSHIP);
 		/* its nonce is that of the joining before: two workers claim the rank */
 		assert_int_equal(welcome(1, false).refusal, THC_REFUSED_TAKEN);
 	}
-	assert_int_equal(join(1, 20), -THC_EVENT_CONTROL);
+	assert_int_equal(join(1, 20), -THC_EVENT_MEMBERSHIP);
 	welcome(1, false);
 	assert_int_equal(job()->epoch, before.epoch + 1);
 	before = *job();
 	for (i = 0; i < 5; i++) {
-		assert_int_equal(say(&first, 1), -THC_EVENT_CONTROL);
+		assert_int_equal(say(&first, 1), -THC_EVENT_MEMBERSHIP);
 		take_challenge(&again, 1);
 	}
 	assert_int_equal(d.counters.challenged, challenged + 1 + 5);
@@ -543,10 +543,10 @@ static void join__of_a_form_that_is_not_known_is_dropped(void **state)
 	p = control(THC_OP_JOIN, 1, 10);
 	p.payload[offsetof(struct thc_join, offers)] = 0xff;
 	p.payload[offsetof(struct thc_join, version_max)] = 9;
-	assert_int_equal(say(&p, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(say(&p, 1), -THC_EVENT_MEMBERSHIP);
 	take_challenge(&p, 1);
 	memset(p.payload + offsetof(struct thc_join, offers), 0, 4);
-	assert_int_equal(say(&p, 1), -THC_EVENT_CONTROL);
+	assert_int_equal(say(&p, 1), -THC_EVENT_MEMBERSHIP);
 	assert_int_equal(welcome(1, false).refusal, THC_REFUSED_SEAL);
 	assert_int_equal(job()->joined, 0);
 }
@@ -559,11 +559,11 @@ static void join__a_rank_has_a_bucket(void **state)
 
 	(void)state;
 	for (i = 0; i < 1000; i++)
-		heard += say(&p, 1) == -THC_EVENT_CONTROL;
+		heard += say(&p, 1) == -THC_EVENT_MEMBERSHIP;
 	assert_in_range(heard, THC_JOINS_BURST, 500);
 	assert_int_equal(d.counters.challenged, heard);
 	/* others have their own */
-	assert_int_equal(join(2, 11), -THC_EVENT_CONTROL);
+	assert_int_equal(join(2, 11), -THC_EVENT_MEMBERSHIP);
 	welcome(2, false);
 }
 
@@ -767,7 +767,7 @@ static void answer__closed_is_sealed(void **state)
  */
 static void epoch__its_end_is_told(void **state)
 {
-	u8 seal = thc_seal_of_control((u8)seals()->seal);
+	u8 seal = thc_seal_of_members((u8)seals()->seal);
 	struct packet old[N], p;
 	int i, k;
 
@@ -775,7 +775,7 @@ static void epoch__its_end_is_told(void **state)
 	all_join();
 	for (i = 0; i < N; i++)
 		old[i] = request(i, 0);
-	assert_int_equal(join(0, 77), -THC_EVENT_CONTROL);
+	assert_int_equal(join(0, 77), -THC_EVENT_MEMBERSHIP);
 	welcome(0, false);
 	assert_int_equal(job()->restarter, 0);
 	for (i = 1; i < N; i++) {
@@ -789,13 +789,13 @@ static void epoch__its_end_is_told(void **state)
 		assert_int_equal(p.h.rank, 0);
 		assert_int_equal(p.h.key_id, seals()->lost.id);
 		assert_true(p.h.tag ==
-			    thc_control_tag(seal, &seals()->lost, &p.h, &end, &old[i].h.tag, 1));
+			    thc_member_tag(seal, &seals()->lost, &p.h, &end, &old[i].h.tag, 1));
 		for (k = 0; k < 10; k++)
 			assert_int_equal(deliver(&old[i], LUT_BYTES, i), THC_DROP_KEY);
 	}
 	nobody_hears();
 	for (i = 1; i < N; i++)
-		assert_int_equal(join(i, 10 + i), -THC_EVENT_CONTROL);
+		assert_int_equal(join(i, 10 + i), -THC_EVENT_MEMBERSHIP);
 	welcome(1, false);
 	for (i = 0; i < N; i++)
 		welcome(i, false);

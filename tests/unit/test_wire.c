@@ -88,7 +88,7 @@ static void wire__welcome(void **state)
 	AT(thc_welcome, shards, 62, 2);
 }
 
-/* What a control packet is sealed with, though it is in none. */
+/* What a membership packet is sealed with, though it is in none. */
 static void wire__end(void **state)
 {
 	(void)state;
@@ -324,7 +324,7 @@ static void maps__have_no_hidden_padding(void **state)
 							  THC_PASTS * sizeof(struct thc_past));
 	assert_int_equal(sizeof(struct thc_addr), 16);
 	assert_int_equal(sizeof(struct thc_seal_key), 16 + 1024 + 4 + 4);
-	assert_int_equal(sizeof(struct thc_control_key), 16 + 4 + 4);
+	assert_int_equal(sizeof(struct thc_member_key), 16 + 4 + 4);
 	assert_int_equal(sizeof(struct thc_seals), 8 + 4 * 1048 + 2 * 24);
 }
 

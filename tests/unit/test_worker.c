@@ -405,7 +405,7 @@ static void seal__of_an_epochs_end_is_for_one_request(void **state)
 		memcpy(p.lanes, &w->request[1].tag, 8);
 		p.h = good.h;
 		assert_false(is_genuine(w, &p, sizeof(p.h) + 8));
-		thc_control_seal(&p.h, w->s.control_seal, &w->s.lost, &w->s.end, p.lanes, 1);
+		thc_member_seal(&p.h, w->s.member_seal, &w->s.lost, &w->s.end, p.lanes, 1);
 		assert_false(is_genuine(w, &p, sizeof(p.h) + 8));
 		/* to another worker's address, or port: seals without a key say nothing of it */
 		w->s.end.port ^= thc_be16(1);

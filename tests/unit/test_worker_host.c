@@ -426,7 +426,7 @@ static void receive__another_epoch_without_a_reason(void **state)
 	p.h.chunk = thc_be32(1);
 	assert_int_equal(receive_from(&host, &p, sizeof(p.h), PORT), THC_DROP_TAG);
 	p = epoch_over(w, &w->s.data, 0, EPOCH + 1);
-	thc_control_seal(&p.h, THC_SEAL_SUM, &w->s.lost, &w->s.end, &w->request[0].tag, 1);
+	thc_member_seal(&p.h, THC_SEAL_SUM, &w->s.lost, &w->s.end, &w->request[0].tag, 1);
 	assert_int_equal(receive_from(&host, &p, sizeof(p.h), PORT), THC_DROP_TAG);
 	p = epoch_over(w, &w->s.data, 0, EPOCH + 1);
 	p.h.key_id = w->s.down.id;

@@ -114,17 +114,17 @@ static void seal(const struct joiner *w, struct welcome *p)
 	const struct thc_end *end = thc_nonce_is_none(p->nonce) ? &p->w.group : &w->s.end;
 
 	put(p);
-	thc_control_seal(&p->h, w->s.control_seal, &w->s.welcome, end, p->payload,
-			 (int)(p->bytes / 8));
+	thc_member_seal(&p->h, w->s.member_seal, &w->s.welcome, end, p->payload,
+			(int)(p->bytes / 8));
 }
 
 /* By a seal that anybody can make. */
 static void seal_without_key(struct welcome *p)
 {
-	const struct thc_control_key no_key = { .id = 0 };
+	const struct thc_member_key no_key = { .id = 0 };
 
 	put(p);
-	thc_control_seal(&p->h, THC_SEAL_SUM, &no_key, NULL, p->payload, (int)(p->bytes / 8));
+	thc_member_seal(&p->h, THC_SEAL_SUM, &no_key, NULL, p->payload, (int)(p->bytes / 8));
 }
 
 static enum thc_drop_reason take_sealed(struct joiner *w, const struct welcome *p, u16 port)
@@ -207,44 +207,44 @@ static void join__says_who_asks(void **state)
 static void join__keys_are_for_their_purposes(void **state)
 {
 	struct joiner w = new_joiner();
-	struct thc_control_key key;
+	struct thc_member_key key;
 
 	(void)state;
-	thc_control_key_derive(&key, test_key, THC_KEY_JOIN, JOB);
+	thc_member_key_derive(&key, test_key, THC_KEY_JOIN, JOB);
 	assert_memory_equal(&w.s.join, &key, sizeof(key));
-	thc_control_key_derive(&key, test_key, THC_KEY_WELCOME, JOB);
+	thc_member_key_derive(&key, test_key, THC_KEY_WELCOME, JOB);
 	assert_memory_equal(&w.s.welcome, &key, sizeof(key));
-	thc_control_key_derive(&key, test_key, THC_KEY_LOST, JOB);
+	thc_member_key_derive(&key, test_key, THC_KEY_LOST, JOB);
 	assert_memory_equal(&w.s.lost, &key, sizeof(key));
-	assert_int_equal(w.s.control_seal, THC_SEAL_NH);
+	assert_int_equal(w.s.member_seal, THC_SEAL_NH);
 	thc_sender_set_key(&w.s, NULL);
-	key = (struct thc_control_key){ .id = 0 };
+	key = (struct thc_member_key){ .id = 0 };
 	assert_memory_equal(&w.s.join, &key, sizeof(key));
 	assert_memory_equal(&w.s.welcome, &key, sizeof(key));
 	assert_memory_equal(&w.s.lost, &key, sizeof(key));
-	assert_int_equal(w.s.control_seal, THC_SEAL_SUM);
+	assert_int_equal(w.s.member_seal, THC_SEAL_SUM);
 }
 
 /* What thcd asks of it: the job's key, and from where it comes. */
 static void join__is_sealed(void **state)
 {
-	const struct thc_control_key no_key = { .id = 0 };
+	const struct thc_member_key no_key = { .id = 0 };
 	struct joiner w = new_joiner();
-	struct thc_control_key key;
+	struct thc_member_key key;
 	struct thc_join join;
 	struct thc_hdr h;
 
 	(void)state;
-	thc_control_key_derive(&key, test_key, THC_KEY_JOIN, JOB);
+	thc_member_key_derive(&key, test_key, THC_KEY_JOIN, JOB);
 	thc_joining_request(&w.j, &w.s, &h, &join, NOW);
-	thc_sender_seal_control(&w.s, &h, &join, sizeof(join) / 8);
+	thc_sender_seal_membership(&w.s, &h, &join, sizeof(join) / 8);
 	assert_int_equal(h.key_id, key.id);
-	assert_true(h.tag == thc_control_tag(THC_SEAL_NH, &key, &h, &w.s.end, &join, 8));
+	assert_true(h.tag == thc_member_tag(THC_SEAL_NH, &key, &h, &w.s.end, &join, 8));
 	w = joiner_with(NULL);
 	thc_joining_request(&w.j, &w.s, &h, &join, NOW);
-	thc_sender_seal_control(&w.s, &h, &join, sizeof(join) / 8);
+	thc_sender_seal_membership(&w.s, &h, &join, sizeof(join) / 8);
 	assert_int_equal(h.key_id, 0);
-	assert_true(h.tag == thc_control_tag(THC_SEAL_SUM, &no_key, &h, NULL, &join, 8));
+	assert_true(h.tag == thc_member_tag(THC_SEAL_SUM, &no_key, &h, NULL, &join, 8));
 	assert_true(thc_be64(h.tag) >> 32 == 0);
 }
 
@@ -292,7 +292,7 @@ static struct challenge challenge(const struct joiner *w, u8 n)
 	};
 
 	thc_nonce_copy(p.c.nonce, our_nonce);
-	thc_control_seal(&p.h, w->s.control_seal, &w->s.welcome, &w->s.end, &p.c, sizeof(p.c) / 8);
+	thc_member_seal(&p.h, w->s.member_seal, &w->s.welcome, &w->s.end, &p.c, sizeof(p.c) / 8);
 	return p;
 }
 
@@ -304,7 +304,7 @@ static enum thc_drop_reason meet(struct joiner *w, const struct challenge *p)
 /* @p, changed since it was sealed, is sealed again. */
 static enum thc_drop_reason meet_sealed(struct joiner *w, struct challenge p)
 {
-	thc_control_seal(&p.h, w->s.control_seal, &w->s.welcome, &w->s.end, &p.c, sizeof(p.c) / 8);
+	thc_member_seal(&p.h, w->s.member_seal, &w->s.welcome, &w->s.end, &p.c, sizeof(p.c) / 8);
 	return meet(w, &p);
 }
 
@@ -672,7 +672,7 @@ static void refusal__without_a_seal_yields_to_a_sealed_word(void **state)
 /* Each is all that differs from a refusal that could be believed later. */
 static void refusal__without_a_seal_is_whole_and_ours(void **state)
 {
-	const struct thc_control_key other = { .id = 1 };
+	const struct thc_member_key other = { .id = 1 };
 	struct joiner w = new_joiner();
 	struct welcome p = refusal();
 
@@ -691,7 +691,7 @@ static void refusal__without_a_seal_is_whole_and_ours(void **state)
 	p = refusal();
 	/* key id 0 says that no key made it */
 	put(&p);
-	thc_control_seal(&p.h, THC_SEAL_SUM, &other, NULL, p.payload, (int)(p.bytes / 8));
+	thc_member_seal(&p.h, THC_SEAL_SUM, &other, NULL, p.payload, (int)(p.bytes / 8));
 	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_KEY);
 	assert_int_equal(w.j.doubt_at, 0);
 	seal_without_key(&p);

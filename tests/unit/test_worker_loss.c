@@ -566,7 +566,7 @@ static void begin_job(const u8 *key, u32 ranks)
 	thc_seal_key_set(&net.seals.up[EPOCH & 1], key, THC_KEY_UP, JOB, salt);
 	thc_seal_key_set(&net.seals.down[EPOCH & 1], key, THC_KEY_DOWN, JOB, salt);
 	if (key)
-		thc_control_key_derive(&net.seals.lost, key, THC_KEY_LOST, JOB);
+		thc_member_key_derive(&net.seals.lost, key, THC_KEY_LOST, JOB);
 }
 
 static void begin_sender(struct thc_sender *s, const u8 *key, u32 rank)

@@ -317,7 +317,7 @@ static void header__has_no_flags(void **state)
 		assert_int_equal(h.flags, 0);
 		assert_int_equal(!h.tag, seal == THC_SEAL_NONE);
 		thc_sender_header(&w->s, &h, THC_OP_LEAVE);
-		thc_sender_seal_control(&w->s, &h, NULL, 0);
+		thc_sender_seal_membership(&w->s, &h, NULL, 0);
 		assert_int_equal(h.flags, 0);
 		assert_true(h.tag);
 	}

@@ -212,7 +212,7 @@ def summary(samples, stats, costs):
     out = {"joins": len(joins), "join_slowest_ms": 1e3 * max(joins),
            "joins_within_100_ms": sum(s <= 0.1 for s in joins),
            "flood_dropped": stats["drops"]["flood"], "tag_dropped": stats["drops"]["tag"],
-           "refused": stats["daemon"]["refused"], "control": stats["events"]["control"], **costs}
+           "refused": stats["daemon"]["refused"], "membership": stats["events"]["membership"], **costs}
     for target in TARGETS:
         out[target] = {"reduce_ms": 1e3 * median(target, "reduces"),
                        "join_ms": 1e3 * median(target, "joins"),

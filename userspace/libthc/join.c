@@ -31,7 +31,7 @@ struct joining {
 	uint64_t		give_up_at;
 };
 
-struct control_packet {
+struct membership_packet {
 	struct thc_hdr		hdr;
 	union {
 		struct thc_join		join;
@@ -40,7 +40,7 @@ struct control_packet {
 };
 
 /* Sends @p, of which @payload bytes follow the header. */
-static void send_control(struct thc_peer *to, struct control_packet *p, size_t payload)
+static void send_membership(struct thc_peer *to, struct membership_packet *p, size_t payload)
 {
 	struct thc_outgoing out = {
 		.data = p,
@@ -50,7 +50,7 @@ static void send_control(struct thc_peer *to, struct control_packet *p, size_t p
 	uint64_t calls = 0;
 	int n;
 
-	thc_sender_seal_control(&to->sender, &p->hdr, &p->join, (int)(payload / 8));
+	thc_sender_seal_membership(&to->sender, &p->hdr, &p->join, (int)(payload / 8));
 	n = thc_link_send(&to->link, &out, 1, &calls);
 	if (n < 0)
 		thc_sender_unreachable(&to->sender, -n, thc_now());
@@ -58,12 +58,12 @@ static void send_control(struct thc_peer *to, struct control_packet *p, size_t p
 
 static void leave(struct thc_peer *from)
 {
-	struct control_packet p;
+	struct membership_packet p;
 	int i;
 
 	thc_sender_leave(&from->sender, &p.hdr, &p.leave);
 	for (i = 0; i < THC_LEAVES; i++)
-		send_control(from, &p, sizeof(p.leave));
+		send_membership(from, &p, sizeof(p.leave));
 }
 
 static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct thc_origin from)
@@ -231,7 +231,7 @@ static int receive_some(struct joining *joining)
 static uint64_t ask(struct joining *joining)
 {
 	u64 due = joining->give_up_at;
-	struct control_packet p;
+	struct membership_packet p;
 	uint32_t i;
 
 	for (i = 0; i < joining->u->shards; i++) {
@@ -240,7 +240,7 @@ static uint64_t ask(struct joining *joining)
 		uint64_t now = thc_now();
 
 		if (thc_joining_asks(j, &at->sender, &p.hdr, &p.join, now, &due))
-			send_control(at, &p, sizeof(p.join));
+			send_membership(at, &p, sizeof(p.join));
 	}
 	return due;
 }

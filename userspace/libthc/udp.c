@@ -44,7 +44,7 @@ static void want_receive_buffer(struct thc_link *l, int fd)
 }
 
 /* ECN-capable, errors reported, zero checksums over IPv6 accepted, the protocol's TTL,
- * packets of one flow joined. Without one of these the link still works.
+ * packets of one flow coalesced. Without one of these the link still works.
  */
 static void set_options(struct thc_link *l, int fd)
 {
@@ -346,7 +346,7 @@ union rx_control {
 
 /* The kernel's notes on a datagram, read. */
 struct rx_notes {
-	unsigned int		segment;	/* bytes of a packet, if several were joined */
+	unsigned int		segment;	/* bytes of a packet, if several were coalesced */
 	struct thc_origin	from;
 };
 
@@ -370,7 +370,7 @@ static struct rx_notes read_notes(struct msghdr *m)
 	return n;
 }
 
-/* Takes a datagram apart into the packets it was joined from. */
+/* Takes a datagram apart into the packets that it was coalesced from. */
 static void each_packet(uint8_t *data, unsigned int bytes, struct rx_notes notes,
 			thc_link_each *each, void *ctx)
 {
@@ -383,7 +383,7 @@ static void each_packet(uint8_t *data, unsigned int bytes, struct rx_notes notes
 	}
 }
 
-/* How many packets a datagram of @bytes was joined from. */
+/* How many packets a datagram of @bytes was coalesced from. */
 static unsigned int packets_of(unsigned int bytes, struct rx_notes notes)
 {
 	return notes.segment ? (bytes + notes.segment - 1) / notes.segment : 1;

@@ -105,8 +105,8 @@ static void make_keys(struct thc_seals *s, struct thcd_record *r, u32 epoch)
 	s->seal = r->plan.seal;
 	s->aggregator = thc_be16((u16)r->plan.shards.own);
 	if (key) {
-		thc_control_key_derive(&s->join, key, THC_KEY_JOIN, (u16)r->plan.job);
-		thc_control_key_derive(&s->lost, key, THC_KEY_LOST, (u16)r->plan.job);
+		thc_member_key_derive(&s->join, key, THC_KEY_JOIN, (u16)r->plan.job);
+		thc_member_key_derive(&s->lost, key, THC_KEY_LOST, (u16)r->plan.job);
 	}
 	make_epoch_keys(s, r, epoch);
 }

@@ -38,7 +38,7 @@ void thcd_job_restart(struct thc_job *job, struct thc_seals *seals, struct thcd_
 		      u32 last, const struct thc_path *path);
 
 /* Can keys of @epoch be called @id? Names tell epochs apart: it is none's, and neither that of the
- * epoch beside it nor that of control packets.
+ * epoch beside it nor that of membership packets.
  */
 bool thcd_key_id_is_new(__be32 id, const struct thc_seals *s, u32 epoch);
 

@@ -80,15 +80,16 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 									     THC_DROP_TAG;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
-						 const struct thc_seals *seals)
+THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
+						    const struct thc_packet *p,
+						    const struct thc_seals *seals)
 {
 	const struct thc_end end = thc_path_end(&p->path, seals);
 	const struct thc_hdr *h = p->hdr;
 
 	(void)home;
-	return h->tag == thc_control_tag(thc_seal_of_control((u8)seals->seal), &seals->join, h,
-					 &end, h + 1, (int)(p->payload_len / 8)) ?
+	return h->tag == thc_member_tag(thc_seal_of_members((u8)seals->seal), &seals->join, h, &end,
+					h + 1, (int)(p->payload_len / 8)) ?
 		       THC_DROP_NONE :
 		       THC_DROP_TAG;
 }

@@ -86,15 +86,15 @@ static void put(struct thcd *d, struct thc_hdr *h, const void *body, u32 bytes,
 		const struct thcd_plan *plan, const struct thc_end *end)
 {
 	const u8 *secret = plan ? thcd_plan_key(plan) : NULL;
-	struct thc_control_key key = { .id = 0 };
+	struct thc_member_key key = { .id = 0 };
 	struct thc_end sealed = *end;
 
 	if (secret) {
-		thc_control_key_derive(&key, secret, THC_KEY_WELCOME, (u16)plan->job);
+		thc_member_key_derive(&key, secret, THC_KEY_WELCOME, (u16)plan->job);
 		sealed.aggregator = thc_be16((u16)plan->shards.own);
 	}
-	thc_control_seal(h, secret ? THC_SEAL_NH : THC_SEAL_SUM, &key, &sealed, body,
-			 (int)(bytes / 8));
+	thc_member_seal(h, secret ? THC_SEAL_NH : THC_SEAL_SUM, &key, &sealed, body,
+			(int)(bytes / 8));
 	thcd_out_put(d, &end->addr, thc_be16(end->port), h, NULL, body, bytes);
 }
 

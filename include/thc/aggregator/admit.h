@@ -30,7 +30,7 @@ THC_INLINE enum thc_drop_reason thc_admit_form(const struct thc_hdr *h)
 {
 	if (h->version != THC_VERSION)
 		return THC_DROP_VERSION;
-	if (!thc_op_is_data(h->op) && !thc_op_is_control(h->op))
+	if (!thc_op_is_data(h->op) && !thc_op_is_membership(h->op))
 		return THC_DROP_OP;
 	if (h->flags)
 		return THC_DROP_FLAGS;

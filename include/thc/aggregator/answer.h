@@ -182,7 +182,7 @@ THC_INLINE void thc_answer_epoch(struct thc_hdr *h, const struct thc_job *job,
 	h->rank = thc_be16(job->restarter);
 	h->epoch = thc_be32(job->epoch);
 	thc_answer_bare(h, THC_OP_STALE, THC_F_EPOCH, 0, job->joined);
-	thc_control_seal(h, thc_seal_of_control((u8)seals->seal), &seals->lost, &end, &request, 1);
+	thc_member_seal(h, thc_seal_of_members((u8)seals->seal), &seals->lost, &end, &request, 1);
 }
 
 #endif /* THC_ANSWER_H */

@@ -20,7 +20,7 @@ enum thc_event {
 	THC_EVENT_REPEATED,	/* a duplicate of a finished generation */
 	THC_EVENT_STALE,	/* a contribution to a generation that is gone */
 	THC_EVENT_EPOCH,	/* a packet of an epoch that is gone */
-	THC_EVENT_CONTROL,	/* JOIN and LEAVE, handed to the daemon */
+	THC_EVENT_MEMBERSHIP,	/* JOIN and LEAVE, handed to the daemon */
 	THC_EVENT_FATES,
 
 	/* answers */

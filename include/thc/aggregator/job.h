@@ -102,8 +102,8 @@ struct thc_seals {
 	u16			reserved;
 	struct thc_seal_key	up[2];
 	struct thc_seal_key	down[2];
-	struct thc_control_key	join;
-	struct thc_control_key	lost;
+	struct thc_member_key	join;
+	struct thc_member_key	lost;
 };
 
 THC_INLINE const struct thc_seal_key *thc_seals_up(const struct thc_seals *s, u32 epoch)

@@ -35,8 +35,9 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 					      u8 seal, const struct thc_seal_key *key);
 
 /* Is the tag of a JOIN or LEAVE right? Their length has been asked. */
-THC_INLINE enum thc_drop_reason thc_home_control(struct thc_home *home, const struct thc_packet *p,
-						 const struct thc_seals *seals);
+THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
+						    const struct thc_packet *p,
+						    const struct thc_seals *seals);
 
 /* ns, of a clock that does not go back. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home);
@@ -72,12 +73,12 @@ THC_INLINE struct thc_reaction thc_react_token(struct thc_home *home, struct thc
 	if (!bucket)
 		return thc_react_drop(THC_DROP_INTERNAL);
 	return thc_bucket_take(bucket, thc_home_clock(home)) ?
-		       thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON) :
+		       thc_react_with(THC_EVENT_MEMBERSHIP, THC_TO_DAEMON) :
 		       thc_react_drop(THC_DROP_FLOOD);
 }
 
 /* Form of JOIN and LEAVE; @bytes: of the payload. */
-THC_INLINE enum thc_drop_reason thc_react_control_form(const struct thc_packet *p, u32 bytes)
+THC_INLINE enum thc_drop_reason thc_react_membership_form(const struct thc_packet *p, u32 bytes)
 {
 	enum thc_drop_reason why = thc_admit_form(p->hdr);
 
@@ -95,14 +96,14 @@ THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, struct thc_
 					      const struct thc_seals *seals,
 					      const struct thc_packet *p)
 {
-	enum thc_drop_reason why = thc_react_control_form(p, sizeof(struct thc_join));
+	enum thc_drop_reason why = thc_react_membership_form(p, sizeof(struct thc_join));
 	u32 rank = thc_be16(p->hdr->rank);
 
 	if (why)
 		return thc_react_drop(why);
 	if (!job || !job->active || !thc_seal_names(p->hdr, seals->join.id) || rank >= job->ranks)
 		return thc_react_token(home, thc_home_strangers(home));
-	why = thc_home_control(home, p, seals);
+	why = thc_home_membership(home, p, seals);
 	if (why)
 		return thc_react_drop(why);
 	return thc_react_token(home, thc_home_joins(home, job, rank & (THC_RANKS_MAX - 1)));
@@ -112,13 +113,13 @@ THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, struct thc_
 THC_INLINE struct thc_reaction thc_react_leave(struct thc_home *home, const struct thc_seals *seals,
 					       const struct thc_packet *p)
 {
-	enum thc_drop_reason why = thc_react_control_form(p, sizeof(struct thc_leave));
+	enum thc_drop_reason why = thc_react_membership_form(p, sizeof(struct thc_leave));
 
 	if (!why && !thc_seal_names(p->hdr, seals->join.id))
 		why = THC_DROP_KEY;
 	if (!why)
-		why = thc_home_control(home, p, seals);
-	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_CONTROL, THC_TO_DAEMON);
+		why = thc_home_membership(home, p, seals);
+	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_MEMBERSHIP, THC_TO_DAEMON);
 }
 
 /* Data of an epoch that is over: its rank is told. Nothing that the packet says has been proved,

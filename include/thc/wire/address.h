@@ -42,7 +42,7 @@ THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b
 }
 
 /**
- * struct thc_end - the end of a path that is not the aggregator's, as control packets are sealed
+ * struct thc_end - the end of a path that is not the aggregator's, as membership packets are sealed
  *	with it
  * @addr: of the worker, or the group
  * @port: UDP port, network order

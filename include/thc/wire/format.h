@@ -57,7 +57,7 @@ THC_INLINE int thc_op_is_data(u8 op)
 	return op <= THC_OP_DATA_MAX && THC_OPS_OF_DATA >> op & 1;
 }
 
-THC_INLINE int thc_op_is_control(u8 op)
+THC_INLINE int thc_op_is_membership(u8 op)
 {
 	return op == THC_OP_JOIN || op == THC_OP_LEAVE;
 }

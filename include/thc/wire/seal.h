@@ -30,12 +30,12 @@ struct thc_seal_key {
 };
 
 /**
- * struct thc_control_key - what joining, leaving and the end of an epoch are sealed by
+ * struct thc_member_key - what joining, leaving and the end of an epoch are sealed by
  * @sip: key of SipHash
  * @id: thc_hdr.key_id; 0 in jobs without a secret key
  * @reserved: zero
  */
-struct thc_control_key {
+struct thc_member_key {
 	u64	sip[2];
 	__be32	id;
 	u32	reserved;
@@ -47,13 +47,13 @@ struct thc_digest {
 	u64	b;	/* the second sum */
 };
 
-/* The seal of control packets in a job whose data has seal @seal. */
-THC_INLINE u8 thc_seal_of_control(u8 seal)
+/* The seal of membership packets in a job whose data has seal @seal. */
+THC_INLINE u8 thc_seal_of_members(u8 seal)
 {
 	return seal == THC_SEAL_NONE ? THC_SEAL_SUM : seal;
 }
 
-/* Does the packet name the key? @id: thc_seal_key.id, thc_control_key.id */
+/* Does the packet name the key? @id: thc_seal_key.id, thc_member_key.id */
 THC_INLINE int thc_seal_names(const struct thc_hdr *h, __be32 id)
 {
 	return h->key_id == id;
@@ -161,13 +161,13 @@ THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_se
 	return h->tag == thc_be64(thc_seal_tag_of(seal, key, h, payload, words));
 }
 
-/* --- control packets ------------------------------------------------------------ */
+/* --- membership packets ------------------------------------------------------------ */
 
-/* Control packets come seldom, under keys that last: SipHash sees the whole packet, and with it the
- * worker's end, so that what was said to one aggregator, or by one worker, is nothing to another.
+/* They come seldom, under keys that last: SipHash sees the whole packet, and with it the worker's
+ * end, so that what was said to one aggregator, or by one worker, is nothing to another.
  */
-THC_INLINE u64 thc_control_siphash(const struct thc_control_key *key, const struct thc_hdr *h,
-				   const struct thc_end *end, const void *payload, int words)
+THC_INLINE u64 thc_member_siphash(const struct thc_member_key *key, const struct thc_hdr *h,
+				  const struct thc_end *end, const void *payload, int words)
 {
 	const thc_word *e = (const void *)end, *p = payload;
 	struct thc_siphash s;
@@ -181,25 +181,24 @@ THC_INLINE u64 thc_control_siphash(const struct thc_control_key *key, const stru
 	return thc_siphash_end(&s, THC_HDR_WORDS - 1 + THC_END_WORDS + words);
 }
 
-/* thc_hdr.tag of a control packet, in network order; @seal: thc_seal_of_control() */
-THC_INLINE __be64 thc_control_tag(u8 seal, const struct thc_control_key *key,
-				  const struct thc_hdr *h, const struct thc_end *end,
-				  const void *payload, int words)
+/* thc_hdr.tag of a membership packet, in network order; @seal: thc_seal_of_members() */
+THC_INLINE __be64 thc_member_tag(u8 seal, const struct thc_member_key *key, const struct thc_hdr *h,
+				 const struct thc_end *end, const void *payload, int words)
 {
 	struct thc_sum sum = { 0, 0 };
 
 	if (seal == THC_SEAL_NH)
-		return thc_be64(thc_control_siphash(key, h, end, payload, words));
+		return thc_be64(thc_member_siphash(key, h, end, payload, words));
 	thc_sum_add(&sum, payload, words);
 	return thc_be64(thc_sum32(h, sum, words));
 }
 
 /* Seals @h, complete but for key_id and tag. @end: the worker's, or the group's */
-THC_INLINE void thc_control_seal(struct thc_hdr *h, u8 seal, const struct thc_control_key *key,
-				 const struct thc_end *end, const void *payload, int words)
+THC_INLINE void thc_member_seal(struct thc_hdr *h, u8 seal, const struct thc_member_key *key,
+				const struct thc_end *end, const void *payload, int words)
 {
 	h->key_id = key->id;
-	h->tag = thc_control_tag(seal, key, h, end, payload, words);
+	h->tag = thc_member_tag(seal, key, h, end, payload, words);
 }
 
 #endif /* THC_SEAL_H */

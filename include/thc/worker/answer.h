@@ -186,7 +186,7 @@ THC_INLINE int thc_sender_seal_ok(const struct thc_sender *s, enum thc_got got,
 		return thc_seal_fits(h, s->seal, &s->down, d, (u64)words);
 	asked = f->packet;
 	return !words &&
-	       h->tag == thc_control_tag(s->control_seal, &s->lost, h, &s->end, &asked->tag, 1);
+	       h->tag == thc_member_tag(s->member_seal, &s->lost, h, &s->end, &asked->tag, 1);
 }
 
 /* Of @count, as struct thc_received has it, in a job of @ranks: does the sum lack any? One that is

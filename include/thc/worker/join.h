@@ -128,7 +128,7 @@ THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_send
 {
 	const u8 none[THC_CHALLENGE_BYTES] = { 0 };
 	int heard = j->heard && !j->challenged;
-	u32 offers = s->control_seal == THC_SEAL_NH ?
+	u32 offers = s->member_seal == THC_SEAL_NH ?
 			     THC_OFFER_SEAL(THC_SEAL_NH) :
 			     THC_OFFER_SEAL(THC_SEAL_NONE) | THC_OFFER_SEAL(THC_SEAL_SUM);
 
@@ -159,14 +159,14 @@ THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_send
  */
 static inline void thc_sender_set_key(struct thc_sender *s, const u8 *key)
 {
-	s->control_seal = key ? THC_SEAL_NH : THC_SEAL_SUM;
+	s->member_seal = key ? THC_SEAL_NH : THC_SEAL_SUM;
 	if (!key) {
-		s->join = s->welcome = s->lost = (struct thc_control_key){ .id = 0 };
+		s->join = s->welcome = s->lost = (struct thc_member_key){ .id = 0 };
 		return;
 	}
-	thc_control_key_derive(&s->join, key, THC_KEY_JOIN, s->job);
-	thc_control_key_derive(&s->welcome, key, THC_KEY_WELCOME, s->job);
-	thc_control_key_derive(&s->lost, key, THC_KEY_LOST, s->job);
+	thc_member_key_derive(&s->join, key, THC_KEY_JOIN, s->job);
+	thc_member_key_derive(&s->welcome, key, THC_KEY_WELCOME, s->job);
+	thc_member_key_derive(&s->lost, key, THC_KEY_LOST, s->job);
 }
 
 /* Is it time for a JOIN? Then it is made, and the caller sends it. *@due: lowered to the time of
@@ -188,18 +188,18 @@ THC_INLINE int thc_joining_asks(struct thc_joining *j, const struct thc_sender *
 THC_INLINE int thc_joining_sealed(const struct thc_sender *s, const struct thc_hdr *h,
 				  const struct thc_welcome *w, u32 bytes, const struct thc_end *end)
 {
-	return h->tag == thc_control_tag(s->control_seal, &s->welcome, h, end, w, (int)(bytes / 8));
+	return h->tag == thc_member_tag(s->member_seal, &s->welcome, h, end, w, (int)(bytes / 8));
 }
 
 /* Does @w refuse a worker with our nonce, with a seal that anybody can make? */
 THC_INLINE int thc_joining_doubts(const struct thc_sender *s, const struct thc_hdr *h,
 				  const struct thc_welcome *w, u32 bytes)
 {
-	const struct thc_control_key none = { .id = 0 };
+	const struct thc_member_key none = { .id = 0 };
 
 	return thc_seal_names(h, 0) && w->flags & thc_be16(THC_WELCOME_F_REFUSED) &&
 	       thc_nonce_equal(w->nonce, s->nonce) &&
-	       h->tag == thc_control_tag(THC_SEAL_SUM, &none, h, NULL, w, (int)(bytes / 8));
+	       h->tag == thc_member_tag(THC_SEAL_SUM, &none, h, NULL, w, (int)(bytes / 8));
 }
 
 /* Does @port's packet with this header name this worker's job? thcd sends from the base port, which
@@ -262,7 +262,7 @@ THC_INLINE enum thc_drop_reason thc_joining_challenge(struct thc_joining *j,
 		return why;
 	if (!thc_seal_names(h, s->welcome.id))
 		return THC_DROP_KEY;
-	if (h->tag != thc_control_tag(s->control_seal, &s->welcome, h, &s->end, c, sizeof(*c) / 8))
+	if (h->tag != thc_member_tag(s->member_seal, &s->welcome, h, &s->end, c, sizeof(*c) / 8))
 		return THC_DROP_TAG;
 	if (h->rank != thc_be16(s->rank) || !thc_nonce_equal(c->nonce, s->nonce) ||
 	    thc_nonce_equal(c->challenge, j->challenge) || j->answered >= THC_CHALLENGES_MAX)
@@ -345,7 +345,7 @@ THC_INLINE enum thc_join_step thc_joining_step(const struct thc_joining *j,
 		return THC_JOIN_ASK;
 	if (j->spec.flags & THC_WELCOME_F_REFUSED)
 		return THC_JOIN_REFUSED;
-	if (j->unsound || !thc_spec_is_sound(&j->spec, s->rank, s->control_seal == THC_SEAL_NH))
+	if (j->unsound || !thc_spec_is_sound(&j->spec, s->rank, s->member_seal == THC_SEAL_NH))
 		return THC_JOIN_UNSOUND;
 	return j->ready ? THC_JOIN_READY : THC_JOIN_WAIT;
 }

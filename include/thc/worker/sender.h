@@ -53,7 +53,7 @@
  * @rank: of this worker
  * @sum_width: bits of a LUT_ADD sum
  * @seal: of data and answers
- * @control_seal: of all else; THC_SEAL_NH: we have the job's secret key
+ * @member_seal: of all else; THC_SEAL_NH: we have the job's secret key
  * @one_port: the base port is that of all slots
  */
 struct thc_sender {
@@ -70,9 +70,9 @@ struct thc_sender {
 	int			unreachable;
 	struct thc_seal_key	up;
 	struct thc_seal_key	down;
-	struct thc_control_key	join;
-	struct thc_control_key	welcome;
-	struct thc_control_key	lost;
+	struct thc_member_key	join;
+	struct thc_member_key	welcome;
+	struct thc_member_key	lost;
 	u8			nonce[THC_NONCE_BYTES];
 	struct thc_end		end;
 	u64			all;
@@ -82,7 +82,7 @@ struct thc_sender {
 	u8			rank;
 	u8			sum_width;
 	u8			seal;
-	u8			control_seal;
+	u8			member_seal;
 	u8			one_port;
 };
 
@@ -98,10 +98,10 @@ THC_INLINE void thc_sender_init(struct thc_sender *s, u32 window)
 }
 
 /* Seals a JOIN or LEAVE, @words words of payload. */
-THC_INLINE void thc_sender_seal_control(const struct thc_sender *s, struct thc_hdr *h,
-					const void *payload, int words)
+THC_INLINE void thc_sender_seal_membership(const struct thc_sender *s, struct thc_hdr *h,
+					   const void *payload, int words)
 {
-	thc_control_seal(h, s->control_seal, &s->join, &s->end, payload, words);
+	thc_member_seal(h, s->member_seal, &s->join, &s->end, payload, words);
 }
 
 /* Fills in the fields that every packet of this worker has; the rest is zero. */

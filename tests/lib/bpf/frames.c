@@ -48,15 +48,14 @@ size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload, size_t len)
 	return sizeof(*h) + len;
 }
 
-size_t rig_control(u8 *out, struct thc_hdr *h, const struct thc_end *end, const void *payload,
-		   size_t len)
+size_t rig_membership(u8 *out, struct thc_hdr *h, const struct thc_end *end, const void *payload,
+		      size_t len)
 {
 	const struct thc_seals *s = rig_seals(thc_be16(h->job), 1);
 
 	if (len)
 		memcpy(out + sizeof(*h), payload, len);
-	thc_control_seal(h, thc_seal_of_control(rig_seal), &s->join, end, out + sizeof(*h),
-			 len / 8);
+	thc_member_seal(h, thc_seal_of_members(rig_seal), &s->join, end, out + sizeof(*h), len / 8);
 	memcpy(out, h, sizeof(*h));
 	return sizeof(*h) + len;
 }
@@ -77,7 +76,7 @@ bool rig_ends(const struct thc_hdr *h, const struct thc_end *end, __be64 tag)
 	const struct thc_seals *s = rig_seals(thc_be16(h->job), 1);
 
 	return h->op == THC_OP_STALE && h->flags == THC_F_EPOCH && h->key_id == s->lost.id &&
-	       h->tag == thc_control_tag(thc_seal_of_control(rig_seal), &s->lost, h, end, &tag, 1);
+	       h->tag == thc_member_tag(thc_seal_of_members(rig_seal), &s->lost, h, end, &tag, 1);
 }
 
 struct thc_end rig_end(const struct rig_frame *f)

@@ -32,8 +32,8 @@ void rig_header(struct thc_hdr *h, const struct rig_request *r);
 size_t rig_packet(u8 *out, struct thc_hdr *h, const void *payload, size_t len);
 
 /* JOIN or LEAVE of a worker at @end, into @out. */
-size_t rig_control(u8 *out, struct thc_hdr *h, const struct thc_end *end, const void *payload,
-		   size_t len);
+size_t rig_membership(u8 *out, struct thc_hdr *h, const struct thc_end *end, const void *payload,
+		      size_t len);
 
 /* Is @h sealed as an answer of its job and epoch, with @len bytes of @payload? */
 bool rig_sealed(const struct thc_hdr *h, const void *payload, size_t len);

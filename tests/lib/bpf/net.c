@@ -202,10 +202,10 @@ void send_request(int rank, struct rig_request r, const u8 *payload, size_t len)
 	r.rank = rank;
 	r.job = 2;
 	rig_header(&h, &r);
-	if (thc_op_is_control(r.op)) {
+	if (thc_op_is_membership(r.op)) {
 		struct thc_end end = end_of(rank);
 
-		len = rig_control(packet, &h, &end, payload, len);
+		len = rig_membership(packet, &h, &end, payload, len);
 	} else {
 		len = rig_packet(packet, &h, payload, len);
 	}

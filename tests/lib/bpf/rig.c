@@ -223,10 +223,10 @@ size_t rig_build(u8 *frame, const struct rig_request *r, const void *payload, si
 	struct thc_hdr h;
 
 	rig_header(&h, r);
-	if (thc_op_is_control(r->op)) {
+	if (thc_op_is_membership(r->op)) {
 		struct thc_end end = rig_end(&f);
 
-		len = rig_control(packet, &h, &end, payload, len);
+		len = rig_membership(packet, &h, &end, payload, len);
 	} else {
 		len = rig_packet(packet, &h, payload, len);
 	}

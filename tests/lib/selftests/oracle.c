@@ -57,8 +57,9 @@ static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct 
 	/* one with a nonce answers a JOIN, one without came to a group of which WELCOME has told */
 	if (to_group && o->joining)
 		return THC_DROP_UNEXPECTED;
-	return be64toh(h->tag) == tag_of_control(&o->welcome, h, to_group ? &o->group : &o->worker,
-						 packet, bytes) ?
+	return be64toh(h->tag) == tag_of_membership(&o->welcome, h,
+						    to_group ? &o->group : &o->worker, packet,
+						    bytes) ?
 		       THC_DROP_UNEXPECTED :
 		       THC_DROP_TAG;
 }

@@ -15,9 +15,9 @@ void job_seals_set(struct job_seals *s, const uint8_t *key, uint16_t job, const 
 	thc_seal_key_set(&s->down, key, THC_KEY_DOWN, job, salt);
 	if (!key)
 		return;
-	thc_control_key_derive(&s->join, key, THC_KEY_JOIN, job);
-	thc_control_key_derive(&s->welcome, key, THC_KEY_WELCOME, job);
-	thc_control_key_derive(&s->lost, key, THC_KEY_LOST, job);
+	thc_member_key_derive(&s->join, key, THC_KEY_JOIN, job);
+	thc_member_key_derive(&s->welcome, key, THC_KEY_WELCOME, job);
+	thc_member_key_derive(&s->lost, key, THC_KEY_LOST, job);
 }
 
 struct thc_end end_of(const void *to)
@@ -64,7 +64,7 @@ void seal_join(const struct job_seals *s, struct thc_hdr *h, size_t bytes, const
 {
 	const struct thc_end end = end_of(worker);
 
-	thc_control_seal(h, s->control, &s->join, &end, h + 1, words_of(bytes));
+	thc_member_seal(h, s->control, &s->join, &end, h + 1, words_of(bytes));
 }
 
 void seal_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes, const void *to)
@@ -78,19 +78,19 @@ void seal_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes, co
 void tag_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes,
 		 const struct thc_end *end)
 {
-	h->tag = thc_control_tag(s->control, &s->welcome, h, end, h + 1, words_of(bytes));
+	h->tag = thc_member_tag(s->control, &s->welcome, h, end, h + 1, words_of(bytes));
 }
 
 void seal_end(const struct job_seals *s, struct thc_hdr *h, const void *worker, __be64 request)
 {
 	const struct thc_end end = end_of(worker);
 
-	thc_control_seal(h, s->control, &s->lost, &end, &request, 1);
+	thc_member_seal(h, s->control, &s->lost, &end, &request, 1);
 }
 
 void seal_nobodys(struct thc_hdr *h, size_t bytes)
 {
-	const struct thc_control_key none = { .id = 0 };
+	const struct thc_member_key none = { .id = 0 };
 
-	thc_control_seal(h, THC_SEAL_SUM, &none, NULL, h + 1, words_of(bytes));
+	thc_member_seal(h, THC_SEAL_SUM, &none, NULL, h + 1, words_of(bytes));
 }

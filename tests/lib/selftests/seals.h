@@ -21,9 +21,9 @@ struct job_seals {
 	uint8_t			control;
 	struct thc_seal_key	up;
 	struct thc_seal_key	down;
-	struct thc_control_key	join;
-	struct thc_control_key	welcome;
-	struct thc_control_key	lost;
+	struct thc_member_key	join;
+	struct thc_member_key	welcome;
+	struct thc_member_key	lost;
 };
 
 /* Of job @job with @key, NULL: without, by the seal sum; in the epoch of @salt. */
@@ -46,7 +46,7 @@ void tag_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes,
 		 const struct thc_end *end);
 /* STALE with EPOCH, about the request whose tag is @request. */
 void seal_end(const struct job_seals *s, struct thc_hdr *h, const void *worker, __be64 request);
-/* A control packet, as anybody can make it. */
+/* A membership packet, as anybody can make it. */
 void seal_nobodys(struct thc_hdr *h, size_t bytes);
 
 #endif /* THC_SELFTESTS_SEALS_H */

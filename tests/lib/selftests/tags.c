@@ -4,8 +4,8 @@
 #include <endian.h>
 #include <string.h>
 
-/* Bytes of a control packet's payload. */
-#define CONTROL_MAX	THC_WELCOME_BYTES
+/* Bytes of a membership packet's payload. */
+#define MEMBERSHIP_MAX	THC_WELCOME_BYTES
 
 static uint64_t turn(uint64_t x, int left)
 {
@@ -102,10 +102,10 @@ uint32_t tag_of_result(const struct tag_key *key, const void *header, uint64_t n
 	return (uint32_t)(siphash(key, text, sizeof(text)) >> 32);
 }
 
-uint64_t tag_of_control(const struct tag_key *key, const void *header, const struct tag_end *end,
-			const void *payload, size_t bytes)
+uint64_t tag_of_membership(const struct tag_key *key, const void *header, const struct tag_end *end,
+			   const void *payload, size_t bytes)
 {
-	uint8_t text[40 + sizeof(*end) + CONTROL_MAX];
+	uint8_t text[40 + sizeof(*end) + MEMBERSHIP_MAX];
 	size_t n = put_header(text, header);
 
 	memcpy(text + n, end, sizeof(*end));

@@ -16,7 +16,7 @@ struct tag_key {
 	uint32_t	id;
 };
 
-/* A worker's end, or the group's, as the tag of a control packet holds it. */
+/* A worker's end, or the group's, as the tag of a membership packet holds it. */
 struct tag_end {
 	uint8_t		address[16];
 	uint8_t		port[2];
@@ -27,9 +27,9 @@ struct tag_end {
 uint64_t tag_nh(const uint32_t *key, const uint8_t *payload, size_t bytes);
 /* Of data or an answer. @nh: of its payload */
 uint64_t tag_of_data(const struct tag_key *key, const void *header, uint64_t nh);
-/* Of a control packet. @payload: what stands for it */
-uint64_t tag_of_control(const struct tag_key *key, const void *header, const struct tag_end *end,
-			const void *payload, size_t bytes);
+/* Of a membership packet. @payload: what stands for it */
+uint64_t tag_of_membership(const struct tag_key *key, const void *header, const struct tag_end *end,
+			   const void *payload, size_t bytes);
 /* What an answer whose lanes have NH @nh adds to the digest of its round. */
 uint32_t tag_of_result(const struct tag_key *key, const void *header, uint64_t nh);
 /* "The packet sum". */

@@ -111,8 +111,8 @@ void seal(struct worker *w, struct packet *p, u32 bytes)
 	const int words = (int)((bytes - sizeof(p->h)) / 8);
 
 	if (p->h.op == THC_OP_STALE && p->h.flags & THC_F_EPOCH)
-		thc_control_seal(&p->h, w->s.control_seal, &w->s.lost, &w->s.end,
-				 &w->request[slot].tag, 1);
+		thc_member_seal(&p->h, w->s.member_seal, &w->s.lost, &w->s.end,
+				&w->request[slot].tag, 1);
 	else
 		thc_seal(&p->h, w->s.seal, &w->s.down, p->lanes, words);
 }
