@@ -426,18 +426,21 @@ static __be64 data_tag(int job, const struct thc_seal_key *key, const struct thc
 	return thc_be64(thc_siphash(key->sip, word, n));
 }
 
+/* Most bytes that follow the header of a membership packet to the aggregator: JOIN's. */
+#define MEMBERSHIP_MAX	64
+
 /* Of JOIN, LEAVE, and of STALE that ends an epoch, for which @more is the request's tag. */
 static __be64 member_tag(int job, const struct thc_member_key *key, const struct thc_hdr *h,
 			 const struct thc_end *end, const void *more, u32 bytes)
 {
-	u64 word[5 + 3 + 8];
+	u64 word[5 + 3 + MEMBERSHIP_MAX / 8];
 	u32 n = header_words(h, word);
 
 	if (kinds[job] != THC_SEAL_NH)
 		return thc_be64(sum_of(h, more, bytes));
 	memcpy(word + n, end, sizeof(*end));
 	n += 3;
-	require(bytes <= 64);
+	require(bytes <= MEMBERSHIP_MAX);
 	if (bytes)
 		memcpy(word + n, more, bytes);
 	return thc_be64(thc_siphash(key->sip, word, n + bytes / 8));
@@ -1046,7 +1049,8 @@ static void seal(u8 *frame, size_t head, const struct request *r)
 	struct thc_hdr h;
 
 	memcpy(&h, frame + head, sizeof(h));
-	if (h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE)
+	/* of one that is too long the length is asked first */
+	if ((h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE) && bytes <= MEMBERSHIP_MAX)
 		h.tag = member_tag(r->job, &s->join, &h, &end, payload, bytes);
 	else
 		h.tag = data_tag(r->job, key, &h, payload, bytes);
