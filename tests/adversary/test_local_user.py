@@ -55,6 +55,12 @@ def user_of_aggregator__is_not_believed_where_answers_are_unicast():
         bed.withstands(bed.net.aggregator)
 
 
+@prevented(AGGREGATOR, "the same, with `--software`")
+def user_of_aggregator__is_not_believed__software():
+    with Bed(software=True) as bed:
+        bed.withstands(bed.net.aggregator)
+
+
 def is_heard_at_aggregator(bed, enough):
     """Whether a user of the aggregator's host hears packets of the job's group, until
     enough(packet) is true of one."""
