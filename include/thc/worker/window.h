@@ -19,6 +19,8 @@
 #define THC_BACKOFF_MAX	(100 * THC_NS_PER_MS)
 /* A round trip longer than this many of the shortest ones waited for a rank. */
 #define THC_RTT_SPREAD	4
+/* Answers of a lot, see thc_window_network_rtt(). */
+#define THC_RTT_LOT	64
 
 /* A floor like TCP's initial window: 19 kB of 4-bit chunks. */
 #define THC_WINDOW_MIN	32
@@ -41,6 +43,8 @@
  * @before_cut: size, threshold and cut_order before the last cut, to undo a spurious one
  * @max: the job's slots, chunks
  * @floor: shortest round trip lately: the network's, without other ranks' delays
+ * @lot_floor: that of the lot that is coming in
+ * @lot: answers of it so far
  * @srtt: smoothed round trip, 0 before the first sample
  * @rttvar: its mean deviation
  * @cut_order: losses of packets sent before this one belong to the last cut
@@ -57,6 +61,8 @@ struct thc_window {
 	u64	order_before_cut;
 	u32	max;
 	u64	floor;
+	u64	lot_floor;
+	u32	lot;
 	u64	srtt;
 	u64	rttvar;
 	u64	cut_order;
@@ -80,17 +86,22 @@ THC_INLINE void thc_window_init(struct thc_window *w, u32 max)
 	w->cuts = 0;
 }
 
-/* An answer comes when the last rank has sent. If the others' timers were part
- * of our round trip, and ours of theirs, all would grow with each loss: what
- * exceeds the shortest round trips by far is cut off. The floor drifts upwards,
- * so that a path that has become longer is believed after some thousand answers.
+/* An answer comes when the last rank has sent. If the others' timers were part of our round trip, and
+ * ours of theirs, all would grow with each loss: what exceeds the shortest round trips by far is cut
+ * off. The shortest is that of the last answers, one or two lots of them: a queue on the way makes
+ * all round trips longer, and timers have to follow, or they fire while nothing is lost; a rank
+ * that waits for its timer does so with a few.
  */
 THC_INLINE u64 thc_window_network_rtt(struct thc_window *w, u64 rtt)
 {
 	if (!w->floor || rtt < w->floor)
 		w->floor = rtt;
-	else
-		w->floor += w->floor / 1024 + 1;
+	if (!w->lot || rtt < w->lot_floor)
+		w->lot_floor = rtt;
+	if (++w->lot == THC_RTT_LOT) {
+		w->floor = w->lot_floor;
+		w->lot = 0;
+	}
 	return rtt < THC_RTT_SPREAD * w->floor ? rtt : THC_RTT_SPREAD * w->floor;
 }
 
