@@ -933,7 +933,7 @@ static void put_doubtful(uint8_t why)
 /* What the client's scheme keeps. */
 static const struct thc_compressor *compressor(void)
 {
-	return w.client->context;
+	return w.client->context[THC_SCHEME_THC];
 }
 
 /* Index that rank @rank, not the client's, has at coordinate @i of a chunk. */

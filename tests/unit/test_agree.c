@@ -60,8 +60,8 @@ static void claim(struct thc_request *r, unsigned int rank, const struct brought
 static int agree(const struct brought *all, unsigned int ranks, unsigned int self, char *sentence)
 {
 	uint32_t sum[THC_AGREEMENT_PHASES][LANES] = { 0 };
-	struct thc_client c = { .spec.ranks = (uint16_t)ranks, .scheme = &thc_scheme_thc };
-	struct thc_request r = { .client = &c, .round = ROUND };
+	struct thc_client c = { .spec.ranks = (uint16_t)ranks };
+	struct thc_request r = { .client = &c, .scheme = &thc_scheme_thc, .round = ROUND };
 	unsigned int rank, i, k;
 	int error;
 
@@ -111,8 +111,8 @@ static void agree__alike(void **state)
 /* A rank's claim is in its own eight lanes of its own packet, and nowhere else. */
 static void agree__lanes_of_a_rank(void **state)
 {
-	struct thc_client c = { .spec.ranks = 64, .scheme = &thc_scheme_thc };
-	struct thc_request r = { .client = &c, .round = ROUND };
+	struct thc_client c = { .spec.ranks = 64 };
+	struct thc_request r = { .client = &c, .scheme = &thc_scheme_thc, .round = ROUND };
 	struct brought b = {
 		0x1122334455667788ULL, THC_BF16, TABLE, 9 | 1ULL << 32, 1, false, 0xd16e57, 0
 	};
@@ -281,8 +281,8 @@ static void agree__results_that_were_missed(void **state)
 /* Rounds are two apart, and those before the first ones have no results. */
 static void agree__results_of_which_round(void **state)
 {
-	struct thc_client c = { .spec.ranks = 1, .scheme = &thc_scheme_thc };
-	struct thc_request r = { .client = &c };
+	struct thc_client c = { .spec.ranks = 1 };
+	struct thc_request r = { .client = &c, .scheme = &thc_scheme_thc };
 	const uint16_t counts[] = { 1, THC_COUNT_EXCLUDED, 1 | THC_COUNT_EXCLUDED };
 	const uint32_t *lanes = lanes_of(&r, 0);
 

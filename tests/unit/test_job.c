@@ -166,7 +166,7 @@ static void scheme__raises_what_a_bucket_counts_as(void **state)
 		assert_int_equal(info.table.granularity, 30);
 		s->close(&c);
 		s->close(&c);
-		assert_null(c.context);
+		assert_null(c.context[THC_SCHEME_THC]);
 		assert_int_equal(c.memory_now, 0);
 	}
 }

@@ -75,7 +75,7 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 
 static const struct thc_compressor *compressor(const struct thc_client *c)
 {
-	return c->context;
+	return c->context[THC_SCHEME_THC];
 }
 
 static void client_exit(struct thc_client *c)

@@ -47,7 +47,7 @@ static struct thc_claim *own_claim(struct thc_request *r)
 void thc_agree_claim(struct thc_request *r)
 {
 	const struct thc_client *c = r->client;
-	uint32_t form = ((uint32_t)r->dtype + 1) | (uint32_t)c->scheme->id << SCHEME_SHIFT |
+	uint32_t form = ((uint32_t)r->dtype + 1) | (uint32_t)r->scheme->id << SCHEME_SHIFT |
 			(uint32_t)(r->count >> 32) << COUNT_SHIFT;
 
 	const struct thc_results *held = &c->results[r->round & 1];

@@ -89,7 +89,7 @@ void thc_pipeline_advance(struct thc_client *c)
 			send_claim(r);
 		if (r->stage == THC_STAGE_AGREED && !r->going) {
 			r->going = true;
-			c->scheme->agreed(r);
+			r->scheme->agreed(r);
 		}
 	}
 }
@@ -101,7 +101,7 @@ bool thc_pipeline_compute(struct thc_client *c)
 
 	for (i = 0; i < n; i++)
 		if ((active[i]->stage == THC_STAGE_BEGUN || active[i]->stage == THC_STAGE_AGREED) &&
-		    c->scheme->compute(active[i]))
+		    active[i]->scheme->compute(active[i]))
 			return true;
 	return false;
 }
@@ -147,7 +147,7 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 		if (!p->control)
 			count_missing(r->client, counts, chunks);
 		thc_agree_results(r, counts, chunks, digest);
-		r->client->scheme->answer(r, phase, first, chunks, counts, lanes);
+		r->scheme->answer(r, phase, first, chunks, counts, lanes);
 		if (thc_phases_done(&r->phases))
 			r->stage = THC_STAGE_DONE;
 	}

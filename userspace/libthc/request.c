@@ -28,6 +28,7 @@ struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t c
 	r->count = count;
 	r->dtype = dtype;
 	r->key = key;
+	r->scheme = c->scheme;
 	return r;
 }
 
@@ -47,7 +48,7 @@ int thc_request_prepare(struct thc_request *r)
 
 	thc_agree_prepare(r);
 	r->counted = thc_budget_begin(c, bytes);
-	if (!c->scheme->prepare(r, growth) && !thc_buffer_grow(c, rx, needed))
+	if (!r->scheme->prepare(r, growth) && !thc_buffer_grow(c, rx, needed))
 		return 0;
 	snprintf(r->sentence, sizeof(r->sentence), "out of memory for an all-reduce of %zu values",
 		 r->count);
@@ -59,8 +60,8 @@ void thc_request_release(struct thc_request *r)
 	struct thc_client *c = r->client;
 
 	if (r->status < 0)
-		c->scheme->undo(r);
-	c->scheme->release(r);
+		r->scheme->undo(r);
+	r->scheme->release(r);
 	thc_budget_end(c, r->counted);
 	r->counted = 0;
 }

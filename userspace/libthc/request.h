@@ -22,6 +22,7 @@
 struct thc_client;
 
 struct thc_residual;
+struct thc_scheme;
 
 enum thc_stage {
 	THC_STAGE_QUEUED,	/* nothing done */
@@ -32,6 +33,7 @@ enum thc_stage {
 
 /**
  * struct thc_request - one all-reduce
+ * @scheme: turns @buf into chunks, and sums into @buf
  * @stage: pipeline.c's
  * @ended: 1: status and sentence are final, and who waits for it owns it
  * @claimed: the scheme knows what this rank brings: claim_status, enum thc_claim_status
@@ -41,7 +43,7 @@ enum thc_stage {
  * @claim: packets of the agreement
  * @claims: its answers, by rank
  * @counted: by thc_budget_begin()
- * @progress: the scheme's
+ * @progress: @scheme's
  */
 struct thc_request {
 	struct thc_request	*next;
@@ -50,6 +52,7 @@ struct thc_request {
 	size_t			count;
 	uint64_t		key;
 	enum thc_dtype		dtype;
+	const struct thc_scheme	*scheme;
 
 	enum thc_stage		stage;
 	sem_t			ended;

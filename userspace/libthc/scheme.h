@@ -19,7 +19,7 @@ struct thc_request;
 /**
  * struct thc_scheme - its functions, of the I/O thread but for those up to describe, and release
  * @check: 0, or -EPROTO: a job, which is sound, with constants that this scheme cannot serve
- * @open: makes client.context, what it needs for client.spec, and may raise client.counted_least;
+ * @open: makes its client.context, what it needs for client.spec, and may raise client.counted_least;
  *	-ENOTSUP, -ENOMEM, with a sentence
  * @close: frees what @open made, whether or not @open was called, or succeeded
  * @describe: fills in what of @info is the scheme's, also while there is no context

@@ -58,7 +58,7 @@ static int check_job(const struct thc_spec *s)
 
 static const struct thc_compressor *compressor(const struct thc_request *r)
 {
-	return r->client->context;
+	return r->client->context[THC_SCHEME_THC];
 }
 
 /* --- memory layout -------------------------------------------------------- */
@@ -603,7 +603,7 @@ static int open_compressor(struct thc_client *c)
 
 	if (!z)
 		return thc_fail(-ENOMEM, "out of memory");
-	c->context = z;
+	c->context[THC_SCHEME_THC] = z;
 	z->chunk = THC_COORDINATES(c->spec.sum_width);
 	error = open_codec(z, c);
 	if (error)
@@ -621,7 +621,7 @@ static int open_compressor(struct thc_client *c)
 
 static void close_compressor(struct thc_client *c)
 {
-	struct thc_compressor *z = c->context;
+	struct thc_compressor *z = c->context[THC_SCHEME_THC];
 
 	if (!z)
 		return;
@@ -630,12 +630,12 @@ static void close_compressor(struct thc_client *c)
 	free(z->scratch);
 	thc_codec_exit(&z->codec);
 	free(z);
-	c->context = NULL;
+	c->context[THC_SCHEME_THC] = NULL;
 }
 
 static void describe(const struct thc_client *c, struct thc_client_info *info)
 {
-	const struct thc_compressor *z = c->context;
+	const struct thc_compressor *z = c->context[THC_SCHEME_THC];
 
 	info->chunk = THC_COORDINATES(c->spec.sum_width);
 	info->block = 1U << c->spec.block_log2;

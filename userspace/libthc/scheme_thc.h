@@ -21,7 +21,7 @@ struct thc_spec;
 #define THC_COUNTED_BLOCKS	3
 
 /**
- * struct thc_compressor - client.context
+ * struct thc_compressor - client.context[THC_SCHEME_THC]
  * @codec: by the job's table
  * @chunk: coordinates of a chunk
  * @scratch: one block, for what is being computed
