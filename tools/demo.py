@@ -467,7 +467,7 @@ def train(args, screen):
         return summary(args, workers, counters, stats, counters["impaired"])
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser(
         description="Times all-reduces at 1 Gb/s, then trains on digits with gradients summed in "
                     "XDP; both beside plain Gloo.")
@@ -515,6 +515,11 @@ def main():
         parser.error("--rate is a number with mbit or gbit behind it, or none")
     if not os.path.isdir(os.path.dirname(os.path.abspath(args.output))):
         parser.error(f"--output: there is no folder for {args.output}: make it first")
+    return args
+
+
+def main():
+    args = arguments()
     screen = Screen(args.json, args.live)
     try:
         with netns.guard():

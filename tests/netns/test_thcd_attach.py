@@ -582,72 +582,92 @@ def case__who_mounts_bpffs_is_told_to_keep_others_out():
         assert not d.ready and d.status == 1 and advice in d.said, d.said
 
 
-def case__refused_where_every_round_would_time_out():
-    with netns.Topology(1) as net:
+class Pair:
+    """thcd at va of a veth pair on the aggregator's host; the peer is vb."""
+
+    def __init__(self, net):
+        self.net = net
         for command in ("link add va type veth peer name vb", "addr add 10.78.0.1/24 dev va",
                         "link set va up", "link set vb up"):
-            net.run(net.aggregator, ["ip", *command.split()])
+            self.ip(command)
 
-        def gro(on):
-            net.run(net.aggregator, ["ethtool", "-K", "vb", "gro", on])
+    def ip(self, command):
+        self.net.run(self.net.aggregator, ["ip", *command.split()])
 
-        def refused(words, *options):
-            d = Daemon(net, *options, interface="va")
-            assert not d.ready and d.status == 1, f"thcd started in spite of {words}"
-            for word in (words, "every round would time out", "--force"):
-                assert word in d.said, d.said
-            return d
+    def gro(self, on):
+        self.net.run(self.net.aggregator, ["ethtool", "-K", "vb", "gro", on])
 
-        def starts(*options):
-            d = Daemon(net, *options, interface="va")
-            assert d.ready, d.said
-            return d
+    def refused(self, words, *options):
+        d = Daemon(self.net, *options, interface="va")
+        assert not d.ready and d.status == 1, f"thcd started in spite of {words}"
+        for word in (words, "every round would time out", "--force"):
+            assert word in d.said, d.said
+        return d
 
-        def check():
-            done = subprocess.run(
-                net.enter(net.aggregator, [os.path.join(netns.build_dir(), "thcctl"), "--json",
-                                           "check", "va"]), capture_output=True, text=True)
-            return {f["subject"]: f["verdict"] for f in json.loads(done.stdout)["findings"]}
+    def starts(self, *options):
+        d = Daemon(self.net, *options, interface="va")
+        assert d.ready, d.said
+        return d
 
+    def check(self):
+        done = subprocess.run(
+            self.net.enter(self.net.aggregator,
+                           [os.path.join(netns.build_dir(), "thcctl"), "--json", "check", "va"]),
+            capture_output=True, text=True)
+        return {f["subject"]: f["verdict"] for f in json.loads(done.stdout)["findings"]}
+
+
+def case__refused_where_every_round_would_time_out():
+    with netns.Topology(1) as net:
+        pair = Pair(net)
         for mode in ("auto", "native"):
-            d = refused("GRO is off at vb", "--mode", mode)
+            d = pair.refused("GRO is off at vb", "--mode", mode)
             assert hook(net, "va") is None and not os.path.exists(d.pins()), \
                 "a refused start left something behind"
-        assert check()["peer"] == "bad"
-        said = starts("--force").end()
+        assert pair.check()["peer"] == "bad"
+        said = pair.starts("--force").end()
         assert "warning: the veth's peer: GRO is off at vb" in said, said
-        assert "warning" not in starts("--mode", "generic").end()
+        assert "warning" not in pair.starts("--mode", "generic").end()
 
-        gro("on")
-        assert check()["peer"] == "ok"
-        assert "warning" not in starts().end()
+        pair.gro("on")
+        assert pair.check()["peer"] == "ok"
+        assert "warning" not in pair.starts().end()
 
         # a refused restart leaves the aggregator, which goes on when that is mended
-        starts().end(signal.SIGKILL)
-        gro("off")
-        d = refused("GRO is off at vb")
+        pair.starts().end(signal.SIGKILL)
+        pair.gro("off")
+        d = pair.refused("GRO is off at vb")
         assert hook(net, "va")[0] == "native" and os.path.exists(d.pins() + "/prog")
-        gro("on")
-        said = starts().end()
+        pair.gro("on")
+        said = pair.starts().end()
         assert "continued" in said and "warning" not in said, said
         assert hook(net, "va") is None
 
         # a program at the peer polls for frames as GRO does
-        gro("off")
+        pair.gro("off")
         Foreign(net, "at_the_peer", interface="vb")
-        assert hook(net, "vb")[0] == "native" and check()["peer"] == "ok"
-        assert "warning" not in starts().end()
-        net.run(net.aggregator, ["ip", "link", "set", "dev", "vb", "xdp", "off"])
+        assert hook(net, "vb")[0] == "native" and pair.check()["peer"] == "ok"
+        assert "warning" not in pair.starts().end()
 
-        gro("on")
-        net.run(net.aggregator, ["ip", "link", "set", "dev", "va", "mtu", "1099"])
+
+def case__refused_where_packets_do_not_fit():
+    with netns.Topology(1) as net:
+        pair = Pair(net)
+        pair.gro("on")
+        pair.ip("link set dev va mtu 1099")
         for mode in ("native", "generic"):
-            refused("1099; THC packets need 1100", "--mode", mode)
-        net.run(net.aggregator, ["ip", "link", "set", "dev", "va", "mtu", "1100"])
-        assert "warning" not in starts().end()
+            pair.refused("1099; THC packets need 1100", "--mode", mode)
+        pair.ip("link set dev va mtu 1100")
+        assert "warning" not in pair.starts().end()
+
+
+def case__warns_of_what_cannot_be_seen():
+    with netns.Topology(1) as net:
+        pair = Pair(net)
+        pair.gro("on")
         # a link may come up later
-        net.run(net.aggregator, ["ip", "link", "set", "dev", "vb", "down"])
-        assert "warning: link: down" in starts().end()
+        pair.ip("link set dev vb down")
+        assert "warning: link: down" in pair.starts().end()
         # and a peer elsewhere cannot be looked at
         said = Daemon(net).end()
         assert "warning: the veth's peer: the peer is in another namespace" in said, said

@@ -81,94 +81,105 @@ def wait_until(true, what):
         time.sleep(0.02)
 
 
+def job_two_comes(net, d, file, one):
+    """By the signal, and nothing happens to job 1."""
+    epoch = one[0].epoch
+    file.write([job(1), job(2)])
+    d.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: 2 in jobs_of(d), "job 2")
+    two = ranks_of(net, 2)
+    join_all(two)
+    for slot in (0, 5, 511):
+        a_round(two, slot)
+    a_round(one, 5, generation=1)
+    assert jobs_of(d)[1]["epoch"] == epoch
+    assert {j["scheme"] for j in jobs_of(d).values()} == {"thc"}
+    return two
+
+
+def job_three_has_no_room(d, file):
+    file.write([job(1), job(2), job(3)])
+    said = reload(d, ok=False)
+    assert len(said) == 1 and "job 3: no 576 slots in a row are free" in said[0] and \
+        "spare_slots" in said[0], said
+    assert sorted(jobs_of(d)) == [1, 2]
+
+
+def job_one_stays_while_it_is_in_use(d, file, one):
+    epoch, other = one[0].epoch, KeyFile()
+    for jobs, why in (
+            ([job(2), job(3)], "the file has it no more, but 2 of its 2 ranks are in it"),
+            ([job(1, deadline_ms=9, quorum=1), job(2)], "quorum is 2, and 1 is asked for"),
+            ([job(1, key=f"@{other.path}"), job(2)], "key differs")):
+        file.write(jobs)
+        said = reload(d, ok=False)
+        assert f"job 1 stays as it is: {why}" in said[0], said
+        assert len(said) == (2 if job(3) in jobs else 1), said
+    a_round(one, 6)
+    assert jobs_of(d)[1]["epoch"] == epoch
+
+
+def prefixes_change_while_ranks_are_in(net, d, file, two):
+    file.write([job(1), job(2, prefix="192.0.2.0/24")])
+    said = reload(d)
+    assert said == ["reload: job 2: workers may join from 192.0.2.0/24"], said
+    assert ranks_of(net, 2)[0].join_once().refusal == wire.NOT_PREFIX
+    a_round(two, 7)
+    file.write([job(1), job(2)])
+    assert len(reload(d)) == 1
+
+
+def job_three_takes_the_place_of_one(net, d, file, one, two):
+    """Whose ranks leave, one after the other: slots and all."""
+    file.write([job(3), job(2)])
+    leave(one[:1])
+    wait_until(lambda: jobs_of(d)[1]["left"] == [0], "rank 0 has left")
+    assert "1 of its 2 ranks is in it" in reload(d, ok=False)[0]
+    leave(one[1:])
+    wait_until(lambda: jobs_of(d)[1]["left"] == [0, 1], "all have left")
+    said = reload(d)
+    assert said[0] == "reload: job 1 removed" and said[1].startswith("reload: added job 3"), said
+    assert sorted(jobs_of(d)) == [2, 3]
+    assert one[0].join_once().refusal == wire.NOT_JOB
+    three = ranks_of(net, 3)
+    join_all(three)
+    for slot in (5, 6):
+        a_round(three, slot)
+    a_round(two, 5, generation=1)
+    leave(three)
+    wait_until(lambda: jobs_of(d)[3]["left"] == [0, 1], "all have left")
+
+
+def a_job_that_nobody_is_in_changes_at_once(net, d, file):
+    file.write([job(2), job(3, ranks=1)])
+    said = reload(d)
+    assert len(said) == 1 and said[0].startswith("reload: changed job 3: 1 ranks"), said
+    assert jobs_of(d)[3]["ranks"] == 1
+    file.write([job(2), job(3, ranks=1, slots=1024)])
+    said = reload(d, ok=False)
+    assert len(said) == 1 and "no 1088 slots" in said[0] and jobs_of(d)[3]["ranks"] == 1, said
+    file.write([job(2), job(3, ranks=1)])
+    said = reload(d)
+    assert len(said) == 1 and "the jobs are those that run" in said[0], said
+    join_all(ranks_of(net, 3, n=1))
+
+
 def jobs_come_and_go(*options):
     with netns.Topology(2) as net, tempfile.TemporaryDirectory() as folder:
-        file, other = File(folder, [job(1)], spare_slots=576), KeyFile()
+        file = File(folder, [job(1)], spare_slots=576)
         d = Daemon(net, "--config", file.path, *options, job=None)
         assert d.ready, d.said
         one = ranks_of(net, 1)
         # its sessions are ahead of the clock, and so of those of every job after it
         one[0].enter(epoch=int(time.time() * 16) + 60000 & 0xFFFFFFFF)
         join_all(one)
-        epoch = one[0].epoch
         a_round(one, 5)
-
-        # by the signal: job 2 comes, and nothing happens to job 1
-        file.write([job(1), job(2)])
-        d.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: 2 in jobs_of(d), "job 2")
-        two = ranks_of(net, 2)
-        join_all(two)
-        for slot in (0, 5, 511):
-            a_round(two, slot)
-        a_round(one, 5, generation=1)
-        assert jobs_of(d)[1]["epoch"] == epoch
-        assert {j["scheme"] for j in jobs_of(d).values()} == {"thc"}
-
-        # there is no room for a third, and that changes nothing
-        file.write([job(1), job(2), job(3)])
-        said = reload(d, ok=False)
-        assert len(said) == 1 and "job 3: no 576 slots in a row are free" in said[0] and \
-            "spare_slots" in said[0], said
-        assert sorted(jobs_of(d)) == [1, 2]
-
-        # job 1 is in use: it stays, whatever the file says
-        file.write([job(2), job(3)])
-        said = reload(d, ok=False)
-        assert "job 1 stays as it is: the file has it no more, but 2 of its 2 ranks are in it" in \
-            said[0], said
-        file.write([job(1, deadline_ms=9, quorum=1), job(2)])
-        said = reload(d, ok=False)
-        assert len(said) == 1 and "job 1 stays as it is: quorum is 2, and 1 is asked for" in \
-            said[0], said
-        file.write([job(1, key=f"@{other.path}"), job(2)])
-        said = reload(d, ok=False)
-        assert len(said) == 1 and "job 1 stays as it is: key differs" in said[0], said
-        a_round(one, 6)
-        assert jobs_of(d)[1]["epoch"] == epoch
-
-        # who may join is asked at each JOIN: it changes though ranks are in
-        file.write([job(1), job(2, prefix="192.0.2.0/24")])
-        said = reload(d)
-        assert said == ["reload: job 2: workers may join from 192.0.2.0/24"], said
-        assert ranks_of(net, 2)[0].join_once().refusal == wire.NOT_PREFIX
-        a_round(two, 7)
-        file.write([job(1), job(2)])
-        assert len(reload(d)) == 1
-
-        # its ranks leave, one after the other: job 3 takes its place, slots and all
-        file.write([job(3), job(2)])
-        leave(one[:1])
-        wait_until(lambda: jobs_of(d)[1]["left"] == [0], "rank 0 has left")
-        assert "1 of its 2 ranks is in it" in reload(d, ok=False)[0]
-        leave(one[1:])
-        wait_until(lambda: jobs_of(d)[1]["left"] == [0, 1], "all have left")
-        said = reload(d)
-        assert said[0] == "reload: job 1 removed" and said[1].startswith("reload: added job 3"), \
-            said
-        assert sorted(jobs_of(d)) == [2, 3]
-        assert one[0].join_once().refusal == wire.NOT_JOB
-        three = ranks_of(net, 3)
-        join_all(three)
-        for slot in (5, 6):
-            a_round(three, slot)
-        a_round(two, 5, generation=1)
-
-        # a job that nobody is in changes at once
-        leave(three)
-        wait_until(lambda: jobs_of(d)[3]["left"] == [0, 1], "all have left")
-        file.write([job(2), job(3, ranks=1)])
-        said = reload(d)
-        assert len(said) == 1 and said[0].startswith("reload: changed job 3: 1 ranks"), said
-        assert jobs_of(d)[3]["ranks"] == 1
-        file.write([job(2), job(3, ranks=1, slots=1024)])
-        said = reload(d, ok=False)
-        assert len(said) == 1 and "no 1088 slots" in said[0] and jobs_of(d)[3]["ranks"] == 1, said
-        file.write([job(2), job(3, ranks=1)])
-        said = reload(d)
-        assert len(said) == 1 and "the jobs are those that run" in said[0], said
-        alone = ranks_of(net, 3, n=1)
-        join_all(alone)
+        two = job_two_comes(net, d, file, one)
+        job_three_has_no_room(d, file)
+        job_one_stays_while_it_is_in_use(d, file, one)
+        prefixes_change_while_ranks_are_in(net, d, file, two)
+        job_three_takes_the_place_of_one(net, d, file, one, two)
+        a_job_that_nobody_is_in_changes_at_once(net, d, file)
         a_round(two, 6)
         s = d.ctl("stats")
         assert s["adds_up"], s

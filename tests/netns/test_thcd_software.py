@@ -220,72 +220,76 @@ def case__old_generations_are_stale_and_far_ones_busy():
         assert s["drops"]["mismatch"] == 1, s
 
 
+def packets_to_drop(a):
+    """Of worker a, rank 0, each with the reason. Rank 1 is the only other one."""
+    good = {"width": 4, "slot": 1}
+    strange = wire.Keys(wire.OTHER_KEY, 1).membership(wire.JOINING)
+    return [
+        ("truncated", lambda: a.send_raw(bytes(47))),
+        ("truncated", lambda: a.send_raw(b"")),
+        ("version", lambda: a.send(LUT_ADD, bytes(512), version=1, **good)),
+        ("length", lambda: a.send(LUT_ADD, bytes(504), **good)),
+        ("length", lambda: a.send(LUT_ADD, bytes(256), **good)),
+        ("length", lambda: a.send(LUT_ADD, bytes(1032), **good)),
+        ("length", lambda: a.send(LUT_ADD, bytes(513), seal=False, **good)),
+        ("length", lambda: a.send(wire.JOIN, b"")),
+        ("length", lambda: a.send(wire.JOIN, bytes(16))),
+        ("length", lambda: a.send(wire.JOIN, bytes(72))),
+        ("length", lambda: a.send(wire.LEAVE, b"")),
+        ("length", lambda: a.send(wire.LEAVE, bytes(24))),
+        ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=False, **good)),
+        ("tag", lambda: a.send_raw(wire.changed(a.packet(LUT_ADD, bytes(512), **good),
+                                                chunk=2))),
+        ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=answers_of(a), **good)),
+        ("tag", lambda: a.send(wire.LEAVE, seal=False)),
+        ("tag", lambda: a.send(wire.JOIN, wire.join_payload(1), seal=False)),
+        ("op", lambda: a.send(77, b"")),
+        ("op", lambda: a.send(wire.CLOSE, b"")),
+        ("op", lambda: a.send(wire.WELCOME, b"")),
+        ("op", lambda: a.send(wire.WELCOME, bytes(16))),
+        ("op", lambda: a.send(wire.CHALLENGE, bytes(32))),
+        ("flags", lambda: a.send(LUT_ADD, bytes(512), flags=wire.F_ANSWER, **good)),
+        ("flags", lambda: a.send(LUT_ADD, bytes(512), flags=64, **good)),
+        ("flags", lambda: a.send(wire.JOIN, wire.join_payload(1, 4))),
+        ("reserved", lambda: a.send(LUT_ADD, bytes(512), bitmap=1, **good)),
+        ("reserved", lambda: a.send(LUT_ADD, bytes(512), count=1, **good)),
+        ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(0))),
+        ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, wire.NODE))),
+        ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, workers=1))),
+        ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, restarted=0))),
+        ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, reserved=1))),
+        ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(
+            1, reserved2=bytes(17) + b"x"))),
+        ("width", lambda: a.send(LUT_ADD, bytes(512), width=8, slot=1)),
+        ("width", lambda: a.send(ADD, bytes(1024), width=4, slot=1)),
+        ("width", lambda: a.send(wire.LEAVE, b"", width=8)),
+        ("job", lambda: a.send(LUT_ADD, bytes(512), job=2, **good)),
+        ("job", lambda: a.send(LUT_ADD, bytes(512), job=60000, **good)),
+        ("key", lambda: a.send(wire.LEAVE, seal=strange)),
+        ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=2, **good)),
+        ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=256, **good)),
+        ("address", lambda: a.send(LUT_ADD, bytes(512), rank=1, **good)),
+        ("address", lambda: a.send(wire.LEAVE, b"", rank=1)),
+        ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=576)),
+        ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=65535)),
+        ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=2, **good)),
+        ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=513, **good)),
+        # who sends is asked before op and key, these before the tag, and it before the form
+        ("address", lambda: a.send(wire.CLOSE, b"", rank=1, seal=strange)),
+        ("op", lambda: a.send(77, b"", seal=strange)),
+        ("key", lambda: a.send(wire.LEAVE, seal=False, key_id=strange.id)),
+        ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=False, flags=64, **good)),
+        ("length", lambda: a.send(wire.JOIN, b"", seal=strange)),
+        ("busy", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=1, generation=1)),
+    ]
+
+
 def case__every_drop_has_its_name():
     with Daemon(f"1,ranks=2,{KEYED},table=uniform,reply=fanout") as d:
-        a, b = workers = [d.worker(r) for r in range(2)]
+        a, _ = workers = [d.worker(r) for r in range(2)]
         join_all(workers)
-        good = {"width": 4, "slot": 1}
-        strange = wire.Keys(wire.OTHER_KEY, 1).membership(wire.JOINING)
-        bad = [
-            ("truncated", lambda: a.send_raw(bytes(47))),
-            ("truncated", lambda: a.send_raw(b"")),
-            ("version", lambda: a.send(LUT_ADD, bytes(512), version=1, **good)),
-            ("length", lambda: a.send(LUT_ADD, bytes(504), **good)),
-            ("length", lambda: a.send(LUT_ADD, bytes(256), **good)),
-            ("length", lambda: a.send(LUT_ADD, bytes(1032), **good)),
-            ("length", lambda: a.send(LUT_ADD, bytes(513), seal=False, **good)),
-            ("length", lambda: a.send(wire.JOIN, b"")),
-            ("length", lambda: a.send(wire.JOIN, bytes(16))),
-            ("length", lambda: a.send(wire.JOIN, bytes(72))),
-            ("length", lambda: a.send(wire.LEAVE, b"")),
-            ("length", lambda: a.send(wire.LEAVE, bytes(24))),
-            ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=False, **good)),
-            ("tag", lambda: a.send_raw(wire.changed(a.packet(LUT_ADD, bytes(512), **good),
-                                                    chunk=2))),
-            ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=answers_of(a), **good)),
-            ("tag", lambda: a.send(wire.LEAVE, seal=False)),
-            ("tag", lambda: a.send(wire.JOIN, wire.join_payload(1), seal=False)),
-            ("op", lambda: a.send(77, b"")),
-            ("op", lambda: a.send(wire.CLOSE, b"")),
-            ("op", lambda: a.send(wire.WELCOME, b"")),
-            ("op", lambda: a.send(wire.WELCOME, bytes(16))),
-            ("op", lambda: a.send(wire.CHALLENGE, bytes(32))),
-            ("flags", lambda: a.send(LUT_ADD, bytes(512), flags=wire.F_ANSWER, **good)),
-            ("flags", lambda: a.send(LUT_ADD, bytes(512), flags=64, **good)),
-            ("flags", lambda: a.send(wire.JOIN, wire.join_payload(1, 4))),
-            ("reserved", lambda: a.send(LUT_ADD, bytes(512), bitmap=1, **good)),
-            ("reserved", lambda: a.send(LUT_ADD, bytes(512), count=1, **good)),
-            ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(0))),
-            ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, wire.NODE))),
-            ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, workers=1))),
-            ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, restarted=0))),
-            ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(1, reserved=1))),
-            ("reserved", lambda: a.send(wire.JOIN, wire.join_payload(
-                1, reserved2=bytes(17) + b"x"))),
-            ("width", lambda: a.send(LUT_ADD, bytes(512), width=8, slot=1)),
-            ("width", lambda: a.send(ADD, bytes(1024), width=4, slot=1)),
-            ("width", lambda: a.send(wire.LEAVE, b"", width=8)),
-            ("job", lambda: a.send(LUT_ADD, bytes(512), job=2, **good)),
-            ("job", lambda: a.send(LUT_ADD, bytes(512), job=60000, **good)),
-            ("key", lambda: a.send(wire.LEAVE, seal=strange)),
-            ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=2, **good)),
-            ("rank", lambda: a.send(LUT_ADD, bytes(512), rank=256, **good)),
-            ("address", lambda: a.send(LUT_ADD, bytes(512), rank=1, **good)),
-            ("address", lambda: a.send(wire.LEAVE, b"", rank=1)),
-            ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=576)),
-            ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=65535)),
-            ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=2, **good)),
-            ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=513, **good)),
-            # who sends is asked before op and key, these before the tag, and it before the form
-            ("address", lambda: a.send(wire.CLOSE, b"", rank=1, seal=strange)),
-            ("op", lambda: a.send(77, b"", seal=strange)),
-            ("key", lambda: a.send(wire.LEAVE, seal=False, key_id=strange.id)),
-            ("tag", lambda: a.send(LUT_ADD, bytes(512), seal=False, flags=64, **good)),
-            ("length", lambda: a.send(wire.JOIN, b"", seal=strange)),
-            ("busy", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=1, generation=1)),
-        ]
         expected = {}
-        for name, send in bad:
+        for name, send in packets_to_drop(a):
             send()
             a.silent(0.005)
             expected[name] = expected.get(name, 0) + 1
