@@ -4,6 +4,7 @@
  * where that is possible, and the same bits from every instruction set.
  */
 #include "codec_util.h"
+#include "dtype.h"
 
 #include "codec_ops.h"
 

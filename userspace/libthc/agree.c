@@ -11,10 +11,9 @@
 #include <thc/wire/format.h>
 
 #include "client.h"
+#include "dtype.h"
 #include "request.h"
 #include "scheme.h"
-
-static const char *const dtype_name[] = { "fp32", "fp16", "bf16" };
 
 /* Where thc_claim.form has what. */
 enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
@@ -115,7 +114,7 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 
 	snprintf(text, size, "%llu %s values (scheme %s, table %08x, key %08x)",
 		 (unsigned long long)(form >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
-		 dtype < 3 ? dtype_name[dtype] : "unknown",
+		 thc_dtype_name(dtype),
 		 scheme < THC_SCHEMES_COUNT ? thc_scheme_name[scheme] : "unknown",
 		 thc_le32(c->constants), thc_le32(c->tag));
 }

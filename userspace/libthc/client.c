@@ -15,6 +15,7 @@
 #include <thc/worker/sender.h>
 
 #include "client.h"
+#include "dtype.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scheme.h"
@@ -278,7 +279,7 @@ static int check_request(const void *buf, size_t count, enum thc_dtype dtype)
 	if (!buf || !count)
 		return thc_fail(-EINVAL, "there is nothing to reduce: buffer %p with %zu values",
 				buf, count);
-	if ((unsigned int)dtype > THC_BF16)
+	if ((unsigned int)dtype >= THC_DTYPES)
 		return thc_fail(-EINVAL, "unknown dtype %d: use THC_FP32, THC_FP16 or THC_BF16",
 				(int)dtype);
 	if (count > UINT32_MAX)

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "codec_ops.h"
+#include "dtype.h"
 #include "table.h"
 
 #ifdef THC_X86_KERNELS

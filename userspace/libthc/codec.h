@@ -210,9 +210,4 @@ void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packe
 void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count);
 void thc_store(enum thc_dtype dtype, void *dst, const float *src, size_t count);
 
-static inline size_t thc_dtype_size(enum thc_dtype dtype)
-{
-	return dtype == THC_FP32 ? 4 : 2;
-}
-
 #endif /* LIBTHC_CODEC_H */

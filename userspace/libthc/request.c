@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "client.h"
-#include "codec.h"
+#include "dtype.h"
 #include "request.h"
 #include "scheme.h"
 #include "transport.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "dtype.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scheme.h"

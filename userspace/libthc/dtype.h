@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/* What a caller's buffer holds, enum thc_dtype: its bytes, its name. */
+#ifndef LIBTHC_DTYPE_H
+#define LIBTHC_DTYPE_H
+
+#include <stddef.h>
+
+#include "libthc.h"
+
+#define THC_DTYPES	(THC_BF16 + 1)
+
+static inline size_t thc_dtype_size(enum thc_dtype dtype)
+{
+	return dtype == THC_FP32 ? 4 : 2;
+}
+
+/* "unknown" for a number that is none. */
+static inline const char *thc_dtype_name(unsigned int dtype)
+{
+	static const char *const name[THC_DTYPES] = { "fp32", "fp16", "bf16" };
+
+	return dtype < THC_DTYPES ? name[dtype] : "unknown";
+}
+
+#endif /* LIBTHC_DTYPE_H */
