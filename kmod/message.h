@@ -16,7 +16,7 @@ enum { THC_DATA, THC_CONTROL, THC_STREAMS };
 
 /**
  * struct thc_spread - how the first chunks of a stream are spread over the shards
- * @each: so many are on each shard
+ * @each: chunks that each shard has at least
  * @rest: the first @rest shards have one more
  */
 struct thc_spread {

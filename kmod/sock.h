@@ -87,7 +87,7 @@ enum thc_state {
  * @messages: by stream, in order, until all chunks are answered
  * @reserved: by stream, chunks given out over all shards
  * @ready: messages to be received
- * @refused: bytes of the message for which there was no room last, 0: there was
+ * @refused: bytes of the last message that did not fit, 0: the last one did
  * @reading: a recvmsg() has the turn
  * @writing: by stream, a sendmsg() has the turn
  * @turned_away: by stream, a sendmsg() got EAGAIN because another call was sending; cleared when

@@ -112,7 +112,7 @@ struct thc_client {
 uint64_t thc_now(void);
 /* 0, or -EPROTO: a job that a client with @o cannot serve. */
 int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o);
-/* client.window and why it is no larger; the sockets have room for so many @answers. */
+/* Sets client.window, and why it is no larger. @answers: that the sockets have room for */
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * The vector kernels, once.  codec_avx2.c and codec_avx512.c define the primitives below and then
- * include this file; what is here knows tiles and the order of stages, what is there knows
- * instructions.
+ * The vector kernels, once. codec_avx2.c and codec_avx512.c define the primitives below and then
+ * include this file. They know instructions; this file knows tiles and the order of stages.
  *
  *	VL			floats a vector, 8 or 16
  *	ROWS			vectors that one radix pass keeps in registers, 8

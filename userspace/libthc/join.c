@@ -165,7 +165,7 @@ static int find_others(struct joining *joining)
 	if (!more)
 		return thc_fail(-ENOMEM, "out of memory for %u aggregators", count);
 	joining->j = more;
-	/* nobody has heard of those that have no sockets yet, should one of them fail */
+	/* if one cannot be opened, those behind it are in no job: they get no LEAVE */
 	for (i = u->shards; i < count; i++)
 		more[i].welcomed = more[i].ready = 0;
 	error = thc_shards_grow(u, count);

@@ -56,8 +56,8 @@ static int begin(struct thc_client *c, struct thc_request *r)
 	return 0;
 }
 
-/* A claim holds the digest of the round before the last one, which has to be over: the last one may
- * be over before it. @oldest: of the active requests
+/* The claim of round r holds the digest of round r - 2, so round r - 2 has to be over. Round r - 1
+ * may end before it does. @oldest: of the active requests
  */
 static bool may_claim(const struct thc_request *r, const struct thc_request *oldest)
 {

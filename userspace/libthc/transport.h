@@ -27,7 +27,7 @@ struct thc_way;
  * struct thc_transport_ops - the functions of a kind of transport
  * @close: frees it
  * @join: until all ranks have joined: fills client.spec, client.epoch, client.list, client.window
- * @leave: sends LEAVE to the aggregators; NULL: @close and the next @join do
+ * @leave: sends LEAVE to the aggregators; NULL: @close and the next @join do that
  * @rx_bytes: of thc_transport.rx, which it needs to receive what a bucket of @bytes brings
  * @ready: chunk @index of @p has its number and its payload; NULL: that is all it takes
  * @forget: what is in flight, after a failure
