@@ -194,9 +194,10 @@ void thcd_say(const char *format, ...)
 	WRITE_DOWN(format);
 }
 
-void thcd_say_limited(const char *format, ...)
+bool thcd_say_limited(const char *format, ...)
 {
 	WRITE_DOWN(format);
+	return true;
 }
 
 int thcd_fail(struct thcd_error *e, const char *format, ...)

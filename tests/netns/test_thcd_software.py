@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -296,6 +297,21 @@ def case__every_drop_has_its_name():
             drops = {k: v for k, v in d.stats()["drops"].items() if v}
             assert drops == expected, f"after a packet for \"{name}\": {drops}, not {expected}"
         assert d.stats()["events"]["added"] == 0
+
+
+def case__each_worker_of_version_1_is_named_once():
+    """Also when more come in a second than thcd says lines in one."""
+    hosts = [f"127.0.7.{i}" for i in range(1, 46)]
+    join = wire.build(bytes(16), op=wire.JOIN, job=1, version=1)
+    with Daemon(f"1,ranks=1,{KEYED}") as d:
+        for _ in range(4):
+            for host in hosts:
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+                    s.bind((host, 0))
+                    s.sendto(join, ("127.0.0.1", d.port))
+            time.sleep(1.1)
+    named = re.findall(r"refused a worker of version 1 from (\S+) port", d.said)
+    assert sorted(named) == sorted(hosts), named
 
 
 def answers_of(worker):

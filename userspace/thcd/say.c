@@ -49,7 +49,7 @@ void thcd_say(const char *format, ...)
 	va_end(ap);
 }
 
-void thcd_say_limited(const char *format, ...)
+bool thcd_say_limited(const char *format, ...)
 {
 	static uint64_t second;
 	static unsigned int lines;
@@ -63,8 +63,9 @@ void thcd_say_limited(const char *format, ...)
 		lines = 0;
 	}
 	if (lines++ >= THCD_SAY_RATE)
-		return;
+		return false;
 	va_start(ap, format);
 	say(format, ap);
 	va_end(ap);
+	return true;
 }

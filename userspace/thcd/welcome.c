@@ -306,18 +306,22 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	return THC_DROP_NONE;
 }
 
-/* Has @addr not been said before? The last 64 are remembered. */
-static bool is_new(const struct thc_addr *addr)
+/* Once for each address: the last 64 that were said are remembered. */
+static void say_old(const struct thc_hdr *request, const struct thc_path *path)
 {
 	static struct thc_addr said[64];
 	static unsigned int next;
+	char text[INET6_ADDRSTRLEN];
 	unsigned int i;
 
 	for (i = 0; i < 64; i++)
-		if (thc_addr_equal(&said[i], addr))
-			return false;
-	said[next++ % 64] = *addr;
-	return true;
+		if (thc_addr_equal(&said[i], &path->src))
+			return;
+	if (thcd_say_limited("refused a worker of version 1 from %s port %u, job %u: install one "
+			     "release on all hosts, that of the aggregators first",
+			     thc_addr_text(&path->src, text), path->src_port,
+			     thc_be16(request->job)))
+		said[next++ % 64] = path->src;
 }
 
 /* A worker of version 1 is refused in its own words. It has proved nothing: seldom is enough. */
@@ -325,7 +329,6 @@ static enum thc_drop_reason old_join(struct thcd *d, const struct thc_hdr *reque
 				     const struct thc_path *path)
 {
 	u8 welcome[THC_VERSION1_WELCOME] __attribute__((aligned(8)));
-	char text[INET6_ADDRSTRLEN];
 	struct thc_hdr h;
 
 	if (!path->src_port)
@@ -333,11 +336,7 @@ static enum thc_drop_reason old_join(struct thcd *d, const struct thc_hdr *reque
 	d->counters.refused++;
 	if (!may_refuse(d))
 		return THC_DROP_VERSION;
-	if (is_new(&path->src))
-		thcd_say_limited("refused a worker of version 1 from %s port %u, job %u: install "
-				 "one release on all hosts, that of the aggregators first",
-				 thc_addr_text(&path->src, text), path->src_port,
-				 thc_be16(request->job));
+	say_old(request, path);
 	thc_version1_refuse(&h, welcome, request);
 	thcd_out_put(d, &path->src, path->src_port, &h, NULL, welcome, sizeof(welcome));
 	return THC_DROP_VERSION;
