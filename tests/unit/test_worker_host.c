@@ -5,6 +5,7 @@
  */
 #include <stdbool.h>
 
+#include "randomword.h"
 #include "worker.h"
 
 #include <thc/worker/receive.h>
@@ -159,6 +160,50 @@ static void receive__answers_once(void **state)
 	assert_int_equal(host.took, 3);
 	assert_int_equal(host.landed, 2);
 	assert_int_equal(w->s.data.in_flight, 1);
+}
+
+/* Tries of an attacker, unless THC_FORGED says how many. */
+#define FORGED	200000ULL
+
+/* Answers of whoever has seen one, and does not know the key: any tag, or one that is another's. */
+static void receive__forged_answers_are_none(void **state)
+{
+	struct thc_host host = { .w = *state };
+	const char *text = getenv("THC_FORGED");
+	unsigned long long n = text ? strtoull(text, NULL, 10) : FORGED, i;
+	struct worker *w = *state;
+	struct packet seen, other, p;
+	u64 *word = (void *)&p;
+
+	assert_true(n);
+	launch_data(w, 3);
+	other = result(w, &w->s.data, 2, 0);
+	seal(w, &other, LANES_BYTES);
+	seen = result(w, &w->s.data, 1, 0);
+	seal(w, &seen, LANES_BYTES);
+	for (i = 0; i < n; i++) {
+		p = seen;
+		switch (i % 4) {
+		case 0:
+			p.h.tag = random_word();
+			break;
+		case 1:
+			p.h.tag = other.h.tag;
+			break;
+		case 2:
+			word[random_word() % (LANES_BYTES / 8)] ^= random_word() | 1;
+			break;
+		default:
+			memcpy(p.lanes, other.lanes, sizeof(p.lanes));
+			p.lanes[random_word() % sizeof(p.lanes)] ^= 1 + random_word() % 255;
+		}
+		if (!receive_from(&host, &p, LANES_BYTES, PORT))
+			fail_msg("forged answer %llu is taken", i);
+	}
+	assert_int_equal(host.took + host.landed, 0);
+	assert_int_equal(host.failure.reason, THC_FAILED_NOT);
+	assert_int_equal(w->s.data.in_flight, 3);
+	assert_int_equal(receive_from(&host, &seen, LANES_BYTES, PORT), THC_DROP_NONE);
 }
 
 /* What the decoder of protocol.md finds of this answer, in tests/unit/test_protocol.py. */
@@ -574,6 +619,7 @@ int main(void)
 		CASE(digest__is_that_of_the_answer),
 		CASE(landing__says_who_is_in_the_sum),
 		CASE(receive__answers_once),
+		CASE(receive__forged_answers_are_none),
 		CASE(receive__wait_with_a_payload),
 		CASE(receive__why_a_packet_is_of_no_use),
 		CASE(receive__what_is_foreign),
