@@ -13,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIBRARY = os.path.join(ROOT, "userspace/libthc")
 PAGE = os.path.join(ROOT, "Documentation/man/libthc.3")
 # What a socket says and the library deals with.
-INSIDE = {"EAGAIN", "EWOULDBLOCK", "EINTR", "EIO", "EMSGSIZE", "EOPNOTSUPP", "EPERM"}
+INSIDE = {"EAGAIN", "EWOULDBLOCK", "EINTR", "EIO", "EMSGSIZE", "EPERM"}
 
 
 def read(path):

@@ -185,7 +185,7 @@ static void rto__does_not_grow_with_late_ranks(void **state)
 	assert_in_range(thc_window_rto(&w), THC_RTO_MIN, 10 * THC_NS_PER_MS);
 }
 
-/* A queue grows on the way: two lots later timers know of it; as soon as it is gone, they know, too. */
+/* A queue grows on the way: two lots later timers know of it, and at once when it is gone. */
 static void rto__follows_a_queue_on_the_way(void **state)
 {
 	struct thc_window w = { 0 };

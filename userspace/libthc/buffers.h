@@ -10,8 +10,8 @@
 
 struct thc_client;
 
-/* What is promised about memory depends on the bytes of the buckets. A smaller bucket counts as this
- * many, or as what a scheme sets client.counted_least to.
+/* What is promised about memory depends on the bytes of the buckets. A smaller bucket counts as
+ * this many, or as what a scheme sets client.counted_least to.
  */
 #define THC_COUNTED_BYTES	(512U << 10)
 

@@ -26,6 +26,7 @@
 #define STRUCT_KIND(type, last) #type, THC_STRUCT_SIZE(struct type, last), sizeof(struct type)
 
 static const struct thc_struct_layout options_kind = { STRUCT_KIND(thc_client_options, transport) };
+static const struct thc_struct_layout call_kind = { STRUCT_KIND(thc_call, key) };
 static const struct thc_struct_layout info_kind = { STRUCT_KIND(thc_client_info, transport) };
 static const struct thc_struct_layout stats_kind = { STRUCT_KIND(thc_client_stats, rotated_ahead) };
 
@@ -116,11 +117,31 @@ static void cancel_requests(struct thc_client *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
+static void close_schemes(struct thc_client *c)
+{
+	unsigned int id;
+
+	for (id = 0; id < THC_SCHEMES_COUNT; id++)
+		thc_scheme_of(id)->close(c);
+}
+
+/* Those that the job's constants are good for: any call may choose one. */
+static int open_schemes(struct thc_client *c)
+{
+	unsigned int id;
+	int error = 0;
+
+	for (id = 0; id < THC_SCHEMES_COUNT && !error; id++)
+		if (!thc_scheme_of(id)->check(&c->spec))
+			error = thc_scheme_of(id)->open(c);
+	return error;
+}
+
 static void tear_down(struct thc_client *c)
 {
 	memset(c->numbered, 0, sizeof(c->numbered));
 	if (c->scheme)
-		c->scheme->close(c);
+		close_schemes(c);
 }
 
 /* The transport that the program asks for, or else the environment. */
@@ -172,7 +193,7 @@ static int join_job(struct thc_client *c)
 	memset(c->results, 0, sizeof(c->results));
 	c->scheme = thc_scheme_of(c->spec.scheme);
 	c->counted_least = THC_COUNTED_BYTES;
-	error = c->scheme->open(c);
+	error = open_schemes(c);
 	/* the other ranks must not start with a rank that has given up */
 	if (error)
 		leave_job(c);
@@ -274,18 +295,46 @@ int thc_client_rejoin(struct thc_client *c)
 
 /* --- all-reduce ----------------------------------------------------------- */
 
-static int check_request(const void *buf, size_t count, enum thc_dtype dtype)
+static int check_buffer(const void *buf, size_t count, enum thc_dtype dtype)
 {
 	if (!buf || !count)
 		return thc_fail(-EINVAL, "there is nothing to reduce: buffer %p with %zu values",
 				buf, count);
 	if ((unsigned int)dtype >= THC_DTYPES)
-		return thc_fail(-EINVAL, "unknown dtype %d: use THC_FP32, THC_FP16 or THC_BF16",
-				(int)dtype);
+		return thc_fail(
+			-EINVAL,
+			"unknown dtype %d: use THC_FP32, THC_FP16 or THC_BF16, or THC_INT8, THC_INT16 or THC_INT32 with the scheme none",
+			(int)dtype);
 	if (count > UINT32_MAX)
 		return thc_fail(-EINVAL, "%zu values are too many for one all-reduce: split it",
 				count);
 	return 0;
+}
+
+static int check_scheme(const struct thc_client *c, const struct thc_scheme *s,
+			enum thc_dtype dtype)
+{
+	if (!(s->dtypes & 1U << dtype))
+		return thc_fail(-EINVAL, "scheme %s takes no %s values: %s", thc_scheme_name[s->id],
+				thc_dtype_name(dtype),
+				s->dtypes & THC_DTYPES_FLOAT ? "integers are for the scheme none" :
+							       "floats are for the scheme thc");
+	if (s != c->scheme && s->check(&c->spec))
+		return thc_fail(
+			-EOPNOTSUPP,
+			"scheme %s is not for this job: it has a deadline of %u ms, and a sum that lacks ranks would be wrong",
+			thc_scheme_name[s->id], c->spec.deadline_ms);
+	return 0;
+}
+
+static int check_call(const struct thc_client *c, const struct thc_call *call, enum thc_dtype dtype)
+{
+	const struct thc_scheme *s = call->scheme ? thc_scheme_named(call->scheme) : c->scheme;
+
+	if (!s)
+		return thc_fail(-EINVAL, "there is no scheme \"%s\": use one of thc_schemes()",
+				call->scheme);
+	return check_scheme(c, s, dtype);
 }
 
 /* Called with the lock held. */
@@ -298,7 +347,7 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 		return thc_fail(-ESTALE,
 				"the client needs thc_client_rejoin() after this error: %s",
 				c->sentence);
-	if (c->options.flags & THC_CLIENT_ERROR_FEEDBACK) {
+	if (c->options.flags & THC_CLIENT_ERROR_FEEDBACK && r->scheme->loses) {
 		error = thc_residual_get(c, r->key, r->count, &r->error);
 		if (error)
 			return error;
@@ -309,15 +358,20 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 	return 0;
 }
 
-int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
-			uint64_t key, struct thc_request **out)
+int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
+			     const struct thc_call *call, struct thc_request **out)
 {
 	struct thc_request *r;
-	int error = check_request(buf, count, dtype);
+	struct thc_call known;
+	int error = check_buffer(buf, count, dtype);
 
+	if (!error)
+		error = thc_struct_in(&call_kind, &known, call);
+	if (!error)
+		error = check_call(c, &known, dtype);
 	if (error)
 		return error;
-	r = thc_request_create(c, buf, count, dtype, key);
+	r = thc_request_create(c, buf, count, dtype, &known);
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
 	pthread_mutex_lock(&c->lock);
@@ -330,6 +384,14 @@ int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_
 	unlock_and_wake(c);
 	*out = r;
 	return 0;
+}
+
+int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
+			uint64_t key, struct thc_request **out)
+{
+	const struct thc_call call = { .size = sizeof(call), .key = key };
+
+	return thc_allreduce_call_start(c, buf, count, dtype, &call, out);
 }
 
 int thc_allreduce_wait(struct thc_request *r)

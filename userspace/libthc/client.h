@@ -88,7 +88,7 @@ struct thc_client {
 	int			wake;		/* eventfd */
 
 	const struct thc_scheme	*scheme;	/* the job's; NULL before the first join */
-	void			*context[THC_SCHEMES_COUNT];	/* of schemes; NULL between two jobs */
+	void			*context[THC_SCHEMES_COUNT];	/* by scheme; NULL between jobs */
 	struct thc_transport	*transport;
 	struct thc_spec		spec;		/* of the job, from WELCOME */
 	uint32_t		epoch;

@@ -39,10 +39,17 @@ extern "C" {
 
 #define THC_API __attribute__((visibility("default")))
 
-/* Element type of a caller's gradient. An estimate that is beyond 65504, the largest fp16
- * number, is given as that.
+/* Element type of a caller's buffer. An estimate that is beyond 65504, the largest fp16 number, is
+ * given as that. Integers are for the scheme none.
  */
-enum thc_dtype { THC_FP32 = 0, THC_FP16 = 1, THC_BF16 = 2 };
+enum thc_dtype {
+	THC_FP32 = 0,
+	THC_FP16 = 1,
+	THC_BF16 = 2,
+	THC_INT8 = 3,
+	THC_INT16 = 4,
+	THC_INT32 = 5,
+};
 
 /* Which implementation of the codec's kernels runs; all of them give the same bits. */
 enum thc_simd { THC_SIMD_AUTO, THC_SIMD_SCALAR, THC_SIMD_AVX2, THC_SIMD_AVX512 };
@@ -211,6 +218,35 @@ THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum th
  */
 THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 				uint64_t key, struct thc_request **out);
+
+/**
+ * struct thc_call - how one all-reduce is done
+ * @size: sizeof(struct thc_call)
+ * @scheme: one of thc_schemes(), NULL: the job's.
+ *	"thc": the mean of floats, compressed.
+ *	"none": the sum of integers, modulo 2^8, 2^16 or 2^32 (two's complement), the same in every
+ *	order of the ranks; in jobs without a deadline
+ * @key: as in thc_allreduce(); only schemes that lose something have an error memory
+ */
+struct thc_call {
+	size_t		size;
+	const char	*scheme;
+	uint64_t	key;
+};
+
+/* clang-format off */
+#define THC_CALL_INIT { .size = sizeof(struct thc_call) }
+/* clang-format on */
+
+/**
+ * thc_allreduce_call_start() - thc_allreduce_start(), done as @call says
+ *
+ * All ranks must choose alike. -EINVAL: there is no such scheme, or it takes no values of @dtype;
+ * -EOPNOTSUPP: not in this job.
+ */
+THC_API int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count,
+				     enum thc_dtype dtype, const struct thc_call *call,
+				     struct thc_request **out);
 
 /* Waits for @r, frees it and returns what thc_allreduce() would have; also
  * after the client was closed: -ECANCELED.

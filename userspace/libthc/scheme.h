@@ -18,9 +18,11 @@ struct thc_request;
 
 /**
  * struct thc_scheme - its functions, of the I/O thread but for those up to describe, and release
+ * @dtypes: a bit per enum thc_dtype that it takes
+ * @loses: results are not exact: what is lost goes to the error memory
  * @check: 0, or -EPROTO: a job, which is sound, with constants that this scheme cannot serve
- * @open: makes its client.context, what it needs for client.spec, and may raise client.counted_least;
- *	-ENOTSUP, -ENOMEM, with a sentence
+ * @open: makes its client.context, what it needs for client.spec, and may raise
+ *	client.counted_least; -ENOTSUP, -ENOMEM, with a sentence
  * @close: frees what @open made, whether or not @open was called, or succeeded
  * @describe: fills in what of @info is the scheme's, also while there is no context
  * @prepare: memory and phases behind the agreement, with the chunks that are known from the
@@ -37,6 +39,8 @@ struct thc_request;
  */
 struct thc_scheme {
 	enum thc_scheme_id id;
+	unsigned int	dtypes;
+	bool		loses;
 	int		(*check)(const struct thc_spec *s);
 	int		(*open)(struct thc_client *c);
 	void		(*close)(struct thc_client *c);
@@ -56,5 +60,7 @@ THC_SCHEMES(THC_SCHEME_DECLARE)
 
 /* The scheme of a job, struct thc_spec.scheme; NULL: this library does not have it. */
 const struct thc_scheme *thc_scheme_of(unsigned int id);
+/* The one of that name, or NULL. */
+const struct thc_scheme *thc_scheme_named(const char *name);
 
 #endif /* LIBTHC_SCHEME_H */

@@ -648,6 +648,8 @@ static void describe(const struct thc_client *c, struct thc_client_info *info)
 
 const struct thc_scheme thc_scheme_thc = {
 	.id = THC_SCHEME_THC,
+	.dtypes = THC_DTYPES_FLOAT,
+	.loses = true,
 	.check = check_job,
 	.open = open_compressor,
 	.close = close_compressor,

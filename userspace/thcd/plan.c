@@ -251,6 +251,16 @@ static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_w
 	return thc_table_check(t, w->ranks, *width) ? too_wide(t, w, *width, e) : 0;
 }
 
+/* What thc_allreduce() means in the job, and that is for floats. */
+static int check_scheme(const struct thcd_job_wish *w, struct thcd_error *e)
+{
+	if (w->scheme != THC_SCHEME_NONE)
+		return 0;
+	return thcd_fail(e,
+			 "scheme=none is for integers, which calls ask for by themselves: give a "
+			 "job the scheme of its floats, thc");
+}
+
 static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	if (w->deadline_ms && !w->quorum)
@@ -284,7 +294,7 @@ static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 	if (w->slots + w->control_slots > THC_SLOTS_MAX)
 		return thcd_fail(e, "slots + norm_slots is %u: give at most %d together",
 				 w->slots + w->control_slots, THC_SLOTS_MAX);
-	return check_quorum(w, e);
+	return check_scheme(w, e) ? -1 : check_quorum(w, e);
 }
 
 int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,

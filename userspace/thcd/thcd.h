@@ -40,7 +40,7 @@ int thcd_fail(struct thcd_error *e, const char *format, ...) __attribute__((form
 #define thcd_fail(...) (thcd_fail(__VA_ARGS__), -1)
 #endif
 
-/* One line on stderr. thcd_say_limited() is for what remote hosts can cause; false: it is left out. */
+/* One line on stderr. thcd_say_limited() is for what remote hosts can cause; false: left out. */
 void thcd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool thcd_say_limited(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

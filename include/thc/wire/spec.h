@@ -10,7 +10,7 @@
 #include <thc/wire/format.h>
 
 /* Schemes: id, and its name everywhere. */
-#define THC_SCHEMES(X) X(THC, thc)
+#define THC_SCHEMES(X) X(THC, thc) X(NONE, none)
 
 enum thc_scheme_id {
 #define THC_SCHEME_ID(id, name) THC_SCHEME_##id,

@@ -86,11 +86,11 @@ THC_INLINE void thc_window_init(struct thc_window *w, u32 max)
 	w->cuts = 0;
 }
 
-/* An answer comes when the last rank has sent. If the others' timers were part of our round trip, and
- * ours of theirs, all would grow with each loss: what exceeds the shortest round trips by far is cut
- * off. The shortest is that of the last answers, one or two lots of them: a queue on the way makes
- * all round trips longer, and timers have to follow, or they fire while nothing is lost; a rank
- * that waits for its timer does so with a few.
+/* An answer comes when the last rank has sent. If the others' timers were part of our round trip,
+ * and ours of theirs, all would grow with each loss: what exceeds the shortest round trips by far
+ * is cut off. The shortest is that of the last answers, one or two lots of them: a queue on the
+ * way makes all round trips longer, and timers have to follow, or they fire while nothing is lost;
+ * a rank that waits for its timer does so with a few.
  */
 THC_INLINE u64 thc_window_network_rtt(struct thc_window *w, u64 rtt)
 {

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Calls that choose their scheme, against a real daemon: integers by the scheme none, beside means
+ * by the job's scheme; and what a call may not choose. Each sum is compared with one that is added
+ * here, bit for bit.
+ */
+#include <stdbool.h>
+
+#include "ranks.h"
+
+/* Value @i of @rank: all bits of 64, of which a dtype has some. */
+static uint64_t integer_at(unsigned int rank, size_t i)
+{
+	uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ULL + (rank + 1) * 0xbf58476d1ce4e5b9ULL;
+
+	x ^= x >> 30;
+	x *= 0x94d049bb133111ebULL;
+	return x ^ x >> 29;
+}
+
+static size_t size_of(enum thc_dtype dtype)
+{
+	return dtype == THC_INT8 ? 1 : dtype == THC_INT16 ? 2 : 4;
+}
+
+static void put(uint8_t *at, uint64_t value, enum thc_dtype dtype)
+{
+	const uint8_t v8 = (uint8_t)value;
+	const uint16_t v16 = (uint16_t)value;
+	const uint32_t v32 = (uint32_t)value;
+
+	memcpy(at,
+	       dtype == THC_INT8  ? (const void *)&v8 :
+	       dtype == THC_INT16 ? (const void *)&v16 :
+				    (const void *)&v32,
+	       size_of(dtype));
+}
+
+static void fill(const struct rank *r)
+{
+	size_t i;
+
+	for (i = 0; i < r->count; i++)
+		put((uint8_t *)r->buf + i * size_of(r->dtype), integer_at(r->rank, i), r->dtype);
+}
+
+static void check_sum(const struct rank *r)
+{
+	uint8_t wanted[4];
+	unsigned int k;
+	uint64_t sum;
+	size_t i;
+
+	for (i = 0; i < r->count; i++) {
+		for (sum = 0, k = 0; k < r->ranks; k++)
+			sum += integer_at(k, i);
+		put(wanted, sum, r->dtype);
+		if (memcmp((uint8_t *)r->buf + i * size_of(r->dtype), wanted, size_of(r->dtype)))
+			fail_msg("rank %u of %u, value %zu of %zu", r->rank, r->ranks, i, r->count);
+	}
+}
+
+static int reduce(struct rank *r, const char *scheme)
+{
+	struct thc_call call = THC_CALL_INIT;
+	struct thc_request *request;
+	int error;
+
+	call.scheme = scheme;
+	error = thc_allreduce_call_start(r->client, r->buf, r->count, r->dtype, &call, &request);
+	return error ? error : thc_allreduce_wait(request);
+}
+
+/* Integers of each width, means of floats in between, with the same key. */
+static void *reduce_integers(void *arg)
+{
+	static const size_t counts[] = { 1, 255, 256, 257, 1025, 4097, 70001 };
+	struct rank *r = arg;
+	int error = open_client(r), width;
+	size_t k;
+
+	for (k = 0; k < sizeof(counts) / sizeof(*counts) && !error; k++) {
+		float *mean = make_gradient(r->rank, counts[k]);
+
+		for (width = THC_INT8; width <= THC_INT32 && !error; width++) {
+			r->count = counts[k];
+			r->dtype = (enum thc_dtype)width;
+			r->buf = malloc(r->count * size_of(r->dtype));
+			fill(r);
+			error = reduce(r, "none");
+			if (!error)
+				check_sum(r);
+			free(r->buf);
+		}
+		if (!error)
+			error = thc_allreduce(r->client, mean, counts[k], THC_FP32, 0);
+		if (!error && counts[k] > 4000)
+			assert_true(nmse(mean, r->ranks, counts[k]) < 0.05);
+		free(mean);
+	}
+	keep_error(r, error);
+	return end_rank(r, NULL, NULL);
+}
+
+static void integers__sums_of_each_width(void **state)
+{
+	static const unsigned int n[] = { 1, 2, 3, 8 };
+	struct rank ranks[RANKS_MAX];
+	unsigned int k, i;
+
+	(void)state;
+	for (k = 0; k < sizeof(n) / sizeof(*n); k++) {
+		run_job(ranks, n[k], reduce_integers);
+		for (i = 0; i < n[k]; i++)
+			if (ranks[i].error)
+				fail_msg("n=%u rank %u: %d: %s", n[k], i, ranks[i].error,
+					 ranks[i].sentence);
+	}
+}
+
+/* Rank 0 means a sum of integers where the others mean a mean: all are told, and go on. */
+static void *reduce_differently(void *arg)
+{
+	struct rank *r = arg;
+	int error = open_client(r), again;
+
+	if (error) {
+		keep_error(r, error);
+		return end_rank(r, NULL, NULL);
+	}
+	r->count = 5000;
+	r->dtype = r->rank ? THC_FP32 : THC_INT32;
+	r->buf = calloc(r->count, 4);
+	keep_error(r, reduce(r, r->rank ? NULL : "none"));
+	r->dtype = THC_INT32;
+	fill(r);
+	again = reduce(r, "none");
+	if (!again)
+		check_sum(r);
+	else
+		keep_error(r, again);
+	return end_rank(r, r->buf, NULL);
+}
+
+static void call__ranks_that_choose_differently_are_told(void **state)
+{
+	struct rank ranks[RANKS_MAX];
+	unsigned int i;
+
+	(void)state;
+	run_job(ranks, 3, reduce_differently);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(ranks[i].error, -EBADMSG);
+		assert_non_null(strstr(ranks[i].sentence, "int32 values (scheme none"));
+		assert_non_null(strstr(ranks[i].sentence, "fp32 values (scheme thc"));
+	}
+}
+
+static void refused(struct rank *r, struct thc_call call, enum thc_dtype dtype, int error,
+		    const char *words)
+{
+	struct thc_request *request;
+	uint32_t values[8] = { 1 };
+
+	assert_int_equal(thc_allreduce_call_start(r->client, values, 8, dtype, &call, &request),
+			 error);
+	if (!strstr(thc_last_error(), words))
+		fail_msg("\"%s\" lacks \"%s\"", thc_last_error(), words);
+}
+
+static void *ask_for_what_is_not_there(void *arg)
+{
+	struct thc_call call = THC_CALL_INIT;
+	struct rank *r = arg;
+	int error = open_client(r);
+
+	if (!error) {
+		refused(r, call, THC_INT32, -EINVAL, "thc takes no int32 values: integers are for");
+		refused(r, call, (enum thc_dtype)6, -EINVAL, "unknown dtype 6");
+		call.scheme = "none";
+		refused(r, call, THC_FP32, -EINVAL, "none takes no fp32 values: floats are for");
+		call.scheme = "lossy";
+		refused(r, call, THC_FP32, -EINVAL, "there is no scheme \"lossy\"");
+		call.size = 8;
+		refused(r, call, THC_FP32, -EINVAL, "thc_call.size is 8");
+	}
+	keep_error(r, error);
+	return end_rank(r, NULL, NULL);
+}
+
+static void call__what_is_not_there_is_refused(void **state)
+{
+	struct rank rank[RANKS_MAX];
+
+	(void)state;
+	run_job(rank, 1, ask_for_what_is_not_there);
+	assert_int_equal(rank->error, 0);
+}
+
+static void *ask_beside_a_deadline(void *arg)
+{
+	struct thc_call call = THC_CALL_INIT;
+	struct rank *r = arg;
+	int error = open_client(r);
+
+	call.scheme = "none";
+	if (!error)
+		refused(r, call, THC_INT8, -EOPNOTSUPP, "deadline of 50 ms");
+	keep_error(r, error);
+	return end_rank(r, NULL, NULL);
+}
+
+static void call__integers_need_a_job_without_a_deadline(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout,quorum=1,deadline_ms=50");
+	struct rank rank[RANKS_MAX];
+
+	(void)state;
+	set_up_ranks(rank, 1, d);
+	run_ranks(rank, 1, ask_beside_a_deadline);
+	stop_daemon(d);
+	assert_int_equal(rank->error, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(integers__sums_of_each_width),
+		cmocka_unit_test(call__ranks_that_choose_differently_are_told),
+		cmocka_unit_test(call__what_is_not_there_is_refused),
+		cmocka_unit_test(call__integers_need_a_job_without_a_deadline),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

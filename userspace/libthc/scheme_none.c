@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * Scheme none: integers are sent as they are, and summed modulo 2^width. The result is the same in
+ * every order of the ranks, and on every rank.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <thc/wire/format.h>
+
+#include "buffers.h"
+#include "client.h"
+#include "dtype.h"
+#include "pipeline.h"
+#include "request.h"
+#include "scheme.h"
+
+enum { SUMS = THC_AGREEMENT_PHASES };
+
+/**
+ * struct thc_progress - a bucket on its way
+ * @packets: of all chunks; once a chunk has its sum, its payload is what the caller's buffer had
+ * @size: bytes of @packets
+ * @landed: by chunk, 1: the sum is in the caller's buffer
+ */
+struct thc_progress {
+	uint8_t		*packets;
+	size_t		size;
+	uint8_t		*landed;
+	uint32_t	chunks;
+};
+
+static int check_job(const struct thc_spec *s)
+{
+	/* a sum that lacks a rank says nothing about the others */
+	return s->deadline_ms ? -EPROTO : 0;
+}
+
+static int open_none(struct thc_client *c)
+{
+	(void)c;
+	return 0;
+}
+
+static void close_none(struct thc_client *c)
+{
+	(void)c;
+}
+
+static void describe(const struct thc_client *c, struct thc_client_info *info)
+{
+	(void)c;
+	(void)info;
+}
+
+/* The chunk's bytes of the caller's buffer: all but the last one have THC_LANE_BYTES. */
+static size_t bytes_of(const struct thc_request *r, uint32_t chunk)
+{
+	size_t left = r->count * thc_dtype_size(r->dtype) - (size_t)chunk * THC_LANE_BYTES;
+
+	return left < THC_LANE_BYTES ? left : THC_LANE_BYTES;
+}
+
+static uint8_t *values(const struct thc_request *r, uint32_t chunk)
+{
+	return (uint8_t *)r->buf + (size_t)chunk * THC_LANE_BYTES;
+}
+
+static uint8_t *payload(const struct thc_request *r, uint32_t chunk)
+{
+	const struct thc_phase *p = &r->phases.phase[SUMS];
+
+	return p->packets + chunk * p->stride + sizeof(struct thc_hdr);
+}
+
+/* Lanes are little-endian. Copies @bytes of lanes, each of @size bytes. */
+static void copy_lanes(uint8_t *to, const uint8_t *from, size_t bytes, size_t size)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	(void)size;
+	memcpy(to, from, bytes);
+#else
+	size_t i, k;
+
+	for (i = 0; i < bytes; i += size)
+		for (k = 0; k < size; k++)
+			to[i + k] = from[i + size - 1 - k];
+#endif
+}
+
+static int prepare(struct thc_request *r, size_t growth)
+{
+	const size_t stride = sizeof(struct thc_hdr) + THC_LANE_BYTES;
+	size_t size = thc_dtype_size(r->dtype);
+	struct thc_progress *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	r->progress = g;
+	g->chunks = (uint32_t)((r->count * size + THC_LANE_BYTES - 1) / THC_LANE_BYTES);
+	g->packets = thc_buffer_get(r->client, g->chunks * stride, growth + g->chunks, &g->size);
+	g->landed = calloc(1, g->chunks);
+	thc_account(r->client, g->chunks);
+	if (!g->packets || !g->landed)
+		return -ENOMEM;
+	r->phases.phase[SUMS] = (struct thc_phase){
+		.request = r, .packets = g->packets, .stride = stride, .payload = THC_LANE_BYTES,
+		.sized = g->chunks, .op = THC_OP_ADD, .width = (uint8_t)(8 * size), .closed = true,
+	};
+	r->phases.count = SUMS + 1;
+	return 0;
+}
+
+static void release(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+
+	if (!g)
+		return;
+	thc_buffer_put(r->client, g->packets, g->size);
+	free(g->landed);
+	thc_account(r->client, -(ssize_t)g->chunks);
+	free(g);
+	r->progress = NULL;
+}
+
+static bool compute(struct thc_request *r)
+{
+	size_t size = thc_dtype_size(r->dtype), most = THC_SLICE * size / THC_LANE_BYTES;
+	const struct thc_progress *g = r->progress;
+	struct thc_phase *p = &r->phases.phase[SUMS];
+	uint32_t chunk = p->ready, end = chunk;
+
+	if (!r->claimed) {
+		r->claimed = true;
+		return true;
+	}
+	if (!r->phases.agreed || chunk == g->chunks)
+		return false;
+	end += most < g->chunks - chunk ? (uint32_t)most : g->chunks - chunk;
+	for (; chunk < end; chunk++) {
+		size_t bytes = bytes_of(r, chunk);
+		uint8_t *lanes = payload(r, chunk);
+
+		copy_lanes(lanes, values(r, chunk), bytes, size);
+		memset(lanes + bytes, 0, THC_LANE_BYTES - bytes);
+		thc_pipeline_ready(p, chunk);
+	}
+	return true;
+}
+
+static void agreed(struct thc_request *r)
+{
+	(void)r;
+}
+
+static void answer(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
+		   const uint16_t *counts, const uint8_t *lanes)
+{
+	struct thc_progress *g = r->progress;
+	size_t size = thc_dtype_size(r->dtype);
+	uint32_t k;
+
+	(void)phase;
+	(void)counts;
+	for (k = 0; lanes && k < chunks; k++) {
+		copy_lanes(values(r, first + k), lanes + (size_t)k * THC_LANE_BYTES,
+			   bytes_of(r, first + k), size);
+		g->landed[first + k] = 1;
+	}
+}
+
+/* A packet still has what its rank brought. */
+static void undo(struct thc_request *r)
+{
+	const struct thc_progress *g = r->progress;
+	uint32_t chunk;
+
+	for (chunk = 0; g && g->landed && chunk < g->chunks; chunk++)
+		if (g->landed[chunk])
+			copy_lanes(values(r, chunk), payload(r, chunk), bytes_of(r, chunk),
+				   thc_dtype_size(r->dtype));
+}
+
+const struct thc_scheme thc_scheme_none = {
+	.id = THC_SCHEME_NONE,
+	.dtypes = THC_DTYPES_INTEGER,
+	.check = check_job,
+	.open = open_none,
+	.close = close_none,
+	.describe = describe,
+	.prepare = prepare,
+	.compute = compute,
+	.agreed = agreed,
+	.answer = answer,
+	.undo = undo,
+	.release = release,
+};
