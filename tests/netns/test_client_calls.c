@@ -181,6 +181,9 @@ static void *ask_for_what_is_not_there(void *arg)
 		refused(r, call, THC_FP32, -EINVAL, "none takes no fp32 values: floats are for");
 		call.scheme = "lossy";
 		refused(r, call, THC_FP32, -EINVAL, "there is no scheme \"lossy\"");
+		assert_int_equal(thc_allreduce_call_start(r->client, r, 8, THC_FP32, NULL, NULL),
+				 -EINVAL);
+		assert_non_null(strstr(thc_last_error(), "THC_CALL_INIT"));
 		call.size = 8;
 		refused(r, call, THC_FP32, -EINVAL, "thc_call.size is 8");
 	}

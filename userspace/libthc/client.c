@@ -365,6 +365,8 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	struct thc_call known;
 	int error = check_buffer(buf, count, dtype);
 
+	if (!error && !call)
+		error = thc_fail(-EINVAL, "there is no thc_call: use THC_CALL_INIT");
 	if (!error)
 		error = thc_struct_in(&call_kind, &known, call);
 	if (!error)
