@@ -3,16 +3,13 @@
 #include <errno.h>
 
 #include "client.h"
-#include "dtype.h"
 #include "scheme.h"
 
 int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o)
 {
 	const struct thc_scheme *scheme = thc_scheme_of(s->scheme);
 
-	/* it is what thc_allreduce() means, which is for floats */
-	if (!scheme || scheme->dtypes != THC_DTYPES_FLOAT ||
-	    !thc_spec_is_sound(s, o->rank, !!o->key))
+	if (!scheme || !thc_spec_is_sound(s, o->rank, !!o->key))
 		return -EPROTO;
 	return scheme->check(s);
 }

@@ -114,7 +114,8 @@ THC_INLINE int thc_spec_is_sound(const struct thc_spec *s, u32 rank, int keyed)
 
 	if (s->flags & ~THC_WELCOME_FLAGS || s->features & ~THC_FEATURES || s->seal > THC_SEAL_NH ||
 	    (s->seal == THC_SEAL_NH) != !!keyed || (s->has & needed) != needed ||
-	    s->scheme >= THC_SCHEMES_COUNT)
+	    /* the others are for calls that name them */
+	    s->scheme != THC_SCHEME_THC)
 		return 0;
 	return s->ranks > rank && s->ranks <= THC_RANKS_MAX && s->data_slots && s->control_slots &&
 	       s->data_slots + s->control_slots <= THC_SLOTS_MAX &&
