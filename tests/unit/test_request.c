@@ -92,8 +92,7 @@ static void client_exit(struct thc_client *c)
 static struct thc_request *begin(struct thc_client *c, const struct bucket *b, void *buf,
 				 struct thc_residual *error)
 {
-	struct thc_request *r =
-		thc_request_create(c, buf, b->count, b->dtype, &(struct thc_call){ .key = 1 });
+	struct thc_request *r = thc_request_create(c, buf, b->count, b->dtype, &thc_scheme_thc, 1);
 
 	assert_non_null(r);
 	r->error = b->feedback ? error : NULL;
@@ -343,8 +342,7 @@ static void claims__wait_for_the_round_before_the_last_one(void **state)
 	(void)state;
 	client_init(&c, &b);
 	for (i = 0; i < 3; i++) {
-		r[i] = thc_request_create(&c, buf[i], b.count, b.dtype,
-					  &(struct thc_call){ .key = i });
+		r[i] = thc_request_create(&c, buf[i], b.count, b.dtype, &thc_scheme_thc, i);
 		assert_non_null(r[i]);
 		if (i)
 			r[i - 1]->next = r[i];

@@ -23,15 +23,12 @@
 
 static const struct thc_transport_ops ops;
 
-static const struct thc_call call = { .size = sizeof(call), .scheme = "none" };
-
 static struct thc_request *ready(struct thc_client *c, void *buf, size_t count,
 				 enum thc_dtype dtype)
 {
-	struct thc_request *r = thc_request_create(c, buf, count, dtype, &call);
+	struct thc_request *r = thc_request_create(c, buf, count, dtype, &thc_scheme_none, 0);
 
 	assert_non_null(r);
-	assert_int_equal(r->scheme->id, THC_SCHEME_NONE);
 	assert_int_equal(r->scheme->prepare(r, 0), 0);
 	while (!r->claimed)
 		assert_true(r->scheme->compute(r));

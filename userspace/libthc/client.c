@@ -327,16 +327,6 @@ static int check_scheme(const struct thc_client *c, const struct thc_scheme *s,
 	return 0;
 }
 
-static int check_call(const struct thc_client *c, const struct thc_call *call, enum thc_dtype dtype)
-{
-	const struct thc_scheme *s = call->scheme ? thc_scheme_named(call->scheme) : c->scheme;
-
-	if (!s)
-		return thc_fail(-EINVAL, "there is no scheme \"%s\": use one of thc_schemes()",
-				call->scheme);
-	return check_scheme(c, s, dtype);
-}
-
 /* Called with the lock held. */
 static int enqueue(struct thc_client *c, struct thc_request *r)
 {
@@ -361,6 +351,7 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 			     const struct thc_call *call, struct thc_request **out)
 {
+	const struct thc_scheme *scheme;
 	struct thc_request *r;
 	struct thc_call known;
 	int error = check_buffer(buf, count, dtype);
@@ -369,11 +360,16 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 		error = thc_fail(-EINVAL, "there is no thc_call: use THC_CALL_INIT");
 	if (!error)
 		error = thc_struct_in(&call_kind, &known, call);
-	if (!error)
-		error = check_call(c, &known, dtype);
 	if (error)
 		return error;
-	r = thc_request_create(c, buf, count, dtype, &known);
+	scheme = known.scheme ? thc_scheme_named(known.scheme) : c->scheme;
+	if (!scheme)
+		return thc_fail(-EINVAL, "there is no scheme \"%s\": use one of thc_schemes()",
+				known.scheme);
+	error = check_scheme(c, scheme, dtype);
+	if (error)
+		return error;
+	r = thc_request_create(c, buf, count, dtype, scheme, known.key);
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
 	pthread_mutex_lock(&c->lock);

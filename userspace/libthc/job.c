@@ -7,11 +7,9 @@
 
 int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o)
 {
-	const struct thc_scheme *scheme = thc_scheme_of(s->scheme);
-
-	if (!scheme || !thc_spec_is_sound(s, o->rank, !!o->key))
+	if (!thc_spec_is_sound(s, o->rank, !!o->key))
 		return -EPROTO;
-	return scheme->check(s);
+	return thc_scheme_of(s->scheme)->check(s);
 }
 
 void thc_window_choose(struct thc_client *c, uint32_t answers)

@@ -16,7 +16,8 @@
 #include "transport.h"
 
 struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t count,
-				       enum thc_dtype dtype, const struct thc_call *call)
+				       enum thc_dtype dtype, const struct thc_scheme *scheme,
+				       uint64_t key)
 {
 	struct thc_request *r = calloc(1, sizeof(*r));
 
@@ -27,8 +28,8 @@ struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t c
 	r->buf = buf;
 	r->count = count;
 	r->dtype = dtype;
-	r->key = call->key;
-	r->scheme = call->scheme ? thc_scheme_named(call->scheme) : c->scheme;
+	r->key = key;
+	r->scheme = scheme;
 	return r;
 }
 

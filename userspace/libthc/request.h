@@ -73,9 +73,9 @@ struct thc_request {
 	void			*progress;
 };
 
-/* @call: known to be good */
 struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t count,
-				       enum thc_dtype dtype, const struct thc_call *call);
+				       enum thc_dtype dtype, const struct thc_scheme *scheme,
+				       uint64_t key);
 void thc_request_destroy(struct thc_request *r);
 int thc_request_prepare(struct thc_request *r);
 /* Gives back what it took; if it has failed, the caller's buffer is what it was. */
