@@ -14,7 +14,6 @@
 
 #include <thc/worker/shards.h>
 
-#include "calls.h"
 #include "join.h"
 #include "sock.h"
 #include "state.h"
