@@ -83,6 +83,12 @@ static void table__auto_always_fits(void **state)
 	}
 }
 
+static void scheme__of_a_job_is_one_for_floats(void **state)
+{
+	(void)state;
+	refused("1,ranks=8,key=@one,scheme=none", "scheme=none is for integers");
+}
+
 static void table__overflow_says_what_fits(void **state)
 {
 	(void)state;
@@ -515,6 +521,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(table__auto_always_fits),
+		cmocka_unit_test(scheme__of_a_job_is_one_for_floats),
 		cmocka_unit_test(table__overflow_says_what_fits),
 		cmocka_unit_test(table__width_is_chosen_and_said),
 		cmocka_unit_test(table__published_one),
