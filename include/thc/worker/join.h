@@ -175,13 +175,15 @@ static inline void thc_sender_set_key(struct thc_sender *s, const u8 *key)
 THC_INLINE int thc_joining_asks(struct thc_joining *j, const struct thc_sender *s,
 				struct thc_hdr *h, struct thc_join *payload, u64 now, u64 *due)
 {
-	int asks = thc_joining_at(j) <= now;
+	u64 at = thc_joining_at(j);
 
-	if (asks)
-		thc_joining_request(j, s, h, payload, now);
-	if (thc_joining_at(j) < *due)
-		*due = thc_joining_at(j);
-	return asks;
+	if (at > now) {
+		*due = at < *due ? at : *due;
+		return 0;
+	}
+	thc_joining_request(j, s, h, payload, now);
+	*due = j->at < *due ? j->at : *due;
+	return 1;
 }
 
 /* Is the WELCOME sealed by the job's key? @end: ours, or the group's */
