@@ -2,7 +2,7 @@
 /*
  * From a frame to a THC header: Ethernet, at most one VLAN tag, IPv4 without
  * options or IPv6 without extension headers, UDP. A cursor walks the frame;
- * nothing is read that has not been taken. What a THC header says is not
+ * nothing is read that has not been pulled. What a THC header says is not
  * looked at here.
  *
  * Two endings without a header: the frame is not ours (THC_PARSE_FOREIGN,
@@ -55,14 +55,14 @@ struct thc_parsed {
 	u8 tagged;
 };
 
-static __always_inline void *thc_take(struct thc_cursor *c, u32 size)
+static __always_inline void *thc_pull(struct thc_cursor *c, u32 size)
 {
-	void *taken = c->pos;
+	void *pulled = c->pos;
 
-	if (taken + size > c->end)
+	if (pulled + size > c->end)
 		return NULL;
-	c->pos = taken + size;
-	return taken;
+	c->pos = pulled + size;
+	return pulled;
 }
 
 static __always_inline bool thc_is_vlan(__be16 proto)
@@ -85,7 +85,7 @@ static __always_inline int thc_parse_udp(struct thc_cursor *c, const struct udph
 		return THC_DROP_TRUNCATED;
 	if (len < bytes)
 		return THC_DROP_LENGTH;
-	p->hdr = thc_take(c, sizeof(*p->hdr));
+	p->hdr = thc_pull(c, sizeof(*p->hdr));
 	if (!p->hdr)
 		return THC_DROP_TRUNCATED;
 	p->payload_len = len - sizeof(*udp) - sizeof(*p->hdr);
@@ -106,7 +106,7 @@ static __always_inline int thc_parse_options(struct thc_cursor *c, const struct 
 
 static __always_inline int thc_parse_ip4(struct thc_cursor *c, struct thc_packet *p)
 {
-	const struct iphdr *ip = thc_take(c, sizeof(*ip));
+	const struct iphdr *ip = thc_pull(c, sizeof(*ip));
 	const struct udphdr *udp;
 	s32 total;
 
@@ -119,7 +119,7 @@ static __always_inline int thc_parse_ip4(struct thc_cursor *c, struct thc_packet
 		return THC_PARSE_FOREIGN;
 	if (ip->ihl > 5)
 		return thc_parse_options(c, ip);
-	udp = thc_take(c, sizeof(*udp));
+	udp = thc_pull(c, sizeof(*udp));
 	if (!udp || !thc_is_our_port(udp))
 		return THC_PARSE_FOREIGN;
 	if (ip->frag_off & thc_be16(THC_IP4_MF))
@@ -144,13 +144,13 @@ static __always_inline bool thc_is_our_ip6(const struct in6_addr *a)
 
 static __always_inline int thc_parse_ip6(struct thc_cursor *c, struct thc_packet *p)
 {
-	const struct ipv6hdr *ip = thc_take(c, sizeof(*ip));
+	const struct ipv6hdr *ip = thc_pull(c, sizeof(*ip));
 	const struct udphdr *udp;
 	s32 bytes;
 
 	if (!ip || ip->version != 6 || ip->nexthdr != IPPROTO_UDP || !thc_is_our_ip6(&ip->daddr))
 		return THC_PARSE_FOREIGN;
-	udp = thc_take(c, sizeof(*udp));
+	udp = thc_pull(c, sizeof(*udp));
 	if (!udp || !thc_is_our_port(udp))
 		return THC_PARSE_FOREIGN;
 	bytes = thc_be16(ip->payload_len);
@@ -172,14 +172,14 @@ static __always_inline int thc_parse(struct xdp_md *ctx, struct thc_parsed *p)
 	struct thc_vlan *tag;
 	__be16 proto;
 
-	p->eth = thc_take(&c, sizeof(*p->eth));
+	p->eth = thc_pull(&c, sizeof(*p->eth));
 	if (!p->eth)
 		return THC_PARSE_FOREIGN;
 	proto = p->eth->h_proto;
 	p->vlan = 0;
 	p->tagged = thc_is_vlan(proto);
 	if (p->tagged) {
-		tag = thc_take(&c, sizeof(*tag));
+		tag = thc_pull(&c, sizeof(*tag));
 		if (!tag)
 			return THC_PARSE_FOREIGN;
 		p->vlan = tag->tci;

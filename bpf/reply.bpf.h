@@ -90,26 +90,26 @@ static __always_inline int thc_frame_get(struct xdp_md *ctx, struct thc_frame *f
 	__be16 proto;
 
 	f->end = c.end;
-	f->eth = thc_take(&c, sizeof(*f->eth));
+	f->eth = thc_pull(&c, sizeof(*f->eth));
 	if (!f->eth)
 		return -1;
 	proto = f->eth->h_proto;
 	f->vlan = c.pos;
 	f->tagged = thc_is_vlan(proto);
 	if (f->tagged) {
-		if (!thc_take(&c, sizeof(*f->vlan)))
+		if (!thc_pull(&c, sizeof(*f->vlan)))
 			return -1;
 		proto = f->vlan->proto;
 	}
 	f->v4 = proto == thc_be16(ETH_P_IP);
 	f->ip4 = c.pos;
 	f->ip6 = c.pos;
-	if (!thc_take(&c, f->v4 ? sizeof(*f->ip4) : sizeof(*f->ip6)))
+	if (!thc_pull(&c, f->v4 ? sizeof(*f->ip4) : sizeof(*f->ip6)))
 		return -1;
-	f->udp = thc_take(&c, sizeof(*f->udp));
+	f->udp = thc_pull(&c, sizeof(*f->udp));
 	if (!f->udp)
 		return -1;
-	f->hdr = thc_take(&c, sizeof(*f->hdr));
+	f->hdr = thc_pull(&c, sizeof(*f->hdr));
 	return f->hdr ? 0 : -1;
 }
 
@@ -211,7 +211,7 @@ static __always_inline u32 thc_turn_next(void)
  * pass before the next answer's, so a new tag starts a new count; an answer
  * whose clones could not all be made does not disturb the next one.
  */
-static __always_inline u32 thc_turn_take(u32 tag)
+static __always_inline u32 thc_turn_clone(u32 tag)
 {
 	u32 key = 0;
 	struct thc_turn *t = bpf_map_lookup_elem(&turn, &key);
@@ -444,7 +444,7 @@ int thc_egress(struct xdp_md *ctx)
 
 		copies = job ? job->ranks : 0;
 	}
-	k = thc_turn_take(note.tag);
+	k = thc_turn_clone(note.tag);
 	if (k >= copies)
 		return XDP_DROP;
 

@@ -170,7 +170,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	if (!why && (ts->state != THC_STATE_JOINING || all_ready(ts)))
 		why = THC_DROP_UNEXPECTED;
 	if (!why)
-		why = thc_joining_take(&p->joining, &p->sender, h, w, bytes, ktime_get_ns());
+		why = thc_joining_apply(&p->joining, &p->sender, h, w, bytes, ktime_get_ns());
 	if (why)
 		return why;
 	if (thc_joiners_step(&all, p->shard, &failure) == THC_JOIN_ASK)

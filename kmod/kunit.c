@@ -215,7 +215,7 @@ static void answer(struct thc_sock *ts, u64 number)
 	h.count = cpu_to_be16(RANKS);
 	h.bitmap = cpu_to_be64(thc_ranks_mask(RANKS));
 	spin_lock_bh(&ts->lock);
-	thc_sender_take(&p->sender, THC_GOT_ANSWER, &p->sender.data, f, &h, 0, ktime_get_ns());
+	thc_sender_apply(&p->sender, THC_GOT_ANSWER, &p->sender.data, f, &h, 0, ktime_get_ns());
 	l = thc_sender_landing(&p->sender, THC_GOT_ANSWER, &h, m->lanes, 1);
 	thc_engine_landed(p, m, index, &l);
 	spin_unlock_bh(&ts->lock);

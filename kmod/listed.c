@@ -33,7 +33,7 @@ struct listed {
 
 /* The list, and the key, which is there as long as the socket is not ready; false: none is waiting.
  */
-static bool take_list(struct thc_sock *ts, struct listed *l)
+static bool copy_list(struct thc_sock *ts, struct listed *l)
 {
 	bool waits;
 
@@ -142,7 +142,7 @@ void thc_listed_open(struct thc_sock *ts)
 	l = kzalloc(sizeof(*l), GFP_KERNEL_ACCOUNT);
 	if (!l)
 		fail(ts, 0, -ENOMEM);
-	else if (take_list(ts, l))
+	else if (copy_list(ts, l))
 		open_listed(ts, l);
 	kfree_sensitive(l);
 }

@@ -47,8 +47,8 @@ const struct nla_policy thc_nl_id_policy[] = {
 
 /* --- jobs in -------------------------------------------------------------- */
 
-static int take_aggregator(const struct nlattr *nest, struct thc_address *out,
-			   struct netlink_ext_ack *extack)
+static int parse_aggregator(const struct nlattr *nest, struct thc_address *out,
+			    struct netlink_ext_ack *extack)
 {
 	struct nlattr *tb[THC_AGGR_MAX + 1];
 	int error = nla_parse_nested(tb, THC_AGGR_MAX, nest, aggregator_policy, extack);
@@ -76,7 +76,7 @@ static int take_aggregator(const struct nlattr *nest, struct thc_address *out,
 }
 
 /* Users or groups; without @nest there are none. */
-static int take_ids(const struct nlattr *nest, struct thc_ids *out, struct netlink_ext_ack *extack)
+static int parse_ids(const struct nlattr *nest, struct thc_ids *out, struct netlink_ext_ack *extack)
 {
 	struct nlattr *tb[THC_IDS_MAX + 1];
 	int error;
@@ -101,7 +101,7 @@ static int take_ids(const struct nlattr *nest, struct thc_ids *out, struct netli
 	return 0;
 }
 
-static int take_job(struct genl_info *info, struct thc_host_job *job)
+static int parse_job(struct genl_info *info, struct thc_host_job *job)
 {
 	struct nlattr *nest;
 	int rest, error;
@@ -110,8 +110,8 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 		return REFUSE(info->extack, NULL, -EINVAL, "a job needs its number and its key");
 	job->id = nla_get_u16(info->attrs[THC_ATTR_JOB]);
 	memcpy(job->key, nla_data(info->attrs[THC_ATTR_KEY]), sizeof(job->key));
-	error = take_ids(info->attrs[THC_ATTR_USERS], &job->users, info->extack) ?:
-			take_ids(info->attrs[THC_ATTR_GROUPS], &job->groups, info->extack);
+	error = parse_ids(info->attrs[THC_ATTR_USERS], &job->users, info->extack) ?:
+			parse_ids(info->attrs[THC_ATTR_GROUPS], &job->groups, info->extack);
 	if (error)
 		return error;
 	nlmsg_for_each_attr(nest, info->nlhdr, GENL_HDRLEN, rest) {
@@ -119,7 +119,7 @@ static int take_job(struct genl_info *info, struct thc_host_job *job)
 			continue;
 		if (job->shards == THC_GENL_AGGREGATORS_MAX)
 			return REFUSE(info->extack, NULL, -E2BIG, TOO_MANY);
-		error = take_aggregator(nest, &job->aggregator[job->shards++], info->extack);
+		error = parse_aggregator(nest, &job->aggregator[job->shards++], info->extack);
 		if (error)
 			return error;
 	}
@@ -142,7 +142,7 @@ int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info)
 	struct thc_host_job *job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
 	int error;
 
-	error = job ? take_job(info, job) : -ENOMEM;
+	error = job ? parse_job(info, job) : -ENOMEM;
 	wipe_key(info);
 	if (!error) {
 		error = thc_host_job_add(genl_info_net(info), job);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Packets in, in the network's softirq. They are taken from the UDP socket's
+ * Packets in, in the network's softirq. They are received from the UDP socket's
  * queue as soon as they are there: a tunnel's hook (encap_rcv) would come a step
  * earlier, but for it the kernel takes apart what GRO has coalesced. Here 60
  * answers in one make one look at the clock, and one super-packet out. The lanes
@@ -26,7 +26,7 @@
 /* Packets that a call takes from a queue before it looks at them. Whoever adds one calls us, so
  * that what is left is another call's.
  */
-#define TAKE_PACKETS	64
+#define RECEIVE_PACKETS	64
 
 /* The notes of the layers below on a packet, or on all that GRO has coalesced. */
 static struct thc_origin origin_of(const struct sk_buff *skb)
@@ -188,7 +188,7 @@ static void each_packet(struct thc_peer *p, struct sk_buff *skb, u64 now)
 }
 
 /* Checks and counts a packet as udp_recvmsg() would, and reads it. */
-static void take_in(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
+static void receive_one(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
 {
 	if (udp_lib_checksum_complete(skb)) {
 		__UDPX_INC_STATS(sk, UDP_MIB_CSUMERRORS);
@@ -217,24 +217,24 @@ static void turn_away(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
 }
 
 /* Moves packets of the aggregator from the queue of @sk to @ours. */
-static void take_ours(struct thc_peer *p, struct sock *sk, struct sk_buff_head *ours)
+static void receive_queue(struct thc_peer *p, struct sock *sk, struct sk_buff_head *ours)
 {
 	struct sk_buff *skb;
-	int taken = 0, error;
+	int received = 0, error;
 
 	do {
 		skb = skb_recv_udp(sk, MSG_DONTWAIT, &error);
 		if (!skb)
 			continue;	/* the network's last complaint, or the end */
-		taken++;
+		received++;
 		if (is_from_peer(p, skb))
 			__skb_queue_tail(ours, skb);
 		else
 			turn_away(p, sk, skb);
-	} while (skb ? taken < TAKE_PACKETS : error != -EAGAIN);
+	} while (skb ? received < RECEIVE_PACKETS : error != -EAGAIN);
 }
 
-/* sk_data_ready of both sockets of a peer. What other CPUs have added meanwhile is taken along. */
+/* sk_data_ready of both sockets of a peer. What other CPUs add meanwhile is received, too. */
 void thc_receive(struct sock *sk)
 {
 	struct sk_buff_head ours;
@@ -249,12 +249,12 @@ void thc_receive(struct sock *sk)
 	if (!p)
 		goto out;
 	ts = p->owner;
-	take_ours(p, sk, &ours);
+	receive_queue(p, sk, &ours);
 	if (skb_queue_empty(&ours))
 		goto out;
 	spin_lock(&ts->lock);
 	while ((skb = __skb_dequeue(&ours)))
-		take_in(p, sk, skb);
+		receive_one(p, sk, skb);
 	thc_engine_run(ts);
 	spin_unlock(&ts->lock);
 	thc_outbox_flush(ts);

@@ -113,7 +113,7 @@ static int copy_answer(struct thc_message *m, struct msghdr *msg, size_t len, si
 }
 
 /* The message has been received; a connect() may already have taken it off the list. */
-static void take_off(struct thc_sock *ts, struct thc_message *m)
+static void dequeue(struct thc_sock *ts, struct thc_message *m)
 {
 	lockdep_assert_held(&ts->lock);
 	if (list_empty(&m->ready))
@@ -135,7 +135,7 @@ static int receive_message(struct thc_sock *ts, struct thc_message *m, struct ms
 
 	spin_lock_bh(&ts->lock);
 	if (!error && !(flags & MSG_PEEK))
-		take_off(ts, m);
+		dequeue(ts, m);
 	thc_message_put(ts, m);
 	ts->reading = false;
 	more = need_not_wait(ts, ts->joins);

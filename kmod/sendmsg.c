@@ -20,7 +20,7 @@
 /* MSG_BATCH: sendmmsg() has more for us, whose packets leave no later for that. */
 #define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_CMSG_COMPAT | MSG_BATCH)
 
-static int take_send(struct msghdr *msg, struct thc_send *send)
+static int parse_send(struct msghdr *msg, struct thc_send *send)
 {
 	struct cmsghdr *c;
 	bool found = false;
@@ -248,7 +248,7 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 /* A stream's messages have the order of the calls, however long one waits for room or its copy
  * takes: the turn is kept until then.
  */
-static bool take_turn(struct thc_sock *ts, u64 stream)
+static bool try_turn(struct thc_sock *ts, u64 stream)
 {
 	bool free = !ts->writing[stream];
 
@@ -286,12 +286,12 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 		return -EOPNOTSUPP;
 	if (msg->msg_namelen)
 		return -EISCONN;
-	error = take_send(msg, &send);
+	error = parse_send(msg, &send);
 	if (error)
 		return error;
 	/* what is agreed on does not wait for data */
 	stream = thc_op_is_data(send.op) && !thc_op_is_added(send.op) ? THC_CONTROL : THC_DATA;
-	error = thc_wait_for(ts, take_turn, stream, &timeo);
+	error = thc_wait_for(ts, try_turn, stream, &timeo);
 	if (error == -EAGAIN)
 		turn_away(ts, stream);
 	if (error)

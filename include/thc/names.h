@@ -38,7 +38,7 @@
 	X(JOB, "job", "no such job")							\
 	X(KEY, "key", "sealed by a key that does not count here")			\
 	X(RANK, "rank", "rank not below n, or not joined")				\
-	X(ADDRESS, "address", "not from the address and port that this peer has")		\
+	X(ADDRESS, "address", "not from the rank's, or aggregator's, address and port")		\
 	X(SLOT, "slot", "slot outside the job, on the wrong port, or not the chunk's")	\
 	X(MISMATCH, "mismatch", "op, width or round differ from the slot's")		\
 	X(BUSY, "busy", "generation too far ahead")					\

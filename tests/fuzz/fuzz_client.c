@@ -175,7 +175,7 @@ static struct world {
 		uint32_t	missed;
 	} held[ROUNDS_MAX];			/* by round: what the client has to believe */
 	bool			keyed;		/* the job has a secret key */
-	enum thc_seal_kind	seal;		/* of its data */
+	enum thc_seal_type	seal;		/* of its data */
 	struct whole_welcome	welcome;	/* honest constants */
 	bool			one_port;	/* as it was told */
 } w;
@@ -599,10 +599,12 @@ static bool believe(const struct coming *p)
 
 /* --- instead of udp.c, way.c ---------------------------------------------------------------- */
 
-int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
+int thc_sockets_open(struct thc_sockets *l, const struct thc_client_options *o)
 {
 	(void)o;
-	*l = (struct thc_link){ .unicast = UNICAST, .group = -1, .gso = true, .answers_max = 1000 };
+	*l = (struct thc_sockets){
+		.unicast = UNICAST, .group = -1, .gso = true, .answers_max = 1000
+	};
 	l->way.aggregator.ss_family = AF_INET;
 	return 0;
 }
@@ -615,7 +617,8 @@ int thc_way_find(struct thc_way *way, const struct thc_client_options *o)
 }
 
 /* There is one aggregator: who says that there are more has to say where. */
-int thc_link_open_beside(struct thc_link *l, const struct thc_link *first, const struct thc_end *to)
+int thc_sockets_open_beside(struct thc_sockets *l, const struct thc_sockets *first,
+			    const struct thc_end *to)
 {
 	(void)first;
 	require(to->port && thc_be16(to->aggregator));
@@ -623,12 +626,12 @@ int thc_link_open_beside(struct thc_link *l, const struct thc_link *first, const
 	return -EHOSTUNREACH;
 }
 
-void thc_link_close(struct thc_link *l)
+void thc_sockets_close(struct thc_sockets *l)
 {
 	l->unicast = l->group = -1;
 }
 
-int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
+int thc_sockets_join_group(struct thc_sockets *l, const struct thc_end *group)
 {
 	/* the group's port and address are another program's, if they are not sound */
 	require(thc_be16(group->port) >= THC_PORT_UNPRIVILEGED);
@@ -636,7 +639,7 @@ int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 	return l->group < 0 ? -EAFNOSUPPORT : 0;
 }
 
-void thc_link_leave_group(struct thc_link *l)
+void thc_sockets_leave_group(struct thc_sockets *l)
 {
 	l->group = -1;
 }
@@ -647,7 +650,7 @@ void thc_way_end(const struct thc_way *way, struct thc_end *end)
 	*end = our_end;
 }
 
-unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
+unsigned int thc_sockets_wire_bytes(const struct thc_sockets *l, unsigned int bytes)
 {
 	(void)l;
 	return bytes + 42;
@@ -756,8 +759,8 @@ static int complain(void)
 	return error;
 }
 
-int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
-		  uint64_t *calls)
+int thc_sockets_send(struct thc_sockets *l, const struct thc_outgoing *out, unsigned int count,
+		     uint64_t *calls)
 {
 	unsigned int i;
 
@@ -769,7 +772,7 @@ int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned i
 }
 
 /* A copy that ends where the packet does. */
-static void hand_over(const struct coming *p, thc_link_each *each, void *ctx)
+static void hand_over(const struct coming *p, thc_sockets_each *each, void *ctx)
 {
 	uint8_t *copy = malloc(p->bytes);
 
@@ -790,8 +793,8 @@ static void hand_over(const struct coming *p, thc_link_each *each, void *ctx)
 	w.broken = w.client->broken;
 }
 
-int thc_link_receive(struct thc_link *l, int fd, struct thc_buffer rx, thc_link_each *each,
-		     void *ctx, uint64_t *calls)
+int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc_sockets_each *each,
+			void *ctx, uint64_t *calls)
 {
 	int n = 0;
 
@@ -1006,7 +1009,7 @@ static struct coming *put_answer(const struct asked *a, uint64_t in)
 	h->key_id = session[w.keyed].down.id;
 	p->bytes = sizeof(*h) + THC_LANE_BYTES;
 	p->group = c->reply == THC_REPLY_MULTICAST &&
-		   thc_udp_of(w.client->transport)->peer->link.group >= 0;
+		   thc_udp_of(w.client->transport)->peer->sockets.group >= 0;
 	if (a->norms)
 		max_lanes(a, in, p->at + sizeof(*h));
 	else

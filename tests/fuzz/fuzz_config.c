@@ -142,7 +142,7 @@ static void check_params(const struct thcd_plan *plan, const struct thc_spec *s,
 	struct thc_table table;
 
 	require(thc_spec_is_sound(s, rank, !!o.key) && !thc_spec_is_sound(s, rank, !o.key));
-	require(!thc_job_check(s, &o) && !thc_table_take(s, &table));
+	require(!thc_job_check(s, &o) && !thc_table_read(s, &table));
 	require(thc_table_hash(&table) == plan->table_hash);
 	require(!thc_codec_init(&codec, &table, s->block_log2, s->seed, THC_SIMD_SCALAR));
 	require(!thc_codec_set_correlated(&codec, s->ranks));

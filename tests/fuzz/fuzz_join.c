@@ -730,7 +730,7 @@ static void check_to_rank(const struct sent *s, int job, u32 rank)
 
 	require(thc_spec_read(&spec, w, w + 1, (u32)s->length - (u32)sizeof(*w)));
 	require(thc_be16(s->h.rank) == rank);
-	require(!thc_job_check(&spec, &o) && !thc_table_take(&spec, &table));
+	require(!thc_job_check(&spec, &o) && !thc_table_read(&spec, &table));
 	require(!memcmp(spec.salt, world_records[described[job].id].salt, sizeof(spec.salt)));
 	require(!(spec.flags & THC_WELCOME_F_REFUSED) && thc_be32(s->h.epoch) == m->epoch);
 	require(!(spec.flags & THC_WELCOME_F_READY) == !m->ready);

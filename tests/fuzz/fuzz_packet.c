@@ -173,7 +173,7 @@ static void set_config(bool relayed)
 	memcpy(to, &c, sizeof(c));
 }
 
-static const enum thc_seal_kind kinds[JOBS] = { THC_SEAL_NH, THC_SEAL_SUM, THC_SEAL_NONE };
+static const enum thc_seal_type seal_types[JOBS] = { THC_SEAL_NH, THC_SEAL_SUM, THC_SEAL_NONE };
 
 /* Any keys that differ; a job without a secret key has names alone. */
 static void set_keys(struct thc_seals *s, int job)
@@ -182,7 +182,7 @@ static void set_keys(struct thc_seals *s, int job)
 	u32 i, k;
 
 	memset(s, 0, sizeof(*s));
-	s->seal = kinds[job];
+	s->seal = seal_types[job];
 	for (k = 0; k < 4; k++) {
 		key[k]->id = thc_be32(0x100 * (job + 1) + (k & 1));
 		for (i = 0; !job && i < THC_NH_WORDS; i++)
@@ -418,9 +418,9 @@ static __be64 data_tag(int job, const struct thc_seal_key *key, const struct thc
 	u64 word[6];
 	u32 n = header_words(h, word);
 
-	if (kinds[job] == THC_SEAL_NONE)
+	if (seal_types[job] == THC_SEAL_NONE)
 		return 0;
-	if (kinds[job] == THC_SEAL_SUM)
+	if (seal_types[job] == THC_SEAL_SUM)
 		return thc_be64(sum_of(h, payload, bytes));
 	word[n++] = nh_of(key->nh, payload, bytes);
 	return thc_be64(thc_siphash(key->sip, word, n));
@@ -436,7 +436,7 @@ static __be64 member_tag(int job, const struct thc_member_key *key, const struct
 	u64 word[5 + 3 + MEMBERSHIP_MAX / 8];
 	u32 n = header_words(h, word);
 
-	if (kinds[job] != THC_SEAL_NH)
+	if (seal_types[job] != THC_SEAL_NH)
 		return thc_be64(sum_of(h, more, bytes));
 	memcpy(word + n, end, sizeof(*end));
 	n += 3;

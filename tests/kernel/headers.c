@@ -80,7 +80,7 @@ int thc_headers_check(struct thc_headers_world *w, const struct thc_arrival *a,
 
 	if (!thc_sender_seal_ok(sender, got, flight, h, (struct thc_digest){ 0, 0 }, 0))
 		return -1;
-	thc_sender_take(sender, got, stream, flight, h, 0, 0);
+	thc_sender_apply(sender, got, stream, flight, h, 0, 0);
 	if (thc_admit_form(h) || thc_admit_rank(job, h, &p->path) ||
 	    thc_admit_data(job, h, &p->path, THC_LANE_BYTES, &kind))
 		return -1;

@@ -23,7 +23,7 @@ static inline void job_seals_epoch(struct thc_seals *s, u16 job, u32 epoch)
 	thc_seal_key_set(&s->down[epoch & 1], key, THC_KEY_DOWN, job, salt);
 }
 
-/* Seals of @job in @epoch, with those of the epoch before; @seal: enum thc_seal_kind. */
+/* Seals of @job in @epoch, with those of the epoch before; @seal: enum thc_seal_type. */
 static inline void job_seals(struct thc_seals *s, u8 seal, u16 job, u32 epoch)
 {
 	*s = (struct thc_seals){ .seal = seal };

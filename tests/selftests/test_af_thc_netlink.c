@@ -120,7 +120,7 @@ static int job_attr(const struct nlattr *a, void *data)
 	return MNL_CB_OK;
 }
 
-static void take_job(const struct nlmsghdr *h, void *data)
+static void parse_job(const struct nlmsghdr *h, void *data)
 {
 	struct job *j = data;
 
@@ -136,13 +136,13 @@ static int get_job(struct nl *nl, uint16_t id, struct job *j)
 
 	memset(j, 0, sizeof(*j));
 	mnl_attr_put_u16(h, THC_ATTR_JOB, id);
-	return nl_ask(nl, h, take_job, j);
+	return nl_ask(nl, h, parse_job, j);
 }
 
 static int dump_jobs(struct nl *nl, struct job *j)
 {
 	memset(j, 0, sizeof(*j));
-	return nl_ask(nl, nl_begin(nl, nl->family, THC_CMD_JOB_GET, NLM_F_DUMP), take_job, j);
+	return nl_ask(nl, nl_begin(nl, nl->family, THC_CMD_JOB_GET, NLM_F_DUMP), parse_job, j);
 }
 
 static struct job job;
@@ -250,7 +250,7 @@ static void take_job_and_change(const struct nlmsghdr *h, void *data)
 		c->error = nl_new_job(c->other, c->add, AT, PORT, 0);
 	if (!c->job->n && c->del)
 		c->error = nl_del_job(c->other, c->del);
-	take_job(h, c->job);
+	parse_job(h, c->job);
 }
 
 /* Who reads in parts learns that the list has changed between two of them: what comes

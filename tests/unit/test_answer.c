@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The headers an aggregator answers with: every field, that the seal fits what is sent, and
- * that nothing of the request leaks where it must not. Each under each kind of seal.
+ * that nothing of the request leaks where it must not. Each under each type of seal.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,11 +22,11 @@ static struct thc_slot slot;
 static u64 lanes[THC_LANE_WORDS];
 
 /* Every case three times, once for each seal. */
-static u8 kinds[] = { THC_SEAL_NONE, THC_SEAL_SUM, THC_SEAL_NH };
+static u8 seal_types[] = { THC_SEAL_NONE, THC_SEAL_SUM, THC_SEAL_NH };
 
 static int setup(void **state)
 {
-	const u8 *kind = *state;
+	const u8 *seal_type = *state;
 
 	memset(&slot, 0, sizeof(slot));
 	memset(&job, 0, sizeof(job));
@@ -35,7 +35,7 @@ static int setup(void **state)
 	job.joined = 5;
 	job.ranks = 3;
 	job.restarter = 1;
-	job_seals(&seals, *kind, 4, 9);
+	job_seals(&seals, *seal_type, 4, 9);
 	return 0;
 }
 
@@ -431,8 +431,8 @@ static void epoch__is_for_one_request(void **state)
 }
 
 /* clang-format off */
-#define CASE_OF(name, kind, at) \
-	{ #name ", " kind, name, setup, NULL, &kinds[at] }
+#define CASE_OF(name, type, at) \
+	{ #name ", " type, name, setup, NULL, &seal_types[at] }
 #define CASE(name) \
 	CASE_OF(name, "none", 0), CASE_OF(name, "sum", 1), CASE_OF(name, "nh", 2)
 /* clang-format on */

@@ -87,7 +87,7 @@ static void table__of_fewer_levels(void **state)
 	for (i = 0; i < 16; i++)
 		w.level[i] = i < 4 ? t.value[i] : 0;
 	assert_int_equal(take(&w), 0);
-	assert_int_equal(thc_table_take(&w, &t), 0);
+	assert_int_equal(thc_table_read(&w, &t), 0);
 	assert_int_equal(t.bits, 2);
 	assert_int_equal(t.levels, 4);
 	/* what is behind it is no level */

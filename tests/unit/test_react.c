@@ -26,7 +26,7 @@
 #define DATA	150	/* of them; the others are for norms */
 #define SECOND	1000000000ULL
 
-/* By enum thc_seal_kind. */
+/* By enum thc_seal_type. */
 static struct thc_seals seals[THC_SEAL_NH + 1];
 static u8 payload[1472];
 

@@ -166,7 +166,7 @@ static void slot__disagreement_is_a_mismatch_and_changes_nothing(void **state)
 }
 
 /* Sums of indices and of lanes are. Claims are maxima, too, but not of the same lanes. */
-static void slot__ops_of_one_kind_meet(void **state)
+static void slot__ops_meet(void **state)
 {
 	static const struct {
 		u8 op;
@@ -330,7 +330,7 @@ int main(void)
 		cmocka_unit_test(slot__serial_arithmetic_wraps),
 		cmocka_unit_test(slot__never_used_has_no_past),
 		cmocka_unit_test(slot__disagreement_is_a_mismatch_and_changes_nothing),
-		cmocka_unit_test(slot__ops_of_one_kind_meet),
+		cmocka_unit_test(slot__ops_meet),
 		cmocka_unit_test(slot__sums_that_meet_are_of_one_width),
 		cmocka_unit_test(slot__a_new_epoch_empties_and_an_old_one_does_not),
 		cmocka_unit_test(slot__past_is_remembered),

@@ -173,7 +173,7 @@ static void job__seals(void **state)
 {
 	static const struct {
 		const char *word;
-		enum thc_seal_kind seal;
+		enum thc_seal_type seal;
 	} row[] = { { "nh", THC_SEAL_NH }, { "sum", THC_SEAL_SUM }, { "none", THC_SEAL_NONE } };
 	char keys[32];
 	unsigned int i;

@@ -51,7 +51,7 @@ static struct thc_path path_of(unsigned int host, u16 port)
 	return p;
 }
 
-/* The job, and thcd as it starts; @seal: enum thc_seal_kind */
+/* The job, and thcd as it starts; @seal: enum thc_seal_type */
 static void create(u8 seal)
 {
 	struct thcd_plan plan = { .job = 1,

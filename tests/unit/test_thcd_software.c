@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * thcd's software aggregator packet by packet, over real sockets: what is sealed by whom, with
- * which key and which end, from joining to the end of an epoch. Each under each kind of seal.
+ * which key and which end, from joining to the end of an epoch. Each under each type of seal.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -36,7 +36,7 @@
 static const u8 key[THC_KEY_BYTES] = "the key of the job of this test";
 static struct thcd d;
 static struct thcd_error error;
-static u8 kinds[] = { THC_SEAL_NONE, THC_SEAL_SUM, THC_SEAL_NH };
+static u8 seal_types[] = { THC_SEAL_NONE, THC_SEAL_SUM, THC_SEAL_NH };
 
 /* A worker's socket, and how its path looks to thcd. */
 static struct worker {
@@ -808,8 +808,8 @@ static void epoch__its_end_is_told(void **state)
 }
 
 /* clang-format off */
-#define CASE_OF(name, kind, at) \
-	{ #name ", " kind, name, setup, teardown, &kinds[at] }
+#define CASE_OF(name, type, at) \
+	{ #name ", " type, name, setup, teardown, &seal_types[at] }
 #define CASE(name) \
 	CASE_OF(name, "none", 0), CASE_OF(name, "sum", 1), CASE_OF(name, "nh", 2)
 /* clang-format on */

@@ -132,7 +132,7 @@ static enum thc_drop_reason take_sealed(struct joiner *w, const struct welcome *
 	const struct thc_welcome *in = (const void *)p->payload;
 	enum thc_drop_reason why = thc_joining_admit(&w->j, &w->s, &p->h, in, p->bytes, port);
 
-	return why ? why : thc_joining_take(&w->j, &w->s, &p->h, in, p->bytes, w->now);
+	return why ? why : thc_joining_apply(&w->j, &w->s, &p->h, in, p->bytes, w->now);
 }
 
 /* Seals @p, and lets @w have it. */

@@ -60,7 +60,7 @@
 
 /* ADD has no table, and is there for its length. */
 enum scheme { LUT, LINEAR, ADD, SCHEMES };
-enum seal { NONE, SUM, NH, SEALS }; /* those of thc_seal_kind */
+enum seal { NONE, SUM, NH, SEALS }; /* those of thc_seal_type */
 
 static const char *const scheme_names[SCHEMES] = { "lut", "linear", "add8" };
 static const char *const seal_names[SEALS] = { "none", "sum", "nh" };

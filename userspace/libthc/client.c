@@ -23,12 +23,14 @@
 #include "transport.h"
 
 /* .first never changes: programs built with the first libthc.h run with this library. */
-#define STRUCT_KIND(type, last) #type, THC_STRUCT_SIZE(struct type, last), sizeof(struct type)
+#define STRUCT_LAYOUT(type, last) #type, THC_STRUCT_SIZE(struct type, last), sizeof(struct type)
 
-static const struct thc_struct_layout options_kind = { STRUCT_KIND(thc_client_options, transport) };
-static const struct thc_struct_layout call_kind = { STRUCT_KIND(thc_call, key) };
-static const struct thc_struct_layout info_kind = { STRUCT_KIND(thc_client_info, transport) };
-static const struct thc_struct_layout stats_kind = { STRUCT_KIND(thc_client_stats, rotated_ahead) };
+static const struct thc_struct_layout options_layout = { STRUCT_LAYOUT(thc_client_options,
+								       transport) };
+static const struct thc_struct_layout call_layout = { STRUCT_LAYOUT(thc_call, key) };
+static const struct thc_struct_layout info_layout = { STRUCT_LAYOUT(thc_client_info, transport) };
+static const struct thc_struct_layout stats_layout = { STRUCT_LAYOUT(thc_client_stats,
+								     rotated_ahead) };
 
 #define CLIENT_FLAGS	(THC_CLIENT_ERROR_FEEDBACK | THC_CLIENT_NONFINITE)
 
@@ -208,7 +210,7 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 
 	if (!options)
 		return thc_fail(-EINVAL, "there are no options: use THC_CLIENT_OPTIONS_INIT");
-	error = thc_struct_in(&options_kind, &known, options);
+	error = thc_struct_in(&options_layout, &known, options);
 	if (!error)
 		error = check_options(&known);
 	if (error)
@@ -359,7 +361,7 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	if (!error && !call)
 		error = thc_fail(-EINVAL, "there is no thc_call: use THC_CALL_INIT");
 	if (!error)
-		error = thc_struct_in(&call_kind, &known, call);
+		error = thc_struct_in(&call_layout, &known, call);
 	if (error)
 		return error;
 	scheme = known.scheme ? thc_scheme_named(known.scheme) : c->scheme;
@@ -448,7 +450,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 	pthread_mutex_lock(lock_of(c));
 	now.memory_peak = c->memory_shown;
 	pthread_mutex_unlock(lock_of(c));
-	return thc_struct_out(&info_kind, info, &now);
+	return thc_struct_out(&info_layout, info, &now);
 }
 
 int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
@@ -460,5 +462,5 @@ int thc_client_stats(const struct thc_client *c, struct thc_client_stats *stats)
 	pthread_mutex_unlock(lock_of(c));
 	if (c->transport->ops->ask)
 		c->transport->ops->ask(c->transport, &now);
-	return thc_struct_out(&stats_kind, stats, &now);
+	return thc_struct_out(&stats_layout, stats, &now);
 }

@@ -51,7 +51,7 @@ static void send_membership(struct thc_peer *to, struct membership_packet *p, si
 	int n;
 
 	thc_sender_seal_membership(&to->sender, &p->hdr, &p->join, (int)(payload / 8));
-	n = thc_link_send(&to->link, &out, 1, &calls);
+	n = thc_sockets_send(&to->sockets, &out, 1, &calls);
 	if (n < 0)
 		thc_sender_unreachable(&to->sender, -n, thc_now());
 }
@@ -84,7 +84,7 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 	} else {
 		why = thc_joining_admit(j, s, h, w, bytes, from.port);
 		if (!why)
-			why = thc_joining_take(j, s, h, w, bytes, thc_now());
+			why = thc_joining_apply(j, s, h, w, bytes, thc_now());
 	}
 	thc_shards_dropped(joining->u, why);
 }
@@ -124,7 +124,7 @@ static void join_group(struct joining *joining, uint32_t shard)
 	if (!thc_joining_wants_group(j, now))
 		return;
 	thc_joining_tries_group(j, now);
-	thc_link_join_group(&joining->u->peer[shard].link, &j->spec.group);
+	thc_sockets_join_group(&joining->u->peer[shard].sockets, &j->spec.group);
 }
 
 /* Number @shard has sockets: the next JOIN is its. */
@@ -139,7 +139,7 @@ static int begin(struct joining *joining, uint32_t shard)
 	thc_joining_begin(&joining->j[shard], &at->sender, random, thc_now());
 	at->sender.job = o->job;
 	thc_sender_set_key(&at->sender, o->key);
-	thc_way_end(&at->link.way, &at->sender.end);
+	thc_way_end(&at->sockets.way, &at->sender.end);
 	at->sender.end.aggregator = thc_be16((uint16_t)shard);
 	at->sender.rank = (uint8_t)o->rank;
 	at->sender.unreachable = 0;
@@ -173,7 +173,7 @@ static int find_others(struct joining *joining)
 		struct thc_peer *at = &u->peer[i];
 
 		at->sender.port = thc_be16(list->at[i].port);
-		error = thc_link_open_beside(&at->link, &u->peer->link, &list->at[i]);
+		error = thc_sockets_open_beside(&at->sockets, &u->peer->sockets, &list->at[i]);
 		if (!error)
 			error = begin(joining, i);
 	}
@@ -215,13 +215,13 @@ static int receive_some(struct joining *joining)
 		uint64_t calls = 0;
 
 		joining->at = i;
-		n = thc_link_receive(&at->link, at->link.unicast, u->base.rx, on_join_packet,
-				     joining, &calls);
+		n = thc_sockets_receive(&at->sockets, at->sockets.unicast, u->base.rx,
+					on_join_packet, joining, &calls);
 		if (n < 0)
 			thc_sender_unreachable(&at->sender, -n, thc_now());
-		if (at->link.group >= 0)
-			thc_link_receive(&at->link, at->link.group, u->base.rx, on_join_packet,
-					 joining, &calls);
+		if (at->sockets.group >= 0)
+			thc_sockets_receive(&at->sockets, at->sockets.group, u->base.rx,
+					    on_join_packet, joining, &calls);
 		error = look_at(joining, i);
 	}
 	return error;
@@ -278,9 +278,9 @@ static void set_up(struct thc_udp *u, const struct thc_joining *j, uint32_t shar
 	struct thc_peer *at = &u->peer[shard];
 
 	if (j->spec.reply != THC_REPLY_MULTICAST)
-		thc_link_leave_group(&at->link);
+		thc_sockets_leave_group(&at->sockets);
 	if (j->spec.flags & THC_WELCOME_F_NOGSO)
-		at->link.gso = false;
+		at->sockets.gso = false;
 	thc_sender_set_epoch(&at->sender, &j->spec, c->options.key);
 	thc_joining_end(j, &at->sender, flights, c->window);
 }
@@ -299,8 +299,8 @@ static int set_up_all(const struct joining *joining)
 	if (error)
 		return error;
 	for (i = 0; i < u->shards; i++)
-		if (u->peer[i].link.answers_max < answers)
-			answers = u->peer[i].link.answers_max;
+		if (u->peer[i].sockets.answers_max < answers)
+			answers = u->peer[i].sockets.answers_max;
 	thc_window_choose(c, answers);
 	for (i = 0; i < u->shards; i++)
 		set_up(u, &joining->j[i], i, u->flights + (size_t)i * slots);

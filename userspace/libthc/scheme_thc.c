@@ -28,7 +28,7 @@ static double clamp_of(uint64_t bits)
 }
 
 /* As the daemon solved it. Levels rise to g: what is behind it is not used. */
-int thc_table_take(const struct thc_spec *s, struct thc_table *t)
+int thc_table_read(const struct thc_spec *s, struct thc_table *t)
 {
 	unsigned int i, used = 1;
 
@@ -54,7 +54,7 @@ static int check_job(const struct thc_spec *s)
 {
 	struct thc_table t;
 
-	return thc_table_take(s, &t);
+	return thc_table_read(s, &t);
 }
 
 static const struct thc_compressor *compressor(const struct thc_request *r)
@@ -582,7 +582,7 @@ static int open_codec(struct thc_compressor *z, const struct thc_client *c)
 {
 	const struct thc_spec *s = &c->spec;
 	struct thc_table table;
-	int error = thc_table_take(s, &table);
+	int error = thc_table_read(s, &table);
 
 	if (!error)
 		error = thc_codec_init(&z->codec, &table, s->block_log2, s->seed, c->options.simd);
@@ -641,7 +641,7 @@ static void describe(const struct thc_client *c, struct thc_client_info *info)
 	info->chunk = THC_COORDINATES(c->spec.sum_width);
 	info->block = 1U << c->spec.block_log2;
 	info->sum_width = c->spec.sum_width;
-	thc_table_take(&c->spec, &info->table);
+	thc_table_read(&c->spec, &info->table);
 	if (z)
 		info->simd = thc_codec_simd_name(&z->codec);
 }

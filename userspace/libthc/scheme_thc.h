@@ -33,7 +33,7 @@ struct thc_compressor {
 };
 
 /* The table of a job; -EPROTO: constants that a codec cannot serve. */
-int thc_table_take(const struct thc_spec *s, struct thc_table *t);
+int thc_table_read(const struct thc_spec *s, struct thc_table *t);
 
 /**
  * struct thc_progress - a bucket on its way

@@ -18,7 +18,7 @@ int thc_shards_grow(struct thc_udp *u, uint32_t count)
 		return thc_fail(-ENOMEM, "out of memory for %u aggregators", count);
 	memset(more + u->shards, 0, (count - u->shards) * sizeof(*more));
 	for (i = u->shards; i < count; i++)
-		more[i].link.unicast = more[i].link.group = -1;
+		more[i].sockets.unicast = more[i].sockets.group = -1;
 	u->peer = more;
 	u->shards = count;
 	return 0;
@@ -27,7 +27,7 @@ int thc_shards_grow(struct thc_udp *u, uint32_t count)
 void thc_shards_only_first(struct thc_udp *u)
 {
 	while (u->shards > 1)
-		thc_link_close(&u->peer[--u->shards].link);
+		thc_sockets_close(&u->peer[--u->shards].sockets);
 	u->base.client->list.count = 0;
 }
 
@@ -79,7 +79,7 @@ unsigned int thc_shards_poll(const struct thc_transport *t, struct pollfd *fds)
 	uint32_t i;
 
 	for (i = 0; i < u->shards; i++) {
-		const struct thc_link *l = &u->peer[i].link;
+		const struct thc_sockets *l = &u->peer[i].sockets;
 
 		fds[n++] = (struct pollfd){ .fd = l->unicast, .events = POLLIN };
 		if (l->group >= 0)

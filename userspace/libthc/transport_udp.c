@@ -69,7 +69,7 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 	struct thc_client *c = host->c;
 
 	c->stats.packets_up++;
-	c->stats.bytes_up += thc_link_wire_bytes(&host->at->link, f->bytes);
+	c->stats.bytes_up += thc_sockets_wire_bytes(&host->at->sockets, f->bytes);
 	c->stats.retransmits += f->tries > 0;
 	host->out[host->count++] = (struct thc_outgoing){
 		.data = f->packet,
@@ -88,7 +88,7 @@ THC_INLINE void thc_host_flush(struct thc_host *host)
 		return;
 	host->count = 0;
 	host->busy = true;
-	n = thc_link_send(&host->at->link, host->out, count, &host->c->stats.send_calls);
+	n = thc_sockets_send(&host->at->sockets, host->out, count, &host->c->stats.send_calls);
 	if (n < 0)
 		thc_sender_unreachable(&host->at->sender, -n, thc_now());
 }
@@ -154,7 +154,7 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 	struct thc_client *c = host->c;
 
 	c->stats.packets_down++;
-	c->stats.bytes_down += thc_link_wire_bytes(&host->at->link, bytes);
+	c->stats.bytes_down += thc_sockets_wire_bytes(&host->at->sockets, bytes);
 	thc_shards_dropped(host->u,
 			   thc_worker_receive(host, &host->at->sender, h, bytes, from, thc_now()));
 }
@@ -164,8 +164,8 @@ static bool receive_from(struct thc_udp *u, uint32_t shard, int fd)
 {
 	struct thc_client *c = u->base.client;
 	struct thc_host host = { .u = u, .c = c, .at = &u->peer[shard], .shard = shard };
-	struct thc_link *l = &host.at->link;
-	int n = thc_link_receive(l, fd, u->base.rx, on_packet, &host, &c->stats.receive_calls);
+	struct thc_sockets *l = &host.at->sockets;
+	int n = thc_sockets_receive(l, fd, u->base.rx, on_packet, &host, &c->stats.receive_calls);
 
 	if (n < 0 && fd == l->unicast)
 		thc_sender_unreachable(&host.at->sender, -n, thc_now());
@@ -187,7 +187,7 @@ static bool receive_some(struct thc_transport *t)
 	if (poll(fds, n, 0) <= 0)
 		return false;
 	for (i = 0; i < u->shards; i++) {
-		const struct thc_link *l = &u->peer[i].link;
+		const struct thc_sockets *l = &u->peer[i].sockets;
 
 		for (; k < n && (fds[k].fd == l->unicast || fds[k].fd == l->group); k++)
 			if (fds[k].revents)
@@ -235,7 +235,7 @@ static void close_links(struct thc_transport *t)
 	uint32_t i;
 
 	for (i = 0; i < u->shards; i++)
-		thc_link_close(&u->peer[i].link);
+		thc_sockets_close(&u->peer[i].sockets);
 	thc_shards_empty(u);
 	free(u->peer);
 	free(t->rx.at);
@@ -254,7 +254,7 @@ int thc_udp_open(struct thc_client *c, struct thc_transport **out)
 	if (!error && thc_buffer_grow(c, &u->base.rx, THC_RX_BYTES))
 		error = thc_fail(-ENOMEM, "out of memory");
 	if (!error)
-		error = thc_link_open(&u->peer->link, &c->options);
+		error = thc_sockets_open(&u->peer->sockets, &c->options);
 	if (error) {
 		close_links(&u->base);
 		return error;
@@ -300,7 +300,7 @@ static const struct thc_way *way_to(const struct thc_transport *t, uint32_t shar
 {
 	const struct thc_udp *u = (const void *)t;
 
-	return shard < u->shards ? &u->peer[shard].link.way : NULL;
+	return shard < u->shards ? &u->peer[shard].sockets.way : NULL;
 }
 
 static uint32_t epoch_at(const struct thc_transport *t, uint32_t shard)

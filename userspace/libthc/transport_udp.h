@@ -16,7 +16,7 @@
 
 /* One aggregator: sockets to it, and the protocol's state. */
 struct thc_peer {
-	struct thc_link		link;
+	struct thc_sockets		sockets;
 	struct thc_sender	sender;
 };
 

@@ -25,13 +25,13 @@
 #define UDP_NO_CHECK6_RX 102
 #endif
 
-#define LINK_CLOSED \
+#define SOCKETS_CLOSED \
 	{ \
 		.unicast = -1, .group = -1, .gso = true, .answers_max = ~0U \
 	}
 
 /* Room for a window of answers; a plain user gets what net.core.rmem_max allows. */
-static void want_receive_buffer(struct thc_link *l, int fd)
+static void want_receive_buffer(struct thc_sockets *l, int fd)
 {
 	int bytes = (int)(2 * THC_SLOTS_MAX / 4 * THC_ANSWER_TRUESIZE), got = 0;
 	socklen_t len = sizeof(got);
@@ -44,9 +44,9 @@ static void want_receive_buffer(struct thc_link *l, int fd)
 }
 
 /* ECN-capable, errors reported, zero checksums over IPv6 accepted, the protocol's TTL,
- * packets of one flow coalesced. Without one of these the link still works.
+ * packets of one flow coalesced. Without one of these packets still pass.
  */
-static void set_options(struct thc_link *l, int fd)
+static void set_options(struct thc_sockets *l, int fd)
 {
 	int one = 1, ect0 = 2, ttl = THC_TTL, bytes = 4 << 20;
 
@@ -68,7 +68,7 @@ static void set_options(struct thc_link *l, int fd)
 	want_receive_buffer(l, fd);
 }
 
-static int open_unicast(struct thc_link *l, const char *bind_to)
+static int open_unicast(struct thc_sockets *l, const char *bind_to)
 {
 	socklen_t len = sizeof(l->way.local);
 	int error;
@@ -77,7 +77,7 @@ static int open_unicast(struct thc_link *l, const char *bind_to)
 		socket(l->way.aggregator.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->unicast < 0 || bind(l->unicast, (void *)&l->way.local, l->way.addrlen)) {
 		error = -errno;
-		thc_link_close(l);
+		thc_sockets_close(l);
 		if (bind_to)
 			return thc_fail(
 				error,
@@ -90,33 +90,34 @@ static int open_unicast(struct thc_link *l, const char *bind_to)
 	return 0;
 }
 
-int thc_link_open(struct thc_link *l, const struct thc_client_options *o)
+int thc_sockets_open(struct thc_sockets *l, const struct thc_client_options *o)
 {
 	int error;
 
-	*l = (struct thc_link)LINK_CLOSED;
+	*l = (struct thc_sockets)SOCKETS_CLOSED;
 	error = thc_way_find(&l->way, o);
 	return error ? error : open_unicast(l, o->bind);
 }
 
-int thc_link_open_beside(struct thc_link *l, const struct thc_link *first, const struct thc_end *to)
+int thc_sockets_open_beside(struct thc_sockets *l, const struct thc_sockets *first,
+			    const struct thc_end *to)
 {
 	int error;
 
-	*l = (struct thc_link)LINK_CLOSED;
+	*l = (struct thc_sockets)SOCKETS_CLOSED;
 	error = thc_way_beside(&l->way, &first->way, to);
 	return error ? error : open_unicast(l, NULL);
 }
 
-void thc_link_close(struct thc_link *l)
+void thc_sockets_close(struct thc_sockets *l)
 {
-	thc_link_leave_group(l);
+	thc_sockets_leave_group(l);
 	if (l->unicast >= 0)
 		close(l->unicast);
 	l->unicast = -1;
 }
 
-void thc_link_leave_group(struct thc_link *l)
+void thc_sockets_leave_group(struct thc_sockets *l)
 {
 	if (l->group >= 0)
 		close(l->group);
@@ -124,7 +125,7 @@ void thc_link_leave_group(struct thc_link *l)
 }
 
 /* For packets of all senders, where the kernel has no filters. */
-static int join_for_all(const struct thc_link *l, const struct sockaddr_storage *group)
+static int join_for_all(const struct thc_sockets *l, const struct sockaddr_storage *group)
 {
 	const struct sockaddr_in6 *in6 = (const void *)group;
 	struct ip_mreqn m4 = { .imr_multiaddr = ((const struct sockaddr_in *)group)->sin_addr,
@@ -140,7 +141,7 @@ static int join_for_all(const struct thc_link *l, const struct sockaddr_storage 
 /* For packets of the aggregator alone: the kernel drops what others send to the group. One
  * that has no such filters says ENOPROTOOPT.
  */
-static int become_member(const struct thc_link *l)
+static int become_member(const struct thc_sockets *l)
 {
 	struct group_source_req m = { .gsr_interface = (uint32_t)l->way.ifindex,
 				      .gsr_source = l->way.aggregator,
@@ -160,18 +161,18 @@ static int become_member(const struct thc_link *l)
 /* Opens the group socket once, and anew for another group; an error is not
  * fatal: the job then answers by fanout, since nobody is heard on the group.
  */
-int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
+int thc_sockets_join_group(struct thc_sockets *l, const struct thc_end *group)
 {
 	struct sockaddr_storage at = thc_way_address(&l->way, group);
 	int one = 1, error;
 
 	if (thc_addr_is_v4(&group->addr) != (l->way.aggregator.ss_family == AF_INET)) {
-		thc_link_leave_group(l);
+		thc_sockets_leave_group(l);
 		return -EAFNOSUPPORT;
 	}
 	if (l->group >= 0 && !memcmp(&l->group_at, &at, sizeof(at)))
 		return 0;
-	thc_link_leave_group(l);
+	thc_sockets_leave_group(l);
 	l->group_at = at;
 	l->group =
 		socket(l->way.aggregator.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -180,14 +181,14 @@ int thc_link_join_group(struct thc_link *l, const struct thc_end *group)
 	setsockopt(l->group, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	error = become_member(l);
 	if (error) {
-		thc_link_leave_group(l);
+		thc_sockets_leave_group(l);
 		return error;
 	}
 	set_options(l, l->group);
 	return 0;
 }
 
-unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes)
+unsigned int thc_sockets_wire_bytes(const struct thc_sockets *l, unsigned int bytes)
 {
 	return bytes + (l->way.aggregator.ss_family == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
 }
@@ -225,7 +226,7 @@ static uint16_t port_of(const struct sockaddr_storage *a)
 }
 
 /* How many packets from @out on can share one message. */
-static unsigned int run_length(const struct thc_link *l, const struct thc_outgoing *out,
+static unsigned int run_length(const struct thc_sockets *l, const struct thc_outgoing *out,
 			       unsigned int count)
 {
 	unsigned int n = 1, bytes = out->bytes;
@@ -238,7 +239,7 @@ static unsigned int run_length(const struct thc_link *l, const struct thc_outgoi
 	return n;
 }
 
-static void add_message(const struct thc_link *l, struct send_batch *b, unsigned int first_iov,
+static void add_message(const struct thc_sockets *l, struct send_batch *b, unsigned int first_iov,
 			const struct thc_outgoing *out, unsigned int run)
 {
 	struct msghdr *m = &b->msg[b->messages].msg_hdr;
@@ -280,7 +281,7 @@ static bool is_busy(int error)
 	return error == -EAGAIN || error == -EWOULDBLOCK || error == -ENOBUFS || error == -EINTR;
 }
 
-static int send_some(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
+static int send_some(struct thc_sockets *l, const struct thc_outgoing *out, unsigned int count,
 		     uint64_t *calls)
 {
 	struct send_batch b = { .messages = 0 };
@@ -311,8 +312,8 @@ static int send_some(struct thc_link *l, const struct thc_outgoing *out, unsigne
 	return (int)packets_in(&b, (unsigned int)sent);
 }
 
-int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
-		  uint64_t *calls)
+int thc_sockets_send(struct thc_sockets *l, const struct thc_outgoing *out, unsigned int count,
+		     uint64_t *calls)
 {
 	unsigned int done = 0;
 	int errors = 0;
@@ -372,7 +373,7 @@ static struct rx_notes read_notes(struct msghdr *m)
 
 /* Takes a datagram apart into the packets that it was coalesced from. */
 static void each_packet(uint8_t *data, unsigned int bytes, struct rx_notes notes,
-			thc_link_each *each, void *ctx)
+			thc_sockets_each *each, void *ctx)
 {
 	unsigned int segment = notes.segment ? notes.segment : bytes, n;
 
@@ -389,8 +390,8 @@ static unsigned int packets_of(unsigned int bytes, struct rx_notes notes)
 	return notes.segment ? (bytes + notes.segment - 1) / notes.segment : 1;
 }
 
-int thc_link_receive(struct thc_link *l, int fd, struct thc_buffer rx, thc_link_each *each,
-		     void *ctx, uint64_t *calls)
+int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc_sockets_each *each,
+			void *ctx, uint64_t *calls)
 {
 	unsigned int batch = (unsigned int)(rx.bytes / THC_RX_BYTES);
 	union rx_control control[THC_RX_BATCH];

@@ -27,7 +27,7 @@
  */
 #define THC_ANSWER_TRUESIZE	4608
 /**
- * struct thc_link - the sockets of a client
+ * struct thc_sockets - the sockets of a client
  * @unicast: requests out, answers to this rank in
  * @group: answers to all ranks in, -1 without a group
  * @way: its local address is what @unicast is bound to
@@ -36,7 +36,7 @@
  * @answers_max: answers the sockets have room for
  * @foreign: packets from other hosts than the aggregator, which were dropped
  */
-struct thc_link {
+struct thc_sockets {
 	int			unicast;
 	int			group;
 	struct thc_way		way;
@@ -53,25 +53,25 @@ struct thc_outgoing {
 	uint16_t	port;	/* host order */
 };
 
-int thc_link_open(struct thc_link *l, const struct thc_client_options *o);
+int thc_sockets_open(struct thc_sockets *l, const struct thc_client_options *o);
 /* To another aggregator of the job, at @to, as @first was opened. */
-int thc_link_open_beside(struct thc_link *l, const struct thc_link *first,
-			 const struct thc_end *to);
-void thc_link_close(struct thc_link *l);
-int thc_link_join_group(struct thc_link *l, const struct thc_end *group);
-void thc_link_leave_group(struct thc_link *l);
+int thc_sockets_open_beside(struct thc_sockets *l, const struct thc_sockets *first,
+			    const struct thc_end *to);
+void thc_sockets_close(struct thc_sockets *l);
+int thc_sockets_join_group(struct thc_sockets *l, const struct thc_end *group);
+void thc_sockets_leave_group(struct thc_sockets *l);
 /* Sends all of @out; returns packets the kernel took or -errno. */
-int thc_link_send(struct thc_link *l, const struct thc_outgoing *out, unsigned int count,
-		  uint64_t *calls);
+int thc_sockets_send(struct thc_sockets *l, const struct thc_outgoing *out, unsigned int count,
+		     uint64_t *calls);
 /* @h: of a packet of @bytes, header included. */
-typedef void thc_link_each(void *ctx, struct thc_hdr *h, unsigned int bytes,
-			   struct thc_origin from);
+typedef void thc_sockets_each(void *ctx, struct thc_hdr *h, unsigned int bytes,
+			      struct thc_origin from);
 /* Reads into @rx, without blocking, what one call gets from @fd; @each sees those that came
  * from the aggregator. Returns datagrams read or -errno.
  */
-int thc_link_receive(struct thc_link *l, int fd, struct thc_buffer rx, thc_link_each *each,
-		     void *ctx, uint64_t *calls);
+int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc_sockets_each *each,
+			void *ctx, uint64_t *calls);
 /* Wire bytes of a packet with @bytes of UDP payload. */
-unsigned int thc_link_wire_bytes(const struct thc_link *l, unsigned int bytes);
+unsigned int thc_sockets_wire_bytes(const struct thc_sockets *l, unsigned int bytes);
 
 #endif /* LIBTHC_UDP_H */

@@ -47,7 +47,7 @@ struct thcd_job_wish {
 	u32			hops;
 	enum thcd_table_wish	table;
 	enum thc_reply		reply;
-	enum thc_seal_kind	seal;
+	enum thc_seal_type	seal;
 	bool			correlated;
 	u32			values;
 	u16			value[THC_TABLE_LEVELS_MAX];

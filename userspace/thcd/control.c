@@ -279,7 +279,7 @@ static bool is_trusted(int fd)
 	       (!peer.uid || peer.uid == geteuid());
 }
 
-static void take_client(struct thcd_control_state *s)
+static void accept_client(struct thcd_control_state *s)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	int i = find_place(s);
@@ -316,5 +316,5 @@ void thcd_control_serve(struct thcd_control_state *s, const struct thcd *d, cons
 		s->client[i] = -1;
 	}
 	if (p[0].revents)
-		take_client(s);
+		accept_client(s);
 }

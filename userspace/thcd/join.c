@@ -111,8 +111,8 @@ static struct thcd_challenged state_of(const struct thc_job *job, const struct t
 }
 
 /* The rank joins, whatever state it is in. */
-static void take_in(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r,
-		    const struct thcd_joining *j, struct thcd_join_result *out)
+static void enter(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r,
+		  const struct thcd_joining *j, struct thcd_join_result *out)
 {
 	u8 rank = (u8)j->rank;
 	u64 bit = 1ULL << rank;
@@ -159,7 +159,7 @@ struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
 			thcd_challenge_make(out.challenge, secret, &state, now_ms);
 			return out;
 		}
-		take_in(job, seals, r, j, &out);
+		enter(job, seals, r, j, &out);
 	}
 	settle(job, r, now_ms, &out);
 	if (out.ready)

@@ -247,7 +247,7 @@ static int prepare(struct run *r, struct thcd_error *e)
 }
 
 /* SIGHUP reloads; true: a signal came that ends thcd. */
-static bool take_signals(struct run *r)
+static bool read_signals(struct run *r)
 {
 	struct signalfd_siginfo info;
 	bool hangup = false;
@@ -297,7 +297,7 @@ static int loop(struct run *r)
 				wait_again();
 			continue;
 		}
-		if (p[0].revents && take_signals(r))
+		if (p[0].revents && read_signals(r))
 			return EXIT_SUCCESS;
 		if (p[1].revents)
 			thcd_xdp_relay(d);

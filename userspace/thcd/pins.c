@@ -85,7 +85,7 @@ static const char *next_pin(DIR *dir)
 /* A user who owned the pins may have put links among them, and root would open other files
  * through such links. From here on only root can add any, until the pins are given to a user.
  */
-static int take_back(struct thcd_pins *p, struct thcd_error *e)
+static int reclaim(struct thcd_pins *p, struct thcd_error *e)
 {
 	const char *name;
 	struct stat st;
@@ -120,7 +120,7 @@ int thcd_pins_open(struct thcd_pins *p, const char *instance, uid_t heir, struct
 		return -1;
 	p->lock = open(p->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->lock >= 0 && !flock(p->lock, LOCK_EX | LOCK_NB))
-		return heir ? take_back(p, e) : 0;
+		return heir ? reclaim(p, e) : 0;
 	if (p->lock >= 0 && errno == EWOULDBLOCK) {
 		thcd_fail(
 			e,

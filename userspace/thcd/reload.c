@@ -103,7 +103,7 @@ static int add(struct again *a, u32 id, struct thcd_plan *plan)
 }
 
 /* False if job @id must stay as it is. */
-static bool take_away(struct again *a, u32 id)
+static bool remove_job(struct again *a, u32 id)
 {
 	struct thcd *d = a->d;
 	struct thcd_error e;
@@ -149,7 +149,7 @@ static void replace_job(struct again *a, u32 id)
 	struct thcd_error e;
 
 	thcd_keep_difference(&was, &a->plan[id], &e);
-	if (!may_go(a, id, e.text) || !take_away(a, id))
+	if (!may_go(a, id, e.text) || !remove_job(a, id))
 		return;
 	if (!add(a, id, &a->plan[id]))
 		tell_job(a, "changed", id);
@@ -166,7 +166,7 @@ static void change_jobs(struct again *a)
 
 	for (id = 0; id < THC_JOBS_MAX; id++)
 		if (r[id].used && !a->plan[id].ranks && may_go(a, id, "the file has it no more") &&
-		    take_away(a, id))
+		    remove_job(a, id))
 			tell(a->said, "reload: job %u removed", id);
 	for (id = 0; id < THC_JOBS_MAX; id++) {
 		if (!a->plan[id].ranks || thcd_keep_equal(&r[id].plan, &a->plan[id]))

@@ -700,7 +700,7 @@ static int is_on(struct thcd *d, struct thc_hook *hook)
 }
 
 /* False: our program stays. Then the pins stay, too, by which a successor knows it. */
-static bool take_off(struct thcd *d)
+static bool detach(struct thcd *d)
 {
 	struct thcd_xdp *x = d->xdp;
 	struct thc_hook hook;
@@ -726,7 +726,7 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 		return;
 	/* a start that failed leaves a predecessor's aggregator alone */
 	stays = d->adopted || x->handed_over || (failed && !x->fresh);
-	if (!stays && take_off(d)) {
+	if (!stays && detach(d)) {
 		/* those that cannot be removed are of no use to a successor */
 		set_complete(x, false);
 		thcd_pins_remove(&x->pins);

@@ -89,7 +89,7 @@ struct thc_job {
 
 /**
  * struct thc_seals - what the packets of a job are sealed by
- * @seal: enum thc_seal_kind of requests and answers
+ * @seal: enum thc_seal_type of requests and answers
  * @aggregator: this one's number among the job's, network order
  * @up: of requests, [epoch & 1], so that those of one epoch and the next are there
  * @down: of answers, as @up

@@ -50,7 +50,7 @@ enum thc_generation_state {
  * @count: contributions in the lanes
  * @state: enum thc_generation_state
  * @width: bits of a lane of the sum; contributions must agree
- * @op: enum thc_op of the first contribution, and of the answer; others must be of its kind
+ * @op: enum thc_op of the first contribution, and of the answer; others must meet it
  * @ce: a contribution carried ECN CE
  * @checksum: thc_checksum_fold() of the finished lanes
  */
@@ -109,7 +109,7 @@ struct thc_slot {
  * @THC_REPEAT: the result is there: send it to the sender again
  * @THC_STALE: too old for that: tell the sender whose contributions it held
  * @THC_BUSY: too far ahead: drop, and tell the sender who is not
- * @THC_MISMATCH: kind, width or round differ from the first one's: drop, and tell
+ * @THC_MISMATCH: op, width or round differ from the first one's: drop, and tell
  *	the sender whose they are. Or its epoch ended between admission and the
  *	slot's lock: drop
  */

@@ -70,8 +70,8 @@ THC_INLINE int thc_op_is_added(u8 op)
 	return op == THC_OP_LUT_ADD || op == THC_OP_ADD;
 }
 
-/* Do ops @a and @b make lanes of one kind, so that one slot can have both? Sums are, be they of
- * indices or of lanes. Every other op has a kind of its own.
+/* May ops @a and @b meet in one slot? Sums may, be they of indices or of lanes. Every other op
+ * meets itself alone.
  */
 THC_INLINE int thc_ops_meet(u8 a, u8 b)
 {

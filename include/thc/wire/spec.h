@@ -48,7 +48,7 @@ enum thc_scheme_id {
  * @granularity: g, max(T)
  * @refusal: enum thc_refusal
  * @reply: enum thc_reply
- * @seal: enum thc_seal_kind
+ * @seal: enum thc_seal_type
  * @sum_width: bits of a LUT_ADD sum
  * @scheme: enum thc_scheme_id
  * @block_log2: coordinates of a rotated block

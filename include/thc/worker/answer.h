@@ -87,7 +87,7 @@ THC_INLINE int thc_sender_knows_key(const struct thc_sender *s, const struct thc
  *
  * Reads the header alone, whose tag is not checked yet: nothing is changed.
  * The caller checks the tag (thc_sender_seal_ok()), then says so by
- * thc_sender_take().
+ * thc_sender_apply().
  */
 THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_hdr *h, u32 bytes,
 					u16 port, struct thc_stream **stream,
@@ -295,15 +295,15 @@ THC_INLINE void thc_flight_wait(struct thc_sender *s, struct thc_flight *f, cons
 }
 
 /**
- * thc_sender_take() - what the packet changes
+ * thc_sender_apply() - what the packet changes
  * @got, @st, @f: of thc_sender_find()
  * @ce: it met congestion on its way to us (ECN)
  *
  * After THC_GOT_ANSWER and THC_GOT_MISSED the flight is free: remember its
  * owner and index before.
  */
-THC_INLINE void thc_sender_take(struct thc_sender *s, enum thc_got got, struct thc_stream *st,
-				struct thc_flight *f, const struct thc_hdr *h, int ce, u64 now)
+THC_INLINE void thc_sender_apply(struct thc_sender *s, enum thc_got got, struct thc_stream *st,
+				 struct thc_flight *f, const struct thc_hdr *h, int ce, u64 now)
 {
 	/* An answer to a retransmission of what had its answer already: the
 	 * original had arrived, so the window was cut for nothing.

@@ -325,9 +325,10 @@ static inline void thc_joining_read(struct thc_joining *j, struct thc_sender *s)
 }
 
 /* Takes in a WELCOME that was admitted; THC_DROP_UNEXPECTED: it changed nothing. @bytes: of @w */
-static inline enum thc_drop_reason thc_joining_take(struct thc_joining *j, struct thc_sender *s,
-						    const struct thc_hdr *h,
-						    const struct thc_welcome *w, u32 bytes, u64 now)
+static inline enum thc_drop_reason thc_joining_apply(struct thc_joining *j, struct thc_sender *s,
+						     const struct thc_hdr *h,
+						     const struct thc_welcome *w, u32 bytes,
+						     u64 now)
 {
 	if (thc_nonce_is_none(w->nonce))
 		return thc_joining_hear(j, w, bytes);

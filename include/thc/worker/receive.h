@@ -69,7 +69,7 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 	/* taking the answer frees the flight */
 	if (f)
 		was = (struct thc_ready){ f->owner, f->packet, f->index, f->bytes };
-	thc_sender_take(s, got, st, f, h, from.ce, now);
+	thc_sender_apply(s, got, st, f, h, from.ce, now);
 	switch (got) {
 	case THC_GOT_ANSWER:
 	case THC_GOT_MISSED:

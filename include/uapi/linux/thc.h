@@ -186,7 +186,7 @@ enum thc_failure_reason {
 	THC_FAILED_BEHIND	= 8,	/* the others went on without this rank */
 	THC_FAILED_VERSION	= 9,	/* the job's constants are not understood */
 	THC_FAILED_SHARDS	= 10,	/* the aggregators do not serve the same job */
-	THC_FAILED_DIFFERS	= 11,	/* no progress: other kind of op, width or round */
+	THC_FAILED_DIFFERS	= 11,	/* no progress: another op, width or round */
 };
 
 /**

@@ -113,13 +113,13 @@ enum thc_op {
 /* A request has no flags. */
 
 /**
- * enum thc_seal_kind - by what a job's packets show that they are of it, and as they were sent
+ * enum thc_seal_type - by what a job's packets show that they are of it, and as they were sent
  * @THC_SEAL_NONE: nothing: the tag is 0
  * @THC_SEAL_SUM: a sum that anybody can make, against corruption
  * @THC_SEAL_NH: SipHash-2-4 of header and NH of the payload, under keys that come from the job's
  *	secret key
  */
-enum thc_seal_kind {
+enum thc_seal_type {
 	THC_SEAL_NONE	= 0,
 	THC_SEAL_SUM	= 1,
 	THC_SEAL_NH	= 2,
@@ -171,7 +171,7 @@ struct thc_hdr {
 #define THC_JOIN_F_HEARD	0x01	/* heard a WELCOME on the group address */
 #define THC_JOIN_F_NODE		0x02	/* an aggregator with a parent; there are none yet */
 
-/* Bit of thc_join.offers: the worker can do a seal, enum thc_seal_kind. */
+/* Bit of thc_join.offers: the worker can do a seal, enum thc_seal_type. */
 #define THC_OFFER_SEAL(seal)	(1U << (seal))
 
 /**
@@ -329,7 +329,7 @@ struct thc_record {
 /**
  * struct thc_record_seal - by what the epoch's packets are sealed
  * @head: THC_RECORD_SEAL
- * @seal: enum thc_seal_kind of requests and answers
+ * @seal: enum thc_seal_type of requests and answers
  * @reserved: zero
  * @salt: of this epoch's keys; in a job without a secret key it names the epoch
  */
@@ -475,7 +475,7 @@ enum thc_drop_reason {
 	THC_DROP_JOB,		/* no such job */
 	THC_DROP_KEY,		/* sealed by a key that does not count here */
 	THC_DROP_RANK,		/* rank not below n, or not joined */
-	THC_DROP_ADDRESS,	/* not from the address and port that this peer has */
+	THC_DROP_ADDRESS,	/* not from the rank's, or aggregator's, address and port */
 	THC_DROP_SLOT,		/* slot outside the job, on the wrong port, or not the chunk's */
 	THC_DROP_MISMATCH,	/* op, width or round differ from the slot's */
 	THC_DROP_BUSY,		/* generation too far ahead */

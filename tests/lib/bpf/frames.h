@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <thc/aggregator/job.h>
 
-/* By what requests are sealed, and what jobs are made with: enum thc_seal_kind. At first NH. */
+/* By what requests are sealed, and what jobs are made with: enum thc_seal_type. At first NH. */
 extern u8 rig_seal;
 
 /* The keys of @job in @epoch, under rig_seal, as its workers know them; of this thread, until its

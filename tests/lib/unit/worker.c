@@ -144,7 +144,7 @@ enum thc_got take_marked(struct worker *w, const struct packet *p, u32 bytes, in
 {
 	enum thc_got got = find(w, p, bytes);
 
-	thc_sender_take(&w->s, got, w->stream, w->flight, &p->h, ce, w->now);
+	thc_sender_apply(&w->s, got, w->stream, w->flight, &p->h, ce, w->now);
 	return got;
 }
 

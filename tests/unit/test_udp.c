@@ -68,7 +68,7 @@ static void assert_end(const char *address, const char *local)
 	struct thc_client_options o = { .aggregator = address, .bind = local };
 	struct thc_hdr h = { .version = THC_VERSION };
 	struct thc_end end, seen;
-	struct thc_link l;
+	struct thc_sockets l;
 	uint64_t calls = 0;
 	int fd;
 
@@ -76,15 +76,16 @@ static void assert_end(const char *address, const char *local)
 	fd = aggregator_at(address, &o.port);
 	if (fd < 0)
 		skip();
-	assert_int_equal(thc_link_open(&l, &o), 0);
+	assert_int_equal(thc_sockets_open(&l, &o), 0);
 	thc_way_end(&l.way, &end);
-	assert_int_equal(
-		thc_link_send(&l, &(struct thc_outgoing){ &h, sizeof(h), o.port }, 1, &calls), 1);
+	assert_int_equal(thc_sockets_send(&l, &(struct thc_outgoing){ &h, sizeof(h), o.port }, 1,
+					  &calls),
+			 1);
 	seen = seen_by(fd);
 	assert_memory_equal(&end, &seen, sizeof(end));
 	assert_true(end.port);
 	assert_int_equal(thc_addr_is_v4(&end.addr), !strchr(address, ':'));
-	thc_link_close(&l);
+	thc_sockets_close(&l);
 	close(fd);
 }
 
@@ -124,5 +125,5 @@ int main(void)
 		cmocka_unit_test(end__of_any_address_over_ipv6),
 	};
 
-	return cmocka_run_group_tests_name("link", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("udp", tests, NULL, NULL);
 }
