@@ -3,6 +3,7 @@
  * Errors of the client against a real daemon, and who is named in them: ranks
  * are threads, each with its own client, `thcd --software` is on loopback.
  */
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <time.h>
 
@@ -431,6 +432,29 @@ static void errors__strangers_are_told(void **state)
 	stop_daemon(open);
 }
 
+/* An aggregator of version 1 drops what has another version, and says nothing. */
+static void errors__older_aggregator_may_be_why(void **state)
+{
+	struct sockaddr_in at = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	struct thc_client_options o = THC_CLIENT_OPTIONS_INIT;
+	socklen_t length = sizeof(at);
+	int silent = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	(void)state;
+	assert_int_equal(bind(silent, (struct sockaddr *)&at, length), 0);
+	assert_int_equal(getsockname(silent, (struct sockaddr *)&at, &length), 0);
+	o.aggregator = "127.0.0.1";
+	o.port = ntohs(at.sin_port);
+	o.job = 1;
+	o.key = job_key;
+	o.join_timeout_ms = 1000;
+	expect_open(&o, -EHOSTUNREACH, "A thcd older than this library does not answer it");
+	close(silent);
+}
+
 static void errors__open_says_why_not(void **state)
 {
 	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
@@ -573,6 +597,7 @@ int main(void)
 		cmocka_unit_test(errors__leaving_rank_is_named),
 		cmocka_unit_test(errors__restarted_rank_is_named_and_rejoined),
 		cmocka_unit_test(errors__strangers_are_told),
+		cmocka_unit_test(errors__older_aggregator_may_be_why),
 		cmocka_unit_test(errors__open_says_why_not),
 		cmocka_unit_test(errors__bad_arguments_change_nothing),
 		cmocka_unit_test(errors__rejoin_cancels_what_is_in_flight),
