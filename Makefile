@@ -103,9 +103,15 @@ fuzzers: $(FUZZ_BIN)
 selftests: all $(SELF_BIN) $(TBPF_BIN) $(TNET_BIN)
 
 # --- user space -------------------------------------------------------------
-$(BUILD)/userspace/libthc/codec_avx2.o $(BUILD)/fuzz/userspace/libthc/codec_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2 -mf16c)
-$(BUILD)/userspace/libthc/codec_avx512.o $(BUILD)/fuzz/userspace/libthc/codec_avx512.o: SIMD := \
-	$(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512dq -mavx512vl)
+AVX2   := $(if $(filter x86_64,$(ARCH)),-mavx2 -mfma -mf16c)
+AVX512 := $(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma)
+libthc_loops = $(BUILD)/userspace/libthc/$1.o $(BUILD)/fuzz/userspace/libthc/$1.o
+$(call libthc_loops,codec_avx2): SIMD := $(AVX2)
+$(call libthc_loops,codec_avx512): SIMD := $(AVX512)
+# one text, which the compiler makes vectors of
+$(call libthc_loops,fixed_scalar): SIMD := -O3
+$(call libthc_loops,fixed_avx2): SIMD := -O3 $(AVX2)
+$(call libthc_loops,fixed_avx512): SIMD := -O3 $(AVX512)
 # The module's lane loops, with the flags that Kbuild gives them.
 $(BUILD)/kmod/simd_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2)
 $(BUILD)/kmod/simd_avx512.o: SIMD := \

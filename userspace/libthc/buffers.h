@@ -50,6 +50,15 @@ void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t size);
 void thc_buffer_free(struct thc_client *c);
 
+/* Adds @bytes, rounded up to cache lines, to an allocation of *@total bytes: where they are. */
+static inline size_t thc_carve(size_t *total, size_t bytes)
+{
+	size_t at = *total;
+
+	*total = (at + bytes + 63) & ~(size_t)63;
+	return at;
+}
+
 /* @b has at least @bytes then; -ENOMEM: it is as before. */
 int thc_buffer_grow(struct thc_client *c, struct thc_buffer *b, size_t bytes);
 

@@ -20,63 +20,12 @@
 #include "dtype.h"
 #include "table.h"
 
-#ifdef THC_X86_KERNELS
-#include <cpuid.h>
-#endif
-
 /* Uses of derived keys. */
 enum { KEY_SIGNS = 1, KEY_DRAW, KEY_SHIFT };
 
 /* Bounds within which a tile's sum of squares in float is as good as one in double. */
 #define SUMSQ_MIN	0x1p-80f
 #define SUMSQ_MAX	0x1p120f
-
-#ifdef THC_X86_KERNELS
-/* clang's __builtin_cpu_supports() learned this name late. */
-static bool cpu_has_f16c(void)
-{
-	unsigned int a, b, c, d;
-
-	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-}
-#endif
-
-/* Kernels of @simd; NULL: this CPU lacks it. */
-static const struct thc_codec_ops *ops_of(enum thc_simd simd)
-{
-	switch (simd) {
-	case THC_SIMD_SCALAR:
-		return &thc_ops_scalar;
-#ifdef THC_X86_KERNELS
-	case THC_SIMD_AVX2:
-		if (__builtin_cpu_supports("avx2") && cpu_has_f16c())
-			return &thc_ops_avx2;
-		return NULL;
-	case THC_SIMD_AVX512:
-		if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-			return &thc_ops_avx512;
-		return NULL;
-#endif
-	default:
-		return NULL;
-	}
-}
-
-/* Looked for once: in a virtual machine, each cpuid is a trap to the hypervisor. */
-static const struct thc_codec_ops *best_ops(void)
-{
-	static const struct thc_codec_ops *best;
-	const struct thc_codec_ops *ops = __atomic_load_n(&best, __ATOMIC_RELAXED);
-	enum thc_simd simd;
-
-	if (ops)
-		return ops;
-	for (simd = THC_SIMD_AVX512; !ops; simd--)
-		ops = ops_of(simd);
-	__atomic_store_n(&best, ops, __ATOMIC_RELAXED);
-	return ops;
-}
 
 static void fill_cells(struct thc_codec *c)
 {
@@ -101,7 +50,7 @@ static void fill_cells(struct thc_codec *c)
 int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int block_log2,
 		   uint64_t seed, enum thc_simd simd)
 {
-	const struct thc_codec_ops *ops = simd == THC_SIMD_AUTO ? best_ops() : ops_of(simd);
+	const struct thc_codec_ops *ops = thc_simd_ops(simd);
 
 	if (!c || !t || !thc_table_valid(t) || !thc_block_valid(block_log2))
 		return -EINVAL;
@@ -612,7 +561,7 @@ void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
 	if (dtype == THC_FP32)
 		memmove(dst, src, count * sizeof(*dst));
 	else
-		best_ops()->load(dtype, dst, src, count);
+		thc_simd_ops(THC_SIMD_AUTO)->load(dtype, dst, src, count);
 }
 
 void thc_store(enum thc_dtype dtype, void *dst, const float *src, size_t count)
@@ -620,5 +569,5 @@ void thc_store(enum thc_dtype dtype, void *dst, const float *src, size_t count)
 	if (dtype == THC_FP32)
 		memmove(dst, src, count * sizeof(*src));
 	else
-		best_ops()->store(dtype, dst, src, count);
+		thc_simd_ops(THC_SIMD_AUTO)->store(dtype, dst, src, count);
 }

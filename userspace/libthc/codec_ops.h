@@ -61,6 +61,7 @@ struct thc_quant {
 
 /**
  * struct thc_codec_ops - kernels of one instruction set
+ * @fixed: those of the scheme none (fixed.h)
  * @sumsq: sum of squares of a tile of x + error, in THC_SUM_LANES partial sums
  * @forward: strides 1..512 of the transform of a tile of D (x + error)
  * @inverse: strides 1..512 of the transform of tile src, then signs unless NULL; dst may be src
@@ -72,6 +73,7 @@ struct thc_quant {
  */
 struct thc_codec_ops {
 	const char *name;
+	const struct thc_fixed_ops *fixed;
 	float (*sumsq)(const void *x, enum thc_dtype dtype, const float *error);
 	void (*forward)(const void *x, enum thc_dtype dtype, const float *error,
 			const uint64_t *signs, float *out);
@@ -86,10 +88,18 @@ struct thc_codec_ops {
 	void (*store)(enum thc_dtype dtype, void *dst, const float *src, size_t count);
 };
 
+/* The loops of @simd; NULL: this CPU lacks it. */
+const struct thc_codec_ops *thc_simd_ops(enum thc_simd simd);
+/* -ENOTSUP, and says so. */
+int thc_simd_missing(void);
+
 extern const struct thc_codec_ops thc_ops_scalar;
+extern const struct thc_fixed_ops thc_fixed_scalar;
 #ifdef THC_X86_KERNELS
 extern const struct thc_codec_ops thc_ops_avx2;
 extern const struct thc_codec_ops thc_ops_avx512;
+extern const struct thc_fixed_ops thc_fixed_avx2;
+extern const struct thc_fixed_ops thc_fixed_avx512;
 #endif
 
 /*

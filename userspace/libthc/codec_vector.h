@@ -319,8 +319,9 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 }
 
 /* clang-format off */
-#define VECTOR_OPS(label) {			\
+#define VECTOR_OPS(label, loops) {		\
 	.name = label,				\
+	.fixed = &(loops),			\
 	.sumsq = vector_sumsq,			\
 	.forward = vector_forward,		\
 	.inverse = vector_inverse,		\

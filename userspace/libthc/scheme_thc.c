@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "codec_ops.h"
 #include "dtype.h"
 #include "pipeline.h"
 #include "request.h"
@@ -111,15 +112,6 @@ static size_t ahead_blocks(const struct thc_request *r)
 	return (count < THC_AHEAD ? count : THC_AHEAD) / block_size(r);
 }
 
-/* Takes @bytes at the end of an allocation of @total; where they begin. */
-static size_t carve(size_t *total, size_t bytes)
-{
-	size_t at = *total;
-
-	*total = (at + bytes + 63) & ~(size_t)63;
-	return at;
-}
-
 /* All arrays beside the regions, which take @regions, and room to receive,
  * which grows by @growth. The ring gets what is left of what may be held: it
  * only saves time.
@@ -128,12 +120,12 @@ static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 {
 	struct thc_progress *g = r->progress;
 	size_t left = thc_budget_left(r->client), ring = block_size(r) * sizeof(float), total = 0;
-	size_t norms = carve(&total, g->blocks * sizeof(*g->norms));
-	size_t norm_packets = carve(&total, g->norm_chunks * THC_ANSWER_BYTES);
-	size_t norm_done = carve(&total, g->norm_chunks);
-	size_t counts = carve(&total, g->data_chunks * sizeof(*g->counts));
-	size_t lost = carve(&total, g->data_chunks);
-	size_t missing = carve(&total, g->blocks * sizeof(*g->missing));
+	size_t norms = thc_carve(&total, g->blocks * sizeof(*g->norms));
+	size_t norm_packets = thc_carve(&total, g->norm_chunks * THC_ANSWER_BYTES);
+	size_t norm_done = thc_carve(&total, g->norm_chunks);
+	size_t counts = thc_carve(&total, g->data_chunks * sizeof(*g->counts));
+	size_t lost = thc_carve(&total, g->data_chunks);
+	size_t missing = thc_carve(&total, g->blocks * sizeof(*g->missing));
 
 	g->ahead_blocks = in_place(r) ? 0 : ahead_blocks(r);
 	while (g->ahead_blocks && regions + growth + total + g->ahead_blocks * ring > left)
@@ -412,7 +404,7 @@ static bool compute(struct thc_request *r)
 		measure_slice(r);
 		return true;
 	}
-	if (r->phases.agreed && g->packed < g->blocks &&
+	if (r->phases.phase[SUMS].numbered && g->packed < g->blocks &&
 	    norms_known(r, g->packed, slice_from(r, g->packed))) {
 		compress_slice(r);
 		return true;
@@ -587,8 +579,7 @@ static int open_codec(struct thc_compressor *z, const struct thc_client *c)
 	if (!error)
 		error = thc_codec_init(&z->codec, &table, s->block_log2, s->seed, c->options.simd);
 	if (error == -ENOTSUP)
-		return thc_fail(error,
-				"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
+		return thc_simd_missing();
 	if (error)
 		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
 	if (s->features & THC_FEATURE_CORRELATED)

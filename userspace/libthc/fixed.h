@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * Floats as integers that can be summed: fixed point, which rounds, or limbs, which do not.
+ *
+ * Coordinates share a scale in blocks of THC_SCALE_BLOCK: all of them are below 2^top in magnitude
+ * and multiples of 2^low, on every rank. Of @width bits of a lane one is for the sign and
+ * ceil(log2 ranks) are for the sum, the other k are a rank's: no sum can overflow.
+ *
+ *	fixed	x is sent as rint(x 2^(k - top)), ties to even, and the mean is the sum times
+ *		2^(top - k), divided by the ranks, rounded once
+ *	exact	x / 2^low, an integer, is sent as digits to the base 2^k, each with the sign of x: a
+ *		limb is one digit of each coordinate. The mean is the sum of the digits' sums times
+ *		their powers and 2^low, divided by the ranks, rounded once: the float next to the
+ *		true mean, ties to even
+ *
+ * A sum that is zero gives +0. Every implementation gives the same bits. The I/O thread, and who
+ * else calls this, rounds to nearest and keeps subnormals.
+ */
+#ifndef LIBTHC_FIXED_H
+#define LIBTHC_FIXED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libthc.h"
+
+/* Coordinates that share a scale. */
+#define THC_SCALE_BLOCK		4096
+/* Bounds of a scale's exponents for fp32, the smallest subnormal and the largest value. */
+#define THC_SCALE_LOW_MIN	(-149)
+#define THC_SCALE_TOP_MAX	128
+/* With k = 25 bits, for 64 ranks. */
+#define THC_LIMBS_MAX		12
+/* Fewer bits are no number. */
+#define THC_FIXED_BITS_MIN	4
+
+/**
+ * struct thc_scale - what is known of a block
+ * @top: values are below 2^top
+ * @low: values are multiples of 2^low; above @top: all are zero
+ */
+struct thc_scale {
+	int16_t top;
+	int16_t low;
+};
+
+/* An exponent that no value has. */
+#define THC_SCALE_NONE		100000
+
+/* Values that are all zero. */
+#define THC_SCALE_ZERO	((struct thc_scale){ THC_SCALE_LOW_MIN, INT16_MAX })
+
+static inline bool thc_scale_is_zero(struct thc_scale s)
+{
+	return s.low > s.top;
+}
+
+/**
+ * struct thc_mean - how sums become means
+ * @unit: of the lowest digit, a power of two
+ * @ranks: the divisor, 1..64
+ * @bits: k
+ * @odd: results are rounded to odd instead of to nearest, since they are rounded once more, to a
+ *	type of fewer bits
+ */
+struct thc_mean {
+	double		unit;
+	unsigned int	ranks;
+	unsigned int	bits;
+	bool		odd;
+};
+
+/**
+ * struct thc_fixed_ops - the loops, over @n coordinates
+ * @measure: *@most: the largest bits of |x|, of NaN and infinity, too; *@low: the exponent of the
+ *	lowest bit that is set in any, about THC_SCALE_NONE: all are zero
+ * @fixed: @lanes of @width bits, 8, 16 or 32; @bits: k, @top: of the scale
+ * @limb: digits number @index
+ * @mean: of lanes of @width bits that have one digit
+ * @mean2: of two digits, lower one first
+ */
+struct thc_fixed_ops {
+	void (*measure)(const float *x, size_t n, uint32_t *most, int32_t *low);
+	void (*fixed)(const float *x, size_t n, int top, unsigned int bits, unsigned int width,
+		      void *lanes);
+	void (*limb)(const float *x, size_t n, int low, unsigned int bits, unsigned int index,
+		     int32_t *lanes);
+	void (*mean)(const void *lanes, unsigned int width, size_t n, const struct thc_mean *m,
+		     float *out);
+	void (*mean2)(const int32_t *digit0, const int32_t *digit1, size_t n,
+		      const struct thc_mean *m, float *out);
+};
+
+/* Bits of a lane that are a rank's own, k; at most 31. */
+unsigned int thc_fixed_bits(unsigned int width, unsigned int ranks);
+/* The scale of @n values; false: one is not finite, *@bad is its index. */
+bool thc_scale_measure(const struct thc_fixed_ops *ops, const float *x, size_t n,
+		       struct thc_scale *s, size_t *bad);
+/* Digits that the values of a block have, 0 if all are zero. */
+unsigned int thc_scale_limbs(struct thc_scale s, unsigned int bits);
+
+/* Lanes of MAX: 0 for a block of zeros, else more the wider the scale is; and back. Whatever a
+ * lane has, the scale is one that THC_LIMBS_MAX limbs can have.
+ */
+uint32_t thc_scale_top_lane(struct thc_scale s);
+uint32_t thc_scale_low_lane(struct thc_scale s);
+/* @low_lane: 0 if only @top is wanted, of fixed point. */
+struct thc_scale thc_scale_of_lanes(uint32_t top_lane, uint32_t low_lane);
+
+/* Means of @limbs digits, @digit[0] the lowest one, each of @n coordinates. */
+void thc_fixed_means(const struct thc_fixed_ops *ops, const int32_t *const *digit,
+		     unsigned int limbs, size_t n, const struct thc_mean *m, float *out);
+
+#endif /* LIBTHC_FIXED_H */

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * The loops of fixed.h, one text that compilers make vectors of: fixed_scalar.c, fixed_avx2.c and
+ * fixed_avx512.c include it, each with its own flags. It defines thc_fixed_loops; whoever includes
+ * it gives it a name and exports it.
+ */
+#ifndef LIBTHC_FIXED_LOOPS_H
+#define LIBTHC_FIXED_LOOPS_H
+
+#include <math.h>
+#include <string.h>
+
+#include "codec_ops.h"
+#include "fixed.h"
+
+/* x = +-mantissa 2^(exponent - 150); 0 has a mantissa of 0 */
+static inline uint32_t mantissa_of(uint32_t bits)
+{
+	return (bits & 0x7fffff) | (bits & 0x7f800000 ? 0x800000 : 0);
+}
+
+static inline int32_t exponent_of(uint32_t bits)
+{
+	int32_t exponent = (int32_t)(bits >> 23 & 0xff);
+
+	return exponent ? exponent : 1;
+}
+
+/* The exponent of the lowest bit set, by that of the float that has no other. */
+static inline int32_t lowest_bit(uint32_t bits)
+{
+	uint32_t mantissa = mantissa_of(bits);
+	float lowest = (float)(int32_t)(mantissa & -mantissa);
+	int32_t at = exponent_of(bits) - 150 + (int32_t)(thc_float_bits(lowest) >> 23) - 127;
+
+	/* 0 has none: far above all others */
+	return at + (mantissa ? 0 : THC_SCALE_NONE);
+}
+
+static void measure(const float *x, size_t n, uint32_t *most, int32_t *low)
+{
+	uint32_t largest = 0;
+	int32_t lowest = THC_SCALE_NONE;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		uint32_t bits = thc_float_bits(x[i]), magnitude = bits & 0x7fffffff;
+		int32_t at = lowest_bit(bits);
+
+		largest = magnitude > largest ? magnitude : largest;
+		lowest = at < lowest ? at : lowest;
+	}
+	*most = largest;
+	*low = lowest;
+}
+
+/* 2^@exponent as two floats, whose product may be beyond what one float can be. */
+static inline void power_of(int exponent, float power[2])
+{
+	int half = exponent / 2;
+
+	power[0] = thc_bits_float((uint32_t)(127 + half) << 23);
+	power[1] = thc_bits_float((uint32_t)(127 + exponent - half) << 23);
+}
+
+/* The largest value of k bits that a float can be. */
+static inline float most_of(unsigned int bits)
+{
+	return (float)((1ULL << bits) - (bits <= 24 ? 1 : 1ULL << (bits - 24)));
+}
+
+static inline int32_t fixed_of(float x, const float power[2], float most)
+{
+	float v = x * power[0] * power[1];
+
+	v = v > most ? most : v;
+	v = v < -most ? -most : v;
+	return (int32_t)rintf(v);
+}
+
+static void fixed(const float *x, size_t n, int top, unsigned int bits, unsigned int width,
+		  void *lanes)
+{
+	float power[2], most = most_of(bits);
+	int32_t *lanes32 = lanes;
+	int16_t *lanes16 = lanes;
+	int8_t *lanes8 = lanes;
+	size_t i;
+
+	power_of((int)bits - top, power);
+	if (width == 8)
+		for (i = 0; i < n; i++)
+			lanes8[i] = (int8_t)fixed_of(x[i], power, most);
+	else if (width == 16)
+		for (i = 0; i < n; i++)
+			lanes16[i] = (int16_t)fixed_of(x[i], power, most);
+	else
+		for (i = 0; i < n; i++)
+			lanes32[i] = fixed_of(x[i], power, most);
+}
+
+/* A shift by more than a word's bits leaves nothing. */
+static inline uint32_t shifted(uint32_t x, int32_t left)
+{
+	uint32_t up = x << (left & 31), down = x >> (-left & 31);
+
+	up = left < 32 ? up : 0;
+	down = left > -32 ? down : 0;
+	return left >= 0 ? up : down;
+}
+
+static void limb(const float *x, size_t n, int low, unsigned int bits, unsigned int index,
+		 int32_t *lanes)
+{
+	int32_t from = 150 + low + (int32_t)(bits * index);
+	uint32_t mask = (1U << bits) - 1;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		uint32_t b = thc_float_bits(x[i]);
+		uint32_t digit = shifted(mantissa_of(b), exponent_of(b) - from) & mask;
+		uint32_t sign = 0U - (b >> 31);
+
+		lanes[i] = (int32_t)((digit ^ sign) - sign);
+	}
+}
+
+/* The float next to @d, or with @odd the one of the two around it whose last bit is set: it is
+ * rounded once more, and then it must not look like the middle of two, nor like a value of fewer
+ * bits, if it is none.
+ */
+static inline float float_of(double d, bool odd)
+{
+	float near = (float)d;
+	uint32_t bits = thc_float_bits(near);
+	/* towards d: a smaller magnitude if d has one */
+	uint32_t step = fabs((double)near) > fabs(d) ? UINT32_MAX : 1;
+
+	return (uint32_t)(odd & ((double)near != d)) & ~bits ? thc_bits_float(bits + step) : near;
+}
+
+/* A sum of 31 bits, divided by at most 64, is either the middle of two floats, and then the product
+ * is, too, or 2^-14 of their distance away from it.
+ */
+static inline float mean_of(int32_t sum, const struct thc_mean *m, double inverse)
+{
+	return float_of(sum * inverse * m->unit, m->odd);
+}
+
+static void mean(const void *lanes, unsigned int width, size_t n, const struct thc_mean *at,
+		 float *out)
+{
+	const struct thc_mean m = *at;
+	const double inverse = 1.0 / m.ranks;
+	const int32_t *lanes32 = lanes;
+	const int16_t *lanes16 = lanes;
+	const int8_t *lanes8 = lanes;
+	size_t i;
+
+	if (width == 8)
+		for (i = 0; i < n; i++)
+			out[i] = mean_of(lanes8[i], &m, inverse);
+	else if (width == 16)
+		for (i = 0; i < n; i++)
+			out[i] = mean_of(lanes16[i], &m, inverse);
+	else
+		for (i = 0; i < n; i++)
+			out[i] = mean_of(lanes32[i], &m, inverse);
+}
+
+#ifdef __FMA__
+/* (@sum + @rest) / ranks, rounded to odd. |@rest| is at most half of the last bit of @sum. */
+static inline double divided_to_odd(double sum, double rest, double ranks, double inverse)
+{
+	double q = sum * inverse, off = fma(-q, ranks, sum) + rest;
+	uint64_t bits, move, further;
+
+	/* off is exact: what q lacks, then what it lacks still, less than its last bit */
+	q = fma(off, inverse, q);
+	off = fma(-q, ranks, sum) + rest;
+	memcpy(&bits, &q, sizeof(bits));
+	move = (off != 0) & ~bits & 1;
+	further = off * q > 0 ? 0 : UINT64_MAX;
+	bits += (move ^ further) - further;
+	memcpy(&q, &bits, sizeof(q));
+	return q;
+}
+
+static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const struct thc_mean *at,
+		  float *out)
+{
+	const struct thc_mean m = *at;
+	const double inverse = 1.0 / m.ranks, base = (double)(1ULL << m.bits);
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		double high = digit1[i] * base, lower = digit0[i], sum = high + lower;
+
+		/* exact: with a digit above, the lower one is smaller; without, nothing is lost */
+		out[i] = float_of(divided_to_odd(sum, lower - (sum - high), m.ranks, inverse) *
+					  m.unit,
+				  m.odd);
+	}
+}
+#else
+/* @sum / @ranks, rounded to odd. */
+static inline double divided_to_odd(int64_t sum, unsigned int ranks)
+{
+	uint64_t magnitude = sum < 0 ? -(uint64_t)sum : (uint64_t)sum, q, low;
+	int shift, drop;
+
+	if (!sum)
+		return 0;
+	shift = __builtin_clzll(magnitude);
+	magnitude <<= shift;
+	q = magnitude / ranks;
+	/* 57 bits at least: what is behind the 53 of a double is one bit at most */
+	drop = 64 - __builtin_clzll(q) - 53;
+	low = (q & ((1ULL << drop) - 1)) | magnitude % ranks;
+	q = q >> drop | (low ? 1 : 0);
+	return (sum < 0 ? -1.0 : 1.0) * (double)q *
+	       thc_bits_float((uint32_t)(127 + drop - shift) << 23);
+}
+
+static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const struct thc_mean *m,
+		  float *out)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		int64_t sum = (int64_t)digit1[i] * (1LL << m->bits) + digit0[i];
+
+		out[i] = float_of(divided_to_odd(sum, m->ranks) * m->unit, m->odd);
+	}
+}
+#endif
+
+#define THC_FIXED_LOOPS \
+	{ \
+		.measure = measure, .fixed = fixed, .limb = limb, .mean = mean, .mean2 = mean2 \
+	}
+
+#endif /* LIBTHC_FIXED_LOOPS_H */
