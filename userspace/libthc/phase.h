@@ -35,7 +35,9 @@ struct thc_request;
 /**
  * struct thc_phase - a run of chunks in one stream
  * @request: the request it belongs to
- * @packets: of its chunks, header first, @stride bytes apart
+ * @packets: of its chunks, header first, @stride bytes apart; thc_phase_packet() finds them
+ * @ring: 0, or chunks that there is room for in @packets, an even number: chunk i takes the place
+ *	of chunk i - @ring, whose answer has come
  * @payload: bytes behind a header
  * @first: number of its first chunk, once @numbered is not 0
  * @sized: chunks that are known to be in it
@@ -51,6 +53,7 @@ struct thc_phase {
 	struct thc_request	*request;
 	uint8_t			*packets;
 	size_t			stride;
+	uint32_t		ring;
 	uint32_t		payload;
 	uint64_t		first;
 	uint32_t		sized;
@@ -75,6 +78,11 @@ struct thc_phases {
 	bool			agreed;
 	bool			over;
 };
+
+static inline struct thc_hdr *thc_phase_packet(const struct thc_phase *p, uint32_t index)
+{
+	return (void *)(p->packets + (p->ring ? index % p->ring : index) * p->stride);
+}
 
 /* Numbers what can be, of the stream of @control: of @n requests in order, from *@next on. */
 void thc_phases_number(struct thc_phases *const *all, unsigned int n, bool control, u64 *next);

@@ -355,7 +355,7 @@ static bool wait_for_memory(struct thc_afthc *a)
 static int send_message(struct thc_afthc *a, const struct thc_phase *p, uint32_t count)
 {
 	const struct thc_request *r = p->request;
-	struct thc_hdr *h = (void *)(p->packets + p->handed * p->stride);
+	struct thc_hdr *h = thc_phase_packet(p, p->handed);
 	const struct thc_send send = {
 		.op = p->op,
 		.width = p->width,
@@ -403,8 +403,11 @@ static int send_phase(struct thc_afthc *a, struct thc_phase *p)
 
 	while (p->handed < p->sized) {
 		uint32_t left = p->sized - p->handed, n = left < most ? left : most;
+		uint32_t half = p->ring / 2, run = half ? half - p->handed % half : n;
 		int sent;
 
+		/* while one half of a ring is the kernel's, the other one is filled */
+		n = n < run ? n : run;
 		/* whole messages */
 		if (n > p->ready - p->handed)
 			return 0;

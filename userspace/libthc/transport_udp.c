@@ -57,7 +57,7 @@ THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 		return 0;
 	*ready = (struct thc_ready){
 		.owner = p,
-		.packet = (void *)(p->packets + index * p->stride),
+		.packet = thc_phase_packet(p, index),
 		.index = index,
 		.bytes = (uint16_t)(sizeof(struct thc_hdr) + p->payload),
 	};
@@ -274,7 +274,7 @@ static size_t rx_bytes(size_t bytes)
 /* Its packet is what goes out, as often as it must. */
 static void seal_packet(struct thc_transport *t, struct thc_phase *p, uint32_t index)
 {
-	struct thc_hdr *h = (void *)(p->packets + index * p->stride);
+	struct thc_hdr *h = thc_phase_packet(p, index);
 	const struct thc_udp *u = thc_udp_of(t);
 	uint64_t number = p->first + index;
 	const struct thc_sender *s = &u->peer[number % u->shards].sender;
