@@ -187,7 +187,13 @@ static void *ask_for_what_is_not_there(void *arg)
 	if (!e) {
 		e |= refused(r, &call, THC_INT32, -EINVAL, "thc takes no int32 values: integers");
 		e |= refused(r, &call, (enum thc_dtype)6, -EINVAL, "unknown dtype 6");
-		e |= refused(r, &none, THC_FP32, -EINVAL, "none takes no fp32 values: floats are");
+		none.precision = 24;
+		e |= refused(r, &none, THC_FP32, -EINVAL, "unknown precision 24");
+		none.precision = THC_FIXED_16;
+		e |= refused(r, &none, THC_INT16, -EINVAL, "is for floats by the scheme none");
+		call.precision = THC_FIXED_16;
+		e |= refused(r, &call, THC_FP32, -EINVAL, "is for floats by the scheme none");
+		call.precision = THC_EXACT;
 		e |= refused(r, &lossy, THC_FP32, -EINVAL, "there is no scheme \"lossy\"");
 		e |= refused(r, NULL, THC_FP32, -EINVAL, "THC_CALL_INIT");
 		call.size = 8;
@@ -219,6 +225,33 @@ static void *ask_beside_a_deadline(void *arg)
 	return end_rank(r, NULL, NULL);
 }
 
+/* 5 bits for the sums of 17 to 32 ranks, of 8 with a sign: 2 are left */
+static void *ask_for_too_few_bits(void *arg)
+{
+	struct thc_call call = THC_CALL_INIT;
+	struct rank *r = arg;
+	int error = open_client(r);
+
+	call.scheme = "none";
+	call.precision = THC_FIXED_8;
+	if (!error)
+		error = refused(r, &call, THC_BF16, -EOPNOTSUPP,
+				"8 bits are too few for sums of 17");
+	keep_error(r, error);
+	return end_rank(r, NULL, NULL);
+}
+
+static void call__bits_have_to_suffice(void **state)
+{
+	struct rank ranks[RANKS_MAX];
+	unsigned int i;
+
+	(void)state;
+	run_job(ranks, 17, ask_for_too_few_bits);
+	for (i = 0; i < 17; i++)
+		assert_int_equal(ranks[i].error, 0);
+}
+
 static void call__integers_need_a_job_without_a_deadline(void **state)
 {
 	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout,quorum=1,deadline_ms=50");
@@ -237,6 +270,7 @@ int main(void)
 		cmocka_unit_test(integers__sums_of_each_width),
 		cmocka_unit_test(call__ranks_that_choose_differently_are_told),
 		cmocka_unit_test(call__what_is_not_there_is_refused),
+		cmocka_unit_test(call__bits_have_to_suffice),
 		cmocka_unit_test(call__integers_need_a_job_without_a_deadline),
 	};
 

@@ -19,7 +19,9 @@
 #include "scheme.h"
 #include "transport.h"
 
-#define SUMS	THC_AGREEMENT_PHASES
+/* Of integers; of floats scales come before. */
+enum { INTEGERS = THC_AGREEMENT_PHASES };
+enum { SCALES = THC_AGREEMENT_PHASES, SUMS };
 
 static const struct thc_transport_ops ops;
 
@@ -34,8 +36,9 @@ static struct thc_request *ready(struct thc_client *c, void *buf, size_t count,
 		assert_true(r->scheme->compute(r));
 	/* nothing is made before the ranks agree */
 	assert_false(r->scheme->compute(r));
-	assert_int_equal(r->phases.phase[SUMS].ready, 0);
+	assert_int_equal(r->phases.phase[INTEGERS].ready, 0);
 	r->phases.agreed = true;
+	r->phases.phase[INTEGERS].numbered = r->phases.phase[INTEGERS].sized;
 	while (r->scheme->compute(r))
 		;
 	return r;
@@ -55,7 +58,7 @@ static void check(size_t count, enum thc_dtype dtype)
 	random_bytes(buf, bytes);
 	memcpy(was, buf, bytes);
 	r = ready(&c, buf, count, dtype);
-	p = &r->phases.phase[SUMS];
+	p = &r->phases.phase[INTEGERS];
 	assert_int_equal(p->ready, chunks);
 	assert_int_equal(p->sized, chunks);
 	assert_int_equal(p->width, 8 * thc_dtype_size(dtype));
@@ -72,7 +75,7 @@ static void check(size_t count, enum thc_dtype dtype)
 			lanes[k] = (uint8_t)~payload[k];
 		if (i % 2)
 			continue;
-		r->scheme->answer(r, SUMS, (uint32_t)i, 1, counts, lanes);
+		r->scheme->answer(r, INTEGERS, (uint32_t)i, 1, counts, lanes);
 		for (k = 0; k < n; k++)
 			assert_int_equal(buf[1024 * i + k], (uint8_t)~was[1024 * i + k]);
 	}
@@ -99,6 +102,159 @@ static void none__a_request_that_fails_leaves_the_buffer(void **state)
 			check(counts[i], (enum thc_dtype)dtype);
 }
 
+/* --- floats ------------------------------------------------------------------- */
+
+static void put_scales(struct thc_request *r)
+{
+	const struct thc_phase *p = &r->phases.phase[SCALES];
+	const uint16_t counts[1] = { 1 };
+	uint32_t i;
+
+	for (i = 0; i < p->sized; i++)
+		r->scheme->answer(r, SCALES, i, 1, counts, (void *)(thc_phase_packet(p, i) + 1));
+}
+
+static struct thc_request *begin_floats(struct thc_client *c, float *buf, size_t count,
+					enum thc_precision precision)
+{
+	struct thc_request *r =
+		thc_request_create(c, buf, count, THC_FP32, thc_scheme_none.floats, 0);
+
+	assert_non_null(r);
+	r->precision = precision;
+	assert_int_equal(r->scheme->prepare(r, 0), 0);
+	while (!r->claimed)
+		assert_true(r->scheme->compute(r));
+	assert_false(r->scheme->compute(r));
+	r->phases.agreed = true;
+	r->scheme->agreed(r);
+	return r;
+}
+
+/* One rank alone: its sums are what it sends. Chunks of a ring's half come in @order, backwards or
+ * not, until @most have come; how many did.
+ */
+static uint32_t answer_floats(struct thc_request *r, bool backwards, uint32_t most)
+{
+	struct thc_phase *p = &r->phases.phase[SUMS];
+	const uint16_t counts[1] = { 1 };
+	uint8_t lanes[THC_LANE_BYTES];
+	uint32_t done = 0, ready, k;
+
+	for (; done < p->sized && done < most; done = ready) {
+		p->numbered = p->sized;
+		while (r->scheme->compute(r))
+			;
+		ready = p->ready < most ? p->ready : most;
+		assert_true(ready > done);
+		assert_true(p->ready - done <= p->ring);
+		for (k = done; k < ready; k++) {
+			uint32_t chunk = backwards ? ready - 1 - (k - done) : k;
+
+			memcpy(lanes, thc_phase_packet(p, chunk) + 1, sizeof(lanes));
+			r->scheme->answer(r, SUMS, chunk, 1, counts, lanes);
+		}
+	}
+	return done;
+}
+
+static void check_floats(size_t count, enum thc_precision precision, bool backwards, uint32_t most)
+{
+	struct thc_transport transport = { .ops = &ops };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	float *buf = malloc(count * sizeof(float)), *was = malloc(count * sizeof(float));
+	struct thc_request *r;
+	uint32_t bits;
+	size_t i;
+
+	assert_true(buf && was);
+	c.spec.ranks = 1;
+	assert_int_equal(thc_scheme_none.open(&c), 0);
+	for (i = 0; i < count; i++) {
+		/* a block of zeros; the exponents of the others are up to 60 apart */
+		bits = (uint32_t)random_word();
+		bits = i / 4096 == 1 ? 0 : (bits & 0x807fffff) | (90 + bits % 60) << 23;
+		memcpy(&was[i], &bits, sizeof(bits));
+	}
+	memcpy(buf, was, count * sizeof(float));
+	r = begin_floats(&c, buf, count, precision);
+	put_scales(r);
+	assert_true(r->phases.phase[SUMS].closed);
+	if (answer_floats(r, backwards, most) == r->phases.phase[SUMS].sized) {
+		assert_true(most > r->phases.phase[SUMS].ring);
+		/* the mean of one rank */
+		if (precision == THC_EXACT)
+			assert_memory_equal(buf, was, count * sizeof(float));
+		else if (count > 1)
+			assert_memory_not_equal(buf, was, count * sizeof(float));
+	}
+	r->scheme->undo(r);
+	assert_memory_equal(buf, was, count * sizeof(float));
+	r->scheme->release(r);
+	r->scheme->undo(r);
+	r->scheme->release(r);
+	thc_request_destroy(r);
+	thc_scheme_none.close(&c);
+	thc_buffer_free(&c);
+	assert_int_equal(c.memory_now, 0);
+	free(buf);
+	free(was);
+}
+
+static void floats__a_request_that_fails_leaves_the_buffer(void **state)
+{
+	static const size_t counts[] = { 1, 256, 4095, 8193, 100001 };
+	unsigned int i, backwards;
+
+	(void)state;
+	for (backwards = 0; backwards < 2; backwards++) {
+		for (i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+			check_floats(counts[i], THC_EXACT, backwards, UINT32_MAX);
+			check_floats(counts[i], THC_FIXED_16, backwards, UINT32_MAX);
+		}
+		check_floats(100001, THC_EXACT, backwards, 333);
+		check_floats(100001, THC_FIXED_8, backwards, 70);
+	}
+}
+
+/* Exact chunks are as many as scales say, as far as those are known without a gap. */
+static void floats__are_sized_by_a_prefix_of_scales(void **state)
+{
+	struct thc_transport transport = { .ops = &ops };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	size_t count = 4096 * 128 * 2 + 4096, i;
+	float *buf = malloc(count * sizeof(float));
+	const uint16_t counts[1] = { 1 };
+	const struct thc_phase *p, *sums;
+	struct thc_request *r;
+
+	(void)state;
+	assert_non_null(buf);
+	c.spec.ranks = 1;
+	assert_int_equal(thc_scheme_none.open(&c), 0);
+	for (i = 0; i < count; i++)
+		buf[i] = i / 4096 % 2 ? 1 : 0;
+	r = begin_floats(&c, buf, count, THC_EXACT);
+	p = &r->phases.phase[SCALES];
+	sums = &r->phases.phase[SUMS];
+	assert_int_equal(p->sized, 3);
+	assert_false(sums->closed);
+	r->scheme->answer(r, SCALES, 1, 1, counts, (void *)(thc_phase_packet(p, 1) + 1));
+	assert_int_equal(sums->sized, 0);
+	r->scheme->answer(r, SCALES, 0, 1, counts, (void *)(thc_phase_packet(p, 0) + 1));
+	assert_int_equal(sums->sized, 128 * 16);
+	assert_false(sums->closed);
+	r->scheme->answer(r, SCALES, 2, 1, counts, (void *)(thc_phase_packet(p, 2) + 1));
+	assert_int_equal(sums->sized, 128 * 16);
+	assert_true(sums->closed);
+	r->scheme->undo(r);
+	r->scheme->release(r);
+	thc_request_destroy(r);
+	thc_scheme_none.close(&c);
+	thc_buffer_free(&c);
+	free(buf);
+}
+
 static void none__not_beside_a_deadline(void **state)
 {
 	const struct thc_scheme *s = thc_scheme_named("none");
@@ -115,6 +271,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(none__a_request_that_fails_leaves_the_buffer),
+		cmocka_unit_test(floats__a_request_that_fails_leaves_the_buffer),
+		cmocka_unit_test(floats__are_sized_by_a_prefix_of_scales),
 		cmocka_unit_test(none__not_beside_a_deadline),
 	};
 

@@ -58,6 +58,7 @@ void thc_agree_claim(struct thc_request *r)
 		.form = thc_le32(form),
 		.constants = thc_le32(c->spec.constants),
 		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
+		.call = thc_le32(r->precision),
 		.digest = thc_le32(known && !held->missed ? held->digest : 0),
 		.missed = thc_le32(known ? held->missed : 0),
 		.status = thc_le32((uint32_t)r->claim_status),
@@ -110,12 +111,16 @@ static bool same(const struct thc_claim *a, const struct thc_claim *b)
 static void describe(const struct thc_claim *c, char *text, size_t size)
 {
 	uint32_t form = thc_le32(c->form), dtype = (form & 0xff) - 1;
-	uint32_t scheme = form >> SCHEME_SHIFT & 0xff;
+	uint32_t scheme = form >> SCHEME_SHIFT & 0xff, call = thc_le32(c->call);
+	char bits[24] = "";
 
-	snprintf(text, size, "%llu %s values (scheme %s, table %08x, key %08x)",
+	if (call)
+		snprintf(bits, sizeof(bits), ", %u bits", call);
+
+	snprintf(text, size, "%llu %s values (scheme %s%s, table %08x, key %08x)",
 		 (unsigned long long)(form >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
 		 thc_dtype_name(dtype),
-		 scheme < THC_SCHEMES_COUNT ? thc_scheme_name[scheme] : "unknown",
+		 scheme < THC_SCHEMES_COUNT ? thc_scheme_name[scheme] : "unknown", bits,
 		 thc_le32(c->constants), thc_le32(c->tag));
 }
 
@@ -189,7 +194,7 @@ static struct verdict compare(struct thc_request *r)
 static int disagreement(struct thc_request *r, uint64_t differ)
 {
 	unsigned int first = (unsigned int)__builtin_ctzll(differ);
-	char ranks[THC_RANKS_TEXT], mine[112], theirs[112];
+	char ranks[THC_RANKS_TEXT], mine[128], theirs[128];
 
 	describe(own_claim(r), mine, sizeof(mine));
 	describe(&r->claims[first], theirs, sizeof(theirs));

@@ -16,6 +16,7 @@
 
 #include "client.h"
 #include "dtype.h"
+#include "fixed.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scheme.h"
@@ -27,7 +28,7 @@
 
 static const struct thc_struct_layout options_layout = { STRUCT_LAYOUT(thc_client_options,
 								       transport) };
-static const struct thc_struct_layout call_layout = { STRUCT_LAYOUT(thc_call, key) };
+static const struct thc_struct_layout call_layout = { STRUCT_LAYOUT(thc_call, precision) };
 static const struct thc_struct_layout info_layout = { STRUCT_LAYOUT(thc_client_info, transport) };
 static const struct thc_struct_layout stats_layout = { STRUCT_LAYOUT(thc_client_stats,
 								     rotated_ahead) };
@@ -317,10 +318,9 @@ static int check_scheme(const struct thc_client *c, const struct thc_scheme *s,
 			enum thc_dtype dtype)
 {
 	if (!(s->dtypes & 1U << dtype))
-		return thc_fail(-EINVAL, "scheme %s takes no %s values: %s", thc_scheme_name[s->id],
-				thc_dtype_name(dtype),
-				s->dtypes & THC_DTYPES_FLOAT ? "integers are for the scheme none" :
-							       "floats are for the scheme thc");
+		return thc_fail(-EINVAL,
+				"scheme %s takes no %s values: integers are for the scheme none",
+				thc_scheme_name[s->id], thc_dtype_name(dtype));
 	if (s != c->scheme && s->check(&c->spec))
 		return thc_fail(
 			-EOPNOTSUPP,
@@ -350,6 +350,31 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 	return 0;
 }
 
+static bool is_float(enum thc_dtype dtype)
+{
+	return THC_DTYPES_FLOAT & 1U << dtype;
+}
+
+static int check_precision(const struct thc_client *c, const struct thc_scheme *s,
+			   enum thc_dtype dtype, unsigned int precision)
+{
+	if (!precision)
+		return 0;
+	if (s->id != THC_SCHEME_NONE || !is_float(dtype))
+		return thc_fail(-EINVAL,
+				"a precision is for floats by the scheme none: set it to 0");
+	if (precision != THC_FIXED_8 && precision != THC_FIXED_16 && precision != THC_FIXED_32)
+		return thc_fail(
+			-EINVAL,
+			"unknown precision %u: use THC_EXACT, THC_FIXED_8, THC_FIXED_16 or THC_FIXED_32",
+			precision);
+	if (thc_fixed_bits(precision, c->spec.ranks) < THC_FIXED_BITS_MIN)
+		return thc_fail(-EOPNOTSUPP,
+				"%u bits are too few for sums of %u ranks: use a larger precision",
+				precision, c->spec.ranks);
+	return 0;
+}
+
 int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 			     const struct thc_call *call, struct thc_request **out)
 {
@@ -369,11 +394,16 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 		return thc_fail(-EINVAL, "there is no scheme \"%s\": use one of thc_schemes()",
 				known.scheme);
 	error = check_scheme(c, scheme, dtype);
+	if (!error)
+		error = check_precision(c, scheme, dtype, known.precision);
 	if (error)
 		return error;
+	if (scheme->floats && is_float(dtype))
+		scheme = scheme->floats;
 	r = thc_request_create(c, buf, count, dtype, scheme, known.key);
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
+	r->precision = known.precision;
 	pthread_mutex_lock(&c->lock);
 	error = enqueue(c, r);
 	if (error) {

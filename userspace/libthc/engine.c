@@ -5,6 +5,7 @@
  * transport_afthc.c.
  */
 #include <errno.h>
+#include <fenv.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -110,6 +111,8 @@ void *thc_engine_thread(void *client)
 	struct thc_client *c = client;
 	uint64_t due;
 
+	/* a program may flush subnormals, or round otherwise, and threads inherit that */
+	fesetenv(FE_DFL_ENV);
 	while (!stopping(c))
 		if (!turn(c, &due))
 			sleep_until(c, due);

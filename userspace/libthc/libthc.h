@@ -219,19 +219,35 @@ THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum th
 THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 				uint64_t key, struct thc_request **out);
 
+/*
+ * What floats are sent as by the scheme none. EXACT: the result is the mean rounded once, to
+ * nearest or even; it sends 4 bytes a value and digit: blocks of 4096 values have one digit if
+ * their bits are close together, two as a rule, 12 at most, none if all are zero. FIXED_n: n bits a
+ * value, off by at most 2^(-k-1) times the power of two above the block's largest value, where k is
+ * n less 1 less log2(ranks), rounded up; k must be 4 or more.
+ */
+enum thc_precision {
+	THC_EXACT = 0,
+	THC_FIXED_8 = 8,
+	THC_FIXED_16 = 16,
+	THC_FIXED_32 = 32,
+};
+
 /**
  * struct thc_call - how one all-reduce is done
  * @size: sizeof(struct thc_call)
  * @scheme: one of thc_schemes(), NULL: the job's.
  *	"thc": the mean of floats, compressed.
- *	"none": the sum of integers, modulo 2^8, 2^16 or 2^32 (two's complement), the same in every
- *	order of the ranks; in jobs without a deadline
- * @key: as in thc_allreduce(); only schemes that lose something have an error memory
+ *	"none": the sum of integers, modulo 2^8, 2^16 or 2^32 (two's complement), or the mean of
+ *	floats, uncompressed, the same bits in every order of the ranks; in jobs without a deadline
+ * @key: as in thc_allreduce(); only thc has an error memory
+ * @precision: of floats by "none"; else 0
  */
 struct thc_call {
-	size_t		size;
-	const char	*scheme;
-	uint64_t	key;
+	size_t			size;
+	const char		*scheme;
+	uint64_t		key;
+	enum thc_precision	precision;
 };
 
 /* clang-format off */
@@ -241,8 +257,8 @@ struct thc_call {
 /**
  * thc_allreduce_call_start() - thc_allreduce_start(), done as @call says
  *
- * All ranks must choose alike. -EINVAL: there is no such scheme, or it takes no values of @dtype;
- * -EOPNOTSUPP: not in this job.
+ * All ranks must choose alike. -EINVAL: there is no such scheme or precision, or it takes no values
+ * of @dtype; -EOPNOTSUPP: not in this job.
  */
 THC_API int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count,
 				     enum thc_dtype dtype, const struct thc_call *call,

@@ -52,6 +52,7 @@ struct thc_request {
 	size_t			count;
 	uint64_t		key;
 	enum thc_dtype		dtype;
+	enum thc_precision	precision;
 	const struct thc_scheme	*scheme;
 
 	enum thc_stage		stage;

@@ -19,6 +19,7 @@ struct thc_request;
 /**
  * struct thc_scheme - its functions, of the I/O thread but for those up to describe, and release
  * @dtypes: a bit per enum thc_dtype that it takes
+ * @floats: the scheme's other half, for floats: its functions from prepare on, NULL: it has none
  * @loses: results are not exact: what is lost goes to the error memory
  * @check: 0, or -EPROTO: a job, which is sound, with constants that this scheme cannot serve
  * @open: makes its client.context, what it needs for client.spec, and may raise
@@ -40,6 +41,7 @@ struct thc_request;
 struct thc_scheme {
 	enum thc_scheme_id id;
 	unsigned int	dtypes;
+	const struct thc_scheme *floats;
 	bool		loses;
 	int		(*check)(const struct thc_spec *s);
 	int		(*open)(struct thc_client *c);

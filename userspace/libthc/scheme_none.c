@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Scheme none: integers are sent as they are, and summed modulo 2^width. The result is the same in
- * every order of the ranks, and on every rank.
+ * Scheme none, integers: they are sent as they are, and summed modulo 2^width. The result is the
+ * same in every order of the ranks, and on every rank.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,11 @@
 
 #include "buffers.h"
 #include "client.h"
+#include "codec_ops.h"
 #include "dtype.h"
 #include "pipeline.h"
 #include "request.h"
-#include "scheme.h"
+#include "scheme_none.h"
 
 enum { SUMS = THC_AGREEMENT_PHASES };
 
@@ -37,15 +38,10 @@ static int check_job(const struct thc_spec *s)
 	return s->deadline_ms ? -EPROTO : 0;
 }
 
+/* Integers need nothing, and floats open what they need when the first ones come. */
 static int open_none(struct thc_client *c)
 {
-	(void)c;
-	return 0;
-}
-
-static void close_none(struct thc_client *c)
-{
-	(void)c;
+	return thc_simd_ops(c->options.simd) ? 0 : thc_simd_missing();
 }
 
 static void describe(const struct thc_client *c, struct thc_client_info *info)
@@ -136,7 +132,7 @@ static bool compute(struct thc_request *r)
 		r->claimed = true;
 		return true;
 	}
-	if (!r->phases.agreed || chunk == g->chunks)
+	if (!p->numbered || chunk == g->chunks)
 		return false;
 	end += most < g->chunks - chunk ? (uint32_t)most : g->chunks - chunk;
 	for (; chunk < end; chunk++) {
@@ -185,10 +181,11 @@ static void undo(struct thc_request *r)
 
 const struct thc_scheme thc_scheme_none = {
 	.id = THC_SCHEME_NONE,
-	.dtypes = THC_DTYPES_INTEGER,
+	.dtypes = THC_DTYPES_INTEGER | THC_DTYPES_FLOAT,
 	.check = check_job,
+	.floats = &thc_scheme_none_floats,
 	.open = open_none,
-	.close = close_none,
+	.close = thc_none_close,
 	.describe = describe,
 	.prepare = prepare,
 	.compute = compute,
