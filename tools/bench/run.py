@@ -4,8 +4,8 @@
 in the same run: XDP beside a bare loop, the codec beside memcpy, the
 all-reduce of a 25 MiB bucket by four workers in namespaces beside Gloo.
 Prints a table, writes build/bench.json and build/bench.svg. The measuring is
-done by bench_xdp.c, bench_simd.c (not a promise: into bench.json only), bench_codec.c and
-buckets.py.
+done by bench_xdp.c, bench_simd.c (not a promise: into bench.json only), bench_codec.c,
+bench_fixed.c and buckets.py.
 """
 import argparse
 import json
@@ -28,6 +28,10 @@ PROMISES = [
     ("codec.compress_ratio", ">=", 0.25, "compress beside memcpy"),
     ("codec.compress_ef_ratio", ">=", 0.15, "compress with error feedback beside memcpy"),
     ("codec.decompress_ratio", ">=", 0.35, "decompress beside memcpy"),
+    ("fixed.fixed32_ratio", "<=", 1.5, "scheme none, 32 bits: to lanes, beside memcpy"),
+    ("fixed.from_fixed32_ratio", "<=", 1.5, "scheme none, 32 bits: to means, beside memcpy"),
+    ("fixed.exact_ratio", "<=", 3.0, "scheme none, exact, 2 digits: to lanes, beside memcpy"),
+    ("fixed.from_exact_ratio", "<=", 3.0, "scheme none, exact, 2 digits: to means, beside memcpy"),
     ("allreduce.shaped.speedup_fp32", ">=", 2.2, "THC beside Gloo fp32 at 1 Gb/s per link"),
     ("memory.client_over_bucket", "<=", 2.0, "client memory beside the bucket"),
 ]
@@ -78,6 +82,11 @@ def rows_of(results):
                         ("compress_ef", "compress with error feedback"),
                         ("decompress", "decompress")):
         rows.append((f"{words} ({codec['simd']})", f"{codec[name + '_ms']:.2f}", "ms"))
+    for name, words in (("fixed8", "fixed point, 8 bits"), ("fixed16", "fixed point, 16 bits"),
+                        ("fixed32", "fixed point, 32 bits"), ("exact", "exact, 2 digits")):
+        for way, direction in (("", "to lanes"), ("from_", "to means")):
+            rows.append((f"scheme none, {words}: {direction}",
+                         f"{results['fixed'][f'{way}{name}_ms']:.2f}", "ms"))
     for kind, words in (("unshaped", "unshaped"), ("shaped", "1 Gb/s per link")):
         part = results["allreduce"][kind]
         for system, name in SYSTEMS.items():
@@ -143,6 +152,7 @@ def main():
         with netns.guard():
             netns.sweep()
             results = {"codec": program("bench_codec", args.quick),
+                       "fixed": program("bench_fixed", args.quick),
                        "xdp": program("bench_xdp", args.quick, "--json"),
                        "simd": program("bench_simd", args.quick), "allreduce": {}}
             unshaped, memory, stats = allreduce(None, repeats)

@@ -142,16 +142,13 @@ static inline float float_of(double d, bool odd)
 /* A sum of 31 bits, divided by at most 64, is either the middle of two floats, and then the product
  * is, too, or 2^-14 of their distance away from it.
  */
-static inline float mean_of(int32_t sum, const struct thc_mean *m, double inverse)
-{
-	return float_of(sum * inverse * m->unit, m->odd);
-}
+#define MEAN_OF(lane) (out[i] = float_of((lane)*inverse * unit, odd))
 
-static void mean(const void *lanes, unsigned int width, size_t n, const struct thc_mean *at,
-		 float *out)
+/* @odd is a constant where it is called: each value has a loop of its own. */
+static inline void mean_loop(const void *lanes, unsigned int width, size_t n,
+			     const struct thc_mean *m, const bool odd, float *out)
 {
-	const struct thc_mean m = *at;
-	const double inverse = 1.0 / m.ranks;
+	const double inverse = 1.0 / m->ranks, unit = m->unit;
 	const int32_t *lanes32 = lanes;
 	const int16_t *lanes16 = lanes;
 	const int8_t *lanes8 = lanes;
@@ -159,25 +156,39 @@ static void mean(const void *lanes, unsigned int width, size_t n, const struct t
 
 	if (width == 8)
 		for (i = 0; i < n; i++)
-			out[i] = mean_of(lanes8[i], &m, inverse);
+			MEAN_OF(lanes8[i]);
 	else if (width == 16)
 		for (i = 0; i < n; i++)
-			out[i] = mean_of(lanes16[i], &m, inverse);
+			MEAN_OF(lanes16[i]);
 	else
 		for (i = 0; i < n; i++)
-			out[i] = mean_of(lanes32[i], &m, inverse);
+			MEAN_OF(lanes32[i]);
+}
+
+static void mean(const void *lanes, unsigned int width, size_t n, const struct thc_mean *m,
+		 float *out)
+{
+	if (m->odd)
+		mean_loop(lanes, width, n, m, true, out);
+	else
+		mean_loop(lanes, width, n, m, false, out);
 }
 
 #ifdef __FMA__
-/* (@sum + @rest) / ranks, rounded to odd. |@rest| is at most half of the last bit of @sum. */
-static inline double divided_to_odd(double sum, double rest, double ranks, double inverse)
+/* (@sum + @rest) / ranks, rounded to odd. |@rest| is at most half of the last bit of @sum. @halves:
+ * the ranks are a power of two
+ */
+static inline double divided_to_odd(double sum, double rest, double ranks, double inverse,
+				    const bool halves)
 {
-	double q = sum * inverse, off = fma(-q, ranks, sum) + rest;
+	double q = sum * inverse, off = halves ? rest : fma(-q, ranks, sum) + rest;
 	uint64_t bits, move, further;
 
 	/* off is exact: what q lacks, then what it lacks still, less than its last bit */
-	q = fma(off, inverse, q);
-	off = fma(-q, ranks, sum) + rest;
+	if (!halves) {
+		q = fma(off, inverse, q);
+		off = fma(-q, ranks, sum) + rest;
+	}
 	memcpy(&bits, &q, sizeof(bits));
 	move = (off != 0) & ~bits & 1;
 	further = off * q > 0 ? 0 : UINT64_MAX;
@@ -186,21 +197,32 @@ static inline double divided_to_odd(double sum, double rest, double ranks, doubl
 	return q;
 }
 
-static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const struct thc_mean *at,
-		  float *out)
+static inline void mean2_loop(const int32_t *digit0, const int32_t *digit1, size_t n,
+			      const struct thc_mean *m, const bool odd, const bool halves,
+			      float *out)
 {
-	const struct thc_mean m = *at;
-	const double inverse = 1.0 / m.ranks, base = (double)(1ULL << m.bits);
+	const double ranks = m->ranks, inverse = 1.0 / ranks, unit = m->unit;
+	const double base = (double)(1ULL << m->bits);
 	size_t i;
 
 	for (i = 0; i < n; i++) {
 		double high = digit1[i] * base, lower = digit0[i], sum = high + lower;
-
 		/* exact: with a digit above, the lower one is smaller; without, nothing is lost */
-		out[i] = float_of(divided_to_odd(sum, lower - (sum - high), m.ranks, inverse) *
-					  m.unit,
-				  m.odd);
+		double rest = lower - (sum - high);
+
+		out[i] = float_of(divided_to_odd(sum, rest, ranks, inverse, halves) * unit, odd);
 	}
+}
+
+static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const struct thc_mean *m,
+		  float *out)
+{
+	if (m->ranks & (m->ranks - 1))
+		mean2_loop(digit0, digit1, n, m, m->odd, false, out);
+	else if (m->odd)
+		mean2_loop(digit0, digit1, n, m, true, true, out);
+	else
+		mean2_loop(digit0, digit1, n, m, false, true, out);
 }
 #else
 /* @sum / @ranks, rounded to odd. */

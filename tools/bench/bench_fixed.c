@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Speed of the scheme none's loops (userspace/libthc/fixed.h) beside memcpy of the same floats, on
+ * one core: from values to lanes, scales included, and from lanes to means. The runs of all are
+ * interleaved, and medians are compared. JSON on stdout.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "codec_ops.h"
+#include "fixed.h"
+#include "samples.h"
+
+#define BUCKET_MIB	25
+#define COUNT		((size_t)BUCKET_MIB * 1024 * 1024 / sizeof(float))
+#define RUNS		31
+#define RUNS_QUICK	15
+#define RANKS		4
+#define GROUP		256
+
+enum work { MEMCPY, FIXED8, FIXED16, FIXED32, EXACT, FROM8, FROM16, FROM32, FROM_EXACT, WORKS };
+
+static const char *const name[WORKS] = { "memcpy",	 "fixed8",	 "fixed16",
+					 "fixed32",	 "exact",	 "from_fixed8",
+					 "from_fixed16", "from_fixed32", "from_exact" };
+
+/* @limbs: of all blocks together, over blocks */
+struct bench {
+	const struct thc_fixed_ops *ops;
+	float			*values;
+	float			*out;
+	int32_t			*lanes;		/* THC_LIMBS_MAX groups' worth is enough */
+	struct thc_scale	*scale;
+	double			limbs;
+};
+
+static void *buffer(size_t size)
+{
+	void *p = aligned_alloc(64, size);
+
+	if (!p) {
+		fprintf(stderr, "bench_fixed: out of memory\n");
+		exit(1);
+	}
+	memset(p, 0, size);
+	return p;
+}
+
+static void bench_init(struct bench *b)
+{
+	size_t i;
+
+	b->limbs = 0;
+	b->values = buffer(COUNT * sizeof(float));
+	b->out = buffer(COUNT * sizeof(float));
+	b->lanes = buffer(3 * COUNT * sizeof(int32_t));
+	b->scale = buffer(COUNT / GROUP * sizeof(*b->scale));
+	srand48(1);
+	for (i = 0; i < COUNT; i++)
+		b->values[i] = (float)(drand48() + drand48() + drand48() - 1.5);
+}
+
+static void measure_all(struct bench *b)
+{
+	size_t i, bad;
+
+	for (i = 0; i < COUNT / THC_SCALE_BLOCK; i++)
+		thc_scale_measure(b->ops, b->values + i * THC_SCALE_BLOCK, THC_SCALE_BLOCK,
+				  &b->scale[i], &bad);
+}
+
+static void to_fixed(struct bench *b, unsigned int width)
+{
+	size_t i, each = THC_SCALE_BLOCK;
+
+	measure_all(b);
+	for (i = 0; i < COUNT / each; i++)
+		b->ops->fixed(b->values + i * each, each, b->scale[i].top,
+			      thc_fixed_bits(width, RANKS), width,
+			      (uint8_t *)b->lanes + i * each * width / 8);
+}
+
+static void from_fixed(struct bench *b, unsigned int width)
+{
+	const struct thc_mean m = { 0x1p-29, RANKS, thc_fixed_bits(width, RANKS), false };
+
+	b->ops->mean(b->lanes, width, COUNT, &m, b->out);
+}
+
+static void to_exact(struct bench *b)
+{
+	unsigned int bits = thc_fixed_bits(32, RANKS), limbs, k;
+	int32_t *lanes = b->lanes;
+	size_t i, total = 0;
+
+	measure_all(b);
+	for (i = 0; i < COUNT / GROUP; i++) {
+		struct thc_scale s = b->scale[i * GROUP / THC_SCALE_BLOCK];
+
+		limbs = thc_scale_limbs(s, bits);
+		total += limbs;
+		for (k = 0; k < limbs && total < 3 * COUNT / GROUP; k++, lanes += GROUP)
+			b->ops->limb(b->values + i * GROUP, GROUP, s.low, bits, k, lanes);
+	}
+	b->limbs = (double)total / (double)(COUNT / GROUP);
+}
+
+/* Of two digits each. */
+static void from_exact(struct bench *b)
+{
+	const struct thc_mean m = { 0x1p-50, RANKS, thc_fixed_bits(32, RANKS), false };
+	size_t i;
+
+	for (i = 0; i < COUNT / GROUP; i++) {
+		const int32_t *lanes = b->lanes + 2 * i * GROUP;
+		const int32_t *const digit[] = { lanes, lanes + GROUP };
+
+		thc_fixed_means(b->ops, digit, 2, GROUP, &m, b->out + i * GROUP);
+	}
+}
+
+static void run(struct bench *b, enum work work)
+{
+	if (work == MEMCPY)
+		memcpy(b->out, b->values, COUNT * sizeof(float));
+	else if (work <= FIXED32)
+		to_fixed(b, 8U << (work - FIXED8));
+	else if (work == EXACT)
+		to_exact(b);
+	else if (work <= FROM32)
+		from_fixed(b, 8U << (work - FROM8));
+	else
+		from_exact(b);
+	__asm__ volatile("" : : "r"(b->out), "r"(b->lanes) : "memory");
+}
+
+static double now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static void measure(struct bench *b, int runs)
+{
+	static double ms[WORKS][RUNS];
+	double start, took[WORKS];
+	unsigned int work;
+	int i;
+
+	for (i = -1; i < runs; i++)	/* the first warms up */
+		for (work = 0; work < WORKS; work++) {
+			start = now_ms();
+			run(b, (enum work)work);
+			if (i >= 0)
+				ms[work][i] = now_ms() - start;
+		}
+	for (work = 0; work < WORKS; work++)
+		took[work] = median(ms[work], runs);
+	printf("{\"mib\": %d, \"runs\": %d, \"limbs\": %.3f", BUCKET_MIB, runs, b->limbs);
+	for (work = 0; work < WORKS; work++)
+		printf(",\n \"%s_ms\": %.3f, \"%s_ratio\": %.3f", name[work], took[work],
+		       name[work], took[work] / took[MEMCPY]);
+	printf("}\n");
+}
+
+static int parse_simd(const char *text, enum thc_simd *simd)
+{
+	static const char *const names[] = { "auto", "scalar", "avx2", "avx512" };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(text, names[i])) {
+			*simd = (enum thc_simd)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "simd", required_argument, NULL, 's' },
+		{ "quick", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
+	};
+	enum thc_simd simd = THC_SIMD_AUTO;
+	int opt, runs = RUNS;
+	struct bench b;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (opt == 's' && !parse_simd(optarg, &simd))
+			continue;
+		if (opt == 'q') {
+			runs = RUNS_QUICK;
+			continue;
+		}
+		fprintf(opt == 'h' ? stdout : stderr,
+			"usage: bench_fixed [--simd auto|scalar|avx2|avx512] [--quick]\n");
+		return opt == 'h' ? 0 : 2;
+	}
+	if (!thc_simd_ops(simd)) {
+		fprintf(stderr, "bench_fixed: this CPU has no such instruction set\n");
+		return 1;
+	}
+	b.ops = thc_simd_ops(simd)->fixed;
+	bench_init(&b);
+	measure(&b, runs);
+	return 0;
+}
