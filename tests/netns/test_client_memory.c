@@ -50,10 +50,21 @@ static size_t many_slots(size_t slots)
 	return slots > 2048 ? 88 * (slots - 2048) : 0;
 }
 
-/* By the client's own account, and the kernel's. */
-static void *measure_memory(void *arg)
+static int reduce(struct rank *r, void *buf, const char *scheme)
 {
-	struct rank *r = arg;
+	struct thc_call call = THC_CALL_INIT;
+	struct thc_request *request;
+	int error;
+
+	call.scheme = scheme;
+	call.key = 3;
+	error = thc_allreduce_call_start(r->client, buf, r->count, r->dtype, &call, &request);
+	return error ? error : thc_allreduce_wait(request);
+}
+
+/* By the client's own account, and the kernel's. */
+static void *measure(struct rank *r, const char *scheme)
+{
 	struct thc_client_info info = { .size = sizeof(info) };
 	size_t bytes = r->count * (r->dtype == THC_FP32 ? 4 : 2), before, rise;
 	void *buf = malloc(bytes);
@@ -63,7 +74,7 @@ static void *measure_memory(void *arg)
 	before = forget_peak();
 	error = open_client(r);
 	for (i = 0; !error && i < 3; i++)
-		error = thc_allreduce(r->client, buf, r->count, r->dtype, 3);
+		error = reduce(r, buf, scheme);
 	if (!error) {
 		rise = peak_in_ram() - before;
 		thc_client_info(r->client, &info);
@@ -82,7 +93,18 @@ static void *measure_memory(void *arg)
 	return end_rank(r, buf, NULL);
 }
 
-static void check_memory(const char *job, enum thc_dtype dtype, size_t count)
+static void *measure_thc(void *rank)
+{
+	return measure(rank, "thc");
+}
+
+static void *measure_none(void *rank)
+{
+	return measure(rank, "none");
+}
+
+static void check_memory(const char *job, enum thc_dtype dtype, size_t count,
+			 void *(*measured)(void *))
 {
 	struct daemon d = start_daemon(job);
 	struct rank rank;
@@ -90,7 +112,7 @@ static void check_memory(const char *job, enum thc_dtype dtype, size_t count)
 	set_up_ranks(&rank, 1, d);
 	rank.count = count;
 	rank.dtype = dtype;
-	run_ranks(&rank, 1, measure_memory);
+	run_ranks(&rank, 1, measured);
 	stop_daemon(d);
 	if (rank.error)
 		fail_msg("%d: %s", rank.error, rank.sentence);
@@ -109,19 +131,23 @@ static void memory__at_most_twice_the_bucket(void **state)
 
 		for (i = 0; i < 6; i++)
 			check_memory("job=1,ranks=1,reply=fanout", (enum thc_dtype)dtype,
-				     (kib[i] << 10) / each + 1);
+				     (kib[i] << 10) / each + 1, measure_thc);
+		for (i = 0; i < 6; i++)
+			check_memory("job=1,ranks=1,reply=fanout", (enum thc_dtype)dtype,
+				     (kib[i] << 10) / each + 1, measure_none);
 		check_memory("job=1,ranks=1,reply=fanout,sum_width=16", (enum thc_dtype)dtype,
-			     (512 << 10) / each);
-		check_memory("job=1,ranks=1,reply=fanout,block=1048576", (enum thc_dtype)dtype, 1);
+			     (512 << 10) / each, measure_thc);
+		check_memory("job=1,ranks=1,reply=fanout,block=1048576", (enum thc_dtype)dtype, 1,
+			     measure_thc);
 		/* three blocks of floats, and a padded one */
 		check_memory("job=1,ranks=1,reply=fanout,block=1048576", (enum thc_dtype)dtype,
-			     (12 << 20) / each + 1);
+			     (12 << 20) / each + 1, measure_thc);
 	}
 	check_memory("job=1,ranks=1,reply=fanout,slots=4032,norm_slots=64,sum_width=16", THC_FP16,
-		     256 << 10);
+		     256 << 10, measure_thc);
 	/* a block of padding, and regions for sums of 16 bits */
 	check_memory("job=1,ranks=1,reply=fanout,block=1048576,sum_width=16", THC_FP16,
-		     (8 << 20) + 1);
+		     (8 << 20) + 1, measure_thc);
 	prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
 }
 

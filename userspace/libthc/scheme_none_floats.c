@@ -139,18 +139,13 @@ static uint8_t *values_at(const struct thc_request *r, uint32_t group)
 
 /* --- memory --------------------------------------------------------------- */
 
-static uint32_t even(uint64_t places)
-{
-	return (uint32_t)(places + 1) & ~1U;
-}
-
 /* Room for what is in flight and as much again, but no more than the bucket can have, nor than
  * @left bytes.
  */
 static uint32_t ring_of(const struct thc_request *r, size_t left)
 {
 	const struct thc_progress *g = r->progress;
-	uint64_t most = (uint64_t)g->groups * (g->exact ? THC_LIMBS_MAX : 1);
+	uint64_t most = (uint64_t)g->groups * (g->exact ? THC_LIMBS_MAX : 1) + 1;
 	uint64_t places = 2 * ((uint64_t)r->client->window + THC_LIMBS_MAX);
 	size_t each = THC_ANSWER_BYTES + sizeof(struct place);
 
@@ -158,7 +153,7 @@ static uint32_t ring_of(const struct thc_request *r, size_t left)
 		places = left / each;
 	if (places < RING_LEAST)
 		places = RING_LEAST;
-	return even(places < most ? places : most);
+	return (uint32_t)(places < most ? places : most) & ~1U;
 }
 
 static int allocate(struct thc_request *r, size_t growth)
@@ -169,10 +164,12 @@ static int allocate(struct thc_request *r, size_t growth)
 	size_t scale_packets = thc_carve(&total, g->scale_chunks * THC_ANSWER_BYTES);
 	size_t known = thc_carve(&total, g->scale_chunks);
 	size_t landed = thc_carve(&total, g->groups);
-	size_t packets, place;
+	size_t packets, place, taken;
 
 	left = thc_budget_left(r->client);
-	left = left > bytes + total + growth ? left - bytes - total - growth : 0;
+	/* and what rounding to cache lines adds twice */
+	taken = bytes + total + growth + 2 * 64;
+	left = left > taken ? left - taken : 0;
 	g->ring = ring_of(r, left);
 	packets = thc_carve(&total, g->ring * THC_ANSWER_BYTES);
 	place = thc_carve(&total, g->ring * sizeof(*g->place));
