@@ -142,6 +142,17 @@ def late__one_starts_after_the_workers():
         assert bed.digest() == of_one()
 
 
+def session_when_ready(shard, after):
+    """The session of its job, newer than `after`, that all ranks have joined."""
+    end = time.monotonic() + SLACK
+    while True:
+        job = shard.ask("jobs")["jobs"][0]
+        if job["ready"] and job["epoch"] > after:
+            return job["epoch"]
+        assert time.monotonic() < end, f"no session after {after} is ready: {job}"
+        time.sleep(0.02)
+
+
 def restart__while_one_is_waited_for():
     """A rank that restarts while an aggregator is missing moves the epoch of those that were
     ready: the others hear of it before they start."""
@@ -149,15 +160,34 @@ def restart__while_one_is_waited_for():
         bed.shards[2].stop()
         for r in range(N):
             bed.ranks.tell(r, **bed.ranks.open_request())
-        end = time.monotonic() + SLACK
-        while not bed.shards[0].ask("jobs")["jobs"][0]["ready"]:
-            assert time.monotonic() < end, "never ready"
-            time.sleep(0.02)
+        before = [session_when_ready(bed.shards[i], 0) for i in range(2)]
         bed.ranks.kill(1)
         bed.ranks.restart(1)
         bed.ranks.tell(1, **bed.ranks.open_request())
-        time.sleep(0.7)
+        for i in range(2):
+            session_when_ready(bed.shards[i], before[i])
         bed.shards[2].start()
+        good([bed.ranks.hear(r) for r in range(N)])
+        assert bed.digest() == of_one()
+
+
+def restart__is_what_was_waited_for():
+    """An aggregator that only the restarted rank makes ready: it is the others' last, but they
+    hear first that those that were ready are so no longer."""
+    with Bed(3, apart=False) as bed:
+        bed.shards[2].stop()
+        for r in range(N):
+            bed.ranks.tell(r, **bed.ranks.open_request())
+        for i in range(2):
+            session_when_ready(bed.shards[i], 0)
+        bed.ranks.kill(1)
+        bed.ranks.restart(1)
+        bed.shards[2].start()
+        end = time.monotonic() + SLACK
+        while bed.shards[2].ask("jobs")["jobs"][0]["joined"] != [0, 2]:
+            assert time.monotonic() < end, "ranks 0 and 2 do not join number 2"
+            time.sleep(0.02)
+        bed.ranks.tell(1, **bed.ranks.open_request())
         good([bed.ranks.hear(r) for r in range(N)])
         assert bed.digest() == of_one()
 
@@ -210,6 +240,7 @@ if __name__ == "__main__":
         dies__before_the_job_is_ready,
         late__one_starts_after_the_workers,
         restart__while_one_is_waited_for,
+        restart__is_what_was_waited_for,
         rejoin__after_a_rank_was_killed,
         wrong__number_1_is_asked,
         wrong__another_table,

@@ -659,6 +659,31 @@ static struct thcd_join_result answered(struct said *s)
 	return say_again(s);
 }
 
+/* Whoever was in learns of it before it asks: what thcd tells it then lets it in. */
+static void restart__has_the_others_asked(void **state)
+{
+	struct said s[3], again;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		s[i] = said_of((u8)i, 10 + i);
+		assert_int_equal(answered(&s[i]).others, 0);
+	}
+	again = said_of(1, 21);
+	assert_int_equal(answered(&again).others, 5);
+	for (i = 0; i < 3; i += 2) {
+		thcd_ask_again(s[i].challenge.bytes, job, record, &s[i].j, &secret, now);
+		assert_false(say_again(&s[i]).challenged);
+	}
+	assert_int_equal(job->joined, 7);
+	/* of those that have left nobody is there */
+	record->ready = 1;
+	assert_true(leave(0, 10));
+	again = said_of(1, 22);
+	assert_int_equal(answered(&again).others, 4);
+}
+
 /* @s is challenged, or refused, and changes nothing. */
 static void expect_nothing(struct said *s)
 {
@@ -910,6 +935,7 @@ int main(void)
 		cmocka_unit_test_setup(refuse__strangers, setup),
 		cmocka_unit_test_setup(refuse__two_workers_of_one_rank, setup),
 		cmocka_unit_test_setup(refuse__who_cannot_do_the_seal, setup),
+		cmocka_unit_test_setup(restart__has_the_others_asked, setup),
 		cmocka_unit_test_setup(challenge__is_for_one_state, setup),
 		cmocka_unit_test_setup(challenge__ends_with_leaving, setup),
 		cmocka_unit_test_setup(challenge__is_for_one_worker, setup),

@@ -15,6 +15,9 @@
  * rank answer challenges both, and would end each other's epoch in turns until their time is over:
  * so the first one is refused, and its user is told why.
  *
+ * Who was in the epoch that ends is sent a challenge that it has not asked for: while it waits for
+ * other aggregators of its job, it joins anew at once.
+ *
  * An epoch is ready when all ranks are in and it is settled how answers
  * travel: by multicast if all hear the group, by fanout if one does not for a
  * second. It stays ready when ranks leave, for a WELCOME that says so may have
@@ -115,7 +118,7 @@ static void enter(struct thc_job *job, struct thc_seals *seals, struct thcd_reco
 		  const struct thcd_joining *j, struct thcd_join_result *out)
 {
 	u8 rank = (u8)j->rank;
-	u64 bit = 1ULL << rank;
+	u64 bit = 1ULL << rank, in = job->joined & ~job->left & ~bit;
 
 	if (job->joined & bit) {
 		/* an incarnation that left does not claim the rank any more */
@@ -130,6 +133,8 @@ static void enter(struct thc_job *job, struct thc_seals *seals, struct thcd_reco
 	} else {
 		thcd_job_enter(job, rank, j->path);
 	}
+	if (out->restarted || out->behind)
+		out->others = in;
 	r->entered |= bit;
 	if (thc_nonce_equal(j->nonce, r->nonce[rank]))
 		return;
@@ -167,6 +172,15 @@ struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
 	if (!out.answered)
 		r->answered_ms[j->rank] = now_ms;
 	return out;
+}
+
+void thcd_ask_again(u8 out[THC_CHALLENGE_BYTES], const struct thc_job *job,
+		    const struct thcd_record *r, const struct thcd_joining *j,
+		    const struct thcd_secret *secret, u64 now_ms)
+{
+	struct thcd_challenged state = state_of(job, r, j);
+
+	thcd_challenge_make(out, secret, &state, now_ms);
 }
 
 bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, const u8 *nonce)

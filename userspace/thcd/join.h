@@ -25,6 +25,7 @@
  *	not older than this one's: it was raised for that
  * @ready: rounds may start since this JOIN; tell all ranks
  * @fallback: the job gave up multicast with this JOIN
+ * @others: the ranks, but for this one, that were in the epoch that this JOIN has ended
  */
 struct thcd_join_result {
 	enum thc_refusal	refusal;
@@ -35,6 +36,7 @@ struct thcd_join_result {
 	bool			behind;
 	bool			ready;
 	bool			fallback;
+	u64			others;
 };
 
 /**
@@ -66,6 +68,13 @@ struct thcd_joining {
 struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
 				  struct thcd_record *r, const struct thcd_joining *j,
 				  const struct thcd_secret *secret, u64 now_ms);
+
+/* What thcd asks of a rank whose epoch another one's JOIN has ended; @j: the JOIN that the rank may
+ * send, which has not come.
+ */
+void thcd_ask_again(u8 out[THC_CHALLENGE_BYTES], const struct thc_job *job,
+		    const struct thcd_record *r, const struct thcd_joining *j,
+		    const struct thcd_secret *secret, u64 now_ms);
 
 /**
  * thcd_leave() - a rank is done

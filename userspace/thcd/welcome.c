@@ -174,6 +174,32 @@ static void challenge(struct thcd *d, u16 job_id, const struct thc_hdr *request,
 	put(d, &h, &body, sizeof(body), &d->record[job_id].plan, &end);
 }
 
+/* Whoever was in the epoch that has ended, and waits for other aggregators, is asked to join anew
+ * at once, not at its next JOIN: it would start if they got ready before.
+ */
+static void challenge_others(struct thcd *d, u16 job_id, const struct thc_hdr *request, u64 others)
+{
+	const struct thc_job *job = &d->job[job_id];
+	const struct thcd_record *r = &d->record[job_id];
+	struct thc_hdr h = *request;
+	u8 asked[THC_CHALLENGE_BYTES];
+	int i;
+
+	for (i = 0; i < job->ranks; i++) {
+		const struct thc_member *m = &job->member[i];
+		const struct thc_path path = { .src = m->addr, .src_port = thc_be16(m->port) };
+		const struct thcd_joining j = { .path = &path,
+						.nonce = r->nonce[i],
+						.rank = (u16)i };
+
+		if (!(others & 1ULL << i))
+			continue;
+		h.rank = thc_be16(i);
+		thcd_ask_again(asked, job, r, &j, &d->secret, thcd_now_ms());
+		challenge(d, job_id, &h, &j, asked);
+	}
+}
+
 static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct thcd_join_result *j)
 {
 	const struct thc_job *job = &d->job[job_id];
@@ -261,6 +287,7 @@ static void answer(struct thcd *d, u16 job_id, const struct thc_hdr *h,
 		return;
 	}
 	say_joined(d, job_id, (u8)j->rank, out);
+	challenge_others(d, job_id, h, out->others);
 	if (out->answered)
 		return;
 	if (out->ready)
