@@ -41,33 +41,37 @@ def steps(model, count, rank):
 
 
 class Watch:
-    """The hook, and what it made of the buckets that went through Gloo."""
+    """The hook, and what it made of small buckets."""
 
     def __init__(self):
         self.buckets = []       # [this rank's gradient, what the hook gave]
 
     def hook(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        own, fell_back = bucket.buffer().clone(), bool(state.refusal(bucket.buffer()))
+        own, small = bucket.buffer().clone(), bucket.buffer().numel() < state.threshold
 
         def keep(future):
             value = future.value()
-            if fell_back:
+            if small:
                 self.buckets.append((own, value.clone()))
             return value
 
         return thc_allreduce_hook(state, bucket).then(keep)
 
     def compare(self):
-        """Largest difference from the mean, and least spread of the ranks, of the largest value."""
-        error, spread = 0.0, float("inf")
+        """Largest difference from the mean, and least spread of the ranks, of the largest value;
+        whether all are the mean, rounded once.
+        """
+        error, spread, exact = 0.0, float("inf"), True
         for own, value in self.buckets:
             ranks = [torch.zeros_like(own) for _ in range(dist.get_world_size())]
             dist.all_gather(ranks, own)
             ranks = torch.stack(ranks).double()
             mean, most = ranks.mean(0), ranks.abs().max().item()
+            exact = exact and torch.equal(value, mean.to(value.dtype))
             error = max(error, (value.double() - mean).abs().max().item() / most)
             spread = min(spread, (ranks - mean).abs().max().item() / most)
-        return {"buckets": len(self.buckets), "error": error, "spread": spread}
+        return {"buckets": len(self.buckets), "error": error, "spread": spread,
+                "exact": exact}
 
 
 def main():
@@ -77,6 +81,7 @@ def main():
     parser.add_argument("--key-file", required=True)
     parser.add_argument("--checkpoint", action="store_true")
     parser.add_argument("--means", action="store_true")
+    parser.add_argument("--small", default="group")
     parser.add_argument("--bucket-mb", type=float, default=1.0)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -85,7 +90,7 @@ def main():
 
     model = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=args.bucket_mb)
     state, hook = thc_hook("10.77.0.100", job=1, key_file=args.key_file,
-                           rank=dist.get_rank(), timeout=2.0)
+                           rank=dist.get_rank(), timeout=2.0, small=args.small)
     watch = Watch()
     model.register_comm_hook(state, watch.hook if args.means else hook)
     digest = steps(model, args.steps, args.rank)

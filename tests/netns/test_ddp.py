@@ -89,6 +89,22 @@ def small_buckets__fall_back_on_all_ranks():
         assert mean["error"] < 1e-6, f"a bucket that fell back is not the mean: {mean}"
 
 
+def small_buckets__are_exact_means():
+    """Of two ranks a double holds the mean, and its rounding is the one there is."""
+    with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
+        training = Training(net, aggregator, "--steps", "3", "--bucket-mb", "0.001", "--means",
+                            "--small", "exact")
+        means = [training.until(r, "means") for r in range(2)]
+        words = [training.until(r, "trained") for r in range(2)]
+        training.finish()
+    assert words[0]["digest"] == words[1]["digest"], "the models differ"
+    for word, mean in zip(words, means):
+        stats = word["stats"]
+        assert not stats["buckets_fallback"] and stats["buckets_thc"], stats
+        assert mean["buckets"] == stats["buckets_exact"] > 0, (mean, stats)
+        assert mean["spread"] > 0.01 and mean["exact"], mean
+
+
 def checkpoint__keeps_error_memories():
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
         training = Training(net, aggregator, "--steps", "3", "--checkpoint")
@@ -124,4 +140,5 @@ def death__of_a_worker_is_named_in_backward():
 
 if __name__ == "__main__":
     tap.main([two_lines__train_and_fall_back, small_buckets__fall_back_on_all_ranks,
+              small_buckets__are_exact_means,
               checkpoint__keeps_error_memories, death__of_a_worker_is_named_in_backward])

@@ -65,6 +65,7 @@ struct thc_request {
 	float *gives;		/* what this rank contributes */
 	size_t count;
 	uint64_t key;
+	int exact;		/* by the scheme none: no error memory */
 	unsigned int session;
 	long number;
 	long in_session;
@@ -293,9 +294,10 @@ static void remember(struct thc_request *r)
 	m->undoable = 1;
 }
 
-int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
-			uint64_t key, struct thc_request **out)
+int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
+			     const struct thc_call *call, struct thc_request **out)
 {
+	const int exact = call->scheme && !strcmp(call->scheme, "none");
 	struct thc_request *r;
 	char what[32];
 
@@ -307,13 +309,14 @@ int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_
 	r->c = c;
 	r->buf = buf;
 	r->count = count;
-	r->key = key;
+	r->key = call->key;
+	r->exact = exact;
 	r->session = c->session;
 	r->number = c->requests++;
 	r->in_session = c->in_session++;
 	r->gives = malloc(count * sizeof(float));
 	memcpy(r->gives, buf, count * sizeof(float));
-	if (c->flags & THC_CLIENT_ERROR_FEEDBACK)
+	if (c->flags & THC_CLIENT_ERROR_FEEDBACK && !exact)
 		compress(r);
 	if (c->exchange) {
 		snprintf(what, sizeof(what), "%ld", r->in_session);
@@ -362,7 +365,7 @@ int thc_allreduce_wait(struct thc_request *r)
 		sum[i] = NAN;
 	if (result >= 0)
 		memcpy(r->buf, sum, r->count * sizeof(float));
-	if (!result && c->flags & THC_CLIENT_ERROR_FEEDBACK)
+	if (!result && c->flags & THC_CLIENT_ERROR_FEEDBACK && !r->exact)
 		remember(r);
 	c->stats.requests += result >= 0;
 	c->stats.nonfinite += result == THC_NONFINITE;

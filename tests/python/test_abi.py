@@ -12,10 +12,12 @@ import unittest
 import fake  # noqa: F401  (sets the path)
 from thc_ddp import abi
 
-STRUCTS = {"thc_table": abi.Table, "thc_client_options": abi.Options, "thc_client_info": abi.Info,
-           "thc_client_stats": abi.Stats}
+STRUCTS = {"thc_table": abi.Table, "thc_client_options": abi.Options, "thc_call": abi.Call,
+           "thc_client_info": abi.Info, "thc_client_stats": abi.Stats}
 CONSTANTS = {"THC_FP32": abi.FP32, "THC_FP16": abi.FP16, "THC_BF16": abi.BF16,
-             "THC_KEY_BYTES": abi.KEY_BYTES, "THC_CLIENT_ERROR_FEEDBACK": abi.CLIENT_ERROR_FEEDBACK,
+             "THC_INT8": abi.INT8, "THC_INT16": abi.INT16, "THC_INT32": abi.INT32,
+             "THC_EXACT": abi.EXACT, "THC_FIXED_8": abi.FIXED_8, "THC_FIXED_16": abi.FIXED_16,
+             "THC_FIXED_32": abi.FIXED_32, "THC_KEY_BYTES": abi.KEY_BYTES, "THC_CLIENT_ERROR_FEEDBACK": abi.CLIENT_ERROR_FEEDBACK,
              "THC_TABLE_LEVELS_MAX": abi.TABLE_LEVELS_MAX, "THC_JOBS_MAX": abi.JOBS_MAX,
              "THC_RANKS_MAX": abi.RANKS_MAX}
 

@@ -145,6 +145,22 @@ class Hook(rig.HookTest):
                          (1, 1, 2, 599))
         self.assertEqual((counters["buckets_thc"], counters["elements_thc"]), (1, 100))
 
+    def test_small_buckets_are_exact_if_asked_for(self):
+        s = state(threshold=100, small="exact")
+        torch.testing.assert_close(s.reduce(Bucket(torch.ones(99))).wait(), torch.ones(99))
+        torch.testing.assert_close(s.reduce(Bucket(torch.ones(100))).wait(),
+                                   torch.full((100,), 0.75))
+        torch.testing.assert_close(s.error_memory(Bucket(torch.ones(99))), torch.zeros(99))
+        counters = s.stats()
+        self.assertEqual([counters[name] for name in (
+            "buckets_exact", "elements_exact", "buckets_thc", "elements_thc", "buckets_fallback")],
+            [1, 99, 1, 100, 0])
+        torch.testing.assert_close(s.reduce(Bucket(torch.ones(0))).wait(), torch.ones(0))
+        self.assertEqual(s.stats()["fallback_small"], 1)
+        self.assertEqual(pickle.loads(pickle.dumps(s)).small, "exact")
+        with self.assertRaisesRegex(ThcError, "small='lossy': use"):
+            state(small="lossy")
+
     def test_errors_are_raised_in_backward(self):
         os.environ["FAKE_FAIL_AT"] = "1"
         s = state()

@@ -9,7 +9,8 @@ import os
 from ctypes import (POINTER, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint16, c_uint32,
                     c_uint64, c_void_p)
 
-FP32, FP16, BF16 = 0, 1, 2
+FP32, FP16, BF16, INT8, INT16, INT32 = 0, 1, 2, 3, 4, 5
+EXACT, FIXED_8, FIXED_16, FIXED_32 = 0, 8, 16, 32
 CLIENT_ERROR_FEEDBACK = 0x1
 CLIENT_NONFINITE = 0x2
 NONFINITE = 1
@@ -33,6 +34,11 @@ class Options(ctypes.Structure):
                 ("job", c_uint16), ("rank", c_uint16), ("key", POINTER(c_uint8)),
                 ("timeout_ms", c_uint32), ("join_timeout_ms", c_uint32), ("window", c_uint32),
                 ("simd", c_int), ("transport", c_int)]
+
+
+class Call(ctypes.Structure):
+    """struct thc_call"""
+    _fields_ = [("size", c_size_t), ("scheme", c_char_p), ("key", c_uint64), ("precision", c_int)]
 
 
 class Info(ctypes.Structure):
@@ -61,8 +67,8 @@ _PROTOTYPES = {
     "thc_client_open": (c_int, [POINTER(Options), POINTER(c_void_p)]),
     "thc_client_close": (None, [c_void_p]),
     "thc_client_rejoin": (c_int, [c_void_p]),
-    "thc_allreduce_start": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_uint64,
-                                    POINTER(c_void_p)]),
+    "thc_allreduce_call_start": (c_int, [c_void_p, c_void_p, c_size_t, c_int, POINTER(Call),
+                                         POINTER(c_void_p)]),
     "thc_allreduce_wait": (c_int, [c_void_p]),
     "thc_error_export": (c_size_t, [c_void_p, c_uint64, c_void_p, c_size_t]),
     "thc_error_import": (c_int, [c_void_p, c_uint64, c_void_p, c_size_t]),

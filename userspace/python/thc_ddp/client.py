@@ -165,25 +165,28 @@ class ThcClient:
         """After an error: waits until all ranks have rejoined."""
         _check(self._lib.thc_client_rejoin(self._live()))
 
-    def start(self, address, count, dtype=abi.FP32, key=0):
+    def start(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT):
         """Begins the all-reduce of count values at address; pass on to wait().
 
-        The buffer must live, and is the library's, until wait() returns.
+        The buffer must live, and is the library's, until wait() returns. scheme: of schemes(),
+        None: the job's; precision: of floats by the scheme none. All ranks give the same.
         """
         request = ctypes.c_void_p()
-        _check(self._lib.thc_allreduce_start(self._live(), address, count, dtype, key,
-                                             ctypes.byref(request)))
+        call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=key,
+                        precision=_number("precision", precision, 32))
+        _check(self._lib.thc_allreduce_call_start(self._live(), address, count, dtype,
+                                                  ctypes.byref(call), ctypes.byref(request)))
         return request
 
     def wait(self, request):
-        """Ends an all-reduce, once per start(); the buffer holds the mean.
+        """Ends an all-reduce, once per start(); the buffer holds the mean, of integers the sum.
 
         False: some rank's gradient was not finite, and the buffer holds NaN.
         """
         return _check(self._lib.thc_allreduce_wait(request)) != abi.NONFINITE
 
-    def allreduce(self, address, count, dtype=abi.FP32, key=0):
-        return self.wait(self.start(address, count, dtype, key))
+    def allreduce(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT):
+        return self.wait(self.start(address, count, dtype, key, scheme, precision))
 
     def error_count(self, key):
         """Floats in the error memory of key, 0 if it has none."""

@@ -21,7 +21,7 @@ from thc_ddp.step import FAILED, NONFINITE, PassEnd, Step, confirm
 _DTYPES = {torch.float32: abi.FP32, torch.float16: abi.FP16, torch.bfloat16: abi.BF16}
 _DEVICES = ("cpu", "cuda")
 
-_COUNTERS = ("buckets_thc", "elements_thc", "buckets_fallback", "elements_fallback",
+_COUNTERS = ("buckets_thc", "elements_thc", "buckets_exact", "elements_exact", "buckets_fallback", "elements_fallback",
              "fallback_small", "fallback_dtype", "fallback_device", "fallback_sparse",
              "steps", "steps_nonfinite", "steps_failed")
 # The timeouts of a client that was given none, as in libthc.h.
@@ -45,8 +45,10 @@ class ThcState:
     """State of thc_allreduce_hook(): options, client, error memories, counters.
 
     The options are those of ThcClient, and
-    threshold: buckets of fewer elements go through dist.all_reduce
-    process_group: reduces those buckets and confirms each step; None: the default one
+    threshold: buckets of fewer elements are small
+    small: "group": small buckets go through dist.all_reduce; "exact": through the job, by
+        the scheme none, and come back as the exact mean
+    process_group: reduces buckets that do not go through the job, and confirms each step; None: the default one
     nonfinite: "propagate": NaN or Inf in any rank's gradient comes back as NaN on
         all ranks, as in plain DDP; "raise": NaN or Inf is an error of the step
     quiet: the hook prints nothing to stderr
@@ -58,12 +60,14 @@ class ThcState:
     """
 
     def __init__(self, aggregator=None, job=None, key_file=None, rank=None, threshold=4096,
-                 process_group=None, error_feedback=True, nonfinite="propagate", quiet=False,
+                 small="group", process_group=None, error_feedback=True, nonfinite="propagate", quiet=False,
                  **options):
         self.options = _checked(dict(options, aggregator=aggregator, job=job,
                                      key_file=key_file, rank=rank, error_feedback=error_feedback,
                                      nonfinite=nonfinite))
-        self.threshold = threshold
+        if small not in ("group", "exact"):
+            raise ThcError(f'small={small!r}: use "group" or "exact"', errno.EINVAL)
+        self.threshold, self.small = threshold, small
         self.process_group = process_group
         self.quiet = quiet
         self.counters = dict.fromkeys(_COUNTERS, 0)
@@ -99,12 +103,13 @@ class ThcState:
             self.counters.update(saved["counters"])
 
     def __getstate__(self):
-        return {"options": self.options, "threshold": self.threshold, "quiet": self.quiet,
-                "state": self.state_dict()}
+        return {"options": self.options, "threshold": self.threshold, "small": self.small,
+                "quiet": self.quiet, "state": self.state_dict()}
 
     def __setstate__(self, saved):
         self.options = saved["options"]
         self.threshold, self.quiet = saved["threshold"], saved["quiet"]
+        self.small = saved.get("small", "group")    # of an older version's pickle
         self.process_group = None
         self.counters = dict.fromkeys(_COUNTERS, 0)
         self._memories = Memories()
@@ -226,7 +231,7 @@ class ThcState:
             return "fallback_dtype"
         if buffer.device.type not in _DEVICES:
             return "fallback_device"
-        if buffer.numel() < self.threshold:
+        if buffer.numel() < self.threshold and self.small == "group" or not buffer.numel():
             return "fallback_small"
         return None
 
@@ -281,17 +286,20 @@ class ThcState:
             if not self.client and step.error:
                 raise step.error    # to join is tried once in a step, by all ranks alike
             client = self.connect().client
-            if self.options["error_feedback"]:
+            exact = buffer.numel() < self.threshold
+            if self.options["error_feedback"] and not exact:
                 self._memories.place(client, key, numbers)
             host = _host_copy(buffer)
             future = _future(buffer)
-            request = client.start(host.data_ptr(), host.numel(), _DTYPES[host.dtype], key)
+            request = client.start(host.data_ptr(), host.numel(), _DTYPES[host.dtype], key,
+                                   "none" if exact else None)
             # from here on nothing fails
             step.keys.append(key)
             step.begin()
             self._pending.put((request, host, buffer, future, step))
-        self.counters["buckets_thc"] += 1
-        self.counters["elements_thc"] += buffer.numel()
+        by = "exact" if exact else "thc"
+        self.counters[f"buckets_{by}"] += 1
+        self.counters[f"elements_{by}"] += buffer.numel()
         return future
 
     def _count_fallback(self, refusal, buffer):
