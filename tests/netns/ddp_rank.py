@@ -41,18 +41,29 @@ def steps(model, count, rank):
 
 
 class Watch:
-    """The hook, and what it made of small buckets."""
+    """The hook, and what it made of small buckets, or of some parameters."""
 
-    def __init__(self):
+    def __init__(self, watched):
+        self.watched = {id(p) for p in watched}
         self.buckets = []       # [this rank's gradient, what the hook gave]
 
+    def parts(self, state, bucket):
+        """Where in a bucket is what is looked at."""
+        if not self.watched:
+            return [slice(None)] if bucket.buffer().numel() < state.threshold else []
+        parts, at = [], 0
+        for parameter in bucket.parameters():
+            end = at + parameter.numel()
+            parts += [slice(at, end)] * (id(parameter) in self.watched)
+            at = end
+        return parts
+
     def hook(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        own, small = bucket.buffer().clone(), bucket.buffer().numel() < state.threshold
+        own, parts = bucket.buffer().clone(), self.parts(state, bucket)
 
         def keep(future):
             value = future.value()
-            if small:
-                self.buckets.append((own, value.clone()))
+            self.buckets += [(own[part], value[part].clone()) for part in parts]
             return value
 
         return thc_allreduce_hook(state, bucket).then(keep)
@@ -82,6 +93,8 @@ def main():
     parser.add_argument("--checkpoint", action="store_true")
     parser.add_argument("--means", action="store_true")
     parser.add_argument("--small", default="group")
+    parser.add_argument("--schemes", type=json.loads, default={},
+                        help="with --means: those that go by none are looked at")
     parser.add_argument("--bucket-mb", type=float, default=1.0)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -89,9 +102,10 @@ def main():
     dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
 
     model = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=args.bucket_mb)
-    state, hook = thc_hook("10.77.0.100", job=1, key_file=args.key_file,
-                           rank=dist.get_rank(), timeout=2.0, small=args.small)
-    watch = Watch()
+    state, hook = thc_hook("10.77.0.100", job=1, key_file=args.key_file, rank=dist.get_rank(),
+                           timeout=2.0, small=args.small, schemes=args.schemes, model=model)
+    watch = Watch(p for name, p in model.module.named_parameters()
+                  if args.schemes.get(name) == "none")
     model.register_comm_hook(state, watch.hook if args.means else hook)
     digest = steps(model, args.steps, args.rank)
     if args.means:

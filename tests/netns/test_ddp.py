@@ -105,6 +105,28 @@ def small_buckets__are_exact_means():
         assert mean["spread"] > 0.01 and mean["exact"], mean
 
 
+def schemes__of_parameters():
+    """Some come back exact, one goes through the process group, the others through thc."""
+    sizes = {"0.weight": 300000, "0.bias": 1500, "2.weight": 300000, "2.bias": 200,
+             "3.weight": 600, "3.bias": 3}
+    chosen = {"0.bias": "none", "2.weight": "none", "3.weight": "group"}
+    by = {way: 3 * sum(size for name, size in sizes.items() if chosen.get(name) == way)
+          for way in ("none", "group", None)}
+    with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
+        training = Training(net, aggregator, "--steps", "3", "--means",
+                            "--small", "exact", "--schemes", json.dumps(chosen))
+        means = [training.until(r, "means") for r in range(2)]
+        words = [training.until(r, "trained") for r in range(2)]
+        training.finish()
+    assert words[0]["digest"] == words[1]["digest"], "the models differ"
+    for word, mean in zip(words, means):
+        stats = word["stats"]
+        assert mean["buckets"] == 2 * 3 and mean["exact"] and mean["spread"] > 0.01, mean
+        assert stats["elements_fallback"] == by["group"] and stats["fallback_excluded"], stats
+        assert stats["elements_exact"] >= by["none"] and stats["elements_thc"], stats
+        assert stats["elements_exact"] + stats["elements_thc"] == by["none"] + by[None], stats
+
+
 def checkpoint__keeps_error_memories():
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
         training = Training(net, aggregator, "--steps", "3", "--checkpoint")
@@ -140,5 +162,5 @@ def death__of_a_worker_is_named_in_backward():
 
 if __name__ == "__main__":
     tap.main([two_lines__train_and_fall_back, small_buckets__fall_back_on_all_ranks,
-              small_buckets__are_exact_means,
+              small_buckets__are_exact_means, schemes__of_parameters,
               checkpoint__keeps_error_memories, death__of_a_worker_is_named_in_backward])

@@ -161,6 +161,47 @@ class Hook(rig.HookTest):
         with self.assertRaisesRegex(ThcError, "small='lossy': use"):
             state(small="lossy")
 
+    def test_schemes_cut_a_bucket_into_runs(self):
+        net = model()       # parameters 0.weight, 0.bias, 1.weight, ...
+        parameters = list(net.parameters())[:4]
+        sizes = [p.numel() for p in parameters]
+        s = state(schemes={"0.bias": "none", "1.*": "group", "0.*": "thc"}, model=net)
+        buffer = torch.ones(sum(sizes))
+        bucket = Bucket(buffer, parameters)
+        mean = s.reduce(bucket).wait()
+        self.assertIs(mean, buffer)
+        for part, want in zip(mean.split(sizes), (0.75, 1, 1, 1)):
+            torch.testing.assert_close(part, torch.full_like(part, want))
+        counters = s.stats()
+        self.assertEqual([counters[name] for name in (
+            "elements_thc", "elements_exact", "elements_fallback", "fallback_excluded")],
+            [sizes[0], sizes[1], sizes[2] + sizes[3], 1])
+        owed = s.error_memory(bucket).split(sizes)
+        torch.testing.assert_close(owed[0], torch.full((sizes[0],), 0.25))
+        for part in owed[1:]:
+            self.assertFalse(part.any())
+
+    def test_schemes_are_of_a_model(self):
+        net = model()
+        with self.assertRaisesRegex(ThcError, "no parameter is left for '9.*'; the model has 0.w"):
+            state(schemes={"9.*": "none"}, model=net)
+        with self.assertRaisesRegex(ThcError, "'lhd'}: use one of thc, none, group"):
+            state(schemes={"0.*": "lhd"}, model=net)
+        s = pickle.loads(pickle.dumps(state(schemes={"0.*": "none"}, model=net, start_iter=1)))
+        self.assertEqual(s.start_iter, 1)
+        with self.assertRaisesRegex(RuntimeError, r"call state.bind\(model\)"):
+            s.reduce(Bucket(torch.ones(10), list(net.parameters())[:1])).wait()
+        s.bind(torch.nn.ModuleDict({"module": net}))    # DDP's names
+        torch.testing.assert_close(
+            s.reduce(Bucket(torch.ones(10), list(net.parameters())[:1])).wait(), torch.ones(10))
+
+    def test_first_steps_go_through_the_group_if_asked_for(self):
+        s = state(start_iter=2)
+        for want in (1, 1, 0.75):
+            mean = s.reduce(Bucket(torch.ones(10))).wait()
+            torch.testing.assert_close(mean, torch.full((10,), float(want)))
+        self.assertEqual(s.stats()["fallback_early"], 2)
+
     def test_errors_are_raised_in_backward(self):
         os.environ["FAKE_FAIL_AT"] = "1"
         s = state()

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from thc_ddp import abi, settings
 from thc_ddp.client import CLIENT_OPTIONS, ThcClient, ThcError
 from thc_ddp.memories import Memories
+from thc_ddp.runs import Schemes
 from thc_ddp.step import FAILED, NONFINITE, PassEnd, Step, confirm
 
 _DTYPES = {torch.float32: abi.FP32, torch.float16: abi.FP16, torch.bfloat16: abi.BF16}
@@ -23,6 +24,7 @@ _DEVICES = ("cpu", "cuda")
 
 _COUNTERS = ("buckets_thc", "elements_thc", "buckets_exact", "elements_exact", "buckets_fallback", "elements_fallback",
              "fallback_small", "fallback_dtype", "fallback_device", "fallback_sparse",
+             "fallback_early", "fallback_excluded",
              "steps", "steps_nonfinite", "steps_failed")
 # The timeouts of a client that was given none, as in libthc.h.
 _TIMEOUT_S = 60.0
@@ -48,6 +50,11 @@ class ThcState:
     threshold: buckets of fewer elements are small
     small: "group": small buckets go through dist.all_reduce; "exact": through the job, by
         the scheme none, and come back as the exact mean
+    schemes: {pattern of parameters' names: "thc", "none" or "group"}: which go by the job's
+        scheme, come back as the exact mean, or go through dist.all_reduce; the first pattern
+        that fits counts, and bind() says whose names they are
+    model: bind(model) is called at once
+    start_iter: so many steps go through dist.all_reduce before the job is used
     process_group: reduces buckets that do not go through the job, and confirms each step; None: the default one
     nonfinite: "propagate": NaN or Inf in any rank's gradient comes back as NaN on
         all ranks, as in plain DDP; "raise": NaN or Inf is an error of the step
@@ -60,14 +67,17 @@ class ThcState:
     """
 
     def __init__(self, aggregator=None, job=None, key_file=None, rank=None, threshold=4096,
-                 small="group", process_group=None, error_feedback=True, nonfinite="propagate", quiet=False,
+                 small="group", schemes=None, model=None, start_iter=0, process_group=None, error_feedback=True, nonfinite="propagate", quiet=False,
                  **options):
         self.options = _checked(dict(options, aggregator=aggregator, job=job,
                                      key_file=key_file, rank=rank, error_feedback=error_feedback,
                                      nonfinite=nonfinite))
         if small not in ("group", "exact"):
             raise ThcError(f'small={small!r}: use "group" or "exact"', errno.EINVAL)
-        self.threshold, self.small = threshold, small
+        self.threshold, self.small, self.start_iter = threshold, small, start_iter
+        self._schemes = Schemes(schemes)
+        if model is not None:
+            self.bind(model)
         self.process_group = process_group
         self.quiet = quiet
         self.counters = dict.fromkeys(_COUNTERS, 0)
@@ -104,12 +114,16 @@ class ThcState:
 
     def __getstate__(self):
         return {"options": self.options, "threshold": self.threshold, "small": self.small,
+                "schemes": self._schemes.patterns, "start_iter": self.start_iter,
                 "quiet": self.quiet, "state": self.state_dict()}
 
     def __setstate__(self, saved):
         self.options = saved["options"]
         self.threshold, self.quiet = saved["threshold"], saved["quiet"]
-        self.small = saved.get("small", "group")    # of an older version's pickle
+        # an older version's pickle has none of these
+        self.small = saved.get("small", "group")
+        self.start_iter = saved.get("start_iter", 0)
+        self._schemes = Schemes(saved.get("schemes"))
         self.process_group = None
         self.counters = dict.fromkeys(_COUNTERS, 0)
         self._memories = Memories()
@@ -117,6 +131,13 @@ class ThcState:
         self.load_state_dict(saved["state"])
 
     # --- the job ------------------------------------------------------------
+
+    def bind(self, model):
+        """The names that schemes has are those of model's parameters. Call it before the first
+        step, on all ranks, also after unpickling.
+        """
+        self._schemes.bind(model)
+        return self
 
     def connect(self, **options):
         """Joins the job, unless it has been joined; returns when all ranks have joined.
@@ -209,12 +230,15 @@ class ThcState:
     def error_memory(self, bucket):
         """A copy of a bucket's error memory: what the next step makes up for."""
         with self._lock:
-            key, numbers = self._memories.layout(bucket)
-            client = self.connect().client
-            self._memories.place(client, key, numbers)
-            memory = torch.zeros(bucket.buffer().numel(), dtype=torch.float32)
-            client.error_export(key, memory.data_ptr(), memory.numel())
-            return memory
+            return torch.cat([self._error_memory(run) for run in self._schemes.runs(bucket)])
+
+    def _error_memory(self, run):
+        key, numbers = self._memories.layout(run)
+        client = self.connect().client
+        self._memories.place(client, key, numbers)
+        memory = torch.zeros(run.buffer().numel(), dtype=torch.float32)
+        client.error_export(key, memory.data_ptr(), memory.numel())
+        return memory
 
     def stats(self):
         """Counters of this hook and of the client."""
@@ -223,17 +247,29 @@ class ThcState:
 
     # --- a bucket -----------------------------------------------------------
 
-    def refusal(self, buffer):
-        """Why a bucket does not go through THC, or None; same on all ranks."""
+    def _way(self, run):
+        """(why a run does not go through the job, or None; its scheme), as on all ranks."""
+        buffer, small = run.buffer(), run.buffer().numel() < self.threshold
+        refusal = self._refusal(buffer)
+        if refusal:
+            return refusal, None
+        if self.counters["steps"] < self.start_iter:
+            return "fallback_early", None
+        if run.scheme == "group":
+            return "fallback_excluded", None
+        if run.scheme == "none" or (small and self.small == "exact"):
+            return None, "none"
+        return ("fallback_small" if small else None), None
+
+    def _refusal(self, buffer):
+        """Why this buffer cannot go through the job, or None."""
         if buffer.layout != torch.strided:
             return "fallback_sparse"
         if buffer.dtype not in _DTYPES:
             return "fallback_dtype"
         if buffer.device.type not in _DEVICES:
             return "fallback_device"
-        if buffer.numel() < self.threshold and self.small == "group" or not buffer.numel():
-            return "fallback_small"
-        return None
+        return None if buffer.numel() else "fallback_small"
 
     def reduce(self, bucket):
         """Starts the all-reduce of a bucket; returns a future of its mean. Never raises.
@@ -275,29 +311,40 @@ class ThcState:
             return step, queued
 
     def _start_bucket(self, bucket, step):
-        buffer = bucket.buffer()
-        refusal = self.refusal(buffer)
+        runs = self._schemes.runs(bucket)
+        # before anything that can fail: parameters' numbers are those of all ranks
+        with self._lock:
+            for run in runs:
+                if not self._way(run)[0]:
+                    self._memories.layout(run)
+        futures = [self._start_run(run, step) for run in runs]
+        if len(futures) == 1:
+            return futures[0]
+        whole = bucket.buffer()
+        return torch.futures.collect_all(futures).then(lambda _: whole)
+
+    def _start_run(self, run, step):
+        buffer = run.buffer()
+        refusal, scheme = self._way(run)
         if refusal:
             self._count_fallback(refusal, buffer)
             return self._fall_back(buffer, step)
         with self._lock:
-            # before anything that can fail: parameters' numbers are those of all ranks
-            key, numbers = self._memories.layout(bucket)
+            key, numbers = self._memories.layout(run)
             if not self.client and step.error:
                 raise step.error    # to join is tried once in a step, by all ranks alike
             client = self.connect().client
-            exact = buffer.numel() < self.threshold
-            if self.options["error_feedback"] and not exact:
+            if self.options["error_feedback"] and not scheme:
                 self._memories.place(client, key, numbers)
             host = _host_copy(buffer)
             future = _future(buffer)
             request = client.start(host.data_ptr(), host.numel(), _DTYPES[host.dtype], key,
-                                   "none" if exact else None)
+                                   scheme)
             # from here on nothing fails
             step.keys.append(key)
             step.begin()
             self._pending.put((request, host, buffer, future, step))
-        by = "exact" if exact else "thc"
+        by = "exact" if scheme else "thc"
         self.counters[f"buckets_{by}"] += 1
         self.counters[f"elements_{by}"] += buffer.numel()
         return future
