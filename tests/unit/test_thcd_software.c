@@ -472,6 +472,14 @@ static void leave__is_sealed_with_its_senders_end(void **state)
 /* A recorded JOIN is answered by a CHALLENGE, which is shorter, and a recorded LEAVE by nothing:
  * neither changes the job.
  */
+/* A rank whose epoch another one's JOIN has ended is asked to join anew. */
+static void asked_again(int rank)
+{
+	struct packet p = control(THC_OP_JOIN, rank, (u8)(10 + rank));
+
+	take_challenge(&p, rank);
+}
+
 static void join__recorded_does_nothing(void **state)
 {
 	struct packet first = control(THC_OP_JOIN, 1, 10), again, leave;
@@ -501,12 +509,15 @@ static void join__recorded_does_nothing(void **state)
 	assert_int_equal(join(1, 20), -THC_EVENT_MEMBERSHIP);
 	welcome(1, false);
 	assert_int_equal(job()->epoch, before.epoch + 1);
+	for (i = 0; i < N; i++)
+		if (i != 1)
+			asked_again(i);
 	before = *job();
 	for (i = 0; i < 5; i++) {
 		assert_int_equal(say(&first, 1), -THC_EVENT_MEMBERSHIP);
 		take_challenge(&again, 1);
 	}
-	assert_int_equal(d.counters.challenged, challenged + 1 + 5);
+	assert_int_equal(d.counters.challenged, challenged + 1 + (N - 1) + 5);
 	assert_memory_equal(job(), &before, sizeof(before));
 	nobody_hears();
 }
@@ -781,6 +792,7 @@ static void epoch__its_end_is_told(void **state)
 	for (i = 1; i < N; i++) {
 		struct thc_end end = end_of(i);
 
+		asked_again(i);
 		assert_int_equal(deliver(&old[i], LUT_BYTES, i), -THC_EVENT_EPOCH);
 		assert_int_equal(receive(i, &p), 0);
 		assert_int_equal(p.h.op, THC_OP_STALE);
