@@ -383,6 +383,44 @@ static void fixed__rounds_to_even_and_never_overflows(void **state)
 	}
 }
 
+/* Sums whose mean is the middle of two values, of every number of ranks: the product of a sum and
+ * what 1 / ranks is as a double would miss some of them.
+ */
+static void mean__of_middles(void **state)
+{
+	static const unsigned int digits[] = { 25, 12, 9 };
+	unsigned int ranks, i, k;
+	enum thc_dtype dtype;
+	int32_t lanes[N];
+	float out[N];
+
+	(void)state;
+	for (ranks = 1; ranks <= RANKS; ranks++) {
+		for (dtype = THC_FP32; dtype <= THC_BF16; dtype++) {
+			uint32_t least = 1U << (digits[dtype] - 1), most = INT32_MAX / ranks;
+
+			most = most < 2 * least - 1 ? most : 2 * least - 1;
+			for (i = 0; i < N; i++)
+				lanes[i] =
+					(int32_t)(ranks *
+						  ((least + random_word() % (most - least)) | 1));
+			for (k = 0; k < all_loops; k++) {
+				loops[k]->mean(
+					lanes, 32, N,
+					&(struct thc_mean){ 1, ranks, 31, dtype != THC_FP32 }, out);
+				for (i = 0; i < N; i++) {
+					struct exact_sum sum = { 0 };
+
+					big_add(&sum.positive, (uint32_t)lanes[i], 0);
+					if (dtype != THC_FP16 || out[i] <= 65504)
+						assert_mean(&sum, ranks, dtype, out[i], "mean", 0,
+							    i);
+				}
+			}
+		}
+	}
+}
+
 /* Each instruction set has the scalar loops' bits, whatever the lanes have. */
 static void loops__have_the_same_bits(void **state)
 {
@@ -420,6 +458,7 @@ int main(void)
 		cmocka_unit_test(measure__what_is_not_finite),
 		cmocka_unit_test(exact__is_the_mean_rounded_once),
 		cmocka_unit_test(fixed__rounds_to_even_and_never_overflows),
+		cmocka_unit_test(mean__of_middles),
 		cmocka_unit_test(loops__have_the_same_bits),
 	};
 

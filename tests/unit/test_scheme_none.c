@@ -219,6 +219,73 @@ static void floats__a_request_that_fails_leaves_the_buffer(void **state)
 	}
 }
 
+/* Makes what has room, and answers all of it from *@answered on but number @late, until there is no
+ * more.
+ */
+static void answer_all_but(struct thc_request *r, uint32_t *answered, uint32_t late,
+			   uint8_t *its_lanes)
+{
+	struct thc_phase *p = &r->phases.phase[SUMS];
+	const uint16_t counts[1] = { 1 };
+	uint8_t lanes[THC_LANE_BYTES];
+
+	while (r->scheme->compute(r)) {
+		for (; *answered < p->ready; ++*answered) {
+			memcpy(lanes, thc_phase_packet(p, *answered) + 1, sizeof(lanes));
+			if (*answered == late)
+				memcpy(its_lanes, lanes, sizeof(lanes));
+			else
+				r->scheme->answer(r, SUMS, *answered, 1, counts, lanes);
+		}
+	}
+}
+
+/* Groups of three digits in a ring of 64: chunk 66 takes the place of chunk 2, and behind it two
+ * digits of the first group wait for their third.
+ */
+static void floats__a_late_sum_mixes_no_groups(void **state)
+{
+	struct thc_transport transport = { .ops = &ops };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	const size_t count = 4096 * 4;
+	float *buf = malloc(count * sizeof(float)), *was = malloc(count * sizeof(float));
+	const uint16_t counts[1] = { 1 };
+	uint8_t lanes[THC_LANE_BYTES];
+	struct thc_request *r;
+	struct thc_phase *p;
+	uint32_t bits, answered = 0;
+	size_t i;
+
+	(void)state;
+	assert_true(buf && was);
+	c.spec.ranks = 1;
+	c.window = 20;
+	for (i = 0; i < count; i++) {
+		bits = (uint32_t)random_word();
+		bits = (bits & 0x807fffff) | (90 + bits % 50) << 23;
+		memcpy(&was[i], &bits, sizeof(bits));
+	}
+	memcpy(buf, was, count * sizeof(float));
+	r = begin_floats(&c, buf, count, THC_EXACT);
+	put_scales(r);
+	p = &r->phases.phase[SUMS];
+	p->numbered = p->sized;
+	assert_int_equal(p->ring, 64);
+	assert_int_equal(p->sized, 3 * count / 256);
+	answer_all_but(r, &answered, 5, lanes);
+	assert_true(p->ready < p->sized);
+	r->scheme->answer(r, SUMS, 5, 1, counts, lanes);
+	answer_all_but(r, &answered, UINT32_MAX, NULL);
+	assert_int_equal(p->ready, p->sized);
+	assert_memory_equal(buf, was, count * sizeof(float));
+	r->scheme->release(r);
+	thc_request_destroy(r);
+	thc_scheme_none.close(&c);
+	thc_buffer_free(&c);
+	free(buf);
+	free(was);
+}
+
 /* Exact chunks are as many as scales say, as far as those are known without a gap. */
 static void floats__are_sized_by_a_prefix_of_scales(void **state)
 {
@@ -274,6 +341,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(none__a_request_that_fails_leaves_the_buffer),
 		cmocka_unit_test(floats__a_request_that_fails_leaves_the_buffer),
+		cmocka_unit_test(floats__a_late_sum_mixes_no_groups),
 		cmocka_unit_test(floats__are_sized_by_a_prefix_of_scales),
 		cmocka_unit_test(none__not_beside_a_deadline),
 	};

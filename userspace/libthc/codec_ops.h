@@ -7,6 +7,8 @@
 #ifndef LIBTHC_CODEC_OPS_H
 #define LIBTHC_CODEC_OPS_H
 
+#include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -142,6 +144,20 @@ static inline float thc_bits_float(uint32_t u)
 
 	memcpy(&f, &u, sizeof(f));
 	return f;
+}
+
+/* The float next to @d, or with @odd the one of the two around it whose last bit is set: it is
+ * rounded once more, and then it must not look like the middle of two, nor like a value of fewer
+ * bits, if it is none.
+ */
+static inline float thc_round_float(double d, bool odd)
+{
+	float near = (float)d;
+	uint32_t bits = thc_float_bits(near);
+	/* towards d: a smaller magnitude if d has one */
+	uint32_t step = fabs((double)near) > fabs(d) ? UINT32_MAX : 1;
+
+	return (uint32_t)(odd & ((double)near != d)) & ~bits ? thc_bits_float(bits + step) : near;
 }
 
 /* Sign bit of coordinate @i in place, ready to be xor-ed. */

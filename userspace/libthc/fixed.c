@@ -131,15 +131,6 @@ static double mean_of(const int32_t *sums, unsigned int limbs, const struct thc_
 	return ldexp(sign * (double)q, scale) * m->unit;
 }
 
-static float rounded(double d, bool odd)
-{
-	float near = (float)d;
-
-	if (odd && (double)near != d && !(thc_float_bits(near) & 1))
-		near = nextafterf(near, (double)near < d ? INFINITY : -INFINITY);
-	return near;
-}
-
 void thc_fixed_means(const struct thc_fixed_ops *ops, const int32_t *const *digit,
 		     unsigned int limbs, size_t n, const struct thc_mean *m, float *out)
 {
@@ -158,6 +149,6 @@ void thc_fixed_means(const struct thc_fixed_ops *ops, const int32_t *const *digi
 	for (i = 0; i < n; i++) {
 		for (k = 0; k < limbs; k++)
 			sums[k] = digit[k][i];
-		out[i] = rounded(mean_of(sums, limbs, m), m->odd);
+		out[i] = thc_round_float(mean_of(sums, limbs, m), m->odd);
 	}
 }

@@ -125,30 +125,39 @@ static void limb(const float *x, size_t n, int low, unsigned int bits, unsigned 
 	}
 }
 
-/* The float next to @d, or with @odd the one of the two around it whose last bit is set: it is
- * rounded once more, and then it must not look like the middle of two, nor like a value of fewer
- * bits, if it is none.
+/* sum / ranks, where the ranks have an inverse and what it lacks: a quotient that a float, or the
+ * middle of two, can be is exact, and any other one is off by the last bit of a double at most, which
+ * changes nothing: with 31 bits, divided by at most 64, it is 2^-14 of two floats' distance away from
+ * their middle.
  */
-static inline float float_of(double d, bool odd)
-{
-	float near = (float)d;
-	uint32_t bits = thc_float_bits(near);
-	/* towards d: a smaller magnitude if d has one */
-	uint32_t step = fabs((double)near) > fabs(d) ? UINT32_MAX : 1;
+struct divisor {
+	double ranks, inverse, rest;
+};
 
-	return (uint32_t)(odd & ((double)near != d)) & ~bits ? thc_bits_float(bits + step) : near;
+static inline struct divisor divisor_of(unsigned int ranks)
+{
+	const double n = ranks, inverse = 1.0 / n;
+
+	return (struct divisor){ n, inverse, fma(-inverse, n, 1.0) / n };
 }
 
-/* A sum of 31 bits, divided by at most 64, is either the middle of two floats, and then the product
- * is, too, or 2^-14 of their distance away from it.
- */
-#define MEAN_OF(lane) (out[i] = float_of((lane)*inverse * unit, odd))
+static inline double divided(double sum, const struct divisor *d)
+{
+#ifdef __FMA__
+	return fma(sum, d->inverse, sum * d->rest);
+#else
+	return sum / d->ranks;
+#endif
+}
+
+#define MEAN_OF(lane)	(out[i] = thc_round_float(divided((lane), &by) * unit, odd))
 
 /* @odd is a constant where it is called: each value has a loop of its own. */
 static inline void mean_loop(const void *lanes, unsigned int width, size_t n,
 			     const struct thc_mean *m, const bool odd, float *out)
 {
-	const double inverse = 1.0 / m->ranks, unit = m->unit;
+	const struct divisor by = divisor_of(m->ranks);
+	const double unit = m->unit;
 	const int32_t *lanes32 = lanes;
 	const int16_t *lanes16 = lanes;
 	const int8_t *lanes8 = lanes;
@@ -210,7 +219,8 @@ static inline void mean2_loop(const int32_t *digit0, const int32_t *digit1, size
 		/* exact: with a digit above, the lower one is smaller; without, nothing is lost */
 		double rest = lower - (sum - high);
 
-		out[i] = float_of(divided_to_odd(sum, rest, ranks, inverse, halves) * unit, odd);
+		out[i] = thc_round_float(divided_to_odd(sum, rest, ranks, inverse, halves) * unit,
+					 odd);
 	}
 }
 
@@ -252,7 +262,7 @@ static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const 
 	for (i = 0; i < n; i++) {
 		int64_t sum = (int64_t)digit1[i] * (1LL << m->bits) + digit0[i];
 
-		out[i] = float_of(divided_to_odd(sum, m->ranks) * m->unit, m->odd);
+		out[i] = thc_round_float(divided_to_odd(sum, m->ranks) * m->unit, m->odd);
 	}
 }
 #endif

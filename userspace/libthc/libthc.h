@@ -223,7 +223,7 @@ THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, e
  * What floats are sent as by the scheme none. EXACT: the result is the mean rounded once, to
  * nearest or even; it sends 4 bytes a value and digit: blocks of 4096 values have one digit if
  * their bits are close together, two as a rule, 12 at most, none if all are zero. FIXED_n: n bits a
- * value, off by at most 2^(-k-1) times the power of two above the block's largest value, where k is
+ * value, off by at most 2^-k times the power of two above the block's largest value, where k is
  * n less 1 less log2(ranks), rounded up; k must be 4 or more.
  */
 enum thc_precision {

@@ -37,7 +37,7 @@ struct thc_request;
  * @request: the request it belongs to
  * @packets: of its chunks, header first, @stride bytes apart; thc_phase_packet() finds them
  * @ring: 0, or chunks that there is room for in @packets, an even number: chunk i takes the place
- *	of chunk i - @ring, whose answer has come
+ *	of chunk i - @ring, which its scheme needs no more
  * @payload: bytes behind a header
  * @first: number of its first chunk, once @numbered is not 0
  * @sized: chunks that are known to be in it

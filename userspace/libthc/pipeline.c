@@ -6,6 +6,7 @@
  *	                                  +------ they do not, or a rank's is not finite ------^
  */
 #include <errno.h>
+#include <stdio.h>
 
 #include <thc/worker/answer.h>
 
@@ -133,6 +134,16 @@ static void count_missing(struct thc_client *c, const uint16_t *counts, uint32_t
 	}
 }
 
+/* Without a deadline no sum can be, and an exact result cannot do without one. */
+static void sums_are_gone(struct thc_request *r, uint32_t chunks)
+{
+	r->status = -EPROTO;
+	r->left_behind = true;
+	snprintf(r->sentence, sizeof(r->sentence),
+		 "the aggregator has given up the sums of %u chunks, in a job without a deadline",
+		 chunks);
+}
+
 void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 			 const uint16_t *counts, const uint8_t *lanes, uint32_t digest)
 {
@@ -147,6 +158,8 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 		if (!p->control)
 			count_missing(r->client, counts, chunks);
 		thc_agree_results(r, counts, chunks, digest);
+		if (!lanes && !r->scheme->loses)
+			sums_are_gone(r, chunks);
 		r->scheme->answer(r, phase, first, chunks, counts, lanes);
 		if (thc_phases_done(&r->phases))
 			r->stage = THC_STAGE_DONE;

@@ -139,14 +139,15 @@ static uint8_t *values_at(const struct thc_request *r, uint32_t group)
 
 /* --- memory --------------------------------------------------------------- */
 
-/* Room for what is in flight and as much again, but no more than the bucket can have, nor than
- * @left bytes.
+/* Room for what is in flight to all aggregators and as much again, but no more than the bucket can
+ * have, nor than @left bytes.
  */
 static uint32_t ring_of(const struct thc_request *r, size_t left)
 {
 	const struct thc_progress *g = r->progress;
 	uint64_t most = (uint64_t)g->groups * (g->exact ? THC_LIMBS_MAX : 1) + 1;
-	uint64_t places = 2 * ((uint64_t)r->client->window + THC_LIMBS_MAX);
+	uint64_t shards = r->client->list.count ? r->client->list.count : 1;
+	uint64_t places = 2 * (shards * r->client->window + THC_LIMBS_MAX);
 	size_t each = THC_ANSWER_BYTES + sizeof(struct place);
 
 	if (places > left / each)
@@ -453,8 +454,8 @@ static bool compute(struct thc_request *r)
 
 /* --- means ---------------------------------------------------------------- */
 
-/* @lanes: of one digit; NULL: of all of the group's, in the ring from @chunk on */
-static void land_group(struct thc_request *r, uint32_t group, uint32_t chunk, const uint8_t *lanes)
+/* The sums of the group's digits are in the ring, from @chunk on. */
+static void land_group(struct thc_request *r, uint32_t group, uint32_t chunk)
 {
 	const struct thc_phase *p = &r->phases.phase[SUMS];
 	const struct thc_progress *g = r->progress;
@@ -471,26 +472,31 @@ static void land_group(struct thc_request *r, uint32_t group, uint32_t chunk, co
 	float *means = exchange(r)->means;
 
 	for (k = 0; k < limbs; k++)
-		digit[k] = lanes ? (const void *)lanes :
-				   (const void *)(thc_phase_packet(p, chunk + k) + 1);
+		digit[k] = (const void *)(thc_phase_packet(p, chunk + k) + 1);
 	keep_values(r, group);
 	if (thc_scale_is_zero(scale))
 		memset(means, 0, n * sizeof(*means));
 	else if (g->exact)
 		thc_fixed_means(exchange(r)->ops, digit, limbs, n, &m, means);
 	else
-		exchange(r)->ops->mean(lanes, g->width, n, &m, means);
+		exchange(r)->ops->mean(digit[0], g->width, n, &m, means);
 	thc_store(r->dtype, values_at(r, group), means, n);
 }
 
-/* The group's places in the ring are free; false: a digit has no sum yet. */
-static bool all_summed(const struct thc_progress *g, uint32_t chunk, unsigned int limbs)
+/* Do all digits of @group, from @chunk on, have their sum? One that is not made yet has not, but in
+ * its place there may be another group's that has.
+ */
+static bool all_summed(const struct thc_progress *g, uint32_t group, uint32_t chunk,
+		       unsigned int limbs)
 {
 	unsigned int k;
 
-	for (k = 0; k < limbs; k++)
-		if (!g->place[(chunk + k) % g->ring].summed)
+	for (k = 0; k < limbs; k++) {
+		const struct place *at = &g->place[(chunk + k) % g->ring];
+
+		if (!at->summed || at->group != group)
 			return false;
+	}
 	return true;
 }
 
@@ -507,9 +513,9 @@ static void sum_came(struct thc_request *r, uint32_t chunk, const uint8_t *lanes
 	memcpy(own, lanes, THC_LANE_BYTES);
 	swap_lanes(own, g->width);
 	at->summed = 1;
-	if (!all_summed(g, first, limbs))
+	if (!all_summed(g, at->group, first, limbs))
 		return;
-	land_group(r, at->group, first, limbs == 1 ? own : NULL);
+	land_group(r, at->group, first);
 	for (k = 0; k < limbs; k++)
 		g->place[(first + k) % g->ring] = (struct place){ .taken = 0 };
 }

@@ -34,8 +34,9 @@ static const struct thc_codec_ops *ops_of(enum thc_simd simd)
 			return &thc_ops_avx2;
 		return NULL;
 	case THC_SIMD_AVX512:
-		if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+		if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512f") &&
+		    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+		    __builtin_cpu_supports("avx512vl"))
 			return &thc_ops_avx512;
 		return NULL;
 #endif

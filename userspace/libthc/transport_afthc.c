@@ -403,13 +403,16 @@ static int send_phase(struct thc_afthc *a, struct thc_phase *p)
 
 	while (p->handed < p->sized) {
 		uint32_t left = p->sized - p->handed, n = left < most ? left : most;
-		uint32_t half = p->ring / 2, run = half ? half - p->handed % half : n;
+		uint32_t ready = p->ready - p->handed;
 		int sent;
 
-		/* while one half of a ring is the kernel's, the other one is filled */
-		n = n < run ? n : run;
+		/* a ring is filled as its places come free: what is ready, up to the ring's end */
+		if (p->ring) {
+			n = n < ready ? n : ready;
+			n = n < p->ring - p->handed % p->ring ? n : p->ring - p->handed % p->ring;
+		}
 		/* whole messages */
-		if (n > p->ready - p->handed)
+		if (!n || n > ready)
 			return 0;
 		sent = send_message(a, p, n);
 		if (sent <= 0)
