@@ -35,7 +35,7 @@
 #define RANKS		3	/* at most */
 #define SLOTS		(JOBS * 6)
 #define PORT		18500
-#define SENT_MAX	8
+#define SENT_MAX	16
 #define PACKET_MAX	1200
 #define FLOOD		210
 
@@ -829,10 +829,41 @@ static void check_challenge(const struct expected *x, const struct thc_path *pat
 	asked[i].minute = now_ms / 60000;
 }
 
+/* The ranks, but for the JOIN's own, that were in the epoch that it has ended. */
+static u64 others_of(const struct expected *x)
+{
+	unsigned int id = x->admitted ? described[x->job].id : 0;
+	const struct thc_job *was = &before_jobs[id];
+
+	if (!x->admitted || world_jobs[id].epoch == was->epoch)
+		return 0;
+	return was->joined & ~was->left & ~(1ULL << x->rank);
+}
+
+/* Each of them is asked to join anew, before anybody is told anything else; how many are. */
+static unsigned int check_asked(const struct expected *x)
+{
+	u64 others = others_of(x);
+	unsigned int n = 0, rank;
+
+	for (rank = 0; rank < THC_RANKS_MAX; rank++) {
+		const struct thc_member *m = &before_jobs[described[x->job].id].member[rank];
+		const struct sent *s = &sent[n];
+
+		if (!(others >> rank & 1))
+			continue;
+		require(n++ < sents && s->length == sizeof(struct thc_challenge));
+		require(s->h.op == THC_OP_CHALLENGE && thc_be16(s->h.rank) == rank);
+		require(s->port == thc_be16(m->port) && thc_addr_equal(&s->to, &m->addr));
+		check_sealed(s, x->job);
+	}
+	return n;
+}
+
 static void check_sent(const struct expected *x, const u8 *packet, const struct thc_path *path,
 		       bool muted)
 {
-	unsigned int i, to_ranks = x->newly_ready ? model[x->job].ranks : 1;
+	unsigned int i, to_ranks = x->newly_ready ? model[x->job].ranks : 1, asked_again = 0;
 	/* whoever is ready need not be told that it hears the group */
 	bool to_group = x->admitted && model[x->job].multicast && !model[x->job].ready;
 
@@ -846,13 +877,14 @@ static void check_sent(const struct expected *x, const u8 *packet, const struct 
 	} else if (x->challenged) {
 		check_challenge(x, path);
 	} else if (x->admitted && x->answered) {
-		require(!sents);
+		require(sents == check_asked(x));
 	} else if (x->admitted) {
-		require(sents == to_ranks + to_group);
+		asked_again = check_asked(x);
+		require(sents == asked_again + to_ranks + to_group);
 		for (i = 0; i < to_ranks; i++)
-			check_to_rank(&sent[i], x->job, x->newly_ready ? i : x->rank);
+			check_to_rank(&sent[asked_again + i], x->job, x->newly_ready ? i : x->rank);
 		if (to_group)
-			check_to_group(&sent[to_ranks], x->job);
+			check_to_group(&sent[asked_again + to_ranks], x->job);
 	} else {
 		for (i = 0; i < sents; i++)
 			require(sent[i].h.op != THC_OP_WELCOME);
@@ -909,7 +941,8 @@ static void receive(const u8 *packet, size_t length, const struct thc_path *path
 	}
 	check_sent(&x, packet, path, d.counters.muted > was.counters.muted);
 	require(d.counters.refused - was.counters.refused == x.refused);
-	require(d.counters.challenged - was.counters.challenged == x.challenged);
+	require(d.counters.challenged - was.counters.challenged ==
+		x.challenged + (u64)__builtin_popcountll(others_of(&x)));
 	check_counters(&was);
 }
 
@@ -1057,7 +1090,7 @@ static void answer_challenge(struct saying it, const struct thc_path *path, stru
 	struct thc_challenge c;
 	size_t length;
 
-	if (sents != 1 || sent[0].h.op != THC_OP_CHALLENGE)
+	if (sents != 1 || sent[0].h.op != THC_OP_CHALLENGE || thc_be16(sent[0].h.rank) != it.rank)
 		return;
 	memcpy(&c, sent[0].payload, sizeof(c));
 	put_heard(j, it.job, false);

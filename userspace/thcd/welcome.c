@@ -159,8 +159,8 @@ static void welcome_group(struct thcd *d, u16 job_id)
 	announce(d, job_id, &of_group, &a, &end);
 }
 
-/* Says nothing that the rank's JOIN has not said, but for the challenge, and is shorter. Who is sent
- * one without having asked was in an epoch that a JOIN has ended, which had its own challenge.
+/* Says nothing that the rank's JOIN has not said, but for the challenge, and is shorter. Who is
+ * sent one without having asked was in an epoch that a JOIN has ended, which was challenged itself.
  */
 static void challenge(struct thcd *d, u16 job_id, const struct thc_hdr *request,
 		      const struct thcd_joining *j, const u8 *challenge)
