@@ -216,7 +216,7 @@ static inline void mean2_loop(const int32_t *digit0, const int32_t *digit1, size
 
 	for (i = 0; i < n; i++) {
 		double high = digit1[i] * base, lower = digit0[i], sum = high + lower;
-		/* exact: with a digit above, the lower one is smaller; without, nothing is lost */
+		/* exact: a sum below 2^53 has lost nothing, and in a larger one high is more */
 		double rest = lower - (sum - high);
 
 		out[i] = thc_round_float(divided_to_odd(sum, rest, ranks, inverse, halves) * unit,
