@@ -60,10 +60,14 @@ class Watch:
 
     def hook(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         own, parts = bucket.buffer().clone(), self.parts(state, bucket)
+        # in the order of the calls, which is that of all ranks: buckets end in any order
+        places = [[own[part], None] for part in parts]
+        self.buckets += places
 
         def keep(future):
             value = future.value()
-            self.buckets += [(own[part], value[part].clone()) for part in parts]
+            for place, part in zip(places, parts):
+                place[1] = value[part].clone()
             return value
 
         return thc_allreduce_hook(state, bucket).then(keep)
