@@ -125,10 +125,10 @@ static void limb(const float *x, size_t n, int low, unsigned int bits, unsigned 
 	}
 }
 
-/* What a sum is divided by: the ranks, their inverse, and what it lacks. A quotient that a float, or
- * the middle of two, can be is exact. Any other one is off by the last bit of a double at most, which
- * changes nothing: of 31 bits, divided by at most 64, it is 2^-14 of two floats' distance away from
- * their middle.
+/* What a sum is divided by: the ranks, their inverse, and what it lacks. A quotient that a float,
+ * or the middle of two, can be is exact. Any other one is off by the last bit of a double at most,
+ * which changes nothing: of 31 bits, divided by at most 64, it is 2^-14 of two floats' distance
+ * away from their middle.
  */
 struct divisor {
 	double ranks, inverse, rest;
