@@ -314,23 +314,23 @@ class ThcState:
         runs = self._schemes.runs(bucket)
         # before anything that can fail: parameters' numbers are those of all ranks
         with self._lock:
-            for run in runs:
-                if not self._way(run)[0]:
-                    self._memories.layout(run)
-        futures = [self._start_run(run, step) for run in runs]
+            ways = [self._way(run) for run in runs]
+            layouts = [None if refusal else self._memories.layout(run)
+                       for run, (refusal, _) in zip(runs, ways)]
+        futures = [self._start_run(run.buffer(), way, layout, step)
+                   for run, way, layout in zip(runs, ways, layouts)]
         if len(futures) == 1:
             return futures[0]
         whole = bucket.buffer()
         return torch.futures.collect_all(futures).then(lambda _: whole)
 
-    def _start_run(self, run, step):
-        buffer = run.buffer()
-        refusal, scheme = self._way(run)
+    def _start_run(self, buffer, way, layout, step):
+        refusal, scheme = way
         if refusal:
             self._count_fallback(refusal, buffer)
             return self._fall_back(buffer, step)
         with self._lock:
-            key, numbers = self._memories.layout(run)
+            key, numbers = layout
             if not self.client and step.error:
                 raise step.error    # to join is tried once in a step, by all ranks alike
             client = self.connect().client
