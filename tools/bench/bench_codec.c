@@ -4,15 +4,14 @@
  * interleaved, so that a noisy neighbour slows them alike, and medians are compared.  JSON on
  * stdout; what a round over the network costs is measured elsewhere.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "codec.h"
+#include "loops.h"
 #include "samples.h"
 
 #define BUCKET_MIB	25
@@ -105,14 +104,6 @@ static int bench_run(struct bench *b, enum work work, uint64_t round)
 	}
 }
 
-static double now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static void report(const struct bench *b, double took[WORKS], int runs)
 {
 	double gib = (double)b->count * sizeof(float) / (1 << 30);
@@ -152,19 +143,6 @@ static int measure(struct bench *b, int runs)
 		took[work] = median(ms[work], runs);
 	report(b, took, runs);
 	return 0;
-}
-
-static int parse_simd(const char *name, enum thc_simd *simd)
-{
-	static const char *const names[] = { "auto", "scalar", "avx2", "avx512" };
-	unsigned int i;
-
-	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (!strcmp(name, names[i])) {
-			*simd = (enum thc_simd)i;
-			return 0;
-		}
-	return -EINVAL;
 }
 
 static void usage(FILE *to)

@@ -4,16 +4,15 @@
  * one core: from values to lanes, scales included, and from lanes to means. The runs of all are
  * interleaved, and medians are compared. JSON on stdout.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "codec_ops.h"
 #include "fixed.h"
+#include "loops.h"
 #include "samples.h"
 
 #define BUCKET_MIB	25
@@ -139,14 +138,6 @@ static void run(struct bench *b, enum work work)
 	__asm__ volatile("" : : "r"(b->out), "r"(b->lanes) : "memory");
 }
 
-static double now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static void measure(struct bench *b, int runs)
 {
 	static double ms[WORKS][RUNS];
@@ -168,19 +159,6 @@ static void measure(struct bench *b, int runs)
 		printf(",\n \"%s_ms\": %.3f, \"%s_ratio\": %.3f", name[work], took[work],
 		       name[work], took[work] / took[MEMCPY]);
 	printf("}\n");
-}
-
-static int parse_simd(const char *text, enum thc_simd *simd)
-{
-	static const char *const names[] = { "auto", "scalar", "avx2", "avx512" };
-	unsigned int i;
-
-	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (!strcmp(text, names[i])) {
-			*simd = (enum thc_simd)i;
-			return 0;
-		}
-	return -EINVAL;
 }
 
 int main(int argc, char **argv)
