@@ -14,7 +14,7 @@ SAN     ?=
 
 # Kbuild has it, which DKMS gets without this file.
 VERSION := $(shell sed -n 's/^thc-version := //p' Kbuild)
-SOMAJOR := 0
+SOMAJOR := 1
 
 ifeq ($(V),0)
 say = @printf '  %-7s %s\n' $(1) $(2);

@@ -82,13 +82,13 @@ program()
 	# shellcheck disable=SC2086 # a list of words
 	"$CC" -Wall -Wextra -Werror -I"$prefix/include" -o "$root/hello" "$root/hello.c" \
 		${1:+-static} $flags || return 1
-	LD_LIBRARY_PATH=$(dirname "$(library 'libthc.so.0')") "$root/hello"
+	LD_LIBRARY_PATH=$(dirname "$(library 'libthc.so.1')") "$root/hello"
 }
 
 python_package()
 {
 	folder=$(dirname "$(library thc_ddp)")
-	(cd / && LIBTHC=$(library 'libthc.so.0') PYTHONPATH=$folder PYTHONDONTWRITEBYTECODE=1 \
+	(cd / && LIBTHC=$(library 'libthc.so.1') PYTHONPATH=$folder PYTHONDONTWRITEBYTECODE=1 \
 		"$PYTHON" -c 'import thc_ddp, thc_ddp.abi; print(thc_ddp.__file__)') |
 		grep -F "$folder/thc_ddp/"
 }
@@ -273,10 +273,10 @@ at=$tree/thc/$version/build
 
 echo "1..19"
 try "install" make -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/usr install
-try "the library says its soname" sh -c "readelf -d '$(library libthc.so.0)' |
-	grep -q 'SONAME.*libthc.so.0'"
+try "the library says its soname" sh -c "readelf -d '$(library libthc.so.1)' |
+	grep -q 'SONAME.*libthc.so.1'"
 try "three headers and no more" headers
-try "only thc_ symbols are exported" sh -c "! nm -D --defined-only '$(library libthc.so.0)' |
+try "only thc_ symbols are exported" sh -c "! nm -D --defined-only '$(library libthc.so.1)' |
 	awk '{ print \$3 }' | grep -v '^thc_'"
 try "a program with the shared library" program
 try "a program with the static library" program --static

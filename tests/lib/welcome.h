@@ -13,7 +13,7 @@ struct whole_welcome {
 	struct thc_record_seal		seal;
 	struct thc_record_group		group;
 	struct thc_record_row		row;
-	__be16				level[1 << THC_INDEX_BITS];
+	__be16				level[16];
 	struct thc_record_scheme	scheme;
 };
 
@@ -29,7 +29,7 @@ static inline void whole_welcome_init(struct whole_welcome *p)
 		.w = { .parts = 1, .version_max = THC_VERSION, .shards = thc_be16(1) },
 		.seal = { .head = { THC_RECORD_SEAL, 1, thc_be16(20) } },
 		.group = { .head = { THC_RECORD_GROUP, 1, thc_be16(20) }, .at.family = 4 },
-		.row = { .head = { THC_RECORD_ROW, 3, thc_be16(44) }, .width = THC_INDEX_BITS },
+		.row = { .head = { THC_RECORD_ROW, 3, thc_be16(44) }, .width = 4 },
 		.scheme = { .head = { THC_RECORD_SCHEME, 3, thc_be16(20) } },
 	};
 }

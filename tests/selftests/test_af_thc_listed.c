@@ -335,7 +335,7 @@ struct listing_packet {
 	struct thc_welcome		w;
 	struct thc_record_seal		seal;
 	struct thc_record_row		row;
-	__be16				level[1 << THC_INDEX_BITS];
+	__be16				level[16];
 	struct thc_record_scheme	scheme;
 	struct thc_record_shards	list;
 	struct thc_record_address	at[2];

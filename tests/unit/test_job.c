@@ -25,7 +25,7 @@ static struct thc_spec good(void)
 		.has = 1U << THC_RECORD_SEAL | 1U << THC_RECORD_ROW | 1U << THC_RECORD_SCHEME,
 		.ranks = 4, .quorum = 4, .data_slots = 8, .control_slots = 2, .shards = 1,
 		.granularity = 30, .flags = THC_WELCOME_F_READY, .reply = THC_REPLY_FANOUT,
-		.sum_width = 8, .block_log2 = BLOCK_LOG2,
+		.bits = 4, .sum_width = 8, .block_log2 = BLOCK_LOG2,
 	};
 	struct thc_table t;
 	int i;

@@ -39,7 +39,7 @@ static struct thc_spec spec_of(const struct bucket *b)
 {
 	struct thc_spec s = {
 		.ranks = 1, .seed = SEED, .data_slots = DATA_SLOTS, .control_slots = NORM_SLOTS,
-		.granularity = 30, .sum_width = (uint8_t)b->width,
+		.granularity = 30, .bits = 4, .sum_width = (uint8_t)b->width,
 		.block_log2 = (uint8_t)b->block_log2,
 	};
 	struct thc_table t;

@@ -425,7 +425,7 @@ static struct thc_hdr request(int w, int e, int i, int g)
 	return (struct thc_hdr){
 		.version = THC_VERSION, .rank = thc_be16(w),
 		.op = model->mixed && !w ? THC_OP_LUT_ADD : THC_OP_ADD,
-		.width = model->mixed && !w ? THC_INDEX_BITS : 32,
+		.width = model->mixed && !w ? 4 : 32,
 		.epoch = thc_be32(e), .round = thc_be32(g), .slot = thc_be16(i),
 		.chunk = thc_be32(g * model->slots + i), .generation = thc_be32(g),
 	};

@@ -222,7 +222,7 @@ static void info_and_stats__older_program(void **state)
 	union {
 		struct thc_client_info	info;
 		struct thc_client_stats	stats;
-		uint8_t			bytes[512];
+		uint8_t			bytes[1024];
 	} u;
 	struct thc_client c;
 
@@ -231,13 +231,13 @@ static void info_and_stats__older_program(void **state)
 		skip();		/* the sizes below are a 64-bit system's */
 	client_init(&c);
 	memset(&u, 0xee, sizeof(u));
-	u.info.size = 136;
+	u.info.size = 616;
 	assert_int_equal(thc_client_info(&c, &u.info), 0);
-	assert_int_equal(u.info.size, 136);
+	assert_int_equal(u.info.size, 616);
 	assert_int_equal(u.info.ranks, 3);
 	assert_string_equal(u.info.transport, "UDP");
-	assert_int_equal(u.bytes[136], 0xee);
-	u.info.size = 135;
+	assert_int_equal(u.bytes[616], 0xee);
+	u.info.size = 615;
 	assert_int_equal(thc_client_info(&c, &u.info), -EINVAL);
 
 	memset(&u, 0xee, sizeof(u));

@@ -221,7 +221,7 @@ static void solve__bad_arguments(void **state)
 
 	(void)state;
 	assert_int_equal(thc_table_solve(0, 30, 0.1, &t), -EINVAL);
-	assert_int_equal(thc_table_solve(5, 40, 0.1, &t), -EINVAL);
+	assert_int_equal(thc_table_solve(9, 600, 0.1, &t), -EINVAL);
 	assert_int_equal(thc_table_solve(4, 14, 0.1, &t), -EINVAL);
 	assert_int_equal(thc_table_solve(4, THC_TABLE_GRANULARITY_MAX + 1, 0.1, &t), -EINVAL);
 	assert_int_equal(thc_table_solve(4, 30, 0, &t), -EINVAL);

@@ -227,8 +227,7 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,table=0;1", "separated by ':'");
 	bad_job("1,table=0:-1", "is not a level");
 	bad_job("1,table=0:5000", "is not a level");
-	bad_job("1,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15:16", "more than 16 levels");
-	bad_job("1,deadline_ms=0", "deadline_ms: 0 is out of range, 1 to 3600000");
+		bad_job("1,deadline_ms=0", "deadline_ms: 0 is out of range, 1 to 3600000");
 	bad_job("1,group=", "group");
 	assert_int_equal(config.jobs, 0);
 }

@@ -25,7 +25,7 @@ static struct thc_spec good(void)
 		.joined = 7, .seed = 0x0123456789abcdefULL, .deadline_ms = 250,
 		.features = THC_FEATURE_CORRELATED, .ranks = 4, .quorum = 3, .data_slots = 512,
 		.control_slots = 64, .shards = 1, .flags = THC_WELCOME_F_READY, .granularity = 30,
-		.reply = THC_REPLY_MULTICAST, .seal = THC_SEAL_NH, .sum_width = 8,
+		.reply = THC_REPLY_MULTICAST, .seal = THC_SEAL_NH, .bits = 4, .sum_width = 8,
 		.block_log2 = 12,
 		.level = { 0, 1, 3, 5, 7, 9, 11, 13, 17, 19, 21, 23, 25, 27, 29, 30 },
 	};
@@ -228,10 +228,15 @@ static void row__is_a_table(void **state)
 	assert_false(read_hashed());
 	level[15] = thc_be16(30);
 	assert_true(read_hashed());
-	/* of another width: passed over, but it has to have its levels */
+	/* of 8 levels the largest is another one */
 	row->width = 3;
+	assert_false(read_hashed());
+	/* a second one of 4 bits: passed over, but it has to have its levels */
+	row->width = 16 + 4;
 	assert_true(read_hashed());
 	assert_false(sample.read.has & 1U << THC_RECORD_ROW);
+	row->width = 16 + 5;
+	assert_false(read_hashed());
 	row->width = 5;
 	assert_false(read_hashed());
 	row->width = 0;

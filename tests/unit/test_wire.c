@@ -288,7 +288,7 @@ static void wire__fits_the_mtu(void **state)
 #define JOB_FIELDS(X)	\
 	X(all) X(left) X(joined) X(active) X(epoch) X(slot_base)	\
 	X(slots) X(data_slots) X(ranks) X(restarter) X(quorum)	\
-	X(ttl_min) X(sum_width) X(reply) X(flags) X(reserved)	\
+	X(ttl_min) X(sum_width) X(reply) X(flags) X(bits) X(reserved)	\
 	X(group_port) X(port_base) X(deadline_ms) X(group) X(member)
 /* clang-format on */
 

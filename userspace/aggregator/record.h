@@ -91,7 +91,7 @@ struct thcd_plan {
 	u8		ttl_min;
 	u8		scheme;
 	u8		reserved[4];
-	u16		table[1 << THC_INDEX_BITS];
+	u16		table[THC_LEVELS_MAX];
 };
 
 /**
@@ -125,7 +125,7 @@ struct thcd_record {
 };
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	10
+#define THCD_LAYOUT	11
 
 /* Pins of the daemon's own maps: struct thcd_meta, and a struct thcd_record per job. */
 #define THC_PIN_META	"meta"

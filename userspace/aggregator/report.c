@@ -150,8 +150,8 @@ static void open_generations(cJSON *o, const struct thc_job *job, const struct t
 
 static void add_table(cJSON *o, const struct thcd_plan *plan)
 {
-	int n = 1 << (plan->bits < THC_INDEX_BITS ? plan->bits : THC_INDEX_BITS);
-	int i, levels[1 << THC_INDEX_BITS];
+	int n = 1 << (plan->bits < THC_BITS_MAX ? plan->bits : THC_BITS_MAX);
+	int i, levels[THC_LEVELS_MAX];
 	double p, t;
 
 	memcpy(&p, &plan->p, sizeof(p));

@@ -300,13 +300,13 @@ THC_API int thc_error_undo(struct thc_client *c, uint64_t key);
 
 /* --- tables --------------------------------------------------------------- */
 
-#define THC_TABLE_BITS_MAX		4
-#define THC_TABLE_LEVELS_MAX		16
+#define THC_TABLE_BITS_MAX		8
+#define THC_TABLE_LEVELS_MAX		256
 #define THC_TABLE_GRANULARITY_MAX	4095
 
 /**
  * struct thc_table - non-uniform levels (THC, NSDI'24, section 5.3)
- * @bits: bits of a level index, 1..4
+ * @bits: bits of a level index, 1..8
  * @granularity: g, the number of steps of the fine grid
  * @levels: 1 << @bits
  * @p: expected fraction of coordinates that are clamped

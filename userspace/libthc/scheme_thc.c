@@ -91,7 +91,7 @@ static uint8_t *region_lanes(const struct thc_request *r, size_t chunk)
 static size_t region_bytes(const struct thc_request *r)
 {
 	size_t chunk = compressor(r)->chunk;
-	size_t traffic = sizeof(struct thc_hdr) + THC_BYTES(chunk, THC_INDEX_BITS) + THC_LANE_BYTES;
+	size_t traffic = sizeof(struct thc_hdr) + THC_BYTES(chunk, 4) + THC_LANE_BYTES;
 	size_t floats = chunk * thc_dtype_size(r->dtype);
 
 	traffic = (traffic + 63) & ~(size_t)63;
@@ -168,8 +168,8 @@ static int prepare(struct thc_request *r, size_t growth)
 	};
 	r->phases.phase[SUMS] = (struct thc_phase){
 		.request = r, .packets = g->regions, .stride = g->region_bytes,
-		.payload = THC_BYTES(z->chunk, THC_INDEX_BITS), .sized = g->data_chunks,
-		.op = THC_OP_LUT_ADD, .width = THC_INDEX_BITS, .closed = true,
+		.payload = THC_BYTES(z->chunk, 4), .sized = g->data_chunks,
+		.op = THC_OP_LUT_ADD, .width = 4, .closed = true,
 	};
 	r->phases.count = SUMS + 1;
 	return 0;

@@ -71,7 +71,7 @@ static const struct key job_keys[] = {
 	  "how gradients become sums:" THC_SCHEMES(WORD) "; default thc" },
 	{ "table", TABLE, AT(table), 0, 0,
 	  "auto, uniform, or the levels T[0]:T[1]:...; default auto" },
-	{ "bits", NUMBER, AT(bits), 1, THC_TABLE_BITS_MAX, "bits of an index, 1 to 4; default 4" },
+	{ "bits", NUMBER, AT(bits), 1, 4, "bits of an index, 1 to 4; default 4" },
 	{ "granularity", NUMBER, AT(granularity), 1, THC_TABLE_GRANULARITY_MAX,
 	  "steps of the table's grid, max(T); default: the best that fits" },
 	{ "clamp", FRACTION, AT(clamp), 0, 0,
@@ -164,7 +164,7 @@ bool thcd_job_wish_given(const struct thcd_job_wish *w, const char *name)
 void thcd_job_wish_init(struct thcd_job_wish *w)
 {
 	memset(w, 0, sizeof(*w));
-	w->bits = THC_TABLE_BITS_MAX;
+	w->bits = 4;
 	w->block = 1024;
 	w->slots = 512;
 	w->control_slots = 64;

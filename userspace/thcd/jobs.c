@@ -130,6 +130,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->ranks = plan->ranks;
 	job->quorum = plan->quorum;
 	job->ttl_min = plan->ttl_min;
+	job->bits = 4;
 	job->sum_width = plan->sum_width;
 	job->reply = plan->reply;
 	job->flags = plan->linear ? THC_JOB_F_LINEAR : 0;

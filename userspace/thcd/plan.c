@@ -20,7 +20,7 @@
  */
 #define GRANULARITY_CHOSEN_MAX	255
 
-_Static_assert(sizeof(struct thcd_plan) == 472 + sizeof(struct thc_shards),
+_Static_assert(sizeof(struct thcd_plan) == 952 + sizeof(struct thc_shards),
 	       "struct thcd_plan has padding");
 
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
@@ -162,7 +162,7 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 	int err;
 
 	/* with nothing asked for, the best table for n and the width */
-	if (w->table == THCD_TABLE_AUTO && w->bits == THC_TABLE_BITS_MAX && !g &&
+	if (w->table == THCD_TABLE_AUTO && w->bits == 4 && !g &&
 	    !thcd_job_wish_given(w, "clamp")) {
 		err = thc_table_choose(w->ranks, width, t);
 		if (!err)
@@ -334,7 +334,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->block_log2 = __builtin_ctz(w->block);
 	plan->seal = w->seal;
 	plan->correlated = w->correlated;
-	plan->linear = t.levels == THC_TABLE_LEVELS_MAX;
+	plan->linear = t.levels == 16;
 	for (i = 0; i < t.levels; i++) {
 		plan->table[i] = t.value[i];
 		if (t.value[i] != i)

@@ -60,6 +60,7 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.granularity = plan->granularity,
 		.reply = job->reply,
 		.seal = plan->seal,
+		.bits = 4,
 		.sum_width = plan->sum_width,
 		.scheme = plan->scheme,
 		.block_log2 = plan->block_log2,

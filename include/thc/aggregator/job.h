@@ -55,7 +55,8 @@ struct thc_member {
  * @quorum: least contributions of a generation closed by deadline
  * @restarter: worker that raised the epoch last by restarting, THC_WORKER_NONE: none did
  * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
- * @sum_width: bits of a LUT_ADD sum, 8 or 16
+ * @bits: b, of an index of LUT_ADD
+ * @sum_width: bits of a LUT_ADD sum
  * @reply: enum thc_reply
  * @flags: THC_JOB_F_*
  * @group_port: UDP port of @group, network order
@@ -79,7 +80,8 @@ struct thc_job {
 	u8		sum_width;
 	u8		reply;
 	u8		flags;
-	u8		reserved[7];
+	u8		bits;
+	u8		reserved[6];
 	u16		group_port;
 	u16		port_base;
 	u32		deadline_ms;

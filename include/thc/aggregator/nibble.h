@@ -28,8 +28,8 @@ struct thc_pairs {
 	u32	w16[256];
 };
 
-/* @table: T, entries beyond 2^b-1 zero (THC, section 6: two a lookup). */
-THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 table[1 << THC_INDEX_BITS])
+/* @table: T of 4 bits (THC, section 6: two a lookup). */
+THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 table[16])
 {
 	int byte;
 

@@ -73,15 +73,15 @@ static inline void thc_announce_row(struct thc_announcement *a, const struct thc
 {
 	struct thc_record_row *r =
 		thc_announce_record(a, THC_RECORD_ROW, THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT,
-				    THC_RECORD_DATA(*r) + (2U << THC_INDEX_BITS));
+				    THC_RECORD_DATA(*r) + (2U << s->bits));
 	__be16 *level = (__be16 *)(r + 1);
 	u32 i;
 
-	r->width = THC_INDEX_BITS;
+	r->width = s->bits;
 	r->sum_width = s->sum_width;
 	r->granularity = thc_be16(s->granularity);
 	r->clamp = thc_be64(s->clamp);
-	for (i = 0; i < 1U << THC_INDEX_BITS; i++)
+	for (i = 0; i < 1U << s->bits; i++)
 		level[i] = thc_be16(s->level[i]);
 }
 

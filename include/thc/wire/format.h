@@ -98,8 +98,9 @@ THC_INLINE int thc_joining_fits(u8 op, u32 bytes)
 		       bytes == sizeof(struct thc_challenge);
 }
 
-/* Bits of an index into a job's table. */
-#define THC_INDEX_BITS	4
+/* Bits of an index into a job's table, and levels that a table has, at most. */
+#define THC_BITS_MAX	8
+#define THC_LEVELS_MAX	(1 << THC_BITS_MAX)
 
 /* Is @length that of some request's payload, JOIN aside? */
 THC_INLINE int thc_payload_is_known(u32 length)
@@ -115,8 +116,7 @@ THC_INLINE int thc_payload_is_known(u32 length)
 }
 
 #define THC_FORMAT_CHECK(kind, name, op, up, sum, bytes, ...)					\
-	_Static_assert((bytes) == THC_BYTES(THC_COORDINATES(sum), up), "payload of " #kind);	\
-	_Static_assert(THC_OP_##op != THC_OP_LUT_ADD || (up) == THC_INDEX_BITS, "index of " #kind);
+	_Static_assert((bytes) == THC_BYTES(THC_COORDINATES(sum), up), "payload of " #kind);
 THC_FORMATS(THC_FORMAT_CHECK)
 #undef THC_FORMAT_CHECK
 

@@ -49,10 +49,11 @@ enum thc_scheme_id {
  * @refusal: enum thc_refusal
  * @reply: enum thc_reply
  * @seal: enum thc_seal_type
+ * @bits: b, of an index
  * @sum_width: bits of a LUT_ADD sum
  * @scheme: enum thc_scheme_id
  * @block_log2: coordinates of a rotated block
- * @level: T, by index; zero behind g
+ * @level: T, by index; zero behind 2^b-1
  * @salt: of the epoch
  */
 struct thc_spec {
@@ -76,10 +77,11 @@ struct thc_spec {
 	u8		refusal;
 	u8		reply;
 	u8		seal;
+	u8		bits;
 	u8		sum_width;
 	u8		scheme;
 	u8		block_log2;
-	u16		level[1 << THC_INDEX_BITS];
+	u16		level[THC_LEVELS_MAX];
 	u8		salt[THC_SALT_BYTES];
 };
 

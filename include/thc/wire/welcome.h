@@ -86,22 +86,23 @@ static inline int thc_spec_read_shards(struct thc_spec *s, const struct thc_reco
 	return 1;
 }
 
-/* Of rows, this worker has the one of THC_INDEX_BITS; it passes over others. */
+/* A row (b, 0) is the job's table; the first one is, and this worker passes over others. */
 static inline int thc_spec_read_row(struct thc_spec *s, const struct thc_record_row *r)
 {
 	u32 i, bits = r->width & 15, g = 0;
 
-	if (bits < 1 || bits > 8 ||
+	if (bits < 1 || bits > THC_BITS_MAX ||
 	    thc_be16(r->head.bytes) < sizeof(*r) - sizeof(r->head) + (2U << bits))
 		return 0;
-	if (r->width != THC_INDEX_BITS)
+	if (r->width > THC_BITS_MAX)
 		return 1;
 	if (s->has & 1U << THC_RECORD_ROW)
-		return 0;
+		return r->width != s->bits;
+	s->bits = r->width;
 	s->sum_width = r->sum_width;
 	s->granularity = thc_be16(r->granularity);
 	s->clamp = thc_be64(r->clamp);
-	for (i = 0; i < 1U << THC_INDEX_BITS; i++) {
+	for (i = 0; i < 1U << bits; i++) {
 		s->level[i] = thc_be16(((const __be16 *)(r + 1))[i]);
 		g = s->level[i] > g ? s->level[i] : g;
 	}

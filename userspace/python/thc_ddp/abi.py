@@ -15,7 +15,7 @@ CLIENT_ERROR_FEEDBACK = 0x1
 CLIENT_NONFINITE = 0x2
 NONFINITE = 1
 KEY_BYTES = 32
-TABLE_LEVELS_MAX = 16
+TABLE_LEVELS_MAX = 256
 JOBS_MAX = 16
 RANKS_MAX = 64
 
@@ -86,7 +86,7 @@ def _candidates():
     tree = os.path.dirname(os.path.abspath(__file__))
     built = os.path.normpath(os.path.join(tree, "../../../build/libthc.so"))
     return [c for c in (built if os.path.exists(built) else None,
-                        ctypes.util.find_library("thc"), "libthc.so.0") if c]
+                        ctypes.util.find_library("thc"), "libthc.so.1") if c]
 
 
 def load():
