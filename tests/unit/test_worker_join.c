@@ -76,7 +76,8 @@ static struct welcome good(void)
 		.w = {
 			.ranks = 4, .quorum = 4, .data_slots = 8, .control_slots = 2, .shards = 1,
 			.joined = 0x7, .reply = THC_REPLY_MULTICAST, .seal = THC_SEAL_NH,
-			.bits = 4, .sum_width = 8, .granularity = 2, .level = { 0, 2 }, .block_log2 = 12,
+			.bits = 4, .sum_width = 8, .granularity = 2, .level = { 0, 2 },
+			.block_log2 = 12,
 			.group = {
 				.addr = thc_addr_v4(thc_be32(0xef010203)),
 				.port = thc_be16(20000),

@@ -162,8 +162,7 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 	int err;
 
 	/* with nothing asked for, the best table for n and the width */
-	if (w->table == THCD_TABLE_AUTO && w->bits == 4 && !g &&
-	    !thcd_job_wish_given(w, "clamp")) {
+	if (w->table == THCD_TABLE_AUTO && w->bits == 4 && !g && !thcd_job_wish_given(w, "clamp")) {
 		err = thc_table_choose(w->ranks, width, t);
 		if (!err)
 			return 0;
