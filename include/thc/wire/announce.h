@@ -92,6 +92,8 @@ static inline void thc_announce_scheme(struct thc_announcement *a, const struct 
 							  THC_RECORD_DATA(*r));
 
 	r->scheme = s->scheme;
+	r->value_bits = s->value_bits;
+	r->features = thc_be32(s->scheme_features);
 	r->block_log2 = s->block_log2;
 }
 

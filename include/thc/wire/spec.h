@@ -24,6 +24,7 @@ enum thc_scheme_id {
 
 /* The features that a worker of this version serves. */
 #define THC_FEATURES	THC_FEATURE_CORRELATED
+#define THC_SCHEME_FEATURES	THC_SCHEME_F_UNROTATED
 
 /* log2 of the coordinates of a block. */
 #define THC_BLOCK_LOG2_MIN	10
@@ -41,6 +42,7 @@ enum thc_scheme_id {
  * @clamp: IEEE-754 bits of t_p, the clamp in units of the coordinates' standard deviation
  * @deadline_ms: a generation older than this is closed with its quorum; 0: never
  * @features: THC_FEATURE_*
+ * @scheme_features: THC_SCHEME_F_*
  * @constants: hash of what must be the same for all
  * @ranks, @quorum, @data_slots, @control_slots, @shard, @shards: as in struct thc_welcome
  * @listed: aggregators whose addresses the records SHARDS have
@@ -52,6 +54,7 @@ enum thc_scheme_id {
  * @bits: b, of an index
  * @sum_width: bits of a LUT_ADD sum
  * @scheme: enum thc_scheme_id
+ * @value_bits: as in struct thc_record_scheme
  * @block_log2: coordinates of a rotated block
  * @level: T, by index; zero behind 2^b-1
  * @salt: of the epoch
@@ -64,6 +67,7 @@ struct thc_spec {
 	u64		clamp;
 	u32		deadline_ms;
 	u32		features;
+	u32		scheme_features;
 	u32		constants;
 	u16		ranks;
 	u16		quorum;
@@ -80,6 +84,7 @@ struct thc_spec {
 	u8		bits;
 	u8		sum_width;
 	u8		scheme;
+	u8		value_bits;
 	u8		block_log2;
 	u16		level[THC_LEVELS_MAX];
 	u8		salt[THC_SALT_BYTES];
@@ -114,7 +119,8 @@ THC_INLINE int thc_spec_is_sound(const struct thc_spec *s, u32 rank, int keyed)
 {
 	const u32 needed = 1U << THC_RECORD_SEAL | 1U << THC_RECORD_ROW | 1U << THC_RECORD_SCHEME;
 
-	if (s->flags & ~THC_WELCOME_FLAGS || s->features & ~THC_FEATURES || s->seal > THC_SEAL_NH ||
+	if (s->flags & ~THC_WELCOME_FLAGS || s->features & ~THC_FEATURES ||
+	    s->scheme_features & ~THC_SCHEME_FEATURES || s->seal > THC_SEAL_NH ||
 	    (s->seal == THC_SEAL_NH) != !!keyed || (s->has & needed) != needed ||
 	    /* the others are for calls that name them */
 	    s->scheme != THC_SCHEME_THC)

@@ -392,13 +392,18 @@ struct thc_record_row {
 	__be64	clamp;
 };
 
+/* thc_record_scheme.features. A worker refuses unknown ones of the job's own scheme. */
+#define THC_SCHEME_F_UNROTATED	0x0001	/* thc, uthc: blocks are compressed as they are */
+
 /**
  * struct thc_record_scheme - a scheme that the job allows, its own first
  * @head: THC_RECORD_SCHEME
  * @scheme: number
  * @block_log2: coordinates of a rotated block
- * @value_bits, @levels, @grain, @scale_block, @capacity, @features: what they mean the scheme
- *	says; zero if it does not use them
+ * @value_bits: none: bits of a float's fixed point, 8, 16 or 32; 0: exact. Others: zero
+ * @features: THC_SCHEME_F_*
+ * @levels, @grain, @scale_block, @capacity: what they mean the scheme says; zero if it does
+ *	not use them
  * @reserved: zero
  */
 struct thc_record_scheme {
