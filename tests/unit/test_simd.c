@@ -3,6 +3,7 @@
  * Every instruction set gives the bits of the portable kernels: norms, rotation, indices, error
  * memory and decoded floats, for all block sizes, element types and kinds of input.
  */
+#include "codec_ops.h"
 #include "codec_util.h"
 
 enum kind { KIND_NORMAL, KIND_DENORMAL, KIND_HUGE, KIND_HEAVY_TAIL, KIND_SPARSE, KINDS };
@@ -207,50 +208,84 @@ static uint32_t fnv(uint32_t h, const void *data, size_t size)
 	return h;
 }
 
-/*
- * Ranks of different builds and machines work together, so the bits themselves are fixed: what is
- * sent, and what is remembered (hashed by value, whatever the byte order).
- */
-static void scalar__bits_never_change(void **state)
+static uint32_t fnv_floats(uint32_t h, const float *x, size_t count)
 {
-	static const struct setting s = { 4, 30, 1024, 8, 0, 11 };
-	static const struct setting correlated = { 4, 30, 1024, 8, 4, 11 };
-	float x[5000], error[5000];
-	const struct thc_values v = { x, THC_FP32, 5000, error };
+	size_t i;
+
+	for (i = 0; i < count; i++) {	/* by value, whatever the byte order */
+		uint32_t u;
+
+		memcpy(&u, &x[i], sizeof(u));
+		h = (h ^ u) * 16777619U;
+	}
+	return h;
+}
+
+/* What is sent, and what is remembered and received, of one round of 5000 coordinates. */
+static void hash_round(const struct setting *s, enum thc_dtype dtype, bool feedback,
+		       enum thc_simd simd, uint32_t *sent, uint32_t *kept)
+{
+	float x[5000], error[5000], typed[5000];
+	const struct thc_values v = { typed, dtype, 5000, feedback ? error : NULL };
 	struct rng r = rng_seeded(1);
 	struct thc_table t;
 	struct result o;
-	uint32_t sent = 2166136261U, kept = 2166136261U;
 	size_t i;
 
-	(void)state;
 	for (i = 0; i < 5000; i++) {	/* no math library here */
 		x[i] = (float)(rng_unit(&r) + rng_unit(&r) + rng_unit(&r) - 1.5);
 		error[i] = (float)(rng_unit(&r) - 0.5) * 0.25f;
 	}
-	solve(4, 30, 1.0 / 64, &t);
-	run(&o, &s, &t, THC_SIMD_SCALAR, &v);
-	sent = fnv(sent, o.packed, 3 * 1024);
-	for (i = 0; i < 5000; i++) {
-		uint32_t u;
+	thc_store(dtype, typed, x, 5000);
+	solve(s->bits, s->g, 1.0 / 64, &t);
+	run(&o, s, &t, simd, &v);
+	*sent = fnv(2166136261U, o.packed, (size_t)3 * 2048 * s->bits / 8);
+	*kept = fnv_floats(fnv_floats(2166136261U, o.error, 5000), o.out, 5000);
+	result_free(&o);
+}
 
-		memcpy(&u, &o.error[i], sizeof(u));
-		kept = (kept ^ u) * 16777619U;
-		memcpy(&u, &o.out[i], sizeof(u));
-		kept = (kept ^ u) * 16777619U;
-	}
-	result_free(&o);
-	assert_int_equal(sent, 0x495c6556);
-	assert_int_equal(kept, 0x9a00f9e8);
-	run(&o, &correlated, &t, THC_SIMD_SCALAR, &v);
-	assert_int_equal(fnv(2166136261U, o.packed, 3 * 1024), 0xf70cb29e);
-	result_free(&o);
+/*
+ * Ranks of different builds and machines work together, so the bits themselves are fixed: what is
+ * sent, and what is remembered.
+ */
+static void all__bits_never_change(void **state)
+{
+	static const struct {
+		struct setting s;
+		enum thc_dtype dtype;
+		bool feedback;
+		uint32_t sent, kept;
+	} rows[] = {
+		{ { 4, 30, 1024, 8, 0, 11 }, THC_FP32, true, 0x495c6556, 0x4f812066 },
+		{ { 4, 30, 1024, 8, 4, 11 }, THC_FP32, true, 0xf70cb29e, 0xcc8c053d },
+		{ { 4, 30, 1024, 8, 0, 11 }, THC_FP32, false, 0x6f90a384, 0xb41c8d80 },
+		{ { 4, 30, 1024, 8, 0, 11 }, THC_FP16, true, 0xf5a9cff5, 0xcfba2a09 },
+		{ { 4, 30, 1024, 8, 4, 11 }, THC_BF16, true, 0x2ef00e95, 0x913d16bc },
+		{ { 4, 85, 512, 16, 0, 11 }, THC_FP32, true, 0x7dceb336, 0x93421b6a },
+		{ { 4, 1000, 512, 16, 5, 11 }, THC_FP32, true, 0x60074d5f, 0x409b0c8c },
+		{ { 4, 1000, 512, 16, 5, 11 }, THC_FP16, false, 0x76471b82, 0x649f89ea },
+	};
+	uint32_t sent, kept;
+	enum thc_simd simd;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		for (simd = THC_SIMD_SCALAR; simd <= THC_SIMD_AVX512; simd++) {
+			if (!thc_simd_ops(simd))
+				continue;
+			hash_round(&rows[i].s, rows[i].dtype, rows[i].feedback, simd, &sent,
+				   &kept);
+			if (sent != rows[i].sent || kept != rows[i].kept)
+				fail_msg("row %zu, instruction set %d: 0x%08x, 0x%08x", i, simd,
+					 sent, kept);
+		}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(scalar__bits_never_change),
+		cmocka_unit_test(all__bits_never_change),
 		cmocka_unit_test(avx2__all_settings),
 		cmocka_unit_test(avx2__all_block_sizes),
 		cmocka_unit_test(avx512__all_settings),

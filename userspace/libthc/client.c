@@ -317,15 +317,16 @@ static int check_buffer(const void *buf, size_t count, enum thc_dtype dtype)
 static int check_scheme(const struct thc_client *c, const struct thc_scheme *s,
 			enum thc_dtype dtype)
 {
+	const char *reason;
+
 	if (!(s->dtypes & 1U << dtype))
 		return thc_fail(-EINVAL,
 				"scheme %s takes no %s values: integers are for the scheme none",
 				thc_scheme_name[s->id], thc_dtype_name(dtype));
-	if (s != c->scheme && s->check(&c->spec))
-		return thc_fail(
-			-EOPNOTSUPP,
-			"scheme %s is not for this job: it has a deadline of %u ms, and a sum that lacks ranks would be wrong",
-			thc_scheme_name[s->id], c->spec.deadline_ms);
+	reason = s->check(&c->spec);
+	if (reason)
+		return thc_fail(-EOPNOTSUPP, "scheme %s is not for this job: %s",
+				thc_scheme_name[s->id], reason);
 	return 0;
 }
 

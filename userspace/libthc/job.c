@@ -9,7 +9,7 @@ int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o)
 {
 	if (!thc_spec_is_sound(s, o->rank, !!o->key))
 		return -EPROTO;
-	return thc_scheme_of(s->scheme)->check(s);
+	return thc_scheme_of(s->scheme)->check(s) ? -EPROTO : 0;
 }
 
 void thc_window_choose(struct thc_client *c, uint32_t answers)

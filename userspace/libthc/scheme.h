@@ -21,7 +21,7 @@ struct thc_request;
  * @dtypes: a bit per enum thc_dtype that it takes
  * @floats: the scheme's other half, for floats: its functions from prepare on, NULL: it has none
  * @loses: results are not exact: what is lost goes to the error memory
- * @check: 0, or -EPROTO: a job, which is sound, with constants that this scheme cannot serve
+ * @check: NULL, or what keeps this scheme from serving a job, which is sound, in words
  * @open: makes its client.context, what it needs for client.spec, and may raise
  *	client.counted_least; -ENOTSUP, -ENOMEM, with a sentence
  * @close: frees what @open made, whether or not @open was called, or succeeded
@@ -43,7 +43,7 @@ struct thc_scheme {
 	unsigned int	dtypes;
 	const struct thc_scheme *floats;
 	bool		loses;
-	int		(*check)(const struct thc_spec *s);
+	const char	*(*check)(const struct thc_spec *s);
 	int		(*open)(struct thc_client *c);
 	void		(*close)(struct thc_client *c);
 	void		(*describe)(const struct thc_client *c, struct thc_client_info *info);

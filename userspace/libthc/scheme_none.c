@@ -32,10 +32,10 @@ struct thc_progress {
 	uint32_t	chunks;
 };
 
-static int check_job(const struct thc_spec *s)
+static const char *check_job(const struct thc_spec *s)
 {
-	/* a sum that lacks a rank says nothing about the others */
-	return s->deadline_ms ? -EPROTO : 0;
+	return s->deadline_ms ? "it has a deadline, and a sum that lacks ranks would be wrong" :
+				NULL;
 }
 
 /* Integers need nothing, and floats open what they need when the first ones come. */

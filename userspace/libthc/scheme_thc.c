@@ -51,11 +51,17 @@ int thc_table_read(const struct thc_spec *s, struct thc_table *t)
 	return thc_table_check(t, s->ranks, s->sum_width) ? -EPROTO : 0;
 }
 
-static int check_job(const struct thc_spec *s)
+static const char *check_job(const struct thc_spec *s)
 {
 	struct thc_table t;
 
-	return thc_table_read(s, &t);
+	return thc_table_read(s, &t) ? "its table is none that a codec can serve" : NULL;
+}
+
+static const char *check_uniform(const struct thc_spec *s)
+{
+	(void)s;
+	return "the library does not have it yet";
 }
 
 static const struct thc_compressor *compressor(const struct thc_request *r)
@@ -642,6 +648,22 @@ const struct thc_scheme thc_scheme_thc = {
 	.dtypes = THC_DTYPES_FLOAT,
 	.loses = true,
 	.check = check_job,
+	.open = open_compressor,
+	.close = close_compressor,
+	.describe = describe,
+	.prepare = prepare,
+	.compute = compute,
+	.agreed = fill_norm_packets,
+	.answer = answer,
+	.undo = undo,
+	.release = release,
+};
+
+const struct thc_scheme thc_scheme_uthc = {
+	.id = THC_SCHEME_UTHC,
+	.dtypes = THC_DTYPES_FLOAT,
+	.loses = true,
+	.check = check_uniform,
 	.open = open_compressor,
 	.close = close_compressor,
 	.describe = describe,
