@@ -28,11 +28,12 @@ static double measure(const struct setup *s, float *const *x, const float *const
 	float *scratch = test_buffer(sizeof(float) << s->c.block_log2);
 	float *out = test_buffer(padded * sizeof(float));
 	float *norms = test_buffer(blocks * sizeof(float));
-	uint8_t *packed = test_buffer(padded / 2), *lanes = test_buffer(2 * padded);
+	uint8_t *packed = test_buffer(padded), *lanes = test_buffer(2 * padded);
 	uint16_t *counts = test_buffer(padded / 1024 * sizeof(*counts));
 	float *own = test_buffer(blocks * sizeof(float));
 	double error = 0, energy = 0;
-	unsigned int k, v;
+	const unsigned int bits = s->c.table.bits;
+	unsigned int k;
 	size_t i;
 
 	for (k = 0; k < s->n; k++) {
@@ -49,14 +50,10 @@ static double measure(const struct setup *s, float *const *x, const float *const
 	for (k = 0; k < s->n; k++) {
 		thc_codec_compress(&s->c, &(struct thc_values){ x[k], THC_FP32, s->count, NULL },
 				   &(struct thc_blocks){ 21, 0, norms, k },
-				   &(struct thc_chunks){ packed, 512, 1024 },
+				   &(struct thc_chunks){ packed, 128 * bits, 1024 },
 				   &(struct thc_residual_at){ NULL, s->count, scratch });
-		for (i = 0; i < padded; i++) {
-			v = lanes[2 * i] + lanes[2 * i + 1] * 256U;
-			v += s->c.table.value[index_of(packed, i)];
-			lanes[2 * i] = (uint8_t)v;
-			lanes[2 * i + 1] = (uint8_t)(v >> 8);
-		}
+		for (i = 0; i < padded; i++)
+			lane_add(lanes, 16, i, s->c.table.value[index_of(packed, bits, i)]);
 	}
 	for (i = 0; i < padded / 1024; i++)
 		counts[i] = (uint16_t)s->n;

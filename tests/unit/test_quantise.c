@@ -28,7 +28,7 @@ static float at_position(const struct thc_codec *c, double a, float norm)
 
 static unsigned int position(const struct thc_codec *c, const uint8_t *packed, size_t i)
 {
-	return c->table.value[index_of(packed, i)];
+	return c->table.value[index_of(packed, c->table.bits, i)];
 }
 
 static void quantise_same(const struct thc_codec *c, double a, size_t blocks, uint64_t round,
@@ -43,7 +43,7 @@ static void quantise_same(const struct thc_codec *c, double a, size_t blocks, ui
 	for (i = 0; i < blocks * BLOCK; i++)
 		rotated[i] = at_position(c, a, 3.5f);
 	thc_codec_quantise(c, rotated, blocks, &(struct thc_blocks){ round, 0, norms, rank },
-			   &(struct thc_chunks){ packed, BLOCK / 2, BLOCK },
+			   &(struct thc_chunks){ packed, BLOCK / 8 * c->table.bits, BLOCK },
 			   &(struct thc_residual_at){ NULL, blocks * BLOCK, NULL });
 	free(norms);
 	free(rotated);
@@ -54,7 +54,7 @@ static void assert_unbiased(const struct thc_codec *c, double a, uint64_t round)
 {
 	const struct thc_table *t = &c->table;
 	size_t blocks = 32, n = blocks * BLOCK, i;
-	uint8_t *packed = test_buffer(n / 2);
+	uint8_t *packed = test_buffer(n * t->bits / 8);
 	double sum = 0, p, deviation;
 	unsigned int z = 0;
 
@@ -63,7 +63,7 @@ static void assert_unbiased(const struct thc_codec *c, double a, uint64_t round)
 	p = (a - t->value[z]) / (t->value[z + 1] - t->value[z]);
 	quantise_same(c, a, blocks, round, 0, packed);
 	for (i = 0; i < n; i++) {
-		unsigned int got = index_of(packed, i);
+		unsigned int got = index_of(packed, t->bits, i);
 
 		assert_true(got == z || got == z + 1);
 		sum += got == z + 1;
@@ -76,7 +76,9 @@ static void assert_unbiased(const struct thc_codec *c, double a, uint64_t round)
 static void round__unbiased_in_every_gap(void **state)
 {
 	static const unsigned int tables[][2] = {
-		{ 4, 15 }, { 4, 30 }, { 4, 63 }, { 4, 100 }, { 4, 1000 }, { 3, 16 }, { 2, 34 },
+		{ 4, 15 }, { 4, 30 }, { 4, 63 }, { 4, 100 }, { 4, 1000 }, { 3, 16 },
+		{ 2, 34 }, { 1, 1 },  { 1, 40 }, { 5, 62 }, { 6, 100 }, { 7, 127 },
+		{ 8, 255 }, { 8, 4095 },
 	};
 	static const double fraction[] = { 0.01, 0.3, 0.5, 0.97 };
 	unsigned int i, z, k, correlated;
@@ -88,7 +90,7 @@ static void round__unbiased_in_every_gap(void **state)
 
 			setup(&c, tables[i][0], tables[i][1], 10);
 			assert_int_equal(thc_codec_set_correlated(&c, correlated), 0);
-			for (z = 0; z + 1 < c.table.levels; z++)
+			for (z = 0; z + 1 < c.table.levels; z += 1 + c.table.levels / 17)
 				for (k = 0; k < 4; k++) {
 					double lo = c.table.value[z], hi = c.table.value[z + 1];
 
@@ -111,7 +113,7 @@ static void round__levels_are_fixed_points(void **state)
 	for (z = 0; z < 16; z++) {
 		quantise_same(&c, c.table.value[z], 1, z, 0, packed);
 		for (i = 0, strays = 0; i < BLOCK; i++)
-			strays += index_of(packed, i) != z;
+			strays += index_of(packed, 4, i) != z;
 		assert_int_equal(strays, 0);
 	}
 	thc_codec_exit(&c);
@@ -194,7 +196,7 @@ static double correlation(const uint8_t *a, const uint8_t *b, size_t n, size_t s
 	size_t i;
 
 	for (i = 0; i + shift < n; i++)
-		sum += index_of(a, i) == index_of(b, i + shift) ? 1 : -1;
+		sum += index_of(a, 4, i) == index_of(b, 4, i + shift) ? 1 : -1;
 	return sum / sqrt((double)(n - shift));
 }
 
@@ -243,7 +245,7 @@ static void correlated__counts_are_exact(void **state)
 		for (rank = 0; rank < n; rank++) {
 			quantise_same(&c, 6 + f, 1, 4, rank, packed);
 			for (i = 0; i < BLOCK; i++)
-				up[i] += index_of(packed, i) == 7;
+				up[i] += index_of(packed, 4, i) == 7;
 		}
 		for (i = 0; i < BLOCK; i++)
 			floor_or_ceil += up[i] == floor(n * f) || up[i] == ceil(n * f);
@@ -276,40 +278,75 @@ static void pack__even_coordinate_in_high_nibble(void **state)
 	thc_codec_exit(&c);
 }
 
-static void assert_in_place(unsigned int block_log2, unsigned int chunk, bool feedback)
+/* 1 2 3 4 5 6 7 0 of three bits; and the bytes that a loop over bits would write, of all. */
+static void pack__most_significant_bits_first(void **state)
 {
-	size_t n = (size_t)3 << block_log2, count = n - 100, k;
+	static const uint8_t known[] = { 0x29, 0xcb, 0xb8 };
+	uint8_t packed[BLOCK], want[BLOCK];
+	float rotated[BLOCK], norm = 2;
+	unsigned int bits, k, z;
+	struct thc_codec c;
+	size_t i;
+
+	(void)state;
+	for (bits = 1; bits <= 8; bits++) {
+		setup(&c, bits, (1U << bits) - 1, 10);
+		memset(want, 0, sizeof(want));
+		memset(packed, 0xa5, sizeof(packed));
+		for (i = 0; i < BLOCK; i++) {
+			z = (unsigned int)(i * (i / 8 + 1) + 1) & ((1U << bits) - 1);
+			rotated[i] = at_position(&c, z, norm);
+			for (k = 0; k < bits; k++)
+				want[(i * bits + k) / 8] |= (uint8_t)((z >> (bits - 1 - k) & 1)
+								      << (7 - (i * bits + k) % 8));
+		}
+		thc_codec_quantise(&c, rotated, 1, &(struct thc_blocks){ 1, 0, &norm, 0 },
+				   &(struct thc_chunks){ packed, BLOCK * bits / 8, BLOCK },
+				   &(struct thc_residual_at){ NULL, BLOCK, NULL });
+		assert_memory_equal(packed, want, BLOCK * bits / 8);
+		for (i = BLOCK * bits / 8; i < BLOCK; i++)
+			assert_int_equal(packed[i], 0xa5);
+		if (bits == 3)
+			assert_memory_equal(packed, known, sizeof(known));
+		thc_codec_exit(&c);
+	}
+}
+
+static void assert_in_place(unsigned int block_log2, unsigned int bits, unsigned int chunk,
+			    bool feedback)
+{
+	size_t n = (size_t)3 << block_log2, count = n - 100, k, bytes = chunk * bits / 8;
 	float *x = normal_vector(n, 1), *rotated = test_buffer(n * sizeof(float));
 	float *scratch = test_buffer(sizeof(float) << block_log2);
 	float *error[2] = { test_buffer(n * sizeof(float)), test_buffer(n * sizeof(float)) };
-	uint8_t *packed = test_buffer(n / 2), *inside = (uint8_t *)rotated + HEADER;
+	uint8_t *packed = test_buffer(n * bits / 8), *inside = (uint8_t *)rotated + HEADER;
 	float norms[3];
 	struct thc_codec c;
 
-	setup(&c, 4, 30, block_log2);
+	setup(&c, bits, bits == 4 ? 30 : (1U << bits) - 1, block_log2);
 	assert_int_equal(thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, count, NULL },
 					 norms, NULL),
 			 0);
 	thc_codec_rotate(&c, &(struct thc_values){ x, THC_FP32, count, NULL },
 			 &(struct thc_blocks){ 1, 0, NULL, 0 }, rotated);
 	thc_codec_quantise(&c, rotated, 3, &(struct thc_blocks){ 1, 0, norms, 1 },
-			   &(struct thc_chunks){ packed, chunk / 2, chunk },
+			   &(struct thc_chunks){ packed, bytes, chunk },
 			   &(struct thc_residual_at){ feedback ? error[0] : NULL, count, scratch });
 	thc_codec_quantise(&c, rotated, 3, &(struct thc_blocks){ 1, 0, norms, 1 },
 			   &(struct thc_chunks){ inside, chunk * 4, chunk },
 			   &(struct thc_residual_at){ feedback ? error[1] : NULL, count, scratch });
 	for (k = 0; k < n / chunk; k++)
-		assert_memory_equal(packed + k * chunk / 2, inside + k * chunk * 4, chunk / 2);
+		assert_memory_equal(packed + k * bytes, inside + k * chunk * 4, bytes);
 	assert_memory_equal(error[0], error[1], n * sizeof(float));
 	/* One pass over the gradient gives the same. */
-	memset(inside, 0, n / 2);
+	memset(inside, 0, n * bits / 8);
 	memset(error[1], 0, n * sizeof(float));
 	thc_codec_compress(&c,
 			   &(struct thc_values){ x, THC_FP32, count, feedback ? error[1] : NULL },
 			   &(struct thc_blocks){ 1, 0, norms, 1 },
-			   &(struct thc_chunks){ inside, chunk / 2, chunk },
+			   &(struct thc_chunks){ inside, bytes, chunk },
 			   &(struct thc_residual_at){ feedback ? error[1] : NULL, count, scratch });
-	assert_memory_equal(packed, inside, n / 2);
+	assert_memory_equal(packed, inside, n * bits / 8);
 	assert_memory_equal(error[0], error[1], n * sizeof(float));
 	thc_codec_exit(&c);
 	free(packed);
@@ -322,14 +359,15 @@ static void assert_in_place(unsigned int block_log2, unsigned int chunk, bool fe
 
 static void pack__in_place_and_fused(void **state)
 {
-	unsigned int block_log2;
+	unsigned int block_log2, bits, chunk;
 
 	(void)state;
 	for (block_log2 = 10; block_log2 <= 14; block_log2++) {
-		assert_in_place(block_log2, 1024, false);
-		assert_in_place(block_log2, 512, false);
-		assert_in_place(block_log2, 1024, true);
-		assert_in_place(block_log2, 512, true);
+		for (bits = 1; bits <= 8; bits++)
+			for (chunk = 256; chunk <= 2048 && chunk <= 1U << block_log2; chunk *= 2) {
+				assert_in_place(block_log2, bits, chunk, false);
+				assert_in_place(block_log2, bits, chunk, true);
+			}
 	}
 }
 
@@ -376,14 +414,8 @@ static void assert_decode_from_apart(unsigned int block_log2, unsigned int chunk
 	struct thc_codec c;
 
 	setup(&c, 4, 30, block_log2);
-	for (i = 0; i < n; i++) {
-		unsigned int y = (unsigned int)(rng_u64(&r) % 241);
-
-		if (width == 8)
-			lanes[i] = (uint8_t)y;
-		else	/* use the upper byte too */
-			lanes[2 * i] = (uint8_t)y, lanes[2 * i + 1] = (uint8_t)(y % 16);
-	}
+	for (i = 0; i < n; i++)	/* use the upper bytes too */
+		lane_add(lanes, width, i, (unsigned int)(rng_u64(&r) >> (65 - width)));
 	for (i = 0; i < n / chunk; i++) {
 		counts[i] = (uint16_t)(i % 3 == 2 ? 0 : (width == 8 ? 8 : 139) - i % 3);
 		memcpy(apart + i * chunk * 4, lanes + i * lane_bytes, lane_bytes);
@@ -404,15 +436,13 @@ static void assert_decode_from_apart(unsigned int block_log2, unsigned int chunk
 
 static void decode__from_lanes_apart(void **state)
 {
-	unsigned int block_log2;
+	unsigned int block_log2, width, chunk;
 
 	(void)state;
-	for (block_log2 = 10; block_log2 <= 13; block_log2++) {
-		assert_decode_from_apart(block_log2, 1024, 8);
-		assert_decode_from_apart(block_log2, 512, 8);
-		assert_decode_from_apart(block_log2, 1024, 16);
-		assert_decode_from_apart(block_log2, 512, 16);
-	}
+	for (block_log2 = 10; block_log2 <= 13; block_log2++)
+		for (width = 4; width <= 32; width *= 2)
+			for (chunk = 256; chunk <= 2048 && chunk <= 1U << block_log2; chunk *= 2)
+				assert_decode_from_apart(block_log2, chunk, width);
 }
 
 /* Lanes -> mean against the formula in double, with a divisor per chunk and chunks missing. */
@@ -422,7 +452,8 @@ static void decode__equals_formula(void **state)
 	size_t n = 4096, i;
 	float norm = 7.25f, out[4096], zero = 0, largest = INFINITY;
 	double want[4096], *signs;
-	uint8_t narrow[4096], wide[8192];
+	uint8_t narrow[4096], wide[16384];
+	unsigned int width;
 	struct rng r = rng_seeded(3);
 	struct thc_codec c;
 
@@ -434,8 +465,6 @@ static void decode__equals_formula(void **state)
 		double m = c.table.t * norm / sqrt((double)n);
 
 		narrow[i] = (uint8_t)(rng_u64(&r) % (30 * (count ? count : 1) + 1));
-		wide[2 * i] = narrow[i];
-		wide[2 * i + 1] = 0;
 		want[i] = count ? -m + (double)narrow[i] / count * 2 * m / 30 : 0;
 	}
 	reference_hadamard(want, n);
@@ -443,10 +472,16 @@ static void decode__equals_formula(void **state)
 			 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
 	for (i = 0; i < n; i++)
 		assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) < 1e-6 * norm);
-	thc_codec_decode(&c, &(struct thc_sums){ wide, 1024, 512, 16, counts }, 1,
-			 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
-	for (i = 0; i < n; i++)
-		assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) < 1e-6 * norm);
+	for (width = 16; width <= 32; width *= 2) {
+		memset(wide, 0, sizeof(wide));
+		for (i = 0; i < n; i++)
+			lane_add(wide, width, i, narrow[i]);
+		thc_codec_decode(&c, &(struct thc_sums){ wide, 64 * width, 512, width, counts }, 1,
+				 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
+		for (i = 0; i < n; i++)
+			assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) <
+				    1e-6 * norm);
+	}
 	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, 1,
 			 &(struct thc_blocks){ 2, 6, &zero, 0 }, out);
 	assert_true(norm_of(out, n) == 0);
@@ -574,6 +609,7 @@ int main(void)
 		cmocka_unit_test(round__draws_are_independent),
 		cmocka_unit_test(correlated__counts_are_exact),
 		cmocka_unit_test(pack__even_coordinate_in_high_nibble),
+		cmocka_unit_test(pack__most_significant_bits_first),
 		cmocka_unit_test(pack__in_place_and_fused),
 		cmocka_unit_test(compress__range_by_range),
 		cmocka_unit_test(decode__from_lanes_apart),

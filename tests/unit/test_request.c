@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One all-reduce without sockets: norms come back in any order and at any
+ * One all-reduce without sockets: scales come back in any order and at any
  * time, between any two slices of computation, and are not this rank's own.
- * Whatever was rotated ahead of its norms, the packets and the error memory
- * hold the bits that compressing the bucket in one go with the agreed norms
- * gives.
+ * Whatever was rotated ahead of its scales, the packets and the error memory
+ * hold the bits that compressing the bucket in one go with the agreed scales
+ * gives. Sums come back in any order, some without this rank, some not at all:
+ * the result is that of decoding them in one go.
  */
 #include <thc/key.h>
 
@@ -31,21 +32,36 @@ struct bucket {
 	unsigned int	width;		/* of sums, bits */
 	unsigned int	block_log2;
 	bool		feedback;
+	unsigned int	bits;		/* 0: 4 */
+	bool		ranges;		/* scheme uthc */
+	bool		unrotated;
 };
 
 static struct thc_udp udp;
+
+static unsigned int bits_of(const struct bucket *b)
+{
+	return b->bits ? b->bits : 4;
+}
+
+static const struct thc_scheme *scheme_of(const struct bucket *b)
+{
+	return b->ranges ? &thc_scheme_uthc : &thc_scheme_thc;
+}
 
 static struct thc_spec spec_of(const struct bucket *b)
 {
 	struct thc_spec s = {
 		.ranks = 1, .seed = SEED, .data_slots = DATA_SLOTS, .control_slots = NORM_SLOTS,
-		.granularity = 30, .bits = 4, .sum_width = (uint8_t)b->width,
-		.block_log2 = (uint8_t)b->block_log2,
+		.bits = (uint8_t)bits_of(b), .sum_width = (uint8_t)b->width,
+		.block_log2 = (uint8_t)b->block_log2, .scheme = (uint8_t)scheme_of(b)->id,
+		.scheme_features = b->unrotated ? THC_SCHEME_F_UNROTATED : 0,
 	};
 	struct thc_table t;
 	unsigned int i;
 
-	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &t), 0);
+	s.granularity = (uint16_t)(b->bits ? (1U << b->bits) - 1 : 30);
+	assert_int_equal(thc_table_solve(s.bits, s.granularity, 1.0 / 32, &t), 0);
 	memcpy(&s.clamp, &t.t, sizeof(s.clamp));
 	for (i = 0; i < t.levels; i++)
 		s.level[i] = (uint16_t)t.value[i];
@@ -61,8 +77,9 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	pthread_mutex_init(&c->lock, NULL);
 	udp = (struct thc_udp){ .base = { .ops = &thc_udp_ops, .client = c } };
 	c->transport = &udp.base;
-	c->scheme = &thc_scheme_thc;
+	c->scheme = scheme_of(b);
 	c->spec = spec_of(b);
+	assert_null(c->scheme->check(&c->spec));
 	c->counted_least = THC_COUNTED_BYTES;
 	assert_int_equal(c->scheme->open(c), 0);
 	assert_int_equal(thc_shards_grow(&udp, 1), 0);
@@ -75,7 +92,7 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 
 static const struct thc_compressor *compressor(const struct thc_client *c)
 {
-	return c->context[THC_SCHEME_THC];
+	return c->context[c->scheme->id];
 }
 
 static void client_exit(struct thc_client *c)
@@ -92,7 +109,7 @@ static void client_exit(struct thc_client *c)
 static struct thc_request *begin(struct thc_client *c, const struct bucket *b, void *buf,
 				 struct thc_residual *error)
 {
-	struct thc_request *r = thc_request_create(c, buf, b->count, b->dtype, &thc_scheme_thc, 1);
+	struct thc_request *r = thc_request_create(c, buf, b->count, b->dtype, c->scheme, 1);
 
 	assert_non_null(r);
 	r->error = b->feedback ? error : NULL;
@@ -121,49 +138,84 @@ static void compute_some(struct thc_request *r, struct rng *dice, unsigned int m
 /* Some other rank's norms are this many times our own. */
 #define AGREED	2
 
-/* Chunk @index of the agreement, or of the norms, which are the next phase. */
-static void norm_comes_back(struct thc_request *r, unsigned int phase, uint32_t index)
+/* As some other rank's is larger. */
+static float larger(float scale)
+{
+	return scale > 0 ? scale * AGREED : scale / AGREED;
+}
+
+/* A lane of a range: magnitudes count up from the middle, those of negative numbers down. */
+static uint32_t lane_of(float f)
+{
+	uint32_t bits, magnitude;
+
+	memcpy(&bits, &f, sizeof(bits));
+	magnitude = bits & 0x7fffffff;
+	return bits >> 31 ? 0x7fffffff - magnitude : 0x80000000 + magnitude;
+}
+
+static float of_lane(uint32_t lane)
+{
+	bool negative = lane < 0x80000000;
+	uint32_t magnitude = negative ? 0x7fffffff - lane : lane - 0x80000000;
+	float f;
+
+	memcpy(&f, &magnitude, sizeof(f));
+	return negative ? -f : f;
+}
+
+static void enlarge(uint8_t *at, bool ranges)
+{
+	uint32_t lane;
+	float scale;
+
+	memcpy(&lane, at, sizeof(lane));
+	lane = thc_le32(lane);
+	memcpy(&scale, &lane, sizeof(scale));
+	if (ranges && lane) {
+		lane = lane_of(larger(of_lane(lane)));
+	} else if (!ranges) {
+		scale = larger(scale);
+		memcpy(&lane, &scale, sizeof(lane));
+	}
+	lane = thc_le32(lane);
+	memcpy(at, &lane, sizeof(lane));
+}
+
+/* Chunk @index of the agreement, or of the scales, which are the next phase. */
+static void scale_comes_back(struct thc_request *r, unsigned int phase, uint32_t index)
 {
 	struct thc_phase *p = &r->phases.phase[phase];
 	uint8_t lanes[THC_LANE_BYTES];
 	const uint16_t count = 1;
-	uint32_t bits;
-	float norm;
 	size_t i;
 
 	assert_true(index < p->ready);
 	memcpy(lanes, p->packets + index * p->stride + sizeof(struct thc_hdr), sizeof(lanes));
-	for (i = 0; phase >= THC_AGREEMENT_PHASES && i < sizeof(lanes); i += sizeof(bits)) {
-		memcpy(&bits, lanes + i, sizeof(bits));
-		bits = thc_le32(bits);
-		memcpy(&norm, &bits, sizeof(norm));
-		norm *= AGREED;
-		memcpy(&bits, &norm, sizeof(bits));
-		bits = thc_le32(bits);
-		memcpy(lanes + i, &bits, sizeof(bits));
-	}
+	for (i = 0; phase >= THC_AGREEMENT_PHASES && i < sizeof(lanes); i += sizeof(uint32_t))
+		enlarge(lanes + i, r->scheme == &thc_scheme_uthc);
 	thc_pipeline_answer(p, index, 1, &count, lanes, DIGEST);
 }
 
-/* The agreement, then the norm packets in a random order. */
-static void norms_come_back(struct thc_request *r, struct rng *dice, unsigned int most)
+/* The agreement, then the packets of scales in a random order. */
+static void scales_come_back(struct thc_request *r, struct rng *dice, unsigned int most)
 {
 	const struct thc_progress *g = r->progress;
-	uint32_t *order = test_buffer((g->norm_chunks + 1) * sizeof(*order)), i;
+	uint32_t *order = test_buffer((g->scale_chunks + 1) * sizeof(*order)), i;
 
 	compute_some(r, dice, most);
-	norm_comes_back(r, THC_AGREEMENT, 0);
+	scale_comes_back(r, THC_AGREEMENT, 0);
 	assert_int_equal(r->stage, THC_STAGE_AGREED);
 	thc_pipeline_advance(r->client);
-	for (i = 0; i < g->norm_chunks; i++) {
+	for (i = 0; i < g->scale_chunks; i++) {
 		uint32_t at = (uint32_t)(rng_u64(dice) % (i + 1));
 
 		order[i] = order[at];
 		order[at] = i;
 	}
-	for (i = 0; i < g->norm_chunks; i++) {
+	for (i = 0; i < g->scale_chunks; i++) {
 		compute_some(r, dice, most);
-		norm_comes_back(r, THC_AGREEMENT_PHASES, order[i]);
+		scale_comes_back(r, THC_AGREEMENT_PHASES, order[i]);
 	}
 	compute_some(r, dice, 0);
 	assert_int_equal(g->packed, g->blocks);
@@ -208,11 +260,83 @@ static void assert_packets(struct thc_request *r, const uint8_t *packed)
 	uint32_t i;
 
 	assert_sealed(r);
-	assert_int_equal(p->payload, compressor(r->client)->chunk / 2);
+	assert_int_equal(p->op, THC_OP_LUT_ADD);
+	assert_int_equal(p->width, r->client->spec.bits);
+	assert_int_equal(p->payload, 1024 * r->client->spec.bits / r->client->spec.sum_width);
 	assert_int_equal(p->ready, p->sized);
 	for (i = 0; i < p->sized; i++)
 		assert_memory_equal(p->packets + i * p->stride + sizeof(struct thc_hdr),
 				    packed + i * p->payload, p->payload);
+}
+
+/* What is sent by one rank comes back as the sum, in chunks in any order; every seventh one has come
+ * too late for it, and every eleventh one is gone. Says of which @counts and @lost.
+ */
+static void sums_come_back(struct thc_request *r, struct rng *dice, uint8_t *lanes,
+			   uint16_t *counts, uint8_t *lost)
+{
+	struct thc_phase *p = &r->phases.phase[THC_AGREEMENT_PHASES + 1];
+	const struct thc_spec *s = &r->client->spec;
+	uint32_t *order = test_buffer(p->sized * sizeof(*order)), k, at, i;
+	uint32_t each = 8192 / s->sum_width;
+
+	for (k = 0; k < p->sized; k++) {
+		const uint8_t *packed = p->packets + k * p->stride + sizeof(struct thc_hdr);
+
+		at = (uint32_t)(rng_u64(dice) % (k + 1));
+		order[k] = order[at];
+		order[at] = k;
+		for (i = 0; i < each; i++)
+			lane_add(lanes + (size_t)k * 1024, s->sum_width, i,
+				 s->level[index_of(packed, s->bits, i)]);
+		counts[k] = k % 11 == 10 ? 0 : 1;
+		lost[k] = k % 11 == 10 || k % 7 == 6;
+	}
+	for (k = 0; k < p->sized; k++) {
+		uint16_t count;
+
+		at = order[k];
+		count = (uint16_t)(counts[at] | (lost[at] ? THC_COUNT_EXCLUDED : 0));
+		thc_pipeline_answer(p, at, 1, &count, counts[at] ? lanes + (size_t)at * 1024 : NULL,
+				    DIGEST);
+	}
+	assert_int_equal(r->stage, THC_STAGE_DONE);
+	free(order);
+}
+
+/* The result and the error memory are those of the codec alone. */
+static void assert_result(struct thc_request *r, struct rng *dice, const uint8_t *packed,
+			  const float *scales, float *lost_before)
+{
+	const struct thc_compressor *z = compressor(r->client);
+	const struct thc_phase *p = &r->phases.phase[THC_AGREEMENT_PHASES + 1];
+	size_t padded = padded_count(&z->codec, r->count);
+	size_t blocks = thc_codec_blocks(&z->codec, r->count);
+	uint8_t *lanes = test_buffer((size_t)p->sized * 1024), *lost = test_buffer(p->sized);
+	uint16_t *counts = test_buffer(p->sized * sizeof(*counts));
+	float *out = test_buffer(padded * sizeof(float));
+	void *want = test_buffer(padded * sizeof(float));
+	const struct thc_blocks b = { ROUND, 0, scales, 0 };
+
+	sums_come_back(r, dice, lanes, counts, lost);
+	thc_codec_decode(&z->codec,
+			 &(struct thc_sums){ lanes, 1024, z->chunk, r->client->spec.sum_width,
+					     counts },
+			 blocks, &b, out);
+	thc_store(r->dtype, want, out, r->count);
+	assert_memory_equal(r->buf, want, r->count * (r->dtype == THC_FP32 ? 4 : 2));
+	if (lost_before) {
+		thc_codec_putback(&z->codec,
+				  &(struct thc_chunks){ (void *)packed, p->payload, z->chunk },
+				  lost, blocks, &b,
+				  &(struct thc_residual_at){ lost_before, r->count, out });
+		assert_memory_equal(r->error->next, lost_before, r->count * sizeof(float));
+	}
+	free(want);
+	free(out);
+	free(counts);
+	free(lost);
+	free(lanes);
 }
 
 /* Returns blocks rotated ahead; @most as in compute_some(). */
@@ -223,10 +347,10 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 	const struct thc_compressor *z;
 	struct thc_client c;
 	struct thc_request *r;
-	float *norms, *lost = NULL;
+	float *scales, *lost = NULL;
 	uint8_t *packed;
 	void *buf = gradient_of(b);
-	size_t padded, blocks, i;
+	size_t padded, blocks, i, bytes;
 	uint64_t ahead;
 
 	client_init(&c, b);
@@ -238,25 +362,29 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 	}
 	padded = padded_count(&z->codec, b->count);
 	blocks = thc_codec_blocks(&z->codec, b->count);
-	norms = test_buffer(blocks * sizeof(float));
-	packed = test_buffer(padded / 2);
-	assert_int_equal(thc_codec_norms(&z->codec,
-					 &(struct thc_values){ buf, b->dtype, b->count, error.now },
-					 norms, NULL),
+	scales = test_buffer(2 * blocks * sizeof(float));
+	packed = test_buffer(padded);
+	assert_int_equal(measure_scales(&z->codec,
+					&(struct thc_values){ buf, b->dtype, b->count, error.now },
+					&(struct thc_blocks){ ROUND, 0, NULL, 0 }, scales),
 			 0);
-	for (i = 0; i < blocks; i++)
-		norms[i] *= AGREED;
+	for (i = 0; i < thc_codec_scales(&z->codec) * blocks; i++)
+		scales[i] = larger(scales[i]);
+	bytes = (size_t)1024 * bits_of(b) / b->width;
 	thc_codec_compress(&z->codec, &(struct thc_values){ buf, b->dtype, b->count, error.now },
-			   &(struct thc_blocks){ ROUND, 0, norms, 0 },
-			   &(struct thc_chunks){ packed, z->chunk / 2, z->chunk },
-			   &(struct thc_residual_at){ lost, b->count, z->scratch });
+			   &(struct thc_blocks){ ROUND, 0, scales, 0 },
+			   &(struct thc_chunks){ packed, bytes, 8192 / b->width },
+			   &(struct thc_residual_at){ lost, b->count, (void *)c.scratch.at });
 
 	r = begin(&c, b, buf, &error);
-	norms_come_back(r, &dice, most);
+	scales_come_back(r, &dice, most);
 	assert_packets(r, packed);
 	if (b->feedback)
 		assert_memory_equal(error.next, lost, b->count * sizeof(float));
 	ahead = c.stats.rotated_ahead;
+	/* the larger ones would take long */
+	if (b->count < 50000)
+		assert_result(r, &dice, packed, scales, lost);
 	c.queue = NULL;
 	thc_request_release(r);
 	thc_request_destroy(r);
@@ -264,7 +392,7 @@ static uint64_t check(const struct bucket *b, uint64_t seed, unsigned int most)
 	free(error.now);
 	free(error.next);
 	free(lost);
-	free(norms);
+	free(scales);
 	free(packed);
 	free(buf);
 	return ahead;
@@ -327,6 +455,39 @@ static void bits__blocks_larger_than_a_slice(void **state)
 	}
 }
 
+/* Every number of bits with every width that takes it, of norms and of ranges, rotated or not, in the
+ * smallest blocks and in larger ones.
+ */
+static void bits__of_every_width(void **state)
+{
+	struct bucket b = { .count = 20001 };
+	unsigned int form;
+
+	(void)state;
+	for (b.bits = 1; b.bits <= 8; b.bits++)
+		for (b.width = 4; b.width <= 32; b.width *= 2)
+			for (form = 0; form < 4 && b.bits <= b.width; form++) {
+				b.ranges = form & 1;
+				b.unrotated = form & 2;
+				b.dtype = (enum thc_dtype)((b.bits + form) % 3);
+				b.feedback = (b.bits + form) % 4 != 3;
+				b.block_log2 = b.width == 4 || form == 3 ? 11 : 10;
+				check(&b, b.bits + form, b.bits % 3);
+			}
+}
+
+/* Ranges have half as many blocks a packet. */
+static void bits__of_many_ranges(void **state)
+{
+	struct bucket b = { .count = 300000, .width = 8, .block_log2 = 10, .bits = 2 };
+	unsigned int seed;
+
+	(void)state;
+	b.ranges = true;
+	for (seed = 0; seed < 4; seed++)
+		check(&b, seed, seed * 2);
+}
+
 /* Three requests, of which the second is over first: the third claims what the first has got, and
  * so waits until that is all.
  */
@@ -354,10 +515,10 @@ static void claims__wait_for_the_round_before_the_last_one(void **state)
 			;
 		thc_pipeline_advance(&c);
 		assert_int_equal(r[i]->phases.phase[THC_AGREEMENT].ready, 1);
-		norm_comes_back(r[i], THC_AGREEMENT, 0);
+		scale_comes_back(r[i], THC_AGREEMENT, 0);
 	}
 	thc_pipeline_advance(&c);
-	norm_comes_back(r[0], THC_AGREEMENT_PHASES, 0);
+	scale_comes_back(r[0], THC_AGREEMENT_PHASES, 0);
 	r[0]->next = r[2];
 	thc_pipeline_advance(&c);
 	while (thc_pipeline_compute(&c))
@@ -390,6 +551,8 @@ int main(void)
 		cmocka_unit_test(ahead__as_far_as_there_is_room),
 		cmocka_unit_test(bits__whatever_was_rotated_ahead),
 		cmocka_unit_test(bits__blocks_larger_than_a_slice),
+		cmocka_unit_test(bits__of_every_width),
+		cmocka_unit_test(bits__of_many_ranges),
 	};
 
 	return cmocka_run_group_tests_name("request", tests, NULL, NULL);

@@ -33,11 +33,12 @@ struct setting {
 	unsigned int width;
 	unsigned int correlated;
 	unsigned int block_log2;
+	unsigned int form;
 };
 
 /* All that a round computes, by one instruction set. */
 struct result {
-	float *norms, *error, *rotated, *out;
+	float *scales, *error, *rotated, *out;
 	uint8_t *packed, *lanes;
 	int ret;
 };
@@ -53,41 +54,37 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 
 	codec_setup(&c, t, s->block_log2, simd);
 	assert_int_equal(thc_codec_set_correlated(&c, s->correlated), 0);
+	assert_int_equal(thc_codec_set_form(&c, s->form), 0);
 	padded = padded_count(&c, count);
 	blocks = thc_codec_blocks(&c, count);
-	o->norms = test_buffer(blocks * sizeof(float));
+	o->scales = test_buffer(2 * blocks * sizeof(float));
 	o->rotated = test_buffer(padded * sizeof(float));
 	o->out = test_buffer(padded * sizeof(float));
 	o->error = test_buffer(count * sizeof(float));
-	o->packed = test_buffer(padded / 2);
+	o->packed = test_buffer(padded * s->bits / 8);
 	o->lanes = test_buffer(padded * s->width / 8);
 	scratch = test_buffer(sizeof(float) << s->block_log2);
 	counts = test_buffer(padded / s->chunk * sizeof(*counts));
 	if (v->error)
 		memcpy(o->error, v->error, count * sizeof(float));
 	error = v->error ? o->error : NULL;
-	o->ret = thc_codec_norms(&c, v, o->norms, NULL);
+	o->ret = measure_scales(&c, v, &(struct thc_blocks){ 5, 3, NULL, 0 }, o->scales);
 	thc_codec_rotate(&c, v, &(struct thc_blocks){ 5, 3, NULL, 0 }, o->rotated);
 	thc_codec_compress(&c, &(struct thc_values){ v->x, v->dtype, count, error },
-			   &(struct thc_blocks){ 5, 3, o->norms, 2 },
-			   &(struct thc_chunks){ o->packed, s->chunk / 2, s->chunk },
+			   &(struct thc_blocks){ 5, 3, o->scales, 2 },
+			   &(struct thc_chunks){ o->packed, s->chunk * s->bits / 8, s->chunk },
 			   &(struct thc_residual_at){ error, count, scratch });
 	for (i = 0; i < padded; i++) {
-		unsigned int y = 3 * t->value[index_of(o->packed, i)];
+		unsigned int y = 3 * t->value[index_of(o->packed, s->bits, i)];
 
-		if (s->width == 8) {
-			o->lanes[i] = (uint8_t)y;
-		} else {
-			o->lanes[2 * i] = (uint8_t)y;
-			o->lanes[2 * i + 1] = (uint8_t)(y >> 8);
-		}
+		lane_add(o->lanes, s->width, i, s->width == 4 ? y % 16 : y);
 	}
 	for (i = 0; i < padded / s->chunk; i++)
 		counts[i] = i % 5 == 4 ? 0 : 3;
 	thc_codec_decode(&c,
 			 &(struct thc_sums){ o->lanes, s->chunk * s->width / 8, s->chunk, s->width,
 					     counts },
-			 blocks, &(struct thc_blocks){ 5, 3, o->norms, 0 }, o->out);
+			 blocks, &(struct thc_blocks){ 5, 3, o->scales, 0 }, o->out);
 	free(counts);
 	free(scratch);
 	thc_codec_exit(&c);
@@ -95,7 +92,7 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 
 static void result_free(struct result *o)
 {
-	free(o->norms);
+	free(o->scales);
 	free(o->rotated);
 	free(o->out);
 	free(o->error);
@@ -125,9 +122,9 @@ static void assert_same(const struct setting *s, const struct thc_table *t, enum
 	run(&b, s, t, simd, &v);
 	assert_int_equal(a.ret, 0);
 	assert_int_equal(b.ret, 0);
-	assert_memory_equal(a.norms, b.norms, padded / block * sizeof(float));
+	assert_memory_equal(a.scales, b.scales, 2 * padded / block * sizeof(float));
 	assert_memory_equal(a.rotated, b.rotated, padded * sizeof(float));
-	assert_memory_equal(a.packed, b.packed, padded / 2);
+	assert_memory_equal(a.packed, b.packed, padded * s->bits / 8);
 	assert_memory_equal(a.error, b.error, count * sizeof(float));
 	assert_memory_equal(a.out, b.out, padded * sizeof(float));
 	result_free(&a);
@@ -139,32 +136,58 @@ static void assert_same(const struct setting *s, const struct thc_table *t, enum
 
 /* Small granularities, 63 and 64 at the border of the register lookup, large ones; odd and even. */
 static const struct setting settings[] = {
-	{ 4, 15, 1024, 8, 0, 10 }, { 4, 30, 1024, 8, 0, 10 }, { 4, 31, 512, 8, 0, 11 },
-	{ 4, 63, 1024, 8, 0, 12 }, { 4, 64, 1024, 8, 0, 10 }, { 4, 85, 512, 8, 3, 10 },
-	{ 4, 1000, 512, 16, 0, 10 }, { 4, 4095, 1024, 16, 5, 11 }, { 3, 16, 1024, 8, 0, 10 },
-	{ 2, 34, 1024, 8, 0, 10 }, { 1, 1, 64, 8, 0, 10 }, { 4, 30, 1024, 8, 4, 10 },
-	{ 4, 30, 1024, 8, 64, 12 },
+	{ 4, 15, 1024, 8, 0, 10, 0 },	{ 4, 30, 1024, 8, 0, 10, 0 },
+	{ 4, 31, 512, 8, 0, 11, 0 },	{ 4, 63, 1024, 8, 0, 12, 0 },
+	{ 4, 64, 1024, 8, 0, 10, 0 },	{ 4, 85, 512, 8, 3, 10, 0 },
+	{ 4, 1000, 512, 16, 0, 10, 0 }, { 4, 4095, 1024, 16, 5, 11, 0 },
+	{ 3, 16, 1024, 8, 0, 10, 0 },	{ 2, 34, 1024, 8, 0, 10, 0 },
+	{ 1, 1, 64, 8, 0, 10, 0 },	{ 4, 30, 1024, 8, 4, 10, 0 },
+	{ 4, 30, 1024, 8, 64, 12, 0 },
 };
+
+static void every_dtype(const struct setting *s, enum thc_simd simd, enum kind kind)
+{
+	unsigned int dtype;
+	struct thc_table t;
+
+	solve(s->bits, s->g, 1.0 / 64, &t);
+	for (dtype = THC_FP32; dtype <= THC_BF16; dtype++) {
+		assert_same(s, &t, simd, kind, dtype, false);
+		assert_same(s, &t, simd, kind, dtype, true);
+	}
+}
 
 static void all_settings(enum thc_simd simd)
 {
-	unsigned int i, kind, dtype;
-	struct thc_table t;
+	unsigned int i, kind;
 
 	need_simd(simd);
-	for (i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
-		solve(settings[i].bits, settings[i].g, 1.0 / 64, &t);
+	for (i = 0; i < sizeof(settings) / sizeof(*settings); i++)
 		for (kind = 0; kind < KINDS; kind++)
-			for (dtype = THC_FP32; dtype <= THC_BF16; dtype++) {
-				assert_same(&settings[i], &t, simd, kind, dtype, false);
-				assert_same(&settings[i], &t, simd, kind, dtype, true);
+			every_dtype(&settings[i], simd, kind);
+}
+
+/* Every number of bits with every width that takes it, in chunks as they are then, of norms and
+ * ranges, rotated or not.
+ */
+static void all_forms(enum thc_simd simd)
+{
+	struct setting s = { .block_log2 = 11 };
+
+	need_simd(simd);
+	for (s.bits = 1; s.bits <= 8; s.bits++)
+		for (s.width = 4; s.width <= 32; s.width *= 2)
+			for (s.form = 0; s.form < 4 && s.bits <= s.width; s.form++) {
+				s.g = (1U << s.bits) - 1;
+				s.chunk = 8192 / s.width;
+				s.correlated = s.form == 1 ? 3 : 0;
+				every_dtype(&s, simd, (s.bits + s.form) % KINDS);
 			}
-	}
 }
 
 static void all_block_sizes(enum thc_simd simd)
 {
-	struct setting s = { 4, 30, 1024, 8, 0, 0 };
+	struct setting s = { .bits = 4, .g = 30, .chunk = 1024, .width = 8 };
 	struct thc_table t;
 
 	need_simd(simd);
@@ -181,6 +204,12 @@ static void avx2__all_settings(void **state)
 	all_settings(THC_SIMD_AVX2);
 }
 
+static void avx2__all_forms(void **state)
+{
+	(void)state;
+	all_forms(THC_SIMD_AVX2);
+}
+
 static void avx2__all_block_sizes(void **state)
 {
 	(void)state;
@@ -191,6 +220,12 @@ static void avx512__all_settings(void **state)
 {
 	(void)state;
 	all_settings(THC_SIMD_AVX512);
+}
+
+static void avx512__all_forms(void **state)
+{
+	(void)state;
+	all_forms(THC_SIMD_AVX512);
 }
 
 static void avx512__all_block_sizes(void **state)
@@ -256,14 +291,14 @@ static void all__bits_never_change(void **state)
 		bool feedback;
 		uint32_t sent, kept;
 	} rows[] = {
-		{ { 4, 30, 1024, 8, 0, 11 }, THC_FP32, true, 0x495c6556, 0x4f812066 },
-		{ { 4, 30, 1024, 8, 4, 11 }, THC_FP32, true, 0xf70cb29e, 0xcc8c053d },
-		{ { 4, 30, 1024, 8, 0, 11 }, THC_FP32, false, 0x6f90a384, 0xb41c8d80 },
-		{ { 4, 30, 1024, 8, 0, 11 }, THC_FP16, true, 0xf5a9cff5, 0xcfba2a09 },
-		{ { 4, 30, 1024, 8, 4, 11 }, THC_BF16, true, 0x2ef00e95, 0x913d16bc },
-		{ { 4, 85, 512, 16, 0, 11 }, THC_FP32, true, 0x7dceb336, 0x93421b6a },
-		{ { 4, 1000, 512, 16, 5, 11 }, THC_FP32, true, 0x60074d5f, 0x409b0c8c },
-		{ { 4, 1000, 512, 16, 5, 11 }, THC_FP16, false, 0x76471b82, 0x649f89ea },
+		{ { 4, 30, 1024, 8, 0, 11, 0 }, THC_FP32, true, 0x495c6556, 0x4f812066 },
+		{ { 4, 30, 1024, 8, 4, 11, 0 }, THC_FP32, true, 0xf70cb29e, 0xcc8c053d },
+		{ { 4, 30, 1024, 8, 0, 11, 0 }, THC_FP32, false, 0x6f90a384, 0xb41c8d80 },
+		{ { 4, 30, 1024, 8, 0, 11, 0 }, THC_FP16, true, 0xf5a9cff5, 0xcfba2a09 },
+		{ { 4, 30, 1024, 8, 4, 11, 0 }, THC_BF16, true, 0x2ef00e95, 0x913d16bc },
+		{ { 4, 85, 512, 16, 0, 11, 0 }, THC_FP32, true, 0x7dceb336, 0x93421b6a },
+		{ { 4, 1000, 512, 16, 5, 11, 0 }, THC_FP32, true, 0x60074d5f, 0x409b0c8c },
+		{ { 4, 1000, 512, 16, 5, 11, 0 }, THC_FP16, false, 0x76471b82, 0x649f89ea },
 	};
 	uint32_t sent, kept;
 	enum thc_simd simd;
@@ -274,8 +309,7 @@ static void all__bits_never_change(void **state)
 		for (simd = THC_SIMD_SCALAR; simd <= THC_SIMD_AVX512; simd++) {
 			if (!thc_simd_ops(simd))
 				continue;
-			hash_round(&rows[i].s, rows[i].dtype, rows[i].feedback, simd, &sent,
-				   &kept);
+			hash_round(&rows[i].s, rows[i].dtype, rows[i].feedback, simd, &sent, &kept);
 			if (sent != rows[i].sent || kept != rows[i].kept)
 				fail_msg("row %zu, instruction set %d: 0x%08x, 0x%08x", i, simd,
 					 sent, kept);
@@ -287,8 +321,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all__bits_never_change),
 		cmocka_unit_test(avx2__all_settings),
+		cmocka_unit_test(avx2__all_forms),
 		cmocka_unit_test(avx2__all_block_sizes),
 		cmocka_unit_test(avx512__all_settings),
+		cmocka_unit_test(avx512__all_forms),
 		cmocka_unit_test(avx512__all_block_sizes),
 	};
 

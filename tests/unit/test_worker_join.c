@@ -841,8 +841,9 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 	assert_false(is_sound(&w, 0));
 	/* an index fits its sum */
 	for (w.sum_width = 4; w.sum_width <= 32; w.sum_width *= 2)
-		for (w.bits = 1; w.bits <= THC_BITS_MAX; w.bits++)
-			assert_int_equal(is_sound(&w, 0), w.bits <= w.sum_width);
+		for (w.bits = 0; w.bits <= 32; w.bits++)
+			assert_int_equal(is_sound(&w, 0),
+					 w.bits && w.bits <= THC_BITS_MAX && w.bits <= w.sum_width);
 	w = sound();
 	for (w.scheme = 0; w.scheme < THC_SCHEMES_COUNT; w.scheme++)
 		assert_true(is_sound(&w, 0));

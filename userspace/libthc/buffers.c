@@ -186,3 +186,10 @@ int thc_buffer_grow(struct thc_client *c, struct thc_buffer *b, size_t bytes)
 	*b = (struct thc_buffer){ at, bytes };
 	return 0;
 }
+
+void thc_buffer_drop(struct thc_client *c, struct thc_buffer *b)
+{
+	free(b->at);
+	thc_account(c, -(ssize_t)b->bytes);
+	*b = (struct thc_buffer){ 0 };
+}

@@ -11,7 +11,8 @@
 struct thc_client;
 
 /* What is promised about memory depends on the bytes of the buckets. A smaller bucket counts as
- * this many, or as what a scheme sets client.counted_least to.
+ * this many, or as what a scheme sets client.counted_least to; and a value as client.counted_value
+ * bytes at least.
  */
 #define THC_COUNTED_BYTES	(512U << 10)
 
@@ -61,5 +62,7 @@ static inline size_t thc_carve(size_t *total, size_t bytes)
 
 /* @b has at least @bytes then; -ENOMEM: it is as before. */
 int thc_buffer_grow(struct thc_client *c, struct thc_buffer *b, size_t bytes);
+/* @b is empty then. */
+void thc_buffer_drop(struct thc_client *c, struct thc_buffer *b);
 
 #endif /* LIBTHC_BUFFERS_H */

@@ -15,6 +15,7 @@
 #include <thc/worker/sender.h>
 
 #include "client.h"
+#include "codec_ops.h"
 #include "dtype.h"
 #include "fixed.h"
 #include "pipeline.h"
@@ -196,6 +197,7 @@ static int join_job(struct thc_client *c)
 	memset(c->results, 0, sizeof(c->results));
 	c->scheme = thc_scheme_of(c->spec.scheme);
 	c->counted_least = THC_COUNTED_BYTES;
+	c->counted_value = 0;
 	error = open_schemes(c);
 	/* the other ranks must not start with a rank that has given up */
 	if (error)
@@ -469,7 +471,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.epoch = c->epoch,
 		.data_slots = c->spec.data_slots,
 		.multicast = c->spec.reply == THC_REPLY_MULTICAST,
-		.simd = "none",
+		.simd = c->running ? thc_simd_ops(c->options.simd)->name : "none",
 		.transport = c->transport->ops->name,
 		.window = c->window,
 		.window_limit = c->window_limit,

@@ -102,6 +102,8 @@ struct thc_client {
 	struct thc_spare	spare[THC_SPARES];
 	uint64_t		takes;		/* buffers asked for */
 	size_t			counted_least;	/* bytes that a small bucket counts as */
+	size_t			counted_value;	/* bytes that a value counts as, at least */
+	struct thc_buffer	scratch;	/* a block of floats, of what is being computed */
 	size_t			counted;	/* buckets in progress, see thc_budget_begin() */
 	size_t			counted_most;	/* at a time, so far */
 	size_t			memory_now;

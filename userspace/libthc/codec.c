@@ -6,7 +6,11 @@
  *
  * With R the unscaled transform of a block, R / sqrt(B) is what the paper clamps to +-M,
  * M = t l / sqrt(B).  In grid steps that is a = R g / (2 t l) + g / 2: sqrt(B) cancels.  The
- * inverse carries 1 / B, a power of two, which is folded into the values that enter it.
+ * inverse carries 1 / B, a power of two, which is folded into the values that enter it.  Of a block
+ * that is not rotated M is what it was, but R is the block itself: there a is larger by sqrt(B).
+ *
+ * Uniform THC (algorithm 1) puts its levels from the least to the largest coordinate of a block,
+ * which thc_codec_measure() finds: a = (R - least) g / (largest - least).
  */
 #include "codec.h"
 
@@ -27,22 +31,24 @@ enum { KEY_SIGNS = 1, KEY_DRAW, KEY_SHIFT };
 #define SUMSQ_MIN	0x1p-80f
 #define SUMSQ_MAX	0x1p120f
 
+/* No coordinate of a block of norm THC_NORM_MAX is larger once it is rotated. */
+#define RANGE_MAX	(THC_NORM_MAX * 0x1p10f)
+
+_Static_assert(THC_BLOCK_LOG2_MAX / 2 <= 10, "what a rotation can make of a norm");
+
 static void fill_cells(struct thc_codec *c)
 {
 	const struct thc_table *t = &c->table;
 	unsigned int i, z = 0;
 
-	for (z = 0; z < THC_TABLE_LEVELS_MAX; z++) {
+	for (z = 0; z < THC_TABLE_LEVELS_MAX; z++)
 		c->value[z] = z < t->levels ? t->value[z] : t->granularity;
-		c->gap[z] = z + 1 < t->levels ? t->value[z + 1] - t->value[z] : 0;
-	}
 	/* Position g itself belongs to the last interval, from which it always rounds up. */
 	for (i = 0, z = 0; i <= t->granularity; i++) {
 		if (z + 2 < t->levels && i >= t->value[z + 1])
 			z++;
-		c->cell[i] = z | (uint32_t)t->value[z] << 4 |
-			     (uint32_t)(t->value[z + 1] - t->value[z]) << 16;
-		if (i < 64)
+		c->cell[i] = THC_CELL(z, t->value[z], t->value[z + 1] - t->value[z]);
+		if (i < THC_NARROW_POSITIONS)
 			c->cell_level[i] = (uint16_t)z;
 	}
 }
@@ -54,7 +60,7 @@ int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int 
 
 	if (!c || !t || !thc_table_valid(t) || !thc_block_valid(block_log2))
 		return -EINVAL;
-	if (!ops || t->bits > 4)
+	if (!ops)
 		return -ENOTSUP;
 	memset(c, 0, sizeof(*c));
 	c->cell = calloc((size_t)t->granularity + 1, sizeof(*c->cell));
@@ -65,7 +71,7 @@ int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int 
 	c->block_log2 = block_log2;
 	c->seed = seed;
 	fill_cells(c);
-	return 0;
+	return thc_codec_set_form(c, 0);
 }
 
 void thc_codec_exit(struct thc_codec *c)
@@ -82,6 +88,30 @@ int thc_codec_set_correlated(struct thc_codec *c, unsigned int n)
 	return 0;
 }
 
+bool thc_table_uniform(const struct thc_table *t)
+{
+	return t->granularity == t->levels - 1;
+}
+
+int thc_codec_set_form(struct thc_codec *c, unsigned int form)
+{
+	bool rotated = !(form & THC_CODEC_UNROTATED), ranges = form & THC_CODEC_RANGES;
+
+	if (form & ~(THC_CODEC_UNROTATED | THC_CODEC_RANGES) ||
+	    (ranges && !thc_table_uniform(&c->table)))
+		return -EINVAL;
+	c->form = form;
+	c->half = ranges ? 0 : (float)c->table.granularity * 0.5f;
+	c->spread = rotated ? 1 : sqrt(ldexp(1, -(int)c->block_log2));
+	c->inverse_log2 = rotated ? (int)c->block_log2 : 0;
+	return 0;
+}
+
+static bool is_rotated(const struct thc_codec *c)
+{
+	return !(c->form & THC_CODEC_UNROTATED);
+}
+
 const char *thc_codec_simd_name(const struct thc_codec *c)
 {
 	return c->ops->name;
@@ -94,15 +124,6 @@ static uint64_t derive_key(const struct thc_codec *c, unsigned int purpose, uint
 
 	key = thc_mix64(key ^ round);
 	return thc_mix64(key + rank * THC_WEYL64);
-}
-
-static void tile_signs(uint64_t key, size_t tile, uint64_t *signs)
-{
-	uint64_t word = (uint64_t)tile * THC_TILE_SIGN_WORDS;
-	unsigned int i;
-
-	for (i = 0; i < THC_TILE_SIGN_WORDS; i++)
-		signs[i] = thc_mix64(key + (word + i) * THC_WEYL64);
 }
 
 /* A range of coordinates as the caller holds it, and the keys of this round. */
@@ -122,6 +143,16 @@ static struct range range_of(const struct thc_codec *c, const struct thc_values 
 		.first_tile = b->first_block << (c->block_log2 - THC_BLOCK_LOG2_MIN),
 		.signs = derive_key(c, KEY_SIGNS, b->round, 0),
 	};
+}
+
+/* Without a rotation no coordinate changes its sign. */
+static void tile_signs(const struct range *r, size_t tile, uint64_t *signs)
+{
+	uint64_t word = (uint64_t)(r->first_tile + tile) * THC_TILE_SIGN_WORDS;
+	unsigned int i;
+
+	for (i = 0; i < THC_TILE_SIGN_WORDS; i++)
+		signs[i] = is_rotated(r->c) ? thc_mix64(r->signs + (word + i) * THC_WEYL64) : 0;
 }
 
 /* A range of @count coordinates whose values are not read. */
@@ -234,13 +265,13 @@ int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float
 }
 
 /*
- * The transform of a block: fill() puts each tile into place (NULL if it is there), strides 1..512
- * follow unless fill() does them itself, and rows of tiles are combined while they are still in
- * some cache.  The order of traversal is free, that of the stages a coordinate passes through is
- * not.
+ * The transform of a block: fill() puts each tile into place (NULL if it is there), in ascending
+ * order, strides 1..512 follow unless fill() does them itself, and rows of tiles are combined while
+ * they are still in some cache.  The order of traversal is free, that of the stages a coordinate
+ * passes through is not.  Without a rotation filling is all.
  */
 struct transform {
-	const struct thc_codec_ops *ops;
+	const struct thc_codec *c;
 	void (*fill)(void *ctx, size_t tile, float *buf);
 	bool fill_transforms;
 	void *ctx;
@@ -254,13 +285,14 @@ static void transform_rows(const struct transform *t, size_t tile, size_t tiles,
 	if (tiles == 1) {
 		if (t->fill)
 			t->fill(t->ctx, tile, buf);
-		if (!t->fill_transforms)
-			t->ops->inverse(buf, NULL, buf);
+		if (!t->fill_transforms && is_rotated(t->c))
+			t->c->ops->inverse(buf, NULL, buf);
 		return;
 	}
 	for (i = 0; i < radix; i++)
 		transform_rows(t, tile + i * row, row, buf + i * row * THC_TILE);
-	t->ops->high(buf, row * THC_TILE, radix);
+	if (is_rotated(t->c))
+		t->c->ops->high(buf, row * THC_TILE, radix);
 }
 
 static void forward_fill(void *ctx, size_t tile, float *buf)
@@ -268,16 +300,23 @@ static void forward_fill(void *ctx, size_t tile, float *buf)
 	uint64_t signs[THC_TILE_SIGN_WORDS];
 	const struct range *r = ctx;
 	struct tile_source s;
+	size_t i;
 
 	tile_source_get(r, tile, &s);
-	tile_signs(r->signs, r->first_tile + tile, signs);
-	r->c->ops->forward(s.x, s.dtype, s.error, signs, buf);
+	if (is_rotated(r->c)) {
+		tile_signs(r, tile, signs);
+		r->c->ops->forward(s.x, s.dtype, s.error, signs, buf);
+		return;
+	}
+	r->c->ops->load(s.dtype, buf, s.x, THC_TILE);
+	for (i = 0; s.error && i < THC_TILE; i++)
+		buf[i] += s.error[i];
 }
 
 static void rotate_block(struct range *r, size_t block, float *rotated)
 {
 	struct transform t = {
-		.ops = r->c->ops, .fill = forward_fill, .fill_transforms = true, .ctx = r,
+		.c = r->c, .fill = forward_fill, .fill_transforms = true, .ctx = r,
 	};
 	size_t tiles = block_tiles(r->c);
 
@@ -294,13 +333,71 @@ void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 		rotate_block(&r, block, rotated + (block << c->block_log2));
 }
 
-/*
- * A block of this norm carries nothing.  Norms of other ranks come from the network: what is not a
- * number, or not allowed, counts as nothing too.
- */
-static bool norm_is_zero(float norm)
+/* The range of a block, whose norm is not too large. */
+static void block_range(struct range *r, size_t block, float *scratch, float *range)
 {
-	return !(norm >= THC_NORM_MIN && norm <= THC_NORM_MAX);
+	size_t first = block << r->c->block_log2, n = (size_t)1 << r->c->block_log2;
+	float least, most;
+
+	rotate_block(r, block, scratch);
+	if (!is_rotated(r->c) && r->v.count - first < n)
+		n = r->v.count - first;
+	r->c->ops->extent(scratch, n, &least, &most);
+	/* a zero is positive, whichever of several the loop has met */
+	range[0] = most + 0.0f;
+	range[1] = 0.0f - least;
+}
+
+int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
+		      const struct thc_blocks *b, float *scratch, float *scales, size_t *bad)
+{
+	size_t block, blocks = thc_codec_blocks(c, v->count);
+	struct range r = range_of(c, v, b);
+	int ret = thc_codec_norms(c, v, scales, bad);
+
+	if (ret || !(c->form & THC_CODEC_RANGES))
+		return ret;
+	for (block = 0; block < blocks; block++)
+		block_range(&r, block, scratch, scales + 2 * block);
+	return 0;
+}
+
+/**
+ * struct span - what the levels of a block stand for, in coordinates as they enter the quantiser
+ * @offset: the coordinate of grid position codec.half
+ * @step: of the grid; 0: the block is @offset and nothing else
+ */
+struct span {
+	float offset;
+	double step;
+};
+
+/*
+ * Scales of other ranks come from the network: what is not a number, or not allowed, counts as
+ * nothing.
+ */
+static struct span span_of(const struct thc_codec *c, const float *scales, size_t block)
+{
+	float most, least, norm;
+	double width;
+
+	if (!(c->form & THC_CODEC_RANGES)) {
+		norm = scales[block];
+		if (!(norm >= THC_NORM_MIN && norm <= THC_NORM_MAX))
+			return (struct span){ 0 };
+		return (struct span){
+			.step = 2 * c->table.t * (double)norm / c->table.granularity * c->spread,
+		};
+	}
+	most = scales[2 * block];
+	least = 0.0f - scales[2 * block + 1];
+	width = (double)most - (double)least;
+	if (!(width >= 0 && most <= RANGE_MAX && least >= -RANGE_MAX))
+		return (struct span){ 0 };
+	return (struct span){
+		.offset = least,
+		.step = width >= (double)THC_NORM_MIN ? width / c->table.granularity : 0,
+	};
 }
 
 /* How a rank quantises: constants of the round here, those of the block in q. */
@@ -312,8 +409,15 @@ struct quantiser {
 	struct thc_chunks packed;
 	const float *rotated;	/* block being quantised */
 	size_t block;
-	bool zero;
+	bool flat;		/* it has one level */
 };
+
+/* The most common case: four bits, by a small table, of norms. */
+static bool is_narrow(const struct thc_codec *c)
+{
+	return c->table.levels == THC_NARROW_LEVELS &&
+	       c->table.granularity < THC_NARROW_POSITIONS && !(c->form & THC_CODEC_RANGES);
+}
 
 static void quantiser_init(struct quantiser *z, struct range *r, const struct thc_blocks *b,
 			   const struct thc_chunks *packed)
@@ -327,32 +431,32 @@ static void quantiser_init(struct quantiser *z, struct range *r, const struct th
 	z->shift = derive_key(c, KEY_SHIFT, b->round, 0);
 	z->packed = *packed;
 	z->q.cell = c->cell;
-	z->q.cell_level = c->table.granularity < 64 ? c->cell_level : NULL;
 	z->q.value = c->value;
+	z->q.bits = c->table.bits;
 	z->q.top = (float)c->table.granularity;
-	z->q.half = z->q.top * 0.5f;
-	z->q.unrotate = ldexpf(1, -(int)c->block_log2);
+	z->q.half = c->half;
+	z->q.unrotate = ldexpf(1, -c->inverse_log2);
 	z->q.n = c->correlate_n;
 	z->q.share = c->correlate_n ? 0x1p8f / (float)c->correlate_n : 0;
 	z->q.rank = c->correlate_n ? b->rank % c->correlate_n : 0;
-	for (i = 0; i < THC_TABLE_LEVELS_MAX; i++)
-		z->q.gap[i] = c->gap[i] * THC_DRAW_UNIT;
+	if (!is_narrow(c))
+		return;
+	z->q.cell_level = c->cell_level;
+	for (i = 0; i + 1 < c->table.levels; i++)
+		z->q.gap[i] = (c->value[i + 1] - c->value[i]) * THC_DRAW_UNIT;
 }
 
-static double grid_step(const struct thc_codec *c, float norm)
+static void quantiser_block(struct quantiser *z, size_t block, const float *scales,
+			    const float *rotated)
 {
-	return 2 * c->table.t * (double)norm / c->table.granularity;
-}
-
-static void quantiser_block(struct quantiser *z, size_t block, float norm, const float *rotated)
-{
-	double step = grid_step(z->r->c, norm);
+	struct span span = span_of(z->r->c, scales, block);
 
 	z->block = block;
 	z->rotated = rotated;
-	z->zero = norm_is_zero(norm);
-	z->q.to_grid = z->zero ? 0 : (float)(1 / step);
-	z->q.from_grid = z->zero ? 0 : (float)step;
+	z->flat = span.step == 0;
+	z->q.offset = span.offset;
+	z->q.to_grid = z->flat ? 0 : (float)(1 / span.step);
+	z->q.from_grid = (float)span.step;
 }
 
 /* One tile of the current block: indices, and what they miss if residual is not NULL. */
@@ -360,21 +464,23 @@ static void quantise_tile(struct quantiser *z, size_t tile, float *residual)
 {
 	const float *in = z->rotated + (tile - z->block * block_tiles(z->r->c)) * THC_TILE;
 	uint64_t global = z->r->first_tile + tile;
-	unsigned int chunk = z->packed.chunk, first, i;
+	unsigned int chunk = z->packed.chunk, n = chunk < THC_TILE ? chunk : THC_TILE, first, i;
 
 	z->q.draw = thc_mix64(z->draw + global * THC_WEYL64);
 	z->q.shift = thc_mix64(z->shift + global * THC_WEYL64);
-	for (first = 0; first < THC_TILE; first += chunk) {
-		uint8_t *to = z->packed.at + (tile * THC_TILE + first) / chunk * z->packed.stride;
+	for (first = 0; first < THC_TILE; first += n) {
+		size_t at = tile * THC_TILE + first;
+		uint8_t *to =
+			z->packed.at + at / chunk * z->packed.stride + at % chunk / 8 * z->q.bits;
 		float *res = residual ? residual + first : NULL;
 
-		if (!z->zero) {
-			z->r->c->ops->quantise(&z->q, in + first, first, chunk, to, res);
+		if (!z->flat) {
+			z->r->c->ops->quantise(&z->q, in + first, first, n, to, res);
 			continue;
 		}
-		for (i = 0; res && i < chunk; i++)
-			res[i] = in[first + i] * z->q.unrotate;
-		memset(to, 0, chunk / 2);
+		for (i = 0; res && i < n; i++)
+			res[i] = (in[first + i] - z->q.offset) * z->q.unrotate;
+		memset(to, 0, n / 8 * z->q.bits);
 	}
 }
 
@@ -397,7 +503,7 @@ static void unflip_block(const struct range *r, size_t block, const float *from,
 		if (first >= r->v.count)
 			return;
 		n = r->v.count - first < THC_TILE ? r->v.count - first : THC_TILE;
-		tile_signs(r->signs, r->first_tile + tile, signs);
+		tile_signs(r, tile, signs);
 		if (!add && n == THC_TILE) {
 			r->c->ops->flip(from, signs, to + first);
 			continue;
@@ -415,20 +521,20 @@ static void unrotate_block(const struct range *r, const struct transform *t, siz
 	size_t tiles = block_tiles(r->c), first = block << r->c->block_log2;
 	uint64_t signs[THC_TILE_SIGN_WORDS];
 
-	if (tiles > 1 || add || r->v.count < first + THC_TILE) {
+	if (tiles > 1 || add || r->v.count < first + THC_TILE || !is_rotated(r->c)) {
 		transform_rows(t, block * tiles, tiles, buf);
 		unflip_block(r, block, buf, to, add);
 		return;
 	}
 	/* The common case without a pass for D alone. */
 	t->fill(t->ctx, block, buf);
-	tile_signs(r->signs, r->first_tile + block, signs);
+	tile_signs(r, block, signs);
 	r->c->ops->inverse(buf, signs, to + first);
 }
 
 static void quantise_block(struct quantiser *z, float *error, float *scratch)
 {
-	struct transform t = { .ops = z->r->c->ops, .fill = residual_fill, .ctx = z };
+	struct transform t = { .c = z->r->c, .fill = residual_fill, .ctx = z };
 	size_t tiles = block_tiles(z->r->c), tile;
 
 	if (error) {
@@ -449,7 +555,7 @@ void thc_codec_quantise(const struct thc_codec *c, const float *rotated, size_t 
 
 	quantiser_init(&z, &r, b, packed);
 	for (block = 0; block < nblocks; block++) {
-		quantiser_block(&z, block, b->norms[block], rotated + (block << c->block_log2));
+		quantiser_block(&z, block, b->scales, rotated + (block << c->block_log2));
 		quantise_block(&z, residual->error, residual->scratch);
 	}
 }
@@ -465,7 +571,7 @@ void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
 	quantiser_init(&z, &r, b, packed);
 	for (block = 0; block < thc_codec_blocks(c, v->count); block++) {
 		rotate_block(&r, block, residual->scratch);
-		quantiser_block(&z, block, b->norms[block], residual->scratch);
+		quantiser_block(&z, block, b->scales, residual->scratch);
 		quantise_block(&z, residual->error, residual->scratch);
 	}
 }
@@ -474,26 +580,30 @@ void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
 struct decoder {
 	const struct thc_codec *c;
 	const struct thc_sums *sums;
-	double scale;		/* of the current block: grid step / B */
+	double scale;		/* of the current block: grid step / B, 0: it is flat */
+	float offset;		/* / B */
 };
 
 static void decode_fill(void *ctx, size_t tile, float *buf)
 {
 	struct decoder *d = ctx;
 	const struct thc_sums *s = d->sums;
-	unsigned int first;
+	unsigned int each = s->chunk < THC_TILE ? s->chunk : THC_TILE, first, i;
 
-	for (first = 0; first < THC_TILE; first += s->chunk) {
-		size_t chunk = (tile * THC_TILE + first) / s->chunk;
+	for (first = 0; first < THC_TILE; first += each) {
+		size_t at = tile * THC_TILE + first, chunk = at / s->chunk;
 		unsigned int n = s->counts[chunk];
 
-		if (!n || d->scale == 0) {
-			memset(buf + first, 0, s->chunk * sizeof(*buf));
+		if (n && d->scale != 0) {
+			d->c->ops->dequant((const uint8_t *)s->at + chunk * s->stride +
+						   at % s->chunk / 8 * s->width,
+					   s->width, each, (float)n * d->c->half,
+					   (float)(d->scale / n), d->offset, buf + first);
 			continue;
 		}
-		d->c->ops->dequant((const uint8_t *)s->at + chunk * s->stride, s->width, s->chunk,
-				   (float)(n * d->c->table.granularity) * 0.5f,
-				   (float)(d->scale / n), buf + first);
+		/* all know what a flat block is, whoever is in the sum */
+		for (i = 0; i < each; i++)
+			buf[first + i] = d->scale == 0 ? d->offset : 0;
 	}
 }
 
@@ -502,29 +612,29 @@ void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, si
 {
 	struct range r = range_of_count(c, nblocks << c->block_log2, b);
 	struct decoder d = { .c = c, .sums = sums };
-	struct transform t = { .ops = c->ops, .fill = decode_fill, .ctx = &d };
+	struct transform t = { .c = c, .fill = decode_fill, .ctx = &d };
 	size_t block;
 
 	for (block = 0; block < nblocks; block++) {
-		float norm = b->norms[block];
+		struct span span = span_of(c, b->scales, block);
 
-		d.scale = norm_is_zero(norm) ? 0 : ldexp(grid_step(c, norm), -(int)c->block_log2);
+		d.scale = ldexp(span.step, -c->inverse_log2);
+		d.offset = ldexpf(span.offset, -c->inverse_log2);
 		unrotate_block(&r, &t, block, out + (block << c->block_log2), out, false);
 	}
 }
 
 /* Rotated values, 1 / B included, that the indices of one chunk stand for. */
 static void chunk_values(const struct thc_codec *c, const uint8_t *packed, unsigned int chunk,
-			 float norm, float *buf)
+			 struct span span, float *buf)
 {
-	float scale = (float)ldexp(grid_step(c, norm), -(int)c->block_log2);
-	float half = (float)c->table.granularity * 0.5f;
+	float scale = (float)ldexp(span.step, -c->inverse_log2);
+	float offset = ldexpf(span.offset, -c->inverse_log2);
 	unsigned int i;
 
-	for (i = 0; i < chunk; i += 2, packed++) {
-		buf[i] = (c->value[*packed >> 4] - half) * scale;
-		buf[i + 1] = (c->value[*packed & 15] - half) * scale;
-	}
+	for (i = 0; i < chunk; i++)
+		buf[i] = (c->value[thc_index_at(packed, c->table.bits, i)] - c->half) * scale +
+			 offset;
 }
 
 void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packed,
@@ -532,15 +642,16 @@ void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packe
 		       const struct thc_residual_at *residual)
 {
 	struct range r = range_of_count(c, residual->count, b);
-	struct transform t = { .ops = c->ops };
+	struct transform t = { .c = c };
 	size_t chunks = ((size_t)1 << c->block_log2) / packed->chunk, block, k;
 	const uint8_t *at = packed->at;
 	float *scratch = residual->scratch;
 
 	for (block = 0; block < nblocks; block++, lost += chunks, at += chunks * packed->stride) {
+		struct span span = span_of(c, b->scales, block);
 		bool any = false;
 
-		if (norm_is_zero(b->norms[block]))
+		if (span.step == 0)
 			continue;
 		for (k = 0; k < chunks; k++) {
 			if (!lost[k])
@@ -548,7 +659,7 @@ void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packe
 			if (!any)
 				memset(scratch, 0, sizeof(*scratch) << c->block_log2);
 			any = true;
-			chunk_values(c, at + k * packed->stride, packed->chunk, b->norms[block],
+			chunk_values(c, at + k * packed->stride, packed->chunk, span,
 				     scratch + k * packed->chunk);
 		}
 		if (any)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * The THC codec: gradient -> norms -> rotated blocks -> packed 4-bit indices, and lanes ->
- * gradient, with error feedback.  Internal to libthc.  No I/O, no threads, no allocation after
+ * The THC codec: gradient -> norms -> rotated blocks -> packed indices, and lanes -> gradient, with
+ * error feedback; of uniform THC, too.  Internal to libthc.  No I/O, no threads, no allocation after
  * init: a codec is immutable once set up and may be shared by threads.  How packets look and when a
  * chunk counts as lost is the client's business.
  *
  * Units.  A block is B = 1 << block_log2 coordinates, rotated together under one norm.  A bucket of
  * count coordinates is treated as if zeros filled its last block.  A chunk is what one packet
- * carries, a multiple of 64 coordinates that divides 1024.  Every function works on a range of
- * whole blocks: x, error, count and norms are those of the range.  round must differ between
+ * carries, a power of two of at least 64 coordinates that divides a block.  Every function works on
+ * a range of whole blocks: x, error, count and scales are those of the range.  round must differ between
  * buckets of one training step too, since (seed, round, block) fixes the signs of the rotation and
  * (seed, round, rank) the rounding.
  *
@@ -33,10 +33,16 @@ static inline bool thc_block_valid(unsigned int log2)
 	return log2 >= THC_BLOCK_LOG2_MIN && log2 <= THC_BLOCK_LOG2_MAX;
 }
 
-/* A block of smaller norm counts as zero; its coordinates stay in the error memory. */
+/* A block of smaller norm counts as zero, one of a smaller range as its least value; what that
+ * misses stays in the error memory.
+ */
 #define THC_NORM_MIN		0x1p-80f
 /* A larger norm is refused: sums inside the rotation could overflow. */
 #define THC_NORM_MAX		0x1p112f
+
+/* thc_codec_set_form() */
+#define THC_CODEC_UNROTATED	0x1u	/* blocks are compressed as they are */
+#define THC_CODEC_RANGES	0x2u	/* uniform THC: levels span a block's range, not its norm */
 
 struct thc_codec_ops;
 
@@ -47,10 +53,13 @@ struct thc_codec_ops;
  * @block_log2: log2 of the coordinates of a block
  * @seed: shared by all ranks
  * @correlate_n: ranks that round in a correlated way, 0 for independent rounding
- * @cell: by floor of the grid position: level index below | its value << 4 | gap above it << 16
- * @cell_level: the level indices of @cell alone, for granularities below 64
+ * @form: THC_CODEC_*
+ * @half: the grid position that a block's offset stands for: g / 2, or 0 of a range
+ * @spread: standard deviation of a coordinate in units of its block's norm
+ * @inverse_log2: log2 of what the inverse transform has to be divided by
+ * @cell: by floor of the grid position: THC_CELL() of the level below
+ * @cell_level: the level indices of @cell alone, for narrow tables
  * @value: level values, as floats
- * @gap: distance from each level to the next
  */
 struct thc_codec {
 	struct thc_table table;
@@ -58,10 +67,13 @@ struct thc_codec {
 	unsigned int block_log2;
 	uint64_t seed;
 	unsigned int correlate_n;
+	unsigned int form;
+	float half;
+	double spread;
+	int inverse_log2;
 	uint32_t *cell;
 	uint16_t cell_level[64];
 	float value[THC_TABLE_LEVELS_MAX];
-	float gap[THC_TABLE_LEVELS_MAX];
 };
 
 /*
@@ -78,6 +90,21 @@ void thc_codec_exit(struct thc_codec *c);
  * THC_CORRELATE_MAX.
  */
 int thc_codec_set_correlated(struct thc_codec *c, unsigned int n);
+
+/*
+ * THC_CODEC_* (all ranks alike, before first use).  -EINVAL for unknown ones, or for ranges with a
+ * table that is not uniform.
+ */
+int thc_codec_set_form(struct thc_codec *c, unsigned int form);
+
+/* Are the levels 0, 1, .. g? */
+bool thc_table_uniform(const struct thc_table *t);
+
+/* Floats that scale a block: its norm, or the two of a range. */
+static inline unsigned int thc_codec_scales(const struct thc_codec *c)
+{
+	return c->form & THC_CODEC_RANGES ? 2 : 1;
+}
 
 /* "scalar", "avx2" or "avx512". */
 const char *thc_codec_simd_name(const struct thc_codec *c);
@@ -106,18 +133,20 @@ struct thc_values {
  * struct thc_blocks - which blocks of which round
  * @round: of the bucket
  * @first_block: where in the bucket the range begins
- * @norms: agreed maxima, one a block; not for rotating
+ * @scales: agreed maxima, thc_codec_scales() a block: the norm, or the largest coordinate and what is
+ *	largest of their negatives; not for rotating
  * @rank: of the worker that quantises; used for quantising alone
  */
 struct thc_blocks {
 	uint64_t round;
 	size_t first_block;
-	const float *norms;
+	const float *scales;
 	unsigned int rank;
 };
 
 /**
- * struct thc_chunks - where indices are, two a byte, even coordinate in the high nibble
+ * struct thc_chunks - where indices are: a stream of bits, those of coordinate 0 come first and are
+ *	the most significant ones of byte 0
  * @at: chunk k of the range has its indices at @at + k * @stride
  * @chunk: coordinates of one
  */
@@ -131,7 +160,8 @@ struct thc_chunks {
  * struct thc_sums - where lanes are
  * @at: chunk k of the range has its lanes at @at + k * @stride
  * @chunk: coordinates of one
- * @width: bits of a lane, 8, or 16 for little-endian lanes
+ * @width: bits of a lane: 4, lanes of a byte in ascending order of significance, 8, or 16 or 32, which
+ *	are little-endian; as signed numbers they are not negative
  * @counts: contributors of each chunk, 0 for a chunk that never came, which stands for zero
  */
 struct thc_sums {
@@ -161,12 +191,22 @@ struct thc_residual_at {
 int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float *norms,
 		    size_t *bad);
 
-/* Unscaled H D (x + error) into the floats of thc_codec_blocks(count) blocks. */
+/*
+ * The scales of each block, as struct thc_blocks has them: what thc_codec_norms() finds, or the range
+ * of its coordinates once they are rotated, or of those that there are if they will not be.
+ * @scratch: B floats.  Same errors.
+ */
+int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
+		      const struct thc_blocks *b, float *scratch, float *scales, size_t *bad);
+
+/* Unscaled H D (x + error) into the floats of thc_codec_blocks(count) blocks; x + error alone if
+ * blocks are not rotated.
+ */
 void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 		      const struct thc_blocks *b, float *rotated);
 
 /* In the least chunk, of 64 coordinates: bytes of its floats in front of those of its indices. */
-#define THC_IN_PLACE_MAX	(64 * sizeof(float) - 64 / 2)
+#define THC_IN_PLACE_MAX	(64 * sizeof(float) - 64 * THC_TABLE_BITS_MAX / 8)
 
 /*
  * Rotated blocks -> indices.  In place is allowed where every chunk's indices lie within the

@@ -42,6 +42,16 @@ FN vf vf_mul(vf a, vf b)
 	return _mm256_mul_ps(a, b);
 }
 
+FN vf vf_min(vf a, vf b)
+{
+	return _mm256_min_ps(a, b);
+}
+
+FN vf vf_max(vf a, vf b)
+{
+	return _mm256_max_ps(a, b);
+}
+
 FN vf vf_set(float f)
 {
 	return _mm256_set1_ps(f);
@@ -59,6 +69,17 @@ FN vf vf_from_bf16(const uint16_t *p)
 	return _mm256_castsi256_ps(_mm256_slli_epi32(h, 16));
 }
 
+FN vf vf_from_u4(const uint8_t *p)
+{
+	uint32_t word;
+	vi lane;
+
+	memcpy(&word, p, sizeof(word));
+	lane = _mm256_srlv_epi32(_mm256_set1_epi32((int)word),
+				 _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+	return _mm256_cvtepi32_ps(_mm256_and_si256(lane, _mm256_set1_epi32(15)));
+}
+
 FN vf vf_from_u8(const uint8_t *p)
 {
 	return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
@@ -69,6 +90,11 @@ FN vf vf_from_le16(const uint8_t *p)
 	__m128i y = _mm_loadu_si128((const __m128i *)p);
 
 	return _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(y));
+}
+
+FN vf vf_from_le32(const uint8_t *p)
+{
+	return _mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
 FN vf vf_sign(vf v, const uint64_t *signs, size_t i)
@@ -108,24 +134,15 @@ FN float vf_sumsq(const vf *s)
 	return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-/* The quantiser's tables, in registers. */
+/* The quantiser's tables in registers: none, since one gather fetches level, value and gap. */
 struct levels {
-	vf value_lo;
-	vf value_hi;
+	char none;
 };
 
 FN void levels_load(struct levels *l, const struct thc_quant *q)
 {
-	l->value_lo = vf_load(q->value);
-	l->value_hi = vf_load(q->value + 8);
-}
-
-FN vf level_value(const struct levels *l, vi z)
-{
-	vf upper = _mm256_castsi256_ps(_mm256_slli_epi32(z, 28));
-
-	return _mm256_blendv_ps(_mm256_permutevar8x32_ps(l->value_lo, z),
-				_mm256_permutevar8x32_ps(l->value_hi, z), upper);
+	(void)q;
+	l->none = 0;
 }
 
 /* thc_draw32() of coordinates i..i+7. */
@@ -155,38 +172,54 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 	return vf_mul(vf_add(_mm256_cvtepi32_ps(part), vf_set(0.5f)), vf_set(q->share));
 }
 
-/* One gather fetches level, value and gap; so there is no narrow case. */
+/* The narrow case has no offset; the gather serves it, too. */
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
 	       float *residual, int narrow, int correlated)
 {
-	vf a = vf_add(vf_mul(v, vf_set(q->to_grid)), vf_set(q->half)), value, gap, u;
+	vf over = narrow ? v : vf_sub(v, vf_set(q->offset)), value, gap, u, up;
+	vf a = vf_add(vf_mul(over, vf_set(q->to_grid)), vf_set(q->half));
 	vi cell, z, draw = draw32(q->draw, i);
-	vf up;
 
-	(void)narrow;
+	(void)l;
 	a = _mm256_min_ps(_mm256_max_ps(a, _mm256_setzero_ps()), vf_set(q->top));
 	cell = _mm256_i32gather_epi32((const int *)q->cell, _mm256_cvttps_epi32(a), 4);
-	z = _mm256_and_si256(cell, _mm256_set1_epi32(15));
-	value = _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_slli_epi32(cell, 16), 20));
-	gap = vf_mul(_mm256_cvtepi32_ps(_mm256_srli_epi32(cell, 16)), vf_set(THC_DRAW_UNIT));
+	z = _mm256_and_si256(cell, _mm256_set1_epi32(0xff));
+	value = _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_slli_epi32(cell, 12), 20));
+	gap = _mm256_cvtepi32_ps(_mm256_srli_epi32(cell, 20));
 	if (correlated && q->n)
 		u = draw_correlated(q, draw, i);
 	else
 		u = _mm256_cvtepi32_ps(_mm256_srli_epi32(draw, 32 - THC_DRAW_BITS));
-	up = _mm256_cmp_ps(vf_mul(u, gap), vf_sub(a, value), _CMP_LT_OQ);
+	up = _mm256_cmp_ps(vf_mul(u, vf_mul(gap, vf_set(THC_DRAW_UNIT))), vf_sub(a, value),
+			   _CMP_LT_OQ);
 	z = _mm256_sub_epi32(z, _mm256_castps_si256(up));
 	if (residual) {
-		value = vf_mul(vf_sub(level_value(l, z), vf_set(q->half)), vf_set(q->from_grid));
-		vf_store(residual, vf_mul(vf_sub(v, value), vf_set(q->unrotate)));
+		value = vf_add(value, _mm256_and_ps(up, gap));
+		value = vf_mul(vf_sub(value, vf_set(q->half)), vf_set(q->from_grid));
+		vf_store(residual, vf_mul(vf_sub(over, value), vf_set(q->unrotate)));
 	}
 	return z;
 }
 
-/* 32 indices -> 32 bytes, in quarters of four taken from the four vectors in turn; then pairs. */
+/* 32 indices -> 32 bytes, in quarters of four taken from the four vectors in turn. */
+FN vi byte_half(const vi *z)
+{
+	return _mm256_packus_epi16(_mm256_packs_epi32(z[0], z[1]), _mm256_packs_epi32(z[2], z[3]));
+}
+
+FN void vi_bytes(const vi *z, uint8_t *to)
+{
+	const vi order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+	int k;
+
+	for (k = 0; k < 2; k++)
+		_mm256_storeu_si256((__m256i *)(to + 32 * k),
+				    _mm256_permutevar8x32_epi32(byte_half(z + 4 * k), order));
+}
+
 FN __m128i pack_half(const vi *z)
 {
-	vi bytes =
-		_mm256_packus_epi16(_mm256_packs_epi32(z[0], z[1]), _mm256_packs_epi32(z[2], z[3]));
+	vi bytes = byte_half(z);
 	vi pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi16(0x0110));
 	vi packed = _mm256_packus_epi16(pairs, pairs);
 	__m128i lo = _mm256_castsi256_si128(packed), hi = _mm256_extracti128_si256(packed, 1);

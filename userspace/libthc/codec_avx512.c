@@ -43,6 +43,16 @@ FN vf vf_mul(vf a, vf b)
 	return _mm512_mul_ps(a, b);
 }
 
+FN vf vf_min(vf a, vf b)
+{
+	return _mm512_min_ps(a, b);
+}
+
+FN vf vf_max(vf a, vf b)
+{
+	return _mm512_max_ps(a, b);
+}
+
 FN vf vf_set(float f)
 {
 	return _mm512_set1_ps(f);
@@ -60,6 +70,19 @@ FN vf vf_from_bf16(const uint16_t *p)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(h, 16));
 }
 
+FN vf vf_from_u4(const uint8_t *p)
+{
+	uint32_t word[2];
+	vi both, lane;
+
+	memcpy(word, p, sizeof(word));
+	both = _mm512_inserti64x4(_mm512_set1_epi32((int)word[0]), _mm256_set1_epi32((int)word[1]),
+				  1);
+	lane = _mm512_srlv_epi32(both, _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12,
+							 16, 20, 24, 28));
+	return _mm512_cvtepi32_ps(_mm512_and_si512(lane, _mm512_set1_epi32(15)));
+}
+
 FN vf vf_from_u8(const uint8_t *p)
 {
 	return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
@@ -70,6 +93,11 @@ FN vf vf_from_le16(const uint8_t *p)
 	__m256i y = _mm256_loadu_si256((const __m256i *)p);
 
 	return _mm512_cvtepi32_ps(_mm512_cvtepu16_epi32(y));
+}
+
+FN vf vf_from_le32(const uint8_t *p)
+{
+	return _mm512_cvtepi32_ps(_mm512_loadu_si512(p));
 }
 
 FN vf vf_sign(vf v, const uint64_t *signs, size_t i)
@@ -109,7 +137,7 @@ FN float vf_sumsq(const vf *s)
 	return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-/* The quantiser's tables, in registers. */
+/* The quantiser's tables, in registers; of those that are not narrow a gather fetches all. */
 struct levels {
 	vi cell_lo;
 	vi cell_hi;
@@ -159,19 +187,25 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
 	       float *residual, int narrow, int correlated)
 {
-	vf a = vf_add(vf_mul(v, vf_set(q->to_grid)), vf_set(q->half)), value, gap, u;
+	vf over = narrow ? v : vf_sub(v, vf_set(q->offset)), value, gap, step = _mm512_setzero_ps(),
+	   u;
+	vf a = vf_add(vf_mul(over, vf_set(q->to_grid)), vf_set(q->half));
 	vi cell, z, draw = draw32(q->draw, i);
 	__mmask16 up;
 
 	a = _mm512_min_ps(_mm512_max_ps(a, _mm512_setzero_ps()), vf_set(q->top));
 	cell = _mm512_cvttps_epi32(a);
-	if (narrow)	/* by words; the upper word of each lane is zero and finds level 0 */
+	if (narrow) {	/* by words; the upper word of each lane is zero and finds level 0 */
 		z = _mm512_permutex2var_epi16(l->cell_lo, cell, l->cell_hi);
-	else
-		z = _mm512_and_si512(_mm512_i32gather_epi32(cell, (const int *)q->cell, 4),
-				     _mm512_set1_epi32(15));
-	value = _mm512_permutexvar_ps(z, l->value);
-	gap = _mm512_permutexvar_ps(z, l->gap);
+		value = _mm512_permutexvar_ps(z, l->value);
+		gap = _mm512_permutexvar_ps(z, l->gap);
+	} else {
+		cell = _mm512_i32gather_epi32(cell, (const int *)q->cell, 4);
+		z = _mm512_and_si512(cell, _mm512_set1_epi32(0xff));
+		value = _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_slli_epi32(cell, 12), 20));
+		step = _mm512_cvtepi32_ps(_mm512_srli_epi32(cell, 20));
+		gap = vf_mul(step, vf_set(THC_DRAW_UNIT));
+	}
 	if (correlated && q->n)
 		u = draw_correlated(q, draw, i);
 	else
@@ -179,11 +213,20 @@ FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned
 	up = _mm512_cmp_ps_mask(vf_mul(u, gap), vf_sub(a, value), _CMP_LT_OQ);
 	z = _mm512_mask_add_epi32(z, up, z, _mm512_set1_epi32(1));
 	if (residual) {
-		value = _mm512_permutexvar_ps(z, l->value);
+		value = narrow ? _mm512_permutexvar_ps(z, l->value) :
+				 _mm512_mask_add_ps(value, up, value, step);
 		value = vf_mul(vf_sub(value, vf_set(q->half)), vf_set(q->from_grid));
-		vf_store(residual, vf_mul(vf_sub(v, value), vf_set(q->unrotate)));
+		vf_store(residual, vf_mul(vf_sub(over, value), vf_set(q->unrotate)));
 	}
 	return z;
+}
+
+FN void vi_bytes(const vi *z, uint8_t *to)
+{
+	int k;
+
+	for (k = 0; k < 4; k++)
+		_mm_storeu_si128((__m128i *)(to + 16 * k), _mm512_cvtepi32_epi8(z[k]));
 }
 
 FN void pack_group(const vi *z, uint8_t *to)

@@ -7,6 +7,7 @@
 #ifndef LIBTHC_CODEC_OPS_H
 #define LIBTHC_CODEC_OPS_H
 
+#include <endian.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,18 +27,23 @@
 #define THC_TILE_SIGN_WORDS	(THC_TILE / 64)
 /* Coordinates the quantiser loads before it stores any of their indices. */
 #define THC_GROUP		64
+/* Levels of a narrow table, and its positions at most: vector permutes serve them. */
+#define THC_NARROW_LEVELS	16
+#define THC_NARROW_POSITIONS	64
 /* Butterflies of one high pass span at most this many rows. */
 #define THC_RADIX_MAX		8
 
 /**
  * struct thc_quant - constants of the quantiser for one block of one rank
- * @cell, @cell_level, @value: those of struct thc_codec; @cell_level NULL for granularities over 63
- * @gap: gaps of struct thc_codec, times the unit of a draw
+ * @cell, @cell_level, @value: those of struct thc_codec; @cell_level not NULL: the table is narrow,
+ *	@bits is 4, and @offset zero
+ * @gap: of a narrow table: from each level to the next, times the unit of a draw
+ * @bits: of an index
  * @top: granularity
- * @half: granularity / 2, the grid position of zero
+ * @offset: the coordinate of grid position @half
  * @to_grid: unscaled rotated coordinate -> grid steps
  * @from_grid: grid steps -> unscaled rotated coordinate
- * @unrotate: 1 / B, applied to what goes to the error memory
+ * @unrotate: 1 / B, or 1 without a rotation; applied to what goes to the error memory
  * @draw: key of the rounding, from (seed, round, rank, tile)
  * @shift: key of the correlated shifts, from (seed, round, tile), the same on all ranks
  * @share: of a draw that a rank has in correlated rounding: 1 / n, times the unit of its part
@@ -48,8 +54,10 @@ struct thc_quant {
 	const uint32_t *cell;
 	const uint16_t *cell_level;
 	const float *value;
-	float gap[THC_TABLE_LEVELS_MAX];
+	float gap[THC_NARROW_LEVELS];
+	unsigned int bits;
 	float top;
+	float offset;
 	float half;
 	float to_grid;
 	float from_grid;
@@ -69,8 +77,9 @@ struct thc_quant {
  * @inverse: strides 1..512 of the transform of tile src, then signs unless NULL; dst may be src
  * @high: butterflies of @radix (2, 4, 8) rows, @stride floats apart
  * @flip: dst = signs applied to a tile; dst may be src
+ * @extent: the least and the largest of @n floats, which are finite and at least one
  * @quantise: coordinates first..first+n of a tile; in points at the first; residual may be NULL
- * @dequant: out = (lane - centre) * scale
+ * @dequant: out = (lane - centre) * scale + offset
  * @load, @store: conversions of any number of elements
  */
 struct thc_codec_ops {
@@ -82,10 +91,11 @@ struct thc_codec_ops {
 	void (*inverse)(const float *src, const uint64_t *signs, float *dst);
 	void (*high)(float *buf, size_t stride, unsigned int radix);
 	void (*flip)(const float *src, const uint64_t *signs, float *dst);
+	void (*extent)(const float *in, size_t n, float *least, float *most);
 	void (*quantise)(const struct thc_quant *q, const float *in, unsigned int first,
 			 unsigned int n, uint8_t *packed, float *residual);
 	void (*dequant)(const uint8_t *lanes, unsigned int width, size_t n, float centre,
-			float scale, float *out);
+			float scale, float offset, float *out);
 	void (*load)(enum thc_dtype dtype, float *dst, const void *src, size_t count);
 	void (*store)(enum thc_dtype dtype, void *dst, const float *src, size_t count);
 };
@@ -119,6 +129,44 @@ extern const struct thc_fixed_ops thc_fixed_avx512;
 #define THC_DRAW_BITS		24
 #define THC_DRAW_UNIT		0x1p-24f
 #define THC_CORRELATED_BITS	16
+
+/* An entry of struct thc_codec.cell: level index, its value, and how far the next one is. */
+#define THC_CELL(level, value, gap)	((level) | (uint32_t)(value) << 8 | (uint32_t)(gap) << 20)
+#define THC_CELL_LEVEL(cell) ((cell)&0xff)
+#define THC_CELL_VALUE(cell)		((cell) >> 8 & 0xfff)
+#define THC_CELL_GAP(cell)		((cell) >> 20)
+
+/* THC_GROUP indices of @bits bits, a byte each -> THC_GROUP * @bits / 8 bytes of the stream. */
+static inline void thc_pack_bits(const uint8_t *index, unsigned int bits, uint8_t *to)
+{
+	uint8_t stream[THC_GROUP + sizeof(uint64_t)];
+	unsigned int k;
+
+	for (k = 0; k < THC_GROUP / 8; k++) {
+		uint64_t v;
+
+		memcpy(&v, index + 8 * k, sizeof(v));
+		v = be64toh(v);
+		/* pairs, then fours, then all eight close up */
+		v = (v & 0x00ff00ff00ff00ff) | (v & 0xff00ff00ff00ff00) >> (8 - bits);
+		v = (v & 0x0000ffff0000ffff) | (v & 0xffff0000ffff0000) >> (16 - 2 * bits);
+		v = (v & 0x00000000ffffffff) | (v & 0xffffffff00000000) >> (32 - 4 * bits);
+		v = htobe64(v << (64 - 8 * bits));
+		memcpy(stream + k * bits, &v, sizeof(v));
+	}
+	memcpy(to, stream, THC_GROUP / 8 * bits);
+}
+
+/* Index @i of a stream. */
+static inline unsigned int thc_index_at(const uint8_t *packed, unsigned int bits, size_t i)
+{
+	size_t at = i * bits;
+	unsigned int within = at % 8, two = packed[at / 8] << 8;
+
+	if (within + bits > 8)
+		two |= packed[at / 8 + 1];
+	return two >> (16 - within - bits) & ((1U << bits) - 1);
+}
 
 /* 32 mixed bits for coordinate @i of a tile, best at the top.  The SIMD kernels repeat this. */
 static inline uint32_t thc_draw32(uint64_t key, uint32_t i)

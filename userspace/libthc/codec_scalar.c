@@ -100,49 +100,76 @@ static float draw(const struct thc_quant *q, uint32_t i)
 	return ((float)part + 0.5f) * q->share;
 }
 
-static unsigned int quantise_one(const struct thc_quant *q, float v, uint32_t i, float *residual)
+static uint8_t quantise_one(const struct thc_quant *q, float v, uint32_t i, float *residual)
 {
-	float a = v * q->to_grid + q->half;
-	unsigned int z;
+	float over = v - q->offset, a = over * q->to_grid + q->half, value, gap;
+	uint32_t cell;
+	bool up;
 
 	/* The order of comparisons sends NaN to level 0, as the vector maximum does. */
 	a = a > 0.0f ? a : 0.0f;
 	a = a < q->top ? a : q->top;
-	z = q->cell[(int)a] & 15;
-	z += draw(q, i) * q->gap[z] < a - q->value[z];
+	cell = q->cell[(int)a];
+	value = (float)THC_CELL_VALUE(cell);
+	gap = (float)THC_CELL_GAP(cell);
+	up = draw(q, i) * (gap * THC_DRAW_UNIT) < a - value;
+	if (up)
+		value += gap;
 	if (residual)
-		*residual = (v - (q->value[z] - q->half) * q->from_grid) * q->unrotate;
-	return z;
+		*residual = (over - (value - q->half) * q->from_grid) * q->unrotate;
+	return (uint8_t)(THC_CELL_LEVEL(cell) + up);
 }
 
 static void scalar_quantise(const struct thc_quant *q, const float *in, unsigned int first,
 			    unsigned int n, uint8_t *packed, float *residual)
 {
-	float group[THC_GROUP];
+	uint8_t index[THC_GROUP];
 	unsigned int done, i;
 
+	/* A group is read whole before its indices are stored: they may lie where it was. */
 	for (done = 0; done < n; done += THC_GROUP) {
-		memcpy(group, in + done, sizeof(group));
-		for (i = 0; i < THC_GROUP; i += 2) {
-			float *r = residual ? residual + done + i : NULL;
-			unsigned int hi = quantise_one(q, group[i], first + done + i, r);
-			unsigned int lo = quantise_one(q, group[i + 1], first + done + i + 1,
-						       r ? r + 1 : NULL);
-
-			packed[(done + i) / 2] = (uint8_t)(hi << 4 | lo);
-		}
+		for (i = 0; i < THC_GROUP; i++)
+			index[i] = quantise_one(q, in[done + i], first + done + i,
+						residual ? residual + done + i : NULL);
+		thc_pack_bits(index, q->bits, packed + done / 8 * q->bits);
 	}
 }
 
+static float lane_at(const uint8_t *lanes, unsigned int width, size_t i)
+{
+	const uint8_t *at = lanes + i * width / 8;
+	uint32_t y = 0;
+	unsigned int k;
+
+	if (width == 4)
+		return (float)(i % 2 ? *at >> 4 : *at & 15);
+	for (k = 0; k < width / 8; k++)
+		y |= (uint32_t)at[k] << 8 * k;
+	return (float)(int32_t)y;
+}
+
 static void scalar_dequant(const uint8_t *lanes, unsigned int width, size_t n, float centre,
-			   float scale, float *out)
+			   float scale, float offset, float *out)
+{
+	float group[THC_GROUP];
+	size_t i, k;
+
+	/* Lanes may lie at the end of where their floats go. */
+	for (i = 0; i < n; i += THC_GROUP) {
+		for (k = 0; k < THC_GROUP; k++)
+			group[k] = (lane_at(lanes, width, i + k) - centre) * scale + offset;
+		memcpy(out + i, group, sizeof(group));
+	}
+}
+
+static void scalar_extent(const float *in, size_t n, float *least, float *most)
 {
 	size_t i;
 
-	for (i = 0; i < n; i++) {
-		unsigned int y = width == 8 ? lanes[i] : lanes[2 * i] | lanes[2 * i + 1] << 8;
-
-		out[i] = ((float)y - centre) * scale;
+	*least = *most = in[0];
+	for (i = 1; i < n; i++) {
+		*least = in[i] < *least ? in[i] : *least;
+		*most = in[i] > *most ? in[i] : *most;
 	}
 }
 
@@ -170,6 +197,7 @@ const struct thc_codec_ops thc_ops_scalar = {
 	.inverse = scalar_inverse,
 	.high = scalar_high,
 	.flip = scalar_flip,
+	.extent = scalar_extent,
 	.quantise = scalar_quantise,
 	.dequant = scalar_dequant,
 	.load = scalar_load,

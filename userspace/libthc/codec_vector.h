@@ -6,15 +6,16 @@
  *	VL			floats a vector, 8 or 16
  *	ROWS			vectors that one radix pass keeps in registers, 8
  *	vf, vi			vectors of floats and of 32-bit integers
- *	vf_load, vf_store, vf_add, vf_sub, vf_mul, vf_set
+ *	vf_load, vf_store, vf_add, vf_sub, vf_mul, vf_set, vf_min, vf_max
  *	vf_from_fp16, vf_from_bf16	VL halves in memory -> floats
- *	vf_from_u8, vf_from_le16	VL lanes in memory -> floats
+ *	vf_from_u4, vf_from_u8, vf_from_le16, vf_from_le32	VL lanes in memory -> floats
  *	vf_sign(v, signs, i)	signs of coordinates i..i+VL applied
  *	vf_lanes(v)		butterflies of strides 1..VL/2
  *	vf_sumsq(s)		s[0..64/VL) partial sums -> their sum, in the order of codec_ops.h
  *	vi_level(q, v, i, r)	VL level indices for coordinates from i on, in 32-bit lanes; with
  *				r != NULL the residual too
- *	pack_group(z, to)	THC_GROUP indices -> THC_GROUP / 2 bytes
+ *	pack_group(z, to)	THC_GROUP indices of 4 bits -> THC_GROUP / 2 bytes
+ *	vi_bytes(z, to)		THC_GROUP indices -> a byte each
  *	to_fp16, to_bf16	a vector of floats -> VL halves in memory
  */
 #ifndef LIBTHC_CODEC_VECTOR_H
@@ -212,6 +213,32 @@ static void vector_flip(const float *src, const uint64_t *signs, float *dst)
 		vf_store(dst + i, vf_sign(vf_load(src + i), signs, i));
 }
 
+static void vector_extent(const float *in, size_t n, float *least, float *most)
+{
+	float lo[VL], hi[VL];
+	size_t i = 0, k;
+
+	*least = *most = in[0];
+	if (n >= VL) {
+		vf l = vf_load(in), h = l;
+
+		for (i = VL; i + VL <= n; i += VL) {
+			l = vf_min(l, vf_load(in + i));
+			h = vf_max(h, vf_load(in + i));
+		}
+		vf_store(lo, l);
+		vf_store(hi, h);
+		for (k = 0; k < VL; k++) {
+			*least = lo[k] < *least ? lo[k] : *least;
+			*most = hi[k] > *most ? hi[k] : *most;
+		}
+	}
+	for (; i < n; i++) {
+		*least = in[i] < *least ? in[i] : *least;
+		*most = in[i] > *most ? in[i] : *most;
+	}
+}
+
 /* Coordinates first..first+n of a tile, the first at in, and where their indices go. */
 struct part {
 	const float *in;
@@ -220,10 +247,23 @@ struct part {
 	uint8_t *packed;
 };
 
+FN void store_group(unsigned int bits, const vi *z, uint8_t *to)
+{
+	uint8_t index[THC_GROUP];
+
+	if (bits == 4) {
+		pack_group(z, to);
+		return;
+	}
+	vi_bytes(z, index);
+	thc_pack_bits(index, bits, to);
+}
+
 /* A group is read whole before its indices are stored: they may lie where it was. */
 FN void quantise_body(const struct thc_quant *q, const struct levels *l, struct part p,
 		      float *residual, int narrow, int correlated)
 {
+	const unsigned int bits = narrow ? 4 : q->bits;
 	unsigned int done, k;
 
 	for (done = 0; done < p.n; done += THC_GROUP) {
@@ -236,7 +276,7 @@ FN void quantise_body(const struct thc_quant *q, const struct levels *l, struct 
 			z[k] = vi_level(q, l, vf_load(p.in + at), p.first + at,
 					residual ? residual + at : NULL, narrow, correlated);
 		}
-		pack_group(z, p.packed + done / 2);
+		store_group(bits, z, p.packed + done / 8 * bits);
 	}
 }
 
@@ -260,11 +300,20 @@ static void vector_quantise(const struct thc_quant *quant, const float *in, unsi
 		quantise_body(q, &l, p, NULL, 1, 0);
 }
 
+FN vf vf_lanes_at(const uint8_t *lanes, unsigned int width, size_t i)
+{
+	if (width == 4)
+		return vf_from_u4(lanes + i / 2);
+	if (width == 8)
+		return vf_from_u8(lanes + i);
+	return width == 16 ? vf_from_le16(lanes + 2 * i) : vf_from_le32(lanes + 4 * i);
+}
+
 /* Lanes may lie at the end of where their floats go: read a group before writing it. */
 FN void dequant_body(const uint8_t *lanes, unsigned int width, size_t n, float centre, float scale,
-		     float *out)
+		     float offset, float *out)
 {
-	vf c = vf_set(centre), s = vf_set(scale);
+	vf c = vf_set(centre), s = vf_set(scale), o = vf_set(offset);
 	unsigned int k;
 	size_t i;
 
@@ -273,21 +322,24 @@ FN void dequant_body(const uint8_t *lanes, unsigned int width, size_t n, float c
 
 #pragma GCC unroll 8
 		for (k = 0; k < GROUP_VECTORS; k++)
-			v[k] = width == 8 ? vf_from_u8(lanes + i + k * VL) :
-					    vf_from_le16(lanes + 2 * (i + k * VL));
+			v[k] = vf_lanes_at(lanes, width, i + k * VL);
 #pragma GCC unroll 8
 		for (k = 0; k < GROUP_VECTORS; k++)
-			vf_store(out + i + k * VL, vf_mul(vf_sub(v[k], c), s));
+			vf_store(out + i + k * VL, vf_add(vf_mul(vf_sub(v[k], c), s), o));
 	}
 }
 
 static void vector_dequant(const uint8_t *lanes, unsigned int width, size_t n, float centre,
-			   float scale, float *out)
+			   float scale, float offset, float *out)
 {
 	if (width == 8)
-		dequant_body(lanes, 8, n, centre, scale, out);
+		dequant_body(lanes, 8, n, centre, scale, offset, out);
+	else if (width == 16)
+		dequant_body(lanes, 16, n, centre, scale, offset, out);
+	else if (width == 4)
+		dequant_body(lanes, 4, n, centre, scale, offset, out);
 	else
-		dequant_body(lanes, 16, n, centre, scale, out);
+		dequant_body(lanes, 32, n, centre, scale, offset, out);
 }
 
 static void vector_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
@@ -327,6 +379,7 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 	.inverse = vector_inverse,		\
 	.high = vector_high,			\
 	.flip = vector_flip,			\
+	.extent = vector_extent,		\
 	.quantise = vector_quantise,		\
 	.dequant = vector_dequant,		\
 	.load = vector_load,			\

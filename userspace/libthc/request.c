@@ -43,12 +43,13 @@ int thc_request_prepare(struct thc_request *r)
 {
 	size_t bytes = r->count * thc_dtype_size(r->dtype);
 	struct thc_client *c = r->client;
+	size_t least = r->count * c->counted_value;
 	struct thc_buffer *rx = &c->transport->rx;
 	size_t needed = c->transport->ops->rx_bytes(bytes);
 	size_t growth = needed > rx->bytes ? needed - rx->bytes : 0;
 
 	thc_agree_prepare(r);
-	r->counted = thc_budget_begin(c, bytes);
+	r->counted = thc_budget_begin(c, bytes < least ? least : bytes);
 	if (!r->scheme->prepare(r, growth) && !thc_buffer_grow(c, rx, needed))
 		return 0;
 	snprintf(r->sentence, sizeof(r->sentence), "out of memory for an all-reduce of %zu values",

@@ -23,7 +23,7 @@ struct thc_request;
  * @loses: results are not exact: what is lost goes to the error memory
  * @check: NULL, or what keeps this scheme from serving a job, which is sound, in words
  * @open: makes its client.context, what it needs for client.spec, and may raise
- *	client.counted_least; -ENOTSUP, -ENOMEM, with a sentence
+ *	client.counted_least and counted_value; -ENOTSUP, -ENOMEM, with a sentence
  * @close: frees what @open made, whether or not @open was called, or succeeded
  * @describe: fills in what of @info is the scheme's, also while there is no context
  * @prepare: memory and phases behind the agreement, with the chunks that are known from the

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Scheme thc, tensor homomorphic compression (THC, NSDI'24, algorithm 3): measure the norms,
- * compress what has its agreed norms, decode what has all its answers.
+ * Schemes thc, tensor homomorphic compression (THC, NSDI'24, algorithm 3), and uthc, uniform THC
+ * (algorithm 1): measure the scales of blocks, compress what has its agreed scales, decode what has
+ * all its answers. The scale of a block is its norm, or the range of its coordinates; all else is
+ * the same.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +17,10 @@
 #include "scheme.h"
 #include "scheme_thc.h"
 
+#define LANES32	(THC_LANE_BYTES / sizeof(uint32_t))
+
 /* The scheme's phases, behind those of the agreement. */
-enum { NORMS = THC_AGREEMENT_PHASES, SUMS };
+enum { SCALES = THC_AGREEMENT_PHASES, SUMS };
 
 /* --- the job -------------------------------------------------------------- */
 
@@ -28,45 +32,44 @@ static double clamp_of(uint64_t bits)
 	return t;
 }
 
-/* As the daemon solved it. Levels rise to g: what is behind it is not used. */
+/* As the daemon solved it. What is behind its levels is not used. */
 int thc_table_read(const struct thc_spec *s, struct thc_table *t)
 {
-	unsigned int i, used = 1;
+	unsigned int i;
 
-	if (!thc_block_valid(s->block_log2))
+	if (!thc_block_valid(s->block_log2) || THC_COORDINATES(s->sum_width) > 1U << s->block_log2)
 		return -EPROTO;
-	while (used < sizeof(s->level) / sizeof(s->level[0]) && s->level[used - 1] < s->granularity)
-		used++;
-	*t = (struct thc_table){ .granularity = s->granularity, .t = clamp_of(s->clamp) };
-	while (1U << t->bits < used)
-		t->bits++;
-	t->levels = 1U << t->bits;
-	if (t->bits < 1 || t->levels != used)
-		return -EPROTO;
-	for (i = used; i < sizeof(s->level) / sizeof(s->level[0]); i++)
-		if (s->level[i])
+	*t = (struct thc_table){
+		.bits = s->bits, .levels = 1U << s->bits, .granularity = s->granularity,
+		.t = clamp_of(s->clamp),
+	};
+	for (i = 0; i < THC_LEVELS_MAX; i++)
+		if (i < t->levels)
+			t->value[i] = s->level[i];
+		else if (s->level[i])
 			return -EPROTO;
-	for (i = 0; i < used; i++)
-		t->value[i] = s->level[i];
 	return thc_table_check(t, s->ranks, s->sum_width) ? -EPROTO : 0;
 }
 
-static const char *check_job(const struct thc_spec *s)
+static const char *check_norms(const struct thc_spec *s)
 {
 	struct thc_table t;
 
-	return thc_table_read(s, &t) ? "its table is none that a codec can serve" : NULL;
+	return thc_table_read(s, &t) ? "its table and blocks are not for a codec" : NULL;
 }
 
-static const char *check_uniform(const struct thc_spec *s)
+static const char *check_ranges(const struct thc_spec *s)
 {
-	(void)s;
-	return "the library does not have it yet";
+	struct thc_table t;
+
+	if (thc_table_read(s, &t))
+		return check_norms(s);
+	return thc_table_uniform(&t) ? NULL : "the job's table is not uniform";
 }
 
 static const struct thc_compressor *compressor(const struct thc_request *r)
 {
-	return r->client->context[THC_SCHEME_THC];
+	return r->client->context[r->scheme->id];
 }
 
 /* --- memory layout -------------------------------------------------------- */
@@ -79,6 +82,12 @@ static size_t block_size(const struct thc_request *r)
 static uint32_t chunks_per_block(const struct thc_request *r)
 {
 	return (uint32_t)(block_size(r) / compressor(r)->chunk);
+}
+
+/* A block of floats. */
+static float *scratch(const struct thc_request *r)
+{
+	return (void *)r->client->scratch.at;
 }
 
 static uint8_t *region(const struct thc_request *r, size_t chunk)
@@ -97,17 +106,26 @@ static uint8_t *region_lanes(const struct thc_request *r, size_t chunk)
 static size_t region_bytes(const struct thc_request *r)
 {
 	size_t chunk = compressor(r)->chunk;
-	size_t traffic = sizeof(struct thc_hdr) + THC_BYTES(chunk, 4) + THC_LANE_BYTES;
+	size_t bytes = THC_BYTES(chunk, compressor(r)->codec.table.bits);
+	size_t traffic = sizeof(struct thc_hdr) + bytes + THC_LANE_BYTES;
 	size_t floats = chunk * thc_dtype_size(r->dtype);
 
 	traffic = (traffic + 63) & ~(size_t)63;
 	return floats > traffic ? floats : traffic;
 }
 
-/* fp32: blocks are rotated where their regions lie. */
+/* Blocks are rotated where their regions lie: those are as long as the floats. */
 static bool in_place(const struct thc_request *r)
 {
-	return r->dtype == THC_FP32;
+	const struct thc_progress *g = r->progress;
+
+	return r->dtype == THC_FP32 && g->region_bytes == compressor(r)->chunk * sizeof(float);
+}
+
+/* Floats that scale the first @blocks blocks. */
+static size_t scales_of(const struct thc_request *r, size_t blocks)
+{
+	return blocks * thc_codec_scales(&compressor(r)->codec);
 }
 
 /* Blocks the ring of rotated ones has room for. */
@@ -126,9 +144,9 @@ static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 {
 	struct thc_progress *g = r->progress;
 	size_t left = thc_budget_left(r->client), ring = block_size(r) * sizeof(float), total = 0;
-	size_t norms = thc_carve(&total, g->blocks * sizeof(*g->norms));
-	size_t norm_packets = thc_carve(&total, g->norm_chunks * THC_ANSWER_BYTES);
-	size_t norm_done = thc_carve(&total, g->norm_chunks);
+	size_t scales = thc_carve(&total, scales_of(r, g->blocks) * sizeof(*g->scales));
+	size_t scale_packets = thc_carve(&total, g->scale_chunks * THC_ANSWER_BYTES);
+	size_t scale_done = thc_carve(&total, g->scale_chunks);
 	size_t counts = thc_carve(&total, g->data_chunks * sizeof(*g->counts));
 	size_t lost = thc_carve(&total, g->data_chunks);
 	size_t missing = thc_carve(&total, g->blocks * sizeof(*g->missing));
@@ -143,9 +161,9 @@ static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 	thc_account(r->client, (ssize_t)g->arrays_bytes);
 	if (!g->regions || !g->arrays)
 		return -ENOMEM;
-	g->norms = (void *)(g->arrays + norms);
-	g->norm_packets = g->arrays + norm_packets;
-	g->norm_done = g->arrays + norm_done;
+	g->scales = (void *)(g->arrays + scales);
+	g->scale_packets = g->arrays + scale_packets;
+	g->scale_done = g->arrays + scale_done;
 	g->counts = (void *)(g->arrays + counts);
 	g->lost = g->arrays + lost;
 	g->missing = (void *)(g->arrays + missing);
@@ -163,19 +181,19 @@ static int prepare(struct thc_request *r, size_t growth)
 	r->progress = g;
 	g->blocks = thc_codec_blocks(&z->codec, r->count);
 	g->data_chunks = (uint32_t)(g->blocks * chunks_per_block(r));
-	g->norm_chunks = (uint32_t)((g->blocks + THC_NORMS - 1) / THC_NORMS);
+	g->scale_chunks = (uint32_t)((scales_of(r, g->blocks) + LANES32 - 1) / LANES32);
 	g->region_bytes = region_bytes(r);
 	if (allocate_arrays(r, g->data_chunks * g->region_bytes, growth))
 		return -ENOMEM;
-	r->phases.phase[NORMS] = (struct thc_phase){
-		.request = r, .packets = g->norm_packets, .stride = THC_ANSWER_BYTES,
-		.payload = THC_LANE_BYTES, .sized = g->norm_chunks, .op = THC_OP_MAX, .width = 32,
+	r->phases.phase[SCALES] = (struct thc_phase){
+		.request = r, .packets = g->scale_packets, .stride = THC_ANSWER_BYTES,
+		.payload = THC_LANE_BYTES, .sized = g->scale_chunks, .op = THC_OP_MAX, .width = 32,
 		.control = true, .closed = true,
 	};
 	r->phases.phase[SUMS] = (struct thc_phase){
 		.request = r, .packets = g->regions, .stride = g->region_bytes,
-		.payload = THC_BYTES(z->chunk, 4), .sized = g->data_chunks,
-		.op = THC_OP_LUT_ADD, .width = 4, .closed = true,
+		.payload = THC_BYTES(z->chunk, z->codec.table.bits), .sized = g->data_chunks,
+		.op = THC_OP_LUT_ADD, .width = (uint8_t)z->codec.table.bits, .closed = true,
 	};
 	r->phases.count = SUMS + 1;
 	return 0;
@@ -218,7 +236,7 @@ static struct slice slice_of(const struct thc_request *r, size_t first, size_t b
 		.residual = {
 			.error = r->error ? r->error->next + start : NULL,
 			.count = end - start,
-			.scratch = compressor(r)->scratch,
+			.scratch = scratch(r),
 		},
 	};
 }
@@ -233,42 +251,54 @@ static size_t slice_from(const struct thc_request *r, size_t first)
 	return blocks < g->blocks - first ? blocks : g->blocks - first;
 }
 
-/* --- norms ---------------------------------------------------------------- */
+/* --- scales --------------------------------------------------------------- */
 
-/* A packet carries THC_NORMS norms, as the bits of floats that are not negative. */
-static void fill_norm_packets(struct thc_request *r)
+/* What MAX orders as it orders @scale: norms are not negative, and as they are. */
+static uint32_t lane_of(const struct thc_request *r, float scale)
 {
-	struct thc_phase *p = &r->phases.phase[NORMS];
-	const struct thc_progress *g = r->progress;
-	uint32_t index, lane;
+	uint32_t bits = thc_float_bits(scale);
 
-	for (index = 0; index < g->norm_chunks; index++) {
+	if (!(compressor(r)->codec.form & THC_CODEC_RANGES))
+		return bits;
+	return bits ^ (bits >> 31 ? UINT32_MAX : 1U << 31);
+}
+
+static float scale_of(const struct thc_request *r, uint32_t lane)
+{
+	if (!(compressor(r)->codec.form & THC_CODEC_RANGES))
+		return thc_bits_float(lane);
+	return thc_bits_float(lane ^ (lane >> 31 ? 1U << 31 : UINT32_MAX));
+}
+
+static void fill_scale_packets(struct thc_request *r)
+{
+	struct thc_phase *p = &r->phases.phase[SCALES];
+	const struct thc_progress *g = r->progress;
+	size_t left = scales_of(r, g->blocks), n, i;
+	const float *scale = g->scales;
+	uint32_t index;
+
+	for (index = 0; index < g->scale_chunks; index++, scale += n, left -= n) {
 		uint32_t *lanes = (void *)(p->packets + index * p->stride + sizeof(struct thc_hdr));
 
-		for (lane = 0; lane < THC_NORMS; lane++) {
-			size_t block = (size_t)index * THC_NORMS + lane;
-			uint32_t bits = 0;
-
-			if (block < g->blocks)
-				memcpy(&bits, &g->norms[block], sizeof(bits));
-			lanes[lane] = thc_le32(bits);
-		}
+		n = left < LANES32 ? left : LANES32;
+		for (i = 0; i < n; i++)
+			lanes[i] = thc_le32(lane_of(r, scale[i]));
 		thc_pipeline_ready(p, index);
 	}
 }
 
-static void norms_agreed(struct thc_request *r, uint32_t index, const uint8_t *lanes)
+static void scales_agreed(struct thc_request *r, uint32_t index, const uint8_t *lanes)
 {
 	struct thc_progress *g = r->progress;
-	size_t block = (size_t)index * THC_NORMS;
-	uint32_t lane, bits;
+	size_t at = (size_t)index * LANES32, i;
+	uint32_t lane;
 
-	for (lane = 0; lane < THC_NORMS && block + lane < g->blocks; lane++) {
-		memcpy(&bits, lanes + 4 * lane, sizeof(bits));
-		bits = thc_le32(bits);
-		memcpy(&g->norms[block + lane], &bits, sizeof(bits));
+	for (i = 0; i < LANES32 && at + i < scales_of(r, g->blocks); i++) {
+		memcpy(&lane, lanes + 4 * i, sizeof(lane));
+		g->scales[at + i] = scale_of(r, thc_le32(lane));
 	}
-	g->norm_done[index] = 1;
+	g->scale_done[index] = 1;
 }
 
 /* For a bucket that is not finite nothing is sent, and the agreement tells the others. */
@@ -279,7 +309,9 @@ static void measure_slice(struct thc_request *r)
 	struct slice slice = slice_of(r, first, blocks);
 
 	g->measured += blocks;
-	if (thc_codec_norms(&compressor(r)->codec, &slice.values, g->norms + first, &bad)) {
+	if (thc_codec_measure(&compressor(r)->codec, &slice.values,
+			      &(struct thc_blocks){ r->round, first, NULL, 0 },
+			      slice.residual.scratch, g->scales + scales_of(r, first), &bad)) {
 		r->bad = first * block_size(r) + bad;
 		r->claim_status = THC_CLAIM_NOT_FINITE;
 		g->measured = g->blocks;
@@ -289,13 +321,13 @@ static void measure_slice(struct thc_request *r)
 
 /* --- compress ------------------------------------------------------------- */
 
-static bool norms_known(const struct thc_request *r, size_t first, size_t blocks)
+static bool scales_known(const struct thc_request *r, size_t first, size_t blocks)
 {
 	const struct thc_progress *g = r->progress;
-	size_t i = first / THC_NORMS, last = (first + blocks - 1) / THC_NORMS;
+	size_t i = scales_of(r, first) / LANES32, end = scales_of(r, first + blocks);
 
-	for (; i <= last; i++)
-		if (!g->norm_done[i])
+	for (; i * LANES32 < end; i++)
+		if (!g->scale_done[i])
 			return false;
 	return true;
 }
@@ -326,7 +358,7 @@ static size_t room_at(const struct thc_request *r, size_t first)
 	return blocks < free ? blocks : free;
 }
 
-/* Rotates what comes next while its norms are on their way; false: no more can be. */
+/* Rotates what comes next while its scales are on their way; false: no more can be. */
 static bool rotate_slice(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
@@ -355,7 +387,7 @@ static struct thc_blocks block_of(const struct thc_request *r, size_t block)
 	return (struct thc_blocks){
 		.round = r->round,
 		.first_block = block,
-		.norms = g->norms + block,
+		.scales = g->scales + scales_of(r, block),
 		.rank = r->client->options.rank,
 	};
 }
@@ -411,11 +443,11 @@ static bool compute(struct thc_request *r)
 		return true;
 	}
 	if (r->phases.phase[SUMS].numbered && g->packed < g->blocks &&
-	    norms_known(r, g->packed, slice_from(r, g->packed))) {
+	    scales_known(r, g->packed, slice_from(r, g->packed))) {
 		compress_slice(r);
 		return true;
 	}
-	/* the norms are on their way: use the time */
+	/* the scales are on their way: use the time */
 	return !r->claim_status && g->packed < g->blocks && rotate_slice(r);
 }
 
@@ -467,7 +499,7 @@ static void copy_block(struct thc_request *r, size_t block, bool back)
 static const uint8_t *move_lanes(struct thc_request *r, size_t block)
 {
 	size_t chunk = block * chunks_per_block(r);
-	uint8_t *to = (uint8_t *)compressor(r)->scratch;
+	uint8_t *to = (void *)scratch(r);
 	uint32_t k;
 
 	for (k = 0; k < chunks_per_block(r); k++)
@@ -503,9 +535,9 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 		thc_codec_decode(&z->codec, &sums, 1, &b, (float *)buf);
 		return;
 	}
-	thc_codec_decode(&z->codec, &sums, 1, &b, z->scratch);
+	thc_codec_decode(&z->codec, &sums, 1, &b, scratch(r));
 	copy_block(r, block, false);
-	thc_store(r->dtype, buf, z->scratch, values);
+	thc_store(r->dtype, buf, scratch(r), values);
 }
 
 /* Chunks of one block; decoded from where they lie if they are all of it. */
@@ -555,7 +587,7 @@ static void answer(struct thc_request *r, unsigned int phase, uint32_t first, ui
 		sums_came(r, first, chunks, counts, lanes);
 	else
 		for (k = 0; k < chunks; k++)
-			norms_agreed(r, first + k, lanes + (size_t)k * THC_LANE_BYTES);
+			scales_agreed(r, first + k, lanes + (size_t)k * THC_LANE_BYTES);
 }
 
 /* Decoded is what was sent and misses no answer. */
@@ -571,19 +603,18 @@ static void undo(struct thc_request *r)
 
 /* --- of a client -------------------------------------------------------------- */
 
-static size_t scratch_bytes(const struct thc_compressor *z)
-{
-	return sizeof(float) << z->codec.block_log2;
-}
-
-static int open_codec(struct thc_compressor *z, const struct thc_client *c)
+static int open_codec(struct thc_compressor *z, const struct thc_client *c, unsigned int form)
 {
 	const struct thc_spec *s = &c->spec;
 	struct thc_table table;
 	int error = thc_table_read(s, &table);
 
+	if (s->scheme_features & THC_SCHEME_F_UNROTATED)
+		form |= THC_CODEC_UNROTATED;
 	if (!error)
 		error = thc_codec_init(&z->codec, &table, s->block_log2, s->seed, c->options.simd);
+	if (!error)
+		error = thc_codec_set_form(&z->codec, form);
 	if (error == -ENOTSUP)
 		return thc_simd_missing();
 	if (error)
@@ -593,84 +624,86 @@ static int open_codec(struct thc_compressor *z, const struct thc_client *c)
 	return 0;
 }
 
-static int open_compressor(struct thc_client *c)
+static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned int form)
 {
 	struct thc_compressor *z = calloc(1, sizeof(*z));
-	size_t bytes;
+	size_t bytes = sizeof(float) << c->spec.block_log2;
 	int error;
 
 	if (!z)
 		return thc_fail(-ENOMEM, "out of memory");
-	c->context[THC_SCHEME_THC] = z;
+	c->context[id] = z;
 	z->chunk = THC_COORDINATES(c->spec.sum_width);
-	error = open_codec(z, c);
+	error = open_codec(z, c, form);
 	if (error)
 		return error;
-	bytes = scratch_bytes(z);
-	z->scratch = malloc(bytes);
-	if (!z->scratch)
+	if (thc_buffer_grow(c, &c->scratch, bytes))
 		return thc_fail(-ENOMEM, "out of memory for a block of %u values",
 				1U << c->spec.block_log2);
-	thc_account(c, (ssize_t)bytes);
 	if (c->counted_least < THC_COUNTED_BLOCKS * bytes)
 		c->counted_least = THC_COUNTED_BLOCKS * bytes;
+	/* an answer has a lane of every value */
+	c->counted_value = c->spec.sum_width / 8;
 	return 0;
 }
 
-static void close_compressor(struct thc_client *c)
+static void close_compressor(struct thc_client *c, enum thc_scheme_id id)
 {
-	struct thc_compressor *z = c->context[THC_SCHEME_THC];
+	struct thc_compressor *z = c->context[id];
 
 	if (!z)
 		return;
-	if (z->scratch)
-		thc_account(c, -(ssize_t)scratch_bytes(z));
-	free(z->scratch);
+	thc_buffer_drop(c, &c->scratch);
 	thc_codec_exit(&z->codec);
 	free(z);
-	c->context[THC_SCHEME_THC] = NULL;
+	c->context[id] = NULL;
 }
 
 static void describe(const struct thc_client *c, struct thc_client_info *info)
 {
-	const struct thc_compressor *z = c->context[THC_SCHEME_THC];
-
 	info->chunk = THC_COORDINATES(c->spec.sum_width);
 	info->block = 1U << c->spec.block_log2;
 	info->sum_width = c->spec.sum_width;
 	thc_table_read(&c->spec, &info->table);
-	if (z)
-		info->simd = thc_codec_simd_name(&z->codec);
 }
 
-const struct thc_scheme thc_scheme_thc = {
-	.id = THC_SCHEME_THC,
-	.dtypes = THC_DTYPES_FLOAT,
-	.loses = true,
-	.check = check_job,
-	.open = open_compressor,
-	.close = close_compressor,
-	.describe = describe,
-	.prepare = prepare,
-	.compute = compute,
-	.agreed = fill_norm_packets,
-	.answer = answer,
-	.undo = undo,
-	.release = release,
-};
+static int open_norms(struct thc_client *c)
+{
+	return open_compressor(c, THC_SCHEME_THC, 0);
+}
 
-const struct thc_scheme thc_scheme_uthc = {
-	.id = THC_SCHEME_UTHC,
-	.dtypes = THC_DTYPES_FLOAT,
-	.loses = true,
-	.check = check_uniform,
-	.open = open_compressor,
-	.close = close_compressor,
-	.describe = describe,
-	.prepare = prepare,
-	.compute = compute,
-	.agreed = fill_norm_packets,
-	.answer = answer,
-	.undo = undo,
-	.release = release,
-};
+static void close_norms(struct thc_client *c)
+{
+	close_compressor(c, THC_SCHEME_THC);
+}
+
+static int open_ranges(struct thc_client *c)
+{
+	return open_compressor(c, THC_SCHEME_UTHC, THC_CODEC_RANGES);
+}
+
+static void close_ranges(struct thc_client *c)
+{
+	close_compressor(c, THC_SCHEME_UTHC);
+}
+
+/* clang-format off */
+#define SCHEME(number, scale) {			\
+	.id = number,				\
+	.dtypes = THC_DTYPES_FLOAT,		\
+	.loses = true,				\
+	.check = check_##scale,			\
+	.open = open_##scale,			\
+	.close = close_##scale,			\
+	.describe = describe,			\
+	.prepare = prepare,			\
+	.compute = compute,			\
+	.agreed = fill_scale_packets,		\
+	.answer = answer,			\
+	.undo = undo,				\
+	.release = release,			\
+}
+/* clang-format on */
+
+const struct thc_scheme thc_scheme_thc = SCHEME(THC_SCHEME_THC, norms);
+const struct thc_scheme thc_scheme_uthc = SCHEME(THC_SCHEME_UTHC, ranges);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
-/* What scheme thc keeps for a client's job, and for a request. */
+/* What the schemes thc and uthc keep for a client's job, and for a request. */
 #ifndef LIBTHC_SCHEME_THC_H
 #define LIBTHC_SCHEME_THC_H
 
@@ -10,9 +10,9 @@
 
 struct thc_spec;
 
-/* fp16 and bf16: coordinates rotated ahead of their norms at most, and the part
- * of the bucket that their floats may take. A millisecond of work: the norms
- * take two round trips.
+/* Where blocks are not rotated in place: coordinates rotated ahead of their scales at most, and the
+ * part of the bucket that their floats may take. A millisecond of work: the scales take two round
+ * trips.
  */
 #define THC_AHEAD		(1U << 20)
 #define THC_AHEAD_SHARE		8
@@ -21,15 +21,13 @@ struct thc_spec;
 #define THC_COUNTED_BLOCKS	3
 
 /**
- * struct thc_compressor - client.context[THC_SCHEME_THC]
+ * struct thc_compressor - client.context of either scheme; client.scratch has room for a block
  * @codec: by the job's table
  * @chunk: coordinates of a chunk
- * @scratch: one block, for what is being computed
  */
 struct thc_compressor {
 	struct thc_codec	codec;
 	uint32_t		chunk;
-	float			*scratch;
 };
 
 /* The table of a job; -EPROTO: constants that a codec cannot serve. */
@@ -40,36 +38,36 @@ int thc_table_read(const struct thc_spec *s, struct thc_table *t);
  *
  * A region holds one chunk while it is on its way: its packet at the front,
  * the answer's lanes at the end, at last the chunk's mean in the caller's
- * dtype. For fp32 regions are as long as the chunk's floats, so that blocks
- * are rotated and decoded in place; blocks of fp16 and bf16 that are rotated
- * ahead of their norms wait in a ring.
+ * dtype. For fp32 and sums of up to 16 bits regions are as long as the chunk's
+ * floats, so that blocks are rotated in place; all other blocks that are rotated
+ * ahead of their scales wait in a ring.
  *
  * @region_bytes: of a chunk's region
  * @regions: all chunks' regions
  * @arrays: one allocation for all that follows, up to @ahead
- * @norms: of each block; own ones, replaced by the agreed maxima
- * @norm_packets: THC_ANSWER_BYTES each
+ * @scales: of each block, thc_codec_scales(); own ones, replaced by the agreed maxima
+ * @scale_packets: THC_ANSWER_BYTES each
  * @counts: contributors of each answered chunk
  * @lost: 1: the chunk's sum lacks this rank
  * @missing: answers each block still waits for
- * @measured: blocks whose norm is known
- * @norm_done: by norm packet: its maxima are in @norms
+ * @measured: blocks whose own scales are known
+ * @scale_done: by packet of scales: its maxima are in @scales
  * @ahead: the ring
- * @ahead_blocks: blocks of floats it has room for; 0 for fp32
- * @rotated: blocks rotated, some ahead of their norms
+ * @ahead_blocks: blocks of floats it has room for; 0 where blocks are rotated in place
+ * @rotated: blocks rotated, some ahead of their scales
  * @packed: blocks compressed and ready to be sent
  */
 struct thc_progress {
-	uint32_t	norm_chunks;
+	uint32_t	scale_chunks;
 	uint32_t	data_chunks;
 	size_t		blocks;
 	size_t		region_bytes;
 	uint8_t		*regions;
 	size_t		regions_size;
 	uint8_t		*arrays;
-	float		*norms;
-	uint8_t		*norm_packets;
-	uint8_t		*norm_done;
+	float		*scales;
+	uint8_t		*scale_packets;
+	uint8_t		*scale_done;
 	uint16_t	*counts;
 	uint8_t		*lost;
 	uint16_t	*missing;

@@ -115,7 +115,7 @@ THC_INLINE int thc_spec_sums_are_sound(const struct thc_spec *s)
 {
 	return (s->sum_width == 4 || s->sum_width == 8 || s->sum_width == 16 ||
 		s->sum_width == 32) &&
-	       s->bits <= s->sum_width;
+	       s->bits >= 1 && s->bits <= THC_BITS_MAX && s->bits <= s->sum_width;
 }
 
 /**
@@ -133,8 +133,7 @@ THC_INLINE int thc_spec_is_sound(const struct thc_spec *s, u32 rank, int keyed)
 	    s->scheme >= THC_SCHEMES_COUNT || !thc_spec_sums_are_sound(s))
 		return 0;
 	return s->ranks > rank && s->ranks <= THC_RANKS_MAX && s->data_slots && s->control_slots &&
-	       s->data_slots + s->control_slots <= THC_SLOTS_MAX &&
-	       thc_spec_shards_are_sound(s) &&
+	       s->data_slots + s->control_slots <= THC_SLOTS_MAX && thc_spec_shards_are_sound(s) &&
 	       (s->reply == THC_REPLY_MULTICAST || s->reply == THC_REPLY_FANOUT) &&
 	       thc_spec_group_is_sound(s);
 }

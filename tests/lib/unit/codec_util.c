@@ -109,3 +109,13 @@ double distance(const float *x, const float *y, size_t n)
 		sum += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
 	return sqrt(sum);
 }
+
+int measure_scales(const struct thc_codec *c, const struct thc_values *v,
+		   const struct thc_blocks *b, float *scales)
+{
+	float *scratch = test_buffer(sizeof(float) << c->block_log2);
+	int ret = thc_codec_measure(c, v, b, scratch, scales, NULL);
+
+	free(scratch);
+	return ret;
+}

@@ -73,9 +73,35 @@ static inline size_t padded_count(const struct thc_codec *c, size_t count)
 /* Skips the running test, with the reason, where the CPU lacks an instruction set. */
 void need_simd(enum thc_simd simd);
 
-static inline unsigned int index_of(const uint8_t *packed, size_t i)
+/* The scales of a range's blocks: norms, or ranges, as @c wants them. */
+int measure_scales(const struct thc_codec *c, const struct thc_values *v,
+		   const struct thc_blocks *b, float *scales);
+
+/* Index @i of a stream of @bits-bit ones, bit by bit. */
+static inline unsigned int index_of(const uint8_t *packed, unsigned int bits, size_t i)
 {
-	return i % 2 ? packed[i / 2] & 15 : packed[i / 2] >> 4;
+	unsigned int index = 0, k;
+	size_t at = i * bits;
+
+	for (k = 0; k < bits; k++, at++)
+		index = index << 1 | (packed[at / 8] >> (7 - at % 8) & 1);
+	return index;
+}
+
+/* Adds @v to lane @i, of @width bits. */
+static inline void lane_add(uint8_t *lanes, unsigned int width, size_t i, unsigned int v)
+{
+	uint8_t *at = lanes + i * width / 8;
+	unsigned int k;
+
+	if (width == 4) {
+		*at = (uint8_t)(*at + (i % 2 ? v << 4 : v));
+		return;
+	}
+	for (k = 0; k < width / 8; k++, v >>= 8) {
+		v += at[k];
+		at[k] = (uint8_t)v;
+	}
 }
 
 double norm_of(const float *x, size_t n);
