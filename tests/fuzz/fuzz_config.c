@@ -24,7 +24,7 @@
 
 static int quick_table(unsigned int bits, unsigned int granularity, double p,
 		       struct thc_table *out);
-static int quick_choice(unsigned int n, unsigned int width, struct thc_table *out);
+static int quick_choice(const struct thc_table_wish *w, struct thc_table *out);
 
 #define thc_table_solve quick_table
 #define thc_table_choose quick_choice
@@ -93,19 +93,19 @@ static int quick_table(unsigned int bits, unsigned int granularity, double p, st
 	return thc_table_from_values(bits, granularity, p, value, out);
 }
 
-static int quick_choice(unsigned int n, unsigned int width, struct thc_table *out)
+static int quick_choice(const struct thc_table_wish *w, struct thc_table *out)
 {
 	static struct {
 		bool made;
 		int status;
 		struct thc_table table;
 	} known[CHOSEN_MAX + 1];
-	unsigned int most = ((1U << width) - 1) / n;
+	unsigned int n = w->ranks, most = ((1U << w->width) - 1) / n;
 
-	if (n > CHOSEN_MAX || width != 8)
+	if (n > CHOSEN_MAX || w->width != 8)
 		return most < 15 ? -ERANGE : quick_table(4, most < 127 ? most : 127, 0.03, out);
 	if (!known[n].made) {
-		known[n].status = thc_table_choose(n, width, &known[n].table);
+		known[n].status = thc_table_choose(w, &known[n].table);
 		known[n].made = true;
 	}
 	*out = known[n].table;

@@ -681,6 +681,9 @@ static void fake_start(struct fake *f)
 {
 	struct sockaddr_in at4 = { .sin_family = AF_INET };
 	struct sockaddr_in6 at6 = { .sin6_family = AF_INET6 };
+	const struct thc_table_wish wish = {
+		.size = sizeof(wish), .bits = 4, .ranks = 2, .width = 8,
+	};
 
 	f->port = next_port();
 	f->job = (struct thc_job){
@@ -688,7 +691,7 @@ static void fake_start(struct fake *f)
 		.sum_width = 8,
 	};
 	fake_keys(f);
-	assert_int_equal(thc_table_choose(2, 8, &f->table), 0);
+	assert_int_equal(thc_table_choose(&wish, &f->table), 0);
 	thc_pairs_init(&f->pairs, f->table.value);
 	at4.sin_port = htons(f->port);
 	at4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -153,7 +153,7 @@ static void nmse__chosen_tables(void **state)
 		struct setup s;
 		double got;
 
-		assert_int_equal(thc_table_choose(n[i], 8, &t), 0);
+		assert_int_equal(choose(4, n[i], 8, &t), 0);
 		setup(&s, &t, n[i], false, 0);
 		got = measure_normal(&s);
 		assert_ratio("chosen", got, thc_table_nmse(&t, n[i]), 0.03);

@@ -279,39 +279,189 @@ static void nmse__closed_form(void **state)
 	}
 }
 
+/* The best table for @n equal gradients whose sums have @width bits. */
+static void chosen(unsigned int bits, unsigned int n, unsigned int width, struct thc_table *t)
+{
+	assert_int_equal(choose(bits, n, width, t), 0);
+	assert_int_equal(t->bits, bits);
+	assert_int_equal(thc_table_check(t, n, width), 0);
+}
+
+/* By another program: the least error of 4 and of 8 ranks, with 8-bit sums and with 16-bit ones, whose
+ * granularity is at most 255. 0: does not fit.
+ */
 static void choose__at_least_as_good_as_known(void **state)
 {
 	static const struct {
-		unsigned int n;
-		double nmse;
+		unsigned int n, width;
+		double nmse[THC_TABLE_BITS_MAX];
 	} want[] = {
-		{ 2, .009565 },
-		{ 4, .005175 },
-		{ 8, .003105 },
-		{ 16, .002055 },
+		{ 4, 8, { .2717, .07455, .01995, .005175, .001495, .000575 } },
+		{ 4, 16, { .2717, .07455, .01995, .005175, .001315, .000345, .0000885, .0000475 } },
+		{ 8, 8, { .1965, .04545, .01125, .003105, .001075 } },
+		{ 8, 16, { .1965, .04545, .01125, .002825, .000675, .000175, .0000445, .0000255 } },
+		{ 2, 8, { .3595, .11725, .03465, .009565, .002565, .000710, .000305 } },
+		{ 16, 8, { .1355, .02675, .00615, .002055 } },
 	};
-	struct thc_table t, other;
-	unsigned int i, g;
+	struct thc_table t;
+	unsigned int i, b;
 
 	(void)state;
 	for (i = 0; i < COUNT(want); i++) {
-		assert_int_equal(thc_table_choose(want[i].n, 8, &t), 0);
-		assert_int_equal(thc_table_check(&t, want[i].n, 8), 0);
-		assert_true(thc_table_nmse(&t, want[i].n) <= want[i].nmse);
-		for (g = 15; g <= 127 && g * want[i].n <= 255; g++) {
-			solve(4, g, t.p, &other);
-			assert_true(thc_table_nmse(&t, want[i].n) <=
-				    thc_table_nmse(&other, want[i].n) * (1 + 1e-9));
+		for (b = 1; b <= THC_TABLE_BITS_MAX; b++) {
+			double most = want[i].nmse[b - 1];
+
+			if (!most) {
+				assert_int_equal(choose(b, want[i].n, want[i].width, &t), -ERANGE);
+				continue;
+			}
+			chosen(b, want[i].n, want[i].width, &t);
+			if (thc_table_nmse(&t, want[i].n) > most)
+				fail_msg("n=%u b=%u: %g", want[i].n, b,
+					 thc_table_nmse(&t, want[i].n));
 		}
 	}
-	assert_int_equal(thc_table_choose(17, 8, &t), 0);
+}
+
+/* With up to 4 bits no other granularity is better; with more, where only some are looked at, none
+ * is better by 4 %.
+ */
+static void choose__granularity(void **state)
+{
+	static const unsigned int n[] = { 2, 4, 8, 16 };
+	struct thc_table t, other;
+	unsigned int i, b, g;
+
+	(void)state;
+	for (i = 0; i < COUNT(n); i++) {
+		for (b = 2; b <= 6 && ((1U << b) - 1) * n[i] <= 255; b++) {
+			double slack = b <= 4 ? 1 + 1e-9 : 1.04;
+
+			chosen(b, n[i], 8, &t);
+			for (g = (1U << b) - 1; g <= 127 && g * n[i] <= 255; g++) {
+				solve(b, g, t.p, &other);
+				assert_true(thc_table_nmse(&t, n[i]) <=
+					    thc_table_nmse(&other, n[i]) * slack);
+			}
+		}
+	}
+}
+
+/* Neighbouring clamp fractions of the granularity that was chosen are no better. */
+static void choose__clamp(void **state)
+{
+	static const unsigned int n[] = { 1, 4, 64 };
+	struct thc_table t, other;
+	unsigned int i, b;
+
+	(void)state;
+	for (i = 0; i < COUNT(n); i++) {
+		for (b = 1; b <= THC_TABLE_BITS_MAX; b++) {
+			chosen(b, n[i], 32, &t);
+			solve(b, t.granularity, t.p * 1.1, &other);
+			assert_true(thc_table_nmse(&t, n[i]) < thc_table_nmse(&other, n[i]));
+			solve(b, t.granularity, t.p / 1.1, &other);
+			assert_true(thc_table_nmse(&t, n[i]) < thc_table_nmse(&other, n[i]));
+		}
+	}
+}
+
+/* What the wish gives is taken, and the rest chosen for it. */
+static void choose__given(void **state)
+{
+	struct thc_table_wish w = THC_TABLE_WISH_INIT;
+	struct thc_table t, other;
+
+	(void)state;
+	w.bits = 4;
+	w.ranks = 4;
+	w.width = 8;
+	w.granularity = 30;
+	assert_int_equal(thc_table_choose(&w, &t), 0);
+	assert_int_equal(t.granularity, 30);
+	solve(4, 30, 1.0 / 512, &other);
+	assert_true(thc_table_nmse(&t, 4) < thc_table_nmse(&other, 4));
+	w.p = 1.0 / 32;
+	assert_int_equal(thc_table_choose(&w, &t), 0);
+	solve(4, 30, 1.0 / 32, &other);
+	assert_memory_equal(&t, &other, sizeof(t));
+	w.granularity = 0;
+	assert_int_equal(thc_table_choose(&w, &t), 0);
+	assert_true(t.p == w.p && t.granularity != 30);
+	assert_true(thc_table_nmse(&t, 4) < thc_table_nmse(&other, 4));
+	w.granularity = 1000;
+	w.width = 16;
+	assert_int_equal(thc_table_choose(&w, &t), 0);
+	assert_int_equal(t.granularity, 1000);
+}
+
+/* A rank that loses all of what it compresses has a memory that grows without end. */
+static void choose__feedback(void **state)
+{
+	struct thc_table_wish w = THC_TABLE_WISH_INIT;
+	struct thc_table plain, t;
+	unsigned int n;
+
+	(void)state;
+	w.flags = THC_TABLE_FEEDBACK;
+	w.width = 16;
+	for (w.bits = 1; w.bits <= 4; w.bits++) {
+		for (n = 1; n <= 64; n *= 2) {
+			w.ranks = n;
+			assert_int_equal(thc_table_choose(&w, &t), 0);
+			assert_true(thc_table_nmse(&t, 1) < 0.5005);
+			chosen(w.bits, n, 16, &plain);
+			if (w.bits > 1 || n < 3)
+				assert_memory_equal(&t, &plain, sizeof(t));
+			else
+				assert_true(thc_table_nmse(&plain, 1) > 0.6);
+		}
+	}
+}
+
+static void choose__bad_arguments(void **state)
+{
+	struct thc_table_wish w = THC_TABLE_WISH_INIT;
+	struct thc_table t;
+
+	(void)state;
+	chosen(4, 17, 8, &t);
 	assert_int_equal(t.granularity, 15);
-	assert_int_equal(thc_table_choose(18, 8, &t), -ERANGE);
-	assert_int_equal(thc_table_choose(18, 16, &t), 0);
-	assert_int_equal(thc_table_check(&t, 18, 16), 0);
-	assert_int_equal(thc_table_choose(0, 8, &t), -EINVAL);
-	assert_int_equal(thc_table_choose(4, 12, &t), -EINVAL);
-	assert_int_equal(thc_table_choose(4, 8, NULL), -EINVAL);
+	assert_int_equal(choose(4, 18, 8, &t), -ERANGE);
+	chosen(4, 18, 16, &t);
+	/* four-bit sums */
+	chosen(1, 15, 4, &t);
+	assert_int_equal(t.granularity, 1);
+	chosen(2, 5, 4, &t);
+	assert_int_equal(t.granularity, 3);
+	assert_int_equal(choose(2, 6, 4, &t), -ERANGE);
+	assert_int_equal(choose(4, 2, 4, &t), -ERANGE);
+	assert_int_equal(choose(4, 0, 8, &t), -EINVAL);
+	assert_int_equal(choose(4, 4, 12, &t), -EINVAL);
+	assert_int_equal(choose(0, 4, 8, &t), -EINVAL);
+	assert_int_equal(choose(9, 4, 32, &t), -EINVAL);
+	assert_int_equal(choose(4, 4, 8, NULL), -EINVAL);
+	assert_int_equal(thc_table_choose(NULL, &t), -EINVAL);
+	w.bits = 4;
+	w.ranks = 4;
+	w.width = 8;
+	w.flags = 2;
+	assert_int_equal(thc_table_choose(&w, &t), -EINVAL);
+	w.flags = 0;
+	w.p = 1;
+	assert_int_equal(thc_table_choose(&w, &t), -EINVAL);
+	w.p = NAN;
+	assert_int_equal(thc_table_choose(&w, &t), -EINVAL);
+	w.p = 1e-300;
+	assert_int_equal(thc_table_choose(&w, &t), -ERANGE);
+	w.p = 0;
+	w.granularity = 14;
+	assert_int_equal(thc_table_choose(&w, &t), -EINVAL);
+	w.granularity = 64;
+	assert_int_equal(thc_table_choose(&w, &t), -ERANGE);
+	w.granularity = 63;
+	w.size--;
+	assert_int_equal(thc_table_choose(&w, &t), -EINVAL);
 }
 
 /* The hash is part of what ranks compare, so its value must never change. */
@@ -351,6 +501,11 @@ int main(void)
 		cmocka_unit_test(check__overflow_rule),
 		cmocka_unit_test(nmse__closed_form),
 		cmocka_unit_test(choose__at_least_as_good_as_known),
+		cmocka_unit_test(choose__granularity),
+		cmocka_unit_test(choose__clamp),
+		cmocka_unit_test(choose__given),
+		cmocka_unit_test(choose__feedback),
+		cmocka_unit_test(choose__bad_arguments),
 		cmocka_unit_test(hash__stable_and_sensitive),
 	};
 

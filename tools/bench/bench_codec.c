@@ -166,6 +166,9 @@ int main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
+	const struct thc_table_wish wish = {
+		.size = sizeof(wish), .bits = 4, .ranks = RANKS, .width = 8,
+	};
 	unsigned int block_log2 = 10, granularity = 0, correlated = RANKS;
 	enum thc_simd simd = THC_SIMD_AUTO;
 	int opt, ret, runs = RUNS;
@@ -195,7 +198,7 @@ int main(int argc, char **argv)
 		}
 	}
 	ret = granularity ? thc_table_solve(4, granularity, 1.0 / 32, &table) :
-			    thc_table_choose(RANKS, 8, &table);
+			    thc_table_choose(&wish, &table);
 	if (!ret)
 		ret = thc_table_check(&table, RANKS, 8);
 	if (!ret)

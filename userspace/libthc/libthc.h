@@ -356,11 +356,42 @@ THC_API int thc_table_check(const struct thc_table *t, unsigned int n, unsigned 
  */
 THC_API double thc_table_nmse(const struct thc_table *t, unsigned int n);
 
-/* The 4-bit table of least thc_table_nmse() for @n ranks whose sums fit lanes
- * of @width bits (8 or 16), over granularity and clamp fraction together. 0,
- * -EINVAL no ranks or another width, -ENOMEM, -ERANGE no 4-bit table fits.
+/* A job's gradients go into error memories: thc_table_wish.flags. */
+#define THC_TABLE_FEEDBACK	1
+
+/**
+ * struct thc_table_wish - what a table is chosen for
+ * @size: sizeof(struct thc_table_wish)
+ * @bits: of an index, 1..8
+ * @ranks: whose sums are to fit
+ * @width: bits of a sum: 4, 8, 16 or 32
+ * @granularity: g, 0: the best one, up to 127, or 255 if @bits is above 4
+ * @p: clamp fraction, 0: the best one
+ * @flags: THC_TABLE_FEEDBACK: a rank's own loss, thc_table_nmse() for one rank, is at most 1/2, so
+ *	that its error memory stays shorter than its gradient. Only tables of one bit, for three
+ *	ranks or more, differ for it
  */
-THC_API int thc_table_choose(unsigned int n, unsigned int width, struct thc_table *out);
+struct thc_table_wish {
+	size_t		size;
+	uint32_t	bits;
+	uint32_t	ranks;
+	uint32_t	width;
+	uint32_t	granularity;
+	double		p;
+	uint64_t	flags;
+};
+
+/* clang-format off */
+#define THC_TABLE_WISH_INIT { .size = sizeof(struct thc_table_wish) }
+/* clang-format on */
+
+/* The table of least thc_table_nmse() for what @wish says, over granularity and clamp fraction
+ * together, but for those that it gives. Takes up to 50 ms, and more if a granularity above 255
+ * is given. 0, -EINVAL an argument out of range,
+ * -E2BIG a member that this library does not know, -ENOMEM, -ERANGE: sums of no such table
+ * fit, or @wish->p has no threshold below 16.
+ */
+THC_API int thc_table_choose(const struct thc_table_wish *wish, struct thc_table *out);
 
 /* Agreement between ranks: equal for equal bits, granularity, values and threshold. */
 THC_API uint32_t thc_table_hash(const struct thc_table *t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
  * Solver for quantisation tables and the closed forms of their error.  Runs once per job; the codec
- * only reads its result.
+ * only reads its result.  Which granularity and clamp a job gets is table_choose.c's.
  *
  * A rotated coordinate is close to a standard normal a.  It is clamped to [-t, t] and rounded
  * without bias to one of the levels 2 t T[z] / g - t.  Between neighbours l < h the rounding's
@@ -23,13 +23,6 @@
 
 /* Paths whose costs differ by less are one path and its mirror image. */
 #define COST_TIE	1e-13
-
-/* Beyond this the table's own error hardly falls, and the codec leaves its fastest path. */
-#define CHOOSE_GRANULARITY_MAX	127
-#define CHOOSE_CANDIDATES	4
-#define CHOOSE_STEPS		18
-#define CHOOSE_P_MIN		1e-6
-#define CHOOSE_P_MAX		0.25
 
 static double normal_density(double a)
 {
@@ -268,97 +261,6 @@ double thc_table_nmse(const struct thc_table *t, unsigned int n)
 	double trunc = 2 * ((1 + t->t * t->t) * above - t->t * normal_density(t->t));
 
 	return t->cost / n + trunc;
-}
-
-/* Golden-section search, in log p, for the best clamp fraction at one granularity. */
-static int choose_fraction(unsigned int g, unsigned int n, int steps, struct thc_table *out)
-{
-	const double ratio = 0.61803398874989484820;
-	double lo = log(CHOOSE_P_MIN), hi = log(CHOOSE_P_MAX);
-	double c = hi - ratio * (hi - lo), d = lo + ratio * (hi - lo);
-	struct thc_table at_c, at_d;
-	int ret;
-
-	ret = thc_table_solve(4, g, exp(c), &at_c);
-	if (!ret)
-		ret = thc_table_solve(4, g, exp(d), &at_d);
-	while (!ret && steps--) {
-		if (thc_table_nmse(&at_c, n) < thc_table_nmse(&at_d, n)) {
-			hi = d;
-			d = c;
-			at_d = at_c;
-			c = hi - ratio * (hi - lo);
-			ret = thc_table_solve(4, g, exp(c), &at_c);
-		} else {
-			lo = c;
-			c = d;
-			at_c = at_d;
-			d = lo + ratio * (hi - lo);
-			ret = thc_table_solve(4, g, exp(d), &at_d);
-		}
-	}
-	if (!ret)
-		*out = thc_table_nmse(&at_c, n) < thc_table_nmse(&at_d, n) ? at_c : at_d;
-	return ret;
-}
-
-/* The CHOOSE_CANDIDATES granularities that do best at clamp fraction @p, best first. */
-static int choose_candidates(unsigned int n, unsigned int top, double p, unsigned int *best)
-{
-	double nmse[CHOOSE_CANDIDATES];
-	unsigned int g, found = 0, i;
-
-	for (g = 15; g <= top; g++) {
-		struct thc_table t;
-		double e;
-		int ret = thc_table_solve(4, g, p, &t);
-
-		if (ret)
-			return ret;
-		e = thc_table_nmse(&t, n);
-		for (i = found < CHOOSE_CANDIDATES ? found++ : CHOOSE_CANDIDATES; i > 0; i--) {
-			if (nmse[i - 1] <= e)
-				break;
-			if (i < CHOOSE_CANDIDATES) {
-				nmse[i] = nmse[i - 1];
-				best[i] = best[i - 1];
-			}
-		}
-		if (i < CHOOSE_CANDIDATES) {
-			nmse[i] = e;
-			best[i] = g;
-		}
-	}
-	return (int)found;
-}
-
-int thc_table_choose(unsigned int n, unsigned int width, struct thc_table *out)
-{
-	unsigned int top, candidate[CHOOSE_CANDIDATES];
-	struct thc_table t;
-	int ret, found, i;
-
-	if (!out || !n || (width != 8 && width != 16))
-		return -EINVAL;
-	top = ((1U << width) - 1) / n;
-	if (top < 15)
-		return -ERANGE;
-	if (top > CHOOSE_GRANULARITY_MAX)
-		top = CHOOSE_GRANULARITY_MAX;
-	ret = choose_fraction(top, n, CHOOSE_STEPS, out);
-	if (ret)
-		return ret;
-	found = choose_candidates(n, top, out->p, candidate);
-	if (found < 0)
-		return found;
-	for (i = 0; i < found; i++) {
-		ret = choose_fraction(candidate[i], n, CHOOSE_STEPS, &t);
-		if (ret)
-			return ret;
-		if (thc_table_nmse(&t, n) < thc_table_nmse(out, n))
-			*out = t;
-	}
-	return 0;
 }
 
 static uint32_t hash_u64(uint32_t h, uint64_t v)

@@ -163,7 +163,11 @@ static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 
 	/* with nothing asked for, the best table for n and the width */
 	if (w->table == THCD_TABLE_AUTO && w->bits == 4 && !g && !thcd_job_wish_given(w, "clamp")) {
-		err = thc_table_choose(w->ranks, width, t);
+		const struct thc_table_wish wish = {
+			.size = sizeof(wish), .bits = 4, .ranks = w->ranks, .width = width,
+		};
+
+		err = thc_table_choose(&wish, t);
 		if (!err)
 			return 0;
 		return thcd_fail(e, "no 4-bit table has sums of %u ranks below %u", w->ranks,

@@ -58,6 +58,18 @@ static inline void solve(unsigned int bits, unsigned int g, double p, struct thc
 	assert_int_equal(thc_table_solve(bits, g, p, t), 0);
 }
 
+/* The table that a job gets, of any granularity and clamp. */
+static inline int choose(unsigned int bits, unsigned int ranks, unsigned int width,
+			 struct thc_table *t)
+{
+	struct thc_table_wish w = THC_TABLE_WISH_INIT;
+
+	w.bits = bits;
+	w.ranks = ranks;
+	w.width = width;
+	return thc_table_choose(&w, t);
+}
+
 static inline void codec_setup(struct thc_codec *c, const struct thc_table *t,
 			       unsigned int block_log2, enum thc_simd simd)
 {
