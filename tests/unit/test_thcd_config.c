@@ -68,14 +68,43 @@ static void job__defaults(void **state)
 	assert_true(w->clamp == 1.0 / 32);
 	assert_int_equal(w->seal, THC_SEAL_NH);
 	assert_true(w->correlated);
+	assert_true(w->feedback);
+	assert_true(w->rotate);
+	assert_int_equal(w->precision, THC_EXACT);
 	assert_true(thcd_job_wish_given(w, "key"));
 	assert_false(thcd_job_wish_given(w, "clamp"));
+}
+
+/* 256 levels are a table, on the command line and in a file, and one more is too many. */
+static void job__most_levels(void **state)
+{
+	char keys[2048] = "1,ranks=1,key=@one,bits=8,table=0";
+	char list[2048] = "{ \"jobs\": [ { \"job\": 2, \"bits\": 8, \"table\": [0";
+	unsigned int i;
+
+	(void)state;
+	for (i = 1; i < 256; i++) {
+		sprintf(keys + strlen(keys), ":%u", 1000 + i);
+		sprintf(list + strlen(list), ",%u", 1000 + i);
+	}
+	assert_int_equal(thcd_config_job(&config, keys, &error), 0);
+	assert_int_equal(config.job[0].values, 256);
+	assert_int_equal(config.job[0].value[255], 1255);
+	strcat(keys, ":1256");
+	bad_job(keys, "table: more than 256 levels");
+	strcat(list, "] } ] }");
+	if (thcd_config_text(&config, "f.json", list, &error))
+		fail_msg("%s", error.text);
+	assert_int_equal(config.job[1].values, 256);
+	assert_int_equal(config.job[1].value[255], 1255);
+	strcpy(list + strlen(list) - strlen("] } ] }"), ",1256] } ] }");
+	bad_file(list, "table: more than 256 levels");
 }
 
 /* Every key with a value of its own, on the command line. */
 static const char every_key[] =
 	"job=3,ranks=4,key=@one,table=0:5:10:16,bits=2,granularity=16,"
-	"clamp=1/512,scheme=thc,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
+	"clamp=1/512,scheme=none,precision=fixed16,rotate=off,feedback=off,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
 	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,shards=10.0.0.1,10.0.0.2:9100,shard=1,hops=254,quorum=3,deadline_ms=250,"
 	"seed=18446744073709551615,"
 	"seal=none,correlated=off";
@@ -98,6 +127,10 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->bits, 2);
 	assert_int_equal(w->granularity, 16);
 	assert_true(w->clamp == 1.0 / 512);
+	assert_int_equal(w->scheme, THC_SCHEME_NONE);
+	assert_int_equal(w->precision, 16);
+	assert_false(w->rotate);
+	assert_false(w->feedback);
 	assert_int_equal(w->sum_width, 16);
 	assert_int_equal(w->block, 4096);
 	assert_int_equal(w->slots, 100);
@@ -138,7 +171,8 @@ static void file__every_key(void **state)
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"key\": \"@one\",\n"
 		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
 		"\"1/512\",\n"
-		"    \"scheme\": \"thc\", \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
+		"    \"scheme\": \"none\", \"precision\": \"fixed16\", \"rotate\": false, \"feedback\": false,\n"
+		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
 		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"shards\": [\"10.0.0.1\", \"10.0.0.2:9100\"],\n"
 		"    \"shard\": 1, \"hops\": 254, \"quorum\": 3,\n"
@@ -209,13 +243,18 @@ static void job__bad_values_are_named(void **state)
 				   "and give key=@FILE");
 	bad_job("1,cookie=@one", "cookies are gone");
 	bad_job("1,sum=off", "sum: give seal=none for what was sum=off");
-	bad_job("1,bits=5", "bits: 5 is out of range");
+	bad_job("1,bits=9", "bits: 9 is out of range, 1 to 8");
+	bad_job("1,bits=0", "bits: 0 is out of range");
 	bad_job("1,clamp=0", "clamp");
 	bad_job("1,clamp=1", "clamp");
 	bad_job("1,clamp=1/0", "clamp");
 	bad_job("1,clamp=nan", "clamp");
 	bad_job("1,clamp=1/32/2", "clamp");
-	bad_job("1,sum_width=32", "neither auto nor 8 nor 16");
+	bad_job("1,sum_width=12", "neither auto nor 4 nor 8 nor 16 nor 32");
+	bad_job("1,precision=fixed", "neither exact nor fixed8 nor fixed16 nor fixed32");
+	bad_job("1,precision=8", "neither exact nor");
+	bad_job("1,rotate=no", "neither off nor on");
+	bad_job("1,feedback=1", "neither off nor on");
 	bad_job("1,scheme=lossless", "scheme: there is no \"lossless\"");
 	bad_job("1,block=512", "block: 512 is out of range");
 	bad_job("1,block=2097152", "block");
@@ -227,7 +266,8 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,table=0;1", "separated by ':'");
 	bad_job("1,table=0:-1", "is not a level");
 	bad_job("1,table=0:5000", "is not a level");
-		bad_job("1,deadline_ms=0", "deadline_ms: 0 is out of range, 1 to 3600000");
+	bad_job("1,table=@", "ends in _recv_table.txt");
+	bad_job("1,deadline_ms=0", "deadline_ms: 0 is out of range, 1 to 3600000");
 	bad_job("1,group=", "group");
 	assert_int_equal(config.jobs, 0);
 }
@@ -446,6 +486,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(job__defaults, setup),
+		cmocka_unit_test_setup(job__most_levels, setup),
 		cmocka_unit_test_setup(job__every_key, setup),
 		cmocka_unit_test_setup(file__every_key, setup),
 		cmocka_unit_test_setup(job__seals, setup),

@@ -17,6 +17,7 @@
 #include "../../userspace/aggregator/report.h"
 #include "credentials.h"
 #include "jobs.h"
+#include "join.h"
 #include "pins.h"
 #include "plan.h"
 
@@ -83,10 +84,154 @@ static void table__auto_always_fits(void **state)
 	}
 }
 
-static void scheme__of_a_job_is_one_for_floats(void **state)
+/* The narrowest of 8, 16 and 32 bits that no sum overflows. */
+static void table__bits_and_widths(void **state)
+{
+	unsigned int bits, n, width;
+	char keys[64];
+
+	(void)state;
+	for (bits = 1; bits <= 8; bits++) {
+		for (n = 1; n <= THC_RANKS_MAX; n += 9) {
+			u32 least = (1u << bits) - 1;
+			struct thcd_plan p;
+
+			snprintf(keys, sizeof(keys), "1,ranks=%u,key=@one,bits=%u", n, bits);
+			p = good(keys);
+			width = least * n <= 255 ? 8 : 16;
+			assert_int_equal(p.bits, bits);
+			assert_int_equal(p.sum_width, width);
+			assert_int_equal(p.chunk, 8192 / width);
+			assert_true(p.granularity * n < 1u << width);
+			assert_int_equal(p.table[least], p.granularity);
+			assert_true(bits == 8 || !p.table[least + 1]);
+		}
+	}
+	assert_int_equal(good("1,ranks=16,key=@one,granularity=4095").sum_width, 16);
+	assert_int_equal(good("1,ranks=17,key=@one,granularity=4095").sum_width, 32);
+	assert_string_equal(note.text, "sums of 17 ranks need 32 bits (17 x 4095 > 65535): chunks "
+				       "of 256 coordinates");
+	assert_int_equal(good("1,ranks=2,key=@one,sum_width=32").chunk, 256);
+	assert_string_equal(note.text, "");
+}
+
+/* Sums of 4 bits are nobody's who has not asked, and lie in blocks of 2048 coordinates. */
+static void table__four_bit_sums(void **state)
+{
+	struct thcd_plan p = good("1,ranks=5,key=@one,bits=2,sum_width=4");
+
+	(void)state;
+	assert_int_equal(p.sum_width, 4);
+	assert_int_equal(p.chunk, 2048);
+	assert_int_equal(p.granularity, 3);
+	assert_int_equal(p.block_log2, 11);
+	assert_int_equal(good("1,ranks=15,key=@one,bits=1,sum_width=4").granularity, 1);
+	assert_int_equal(good("1,ranks=1,key=@one,bits=4,sum_width=4").granularity, 15);
+	assert_int_equal(good("1,ranks=1,key=@one,bits=1").sum_width, 8);
+	assert_int_equal(good("1,ranks=1,key=@one,bits=1").block_log2, 10);
+	assert_int_equal(good("1,ranks=2,key=@one,bits=2,sum_width=4,block=4096").block_log2, 12);
+	refused("1,ranks=2,key=@one,bits=2,sum_width=4,block=1024",
+		"block=1024: sums of 4 bits have chunks of 2048 coordinates: give block=2048 or "
+		"more");
+	refused("1,ranks=6,key=@one,bits=2,sum_width=4",
+		"no table of 2 bits fits 6 ranks, up to 5 ranks fit this table; or set "
+		"sum_width=8");
+	refused("1,ranks=1,key=@one,bits=5,sum_width=4", "no table of 5 bits fits 1 ranks");
+	refused("1,ranks=2,key=@one,bits=4,sum_width=4", "more than the 15 of 4-bit sums");
+}
+
+/* What is given is kept, and the rest is the best for it. */
+static void table__is_the_best_one(void **state)
+{
+	const struct thc_table_wish wish = { sizeof(wish), 3, 8, 8, 0, 0, THC_TABLE_FEEDBACK };
+	struct thcd_plan p = good("1,ranks=8,key=@one,bits=3");
+	struct thc_table t;
+	double clamp;
+
+	(void)state;
+	assert_int_equal(thc_table_choose(&wish, &t), 0);
+	assert_int_equal(p.table_hash, thc_table_hash(&t));
+	p = good("1,ranks=8,key=@one,clamp=1/32");
+	memcpy(&clamp, &p.p, sizeof(clamp));
+	assert_true(clamp == 1.0 / 32);
+	p = good("1,ranks=8,key=@one,granularity=30");
+	assert_int_equal(p.granularity, 30);
+	memcpy(&clamp, &p.p, sizeof(clamp));
+	assert_true(clamp < 1.0 / 400);
+	/* one bit, whose memory would grow */
+	assert_true(good("1,ranks=16,key=@one,bits=1").clamp !=
+		    good("1,ranks=16,key=@one,bits=1,feedback=off").clamp);
+	assert_true(good("1,ranks=16,key=@one,bits=2").clamp ==
+		    good("1,ranks=16,key=@one,bits=2,feedback=off").clamp);
+}
+
+static void scheme__none(void **state)
+{
+	struct thcd_plan p = good("1,ranks=8,key=@one,scheme=none");
+
+	(void)state;
+	assert_int_equal(p.scheme, THC_SCHEME_NONE);
+	assert_int_equal(p.value_bits, 0);
+	/* for calls that name thc */
+	assert_int_equal(p.granularity, 21);
+	assert_int_equal(good("1,ranks=8,key=@one,scheme=none,precision=exact").value_bits, 0);
+	assert_int_equal(good("1,ranks=8,key=@one,scheme=none,precision=fixed8").value_bits, 8);
+	assert_int_equal(good("1,ranks=64,key=@one,scheme=none,precision=fixed16").value_bits, 16);
+	assert_int_equal(good("1,ranks=64,key=@one,scheme=none,precision=fixed32").value_bits, 32);
+	refused("1,ranks=9,key=@one,scheme=none,precision=fixed8",
+		"precision=fixed8 leaves 9 ranks less than 4 bits: give a wider one, or exact");
+	refused("1,ranks=9,key=@one,precision=exact", "precision: only scheme=none has one");
+	refused("1,ranks=2,key=@one,scheme=uthc,precision=fixed8", "only scheme=none has one");
+	refused("1,ranks=2,key=@one,scheme=none,deadline_ms=5,quorum=1", "leave deadline_ms out");
+	refused("1,ranks=2,key=@one,scheme=none,rotate=off", "leave rotate out");
+}
+
+static void scheme__uthc(void **state)
+{
+	struct thcd_plan p = good("1,ranks=8,key=@one,scheme=uthc");
+	unsigned int z;
+
+	(void)state;
+	assert_int_equal(p.scheme, THC_SCHEME_UTHC);
+	assert_true(p.linear);
+	p = good("1,ranks=8,key=@one,scheme=uthc,bits=5,table=uniform,granularity=31");
+	for (z = 0; z < 32; z++)
+		assert_int_equal(p.table[z], z);
+	assert_int_equal(p.sum_width, 8);
+	refused("1,ranks=8,key=@one,scheme=uthc,granularity=30", "granularity 15, not 30");
+	refused("1,ranks=8,key=@one,scheme=uthc,bits=1,table=0:1", "leave table out");
+	refused("1,ranks=8,key=@one,scheme=uthc,clamp=1/32", "leave clamp out");
+}
+
+static void scheme__rotation(void **state)
 {
 	(void)state;
-	refused("1,ranks=8,key=@one,scheme=none", "scheme=none is for integers");
+	assert_int_equal(good("1,ranks=8,key=@one").rotate, 1);
+	assert_int_equal(good("1,ranks=8,key=@one,rotate=off").rotate, 0);
+	assert_int_equal(good("1,ranks=8,key=@one,rotate=off,scheme=uthc").rotate, 0);
+}
+
+/* What a worker is told. */
+static void scheme__is_announced(void **state)
+{
+	static struct thcd_record r;
+	static struct thc_job job;
+	struct thc_spec s;
+
+	(void)state;
+	r.plan = good("1,ranks=8,key=@one,scheme=none,precision=fixed16");
+	thcd_spec_fill(&s, &job, &r, 0);
+	assert_int_equal(s.scheme, THC_SCHEME_NONE);
+	assert_int_equal(s.value_bits, 16);
+	assert_int_equal(s.scheme_features, 0);
+	r.plan = good("1,ranks=8,key=@one,scheme=uthc,rotate=off");
+	thcd_spec_fill(&s, &job, &r, 0);
+	assert_int_equal(s.scheme, THC_SCHEME_UTHC);
+	assert_int_equal(s.value_bits, 0);
+	assert_int_equal(s.scheme_features, THC_SCHEME_F_UNROTATED);
+	r.plan = good("1,ranks=8,key=@one,rotate=on");
+	thcd_spec_fill(&s, &job, &r, 0);
+	assert_int_equal(s.scheme_features, 0);
 }
 
 static void table__overflow_says_what_fits(void **state)
@@ -97,7 +242,9 @@ static void table__overflow_says_what_fits(void **state)
 		"sum_width=16");
 	refused("1,ranks=18,key=@one,table=uniform,sum_width=8",
 		"no table of 4 bits fits 18 ranks");
-	refused("1,ranks=64,key=@one,granularity=1024", "granularity up to 1023 fits 64 ranks");
+	refused("1,ranks=64,key=@one,granularity=1024,sum_width=16",
+		"granularity up to 1023 fits 64 ranks, up to 63 ranks fit this table; or set "
+		"sum_width=32");
 	refused("1,ranks=9,key=@one,sum_width=8,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:30",
 		"the table reaches 30, and 9 ranks make 270, more than the 255 of 8-bit sums");
 	/* exactly at the edge */
@@ -440,6 +587,9 @@ static void keep__same_jobs_only(void **state)
 		{ "1,ranks=5,key=@one,granularity=31", "ranks is 4" },
 		{ "1,ranks=4,key=@two,granularity=31", "key differs" },
 		{ "1,ranks=4,key=@one,granularity=30", "granularity is 31" },
+		{ "1,ranks=4,key=@one,granularity=31,bits=5", "bits is 4" },
+		{ "1,ranks=4,key=@one,granularity=31,scheme=none", "scheme is thc, and none" },
+		{ "1,ranks=4,key=@one,granularity=31,rotate=off", "rotate is 1" },
 		{ "1,ranks=4,key=@one,granularity=31,clamp=1/64", "clamp" },
 		{ "1,ranks=4,key=@one,granularity=31,slots=64", "slots is 512" },
 		{ "1,ranks=4,key=@one,granularity=31,norm_slots=65", "norm_slots is 64" },
@@ -521,7 +671,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(table__auto_always_fits),
-		cmocka_unit_test(scheme__of_a_job_is_one_for_floats),
+		cmocka_unit_test(table__bits_and_widths),
+		cmocka_unit_test(table__four_bit_sums),
+		cmocka_unit_test(table__is_the_best_one),
+		cmocka_unit_test(scheme__none),
+		cmocka_unit_test(scheme__uthc),
+		cmocka_unit_test(scheme__rotation),
+		cmocka_unit_test(scheme__is_announced),
 		cmocka_unit_test(table__overflow_says_what_fits),
 		cmocka_unit_test(table__width_is_chosen_and_said),
 		cmocka_unit_test(table__published_one),

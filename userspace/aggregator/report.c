@@ -3,6 +3,7 @@
  * Counters and jobs as JSON, for thcd and thcctl alike.
  */
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,6 +149,18 @@ static void open_generations(cJSON *o, const struct thc_job *job, const struct t
 	cJSON_AddItemToObject(o, "waiting_for", ranks_of(missing));
 }
 
+static void add_scheme(cJSON *o, const struct thcd_plan *plan)
+{
+	char precision[16] = "exact";
+
+	cJSON_AddStringToObject(o, "scheme", thc_scheme_name[plan->scheme % THC_SCHEMES_COUNT]);
+	if (plan->value_bits)
+		snprintf(precision, sizeof(precision), "fixed%u", plan->value_bits);
+	if (plan->scheme == THC_SCHEME_NONE)
+		cJSON_AddStringToObject(o, "precision", precision);
+	cJSON_AddBoolToObject(o, "rotate", plan->rotate);
+}
+
 static void add_table(cJSON *o, const struct thcd_plan *plan)
 {
 	int n = 1 << (plan->bits < THC_BITS_MAX ? plan->bits : THC_BITS_MAX);
@@ -202,7 +215,7 @@ static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_reco
 	cJSON_AddItemToObject(o, "prefix", prefixes_of(&r->plan.admits));
 	if (job->ttl_min)
 		cJSON_AddNumberToObject(o, "hops", THC_TTL - job->ttl_min);
-	cJSON_AddStringToObject(o, "scheme", thc_scheme_name[r->plan.scheme % THC_SCHEMES_COUNT]);
+	add_scheme(o, &r->plan);
 	cJSON_AddNumberToObject(o, "sum_width", job->sum_width);
 	cJSON_AddNumberToObject(o, "data_slots", r->plan.data_slots);
 	cJSON_AddNumberToObject(o, "norm_slots", r->plan.control_slots);

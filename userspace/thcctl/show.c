@@ -51,7 +51,7 @@ const char *thcctl_bytes(double n)
 /* A list as "0 2 5", numbers or texts; it lives until the next call. */
 static const char *list_text(const cJSON *o, const char *name)
 {
-	static char out[1024];
+	static char out[2048];
 	const int size = sizeof(out);
 	const cJSON *v;
 	int n = 0;
@@ -226,11 +226,13 @@ static void print_job(const cJSON *j)
 	       *thcctl_text(j, "group") ? " to " : "", thcctl_text(j, "group"));
 	if (thcctl_is(j, "multicast_given_up"))
 		printf("  %-12s multicast does not reach every rank\n", "");
-	printf("  %-12s %s\n", "scheme", thcctl_text(j, "scheme"));
+	printf("  %-12s %s%s%s\n", "scheme", thcctl_text(j, "scheme"),
+	       cJSON_HasObjectItem(j, "precision") ? ", floats " : "", thcctl_text(j, "precision"));
 	printf("  %-12s %s\n", "table", list_text(j, "table"));
-	printf("  %-12s clamps 1 in %.4g, %.0f-bit sums, blocks of %.0f\n", "",
-	       1 / thcctl_number(j, "clamp"), thcctl_number(j, "sum_width"),
-	       thcctl_number(j, "block"));
+	printf("  %-12s %.0f bits, clamps 1 in %.4g, %.0f-bit sums, blocks of %.0f%s\n", "",
+	       thcctl_number(j, "bits"), 1 / thcctl_number(j, "clamp"),
+	       thcctl_number(j, "sum_width"), thcctl_number(j, "block"),
+	       thcctl_is(j, "rotate") ? "" : ", not rotated");
 	printf("  %-12s %.0f for data, %.0f for block scales, %s\n", "slots",
 	       thcctl_number(j, "data_slots"), thcctl_number(j, "norm_slots"),
 	       thcctl_bytes(thcctl_number(j, "slot_bytes")));

@@ -18,6 +18,7 @@ enum syntax {
 	FRACTION,
 	TABLE,
 	WIDTH,
+	PRECISION,
 	SCHEME,
 	REPLY,
 	SEAL,
@@ -34,12 +35,16 @@ enum syntax {
 };
 
 /* The words of a choice, and the value that each stands for. */
-#define WORDS_MAX	3
+#define WORDS_MAX	5
 static const struct choice {
 	const char	*word;
 	u32		value;
 } choices[][WORDS_MAX] = {
-	[WIDTH] = { { "auto", 0 }, { "8", 8 }, { "16", 16 } },
+	[WIDTH] = { { "auto", 0 }, { "4", 4 }, { "8", 8 }, { "16", 16 }, { "32", 32 } },
+	[PRECISION] = { { "exact", THC_EXACT },
+			{ "fixed8", THC_FIXED_8 },
+			{ "fixed16", THC_FIXED_16 },
+			{ "fixed32", THC_FIXED_32 } },
 	[REPLY] = { { "multicast", THC_REPLY_MULTICAST }, { "fanout", THC_REPLY_FANOUT } },
 	[SEAL] = { { "nh", THC_SEAL_NH }, { "sum", THC_SEAL_SUM }, { "none", THC_SEAL_NONE } },
 	[SWITCH_OFF] = { { "on", false }, { "off", true } },
@@ -69,14 +74,21 @@ static const struct key job_keys[] = {
 	  "@FILE that holds the job's secret key, as thcctl genkey makes it; required with seal=nh" },
 	{ "scheme", SCHEME, AT(scheme), 0, 0,
 	  "how gradients become sums:" THC_SCHEMES(WORD) "; default thc" },
+	{ "precision", PRECISION, AT(precision), 0, 0,
+	  "of floats with scheme=none: exact, fixed8, fixed16 or fixed32; default exact" },
+	{ "rotate", SWITCH_ON, AT(rotate), 0, 0,
+	  "rotation of blocks before they are compressed, on or off; default on" },
 	{ "table", TABLE, AT(table), 0, 0,
-	  "auto, uniform, or the levels T[0]:T[1]:...; default auto" },
-	{ "bits", NUMBER, AT(bits), 1, 4, "bits of an index, 1 to 4; default 4" },
+	  "auto, uniform, the levels T[0]:T[1]:..., or @FILE that holds them; default auto" },
+	{ "bits", NUMBER, AT(bits), 1, THC_BITS_MAX, "bits of an index, 1 to 8; default 4" },
 	{ "granularity", NUMBER, AT(granularity), 1, THC_TABLE_GRANULARITY_MAX,
 	  "steps of the table's grid, max(T); default: the best that fits" },
 	{ "clamp", FRACTION, AT(clamp), 0, 0,
-	  "fraction of coordinates that are clamped, as 1/32 or 0.03125" },
-	{ "sum_width", WIDTH, AT(sum_width), 0, 0, "bits of a sum: auto, 8 or 16; default auto" },
+	  "fraction of coordinates that are clamped, as 1/32 or 0.03125; default: the best" },
+	{ "feedback", SWITCH_ON, AT(feedback), 0, 0,
+	  "choose a table for gradients with error feedback, on or off; default on" },
+	{ "sum_width", WIDTH, AT(sum_width), 0, 0,
+	  "bits of a sum: auto, 4, 8, 16 or 32; default auto: 8, or more if they do not fit" },
 	{ "block", NUMBER, AT(block), 1 << THC_BLOCK_LOG2_MIN, 1 << THC_BLOCK_LOG2_MAX,
 	  "coordinates rotated together, a power of two, 1024 to 1048576; default 1024" },
 	{ "slots", NUMBER, AT(slots), 1, THC_SLOTS_MAX - 1,
@@ -172,6 +184,8 @@ void thcd_job_wish_init(struct thcd_job_wish *w)
 	w->reply = THC_REPLY_MULTICAST;
 	w->seal = THC_SEAL_NH;
 	w->correlated = true;
+	w->feedback = true;
+	w->rotate = true;
 }
 
 /* 1/32 or 0.03125 */
@@ -205,17 +219,18 @@ static int parse_table(struct thcd_job_wish *w, const char *value, struct thcd_e
 		w->table = THCD_TABLE_UNIFORM;
 		return 0;
 	}
+	if (*value == '@')
+		return thcd_table_read(w, value + 1, e);
 	w->table = THCD_TABLE_LIST;
 	for (w->values = 0; w->values < THC_TABLE_LEVELS_MAX; at++) {
 		char *end;
 		unsigned long v = strtoul(at, &end, 10);
 
 		if (*at < '0' || *at > '9' || v > THC_TABLE_GRANULARITY_MAX)
-			return thcd_fail(
-				e,
-				"table: \"%s\" is not a level; give auto, uniform or levels "
-				"from 0 to %d as 0:3:5:...",
-				at, THC_TABLE_GRANULARITY_MAX);
+			return thcd_fail(e,
+					 "table: \"%s\" is not a level; give auto, uniform, levels "
+					 "from 0 to %d as 0:3:5:..., or @FILE",
+					 at, THC_TABLE_GRANULARITY_MAX);
 		w->value[w->values++] = v;
 		at = end;
 		if (!*at)
@@ -239,6 +254,7 @@ static void store(void *field, const struct key *k, u64 value)
 static int set_choice(void *field, const struct key *k, const char *value, struct thcd_error *e)
 {
 	const struct choice *c = choices[k->syntax];
+	char others[64] = "";
 	int i;
 
 	for (i = 0; i < WORDS_MAX && c[i].word; i++) {
@@ -246,9 +262,10 @@ static int set_choice(void *field, const struct key *k, const char *value, struc
 			store(field, k, c[i].value);
 			return 0;
 		}
+		if (i)
+			sprintf(others + strlen(others), " nor %s", c[i].word);
 	}
-	return thcd_fail(e, "%s: \"%s\" is neither %s nor %s%s%s", k->name, value, c[0].word,
-			 c[1].word, c[2].word ? " nor " : "", c[2].word ? c[2].word : "");
+	return thcd_fail(e, "%s: \"%s\" is neither %s%s", k->name, value, c[0].word, others);
 }
 
 static int set_number(void *field, const struct key *k, const char *value, struct thcd_error *e)

@@ -20,23 +20,27 @@ enum thcd_mode { THCD_MODE_AUTO, THCD_MODE_NATIVE, THCD_MODE_GENERIC };
 /* Bytes of an address or a prefix as written. */
 #define THCD_WORD_MAX	64
 
-/* How a job names its table. */
+/* How a job names its table; LIST: its levels, in the configuration or in a file. */
 enum thcd_table_wish { THCD_TABLE_AUTO, THCD_TABLE_UNIFORM, THCD_TABLE_LIST };
 
 /**
  * struct thcd_job_wish - a job as written; 0 or an empty text: not given
  * @given: bit per key, in the order of the key table of config.c
  * @clamp: p, the fraction of coordinates that are clamped
+ * @table_clamp: p as the table's file has it, 0: the table is of no file
+ * @feedback: ranks add to a gradient what its compression lost the last time
  */
 struct thcd_job_wish {
 	u64			given;
 	u64			seed;
 	double			clamp;
+	double			table_clamp;
 	u32			job;
 	u32			ranks;
 	u32			bits;
 	u32			granularity;
 	u32			scheme;		/* enum thc_scheme_id */
+	u32			precision;	/* bits of fixed point, 0: exact */
 	u32			sum_width;
 	u32			block;
 	u32			slots;
@@ -49,6 +53,8 @@ struct thcd_job_wish {
 	enum thc_reply		reply;
 	enum thc_seal_type	seal;
 	bool			correlated;
+	bool			feedback;
+	bool			rotate;
 	u32			values;
 	u16			value[THC_TABLE_LEVELS_MAX];
 	u32			prefixes;
@@ -129,6 +135,11 @@ int thcd_addr_parse(const char *text, struct thc_addr *addr);
  * every user can read it.
  */
 int thcd_secret_read(const char *name, u8 key[THC_KEY_BYTES], struct thcd_error *e);
+
+/* Fills in levels and clamp of @w from file @path and the one beside it, and bits unless given
+ * (table_file.c).
+ */
+int thcd_table_read(struct thcd_job_wish *w, const char *path, struct thcd_error *e);
 
 /* How thcd goes on after the command line was read; thcd_fail() returns the last one. */
 enum thcd_start { THCD_RUN = 0, THCD_DONE = 1, THCD_BAD = -1 };

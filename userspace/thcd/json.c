@@ -142,7 +142,7 @@ static int value_text(const cJSON *item, char *out, size_t size, struct thcd_err
 /* A key of a job; some may be lists of texts. */
 static int read_key(struct thcd_job_wish *w, const cJSON *item, struct thcd_error *e)
 {
-	char value[256];
+	char value[THC_TABLE_LEVELS_MAX * 6];
 	const cJSON *v;
 
 	if (!thcd_job_key_is_list(item->string) || !cJSON_IsArray(item))

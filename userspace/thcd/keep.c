@@ -62,6 +62,8 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 		return thcd_fail(e, "scheme is %s, and %s is asked for",
 				 thc_scheme_name[was->scheme % THC_SCHEMES_COUNT],
 				 thc_scheme_name[is->scheme % THC_SCHEMES_COUNT]);
+	NUMBER(value_bits, "bits of precision")
+	NUMBER(rotate, "rotate")
 	NUMBER(ranks, "ranks")
 	NUMBER(bits, "bits")
 	NUMBER(granularity, "granularity")

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * From what the operator asked for to the constants of a job: which table,
- * whether its sums fit their lanes, which group, which prefix.
+ * From what the operator asked for to the constants of a job: which scheme,
+ * which group, which prefix. Its table is plan_table.c's.
  */
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -12,13 +10,9 @@
 #include <thc/mix.h>
 #include <thc/wire/spec.h>
 
+#include "fixed.h"
 #include "net.h"
 #include "plan.h"
-
-/* Largest granularity chosen for the operator: beyond it the quantisation
- * error hardly falls, and solving grows with its square.
- */
-#define GRANULARITY_CHOSEN_MAX	255
 
 _Static_assert(sizeof(struct thcd_plan) == 952 + sizeof(struct thc_shards),
 	       "struct thcd_plan has padding");
@@ -143,125 +137,48 @@ static int choose_group_port(struct thcd_plan *plan, const struct thcd_job_wish 
 	return 0;
 }
 
-static u32 width_max(u32 width)
+/* A fixed-point sum of all ranks fits its lane by construction, if enough bits are left. */
+static int check_precision(const struct thcd_job_wish *w, struct thcd_error *e)
 {
-	return (1u << width) - 1;
-}
+	u32 ranks_log2 = 0;
 
-static int no_threshold(const struct thcd_job_wish *w, struct thcd_error *e)
-{
-	return thcd_fail(e, "clamp=%g gives no table: give a fraction from 1e-12 to 0.99",
-			 w->clamp);
-}
-
-static int solve(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
-		 struct thcd_error *e)
-{
-	u32 levels = 1u << w->bits, least = levels - 1;
-	u32 g = w->granularity;
-	int err;
-
-	/* with nothing asked for, the best table for n and the width */
-	if (w->table == THCD_TABLE_AUTO && w->bits == 4 && !g && !thcd_job_wish_given(w, "clamp")) {
-		const struct thc_table_wish wish = {
-			.size = sizeof(wish), .bits = 4, .ranks = w->ranks, .width = width,
-		};
-
-		err = thc_table_choose(&wish, t);
-		if (!err)
-			return 0;
-		return thcd_fail(e, "no 4-bit table has sums of %u ranks below %u", w->ranks,
-				 width_max(width) + 1);
-	}
-	if (w->table == THCD_TABLE_LIST) {
-		if (w->values != levels)
-			return thcd_fail(e, "table: %u level%s given, bits=%u needs %u", w->values,
-					 w->values == 1 ? "" : "s", w->bits, levels);
-		if (g && g != w->value[levels - 1])
-			return thcd_fail(e, "granularity=%u, but the table ends with %u", g,
-					 w->value[levels - 1]);
-		g = w->value[levels - 1];
-		err = thc_table_from_values(w->bits, g, w->clamp, w->value, t);
-		if (err == -ERANGE)
-			return no_threshold(w, e);
-		if (err)
-			return thcd_fail(e, "table: levels must begin with 0 and rise strictly");
+	while (1u << ranks_log2 < w->ranks)
+		ranks_log2++;
+	if (!w->precision || w->precision >= THC_FIXED_BITS_MIN + 1 + ranks_log2)
 		return 0;
-	}
-	if (w->table == THCD_TABLE_UNIFORM) {
-		if (g && g != least)
-			return thcd_fail(e, "a uniform table of %u bits has granularity %u, not %u",
-					 w->bits, least, g);
-		g = least;
-	}
-	if (!g) {
-		g = width_max(width) / w->ranks;
-		g = g > GRANULARITY_CHOSEN_MAX ? GRANULARITY_CHOSEN_MAX : g < least ? least : g;
-	}
-	if (g < least)
-		return thcd_fail(
-			e, "granularity=%u is too small for the %u levels of bits=%u: at least %u",
-			g, levels, w->bits, least);
-	err = thc_table_solve(w->bits, g, w->clamp, t);
-	if (err == -ERANGE)
-		return no_threshold(w, e);
-	return err ? thcd_fail(e, "no table for bits=%u granularity=%u clamp=%g: %s", w->bits, g,
-			       w->clamp, strerror(-err)) :
-		     0;
+	return thcd_fail(e,
+			 "precision=fixed%u leaves %u ranks less than %d bits: give a wider one, "
+			 "or exact",
+			 w->precision, w->ranks, THC_FIXED_BITS_MIN);
 }
 
-/* The sentence that says what would fit. */
-static int too_wide(const struct thc_table *t, const struct thcd_job_wish *w, u32 width,
-		    struct thcd_error *e)
-{
-	u32 g = width_max(width) / w->ranks, least = (1u << w->bits) - 1;
-	char fits[96];
-
-	if (g >= least)
-		snprintf(fits, sizeof(fits), "granularity up to %u fits %u ranks, ", g, w->ranks);
-	else
-		snprintf(fits, sizeof(fits), "no table of %u bits fits %u ranks, ", w->bits,
-			 w->ranks);
-	return thcd_fail(
-		e,
-		"the table reaches %u, and %u ranks make %u, more than the %u of %u-bit sums: %sup to %u ranks fit this table%s",
-		t->granularity, w->ranks, t->granularity * w->ranks, width_max(width), width, fits,
-		width_max(width) / t->granularity, width == 8 ? "; or set sum_width=16" : "");
-}
-
-static int choose_table(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
-			struct thcd_error *note, struct thcd_error *e)
-{
-	u32 least = (1u << w->bits) - 1;
-
-	*width = w->sum_width ? w->sum_width : 8;
-	/* auto: 16 bits if nothing the operator asked for fits 8 */
-	if (!w->sum_width) {
-		u32 reach = w->table == THCD_TABLE_LIST ? w->value[w->values - 1] :
-			    w->granularity		? w->granularity :
-							  least;
-
-		if (reach * w->ranks > width_max(8)) {
-			*width = 16;
-			thcd_fail(note,
-				  "sums of %u ranks need 16 bits (%u x %u > 255): chunks "
-				  "of %d coordinates",
-				  w->ranks, w->ranks, reach, THC_CHUNK_16);
-		}
-	}
-	if (solve(t, w, *width, e))
-		return -1;
-	return thc_table_check(t, w->ranks, *width) ? too_wide(t, w, *width, e) : 0;
-}
-
-/* What thc_allreduce() means in the job, and that is for floats. */
+/* What thc_allreduce() means in the job. */
 static int check_scheme(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	if (w->scheme != THC_SCHEME_NONE)
-		return 0;
-	return thcd_fail(e,
-			 "scheme=none is for integers, which calls ask for by themselves: give a "
-			 "job the scheme of its floats, thc");
+		return thcd_job_wish_given(w, "precision") ?
+			       thcd_fail(e, "precision: only scheme=none has one") :
+			       0;
+	if (w->deadline_ms)
+		return thcd_fail(e, "scheme=none sums what all ranks have: leave deadline_ms out");
+	if (!w->rotate)
+		return thcd_fail(e, "scheme=none rotates nothing: leave rotate out");
+	return check_precision(w, e);
+}
+
+/* A chunk lies in one block. */
+static int choose_block(u8 *block_log2, const struct thcd_job_wish *w, u32 width,
+			struct thcd_error *e)
+{
+	u32 chunk = THC_COORDINATES(width), block = w->block;
+
+	if (block < chunk && thcd_job_wish_given(w, "block"))
+		return thcd_fail(e,
+				 "block=%u: sums of %u bits have chunks of %u coordinates: give "
+				 "block=%u or more",
+				 block, width, chunk, chunk);
+	*block_log2 = (u8)__builtin_ctz(block < chunk ? chunk : block);
+	return 0;
 }
 
 static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
@@ -309,9 +226,10 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
-	if (check_wish(w, e) || choose_table(&t, &width, w, note, e) ||
-	    choose_prefixes(&plan->admits, w, e) || thcd_shards_choose(&plan->shards, w, port, e) ||
-	    choose_group(plan, w, address, e) || choose_group_port(plan, w, port, e)) {
+	if (check_wish(w, e) || thcd_table_choose(&t, &width, w, note, e) ||
+	    choose_block(&plan->block_log2, w, width, e) || choose_prefixes(&plan->admits, w, e) ||
+	    thcd_shards_choose(&plan->shards, w, port, e) || choose_group(plan, w, address, e) ||
+	    choose_group_port(plan, w, port, e)) {
 		struct thcd_error why = *e;
 
 		return thcd_fail(e, "job %u: %.400s", w->job, why.text);
@@ -328,13 +246,14 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;
 	plan->control_slots = w->control_slots;
-	plan->chunk = width == 8 ? THC_CHUNK_8 : THC_CHUNK_16;
+	plan->chunk = THC_COORDINATES(width);
 	plan->granularity = t.granularity;
 	plan->reply = w->reply;
 	plan->bits = t.bits;
 	plan->scheme = (u8)w->scheme;
+	plan->value_bits = (u8)w->precision;
+	plan->rotate = w->rotate;
 	plan->sum_width = width;
-	plan->block_log2 = __builtin_ctz(w->block);
 	plan->seal = w->seal;
 	plan->correlated = w->correlated;
 	plan->linear = t.levels == 16;

@@ -30,6 +30,12 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thcd_plan *plans,
 		   u32 *slots, struct thcd_error *e);
 
+/* The job's table and the width of its sums, and a note if that is wider than 8 bits
+ * (plan_table.c). Returns 0, or -1 with a sentence.
+ */
+int thcd_table_choose(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
+		      struct thcd_error *note, struct thcd_error *e);
+
 /* The aggregators that share the job's chunks; @port: of those that name none (shards.c). */
 int thcd_shards_choose(struct thc_shards *out, const struct thcd_job_wish *w, u16 port,
 		       struct thcd_error *e);
