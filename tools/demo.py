@@ -7,26 +7,23 @@ fp32 with the same seeds. Ends with a table and build/demo.json. The timing is
 in bench/buckets.py, the training in demo_worker.py, the topology in netns.py.
 """
 import argparse
-import contextlib
 import importlib.util
 import json
 import os
 import re
 import selectors
-import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import netns
 from aggregator import FATES, Aggregator, add_up
 from bench import model
 from bench.buckets import BUCKET_BYTES, SYSTEMS, measure
+from screen import Screen
 
 WORKER = os.path.join(netns.ROOT, "tools/demo_worker.py")
-SILENCE = 1.0           # seconds between lines when stdout is no terminal
 with open(os.path.join(netns.ROOT, "include/uapi/linux/thc_wire.h"), encoding="ascii") as header:
     NORMS_PER_PACKET = int(re.search(r"#define\s+THC_NORMS\s+(\d+)", header.read())[1])
 ACCURACY_MARGIN = 0.03  # THC may be so much less accurate than fp32 after 5 epochs
@@ -43,54 +40,10 @@ class DemoError(RuntimeError):
     """Why there is no result, in a sentence."""
 
 
-class Screen:
-    """One live line; on a pipe a line a second instead. Quiet: to stderr."""
-
-    def __init__(self, quiet, live=False):
-        self.out = sys.stderr if quiet else sys.stdout
-        self.live = live or self.out.isatty()
-        self.start = self.shown = time.monotonic()
-        self.last = ""
-
-    def say(self, text):
-        self.out.write(("\r\033[K" if self.live else "") + text + "\n")
-        self.out.flush()
-        self.shown = time.monotonic()
-
-    def progress(self, text, force=False):
-        now = time.monotonic()
-        if not force and now - self.shown < (0.1 if self.live else SILENCE):
-            return
-        self.shown = now
-        text = f"[{now - self.start:5.1f} s] {text}"
-        if self.live:
-            width = shutil.get_terminal_size().columns - 1
-            self.out.write("\r\033[K" + text[:width])
-        else:
-            self.out.write(text + "\n")
-        self.out.flush()
-
-    @contextlib.contextmanager
-    def waiting(self, text):
-        """Repeats a text as progress meanwhile; what is yielded changes it."""
-        done, now = threading.Event(), [text]
-
-        def repeat():
-            while not done.wait(0.1):
-                self.progress(now[0])
-
-        thread = threading.Thread(target=repeat)
-        thread.start()
-        try:
-            yield lambda other: now.__setitem__(0, other)
-        finally:
-            done.set()
-            thread.join()
-
-    def bar(self, step, total, loss, run):
-        done = 24 * step // total
-        return (f"{run:9s} [{'#' * done}{'.' * (24 - done)}] step {step:3d}/{total}"
-                f"  loss {loss:6.4f}")
+def bar(step, total, loss, run):
+    done = 24 * step // total
+    return (f"{run:9s} [{'#' * done}{'.' * (24 - done)}] step {step:3d}/{total}"
+            f"  loss {loss:6.4f}")
 
 
 class Workers:
@@ -155,7 +108,7 @@ class Workers:
                     continue
                 word = json.loads(line)
                 if word["event"] == "step":
-                    phase = screen.bar(word["step"], word["total"], word["loss"], word["run"])
+                    phase = bar(word["step"], word["total"], word["loss"], word["run"])
                 elif word["event"] == "joining":
                     phase = "joining the job"
                 elif word["event"] == "joined":

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a program that takes a while says meanwhile."""
+import contextlib
+import shutil
+import sys
+import threading
+import time
+
+SILENCE = 1.0           # seconds between lines when stdout is no terminal
+
+
+class Screen:
+    """One live line; on a pipe a line a second instead. Quiet: to stderr."""
+
+    def __init__(self, quiet, live=False):
+        self.out = sys.stderr if quiet else sys.stdout
+        self.live = live or self.out.isatty()
+        self.start = self.shown = time.monotonic()
+
+    def say(self, text):
+        self.out.write(("\r\033[K" if self.live else "") + text + "\n")
+        self.out.flush()
+        self.shown = time.monotonic()
+
+    def clear(self):
+        """Before others write to the same terminal."""
+        if self.live:
+            self.out.write("\r\033[K")
+            self.out.flush()
+
+    def progress(self, text, force=False):
+        now = time.monotonic()
+        if not force and now - self.shown < (0.1 if self.live else SILENCE):
+            return
+        self.shown = now
+        text = f"[{now - self.start:5.1f} s] {text}"
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1
+            self.out.write("\r\033[K" + text[:width])
+        else:
+            self.out.write(text + "\n")
+        self.out.flush()
+
+    @contextlib.contextmanager
+    def waiting(self, text):
+        """Repeats a text as progress meanwhile; what is yielded changes it."""
+        done, now = threading.Event(), [text]
+
+        def repeat():
+            while not done.wait(0.1):
+                self.progress(now[0])
+
+        thread = threading.Thread(target=repeat)
+        thread.start()
+        try:
+            yield lambda other: now.__setitem__(0, other)
+        finally:
+            done.set()
+            thread.join()
