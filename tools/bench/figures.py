@@ -19,6 +19,7 @@ import netns  # noqa: E402  (found through the path above)
 from buckets import BUCKET_BYTES, QUIET, SYSTEMS, measure  # noqa: E402
 from chart import bars  # noqa: E402
 from model import ring_ms, speed, thc_ms  # noqa: E402
+from page import fill, markdown  # noqa: E402
 
 MEASURED = os.path.join(netns.ROOT, "Documentation/figures.json")
 CHART = os.path.join(netns.ROOT, "Documentation/figures.svg")
@@ -69,11 +70,6 @@ def found(figures, ranks, rate, size=BUCKET_BYTES):
 
 def ms(value):
     return "-" if value is None else f"{value:.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def markdown(heading, rows):
-    return "\n".join("| " + " | ".join(row) + " |"
-                     for row in [heading, ["---"] * len(heading), *rows])
 
 
 def table_of_links(figures):
@@ -134,10 +130,7 @@ DRAWN = {"machine": ran_on, "links": table_of_links, "sizes": table_of_sizes}
 
 def drawn(text, figures):
     """A text with what stands between its marks drawn again."""
-    def fill(match):
-        return f"{match[1]}\n\n{DRAWN[match[2]](figures)}\n\n{match[3]}"
-
-    return re.sub(r"(<!-- figures: (\w+) -->)\n.*?\n(<!-- end -->)", fill, text, flags=re.S)
+    return fill(text, "figures", lambda name: DRAWN[name](figures))
 
 
 def main():
