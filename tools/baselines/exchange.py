@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One round of a method: workers send, a server adds, all get the mean.
+
+A gradient is a list of layers, since methods work layer by layer. The server
+sends the mean down as floats, or compresses it once more by the same method,
+as parameter servers do so that the way down is as short as the way up.
+"""
+import numpy as np
+
+from . import Sent, fresh
+
+
+def states(layers, workers, seed):
+    """Memories of all workers and, last, the server's: a list of lists."""
+    return [[fresh(seed, worker, layer) for layer in range(layers)]
+            for worker in range(workers + 1)]
+
+
+def _answer(mean, sent):
+    """The mean as it is: floats, or where fewer bytes do, values beside their indices."""
+    pairs = 8 * np.count_nonzero(np.any([s.value != 0 for s in sent], axis=0))
+    return Sent(mean, min(4 * mean.size, pairs))
+
+
+def exchange(method, gradients, memories, both_ways=False):
+    """(mean, bytes up of a worker, bytes down to it), the mean a list of layers.
+
+    gradients: by worker, then by layer; memories: from states()
+    """
+    mean, up, down = [], 0, 0
+    for layer in range(len(gradients[0])):
+        sent = [method.compress(of[layer], memory[layer])
+                for of, memory in zip(gradients, memories)]
+        total = np.mean([s.value for s in sent], axis=0, dtype=np.float64).astype(np.float32)
+        answer = (method.compress(total, memories[-1][layer]) if both_ways else
+                  _answer(total, sent))
+        mean.append(answer.value)
+        up += max(s.bytes for s in sent)
+        down += answer.bytes
+    return mean, up, down

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0
+"""TopK: the coordinates of largest magnitude, with their indices; the rest waits.
+
+Aji and Heafield, "Sparse Communication for Distributed Gradient Descent" (EMNLP 2017), section 3,
+Gradient Dropping; the memory as in Stich, Cordonnier and Jaggi, "Sparsified SGD with Memory"
+(NeurIPS 2018), Algorithm 1.
+"""
+import numpy as np
+
+from . import Sent
+
+PAIR_BYTES = 4 + 4      # an index and a value
+
+
+def largest(x, ratio):
+    """Indices, ascending, of the ceil(ratio of all) largest; of equal ones the first come first."""
+    count = max(1, int(np.ceil(ratio * x.size)))
+    magnitude = np.abs(x)
+    if count >= x.size:
+        return np.arange(x.size)
+    least = np.partition(magnitude, x.size - count)[x.size - count]
+    above = np.flatnonzero(magnitude > least)
+    level = np.flatnonzero(magnitude == least)[:count - above.size]
+    return np.sort(np.concatenate([above, level]))
+
+
+class TopK:
+    """ratio: of the coordinates that are sent; memory: what is not sent is added next time."""
+    paper = "Aji and Heafield 2017, section 3; Stich et al. 2018, Alg. 1"
+
+    def __init__(self, ratio, memory=False):
+        self.ratio, self.memory = ratio, memory
+        self.name = f"TopK {100 * ratio:g} %" + (", memory" if memory else "")
+
+    def compress(self, x, state):
+        if self.memory:
+            x = x + state.get("memory", np.float32(0))
+        kept = largest(x, self.ratio)
+        value = np.zeros_like(x)
+        value[kept] = x[kept]
+        if self.memory:
+            state["memory"] = x - value
+        return Sent(value, kept.size * PAIR_BYTES)
