@@ -64,6 +64,8 @@ TNET_BIN  := $(filter-out %.bpf,$(TNET_BIN))
 tlib_obj  = $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/$(1)/*.c))
 TLIB_SO   := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/lib/*.c))
 BENCH_BIN := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
+# libthc's codecs without a network, for Python.
+EXPERIMENTS_SO := $(BUILD)/experiments/rounds.so
 FUZZ_BIN  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 SELF_BIN  := $(patsubst tests/selftests/%.c,$(BUILD)/tests/selftests/%,$(wildcard tests/selftests/test_*.c))
 
@@ -73,7 +75,7 @@ THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-shards bench-vm figures lint install uninstall clean help FORCE
+.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-shards bench-vm figures experiments lint install uninstall clean help FORCE
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -87,6 +89,7 @@ help:
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
 	@echo 'make bench-compare BASE=commit  the same figures of that commit, in turns; BENCH_ARGS="--pairs 21"'
 	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
+	@echo 'make experiments  the papers'"'"' figures of errors and bytes beside ours: Documentation/experiments.md'
 	@echo 'make bench-shards  an all-reduce by four aggregators beside one and Gloo; $(BUILD)/bench-shards.json'
 	@echo 'make bench-flood  what JOINs of strangers, sent by one core, do to a job; $(BUILD)/bench-flood.json'
 	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
@@ -97,7 +100,7 @@ help:
 	@echo 'make dkms       its sources for DKMS, into $$(DESTDIR)/usr/src'
 	@echo 'make clean      removes $(BUILD)/'
 
-tests: all $(UNIT_BIN) $(TBPF_BIN) $(TNET_BIN) $(TLIB_SO) $(BENCH_BIN)
+tests: all $(UNIT_BIN) $(TBPF_BIN) $(TNET_BIN) $(TLIB_SO) $(BENCH_BIN) $(EXPERIMENTS_SO)
 benches: all $(BENCH_BIN)
 fuzzers: $(FUZZ_BIN)
 selftests: all $(SELF_BIN) $(TBPF_BIN) $(TNET_BIN)
@@ -233,6 +236,10 @@ $(BUILD)/bench/bench_simd: tools/bench/bench_simd.c $(KSIMD_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -Ikmod $(ALL_LDFLAGS) -o $@ $(filter %.c %.o,$^)
 
+$(EXPERIMENTS_SO): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/experiments/*.c)) $(BUILD)/libthc.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(ALL_LDFLAGS) -o $@ $^ -lm -pthread
+
 # What the fuzzers look at, once more, by clang with sanitizers and coverage. Of thcd what
 # needs no BPF: its sockets, clock and XDP program are the fuzzers'. With what is left out of
 # UndefinedBehaviorSanitizer clang takes five times as long, for XDP minutes. AddressSanitizer
@@ -293,6 +300,10 @@ demo-vm: all
 # Into the source tree: the tables of README.md and Documentation/benchmarks.md.
 figures: all
 	@$(PYTHON) tools/bench/figures.py $(FIGURES_ARGS)
+
+# Into the source tree: Documentation/experiments.md and its files.
+experiments: all $(EXPERIMENTS_SO)
+	@$(PYTHON) tools/experiments/run.py $(EXPERIMENTS_ARGS)
 
 bench-vm: all benches
 	@$(PYTHON) tools/in_vm.py --name bench-vm --instructions --output $(BUILD)/vm/bench-qemu.json -- \

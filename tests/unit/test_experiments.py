@@ -1,0 +1,203 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""`make experiments`: what it measures is what closed forms and papers say, in small runs with a
+seed; Documentation/experiments.md and its charts show the CSV files beside it.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+import numpy as np  # noqa: E402
+from experiments import forms, gradients, library, nmse, report, run, tables  # noqa: E402
+
+QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick
+
+
+def command(*arguments):
+    return subprocess.run([sys.executable, os.path.join(ROOT, "tools/experiments/run.py"),
+                           *arguments], capture_output=True, text=True)
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as f:
+        return f.read()
+
+
+class QuickRun(unittest.TestCase):
+    """All experiments as a user runs them, but small."""
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            done = command("--quick", "--json", "--seed", "3", "--output", folder)
+            cls.files = {name: read(folder, name) for name in sorted(os.listdir(folder))}
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        cls.rows = json.loads(done.stdout)
+
+    def near(self, got, want, tolerance, what):
+        self.assertLess(abs(got / want - 1), tolerance, f"{what}: {got:.6g}, expected {want:.6g}")
+
+    def test_files(self):
+        self.assertEqual(list(self.files), [f"{name}.{end}" for name in sorted(run.NAMES)
+                                            for end in ("csv", "svg")])
+        for name in run.NAMES:
+            self.assertEqual(report.from_csv(self.files[f"{name}.csv"]), self.rows[name])
+            self.assertTrue(self.files[f"{name}.svg"].startswith("<svg "))
+
+    def test_errors_are_the_closed_forms(self):
+        with_form = [row for row in self.rows["nmse"] if row["closed_form"]]
+        self.assertEqual({row["bits"] for row in with_form}, set(nmse.BITS))
+        self.assertEqual({row["ranks"] for row in with_form}, set(nmse.RANKS))
+        self.assertEqual(len({(row["gradients"], row["rounding"]) for row in with_form}), 3)
+        for row in with_form:
+            self.near(row["nmse"], row["closed_form"], QUICK_TOLERANCE, row)
+
+    def test_correlated_rounding_helps(self):
+        of = {(row["bits"], row["width"], row["ranks"], row["gradients"], row["rounding"]):
+              row["nmse"] for row in self.rows["nmse"] if row["table"] == "chosen"}
+        for bits in nmse.BITS:
+            for whose in ("equal", "own"):
+                case = bits, 8, 4, whose
+                if (*case, "independent") in of:
+                    self.assertLess(of[(*case, "correlated")], of[(*case, "independent")],
+                                    case)
+
+    def test_other_compressors(self):
+        of = {(row["method"], row["data"]): row for row in self.rows["baselines"]}
+        sets = {data for _, data in of}
+        self.assertEqual(len(sets), 5)
+        self.assertEqual(len(of), 5 * len({method for method, _ in of}))
+        for row in of.values():
+            if row["closed_form"]:
+                self.near(row["nmse"], row["closed_form"], .1, row)
+        self.near(of["TopK 10 %", "normals, own"]["nmse"], 1 - .439, .03, "TopK")
+        self.assertEqual(of["TopK 10 %", "normals, own"]["paper"], .46)
+        self.assertEqual(of["none, exact", "normals, equal"]["nmse"], 0)
+        for data in sets:
+            self.assertGreater(of["TernGrad", data]["nmse"],
+                               40 * of["thc, 4 bits", data]["nmse"])
+            self.near(of["thc, 4 bits", data]["up"], .5, .01, "bytes up")
+            self.assertLess(of["none, exact", data]["nmse"], 1e-15)
+            self.assertLess(of["DGC 1 %", data]["up"], .1)
+
+
+class Tables(unittest.TestCase):
+    """What THC's released code has, and what is optimal."""
+
+    COSTS = ((.0130746, .0130625), (.0235126, .0229056), (.0121253, .0121253), (None, .0127516),
+             (.0554679, .0554679), (.1171355, .1149526), (.6243084, .6243084))
+
+    def test_costs(self):
+        found = tables.rows(run.argparse.Namespace(quick=True), lambda text: None)
+        self.assertEqual(len(found), len(self.COSTS))
+        for row, (published, solved) in zip(found, self.COSTS):
+            self.assertAlmostEqual(row["solved_cost"], solved, delta=2e-7)
+            if published:
+                self.assertAlmostEqual(row["published_cost"], published, delta=2e-7)
+            else:
+                self.assertIsNone(row["published_cost"])
+            self.assertLess(row["ms"], tables.LIMIT_MS)
+            self.assertEqual(row["published"] == row["solved"], published == solved)
+
+    def test_what_was_measured_keeps_its_limit(self):
+        self.assertLess(max(row["ms"] for row in run.measured("tables")), tables.LIMIT_MS)
+
+    def test_chosen_tables(self):
+        """Closed forms that were worked out by another program."""
+        for ranks, known in ((4, (.2716, .0745, .0199, .00517)), (8, (.196, .0454, .0112, .0031))):
+            for bits, want in enumerate(known, 1):
+                got = library.closed_form(library.choose(bits, ranks, 8), ranks)
+                self.assertLess(got / want, 1.005, (ranks, bits))
+
+
+class Forms(unittest.TestCase):
+    def test_strata(self):
+        table = library.solve(4, 30, 1 / 512)
+        self.assertAlmostEqual(forms.correlated(table, 1), library.closed_form(table, 1), 12)
+        self.assertAlmostEqual(forms.correlated(table, 4), .00174, 4)
+        # where levels are close together the error falls with the square of ranks
+        self.assertAlmostEqual(forms.correlated(table, 8) / library.closed_form(table, 64), 1,
+                               delta=.01)
+
+
+class Rounds(unittest.TestCase):
+    """The codec without a network: what it refuses, and means that are known."""
+
+    def test_sums_must_fit(self):
+        x = np.ones((9, 64))
+        with self.assertRaises(library.LibraryError):
+            library.by_table(library.solve(4, 30, 1 / 32), 8, x, 1)
+        with self.assertRaises(library.LibraryError):
+            library.by_fixed(12, x)
+        with self.assertRaises(library.LibraryError):
+            library.by_fixed(16, x, exact=True)
+
+    def test_not_finite(self):
+        x = np.full((2, 64), np.inf)
+        with self.assertRaises(library.LibraryError):
+            library.by_table(library.solve(4, 30, 1 / 32), 8, x, 1)
+        with self.assertRaises(library.LibraryError):
+            library.by_fixed(32, x)
+
+    def test_exact_means(self):
+        x = gradients.joined(gradients.lognormals(5000, 3, 1, equal=False))
+        mean, lanes = library.by_fixed(32, x, exact=True)
+        np.testing.assert_array_equal(mean, x.mean(axis=0, dtype=np.float64).astype(np.float32))
+        self.assertGreater(lanes, 1)
+
+    def test_zero(self):
+        for mean in (library.by_fixed(8, np.zeros((4, 5000)))[0],
+                     library.by_fixed(32, np.zeros((4, 5000)), exact=True)[0],
+                     library.by_table(library.solve(4, 30, 1 / 32), 8, np.zeros((4, 5000)), 1)):
+            np.testing.assert_array_equal(mean, np.zeros(5000))
+
+    def test_widths_agree(self):
+        x = gradients.joined(gradients.normals(5000, 4, 1, equal=False))
+        table = library.solve(4, 30, 1 / 32)
+        np.testing.assert_array_equal(library.by_table(table, 8, x, 1),
+                                      library.by_table(table, 16, x, 1))
+
+
+class Page(unittest.TestCase):
+    def test_shows_what_was_measured(self):
+        text = read(run.PAGE)
+        self.assertEqual(run.drawn(text), text, "tools/experiments/run.py --draw draws it")
+        for name in run.NAMES:
+            self.assertEqual(text.count(f"<!-- experiments: {name} -->"), 1)
+            self.assertIn(f"    make experiments EXPERIMENTS_ARGS={name}\n", text)
+            self.assertIn(f"](experiments/{name}.svg)", text)
+            self.assertEqual(run.module(name).svg(run.measured(name)),
+                             read(run.FOLDER, f"{name}.svg"))
+
+    def test_measured_errors_keep_their_tolerance(self):
+        self.assertLess(nmse.worst(run.measured("nmse")), nmse.TOLERANCE)
+        self.assertEqual({row["bits"] for row in run.measured("nmse")}, set(nmse.BITS))
+
+
+class Arguments(unittest.TestCase):
+    def test_refusals(self):
+        for arguments, words in ((("speed",), "there is no experiment speed"),
+                                 (("--quick",), "--quick needs --output"),
+                                 (("--draw", "--output", "x"), "--draw draws the page"),
+                                 (("--seed", "-1"), "--seed is a whole number")):
+            done = command(*arguments)
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn(words, done.stderr)
+
+    def test_without_a_build(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, run.__file__, "tables", "--output", folder],
+                                  capture_output=True, text=True, env={**os.environ,
+                                                                       "BUILD": folder})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("libthc.so is missing: run `make tests`", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

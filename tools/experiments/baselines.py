@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What other compressors lose and send beside THC, on the same gradients of four workers.
+
+One round from fresh memories, so DGC, which differs in what it keeps for later rounds, loses what
+TopK loses. "One way": the mean comes down as it is, or as values beside their indices where these
+are fewer bytes. "Both ways": the server compresses the mean once more, by the same method.
+"""
+import math
+
+import baselines
+from baselines.exchange import exchange, states
+from baselines.halves import nmse_of_normals
+from baselines.terngrad import nmse as nmse_of_terngrad
+from bench import chart
+from experiments import forms, gradients, library
+from experiments.report import Column
+
+TITLE = "Error and bytes of compressors, four workers"
+WORKERS = 4
+STEPS = (0, 60)
+BLOCK = 1024            # coordinates under one norm of THC
+SCALE_BLOCK = 4096      # and under one scale of the scheme none
+OURS = ("thc", "uthc", "none")
+# What THC (NSDI'24) reports, on gradients of its own.
+PAPER = {"TopK 10 %": .46, "TernGrad": 6.95}
+
+COLUMNS = [
+    Column("method", "method"), Column("data", "gradients"),
+    Column("nmse", "NMSE, one way", "", ".3g"), Column("closed_form", "closed form", "", ".3g"),
+    Column("both_ways", "NMSE, both ways", "", ".3g"),
+    Column("up", "up", "bytes a coordinate", ".3f"),
+    Column("down", "down, one way", "bytes a coordinate", ".3f"),
+    Column("down_both_ways", "down, both ways", "bytes a coordinate", ".3f"),
+    Column("paper", "paper, its gradients", "", ".3g")]
+
+
+def _data(options, progress):
+    """{name: gradients}"""
+    count = 1 << (14 if options.quick else 20)
+    progress("baselines: training for gradients")
+    real = gradients.digits(WORKERS, (0, 2) if options.quick else STEPS,
+                            hidden=64 if options.quick else 512)
+    return {"normals, equal": gradients.normals(count, WORKERS, options.seed),
+            "normals, own": gradients.normals(count, WORKERS, options.seed, equal=False),
+            "log-normals, equal": gradients.lognormals(count, WORKERS, options.seed),
+            **{f"digits, step {step}": of for step, of in real.items()}}
+
+
+def _topk_form(ratio):
+    """Of a normal's energy what is not in the largest."""
+    low, high = 0., 10.
+    for _ in range(100):
+        t = (low + high) / 2
+        low, high = (t, high) if math.erfc(t / math.sqrt(2)) > ratio else (low, t)
+    return 1 - 2 * t * math.exp(-t * t / 2) / math.sqrt(2 * math.pi) - ratio
+
+
+def _closed_form(method, layers):
+    """Of equal normals, one way; None: not worked out."""
+    if hasattr(method, "mantissa"):
+        return nmse_of_normals(method.mantissa)
+    if hasattr(method, "ratio"):
+        return _topk_form(method.ratio)
+    if method.name == "TernGrad":
+        return nmse_of_terngrad(layers[0]) / WORKERS
+    return 1 - 2 / math.pi if method.name.startswith("SignSGD") else None
+
+
+def _by_methods(name, of, seed, progress):
+    exact, count = gradients.joined(of), sum(layer.size for layer in of[0])
+    for method in baselines.methods().values():
+        progress(f"baselines: {method.name} on {name}")
+        row = {"method": method.name, "data": name, "paper": PAPER.get(method.name),
+               "closed_form": _closed_form(method, of[0]) if name == "normals, equal" else None}
+        for both in (False, True):
+            mean, up, down = exchange(method, of, states(len(of[0]), WORKERS, seed), both)
+            error = gradients.nmse(gradients.joined([mean])[0], exact)
+            row["both_ways" if both else "nmse"] = error
+            row["up"], row["down_both_ways" if both else "down"] = up / count, down / count
+        yield row
+
+
+def _ours(name, data, mean, x, up, down):
+    error = gradients.nmse(mean, x)
+    return {"method": name, "data": data, "nmse": error, "both_ways": error, "up": up,
+            "down": down, "down_both_ways": down}
+
+
+def _by_library(name, of, seed, progress):
+    x = gradients.joined(of)
+    for bits in range(1, library.BITS_MAX + 1):
+        progress(f"baselines: THC, {bits} bits, on {name}")
+        width = 8 if (2 ** bits - 1) * WORKERS < 256 else 16
+        table = library.choose(bits, WORKERS, width)
+        mean = library.by_table(table, width, x, seed, correlated=True)
+        row = _ours(f"thc, {bits} bit{'s' if bits > 1 else ''}", name, mean, x,
+                    bits / 8 + 4 / BLOCK, width / 8 + 4 / BLOCK)
+        if name == "normals, equal":
+            row["closed_form"] = forms.correlated(table, WORKERS)
+        yield row
+    for width in (8, 16, 32):
+        mean, _ = library.by_fixed(width, x)
+        size = width / 8 + 4 / SCALE_BLOCK
+        yield _ours(f"none, {width} bits", name, mean, x, size, size)
+    mean, lanes = library.by_fixed(32, x, exact=True)
+    size = 4 * lanes + 8 / SCALE_BLOCK
+    yield _ours("none, exact", name, mean, x, size, size)
+
+
+def rows(options, progress):
+    found = []
+    for name, of in _data(options, progress).items():
+        found += _by_methods(name, of, options.seed, progress)
+        found += _by_library(name, of, options.seed, progress)
+    return found
+
+
+def _data_sets(found):
+    return list(dict.fromkeys(row["data"] for row in found))
+
+
+def shown(found):
+    """(columns, rows): methods down, gradients across; bytes are those on the last ones."""
+    sets = _data_sets(found)
+    by_method = {}
+    for row in found:
+        line = by_method.setdefault(row["method"], {"method": row["method"]})
+        line[row["data"]] = row["nmse"]
+        if row["data"] == sets[-1]:
+            line.update({key: row.get(key) for key in
+                         ("both_ways", "up", "down", "down_both_ways", "paper")})
+    columns = [COLUMNS[0]] + [Column(name, name, "", ".3g") for name in sets]
+    return columns + [c for c in COLUMNS if c.key in ("both_ways", "up", "down", "down_both_ways",
+                                                      "paper")], list(by_method.values())
+
+
+def summary(found):
+    last = _data_sets(found)[-1]
+    return (f"Figures are NMSE one way by gradients; both ways and bytes are those on "
+            f"\"{last}\".")
+
+
+def svg(found):
+    """Ours joined by lines, others as points with what stands behind their family's name."""
+    last = _data_sets(found)[-1]
+    families = {}
+    for row in found:
+        if row["data"] != last or row["both_ways"] < 1e-12:
+            continue
+        family, _, rest = row["method"].replace(",", "").partition(" ")
+        if family in ("fp16", "bf16"):
+            family, rest = "halves", family
+        families.setdefault(family, []).append(
+            (row["up"] + row["down_both_ways"], row["both_ways"], rest))
+    series = [(name, sorted(points), name in OURS) for name, points in families.items()]
+    return chart.curves(f"NMSE of the mean by bytes, {last}, {WORKERS} workers",
+                        ("bytes up + down a coordinate", "NMSE, compressed both ways"), series,
+                        log_x=True)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the experiments compress. A set of gradients is a list by worker of
+lists by layer; the same seed gives the same numbers.
+"""
+import numpy as np
+
+
+def _drawn(draw, count, workers, equal):
+    own = [draw(count) for _ in range(1 if equal else workers)]
+    return [[own[0 if equal else k]] for k in range(workers)]
+
+
+def normals(count, workers, seed, equal=True):
+    rng = np.random.default_rng([seed, 1])
+    return _drawn(lambda n: rng.standard_normal(n, dtype=np.float32), count, workers, equal)
+
+
+def lognormals(count, workers, seed, equal=True):
+    """+-exp(a), a normal."""
+    rng = np.random.default_rng([seed, 2])
+
+    def draw(n):
+        return (np.exp(rng.standard_normal(n)) *
+                rng.choice([-1., 1.], n)).astype(np.float32)
+
+    return _drawn(draw, count, workers, equal)
+
+
+def digits(workers, steps, hidden=512):
+    """{step: gradients} of the demo's perceptron on its digits, each worker's own images.
+
+    Trained meanwhile by the exact means of the workers' gradients, as DDP does.
+    """
+    import torch
+    from demo_worker import GLOBAL_BATCH, SEED, digits as images, perceptron
+
+    torch.set_num_threads(1)
+    model = perceptron(hidden)
+    optimizer = torch.optim.SGD(model.parameters(), lr=.1, momentum=.9)
+    loss_of = torch.nn.CrossEntropyLoss()
+    shards = [images(rank, workers)[:2] for rank in range(workers)]
+    shuffle = torch.Generator().manual_seed(SEED)
+    found = {}
+    for step in range(max(steps) + 1):
+        by_worker = []
+        for x, y in shards:
+            pick = torch.randperm(len(y), generator=shuffle)[:GLOBAL_BATCH // workers]
+            optimizer.zero_grad()
+            loss_of(model(x[pick]), y[pick]).backward()
+            by_worker.append([p.grad.clone() for p in model.parameters()])
+        if step in steps:
+            found[step] = [[layer.flatten().numpy() for layer in own] for own in by_worker]
+        for p, *own in zip(model.parameters(), *by_worker):
+            p.grad = torch.stack(own).mean(0)
+        optimizer.step()
+    return found
+
+
+def joined(gradients):
+    """A bucket a worker: an array with a row each."""
+    return np.stack([np.concatenate(layers) for layers in gradients])
+
+
+def nmse(mean, gradients):
+    """||mean - exact mean||^2 / ||exact mean||^2, in double precision."""
+    exact = np.mean(gradients, axis=0, dtype=np.float64)
+    return float(np.square(mean - exact).sum() / np.square(exact).sum())

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0
+"""libthc for experiments: its public tables, and whole rounds by its codecs
+(round_tables.c, round_fixed.c), which need no network.
+"""
+import ctypes
+import functools
+import math
+import os
+import sys
+from ctypes import POINTER, byref, c_double, c_uint32, c_uint64, c_void_p
+
+import numpy as np
+
+import netns
+
+sys.path.append(os.path.join(netns.ROOT, "userspace/python"))
+from thc_ddp import abi  # noqa: E402  (found through the path above)
+
+
+BITS_MAX = 4            # of an index, that the codec has
+
+
+class Trial(ctypes.Structure):
+    """struct trial of trial.h"""
+    _fields_ = [("count", c_uint64), ("round", c_uint64), ("seed", c_uint64),
+                ("ranks", c_uint32), ("block_log2", c_uint32), ("correlated", c_uint32),
+                ("width", c_uint32)]
+
+
+class LibraryError(RuntimeError):
+    """What libthc refused, in a sentence."""
+
+
+@functools.cache
+def _load(path, prototypes):
+    path = os.path.join(netns.build_dir(), path)
+    if not os.path.exists(path):
+        raise LibraryError(f"{path} is missing: run `make tests`")
+    library = ctypes.CDLL(path)
+    for name, result, arguments in prototypes:
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _tables():
+    return _load("libthc.so", (
+        ("thc_table_solve", ctypes.c_int, (c_uint32, c_uint32, c_double, POINTER(abi.Table))),
+        ("thc_table_from_values", ctypes.c_int, (c_uint32, c_uint32, c_double,
+                                                 POINTER(ctypes.c_uint16), POINTER(abi.Table))),
+        ("thc_table_choose", ctypes.c_int, (c_uint32, c_uint32, POINTER(abi.Table))),
+        ("thc_table_nmse", c_double, (POINTER(abi.Table), c_uint32))))
+
+
+def _rounds():
+    return _load("experiments/rounds.so", (
+        ("round_by_table", ctypes.c_int, (POINTER(Trial), POINTER(abi.Table), c_void_p, c_void_p)),
+        ("round_by_fixed", ctypes.c_int, (POINTER(Trial), c_uint32, c_void_p, c_void_p,
+                                          POINTER(c_uint64)))))
+
+
+def _check(status, what):
+    if status:
+        raise LibraryError(f"{what}: {os.strerror(-status)}")
+
+
+# --- tables -----------------------------------------------------------------
+def solve(bits, granularity, p):
+    """The optimal table."""
+    table = abi.Table()
+    _check(_tables().thc_table_solve(bits, granularity, p, byref(table)),
+           f"no table of {bits} bits, granularity {granularity}, p {p:g}")
+    return table
+
+
+def from_values(bits, granularity, p, values):
+    table = abi.Table()
+    _check(_tables().thc_table_from_values(bits, granularity, p,
+                                           (ctypes.c_uint16 * len(values))(*values), byref(table)),
+           f"{values} is no table")
+    return table
+
+
+def closed_form(table, ranks):
+    """NMSE of the mean of equal gradients, rounded independently."""
+    return _tables().thc_table_nmse(byref(table), ranks)
+
+
+def values(table):
+    return list(table.value[:table.levels])
+
+
+def choose(bits, ranks, width):
+    """The table of least closed_form() whose sums fit."""
+    top, found = min((2 ** width - 1) // ranks, 127 if bits < 5 else 255), []
+    low, high = math.log(1e-6), math.log(.6)
+    for _ in range(24):
+        ends = [low + .382 * (high - low), low + .618 * (high - low)]
+        found = [solve(bits, top, math.exp(end)) for end in ends]
+        if closed_form(found[0], ranks) < closed_form(found[1], ranks):
+            high = ends[1]
+        else:
+            low = ends[0]
+    return found[0]
+
+
+# --- rounds -----------------------------------------------------------------
+def _gradients(x):
+    x = np.ascontiguousarray(x, dtype=np.float32)
+    return x, np.empty(x.shape[1], dtype=np.float32)
+
+
+def by_table(table, width, x, seed, block_log2=10, correlated=False):
+    """The mean of x, a gradient a row, by scheme thc with sums of so many bits."""
+    x, out = _gradients(x)
+    trial = Trial(x.shape[1], 1, seed, x.shape[0], block_log2, correlated, width)
+    _check(_rounds().round_by_table(byref(trial), byref(table), x.ctypes.data, out.ctypes.data),
+           f"a round of {table.bits} bits up, {width} down")
+    return out
+
+
+def by_fixed(width, x, exact=False):
+    """(the mean of x, a gradient a row, by scheme none; lanes that a coordinate takes)"""
+    x, out = _gradients(x)
+    trial, lanes = Trial(x.shape[1], 1, 0, x.shape[0], 10, 0, width), c_uint64()
+    _check(_rounds().round_by_fixed(byref(trial), exact, x.ctypes.data, out.ctypes.data,
+                                    byref(lanes)), f"a round of fixed point, {width} bits")
+    return out, lanes.value / x.shape[1]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0
+"""How experiments tell their results: aligned tables, CSV, markdown."""
+import csv
+import io
+from typing import NamedTuple
+
+from bench.page import markdown
+
+
+class Column(NamedTuple):
+    """key: in a row; heading and unit: for people; form: of a number"""
+    key: str
+    heading: str
+    unit: str = ""
+    form: str = ""
+
+    def title(self):
+        return f"{self.heading} ({self.unit})" if self.unit else self.heading
+
+    def text(self, row):
+        value = row.get(self.key)
+        if value is None:
+            return "-"
+        return format(value, self.form)
+
+
+def table(columns, rows):
+    """Lines of a table, numbers at the right."""
+    cells = [[c.title() for c in columns]] + [[c.text(row) for c in columns] for row in rows]
+    wide = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    numbers = [any(isinstance(row.get(c.key), (int, float)) for row in rows) for c in columns]
+    return "\n".join("  " + "  ".join(
+        f"{cell:>{wide[i]}}" if numbers[i] else f"{cell:<{wide[i]}}"
+        for i, cell in enumerate(line)).rstrip() for line in cells)
+
+
+def page(columns, rows):
+    return markdown([c.title() for c in columns], [[c.text(row) for c in columns] for row in rows])
+
+
+def to_csv(columns, rows):
+    """Numbers with six digits: what a seed repeats on any processor."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([c.key for c in columns])
+    for row in rows:
+        writer.writerow([f"{v:.6g}" if isinstance(v, float) else "" if v is None else v
+                         for v in (row.get(c.key) for c in columns)])
+    return out.getvalue()
+
+
+def from_csv(text):
+    """The rows of to_csv() again; what looks like a number is one."""
+    def value(cell):
+        for kind in (int, float):
+            try:
+                return kind(cell)
+            except ValueError:
+                pass
+        return cell or None
+
+    return [{key: value(cell) for key, cell in row.items()}
+            for row in csv.DictReader(io.StringIO(text))]
