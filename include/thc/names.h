@@ -91,6 +91,15 @@ static const char *const thc_scheme_name[]
 	__attribute__((unused)) = { THC_SCHEMES(THC_NAMES_SCHEME) NULL };
 #undef THC_NAMES_SCHEME
 
+/* By enum thc_seal_type. */
+#define THC_NAMES_PLACE_SEAL(id, name) THC_NAMES_SEAL_##id,
+#define THC_NAMES_ASSERT_SEAL(id, name)                                                            \
+	_Static_assert((int)THC_NAMES_SEAL_##id == (int)THC_SEAL_##id, "place of " #name);
+#define THC_NAMES_SEAL(id, name) #name,
+enum thc_names_seal_place { THC_SEALS(THC_NAMES_PLACE_SEAL) THC_NAMES_SEALS };
+THC_SEALS(THC_NAMES_ASSERT_SEAL)
+static const char *const thc_seal_name[] __attribute__((unused)) = { THC_SEALS(THC_NAMES_SEAL) };
+
 /* Can packets be counted under it? Others are not shown. */
 static inline int thc_drop_is_reason(int reason)
 {

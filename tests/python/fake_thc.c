@@ -426,7 +426,7 @@ int thc_error_undo(struct thc_client *c, uint64_t key)
 
 const char *const *thc_schemes(void)
 {
-	static const char *const names[] = { "thc", "other", NULL };
+	static const char *const names[] = { "thc", "other", "none", NULL };
 
 	return names;
 }
@@ -439,7 +439,12 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 	info->transport = "fake";
 	info->window = 92;
 	info->window_limit = "the receive buffer (net.core.rmem_max)";
-	info->scheme = "thc";
+	info->scheme = number_from("FAKE_NONE", 0) ? "none" : "thc";
+	info->data_slots = 512;
+	info->table.bits = 3;
+	info->sum_width = 16;
+	info->seal = "sum";
+	info->shards = (unsigned int)number_from("FAKE_SHARDS", 1);
 	return 0;
 }
 

@@ -210,6 +210,7 @@ static void client_init(struct thc_client *c)
 	c->scheme = &thc_scheme_thc;
 	c->spec.ranks = 3;
 	c->spec.sum_width = 8;
+	c->spec.seal = THC_SEAL_SUM;
 	c->window = 92;
 	c->window_limit = "the option window";
 	c->stats.requests = 11;
@@ -274,6 +275,8 @@ static void info_and_stats__newer_program(void **state)
 	assert_int_equal(program_info.info.window, 92);
 	assert_string_equal(program_info.info.window_limit, "the option window");
 	assert_string_equal(program_info.info.scheme, "thc");
+	assert_int_equal(program_info.info.shards, 1);
+	assert_string_equal(program_info.info.seal, "sum");
 	assert_memory_equal(program_info.newer, zero, sizeof(zero));
 
 	memset(&program_stats, 0xee, sizeof(program_stats));

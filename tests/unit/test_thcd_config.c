@@ -260,7 +260,7 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,block=2097152", "block");
 	bad_job("1,slots=0", "slots");
 	bad_job("1,reply=unicast", "neither multicast nor fanout");
-	bad_job("1,seal=maybe", "neither nh nor sum nor none");
+	bad_job("1,seal=maybe", "neither none nor sum nor nh");
 	bad_job("1,seal=nh,seal=nh", "seal is given twice");
 	bad_job("1,table=0:1:", "is not a level");
 	bad_job("1,table=0;1", "separated by ':'");
@@ -303,7 +303,7 @@ static void file__mistakes_have_their_place(void **state)
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"cookie\": 77} ] }", "cookies are gone");
 	bad_file("{ \"jobs\": [ {\"job\": 1,\n \"sum\": false} ] }",
 		 "f.json:2: jobs[0]: sum: give seal=none");
-	bad_file("{ \"jobs\": [ {\"job\": 1, \"seal\": false} ] }", "neither nh nor sum nor none");
+	bad_file("{ \"jobs\": [ {\"job\": 1, \"seal\": false} ] }", "neither none nor sum nor nh");
 	bad_file("{ \"jobs\": [ {\"job\": 1, \"key\": 77} ] }", "key: only a file can hold it");
 	bad_file("{ \"jobs\": [ {\"job\": 1,\n \"key\": \"@none\"} ] }",
 		 "f.json:2: jobs[0]: key: cannot read");

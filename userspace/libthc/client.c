@@ -477,6 +477,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.window_limit = c->window_limit,
 		.scheme = thc_scheme_name[c->scheme->id],
 		.shards = c->list.count ? c->list.count : 1,
+		.seal = thc_seal_name[c->spec.seal],
 	};
 
 	c->scheme->describe(c, &now);

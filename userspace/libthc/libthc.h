@@ -417,6 +417,7 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	CAP_NET_ADMIN
  * @scheme: of the job, as "thc"
  * @shards: aggregators that share the job's chunks
+ * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
  */
 struct thc_client_info {
 	size_t		size;
@@ -435,6 +436,7 @@ struct thc_client_info {
 	const char	*window_limit;
 	const char	*scheme;
 	uint32_t	shards;
+	const char	*seal;
 };
 
 /* Names of the schemes that this library has, as struct thc_client_info.scheme says them; NULL

@@ -46,7 +46,9 @@ static const struct choice {
 			{ "fixed16", THC_FIXED_16 },
 			{ "fixed32", THC_FIXED_32 } },
 	[REPLY] = { { "multicast", THC_REPLY_MULTICAST }, { "fanout", THC_REPLY_FANOUT } },
-	[SEAL] = { { "nh", THC_SEAL_NH }, { "sum", THC_SEAL_SUM }, { "none", THC_SEAL_NONE } },
+#define SEAL_WORD(id, name) { #name, THC_SEAL_##id },
+	[SEAL] = { THC_SEALS(SEAL_WORD) },
+#undef SEAL_WORD
 	[SWITCH_OFF] = { { "on", false }, { "off", true } },
 	[SWITCH_ON] = { { "off", false }, { "on", true } },
 	[MODE] = { { "auto", THCD_MODE_AUTO },

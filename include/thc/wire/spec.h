@@ -19,6 +19,9 @@ enum thc_scheme_id {
 		THC_SCHEMES_COUNT
 };
 
+/* Seals, as enum thc_seal_type has them: id, and its name everywhere. */
+#define THC_SEALS(X) X(NONE, none) X(SUM, sum) X(NH, nh)
+
 #define THC_WELCOME_FLAGS                                                                          \
 	(THC_WELCOME_F_READY | THC_WELCOME_F_REFUSED | THC_WELCOME_F_ONE_PORT | THC_WELCOME_F_NOGSO)
 
