@@ -4,6 +4,7 @@
 into it. Prints one JSON object per event.
 """
 import argparse
+import fnmatch
 import json
 import os
 import pickle
@@ -89,6 +90,11 @@ class Watch:
                 "exact": exact}
 
 
+def chosen(schemes, name):
+    return next((choice for pattern, choice in schemes.items() if fnmatch.fnmatch(name, pattern)),
+                None)
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("rank", "world", "steps"):
@@ -99,6 +105,7 @@ def main():
     parser.add_argument("--small", default="group")
     parser.add_argument("--schemes", type=json.loads, default={},
                         help="with --means: those that go by none are looked at")
+    parser.add_argument("--start-iter", type=int, default=0)
     parser.add_argument("--bucket-mb", type=float, default=1.0)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -107,9 +114,10 @@ def main():
 
     model = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=args.bucket_mb)
     state, hook = thc_hook("10.77.0.100", job=1, key_file=args.key_file, rank=dist.get_rank(),
-                           timeout=2.0, small=args.small, schemes=args.schemes, model=model)
+                           timeout=2.0, small=args.small, schemes=args.schemes, model=model,
+                           start_iter=args.start_iter)
     watch = Watch(p for name, p in model.module.named_parameters()
-                  if args.schemes.get(name) == "none")
+                  if chosen(args.schemes, name) == "none")
     model.register_comm_hook(state, watch.hook if args.means else hook)
     digest = steps(model, args.steps, args.rank)
     if args.means:

@@ -105,26 +105,48 @@ def small_buckets__are_exact_means():
         assert mean["spread"] > 0.01 and mean["exact"], mean
 
 
+def assert_told(buckets, exact, group, thc):
+    """What stats() tell of the last step: more than one bucket, and each element once."""
+    runs = [run for bucket in buckets for run in bucket]
+    assert len(buckets) > 1 and len(runs) > len(buckets), buckets
+    for run in runs:
+        assert run["dtype"] == "float32", run
+        bits = {"thc": (4, 8), "none": (32, 32), "group": (32, 32)}[run["scheme"]]
+        assert (run["bits_up"], run["bits_down"]) == bits, run
+        assert run["precision"] == ("exact" if run["scheme"] == "none" else None), run
+        ours = run["scheme"] != "group"
+        assert (run["seal"], run["shards"]) == (("nh", 1) if ours else (None, None)), run
+        assert run["why"] == (None if ours else "fallback_excluded"), run
+    assert [sum(run["elements"] for run in runs if run["scheme"] == scheme)
+            for scheme in ("none", "group", "thc")] == [exact, group, thc], buckets
+
+
 def schemes__of_parameters():
-    """Some come back exact, one goes through the process group, the others through thc."""
-    sizes = {"0.weight": 300000, "0.bias": 1500, "2.weight": 300000, "2.bias": 200,
-             "3.weight": 600, "3.bias": 3}
-    chosen = {"0.bias": "none", "2.weight": "none", "3.weight": "group"}
-    by = {way: 3 * sum(size for name, size in sizes.items() if chosen.get(name) == way)
-          for way in ("none", "group", None)}
+    """After a step by the process group, some parameters come back exact, one goes through the
+    process group, and the others through thc.
+    """
+    # 3.bias is small, and of none, too
+    exact, group, thc = 1500 + 200 + 300000 + 3, 600, 300000
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
-        training = Training(net, aggregator, "--steps", "3", "--means",
-                            "--small", "exact", "--schemes", json.dumps(chosen))
+        training = Training(net, aggregator, "--steps", "3", "--means", "--start-iter", "1",
+                            "--small", "exact", "--schemes",
+                            json.dumps({"[02].bias": "none", "2.w*": "none", "3.weight": "group"}))
         means = [training.until(r, "means") for r in range(2)]
         words = [training.until(r, "trained") for r in range(2)]
+        said = training.stderr(0), training.stderr(1)
         training.finish()
     assert words[0]["digest"] == words[1]["digest"], "the models differ"
     for word, mean in zip(words, means):
         stats = word["stats"]
-        assert mean["buckets"] == 2 * 3 and mean["exact"] and mean["spread"] > 0.01, mean
-        assert stats["elements_fallback"] == by["group"] and stats["fallback_excluded"], stats
-        assert stats["elements_exact"] >= by["none"] and stats["elements_thc"], stats
-        assert stats["elements_exact"] + stats["elements_thc"] == by["none"] + by[None], stats
+        assert mean["buckets"] == 3 * 3 and mean["exact"] and mean["spread"] > 0.01, mean
+        assert stats["fallback_early"] and stats["fallback_excluded"] == 2, stats
+        assert stats["elements_fallback"] == exact + thc + group + 2 * group, stats
+        assert stats["elements_exact"] == 2 * exact and stats["elements_thc"] == 2 * thc, stats
+        assert_told(stats["buckets"], exact, group, thc)
+    assert ("rank 0 of 2, scheme thc (4 bits up, 8 down), seal nh, 1 shard, UDP sockets" in said[0] and
+            "; scheme none (32 bits a digit) for [02].bias, 2.w*, buckets below 4096 elements; "
+            "process group for 3.weight, the first step\n" in said[0]), said[0]
+    assert not said[1], said[1]
 
 
 def checkpoint__keeps_error_memories():

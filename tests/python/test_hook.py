@@ -41,8 +41,14 @@ class Hook(rig.HookTest):
         ddp(torch.randn(2, WIDTHS[0])).sum().backward()
 
     def test_memories_survive_the_rebuild_of_buckets(self):
+        self.assert_memories_survive({})
+
+    def test_memories_are_of_any_scheme_that_loses(self):
+        self.assert_memories_survive({"0.*": "other"})
+
+    def assert_memories_survive(self, schemes):
         net, plain = model(), model()
-        s = state()
+        s = state(schemes=schemes, model=net)
         ddp = self.wrap(net, s)
         received = [torch.zeros_like(p) for p in net.parameters()]
         raw = [torch.zeros_like(p) for p in net.parameters()]
@@ -181,11 +187,63 @@ class Hook(rig.HookTest):
         for part in owed[1:]:
             self.assertFalse(part.any())
 
+    def test_stats_name_how_each_bucket_went(self):
+        net = model()
+        parameters = list(net.parameters())[:4]
+        sizes = [p.numel() for p in parameters]
+        s = state(threshold=100, schemes={"0.bias": "none", "1.weight": "group", "1.*": "other"},
+                  model=net)
+        self.assertEqual(s.stats()["buckets"], [])
+        job = {"dtype": "float32", "seal": "sum", "shards": 4, "why": None}
+        lossy = {**job, "bits_up": 3, "bits_down": 16, "precision": None}
+        group = {"scheme": "group", "seal": None, "shards": None, "precision": None}
+        want = [[{**lossy, "scheme": "thc", "elements": sizes[0]},
+                 {**job, "scheme": "none", "elements": sizes[1], "bits_up": 32, "bits_down": 32,
+                  "precision": "exact"},
+                 {**group, "elements": sizes[2], "dtype": "float32", "bits_up": 32,
+                  "bits_down": 32, "why": "fallback_excluded"},
+                 {**lossy, "scheme": "other", "elements": sizes[3]}],
+                [{**group, "elements": 500, "dtype": "float64", "bits_up": 64, "bits_down": 64,
+                  "why": "fallback_dtype"}],
+                [{**group, "elements": 99, "dtype": "float32", "bits_up": 32, "bits_down": 32,
+                  "why": "fallback_small"}]]
+        os.environ["FAKE_SHARDS"] = "4"
+        for _ in range(2):
+            s.reduce(Bucket(torch.ones(sum(sizes)), parameters, 0, last=False))
+            s.reduce(Bucket(torch.ones(500, dtype=torch.float64), None, 1, last=False))
+            s.reduce(Bucket(torch.ones(99), None, 2))
+            self.assertEqual(s.stats()["buckets"], want)
+        # of a step that is not over nothing is said yet, and nothing of the one before it
+        s.reduce(Bucket(torch.ones(99), None, 0, last=False))
+        self.assertEqual(s.stats()["buckets"], want)
+        s.reduce(Bucket(torch.ones(100), None, 1))
+        told = s.stats()["buckets"]
+        self.assertEqual([[run["elements"] for run in bucket] for bucket in told], [[99], [100]])
+        s.close()
+        self.assertEqual(s.stats()["buckets"], told)
+
+    def test_a_job_that_is_exact_itself(self):
+        os.environ["FAKE_NONE"] = "1"
+        s = state()
+        torch.testing.assert_close(s.reduce(Bucket(torch.ones(9))).wait(), torch.ones(9))
+        stats = s.stats()
+        self.assertEqual((stats["elements_exact"], stats["elements_thc"]), (9, 0))
+        (run,), = stats["buckets"]
+        self.assertEqual((run["scheme"], run["precision"], run["bits_up"]), ("none", "exact", 32))
+
+    def test_the_job_may_be_another_one_after_rejoining(self):
+        s = state()
+        s.reduce(Bucket(torch.ones(9))).wait()
+        os.environ["FAKE_SHARDS"] = "2"
+        s.rejoin()
+        s.reduce(Bucket(torch.ones(9))).wait()
+        self.assertEqual(s.stats()["buckets"][0][0]["shards"], 2)
+
     def test_schemes_are_of_a_model(self):
         net = model()
         with self.assertRaisesRegex(ThcError, "no parameter is left for '9.*'; the model has 0.w"):
             state(schemes={"9.*": "none"}, model=net)
-        with self.assertRaisesRegex(ThcError, "'lhd'}: use one of thc, none, group"):
+        with self.assertRaisesRegex(ThcError, "'lhd'}: use one of job, thc, other, none, group"):
             state(schemes={"0.*": "lhd"}, model=net)
         s = pickle.loads(pickle.dumps(state(schemes={"0.*": "none"}, model=net, start_iter=1)))
         self.assertEqual(s.start_iter, 1)

@@ -72,8 +72,26 @@ class Environment(rig.HookTest):
         self.assertEqual(opened, {"aggregator": "192.0.2.9", "job": 3, "key_file": KEY_FILE,
                                   "rank": 0, "interface": "eth7"})
         self.assertEqual(said.count("\n"), 1)
-        self.assertIn("job 3 at 192.0.2.9: rank 0 of 1, fake sockets, answers by fanout", said)
+        self.assertIn("job 3 at 192.0.2.9: rank 0 of 1", said)
         self.assertEqual(self.join(quiet=True)[1], "")
+
+    def test_the_start_line(self):
+        """Scheme, seal, shards and bits of every bucket, as far as they are known by then."""
+        line = ("thc_ddp: job 3 at 192.0.2.9: rank 0 of 1, scheme thc (3 bits up, 16 down), seal "
+                "sum, 1 shard, fake sockets, answers by fanout, a window of 92 of 512 chunks "
+                "because of the receive buffer (net.core.rmem_max)")
+        self.assertEqual(self.join(threshold=0)[1], line + "\n")
+        self.assertEqual(self.join()[1],
+                         line + "; process group for buckets below 4096 elements\n")
+        self.assertEqual(
+            self.join(threshold=7, small="exact", start_iter=5,
+                      schemes={"0.bias": "none", "1.*": "group", "2.*": "job", "*": "other"})[1],
+            line + "; scheme none (32 bits a digit) for 0.bias, buckets below 7 elements; process "
+            "group for 1.*, the first 5 steps; scheme thc (3 bits up, 16 down) for 2.*; scheme "
+            "other (3 bits up, 16 down) for *\n")
+        os.environ.update(FAKE_SHARDS="4", FAKE_NONE="1")
+        self.assertIn("rank 0 of 1, scheme none (32 bits a digit), seal sum, 4 shards, fake",
+                      self.join()[1])
 
     def test_arguments_come_first(self):
         path = self.file(OTHER_KEY.hex())

@@ -209,7 +209,8 @@ class ThcClient:
         out = {name: getattr(info, name) for name, _ in abi.Info._fields_
                if name not in ("size", "table")}
         out["table"] = list(info.table.value[:info.table.levels])
-        for name in ("simd", "transport", "window_limit", "scheme"):
+        out["bits"] = info.table.bits
+        for name in ("simd", "transport", "window_limit", "scheme", "seal"):
             out[name] = out[name].decode() if out[name] else ""
         return out
 

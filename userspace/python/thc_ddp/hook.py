@@ -13,7 +13,7 @@ import weakref
 import torch
 import torch.distributed as dist
 
-from thc_ddp import abi, settings
+from thc_ddp import abi, report, settings
 from thc_ddp.client import CLIENT_OPTIONS, ThcClient, ThcError
 from thc_ddp.memories import Memories
 from thc_ddp.runs import Schemes
@@ -22,7 +22,8 @@ from thc_ddp.step import FAILED, NONFINITE, PassEnd, Step, confirm
 _DTYPES = {torch.float32: abi.FP32, torch.float16: abi.FP16, torch.bfloat16: abi.BF16}
 _DEVICES = ("cpu", "cuda")
 
-_COUNTERS = ("buckets_thc", "elements_thc", "buckets_exact", "elements_exact", "buckets_fallback", "elements_fallback",
+_COUNTERS = ("buckets_thc", "elements_thc", "buckets_exact", "elements_exact",
+             "buckets_fallback", "elements_fallback",
              "fallback_small", "fallback_dtype", "fallback_device", "fallback_sparse",
              "fallback_early", "fallback_excluded",
              "steps", "steps_nonfinite", "steps_failed")
@@ -50,12 +51,14 @@ class ThcState:
     threshold: buckets of fewer elements are small
     small: "group": small buckets go through dist.all_reduce; "exact": through the job, by
         the scheme none, and come back as the exact mean
-    schemes: {pattern of parameters' names: "thc", "none" or "group"}: which go by the job's
-        scheme, come back as the exact mean, or go through dist.all_reduce; the first pattern
-        that fits counts, and bind() says whose names they are
+    schemes: {pattern of parameters' names: "none", another scheme of the library, "job" or
+        "group"}: which come back as the exact mean, go by that scheme or by the job's, or go
+        through dist.all_reduce; the first pattern that fits counts, other parameters go by the
+        job's scheme, and bind() says whose names they are
     model: bind(model) is called at once
     start_iter: so many steps go through dist.all_reduce before the job is used
-    process_group: reduces buckets that do not go through the job, and confirms each step; None: the default one
+    process_group: reduces buckets that do not go through the job, and confirms each step;
+        None: the default one
     nonfinite: "propagate": NaN or Inf in any rank's gradient comes back as NaN on
         all ranks, as in plain DDP; "raise": NaN or Inf is an error of the step
     quiet: the hook prints nothing to stderr
@@ -67,8 +70,8 @@ class ThcState:
     """
 
     def __init__(self, aggregator=None, job=None, key_file=None, rank=None, threshold=4096,
-                 small="group", schemes=None, model=None, start_iter=0, process_group=None, error_feedback=True, nonfinite="propagate", quiet=False,
-                 **options):
+                 small="group", schemes=None, model=None, start_iter=0, process_group=None,
+                 error_feedback=True, nonfinite="propagate", quiet=False, **options):
         self.options = _checked(dict(options, aggregator=aggregator, job=job,
                                      key_file=key_file, rank=rank, error_feedback=error_feedback,
                                      nonfinite=nonfinite))
@@ -86,6 +89,8 @@ class ThcState:
 
     def _start(self):
         self.client = None
+        self._info = None       # of the client, also after it has left
+        self._went = []         # by bucket of the last step: report.Went of its runs
         self._lock = threading.RLock()
         self._pending = queue.SimpleQueue()
         self._waiter = None
@@ -132,6 +137,10 @@ class ThcState:
 
     # --- the job ------------------------------------------------------------
 
+    @property
+    def schemes(self):
+        return self._schemes.patterns
+
     def bind(self, model):
         """The names that schemes has are those of model's parameters. Call it before the first
         step, on all ranks, also after unpickling.
@@ -151,11 +160,12 @@ class ThcState:
             full = settings.complete(wanted, self.process_group)
             client = ThcClient(**full)
             try:
-                self._check_ranks(client.info()["ranks"], full["job"])
+                info = client.info()
+                self._check_ranks(info["ranks"], full["job"])
             except BaseException:
                 client.close()
                 raise
-            self.client, self.options = client, wanted
+            self.client, self.options, self._info = client, wanted, info
             self._waiter = threading.Thread(target=_complete, args=(client, self._pending),
                                             name="thc-waiter", daemon=True)
             self._waiter.start()
@@ -171,20 +181,9 @@ class ThcState:
                            errno.EINVAL)
 
     def _say_joined(self, options):
-        """One line: what is in use. Of rank 0, and of ranks with a small window."""
-        info = self.client.info()
-        window, slots = info.get("window", 0), info["data_slots"]
-        small = window and window < slots
-        if options["rank"] and not small:
-            return
-        line = (f"job {options['job']} at {options['aggregator']}: rank {options['rank']} of "
-                f"{info['ranks']}, {info['transport']} sockets, answers by "
-                f"{'multicast' if info['multicast'] else 'fanout'}")
-        if window:
-            line += f", a window of {window} of {slots} chunks"
-        if small:
-            line += f" because of {info['window_limit']}"
-        self._say(line)
+        """One line. Of rank 0, and of ranks with a small window."""
+        if not options["rank"] or 0 < self._info["window"] < self._info["data_slots"]:
+            self._say(report.start_line(self, options, self._info))
 
     def _say(self, line):
         if not self.quiet:
@@ -219,6 +218,7 @@ class ThcState:
             try:
                 if self.client:
                     self.client.rejoin()
+                    self._info = self.client.info()
                 else:
                     self.connect()
             finally:
@@ -241,14 +241,26 @@ class ThcState:
         return memory
 
     def stats(self):
-        """Counters of this hook and of the client."""
+        """Counters of this hook and of the client, and buckets: of the last step, by bucket, a
+        dict per run of parameters of one scheme:
+
+        scheme: its name, "group": it went through dist.all_reduce, and why names the counter
+        elements, dtype: how many, as torch names them
+        bits_up, bits_down: of each, in what is sent to the aggregator and comes back; by none of
+            a digit, of which a value has as many as it takes; by the group of the value itself
+        precision: "exact": the mean is rounded once; None: it is an estimate, or the group's
+        seal, shards: of the job; None: of the group
+        """
         with self._lock:
-            return {**self.counters, **(self.client.stats() if self.client else {})}
+            return {**self.counters, **(self.client.stats() if self.client else {}),
+                    "buckets": [[went.told(self._info) for went in runs] for runs in self._went]}
 
     # --- a bucket -----------------------------------------------------------
 
     def _way(self, run):
-        """(why a run does not go through the job, or None; its scheme), as on all ranks."""
+        """(why a run does not go through the job, or None; its scheme, None: the job's), as on
+        all ranks.
+        """
         buffer, small = run.buffer(), run.buffer().numel() < self.threshold
         refusal = self._refusal(buffer)
         if refusal:
@@ -259,7 +271,7 @@ class ThcState:
             return "fallback_excluded", None
         if run.scheme == "none" or (small and self.small == "exact"):
             return None, "none"
-        return ("fallback_small" if small else None), None
+        return ("fallback_small" if small else None), run.scheme
 
     def _refusal(self, buffer):
         """Why this buffer cannot go through the job, or None."""
@@ -317,24 +329,28 @@ class ThcState:
             ways = [self._way(run) for run in runs]
             layouts = [None if refusal else self._memories.layout(run)
                        for run, (refusal, _) in zip(runs, ways)]
-        futures = [self._start_run(run.buffer(), way, layout, step)
+        went = []
+        step.went.append(went)
+        futures = [self._start_run(run.buffer(), way, layout, step, went)
                    for run, way, layout in zip(runs, ways, layouts)]
         if len(futures) == 1:
             return futures[0]
         whole = bucket.buffer()
         return torch.futures.collect_all(futures).then(lambda _: whole)
 
-    def _start_run(self, buffer, way, layout, step):
+    def _start_run(self, buffer, way, layout, step, went):
         refusal, scheme = way
         if refusal:
             self._count_fallback(refusal, buffer)
+            went.append(report.Went(buffer, None, refusal))
             return self._fall_back(buffer, step)
         with self._lock:
             key, numbers = layout
             if not self.client and step.error:
                 raise step.error    # to join is tried once in a step, by all ranks alike
             client = self.connect().client
-            if self.options["error_feedback"] and not scheme:
+            scheme = scheme or self._info["scheme"]
+            if self.options["error_feedback"] and scheme != "none":
                 self._memories.place(client, key, numbers)
             host = _host_copy(buffer)
             future = _future(buffer)
@@ -344,7 +360,8 @@ class ThcState:
             step.keys.append(key)
             step.begin()
             self._pending.put((request, host, buffer, future, step))
-        by = "exact" if scheme else "thc"
+        went.append(report.Went(buffer, scheme))
+        by = "exact" if scheme == "none" else "thc"
         self.counters[f"buckets_{by}"] += 1
         self.counters[f"elements_{by}"] += buffer.numel()
         return future
@@ -424,7 +441,7 @@ class ThcState:
         self.counters["steps"] += 1
         self.counters["steps_failed"] += bool(error)
         self.counters["steps_nonfinite"] += nonfinite and not error
-        self._ended = step
+        self._ended, self._went = step, step.went
         if error:
             raise error
 

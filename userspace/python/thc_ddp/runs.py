@@ -6,14 +6,13 @@ import errno
 import fnmatch
 import itertools
 
-from thc_ddp.client import ThcError
-
-# What a pattern may choose: the job's scheme, the exact mean, or the process group.
-CHOICES = ("thc", "none", "group")
+from thc_ddp.client import ThcError, schemes
 
 
 class Run:
-    """Parameters of a bucket that lie next to each other, and go by one scheme."""
+    """Parameters of a bucket that lie next to each other, and go by one scheme: its name, None
+    for the job's, or "group".
+    """
 
     def __init__(self, scheme, parameters, buffer):
         self.scheme = scheme
@@ -32,18 +31,19 @@ def _names(model):
 
 
 class Schemes:
-    """patterns: {pattern of parameters' names: one of CHOICES}, the first that fits counts;
-    other parameters go by the job's scheme
+    """patterns: {pattern of parameters' names: a scheme of the library, "job" for the job's, or
+    "group" for the process group}, the first that fits counts; other parameters go by the job's
     """
 
     def __init__(self, patterns=None):
         self.patterns = dict(patterns or {})
         self._of = {}           # id(parameter) -> choice
         self._parameters = None  # keeps the ids valid
+        choices = ("job", *schemes(), "group") if self.patterns else ()
         for pattern, choice in self.patterns.items():
-            if choice not in CHOICES:
+            if choice not in choices:
                 raise ThcError(f"schemes={{{pattern!r}: {choice!r}}}: use one of "
-                               f"{', '.join(CHOICES)}", errno.EINVAL)
+                               f"{', '.join(choices)}", errno.EINVAL)
 
     def bind(self, model):
         """The names are those of model's parameters; each pattern must fit one."""
@@ -62,7 +62,8 @@ class Schemes:
         self._of, self._parameters = of, parameters
 
     def _choice(self, parameter):
-        return self._of.get(id(parameter), "thc")
+        choice = self._of.get(id(parameter), "job")
+        return None if choice == "job" else choice
 
     def runs(self, bucket):
         """The runs of a bucket, in order; a bucket that is not dense is one."""
@@ -71,7 +72,7 @@ class Schemes:
                            "state.bind(model) on all ranks", errno.EINVAL)
         parameters, buffer = bucket.parameters(), bucket.buffer()
         if not self.patterns or buffer.is_sparse:
-            return [Run(self._choice(parameters[0]) if parameters else "thc", parameters, buffer)]
+            return [Run(self._choice(parameters[0]) if parameters else None, parameters, buffer)]
         runs, at = [], 0
         for choice, group in itertools.groupby(parameters, self._choice):
             group = list(group)

@@ -54,6 +54,7 @@ class Step:
 
     keys: of the error memories that the step has used
     values: of the buckets that did not go through THC
+    went: by bucket: report.Went of its runs
     device: of the bucket that came last
     last: the pass's last bucket has come
     pass_end: weak reference to the PassEnd that is queued for this step; it is
@@ -68,6 +69,7 @@ class Step:
         self._nonfinite = False
         self.keys = []
         self.values = []
+        self.went = []
         self.device = torch.device("cpu")
         self.last = False
         self.pass_end = None
