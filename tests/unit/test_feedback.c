@@ -122,7 +122,9 @@ static void assert_identity(unsigned int block_log2, enum thc_dtype dtype, size_
 		missed += want * want;
 		worst = fmax(worst, fabs(want - r.error[i]));
 	}
-	/* Single precision of a typical coordinate, or of the largest one, and an error worth remembering at all. */
+	/* Single precision of a typical coordinate, or of the largest one, and an error worth
+	 * remembering at all.
+	 */
 	assert_true(worst < (w.form ? 3e-5 : 1e-5));
 	assert_true(missed > (count < 1000 ? 0 : 1e-6 * (double)count));
 	free(sent);

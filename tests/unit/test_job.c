@@ -158,8 +158,53 @@ static void scheme__is_one_that_there_is(void **state)
 		assert_non_null(s);
 		assert_int_equal(s->id, id);
 		assert_true(s->check && s->open && s->close && s->describe && s->prepare &&
-			    s->compute && s->agreed && s->answer && s->undo && s->release);
+			    s->compute && s->agreed && s->answer && s->undo);
 	}
+}
+
+/* A job's own scheme may be none, with a precision that its ranks can sum. */
+static void scheme__none_has_a_precision(void **state)
+{
+	struct thc_spec w = good();
+	unsigned int bits;
+
+	(void)state;
+	w.scheme = THC_SCHEME_NONE;
+	for (bits = 0; bits < 256; bits++) {
+		w.value_bits = (uint8_t)bits;
+		assert_int_equal(take(&w),
+				 bits == 0 || bits == 8 || bits == 16 || bits == 32 ? 0 : -EPROTO);
+	}
+	w.value_bits = 8;
+	w.ranks = 8;
+	assert_int_equal(take(&w), 0);
+	w.ranks = 9;
+	assert_int_equal(take(&w), -EPROTO);
+	w.value_bits = 0;
+	assert_int_equal(take(&w), 0);
+	w.deadline_ms = 5;
+	assert_int_equal(take(&w), -EPROTO);
+}
+
+/* Scheme uthc needs the levels 0, 1, .. g. */
+static void scheme__uthc_has_a_uniform_table(void **state)
+{
+	const struct thc_scheme *s = thc_scheme_of(THC_SCHEME_UTHC);
+	struct thc_spec w = good();
+	uint16_t i;
+
+	(void)state;
+	assert_string_equal(s->check(&w), "the job's table is not uniform");
+	w.scheme = THC_SCHEME_UTHC;
+	assert_int_equal(take(&w), -EPROTO);
+	for (i = 0; i < 16; i++)
+		w.level[i] = i;
+	w.granularity = 15;
+	assert_int_equal(take(&w), 0);
+	w.scheme = THC_SCHEME_THC;
+	assert_null(s->check(&w));
+	w.block_log2 = 9;
+	assert_non_null(s->check(&w));
 }
 
 /* A bucket counts as three blocks of floats at least, and what was opened can be closed. */
@@ -195,6 +240,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(scheme__is_one_that_there_is),
+		cmocka_unit_test(scheme__none_has_a_precision),
+		cmocka_unit_test(scheme__uthc_has_a_uniform_table),
 		cmocka_unit_test(scheme__raises_what_a_bucket_counts_as),
 		cmocka_unit_test(clamp__is_one_that_a_codec_serves),
 		cmocka_unit_test(table__of_fewer_levels),

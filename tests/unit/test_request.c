@@ -269,8 +269,8 @@ static void assert_packets(struct thc_request *r, const uint8_t *packed)
 				    packed + i * p->payload, p->payload);
 }
 
-/* What is sent by one rank comes back as the sum, in chunks in any order; every seventh one has come
- * too late for it, and every eleventh one is gone. Says of which @counts and @lost.
+/* What is sent by one rank comes back as the sum, in chunks in any order; every seventh one has
+ * come too late for it, and every eleventh one is gone. Says of which @counts and @lost.
  */
 static void sums_come_back(struct thc_request *r, struct rng *dice, uint8_t *lanes,
 			   uint16_t *counts, uint8_t *lost)
@@ -455,8 +455,8 @@ static void bits__blocks_larger_than_a_slice(void **state)
 	}
 }
 
-/* Every number of bits with every width that takes it, of norms and of ranges, rotated or not, in the
- * smallest blocks and in larger ones.
+/* Every number of bits with every width that takes it, of norms and of ranges, rotated or not, in
+ * the smallest blocks and in larger ones.
  */
 static void bits__of_every_width(void **state)
 {

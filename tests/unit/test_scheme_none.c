@@ -81,9 +81,9 @@ static void check(size_t count, enum thc_dtype dtype)
 	}
 	r->scheme->undo(r);
 	assert_memory_equal(buf, was, bytes);
-	r->scheme->release(r);
+	thc_request_release(r);
 	r->scheme->undo(r);
-	r->scheme->release(r);
+	thc_request_release(r);
 	thc_request_destroy(r);
 	thc_buffer_free(&c);
 	assert_int_equal(c.memory_now, 0);
@@ -192,9 +192,9 @@ static void check_floats(size_t count, enum thc_precision precision, bool backwa
 	}
 	r->scheme->undo(r);
 	assert_memory_equal(buf, was, count * sizeof(float));
-	r->scheme->release(r);
+	thc_request_release(r);
 	r->scheme->undo(r);
-	r->scheme->release(r);
+	thc_request_release(r);
 	thc_request_destroy(r);
 	thc_scheme_none.close(&c);
 	thc_buffer_free(&c);
@@ -278,7 +278,7 @@ static void floats__a_late_sum_mixes_no_groups(void **state)
 	answer_all_but(r, &answered, UINT32_MAX, NULL);
 	assert_int_equal(p->ready, p->sized);
 	assert_memory_equal(buf, was, count * sizeof(float));
-	r->scheme->release(r);
+	thc_request_release(r);
 	thc_request_destroy(r);
 	thc_scheme_none.close(&c);
 	thc_buffer_free(&c);
@@ -317,7 +317,7 @@ static void floats__are_sized_by_a_prefix_of_scales(void **state)
 	assert_int_equal(sums->sized, 128 * 16);
 	assert_true(sums->closed);
 	r->scheme->undo(r);
-	r->scheme->release(r);
+	thc_request_release(r);
 	thc_request_destroy(r);
 	thc_scheme_none.close(&c);
 	thc_buffer_free(&c);

@@ -171,6 +171,24 @@ void thc_buffer_free(struct thc_client *c)
 		free_spare(c, &c->spare[i]);
 }
 
+int thc_buffers_take(struct thc_client *c, struct thc_taken *t, size_t buffer, size_t arrays,
+		     size_t growth)
+{
+	t->buffer = thc_buffer_get(c, buffer, growth + arrays, &t->size);
+	t->arrays = calloc(1, arrays);
+	t->bytes = arrays;
+	thc_account(c, (ssize_t)arrays);
+	return t->buffer && t->arrays ? 0 : -ENOMEM;
+}
+
+void thc_buffers_give(struct thc_client *c, struct thc_taken *t)
+{
+	thc_buffer_put(c, t->buffer, t->size);
+	free(t->arrays);
+	thc_account(c, -(ssize_t)t->bytes);
+	*t = (struct thc_taken){ 0 };
+}
+
 /* --- buffers that grow ----------------------------------------------------- */
 
 int thc_buffer_grow(struct thc_client *c, struct thc_buffer *b, size_t bytes)

@@ -26,6 +26,18 @@ struct thc_spare {
 	uint64_t	taken;		/* all-reduces begun when it came back */
 };
 
+/**
+ * struct thc_taken - what a request has taken
+ * @buffer: recycled, @size bytes
+ * @arrays: zeros at first, @bytes
+ */
+struct thc_taken {
+	void		*buffer;
+	size_t		size;
+	uint8_t		*arrays;
+	size_t		bytes;
+};
+
 /* One that grows, kept from bucket to bucket. */
 struct thc_buffer {
 	uint8_t		*at;
@@ -50,6 +62,13 @@ size_t thc_budget_left(const struct thc_client *c);
 void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *size);
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t size);
 void thc_buffer_free(struct thc_client *c);
+
+/* @t has a buffer of @buffer bytes and arrays of @arrays. @growth: bytes that the caller will
+ * allocate next. -ENOMEM: it has what there was.
+ */
+int thc_buffers_take(struct thc_client *c, struct thc_taken *t, size_t buffer, size_t arrays,
+		     size_t growth);
+void thc_buffers_give(struct thc_client *c, struct thc_taken *t);
 
 /* Adds @bytes, rounded up to cache lines, to an allocation of *@total bytes: where they are. */
 static inline size_t thc_carve(size_t *total, size_t bytes)

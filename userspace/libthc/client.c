@@ -366,12 +366,12 @@ static int check_precision(const struct thc_client *c, const struct thc_scheme *
 	if (s->id != THC_SCHEME_NONE || !is_float(dtype))
 		return thc_fail(-EINVAL,
 				"a precision is for floats by the scheme none: set it to 0");
-	if (precision != THC_FIXED_8 && precision != THC_FIXED_16 && precision != THC_FIXED_32)
+	if (!thc_precision_known(precision))
 		return thc_fail(
 			-EINVAL,
 			"unknown precision %u: use THC_EXACT, THC_FIXED_8, THC_FIXED_16 or THC_FIXED_32",
 			precision);
-	if (thc_fixed_bits(precision, c->spec.ranks) < THC_FIXED_BITS_MIN)
+	if (!thc_precision_fits(precision, c->spec.ranks))
 		return thc_fail(-EOPNOTSUPP,
 				"%u bits are too few for sums of %u ranks: use a larger precision",
 				precision, c->spec.ranks);
@@ -407,6 +407,9 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
 	r->precision = known.precision;
+	/* the job's own scheme has the job's precision, unless the call says another one */
+	if (!known.scheme && !known.precision && scheme == thc_scheme_none.floats)
+		r->precision = c->spec.value_bits;
 	pthread_mutex_lock(&c->lock);
 	error = enqueue(c, r);
 	if (error) {

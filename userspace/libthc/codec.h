@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
  * The THC codec: gradient -> norms -> rotated blocks -> packed indices, and lanes -> gradient, with
- * error feedback; of uniform THC, too.  Internal to libthc.  No I/O, no threads, no allocation after
- * init: a codec is immutable once set up and may be shared by threads.  How packets look and when a
+ * error feedback; of uniform THC, too.  Internal to libthc.  No I/O, no threads, no allocation
+ * after init: a codec is immutable once set up and may be shared by threads.  How packets look and when a
  * chunk counts as lost is the client's business.
  *
  * Units.  A block is B = 1 << block_log2 coordinates, rotated together under one norm.  A bucket of
  * count coordinates is treated as if zeros filled its last block.  A chunk is what one packet
  * carries, a power of two of at least 64 coordinates that divides a block.  Every function works on
- * a range of whole blocks: x, error, count and scales are those of the range.  round must differ between
- * buckets of one training step too, since (seed, round, block) fixes the signs of the rotation and
+ * a range of whole blocks: x, error, count and scales are those of the range.  round must differ
+ * between buckets of one training step too, since (seed, round, block) fixes the signs of the rotation and
  * (seed, round, rank) the rounding.
  *
  * Every implementation (scalar, AVX2, AVX-512) gives the same bits for finite input.
@@ -133,8 +133,8 @@ struct thc_values {
  * struct thc_blocks - which blocks of which round
  * @round: of the bucket
  * @first_block: where in the bucket the range begins
- * @scales: agreed maxima, thc_codec_scales() a block: the norm, or the largest coordinate and what is
- *	largest of their negatives; not for rotating
+ * @scales: agreed maxima, thc_codec_scales() a block: the norm, or the largest coordinate and what
+ *	is largest of their negatives; not for rotating
  * @rank: of the worker that quantises; used for quantising alone
  */
 struct thc_blocks {
@@ -160,8 +160,8 @@ struct thc_chunks {
  * struct thc_sums - where lanes are
  * @at: chunk k of the range has its lanes at @at + k * @stride
  * @chunk: coordinates of one
- * @width: bits of a lane: 4, lanes of a byte in ascending order of significance, 8, or 16 or 32, which
- *	are little-endian; as signed numbers they are not negative
+ * @width: bits of a lane: 4, lanes of a byte in ascending order of significance, 8, or 16 or 32,
+ *	which are little-endian; as signed numbers they are not negative
  * @counts: contributors of each chunk, 0 for a chunk that never came, which stands for zero
  */
 struct thc_sums {
@@ -192,8 +192,8 @@ int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float
 		    size_t *bad);
 
 /*
- * The scales of each block, as struct thc_blocks has them: what thc_codec_norms() finds, or the range
- * of its coordinates once they are rotated, or of those that there are if they will not be.
+ * The scales of each block, as struct thc_blocks has them: what thc_codec_norms() finds, or the
+ * range of its coordinates once they are rotated, or of those that there are if they will not be.
  * @scratch: B floats.  Same errors.
  */
 int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,

@@ -18,6 +18,17 @@ unsigned int thc_fixed_bits(unsigned int width, unsigned int ranks)
 	return width - 1 - log2;
 }
 
+bool thc_precision_known(unsigned int precision)
+{
+	return precision == THC_EXACT || precision == THC_FIXED_8 || precision == THC_FIXED_16 ||
+	       precision == THC_FIXED_32;
+}
+
+bool thc_precision_fits(unsigned int precision, unsigned int ranks)
+{
+	return precision == THC_EXACT || thc_fixed_bits(precision, ranks) >= THC_FIXED_BITS_MIN;
+}
+
 static size_t first_bad(const float *x, size_t n)
 {
 	size_t i;

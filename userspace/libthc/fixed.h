@@ -92,6 +92,10 @@ struct thc_fixed_ops {
 		      const struct thc_mean *m, float *out);
 };
 
+/* Is it one of enum thc_precision? */
+bool thc_precision_known(unsigned int precision);
+/* Has it bits enough for sums of @ranks ranks? */
+bool thc_precision_fits(unsigned int precision, unsigned int ranks);
 /* Bits of a lane that are a rank's own, k; at most 31. */
 unsigned int thc_fixed_bits(unsigned int width, unsigned int ranks);
 /* The scale of @n values; false: one is not finite, *@bad is its index. */

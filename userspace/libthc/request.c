@@ -63,7 +63,9 @@ void thc_request_release(struct thc_request *r)
 
 	if (r->status < 0)
 		r->scheme->undo(r);
-	r->scheme->release(r);
+	thc_buffers_give(c, &r->taken);
+	free(r->progress);
+	r->progress = NULL;
 	thc_budget_end(c, r->counted);
 	r->counted = 0;
 }

@@ -10,6 +10,7 @@
 
 #include <thc/types.h>
 
+#include "buffers.h"
 #include "error.h"
 #include "libthc.h"
 #include "phase.h"
@@ -43,7 +44,7 @@ enum thc_stage {
  * @claim: packets of the agreement
  * @claims: its answers, by rank
  * @counted: by thc_budget_begin()
- * @progress: @scheme's
+ * @taken, @progress: of @scheme, which takes them, and gives nothing back
  */
 struct thc_request {
 	struct thc_request	*next;
@@ -71,6 +72,7 @@ struct thc_request {
 	struct thc_claim	claims[THC_RANKS_MAX];
 	size_t			counted;
 	struct thc_residual	*error;
+	struct thc_taken	taken;
 	void			*progress;
 };
 

@@ -17,7 +17,7 @@ struct thc_client_info;
 struct thc_request;
 
 /**
- * struct thc_scheme - its functions, of the I/O thread but for those up to describe, and release
+ * struct thc_scheme - its functions, of the I/O thread but for those up to describe
  * @dtypes: a bit per enum thc_dtype that it takes
  * @floats: the scheme's other half, for floats: its functions from prepare on, NULL: it has none
  * @loses: results are not exact: what is lost goes to the error memory
@@ -26,8 +26,8 @@ struct thc_request;
  *	client.counted_least and counted_value; -ENOTSUP, -ENOMEM, with a sentence
  * @close: frees what @open made, whether or not @open was called, or succeeded
  * @describe: fills in what of @info is the scheme's, also while there is no context
- * @prepare: memory and phases behind the agreement, with the chunks that are known from the
- *	start; the transport will take @growth bytes. -ENOMEM
+ * @prepare: thc_request.taken and progress, and phases behind the agreement, with the chunks that
+ *	are known from the start; the transport will take @growth bytes. -ENOMEM
  * @compute: a slice of at most THC_SLICE coordinates; false: there is nothing to do now. Says in
  *	thc_request.claimed and claim_status what it has found
  * @agreed: the agreement has succeeded, and phases have their numbers
@@ -36,7 +36,6 @@ struct thc_request;
  *	May write results to the caller's buffer, which it can undo
  * @undo: makes the caller's buffer what it was: the request has failed; whether or not @prepare
  *	was called, or succeeded
- * @release: gives back what @prepare took, whether or not it was called, or succeeded
  */
 struct thc_scheme {
 	enum thc_scheme_id id;
@@ -53,7 +52,6 @@ struct thc_scheme {
 	void (*answer)(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
 		       const uint16_t *counts, const uint8_t *lanes);
 	void		(*undo)(struct thc_request *r);
-	void		(*release)(struct thc_request *r);
 };
 
 #define THC_SCHEME_DECLARE(id, word) extern const struct thc_scheme thc_scheme_##word;

@@ -13,6 +13,7 @@
 #include "client.h"
 #include "codec_ops.h"
 #include "dtype.h"
+#include "fixed.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scheme_none.h"
@@ -22,20 +23,25 @@ enum { SUMS = THC_AGREEMENT_PHASES };
 /**
  * struct thc_progress - a bucket on its way
  * @packets: of all chunks; once a chunk has its sum, its payload is what the caller's buffer had
- * @size: bytes of @packets
  * @landed: by chunk, 1: the sum is in the caller's buffer
  */
 struct thc_progress {
 	uint8_t		*packets;
-	size_t		size;
 	uint8_t		*landed;
 	uint32_t	chunks;
 };
 
 static const char *check_job(const struct thc_spec *s)
 {
-	return s->deadline_ms ? "it has a deadline, and a sum that lacks ranks would be wrong" :
-				NULL;
+	if (s->deadline_ms)
+		return "it has a deadline, and a sum that lacks ranks would be wrong";
+	if (s->scheme != THC_SCHEME_NONE)
+		return NULL;
+	if (!thc_precision_known(s->value_bits))
+		return "its precision is none that there is";
+	if (!thc_precision_fits(s->value_bits, s->ranks))
+		return "its precision has too few bits for the sums of so many ranks";
+	return NULL;
 }
 
 /* Integers need nothing, and floats open what they need when the first ones come. */
@@ -46,8 +52,9 @@ static int open_none(struct thc_client *c)
 
 static void describe(const struct thc_client *c, struct thc_client_info *info)
 {
-	(void)c;
-	(void)info;
+	info->sum_width = c->spec.value_bits ? c->spec.value_bits : 32;
+	info->chunk = THC_COORDINATES(info->sum_width);
+	info->block = THC_SCALE_BLOCK;
 }
 
 /* The chunk's bytes of the caller's buffer: all but the last one have THC_LANE_BYTES. */
@@ -95,30 +102,16 @@ static int prepare(struct thc_request *r, size_t growth)
 		return -ENOMEM;
 	r->progress = g;
 	g->chunks = (uint32_t)((r->count * size + THC_LANE_BYTES - 1) / THC_LANE_BYTES);
-	g->packets = thc_buffer_get(r->client, g->chunks * stride, growth + g->chunks, &g->size);
-	g->landed = calloc(1, g->chunks);
-	thc_account(r->client, g->chunks);
-	if (!g->packets || !g->landed)
+	if (thc_buffers_take(r->client, &r->taken, g->chunks * stride, g->chunks, growth))
 		return -ENOMEM;
+	g->packets = r->taken.buffer;
+	g->landed = r->taken.arrays;
 	r->phases.phase[SUMS] = (struct thc_phase){
 		.request = r, .packets = g->packets, .stride = stride, .payload = THC_LANE_BYTES,
 		.sized = g->chunks, .op = THC_OP_ADD, .width = (uint8_t)(8 * size), .closed = true,
 	};
 	r->phases.count = SUMS + 1;
 	return 0;
-}
-
-static void release(struct thc_request *r)
-{
-	struct thc_progress *g = r->progress;
-
-	if (!g)
-		return;
-	thc_buffer_put(r->client, g->packets, g->size);
-	free(g->landed);
-	thc_account(r->client, -(ssize_t)g->chunks);
-	free(g);
-	r->progress = NULL;
 }
 
 static bool compute(struct thc_request *r)
@@ -192,5 +185,4 @@ const struct thc_scheme thc_scheme_none = {
 	.agreed = agreed,
 	.answer = answer,
 	.undo = undo,
-	.release = release,
 };

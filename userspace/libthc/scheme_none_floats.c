@@ -63,9 +63,6 @@ struct place {
  */
 struct thc_progress {
 	uint8_t			*values;
-	size_t			values_size;
-	uint8_t			*arrays;
-	size_t			arrays_bytes;
 	uint8_t			*packets;
 	struct place		*place;
 	uint32_t		ring;
@@ -174,18 +171,15 @@ static int allocate(struct thc_request *r, size_t growth)
 	g->ring = ring_of(r, left);
 	packets = thc_carve(&total, g->ring * THC_ANSWER_BYTES);
 	place = thc_carve(&total, g->ring * sizeof(*g->place));
-	g->arrays_bytes = total;
-	g->values = thc_buffer_get(r->client, bytes, growth + total, &g->values_size);
-	g->arrays = calloc(1, total);
-	thc_account(r->client, (ssize_t)total);
-	if (!g->values || !g->arrays)
+	if (thc_buffers_take(r->client, &r->taken, bytes, total, growth))
 		return -ENOMEM;
-	g->scale = (void *)(g->arrays + scale);
-	g->scale_packets = g->arrays + scale_packets;
-	g->known = g->arrays + known;
-	g->landed = g->arrays + landed;
-	g->packets = g->arrays + packets;
-	g->place = (void *)(g->arrays + place);
+	g->values = r->taken.buffer;
+	g->scale = (void *)(r->taken.arrays + scale);
+	g->scale_packets = r->taken.arrays + scale_packets;
+	g->known = r->taken.arrays + known;
+	g->landed = r->taken.arrays + landed;
+	g->packets = r->taken.arrays + packets;
+	g->place = (void *)(r->taken.arrays + place);
 	return 0;
 }
 
@@ -242,19 +236,6 @@ static int prepare(struct thc_request *r, size_t growth)
 	};
 	r->phases.count = SUMS + 1;
 	return 0;
-}
-
-static void release(struct thc_request *r)
-{
-	struct thc_progress *g = r->progress;
-
-	if (!g)
-		return;
-	thc_buffer_put(r->client, g->values, g->values_size);
-	free(g->arrays);
-	thc_account(r->client, -(ssize_t)g->arrays_bytes);
-	free(g);
-	r->progress = NULL;
 }
 
 /* --- scales --------------------------------------------------------------- */
@@ -558,5 +539,4 @@ const struct thc_scheme thc_scheme_none_floats = {
 	.agreed = send_scales,
 	.answer = answer,
 	.undo = undo,
-	.release = release,
 };

@@ -154,20 +154,16 @@ static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 	g->ahead_blocks = in_place(r) ? 0 : ahead_blocks(r);
 	while (g->ahead_blocks && regions + growth + total + g->ahead_blocks * ring > left)
 		g->ahead_blocks--;
-	g->arrays_bytes = total + g->ahead_blocks * ring;
-
-	g->regions = thc_buffer_get(r->client, regions, growth + g->arrays_bytes, &g->regions_size);
-	g->arrays = calloc(1, g->arrays_bytes);
-	thc_account(r->client, (ssize_t)g->arrays_bytes);
-	if (!g->regions || !g->arrays)
+	if (thc_buffers_take(r->client, &r->taken, regions, total + g->ahead_blocks * ring, growth))
 		return -ENOMEM;
-	g->scales = (void *)(g->arrays + scales);
-	g->scale_packets = g->arrays + scale_packets;
-	g->scale_done = g->arrays + scale_done;
-	g->counts = (void *)(g->arrays + counts);
-	g->lost = g->arrays + lost;
-	g->missing = (void *)(g->arrays + missing);
-	g->ahead = (void *)(g->arrays + total);
+	g->regions = r->taken.buffer;
+	g->scales = (void *)(r->taken.arrays + scales);
+	g->scale_packets = r->taken.arrays + scale_packets;
+	g->scale_done = r->taken.arrays + scale_done;
+	g->counts = (void *)(r->taken.arrays + counts);
+	g->lost = r->taken.arrays + lost;
+	g->missing = (void *)(r->taken.arrays + missing);
+	g->ahead = (void *)(r->taken.arrays + total);
 	return 0;
 }
 
@@ -197,19 +193,6 @@ static int prepare(struct thc_request *r, size_t growth)
 	};
 	r->phases.count = SUMS + 1;
 	return 0;
-}
-
-static void release(struct thc_request *r)
-{
-	struct thc_progress *g = r->progress;
-
-	if (!g)
-		return;
-	thc_buffer_put(r->client, g->regions, g->regions_size);
-	free(g->arrays);
-	thc_account(r->client, -(ssize_t)g->arrays_bytes);
-	free(g);
-	r->progress = NULL;
 }
 
 /* --- slices of blocks ----------------------------------------------------- */
@@ -701,7 +684,6 @@ static void close_ranges(struct thc_client *c)
 	.agreed = fill_scale_packets,		\
 	.answer = answer,			\
 	.undo = undo,				\
-	.release = release,			\
 }
 /* clang-format on */
 

@@ -44,7 +44,6 @@ int thc_table_read(const struct thc_spec *s, struct thc_table *t);
  *
  * @region_bytes: of a chunk's region
  * @regions: all chunks' regions
- * @arrays: one allocation for all that follows, up to @ahead
  * @scales: of each block, thc_codec_scales(); own ones, replaced by the agreed maxima
  * @scale_packets: THC_ANSWER_BYTES each
  * @counts: contributors of each answered chunk
@@ -63,8 +62,6 @@ struct thc_progress {
 	size_t		blocks;
 	size_t		region_bytes;
 	uint8_t		*regions;
-	size_t		regions_size;
-	uint8_t		*arrays;
 	float		*scales;
 	uint8_t		*scale_packets;
 	uint8_t		*scale_done;
@@ -73,7 +70,6 @@ struct thc_progress {
 	uint16_t	*missing;
 	float		*ahead;
 	size_t		ahead_blocks;
-	size_t		arrays_bytes;
 	size_t		measured;
 	size_t		rotated;
 	size_t		packed;
