@@ -236,12 +236,15 @@ enum thc_precision {
 /**
  * struct thc_call - how one all-reduce is done
  * @size: sizeof(struct thc_call)
- * @scheme: one of thc_schemes(), NULL: the job's.
- *	"thc": the mean of floats, compressed.
+ * @scheme: one of thc_schemes(), NULL: the job's, as thc_allreduce() does.
+ *	"thc": the mean of floats, compressed by the job's table (THC, NSDI'24, algorithm 3): its
+ *	levels follow from the norm of a block, what is beyond them is clamped.
+ *	"uthc": the same with levels that span a block's values (uniform THC, algorithm 1); in jobs
+ *	whose table is uniform.
  *	"none": the sum of integers, modulo 2^8, 2^16 or 2^32 (two's complement), or the mean of
  *	floats, uncompressed, the same bits in every order of the ranks; in jobs without a deadline
- * @key: as in thc_allreduce(); only thc has an error memory
- * @precision: of floats by "none"; else 0
+ * @key: as in thc_allreduce(); only thc and uthc have an error memory
+ * @precision: of floats by "none"; else 0. 0 without a @scheme: the job's
  */
 struct thc_call {
 	size_t			size;
@@ -406,8 +409,9 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	at most 2 x the buckets in progress, of which there are at most two, or
  *	as many as there have been at a time so far: what they needed is kept for
  *	the next ones. A bucket counts as no less than 512 KiB and three blocks of
- *	floats, so this is never less than 1 MiB or six blocks; slots of the job
- *	beyond 2048 add 88 bytes each
+ *	floats, so this is never less than 1 MiB or six blocks, and where sums have 32
+ *	bits as no less than 4 bytes a value; slots of the job beyond 2048 add 88
+ *	bytes each
  * @simd: "none" after a failed thc_client_rejoin()
  * @window: most data chunks in flight. The congestion window, which
  *	thc_client_stats() shows, moves below it
@@ -415,7 +419,9 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	receive buffer (net.core.rmem_max)", or "the option window". A receive
  *	buffer bounds it over UDP alone, and only that of a user without
  *	CAP_NET_ADMIN
- * @scheme: of the job, as "thc"
+ * @chunk, @block, @sum_width: coordinates of a chunk and of a block of floats, bits of a sum
+ * @table: zero if the job's scheme is none
+ * @scheme: of the job: "thc", "uthc" or "none"
  * @shards: aggregators that share the job's chunks
  * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
  */
