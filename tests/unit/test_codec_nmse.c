@@ -141,6 +141,39 @@ static void nmse__closed_form(void **state)
 		}
 }
 
+/* All bits, of 4 ranks: by good tables of sums up to 8 bits, as far as there are any, and uniform. */
+static void nmse__every_number_of_bits(void **state)
+{
+	static const struct {
+		unsigned int bits, g;
+		double p, known;	/* 0: the closed form alone */
+	} rows[] = {
+		{ 1, 1, 0.35, .2716 },	    { 2, 63, 0.09, .0745 },
+		{ 3, 63, 1.0 / 64, .0199 }, { 4, 63, 1.0 / 305, .00517 },
+		{ 5, 63, 0x1p-10, .00149 }, { 6, 63, 0x1p-11, .00057 },
+		{ 2, 3, 0.03, 0 },	    { 3, 7, 0x1p-7, 0 },
+		{ 4, 15, 0x1p-9, 0 },	    { 5, 31, 0x1p-10, 0 },
+		{ 6, 63, 1e-6, 0 },	    { 7, 127, 1e-7, 0 },
+		{ 8, 255, 1e-7, 0 },	    { 7, 511, 1e-7, 0 },
+		{ 8, 1023, 1e-7, 0 },
+	};
+	struct thc_table t;
+	struct setup s;
+	unsigned int i;
+	double got;
+
+	(void)state;
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		solve(rows[i].bits, rows[i].g, rows[i].p, &t);
+		setup(&s, &t, 4, false, 0);
+		got = measure_normal(&s);
+		assert_ratio("closed form", got, thc_table_nmse(&t, 4), 0.03);
+		if (rows[i].known)
+			assert_ratio("known", got, rows[i].known, 0.03);
+		thc_codec_exit(&s.c);
+	}
+}
+
 static void nmse__chosen_tables(void **state)
 {
 	static const unsigned int n[] = { 2, 4, 8, 16 };
@@ -251,6 +284,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nmse__closed_form),
+		cmocka_unit_test(nmse__every_number_of_bits),
 		cmocka_unit_test(nmse__chosen_tables),
 		cmocka_unit_test(correlated__gain),
 		cmocka_unit_test(nmse__independent_gradients),
