@@ -123,6 +123,45 @@ static void integers__sums_of_each_width(void **state)
 	}
 }
 
+/* By ranges, which a job with a uniform table allows, and by the job's scheme in between. */
+static void *reduce_by_ranges(void *arg)
+{
+	static const size_t counts[] = { 1, 1024, 70001, 300000 };
+	struct rank *r = arg;
+	int error = open_client(r);
+	size_t k;
+
+	r->dtype = THC_FP32;
+	for (k = 0; k < 2 * sizeof(counts) / sizeof(*counts) && !error; k++) {
+		r->count = counts[k / 2];
+		r->buf = make_gradient(r->rank, r->count);
+		error = reduce(r, k % 2 ? NULL : "uthc");
+		if (!error && r->count > 1 && !(nmse(r->buf, r->ranks, r->count) < 0.05)) {
+			print_error("%zu values: NMSE %g\n", r->count,
+				    nmse(r->buf, r->ranks, r->count));
+			error = -EILSEQ;
+		}
+		free(r->buf);
+	}
+	keep_error(r, error);
+	return end_rank(r, NULL, NULL);
+}
+
+static void floats__by_ranges(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=3,reply=fanout,table=uniform");
+	struct rank ranks[RANKS_MAX];
+	unsigned int i;
+
+	(void)state;
+	set_up_ranks(ranks, 3, d);
+	run_ranks(ranks, 3, reduce_by_ranges);
+	stop_daemon(d);
+	for (i = 0; i < 3; i++)
+		if (ranks[i].error)
+			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
+}
+
 /* Rank 0 means a sum of integers where the others mean a mean: all are told, and go on. */
 static void *reduce_differently(void *arg)
 {
@@ -195,6 +234,8 @@ static void *ask_for_what_is_not_there(void *arg)
 		e |= refused(r, &call, THC_FP32, -EINVAL, "is for floats by the scheme none");
 		call.precision = THC_EXACT;
 		e |= refused(r, &lossy, THC_FP32, -EINVAL, "there is no scheme \"lossy\"");
+		lossy.scheme = "uthc";
+		e |= refused(r, &lossy, THC_FP32, -EOPNOTSUPP, "the job's table is not uniform");
 		e |= refused(r, NULL, THC_FP32, -EINVAL, "THC_CALL_INIT");
 		call.size = 8;
 		e |= refused(r, &call, THC_FP32, -EINVAL, "thc_call.size is 8");
@@ -220,7 +261,7 @@ static void *ask_beside_a_deadline(void *arg)
 
 	call.scheme = "none";
 	if (!error)
-		error = refused(r, &call, THC_INT8, -EOPNOTSUPP, "deadline of 50 ms");
+		error = refused(r, &call, THC_INT8, -EOPNOTSUPP, "it has a deadline");
 	keep_error(r, error);
 	return end_rank(r, NULL, NULL);
 }
@@ -268,6 +309,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(integers__sums_of_each_width),
+		cmocka_unit_test(floats__by_ranges),
 		cmocka_unit_test(call__ranks_that_choose_differently_are_told),
 		cmocka_unit_test(call__what_is_not_there_is_refused),
 		cmocka_unit_test(call__bits_have_to_suffice),
