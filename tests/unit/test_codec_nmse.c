@@ -141,7 +141,7 @@ static void nmse__closed_form(void **state)
 		}
 }
 
-/* All bits, of 4 ranks: by good tables of sums up to 8 bits, as far as there are any, and uniform. */
+/* All bits, of 4 ranks: by good tables where sums have 8 bits, and by uniform ones. */
 static void nmse__every_number_of_bits(void **state)
 {
 	static const struct {

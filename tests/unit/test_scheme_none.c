@@ -336,6 +336,43 @@ static void none__not_beside_a_deadline(void **state)
 	assert_null(thc_scheme_named("non"));
 }
 
+/* What a call means in a job whose own scheme is none. */
+static unsigned int precision_of(struct thc_client *c, const struct thc_call *call,
+				 enum thc_dtype dtype)
+{
+	struct thc_request *r;
+	unsigned int precision;
+	float values[2] = { 1, 2 };
+
+	assert_int_equal(thc_allreduce_call_start(c, values, 2, dtype, call, &r), 0);
+	assert_int_equal(r->scheme->id, THC_SCHEME_NONE);
+	assert_null(r->error);
+	precision = r->precision;
+	c->queue = NULL;
+	thc_request_destroy(r);
+	return precision;
+}
+
+static void none__has_the_precision_of_its_job(void **state)
+{
+	struct thc_client c = { .scheme = &thc_scheme_none };
+	struct thc_call call = THC_CALL_INIT;
+
+	(void)state;
+	pthread_mutex_init(&c.lock, NULL);
+	c.options.flags = THC_CLIENT_ERROR_FEEDBACK;
+	c.spec = (struct thc_spec){ .ranks = 2, .scheme = THC_SCHEME_NONE, .value_bits = 16 };
+	assert_int_equal(precision_of(&c, &call, THC_FP32), THC_FIXED_16);
+	assert_int_equal(precision_of(&c, &call, THC_INT32), 0);
+	call.precision = THC_FIXED_32;
+	assert_int_equal(precision_of(&c, &call, THC_BF16), THC_FIXED_32);
+	call.scheme = "none";
+	assert_int_equal(precision_of(&c, &call, THC_FP16), THC_FIXED_32);
+	call.precision = THC_EXACT;
+	assert_int_equal(precision_of(&c, &call, THC_FP32), THC_EXACT);
+	pthread_mutex_destroy(&c.lock);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -344,6 +381,7 @@ int main(void)
 		cmocka_unit_test(floats__a_late_sum_mixes_no_groups),
 		cmocka_unit_test(floats__are_sized_by_a_prefix_of_scales),
 		cmocka_unit_test(none__not_beside_a_deadline),
+		cmocka_unit_test(none__has_the_precision_of_its_job),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

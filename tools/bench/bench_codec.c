@@ -18,8 +18,6 @@
 #define RUNS		31
 #define RUNS_QUICK	15
 #define RANKS		4
-#define CHUNK		1024
-#define PACKED		(CHUNK / 2)
 #define CACHE_LINE	64
 
 enum work { WORK_MEMCPY, WORK_COMPRESS, WORK_COMPRESS_EF, WORK_DECOMPRESS, WORKS };
@@ -28,6 +26,8 @@ struct bench {
 	struct thc_codec codec;
 	size_t count;
 	size_t blocks;
+	unsigned int width;		/* of sums */
+	unsigned int chunk;
 	float *gradient, *copy, *error, *out, *scratch, *norms;
 	uint8_t *packed, *lanes;
 	uint16_t *counts;
@@ -58,15 +58,22 @@ static void bench_init(struct bench *b)
 	b->out = buffer(padded * sizeof(float));
 	b->scratch = buffer(sizeof(float) << b->codec.block_log2);
 	b->norms = buffer(b->blocks * sizeof(float));
-	b->packed = buffer(padded / 2);
-	b->lanes = buffer(padded);
-	b->counts = buffer(padded / CHUNK * sizeof(*b->counts));
+	b->width = thc_table_check(&b->codec.table, RANKS, 8) ? 16 : 8;
+	b->chunk = THC_COORDINATES(b->width);
+	b->packed = buffer(padded / 8 * b->codec.table.bits);
+	b->lanes = buffer(padded / 8 * b->width);
+	b->counts = buffer(padded / b->chunk * sizeof(*b->counts));
 	srand48(1);
 	for (i = 0; i < b->count; i++)
 		b->gradient[i] = (float)(drand48() + drand48() + drand48() - 1.5);
-	for (i = 0; i < padded; i++)
-		b->lanes[i] = (uint8_t)(lrand48() % (RANKS * b->codec.table.granularity + 1));
-	for (i = 0; i < padded / CHUNK; i++)
+	for (i = 0; i < padded; i++) {
+		long sum = lrand48() % (RANKS * b->codec.table.granularity + 1);
+
+		b->lanes[i * b->width / 8] = (uint8_t)sum;
+		if (b->width == 16)
+			b->lanes[2 * i + 1] = (uint8_t)(sum >> 8);
+	}
+	for (i = 0; i < padded / b->chunk; i++)
 		b->counts[i] = RANKS;
 }
 
@@ -77,11 +84,12 @@ static int compress(struct bench *b, float *error, uint64_t round)
 				  b->norms, NULL);
 
 	if (!ret)
-		thc_codec_compress(&b->codec,
-				   &(struct thc_values){ b->gradient, THC_FP32, b->count, error },
-				   &(struct thc_blocks){ round, 0, b->norms, 0 },
-				   &(struct thc_chunks){ b->packed, PACKED, CHUNK },
-				   &(struct thc_residual_at){ error, b->count, b->scratch });
+		thc_codec_compress(
+			&b->codec, &(struct thc_values){ b->gradient, THC_FP32, b->count, error },
+			&(struct thc_blocks){ round, 0, b->norms, 0 },
+			&(struct thc_chunks){ b->packed, b->chunk / 8 * b->codec.table.bits,
+					      b->chunk },
+			&(struct thc_residual_at){ error, b->count, b->scratch });
 	return ret;
 }
 
@@ -98,7 +106,8 @@ static int bench_run(struct bench *b, enum work work, uint64_t round)
 		return compress(b, b->error, round);
 	default:
 		thc_codec_decode(&b->codec,
-				 &(struct thc_sums){ b->lanes, CHUNK, CHUNK, 8, b->counts },
+				 &(struct thc_sums){ b->lanes, THC_LANE_BYTES, b->chunk, b->width,
+						     b->counts },
 				 b->blocks, &(struct thc_blocks){ round, 0, b->norms, 0 }, b->out);
 		return 0;
 	}
@@ -108,10 +117,10 @@ static void report(const struct bench *b, double took[WORKS], int runs)
 {
 	double gib = (double)b->count * sizeof(float) / (1 << 30);
 
-	printf("{\"simd\": \"%s\", \"block_log2\": %u, \"granularity\": %u, \"mib\": %d, "
-	       "\"runs\": %d,\n",
-	       thc_codec_simd_name(&b->codec), b->codec.block_log2, b->codec.table.granularity,
-	       BUCKET_MIB, runs);
+	printf("{\"simd\": \"%s\", \"block_log2\": %u, \"bits\": %u, \"granularity\": %u, "
+	       "\"mib\": %d, \"runs\": %d,\n",
+	       thc_codec_simd_name(&b->codec), b->codec.block_log2, b->codec.table.bits,
+	       b->codec.table.granularity, BUCKET_MIB, runs);
 	printf(" \"memcpy_gib_s\": %.3f, \"compress_ratio\": %.4f, \"compress_ef_ratio\": %.4f, "
 	       "\"decompress_ratio\": %.4f,\n", gib / (took[WORK_MEMCPY] * 1e-3),
 	       took[WORK_MEMCPY] / took[WORK_COMPRESS],
@@ -149,7 +158,7 @@ static void usage(FILE *to)
 {
 	fprintf(to,
 		"usage: bench_codec [--simd auto|scalar|avx2|avx512] [--block LOG2] "
-		"[--granularity G]\n                   [--independent] [--quick] [--runs N]\n"
+		"[--bits B]\n                   [--granularity G] [--independent] [--quick] [--runs N]\n"
 		"As thcd sets up a job of %d ranks, unless told otherwise.\n",
 		RANKS);
 }
@@ -159,6 +168,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "simd", required_argument, NULL, 's' },
 		{ "block", required_argument, NULL, 'b' },
+		{ "bits", required_argument, NULL, 'w' },
 		{ "granularity", required_argument, NULL, 'g' },
 		{ "independent", no_argument, NULL, 'i' },
 		{ "quick", no_argument, NULL, 'q' },
@@ -166,10 +176,8 @@ int main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	const struct thc_table_wish wish = {
-		.size = sizeof(wish), .bits = 4, .ranks = RANKS, .width = 8,
-	};
-	unsigned int block_log2 = 10, granularity = 0, correlated = RANKS;
+	struct thc_table_wish wish = { .size = sizeof(wish), .ranks = RANKS, .width = 8 };
+	unsigned int block_log2 = 10, bits = 4, granularity = 0, correlated = RANKS;
 	enum thc_simd simd = THC_SIMD_AUTO;
 	int opt, ret, runs = RUNS;
 	struct thc_table table;
@@ -184,6 +192,8 @@ int main(int argc, char **argv)
 		}
 		if (opt == 'b')
 			block_log2 = (unsigned int)strtoul(optarg, NULL, 10);
+		else if (opt == 'w')
+			bits = (unsigned int)strtoul(optarg, NULL, 10);
 		else if (opt == 'g')
 			granularity = (unsigned int)strtoul(optarg, NULL, 10);
 		else if (opt == 'i')
@@ -197,10 +207,14 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	ret = granularity ? thc_table_solve(4, granularity, 1.0 / 32, &table) :
+	/* other numbers of bits: uniform, unless told otherwise */
+	if (bits != 4 && !granularity)
+		granularity = (1U << bits) - 1;
+	wish.bits = bits;
+	ret = granularity ? thc_table_solve(bits, granularity, 1.0 / 32, &table) :
 			    thc_table_choose(&wish, &table);
 	if (!ret)
-		ret = thc_table_check(&table, RANKS, 8);
+		ret = thc_table_check(&table, RANKS, 16);
 	if (!ret)
 		ret = thc_codec_init(&b.codec, &table, block_log2, 1, simd);
 	if (!ret)

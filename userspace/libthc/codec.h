@@ -2,15 +2,15 @@
 /*
  * The THC codec: gradient -> norms -> rotated blocks -> packed indices, and lanes -> gradient, with
  * error feedback; of uniform THC, too.  Internal to libthc.  No I/O, no threads, no allocation
- * after init: a codec is immutable once set up and may be shared by threads.  How packets look and when a
- * chunk counts as lost is the client's business.
+ * after init: a codec is immutable once set up and may be shared by threads.  How packets look and
+ * when a chunk counts as lost is the client's business.
  *
  * Units.  A block is B = 1 << block_log2 coordinates, rotated together under one norm.  A bucket of
  * count coordinates is treated as if zeros filled its last block.  A chunk is what one packet
  * carries, a power of two of at least 64 coordinates that divides a block.  Every function works on
  * a range of whole blocks: x, error, count and scales are those of the range.  round must differ
- * between buckets of one training step too, since (seed, round, block) fixes the signs of the rotation and
- * (seed, round, rank) the rounding.
+ * between buckets of one training step too, since (seed, round, block) fixes the signs of the
+ * rotation and (seed, round, rank) the rounding.
  *
  * Every implementation (scalar, AVX2, AVX-512) gives the same bits for finite input.
  */
