@@ -12,10 +12,15 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools"))
-import numpy as np  # noqa: E402
-from experiments import forms, gradients, library, nmse, report, run, tables  # noqa: E402
+from experiments import report, run  # noqa: E402
 
-QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick
+if run.missing():
+    print(f"1..0 # SKIP {run.missing()}")
+    sys.exit(4)
+import numpy as np  # noqa: E402
+from experiments import forms, gradients, library, nmse, tables  # noqa: E402
+
+QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
 
 
 def command(*arguments):
@@ -53,10 +58,15 @@ class QuickRun(unittest.TestCase):
     def test_errors_are_the_closed_forms(self):
         with_form = [row for row in self.rows["nmse"] if row["closed_form"]]
         self.assertEqual({row["bits"] for row in with_form}, set(nmse.BITS))
-        self.assertEqual({row["ranks"] for row in with_form}, set(nmse.RANKS))
+        self.assertEqual({row["ranks"] for row in with_form}, {1, 4})
         self.assertEqual(len({(row["gradients"], row["rounding"]) for row in with_form}), 3)
+        self.assertEqual({row["width"] for row in with_form}, {4, 8, 16})
+        self.assertEqual({row["table"] for row in with_form},
+                         {"chosen", "published", "uthc", "uthc, not rotated"})
         for row in with_form:
-            self.near(row["nmse"], row["closed_form"], QUICK_TOLERANCE, row)
+            self.near(row["nmse"], row["closed_form"],
+                      QUICK_TOLERANCE + 3 * (row["sampling"] or 0), row)
+        self.assertGreater(len(nmse.certain(with_form)), 50)
 
     def test_correlated_rounding_helps(self):
         of = {(row["bits"], row["width"], row["ranks"], row["gradients"], row["rounding"]):
@@ -74,7 +84,8 @@ class QuickRun(unittest.TestCase):
         self.assertEqual(len(sets), 5)
         self.assertEqual(len(of), 5 * len({method for method, _ in of}))
         for row in of.values():
-            if row["closed_form"]:
+            # tables of many levels clamp a handful of so few coordinates
+            if row["closed_form"] and (row["closed_form"] > 2e-4 or "thc" not in row["method"]):
                 self.near(row["nmse"], row["closed_form"], .1, row)
         self.near(of["TopK 10 %", "normals, own"]["nmse"], 1 - .439, .03, "TopK")
         self.assertEqual(of["TopK 10 %", "normals, own"]["paper"], .46)
@@ -109,21 +120,33 @@ class Tables(unittest.TestCase):
         self.assertLess(max(row["ms"] for row in run.measured("tables")), tables.LIMIT_MS)
 
     def test_chosen_tables(self):
-        """Closed forms that were worked out by another program."""
-        for ranks, known in ((4, (.2716, .0745, .0199, .00517)), (8, (.196, .0454, .0112, .0031))):
-            for bits, want in enumerate(known, 1):
-                got = library.closed_form(library.choose(bits, ranks, 8), ranks)
-                self.assertLess(got / want, 1.005, (ranks, bits))
+        """Closed forms that another program worked out, by ranks and width from one bit on."""
+        for ranks, width, first, known in (
+                (4, 8, 1, (.2716, .0745, .0199, .00517, .00149, .00057)),
+                (8, 8, 1, (.196, .0454, .0112, .0031, .00107)),
+                (4, 16, 5, (.00131, .00034, .000088, .000047)),
+                (8, 16, 5, (.00067, .00017, .000044, .000025))):
+            for bits, want in enumerate(known, first):
+                got = library.closed_form(library.choose(bits, ranks, width), ranks)
+                self.assertLess(got / want, 1.01, (ranks, width, bits))
 
 
 class Forms(unittest.TestCase):
     def test_strata(self):
         table = library.solve(4, 30, 1 / 512)
         self.assertAlmostEqual(forms.correlated(table, 1), library.closed_form(table, 1), 12)
-        self.assertAlmostEqual(forms.correlated(table, 4), .00174, 4)
+        self.assertAlmostEqual(forms.correlated(table, 4), .00174, delta=.00002)
         # where levels are close together the error falls with the square of ranks
         self.assertAlmostEqual(forms.correlated(table, 8) / library.closed_form(table, 64), 1,
                                delta=.01)
+
+
+    def test_range_by_hand(self):
+        # blocks of range 2 and 4: of two bits a third of them is a step
+        x = np.array([-1, 0, .5, 1, 2, 3, 5, 6], dtype=np.float32)
+        errors = (2 / 3) ** 2 * (.5 * .5 + .25 * .75) + (4 / 3) ** 2 * 2 * .75 * .25
+        self.assertAlmostEqual(forms.by_range(2, 3, x, 4),
+                               errors / 3 / (1 + .25 + 1 + 4 + 9 + 25 + 36), 12)
 
 
 class Rounds(unittest.TestCase):
@@ -151,6 +174,14 @@ class Rounds(unittest.TestCase):
         np.testing.assert_array_equal(mean, x.mean(axis=0, dtype=np.float64).astype(np.float32))
         self.assertGreater(lanes, 1)
 
+    def test_scales_are_of_all_ranks(self):
+        small = gradients.normals(5000, 1, 1)[0][0]
+        for x in (np.stack([1000 * small, small, small / 1000]),
+                  np.stack([small / 1000, small, 1000 * small])):
+            exact = x.mean(axis=0, dtype=np.float64).astype(np.float32)
+            np.testing.assert_array_equal(library.by_fixed(32, x, exact=True)[0], exact)
+            np.testing.assert_allclose(library.by_fixed(32, x)[0], exact, atol=1e-4)
+
     def test_zero(self):
         for mean in (library.by_fixed(8, np.zeros((4, 5000)))[0],
                      library.by_fixed(32, np.zeros((4, 5000)), exact=True)[0],
@@ -159,9 +190,18 @@ class Rounds(unittest.TestCase):
 
     def test_widths_agree(self):
         x = gradients.joined(gradients.normals(5000, 4, 1, equal=False))
-        table = library.solve(4, 30, 1 / 32)
-        np.testing.assert_array_equal(library.by_table(table, 8, x, 1),
-                                      library.by_table(table, 16, x, 1))
+        table = library.solve(2, 3, 1 / 4)
+        four = library.by_table(table, 4, x, 1)
+        for width in (8, 16, 32):
+            np.testing.assert_array_equal(library.by_table(table, width, x, 1), four)
+
+    def test_uniform_by_range(self):
+        """Levels are of a range, so a block that has only its ends loses nothing; its sign, too."""
+        for ends in ((-7, -3), (2, 5), (-1, 1)):
+            x = np.tile(np.random.default_rng(1).choice(ends, 4096), (3, 1))
+            got = library.by_table(library.uniform(3), 8, x, 1,
+                                   form=library.RANGES | library.UNROTATED)
+            np.testing.assert_allclose(got, x[0], rtol=1e-6)
 
 
 class Page(unittest.TestCase):
@@ -176,7 +216,10 @@ class Page(unittest.TestCase):
                              read(run.FOLDER, f"{name}.svg"))
 
     def test_measured_errors_keep_their_tolerance(self):
-        self.assertLess(nmse.worst(run.measured("nmse")), nmse.TOLERANCE)
+        found = [row for row in run.measured("nmse") if row["closed_form"]]
+        self.assertLess(nmse.worst(nmse.certain(found)), nmse.TOLERANCE)
+        for row in found:
+            self.assertLess(abs(row["ratio"] - 1), nmse.TOLERANCE + 3 * (row["sampling"] or 0))
         self.assertEqual({row["bits"] for row in run.measured("nmse")}, set(nmse.BITS))
 
 

@@ -2,8 +2,8 @@
 """QSGD: magnitudes rounded without bias to multiples of the norm.
 
 Alistarh, Grubic, Li, Tomioka and Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
-Quantization and Encoding" (NIPS 2017), section 3.1: with s levels, |v_i| s / ||v||_2 goes up or down
-to a whole number. Lemma 3.1: unbiased, and E||Q(v) - v||^2 <= min(d / s^2, sqrt(d) / s) ||v||^2.
+Quantization and Encoding" (NIPS 2017), section 3.1: with s levels, |v_i| s / ||v||_2 goes up or
+down to a whole number. Lemma 3.1: unbiased, and E||Q(v) - v||^2 <= min(d / s^2, sqrt(d) / s) ||v||^2.
 Buckets ("QSGD Variants"): d is a bucket's. Scaled by the largest magnitude instead of the norm (in
 the same place): scale="max".
 

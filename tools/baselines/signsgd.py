@@ -3,8 +3,9 @@
 
 Bernstein, Wang, Azizzadenesheli and Anandkumar, "signSGD: Compressed Optimisation for Non-Convex
 Problems" (ICML 2018), Algorithms 1 and 3; the scale that makes it a compressor, ||x||_1 / d, as in
-Karimireddy, Rebjock, Stich and Jaggi, "Error Feedback Fixes SignSGD" (ICML 2019), Algorithm 1. Where
-the answer is compressed as well, it is the majority's sign, each vote weighing its worker's scale.
+Karimireddy, Rebjock, Stich and Jaggi, "Error Feedback Fixes SignSGD" (ICML 2019), Algorithm 1.
+Where the answer is compressed as well, it is the majority's sign, each vote weighing its worker's
+scale.
 
 Its NMSE is 1 - (E|g|)^2 / E[g^2], on normals 1 - 2 / pi.
 """

@@ -6,9 +6,9 @@ COLOURS = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "gloo_fp32": "#bc6c25", "gloo_
            "ours": "#2a6f97", "paper": "#bc6c25"}
 # of curves, in their order
 PALETTE = ("#2a6f97", "#bc6c25", "#588157", "#7b2d8b", "#c1121f", "#6c757d", "#17a2a2", "#b8860b",
-           "#000")
+           "#000", "#e377c2", "#8c564b")
 _LEFT, _LONGEST = 200, 380      # pixels: where bars begin, and the longest of a group
-_BOX = (80, 40, 470, 300)       # pixels: left, top, width, height of curves
+_BOX = (80, 40, 560, 340)       # pixels: left, top, width, height of curves
 
 
 def milliseconds(ms):
@@ -39,24 +39,24 @@ def bars(title, groups, label=milliseconds):
 
 
 class _Scale:
-    """Values to pixels, linear or logarithmic; ticks: where the axis has a number."""
+    """Values to pixels; ticks: where the axis has a number.
 
-    def __init__(self, values, log, begin, length):
-        self.log, self.begin, self.length = log, begin, length
-        low, high = min(values), max(values)
-        if log:
-            self.low, self.high = math.floor(math.log10(low)), math.ceil(math.log10(high))
-            step = max(1, (self.high - self.low) // 8)
-            self.ticks = [10.0 ** e for e in range(self.low, self.high + 1, step)]
-        else:
-            self.low, self.high = math.floor(low), math.ceil(high)
-            step = max(1, (self.high - self.low) // 8)
-            self.ticks = list(range(self.low, self.high + 1, step))
-        self.high = max(self.high, self.low + 1)
+    base: of the logarithm; None: a linear axis
+    """
+
+    def __init__(self, values, base, begin, length):
+        self.base, self.begin, self.length = base, begin, length
+        low, high = self._at(min(values)), self._at(max(values))
+        self.low, self.high = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
+        step = max(1, (self.high - self.low) // 8)
+        self.ticks = [float(base) ** at if base else at
+                      for at in range(self.low, self.high + 1, step)]
+
+    def _at(self, value):
+        return math.log(value, self.base) if self.base else value
 
     def __call__(self, value):
-        value = math.log10(value) if self.log else value
-        return self.begin + self.length * (value - self.low) / (self.high - self.low)
+        return self.begin + self.length * (self._at(value) - self.low) / (self.high - self.low)
 
 
 def _number(value):
@@ -84,12 +84,12 @@ def _axes(labels, x, y):
 def curves(title, labels, series, log_x=False):
     """series: [(name, [(x, y), or (x, y, its label)], joined by lines?)]; y is above 0.
 
-    labels: of x and y; y is logarithmic, and x if log_x
+    labels: of x and y; y is logarithmic by ten, and x by two if log_x
     """
     left, top, width, height = _BOX
     points = [point for _, of, _ in series for point in of]
-    x = _Scale([p[0] for p in points], log_x, left, width)
-    y = _Scale([p[1] for p in points], True, top + height, -height)
+    x = _Scale([p[0] for p in points], 2 if log_x else None, left, width)
+    y = _Scale([p[1] for p in points], 10, top + height, -height)
     out = _axes(labels, x, y)
     for number, (name, of, line) in enumerate(series):
         colour = PALETTE[number % len(PALETTE)]

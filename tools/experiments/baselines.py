@@ -86,16 +86,29 @@ def _ours(name, data, mean, x, up, down):
             "down": down, "down_both_ways": down}
 
 
+def _tables():
+    """(name, table, bits of sums, form) of the schemes thc and uthc."""
+    for bits in range(1, library.BITS_MAX + 1):
+        words = f"{bits} bit{'s' if bits > 1 else ''}"
+        for width in (4, 8, 16):
+            if (2 ** bits - 1) * WORKERS < 2 ** width:
+                yield (f"thc, {words}" + (", sums of 4" if width == 4 else ""),
+                       library.choose(bits, WORKERS, width), width, 0)
+                if width > 4:
+                    break
+    yield "thc, 4 bits, not rotated", library.choose(4, WORKERS, 8), 8, library.UNROTATED
+    for bits in (4, 8):
+        yield (f"uthc, {bits} bits", library.uniform(bits), 8 if bits < 7 else 16, library.RANGES)
+
+
 def _by_library(name, of, seed, progress):
     x = gradients.joined(of)
-    for bits in range(1, library.BITS_MAX + 1):
-        progress(f"baselines: THC, {bits} bits, on {name}")
-        width = 8 if (2 ** bits - 1) * WORKERS < 256 else 16
-        table = library.choose(bits, WORKERS, width)
-        mean = library.by_table(table, width, x, seed, correlated=True)
-        row = _ours(f"thc, {bits} bit{'s' if bits > 1 else ''}", name, mean, x,
-                    bits / 8 + 4 / BLOCK, width / 8 + 4 / BLOCK)
-        if name == "normals, equal":
+    for words, table, width, form in _tables():
+        progress(f"baselines: {words} on {name}")
+        scale = (8 if form & library.RANGES else 4) / BLOCK
+        mean = library.by_table(table, width, x, seed, correlated=True, form=form)
+        row = _ours(words, name, mean, x, table.bits / 8 + scale, width / 8 + scale)
+        if name == "normals, equal" and not form:
             row["closed_form"] = forms.correlated(table, WORKERS)
         yield row
     for width in (8, 16, 32):
@@ -147,12 +160,18 @@ def svg(found):
     for row in found:
         if row["data"] != last or row["both_ways"] < 1e-12:
             continue
-        family, _, rest = row["method"].replace(",", "").partition(" ")
+        family, *rest = row["method"].split(", ")
         if family in ("fp16", "bf16"):
-            family, rest = "halves", family
+            family, rest = "halves", [family]
+        elif family.startswith(("TopK ", "DGC ")):
+            family, rest = family.split(" ", 1)[0], [family.split(" ", 1)[1]]
+        if family == "thc" and rest[1:]:
+            family = ", ".join([family, *rest[1:]])
+            rest = rest[:1]
         families.setdefault(family, []).append(
-            (row["up"] + row["down_both_ways"], row["both_ways"], rest))
-    series = [(name, sorted(points), name in OURS) for name, points in families.items()]
+            (row["up"] + row["down_both_ways"], row["both_ways"], ", ".join(rest)))
+    series = [(name, sorted(points), name.split(",")[0] in OURS)
+              for name, points in families.items()]
     return chart.curves(f"NMSE of the mean by bytes, {last}, {WORKERS} workers",
                         ("bytes up + down a coordinate", "NMSE, compressed both ways"), series,
                         log_x=True)

@@ -4,7 +4,6 @@
 """
 import ctypes
 import functools
-import math
 import os
 import sys
 from ctypes import POINTER, byref, c_double, c_uint32, c_uint64, c_void_p
@@ -12,22 +11,31 @@ from ctypes import POINTER, byref, c_double, c_uint32, c_uint64, c_void_p
 import numpy as np
 
 import netns
+from experiments.report import ExperimentError
 
 sys.path.append(os.path.join(netns.ROOT, "userspace/python"))
 from thc_ddp import abi  # noqa: E402  (found through the path above)
 
 
-BITS_MAX = 4            # of an index, that the codec has
+BITS_MAX = 8            # of an index
+UNROTATED, RANGES = 1, 2        # THC_CODEC_*
 
 
 class Trial(ctypes.Structure):
     """struct trial of trial.h"""
     _fields_ = [("count", c_uint64), ("round", c_uint64), ("seed", c_uint64),
                 ("ranks", c_uint32), ("block_log2", c_uint32), ("correlated", c_uint32),
-                ("width", c_uint32)]
+                ("width", c_uint32), ("form", c_uint32)]
 
 
-class LibraryError(RuntimeError):
+class Wish(ctypes.Structure):
+    """struct thc_table_wish of libthc.h"""
+    _fields_ = [("size", ctypes.c_size_t), ("bits", c_uint32), ("ranks", c_uint32),
+                ("width", c_uint32), ("granularity", c_uint32), ("p", c_double),
+                ("flags", c_uint64)]
+
+
+class LibraryError(ExperimentError):
     """What libthc refused, in a sentence."""
 
 
@@ -48,7 +56,7 @@ def _tables():
         ("thc_table_solve", ctypes.c_int, (c_uint32, c_uint32, c_double, POINTER(abi.Table))),
         ("thc_table_from_values", ctypes.c_int, (c_uint32, c_uint32, c_double,
                                                  POINTER(ctypes.c_uint16), POINTER(abi.Table))),
-        ("thc_table_choose", ctypes.c_int, (c_uint32, c_uint32, POINTER(abi.Table))),
+        ("thc_table_choose", ctypes.c_int, (POINTER(Wish), POINTER(abi.Table))),
         ("thc_table_nmse", c_double, (POINTER(abi.Table), c_uint32))))
 
 
@@ -77,7 +85,7 @@ def from_values(bits, granularity, p, values):
     table = abi.Table()
     _check(_tables().thc_table_from_values(bits, granularity, p,
                                            (ctypes.c_uint16 * len(values))(*values), byref(table)),
-           f"{values} is no table")
+           f"{list(values)} is no table")
     return table
 
 
@@ -92,16 +100,10 @@ def values(table):
 
 def choose(bits, ranks, width):
     """The table of least closed_form() whose sums fit."""
-    top, found = min((2 ** width - 1) // ranks, 127 if bits < 5 else 255), []
-    low, high = math.log(1e-6), math.log(.6)
-    for _ in range(24):
-        ends = [low + .382 * (high - low), low + .618 * (high - low)]
-        found = [solve(bits, top, math.exp(end)) for end in ends]
-        if closed_form(found[0], ranks) < closed_form(found[1], ranks):
-            high = ends[1]
-        else:
-            low = ends[0]
-    return found[0]
+    wish, table = Wish(ctypes.sizeof(Wish), bits, ranks, width), abi.Table()
+    _check(_tables().thc_table_choose(byref(wish), byref(table)),
+           f"no table of {bits} bits for {ranks} ranks and sums of {width} bits")
+    return table
 
 
 # --- rounds -----------------------------------------------------------------
@@ -110,19 +112,27 @@ def _gradients(x):
     return x, np.empty(x.shape[1], dtype=np.float32)
 
 
-def by_table(table, width, x, seed, block_log2=10, correlated=False):
-    """The mean of x, a gradient a row, by scheme thc with sums of so many bits."""
+def by_table(table, width, x, seed, block_log2=10, correlated=False, form=0):
+    """The mean of x, a gradient a row, by scheme thc with sums of so many bits.
+
+    form: UNROTATED, blocks as they are; RANGES, levels between their least and largest values
+    """
     x, out = _gradients(x)
-    trial = Trial(x.shape[1], 1, seed, x.shape[0], block_log2, correlated, width)
+    trial = Trial(x.shape[1], 1, seed, x.shape[0], block_log2, correlated, width, form)
     _check(_rounds().round_by_table(byref(trial), byref(table), x.ctypes.data, out.ctypes.data),
            f"a round of {table.bits} bits up, {width} down")
     return out
 
 
+def uniform(bits):
+    """The table of uniform THC, whose p says nothing: its levels are a block's range."""
+    return from_values(bits, 2 ** bits - 1, .5, range(2 ** bits))
+
+
 def by_fixed(width, x, exact=False):
     """(the mean of x, a gradient a row, by scheme none; lanes that a coordinate takes)"""
     x, out = _gradients(x)
-    trial, lanes = Trial(x.shape[1], 1, 0, x.shape[0], 10, 0, width), c_uint64()
+    trial, lanes = Trial(x.shape[1], 1, 0, x.shape[0], 10, 0, width, 0), c_uint64()
     _check(_rounds().round_by_fixed(byref(trial), exact, x.ctypes.data, out.ctypes.data,
                                     byref(lanes)), f"a round of fixed point, {width} bits")
     return out, lanes.value / x.shape[1]

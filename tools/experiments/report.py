@@ -7,6 +7,10 @@ from typing import NamedTuple
 from bench.page import markdown
 
 
+class ExperimentError(RuntimeError):
+    """Why there is no result, in a sentence."""
+
+
 class Column(NamedTuple):
     """key: in a row; heading and unit: for people; form: of a number"""
     key: str
@@ -39,12 +43,12 @@ def page(columns, rows):
 
 
 def to_csv(columns, rows):
-    """Numbers with six digits: what a seed repeats on any processor."""
+    """Numbers with eight digits, of which the page shows fewer."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([c.key for c in columns])
     for row in rows:
-        writer.writerow([f"{v:.6g}" if isinstance(v, float) else "" if v is None else v
+        writer.writerow([f"{v:.8g}" if isinstance(v, float) else "" if v is None else v
                          for v in (row.get(c.key) for c in columns)])
     return out.getvalue()
 

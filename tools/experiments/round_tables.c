@@ -12,12 +12,12 @@
 #include "codec.h"
 #include "trial.h"
 
-/* Coordinates of a chunk here; a chunk of b bits has 128 b bytes. */
-#define CHUNK		1024
+/* Coordinates of a chunk here, whatever the width of sums: those of the smallest block. */
+#define CHUNK		(1U << THC_BLOCK_LOG2_MIN)
 
 /* What a round by tables needs. */
 struct memory {
-	float *norms;
+	float *scales;
 	float *own;
 	float *scratch;
 	float *mean;
@@ -34,30 +34,24 @@ static void memory_free(struct memory *m)
 	free(m->mean);
 	free(m->scratch);
 	free(m->own);
-	free(m->norms);
+	free(m->scales);
 }
 
 static int memory_alloc(struct memory *m, const struct thc_codec *c, size_t blocks)
 {
 	size_t padded = blocks << c->block_log2;
 
-	m->norms = calloc(blocks, sizeof(*m->norms));
-	m->own = calloc(blocks, sizeof(*m->own));
+	m->scales = calloc(blocks * thc_codec_scales(c), sizeof(*m->scales));
+	m->own = calloc(blocks * thc_codec_scales(c), sizeof(*m->own));
 	m->scratch = calloc(1, sizeof(*m->scratch) << c->block_log2);
 	m->mean = calloc(padded, sizeof(*m->mean));
 	m->packed = calloc(padded, 1);
 	m->sums = calloc(padded, sizeof(*m->sums));
 	m->counts = calloc(padded / CHUNK, sizeof(*m->counts));
-	if (m->norms && m->own && m->scratch && m->mean && m->packed && m->sums && m->counts)
+	if (m->scales && m->own && m->scratch && m->mean && m->packed && m->sums && m->counts)
 		return 0;
 	memory_free(m);
 	return -ENOMEM;
-}
-
-/* Bits that an index takes in a packet. */
-static unsigned int field(const struct thc_codec *c)
-{
-	return c->table.bits < 4 ? 4 : c->table.bits;
 }
 
 /* Index @i of a stream of bits, coordinate 0 in the most significant bits of byte 0. */
@@ -75,18 +69,19 @@ static unsigned int index_at(const uint8_t *packed, unsigned int bits, size_t i)
 
 static int agree(const struct thc_codec *c, const struct trial *t, const float *x, struct memory *m)
 {
-	size_t blocks = thc_codec_blocks(c, t->count), i;
+	size_t scales = thc_codec_blocks(c, t->count) * thc_codec_scales(c), i;
 	uint32_t k;
 	int ret;
 
 	for (k = 0; k < t->ranks; k++) {
 		struct thc_values v = { x + k * t->count, THC_FP32, t->count, NULL };
 
-		ret = thc_codec_norms(c, &v, m->own, NULL);
+		ret = thc_codec_measure(c, &v, &(struct thc_blocks){ t->round, 0, NULL, k },
+					m->scratch, m->own, NULL);
 		if (ret)
 			return ret;
-		for (i = 0; i < blocks; i++)
-			m->norms[i] = fmaxf(m->norms[i], m->own[i]);
+		for (i = 0; i < scales; i++)
+			m->scales[i] = k ? fmaxf(m->scales[i], m->own[i]) : m->own[i];
 	}
 	return 0;
 }
@@ -96,9 +91,9 @@ static void contribute(const struct thc_codec *c, const struct trial *t, const f
 {
 	size_t padded = thc_codec_blocks(c, t->count) << c->block_log2, i;
 	struct thc_values v = { x + rank * t->count, THC_FP32, t->count, NULL };
-	unsigned int bits = field(c);
+	unsigned int bits = c->table.bits;
 
-	thc_codec_compress(c, &v, &(struct thc_blocks){ t->round, 0, m->norms, rank },
+	thc_codec_compress(c, &v, &(struct thc_blocks){ t->round, 0, m->scales, rank },
 			   &(struct thc_chunks){ m->packed, CHUNK / 8 * bits, CHUNK },
 			   &(struct thc_residual_at){ NULL, t->count, m->scratch });
 	for (i = 0; i < padded; i++)
@@ -111,19 +106,21 @@ static void to_lanes(uint32_t *sums, size_t n, unsigned int width)
 	uint8_t *lane = (uint8_t *)sums;
 	size_t i;
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && width >= 8; i++) {
 		uint32_t le = thc_le32(sums[i]);
 
 		memmove(lane + i * width / 8, &le, width / 8);
 	}
+	for (i = 0; i < n && width == 4; i += 2)
+		lane[i / 2] = (uint8_t)(sums[i] | sums[i + 1] << 4);
 }
 
 /**
- * round_by_table() - scheme thc
+ * round_by_table() - schemes thc and, by ranges, uthc
  * @x: floats of all ranks
  * @out: the mean, @t->count floats
  *
- * 0, -EINVAL for sums that do not fit lanes of @t->width bits, and errors of the codec.
+ * 0, -EINVAL for a width that no job has, -ERANGE for sums that do not fit it, errors of the codec.
  */
 CALL int round_by_table(const struct trial *t, const struct thc_table *table, const float *x,
 			float *out)
@@ -134,7 +131,7 @@ CALL int round_by_table(const struct trial *t, const struct thc_table *table, co
 	uint32_t k;
 	int ret;
 
-	if (t->width != 8 && t->width != 16)
+	if (t->width != 4 && t->width != 8 && t->width != 16 && t->width != 32)
 		return -EINVAL;
 	ret = thc_table_check(table, t->ranks, t->width);
 	if (!ret)
@@ -144,6 +141,8 @@ CALL int round_by_table(const struct trial *t, const struct thc_table *table, co
 	blocks = thc_codec_blocks(&c, t->count);
 	ret = thc_codec_set_correlated(&c, t->correlated ? t->ranks : 0);
 	if (!ret)
+		ret = thc_codec_set_form(&c, t->form);
+	if (!ret)
 		ret = memory_alloc(&m, &c, blocks);
 	if (ret)
 		goto exit;
@@ -152,12 +151,12 @@ CALL int round_by_table(const struct trial *t, const struct thc_table *table, co
 		goto free;
 	for (k = 0; k < t->ranks; k++)
 		contribute(&c, t, x, k, &m);
-	for (i = 0; i < blocks << c.block_log2 >> 10; i++)
+	for (i = 0; i < blocks << c.block_log2 >> THC_BLOCK_LOG2_MIN; i++)
 		m.counts[i] = (uint16_t)t->ranks;
 	to_lanes(m.sums, blocks << c.block_log2, t->width);
 	thc_codec_decode(
 		&c, &(struct thc_sums){ m.sums, CHUNK / 8 * t->width, CHUNK, t->width, m.counts },
-		blocks, &(struct thc_blocks){ t->round, 0, m.norms, 0 }, m.mean);
+		blocks, &(struct thc_blocks){ t->round, 0, m.scales, 0 }, m.mean);
 	memcpy(out, m.mean, t->count * sizeof(*out));
 free:
 	memory_free(&m);

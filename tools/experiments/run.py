@@ -4,10 +4,11 @@
 
 Each experiment is a module here. It prints a table, writes NAME.csv and
 NAME.svg, and its part of Documentation/experiments.md is drawn from that
-file. The same seed gives the same numbers, but for times.
+file. The same seed gives the same numbers, but for times, with the same numpy and torch.
 """
 import argparse
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -16,13 +17,21 @@ sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 import netns  # noqa: E402  (found through the path above)
 from bench.page import fill  # noqa: E402
 from experiments import report  # noqa: E402
-from experiments.library import LibraryError  # noqa: E402
 from screen import Screen  # noqa: E402
 
 NAMES = ("nmse", "tables", "baselines")
 FOLDER = os.path.join(netns.ROOT, "Documentation/experiments")
+PACKAGES = {"numpy": "python3-numpy", "torch": "python3-torch", "sklearn": "python3-sklearn"}
 PAGE = os.path.join(netns.ROOT, "Documentation/experiments.md")
 SEED = 1
+
+
+def missing():
+    """How to get what is not installed, or None."""
+    for package, debian in PACKAGES.items():
+        if not importlib.util.find_spec(package):
+            return f"{package} is missing: apt-get install {debian}"
+    return None
 
 
 def module(name):
@@ -108,8 +117,10 @@ def main():
     args = arguments()
     screen = Screen(quiet=True)
     try:
+        if missing():
+            raise report.ExperimentError(missing())
         results = run(args, screen)
-    except LibraryError as error:
+    except report.ExperimentError as error:
         screen.say(f"experiments: {error}")
         return 1
     if args.json:

@@ -19,6 +19,7 @@
  * @block_log2: log2 of the coordinates that are rotated together
  * @correlated: ranks round in a correlated way
  * @width: bits of a lane
+ * @form: THC_CODEC_*
  */
 struct trial {
 	uint64_t count;
@@ -28,6 +29,7 @@ struct trial {
 	uint32_t block_log2;
 	uint32_t correlated;
 	uint32_t width;
+	uint32_t form;
 };
 
 #endif /* EXPERIMENTS_TRIAL_H */
