@@ -247,7 +247,7 @@ $(EXPERIMENTS_SO): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/experiments/*.c)
 FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(INC) -Iuserspace/thcd \
 	-DTHC_LIB_VERSION='"$(VERSION)"' -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 	-fno-sanitize=object-size,pointer-overflow
-FUZZ_THCD := answer challenge config control jobs join json number plan receive say shards software welcome
+FUZZ_THCD := answer challenge config control jobs join json number plan plan_table table_file receive say shards software welcome
 FUZZ_LIBS := $(BUILD)/fuzz/thcd.a $(BUILD)/fuzz/shared.a $(BUILD)/fuzz/libthc.a
 
 $(BUILD)/fuzz/%.o: %.c

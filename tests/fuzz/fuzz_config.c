@@ -13,6 +13,7 @@
 #include <arpa/inet.h>
 #include <stdarg.h>
 
+#include <thc/names.h>
 #include <thc/wire/announce.h>
 #include <thc/wire/shards.h>
 #include <thc/worker/parts.h>
@@ -22,14 +23,10 @@
 #include "fuzz.h"
 #include "table.h"
 
-static int quick_table(unsigned int bits, unsigned int granularity, double p,
-		       struct thc_table *out);
 static int quick_choice(const struct thc_table_wish *w, struct thc_table *out);
 
-#define thc_table_solve quick_table
 #define thc_table_choose quick_choice
-#include "../../userspace/thcd/plan.c"
-#undef thc_table_solve
+#include "../../userspace/thcd/plan_table.c"
 #undef thc_table_choose
 
 #include "jobs.h"
@@ -42,6 +39,9 @@ static int quick_choice(const struct thc_table_wish *w, struct thc_table *out);
 #define SOLVED_MAX	24
 #define CHOSEN_MAX	2
 
+/* A clamp fraction for tables that are not chosen. */
+#define CLAMP		0.03
+
 enum {
 	REFUSED_JSON,
 	REFUSED_KEYS,
@@ -53,6 +53,12 @@ enum {
 	WIDE_SUMS,
 	OWN_LEVELS,
 	LINEAR,
+	FEW_BITS,
+	MANY_BITS,
+	NARROW_SUMS,
+	SCHEME_NONE,
+	SCHEME_UTHC,
+	UNROTATED,
 	WITH_PREFIX,
 	WITH_SHARDS,
 	WITH_DEADLINE,
@@ -69,7 +75,13 @@ static struct outcome reached[OUTCOMES] = {
 	[JOINABLE] = { "joinable jobs", 0 },
 	[MULTICAST] = { "multicast", 0 },
 	[FANOUT] = { "fanout", 0 },
-	[WIDE_SUMS] = { "16-bit sums", 0 },
+	[WIDE_SUMS] = { "16-bit and 32-bit sums", 0 },
+	[NARROW_SUMS] = { "4-bit sums", 0 },
+	[FEW_BITS] = { "1 to 3 bits", 0 },
+	[MANY_BITS] = { "5 to 8 bits", 0 },
+	[SCHEME_NONE] = { "scheme none", 0 },
+	[SCHEME_UTHC] = { "scheme uthc", 0 },
+	[UNROTATED] = { "not rotated", 0 },
 	[OWN_LEVELS] = { "levels given", 0 },
 	[LINEAR] = { "linear tables", 0 },
 	[WITH_PREFIX] = { "prefixes", 0 },
@@ -93,6 +105,7 @@ static int quick_table(unsigned int bits, unsigned int granularity, double p, st
 	return thc_table_from_values(bits, granularity, p, value, out);
 }
 
+/* What thc_table_choose() promises, but for the least error. */
 static int quick_choice(const struct thc_table_wish *w, struct thc_table *out)
 {
 	static struct {
@@ -100,10 +113,16 @@ static int quick_choice(const struct thc_table_wish *w, struct thc_table *out)
 		int status;
 		struct thc_table table;
 	} known[CHOSEN_MAX + 1];
-	unsigned int n = w->ranks, most = ((1U << w->width) - 1) / n;
+	uint64_t most = ((UINT64_C(1) << w->width) - 1) / w->ranks;
+	unsigned int n = w->ranks, least = (1U << w->bits) - 1;
+	double p = w->p > 0 ? w->p : CLAMP;
 
-	if (n > CHOSEN_MAX || w->width != 8)
-		return most < 15 ? -ERANGE : quick_table(4, most < 127 ? most : 127, 0.03, out);
+	require(w->bits && w->bits <= THC_TABLE_BITS_MAX && n && w->p >= 0 && w->p < 1);
+	require(w->granularity <= most && least <= most);
+	if (w->granularity)
+		return quick_table(w->bits, w->granularity, p, out);
+	if (n > CHOSEN_MAX || w->width != 8 || w->bits != 4 || w->p > 0)
+		return quick_table(w->bits, most < 300 ? (unsigned int)most : 300, p, out);
 	if (!known[n].made) {
 		known[n].status = thc_table_choose(w, &known[n].table);
 		known[n].made = true;
@@ -148,7 +167,9 @@ static void check_params(const struct thcd_plan *plan, const struct thc_spec *s,
 	require(!thc_codec_set_correlated(&codec, s->ranks));
 	thc_codec_exit(&codec);
 	require(s->seed == plan->seed && s->ranks == plan->ranks && s->reply == plan->reply);
-	require(table.granularity * s->ranks < 1U << s->sum_width);
+	require((uint64_t)table.granularity * s->ranks < UINT64_C(1) << s->sum_width);
+	require(s->bits == plan->bits && s->scheme == plan->scheme);
+	require(1U << s->block_log2 >= THC_COORDINATES(s->sum_width));
 	require(s->deadline_ms == plan->deadline_ms);
 	require(s->quorum >= 1 && s->quorum <= s->ranks);
 }
@@ -227,7 +248,7 @@ struct text {
 __attribute__((format(printf, 3, 4))) static void put(struct text *t, const char *key,
 						      const char *format, ...)
 {
-	char value[256];
+	char value[THC_TABLE_LEVELS_MAX * 6];
 	va_list ap;
 	int n;
 
@@ -250,7 +271,10 @@ static void put_table(struct text *t, const struct thcd_plan *plan)
 		n += snprintf(levels + n, sizeof(levels) - (size_t)n, "%s%u", i ? ":" : "",
 			      plan->table[i]);
 	put(t, "bits", "%u", plan->bits);
-	put(t, "table", "%s", levels);
+	if (plan->scheme == THC_SCHEME_UTHC)
+		put(t, "table", "uniform");
+	else
+		put(t, "table", "%s", levels);
 }
 
 /* Item @i of a list, which is one in JSON; elsewhere the key is repeated. */
@@ -336,7 +360,12 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 	if (plan->seal == THC_SEAL_NH)
 		put(t, "key", "@%s", digits);
 	put(t, "seed", "0x%llx", (unsigned long long)plan->seed);
-	put(t, "clamp", "%.17g", p);
+	put(t, "scheme", "%s", thc_scheme_name[plan->scheme]);
+	if (plan->scheme != THC_SCHEME_UTHC)
+		put(t, "clamp", "%.17g", p);
+	if (plan->value_bits)
+		put(t, "precision", "fixed%u", plan->value_bits);
+	put(t, "rotate", "%s", plan->rotate ? "on" : "off");
 	put_table(t, plan);
 	put_addresses(t, plan);
 	put(t, "sum_width", "%u", plan->sum_width);
@@ -382,7 +411,13 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 {
 	reached[JOINABLE].times++;
 	reached[plan->reply == THC_REPLY_MULTICAST ? MULTICAST : FANOUT].times++;
-	reached[WIDE_SUMS].times += plan->sum_width == 16;
+	reached[WIDE_SUMS].times += plan->sum_width >= 16;
+	reached[NARROW_SUMS].times += plan->sum_width == 4;
+	reached[FEW_BITS].times += plan->bits < 4;
+	reached[MANY_BITS].times += plan->bits > 4;
+	reached[SCHEME_NONE].times += plan->scheme == THC_SCHEME_NONE;
+	reached[SCHEME_UTHC].times += plan->scheme == THC_SCHEME_UTHC;
+	reached[UNROTATED].times += !plan->rotate;
 	reached[OWN_LEVELS].times += w->table == THCD_TABLE_LIST;
 	reached[LINEAR].times += plan->linear;
 	reached[WITH_PREFIX].times += !!plan->admits.count;
@@ -449,10 +484,14 @@ static const struct {
 	{ "table",
 	  { "auto", "uniform", "0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15", "0:1", "0:1:2:4",
 	    "0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:60" } },
-	{ "bits", { "1", "2", "3", "4" } },
+	{ "bits", { "1", "2", "3", "5", "6", "8" } },
+	{ "scheme", { "thc", "none", "uthc", "none", "uthc", "lhc" } },
+	{ "precision", { "exact", "fixed8", "fixed16", "fixed32" } },
+	{ "rotate", { "on", "off" } },
+	{ "feedback", { "on", "off" } },
 	{ "granularity", { "15", "16", "20", "30", "60", "255" } },
 	{ "clamp", { "1/32", "0.01", "1e-9", "0.5", "1e-13", "0.9999" } },
-	{ "sum_width", { "auto", "8", "16" } },
+	{ "sum_width", { "auto", "4", "8", "16", "32" } },
 	{ "block", { "1024", "2048", "4096", "8192", "65536", "1048576" } },
 	{ "slots", { "1", "64", "512", "4032", "4095" } },
 	{ "norm_slots", { "1", "64", "512", "4095" } },

@@ -140,11 +140,7 @@ static int choose_group_port(struct thcd_plan *plan, const struct thcd_job_wish 
 /* A fixed-point sum of all ranks fits its lane by construction, if enough bits are left. */
 static int check_precision(const struct thcd_job_wish *w, struct thcd_error *e)
 {
-	u32 ranks_log2 = 0;
-
-	while (1u << ranks_log2 < w->ranks)
-		ranks_log2++;
-	if (!w->precision || w->precision >= THC_FIXED_BITS_MIN + 1 + ranks_log2)
+	if (!w->precision || thc_fixed_bits(w->precision, w->ranks) >= THC_FIXED_BITS_MIN)
 		return 0;
 	return thcd_fail(e,
 			 "precision=fixed%u leaves %u ranks less than %d bits: give a wider one, "
