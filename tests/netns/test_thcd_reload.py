@@ -93,7 +93,8 @@ def job_two_comes(net, d, file, one):
         a_round(two, slot)
     a_round(one, 5, generation=1)
     assert jobs_of(d)[1]["epoch"] == epoch
-    assert {j["scheme"] for j in jobs_of(d).values()} == {"thc"}
+    assert {(j["scheme"], j["bits"], j["sum_width"], j["rotate"], j.get("precision"))
+            for j in jobs_of(d).values()} == {("thc", 4, 8, True, None)}
     return two
 
 

@@ -287,9 +287,7 @@ static void chosen(unsigned int bits, unsigned int n, unsigned int width, struct
 	assert_int_equal(thc_table_check(t, n, width), 0);
 }
 
-/* By another program: the least error of 4 and of 8 ranks, with 8-bit sums and with 16-bit ones, whose
- * granularity is at most 255. 0: does not fit.
- */
+/* By another program: the least error of tables whose granularity is at most 255. 0: none fits. */
 static void choose__at_least_as_good_as_known(void **state)
 {
 	static const struct {

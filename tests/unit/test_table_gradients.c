@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tables are chosen by a closed form, for normal coordinates that all ranks hold alike.  Are they better
- * than the published ones on normal and log-normal gradients and on those of a perceptron, too?  And
- * what if the ranks' gradients differ, as those of a perceptron's batches do?  Rotation and rounding
- * are written here once more, in double, so that the table alone is tested.
+ * Tables are chosen by a closed form, for normal coordinates that all ranks hold alike.  Are they
+ * better than the published ones on normal and log-normal gradients and on those of a perceptron,
+ * too?  And what if the ranks' gradients differ, as those of a perceptron's batches do?  Rotation
+ * and rounding are written here once more, in double, so that the table alone is tested.
  */
 #include "codec_util.h"
 

@@ -345,11 +345,12 @@ static void table__linear_is_seen(void **state)
 	assert_int_equal(p.granularity, 15);
 	p = good("1,ranks=3,key=@one,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15");
 	assert_true(p.linear);
-	/* fewer levels: index 15 is not 15 there */
 	p = good("1,ranks=3,key=@one,table=uniform,bits=3");
-	assert_false(p.linear);
+	assert_true(p.linear);
 	assert_int_equal(p.table[7], 7);
 	assert_int_equal(p.table[8], 0);
+	assert_true(good("1,ranks=3,key=@one,bits=8,scheme=uthc").linear);
+	assert_false(good("1,ranks=3,key=@one,bits=3,table=0:1:2:3:4:5:6:8").linear);
 }
 
 static void table__bad_ones(void **state)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tables as files, in the form of the published ones: written here as numpy.savetxt() and str() of a
- * dictionary write them. What was cut off or changed is refused by a sentence that names its line.
+ * Tables as files, in the form of the published ones: written here as numpy.savetxt() and str()
+ * of a dictionary write them. What was cut off or changed is refused by a sentence that names its
+ * line.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -86,7 +86,8 @@ static const struct key job_keys[] = {
 	{ "granularity", NUMBER, AT(granularity), 1, THC_TABLE_GRANULARITY_MAX,
 	  "steps of the table's grid, max(T); default: the best that fits" },
 	{ "clamp", FRACTION, AT(clamp), 0, 0,
-	  "fraction of coordinates that are clamped, as 1/32 or 0.03125; default: the best" },
+	  "fraction of coordinates that are clamped, as 1/32 or 0.03125; default: the best, or "
+	  "1/32 for levels" },
 	{ "feedback", SWITCH_ON, AT(feedback), 0, 0,
 	  "choose a table for gradients with error feedback, on or off; default on" },
 	{ "sum_width", WIDTH, AT(sum_width), 0, 0,

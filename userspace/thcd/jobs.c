@@ -28,6 +28,7 @@
 #include <time.h>
 
 #include <thc/key.h>
+#include <thc/names.h>
 #include <thc/wire/ranks.h>
 
 #include "jobs.h"
@@ -218,18 +219,20 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 {
 	bool multicast = plan->reply == THC_REPLY_MULTICAST;
 	u32 slots = plan->data_slots + plan->control_slots;
-	char group[INET6_ADDRSTRLEN], shard[32] = "";
+	char group[INET6_ADDRSTRLEN], shard[32] = "", scheme[32] = "";
 	double p;
 
 	memcpy(&p, &plan->p, sizeof(p));
 	if (plan->shards.count > 1)
 		snprintf(shard, sizeof(shard), " shard %u of %u;", plan->shards.own,
 			 plan->shards.count);
+	if (plan->scheme != THC_SCHEME_THC)
+		snprintf(scheme, sizeof(scheme), " scheme %s;", thc_scheme_name[plan->scheme]);
 	snprintf(
 		text, size,
-		"job %u:%s %u ranks; table of %u bits, granularity %u, clamps 1 in %.4g; "
+		"job %u:%s %u ranks;%s table of %u bits, granularity %u, clamps 1 in %.4g; "
 		"%u-bit sums, answers by %s%s; %u slots for data + %u for block scales, slots use %llu bytes",
-		plan->job, shard, plan->ranks, plan->bits, plan->granularity, 1 / p,
+		plan->job, shard, plan->ranks, scheme, plan->bits, plan->granularity, 1 / p,
 		plan->sum_width, multicast ? "multicast to " : "fanout",
 		multicast ? thc_addr_text(&plan->group, group) : "", plan->data_slots,
 		plan->control_slots, (unsigned long long)thc_report_slot_bytes(slots));

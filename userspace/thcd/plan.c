@@ -252,7 +252,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->sum_width = width;
 	plan->seal = w->seal;
 	plan->correlated = w->correlated;
-	plan->linear = t.levels == 16;
+	plan->linear = 1;
 	for (i = 0; i < t.levels; i++) {
 		plan->table[i] = t.value[i];
 		if (t.value[i] != i)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A table as the published prototype keeps it (github.com/SophiaLi06/BytePS_THC): levels in a file
- * whose name ends in _recv_table.txt, one a line, written as floats; the clamp in the file beside it
- * whose name ends in _data.txt instead, behind 'T'. The name says more, as
+ * A table as the published prototype keeps it (github.com/SophiaLi06/BytePS_THC): levels in a
+ * file whose name ends in _recv_table.txt, one a line, written as floats; the clamp in the file
+ * beside it whose name ends in _data.txt instead, behind 'T'. The name says more, as
  * 1001_tablesize_30_maxval_16_qlevels_32_ofreq_recv_table.txt: granularity 30, 16 levels, p = 1/32.
  * A file that was cut off must not pass for another table.
  */
