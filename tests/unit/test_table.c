@@ -427,6 +427,9 @@ static void choose__bad_arguments(void **state)
 	assert_int_equal(t.granularity, 15);
 	assert_int_equal(choose(4, 18, 8, &t), -ERANGE);
 	chosen(4, 18, 16, &t);
+	/* sums of two levels are as small as they can be */
+	chosen(1, 4, 8, &t);
+	assert_int_equal(t.granularity, 1);
 	/* four-bit sums */
 	chosen(1, 15, 4, &t);
 	assert_int_equal(t.granularity, 1);

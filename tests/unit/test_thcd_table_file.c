@@ -128,14 +128,17 @@ static void file__settles_bits_and_clamp(void **state)
 {
 	static const unsigned int eight[8] = { 0, 3, 5, 7, 9, 11, 13, 16 };
 	struct thcd_plan plan;
+	double t;
 
 	(void)state;
 	write_text("t_recv_table.txt", levels_text(eight, 8));
-	write_text("t_data.txt", "{'T': 2.1538746940614564}");
+	write_text("t_data.txt", "{'T': 2.4175590162365053}");
 	assert_int_equal(take("t_recv_table.txt"), 0);
 	assert_int_equal(wish.bits, 3);
 	assert_int_equal(make(&plan), 0);
 	assert_int_equal(plan.bits, 3);
+	memcpy(&t, &plan.clamp, sizeof(t));
+	assert_true(t > 2.417559015 && t < 2.417559017);
 	assert_int_equal(take("t_recv_table.txt"), 0);
 	assert_int_equal(set("bits", "4"), 0);
 	assert_int_equal(make(&plan), -1);
