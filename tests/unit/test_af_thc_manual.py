@@ -85,6 +85,13 @@ class Manual(unittest.TestCase):
         self.assertEqual(returned - set(re.findall(r"\bE[A-Z0-9]{3,}\b", self.page["ERRORS"])),
                          set())
 
+    def test_example_is_what_a_selftest_runs(self):
+        page = read("Documentation/man/af_thc.7").split(".SH EXAMPLES\n")[1]
+        block, = re.findall(r"^\.nf\n(.*?)\n\.fi$", page, re.S | re.M)
+        block = block.replace("\\-", "-").replace("\\e", "\\")
+        self.assertGreaterEqual(len(re.findall(r"^static int ", block, re.M)), 2)
+        self.assertIn(f"\n\n{block}\n\n", read("tests/selftests/test_af_thc_none.c"))
+
 
 if __name__ == "__main__":
     unittest.main()
