@@ -28,11 +28,15 @@ struct brought {
 	bool		absent;
 	uint32_t	digest;		/* of round ROUND - 2 */
 	uint32_t	missed;
+	unsigned int	precision;
+	const struct thc_scheme *scheme;	/* NULL: thc */
 };
 
 #define ROUND	5
 
-static const struct brought usual = { 4096, THC_FP32, TABLE, 7, THC_CLAIM_OK, false, 0xd16e57, 0 };
+static const struct brought usual = {
+	.count = 4096, .dtype = THC_FP32, .table = TABLE, .key = 7, .digest = 0xd16e57,
+};
 
 #define LANES	(THC_LANE_BYTES / 4)
 
@@ -50,6 +54,8 @@ static void claim(struct thc_request *r, unsigned int rank, const struct brought
 	r->count = b->count;
 	r->dtype = b->dtype;
 	r->key = b->key;
+	r->precision = b->precision;
+	r->scheme = b->scheme ? b->scheme : &thc_scheme_thc;
 	r->claim_status = b->status;
 	r->client->results[r->round & 1] =
 		(struct thc_results){ r->round - 2, b->digest, b->missed };
@@ -114,10 +120,12 @@ static void agree__lanes_of_a_rank(void **state)
 	struct thc_client c = { .spec.ranks = 64 };
 	struct thc_request r = { .client = &c, .scheme = &thc_scheme_thc, .round = ROUND };
 	struct brought b = {
-		0x1122334455667788ULL, THC_BF16, TABLE, 9 | 1ULL << 32, 1, false, 0xd16e57, 0
+		.count = 0x1122334455667788ULL, .dtype = THC_BF16, .table = TABLE,
+		.key = 9 | 1ULL << 32, .status = 1, .digest = 0xd16e57, .precision = 16,
+		.scheme = &thc_scheme_none,
 	};
 	/* as protocol.md has them */
-	uint32_t want[] = { 0x55667788, 0x33440003, TABLE, 8, 0, 0xd16e57, 0, 1 };
+	uint32_t want[] = { 0x55667788, 0x33440103, TABLE, 8, 16, 0xd16e57, 0, 1 };
 	unsigned int rank, k, i;
 
 	(void)state;
@@ -188,6 +196,30 @@ static void agree__dtype(void **state)
 	(void)state;
 	odd.dtype = THC_BF16;
 	assert_named(odd, "4096 bf16 values");
+}
+
+static void agree__scheme(void **state)
+{
+	struct brought odd = usual;
+
+	(void)state;
+	odd.scheme = &thc_scheme_none;
+	assert_named(odd, "4096 fp32 values (scheme none, exact, table");
+	odd.precision = THC_FIXED_16;
+	assert_named(odd, "4096 fp32 values (scheme none, 16 bits, table");
+	/* of integers nothing is chosen */
+	odd.precision = 0;
+	odd.dtype = THC_INT8;
+	assert_named(odd, "4096 int8 values (scheme none, table");
+}
+
+static void agree__precision(void **state)
+{
+	struct brought odd = usual;
+
+	(void)state;
+	odd.precision = THC_FIXED_8;
+	assert_named(odd, "4096 fp32 values (scheme thc, 8 bits, table");
 }
 
 static void agree__table(void **state)
@@ -347,6 +379,7 @@ int main(void)
 		cmocka_unit_test(agree__results_of_which_round),
 		cmocka_unit_test(agree__rank_above_31),
 		cmocka_unit_test(agree__dtype),	     cmocka_unit_test(agree__table),
+		cmocka_unit_test(agree__scheme),     cmocka_unit_test(agree__precision),
 		cmocka_unit_test(agree__round),	     cmocka_unit_test(agree__not_finite),
 		cmocka_unit_test(agree__absent),
 	};

@@ -116,7 +116,8 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 
 	if (call)
 		snprintf(bits, sizeof(bits), ", %u bits", call);
-
+	else if (scheme == THC_SCHEME_NONE && dtype <= THC_BF16)
+		snprintf(bits, sizeof(bits), ", exact");
 	snprintf(text, size, "%llu %s values (scheme %s%s, table %08x, key %08x)",
 		 (unsigned long long)(form >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
 		 thc_dtype_name(dtype),
@@ -200,7 +201,7 @@ static int disagreement(struct thc_request *r, uint64_t differ)
 	describe(&r->claims[first], theirs, sizeof(theirs));
 	snprintf(
 		r->sentence, sizeof(r->sentence),
-		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype and key in the same order",
+		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype, scheme, precision and key in the same order",
 		thc_name_ranks(differ, ranks, sizeof(ranks)), differ & (differ - 1) ? "" : "s",
 		r->client->options.rank, mine, first, theirs);
 	return -EBADMSG;

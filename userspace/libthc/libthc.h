@@ -260,7 +260,8 @@ struct thc_call {
 /**
  * thc_allreduce_call_start() - thc_allreduce_start(), done as @call says
  *
- * All ranks must choose alike. -EINVAL: there is no such scheme or precision, or it takes no values
+ * All ranks must choose alike, or thc_allreduce_wait() returns -EBADMSG on each, with a sentence
+ * that names who chose what. -EINVAL: there is no such scheme or precision, or it takes no values
  * of @dtype; -EOPNOTSUPP: not in this job.
  */
 THC_API int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count,
