@@ -383,6 +383,46 @@ static void fixed__rounds_to_even_and_never_overflows(void **state)
 	}
 }
 
+/* What a rank contributes is off by half a unit of the lane at most, 2^(E-k-1); a value that would
+ * be rounded up to 2^k, which n ranks must not add up, by less than a unit.
+ */
+static void fixed__is_off_by_half_a_unit(void **state)
+{
+	static const unsigned int widths[] = { 8, 16, 32 };
+	unsigned int w, ranks, i, k, clamped = 0;
+	int top, lanes[N];
+	float x[N];
+
+	(void)state;
+	for (w = 0; w < 3 * 64; w++) {
+		unsigned int width = widths[w % 3], bits;
+
+		ranks = w / 3 + 1;
+		bits = thc_fixed_bits(width, ranks);
+		if (bits < THC_FIXED_BITS_MIN)
+			continue;
+		top = (int)(random_word() % 200) - 100;
+		/* from the largest magnitude that there can be downwards, of both signs */
+		for (i = 0, x[0] = nextafterf(ldexpf(1, top), 0); i < N - 1; i++)
+			x[i + 1] = -(i % 2 == 0 ? x[i] :
+				     i % 8 == 7 ? x[i] * 0.87f :
+						  nextafterf(x[i], 0));
+		for (k = 0; k < all_loops; k++) {
+			loops[k]->fixed(x, N, top, bits, width, lanes);
+			for (i = 0; i < N; i++) {
+				int32_t lane = lane_at(lanes, width, i);
+				bool most = abs(lane) == (1LL << bits) - 1;
+				double off = fabs(ldexp(x[i], (int)bits - top) - lane);
+
+				assert_true((int64_t)abs(lane) * ranks < 1LL << (width - 1));
+				assert_true(off <= 0.5 || (most && off < 1));
+				clamped += off > 0.5;
+			}
+		}
+	}
+	assert_true(clamped);
+}
+
 /* Sums whose mean is the middle of two values, of every number of ranks: the product of a sum and
  * what 1 / ranks is as a double would miss some of them.
  */
@@ -458,6 +498,7 @@ int main(void)
 		cmocka_unit_test(measure__what_is_not_finite),
 		cmocka_unit_test(exact__is_the_mean_rounded_once),
 		cmocka_unit_test(fixed__rounds_to_even_and_never_overflows),
+		cmocka_unit_test(fixed__is_off_by_half_a_unit),
 		cmocka_unit_test(mean__of_middles),
 		cmocka_unit_test(loops__have_the_same_bits),
 	};

@@ -493,6 +493,42 @@ static void bits__of_many_ranges(void **state)
 		check(&b, seed, seed * 2);
 }
 
+/* Chunks of data that have no numbers, because the bucket before has not given out all of its own,
+ * are not made: they would be sealed for numbers that they do not get.
+ */
+static void data__waits_for_its_numbers(void **state)
+{
+	struct bucket b = { .dtype = THC_FP32, .count = 100001, .width = 8, .block_log2 = 10,
+			    .bits = 4 };
+	void *buf = gradient_of(&b);
+	struct thc_request *r;
+	struct thc_phase *p;
+	struct thc_client c;
+
+	(void)state;
+	client_init(&c, &b);
+	r = begin(&c, &b, buf, NULL);
+	scale_comes_back(r, THC_AGREEMENT, 0);
+	thc_pipeline_advance(&c);
+	p = &r->phases.phase[THC_AGREEMENT_PHASES + 1];
+	assert_int_equal(p->numbered, p->sized);
+	p->numbered = 0;
+	scale_comes_back(r, THC_AGREEMENT_PHASES, 0);
+	while (thc_pipeline_compute(&c))
+		;
+	assert_int_equal(p->ready, 0);
+	p->numbered = p->sized;
+	while (thc_pipeline_compute(&c))
+		;
+	assert_int_equal(p->ready, p->sized);
+	assert_sealed(r);
+	c.queue = NULL;
+	thc_request_release(r);
+	thc_request_destroy(r);
+	client_exit(&c);
+	free(buf);
+}
+
 /* Three requests, of which the second is over first: the third claims what the first has got, and
  * so waits until that is all.
  */
@@ -553,6 +589,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(claims__wait_for_the_round_before_the_last_one),
+		cmocka_unit_test(data__waits_for_its_numbers),
 		cmocka_unit_test(ahead__as_far_as_there_is_room),
 		cmocka_unit_test(bits__whatever_was_rotated_ahead),
 		cmocka_unit_test(bits__blocks_larger_than_a_slice),

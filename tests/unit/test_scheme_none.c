@@ -3,6 +3,7 @@
  * Scheme none by itself: what it sends, where sums go, and that a request which fails half-way
  * leaves the caller's buffer as it was.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include "buffers.h"
 #include "client.h"
 #include "dtype.h"
+#include "pipeline.h"
 #include "randomword.h"
 #include "request.h"
 #include "scheme.h"
@@ -100,6 +102,48 @@ static void none__a_request_that_fails_leaves_the_buffer(void **state)
 	for (dtype = THC_INT8; dtype <= THC_INT32; dtype++)
 		for (i = 0; i < sizeof(counts) / sizeof(*counts); i++)
 			check(counts[i], (enum thc_dtype)dtype);
+}
+
+static void forget(struct thc_transport *t)
+{
+	(void)t;
+}
+
+/* An aggregator that gives sums up, in a job without a deadline: an exact result cannot do without
+ * them. The sum that has come does not stay, either.
+ */
+static void none__sums_that_are_gone_fail_the_request(void **state)
+{
+	static const struct thc_transport_ops forgetful = { .forget = forget };
+	struct thc_transport transport = { .ops = &forgetful };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	const uint16_t counts[3] = { 2, THC_COUNT_EXCLUDED, THC_COUNT_EXCLUDED };
+	uint8_t lanes[THC_LANE_BYTES];
+	int32_t buf[600], was[600];
+	struct thc_request *r;
+	struct thc_phase *p;
+
+	(void)state;
+	random_bytes(was, sizeof(was));
+	memcpy(buf, was, sizeof(buf));
+	memset(lanes, 0x55, sizeof(lanes));
+	r = ready(&c, buf, 600, THC_INT32);
+	c.spec.ranks = 2;
+	c.queue = r;
+	r->stage = THC_STAGE_AGREED;
+	p = &r->phases.phase[INTEGERS];
+	thc_pipeline_answer(p, 0, 1, counts, lanes, 1);
+	assert_int_equal(r->status, 0);
+	assert_int_equal(buf[0], 0x55555555);
+	thc_pipeline_answer(p, 1, 2, counts + 1, NULL, 0);
+	assert_int_equal(r->status, -EPROTO);
+	assert_non_null(strstr(r->sentence, "has given up the sums of 2 chunks, in a job without"));
+	assert_non_null(strstr(r->sentence, "call thc_client_rejoin() on all ranks"));
+	assert_memory_equal(buf, was, sizeof(buf));
+	assert_true(c.broken);
+	assert_null(c.queue);
+	thc_request_destroy(r);
+	thc_buffer_free(&c);
 }
 
 /* --- floats ------------------------------------------------------------------- */
@@ -377,6 +421,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(none__a_request_that_fails_leaves_the_buffer),
+		cmocka_unit_test(none__sums_that_are_gone_fail_the_request),
 		cmocka_unit_test(floats__a_request_that_fails_leaves_the_buffer),
 		cmocka_unit_test(floats__a_late_sum_mixes_no_groups),
 		cmocka_unit_test(floats__are_sized_by_a_prefix_of_scales),
