@@ -159,12 +159,14 @@ static void memory__at_most_twice_the_bucket(void **state)
  * @in_flight: started before the first one is waited for
  * @dtype: THC_FP32 or THC_FP16
  * @kib: size
+ * @none: bit i: bucket i goes by the scheme none, and not by thc
  */
 struct sequence {
 	unsigned int n;
 	unsigned int in_flight;
 	enum thc_dtype dtype[SEQUENCE_MAX];
 	size_t kib[SEQUENCE_MAX];
+	unsigned int none;
 };
 
 /* Twice the most that is in progress at a time: one, or two that follow each other. */
@@ -183,6 +185,18 @@ static size_t promised_to(const struct sequence *s, size_t block)
 	return 2 * most;
 }
 
+/* Neither zero, of which none sends nothing, nor of one digit. */
+static void *make_values(size_t bytes)
+{
+	uint8_t *values = malloc(bytes);
+	size_t i;
+
+	memset(values, 0x3c, bytes);
+	for (i = 0; i + 4 <= bytes; i += 4096)
+		memset(values + i, 1, 4);
+	return values;
+}
+
 static void *reduce_sequence(void *arg)
 {
 	struct rank *r = arg;
@@ -196,11 +210,14 @@ static void *reduce_sequence(void *arg)
 	for (i = 0; !error && i < s->n; i++) {
 		for (; !error && begun < s->n && begun < i + s->in_flight; begun++) {
 			size_t bytes = s->kib[begun] << 10;
+			struct thc_call call = THC_CALL_INIT;
 
-			buf[begun] = calloc(1, bytes);
-			error = thc_allreduce_start(r->client, buf[begun],
-						    bytes / (s->dtype[begun] == THC_FP32 ? 4 : 2),
-						    s->dtype[begun], 0, &request[begun]);
+			buf[begun] = make_values(bytes);
+			call.scheme = s->none >> begun & 1 ? "none" : "thc";
+			error = thc_allreduce_call_start(r->client, buf[begun],
+							 bytes / (s->dtype[begun] == THC_FP32 ? 4 :
+												2),
+							 s->dtype[begun], &call, &request[begun]);
 		}
 		if (!error)
 			error = thc_allreduce_wait(request[i]);
@@ -232,8 +249,9 @@ static void check_sequence(const char *name, struct sequence s)
 		unsigned int i;
 
 		for (i = 0; i < s.n; i++)
-			print_error("%s of %zu KiB\n", s.dtype[i] == THC_FP32 ? "fp32" : "fp16",
-				    s.kib[i]);
+			print_error("%s of %zu KiB by %s\n",
+				    s.dtype[i] == THC_FP32 ? "fp32" : "fp16", s.kib[i],
+				    s.none >> i & 1 ? "none" : "thc");
 		fail_msg("%s, %u in flight: %d: %s (%zu KiB held)", name, s.in_flight, rank.error,
 			 rank.sentence, rank.count >> 10);
 	}
@@ -243,19 +261,26 @@ static void check_sequence(const char *name, struct sequence s)
 static void memory__of_buckets_that_differ(void **state)
 {
 	static const struct sequence known[] = {
-		{ 3, 1, { 1, 1, 1 }, { 2000, 3100, 4000 } },
-		{ 3, 1, { 1, 1, 1 }, { 3000, 3800, 4800 } },
-		{ 2, 1, { 1, 1 }, { 4096, 3000 } },
-		{ 3, 1, { 0, 0, 0 }, { 2000, 3100, 4000 } },
-		{ 4, 1, { 0, 0, 1, 1 }, { 4000, 3300, 4000, 3300 } },
-		{ 4, 2, { 1, 1, 1, 1 }, { 4000, 4000, 3300, 5000 } },
-		{ 6, 3, { 1, 1, 0, 1, 1, 0 }, { 2000, 3100, 4000, 2000, 3100, 4000 } },
+		{ 3, 1, { 1, 1, 1 }, { 2000, 3100, 4000 }, 0 },
+		{ 3, 1, { 1, 1, 1 }, { 3000, 3800, 4800 }, 0 },
+		{ 2, 1, { 1, 1 }, { 4096, 3000 }, 0 },
+		{ 3, 1, { 0, 0, 0 }, { 2000, 3100, 4000 }, 0 },
+		{ 4, 1, { 0, 0, 1, 1 }, { 4000, 3300, 4000, 3300 }, 0 },
+		{ 4, 2, { 1, 1, 1, 1 }, { 4000, 4000, 3300, 5000 }, 0 },
+		{ 6, 3, { 1, 1, 0, 1, 1, 0 }, { 2000, 3100, 4000, 2000, 3100, 4000 }, 0 },
 	};
-	unsigned int i;
+	static const unsigned int none[] = { 0, ~0U };
+	unsigned int i, k;
 
 	(void)state;
-	for (i = 0; i < sizeof(known) / sizeof(*known); i++)
-		check_sequence("a known sequence", known[i]);
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
+		for (k = 0; k < sizeof(none) / sizeof(*none); k++) {
+			struct sequence s = known[i];
+
+			s.none = none[k];
+			check_sequence("a known sequence", s);
+		}
+	}
 }
 
 static void memory__of_random_buckets(void **state)
@@ -264,7 +289,8 @@ static void memory__of_random_buckets(void **state)
 
 	(void)state;
 	for (round = 0; round < 12; round++) {
-		struct sequence s = { .n = SEQUENCE_MAX, .in_flight = 1 + round % 3 };
+		struct sequence s = { .n = SEQUENCE_MAX, .in_flight = 1 + round % 3,
+				      .none = round % 2 ? (unsigned int)rand_r(&seed) : 0 };
 
 		for (i = 0; i < s.n; i++) {
 			s.dtype[i] = rand_r(&seed) % 2 ? THC_FP16 : THC_FP32;
