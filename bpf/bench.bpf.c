@@ -144,6 +144,22 @@ int bench_bare_linear(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
+SEC("xdp")
+int bench_bare_add32(struct xdp_md *ctx)
+{
+	void *end = (void *)(long)ctx->data_end;
+	struct thc_hdr *h = bench_prologue(ctx);
+	struct thc_lane_block *to;
+
+	if (!h || (void *)(h + 1) + 1024 > end)
+		return XDP_ABORTED;
+	to = bench_lanes(h);
+	if (!to)
+		return XDP_ABORTED;
+	thc_lanes_bpf_add32(to, (void *)(h + 1), bench_first());
+	return XDP_DROP;
+}
+
 /* The bare loops without the copied header: slot numbers straight from the
  * prepared headers, which is all a loop needs.
  */
@@ -180,6 +196,23 @@ int bench_loop_linear(struct xdp_md *ctx)
 	if (!to)
 		return XDP_ABORTED;
 	thc_lanes_bpf_linear8(to, (void *)(h + 1), bench_first());
+	return XDP_DROP;
+}
+
+SEC("xdp")
+int bench_loop_add32(struct xdp_md *ctx)
+{
+	void *end = (void *)(long)ctx->data_end;
+	struct thc_hdr *h = (void *)(long)ctx->data + BENCH_FRAME;
+	const struct thc_hdr *from = bench_header();
+	struct thc_lane_block *to;
+
+	if (!from || (void *)(h + 1) + 1024 > end)
+		return XDP_ABORTED;
+	to = bench_lanes(from);
+	if (!to)
+		return XDP_ABORTED;
+	thc_lanes_bpf_add32(to, (void *)(h + 1), bench_first());
 	return XDP_DROP;
 }
 

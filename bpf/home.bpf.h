@@ -12,18 +12,22 @@
 
 /**
  * struct thc_home - a packet's frame, and what its slot has
+ * @ctx: the frame
  * @in: as parsed
  * @end: of the frame
  * @index: of the slot that is, or was, locked; 0: none was
  * @lanes: of the slot that is locked
  * @table: of its job
+ * @copy: of the payload, if it is needed
  */
 struct thc_home {
+	struct xdp_md *ctx;
 	const struct thc_parsed *in;
 	void *end;
 	u32 index;
 	struct thc_lanes *lanes;
 	struct thc_pairs *table;
+	struct thc_lane_block *copy;
 };
 
 THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
@@ -45,6 +49,27 @@ THC_INLINE u64 thc_home_clock(struct thc_home *home)
 	return bpf_ktime_get_coarse_ns();
 }
 
+/* The seal of a request without a row in THC_FORMATS, if it is one at all: what it means, its job
+ * says later.
+ */
+THC_INLINE enum thc_drop_reason thc_home_seal_copy(struct thc_home *home,
+						   const struct thc_packet *p, u8 seal,
+						   const struct thc_seal_key *key)
+{
+	u32 zero = 0, at = (void *)(p->hdr + 1) - (void *)home->in->eth;
+	struct thc_lane_block *copy = bpf_map_lookup_elem(&copies, &zero);
+
+	if (!thc_payload_is_known(p->payload_len))
+		return THC_DROP_LENGTH;
+	if (!copy)
+		return THC_DROP_INTERNAL;
+	if (thc_payload_copy(home->ctx, at, p->payload_len, copy))
+		return THC_DROP_TRUNCATED;
+	home->copy = copy;
+	return thc_seal_bpf_copied(p->hdr, seal, key, copy, p->payload_len) ? THC_DROP_NONE :
+									      THC_DROP_TAG;
+}
+
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
 					      u8 seal, const struct thc_seal_key *key)
 {
@@ -52,6 +77,8 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	void *payload = h + 1;
 	int ok;
 
+	if (!thc_has_format(h->op, h->width, p->payload_len))
+		return thc_home_seal_copy(home, p, seal, key);
 	switch (p->payload_len) {
 #define THC_SEAL_CASE(bytes) \
 	case bytes: \
@@ -146,6 +173,13 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 			THC_COMBINE_##loop(name); \
 		break;
 		THC_FORMATS(THC_COMBINE)
+#undef THC_COMBINE
+#define THC_COMBINE(KIND, name, sum) \
+	case THC_LANE_##KIND: \
+		if (home->copy) \
+			thc_lanes_bpf_##name(to, home->copy, home->table, first); \
+		break;
+		THC_FORMATS_BITS(THC_COMBINE)
 #undef THC_COMBINE
 #undef THC_COMBINE_PLAIN
 #undef THC_COMBINE_OWN

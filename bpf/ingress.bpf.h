@@ -15,7 +15,7 @@
 static __always_inline int thc_ingress(struct xdp_md *ctx)
 {
 	struct thc_parsed in;
-	struct thc_home home = { .in = &in, .end = (void *)(long)ctx->data_end };
+	struct thc_home home = { .ctx = ctx, .in = &in, .end = (void *)(long)ctx->data_end };
 	u32 job_id, rank, mode = THC_MODE_ONE;
 	struct thc_seals *seals;
 	struct thc_job *job;

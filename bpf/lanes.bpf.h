@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The loops of include/thc/aggregator/lane.h as BPF subprograms, one per kind, and the
- * seal per payload size. In thc_simd.bpf.c a kind's subprogram first asks
+ * seal per payload size of THC_FORMATS. What else there is of LUT_ADD comes as a copy in a map's
+ * value, of which there is one seal for all sizes. In thc_simd.bpf.c a kind's subprogram first asks
  * thc.ko (include/thc/aggregator/kfunc.h), and runs its own loop if that cannot now;
  * the seal nh is thc.ko's there.
  *
@@ -81,6 +82,23 @@
 THC_FORMATS(THC_LANES_BPF)
 #undef THC_LANES_BPF
 
+/* These thc.ko does not lend either. @payload: a copy, whose bytes behind the packet's are there. */
+#define THC_LANES_BPF(kind, name, sum) \
+	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
+					    const struct thc_lane_block *payload, \
+					    const struct thc_pairs *table, u32 first) \
+	{ \
+		if (!to || !payload || !table) \
+			return -1; \
+		if (first) \
+			thc_lanes_##name(to->word, payload, table, 1); \
+		else \
+			thc_lanes_##name(to->word, payload, table, 0); \
+		return 0; \
+	}
+THC_FORMATS_BITS(THC_LANES_BPF)
+#undef THC_LANES_BPF
+
 /* The seal nh of a packet that has come, and digest and checksum of lanes to be sent. */
 #ifdef THC_SIMD
 #define THC_TAG_NH(bytes, p, key) thc_kfunc_tag_##bytes(p, key)
@@ -133,6 +151,44 @@ __noinline int thc_lanes_finish(struct thc_generation *g, const struct thc_lane_
 	}
 
 THC_PAYLOADS(THC_SEAL_SIZED)
+
+/* The payload of a packet whose size is none of THC_PAYLOADS, or whose loop wants a copy: @bytes from
+ * byte @at of the frame on, to @to. Returns 0, or what went wrong.
+ */
+__noinline int thc_payload_copy(struct xdp_md *ctx, u32 at, u32 bytes, struct thc_lane_block *to)
+{
+	if (!to || bytes - 1 >= sizeof(*to))
+		return -1;
+	return (int)bpf_xdp_load_bytes(ctx, at, to, bytes);
+}
+
+/* Bytes of a payload between two looks at its end: all of them are multiples. */
+#define THC_SEAL_PART	32
+
+/* The seal of a packet whose payload, of @bytes bytes, has been copied. */
+__noinline int thc_seal_bpf_copied(const struct thc_hdr *h, u32 seal,
+				   const struct thc_seal_key *key,
+				   const struct thc_lane_block *payload, u32 bytes)
+{
+	struct thc_sum sum = { 0, 0 };
+	struct thc_digest d;
+	u64 nh = 0;
+	u32 i;
+
+	if (!h || !key || !payload)
+		return 0;
+	for (i = 0; i < sizeof(*payload); i += THC_SEAL_PART) {
+		if (i >= bytes)
+			break;
+		if (seal == THC_SEAL_NH)
+			nh += thc_nh(key->nh + i / 4, payload->word + i / 8, THC_SEAL_PART / 8);
+		else
+			thc_sum_add(&sum, payload->word + i / 8, THC_SEAL_PART / 8);
+	}
+	d.a = seal == THC_SEAL_NH ? nh : sum.a;
+	d.b = sum.b;
+	return thc_seal_fits(h, (u8)seal, key, d, bytes / 8);
+}
 
 #define THC_SEAL_MEMBERSHIP(name) \
 	struct thc_sized_##name { \

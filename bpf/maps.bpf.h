@@ -39,6 +39,7 @@
 #include <stdbool.h>
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include <thc/aggregator/kfunc.h>
 #include <thc/aggregator/maps.h>
 
 const volatile struct thc_config thc_config = {};
@@ -115,6 +116,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct thc_turn);
 } turn SEC(".maps");
+
+/* The payload of the packet at hand, of requests without a row in THC_FORMATS. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct thc_lane_block);
+} copies SEC(".maps");
 
 struct thc_fan_inner {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

@@ -32,7 +32,7 @@ static struct loops *random_loops(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, l);
 	for (i = 0; i < ARRAY_SIZE(table); i++)
 		table[i] = get_random_u32_below(16);
-	thc_pairs_init(&l->pairs, table);
+	thc_pairs_init(&l->pairs, table, 4);
 	return l;
 }
 

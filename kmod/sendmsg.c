@@ -201,15 +201,15 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	struct thc_message *m;
 	u32 payload, stride, shards;
 	u64 chunks, bytes;
-	u8 sum_width;
+	struct thc_row row;
 	int error;
 
 	error = get_ready(ts, joins, 0, timeo);
 	if (error)
 		return error;
-	sum_width = ts->peers[0]->sender.sum_width;
+	row = ts->peers[0]->sender.row;
 	/* 0: op and width do not fit the job */
-	payload = thc_lane_payload(thc_lane_kind(send->op, send->width, sum_width, 0));
+	payload = thc_lane_payload(thc_lane_kind(send->op, send->width, row), send->width);
 	if (!thc_op_is_used(send->op, thc_ranks_count(ts->peers[0]->sender.all)))
 		payload = 0;
 	chunks = chunks_of(send, payload, len);
@@ -229,7 +229,7 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 		return PTR_ERR(m);
 	}
 	m->send = *send;
-	m->width = thc_sum_bits(send->op, send->width, sum_width);
+	m->width = thc_sum_bits(send->op, send->width, row.sum_width);
 	shards = ts->shards;
 	thc_message_place(m, shards, ts->reserved[stream]);
 	release_sock(&ts->sk);

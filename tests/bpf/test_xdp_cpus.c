@@ -171,7 +171,7 @@ static void cpus__two_hammer_one_slot(void **state)
 		by_rank[i] = data[i];
 	}
 	build_frames();
-	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, by_rank, RANKS);
+	rig_reference(expected, THC_OP_LUT_ADD, 4, 8, rig_table, by_rank, RANKS);
 	pthread_barrier_init(&barrier, NULL, 2);
 	stop = 0;
 	assert_int_equal(pthread_create(&closing, NULL, closer, &closes), 0);

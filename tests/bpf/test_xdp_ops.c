@@ -33,6 +33,7 @@ static const u16 linear_table[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 
 /* Beyond 8 bits, as tables with 16-bit sums are. */
 static const u16 wide_table[16] = { 0,	  100,	300,  555,  777,  901,	1200, 1500,
 				    2100, 2900, 3500, 4096, 5000, 6000, 7000, 8191 };
+static u16 made_table[THC_LEVELS_MAX];
 static u8 data[GENERATIONS][N_MAX][1024];
 static const u8 *by_rank[N_MAX];
 
@@ -49,6 +50,7 @@ struct life {
 	u64 seed;
 	int n;
 	u32 slot;
+	bool made;	/* the case's table is made_table */
 };
 
 static u32 life_send(struct life *l, int generation, int rank, u8 *out, size_t *out_len)
@@ -64,7 +66,7 @@ static u32 life_send(struct life *l, int generation, int rank, u8 *out, size_t *
 		.slot = l->slot,
 		.generation = generation,
 	};
-	size_t bytes = rig_payload(l->c->op, l->c->sum_width);
+	size_t bytes = rig_payload(l->c->op, l->c->width, l->c->sum_width);
 
 	l->t.sent++;
 	return rig_send(&l->rig, &r, data[generation % GENERATIONS][rank], bytes, out, out_len);
@@ -72,6 +74,8 @@ static u32 life_send(struct life *l, int generation, int rank, u8 *out, size_t *
 
 static const u16 *life_table(const struct life *l)
 {
+	if (l->made)
+		return made_table;
 	return l->c->linear ? linear_table : l->c->sum_width == 16 ? wide_table : rig_table;
 }
 
@@ -103,10 +107,11 @@ static void expect_finished(struct life *l, int generation, const u8 *out)
 
 	for (r = 0; r < l->n; r++)
 		by_rank[r] = data[generation % GENERATIONS][r];
-	rig_reference(expected, l->c->op, l->c->answer_width, life_table(l), by_rank, l->n);
+	rig_reference(expected, l->c->op, l->c->width, l->c->answer_width, life_table(l), by_rank,
+		      l->n);
 	if (memcmp(lanes, expected, sizeof(expected)))
 		fail_msg("%s, n = %d: lanes differ from plain integers", l->c->name, l->n);
-	thc_pairs_init(&pairs, life_table(l));
+	thc_pairs_init(&pairs, life_table(l), l->job->bits);
 	for (r = 0; r < l->n; r++)
 		thc_lanes_add(l->c->kind, core, by_rank[r], &pairs, (u32)r, r == 0);
 	if (memcmp(lanes, core, sizeof(core)))
@@ -232,14 +237,9 @@ static int fewest_ranks(void)
 /* The job's table, and what else its sums need. */
 static void live_by(struct life *l, const struct op_case *c)
 {
-	struct thc_pairs pairs;
-	u32 key = 2;
-
 	l->c = c;
-	l->job->sum_width = c->sum_width;
 	l->job->flags = c->linear ? THC_JOB_F_LINEAR : 0;
-	thc_pairs_init(&pairs, life_table(l));
-	bpf_map_update_elem(bpf_map__fd(l->rig.skel->maps.pairs), &key, &pairs, 0);
+	rig_row(&l->rig, 2, life_table(l), c->op == THC_OP_LUT_ADD ? c->width : 4, c->sum_width);
 }
 
 static void ops__every_op_every_order(void **state)
@@ -271,6 +271,97 @@ static void ops__every_op_every_order(void **state)
 	rig_seal = THC_SEAL_NH;
 }
 
+/* Indices of @bits bits into sums of @width bits, and the steepest table for N_MAX of them. */
+static struct op_case case_of(struct life *l, u8 bits, u8 width)
+{
+	u64 most = ((1ULL << width) - 1) / N_MAX;
+	struct op_case c = {
+		.name = "LUT_ADD of any bits",
+		.op = THC_OP_LUT_ADD,
+		.width = bits,
+		.sum_width = width,
+		.answer_width = width,
+		.kind = thc_lane_kind(THC_OP_LUT_ADD, bits,
+				      (struct thc_row){ .bits = bits, .sum_width = width }),
+	};
+	int i;
+
+	most = most < 65535 ? most : 65535;
+	for (i = 0; i < 1 << bits; i++)
+		made_table[i] = rig_draw(&l->seed) % (most + 1);
+	made_table[rig_draw(&l->seed) % (1 << bits)] = most;
+	return c;
+}
+
+/* The packet is dropped for @why, and counted so. */
+static void expect_misfit(struct life *l, const struct rig_request *r, size_t bytes,
+			  enum thc_drop_reason why)
+{
+	struct thc_stats before = rig_stats(&l->rig), now;
+
+	assert_int_equal(rig_send(&l->rig, r, data[0][0], bytes, NULL, NULL), XDP_DROP);
+	now = rig_stats(&l->rig);
+	before.received++;
+	before.drop[why]++;
+	if (memcmp(&now, &before, sizeof(now)))
+		fail_msg("%u bits, sums of %u: width %u with %zu bytes is not dropped for %d",
+			 l->c->width, l->c->sum_width, r->width, bytes, why);
+}
+
+/* Requests of another width or length than their job's. */
+static void expect_misfits(struct life *l)
+{
+	size_t right = rig_payload(THC_OP_LUT_ADD, l->c->width, l->c->sum_width), bytes;
+	struct rig_request r = {
+		.op = THC_OP_LUT_ADD, .job = 2, .epoch = 1, .slot = l->slot,
+		.generation = GENERATIONS, .chunk = l->slot + 128 * GENERATIONS,
+	};
+
+	for (r.width = 0; r.width <= 9; r.width++)
+		if (r.width != l->c->width)
+			expect_misfit(l, &r, right, THC_DROP_WIDTH);
+	r.width = l->c->width;
+	for (bytes = 32; bytes <= 1024; bytes += 32)
+		if (bytes != right)
+			expect_misfit(l, &r, bytes, THC_DROP_LENGTH);
+	expect_misfit(l, &r, 0, THC_DROP_LENGTH);
+	expect_misfit(l, &r, right - 8, THC_DROP_LENGTH);
+	expect_misfit(l, &r, right + 8, THC_DROP_LENGTH);
+}
+
+/* Any number of bits with sums of any width: 28 rows, by as many ranks as overflow none of them. */
+static void ops__every_row_every_order(void **state)
+{
+	struct life l = { .seed = 20241, .n = N_MAX, .made = true };
+	u8 bits, width;
+	struct op_case c;
+	int g, r, rows = 0;
+
+	(void)state;
+	rig_need_root();
+	l.job = rig_test(&l.rig, l.n);
+	for (width = 4; width <= 32; width *= 2) {
+		for (bits = 1; bits <= 8 && bits <= width; bits++, rows++) {
+			c = case_of(&l, bits, width);
+			live_by(&l, &c);
+			for (g = 0; g < GENERATIONS; g++)
+				for (r = 0; r < N_MAX; r++)
+					rig_fill(&l.seed, data[g][r], sizeof(data[g][r]));
+			rig_seal = (rows + bits) % (THC_SEAL_NH + 1);
+			rig_epoch(&l.rig, 2, 1);
+			l.slot = 4 * rows;
+			rig_stats_clear(&l.rig);
+			memset(&l.t, 0, sizeof(l.t));
+			live(&l);
+			check_tally(&l);
+			expect_misfits(&l);
+		}
+	}
+	assert_int_equal(rows, 28);
+	rig_close(&l.rig);
+	rig_seal = THC_SEAL_NH;
+}
+
 /* Rank @rank contributes the indices of its data, or what they stand for as lanes. */
 static u32 send_either(struct life *l, u32 generation, u32 rank, bool lanes, u8 *out)
 {
@@ -284,9 +375,10 @@ static u32 send_either(struct life *l, u32 generation, u32 rank, bool lanes, u8 
 	u8 sums[1024];
 
 	if (!lanes)
-		return rig_send(&l->rig, &r, indices, rig_payload(r.op, l->c->sum_width), out,
-				NULL);
-	rig_reference(sums, THC_OP_LUT_ADD, l->c->answer_width, life_table(l), &indices, 1);
+		return rig_send(&l->rig, &r, indices, rig_payload(r.op, r.width, l->c->sum_width),
+				out, NULL);
+	rig_reference(sums, THC_OP_LUT_ADD, l->c->width, l->c->answer_width, life_table(l),
+		      &indices, 1);
 	return rig_send(&l->rig, &r, sums, sizeof(sums), out, NULL);
 }
 
@@ -308,8 +400,8 @@ static void ops__indices_and_sums_meet(void **state)
 	for (c = 0; op_cases[c].op == THC_OP_LUT_ADD; c++) {
 		l.slot = c;
 		live_by(&l, &op_cases[c]);
-		rig_reference(expected, THC_OP_LUT_ADD, l.c->answer_width, life_table(&l), by_rank,
-			      l.n);
+		rig_reference(expected, THC_OP_LUT_ADD, 4, l.c->answer_width, life_table(&l),
+			      by_rank, l.n);
 		for (mask = 0; mask < 1 << 4; mask++) {
 			/* each rank is the first one sometimes */
 			for (i = 0; i < 4; i++) {
@@ -528,7 +620,7 @@ static void check_close(void)
 	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_TX);
 	assert_int_equal(g->state, THC_CLOSED);
 	assert_int_equal(rig.slots[64 + 5].lock, 0);
-	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, in, 2);
+	rig_reference(expected, THC_OP_LUT_ADD, 4, 8, rig_table, in, 2);
 	assert_memory_equal(rig.lanes[64 + 5].word[0], expected, sizeof(expected));
 	down = thc_seals_down(rig_seals(2, 1), 1);
 	digest = thc_seal_digest(rig_seal, down, expected, THC_LANE_WORDS);
@@ -708,6 +800,7 @@ int main(void)
 		cmocka_unit_test(claim__of_its_worker),
 		cmocka_unit_test(load__verifier_has_room),
 		cmocka_unit_test(ops__every_op_every_order),
+		cmocka_unit_test(ops__every_row_every_order),
 		cmocka_unit_test(ops__indices_and_sums_meet),
 		cmocka_unit_test(ops__generations_wrap),
 		cmocka_unit_test(epoch__old_ones_are_told),

@@ -582,7 +582,9 @@ static void drop__any_bit(void **state)
 	}
 }
 
-/* Each length of a payload has its own subprogram: all see their last byte, and their first. */
+/* Payloads with a subprogram of their own, and copied ones: all see their last byte, and their
+ * first.
+ */
 static void drop__any_length(void **state)
 {
 	static const struct {
@@ -592,6 +594,11 @@ static void drop__any_length(void **state)
 		{ THC_OP_LUT_ADD, 4, 16, 256 },
 		{ THC_OP_LUT_ADD, 4, 8, 512 },
 		{ THC_OP_ADD, 32, 8, 1024 },
+		{ THC_OP_LUT_ADD, 1, 32, 32 },
+		{ THC_OP_LUT_ADD, 7, 32, 224 },
+		{ THC_OP_LUT_ADD, 7, 8, 896 },
+		{ THC_OP_LUT_ADD, 4, 4, 1024 },
+		{ THC_OP_LUT_ADD, 8, 16, 512 },
 	};
 	u8 frame[RIG_FRAME_MAX], seal;
 	size_t len, i;
@@ -606,6 +613,7 @@ static void drop__any_length(void **state)
 			fresh();
 			r.op = row[i].op;
 			r.width = row[i].width;
+			job->bits = row[i].op == THC_OP_LUT_ADD ? row[i].width : 4;
 			job->sum_width = row[i].sum_width;
 			len = rig_build(frame, &r, payload, row[i].len);
 			for (at = len - row[i].len; at < len; at += row[i].len - 1) {
@@ -615,6 +623,7 @@ static void drop__any_length(void **state)
 			}
 			expect_event("unchanged", frame, len, XDP_DROP, THC_EVENT_ADDED);
 		}
+		job->bits = 4;
 		job->sum_width = 8;
 	}
 }

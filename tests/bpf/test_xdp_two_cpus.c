@@ -102,7 +102,7 @@ static void *lap_run(void *arg)
 	CPU_SET(lap->cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
 		lap->wrong = "no such CPU";
-	rig_reference(expected, THC_OP_LUT_ADD, 8, rig_table, payloads, RANKS);
+	rig_reference(expected, THC_OP_LUT_ADD, 4, 8, rig_table, payloads, RANKS);
 	for (generation = 0; generation < CPUS_GENERATIONS && !lap->wrong && !lap->other->wrong;
 	     generation++) {
 		u8 got[RANKS][CPUS_SLOTS] = { 0 };

@@ -56,6 +56,7 @@ static void fuzz_copied(void);
 static struct thc_job world_jobs[THC_JOBS_MAX];
 static struct thc_seals world_seals[THC_JOBS_MAX];
 static struct thc_pairs world_pairs[THC_JOBS_MAX];
+static struct thc_lane_block world_copy;
 static struct thc_slot world_slots[SLOTS];
 static struct thc_lanes world_lanes[SLOTS];
 static struct thc_stats world_stats;
@@ -89,6 +90,8 @@ static void *fuzz_lookup(void *map, const void *key)
 		return k < SLOTS ? &world_lanes[k] : NULL;
 	if (map == (void *)&stats)
 		return k < 1 ? &world_stats : NULL;
+	if (map == (void *)&copies)
+		return k < 1 ? &world_copy : NULL;
 	if (map == (void *)&turn)
 		return k < 1 ? &world_turn : NULL;
 	if (map == (void *)&strangers)
@@ -121,6 +124,18 @@ static long fuzz_adjust_tail(struct xdp_md *ctx, int delta)
 	return 0;
 }
 
+/* Sanitizers look at what it reads. */
+static long fuzz_load_bytes(struct xdp_md *ctx, __u32 at, void *to, __u32 bytes)
+{
+	const u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	require(to == &world_copy && bytes && bytes <= sizeof(world_copy));
+	if (at > end - data || bytes > end - data - at)
+		return -1;
+	memcpy(to, data + at, bytes);
+	return 0;
+}
+
 static void *fuzz_reserve(void *ring, __u64 size, __u64 flags)
 {
 	require(ring == (void *)&relay && size == sizeof(world_relay) && !flags);
@@ -143,11 +158,44 @@ static __u64 fuzz_clock(void)
 
 /* --- jobs --------------------------------------------------------------------- */
 
-static const u16 tables[JOBS][16] = {
-	{ 0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30 },
-	{ 0, 1, 2, 300, 301, 302, 511, 512, 513, 1000, 2000, 3000, 4000, 4001, 4094, 4095 },
-	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
+static u16 tables[JOBS][THC_LEVELS_MAX];
+
+/* One set for all jobs of an input. */
+#define ROW_SETS 4
+
+static const struct thc_row rows[ROW_SETS][JOBS] = {
+	{ { 4, 8, 0 }, { 4, 16, 0 }, { 4, 8, 1 } },
+	{ { 2, 4, 0 }, { 1, 16, 0 }, { 5, 8, 0 } },
+	{ { 8, 8, 0 }, { 7, 32, 0 }, { 3, 4, 0 } },
+	{ { 4, 32, 0 }, { 6, 16, 1 }, { 4, 4, 1 } },
 };
+
+/* Levels in any order, whose sum over all ranks has room, the largest one among them. */
+static void make_table(u16 *table, const struct thc_row *row)
+{
+	u64 most = ((1ULL << row->sum_width) - 1) / RANKS;
+	u32 i, z = 1U << row->bits;
+
+	most = most < 4095 ? most : 4095;
+	for (i = 0; i < z; i++)
+		table[i] = row->linear && row->sum_width > row->bits ? i : i * 37 % (most + 1);
+	if (!row->linear)
+		table[z / 3] = most;
+}
+
+static void set_rows(u32 set)
+{
+	int j;
+
+	memset(tables, 0, sizeof(tables));
+	for (j = 0; j < JOBS; j++) {
+		make_table(tables[j], &rows[set][j]);
+		thc_pairs_init(&world_pairs[j], tables[j], rows[set][j].bits);
+		world_jobs[j].bits = rows[set][j].bits;
+		world_jobs[j].sum_width = rows[set][j].sum_width;
+		world_jobs[j].flags = rows[set][j].linear ? THC_JOB_F_LINEAR : 0;
+	}
+}
 
 static const struct thc_config world_config = {
 	.addr4 = { { 0, 0, __builtin_bswap32(0xffff), __builtin_bswap32(0x0a000064) } },
@@ -221,9 +269,7 @@ static void reset(void)
 		job->ranks = RANKS;
 		job->quorum = 1 + j % 2;
 		job->ttl_min = j ? SENT_TTL : 0;
-		job->sum_width = j == 1 ? 16 : 8;
 		job->reply = j == 0 ? THC_REPLY_MULTICAST : THC_REPLY_FANOUT;
-		job->flags = j == 2 ? THC_JOB_F_LINEAR : 0;
 		job->group = thc_addr_v4(thc_be32(0xefff0001));
 		job->group_port = thc_be16(18499);
 		job->port_base = THC_PORT_DEFAULT;
@@ -271,6 +317,8 @@ static u32 lane_of(const u8 *p, int width, int i)
 	u32 v = 0;
 	int b;
 
+	if (width == 4)
+		return p[i / 2] >> 4 * (i % 2) & 15;
 	for (b = width / 8 - 1; b >= 0; b--)
 		v = v << 8 | p[i * width / 8 + b];
 	return v;
@@ -278,8 +326,13 @@ static u32 lane_of(const u8 *p, int width, int i)
 
 static u32 value_of(int job, u8 op, int width, const u8 *payload, int i)
 {
-	if (op == THC_OP_LUT_ADD)
-		return tables[job][i % 2 ? payload[i / 2] & 15 : payload[i / 2] >> 4];
+	int bits = world_jobs[job].bits, at, z = 0;
+
+	if (op == THC_OP_LUT_ADD) {
+		for (at = i * bits; at < (i + 1) * bits; at++)
+			z = 2 * z + (payload[at / 8] >> (7 - at % 8) & 1);
+		return tables[job][z];
+	}
 	return lane_of(payload, width, i);
 }
 
@@ -464,6 +517,14 @@ static struct {
 	__be64 tag;
 	u32 rank;
 } asked;
+
+/* Bytes of a data packet's payload. */
+static u32 payload_of(const struct thc_hdr *h)
+{
+	const struct thc_job *job = &world_jobs[thc_be16(h->job)];
+
+	return h->op == THC_OP_LUT_ADD ? 1024 * job->bits / job->sum_width : 1024;
+}
 
 /* A packet was counted as added: was it entitled to that? */
 static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u32 payload_len)
@@ -802,6 +863,19 @@ static enum thc_drop_reason tell(const struct thc_hdr *h)
 	return why;
 }
 
+/* Of 1 to 8 bits into sums of 4 to 32: protocol.md's list. */
+static bool is_a_length(u32 length)
+{
+	static const u16 known[] = { 32,  64,  96,  128, 160, 192, 224, 256,
+				     320, 384, 448, 512, 640, 768, 896, 1024 };
+	size_t i;
+
+	for (i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (length == known[i])
+			return true;
+	return false;
+}
+
 static enum thc_drop_reason bad_data(const struct thc_hdr *h, const u8 *payload, u32 length)
 {
 	int job = thc_be16(h->job);
@@ -812,7 +886,7 @@ static enum thc_drop_reason bad_data(const struct thc_hdr *h, const u8 *payload,
 		return THC_DROP_OP;
 	if (h->key_id != key->id)
 		return tell(h);
-	if (length != 256 && length != 512 && length != 1024)
+	if (!is_a_length(length))
 		return THC_DROP_LENGTH;
 	if (h->tag != data_tag(job, key, h, payload, length))
 		return THC_DROP_TAG;
@@ -921,9 +995,7 @@ static void receive(const u8 *frame, size_t size)
 		struct thc_hdr h;
 
 		memcpy(&h, frame + at, sizeof(h));
-		check_lengths(frame, size, at,
-			      thc_lane_payload(thc_lane_kind(h.op, h.width,
-							     thc_be16(h.job) == 1 ? 16 : 8, 0)));
+		check_lengths(frame, size, at, payload_of(&h));
 		note_added(frame, size, (const void *)(frame + at),
 			   size < at + sizeof(h) ?
 				   0 :
@@ -949,11 +1021,14 @@ static void act_raw(struct input *in)
 	receive(frame, size);
 }
 
-static const struct {
+/* The first two are LUT_ADD by the job's row. */
+struct shape {
 	u8 op, width;
 	u16 payload;
-} shape[] = {
-	{ THC_OP_LUT_ADD, 4, 512 }, { THC_OP_LUT_ADD, 4, 256 }, { THC_OP_ADD, 8, 1024 },
+};
+
+static const struct shape shapes[] = {
+	{ THC_OP_LUT_ADD, 0, 0 }, { THC_OP_LUT_ADD, 0, 0 }, { THC_OP_ADD, 8, 1024 },
 	{ THC_OP_ADD, 16, 1024 }, { THC_OP_ADD, 32, 1024 }, { THC_OP_OR, 32, 1024 },
 	{ THC_OP_MAX, 32, 1024 }, { THC_OP_JOIN, 0, 64 }, { THC_OP_LEAVE, 0, 16 },
 	{ THC_OP_CLOSE, 0, 0 }, { THC_OP_CLAIM, 32, 1024 },
@@ -1015,12 +1090,25 @@ struct request {
 	u8 headers;	/* for put_headers() */
 };
 
+static struct shape shape_of(const struct request *r)
+{
+	const struct thc_job *job = &world_jobs[r->job];
+	struct shape s = shapes[r->shape];
+
+	if (s.op == THC_OP_LUT_ADD) {
+		s.width = job->bits;
+		s.payload = 1024 * job->bits / job->sum_width;
+	}
+	return s;
+}
+
 /* Lays out a well-formed packet without its tag; *@head: where THC begins. */
 static size_t put_request(u8 *frame, const struct request *r, size_t *head)
 {
-	size_t bytes = shape[r->shape].payload, i;
+	const struct shape shape = shape_of(r);
+	size_t bytes = shape.payload, i;
 	struct thc_hdr h = {
-		.version = THC_VERSION, .op = shape[r->shape].op, .width = shape[r->shape].width,
+		.version = THC_VERSION, .op = shape.op, .width = shape.width,
 		.key_id = world_seals[r->job].up[r->epoch & 1].id, .job = thc_be16(r->job),
 		.rank = thc_be16(r->rank), .epoch = thc_be32(r->epoch),
 		.round = thc_be32(r->generation), .slot = thc_be16(r->slot),
@@ -1045,7 +1133,7 @@ static void seal(u8 *frame, size_t head, const struct request *r)
 	const u8 *payload = frame + head + sizeof(struct thc_hdr);
 	const struct thc_seal_key *key = &s->up[r->epoch & 1];
 	struct thc_end end = end_of(frame, head);
-	u32 bytes = shape[r->shape].payload;
+	u32 bytes = shape_of(r).payload;
 	struct thc_hdr h;
 
 	memcpy(&h, frame + head, sizeof(h));
@@ -1057,11 +1145,9 @@ static void seal(u8 *frame, size_t head, const struct request *r)
 	memcpy(frame + head + offsetof(struct thc_hdr, tag), &h.tag, sizeof(h.tag));
 }
 
-static int shape_for(int job, u8 what)
+static int shape_for(u8 what)
 {
-	int s = what % (sizeof(shape) / sizeof(*shape));
-
-	return s < 2 ? job == 1 : s;
+	return what % (sizeof(shapes) / sizeof(*shapes));
 }
 
 /* The newest generation of a slot, as the next packet should see it. */
@@ -1121,7 +1207,7 @@ static void act_packet(struct input *in, bool sealed)
 	size_t head, size;
 	int i;
 
-	r.shape = shape_for(r.job, next(in));
+	r.shape = shape_for(next(in));
 	r.generation = top_of(r.job, r.slot) + (where >> 1 & 3) - 1;
 	r.epoch = world_jobs[r.job].epoch - (where >> 3 & 7) / 7;
 	size = put_request(frame, &r, &head);
@@ -1144,10 +1230,18 @@ static void act_packet(struct input *in, bool sealed)
 	receive(frame, size);
 }
 
-/* Lanes of the job's sums, which may meet its indices. */
+/* Lanes of the job's sums, which may meet its indices; of 4 bits there are none. */
 static int shape_of_sums(int job)
 {
-	return job == 1 ? 3 : 2;
+	switch (world_jobs[job].sum_width) {
+	case 8:
+		return 2;
+	case 16:
+		return 3;
+	case 32:
+		return 4;
+	}
+	return 0;
 }
 
 /* All ranks contribute to the next generation, in some order, once or twice; of those who send
@@ -1168,7 +1262,7 @@ static void act_round(struct input *in)
 	theft = order >> 5;
 	for (i = 0; i < RANKS + (order >> 1 & 3); i++) {
 		r.rank = (order + i) % RANKS;
-		r.shape = shape_for(r.job, what);
+		r.shape = shape_for(what);
 		if (r.shape < 2 && order >> 3 & i & 3)
 			r.shape = shape_of_sums(r.job);
 		size = put_request(frame, &r, &head);
@@ -1265,7 +1359,6 @@ static void report_reached(void)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	uintptr_t page = sysconf(_SC_PAGESIZE);
-	int j;
 
 	(void)argc;
 	(void)argv;
@@ -1280,8 +1373,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		perror("mprotect");
 		exit(1);
 	}
-	for (j = 0; j < JOBS; j++)
-		thc_pairs_init(&world_pairs[j], tables[j]);
 	atexit(report_reached);
 	return 0;
 }
@@ -1296,6 +1387,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(shadow, 0, sizeof(shadow));
 	memset(&recent, 0, sizeof(recent));
 	set_config(first & 1);
+	set_rows(first >> 1 & (ROW_SETS - 1));
 	relay_full = first == 0x7f;
 	while (in.left) {
 		u8 action = next(&in);

@@ -607,7 +607,7 @@ static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const
 			const void *payload)
 {
 	struct answer p;
-	enum thc_lane_kind kind = thc_lane_kind(h->op, h->width, 8, 0);
+	enum thc_lane_kind kind = thc_lane_kind(h->op, h->width, thc_job_row(&f->job));
 	struct thc_generation g = {
 		.bitmap = 3, .count = 2, .state = THC_FINISHED, .op = h->op,
 		.width = thc_sum_bits(h->op, h->width, 8),
@@ -688,11 +688,11 @@ static void fake_start(struct fake *f)
 	f->port = next_port();
 	f->job = (struct thc_job){
 		.all = 3, .joined = 3, .active = 1, .epoch = FAKE_EPOCH + f->session, .ranks = 2,
-		.sum_width = 8,
+		.bits = 4, .sum_width = 8,
 	};
 	fake_keys(f);
 	assert_int_equal(thc_table_choose(&wish, &f->table), 0);
-	thc_pairs_init(&f->pairs, f->table.value);
+	thc_pairs_init(&f->pairs, f->table.value, f->job.bits);
 	at4.sin_port = htons(f->port);
 	at4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	at6.sin6_port = htons(f->port);

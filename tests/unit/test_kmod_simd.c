@@ -126,7 +126,7 @@ static void assert_same(struct way way, u8 *at, const u8 *payload, const struct 
 /* Lanes and payload end, or begin, where the page does. */
 static void same_bits(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
 {
-	size_t page = sysconf(_SC_PAGESIZE), length = thc_lane_payload(kind);
+	size_t page = sysconf(_SC_PAGESIZE), length = thc_lane_payload(kind, 4);
 	u8 *to = guarded_page(page), *from = guarded_page(page);
 	struct thc_pairs pairs;
 	u16 table[16];
@@ -138,7 +138,7 @@ static void same_bits(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
 		u8 *payload = round & 1 ? from + skew : from + page - length - skew;
 
 		fill(table, sizeof(table), round % 7 ? RANDOM : round % FILLS);
-		thc_pairs_init(&pairs, table);
+		thc_pairs_init(&pairs, table, 4);
 		fill(payload, length, random_word() % FILLS);
 		assert_same((struct way){ ops, kind, round >> 2 & 1, random_word() % FILLS },
 			    to + (round & 2 ? 0 : page - THC_LANE_BYTES), payload, &pairs);
@@ -147,7 +147,7 @@ static void same_bits(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
 	for (round = 0; round < 256; round++) {
 		memset(table, 0, sizeof(table));
 		table[round % 16] = round / 16 * 0x1111;
-		thc_pairs_init(&pairs, table);
+		thc_pairs_init(&pairs, table, 4);
 		fill(from, length, RANDOM);
 		assert_same((struct way){ ops, kind, round & 1, RANDOM }, to, from, &pairs);
 	}
@@ -159,11 +159,12 @@ static void same_bits(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
 static void stays_inside(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
 {
 	u8 block[3 * THC_LANE_BYTES], before[sizeof(block)], payload[THC_LANE_BYTES];
-	struct thc_pairs pairs = { { 0 }, { 0 } };
+	struct thc_pairs pairs;
 
 	fill(block, sizeof(block), RANDOM);
 	fill(payload, sizeof(payload), RANDOM);
 	memcpy(before, block, sizeof(block));
+	memset(&pairs, 0, sizeof(pairs));
 	run(ops, kind, (u64 *)(block + THC_LANE_BYTES), payload, &pairs, 1);
 	assert_memory_equal(block, before, THC_LANE_BYTES);
 	assert_memory_equal(block + 2 * THC_LANE_BYTES, before + 2 * THC_LANE_BYTES,

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include <thc/aggregator/lane.h>
@@ -47,6 +49,8 @@ static u32 lane(const u64 *lanes, int width, int i)
 	u32 v = 0;
 	int b;
 
+	if (width == 4)
+		return lanes[i / 16] >> 4 * (i % 16) & 15;
 	for (b = width / 8 - 1; b >= 0; b--) {
 		int byte = i * width / 8 + b;
 
@@ -65,16 +69,21 @@ static u32 payload_lane(const u8 *p, int width, int i)
 	return v;
 }
 
-/* Index of coordinate @i: even ones in the high nibble. */
-static u8 payload_index(const u8 *p, int i)
+/* Index of coordinate @i, of @bits bits: bit by bit, the most significant one of a byte first. */
+static u8 payload_index(const u8 *p, int bits, int i)
 {
-	return i % 2 ? p[i / 2] % 16 : p[i / 2] / 16;
+	int index = 0, at;
+
+	for (at = i * bits; at < (i + 1) * bits; at++)
+		index = 2 * index + (p[at / 8] >> (7 - at % 8)) % 2;
+	return (u8)index;
 }
 
 struct op {
 	enum thc_lane_kind kind;
 	int width;
 	const u16 *table;	/* LUT kinds */
+	int bits;
 };
 
 /* Contributions come from ranks of both halves of the claims. */
@@ -95,7 +104,7 @@ static u32 expected(const struct op *op, u32 sum, const u8 *payload, int i, int 
 	u32 v;
 
 	if (op->table)
-		return (sum * !first + op->table[payload_index(payload, i)]) & mask;
+		return (sum * !first + op->table[payload_index(payload, op->bits, i)]) & mask;
 	v = payload_lane(payload, op->width, i);
 	if ((op->kind == THC_LANE_CLAIM || op->kind == THC_LANE_CLAIM_HIGH) &&
 	    !is_claimed(op->kind, i, rank))
@@ -109,11 +118,27 @@ static u32 expected(const struct op *op, u32 sum, const u8 *payload, int i, int 
 	return (sum + (u64)v) & mask;
 }
 
-/* @payload starts at an odd address: packets promise no alignment. */
-static void check_op(const struct op *op, int contributors)
+/* Two pages, of which the second one cannot be read. */
+static u8 *guarded;
+
+static u8 *guard(void)
 {
-	u8 buffer[THC_LANE_BYTES + 1], *payload = buffer + 1;
-	u32 want[THC_CHUNK_8];
+	size_t page = sysconf(_SC_PAGESIZE);
+	u8 *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	assert_int_equal(mprotect(p + page, page, PROT_NONE), 0);
+	return p + page;
+}
+
+/* Nothing behind @payload can be read, and it starts at an odd address in every second round:
+ * packets promise no alignment.
+ */
+static void check_op(const struct op *op, int contributors, int odd)
+{
+	u32 bytes = thc_lane_payload(op->kind, (u8)op->bits);
+	u8 *payload = guarded - bytes - odd;
+	u32 want[THC_COORDINATES(4)];
 	u64 lanes[THC_LANE_WORDS];
 	struct thc_pairs pairs;
 	int lanes_n = THC_LANE_BYTES * 8 / op->width;
@@ -121,11 +146,11 @@ static void check_op(const struct op *op, int contributors)
 
 	memset(&pairs, 0, sizeof(pairs));
 	if (op->table)
-		thc_pairs_init(&pairs, op->table);
+		thc_pairs_init(&pairs, op->table, op->bits);
 	/* what an earlier generation left behind must not show */
 	memset(lanes, 0xa5, sizeof(lanes));
 	for (c = 0; c < contributors; c++) {
-		random_payload(payload, thc_lane_payload(op->kind));
+		random_payload(payload, bytes);
 		thc_lanes_add(op->kind, lanes, payload, &pairs, rank_of(c), c == 0);
 		for (i = 0; i < lanes_n; i++) {
 			want[i] = expected(op, want[i], payload, i, c == 0, rank_of(c));
@@ -138,12 +163,115 @@ static void check_op(const struct op *op, int contributors)
 
 static void check_ops(enum thc_lane_kind kind, int width, const u16 *table)
 {
-	struct op op = { kind, width, table };
+	struct op op = { kind, width, table, 4 };
 	int n, round;
 
 	for (n = 1; n <= CONTRIBUTORS; n++)
 		for (round = 0; round < 20; round++)
-			check_op(&op, n);
+			check_op(&op, n, round & 1);
+}
+
+/* Random levels, of which the sum of @n fits into @width bits, and the largest one is that. */
+static void make_table(u16 *table, int bits, int width, int n)
+{
+	u64 most = ((1ULL << width) - 1) / n;
+	int i, z = 1 << bits;
+
+	most = most < 65535 ? most : 65535;
+	for (i = 0; i < z; i++)
+		table[i] = random_word() % (most + 1);
+	table[random_word() % z] = most;
+}
+
+static void check_bits(enum thc_lane_kind kind, int bits, int width)
+{
+	u16 table[THC_LEVELS_MAX];
+	struct op op = { kind, width, table, bits };
+	int n, round;
+
+	assert_int_equal(thc_lane_payload(kind, (u8)bits), 1024 * bits / width);
+	for (n = 1; n <= CONTRIBUTORS; n++) {
+		for (round = 0; round < 4; round++) {
+			make_table(table, bits, width, n);
+			check_op(&op, n, round & 1);
+		}
+	}
+}
+
+static struct thc_row row_of(int bits, int width)
+{
+	return (struct thc_row){ .bits = (u8)bits, .sum_width = (u8)width };
+}
+
+/* Every number of bits with sums of every width that has room for them. */
+static void lanes__bits_of_every_row(void **state)
+{
+	int bits, width, rows = 0;
+
+	(void)state;
+	for (width = 4; width <= 32; width *= 2) {
+		for (bits = 1; bits <= 8 && bits <= width; bits++, rows++)
+			check_bits(thc_lane_kind(THC_OP_LUT_ADD, (u8)bits, row_of(bits, width)),
+				   bits, width);
+	}
+	assert_int_equal(rows, 28);
+}
+
+/* The loops of any number of bits can do 4, too. */
+static void lanes__bits_of_a_nibble(void **state)
+{
+	(void)state;
+	check_bits(THC_LANE_BITS8, 4, 8);
+	check_bits(THC_LANE_BITS16, 4, 16);
+}
+
+/* All lanes at the largest sum: no carry, whatever is beside. */
+static void lanes__bits_at_the_overflow_rule(void **state)
+{
+	u8 payload[THC_LANE_BYTES];
+	u64 lanes[THC_LANE_WORDS];
+	struct thc_pairs pairs;
+	u16 table[THC_LEVELS_MAX];
+	int bits, width, c, i;
+
+	(void)state;
+	memset(payload, 0xff, sizeof(payload));
+	for (width = 4; width <= 16; width *= 2) {
+		for (bits = 1; bits <= 8 && bits <= width; bits++) {
+			memset(table, 0, sizeof(table));
+			table[(1 << bits) - 1] = ((1 << width) - 1) / 5;
+			thc_pairs_init(&pairs, table, bits);
+			for (c = 0; c < 5; c++)
+				thc_lanes_add(thc_lane_kind(THC_OP_LUT_ADD, (u8)bits,
+							    row_of(bits, width)),
+					      lanes, payload, &pairs, 0, c == 0);
+			for (i = 0; i < 8192 / width; i++)
+				assert_int_equal(lane(lanes, width, i), (1 << width) - 1);
+		}
+	}
+}
+
+/* A table that is not the loop's leaves the lanes alone. */
+static void lanes__bits_of_another_width(void **state)
+{
+	u64 lanes[THC_LANE_WORDS], before[THC_LANE_WORDS];
+	u16 table[THC_LEVELS_MAX] = { 0 };
+	u8 payload[THC_LANE_BYTES] = { 0 };
+	struct thc_pairs pairs;
+
+	(void)state;
+	memset(lanes, 0x5a, sizeof(lanes));
+	memcpy(before, lanes, sizeof(lanes));
+	thc_pairs_init(&pairs, table, 5);
+	thc_lanes_add(THC_LANE_BITS4, lanes, payload, &pairs, 0, 1);
+	thc_lanes_bits4(lanes, payload, &pairs, 1);
+	memset(&pairs, 0, sizeof(pairs));
+	thc_lanes_add(THC_LANE_BITS32, lanes, payload, &pairs, 0, 1);
+	thc_lanes_bits32(lanes, payload, &pairs, 1);
+	pairs.bits = 9;
+	thc_lanes_add(THC_LANE_BITS16, lanes, payload, &pairs, 0, 1);
+	thc_lanes_bits16(lanes, payload, &pairs, 1);
+	assert_memory_equal(lanes, before, sizeof(lanes));
 }
 
 static void lanes__lut8(void **state)
@@ -267,14 +395,14 @@ static void lanes__lut_at_the_overflow_rule(void **state)
 	(void)state;
 	memcpy(steep, identity, sizeof(steep));
 	steep[15] = 255 / 5;
-	thc_pairs_init(&pairs, steep);
+	thc_pairs_init(&pairs, steep, 4);
 	memset(payload, 0xff, sizeof(payload));
 	for (c = 0; c < 5; c++)
 		thc_lanes_lut8(lanes, payload, &pairs, c == 0);
 	for (i = 0; i < THC_CHUNK_8; i++)
 		assert_int_equal(lane(lanes, 8, i), 255);
 	steep[15] = 65535 / 3;
-	thc_pairs_init(&pairs, steep);
+	thc_pairs_init(&pairs, steep, 4);
 	for (c = 0; c < 3; c++)
 		thc_lanes_lut16(lanes, payload, &pairs, c == 0);
 	for (i = 0; i < THC_CHUNK_16; i++)
@@ -289,7 +417,7 @@ static void lanes__linear_is_lut_of_identity(void **state)
 	int c;
 
 	(void)state;
-	thc_pairs_init(&pairs, identity);
+	thc_pairs_init(&pairs, identity, 4);
 	for (c = 0; c < 17; c++) {
 		random_payload(payload, sizeof(payload));
 		thc_lanes_lut8(a, payload, &pairs, c == 0);
@@ -304,7 +432,7 @@ static void lanes__published_pairs(void **state)
 	int byte;
 
 	(void)state;
-	thc_pairs_init(&pairs, table30);
+	thc_pairs_init(&pairs, table30, 4);
 	assert_int_equal(pairs.w8[0x01], 768);
 	assert_int_equal(pairs.w8[0x10], 3);
 	assert_int_equal(pairs.w8[0x7f], 7694);
@@ -338,6 +466,7 @@ static void lanes__order_does_not_matter(void **state)
 	static const enum thc_lane_kind kinds[] = {
 		THC_LANE_LUT8, THC_LANE_LINEAR8, THC_LANE_LUT16, THC_LANE_ADD8, THC_LANE_ADD16,
 		THC_LANE_ADD32, THC_LANE_OR, THC_LANE_MAX, THC_LANE_CLAIM, THC_LANE_CLAIM_HIGH,
+		THC_LANE_BITS4, THC_LANE_BITS8, THC_LANE_BITS16, THC_LANE_BITS32,
 	};
 	u8 payload[4][THC_LANE_BYTES];
 	u64 a[THC_LANE_WORDS], b[THC_LANE_WORDS];
@@ -346,7 +475,7 @@ static void lanes__order_does_not_matter(void **state)
 	int c, order;
 
 	(void)state;
-	thc_pairs_init(&pairs, table30);
+	thc_pairs_init(&pairs, table30, 4);
 	for (k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
 		for (c = 0; c < 4; c++)
 			random_payload(payload[c], THC_LANE_BYTES);
@@ -373,6 +502,13 @@ static void kind__of_op_and_width(void **state)
 		{ THC_OP_LUT_ADD, 4, 8, 1, THC_LANE_LINEAR8, 512, 8 },
 		{ THC_OP_LUT_ADD, 4, 16, 0, THC_LANE_LUT16, 256, 16 },
 		{ THC_OP_LUT_ADD, 4, 16, 1, THC_LANE_LUT16, 256, 16 },
+		{ THC_OP_LUT_ADD, 4, 4, 0, THC_LANE_BITS4, 1024, 4 },
+		{ THC_OP_LUT_ADD, 4, 32, 1, THC_LANE_BITS32, 128, 32 },
+		{ THC_OP_LUT_ADD, 1, 4, 0, THC_LANE_BITS4, 256, 4 },
+		{ THC_OP_LUT_ADD, 2, 8, 1, THC_LANE_BITS8, 256, 8 },
+		{ THC_OP_LUT_ADD, 8, 8, 0, THC_LANE_BITS8, 1024, 8 },
+		{ THC_OP_LUT_ADD, 8, 16, 0, THC_LANE_BITS16, 512, 16 },
+		{ THC_OP_LUT_ADD, 7, 32, 0, THC_LANE_BITS32, 224, 32 },
 		{ THC_OP_ADD, 8, 8, 0, THC_LANE_ADD8, 1024, 8 },
 		{ THC_OP_ADD, 16, 8, 0, THC_LANE_ADD16, 1024, 16 },
 		{ THC_OP_ADD, 32, 8, 0, THC_LANE_ADD32, 1024, 32 },
@@ -381,40 +517,74 @@ static void kind__of_op_and_width(void **state)
 		{ THC_OP_CLAIM, 32, 8, 0, THC_LANE_CLAIM, 1024, 32 },
 		{ THC_OP_CLAIM_HIGH, 32, 8, 0, THC_LANE_CLAIM_HIGH, 1024, 32 },
 	};
-	int op, width, sum_width, linear;
 	unsigned int i;
 
 	(void)state;
 	for (i = 0; i < sizeof(row) / sizeof(*row); i++) {
-		assert_int_equal(thc_lane_kind(row[i].op, row[i].width, row[i].sum_width,
-					       row[i].linear),
-				 row[i].kind);
-		assert_int_equal(thc_lane_payload(row[i].kind), row[i].payload);
+		struct thc_row of = { row[i].op == THC_OP_LUT_ADD ? row[i].width : 4,
+				      row[i].sum_width, row[i].linear };
+
+		assert_int_equal(thc_lane_kind(row[i].op, row[i].width, of), row[i].kind);
+		assert_int_equal(thc_lane_payload(row[i].kind, row[i].width), row[i].payload);
 		assert_int_equal(thc_sum_bits(row[i].op, row[i].width, row[i].sum_width),
 				 row[i].answer_width);
 	}
-	/* nothing else is a kind */
-	for (op = 0; op < 256; op++) {
-		for (width = 0; width < 256; width++) {
-			for (sum_width = 0; sum_width <= 32; sum_width += 4) {
-				for (linear = 0; linear < 2; linear++) {
-					int known = op == THC_OP_LUT_ADD ?
-							    width == 4 && (sum_width == 8 ||
-									   sum_width == 16) :
-						    op == THC_OP_ADD ? width == 8 || width == 16 ||
-									       width == 32 :
-								       (op == 3 || op == 4 ||
-									op == 6 || op == 7) &&
-									       width == 32;
+	assert_int_equal(thc_lane_payload(THC_LANE_NONE, 4), 0);
+}
 
-					assert_int_equal(thc_lane_kind(op, width, sum_width,
-								       linear) != THC_LANE_NONE,
-							 known);
-				}
-			}
+static int is_kind(u8 op, int width, struct thc_row row)
+{
+	int sum = row.sum_width;
+
+	switch (op) {
+	case THC_OP_LUT_ADD:
+		return width == row.bits && width >= 1 && width <= 8 && width <= sum &&
+		       (sum == 4 || sum == 8 || sum == 16 || sum == 32);
+	case THC_OP_ADD:
+		return width == 8 || width == 16 || width == 32;
+	case THC_OP_OR:
+	case THC_OP_MAX:
+	case THC_OP_CLAIM:
+	case THC_OP_CLAIM_HIGH:
+		return width == 32;
+	}
+	return 0;
+}
+
+/* A LUT_ADD of other bits than the job's is no more a kind than an op that there is not. */
+static void kind__of_nothing_else(void **state)
+{
+	struct thc_row row = { 0, 0, 0 };
+	int op, width, bits, sum;
+
+	(void)state;
+	for (bits = 0; bits <= 12; bits++) {
+		for (sum = 0; sum <= 64; sum++) {
+			row.bits = (u8)bits;
+			row.sum_width = (u8)sum;
+			row.linear = (u8)(bits + sum) % 2;
+			for (op = 0; op < 20; op++)
+				for (width = 0; width <= 64; width++)
+					assert_int_equal(thc_lane_kind((u8)op, (u8)width, row) !=
+								 THC_LANE_NONE,
+							 is_kind((u8)op, width, row));
 		}
 	}
-	assert_int_equal(thc_lane_payload(THC_LANE_NONE), 0);
+}
+
+/* The 16 lengths that protocol.md has, and no other. */
+static void kind__payload_lengths(void **state)
+{
+	static const u32 known[] = { 32,  64,  96,  128, 160, 192, 224, 256,
+				     320, 384, 448, 512, 640, 768, 896, 1024 };
+	u32 length, i = 0;
+
+	(void)state;
+	for (length = 0; length <= 70000; length++) {
+		assert_int_equal(thc_payload_is_known(length), i < 16 && length == known[i]);
+		i += thc_payload_is_known(length);
+	}
+	assert_int_equal(i, 16);
 }
 
 int main(void)
@@ -423,6 +593,10 @@ int main(void)
 		cmocka_unit_test(lanes__lut8),
 		cmocka_unit_test(lanes__linear8),
 		cmocka_unit_test(lanes__lut16),
+		cmocka_unit_test(lanes__bits_of_every_row),
+		cmocka_unit_test(lanes__bits_of_a_nibble),
+		cmocka_unit_test(lanes__bits_at_the_overflow_rule),
+		cmocka_unit_test(lanes__bits_of_another_width),
 		cmocka_unit_test(lanes__add8),
 		cmocka_unit_test(lanes__add16),
 		cmocka_unit_test(lanes__add32),
@@ -437,7 +611,10 @@ int main(void)
 		cmocka_unit_test(lanes__nibbles),
 		cmocka_unit_test(lanes__order_does_not_matter),
 		cmocka_unit_test(kind__of_op_and_width),
+		cmocka_unit_test(kind__of_nothing_else),
+		cmocka_unit_test(kind__payload_lengths),
 	};
 
+	guarded = guard();
 	return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);
 }

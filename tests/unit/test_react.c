@@ -69,7 +69,7 @@ static struct packet good(void)
 			.all = (1 << RANKS) - 1, .active = 1, .epoch = EPOCH,
 			.slots = SLOTS, .data_slots = DATA, .ranks = RANKS, .quorum = 2,
 			.restarter = THC_WORKER_NONE,
-			.sum_width = 8, .port_base = BASE, .reply = THC_REPLY_FANOUT,
+			.bits = 4, .sum_width = 8, .port_base = BASE, .reply = THC_REPLY_FANOUT,
 		},
 		.seals = &seals[THC_SEAL_NH],
 		.hdr = {
@@ -166,7 +166,7 @@ THC_INLINE u64 thc_home_clock(struct thc_home *home)
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
 					      u8 seal, const struct thc_seal_key *key)
 {
-	if (!p->payload_len || !thc_payload_is_known(p->payload_len))
+	if (!thc_payload_is_known(p->payload_len))
 		return THC_DROP_LENGTH;
 	home->sealed++;
 	return thc_seal_ok(p->hdr, seal, key, payload, (int)(p->payload_len / 8)) ? THC_DROP_NONE :

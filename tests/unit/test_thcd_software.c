@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <thc/aggregator/nibble.h>
 #include <thc/key.h>
 #include <thc/wire/welcome.h>
 #include <thc/worker/parts.h>
@@ -614,6 +615,18 @@ static void expect_down(const struct packet *p, u32 bytes)
 	assert_true(thc_seal_ok(&p->h, (u8)seals()->seal, down, p->payload, (int)(bytes / 8)));
 }
 
+/* Those of 1 to 8 bits, with sums of 4 to 32. */
+static bool is_a_length(u32 bytes)
+{
+	u32 bits, width;
+
+	for (width = 4; width <= 32; width *= 2)
+		for (bits = 1; bits <= 8 && bits <= width; bits++)
+			if (bytes == 1024 * bits / width)
+				return true;
+	return false;
+}
+
 /* What is forged, or cut, is dropped and leaves slots and members as they were. */
 static void data__a_wrong_tag_changes_nothing(void **state)
 {
@@ -634,8 +647,8 @@ static void data__a_wrong_tag_changes_nothing(void **state)
 	p = request(1, 0);
 	for (bytes = 0; bytes <= THC_LANE_BYTES; bytes += 8) {
 		int want =
-			bytes == 256 || bytes == 1024 ?
-				/* the length of other data: without a tag nothing shows */
+			is_a_length(bytes) ?
+				/* of other data: without a tag nothing shows */
 				(seals()->seal == THC_SEAL_NONE ? THC_DROP_LENGTH : THC_DROP_TAG) :
 				THC_DROP_LENGTH;
 
@@ -733,6 +746,61 @@ static void answer__to_indices_and_sums(void **state)
 			assert_memory_equal(p.payload, p.payload + 1, THC_LANE_BYTES - 1);
 		}
 	}
+	nobody_hears();
+}
+
+/* Indices of any number of bits, with sums of any width: each rank sends a pattern of 3 bytes, which
+ * every number of bits cuts elsewhere, and the sums are those of a plain loop.
+ */
+static void answer__to_indices_of_any_row(void **state)
+{
+	static const u8 pattern[N][3] = { { 0x1b, 0xd2, 0x87 }, { 0xff, 0x00, 0x5a },
+					  { 0xc4, 0x39, 0x6e } };
+	u16 table[THC_LEVELS_MAX];
+	u32 bits, width, bytes, i, k, z, sum, got, g = 0;
+	struct packet p;
+	int r;
+
+	(void)state;
+	all_join();
+	for (width = 4; width <= 32; width *= 2) {
+		for (bits = 1; bits <= 8 && bits <= width; bits++, g++) {
+			for (i = 0; i < 1U << bits; i++)
+				table[i] = (u16)(i * 7 % (width == 4 ? 6 : 86));
+			job()->bits = (u8)bits;
+			job()->sum_width = (u8)width;
+			job()->flags = 0;
+			thc_pairs_init(&d.pairs[JOB], table, bits);
+			bytes = 1024 * bits / width;
+			for (r = 0; r < N; r++) {
+				p = request(r, g);
+				p.h.width = (u8)bits;
+				for (i = 0; i < bytes; i++)
+					p.payload[i] = pattern[r][i % 3];
+				thc_seal(&p.h, (u8)seals()->seal,
+					 thc_seals_up(seals(), job()->epoch), p.payload,
+					 (int)bytes / 8);
+				assert_int_equal(deliver(&p, bytes, r), -THC_EVENT_ADDED);
+			}
+			for (r = 0; r < N; r++) {
+				assert_int_equal(receive(r, &p), THC_LANE_BYTES);
+				assert_int_equal(p.h.width, width);
+				expect_down(&p, THC_LANE_BYTES);
+			}
+			for (i = 0; i < 8192 / width; i++) {
+				for (sum = 0, r = 0; r < N; r++) {
+					for (z = 0, k = i * bits; k < (i + 1) * bits; k++)
+						z = 2 * z +
+						    (pattern[r][k / 8 % 3] >> (7 - k % 8)) % 2;
+					sum += table[z];
+				}
+				for (got = 0, k = (i + 1) * width; k-- > i * width;)
+					got = 2 * got + (p.payload[k / 8] >> k % 8) % 2;
+				assert_int_equal(got, sum);
+			}
+		}
+	}
+	assert_int_equal(g, 28);
 	nobody_hears();
 }
 
@@ -842,6 +910,7 @@ int main(void)
 		CASE(data__an_answer_is_no_request),
 		CASE(answer__copies_have_one_seal),
 		CASE(answer__to_indices_and_sums),
+		CASE(answer__to_indices_of_any_row),
 		CASE(answer__without_lanes_is_sealed),
 		CASE(answer__closed_is_sealed),
 		CASE(epoch__its_end_is_told),

@@ -1004,7 +1004,8 @@ static void end__sender_is_ready(void **state)
 	thc_joining_end(&w.j, &w.s, flight, 5);
 	assert_int_equal(w.s.epoch, EPOCH);
 	assert_int_equal(w.s.all, 0xf);
-	assert_int_equal(w.s.sum_width, 8);
+	assert_int_equal(w.s.row.bits, 4);
+	assert_int_equal(w.s.row.sum_width, 8);
 	assert_true(w.s.one_port);
 	assert_int_equal(w.s.seal, THC_SEAL_NH);
 	assert_int_equal(w.s.data.slots, 8);

@@ -309,7 +309,7 @@ static void on_request(const struct event *e)
 		.round = thc_be32(p.h.round), .chunk = thc_be32(p.h.chunk),
 		.rank = (u8)thc_be16(p.h.rank), .op = p.h.op,
 	};
-	enum thc_lane_kind kind = thc_lane_kind(p.h.op, p.h.width, SUM_WIDTH, 0);
+	enum thc_lane_kind kind = thc_lane_kind(p.h.op, p.h.width, thc_job_row(&net.job));
 	struct thc_outcome out;
 
 	if (!is_genuine(e, (int)(payload / 8))) {
@@ -318,7 +318,7 @@ static void on_request(const struct event *e)
 	}
 	a.width = thc_sum_bits(p.h.op, p.h.width, SUM_WIDTH);
 	assert_int_equal(thc_admit_form(&p.h), THC_DROP_NONE);
-	assert_int_equal(payload, thc_lane_payload(kind));
+	assert_int_equal(payload, thc_lane_payload(kind, p.h.width));
 	out = thc_slot_arrive(&net.slot[slot], &a, net.job.all);
 	switch (out.verdict) {
 	case THC_ADD:
@@ -560,6 +560,7 @@ static void begin_job(const u8 *key, u32 ranks)
 	net.job.epoch = EPOCH;
 	net.job.ranks = (u16)ranks;
 	net.job.restarter = THC_WORKER_NONE;
+	net.job.bits = 4;
 	net.job.sum_width = SUM_WIDTH;
 	net.job.active = 1;
 	net.seals.seal = key ? THC_SEAL_NH : THC_SEAL_SUM;
@@ -577,7 +578,7 @@ static void begin_sender(struct thc_sender *s, const u8 *key, u32 rank)
 	s->port = PORT;
 	s->all = net.job.all;
 	s->rank = (u8)rank;
-	s->sum_width = SUM_WIDTH;
+	s->row = thc_job_row(&net.job);
 	s->end = end_of(rank);
 	thc_sender_set_key(s, key);
 	s->seal = (u8)net.seals.seal;

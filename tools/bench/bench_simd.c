@@ -62,7 +62,7 @@ static void prepare(void)
 		frame[i] = draw() >> 32;
 	for (i = 0; i < THC_NH_WORDS; i++)
 		key.nh[i] = draw() >> 32;
-	thc_pairs_init(&pairs, table);
+	thc_pairs_init(&pairs, table, 4);
 }
 
 /* As thc_kfunc_tag_512() makes it. */

@@ -20,6 +20,8 @@
  * the ratio is rather too large than too small; ratio_net has it subtracted
  * from full, and ratio_same_prologue has it in both.
  *
+ * add32_above_bare_ns is full, without a seal, less bare with the same prologue.
+ *
  * full and complete are measured with each seal in turn. What a seal costs
  * beside none is the median of the differences inside a repetition:
  *
@@ -58,16 +60,24 @@
 #define SERVER 0x0100000aU /* 10.0.0.1 */
 #define CLIENT(r) (0x0200000aU + ((u32)(r) << 24))
 
-/* ADD has no table, and is there for its length. */
-enum scheme { LUT, LINEAR, ADD, SCHEMES };
+/* ADD has no table, and is there for its length. ADD32 is what the scheme none sends. Of the last
+ * two the payload is copied before it is sealed.
+ */
+enum scheme { LUT, LINEAR, ADD, ADD32, BITS2, BITS8, SCHEMES };
 enum seal { NONE, SUM, NH, SEALS }; /* those of thc_seal_type */
 
-static const char *const scheme_names[SCHEMES] = { "lut", "linear", "add8" };
+static const char *const scheme_names[SCHEMES] = { "lut",   "linear", "add8",
+						   "add32", "bits2",  "bits8" };
 static const char *const seal_names[SEALS] = { "none", "sum", "nh" };
-static const int payload_bytes[SCHEMES] = { 512, 512, 1024 };
-static const u16 tables[SCHEMES][16] = {
+static const int payload_bytes[SCHEMES] = { 512, 512, 1024, 1024, 256, 512 };
+/* Bits of a coordinate that comes, and of its sum. */
+static const u8 width_of[SCHEMES] = { 4, 4, 8, 32, 2, 8 };
+static const u8 sum_of[SCHEMES] = { 8, 8, 8, 32, 8, 16 };
+static u16 tables[SCHEMES][THC_LEVELS_MAX] = {
 	{ 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 },
 	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
+	[BITS2] = { 0, 10, 21, 31 },
+	/* of BITS8: make_job() */
 };
 
 /* The map `frame` of bench.bpf.c. */
@@ -147,14 +157,28 @@ static void make_payload(void)
 		frame[i] = draw() >> 32;
 }
 
+static bool has_table(enum scheme scheme)
+{
+	return scheme != ADD && scheme != ADD32;
+}
+
+/* Is there a bare loop of the scheme? */
+static bool has_bare(enum scheme scheme)
+{
+	return scheme == LUT || scheme == LINEAR || scheme == ADD32;
+}
+
 static void make_job(int id)
 {
+	u8 bits = has_table(id) ? width_of[id] : 4;
 	struct thc_job *job = &jobs[id];
 	struct thc_pairs pairs;
 	u32 key = id;
 	int r;
 
-	thc_pairs_init(&pairs, tables[id]);
+	for (r = 0; id == BITS8 && r < THC_LEVELS_MAX; r++)
+		tables[id][r] = 32 * r;
+	thc_pairs_init(&pairs, tables[id], bits);
 	if (bpf_map_update_elem(bpf_map__fd(skel->maps.pairs), &key, &pairs, 0))
 		fail("filling the table");
 	job->all = (1ULL << BENCH_RANKS) - 1;
@@ -164,7 +188,8 @@ static void make_job(int id)
 	job->data_slots = BENCH_SLOTS;
 	job->ranks = BENCH_RANKS;
 	job->quorum = BENCH_RANKS;
-	job->sum_width = 8;
+	job->bits = bits;
+	job->sum_width = sum_of[id];
 	job->reply = THC_REPLY_MULTICAST;
 	job->flags = id == LINEAR ? THC_JOB_F_LINEAR : 0;
 	job->port_base = PORT;
@@ -200,8 +225,8 @@ static void make_headers(enum scheme scheme, int rank)
 
 		memset(h, 0, sizeof(*h));
 		h->version = THC_VERSION;
-		h->op = scheme == ADD ? THC_OP_ADD : THC_OP_LUT_ADD;
-		h->width = scheme == ADD ? 8 : 4;
+		h->op = has_table(scheme) ? THC_OP_LUT_ADD : THC_OP_ADD;
+		h->width = width_of[scheme];
 		h->job = thc_be16(scheme);
 		h->rank = thc_be16(rank);
 		h->epoch = thc_be32(EPOCH);
@@ -288,30 +313,40 @@ static void check_added(const struct thc_stats *before, u64 added)
 }
 
 /* What a contribution adds to lane @i, by plain integers. */
-static int part_of(enum scheme scheme, int i)
+static u32 part_of(enum scheme scheme, int i)
 {
 	const u8 *payload = frame + FRAME_HEAD + sizeof(struct thc_hdr);
+	int width = width_of[scheme], at;
+	u32 v = 0;
 
-	if (scheme == ADD)
-		return payload[i];
-	return tables[scheme][i & 1 ? payload[i / 2] & 15 : payload[i / 2] >> 4];
+	if (!has_table(scheme)) {
+		for (at = (i + 1) * width / 8; at-- > i * width / 8;)
+			v = v << 8 | payload[at];
+		return v;
+	}
+	for (at = i * width; at < (i + 1) * width; at++)
+		v = v * 2 + (payload[at / 8] >> (7 - at % 8)) % 2;
+	return tables[scheme][v];
 }
 
 /* Are the lanes those of @times contributions of the one payload? */
 static void check_lanes(enum scheme scheme, int times)
 {
-	int slot, i;
+	int slot, i, b, bytes = sum_of[scheme] / 8;
 
 	for (slot = 0; slot < BENCH_SLOTS; slot += 97) {
-		const u8 *got = (const u8 *)lanes[slot].word[0];
+		const u8 *at = (const u8 *)lanes[slot].word[0];
 
-		for (i = 0; i < THC_LANE_BYTES; i++) {
-			u8 expected = (u8)(times * part_of(scheme, i));
+		for (i = 0; i < THC_LANE_BYTES / bytes; i++, at += bytes) {
+			u32 expected = times * part_of(scheme, i), got = 0;
 
-			if (got[i] == expected)
+			expected &= (1ULL << sum_of[scheme]) - 1;
+			for (b = bytes - 1; b >= 0; b--)
+				got = got << 8 | at[b];
+			if (got == expected)
 				continue;
-			fprintf(stderr, "bench_xdp: slot %d lane %d is %u, not %u\n", slot, i,
-				got[i], expected);
+			fprintf(stderr, "bench_xdp: slot %d lane %d is %u, not %u\n", slot, i, got,
+				expected);
 			exit(1);
 		}
 	}
@@ -345,8 +380,14 @@ static double run_full(enum scheme scheme, bool complete)
 /* The lane loops of @scheme alone. */
 static void run_bare(enum scheme scheme, int rep)
 {
-	struct bpf_program *bare[] = { skel->progs.bench_loop_lut, skel->progs.bench_loop_linear };
-	struct bpf_program *same[] = { skel->progs.bench_bare_lut, skel->progs.bench_bare_linear };
+	struct bpf_program *const bare[SCHEMES] = {
+		skel->progs.bench_loop_lut,
+		skel->progs.bench_loop_linear, [ADD32] = skel->progs.bench_loop_add32
+	};
+	struct bpf_program *const same[SCHEMES] = {
+		skel->progs.bench_bare_lut,
+		skel->progs.bench_bare_linear, [ADD32] = skel->progs.bench_bare_add32
+	};
 
 	samples[scheme].bare[rep] = run(bare[scheme], scheme, 0, ADDED, XDP_DROP);
 	check_lanes(scheme, ADDED);
@@ -360,7 +401,7 @@ static void repetition(enum scheme scheme, int rep)
 
 	make_frame(scheme);
 	set_seal(scheme, NH);
-	if (scheme != ADD)
+	if (has_bare(scheme))
 		run_bare(scheme, rep);
 	for (seal = NONE; seal < SEALS; seal++) {
 		set_seal(scheme, seal);
@@ -396,6 +437,20 @@ static double median_of(const double *v)
 
 	memcpy(copy, v, reps * sizeof(*v));
 	return median(copy, reps);
+}
+
+/* What the program costs beside the bare loop with the same prologue, without a seal: the median of
+ * the differences inside a repetition.
+ */
+static double above_bare(enum scheme scheme)
+{
+	const struct samples *at = &samples[scheme];
+	double all[REPS_MAX];
+	int i;
+
+	for (i = 0; i < reps; i++)
+		all[i] = at->full[NONE][i] - at->same[i];
+	return median(all, reps);
 }
 
 /* An answer needs an entry to be redirected to; lo takes no part in it. */
@@ -470,6 +525,8 @@ static void print_json(void)
 		printf(", \"%s_ratio_same_prologue\": %.3f, \"%s_ratio_net\": %.3f", name,
 		       full / median_of(samples[s].same), name, (full - none) / bare);
 	}
+	printf(",\n \"add32_bare_ns\": %.1f, \"add32_above_bare_ns\": %.1f",
+	       median_of(samples[ADD32].bare), above_bare(ADD32));
 	for (s = 0; s < SCHEMES; s++) {
 		for (seal = NONE; seal < SEALS; seal++)
 			printf(",\n \"%s_%s\": {\"full_ns\": %.1f, \"complete_ns\": %.1f}",
@@ -491,7 +548,7 @@ static void print_table(void)
 	printf("ns a packet, medians of %-3d%7s%7s%7s%7s\n", reps, "bare", "none", "sum", "nh");
 	for (s = 0; s < SCHEMES; s++) {
 		printf("%-6s %4d bytes, added    ", scheme_names[s], payload_bytes[s]);
-		if (s == ADD)
+		if (!has_bare(s))
 			printf("%7s", "-");
 		else
 			printf("%7.0f", median_of(samples[s].bare));
@@ -502,6 +559,8 @@ static void print_table(void)
 			printf("%7.0f", median_of(samples[s].complete[seal]));
 		printf("\n");
 	}
+	printf("\nadd32 without a seal, above the bare loop with its prologue: %.0f\n",
+	       above_bare(ADD32));
 	printf("\nbeside the seal none:%27s%7s\n", "sum", "nh");
 	printf("received,  512 bytes%28.0f%7.0f\n", seal_cost(SUM, false, LUT, LINEAR),
 	       seal_cost(NH, false, LUT, LINEAR));

@@ -131,7 +131,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->ranks = plan->ranks;
 	job->quorum = plan->quorum;
 	job->ttl_min = plan->ttl_min;
-	job->bits = 4;
+	job->bits = plan->bits;
 	job->sum_width = plan->sum_width;
 	job->reply = plan->reply;
 	job->flags = plan->linear ? THC_JOB_F_LINEAR : 0;
@@ -140,7 +140,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->deadline_ms = plan->deadline_ms;
 	job->group = plan->group;
 	if (d->pairs)
-		thc_pairs_init(&d->pairs[plan->job], plan->table);
+		thc_pairs_init(&d->pairs[plan->job], plan->table, job->bits);
 	publish(job->active, 1);
 }
 

@@ -74,7 +74,7 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 	const struct thc_hdr *h = p->hdr;
 
 	(void)home;
-	if (!p->payload_len || !thc_payload_is_known(p->payload_len))
+	if (!thc_payload_is_known(p->payload_len))
 		return THC_DROP_LENGTH;
 	return thc_seal_ok(h, seal, key, h + 1, (int)(p->payload_len / 8)) ? THC_DROP_NONE :
 									     THC_DROP_TAG;

@@ -60,7 +60,7 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.granularity = plan->granularity,
 		.reply = job->reply,
 		.seal = plan->seal,
-		.bits = 4,
+		.bits = plan->bits,
 		.sum_width = plan->sum_width,
 		.scheme = plan->scheme,
 		.value_bits = plan->value_bits,

@@ -8,6 +8,7 @@
 
 #include <thc/aggregator/bucket.h>
 #include <thc/wire/address.h>
+#include <thc/wire/format.h>
 #include <thc/wire/seal.h>
 
 /* Jobs of one aggregator; thc_hdr.job is an index below it. */
@@ -88,6 +89,17 @@ struct thc_job {
 	struct thc_addr	group;
 	struct thc_member member[THC_RANKS_MAX];
 };
+
+THC_INLINE struct thc_row thc_job_row(const struct thc_job *job)
+{
+	struct thc_row row = {
+		.bits = job->bits,
+		.sum_width = job->sum_width,
+		.linear = !!(job->flags & THC_JOB_F_LINEAR),
+	};
+
+	return row;
+}
 
 /**
  * struct thc_seals - what the packets of a job are sealed by

@@ -9,6 +9,7 @@
 #ifndef THC_LANE_H
 #define THC_LANE_H
 
+#include <thc/aggregator/bits.h>
 #include <thc/aggregator/nibble.h>
 #include <thc/wire/format.h>
 
@@ -105,6 +106,51 @@ THC_INLINE void thc_lanes_lut16(u64 *lanes, const void *payload, const struct th
 	}
 }
 
+/* The levels of the first 64 / @width indices of @x, which has fields of @field bits, as lanes of
+ * @width bits.
+ */
+THC_INLINE u64 thc_lane_levels(const struct thc_pairs *p, u64 x, u32 field, u32 width)
+{
+	u64 lanes = 0;
+	u32 k;
+
+	for (k = 0; k < 64 / width; k++)
+		lanes |= (u64)p->level[x >> field * k & ((1U << field) - 1)] << width * k;
+	return lanes;
+}
+
+/* LUT_ADD of any number of bits into lanes of @width bits, which is a constant. @payload: of
+ * THC_LANE_BYTES, of which the packet's bytes come first and the others do not matter
+ */
+THC_INLINE void thc_lanes_bits(u64 *lanes, const void *payload, const struct thc_pairs *p,
+			       u32 width, int first)
+{
+	const u32 field = width < 8 ? width : 8, words = width / field;
+	u32 bits = p->bits, i, k;
+
+	/* what the verifier of BPF has to know, and thc_row_is_known() says already */
+	if (bits - 1 >= field)
+		return;
+	for (i = 0; i < THC_LANE_WORDS / words; i++) {
+		u64 x = thc_bits_take(payload, i, bits, field);
+
+		for (k = 0; k < words; k++) {
+			u64 v = thc_lane_levels(p, x >> 64 / words * k, field, width);
+			u64 *to = &lanes[words * i + k];
+
+			*to = first ? v : *to + v;
+		}
+	}
+}
+
+#define THC_LANES_OF_BITS(kind, name, sum) \
+	THC_INLINE void thc_lanes_##name(u64 *lanes, const void *payload, \
+					 const struct thc_pairs *p, int first) \
+	{ \
+		thc_lanes_bits(lanes, payload, p, sum, first); \
+	}
+THC_FORMATS_BITS(THC_LANES_OF_BITS)
+
 /* ADD, OR and MAX: payload and lanes have the same layout. */
 /* clang-format off */
 #define THC_LANES_WORDWISE(name, combine)						\
@@ -173,6 +219,8 @@ THC_INLINE void thc_lanes_claim_high(u64 *lanes, const void *payload, u32 rank, 
 THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *payload,
 			      const struct thc_pairs *p, u32 rank, int first)
 {
+	u64 room[THC_LANE_WORDS];
+
 	switch (kind) {
 	case THC_LANE_NONE:
 		break;
@@ -184,6 +232,16 @@ THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *p
 		THC_LANES_CALL_##loop(name); \
 		break;
 		THC_FORMATS(THC_LANES_CASE)
+#undef THC_LANES_CASE
+#define THC_LANES_CASE(kind, name, sum) \
+	case THC_LANE_##kind: \
+		if (!thc_row_is_known(p->bits, sum)) \
+			break; \
+		/* the loop reads whole words, and behind the packet's last byte with them */ \
+		__builtin_memcpy(room, payload, thc_lane_payload(THC_LANE_##kind, (u8)p->bits)); \
+		thc_lanes_##name(lanes, room, p, first); \
+		break;
+		THC_FORMATS_BITS(THC_LANES_CASE)
 #undef THC_LANES_CASE
 #undef THC_LANES_CALL_PLAIN
 #undef THC_LANES_CALL_OWN

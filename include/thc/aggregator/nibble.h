@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The nibble codec: two 4-bit table indices a byte, even coordinate in the
- * high nibble, and the pair table that turns such a byte into two lanes.
+ * high nibble, and the pair table that turns such a byte into two lanes. Of
+ * other numbers of bits: bits.h.
  */
 #ifndef THC_NIBBLE_H
 #define THC_NIBBLE_H
@@ -19,23 +20,33 @@ THC_INLINE u8 thc_nibble_odd(u8 byte)
 }
 
 /**
- * struct thc_pairs - a table T, ready to be added two coordinates at a time
- * @w8: packed byte -> T[even] | T[odd] << 8, two 8-bit lanes
- * @w16: packed byte -> T[even] | T[odd] << 16, two 16-bit lanes
+ * struct thc_pairs - a table T, as the loops look it up
+ * @w8: of 4 bits: packed byte -> T[even] | T[odd] << 8, two 8-bit lanes
+ * @w16: of 4 bits: packed byte -> T[even] | T[odd] << 16, two 16-bit lanes
+ * @level: T by index, 0 behind the last one
+ * @bits: b, of an index
+ * @reserved: 0
  */
 struct thc_pairs {
 	u16	w8[256];
 	u32	w16[256];
+	u16	level[THC_LEVELS_MAX];
+	u32	bits;
+	u32	reserved;
 };
 
-/* @table: T of 4 bits (THC, section 6: two a lookup). */
-THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 table[16])
+/* @table: T of @bits bits, of which those of 4 bits have pairs (THC, section 6: two a lookup). */
+THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 *table, u32 bits)
 {
 	int byte;
 
+	p->bits = bits;
+	p->reserved = 0;
+	for (byte = 0; byte < THC_LEVELS_MAX; byte++)
+		p->level[byte] = byte < 1 << bits ? table[byte] : 0;
 	for (byte = 0; byte < 256; byte++) {
-		u32 even = table[thc_nibble_even(byte)];
-		u32 odd = table[thc_nibble_odd(byte)];
+		u32 even = bits == 4 ? table[thc_nibble_even(byte)] : 0;
+		u32 odd = bits == 4 ? table[thc_nibble_odd(byte)] : 0;
 
 		p->w8[byte] = (even & 0xff) | (odd & 0xff) << 8;
 		p->w16[byte] = even | odd << 16;

@@ -29,6 +29,15 @@
 	X(CLAIM,   claim,   CLAIM,   32, 32, 1024, OWN)		\
 	X(CLAIM_HIGH, claim_high, CLAIM_HIGH, 32, 32, 1024, OWN)
 
+/* LUT_ADD of any number of bits for which there is no row above: one loop for each width of a sum.
+ * Columns: kind; its loop (aggregator/lane.h); bits of a sum. A payload has THC_LANE_BYTES * b / sum.
+ */
+#define THC_FORMATS_BITS(X)	\
+	X(BITS4,  bits4,   4)	\
+	X(BITS8,  bits8,   8)	\
+	X(BITS16, bits16, 16)	\
+	X(BITS32, bits32, 32)
+
 /* The payload lengths of THC_FORMATS, each once, the one that comes most often first. */
 #define THC_PAYLOADS(X) X(512) X(1024) X(256)
 /* clang-format on */
@@ -37,7 +46,7 @@
 enum thc_lane_kind {
 	THC_LANE_NONE,		/* op and width do not go together */
 #define THC_FORMAT_KIND(kind, ...) THC_LANE_##kind,
-	THC_FORMATS(THC_FORMAT_KIND)
+	THC_FORMATS(THC_FORMAT_KIND) THC_FORMATS_BITS(THC_FORMAT_KIND)
 #undef THC_FORMAT_KIND
 };
 
@@ -102,16 +111,54 @@ THC_INLINE int thc_joining_fits(u8 op, u32 bytes)
 #define THC_BITS_MAX	8
 #define THC_LEVELS_MAX	(1 << THC_BITS_MAX)
 
-/* Is @length that of some request's payload, JOIN aside? */
-THC_INLINE int thc_payload_is_known(u32 length)
+/**
+ * struct thc_row - LUT_ADD in a job
+ * @bits: b, of an index
+ * @sum_width: bits of a sum
+ * @linear: T[z] = z
+ */
+struct thc_row {
+	u8	bits;
+	u8	sum_width;
+	u8	linear;
+};
+
+/* Can indices of @bits bits be summed in @sum_width bits? */
+THC_INLINE int thc_row_is_known(u32 bits, u32 sum_width)
 {
-	switch (length) {
-	case 0:
-#define THC_PAYLOAD_CASE(bytes) case bytes:
-		THC_PAYLOADS(THC_PAYLOAD_CASE)
-#undef THC_PAYLOAD_CASE
+	if (!bits || bits > THC_BITS_MAX || bits > sum_width)
+		return 0;
+	switch (sum_width) {
+#define THC_SUM_CASE(kind, name, sum) case sum:
+		THC_FORMATS_BITS(THC_SUM_CASE)
+#undef THC_SUM_CASE
 		return 1;
 	}
+	return 0;
+}
+
+/* Is @length that of some request's payload, JOIN and LEAVE aside? All are multiples of 32. */
+THC_INLINE int thc_payload_is_known(u32 length)
+{
+	/* clang-format off */
+#define THC_PAYLOAD_OF_SUM(kind, name, sum)							\
+	if (length * (sum) % THC_LANE_BYTES == 0 &&						\
+	    thc_row_is_known(length * (sum) / THC_LANE_BYTES, sum))				\
+		return 1;
+	/* clang-format on */
+	THC_FORMATS_BITS(THC_PAYLOAD_OF_SUM)
+#undef THC_PAYLOAD_OF_SUM
+	return 0;
+}
+
+/* Is there a row of THC_FORMATS for such a request? There may be a kind without. */
+THC_INLINE int thc_has_format(u8 op, u8 width, u32 payload)
+{
+#define THC_FORMAT_FITS(kind, name, row_op, up, sum, bytes, ...) \
+	if (op == THC_OP_##row_op && width == (up) && payload == (bytes)) \
+		return 1;
+	THC_FORMATS(THC_FORMAT_FITS)
+#undef THC_FORMAT_FITS
 	return 0;
 }
 
@@ -120,23 +167,32 @@ THC_INLINE int thc_payload_is_known(u32 length)
 THC_FORMATS(THC_FORMAT_CHECK)
 #undef THC_FORMAT_CHECK
 
-/* @op, @width: of the packet. @sum_width, @linear: of the job's table. */
-THC_INLINE enum thc_lane_kind thc_lane_kind(u8 op, u8 width, u8 sum_width, u8 linear)
+/* @op, @width: of the packet. @row: of its job */
+THC_INLINE enum thc_lane_kind thc_lane_kind(u8 op, u8 width, struct thc_row row)
 {
 	/* clang-format off */
+	if (op == THC_OP_LUT_ADD && width != row.bits)
+		return THC_LANE_NONE;
 #define THC_FORMAT_MATCH(kind, name, row_op, up, sum, ...)					\
 	if (op == THC_OP_##row_op && width == (up) &&						\
-	    (THC_OP_##row_op != THC_OP_LUT_ADD || sum_width == (sum)) &&			\
-	    (THC_LANE_##kind != THC_LANE_LUT8 || !linear))					\
+	    (THC_OP_##row_op != THC_OP_LUT_ADD || row.sum_width == (sum)) &&			\
+	    (THC_LANE_##kind != THC_LANE_LUT8 || !row.linear))					\
+		return THC_LANE_##kind;
+#define THC_FORMAT_MATCH_BITS(kind, name, sum)							\
+	if (row.sum_width == (sum))								\
 		return THC_LANE_##kind;
 	/* clang-format on */
 	THC_FORMATS(THC_FORMAT_MATCH)
+	if (op != THC_OP_LUT_ADD || !thc_row_is_known(row.bits, row.sum_width))
+		return THC_LANE_NONE;
+	THC_FORMATS_BITS(THC_FORMAT_MATCH_BITS)
+#undef THC_FORMAT_MATCH_BITS
 #undef THC_FORMAT_MATCH
 	return THC_LANE_NONE;
 }
 
-/* Payload bytes of a request of this kind. */
-THC_INLINE u32 thc_lane_payload(enum thc_lane_kind kind)
+/* Payload bytes of a request of this kind, whose width is @width. */
+THC_INLINE u32 thc_lane_payload(enum thc_lane_kind kind, u8 width)
 {
 	switch (kind) {
 	case THC_LANE_NONE:
@@ -145,6 +201,11 @@ THC_INLINE u32 thc_lane_payload(enum thc_lane_kind kind)
 	case THC_LANE_##kind: \
 		return bytes;
 		THC_FORMATS(THC_FORMAT_PAYLOAD)
+#undef THC_FORMAT_PAYLOAD
+#define THC_FORMAT_PAYLOAD(kind, name, sum) \
+	case THC_LANE_##kind: \
+		return THC_BYTES(THC_COORDINATES(sum), width);
+		THC_FORMATS_BITS(THC_FORMAT_PAYLOAD)
 #undef THC_FORMAT_PAYLOAD
 	}
 	return 0;

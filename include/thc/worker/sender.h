@@ -8,6 +8,7 @@
 #ifndef THC_SENDER_H
 #define THC_SENDER_H
 
+#include <thc/wire/format.h>
 #include <thc/wire/nonce.h>
 #include <thc/wire/seal.h>
 #include <thc/worker/stream.h>
@@ -51,7 +52,7 @@
  * @job: its number
  * @port: the aggregator's base port, host order
  * @rank: of this worker
- * @sum_width: bits of a LUT_ADD sum
+ * @row: of LUT_ADD
  * @seal: of data and answers
  * @member_seal: of all else; THC_SEAL_NH: we have the job's secret key
  * @one_port: the base port is that of all slots
@@ -80,7 +81,7 @@ struct thc_sender {
 	u16			job;
 	u16			port;
 	u8			rank;
-	u8			sum_width;
+	struct thc_row		row;
 	u8			seal;
 	u8			member_seal;
 	u8			one_port;

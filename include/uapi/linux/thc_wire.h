@@ -57,8 +57,9 @@
 
 /**
  * enum thc_op - what a packet asks for, or answers
- * @THC_OP_LUT_ADD: payload holds 4-bit table indices, two a byte, even
- *	coordinate in the high nibble; the aggregator adds T[index] per lane
+ * @THC_OP_LUT_ADD: payload holds table indices of thc_hdr.width bits, 1 to 8,
+ *	a stream of bits with coordinate 0 in the most significant ones of byte
+ *	0; the aggregator adds T[index] per lane
  * @THC_OP_ADD: payload holds lanes of thc_hdr.width bits, added lane by lane
  *	modulo 2^width
  * @THC_OP_OR: payload is OR-ed bit by bit (sparse indices); width is 32

@@ -149,7 +149,7 @@ size_t rig_frame(u8 *out, const struct rig_frame *f, const void *data, size_t le
  * of them combine, coordinate by coordinate, straight from the uapi header's
  * words. Shares nothing with include/thc/aggregator/lane.h. Claims of ranks below 32.
  */
-static u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload, int rank, int i)
+static u32 rig_lane(u8 op, u8 width, const u16 *table, const u8 *payload, int rank, int i)
 {
 	u32 v = 0;
 	int k;
@@ -157,24 +157,28 @@ static u32 rig_lane(u8 op, u8 answer_width, const u16 *table, const u8 *payload,
 	if ((op == THC_OP_CLAIM && i / 8 != rank) || op == THC_OP_CLAIM_HIGH)
 		return 0;
 
-	if (op == THC_OP_LUT_ADD)
-		return table[i % 2 ? payload[i / 2] % 16 : payload[i / 2] / 16];
-	for (k = answer_width / 8 - 1; k >= 0; k--)
-		v = v * 256 + payload[i * (answer_width / 8) + k];
+	if (op == THC_OP_LUT_ADD) {
+		for (k = i * width; k < (i + 1) * width; k++)
+			v = v * 2 + (payload[k / 8] >> (7 - k % 8)) % 2;
+		return table[v];
+	}
+	for (k = width / 8 - 1; k >= 0; k--)
+		v = v * 256 + payload[i * (width / 8) + k];
 	return v;
 }
 
-void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *table, const u8 *const payload[],
-		   int n)
+void rig_reference(u8 *out, u8 op, u8 width, u8 answer_width, const u16 *table,
+		   const u8 *const payload[], int n)
 {
 	int lanes = 8192 / answer_width, i, r, k;
 
+	memset(out, 0, 1024);
 	for (i = 0; i < lanes; i++) {
-		u32 v = rig_lane(op, answer_width, table, payload[0], 0, i);
+		u32 v = rig_lane(op, width, table, payload[0], 0, i);
 
 		for (r = 1; r < n; r++)
-			v = meet(op, v, rig_lane(op, answer_width, table, payload[r], r, i));
-		for (k = 0; k < answer_width / 8; k++)
-			out[i * (answer_width / 8) + k] = v >> (8 * k);
+			v = meet(op, v, rig_lane(op, width, table, payload[r], r, i));
+		for (k = i * answer_width; k < (i + 1) * answer_width; k++, v >>= 1)
+			out[k / 8] |= (v & 1) << k % 8;
 	}
 }

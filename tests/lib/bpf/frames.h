@@ -69,13 +69,13 @@ struct thc_end rig_end(const struct rig_frame *f);
 size_t rig_frame(u8 *out, const struct rig_frame *f, const void *data, size_t len);
 
 /* Payload bytes that an op with this width takes. */
-static inline size_t rig_payload(u8 op, u8 sum_width)
+static inline size_t rig_payload(u8 op, u8 width, u8 sum_width)
 {
-	return op != THC_OP_LUT_ADD ? 1024 : sum_width == 16 ? 256 : 512;
+	return op != THC_OP_LUT_ADD ? 1024 : 1024 * width / sum_width;
 }
 
-/* Answer bytes expected from @n payloads; the first replaces. */
-void rig_reference(u8 *out, u8 op, u8 answer_width, const u16 *table, const u8 *const payload[],
-		   int n);
+/* Answer bytes expected from @n payloads of requests of @width; the first replaces. */
+void rig_reference(u8 *out, u8 op, u8 width, u8 answer_width, const u16 *table,
+		   const u8 *const payload[], int n);
 
 #endif /* THC_TEST_FRAMES_H */

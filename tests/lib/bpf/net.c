@@ -260,7 +260,7 @@ void expect_result(const u8 *packet, ssize_t len, const struct shape *s,
 	const struct thc_hdr *h = (const void *)packet;
 	u8 expected[1024];
 
-	rig_reference(expected, s->op, s->answer_width, rig_table, payloads, RANKS);
+	rig_reference(expected, s->op, s->width, s->answer_width, rig_table, payloads, RANKS);
 	assert_int_equal(len, sizeof(*h) + 1024);
 	assert_int_equal(h->op, s->op);
 	assert_int_equal(h->width, s->answer_width);

@@ -114,6 +114,8 @@ struct shape {
 static const struct shape shapes[] = {
 	{ "LUT8", THC_OP_LUT_ADD, 4, 8, 8, 512 },
 	{ "LUT16", THC_OP_LUT_ADD, 4, 16, 16, 256 },
+	{ "BITS8", THC_OP_LUT_ADD, 2, 8, 8, 256 },
+	{ "BITS32", THC_OP_LUT_ADD, 3, 32, 32, 96 },
 	{ "ADD32", THC_OP_ADD, 32, 8, 32, 1024 },
 	{ "MAX", THC_OP_MAX, 32, 8, 32, 1024 },
 };

@@ -61,14 +61,21 @@ void rig_epoch(struct rig *rig, u32 id, u32 epoch)
 	rig->jobs[id].epoch = epoch;
 }
 
+void rig_row(struct rig *rig, u32 id, const u16 *table, u8 bits, u8 sum_width)
+{
+	struct thc_pairs pairs;
+
+	thc_pairs_init(&pairs, table, bits);
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.pairs), &id, &pairs, 0),
+			 0);
+	rig->jobs[id].bits = bits;
+	rig->jobs[id].sum_width = sum_width;
+}
+
 struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots)
 {
 	struct thc_job *job = &rig->jobs[id];
-	struct thc_pairs pairs;
 
-	thc_pairs_init(&pairs, rig_table);
-	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.pairs), &id, &pairs, 0),
-			 0);
 	memset(job, 0, sizeof(*job));
 	job->all = n == 64 ? ~0ULL : (1ULL << n) - 1;
 	job->joined = job->all;
@@ -80,7 +87,7 @@ struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots)
 	job->data_slots = slots;
 	job->ranks = n;
 	job->quorum = n;
-	job->sum_width = 8;
+	rig_row(rig, id, rig_table, 4, 8);
 	job->reply = THC_REPLY_MULTICAST;
 	job->port_base = RIG_PORT;
 	job->group_port = thc_be16(RIG_GROUP_PORT);
