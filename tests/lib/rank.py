@@ -15,17 +15,11 @@ import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "userspace/python"))
+import values  # noqa: E402
 from thc_ddp import ThcClient, ThcError, abi  # noqa: E402  (found through the path above)
 
-DTYPES = {"fp32": (abi.FP32, np.float32), "fp16": (abi.FP16, np.float16)}
-
-
-def gradient(seed, rank, count):
-    """Heavy tails and blocks of different size: i.i.d. data would hide mistakes."""
-    rng = np.random.default_rng([seed, rank])
-    x = rng.standard_normal(count, dtype=np.float32)
-    x *= np.exp(rng.standard_normal(count // 1000 + 1)).repeat(1000)[:count].astype(np.float32)
-    return x
+CODES = {"fp32": abi.FP32, "fp16": abi.FP16, "bf16": abi.BF16,
+         "int8": abi.INT8, "int16": abi.INT16, "int32": abi.INT32}
 
 
 class Rank:
@@ -55,10 +49,9 @@ class Rank:
         of the first round against their exact mean. poison: NaN there; swap:
         the buckets go by each other's keys.
         """
-        code, numpy_type = DTYPES[dtype]
         digest, nmse = hashlib.sha256(), []
         for step in range(rounds):
-            buffers = [gradient(seed + 100 * step + i, self.rank, n).astype(numpy_type)
+            buffers = [values.buffer(seed + 100 * step + i, self.rank, n, dtype)
                        for i, n in enumerate(counts)]
             if poison is not None:
                 buffers[0][poison] = np.nan
@@ -66,7 +59,7 @@ class Rank:
             requests, failed = [], None
             try:
                 for key, b in enumerate(buffers):
-                    requests.append(self.client.start(b.ctypes.data, b.size, code,
+                    requests.append(self.client.start(b.ctypes.data, b.size, CODES[dtype],
                                                       first_key + (len(buffers) - 1 - key if swap
                                                                    else key)))
             except ThcError as error:
@@ -83,10 +76,26 @@ class Rank:
             for i, b in enumerate(buffers):
                 digest.update(b.tobytes())
                 if exact_of and step == 0:
-                    exact = np.mean([gradient(seed + i, r, b.size).astype(numpy_type)
-                                     .astype(np.float64) for r in range(exact_of)], axis=0)
-                    nmse.append(float(((b - exact) ** 2).sum() / (exact ** 2).sum()))
+                    brought = [values.buffer(seed + i, r, b.size, dtype) for r in range(exact_of)]
+                    nmse.append(values.nmse(b, brought, dtype))
         return {"digest": digest.hexdigest(), "nmse": nmse, "stats": self.client.stats()}
+
+    def calls(self, calls):
+        """All-reduces of one round, overlapped, each by a scheme of its own: {"seed", "count",
+        "dtype", "scheme", "precision"}; answers a digest of each result.
+        """
+        buffers = [values.buffer(c["seed"], self.rank, c["count"], c["dtype"]) for c in calls]
+        requests = [self.client.start(b.ctypes.data, b.size, CODES[c["dtype"]], key + 1,
+                                      c["scheme"], c["precision"])
+                    for key, (b, c) in enumerate(zip(buffers, calls))]
+        for request in requests:
+            self.client.wait(request)
+        return {"digests": [hashlib.sha256(b.tobytes()).hexdigest() for b in buffers],
+                "nmse": [c["dtype"] in values.FLOATS and
+                         values.nmse(b, [values.buffer(c["seed"], r, c["count"], c["dtype"])
+                                         for r in range(self.client.info()["ranks"])], c["dtype"])
+                         for b, c in zip(buffers, calls)],
+                "stats": self.client.stats()}
 
 
 def main():

@@ -15,10 +15,9 @@ import thcwire as wire
 from tap import netns
 
 PORTS = range(wire.PORT, wire.PORT + 64)
-# payload of a request, by op and width; an answer's is LANES. WELCOME's length is its own
-PAYLOAD = {(wire.LUT_ADD, 4): 512, (wire.MAX, 32): wire.LANES, (wire.CLAIM, 32): wire.LANES,
-           (wire.CLAIM_HIGH, 32): wire.LANES, (wire.JOIN, 0): 64, (wire.LEAVE, 0): 16,
-           (wire.CHALLENGE, 0): 32}
+# payload of a request by op, if not as long as an answer's: LANES. That of LUT_ADD follows from the
+# job, WELCOME's length is its own
+PAYLOAD = {wire.JOIN: 64, wire.LEAVE: 16, wire.CHALLENGE: 32}
 ROOM = 64 << 20         # bytes of the tap's buffer
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
 ETHERNET_TO_UDP = 42    # bytes of the headers
@@ -29,10 +28,11 @@ Seen = collections.namedtuple("Seen", "up source to data")
 
 class Recorder:
     """A thread that keeps frames until it is closed. op: only those that begin with such a
-    packet."""
+    packet; port: of the switch; sum_width: bits of the sums of indices."""
 
-    def __init__(self, net, op=None):
-        self.socket = netns.in_namespace(net.switch, lambda: _open_tap(op))
+    def __init__(self, net, op=None, port="agg", sum_width=8):
+        self.sum_width = sum_width
+        self.socket = netns.in_namespace(net.switch, lambda: _open_tap(op, port))
         self.frames, self.over = [], threading.Event()
         self.thread = threading.Thread(target=self._body, daemon=True)
         self.thread.start()
@@ -57,7 +57,7 @@ class Recorder:
 
     def packets(self):
         """[Seen] of THC's packets so far, copies included."""
-        return [seen for frame in list(self.frames) for seen in seen_in(frame)]
+        return [seen for frame in list(self.frames) for seen in seen_in(frame, self.sum_width)]
 
     def __enter__(self):
         return self
@@ -70,12 +70,12 @@ class Recorder:
                 raise
 
 
-def _open_tap(op):
+def _open_tap(op, port):
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
     if op is not None:
         _filter(s, op)
-    s.bind(("agg", ETH_P_ALL))
+    s.bind((port, ETH_P_ALL))
     return s
 
 
@@ -90,36 +90,54 @@ def _filter(s, op):
                  struct.pack("HxxxxxxP", len(code), ctypes.addressof(room)))
 
 
-def seen_in(frame):
-    """The packets of an IPv4 frame, if they are THC's. It may hold many joined ones: packets of
-    one length."""
-    if frame[12:14] != b"\x08\x00" or frame[23] != 17 or frame[14] != 0x45:
+def _size_of(data, up, sum_width):
+    """Bytes of the packet that data begins with."""
+    op, width, flags = data[1:4]
+    if op == wire.WELCOME:
+        return len(data)
+    if op > wire.CLAIM_HIGH:
+        return wire.HEADER + (PAYLOAD.get(op, 0) if up or op == wire.CHALLENGE else 0)
+    if flags & wire.F_ANSWER or op != wire.LUT_ADD:
+        return wire.HEADER + wire.LANES
+    return wire.HEADER + wire.LANES * width // sum_width
+
+
+def _udp_of(frame):
+    """Where UDP begins and its two addresses; None: it is not UDP over IP."""
+    if frame[12:14] == b"\x08\x00" and frame[23] == 17 and frame[14] == 0x45:
+        return 34, socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34])
+    if frame[12:14] == b"\x86\xdd" and frame[20] == 17:
+        return 54, *(socket.inet_ntop(socket.AF_INET6, frame[at:at + 16]) for at in (22, 38))
+    return None
+
+
+def seen_in(frame, sum_width=8):
+    """The packets of a frame, if they are THC's. It may hold many joined ones: packets of one
+    length."""
+    udp = _udp_of(frame)
+    if not udp:
         return
-    source, to, length = struct.unpack_from(">HHH", frame, 34)
+    at, source_address, to_address = udp
+    source, to, length = struct.unpack_from(">HHH", frame, at)
     if to not in PORTS and source not in PORTS:
         return
     # a super-packet's length does not tell where it ends if it is 0
-    data, up = frame[ETHERNET_TO_UDP:34 + length if length else None], to in PORTS
-    op, width, flags = data[1:4]
-    answer = flags & wire.F_ANSWER and op <= wire.CLAIM_HIGH
-    payload = PAYLOAD.get((op, width), 0) if up or op == wire.CHALLENGE else 0
-    size = wire.HEADER + (wire.LANES if answer else payload)
-    if op == wire.WELCOME:
-        size = len(data)
-    assert len(data) % size == 0, f"op {op}: {len(data)} bytes are not packets of {size}"
-    ends = (socket.inet_ntoa(frame[26:30]), source), (socket.inet_ntoa(frame[30:34]), to)
-    for at in range(0, len(data), size):
-        yield Seen(up, *ends, data[at:at + size])
+    data, up = frame[at + 8:at + length if length else None], to in PORTS
+    size = _size_of(data, up, sum_width)
+    assert len(data) % size == 0, f"op {data[1]}: {len(data)} bytes are not packets of {size}"
+    ends = (source_address, source), (to_address, to)
+    for first in range(0, len(data), size):
+        yield Seen(up, *ends, data[first:first + size])
 
 
 class Seals:
     """Who has a job's secret key reads in the WELCOMEs what all other packets are sealed by.
 
-    seen: everything; secret: the key, None: the job has none
+    seen: everything; secret: the key, None: the job has none; shard: the aggregator's number
     """
 
-    def __init__(self, seen, secret, job=1):
-        self.keys = wire.Keys(secret, job)
+    def __init__(self, seen, secret, job=1, shard=0):
+        self.keys, self.shard = wire.Keys(secret, job), shard
         self.data = {}          # (way up?, key_id): Key
         self.tags = collections.defaultdict(list)       # of requests, by their worker
         for s in seen:
@@ -135,11 +153,11 @@ class Seals:
         """Is the packet sealed right?"""
         packet = wire.Packet(seen.data)
         if packet.op in (wire.JOIN, wire.LEAVE):
-            return packet.has(self.keys.membership(wire.JOINING), end=seen.source)
+            return packet.has(self.keys.membership(wire.JOINING), end=(*seen.source, self.shard))
         if packet.op in (wire.WELCOME, wire.CHALLENGE):
-            return packet.has(self.keys.membership(wire.WELCOMING), end=seen.to)
+            return packet.has(self.keys.membership(wire.WELCOMING), end=(*seen.to, self.shard))
         if packet.op == wire.STALE and packet.flags & wire.F_EPOCH:
             key = self.keys.membership(wire.LOST)
-            return any(packet.has(key, end=seen.to, instead=tag) for tag in self.tags[seen.to])
+            return any(packet.has(key, end=(*seen.to, self.shard), instead=tag) for tag in self.tags[seen.to])
         key = self.data.get((seen.up, packet.key_id))
         return key is not None and packet.has(key)

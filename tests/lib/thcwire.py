@@ -57,10 +57,10 @@ def _digest(key, payload):
     return nh(key, payload[:LANES])
 
 
-def end_of(address, port):
-    """struct thc_end of a worker, or of a group, at aggregator 0."""
+def end_of(address, port, shard=0):
+    """struct thc_end of a worker, or of a group, at aggregator @shard."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return worker_end(socket.inet_pton(family, address.partition("%")[0]), port)
+    return worker_end(socket.inet_pton(family, address.partition("%")[0]), port, shard)
 
 
 class Key:
@@ -157,9 +157,9 @@ class Packet:
         job = decoder.Welcome([part])
         self.group = job.group
         row, = job.rows.values()
-        assert row.width == 4 and list(job.schemes) == [0], f"rows or schemes of {self}"
+        own, = job.schemes.values()
         self.sum_width, self.granularity, self.clamp = row.sum_width, row.granularity, row.clamp
-        self.table, self.block_log2 = row.levels, job.schemes[0]["block_log2"]
+        self.table, self.block_log2 = row.levels, own["block_log2"]
         self.chunk_size = 8192 // row.sum_width
 
     def has(self, key, **how):

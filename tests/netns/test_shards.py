@@ -75,24 +75,12 @@ def same_bits(count, apart, **more):
             assert sum(added) >= 2 * N * chunks, added
 
 
-def bits__software_3():
-    same_bits(3, False)
-
-
 def bits__software_8():
     same_bits(8, False)
 
 
 def bits__software_16():
     same_bits(16, False)
-
-
-def bits__xdp_3():
-    same_bits(3, True)
-
-
-def bits__xdp_3_fanout():
-    same_bits(3, True, job={"reply": "fanout"})
 
 
 def bits__xdp_3_with_losses():
@@ -230,11 +218,8 @@ def wrong__another_table():
 
 if __name__ == "__main__":
     tap.main([
-        bits__software_3,
         bits__software_8,
         bits__software_16,
-        bits__xdp_3,
-        bits__xdp_3_fanout,
         bits__xdp_3_with_losses,
         dies__is_named,
         dies__before_the_job_is_ready,

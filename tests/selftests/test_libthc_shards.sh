@@ -5,4 +5,4 @@
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"
-over_af_thc test_shards.py bits__software_3 bits__software_8
+over_af_thc test_shards.py bits__software_8

@@ -221,8 +221,8 @@ if [ $CASES -eq 19 ]; then
 		says ok "thc.ko would sum them faster: modprobe thc"
 	modprobe thc
 	try "all-reduce in namespaces, through thcd" \
-		summed "" 100 10000000 "$PYTHON" tests/netns/test_shapes.py \
-		block__of_4096
+		summed "" 100 10000000 "$PYTHON" tests/netns/test_packets.py \
+		packets__1_rank_fp16_native
 	try "the scalar loops" again simd=scalar
 	try "every op by them, the same bits" \
 		summed 1 $ADDED 1000000 lanes

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Whether an aggregator's answers are the sums of the requests that it got, by the decoder of the
+protocol, which adds plain integers coordinate by coordinate.
+"""
+import decoder
+from decoder import F_ANSWER, Malformed
+
+
+def _jobs_in(seen):
+    """{epoch: Job} that the WELCOMEs to workers describe."""
+    jobs, parts = {}, {}
+    for s in seen:
+        if s.up or s.data[1] != decoder.WELCOME:
+            continue
+        p = decoder.Packet(s.data)
+        if any(p.nonce) and not p.welcome_flags & decoder.REFUSED:
+            whole = parts.setdefault(p.nonce, decoder.Parts(p.nonce)).add(p)
+            if whole:
+                jobs[p.epoch] = whole.job()
+    return jobs
+
+
+class Sums:
+    """What one aggregator has got and answered: answers, generations and contributions that have
+    been compared are counted; the first wrong answer is a Malformed."""
+
+    def __init__(self, seen):
+        self.jobs, self.generations = _jobs_in(seen), {}
+        self.answers = 0
+        packets = [(s.up, self._packet(s.data)) for s in seen
+                   if decoder.LUT_ADD <= s.data[1] <= decoder.CLAIM_HIGH]
+        for up, p in packets:
+            if up:
+                self._generation(p).add(p)
+        for up, p in packets:
+            if not up:
+                self._compare(p)
+
+    def _packet(self, data):
+        epoch = decoder.HEADER.unpack_from(data)[8]
+        return decoder.Packet(data, self.jobs[epoch])
+
+    def _generation(self, p):
+        key = p.epoch, p.slot, p.generation
+        if key not in self.generations:
+            self.generations[key] = decoder.Generation(self.jobs[p.epoch])
+        return self.generations[key]
+
+    def _compare(self, p):
+        made = self._generation(p)
+        if not p.flags & F_ANSWER or not made.count:
+            raise Malformed(f"an answer of op {p.op} to nobody")
+        want = decoder.Packet(made.answer(), self.jobs[p.epoch])
+        for name in ("op", "width", "round", "chunk", "count", "bitmap", "payload"):
+            if getattr(p, name) != getattr(want, name):
+                raise Malformed(f"an answer of op {p.op} with another {name}, in slot {p.slot}, "
+                                f"generation {p.generation}")
+        self.answers += 1
+
+    def widths(self):
+        """{(op, bits up, bits of the sum)} of what has been added."""
+        return {(g.first.op, g.first.width, g.width) for g in self.generations.values()}
