@@ -198,7 +198,7 @@ TEST_F(listed, sendmsg_opens_the_others)
 {
 	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
 	uint8_t lanes[LANES] = { 1 };
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 
 	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 3), 0);
 	ASSERT_EQ(begin_join(self->fd[0], &a), 0);

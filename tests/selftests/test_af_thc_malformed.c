@@ -270,7 +270,7 @@ static uint64_t expect_unexpected(struct __test_metadata *_metadata, uint64_t se
 TEST_F_TIMEOUT(malformed, every_field, 60)
 {
 	struct thc_socket_stats first, last;
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	uint64_t want;
 
 	ASSERT_EQ(stay_on_this_cpu(), 0);
@@ -300,7 +300,7 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
 	struct reasons before, after;
 	uint64_t want[3] = { 0 }, got;
 	static const char *const names[] = { "truncated", "length", "tag" };
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	size_t bytes, i;
 
 	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
@@ -356,7 +356,7 @@ static void expect_foreign(struct __test_metadata *_metadata, struct nl *nl, con
 TEST_F(malformed, another_address)
 {
 	struct sockaddr_in6 from;
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 
 	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
 	if (variant->domain == AF_INET6)
@@ -374,7 +374,7 @@ TEST_F(malformed, another_port)
 {
 	static const uint16_t ports[] = { PORT + 1, PORT - 1, 0 };
 	struct sockaddr_in6 from;
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	size_t i;
 
 	ASSERT_EQ(send_part(self->fd[0], 0, &half, 4, 8), 0);
@@ -688,7 +688,7 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 	uint64_t wanted = packets_wanted(), start, rounds = 0, late;
 	struct reasons before, after;
 	struct thc_send s = half;
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	struct storm t;
 	int error = 0;
 

@@ -77,7 +77,7 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		{ AT(group.at.reserved), 1 },	{ AT(group.at.family), 5 },
 		{ AT(group.at.addr[15]), 1 },	/* behind an IPv4 address */
 		{ AT(row.width), 0 },		{ AT(row.width), 9 },
-		{ AT(row.width), 3 },		/* that of 4 bits is missing */
+		{ AT(row.width), 5 },		/* it has not so many levels */
 		{ AT(row.sum_width), 0 },	{ AT(row.sum_width), 12 },
 		{ AT(row.sum_width), 64 },	{ AT(row.granularity), 31 },
 		{ AT(level[9]), 31 },		{ AT(scheme.scheme), 1 },

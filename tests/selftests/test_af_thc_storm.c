@@ -201,7 +201,7 @@ static int sum_checked(struct checked *c)
 {
 	size_t chunks = 1 + below(&c->rng, CHECKED_CHUNKS);
 	struct thc_send s = next_message(c, chunks);
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	uint8_t sum_width = job_table(c->fd[0], table);
 	int bad = sum_width ? 0 : ENOTCONN;
 	unsigned int i;

@@ -78,7 +78,7 @@ TEST_F_TIMEOUT(sum, indices_and_sums_meet, 60)
 	struct thc_send lut = describe(THC_OP_LUT_ADD, 4, 0, 7);
 	struct thc_send add = describe(THC_OP_ADD, 8, 0, 7);
 	struct thc_received r;
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	size_t i;
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "3", 3), 0);
@@ -181,7 +181,7 @@ TEST_F_TIMEOUT(sum, several_messages_in_flight, 60)
 {
 	struct thc_send s[IN_FLIGHT];
 	size_t chunks[IN_FLIGHT];
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	uint8_t width;
 	unsigned int rank;
 	int i;
@@ -222,7 +222,7 @@ TEST_F_TIMEOUT(sum, sixty_four_sockets_at_once, 100)
 TEST_F_TIMEOUT(sum, two_jobs_at_once, 60)
 {
 	struct thc_send a = describe(THC_OP_ADD, 32, 5, 11), b = describe(THC_OP_ADD, 32, 5, 22);
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	int i;
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "3",

@@ -327,7 +327,7 @@ int check_answer(int fd, const struct thc_send *s, size_t chunks, uint8_t sum_wi
 
 int all_reduce(int *fd, unsigned int n, const struct thc_send *s, size_t chunks)
 {
-	uint16_t table[16];
+	uint16_t table[THC_LEVELS_MAX];
 	uint8_t sum_width = job_table(fd[0], table);
 	unsigned int i;
 	int bad = sum_width ? 0 : -ENOTCONN;
