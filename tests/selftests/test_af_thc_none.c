@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * All-reduces of scheme none by hand: two ranks have AF_THC sockets and Documentation/protocol.md,
- * and nothing of libthc; a third one in the same job is libthc, over UDP. Integers, floats as fixed
- * point, and exact floats: all three get the same bits, which are those of a sum that the test makes
+ * and nothing of libthc; a third one in the same job is libthc, over UDP. Integers, floats as
+ * fixed point, and exact floats: all three get the same bits, those of a sum that the test makes
  * itself. Ranks that bring different things are told who and what. af_thc(7) shows exchange() and
  * agree() as they are here.
  */

@@ -36,9 +36,9 @@ def start_line(state, options, info):
     """What is in use, and why the window is no larger."""
     window, slots = info["window"], info["data_slots"]
     line = (f"job {options['job']} at {options['aggregator']}: rank {options['rank']} of "
-            f"{info['ranks']}, {_named(info['scheme'], info)}, seal {info['seal']}, {info['shards']} shard{'s' * (info['shards'] != 1)}, "
-            f"{info['transport']} sockets, answers by "
-            f"{'multicast' if info['multicast'] else 'fanout'}")
+            f"{info['ranks']}, {_named(info['scheme'], info)}, seal {info['seal']}, "
+            f"{info['shards']} shard{'s' * (info['shards'] != 1)}, {info['transport']} sockets, "
+            f"answers by {'multicast' if info['multicast'] else 'fanout'}")
     if window:
         line += f", a window of {window} of {slots} chunks"
     if window and window < slots:
