@@ -27,7 +27,7 @@ struct thc_home {
 	u32 index;
 	struct thc_lanes *lanes;
 	struct thc_pairs *table;
-	struct thc_lane_block *copy;
+	struct thc_payload_copied *copy;
 };
 
 THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
@@ -57,7 +57,7 @@ THC_INLINE enum thc_drop_reason thc_home_seal_copy(struct thc_home *home,
 						   const struct thc_seal_key *key)
 {
 	u32 zero = 0, at = (void *)(p->hdr + 1) - (void *)home->in->eth;
-	struct thc_lane_block *copy = bpf_map_lookup_elem(&copies, &zero);
+	struct thc_payload_copied *copy = bpf_map_lookup_elem(&copies, &zero);
 
 	if (!thc_payload_is_known(p->payload_len))
 		return THC_DROP_LENGTH;

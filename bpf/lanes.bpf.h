@@ -82,10 +82,10 @@
 THC_FORMATS(THC_LANES_BPF)
 #undef THC_LANES_BPF
 
-/* These thc.ko does not lend either. @payload: a copy, whose bytes behind the packet's are there. */
+/* These thc.ko does not lend either. @payload: a copy, with bytes behind the packet's. */
 #define THC_LANES_BPF(kind, name, sum) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
-					    const struct thc_lane_block *payload, \
+					    const struct thc_payload_copied *payload, \
 					    const struct thc_pairs *table, u32 first) \
 	{ \
 		if (!to || !payload || !table) \
@@ -152,23 +152,28 @@ __noinline int thc_lanes_finish(struct thc_generation *g, const struct thc_lane_
 
 THC_PAYLOADS(THC_SEAL_SIZED)
 
-/* The payload of a packet whose size is none of THC_PAYLOADS, or whose loop wants a copy: @bytes from
- * byte @at of the frame on, to @to. Returns 0, or what went wrong.
+/* Bytes of a payload between two looks at its end: all lengths are multiples. */
+#define THC_SEAL_PART	32
+
+/* The payload of a packet whose size is none of THC_PAYLOADS, or whose loop wants a copy: @bytes
+ * from byte @at of the frame on, to @to. Returns 0, or what went wrong.
  */
-__noinline int thc_payload_copy(struct xdp_md *ctx, u32 at, u32 bytes, struct thc_lane_block *to)
+__noinline int thc_payload_copy(struct xdp_md *ctx, u32 at, u32 bytes,
+				struct thc_payload_copied *to)
 {
-	if (!to || bytes - 1 >= sizeof(*to))
+	if (!to || bytes < THC_SEAL_PART)
+		return -1;
+	/* of two bounds that the compiler makes one, the verifier of 6.1 sees none */
+	asm volatile("" : "+r"(bytes));
+	if (bytes > THC_LANE_BYTES)
 		return -1;
 	return (int)bpf_xdp_load_bytes(ctx, at, to, bytes);
 }
 
-/* Bytes of a payload between two looks at its end: all of them are multiples. */
-#define THC_SEAL_PART	32
-
 /* The seal of a packet whose payload, of @bytes bytes, has been copied. */
 __noinline int thc_seal_bpf_copied(const struct thc_hdr *h, u32 seal,
 				   const struct thc_seal_key *key,
-				   const struct thc_lane_block *payload, u32 bytes)
+				   const struct thc_payload_copied *payload, u32 bytes)
 {
 	struct thc_sum sum = { 0, 0 };
 	struct thc_digest d;
@@ -177,7 +182,7 @@ __noinline int thc_seal_bpf_copied(const struct thc_hdr *h, u32 seal,
 
 	if (!h || !key || !payload)
 		return 0;
-	for (i = 0; i < sizeof(*payload); i += THC_SEAL_PART) {
+	for (i = 0; i < THC_LANE_BYTES; i += THC_SEAL_PART) {
 		if (i >= bytes)
 			break;
 		if (seal == THC_SEAL_NH)

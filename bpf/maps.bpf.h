@@ -117,12 +117,18 @@ struct {
 	__type(value, struct thc_turn);
 } turn SEC(".maps");
 
-/* The payload of the packet at hand, of requests without a row in THC_FORMATS. */
+/* The payload of the packet at hand, of requests without a row in THC_FORMATS; a loop over it may
+ * read a word behind the last one (aggregator/bits.h).
+ */
+struct thc_payload_copied {
+	u64 word[THC_LANE_WORDS + 1];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct thc_lane_block);
+	__type(value, struct thc_payload_copied);
 } copies SEC(".maps");
 
 struct thc_fan_inner {

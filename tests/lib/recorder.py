@@ -16,7 +16,7 @@ from tap import netns
 
 PORTS = range(wire.PORT, wire.PORT + 64)
 # payload of a request by op, if not as long as an answer's: LANES. That of LUT_ADD follows from the
-# job, WELCOME's length is its own
+# job, WELCOME's from what follows it
 PAYLOAD = {wire.JOIN: 64, wire.LEAVE: 16, wire.CHALLENGE: 32}
 ROOM = 64 << 20         # bytes of the tap's buffer
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
@@ -94,7 +94,10 @@ def _size_of(data, up, sum_width):
     """Bytes of the packet that data begins with."""
     op, width, flags = data[1:4]
     if op == wire.WELCOME:
-        return len(data)
+        # several of one length: each begins with the same op and key
+        return next(len(data) // n for n in range(len(data) // wire.HEADER, 0, -1)
+                    if len(data) % (8 * n) == 0 and
+                    all(data[len(data) // n * k:][:8] == data[:8] for k in range(n)))
     if op > wire.CLAIM_HIGH:
         return wire.HEADER + (PAYLOAD.get(op, 0) if up or op == wire.CHALLENGE else 0)
     if flags & wire.F_ANSWER or op != wire.LUT_ADD:

@@ -80,7 +80,7 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		{ AT(row.width), 5 },		/* it has not so many levels */
 		{ AT(row.sum_width), 0 },	{ AT(row.sum_width), 12 },
 		{ AT(row.sum_width), 64 },	{ AT(row.granularity), 31 },
-		{ AT(level[9]), 31 },		{ AT(scheme.scheme), 1 },
+		{ AT(level[9]), 31 },		{ AT(scheme.scheme), THC_SCHEMES_COUNT },
 		{ AT(scheme.scheme), 255 },	{ AT(scheme.reserved), 1 },
 		/* records: what has to be there, flags, lengths */
 		{ AT_HEAD(seal), UNKNOWN },

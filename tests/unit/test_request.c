@@ -498,8 +498,7 @@ static void bits__of_many_ranges(void **state)
  */
 static void data__waits_for_its_numbers(void **state)
 {
-	struct bucket b = { .dtype = THC_FP32, .count = 100001, .width = 8, .block_log2 = 10,
-			    .bits = 4 };
+	struct bucket b = { .count = 100001, .width = 8, .block_log2 = 10, .bits = 4 };
 	void *buf = gradient_of(&b);
 	struct thc_request *r;
 	struct thc_phase *p;

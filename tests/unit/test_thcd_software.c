@@ -749,8 +749,8 @@ static void answer__to_indices_and_sums(void **state)
 	nobody_hears();
 }
 
-/* Indices of any number of bits, with sums of any width: each rank sends a pattern of 3 bytes, which
- * every number of bits cuts elsewhere, and the sums are those of a plain loop.
+/* Indices of any number of bits, with sums of any width: each rank sends a pattern of 3 bytes,
+ * which every number of bits cuts elsewhere, and the sums are those of a plain loop.
  */
 static void answer__to_indices_of_any_row(void **state)
 {

@@ -113,7 +113,7 @@ static double mean_of(const struct group *g, size_t i)
 }
 
 /* Two workers, b = 2, m = -1 and M = 2: level z stands for m + z (M - m) / 3, so -1, 0, 1, 2. */
-static void levels__are_those_of_the_paper(void **state)
+static void levels__divide_the_range(void **state)
 {
 	static const float one[] = { -1, 0, 2, 1, 0, 1 }, two[] = { 2, 2, -1, 0, 0, 1 };
 	static const float mean[] = { .5f, 1, .5f, .5f, 0, 1 };
@@ -133,7 +133,7 @@ static void levels__are_those_of_the_paper(void **state)
 	group_free(&g);
 }
 
-/* b = 2, g = 4, T = 0 1 3 4: what THC's levels stand for is -M, -M/2, M/2 and M (section 5.2). */
+/* b = 2, g = 4, T = 0 1 3 4: what THC's levels stand for is -M, -M/2, M/2 and M. */
 static void levels__of_a_table_of_granularity_4(void **state)
 {
 	static const uint16_t values[] = { 0, 1, 3, 4 }, counts[] = { 2 };
@@ -397,7 +397,7 @@ static void measure__tells_what_is_not_finite(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(levels__are_those_of_the_paper),
+		cmocka_unit_test(levels__divide_the_range),
 		cmocka_unit_test(levels__of_a_table_of_granularity_4),
 		cmocka_unit_test(blocks__constant_and_negative_are_exact),
 		cmocka_unit_test(blocks__zero_and_tiny),

@@ -163,6 +163,18 @@ static void usage(FILE *to)
 		RANKS);
 }
 
+/* Other numbers of bits than 4: uniform, unless told otherwise. */
+static int make_table(unsigned int bits, unsigned int granularity, struct thc_table *out)
+{
+	const struct thc_table_wish wish = {
+		.size = sizeof(wish), .bits = 4, .ranks = RANKS, .width = 8,
+	};
+
+	if (bits == 4 && !granularity)
+		return thc_table_choose(&wish, out);
+	return thc_table_solve(bits, granularity ? granularity : (1U << bits) - 1, 1.0 / 32, out);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -176,7 +188,6 @@ int main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	struct thc_table_wish wish = { .size = sizeof(wish), .ranks = RANKS, .width = 8 };
 	unsigned int block_log2 = 10, bits = 4, granularity = 0, correlated = RANKS;
 	enum thc_simd simd = THC_SIMD_AUTO;
 	int opt, ret, runs = RUNS;
@@ -207,12 +218,7 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	/* other numbers of bits: uniform, unless told otherwise */
-	if (bits != 4 && !granularity)
-		granularity = (1U << bits) - 1;
-	wish.bits = bits;
-	ret = granularity ? thc_table_solve(bits, granularity, 1.0 / 32, &table) :
-			    thc_table_choose(&wish, &table);
+	ret = make_table(bits, granularity, &table);
 	if (!ret)
 		ret = thc_table_check(&table, RANKS, 16);
 	if (!ret)

@@ -36,13 +36,22 @@ THC_INLINE u64 thc_bits_spread(u64 x, u32 bits, u32 field)
 }
 
 /* The @turn-th indices of @payload, as many as @field says, as thc_bits_spread() has them. Whatever
- * @bits is, 8 bytes are read.
+ * @bits is, 8 bytes are read; behind THC_LANE_BYTES of them a BPF program has 8 more.
  */
 THC_INLINE u64 thc_bits_take(const void *payload, u32 turn, u32 bits, u32 field)
 {
 	u32 each = bits * (64 / field); /* bits of the payload */
-	const thc_word *from = (const void *)((const u8 *)payload + turn * (each / 8));
+	u32 at = turn * (each / 8);
+	const thc_word *from;
 
+#ifdef __bpf__
+	/* the verifier has to see a bound at the access, which the compiler must not know to be
+	 * none; without a branch, whose ways would double with each turn
+	 */
+	asm volatile("" : "+r"(at));
+	at &= THC_LANE_BYTES - 1;
+#endif
+	from = (const void *)((const u8 *)payload + at);
 	return thc_bits_spread(thc_be64(*from) >> (64 - each), bits, field);
 }
 

@@ -128,7 +128,7 @@ THC_INLINE void thc_lanes_bits(u64 *lanes, const void *payload, const struct thc
 	const u32 field = width < 8 ? width : 8, words = width / field;
 	u32 bits = p->bits, i, k;
 
-	/* what the verifier of BPF has to know, and thc_row_is_known() says already */
+	/* thc_row_is_known() says so already */
 	if (bits - 1 >= field)
 		return;
 	for (i = 0; i < THC_LANE_WORDS / words; i++) {

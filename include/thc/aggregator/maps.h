@@ -10,7 +10,7 @@
  *	lanes	array, as slots		struct thc_lanes, mmapped by the daemon
  *	stats	per-CPU array, 1	struct thc_stats
  *	strangers	per-CPU array, 1	struct thc_bucket
- *	copies	per-CPU array, 1	struct thc_lane_block
+ *	copies	per-CPU array, 1	a payload
  *	fan	array of devmaps	[n]: the interface n + 1 times
  *	relay	ring buffer		struct thc_relay
  */

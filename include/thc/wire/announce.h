@@ -71,9 +71,9 @@ static inline void thc_announce_shards(struct thc_announcement *a, const struct 
 
 static inline void thc_announce_row(struct thc_announcement *a, const struct thc_spec *s)
 {
-	struct thc_record_row *r =
-		thc_announce_record(a, THC_RECORD_ROW, THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT,
-				    THC_RECORD_DATA(*r) + (2U << s->bits));
+	struct thc_record_row *r = thc_announce_record(a, THC_RECORD_ROW,
+						       THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT,
+						       THC_RECORD_DATA(*r) + (2U << s->bits));
 	__be16 *level = (__be16 *)(r + 1);
 	u32 i;
 

@@ -30,7 +30,8 @@
 	X(CLAIM_HIGH, claim_high, CLAIM_HIGH, 32, 32, 1024, OWN)
 
 /* LUT_ADD of any number of bits for which there is no row above: one loop for each width of a sum.
- * Columns: kind; its loop (aggregator/lane.h); bits of a sum. A payload has THC_LANE_BYTES * b / sum.
+ * Columns: kind; its loop (aggregator/lane.h); bits of a sum. A payload has
+ * THC_LANE_BYTES * b / sum bytes.
  */
 #define THC_FORMATS_BITS(X)	\
 	X(BITS4,  bits4,   4)	\

@@ -113,14 +113,6 @@ THC_INLINE int thc_spec_shards_are_sound(const struct thc_spec *s)
 	       s->listed == (s->shard || s->shards == 1 ? 0 : s->shards);
 }
 
-/* Sums of indices have 4, 8, 16 or 32 bits, and an index has no more than its sum. */
-THC_INLINE int thc_spec_sums_are_sound(const struct thc_spec *s)
-{
-	return (s->sum_width == 4 || s->sum_width == 8 || s->sum_width == 16 ||
-		s->sum_width == 32) &&
-	       s->bits >= 1 && s->bits <= THC_BITS_MAX && s->bits <= s->sum_width;
-}
-
 /**
  * thc_spec_is_sound() - a job, not REFUSED, that a worker of this version can serve
  * @rank: the worker's
@@ -133,7 +125,7 @@ THC_INLINE int thc_spec_is_sound(const struct thc_spec *s, u32 rank, int keyed)
 	if (s->flags & ~THC_WELCOME_FLAGS || s->features & ~THC_FEATURES ||
 	    s->scheme_features & ~THC_SCHEME_FEATURES || s->seal > THC_SEAL_NH ||
 	    (s->seal == THC_SEAL_NH) != !!keyed || (s->has & needed) != needed ||
-	    s->scheme >= THC_SCHEMES_COUNT || !thc_spec_sums_are_sound(s))
+	    s->scheme >= THC_SCHEMES_COUNT || !thc_row_is_known(s->bits, s->sum_width))
 		return 0;
 	return s->ranks > rank && s->ranks <= THC_RANKS_MAX && s->data_slots && s->control_slots &&
 	       s->data_slots + s->control_slots <= THC_SLOTS_MAX && thc_spec_shards_are_sound(s) &&
