@@ -54,6 +54,8 @@ THC_INLINE u64 thc_be64(u64 v) { return THC_BE(v, 64); }
 THC_INLINE u16 thc_le16(u16 v) { return THC_LE(v, 16); }
 THC_INLINE u32 thc_le32(u32 v) { return THC_LE(v, 32); }
 THC_INLINE u64 thc_le64(u64 v) { return THC_LE(v, 64); }
+/* Of untyped memory, too: a stream of bits that begins at the top of a word. */
+THC_INLINE u64 thc_stream64(u64 v) { return THC_BE(v, 64); }
 /* clang-format on */
 
 /* A 64-bit word inside a packet: any alignment, may alias anything. The BPF

@@ -90,6 +90,7 @@ static int setup(void **state)
 		.quorum = 2,
 		.data_slots = DATA_SLOTS,
 		.control_slots = NORM_SLOTS,
+		.bits = 4,
 		.sum_width = 8,
 		.granularity = 15,
 		.reply = THC_REPLY_FANOUT,

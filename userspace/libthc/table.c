@@ -199,7 +199,7 @@ int thc_table_solve(unsigned int bits, unsigned int granularity, double p, struc
 
 	if (ret)
 		return ret;
-	grid = malloc(points * sizeof(*grid));
+	grid = calloc(points, sizeof(*grid));
 	rest = malloc(points * out->levels * sizeof(*rest));
 	if (grid && rest) {
 		for (i = 0; i < points; i++)

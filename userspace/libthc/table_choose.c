@@ -143,7 +143,7 @@ static int choose_candidates(const struct thc_table_wish *w, unsigned int least,
 static int choose(const struct thc_table_wish *w, unsigned int least, unsigned int top,
 		  struct thc_table *out)
 {
-	unsigned int candidate[CANDIDATES_MOST];
+	unsigned int candidate[CANDIDATES_MOST] = { 0 };
 	int ret = choose_fraction(w, top, out), found, i;
 
 	if (ret || top == least)

@@ -52,7 +52,7 @@ THC_INLINE u64 thc_bits_take(const void *payload, u32 turn, u32 bits, u32 field)
 	at &= THC_LANE_BYTES - 1;
 #endif
 	from = (const void *)((const u8 *)payload + at);
-	return thc_bits_spread(thc_be64(*from) >> (64 - each), bits, field);
+	return thc_bits_spread(thc_stream64(*from) >> (64 - each), bits, field);
 }
 
 #endif /* THC_BITS_H */
