@@ -116,7 +116,7 @@ def _udp_of(frame):
 
 def seen_in(frame, sum_width=8):
     """The packets of a frame, if they are THC's. It may hold many joined ones: packets of one
-    length."""
+    length, and a shorter one at the end."""
     udp = _udp_of(frame)
     if not udp:
         return
@@ -126,11 +126,12 @@ def seen_in(frame, sum_width=8):
         return
     # a super-packet's length does not tell where it ends if it is 0
     data, up = frame[at + 8:at + length if length else None], to in PORTS
-    size = _size_of(data, up, sum_width)
-    assert len(data) % size == 0, f"op {data[1]}: {len(data)} bytes are not packets of {size}"
     ends = (source_address, source), (to_address, to)
-    for first in range(0, len(data), size):
-        yield Seen(up, *ends, data[first:first + size])
+    while data:
+        size = _size_of(data, up, sum_width)
+        assert len(data) >= size, f"op {data[1]}: {len(data)} bytes are no packet of {size}"
+        yield Seen(up, *ends, data[:size])
+        data = data[size:]
 
 
 class Seals:
