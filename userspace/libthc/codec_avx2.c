@@ -52,6 +52,22 @@ FN vf vf_max(vf a, vf b)
 	return _mm256_max_ps(a, b);
 }
 
+FN float vf_least(vf v)
+{
+	__m128 m = _mm_min_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+
+	m = _mm_min_ps(m, _mm_movehl_ps(m, m));
+	return _mm_cvtss_f32(_mm_min_ss(m, _mm_movehdup_ps(m)));
+}
+
+FN float vf_most(vf v)
+{
+	__m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+
+	m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+	return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
 FN vf vf_set(float f)
 {
 	return _mm256_set1_ps(f);

@@ -53,6 +53,16 @@ FN vf vf_max(vf a, vf b)
 	return _mm512_max_ps(a, b);
 }
 
+FN float vf_least(vf v)
+{
+	return _mm512_reduce_min_ps(v);
+}
+
+FN float vf_most(vf v)
+{
+	return _mm512_reduce_max_ps(v);
+}
+
 FN vf vf_set(float f)
 {
 	return _mm512_set1_ps(f);

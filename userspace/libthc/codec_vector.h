@@ -215,8 +215,7 @@ static void vector_flip(const float *src, const uint64_t *signs, float *dst)
 
 static void vector_extent(const float *in, size_t n, float *least, float *most)
 {
-	float lo[VL], hi[VL];
-	size_t i = 0, k;
+	size_t i = 0;
 
 	*least = *most = in[0];
 	if (n >= VL) {
@@ -226,12 +225,8 @@ static void vector_extent(const float *in, size_t n, float *least, float *most)
 			l = vf_min(l, vf_load(in + i));
 			h = vf_max(h, vf_load(in + i));
 		}
-		vf_store(lo, l);
-		vf_store(hi, h);
-		for (k = 0; k < VL; k++) {
-			*least = lo[k] < *least ? lo[k] : *least;
-			*most = hi[k] > *most ? hi[k] : *most;
-		}
+		*least = vf_least(l);
+		*most = vf_most(h);
 	}
 	for (; i < n; i++) {
 		*least = in[i] < *least ? in[i] : *least;
