@@ -231,6 +231,23 @@ class Hook(rig.HookTest):
         (run,), = stats["buckets"]
         self.assertEqual((run["scheme"], run["precision"], run["bits_up"]), ("none", "exact", 32))
 
+    def test_a_job_of_fixed_point_has_its_precision_but_where_options_say_exact(self):
+        os.environ.update(FAKE_NONE="1", FAKE_PRECISION="16")
+        net = model()
+        s = state(schemes={"0.*": "none", "1.*": "job"}, model=net)
+        x = torch.full((10,), 0.3)
+        torch.testing.assert_close(
+            s.reduce(Bucket(x.clone(), list(net.parameters())[:1])).wait(), x)
+        self.assertEqual(s.stats()["buckets"][0][0]["precision"], "exact")
+        for parameters in (list(net.parameters())[2:3], None):
+            torch.testing.assert_close(s.reduce(Bucket(x.clone(), parameters)).wait(),
+                                       torch.full((10,), 0.25))
+            (run,), = s.stats()["buckets"][-1:]
+            self.assertEqual((run["scheme"], run["precision"], run["bits_up"], run["bits_down"]),
+                             ("none", "fixed16", 16, 16))
+        stats = s.stats()
+        self.assertEqual((stats["elements_exact"], stats["elements_thc"]), (10, 20))
+
     def test_the_job_may_be_another_one_after_rejoining(self):
         s = state()
         s.reduce(Bucket(torch.ones(9))).wait()

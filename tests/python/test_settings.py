@@ -92,6 +92,11 @@ class Environment(rig.HookTest):
         os.environ.update(FAKE_SHARDS="4", FAKE_NONE="1")
         self.assertIn("rank 0 of 1, scheme none (32 bits a digit), seal sum, 4 shards, fake",
                       self.join()[1])
+        os.environ["FAKE_PRECISION"] = "8"
+        said = self.join(schemes={"0.bias": "thc", "1.*": "none", "2.*": "job"})[1]
+        self.assertIn("scheme none (fixed point of 8 bits), seal", said)
+        self.assertIn("; scheme thc (3 bits up, 16 down) for 0.bias; scheme none (32 bits a digit) "
+                      "for 1.*; scheme none (fixed point of 8 bits) for 2.*; ", said)
 
     def test_arguments_come_first(self):
         path = self.file(OTHER_KEY.hex())

@@ -21,6 +21,7 @@
 #include "pipeline.h"
 #include "request.h"
 #include "scheme.h"
+#include "scheme_thc.h"
 #include "structs.h"
 #include "transport.h"
 
@@ -478,12 +479,17 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.transport = c->transport->ops->name,
 		.window = c->window,
 		.window_limit = c->window_limit,
+		.sum_width = c->spec.sum_width,
 		.scheme = thc_scheme_name[c->scheme->id],
+		.precision = c->scheme->id == THC_SCHEME_NONE ? c->spec.value_bits : 0,
 		.shards = c->list.count ? c->list.count : 1,
 		.seal = thc_seal_name[c->spec.seal],
 	};
 
 	c->scheme->describe(c, &now);
+	/* by the scheme none, a job may have none that is of use */
+	if (thc_table_read(&c->spec, &now.table))
+		now.table = (struct thc_table){ .bits = 0 };
 	pthread_mutex_lock(lock_of(c));
 	now.memory_peak = c->memory_shown;
 	pthread_mutex_unlock(lock_of(c));

@@ -420,10 +420,11 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	receive buffer (net.core.rmem_max)", or "the option window". A receive
  *	buffer bounds it over UDP alone, and only that of a user without
  *	CAP_NET_ADMIN
- * @chunk, @block, @sum_width: coordinates of a chunk and of a block of floats, bits of a sum
- * @table: zero if the job's scheme is none
+ * @chunk, @block: coordinates of a chunk and of a block of floats, by the job's scheme
+ * @sum_width, @table: of what thc and uthc compress: bits of a sum, and the job's table
  * @scheme: of the job: "thc", "uthc" or "none"
  * @shards: aggregators that share the job's chunks
+ * @precision: enum thc_precision of floats, if the job's scheme is none; of others 0
  * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
  */
 struct thc_client_info {
@@ -443,6 +444,7 @@ struct thc_client_info {
 	const char	*window_limit;
 	const char	*scheme;
 	uint32_t	shards;
+	uint32_t	precision;
 	const char	*seal;
 };
 

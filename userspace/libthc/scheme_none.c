@@ -52,8 +52,7 @@ static int open_none(struct thc_client *c)
 
 static void describe(const struct thc_client *c, struct thc_client_info *info)
 {
-	info->sum_width = c->spec.value_bits ? c->spec.value_bits : 32;
-	info->chunk = THC_COORDINATES(info->sum_width);
+	info->chunk = THC_COORDINATES(c->spec.value_bits ? c->spec.value_bits : 32);
 	info->block = THC_SCALE_BLOCK;
 }
 

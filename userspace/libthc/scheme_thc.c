@@ -646,8 +646,6 @@ static void describe(const struct thc_client *c, struct thc_client_info *info)
 {
 	info->chunk = THC_COORDINATES(c->spec.sum_width);
 	info->block = 1U << c->spec.block_log2;
-	info->sum_width = c->spec.sum_width;
-	thc_table_read(&c->spec, &info->table);
 }
 
 static int open_norms(struct thc_client *c)

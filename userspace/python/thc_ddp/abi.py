@@ -48,7 +48,7 @@ class Info(ctypes.Structure):
                 ("sum_width", c_uint32), ("multicast", c_uint32), ("table", Table),
                 ("memory_peak", c_size_t), ("simd", c_char_p), ("transport", c_char_p),
                 ("window", c_uint32), ("window_limit", c_char_p), ("scheme", c_char_p),
-                ("shards", c_uint32), ("seal", c_char_p)]
+                ("shards", c_uint32), ("precision", c_uint32), ("seal", c_char_p)]
 
 
 class Stats(ctypes.Structure):

@@ -349,8 +349,8 @@ class ThcState:
             if not self.client and step.error:
                 raise step.error    # to join is tried once in a step, by all ranks alike
             client = self.connect().client
-            scheme = scheme or self._info["scheme"]
-            if self.options["error_feedback"] and scheme != "none":
+            by = report.Way(scheme, self._info)
+            if self.options["error_feedback"] and by.scheme != "none":
                 self._memories.place(client, key, numbers)
             host = _host_copy(buffer)
             future = _future(buffer)
@@ -360,10 +360,10 @@ class ThcState:
             step.keys.append(key)
             step.begin()
             self._pending.put((request, host, buffer, future, step))
-        went.append(report.Went(buffer, scheme))
-        by = "exact" if scheme == "none" else "thc"
-        self.counters[f"buckets_{by}"] += 1
-        self.counters[f"elements_{by}"] += buffer.numel()
+        went.append(report.Went(buffer, by))
+        kind = "exact" if by.is_exact else "thc"
+        self.counters[f"buckets_{kind}"] += 1
+        self.counters[f"elements_{kind}"] += buffer.numel()
         return future
 
     def _count_fallback(self, refusal, buffer):

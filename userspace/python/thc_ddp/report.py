@@ -6,29 +6,41 @@ went, by its runs. info is that of ThcClient.info().
 _DIGIT_BITS = 32
 
 
-def _scheme_bits(scheme, info):
-    """(bits up, bits down) of a coordinate, by none of a digit."""
-    return (_DIGIT_BITS, _DIGIT_BITS) if scheme == "none" else (info["bits"], info["sum_width"])
+class Way:
+    """How floats go through the job: @scheme is a scheme's name, or None, the job's own. Floats
+    by none are exact, but for the job's own: they have the job's precision.
+    """
 
+    def __init__(self, scheme, info):
+        self.scheme = scheme or info["scheme"]
+        self.is_exact = self.scheme == "none" and not (scheme is None and info["precision"])
+        if self.scheme != "none":
+            self.precision, self.bits = None, (info["bits"], info["sum_width"])
+        elif self.is_exact:
+            self.precision, self.bits = "exact", (_DIGIT_BITS, _DIGIT_BITS)
+        else:
+            self.precision, self.bits = f"fixed{info['precision']}", 2 * (info["precision"],)
 
-def _named(scheme, info):
-    up, down = _scheme_bits(scheme, info)
-    bits = f"{up} bits a digit" if scheme == "none" else f"{up} bits up, {down} down"
-    return f"scheme {scheme} ({bits})"
+    def __str__(self):
+        up, down = self.bits
+        bits = f"{up} bits up, {down} down"
+        if self.scheme == "none":
+            bits = f"{up} bits a digit" if self.is_exact else f"fixed point of {up} bits"
+        return f"scheme {self.scheme} ({bits})"
 
 
 def _exceptions(state, info):
-    """What does not go by the job's scheme, in words."""
+    """What the options choose, in words."""
     by = {}
     for pattern, choice in state.schemes.items():
-        by.setdefault(info["scheme"] if choice == "job" else choice, []).append(pattern)
+        by.setdefault(None if choice == "job" else choice, []).append(pattern)
     if state.threshold > 0:
         by.setdefault("none" if state.small == "exact" else "group", []).append(
             f"buckets below {state.threshold} elements")
     if state.start_iter:
         by.setdefault("group", []).append(
             f"the first {state.start_iter} steps" if state.start_iter > 1 else "the first step")
-    return [f"{'process group' if choice == 'group' else _named(choice, info)} for "
+    return [f"{'process group' if choice == 'group' else Way(choice, info)} for "
             f"{', '.join(what)}" for choice, what in by.items()]
 
 
@@ -36,7 +48,7 @@ def start_line(state, options, info):
     """What is in use, and why the window is no larger."""
     window, slots = info["window"], info["data_slots"]
     line = (f"job {options['job']} at {options['aggregator']}: rank {options['rank']} of "
-            f"{info['ranks']}, {_named(info['scheme'], info)}, seal {info['seal']}, "
+            f"{info['ranks']}, {Way(None, info)}, seal {info['seal']}, "
             f"{info['shards']} shard{'s' * (info['shards'] != 1)}, {info['transport']} sockets, "
             f"answers by {'multicast' if info['multicast'] else 'fanout'}")
     if window:
@@ -47,20 +59,20 @@ def start_line(state, options, info):
 
 
 class Went:
-    """How a run of parameters went: through the job by a scheme, or why not."""
+    """How a run of parameters went: through the job by a Way, or why not."""
 
-    def __init__(self, buffer, scheme, refusal=None):
+    def __init__(self, buffer, way, refusal=None):
         self.elements, self.dtype = buffer.numel(), str(buffer.dtype).removeprefix("torch.")
         self.element_bits = 8 * buffer.element_size()
-        self.scheme, self.refusal = scheme, refusal
+        self.way, self.refusal = way, refusal
 
     def told(self, info):
         """As ThcState.stats() has it."""
-        told = {"scheme": self.scheme or "group", "elements": self.elements, "dtype": self.dtype}
+        told = {"elements": self.elements, "dtype": self.dtype, "why": self.refusal}
         if self.refusal:
-            return {**told, "bits_up": self.element_bits, "bits_down": self.element_bits,
-                    "precision": None, "seal": None, "shards": None, "why": self.refusal}
-        up, down = _scheme_bits(self.scheme, info)
-        return {**told, "bits_up": up, "bits_down": down,
-                "precision": "exact" if self.scheme == "none" else None,
-                "seal": info["seal"], "shards": info["shards"], "why": None}
+            return {**told, "scheme": "group", "bits_up": self.element_bits,
+                    "bits_down": self.element_bits, "precision": None, "seal": None,
+                    "shards": None}
+        up, down = self.way.bits
+        return {**told, "scheme": self.way.scheme, "bits_up": up, "bits_down": down,
+                "precision": self.way.precision, "seal": info["seal"], "shards": info["shards"]}
