@@ -13,6 +13,7 @@ struct setup {
 	unsigned int n;
 	bool independent;	/* gradients of the ranks differ */
 	size_t count;
+	uint64_t round;
 };
 
 static float heavy_tail(struct rng *r)
@@ -49,7 +50,7 @@ static double measure(const struct setup *s, float *const *x, const float *const
 	}
 	for (k = 0; k < s->n; k++) {
 		thc_codec_compress(&s->c, &(struct thc_values){ x[k], THC_FP32, s->count, NULL },
-				   &(struct thc_blocks){ 21, 0, norms, k },
+				   &(struct thc_blocks){ s->round, 0, norms, k },
 				   &(struct thc_chunks){ packed, 128 * bits, 1024 },
 				   &(struct thc_residual_at){ NULL, s->count, scratch });
 		for (i = 0; i < padded; i++)
@@ -57,8 +58,8 @@ static double measure(const struct setup *s, float *const *x, const float *const
 	}
 	for (i = 0; i < padded / 1024; i++)
 		counts[i] = (uint16_t)s->n;
-	thc_codec_decode(&s->c, &(struct thc_sums){ lanes, 2048, 1024, 16, counts }, blocks,
-			 &(struct thc_blocks){ 21, 0, norms, 0 }, out);
+	thc_codec_decode(&s->c, &(struct thc_sums){ lanes, 2048, 1024, 16, counts }, s->count,
+			 &(struct thc_blocks){ s->round, 0, norms, 0 }, out);
 	for (i = 0; i < s->count; i++) {
 		double mean = 0;
 
@@ -107,6 +108,7 @@ static void setup(struct setup *s, const struct thc_table *t, unsigned int n, bo
 	s->n = n;
 	s->independent = independent;
 	s->count = COORDINATES;
+	s->round = 21;
 }
 
 static void nmse__closed_form(void **state)
@@ -280,6 +282,37 @@ static void norms__per_block_on_heavy_tails(void **state)
 	free(x);
 }
 
+/* Not rotated, coordinates are as large as those are that there are, whatever pads their block. */
+static void nmse__of_a_block_that_is_not_full(void **state)
+{
+	static const size_t counts[] = { 17, 128, 1000 };
+	struct thc_table t;
+	unsigned int i;
+	size_t trial;
+
+	(void)state;
+	solve(4, 20, 1.0 / 512, &t);
+	for (i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		const size_t trials = 40000 / counts[i];
+		double sum = 0;
+		struct setup s;
+
+		setup(&s, &t, 4, false, 0);
+		assert_int_equal(thc_codec_set_form(&s.c, THC_CODEC_UNROTATED), 0);
+		s.count = counts[i];
+		for (trial = 0; trial < trials; trial++) {
+			float *x = normal_vector(s.count, 500 + trial);
+			float *all[] = { x, x, x, x };
+
+			s.round = trial;
+			sum += measure(&s, all, NULL);
+			free(x);
+		}
+assert_ratio("a part of a block", sum / (double)trials, thc_table_nmse(&t, 4), 0.1);
+		thc_codec_exit(&s.c);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,6 +322,7 @@ int main(void)
 		cmocka_unit_test(correlated__gain),
 		cmocka_unit_test(nmse__independent_gradients),
 		cmocka_unit_test(norms__per_block_on_heavy_tails),
+		cmocka_unit_test(nmse__of_a_block_that_is_not_full),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,7 +81,9 @@ static double *reference_sent(const struct round *r, size_t from, size_t to)
 
 	for (block = 0; block < r->blocks; block++) {
 		double *v = sent + block * b, *signs;
-		double m = r->c.table.t * r->scales[block] / sqrt((double)b), least = -m, most = m;
+		size_t there = r->count - block * b < b ? r->count - block * b : b;
+		double share = sqrt((double)(r->c.form & THC_CODEC_UNROTATED ? there : b));
+		double m = r->c.table.t * r->scales[block] / share, least = -m, most = m;
 
 		if (r->c.form & THC_CODEC_RANGES) {
 			double unit = r->c.form & THC_CODEC_UNROTATED ? 1 : sqrt((double)b);
@@ -189,7 +191,7 @@ static void error__accumulates_nothing(void **state)
 				   &(struct thc_residual_at){ error, n, scratch });
 		for (i = 0; i < n; i++)
 			lanes[i] = (uint8_t)t.value[index_of(packed, 4, i)];
-		thc_codec_decode(&c, &(struct thc_sums){ lanes, 1024, 1024, 8, counts }, 4,
+		thc_codec_decode(&c, &(struct thc_sums){ lanes, 1024, 1024, 8, counts }, n,
 				 &(struct thc_blocks){ (uint64_t)round, 0, norms, 0 }, out);
 		for (i = 0; i < n; i++)
 			total[i] += out[i];

@@ -420,10 +420,10 @@ static void assert_decode_from_apart(unsigned int block_log2, unsigned int chunk
 		counts[i] = (uint16_t)(i % 3 == 2 ? 0 : (width == 8 ? 8 : 139) - i % 3);
 		memcpy(apart + i * chunk * 4, lanes + i * lane_bytes, lane_bytes);
 	}
-	thc_codec_decode(&c, &(struct thc_sums){ lanes, lane_bytes, chunk, width, counts }, 2,
+	thc_codec_decode(&c, &(struct thc_sums){ lanes, lane_bytes, chunk, width, counts }, n,
 			 &(struct thc_blocks){ 4, 1, norms, 0 }, out);
 	thc_codec_decode(&c, &(struct thc_sums){ apart, (size_t)chunk * 4, chunk, width, counts },
-			 2, &(struct thc_blocks){ 4, 1, norms, 0 }, same);
+			 n, &(struct thc_blocks){ 4, 1, norms, 0 }, same);
 	assert_memory_equal(out, same, n * sizeof(float));
 	assert_true(norm_of(out, n) > 0);
 	thc_codec_exit(&c);
@@ -468,7 +468,7 @@ static void decode__equals_formula(void **state)
 		want[i] = count ? -m + (double)narrow[i] / count * 2 * m / 30 : 0;
 	}
 	reference_hadamard(want, n);
-	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, 1,
+	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, n,
 			 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
 	for (i = 0; i < n; i++)
 		assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) < 1e-6 * norm);
@@ -476,16 +476,16 @@ static void decode__equals_formula(void **state)
 		memset(wide, 0, sizeof(wide));
 		for (i = 0; i < n; i++)
 			lane_add(wide, width, i, narrow[i]);
-		thc_codec_decode(&c, &(struct thc_sums){ wide, 64 * width, 512, width, counts }, 1,
+		thc_codec_decode(&c, &(struct thc_sums){ wide, 64 * width, 512, width, counts }, n,
 				 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
 		for (i = 0; i < n; i++)
 			assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) <
 				    1e-6 * norm);
 	}
-	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, 1,
+	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, n,
 			 &(struct thc_blocks){ 2, 6, &zero, 0 }, out);
 	assert_true(norm_of(out, n) == 0);
-	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, 1,
+	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, n,
 			 &(struct thc_blocks){ 2, 6, &largest, 0 }, out);
 	assert_true(norm_of(out, n) == 0);
 	free(signs);

@@ -84,7 +84,7 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	thc_codec_decode(&c,
 			 &(struct thc_sums){ o->lanes, s->chunk * s->width / 8, s->chunk, s->width,
 					     counts },
-			 blocks, &(struct thc_blocks){ 5, 3, o->scales, 0 }, o->out);
+			 count, &(struct thc_blocks){ 5, 3, o->scales, 0 }, o->out);
 	free(counts);
 	free(scratch);
 	thc_codec_exit(&c);

@@ -95,7 +95,7 @@ static void reduce(struct group *g)
 	for (i = 0; i < g->padded / 256; i++)
 		counts[i] = (uint16_t)g->n;
 	thc_codec_decode(&g->c, &(struct thc_sums){ lanes, 1024, 256, 32, counts },
-			 g->padded / BLOCK, &(struct thc_blocks){ g->round, 0, g->scales, 0 },
+			 g->count, &(struct thc_blocks){ g->round, 0, g->scales, 0 },
 			 g->out);
 	free(counts);
 	free(lanes);
@@ -163,7 +163,7 @@ static void levels__of_a_table_of_granularity_4(void **state)
 		for (i = 0; i < BLOCK; i++)
 			lane_add(lanes, 8, i, values[index_of(packed, 2, i)]);
 	}
-	thc_codec_decode(&c, &(struct thc_sums){ lanes, BLOCK, BLOCK, 8, counts }, 1,
+	thc_codec_decode(&c, &(struct thc_sums){ lanes, BLOCK, BLOCK, 8, counts }, BLOCK,
 			 &(struct thc_blocks){ 1, 0, &norm, 0 }, out);
 	for (i = 0; i < BLOCK; i++)
 		assert_true(fabsf(out[i] - (at[i % 4] + at[2 * i % 4]) / 2) < 1e-5f);
@@ -359,7 +359,7 @@ static void ranges__that_are_none_are_zero(void **state)
 	for (k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
 		const struct thc_blocks b = { 1, 0, wrong[k], 0 };
 
-		thc_codec_decode(&g.c, &(struct thc_sums){ lanes, BLOCK, BLOCK, 8, counts }, 1, &b,
+		thc_codec_decode(&g.c, &(struct thc_sums){ lanes, BLOCK, BLOCK, 8, counts }, BLOCK, &b,
 				 out);
 		for (i = 0; i < BLOCK; i++)
 			assert_true(out[i] == 0);

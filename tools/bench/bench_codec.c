@@ -108,7 +108,7 @@ static int bench_run(struct bench *b, enum work work, uint64_t round)
 		thc_codec_decode(&b->codec,
 				 &(struct thc_sums){ b->lanes, THC_LANE_BYTES, b->chunk, b->width,
 						     b->counts },
-				 b->blocks, &(struct thc_blocks){ round, 0, b->norms, 0 }, b->out);
+				 b->count, &(struct thc_blocks){ round, 0, b->norms, 0 }, b->out);
 		return 0;
 	}
 }

@@ -102,7 +102,6 @@ int thc_codec_set_form(struct thc_codec *c, unsigned int form)
 		return -EINVAL;
 	c->form = form;
 	c->half = ranges ? 0 : (float)c->table.granularity * 0.5f;
-	c->spread = rotated ? 1 : sqrt(ldexp(1, -(int)c->block_log2));
 	c->inverse_log2 = rotated ? (int)c->block_log2 : 0;
 	return 0;
 }
@@ -165,6 +164,14 @@ static struct range range_of_count(const struct thc_codec *c, size_t count,
 static size_t block_tiles(const struct thc_codec *c)
 {
 	return (size_t)1 << (c->block_log2 - THC_BLOCK_LOG2_MIN);
+}
+
+/* Coordinates of a block of the range, without what pads it. */
+static size_t coordinates_of(const struct range *r, size_t block)
+{
+	size_t first = block << r->c->block_log2, full = (size_t)1 << r->c->block_log2;
+
+	return r->v.count - first < full ? r->v.count - first : full;
 }
 
 /* Where a kernel finds tile @tile of the range; a last, partial tile is completed in pad. */
@@ -336,12 +343,10 @@ void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 /* The range of a block, whose norm is not too large. */
 static void block_range(struct range *r, size_t block, float *scratch, float *range)
 {
-	size_t first = block << r->c->block_log2, n = (size_t)1 << r->c->block_log2;
+	size_t n = is_rotated(r->c) ? (size_t)1 << r->c->block_log2 : coordinates_of(r, block);
 	float least, most;
 
 	rotate_block(r, block, scratch);
-	if (!is_rotated(r->c) && r->v.count - first < n)
-		n = r->v.count - first;
 	r->c->ops->extent(scratch, n, &least, &most);
 	/* a zero is positive, whichever of several the loop has met */
 	range[0] = most + 0.0f;
@@ -372,12 +377,21 @@ struct span {
 	double step;
 };
 
+/* Standard deviation of a block's coordinates, as they enter the quantiser, in units of its norm:
+ * a rotation makes them larger by sqrt(B), and what pads the block like all others.
+ */
+static double spread_of(const struct range *r, size_t block)
+{
+	return is_rotated(r->c) ? 1 : sqrt(1 / (double)coordinates_of(r, block));
+}
+
 /*
  * Scales of other ranks come from the network: what is not a number, or not allowed, counts as
  * nothing.
  */
-static struct span span_of(const struct thc_codec *c, const float *scales, size_t block)
+static struct span span_of(const struct range *r, const float *scales, size_t block)
 {
+	const struct thc_codec *c = r->c;
 	float most, least, norm;
 	double width;
 
@@ -386,7 +400,8 @@ static struct span span_of(const struct thc_codec *c, const float *scales, size_
 		if (!(norm >= THC_NORM_MIN && norm <= THC_NORM_MAX))
 			return (struct span){ 0 };
 		return (struct span){
-			.step = 2 * c->table.t * (double)norm / c->table.granularity * c->spread,
+			.step = 2 * c->table.t * (double)norm / c->table.granularity *
+				spread_of(r, block),
 		};
 	}
 	most = scales[2 * block];
@@ -449,7 +464,7 @@ static void quantiser_init(struct quantiser *z, struct range *r, const struct th
 static void quantiser_block(struct quantiser *z, size_t block, const float *scales,
 			    const float *rotated)
 {
-	struct span span = span_of(z->r->c, scales, block);
+	struct span span = span_of(z->r, scales, block);
 
 	z->block = block;
 	z->rotated = rotated;
@@ -607,16 +622,16 @@ static void decode_fill(void *ctx, size_t tile, float *buf)
 	}
 }
 
-void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, size_t nblocks,
+void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, size_t count,
 		      const struct thc_blocks *b, float *out)
 {
-	struct range r = range_of_count(c, nblocks << c->block_log2, b);
+	struct range r = range_of_count(c, count, b);
 	struct decoder d = { .c = c, .sums = sums };
 	struct transform t = { .c = c, .fill = decode_fill, .ctx = &d };
 	size_t block;
 
-	for (block = 0; block < nblocks; block++) {
-		struct span span = span_of(c, b->scales, block);
+	for (block = 0; block < thc_codec_blocks(c, count); block++) {
+		struct span span = span_of(&r, b->scales, block);
 
 		d.scale = ldexp(span.step, -c->inverse_log2);
 		d.offset = ldexpf(span.offset, -c->inverse_log2);
@@ -648,7 +663,7 @@ void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packe
 	float *scratch = residual->scratch;
 
 	for (block = 0; block < nblocks; block++, lost += chunks, at += chunks * packed->stride) {
-		struct span span = span_of(c, b->scales, block);
+		struct span span = span_of(&r, b->scales, block);
 		bool any = false;
 
 		if (span.step == 0)

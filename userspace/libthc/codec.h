@@ -55,7 +55,6 @@ struct thc_codec_ops;
  * @correlate_n: ranks that round in a correlated way, 0 for independent rounding
  * @form: THC_CODEC_*
  * @half: the grid position that a block's offset stands for: g / 2, or 0 of a range
- * @spread: standard deviation of a coordinate in units of its block's norm
  * @inverse_log2: log2 of what the inverse transform has to be divided by
  * @cell: by floor of the grid position: THC_CELL() of the level below
  * @cell_level: the level indices of @cell alone, for narrow tables
@@ -69,7 +68,6 @@ struct thc_codec {
 	unsigned int correlate_n;
 	unsigned int form;
 	float half;
-	double spread;
 	int inverse_log2;
 	uint32_t *cell;
 	uint16_t cell_level[64];
@@ -174,7 +172,7 @@ struct thc_sums {
 
 /**
  * struct thc_residual_at - where what is lost goes
- * @error: @count floats; NULL: nowhere, but for thc_codec_putback()
+ * @error: @count floats, as many as the range has; NULL: nowhere, but for thc_codec_putback()
  * @scratch: B floats
  */
 struct thc_residual_at {
@@ -229,9 +227,9 @@ void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
 			const struct thc_residual_at *residual);
 
 /*
- * Summed lanes -> mean gradient, nblocks * B floats.
+ * Summed lanes, of whole blocks -> mean gradient, @count floats.
  */
-void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, size_t nblocks,
+void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, size_t count,
 		      const struct thc_blocks *b, float *out);
 
 /*

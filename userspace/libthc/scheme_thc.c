@@ -515,10 +515,10 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 			sums.stride = THC_LANE_BYTES;
 		}
 		copy_block(r, block, false);
-		thc_codec_decode(&z->codec, &sums, 1, &b, (float *)buf);
+		thc_codec_decode(&z->codec, &sums, values, &b, (float *)buf);
 		return;
 	}
-	thc_codec_decode(&z->codec, &sums, 1, &b, scratch(r));
+	thc_codec_decode(&z->codec, &sums, values, &b, scratch(r));
 	copy_block(r, block, false);
 	thc_store(r->dtype, buf, scratch(r), values);
 }
@@ -625,8 +625,10 @@ static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned
 				1U << c->spec.block_log2);
 	if (c->counted_least < THC_COUNTED_BLOCKS * bytes)
 		c->counted_least = THC_COUNTED_BLOCKS * bytes;
-	/* an answer has a lane of every value */
-	c->counted_value = c->spec.sum_width / 8;
+	/* an answer has a lane of every value: where lanes are as long as floats are, of one that is
+	 * shorter, too
+	 */
+	c->counted_value = c->spec.sum_width == 32 ? sizeof(float) : 0;
 	return 0;
 }
 
