@@ -133,7 +133,7 @@ static void socket_exit(struct kunit *test)
 /* A message of @chunks, as sendmsg() leaves it. */
 static struct thc_message *give_to(struct kunit *test, int stream, u32 chunks, u32 round)
 {
-	u32 payload = stream == THC_DATA ? THC_CHUNK_8 / 2 : THC_LANE_BYTES, i;
+	u32 payload = stream == THC_DATA ? THC_COORDINATES(8) / 2 : THC_LANE_BYTES, i;
 	struct thc_sock *ts = test->priv;
 	struct thc_message *m =
 		thc_message_alloc(ts->user, chunks, payload + sizeof(struct thc_hdr));
@@ -316,7 +316,7 @@ static void message__packets_are_sealed(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, be32_to_cpu(h->round), 5);
 		KUNIT_EXPECT_TRUE(test, thc_seal_names(h, ts->peers[i % 3]->sender.up.id));
 		KUNIT_EXPECT_EQ(test, be64_to_cpu(h->tag),
-				tag_of(&ts->peers[i % 3]->sender.up, h, THC_CHUNK_8 / 2));
+				tag_of(&ts->peers[i % 3]->sender.up, h, THC_COORDINATES(8) / 2));
 	}
 	for (i = 0; i < 3; i++) {
 		const struct thc_sender *s = &ts->peers[i]->sender;

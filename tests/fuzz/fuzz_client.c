@@ -1218,7 +1218,7 @@ static void check_mean(unsigned int k, const struct asked **norms, const struct 
 		       unsigned int chunks)
 {
 	static uint8_t lanes[ASKED_MAX][THC_LANE_BYTES];
-	static float mean[ASKED_MAX * THC_CHUNK_8], norm[THC_NORMS];
+	static float mean[ASKED_MAX * THC_COORDINATES(8)], norm[THC_NORMS];
 	const struct thc_compressor *z = compressor();
 	size_t blocks = chunks * z->chunk >> z->codec.block_log2, i;
 	static uint8_t stored[VALUES_MAX * 4];

@@ -227,7 +227,7 @@ static void scheme__raises_what_a_bucket_counts_as(void **state)
 				 floats > THC_COUNTED_BYTES ? floats : THC_COUNTED_BYTES);
 		s->describe(&c, &info);
 		assert_int_equal(info.block, 1U << log2[i]);
-		assert_int_equal(info.chunk, THC_CHUNK_8);
+		assert_int_equal(info.chunk, THC_COORDINATES(8));
 		s->close(&c);
 		s->close(&c);
 		assert_null(c.context[THC_SCHEME_THC]);

@@ -389,7 +389,7 @@ static void lanes__carry_stays_inside_the_lane(void **state)
 static void lanes__lut_at_the_overflow_rule(void **state)
 {
 	u16 steep[16];
-	u8 payload[THC_CHUNK_8 / 2];
+	u8 payload[THC_COORDINATES(8) / 2];
 	u64 lanes[THC_LANE_WORDS];
 	struct thc_pairs pairs;
 	int c, i;
@@ -401,20 +401,20 @@ static void lanes__lut_at_the_overflow_rule(void **state)
 	memset(payload, 0xff, sizeof(payload));
 	for (c = 0; c < 5; c++)
 		thc_lanes_lut8(lanes, payload, &pairs, c == 0);
-	for (i = 0; i < THC_CHUNK_8; i++)
+	for (i = 0; i < THC_COORDINATES(8); i++)
 		assert_int_equal(lane(lanes, 8, i), 255);
 	steep[15] = 65535 / 3;
 	thc_pairs_init(&pairs, steep, 4);
 	for (c = 0; c < 3; c++)
 		thc_lanes_lut16(lanes, payload, &pairs, c == 0);
-	for (i = 0; i < THC_CHUNK_16; i++)
+	for (i = 0; i < THC_COORDINATES(16); i++)
 		assert_int_equal(lane(lanes, 16, i), 65535);
 }
 
 static void lanes__linear_is_lut_of_identity(void **state)
 {
 	u64 a[THC_LANE_WORDS], b[THC_LANE_WORDS];
-	u8 payload[THC_CHUNK_8 / 2];
+	u8 payload[THC_COORDINATES(8) / 2];
 	struct thc_pairs pairs;
 	int c;
 

@@ -95,7 +95,7 @@ static int setup(void **state)
 		.granularity = 15,
 		.reply = THC_REPLY_FANOUT,
 		.seal = *(const u8 *)*state,
-		.chunk = THC_CHUNK_8,
+		.chunk = THC_COORDINATES(8),
 		.admits = { .count = 1, .at = { { thc_addr_v4(0), 96 } } },
 	};
 	int i;

@@ -405,7 +405,7 @@ THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 {
 	struct worker *w = host->w;
 	int control = is_control(w, st);
-	u32 bytes = sizeof(struct thc_hdr) + (control ? THC_LANE_BYTES : THC_CHUNK_8 / 2);
+	u32 bytes = sizeof(struct thc_hdr) + (control ? THC_LANE_BYTES : THC_COORDINATES(8) / 2);
 	struct packet *p = &w->request[st->slot_base + st->next % st->slots];
 
 	/* the chunk that was in this slot is done */

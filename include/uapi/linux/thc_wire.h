@@ -49,9 +49,6 @@
 #define THC_CHALLENGE_BYTES	16
 /* Bytes of lanes in every answer, and in every request but those of LUT_ADD. */
 #define THC_LANE_BYTES		1024
-/* Coordinates of a chunk when sums are 8 and 16 bits wide. */
-#define THC_CHUNK_8		1024
-#define THC_CHUNK_16		512
 /* u32 lanes of a MAX packet, that is norms per packet. */
 #define THC_NORMS		256
 
@@ -63,7 +60,7 @@
  * @THC_OP_ADD: payload holds lanes of thc_hdr.width bits, added lane by lane
  *	modulo 2^width
  * @THC_OP_OR: payload is OR-ed bit by bit (sparse indices); width is 32
- * @THC_OP_MAX: maximum of u32 lanes (IEEE-754 bits of norms); width is 32
+ * @THC_OP_MAX: maximum of u32 lanes (what scales blocks); width is 32
  * @THC_OP_CLAIM: maximum of u32 lanes, but of a worker's packet only the lanes
  *	of its own claim count, struct thc_claim; of workers 0 to 31
  * @THC_OP_CLAIM_HIGH: claims of workers 32 to 63, in jobs that have them
@@ -130,8 +127,9 @@ enum thc_seal_type {
  * struct thc_hdr - in front of every THC payload, 48 bytes
  * @version: THC_VERSION
  * @op: enum thc_op
- * @width: bits of a payload lane: 4 for LUT_ADD requests, else 8, 16 or 32;
- *	0 in header-only packets, JOIN and WELCOME
+ * @width: bits of a payload lane: in LUT_ADD requests those of an index, 1 to 8; in their
+ *	answers those of a sum, 4, 8, 16 or 32; else 8, 16 or 32; 0 in header-only packets, JOIN
+ *	and WELCOME
  * @flags: THC_F_*
  * @key_id: names the key that made the tag; 0: none did
  * @tag: the packet's seal, of header (without this field) and payload
@@ -382,7 +380,7 @@ struct thc_record_shards {
  * @head: THC_RECORD_ROW
  * @width: b, as in thc_hdr.width of a LUT_ADD request
  * @sum_width: bits of the sum of its indices' levels
- * @granularity: g, the largest level. Levels behind it are zero, and not used
+ * @granularity: g, the largest level, which is the last one
  * @clamp: IEEE-754 bits of t_p, the clamp in units of the coordinates' standard deviation
  */
 struct thc_record_row {

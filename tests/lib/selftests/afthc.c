@@ -234,7 +234,7 @@ static size_t chunk_bytes(uint8_t op, uint8_t sum_width)
 {
 	if (op != THC_OP_LUT_ADD)
 		return THC_LANE_BYTES;
-	return (sum_width == 8 ? THC_CHUNK_8 : THC_CHUNK_16) / 2;
+	return (sum_width == 8 ? THC_COORDINATES(8) : THC_COORDINATES(16)) / 2;
 }
 
 uint32_t contribution(const struct thc_send *s, unsigned int rank, size_t i, const uint16_t *table)

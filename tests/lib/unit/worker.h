@@ -29,7 +29,7 @@
 #define RANKS		8
 #define SUM_WIDTH	8
 #define RTT		THC_NS_PER_MS
-#define DATA_BYTES	(sizeof(struct thc_hdr) + THC_CHUNK_8 / 2)
+#define DATA_BYTES	(sizeof(struct thc_hdr) + THC_COORDINATES(8) / 2)
 #define LANES_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
 
 /* A packet from the aggregator. */
