@@ -76,7 +76,7 @@ static void table__auto_always_fits(void **state)
 		snprintf(keys, sizeof(keys), "1,ranks=%u,key=@one", n);
 		p = good(keys);
 		assert_int_equal(p.sum_width, n <= 17 ? 8 : 16);
-		assert_int_equal(p.chunk, n <= 17 ? THC_CHUNK_8 : THC_CHUNK_16);
+		assert_int_equal(p.chunk, n <= 17 ? THC_COORDINATES(8) : THC_COORDINATES(16));
 		assert_true(p.granularity * n < 1u << p.sum_width);
 		assert_int_equal(p.table[0], 0);
 		assert_int_equal(p.table[15], p.granularity);
@@ -137,6 +137,9 @@ static void table__four_bit_sums(void **state)
 		"no table of 2 bits fits 6 ranks, up to 5 ranks fit this table; or set "
 		"sum_width=8");
 	refused("1,ranks=1,key=@one,bits=5,sum_width=4", "no table of 5 bits fits 1 ranks");
+	/* what is advised is not refused next */
+	refused("1,ranks=20,key=@one,bits=4,sum_width=4", "or set sum_width=16");
+	refused("1,ranks=17,key=@one,bits=4,granularity=4095,sum_width=8", "or set sum_width=32");
 	refused("1,ranks=2,key=@one,bits=4,sum_width=4", "more than the 15 of 4-bit sums");
 }
 

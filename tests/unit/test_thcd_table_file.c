@@ -235,6 +235,8 @@ static void file__with_a_wrong_clamp(void **state)
 		"{'T': }",
 		"{'T': two}",
 		"{'T': 0}",
+		"{'T': 1e-10}",
+		"{'T': 1e-17}",
 		"{'T': 16}",
 		"{'T': -2.15}",
 		"{'T': nan}",

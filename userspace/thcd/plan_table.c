@@ -18,12 +18,14 @@ static u32 width_max(u32 width)
 	return (u32)(((u64)1 << width) - 1);
 }
 
-/* How the operator would write that sums may be wider. */
-static const char *wider(u32 width)
+/* The narrowest of them that @sum fits. */
+static u32 width_of(u32 sum)
 {
-	return width == 4 ? "; or set sum_width=8" :
-	       width == 8 ? "; or set sum_width=16" :
-			    "; or set sum_width=32";
+	u32 i = 0;
+
+	while (sum > width_max(widths[i]))
+		i++;
+	return widths[i];
 }
 
 /* In uniform THC the table says nothing that the range does not say. */
@@ -53,34 +55,31 @@ static int too_wide(const struct thcd_job_wish *w, u32 reach, u32 width, struct 
 			 w->ranks);
 	return thcd_fail(
 		e,
-		"the table reaches %u, and %u ranks make %u, more than the %u of %u-bit sums: %sup to %u ranks fit this table%s",
+		"the table reaches %u, and %u ranks make %u, more than the %u of %u-bit sums: %sup to %u ranks fit this table; or set sum_width=%u",
 		reach, w->ranks, reach * w->ranks, width_max(width), width, fits,
-		width_max(width) / reach, wider(width));
+		width_max(width) / reach, width_of(reach * w->ranks));
 }
 
 static int choose_width(u32 *width, const struct thcd_job_wish *w, struct thcd_error *note,
 			struct thcd_error *e)
 {
-	u32 reach = least_reach(w), i = 0;
+	u32 reach = least_reach(w);
 
 	*width = w->sum_width;
 	if (*width)
 		return reach * w->ranks > width_max(*width) ? too_wide(w, reach, *width, e) : 0;
-	while (reach * w->ranks > width_max(widths[i]))
-		i++;
-	*width = widths[i];
-	if (i)
+	*width = width_of(reach * w->ranks);
+	if (*width > widths[0])
 		thcd_fail(note,
 			  "sums of %u ranks need %u bits (%u x %u > %u): chunks of %d coordinates",
-			  w->ranks, *width, w->ranks, reach, width_max(widths[i - 1]),
+			  w->ranks, *width, w->ranks, reach, width_max(*width / 2),
 			  THC_COORDINATES(*width));
 	return 0;
 }
 
-static int no_threshold(const struct thcd_job_wish *w, struct thcd_error *e)
+static int no_threshold(double p, struct thcd_error *e)
 {
-	return thcd_fail(e, "clamp=%g gives no table: give a fraction from 1e-12 to 0.99",
-			 w->clamp);
+	return thcd_fail(e, "clamp=%g gives no table: give a fraction from 1e-12 to 0.99", p);
 }
 
 static int take_levels(struct thc_table *t, const struct thcd_job_wish *w, struct thcd_error *e)
@@ -99,7 +98,7 @@ static int take_levels(struct thc_table *t, const struct thcd_job_wish *w, struc
 		return thcd_fail(e, "clamp: the table's file has its own: leave one of them out");
 	err = thc_table_from_values(w->bits, g, p, w->value, t);
 	if (err == -ERANGE)
-		return no_threshold(w, e);
+		return no_threshold(p, e);
 	return err ? thcd_fail(e, "table: levels must begin with 0 and rise strictly") : 0;
 }
 
@@ -119,7 +118,7 @@ static int choose(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 
 	/* that sums fit is known: it is the clamp fraction */
 	if (err == -ERANGE)
-		return no_threshold(w, e);
+		return no_threshold(w->clamp, e);
 	return err ? thcd_fail(e, "no table for bits=%u granularity=%u: %s", w->bits,
 			       wish.granularity, strerror(-err)) :
 		     0;

@@ -58,6 +58,9 @@ static int read_text(const char *path, char text[FILE_BYTES + 1], struct thcd_er
 	return err;
 }
 
+/* Below it there is no clamp fraction but 1. */
+#define LEAST_CLAMP	1e-6
+
 /* What is written in decimal at @at; *end == @at: nothing is. */
 static double decimal(const char *at, const char **end)
 {
@@ -155,7 +158,7 @@ static int read_clamp(double *t, const char *path, struct thcd_error *e)
 	at += strspn(at, " ");
 	*t = decimal(at, &end);
 	/* cut off, it would be another number */
-	if (end == at || !strchr(",}", *end) || !*end || !(*t > 0 && *t < 16))
+	if (end == at || !strchr(",}", *end) || !*end || !(*t > LEAST_CLAMP && *t < 16))
 		return thcd_fail(e,
 				 "table: %s: behind 'T' a number between 0 and 16 is expected, as "
 				 "'T': 2.1538746940614564",
