@@ -277,10 +277,11 @@ THC_INLINE enum thc_drop_reason thc_joining_challenge(struct thc_joining *j,
 	return THC_DROP_NONE;
 }
 
-THC_INLINE int thc_joining_same_group(const struct thc_spec *a, const struct thc_spec *b)
+/* Do answers come as before, @reply to @group? */
+THC_INLINE int thc_joining_same_group(const struct thc_spec *s, u8 reply, struct thc_end group)
 {
-	return a->reply == b->reply && a->group.port == b->group.port &&
-	       thc_addr_equal(&a->group.addr, &b->group.addr);
+	return s->reply == reply && s->group.port == group.port &&
+	       thc_addr_equal(&s->group.addr, &group.addr);
 }
 
 /* A WELCOME to the group: it reaches us, unless it is a recording of another epoch's. */
@@ -307,12 +308,13 @@ THC_INLINE int thc_joining_believes(struct thc_joining *j, u8 refusal, u64 now)
 /* A whole WELCOME is there. */
 static inline void thc_joining_read(struct thc_joining *j, struct thc_sender *s)
 {
-	const struct thc_spec before = j->spec;
 	const struct thc_welcome *w = &j->parts.info.welcome;
+	const struct thc_end group = j->spec.group;
+	const u8 reply = j->spec.reply;
 
 	j->epoch = j->parts.info.epoch;
 	j->unsound = !thc_spec_read(&j->spec, w, j->parts.record, j->parts.info.bytes);
-	if (j->welcomed && !thc_joining_same_group(&before, &j->spec)) {
+	if (j->welcomed && !thc_joining_same_group(&j->spec, reply, group)) {
 		j->group_at = 0;
 		j->heard = 0;
 	}
