@@ -25,6 +25,7 @@ RATE = "1gbit"
 PROMISES = [
     ("xdp.lut_ratio", "<=", 1.7, "XDP program beside bare accumulate, LUT"),
     ("xdp.linear_ratio", "<=", 1.7, "XDP program beside bare accumulate, linear"),
+    ("xdp.add32_above_bare_ns", "<=", 40, "XDP program, scheme none, ns above bare adds"),
     ("codec.compress_ratio", ">=", 0.25, "compress beside memcpy"),
     ("codec.compress_ef_ratio", ">=", 0.15, "compress with error feedback beside memcpy"),
     ("codec.decompress_ratio", ">=", 0.35, "decompress beside memcpy"),
