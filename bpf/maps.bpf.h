@@ -117,8 +117,9 @@ struct {
 	__type(value, struct thc_turn);
 } turn SEC(".maps");
 
-/* The payload of the packet at hand, of requests without a row in THC_FORMATS; a loop over it may
- * read a word behind the last one (aggregator/bits.h).
+/* The payload of the packet at hand, of requests without a row in THC_FORMATS. No loop reads the
+ * word behind the last one, which is for the verifier: it sees no closer bound of
+ * aggregator/bits.h.
  */
 struct thc_payload_copied {
 	u64 word[THC_LANE_WORDS + 1];

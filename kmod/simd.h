@@ -18,8 +18,8 @@
  * struct thc_simd_ops - the loops of one instruction set
  * @name: as the module's parameter "simd" takes it
  *
- * @lanes: THC_LANE_BYTES, aligned to words. @payload: thc_lane_payload(kind)
- * bytes, of any alignment. The caller owns the vector unit, if they need it.
+ * @lanes: THC_LANE_BYTES, aligned to words. @payload: thc_lane_payload() bytes of
+ * its kind, of any alignment. The caller owns the vector unit, if they need it.
  * @nh puts thc_nh() of @words words, a multiple of 8, at its first parameter.
  */
 struct thc_simd_ops {

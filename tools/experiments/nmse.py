@@ -19,7 +19,7 @@ TOLERANCE = .03
 # repeated until their standard error is SAMPLING, or REPEATS times.
 SAMPLING = .01
 REPEATS = 40
-# The published table, and what the paper gives for it at 1, 4 and 8 ranks.
+# The published table.
 PUBLISHED = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 PUBLISHED_P = 1 / 32
 
@@ -147,7 +147,7 @@ def svg(found):
     series += [(f"4 ranks, {words}", _curve(found, ranks=4, gradients=whose, rounding=how), True)
                for words, whose, how in (("own gradients", "own", "independent"),
                                          ("correlated", "equal", "correlated"))]
-    return chart.curves("NMSE of the mean, normals, tables as thcd chooses them",
+    return chart.curves("NMSE of the mean, normals, tables of least error",
                         ("bits up a coordinate", "NMSE"), series)
 
 

@@ -372,8 +372,8 @@ THC_API double thc_table_nmse(const struct thc_table *t, unsigned int n);
  * @granularity: g, 0: the best one, up to 127, or 255 if @bits is above 4
  * @p: clamp fraction, 0: the best one
  * @flags: THC_TABLE_FEEDBACK: a rank's own loss, thc_table_nmse() for one rank, is at most 1/2, so
- *	that its error memory stays shorter than its gradient. Only tables of one bit, for three
- *	ranks or more, differ for it
+ *	that its error memory stays shorter than its gradient. If granularity is 0, only tables of
+ *	one bit, for three ranks or more, differ for it
  */
 struct thc_table_wish {
 	size_t		size;
