@@ -91,10 +91,6 @@ class Rank:
         for request in requests:
             self.client.wait(request)
         return {"digests": [hashlib.sha256(b.tobytes()).hexdigest() for b in buffers],
-                "nmse": [c["dtype"] in values.FLOATS and
-                         values.nmse(b, [values.buffer(c["seed"], r, c["count"], c["dtype"])
-                                         for r in range(self.client.info()["ranks"])], c["dtype"])
-                         for b, c in zip(buffers, calls)],
                 "stats": self.client.stats()}
 
 

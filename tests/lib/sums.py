@@ -2,13 +2,15 @@
 """Whether an aggregator's answers are the sums of the requests that it got, by the decoder of the
 protocol, which adds plain integers coordinate by coordinate.
 """
+import collections
+
 import decoder
 from decoder import F_ANSWER, Malformed
 
 
-def _jobs_in(seen):
-    """{epoch: Job} that the WELCOMEs to workers describe."""
-    jobs, parts = {}, {}
+def _welcomes_in(seen):
+    """{epoch: Welcome} of a worker."""
+    welcomes, parts = {}, {}
     for s in seen:
         if s.up or s.data[1] != decoder.WELCOME:
             continue
@@ -16,22 +18,26 @@ def _jobs_in(seen):
         if any(p.nonce) and not p.welcome_flags & decoder.REFUSED:
             whole = parts.setdefault(p.nonce, decoder.Parts(p.nonce)).add(p)
             if whole:
-                jobs[p.epoch] = whole.job()
-    return jobs
+                welcomes[p.epoch] = whole
+    return welcomes
 
 
 class Sums:
-    """What one aggregator has got and answered: answers, generations and contributions that have
-    been compared are counted; the first wrong answer is a Malformed."""
+    """What one aggregator has got and answered: requests and answers by their op and round, answers
+    counted; the first wrong answer is a Malformed. welcomes: {epoch: Welcome} of a worker."""
 
     def __init__(self, seen):
-        self.jobs, self.generations = _jobs_in(seen), {}
+        self.welcomes, self.generations = _welcomes_in(seen), {}
+        self.jobs = {epoch: welcome.job() for epoch, welcome in self.welcomes.items()}
+        self.asked = collections.defaultdict(dict)      # (op, round): {(chunk, rank): Packet}
+        self.answered = collections.defaultdict(dict)   # (op, round): {chunk: Packet}
         self.answers = 0
         packets = [(s.up, self._packet(s.data)) for s in seen
                    if decoder.LUT_ADD <= s.data[1] <= decoder.CLAIM_HIGH]
         for up, p in packets:
             if up:
                 self._generation(p).add(p)
+                self.asked[p.op, p.round][p.chunk, p.rank] = p
         for up, p in packets:
             if not up:
                 self._compare(p)
@@ -56,6 +62,7 @@ class Sums:
                 raise Malformed(f"an answer of op {p.op} with another {name}, in slot {p.slot}, "
                                 f"generation {p.generation}")
         self.answers += 1
+        self.answered[p.op, p.round][p.chunk] = p
 
     def widths(self):
         """{(op, bits up, bits of the sum)} of what has been added."""

@@ -29,9 +29,14 @@ def buffer(seed, rank, count, dtype):
         info = np.iinfo(BUFFERS[dtype])
         rng = np.random.default_rng([seed, rank])
         return rng.integers(info.min, info.max, count, BUFFERS[dtype], endpoint=True)
-    x = gradient(seed, rank, count)
+    return narrowed(gradient(seed, rank, count), dtype)
+
+
+def narrowed(x, dtype):
+    """Finite floats of single precision as a buffer: rounded to nearest even, fp16's largest value
+    where they are beyond it."""
     if dtype != "bf16":
-        return x.astype(BUFFERS[dtype])
+        return (np.clip(x, -65504, 65504) if dtype == "fp16" else x).astype(BUFFERS[dtype])
     bits = x.view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 

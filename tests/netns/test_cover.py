@@ -6,8 +6,9 @@ by the job's scheme and one by every kind of the scheme none, overlapped.
 
 Every answer is compared with the sum of its requests, which the decoder of the protocol adds
 up; integers, fixed point and exact means bit for bit with what plain integers make of the ranks'
-values; what is lossy is near the mean. With THC_TRANSPORT=af_thc the jobs over AF_THC sockets run, and
-else the others.
+values. The indices and scales of a lossy bucket are those of the ranks' values (means.py), and its
+means bit for bit what its answers say. With THC_TRANSPORT=af_thc the jobs over AF_THC sockets run,
+and else the others.
 """
 import atexit
 import contextlib
@@ -15,14 +16,14 @@ import hashlib
 import os
 import sys
 
-import numpy as np
-
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
+import means  # noqa: E402
 import values  # noqa: E402
 import thcwire as wire  # noqa: E402
 from aggregator import Shards, add_up  # noqa: E402
 from covering import pairwise  # noqa: E402
+from decoder import bits_of, unpack_indices, unpack_lanes  # noqa: E402
 from ranks import Ranks, good  # noqa: E402
 from recorder import Recorder, Seals  # noqa: E402
 from sums import Sums  # noqa: E402
@@ -43,14 +44,11 @@ FACTORS = {
     "seal": ["nh", "sum", "none"],
 }
 BITS = range(1, 9)
-COUNT = 9001            # of the lossy bucket: blocks of 1024 or 2048, the last one not full
+COUNT = 9001            # of the lossy bucket: blocks of 2048, the last one not full
 # what is not lossy, beside it: dtype, precision, how many
 LOSSLESS = [("int8", 0, 2500), ("int16", 0, 1300), ("int32", 0, 700)] + [
     (dtype, bits, 4500) for dtype, bits in (("fp32", 8), ("bf16", 16), ("fp16", 32), ("fp32", 0))]
 BLOCK = 2048
-# deviations of a coordinate that levels reach over, at most, and the part of a block's energy that
-# what is clamped may have where it is not rotated
-REACH, CLAMPED = 10, 0.5
 
 
 def valid(row):
@@ -97,34 +95,44 @@ def expected(call, n):
     return values.exact_mean(brought, call["dtype"])
 
 
-def error_limit(row):
-    """NMSE that the lossy mean may have: as if each level were as far from the next as any two are
-    on average, and each value in the middle of two."""
-    call, (scheme, _), n = calls_of(row)[0], row["scheme"], row["n"]
-    x = [values.floats(values.buffer(call["seed"], r, COUNT, row["dtype"]), row["dtype"])
-         for r in range(n)]
-    error, energy = 0.0, (np.mean(x, axis=0) ** 2).sum()
-    for first in range(0, COUNT, BLOCK):
-        blocks = [v[first:first + BLOCK] for v in x]
-        reach = REACH * max(np.sqrt((v ** 2).sum() / BLOCK) for v in blocks)
-        if scheme == "uthc" and row["rotate"] == "off":
-            reach = max(v.max() for v in blocks) - min(v.min() for v in blocks)
-        error += BLOCK * (reach / (2**row["bits"] - 1)) ** 2 / 4 / n
-    return error / energy + (CLAMPED if scheme == "thc" and row["rotate"] == "off" else 0)
+def in_order(packets, shards):
+    """{chunk of the bucket: payload's packet}, sorted, of one {chunk: Packet} for each shard."""
+    whole = {p.chunk * shards + shard: p for shard, of in enumerate(packets) for p in of}
+    return [whole[q] for q in sorted(whole)]
 
 
-def check_results(row, answers):
+def lossy_mean(row, call, sums):
+    """The bits of the lossy mean, by what the shards' answers say, once the requests are seen to be
+    those of the ranks' values."""
+    number, = {number for s in sums for op, number in s.answered if op == wire.LUT_ADD}
+    lut, most = (wire.LUT_ADD, number), (wire.MAX, number)
+    answers = in_order([s.answered[lut].values() for s in sums], len(sums))
+    assert len(answers) == -(-COUNT // BLOCK) * BLOCK * row["scheme"][1] // 8192, len(answers)
+    lanes = [lane for p in in_order([s.answered[most].values() for s in sums], len(sums))
+             for lane in unpack_lanes(p.payload, 32)]
+    bucket = means.Round(next(iter(sums[0].welcomes.values())), number, COUNT, lanes)
+    brought = [values.floats(values.buffer(call["seed"], r, COUNT, call["dtype"]), call["dtype"])
+               for r in range(row["n"])]
+    bucket.check_scales(brought)
+    for rank, x in enumerate(brought):
+        asked = in_order([[p for (_, r), p in s.asked[lut].items() if r == rank] for s in sums],
+                         len(sums))
+        bucket.missed(x, [i for p in asked for i in unpack_indices(p.payload, bits_of(p.width))])
+    sums_of = [lane for p in answers for lane in unpack_lanes(p.payload, row["scheme"][1])]
+    return bucket.mean(sums_of, [p.count for p in answers], call["dtype"])
+
+
+def check_results(row, answers, sums):
     calls, first = calls_of(row), answers[0]
     for rank, answer in enumerate(answers):
         assert answer["digests"] == first["digests"], f"rank {rank} received other bits than rank 0"
-    error, limit = first["nmse"][0], error_limit(row)
-    assert error < limit, f"not the mean: NMSE {error}, not below {limit}"
-    for call, digest in list(zip(calls, first["digests"]))[1:]:
-        want = expected(call, row["n"])
+    wanted = [lossy_mean(row, calls[0], sums), *(expected(call, row["n"]) for call in calls[1:])]
+    for call, want, digest in zip(calls, wanted, first["digests"]):
         assert hashlib.sha256(want.tobytes()).hexdigest() == digest, f"other bits of {call}"
 
 
 def check_packets(row, recorder, secret, shard):
+    """The Sums of what a shard got and answered, all of it sealed and added up as it has to be."""
     # the switch floods what other aggregators say to their groups
     own = (netns.Topology.aggregator_address(shard), netns.AGGREGATOR6)
     seen = [s for s in recorder.packets() if (s.to if s.up else s.source)[0] in own]
@@ -135,7 +143,8 @@ def check_packets(row, recorder, secret, shard):
     added = {w for w in sums.widths() if w[0] == wire.LUT_ADD}
     want = (wire.LUT_ADD, row["bits"], row["scheme"][1])
     assert added == {want}, f"op, bits up and of the sum are {added}, not {want}"
-    assert sums.answers, "no answer was seen"
+    assert any(op == wire.LUT_ADD for op, _ in sums.answered), "no answer was seen"
+    return sums
 
 
 class Bed:
@@ -193,11 +202,11 @@ def run(row):
             Shards(bed.net, row["n"], row["shards"], software=not in_xdp, job=job_of(row),
                    options=["--mode", mode] if in_xdp else []))
         answers = reduce(row, bed, shards)
-    check_results(row, answers)
     repeated = sum(a["stats"]["retransmits"] for a in answers)
     assert bool(repeated) >= bool(row["loss"]), "nothing was lost"
-    for shard, (recorder, a) in enumerate(zip(recorders, shards.all)):
+    check_results(row, answers, [
         check_packets(row, recorder, a.secret and a.secret.key, shard)
+        for shard, (recorder, a) in enumerate(zip(recorders, shards.all))])
 
 
 def case_of(row):
