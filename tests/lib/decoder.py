@@ -210,7 +210,8 @@ def data_tag(packet, seal, key=None):
 
 
 def member_tag(packet, key, end, request_tag=None):
-    """The tag of a membership packet under a key of 16 bytes; @request_tag: of what STALE answers."""
+    """The tag of a membership packet under a key of 16 bytes; @request_tag: of what STALE
+    answers."""
     rest = packet[HEADER.size:] if request_tag is None else struct.pack(">Q", request_tag)
     return siphash(key, packet[:8] + packet[16:HEADER.size] + end + rest)
 

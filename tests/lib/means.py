@@ -43,7 +43,8 @@ class Round:
 
     def _signs(self, seed, number):
         key = decoder.mix(decoder.mix(decoder.mix((seed + WEYL) % 2**64) ^ number))
-        words = [decoder.mix((key + i * WEYL) % 2**64) for i in range(self.blocks * self.size // 64)]
+        words = [decoder.mix((key + i * WEYL) % 2**64)
+                 for i in range(self.blocks * self.size // 64)]
         negated = np.unpackbits(np.array(words, "<u8").view(np.uint8), bitorder="little")
         return np.float32(1) - 2 * negated.astype(np.float32)
 

@@ -162,6 +162,7 @@ class Seals:
             return packet.has(self.keys.membership(wire.WELCOMING), end=(*seen.to, self.shard))
         if packet.op == wire.STALE and packet.flags & wire.F_EPOCH:
             key = self.keys.membership(wire.LOST)
-            return any(packet.has(key, end=(*seen.to, self.shard), instead=tag) for tag in self.tags[seen.to])
+            return any(packet.has(key, end=(*seen.to, self.shard), instead=tag)
+                       for tag in self.tags[seen.to])
         key = self.data.get((seen.up, packet.key_id))
         return key is not None and packet.has(key)

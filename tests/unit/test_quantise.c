@@ -445,50 +445,84 @@ static void decode__from_lanes_apart(void **state)
 				assert_decode_from_apart(block_log2, chunk, width);
 }
 
-/* Lanes -> mean against the formula in double, with a divisor per chunk and chunks missing. */
-static void decode__equals_formula(void **state)
+#define FORMULA_COUNT	4096
+#define FORMULA_NORM	7.25f
+
+/* How lanes are laid out; ranks, and with them the sums, are so many times as large. */
+struct layout {
+	unsigned int width;
+	unsigned int chunk;
+	unsigned int times;
+};
+
+static void assert_equals_formula(const struct thc_codec *c, const struct layout *l)
 {
 	static const uint16_t counts[8] = { 4, 0, 3, 1, 4, 4, 0, 2 };
-	size_t n = 4096, i;
-	float norm = 7.25f, out[4096], zero = 0, largest = INFINITY;
-	double want[4096], *signs;
-	uint8_t narrow[4096], wide[16384];
-	unsigned int width;
+	double want[FORMULA_COUNT], m = c->table.t * FORMULA_NORM / sqrt(FORMULA_COUNT);
+	double *signs = reference_signs(c, 2, 6);
+	uint8_t lanes[FORMULA_COUNT * 4] = { 0 };
+	float norm = FORMULA_NORM, out[FORMULA_COUNT];
 	struct rng r = rng_seeded(3);
+	uint16_t many[8];
+	size_t i;
+
+	for (i = 0; i < 8; i++)
+		many[i] = (uint16_t)(counts[i] * l->times);
+	for (i = 0; i < FORMULA_COUNT; i++) {
+		unsigned int count = counts[i / l->chunk];
+		unsigned int y = (unsigned int)(rng_u64(&r) % (30 * (count ? count : 1) + 1));
+
+		if (l->width == 4)
+			y %= 16;
+		want[i] = count ? -m + (double)y / count * 2 * m / 30 : 0;
+		lane_add(lanes, l->width, i, y * l->times);
+	}
+	reference_hadamard(want, FORMULA_COUNT);
+	thc_codec_decode(c,
+			 &(struct thc_sums){ lanes, (size_t)l->chunk * l->width / 8, l->chunk,
+					     l->width, many },
+			 FORMULA_COUNT, &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
+	for (i = 0; i < FORMULA_COUNT; i++)
+		assert_true(fabs(want[i] / sqrt(FORMULA_COUNT) * signs[i] - out[i]) < 1e-6 * norm);
+	free(signs);
+}
+
+/* Lanes -> mean against the formula in double, with a divisor per chunk and chunks missing, up to
+ * the largest count of contributors.
+ */
+static void decode__equals_formula(void **state)
+{
+	static const struct layout layouts[] = {
+		{ 4, 2048, 1 }, { 8, 512, 1 }, { 16, 512, 500 }, { 32, 512, 16000 },
+	};
+	unsigned int i;
 	struct thc_codec c;
 
 	(void)state;
 	setup(&c, 4, 30, 12);
-	signs = reference_signs(&c, 2, 6);
-	for (i = 0; i < n; i++) {
-		unsigned int count = counts[i / 512];
-		double m = c.table.t * norm / sqrt((double)n);
+	for (i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
+		assert_equals_formula(&c, &layouts[i]);
+	thc_codec_exit(&c);
+}
 
-		narrow[i] = (uint8_t)(rng_u64(&r) % (30 * (count ? count : 1) + 1));
-		want[i] = count ? -m + (double)narrow[i] / count * 2 * m / 30 : 0;
+/* What no norm can be is none. */
+static void decode__without_a_norm(void **state)
+{
+	static const float norms[] = { 0, INFINITY };
+	static const uint16_t counts[8] = { 4, 0, 3, 1, 4, 4, 0, 2 };
+	uint8_t lanes[FORMULA_COUNT];
+	float out[FORMULA_COUNT];
+	struct thc_codec c;
+	unsigned int i;
+
+	(void)state;
+	setup(&c, 4, 30, 12);
+	memset(lanes, 7, sizeof(lanes));
+	for (i = 0; i < sizeof(norms) / sizeof(*norms); i++) {
+		thc_codec_decode(&c, &(struct thc_sums){ lanes, 512, 512, 8, counts },
+				 FORMULA_COUNT, &(struct thc_blocks){ 2, 6, &norms[i], 0 }, out);
+		assert_true(norm_of(out, FORMULA_COUNT) == 0);
 	}
-	reference_hadamard(want, n);
-	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, n,
-			 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
-	for (i = 0; i < n; i++)
-		assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) < 1e-6 * norm);
-	for (width = 16; width <= 32; width *= 2) {
-		memset(wide, 0, sizeof(wide));
-		for (i = 0; i < n; i++)
-			lane_add(wide, width, i, narrow[i]);
-		thc_codec_decode(&c, &(struct thc_sums){ wide, 64 * width, 512, width, counts }, n,
-				 &(struct thc_blocks){ 2, 6, &norm, 0 }, out);
-		for (i = 0; i < n; i++)
-			assert_true(fabs(want[i] / sqrt((double)n) * signs[i] - out[i]) <
-				    1e-6 * norm);
-	}
-	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, n,
-			 &(struct thc_blocks){ 2, 6, &zero, 0 }, out);
-	assert_true(norm_of(out, n) == 0);
-	thc_codec_decode(&c, &(struct thc_sums){ narrow, 512, 512, 8, counts }, n,
-			 &(struct thc_blocks){ 2, 6, &largest, 0 }, out);
-	assert_true(norm_of(out, n) == 0);
-	free(signs);
 	thc_codec_exit(&c);
 }
 
@@ -614,6 +648,7 @@ int main(void)
 		cmocka_unit_test(compress__range_by_range),
 		cmocka_unit_test(decode__from_lanes_apart),
 		cmocka_unit_test(decode__equals_formula),
+		cmocka_unit_test(decode__without_a_norm),
 		cmocka_unit_test(norms__where_it_is_not_finite),
 		cmocka_unit_test(norms__any_magnitude),
 	};

@@ -26,6 +26,8 @@ static float sample(enum kind kind, struct rng *r)
 	}
 }
 
+enum { UNROTATED = THC_CODEC_UNROTATED, RANGES = THC_CODEC_RANGES, BOTH = UNROTATED | RANGES };
+
 struct setting {
 	unsigned int bits;
 	unsigned int g;
@@ -42,6 +44,14 @@ struct result {
 	uint8_t *packed, *lanes;
 	int ret;
 };
+
+/* Sums of four bits are the least significant ones, those of 32 go up to what a lane holds. */
+static unsigned int fill_lane(unsigned int y, unsigned int width)
+{
+	if (width == 4)
+		return y % 16;
+	return width == 32 ? INT32_MAX / 765 * y : y;
+}
 
 static void run(struct result *o, const struct setting *s, const struct thc_table *t,
 		enum thc_simd simd, const struct thc_values *v)
@@ -77,7 +87,7 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	for (i = 0; i < padded; i++) {
 		unsigned int y = 3 * t->value[index_of(o->packed, s->bits, i)];
 
-		lane_add(o->lanes, s->width, i, s->width == 4 ? y % 16 : y);
+		lane_add(o->lanes, s->width, i, fill_lane(y, s->width));
 	}
 	for (i = 0; i < padded / s->chunk; i++)
 		counts[i] = i % 5 == 4 ? 0 : 3;
@@ -299,6 +309,10 @@ static void all__bits_never_change(void **state)
 		{ { 4, 85, 512, 16, 0, 11, 0 }, THC_FP32, true, 0x7dceb336, 0x93421b6a },
 		{ { 4, 1000, 512, 16, 5, 11, 0 }, THC_FP32, true, 0x60074d5f, 0x409b0c8c },
 		{ { 4, 1000, 512, 16, 5, 11, 0 }, THC_FP16, false, 0x76471b82, 0x649f89ea },
+		{ { 3, 7, 1024, 8, 0, 11, RANGES }, THC_FP32, true, 0x3892988c, 0xb4b75d84 },
+		{ { 8, 255, 256, 32, 3, 11, 0 }, THC_BF16, true, 0x9820170f, 0x1494ce51 },
+		{ { 2, 3, 2048, 4, 0, 11, UNROTATED }, THC_FP32, true, 0xe31bee9a, 0x0c903510 },
+		{ { 5, 31, 1024, 8, 0, 11, BOTH }, THC_FP16, true, 0xfbf0c6d7, 0xcaf27b6a },
 	};
 	uint32_t sent, kept;
 	enum thc_simd simd;
