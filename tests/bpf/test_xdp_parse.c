@@ -599,6 +599,9 @@ static void drop__any_length(void **state)
 		{ THC_OP_LUT_ADD, 7, 8, 896 },
 		{ THC_OP_LUT_ADD, 4, 4, 1024 },
 		{ THC_OP_LUT_ADD, 8, 16, 512 },
+		{ THC_OP_LUT_ADD, 5, 16, 320 },
+		{ THC_OP_LUT_ADD, 7, 16, 448 },
+		{ THC_OP_LUT_ADD, 5, 8, 640 },
 	};
 	u8 frame[RIG_FRAME_MAX], seal;
 	size_t len, i;
