@@ -104,10 +104,10 @@ static void job__most_levels(void **state)
 /* Every key with a value of its own, on the command line. */
 static const char every_key[] =
 	"job=3,ranks=4,key=@one,table=0:5:10:16,bits=2,granularity=16,"
-	"clamp=1/512,scheme=none,precision=fixed16,rotate=off,feedback=off,sum_width=16,block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,"
-	"group_port=7000,prefix=10.0.0.0/8,prefix=fd00::/64,shards=10.0.0.1,10.0.0.2:9100,shard=1,hops=254,quorum=3,deadline_ms=250,"
-	"seed=18446744073709551615,"
-	"seal=none,correlated=off";
+	"clamp=1/512,scheme=none,precision=fixed16,rotate=off,feedback=off,sum_width=16,"
+	"block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,group_port=7000,"
+	"prefix=10.0.0.0/8,prefix=fd00::/64,shards=10.0.0.1,10.0.0.2:9100,shard=1,hops=254,"
+	"quorum=3,deadline_ms=250,seed=18446744073709551615,seal=none,correlated=off";
 
 static void check_every_key(const struct thcd_job_wish *w)
 {
@@ -164,17 +164,19 @@ static void file__every_key(void **state)
 {
 	static const char text[] =
 		"{ \"interface\": \"eth3\", \"mode\": \"generic\", \"port\": 19000,\n"
-		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"simd\": false, \"force\": true, \"instance\": "
-		"\"a-b.c\",\n"
+		"  \"listen\": [\"127.0.0.1\", \"::1\"], \"software\": true, \"simd\": false,\n"
+		"  \"force\": true, \"instance\": \"a-b.c\",\n"
 		"  \"control\": \"/tmp/x\", \"pidfile\": \"/tmp/p\", \"control_group\": \"adm\",\n"
 		"  \"spare_slots\": 576,\n"
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"key\": \"@one\",\n"
 		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
 		"\"1/512\",\n"
-		"    \"scheme\": \"none\", \"precision\": \"fixed16\", \"rotate\": false, \"feedback\": false,\n"
+		"    \"scheme\": \"none\", \"precision\": \"fixed16\", \"rotate\": false,\n"
+		"    \"feedback\": false,\n"
 		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
-		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"], \"shards\": [\"10.0.0.1\", \"10.0.0.2:9100\"],\n"
+		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"],\n"
+		"    \"shards\": [\"10.0.0.1\", \"10.0.0.2:9100\"],\n"
 		"    \"shard\": 1, \"hops\": 254, \"quorum\": 3,\n"
 		"    \"deadline_ms\": 250,\n"
 		"    \"seed\": \"18446744073709551615\", \"seal\": \"none\",\n"
