@@ -239,7 +239,7 @@ static void compare_all(bool alike, double slack)
 static void choose__never_worse_than_published(void **state)
 {
 	(void)state;
-	/* 1.03: noise of so few coordinates */
+	/* 0.04: noise of so few coordinates */
 	compare_all(true, 1.04);
 }
 

@@ -84,7 +84,9 @@ static void table__auto_always_fits(void **state)
 	}
 }
 
-/* The narrowest of 8, 16 and 32 bits that no sum overflows. */
+/* The narrowest of 8 and 16 bits that no sum overflows, of 32 where the job asks for a granularity
+ * that needs them.
+ */
 static void table__bits_and_widths(void **state)
 {
 	unsigned int bits, n, width;

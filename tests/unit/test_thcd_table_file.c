@@ -153,7 +153,9 @@ static void file__settles_bits_and_clamp(void **state)
 	assert_non_null(strstr(error.text, "the table's file has its own"));
 }
 
-/* No beginning of the files passes for them, nor for another table. */
+/* No beginning of the levels' file passes for it, nor for another table; one of data.txt does once
+ * all digits of T are there.
+ */
 static void file__that_was_cut_off(void **state)
 {
 	const char *text = levels_text(published, 16);
