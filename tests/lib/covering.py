@@ -1,47 +1,58 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Covering arrays of strength two: few rows in which every pair of values of two factors meets."""
+"""Covering arrays of strength two, and of three for some factors: few rows in which every pair of
+values of two factors meets.
+"""
 import itertools
 import random
 
-TRIES = 40              # candidates for a row, of which the best is taken
+TRIES = 20              # candidates for a row, of which the best is taken
 
 
-def _pairs(row):
-    return set(itertools.combinations(sorted(row.items()), 2))
+class _Array:
+    """groups: names of factors whose values meet, each with each; missing: which have not yet."""
+
+    def __init__(self, factors, valid, triples, rng):
+        self.factors, self.valid, self.rng = factors, valid, rng
+        self.groups = [*itertools.combinations(factors, 2), *triples]
+        self.missing = {meeting for names in self.groups for meeting in itertools.product(
+            *([(name, value) for value in factors[name]] for name in names))
+            if valid(dict(meeting))}
+
+    def _met(self, row, name=None):
+        """What of missing meets in a row, or part of one, with the value of name."""
+        return {meeting for names in self.groups
+                if (not name or name in names) and all(n in row for n in names)
+                for meeting in [tuple((n, row[n]) for n in names)] if meeting in self.missing}
+
+    def _complete(self, start):
+        """A row that has what start has, and of each other factor the value that covers most; None:
+        a factor has none that is valid."""
+        row, names = dict(start), list(self.factors)
+        for name in self.rng.sample(names, len(names)):
+            if name in row:
+                continue
+            values = self.rng.sample(self.factors[name], len(self.factors[name]))
+            values = [v for v in values if self.valid({**row, name: v})]
+            if not values:
+                return None
+            row[name] = max(values, key=lambda v: len(self._met({**row, name: v}, name)))
+        return row
+
+    def next_row(self):
+        first = self.rng.choice(sorted(self.missing, key=repr))
+        rows = [row for row in (self._complete(first) for _ in range(TRIES)) if row]
+        assert rows, f"no valid row has {dict(first)}"
+        best = max(rows, key=lambda row: len(self._met(row)))
+        self.missing -= self._met(best)
+        return best
 
 
-def _complete(start, names, factors, valid, missing, rng):
-    """A row that has what start has, and of each other factor the value that covers most; None: a
-    factor has none that is valid."""
-    row = dict(start)
-    for name in rng.sample(names, len(names)):
-        if name in row:
-            continue
-        values = [v for v in rng.sample(factors[name], len(factors[name]))
-                  if valid({**row, name: v})]
-        if not values:
-            return None
-        row[name] = max(values, key=lambda v: len(_pairs({**row, name: v}) & missing))
-    return row
-
-
-def pairwise(factors, valid, seed=1):
-    """Rows {factor: value} of the lists of values in factors, in which every two values that some
-    valid row has together meet. valid(part of a row): can a row have these together? Deterministic.
+def pairwise(factors, valid, triples=(), seed=1):
+    """Rows {factor: value} of the lists of values in factors, in which every two values that are
+    valid together meet, and every three of the factors in each of triples. valid(part of a row):
+    can a row have these together? Deterministic.
     """
-    rng, names, rows = random.Random(seed), list(factors), []
-    missing = {pair for a, b in itertools.combinations(sorted(factors), 2)
-               for pair in itertools.product([(a, v) for v in factors[a]],
-                                             [(b, v) for v in factors[b]]) if valid(dict(pair))}
-    while missing:
-        first = dict(rng.choice(sorted(missing, key=repr)))
-        rows_for = [_complete(first, names, factors, valid, missing, rng) for _ in range(TRIES)]
-        rows_for = [row for row in rows_for if row]
-        if not rows_for:
-            # no row has these two together
-            missing.discard(tuple(sorted(first.items())))
-            continue
-        best = max(rows_for, key=lambda row: len(_pairs(row) & missing))
-        missing -= _pairs(best)
-        rows.append(best)
+    array, rows = _Array(factors, valid, triples, random.Random(seed)), []
+    while array.missing:
+        rows.append(array.next_row())
     return rows

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""All-reduces in all their shapes: few jobs in which every two values of FACTORS meet, scheme and
-width of sums with transport, aggregators, losses and number of ranks among them. In each, a round
-by the job's scheme and one by every kind of the scheme none, overlapped.
+"""All-reduces in all their shapes: few jobs in which every two values of FACTORS meet, and every
+scheme and width of sums with every transport, number of aggregators and of ranks, with losses and
+without. In each, a bucket by the job's scheme and one by every kind of the scheme none, overlapped;
+with error feedback another such round.
 
 Every answer is compared with the sum of its requests, which the decoder of the protocol adds
 up; integers, fixed point and exact means bit for bit with what plain integers make of the ranks'
@@ -31,7 +32,9 @@ from tap import netns  # noqa: E402
 
 AF_THC = "af_thc"
 FACTORS = {
-    "scheme": [(scheme, width) for scheme in ("thc", "uthc") for width in (4, 8, 16, 32)],
+    "scheme": ["thc", "uthc"],
+    "width": [4, 8, 16, 32],
+    "bits": [1, 2, 3, 4, 5, 6, 7, 8],
     "transport": ["native", "generic", "software", AF_THC],
     "shards": [1, 3],
     "loss": [0.0, 0.05],
@@ -42,8 +45,10 @@ FACTORS = {
     "rotate": ["on", "off"],
     "correlated": ["on", "off"],
     "seal": ["nh", "sum", "none"],
+    "feedback": ["on", "off"],
 }
-BITS = range(1, 9)
+TRIPLES = [("scheme", "width", other) for other in ("transport", "shards", "loss", "n")]
+SEED = 134              # of 150, that with fewest rows and few over AF_THC
 COUNT = 9001            # of the lossy bucket: blocks of 2048, the last one not full
 # what is not lossy, beside it: dtype, precision, how many
 LOSSLESS = [("int8", 0, 2500), ("int16", 0, 1300), ("int32", 0, 700)] + [
@@ -52,37 +57,27 @@ BLOCK = 2048
 
 
 def valid(row):
+    bits, width, n = row.get("bits", 1), row.get("width", 32), row.get("n", 1)
     # the addresses in a list of aggregators are IPv4 here
-    return not (row.get("family") == 6 and row.get("shards", 1) > 1)
-
-
-def fits(bits, row):
-    width = row["scheme"][1]
-    return bits <= width and (2**bits - 1) * row["n"] < 2**width
-
-
-def rows():
-    """FACTORS' rows, each with bits of an index: of those that fit the ones used least."""
-    used = dict.fromkeys(BITS, 0)
-    for row in pairwise(FACTORS, valid):
-        row["bits"] = min((b for b in BITS if fits(b, row)), key=lambda b: (used[b], -b))
-        used[row["bits"]] += 1
-        yield row
-    assert all(used.values()), used
+    return (not (row.get("family") == 6 and row.get("shards", 1) > 1) and
+            bits <= width and (2**bits - 1) * n < 2**width)
 
 
 def job_of(row):
-    scheme, width = row["scheme"]
-    return {"seed": 5, "scheme": scheme, "bits": row["bits"], "sum_width": width,
-            "reply": row["reply"], "rotate": row["rotate"], "correlated": row["correlated"],
-            "seal": row["seal"], "slots": 24, "norm_slots": 8, "block": BLOCK,
+    same = ("scheme", "bits", "reply", "rotate", "correlated", "seal", "feedback")
+    # so few slots that chunks of one bucket share them
+    return {"seed": 5, "sum_width": row["width"], "slots": 8, "norm_slots": 8, "block": BLOCK,
+            **{key: row[key] for key in same},
             **({"group": "ff15::77"} if row["family"] == 6 and row["reply"] == "multicast" else {})}
 
 
-def calls_of(row):
-    calls = [{"seed": 1, "count": COUNT, "dtype": row["dtype"], "scheme": None, "precision": 0}]
-    return calls + [{"seed": 2 + i, "count": count, "dtype": dtype, "scheme": "none",
-                     "precision": bits} for i, (dtype, bits, count) in enumerate(LOSSLESS)]
+def rounds_of(row):
+    """[calls of a round]: two, if what the first one misses is in the second."""
+    buckets = [(row["dtype"], None, 0, COUNT)] + [(dtype, "none", bits, count)
+                                                  for dtype, bits, count in LOSSLESS]
+    return [[{"seed": 1 + 100 * step + i, "count": count, "dtype": dtype, "scheme": scheme,
+              "precision": bits} for i, (dtype, scheme, bits, count) in enumerate(buckets)]
+            for step in range(2 if row["feedback"] == "on" else 1)]
 
 
 def expected(call, n):
@@ -95,40 +90,45 @@ def expected(call, n):
     return values.exact_mean(brought, call["dtype"])
 
 
-def in_order(packets, shards):
-    """{chunk of the bucket: payload's packet}, sorted, of one {chunk: Packet} for each shard."""
-    whole = {p.chunk * shards + shard: p for shard, of in enumerate(packets) for p in of}
+def in_order(packets):
+    """Packets of all shards, of which there are lists, in the order of the bucket's chunks."""
+    whole = {p.chunk * len(packets) + shard: p for shard, of in enumerate(packets) for p in of}
     return [whole[q] for q in sorted(whole)]
 
 
-def lossy_mean(row, call, sums):
-    """The bits of the lossy mean, by what the shards' answers say, once the requests are seen to be
-    those of the ranks' values."""
-    number, = {number for s in sums for op, number in s.answered if op == wire.LUT_ADD}
-    lut, most = (wire.LUT_ADD, number), (wire.MAX, number)
-    answers = in_order([s.answered[lut].values() for s in sums], len(sums))
-    assert len(answers) == -(-COUNT // BLOCK) * BLOCK * row["scheme"][1] // 8192, len(answers)
-    lanes = [lane for p in in_order([s.answered[most].values() for s in sums], len(sums))
+def lossy_mean(row, sums, number, brought):
+    """The bits of the lossy mean of round number, by what the shards' answers say, and what each
+    rank's indices miss of what it brought, floats."""
+    lut = wire.LUT_ADD, number
+    answers = in_order([s.answered[lut].values() for s in sums])
+    assert len(answers) == -(-COUNT // BLOCK) * BLOCK * row["width"] // 8192, len(answers)
+    lanes = [lane for p in in_order([s.answered[wire.MAX, number].values() for s in sums])
              for lane in unpack_lanes(p.payload, 32)]
     bucket = means.Round(next(iter(sums[0].welcomes.values())), number, COUNT, lanes)
-    brought = [values.floats(values.buffer(call["seed"], r, COUNT, call["dtype"]), call["dtype"])
-               for r in range(row["n"])]
     bucket.check_scales(brought)
+    missed = []
     for rank, x in enumerate(brought):
-        asked = in_order([[p for (_, r), p in s.asked[lut].items() if r == rank] for s in sums],
-                         len(sums))
-        bucket.missed(x, [i for p in asked for i in unpack_indices(p.payload, bits_of(p.width))])
-    sums_of = [lane for p in answers for lane in unpack_lanes(p.payload, row["scheme"][1])]
-    return bucket.mean(sums_of, [p.count for p in answers], call["dtype"])
+        asked = in_order([[p for (_, r), p in s.asked[lut].items() if r == rank] for s in sums])
+        missed.append(bucket.missed(x, [i for p in asked
+                                        for i in unpack_indices(p.payload, bits_of(p.width))]))
+    sums_of = [lane for p in answers for lane in unpack_lanes(p.payload, row["width"])]
+    return bucket.mean(sums_of, [p.count for p in answers], row["dtype"]), missed
 
 
-def check_results(row, answers, sums):
-    calls, first = calls_of(row), answers[0]
-    for rank, answer in enumerate(answers):
-        assert answer["digests"] == first["digests"], f"rank {rank} received other bits than rank 0"
-    wanted = [lossy_mean(row, calls[0], sums), *(expected(call, row["n"]) for call in calls[1:])]
-    for call, want, digest in zip(calls, wanted, first["digests"]):
-        assert hashlib.sha256(want.tobytes()).hexdigest() == digest, f"other bits of {call}"
+def check_results(row, rounds, sums):
+    """rounds: [[each rank's digests]]."""
+    numbers = sorted({number for s in sums for op, number in s.answered if op == wire.LUT_ADD})
+    assert len(numbers) == len(rounds), f"rounds {numbers} are lossy"
+    missed = [0] * row["n"]
+    for number, calls, digests in zip(numbers, rounds_of(row), rounds):
+        for rank, of in enumerate(digests):
+            assert of == digests[0], f"rank {rank} received other bits than rank 0"
+        brought = [error + values.floats(values.buffer(calls[0]["seed"], r, COUNT, row["dtype"]),
+                                         row["dtype"]) for r, error in enumerate(missed)]
+        mean, missed = lossy_mean(row, sums, number, brought)
+        wanted = [mean, *(expected(call, row["n"]) for call in calls[1:])]
+        for call, want, digest in zip(calls, wanted, digests[0]):
+            assert hashlib.sha256(want.tobytes()).hexdigest() == digest, f"other bits of {call}"
 
 
 def check_packets(row, recorder, secret, shard):
@@ -141,7 +141,7 @@ def check_packets(row, recorder, secret, shard):
     assert not wrong, f"{len(wrong)} packets are not sealed right, as {wire.Packet(wrong[0].data)}"
     sums = Sums(seen)
     added = {w for w in sums.widths() if w[0] == wire.LUT_ADD}
-    want = (wire.LUT_ADD, row["bits"], row["scheme"][1])
+    want = (wire.LUT_ADD, row["bits"], row["width"])
     assert added == {want}, f"op, bits up and of the sum are {added}, not {want}"
     assert any(op == wire.LUT_ADD for op, _ in sums.answered), "no answer was seen"
     return sums
@@ -158,7 +158,7 @@ class Bed:
         drawn = netns.Impair(loss, 0, loss) if loss else None
         self.net = self.stack.enter_context(
             netns.Topology(max(FACTORS["n"]), aggregators=max(FACTORS["shards"]), impair=drawn))
-        self.ranks = self.stack.enter_context(Ranks(self.net, None, error_feedback=False))
+        self.ranks = self.stack.enter_context(Ranks(self.net, None))
 
     @classmethod
     def of(cls, loss):
@@ -176,19 +176,20 @@ class Bed:
 
 
 def reduce(row, bed, shards):
-    """The answers of the row's ranks."""
+    """[[each rank's digests] of a round], and how often ranks said something again."""
     mode, some = row["transport"], range(row["n"])
     bed.ranks.aggregator = shards
     bed.ranks.address = netns.AGGREGATOR6 if row["family"] == 6 else netns.AGGREGATOR4
-    joined = bed.ranks.open(some)
+    joined = bed.ranks.open(some, error_feedback=row["feedback"] == "on")
     assert joined[0]["transport"] == ("AF_THC" if mode == AF_THC else "UDP"), joined[0]
-    answers = good(bed.ranks.all(some, do="calls", calls=calls_of(row)))
+    rounds = [good(bed.ranks.all(some, do="calls", calls=calls)) for calls in rounds_of(row)]
     for a in shards.all:
         stats = a.stats()
         assert not add_up(stats), add_up(stats)
         assert mode == AF_THC or stats["mode"] == mode, f"mode is {stats['mode']}"
     good(bed.ranks.all(some, do="close"))
-    return answers
+    return ([[a["digests"] for a in answers] for answers in rounds],
+            sum(a["stats"]["retransmits"] for a in rounds[-1]))
 
 
 def run(row):
@@ -196,15 +197,14 @@ def run(row):
     in_xdp = mode in ("native", "generic")
     with contextlib.ExitStack() as stack:
         recorders = [stack.enter_context(Recorder(bed.net, port=f"agg{i or ''}",
-                                                  sum_width=row["scheme"][1]))
+                                                  sum_width=row["width"]))
                      for i in range(row["shards"])]
         shards = stack.enter_context(
             Shards(bed.net, row["n"], row["shards"], software=not in_xdp, job=job_of(row),
                    options=["--mode", mode] if in_xdp else []))
-        answers = reduce(row, bed, shards)
-    repeated = sum(a["stats"]["retransmits"] for a in answers)
+        rounds, repeated = reduce(row, bed, shards)
     assert bool(repeated) >= bool(row["loss"]), "nothing was lost"
-    check_results(row, answers, [
+    check_results(row, rounds, [
         check_packets(row, recorder, a.secret and a.secret.key, shard)
         for shard, (recorder, a) in enumerate(zip(recorders, shards.all))])
 
@@ -217,16 +217,16 @@ def case_of(row):
             Bed.end()       # a rank that hangs is the next row's no more
             raise
 
-    (scheme, width), words = row["scheme"], [row[k] for k in ("transport", "dtype")]
     case.__name__ = "_".join(map(str, (
-        scheme, row["bits"], "in", width, *words, "n", row["n"], "shards", row["shards"], "loss",
-        int(100 * row["loss"]), "ip", row["family"], row["reply"], "seal", row["seal"],
-        *(name for name in ("rotate", "correlated") if row[name] == "on"))))
+        row["scheme"], row["bits"], "in", row["width"], row["transport"], row["dtype"],
+        "n", row["n"], "shards", row["shards"], "loss", int(100 * row["loss"]),
+        "ip", row["family"], row["reply"], "seal", row["seal"],
+        *(name for name in ("rotate", "correlated", "feedback") if row[name] == "on"))))
     return case
 
 
 if __name__ == "__main__":
     wanted = os.environ.get("THC_TRANSPORT") == AF_THC
     atexit.register(Bed.end)
-    tap.main([case_of(row) for row in sorted(rows(), key=lambda row: row["loss"])
-              if (row["transport"] == AF_THC) == wanted])
+    rows = sorted(pairwise(FACTORS, valid, TRIPLES, SEED), key=lambda row: row["loss"])
+    tap.main([case_of(row) for row in rows if (row["transport"] == AF_THC) == wanted])
