@@ -3,7 +3,11 @@
  * What a client holds beside the caller's buffers and error memory: by its own
  * account and by the kernel's, against what README.md promises.
  */
+#include <sys/resource.h>
+
 #include "ranks.h"
+
+#define PAGE	4096
 
 /* Most memory this process ever had in RAM since forget_peak(), bytes. */
 static size_t peak_in_ram(void)
@@ -29,7 +33,9 @@ static size_t forget_peak(void)
 	return peak_in_ram();
 }
 
-/* A small bucket counts as much as a client needs for the smallest one. */
+/* A small bucket counts as much as a client needs for the smallest one. @bucket: bytes, those of
+ * sums of 32 bits if they are more.
+ */
 static size_t counted(size_t bucket, size_t block)
 {
 	size_t least = 3 * block * sizeof(float);
@@ -37,6 +43,15 @@ static size_t counted(size_t bucket, size_t block)
 	if (least < 512 << 10)
 		least = 512 << 10;
 	return bucket > least ? bucket : least;
+}
+
+/* Pages that this process has got so far. */
+static long page_faults(void)
+{
+	struct rusage use;
+
+	getrusage(RUSAGE_SELF, &use);
+	return use.ru_minflt;
 }
 
 static size_t promised(size_t bucket, size_t block)
@@ -66,15 +81,19 @@ static int reduce(struct rank *r, void *buf, const char *scheme)
 static void *measure(struct rank *r, const char *scheme)
 {
 	struct thc_client_info info = { .size = sizeof(info) };
-	size_t bytes = r->count * (r->dtype == THC_FP32 ? 4 : 2), before, rise;
+	size_t bytes = r->count * (r->dtype == THC_FP32 ? 4 : 2), before, rise, most;
 	void *buf = malloc(bytes);
+	long faults = 0;
 	int error, i;
 
 	memset(buf, 0x3c, bytes);	/* not zero: its pages are to be there from now on */
 	before = forget_peak();
 	error = open_client(r);
-	for (i = 0; !error && i < 3; i++)
+	for (i = 0; !error && i < 3; i++) {
+		faults = page_faults();
 		error = reduce(r, buf, scheme);
+		faults = page_faults() - faults;
+	}
 	if (!error) {
 		rise = peak_in_ram() - before;
 		thc_client_info(r->client, &info);
@@ -82,9 +101,13 @@ static void *measure(struct rank *r, const char *scheme)
 			"%s, blocks of %7u: %6zu KiB beside a bucket of %6zu KiB (%6zu in RAM)\n",
 			r->dtype == THC_FP32 ? "fp32" : "fp16", info.block, info.memory_peak >> 10,
 			bytes >> 10, rise >> 10);
-		if (info.memory_peak > promised(bytes, info.block) + many_slots(info.data_slots) ||
+		most = promised(info.sum_width == 32 ? 4 * r->count : bytes, info.block);
+		if (info.memory_peak > most + many_slots(info.data_slots) ||
 		    info.memory_peak < bytes)
 			error = -1;
+		/* what the answers of one step lie in is kept for the next one */
+		if (info.sum_width == 32 && faults > (long)(bytes / PAGE / 2))
+			error = -3;
 		/* a thread, the C library's arenas and the kernel's batches of pages */
 		if (!before || rise > info.memory_peak + (1 << 20))
 			error = -2;
@@ -137,6 +160,8 @@ static void memory__at_most_twice_the_bucket(void **state)
 				     (kib[i] << 10) / each + 1, measure_none);
 		check_memory("job=1,ranks=1,reply=fanout,sum_width=16", (enum thc_dtype)dtype,
 			     (512 << 10) / each, measure_thc);
+		check_memory("job=1,ranks=1,reply=fanout,bits=8,sum_width=32",
+			     (enum thc_dtype)dtype, (4096 << 10) / each, measure_thc);
 		check_memory("job=1,ranks=1,reply=fanout,block=1048576", (enum thc_dtype)dtype, 1,
 			     measure_thc);
 		/* three blocks of floats, and a padded one */
@@ -145,6 +170,8 @@ static void memory__at_most_twice_the_bucket(void **state)
 	}
 	check_memory("job=1,ranks=1,reply=fanout,slots=4032,norm_slots=64,sum_width=16", THC_FP16,
 		     256 << 10, measure_thc);
+	check_memory("job=1,ranks=1,reply=fanout,bits=8,sum_width=16", THC_FP16, 2048 << 10,
+		     measure_thc);
 	/* a block of padding, and regions for sums of 16 bits */
 	check_memory("job=1,ranks=1,reply=fanout,block=1048576,sum_width=16", THC_FP16,
 		     (8 << 20) + 1, measure_thc);
