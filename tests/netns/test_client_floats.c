@@ -147,32 +147,40 @@ static int check(const struct rank *r, enum thc_precision precision)
 	return 0;
 }
 
-static int reduce(struct rank *r, enum thc_precision precision)
+/* @scheme: NULL: the job's. */
+static int reduce(struct rank *r, const char *scheme, enum thc_precision precision)
 {
 	struct thc_call call = THC_CALL_INIT;
 	struct thc_request *request;
 	int error;
 
-	call.scheme = "none";
+	call.scheme = scheme;
 	call.precision = precision;
 	error = thc_allreduce_call_start(r->client, r->buf, r->count, r->dtype, &call, &request);
 	return error ? error : thc_allreduce_wait(request);
 }
 
-static int reduce_one(struct rank *r, size_t count, enum thc_dtype dtype,
-		      enum thc_precision precision)
+/* A call of @scheme and @precision, whose result has to be the mean of the precision @wanted. */
+static int reduce_by(struct rank *r, const char *scheme, enum thc_precision precision,
+		     enum thc_precision wanted)
 {
 	int error;
 
-	r->count = count;
-	r->dtype = dtype;
-	r->buf = malloc(count * size_of(dtype));
+	r->buf = malloc(r->count * size_of(r->dtype));
 	fill(r);
-	error = reduce(r, precision);
+	error = reduce(r, scheme, precision);
 	if (!error)
-		error = check(r, precision);
+		error = check(r, wanted);
 	free(r->buf);
 	return error;
+}
+
+static int reduce_one(struct rank *r, size_t count, enum thc_dtype dtype,
+		      enum thc_precision precision)
+{
+	r->count = count;
+	r->dtype = dtype;
+	return reduce_by(r, "none", precision, precision);
 }
 
 static void *reduce_floats(void *arg)
@@ -207,6 +215,50 @@ static void floats__means_of_each_precision(void **state)
 				fail_msg("n=%u rank %u: %d: %s", n[k], i, ranks[i].error,
 					 ranks[i].sentence);
 	}
+}
+
+/* In a job of fixed16: a call without a scheme gives that mean, a call that names none the exact
+ * one.
+ */
+static void *reduce_by_the_job(void *arg)
+{
+	struct thc_client_info info = { .size = sizeof(info) };
+	struct rank *r = arg;
+	int error = open_client(r), dtype;
+
+	if (!error)
+		error = thc_client_info(r->client, &info);
+	if (!error && strcmp(info.scheme, "none") != 0)
+		error = -ENOEXEC;
+	r->count = 9001;
+	for (dtype = THC_FP32; dtype <= THC_BF16 && !error; dtype++) {
+		r->dtype = (enum thc_dtype)dtype;
+		error = reduce_by(r, NULL, THC_EXACT, THC_FIXED_16);
+		if (!error)
+			error = reduce_by(r, "none", THC_EXACT, THC_EXACT);
+	}
+	keep_error(r, error);
+	return end_rank(r, NULL, NULL);
+}
+
+static void run_three(const char *job, void *(*run)(void *))
+{
+	struct daemon d = start_daemon(job);
+	struct rank ranks[RANKS_MAX];
+	unsigned int i;
+
+	set_up_ranks(ranks, 3, d);
+	run_ranks(ranks, 3, run);
+	stop_daemon(d);
+	for (i = 0; i < 3; i++)
+		if (ranks[i].error)
+			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
+}
+
+static void floats__of_the_jobs_precision(void **state)
+{
+	(void)state;
+	run_three("job=1,ranks=3,scheme=none,precision=fixed16,reply=fanout", reduce_by_the_job);
 }
 
 /* One behind the other, without waiting: exact means of as many chunks as their values want, and
@@ -248,18 +300,9 @@ static void *reduce_at_once(void *arg)
 
 static void floats__and_means_by_thc_at_once(void **state)
 {
-	/* so few that the ring turns */
-	struct daemon d = start_daemon("job=1,ranks=3,reply=fanout,slots=24");
-	struct rank ranks[RANKS_MAX];
-	unsigned int i;
-
 	(void)state;
-	set_up_ranks(ranks, 3, d);
-	run_ranks(ranks, 3, reduce_at_once);
-	stop_daemon(d);
-	for (i = 0; i < 3; i++)
-		if (ranks[i].error)
-			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
+	/* so few that the ring turns */
+	run_three("job=1,ranks=3,reply=fanout,slots=24", reduce_at_once);
 }
 
 /* Rank 1 has a value that is none, then another precision: all are told, and nothing changes. */
@@ -281,12 +324,12 @@ static void *reduce_wrongly(void *arg)
 	if (r->rank == 1)
 		((float *)r->buf)[8765] = -INFINITY;
 	memcpy(was, r->buf, r->count * sizeof(float));
-	error = reduce(r, THC_EXACT);
+	error = reduce(r, "none", THC_EXACT);
 	if (error != -EDOM || memcmp(was, r->buf, r->count * sizeof(float)) ||
 	    !strstr(thc_last_error(), r->rank == 1 ? "index 8765 of 9000" : "rank 1"))
 		error = -EIO;
 	else
-		error = reduce(r, r->rank == 1 ? THC_FIXED_16 : THC_EXACT);
+		error = reduce(r, "none", r->rank == 1 ? THC_FIXED_16 : THC_EXACT);
 	if (memcmp(was, r->buf, r->count * sizeof(float)))
 		error = -EIO;
 	keep_error(r, error);
@@ -311,6 +354,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(floats__means_of_each_precision),
+		cmocka_unit_test(floats__of_the_jobs_precision),
 		cmocka_unit_test(floats__and_means_by_thc_at_once),
 		cmocka_unit_test(floats__what_ranks_do_not_share_is_told),
 	};
