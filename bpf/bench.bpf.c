@@ -110,19 +110,27 @@ static __always_inline struct thc_lane_block *bench_lanes(const struct thc_hdr *
 	return l ? (void *)l->word[thc_be32(h->generation) & 1] : NULL;
 }
 
+/* What a loop adds the @bytes behind @h to: the lanes of the slot that @of names; NULL: the packet
+ * is too short.
+ */
+static __always_inline struct thc_lane_block *bench_target(struct xdp_md *ctx,
+							   const struct thc_hdr *h,
+							   const struct thc_hdr *of, u32 bytes)
+{
+	void *end = (void *)(long)ctx->data_end;
+
+	return h && of && (void *)(h + 1) + bytes <= end ? bench_lanes(of) : NULL;
+}
+
 SEC("xdp")
 int bench_bare_lut(struct xdp_md *ctx)
 {
-	void *end = (void *)(long)ctx->data_end;
 	struct thc_hdr *h = bench_prologue(ctx);
 	u32 zero = 0;
 	struct thc_pairs *table = bpf_map_lookup_elem(&pairs, &zero);
-	struct thc_lane_block *to;
+	struct thc_lane_block *to = bench_target(ctx, h, h, 512);
 
-	if (!h || !table || (void *)(h + 1) + 512 > end)
-		return XDP_ABORTED;
-	to = bench_lanes(h);
-	if (!to)
+	if (!table || !to)
 		return XDP_ABORTED;
 	thc_lanes_bpf_lut8(to, (void *)(h + 1), table, bench_first());
 	return XDP_DROP;
@@ -131,13 +139,9 @@ int bench_bare_lut(struct xdp_md *ctx)
 SEC("xdp")
 int bench_bare_linear(struct xdp_md *ctx)
 {
-	void *end = (void *)(long)ctx->data_end;
 	struct thc_hdr *h = bench_prologue(ctx);
-	struct thc_lane_block *to;
+	struct thc_lane_block *to = bench_target(ctx, h, h, 512);
 
-	if (!h || (void *)(h + 1) + 512 > end)
-		return XDP_ABORTED;
-	to = bench_lanes(h);
 	if (!to)
 		return XDP_ABORTED;
 	thc_lanes_bpf_linear8(to, (void *)(h + 1), bench_first());
@@ -147,13 +151,9 @@ int bench_bare_linear(struct xdp_md *ctx)
 SEC("xdp")
 int bench_bare_add32(struct xdp_md *ctx)
 {
-	void *end = (void *)(long)ctx->data_end;
 	struct thc_hdr *h = bench_prologue(ctx);
-	struct thc_lane_block *to;
+	struct thc_lane_block *to = bench_target(ctx, h, h, 1024);
 
-	if (!h || (void *)(h + 1) + 1024 > end)
-		return XDP_ABORTED;
-	to = bench_lanes(h);
 	if (!to)
 		return XDP_ABORTED;
 	thc_lanes_bpf_add32(to, (void *)(h + 1), bench_first());
@@ -166,17 +166,12 @@ int bench_bare_add32(struct xdp_md *ctx)
 SEC("xdp")
 int bench_loop_lut(struct xdp_md *ctx)
 {
-	void *end = (void *)(long)ctx->data_end;
 	struct thc_hdr *h = (void *)(long)ctx->data + BENCH_FRAME;
-	const struct thc_hdr *from = bench_header();
 	u32 zero = 0;
 	struct thc_pairs *table = bpf_map_lookup_elem(&pairs, &zero);
-	struct thc_lane_block *to;
+	struct thc_lane_block *to = bench_target(ctx, h, bench_header(), 512);
 
-	if (!from || !table || (void *)(h + 1) + 512 > end)
-		return XDP_ABORTED;
-	to = bench_lanes(from);
-	if (!to)
+	if (!table || !to)
 		return XDP_ABORTED;
 	thc_lanes_bpf_lut8(to, (void *)(h + 1), table, bench_first());
 	return XDP_DROP;
@@ -185,14 +180,9 @@ int bench_loop_lut(struct xdp_md *ctx)
 SEC("xdp")
 int bench_loop_linear(struct xdp_md *ctx)
 {
-	void *end = (void *)(long)ctx->data_end;
 	struct thc_hdr *h = (void *)(long)ctx->data + BENCH_FRAME;
-	const struct thc_hdr *from = bench_header();
-	struct thc_lane_block *to;
+	struct thc_lane_block *to = bench_target(ctx, h, bench_header(), 512);
 
-	if (!from || (void *)(h + 1) + 512 > end)
-		return XDP_ABORTED;
-	to = bench_lanes(from);
 	if (!to)
 		return XDP_ABORTED;
 	thc_lanes_bpf_linear8(to, (void *)(h + 1), bench_first());
@@ -202,14 +192,9 @@ int bench_loop_linear(struct xdp_md *ctx)
 SEC("xdp")
 int bench_loop_add32(struct xdp_md *ctx)
 {
-	void *end = (void *)(long)ctx->data_end;
 	struct thc_hdr *h = (void *)(long)ctx->data + BENCH_FRAME;
-	const struct thc_hdr *from = bench_header();
-	struct thc_lane_block *to;
+	struct thc_lane_block *to = bench_target(ctx, h, bench_header(), 1024);
 
-	if (!from || (void *)(h + 1) + 1024 > end)
-		return XDP_ABORTED;
-	to = bench_lanes(from);
 	if (!to)
 		return XDP_ABORTED;
 	thc_lanes_bpf_add32(to, (void *)(h + 1), bench_first());
