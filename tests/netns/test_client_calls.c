@@ -149,17 +149,8 @@ static void *reduce_by_ranges(void *arg)
 
 static void floats__by_ranges(void **state)
 {
-	struct daemon d = start_daemon("job=1,ranks=3,reply=fanout,table=uniform");
-	struct rank ranks[RANKS_MAX];
-	unsigned int i;
-
 	(void)state;
-	set_up_ranks(ranks, 3, d);
-	run_ranks(ranks, 3, reduce_by_ranges);
-	stop_daemon(d);
-	for (i = 0; i < 3; i++)
-		if (ranks[i].error)
-			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
+	run_well("job=1,ranks=3,reply=fanout,table=uniform", 3, reduce_by_ranges);
 }
 
 /* What a rank may bring, and how the others are told of it. */

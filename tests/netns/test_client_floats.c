@@ -241,24 +241,10 @@ static void *reduce_by_the_job(void *arg)
 	return end_rank(r, NULL, NULL);
 }
 
-static void run_three(const char *job, void *(*run)(void *))
-{
-	struct daemon d = start_daemon(job);
-	struct rank ranks[RANKS_MAX];
-	unsigned int i;
-
-	set_up_ranks(ranks, 3, d);
-	run_ranks(ranks, 3, run);
-	stop_daemon(d);
-	for (i = 0; i < 3; i++)
-		if (ranks[i].error)
-			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
-}
-
 static void floats__of_the_jobs_precision(void **state)
 {
 	(void)state;
-	run_three("job=1,ranks=3,scheme=none,precision=fixed16,reply=fanout", reduce_by_the_job);
+	run_well("job=1,ranks=3,scheme=none,precision=fixed16,reply=fanout", 3, reduce_by_the_job);
 }
 
 /* One behind the other, without waiting: exact means of as many chunks as their values want, and
@@ -302,7 +288,7 @@ static void floats__and_means_by_thc_at_once(void **state)
 {
 	(void)state;
 	/* so few that the ring turns */
-	run_three("job=1,ranks=3,reply=fanout,slots=24", reduce_at_once);
+	run_well("job=1,ranks=3,reply=fanout,slots=24", 3, reduce_at_once);
 }
 
 /* Rank 1 has a value that is none, then another precision: all are told, and nothing changes. */

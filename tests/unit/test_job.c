@@ -37,6 +37,18 @@ static struct thc_spec good(void)
 	return s;
 }
 
+/* The levels 0, 1, .. g of @bits. */
+static void make_uniform(struct thc_spec *w, unsigned int bits)
+{
+	uint16_t i;
+
+	memset(w->level, 0, sizeof(w->level));
+	for (i = 0; i < 1U << bits; i++)
+		w->level[i] = i;
+	w->bits = (uint8_t)bits;
+	w->granularity = (uint16_t)((1U << bits) - 1);
+}
+
 static int take(const struct thc_spec *w)
 {
 	const struct thc_client_options o = { .rank = 0 };
@@ -105,16 +117,11 @@ static void table__of_fewer_levels(void **state)
 static void block__holds_a_chunk(void **state)
 {
 	struct thc_spec w = good();
-	uint16_t i;
 
 	(void)state;
 	w.sum_width = 4;
 	w.ranks = 1;
-	w.bits = 2;
-	w.granularity = 3;
-	memset(w.level, 0, sizeof(w.level));
-	for (i = 0; i < 4; i++)
-		w.level[i] = i;
+	make_uniform(&w, 2);
 	w.block_log2 = 11;
 	assert_int_equal(take(&w), 0);
 	w.block_log2 = 10;
@@ -191,15 +198,12 @@ static void scheme__uthc_has_a_uniform_table(void **state)
 {
 	const struct thc_scheme *s = thc_scheme_of(THC_SCHEME_UTHC);
 	struct thc_spec w = good();
-	uint16_t i;
 
 	(void)state;
 	assert_string_equal(s->check(&w), "the job's table is not uniform");
 	w.scheme = THC_SCHEME_UTHC;
 	assert_int_equal(take(&w), -EPROTO);
-	for (i = 0; i < 16; i++)
-		w.level[i] = i;
-	w.granularity = 15;
+	make_uniform(&w, 4);
 	assert_int_equal(take(&w), 0);
 	w.scheme = THC_SCHEME_THC;
 	assert_null(s->check(&w));

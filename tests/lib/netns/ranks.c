@@ -150,6 +150,20 @@ void run_job(struct rank *ranks, unsigned int n, void *(*run)(void *))
 	stop_daemon(d);
 }
 
+void run_well(const char *job, unsigned int n, void *(*run)(void *))
+{
+	struct daemon d = start_daemon(job);
+	struct rank ranks[RANKS_MAX];
+	unsigned int i;
+
+	set_up_ranks(ranks, n, d);
+	run_ranks(ranks, n, run);
+	stop_daemon(d);
+	for (i = 0; i < n; i++)
+		if (ranks[i].error)
+			fail_msg("n=%u rank %u: %d: %s", n, i, ranks[i].error, ranks[i].sentence);
+}
+
 float gradient_at(unsigned int rank, size_t i)
 {
 	uint64_t x = (uint64_t)i * 0x9e3779b97f4a7c15ULL + rank * 0xd1342543de82ef95ULL + 1;

@@ -94,6 +94,9 @@ void set_up_ranks(struct rank *ranks, unsigned int n, struct daemon d);
 /* @n ranks in a job of their own, each a thread that does @run, until all have ended. */
 void run_job(struct rank *ranks, unsigned int n, void *(*run)(void *));
 
+/* As run_job(), in the job that thcd's option @job describes, and none of the ranks may fail. */
+void run_well(const char *job, unsigned int n, void *(*run)(void *));
+
 /* --- gradients ------------------------------------------------------------ */
 
 /* Roughly normal, heavy in places; by rank and index, not by call order. */
