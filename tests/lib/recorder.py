@@ -18,6 +18,7 @@ PORTS = range(wire.PORT, wire.PORT + 64)
 # payload of a request by op, if not as long as an answer's: LANES. That of LUT_ADD follows from the
 # job, WELCOME's from what follows it
 PAYLOAD = {wire.JOIN: 64, wire.LEAVE: 16, wire.CHALLENGE: 32}
+QUIET = 0.02            # seconds without a frame, after which nothing is on its way
 ROOM = 64 << 20         # bytes of the tap's buffer
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
 ETHERNET_TO_UDP = 42    # bytes of the headers
@@ -38,7 +39,7 @@ class Recorder:
         self.thread.start()
 
     def _body(self):
-        self.socket.settimeout(0.1)
+        self.socket.settimeout(QUIET)
         while True:
             try:
                 frame = self.socket.recv(1 << 17)
