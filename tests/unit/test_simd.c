@@ -311,7 +311,7 @@ static void all__bits_never_change(void **state)
 		{ { 4, 1000, 512, 16, 5, 11, 0 }, THC_FP16, false, 0x76471b82, 0x649f89ea },
 		{ { 3, 7, 1024, 8, 0, 11, RANGES }, THC_FP32, true, 0x3892988c, 0xb4b75d84 },
 		{ { 8, 255, 256, 32, 3, 11, 0 }, THC_BF16, true, 0x9820170f, 0x1494ce51 },
-		{ { 2, 3, 2048, 4, 0, 11, UNROTATED }, THC_FP32, true, 0xe31bee9a, 0x0c903510 },
+		{ { 2, 3, 2048, 4, 0, 11, UNROTATED }, THC_FP32, true, 0x3cf4b2ad, 0x0f9d100f },
 		{ { 5, 31, 1024, 8, 0, 11, BOTH }, THC_FP16, true, 0xfbf0c6d7, 0xcaf27b6a },
 	};
 	uint32_t sent, kept;
