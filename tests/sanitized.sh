@@ -60,7 +60,7 @@ export BUILD="$at"
 # times out later: see tests/netns/test_client_deadline.c
 export THC_TEST_SLOW=5
 # what differs in the aggregator alone, once: see tests/lib/tap.py
-export THC_SANITIZED=$kind
+export THC_SANITIZED="$kind"
 common="log_path=$reports/report:log_exe_name=1:exitcode=66"
 export ASAN_OPTIONS="$common:detect_leaks=1:detect_stack_use_after_return=1"
 export UBSAN_OPTIONS=print_stacktrace=1 UBSAN_REPORT="$reports/report"

@@ -308,7 +308,7 @@ static void nmse__of_a_block_that_is_not_full(void **state)
 			sum += measure(&s, all, NULL);
 			free(x);
 		}
-assert_ratio("a part of a block", sum / (double)trials, thc_table_nmse(&t, 4), 0.1);
+		assert_ratio("a part of a block", sum / (double)trials, thc_table_nmse(&t, 4), 0.1);
 		thc_codec_exit(&s.c);
 	}
 }

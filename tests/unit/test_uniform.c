@@ -94,9 +94,8 @@ static void reduce(struct group *g)
 	}
 	for (i = 0; i < g->padded / 256; i++)
 		counts[i] = (uint16_t)g->n;
-	thc_codec_decode(&g->c, &(struct thc_sums){ lanes, 1024, 256, 32, counts },
-			 g->count, &(struct thc_blocks){ g->round, 0, g->scales, 0 },
-			 g->out);
+	thc_codec_decode(&g->c, &(struct thc_sums){ lanes, 1024, 256, 32, counts }, g->count,
+			 &(struct thc_blocks){ g->round, 0, g->scales, 0 }, g->out);
 	free(counts);
 	free(lanes);
 	free(packed);
@@ -359,8 +358,8 @@ static void ranges__that_are_none_are_zero(void **state)
 	for (k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
 		const struct thc_blocks b = { 1, 0, wrong[k], 0 };
 
-		thc_codec_decode(&g.c, &(struct thc_sums){ lanes, BLOCK, BLOCK, 8, counts }, BLOCK, &b,
-				 out);
+		thc_codec_decode(&g.c, &(struct thc_sums){ lanes, BLOCK, BLOCK, 8, counts }, BLOCK,
+				 &b, out);
 		for (i = 0; i < BLOCK; i++)
 			assert_true(out[i] == 0);
 		thc_codec_compress(&g.c, &(struct thc_values){ x, THC_FP32, BLOCK, NULL }, &b,

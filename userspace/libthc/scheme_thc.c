@@ -625,9 +625,7 @@ static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned
 				1U << c->spec.block_log2);
 	if (c->counted_least < THC_COUNTED_BLOCKS * bytes)
 		c->counted_least = THC_COUNTED_BLOCKS * bytes;
-	/* an answer has a lane of every value: where lanes are as long as floats are, of one that is
-	 * shorter, too
-	 */
+	/* of each value an answer has a lane, which may be longer than the value */
 	c->counted_value = c->spec.sum_width == 32 ? sizeof(float) : 0;
 	return 0;
 }
