@@ -20,6 +20,7 @@ struct memory {
 	float *scales;
 	float *own;
 	float *scratch;
+	float *mean;
 	uint8_t *packed;
 	uint32_t *sums;
 	uint16_t *counts;
@@ -30,6 +31,7 @@ static void memory_free(struct memory *m)
 	free(m->counts);
 	free(m->sums);
 	free(m->packed);
+	free(m->mean);
 	free(m->scratch);
 	free(m->own);
 	free(m->scales);
@@ -42,10 +44,11 @@ static int memory_alloc(struct memory *m, const struct thc_codec *c, size_t bloc
 	m->scales = calloc(blocks * thc_codec_scales(c), sizeof(*m->scales));
 	m->own = calloc(blocks * thc_codec_scales(c), sizeof(*m->own));
 	m->scratch = calloc(1, sizeof(*m->scratch) << c->block_log2);
+	m->mean = calloc(padded, sizeof(*m->mean));
 	m->packed = calloc(padded, 1);
 	m->sums = calloc(padded, sizeof(*m->sums));
 	m->counts = calloc(padded / CHUNK, sizeof(*m->counts));
-	if (m->scales && m->own && m->scratch && m->packed && m->sums && m->counts)
+	if (m->scales && m->own && m->scratch && m->mean && m->packed && m->sums && m->counts)
 		return 0;
 	memory_free(m);
 	return -ENOMEM;
@@ -153,7 +156,8 @@ CALL int round_by_table(const struct trial *t, const struct thc_table *table, co
 	to_lanes(m.sums, blocks << c.block_log2, t->width);
 	thc_codec_decode(
 		&c, &(struct thc_sums){ m.sums, CHUNK / 8 * t->width, CHUNK, t->width, m.counts },
-		t->count, &(struct thc_blocks){ t->round, 0, m.scales, 0 }, out);
+		t->count, &(struct thc_blocks){ t->round, 0, m.scales, 0 }, m.mean);
+	memcpy(out, m.mean, t->count * sizeof(*out));
 free:
 	memory_free(&m);
 exit:

@@ -227,7 +227,7 @@ void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
 			const struct thc_residual_at *residual);
 
 /*
- * Summed lanes, of whole blocks -> mean gradient, @count floats.
+ * Summed lanes, of whole blocks -> mean gradient, @count floats; @out has room for whole blocks.
  */
 void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, size_t count,
 		      const struct thc_blocks *b, float *out);
