@@ -1233,7 +1233,8 @@ static void check_mean(unsigned int k, const struct asked **norms, const struct 
 	thc_codec_decode(&z->codec,
 			 &(struct thc_sums){ lanes, THC_LANE_BYTES, z->chunk,
 					     w.client->spec.sum_width, count },
-			 blocks, &(struct thc_blocks){ under_way[k].round, 0, norm, 0 }, mean);
+			 under_way[k].count, &(struct thc_blocks){ under_way[k].round, 0, norm, 0 },
+			 mean);
 	thc_store(under_way[k].dtype, stored, mean, under_way[k].count);
 	require(!memcmp(stored, under_way[k].buf,
 			under_way[k].count * thc_dtype_size(under_way[k].dtype)));
