@@ -228,7 +228,9 @@ static void *reduce_by_the_job(void *arg)
 
 	if (!error)
 		error = thc_client_info(r->client, &info);
-	if (!error && strcmp(info.scheme, "none") != 0)
+	/* and what a call of thc would have */
+	if (!error && (strcmp(info.scheme, "none") != 0 || info.precision != THC_FIXED_16 ||
+		       info.table.bits != 4 || info.sum_width != 8))
 		error = -ENOEXEC;
 	r->count = 9001;
 	for (dtype = THC_FP32; dtype <= THC_BF16 && !error; dtype++) {
