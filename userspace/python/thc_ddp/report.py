@@ -32,16 +32,20 @@ class Way:
 def _exceptions(state, info):
     """What the options choose, in words."""
     by = {}
+
+    def goes(choice, what):
+        way = Way(None if choice == "job" else choice, info)
+        by.setdefault("process group" if choice == "group" else str(way), []).append(what)
+
     for pattern, choice in state.schemes.items():
-        by.setdefault(None if choice == "job" else choice, []).append(pattern)
+        goes(choice, pattern)
     if state.threshold > 0:
-        by.setdefault("none" if state.small == "exact" else "group", []).append(
-            f"buckets below {state.threshold} elements")
+        goes("none" if state.small == "exact" else "group",
+             f"buckets below {state.threshold} elements")
     if state.start_iter:
-        by.setdefault("group", []).append(
-            f"the first {state.start_iter} steps" if state.start_iter > 1 else "the first step")
-    return [f"{'process group' if choice == 'group' else Way(choice, info)} for "
-            f"{', '.join(what)}" for choice, what in by.items()]
+        goes("group", f"the first {state.start_iter} steps" if state.start_iter > 1 else
+             "the first step")
+    return [f"{way} for {', '.join(what)}" for way, what in by.items()]
 
 
 def start_line(state, options, info):
