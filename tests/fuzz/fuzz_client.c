@@ -84,6 +84,8 @@ enum {
 	CHALLENGED,
 	REJOINED,
 	SUCCESS,
+	UNIFORM,
+	UNROTATED,
 	NONFINITE,
 	DISAGREED,
 	NOT_FINITE,
@@ -109,6 +111,8 @@ static struct outcome reached[OUTCOMES] = {
 	[CHALLENGED] = { "challenges answered", 0 },
 	[REJOINED] = { "joined again", 0 },
 	[SUCCESS] = { "results", 0 },
+	[UNIFORM] = { "of uniform THC", 0 },
+	[UNROTATED] = { "not rotated", 0 },
 	[NONFINITE] = { "results of NaN", 0 },
 	[DISAGREED] = { "ranks disagree", 0 },
 	[NOT_FINITE] = { "not finite", 0 },
@@ -299,10 +303,11 @@ static bool note_record(struct records *r, uint8_t type, uint8_t flags, const ui
 	case 3:
 		if (bits < 1 || bits > 8 || length < 12 + (2U << bits))
 			return false;
-		if (d[0] != 4)
+		/* the job's own is the first one of sums by a table */
+		if (d[0] > 8)
 			return true;
 		if (*one)
-			return false;
+			return d[0] != **one;
 		break;
 	case 5:
 		if (d[16] || d[17] || d[18] || d[19])
@@ -345,28 +350,48 @@ static bool take_records(struct records *r, const uint8_t *w, size_t bytes)
 	return true;
 }
 
-/* Levels that rise from 0 to the granularity, zeros behind it, and a threshold. */
-static bool is_table(const uint8_t *row, unsigned int ranks)
+/* A row whose levels rise from 0 to the granularity, and fit into blocks and sums. */
+static bool is_table(const uint8_t *row, unsigned int block_log2, unsigned int ranks)
 {
-	unsigned int g = be16_at(row + 2), used = 1, i, before = 0;
-	unsigned int most = row[1] == 8 ? 255 : 65535;
+	unsigned int g = be16_at(row + 2), levels = 1U << row[0], i;
 	uint64_t bits = 0;
 	double threshold;
 
 	for (i = 0; i < 8; i++)
 		bits = bits << 8 | row[4 + i];
 	memcpy(&threshold, &bits, sizeof(threshold));
-	for (i = 1; i < 16 && before < g; i++, used++) {
-		if (be16_at(row + 12 + 2 * i) <= before)
+	for (i = 1; i < levels; i++)
+		if (be16_at(row + 12 + 2 * i) <= be16_at(row + 12 + 2 * (i - 1)))
 			return false;
-		before = be16_at(row + 12 + 2 * i);
+	return !be16_at(row + 12) && be16_at(row + 12 + 2 * (levels - 1)) == g && g <= 4095 &&
+	       (uint64_t)g * ranks < 1ULL << row[1] && threshold > 0 && threshold < 16 &&
+	       block_log2 >= 10 && block_log2 <= 20 && 8192U / row[1] <= 1U << block_log2;
+}
+
+/* Precisions of sums of @ranks ranks without loss: exact ones, and with four bits or more. */
+static bool is_precision(unsigned int bits, unsigned int ranks)
+{
+	return !bits || ((bits == 8 || bits == 16 || bits == 32) && ranks <= 1U << (bits - 5));
+}
+
+/* The job's own scheme, with what it needs. */
+static bool is_scheme(const uint8_t *w, const struct records *r)
+{
+	const uint8_t *s = r->scheme;
+	unsigned int ranks = be16_at(w + 44);
+	bool table = is_table(r->row, s[1], ranks);
+
+	if (s[12] || s[13] || s[14] || s[15] & ~1)
+		return false;
+	switch (s[0]) {
+	case 0:
+		return table;
+	case 1:
+		return is_precision(s[2], ranks) && !(be16_at(w + 32) | be16_at(w + 34));
+	case 2:
+		return table && be16_at(r->row + 2) == (1U << r->row[0]) - 1;
 	}
-	for (i = used; i < 16; i++)
-		if (be16_at(row + 12 + 2 * i))
-			return false;
-	return !be16_at(row + 12) && before == g && g <= 4095 && g * ranks <= most &&
-	       (used == 2 || used == 4 || used == 8 || used == 16) && threshold > 0 &&
-	       threshold < 16;
+	return false;
 }
 
 static bool is_group(const uint8_t *d)
@@ -401,9 +426,10 @@ static bool can_be_served(const uint8_t *w, size_t bytes, unsigned int rank, boo
 		return false;
 	if (ranks <= rank || ranks > 64 || !data || !control || data + control > 4096)
 		return false;
-	if ((r.row[1] != 8 && r.row[1] != 16) || !is_table(r.row, ranks))
+	if ((r.row[1] != 4 && r.row[1] != 8 && r.row[1] != 16 && r.row[1] != 32) ||
+	    r.row[0] > r.row[1])
 		return false;
-	if (r.scheme[0] || r.scheme[1] < 10 || r.scheme[1] > 20)
+	if (!is_scheme(w, &r))
 		return false;
 	if (w[55] != THC_REPLY_MULTICAST)
 		return w[55] == THC_REPLY_FANOUT;
@@ -936,7 +962,7 @@ static void put_doubtful(uint8_t why)
 /* What the client's scheme keeps. */
 static const struct thc_compressor *compressor(void)
 {
-	return w.client->context[THC_SCHEME_THC];
+	return w.client->context[w.client->spec.scheme];
 }
 
 /* Index that rank @rank, not the client's, has at coordinate @i of a chunk. */
@@ -951,9 +977,11 @@ static void sum_levels(const struct asked *a, uint64_t in, uint8_t *lanes)
 	const uint8_t *own = a->at + sizeof(struct thc_hdr);
 	const struct thc_spec *c = &w.client->spec;
 	const struct thc_table *t = &compressor()->codec.table;
+	unsigned int width = c->sum_width;
 	uint32_t chunk = thc_be32(((const struct thc_hdr *)a->at)->chunk);
 	unsigned int i, r;
 
+	memset(lanes, 0, THC_LANE_BYTES);
 	for (i = 0; i < compressor()->chunk; i++) {
 		unsigned int sum = 0;
 
@@ -965,12 +993,8 @@ static void sum_levels(const struct asked *a, uint64_t in, uint8_t *lanes)
 			if (in >> r & 1)
 				sum += t->value[z];
 		}
-		if (c->sum_width == 8) {
-			lanes[i] = (uint8_t)sum;
-		} else {
-			lanes[2 * i] = (uint8_t)sum;
-			lanes[2 * i + 1] = (uint8_t)(sum >> 8);
-		}
+		for (r = 0; r < width; r += 8)
+			lanes[i * width / 8 + r / 8] |= (uint8_t)(sum << i * width % 8 >> r);
 	}
 }
 
@@ -1214,6 +1238,18 @@ static int agreed(const struct asked *a)
 	return differ ? -EBADMSG : bad ? -EDOM : 0;
 }
 
+/* A lane of MAX: a norm, or one end of a range so that MAX orders both signs. */
+static float scale_from(const uint8_t *lane)
+{
+	uint32_t bits = (uint32_t)lane[3] << 24 | lane[2] << 16 | lane[1] << 8 | lane[0];
+	float scale;
+
+	if (w.client->spec.scheme == THC_SCHEME_UTHC)
+		bits = bits & 1U << 31 ? bits ^ 1U << 31 : ~bits;
+	memcpy(&scale, &bits, sizeof(scale));
+	return scale;
+}
+
 static void check_mean(unsigned int k, const struct asked **norms, const struct asked **data,
 		       unsigned int chunks)
 {
@@ -1229,7 +1265,8 @@ static void check_mean(unsigned int k, const struct asked **norms, const struct 
 		memcpy(lanes[i], data[i]->lanes, THC_LANE_BYTES);
 		count[i] = data[i]->count;
 	}
-	memcpy(norm, norms[1]->lanes, sizeof(norm));
+	for (i = 0; i < THC_NORMS; i++)
+		norm[i] = scale_from(norms[1]->lanes + 4 * i);
 	thc_codec_decode(&z->codec,
 			 &(struct thc_sums){ lanes, THC_LANE_BYTES, z->chunk,
 					     w.client->spec.sum_width, count },
@@ -1290,6 +1327,16 @@ static void check_failure(unsigned int k, int status)
 	count_failure(status);
 }
 
+static void count_success(int status)
+{
+	const struct thc_spec *p = &w.client->spec;
+
+	reached[SUCCESS].times += !status;
+	reached[UNIFORM].times += !status && p->scheme == THC_SCHEME_UTHC;
+	reached[UNROTATED].times += !status && p->scheme_features & THC_SCHEME_F_UNROTATED;
+	reached[NONFINITE].times += status == THC_NONFINITE;
+}
+
 /* Looks at all-reduces that have ended. */
 static void collect(bool canceled)
 {
@@ -1307,8 +1354,7 @@ static void collect(bool canceled)
 			check_nonfinite(k);
 		else
 			check_failure(k, status);
-		reached[SUCCESS].times += !status;
-		reached[NONFINITE].times += status == THC_NONFINITE;
+		count_success(status);
 		free(under_way[k].buf);
 		free(under_way[k].was);
 		memset(&under_way[k], 0, sizeof(under_way[k]));
@@ -1393,10 +1439,13 @@ static void check_joined(void)
 	require(info.block == 1U << p->block_log2 && info.window <= info.data_slots);
 }
 
-/* Constants with which an all-reduce takes microseconds. */
-static bool is_quick(void)
+/* Constants for which the answers are known here, and an all-reduce takes microseconds. */
+static bool is_modelled(void)
 {
-	return w.client->spec.block_log2 <= BLOCK_LOG2_RUN && w.client->spec.ranks <= 16;
+	const struct thc_spec *p = &w.client->spec;
+
+	return p->scheme != THC_SCHEME_NONE && p->bits == 4 && p->block_log2 <= BLOCK_LOG2_RUN &&
+	       p->ranks <= 16;
 }
 
 /* An agreement in which some rank claims something else. */
@@ -1436,7 +1485,7 @@ static void rejoin(void)
 	require(!thc_client_info(w.client, &info));
 	if (!error)
 		check_joined();
-	if (!error && !is_quick())
+	if (!error && !is_modelled())
 		w.in.left = 0;
 }
 
@@ -1509,9 +1558,10 @@ static void drain(void)
 
 /* --- from the beginning ------------------------------------------------------------------ */
 
-static void make_job(uint8_t ranks, uint8_t how)
+/* @form: bit 0: uniform THC, bit 1: blocks are not rotated */
+static void make_job(uint8_t ranks, uint8_t how, uint8_t form)
 {
-	unsigned int i, g = how & 1 ? 15 : 21;
+	unsigned int i, g = (how | form) & 1 ? 15 : 21;
 	struct whole_welcome *c = &w.welcome;
 
 	whole_welcome_init(c);
@@ -1532,6 +1582,8 @@ static void make_job(uint8_t ranks, uint8_t how)
 	c->row.clamp = thc_be64(0x4002000000000000ULL);
 	for (i = 0; i < 16; i++)
 		c->level[i] = thc_be16((uint16_t)(i * g / 15));
+	c->scheme.scheme = form & 1 ? THC_SCHEME_UTHC : THC_SCHEME_THC;
+	c->scheme.features = thc_be32(form & 2 ? THC_SCHEME_F_UNROTATED : 0);
 	c->scheme.block_log2 = how & 0x10 ? 11 : 10;
 	memcpy(c->seal.salt, (uint8_t[]){ 0x5a, 0x17 }, 2);
 	whole_welcome_hash(c);
@@ -1594,19 +1646,20 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t ranks, how;
+	uint8_t ranks, how, form;
 
 	begin_input();
 	memset(&w, 0, sizeof(w));
 	w.in = (struct input){ data, size };
 	w.now = 1000000000;
 	ranks = next(&w.in);
+	form = ranks >> 6;
 	w.rank = (ranks >> 4 & 3) % (1 + ranks % 5);
 	ranks = 1 + ranks % 5;
 	how = next(&w.in);
 	w.epoch = (uint32_t)next(&w.in) << 24 | 7;
 	rounds = 0;
-	make_job(ranks, next(&w.in));
+	make_job(ranks, next(&w.in), form);
 	w.joining = true;
 	w.client = join(how);
 	w.joining = false;
@@ -1614,7 +1667,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!w.client)
 		return 0;
 	check_joined();
-	if (is_quick()) {
+	if (is_modelled()) {
 		while (w.in.left && w.asks < ASKED_MAX / 2)
 			act();
 		drain();
