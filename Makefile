@@ -294,7 +294,7 @@ bench-flood: all benches
 # A smaller network and fewer epochs: an emulated machine is slow.
 demo-vm: all
 	@$(PYTHON) tools/in_vm.py --name demo-vm --output $(BUILD)/demo-vm.json -- \
-		tools/demo.py --transport af_thc --fork --hidden 256 --epochs 2 --repeats 0 --patience 400 \
+		tools/demo.py --transport af_thc --hidden 256 --epochs 2 --repeats 0 --patience 400 \
 		@live --output @ $(DEMO_ARGS)
 
 # Into the source tree: the tables of README.md and Documentation/benchmarks.md.

@@ -7,12 +7,13 @@ fp32 with the same seeds. Ends with a table and build/demo.json. The timing is
 in bench/buckets.py, the training in demo_worker.py, the topology in netns.py.
 """
 import argparse
+import functools
+import importlib
 import importlib.util
 import json
 import os
 import re
 import selectors
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +24,6 @@ from bench import model
 from bench.buckets import BUCKET_BYTES, SYSTEMS, measure
 from screen import Screen
 
-WORKER = os.path.join(netns.ROOT, "tools/demo_worker.py")
 with open(os.path.join(netns.ROOT, "include/uapi/linux/thc_wire.h"), encoding="ascii") as header:
     NORMS_PER_PACKET = int(re.search(r"#define\s+THC_NORMS\s+(\d+)", header.read())[1])
 ACCURACY_MARGIN = 0.03  # THC may be so much less accurate than fp32 after 5 epochs
@@ -46,41 +46,29 @@ def bar(step, total, loss, run):
             f"  loss {loss:6.4f}")
 
 
-class Workers:
-    """The training processes: their reports are collected until all end.
+def demo_worker():
+    """The module, for which torch is loaded: once for all workers."""
+    return importlib.import_module("demo_worker")
 
-    One program per worker; or, with args.fork, one that loads torch, which
-    then forks them and sends each into its namespace.
-    """
+
+class Workers:
+    """The training processes, forks of this one: their reports are collected until all end."""
 
     def __init__(self, net, aggregator, args, folder):
         self.processes, self.results, self.joined = [], [{} for _ in range(net.workers)], {}
         self.selector = selectors.DefaultSelector()
         self.folder, self.patience = folder, args.patience
-        pipes = [os.pipe() for _ in range(net.workers)]
-        logs = [os.open(self.log(rank), os.O_WRONLY | os.O_CREAT) for rank in range(net.workers)]
-        argv = [sys.executable, WORKER, "--world", str(net.workers), "--epochs", str(args.epochs),
-                "--steps", str(args.steps), "--hidden", str(args.hidden), "--job", str(aggregator.job),
-                "--key-file", aggregator.key_file, "--aggregator", netns.AGGREGATOR4,
-                "--rendezvous", net.address(0)]
-        environment = netns.environment()
-        if args.fork:
-            argv += ["--rank", "0"]
-            for rank, (pipe, log) in enumerate(zip(pipes, logs)):
-                argv += ["--fork", f"{net.worker(rank)}:{pipe[1]}:{log}"]
-            self.processes.append(net.popen(
-                net.worker(0), argv, pass_fds=[*(p[1] for p in pipes), *logs], stderr=logs[0],
-                stdin=subprocess.DEVNULL, env=environment))
-        else:
-            for rank, (pipe, log) in enumerate(zip(pipes, logs)):
-                self.processes.append(net.popen(
-                    net.worker(rank), [*argv, "--rank", str(rank)], stdout=pipe[1], stderr=log,
-                    stdin=subprocess.DEVNULL, env=environment))
-        for rank, (pipe, log) in enumerate(zip(pipes, logs)):
-            os.close(pipe[1])
-            os.close(log)
-            self.selector.register(os.fdopen(pipe[0], encoding="utf-8"), selectors.EVENT_READ,
-                                   rank)
+        task = {"world": net.workers, "epochs": args.epochs, "steps": args.steps,
+                "hidden": args.hidden, "job": aggregator.job, "key_file": aggregator.key_file,
+                "aggregator": netns.AGGREGATOR4, "rendezvous": net.address(0)}
+        for rank in range(net.workers):
+            with open(self.log(rank), "wb") as log:
+                p = net.fork(net.worker(rank), functools.partial(
+                    demo_worker().work, argparse.Namespace(rank=rank, **task)), talk=True,
+                    stderr=log.fileno())
+            p.stdin.close()
+            self.processes.append(p)
+            self.selector.register(p.stdout, selectors.EVENT_READ, rank)
 
     def log(self, rank):
         return os.path.join(self.folder, f"worker-{rank}.log")
@@ -96,7 +84,7 @@ class Workers:
         The counters are read between the two runs, when the last worker has
         left the job.
         """
-        phase, heard = "starting workers (importing torch)", time.monotonic()
+        phase, heard = "starting workers", time.monotonic()
         while self.selector.get_map():
             for key, _ in self.selector.select(0.2):
                 heard = time.monotonic()
@@ -135,7 +123,7 @@ def bucket_times(args, screen):
     if not args.repeats:
         return {}
     links = model.speed(args.rate)
-    with screen.waiting("timing buckets: starting workers (importing torch)") as show:
+    with screen.waiting("timing buckets: starting workers") as show:
         def progress(size, repeat, system, seconds):
             show(f"one all-reduce of {mebibytes(size)}, links: {links}, "
                  f"{repeat or 'warming up'}{f'/{args.repeats}' if repeat else ''}: "
@@ -387,6 +375,8 @@ def run(args, screen):
         screen.say(f"removed {name}, left by a run that died")
     if args.transport != "auto":
         os.environ["THC_TRANSPORT"] = args.transport
+    with screen.waiting("loading torch"):
+        demo_worker()
     times = bucket_times(args, screen)
     return {**train(args, screen), "buckets": buckets_json(args, times)}
 
@@ -445,8 +435,6 @@ def arguments():
     parser.add_argument("--transport", choices=TRANSPORTS, default="auto",
                         help="sockets that gradients go through; default: AF_THC if thc.ko is "
                              "there, else UDP (or what THC_TRANSPORT says)")
-    parser.add_argument("--fork", action="store_true",
-                        help="load torch once for all workers: for machines that need minutes")
     parser.add_argument("--patience", type=int, default=SILENT_SECONDS, metavar="S",
                         help="stop when no worker has said anything for S seconds, default "
                              f"{SILENT_SECONDS}")

@@ -1,12 +1,10 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """One worker of the demo: trains a small perceptron on scikit-learn's digits
 with PyTorch DDP, first with gradients through THC, then the same on Gloo
-fp32. Reports one JSON object per line on stdout; tools/demo.py starts it and
+fp32. Reports one JSON object per line on stdout; demo.py forks it and
 draws. Gloo serves rendezvous, the baseline, and the exact means that the
 aggregated gradients are measured against.
 """
-import argparse
 import json
 import os
 import sys
@@ -122,46 +120,17 @@ def train(name, args, batch, data, state=None):
             "sizes": measured.sizes, "errors": measured.errors}
 
 
-def forked(places):
-    """A child for each "NAMESPACE:STDOUT:STDERR"; its rank there, or None when all have ended."""
-    children, parent = [], os.getpid()
-    for rank, place in enumerate(places):
-        namespace, out, log = place.split(":")
-        child = os.fork()
-        if not child:
-            netns.die_with_parent(parent)
-            os.dup2(int(out), 1)
-            os.dup2(int(log), 2)
-            for other in places:
-                for fd in other.split(":")[1:]:
-                    os.close(int(fd))
-            netns.move_into(namespace)
-            return rank
-        children.append(child)
-    for place in places:
-        os.close(int(place.split(":")[1]))
-    if any([os.waitpid(child, 0)[1] for child in children]):
-        sys.exit(1)
-    return None
+def work(args):
+    """A worker from its beginning to its end. args: rank, world, epochs, steps, hidden, job,
+    key_file, aggregator, rendezvous (the address of rank 0)."""
+    try:
+        train_twice(args)
+    except thc_ddp.ThcError as error:
+        sys.exit(f"worker: {error}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("rank", "world", "epochs", "job"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--hidden", type=int, default=1024, help="width of the hidden layers")
-    parser.add_argument("--steps", type=int, default=0, help="at most, 0: all of the epochs")
-    parser.add_argument("--fork", action="append", metavar="NAMESPACE:STDOUT:STDERR",
-                        help="be a process for each rank, with these descriptors")
-    parser.add_argument("--key-file", required=True)
-    parser.add_argument("--aggregator", required=True)
-    parser.add_argument("--rendezvous", required=True, help="address of rank 0")
-    args = parser.parse_args()
-    if args.fork:
-        args.rank = forked(args.fork)
-        if args.rank is None:
-            return
-
+def train_twice(args):
+    os.environ.update(netns.environment())
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR=args.rendezvous, MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
     dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
@@ -178,13 +147,3 @@ def main():
     say(event="result", stats=stats, **result)
     say(event="result", **train("Gloo fp32", args, batch, data))
     dist.barrier()
-    if args.fork:   # taking torch down takes an emulated machine half a minute
-        os._exit(0)
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except thc_ddp.ThcError as error:
-        print(f"worker: {error}", file=sys.stderr)
-        sys.exit(1)

@@ -56,6 +56,8 @@ import tempfile
 import threading
 import time
 
+from forked import Forked, die_with_parent
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RUN = "/run/netns"
 # thcd keeps these per instance, which is named after the topology.
@@ -70,7 +72,6 @@ AGGREGATORS_MAX = 64
 LOCKS = "/run/thc-netns"
 
 _CLONE_NEWNET = 0x40000000
-_PR_SET_PDEATHSIG = 1
 _SIOCETHTOOL = 0x8946
 _ETHTOOL_SGRO = 0x2C
 _GSO_SEGMENTS_DEFAULT = 65535
@@ -185,13 +186,6 @@ def _bypass_netfilter(ns):
                     f.write("0")
 
     in_namespace(ns, call)
-
-
-def die_with_parent(parent):
-    """This process is killed when the one that made it, process `parent`, ends, or has."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def stop(processes, patience=3.0):
@@ -464,6 +458,16 @@ class Topology:
         """
         p = subprocess.Popen(self.enter(ns, argv), start_new_session=True,
                              preexec_fn=functools.partial(die_with_parent, os.getpid()), **more)
+        self._processes.append(p)
+        return p
+
+    def fork(self, ns, body, **more):
+        """Runs body() in ns, by a fork of this process: a Forked; it ends as one of popen() does."""
+        def there():
+            move_into(ns)
+            body()
+
+        p = Forked(there, name=ns, **more)
         self._processes.append(p)
         return p
 

@@ -94,8 +94,8 @@ class Rank:
                 "stats": self.client.stats()}
 
 
-def main():
-    me = Rank(int(sys.argv[1]))
+def serve(rank):
+    me = Rank(rank)
     for line in sys.stdin:
         request = json.loads(line)
         start = time.monotonic()
@@ -108,4 +108,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]))

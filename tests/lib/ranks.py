@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0
 """The ranks of an integration test, one process (rank.py) per worker
-namespace, spoken to from here; every answer is waited for with a limit."""
+namespace, spoken to from here; every answer is waited for with a limit. They are
+forks of the test, but with a sanitizer, which a process has from its beginning."""
+import functools
 import json
 import os
 import subprocess
 import sys
 import time
 
+from rank import serve
 from tap import netns
 from aggregator import read_line
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 120             # seconds after which a rank counts as hanging
+
+
+def _serve(number):
+    os.environ.update(netns.environment())
+    serve(number)
 
 
 class Ranks:
@@ -23,12 +31,17 @@ class Ranks:
         self.n = n or net.workers
         self.processes = [self.spawn(rank) for rank in range(self.n)]
 
-    def spawn(self, rank):
-        pin = ["taskset", "-c", str(rank % os.cpu_count())] if self.pin else []
-        return self.net.popen(self.net.worker(rank),
-                              [*pin, sys.executable, os.path.join(HERE, "rank.py"), str(rank)],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                              env=netns.environment())
+    def spawn(self, number):
+        place = self.net.worker(number)
+        if os.environ.get("RANK_PRELOAD"):
+            p = self.net.popen(place, [sys.executable, os.path.join(HERE, "rank.py"), str(number)],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               env=netns.environment())
+        else:
+            p = self.net.fork(place, functools.partial(_serve, number), talk=True)
+        if self.pin:
+            os.sched_setaffinity(p.pid, {number % os.cpu_count()})
+        return p
 
     def tell(self, rank, **request):
         self.processes[rank].stdin.write(json.dumps(request) + "\n")

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """One rank of the all-reduce benchmark, in its own namespace for as long as
 buckets.py wants it. Each line on stdin names a system and the bytes of a
@@ -10,7 +9,6 @@ Systems: thc and thc_ef (error feedback), gloo_fp32, gloo_fp16. The fp16
 bucket is converted outside of the time, in Gloo's favour. What THC returns is
 checked against the exact mean every time.
 """
-import argparse
 import json
 import os
 import sys
@@ -19,8 +17,9 @@ import time
 import torch
 import torch.distributed as dist
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "userspace/python"))
+import netns
+
+sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
 from thc_ddp import ThcClient  # noqa: E402  (found through the path above)
 
 NMSE_LIMIT = 0.03       # independent gradients, no error feedback: about 0.013
@@ -72,14 +71,10 @@ class Bench:
         return out
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("rank", "world", "job", "job-ef", "bytes"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--key-file", required=True)
-    parser.add_argument("--aggregator", required=True)
-    parser.add_argument("--rendezvous", required=True, help="address of rank 0")
-    args = parser.parse_args()
+def serve(args):
+    """args: rank, world, job, job_ef (the one with error feedback), bytes (of the largest bucket),
+    key_file, aggregator, rendezvous (the address of rank 0)."""
+    os.environ.update(netns.environment())
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR=args.rendezvous, MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
     dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
@@ -95,7 +90,3 @@ def main():
         print(json.dumps(out), flush=True)
     for client in bench.clients.values():
         client.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -3,11 +3,10 @@
 `make bench`, `make figures` and the demo. The processes that are driven from
 here are allreduce.py's.
 """
+import argparse
+import functools
 import json
-import os
 import statistics
-import subprocess
-import sys
 
 import netns
 from aggregator import Shards
@@ -23,13 +22,12 @@ class Ranks:
     """The persistent benchmark processes, driven in step."""
 
     def __init__(self, net, aggregator):
-        script = os.path.join(netns.ROOT, "tools/bench/allreduce.py")
-        self.processes = [net.popen(net.worker(rank), [
-            sys.executable, script, "--rank", str(rank), "--world", str(net.workers),
-            "--job", str(aggregator.job), "--job-ef", str(aggregator.job + 1),
-            "--key-file", aggregator.key_file, "--aggregator", netns.AGGREGATOR4,
-            "--rendezvous", net.address(0), "--bytes", str(BUCKET_BYTES)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=netns.environment())
+        from bench import allreduce     # which loads torch, once for all of them
+        task = {"world": net.workers, "job": aggregator.job, "job_ef": aggregator.job + 1,
+                "key_file": aggregator.key_file, "aggregator": netns.AGGREGATOR4,
+                "rendezvous": net.address(0), "bytes": BUCKET_BYTES}
+        self.processes = [net.fork(net.worker(rank), functools.partial(
+            allreduce.serve, argparse.Namespace(rank=rank, **task)), talk=True)
             for rank in range(net.workers)]
         self.info = self._answers()[0]["info"]
 
