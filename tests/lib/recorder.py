@@ -10,6 +10,7 @@ import ctypes
 import socket
 import struct
 import threading
+import time
 
 import thcwire as wire
 from tap import netns
@@ -59,6 +60,13 @@ class Recorder:
     def packets(self):
         """[Seen] of THC's packets so far, copies included."""
         return [seen for frame in list(self.frames) for seen in seen_in(frame, self.sum_width)]
+
+    def until(self, enough, patience=20.0):
+        """Waits until enough(packets): what has been sent is not there yet."""
+        end = time.monotonic() + patience
+        while not enough(self.packets()):
+            assert time.monotonic() < end, f"what was waited for did not pass in {patience} s"
+            time.sleep(QUIET)
 
     def __enter__(self):
         return self

@@ -102,6 +102,10 @@ def summary_of(seen):
             for kind, some in sorted(kinds.items())}
 
 
+def leaves(seen):
+    return [p for p in (wire.Packet(s.data) for s in seen) if p.op == wire.LEAVE]
+
+
 def run(n, dtype, mode, drop):
     options = ("--mode", mode) if mode in ("native", "generic") else ()
     with netns.Topology(n, impair=netns.Impair(drop, 0, drop)) as net:
@@ -111,6 +115,7 @@ def run(n, dtype, mode, drop):
             ranks.open()
             answers = ranks.reduce(counts=COUNTS, rounds=ROUNDS, dtype=dtype)
             ranks.all(do="close")
+            recorder.until(lambda seen: len({p.rank for p in leaves(seen)}) == n)
     assert len({a["digest"] for a in answers}) == 1, "the ranks received different bits"
     return summary_of(recorder.packets())
 
