@@ -8,16 +8,17 @@ has loaded torch once, as an emulated machine needs half a minute for that.
         for text in trainers.finish(): ...
 """
 import contextlib
+import functools
 import importlib.util
 import os
 import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 import torch
 import torch.distributed as dist
@@ -25,6 +26,7 @@ import torch.distributed as dist
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.join(ROOT, "userspace/python")]
 import netns  # noqa: E402  (found through the path above)
+from forked import Forked  # noqa: E402
 
 EXAMPLE = os.path.join(ROOT, "examples/train_ddp.py")
 _spec = importlib.util.spec_from_file_location("train_ddp", EXAMPLE)
@@ -112,57 +114,44 @@ class Trainers:
         common = {"MASTER_ADDR": address, "MASTER_PORT": str(port or free_port()),
                   "WORLD_SIZE": str(self.ranks), **environment}
         self.runs = [train_ddp.arguments([*WORDS, *words, "--seed", str(seed)]) for seed in seeds]
-        self.children = [self._fork(rank, place, common, prepare)
-                         for rank, place in enumerate(places)]
-        self.statuses = [None] * self.ranks
+        train = functools.partial(self._train, common, prepare)
+        self.children = [Forked(functools.partial(train, rank, place), stdout=file.fileno(),
+                                stderr=file.fileno())
+                         for rank, (place, file) in enumerate(zip(places, self.files))]
 
-    def _fork(self, rank, place, environment, prepare):
-        sys.stdout.flush()
-        parent = os.getpid()
-        child = os.fork()
-        if child:
-            return child
-        status = 1
-        for fd in (1, 2):
-            os.dup2(self.files[rank].fileno(), fd)
-        with contextlib.suppress(BaseException):    # nothing returns into the test
-            try:
-                netns.die_with_parent(parent)
-                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                    signal.signal(number, signal.SIG_DFL)
-                if place:
-                    netns.move_into(place)
-                os.environ.update(environment, RANK=str(rank))
-                small_buckets()
-                dist.init_process_group("gloo")
-                if prepare:
-                    prepare(rank)
-                for run in self.runs:
-                    train_and_count(run, rank, self.ranks)
-                status = 0
-            except train_ddp.ThcError as error:
-                print(f"ended by ThcError: {error}", flush=True)
-                status = ENDED_BY_ERROR
-            except BaseException:
-                traceback.print_exc()
-        os._exit(status)
+    def _train(self, environment, prepare, rank, place):
+        """What a rank does."""
+        if place:
+            netns.move_into(place)
+        os.environ.update(environment, RANK=str(rank))
+        small_buckets()
+        dist.init_process_group("gloo")
+        if prepare:
+            prepare(rank)
+        try:
+            for run in self.runs:
+                train_and_count(run, rank, self.ranks)
+        except train_ddp.ThcError as error:
+            print(f"ended by ThcError: {error}", flush=True)
+            sys.exit(ENDED_BY_ERROR)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_exc):
         for rank in range(self.ranks):
-            if self.statuses[rank] is None:
-                self.kill(rank)
+            self.kill(rank)
         for file in self.files:
             file.close()
 
     def kill(self, rank):
-        os.kill(self.children[rank], signal.SIGKILL)
-        self._wait(rank)
+        self.children[rank].kill()
+        self.children[rank].wait()
 
-    def _wait(self, rank):
-        self.statuses[rank] = os.waitstatus_to_exitcode(os.waitpid(self.children[rank], 0)[1])
+    @property
+    def statuses(self):
+        """How each has ended; None: it has not."""
+        return [child.poll() for child in self.children]
 
     def text(self, rank):
         """What a rank has printed so far."""
@@ -177,8 +166,8 @@ class Trainers:
         """Waits until a rank has printed something."""
         end = time.monotonic() + patience
         while what not in self.text(rank):
-            ended = os.waitid(os.P_PID, self.children[rank], os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            assert not ended, f"rank {rank} ended before it said '{what}':\n{self.all_text()}"
+            assert self.children[rank].poll() is None, (
+                f"rank {rank} ended before it said '{what}':\n{self.all_text()}")
             assert time.monotonic() < end, f"no '{what}' within {patience} s:\n{self.all_text()}"
             select.select([], [], [], 0.005)
 
@@ -186,13 +175,11 @@ class Trainers:
         """Waits for all ranks to end, statuses says how; what each has printed."""
         end = time.monotonic() + patience
         for rank, child in enumerate(self.children):
-            while self.statuses[rank] is None:
-                if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                    self._wait(rank)
-                    break
-                assert time.monotonic() < end, (
-                    f"rank {rank} has not ended after {patience} s:\n{self.all_text()}")
-                select.select([], [], [], 0.02)
+            try:
+                child.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"rank {rank} has not ended after {patience} s:\n"
+                                     f"{self.all_text()}") from None
         return [self.text(rank) for rank in range(self.ranks)]
 
     def finish(self, patience=240.0, status=0):

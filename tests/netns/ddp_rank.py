@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """A user's training program for test_ddp.py, with the two lines that plug THC
 into it. Prints one JSON object per event.
@@ -13,8 +12,9 @@ import sys
 import torch
 import torch.distributed as dist
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "userspace/python"))
+from tap import netns
+
+sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
 from thc_ddp import thc_allreduce_hook, thc_hook  # noqa: E402  (found through the path above)
 
 
@@ -95,7 +95,8 @@ def chosen(schemes, name):
                 None)
 
 
-def main():
+def train(argv):
+    """The program, with these arguments."""
     parser = argparse.ArgumentParser()
     for name in ("rank", "world", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -107,7 +108,8 @@ def main():
                         help="with --means: those that go by none are looked at")
     parser.add_argument("--start-iter", type=int, default=0)
     parser.add_argument("--bucket-mb", type=float, default=1.0)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
+    os.environ.update(netns.environment())
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="10.77.0.1", MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
     dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
@@ -145,7 +147,3 @@ def main():
         say(event="restored", digest=digest, equal=restored, parameters=len(owed),
             owed=sum(t.square().sum().item() for t in owed.values()), stats=state.stats())
     dist.barrier()
-
-
-if __name__ == "__main__":
-    main()

@@ -4,9 +4,9 @@
 trains, survives a checkpoint with its error memories, and says by name which
 worker died.
 """
+import functools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,9 +14,9 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 from aggregator import Aggregator, read_line  # noqa: E402
+from ddp_rank import train  # noqa: E402
 from tap import netns  # noqa: E402
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ddp_rank.py")
 LIMIT = 60
 
 
@@ -25,11 +25,9 @@ class Training:
 
     def __init__(self, net, aggregator, *options):
         self.errors = [tempfile.TemporaryFile("w+") for _ in range(net.workers)]
-        self.processes = [net.popen(net.worker(r), [
-            sys.executable, PROGRAM, "--rank", str(r), "--world", str(net.workers),
-            "--key-file", aggregator.key_file, *options],
-            stdout=subprocess.PIPE, stderr=self.errors[r], text=True, env=netns.environment())
-            for r in range(net.workers)]
+        self.processes = [net.fork(net.worker(r), functools.partial(train, [
+            "--rank", str(r), "--world", str(net.workers), "--key-file", aggregator.key_file,
+            *options]), talk=True, stderr=self.errors[r].fileno()) for r in range(net.workers)]
 
     def until(self, rank, event):
         """The next such event of a rank."""
@@ -51,6 +49,7 @@ class Training:
 
     def close(self):
         for p, f in zip(self.processes, self.errors):
+            p.stdin.close()
             p.stdout.close()
             f.close()
 
