@@ -39,31 +39,15 @@ class Forked:
         parent = os.getpid()
         self.pid = os.fork()
         if not self.pid:
-            status = 1
-            try:
-                self._begin(parent, name, down[0] if talk else os.open(os.devnull, os.O_RDONLY),
-                            up[1] if talk else stdout, stderr)
-                status = _run(body)
-            finally:    # nothing returns into what has forked it
-                os._exit(status)
+            def begin():
+                _begin(parent, name, down[0] if talk else os.open(os.devnull, os.O_RDONLY),
+                       up[1] if talk else stdout, stderr)
+
+            _run(begin, body)
         if talk:
             os.close(down[0])
             os.close(up[1])
             self.stdin, self.stdout = os.fdopen(down[1], "w"), os.fdopen(up[0])
-
-    @staticmethod
-    def _begin(parent, name, *standard):
-        os.setsid()
-        die_with_parent(parent)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        if name:
-            _libc.prctl(_PR_SET_NAME, name.encode()[:15])
-        for number, fd in enumerate(standard):
-            if fd is not None:
-                os.dup2(fd, number)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
 
     def poll(self):
         """Its exit status, negative of a signal, or None while it runs."""
@@ -95,16 +79,37 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(body):
-    """Exit status of body()."""
+def _begin(parent, name, *standard):
+    os.setsid()
+    die_with_parent(parent)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    if name:
+        _libc.prctl(_PR_SET_NAME, name.encode()[:15])
+    for number, fd in enumerate(standard):
+        if fd is not None:
+            os.dup2(fd, number)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+
+
+def _run(*steps):
+    """Does the steps, and ends this process: nothing returns into what has forked it."""
+    status = 1
     try:
-        body()
-        return 0
+        for step in steps:
+            step()
+        status = 0
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
-        return 1
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
