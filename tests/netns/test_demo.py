@@ -41,9 +41,10 @@ def left_of(pid):
     name = f"thc-{pid}-"
     left = [path for folder in (netns.RUN, "/sys/fs/bpf/thc", "/run/thc", tempfile.gettempdir())
             for path in glob.glob(f"{folder}/{name}*")]
-    for cmdline in glob.glob("/proc/[0-9]*/cmdline"):
+    # a fork has the demo's command line, and a name of its own
+    for said in (*glob.glob("/proc/[0-9]*/cmdline"), *glob.glob("/proc/[0-9]*/comm")):
         try:
-            with open(cmdline, "rb") as f:
+            with open(said, "rb") as f:
                 text = f.read()
         except OSError:
             continue
