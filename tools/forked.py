@@ -112,4 +112,3 @@ def _run(*steps):
             sys.stderr.flush()
         finally:
             os._exit(status)
-
