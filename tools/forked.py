@@ -90,7 +90,8 @@ def _begin(parent, name, *standard):
         if fd is not None:
             os.dup2(fd, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+    # another thread of ours may have been writing to these
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", 1)
 
 
 def _run(*steps):
