@@ -113,32 +113,21 @@ static void setup(struct setup *s, const struct thc_table *t, unsigned int n, bo
 
 static void nmse__closed_form(void **state)
 {
-	static const struct {
-		unsigned int bits, g;
-		double p, nmse[3];
-	} rows[] = {
-		{ 4, 15, 1.0 / 32, { .02059, .01060, .00893 } },
-		{ 4, 30, 1.0 / 32, { .02033, .01053, .00890 } },
-		{ 4, 36, 1.0 / 32, { .01941, .01030, .00879 } },
-		{ 4, 20, 1.0 / 512, { .02147, .00558, .00293 } },
-		{ 3, 16, 1.0 / 32, { .06274, .02113, .01420 } },
-		{ 2, 34, 1.0 / 1024, { .62444, .15621, .07817 } },
-	};
-	static const unsigned int n[3] = { 1, 4, 8 };
 	unsigned int i, k;
 
 	(void)state;
-	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+	for (i = 0; i < sizeof(known_errors) / sizeof(*known_errors); i++)
 		for (k = 0; k < 3; k++) {
+			const struct known_error *e = &known_errors[i];
 			struct thc_table t;
 			struct setup s;
 			double got;
 
-			solve(rows[i].bits, rows[i].g, rows[i].p, &t);
-			setup(&s, &t, n[k], false, 0);
+			solve(e->bits, e->g, e->p, &t);
+			setup(&s, &t, known_ranks[k], false, 0);
 			got = measure_normal(&s);
-			assert_ratio("known", got, rows[i].nmse[k], 0.03);
-			assert_ratio("closed form", got, thc_table_nmse(&t, n[k]), 0.03);
+			assert_ratio("known", got, e->nmse[k], 0.03);
+			assert_ratio("closed form", got, thc_table_nmse(&t, known_ranks[k]), 0.03);
 			thc_codec_exit(&s.c);
 		}
 }

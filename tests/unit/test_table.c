@@ -256,26 +256,15 @@ static void check__overflow_rule(void **state)
 
 static void nmse__closed_form(void **state)
 {
-	static const struct {
-		unsigned int bits, g;
-		double p, nmse[3];
-	} want[] = {
-		{ 4, 15, 1.0 / 32, { .02059, .01060, .00893 } },
-		{ 4, 30, 1.0 / 32, { .02033, .01053, .00890 } },
-		{ 4, 36, 1.0 / 32, { .01941, .01030, .00879 } },
-		{ 4, 20, 1.0 / 512, { .02147, .00558, .00293 } },
-		{ 3, 16, 1.0 / 32, { .06274, .02113, .01420 } },
-		{ 2, 34, 1.0 / 1024, { .62444, .15621, .07817 } },
-	};
-	static const unsigned int n[3] = { 1, 4, 8 };
 	struct thc_table t;
 	unsigned int i, k;
 
 	(void)state;
-	for (i = 0; i < COUNT(want); i++) {
-		solve(want[i].bits, want[i].g, want[i].p, &t);
+	for (i = 0; i < COUNT(known_errors); i++) {
+		solve(known_errors[i].bits, known_errors[i].g, known_errors[i].p, &t);
 		for (k = 0; k < 3; k++)
-			assert_near(thc_table_nmse(&t, n[k]), want[i].nmse[k], 1.01e-5);
+			assert_near(thc_table_nmse(&t, known_ranks[k]), known_errors[i].nmse[k],
+				    1.01e-5);
 	}
 }
 
