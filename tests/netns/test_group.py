@@ -14,7 +14,6 @@ import struct
 import sys
 import threading
 import time
-import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
@@ -226,20 +225,13 @@ def forbid_source_filters():
 
 def joins_without_source_filters(net, aggregator, address):
     """In a process of its own: what is forbidden stays so."""
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            netns.move_into(net.worker(0))
-            forbid_source_filters()
-            with ThcClient(aggregator=address, job=aggregator.job,
-                           key_file=aggregator.key_file, rank=0, join_timeout=LIMIT) as client:
-                status = 0 if client.info()["multicast"] == 1 else 1
-        except BaseException:   # of the child's own
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    return os.waitpid(child, 0)[1] == 0
+    def join():
+        forbid_source_filters()
+        with ThcClient(aggregator=address, job=aggregator.job, key_file=aggregator.key_file,
+                       rank=0, join_timeout=LIMIT) as client:
+            assert client.info()["multicast"] == 1
+
+    return net.fork(net.worker(0), join).wait() == 0
 
 
 def group__is_joined_where_the_kernel_has_no_source_filters():
