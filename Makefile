@@ -111,6 +111,8 @@ AVX512 := $(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512dq -mavx512
 libthc_loops = $(BUILD)/userspace/libthc/$1.o $(BUILD)/fuzz/userspace/libthc/$1.o
 $(call libthc_loops,codec_avx2): SIMD := $(AVX2)
 $(call libthc_loops,codec_avx512): SIMD := $(AVX512)
+$(call libthc_loops,sparse_avx2): SIMD := $(AVX2)
+$(call libthc_loops,sparse_avx512): SIMD := $(AVX512)
 # one text, which the compiler makes vectors of
 $(call libthc_loops,fixed_scalar): SIMD := -O3
 $(call libthc_loops,fixed_avx2): SIMD := -O3 $(AVX2)

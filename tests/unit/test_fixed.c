@@ -60,7 +60,7 @@ static void fixed__vector(void **state)
 	(void)state;
 	assert_int_equal(k, 29);
 	for (i = 0; i < all_loops; i++) {
-		assert_true(thc_scale_measure(loops[i], x, 3, &s, &bad));
+		assert_true(thc_scale_measure(loops[i], x, 3, true, &s, &bad));
 		assert_int_equal(s.top, 1);
 		assert_int_equal(s.low, -27);
 		assert_int_equal(thc_scale_limbs(s, k), 1);
@@ -117,19 +117,24 @@ static void measure__what_is_not_finite(void **state)
 {
 	float x[100] = { 1, 2, 3 };
 	struct thc_scale s;
-	unsigned int i;
+	bool exact = false;
+	unsigned int k;
 	size_t bad;
 
 	(void)state;
-	for (i = 0; i < all_loops; i++) {
+	for (k = 0; k < 2 * all_loops; k++, exact = !exact) {
+		const struct thc_fixed_ops *ops = loops[k / 2];
+
 		x[71] = x[93] = NAN;
-		assert_false(thc_scale_measure(loops[i], x, 100, &s, &bad));
+		assert_false(thc_scale_measure(ops, x, 100, exact, &s, &bad));
 		assert_int_equal(bad, 71);
 		x[5] = -INFINITY;
-		assert_false(thc_scale_measure(loops[i], x, 100, &s, &bad));
+		assert_false(thc_scale_measure(ops, x, 100, exact, &s, &bad));
 		assert_int_equal(bad, 5);
 		x[5] = x[71] = x[93] = 0;
-		assert_true(thc_scale_measure(loops[i], x, 100, &s, &bad));
+		assert_true(thc_scale_measure(ops, x, 100, exact, &s, &bad));
+		assert_int_equal(s.top, 2);
+		assert_int_equal(s.low, exact ? 0 : THC_SCALE_LOW_MIN);
 	}
 }
 
@@ -222,7 +227,7 @@ static struct thc_scale scale_of(const struct thc_fixed_ops *ops, float x[RANKS]
 	size_t bad;
 
 	for (rank = 0; rank < ranks; rank++) {
-		assert_true(thc_scale_measure(ops, x[rank], N, &s, &bad));
+		assert_true(thc_scale_measure(ops, x[rank], N, true, &s, &bad));
 		lane = thc_scale_top_lane(s);
 		top = lane > top ? lane : top;
 		lane = thc_scale_low_lane(s);

@@ -64,20 +64,20 @@ static void bench_init(struct bench *b)
 		b->values[i] = (float)(drand48() + drand48() + drand48() - 1.5);
 }
 
-static void measure_all(struct bench *b)
+static void measure_all(struct bench *b, bool exact)
 {
 	size_t i, bad;
 
 	for (i = 0; i < COUNT / THC_SCALE_BLOCK; i++)
 		thc_scale_measure(b->ops, b->values + i * THC_SCALE_BLOCK, THC_SCALE_BLOCK,
-				  &b->scale[i], &bad);
+				  exact, &b->scale[i], &bad);
 }
 
 static void to_fixed(struct bench *b, unsigned int width)
 {
 	size_t i, each = THC_SCALE_BLOCK;
 
-	measure_all(b);
+	measure_all(b, false);
 	for (i = 0; i < COUNT / each; i++)
 		b->ops->fixed(b->values + i * each, each, b->scale[i].top,
 			      thc_fixed_bits(width, RANKS), width,
@@ -97,7 +97,7 @@ static void to_exact(struct bench *b)
 	int32_t *lanes = b->lanes;
 	size_t i, total = 0;
 
-	measure_all(b);
+	measure_all(b, true);
 	for (i = 0; i < COUNT / GROUP; i++) {
 		struct thc_scale s = b->scale[i * GROUP / THC_SCALE_BLOCK];
 

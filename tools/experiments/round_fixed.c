@@ -27,7 +27,7 @@ static int agree(const struct memory *m, const struct trial *t, const float *x, 
 	size_t bad;
 
 	for (k = 0; k < t->ranks; k++) {
-		if (!thc_scale_measure(m->ops, x + k * t->count, n, &own, &bad))
+		if (!thc_scale_measure(m->ops, x + k * t->count, n, true, &own, &bad))
 			return -EDOM;
 		top = top > thc_scale_top_lane(own) ? top : thc_scale_top_lane(own);
 		low = low > thc_scale_low_lane(own) ? low : thc_scale_low_lane(own);

@@ -70,12 +70,20 @@ int thc_buffers_take(struct thc_client *c, struct thc_taken *t, size_t buffer, s
 		     size_t growth);
 void thc_buffers_give(struct thc_client *c, struct thc_taken *t);
 
-/* Adds @bytes, rounded up to cache lines, to an allocation of *@total bytes: where they are. */
-static inline size_t thc_carve(size_t *total, size_t bytes)
-{
-	size_t at = *total;
+/* An allocation that has several parts: laid out once with @at NULL, to know its @bytes, and then
+ * where it is.
+ */
+struct thc_layout {
+	uint8_t	*at;
+	size_t	bytes;
+};
 
-	*total = (at + bytes + 63) & ~(size_t)63;
+/* The next part, of @bytes, which begins with a cache line. */
+static inline void *thc_lay(struct thc_layout *l, size_t bytes)
+{
+	uint8_t *at = l->at ? l->at + l->bytes : NULL;
+
+	l->bytes = (l->bytes + bytes + 63) & ~(size_t)63;
 	return at;
 }
 

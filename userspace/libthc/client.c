@@ -127,7 +127,8 @@ static void close_schemes(struct thc_client *c)
 	unsigned int id;
 
 	for (id = 0; id < THC_SCHEMES_COUNT; id++)
-		thc_scheme_of(id)->close(c);
+		if (thc_scheme_of(id)->close)
+			thc_scheme_of(id)->close(c);
 }
 
 /* Those that the job's constants are good for: any call may choose one. */

@@ -272,7 +272,7 @@ FN void to_bf16(vf v, uint16_t *to)
 
 #include "codec_vector.h"
 
-const struct thc_codec_ops thc_ops_avx2 = VECTOR_OPS("avx2", thc_fixed_avx2);
+const struct thc_codec_ops thc_ops_avx2 = VECTOR_OPS("avx2", avx2);
 
 #else
 

@@ -273,7 +273,7 @@ FN void to_bf16(vf v, uint16_t *to)
 
 #include "codec_vector.h"
 
-const struct thc_codec_ops thc_ops_avx512 = VECTOR_OPS("avx512", thc_fixed_avx512);
+const struct thc_codec_ops thc_ops_avx512 = VECTOR_OPS("avx512", avx512);
 
 #else
 

@@ -71,7 +71,8 @@ struct thc_quant {
 
 /**
  * struct thc_codec_ops - kernels of one instruction set
- * @fixed: those of the scheme none (fixed.h)
+ * @fixed: integers of floats (fixed.h)
+ * @sparse: floats that are not zero (sparse.h)
  * @sumsq: sum of squares of a tile of x + error, in THC_SUM_LANES partial sums
  * @forward: strides 1..512 of the transform of a tile of D (x + error)
  * @inverse: strides 1..512 of the transform of tile src, then signs unless NULL; dst may be src
@@ -85,6 +86,7 @@ struct thc_quant {
 struct thc_codec_ops {
 	const char *name;
 	const struct thc_fixed_ops *fixed;
+	const struct thc_sparse_ops *sparse;
 	float (*sumsq)(const void *x, enum thc_dtype dtype, const float *error);
 	void (*forward)(const void *x, enum thc_dtype dtype, const float *error,
 			const uint64_t *signs, float *out);
@@ -107,11 +109,14 @@ int thc_simd_missing(void);
 
 extern const struct thc_codec_ops thc_ops_scalar;
 extern const struct thc_fixed_ops thc_fixed_scalar;
+extern const struct thc_sparse_ops thc_sparse_scalar;
 #ifdef THC_X86_KERNELS
 extern const struct thc_codec_ops thc_ops_avx2;
 extern const struct thc_codec_ops thc_ops_avx512;
 extern const struct thc_fixed_ops thc_fixed_avx2;
 extern const struct thc_fixed_ops thc_fixed_avx512;
+extern const struct thc_sparse_ops thc_sparse_avx2;
+extern const struct thc_sparse_ops thc_sparse_avx512;
 #endif
 
 /*

@@ -192,6 +192,7 @@ static void scalar_store(enum thc_dtype dtype, void *dst, const float *src, size
 const struct thc_codec_ops thc_ops_scalar = {
 	.name = "scalar",
 	.fixed = &thc_fixed_scalar,
+	.sparse = &thc_sparse_scalar,
 	.sumsq = scalar_sumsq,
 	.forward = scalar_forward,
 	.inverse = scalar_inverse,

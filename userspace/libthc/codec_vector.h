@@ -368,7 +368,8 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 /* clang-format off */
 #define VECTOR_OPS(label, loops) {		\
 	.name = label,				\
-	.fixed = &(loops),			\
+	.fixed = &thc_fixed_##loops,		\
+	.sparse = &thc_sparse_##loops,		\
 	.sumsq = vector_sumsq,			\
 	.forward = vector_forward,		\
 	.inverse = vector_inverse,		\

@@ -29,6 +29,15 @@ bool thc_precision_fits(unsigned int precision, unsigned int ranks)
 	return precision == THC_EXACT || thc_fixed_bits(precision, ranks) >= THC_FIXED_BITS_MIN;
 }
 
+const char *thc_precision_check(unsigned int precision, unsigned int ranks)
+{
+	if (!thc_precision_known(precision))
+		return "its precision is none that there is";
+	if (!thc_precision_fits(precision, ranks))
+		return "its precision has too few bits for the sums of so many ranks";
+	return NULL;
+}
+
 static size_t first_bad(const float *x, size_t n)
 {
 	size_t i;
@@ -38,14 +47,17 @@ static size_t first_bad(const float *x, size_t n)
 	return i;
 }
 
-bool thc_scale_measure(const struct thc_fixed_ops *ops, const float *x, size_t n,
+bool thc_scale_measure(const struct thc_fixed_ops *ops, const float *x, size_t n, bool exact,
 		       struct thc_scale *s, size_t *bad)
 {
+	int32_t low = THC_SCALE_LOW_MIN;
 	uint32_t most;
-	int32_t low;
 	int top;
 
-	ops->measure(x, n, &most, &low);
+	if (exact)
+		ops->measure(x, n, &most, &low);
+	else
+		ops->largest(x, n, &most);
 	if (most >= 0x7f800000) {
 		*bad = first_bad(x, n);
 		return false;

@@ -75,6 +75,7 @@ struct thc_mean {
  * struct thc_fixed_ops - the loops, over @n coordinates
  * @measure: *@most: the largest bits of |x|, of NaN and infinity, too; *@low: the exponent of the
  *	lowest bit that is set in any, about THC_SCALE_NONE: all are zero
+ * @largest: *@most alone
  * @fixed: @lanes of @width bits, 8, 16 or 32; @bits: k, @top: of the scale
  * @limb: digits number @index
  * @mean: of lanes of @width bits that have one digit
@@ -82,6 +83,7 @@ struct thc_mean {
  */
 struct thc_fixed_ops {
 	void (*measure)(const float *x, size_t n, uint32_t *most, int32_t *low);
+	void (*largest)(const float *x, size_t n, uint32_t *most);
 	void (*fixed)(const float *x, size_t n, int top, unsigned int bits, unsigned int width,
 		      void *lanes);
 	void (*limb)(const float *x, size_t n, int low, unsigned int bits, unsigned int index,
@@ -96,10 +98,14 @@ struct thc_fixed_ops {
 bool thc_precision_known(unsigned int precision);
 /* Has it bits enough for sums of @ranks ranks? */
 bool thc_precision_fits(unsigned int precision, unsigned int ranks);
+/* NULL, or why a job of @ranks ranks cannot have it. */
+const char *thc_precision_check(unsigned int precision, unsigned int ranks);
 /* Bits of a lane that are a rank's own, k; at most 31. */
 unsigned int thc_fixed_bits(unsigned int width, unsigned int ranks);
-/* The scale of @n values; false: one is not finite, *@bad is its index. */
-bool thc_scale_measure(const struct thc_fixed_ops *ops, const float *x, size_t n,
+/* The scale of @n values, for fixed point its top alone; false: one is not finite, *@bad is its
+ * index.
+ */
+bool thc_scale_measure(const struct thc_fixed_ops *ops, const float *x, size_t n, bool exact,
 		       struct thc_scale *s, size_t *bad);
 /* Digits that the values of a block have, 0 if all are zero. */
 unsigned int thc_scale_limbs(struct thc_scale s, unsigned int bits);

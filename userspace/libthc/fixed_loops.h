@@ -54,6 +54,19 @@ static void measure(const float *x, size_t n, uint32_t *most, int32_t *low)
 	*low = lowest;
 }
 
+static void largest(const float *x, size_t n, uint32_t *most)
+{
+	uint32_t found = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		uint32_t magnitude = thc_float_bits(x[i]) & 0x7fffffff;
+
+		found = magnitude > found ? magnitude : found;
+	}
+	*most = found;
+}
+
 /* 2^@exponent as two floats, whose product may be beyond what one float can be. */
 static inline void power_of(int exponent, float power[2])
 {
@@ -269,7 +282,7 @@ static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const 
 
 #define THC_FIXED_LOOPS \
 	{ \
-		.measure = measure, .fixed = fixed, .limb = limb, .mean = mean, .mean2 = mean2 \
+		.measure = measure, .largest = largest, .fixed = fixed, .limb = limb, .mean = mean, .mean2 = mean2 \
 	}
 
 #endif /* LIBTHC_FIXED_LOOPS_H */

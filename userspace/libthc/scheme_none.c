@@ -35,16 +35,9 @@ static const char *check_job(const struct thc_spec *s)
 {
 	if (s->deadline_ms)
 		return "it has a deadline, and a sum that lacks ranks would be wrong";
-	if (s->scheme != THC_SCHEME_NONE)
-		return NULL;
-	if (!thc_precision_known(s->value_bits))
-		return "its precision is none that there is";
-	if (!thc_precision_fits(s->value_bits, s->ranks))
-		return "its precision has too few bits for the sums of so many ranks";
-	return NULL;
+	return s->scheme == THC_SCHEME_NONE ? thc_precision_check(s->value_bits, s->ranks) : NULL;
 }
 
-/* Integers need nothing, and floats open what they need when the first ones come. */
 static int open_none(struct thc_client *c)
 {
 	return thc_simd_ops(c->options.simd) ? 0 : thc_simd_missing();
@@ -177,7 +170,6 @@ const struct thc_scheme thc_scheme_none = {
 	.check = check_job,
 	.floats = &thc_scheme_none_floats,
 	.open = open_none,
-	.close = thc_none_close,
 	.describe = describe,
 	.prepare = prepare,
 	.compute = compute,

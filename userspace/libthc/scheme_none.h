@@ -5,9 +5,6 @@
 
 #include "scheme.h"
 
-/* scheme.close, of both. */
-void thc_none_close(struct thc_client *c);
-
 /* Floats as fixed point or, losslessly, as limbs. */
 extern const struct thc_scheme thc_scheme_none_floats;
 

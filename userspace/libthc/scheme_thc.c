@@ -136,34 +136,39 @@ static size_t ahead_blocks(const struct thc_request *r)
 	return (count < THC_AHEAD ? count : THC_AHEAD) / block_size(r);
 }
 
+static void lay_out(struct thc_request *r, struct thc_layout *l)
+{
+	struct thc_progress *g = r->progress;
+
+	g->scales = thc_lay(l, scales_of(r, g->blocks) * sizeof(*g->scales));
+	g->scale_packets = thc_lay(l, g->scale_chunks * THC_ANSWER_BYTES);
+	g->scale_done = thc_lay(l, g->scale_chunks);
+	g->counts = thc_lay(l, g->data_chunks * sizeof(*g->counts));
+	g->lost = thc_lay(l, g->data_chunks);
+	g->missing = thc_lay(l, g->blocks * sizeof(*g->missing));
+	g->ahead = thc_lay(l, g->ahead_blocks * block_size(r) * sizeof(float));
+}
+
 /* All arrays beside the regions, which take @regions, and room to receive,
  * which grows by @growth. The ring gets what is left of what may be held: it
  * only saves time.
  */
 static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 {
+	size_t left = thc_budget_left(r->client), ring = block_size(r) * sizeof(float);
 	struct thc_progress *g = r->progress;
-	size_t left = thc_budget_left(r->client), ring = block_size(r) * sizeof(float), total = 0;
-	size_t scales = thc_carve(&total, scales_of(r, g->blocks) * sizeof(*g->scales));
-	size_t scale_packets = thc_carve(&total, g->scale_chunks * THC_ANSWER_BYTES);
-	size_t scale_done = thc_carve(&total, g->scale_chunks);
-	size_t counts = thc_carve(&total, g->data_chunks * sizeof(*g->counts));
-	size_t lost = thc_carve(&total, g->data_chunks);
-	size_t missing = thc_carve(&total, g->blocks * sizeof(*g->missing));
+	struct thc_layout l = { .at = NULL };
 
+	lay_out(r, &l);
 	g->ahead_blocks = in_place(r) ? 0 : ahead_blocks(r);
-	while (g->ahead_blocks && regions + growth + total + g->ahead_blocks * ring > left)
+	while (g->ahead_blocks && regions + growth + l.bytes + g->ahead_blocks * ring > left)
 		g->ahead_blocks--;
-	if (thc_buffers_take(r->client, &r->taken, regions, total + g->ahead_blocks * ring, growth))
+	if (thc_buffers_take(r->client, &r->taken, regions, l.bytes + g->ahead_blocks * ring,
+			     growth))
 		return -ENOMEM;
 	g->regions = r->taken.buffer;
-	g->scales = (void *)(r->taken.arrays + scales);
-	g->scale_packets = r->taken.arrays + scale_packets;
-	g->scale_done = r->taken.arrays + scale_done;
-	g->counts = (void *)(r->taken.arrays + counts);
-	g->lost = r->taken.arrays + lost;
-	g->missing = (void *)(r->taken.arrays + missing);
-	g->ahead = (void *)(r->taken.arrays + total);
+	l = (struct thc_layout){ .at = r->taken.arrays };
+	lay_out(r, &l);
 	return 0;
 }
 

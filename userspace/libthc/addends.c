@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/* Values on their way: groups, a ring of packets, lanes of ADD and back. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include <thc/types.h>
+#include <thc/wire/format.h>
+
+#include "client.h"
+#include "codec.h"
+#include "codec_ops.h"
+#include "dtype.h"
+#include "pipeline.h"
+#include "request.h"
+#include "sparse.h"
+#include "addends.h"
+
+/* Places of a ring, if the budget has no room for more: a block of the most limbs, with what other
+ * blocks have of its first group and its last one. Even.
+ */
+#define RING_LEAST(a)	((THC_SCALE_BLOCK / (a)->each + 2) * (is_exact(a) ? THC_LIMBS_MAX : 1))
+
+/* A block behind what is left of the one before. */
+#define PACKED(a)	((a)->each + THC_SCALE_BLOCK + THC_PACK_SLACK)
+#define BLOCK_WORDS	(THC_SCALE_BLOCK / 32)
+
+static bool is_exact(const struct thc_addends *a)
+{
+	return a->scales->exact;
+}
+
+/* How many chunks there are follows from answers. */
+static bool is_open(const struct thc_addends *a)
+{
+	return is_exact(a) || a->index;
+}
+
+/* --- layout --------------------------------------------------------------- */
+
+size_t thc_addends_count(const struct thc_request *r, uint32_t block)
+{
+	size_t left = r->count - (size_t)block * THC_SCALE_BLOCK;
+
+	return left < THC_SCALE_BLOCK ? left : THC_SCALE_BLOCK;
+}
+
+uint8_t *thc_addends_of(const struct thc_request *r, uint32_t block)
+{
+	return (uint8_t *)r->buf + (size_t)block * THC_SCALE_BLOCK * thc_dtype_size(r->dtype);
+}
+
+const float *thc_addends_load(const struct thc_addends *a, const struct thc_request *r,
+			     const uint8_t *from, size_t n)
+{
+	if (r->dtype == THC_FP32)
+		return (const float *)from;
+	thc_load(r->dtype, a->loaded, from, n);
+	return a->loaded;
+}
+
+static unsigned int limbs_of(const struct thc_addends *a, uint32_t block)
+{
+	unsigned int limbs = is_exact(a) ? thc_scale_limbs(a->scales->of[block], a->bits) : 1;
+
+	/* a union that has coordinates of a block whose values are zero is none of true ranks */
+	return !limbs && a->index ? 1 : limbs;
+}
+
+/* Groups of @r, at most. */
+static uint32_t most_groups(const struct thc_addends *a, const struct thc_request *r)
+{
+	return (uint32_t)((r->count + a->each - 1) / a->each);
+}
+
+/* --- memory --------------------------------------------------------------- */
+
+void thc_addends_init(struct thc_addends *a, const struct thc_request *r,
+		     const struct thc_scales *scales, const struct thc_index *index)
+{
+	a->ops = thc_simd_ops(r->client->options.simd)->fixed;
+	a->sparse = thc_simd_ops(r->client->options.simd)->sparse;
+	a->scales = scales;
+	a->index = index;
+	a->width = scales->exact ? 32 : r->precision;
+	a->bits = thc_fixed_bits(a->width, r->client->spec.ranks);
+	a->each = THC_COORDINATES(a->width);
+}
+
+void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, struct thc_layout *l)
+{
+	a->there = thc_lay(l, a->scales->blocks * sizeof(*a->there));
+	a->group = thc_lay(l, most_groups(a, r) * sizeof(*a->group));
+	a->loaded = thc_lay(l, THC_SCALE_BLOCK * sizeof(*a->loaded));
+	a->means = thc_lay(l, THC_SCALE_BLOCK * sizeof(*a->means));
+	if (a->index) {
+		a->packed = thc_lay(l, PACKED(a) * sizeof(*a->packed));
+		a->dense = thc_lay(l, THC_SCALE_BLOCK * sizeof(*a->dense));
+		a->set = thc_lay(l, BLOCK_WORDS * sizeof(*a->set));
+	}
+	a->packets = thc_lay(l, a->ring * THC_ANSWER_BYTES);
+	a->group_of = thc_lay(l, a->ring * sizeof(*a->group_of));
+}
+
+/* Room for what is in flight to all aggregators and as much again, but no more than the bucket can
+ * have, nor than @left bytes.
+ */
+static uint32_t ring_of(const struct thc_addends *a, const struct thc_request *r, size_t left)
+{
+	uint64_t most = (uint64_t)most_groups(a, r) * (is_exact(a) ? THC_LIMBS_MAX : 1) + 1;
+	uint64_t shards = r->client->list.count ? r->client->list.count : 1;
+	uint64_t places = 2 * shards * r->client->window + RING_LEAST(a);
+	size_t each = THC_ANSWER_BYTES + sizeof(*a->group_of);
+
+	if (places > left / each)
+		places = left / each;
+	if (places < RING_LEAST(a))
+		places = RING_LEAST(a);
+	return (uint32_t)(places < most ? places : most) & ~1U;
+}
+
+int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, size_t growth,
+			void (*lay_out)(struct thc_request *r, struct thc_layout *l))
+{
+	size_t bytes = r->count * thc_dtype_size(r->dtype), left, taken;
+	struct thc_layout l = { .at = NULL };
+
+	lay_out(r, &l);
+	left = thc_budget_left(r->client);
+	/* and what rounding to cache lines adds twice */
+	taken = bytes + l.bytes + growth + 2 * 64;
+	a->ring = ring_of(a, r, left > taken ? left - taken : 0);
+	l = (struct thc_layout){ .at = NULL };
+	lay_out(r, &l);
+	if (thc_buffers_take(r->client, &r->taken, bytes, l.bytes, growth))
+		return -ENOMEM;
+	a->before = r->taken.buffer;
+	l = (struct thc_layout){ .at = r->taken.arrays };
+	lay_out(r, &l);
+	return 0;
+}
+
+struct thc_phase thc_addends_phase(struct thc_addends *a, struct thc_request *r, unsigned int phase)
+{
+	a->phase = phase;
+	return (struct thc_phase){
+		.request = r, .packets = a->packets, .stride = THC_ANSWER_BYTES, .ring = a->ring,
+		.payload = THC_LANE_BYTES, .sized = is_open(a) ? 0 : most_groups(a, r),
+		.op = THC_OP_ADD, .width = (uint8_t)a->width, .closed = !is_open(a),
+	};
+}
+
+/* --- groups --------------------------------------------------------------- */
+
+/* Values of one block that are in one group: @n of them, @skip of the block are before them, @at of
+ * the group.
+ */
+struct piece {
+	uint32_t block;
+	uint32_t skip;
+	uint32_t at;
+	uint32_t n;
+};
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static struct piece first_piece(const struct thc_addends *a, const struct thc_group *group)
+{
+	struct piece p = { .block = group->block, .skip = group->skip };
+
+	p.n = least(a->there[p.block] - p.skip, a->each);
+	return p;
+}
+
+/* False: @p was the group's last one. */
+static bool next_piece(const struct thc_addends *a, struct piece *p)
+{
+	p->at += p->n;
+	p->skip = 0;
+	do
+		p->block++;
+	while (p->block < a->block && !a->there[p->block]);
+	if (p->at == a->each || p->block == a->block)
+		return false;
+	p->n = least(a->there[p->block], a->each - p->at);
+	return true;
+}
+
+static void close_group(struct thc_addends *a)
+{
+	a->chunks += a->group[a->groups++].limbs;
+	a->filled = 0;
+}
+
+static void add_block(struct thc_addends *a, uint32_t block, uint32_t values)
+{
+	unsigned int limbs = limbs_of(a, block);
+	uint32_t added = 0, n;
+
+	a->there[block] = limbs ? (uint16_t)values : 0;
+	for (; added < a->there[block]; added += n) {
+		struct thc_group *group = &a->group[a->groups];
+
+		if (!a->filled)
+			*group = (struct thc_group){
+				.block = block, .chunk = a->chunks, .skip = (uint16_t)added,
+			};
+		if (limbs > group->limbs)
+			group->limbs = (uint8_t)limbs;
+		n = least(a->there[block] - added, a->each - a->filled);
+		a->filled += n;
+		if (a->filled == a->each)
+			close_group(a);
+	}
+}
+
+/* --- lanes ---------------------------------------------------------------- */
+
+/* Lanes are little-endian. */
+static void swap_lanes(void *lanes, unsigned int width)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	uint8_t *at = lanes, *end = at + THC_LANE_BYTES, one;
+	unsigned int k, bytes = width / 8;
+
+	for (; at < end; at += bytes)
+		for (k = 0; k < bytes / 2; k++) {
+			one = at[k];
+			at[k] = at[bytes - 1 - k];
+			at[bytes - 1 - k] = one;
+		}
+#else
+	(void)lanes;
+	(void)width;
+#endif
+}
+
+static void make_lanes(const struct thc_addends *a, const float *x, struct piece p, void *lanes)
+{
+	struct thc_scale scale = a->scales->of[p.block];
+
+	/* a block of zeros has no scale, and fixed point sends it all the same */
+	if (thc_scale_is_zero(scale))
+		memset(lanes, 0, p.n * a->width / 8);
+	else if (is_exact(a))
+		a->ops->limb(x, p.n, scale.low, a->bits, a->limb, lanes);
+	else
+		a->ops->fixed(x, p.n, scale.top, a->bits, a->width, lanes);
+}
+
+/* The bits of @block's coordinates that have values; how many words of them. */
+static size_t bits_of(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
+{
+	size_t count = thc_addends_count(r, block), words = (count + 31) / 32;
+
+	if (a->there[block] < count) {
+		thc_index_get(a->index, (size_t)block * BLOCK_WORDS, a->set, words);
+		return words;
+	}
+	memset(a->set, 0xff, words * sizeof(*a->set));
+	if (count % 32)
+		a->set[words - 1] >>= 32 - count % 32;
+	return words;
+}
+
+/* Packs blocks until there are as many values as the group that is made has. */
+static void pack_group(struct thc_addends *a, const struct thc_request *r)
+{
+	uint32_t left = a->packed_to - a->packed_from;
+
+	if (left >= a->each)
+		return;
+	memmove(a->packed, a->packed + a->packed_from, left * sizeof(*a->packed));
+	a->packed_from = 0;
+	a->packed_to = left;
+	for (; a->packed_to < a->each && a->packing < a->block; a->packing++) {
+		size_t count = thc_addends_count(r, a->packing), words;
+		const float *x;
+
+		if (!a->there[a->packing])
+			continue;
+		x = thc_addends_load(a, r, thc_addends_of(r, a->packing), count);
+		words = bits_of(a, r, a->packing);
+		a->packed_to += (uint32_t)a->sparse->pack(x, a->set, words,
+							  a->packed + a->packed_to);
+	}
+}
+
+/* @p's values, as fp32. */
+static const float *values_of(const struct thc_addends *a, const struct thc_request *r,
+			      struct piece p)
+{
+	if (a->index)
+		return a->packed + a->packed_from + p.at;
+	return thc_addends_load(a, r, thc_addends_of(r, p.block) + p.skip * thc_dtype_size(r->dtype),
+			       p.n);
+}
+
+static void make_chunk(struct thc_addends *a, struct thc_request *r)
+{
+	struct thc_phase *p = &r->phases.phase[a->phase];
+	struct piece piece = first_piece(a, &a->group[a->making]);
+	uint8_t *lanes = (uint8_t *)(thc_phase_packet(p, p->ready) + 1);
+
+	do
+		make_lanes(a, values_of(a, r, piece), piece, lanes + piece.at * a->width / 8);
+	while (next_piece(a, &piece));
+	memset(lanes + piece.at * a->width / 8, 0, THC_LANE_BYTES - piece.at * a->width / 8);
+	swap_lanes(lanes, a->width);
+	a->group_of[p->ready % a->ring] = a->making;
+	thc_pipeline_ready(p, p->ready);
+}
+
+/* Chunks before this one have their sum, and nobody needs it any more. */
+static uint32_t done_with(const struct thc_addends *a)
+{
+	return a->landing < a->groups ? a->group[a->landing].chunk : a->chunks;
+}
+
+bool thc_addends_make(struct thc_addends *a, struct thc_request *r)
+{
+	const struct thc_phase *p = &r->phases.phase[a->phase];
+	uint32_t made = 0;
+
+	while (p->ready < p->numbered && a->making < a->groups && made < THC_SLICE / a->each &&
+	       p->ready - done_with(a) < a->ring) {
+		if (a->index && !a->limb)
+			pack_group(a, r);
+		make_chunk(a, r);
+		made++;
+		if (++a->limb < a->group[a->making].limbs)
+			continue;
+		a->limb = 0;
+		a->making++;
+		a->packed_from += a->each;
+	}
+	return made;
+}
+
+/* --- means ---------------------------------------------------------------- */
+
+/* The means of @n values of a group, from value @at of it on; all of them are of @block. */
+static void means_of(const struct thc_addends *a, const struct thc_request *r, uint32_t block,
+		     const struct thc_group *group, uint32_t at, uint32_t n, float *means)
+{
+	const struct thc_phase *p = &r->phases.phase[a->phase];
+	struct thc_scale scale = a->scales->of[block];
+	const struct thc_mean m = {
+		.unit = ldexp(1, is_exact(a) ? scale.low : scale.top - (int)a->bits),
+		.ranks = r->client->spec.ranks,
+		.bits = a->bits,
+		.odd = r->dtype != THC_FP32,
+	};
+	unsigned int limbs = limbs_of(a, block), k;
+	const int32_t *digit[THC_LIMBS_MAX];
+	const uint8_t *lanes;
+
+	for (k = 0; k < limbs; k++) {
+		lanes = (const uint8_t *)(thc_phase_packet(p, group->chunk + k) + 1);
+		digit[k] = (const void *)(lanes + at * a->width / 8);
+	}
+	if (thc_scale_is_zero(scale))
+		memset(means, 0, n * sizeof(*means));
+	else if (is_exact(a))
+		thc_fixed_means(a->ops, digit, limbs, n, &m, means);
+	else
+		a->ops->mean(digit[0], a->width, n, &m, means);
+}
+
+/* All groups of the block that lands next have their sums. */
+static bool may_land(const struct thc_addends *a)
+{
+	uint32_t end = a->at + a->there[a->landed], group;
+
+	for (group = a->landing; end; group++) {
+		if (group >= a->groups || a->group[group].summed < a->group[group].limbs)
+			return false;
+		end -= least(end, a->each);
+	}
+	return true;
+}
+
+/* The means of @block's values into the caller's buffer, at @to. */
+static void store_block(const struct thc_addends *a, const struct thc_request *r, uint32_t block,
+			uint8_t *to)
+{
+	size_t count = thc_addends_count(r, block), words;
+
+	if (!a->there[block]) {
+		memset(to, 0, count * thc_dtype_size(r->dtype));
+	} else if (a->there[block] == count) {
+		thc_store(r->dtype, to, a->means, count);
+	} else {
+		words = bits_of(a, r, block);
+		a->sparse->unpack(a->means, a->set, words, a->dense);
+		thc_store(r->dtype, to, a->dense, count);
+	}
+}
+
+static void land_block(struct thc_addends *a, struct thc_request *r)
+{
+	uint32_t block = a->landed++, landed = 0, n;
+	size_t count = thc_addends_count(r, block), size = thc_dtype_size(r->dtype);
+	uint8_t *to = thc_addends_of(r, block);
+
+	memcpy(a->before + (to - (uint8_t *)r->buf), to, count * size);
+	for (; landed < a->there[block]; landed += n) {
+		n = least(a->there[block] - landed, a->each - a->at);
+		means_of(a, r, block, &a->group[a->landing], a->at, n, a->means + landed);
+		a->at += n;
+		if (a->at == a->each) {
+			a->at = 0;
+			a->landing++;
+		}
+	}
+	store_block(a, r, block, to);
+}
+
+static void land_blocks(struct thc_addends *a, struct thc_request *r)
+{
+	while (a->landed < a->block && may_land(a))
+		land_block(a, r);
+}
+
+/* It is known which values the next block has. */
+static bool is_indexed(const struct thc_addends *a, const struct thc_request *r)
+{
+	return !a->index || thc_index_known(a->index) >= (size_t)a->block * THC_SCALE_BLOCK +
+								 thc_addends_count(r, a->block);
+}
+
+/* The values of the next block. */
+static uint32_t how_many(struct thc_addends *a, const struct thc_request *r)
+{
+	size_t count = thc_addends_count(r, a->block);
+	uint32_t n;
+
+	if (!a->index)
+		return (uint32_t)count;
+	n = thc_index_get(a->index, (size_t)a->block * BLOCK_WORDS, a->set, (count + 31) / 32);
+	a->found += n;
+	return 10 * n > 7 * count ? (uint32_t)count : n;
+}
+
+void thc_addends_size(struct thc_addends *a, struct thc_request *r)
+{
+	struct thc_phase *p = &r->phases.phase[a->phase];
+
+	for (; a->block < a->scales->known && is_indexed(a, r); a->block++)
+		add_block(a, a->block, how_many(a, r));
+	if (a->block == a->scales->blocks && a->filled)
+		close_group(a);
+	if (!p->closed) {
+		p->sized = a->chunks;
+		p->closed = a->block == a->scales->blocks;
+	}
+	land_blocks(a, r);
+}
+
+void thc_addends_answer(struct thc_addends *a, struct thc_request *r, uint32_t chunk,
+		       const uint8_t *lanes)
+{
+	/* as the loops want them, whatever lies before them in the answer */
+	void *own = thc_phase_packet(&r->phases.phase[a->phase], chunk) + 1;
+
+	memcpy(own, lanes, THC_LANE_BYTES);
+	swap_lanes(own, a->width);
+	a->group[a->group_of[chunk % a->ring]].summed++;
+	land_blocks(a, r);
+}
+
+void thc_addends_undo(const struct thc_addends *a, const struct thc_request *r)
+{
+	size_t landed = (size_t)a->landed * THC_SCALE_BLOCK;
+
+	if (landed)
+		memcpy(r->buf, a->before,
+		       (landed < r->count ? landed : r->count) * thc_dtype_size(r->dtype));
+}

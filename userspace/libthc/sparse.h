@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * Floats of which few are not zero: where those are, and they alone. Bits are words of 32
+ * coordinates, the first one in the lowest bit. Every implementation gives the same.
+ */
+#ifndef LIBTHC_SPARSE_H
+#define LIBTHC_SPARSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Floats behind the last one that @pack may write to. */
+#define THC_PACK_SLACK	8
+
+/**
+ * struct thc_sparse_ops - the loops
+ * @nonzero: bit i of @bits: @x[i] is not 0; zeros behind the last one
+ * @pack: those of 32 @words floats whose bit is set, one behind the other; how many
+ * @unpack: 32 @words floats: @values, one behind the other, where a bit is set, else 0; how many
+ *	values it took
+ */
+struct thc_sparse_ops {
+	void (*nonzero)(const float *x, size_t n, uint32_t *bits);
+	size_t (*pack)(const float *x, const uint32_t *bits, size_t words, float *values);
+	size_t (*unpack)(const float *values, const uint32_t *bits, size_t words, float *x);
+};
+
+#endif /* LIBTHC_SPARSE_H */

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/* The loops of sparse.h for any CPU. */
+#include <string.h>
+
+#include "codec_ops.h"
+#include "sparse.h"
+
+static void nonzero(const float *x, size_t n, uint32_t *bits)
+{
+	size_t i;
+
+	memset(bits, 0, (n + 31) / 32 * sizeof(*bits));
+	for (i = 0; i < n; i++)
+		bits[i / 32] |= (uint32_t)(x[i] != 0) << i % 32;
+}
+
+static size_t pack(const float *x, const uint32_t *bits, size_t words, float *values)
+{
+	size_t n = 0, i;
+	uint32_t left;
+
+	for (i = 0; i < words; i++)
+		for (left = bits[i]; left; left &= left - 1)
+			values[n++] = x[32 * i + (size_t)__builtin_ctz(left)];
+	return n;
+}
+
+static size_t unpack(const float *values, const uint32_t *bits, size_t words, float *x)
+{
+	size_t n = 0, i;
+	uint32_t left;
+
+	memset(x, 0, 32 * words * sizeof(*x));
+	for (i = 0; i < words; i++)
+		for (left = bits[i]; left; left &= left - 1)
+			x[32 * i + (size_t)__builtin_ctz(left)] = values[n++];
+	return n;
+}
+
+const struct thc_sparse_ops thc_sparse_scalar = { nonzero, pack, unpack };
