@@ -82,9 +82,10 @@ class Rank:
 
     def calls(self, calls):
         """All-reduces of one round, overlapped, each by a scheme of its own: {"seed", "count",
-        "dtype", "scheme", "precision"}; answers a digest of each result.
+        "dtype", "scheme", "precision", "share"}; answers a digest of each result.
         """
-        buffers = [values.buffer(c["seed"], self.rank, c["count"], c["dtype"]) for c in calls]
+        buffers = [values.buffer(c["seed"], self.rank, c["count"], c["dtype"], c["share"])
+                   for c in calls]
         requests = [self.client.start(b.ctypes.data, b.size, CODES[c["dtype"]], key + 1,
                                       c["scheme"], c["precision"])
                     for key, (b, c) in enumerate(zip(buffers, calls))]

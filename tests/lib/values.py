@@ -23,13 +23,19 @@ def gradient(seed, rank, count):
     return x
 
 
-def buffer(seed, rank, count, dtype):
-    """What a rank brings: a gradient, or integers of the whole range."""
+def buffer(seed, rank, count, dtype, share=1):
+    """What a rank brings: a gradient, of which a share is not zero, or integers of the whole
+    range."""
     if dtype not in FLOATS:
         info = np.iinfo(BUFFERS[dtype])
         rng = np.random.default_rng([seed, rank])
         return rng.integers(info.min, info.max, count, BUFFERS[dtype], endpoint=True)
-    return narrowed(gradient(seed, rank, count), dtype)
+    x = gradient(seed, rank, count)
+    if share < 1:
+        # in the first half where other ranks have them, too
+        there = [np.random.default_rng([seed, r, 1]).random(count) < share for r in (0, rank)]
+        x[~np.where(np.arange(count) < count // 2, *there)] = 0
+    return narrowed(x, dtype)
 
 
 def narrowed(x, dtype):

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Floats by the scheme none, against a real daemon: exact means beside big integers
+ * Floats by the schemes none and lhc, against a real daemon: exact means beside big integers
  * (tests/lib/exactmean.h), fixed point beside its definition, every value bit for bit, on every
  * rank.
  */
@@ -12,8 +12,10 @@
 
 #define BLOCK	4096
 
-/* What blocks are made of: some are of one binade, some of all, some zero on one rank or on all. */
-enum { CLOSE, SPREAD, ALL, TINY, ZERO, ZERO_BUT_ONE, SORTS };
+/* What blocks are made of: some are of one binade, some of all, some zero on one rank or on all, or
+ * in most places.
+ */
+enum { CLOSE, SPREAD, FEW, ALL, TINY, ZERO, FEW_ALIKE, ZERO_BUT_ONE, SORTS };
 
 static uint32_t random_at(unsigned int rank, size_t i)
 {
@@ -33,7 +35,8 @@ static uint32_t value_at(unsigned int rank, size_t i, enum thc_dtype dtype)
 	uint32_t r = random_at(rank, i), sign = (r >> 31) << (f->bits - 1);
 	uint32_t mantissa = r & ((1U << low) - 1), spread = r >> 24 & 7;
 
-	if (sort == ZERO || (sort == ZERO_BUT_ONE && rank))
+	if (sort == ZERO || (sort == ZERO_BUT_ONE && rank) || (sort == FEW && r % 32) ||
+	    (sort == FEW_ALIKE && random_at(RANKS_MAX, i) % 64))
 		return i & 1 ? sign : 0;
 	if (sort == TINY)
 		return sign | mantissa;
@@ -148,7 +151,7 @@ static int check(const struct rank *r, enum thc_precision precision)
 }
 
 /* @scheme: NULL: the job's. */
-static int reduce(struct rank *r, const char *scheme, enum thc_precision precision)
+static int reduce(struct rank *r, const char *scheme, enum thc_precision precision, uint32_t grain)
 {
 	struct thc_call call = THC_CALL_INIT;
 	struct thc_request *request;
@@ -156,19 +159,20 @@ static int reduce(struct rank *r, const char *scheme, enum thc_precision precisi
 
 	call.scheme = scheme;
 	call.precision = precision;
+	call.grain = grain;
 	error = thc_allreduce_call_start(r->client, r->buf, r->count, r->dtype, &call, &request);
 	return error ? error : thc_allreduce_wait(request);
 }
 
 /* A call of @scheme and @precision, whose result has to be the mean of the precision @wanted. */
 static int reduce_by(struct rank *r, const char *scheme, enum thc_precision precision,
-		     enum thc_precision wanted)
+		     uint32_t grain, enum thc_precision wanted)
 {
 	int error;
 
 	r->buf = malloc(r->count * size_of(r->dtype));
 	fill(r);
-	error = reduce(r, scheme, precision);
+	error = reduce(r, scheme, precision, grain);
 	if (!error)
 		error = check(r, wanted);
 	free(r->buf);
@@ -178,9 +182,12 @@ static int reduce_by(struct rank *r, const char *scheme, enum thc_precision prec
 static int reduce_one(struct rank *r, size_t count, enum thc_dtype dtype,
 		      enum thc_precision precision)
 {
+	int error;
+
 	r->count = count;
 	r->dtype = dtype;
-	return reduce_by(r, "none", precision, precision);
+	error = reduce_by(r, "none", precision, 0, precision);
+	return error ? error : reduce_by(r, "lhc", precision, 1U << count % 9, precision);
 }
 
 static void *reduce_floats(void *arg)
@@ -235,9 +242,9 @@ static void *reduce_by_the_job(void *arg)
 	r->count = 9001;
 	for (dtype = THC_FP32; dtype <= THC_BF16 && !error; dtype++) {
 		r->dtype = (enum thc_dtype)dtype;
-		error = reduce_by(r, NULL, THC_EXACT, THC_FIXED_16);
+		error = reduce_by(r, NULL, THC_EXACT, 0, THC_FIXED_16);
 		if (!error)
-			error = reduce_by(r, "none", THC_EXACT, THC_EXACT);
+			error = reduce_by(r, "none", THC_EXACT, 0, THC_EXACT);
 	}
 	keep_error(r, error);
 	return end_rank(r, NULL, NULL);
@@ -269,7 +276,7 @@ static void *reduce_at_once(void *arg)
 				     malloc(one[n].count * sizeof(float));
 		if (n % 2 == 0)
 			fill(&one[n]);
-		call.scheme = n % 2 ? NULL : "none";
+		call.scheme = n % 2 ? NULL : n % 4 ? "lhc" : "none";
 		error = thc_allreduce_call_start(r->client, one[n].buf, one[n].count, THC_FP32,
 						 &call, &request[n]);
 	}
@@ -312,12 +319,12 @@ static void *reduce_wrongly(void *arg)
 	if (r->rank == 1)
 		((float *)r->buf)[8765] = -INFINITY;
 	memcpy(was, r->buf, r->count * sizeof(float));
-	error = reduce(r, "none", THC_EXACT);
+	error = reduce(r, "none", THC_EXACT, 0);
 	if (error != -EDOM || memcmp(was, r->buf, r->count * sizeof(float)) ||
 	    !strstr(thc_last_error(), r->rank == 1 ? "index 8765 of 9000" : "rank 1"))
 		error = -EIO;
 	else
-		error = reduce(r, "none", r->rank == 1 ? THC_FIXED_16 : THC_EXACT);
+		error = reduce(r, "none", r->rank == 1 ? THC_FIXED_16 : THC_EXACT, 0);
 	if (memcmp(was, r->buf, r->count * sizeof(float)))
 		error = -EIO;
 	keep_error(r, error);

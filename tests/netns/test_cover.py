@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """All-reduces in all their shapes: few jobs in which every two values of FACTORS meet, and every
 scheme and width of sums with every transport, number of aggregators and of ranks, with losses and
-without. In each, a bucket by the job's scheme and one by every kind of the scheme none, overlapped;
-with error feedback another such round.
+without. In each, a bucket by the job's scheme, one by every kind of the scheme none and some by
+lhc, overlapped; with error feedback another such round.
 
 Every answer is compared with the sum of its requests, which the decoder of the protocol adds
 up; integers, fixed point and exact means bit for bit with what plain integers make of the ranks'
@@ -51,9 +51,12 @@ FACTORS = {
 TRIPLES = [("scheme", "width", other) for other in ("transport", "shards", "loss", "n")]
 SEED = 134              # of 150, that with fewest rows and few over AF_THC
 COUNT = 9001            # of the lossy bucket: blocks of 2048, the last one not full
-# what is not lossy, beside it: dtype, precision, how many
-LOSSLESS = [("int8", 0, 2500), ("int16", 0, 1300), ("int32", 0, 700)] + [
-    (dtype, bits, 4500) for dtype, bits in (("fp32", 8), ("bf16", 16), ("fp16", 32), ("fp32", 0))]
+# what is not lossy, beside it: scheme, dtype, precision, how many, share of what is not zero
+LOSSLESS = [("none", "int8", 0, 2500, 1), ("none", "int16", 0, 1300, 1),
+            ("none", "int32", 0, 700, 1)] + [
+    ("none", dtype, bits, 4500, 1)
+    for dtype, bits in (("fp32", 8), ("bf16", 16), ("fp16", 32), ("fp32", 0))] + [
+    ("lhc", "fp32", 0, 9001, 0.03), ("lhc", "bf16", 16, 9001, 0.2)]
 BLOCK = 2048
 
 
@@ -74,17 +77,17 @@ def job_of(row):
 
 def rounds_of(row):
     """[calls of a round]: two, if what the first one misses is in the second."""
-    buckets = [(row["dtype"], None, 0, COUNT)] + [(dtype, "none", bits, count)
-                                                  for dtype, bits, count in LOSSLESS]
+    buckets = [(None, row["dtype"], 0, COUNT, 1), *LOSSLESS]
     return [[{"seed": 1 + 100 * step + i, "count": count, "dtype": dtype, "scheme": scheme,
-              "precision": bits} for i, (dtype, scheme, bits, count) in enumerate(buckets)]
+              "precision": bits, "share": share}
+             for i, (scheme, dtype, bits, count, share) in enumerate(buckets)]
             for step in range(2 if row["feedback"] == "on" else 1)]
 
 
 @functools.lru_cache(None)
-def expected(seed, count, dtype, precision, n):
+def expected(seed, count, dtype, precision, share, n):
     """What has to come of a call without loss, bit for bit."""
-    brought = [values.buffer(seed, r, count, dtype) for r in range(n)]
+    brought = [values.buffer(seed, r, count, dtype, share) for r in range(n)]
     if dtype not in values.FLOATS:
         return values.total(brought)
     if precision:
@@ -128,8 +131,8 @@ def check_results(row, rounds, sums):
         brought = [error + values.floats(values.buffer(calls[0]["seed"], r, COUNT, row["dtype"]),
                                          row["dtype"]) for r, error in enumerate(missed)]
         mean, missed = lossy_mean(row, sums, number, brought)
-        wanted = [mean, *(expected(*(call[key] for key in ("seed", "count", "dtype", "precision")),
-                                   row["n"]) for call in calls[1:])]
+        given = ("seed", "count", "dtype", "precision", "share")
+        wanted = [mean, *(expected(*(call[key] for key in given), row["n"]) for call in calls[1:])]
         for call, want, digest in zip(calls, wanted, digests[0]):
             assert hashlib.sha256(want.tobytes()).hexdigest() == digest, f"other bits of {call}"
 

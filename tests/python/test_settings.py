@@ -108,7 +108,7 @@ class Environment(rig.HookTest):
 
     def test_the_scheme_of_the_job(self):
         self.assertEqual(self.join(scheme="thc")[0]["job"], 3)
-        for scheme, sentence in (("lhc", "scheme='lhc': this library has thc, other"),
+        for scheme, sentence in (("dhc", "scheme='dhc': this library has thc, other"),
                                  ("other", "job 3 has scheme thc, not other: give scheme='thc', "
                                   "or start the job with scheme=other")):
             with self.subTest(scheme=scheme), self.assertRaisesRegex(ThcError, sentence):

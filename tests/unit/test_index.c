@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The index of what is not zero, beside a plain list of coordinates: all ranks send the same chunks,
- * in any order of answers, and have the union in the end, item by item.
+ * The index of what is not zero, beside a plain list of coordinates: all ranks send the same
+ * chunks, in any order of answers, and have the union in the end, item by item.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,8 @@ static void put(struct bed *b, struct rank *r, double density)
 	for (i = 0; i < b->count; i++) {
 		/* half of them in bursts */
 		bool set = random_word() % 1000000 < density * 1e6 ||
-			   (i > 40 && random_word() % 8 == 0 && bits[(i - 1) / 32] >> (i - 1) % 32 & 1);
+			   (i > 40 && random_word() % 8 == 0 &&
+			    bits[(i - 1) / 32] >> (i - 1) % 32 & 1);
 
 		bits[i / 32] |= (uint32_t)set << i % 32;
 		if (set)
@@ -130,9 +131,7 @@ static void exchange(struct bed *b, unsigned int at, bool ordered)
 	for (k = 0; k < RANKS; k++) {
 		for (i = 0; i < sized; i++) {
 			chunk = order[i];
-			/* what the others sent before their answers came: the words of the union are
-			 * what all of them have by now, or had
-			 */
+			/* others may have the union by now, which changes nothing */
 			unite(b, at, chunk, lanes);
 			assert_true(thc_index_answer(&b->rank[k].x, at, chunk, lanes));
 			if (at)

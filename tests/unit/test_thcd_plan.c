@@ -185,8 +185,10 @@ static void scheme__none(void **state)
 	assert_int_equal(good("1,ranks=64,key=@one,scheme=none,precision=fixed32").value_bits, 32);
 	refused("1,ranks=9,key=@one,scheme=none,precision=fixed8",
 		"precision=fixed8 leaves 9 ranks less than 4 bits: give a wider one, or exact");
-	refused("1,ranks=9,key=@one,precision=exact", "precision: only scheme=none has one");
-	refused("1,ranks=2,key=@one,scheme=uthc,precision=fixed8", "only scheme=none has one");
+	refused("1,ranks=9,key=@one,precision=exact",
+		"precision: only scheme=none and scheme=lhc have one");
+	refused("1,ranks=2,key=@one,scheme=uthc,precision=fixed8",
+		"only scheme=none and scheme=lhc have one");
 	refused("1,ranks=2,key=@one,scheme=none,deadline_ms=5,quorum=1", "leave deadline_ms out");
 	refused("1,ranks=2,key=@one,scheme=none,rotate=off", "leave rotate out");
 }

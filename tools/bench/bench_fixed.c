@@ -69,8 +69,8 @@ static void measure_all(struct bench *b, bool exact)
 	size_t i, bad;
 
 	for (i = 0; i < COUNT / THC_SCALE_BLOCK; i++)
-		thc_scale_measure(b->ops, b->values + i * THC_SCALE_BLOCK, THC_SCALE_BLOCK,
-				  exact, &b->scale[i], &bad);
+		thc_scale_measure(b->ops, b->values + i * THC_SCALE_BLOCK, THC_SCALE_BLOCK, exact,
+				  &b->scale[i], &bad);
 }
 
 static void to_fixed(struct bench *b, unsigned int width)

@@ -156,7 +156,7 @@ static void add_scheme(cJSON *o, const struct thcd_plan *plan)
 	cJSON_AddStringToObject(o, "scheme", thc_scheme_name[plan->scheme % THC_SCHEMES_COUNT]);
 	if (plan->value_bits)
 		snprintf(precision, sizeof(precision), "fixed%u", plan->value_bits);
-	if (plan->scheme == THC_SCHEME_NONE)
+	if (thc_scheme_is_precise(plan->scheme))
 		cJSON_AddStringToObject(o, "precision", precision);
 	cJSON_AddBoolToObject(o, "rotate", plan->rotate);
 }

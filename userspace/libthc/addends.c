@@ -51,7 +51,7 @@ uint8_t *thc_addends_of(const struct thc_request *r, uint32_t block)
 }
 
 const float *thc_addends_load(const struct thc_addends *a, const struct thc_request *r,
-			     const uint8_t *from, size_t n)
+			      const uint8_t *from, size_t n)
 {
 	if (r->dtype == THC_FP32)
 		return (const float *)from;
@@ -76,7 +76,7 @@ static uint32_t most_groups(const struct thc_addends *a, const struct thc_reques
 /* --- memory --------------------------------------------------------------- */
 
 void thc_addends_init(struct thc_addends *a, const struct thc_request *r,
-		     const struct thc_scales *scales, const struct thc_index *index)
+		      const struct thc_scales *scales, const struct thc_index *index)
 {
 	a->ops = thc_simd_ops(r->client->options.simd)->fixed;
 	a->sparse = thc_simd_ops(r->client->options.simd)->sparse;
@@ -120,7 +120,7 @@ static uint32_t ring_of(const struct thc_addends *a, const struct thc_request *r
 }
 
 int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, size_t growth,
-			void (*lay_out)(struct thc_request *r, struct thc_layout *l))
+			 void (*lay_out)(struct thc_request *r, struct thc_layout *l))
 {
 	size_t bytes = r->count * thc_dtype_size(r->dtype), left, taken;
 	struct thc_layout l = { .at = NULL };
@@ -284,8 +284,8 @@ static void pack_group(struct thc_addends *a, const struct thc_request *r)
 			continue;
 		x = thc_addends_load(a, r, thc_addends_of(r, a->packing), count);
 		words = bits_of(a, r, a->packing);
-		a->packed_to += (uint32_t)a->sparse->pack(x, a->set, words,
-							  a->packed + a->packed_to);
+		a->packed_to +=
+			(uint32_t)a->sparse->pack(x, a->set, words, a->packed + a->packed_to);
 	}
 }
 
@@ -295,8 +295,8 @@ static const float *values_of(const struct thc_addends *a, const struct thc_requ
 {
 	if (a->index)
 		return a->packed + a->packed_from + p.at;
-	return thc_addends_load(a, r, thc_addends_of(r, p.block) + p.skip * thc_dtype_size(r->dtype),
-			       p.n);
+	return thc_addends_load(
+		a, r, thc_addends_of(r, p.block) + p.skip * thc_dtype_size(r->dtype), p.n);
 }
 
 static void make_chunk(struct thc_addends *a, struct thc_request *r)
@@ -461,7 +461,7 @@ void thc_addends_size(struct thc_addends *a, struct thc_request *r)
 }
 
 void thc_addends_answer(struct thc_addends *a, struct thc_request *r, uint32_t chunk,
-		       const uint8_t *lanes)
+			const uint8_t *lanes)
 {
 	/* as the loops want them, whatever lies before them in the answer */
 	void *own = thc_phase_packet(&r->phases.phase[a->phase], chunk) + 1;

@@ -3,9 +3,10 @@
  * The values of a bucket as chunks of integers that are added (fixed.h), and sums as means.
  *
  * Values are those of all coordinates, in order, or of those that an index has: a block of which it
- * has more than seven tenths has all of them. Blocks of zeros have none if they are exact. A group is as many values as a chunk has lanes. Fixed point has a chunk a group; exact values have
+ * has more than seven tenths has all of them. Blocks of zeros have none if they are exact. A
+ * group is as many values as a chunk has lanes. Fixed point has a chunk a group; exact values have
  * as many as the block of the group that has the most limbs, one behind the other, lowest digit
- * first. So how many chunks there are is known as far as scales are.
+ * first. So how many chunks there are is known as far as scales and index are.
  *
  * Packets are in a ring. A sum waits where the payload was until its whole block can be had: blocks
  * go into the caller's buffer one after the other.
@@ -94,26 +95,27 @@ struct thc_addends {
 
 /* Of @r's buffer, as it is. @index: NULL, or it has this rank's bits, and stays. */
 void thc_addends_init(struct thc_addends *a, const struct thc_request *r,
-		     const struct thc_scales *scales, const struct thc_index *index);
+		      const struct thc_scales *scales, const struct thc_index *index);
 void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, struct thc_layout *l);
 /* Memory for @r, which takes it, by @lay_out, which lays out values, too. -ENOMEM. */
 int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, size_t growth,
-			void (*lay_out)(struct thc_request *r, struct thc_layout *l));
+			 void (*lay_out)(struct thc_request *r, struct thc_layout *l));
 /* Their phase, number @phase of @r. */
-struct thc_phase thc_addends_phase(struct thc_addends *a, struct thc_request *r, unsigned int phase);
+struct thc_phase thc_addends_phase(struct thc_addends *a, struct thc_request *r,
+				   unsigned int phase);
 /* Coordinates of @block that the bucket has, and where they are in the caller's buffer. */
 size_t thc_addends_count(const struct thc_request *r, uint32_t block);
 uint8_t *thc_addends_of(const struct thc_request *r, uint32_t block);
 /* @n values of the caller's, from @from on, as fp32; good until the next call. */
 const float *thc_addends_load(const struct thc_addends *a, const struct thc_request *r,
-			     const uint8_t *from, size_t n);
+			      const uint8_t *from, size_t n);
 /* What is known of scales and index says which chunks there are. */
 void thc_addends_size(struct thc_addends *a, struct thc_request *r);
 /* Makes chunks, a slice of them at most; false: none can be made now. */
 bool thc_addends_make(struct thc_addends *a, struct thc_request *r);
 /* The sum of chunk @chunk. */
 void thc_addends_answer(struct thc_addends *a, struct thc_request *r, uint32_t chunk,
-		       const uint8_t *lanes);
+			const uint8_t *lanes);
 /* The caller's buffer is what it was. */
 void thc_addends_undo(const struct thc_addends *a, const struct thc_request *r);
 

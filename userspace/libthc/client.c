@@ -18,6 +18,7 @@
 #include "codec_ops.h"
 #include "dtype.h"
 #include "fixed.h"
+#include "index.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scheme.h"
@@ -355,9 +356,21 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 	return 0;
 }
 
-static bool is_float(enum thc_dtype dtype)
+static bool has_precision(const struct thc_scheme *s, enum thc_dtype dtype)
 {
-	return THC_DTYPES_FLOAT & 1U << dtype;
+	return thc_scheme_is_precise(s->id) && THC_DTYPES_FLOAT & 1U << dtype;
+}
+
+static int check_grain(const struct thc_scheme *s, uint32_t grain)
+{
+	if (grain <= 1)
+		return 0;
+	if (s->id != THC_SCHEME_LHC)
+		return thc_fail(-EINVAL, "a grain is for the scheme lhc: set it to 0");
+	if (grain > THC_GRAIN_MAX || grain & (grain - 1))
+		return thc_fail(-EINVAL, "the grain %u is no power of two up to %u", grain,
+				THC_GRAIN_MAX);
+	return 0;
 }
 
 static int check_precision(const struct thc_client *c, const struct thc_scheme *s,
@@ -365,9 +378,10 @@ static int check_precision(const struct thc_client *c, const struct thc_scheme *
 {
 	if (!precision)
 		return 0;
-	if (s->id != THC_SCHEME_NONE || !is_float(dtype))
-		return thc_fail(-EINVAL,
-				"a precision is for floats by the scheme none: set it to 0");
+	if (!has_precision(s, dtype))
+		return thc_fail(
+			-EINVAL,
+			"a precision is for floats by the schemes none and lhc: set it to 0");
 	if (!thc_precision_known(precision))
 		return thc_fail(
 			-EINVAL,
@@ -401,16 +415,19 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	error = check_scheme(c, scheme, dtype);
 	if (!error)
 		error = check_precision(c, scheme, dtype, known.precision);
+	if (!error)
+		error = check_grain(scheme, known.grain);
 	if (error)
 		return error;
-	if (scheme->floats && is_float(dtype))
+	if (scheme->floats && THC_DTYPES_FLOAT & 1U << dtype)
 		scheme = scheme->floats;
 	r = thc_request_create(c, buf, count, dtype, scheme, known.key);
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
 	r->precision = known.precision;
+	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctz(known.grain) : 0;
 	/* the job's own scheme has the job's precision, unless the call says another one */
-	if (!known.scheme && !known.precision && scheme == thc_scheme_none.floats)
+	if (!known.scheme && !known.precision && has_precision(scheme, dtype))
 		r->precision = c->spec.value_bits;
 	pthread_mutex_lock(&c->lock);
 	error = enqueue(c, r);
@@ -482,7 +499,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.window_limit = c->window_limit,
 		.sum_width = c->spec.sum_width,
 		.scheme = thc_scheme_name[c->scheme->id],
-		.precision = c->scheme->id == THC_SCHEME_NONE ? c->spec.value_bits : 0,
+		.precision = thc_scheme_is_precise(c->scheme->id) ? c->spec.value_bits : 0,
 		.shards = c->list.count ? c->list.count : 1,
 		.seal = thc_seal_name[c->spec.seal],
 	};

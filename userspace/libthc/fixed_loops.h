@@ -282,7 +282,8 @@ static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const 
 
 #define THC_FIXED_LOOPS \
 	{ \
-		.measure = measure, .largest = largest, .fixed = fixed, .limb = limb, .mean = mean, .mean2 = mean2 \
+		.measure = measure, .largest = largest, .fixed = fixed, .limb = limb, \
+		.mean = mean, .mean2 = mean2 \
 	}
 
 #endif /* LIBTHC_FIXED_LOOPS_H */

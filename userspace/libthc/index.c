@@ -77,7 +77,7 @@ void thc_index_put(struct thc_index *x, size_t first, const uint32_t *bits, size
 	for (i = 0; i < words; i++) {
 		item = (first + i) * 32 >> g;
 		if (g >= 5)
-			leaf[item / 32] |= (uint32_t)!!bits[i] << item % 32;
+			leaf[item / 32] |= (uint32_t) !!bits[i] << item % 32;
 		else
 			leaf[item / 32] |= narrowed(bits[i], g) << item % 32;
 	}
@@ -90,7 +90,8 @@ void thc_index_rise(struct thc_index *x)
 
 	for (at = 1; at < x->levels; at++)
 		for (i = 0; i < x->level[at - 1].words; i++)
-			x->level[at].word[i / 32] |= (uint32_t)!!x->level[at - 1].word[i] << i % 32;
+			x->level[at].word[i / 32] |= (uint32_t) !!x->level[at - 1].word[i]
+						     << i % 32;
 }
 
 /* --- what is sent ----------------------------------------------------------- */

@@ -220,8 +220,8 @@ THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, e
 				uint64_t key, struct thc_request **out);
 
 /*
- * What floats are sent as by the scheme none. EXACT: the result is the mean rounded once, to
- * nearest or even; it sends 4 bytes a value and digit: blocks of 4096 values have one digit if
+ * What floats are sent as by the schemes none and lhc. EXACT: the result is the mean rounded once,
+ * to nearest or even; it sends 4 bytes a value and digit: blocks of 4096 values have one digit if
  * their bits are close together, two as a rule, 12 at most, none if all are zero. FIXED_n: n bits a
  * value, off by at most 2^-k times the power of two above the block's largest value, where k is
  * n less 1 less log2(ranks), rounded up; k must be 4 or more.
@@ -241,16 +241,23 @@ enum thc_precision {
  *	levels follow from the norm of a block, what is beyond them is clamped.
  *	"uthc": the same with levels that span a block's values (uniform THC, algorithm 1); in jobs
  *	whose table is uniform.
+ *	"lhc": as "none", for floats of which few are not zero (LHC, arXiv 2402.07529): what is zero
+ *	on all ranks is not sent. How places are told follows from the last buckets of the same key;
+ *	with hardly any zeros for a while it is as "none"
  *	"none": the sum of integers, modulo 2^8, 2^16 or 2^32 (two's complement), or the mean of
  *	floats, uncompressed, the same bits in every order of the ranks; in jobs without a deadline
  * @key: as in thc_allreduce(); only thc and uthc have an error memory
- * @precision: of floats by "none"; else 0. 0 without a @scheme: the job's
+ * @precision: of floats by "none" and "lhc"; else 0. 0 without a @scheme: the job's
+ * @grain: of "lhc": so many values in a row are sent if any of them is not zero, a power of two
+ *	up to 256; 0: 1. Rows of an embedding are zero as a whole, and an index of them is shorter.
+ *	Of other schemes 0
  */
 struct thc_call {
 	size_t			size;
 	const char		*scheme;
 	uint64_t		key;
 	enum thc_precision	precision;
+	uint32_t		grain;
 };
 
 /* clang-format off */
@@ -422,9 +429,9 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	CAP_NET_ADMIN
  * @chunk, @block: coordinates of a chunk and of a block of floats, by the job's scheme
  * @sum_width, @table: of what thc and uthc compress: bits of a sum, and the job's table
- * @scheme: of the job: "thc", "uthc" or "none"
+ * @scheme: of the job: "thc", "uthc", "none" or "lhc"
  * @shards: aggregators that share the job's chunks
- * @precision: enum thc_precision of floats, if the job's scheme is none; of others 0
+ * @precision: enum thc_precision of floats, if the job's scheme is none or lhc; of others 0
  * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
  */
 struct thc_client_info {

@@ -50,43 +50,48 @@ static int begin(struct thc_client *c, struct thc_request *r)
 {
 	if (r->stage != THC_STAGE_QUEUED)
 		return 0;
+	r->round = c->round++;
 	if (thc_request_prepare(r))
 		return -ENOMEM;
 	r->stage = THC_STAGE_BEGUN;
-	r->round = c->round++;
 	return 0;
 }
 
-/* The claim of round r holds the digest of round r - 2, so round r - 2 has to be over. Round r - 1
- * may end before it does. @oldest: of the active requests
+/* The claim of round r holds the digest of round r - 2, and a scheme may choose by what it was: so
+ * round r - 2 has to be over. Round r - 1 may end before it does. @oldest: of the active requests
  */
-static bool may_claim(const struct thc_request *r, const struct thc_request *oldest)
+static bool may_begin(const struct thc_client *c, const struct thc_request *r,
+		      const struct thc_request *oldest)
+{
+	return r->stage != THC_STAGE_QUEUED || r == oldest || c->round - oldest->round < 2;
+}
+
+static bool may_claim(const struct thc_request *r)
 {
 	const struct thc_phase *agreement = &r->phases.phase[THC_AGREEMENT];
 
-	return r->claimed && agreement->numbered && !agreement->ready &&
-	       r->round - oldest->round < 2;
+	return r->claimed && agreement->numbered && !agreement->ready;
 }
 
 void thc_pipeline_advance(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
 	struct thc_phases *all[THC_ACTIVE_MAX];
-	unsigned int n = thc_queue_active(c, active), i;
+	unsigned int queued = thc_queue_active(c, active), n, i;
 
-	for (i = 0; i < n; i++) {
-		if (begin(c, active[i])) {
-			thc_queue_break(c, -ENOMEM, "%s", active[i]->sentence);
+	for (n = 0; n < queued && may_begin(c, active[n], active[0]); n++) {
+		if (begin(c, active[n])) {
+			thc_queue_break(c, -ENOMEM, "%s", active[n]->sentence);
 			return;
 		}
-		all[i] = &active[i]->phases;
+		all[n] = &active[n]->phases;
 	}
 	thc_phases_number(all, n, true, &c->numbered[true]);
 	thc_phases_number(all, n, false, &c->numbered[false]);
 	for (i = 0; i < n; i++) {
 		struct thc_request *r = active[i];
 
-		if (may_claim(r, active[0]))
+		if (may_claim(r))
 			send_claim(r);
 		if (r->stage == THC_STAGE_AGREED && !r->going) {
 			r->going = true;
@@ -164,9 +169,9 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 		if (thc_phases_done(&r->phases))
 			r->stage = THC_STAGE_DONE;
 	}
-	if (r->left_behind)
+	if (r->left_behind || r->broken)
 		thc_queue_break(
-			r->client, r->status,
-			"%.400s; the others went on without this rank, which was late: call thc_client_rejoin() on all ranks",
-			r->sentence);
+			r->client, r->status, "%.400s; %scall thc_client_rejoin() on all ranks",
+			r->sentence,
+			r->broken ? "" : "the others went on without this rank, which was late: ");
 }

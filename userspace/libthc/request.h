@@ -40,6 +40,7 @@ enum thc_stage {
  * @claimed: the scheme knows what this rank brings: claim_status, enum thc_claim_status
  * @going: the scheme knows of the agreement
  * @left_behind: it failed here, the other ranks go on without this one
+ * @broken: it failed here, and the others wait for this one
  * @bad: first value that is not finite
  * @claim: packets of the agreement
  * @claims: its answers, by rank
@@ -54,6 +55,7 @@ struct thc_request {
 	uint64_t		key;
 	enum thc_dtype		dtype;
 	enum thc_precision	precision;
+	unsigned int		grain_log2;
 	const struct thc_scheme	*scheme;
 
 	enum thc_stage		stage;
@@ -61,6 +63,7 @@ struct thc_request {
 	bool			claimed;
 	bool			going;
 	bool			left_behind;
+	bool			broken;
 	int			status;
 	int			claim_status;
 	size_t			bad;

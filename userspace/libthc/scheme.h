@@ -21,7 +21,6 @@ struct thc_request;
  * @dtypes: a bit per enum thc_dtype that it takes
  * @floats: the scheme's other half, for floats: its functions from prepare on, NULL: it has none
  * @loses: results are not exact: what is lost goes to the error memory
- * @precise: floats have a precision, enum thc_precision
  * @check: NULL, or what keeps this scheme from serving a job, which is sound, in words
  * @open: makes its client.context, what it needs for client.spec, and may raise
  *	client.counted_least and counted_value; -ENOTSUP, -ENOMEM, with a sentence
@@ -44,7 +43,6 @@ struct thc_scheme {
 	unsigned int	dtypes;
 	const struct thc_scheme *floats;
 	bool		loses;
-	bool		precise;
 	const char	*(*check)(const struct thc_spec *s);
 	int		(*open)(struct thc_client *c);
 	void		(*close)(struct thc_client *c);

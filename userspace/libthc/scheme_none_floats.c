@@ -117,7 +117,6 @@ static void undo(struct thc_request *r)
 
 const struct thc_scheme thc_scheme_none_floats = {
 	.id = THC_SCHEME_NONE,
-	.precise = true,
 	.prepare = prepare,
 	.compute = compute,
 	.agreed = send_scales,

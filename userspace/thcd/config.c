@@ -77,7 +77,7 @@ static const struct key job_keys[] = {
 	{ "scheme", SCHEME, AT(scheme), 0, 0,
 	  "how gradients become sums:" THC_SCHEMES(WORD) "; default thc" },
 	{ "precision", PRECISION, AT(precision), 0, 0,
-	  "of floats with scheme=none: exact, fixed8, fixed16 or fixed32; default exact" },
+	  "of floats with scheme=none or lhc: exact, fixed8, fixed16 or fixed32; default exact" },
 	{ "rotate", SWITCH_ON, AT(rotate), 0, 0,
 	  "rotation of blocks before they are compressed, on or off; default on" },
 	{ "table", TABLE, AT(table), 0, 0,

@@ -8,6 +8,7 @@
 
 #include <thc/key.h>
 #include <thc/mix.h>
+#include <thc/names.h>
 #include <thc/wire/spec.h>
 
 #include "fixed.h"
@@ -151,14 +152,17 @@ static int check_precision(const struct thcd_job_wish *w, struct thcd_error *e)
 /* What thc_allreduce() means in the job. */
 static int check_scheme(const struct thcd_job_wish *w, struct thcd_error *e)
 {
-	if (w->scheme != THC_SCHEME_NONE)
+	const char *name = thc_scheme_name[w->scheme];
+
+	if (!thc_scheme_is_precise(w->scheme))
 		return thcd_job_wish_given(w, "precision") ?
-			       thcd_fail(e, "precision: only scheme=none has one") :
+			       thcd_fail(e, "precision: only scheme=none and scheme=lhc have one") :
 			       0;
 	if (w->deadline_ms)
-		return thcd_fail(e, "scheme=none sums what all ranks have: leave deadline_ms out");
+		return thcd_fail(e, "scheme=%s sums what all ranks have: leave deadline_ms out",
+				 name);
 	if (!w->rotate)
-		return thcd_fail(e, "scheme=none rotates nothing: leave rotate out");
+		return thcd_fail(e, "scheme=%s rotates nothing: leave rotate out", name);
 	return check_precision(w, e);
 }
 

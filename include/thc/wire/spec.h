@@ -10,7 +10,7 @@
 #include <thc/wire/format.h>
 
 /* Schemes: id, and its name everywhere. */
-#define THC_SCHEMES(X) X(THC, thc) X(NONE, none) X(UTHC, uthc)
+#define THC_SCHEMES(X) X(THC, thc) X(NONE, none) X(UTHC, uthc) X(LHC, lhc)
 
 enum thc_scheme_id {
 #define THC_SCHEME_ID(id, name) THC_SCHEME_##id,
@@ -18,6 +18,12 @@ enum thc_scheme_id {
 #undef THC_SCHEME_ID
 		THC_SCHEMES_COUNT
 };
+
+/* Floats are sent as integers of a precision, thc_record_scheme.value_bits. */
+THC_INLINE int thc_scheme_is_precise(unsigned int scheme)
+{
+	return scheme == THC_SCHEME_NONE || scheme == THC_SCHEME_LHC;
+}
 
 /* Seals, as enum thc_seal_type has them: id, and its name everywhere. */
 #define THC_SEALS(X) X(NONE, none) X(SUM, sum) X(NH, nh)

@@ -165,15 +165,18 @@ class ThcClient:
         """After an error: waits until all ranks have rejoined."""
         _check(self._lib.thc_client_rejoin(self._live()))
 
-    def start(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT):
+    def start(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
+              grain=0):
         """Begins the all-reduce of count values at address; pass on to wait().
 
         The buffer must live, and is the library's, until wait() returns. scheme: of schemes(),
-        None: the job's; precision: of floats by the scheme none. All ranks give the same.
+        None: the job's; precision: of floats by the schemes none and lhc; grain: of lhc, values
+        that are zero together. All ranks give the same.
         """
         request = ctypes.c_void_p()
         call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=key,
-                        precision=_number("precision", precision, 32))
+                        precision=_number("precision", precision, 32),
+                        grain=_number("grain", grain, 256))
         _check(self._lib.thc_allreduce_call_start(self._live(), address, count, dtype,
                                                   ctypes.byref(call), ctypes.byref(request)))
         return request
@@ -185,8 +188,9 @@ class ThcClient:
         """
         return _check(self._lib.thc_allreduce_wait(request)) != abi.NONFINITE
 
-    def allreduce(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT):
-        return self.wait(self.start(address, count, dtype, key, scheme, precision))
+    def allreduce(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
+                  grain=0):
+        return self.wait(self.start(address, count, dtype, key, scheme, precision, grain))
 
     def error_count(self, key):
         """Floats in the error memory of key, 0 if it has none."""

@@ -269,7 +269,9 @@ class ThcState:
             return "fallback_early", None
         if run.scheme == "group":
             return "fallback_excluded", None
-        if run.scheme == "none" or (small and self.small == "exact"):
+        if run.scheme in report.PRECISE:
+            return None, run.scheme
+        if small and self.small == "exact":
             return None, "none"
         return ("fallback_small" if small else None), run.scheme
 
@@ -350,7 +352,7 @@ class ThcState:
                 raise step.error    # to join is tried once in a step, by all ranks alike
             client = self.connect().client
             by = report.Way(scheme, self._info)
-            if self.options["error_feedback"] and by.scheme != "none":
+            if self.options["error_feedback"] and by.scheme not in report.PRECISE:
                 self._memories.place(client, key, numbers)
             host = _host_copy(buffer)
             future = _future(buffer)

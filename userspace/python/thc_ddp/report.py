@@ -4,17 +4,20 @@ went, by its runs. info is that of ThcClient.info().
 """
 # A digit of an exact mean, up and down; a value has as many as it takes.
 _DIGIT_BITS = 32
+# Schemes that send floats as integers; lhc those that are not zero.
+PRECISE = ("none", "lhc")
 
 
 class Way:
     """How floats go through the job: @scheme is a scheme's name, or None, the job's own. Floats
-    by none are exact, but for the job's own: they have the job's precision.
+    by none and lhc are exact, but for the job's own: they have the job's precision.
     """
 
     def __init__(self, scheme, info):
         self.scheme = scheme or info["scheme"]
-        self.is_exact = self.scheme == "none" and not (scheme is None and info["precision"])
-        if self.scheme != "none":
+        self.is_exact = (self.scheme in PRECISE and
+                         not (scheme is None and info["precision"]))
+        if self.scheme not in PRECISE:
             self.precision, self.bits = None, (info["bits"], info["sum_width"])
         elif self.is_exact:
             self.precision, self.bits = "exact", (_DIGIT_BITS, _DIGIT_BITS)
@@ -24,8 +27,10 @@ class Way:
     def __str__(self):
         up, down = self.bits
         bits = f"{up} bits up, {down} down"
-        if self.scheme == "none":
+        if self.scheme in PRECISE:
             bits = f"{up} bits a digit" if self.is_exact else f"fixed point of {up} bits"
+        if self.scheme == "lhc":
+            bits += ", of what is not zero"
         return f"scheme {self.scheme} ({bits})"
 
 

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * Scheme lhc: the mean of floats of which few are not zero (LHC, arXiv 2402.07529). The ranks agree
+ * on the scale of each block (MAX) and on an index of what any of them has (OR, level by level),
+ * then send the values that it has, as integers (ADD), fixed point or limbs. An index first, and
+ * values by their rank in it, instead of a sketch: what is lossless needs no peeling then.
+ *
+ * A key whose unions were nearly everything goes without an index for a while (history.h).
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <thc/wire/format.h>
+
+#include "client.h"
+#include "codec_ops.h"
+#include "dtype.h"
+#include "error.h"
+#include "history.h"
+#include "index.h"
+#include "pipeline.h"
+#include "request.h"
+#include "scales.h"
+#include "scheme.h"
+#include "sparse.h"
+#include "addends.h"
+
+/* Phases; behind those of the levels, the top one first, come the values. */
+enum { SCALES = THC_AGREEMENT_PHASES, TOP };
+
+/**
+ * struct thc_progress - a bucket on its way
+ * @index: without levels: the bucket goes without
+ * @looked: blocks whose scale and bits were found
+ * @noted: the history knows of its union
+ */
+struct thc_progress {
+	struct thc_scales	scales;
+	struct thc_index	index;
+	struct thc_addends	addends;
+	uint32_t		looked;
+	bool			noted;
+};
+
+/* --- the job ---------------------------------------------------------------- */
+
+static const char *check_job(const struct thc_spec *s)
+{
+	if (s->deadline_ms)
+		return "it has a deadline, and a sum that lacks ranks would be wrong";
+	return s->scheme == THC_SCHEME_LHC ? thc_precision_check(s->value_bits, s->ranks) : NULL;
+}
+
+static int open_lhc(struct thc_client *c)
+{
+	struct thc_history *h;
+
+	if (!thc_simd_ops(c->options.simd))
+		return thc_simd_missing();
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return thc_fail(-ENOMEM, "out of memory");
+	c->context[THC_SCHEME_LHC] = h;
+	thc_account(c, sizeof(*h));
+	return 0;
+}
+
+static void close_lhc(struct thc_client *c)
+{
+	struct thc_history *h = c->context[THC_SCHEME_LHC];
+
+	if (!h)
+		return;
+	thc_buffer_drop(c, &h->habits);
+	free(h);
+	thc_account(c, -(ssize_t)sizeof(*h));
+	c->context[THC_SCHEME_LHC] = NULL;
+}
+
+static void describe(const struct thc_client *c, struct thc_client_info *info)
+{
+	info->chunk = THC_COORDINATES(c->spec.value_bits ? c->spec.value_bits : 32);
+	info->block = THC_SCALE_BLOCK;
+}
+
+/* --- memory and phases ------------------------------------------------------ */
+
+static void lay_out(struct thc_request *r, struct thc_layout *l)
+{
+	struct thc_progress *g = r->progress;
+
+	thc_scales_lay_out(&g->scales, l);
+	thc_index_lay_out(&g->index, l);
+	thc_addends_lay_out(&g->addends, r, l);
+}
+
+/* The level that the phase is of; phases begin with the top one. */
+static unsigned int level_of(const struct thc_progress *g, unsigned int phase)
+{
+	return g->index.levels - 1 - (phase - TOP);
+}
+
+/* Chunks that are known by now. */
+static void size_level(struct thc_request *r, unsigned int phase)
+{
+	struct thc_progress *g = r->progress;
+	struct thc_phase *p = &r->phases.phase[phase];
+
+	p->sized = thc_index_size(&g->index, level_of(g, phase), &p->closed);
+}
+
+static int prepare(struct thc_request *r, size_t growth)
+{
+	struct thc_history *h = r->client->context[THC_SCHEME_LHC];
+	struct thc_progress *g = calloc(1, sizeof(*g));
+	size_t items = (r->count + (1U << r->grain_log2) - 1) >> r->grain_log2;
+	unsigned int levels, phase;
+
+	if (!g)
+		return -ENOMEM;
+	r->progress = g;
+	if (thc_history_choose(r->client, h, r->key, r->round, items, &levels))
+		return -ENOMEM;
+	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
+	thc_index_init(&g->index, r->count, r->grain_log2, levels);
+	thc_addends_init(&g->addends, r, &g->scales, levels ? &g->index : NULL);
+	if (thc_addends_allocate(r, &g->addends, growth, lay_out))
+		return -ENOMEM;
+	r->phases.phase[SCALES] = thc_scales_phase(&g->scales, r);
+	for (phase = TOP; phase < TOP + levels; phase++) {
+		const struct thc_level *l = &g->index.level[level_of(g, phase)];
+
+		r->phases.phase[phase] = (struct thc_phase){
+			.request = r, .packets = l->packets, .stride = THC_ANSWER_BYTES,
+			.payload = THC_LANE_BYTES, .op = THC_OP_OR, .width = 32, .control = true,
+		};
+	}
+	if (levels)
+		size_level(r, TOP);
+	r->phases.phase[phase] = thc_addends_phase(&g->addends, r, phase);
+	r->phases.count = phase + 1;
+	return 0;
+}
+
+/* --- what this rank has ------------------------------------------------------- */
+
+/* False: a value is not finite. */
+static bool look_at(struct thc_request *r, uint32_t block)
+{
+	struct thc_progress *g = r->progress;
+	size_t n = thc_addends_count(r, block), bad;
+	const float *x = thc_addends_load(&g->addends, r, thc_addends_of(r, block), n);
+	uint32_t bits[THC_SCALE_BLOCK / 32];
+
+	if (!thc_scale_measure(g->addends.ops, x, n, g->scales.exact, &g->scales.of[block], &bad)) {
+		r->bad = (size_t)block * THC_SCALE_BLOCK + bad;
+		r->claim_status = THC_CLAIM_NOT_FINITE;
+		return false;
+	}
+	if (!g->index.levels)
+		return true;
+	g->addends.sparse->nonzero(x, n, bits);
+	thc_index_put(&g->index, (size_t)block * (THC_SCALE_BLOCK / 32), bits, (n + 31) / 32);
+	return true;
+}
+
+static void look_slice(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+	uint32_t end = g->looked + THC_SLICE / THC_SCALE_BLOCK;
+
+	while (g->looked < g->scales.blocks && g->looked < end) {
+		if (look_at(r, g->looked))
+			g->looked++;
+		else
+			g->looked = g->scales.blocks;
+	}
+	r->claimed = g->looked == g->scales.blocks;
+	if (r->claimed)
+		thc_index_rise(&g->index);
+}
+
+/* --- out -------------------------------------------------------------------- */
+
+/* False: there is nothing to make. */
+static bool make_index(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+	bool made = false;
+	unsigned int phase;
+
+	for (phase = TOP; phase < TOP + g->index.levels; phase++) {
+		struct thc_phase *p = &r->phases.phase[phase];
+
+		for (; p->ready < p->numbered; made = true) {
+			thc_index_fill(&g->index, level_of(g, phase), p->ready,
+				       thc_phase_packet(p, p->ready) + 1);
+			thc_pipeline_ready(p, p->ready);
+		}
+	}
+	return made;
+}
+
+static bool compute(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+
+	if (g->looked < g->scales.blocks) {
+		look_slice(r);
+		return true;
+	}
+	if (!r->phases.agreed)
+		return false;
+	return make_index(r) || thc_addends_make(&g->addends, r);
+}
+
+static void agreed(struct thc_request *r)
+{
+	const struct thc_progress *g = r->progress;
+
+	thc_scales_send(&g->scales, &r->phases.phase[SCALES]);
+}
+
+/* --- answers ---------------------------------------------------------------- */
+
+static void wrong_union(struct thc_request *r)
+{
+	r->status = -EPROTO;
+	r->broken = true;
+	snprintf(
+		r->sentence, sizeof(r->sentence),
+		"the index of all ranks lacks what this rank has: the aggregator has computed wrongly, or somebody has altered an answer");
+}
+
+static void note_union(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+	int32_t density = THC_DENSITY_UNKNOWN;
+
+	if (g->noted || g->addends.block < g->scales.blocks)
+		return;
+	g->noted = true;
+	if (g->index.levels)
+		density = (int32_t)((uint64_t)g->addends.found * THC_DENSITY_ONE / r->count);
+	thc_history_note(r->client->context[THC_SCHEME_LHC], r->key, r->round, density);
+}
+
+static void answer(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
+		   const uint16_t *counts, const uint8_t *lanes)
+{
+	struct thc_progress *g = r->progress;
+	unsigned int addends = TOP + g->index.levels;
+	bool whole = true;
+	uint32_t k;
+
+	(void)counts;
+	for (k = 0; lanes && k < chunks; k++) {
+		const uint8_t *at = lanes + (size_t)k * THC_LANE_BYTES;
+
+		if (phase == SCALES)
+			thc_scales_answer(&g->scales, first + k, at);
+		else if (phase == addends)
+			thc_addends_answer(&g->addends, r, first + k, at);
+		else
+			whole &= thc_index_answer(&g->index, level_of(g, phase), first + k, at);
+	}
+	if (!whole)
+		wrong_union(r);
+	if (!whole || phase == addends)
+		return;
+	/* a level of which nothing is sent is over as soon as the one above */
+	for (k = TOP + 1; k < addends; k++)
+		size_level(r, k);
+	thc_addends_size(&g->addends, r);
+	note_union(r);
+}
+
+static void undo(struct thc_request *r)
+{
+	const struct thc_progress *g = r->progress;
+
+	if (g)
+		thc_addends_undo(&g->addends, r);
+}
+
+const struct thc_scheme thc_scheme_lhc = {
+	.id = THC_SCHEME_LHC,
+	.dtypes = THC_DTYPES_FLOAT,
+	.check = check_job,
+	.open = open_lhc,
+	.close = close_lhc,
+	.describe = describe,
+	.prepare = prepare,
+	.compute = compute,
+	.agreed = agreed,
+	.answer = answer,
+	.undo = undo,
+};
