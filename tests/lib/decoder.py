@@ -652,8 +652,10 @@ def claim(coordinates, dtype, scheme, constants, key, **more):
             missed, more.get("status", 0)]
 
 
-def hash_of_call(scheme, grain=0, keep=0, rate=0, lambda_=0, lookup=0):
-    return fnv1a(struct.pack("<6I", scheme, grain, keep, rate, lambda_, lookup))
+def call_of(precision=0, grain=1):
+    """Lane 4: what a call by none or lhc chose."""
+    require(grain and not grain & (grain - 1) and grain <= 256, f"a grain of {grain}")
+    return precision | (grain.bit_length() - 1) << 8
 
 
 def claim_packet(fields, worker):

@@ -857,9 +857,8 @@ class Agreement(Case):
         self.assertEqual(fields, [7, 3 | 9 << 8 | 5 << 16, 0x1234, 6, 77, 88, 0, 1])
         missed = wire.claim(1, 0, 0, 0, 0, digest=88, missed=2)
         self.assertEqual(missed[5:7], [0, 2])
-        said = struct.pack("<6I", 1, 2, 3, 4, 5, 6)
-        self.assertEqual(wire.hash_of_call(1, 2, 3, 4, 5, 6), wire.fnv1a(said))
-        self.assertEqual(wire.hash_of_call(1), wire.fnv1a(b"\1" + bytes(23)))
+        self.assertEqual(wire.call_of(16, 64), 0x610)
+        self.assertEqual(wire.call_of(), 0)
 
     def test_where_claims_are(self):
         job = wire.Job(64)

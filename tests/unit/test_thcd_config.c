@@ -104,7 +104,7 @@ static void job__most_levels(void **state)
 /* Every key with a value of its own, on the command line. */
 static const char every_key[] =
 	"job=3,ranks=4,key=@one,table=0:5:10:16,bits=2,granularity=16,"
-	"clamp=1/512,scheme=none,precision=fixed16,rotate=off,feedback=off,sum_width=16,"
+	"clamp=1/512,scheme=lhc,precision=fixed16,grain=64,rotate=off,feedback=off,sum_width=16,"
 	"block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,group_port=7000,"
 	"prefix=10.0.0.0/8,prefix=fd00::/64,shards=10.0.0.1,10.0.0.2:9100,shard=1,hops=254,"
 	"quorum=3,deadline_ms=250,seed=18446744073709551615,seal=none,correlated=off";
@@ -127,8 +127,9 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->bits, 2);
 	assert_int_equal(w->granularity, 16);
 	assert_true(w->clamp == 1.0 / 512);
-	assert_int_equal(w->scheme, THC_SCHEME_NONE);
+	assert_int_equal(w->scheme, THC_SCHEME_LHC);
 	assert_int_equal(w->precision, 16);
+	assert_int_equal(w->grain, 64);
 	assert_false(w->rotate);
 	assert_false(w->feedback);
 	assert_int_equal(w->sum_width, 16);
@@ -171,8 +172,8 @@ static void file__every_key(void **state)
 		"  \"jobs\": [ { \"job\": 3, \"ranks\": 4, \"key\": \"@one\",\n"
 		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
 		"\"1/512\",\n"
-		"    \"scheme\": \"none\", \"precision\": \"fixed16\", \"rotate\": false,\n"
-		"    \"feedback\": false,\n"
+		"    \"scheme\": \"lhc\", \"precision\": \"fixed16\", \"grain\": 64,\n"
+		"    \"rotate\": false, \"feedback\": false,\n"
 		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"
 		"    \"prefix\": [\"10.0.0.0/8\", \"fd00::/64\"],\n"

@@ -193,6 +193,22 @@ static void scheme__none(void **state)
 	refused("1,ranks=2,key=@one,scheme=none,rotate=off", "leave rotate out");
 }
 
+static void scheme__lhc(void **state)
+{
+	struct thcd_plan p = good("1,ranks=8,key=@one,scheme=lhc,precision=fixed16,grain=64");
+
+	(void)state;
+	assert_int_equal(p.scheme, THC_SCHEME_LHC);
+	assert_int_equal(p.value_bits, 16);
+	assert_int_equal(p.grain, 64);
+	assert_int_equal(good("1,ranks=8,key=@one,scheme=lhc").grain, 0);
+	refused("1,ranks=8,key=@one,scheme=lhc,grain=48", "grain=48: give a power of two");
+	refused("1,ranks=8,key=@one,scheme=none,grain=2", "grain: only scheme=lhc has one");
+	refused("1,ranks=9,key=@one,scheme=lhc,precision=fixed8", "give a wider one, or exact");
+	refused("1,ranks=2,key=@one,scheme=lhc,deadline_ms=5,quorum=1",
+		"scheme=lhc sums what all ranks have: leave deadline_ms out");
+}
+
 static void scheme__uthc(void **state)
 {
 	struct thcd_plan p = good("1,ranks=8,key=@one,scheme=uthc");
@@ -231,6 +247,10 @@ static void scheme__is_announced(void **state)
 	assert_int_equal(s.scheme, THC_SCHEME_NONE);
 	assert_int_equal(s.value_bits, 16);
 	assert_int_equal(s.scheme_features, 0);
+	r.plan = good("1,ranks=8,key=@one,scheme=lhc,grain=64");
+	thcd_spec_fill(&s, &job, &r, 0);
+	assert_int_equal(s.scheme, THC_SCHEME_LHC);
+	assert_int_equal(s.grain, 64);
 	r.plan = good("1,ranks=8,key=@one,scheme=uthc,rotate=off");
 	thcd_spec_fill(&s, &job, &r, 0);
 	assert_int_equal(s.scheme, THC_SCHEME_UTHC);
@@ -683,6 +703,7 @@ int main(void)
 		cmocka_unit_test(table__four_bit_sums),
 		cmocka_unit_test(table__is_the_best_one),
 		cmocka_unit_test(scheme__none),
+		cmocka_unit_test(scheme__lhc),
 		cmocka_unit_test(scheme__uthc),
 		cmocka_unit_test(scheme__rotation),
 		cmocka_unit_test(scheme__is_announced),

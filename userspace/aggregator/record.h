@@ -54,7 +54,8 @@ struct thcd_prefixes {
  * @key: the job's secret
  * @clamp: IEEE-754 bits of t_p
  * @p: IEEE-754 bits of the clamp fraction, for display
- * @value_bits: of floats' fixed point with scheme none, 0: exact
+ * @value_bits: of floats' fixed point with schemes none and lhc, 0: exact
+ * @grain: of scheme lhc, 0: 1
  * @admits: only addresses in one of these prefixes may join
  * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
  * @shards: all aggregators of the job; none: this is the only one
@@ -93,7 +94,7 @@ struct thcd_plan {
 	u8		scheme;
 	u8		value_bits;
 	u8		rotate;
-	u8		reserved[2];
+	u16		grain;
 	u16		table[THC_LEVELS_MAX];
 };
 

@@ -158,6 +158,8 @@ static void add_scheme(cJSON *o, const struct thcd_plan *plan)
 		snprintf(precision, sizeof(precision), "fixed%u", plan->value_bits);
 	if (thc_scheme_is_precise(plan->scheme))
 		cJSON_AddStringToObject(o, "precision", precision);
+	if (plan->scheme == THC_SCHEME_LHC)
+		cJSON_AddNumberToObject(o, "grain", plan->grain ? plan->grain : 1);
 	cJSON_AddBoolToObject(o, "rotate", plan->rotate);
 }
 

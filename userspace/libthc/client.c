@@ -18,7 +18,6 @@
 #include "codec_ops.h"
 #include "dtype.h"
 #include "fixed.h"
-#include "index.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scheme.h"
@@ -425,10 +424,12 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
 	r->precision = known.precision;
-	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctz(known.grain) : 0;
-	/* the job's own scheme has the job's precision, unless the call says another one */
+	/* the job's own scheme has the job's, unless the call says others */
 	if (!known.scheme && !known.precision && has_precision(scheme, dtype))
 		r->precision = c->spec.value_bits;
+	if (!known.scheme && !known.grain && scheme->id == THC_SCHEME_LHC)
+		known.grain = c->spec.grain;
+	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctz(known.grain) : 0;
 	pthread_mutex_lock(&c->lock);
 	error = enqueue(c, r);
 	if (error) {

@@ -18,7 +18,6 @@
 #include "buffers.h"
 
 #define THC_INDEX_LEVELS	3
-#define THC_GRAIN_MAX		256
 /* Words of a chunk. */
 #define THC_INDEX_CHUNK		256
 

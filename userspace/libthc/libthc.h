@@ -249,8 +249,8 @@ enum thc_precision {
  * @key: as in thc_allreduce(); only thc and uthc have an error memory
  * @precision: of floats by "none" and "lhc"; else 0. 0 without a @scheme: the job's
  * @grain: of "lhc": so many values in a row are sent if any of them is not zero, a power of two
- *	up to 256; 0: 1. Rows of an embedding are zero as a whole, and an index of them is shorter.
- *	Of other schemes 0
+ *	up to 256; 0: 1, or the job's without a @scheme. Rows of an embedding are zero as a whole,
+ *	and an index of them is shorter. Of other schemes 0
  */
 struct thc_call {
 	size_t			size;

@@ -49,7 +49,11 @@ static const char *check_job(const struct thc_spec *s)
 {
 	if (s->deadline_ms)
 		return "it has a deadline, and a sum that lacks ranks would be wrong";
-	return s->scheme == THC_SCHEME_LHC ? thc_precision_check(s->value_bits, s->ranks) : NULL;
+	if (s->scheme != THC_SCHEME_LHC)
+		return NULL;
+	if (s->grain > THC_GRAIN_MAX || s->grain & (s->grain - 1))
+		return "its grain is no power of two up to 256";
+	return thc_precision_check(s->value_bits, s->ranks);
 }
 
 static int open_lhc(struct thc_client *c)

@@ -226,8 +226,11 @@ static void print_job(const cJSON *j)
 	       *thcctl_text(j, "group") ? " to " : "", thcctl_text(j, "group"));
 	if (thcctl_is(j, "multicast_given_up"))
 		printf("  %-12s multicast does not reach every rank\n", "");
-	printf("  %-12s %s%s%s\n", "scheme", thcctl_text(j, "scheme"),
+	printf("  %-12s %s%s%s", "scheme", thcctl_text(j, "scheme"),
 	       cJSON_HasObjectItem(j, "precision") ? ", floats " : "", thcctl_text(j, "precision"));
+	if (thcctl_number(j, "grain") > 1)
+		printf(", grain %.0f", thcctl_number(j, "grain"));
+	printf("\n");
 	printf("  %-12s %s\n", "table", list_text(j, "table"));
 	printf("  %-12s %.0f bits, clamps 1 in %.4g, %.0f-bit sums, blocks of %.0f%s\n", "",
 	       thcctl_number(j, "bits"), 1 / thcctl_number(j, "clamp"),

@@ -78,6 +78,9 @@ static const struct key job_keys[] = {
 	  "how gradients become sums:" THC_SCHEMES(WORD) "; default thc" },
 	{ "precision", PRECISION, AT(precision), 0, 0,
 	  "of floats with scheme=none or lhc: exact, fixed8, fixed16 or fixed32; default exact" },
+	{ "grain", NUMBER, AT(grain), 1, THC_GRAIN_MAX,
+	  "with scheme=lhc: values in a row that are sent if any of them is not zero, a power of "
+	  "two, 1 to 256; default 1" },
 	{ "rotate", SWITCH_ON, AT(rotate), 0, 0,
 	  "rotation of blocks before they are compressed, on or off; default on" },
 	{ "table", TABLE, AT(table), 0, 0,

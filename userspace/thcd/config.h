@@ -41,6 +41,7 @@ struct thcd_job_wish {
 	u32			granularity;
 	u32			scheme;		/* enum thc_scheme_id */
 	u32			precision;	/* bits of fixed point, 0: exact */
+	u32			grain;		/* 0: 1 */
 	u32			sum_width;
 	u32			block;
 	u32			slots;

@@ -63,6 +63,7 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 				 thc_scheme_name[was->scheme % THC_SCHEMES_COUNT],
 				 thc_scheme_name[is->scheme % THC_SCHEMES_COUNT]);
 	NUMBER(value_bits, "bits of precision")
+	NUMBER(grain, "grain")
 	NUMBER(rotate, "rotate")
 	NUMBER(ranks, "ranks")
 	NUMBER(bits, "bits")

@@ -154,13 +154,17 @@ static int check_scheme(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	const char *name = thc_scheme_name[w->scheme];
 
+	if (!thc_scheme_is_precise(w->scheme) && thcd_job_wish_given(w, "precision"))
+		return thcd_fail(e, "precision: only scheme=none and scheme=lhc have one");
+	if (w->scheme != THC_SCHEME_LHC && thcd_job_wish_given(w, "grain"))
+		return thcd_fail(e, "grain: only scheme=lhc has one");
 	if (!thc_scheme_is_precise(w->scheme))
-		return thcd_job_wish_given(w, "precision") ?
-			       thcd_fail(e, "precision: only scheme=none and scheme=lhc have one") :
-			       0;
+		return 0;
 	if (w->deadline_ms)
 		return thcd_fail(e, "scheme=%s sums what all ranks have: leave deadline_ms out",
 				 name);
+	if (w->grain & (w->grain - 1))
+		return thcd_fail(e, "grain=%u: give a power of two", w->grain);
 	if (!w->rotate)
 		return thcd_fail(e, "scheme=%s rotates nothing: leave rotate out", name);
 	return check_precision(w, e);
@@ -252,6 +256,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->bits = t.bits;
 	plan->scheme = (u8)w->scheme;
 	plan->value_bits = (u8)w->precision;
+	plan->grain = (u16)w->grain;
 	plan->rotate = w->rotate;
 	plan->sum_width = width;
 	plan->seal = w->seal;

@@ -93,6 +93,7 @@ static inline void thc_announce_scheme(struct thc_announcement *a, const struct 
 
 	r->scheme = s->scheme;
 	r->value_bits = s->value_bits;
+	r->grain = thc_be16(s->grain);
 	r->features = thc_be32(s->scheme_features);
 	r->block_log2 = s->block_log2;
 }

@@ -35,6 +35,9 @@ THC_INLINE int thc_scheme_is_precise(unsigned int scheme)
 #define THC_FEATURES	THC_FEATURE_CORRELATED
 #define THC_SCHEME_FEATURES	THC_SCHEME_F_UNROTATED
 
+/* Values of an item of scheme lhc, a power of two. */
+#define THC_GRAIN_MAX		256
+
 /* log2 of the coordinates of a block. */
 #define THC_BLOCK_LOG2_MIN	10
 #define THC_BLOCK_LOG2_MAX	20
@@ -63,7 +66,7 @@ THC_INLINE int thc_scheme_is_precise(unsigned int scheme)
  * @bits: b, of an index
  * @sum_width: bits of a LUT_ADD sum
  * @scheme: enum thc_scheme_id
- * @value_bits: as in struct thc_record_scheme
+ * @value_bits, @grain: as in struct thc_record_scheme
  * @block_log2: coordinates of a rotated block
  * @level: T, by index; zero behind 2^b-1
  * @salt: of the epoch
@@ -87,6 +90,7 @@ struct thc_spec {
 	u16		listed;
 	u16		flags;
 	u16		granularity;
+	u16		grain;
 	u8		refusal;
 	u8		reply;
 	u8		seal;

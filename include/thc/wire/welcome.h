@@ -119,6 +119,7 @@ THC_INLINE int thc_spec_read_scheme(struct thc_spec *s, const struct thc_record_
 		return 1;
 	s->scheme = r->scheme;
 	s->value_bits = r->value_bits;
+	s->grain = thc_be16(r->grain);
 	s->scheme_features = thc_be32(r->features);
 	s->block_log2 = r->block_log2;
 	return 1;

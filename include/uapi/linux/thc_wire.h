@@ -399,10 +399,10 @@ struct thc_record_row {
  * @head: THC_RECORD_SCHEME
  * @scheme: number
  * @block_log2: coordinates of a rotated block
- * @value_bits: none: bits of a float's fixed point, 8, 16 or 32; 0: exact. Others: zero
+ * @value_bits: none, lhc: bits of a float's fixed point, 8, 16 or 32; 0: exact. Others: zero
+ * @grain: lhc: values that are sent together, a power of two up to 256; 0: 1. Others: zero
  * @features: THC_SCHEME_F_*
- * @levels, @grain, @scale_block, @capacity: what they mean the scheme says; zero if it does
- *	not use them
+ * @levels, @scale_block, @capacity: what they mean the scheme says; zero if it does not use them
  * @reserved: zero
  */
 struct thc_record_scheme {
