@@ -1260,7 +1260,7 @@ static bool is_modelled(void)
 {
 	const struct thc_spec *p = &w.client->spec;
 
-	return p->scheme != THC_SCHEME_NONE && p->bits == 4 && p->block_log2 <= BLOCK_LOG2_RUN &&
+	return !thc_scheme_is_precise(p->scheme) && p->bits == 4 && p->block_log2 <= BLOCK_LOG2_RUN &&
 	       p->ranks <= 16;
 }
 

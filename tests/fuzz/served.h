@@ -143,6 +143,9 @@ static bool is_scheme(const uint8_t *w, const struct records *r)
 		return is_precision(s[2], ranks) && !(be16_at(w + 32) | be16_at(w + 34));
 	case 2:
 		return table && be16_at(r->row + 2) == (1U << r->row[0]) - 1;
+	case 3:
+		return is_precision(s[2], ranks) && !(be16_at(w + 32) | be16_at(w + 34)) &&
+		       be16_at(s + 4) <= 256 && !(be16_at(s + 4) & (be16_at(s + 4) - 1));
 	}
 	return false;
 }
