@@ -119,23 +119,24 @@ static uint32_t ring_of(const struct thc_addends *a, const struct thc_request *r
 	return (uint32_t)(places < most ? places : most) & ~1U;
 }
 
-int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, size_t growth,
+int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct thc_taken *taken,
+			 size_t growth,
 			 void (*lay_out)(struct thc_request *r, struct thc_layout *l))
 {
-	size_t bytes = r->count * thc_dtype_size(r->dtype), left, taken;
+	size_t bytes = r->count * thc_dtype_size(r->dtype), left, used;
 	struct thc_layout l = { .at = NULL };
 
 	lay_out(r, &l);
 	left = thc_budget_left(r->client);
 	/* and what rounding to cache lines adds twice */
-	taken = bytes + l.bytes + growth + 2 * 64;
-	a->ring = ring_of(a, r, left > taken ? left - taken : 0);
+	used = bytes + l.bytes + growth + 2 * 64;
+	a->ring = ring_of(a, r, left > used ? left - used : 0);
 	l = (struct thc_layout){ .at = NULL };
 	lay_out(r, &l);
-	if (thc_buffers_take(r->client, &r->taken, bytes, l.bytes, growth))
+	if (thc_buffers_take(r->client, taken, bytes, l.bytes, growth))
 		return -ENOMEM;
-	a->before = r->taken.buffer;
-	l = (struct thc_layout){ .at = r->taken.arrays };
+	a->before = taken->buffer;
+	l = (struct thc_layout){ .at = taken->arrays };
 	lay_out(r, &l);
 	return 0;
 }

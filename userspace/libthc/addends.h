@@ -97,8 +97,9 @@ struct thc_addends {
 void thc_addends_init(struct thc_addends *a, const struct thc_request *r,
 		      const struct thc_scales *scales, const struct thc_index *index);
 void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, struct thc_layout *l);
-/* Memory for @r, which takes it, by @lay_out, which lays out values, too. -ENOMEM. */
-int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, size_t growth,
+/* Memory for @r, @taken of it, by @lay_out, which lays out values, too. -ENOMEM. */
+int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct thc_taken *taken,
+			 size_t growth,
 			 void (*lay_out)(struct thc_request *r, struct thc_layout *l));
 /* Their phase, number @phase of @r. */
 struct thc_phase thc_addends_phase(struct thc_addends *a, struct thc_request *r,

@@ -13,12 +13,13 @@
 #include "client.h"
 #include "dtype.h"
 #include "request.h"
+#include "rows.h"
 #include "scheme.h"
 
 /* Where thc_claim.form has what. */
 enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
-/* And thc_claim.call, behind the precision. */
-enum { GRAIN_SHIFT = 8 };
+/* And thc_claim.call, behind the precision: log2 of the grain, values of a row. */
+enum { GRAIN_SHIFT = 8, ROW_SHIFT = 12 };
 
 void thc_agree_prepare(struct thc_request *r)
 {
@@ -60,7 +61,8 @@ void thc_agree_claim(struct thc_request *r)
 		.form = thc_le32(form),
 		.constants = thc_le32(c->spec.constants),
 		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
-		.call = thc_le32(r->precision | r->grain_log2 << GRAIN_SHIFT),
+		.call = thc_le32(r->precision | r->grain_log2 << GRAIN_SHIFT |
+				 (r->rows ? r->rows->width : 0) << ROW_SHIFT),
 		.digest = thc_le32(known && !held->missed ? held->digest : 0),
 		.missed = thc_le32(known ? held->missed : 0),
 		.status = thc_le32((uint32_t)r->claim_status),
@@ -114,14 +116,17 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 {
 	uint32_t form = thc_le32(c->form), dtype = (form & 0xff) - 1;
 	uint32_t scheme = form >> SCHEME_SHIFT & 0xff, call = thc_le32(c->call);
-	uint32_t precision = call & ((1U << GRAIN_SHIFT) - 1), grain_log2 = call >> GRAIN_SHIFT;
+	uint32_t precision = call & ((1U << GRAIN_SHIFT) - 1), row = call >> ROW_SHIFT;
+	uint32_t grain_log2 = call >> GRAIN_SHIFT & ((1U << (ROW_SHIFT - GRAIN_SHIFT)) - 1);
 	char bits[24] = "", grain[24] = "";
 
 	if (precision)
 		snprintf(bits, sizeof(bits), ", %u bits", precision);
 	else if (thc_scheme_is_precise(scheme) && dtype <= THC_BF16)
 		snprintf(bits, sizeof(bits), ", exact");
-	if (grain_log2 && grain_log2 < 32)
+	if (row)
+		snprintf(grain, sizeof(grain), ", in rows of %u", row);
+	else if (grain_log2)
 		snprintf(grain, sizeof(grain), ", grain %u", 1U << grain_log2);
 	snprintf(text, size, "%llu %s values (scheme %s%s%s, table %08x, key %08x)",
 		 (unsigned long long)(form >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/*
- * The public calls: open and close a client, start all-reduces and wait for
- * them. What happens in between is the engine's.
- */
+/* The public calls about a client: open, close, join again, ask. allreduce.c has the others. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,7 +27,6 @@
 
 static const struct thc_struct_layout options_layout = { STRUCT_LAYOUT(thc_client_options,
 								       transport) };
-static const struct thc_struct_layout call_layout = { STRUCT_LAYOUT(thc_call, precision) };
 static const struct thc_struct_layout info_layout = { STRUCT_LAYOUT(thc_client_info, transport) };
 static const struct thc_struct_layout stats_layout = { STRUCT_LAYOUT(thc_client_stats,
 								     rotated_ahead) };
@@ -300,40 +296,6 @@ int thc_client_rejoin(struct thc_client *c)
 	return error;
 }
 
-/* --- all-reduce ----------------------------------------------------------- */
-
-static int check_buffer(const void *buf, size_t count, enum thc_dtype dtype)
-{
-	if (!buf || !count)
-		return thc_fail(-EINVAL, "there is nothing to reduce: buffer %p with %zu values",
-				buf, count);
-	if ((unsigned int)dtype >= THC_DTYPES)
-		return thc_fail(
-			-EINVAL,
-			"unknown dtype %d: use THC_FP32, THC_FP16 or THC_BF16, or THC_INT8, THC_INT16 or THC_INT32 with the scheme none",
-			(int)dtype);
-	if (count > UINT32_MAX)
-		return thc_fail(-EINVAL, "%zu values are too many for one all-reduce: split it",
-				count);
-	return 0;
-}
-
-static int check_scheme(const struct thc_client *c, const struct thc_scheme *s,
-			enum thc_dtype dtype)
-{
-	const char *reason;
-
-	if (!(s->dtypes & 1U << dtype))
-		return thc_fail(-EINVAL,
-				"scheme %s takes no %s values: integers are for the scheme none",
-				thc_scheme_name[s->id], thc_dtype_name(dtype));
-	reason = s->check(&c->spec);
-	if (reason)
-		return thc_fail(-EOPNOTSUPP, "scheme %s is not for this job: %s",
-				thc_scheme_name[s->id], reason);
-	return 0;
-}
-
 /* Called with the lock held. */
 static int enqueue(struct thc_client *c, struct thc_request *r)
 {
@@ -355,128 +317,17 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 	return 0;
 }
 
-static bool has_precision(const struct thc_scheme *s, enum thc_dtype dtype)
+int thc_client_submit(struct thc_client *c, struct thc_request *r)
 {
-	return thc_scheme_is_precise(s->id) && THC_DTYPES_FLOAT & 1U << dtype;
-}
+	int error;
 
-static int check_grain(const struct thc_scheme *s, uint32_t grain)
-{
-	if (grain <= 1)
-		return 0;
-	if (s->id != THC_SCHEME_LHC)
-		return thc_fail(-EINVAL, "a grain is for the scheme lhc: set it to 0");
-	if (grain > THC_GRAIN_MAX || grain & (grain - 1))
-		return thc_fail(-EINVAL, "the grain %u is no power of two up to %u", grain,
-				THC_GRAIN_MAX);
-	return 0;
-}
-
-static int check_precision(const struct thc_client *c, const struct thc_scheme *s,
-			   enum thc_dtype dtype, unsigned int precision)
-{
-	if (!precision)
-		return 0;
-	if (!has_precision(s, dtype))
-		return thc_fail(
-			-EINVAL,
-			"a precision is for floats by the schemes none and lhc: set it to 0");
-	if (!thc_precision_known(precision))
-		return thc_fail(
-			-EINVAL,
-			"unknown precision %u: use THC_EXACT, THC_FIXED_8, THC_FIXED_16 or THC_FIXED_32",
-			precision);
-	if (!thc_precision_fits(precision, c->spec.ranks))
-		return thc_fail(-EOPNOTSUPP,
-				"%u bits are too few for sums of %u ranks: use a larger precision",
-				precision, c->spec.ranks);
-	return 0;
-}
-
-int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
-			     const struct thc_call *call, struct thc_request **out)
-{
-	const struct thc_scheme *scheme;
-	struct thc_request *r;
-	struct thc_call known;
-	int error = check_buffer(buf, count, dtype);
-
-	if (!error && !call)
-		error = thc_fail(-EINVAL, "there is no thc_call: use THC_CALL_INIT");
-	if (!error)
-		error = thc_struct_in(&call_layout, &known, call);
-	if (error)
-		return error;
-	scheme = known.scheme ? thc_scheme_named(known.scheme) : c->scheme;
-	if (!scheme)
-		return thc_fail(-EINVAL, "there is no scheme \"%s\": use one of thc_schemes()",
-				known.scheme);
-	error = check_scheme(c, scheme, dtype);
-	if (!error)
-		error = check_precision(c, scheme, dtype, known.precision);
-	if (!error)
-		error = check_grain(scheme, known.grain);
-	if (error)
-		return error;
-	if (scheme->floats && THC_DTYPES_FLOAT & 1U << dtype)
-		scheme = scheme->floats;
-	r = thc_request_create(c, buf, count, dtype, scheme, known.key);
-	if (!r)
-		return thc_fail(-ENOMEM, "out of memory");
-	r->precision = known.precision;
-	/* the job's own scheme has the job's, unless the call says others */
-	if (!known.scheme && !known.precision && has_precision(scheme, dtype))
-		r->precision = c->spec.value_bits;
-	if (!known.scheme && !known.grain && scheme->id == THC_SCHEME_LHC)
-		known.grain = c->spec.grain;
-	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctz(known.grain) : 0;
 	pthread_mutex_lock(&c->lock);
 	error = enqueue(c, r);
-	if (error) {
+	if (error)
 		pthread_mutex_unlock(&c->lock);
-		thc_request_destroy(r);
-		return error;
-	}
-	unlock_and_wake(c);
-	*out = r;
-	return 0;
-}
-
-int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
-			uint64_t key, struct thc_request **out)
-{
-	const struct thc_call call = { .size = sizeof(call), .key = key };
-
-	return thc_allreduce_call_start(c, buf, count, dtype, &call, out);
-}
-
-int thc_allreduce_wait(struct thc_request *r)
-{
-	int status;
-
-	while (sem_wait(&r->ended))	/* a signal */
-		;
-	status = r->status;
-	if (status < 0)
-		thc_fail(status, "%s", r->sentence);
-	thc_request_destroy(r);
-	return status;
-}
-
-int thc_allreduce_test(struct thc_request *r)
-{
-	if (sem_trywait(&r->ended))
-		return 0;
-	sem_post(&r->ended);
-	return 1;
-}
-
-int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype, uint64_t key)
-{
-	struct thc_request *r;
-	int error = thc_allreduce_start(c, buf, count, dtype, key, &r);
-
-	return error ? error : thc_allreduce_wait(r);
+	else
+		unlock_and_wake(c);
+	return error;
 }
 
 /* --- what it is, what it did ---------------------------------------------- */

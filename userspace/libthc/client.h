@@ -5,13 +5,14 @@
  * failure.c to queue.c, which ends all requests and makes the transport forget what is in
  * flight.
  *
- *	client.c    the public calls; a queue of requests
+ *	client.c    the public calls about clients; allreduce.c: about all-reduces
  *	engine.c    the I/O thread: receive, send, compute, sleep
  *	queue.c     requests in order, and how they end
  *	pipeline.c  requests on their way through agreement and phases
  *	phase.c     the numbers of chunks, which all ranks give alike
  *	agree.c     that all ranks mean the same all-reduce
- *	scheme.c    the job's scheme; scheme_thc.c: norms, compress, decode (codec.c)
+ *	scheme.c    the job's scheme; scheme_thc.c: norms, compress, decode (codec.c);
+ *	            scheme_none.c, scheme_lhc.c: integers (scales.c, addends.c, index.c)
  *	request.c   one all-reduce: its memory, its result
  *	transport_udp.c    over UDP sockets (join.c: JOIN and WELCOME; shards.c: the
  *	            aggregators; udp.c: batches of packets out and in)
@@ -118,6 +119,8 @@ int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o);
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);
+/* Hands @r to the I/O thread. -ESTALE, -EBUSY, -ENOMEM, with a sentence: it is the caller's still. */
+int thc_client_submit(struct thc_client *c, struct thc_request *r);
 /* The I/O thread. */
 void *thc_engine_thread(void *client);
 

@@ -83,6 +83,11 @@ void thc_index_put(struct thc_index *x, size_t first, const uint32_t *bits, size
 	}
 }
 
+void thc_index_set(struct thc_index *x, size_t item)
+{
+	x->level[0].word[item / 32] |= 1U << item % 32;
+}
+
 void thc_index_rise(struct thc_index *x)
 {
 	unsigned int at;

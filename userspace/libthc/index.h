@@ -61,6 +61,8 @@ void thc_index_lay_out(struct thc_index *x, struct thc_layout *l);
  * those that are not zero. Words of an item come in ascending order.
  */
 void thc_index_put(struct thc_index *x, size_t first, const uint32_t *bits, size_t words);
+/* Item @item is not zero. */
+void thc_index_set(struct thc_index *x, size_t item);
 /* The leaf has all of this rank's bits: fills in the levels above. */
 void thc_index_rise(struct thc_index *x);
 

@@ -12,6 +12,7 @@
 #include "client.h"
 #include "dtype.h"
 #include "request.h"
+#include "rows.h"
 #include "scheme.h"
 #include "transport.h"
 
@@ -36,6 +37,7 @@ struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t c
 void thc_request_destroy(struct thc_request *r)
 {
 	sem_destroy(&r->ended);
+	thc_row_call_destroy(r->rows);
 	free(r);
 }
 
@@ -64,6 +66,7 @@ void thc_request_release(struct thc_request *r)
 	if (r->status < 0)
 		r->scheme->undo(r);
 	thc_buffers_give(c, &r->taken);
+	thc_buffers_give(c, &r->late);
 	free(r->progress);
 	r->progress = NULL;
 	thc_budget_end(c, r->counted);
@@ -85,7 +88,8 @@ static void fill_nonfinite(struct thc_request *r)
 void thc_request_finish(struct thc_request *r)
 {
 	if (r->status == THC_NONFINITE) {
-		fill_nonfinite(r);
+		if (!r->rows)
+			fill_nonfinite(r);
 		return;
 	}
 	if (!r->error)

@@ -23,6 +23,7 @@
 struct thc_client;
 
 struct thc_residual;
+struct thc_row_call;
 struct thc_scheme;
 
 enum thc_stage {
@@ -45,7 +46,9 @@ enum thc_stage {
  * @claim: packets of the agreement
  * @claims: its answers, by rank
  * @counted: by thc_budget_begin()
- * @taken, @progress: of @scheme, which takes them, and gives nothing back
+ * @taken, @progress: of @scheme, which takes them, and gives nothing back; @late: what it takes
+ *	once it knows more
+ * @rows: of thc_allreduce_rows_start(), or NULL
  */
 struct thc_request {
 	struct thc_request	*next;
@@ -76,7 +79,9 @@ struct thc_request {
 	size_t			counted;
 	struct thc_residual	*error;
 	struct thc_taken	taken;
+	struct thc_taken	late;
 	void			*progress;
+	struct thc_row_call	*rows;
 };
 
 struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t count,

@@ -8,7 +8,6 @@
  * A key whose unions were nearly everything goes without an index for a while (history.h).
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <thc/wire/format.h>
@@ -18,7 +17,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "history.h"
-#include "index.h"
+#include "index_phases.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scales.h"
@@ -99,27 +98,12 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 	thc_addends_lay_out(&g->addends, r, l);
 }
 
-/* The level that the phase is of; phases begin with the top one. */
-static unsigned int level_of(const struct thc_progress *g, unsigned int phase)
-{
-	return g->index.levels - 1 - (phase - TOP);
-}
-
-/* Chunks that are known by now. */
-static void size_level(struct thc_request *r, unsigned int phase)
-{
-	struct thc_progress *g = r->progress;
-	struct thc_phase *p = &r->phases.phase[phase];
-
-	p->sized = thc_index_size(&g->index, level_of(g, phase), &p->closed);
-}
-
 static int prepare(struct thc_request *r, size_t growth)
 {
 	struct thc_history *h = r->client->context[THC_SCHEME_LHC];
 	struct thc_progress *g = calloc(1, sizeof(*g));
 	size_t items = (r->count + (1U << r->grain_log2) - 1) >> r->grain_log2;
-	unsigned int levels, phase;
+	unsigned int levels;
 
 	if (!g)
 		return -ENOMEM;
@@ -129,21 +113,12 @@ static int prepare(struct thc_request *r, size_t growth)
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
 	thc_index_init(&g->index, r->count, r->grain_log2, levels);
 	thc_addends_init(&g->addends, r, &g->scales, levels ? &g->index : NULL);
-	if (thc_addends_allocate(r, &g->addends, growth, lay_out))
+	if (thc_addends_allocate(r, &g->addends, &r->taken, growth, lay_out))
 		return -ENOMEM;
 	r->phases.phase[SCALES] = thc_scales_phase(&g->scales, r);
-	for (phase = TOP; phase < TOP + levels; phase++) {
-		const struct thc_level *l = &g->index.level[level_of(g, phase)];
-
-		r->phases.phase[phase] = (struct thc_phase){
-			.request = r, .packets = l->packets, .stride = THC_ANSWER_BYTES,
-			.payload = THC_LANE_BYTES, .op = THC_OP_OR, .width = 32, .control = true,
-		};
-	}
-	if (levels)
-		size_level(r, TOP);
-	r->phases.phase[phase] = thc_addends_phase(&g->addends, r, phase);
-	r->phases.count = phase + 1;
+	thc_index_phases_init(&g->index, r, TOP);
+	r->phases.phase[TOP + levels] = thc_addends_phase(&g->addends, r, TOP + levels);
+	r->phases.count = TOP + levels + 1;
 	return 0;
 }
 
@@ -187,25 +162,6 @@ static void look_slice(struct thc_request *r)
 
 /* --- out -------------------------------------------------------------------- */
 
-/* False: there is nothing to make. */
-static bool make_index(struct thc_request *r)
-{
-	struct thc_progress *g = r->progress;
-	bool made = false;
-	unsigned int phase;
-
-	for (phase = TOP; phase < TOP + g->index.levels; phase++) {
-		struct thc_phase *p = &r->phases.phase[phase];
-
-		for (; p->ready < p->numbered; made = true) {
-			thc_index_fill(&g->index, level_of(g, phase), p->ready,
-				       thc_phase_packet(p, p->ready) + 1);
-			thc_pipeline_ready(p, p->ready);
-		}
-	}
-	return made;
-}
-
 static bool compute(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
@@ -216,7 +172,7 @@ static bool compute(struct thc_request *r)
 	}
 	if (!r->phases.agreed)
 		return false;
-	return make_index(r) || thc_addends_make(&g->addends, r);
+	return thc_index_phases_make(&g->index, r, TOP) || thc_addends_make(&g->addends, r);
 }
 
 static void agreed(struct thc_request *r)
@@ -227,15 +183,6 @@ static void agreed(struct thc_request *r)
 }
 
 /* --- answers ---------------------------------------------------------------- */
-
-static void wrong_union(struct thc_request *r)
-{
-	r->status = -EPROTO;
-	r->broken = true;
-	snprintf(
-		r->sentence, sizeof(r->sentence),
-		"the index of all ranks lacks what this rank has: the aggregator has computed wrongly, or somebody has altered an answer");
-}
 
 static void note_union(struct thc_request *r)
 {
@@ -255,27 +202,21 @@ static void answer(struct thc_request *r, unsigned int phase, uint32_t first, ui
 {
 	struct thc_progress *g = r->progress;
 	unsigned int addends = TOP + g->index.levels;
-	bool whole = true;
 	uint32_t k;
 
 	(void)counts;
-	for (k = 0; lanes && k < chunks; k++) {
-		const uint8_t *at = lanes + (size_t)k * THC_LANE_BYTES;
-
-		if (phase == SCALES)
-			thc_scales_answer(&g->scales, first + k, at);
-		else if (phase == addends)
-			thc_addends_answer(&g->addends, r, first + k, at);
-		else
-			whole &= thc_index_answer(&g->index, level_of(g, phase), first + k, at);
-	}
-	if (!whole)
-		wrong_union(r);
-	if (!whole || phase == addends)
+	if (!lanes)
 		return;
-	/* a level of which nothing is sent is over as soon as the one above */
-	for (k = TOP + 1; k < addends; k++)
-		size_level(r, k);
+	if (phase != SCALES && phase != addends)
+		thc_index_phases_answer(&g->index, r, TOP, phase, first, chunks, lanes);
+	for (k = 0; k < chunks; k++, lanes += THC_LANE_BYTES) {
+		if (phase == SCALES)
+			thc_scales_answer(&g->scales, first + k, lanes);
+		else if (phase == addends)
+			thc_addends_answer(&g->addends, r, first + k, lanes);
+	}
+	if (r->status < 0 || phase == addends)
+		return;
 	thc_addends_size(&g->addends, r);
 	note_union(r);
 }

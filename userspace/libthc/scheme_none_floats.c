@@ -41,7 +41,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	r->progress = g;
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
 	thc_addends_init(&g->addends, r, &g->scales, NULL);
-	if (thc_addends_allocate(r, &g->addends, growth, lay_out))
+	if (thc_addends_allocate(r, &g->addends, &r->taken, growth, lay_out))
 		return -ENOMEM;
 	r->phases.phase[SCALES] = thc_scales_phase(&g->scales, r);
 	r->phases.phase[SUMS] = thc_addends_phase(&g->addends, r, SUMS);
