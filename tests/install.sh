@@ -97,7 +97,7 @@ python_package()
 headers()
 {
 	(cd "$prefix/include" && find . -type f | sort) | tee "$root/headers"
-	printf '%s\n' ./libthc.h ./linux/thc.h ./linux/thc_netlink.h ./linux/thc_wire.h | cmp - "$root/headers"
+	printf '%s\n' ./libthc.h ./libthc_rows.h ./linux/thc.h ./linux/thc_netlink.h ./linux/thc_wire.h | cmp - "$root/headers"
 }
 
 programs()

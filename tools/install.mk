@@ -20,6 +20,7 @@ INSTALL_LIST = \
 	644:$(BUILD)/libthc.a:$(LIBDIR)/libthc.a \
 	644:$(BUILD)/libthc.pc:$(LIBDIR)/pkgconfig/libthc.pc \
 	644:userspace/libthc/libthc.h:$(INCLUDEDIR)/libthc.h \
+	644:userspace/libthc/libthc_rows.h:$(INCLUDEDIR)/libthc_rows.h \
 	644:include/uapi/linux/thc.h:$(INCLUDEDIR)/linux/thc.h \
 	644:include/uapi/linux/thc_netlink.h:$(INCLUDEDIR)/linux/thc_netlink.h \
 	644:include/uapi/linux/thc_wire.h:$(INCLUDEDIR)/linux/thc_wire.h \

@@ -1260,8 +1260,8 @@ static bool is_modelled(void)
 {
 	const struct thc_spec *p = &w.client->spec;
 
-	return !thc_scheme_is_precise(p->scheme) && p->bits == 4 && p->block_log2 <= BLOCK_LOG2_RUN &&
-	       p->ranks <= 16;
+	return !thc_scheme_is_precise(p->scheme) && p->bits == 4 &&
+	       p->block_log2 <= BLOCK_LOG2_RUN && p->ranks <= 16;
 }
 
 /* An agreement in which some rank claims something else. */

@@ -28,17 +28,35 @@ def network():
                                torch.nn.Linear(1500, 200), torch.nn.Linear(200, 3))
 
 
+def words_network(sparse):
+    torch.manual_seed(4)
+    return torch.nn.Sequential(torch.nn.EmbeddingBag(6000, 48, mode="mean", sparse=sparse),
+                               torch.nn.Linear(48, 3000))
+
+
+def data(model, generator):
+    """A batch: numbers, or few words of many, some far more often than others."""
+    if isinstance(model.module[0], torch.nn.EmbeddingBag):
+        return (6000 * torch.rand(16, 5, generator=generator)**4).long()
+    return torch.randn(16, 200, generator=generator)
+
+
 def steps(model, count, rank):
     """count steps on this rank's own data; prints each."""
     generator = torch.Generator().manual_seed(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(count):
-        x = torch.randn(16, 200, generator=generator)
+        x = data(model, generator)
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
         say(event="step", step=step)
     return sum((i + 1) * p.double().sum().item() for i, p in enumerate(model.parameters()))
+
+
+def dense(buffer):
+    """Values that a sparse buffer has twice are added up as the hook does it."""
+    return buffer.coalesce().to_dense().flatten() if buffer.is_sparse else buffer
 
 
 class Watch:
@@ -60,7 +78,7 @@ class Watch:
         return parts
 
     def hook(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        own, parts = bucket.buffer().clone(), self.parts(state, bucket)
+        own, parts = dense(bucket.buffer()).clone(), self.parts(state, bucket)
         # in the order of the calls, which is that of all ranks: buckets end in any order
         places = [[own[part], None] for part in parts]
         self.buckets += places
@@ -68,7 +86,7 @@ class Watch:
         def keep(future):
             value = future.value()
             for place, part in zip(places, parts):
-                place[1] = value[part].clone()
+                place[1] = dense(value)[part].clone()
             return value
 
         return thc_allreduce_hook(state, bucket).then(keep)
@@ -91,6 +109,9 @@ class Watch:
 
 
 def chosen(schemes, name):
+    """The scheme of a parameter; "auto": of a words_network()'s."""
+    if schemes == "auto":
+        return "lhc" if name == "0.weight" else None
     return next((choice for pattern, choice in schemes.items() if fnmatch.fnmatch(name, pattern)),
                 None)
 
@@ -105,7 +126,8 @@ def train(argv):
     parser.add_argument("--means", action="store_true")
     parser.add_argument("--small", default="group")
     parser.add_argument("--schemes", type=json.loads, default={},
-                        help="with --means: those that go by none are looked at")
+                        help="with --means: those that go by none and lhc are looked at")
+    parser.add_argument("--words", choices=("sparse", "dense"), help="an embedding's gradient")
     parser.add_argument("--start-iter", type=int, default=0)
     parser.add_argument("--bucket-mb", type=float, default=1.0)
     args = parser.parse_args(argv)
@@ -114,12 +136,14 @@ def train(argv):
     os.environ.update(MASTER_ADDR="10.77.0.1", MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
     dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
 
-    model = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=args.bucket_mb)
+    model = torch.nn.parallel.DistributedDataParallel(
+        words_network(args.words == "sparse") if args.words else network(),
+        bucket_cap_mb=args.bucket_mb)
     state, hook = thc_hook("10.77.0.100", job=1, key_file=args.key_file, rank=dist.get_rank(),
                            timeout=2.0, small=args.small, schemes=args.schemes, model=model,
                            start_iter=args.start_iter)
     watch = Watch(p for name, p in model.module.named_parameters()
-                  if chosen(args.schemes, name) == "none")
+                  if chosen(args.schemes, name) in ("none", "lhc"))
     model.register_comm_hook(state, watch.hook if args.means else hook)
     digest = steps(model, args.steps, args.rank)
     if args.means:

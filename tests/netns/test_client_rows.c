@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "../exactmean.h"
+#include "libthc_rows.h"
 #include "ranks.h"
 
 enum { ARRAYS = 2 };
@@ -108,7 +109,8 @@ static int check(const struct tensor *t, unsigned int ranks, const struct thc_ro
 	uint64_t row;
 	size_t n = 0;
 
-	if (out->arrays != ARRAYS || out->total != t->total || memcmp(out->width, width, sizeof(width)))
+	if (out->arrays != ARRAYS || out->total != t->total ||
+	    memcmp(out->width, width, sizeof(width)))
 		return -EILSEQ;
 	for (row = 0; row < t->total; row++) {
 		bool any = false;
@@ -291,10 +293,12 @@ static void *reduce_wrongly(void *arg)
 			break;
 		error = thc_allreduce_rows_wait(request, &out);
 		if (round == 0)
-			error = error == -EDOM && strstr(thc_last_error(), "is not finite") ? 0 : -EIO;
+			error = error == -EDOM && strstr(thc_last_error(), "is not finite") ? 0 :
+											      -EIO;
 		else if (round == 1)
-			error = error == -EBADMSG && strstr(thc_last_error(), "in rows of 10") ? 0 :
-											-EIO;
+			error = error == -EBADMSG && strstr(thc_last_error(), "in rows of 10") ?
+					0 :
+					-EIO;
 		else if (!error && (out.count != 2 || out.row[1] != 7 ||
 				    ((const float *)out.values[0])[6] != 1))
 			error = -EIO;

@@ -104,6 +104,28 @@ def small_buckets__are_exact_means():
         assert mean["spread"] > 0.01 and mean["exact"], mean
 
 
+def embeddings__are_exact_means():
+    """Rows that any rank has, whether the gradient is sparse or dense, of three ranks; a fraction of
+    what fp32 takes.
+    """
+    for kind in ("sparse", "dense"):
+        with netns.Topology(3) as net, Aggregator(net, 3) as aggregator:
+            training = Training(net, aggregator, "--steps", "4", "--means", "--words", kind,
+                                "--schemes", '"auto"')
+            means = [training.until(r, "means") for r in range(3)]
+            words = [training.until(r, "trained") for r in range(3)]
+            said = training.stderr(0)
+            training.finish()
+        assert len({word["digest"] for word in words}) == 1, "the models differ"
+        for word, mean in zip(words, means):
+            stats = word["stats"]
+            assert mean["buckets"] == 4 and mean["exact"] and mean["spread"] > 0.01, mean
+            assert not stats["buckets_fallback"] and stats["buckets_thc"], stats
+            assert stats["elements_exact"] == 4 * 6000 * 48, stats
+            assert stats["bytes_down"] * 3 < 4 * 4 * 6000 * 48, stats
+        assert "; scheme lhc (32 bits a digit, of what is not zero) for 0.weight" in said, said
+
+
 def assert_told(buckets, exact, group, thc):
     """What stats() tell of the last step: more than one bucket, and each element once."""
     runs = [run for bucket in buckets for run in bucket]
@@ -184,5 +206,5 @@ def death__of_a_worker_is_named_in_backward():
 
 if __name__ == "__main__":
     tap.main([two_lines__train_and_fall_back, small_buckets__fall_back_on_all_ranks,
-              small_buckets__are_exact_means, schemes__of_parameters,
+              small_buckets__are_exact_means, schemes__of_parameters, embeddings__are_exact_means,
               checkpoint__keeps_error_memories, death__of_a_worker_is_named_in_backward])

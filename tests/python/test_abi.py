@@ -13,13 +13,22 @@ import fake  # noqa: F401  (sets the path)
 from thc_ddp import abi
 
 STRUCTS = {"thc_table": abi.Table, "thc_client_options": abi.Options, "thc_call": abi.Call,
-           "thc_client_info": abi.Info, "thc_client_stats": abi.Stats}
+           "thc_client_info": abi.Info, "thc_client_stats": abi.Stats, "thc_rows": abi.Rows}
 CONSTANTS = {"THC_FP32": abi.FP32, "THC_FP16": abi.FP16, "THC_BF16": abi.BF16,
              "THC_INT8": abi.INT8, "THC_INT16": abi.INT16, "THC_INT32": abi.INT32,
              "THC_EXACT": abi.EXACT, "THC_FIXED_8": abi.FIXED_8, "THC_FIXED_16": abi.FIXED_16,
              "THC_FIXED_32": abi.FIXED_32, "THC_KEY_BYTES": abi.KEY_BYTES, "THC_CLIENT_ERROR_FEEDBACK": abi.CLIENT_ERROR_FEEDBACK,
              "THC_TABLE_LEVELS_MAX": abi.TABLE_LEVELS_MAX, "THC_JOBS_MAX": abi.JOBS_MAX,
              "THC_RANKS_MAX": abi.RANKS_MAX}
+
+
+def headers():
+    """Both public headers, without comments."""
+    text = ""
+    for name in ("libthc.h", "libthc_rows.h"):
+        with open(os.path.join(fake.ROOT, "userspace/libthc", name), encoding="utf-8") as f:
+            text += f.read()
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 
 class Abi(unittest.TestCase):
@@ -32,7 +41,7 @@ class Abi(unittest.TestCase):
                 lines.append(f'printf("{name}.{field} %zu\\n", offsetof(struct {name}, {field}));')
                 lines.append(f'printf("{name}.{field}# %zu\\n", '
                              f'sizeof(((struct {name} *)0)->{field}));')
-        program = ("#include <stdio.h>\n#include \"libthc.h\"\n"
+        program = ("#include <stdio.h>\n#include \"libthc_rows.h\"\n"
                    "#include <thc/aggregator/job.h>\nint main(void)\n{\n" +
                    "\n".join(lines) + "\nreturn 0;\n}\n")
         with tempfile.TemporaryDirectory() as folder:
@@ -55,16 +64,14 @@ class Abi(unittest.TestCase):
         self.assertEqual(have, want)
 
     def test_no_field_is_missing(self):
-        with open(os.path.join(fake.ROOT, "userspace/libthc/libthc.h"), encoding="utf-8") as f:
-            text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+        text = headers()
         for name, mirror in STRUCTS.items():
             body = re.search(r"struct " + name + r" \{(.*?)\n\};", text, re.S)[1]
             fields = re.findall(r"(\w+)(?:\[\w+\])?;", body)
             self.assertEqual([f for f, _ in mirror._fields_], fields, name)
 
     def test_prototypes_have_as_many_arguments(self):
-        with open(os.path.join(fake.ROOT, "userspace/libthc/libthc.h"), encoding="utf-8") as f:
-            text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+        text = headers()
         for name, (_, arguments) in abi._PROTOTYPES.items():
             listed = re.search(r"THC_API [^;]*?\b" + name + r"\(([^)]*)\)", text)[1]
             count = 0 if listed == "void" else listed.count(",") + 1

@@ -260,7 +260,7 @@ class Hook(rig.HookTest):
         net = model()
         with self.assertRaisesRegex(ThcError, "no parameter is left for '9.*'; the model has 0.w"):
             state(schemes={"9.*": "none"}, model=net)
-        with self.assertRaisesRegex(ThcError, "'lhd'}: use one of job, thc, other, none, group"):
+        with self.assertRaisesRegex(ThcError, "'lhd'}: use one of job, thc, other, none, lhc, group"):
             state(schemes={"0.*": "lhd"}, model=net)
         s = pickle.loads(pickle.dumps(state(schemes={"0.*": "none"}, model=net, start_iter=1)))
         self.assertEqual(s.start_iter, 1)

@@ -400,6 +400,37 @@ class Sparse(rig.HookTest):
         self.assertEqual(s.counters["fallback_sparse"], 3)
         self.assertGreater(s.counters["buckets_thc"], 0)
 
+    def test_embeddings_go_by_lhc(self):
+        for sparse in (False, True):
+            with self.subTest(sparse=sparse):
+                nets = [torch.nn.Sequential(torch.nn.Embedding(500, 40, sparse=sparse),
+                                            torch.nn.Linear(40, 300)) for _ in range(2)]
+                nets[1].load_state_dict(nets[0].state_dict())
+                s = state(error_feedback=False, schemes="auto", model=nets[0])
+                ddp = self.wrap(nets[0], s)
+                for step in range(3):
+                    words = torch.randint(500, (8,), generator=torch.Generator().manual_seed(step))
+                    for m in (ddp, nets[1]):
+                        m.zero_grad()
+                        m(words).square().sum().backward()
+                    grad, plain = (n[0].weight.grad for n in nets)
+                    self.assertEqual(grad.is_sparse, sparse)
+                    self.assertTrue(torch.equal(grad.to_dense(), plain.to_dense()))
+                self.assertEqual(s.counters["fallback_sparse"], 0)
+                self.assertEqual(s.counters["buckets_exact"], 3)
+                self.assertGreater(s.counters["buckets_thc"], 0)
+                told = [run for bucket in s.stats()["buckets"] for run in bucket
+                        if run["scheme"] == "lhc"]
+                self.assertEqual([run["elements"] for run in told], [20000])
+
+    def test_sparse_gradients_that_are_not_finite(self):
+        net = torch.nn.Embedding(500, 40, sparse=True)
+        s = state(schemes={"weight": "lhc"}, model=net)
+        ddp = self.wrap(net, s)
+        ddp(torch.tensor([3, 7])).mul(float("inf")).sum().backward()
+        self.assertTrue(net.weight.grad.to_dense()[3].isnan().all())
+        self.assertEqual(s.counters["steps_nonfinite"], 1)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""libthc.h is the whole interface, and libthc(3) describes it: the same
+"""libthc.h and libthc_rows.h are the whole interface, and libthc(3) describes it: the same
 functions with the same arguments, and the same errors, which are those that
 the sources return.
 """
@@ -22,7 +22,7 @@ def read(path):
 
 
 def header():
-    return read(os.path.join(LIBRARY, "libthc.h"))
+    return "".join(read(os.path.join(LIBRARY, name)) for name in ("libthc.h", "libthc_rows.h"))
 
 
 def manual():
@@ -44,7 +44,8 @@ def errors(text):
 
 class Manual(unittest.TestCase):
     def test_one_header(self):
-        self.assertEqual(re.findall(r"#include (.*)", header()), ["<stddef.h>", "<stdint.h>"])
+        self.assertEqual(re.findall(r"#include (.*)", header()), [
+            "<stddef.h>", "<stdint.h>", "<stddef.h>", "<stdint.h>", '"libthc.h"'])
 
     def test_functions(self):
         declared = re.sub(r"/\*.*?\*/", "", header(), flags=re.S)

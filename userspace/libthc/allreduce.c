@@ -95,9 +95,8 @@ static int check_precision(const struct thc_client *c, const struct thc_scheme *
 }
 
 /* What @call says, in *@known, and its scheme, for values of @dtype. */
-static int check_call(const struct thc_client *c, const struct thc_call *call,
-		      enum thc_dtype dtype, struct thc_call *known,
-		      const struct thc_scheme **scheme)
+static int check_call(const struct thc_client *c, const struct thc_call *call, enum thc_dtype dtype,
+		      struct thc_call *known, const struct thc_scheme **scheme)
 {
 	int error;
 

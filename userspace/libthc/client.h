@@ -119,7 +119,7 @@ int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o);
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);
-/* Hands @r to the I/O thread. -ESTALE, -EBUSY, -ENOMEM, with a sentence: it is the caller's still. */
+/* Hands @r to the I/O thread. -ESTALE, -EBUSY, -ENOMEM, with a sentence: it is the caller's. */
 int thc_client_submit(struct thc_client *c, struct thc_request *r);
 /* The I/O thread. */
 void *thc_engine_thread(void *client);

@@ -58,8 +58,9 @@ static void wrong_union(struct thc_request *r)
 {
 	r->status = -EPROTO;
 	r->broken = true;
-	snprintf(r->sentence, sizeof(r->sentence),
-		 "the index of all ranks lacks what this rank has: the aggregator has computed wrongly, or somebody has altered an answer");
+	snprintf(
+		r->sentence, sizeof(r->sentence),
+		"the index of all ranks lacks what this rank has: the aggregator has computed wrongly, or somebody has altered an answer");
 }
 
 void thc_index_phases_answer(struct thc_index *x, struct thc_request *r, unsigned int first,

@@ -58,9 +58,10 @@ static int check_arrays(const struct thc_rows *given)
 		return thc_fail(-EINVAL, "rows of %llu values are too wide: at most %u",
 				(unsigned long long)width, THC_ROW_WIDTH_MAX);
 	if (!given->total || given->total > UINT32_MAX / width)
-		return thc_fail(-EINVAL,
-				"%llu rows of %llu values are nothing, or too many for one all-reduce",
-				(unsigned long long)given->total, (unsigned long long)width);
+		return thc_fail(
+			-EINVAL,
+			"%llu rows of %llu values are nothing, or too many for one all-reduce",
+			(unsigned long long)given->total, (unsigned long long)width);
 	return 0;
 }
 
@@ -81,8 +82,7 @@ int thc_rows_check(const struct thc_rows *given, enum thc_dtype dtype)
 	for (i = 0; i < given->count; i++) {
 		if (given->row[i] < 0 || (uint64_t)given->row[i] >= given->total)
 			return thc_fail(-EINVAL, "row %lld is none of the tensor, which has %llu",
-					(long long)given->row[i],
-					(unsigned long long)given->total);
+					(long long)given->row[i], (unsigned long long)given->total);
 		if (given->row[i] <= last)
 			return thc_fail(
 				-EINVAL,

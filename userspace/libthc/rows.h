@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libthc.h"
+#include "libthc_rows.h"
 
 /* Values of a row, over all arrays: they are in a claim. */
 #define THC_ROW_WIDTH_MAX	0xfffff

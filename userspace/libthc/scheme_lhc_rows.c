@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * Scheme lhc for rows of a tensor, as embeddings have them: an index of rows first, so that memory
- * is needed for those that some rank has alone. Their values, row by row, are a bucket without zeros
- * then, as one of scheme none.
+ * is needed for those that some rank has alone. Then their values, row by row, are a bucket of
+ * scheme none.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -74,8 +74,8 @@ static int prepare(struct thc_request *r, size_t growth)
 	thc_index_phases_init(&g->index, r, TOP);
 	/* as many chunks as there will be */
 	for (k = scales_phase(g); k <= scales_phase(g) + 1; k++)
-		r->phases.phase[k] = (struct thc_phase){ .request = r, .control =
-							 k == scales_phase(g) };
+		r->phases.phase[k] =
+			(struct thc_phase){ .request = r, .control = k == scales_phase(g) };
 	r->phases.count = scales_phase(g) + 2;
 	return 0;
 }
@@ -205,12 +205,12 @@ static void measure_slice(struct thc_request *r)
 
 	for (; g->measured < g->scales.blocks && g->measured < end; g->measured++) {
 		size_t n = thc_addends_count(r, g->measured);
-		const float *x = thc_addends_load(&g->addends, r,
-						  thc_addends_of(r, g->measured), n);
+		const float *x =
+			thc_addends_load(&g->addends, r, thc_addends_of(r, g->measured), n);
 
 		/* all of them are finite */
-		thc_scale_measure(g->addends.ops, x, n, g->scales.exact,
-				  &g->scales.of[g->measured], &bad);
+		thc_scale_measure(g->addends.ops, x, n, g->scales.exact, &g->scales.of[g->measured],
+				  &bad);
 	}
 }
 

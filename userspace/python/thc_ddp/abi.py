@@ -42,6 +42,12 @@ class Call(ctypes.Structure):
                 ("grain", c_uint32)]
 
 
+class Rows(ctypes.Structure):
+    """struct thc_rows"""
+    _fields_ = [("size", c_size_t), ("total", c_uint64), ("count", c_size_t), ("row", c_void_p),
+                ("arrays", c_uint32), ("width", POINTER(c_uint32)), ("values", POINTER(c_void_p))]
+
+
 class Info(ctypes.Structure):
     """struct thc_client_info"""
     _fields_ = [("size", c_size_t), ("ranks", c_uint32), ("epoch", c_uint32),
@@ -71,6 +77,10 @@ _PROTOTYPES = {
     "thc_allreduce_call_start": (c_int, [c_void_p, c_void_p, c_size_t, c_int, POINTER(Call),
                                          POINTER(c_void_p)]),
     "thc_allreduce_wait": (c_int, [c_void_p]),
+    "thc_allreduce_rows_start": (c_int, [c_void_p, POINTER(Rows), c_int, POINTER(Call),
+                                         POINTER(c_void_p)]),
+    "thc_allreduce_rows_wait": (c_int, [c_void_p, POINTER(Rows)]),
+    "thc_rows_free": (None, [POINTER(Rows)]),
     "thc_error_export": (c_size_t, [c_void_p, c_uint64, c_void_p, c_size_t]),
     "thc_error_import": (c_int, [c_void_p, c_uint64, c_void_p, c_size_t]),
     "thc_error_undo": (c_int, [c_void_p, c_uint64]),

@@ -192,6 +192,35 @@ class ThcClient:
                   grain=0):
         return self.wait(self.start(address, count, dtype, key, scheme, precision, grain))
 
+    def start_rows(self, tensor_rows, rows, arrays, dtype=abi.FP32, key=0, precision=abi.EXACT):
+        """Begins the all-reduce of rows of a tensor of tensor_rows, by the scheme lhc.
+
+        rows: (address, count) of their numbers, 64-bit integers that ascend; arrays: [(address,
+        values of a row)]. All of it must live until wait_rows().
+        """
+        n, request = len(arrays), ctypes.c_void_p()
+        given = abi.Rows(size=ctypes.sizeof(abi.Rows), total=tensor_rows, count=rows[1],
+                         row=rows[0], arrays=n,
+                         width=(ctypes.c_uint32 * n)(*(width for _, width in arrays)),
+                         values=(ctypes.c_void_p * n)(*(address for address, _ in arrays)))
+        call = abi.Call(size=ctypes.sizeof(abi.Call), key=key,
+                        precision=_number("precision", precision, 32))
+        _check(self._lib.thc_allreduce_rows_start(self._live(), ctypes.byref(given), dtype,
+                                                  ctypes.byref(call), ctypes.byref(request)))
+        return request
+
+    def wait_rows(self, request, take):
+        """Ends an all-reduce of rows: take(count, address of row numbers, [addresses of means]),
+        which are gone after that. None: some rank's values were not finite.
+        """
+        out = abi.Rows(size=ctypes.sizeof(abi.Rows))
+        nonfinite = abi.NONFINITE == _check(
+            self._lib.thc_allreduce_rows_wait(request, ctypes.byref(out)))
+        try:
+            return None if nonfinite else take(out.count, out.row, out.values[:out.arrays])
+        finally:
+            self._lib.thc_rows_free(ctypes.byref(out))
+
     def error_count(self, key):
         """Floats in the error memory of key, 0 if it has none."""
         return self._lib.thc_error_export(self._live(), key, None, 0)

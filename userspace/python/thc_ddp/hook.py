@@ -16,6 +16,7 @@ import torch.distributed as dist
 from thc_ddp import abi, report, settings
 from thc_ddp.client import CLIENT_OPTIONS, ThcClient, ThcError
 from thc_ddp.memories import Memories
+from thc_ddp.rows import Rows, fit
 from thc_ddp.runs import Schemes
 from thc_ddp.step import FAILED, NONFINITE, PassEnd, Step, confirm
 
@@ -54,7 +55,8 @@ class ThcState:
     schemes: {pattern of parameters' names: "none", another scheme of the library, "job" or
         "group"}: which come back as the exact mean, go by that scheme or by the job's, or go
         through dist.all_reduce; the first pattern that fits counts, other parameters go by the
-        job's scheme, and bind() says whose names they are
+        job's scheme, and bind() says whose names they are. By "lhc" sparse gradients do, too.
+        "auto": weights of nn.Embedding and nn.EmbeddingBag by "lhc"
     model: bind(model) is called at once
     start_iter: so many steps go through dist.all_reduce before the job is used
     process_group: reduces buckets that do not go through the job, and confirms each step;
@@ -119,7 +121,7 @@ class ThcState:
 
     def __getstate__(self):
         return {"options": self.options, "threshold": self.threshold, "small": self.small,
-                "schemes": self._schemes.patterns, "start_iter": self.start_iter,
+                "schemes": self._schemes.given, "start_iter": self.start_iter,
                 "quiet": self.quiet, "state": self.state_dict()}
 
     def __setstate__(self, saved):
@@ -262,7 +264,7 @@ class ThcState:
         all ranks.
         """
         buffer, small = run.buffer(), run.buffer().numel() < self.threshold
-        refusal = self._refusal(buffer)
+        refusal = self._refusal(buffer, run.scheme)
         if refusal:
             return refusal, None
         if self.counters["steps"] < self.start_iter:
@@ -275,9 +277,9 @@ class ThcState:
             return None, "none"
         return ("fallback_small" if small else None), run.scheme
 
-    def _refusal(self, buffer):
+    def _refusal(self, buffer, scheme):
         """Why this buffer cannot go through the job, or None."""
-        if buffer.layout != torch.strided:
+        if buffer.layout != torch.strided and not (scheme == "lhc" and fit(buffer)):
             return "fallback_sparse"
         if buffer.dtype not in _DTYPES:
             return "fallback_dtype"
@@ -333,15 +335,15 @@ class ThcState:
                        for run, (refusal, _) in zip(runs, ways)]
         went = []
         step.went.append(went)
-        futures = [self._start_run(run.buffer(), way, layout, step, went)
+        futures = [self._start_run(run, way, layout, step, went)
                    for run, way, layout in zip(runs, ways, layouts)]
         if len(futures) == 1:
             return futures[0]
         whole = bucket.buffer()
         return torch.futures.collect_all(futures).then(lambda _: whole)
 
-    def _start_run(self, buffer, way, layout, step, went):
-        refusal, scheme = way
+    def _start_run(self, run, way, layout, step, went):
+        buffer, (refusal, scheme) = run.buffer(), way
         if refusal:
             self._count_fallback(refusal, buffer)
             went.append(report.Went(buffer, None, refusal))
@@ -354,14 +356,13 @@ class ThcState:
             by = report.Way(scheme, self._info)
             if self.options["error_feedback"] and by.scheme not in report.PRECISE:
                 self._memories.place(client, key, numbers)
-            host = _host_copy(buffer)
             future = _future(buffer)
-            request = client.start(host.data_ptr(), host.numel(), _DTYPES[host.dtype], key,
-                                   scheme)
+            brought = Rows(buffer) if buffer.is_sparse else _Values(buffer, scheme, run.grain)
+            request = brought.start(client, _DTYPES[buffer.dtype], key)
             # from here on nothing fails
             step.keys.append(key)
             step.begin()
-            self._pending.put((request, host, buffer, future, step))
+            self._pending.put((request, brought, buffer, future, step))
         went.append(report.Went(buffer, by))
         kind = "exact" if by.is_exact else "thc"
         self.counters[f"buckets_{kind}"] += 1
@@ -497,13 +498,26 @@ def _group_failed(failure):
                     f"all ranks: {failure}", errno.EIO)
 
 
-def _host_copy(buffer):
-    """The buffer itself, or a copy in pinned memory if it is on a device."""
-    if buffer.device.type == "cpu":
-        return buffer
-    host = torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=True)
-    host.copy_(buffer)
-    return host
+class _Values:
+    """A dense buffer for one all-reduce, or its copy in pinned memory if it is on a device."""
+
+    def __init__(self, buffer, scheme, grain):
+        self.buffer = self.host = buffer
+        self.scheme, self.grain = scheme, grain
+        if buffer.device.type != "cpu":
+            self.host = torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=True)
+            self.host.copy_(buffer)
+
+    def start(self, client, dtype, key):
+        return client.start(self.host.data_ptr(), self.host.numel(), dtype, key, self.scheme,
+                            grain=self.grain)
+
+    def finish(self, client, request):
+        """(whether all ranks' values are finite, the mean, or NaN)"""
+        finite = client.wait(request)
+        if self.host is not self.buffer:
+            self.buffer.copy_(self.host)
+        return finite, self.buffer
 
 
 def _future(buffer):
@@ -530,16 +544,14 @@ def _complete(client, pending):
         item = pending.get()
         if item is None:
             return
-        request, host, buffer, future, step = item
+        request, brought, value, future, step = item
         error, finite = None, True
         try:
-            finite = client.wait(request)
-            if host is not buffer:
-                buffer.copy_(host)
+            finite, value = brought.finish(client, request)
         except Exception as failure:  # belongs to the step
             error = failure
         step.end(error, finite)
-        future.set_result(buffer)
+        future.set_result(value)
 
 
 def _close_at_exit(ref):

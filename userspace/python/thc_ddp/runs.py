@@ -5,17 +5,24 @@ parameters of one scheme: each run is an all-reduce of its own.
 import errno
 import fnmatch
 import itertools
+import math
+
+import torch
 
 from thc_ddp.client import ThcError, schemes
 
 
+# Values that an index has one bit for, at most: a word of 32 bits is 2048 values.
+_GRAIN_MAX = 64
+
+
 class Run:
     """Parameters of a bucket that lie next to each other, and go by one scheme: its name, None
-    for the job's, or "group".
+    for the job's, or "group". grain: of scheme lhc, see ThcClient.start().
     """
 
-    def __init__(self, scheme, parameters, buffer):
-        self.scheme = scheme
+    def __init__(self, scheme, parameters, buffer, grain=0):
+        self.scheme, self.grain = scheme, grain
         self._parameters, self._buffer = parameters, buffer
 
     def parameters(self):
@@ -30,13 +37,31 @@ def _names(model):
     return {id(p): name.removeprefix("module.") for name, p in model.named_parameters()}
 
 
+def _embeddings(model):
+    """[weight of an embedding, which has rows that are zero as a whole]"""
+    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return [m.weight for m in model.modules() if isinstance(m, kinds)]
+
+
+def _grain(weight):
+    """The largest power of two that rows are multiples of, up to _GRAIN_MAX."""
+    width = math.prod(weight.shape[1:])
+    return min(width & -width, _GRAIN_MAX)
+
+
 class Schemes:
     """patterns: {pattern of parameters' names: a scheme of the library, "job" for the job's, or
-    "group" for the process group}, the first that fits counts; other parameters go by the job's
+    "group" for the process group}, the first that fits counts; other parameters go by the job's.
+    "auto": embeddings by lhc
     """
 
     def __init__(self, patterns=None):
-        self.patterns = dict(patterns or {})
+        if isinstance(patterns, str) and patterns != "auto":
+            raise ThcError(f'schemes={patterns!r}: give "auto", or a scheme by pattern of names',
+                           errno.EINVAL)
+        self.given = patterns if patterns == "auto" else dict(patterns or {})
+        self.patterns = {} if patterns == "auto" else self.given
+        self._grains = {}       # id(weight of an embedding) -> grain
         self._of = {}           # id(parameter) -> choice
         self._parameters = None  # keeps the ids valid
         choices = ("job", *schemes(), "group") if self.patterns else ()
@@ -48,7 +73,10 @@ class Schemes:
     def bind(self, model):
         """The names are those of model's parameters; each pattern must fit one."""
         of, names, used = {}, _names(model), set()
-        parameters = list(model.parameters())
+        parameters, embeddings = list(model.parameters()), _embeddings(model)
+        if self.given == "auto":
+            self.patterns = {names[id(weight)]: "lhc" for weight in embeddings}
+        self._grains = {id(weight): _grain(weight) for weight in embeddings}
         for parameter in parameters:
             for pattern, choice in self.patterns.items():
                 if fnmatch.fnmatchcase(names[id(parameter)], pattern):
@@ -65,9 +93,14 @@ class Schemes:
         choice = self._of.get(id(parameter), "job")
         return None if choice == "job" else choice
 
+    def _grain_of(self, choice, group):
+        if choice != "lhc":
+            return 0
+        return min(self._grains.get(id(parameter), 1) for parameter in group)
+
     def runs(self, bucket):
         """The runs of a bucket, in order; a bucket that is not dense is one."""
-        if self.patterns and self._parameters is None:
+        if self.given and self._parameters is None:
             raise ThcError("schemes: whose parameters the names are of is not known: call "
                            "state.bind(model) on all ranks", errno.EINVAL)
         parameters, buffer = bucket.parameters(), bucket.buffer()
@@ -77,6 +110,6 @@ class Schemes:
         for choice, group in itertools.groupby(parameters, self._choice):
             group = list(group)
             end = at + sum(p.numel() for p in group)
-            runs.append(Run(choice, group, buffer[at:end]))
+            runs.append(Run(choice, group, buffer[at:end], self._grain_of(choice, group)))
             at = end
         return runs

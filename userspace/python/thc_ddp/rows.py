@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
+"""Sparse gradients as rows: what nn.Embedding(sparse=True) gives is rows of its weight, which go by
+the scheme lhc; what comes back has the rows of all ranks.
+"""
+import ctypes
+import math
+
+import torch
+
+
+def fit(tensor):
+    """Is it rows of a tensor? An index of several dimensions is none."""
+    return tensor.is_sparse and tensor.sparse_dim() == 1 and tensor.numel() > 0
+
+
+class Rows:
+    """The rows of a sparse tensor, on the host, in ascending order, for one all-reduce."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        whole = tensor.coalesce()
+        self.number = whole.indices()[0].cpu().contiguous()
+        self.values = whole.values().cpu().contiguous()
+        self.width = math.prod(tensor.shape[1:])
+
+    def start(self, client, dtype, key):
+        return client.start_rows(tensor_rows=self.tensor.shape[0], dtype=dtype, key=key,
+                                 rows=(self.number.data_ptr(), self.number.numel()),
+                                 arrays=[(self.values.data_ptr(), self.width)])
+
+    def _copy(self, address, shape, dtype):
+        out = torch.empty(shape, dtype=dtype)
+        ctypes.memmove(out.data_ptr(), address, out.numel() * out.element_size())
+        return out
+
+    def _sparse(self, number, values):
+        return torch.sparse_coo_tensor(number[None].to(self.tensor.device),
+                                       values.to(self.tensor.device), self.tensor.shape)
+
+    def finish(self, client, request):
+        """(whether all ranks' values are finite, the mean, or this rank's rows of NaN)"""
+        def take(count, row, values):
+            return self._sparse(self._copy(row, (count,), torch.int64),
+                                self._copy(values[0], (count, *self.tensor.shape[1:]),
+                                           self.values.dtype))
+
+        mean = client.wait_rows(request, take)
+        if mean is not None:
+            return True, mean
+        return False, self._sparse(self.number, torch.full_like(self.values, math.nan))
