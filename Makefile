@@ -75,7 +75,7 @@ THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-shards bench-vm figures experiments lint install uninstall clean help FORCE
+.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-lhc bench-shards bench-vm figures experiments lint install uninstall clean help FORCE
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -90,6 +90,7 @@ help:
 	@echo 'make bench-compare BASE=commit  the same figures of that commit, in turns; BENCH_ARGS="--pairs 21"'
 	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
 	@echo 'make experiments  the papers'"'"' figures of errors and bytes beside ours: Documentation/experiments.md'
+	@echo 'make bench-lhc  sparse buckets by the scheme lhc beside Gloo, times and bytes; $(BUILD)/bench-lhc.json'
 	@echo 'make bench-shards  an all-reduce by four aggregators beside one and Gloo; $(BUILD)/bench-shards.json'
 	@echo 'make bench-flood  what JOINs of strangers, sent by one core, do to a job; $(BUILD)/bench-flood.json'
 	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
@@ -289,6 +290,9 @@ bench-compare: all benches
 
 bench-shards: all $(TNET_BIN)
 	@$(PYTHON) tools/bench/shards.py $(BENCH_ARGS)
+
+bench-lhc: all $(TNET_BIN)
+	@$(PYTHON) tools/bench/lhc.py $(BENCH_ARGS)
 
 bench-flood: all benches
 	@$(PYTHON) tools/bench/flood.py $(BENCH_ARGS)

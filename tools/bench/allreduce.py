@@ -5,14 +5,17 @@ bucket; all ranks meet at a barrier, reduce one such bucket through the system,
 and say how long that took, from the barrier to their own completion, as one
 JSON object.
 
-Systems: thc and thc_ef (error feedback), gloo_fp32, gloo_fp16. The fp16
-bucket is converted outside of the time, in Gloo's favour. What THC returns is
-checked against the exact mean every time.
+Systems: thc and thc_ef (error feedback), gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient
+of which OF of 10000 values are not zero, on all ranks where the first one has them (same) or where
+each has its own (own), by the scheme lhc with BITS of fixed point or exact (0). The fp16 bucket is
+converted outside of the time, in Gloo's favour. What THC returns is checked against the exact mean
+every time.
 """
 import json
 import os
 import sys
 import time
+import zlib
 
 import torch
 import torch.distributed as dist
@@ -23,7 +26,23 @@ sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
 from thc_ddp import ThcClient  # noqa: E402  (found through the path above)
 
 NMSE_LIMIT = 0.03       # independent gradients, no error feedback: about 0.013
+NMSE_OF_FIXED = 1e-12   # 32 bits, of which the block's largest value has 29
 ERROR_KEY = 1
+
+
+class Sparse:
+    """A gradient with few values, and the exact mean of all ranks', by the name of a system."""
+
+    def __init__(self, system, gradient, rank):
+        _, where, of, bits = system.split("-")
+        draw = torch.Generator().manual_seed(2000 + (rank if where == "own" else 0))
+        there = torch.rand(gradient.numel(), generator=draw) < int(of) / 10000
+        self.gradient, self.bits = gradient * there, int(bits)
+        mean = self.gradient.double()
+        dist.all_reduce(mean)
+        self.mean = (mean / dist.get_world_size()).float()
+        # how the index is sent follows from the buckets before: a key of its own
+        self.key = zlib.crc32(system.encode())
 
 
 class Bench:
@@ -38,12 +57,41 @@ class Bench:
         self.half = self.gradient.half()
         self.buffer = torch.empty_like(self.gradient)
         self.buffer_half = torch.empty_like(self.half)
+        self.sparse, self.rank = {}, args.rank
         self.clients = {}
         for name, job in (("thc", args.job), ("thc_ef", args.job_ef)):
             self.clients[name] = ThcClient(args.aggregator, job, args.key_file, args.rank,
                                            error_feedback=name == "thc_ef")
 
+    def run_lhc(self, system, count):
+        if system not in self.sparse:
+            self.sparse[system] = Sparse(system, self.gradient[:count], self.rank)
+        sparse, client = self.sparse[system], self.clients["thc"]
+        self.buffer.copy_(sparse.gradient)
+        before = client.stats()
+        dist.barrier()
+        start = time.perf_counter()
+        client.allreduce(self.buffer.data_ptr(), count, key=sparse.key, scheme="lhc",
+                         precision=sparse.bits)
+        out = {"seconds": time.perf_counter() - start, **self.counted(before, client.stats())}
+        out["nmse"] = self.nmse(self.buffer, sparse.mean)
+        if not out["nmse"] <= NMSE_OF_FIXED * bool(sparse.bits):
+            raise RuntimeError(f"lhc returned a wrong mean: NMSE {out['nmse']}")
+        return out
+
+    @staticmethod
+    def counted(before, after):
+        return {k: after[k] - before[k] for k in (
+            "packets_up", "bytes_up", "packets_down", "bytes_down", "retransmits",
+            "window_cuts", "send_calls", "receive_calls")}
+
+    @staticmethod
+    def nmse(got, mean):
+        return ((got - mean).square().sum() / mean.square().sum()).item()
+
     def run(self, system, count):
+        if system.startswith("lhc-"):
+            return self.run_lhc(system, count)
         client = self.clients.get(system)
         fp16 = system == "gloo_fp16"
         buffer = (self.buffer_half if fp16 else self.buffer)[:count]
@@ -60,12 +108,8 @@ class Bench:
         seconds = time.perf_counter() - start
         out = {"seconds": seconds}
         if client:
-            after = client.stats()
-            out.update({k: after[k] - before[k] for k in (
-                "packets_up", "bytes_up", "packets_down", "bytes_down", "retransmits",
-                "window_cuts", "send_calls", "receive_calls")})
-            mean = self.mean[:count]
-            out["nmse"] = ((buffer - mean).square().sum() / mean.square().sum()).item()
+            out.update(self.counted(before, client.stats()))
+            out["nmse"] = self.nmse(buffer, self.mean[:count])
             if not out["nmse"] < NMSE_LIMIT:
                 raise RuntimeError(f"THC returned a wrong mean: NMSE {out['nmse']}")
         return out

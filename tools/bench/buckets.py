@@ -50,7 +50,7 @@ class Ranks:
             p.stdout.close()
 
 
-def _with_second_job(aggregator):
+def with_second_job(aggregator):
     """thcd again with one more job, so that both clients of a rank can stay joined."""
     keys = {**aggregator.keys, "job": aggregator.job + 1}
     aggregator.stop()
@@ -87,7 +87,7 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
     with netns.Topology(workers, shape=shape, aggregators=aggregators) as net, \
             Shards(net, workers, aggregators, software=software, quiet=True) as shards:
         for aggregator in shards.all:
-            _with_second_job(aggregator)
+            with_second_job(aggregator)
         ranks = Ranks(net, shards)
         samples = {size: {system: [] for system in systems} for size in sizes}
         details = {size: {} for size in sizes}

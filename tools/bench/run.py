@@ -5,7 +5,7 @@ in the same run: XDP beside a bare loop, the codec beside memcpy, the
 all-reduce of a 25 MiB bucket by four workers in namespaces beside Gloo.
 Prints a table, writes build/bench.json and build/bench.svg. The measuring is
 done by bench_xdp.c, bench_simd.c (not a promise: into bench.json only), bench_codec.c,
-bench_fixed.c and buckets.py.
+bench_fixed.c, bench_sparse.c and buckets.py.
 """
 import argparse
 import json
@@ -33,6 +33,9 @@ PROMISES = [
     ("fixed.from_fixed32_ratio", "<=", 1.5, "scheme none, 32 bits: to means, beside memcpy"),
     ("fixed.exact_ratio", "<=", 3.0, "scheme none, exact, 2 digits: to lanes, beside memcpy"),
     ("fixed.from_exact_ratio", "<=", 3.0, "scheme none, exact, 2 digits: to means, beside memcpy"),
+    ("sparse.of_10000_100.analyse_speed", ">=", 1.5, "scheme lhc, 1 %: to bits, beside memcpy"),
+    ("sparse.of_10000_100.pack_speed", ">=", 1.0, "scheme lhc, 1 %: to lanes, beside memcpy"),
+    ("sparse.of_10000_100.unpack_speed", ">=", 0.6, "scheme lhc, 1 %: to means, beside memcpy"),
     ("allreduce.shaped.speedup_fp32", ">=", 2.2, "THC beside Gloo fp32 at 1 Gb/s per link"),
     ("memory.client_over_bucket", "<=", 2.0, "client memory beside the bucket"),
 ]
@@ -88,6 +91,12 @@ def rows_of(results):
         for way, direction in (("", "to lanes"), ("from_", "to means")):
             rows.append((f"scheme none, {words}: {direction}",
                          f"{results['fixed'][f'{way}{name}_ms']:.2f}", "ms"))
+    for density, words in ((1000, "10 %"), (100, "1 %"), (10, "0.1 %")):
+        of = results["sparse"][f"of_10000_{density}"]
+        for name, direction in (("analyse", "to bits"), ("pack", "to lanes"),
+                                ("unpack", "to means")):
+            rows.append((f"scheme lhc, {words} not zero, 32 bits: {direction}",
+                         f"{of[name + '_ms']:.2f}", "ms"))
     for kind, words in (("unshaped", "unshaped"), ("shaped", "1 Gb/s per link")):
         part = results["allreduce"][kind]
         for system, name in SYSTEMS.items():
@@ -154,6 +163,7 @@ def main():
             netns.sweep()
             results = {"codec": program("bench_codec", args.quick),
                        "fixed": program("bench_fixed", args.quick),
+                       "sparse": program("bench_sparse", args.quick),
                        "xdp": program("bench_xdp", args.quick, "--json"),
                        "simd": program("bench_simd", args.quick), "allreduce": {}}
             unshaped, memory, stats = allreduce(None, repeats)

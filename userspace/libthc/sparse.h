@@ -6,11 +6,16 @@
 #ifndef LIBTHC_SPARSE_H
 #define LIBTHC_SPARSE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Floats behind the last one that @pack may write to. */
-#define THC_PACK_SLACK	8
+#define THC_PACK_SLACK	16
+/* Words that are passed over together if they have no bit: a branch for each would be mispredicted
+ * where some have.
+ */
+#define THC_PACK_WORDS	16
 
 /**
  * struct thc_sparse_ops - the loops
@@ -24,5 +29,16 @@ struct thc_sparse_ops {
 	size_t (*pack)(const float *x, const uint32_t *bits, size_t words, float *values);
 	size_t (*unpack)(const float *values, const uint32_t *bits, size_t words, float *x);
 };
+
+/* Some of THC_PACK_WORDS words have a bit. */
+static inline bool thc_pack_any(const uint32_t *bits)
+{
+	uint32_t any = 0;
+	unsigned int k;
+
+	for (k = 0; k < THC_PACK_WORDS; k++)
+		any |= bits[k];
+	return any;
+}
 
 #endif /* LIBTHC_SPARSE_H */

@@ -58,21 +58,44 @@ static void nonzero(const float *x, size_t n, uint32_t *bits)
 		bits[i] |= (uint32_t)(x[k] != 0) << k % 32;
 }
 
-static size_t pack8(const float *x, uint32_t bits, float *values)
+static size_t pack8(__m256 x, uint32_t bits, float *values)
 {
-	__m256 v = _mm256_maskload_ps(x, lanes_of(bits));
-
-	_mm256_storeu_ps(values, _mm256_permutevar8x32_ps(v, places(packed_places, bits)));
+	_mm256_storeu_ps(values, _mm256_permutevar8x32_ps(x, places(packed_places, bits)));
 	return (size_t)__builtin_popcount(bits);
+}
+
+static size_t pack32(const float *x, uint32_t bits, float *values)
+{
+	size_t n = 0, k;
+
+	for (k = 0; k < 4; k++)
+		n += pack8(_mm256_loadu_ps(x + 8 * k), bits >> 8 * k & 0xff, values + n);
+	return n;
+}
+
+/* Reads no float but those whose bit is set. */
+static size_t pack_last(const float *x, uint32_t bits, float *values)
+{
+	size_t n = 0, k;
+
+	for (k = 0; k < 4; k++)
+		n += pack8(_mm256_maskload_ps(x + 8 * k, lanes_of(bits >> 8 * k & 0xff)),
+			   bits >> 8 * k & 0xff, values + n);
+	return n;
 }
 
 static size_t pack(const float *x, const uint32_t *bits, size_t words, float *values)
 {
 	size_t n = 0, i, k;
 
-	for (i = 0; i < words; i++)
-		for (k = 0; bits[i] && k < 4; k++)
-			n += pack8(x + 32 * i + 8 * k, bits[i] >> 8 * k & 0xff, values + n);
+	for (i = 0; i + THC_PACK_WORDS < words; i += THC_PACK_WORDS) {
+		if (!thc_pack_any(bits + i))
+			continue;
+		for (k = i; k < i + THC_PACK_WORDS; k++)
+			n += pack32(x + 32 * k, bits[k], values + n);
+	}
+	for (; i < words; i++)
+		n += pack_last(x + 32 * i, bits[i], values + n);
 	return n;
 }
 

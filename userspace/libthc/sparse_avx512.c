@@ -28,27 +28,41 @@ static void nonzero(const float *x, size_t n, uint32_t *bits)
 		bits[i] |= nonzero16(_mm512_maskz_loadu_ps(high, x + 32 * i + 16)) << 16;
 }
 
-/* To memory, a compressed store is slow: what is behind the values is overwritten by the next. */
-static size_t pack16(const float *x, uint32_t bits, float *values)
+/* To memory, a compressed store is slow: what is behind the values is overwritten by the next ones. */
+static size_t pack16(__m512 x, uint32_t bits, float *values)
 {
-	const __mmask16 mask = (__mmask16)bits;
-	unsigned int n = (unsigned int)__builtin_popcount(mask);
-	__m512 packed = _mm512_maskz_compress_ps(mask, _mm512_maskz_loadu_ps(mask, x));
+	_mm512_storeu_ps(values, _mm512_maskz_compress_ps((__mmask16)bits, x));
+	return (size_t)__builtin_popcount(bits);
+}
 
-	_mm512_mask_storeu_ps(values, (__mmask16)((1U << n) - 1), packed);
-	return n;
+static size_t pack32(const float *x, uint32_t bits, float *values)
+{
+	size_t n = pack16(_mm512_loadu_ps(x), bits & 0xffff, values);
+
+	return n + pack16(_mm512_loadu_ps(x + 16), bits >> 16, values + n);
+}
+
+/* Reads no float but those whose bit is set. */
+static size_t pack_last(const float *x, uint32_t bits, float *values)
+{
+	const __mmask16 low = (__mmask16)bits, high = (__mmask16)(bits >> 16);
+	size_t n = pack16(_mm512_maskz_loadu_ps(low, x), low, values);
+
+	return n + pack16(_mm512_maskz_loadu_ps(high, x + 16), high, values + n);
 }
 
 static size_t pack(const float *x, const uint32_t *bits, size_t words, float *values)
 {
-	size_t n = 0, i;
+	size_t n = 0, i, k;
 
-	for (i = 0; i < words; i++) {
-		if (!bits[i])
+	for (i = 0; i + THC_PACK_WORDS < words; i += THC_PACK_WORDS) {
+		if (!thc_pack_any(bits + i))
 			continue;
-		n += pack16(x + 32 * i, bits[i] & 0xffff, values + n);
-		n += pack16(x + 32 * i + 16, bits[i] >> 16, values + n);
+		for (k = i; k < i + THC_PACK_WORDS; k++)
+			n += pack32(x + 32 * k, bits[k], values + n);
 	}
+	for (; i < words; i++)
+		n += pack_last(x + 32 * i, bits[i], values + n);
 	return n;
 }
 

@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""`make bench-lhc`: the all-reduce of a 25 MiB bucket of which few values are not zero, by the scheme
+lhc, beside Gloo fp32, which sends all of them, in the same run: by density, by whether ranks have
+the same places, by precision, by one aggregator and by four. Prints a table with times and with
+bytes as interfaces count them, writes build/bench-lhc.json.
+"""
+import argparse
+import json
+import os
+import statistics
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import netns  # noqa: E402  (found through the path above)
+from aggregator import Shards  # noqa: E402
+from buckets import BUCKET_BYTES, QUIET, Ranks, with_second_job  # noqa: E402
+from model import speed  # noqa: E402
+
+WORKERS = 4
+# Bytes of fp32 and direction, with the headers of full frames: 1448 of 1514.
+FP32_BYTES = BUCKET_BYTES * 1514 / 1448
+CASES = [(where, of, bits) for of in (10, 100, 500, 1000) for where in ("same", "own")
+         for bits in (32, 0)]
+# (rate, aggregators, where, of 10000, bits): at least so many times as fast as Gloo fp32
+WANTED = {("1gbit", 4, "same", 500, 32): 9.0, ("1gbit", 4, "own", 500, 32): 4.5,
+          ("1gbit", 1, "same", 500, 32): 3.8, ("1gbit", 1, "own", 500, 32): 1.5}
+# (where, of 10000, bits): at least so many times fewer bytes than fp32
+FEWER = {("same", 100, 32): 40, ("same", 100, 0): 28, ("own", 100, 32): 12, ("own", 100, 0): 8}
+
+
+def measured(rate, aggregators, repeats, cases):
+    """[a dict per case] and milliseconds of Gloo fp32, in turns."""
+    systems = ["gloo_fp32", *(f"lhc-{where}-{of}-{bits}" for where, of, bits in cases)]
+    samples, answers = {s: [] for s in systems}, {}
+    with netns.Topology(WORKERS, shape=rate, aggregators=aggregators) as net, \
+            Shards(net, WORKERS, aggregators, quiet=True) as shards:
+        for aggregator in shards.all:
+            with_second_job(aggregator)
+        ranks = Ranks(net, shards)
+        # the levels of an index follow from the buckets before the last one
+        for repeat in range(-2, repeats):
+            for system in systems:
+                answers[system] = ranks.ask(f"{system} {BUCKET_BYTES}")
+                if repeat >= 0:
+                    samples[system].append(max(a["seconds"] for a in answers[system]))
+        ranks.close()
+    ms = {s: 1e3 * statistics.median(samples[s]) for s in systems}
+    return [{"rate": rate, "aggregators": aggregators, "where": where, "of_10000": of,
+             "bits": bits, "ms": ms[system], "gloo_fp32_ms": ms["gloo_fp32"],
+             **{key: statistics.mean(a[key] for a in answers[system])
+                for key in ("bytes_up", "bytes_down", "retransmits")}}
+            for system, (where, of, bits) in zip(systems[1:], cases)]
+
+
+def verdict(value, wanted):
+    return "" if wanted is None else f" ({'kept' if value >= wanted else 'MISSED'}: {wanted:g})"
+
+
+def show(run):
+    case = run["where"], run["of_10000"], run["bits"]
+    faster = run["gloo_fp32_ms"] / run["ms"]
+    fewer = 2 * FP32_BYTES / (run["bytes_up"] + run["bytes_down"])
+    print(f"  {speed(run['rate']):<10} {run['aggregators']:>5} {run['of_10000'] / 100:>7.1f} % "
+          f"{run['where']:<5} {'exact' if not run['bits'] else run['bits']:>6} {run['ms']:>8.1f} "
+          f"{run['gloo_fp32_ms']:>8.1f} {faster:>8.2f} {run['bytes_up'] / 2**20:>8.3f} "
+          f"{run['bytes_down'] / 2**20:>8.3f} {fewer:>7.1f}"
+          + verdict(faster, WANTED.get((run["rate"], run["aggregators"], *case)))
+          + verdict(fewer, FEWER.get(case)), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Sparse buckets by lhc beside Gloo fp32.")
+    parser.add_argument("--repeats", type=int, default=7, help="of each all-reduce; default 7")
+    parser.add_argument("--quick", action="store_true", help="5 % alone, three times each")
+    args = parser.parse_args()
+    reason = netns.why_not()
+    if reason:
+        print(f"bench-lhc: {reason}", file=sys.stderr)
+        return 1
+    if os.getloadavg()[0] > QUIET:
+        print("# this machine is busy: what needs the CPU, lhc before all, will look worse than "
+              "it is", file=sys.stderr)
+    cases = [case for case in CASES if case[1] == 500] if args.quick else CASES
+    repeats = 3 if args.quick else args.repeats
+    print(f"25 MiB, {WORKERS} workers, median of {repeats}; MiB of a worker")
+    print(f"  {'links':<10} {'aggr.':>5} {'not zero':>9} {'places':<5} {'bits':>4} {'lhc ms':>8} "
+          f"{'fp32 ms':>8} {'fp32/lhc':>8} {'MiB up':>8} {'down':>8} {'fewer':>7}", flush=True)
+    runs = []
+    try:
+        with netns.guard():
+            netns.sweep()
+            for rate, aggregators in (("1gbit", 1), ("1gbit", 4), (None, 1)):
+                new = measured(rate, aggregators, repeats, cases)
+                runs += new
+                for run in new:
+                    show(run)
+    except netns.NetnsError as error:
+        print(f"bench-lhc: {error}", file=sys.stderr)
+        return 1
+    path = os.path.join(netns.build_dir(), "bench-lhc.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"workers": WORKERS, "repeats": repeats, "runs": runs}, f, indent=2)
+    print(f"  Written to {os.path.relpath(path)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
