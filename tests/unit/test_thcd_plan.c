@@ -201,6 +201,8 @@ static void scheme__lhc(void **state)
 	assert_int_equal(p.scheme, THC_SCHEME_LHC);
 	assert_int_equal(p.value_bits, 16);
 	assert_int_equal(p.grain, 64);
+	assert_int_equal(p.control_slots, 256);
+	assert_int_equal(good("1,ranks=8,key=@one,scheme=lhc,norm_slots=64").control_slots, 64);
 	assert_int_equal(good("1,ranks=8,key=@one,scheme=lhc").grain, 0);
 	refused("1,ranks=8,key=@one,scheme=lhc,grain=48", "grain=48: give a power of two");
 	refused("1,ranks=8,key=@one,scheme=none,grain=2", "grain: only scheme=lhc has one");

@@ -7,7 +7,8 @@ JSON object.
 
 Systems: thc and thc_ef (error feedback), gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient
 of which OF of 10000 values are not zero, on all ranks where the first one has them (same) or where
-each has its own (own), by the scheme lhc with BITS of fixed point or exact (0). The fp16 bucket is
+each has its own (own), by the scheme lhc with BITS of fixed point or exact (0); none-WHERE-OF-BITS:
+the same by the scheme none. The fp16 bucket is
 converted outside of the time, in Gloo's favour. What THC returns is checked against the exact mean
 every time.
 """
@@ -34,7 +35,7 @@ class Sparse:
     """A gradient with few values, and the exact mean of all ranks', by the name of a system."""
 
     def __init__(self, system, gradient, rank):
-        _, where, of, bits = system.split("-")
+        self.scheme, where, of, bits = system.split("-")
         draw = torch.Generator().manual_seed(2000 + (rank if where == "own" else 0))
         there = torch.rand(gradient.numel(), generator=draw) < int(of) / 10000
         self.gradient, self.bits = gradient * there, int(bits)
@@ -63,7 +64,7 @@ class Bench:
             self.clients[name] = ThcClient(args.aggregator, job, args.key_file, args.rank,
                                            error_feedback=name == "thc_ef")
 
-    def run_lhc(self, system, count):
+    def run_sparse(self, system, count):
         if system not in self.sparse:
             self.sparse[system] = Sparse(system, self.gradient[:count], self.rank)
         sparse, client = self.sparse[system], self.clients["thc"]
@@ -71,12 +72,12 @@ class Bench:
         before = client.stats()
         dist.barrier()
         start = time.perf_counter()
-        client.allreduce(self.buffer.data_ptr(), count, key=sparse.key, scheme="lhc",
-                         precision=sparse.bits)
+        client.allreduce(self.buffer.data_ptr(), count, key=sparse.key,
+                         scheme=sparse.scheme, precision=sparse.bits)
         out = {"seconds": time.perf_counter() - start, **self.counted(before, client.stats())}
         out["nmse"] = self.nmse(self.buffer, sparse.mean)
         if not out["nmse"] <= NMSE_OF_FIXED * bool(sparse.bits):
-            raise RuntimeError(f"lhc returned a wrong mean: NMSE {out['nmse']}")
+            raise RuntimeError(f"{system} returned a wrong mean: NMSE {out['nmse']}")
         return out
 
     @staticmethod
@@ -90,8 +91,8 @@ class Bench:
         return ((got - mean).square().sum() / mean.square().sum()).item()
 
     def run(self, system, count):
-        if system.startswith("lhc-"):
-            return self.run_lhc(system, count)
+        if "-" in system:
+            return self.run_sparse(system, count)
         client = self.clients.get(system)
         fp16 = system == "gloo_fp16"
         buffer = (self.buffer_half if fp16 else self.buffer)[:count]

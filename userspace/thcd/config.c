@@ -100,7 +100,7 @@ static const struct key job_keys[] = {
 	{ "slots", NUMBER, AT(slots), 1, THC_SLOTS_MAX - 1,
 	  "chunks of data in flight; default 512" },
 	{ "norm_slots", NUMBER, AT(control_slots), 1, THC_SLOTS_MAX - 1,
-	  "chunks of block scales in flight; default 64" },
+	  "chunks of block scales, and of an index, in flight; default 64, with scheme=lhc 256" },
 	{ "reply", REPLY, AT(reply), 0, 0, "multicast or fanout; default multicast" },
 	{ "group", TEXT, AT(group), 0, 0,
 	  "multicast address of answers; default in 239.84.0.0/16 or ff15::7468:0:0/96, from "

@@ -15,6 +15,9 @@
 #include "net.h"
 #include "plan.h"
 
+/* Of a job of scheme lhc, unless it says otherwise. */
+#define LHC_CONTROL_SLOTS	256
+
 _Static_assert(sizeof(struct thcd_plan) == 952 + sizeof(struct thc_shards),
 	       "struct thcd_plan has padding");
 
@@ -197,6 +200,14 @@ static int check_quorum(const struct thcd_job_wish *w, struct thcd_error *e)
 	return 0;
 }
 
+/* An index has far more packets than scales have. */
+static u32 control_slots(const struct thcd_job_wish *w)
+{
+	return w->scheme == THC_SCHEME_LHC && !thcd_job_wish_given(w, "norm_slots") ?
+		       LHC_CONTROL_SLOTS :
+		       w->control_slots;
+}
+
 static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	static const char *const required[] = { "job", "ranks" };
@@ -215,9 +226,9 @@ static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 		return thcd_fail(e, "key: only seal=nh has one");
 	if (w->block & (w->block - 1))
 		return thcd_fail(e, "block=%u is not a power of two", w->block);
-	if (w->slots + w->control_slots > THC_SLOTS_MAX)
+	if (w->slots + control_slots(w) > THC_SLOTS_MAX)
 		return thcd_fail(e, "slots + norm_slots is %u: give at most %d together",
-				 w->slots + w->control_slots, THC_SLOTS_MAX);
+				 w->slots + control_slots(w), THC_SLOTS_MAX);
 	return check_scheme(w, e) ? -1 : check_quorum(w, e);
 }
 
@@ -249,7 +260,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->deadline_ms = w->deadline_ms;
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;
-	plan->control_slots = w->control_slots;
+	plan->control_slots = (u16)control_slots(w);
 	plan->chunk = THC_COORDINATES(width);
 	plan->granularity = t.granularity;
 	plan->reply = w->reply;
