@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """At 0, 1, 5 and 20 % loss per direction, with 1 % of packets corrupted and
-1 % duplicated, the all-reduce gives the bits of the loss-free run, in XDP and
-in software. Packets come from sockets of ranks pinned to different CPUs, over
+1 % duplicated, the all-reduce gives the bits of the loss-free run, by thc and by
+lhc, in XDP and in software. Packets come from sockets of ranks pinned to different CPUs, over
 a veth with two queues, so that two CPUs receive at once.
 """
 import json
@@ -13,12 +13,16 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import tap  # noqa: E402  (found through the path above)
 from aggregator import Aggregator, add_up  # noqa: E402
-from ranks import Ranks  # noqa: E402
+from ranks import Ranks, good  # noqa: E402
 from tap import netns  # noqa: E402
 
 N = 4
 COUNTS = [150001, 40960, 9, 600001, 77777]     # coordinates of the buckets of a step
 ROUNDS = 3
+# buckets of a step by lhc, whose index has 1 to 3 levels by what the steps before have told
+SPARSE = [{"count": count, "dtype": dtype, "scheme": "lhc", "precision": bits, "share": share}
+          for count, dtype, bits, share in ((300001, "fp32", 0, 0.001), (150001, "fp32", 32, 0.05),
+                                            (90001, "bf16", 16, 0.4))]
 JOB = {"seed": 77}          # the same bits every time
 NMSE_LIMIT = 0.1                        # norms of different size per rank and block
 
@@ -34,14 +38,18 @@ def reduce_under(impair, software):
         epochs = {info["epoch"] for info in ranks.open()}
         assert epochs == {first}, f"joining took the job from epoch {first} to {epochs}: nobody has restarted"
         answers = ranks.reduce(counts=COUNTS, rounds=ROUNDS, exact_of=N)
-        digests = {a["digest"] for a in answers}
+        sparse = [good(ranks.all(range(N), do="calls", calls=[
+            {**call, "seed": 10 * step + i} for i, call in enumerate(SPARSE)]))
+            for step in range(ROUNDS)]
+        digests = {(a["digest"], *(d for step in sparse for d in step[rank]["digests"]))
+                   for rank, a in enumerate(answers)}
         assert len(digests) == 1, "the ranks received different bits"
         assert max(answers[0]["nmse"]) < NMSE_LIMIT, f"not the mean: NMSE {answers[0]['nmse']}"
         stats = aggregator.stats()
         wrong = add_up(stats)
         assert not wrong, wrong
         cpus = None if software else xdp_packets_by_cpu(aggregator)
-        return digests.pop(), [a["stats"] for a in answers], stats, net.impaired(), cpus
+        return digests.pop(), [a["stats"] for a in sparse[-1]], stats, net.impaired(), cpus
 
 
 def xdp_packets_by_cpu(aggregator):
