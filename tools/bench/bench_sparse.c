@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Speed of the scheme lhc's loops beside memcpy of the same floats, on one core, by how many of them
- * are not zero: scale and bits of each block (analyse); values that have a bit, to lanes of 32 bits
- * (pack); sums to means in their places, zeros between them (unpack). The runs of all are
+ * Speed of the scheme lhc's loops beside memcpy of the same floats, on one core, by how many of
+ * them are not zero: scale and bits of each block (analyse); values that have a bit, to lanes of 32
+ * bits (pack); sums to means in their places, zeros between them (unpack). The runs of all are
  * interleaved, and medians are compared. JSON on stdout.
  */
 #include <getopt.h>
@@ -117,8 +117,7 @@ static void unpack(struct bench *b)
 	for (i = 0; i < BLOCKS; i++) {
 		n = set_in(b->bits + i * WORDS);
 		b->fixed->mean(lanes, 32, n, &m, means);
-		b->sparse->unpack(means, b->bits + i * WORDS, WORDS,
-				  b->out + i * THC_SCALE_BLOCK);
+		b->sparse->unpack(means, b->bits + i * WORDS, WORDS, b->out + i * THC_SCALE_BLOCK);
 		lanes += n;
 	}
 }
@@ -154,8 +153,8 @@ static void measure(struct bench *b, unsigned int density, int runs)
 		took[work] = median(ms[work], runs);
 	printf(",\n \"of_10000_%u\": {\"memcpy_ms\": %.3f", density, took[MEMCPY]);
 	for (work = ANALYSE; work < WORKS; work++)
-		printf(", \"%s_ms\": %.3f, \"%s_speed\": %.3f", name[work], took[work],
-		       name[work], took[MEMCPY] / took[work]);
+		printf(", \"%s_ms\": %.3f, \"%s_speed\": %.3f", name[work], took[work], name[work],
+		       took[MEMCPY] / took[work]);
 	printf("}");
 }
 

@@ -28,7 +28,7 @@ static void nonzero(const float *x, size_t n, uint32_t *bits)
 		bits[i] |= nonzero16(_mm512_maskz_loadu_ps(high, x + 32 * i + 16)) << 16;
 }
 
-/* To memory, a compressed store is slow: what is behind the values is overwritten by the next ones. */
+/* A compressed store is slow: what is behind the values is overwritten by the next ones. */
 static size_t pack16(__m512 x, uint32_t bits, float *values)
 {
 	_mm512_storeu_ps(values, _mm512_maskz_compress_ps((__mmask16)bits, x));
