@@ -652,10 +652,10 @@ def claim(coordinates, dtype, scheme, constants, key, **more):
             missed, more.get("status", 0)]
 
 
-def call_of(precision=0, grain=1):
-    """Lane 4: what a call by none or lhc chose."""
+def call_of(precision=0, grain=1, levels=0, row=0):
+    """Lane 4: what a call by none or lhc chose; levels: of the index that follows."""
     require(grain and not grain & (grain - 1) and grain <= 256, f"a grain of {grain}")
-    return precision | (grain.bit_length() - 1) << 8
+    return precision | levels << 6 | (grain.bit_length() - 1) << 8 | row << 12
 
 
 def claim_packet(fields, worker):

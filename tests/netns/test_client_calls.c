@@ -260,13 +260,24 @@ static void *ask_for_what_is_not_there(void *arg)
 		none.precision = 24;
 		e |= refused(r, &none, THC_FP32, -EINVAL, "unknown precision 24");
 		none.precision = THC_FIXED_16;
-		e |= refused(r, &none, THC_INT16, -EINVAL, "is for floats by the scheme none");
+		e |= refused(r, &none, THC_INT16, -EINVAL,
+			     "is for floats by the schemes none and lhc");
 		call.precision = THC_FIXED_16;
-		e |= refused(r, &call, THC_FP32, -EINVAL, "is for floats by the scheme none");
+		e |= refused(r, &call, THC_FP32, -EINVAL,
+			     "is for floats by the schemes none and lhc");
 		call.precision = THC_EXACT;
 		e |= refused(r, &lossy, THC_FP32, -EINVAL, "there is no scheme \"lossy\"");
 		lossy.scheme = "uthc";
 		e |= refused(r, &lossy, THC_FP32, -EOPNOTSUPP, "the job's table is not uniform");
+		none.precision = THC_EXACT;
+		none.grain = 4;
+		e |= refused(r, &none, THC_FP32, -EINVAL, "a grain is for the scheme lhc");
+		none.scheme = "lhc";
+		e |= refused(r, &none, THC_INT8, -EINVAL, "lhc takes no int8 values");
+		none.grain = 6;
+		e |= refused(r, &none, THC_FP32, -EINVAL, "the grain 6 is no power of two");
+		none.grain = 512;
+		e |= refused(r, &none, THC_FP32, -EINVAL, "the grain 512 is no power of two up");
 		e |= refused(r, NULL, THC_FP32, -EINVAL, "THC_CALL_INIT");
 		call.size = 8;
 		e |= refused(r, &call, THC_FP32, -EINVAL, "thc_call.size is 8");
@@ -293,6 +304,9 @@ static void *ask_beside_a_deadline(void *arg)
 	call.scheme = "none";
 	if (!error)
 		error = refused(r, &call, THC_INT8, -EOPNOTSUPP, "it has a deadline");
+	call.scheme = "lhc";
+	if (!error)
+		error = refused(r, &call, THC_FP32, -EOPNOTSUPP, "it has a deadline");
 	keep_error(r, error);
 	return end_rank(r, NULL, NULL);
 }

@@ -428,7 +428,8 @@ class Sparse(rig.HookTest):
         s = state(schemes={"weight": "lhc"}, model=net)
         ddp = self.wrap(net, s)
         ddp(torch.tensor([3, 7])).mul(float("inf")).sum().backward()
-        self.assertTrue(net.weight.grad.to_dense()[3].isnan().all())
+        # where every rank has it, whatever rows it has
+        self.assertTrue(net.weight.grad.to_dense()[0].isnan().all())
         self.assertEqual(s.counters["steps_nonfinite"], 1)
 
 

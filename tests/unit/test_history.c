@@ -15,10 +15,8 @@
 static unsigned int levels(struct thc_client *c, struct thc_history *h, uint64_t key,
 			   uint64_t round, size_t items)
 {
-	unsigned int levels = 99;
-
-	assert_int_equal(thc_history_choose(c, h, key, round, items, &levels), 0);
-	return levels;
+	assert_int_equal(thc_history_begin(c, h, key, round), 0);
+	return thc_history_rests(h, key) ? 0 : thc_history_levels(h, key, items);
 }
 
 static void end(struct thc_client *c, struct thc_history *h)
@@ -120,6 +118,25 @@ static void full__unions_are_looked_at_again(void **state)
 	end(&c, &h);
 }
 
+/* Rows have an index in every round, of which there is a density each time. */
+static void rows__have_levels_while_a_key_rests(void **state)
+{
+	struct thc_client c = { .counted_most = 1 << 20 };
+	struct thc_history h = { .count = 0 };
+	unsigned int round, rests = 0;
+
+	(void)state;
+	for (round = 0; round < 200; round++) {
+		assert_int_equal(thc_history_begin(&c, &h, 7, round), 0);
+		rests += thc_history_rests(&h, 7);
+		if (round > 12)
+			assert_int_equal(thc_history_levels(&h, 7, 10000000), 3);
+		thc_history_note(&h, 7, round, round < 8 ? 900000 : 100);
+	}
+	assert_int_equal(rests, 64);
+	end(&c, &h);
+}
+
 static void keys__as_many_as_there_are(void **state)
 {
 	struct thc_client c = { .counted_most = 1 << 20 };
@@ -142,6 +159,7 @@ int main(void)
 		cmocka_unit_test(levels__follow_density),
 		cmocka_unit_test(rounds__up_to_the_one_before_the_last),
 		cmocka_unit_test(full__unions_are_looked_at_again),
+		cmocka_unit_test(rows__have_levels_while_a_key_rests),
 		cmocka_unit_test(keys__as_many_as_there_are),
 	};
 

@@ -857,7 +857,8 @@ class Agreement(Case):
         self.assertEqual(fields, [7, 3 | 9 << 8 | 5 << 16, 0x1234, 6, 77, 88, 0, 1])
         missed = wire.claim(1, 0, 0, 0, 0, digest=88, missed=2)
         self.assertEqual(missed[5:7], [0, 2])
-        self.assertEqual(wire.call_of(16, 64), 0x610)
+        self.assertEqual(wire.call_of(16, 64, 2), 0x690)
+        self.assertEqual(wire.call_of(levels=1, row=300), 300 << 12 | 0x40)
         self.assertEqual(wire.call_of(), 0)
 
     def test_where_claims_are(self):

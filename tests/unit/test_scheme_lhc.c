@@ -117,8 +117,8 @@ static void bring(struct bed *b, double density, unsigned int binades, bool alik
 
 			if ((alike ? where : random_word() >> 32) < limit)
 				x = value_of(random_word(), binades);
-			/* -0 is nothing, too */
-			else if (random_word() % 16 == 0)
+			/* -0 is nothing, too; in two blocks of three */
+			else if (i / 4096 % 3 && random_word() % 16 == 0)
 				x = -0.0f;
 			thc_store_one(b->dtype, b->x[k], i, x);
 		}

@@ -97,6 +97,7 @@ void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, str
 		a->packed = thc_lay(l, PACKED(a) * sizeof(*a->packed));
 		a->dense = thc_lay(l, THC_SCALE_BLOCK * sizeof(*a->dense));
 		a->set = thc_lay(l, BLOCK_WORDS * sizeof(*a->set));
+		a->whole = thc_lay(l, a->scales->blocks);
 	}
 	a->packets = thc_lay(l, a->ring * THC_ANSWER_BYTES);
 	a->group_of = thc_lay(l, a->ring * sizeof(*a->group_of));
@@ -123,7 +124,9 @@ int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct th
 			 size_t growth,
 			 void (*lay_out)(struct thc_request *r, struct thc_layout *l))
 {
-	size_t bytes = r->count * thc_dtype_size(r->dtype), left, used;
+	/* packing writes behind what it keeps; the program's arrays of rows do not change */
+	size_t bytes = r->rows ? 0 : (r->count + THC_PACK_SLACK) * thc_dtype_size(r->dtype);
+	size_t left, used;
 	struct thc_layout l = { .at = NULL };
 
 	lay_out(r, &l);
@@ -384,11 +387,11 @@ static bool may_land(const struct thc_addends *a)
 	return true;
 }
 
-/* The means of @block's values into the caller's buffer, at @to. */
-static void store_block(const struct thc_addends *a, const struct thc_request *r, uint32_t block,
-			uint8_t *to)
+/* The means of @block's values into the caller's buffer, and zeros between them. */
+static void store_block(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
 {
 	size_t count = thc_addends_count(r, block), words;
+	uint8_t *to = thc_addends_of(r, block);
 
 	if (!a->there[block]) {
 		memset(to, 0, count * thc_dtype_size(r->dtype));
@@ -401,13 +404,37 @@ static void store_block(const struct thc_addends *a, const struct thc_request *r
 	}
 }
 
+/* Only values that the block has change in the caller's buffer. */
+static bool is_scattered(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
+{
+	return a->index && r->dtype == THC_FP32 && !a->whole[block] &&
+	       a->there[block] < thc_addends_count(r, block);
+}
+
+static void keep_block(struct thc_addends *a, const struct thc_request *r, uint32_t block)
+{
+	size_t count = thc_addends_count(r, block), size = thc_dtype_size(r->dtype), words;
+	const void *from = thc_addends_of(r, block);
+	uint8_t *to;
+
+	if (!a->before)
+		return;
+	to = a->before + a->kept * size;
+	if (!is_scattered(a, r, block)) {
+		memcpy(to, from, count * size);
+		a->kept += count;
+	} else if (a->there[block]) {
+		words = bits_of(a, r, block);
+		a->kept += a->sparse->pack(from, a->set, words, (float *)to);
+	}
+}
+
 static void land_block(struct thc_addends *a, struct thc_request *r)
 {
 	uint32_t block = a->landed++, landed = 0, n;
-	size_t count = thc_addends_count(r, block), size = thc_dtype_size(r->dtype);
-	uint8_t *to = thc_addends_of(r, block);
+	size_t words;
 
-	memcpy(a->before + (to - (uint8_t *)r->buf), to, count * size);
+	keep_block(a, r, block);
 	for (; landed < a->there[block]; landed += n) {
 		n = least(a->there[block] - landed, a->each - a->at);
 		means_of(a, r, block, &a->group[a->landing], a->at, n, a->means + landed);
@@ -417,7 +444,12 @@ static void land_block(struct thc_addends *a, struct thc_request *r)
 			a->landing++;
 		}
 	}
-	store_block(a, r, block, to);
+	if (!is_scattered(a, r, block)) {
+		store_block(a, r, block);
+	} else if (landed) {
+		words = bits_of(a, r, block);
+		a->sparse->scatter(a->means, a->set, words, (float *)thc_addends_of(r, block));
+	}
 }
 
 static void land_blocks(struct thc_addends *a, struct thc_request *r)
@@ -475,9 +507,21 @@ void thc_addends_answer(struct thc_addends *a, struct thc_request *r, uint32_t c
 
 void thc_addends_undo(const struct thc_addends *a, const struct thc_request *r)
 {
-	size_t landed = (size_t)a->landed * THC_SCALE_BLOCK;
+	size_t size = thc_dtype_size(r->dtype), at = 0;
+	uint32_t block;
 
-	if (landed)
-		memcpy(r->buf, a->before,
-		       (landed < r->count ? landed : r->count) * thc_dtype_size(r->dtype));
+	for (block = 0; block < a->landed; block++) {
+		size_t count = thc_addends_count(r, block), words;
+		uint8_t *to = thc_addends_of(r, block);
+
+		if (!is_scattered(a, r, block)) {
+			memcpy(to, a->before + at * size, count * size);
+			at += count;
+		} else if (a->there[block]) {
+			words = bits_of(a, r, block);
+			a->sparse->scatter((const float *)a->before + at, a->set, words,
+					   (float *)to);
+			at += a->there[block];
+		}
+	}
 }

@@ -52,7 +52,9 @@ struct thc_group {
  * @found: coordinates that the index has
  * @ring: places of @packets; @group_of: by place: whose the chunk there is
  * @making, @limb: chunk that is made next
- * @landed: blocks whose means are in the caller's buffer; @before: what it had there
+ * @landed: blocks whose means are in the caller's buffer; @before: what those had, @kept values:
+ *	all of a block, or of one that is not @whole those that it has, since its others are +0
+ *	and stay; NULL: of rows
  * @landing, @at: group and value of it that the next block begins with
  * @loaded, @means: room for a block of values
  * @packed: values of groups from @making on: @packed_to of them, of blocks before @packing; the
@@ -81,6 +83,8 @@ struct thc_addends {
 	uint32_t		limb;
 	uint32_t		landed;
 	uint8_t			*before;
+	size_t			kept;
+	uint8_t			*whole;
 	uint32_t		landing;
 	uint32_t		at;
 	float			*loaded;

@@ -18,8 +18,8 @@
 
 /* Where thc_claim.form has what. */
 enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
-/* And thc_claim.call, behind the precision: log2 of the grain, values of a row. */
-enum { GRAIN_SHIFT = 8, ROW_SHIFT = 12 };
+/* And thc_claim.call, behind the precision: levels, log2 of the grain, values of a row. */
+enum { LEVELS_SHIFT = 6, GRAIN_SHIFT = 8, ROW_SHIFT = 12 };
 
 void thc_agree_prepare(struct thc_request *r)
 {
@@ -61,7 +61,8 @@ void thc_agree_claim(struct thc_request *r)
 		.form = thc_le32(form),
 		.constants = thc_le32(c->spec.constants),
 		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
-		.call = thc_le32(r->precision | r->grain_log2 << GRAIN_SHIFT |
+		.call = thc_le32(r->precision | r->levels << LEVELS_SHIFT |
+				 r->grain_log2 << GRAIN_SHIFT |
 				 (r->rows ? r->rows->width : 0) << ROW_SHIFT),
 		.digest = thc_le32(known && !held->missed ? held->digest : 0),
 		.missed = thc_le32(known ? held->missed : 0),
@@ -116,23 +117,26 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 {
 	uint32_t form = thc_le32(c->form), dtype = (form & 0xff) - 1;
 	uint32_t scheme = form >> SCHEME_SHIFT & 0xff, call = thc_le32(c->call);
-	uint32_t precision = call & ((1U << GRAIN_SHIFT) - 1), row = call >> ROW_SHIFT;
+	uint32_t precision = call & ((1U << LEVELS_SHIFT) - 1), row = call >> ROW_SHIFT;
+	uint32_t levels = call >> LEVELS_SHIFT & 3;
 	uint32_t grain_log2 = call >> GRAIN_SHIFT & ((1U << (ROW_SHIFT - GRAIN_SHIFT)) - 1);
-	char bits[24] = "", grain[24] = "";
+	char bits[24] = "", grain[24] = "", index[24] = "";
 
 	if (precision)
 		snprintf(bits, sizeof(bits), ", %u bits", precision);
 	else if (thc_scheme_is_precise(scheme) && dtype <= THC_BF16)
 		snprintf(bits, sizeof(bits), ", exact");
+	if (scheme == THC_SCHEME_LHC)
+		snprintf(index, sizeof(index), ", %u index levels", levels);
 	if (row)
 		snprintf(grain, sizeof(grain), ", in rows of %u", row);
 	else if (grain_log2)
 		snprintf(grain, sizeof(grain), ", grain %u", 1U << grain_log2);
-	snprintf(text, size, "%llu %s values (scheme %s%s%s, table %08x, key %08x)",
+	snprintf(text, size, "%llu %s values (scheme %s%s%s%s, table %08x, key %08x)",
 		 (unsigned long long)(form >> COUNT_SHIFT) << 32 | thc_le32(c->count_lo),
 		 thc_dtype_name(dtype),
 		 scheme < THC_SCHEMES_COUNT ? thc_scheme_name[scheme] : "unknown", bits, grain,
-		 thc_le32(c->constants), thc_le32(c->tag));
+		 index, thc_le32(c->constants), thc_le32(c->tag));
 }
 
 /**

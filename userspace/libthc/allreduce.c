@@ -61,14 +61,14 @@ static bool has_precision(const struct thc_scheme *s, enum thc_dtype dtype)
 	return thc_scheme_is_precise(s->id) && THC_DTYPES_FLOAT & 1U << dtype;
 }
 
-static int check_grain(const struct thc_scheme *s, uint32_t grain)
+static int check_grain(const struct thc_scheme *s, size_t grain)
 {
 	if (grain <= 1)
 		return 0;
 	if (s->id != THC_SCHEME_LHC)
 		return thc_fail(-EINVAL, "a grain is for the scheme lhc: set it to 0");
 	if (grain > THC_GRAIN_MAX || grain & (grain - 1))
-		return thc_fail(-EINVAL, "the grain %u is no power of two up to %u", grain,
+		return thc_fail(-EINVAL, "the grain %zu is no power of two up to %u", grain,
 				THC_GRAIN_MAX);
 	return 0;
 }
@@ -152,7 +152,7 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
 	r->precision = known.precision;
-	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctz(known.grain) : 0;
+	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctzl(known.grain) : 0;
 	return submit(c, r, out);
 }
 
@@ -259,6 +259,9 @@ int thc_allreduce_rows_wait(struct thc_request *r, struct thc_rows *out)
 	struct thc_rows rows = { .size = sizeof(rows) };
 	int status, error;
 
+	if (!r->rows)
+		return thc_fail(-EINVAL,
+				"the request is not one of rows: use thc_allreduce_wait()");
 	wait_for(r);
 	status = r->status;
 	if (!status && thc_rows_result(r->rows, r->dtype, &rows)) {

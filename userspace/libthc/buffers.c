@@ -174,11 +174,12 @@ void thc_buffer_free(struct thc_client *c)
 int thc_buffers_take(struct thc_client *c, struct thc_taken *t, size_t buffer, size_t arrays,
 		     size_t growth)
 {
-	t->buffer = thc_buffer_get(c, buffer, growth + arrays, &t->size);
+	if (buffer)
+		t->buffer = thc_buffer_get(c, buffer, growth + arrays, &t->size);
 	t->arrays = calloc(1, arrays);
 	t->bytes = arrays;
 	thc_account(c, (ssize_t)arrays);
-	return t->buffer && t->arrays ? 0 : -ENOMEM;
+	return (t->buffer || !buffer) && t->arrays ? 0 : -ENOMEM;
 }
 
 void thc_buffers_give(struct thc_client *c, struct thc_taken *t)

@@ -63,8 +63,8 @@ void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t size);
 void thc_buffer_free(struct thc_client *c);
 
-/* @t has a buffer of @buffer bytes and arrays of @arrays. @growth: bytes that the caller will
- * allocate next. -ENOMEM: it has what there was.
+/* @t has a buffer of @buffer bytes, none if that is 0, and arrays of @arrays. @growth: bytes that
+ * the caller will allocate next. -ENOMEM: it has what there was.
  */
 int thc_buffers_take(struct thc_client *c, struct thc_taken *t, size_t buffer, size_t arrays,
 		     size_t growth);

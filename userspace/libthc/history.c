@@ -38,10 +38,10 @@ static struct thc_habit *new_habit(struct thc_client *c, struct thc_history *h, 
 
 static void learn(struct thc_habit *habit, int32_t density)
 {
-	if (density == THC_DENSITY_UNKNOWN) {
-		habit->rest -= habit->rest > 0;
+	/* rows have an index all the same */
+	habit->rest -= habit->rest > 0;
+	if (density == THC_DENSITY_UNKNOWN)
 		return;
-	}
 	habit->density = density;
 	if (density < THC_DENSITY_THINNER)
 		habit->full = 0;
@@ -68,24 +68,24 @@ static void learn_until(struct thc_history *h, uint64_t end)
 	}
 }
 
-int thc_history_choose(struct thc_client *c, struct thc_history *h, uint64_t key, uint64_t round,
-		       size_t items, unsigned int *levels)
+int thc_history_begin(struct thc_client *c, struct thc_history *h, uint64_t key, uint64_t round)
 {
-	struct thc_habit *habit = habit_of(h, key);
-	unsigned int most;
-
-	if (!habit)
-		habit = new_habit(c, h, key);
-	if (!habit)
-		return -ENOMEM;
 	learn_until(h, round ? round - 1 : 0);
-	most = items <= CHUNK_BITS ? 1 : items <= 32 * CHUNK_BITS ? 2 : 3;
-	*levels = habit->density >= ONE_LEVEL ? 1 : habit->density >= TWO_LEVELS ? 2 : 3;
-	if (*levels > most)
-		*levels = most;
-	if (habit->rest)
-		*levels = 0;
-	return 0;
+	return habit_of(h, key) || new_habit(c, h, key) ? 0 : -ENOMEM;
+}
+
+unsigned int thc_history_levels(struct thc_history *h, uint64_t key, size_t items)
+{
+	unsigned int most = items <= CHUNK_BITS ? 1 : items <= 32 * CHUNK_BITS ? 2 : 3, levels;
+	int32_t density = habit_of(h, key)->density;
+
+	levels = density >= ONE_LEVEL ? 1 : density >= TWO_LEVELS ? 2 : 3;
+	return levels < most ? levels : most;
+}
+
+bool thc_history_rests(struct thc_history *h, uint64_t key)
+{
+	return habit_of(h, key)->rest;
 }
 
 void thc_history_note(struct thc_history *h, uint64_t key, uint64_t round, int32_t density)

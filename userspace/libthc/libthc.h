@@ -190,7 +190,8 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  *	what it brought stays in its error memory
  * @key: names the error memory this buffer belongs to, when the client was
  *	opened with THC_CLIENT_ERROR_FEEDBACK: same key, same parameters. Use
- *	thc_error_* to manage it. Ignored otherwise.
+ *	thc_error_* to manage it. By scheme lhc it names the buffer whose last contents tell how an
+ *	index is sent: as many keys as there are buffers. Ignored otherwise.
  *
  * Returns 0, or THC_NONFINITE to a client with THC_CLIENT_NONFINITE: @buf then
  * holds NaN in every value, on all ranks that took part, as a plain sum would
@@ -249,6 +250,7 @@ enum thc_precision {
  *	floats, uncompressed, the same bits in every order of the ranks; in jobs without a deadline
  * @key: as in thc_allreduce(); only thc and uthc have an error memory
  * @precision: of floats by "none" and "lhc"; else 0. 0 without a @scheme: the job's
+ * @reserved: not looked at: padding in the first version
  * @grain: of "lhc": so many values in a row are sent if any of them is not zero, a power of two
  *	up to 256; 0: 1, or the job's without a @scheme. Rows of an embedding are zero as a whole,
  *	and an index of them is shorter. Of other schemes 0
@@ -258,7 +260,8 @@ struct thc_call {
 	const char		*scheme;
 	uint64_t		key;
 	enum thc_precision	precision;
-	uint32_t		grain;
+	uint32_t		reserved;
+	size_t			grain;
 };
 
 /* clang-format off */

@@ -45,10 +45,11 @@ struct thc_rows {
  *	thc_allreduce_rows_wait(), and stays as it is
  * @call: its scheme is NULL or "lhc", its grain 0
  *
- * All ranks must call with the same total, widths, dtype and key, in the same order as their other
- * all-reduces; rows that a rank does not have count as zeros. -EINVAL: what is wrong with @rows is
- * in the sentence; -EOPNOTSUPP: not in this job. Memory is needed for the rows that ranks have
- * together.
+ * All ranks must call with the same total, widths (their sum is compared), dtype and key, in the
+ * same order as their other all-reduces; rows that a rank does not have count as zeros. -EINVAL:
+ * what is wrong with @rows is in the sentence; -EOPNOTSUPP: not in this job; -EPROTO, when
+ * it is waited for: the aggregator's index lacks what this rank has. Memory is needed for the rows
+ * that ranks have together.
  */
 THC_API int thc_allreduce_rows_start(struct thc_client *c, const struct thc_rows *rows,
 				     enum thc_dtype dtype, const struct thc_call *call,

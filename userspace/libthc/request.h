@@ -45,6 +45,7 @@ enum thc_stage {
  * @bad: first value that is not finite
  * @claim: packets of the agreement
  * @claims: its answers, by rank
+ * @levels: of the index that scheme lhc has chosen
  * @counted: by thc_budget_begin()
  * @taken, @progress: of @scheme, which takes them, and gives nothing back; @late: what it takes
  *	once it knows more
@@ -59,6 +60,7 @@ struct thc_request {
 	enum thc_dtype		dtype;
 	enum thc_precision	precision;
 	unsigned int		grain_log2;
+	unsigned int		levels;
 	const struct thc_scheme	*scheme;
 
 	enum thc_stage		stage;

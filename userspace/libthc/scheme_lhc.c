@@ -108,8 +108,10 @@ static int prepare(struct thc_request *r, size_t growth)
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	if (thc_history_choose(r->client, h, r->key, r->round, items, &levels))
+	if (thc_history_begin(r->client, h, r->key, r->round))
 		return -ENOMEM;
+	levels = thc_history_rests(h, r->key) ? 0 : thc_history_levels(h, r->key, items);
+	r->levels = levels;
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
 	thc_index_init(&g->index, r->count, r->grain_log2, levels);
 	thc_addends_init(&g->addends, r, &g->scales, levels ? &g->index : NULL);
@@ -139,7 +141,7 @@ static bool look_at(struct thc_request *r, uint32_t block)
 	}
 	if (!g->index.levels)
 		return true;
-	g->addends.sparse->nonzero(x, n, bits);
+	g->addends.whole[block] = g->addends.sparse->nonzero(x, n, bits);
 	thc_index_put(&g->index, (size_t)block * (THC_SCALE_BLOCK / 32), bits, (n + 31) / 32);
 	return true;
 }

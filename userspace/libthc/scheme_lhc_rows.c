@@ -54,17 +54,17 @@ static int prepare(struct thc_request *r, size_t growth)
 	struct thc_progress *g = calloc(1, sizeof(*g));
 	struct thc_layout l = { .at = NULL };
 	size_t total = r->rows->given.total, i;
-	unsigned int levels, k;
+	unsigned int k;
 
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	if (thc_history_choose(r->client, h, r->key, r->round, total, &levels))
+	if (thc_history_begin(r->client, h, r->key, r->round))
 		return -ENOMEM;
-	/* what follows has no zeros, whatever an index would cost */
-	thc_index_init(&g->index, total, 0, levels ? levels : 1);
+	r->levels = thc_history_levels(h, r->key, total);
+	thc_index_init(&g->index, total, 0, r->levels);
 	thc_index_lay_out(&g->index, &l);
-	if (thc_buffers_take(r->client, &r->taken, 1, l.bytes, growth))
+	if (thc_buffers_take(r->client, &r->taken, 0, l.bytes, growth))
 		return -ENOMEM;
 	l = (struct thc_layout){ .at = r->taken.arrays };
 	thc_index_lay_out(&g->index, &l);
@@ -80,8 +80,8 @@ static int prepare(struct thc_request *r, size_t growth)
 	return 0;
 }
 
-/* The values of row number @at in array @k; false: one of them is not finite. */
-static bool look_at(struct thc_request *r, size_t at, uint32_t k)
+/* The values of row number @at in array @k, behind @skip others; false: one is not finite. */
+static bool look_at(struct thc_request *r, size_t at, uint32_t k, uint32_t skip)
 {
 	const struct thc_fixed_ops *ops = thc_simd_ops(r->client->options.simd)->fixed;
 	size_t size = thc_dtype_size(r->dtype), first = at * r->rows->given.width[k], i, n, bad;
@@ -94,7 +94,7 @@ static bool look_at(struct thc_request *r, size_t at, uint32_t k)
 		thc_load(r->dtype, x, from + i * size, n);
 		if (thc_scale_measure(ops, x, n, false, &scale, &bad))
 			continue;
-		r->bad = first + i + bad;
+		r->bad = (size_t)r->rows->given.row[at] * r->rows->width + skip + i + bad;
 		r->claim_status = THC_CLAIM_NOT_FINITE;
 		return false;
 	}
@@ -106,11 +106,11 @@ static void look_slice(struct thc_request *r)
 	const struct thc_rows *given = &r->rows->given;
 	struct thc_progress *g = r->progress;
 	size_t end = g->looked + THC_SLICE / r->rows->width + 1;
-	uint32_t k;
+	uint32_t k, skip;
 
 	while (g->looked < given->count && g->looked < end) {
-		for (k = 0; k < given->arrays && look_at(r, g->looked, k); k++)
-			;
+		for (k = 0, skip = 0; k < given->arrays && look_at(r, g->looked, k, skip); k++)
+			skip += given->width[k];
 		g->looked = k < given->arrays ? given->count : g->looked + 1;
 	}
 	r->claimed = g->looked == given->count;

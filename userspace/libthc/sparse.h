@@ -19,15 +19,17 @@
 
 /**
  * struct thc_sparse_ops - the loops
- * @nonzero: bit i of @bits: @x[i] is not 0; zeros behind the last one
+ * @nonzero: bit i of @bits: @x[i] is not 0; zeros behind the last one. True: some value is -0
  * @pack: those of 32 @words floats whose bit is set, one behind the other; how many
  * @unpack: 32 @words floats: @values, one behind the other, where a bit is set, else 0; how many
  *	values it took
+ * @scatter: @values, one behind the other, to where a bit is set; all else stays
  */
 struct thc_sparse_ops {
-	void (*nonzero)(const float *x, size_t n, uint32_t *bits);
+	bool (*nonzero)(const float *x, size_t n, uint32_t *bits);
 	size_t (*pack)(const float *x, const uint32_t *bits, size_t words, float *values);
 	size_t (*unpack)(const float *values, const uint32_t *bits, size_t words, float *x);
+	void (*scatter)(const float *values, const uint32_t *bits, size_t words, float *x);
 };
 
 /* Some of THC_PACK_WORDS words have a bit. */

@@ -37,25 +37,31 @@ static __m256i lanes_of(uint32_t bits)
 	return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)bits), each), each);
 }
 
-static void nonzero(const float *x, size_t n, uint32_t *bits)
+static bool nonzero(const float *x, size_t n, uint32_t *bits)
 {
+	uint32_t minus = 0;
 	size_t i, k;
 
 	for (i = 0; i < n / 32; i++) {
-		uint32_t word = 0;
+		uint32_t word = 0, negative = 0;
 
 		for (k = 0; k < 4; k++) {
 			__m256 v = _mm256_loadu_ps(x + 32 * i + 8 * k);
 			__m256 set = _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NEQ_UQ);
 
 			word |= (uint32_t)_mm256_movemask_ps(set) << 8 * k;
+			negative |= (uint32_t)_mm256_movemask_ps(v) << 8 * k;
 		}
 		bits[i] = word;
+		minus |= negative & ~word;
 	}
 	if (n % 32)
 		bits[i] = 0;
-	for (k = 32 * i; k < n; k++)
+	for (k = 32 * i; k < n; k++) {
 		bits[i] |= (uint32_t)(x[k] != 0) << k % 32;
+		minus |= thc_float_bits(x[k]) == 0x80000000;
+	}
+	return minus;
 }
 
 static size_t pack8(__m256 x, uint32_t bits, float *values)
@@ -122,5 +128,16 @@ static size_t unpack(const float *values, const uint32_t *bits, size_t words, fl
 	return n;
 }
 
-const struct thc_sparse_ops thc_sparse_avx2 = { nonzero, pack, unpack };
+/* Few values of a word as a rule: one after the other is no slower than by registers. */
+static void scatter(const float *values, const uint32_t *bits, size_t words, float *x)
+{
+	size_t n = 0, i;
+	uint32_t left;
+
+	for (i = 0; i < words; i++)
+		for (left = bits[i]; left; left &= left - 1)
+			x[32 * i + (size_t)__builtin_ctz(left)] = values[n++];
+}
+
+const struct thc_sparse_ops thc_sparse_avx2 = { nonzero, pack, unpack, scatter };
 #endif

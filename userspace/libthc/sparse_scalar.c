@@ -5,13 +5,17 @@
 #include "codec_ops.h"
 #include "sparse.h"
 
-static void nonzero(const float *x, size_t n, uint32_t *bits)
+static bool nonzero(const float *x, size_t n, uint32_t *bits)
 {
+	uint32_t minus = 0;
 	size_t i;
 
 	memset(bits, 0, (n + 31) / 32 * sizeof(*bits));
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
 		bits[i / 32] |= (uint32_t)(x[i] != 0) << i % 32;
+		minus |= thc_float_bits(x[i]) == 0x80000000;
+	}
+	return minus;
 }
 
 static size_t pack(const float *x, const uint32_t *bits, size_t words, float *values)
@@ -25,16 +29,25 @@ static size_t pack(const float *x, const uint32_t *bits, size_t words, float *va
 	return n;
 }
 
-static size_t unpack(const float *values, const uint32_t *bits, size_t words, float *x)
+static void scatter(const float *values, const uint32_t *bits, size_t words, float *x)
 {
 	size_t n = 0, i;
 	uint32_t left;
 
-	memset(x, 0, 32 * words * sizeof(*x));
 	for (i = 0; i < words; i++)
 		for (left = bits[i]; left; left &= left - 1)
 			x[32 * i + (size_t)__builtin_ctz(left)] = values[n++];
+}
+
+static size_t unpack(const float *values, const uint32_t *bits, size_t words, float *x)
+{
+	size_t n = 0, i;
+
+	memset(x, 0, 32 * words * sizeof(*x));
+	scatter(values, bits, words, x);
+	for (i = 0; i < words; i++)
+		n += (size_t)__builtin_popcount(bits[i]);
 	return n;
 }
 
-const struct thc_sparse_ops thc_sparse_scalar = { nonzero, pack, unpack };
+const struct thc_sparse_ops thc_sparse_scalar = { nonzero, pack, unpack, scatter };

@@ -406,9 +406,12 @@ static int send_phase(struct thc_afthc *a, struct thc_phase *p)
 		uint32_t ready = p->ready - p->handed;
 		int sent;
 
-		/* a ring is filled as its places come free: what is ready, up to the ring's end */
-		if (p->ring) {
+		/* a ring is filled as its places come free: what is ready, up to the ring's end; an
+		 * open phase is not whole yet
+		 */
+		if (p->ring || !p->closed)
 			n = n < ready ? n : ready;
+		if (p->ring) {
 			n = n < p->ring - p->handed % p->ring ? n : p->ring - p->handed % p->ring;
 		}
 		/* whole messages */

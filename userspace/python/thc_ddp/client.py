@@ -203,7 +203,7 @@ class ThcClient:
                          row=rows[0], arrays=n,
                          width=(ctypes.c_uint32 * n)(*(width for _, width in arrays)),
                          values=(ctypes.c_void_p * n)(*(address for address, _ in arrays)))
-        call = abi.Call(size=ctypes.sizeof(abi.Call), key=key,
+        call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=b"lhc", key=key,
                         precision=_number("precision", precision, 32))
         _check(self._lib.thc_allreduce_rows_start(self._live(), ctypes.byref(given), dtype,
                                                   ctypes.byref(call), ctypes.byref(request)))

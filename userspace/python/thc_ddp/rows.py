@@ -10,7 +10,8 @@ import torch
 
 def fit(tensor):
     """Is it rows of a tensor? An index of several dimensions is none."""
-    return tensor.is_sparse and tensor.sparse_dim() == 1 and tensor.numel() > 0
+    return (tensor.is_sparse and tensor.sparse_dim() == 1 and 0 < tensor.numel() < 2**32 and
+            math.prod(tensor.shape[1:]) < 2**20)
 
 
 class Rows:
@@ -38,7 +39,9 @@ class Rows:
                                        values.to(self.tensor.device), self.tensor.shape)
 
     def finish(self, client, request):
-        """(whether all ranks' values are finite, the mean, or this rank's rows of NaN)"""
+        """(whether all ranks' values are finite, the mean, or NaN in the first row: all ranks must
+        have the same, and some may have no row)
+        """
         def take(count, row, values):
             return self._sparse(self._copy(row, (count,), torch.int64),
                                 self._copy(values[0], (count, *self.tensor.shape[1:]),
@@ -47,4 +50,5 @@ class Rows:
         mean = client.wait_rows(request, take)
         if mean is not None:
             return True, mean
-        return False, self._sparse(self.number, torch.full_like(self.values, math.nan))
+        nan = torch.full((1, *self.tensor.shape[1:]), math.nan, dtype=self.values.dtype)
+        return False, self._sparse(torch.zeros(1, dtype=torch.int64), nan)

@@ -75,7 +75,9 @@ class Schemes:
         of, names, used = {}, _names(model), set()
         parameters, embeddings = list(model.parameters()), _embeddings(model)
         if self.given == "auto":
-            self.patterns = {names[id(weight)]: "lhc" for weight in embeddings}
+            # what is computed from other parameters has no name
+            self.patterns = {names[id(weight)]: "lhc" for weight in embeddings
+                             if id(weight) in names}
         self._grains = {id(weight): _grain(weight) for weight in embeddings}
         for parameter in parameters:
             for pattern, choice in self.patterns.items():
