@@ -15,8 +15,10 @@
 static unsigned int levels(struct thc_client *c, struct thc_history *h, uint64_t key,
 			   uint64_t round, size_t items)
 {
-	assert_int_equal(thc_history_begin(c, h, key, round), 0);
-	return thc_history_rests(h, key) ? 0 : thc_history_levels(h, key, items);
+	const struct thc_habit *habit = thc_history_begin(c, h, key, round);
+
+	assert_non_null(habit);
+	return habit->rest ? 0 : thc_habit_levels(habit, items);
 }
 
 static void end(struct thc_client *c, struct thc_history *h)
@@ -127,10 +129,12 @@ static void rows__have_levels_while_a_key_rests(void **state)
 
 	(void)state;
 	for (round = 0; round < 200; round++) {
-		assert_int_equal(thc_history_begin(&c, &h, 7, round), 0);
-		rests += thc_history_rests(&h, 7);
+		const struct thc_habit *habit = thc_history_begin(&c, &h, 7, round);
+
+		assert_non_null(habit);
+		rests += habit->rest > 0;
 		if (round > 12)
-			assert_int_equal(thc_history_levels(&h, 7, 10000000), 3);
+			assert_int_equal(thc_habit_levels(habit, 10000000), 3);
 		thc_history_note(&h, 7, round, round < 8 ? 900000 : 100);
 	}
 	assert_int_equal(rests, 64);

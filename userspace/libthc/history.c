@@ -56,36 +56,37 @@ static void learn(struct thc_habit *habit, int32_t density)
 /* Takes in the notes of rounds before @end, in their order. */
 static void learn_until(struct thc_history *h, uint64_t end)
 {
+	struct thc_habit *habit;
 	unsigned int first;
 
 	while (h->notes) {
 		first = h->notes > 1 && h->note[1].round < h->note[0].round;
 		if (h->note[first].round >= end)
 			return;
-		/* whoever noted has chosen before */
-		learn(habit_of(h, h->note[first].key), h->note[first].density);
+		/* whoever noted has begun before, so there is one */
+		habit = habit_of(h, h->note[first].key);
+		if (habit)
+			learn(habit, h->note[first].density);
 		h->note[first] = h->note[--h->notes];
 	}
 }
 
-int thc_history_begin(struct thc_client *c, struct thc_history *h, uint64_t key, uint64_t round)
+const struct thc_habit *thc_history_begin(struct thc_client *c, struct thc_history *h, uint64_t key,
+					  uint64_t round)
 {
+	struct thc_habit *habit;
+
 	learn_until(h, round ? round - 1 : 0);
-	return habit_of(h, key) || new_habit(c, h, key) ? 0 : -ENOMEM;
+	habit = habit_of(h, key);
+	return habit ? habit : new_habit(c, h, key);
 }
 
-unsigned int thc_history_levels(struct thc_history *h, uint64_t key, size_t items)
+unsigned int thc_habit_levels(const struct thc_habit *habit, size_t items)
 {
 	unsigned int most = items <= CHUNK_BITS ? 1 : items <= 32 * CHUNK_BITS ? 2 : 3, levels;
-	int32_t density = habit_of(h, key)->density;
 
-	levels = density >= ONE_LEVEL ? 1 : density >= TWO_LEVELS ? 2 : 3;
+	levels = habit->density >= ONE_LEVEL ? 1 : habit->density >= TWO_LEVELS ? 2 : 3;
 	return levels < most ? levels : most;
-}
-
-bool thc_history_rests(struct thc_history *h, uint64_t key)
-{
-	return habit_of(h, key)->rest;
 }
 
 void thc_history_note(struct thc_history *h, uint64_t key, uint64_t round, int32_t density)

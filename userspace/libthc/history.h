@@ -9,7 +9,6 @@
 #ifndef LIBTHC_HISTORY_H
 #define LIBTHC_HISTORY_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,11 +60,11 @@ struct thc_history {
 	unsigned int		notes;
 };
 
-/* The next bucket of @key in @round, of @items: 0, or -ENOMEM. */
-int thc_history_begin(struct thc_client *c, struct thc_history *h, uint64_t key, uint64_t round);
-/* The levels of its index; thc_history_rests(): it goes without one. */
-unsigned int thc_history_levels(struct thc_history *h, uint64_t key, size_t items);
-bool thc_history_rests(struct thc_history *h, uint64_t key);
+/* What rounds before tell of @key's bucket in @round, until the next call; NULL: -ENOMEM. */
+const struct thc_habit *thc_history_begin(struct thc_client *c, struct thc_history *h, uint64_t key,
+					  uint64_t round);
+/* The levels of its index, of @items. */
+unsigned int thc_habit_levels(const struct thc_habit *habit, size_t items);
 /* The union of @key's bucket in @round has @density. */
 void thc_history_note(struct thc_history *h, uint64_t key, uint64_t round, int32_t density);
 

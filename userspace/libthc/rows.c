@@ -40,6 +40,14 @@ void thc_row_call_destroy(struct thc_row_call *call)
 	free(call);
 }
 
+int thc_row_call_take(struct thc_row_call *call, size_t count, size_t size)
+{
+	call->count = count;
+	call->row = malloc(count * sizeof(*call->row) + 1);
+	call->values = calloc(count + 1, call->width * size);
+	return call->row && call->values ? 0 : -ENOMEM;
+}
+
 static int check_arrays(const struct thc_rows *given)
 {
 	uint64_t width = 0;

@@ -30,6 +30,8 @@ struct thc_row_call {
 /* rows.c. NULL: -ENOMEM. */
 struct thc_row_call *thc_row_call_create(const struct thc_rows *given);
 void thc_row_call_destroy(struct thc_row_call *call);
+/* Room for what comes: @count rows, of values of @size bytes, zeros at first. -ENOMEM. */
+int thc_row_call_take(struct thc_row_call *call, size_t count, size_t size);
 /* 0, or -EINVAL with a sentence: what is wrong with @given, of values of @dtype. */
 int thc_rows_check(const struct thc_rows *given, enum thc_dtype dtype);
 /* The values of row number @at of the given ones, all arrays side by side, to @to, and back. */

@@ -103,14 +103,16 @@ static int prepare(struct thc_request *r, size_t growth)
 	struct thc_history *h = r->client->context[THC_SCHEME_LHC];
 	struct thc_progress *g = calloc(1, sizeof(*g));
 	size_t items = (r->count + (1U << r->grain_log2) - 1) >> r->grain_log2;
+	const struct thc_habit *habit;
 	unsigned int levels;
 
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	if (thc_history_begin(r->client, h, r->key, r->round))
+	habit = thc_history_begin(r->client, h, r->key, r->round);
+	if (!habit)
 		return -ENOMEM;
-	levels = thc_history_rests(h, r->key) ? 0 : thc_history_levels(h, r->key, items);
+	levels = habit->rest ? 0 : thc_habit_levels(habit, items);
 	r->levels = levels;
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
 	thc_index_init(&g->index, r->count, r->grain_log2, levels);

@@ -54,14 +54,16 @@ static int prepare(struct thc_request *r, size_t growth)
 	struct thc_progress *g = calloc(1, sizeof(*g));
 	struct thc_layout l = { .at = NULL };
 	size_t total = r->rows->given.total, i;
+	const struct thc_habit *habit;
 	unsigned int k;
 
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	if (thc_history_begin(r->client, h, r->key, r->round))
+	habit = thc_history_begin(r->client, h, r->key, r->round);
+	if (!habit)
 		return -ENOMEM;
-	r->levels = thc_history_levels(h, r->key, total);
+	r->levels = thc_habit_levels(habit, total);
 	thc_index_init(&g->index, total, 0, r->levels);
 	thc_index_lay_out(&g->index, &l);
 	if (thc_buffers_take(r->client, &r->taken, 0, l.bytes, growth))
@@ -126,8 +128,20 @@ static void lay_out_values(struct thc_request *r, struct thc_layout *l)
 	thc_addends_lay_out(&g->addends, r, l);
 }
 
-/* The union's rows, and this rank's values of them, zeros where it has none. */
-static int fill_rows(struct thc_request *r)
+/* Memory for the union's rows. */
+static int take_rows(struct thc_request *r)
+{
+	const struct thc_progress *g = r->progress;
+	size_t words = (r->rows->given.total + 31) / 32, count = 0, word;
+	uint32_t bits;
+
+	for (word = 0; word < words; word++)
+		count += thc_index_get(&g->index, word, &bits, 1);
+	return thc_row_call_take(r->rows, count, thc_dtype_size(r->dtype));
+}
+
+/* Their numbers, and this rank's values of them, zeros where it has none. */
+static void fill_rows(struct thc_request *r)
 {
 	const struct thc_progress *g = r->progress;
 	struct thc_row_call *call = r->rows;
@@ -135,12 +149,6 @@ static int fill_rows(struct thc_request *r)
 	uint32_t bits, left;
 
 	words = (call->given.total + 31) / 32;
-	for (word = 0; word < words; word++)
-		call->count += thc_index_get(&g->index, word, &bits, 1);
-	call->row = malloc(call->count * sizeof(*call->row) + 1);
-	call->values = calloc(call->count + 1, bytes);
-	if (!call->row || !call->values)
-		return -ENOMEM;
 	for (word = 0; word < words; word++) {
 		thc_index_get(&g->index, word, &bits, 1);
 		for (left = bits; left; left &= left - 1, n++) {
@@ -150,7 +158,6 @@ static int fill_rows(struct thc_request *r)
 						(uint8_t *)call->values + n * bytes);
 		}
 	}
-	return 0;
 }
 
 /* Phases of values: none if there is no row. */
@@ -159,8 +166,9 @@ static int begin_values(struct thc_request *r)
 	struct thc_progress *g = r->progress;
 	unsigned int first = scales_phase(g);
 
-	if (fill_rows(r))
+	if (take_rows(r))
 		return -ENOMEM;
+	fill_rows(r);
 	r->buf = r->rows->values;
 	r->count = r->rows->count * r->rows->width;
 	thc_history_note(r->client->context[THC_SCHEME_LHC], r->key, r->round,
