@@ -164,19 +164,18 @@ static void scheme__is_one_that_there_is(void **state)
 		}
 		assert_non_null(s);
 		assert_int_equal(s->id, id);
-		assert_true(s->check && s->open && s->close && s->describe && s->prepare &&
-			    s->compute && s->agreed && s->answer && s->undo);
+		assert_true(s->check && s->open && s->describe && s->prepare && s->compute &&
+			    s->agreed && s->answer && s->undo);
 	}
 }
 
-/* A job's own scheme may be none, with a precision that its ranks can sum. */
-static void scheme__none_has_a_precision(void **state)
+/* A job's own scheme may be none or lhc, with a precision that its ranks can sum. */
+static void check_precision(enum thc_scheme_id scheme)
 {
 	struct thc_spec w = good();
 	unsigned int bits;
 
-	(void)state;
-	w.scheme = THC_SCHEME_NONE;
+	w.scheme = (u8)scheme;
 	for (bits = 0; bits < 256; bits++) {
 		w.value_bits = (uint8_t)bits;
 		assert_int_equal(take(&w),
@@ -191,6 +190,26 @@ static void scheme__none_has_a_precision(void **state)
 	assert_int_equal(take(&w), 0);
 	w.deadline_ms = 5;
 	assert_int_equal(take(&w), -EPROTO);
+}
+
+static void scheme__none_and_lhc_have_a_precision(void **state)
+{
+	(void)state;
+	check_precision(THC_SCHEME_NONE);
+	check_precision(THC_SCHEME_LHC);
+}
+
+static void scheme__lhc_has_a_grain(void **state)
+{
+	struct thc_spec w = good();
+	unsigned int grain;
+
+	(void)state;
+	w.scheme = THC_SCHEME_LHC;
+	for (grain = 0; grain < 1025; grain++) {
+		w.grain = (u16)grain;
+		assert_int_equal(take(&w), grain <= 256 && !(grain & (grain - 1)) ? 0 : -EPROTO);
+	}
 }
 
 /* Scheme uthc needs the levels 0, 1, .. g. */
@@ -243,7 +262,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(scheme__is_one_that_there_is),
-		cmocka_unit_test(scheme__none_has_a_precision),
+		cmocka_unit_test(scheme__none_and_lhc_have_a_precision),
+		cmocka_unit_test(scheme__lhc_has_a_grain),
 		cmocka_unit_test(scheme__uthc_has_a_uniform_table),
 		cmocka_unit_test(scheme__raises_what_a_bucket_counts_as),
 		cmocka_unit_test(clamp__is_one_that_a_codec_serves),
