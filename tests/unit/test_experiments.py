@@ -18,7 +18,7 @@ if run.missing():
     print(f"1..0 # SKIP {run.missing()}")
     sys.exit(4)
 import numpy as np  # noqa: E402
-from experiments import forms, gradients, library, nmse, tables  # noqa: E402
+from experiments import forms, gradients, lhc_index, library, nmse, tables  # noqa: E402
 
 QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
 
@@ -98,6 +98,13 @@ class QuickRun(unittest.TestCase):
             self.assertLess(of["DGC 1 %", data]["up"], .1)
 
 
+    def test_index_is_its_closed_form(self):
+        found = self.rows["lhc_index"]
+        self.assertEqual(len(found), len(lhc_index.DENSITIES) * 9)
+        for row in found:
+            self.near(row["bits"], row["closed_form"], .002 + 3 * row["sampling"], row)
+
+
 class Tables(unittest.TestCase):
     """What THC's released code has, and what is optimal."""
 
@@ -132,6 +139,20 @@ class Tables(unittest.TestCase):
 
 
 class Forms(unittest.TestCase):
+    def test_index_by_hand(self):
+        # of one bit in a word of 32 the upper level has one, and the word is sent
+        bits = np.zeros(1024, dtype=np.uint32)
+        bits[5] = 1 << 7
+        words = [library.index_words(32768, 0, levels, bits) for levels in (1, 2, 3)]
+        self.assertEqual(words, [1024, 32 + 1, 1 + 1 + 1])
+        self.assertEqual(library.index_words(32768, 6, 1, bits), 16)
+        with self.assertRaises(library.LibraryError):
+            library.index_words(32768, 9, 1, bits)
+        self.assertAlmostEqual(lhc_index.closed_form(.01, 1, 2), 1 / 32 + 1 - .99**32)
+
+    def test_committed_index(self):
+        self.assertLess(lhc_index.worst(run.measured("lhc_index")), lhc_index.TOLERANCE)
+
     def test_strata(self):
         table = library.solve(4, 30, 1 / 512)
         self.assertAlmostEqual(forms.correlated(table, 1), library.closed_form(table, 1), 12)

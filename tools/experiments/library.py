@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """libthc for experiments: its public tables, and whole rounds by its codecs
-(round_tables.c, round_fixed.c), which need no network.
+(round_tables.c, round_fixed.c, round_index.c), which need no network.
 """
 import ctypes
 import functools
@@ -64,6 +64,8 @@ def _rounds():
     return _load("experiments/rounds.so", (
         ("round_by_table", ctypes.c_int, (POINTER(Trial), POINTER(abi.Table), c_void_p, c_void_p)),
         ("round_by_fixed", ctypes.c_int, (POINTER(Trial), c_uint32, c_void_p, c_void_p,
+                                          POINTER(c_uint64))),
+        ("round_by_index", ctypes.c_int, (c_uint64, c_uint32, c_uint32, c_void_p,
                                           POINTER(c_uint64)))))
 
 
@@ -122,6 +124,14 @@ def by_table(table, width, x, seed, block_log2=10, correlated=False, form=0):
     _check(_rounds().round_by_table(byref(trial), byref(table), x.ctypes.data, out.ctypes.data),
            f"a round of {table.bits} bits up, {width} down")
     return out
+
+
+def index_words(count, grain_log2, levels, bits):
+    """Words of 32 bits of the index of a union: bits, a bit a coordinate, in words of 32."""
+    words = c_uint64()
+    _check(_rounds().round_by_index(count, grain_log2, levels, bits.ctypes.data, byref(words)),
+           f"an index of {levels} levels, grain {1 << grain_log2}")
+    return words.value
 
 
 def uniform(bits):

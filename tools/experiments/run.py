@@ -19,7 +19,7 @@ from bench.page import fill  # noqa: E402
 from experiments import report  # noqa: E402
 from screen import Screen  # noqa: E402
 
-NAMES = ("nmse", "tables", "baselines")
+NAMES = ("nmse", "tables", "baselines", "lhc_index")
 FOLDER = os.path.join(netns.ROOT, "Documentation/experiments")
 PACKAGES = {"numpy": "python3-numpy", "torch": "python3-torch", "sklearn": "python3-sklearn"}
 PAGE = os.path.join(netns.ROOT, "Documentation/experiments.md")
