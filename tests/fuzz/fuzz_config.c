@@ -58,6 +58,8 @@ enum {
 	NARROW_SUMS,
 	SCHEME_NONE,
 	SCHEME_UTHC,
+	SCHEME_LHC,
+	WITH_GRAIN,
 	UNROTATED,
 	WITH_PREFIX,
 	WITH_SHARDS,
@@ -81,6 +83,8 @@ static struct outcome reached[OUTCOMES] = {
 	[MANY_BITS] = { "5 to 8 bits", 0 },
 	[SCHEME_NONE] = { "scheme none", 0 },
 	[SCHEME_UTHC] = { "scheme uthc", 0 },
+	[SCHEME_LHC] = { "scheme lhc", 0 },
+	[WITH_GRAIN] = { "a grain", 0 },
 	[UNROTATED] = { "not rotated", 0 },
 	[OWN_LEVELS] = { "levels given", 0 },
 	[LINEAR] = { "linear tables", 0 },
@@ -169,6 +173,7 @@ static void check_params(const struct thcd_plan *plan, const struct thc_spec *s,
 	require(s->seed == plan->seed && s->ranks == plan->ranks && s->reply == plan->reply);
 	require((uint64_t)table.granularity * s->ranks < UINT64_C(1) << s->sum_width);
 	require(s->bits == plan->bits && s->scheme == plan->scheme);
+	require(s->value_bits == plan->value_bits && s->grain == plan->grain);
 	require(1U << s->block_log2 >= THC_COORDINATES(s->sum_width));
 	require(s->deadline_ms == plan->deadline_ms);
 	require(s->quorum >= 1 && s->quorum <= s->ranks);
@@ -365,6 +370,8 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 		put(t, "clamp", "%.17g", p);
 	if (plan->value_bits)
 		put(t, "precision", "fixed%u", plan->value_bits);
+	if (plan->grain)
+		put(t, "grain", "%u", plan->grain);
 	put(t, "rotate", "%s", plan->rotate ? "on" : "off");
 	put_table(t, plan);
 	put_addresses(t, plan);
@@ -417,6 +424,8 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 	reached[MANY_BITS].times += plan->bits > 4;
 	reached[SCHEME_NONE].times += plan->scheme == THC_SCHEME_NONE;
 	reached[SCHEME_UTHC].times += plan->scheme == THC_SCHEME_UTHC;
+	reached[SCHEME_LHC].times += plan->scheme == THC_SCHEME_LHC;
+	reached[WITH_GRAIN].times += plan->grain > 1;
 	reached[UNROTATED].times += !plan->rotate;
 	reached[OWN_LEVELS].times += w->table == THCD_TABLE_LIST;
 	reached[LINEAR].times += plan->linear;
@@ -485,8 +494,9 @@ static const struct {
 	  { "auto", "uniform", "0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15", "0:1", "0:1:2:4",
 	    "0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:60" } },
 	{ "bits", { "1", "2", "3", "5", "6", "8" } },
-	{ "scheme", { "thc", "none", "uthc", "none", "uthc", "lhc" } },
+	{ "scheme", { "thc", "none", "uthc", "lhc", "lhc", "dhc" } },
 	{ "precision", { "exact", "fixed8", "fixed16", "fixed32" } },
+	{ "grain", { "1", "3", "64", "256", "257" } },
 	{ "rotate", { "on", "off" } },
 	{ "feedback", { "on", "off" } },
 	{ "granularity", { "15", "16", "20", "30", "60", "255" } },
