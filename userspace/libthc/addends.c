@@ -388,9 +388,10 @@ static bool may_land(const struct thc_addends *a)
 }
 
 /* The means of @block's values into the caller's buffer, and zeros between them. */
-static void store_block(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
+static void store_block(const struct thc_addends *a, const struct thc_request *r, uint32_t block,
+			size_t words)
 {
-	size_t count = thc_addends_count(r, block), words;
+	size_t count = thc_addends_count(r, block);
 	uint8_t *to = thc_addends_of(r, block);
 
 	if (!a->there[block]) {
@@ -398,7 +399,6 @@ static void store_block(const struct thc_addends *a, const struct thc_request *r
 	} else if (a->there[block] == count) {
 		thc_store(r->dtype, to, a->means, count);
 	} else {
-		words = bits_of(a, r, block);
 		a->sparse->unpack(a->means, a->set, words, a->dense);
 		thc_store(r->dtype, to, a->dense, count);
 	}
@@ -411,9 +411,10 @@ static bool is_scattered(const struct thc_addends *a, const struct thc_request *
 	       a->there[block] < thc_addends_count(r, block);
 }
 
-static void keep_block(struct thc_addends *a, const struct thc_request *r, uint32_t block)
+static void keep_block(struct thc_addends *a, const struct thc_request *r, uint32_t block,
+		       size_t words)
 {
-	size_t count = thc_addends_count(r, block), size = thc_dtype_size(r->dtype), words;
+	size_t count = thc_addends_count(r, block), size = thc_dtype_size(r->dtype);
 	const void *from = thc_addends_of(r, block);
 	uint8_t *to;
 
@@ -424,7 +425,6 @@ static void keep_block(struct thc_addends *a, const struct thc_request *r, uint3
 		memcpy(to, from, count * size);
 		a->kept += count;
 	} else if (a->there[block]) {
-		words = bits_of(a, r, block);
 		a->kept += a->sparse->pack(from, a->set, words, (float *)to);
 	}
 }
@@ -432,9 +432,10 @@ static void keep_block(struct thc_addends *a, const struct thc_request *r, uint3
 static void land_block(struct thc_addends *a, struct thc_request *r)
 {
 	uint32_t block = a->landed++, landed = 0, n;
-	size_t words;
+	/* of a->set, which has the block's bits from here on */
+	size_t words = a->index && a->there[block] ? bits_of(a, r, block) : 0;
 
-	keep_block(a, r, block);
+	keep_block(a, r, block, words);
 	for (; landed < a->there[block]; landed += n) {
 		n = least(a->there[block] - landed, a->each - a->at);
 		means_of(a, r, block, &a->group[a->landing], a->at, n, a->means + landed);
@@ -444,12 +445,10 @@ static void land_block(struct thc_addends *a, struct thc_request *r)
 			a->landing++;
 		}
 	}
-	if (!is_scattered(a, r, block)) {
-		store_block(a, r, block);
-	} else if (landed) {
-		words = bits_of(a, r, block);
+	if (!is_scattered(a, r, block))
+		store_block(a, r, block, words);
+	else if (landed)
 		a->sparse->scatter(a->means, a->set, words, (float *)thc_addends_of(r, block));
-	}
 }
 
 static void land_blocks(struct thc_addends *a, struct thc_request *r)

@@ -43,4 +43,40 @@ static inline bool thc_pack_any(const uint32_t *bits)
 	return any;
 }
 
+typedef size_t thc_pack_word(const float *x, uint32_t bits, float *values);
+
+/* @pack of thc_sparse_ops: by @word, and the last words by @last, which reads no float but those
+ * whose bit is set.
+ */
+static inline __attribute__((always_inline)) size_t thc_pack_by_words(const float *x,
+								      const uint32_t *bits,
+								      size_t words, float *values,
+								      thc_pack_word *word,
+								      thc_pack_word *last)
+{
+	size_t n = 0, i, k;
+
+	for (i = 0; i + THC_PACK_WORDS < words; i += THC_PACK_WORDS) {
+		if (!thc_pack_any(bits + i))
+			continue;
+		for (k = i; k < i + THC_PACK_WORDS; k++)
+			n += word(x + 32 * k, bits[k], values + n);
+	}
+	for (; i < words; i++)
+		n += last(x + 32 * i, bits[i], values + n);
+	return n;
+}
+
+/* @scatter, one value after the other. */
+static inline void thc_scatter_singly(const float *values, const uint32_t *bits, size_t words,
+				      float *x)
+{
+	size_t n = 0, i;
+	uint32_t left;
+
+	for (i = 0; i < words; i++)
+		for (left = bits[i]; left; left &= left - 1)
+			x[32 * i + (size_t)__builtin_ctz(left)] = values[n++];
+}
+
 #endif /* LIBTHC_SPARSE_H */

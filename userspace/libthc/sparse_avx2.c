@@ -92,17 +92,7 @@ static size_t pack_last(const float *x, uint32_t bits, float *values)
 
 static size_t pack(const float *x, const uint32_t *bits, size_t words, float *values)
 {
-	size_t n = 0, i, k;
-
-	for (i = 0; i + THC_PACK_WORDS < words; i += THC_PACK_WORDS) {
-		if (!thc_pack_any(bits + i))
-			continue;
-		for (k = i; k < i + THC_PACK_WORDS; k++)
-			n += pack32(x + 32 * k, bits[k], values + n);
-	}
-	for (; i < words; i++)
-		n += pack_last(x + 32 * i, bits[i], values + n);
-	return n;
+	return thc_pack_by_words(x, bits, words, values, pack32, pack_last);
 }
 
 static size_t unpack8(const float *values, uint32_t bits, float *x)
@@ -131,12 +121,7 @@ static size_t unpack(const float *values, const uint32_t *bits, size_t words, fl
 /* Few values of a word as a rule: one after the other is no slower than by registers. */
 static void scatter(const float *values, const uint32_t *bits, size_t words, float *x)
 {
-	size_t n = 0, i;
-	uint32_t left;
-
-	for (i = 0; i < words; i++)
-		for (left = bits[i]; left; left &= left - 1)
-			x[32 * i + (size_t)__builtin_ctz(left)] = values[n++];
+	thc_scatter_singly(values, bits, words, x);
 }
 
 const struct thc_sparse_ops thc_sparse_avx2 = { nonzero, pack, unpack, scatter };

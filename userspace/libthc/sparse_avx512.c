@@ -68,17 +68,7 @@ static size_t pack_last(const float *x, uint32_t bits, float *values)
 
 static size_t pack(const float *x, const uint32_t *bits, size_t words, float *values)
 {
-	size_t n = 0, i, k;
-
-	for (i = 0; i + THC_PACK_WORDS < words; i += THC_PACK_WORDS) {
-		if (!thc_pack_any(bits + i))
-			continue;
-		for (k = i; k < i + THC_PACK_WORDS; k++)
-			n += pack32(x + 32 * k, bits[k], values + n);
-	}
-	for (; i < words; i++)
-		n += pack_last(x + 32 * i, bits[i], values + n);
-	return n;
+	return thc_pack_by_words(x, bits, words, values, pack32, pack_last);
 }
 
 static size_t unpack16(const float *values, uint32_t bits, float *x)

@@ -31,12 +31,7 @@ static size_t pack(const float *x, const uint32_t *bits, size_t words, float *va
 
 static void scatter(const float *values, const uint32_t *bits, size_t words, float *x)
 {
-	size_t n = 0, i;
-	uint32_t left;
-
-	for (i = 0; i < words; i++)
-		for (left = bits[i]; left; left &= left - 1)
-			x[32 * i + (size_t)__builtin_ctz(left)] = values[n++];
+	thc_scatter_singly(values, bits, words, x);
 }
 
 static size_t unpack(const float *values, const uint32_t *bits, size_t words, float *x)
