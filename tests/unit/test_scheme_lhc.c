@@ -504,6 +504,26 @@ static void lhc__full_buckets_go_without_an_index(void **state)
 	close_bed(&b);
 }
 
+/* Three levels, of which the lower two have no chunk: they are over with the first one. */
+static void lhc__an_empty_union_is_over_at_once(void **state)
+{
+	struct bed b = { .ranks = 2, .count = 300001, .dtype = THC_FP32, .precision = THC_EXACT };
+	unsigned int round;
+
+	(void)state;
+	open_bed(&b);
+	for (round = 0; round < 4; round += 2) {
+		bring(&b, round ? 0 : 0.0005, 12, false);
+		begin(&b, round);
+		assert_int_equal(b.request[0]->levels, round ? 3 : 2);
+		run(&b, UINT32_MAX);
+		assert_true(done(&b));
+		check_exact(&b);
+		finish(&b, false);
+	}
+	close_bed(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -513,6 +533,7 @@ int main(void)
 		cmocka_unit_test(lhc__what_is_not_finite_is_named),
 		cmocka_unit_test(lhc__a_union_that_lacks_a_rank_is_none),
 		cmocka_unit_test(lhc__full_buckets_go_without_an_index),
+		cmocka_unit_test(lhc__an_empty_union_is_over_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
