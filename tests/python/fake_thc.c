@@ -65,7 +65,7 @@ struct thc_request {
 	float *gives;		/* what this rank contributes */
 	size_t count;
 	uint64_t key;
-	int exact;		/* by the schemes none and lhc: no error memory */
+	int exact;		/* by none, or by lhc without a fraction: no error memory */
 	struct thc_rows rows;	/* of an all-reduce of rows */
 	unsigned int session;
 	long number;
@@ -298,9 +298,9 @@ static void remember(struct thc_request *r)
 int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 			     const struct thc_call *call, struct thc_request **out)
 {
-	const int exact = call->scheme ?
-				  !strcmp(call->scheme, "none") || !strcmp(call->scheme, "lhc") :
-				  (int)number_from("FAKE_NONE", 0);
+	const int exact = call->scheme ? !strcmp(call->scheme, "none") ||
+						 (!strcmp(call->scheme, "lhc") && call->keep == 0) :
+					 (int)number_from("FAKE_NONE", 0);
 	struct thc_request *r;
 	char what[32];
 	size_t i;

@@ -270,6 +270,24 @@ class Hook(rig.HookTest):
         torch.testing.assert_close(
             s.reduce(Bucket(torch.ones(10), list(net.parameters())[:1])).wait(), torch.ones(10))
 
+    def test_a_fraction_goes_by_lhc(self):
+        for keep in (1, -0.1, float("nan")):
+            with self.assertRaisesRegex(ThcError, "above 0 and below 1"):
+                state(keep=keep)
+        with self.assertRaisesRegex(ThcError, "needs error_feedback=True"):
+            state(keep=.1, error_feedback=False)
+        net = model()
+        s = pickle.loads(pickle.dumps(state(schemes={"0.*": "lhc"}, model=net, keep=.25)))
+        s.bind(net)
+        weight = net[0].weight
+        bucket, n = Bucket(torch.ones(weight.numel()), [weight]), weight.numel()
+        # the double keeps a quarter back of what has an error memory, which lhc has for a fraction
+        torch.testing.assert_close(s.reduce(bucket).wait(), torch.full((n,), .75))
+        torch.testing.assert_close(s.error_memory(bucket), torch.full((n,), .25))
+        told, = s.stats()["buckets"][0]
+        self.assertEqual((told["scheme"], told["precision"]), ("lhc", None))
+        self.assertEqual(s.counters["buckets_thc"], 1)
+
     def test_first_steps_go_through_the_group_if_asked_for(self):
         s = state(start_iter=2)
         for want in (1, 1, 0.75):

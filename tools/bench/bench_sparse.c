@@ -80,7 +80,7 @@ static void analyse(struct bench *b, bool exact)
 		const float *x = b->values + i * THC_SCALE_BLOCK;
 
 		thc_scale_measure(b->fixed, x, THC_SCALE_BLOCK, exact, &b->scale[i], &bad);
-		b->sparse->nonzero(x, THC_SCALE_BLOCK, b->bits + i * WORDS);
+		b->sparse->mark(x, THC_SCALE_BLOCK, 1, b->bits + i * WORDS);
 	}
 }
 

@@ -51,12 +51,23 @@ uint8_t *thc_addends_of(const struct thc_request *r, uint32_t block)
 }
 
 const float *thc_addends_load(const struct thc_addends *a, const struct thc_request *r,
-			      const uint8_t *from, size_t n)
+			      uint32_t block, size_t skip, size_t n)
 {
+	const uint8_t *from = thc_addends_of(r, block) + skip * thc_dtype_size(r->dtype);
+
 	if (r->dtype == THC_FP32)
 		return (const float *)from;
 	thc_load(r->dtype, a->loaded, from, n);
 	return a->loaded;
+}
+
+/* What is sent of them. */
+static const float *source_of(const struct thc_addends *a, const struct thc_request *r,
+			      uint32_t block, size_t skip, size_t n)
+{
+	if (a->source)
+		return a->source + (size_t)block * THC_SCALE_BLOCK + skip;
+	return thc_addends_load(a, r, block, skip, n);
 }
 
 static unsigned int limbs_of(const struct thc_addends *a, uint32_t block)
@@ -286,7 +297,7 @@ static void pack_group(struct thc_addends *a, const struct thc_request *r)
 
 		if (!a->there[a->packing])
 			continue;
-		x = thc_addends_load(a, r, thc_addends_of(r, a->packing), count);
+		x = source_of(a, r, a->packing, 0, count);
 		words = bits_of(a, r, a->packing);
 		a->packed_to +=
 			(uint32_t)a->sparse->pack(x, a->set, words, a->packed + a->packed_to);
@@ -299,8 +310,7 @@ static const float *values_of(const struct thc_addends *a, const struct thc_requ
 {
 	if (a->index)
 		return a->packed + a->packed_from + p.at;
-	return thc_addends_load(
-		a, r, thc_addends_of(r, p.block) + p.skip * thc_dtype_size(r->dtype), p.n);
+	return source_of(a, r, p.block, p.skip, p.n);
 }
 
 static void make_chunk(struct thc_addends *a, struct thc_request *r)
@@ -429,6 +439,20 @@ static void keep_block(struct thc_addends *a, const struct thc_request *r, uint3
 	}
 }
 
+/* What was sent of @block is no rest any more. */
+static void clear_source(const struct thc_addends *a, const struct thc_request *r, uint32_t block,
+			 size_t words)
+{
+	static const float zeros[THC_SCALE_BLOCK];
+	size_t count = thc_addends_count(r, block);
+	float *at = a->source + (size_t)block * THC_SCALE_BLOCK;
+
+	if (a->there[block] == count)
+		memset(at, 0, count * sizeof(*at));
+	else if (a->there[block])
+		a->sparse->scatter(zeros, a->set, words, at);
+}
+
 static void land_block(struct thc_addends *a, struct thc_request *r)
 {
 	uint32_t block = a->landed++, landed = 0, n;
@@ -449,6 +473,8 @@ static void land_block(struct thc_addends *a, struct thc_request *r)
 		store_block(a, r, block, words);
 	else if (landed)
 		a->sparse->scatter(a->means, a->set, words, (float *)thc_addends_of(r, block));
+	if (a->source)
+		clear_source(a, r, block, words);
 }
 
 static void land_blocks(struct thc_addends *a, struct thc_request *r)

@@ -56,6 +56,7 @@ struct thc_group {
  *	all of a block, or of one that is not @whole those that it has, since its others are +0
  *	and stay; NULL: of rows
  * @landing, @at: group and value of it that the next block begins with
+ * @source: the values, as fp32, and what was sent of them is zero then; NULL: the caller's buffer
  * @loaded, @means: room for a block of values
  * @packed: values of groups from @making on: @packed_to of them, of blocks before @packing; the
  *	group's are @packed_from there. @set, @dense: room for a block. All with an index alone
@@ -87,6 +88,7 @@ struct thc_addends {
 	uint8_t			*whole;
 	uint32_t		landing;
 	uint32_t		at;
+	float			*source;
 	float			*loaded;
 	float			*means;
 	float			*packed;
@@ -111,9 +113,11 @@ struct thc_phase thc_addends_phase(struct thc_addends *a, struct thc_request *r,
 /* Coordinates of @block that the bucket has, and where they are in the caller's buffer. */
 size_t thc_addends_count(const struct thc_request *r, uint32_t block);
 uint8_t *thc_addends_of(const struct thc_request *r, uint32_t block);
-/* @n values of the caller's, from @from on, as fp32; good until the next call. */
+/* @n values of @block in the caller's buffer, from its value @skip on, as fp32; good until the next
+ * call.
+ */
 const float *thc_addends_load(const struct thc_addends *a, const struct thc_request *r,
-			      const uint8_t *from, size_t n);
+			      uint32_t block, size_t skip, size_t n);
 /* What is known of scales and index says which chunks there are. */
 void thc_addends_size(struct thc_addends *a, struct thc_request *r);
 /* Makes chunks, a slice of them at most; false: none can be made now. */

@@ -94,6 +94,24 @@ static int check_precision(const struct thc_client *c, const struct thc_scheme *
 	return 0;
 }
 
+static int check_keep(const struct thc_client *c, const struct thc_scheme *s, double keep)
+{
+	if (keep == 0)
+		return 0;
+	if (s->id != THC_SCHEME_LHC)
+		return thc_fail(-EINVAL, "to keep a fraction is for the scheme lhc: set it to 0");
+	if (!(keep > 0 && keep < 1))
+		return thc_fail(
+			-EINVAL,
+			"to keep %g of the values is none of them, or all: use a fraction above 0 and below 1",
+			keep);
+	if (!(c->options.flags & THC_CLIENT_ERROR_FEEDBACK))
+		return thc_fail(
+			-EINVAL,
+			"what is not kept would be lost: open the client with THC_CLIENT_ERROR_FEEDBACK");
+	return 0;
+}
+
 /* What @call says, in *@known, and its scheme, for values of @dtype. */
 static int check_call(const struct thc_client *c, const struct thc_call *call, enum thc_dtype dtype,
 		      struct thc_call *known, const struct thc_scheme **scheme)
@@ -114,6 +132,8 @@ static int check_call(const struct thc_client *c, const struct thc_call *call, e
 		error = check_precision(c, *scheme, dtype, known->precision);
 	if (!error)
 		error = check_grain(*scheme, known->grain);
+	if (!error)
+		error = check_keep(c, *scheme, known->keep);
 	/* the job's own scheme has the job's, unless the call says others */
 	if (!error && !known->scheme && !known->precision && has_precision(*scheme, dtype))
 		known->precision = (enum thc_precision)c->spec.value_bits;
@@ -152,6 +172,7 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	if (!r)
 		return thc_fail(-ENOMEM, "out of memory");
 	r->precision = known.precision;
+	r->keep = known.keep;
 	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctzl(known.grain) : 0;
 	return submit(c, r, out);
 }
@@ -217,6 +238,8 @@ static int check_rows_call(const struct thc_client *c, const struct thc_call *ca
 		return thc_fail(-EINVAL, "rows go by the scheme lhc, not by %s", lhc.scheme);
 	if (lhc.grain)
 		return thc_fail(-EINVAL, "the grain of rows is a row: set it to 0");
+	if (lhc.keep != 0)
+		return thc_fail(-EINVAL, "rows are kept as a whole: set the fraction to 0");
 	if (!lhc.scheme && c->spec.scheme != THC_SCHEME_LHC)
 		lhc.scheme = "lhc";
 	lhc.size = sizeof(lhc);

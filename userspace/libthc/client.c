@@ -306,7 +306,7 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 		return thc_fail(-ESTALE,
 				"the client needs thc_client_rejoin() after this error: %s",
 				c->sentence);
-	if (c->options.flags & THC_CLIENT_ERROR_FEEDBACK && r->scheme->loses) {
+	if (c->options.flags & THC_CLIENT_ERROR_FEEDBACK && (r->scheme->loses || r->keep)) {
 		error = thc_residual_get(c, r->key, r->count, &r->error);
 		if (error)
 			return error;

@@ -248,12 +248,17 @@ enum thc_precision {
  *	with hardly any zeros for a while it is as "none"
  *	"none": the sum of integers, modulo 2^8, 2^16 or 2^32 (two's complement), or the mean of
  *	floats, uncompressed, the same bits in every order of the ranks; in jobs without a deadline
- * @key: as in thc_allreduce(); only thc and uthc have an error memory
+ * @key: as in thc_allreduce(); only thc and uthc have an error memory, and lhc with @keep
  * @precision: of floats by "none" and "lhc"; else 0. 0 without a @scheme: the job's
  * @reserved: not looked at: padding in the first version
  * @grain: of "lhc": so many values in a row are sent if any of them is not zero, a power of two
  *	up to 256; 0: 1, or the job's without a @scheme. Rows of an embedding are zero as a whole,
  *	and an index of them is shorter. Of other schemes 0
+ * @keep: of "lhc": 0: everything is sent; or a fraction below 1: about so many of this rank's
+ *	values, those of the largest magnitude, and where any rank sends one, all ranks do. The rest
+ *	stays in the error memory of the key, and is added to its next gradient: the client needs
+ *	THC_CLIENT_ERROR_FEEDBACK. What comes back is the mean of what was sent, and zeros. Ranks
+ *	may differ in it
  */
 struct thc_call {
 	size_t			size;
@@ -262,6 +267,7 @@ struct thc_call {
 	enum thc_precision	precision;
 	uint32_t		reserved;
 	size_t			grain;
+	double			keep;
 };
 
 /* clang-format off */

@@ -46,6 +46,7 @@ enum thc_stage {
  * @claim: packets of the agreement
  * @claims: its answers, by rank
  * @levels: of the index that scheme lhc has chosen
+ * @keep: the fraction that it sends, 0: everything
  * @counted: by thc_budget_begin()
  * @taken, @progress: of @scheme, which takes them, and gives nothing back; @late: what it takes
  *	once it knows more
@@ -61,6 +62,7 @@ struct thc_request {
 	enum thc_precision	precision;
 	unsigned int		grain_log2;
 	unsigned int		levels;
+	double			keep;
 	const struct thc_scheme	*scheme;
 
 	enum thc_stage		stage;

@@ -5,7 +5,9 @@
  * then send the values that it has, as integers (ADD), fixed point or limbs. An index first, and
  * values by their rank in it, instead of a sketch: what is lossless needs no peeling then.
  *
- * A key whose unions were nearly everything goes without an index for a while (history.h).
+ * A key whose unions were nearly everything goes without an index for a while (history.h). Of a
+ * gradient that is not sparse a fraction may be sent (keep.h), and what else it has where the union
+ * has something: that costs nothing more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #include "error.h"
 #include "history.h"
 #include "index_phases.h"
+#include "keep.h"
 #include "pipeline.h"
 #include "request.h"
 #include "scales.h"
@@ -31,14 +34,19 @@ enum { SCALES = THC_AGREEMENT_PHASES, TOP };
 /**
  * struct thc_progress - a bucket on its way
  * @index: without levels: the bucket goes without
- * @looked: blocks whose scale and bits were found
+ * @keep: of a bucket of which a fraction is sent
+ * @looked: blocks whose scale was found, and bits, unless a fraction is sent: then those of @marked
+ *	blocks were, by the magnitude @least
  * @noted: the history knows of its union
  */
 struct thc_progress {
 	struct thc_scales	scales;
 	struct thc_index	index;
 	struct thc_addends	addends;
+	struct thc_keep		keep;
 	uint32_t		looked;
+	uint32_t		marked;
+	uint32_t		least;
 	bool			noted;
 };
 
@@ -96,6 +104,8 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 	thc_scales_lay_out(&g->scales, l);
 	thc_index_lay_out(&g->index, l);
 	thc_addends_lay_out(&g->addends, r, l);
+	if (r->keep)
+		thc_keep_lay_out(&g->keep, l);
 }
 
 static int prepare(struct thc_request *r, size_t growth)
@@ -117,6 +127,10 @@ static int prepare(struct thc_request *r, size_t growth)
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
 	thc_index_init(&g->index, r->count, r->grain_log2, levels);
 	thc_addends_init(&g->addends, r, &g->scales, levels ? &g->index : NULL);
+	if (r->keep) {
+		thc_keep_init(&g->keep, r->error, g->scales.blocks);
+		g->addends.source = g->keep.values;
+	}
 	if (thc_addends_allocate(r, &g->addends, &r->taken, growth, lay_out))
 		return -ENOMEM;
 	r->phases.phase[SCALES] = thc_scales_phase(&g->scales, r);
@@ -128,38 +142,73 @@ static int prepare(struct thc_request *r, size_t growth)
 
 /* --- what this rank has ------------------------------------------------------- */
 
+/* The bits of @block's @n values @x: those of at least the magnitude @least. */
+static void mark(struct thc_progress *g, uint32_t block, const float *x, size_t n, uint32_t least)
+{
+	uint32_t bits[THC_SCALE_BLOCK / 32];
+
+	g->addends.whole[block] = g->addends.sparse->mark(x, n, least, bits);
+	thc_index_put(&g->index, (size_t)block * (THC_SCALE_BLOCK / 32), bits, (n + 31) / 32);
+}
+
 /* False: a value is not finite. */
 static bool look_at(struct thc_request *r, uint32_t block)
 {
 	struct thc_progress *g = r->progress;
 	size_t n = thc_addends_count(r, block), bad;
-	const float *x = thc_addends_load(&g->addends, r, thc_addends_of(r, block), n);
-	uint32_t bits[THC_SCALE_BLOCK / 32];
+	const float *x = thc_addends_load(&g->addends, r, block, 0, n);
 
+	if (r->keep)
+		x = thc_keep_add(&g->keep, block, x, n);
 	if (!thc_scale_measure(g->addends.ops, x, n, g->scales.exact, &g->scales.of[block], &bad)) {
 		r->bad = (size_t)block * THC_SCALE_BLOCK + bad;
 		r->claim_status = THC_CLAIM_NOT_FINITE;
 		return false;
 	}
-	if (!g->index.levels)
-		return true;
-	g->addends.whole[block] = g->addends.sparse->nonzero(x, n, bits);
-	thc_index_put(&g->index, (size_t)block * (THC_SCALE_BLOCK / 32), bits, (n + 31) / 32);
+	if (r->keep)
+		thc_keep_sample(&g->keep, block, x, n);
+	else if (g->index.levels)
+		mark(g, block, x, n, 1);
 	return true;
+}
+
+/* Of a bucket of which a fraction is sent: the bits of @block. */
+static void choose_from(struct thc_request *r, uint32_t block)
+{
+	struct thc_progress *g = r->progress;
+	size_t n = thc_addends_count(r, block);
+
+	mark(g, block, g->keep.values + (size_t)block * THC_SCALE_BLOCK, n, g->least);
+	/* what is not in the union, but in the caller's buffer, has to go */
+	g->addends.whole[block] = true;
+}
+
+/* There is another look at each block to come. */
+static bool has_to_choose(const struct thc_request *r)
+{
+	const struct thc_progress *g = r->progress;
+
+	return r->keep && g->index.levels && !r->claim_status;
 }
 
 static void look_slice(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
-	uint32_t end = g->looked + THC_SLICE / THC_SCALE_BLOCK;
+	uint32_t blocks = g->scales.blocks, done;
 
-	while (g->looked < g->scales.blocks && g->looked < end) {
+	for (done = 0; g->looked < blocks && done < THC_SLICE / THC_SCALE_BLOCK; done++) {
 		if (look_at(r, g->looked))
 			g->looked++;
 		else
-			g->looked = g->scales.blocks;
+			g->looked = blocks;
 	}
-	r->claimed = g->looked == g->scales.blocks;
+	if (g->looked < blocks)
+		return;
+	if (has_to_choose(r) && !g->least)
+		g->least = thc_keep_least(&g->keep, r->keep);
+	for (; has_to_choose(r) && g->marked < blocks && done < THC_SLICE / THC_SCALE_BLOCK; done++)
+		choose_from(r, g->marked++);
+	r->claimed = !has_to_choose(r) || g->marked == blocks;
 	if (r->claimed)
 		thc_index_rise(&g->index);
 }
@@ -170,7 +219,7 @@ static bool compute(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
 
-	if (g->looked < g->scales.blocks) {
+	if (!r->claimed) {
 		look_slice(r);
 		return true;
 	}

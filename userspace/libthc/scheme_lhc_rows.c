@@ -213,8 +213,7 @@ static void measure_slice(struct thc_request *r)
 
 	for (; g->measured < g->scales.blocks && g->measured < end; g->measured++) {
 		size_t n = thc_addends_count(r, g->measured);
-		const float *x =
-			thc_addends_load(&g->addends, r, thc_addends_of(r, g->measured), n);
+		const float *x = thc_addends_load(&g->addends, r, g->measured, 0, n);
 
 		/* all of them are finite */
 		thc_scale_measure(g->addends.ops, x, n, g->scales.exact, &g->scales.of[g->measured],

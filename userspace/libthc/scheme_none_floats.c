@@ -57,7 +57,7 @@ static void measure_slice(struct thc_request *r)
 
 	for (end = end < g->scales.blocks ? end : g->scales.blocks; block < end; block++) {
 		size_t n = thc_addends_count(r, block);
-		const float *x = thc_addends_load(&g->addends, r, thc_addends_of(r, block), n);
+		const float *x = thc_addends_load(&g->addends, r, block, 0, n);
 
 		if (!thc_scale_measure(g->addends.ops, x, n, g->scales.exact, &g->scales.of[block],
 				       &bad)) {

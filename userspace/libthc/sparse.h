@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec_ops.h"
+
 /* Floats behind the last one that @pack may write to. */
 #define THC_PACK_SLACK	16
 /* Words that are passed over together if they have no bit: a branch for each would be mispredicted
@@ -19,18 +21,35 @@
 
 /**
  * struct thc_sparse_ops - the loops
- * @nonzero: bit i of @bits: @x[i] is not 0; zeros behind the last one. True: some value is -0
+ * @mark: bit i of @bits: |@x[i]| is at least the float whose bits are @least, 1: it is not 0; zeros
+ *	behind the last one. True: some value without a bit is not +0
  * @pack: those of 32 @words floats whose bit is set, one behind the other; how many
  * @unpack: 32 @words floats: @values, one behind the other, where a bit is set, else 0; how many
  *	values it took
  * @scatter: @values, one behind the other, to where a bit is set; all else stays
  */
 struct thc_sparse_ops {
-	bool (*nonzero)(const float *x, size_t n, uint32_t *bits);
+	bool (*mark)(const float *x, size_t n, uint32_t least, uint32_t *bits);
 	size_t (*pack)(const float *x, const uint32_t *bits, size_t words, float *values);
 	size_t (*unpack)(const float *values, const uint32_t *bits, size_t words, float *x);
 	void (*scatter)(const float *values, const uint32_t *bits, size_t words, float *x);
 };
+
+/* @mark of thc_sparse_ops for values @from to @n, one after the other: bits of theirs are 0. */
+static inline bool thc_mark_singly(const float *x, size_t from, size_t n, uint32_t least,
+				   uint32_t *bits)
+{
+	uint32_t others = 0;
+	size_t i;
+
+	for (i = from; i < n; i++) {
+		uint32_t v = thc_float_bits(x[i]), set = (v & 0x7fffffff) >= least;
+
+		bits[i / 32] |= set << i % 32;
+		others |= set ? 0 : v;
+	}
+	return others;
+}
 
 /* Some of THC_PACK_WORDS words have a bit. */
 static inline bool thc_pack_any(const uint32_t *bits)

@@ -37,31 +37,28 @@ static __m256i lanes_of(uint32_t bits)
 	return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((int)bits), each), each);
 }
 
-static bool nonzero(const float *x, size_t n, uint32_t *bits)
+static bool mark(const float *x, size_t n, uint32_t least, uint32_t *bits)
 {
-	uint32_t minus = 0;
+	const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+	const __m256i below = _mm256_set1_epi32((int)least - 1);
+	__m256i others = _mm256_setzero_si256();
 	size_t i, k;
 
 	for (i = 0; i < n / 32; i++) {
-		uint32_t word = 0, negative = 0;
+		uint32_t word = 0;
 
 		for (k = 0; k < 4; k++) {
-			__m256 v = _mm256_loadu_ps(x + 32 * i + 8 * k);
-			__m256 set = _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NEQ_UQ);
+			__m256i v = _mm256_loadu_si256((const void *)(x + 32 * i + 8 * k));
+			__m256i set = _mm256_cmpgt_epi32(_mm256_and_si256(v, magnitude), below);
 
-			word |= (uint32_t)_mm256_movemask_ps(set) << 8 * k;
-			negative |= (uint32_t)_mm256_movemask_ps(v) << 8 * k;
+			word |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(set)) << 8 * k;
+			others = _mm256_or_si256(others, _mm256_andnot_si256(set, v));
 		}
 		bits[i] = word;
-		minus |= negative & ~word;
 	}
 	if (n % 32)
 		bits[i] = 0;
-	for (k = 32 * i; k < n; k++) {
-		bits[i] |= (uint32_t)(x[k] != 0) << k % 32;
-		minus |= thc_float_bits(x[k]) == 0x80000000;
-	}
-	return minus;
+	return thc_mark_singly(x, 32 * i, n, least, bits) || !_mm256_testz_si256(others, others);
 }
 
 static size_t pack8(__m256 x, uint32_t bits, float *values)
@@ -124,5 +121,5 @@ static void scatter(const float *values, const uint32_t *bits, size_t words, flo
 	thc_scatter_singly(values, bits, words, x);
 }
 
-const struct thc_sparse_ops thc_sparse_avx2 = { nonzero, pack, unpack, scatter };
+const struct thc_sparse_ops thc_sparse_avx2 = { mark, pack, unpack, scatter };
 #endif

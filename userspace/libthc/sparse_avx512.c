@@ -6,41 +6,35 @@
 #ifdef THC_X86_KERNELS
 #include <immintrin.h>
 
-static uint32_t nonzero16(__m512 x)
+/* The bits of 16 values; *@others: those of the values that have none. */
+static uint32_t mark16(__m512 x, __m512i least, __m512i *others)
 {
-	return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+	__m512i v = _mm512_castps_si512(x);
+	__mmask16 set =
+		_mm512_cmpge_epi32_mask(_mm512_and_si512(v, _mm512_set1_epi32(0x7fffffff)), least);
+
+	*others = _mm512_mask_or_epi32(*others, _knot_mask16(set), *others, v);
+	return set;
 }
 
-static uint32_t negative16(__m512 x)
+static bool mark(const float *x, size_t n, uint32_t least, uint32_t *bits)
 {
-	return _mm512_movepi32_mask(_mm512_castps_si512(x));
-}
-
-/* The bits of 32 values; *@minus: of those that are -0. */
-static uint32_t nonzero32(__m512 low, __m512 high, uint32_t *minus)
-{
-	uint32_t bits = nonzero16(low) | nonzero16(high) << 16;
-
-	*minus |= (negative16(low) | negative16(high) << 16) & ~bits;
-	return bits;
-}
-
-static bool nonzero(const float *x, size_t n, uint32_t *bits)
-{
+	const __m512i bound = _mm512_set1_epi32((int)least);
+	__m512i others = _mm512_setzero_si512();
 	size_t i, left = n % 32;
-	uint32_t minus = 0;
 	__mmask16 low, high;
 
 	for (i = 0; i < n / 32; i++)
-		bits[i] = nonzero32(_mm512_loadu_ps(x + 32 * i), _mm512_loadu_ps(x + 32 * i + 16),
-				    &minus);
-	if (!left)
-		return minus;
-	low = (__mmask16)(left < 16 ? (1U << left) - 1 : 0xffff);
-	high = (__mmask16)(left > 16 ? (1U << (left - 16)) - 1 : 0);
-	bits[i] = nonzero32(_mm512_maskz_loadu_ps(low, x + 32 * i),
-			    _mm512_maskz_loadu_ps(high, x + 32 * i + 16), &minus);
-	return minus;
+		bits[i] = mark16(_mm512_loadu_ps(x + 32 * i), bound, &others) |
+			  mark16(_mm512_loadu_ps(x + 32 * i + 16), bound, &others) << 16;
+	if (left) {
+		low = (__mmask16)(left < 16 ? (1U << left) - 1 : 0xffff);
+		high = (__mmask16)(left > 16 ? (1U << (left - 16)) - 1 : 0);
+		bits[i] = mark16(_mm512_maskz_loadu_ps(low, x + 32 * i), bound, &others) |
+			  mark16(_mm512_maskz_loadu_ps(high, x + 32 * i + 16), bound, &others)
+				  << 16;
+	}
+	return _mm512_test_epi32_mask(others, others);
 }
 
 /* A compressed store is slow: what is behind the values is overwritten by the next ones. */
@@ -119,5 +113,5 @@ static void scatter(const float *values, const uint32_t *bits, size_t words, flo
 	}
 }
 
-const struct thc_sparse_ops thc_sparse_avx512 = { nonzero, pack, unpack, scatter };
+const struct thc_sparse_ops thc_sparse_avx512 = { mark, pack, unpack, scatter };
 #endif

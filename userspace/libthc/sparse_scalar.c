@@ -5,17 +5,10 @@
 #include "codec_ops.h"
 #include "sparse.h"
 
-static bool nonzero(const float *x, size_t n, uint32_t *bits)
+static bool mark(const float *x, size_t n, uint32_t least, uint32_t *bits)
 {
-	uint32_t minus = 0;
-	size_t i;
-
 	memset(bits, 0, (n + 31) / 32 * sizeof(*bits));
-	for (i = 0; i < n; i++) {
-		bits[i / 32] |= (uint32_t)(x[i] != 0) << i % 32;
-		minus |= thc_float_bits(x[i]) == 0x80000000;
-	}
-	return minus;
+	return thc_mark_singly(x, 0, n, least, bits);
 }
 
 static size_t pack(const float *x, const uint32_t *bits, size_t words, float *values)
@@ -45,4 +38,4 @@ static size_t unpack(const float *values, const uint32_t *bits, size_t words, fl
 	return n;
 }
 
-const struct thc_sparse_ops thc_sparse_scalar = { nonzero, pack, unpack, scatter };
+const struct thc_sparse_ops thc_sparse_scalar = { mark, pack, unpack, scatter };

@@ -39,7 +39,7 @@ class Options(ctypes.Structure):
 class Call(ctypes.Structure):
     """struct thc_call"""
     _fields_ = [("size", c_size_t), ("scheme", c_char_p), ("key", c_uint64), ("precision", c_int),
-                ("reserved", c_uint32), ("grain", c_size_t)]
+                ("reserved", c_uint32), ("grain", c_size_t), ("keep", c_double)]
 
 
 class Rows(ctypes.Structure):

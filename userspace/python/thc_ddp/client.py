@@ -166,17 +166,18 @@ class ThcClient:
         _check(self._lib.thc_client_rejoin(self._live()))
 
     def start(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
-              grain=0):
+              grain=0, keep=0.0):
         """Begins the all-reduce of count values at address; pass on to wait().
 
         The buffer must live, and is the library's, until wait() returns. scheme: of schemes(),
         None: the job's; precision: of floats by the schemes none and lhc; grain: of lhc, values
-        that are zero together. All ranks give the same.
+        that are zero together. All ranks give the same. keep: of lhc, the fraction of the values
+        that is sent, 0: all; the rest stays in the error memory of key.
         """
         request = ctypes.c_void_p()
         call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=key,
                         precision=_number("precision", precision, 32),
-                        grain=_number("grain", grain, 256))
+                        grain=_number("grain", grain, 256), keep=keep)
         _check(self._lib.thc_allreduce_call_start(self._live(), address, count, dtype,
                                                   ctypes.byref(call), ctypes.byref(request)))
         return request
@@ -189,8 +190,8 @@ class ThcClient:
         return _check(self._lib.thc_allreduce_wait(request)) != abi.NONFINITE
 
     def allreduce(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
-                  grain=0):
-        return self.wait(self.start(address, count, dtype, key, scheme, precision, grain))
+                  grain=0, keep=0.0):
+        return self.wait(self.start(address, count, dtype, key, scheme, precision, grain, keep))
 
     def start_rows(self, tensor_rows, rows, arrays, dtype=abi.FP32, key=0, precision=abi.EXACT):
         """Begins the all-reduce of rows of a tensor of tensor_rows, by the scheme lhc.

@@ -45,6 +45,16 @@ def _checked(options):
     return dict(options, nonfinite=options["nonfinite"] == "propagate")
 
 
+def _checked_keep(keep, error_feedback):
+    if keep and not 0 < keep < 1:
+        raise ThcError(f"keep={keep!r}: use a fraction above 0 and below 1, or 0 to send all",
+                       errno.EINVAL)
+    if keep and not error_feedback:
+        raise ThcError("what keep leaves would be lost: it needs error_feedback=True",
+                       errno.EINVAL)
+    return keep
+
+
 class ThcState:
     """State of thc_allreduce_hook(): options, client, error memories, counters.
 
@@ -57,6 +67,8 @@ class ThcState:
         through dist.all_reduce; the first pattern that fits counts, other parameters go by the
         job's scheme, and bind() says whose names they are. By "lhc" sparse gradients do, too.
         "auto": weights of nn.Embedding and nn.EmbeddingBag by "lhc"
+    keep: by "lhc" each rank sends about this fraction of its values, the largest ones, and the
+        rest stays in error memories; 0: all. Sparse gradients go whole
     model: bind(model) is called at once
     start_iter: so many steps go through dist.all_reduce before the job is used
     process_group: reduces buckets that do not go through the job, and confirms each step;
@@ -73,13 +85,14 @@ class ThcState:
 
     def __init__(self, aggregator=None, job=None, key_file=None, rank=None, threshold=4096,
                  small="group", schemes=None, model=None, start_iter=0, process_group=None,
-                 error_feedback=True, nonfinite="propagate", quiet=False, **options):
+                 error_feedback=True, nonfinite="propagate", keep=0.0, quiet=False, **options):
         self.options = _checked(dict(options, aggregator=aggregator, job=job,
                                      key_file=key_file, rank=rank, error_feedback=error_feedback,
                                      nonfinite=nonfinite))
         if small not in ("group", "exact"):
             raise ThcError(f'small={small!r}: use "group" or "exact"', errno.EINVAL)
         self.threshold, self.small, self.start_iter = threshold, small, start_iter
+        self.keep = _checked_keep(keep, error_feedback)
         self._schemes = Schemes(schemes)
         if model is not None:
             self.bind(model)
@@ -122,7 +135,7 @@ class ThcState:
     def __getstate__(self):
         return {"options": self.options, "threshold": self.threshold, "small": self.small,
                 "schemes": self._schemes.given, "start_iter": self.start_iter,
-                "quiet": self.quiet, "state": self.state_dict()}
+                "keep": self.keep, "quiet": self.quiet, "state": self.state_dict()}
 
     def __setstate__(self, saved):
         self.options = saved["options"]
@@ -130,6 +143,7 @@ class ThcState:
         # an older version's pickle has none of these
         self.small = saved.get("small", "group")
         self.start_iter = saved.get("start_iter", 0)
+        self.keep = saved.get("keep", 0.0)
         self._schemes = Schemes(saved.get("schemes"))
         self.process_group = None
         self.counters = dict.fromkeys(_COUNTERS, 0)
@@ -353,11 +367,12 @@ class ThcState:
             if not self.client and step.error:
                 raise step.error    # to join is tried once in a step, by all ranks alike
             client = self.connect().client
-            by = report.Way(scheme, self._info)
-            if self.options["error_feedback"] and by.scheme not in report.PRECISE:
+            by = report.Way(scheme, self._info, 0.0 if buffer.is_sparse else self.keep)
+            if self.options["error_feedback"] and by.loses:
                 self._memories.place(client, key, numbers)
             future = _future(buffer)
-            brought = Rows(buffer) if buffer.is_sparse else _Values(buffer, scheme, run.grain)
+            brought = (Rows(buffer) if buffer.is_sparse else
+                       _Values(buffer, scheme, run.grain, by.keep))
             request = brought.start(client, _DTYPES[buffer.dtype], key)
             # from here on nothing fails
             step.keys.append(key)
@@ -501,16 +516,16 @@ def _group_failed(failure):
 class _Values:
     """A dense buffer for one all-reduce, or its copy in pinned memory if it is on a device."""
 
-    def __init__(self, buffer, scheme, grain):
+    def __init__(self, buffer, scheme, grain, keep):
         self.buffer = self.host = buffer
-        self.scheme, self.grain = scheme, grain
+        self.scheme, self.grain, self.keep = scheme, grain, keep
         if buffer.device.type != "cpu":
             self.host = torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=True)
             self.host.copy_(buffer)
 
     def start(self, client, dtype, key):
         return client.start(self.host.data_ptr(), self.host.numel(), dtype, key, self.scheme,
-                            grain=self.grain)
+                            grain=self.grain, keep=self.keep)
 
     def finish(self, client, request):
         """(whether all ranks' values are finite, the mean, or NaN)"""

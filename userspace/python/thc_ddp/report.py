@@ -10,27 +10,30 @@ PRECISE = ("none", "lhc")
 
 class Way:
     """How floats go through the job: @scheme is a scheme's name, or None, the job's own. Floats
-    by none and lhc are exact, but for the job's own: they have the job's precision.
+    by none and lhc are exact, but for the job's own: they have the job's precision. @keep: by lhc
+    this fraction goes, 0: all.
     """
 
-    def __init__(self, scheme, info):
+    def __init__(self, scheme, info, keep=0.0):
         self.scheme = scheme or info["scheme"]
-        self.is_exact = (self.scheme in PRECISE and
-                         not (scheme is None and info["precision"]))
+        self.keep = keep if self.scheme == "lhc" else 0.0
+        self.loses = self.scheme not in PRECISE or self.keep > 0
+        self.fixed = info["precision"] if scheme is None else 0
+        self.is_exact = not self.loses and not self.fixed
         if self.scheme not in PRECISE:
-            self.precision, self.bits = None, (info["bits"], info["sum_width"])
-        elif self.is_exact:
-            self.precision, self.bits = "exact", (_DIGIT_BITS, _DIGIT_BITS)
+            self.bits = info["bits"], info["sum_width"]
         else:
-            self.precision, self.bits = f"fixed{info['precision']}", 2 * (info["precision"],)
+            self.bits = 2 * (self.fixed or _DIGIT_BITS,)
+        self.precision = (None if self.loses else f"fixed{self.fixed}" if self.fixed else "exact")
 
     def __str__(self):
         up, down = self.bits
         bits = f"{up} bits up, {down} down"
         if self.scheme in PRECISE:
-            bits = f"{up} bits a digit" if self.is_exact else f"fixed point of {up} bits"
+            bits = f"fixed point of {up} bits" if self.fixed else f"{up} bits a digit"
         if self.scheme == "lhc":
-            bits += ", of what is not zero"
+            bits += (f", of the largest {100 * self.keep:g} %" if self.keep else
+                     ", of what is not zero")
         return f"scheme {self.scheme} ({bits})"
 
 
@@ -39,7 +42,7 @@ def _exceptions(state, info):
     by = {}
 
     def goes(choice, what):
-        way = Way(None if choice == "job" else choice, info)
+        way = Way(None if choice == "job" else choice, info, state.keep)
         by.setdefault("process group" if choice == "group" else str(way), []).append(what)
 
     for pattern, choice in state.schemes.items():
@@ -57,7 +60,7 @@ def start_line(state, options, info):
     """What is in use, and why the window is no larger."""
     window, slots = info["window"], info["data_slots"]
     line = (f"job {options['job']} at {options['aggregator']}: rank {options['rank']} of "
-            f"{info['ranks']}, {Way(None, info)}, seal {info['seal']}, "
+            f"{info['ranks']}, {Way(None, info, state.keep)}, seal {info['seal']}, "
             f"{info['shards']} shard{'s' * (info['shards'] != 1)}, {info['transport']} sockets, "
             f"answers by {'multicast' if info['multicast'] else 'fanout'}")
     if window:
