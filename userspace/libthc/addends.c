@@ -27,7 +27,7 @@
 
 static bool is_exact(const struct thc_addends *a)
 {
-	return a->scales->exact;
+	return a->digits.exact;
 }
 
 /* How many chunks there are follows from answers. */
@@ -72,7 +72,7 @@ static const float *source_of(const struct thc_addends *a, const struct thc_requ
 
 static unsigned int limbs_of(const struct thc_addends *a, uint32_t block)
 {
-	unsigned int limbs = is_exact(a) ? thc_scale_limbs(a->scales->of[block], a->bits) : 1;
+	unsigned int limbs = thc_digits_count(&a->digits, a->scales->of[block]);
 
 	/* a union that has coordinates of a block whose values are zero is none of true ranks */
 	return !limbs && a->index ? 1 : limbs;
@@ -86,16 +86,27 @@ static uint32_t most_groups(const struct thc_addends *a, const struct thc_reques
 
 /* --- memory --------------------------------------------------------------- */
 
+struct thc_digits thc_addends_digits(const struct thc_request *r)
+{
+	const struct thc_client *c = r->client;
+	const bool exact = r->precision == THC_EXACT;
+	const unsigned int width = exact ? 32 : r->precision;
+
+	return (struct thc_digits){
+		.ops = thc_simd_ops(c->options.simd)->fixed, .exact = exact, .width = width,
+		.bits = thc_fixed_bits(width, c->spec.ranks), .ranks = c->spec.ranks,
+		.odd = r->dtype != THC_FP32,
+	};
+}
+
 void thc_addends_init(struct thc_addends *a, const struct thc_request *r,
 		      const struct thc_scales *scales, const struct thc_index *index)
 {
-	a->ops = thc_simd_ops(r->client->options.simd)->fixed;
 	a->sparse = thc_simd_ops(r->client->options.simd)->sparse;
 	a->scales = scales;
 	a->index = index;
-	a->width = scales->exact ? 32 : r->precision;
-	a->bits = thc_fixed_bits(a->width, r->client->spec.ranks);
-	a->each = THC_COORDINATES(a->width);
+	a->digits = thc_addends_digits(r);
+	a->each = THC_COORDINATES(a->digits.width);
 }
 
 void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, struct thc_layout *l)
@@ -161,7 +172,7 @@ struct thc_phase thc_addends_phase(struct thc_addends *a, struct thc_request *r,
 	return (struct thc_phase){
 		.request = r, .packets = a->packets, .stride = THC_ANSWER_BYTES, .ring = a->ring,
 		.payload = THC_LANE_BYTES, .sized = is_open(a) ? 0 : most_groups(a, r),
-		.op = THC_OP_ADD, .width = (uint8_t)a->width, .closed = !is_open(a),
+		.op = THC_OP_ADD, .width = (uint8_t)a->digits.width, .closed = !is_open(a),
 	};
 }
 
@@ -253,19 +264,6 @@ static void swap_lanes(void *lanes, unsigned int width)
 #endif
 }
 
-static void make_lanes(const struct thc_addends *a, const float *x, struct piece p, void *lanes)
-{
-	struct thc_scale scale = a->scales->of[p.block];
-
-	/* a block of zeros has no scale, and fixed point sends it all the same */
-	if (thc_scale_is_zero(scale))
-		memset(lanes, 0, p.n * a->width / 8);
-	else if (is_exact(a))
-		a->ops->limb(x, p.n, scale.low, a->bits, a->limb, lanes);
-	else
-		a->ops->fixed(x, p.n, scale.top, a->bits, a->width, lanes);
-}
-
 /* The bits of @block's coordinates that have values; how many words of them. */
 static size_t bits_of(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
 {
@@ -318,12 +316,14 @@ static void make_chunk(struct thc_addends *a, struct thc_request *r)
 	struct thc_phase *p = &r->phases.phase[a->phase];
 	struct piece piece = first_piece(a, &a->group[a->making]);
 	uint8_t *lanes = (uint8_t *)(thc_phase_packet(p, p->ready) + 1);
+	unsigned int width = a->digits.width;
 
 	do
-		make_lanes(a, values_of(a, r, piece), piece, lanes + piece.at * a->width / 8);
+		thc_digits_make(&a->digits, values_of(a, r, piece), piece.n,
+				a->scales->of[piece.block], a->limb, lanes + piece.at * width / 8);
 	while (next_piece(a, &piece));
-	memset(lanes + piece.at * a->width / 8, 0, THC_LANE_BYTES - piece.at * a->width / 8);
-	swap_lanes(lanes, a->width);
+	memset(lanes + piece.at * width / 8, 0, THC_LANE_BYTES - piece.at * width / 8);
+	swap_lanes(lanes, width);
 	a->group_of[p->ready % a->ring] = a->making;
 	thc_pipeline_ready(p, p->ready);
 }
@@ -361,27 +361,15 @@ static void means_of(const struct thc_addends *a, const struct thc_request *r, u
 		     const struct thc_group *group, uint32_t at, uint32_t n, float *means)
 {
 	const struct thc_phase *p = &r->phases.phase[a->phase];
-	struct thc_scale scale = a->scales->of[block];
-	const struct thc_mean m = {
-		.unit = ldexp(1, is_exact(a) ? scale.low : scale.top - (int)a->bits),
-		.ranks = r->client->spec.ranks,
-		.bits = a->bits,
-		.odd = r->dtype != THC_FP32,
-	};
 	unsigned int limbs = limbs_of(a, block), k;
 	const int32_t *digit[THC_LIMBS_MAX];
 	const uint8_t *lanes;
 
 	for (k = 0; k < limbs; k++) {
 		lanes = (const uint8_t *)(thc_phase_packet(p, group->chunk + k) + 1);
-		digit[k] = (const void *)(lanes + at * a->width / 8);
+		digit[k] = (const void *)(lanes + at * a->digits.width / 8);
 	}
-	if (thc_scale_is_zero(scale))
-		memset(means, 0, n * sizeof(*means));
-	else if (is_exact(a))
-		thc_fixed_means(a->ops, digit, limbs, n, &m, means);
-	else
-		a->ops->mean(digit[0], a->width, n, &m, means);
+	thc_digits_means(&a->digits, digit, n, a->scales->of[block], means);
 }
 
 /* All groups of the block that lands next have their sums. */
@@ -525,7 +513,7 @@ void thc_addends_answer(struct thc_addends *a, struct thc_request *r, uint32_t c
 	void *own = thc_phase_packet(&r->phases.phase[a->phase], chunk) + 1;
 
 	memcpy(own, lanes, THC_LANE_BYTES);
-	swap_lanes(own, a->width);
+	swap_lanes(own, a->digits.width);
 	a->group[a->group_of[chunk % a->ring]].summed++;
 	land_blocks(a, r);
 }

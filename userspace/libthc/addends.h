@@ -44,7 +44,7 @@ struct thc_group {
  * @scales: of their blocks
  * @index: NULL: values are those of all coordinates
  * @phase: number of theirs
- * @width: bits of a lane; @bits: those that are a rank's own
+ * @digits: how values are lanes
  * @each: values of a group
  * @there: by block: its values
  * @group: @groups of them are whole, the next one has @filled values of blocks before @block
@@ -62,13 +62,11 @@ struct thc_group {
  *	group's are @packed_from there. @set, @dense: room for a block. All with an index alone
  */
 struct thc_addends {
-	const struct thc_fixed_ops *ops;
 	const struct thc_sparse_ops *sparse;
 	const struct thc_scales	*scales;
 	const struct thc_index	*index;
 	unsigned int		phase;
-	unsigned int		width;
-	unsigned int		bits;
+	struct thc_digits	digits;
 	uint32_t		each;
 	uint16_t		*there;
 	struct thc_group	*group;
@@ -99,6 +97,8 @@ struct thc_addends {
 	uint32_t		*set;
 };
 
+/* How floats of @r are sent. */
+struct thc_digits thc_addends_digits(const struct thc_request *r);
 /* Of @r's buffer, as it is. @index: NULL, or it has this rank's bits, and stays. */
 void thc_addends_init(struct thc_addends *a, const struct thc_request *r,
 		      const struct thc_scales *scales, const struct thc_index *index);

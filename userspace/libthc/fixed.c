@@ -175,3 +175,40 @@ void thc_fixed_means(const struct thc_fixed_ops *ops, const int32_t *const *digi
 		out[i] = thc_round_float(mean_of(sums, limbs, m), m->odd);
 	}
 }
+
+/* --- digits ------------------------------------------------------------------ */
+
+unsigned int thc_digits_count(const struct thc_digits *d, struct thc_scale s)
+{
+	return d->exact ? thc_scale_limbs(s, d->bits) : 1;
+}
+
+void thc_digits_make(const struct thc_digits *d, const float *x, size_t n, struct thc_scale s,
+		     unsigned int index, void *lanes)
+{
+	/* a block of zeros has no scale, and fixed point sends it all the same */
+	if (thc_scale_is_zero(s))
+		memset(lanes, 0, n * d->width / 8);
+	else if (d->exact)
+		d->ops->limb(x, n, s.low, d->bits, index, lanes);
+	else
+		d->ops->fixed(x, n, s.top, d->bits, d->width, lanes);
+}
+
+void thc_digits_means(const struct thc_digits *d, const int32_t *const *digit, size_t n,
+		      struct thc_scale s, float *means)
+{
+	const struct thc_mean m = {
+		.unit = ldexp(1, d->exact ? s.low : s.top - (int)d->bits),
+		.ranks = d->ranks,
+		.bits = d->bits,
+		.odd = d->odd,
+	};
+
+	if (thc_scale_is_zero(s))
+		memset(means, 0, n * sizeof(*means));
+	else if (d->exact)
+		thc_fixed_means(d->ops, digit, thc_digits_count(d, s), n, &m, means);
+	else
+		d->ops->mean(digit[0], d->width, n, &m, means);
+}

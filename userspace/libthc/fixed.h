@@ -122,4 +122,28 @@ struct thc_scale thc_scale_of_lanes(uint32_t top_lane, uint32_t low_lane);
 void thc_fixed_means(const struct thc_fixed_ops *ops, const int32_t *const *digit,
 		     unsigned int limbs, size_t n, const struct thc_mean *m, float *out);
 
+/**
+ * struct thc_digits - how floats of a scale become digits, and sums of digits means
+ * @exact: limbs, in lanes of 32 bits, else one digit of fixed point
+ * @width: bits of a lane
+ * @bits, @ranks, @odd: as in struct thc_mean
+ */
+struct thc_digits {
+	const struct thc_fixed_ops *ops;
+	bool		exact;
+	unsigned int	width;
+	unsigned int	bits;
+	unsigned int	ranks;
+	bool		odd;
+};
+
+/* Digits of each value, 0 if exact values are all zero. */
+unsigned int thc_digits_count(const struct thc_digits *d, struct thc_scale s);
+/* Digit number @index of @n values. */
+void thc_digits_make(const struct thc_digits *d, const float *x, size_t n, struct thc_scale s,
+		     unsigned int index, void *lanes);
+/* Means of @n values, of which @digit has the digits that thc_digits_count() says, of zeros none. */
+void thc_digits_means(const struct thc_digits *d, const int32_t *const *digit, size_t n,
+		      struct thc_scale s, float *means);
+
 #endif /* LIBTHC_FIXED_H */

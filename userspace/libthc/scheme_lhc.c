@@ -160,7 +160,8 @@ static bool look_at(struct thc_request *r, uint32_t block)
 
 	if (r->keep)
 		x = thc_keep_add(&g->keep, block, x, n);
-	if (!thc_scale_measure(g->addends.ops, x, n, g->scales.exact, &g->scales.of[block], &bad)) {
+	if (!thc_scale_measure(g->addends.digits.ops, x, n, g->scales.exact, &g->scales.of[block],
+			       &bad)) {
 		r->bad = (size_t)block * THC_SCALE_BLOCK + bad;
 		r->claim_status = THC_CLAIM_NOT_FINITE;
 		return false;

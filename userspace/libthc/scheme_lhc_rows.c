@@ -216,8 +216,8 @@ static void measure_slice(struct thc_request *r)
 		const float *x = thc_addends_load(&g->addends, r, g->measured, 0, n);
 
 		/* all of them are finite */
-		thc_scale_measure(g->addends.ops, x, n, g->scales.exact, &g->scales.of[g->measured],
-				  &bad);
+		thc_scale_measure(g->addends.digits.ops, x, n, g->scales.exact,
+				  &g->scales.of[g->measured], &bad);
 	}
 }
 

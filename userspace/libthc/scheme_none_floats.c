@@ -59,8 +59,8 @@ static void measure_slice(struct thc_request *r)
 		size_t n = thc_addends_count(r, block);
 		const float *x = thc_addends_load(&g->addends, r, block, 0, n);
 
-		if (!thc_scale_measure(g->addends.ops, x, n, g->scales.exact, &g->scales.of[block],
-				       &bad)) {
+		if (!thc_scale_measure(g->addends.digits.ops, x, n, g->scales.exact,
+				       &g->scales.of[block], &bad)) {
 			r->bad = (size_t)block * THC_SCALE_BLOCK + bad;
 			r->claim_status = THC_CLAIM_NOT_FINITE;
 			end = block = g->scales.blocks;
