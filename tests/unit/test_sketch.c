@@ -407,8 +407,9 @@ static void peel__sums_of_ranks(void **state)
 				give_random(&b, items);
 				add_all(&b, 0);
 				n = check_all(&b, widths[turn++ % 3]);
+				/* no core, but some rows may have the same buckets */
 				if (counts[c] > 4097 && d < 3)
-					assert_int_equal(n, 0);
+					assert_in_range(n, 0, 8);
 				end(&b);
 			}
 		}

@@ -92,9 +92,9 @@ void thc_sketch_init(struct thc_sketch *s, size_t count, size_t capacity,
 	items = (uint32_t)((uint64_t)capacity * part / count);
 	while (lanes_log2 < LANES_LOG2_MAX && items >> (lanes_log2 + 1) >= LANE_ITEMS)
 		lanes_log2++;
-	/* a lane has two standard deviations more */
+	/* the fullest of some lanes has so many standard deviations more */
 	items = (items >> lanes_log2) + 1;
-	items += 2 * root(items);
+	items += 3 * root(items);
 	buckets = thc_sketch_buckets(hashes, items, &windows);
 	thc_sketch_shape(s, lanes_log2, windows, buckets);
 }
