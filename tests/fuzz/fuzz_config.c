@@ -60,6 +60,7 @@ enum {
 	SCHEME_UTHC,
 	SCHEME_LHC,
 	WITH_GRAIN,
+	WITH_SKETCH,
 	UNROTATED,
 	WITH_PREFIX,
 	WITH_SHARDS,
@@ -85,6 +86,7 @@ static struct outcome reached[OUTCOMES] = {
 	[SCHEME_UTHC] = { "scheme uthc", 0 },
 	[SCHEME_LHC] = { "scheme lhc", 0 },
 	[WITH_GRAIN] = { "a grain", 0 },
+	[WITH_SKETCH] = { "sketches", 0 },
 	[UNROTATED] = { "not rotated", 0 },
 	[OWN_LEVELS] = { "levels given", 0 },
 	[LINEAR] = { "linear tables", 0 },
@@ -173,7 +175,9 @@ static void check_params(const struct thcd_plan *plan, const struct thc_spec *s,
 	require(s->seed == plan->seed && s->ranks == plan->ranks && s->reply == plan->reply);
 	require((uint64_t)table.granularity * s->ranks < UINT64_C(1) << s->sum_width);
 	require(s->bits == plan->bits && s->scheme == plan->scheme);
-	require(s->value_bits == plan->value_bits && s->grain == plan->grain);
+	require(s->value_bits == plan->value_bits);
+	require((s->grain ? s->grain : 1) == 1U << plan->grain_log2);
+	require((s->scheme_features & ~THC_SCHEME_F_UNROTATED) == plan->sketch);
 	require(1U << s->block_log2 >= THC_COORDINATES(s->sum_width));
 	require(s->deadline_ms == plan->deadline_ms);
 	require(s->quorum >= 1 && s->quorum <= s->ranks);
@@ -370,8 +374,10 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 		put(t, "clamp", "%.17g", p);
 	if (plan->value_bits)
 		put(t, "precision", "fixed%u", plan->value_bits);
-	if (plan->grain)
-		put(t, "grain", "%u", plan->grain);
+	if (plan->scheme == THC_SCHEME_LHC)
+		put(t, "grain", "%u", 1U << plan->grain_log2);
+	if (plan->sketch)
+		put(t, "sketch", "%s", plan->sketch & THC_SCHEME_F_COUPLED ? "coupled" : "three");
 	put(t, "rotate", "%s", plan->rotate ? "on" : "off");
 	put_table(t, plan);
 	put_addresses(t, plan);
@@ -425,7 +431,8 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 	reached[SCHEME_NONE].times += plan->scheme == THC_SCHEME_NONE;
 	reached[SCHEME_UTHC].times += plan->scheme == THC_SCHEME_UTHC;
 	reached[SCHEME_LHC].times += plan->scheme == THC_SCHEME_LHC;
-	reached[WITH_GRAIN].times += plan->grain > 1;
+	reached[WITH_GRAIN].times += plan->grain_log2 > 0;
+	reached[WITH_SKETCH].times += !!plan->sketch;
 	reached[UNROTATED].times += !plan->rotate;
 	reached[OWN_LEVELS].times += w->table == THCD_TABLE_LIST;
 	reached[LINEAR].times += plan->linear;
@@ -497,6 +504,7 @@ static const struct {
 	{ "scheme", { "thc", "none", "uthc", "lhc", "lhc", "dhc" } },
 	{ "precision", { "exact", "fixed8", "fixed16", "fixed32" } },
 	{ "grain", { "1", "3", "64", "256", "257" } },
+	{ "sketch", { "off", "three", "coupled", "four" } },
 	{ "rotate", { "on", "off" } },
 	{ "feedback", { "on", "off" } },
 	{ "granularity", { "15", "16", "20", "30", "60", "255" } },

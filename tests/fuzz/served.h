@@ -134,7 +134,8 @@ static bool is_scheme(const uint8_t *w, const struct records *r)
 	unsigned int ranks = be16_at(w + 44);
 	bool table = is_table(r->row, s[1], ranks);
 
-	if (s[12] || s[13] || s[14] || s[15] & ~1)
+	/* features, of which 2 and 4 are lhc's, and 4 with 2 */
+	if (s[12] || s[13] || s[14] || s[15] & ~(s[0] == 3 ? 7 : 1) || (s[15] & 6) == 4)
 		return false;
 	switch (s[0]) {
 	case 0:

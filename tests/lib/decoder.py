@@ -641,6 +641,7 @@ class Generation:
 # --- agreement ----------------------------------------------------------------
 
 DIFFERENT = range(5)        # fields that all workers have alike
+SKETCH_SHIFT = 28           # of the last one, so have its bits from here on
 OF_DIGEST, OF_MISSED, OF_STATUS = 5, 6, 7
 
 
@@ -686,8 +687,10 @@ def disagreement(claims):
     """Fields that keep a round from going on, of all claims of 64 workers at most."""
     digests = {fields[OF_DIGEST] for fields in claims if not fields[OF_MISSED]}
     return ({i for i in DIFFERENT if len({fields[i] for fields in claims}) > 1} |
+            ({OF_STATUS} if len({fields[OF_STATUS] >> SKETCH_SHIFT for fields in claims}) > 1
+             else set()) |
             ({OF_DIGEST} if len(digests) > 1 else set()) |
-            ({OF_STATUS} if any(fields[OF_STATUS] for fields in claims) else set()))
+            ({OF_STATUS} if any(fields[OF_STATUS] % 256 for fields in claims) else set()))
 
 
 def disagreement_of_many(lanes):

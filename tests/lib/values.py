@@ -95,13 +95,14 @@ def exact_mean(buffers, dtype):
     return as_buffer([rounded(s, len(buffers), UNIT, dtype) for s in sums], dtype)
 
 
-def fixed_mean(buffers, dtype, bits):
-    """Of values that are rounded to multiples of a scale first (protocol.md, fixed point)."""
+def fixed_mean(buffers, dtype, bits, shared=SCALE_BLOCK):
+    """Of values that are rounded to multiples of a scale first (protocol.md, fixed point); shared:
+    values of a scale."""
     n, out = len(buffers), []
     k = bits - 1 - (n - 1).bit_length()
     most = 2**k - 1
-    for first in range(0, len(buffers[0]), SCALE_BLOCK):
-        x = [floats(b[first:first + SCALE_BLOCK], dtype) for b in buffers]
+    for first in range(0, len(buffers[0]), shared):
+        x = [floats(b[first:first + shared], dtype) for b in buffers]
         scale = int(np.frexp(max(np.abs(v).max() for v in x))[1])
         sums = sum(np.clip(np.rint(np.ldexp(v, k - scale)), -most, most).astype(np.int64)
                    for v in x)

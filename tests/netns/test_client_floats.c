@@ -17,17 +17,24 @@
  */
 enum { CLOSE, SPREAD, FEW, ALL, TINY, ZERO, FEW_ALIKE, ZERO_BUT_ONE, SORTS };
 
+/* Of a rank's thread: most values are zero, others in each round; so many share a scale. */
+static __thread struct draw {
+	bool		sparse;
+	unsigned int	round;
+	size_t		shared;
+} draw = { .shared = BLOCK };
+
 static uint32_t random_at(unsigned int rank, size_t i)
 {
-	uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ULL + (rank + 1) * 0xbf58476d1ce4e5b9ULL;
+	uint64_t x = (i + 1 + ((uint64_t)draw.round << 40)) * 0x9e3779b97f4a7c15ULL +
+		     (rank + 1) * 0xbf58476d1ce4e5b9ULL;
 
 	x ^= x >> 30;
 	x *= 0x94d049bb133111ebULL;
 	return (uint32_t)((x ^ x >> 29) >> 16);
 }
 
-/* The bits of value @i of @rank. */
-static uint32_t value_at(unsigned int rank, size_t i, enum thc_dtype dtype)
+static uint32_t dense_at(unsigned int rank, size_t i, enum thc_dtype dtype)
 {
 	const struct exact_form *f = &exact_form[dtype];
 	unsigned int low = f->digits - 1, exponents = 1U << (f->bits - f->digits);
@@ -43,6 +50,28 @@ static uint32_t value_at(unsigned int rank, size_t i, enum thc_dtype dtype)
 	if (sort == ALL)
 		return sign | (r >> 8) % (exponents - 1) << low | mantissa;
 	return sign | (middle - (sort == SPREAD ? spread : 0)) << low | mantissa;
+}
+
+/* In which rounds more is there than in others, rank 1 has nothing, and none has. */
+enum { THICK = 4, UNEVEN = 5, NOTHING = 6, SPARSE_ROUNDS = 9 };
+
+static uint32_t sparse_at(unsigned int rank, size_t i, enum thc_dtype dtype)
+{
+	const struct exact_form *f = &exact_form[dtype];
+	unsigned int low = f->digits - 1, middle = 1U << (f->bits - f->digits - 1);
+	uint32_t r = random_at(rank, i), chance = random_at(rank + RANKS_MAX, i);
+
+	if (draw.round == NOTHING || (draw.round == UNEVEN && rank == 1) ||
+	    chance % (draw.round == THICK ? 11 : 151))
+		return i & 1 ? (r >> 31) << (f->bits - 1) : 0;
+	return (r >> 31) << (f->bits - 1) | (middle - (r >> 24 & 3) - i / BLOCK % 8) << low |
+	       (r & ((1U << low) - 1));
+}
+
+/* The bits of value @i of @rank. */
+static uint32_t value_at(unsigned int rank, size_t i, enum thc_dtype dtype)
+{
+	return draw.sparse ? sparse_at(rank, i, dtype) : dense_at(rank, i, dtype);
 }
 
 static size_t size_of(enum thc_dtype dtype)
@@ -70,14 +99,14 @@ static double magnitude_at(unsigned int rank, size_t i, enum thc_dtype dtype)
 	return ldexp(mantissa, exponent);
 }
 
-/* The power of two above all values of the block that @i is in; false: all are zero. */
+/* The power of two above all values that share a scale with @i; false: all are zero. */
 static bool top_of(const struct rank *r, size_t i, int *top)
 {
-	size_t first = i / BLOCK * BLOCK;
+	size_t first = i / draw.shared * draw.shared;
 	double most = 0, one;
 	unsigned int k;
 
-	for (i = first; i < r->count && i < first + BLOCK; i++) {
+	for (i = first; i < r->count && i < first + draw.shared; i++) {
 		for (k = 0; k < r->ranks; k++) {
 			one = magnitude_at(k, i, r->dtype);
 			most = one > most ? one : most;
@@ -131,7 +160,7 @@ static int check(const struct rank *r, enum thc_precision precision)
 		struct exact_sum sum = { .positive = { { 0 } } };
 		uint32_t wanted, got = 0;
 
-		if (precision && i % BLOCK == 0)
+		if (precision && i % draw.shared == 0)
 			some = top_of(r, i, &top);
 		if (!precision)
 			add_exact(&sum, r, i);
@@ -160,6 +189,7 @@ static int reduce(struct rank *r, const char *scheme, enum thc_precision precisi
 	call.scheme = scheme;
 	call.precision = precision;
 	call.grain = grain;
+	call.key = draw.sparse ? 1000 * r->count + 10 * precision + r->dtype : 0;
 	error = thc_allreduce_call_start(r->client, r->buf, r->count, r->dtype, &call, &request);
 	return error ? error : thc_allreduce_wait(request);
 }
@@ -256,6 +286,63 @@ static void floats__of_the_jobs_precision(void **state)
 	run_well("job=1,ranks=3,scheme=none,precision=fixed16,reply=fanout", 3, reduce_by_the_job);
 }
 
+/* The share of values that some rank has. */
+static double density(const struct rank *r)
+{
+	size_t i, there = 0;
+	unsigned int k;
+
+	for (i = 0; i < r->count; i++) {
+		for (k = 0; k < r->ranks && magnitude_at(k, i, r->dtype) == 0; k++)
+			;
+		there += k < r->ranks;
+	}
+	return (double)there / (double)r->count;
+}
+
+/* Rounds of a key in a job of sketches: from the third one on they are some, if the one before the
+ * last was sparse enough, and all values share a scale.
+ */
+static int reduce_sparse(struct rank *r, size_t count, enum thc_precision precision)
+{
+	double before[2] = { 1, 1 };
+	int error = 0;
+
+	r->count = count;
+	for (draw.round = 0; draw.round < SPARSE_ROUNDS && !error; draw.round++) {
+		draw.shared = before[draw.round % 2] < 0.0625 ? count : BLOCK;
+		before[draw.round % 2] = density(r);
+		error = reduce_by(r, "lhc", precision, 1U << (count % 3 ? 0 : 1), precision);
+	}
+	return error;
+}
+
+static void *reduce_sketches(void *arg)
+{
+	static const enum thc_precision precisions[] = { THC_EXACT, THC_FIXED_32, THC_FIXED_16,
+							 THC_FIXED_8 };
+	static const size_t counts[] = { 1, 300, 4097, 70002 };
+	struct rank *r = arg;
+	int error = open_client(r);
+	size_t k, m;
+
+	draw.sparse = true;
+	for (k = 0; k < sizeof(counts) / sizeof(*counts); k++)
+		for (m = 0; m < sizeof(precisions) / sizeof(*precisions) && !error; m++) {
+			r->dtype = (enum thc_dtype)((k + m) % 3);
+			error = reduce_sparse(r, counts[k], precisions[m]);
+		}
+	keep_error(r, error);
+	return end_rank(r, NULL, NULL);
+}
+
+static void floats__of_sketches(void **state)
+{
+	(void)state;
+	run_well("job=1,ranks=3,scheme=lhc,sketch=three,reply=fanout", 3, reduce_sketches);
+	run_well("job=1,ranks=2,scheme=lhc,sketch=coupled,reply=fanout", 2, reduce_sketches);
+}
+
 /* One behind the other, without waiting: exact means of as many chunks as their values want, and
  * means by thc, whose chunks come behind them.
  */
@@ -350,6 +437,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(floats__means_of_each_precision),
 		cmocka_unit_test(floats__of_the_jobs_precision),
+		cmocka_unit_test(floats__of_sketches),
 		cmocka_unit_test(floats__and_means_by_thc_at_once),
 		cmocka_unit_test(floats__what_ranks_do_not_share_is_told),
 	};

@@ -212,6 +212,21 @@ static void scheme__lhc_has_a_grain(void **state)
 	}
 }
 
+static void scheme__features_are_of_a_scheme(void **state)
+{
+	struct thc_spec w = good();
+	unsigned int features;
+
+	(void)state;
+	for (features = 0; features < 16; features++) {
+		w.scheme_features = features;
+		w.scheme = THC_SCHEME_LHC;
+		assert_int_equal(take(&w), features < 8 && (features & 6) != 4 ? 0 : -EPROTO);
+		w.scheme = THC_SCHEME_NONE;
+		assert_int_equal(take(&w), features < 2 ? 0 : -EPROTO);
+	}
+}
+
 /* Scheme uthc needs the levels 0, 1, .. g. */
 static void scheme__uthc_has_a_uniform_table(void **state)
 {
@@ -264,6 +279,7 @@ int main(void)
 		cmocka_unit_test(scheme__is_one_that_there_is),
 		cmocka_unit_test(scheme__none_and_lhc_have_a_precision),
 		cmocka_unit_test(scheme__lhc_has_a_grain),
+		cmocka_unit_test(scheme__features_are_of_a_scheme),
 		cmocka_unit_test(scheme__uthc_has_a_uniform_table),
 		cmocka_unit_test(scheme__raises_what_a_bucket_counts_as),
 		cmocka_unit_test(clamp__is_one_that_a_codec_serves),

@@ -104,7 +104,7 @@ static void job__most_levels(void **state)
 /* Every key with a value of its own, on the command line. */
 static const char every_key[] =
 	"job=3,ranks=4,key=@one,table=0:5:10:16,bits=2,granularity=16,"
-	"clamp=1/512,scheme=lhc,precision=fixed16,grain=64,rotate=off,feedback=off,sum_width=16,"
+	"clamp=1/512,scheme=lhc,precision=fixed16,grain=64,sketch=three,rotate=off,feedback=off,sum_width=16,"
 	"block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,group_port=7000,"
 	"prefix=10.0.0.0/8,prefix=fd00::/64,shards=10.0.0.1,10.0.0.2:9100,shard=1,hops=254,"
 	"quorum=3,deadline_ms=250,seed=18446744073709551615,seal=none,correlated=off";
@@ -130,6 +130,7 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_int_equal(w->scheme, THC_SCHEME_LHC);
 	assert_int_equal(w->precision, 16);
 	assert_int_equal(w->grain, 64);
+	assert_int_equal(w->sketch, THC_SCHEME_F_SKETCH);
 	assert_false(w->rotate);
 	assert_false(w->feedback);
 	assert_int_equal(w->sum_width, 16);
@@ -173,6 +174,7 @@ static void file__every_key(void **state)
 		"    \"table\": [0, 5, 10, 16], \"bits\": 2, \"granularity\": 16, \"clamp\": "
 		"\"1/512\",\n"
 		"    \"scheme\": \"lhc\", \"precision\": \"fixed16\", \"grain\": 64,\n"
+		"    \"sketch\": \"three\",\n"
 		"    \"rotate\": false, \"feedback\": false,\n"
 		"    \"sum_width\": 16, \"block\": 4096, \"slots\": 100, \"norm_slots\": 7,\n"
 		"    \"reply\": \"fanout\", \"group\": \"239.1.2.3\", \"group_port\": 7000,\n"

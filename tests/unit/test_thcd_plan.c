@@ -200,12 +200,16 @@ static void scheme__lhc(void **state)
 	(void)state;
 	assert_int_equal(p.scheme, THC_SCHEME_LHC);
 	assert_int_equal(p.value_bits, 16);
-	assert_int_equal(p.grain, 64);
+	assert_int_equal(p.grain_log2, 6);
 	assert_int_equal(p.control_slots, 256);
 	assert_int_equal(good("1,ranks=8,key=@one,scheme=lhc,norm_slots=64").control_slots, 64);
-	assert_int_equal(good("1,ranks=8,key=@one,scheme=lhc").grain, 0);
+	assert_int_equal(good("1,ranks=8,key=@one,scheme=lhc").grain_log2, 0);
 	refused("1,ranks=8,key=@one,scheme=lhc,grain=48", "grain=48: give a power of two");
 	refused("1,ranks=8,key=@one,scheme=none,grain=2", "grain: only scheme=lhc has one");
+	assert_int_equal(p.sketch, 0);
+	assert_int_equal(good("1,ranks=8,key=@one,scheme=lhc,sketch=three").sketch, 2);
+	assert_int_equal(good("1,ranks=8,key=@one,scheme=lhc,sketch=coupled").sketch, 6);
+	refused("1,ranks=8,key=@one,scheme=none,sketch=off", "sketch: only scheme=lhc has one");
 	refused("1,ranks=9,key=@one,scheme=lhc,precision=fixed8", "give a wider one, or exact");
 	refused("1,ranks=2,key=@one,scheme=lhc,deadline_ms=5,quorum=1",
 		"scheme=lhc sums what all ranks have: leave deadline_ms out");
@@ -249,10 +253,11 @@ static void scheme__is_announced(void **state)
 	assert_int_equal(s.scheme, THC_SCHEME_NONE);
 	assert_int_equal(s.value_bits, 16);
 	assert_int_equal(s.scheme_features, 0);
-	r.plan = good("1,ranks=8,key=@one,scheme=lhc,grain=64");
+	r.plan = good("1,ranks=8,key=@one,scheme=lhc,grain=64,sketch=coupled");
 	thcd_spec_fill(&s, &job, &r, 0);
 	assert_int_equal(s.scheme, THC_SCHEME_LHC);
 	assert_int_equal(s.grain, 64);
+	assert_int_equal(s.scheme_features, THC_SCHEME_F_SKETCH | THC_SCHEME_F_COUPLED);
 	r.plan = good("1,ranks=8,key=@one,scheme=uthc,rotate=off");
 	thcd_spec_fill(&s, &job, &r, 0);
 	assert_int_equal(s.scheme, THC_SCHEME_UTHC);

@@ -55,7 +55,7 @@ struct thcd_prefixes {
  * @clamp: IEEE-754 bits of t_p
  * @p: IEEE-754 bits of the clamp fraction, for display
  * @value_bits: of floats' fixed point with schemes none and lhc, 0: exact
- * @grain: of scheme lhc, 0: 1
+ * @grain_log2: of scheme lhc; @sketch: THC_SCHEME_F_SKETCH, _COUPLED
  * @admits: only addresses in one of these prefixes may join
  * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
  * @shards: all aggregators of the job; none: this is the only one
@@ -94,7 +94,8 @@ struct thcd_plan {
 	u8		scheme;
 	u8		value_bits;
 	u8		rotate;
-	u16		grain;
+	u8		grain_log2;
+	u8		sketch;
 	u16		table[THC_LEVELS_MAX];
 };
 

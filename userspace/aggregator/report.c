@@ -149,6 +149,13 @@ static void open_generations(cJSON *o, const struct thc_job *job, const struct t
 	cJSON_AddItemToObject(o, "waiting_for", ranks_of(missing));
 }
 
+static const char *sketch_name(u8 sketch)
+{
+	if (!(sketch & THC_SCHEME_F_SKETCH))
+		return "off";
+	return sketch & THC_SCHEME_F_COUPLED ? "coupled" : "three";
+}
+
 static void add_scheme(cJSON *o, const struct thcd_plan *plan)
 {
 	char precision[16] = "exact";
@@ -158,8 +165,10 @@ static void add_scheme(cJSON *o, const struct thcd_plan *plan)
 		snprintf(precision, sizeof(precision), "fixed%u", plan->value_bits);
 	if (thc_scheme_is_precise(plan->scheme))
 		cJSON_AddStringToObject(o, "precision", precision);
-	if (plan->scheme == THC_SCHEME_LHC)
-		cJSON_AddNumberToObject(o, "grain", plan->grain ? plan->grain : 1);
+	if (plan->scheme == THC_SCHEME_LHC) {
+		cJSON_AddNumberToObject(o, "grain", 1U << (plan->grain_log2 & 15));
+		cJSON_AddStringToObject(o, "sketch", sketch_name(plan->sketch));
+	}
 	cJSON_AddBoolToObject(o, "rotate", plan->rotate);
 }
 

@@ -20,6 +20,8 @@
 enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
 /* And thc_claim.call, behind the precision: levels, log2 of the grain, values of a row. */
 enum { LEVELS_SHIFT = 6, GRAIN_SHIFT = 8, ROW_SHIFT = 12 };
+/* And thc_claim.status, behind what it says: the lanes of a sketch's scale, and that it is one. */
+enum { TOP_SHIFT = 8, LOW_SHIFT = 18, SKETCH_SHIFT = 28, SCALE_MASK = 0x3ff };
 
 void thc_agree_prepare(struct thc_request *r)
 {
@@ -46,6 +48,31 @@ static struct thc_claim *own_claim(struct thc_request *r)
 	return (struct thc_claim *)(h + 1) + rank % THC_CLAIM_WORKERS;
 }
 
+static uint32_t status_word(const struct thc_request *r)
+{
+	uint32_t low = r->precision == THC_EXACT ? thc_scale_low_lane(r->scale) : 0;
+
+	if (!r->sketched)
+		return (uint32_t)r->claim_status;
+	return (uint32_t)r->claim_status | thc_scale_top_lane(r->scale) << TOP_SHIFT |
+	       low << LOW_SHIFT | 1U << SKETCH_SHIFT;
+}
+
+struct thc_scale thc_agree_scale(const struct thc_request *r)
+{
+	uint32_t top = 0, low = 0, status, one;
+	unsigned int i;
+
+	for (i = 0; i < r->client->spec.ranks; i++) {
+		status = thc_le32(r->claims[i].status);
+		one = status >> TOP_SHIFT & SCALE_MASK;
+		top = one > top ? one : top;
+		one = status >> LOW_SHIFT & SCALE_MASK;
+		low = one > low ? one : low;
+	}
+	return thc_scale_of_lanes(top, low);
+}
+
 void thc_agree_claim(struct thc_request *r)
 {
 	const struct thc_client *c = r->client;
@@ -66,7 +93,7 @@ void thc_agree_claim(struct thc_request *r)
 				 (r->rows ? r->rows->width : 0) << ROW_SHIFT),
 		.digest = thc_le32(known && !held->missed ? held->digest : 0),
 		.missed = thc_le32(known ? held->missed : 0),
-		.status = thc_le32((uint32_t)r->claim_status),
+		.status = thc_le32(status_word(r)),
 	};
 }
 
@@ -103,14 +130,15 @@ static bool is_made(const struct thc_claim *c)
 /* There may be others than NOT_FINITE one day: none is a reason to go on. */
 static bool is_bad(const struct thc_claim *c)
 {
-	return thc_le32(c->status) != THC_CLAIM_OK;
+	return (thc_le32(c->status) & 0xff) != THC_CLAIM_OK;
 }
 
 /* In what all ranks have to bring alike. */
 static bool same(const struct thc_claim *a, const struct thc_claim *b)
 {
 	return a->count_lo == b->count_lo && a->form == b->form && a->constants == b->constants &&
-	       a->tag == b->tag && a->call == b->call;
+	       a->tag == b->tag && a->call == b->call &&
+	       thc_le32(a->status ^ b->status) >> SKETCH_SHIFT == 0;
 }
 
 static void describe(const struct thc_claim *c, char *text, size_t size)
@@ -127,7 +155,9 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 	else if (thc_scheme_is_precise(scheme) && dtype <= THC_BF16)
 		snprintf(bits, sizeof(bits), ", exact");
 	if (scheme == THC_SCHEME_LHC)
-		snprintf(index, sizeof(index), ", %u index levels", levels);
+		snprintf(index, sizeof(index),
+			 thc_le32(c->status) >> SKETCH_SHIFT ? ", a sketch" : ", %u index levels",
+			 levels);
 	if (row)
 		snprintf(grain, sizeof(grain), ", in rows of %u", row);
 	else if (grain_log2)

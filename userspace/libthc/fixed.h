@@ -142,7 +142,7 @@ unsigned int thc_digits_count(const struct thc_digits *d, struct thc_scale s);
 /* Digit number @index of @n values. */
 void thc_digits_make(const struct thc_digits *d, const float *x, size_t n, struct thc_scale s,
 		     unsigned int index, void *lanes);
-/* Means of @n values, of which @digit has the digits that thc_digits_count() says, of zeros none. */
+/* Means of @n values, of which @digit has the thc_digits_count() digits, of zeros none. */
 void thc_digits_means(const struct thc_digits *d, const int32_t *const *digit, size_t n,
 		      struct thc_scale s, float *means);
 

@@ -43,6 +43,7 @@ static void learn(struct thc_habit *habit, int32_t density)
 	if (density == THC_DENSITY_UNKNOWN)
 		return;
 	habit->density = density;
+	habit->known = true;
 	if (density < THC_DENSITY_THINNER)
 		habit->full = 0;
 	else if (density > THC_DENSITY_FULL && habit->full < THC_FULL_ROUNDS)

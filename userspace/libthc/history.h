@@ -9,6 +9,7 @@
 #ifndef LIBTHC_HISTORY_H
 #define LIBTHC_HISTORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,12 +35,14 @@ struct thc_client;
  * @density: of its last union
  * @full: full unions lately, up to THC_FULL_ROUNDS
  * @rest: rounds without an index that are left
+ * @known: there was one
  */
 struct thc_habit {
 	uint64_t	key;
 	int32_t		density;
 	uint8_t		full;
 	uint8_t		rest;
+	bool		known;
 };
 
 struct thc_note {

@@ -428,8 +428,8 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	as many as there have been at a time so far: what they needed is kept for
  *	the next ones. A bucket counts as no less than 512 KiB and three blocks of
  *	floats, so this is never less than 1 MiB or six blocks, and where sums have 32
- *	bits as no less than 4 bytes a value; slots of the job beyond 2048 add 88
- *	bytes each
+ *	bits as no less than 4 bytes a value, in jobs with sketches as no less than
+ *	12; slots of the job beyond 2048 add 88 bytes each
  * @simd: "none" after a failed thc_client_rejoin()
  * @window: most data chunks in flight. The congestion window, which
  *	thc_client_stats() shows, moves below it

@@ -73,6 +73,16 @@ static bool may_claim(const struct thc_request *r)
 	return r->claimed && agreement->numbered && !agreement->ready;
 }
 
+/* A rank that has failed alone cannot go on. */
+static void break_off(struct thc_request *r)
+{
+	if (r->left_behind || r->broken)
+		thc_queue_break(
+			r->client, r->status, "%.400s; %scall thc_client_rejoin() on all ranks",
+			r->sentence,
+			r->broken ? "" : "the others went on without this rank, which was late: ");
+}
+
 void thc_pipeline_advance(struct thc_client *c)
 {
 	struct thc_request *active[THC_ACTIVE_MAX];
@@ -96,6 +106,7 @@ void thc_pipeline_advance(struct thc_client *c)
 		if (r->stage == THC_STAGE_AGREED && !r->going) {
 			r->going = true;
 			r->scheme->agreed(r);
+			break_off(r);
 		}
 	}
 }
@@ -169,9 +180,5 @@ void thc_pipeline_answer(struct thc_phase *p, uint32_t first, uint32_t chunks,
 		if (thc_phases_done(&r->phases))
 			r->stage = THC_STAGE_DONE;
 	}
-	if (r->left_behind || r->broken)
-		thc_queue_break(
-			r->client, r->status, "%.400s; %scall thc_client_rejoin() on all ranks",
-			r->sentence,
-			r->broken ? "" : "the others went on without this rank, which was late: ");
+	break_off(r);
 }

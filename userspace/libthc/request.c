@@ -62,11 +62,13 @@ int thc_request_prepare(struct thc_request *r)
 void thc_request_release(struct thc_request *r)
 {
 	struct thc_client *c = r->client;
+	unsigned int k;
 
 	if (r->status < 0)
 		r->scheme->undo(r);
 	thc_buffers_give(c, &r->taken);
-	thc_buffers_give(c, &r->late);
+	for (k = 0; k < THC_TAKEN_LATE; k++)
+		thc_buffers_give(c, &r->late[k]);
 	free(r->progress);
 	r->progress = NULL;
 	thc_budget_end(c, r->counted);

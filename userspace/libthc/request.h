@@ -12,6 +12,7 @@
 
 #include "buffers.h"
 #include "error.h"
+#include "fixed.h"
 #include "libthc.h"
 #include "phase.h"
 
@@ -19,6 +20,8 @@
 #define THC_ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
 /* Coordinates compressed between two looks at the sockets. */
 #define THC_SLICE		65536
+/* How often a scheme may take more memory. */
+#define THC_TAKEN_LATE		3
 
 struct thc_client;
 
@@ -47,9 +50,10 @@ enum thc_stage {
  * @claims: its answers, by rank
  * @levels: of the index that scheme lhc has chosen
  * @keep: the fraction that it sends, 0: everything
+ * @sketched: it sends a sketch, of values of @scale, which the claim brings
  * @counted: by thc_budget_begin()
  * @taken, @progress: of @scheme, which takes them, and gives nothing back; @late: what it takes
- *	once it knows more
+ *	whenever it knows more
  * @rows: of thc_allreduce_rows_start(), or NULL
  */
 struct thc_request {
@@ -63,6 +67,8 @@ struct thc_request {
 	unsigned int		grain_log2;
 	unsigned int		levels;
 	double			keep;
+	bool			sketched;
+	struct thc_scale	scale;
 	const struct thc_scheme	*scheme;
 
 	enum thc_stage		stage;
@@ -83,7 +89,7 @@ struct thc_request {
 	size_t			counted;
 	struct thc_residual	*error;
 	struct thc_taken	taken;
-	struct thc_taken	late;
+	struct thc_taken	late[THC_TAKEN_LATE];
 	void			*progress;
 	struct thc_row_call	*rows;
 };
@@ -104,6 +110,8 @@ void thc_request_finish(struct thc_request *r);
 void thc_agree_prepare(struct thc_request *r);
 /* The lanes of both its packets, for @r's phases of the agreement. */
 void thc_agree_claim(struct thc_request *r);
+/* The scale that spans what all claims have. */
+struct thc_scale thc_agree_scale(const struct thc_request *r);
 /* The answer of @phase; true: all of them are there. */
 bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *lanes);
 /* @r has answers of @chunks chunks behind its agreement: who is in them, and their digest. */

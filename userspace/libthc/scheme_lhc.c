@@ -24,7 +24,7 @@
 #include "pipeline.h"
 #include "request.h"
 #include "scales.h"
-#include "scheme.h"
+#include "scheme_lhc.h"
 #include "sparse.h"
 #include "addends.h"
 
@@ -74,6 +74,8 @@ static int open_lhc(struct thc_client *c)
 		return thc_fail(-ENOMEM, "out of memory");
 	c->context[THC_SCHEME_LHC] = h;
 	thc_account(c, sizeof(*h));
+	if (c->spec.scheme_features & THC_SCHEME_F_SKETCH && c->counted_value < THC_SKETCH_COUNTED)
+		c->counted_value = THC_SKETCH_COUNTED;
 	return 0;
 }
 
@@ -111,17 +113,21 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 static int prepare(struct thc_request *r, size_t growth)
 {
 	struct thc_history *h = r->client->context[THC_SCHEME_LHC];
-	struct thc_progress *g = calloc(1, sizeof(*g));
+	const struct thc_habit *habit = thc_history_begin(r->client, h, r->key, r->round);
 	size_t items = (r->count + (1U << r->grain_log2) - 1) >> r->grain_log2;
-	const struct thc_habit *habit;
+	struct thc_progress *g;
 	unsigned int levels;
 
+	if (!habit)
+		return -ENOMEM;
+	if (thc_sketch_pays(r, habit)) {
+		r->scheme = &thc_scheme_lhc_sketch;
+		return r->scheme->prepare(r, growth);
+	}
+	g = calloc(1, sizeof(*g));
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	habit = thc_history_begin(r->client, h, r->key, r->round);
-	if (!habit)
-		return -ENOMEM;
 	levels = habit->rest ? 0 : thc_habit_levels(habit, items);
 	r->levels = levels;
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);

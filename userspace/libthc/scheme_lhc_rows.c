@@ -179,7 +179,7 @@ static int begin_values(struct thc_request *r)
 		return 0;
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
 	thc_addends_init(&g->addends, r, &g->scales, NULL);
-	if (thc_addends_allocate(r, &g->addends, &r->late, 0, lay_out_values))
+	if (thc_addends_allocate(r, &g->addends, &r->late[0], 0, lay_out_values))
 		return -ENOMEM;
 	r->phases.phase[first] = thc_scales_phase(&g->scales, r);
 	r->phases.phase[first + 1] = thc_addends_phase(&g->addends, r, first + 1);

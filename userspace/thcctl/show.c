@@ -230,6 +230,9 @@ static void print_job(const cJSON *j)
 	       cJSON_HasObjectItem(j, "precision") ? ", floats " : "", thcctl_text(j, "precision"));
 	if (thcctl_number(j, "grain") > 1)
 		printf(", grain %.0f", thcctl_number(j, "grain"));
+	if (cJSON_HasObjectItem(j, "sketch") && strcmp(thcctl_text(j, "sketch"), "off") != 0)
+		printf(", sketches of %s hashes",
+		       strcmp(thcctl_text(j, "sketch"), "three") != 0 ? "four coupled" : "three");
 	printf("\n");
 	printf("  %-12s %s\n", "table", list_text(j, "table"));
 	printf("  %-12s %.0f bits, clamps 1 in %.4g, %.0f-bit sums, blocks of %.0f%s\n", "",

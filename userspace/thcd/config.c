@@ -19,6 +19,7 @@ enum syntax {
 	TABLE,
 	WIDTH,
 	PRECISION,
+	SKETCH,
 	SCHEME,
 	REPLY,
 	SEAL,
@@ -45,6 +46,9 @@ static const struct choice {
 			{ "fixed8", THC_FIXED_8 },
 			{ "fixed16", THC_FIXED_16 },
 			{ "fixed32", THC_FIXED_32 } },
+	[SKETCH] = { { "off", 0 },
+		     { "three", THC_SCHEME_F_SKETCH },
+		     { "coupled", THC_SCHEME_F_SKETCH | THC_SCHEME_F_COUPLED } },
 	[REPLY] = { { "multicast", THC_REPLY_MULTICAST }, { "fanout", THC_REPLY_FANOUT } },
 #define SEAL_WORD(id, name) { #name, THC_SEAL_##id },
 	[SEAL] = { THC_SEALS(SEAL_WORD) },
@@ -81,6 +85,10 @@ static const struct key job_keys[] = {
 	{ "grain", NUMBER, AT(grain), 1, THC_GRAIN_MAX,
 	  "with scheme=lhc: values in a row that are sent if any of them is not zero, a power of "
 	  "two, 1 to 256; default 1" },
+	{ "sketch", SKETCH, AT(sketch), 0, 0,
+	  "with scheme=lhc: values of sparse buckets as a count sketch beside their index, which "
+	  "takes one round trip: of three hashes, or four that are coupled: off, three or coupled; "
+	  "default off" },
 	{ "rotate", SWITCH_ON, AT(rotate), 0, 0,
 	  "rotation of blocks before they are compressed, on or off; default on" },
 	{ "table", TABLE, AT(table), 0, 0,

@@ -42,6 +42,7 @@ struct thcd_job_wish {
 	u32			scheme;		/* enum thc_scheme_id */
 	u32			precision;	/* bits of fixed point, 0: exact */
 	u32			grain;		/* 0: 1 */
+	u32			sketch;		/* THC_SCHEME_F_SKETCH, _COUPLED */
 	u32			sum_width;
 	u32			block;
 	u32			slots;

@@ -63,7 +63,8 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 				 thc_scheme_name[was->scheme % THC_SCHEMES_COUNT],
 				 thc_scheme_name[is->scheme % THC_SCHEMES_COUNT]);
 	NUMBER(value_bits, "bits of precision")
-	NUMBER(grain, "grain")
+	NUMBER(grain_log2, "log2 of grain")
+	NUMBER(sketch, "kind of sketch")
 	NUMBER(rotate, "rotate")
 	NUMBER(ranks, "ranks")
 	NUMBER(bits, "bits")

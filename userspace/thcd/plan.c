@@ -161,6 +161,8 @@ static int check_scheme(const struct thcd_job_wish *w, struct thcd_error *e)
 		return thcd_fail(e, "precision: only scheme=none and scheme=lhc have one");
 	if (w->scheme != THC_SCHEME_LHC && thcd_job_wish_given(w, "grain"))
 		return thcd_fail(e, "grain: only scheme=lhc has one");
+	if (w->scheme != THC_SCHEME_LHC && thcd_job_wish_given(w, "sketch"))
+		return thcd_fail(e, "sketch: only scheme=lhc has one");
 	if (!thc_scheme_is_precise(w->scheme))
 		return 0;
 	if (w->deadline_ms)
@@ -267,7 +269,8 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->bits = t.bits;
 	plan->scheme = (u8)w->scheme;
 	plan->value_bits = (u8)w->precision;
-	plan->grain = (u16)w->grain;
+	plan->grain_log2 = w->grain ? (u8)__builtin_ctz(w->grain) : 0;
+	plan->sketch = (u8)w->sketch;
 	plan->rotate = w->rotate;
 	plan->sum_width = width;
 	plan->seal = w->seal;

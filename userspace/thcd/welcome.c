@@ -64,8 +64,8 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.sum_width = plan->sum_width,
 		.scheme = plan->scheme,
 		.value_bits = plan->value_bits,
-		.grain = plan->grain,
-		.scheme_features = plan->rotate ? 0 : THC_SCHEME_F_UNROTATED,
+		.grain = plan->grain_log2 ? (u16)(1U << plan->grain_log2) : 0,
+		.scheme_features = plan->sketch | (plan->rotate ? 0 : THC_SCHEME_F_UNROTATED),
 		.block_log2 = plan->block_log2,
 	};
 	memcpy(s->level, plan->table, sizeof(s->level));

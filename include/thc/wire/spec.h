@@ -33,7 +33,16 @@ THC_INLINE int thc_scheme_is_precise(unsigned int scheme)
 
 /* The features that a worker of this version serves. */
 #define THC_FEATURES	THC_FEATURE_CORRELATED
-#define THC_SCHEME_FEATURES	THC_SCHEME_F_UNROTATED
+#define THC_SCHEME_FEATURES (THC_SCHEME_F_UNROTATED | THC_SCHEME_F_SKETCH | THC_SCHEME_F_COUPLED)
+
+/* Are @features, THC_SCHEME_F_*, some that @scheme has? */
+THC_INLINE int thc_scheme_features_are_known(unsigned int scheme, u32 features)
+{
+	const u32 known = scheme == THC_SCHEME_LHC ? THC_SCHEME_FEATURES : THC_SCHEME_F_UNROTATED;
+
+	return !(features & ~known) &&
+	       (features & (THC_SCHEME_F_SKETCH | THC_SCHEME_F_COUPLED)) != THC_SCHEME_F_COUPLED;
+}
 
 /* Values of an item of scheme lhc, a power of two. */
 #define THC_GRAIN_MAX		256
@@ -133,9 +142,10 @@ THC_INLINE int thc_spec_is_sound(const struct thc_spec *s, u32 rank, int keyed)
 	const u32 needed = 1U << THC_RECORD_SEAL | 1U << THC_RECORD_ROW | 1U << THC_RECORD_SCHEME;
 
 	if (s->flags & ~THC_WELCOME_FLAGS || s->features & ~THC_FEATURES ||
-	    s->scheme_features & ~THC_SCHEME_FEATURES || s->seal > THC_SEAL_NH ||
-	    (s->seal == THC_SEAL_NH) != !!keyed || (s->has & needed) != needed ||
-	    s->scheme >= THC_SCHEMES_COUNT || !thc_row_is_known(s->bits, s->sum_width))
+	    !thc_scheme_features_are_known(s->scheme, s->scheme_features) ||
+	    s->seal > THC_SEAL_NH || (s->seal == THC_SEAL_NH) != !!keyed ||
+	    (s->has & needed) != needed || s->scheme >= THC_SCHEMES_COUNT ||
+	    !thc_row_is_known(s->bits, s->sum_width))
 		return 0;
 	return s->ranks > rank && s->ranks <= THC_RANKS_MAX && s->data_slots && s->control_slots &&
 	       s->data_slots + s->control_slots <= THC_SLOTS_MAX && thc_spec_shards_are_sound(s) &&

@@ -393,6 +393,8 @@ struct thc_record_row {
 
 /* thc_record_scheme.features. A worker refuses unknown ones of the job's own scheme. */
 #define THC_SCHEME_F_UNROTATED	0x0001	/* thc, uthc: blocks are compressed as they are */
+#define THC_SCHEME_F_SKETCH	0x0002	/* lhc: buckets whose density is known go as sketches */
+#define THC_SCHEME_F_COUPLED	0x0004	/* lhc, SKETCH: of four coupled hashes, not three */
 
 /**
  * struct thc_record_scheme - a scheme that the job allows, its own first
@@ -438,7 +440,7 @@ struct thc_record_scheme {
  * @digest: of the results of the round before the last one but for its agreement,
  *	as thc_received.digest; 0 before round 2, and of whoever has missed a chunk
  * @missed: chunks of that round whose result this worker has missed
- * @status: enum thc_claim_status
+ * @status: bits 0..7 enum thc_claim_status; the others are the scheme's
  */
 struct thc_claim {
 	__le32	count_lo;
