@@ -27,8 +27,9 @@ gets a namespace of its own, in which every frame is an skb:
                        tbf    thc-PID-K-l*  tbf
                        to the host          to the switch
 
-Impaired worker links lose, corrupt and duplicate THC packets in both
-directions: tests/netns/impair.bpf.c on clsact of the switch's worker ports.
+Impaired worker links lose, corrupt, duplicate and delay THC packets in both
+directions: tests/netns/impair.bpf.c on clsact of the switch's worker ports. What is
+late takes a detour through late0 and late1, where others overtake it.
 Segmentation offload is limited to one packet then and nothing is joined on the
 way, so that it meets packets and not super-packets.
 
@@ -226,8 +227,9 @@ def guard():
 class Impair:
     """Probabilities per packet and direction on every worker's link."""
 
-    def __init__(self, drop=0.0, corrupt=0.0, duplicate=0.0, port=18500):
-        self.drop, self.corrupt, self.duplicate, self.port = drop, corrupt, duplicate, port
+    def __init__(self, drop=0.0, corrupt=0.0, duplicate=0.0, late=0.0, port=18500):
+        self.drop, self.corrupt, self.duplicate = drop, corrupt, duplicate
+        self.late, self.port = late, port
 
 
 def _lock_of(pid):
@@ -408,10 +410,16 @@ class Topology:
         if not os.path.exists(loader):
             raise NetnsError(f"{loader} is missing: run `make tests`")
         self._limit_segments(1)
+        if impair.late:
+            _ip(self.switch, [f"link add late0 mtu {self.mtu} type veth peer name late1 "
+                              f"mtu {self.mtu}", "link set late0 up", "link set late1 up"])
+            # a tenth of a millisecond a packet, behind those that are late, too
+            self.run(self.switch, ["tc", "qdisc", "add", "dev", "late0", "root", "tbf", "rate",
+                                   "80mbit", "burst", "2k", "limit", "1m"])
         self._impair = self.popen(
             self.switch,
             [loader, f"{impair.drop}", f"{impair.corrupt}", f"{impair.duplicate}",
-             str(impair.port), *(f"w{w}" for w in range(self.workers))],
+             f"{impair.late}", str(impair.port), *(f"w{w}" for w in range(self.workers))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if self._impair.stdout.readline().strip() != "ready":
             raise NetnsError("tests/netns/impair did not start: see its message above")
@@ -540,6 +548,7 @@ def main():
     parser.add_argument("--loss", type=float, default=0.0, help="per direction, e.g. 0.02")
     parser.add_argument("--corrupt", type=float, default=0.0)
     parser.add_argument("--duplicate", type=float, default=0.0)
+    parser.add_argument("--late", type=float, default=0.0, help="overtaken by others")
     parser.add_argument("command", nargs="*", help="run with NET=its name; default: a shell")
     args = parser.parse_args()
     if args.sweep:
@@ -547,8 +556,8 @@ def main():
             print(f"removed {ns}")
         return 0
     impair = None
-    if args.loss or args.corrupt or args.duplicate:
-        impair = Impair(args.loss, args.corrupt, args.duplicate)
+    if args.loss or args.corrupt or args.duplicate or args.late:
+        impair = Impair(args.loss, args.corrupt, args.duplicate, args.late)
     try:
         with guard(), Topology(args.workers, args.shape, args.queues, impair) as net:
             print(f"namespaces {net.aggregator}, {net.switch}, {net.name}-w0.."

@@ -18,6 +18,10 @@
 #include "impair.skel.h"
 
 #define PORTS_MAX	64
+#define FIRST_PORT	6	/* of the arguments */
+/* The detour of packets that are late. */
+#define DETOUR_BEGIN	"late0"
+#define DETOUR_END	"late1"
 
 static __u32 probability(const char *name, const char *text)
 {
@@ -40,22 +44,24 @@ static int complain(enum libbpf_print_level level, const char *format, va_list a
 	return vfprintf(stderr, format, args);
 }
 
-static int attach(struct impair_bpf *bpf, int ifindex)
+static int attach(int ifindex, const struct bpf_program *program, enum bpf_tc_attach_point point)
 {
 	DECLARE_LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = ifindex,
 			    .attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS);
-	DECLARE_LIBBPF_OPTS(bpf_tc_opts, up, .prog_fd = bpf_program__fd(bpf->progs.impair_up));
-	DECLARE_LIBBPF_OPTS(bpf_tc_opts, down, .prog_fd = bpf_program__fd(bpf->progs.impair_down));
+	DECLARE_LIBBPF_OPTS(bpf_tc_opts, opts, .prog_fd = bpf_program__fd(program));
 	int err = bpf_tc_hook_create(&hook);
 
 	if (err && err != -EEXIST)
 		return err;
-	hook.attach_point = BPF_TC_INGRESS;
-	err = bpf_tc_attach(&hook, &up);
-	if (err)
-		return err;
-	hook.attach_point = BPF_TC_EGRESS;
-	return bpf_tc_attach(&hook, &down);
+	hook.attach_point = point;
+	return bpf_tc_attach(&hook, &opts);
+}
+
+static int attach_port(const struct impair_bpf *bpf, int ifindex)
+{
+	int err = attach(ifindex, bpf->progs.impair_up, BPF_TC_INGRESS);
+
+	return err ? err : attach(ifindex, bpf->progs.impair_down, BPF_TC_EGRESS);
 }
 
 static void detach(int ifindex)
@@ -77,9 +83,10 @@ static void print_counts(struct impair_bpf *bpf)
 		memset(&c, 0, sizeof(c));
 		bpf_map_lookup_elem(bpf_map__fd(bpf->maps.counts), &d, &c);
 		printf("%s\"%s\": {\"seen\": %llu, \"dropped\": %llu, \"corrupted\": %llu, "
-		       "\"duplicated\": %llu, \"super\": %llu}",
-		       d ? ", " : "", name[d], c.seen, c.dropped, c.corrupted, c.duplicated,
-		       c.super);
+		       "\"duplicated\": %llu, \"late\": %llu, \"overtaken\": %llu, "
+		       "\"super\": %llu}",
+		       d ? ", " : "", name[d], c.seen, c.dropped, c.corrupted, c.duplicated, c.late,
+		       c.overtaken, c.super);
 	}
 	puts("}");
 	fflush(stdout);
@@ -87,12 +94,13 @@ static void print_counts(struct impair_bpf *bpf)
 
 int main(int argc, char **argv)
 {
-	int ifindex[PORTS_MAX], ports = argc - 5, attached = 0, status = 1, err, i;
+	int ifindex[PORTS_MAX], ports = argc - FIRST_PORT, attached = 0, status = 1, err, i;
 	struct impair_bpf *bpf;
 	char line[64];
 
 	if (ports < 1 || ports > PORTS_MAX) {
-		fprintf(stderr, "usage: impair DROP CORRUPT DUPLICATE PORT-BASE INTERFACE...\n");
+		fprintf(stderr,
+			"usage: impair DROP CORRUPT DUPLICATE LATE PORT-BASE INTERFACE...\n");
 		return 2;
 	}
 	libbpf_set_print(complain);
@@ -104,17 +112,22 @@ int main(int argc, char **argv)
 	bpf->rodata->drop_below = probability("drop", argv[1]);
 	bpf->rodata->corrupt_below = probability("corrupt", argv[2]);
 	bpf->rodata->duplicate_below = probability("duplicate", argv[3]);
-	bpf->rodata->port_base = (__u16)atoi(argv[4]);
+	bpf->rodata->late_below = probability("late", argv[4]);
+	bpf->rodata->late_ifindex = if_nametoindex(DETOUR_BEGIN);
+	bpf->rodata->port_base = (__u16)atoi(argv[5]);
 	err = impair_bpf__load(bpf);
+	if (!err && bpf->rodata->late_below)
+		err = attach((int)if_nametoindex(DETOUR_END), bpf->progs.impair_return,
+			     BPF_TC_INGRESS);
 	if (err) {
 		fprintf(stderr, "impair: cannot load: %s\n", strerror(-err));
 		goto close;
 	}
 	for (i = 0; i < ports; i++) {
-		ifindex[i] = if_nametoindex(argv[5 + i]);
-		err = ifindex[i] ? attach(bpf, ifindex[i]) : -errno;
+		ifindex[i] = if_nametoindex(argv[FIRST_PORT + i]);
+		err = ifindex[i] ? attach_port(bpf, ifindex[i]) : -errno;
 		if (err) {
-			fprintf(stderr, "impair: %s: %s\n", argv[5 + i], strerror(-err));
+			fprintf(stderr, "impair: %s: %s\n", argv[FIRST_PORT + i], strerror(-err));
 			goto detach;
 		}
 		attached = i + 1;

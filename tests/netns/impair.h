@@ -17,6 +17,8 @@ enum impair_direction {
  * @dropped: lost
  * @corrupted: passed on with one byte of UDP payload changed
  * @duplicated: passed on twice
+ * @late: passed on after a detour
+ * @overtaken: of these, those that others of the port have passed meanwhile
  * @super: GSO super-packets; not zero means that packets were not met one by
  *	one, and a test that sees it must fail
  */
@@ -25,6 +27,8 @@ struct impair_count {
 	unsigned long long dropped;
 	unsigned long long corrupted;
 	unsigned long long duplicated;
+	unsigned long long late;
+	unsigned long long overtaken;
 	unsigned long long super;
 };
 

@@ -36,6 +36,12 @@ def udp(net, ns, address="", port=0, family=socket.AF_INET):
     return netns.in_namespace(ns, make)
 
 
+def ends_of(net):
+    """{direction: (namespaces of sender and receiver, the receiver's address)} of the first worker"""
+    return {"up": (net.worker(0), net.aggregator, netns.AGGREGATOR4),
+            "down": (net.aggregator, net.worker(0), net.address(0))}
+
+
 def drain(s):
     got = []
     s.settimeout(QUIET)
@@ -120,9 +126,7 @@ def rate_through(out, to, address):
 
 def topology__shaped_links_limit_both_directions():
     with netns.Topology(workers=1, shape="200mbit") as net:
-        ends = {"up": (net.worker(0), net.aggregator, netns.AGGREGATOR4),
-                "down": (net.aggregator, net.worker(0), net.address(0))}
-        for direction, (source, sink, address) in ends.items():
+        for direction, (source, sink, address) in ends_of(net).items():
             with udp(net, sink, address, PORT) as to, udp(net, source) as out:
                 out.setsockopt(SOL_UDP, UDP_SEGMENT, 1400)
                 # whoever is kept from its CPU lets the link idle
@@ -136,9 +140,7 @@ def impair__harms_packets_one_by_one():
     packets = 8000
     impair = netns.Impair(drop=0.05, corrupt=0.02, duplicate=0.03)
     with netns.Topology(workers=1, impair=impair) as net:
-        ends = {"up": (net.worker(0), net.aggregator, netns.AGGREGATOR4),
-                "down": (net.aggregator, net.worker(0), net.address(0))}
-        for direction, (source, sink, address) in ends.items():
+        for direction, (source, sink, address) in ends_of(net).items():
             with udp(net, sink, address, PORT) as to, udp(net, source) as out:
                 burst(out, (address, PORT), packets)
                 got = drain(to)
@@ -157,6 +159,21 @@ def impair__harms_packets_one_by_one():
                 assert sum(a != b for a, b in zip(p, word * 128)) == 1, "more than one byte changed"
             assert count["corrupted"] <= len(bad) <= count["corrupted"] + count["duplicated"]
             assert len(set(whole)) < len(whole), "no packet came twice"
+
+
+def impair__makes_packets_late():
+    packets = 8000
+    with netns.Topology(workers=1, impair=netns.Impair(late=0.05)) as net:
+        for direction, (source, sink, address) in ends_of(net).items():
+            with udp(net, sink, address, PORT) as to, udp(net, source) as out:
+                burst(out, (address, PORT), packets)
+                got = [struct.unpack_from("!I", p)[0] for p in drain(to)]
+            count = net.impaired()[direction]
+            early = sum(a > b for a, b in zip(got, got[1:]))
+            print(f"# {direction}: {count}, {early} come right before an earlier one")
+            assert abs(count["late"] - 0.05 * packets) < 6 * (0.05 * packets) ** 0.5, count
+            assert sorted(got) == list(range(packets)), "a packet is missing, or came twice"
+            assert count["overtaken"] >= early > 0, "no packet was overtaken"
 
 
 def impair__leaves_other_traffic_whole():
@@ -239,6 +256,7 @@ if __name__ == "__main__":
     tap.main([die_with_parent__of_one_that_is_gone, topology__connects_over_both_families,
               topology__multicast_reaches_every_worker,
               topology__shaped_links_limit_both_directions, impair__harms_packets_one_by_one,
-              impair__leaves_other_traffic_whole, impair__ends_when_healed, cleanup__on_signals,
+              impair__makes_packets_late, impair__leaves_other_traffic_whole,
+              impair__ends_when_healed, cleanup__on_signals,
               cleanup__sweeps_after_sigkill_only_dead_runs,
               cleanup__sweep_leaves_another_pid_namespace_alone])
