@@ -18,36 +18,46 @@ SYSTEMS = {"thc": "THC (XDP)", "thc_ef": "THC (XDP), error feedback", "gloo_fp32
 _COUNTED = ("packets_up", "bytes_up", "packets_down", "bytes_down", "send_calls", "receive_calls")
 
 
-class Ranks:
-    """The persistent benchmark processes, driven in step."""
+class Processes:
+    """serve(rank) in a process for each worker of a topology, driven in step: a line to each, an
+    object of JSON from each."""
 
-    def __init__(self, net, aggregator):
-        from bench import allreduce     # which loads torch, once for all of them
-        task = {"world": net.workers, "job": aggregator.job, "job_ef": aggregator.job + 1,
-                "key_file": aggregator.key_file, "aggregator": netns.AGGREGATOR4,
-                "rendezvous": net.address(0), "bytes": BUCKET_BYTES}
-        self.processes = [net.fork(net.worker(rank), functools.partial(
-            allreduce.serve, argparse.Namespace(rank=rank, **task)), talk=True)
-            for rank in range(net.workers)]
-        self.info = self._answers()[0]["info"]
+    def __init__(self, net, serve):
+        self.processes = [net.fork(net.worker(rank), functools.partial(serve, rank), talk=True)
+                          for rank in range(net.workers)]
 
-    def _answers(self):
-        lines = [p.stdout.readline() for p in self.processes]
+    @staticmethod
+    def _answers(processes):
+        lines = [p.stdout.readline() for p in processes]
         if not all(lines):
-            raise netns.NetnsError("a benchmark process died; its message is above")
+            raise netns.NetnsError("a process of a rank died; its message is above")
         return [json.loads(line) for line in lines]
 
-    def ask(self, word):
-        for p in self.processes:
+    def ask(self, word, ranks=None):
+        """ranks: how many, the first ones; all by default"""
+        some = self.processes[:ranks]
+        for p in some:
             p.stdin.write(word + "\n")
             p.stdin.flush()
-        return self._answers()
+        return self._answers(some)
 
     def close(self):
         for p in self.processes:
             p.stdin.close()
             p.wait()
             p.stdout.close()
+
+
+class Ranks(Processes):
+    """The persistent benchmark processes."""
+
+    def __init__(self, net, aggregator):
+        from bench import allreduce     # which loads torch, once for all of them
+        task = {"world": net.workers, "job": aggregator.job, "job_ef": aggregator.job + 1,
+                "key_file": aggregator.key_file, "aggregator": netns.AGGREGATOR4,
+                "rendezvous": net.address(0), "bytes": BUCKET_BYTES}
+        super().__init__(net, lambda rank: allreduce.serve(argparse.Namespace(rank=rank, **task)))
+        self.info = self._answers(self.processes)[0]["info"]
 
 
 def with_second_job(aggregator):
