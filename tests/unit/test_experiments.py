@@ -230,7 +230,7 @@ class Page(unittest.TestCase):
         text = read(run.PAGE)
         self.assertEqual(run.drawn(text), text, "tools/experiments/run.py --draw draws it")
         for name in run.NAMES:
-            self.assertEqual(text.count(f"<!-- experiments: {name} -->"), 1)
+            self.assertEqual(text.count(f"<!-- experiments: {name} -->\n\n| "), 1)
             self.assertIn(f"    make experiments EXPERIMENTS_ARGS={name}\n", text)
             self.assertIn(f"](experiments/{name}.svg)", text)
             self.assertEqual(run.module(name).svg(run.measured(name)),
