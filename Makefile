@@ -89,7 +89,7 @@ help:
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'
 	@echo 'make bench-compare BASE=commit  the same figures of that commit, in turns; BENCH_ARGS="--pairs 21"'
 	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
-	@echo 'make experiments  the papers'"'"' figures of errors and bytes beside ours: Documentation/experiments.md'
+	@echo 'make experiments  the papers'"'"' figures beside ours: Documentation/experiments.md'
 	@echo 'make bench-lhc  sparse buckets by the scheme lhc beside Gloo, times and bytes; $(BUILD)/bench-lhc.json'
 	@echo 'make bench-shards  an all-reduce by four aggregators beside one and Gloo; $(BUILD)/bench-shards.json'
 	@echo 'make bench-flood  what JOINs of strangers, sent by one core, do to a job; $(BUILD)/bench-flood.json'
@@ -308,7 +308,7 @@ figures: all
 	@$(PYTHON) tools/bench/figures.py $(FIGURES_ARGS)
 
 # Into the source tree: Documentation/experiments.md and its files.
-experiments: all $(EXPERIMENTS_SO)
+experiments: all $(TNET_BIN) $(EXPERIMENTS_SO)
 	@$(PYTHON) tools/experiments/run.py $(EXPERIMENTS_ARGS)
 
 bench-vm: all benches

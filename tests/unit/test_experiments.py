@@ -11,14 +11,16 @@ import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tools"))
+sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.join(ROOT, "tests/lib")]
 from experiments import report, run  # noqa: E402
 
 if run.missing():
     print(f"1..0 # SKIP {run.missing()}")
     sys.exit(4)
 import numpy as np  # noqa: E402
-from experiments import forms, gradients, lhc_index, library, nmse, tables  # noqa: E402
+import values  # noqa: E402
+from experiments import (bigmean, forms, gradients, lhc_exact, lhc_index,  # noqa: E402
+                         library, nmse, stress, tables)
 
 QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
 
@@ -34,12 +36,12 @@ def read(*path):
 
 
 class QuickRun(unittest.TestCase):
-    """All experiments as a user runs them, but small."""
+    """Experiments without a network as a user runs them, but small."""
 
     @classmethod
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
-            done = command("--quick", "--json", "--seed", "3", "--output", folder)
+            done = command(*run.ALONE, "--quick", "--json", "--seed", "3", "--output", folder)
             cls.files = {name: read(folder, name) for name in sorted(os.listdir(folder))}
         if done.returncode:
             raise RuntimeError(done.stderr)
@@ -49,9 +51,9 @@ class QuickRun(unittest.TestCase):
         self.assertLess(abs(got / want - 1), tolerance, f"{what}: {got:.6g}, expected {want:.6g}")
 
     def test_files(self):
-        self.assertEqual(list(self.files), [f"{name}.{end}" for name in sorted(run.NAMES)
+        self.assertEqual(list(self.files), [f"{name}.{end}" for name in sorted(run.ALONE)
                                             for end in ("csv", "svg")])
-        for name in run.NAMES:
+        for name in run.ALONE:
             self.assertEqual(report.from_csv(self.files[f"{name}.csv"]), self.rows[name])
             self.assertTrue(self.files[f"{name}.svg"].startswith("<svg "))
 
@@ -153,6 +155,14 @@ class Forms(unittest.TestCase):
     def test_committed_index(self):
         self.assertLess(lhc_index.worst(run.measured("lhc_index")), lhc_index.TOLERANCE)
 
+    def test_committed_means(self):
+        found = run.measured("lhc_exact")
+        self.assertGreaterEqual(lhc_exact.total_of(found), lhc_exact.TOTAL)
+        self.assertEqual(lhc_exact.total_of(found, "differ"), 0)
+        self.assertEqual({(row["home"], row["aggregators"]) for row in found},
+                         {(path.home, path.aggregators) for path in lhc_exact.PATHS})
+        self.assertGreater(min(row["dropped"] for row in found), .19)
+
     def test_strata(self):
         table = library.solve(4, 30, 1 / 512)
         self.assertAlmostEqual(forms.correlated(table, 1), library.closed_form(table, 1), 12)
@@ -168,6 +178,46 @@ class Forms(unittest.TestCase):
         errors = (2 / 3) ** 2 * (.5 * .5 + .25 * .75) + (4 / 3) ** 2 * 2 * .75 * .25
         self.assertAlmostEqual(forms.by_range(2, 3, x, 4),
                                errors / 3 / (1 + .25 + 1 + 4 + 9 + 25 + 36), 12)
+
+
+class BigMeans(unittest.TestCase):
+    """Means by numpy's digits are those of Python's integers."""
+
+    def test_of_every_kind(self):
+        for ranks in (1, 2, 3, 4, 5, 7, 8, 64):
+            for number, case in enumerate(stress.CASES):
+                bits = np.stack([case.bits([1, number], rank, ranks, 500)
+                                 for rank in range(ranks)])
+                want = values.exact_mean(list(bits.view(np.float32)), "fp32")
+                np.testing.assert_array_equal(bigmean.mean(bits), want.view(np.uint32), str(case))
+
+    def test_by_hand(self):
+        # ties, the rest that breaks one, subnormals, the largest float, a sum of zero
+        for floats, mean in (([2**24 - 1, 2**24], 2**24), ([2**24 - 1, 2**24 - 2], 2**24 - 2),
+                             ([2**24 - 1, 2**24 - 2, 2.**-149], (2**25 - 3) / 3),
+                             ([2.**-149, 0], 0), ([3 * 2.**-149, 0], 2.**-148),
+                             ([-2.**-149, 0, 0], -0.), ([2.**-126, -2.**-149], 2.**-127),
+                             ([np.finfo(np.float32).max] * 3, np.finfo(np.float32).max),
+                             ([1.5, -1.5], 0)):
+            bits = np.array([floats], np.float32).T.view(np.uint32)
+            self.assertEqual(int(bigmean.mean(bits)[0]),
+                             int(np.float32(mean).view(np.uint32)), floats)
+
+    def test_a_bit_that_differs_is_told(self):
+        memory = lhc_exact.Memory(3, 1 << 16)
+        step = lhc_exact.Step(memory, 3, [1, 1], 100)
+        found = [{"kind": case.kind, "coordinates": 0, "values": 0, "differ": 0}
+                 for case in stress.CASES]
+        for _, first, count in step.buckets:
+            some = slice(first, first + count)
+            memory.received[:, some] = bigmean.mean(memory.brought[:, some])
+        self.assertIsNone(step.check(found))
+        self.assertEqual(lhc_exact.total_of(found, "differ"), 0)
+        _, first, count = step.buckets[3]
+        memory.received[2, first + count - 1] ^= 1
+        self.assertIn(f"coordinate {count - 1} of {count} is ", step.check(found))
+        self.assertEqual([row["differ"] for row in found],
+                         [int(key == 3) for key in range(len(found))])
 
 
 class Rounds(unittest.TestCase):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make experiments`: figures of the papers that need no network, beside ours.
+"""`make experiments`: figures of the papers beside ours.
 
 Each experiment is a module here. It prints a table, writes NAME.csv and
 NAME.svg, and its part of Documentation/experiments.md is drawn from that
@@ -19,7 +19,9 @@ from bench.page import fill  # noqa: E402
 from experiments import report  # noqa: E402
 from screen import Screen  # noqa: E402
 
-NAMES = ("nmse", "tables", "baselines", "lhc_index")
+# Without a network, and in network namespaces.
+ALONE = ("nmse", "tables", "baselines", "lhc_index")
+NAMES = (*ALONE, "lhc_exact")
 FOLDER = os.path.join(netns.ROOT, "Documentation/experiments")
 PACKAGES = {"numpy": "python3-numpy", "torch": "python3-torch", "sklearn": "python3-sklearn"}
 PAGE = os.path.join(netns.ROOT, "Documentation/experiments.md")
@@ -68,7 +70,8 @@ def arguments():
     parser.add_argument("names", nargs="*", metavar="NAME",
                         help=f"which: {', '.join(NAMES)}; all if none is given")
     parser.add_argument("--quick", action="store_true",
-                        help="smaller gradients, less certain figures; needs --output")
+                        help="smaller gradients, fewer values, less certain figures; needs "
+                             "--output")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of all draws, default {SEED}")
     parser.add_argument("--output", metavar="DIR",
                         help="where CSV and SVG go; default Documentation/experiments, and the "
