@@ -19,8 +19,8 @@ if run.missing():
     sys.exit(4)
 import numpy as np  # noqa: E402
 import values  # noqa: E402
-from experiments import (bigmean, forms, gradients, lhc_exact, lhc_index,  # noqa: E402
-                         library, nmse, stress, tables)
+from experiments import (bigmean, forms, gradients, lhc_exact, lhc_goodput,  # noqa: E402
+                         lhc_index, library, nmse, stress, tables)
 
 QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
 
@@ -154,6 +154,20 @@ class Forms(unittest.TestCase):
 
     def test_committed_index(self):
         self.assertLess(lhc_index.worst(run.measured("lhc_index")), lhc_index.TOLERANCE)
+
+    def test_bytes_by_hand(self):
+        # 1600 scales, an index of one level, a value each, in packets of 1114 bytes and 256 lanes
+        packets = 1 + 7 + 800 + 25600
+        self.assertEqual(lhc_goodput.closed_form(.5, "own", "fixed"),
+                         8 * 1114 * packets / 6553600)
+        # 7 times two scales, and two digits a value
+        self.assertEqual(lhc_goodput.closed_form(.5, "own", "exact"),
+                         8 * 1114 * (1 + 13 + 800 + 51200) / 6553600)
+        self.assertAlmostEqual(lhc_goodput.bare_form(.01, "same", "fixed"), 32 / 51.1, 3)
+        self.assertAlmostEqual(lhc_goodput.bare_form(.001, "own", "fixed"), 32 / 115, 2)
+
+    def test_committed_bytes(self):
+        self.assertLess(lhc_goodput.worst(run.measured("lhc_goodput")), lhc_goodput.TOLERANCE)
 
     def test_committed_means(self):
         found = run.measured("lhc_exact")

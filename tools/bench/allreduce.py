@@ -2,8 +2,8 @@
 """One rank of the all-reduce benchmark, in its own namespace for as long as
 buckets.py wants it. Each line on stdin names a system and the bytes of a
 bucket; all ranks meet at a barrier, reduce one such bucket through the system,
-and say how long that took, from the barrier to their own completion, as one
-JSON object.
+and say how long that took, from the barrier to their own completion, and how
+many bytes their interfaces have sent and received meanwhile, as one JSON object.
 
 Systems: thc and thc_ef (error feedback), gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient
 of which OF of 10000 values are not zero, on all ranks where the first one has them (same) or where
@@ -12,6 +12,7 @@ the same by the scheme none. The fp16 bucket is
 converted outside of the time, in Gloo's favour. What THC returns is checked against the exact mean
 every time.
 """
+import contextlib
 import json
 import os
 import sys
@@ -46,6 +47,13 @@ class Sparse:
         self.key = zlib.crc32(system.encode())
 
 
+def interface():
+    """Bytes that this rank's interface has sent and received, headers included."""
+    with open("/proc/self/net/dev", encoding="ascii") as f:
+        fields = next(line for line in f if line.strip().startswith("eth0:")).split(":")[1].split()
+    return int(fields[8]), int(fields[0])
+
+
 class Bench:
     """The clients, this rank's gradient and the exact mean of all."""
 
@@ -64,17 +72,27 @@ class Bench:
             self.clients[name] = ThcClient(args.aggregator, job, args.key_file, args.rank,
                                            error_feedback=name == "thc_ef")
 
+    @staticmethod
+    @contextlib.contextmanager
+    def timed(out):
+        """Puts into out how long this takes from the barrier on, and what it sends and receives."""
+        dist.barrier()
+        before, start = interface(), time.perf_counter()
+        yield
+        out["seconds"] = time.perf_counter() - start
+        out.update(zip(("interface_up", "interface_down"),
+                       (b - a for a, b in zip(before, interface()))))
+
     def run_sparse(self, system, count):
         if system not in self.sparse:
             self.sparse[system] = Sparse(system, self.gradient[:count], self.rank)
         sparse, client = self.sparse[system], self.clients["thc"]
         self.buffer.copy_(sparse.gradient)
-        before = client.stats()
-        dist.barrier()
-        start = time.perf_counter()
-        client.allreduce(self.buffer.data_ptr(), count, key=sparse.key,
-                         scheme=sparse.scheme, precision=sparse.bits)
-        out = {"seconds": time.perf_counter() - start, **self.counted(before, client.stats())}
+        before, out = client.stats(), {}
+        with self.timed(out):
+            client.allreduce(self.buffer.data_ptr(), count, key=sparse.key,
+                             scheme=sparse.scheme, precision=sparse.bits)
+        out.update(self.counted(before, client.stats()))
         out["nmse"] = self.nmse(self.buffer, sparse.mean)
         if not out["nmse"] <= NMSE_OF_FIXED * bool(sparse.bits):
             raise RuntimeError(f"{system} returned a wrong mean: NMSE {out['nmse']}")
@@ -100,14 +118,12 @@ class Bench:
         if client:
             client.error_import(ERROR_KEY, None, 0)
             before = client.stats()
-        dist.barrier()
-        start = time.perf_counter()
-        if client:
-            client.allreduce(buffer.data_ptr(), count, key=ERROR_KEY)
-        else:
-            dist.all_reduce(buffer)
-        seconds = time.perf_counter() - start
-        out = {"seconds": seconds}
+        out = {}
+        with self.timed(out):
+            if client:
+                client.allreduce(buffer.data_ptr(), count, key=ERROR_KEY)
+            else:
+                dist.all_reduce(buffer)
         if client:
             out.update(self.counted(before, client.stats()))
             out["nmse"] = self.nmse(buffer, self.mean[:count])

@@ -14,8 +14,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import netns  # noqa: E402  (found through the path above)
 from aggregator import Shards  # noqa: E402
-from buckets import BUCKET_BYTES, QUIET, Ranks, with_second_job  # noqa: E402
-from model import speed  # noqa: E402
+from bench.buckets import BUCKET_BYTES, QUIET, Ranks, with_second_job  # noqa: E402
+from bench.model import speed  # noqa: E402
 
 WORKERS = 4
 # Bytes of fp32 and direction, with the headers of full frames: 1448 of 1514.
@@ -29,11 +29,12 @@ WANTED = {("1gbit", 4, "same", 500, 32): 9.0, ("1gbit", 4, "own", 500, 32): 4.5,
 FEWER = {("same", 100, 32): 40, ("same", 100, 0): 28, ("own", 100, 32): 12, ("own", 100, 0): 8}
 
 
-def measured(rate, aggregators, repeats, cases):
-    """[a dict per case] and milliseconds of Gloo fp32, in turns."""
+def measured(rate, aggregators, repeats, cases, impair=None):
+    """[a dict per case] and milliseconds of Gloo fp32, in turns. Bytes and retransmits are of the
+    last repeat; with an impairment, be it none, interfaces count frame by frame."""
     systems = ["gloo_fp32", *(f"lhc-{where}-{of}-{bits}" for where, of, bits in cases)]
     samples, answers = {s: [] for s in systems}, {}
-    with netns.Topology(WORKERS, shape=rate, aggregators=aggregators) as net, \
+    with netns.Topology(WORKERS, shape=rate, aggregators=aggregators, impair=impair) as net, \
             Shards(net, WORKERS, aggregators, quiet=True) as shards:
         for aggregator in shards.all:
             with_second_job(aggregator)
@@ -49,7 +50,10 @@ def measured(rate, aggregators, repeats, cases):
     return [{"rate": rate, "aggregators": aggregators, "where": where, "of_10000": of,
              "bits": bits, "ms": ms[system], "gloo_fp32_ms": ms["gloo_fp32"],
              **{key: statistics.mean(a[key] for a in answers[system])
-                for key in ("bytes_up", "bytes_down", "retransmits")}}
+                for key in ("bytes_up", "bytes_down", "interface_up", "interface_down",
+                            "retransmits")},
+             **{f"gloo_fp32_{key}": statistics.mean(a[key] for a in answers["gloo_fp32"])
+                for key in ("interface_up", "interface_down")}}
             for system, (where, of, bits) in zip(systems[1:], cases)]
 
 

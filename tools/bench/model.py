@@ -12,7 +12,7 @@ import re
 
 _CHUNK = 1024           # coordinates of a chunk with sums of 8 bits; half with 16
 _HEADERS = 14 + 20 + 8 + 48     # Ethernet, IPv4, UDP, THC
-_ANSWER = _HEADERS + 1024
+ANSWER = _HEADERS + 1024        # a full packet of lanes, in either direction
 _LEAST_GRANULARITY = 15         # of a 4-bit table
 _TCP_OVERHEAD = 1514 / 1448     # a full frame beside its payload, timestamps on
 
@@ -41,8 +41,8 @@ def thc_ms(ranks, bucket_bytes, rate, aggregator_rate=None, fanout=False):
     chunk = chunk_of(ranks)
     chunks = -(-(bucket_bytes // 4) // chunk)
     up = _HEADERS + chunk // 2
-    by_worker = max(up, _ANSWER) / gbit(rate)
-    down = _ANSWER * (ranks if fanout else 1)
+    by_worker = max(up, ANSWER) / gbit(rate)
+    down = ANSWER * (ranks if fanout else 1)
     by_aggregator = max(ranks * up, down) / gbit(aggregator_rate or rate)
     return chunks * max(by_worker, by_aggregator) * 8 / 1e6
 

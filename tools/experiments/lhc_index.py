@@ -23,16 +23,22 @@ COLUMNS = [Column("density", "not zero", "", "g"), Column("grain", "grain"),
            Column("sampling", "standard error of the ratio", "", ".4f")]
 
 
-def closed_form(density, grain, levels):
-    """Bits a coordinate, of coordinates that are not zero independently of each other."""
+def by_level(density, grain, levels):
+    """Bits a coordinate of each level, of coordinates that are not zero independently of each
+    other."""
     item = 1 - (1 - density) ** grain
 
     def some(of):
         """that of so many items one is in the union"""
         return 1 - (1 - item) ** of
 
-    return (1 / 32 ** (levels - 1) +
-            sum(some(32 ** (at + 1)) / 32 ** at for at in range(levels - 1))) / grain
+    return [bits / grain for bits in (1 / 32 ** (levels - 1), *(
+        some(32 ** (at + 1)) / 32 ** at for at in range(levels - 1)))]
+
+
+def closed_form(density, grain, levels):
+    """Bits a coordinate of all levels."""
+    return sum(by_level(density, grain, levels))
 
 
 def _sampling(count, density, grain):
