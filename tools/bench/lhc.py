@@ -76,7 +76,7 @@ def show(run):
 def main():
     parser = argparse.ArgumentParser(description="Sparse buckets by lhc beside Gloo fp32.")
     parser.add_argument("--repeats", type=int, default=7, help="of each all-reduce; default 7")
-    parser.add_argument("--quick", action="store_true", help="5 % alone, three times each")
+    parser.add_argument("--quick", action="store_true", help="5 %% alone, three times each")
     args = parser.parse_args()
     reason = netns.why_not()
     if reason:
