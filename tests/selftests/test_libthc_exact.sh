@@ -1,0 +1,15 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Exact means by lhc over AF_THC, at 20 % loss with packets that are doubled and overtaken. A machine
+# is slow: few values, and three aggregators, which take minutes there, only if THC_EXACT says how
+# many values.
+
+# shellcheck source=/dev/null
+. "$(dirname "$0")/libthc.sh"
+if [ -n "${THC_EXACT:-}" ]; then
+	over_af_thc test_exact.py
+else
+	export THC_EXACT=20000
+	over_af_thc test_exact.py exact__generic_1 exact__software_1
+fi
