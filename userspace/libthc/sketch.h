@@ -97,7 +97,7 @@ static inline uint32_t thc_sketch_part_words(const struct thc_sketch *s, uint32_
 	return (uint32_t)(((left < s->part ? left : s->part) + 31) / 32);
 }
 
-static inline uint32_t thc_rotated(uint32_t x, unsigned int bits)
+static inline uint32_t thc_rotl32(uint32_t x, unsigned int bits)
 {
 	return x << bits | x >> (32 - bits);
 }
@@ -105,9 +105,9 @@ static inline uint32_t thc_rotated(uint32_t x, unsigned int bits)
 /* murmur3_x86_32 of @key's four bytes, the lowest one first. */
 static inline uint32_t thc_murmur3(uint32_t key, uint32_t seed)
 {
-	uint32_t h = seed ^ thc_rotated(key * 0xcc9e2d51U, 15) * 0x1b873593U;
+	uint32_t h = seed ^ thc_rotl32(key * 0xcc9e2d51U, 15) * 0x1b873593U;
 
-	h = thc_rotated(h, 13) * 5 + 0xe6546b64U;
+	h = thc_rotl32(h, 13) * 5 + 0xe6546b64U;
 	h ^= sizeof(key);
 	h = (h ^ h >> 16) * 0x85ebca6bU;
 	h = (h ^ h >> 13) * 0xc2b2ae35U;
