@@ -20,7 +20,7 @@ if run.missing():
 import numpy as np  # noqa: E402
 import values  # noqa: E402
 from experiments import (bigmean, forms, gradients, lhc_exact, lhc_goodput,  # noqa: E402
-                         lhc_index, library, nmse, stress, tables)
+                         lhc_index, lhc_peel, library, nmse, stress, tables)
 
 QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
 
@@ -106,6 +106,31 @@ class QuickRun(unittest.TestCase):
         for row in found:
             self.near(row["bits"], row["closed_form"], .002 + 3 * row["sampling"], row)
 
+    def test_peeling(self):
+        found = self.rows["lhc_peel"]
+        self.check_peeling(found, .8)
+        for row in lhc_peel.of(found, "tried"):
+            if row["items"] >= 5000 and row["factor"] < row["limit"] - .04:
+                # half of the items at least are in the core
+                self.assertEqual(row["whole"], 0, row)
+                self.assertGreater(row["left"], .5, row)
+            if row["items"] >= 1000 and row["factor"] > 1.47:
+                self.assertGreater(row["whole"], .95, row)
+
+    def check_peeling(self, found, enough):
+        """Of committed rows, too."""
+        self.assertEqual({row["items"] for row in lhc_peel.of(found, "chosen")},
+                         set(lhc_peel.ITEMS))
+        for row in lhc_peel.of(found, "chosen"):
+            self.assertGreaterEqual(row["whole"], enough, row)
+            self.assertLess(row["factor"], 1.5, row)
+        for row in lhc_peel.of(found, "bucket"):
+            self.assertGreaterEqual(row["whole"], enough, row)
+        three, coupled = lhc_peel.of(found, "many")
+        self.near(three["factor"], three["limit"], .006, three)
+        self.assertGreater(coupled["factor"], coupled["limit"])
+        self.assertLess(coupled["factor"], lhc_peel.PUBLISHED["four, coupled"])
+
 
 class Tables(unittest.TestCase):
     """What THC's released code has, and what is optimal."""
@@ -176,6 +201,26 @@ class Forms(unittest.TestCase):
         self.assertEqual({(row["home"], row["aggregators"]) for row in found},
                          {(path.home, path.aggregators) for path in lhc_exact.PATHS})
         self.assertGreater(min(row["dropped"] for row in found), .19)
+
+    def test_peeling_by_hand(self):
+        # two items always have other buckets, if there are enough, and one peels
+        left, out = library.sketches(3, 1 << 16, 1, 20, 1, buckets=3)
+        self.assertEqual((sum(left), out.cells, out.windows), (0, 3, 1))
+        left, _ = library.sketches(3, 1 << 16, 2, 20, 1, buckets=3)
+        self.assertEqual(list(left), [2] * 20)
+        for hashes in (2, 5):
+            with self.assertRaises(library.LibraryError):
+                library.sketches(hashes, 1 << 16, 1, 1, 1)
+        # thresholds of the literature
+        for hashes, windows, loads in ((3, 1, .8185), (4, 1, .7723), (4, 10**9, .9768),
+                                       (3, 10**9, .9179)):
+            self.assertAlmostEqual(lhc_peel.limit(hashes, windows) * loads, 1, 4)
+
+    def test_committed_peeling(self):
+        QuickRun.check_peeling(self, run.measured("lhc_peel"), .88)
+
+    def near(self, *arguments):
+        QuickRun.near(self, *arguments)
 
     def test_strata(self):
         table = library.solve(4, 30, 1 / 512)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """libthc for experiments: its public tables, and whole rounds by its codecs
-(round_tables.c, round_fixed.c, round_index.c), which need no network.
+(round_tables.c, round_fixed.c, round_index.c, round_peel.c), which need no network.
 """
 import ctypes
 import functools
@@ -35,6 +35,19 @@ class Wish(ctypes.Structure):
                 ("flags", c_uint64)]
 
 
+class SketchTrial(ctypes.Structure):
+    """struct sketch_trial of round_peel.c"""
+    _fields_ = [("count", c_uint64), ("items", c_uint64), ("seed", c_uint64),
+                ("draws", c_uint32), ("hashes", c_uint32), ("lanes_log2", c_uint32),
+                ("buckets", c_uint32)]
+
+
+class SketchOutcome(ctypes.Structure):
+    """struct sketch_outcome of round_peel.c"""
+    _fields_ = [("cells", c_uint64), ("lanes", c_uint64), ("windows", c_uint64),
+                ("add_ns", c_double), ("find_ns", c_double), ("values_ns", c_double)]
+
+
 class LibraryError(ExperimentError):
     """What libthc refused, in a sentence."""
 
@@ -66,7 +79,10 @@ def _rounds():
         ("round_by_fixed", ctypes.c_int, (POINTER(Trial), c_uint32, c_void_p, c_void_p,
                                           POINTER(c_uint64))),
         ("round_by_index", ctypes.c_int, (c_uint64, c_uint32, c_uint32, c_void_p,
-                                          POINTER(c_uint64)))))
+                                          POINTER(c_uint64))),
+        ("sketch_buckets", c_uint32, (c_uint32, c_uint32)),
+        ("round_by_sketch", ctypes.c_int, (POINTER(SketchTrial), c_void_p,
+                                           POINTER(SketchOutcome)))))
 
 
 def _check(status, what):
@@ -132,6 +148,24 @@ def index_words(count, grain_log2, levels, bits):
     _check(_rounds().round_by_index(count, grain_log2, levels, bits.ctypes.data, byref(words)),
            f"an index of {levels} levels, grain {1 << grain_log2}")
     return words.value
+
+
+def sketch_buckets(hashes, items):
+    """Buckets of a lane that libthc chooses for so many items."""
+    return _rounds().sketch_buckets(hashes, items)
+
+
+def sketches(hashes, count, items, draws, seed, buckets=0, lanes=1):
+    """(items that peeling leaves, by draw; a SketchOutcome) of sketches of items among count
+    coordinates.
+
+    buckets: of a lane; 0: lanes and buckets are those that libthc chooses for so many items
+    """
+    trial = SketchTrial(count, items, seed, draws, hashes, lanes.bit_length() - 1, buckets)
+    left, outcome = np.empty(draws, dtype=np.uint64), SketchOutcome()
+    _check(_rounds().round_by_sketch(byref(trial), left.ctypes.data, byref(outcome)),
+           f"a sketch of {items} items, {hashes} hashes")
+    return left, outcome
 
 
 def uniform(bits):
