@@ -5,9 +5,9 @@
  *
  * A bucket of gradients is cut into parts of as many coordinates, all but the last one. Within a
  * part coordinate = row * lanes + lane. A row's hashes h_j = murmur3_x86_32(row as four bytes,
- * little-endian; seed j) choose a bucket each, for all its lanes; a cell is a bucket's lane. A value
- * is added to a cell for each hash, or subtracted if the hash has its top bit. Cells are summed
- * modulo 2^32.
+ * little-endian; seed j) choose a bucket each, for all its lanes; a cell is a bucket's lane. A
+ * value is added to a cell for each hash, or subtracted if the hash has its top bit. Cells are
+ * summed modulo 2^32.
  *
  * Buckets of a lane are segments of @range buckets. Hash j's bucket is in segment w + j, and where
  * in there the lower 31 bits of h_j say: x * @range >> 31. (The published layout has h mod R, which
