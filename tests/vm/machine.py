@@ -306,12 +306,11 @@ class Machine:
         if accel == "kvm":
             argv += ["-machine", "q35,accel=kvm", "-cpu", "host"]
         else:
-            cpu = "max,la57=off"
+            # Copying by "rep movsb" would be an instruction for each byte.
+            cpu = "max,la57=off,-erms,-fsrm"
             if self.instructions:
-                # A nanosecond for each; where there is nothing to do, time jumps. Copying by
-                # "rep movsb" would be an instruction for each byte.
+                # A nanosecond for each; where there is nothing to do, time jumps.
                 argv += ["-icount", "shift=0,sleep=off"]
-                cpu += ",-erms,-fsrm"
             argv += ["-machine", "q35", "-cpu", cpu,
                      "-accel", "tcg,thread=" + ("single" if self.instructions else "multi")]
         # norandmaps: with random addresses an emulated start of a program takes 61 ms, without 15.
