@@ -3,26 +3,30 @@
 values of two factors meets.
 """
 import itertools
+import operator
 import random
 
 TRIES = 20              # candidates for a row, of which the best is taken
 
 
 class _Array:
-    """groups: names of factors whose values meet, each with each; missing: which have not yet."""
+    """meetings: what picks, of a row, values that meet, those of one factor or, by None, all;
+    missing: which have not met yet."""
 
     def __init__(self, factors, valid, triples, rng):
         self.factors, self.valid, self.rng = factors, valid, rng
-        self.groups = [*itertools.combinations(factors, 2), *triples]
-        self.missing = {meeting for names in self.groups for meeting in itertools.product(
+        groups = [*itertools.combinations(factors, 2), *triples]
+        self.meetings = {name: [operator.itemgetter(*names) for names in groups if name in names]
+                         for name in factors}
+        self.meetings[None] = [operator.itemgetter(*names) for names in groups]
+        self.missing = {meeting for names in groups for meeting in itertools.product(
             *([(name, value) for value in factors[name]] for name in names))
             if valid(dict(meeting))}
 
     def _met(self, row, name=None):
         """What of missing meets in a row, or part of one, with the value of name."""
-        return {meeting for names in self.groups
-                if (not name or name in names) and all(n in row for n in names)
-                for meeting in [tuple((n, row[n]) for n in names)] if meeting in self.missing}
+        values = {n: (n, row[n]) if n in row else None for n in self.factors}
+        return self.missing.intersection(meeting(values) for meeting in self.meetings[name])
 
     def _complete(self, start):
         """A row that has what start has, and of each other factor the value that covers most; None:
