@@ -57,3 +57,21 @@ class Screen:
         finally:
             done.set()
             thread.join()
+
+
+def aligned(parts):
+    """Parts of a table as text. A part is rows (what, value, value, ...), of which the first one, and
+    one behind None, is a heading; an empty part is left out.
+    """
+    rows = []
+    for part in filter(None, parts):
+        rows += [None] * bool(rows) + part
+    columns = max(len(row) for row in rows if row)
+    wide = [max(len(row[c]) for row in rows if row and c < len(row)) for c in range(columns)]
+    lines, heading = [], True
+    for row in rows:
+        what, *values = row or ("",)
+        cells = "".join(f"  {v:>{wide[c]}}" for c, v in enumerate(values, 1))
+        lines.append(f"  {what if heading else '  ' + what:<{wide[0] + 2}}{cells}".rstrip())
+        heading = not row
+    return "\n".join(lines)

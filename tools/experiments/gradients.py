@@ -32,7 +32,7 @@ def digits(workers, steps, hidden=512):
     Trained meanwhile by the exact means of the workers' gradients, as DDP does.
     """
     import torch
-    from demo_worker import GLOBAL_BATCH, SEED, digits as images, perceptron
+    from tasks.digits import GLOBAL_BATCH, SEED, digits as images, perceptron
 
     torch.set_num_threads(1)
     model = perceptron(hidden)

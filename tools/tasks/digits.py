@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A small perceptron on scikit-learn's digits: the demo's task with dense gradients."""
+import functools
+
+import torch
+from sklearn.datasets import load_digits
+
+from tasks.task import Task
+
+TRAIN_IMAGES = 1400
+GLOBAL_BATCH = 80
+SEED = 20240416
+
+
+@functools.cache
+def digits(rank, world):
+    """This rank's training images, and the test images: the same split always."""
+    data = load_digits()
+    order = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(SEED))
+    images = torch.tensor(data.data, dtype=torch.float32)[order] / 16
+    labels = torch.tensor(data.target)[order]
+    return (images[rank:TRAIN_IMAGES:world], labels[rank:TRAIN_IMAGES:world],
+            images[TRAIN_IMAGES:], labels[TRAIN_IMAGES:])
+
+
+def perceptron(hidden):
+    torch.manual_seed(SEED)
+    return torch.nn.Sequential(
+        torch.nn.Linear(64, hidden), torch.nn.ReLU(),
+        torch.nn.Linear(hidden, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 10))
+
+
+class Digits(Task):
+    """hidden: width of the layers"""
+
+    QUALITY = "test accuracy"
+
+    def __init__(self, hidden):
+        self.hidden = hidden
+        self.loss_of = torch.nn.CrossEntropyLoss()
+
+    @staticmethod
+    def batch(world):
+        return max(1, GLOBAL_BATCH // world)
+
+    def steps(self, world, epochs):
+        """Of that many passes over the training images."""
+        return epochs * (TRAIN_IMAGES // world // self.batch(world))
+
+    def model(self, sparse=False):
+        return perceptron(self.hidden)
+
+    def optimizer(self, model):
+        return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def batches(self, rank, world):
+        images, labels, _, _ = digits(rank, world)
+        shuffle, batch = torch.Generator().manual_seed(SEED + rank), self.batch(world)
+        while True:
+            order = torch.randperm(len(labels), generator=shuffle)
+            for i in range(self.steps(world, 1)):
+                pick = order[i * batch:(i + 1) * batch]
+                yield images[pick], labels[pick]
+
+    def loss(self, model, batch):
+        images, labels = batch
+        return self.loss_of(model(images), labels)
+
+    def quality(self, model, rank, world):
+        _, _, images, labels = digits(rank, world)
+        with torch.no_grad():
+            return (model(images).argmax(1) == labels).float().mean().item()
