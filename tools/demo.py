@@ -38,7 +38,11 @@ def run(demo, args, screen):
 def arguments():
     parser = argparse.ArgumentParser(
         description="Times all-reduces at 1 Gb/s, then trains on digits with gradients summed in "
-                    "XDP; both beside plain Gloo.")
+                    "XDP; both beside plain Gloo. Or trains a task with sparse gradients.")
+    parser.add_argument("--task", choices=("digits", "ncf", "lm"), default="digits",
+                        help="digits (the default); ncf: which packages packages depend on; lm: the "
+                             "next word of WordNet's definitions. --epochs, --hidden and --repeats "
+                             "are of digits alone")
     parser.add_argument("--software", action="store_true",
                         help="aggregate in user space instead of XDP")
     parser.add_argument("--loss", type=float, default=0.0, metavar="P",
@@ -47,12 +51,18 @@ def arguments():
     parser.add_argument("--epochs", type=int, default=5,
                         help="passes over the training images, default 5")
     parser.add_argument("--steps", type=int, default=0, metavar="N",
-                        help="end each training after N steps, before all epochs are over")
+                        help="end each training after N steps, before all epochs are over; ncf, lm: "
+                             "instead of the task's")
+    parser.add_argument("--dense-embeddings", action="store_true",
+                        help="ncf, lm: gradients of embeddings are dense, most of their rows zero")
+    parser.add_argument("--precision", choices=("exact", "fixed32"), default="exact",
+                        help="ncf, lm: of the sums by scheme lhc, default exact; fixed32 needs "
+                             "--dense-embeddings")
     parser.add_argument("--hidden", type=int, default=1024, metavar="N",
                         help="width of the network's hidden layers, default 1024")
     parser.add_argument("--rate", default="1gbit", metavar="RATE",
                         help="speed of each link while all-reduces are timed, as 1gbit, 2500mbit "
-                             "or none; default 1gbit. Links have no limit in the training")
+                             "or none; default 1gbit. Links have no limit in the training on digits")
     parser.add_argument("--repeats", type=int, default=7, metavar="N",
                         help="all-reduces of each kind that are timed, default 7; 0: none")
     parser.add_argument("--verbose", action="store_true",
@@ -74,6 +84,8 @@ def arguments():
         parser.error("--loss is a probability from 0 to 0.5")
     if not 1 <= args.workers <= 8 or args.epochs < 1 or args.steps < 0:
         parser.error("--workers is 1 to 8, --epochs at least 1, --steps not negative")
+    if args.precision != "exact" and not args.dense_embeddings:
+        parser.error("--precision fixed32 needs --dense-embeddings: means of rows are exact")
     if args.repeats < 0:
         parser.error("--repeats is not negative")
     args.rate = None if args.rate == "none" else args.rate
@@ -87,7 +99,7 @@ def arguments():
 def main():
     args = arguments()
     screen = Screen(args.json, args.live)
-    demo = importlib.import_module("demos.digits")
+    demo = importlib.import_module(f"demos.{'digits' if args.task == 'digits' else 'sparse'}")
     try:
         with netns.guard():
             result = run(demo, args, screen)

@@ -12,7 +12,7 @@ thc_packages()
 	echo gcc libc6-dev make dpkg-dev clang llvm pkg-config linux-libc-dev
 	echo libbpf-dev libelf-dev zlib1g-dev bpftool libcjson-dev libmnl-dev libcap-dev
 	# run: namespaces, training on real data
-	echo iproute2 ethtool procps kmod python3 python3-torch python3-sklearn
+	echo iproute2 ethtool procps kmod python3 python3-torch python3-sklearn wordnet-base
 	# check
 	echo libcmocka-dev libclang-rt-14-dev
 	echo sparse shellcheck clang-format pyflakes3 groff-base python3-yaml systemd

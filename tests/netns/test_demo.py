@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """The demo as a user meets it: times of buckets, real DDP training on every kind
-of aggregator, counts that add up, the promised keys, no long silence, and
+of aggregator and of every task, counts that add up, the promised keys, no long silence, and
 nothing left behind, also after Ctrl-C and SIGTERM at any moment.
 """
 import glob
@@ -159,6 +159,78 @@ def trains__with_loss():
     assert result["retransmits"] >= result["impaired"]["up"]["dropped"] * 0.8
 
 
+def train_sparse(*argv):
+    """(result, what was shown) of a demo of a task with sparse gradients that ends well, of two
+    workers: their exact sums have one order.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "demo.json")
+        p = start("--steps", "3", "--rate", "none", "--output", path, *argv)
+        try:
+            text, silence = finish(p)
+        except AssertionError as error:
+            lacking = re.search(r"^demo: (.*apt-get (update|install wordnet-base).*)$", str(error),
+                                re.M)
+            if lacking:
+                raise tap.Skip(lacking[1]) from None
+            raise
+        with open(path, encoding="utf-8") as f:
+            result = json.load(f)
+    assert not left_of(p.pid), f"left behind: {left_of(p.pid)}"
+    assert silence < SILENCE, f"{silence:.1f} s of silence"
+    runs = result["runs"]
+    assert result["bit_equal"] is True and "bit-equal to exact summation" in text, runs
+    assert all(len(run["digests"]) == 1 for run in runs.values()), runs
+    assert result["fallback_buckets"] == 0 and result["exact_buckets"] > 0, result
+    for name, d in result["density"].items():
+        # of two ranks; some rows are of both
+        assert 0 < d["own"] < d["union"] <= 2 * d["own"], (name, d)
+        assert f"{100 * d['union']:.2f} %" in text and f"{d['rows']:,}" in text, text
+    assert result["fp32_bytes_per_step"] == 4 * result["parameters"]
+    fp32 = runs["Gloo fp32"]
+    # a ring of two ranks sends as many bytes as the gradients have
+    assert 1 < fp32["bytes_up_per_step"] / result["fp32_bytes_per_step"] < 1.1, fp32
+    assert result["sha256"][:16] in text and "links: no limit" in text, text
+    return result, text
+
+
+def bytes_of_rows(result):
+    """Those of the mean's rows, each value as two numbers of 32 bits."""
+    return 8 * sum(d["union"] * d["rows"] * d["width"] for d in result["density"].values())
+
+
+def trains__packages():
+    result, text = train_sparse("--task", "ncf", "--verbose")
+    assert set(result["runs"]) == {"THC lhc", "Gloo fp32", "Gloo rows"}
+    lhc = result["runs"]["THC lhc"]
+    assert .8 < lhc["bytes_up_per_step"] / bytes_of_rows(result) < 1.6, result
+    assert .1 < lhc["quality"] <= 1 and f"{100 * lhc['quality']:.2f} %" in text
+    for words in ("HR@10", "Counters of the training", "THC lhc", "schemes=\"auto\""):
+        assert words in text, f"'{words}' is not in the table"
+
+
+def trains__packages_with_dense_gradients():
+    result, text = train_sparse("--task", "ncf", "--dense-embeddings", "--software")
+    assert set(result["runs"]) == {"THC lhc", "Gloo fp32"} and "Gloo rows" not in text
+    assert result["xdp_mode"] == "software"
+    assert result["runs"]["THC lhc"]["bytes_up_per_step"] < result["fp32_bytes_per_step"] / 5
+
+
+def trains__definitions():
+    result, text = train_sparse("--task", "lm")
+    lhc = result["runs"]["THC lhc"]
+    assert .8 < lhc["bytes_up_per_step"] / bytes_of_rows(result) < 1.6, result
+    assert 1 < lhc["quality"] < result["density"]["words.weight"]["rows"]
+    assert f"{lhc['quality']:.1f}" in text and "perplexity" in text, text
+
+
+def refuses__fixed_point_of_rows():
+    p = start("--task", "ncf", "--precision", "fixed32")
+    text = p.stdout.read().decode()
+    p.stdout.close()
+    assert p.wait() == 2 and "needs --dense-embeddings" in text, text
+
+
 def await_text(p, until):
     """Until the demo has shown what matches the expression `until`."""
     seen = b""
@@ -226,6 +298,8 @@ def cleans_up__after_sigkill_in_the_next_run():
 
 if __name__ == "__main__":
     tap.main([trains__in_xdp, trains__in_software, trains__with_loss,
+              trains__packages, trains__packages_with_dense_gradients, trains__definitions,
+              refuses__fixed_point_of_rows,
               cleans_up__after_ctrl_c_while_starting, cleans_up__after_ctrl_c_while_timing,
               cleans_up__after_ctrl_c_while_training, cleans_up__after_sigterm,
               cleans_up__after_sigkill_in_the_next_run])

@@ -3,6 +3,14 @@
 has become. training.py trains any task; the tasks are in the files beside this one.
 """
 
+# Of Adagrad, whose first step is as long for a gradient that is rounding alone as for any other:
+# sums that are rounded otherwise would train other models.
+EPSILON = 1e-6
+
+
+class TaskError(RuntimeError):
+    """Why a task's data is not there, and what to do about it, in a sentence."""
+
 
 class Task:
     """QUALITY: what quality() says, for people; seeds make runs repeat each other."""
@@ -25,4 +33,29 @@ class Task:
 
     def quality(self, model, rank, world):
         """A number, the same on all ranks; all of them call this."""
+        raise NotImplementedError
+
+
+class SparseTask(Task):
+    """A task whose embeddings have gradients of few rows.
+
+    STEPS: as many as a demo has by default; data: where it is from and how much, in a sentence;
+    sha256: of it; rows: {name of an embedding's weight: (rows, width)}
+    """
+
+    STEPS = 0
+    data = sha256 = ""
+    rows = {}
+
+    def touched(self, batch):
+        """{name of an embedding's weight: rows of its gradient by this batch}"""
+        raise NotImplementedError
+
+    @staticmethod
+    def shown(quality):
+        raise NotImplementedError
+
+    @staticmethod
+    def agree(one, other):
+        """Are two qualities the same but for what rounding moves?"""
         raise NotImplementedError

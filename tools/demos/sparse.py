@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The demo's tasks with sparse gradients, ncf and lm: trains with them summed by the scheme lhc and,
+with the same seeds, by Gloo, on links of one speed. Shows how good the models become, the time of a
+step, bytes, and how many rows gradients have. The workers' part is in sparse_worker.py.
+"""
+import importlib
+import statistics
+
+from aggregator import FATES, add_up
+from bench import model
+from screen import aligned
+from trainers import TRANSPORTS, DemoError, stage
+
+TASKS = {"ncf": ("tasks.ncf", "Packages"), "lm": ("tasks.lm", "Definitions")}
+LHC, FP32, ROWS = "THC lhc", "Gloo fp32", "Gloo rows"
+WARM_UP = 4             # steps until buckets and levels of the index are as they stay
+
+
+def runs_of(sparse):
+    """Names of the trainings, lhc first. The last one has the gradients that lhc has, as exact sums
+    where a sum has one order.
+    """
+    return (LHC, FP32, ROWS) if sparse else (LHC, FP32)
+
+
+def load(name):
+    """The task, with its data read."""
+    module, kind = TASKS[name]
+    tasks = importlib.import_module(module)
+    try:
+        return getattr(tasks, kind)()
+    except tasks.TaskError as error:
+        raise DemoError(str(error)) from None
+
+
+def run(args, screen):
+    with screen.waiting("loading torch"):
+        importlib.import_module("sparse_worker")
+    with screen.waiting("reading the data"):
+        task = load(args.task)
+    screen.say(f"{task.data}; sha256 {task.sha256[:16]}")
+    return train(args, screen, task)
+
+
+def way(args):
+    """(more keys of the job, the hook's schemes): exact means of rows, and of all else. Of dense
+    embeddings the job's precision, where it is another one.
+    """
+    if args.precision == "exact":
+        return {"scheme": "lhc"}, "auto"
+    return {"scheme": "lhc", "precision": args.precision}, None
+
+
+def train(args, screen, task):
+    """The content of demo.json."""
+    worker = importlib.import_module("sparse_worker")
+    job, schemes = way(args)
+    sparse = not args.dense_embeddings
+    with stage(args, job=job, shape=args.rate) as here:
+        screen.say(f"{here.describe(args.loss)}, links: {model.speed(args.rate)}")
+        screen.say(f"embeddings have {'sparse' if sparse else 'dense'} gradients, which go by scheme "
+                   f"lhc, {args.precision}; Gloo trains the same")
+        workers, counters = here.train(
+            worker.work, {"task": task, "steps": args.steps or task.STEPS, "sparse": sparse,
+                          "schemes": schemes},
+            runs=runs_of(sparse), patience=args.patience, screen=screen)
+        return {**about(args, task), **summary(workers, runs_of(sparse), args.precision),
+                "density": densities(task, workers), **counted(workers, counters, here.at_start)}
+
+
+def about(args, task):
+    return {"task": args.task, "workers": args.workers, "steps": args.steps or task.STEPS,
+            "rate": args.rate, "precision": args.precision, "sparse": not args.dense_embeddings,
+            "data": task.data, "sha256": task.sha256, "quality": task.QUALITY, "loss": args.loss}
+
+
+def step_ms(results):
+    """Median of the slowest rank, without the first ones if there are others."""
+    def median(seconds):
+        return statistics.median(seconds[WARM_UP:] or seconds)
+
+    return 1e3 * max(median(r["step_seconds"]) for r in results)
+
+
+def summary(workers, runs, precision):
+    """Of each run, and whether its parameters have the bits of exact sums, if they ought to."""
+    out = {}
+    for name in runs:
+        of = [r[name] for r in workers.results]
+        steps = of[0]["steps"]
+        out[name] = {"quality": of[0]["quality"], "training_loss": of[0]["loss"],
+                     "step_ms": step_ms(of), "seconds": max(r["seconds"] for r in of),
+                     **{f"{way}_per_step": round(statistics.mean(r[way] for r in of) / steps)
+                        for way in ("bytes_up", "bytes_down")},
+                     "digests": sorted({r["digest"] for r in of})}
+    # a sum of two ranks is rounded once
+    equal = (out[runs[0]]["digests"] == out[runs[-1]]["digests"]
+             if len(workers.results) == 2 and precision == "exact" else None)
+    parameters = workers.results[0][LHC]["parameters"]
+    return {"runs": out, "bit_equal": equal, "parameters": parameters,
+            "fp32_bytes_per_step": 4 * parameters}
+
+
+def densities(task, workers):
+    """Of each embedding's gradient: a rank's own, and that of the mean, mean of the steps seen."""
+    of = [r[LHC] for r in workers.results]
+    return {name: {"rows": rows, "width": width, "steps_seen": len(of[0]["union"][name]),
+                   "own": statistics.mean(n for r in of for n in r["own"][name]) / rows,
+                   "union": statistics.mean(of[0]["union"][name]) / rows}
+            for name, (rows, width) in task.rows.items()}
+
+
+def counted(workers, counters, at_start):
+    """What became of packets, and of buckets."""
+    stats = [r[LHC]["stats"] for r in workers.results]
+    return {"transport": workers.joined["transport"], "xdp_mode": at_start["mode"],
+            "aggregated_packets": counters["events"]["added"], "received": counters["received"],
+            "events": counters["events"], "drops": counters["drops"],
+            "impaired": counters["impaired"],
+            "retransmits": sum(s["retransmits"] for s in stats),
+            "fallback_buckets": sum(s["buckets_fallback"] for s in stats),
+            "exact_buckets": sum(s["buckets_exact"] for s in stats)}
+
+
+def megabytes(n):
+    return f"{n / 1e6:.3f} MB"
+
+
+def qualities_of(r, task_shows):
+    runs = r["runs"]
+    rows = [(f"After {r['steps']} steps of {r['workers']} workers", *runs),
+            (r["quality"], *(task_shows(run["quality"]) for run in runs.values())),
+            ("loss of the last batch", *(f"{run['training_loss']:.4f}" for run in runs.values()))]
+    if r["bit_equal"] is not None:
+        rows.append(("bit-equal to exact summation", "yes" if r["bit_equal"] else "NO"))
+    return rows
+
+
+def steps_of(r):
+    """Times and bytes."""
+    runs, fp32 = r["runs"], r["fp32_bytes_per_step"]
+    ms = [run["step_ms"] for run in runs.values()]
+    both = [run["bytes_up_per_step"] + run["bytes_down_per_step"] for run in runs.values()]
+    return [
+        (f"A step of a worker, links: {model.speed(r['rate'])}", *runs),
+        ("time, median", *(f"{x:.0f} ms" if x >= 10 else f"{x:.2f} ms" for x in ms)),
+        ("  beside lhc", "", *(f"{x / ms[0]:.2f} x" for x in ms[1:])),
+        ("sent", *(megabytes(run["bytes_up_per_step"]) for run in runs.values())),
+        ("received", *(megabytes(run["bytes_down_per_step"]) for run in runs.values())),
+        (f"{megabytes(fp32)} of fp32 both ways, beside that", *(f"{2 * fp32 / x:.1f} x" if x else "-"
+                                                               for x in both))]
+
+
+def densities_of(r):
+    return [("Rows of gradients, part of all", "own", "of the mean"),
+            *((f"{name}, {d['rows']:,} rows of {d['width']}", f"{100 * d['own']:.2f} %",
+               f"{100 * d['union']:.2f} %") for name, d in r["density"].items())]
+
+
+def counters_of(r):
+    """Rows for --verbose."""
+    return [("Counters of the training by lhc", LHC), ("transport", r["transport"]),
+            ("aggregated", "in user space" if r["xdp_mode"] == "software" else
+             f"in XDP ({r['xdp_mode']})"),
+            ("packets received by the aggregator", f"{r['received']}"),
+            *((f"  {name}", f"{r['events'][name]}") for name in FATES),
+            *((f"  dropped: {name}", f"{n}") for name, n in r["drops"].items() if n),
+            *((f"lost on purpose, {direction}", f"{c['dropped']} of {c['seen']}")
+              for direction, c in (r["impaired"] or {}).items()),
+            ("retransmits", f"{r['retransmits']}")]
+
+
+def shows(r):
+    """The task's way to write its quality."""
+    module, kind = TASKS[r["task"]]
+    return getattr(importlib.import_module(module), kind)
+
+
+def table(r, verbose):
+    return aligned([qualities_of(r, shows(r).shown), steps_of(r), densities_of(r),
+                    counters_of(r) if verbose else []])
+
+
+def faults(r, args):
+    """What is wrong with this result, as sentences; none: all is well."""
+    out = []
+    wanted, lhc, fp32 = TRANSPORTS[args.transport], r["runs"][LHC], r["runs"][FP32]
+    if wanted and r["transport"] != wanted:
+        out.append(f"packets went through {r['transport']}, not {wanted}")
+    if wrong := add_up(r):
+        out.append(wrong)
+    if r["fallback_buckets"]:
+        out.append(f"{r['fallback_buckets']} buckets went through Gloo instead of lhc")
+    for name, run in r["runs"].items():
+        if len(run["digests"]) > 1:
+            out.append(f"the workers' models differ after training by {name}")
+    if r["bit_equal"] is False:
+        out.append("parameters are not those of exact summation")
+    if not shows(r).agree(lhc["quality"], fp32["quality"]):
+        out.append(f"{r['quality']}: {shows(r).shown(lhc['quality'])} by lhc, "
+                   f"{shows(r).shown(fp32['quality'])} by Gloo")
+    return out
+
+
+def last_words(r):
+    paragraphs = [f"Each of {r['received']} packets that the aggregator received has one fate or drop. "
+                  f"Bytes are those of the\n  interfaces, with headers and all that ranks confirm to "
+                  f"each other."]
+    if r["bit_equal"]:
+        paragraphs.append("Means by lhc are exact: after training on two workers parameters have the bits "
+                          "of exact summation.")
+    elif r["precision"] == "exact":
+        paragraphs.append("Means by lhc are exact, rounded once. --workers 2 compares parameters bit by "
+                          "bit: a sum of two has one order.")
+    if ROWS in r["runs"]:
+        paragraphs.append(f"{ROWS} is torch's all-reduce of sparse tensors: each rank gets the rows of all "
+                          f"others, and adds them up.\n  It sends less than lhc while ranks are few and "
+                          f"have few rows in common.")
+    return "  " + "\n  ".join(paragraphs) + f"""
+
+  On one host:      thcd -i eth0 --job 1,ranks={r["workers"]},scheme=lhc,key=@/etc/thc/job1.key
+  In each trainer:  state, hook = thc_hook(schemes="auto", model=model)
+                    model.register_comm_hook(state, hook)"""

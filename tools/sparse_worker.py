@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One worker of the demo of a task with sparse gradients: trains with them summed by the scheme lhc,
+then by Gloo, as whole embeddings, and as rows if those of lhc are. demos/sparse.py forks it and
+draws.
+"""
+import sys
+
+import torch
+import torch.distributed as dist
+
+from demos.sparse import FP32, LHC, runs_of
+from training import Watch, join_group, join_job, say, thc_ddp, train
+
+LOOK_EVERY = 10         # steps between looks at rows
+
+
+def interface_bytes():
+    """(sent, received) by this worker, of all protocols."""
+    with open("/proc/thread-self/net/dev", encoding="ascii") as f:
+        line = next(line for line in f if line.strip().startswith("eth0:"))
+    counters = line.partition(":")[2].split()
+    return int(counters[8]), int(counters[0])
+
+
+def rows_of(gradient):
+    """How many rows it has."""
+    if gradient.is_sparse:
+        return gradient.coalesce().indices().shape[1]
+    return gradient.ne(0).any(1).sum().item()
+
+
+class Seen(Watch):
+    """Bytes of the interface over all steps, and on some steps the rows of gradients: own, those of
+    this rank's batch, and union, those of the mean.
+    """
+
+    def __init__(self, task, looks):
+        self.task, self.looks = task, looks
+        self.first = self.last = None
+        self.own = {name: [] for name in task.rows}
+        self.union = {name: [] for name in task.rows}
+
+    def begin(self, step):
+        if not self.first:
+            self.first = interface_bytes()
+
+    def end(self, step, model, batch):
+        self.last = interface_bytes()
+        if not self.looks or step % LOOK_EVERY:
+            return
+        for name, count in self.task.touched(batch).items():
+            self.own[name].append(count)
+            self.union[name].append(rows_of(model.get_parameter(name).grad))
+
+    def told(self):
+        up, down = (b - a for a, b in zip(self.first, self.last))
+        return {"bytes_up": up, "bytes_down": down, "own": self.own, "union": self.union}
+
+
+def summed(_state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """The mean by Gloo. Of two ranks its values are rounded once, where DDP's own hook, which divides
+    before it sums, would round tiny ones twice.
+    """
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    return work.get_future().then(lambda done: done.value()[0].div_(dist.get_world_size()))
+
+
+def work(args):
+    """A worker from its beginning to its end. args: rank, world, task, steps, sparse, schemes, job,
+    key_file, aggregator, rendezvous (the address of rank 0)."""
+    try:
+        train_all(args)
+    except thc_ddp.ThcError as error:
+        sys.exit(f"worker: {error}")
+
+
+def train_all(args):
+    join_group(args)
+    state = join_job(args, schemes=args.schemes)
+    for name in runs_of(args.sparse):
+        seen = Seen(args.task, name == LHC)
+        by = ({"state": state, "hook": thc_ddp.thc_allreduce_hook} if name == LHC else
+              {"hook": summed})
+        result = train(name, args.task, args, args.steps,
+                       sparse=args.sparse and name != FP32, watch=seen, **by)
+        if name == LHC:
+            result["stats"] = state.stats()
+            state.close()
+        say(event="result", **result, **seen.told())
+    dist.barrier()
