@@ -4,6 +4,7 @@ a second and torch two, on an emulated machine ten times as long. They take the 
 subprocess.Popen where a function is to run instead of a program.
 """
 import ctypes
+import gc
 import os
 import select
 import signal
@@ -80,6 +81,9 @@ class Forked:
 
 
 def _begin(parent, name, *standard):
+    # Garbage of the parent's would close files here: its descriptors are closed, and have the
+    # numbers of other files.
+    gc.freeze()
     os.setsid()
     die_with_parent(parent)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

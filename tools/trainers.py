@@ -63,6 +63,13 @@ class Workers:
         The counters are read between the first two runs, when the last worker has
         left the job.
         """
+        with self.selector:
+            self._listen(screen, thc_done)
+        for p in self.processes:
+            if p.wait():
+                raise DemoError(f"a worker ended with status {p.returncode}, though it has trained")
+
+    def _listen(self, screen, thc_done):
         phase, heard = "starting workers", time.monotonic()
         while self.selector.get_map():
             for key, _ in self.selector.select(0.2):
@@ -90,9 +97,6 @@ class Workers:
             screen.progress(phase)
             if time.monotonic() - heard > self.patience:
                 raise DemoError(f"no worker has said anything for {self.patience} s: stopped")
-        for p in self.processes:
-            if p.wait():
-                raise DemoError(f"a worker ended with status {p.returncode}, though it has trained")
 
     def ended(self, rank):
         if self.runs[-1] not in self.results[rank]:

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Processes that are forks (tools/forked.py): how they end, what they hold, who ends them."""
+import gc
+import io
 import os
 import signal
 import subprocess
@@ -53,6 +55,25 @@ class Ends(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(ended(lambda: None)[0], 0)
             self.assertTrue(os.path.exists(folder))
+
+    def test_what_we_leave_behind_closes_nothing(self):
+        """A file that only a cycle holds has in the fork the number of another file."""
+        def body():
+            fd = os.open("/dev/null", os.O_RDONLY)
+            while fd < number:
+                fd = os.open("/dev/null", os.O_RDONLY)
+            gc.collect()
+            os.fstat(number)
+
+        gc.disable()
+        try:
+            lost = [io.FileIO("/dev/null")]
+            number = lost[0].fileno()
+            lost.append(lost)
+            del lost
+            self.assertEqual(ended(body), (0, ""))
+        finally:
+            gc.enable()
 
     def test_a_signal(self):
         p = Forked(signal.pause)
