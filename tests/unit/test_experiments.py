@@ -20,7 +20,7 @@ if run.missing():
 import numpy as np  # noqa: E402
 import values  # noqa: E402
 from experiments import (bigmean, forms, gradients, lhc_exact, lhc_goodput,  # noqa: E402
-                         lhc_index, lhc_peel, library, nmse, stress, tables)
+                         lhc_index, lhc_peel, lhc_train, library, nmse, stress, tables)
 
 QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
 
@@ -277,6 +277,46 @@ class BigMeans(unittest.TestCase):
         self.assertIn(f"coordinate {count - 1} of {count} is ", step.check(found))
         self.assertEqual([row["differ"] for row in found],
                          [int(key == 3) for key in range(len(found))])
+
+class Training(unittest.TestCase):
+    """What training with sparse gradients says; the training itself is in netns/test_demo.py."""
+
+    def demo(self, **more):
+        """As demo.json has it: two of eight rows, a layer of 100."""
+        def of(ms, up):
+            return {"quality": .5, "step_ms": ms, "bytes_up_per_step": up}
+
+        return {"runs": {"THC lhc": of(100, 20000), "Gloo fp32": of(250, 50000),
+                         "Gloo rows": of(80, 9000)}, "bit_equal": None, "steps": 6,
+                "parameters": 100 + 8 * 1024, "fp32_bytes_per_step": 4 * 8292,
+                "density": {"a": {"rows": 8, "width": 1024, "own": .125, "union": .25}},
+                "sha256": 64 * "a", **more}
+
+    def test_closed_form_by_hand(self):
+        r = self.demo()
+        # values of two rows and the layer, a bit for each word of 32, and the words of the rows
+        words = 2 * (2048 + 100) + 8 + 64
+        self.assertAlmostEqual(lhc_train.closed_form(r["density"], r["parameters"], 2),
+                               4 * words * (1024 + 90) / 1024)
+
+    def test_row(self):
+        row = lhc_train.row(("lm", 4, "rows", "exact"), self.demo(), 0)
+        self.assertEqual((row["faster"], row["own"], row["union"], row["equal"]),
+                         (2.5, 12.5, 25, None))
+        self.assertEqual((row["lhc_bytes"], row["rows_bytes"]), (.02, .009))
+        self.assertEqual(lhc_train.row(("lm", 2, "rows", "exact"), self.demo(bit_equal=True),
+                                       0)["equal"], "yes")
+
+    def test_committed(self):
+        found = run.measured("lhc_train")
+        self.assertEqual([(of["task"], of["workers"], of["gradients"], of["precision"])
+                          for of in found], list(lhc_train.CASES))
+        self.assertLess(lhc_train.worst(found), lhc_train.TOLERANCE)
+        for of in found:
+            self.assertEqual(of["equal"], "yes" if of["workers"] == 2 else None)
+            self.assertGreater(of["steps"], lhc_train.QUICK_STEPS)
+            # HR@10 and perplexity
+            self.assertLess(abs(of["lhc_quality"] / of["fp32_quality"] - 1), .03)
 
 
 class Rounds(unittest.TestCase):

@@ -33,6 +33,11 @@ def chunk_of(ranks):
     return _CHUNK if ranks * _LEAST_GRANULARITY < 256 else _CHUNK // 2
 
 
+def framed(payload):
+    """Bytes of full frames that have so many bytes of lanes."""
+    return payload * ANSWER / 1024
+
+
 def thc_ms(ranks, bucket_bytes, rate, aggregator_rate=None, fanout=False):
     """aggregator_rate: of the aggregator's link, if it is not the workers'
 

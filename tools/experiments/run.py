@@ -21,7 +21,7 @@ from screen import Screen  # noqa: E402
 
 # Without a network, and in network namespaces.
 ALONE = ("nmse", "tables", "baselines", "lhc_index", "lhc_peel")
-NAMES = (*ALONE, "lhc_goodput", "lhc_exact")
+NAMES = (*ALONE, "lhc_goodput", "lhc_exact", "lhc_train")
 FOLDER = os.path.join(netns.ROOT, "Documentation/experiments")
 PACKAGES = {"numpy": "python3-numpy", "torch": "python3-torch", "sklearn": "python3-sklearn"}
 PAGE = os.path.join(netns.ROOT, "Documentation/experiments.md")
