@@ -34,6 +34,8 @@ static const struct thc_transport_ops ops;
 
 /**
  * struct bed - ranks of one job, and the bucket they reduce
+ * @features: THC_SCHEME_F_*, of sketches
+ * @spoiled: phase of whose first chunk a lane is wrong
  * @scheme: lhc, or none to compare with
  * @x: by rank: what they bring
  * @answered: by rank, phase and chunk
@@ -45,6 +47,8 @@ struct bed {
 	enum thc_precision precision;
 	unsigned int	grain_log2;
 	enum thc_simd	simd;
+	u32		features;
+	unsigned int	spoiled;
 	const struct thc_scheme *scheme;
 	struct thc_transport transport;
 	struct thc_client client[RANKS_MAX];
@@ -70,6 +74,7 @@ static void open_bed(struct bed *b)
 		b->client[i] = (struct thc_client){
 			.transport = &b->transport, .counted_least = THC_COUNTED_BYTES,
 			.spec.ranks = (u16)b->ranks, .options.rank = (uint16_t)i,
+			.spec.scheme = THC_SCHEME_LHC, .spec.scheme_features = b->features,
 			.options.simd = b->simd,
 		};
 		assert_int_equal(thc_scheme_lhc.open(&b->client[i]), 0);
@@ -156,6 +161,21 @@ static void begin(struct bed *b, uint64_t round)
 	}
 }
 
+/* Claims of all ranks, as far as schemes look at them. */
+static void exchange_claims(struct bed *b)
+{
+	unsigned int k, i;
+
+	for (k = 0; k < b->ranks; k++) {
+		thc_agree_claim(b->request[k]);
+		for (i = 0; i < b->ranks; i++) {
+			const struct thc_hdr *h = (const void *)b->request[k]->claim[THC_AGREEMENT];
+
+			b->request[i]->claims[k] = ((const struct thc_claim *)(h + 1))[k];
+		}
+	}
+}
+
 static void number(struct bed *b, unsigned int k)
 {
 	struct thc_phases *all = &b->request[k]->phases;
@@ -217,6 +237,7 @@ static bool answer_chunk(struct bed *b, unsigned int phase, uint32_t chunk)
 
 		b->answered[(first + k) % b->ranks][phase][chunk] = 1;
 		r->phases.phase[phase].answered++;
+		lanes[3] ^= phase == b->spoiled && !chunk && !k ? 1U << 20 : 0;
 		r->scheme->answer(r, phase, chunk, 1, counts, (const uint8_t *)lanes);
 		if (random_word() % 2)
 			number(b, (first + k) % b->ranks);
@@ -241,8 +262,10 @@ static uint32_t run(struct bed *b, uint32_t most)
 	unsigned int k, phase;
 	bool any = true;
 
+	exchange_claims(b);
 	for (k = 0; k < b->ranks; k++) {
 		number(b, k);
+		b->request[k]->going = true;
 		b->request[k]->scheme->agreed(b->request[k]);
 	}
 	while (any && !done(b)) {
@@ -452,6 +475,66 @@ static void lhc__what_is_not_finite_is_named(void **state)
 	close_bed(&b);
 }
 
+/* --- sketches ------------------------------------------------------------------------ */
+
+/* Rounds of one key, each of which knows what the one before had; of two parts, few of them. */
+static void lhc__sketches_give_the_same_means(void **state)
+{
+	static const double density[] = { .02, .02, .0005, .3, .02, 0, .03 };
+	unsigned int n, round;
+
+	(void)state;
+	for (n = 0; n < 6; n++) {
+		struct bed b = { .ranks = 1 + n % 3,
+				 .count = n ? 60001 : 1100003,
+				 .dtype = (enum thc_dtype)(n % 3),
+				 .precision = THC_EXACT,
+				 .grain_log2 = n == 3,
+				 .features = n % 2 ? 6 : 2 };
+
+		open_bed(&b);
+		for (round = 0; round < (n ? 7 : 2); round++) {
+			bring(&b, density[round], n == 4 ? 200 : 12, n % 2);
+			begin(&b, 2 * round);
+			assert_int_equal(b.request[0]->sketched, round && round != 4);
+			run(&b, UINT32_MAX);
+			assert_true(done(&b));
+			check_exact(&b);
+			finish(&b, false);
+		}
+		close_bed(&b);
+	}
+}
+
+/* One lane of cells, and what is left in another round, is not the sum. */
+static void lhc__a_sketch_that_is_wrong_is_told(void **state)
+{
+	struct bed b = { .ranks = 2, .count = 60001, .dtype = THC_FP32, .features = 2 };
+	unsigned int phase, round = 0;
+
+	(void)state;
+	b.precision = THC_FIXED_16;
+	open_bed(&b);
+	for (phase = SCALES + 1; phase <= SCALES + 2; phase++, round += 4) {
+		bring(&b, .02, 12, false);
+		begin(&b, round);
+		run(&b, UINT32_MAX);
+		finish(&b, false);
+		/* more than fits, so that some are left */
+		bring(&b, phase == SCALES + 1 ? .02 : .1, 12, false);
+		begin(&b, round + 2);
+		b.spoiled = phase;
+		run(&b, UINT32_MAX);
+		b.spoiled = 0;
+		assert_int_equal(b.request[0]->status, -EPROTO);
+		assert_true(b.request[0]->broken);
+		assert_non_null(strstr(b.request[0]->sentence, "is not that of their values"));
+		finish(&b, true);
+		assert_memory_equal(b.buf[0], b.x[0], bytes_of(&b));
+	}
+	close_bed(&b);
+}
+
 /* What this rank has would not be in the sums. */
 static void lhc__a_union_that_lacks_a_rank_is_none(void **state)
 {
@@ -531,6 +614,8 @@ int main(void)
 		cmocka_unit_test(fixed__is_what_none_has),
 		cmocka_unit_test(lhc__a_request_that_fails_leaves_the_buffer),
 		cmocka_unit_test(lhc__what_is_not_finite_is_named),
+		cmocka_unit_test(lhc__sketches_give_the_same_means),
+		cmocka_unit_test(lhc__a_sketch_that_is_wrong_is_told),
 		cmocka_unit_test(lhc__a_union_that_lacks_a_rank_is_none),
 		cmocka_unit_test(lhc__full_buckets_go_without_an_index),
 		cmocka_unit_test(lhc__an_empty_union_is_over_at_once),

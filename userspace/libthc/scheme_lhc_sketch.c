@@ -399,6 +399,32 @@ static void merge_rest(struct thc_request *r)
 		}
 }
 
+/* Takes the sums of what was left out of the cells, too: nothing stays in them, or some sum is not that
+ * of its values.
+ */
+static bool is_empty(struct thc_request *r)
+{
+	struct thc_progress *g = r->progress;
+	uint32_t block, plane, stays = 0;
+	size_t at = 0, i, n;
+
+	for (block = 0; block < g->blocks && g->rest.count; block++, at += n) {
+		size_t word = (size_t)block * BLOCK_WORDS, words = words_of(r, block);
+
+		n = bits_in(g->left + word, words);
+		for (plane = 0; plane < g->rest.planes; plane++) {
+			for (i = 0; i < n; i++)
+				g->number[i] = (int32_t)-g->rest.at[plane * g->rest.count + at + i];
+			thc_sketch_add(&g->sketch, word, g->left + word, words, g->number,
+				       g->cells.at + plane * g->cells.count);
+		}
+	}
+	for (i = 0; i < g->cells.planes * g->cells.count; i++)
+		stays |= g->cells.at[i];
+	/* bits above a lane's mean nothing */
+	return !(stays << (32 - g->width));
+}
+
 /* What lanes of fewer bits have lost of a sum's sign. */
 static void extend_signs(struct thc_progress *g)
 {
@@ -433,6 +459,14 @@ static void land(struct thc_request *r)
 	size_t item = 0;
 	uint32_t block;
 
+	if (!is_empty(r)) {
+		r->status = -EPROTO;
+		r->broken = true;
+		snprintf(
+			r->sentence, sizeof(r->sentence),
+			"the sketch of all ranks is not that of their values: the aggregator has computed wrongly, or somebody has altered an answer");
+		return;
+	}
 	merge_rest(r);
 	extend_signs(g);
 	memcpy(r->taken.buffer, r->buf, r->count * thc_dtype_size(r->dtype));
