@@ -114,21 +114,22 @@ static float from_fp16(uint16_t h)
 	return (float)(ldexp(m, exponent ? exponent - 15 : -14) * (h >> 15 ? -1 : 1));
 }
 
+/* Of the values up to 4, which are in order, the nearest one. */
 static uint16_t to_fp16(float f)
 {
-	uint16_t best = 0, h;
-	double error = 1e9;
+	uint16_t low = 0, high = 0x43ff;
 
-	/* slow and plainly right: the nearest of the values nearby */
-	for (h = 0; h < 0x4400; h++) {
-		double e = fabs(from_fp16(h) - fabs(f));
+	while (low < high) {
+		uint16_t h = (low + high) / 2;
 
-		if (e < error) {
-			error = e;
-			best = h;
-		}
+		if (from_fp16(h) < fabsf(f))
+			low = h + 1;
+		else
+			high = h;
 	}
-	return best | (f < 0 ? 0x8000 : 0);
+	if (low && fabsf(f) - from_fp16(low - 1) <= from_fp16(low) - fabsf(f))
+		low--;
+	return low | (f < 0 ? 0x8000 : 0);
 }
 
 static void check_half(enum thc_dtype dtype)
