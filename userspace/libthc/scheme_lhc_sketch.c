@@ -399,8 +399,8 @@ static void merge_rest(struct thc_request *r)
 		}
 }
 
-/* Takes the sums of what was left out of the cells, too: nothing stays in them, or some sum is not that
- * of its values.
+/* Takes the sums of what was left out of the cells, too: nothing stays in them, or some sum is not
+ * that of its values.
  */
 static bool is_empty(struct thc_request *r)
 {
