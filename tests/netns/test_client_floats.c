@@ -322,6 +322,7 @@ static void *reduce_sketches(void *arg)
 	static const enum thc_precision precisions[] = { THC_EXACT, THC_FIXED_32, THC_FIXED_16,
 							 THC_FIXED_8 };
 	static const size_t counts[] = { 1, 300, 4097, 70002 };
+	struct thc_client_info info = { .size = sizeof(info) };
 	struct rank *r = arg;
 	int error = open_client(r);
 	size_t k, m;
@@ -332,6 +333,12 @@ static void *reduce_sketches(void *arg)
 			r->dtype = (enum thc_dtype)((k + m) % 3);
 			error = reduce_sparse(r, counts[k], precisions[m]);
 		}
+	/* what is promised of a bucket whose values count 12 bytes each */
+	if (!error)
+		error = thc_client_info(r->client, &info);
+	if (!error && info.memory_peak > 2 * 12 * counts[3])
+		error = -ENOBUFS;
+	print_message("# %zu bytes at most for %zu values\n", info.memory_peak, counts[3]);
 	keep_error(r, error);
 	return end_rank(r, NULL, NULL);
 }
