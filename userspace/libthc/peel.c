@@ -42,7 +42,7 @@ static void load(struct thc_peel *p, const struct thc_sketch *s, const uint32_t 
 		 uint32_t words)
 {
 	uint32_t i, bits_left, coordinate, row, hashed = UINT32_MAX, *cell;
-	struct thc_places at;
+	struct thc_places at = { { 0 }, { 0 } };
 	unsigned int j;
 
 	p->items = 0;
@@ -71,7 +71,7 @@ static void load(struct thc_peel *p, const struct thc_sketch *s, const uint32_t 
 static uint32_t take(struct thc_peel *p, const struct thc_sketch *s, uint32_t cell, uint32_t end)
 {
 	uint32_t coordinate = p->cell[cell] & ((1U << THC_PEEL_COORDINATE) - 1), which = 0, other;
-	struct thc_places at;
+	struct thc_places at = { { 0 }, { 0 } };
 	unsigned int j;
 
 	thc_sketch_places(s, coordinate >> s->lanes_log2, &at);
@@ -115,7 +115,7 @@ void thc_peel_values(const struct thc_peel *p, const struct thc_sketch *s, const
 		     uint32_t *cells, int32_t *values)
 {
 	uint32_t i, coordinate, which, value, word, below;
-	struct thc_places at;
+	struct thc_places at = { { 0 }, { 0 } };
 	unsigned int j;
 
 	for (i = 0; i < p->peeled; i++) {

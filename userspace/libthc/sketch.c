@@ -39,13 +39,16 @@ static const struct rule rules[] = {
 
 uint32_t thc_sketch_buckets(enum thc_sketch_hashes hashes, uint32_t items, uint32_t *windows)
 {
-	unsigned int i = 31 - (unsigned int)__builtin_clz(items);
-	const struct rule *low = &rules[i < RULES ? i : RULES - 1];
-	const struct rule *high = &rules[i + 1 < RULES ? i + 1 : RULES - 1];
-	uint32_t from = hashes == THC_SKETCH_THREE ? low->three : low->coupled;
-	uint32_t to = hashes == THC_SKETCH_THREE ? high->three : high->coupled;
-	uint32_t way = items - (1U << i);
+	const struct rule *low = rules, *high;
+	uint32_t from, to, way;
+	unsigned int i;
 
+	for (i = 0; i + 1 < RULES && items >> (i + 1); i++)
+		low++;
+	high = i + 1 < RULES ? low + 1 : low;
+	from = hashes == THC_SKETCH_THREE ? low->three : low->coupled;
+	to = hashes == THC_SKETCH_THREE ? high->three : high->coupled;
+	way = items - (1U << i);
 	/* between two powers of two */
 	from -= (uint32_t)((uint64_t)(from - to) * way >> i);
 	*windows = hashes == THC_SKETCH_THREE ? 1 : low->windows;
@@ -106,7 +109,7 @@ static size_t add_to_part(const struct thc_sketch *s, uint32_t row, const uint32
 			  size_t words, const int32_t *values, uint32_t *cells)
 {
 	const uint32_t lanes = 1U << s->lanes_log2;
-	struct thc_places p;
+	struct thc_places p = { { 0 }, { 0 } };
 	uint32_t left, hashed = UINT32_MAX, at, bit, *cell;
 	unsigned int j;
 	size_t n = 0, i;
