@@ -462,6 +462,7 @@ static void slots__count_beyond_32_bits(void **state)
 	struct packet p;
 
 	st->next = first;
+	st->oldest = first;
 	st->reserved = first + 1;
 	launch(w, st);
 	p = result(w, st, first, 0);
