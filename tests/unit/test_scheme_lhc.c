@@ -307,19 +307,19 @@ static void check_exact(const struct bed *b)
 
 	for (i = 0; i < b->count; i++) {
 		struct exact_sum sum = { 0 };
-		uint32_t bits = 0, got = 0;
+		uint32_t bits = 0, got = 0, want;
 
 		for (k = 0; k < b->ranks; k++) {
 			memcpy(&bits, (uint8_t *)b->x[k] + i * thc_dtype_size(b->dtype),
 			       thc_dtype_size(b->dtype));
 			exact_add(&sum, bits, b->dtype);
 		}
+		want = exact_bits(&sum, b->ranks, b->dtype);
 		for (k = 0; k < b->ranks; k++) {
 			memcpy(&got, (uint8_t *)b->buf[k] + i * thc_dtype_size(b->dtype),
 			       thc_dtype_size(b->dtype));
-			if (got != exact_bits(&sum, b->ranks, b->dtype))
-				fail_msg("value %zu of rank %u: %08x, not %08x", i, k, got,
-					 exact_bits(&sum, b->ranks, b->dtype));
+			if (got != want)
+				fail_msg("value %zu of rank %u: %08x, not %08x", i, k, got, want);
 		}
 	}
 }
