@@ -13,6 +13,7 @@ import sys
 import traceback
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -38,13 +39,18 @@ class Forked:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
+        # Modules have functions of theirs run around a fork, and what a signal's handler raises in
+        # one of them is lost.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         self.pid = os.fork()
         if not self.pid:
             def begin():
                 _begin(parent, name, down[0] if talk else os.open(os.devnull, os.O_RDONLY),
                        up[1] if talk else stdout, stderr)
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
             _run(begin, body)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if talk:
             os.close(down[0])
             os.close(up[1])
@@ -86,7 +92,7 @@ def _begin(parent, name, *standard):
     gc.freeze()
     os.setsid()
     die_with_parent(parent)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)
     if name:
         _libc.prctl(_PR_SET_NAME, name.encode()[:15])

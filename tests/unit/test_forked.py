@@ -85,6 +85,33 @@ class Ends(unittest.TestCase):
         p.kill()        # it is gone: nobody else gets this
         self.assertEqual((p.poll(), p.returncode), (-signal.SIGTERM, -signal.SIGTERM))
 
+    def test_a_signal_while_it_is_made(self):
+        """Its handler runs when the fork is there, and what it raises is not lost."""
+        class Told(Exception):
+            pass
+
+        def handler(*_):
+            raise Told
+
+        def tell():
+            if armed:
+                os.kill(os.getpid(), armed.pop())
+
+        armed = []
+        os.register_at_fork(before=tell, after_in_parent=tell)
+        old = signal.signal(signal.SIGTERM, handler)
+        try:
+            for signals in ([signal.SIGTERM], [signal.SIGTERM, 0]):
+                armed[:] = signals
+                with self.assertRaises(Told):
+                    Forked(lambda: None)
+            # the fork ends by one as before
+            p = Forked(lambda: time.sleep(60))
+            p.terminate()
+            self.assertEqual(p.wait(), -signal.SIGTERM)
+        finally:
+            signal.signal(signal.SIGTERM, old)
+
     def test_dies_with_its_parent(self):
         def parent():
             print(Forked(signal.pause).pid, flush=True)
