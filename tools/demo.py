@@ -3,7 +3,7 @@
 """`make demo`: trains a network with PyTorch DDP, one process per worker in a network namespace of
 its own, every gradient summed by an aggregator in XDP, and once more on plain Gloo with the same
 seeds. Ends with a table and build/demo.json. What is trained is in tasks/, what is shown about it
-in demos/, the workers are in trainers.py and training.py, the topology in netns.py.
+in demos/, the workers are in demo_stage.py and training.py, the topology in netns.py.
 """
 import argparse
 import importlib
@@ -15,7 +15,7 @@ import sys
 
 import netns
 from screen import Screen
-from trainers import TRANSPORTS, DemoError
+from demo_stage import TRANSPORTS, DemoError
 
 SILENT_SECONDS = 120    # without any word from a worker: it hangs
 

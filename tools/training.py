@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The training of a task (tasks/task.py) by one rank with PyTorch DDP, reported as one JSON object
 per line on stdout: what demo_worker.py runs several times in a process. Gloo serves
-rendezvous. What reads the reports is trainers.py.
+rendezvous. What reads the reports is demo_stage.py.
 """
 import hashlib
 import json

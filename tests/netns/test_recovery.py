@@ -12,6 +12,7 @@ rank that is killed is started again by this program, as torchrun would.
 """
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -26,12 +27,11 @@ import tap  # noqa: E402  (found through the path above)
 from aggregator import Aggregator  # noqa: E402
 from tap import netns  # noqa: E402
 
-try:
-    import trainers  # noqa: E402
-    from trainers import Trainers, agreed, agreed_runs, counted  # noqa: E402
-except ImportError:
+if not importlib.util.find_spec("torch"):
     print("1..0 # SKIP torch is missing: apt-get install python3-torch")
     sys.exit(tap.SKIPPED)
+import trainers  # noqa: E402
+from trainers import Trainers, agreed, agreed_runs, counted  # noqa: E402
 
 EMULATED = os.environ.get("THC_TRANSPORT") == "af_thc"
 STEPS_EMULATED = 8

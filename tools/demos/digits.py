@@ -12,7 +12,7 @@ from aggregator import FATES, add_up
 from bench import model
 from bench.buckets import BUCKET_BYTES, SYSTEMS, measure
 from screen import aligned
-from trainers import TRANSPORTS, stage
+from demo_stage import TRANSPORTS, stage
 
 with open(os.path.join(netns.ROOT, "include/uapi/linux/thc_wire.h"), encoding="ascii") as header:
     NORMS_PER_PACKET = int(re.search(r"#define\s+THC_NORMS\s+(\d+)", header.read())[1])

@@ -9,7 +9,7 @@ import statistics
 from aggregator import FATES, add_up
 from bench import model
 from screen import aligned
-from trainers import TRANSPORTS, DemoError, stage
+from demo_stage import TRANSPORTS, DemoError, stage
 
 TASKS = {"ncf": ("tasks.ncf", "Packages"), "lm": ("tasks.lm", "Definitions")}
 LHC, FP32, ROWS = "THC lhc", "Gloo fp32", "Gloo rows"

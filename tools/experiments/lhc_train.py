@@ -9,7 +9,7 @@ import netns
 from bench import chart, model
 from demos import sparse
 from experiments.report import Column, ExperimentError
-from trainers import DemoError
+from demo_stage import DemoError
 
 TITLE = "Training with sparse gradients, links of 1 Gb/s"
 RATE = "1gbit"
