@@ -11,5 +11,5 @@ if [ -n "${THC_EXACT:-}" ]; then
 	over_af_thc test_exact.py
 else
 	export THC_EXACT=20000
-	over_af_thc test_exact.py exact__generic_1 exact__software_1
+	over_af_thc test_exact.py exact__generic_1
 fi
