@@ -70,7 +70,7 @@ static struct thc_sock *connect_to(struct kunit *test, u32 shards)
 			.data_slots = SLOTS,
 			.control_slots = CONTROL_SLOTS,
 			.bits = 4,
-			.sum_width = 8,
+			.tables.widths.sum[3] = 8,
 			.seal = THC_SEAL_NH,
 			.salt = { 0x5a, i },
 		};

@@ -207,7 +207,7 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	error = get_ready(ts, joins, 0, timeo);
 	if (error)
 		return error;
-	row = ts->peers[0]->sender.row;
+	row = thc_widths_row(&ts->peers[0]->sender.widths, send->width);
 	/* 0: op and width do not fit the job */
 	payload = thc_lane_payload(thc_lane_kind(send->op, send->width, row), send->width);
 	if (!thc_op_is_used(send->op, thc_ranks_count(ts->peers[0]->sender.all)))

@@ -94,6 +94,7 @@ THC_ASSERT_SIZE(struct thc_record_group, 24);
 THC_ASSERT_SIZE(struct thc_record_shards, 8);
 THC_ASSERT_SIZE(struct thc_record_row, 16);
 THC_ASSERT_SIZE(struct thc_record_scheme, 24);
+THC_ASSERT_SIZE(struct thc_record_rate, 16);
 THC_ASSERT_SIZE(struct thc_claim, 32);
 THC_ASSERT_SIZE(struct sockaddr_thc, 40);
 THC_ASSERT_SIZE(struct thc_send, 16);

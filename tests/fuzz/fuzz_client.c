@@ -339,7 +339,7 @@ static bool counts_fit(const struct thc_hdr *h)
 static bool is_answer(const struct thc_hdr *h, const struct asked *a, size_t bytes)
 {
 	const struct thc_hdr *was = (void *)a->at;
-	uint8_t width = a->norms ? 32 : w.client->spec.sum_width;
+	uint8_t width = a->norms ? 32 : thc_spec_sum_width(&w.client->spec);
 	bool op = h->op == was->op || (!a->norms && h->op == THC_OP_ADD);
 
 	return bytes == sizeof(*h) + THC_LANE_BYTES && h->flags & THC_F_ANSWER && op &&
@@ -793,7 +793,7 @@ static void sum_levels(const struct asked *a, uint64_t in, uint8_t *lanes)
 	const uint8_t *own = a->at + sizeof(struct thc_hdr);
 	const struct thc_spec *c = &w.client->spec;
 	const struct thc_table *t = &compressor()->codec.table;
-	unsigned int width = c->sum_width;
+	unsigned int width = thc_spec_sum_width(c);
 	uint32_t chunk = thc_be32(((const struct thc_hdr *)a->at)->chunk);
 	unsigned int i, r;
 
@@ -840,7 +840,7 @@ static struct coming *put_answer(const struct asked *a, uint64_t in)
 	in = in & all ? in & all : all;
 	memcpy(h, a->at, sizeof(*h));
 	h->flags = THC_F_ANSWER | (in != all ? THC_F_CLOSED : 0);
-	h->width = a->norms ? 32 : c->sum_width;
+	h->width = a->norms ? 32 : thc_spec_sum_width(c);
 	/* as if a node's sums had been there first */
 	if (!a->norms && thc_be32(h->chunk) & 1)
 		h->op = THC_OP_ADD;
@@ -1086,7 +1086,7 @@ static void check_mean(unsigned int k, const struct asked **norms, const struct 
 		norm[i] = scale_from(norms[1]->lanes + 4 * i);
 	thc_codec_decode(&z->codec,
 			 &(struct thc_sums){ lanes, THC_LANE_BYTES, z->chunk,
-					     w.client->spec.sum_width, count },
+					     thc_spec_sum_width(&w.client->spec), count },
 			 under_way[k].count, &(struct thc_blocks){ under_way[k].round, 0, norm, 0 },
 			 mean);
 	thc_store(under_way[k].dtype, stored, mean, under_way[k].count);

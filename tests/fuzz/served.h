@@ -17,12 +17,16 @@ static unsigned int be16_at(const uint8_t *p)
 	return (unsigned int)p[0] << 8 | p[1];
 }
 
-/* What of WELCOME's records counts for this worker; NULL: there is none. */
+/* What of WELCOME's records counts for this worker; NULL: there is none. The job's own row is the
+ * first one; of_bits has all rows, by b.
+ */
 struct records {
 	const uint8_t	*seal;
 	const uint8_t	*group;
 	const uint8_t	*row;
 	const uint8_t	*scheme;
+	const uint8_t	*rate;
+	const uint8_t	*of_bits[9];
 	uint32_t	hash;
 };
 
@@ -41,12 +45,13 @@ static bool note_record(struct records *r, uint8_t type, uint8_t flags, const ui
 			      type == 2 ? &r->group :
 			      type == 3 ? &r->row :
 			      type == 5 ? &r->scheme :
+			      type == 7 ? &r->rate :
 					  NULL;
 	unsigned int bits = d[0] & 15;
 
 	if (!one)
 		return !(flags & 1);
-	if (length < (type == 3 ? 12U : 20U))
+	if (length < (type == 3 || type == 7 ? 12U : 20U))
 		return false;
 	switch (type) {
 	case 1:
@@ -56,11 +61,13 @@ static bool note_record(struct records *r, uint8_t type, uint8_t flags, const ui
 	case 3:
 		if (bits < 1 || bits > 8 || length < 12 + (2U << bits))
 			return false;
-		/* the job's own is the first one of sums by a table */
 		if (d[0] > 8)
 			return true;
+		if (r->of_bits[bits])
+			return false;
+		r->of_bits[bits] = d;
 		if (*one)
-			return d[0] != **one;
+			return true;
 		break;
 	case 5:
 		if (d[16] || d[17] || d[18] || d[19])
@@ -68,6 +75,13 @@ static bool note_record(struct records *r, uint8_t type, uint8_t flags, const ui
 		/* the job's own is the first one */
 		if (*one)
 			return true;
+		break;
+	case 7:
+		if (*one || d[8] || d[9] || d[10] || d[11])
+			return false;
+		/* a rate, or an error */
+		if (!(d[0] || d[1] || d[2] || d[3]) == !(d[4] || d[5] || d[6] || d[7]))
+			return false;
 		break;
 	default:
 		if (*one)
@@ -103,8 +117,8 @@ static bool take_records(struct records *r, const uint8_t *w, size_t bytes)
 	return true;
 }
 
-/* A row whose levels rise from 0 to the granularity, and fit into blocks and sums. */
-static bool is_table(const uint8_t *row, unsigned int block_log2, unsigned int ranks)
+/* A row whose levels rise from 0 to the granularity, and fit into sums. */
+static bool is_table(const uint8_t *row, unsigned int ranks)
 {
 	unsigned int g = be16_at(row + 2), levels = 1U << row[0], i;
 	uint64_t bits = 0;
@@ -117,8 +131,32 @@ static bool is_table(const uint8_t *row, unsigned int block_log2, unsigned int r
 		if (be16_at(row + 12 + 2 * i) <= be16_at(row + 12 + 2 * (i - 1)))
 			return false;
 	return !be16_at(row + 12) && be16_at(row + 12 + 2 * (levels - 1)) == g && g <= 4095 &&
-	       (uint64_t)g * ranks < 1ULL << row[1] && threshold > 0 && threshold < 16 &&
-	       block_log2 >= 10 && block_log2 <= 20 && 8192U / row[1] <= 1U << block_log2;
+	       (uint64_t)g * ranks < 1ULL << row[1] && threshold > 0 && threshold < 16;
+}
+
+/* All rows are tables, and chunks of the job's own are in a block. */
+static bool are_tables(const struct records *r, unsigned int block_log2, unsigned int ranks)
+{
+	unsigned int bits;
+
+	for (bits = 1; bits <= 8; bits++)
+		if (r->of_bits[bits] && !is_table(r->of_bits[bits], ranks))
+			return false;
+	return block_log2 >= 10 && block_log2 <= 20 && 8192U / r->row[1] <= 1U << block_log2;
+}
+
+/* Bits and sums that there are. */
+static bool are_widths(const struct records *r)
+{
+	unsigned int bits;
+
+	for (bits = 1; bits <= 8; bits++) {
+		unsigned int sum = r->of_bits[bits] ? r->of_bits[bits][1] : 32;
+
+		if ((sum != 4 && sum != 8 && sum != 16 && sum != 32) || bits > sum)
+			return false;
+	}
+	return true;
 }
 
 /* Precisions of sums of @ranks ranks without loss: exact ones, and with four bits or more. */
@@ -132,7 +170,7 @@ static bool is_scheme(const uint8_t *w, const struct records *r)
 {
 	const uint8_t *s = r->scheme;
 	unsigned int ranks = be16_at(w + 44);
-	bool table = is_table(r->row, s[1], ranks);
+	bool table = are_tables(r, s[1], ranks);
 
 	/* features, of which 2 and 4 are lhc's, and 4 with 2 */
 	if (s[12] || s[13] || s[14] || s[15] & ~(s[0] == 3 ? 7 : 1) || (s[15] & 6) == 4)
@@ -183,10 +221,10 @@ static bool can_be_served(const uint8_t *w, size_t bytes, unsigned int rank, boo
 		return false;
 	if (ranks <= rank || ranks > 64 || !data || !control || data + control > 4096)
 		return false;
-	if ((r.row[1] != 4 && r.row[1] != 8 && r.row[1] != 16 && r.row[1] != 32) ||
-	    r.row[0] > r.row[1])
+	if (!are_widths(&r) || !is_scheme(w, &r))
 		return false;
-	if (!is_scheme(w, &r))
+	/* of blocks with norms, of 1024 coordinates */
+	if (r.rate && (r.scheme[0] || r.scheme[1] != 10))
 		return false;
 	if (w[55] != THC_REPLY_MULTICAST)
 		return w[55] == THC_REPLY_FANOUT;

@@ -47,10 +47,12 @@ READY, REFUSED, ONE_PORT, NOGSO = 1, 2, 4, 32
 REFUSAL_MAX = 7
 MULTICAST, FANOUT = 1, 2
 PARTS_MAX, SHARDS_MAX, WELCOME_BYTES_MAX = 16, 64, 1024
-RECORD_SEAL, RECORD_GROUP, RECORD_ROW, RECORD_SHARDS, RECORD_SCHEME, RECORD_NODE = range(1, 7)
+(RECORD_SEAL, RECORD_GROUP, RECORD_ROW, RECORD_SHARDS, RECORD_SCHEME, RECORD_NODE,
+ RECORD_RATE) = range(1, 8)
 KNOW, CONSTANT = 1, 2
 RECORD_FLAGS = {RECORD_SEAL: KNOW, RECORD_GROUP: KNOW, RECORD_ROW: KNOW | CONSTANT,
-                RECORD_SHARDS: KNOW, RECORD_SCHEME: KNOW | CONSTANT, RECORD_NODE: KNOW}
+                RECORD_SHARDS: KNOW, RECORD_SCHEME: KNOW | CONSTANT, RECORD_NODE: KNOW,
+                RECORD_RATE: KNOW | CONSTANT}
 
 HEADER = struct.Struct(">BBBBIQHHIIIHHIQ")
 HEADER_FIELDS = ("version", "op", "width", "flags", "key_id", "tag", "job", "rank", "epoch",
@@ -71,6 +73,8 @@ _ROW = struct.Struct(">BBHd")
 _SHARDS = struct.Struct(">HH")
 _SCHEME = struct.Struct(">BBBBHHIII")
 _NODE = struct.Struct(">HHHBBHHI16s")
+_RATE = struct.Struct(">III")
+RATE_BLOCK_LOG2 = 10
 
 _MOD = 1 << 64
 _WEYL = 0x9E3779B97F4A7C15
@@ -808,7 +812,7 @@ class Welcome:
             require(together(p) == together(first), "parts of different WELCOMEs")
             require((p.seal, p.salt) == (self.seal, self.salt), "parts with different seals")
         self.records = [r for p in parts for r in p.records]
-        self.group = self.node = None
+        self.group = self.node = self.rate = self.error = None
         self.at, self.schemes, self.unknown = {}, {}, []
         for r in self.records:
             self._take(r)
@@ -819,7 +823,8 @@ class Welcome:
 
     def _take(self, r):
         take = {RECORD_GROUP: self._group, RECORD_SHARDS: self._shards,
-                RECORD_SCHEME: self._scheme, RECORD_NODE: self._node}.get(r.kind)
+                RECORD_SCHEME: self._scheme, RECORD_NODE: self._node,
+                RECORD_RATE: self._rate}.get(r.kind)
         if take:
             take(r.data)
         elif r.kind not in RECORD_FLAGS:
@@ -847,6 +852,12 @@ class Welcome:
         require(not fields.pop("zero"), "reserved bytes of SCHEME")
         require(fields["scheme"] not in self.schemes, f"two records of scheme {fields['scheme']}")
         self.schemes[fields["scheme"]] = fields
+
+    def _rate(self, data):
+        require(self.rate is None, "two records RATE")
+        self.rate, self.error, zero = _unpack(_RATE, data, RECORD_RATE)
+        require(not zero, "reserved bytes of RATE")
+        require(bool(self.rate) != bool(self.error), "a rate and an error, or neither")
 
     def _node(self, data):
         require(not self.node, "two records NODE")
@@ -876,6 +887,9 @@ class Welcome:
         require(self.schemes, "a job without a scheme")
         require(self.rows, "a job without a row")
         require(self.group or self.reply != MULTICAST, "multicast without a group")
+        own = next(iter(self.schemes.values()))
+        require(self.rate is None or (own["scheme"], own["block_log2"]) == (0, RATE_BLOCK_LOG2),
+                "a rate needs scheme thc and blocks of 1024")
         listed = 0 if self.shard or self.shards == 1 else self.shards
         require(len(self.at) == listed, f"{len(self.at)} shards are listed")
 

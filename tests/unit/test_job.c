@@ -19,34 +19,44 @@
 
 #define BLOCK_LOG2	10
 
+/* A row of @bits, @g and sums of @width bits. */
+static void set_row(struct thc_spec *s, unsigned int bits, unsigned int g, unsigned int width)
+{
+	struct thc_table t;
+	unsigned int i;
+
+	assert_int_equal(thc_table_solve(bits, g, 1.0 / 32, &t), 0);
+	memcpy(&s->tables.clamp[bits - 1], &t.t, sizeof(t.t));
+	s->tables.granularity[bits - 1] = (uint16_t)g;
+	s->tables.widths.sum[bits - 1] = (uint8_t)width;
+	for (i = 0; i < t.levels; i++)
+		s->tables.level[(1U << bits) + i] = t.value[i];
+}
+
 static struct thc_spec good(void)
 {
 	struct thc_spec s = {
 		.has = 1U << THC_RECORD_SEAL | 1U << THC_RECORD_ROW | 1U << THC_RECORD_SCHEME,
 		.ranks = 4, .quorum = 4, .data_slots = 8, .control_slots = 2, .shards = 1,
-		.granularity = 30, .flags = THC_WELCOME_F_READY, .reply = THC_REPLY_FANOUT,
-		.bits = 4, .sum_width = 8, .block_log2 = BLOCK_LOG2,
+		.flags = THC_WELCOME_F_READY, .reply = THC_REPLY_FANOUT,
+		.bits = 4, .block_log2 = BLOCK_LOG2,
 	};
-	struct thc_table t;
-	int i;
 
-	assert_int_equal(thc_table_solve(4, 30, 1.0 / 32, &t), 0);
-	memcpy(&s.clamp, &t.t, sizeof(s.clamp));
-	for (i = 0; i < 16; i++)
-		s.level[i] = t.value[i];
+	set_row(&s, 4, 30, 8);
 	return s;
 }
 
-/* The levels 0, 1, .. g of @bits. */
+/* The levels 0, 1, .. g of @bits are the job's own row. */
 static void make_uniform(struct thc_spec *w, unsigned int bits)
 {
 	uint16_t i;
 
-	memset(w->level, 0, sizeof(w->level));
+	w->tables.clamp[bits - 1] = w->tables.clamp[w->bits - 1];
+	w->tables.widths.sum[bits - 1] = thc_spec_sum_width(w);
+	w->tables.granularity[bits - 1] = (uint16_t)((1U << bits) - 1);
 	for (i = 0; i < 1U << bits; i++)
-		w->level[i] = i;
+		w->tables.level[(1U << bits) + i] = i;
 	w->bits = (uint8_t)bits;
-	w->granularity = (uint16_t)((1U << bits) - 1);
 }
 
 static int take(const struct thc_spec *w)
@@ -65,7 +75,7 @@ static void clamp__is_one_that_a_codec_serves(void **state)
 	(void)state;
 	assert_int_equal(take(&w), 0);
 	for (i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-		memcpy(&w.clamp, &wrong[i], sizeof(w.clamp));
+		memcpy(&w.tables.clamp[3], &wrong[i], sizeof(wrong[i]));
 		if (take(&w) != -EPROTO)
 			fail_msg("a threshold of %g is taken", wrong[i]);
 	}
@@ -86,31 +96,89 @@ static void block__is_one_that_a_codec_serves(void **state)
 	}
 }
 
-/* A table of fewer than 16 levels has zeros behind its last one. */
 static void table__of_fewer_levels(void **state)
 {
 	struct thc_spec w = good();
 	struct thc_table t;
-	int i;
 
 	(void)state;
-	assert_int_equal(thc_table_solve(2, 30, 1.0 / 32, &t), 0);
-	memcpy(&w.clamp, &t.t, sizeof(w.clamp));
-	for (i = 0; i < 16; i++)
-		w.level[i] = i < 4 ? t.value[i] : 0;
+	set_row(&w, 2, 30, 8);
 	w.bits = 2;
 	assert_int_equal(take(&w), 0);
 	assert_int_equal(thc_table_read(&w, &t), 0);
 	assert_int_equal(t.bits, 2);
 	assert_int_equal(t.levels, 4);
-	/* what is behind it is no level */
-	w.level[4] = 1;
-	assert_int_equal(take(&w), -EPROTO);
-	w.level[4] = 0;
 	/* three levels are no table of whole bits */
-	w.level[2] = 30;
-	w.level[3] = 0;
+	w.tables.level[4 + 2] = 30;
+	w.tables.level[4 + 3] = 0;
 	assert_int_equal(take(&w), -EPROTO);
+	/* no row of these bits */
+	w = good();
+	w.bits = 5;
+	assert_int_equal(take(&w), -EPROTO);
+}
+
+/* Each row is a table whose sums fit, and of each there is as much as of the job's own. */
+static void rows__are_tables(void **state)
+{
+	struct thc_spec w = good();
+	struct thc_table t;
+	unsigned int bits;
+
+	(void)state;
+	for (bits = 1; bits <= 6; bits++)
+		set_row(&w, bits, (1U << bits) - 1, 16);
+	assert_int_equal(take(&w), 0);
+	assert_int_equal(thc_table_read(&w, &t), 0);
+	assert_int_equal(t.bits, 4);
+	for (bits = 1; bits <= 6; bits++) {
+		uint16_t *level = w.tables.level + (1U << bits), last = level[(1U << bits) - 1];
+
+		level[0] = 1;
+		assert_int_equal(take(&w), -EPROTO);
+		level[0] = 0;
+		level[(1U << bits) - 1]--;
+		assert_int_equal(take(&w), -EPROTO);
+		level[(1U << bits) - 1] = last;
+		w.tables.clamp[bits - 1] = 0;
+		assert_int_equal(take(&w), -EPROTO);
+		set_row(&w, bits, (1U << bits) - 1, 16);
+	}
+	assert_int_equal(take(&w), 0);
+	/* four ranks may reach 60, and one more may not */
+	set_row(&w, 3, 15, 8);
+	w.tables.widths.sum[2] = 4;
+	w.ranks = 1;
+	assert_int_equal(take(&w), 0);
+	w.ranks = 2;
+	assert_int_equal(take(&w), -EPROTO);
+	/* chunks of the job's own row are in one block; others may be two blocks */
+	w.ranks = 4;
+	set_row(&w, 3, 15, 8);
+	set_row(&w, 1, 2, 4);
+	assert_int_equal(take(&w), 0);
+}
+
+/* Bits follow norms in jobs of scheme thc with blocks of 1024. */
+static void rate__is_of_thc_with_small_blocks(void **state)
+{
+	struct thc_spec w = good();
+
+	(void)state;
+	for (w.rate = 0; w.rate < 2; w.rate++)
+		for (w.error = 0; w.error < 2; w.error++) {
+			bool any = w.rate || w.error;
+
+			w.has |= 1U << THC_RECORD_RATE;
+			w.scheme = THC_SCHEME_THC;
+			w.block_log2 = 10;
+			assert_true(thc_spec_is_sound(&w, 0, 0));
+			w.block_log2 = 11;
+			assert_int_equal(thc_spec_is_sound(&w, 0, 0), !any);
+			w.block_log2 = 10;
+			w.scheme = THC_SCHEME_UTHC;
+			assert_int_equal(thc_spec_is_sound(&w, 0, 0), !any);
+		}
 }
 
 /* A chunk is in one block: that of 4-bit sums has 2048 coordinates. */
@@ -119,14 +187,15 @@ static void block__holds_a_chunk(void **state)
 	struct thc_spec w = good();
 
 	(void)state;
-	w.sum_width = 4;
+	w.tables.widths.sum[3] = 4;
 	w.ranks = 1;
 	make_uniform(&w, 2);
+	w.tables.widths.sum[3] = 0;
 	w.block_log2 = 11;
 	assert_int_equal(take(&w), 0);
 	w.block_log2 = 10;
 	assert_int_equal(take(&w), -EPROTO);
-	w.sum_width = 8;
+	w.tables.widths.sum[1] = 8;
 	assert_int_equal(take(&w), 0);
 }
 
@@ -284,6 +353,8 @@ int main(void)
 		cmocka_unit_test(scheme__raises_what_a_bucket_counts_as),
 		cmocka_unit_test(clamp__is_one_that_a_codec_serves),
 		cmocka_unit_test(table__of_fewer_levels),
+		cmocka_unit_test(rows__are_tables),
+		cmocka_unit_test(rate__is_of_thc_with_small_blocks),
 		cmocka_unit_test(block__is_one_that_a_codec_serves),
 		cmocka_unit_test(block__holds_a_chunk),
 		cmocka_unit_test(seal__is_that_of_the_options),

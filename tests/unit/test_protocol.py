@@ -137,6 +137,10 @@ def node_record(first=6, n=8, missing=wire.NOBODY, how_many=0, zero=0, more=b"")
                                                      how_many, zero, bytes([9] * 16)) + more)
 
 
+def rate_record(rate=4000, error=0, zero=0, more=b""):
+    return wire.record(wire.RECORD_RATE, struct.pack(">III", rate, error, zero) + more)
+
+
 BODY = (scheme_record(), group_record(), row_record())
 
 
@@ -1134,7 +1138,7 @@ class Welcomes(Case):
                          (16, 3, 2, 8))
         for sentence, kind, size in (("record 2 of 19", 2, 19), ("record 3 of 11", 3, 11),
                                      ("record 4 of 3", 4, 3), ("record 5 of 19", 5, 19),
-                                     ("record 6 of 31", 6, 31)):
+                                     ("record 6 of 31", 6, 31), ("record 7 of 11", 7, 11)):
             self.refused(sentence + " bytes", lambda k=kind, s=size: welcome(
                 wire.record(k, bytes(s))))
         self.refused("record 3 of 42 bytes", welcome, *BODY[:2], row_record(levels=[3] * 15))
@@ -1161,6 +1165,23 @@ class Welcomes(Case):
         # n, not the children
         self.refused("8 workers overflow 4 bits", welcome, *BODY[:2], row_record(2, 4),
                      node_record())
+
+    def test_rates(self):
+        own = scheme_record(0)
+        for rate, error in ((4000, 0), (0, 1000)):
+            w = welcome(own, *BODY[1:], rate_record(rate, error, more=b"later"))
+            self.assertEqual((w.rate, w.error), (rate, error))
+        self.assertIsNone(welcome().rate)
+        for sentence, records in (
+                ("two records RATE", [own, rate_record(), rate_record()]),
+                ("a rate and an error", [own, rate_record(4000, 1)]),
+                ("or neither", [own, rate_record(0)]),
+                ("reserved bytes of RATE", [own, rate_record(zero=1)]),
+                ("needs scheme thc", [scheme_record(1), rate_record()]),
+                ("needs scheme thc", [scheme_record(2), own, rate_record()]),
+                ("blocks of 1024", [wire.record(wire.RECORD_SCHEME, bytes([0, 11]) + bytes(18)),
+                                    rate_record()])):
+            self.refused(sentence, welcome, *records, *BODY[1:])
 
     def test_schemes(self):
         w = welcome(scheme_record(3), scheme_record(1), *BODY[1:])

@@ -53,18 +53,19 @@ static struct thc_spec spec_of(const struct bucket *b)
 {
 	struct thc_spec s = {
 		.ranks = 1, .seed = SEED, .data_slots = DATA_SLOTS, .control_slots = NORM_SLOTS,
-		.bits = (uint8_t)bits_of(b), .sum_width = (uint8_t)b->width,
+		.bits = (uint8_t)bits_of(b),
 		.block_log2 = (uint8_t)b->block_log2, .scheme = (uint8_t)scheme_of(b)->id,
 		.scheme_features = b->unrotated ? THC_SCHEME_F_UNROTATED : 0,
 	};
+	unsigned int i, row = s.bits - 1U, g = b->bits ? (1U << b->bits) - 1 : 30;
 	struct thc_table t;
-	unsigned int i;
 
-	s.granularity = (uint16_t)(b->bits ? (1U << b->bits) - 1 : 30);
-	assert_int_equal(thc_table_solve(s.bits, s.granularity, 1.0 / 32, &t), 0);
-	memcpy(&s.clamp, &t.t, sizeof(s.clamp));
+	s.tables.granularity[row] = (uint16_t)g;
+	s.tables.widths.sum[row] = (uint8_t)b->width;
+	assert_int_equal(thc_table_solve(s.bits, g, 1.0 / 32, &t), 0);
+	memcpy(&s.tables.clamp[row], &t.t, sizeof(t.t));
 	for (i = 0; i < t.levels; i++)
-		s.level[i] = (uint16_t)t.value[i];
+		s.tables.level[t.levels + i] = (uint16_t)t.value[i];
 	return s;
 }
 
@@ -88,6 +89,11 @@ static void client_init(struct thc_client *c, const struct bucket *b)
 	/* nothing is sent: sequence numbers and sealed packets, but nothing in flight */
 	thc_stream_init(&udp.peer->sender.data, flight, 0, DATA_SLOTS);
 	thc_stream_init(&udp.peer->sender.control, flight + DATA_SLOTS, DATA_SLOTS, NORM_SLOTS);
+}
+
+static unsigned int sum_width(const struct thc_request *r)
+{
+	return thc_spec_sum_width(&r->client->spec);
 }
 
 static const struct thc_compressor *compressor(const struct thc_client *c)
@@ -267,7 +273,7 @@ static void assert_packets(struct thc_request *r, const uint8_t *packed)
 	assert_sealed(r);
 	assert_int_equal(p->op, THC_OP_LUT_ADD);
 	assert_int_equal(p->width, r->client->spec.bits);
-	assert_int_equal(p->payload, 1024 * r->client->spec.bits / r->client->spec.sum_width);
+	assert_int_equal(p->payload, 1024 * r->client->spec.bits / sum_width(r));
 	assert_int_equal(p->ready, p->sized);
 	for (i = 0; i < p->sized; i++)
 		assert_memory_equal(p->packets + i * p->stride + sizeof(struct thc_hdr),
@@ -283,7 +289,7 @@ static void sums_come_back(struct thc_request *r, struct rng *dice, uint8_t *lan
 	struct thc_phase *p = &r->phases.phase[THC_AGREEMENT_PHASES + 1];
 	const struct thc_spec *s = &r->client->spec;
 	uint32_t *order = test_buffer(p->sized * sizeof(*order)), k, at, i;
-	uint32_t each = 8192 / s->sum_width;
+	uint32_t each = 8192 / sum_width(r);
 
 	for (k = 0; k < p->sized; k++) {
 		const uint8_t *packed = p->packets + k * p->stride + sizeof(struct thc_hdr);
@@ -292,8 +298,8 @@ static void sums_come_back(struct thc_request *r, struct rng *dice, uint8_t *lan
 		order[k] = order[at];
 		order[at] = k;
 		for (i = 0; i < each; i++)
-			lane_add(lanes + (size_t)k * 1024, s->sum_width, i,
-				 s->level[index_of(packed, s->bits, i)]);
+			lane_add(lanes + (size_t)k * 1024, sum_width(r), i,
+				 thc_spec_row(s, s->bits).level[index_of(packed, s->bits, i)]);
 		counts[k] = k % 11 == 10 ? 0 : 1;
 		lost[k] = k % 11 == 10 || k % 7 == 6;
 	}
@@ -325,7 +331,7 @@ static void assert_result(struct thc_request *r, struct rng *dice, const uint8_t
 
 	sums_come_back(r, dice, lanes, counts, lost);
 	thc_codec_decode(&z->codec,
-			 &(struct thc_sums){ lanes, 1024, z->chunk, r->client->spec.sum_width,
+			 &(struct thc_sums){ lanes, 1024, z->chunk, sum_width(r),
 					     counts },
 			 r->count, &b, out);
 	thc_store(r->dtype, want, out, r->count);

@@ -21,9 +21,13 @@ static struct thc_spec spec_of(u32 shards)
 	return (struct thc_spec){
 		.has = 1U << THC_RECORD_SEAL | 1U << THC_RECORD_ROW | 1U << THC_RECORD_SCHEME,
 		.ranks = 4, .quorum = 4, .data_slots = 512, .control_slots = 64,
-		.shards = (u16)shards, .granularity = 30, .reply = THC_REPLY_FANOUT,
-		.seal = THC_SEAL_SUM, .bits = 4, .sum_width = 8, .block_log2 = 10,
-		.level = { 0, 1, 3, 5, 7, 9, 11, 13, 17, 19, 21, 23, 25, 27, 29, 30 },
+		.shards = (u16)shards, .reply = THC_REPLY_FANOUT,
+		.seal = THC_SEAL_SUM, .bits = 4, .block_log2 = 10,
+		.tables = {
+			.granularity[3] = 30, .widths.sum[3] = 8,
+			.level = { [16] = 0, 1, 3, 5, 7, 9, 11, 13, 17, 19, 21, 23, 25, 27, 29,
+				   30 },
+		},
 	};
 }
 

@@ -209,7 +209,8 @@ static void client_init(struct thc_client *c)
 	c->transport = &udp.base;
 	c->scheme = &thc_scheme_thc;
 	c->spec.ranks = 3;
-	c->spec.sum_width = 8;
+	c->spec.bits = 4;
+	c->spec.tables.widths.sum[3] = 8;
 	c->spec.seal = THC_SEAL_SUM;
 	c->window = 92;
 	c->window_limit = "the option window";

@@ -24,15 +24,18 @@ static struct thc_spec good(void)
 		.group = { .addr = thc_addr_v4(thc_be32(0xef010203)), .port = thc_be16(20000) },
 		.joined = 7, .seed = 0x0123456789abcdefULL, .deadline_ms = 250,
 		.features = THC_FEATURE_CORRELATED, .ranks = 4, .quorum = 3, .data_slots = 512,
-		.control_slots = 64, .shards = 1, .flags = THC_WELCOME_F_READY, .granularity = 30,
-		.reply = THC_REPLY_MULTICAST, .seal = THC_SEAL_NH, .bits = 4, .sum_width = 8,
-		.block_log2 = 12,
-		.level = { 0, 1, 3, 5, 7, 9, 11, 13, 17, 19, 21, 23, 25, 27, 29, 30 },
+		.control_slots = 64, .shards = 1, .flags = THC_WELCOME_F_READY,
+		.reply = THC_REPLY_MULTICAST, .seal = THC_SEAL_NH, .bits = 4, .block_log2 = 12,
+		.tables = {
+			.granularity[3] = 30, .widths.sum[3] = 8,
+			.level = { [16] = 0, 1, 3, 5, 7, 9, 11, 13, 17, 19, 21, 23, 25, 27, 29,
+				   30 },
+		},
 	};
 	const double clamp = 2.5;
 	int i;
 
-	memcpy(&s.clamp, &clamp, sizeof(clamp));
+	memcpy(&s.tables.clamp[3], &clamp, sizeof(clamp));
 	for (i = 0; i < THC_SALT_BYTES; i++)
 		s.salt[i] = (u8)(0x10 + i);
 	return s;
@@ -205,7 +208,7 @@ static void record__once(void **state)
 	thc_announce_group(&sample.a, &s);
 	assert_false(read_hashed());
 	setup(NULL);
-	thc_announce_row(&sample.a, &s);
+	thc_announce_rows(&sample.a, &s);
 	assert_false(read_hashed());
 	setup(NULL);
 	/* its own scheme comes first, others may follow */
@@ -237,11 +240,151 @@ static void row__is_a_table(void **state)
 	assert_false(sample.read.has & 1U << THC_RECORD_ROW);
 	row->width = 16 + 5;
 	assert_false(read_hashed());
+	/* no width is none, as if there were no row */
+	row->width = 4;
+	row->sum_width = 0;
+	assert_false(read_hashed());
+	row->sum_width = 8;
+	assert_true(read_hashed());
 	row->width = 5;
 	assert_false(read_hashed());
 	row->width = 0;
 	assert_false(read_hashed());
 	row->width = 9;
+	assert_false(read_hashed());
+}
+
+/* A row of 2, one of 6 bits and the job's own, of 4: each is as it was written, its own first. */
+static struct thc_spec good_rows(void)
+{
+	struct thc_spec s = good();
+	u16 i;
+
+	s.tables.widths.sum[1] = 4;
+	s.tables.granularity[1] = 3;
+	s.tables.clamp[1] = 0x3ff0000000000000ULL;
+	s.tables.widths.sum[5] = 16;
+	s.tables.granularity[5] = 126;
+	s.tables.clamp[5] = 0x4008000000000000ULL;
+	for (i = 0; i < 4; i++)
+		s.tables.level[4 + i] = i;
+	for (i = 0; i < 64; i++)
+		s.tables.level[64 + i] = 2 * i;
+	return s;
+}
+
+static void rows__are_read_as_they_were_written(void **state)
+{
+	static const u8 order[] = { 4, 2, 6 };
+	struct thc_spec s = good_rows();
+	u32 i, at = 0;
+
+	(void)state;
+	thc_announce(&sample.a, &s, NULL, nonce);
+	assert_true(read_sample());
+	assert_int_equal(sample.read.bits, 4);
+	assert_memory_equal(&sample.read.tables, &s.tables, sizeof(s.tables));
+	for (i = 0; i < 3; i++) {
+		const struct thc_record_row *r;
+
+		do {
+			r = (void *)(sample.a.record + at);
+			at += thc_record_size(thc_be16(r->head.bytes));
+		} while (r->head.type != THC_RECORD_ROW);
+		assert_int_equal(r->width, order[i]);
+		assert_int_equal(thc_spec_row(&sample.read, order[i]).sum_width, r->sum_width);
+	}
+	for (i = 0; i < 20; i++)
+		assert_int_equal(thc_spec_row(&sample.read, i).sum_width,
+				 i == 2 ? 4 : i == 4 ? 8 : i == 6 ? 16 : 0);
+	assert_int_equal(thc_spec_row(&sample.read, 6).level[63], 126);
+	assert_int_equal(thc_spec_row(&sample.read, 6).granularity, 126);
+}
+
+/* Whichever it is: one of a width. */
+static void rows__of_a_width_come_once(void **state)
+{
+	struct thc_spec s = good_rows();
+	u32 bits;
+
+	(void)state;
+	for (bits = 1; bits <= THC_BITS_MAX; bits++) {
+		struct thc_table_row row = thc_spec_row(&s, bits);
+
+		thc_announce(&sample.a, &s, NULL, nonce);
+		assert_true(read_hashed());
+		if (!row.sum_width)
+			continue;
+		thc_announce_row(&sample.a, &row);
+		assert_false(read_hashed());
+	}
+}
+
+/* Rows of all b, of which each has as many levels as it can: they are in order, and do not touch
+ * each other.
+ */
+static void rows__of_all_widths(void **state)
+{
+	struct thc_spec s = good();
+	u32 bits, i, at = 0;
+
+	(void)state;
+	for (bits = 1; bits <= THC_BITS_MAX; bits++) {
+		s.tables.widths.sum[bits - 1] = 16;
+		s.tables.granularity[bits - 1] = (u16)(100 * bits + (1U << bits) - 1);
+		for (i = 0; i < 1U << bits; i++)
+			s.tables.level[(1U << bits) + i] = (u16)(i ? 100 * bits + i : 0);
+	}
+	for (s.bits = 1; s.bits <= THC_BITS_MAX; s.bits++) {
+		u8 payload[THC_WELCOME_BYTES] __attribute__((aligned(8)));
+
+		thc_announce(&sample.a, &s, NULL, nonce);
+		assert_true(read_sample());
+		assert_int_equal(sample.read.bits, s.bits);
+		assert_memory_equal(&sample.read.tables, &s.tables, sizeof(s.tables));
+		/* no record is cut */
+		assert_int_equal(sample.a.fixed.parts, 2);
+		at = 0;
+		assert_in_range(thc_announce_part(&sample.a, payload, &at), 64, 1024);
+		assert_in_range(thc_announce_part(&sample.a, payload, &at), 64, 1024);
+		assert_int_equal(at, sample.a.bytes);
+	}
+}
+
+static void rate__is_a_rate_or_an_error(void **state)
+{
+	struct thc_spec s = good();
+	struct thc_record_rate *r;
+
+	(void)state;
+	s.rate = 4500;
+	thc_announce(&sample.a, &s, NULL, nonce);
+	assert_true(read_sample());
+	assert_int_equal(sample.read.rate, 4500);
+	assert_int_equal(sample.read.error, 0);
+	r = find(THC_RECORD_RATE);
+	assert_int_equal(r->head.flags, THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT);
+	assert_int_equal(thc_be16(r->head.bytes), 12);
+	/* it is one of the constants */
+	r->rate ^= thc_be32(1);
+	assert_false(read_sample());
+	r->rate = 0;
+	assert_false(read_hashed());
+	r->error = thc_be32(1000);
+	assert_true(read_hashed());
+	assert_int_equal(sample.read.rate, 0);
+	assert_int_equal(sample.read.error, 1000);
+	r->rate = thc_be32(4500);
+	assert_false(read_hashed());
+	r->error = 0;
+	r->reserved = thc_be32(1);
+	assert_false(read_hashed());
+	r->reserved = 0;
+	assert_true(read_hashed());
+	r->head.bytes = thc_be16(11);
+	assert_false(read_hashed());
+	r->head.bytes = thc_be16(12);
+	thc_announce_rate(&sample.a, &s);
 	assert_false(read_hashed());
 }
 
@@ -312,7 +455,7 @@ static void parts__make_a_whole(void **state)
 	assert_int_equal(parts.info.bytes, sample.a.bytes + 3 * sizeof(sample.a.seal));
 	assert_true(
 		thc_spec_read(&sample.read, &parts.info.welcome, parts.record, parts.info.bytes));
-	assert_int_equal(sample.read.granularity, 30);
+	assert_int_equal(sample.read.tables.granularity[3], 30);
 	/* another part of it changes nothing, nor does all of it again */
 	assert_false(give(2, EPOCH));
 	assert_true(thc_parts_whole(&parts));
@@ -416,6 +559,10 @@ int main(void)
 		CASE(record__of_later_versions),
 		CASE(record__once),
 		CASE(row__is_a_table),
+		CASE(rows__are_read_as_they_were_written),
+		CASE(rows__of_a_width_come_once),
+		CASE(rows__of_all_widths),
+		CASE(rate__is_a_rate_or_an_error),
 		CASE(group__is_an_address_of_its_family),
 		CASE(parts__make_a_whole),
 		CASE(parts__wait_for_the_one_that_is_missing),

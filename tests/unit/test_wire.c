@@ -236,6 +236,7 @@ static void wire__numbers_of_joining(void **state)
 	assert_int_equal(THC_RECORD_GROUP, 2);
 	assert_int_equal(THC_RECORD_ROW, 3);
 	assert_int_equal(THC_RECORD_SCHEME, 5);
+	assert_int_equal(THC_RECORD_RATE, 7);
 	assert_int_equal(THC_RECORD_F_KNOW, 1);
 	assert_int_equal(THC_RECORD_F_CONSTANT, 2);
 	assert_int_equal(THC_WELCOME_F_NOGSO, 32);

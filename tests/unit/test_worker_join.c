@@ -76,8 +76,11 @@ static struct welcome good(void)
 		.w = {
 			.ranks = 4, .quorum = 4, .data_slots = 8, .control_slots = 2, .shards = 1,
 			.joined = 0x7, .reply = THC_REPLY_MULTICAST, .seal = THC_SEAL_NH,
-			.bits = 4, .sum_width = 8, .granularity = 2, .level = { 0, 2 },
-			.block_log2 = 12,
+			.bits = 4, .block_log2 = 12,
+			.tables = {
+				.widths.sum = { [1] = 4, [3] = 8 }, .granularity = { [1] = 3, [3] = 2 },
+				.level = { [6] = 3, [17] = 2 },
+			},
 			.group = {
 				.addr = thc_addr_v4(thc_be32(0xef010203)),
 				.port = thc_be16(20000),
@@ -810,7 +813,7 @@ static struct thc_spec sound(void)
 	return (struct thc_spec){
 		.has = 1U << THC_RECORD_SEAL | 1U << THC_RECORD_ROW | 1U << THC_RECORD_SCHEME,
 		.ranks = 4, .data_slots = THC_SLOTS_MAX - 8, .control_slots = 8, .shards = 1,
-		.bits = 4, .sum_width = 8, .reply = THC_REPLY_FANOUT,
+		.bits = 4, .tables.widths.sum[3] = 8, .reply = THC_REPLY_FANOUT,
 	};
 }
 
@@ -835,15 +838,10 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 	w.data_slots = 0;
 	assert_false(is_sound(&w, 0));
 	w = sound();
-	w.sum_width = 16;
+	w.tables.widths.sum[3] = 16;
 	assert_true(is_sound(&w, 0));
-	w.sum_width = 12;
+	w.tables.widths.sum[3] = 12;
 	assert_false(is_sound(&w, 0));
-	/* an index fits its sum */
-	for (w.sum_width = 4; w.sum_width <= 32; w.sum_width *= 2)
-		for (w.bits = 0; w.bits <= 32; w.bits++)
-			assert_int_equal(is_sound(&w, 0),
-					 w.bits && w.bits <= THC_BITS_MAX && w.bits <= w.sum_width);
 	w = sound();
 	for (w.scheme = 0; w.scheme < THC_SCHEMES_COUNT; w.scheme++)
 		assert_true(is_sound(&w, 0));
@@ -875,6 +873,37 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 	w.features = THC_FEATURE_CORRELATED;
 	assert_true(is_sound(&w, 0));
 	w.features = 2;
+	assert_false(is_sound(&w, 0));
+}
+
+/* An index fits its sum, in the job's own row as in all others; its own one is there. */
+static void welcome__rows_are_sound(void **state)
+{
+	struct thc_spec w = sound();
+	unsigned int width, bits, own;
+
+	(void)state;
+	for (own = 1; own <= THC_BITS_MAX; own++)
+		for (bits = 0; bits <= THC_BITS_MAX; bits++)
+			for (width = 4; width <= 32; width *= 2) {
+				w.bits = (u8)own;
+				memset(&w.tables.widths, 0, sizeof(w.tables.widths));
+				w.tables.widths.sum[own - 1] = 32;
+				if (bits)
+					w.tables.widths.sum[bits - 1] = (u8)width;
+				assert_int_equal(is_sound(&w, 0), bits <= width);
+				if (!bits)
+					continue;
+				w.tables.widths.sum[bits - 1] = 12;
+				assert_false(is_sound(&w, 0));
+			}
+	memset(&w.tables.widths, 8, sizeof(w.tables.widths));
+	for (bits = 0; bits < 256; bits++) {
+		w.bits = (u8)bits;
+		assert_int_equal(is_sound(&w, 0), bits && bits <= THC_BITS_MAX);
+	}
+	w.bits = 5;
+	w.tables.widths.sum[4] = 0;
 	assert_false(is_sound(&w, 0));
 }
 
@@ -996,6 +1025,7 @@ static void end__sender_is_ready(void **state)
 	struct thc_flight flight[10] = { 0 };
 	struct joiner w = new_joiner();
 	struct welcome p = good();
+	u32 i;
 
 	(void)state;
 	p.w.flags = THC_WELCOME_F_READY | THC_WELCOME_F_ONE_PORT;
@@ -1004,8 +1034,8 @@ static void end__sender_is_ready(void **state)
 	thc_joining_end(&w.j, &w.s, flight, 5);
 	assert_int_equal(w.s.epoch, EPOCH);
 	assert_int_equal(w.s.all, 0xf);
-	assert_int_equal(w.s.row.bits, 4);
-	assert_int_equal(w.s.row.sum_width, 8);
+	for (i = 0; i < THC_BITS_MAX; i++)
+		assert_int_equal(w.s.widths.sum[i], i == 3 ? 8 : i == 1 ? 4 : 0);
 	assert_true(w.s.one_port);
 	assert_int_equal(w.s.seal, THC_SEAL_NH);
 	assert_int_equal(w.s.data.slots, 8);
@@ -1063,6 +1093,7 @@ int main(void)
 		cmocka_unit_test(welcome__is_heard_on_the_group),
 		cmocka_unit_test(welcome__to_the_group_is_of_this_epoch_and_group),
 		cmocka_unit_test(welcome__only_what_can_be_served_is_sound),
+		cmocka_unit_test(welcome__rows_are_sound),
 		cmocka_unit_test(welcome__seal_fits_the_key),
 		cmocka_unit_test(welcome__group_is_multicast_on_an_unprivileged_port),
 		cmocka_unit_test(end__why_time_ran_out),

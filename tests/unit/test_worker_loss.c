@@ -578,7 +578,7 @@ static void begin_sender(struct thc_sender *s, const u8 *key, u32 rank)
 	s->port = PORT;
 	s->all = net.job.all;
 	s->rank = (u8)rank;
-	s->row = thc_job_row(&net.job);
+	s->widths.sum[3] = SUM_WIDTH;
 	s->end = end_of(rank);
 	thc_sender_set_key(s, key);
 	s->seal = (u8)net.seals.seal;

@@ -349,7 +349,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.transport = c->transport->ops->name,
 		.window = c->window,
 		.window_limit = c->window_limit,
-		.sum_width = c->spec.sum_width,
+		.sum_width = thc_spec_sum_width(&c->spec),
 		.scheme = thc_scheme_name[c->scheme->id],
 		.precision = thc_scheme_is_precise(c->scheme->id) ? c->spec.value_bits : 0,
 		.shards = c->list.count ? c->list.count : 1,

@@ -32,39 +32,55 @@ static double clamp_of(uint64_t bits)
 	return t;
 }
 
-/* As the daemon solved it. What is behind its levels is not used. */
-int thc_table_read(const struct thc_spec *s, struct thc_table *t)
+/* A row that there is, as the daemon solved it. */
+static int read_row(const struct thc_table_row *row, unsigned int ranks, struct thc_table *t)
 {
 	unsigned int i;
 
-	if (!thc_block_valid(s->block_log2) || THC_COORDINATES(s->sum_width) > 1U << s->block_log2)
-		return -EPROTO;
 	*t = (struct thc_table){
-		.bits = s->bits, .levels = 1U << s->bits, .granularity = s->granularity,
-		.t = clamp_of(s->clamp),
+		.bits = row->bits, .levels = 1U << row->bits, .granularity = row->granularity,
+		.t = clamp_of(row->clamp),
 	};
-	for (i = 0; i < THC_LEVELS_MAX; i++)
-		if (i < t->levels)
-			t->value[i] = s->level[i];
-		else if (s->level[i])
-			return -EPROTO;
-	return thc_table_check(t, s->ranks, s->sum_width) ? -EPROTO : 0;
+	for (i = 0; i < t->levels; i++)
+		t->value[i] = row->level[i];
+	return thc_table_check(t, ranks, row->sum_width) ? -EPROTO : 0;
+}
+
+int thc_table_read(const struct thc_spec *s, struct thc_table *t)
+{
+	const struct thc_table_row row = thc_spec_row(s, s->bits);
+
+	if (!row.sum_width || !thc_block_valid(s->block_log2) ||
+	    THC_COORDINATES(row.sum_width) > 1U << s->block_log2)
+		return -EPROTO;
+	return read_row(&row, s->ranks, t);
 }
 
 static const char *check_norms(const struct thc_spec *s)
 {
 	struct thc_table t;
+	unsigned int bits;
 
-	return thc_table_read(s, &t) ? "its table and blocks are not for a codec" : NULL;
+	if (thc_table_read(s, &t))
+		return "its table and blocks are not for a codec";
+	for (bits = 1; bits <= THC_BITS_MAX; bits++) {
+		const struct thc_table_row row = thc_spec_row(s, bits);
+
+		if (row.sum_width && read_row(&row, s->ranks, &t))
+			return "a table of its rows is not for a codec";
+	}
+	return NULL;
 }
 
 static const char *check_ranges(const struct thc_spec *s)
 {
+	const char *why = check_norms(s);
 	struct thc_table t;
 
-	if (thc_table_read(s, &t))
-		return check_norms(s);
-	return thc_table_uniform(&t) ? NULL : "the job's table is not uniform";
+	if (why)
+		return why;
+	return !thc_table_read(s, &t) && thc_table_uniform(&t) ? NULL :
+								 "the job's table is not uniform";
 }
 
 static const struct thc_compressor *compressor(const struct thc_request *r)
@@ -509,7 +525,7 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 		.at = lanes ? lanes : region_lanes(r, chunk),
 		.stride = lanes ? THC_LANE_BYTES : g->region_bytes,
 		.chunk = z->chunk,
-		.width = r->client->spec.sum_width,
+		.width = thc_spec_sum_width(&r->client->spec),
 		.counts = g->counts + chunk,
 	};
 
@@ -621,7 +637,7 @@ static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned
 	if (!z)
 		return thc_fail(-ENOMEM, "out of memory");
 	c->context[id] = z;
-	z->chunk = THC_COORDINATES(c->spec.sum_width);
+	z->chunk = THC_COORDINATES(thc_spec_sum_width(&c->spec));
 	error = open_codec(z, c, form);
 	if (error)
 		return error;
@@ -631,7 +647,7 @@ static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned
 	if (c->counted_least < THC_COUNTED_BLOCKS * bytes)
 		c->counted_least = THC_COUNTED_BLOCKS * bytes;
 	/* of each value an answer has a lane, which may be longer than the value */
-	c->counted_value = c->spec.sum_width == 32 ? sizeof(float) : 0;
+	c->counted_value = thc_spec_sum_width(&c->spec) == 32 ? sizeof(float) : 0;
 	return 0;
 }
 
@@ -649,7 +665,7 @@ static void close_compressor(struct thc_client *c, enum thc_scheme_id id)
 
 static void describe(const struct thc_client *c, struct thc_client_info *info)
 {
-	info->chunk = THC_COORDINATES(c->spec.sum_width);
+	info->chunk = THC_COORDINATES(thc_spec_sum_width(&c->spec));
 	info->block = 1U << c->spec.block_log2;
 }
 

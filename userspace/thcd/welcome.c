@@ -42,12 +42,12 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		    u16 mode_flags)
 {
 	const struct thcd_plan *plan = &r->plan;
+	u32 row = thc_row_at(plan->bits);
 
 	*s = (struct thc_spec){
 		.group = { .addr = job->group, .port = job->group_port },
 		.joined = job->joined,
 		.seed = plan->seed,
-		.clamp = plan->clamp,
 		.deadline_ms = plan->deadline_ms,
 		.features = plan->correlated ? THC_FEATURE_CORRELATED : 0,
 		.ranks = plan->ranks,
@@ -57,18 +57,19 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.shard = (u16)plan->shards.own,
 		.shards = plan->shards.count ? (u16)plan->shards.count : 1,
 		.flags = mode_flags | (r->ready ? THC_WELCOME_F_READY : 0),
-		.granularity = plan->granularity,
 		.reply = job->reply,
 		.seal = plan->seal,
 		.bits = plan->bits,
-		.sum_width = plan->sum_width,
 		.scheme = plan->scheme,
 		.value_bits = plan->value_bits,
 		.grain = plan->grain_log2 ? (u16)(1U << plan->grain_log2) : 0,
 		.scheme_features = plan->sketch | (plan->rotate ? 0 : THC_SCHEME_F_UNROTATED),
 		.block_log2 = plan->block_log2,
 	};
-	memcpy(s->level, plan->table, sizeof(s->level));
+	s->tables.clamp[row] = plan->clamp;
+	s->tables.granularity[row] = plan->granularity;
+	s->tables.widths.sum[row] = plan->sum_width;
+	memcpy(s->tables.level + (1U << plan->bits), plan->table, sizeof(u16) << plan->bits);
 	memcpy(s->salt, r->salt, sizeof(s->salt));
 }
 

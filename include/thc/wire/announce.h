@@ -69,20 +69,34 @@ static inline void thc_announce_shards(struct thc_announcement *a, const struct 
 	}
 }
 
-static inline void thc_announce_row(struct thc_announcement *a, const struct thc_spec *s)
+static inline void thc_announce_row(struct thc_announcement *a, const struct thc_table_row *row)
 {
 	struct thc_record_row *r = thc_announce_record(a, THC_RECORD_ROW,
 						       THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT,
-						       THC_RECORD_DATA(*r) + (2U << s->bits));
+						       THC_RECORD_DATA(*r) + (2U << row->bits));
 	__be16 *level = (__be16 *)(r + 1);
 	u32 i;
 
-	r->width = s->bits;
-	r->sum_width = s->sum_width;
-	r->granularity = thc_be16(s->granularity);
-	r->clamp = thc_be64(s->clamp);
-	for (i = 0; i < 1U << s->bits; i++)
-		level[i] = thc_be16(s->level[i]);
+	r->width = row->bits;
+	r->sum_width = row->sum_width;
+	r->granularity = thc_be16(row->granularity);
+	r->clamp = thc_be64(row->clamp);
+	for (i = 0; i < 1U << row->bits; i++)
+		level[i] = thc_be16(row->level[i]);
+}
+
+/* The job's own row is the first one. */
+static inline void thc_announce_rows(struct thc_announcement *a, const struct thc_spec *s)
+{
+	struct thc_table_row row = thc_spec_row(s, s->bits);
+	u32 bits;
+
+	thc_announce_row(a, &row);
+	for (bits = 1; bits <= THC_BITS_MAX; bits++) {
+		row = thc_spec_row(s, bits);
+		if (row.sum_width && bits != s->bits)
+			thc_announce_row(a, &row);
+	}
 }
 
 static inline void thc_announce_scheme(struct thc_announcement *a, const struct thc_spec *s)
@@ -96,6 +110,16 @@ static inline void thc_announce_scheme(struct thc_announcement *a, const struct 
 	r->grain = thc_be16(s->grain);
 	r->features = thc_be32(s->scheme_features);
 	r->block_log2 = s->block_log2;
+}
+
+static inline void thc_announce_rate(struct thc_announcement *a, const struct thc_spec *s)
+{
+	struct thc_record_rate *r = thc_announce_record(a, THC_RECORD_RATE,
+							THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT,
+							THC_RECORD_DATA(*r));
+
+	r->rate = thc_be32(s->rate);
+	r->error = thc_be32(s->error);
 }
 
 /* Bytes of whole records from @at on that one part holds beside SEAL. */
@@ -166,8 +190,10 @@ static inline void thc_announce(struct thc_announcement *a, const struct thc_spe
 		thc_announce_group(a, s);
 	if (shards && s->shards > 1 && !s->shard)
 		thc_announce_shards(a, shards);
-	thc_announce_row(a, s);
+	thc_announce_rows(a, s);
 	thc_announce_scheme(a, s);
+	if (s->rate || s->error)
+		thc_announce_rate(a, s);
 	thc_announce_fixed(a, s);
 }
 

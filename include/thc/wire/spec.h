@@ -8,6 +8,7 @@
 
 #include <thc/wire/address.h>
 #include <thc/wire/format.h>
+#include <thc/wire/rows.h>
 
 /* Schemes: id, and its name everywhere. */
 #define THC_SCHEMES(X) X(THC, thc) X(NONE, none) X(UTHC, uthc) X(LHC, lhc)
@@ -51,6 +52,9 @@ THC_INLINE int thc_scheme_features_are_known(unsigned int scheme, u32 features)
 #define THC_BLOCK_LOG2_MIN	10
 #define THC_BLOCK_LOG2_MAX	20
 
+/* Of jobs whose bits follow the norms of blocks. */
+#define THC_RATE_BLOCK_LOG2	10
+
 /* UDP ports below this one are for privileged programs. */
 #define THC_PORT_UNPRIVILEGED	1024
 
@@ -60,24 +64,22 @@ THC_INLINE int thc_scheme_features_are_known(unsigned int scheme, u32 features)
  * @group: of answers, if @reply is multicast
  * @joined: bit r: rank r has joined this epoch
  * @seed: of rotations and rounding
- * @clamp: IEEE-754 bits of t_p, the clamp in units of the coordinates' standard deviation
  * @deadline_ms: a generation older than this is closed with its quorum; 0: never
  * @features: THC_FEATURE_*
  * @scheme_features: THC_SCHEME_F_*
  * @constants: hash of what must be the same for all
+ * @rate, @error: as in struct thc_record_rate; both 0: there is none
  * @ranks, @quorum, @data_slots, @control_slots, @shard, @shards: as in struct thc_welcome
  * @listed: aggregators whose addresses the records SHARDS have
  * @flags: THC_WELCOME_F_*
- * @granularity: g, max(T)
  * @refusal: enum thc_refusal
  * @reply: enum thc_reply
  * @seal: enum thc_seal_type
- * @bits: b, of an index
- * @sum_width: bits of a LUT_ADD sum
+ * @bits: b, of an index into the job's own row
  * @scheme: enum thc_scheme_id
  * @value_bits, @grain: as in struct thc_record_scheme
  * @block_log2: coordinates of a rotated block
- * @level: T, by index; zero behind 2^b-1
+ * @tables: its rows
  * @salt: of the epoch
  */
 struct thc_spec {
@@ -85,11 +87,12 @@ struct thc_spec {
 	struct thc_end	group;
 	u64		joined;
 	u64		seed;
-	u64		clamp;
 	u32		deadline_ms;
 	u32		features;
 	u32		scheme_features;
 	u32		constants;
+	u32		rate;
+	u32		error;
 	u16		ranks;
 	u16		quorum;
 	u16		data_slots;
@@ -98,19 +101,29 @@ struct thc_spec {
 	u16		shards;
 	u16		listed;
 	u16		flags;
-	u16		granularity;
 	u16		grain;
 	u8		refusal;
 	u8		reply;
 	u8		seal;
 	u8		bits;
-	u8		sum_width;
 	u8		scheme;
 	u8		value_bits;
 	u8		block_log2;
-	u16		level[THC_LEVELS_MAX];
 	u8		salt[THC_SALT_BYTES];
+	struct thc_tables tables;
 };
+
+/* The row of @bits bits; the job's own is that of @s->bits. */
+THC_INLINE struct thc_table_row thc_spec_row(const struct thc_spec *s, u32 bits)
+{
+	return thc_tables_row(&s->tables, bits);
+}
+
+/* Bits of a sum by the job's own row. */
+THC_INLINE u8 thc_spec_sum_width(const struct thc_spec *s)
+{
+	return thc_widths_sum(&s->tables.widths, s->bits);
+}
 
 /* A worker binds a socket to the group that @s names, which came from the network:
  * it must be no address of this host, and no port that needs a privilege. A group
@@ -132,6 +145,27 @@ THC_INLINE int thc_spec_shards_are_sound(const struct thc_spec *s)
 	       s->listed == (s->shard || s->shards == 1 ? 0 : s->shards);
 }
 
+/* Can packets of all its rows be sent and added up? Its own one has to be there. */
+THC_INLINE int thc_spec_rows_are_sound(const struct thc_spec *s)
+{
+	u32 bits;
+
+	for (bits = 1; bits <= THC_BITS_MAX; bits++) {
+		u32 sum = thc_widths_sum(&s->tables.widths, bits);
+
+		if ((sum || bits == s->bits) && !thc_row_is_known(bits, sum))
+			return 0;
+	}
+	return s->bits && s->bits <= THC_BITS_MAX;
+}
+
+/* Is its rate, if it has one, that of a job whose blocks have norms? */
+THC_INLINE int thc_spec_rate_is_sound(const struct thc_spec *s)
+{
+	return (!s->rate && !s->error) ||
+	       (s->scheme == THC_SCHEME_THC && s->block_log2 == THC_RATE_BLOCK_LOG2);
+}
+
 /**
  * thc_spec_is_sound() - a job, not REFUSED, that a worker of this version can serve
  * @rank: the worker's
@@ -145,7 +179,7 @@ THC_INLINE int thc_spec_is_sound(const struct thc_spec *s, u32 rank, int keyed)
 	    !thc_scheme_features_are_known(s->scheme, s->scheme_features) ||
 	    s->seal > THC_SEAL_NH || (s->seal == THC_SEAL_NH) != !!keyed ||
 	    (s->has & needed) != needed || s->scheme >= THC_SCHEMES_COUNT ||
-	    !thc_row_is_known(s->bits, s->sum_width))
+	    !thc_spec_rows_are_sound(s) || !thc_spec_rate_is_sound(s))
 		return 0;
 	return s->ranks > rank && s->ranks <= THC_RANKS_MAX && s->data_slots && s->control_slots &&
 	       s->data_slots + s->control_slots <= THC_SLOTS_MAX && thc_spec_shards_are_sound(s) &&

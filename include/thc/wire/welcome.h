@@ -86,28 +86,32 @@ static inline int thc_spec_read_shards(struct thc_spec *s, const struct thc_reco
 	return 1;
 }
 
-/* A row (b, 0) is the job's table; the first one is, and this worker passes over others. */
+/* A row (b, 0): the job has one for a b, its own first. Others are passed over. */
 static inline int thc_spec_read_row(struct thc_spec *s, const struct thc_record_row *r)
 {
-	u32 i, bits = r->width & 15, g = 0;
+	u32 i, bits = r->width & 15, at = thc_row_at(bits), g = 0;
+	struct thc_tables *t = &s->tables;
 
 	if (bits < 1 || bits > THC_BITS_MAX ||
 	    thc_be16(r->head.bytes) < sizeof(*r) - sizeof(r->head) + (2U << bits))
 		return 0;
 	if (r->width > THC_BITS_MAX)
 		return 1;
-	if (s->has & 1U << THC_RECORD_ROW)
-		return r->width != s->bits;
-	s->bits = r->width;
-	s->sum_width = r->sum_width;
-	s->granularity = thc_be16(r->granularity);
-	s->clamp = thc_be64(r->clamp);
+	if (!r->sum_width || t->widths.sum[at])
+		return 0;
+	if (!(s->has & 1U << THC_RECORD_ROW))
+		s->bits = r->width;
+	t->widths.sum[at] = r->sum_width;
+	t->granularity[at] = thc_be16(r->granularity);
+	t->clamp[at] = thc_be64(r->clamp);
 	for (i = 0; i < 1U << bits; i++) {
-		s->level[i] = thc_be16(((const __be16 *)(r + 1))[i]);
-		g = s->level[i] > g ? s->level[i] : g;
+		u16 level = thc_be16(((const __be16 *)(r + 1))[i]);
+
+		t->level[(1U << bits) + i] = level;
+		g = level > g ? level : g;
 	}
 	s->has |= 1U << THC_RECORD_ROW;
-	return g == s->granularity;
+	return g == t->granularity[at];
 }
 
 /* The job's own scheme comes first. */
@@ -122,6 +126,16 @@ THC_INLINE int thc_spec_read_scheme(struct thc_spec *s, const struct thc_record_
 	s->grain = thc_be16(r->grain);
 	s->scheme_features = thc_be32(r->features);
 	s->block_log2 = r->block_log2;
+	return 1;
+}
+
+/* A job aims at a rate or at an error. */
+THC_INLINE int thc_spec_read_rate(struct thc_spec *s, const struct thc_record_rate *r)
+{
+	if (s->has & 1U << THC_RECORD_RATE || r->reserved || !r->rate == !r->error)
+		return 0;
+	s->rate = thc_be32(r->rate);
+	s->error = thc_be32(r->error);
 	return 1;
 }
 
@@ -147,6 +161,9 @@ static inline int thc_spec_read_record(struct thc_spec *s, const struct thc_reco
 	case THC_RECORD_SCHEME:
 		good = THC_RECORD_HAS(r, struct thc_record_scheme) && thc_spec_read_scheme(s, data);
 		break;
+	case THC_RECORD_RATE:
+		good = THC_RECORD_HAS(r, struct thc_record_rate) && thc_spec_read_rate(s, data);
+		break;
 	default:
 		return !(r->flags & THC_RECORD_F_KNOW);
 	}
@@ -154,25 +171,24 @@ static inline int thc_spec_read_record(struct thc_spec *s, const struct thc_reco
 	return good;
 }
 
-/* The fixed part of @s. */
+/* The fixed part of @s. Field by field, so that no second one is on a kernel's stack. */
 static inline void thc_spec_read_fixed(struct thc_spec *s, const struct thc_welcome *w)
 {
-	*s = (struct thc_spec){
-		.joined = thc_be64(w->joined),
-		.seed = thc_be64(w->seed),
-		.deadline_ms = thc_be32(w->deadline_ms),
-		.features = thc_be32(w->features),
-		.constants = thc_be32(w->constants),
-		.ranks = thc_be16(w->ranks),
-		.quorum = thc_be16(w->quorum),
-		.data_slots = thc_be16(w->data_slots),
-		.control_slots = thc_be16(w->control_slots),
-		.flags = thc_be16(w->flags),
-		.refusal = w->refusal,
-		.reply = w->reply,
-		.shard = thc_be16(w->shard),
-		.shards = thc_be16(w->shards),
-	};
+	*s = (struct thc_spec){ .has = 0 };
+	s->joined = thc_be64(w->joined);
+	s->seed = thc_be64(w->seed);
+	s->deadline_ms = thc_be32(w->deadline_ms);
+	s->features = thc_be32(w->features);
+	s->constants = thc_be32(w->constants);
+	s->ranks = thc_be16(w->ranks);
+	s->quorum = thc_be16(w->quorum);
+	s->data_slots = thc_be16(w->data_slots);
+	s->control_slots = thc_be16(w->control_slots);
+	s->flags = thc_be16(w->flags);
+	s->refusal = w->refusal;
+	s->reply = w->reply;
+	s->shard = thc_be16(w->shard);
+	s->shards = thc_be16(w->shards);
 }
 
 /**

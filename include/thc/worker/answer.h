@@ -61,7 +61,8 @@ THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc
 
 	return h->flags & THC_F_ANSWER && h->round == asked->round &&
 	       thc_ops_meet(h->op, asked->op) &&
-	       h->width == thc_sum_bits(asked->op, asked->width, s->row.sum_width);
+	       h->width == thc_sum_bits(asked->op, asked->width,
+					thc_widths_sum(&s->widths, asked->width));
 }
 
 /* Does the packet end the epoch? Then a key that outlasts the epoch seals it; the epoch's key seals

@@ -423,8 +423,7 @@ THC_INLINE void thc_joining_end(const struct thc_joining *j, struct thc_sender *
 	thc_sender_init(s, window);
 	s->epoch = j->epoch;
 	s->all = thc_ranks_mask(j->spec.ranks);
-	s->row.bits = j->spec.bits;
-	s->row.sum_width = j->spec.sum_width;
+	s->widths = j->spec.tables.widths;
 	s->one_port = !!(j->spec.flags & THC_WELCOME_F_ONE_PORT);
 }
 

@@ -10,6 +10,7 @@
 
 #include <thc/wire/format.h>
 #include <thc/wire/nonce.h>
+#include <thc/wire/rows.h>
 #include <thc/wire/seal.h>
 #include <thc/worker/stream.h>
 #include <thc/worker/window.h>
@@ -52,7 +53,7 @@
  * @job: its number
  * @port: the aggregator's base port, host order
  * @rank: of this worker
- * @row: of LUT_ADD
+ * @widths: the job's rows, of LUT_ADD
  * @seal: of data and answers
  * @member_seal: of all else; THC_SEAL_NH: we have the job's secret key
  * @one_port: the base port is that of all slots
@@ -81,7 +82,7 @@ struct thc_sender {
 	u16			job;
 	u16			port;
 	u8			rank;
-	struct thc_row		row;
+	struct thc_widths	widths;
 	u8			seal;
 	u8			member_seal;
 	u8			one_port;

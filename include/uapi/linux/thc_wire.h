@@ -311,6 +311,8 @@ enum thc_record_type {
 	THC_RECORD_ROW		= 3,
 	THC_RECORD_SHARDS	= 4,
 	THC_RECORD_SCHEME	= 5,
+	/* 6 is that of a record to come */
+	THC_RECORD_RATE		= 7,
 };
 
 /**
@@ -376,7 +378,8 @@ struct thc_record_shards {
 };
 
 /**
- * struct thc_record_row - a table; its levels follow, T[0..2^b-1], __be16 each
+ * struct thc_record_row - a table; its levels follow, T[0..2^b-1], __be16 each. A job has one for
+ *	each b that its LUT_ADD requests may have, its own first
  * @head: THC_RECORD_ROW
  * @width: b, as in thc_hdr.width of a LUT_ADD request
  * @sum_width: bits of the sum of its indices' levels
@@ -417,6 +420,20 @@ struct thc_record_scheme {
 	__be16	scale_block;
 	__be32	capacity;
 	__be32	features;
+	__be32	reserved;
+};
+
+/**
+ * struct thc_record_rate - bits of an index follow the norms of blocks; of rate and error one is zero
+ * @head: THC_RECORD_RATE
+ * @rate: thousandths of a bit a coordinate, up and down together, that all-reduces aim at
+ * @error: millionths of the gradient's square, the error that they aim at
+ * @reserved: zero
+ */
+struct thc_record_rate {
+	struct thc_record head;
+	__be32	rate;
+	__be32	error;
 	__be32	reserved;
 };
 

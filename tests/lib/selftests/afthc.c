@@ -275,12 +275,14 @@ size_t wrong_lanes(const uint8_t *got, const struct thc_send *s, uint8_t width, 
 
 uint8_t job_table(int fd, uint16_t *table)
 {
+	struct thc_table_row row;
 	struct known_job j;
 
 	if (know_job(fd, &j))
 		return 0;
-	memcpy(table, j.spec.level, sizeof(j.spec.level));
-	return j.spec.sum_width;
+	row = thc_spec_row(&j.spec, j.spec.bits);
+	memcpy(table, row.level, sizeof(*row.level) << row.bits);
+	return row.sum_width;
 }
 
 int send_part(int fd, unsigned int rank, const struct thc_send *s, size_t chunks, uint8_t sum_width)

@@ -27,8 +27,7 @@ int setup(void **state)
 	w->s.end.port = thc_be16(40000);
 	begin_epoch(&w->s, test_key, THC_SEAL_NH, EPOCH);
 	w->s.all = thc_ranks_mask(RANKS);
-	w->s.row.bits = 4;
-	w->s.row.sum_width = SUM_WIDTH;
+	w->s.widths.sum[3] = SUM_WIDTH;
 	w->now = 1000 * THC_NS_PER_MS;
 	w->s.progress_at = w->now;
 	return 0;
