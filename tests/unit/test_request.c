@@ -207,24 +207,24 @@ static void scale_comes_back(struct thc_request *r, unsigned int phase, uint32_t
 static void scales_come_back(struct thc_request *r, struct rng *dice, unsigned int most)
 {
 	const struct thc_progress *g = r->progress;
-	uint32_t *order = test_buffer((g->scale_chunks + 1) * sizeof(*order)), i;
+	uint32_t *order = test_buffer((g->scales.chunks + 1) * sizeof(*order)), i;
 
 	compute_some(r, dice, most);
 	scale_comes_back(r, THC_AGREEMENT, 0);
 	assert_int_equal(r->stage, THC_STAGE_AGREED);
 	thc_pipeline_advance(r->client);
-	for (i = 0; i < g->scale_chunks; i++) {
+	for (i = 0; i < g->scales.chunks; i++) {
 		uint32_t at = (uint32_t)(rng_u64(dice) % (i + 1));
 
 		order[i] = order[at];
 		order[at] = i;
 	}
-	for (i = 0; i < g->scale_chunks; i++) {
+	for (i = 0; i < g->scales.chunks; i++) {
 		compute_some(r, dice, most);
 		scale_comes_back(r, THC_AGREEMENT_PHASES, order[i]);
 	}
 	compute_some(r, dice, 0);
-	assert_int_equal(g->packed, g->blocks);
+	assert_int_equal(g->packed, g->scales.blocks);
 	free(order);
 }
 

@@ -17,8 +17,6 @@
 #include "scheme.h"
 #include "scheme_thc.h"
 
-#define LANES32	(THC_LANE_BYTES / sizeof(uint32_t))
-
 /* The scheme's phases, behind those of the agreement. */
 enum { SCALES = THC_AGREEMENT_PHASES, SUMS };
 
@@ -138,12 +136,6 @@ static bool in_place(const struct thc_request *r)
 	return r->dtype == THC_FP32 && g->region_bytes == compressor(r)->chunk * sizeof(float);
 }
 
-/* Floats that scale the first @blocks blocks. */
-static size_t scales_of(const struct thc_request *r, size_t blocks)
-{
-	return blocks * thc_codec_scales(&compressor(r)->codec);
-}
-
 /* Blocks the ring of rotated ones has room for. */
 static size_t ahead_blocks(const struct thc_request *r)
 {
@@ -156,12 +148,10 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 {
 	struct thc_progress *g = r->progress;
 
-	g->scales = thc_lay(l, scales_of(r, g->blocks) * sizeof(*g->scales));
-	g->scale_packets = thc_lay(l, g->scale_chunks * THC_ANSWER_BYTES);
-	g->scale_done = thc_lay(l, g->scale_chunks);
+	thc_block_scales_lay_out(&g->scales, l);
 	g->counts = thc_lay(l, g->data_chunks * sizeof(*g->counts));
 	g->lost = thc_lay(l, g->data_chunks);
-	g->missing = thc_lay(l, g->blocks * sizeof(*g->missing));
+	g->missing = thc_lay(l, g->scales.blocks * sizeof(*g->missing));
 	g->ahead = thc_lay(l, g->ahead_blocks * block_size(r) * sizeof(float));
 }
 
@@ -196,17 +186,12 @@ static int prepare(struct thc_request *r, size_t growth)
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	g->blocks = thc_codec_blocks(&z->codec, r->count);
-	g->data_chunks = (uint32_t)(g->blocks * chunks_per_block(r));
-	g->scale_chunks = (uint32_t)((scales_of(r, g->blocks) + LANES32 - 1) / LANES32);
+	thc_block_scales_init(&g->scales, &z->codec, r->count);
+	g->data_chunks = (uint32_t)(g->scales.blocks * chunks_per_block(r));
 	g->region_bytes = region_bytes(r);
 	if (allocate_arrays(r, g->data_chunks * g->region_bytes, growth))
 		return -ENOMEM;
-	r->phases.phase[SCALES] = (struct thc_phase){
-		.request = r, .packets = g->scale_packets, .stride = THC_ANSWER_BYTES,
-		.payload = THC_LANE_BYTES, .sized = g->scale_chunks, .op = THC_OP_MAX, .width = 32,
-		.control = true, .closed = true,
-	};
+	r->phases.phase[SCALES] = thc_block_scales_phase(&g->scales, r);
 	r->phases.phase[SUMS] = (struct thc_phase){
 		.request = r, .packets = g->regions, .stride = g->region_bytes,
 		.payload = THC_BYTES(z->chunk, z->codec.table.bits), .sized = g->data_chunks,
@@ -216,125 +201,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	return 0;
 }
 
-/* --- slices of blocks ----------------------------------------------------- */
-
-/* The part of the caller's buffer that a slice of blocks covers. */
-struct slice {
-	struct thc_values	values;
-	struct thc_residual_at	residual;
-};
-
-static struct slice slice_of(const struct thc_request *r, size_t first, size_t blocks)
-{
-	size_t start = first * block_size(r), end = (first + blocks) * block_size(r);
-
-	if (end > r->count)
-		end = r->count;
-	return (struct slice){
-		.values = {
-			.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
-			.dtype = r->dtype,
-			.count = end - start,
-			.error = r->error ? r->error->now + start : NULL,
-		},
-		.residual = {
-			.error = r->error ? r->error->next + start : NULL,
-			.count = end - start,
-			.scratch = scratch(r),
-		},
-	};
-}
-
-static size_t slice_from(const struct thc_request *r, size_t first)
-{
-	const struct thc_progress *g = r->progress;
-	size_t blocks = THC_SLICE >> compressor(r)->codec.block_log2;
-
-	if (!blocks)
-		blocks = 1;
-	return blocks < g->blocks - first ? blocks : g->blocks - first;
-}
-
-/* --- scales --------------------------------------------------------------- */
-
-/* What MAX orders as it orders @scale: norms are not negative, and as they are. */
-static uint32_t lane_of(const struct thc_request *r, float scale)
-{
-	uint32_t bits = thc_float_bits(scale);
-
-	if (!(compressor(r)->codec.form & THC_CODEC_RANGES))
-		return bits;
-	return bits ^ (bits >> 31 ? UINT32_MAX : 1U << 31);
-}
-
-static float scale_of(const struct thc_request *r, uint32_t lane)
-{
-	if (!(compressor(r)->codec.form & THC_CODEC_RANGES))
-		return thc_bits_float(lane);
-	return thc_bits_float(lane ^ (lane >> 31 ? 1U << 31 : UINT32_MAX));
-}
-
-static void fill_scale_packets(struct thc_request *r)
-{
-	struct thc_phase *p = &r->phases.phase[SCALES];
-	const struct thc_progress *g = r->progress;
-	size_t left = scales_of(r, g->blocks), n, i;
-	const float *scale = g->scales;
-	uint32_t index;
-
-	for (index = 0; index < g->scale_chunks; index++, scale += n, left -= n) {
-		uint32_t *lanes = (void *)(p->packets + index * p->stride + sizeof(struct thc_hdr));
-
-		n = left < LANES32 ? left : LANES32;
-		for (i = 0; i < n; i++)
-			lanes[i] = thc_le32(lane_of(r, scale[i]));
-		thc_pipeline_ready(p, index);
-	}
-}
-
-static void scales_agreed(struct thc_request *r, uint32_t index, const uint8_t *lanes)
-{
-	struct thc_progress *g = r->progress;
-	size_t at = (size_t)index * LANES32, i;
-	uint32_t lane;
-
-	for (i = 0; i < LANES32 && at + i < scales_of(r, g->blocks); i++) {
-		memcpy(&lane, lanes + 4 * i, sizeof(lane));
-		g->scales[at + i] = scale_of(r, thc_le32(lane));
-	}
-	g->scale_done[index] = 1;
-}
-
-/* For a bucket that is not finite nothing is sent, and the agreement tells the others. */
-static void measure_slice(struct thc_request *r)
-{
-	struct thc_progress *g = r->progress;
-	size_t first = g->measured, blocks = slice_from(r, first), bad = 0;
-	struct slice slice = slice_of(r, first, blocks);
-
-	g->measured += blocks;
-	if (thc_codec_measure(&compressor(r)->codec, &slice.values,
-			      &(struct thc_blocks){ r->round, first, NULL, 0 },
-			      slice.residual.scratch, g->scales + scales_of(r, first), &bad)) {
-		r->bad = first * block_size(r) + bad;
-		r->claim_status = THC_CLAIM_NOT_FINITE;
-		g->measured = g->blocks;
-	}
-	r->claimed = g->measured == g->blocks;
-}
-
 /* --- compress ------------------------------------------------------------- */
-
-static bool scales_known(const struct thc_request *r, size_t first, size_t blocks)
-{
-	const struct thc_progress *g = r->progress;
-	size_t i = scales_of(r, first) / LANES32, end = scales_of(r, first + blocks);
-
-	for (; i * LANES32 < end; i++)
-		if (!g->scale_done[i])
-			return false;
-	return true;
-}
 
 /* Where block @block is kept from its rotation to its compression. */
 static float *rotated_at(const struct thc_request *r, size_t block)
@@ -350,7 +217,7 @@ static float *rotated_at(const struct thc_request *r, size_t block)
 static size_t room_at(const struct thc_request *r, size_t first)
 {
 	const struct thc_progress *g = r->progress;
-	size_t blocks = slice_from(r, first), free, turn;
+	size_t blocks = thc_slice_blocks(&g->scales, first), free, turn;
 
 	if (in_place(r))
 		return blocks;
@@ -366,7 +233,7 @@ static size_t room_at(const struct thc_request *r, size_t first)
 static bool rotate_slice(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
-	struct slice slice;
+	struct thc_slice slice;
 	size_t blocks;
 
 	if (g->rotated < g->packed)
@@ -374,26 +241,13 @@ static bool rotate_slice(struct thc_request *r)
 	blocks = room_at(r, g->rotated);
 	if (!blocks)
 		return false;
-	slice = slice_of(r, g->rotated, blocks);
+	slice = thc_slice_of(r, &compressor(r)->codec, g->rotated, blocks);
 	thc_codec_rotate(&compressor(r)->codec, &slice.values,
 			 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
 			 rotated_at(r, g->rotated));
 	g->rotated += blocks;
 	r->client->stats.rotated_ahead += blocks;
 	return true;
-}
-
-/* Block @block alone. */
-static struct thc_blocks block_of(const struct thc_request *r, size_t block)
-{
-	const struct thc_progress *g = r->progress;
-
-	return (struct thc_blocks){
-		.round = r->round,
-		.first_block = block,
-		.scales = g->scales + scales_of(r, block),
-		.rank = r->client->options.rank,
-	};
 }
 
 static struct thc_chunks indices_of(const struct thc_request *r, size_t block)
@@ -413,8 +267,8 @@ static void compress_block(struct thc_request *r, size_t block)
 	const struct thc_progress *g = r->progress;
 	const struct thc_compressor *z = compressor(r);
 	const struct thc_chunks packed = indices_of(r, block);
-	const struct thc_blocks b = block_of(r, block);
-	const struct slice slice = slice_of(r, block, 1);
+	const struct thc_blocks b = thc_block_at(&g->scales, r, block);
+	const struct thc_slice slice = thc_slice_of(r, &z->codec, block, 1);
 
 	if (block < g->rotated)
 		thc_codec_quantise(&z->codec, rotated_at(r, block), 1, &b, &packed,
@@ -426,7 +280,7 @@ static void compress_block(struct thc_request *r, size_t block)
 static void compress_slice(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
-	size_t blocks = slice_from(r, g->packed), block;
+	size_t blocks = thc_slice_blocks(&g->scales, g->packed), block;
 	uint32_t per_block = chunks_per_block(r), k;
 
 	for (block = g->packed; block < g->packed + blocks; block++) {
@@ -440,19 +294,18 @@ static void compress_slice(struct thc_request *r)
 
 static bool compute(struct thc_request *r)
 {
-	const struct thc_progress *g = r->progress;
+	struct thc_progress *g = r->progress;
 
-	if (g->measured < g->blocks) {
-		measure_slice(r);
+	if (thc_block_scales_measure(&g->scales, r))
 		return true;
-	}
-	if (r->phases.phase[SUMS].numbered && g->packed < g->blocks &&
-	    scales_known(r, g->packed, slice_from(r, g->packed))) {
+	if (r->phases.phase[SUMS].numbered && g->packed < g->scales.blocks &&
+	    thc_block_scales_known(&g->scales, g->packed,
+				   thc_slice_blocks(&g->scales, g->packed))) {
 		compress_slice(r);
 		return true;
 	}
 	/* the scales are on their way: use the time */
-	return !r->claim_status && g->packed < g->blocks && rotate_slice(r);
+	return !r->claim_status && g->packed < g->scales.blocks && rotate_slice(r);
 }
 
 /* --- decode --------------------------------------------------------------- */
@@ -464,8 +317,8 @@ static void put_back(struct thc_request *r, size_t block)
 	const struct thc_compressor *z = compressor(r);
 	size_t chunk = block * chunks_per_block(r);
 	const struct thc_chunks packed = indices_of(r, block);
-	const struct thc_blocks b = block_of(r, block);
-	struct slice slice = slice_of(r, block, 1);
+	const struct thc_blocks b = thc_block_at(&g->scales, r, block);
+	struct thc_slice slice = thc_slice_of(r, &z->codec, block, 1);
 
 	if (slice.residual.error)
 		thc_codec_putback(&z->codec, &packed, g->lost + chunk, 1, &b, &slice.residual);
@@ -520,7 +373,7 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 	const struct thc_compressor *z = compressor(r);
 	size_t chunk = block * chunks_per_block(r), values = values_of(r, block);
 	uint8_t *buf = (uint8_t *)r->buf + block * block_size(r) * thc_dtype_size(r->dtype);
-	const struct thc_blocks b = block_of(r, block);
+	const struct thc_blocks b = thc_block_at(&g->scales, r, block);
 	struct thc_sums sums = {
 		.at = lanes ? lanes : region_lanes(r, chunk),
 		.stride = lanes ? THC_LANE_BYTES : g->region_bytes,
@@ -585,13 +438,22 @@ static void sums_came(struct thc_request *r, uint32_t first, uint32_t chunks,
 static void answer(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
 		   const uint16_t *counts, const uint8_t *lanes)
 {
+	struct thc_progress *g = r->progress;
 	uint32_t k;
 
 	if (phase == SUMS)
 		sums_came(r, first, chunks, counts, lanes);
 	else
 		for (k = 0; k < chunks; k++)
-			scales_agreed(r, first + k, lanes + (size_t)k * THC_LANE_BYTES);
+			thc_block_scales_answer(&g->scales, first + k,
+						lanes + (size_t)k * THC_LANE_BYTES);
+}
+
+static void send_scales(struct thc_request *r)
+{
+	const struct thc_progress *g = r->progress;
+
+	thc_block_scales_send(&g->scales, &r->phases.phase[SCALES]);
 }
 
 /* Decoded is what was sent and misses no answer. */
@@ -700,7 +562,7 @@ static void close_ranges(struct thc_client *c)
 	.describe = describe,			\
 	.prepare = prepare,			\
 	.compute = compute,			\
-	.agreed = fill_scale_packets,		\
+	.agreed = send_scales,			\
 	.answer = answer,			\
 	.undo = undo,				\
 }

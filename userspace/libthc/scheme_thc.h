@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "block_scales.h"
 #include "codec.h"
 
 struct thc_spec;
@@ -44,33 +45,24 @@ int thc_table_read(const struct thc_spec *s, struct thc_table *t);
  *
  * @region_bytes: of a chunk's region
  * @regions: all chunks' regions
- * @scales: of each block, thc_codec_scales(); own ones, replaced by the agreed maxima
- * @scale_packets: THC_ANSWER_BYTES each
  * @counts: contributors of each answered chunk
  * @lost: 1: the chunk's sum lacks this rank
  * @missing: answers each block still waits for
- * @measured: blocks whose own scales are known
- * @scale_done: by packet of scales: its maxima are in @scales
  * @ahead: the ring
  * @ahead_blocks: blocks of floats it has room for; 0 where blocks are rotated in place
  * @rotated: blocks rotated, some ahead of their scales
  * @packed: blocks compressed and ready to be sent
  */
 struct thc_progress {
-	uint32_t	scale_chunks;
+	struct thc_block_scales	scales;
 	uint32_t	data_chunks;
-	size_t		blocks;
 	size_t		region_bytes;
 	uint8_t		*regions;
-	float		*scales;
-	uint8_t		*scale_packets;
-	uint8_t		*scale_done;
 	uint16_t	*counts;
 	uint8_t		*lost;
 	uint16_t	*missing;
 	float		*ahead;
 	size_t		ahead_blocks;
-	size_t		measured;
 	size_t		rotated;
 	size_t		packed;
 };
