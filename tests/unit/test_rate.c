@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How many bits blocks get, beside what can be said of it without the code's integers: logarithms
+ * of whole numbers by powers, a goal that is met and not wasted, and that no two blocks could
+ * exchange bits for a smaller error.
+ */
+#include "codec_util.h"
+#include "randomword.h"
+#include "rate.h"
+
+enum { BLOCKS = 3000 };
+
+/* Classes as a job of four ranks has them, roughly. */
+static struct thc_rate job(bool skips)
+{
+	struct thc_rate rate = {
+		.class = {
+			{ 0, 0, THC_RATE_ONE }, { 1, 4, THC_RATE_ONE / 5 }, { 2, 4, THC_RATE_ONE / 19 },
+			{ 3, 8, THC_RATE_ONE / 100 }, { 4, 8, THC_RATE_ONE / 195 },
+			{ 5, 8, THC_RATE_ONE / 700 }, { 6, 8, THC_RATE_ONE / 2400 },
+		},
+	};
+
+	thc_rate_init(&rate, skips);
+	return rate;
+}
+
+/* --- logarithms --------------------------------------------------------------- */
+
+#define LIMBS	28
+
+/* 2^32 base, least first. */
+struct big {
+	uint32_t limb[LIMBS];
+};
+
+static void square(struct big *b)
+{
+	struct big out = { { 0 } };
+	unsigned int i, j;
+
+	for (i = 0; i < LIMBS; i++) {
+		uint64_t carry = 0;
+
+		for (j = 0; i + j < LIMBS; j++) {
+			carry += (uint64_t)b->limb[i] * b->limb[j] + out.limb[i + j];
+			out.limb[i + j] = (uint32_t)carry;
+			carry >>= 32;
+		}
+	}
+	*b = out;
+}
+
+static unsigned int length_of(const struct big *b)
+{
+	unsigned int i = LIMBS;
+
+	while (i && !b->limb[i - 1])
+		i--;
+	return i ? 32 * i - (unsigned int)__builtin_clz(b->limb[i - 1]) : 0;
+}
+
+/* floor(32 log2(m / 2^23)), of m below 2^24: m^32 has 32 log2(m), rounded down, and one, bits. */
+static unsigned int step_of(uint32_t m)
+{
+	struct big power = { { m } };
+	unsigned int i;
+
+	for (i = 0; i < 5; i++)
+		square(&power);
+	return length_of(&power) - 1 - 32 * 23;
+}
+
+static float norm_with(int exponent, uint32_t m)
+{
+	return ldexpf((float)m, exponent - 23);
+}
+
+/* All mantissas: steps rise by one, and where they do so powers of whole numbers say. */
+static void exponents__are_whole_logarithms(void **state)
+{
+	int last = 0, now;
+	uint32_t m;
+
+	(void)state;
+	for (m = 1 << 23; m < 1 << 24; m++) {
+		now = thc_rate_exponent(norm_with(0, m));
+		if (now == last)
+			continue;
+		assert_int_equal(now, last + 1);
+		assert_int_equal(step_of(m), now);
+		assert_int_equal(step_of(m - 1), last);
+		last = now;
+	}
+	assert_int_equal(last, 31);
+}
+
+static void exponents__of_all_norms(void **state)
+{
+	int exponent;
+
+	(void)state;
+	for (exponent = -80; exponent < 112; exponent++) {
+		assert_int_equal(thc_rate_exponent(norm_with(exponent, 1 << 23)), 32 * exponent);
+		assert_int_equal(thc_rate_exponent(norm_with(exponent, (1 << 24) - 1)),
+				 32 * exponent + 31);
+	}
+	assert_int_equal(thc_rate_exponent(THC_NORM_MAX), 32 * 112);
+	assert_int_equal(thc_rate_exponent(0), INT16_MIN);
+	assert_int_equal(thc_rate_exponent(nextafterf(THC_NORM_MIN, 0)), INT16_MIN);
+	assert_int_equal(thc_rate_exponent(nextafterf(THC_NORM_MAX, INFINITY)), INT16_MIN);
+	assert_int_equal(thc_rate_exponent(NAN), INT16_MIN);
+	assert_int_equal(thc_rate_exponent(-1), INT16_MIN);
+}
+
+/* --- classes ------------------------------------------------------------------ */
+
+static void classes__that_never_pay_are_left_out(void **state)
+{
+	struct thc_rate rate = job(true);
+	unsigned int k;
+
+	(void)state;
+	assert_int_equal(rate.steps, 7);
+	for (k = 1; k < rate.steps; k++)
+		assert_true(k == 1 || rate.edge[k] > rate.edge[k - 1]);
+	/* what costs as much as a class of fewer bits */
+	rate.class[3].cost = rate.class[2].cost;
+	thc_rate_init(&rate, true);
+	assert_int_equal(rate.steps, 6);
+	/* what lies above the line between its neighbours */
+	rate.class[1].sum_width = 8;
+	rate.class[1].cost = THC_RATE_ONE / 2;
+	rate.class[2].sum_width = 8;
+	rate.class[2].cost = THC_RATE_ONE / 4;
+	rate.class[3].cost = THC_RATE_ONE / 64;
+	thc_rate_init(&rate, true);
+	assert_int_equal(rate.steps, 5);
+	assert_int_equal(rate.step[1], 3);
+	/* a row that sends more for less is never chosen */
+	rate.class[4].sum_width = 16;
+	thc_rate_init(&rate, true);
+	assert_int_equal(rate.step[2], 5);
+	/* one that the job does not have */
+	rate.class[5].sum_width = 0;
+	thc_rate_init(&rate, false);
+	assert_int_equal(rate.step[0], 1);
+	for (k = 0; k < rate.steps; k++)
+		assert_int_not_equal(rate.step[k], 5);
+}
+
+/* --- choices ------------------------------------------------------------------ */
+
+struct bed {
+	struct thc_rate		rate;
+	float			norm[BLOCKS];
+	int16_t			exponent[BLOCKS];
+	uint8_t			of[BLOCKS];
+	struct thc_rate_choice	choice;
+};
+
+static double uniform(void)
+{
+	return (double)(random_word() >> 11) * 0x1p-53;
+}
+
+/* Norms @octaves apart, one in @zeros of which is zero. */
+static void draw(struct bed *b, double octaves, unsigned int zeros)
+{
+	unsigned int i;
+
+	for (i = 0; i < BLOCKS; i++) {
+		b->norm[i] = (float)exp2(octaves * (uniform() - 0.5));
+		if (zeros && random_word() % zeros == 0)
+			b->norm[i] = 0;
+	}
+}
+
+static void decide(struct bed *b, uint32_t bits, uint32_t error, uint32_t turn)
+{
+	const struct thc_rate_goal goal = { bits, error, turn };
+
+	b->choice.of = b->of;
+	thc_rate_choose(&b->rate, &goal, b->norm, BLOCKS, b->exponent, &b->choice);
+}
+
+static unsigned int bits_of(const struct bed *b, unsigned int block)
+{
+	const struct thc_rate_class *c = &b->rate.class[b->of[block]];
+
+	return c->bits + c->sum_width;
+}
+
+static double lost_by(const struct bed *b, unsigned int block, unsigned int k)
+{
+	double u = b->norm[block];
+
+	return u * u * b->rate.class[k].cost / THC_RATE_ONE;
+}
+
+static uint64_t bits_of_all(const struct bed *b)
+{
+	uint64_t sum = 0;
+	unsigned int i;
+
+	for (i = 0; i < BLOCKS; i++)
+		sum += bits_of(b, i);
+	return sum;
+}
+
+static double error_of_all(const struct bed *b)
+{
+	double lost = 0, all = 0;
+	unsigned int i;
+
+	for (i = 0; i < BLOCKS; i++) {
+		all += (double)b->norm[i] * b->norm[i];
+		lost += lost_by(b, i, b->of[i]);
+	}
+	return lost / all;
+}
+
+/* What is said of a choice is so. */
+static void assert_told(const struct bed *b)
+{
+	uint32_t blocks[THC_RATE_CLASSES] = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < BLOCKS; i++)
+		blocks[b->of[i]]++;
+	assert_memory_equal(blocks, b->choice.blocks, sizeof(blocks));
+	assert_int_equal(b->choice.bits, bits_of_all(b));
+	assert_true(fabs(b->choice.error / error_of_all(b) - 1) < 1e-9);
+}
+
+/* No class is better for a block than the one it has, at the price of a bit that the whole choice
+ * has; but for what whole sixteenths cannot tell, and blocks that have to come back.
+ */
+static void assert_best(const struct bed *b, uint32_t turn)
+{
+	double price = exp2(b->choice.lambda / 16.0), slack = exp2(3 / 16.0);
+	unsigned int i, k;
+
+	for (i = 0; i < BLOCKS; i++) {
+		double own = lost_by(b, i, b->of[i]) + price * bits_of(b, i);
+
+		if (b->norm[i] == 0)
+			assert_int_equal(b->of[i], 0);
+		for (k = b->rate.step[0]; b->norm[i] > 0 && k < THC_RATE_CLASSES; k++) {
+			const struct thc_rate_class *c = &b->rate.class[k];
+			double other = lost_by(b, i, k) + price * (c->bits + c->sum_width);
+
+			if ((k || (i + turn) % THC_RATE_ROUNDS) && own > other * slack)
+				fail_msg("block %u of norm %g has class %u, not %u: %g, %g", i,
+					 (double)b->norm[i], b->of[i], k, own, other);
+		}
+	}
+}
+
+static void rates__are_met_and_not_wasted(void **state)
+{
+	static const uint32_t rates[] = { 800, 2000, 3000, 4000, 6000, 8000, 12000 };
+	static const double octaves[] = { 0, 1, 4, 12 };
+	struct bed b = { .rate = job(true) };
+	unsigned int i, k;
+
+	(void)state;
+	for (k = 0; k < sizeof(octaves) / sizeof(*octaves); k++) {
+		draw(&b, octaves[k], k % 2 ? 9 : 0);
+		for (i = 0; i < sizeof(rates) / sizeof(*rates); i++) {
+			uint64_t most = (uint64_t)rates[i] * BLOCKS / 1000;
+
+			decide(&b, rates[i], 0, i);
+			assert_told(&b);
+			assert_best(&b, i);
+			assert_true(b.choice.bits <= most);
+			/* a step is five bits at most, and zeros need none */
+			assert_true(b.choice.bits + 5 > most ||
+				    b.choice.blocks[6] + b.choice.blocks[0] == BLOCKS);
+		}
+	}
+}
+
+static void rates__that_all_bits_do_not_reach(void **state)
+{
+	struct bed b = { .rate = job(true) };
+
+	(void)state;
+	draw(&b, 4, 0);
+	decide(&b, 24000, 0, 0);
+	assert_int_equal(b.choice.blocks[6], BLOCKS);
+	/* and what has to come back is more than was asked for */
+	decide(&b, 250, 0, 0);
+	assert_int_equal(b.choice.blocks[1], BLOCKS / THC_RATE_ROUNDS);
+	assert_int_equal(b.choice.blocks[0] + b.choice.blocks[1], BLOCKS);
+}
+
+static void errors__are_met_and_not_wasted(void **state)
+{
+	static const uint32_t errors[] = { 300, 1000, 5170, 13300, 50000, 200000 };
+	static const double octaves[] = { 0, 1, 4, 12 };
+	struct bed b = { .rate = job(true) };
+	unsigned int i, k;
+
+	(void)state;
+	for (k = 0; k < sizeof(octaves) / sizeof(*octaves); k++) {
+		draw(&b, octaves[k], k % 2 ? 9 : 0);
+		for (i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+			double goal = errors[i] * 1e-6;
+
+			decide(&b, 0, errors[i], i);
+			assert_told(&b);
+			assert_best(&b, i);
+			/* sixteenths are rounded down: on both sides alike, about */
+			if (b.choice.blocks[6] + b.choice.blocks[0] != BLOCKS)
+				assert_true(b.choice.error < goal * 1.04);
+			if (!b.choice.blocks[6] || errors[i] > 10000)
+				assert_true(b.choice.error > goal * 0.9);
+		}
+	}
+}
+
+/* --- blocks that are left out ---------------------------------------------------- */
+
+static void skipped__blocks_come_back(void **state)
+{
+	struct bed b = { .rate = job(true) };
+	uint8_t missed[BLOCKS] = { 0 };
+	unsigned int turn, i, skipped = 0;
+
+	(void)state;
+	draw(&b, 20, 10);
+	for (turn = 0; turn < 3 * THC_RATE_ROUNDS; turn++) {
+		decide(&b, 1500, 0, turn);
+		for (i = 0; i < BLOCKS; i++) {
+			skipped += !b.of[i];
+			missed[i] = b.of[i] ? 0 : missed[i] + 1;
+			assert_true(b.norm[i] == 0 || missed[i] < THC_RATE_ROUNDS);
+		}
+	}
+	assert_true(skipped > 10 * BLOCKS);
+}
+
+/* Without an error memory what is left out would be lost. */
+static void nothing__is_left_out_without_a_memory(void **state)
+{
+	struct bed b = { .rate = job(false) };
+	unsigned int i;
+
+	(void)state;
+	draw(&b, 20, 10);
+	decide(&b, 2000, 0, 0);
+	assert_best(&b, 0);
+	for (i = 0; i < BLOCKS; i++)
+		assert_true(!b.of[i] == (b.norm[i] == 0));
+}
+
+/* Buckets of nothing, and of one block. */
+static void small__buckets(void **state)
+{
+	const struct thc_rate rate = job(true);
+	const struct thc_rate_goal bits = { 5000, 0, 1 }, error = { 0, 100000, 1 };
+	const float zero[2] = { 0, 0 }, one = 1;
+	struct thc_rate_choice choice;
+	int16_t exponent[2];
+	uint8_t of[2];
+
+	(void)state;
+	choice.of = of;
+	thc_rate_choose(&rate, &bits, zero, 2, exponent, &choice);
+	assert_int_equal(choice.blocks[0], 2);
+	assert_int_equal(choice.bits, 0);
+	assert_true(choice.error == 0);
+	thc_rate_choose(&rate, &error, zero, 2, exponent, &choice);
+	assert_int_equal(choice.blocks[0], 2);
+	thc_rate_choose(&rate, &bits, &one, 1, exponent, &choice);
+	assert_int_equal(of[0], 1);
+	thc_rate_choose(&rate, &error, &one, 1, exponent, &choice);
+	assert_int_equal(of[0], 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exponents__are_whole_logarithms),
+		cmocka_unit_test(exponents__of_all_norms),
+		cmocka_unit_test(classes__that_never_pay_are_left_out),
+		cmocka_unit_test(rates__are_met_and_not_wasted),
+		cmocka_unit_test(rates__that_all_bits_do_not_reach),
+		cmocka_unit_test(errors__are_met_and_not_wasted),
+		cmocka_unit_test(skipped__blocks_come_back),
+		cmocka_unit_test(nothing__is_left_out_without_a_memory),
+		cmocka_unit_test(small__buckets),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

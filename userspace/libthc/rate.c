@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/* How many bits each block of a bucket is sent with: rate.h has the rule. */
+#include "rate.h"
+
+#include <math.h>
+
+#include "codec.h"
+#include "codec_ops.h"
+
+/* No edge and no exponent is further from zero. */
+#define EDGE_MAX	(16 * 40)
+#define EXPONENT_MAX	(16 * 2 * 112)
+#define LAMBDA_MAX	(EXPONENT_MAX + EDGE_MAX + 1)
+
+#define MANTISSA_BITS	23
+#define EXPONENT_BIAS	127
+/* Steps of an octave of norms: sixteenths of one of their squares. */
+#define OCTAVE		32
+
+static unsigned int rate_of(const struct thc_rate_class *c)
+{
+	return c->bits + c->sum_width;
+}
+
+/* What a bit more saves, from class @a to class @b. */
+static double slope(const struct thc_rate *rate, unsigned int a, unsigned int b)
+{
+	const struct thc_rate_class *from = &rate->class[a], *to = &rate->class[b];
+
+	return ((double)from->cost - to->cost) / (rate_of(to) - rate_of(from));
+}
+
+/* Takes class @k as the last step, and what is then best for no norm out. */
+static void push(struct thc_rate *rate, unsigned int k)
+{
+	if (rate->steps && rate->class[rate->step[rate->steps - 1]].cost <= rate->class[k].cost)
+		return;
+	while (rate->steps &&
+	       rate_of(&rate->class[rate->step[rate->steps - 1]]) >= rate_of(&rate->class[k]))
+		rate->steps--;
+	while (rate->steps >= 2 &&
+	       slope(rate, rate->step[rate->steps - 1], k) >=
+		       slope(rate, rate->step[rate->steps - 2], rate->step[rate->steps - 1]))
+		rate->steps--;
+	rate->step[rate->steps++] = (uint8_t)k;
+}
+
+void thc_rate_init(struct thc_rate *rate, bool skips)
+{
+	unsigned int k;
+
+	rate->steps = 0;
+	for (k = skips ? 0 : 1; k < THC_RATE_CLASSES; k++)
+		if (!k || rate->class[k].sum_width)
+			push(rate, k);
+	for (k = 1; k < rate->steps; k++) {
+		double saved = slope(rate, rate->step[k - 1], rate->step[k]) / THC_RATE_ONE;
+
+		rate->edge[k] = (int32_t)nearbyint(-16 * log2(saved));
+	}
+}
+
+/* 2^23 (2^(k/32) - 1), rounded up: the least mantissa of each step of an octave. */
+static const uint32_t mantissa[OCTAVE] = {
+	0,	 183687,  371396,  563215,  759234,  959546,  1164244, 1373424,
+	1587185, 1805626, 2028851, 2256964, 2490071, 2728283, 2971711, 3220470,
+	3474676, 3734448, 3999908, 4271181, 4548395, 4831678, 5121165, 5416990,
+	5719293, 6028216, 6343903, 6666503, 6996167, 7333050, 7677310, 8029107,
+};
+
+int16_t thc_rate_exponent(float norm)
+{
+	uint32_t bits = thc_float_bits(norm), part = bits & ((1U << MANTISSA_BITS) - 1);
+	int octave = (int)(bits >> MANTISSA_BITS) - EXPONENT_BIAS, k = 0, step;
+
+	if (!(norm >= THC_NORM_MIN && norm <= THC_NORM_MAX))
+		return INT16_MIN;
+	for (step = OCTAVE / 2; step; step /= 2)
+		if (part >= mantissa[k + step])
+			k += step;
+	return (int16_t)(octave * OCTAVE + k);
+}
+
+/* The class of a block of @exponent. */
+static unsigned int class_of(const struct thc_rate *rate, int32_t exponent, int32_t lambda,
+			     bool due)
+{
+	unsigned int k = rate->steps - 1;
+
+	if (exponent == INT16_MIN)
+		return 0;
+	while (k && exponent - lambda < rate->edge[k])
+		k--;
+	/* one that has been skipped for long comes back */
+	if (!rate->step[k] && due && rate->steps > 1)
+		k = 1;
+	return rate->step[k];
+}
+
+/* 2^(k/16), in parts of 2^31. */
+static const uint32_t sixteenth[16] = {
+	2147483648, 2242560872, 2341847524, 2445529972, 2553802834, 2666869345,
+	2784941738, 2908241642, 3037000500, 3171459999, 3311872529, 3458501653,
+	3611622603, 3771522796, 3938502376, 4112874773,
+};
+
+/* 2^((exponent - top) / 16), in parts of 2^32 at most; @top: the largest of them. */
+static uint64_t weight(int32_t exponent, int32_t top)
+{
+	uint32_t below = (uint32_t)(top - exponent), whole = (below + 15) / 16;
+
+	if (exponent == INT16_MIN || whole > 31)
+		return 0;
+	return (uint64_t)sixteenth[16 * whole - below] * 2 >> whole;
+}
+
+/* A bucket whose blocks are looked at with several lambdas. */
+struct search {
+	const struct thc_rate		*rate;
+	const struct thc_rate_goal	*goal;
+	const int16_t			*exponent;
+	uint32_t			blocks;
+	int32_t				top;
+	uint64_t			most;	/* of what the goal bounds */
+};
+
+static bool is_due(const struct search *s, uint32_t block)
+{
+	return (block + s->goal->turn) % THC_RATE_ROUNDS == 0;
+}
+
+static unsigned int class_at(const struct search *s, uint32_t block, int32_t lambda)
+{
+	return class_of(s->rate, s->exponent[block], lambda, is_due(s, block));
+}
+
+/* What a block of class @k adds to what the goal bounds. */
+static uint64_t price(const struct search *s, uint32_t block, unsigned int k)
+{
+	const struct thc_rate_class *c = &s->rate->class[k];
+
+	if (s->goal->bits)
+		return rate_of(c);
+	return weight(s->exponent[block], s->top) * c->cost / THC_RATE_ONE;
+}
+
+static uint64_t price_of_all(const struct search *s, int32_t lambda)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < s->blocks; i++)
+		sum += price(s, i, class_at(s, i, lambda));
+	return sum;
+}
+
+static uint64_t bound(const struct search *s)
+{
+	uint64_t all = 0;
+	uint32_t i;
+
+	if (s->goal->bits)
+		return (uint64_t)s->goal->bits * s->blocks / 1000;
+	for (i = 0; i < s->blocks; i++)
+		all += weight(s->exponent[i], s->top);
+	return all / 1000000 * s->goal->error + all % 1000000 * s->goal->error / 1000000;
+}
+
+/* The lambda nearest to one that would be too much: of bits the least, of an error the largest.
+ * Where none is little enough, the one that is least.
+ */
+static int32_t find_lambda(const struct search *s)
+{
+	int32_t good = s->goal->bits ? LAMBDA_MAX : -LAMBDA_MAX, bad = -good;
+
+	while (good - bad > 1 || bad - good > 1) {
+		int32_t middle = (good + bad) / 2;
+
+		if (price_of_all(s, middle) <= s->most)
+			good = middle;
+		else
+			bad = middle;
+	}
+	return good;
+}
+
+/* Blocks take the class of the next lambda, in their order, as far as the goal allows. */
+static void choose(const struct search *s, struct thc_rate_choice *choice)
+{
+	int32_t lambda = find_lambda(s), next = s->goal->bits ? lambda - 1 : lambda + 1;
+	uint64_t sum = price_of_all(s, lambda);
+	uint32_t i;
+
+	choice->lambda = lambda;
+	for (i = 0; i < s->blocks; i++) {
+		unsigned int k = class_at(s, i, lambda), other = class_at(s, i, next);
+		uint64_t changed = sum - price(s, i, k) + price(s, i, other);
+
+		if (changed <= s->most) {
+			sum = changed;
+			k = other;
+		}
+		choice->of[i] = (uint8_t)k;
+		choice->blocks[k]++;
+		choice->bits += rate_of(&s->rate->class[k]);
+	}
+}
+
+static double expected(const struct thc_rate *rate, const struct thc_rate_choice *choice,
+		       const float *norms, uint32_t blocks)
+{
+	double lost = 0, all = 0;
+	uint32_t i;
+
+	for (i = 0; i < blocks; i++) {
+		double square = (double)norms[i] * norms[i];
+
+		if (thc_rate_exponent(norms[i]) == INT16_MIN)
+			continue;
+		all += square;
+		lost += square * rate->class[choice->of[i]].cost / THC_RATE_ONE;
+	}
+	return all > 0 ? lost / all : 0;
+}
+
+void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *goal,
+		     const float *norms, uint32_t blocks, int16_t *exponent,
+		     struct thc_rate_choice *choice)
+{
+	struct search s = { rate, goal, exponent, blocks, -EXPONENT_MAX, 0 };
+	uint32_t i;
+
+	*choice = (struct thc_rate_choice){ .of = choice->of };
+	for (i = 0; i < blocks; i++) {
+		exponent[i] = thc_rate_exponent(norms[i]);
+		s.top = exponent[i] > s.top ? exponent[i] : s.top;
+	}
+	s.most = bound(&s);
+	choose(&s, choice);
+	choice->error = expected(rate, choice, norms, blocks);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
+/*
+ * Bits where they count: how many bits each block of a bucket is sent with, by its agreed norm.
+ *
+ * A class is a row of the job's tables, b bits up and w down, or nothing. A block of norm u takes
+ * the class that makes u^2 cost + lambda (b + w) least, where cost is the class's expected error:
+ * so with equal lambda no bit moved from one block to another lowers the error of the bucket. A
+ * lambda is found that meets the goal, from this bucket's agreed norms alone: all ranks know these
+ * before any of its data leaves, so nothing has to be remembered, and nothing oscillates.
+ *
+ * Whatever ranks have to choose alike is done with integers. Squares of norms are their logarithms,
+ * in sixteenths; how a float becomes one is not left to a mathematical library.
+ *
+ * Pure functions, tested by tests/unit/test_rate.c.
+ */
+#ifndef LIBTHC_RATE_H
+#define LIBTHC_RATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Nothing, and rows of one to six bits. */
+#define THC_RATE_BITS_MAX	6
+#define THC_RATE_CLASSES	(THC_RATE_BITS_MAX + 1)
+/* A block is skipped in fewer rounds of its key running than these. */
+#define THC_RATE_ROUNDS		8
+/* Costs are in parts of this: a block that is not sent costs as much. */
+#define THC_RATE_ONE		(1U << 24)
+
+/**
+ * struct thc_rate_class - a way to send a block
+ * @bits, @sum_width: of a coordinate, up and down; 0, 0: not at all
+ * @cost: expected squared error of the mean, in parts of the squared norm; THC_RATE_ONE is all
+ */
+struct thc_rate_class {
+	uint8_t		bits;
+	uint8_t		sum_width;
+	uint32_t	cost;
+};
+
+/**
+ * struct thc_rate - the classes of a job, by bits: [0] is nothing
+ * @step: classes that are best for some norm, in ascending order
+ * @edge: of @step[k]: the least log2 of u^2 / lambda, in sixteenths, from which it is; not of the
+ *	first one
+ * @steps: how many there are
+ */
+struct thc_rate {
+	struct thc_rate_class	class[THC_RATE_CLASSES];
+	uint8_t			step[THC_RATE_CLASSES];
+	int32_t			edge[THC_RATE_CLASSES];
+	unsigned int		steps;
+};
+
+/**
+ * struct thc_rate_goal - what a bucket aims at
+ * @bits: thousandths of a bit a coordinate, up and down together; 0: @error counts
+ * @error: expected squared error of the mean, millionths of the squared norm of the bucket
+ * @turn: rounds of the key before this one
+ */
+struct thc_rate_goal {
+	uint32_t	bits;
+	uint32_t	error;
+	uint32_t	turn;
+};
+
+/**
+ * struct thc_rate_choice - what was chosen
+ * @of: by block: its class, which is an index into thc_rate.class
+ * @blocks: by class: how many
+ * @lambda: 16 log2 of it
+ * @bits: b + w, summed over blocks
+ * @error: expected, of the mean over ranks with equal gradients, in parts of the squared norm
+ */
+struct thc_rate_choice {
+	uint8_t		*of;
+	uint32_t	blocks[THC_RATE_CLASSES];
+	int32_t		lambda;
+	uint64_t	bits;
+	double		error;
+};
+
+/* Fills in steps and edges, by the classes. @skips: blocks may be sent not at all */
+void thc_rate_init(struct thc_rate *rate, bool skips);
+/* 16 log2(norm^2), rounded down; INT16_MIN of one that counts as nothing. */
+int16_t thc_rate_exponent(float norm);
+/* The classes of @blocks blocks. @exponent: room for as many. A block of norm zero is not sent. */
+void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *goal,
+		     const float *norms, uint32_t blocks, int16_t *exponent,
+		     struct thc_rate_choice *choice);
+
+#endif /* LIBTHC_RATE_H */
