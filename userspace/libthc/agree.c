@@ -19,9 +19,11 @@
 /* Where thc_claim.form has what. */
 enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
 /* And thc_claim.call, behind the precision: levels, log2 of the grain, values of a row. */
-enum { LEVELS_SHIFT = 6, GRAIN_SHIFT = 8, ROW_SHIFT = 12 };
-/* And thc_claim.status, behind what it says: the lanes of a sketch's scale, and that it is one. */
-enum { TOP_SHIFT = 8, LOW_SHIFT = 18, SKETCH_SHIFT = 28, SCALE_MASK = 0x3ff };
+enum { LEVELS_SHIFT = 6, GRAIN_SHIFT = 8, ROW_SHIFT = 12, CHOSEN_SHIFT = ROW_SHIFT };
+/* And thc_claim.status, behind what it says: the lanes of a sketch's scale, and that it is one; or
+ * the turn of a bucket with a rate.
+ */
+enum { TURN_SHIFT = 8, TOP_SHIFT = 8, LOW_SHIFT = 18, SKETCH_SHIFT = 28, SCALE_MASK = 0x3ff };
 
 void thc_agree_prepare(struct thc_request *r)
 {
@@ -53,7 +55,8 @@ static uint32_t status_word(const struct thc_request *r)
 	uint32_t low = r->precision == THC_EXACT ? thc_scale_low_lane(r->scale) : 0;
 
 	if (!r->sketched)
-		return (uint32_t)r->claim_status;
+		return (uint32_t)r->claim_status |
+		       (r->chosen && r->error ? (uint32_t)r->error->turn << TURN_SHIFT : 0);
 	return (uint32_t)r->claim_status | thc_scale_top_lane(r->scale) << TOP_SHIFT |
 	       low << LOW_SHIFT | 1U << SKETCH_SHIFT;
 }
@@ -73,6 +76,18 @@ struct thc_scale thc_agree_scale(const struct thc_request *r)
 	return thc_scale_of_lanes(top, low);
 }
 
+uint32_t thc_agree_turn(const struct thc_request *r)
+{
+	uint32_t turn = 0, one;
+	unsigned int i;
+
+	for (i = 0; i < r->client->spec.ranks; i++) {
+		one = thc_le32(r->claims[i].status) >> TURN_SHIFT & (THC_RATE_ROUNDS - 1);
+		turn = one > turn ? one : turn;
+	}
+	return turn;
+}
+
 void thc_agree_claim(struct thc_request *r)
 {
 	const struct thc_client *c = r->client;
@@ -88,9 +103,9 @@ void thc_agree_claim(struct thc_request *r)
 		.form = thc_le32(form),
 		.constants = thc_le32(c->spec.constants),
 		.tag = thc_le32((uint32_t)(r->key ^ r->key >> 32)),
-		.call = thc_le32(r->precision | r->levels << LEVELS_SHIFT |
-				 r->grain_log2 << GRAIN_SHIFT |
-				 (r->rows ? r->rows->width : 0) << ROW_SHIFT),
+		.call = thc_le32(
+			r->precision | r->levels << LEVELS_SHIFT | r->grain_log2 << GRAIN_SHIFT |
+			(r->rows ? r->rows->width : 0) << ROW_SHIFT | r->chosen << CHOSEN_SHIFT),
 		.digest = thc_le32(known && !held->missed ? held->digest : 0),
 		.missed = thc_le32(known ? held->missed : 0),
 		.status = thc_le32(status_word(r)),
@@ -158,7 +173,9 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 		snprintf(index, sizeof(index),
 			 thc_le32(c->status) >> SKETCH_SHIFT ? ", a sketch" : ", %u index levels",
 			 levels);
-	if (row)
+	if (row && scheme == THC_SCHEME_THC)
+		snprintf(bits, sizeof(bits), ", rate %05x", row);
+	else if (row)
 		snprintf(grain, sizeof(grain), ", in rows of %u", row);
 	else if (grain_log2)
 		snprintf(grain, sizeof(grain), ", grain %u", 1U << grain_log2);
@@ -245,7 +262,7 @@ static int disagreement(struct thc_request *r, uint64_t differ)
 	describe(&r->claims[first], theirs, sizeof(theirs));
 	snprintf(
 		r->sentence, sizeof(r->sentence),
-		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype, scheme, precision and key in the same order",
+		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype, scheme, precision, rate and key in the same order",
 		thc_name_ranks(differ, ranks, sizeof(ranks)), differ & (differ - 1) ? "" : "s",
 		r->client->options.rank, mine, first, theirs);
 	return -EBADMSG;

@@ -3,6 +3,7 @@
  * The public calls of all-reduces: what they ask for is checked here, and handed to the I/O thread.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "rows.h"
 #include "scheme.h"
 #include "scheme_lhc.h"
+#include "scheme_thc.h"
 #include "structs.h"
 
 static const struct thc_struct_layout call_layout = {
@@ -112,6 +114,53 @@ static int check_keep(const struct thc_client *c, const struct thc_scheme *s, do
 	return 0;
 }
 
+/* In thc_call or options: what @rate and @error ask for, or -EINVAL. */
+int thc_rate_check(double rate, double error)
+{
+	if (rate != 0 && error != 0)
+		return thc_fail(-EINVAL, "a rate and an error are two goals: set one of them to 0");
+	if (rate != 0 && rate != THC_RATE_FIXED &&
+	    !(rate >= THC_RATE_LEAST && rate <= THC_RATE_MOST))
+		return thc_fail(
+			-EINVAL,
+			"no rate of %g bits a value: use %g to %g, up and down together, or THC_RATE_FIXED",
+			rate, THC_RATE_LEAST, THC_RATE_MOST);
+	if (error != 0 && !(error >= THC_ERROR_LEAST && error <= THC_ERROR_MOST))
+		return thc_fail(-EINVAL, "no error of %g: use %g to %g of the squared norm", error,
+				THC_ERROR_LEAST, THC_ERROR_MOST);
+	return 0;
+}
+
+/* What @known asks for, or else the client, or the job, in @goal. */
+static int check_rate(const struct thc_client *c, const struct thc_scheme *s,
+		      const struct thc_call *known, struct thc_rate_goal *goal)
+{
+	double rate = known->rate, error = known->error;
+	int wrong = thc_rate_check(rate, error);
+
+	*goal = (struct thc_rate_goal){ .bits = 0 };
+	if (!wrong && s->id != THC_SCHEME_THC && (rate != 0 || error != 0))
+		wrong = thc_fail(-EINVAL, "a rate is for the scheme thc: set it to 0");
+	if (wrong || s->id != THC_SCHEME_THC)
+		return wrong;
+	if (rate == 0 && error == 0) {
+		rate = c->options.rate;
+		error = c->options.error;
+	}
+	if (rate == THC_RATE_FIXED)
+		return 0;
+	if (rate == 0 && error == 0) {
+		goal->bits = c->spec.rate;
+		goal->error = c->spec.error;
+		return 0;
+	}
+	if (!c->spec.rate && !c->spec.error)
+		return thc_rate_missing();
+	goal->bits = (uint32_t)lround(rate * 1000);
+	goal->error = (uint32_t)lround(error * 1e6);
+	return 0;
+}
+
 /* What @call says, in *@known, and its scheme, for values of @dtype. */
 static int check_call(const struct thc_client *c, const struct thc_call *call, enum thc_dtype dtype,
 		      struct thc_call *known, const struct thc_scheme **scheme)
@@ -158,12 +207,15 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 			     const struct thc_call *call, struct thc_request **out)
 {
 	const struct thc_scheme *scheme;
+	struct thc_rate_goal goal;
 	struct thc_request *r;
 	struct thc_call known;
 	int error = check_buffer(buf, count, dtype);
 
 	if (!error)
 		error = check_call(c, call, dtype, &known, &scheme);
+	if (!error)
+		error = check_rate(c, scheme, &known, &goal);
 	if (error)
 		return error;
 	if (scheme->floats && THC_DTYPES_FLOAT & 1U << dtype)
@@ -173,6 +225,8 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 		return thc_fail(-ENOMEM, "out of memory");
 	r->precision = known.precision;
 	r->keep = known.keep;
+	r->goal = goal;
+	r->chosen = thc_rate_chosen(c, &goal);
 	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctzl(known.grain) : 0;
 	return submit(c, r, out);
 }

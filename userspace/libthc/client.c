@@ -50,7 +50,7 @@ static int check_options(const struct thc_client_options *o)
 		return thc_fail(-EINVAL, "unknown transport %d", (int)o->transport);
 	if ((unsigned int)o->simd > THC_SIMD_AVX512)
 		return thc_fail(-EINVAL, "unknown instruction set %d", (int)o->simd);
-	return 0;
+	return thc_rate_check(o->rate, o->error);
 }
 
 static int start_thread(struct thc_client *c)

@@ -119,6 +119,7 @@ enum thc_transport_choice {
  * @transport: how packets travel. AUTO: what the environment variable
  *	THC_TRANSPORT says (auto, udp, af_thc), else AF_THC sockets where the
  *	kernel has them (thc.ko), else UDP sockets. The results are the same.
+ * @rate, @error: of calls that say nothing else, as in struct thc_call; 0: the job's
  */
 struct thc_client_options {
 	size_t		size;
@@ -135,6 +136,8 @@ struct thc_client_options {
 	uint32_t	window;
 	enum thc_simd	simd;
 	enum thc_transport_choice transport;
+	double		rate;
+	double		error;
 };
 
 /* clang-format off */
@@ -259,6 +262,14 @@ enum thc_precision {
  *	stays in the error memory of the key, and is added to its next gradient: the client needs
  *	THC_CLIENT_ERROR_FEEDBACK. What comes back is the mean of what was sent, and zeros. Ranks
  *	may differ in it
+ * @rate: of "thc", in jobs that have tables for it (thcd's rate= or error=): so many bits a value
+ *	on average, up and down together, THC_RATE_LEAST to THC_RATE_MOST. Each block of 1024 values
+ *	gets bits as its norm asks for. With THC_CLIENT_ERROR_FEEDBACK a block of little may be left
+ *	out for up to 7 rounds of its key; else none is. 0: what @error says; THC_RATE_FIXED: every
+ *	block has those of the job's table
+ * @error: as few bits as the mean can have with this expected squared error, in parts of the squared
+ *	norm, were the ranks' gradients equal, THC_ERROR_LEAST to THC_ERROR_MOST. 0, with a @rate of
+ *	0, too: the client's, and without one the job's
  */
 struct thc_call {
 	size_t			size;
@@ -268,7 +279,15 @@ struct thc_call {
 	uint32_t		reserved;
 	size_t			grain;
 	double			keep;
+	double			rate;
+	double			error;
 };
+
+#define THC_RATE_FIXED	(-1.0)
+#define THC_RATE_LEAST	0.25
+#define THC_RATE_MOST	24.0
+#define THC_ERROR_LEAST	1e-6
+#define THC_ERROR_MOST	0.5
 
 /* clang-format off */
 #define THC_CALL_INIT { .size = sizeof(struct thc_call) }

@@ -23,7 +23,7 @@
 
 #include <thc/types.h>
 
-#define THC_PHASES_MAX	8
+#define THC_PHASES_MAX	9
 /* The agreement is the first phases of each request: CLAIM, and CLAIM_HIGH, which has no chunk in
  * jobs that do not need it.
  */

@@ -15,6 +15,7 @@
 #include "fixed.h"
 #include "libthc.h"
 #include "phase.h"
+#include "rate.h"
 
 /* Bytes of an answer: header and lanes. */
 #define THC_ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
@@ -50,6 +51,7 @@ enum thc_stage {
  * @claims: its answers, by rank
  * @levels: of the index that scheme lhc has chosen
  * @keep: the fraction that it sends, 0: everything
+ * @goal: of a bucket with a rate, else zero; @chosen: what the claim says of it
  * @sketched: it sends a sketch, of values of @scale, which the claim brings
  * @counted: by thc_budget_begin()
  * @taken, @progress: of @scheme, which takes them, and gives nothing back; @late: what it takes
@@ -67,6 +69,8 @@ struct thc_request {
 	unsigned int		grain_log2;
 	unsigned int		levels;
 	double			keep;
+	struct thc_rate_goal	goal;
+	uint32_t		chosen;
 	bool			sketched;
 	struct thc_scale	scale;
 	const struct thc_scheme	*scheme;
@@ -112,6 +116,8 @@ void thc_agree_prepare(struct thc_request *r);
 void thc_agree_claim(struct thc_request *r);
 /* The scale that spans what all claims have. */
 struct thc_scale thc_agree_scale(const struct thc_request *r);
+/* Rounds of the key before this one, modulo THC_RATE_ROUNDS: the largest that claims say. */
+uint32_t thc_agree_turn(const struct thc_request *r);
 /* The answer of @phase; true: all of them are there. */
 bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *lanes);
 /* @r has answers of @chunks chunks behind its agreement: who is in them, and their digest. */

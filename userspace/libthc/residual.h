@@ -14,6 +14,7 @@ struct thc_client;
  * @now: what compression has lost so far, @count floats
  * @next: the loss after the round in progress; exchanged with @now when that
  *	succeeds, so that a failed round leaves nothing half-applied
+ * @turn: rounds of the key so far that had a rate, modulo THC_RATE_ROUNDS
  * @undoable: @next is what @now was before the last round of the key
  * @busy: a request uses it
  */
@@ -23,6 +24,7 @@ struct thc_residual {
 	size_t			count;
 	float			*now;
 	float			*next;
+	uint8_t			turn;
 	bool			undoable;
 	bool			busy;
 };

@@ -30,8 +30,7 @@ static double clamp_of(uint64_t bits)
 	return t;
 }
 
-/* A row that there is, as the daemon solved it. */
-static int read_row(const struct thc_table_row *row, unsigned int ranks, struct thc_table *t)
+int thc_row_read(const struct thc_table_row *row, unsigned int ranks, struct thc_table *t)
 {
 	unsigned int i;
 
@@ -51,7 +50,7 @@ int thc_table_read(const struct thc_spec *s, struct thc_table *t)
 	if (!row.sum_width || !thc_block_valid(s->block_log2) ||
 	    THC_COORDINATES(row.sum_width) > 1U << s->block_log2)
 		return -EPROTO;
-	return read_row(&row, s->ranks, t);
+	return thc_row_read(&row, s->ranks, t);
 }
 
 static const char *check_norms(const struct thc_spec *s)
@@ -64,7 +63,7 @@ static const char *check_norms(const struct thc_spec *s)
 	for (bits = 1; bits <= THC_BITS_MAX; bits++) {
 		const struct thc_table_row row = thc_spec_row(s, bits);
 
-		if (row.sum_width && read_row(&row, s->ranks, &t))
+		if (row.sum_width && thc_row_read(&row, s->ranks, &t))
 			return "a table of its rows is not for a codec";
 	}
 	return NULL;
@@ -181,8 +180,13 @@ static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
 static int prepare(struct thc_request *r, size_t growth)
 {
 	const struct thc_compressor *z = compressor(r);
-	struct thc_progress *g = calloc(1, sizeof(*g));
+	struct thc_progress *g;
 
+	if (r->chosen) {
+		r->scheme = &thc_scheme_thc_rate;
+		return r->scheme->prepare(r, growth);
+	}
+	g = calloc(1, sizeof(*g));
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
@@ -469,24 +473,22 @@ static void undo(struct thc_request *r)
 
 /* --- of a client -------------------------------------------------------------- */
 
-static int open_codec(struct thc_compressor *z, const struct thc_client *c, unsigned int form)
+int thc_compressor_codec(const struct thc_client *c, const struct thc_table *table,
+			 unsigned int form, struct thc_codec *out)
 {
 	const struct thc_spec *s = &c->spec;
-	struct thc_table table;
-	int error = thc_table_read(s, &table);
+	int error = thc_codec_init(out, table, s->block_log2, s->seed, c->options.simd);
 
 	if (s->scheme_features & THC_SCHEME_F_UNROTATED)
 		form |= THC_CODEC_UNROTATED;
 	if (!error)
-		error = thc_codec_init(&z->codec, &table, s->block_log2, s->seed, c->options.simd);
-	if (!error)
-		error = thc_codec_set_form(&z->codec, form);
+		error = thc_codec_set_form(out, form);
 	if (error == -ENOTSUP)
 		return thc_simd_missing();
 	if (error)
 		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
 	if (s->features & THC_FEATURE_CORRELATED)
-		thc_codec_set_correlated(&z->codec, s->ranks);
+		thc_codec_set_correlated(out, s->ranks);
 	return 0;
 }
 
@@ -494,13 +496,18 @@ static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned
 {
 	struct thc_compressor *z = calloc(1, sizeof(*z));
 	size_t bytes = sizeof(float) << c->spec.block_log2;
+	struct thc_table table;
 	int error;
 
 	if (!z)
 		return thc_fail(-ENOMEM, "out of memory");
 	c->context[id] = z;
 	z->chunk = THC_COORDINATES(thc_spec_sum_width(&c->spec));
-	error = open_codec(z, c, form);
+	/* it has been read: check() */
+	(void)!thc_table_read(&c->spec, &table);
+	error = thc_compressor_codec(c, &table, form, &z->codec);
+	if (!error)
+		error = thc_rate_open(z, c);
 	if (error)
 		return error;
 	if (thc_buffer_grow(c, &c->scratch, bytes))
@@ -521,6 +528,7 @@ static void close_compressor(struct thc_client *c, enum thc_scheme_id id)
 		return;
 	thc_buffer_drop(c, &c->scratch);
 	thc_codec_exit(&z->codec);
+	thc_rate_close(z);
 	free(z);
 	c->context[id] = NULL;
 }

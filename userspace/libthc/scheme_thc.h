@@ -8,8 +8,12 @@
 
 #include "block_scales.h"
 #include "codec.h"
+#include "rate.h"
 
+struct thc_client;
+struct thc_scheme;
 struct thc_spec;
+struct thc_table_row;
 
 /* Where blocks are not rotated in place: coordinates rotated ahead of their scales at most, and the
  * part of the bucket that their floats may take. A millisecond of work: the scales take two round
@@ -25,13 +29,38 @@ struct thc_spec;
  * struct thc_compressor - client.context of either scheme; client.scratch has room for a block
  * @codec: by the job's table
  * @chunk: coordinates of a chunk
+ * @row: in jobs that have tables for rates, by b: those that a class is of
+ * @rate: their classes; no steps: there are none
+ * @rate_hash: of these
  */
 struct thc_compressor {
 	struct thc_codec	codec;
 	uint32_t		chunk;
+	struct thc_codec	row[THC_RATE_CLASSES];
+	struct thc_rate		rate;
+	uint32_t		rate_hash;
 };
 
-/* The table of a job; -EPROTO: constants that a codec cannot serve. */
+/* A codec for @table, as the job's other constants say; an error, with a sentence: @out may be what it
+ * was. @form: THC_CODEC_RANGES or 0
+ */
+int thc_compressor_codec(const struct thc_client *c, const struct thc_table *table,
+			 unsigned int form, struct thc_codec *out);
+
+/* The classes of @c's job, if it has tables for a rate; an error, with a sentence. */
+int thc_rate_open(struct thc_compressor *z, const struct thc_client *c);
+/* -EOPNOTSUPP, with a sentence: there are none. */
+int thc_rate_missing(void);
+void thc_rate_close(struct thc_compressor *z);
+/* What the claim says of @goal and the classes, of 20 bits; 0: there is no goal. */
+uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal *goal);
+
+/* Buckets with a rate. */
+extern const struct thc_scheme thc_scheme_thc_rate;
+
+/* A row that there is, as the daemon solved it; -EPROTO: constants that a codec cannot serve. */
+int thc_row_read(const struct thc_table_row *row, unsigned int ranks, struct thc_table *t);
+/* The job's own; same error. */
 int thc_table_read(const struct thc_spec *s, struct thc_table *t);
 
 /**

@@ -177,7 +177,7 @@ static void solve_path(const struct grid *grid, const double *rest, struct thc_t
 	}
 }
 
-static void table_price(struct thc_table *t)
+void thc_table_price(struct thc_table *t)
 {
 	struct grid lo, hi = grid_at(t, t->value[0]);
 	unsigned int z;
@@ -206,7 +206,7 @@ int thc_table_solve(unsigned int bits, unsigned int granularity, double p, struc
 			grid[i] = grid_at(out, (unsigned int)i);
 		solve_costs(grid, granularity, out->levels - 1, rest);
 		solve_path(grid, rest, out);
-		table_price(out);
+		thc_table_price(out);
 	} else {
 		ret = -ENOMEM;
 	}
@@ -227,7 +227,7 @@ int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,
 	memcpy(out->value, values, out->levels * sizeof(*values));
 	if (!thc_table_valid(out))
 		return -EINVAL;
-	table_price(out);
+	thc_table_price(out);
 	return 0;
 }
 

@@ -19,4 +19,7 @@ double thc_normal_quantile(double q);
 /* Has @t levels, granularity and threshold that a codec can serve? */
 bool thc_table_valid(const struct thc_table *t);
 
+/* Fills in @t->cost of a table whose other members are there. */
+void thc_table_price(struct thc_table *t);
+
 #endif /* LIBTHC_TABLE_H */

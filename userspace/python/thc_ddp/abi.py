@@ -33,13 +33,15 @@ class Options(ctypes.Structure):
                 ("port", c_uint16), ("bind", c_char_p), ("interface", c_char_p),
                 ("job", c_uint16), ("rank", c_uint16), ("key", POINTER(c_uint8)),
                 ("timeout_ms", c_uint32), ("join_timeout_ms", c_uint32), ("window", c_uint32),
-                ("simd", c_int), ("transport", c_int)]
+                ("simd", c_int), ("transport", c_int), ("rate", c_double),
+                ("error", c_double)]
 
 
 class Call(ctypes.Structure):
     """struct thc_call"""
     _fields_ = [("size", c_size_t), ("scheme", c_char_p), ("key", c_uint64), ("precision", c_int),
-                ("reserved", c_uint32), ("grain", c_size_t), ("keep", c_double)]
+                ("reserved", c_uint32), ("grain", c_size_t), ("keep", c_double),
+                ("rate", c_double), ("error", c_double)]
 
 
 class Rows(ctypes.Structure):

@@ -1,0 +1,647 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Scheme thc with a rate, without a network: ranks whose chunks are added up here lane by lane,
+ * answered in any order, have what the codec makes of each block by itself, bit for bit, in the
+ * result and in the error memory.
+ */
+#include "codec_util.h"
+
+#include <thc/wire/format.h>
+
+#include "client.h"
+#include "dtype.h"
+#include "pipeline.h"
+#include "randomword.h"
+#include "request.h"
+#include "scheme.h"
+#include "scheme_thc.h"
+#include "transport.h"
+
+enum { RANKS_MAX = 20, SCALES = THC_AGREEMENT_PHASES, BLOCK = 1024, ROUND = 5 };
+
+static const struct thc_transport_ops ops;
+
+/**
+ * struct bed - ranks of one job, and the bucket they reduce
+ * @late: chunks of rank 0 that come too late, one in so many; 0: none
+ * @octaves: that norms of blocks are apart
+ * @error: by rank: the error memory
+ * @x: by rank: what they bring
+ * @packed: by rank and block: indices, as the codec makes them
+ * @lost: by rank: the error memory, as it should be
+ * @want: by rank: the result, as it should be
+ */
+struct bed {
+	unsigned int	ranks;
+	size_t		count;
+	enum thc_dtype	dtype;
+	bool		feedback;
+	unsigned int	late;
+	double		octaves;
+	struct thc_rate_goal goal;
+	struct thc_transport transport;
+	struct thc_client client[RANKS_MAX];
+	struct thc_request *request[RANKS_MAX];
+	struct thc_residual error[RANKS_MAX];
+	u64		next[RANKS_MAX][2];
+	void		*x[RANKS_MAX];
+	void		*buf[RANKS_MAX];
+	float		*norm[RANKS_MAX];
+	uint8_t		*packed[RANKS_MAX];
+	float		*lost[RANKS_MAX];
+	float		*want[RANKS_MAX];
+};
+
+static size_t blocks_of(const struct bed *b)
+{
+	return (b->count + BLOCK - 1) / BLOCK;
+}
+
+static size_t bytes_of(const struct bed *b)
+{
+	return b->count * thc_dtype_size(b->dtype);
+}
+
+static const struct thc_compressor *compressor(const struct bed *b)
+{
+	return b->client[0].context[THC_SCHEME_THC];
+}
+
+static unsigned int width_for(unsigned int bits, unsigned int ranks)
+{
+	unsigned int width = 4;
+
+	while (((1U << bits) - 1) * ranks >= 1U << width)
+		width *= 2;
+	return width < bits ? 8 : width;
+}
+
+/* The rows that thcd makes, for as many ranks. */
+static void make_rows(struct thc_spec *s, unsigned int ranks)
+{
+	unsigned int bits, i;
+
+	for (bits = 1; bits <= THC_RATE_BITS_MAX; bits++) {
+		unsigned int width = width_for(bits, ranks), at = thc_row_at(bits);
+		struct thc_table t;
+
+		assert_int_equal(choose(bits, ranks, width, &t), 0);
+		s->tables.widths.sum[at] = (u8)width;
+		s->tables.granularity[at] = (u16)t.granularity;
+		memcpy(&s->tables.clamp[at], &t.t, sizeof(t.t));
+		for (i = 0; i < t.levels; i++)
+			s->tables.level[(1U << bits) + i] = t.value[i];
+	}
+	s->bits = 4;
+}
+
+static void open_rank(struct bed *b, unsigned int rank, const struct thc_spec *spec)
+{
+	struct thc_client *c = &b->client[rank];
+	size_t padded = blocks_of(b) * BLOCK;
+
+	*c = (struct thc_client){
+		.transport = &b->transport, .counted_least = THC_COUNTED_BYTES, .spec = *spec,
+		.options.rank = (uint16_t)rank,
+		.options.flags = b->feedback ? THC_CLIENT_ERROR_FEEDBACK : 0,
+	};
+	assert_int_equal(thc_scheme_thc.open(c), 0);
+	b->x[rank] = test_buffer(bytes_of(b));
+	b->buf[rank] = test_buffer(bytes_of(b));
+	b->norm[rank] = test_buffer(blocks_of(b) * sizeof(float));
+	b->packed[rank] = test_buffer(blocks_of(b) * BLOCK);
+	b->lost[rank] = test_buffer(b->count * sizeof(float));
+	b->want[rank] = test_buffer(padded * sizeof(float));
+	b->error[rank] = (struct thc_residual){ .count = b->count };
+	b->error[rank].now = test_buffer(b->count * sizeof(float));
+	b->error[rank].next = test_buffer(b->count * sizeof(float));
+}
+
+static void open_bed(struct bed *b)
+{
+	struct thc_spec spec = {
+		.scheme = THC_SCHEME_THC, .ranks = (u16)b->ranks, .seed = 77, .rate = 6000,
+		.block_log2 = THC_RATE_BLOCK_LOG2,
+	};
+	unsigned int i;
+
+	b->transport.ops = &ops;
+	make_rows(&spec, b->ranks);
+	for (i = 0; i < b->ranks; i++)
+		open_rank(b, i, &spec);
+}
+
+static void close_bed(struct bed *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < b->ranks; i++) {
+		thc_scheme_thc.close(&b->client[i]);
+		thc_buffer_free(&b->client[i]);
+		assert_int_equal(b->client[i].memory_now, 0);
+		free(b->x[i]);
+		free(b->buf[i]);
+		free(b->norm[i]);
+		free(b->packed[i]);
+		free(b->lost[i]);
+		free(b->want[i]);
+		free(b->error[i].now);
+		free(b->error[i].next);
+	}
+}
+
+/* Gradients whose blocks differ in size, some of them zero, and errors of earlier rounds. */
+static void bring(struct bed *b)
+{
+	struct rng dice = rng_seeded(b->count + b->ranks);
+	double size = 1;
+	unsigned int k;
+	size_t i;
+
+	for (i = 0; i < b->count; i++) {
+		if (i % BLOCK == 0)
+			size = rng_u64(&dice) % 9 ? exp2(b->octaves * (rng_unit(&dice) - 0.5)) : 0;
+		for (k = 0; k < b->ranks; k++) {
+			float x = (float)(size * rng_normal(&dice));
+
+			thc_store(b->dtype, (uint8_t *)b->x[k] + i * thc_dtype_size(b->dtype), &x,
+				  1);
+			b->error[k].now[i] = b->feedback ? (float)(size * 0.3 * rng_normal(&dice)) :
+							   0;
+		}
+	}
+}
+
+/* --- what the codec makes of each block ------------------------------------------ */
+
+static struct thc_values values_of(const struct bed *b, unsigned int rank, size_t block)
+{
+	size_t first = block * BLOCK, left = b->count - first;
+
+	return (struct thc_values){
+		.x = (const uint8_t *)b->x[rank] + first * thc_dtype_size(b->dtype),
+		.dtype = b->dtype,
+		.count = left < BLOCK ? left : BLOCK,
+		.error = b->feedback ? b->error[rank].now + first : NULL,
+	};
+}
+
+/* The agreed norms are in those of rank 0 then. */
+static void agree_on_norms(struct bed *b)
+{
+	size_t i, bad;
+	unsigned int k;
+
+	for (k = 0; k < b->ranks; k++)
+		for (i = 0; i < blocks_of(b); i++) {
+			struct thc_values v = values_of(b, k, i);
+
+			assert_int_equal(thc_codec_norms(&compressor(b)->codec, &v, &b->norm[k][i],
+							 &bad),
+					 0);
+			b->norm[0][i] = fmaxf(b->norm[0][i], b->norm[k][i]);
+		}
+}
+
+static unsigned int chunk_of(const struct bed *b, unsigned int k)
+{
+	unsigned int chunk = THC_COORDINATES(compressor(b)->rate.class[k].sum_width);
+
+	return chunk < BLOCK ? chunk : BLOCK;
+}
+
+/* Is half @half of a block among what comes too late? All of a chunk is. @at: of its class */
+static bool is_late(const struct bed *b, unsigned int k, uint32_t at, unsigned int half)
+{
+	unsigned int chunk = THC_COORDINATES(compressor(b)->rate.class[k].sum_width);
+	uint32_t index = chunk > BLOCK ? at / 2 : at * (BLOCK / chunk) + half;
+
+	return b->late && (index + k) % b->late == 0;
+}
+
+static void expect_block(struct bed *b, size_t block, unsigned int k, uint32_t at)
+{
+	const struct thc_codec *c = &compressor(b)->row[k];
+	unsigned int chunk = chunk_of(b, k), halves = BLOCK / chunk, rank, i;
+	unsigned int width = compressor(b)->rate.class[k].sum_width;
+	size_t bytes = (size_t)chunk * k / 8, each = (size_t)chunk * width / 8;
+	uint8_t lanes[2 * THC_LANE_BYTES] = { 0 };
+	float scratch[BLOCK];
+
+	for (rank = 0; rank < b->ranks; rank++) {
+		struct thc_values v = values_of(b, rank, block);
+		uint8_t *packed = b->packed[rank] + block * BLOCK;
+
+		thc_codec_compress(c, &v,
+				   &(struct thc_blocks){ ROUND, block, &b->norm[0][block], rank },
+				   &(struct thc_chunks){ packed, bytes, chunk },
+				   &(struct thc_residual_at){
+					   b->feedback ? b->lost[rank] + block * BLOCK : NULL,
+					   v.count, scratch });
+		for (i = 0; i < BLOCK; i++)
+			if (rank || !is_late(b, k, at, i / chunk))
+				lane_add(lanes + i / chunk * each, width, i % chunk,
+					 c->table.value[index_of(packed + i / chunk * bytes, k,
+								 i % chunk)]);
+	}
+	for (rank = 0; rank < b->ranks; rank++) {
+		struct thc_values v = values_of(b, rank, block);
+		struct thc_blocks at_block = { ROUND, block, &b->norm[0][block], rank };
+		uint16_t counts[2];
+		uint8_t lost[2];
+
+		for (i = 0; i < halves; i++) {
+			lost[i] = !rank && is_late(b, k, at, i);
+			counts[i] = (uint16_t)(b->ranks - is_late(b, k, at, i));
+		}
+		if (b->feedback)
+			thc_codec_putback(c,
+					  &(struct thc_chunks){ b->packed[rank] + block * BLOCK,
+								bytes, chunk },
+					  lost, 1, &at_block,
+					  &(struct thc_residual_at){ b->lost[rank] + block * BLOCK,
+								     v.count, scratch });
+		thc_codec_decode(c, &(struct thc_sums){ lanes, each, chunk, width, counts },
+				 v.count, &at_block, b->want[rank] + block * BLOCK);
+	}
+}
+
+static void expect_nothing(struct bed *b, size_t block)
+{
+	unsigned int rank;
+	size_t i;
+
+	for (rank = 0; rank < b->ranks; rank++) {
+		struct thc_values v = values_of(b, rank, block);
+		float own[BLOCK];
+
+		thc_load(b->dtype, own, v.x, v.count);
+		for (i = 0; b->feedback && i < v.count; i++)
+			b->lost[rank][block * BLOCK + i] = own[i] + v.error[i];
+	}
+}
+
+/* Says of how many blocks are of each class. */
+static void expect(struct bed *b, uint32_t *blocks)
+{
+	struct thc_rate_choice choice = { .of = test_buffer(blocks_of(b)) };
+	int16_t *exponent = test_buffer(blocks_of(b) * sizeof(*exponent));
+	size_t i;
+
+	agree_on_norms(b);
+	thc_rate_choose(&compressor(b)->rate, &b->goal, b->norm[0], (uint32_t)blocks_of(b),
+			exponent, &choice);
+	memset(blocks, 0, THC_RATE_CLASSES * sizeof(*blocks));
+	for (i = 0; i < blocks_of(b); i++) {
+		unsigned int k = choice.of[i];
+
+		if (k)
+			expect_block(b, i, k, blocks[k]);
+		else
+			expect_nothing(b, i);
+		blocks[k]++;
+	}
+	free(exponent);
+	free(choice.of);
+}
+
+/* --- the scheme -------------------------------------------------------------------- */
+
+static void begin(struct bed *b)
+{
+	unsigned int k, p;
+
+	for (k = 0; k < b->ranks; k++) {
+		struct thc_request *r;
+
+		memcpy(b->buf[k], b->x[k], bytes_of(b));
+		r = thc_request_create(&b->client[k], b->buf[k], b->count, b->dtype,
+				       &thc_scheme_thc, 7);
+		assert_non_null(r);
+		b->request[k] = r;
+		r->goal = b->goal;
+		r->chosen = thc_rate_chosen(&b->client[k], &b->goal);
+		r->error = b->feedback ? &b->error[k] : NULL;
+		b->error[k].turn = (uint8_t)b->goal.turn;
+		r->round = ROUND;
+		r->phases.count = THC_AGREEMENT_PHASES;
+		for (p = 0; p < THC_AGREEMENT_PHASES; p++)
+			r->phases.phase[p].closed = r->phases.phase[p].control = true;
+		assert_int_equal(r->scheme->prepare(r, 0), 0);
+		assert_ptr_equal(r->scheme, &thc_scheme_thc_rate);
+		while (!r->claimed)
+			assert_true(r->scheme->compute(r));
+		assert_int_equal(r->claim_status, THC_CLAIM_OK);
+		r->phases.agreed = true;
+	}
+}
+
+static void number(struct bed *b, unsigned int k)
+{
+	struct thc_phases *all = &b->request[k]->phases;
+
+	thc_phases_number(&all, 1, true, &b->next[k][1]);
+	thc_phases_number(&all, 1, false, &b->next[k][0]);
+	while (b->request[k]->scheme->compute(b->request[k]))
+		;
+}
+
+/* Claims of all ranks, as far as the scheme looks at them; then norms may go out. */
+static void agree(struct bed *b)
+{
+	unsigned int k, i;
+
+	for (k = 0; k < b->ranks; k++) {
+		thc_agree_claim(b->request[k]);
+		for (i = 0; i < b->ranks; i++) {
+			const struct thc_hdr *h = (const void *)b->request[k]->claim[THC_AGREEMENT];
+
+			b->request[i]->claims[k] = ((const struct thc_claim *)(h + 1))[k];
+		}
+	}
+	for (k = 0; k < b->ranks; k++) {
+		number(b, k);
+		b->request[k]->scheme->agreed(b->request[k]);
+	}
+}
+
+static void add_chunk(struct bed *b, unsigned int phase, uint32_t chunk, bool late, uint8_t *lanes)
+{
+	const struct thc_rate_class *c = &compressor(b)->rate.class[phase - SCALES];
+	const struct thc_table *t = &compressor(b)->row[c->bits].table;
+	unsigned int k, i;
+
+	for (k = late; k < b->ranks; k++) {
+		const struct thc_phase *p = &b->request[k]->phases.phase[phase];
+		const uint8_t *payload = (const uint8_t *)(thc_phase_packet(p, chunk) + 1);
+
+		assert_true(chunk < p->ready);
+		assert_int_equal(p->width, c->bits);
+		assert_int_equal(p->payload, 1024 * c->bits / c->sum_width);
+		for (i = 0; i < THC_COORDINATES(c->sum_width); i++)
+			lane_add(lanes, c->sum_width, i, t->value[index_of(payload, c->bits, i)]);
+	}
+}
+
+static void largest_norms(struct bed *b, uint32_t chunk, uint8_t *lanes)
+{
+	unsigned int k, i;
+
+	for (k = 0; k < b->ranks; k++) {
+		const struct thc_phase *p = &b->request[k]->phases.phase[SCALES];
+		const uint32_t *own = (const void *)(thc_phase_packet(p, chunk) + 1);
+		uint32_t *all = (void *)lanes;
+
+		for (i = 0; i < THC_LANE_BYTES / 4; i++)
+			all[i] = own[i] > all[i] ? own[i] : all[i];
+	}
+}
+
+static void answer(struct bed *b, unsigned int phase, uint32_t chunk)
+{
+	bool late = phase != SCALES && b->late && (chunk + phase - SCALES) % b->late == 0;
+	uint16_t count = (uint16_t)(b->ranks - late);
+	uint32_t lanes[THC_LANE_BYTES / 4] = { 0 };
+	unsigned int k;
+
+	if (phase == SCALES)
+		largest_norms(b, chunk, (uint8_t *)lanes);
+	else
+		add_chunk(b, phase, chunk, late, (uint8_t *)lanes);
+	for (k = 0; k < b->ranks; k++) {
+		const uint16_t own = late && !k ? count | THC_COUNT_EXCLUDED : count;
+
+		b->request[k]->phases.phase[phase].answered++;
+		b->request[k]->scheme->answer(b->request[k], phase, chunk, 1, &own,
+					      (const uint8_t *)lanes);
+	}
+}
+
+/* All chunks of a phase, in any order; @most: so many of them. */
+static uint32_t answer_phase(struct bed *b, unsigned int phase, uint32_t most)
+{
+	uint32_t sized = b->request[0]->phases.phase[phase].sized, i, at;
+	uint32_t *order = test_buffer((sized + 1) * sizeof(*order));
+
+	for (i = 0; i < sized; i++) {
+		at = (uint32_t)(random_word() % (i + 1));
+		order[i] = order[at];
+		order[at] = i;
+	}
+	for (i = 0; i < sized && i < most; i++)
+		answer(b, phase, order[i]);
+	free(order);
+	return i;
+}
+
+static void run(struct bed *b, uint32_t most)
+{
+	unsigned int k, phase;
+
+	agree(b);
+	answer_phase(b, SCALES, UINT32_MAX);
+	for (k = 0; k < b->ranks; k++)
+		number(b, k);
+	for (phase = SCALES + THC_RATE_BITS_MAX; phase > SCALES; phase--)
+		most -= answer_phase(b, phase, most);
+}
+
+static void finish(struct bed *b, int status)
+{
+	unsigned int k;
+
+	for (k = 0; k < b->ranks; k++) {
+		b->request[k]->status = status;
+		thc_request_release(b->request[k]);
+		thc_request_destroy(b->request[k]);
+	}
+}
+
+static void assert_results(const struct bed *b)
+{
+	void *want = test_buffer(bytes_of(b));
+	unsigned int k;
+
+	for (k = 0; k < b->ranks; k++) {
+		assert_true(thc_phases_done(&b->request[k]->phases));
+		thc_store(b->dtype, want, b->want[k], b->count);
+		assert_memory_equal(b->buf[k], want, bytes_of(b));
+		if (b->feedback)
+			assert_memory_equal(b->error[k].next, b->lost[k], b->count * sizeof(float));
+	}
+	free(want);
+}
+
+static void check(struct bed b, uint32_t *blocks)
+{
+	open_bed(&b);
+	bring(&b);
+	expect(&b, blocks);
+	begin(&b);
+	run(&b, UINT32_MAX);
+	assert_results(&b);
+	finish(&b, 0);
+	close_bed(&b);
+}
+
+/* --- cases ------------------------------------------------------------------------ */
+
+/* Of two to twenty ranks, whose sums have other widths, all classes there are. */
+static void results__are_those_of_the_codec(void **state)
+{
+	static const unsigned int ranks[] = { 2, 4, 5, 8, 20 };
+	static const uint32_t rates[] = { 700, 2000, 6000, 9000, 14000, 20000 };
+	uint32_t seen[THC_RATE_CLASSES] = { 0 }, blocks[THC_RATE_CLASSES];
+	unsigned int i, k, c;
+
+	(void)state;
+	for (i = 0; i < sizeof(ranks) / sizeof(*ranks); i++)
+		for (k = 0; k < sizeof(rates) / sizeof(*rates); k++) {
+			check((struct bed){ .ranks = ranks[i],
+					    .count = 40 * BLOCK + 17 * k,
+					    .feedback = true,
+					    .octaves = 9,
+					    .goal = { rates[k], 0, k } },
+			      blocks);
+			for (c = 0; c < THC_RATE_CLASSES; c++)
+				seen[c] += blocks[c];
+		}
+	for (c = 0; c < THC_RATE_CLASSES; c++)
+		assert_true(seen[c] > 10);
+}
+
+static void halves__of_all_types(void **state)
+{
+	uint32_t blocks[THC_RATE_CLASSES];
+	unsigned int dtype, ranks;
+
+	(void)state;
+	for (dtype = THC_FP32; dtype <= THC_BF16; dtype++)
+		for (ranks = 2; ranks <= 20; ranks += 18)
+			check((struct bed){ .ranks = ranks,
+					    .count = 71 * BLOCK + 5,
+					    .dtype = (enum thc_dtype)dtype,
+					    .feedback = ranks == 2,
+					    .octaves = 5,
+					    .goal = { 0, 8000, 3 } },
+			      blocks);
+}
+
+/* More norms than a packet has. */
+static void large__buckets(void **state)
+{
+	uint32_t blocks[THC_RATE_CLASSES];
+
+	(void)state;
+	check((struct bed){ .ranks = 2, .count = 700 * BLOCK, .feedback = true, .octaves = 12,
+			    .goal = { 4000, 0, 1 } },
+	      blocks);
+	assert_true(blocks[0] > 100);
+}
+
+static void late__chunks_go_back_to_the_memory(void **state)
+{
+	uint32_t blocks[THC_RATE_CLASSES];
+
+	(void)state;
+	check((struct bed){ .ranks = 4,
+			    .count = 90 * BLOCK,
+			    .feedback = true,
+			    .octaves = 6,
+			    .late = 3,
+			    .goal = { 7000, 0, 0 } },
+	      blocks);
+	check((struct bed){ .ranks = 20,
+			    .count = 30 * BLOCK + 9,
+			    .feedback = true,
+			    .octaves = 6,
+			    .late = 3,
+			    .dtype = THC_FP16,
+			    .goal = { 14000, 0, 0 } },
+	      blocks);
+}
+
+/* All norms are zero, or little and due later: no chunk of data comes. */
+static void buckets__of_which_nothing_is_sent(void **state)
+{
+	struct bed b = { .ranks = 3, .count = 5 * BLOCK - 1, .feedback = true };
+	uint32_t blocks[THC_RATE_CLASSES];
+	size_t i;
+
+	(void)state;
+	b.goal = (struct thc_rate_goal){ 250, 0, 1 };
+	open_bed(&b);
+	for (i = 0; i < b.count; i++)
+		((float *)b.x[1])[i] = 0x1p-100f;
+	expect(&b, blocks);
+	begin(&b);
+	run(&b, UINT32_MAX);
+	assert_results(&b);
+	assert_true(b.error[1].next[4] == 0x1p-100f);
+	finish(&b, 0);
+	close_bed(&b);
+}
+
+/* Whatever has been answered, a bucket that fails is what it was. */
+static void failed__buckets_are_what_they_were(void **state)
+{
+	uint32_t blocks[THC_RATE_CLASSES], most;
+	unsigned int k;
+
+	(void)state;
+	for (most = 0; most < 60; most += 7) {
+		struct bed b = { .ranks = 8,
+				 .count = 33 * BLOCK + 3,
+				 .feedback = true,
+				 .octaves = 6,
+				 .goal = { 9000, 0, 2 } };
+
+		b.dtype = most % 2 ? THC_BF16 : THC_FP32;
+		open_bed(&b);
+		bring(&b);
+		expect(&b, blocks);
+		begin(&b);
+		run(&b, most);
+		finish(&b, -EPIPE);
+		for (k = 0; k < b.ranks; k++)
+			assert_memory_equal(b.buf[k], b.x[k], bytes_of(&b));
+		close_bed(&b);
+	}
+}
+
+/* Ranks whose counts of rounds differ, since one has lost its memory, go by the largest. */
+static void turns__are_agreed(void **state)
+{
+	struct bed b = { .ranks = 3, .count = 64 * BLOCK, .feedback = true, .octaves = 20,
+			 .goal = { 1000, 0, 6 } };
+	uint32_t blocks[THC_RATE_CLASSES];
+	unsigned int k;
+
+	(void)state;
+	open_bed(&b);
+	bring(&b);
+	expect(&b, blocks);
+	begin(&b);
+	b.error[1].turn = 0;
+	run(&b, UINT32_MAX);
+	assert_results(&b);
+	for (k = 0; k < b.ranks; k++)
+		assert_int_equal(b.error[k].turn, 7);
+	finish(&b, 0);
+	close_bed(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(results__are_those_of_the_codec),
+		cmocka_unit_test(halves__of_all_types),
+		cmocka_unit_test(large__buckets),
+		cmocka_unit_test(late__chunks_go_back_to_the_memory),
+		cmocka_unit_test(buckets__of_which_nothing_is_sent),
+		cmocka_unit_test(failed__buckets_are_what_they_were),
+		cmocka_unit_test(turns__are_agreed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

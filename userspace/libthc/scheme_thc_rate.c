@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/*
+ * Scheme thc with a rate: the agreed norms say how many bits each block is sent with (rate.h), and
+ * blocks of a class are a phase. So packets of a phase are as long as each other, and a message of
+ * AF_THC holds a run of one class. Blocks that are not sent stay in the error memory as a whole.
+ *
+ * A chunk has two blocks at 4 bits a sum, one at 8, half of one at 16.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <thc/fnv.h>
+
+#include "client.h"
+#include "dtype.h"
+#include "pipeline.h"
+#include "request.h"
+#include "scheme.h"
+#include "scheme_thc.h"
+#include "table.h"
+
+#define BLOCK	(1U << THC_RATE_BLOCK_LOG2)
+/* So that a block has two chunks at most. */
+#define SUM_WIDTH_MOST	16
+/* The bits of a claim that tell of a rate. */
+#define CHOSEN_MASK	((1U << 20) - 1)
+
+/* Phases: blocks of b bits are in phase SUMS + b. */
+enum { SCALES = THC_AGREEMENT_PHASES, SUMS = SCALES };
+
+_Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each class");
+
+/* Bytes that the packets of a block take, at most: two chunks of six bits. */
+#define PACKETS_MOST	(2 * (sizeof(struct thc_hdr) + BLOCK / 2 * THC_RATE_BITS_MAX / 8))
+
+/**
+ * struct thc_rated - a bucket on its way
+ * @choice: the class of each block, once @chosen
+ * @saved: of each block: its rotated values until it is compressed, if the bucket is fp32; sums of
+ *	which some are missing; at last the caller's values, so that there is something to go back to
+ * @packets: of all phases
+ * @order: blocks, class by class
+ * @begin: where in it the blocks of a class begin
+ * @counts, @lost: by block and half: contributors, and 1 if this rank is not among them
+ * @missing: halves of a block without their sum
+ * @landed: by block: its result is in the caller's buffer
+ * @rotated: blocks rotated ahead of their scales
+ * @packed: blocks of @order that have been compressed, or skipped
+ */
+struct thc_rated {
+	struct thc_block_scales	scales;
+	struct thc_rate_choice	choice;
+	bool			chosen;
+	uint8_t			*saved;
+	uint8_t			*packets;
+	int16_t			*exponent;
+	uint32_t		*order;
+	uint32_t		begin[THC_RATE_CLASSES + 1];
+	uint16_t		(*counts)[2];
+	uint8_t			(*lost)[2];
+	uint8_t			*missing;
+	uint8_t			*landed;
+	size_t			rotated;
+	size_t			packed;
+};
+
+static const struct thc_compressor *compressor(const struct thc_request *r)
+{
+	return r->client->context[THC_SCHEME_THC];
+}
+
+static const struct thc_rate_class *class_of(const struct thc_request *r, unsigned int k)
+{
+	return &compressor(r)->rate.class[k];
+}
+
+/* --- the job ---------------------------------------------------------------- */
+
+/* As far as all ranks have to have it alike. */
+static uint32_t hash_of(const struct thc_rate *rate)
+{
+	uint32_t hash = THC_FNV_BEGIN;
+	unsigned int k;
+
+	for (k = 0; k < rate->steps; k++) {
+		const struct thc_rate_class *c = &rate->class[rate->step[k]];
+		const __be32 words[] = { thc_be32(c->bits), thc_be32(c->sum_width),
+					 thc_be32(c->cost), thc_be32((uint32_t)rate->edge[k]) };
+
+		hash = thc_fnv(hash, words, sizeof(words));
+	}
+	return hash;
+}
+
+static uint32_t cost_of(const struct thc_table *t, unsigned int ranks)
+{
+	double cost = thc_table_nmse(t, ranks) * THC_RATE_ONE;
+
+	return cost < THC_RATE_ONE ? (uint32_t)cost : THC_RATE_ONE;
+}
+
+static bool is_wanted(const struct thc_client_options *o)
+{
+	return o->error != 0 || (o->rate != 0 && o->rate != THC_RATE_FIXED);
+}
+
+int thc_rate_missing(void)
+{
+	return thc_fail(
+		-EOPNOTSUPP,
+		"the job has no tables for a rate: give it rate= or error= (thcd(8)), or leave both 0 here");
+}
+
+int thc_rate_open(struct thc_compressor *z, const struct thc_client *c)
+{
+	const struct thc_spec *s = &c->spec;
+	struct thc_table table;
+	unsigned int k;
+	int error;
+
+	if (!s->rate && !s->error)
+		return is_wanted(&c->options) ? thc_rate_missing() : 0;
+	z->rate.class[0].cost = THC_RATE_ONE;
+	for (k = 1; k <= THC_RATE_BITS_MAX; k++) {
+		const struct thc_table_row row = thc_spec_row(s, k);
+
+		if (!row.sum_width || row.sum_width > SUM_WIDTH_MOST)
+			continue;
+		/* it has been read: check() */
+		(void)!thc_row_read(&row, s->ranks, &table);
+		thc_table_price(&table);
+		error = thc_compressor_codec(c, &table, 0, &z->row[k]);
+		if (error)
+			return error;
+		z->rate.class[k] = (struct thc_rate_class){
+			.bits = row.bits,
+			.sum_width = row.sum_width,
+			.cost = cost_of(&table, s->ranks),
+		};
+	}
+	thc_rate_init(&z->rate, c->options.flags & THC_CLIENT_ERROR_FEEDBACK);
+	z->rate_hash = hash_of(&z->rate);
+	return 0;
+}
+
+void thc_rate_close(struct thc_compressor *z)
+{
+	unsigned int k;
+
+	for (k = 0; k < THC_RATE_CLASSES; k++)
+		thc_codec_exit(&z->row[k]);
+}
+
+uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal *goal)
+{
+	const struct thc_compressor *z = c->context[THC_SCHEME_THC];
+	const __be32 words[] = { thc_be32(goal->bits), thc_be32(goal->error) };
+
+	if (!goal->bits && !goal->error)
+		return 0;
+	return (thc_fnv(z->rate_hash, words, sizeof(words)) & CHOSEN_MASK) | 1;
+}
+
+/* --- memory ----------------------------------------------------------------- */
+
+static void lay_out(struct thc_request *r, struct thc_layout *l)
+{
+	struct thc_rated *g = r->progress;
+	size_t blocks = g->scales.blocks;
+
+	thc_block_scales_lay_out(&g->scales, l);
+	g->packets = thc_lay(l, blocks * PACKETS_MOST);
+	g->choice.of = thc_lay(l, blocks);
+	g->exponent = thc_lay(l, blocks * sizeof(*g->exponent));
+	g->order = thc_lay(l, blocks * sizeof(*g->order));
+	g->counts = thc_lay(l, blocks * sizeof(*g->counts));
+	g->lost = thc_lay(l, blocks * sizeof(*g->lost));
+	g->missing = thc_lay(l, blocks);
+	g->landed = thc_lay(l, blocks);
+}
+
+static int prepare(struct thc_request *r, size_t growth)
+{
+	struct thc_rated *g = calloc(1, sizeof(*g));
+	struct thc_layout l = { .at = NULL };
+	unsigned int k;
+
+	if (!g)
+		return -ENOMEM;
+	r->progress = g;
+	thc_block_scales_init(&g->scales, &compressor(r)->codec, r->count);
+	lay_out(r, &l);
+	if (thc_buffers_take(r->client, &r->taken,
+			     g->scales.blocks * BLOCK * thc_dtype_size(r->dtype), l.bytes, growth))
+		return -ENOMEM;
+	g->saved = r->taken.buffer;
+	l = (struct thc_layout){ .at = r->taken.arrays };
+	lay_out(r, &l);
+	r->phases.phase[SCALES] = thc_block_scales_phase(&g->scales, r);
+	for (k = 1; k <= THC_RATE_BITS_MAX; k++)
+		r->phases.phase[SUMS + k] =
+			(struct thc_phase){ .request = r, .op = THC_OP_LUT_ADD };
+	r->phases.count = SUMS + THC_RATE_BITS_MAX + 1;
+	return 0;
+}
+
+static uint8_t *saved_at(const struct thc_request *r, size_t block)
+{
+	const struct thc_rated *g = r->progress;
+
+	return g->saved + block * BLOCK * thc_dtype_size(r->dtype);
+}
+
+static uint8_t *values_at(const struct thc_request *r, size_t block)
+{
+	return (uint8_t *)r->buf + block * BLOCK * thc_dtype_size(r->dtype);
+}
+
+/* Values of a block that are the caller's: behind the last one there are zeros. */
+static size_t values_of(const struct thc_request *r, size_t block)
+{
+	size_t left = r->count - block * BLOCK;
+
+	return left < BLOCK ? left : BLOCK;
+}
+
+/* The caller's values of a block are kept, and its result may be written over them. */
+static void save(struct thc_request *r, size_t block)
+{
+	struct thc_rated *g = r->progress;
+
+	memcpy(saved_at(r, block), values_at(r, block),
+	       values_of(r, block) * thc_dtype_size(r->dtype));
+	g->landed[block] = 1;
+}
+
+static void undo(struct thc_request *r)
+{
+	const struct thc_rated *g = r->progress;
+	size_t block;
+
+	for (block = 0; g && block < g->scales.blocks; block++)
+		if (g->landed && g->landed[block])
+			memcpy(values_at(r, block), saved_at(r, block),
+			       values_of(r, block) * thc_dtype_size(r->dtype));
+}
+
+/* --- classes ---------------------------------------------------------------- */
+
+/* Chunks of @blocks blocks of class @c. */
+static uint32_t chunks_of(const struct thc_rate_class *c, uint32_t blocks)
+{
+	uint32_t chunk = THC_COORDINATES(c->sum_width);
+
+	return chunk > BLOCK ? (blocks + 1) / 2 : blocks * (BLOCK / chunk);
+}
+
+/* The blocks in the order of their classes, and behind them in their own. */
+static void sort(struct thc_rated *g)
+{
+	uint32_t at[THC_RATE_CLASSES], block, k;
+
+	for (k = 0; k < THC_RATE_CLASSES; k++) {
+		at[k] = g->begin[k];
+		g->begin[k + 1] = g->begin[k] + g->choice.blocks[k];
+	}
+	for (block = 0; block < g->scales.blocks; block++)
+		g->order[at[g->choice.of[block]]++] = block;
+}
+
+/* All norms are known: phases are as long as they will be. False: nothing is to be sent. */
+static bool choose(struct thc_request *r)
+{
+	struct thc_rated *g = r->progress;
+	uint8_t *packets = g->packets;
+	unsigned int k;
+
+	r->goal.turn = thc_agree_turn(r);
+	if (r->error)
+		r->error->turn = (r->goal.turn + 1) % THC_RATE_ROUNDS;
+	thc_rate_choose(&compressor(r)->rate, &r->goal, g->scales.of, (uint32_t)g->scales.blocks,
+			g->exponent, &g->choice);
+	sort(g);
+	for (k = 1; k <= THC_RATE_BITS_MAX; k++) {
+		struct thc_phase *p = &r->phases.phase[SUMS + k];
+		const struct thc_rate_class *c = class_of(r, k);
+
+		p->closed = true;
+		if (!g->choice.blocks[k])
+			continue;
+		p->sized = chunks_of(c, g->choice.blocks[k]);
+		p->width = c->bits;
+		p->payload = THC_BYTES(THC_COORDINATES(c->sum_width), c->bits);
+		p->stride = sizeof(struct thc_hdr) + p->payload;
+		p->packets = packets;
+		packets += p->sized * p->stride;
+	}
+	g->chosen = true;
+	return packets != g->packets;
+}
+
+/* --- compress --------------------------------------------------------------- */
+
+/* A block that no rank sends: its mean is zero, and each rank keeps what it has. */
+static void skip_block(struct thc_request *r, size_t block)
+{
+	const struct thc_rated *g = r->progress;
+	struct thc_slice slice = thc_slice_of(r, g->scales.codec, block, 1);
+	size_t i, n = values_of(r, block);
+	float *own = slice.residual.scratch;
+
+	if (r->error) {
+		thc_load(r->dtype, own, slice.values.x, n);
+		for (i = 0; i < n; i++)
+			slice.residual.error[i] = own[i] + slice.values.error[i];
+	}
+	save(r, block);
+	memset(values_at(r, block), 0, n * thc_dtype_size(r->dtype));
+}
+
+/* Where the indices of a block are, which is number @at of its class. */
+static struct thc_chunks indices_of(const struct thc_request *r, unsigned int k, uint32_t at)
+{
+	const struct thc_phase *p = &r->phases.phase[SUMS + k];
+	uint32_t chunk = THC_COORDINATES(class_of(r, k)->sum_width);
+	uint32_t index = chunk > BLOCK ? at / 2 : at * (BLOCK / chunk);
+	uint8_t *payload = (uint8_t *)(thc_phase_packet(p, index) + 1);
+
+	if (chunk > BLOCK)
+		payload += at % 2 * THC_BYTES(BLOCK, k);
+	return (struct thc_chunks){
+		.at = payload, .stride = p->stride, .chunk = chunk < BLOCK ? chunk : BLOCK,
+	};
+}
+
+static void compress_block(struct thc_request *r, unsigned int k, size_t block, uint32_t at)
+{
+	const struct thc_rated *g = r->progress;
+	const struct thc_codec *c = &compressor(r)->row[k];
+	const struct thc_chunks packed = indices_of(r, k, at);
+	const struct thc_blocks b = thc_block_at(&g->scales, r, block);
+	const struct thc_slice slice = thc_slice_of(r, c, block, 1);
+
+	if (block < g->rotated)
+		thc_codec_quantise(c, (float *)saved_at(r, block), 1, &b, &packed, &slice.residual);
+	else
+		thc_codec_compress(c, &slice.values, &b, &packed, &slice.residual);
+}
+
+/* The chunks that block @at of its class completes. */
+static void ready(struct thc_request *r, unsigned int k, uint32_t at)
+{
+	struct thc_rated *g = r->progress;
+	struct thc_phase *p = &r->phases.phase[SUMS + k];
+	uint32_t chunk = THC_COORDINATES(class_of(r, k)->sum_width), i;
+	size_t half = THC_BYTES(BLOCK, k);
+
+	if (chunk <= BLOCK) {
+		g->missing[g->order[g->begin[k] + at]] = (uint8_t)(BLOCK / chunk);
+		for (i = 0; i < BLOCK / chunk; i++)
+			thc_pipeline_ready(p, p->ready);
+		return;
+	}
+	/* the other half of an odd last one adds nothing */
+	if (at % 2 == 0 && at + 1 == g->choice.blocks[k])
+		memset((uint8_t *)(thc_phase_packet(p, p->ready) + 1) + half, 0, half);
+	else if (at % 2 == 0)
+		return;
+	thc_pipeline_ready(p, p->ready);
+}
+
+/* The next blocks in the order of classes; false: there are none, or they have no numbers. */
+static bool compress_slice(struct thc_request *r)
+{
+	struct thc_rated *g = r->progress;
+	size_t end = g->packed + thc_slice_blocks(&g->scales, g->packed);
+	size_t was = g->packed;
+
+	for (; g->packed < end; g->packed++) {
+		uint32_t block = g->order[g->packed], k = g->choice.of[block];
+		uint32_t at = (uint32_t)g->packed - g->begin[k];
+
+		if (!k) {
+			skip_block(r, block);
+			continue;
+		}
+		if (!r->phases.phase[SUMS + k].numbered)
+			break;
+		compress_block(r, k, block, at);
+		ready(r, k, at);
+	}
+	return g->packed > was;
+}
+
+/* Rotates what comes next while the scales are on their way; false: no more can be. */
+static bool rotate_slice(struct thc_request *r)
+{
+	struct thc_rated *g = r->progress;
+	size_t blocks = thc_slice_blocks(&g->scales, g->rotated);
+	struct thc_slice slice = thc_slice_of(r, g->scales.codec, g->rotated, blocks);
+
+	if (r->dtype != THC_FP32 || !blocks)
+		return false;
+	thc_codec_rotate(g->scales.codec, &slice.values,
+			 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
+			 (float *)saved_at(r, g->rotated));
+	g->rotated += blocks;
+	r->client->stats.rotated_ahead += blocks;
+	return true;
+}
+
+static bool compute(struct thc_request *r)
+{
+	struct thc_rated *g = r->progress;
+
+	if (thc_block_scales_measure(&g->scales, r))
+		return true;
+	if (g->chosen)
+		return compress_slice(r);
+	return !r->claim_status && rotate_slice(r);
+}
+
+static void agreed(struct thc_request *r)
+{
+	const struct thc_rated *g = r->progress;
+
+	thc_block_scales_send(&g->scales, &r->phases.phase[SCALES]);
+}
+
+/* --- decode ----------------------------------------------------------------- */
+
+/* Block @at of class @k has all its sums, of chunks of @stride bytes from @lanes on. */
+static void decode_block(struct thc_request *r, unsigned int k, uint32_t at, const uint8_t *lanes)
+{
+	const struct thc_rated *g = r->progress;
+	const struct thc_codec *c = &compressor(r)->row[k];
+	const struct thc_chunks packed = indices_of(r, k, at);
+	size_t block = g->order[g->begin[k] + at], values = values_of(r, block);
+	const struct thc_blocks b = thc_block_at(&g->scales, r, block);
+	const struct thc_slice slice = thc_slice_of(r, c, block, 1);
+	const struct thc_sums sums = {
+		.at = lanes, .stride = THC_LANE_BYTES, .chunk = packed.chunk,
+		.width = class_of(r, k)->sum_width, .counts = g->counts[block],
+	};
+
+	if (r->error)
+		thc_codec_putback(c, &packed, g->lost[block], 1, &b, &slice.residual);
+	if (r->dtype == THC_FP32 && values == BLOCK && lanes != saved_at(r, block)) {
+		save(r, block);
+		thc_codec_decode(c, &sums, values, &b, (float *)values_at(r, block));
+		return;
+	}
+	thc_codec_decode(c, &sums, values, &b, slice.residual.scratch);
+	save(r, block);
+	thc_store(r->dtype, values_at(r, block), slice.residual.scratch, values);
+}
+
+static void note(struct thc_request *r, size_t block, unsigned int half, uint16_t count)
+{
+	struct thc_rated *g = r->progress;
+
+	g->counts[block][half] = count & ~THC_COUNT_EXCLUDED;
+	g->lost[block][half] = !!(count & THC_COUNT_EXCLUDED);
+}
+
+/* The sum of chunk @index of class @k, NULL: it is gone. */
+static void sum_came(struct thc_request *r, unsigned int k, uint32_t index, uint16_t count,
+		     const uint8_t *lanes)
+{
+	static const uint8_t nothing[THC_LANE_BYTES];
+	uint32_t chunk = THC_COORDINATES(class_of(r, k)->sum_width), at, half;
+	struct thc_rated *g = r->progress;
+	size_t block;
+
+	lanes = lanes ? lanes : nothing;
+	if (chunk >= BLOCK) {
+		for (half = 0; half < chunk / BLOCK; half++) {
+			at = index * (chunk / BLOCK) + half;
+			if (at == g->choice.blocks[k])
+				return;
+			note(r, g->order[g->begin[k] + at], 0, count);
+			decode_block(r, k, at, lanes + half * (THC_LANE_BYTES / 2));
+		}
+		return;
+	}
+	at = index / 2;
+	half = index % 2;
+	block = g->order[g->begin[k] + at];
+	note(r, block, half, count);
+	memcpy(saved_at(r, block) + half * THC_LANE_BYTES, lanes, THC_LANE_BYTES);
+	if (!--g->missing[block])
+		decode_block(r, k, at, saved_at(r, block));
+}
+
+static void norms_came(struct thc_request *r, uint32_t first, uint32_t chunks, const uint8_t *lanes)
+{
+	struct thc_rated *g = r->progress;
+	uint32_t k;
+
+	for (k = 0; k < chunks; k++)
+		thc_block_scales_answer(&g->scales, first + k, lanes + (size_t)k * THC_LANE_BYTES);
+	if (!thc_block_scales_known(&g->scales, 0, g->scales.blocks) || choose(r))
+		return;
+	/* nothing will come that could end the bucket */
+	for (k = 0; k < g->scales.blocks; k++)
+		skip_block(r, k);
+	g->packed = g->scales.blocks;
+}
+
+static void answer(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
+		   const uint16_t *counts, const uint8_t *lanes)
+{
+	uint32_t k;
+
+	if (phase == SCALES)
+		norms_came(r, first, chunks, lanes);
+	else
+		for (k = 0; k < chunks; k++)
+			sum_came(r, phase - SUMS, first + k, counts[k],
+				 lanes ? lanes + (size_t)k * THC_LANE_BYTES : NULL);
+}
+
+const struct thc_scheme thc_scheme_thc_rate = {
+	.id = THC_SCHEME_THC,
+	.dtypes = THC_DTYPES_FLOAT,
+	.loses = true,
+	.prepare = prepare,
+	.compute = compute,
+	.agreed = agreed,
+	.answer = answer,
+	.undo = undo,
+};
