@@ -472,6 +472,28 @@ static void assert_results(const struct bed *b)
 	free(want);
 }
 
+/* What a client says of its rounds. */
+static void assert_counted(const struct bed *b, const uint32_t *blocks)
+{
+	uint64_t up = 0, down = 0;
+	unsigned int i, k;
+
+	for (k = 1; k < THC_RATE_CLASSES; k++) {
+		up += (uint64_t)blocks[k] * k * BLOCK;
+		down += (uint64_t)blocks[k] * width_for(k, b->ranks) * BLOCK;
+	}
+	for (i = 0; i < b->ranks; i++) {
+		const struct thc_client_stats *s = &b->client[i].stats;
+
+		assert_int_equal(s->rate_requests, 1);
+		assert_int_equal(s->rate_blocks, blocks_of(b));
+		assert_int_equal(s->rate_skipped, blocks[0]);
+		assert_int_equal(s->rate_bits_up, up);
+		assert_int_equal(s->rate_bits_down, down);
+		assert_true(s->rate_error > 0 && s->rate_error <= 1000000000);
+	}
+}
+
 static void check(struct bed b, uint32_t *blocks)
 {
 	open_bed(&b);
@@ -480,6 +502,7 @@ static void check(struct bed b, uint32_t *blocks)
 	begin(&b);
 	run(&b, UINT32_MAX);
 	assert_results(&b);
+	assert_counted(&b, blocks);
 	finish(&b, 0);
 	close_bed(&b);
 }

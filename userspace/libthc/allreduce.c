@@ -3,7 +3,6 @@
  * The public calls of all-reduces: what they ask for is checked here, and handed to the I/O thread.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -144,21 +143,11 @@ static int check_rate(const struct thc_client *c, const struct thc_scheme *s,
 	if (wrong || s->id != THC_SCHEME_THC)
 		return wrong;
 	if (rate == 0 && error == 0) {
-		rate = c->options.rate;
-		error = c->options.error;
-	}
-	if (rate == THC_RATE_FIXED)
-		return 0;
-	if (rate == 0 && error == 0) {
-		goal->bits = c->spec.rate;
-		goal->error = c->spec.error;
+		*goal = thc_rate_default(c);
 		return 0;
 	}
-	if (!c->spec.rate && !c->spec.error)
-		return thc_rate_missing();
-	goal->bits = (uint32_t)lround(rate * 1000);
-	goal->error = (uint32_t)lround(error * 1e6);
-	return 0;
+	*goal = thc_rate_goal_of(rate, error);
+	return c->spec.rate || c->spec.error || rate == THC_RATE_FIXED ? 0 : thc_rate_missing();
 }
 
 /* What @call says, in *@known, and its scheme, for values of @dtype. */

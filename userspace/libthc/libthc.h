@@ -462,6 +462,8 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  * @shards: aggregators that share the job's chunks
  * @precision: enum thc_precision of floats, if the job's scheme is none or lhc; of others 0
  * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
+ * @rate, @error: what a call by thc aims at that says nothing else, as in struct thc_call; both 0:
+ *	the bits of the job's table
  */
 struct thc_client_info {
 	size_t		size;
@@ -482,6 +484,8 @@ struct thc_client_info {
 	uint32_t	shards;
 	uint32_t	precision;
 	const char	*seal;
+	double		rate;
+	double		error;
 };
 
 /* Names of the schemes that this library has, as struct thc_client_info.scheme says them; NULL
@@ -528,6 +532,12 @@ struct thc_client_stats {
 	uint64_t	window;		/* congestion window now, chunks */
 	uint64_t	rotated_ahead;	/* blocks rotated while their block scales travelled */
 	uint64_t	nonfinite;	/* all-reduces that returned THC_NONFINITE */
+	uint64_t	rate_requests;	/* all-reduces with a rate whose bits were chosen */
+	uint64_t	rate_blocks;	/* blocks of them */
+	uint64_t	rate_skipped;	/* blocks of which nothing was sent */
+	uint64_t	rate_bits_up;	/* bits that their blocks had up: of indices alone */
+	uint64_t	rate_bits_down;	/* and down: of sums alone */
+	uint64_t	rate_error;	/* expected errors, each in billionths, added up */
 };
 
 /* Fills in @stats->size bytes, as thc_client_info() does; same errors. */

@@ -52,6 +52,10 @@ int thc_rate_open(struct thc_compressor *z, const struct thc_client *c);
 /* -EOPNOTSUPP, with a sentence: there are none. */
 int thc_rate_missing(void);
 void thc_rate_close(struct thc_compressor *z);
+/* The goal that @rate and @error of a call or of options set, THC_RATE_FIXED: none. */
+struct thc_rate_goal thc_rate_goal_of(double rate, double error);
+/* That of calls of @c that set none. */
+struct thc_rate_goal thc_rate_default(const struct thc_client *c);
 /* What the claim says of @goal and the classes, of 20 bits; 0: there is no goal. */
 uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal *goal);
 

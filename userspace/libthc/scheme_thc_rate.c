@@ -7,6 +7,7 @@
  * A chunk has two blocks at 4 bits a sum, one at 8, half of one at 16.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,9 +101,24 @@ static uint32_t cost_of(const struct thc_table *t, unsigned int ranks)
 	return cost < THC_RATE_ONE ? (uint32_t)cost : THC_RATE_ONE;
 }
 
-static bool is_wanted(const struct thc_client_options *o)
+struct thc_rate_goal thc_rate_goal_of(double rate, double error)
 {
-	return o->error != 0 || (o->rate != 0 && o->rate != THC_RATE_FIXED);
+	return (struct thc_rate_goal){
+		.bits = rate > 0 ? (uint32_t)lround(rate * 1000) : 0,
+		.error = (uint32_t)lround(error * 1e6),
+	};
+}
+
+static bool is_set(const struct thc_client_options *o)
+{
+	return o->rate != 0 || o->error != 0;
+}
+
+struct thc_rate_goal thc_rate_default(const struct thc_client *c)
+{
+	if (is_set(&c->options))
+		return thc_rate_goal_of(c->options.rate, c->options.error);
+	return (struct thc_rate_goal){ .bits = c->spec.rate, .error = c->spec.error };
 }
 
 int thc_rate_missing(void)
@@ -120,7 +136,9 @@ int thc_rate_open(struct thc_compressor *z, const struct thc_client *c)
 	int error;
 
 	if (!s->rate && !s->error)
-		return is_wanted(&c->options) ? thc_rate_missing() : 0;
+		return is_set(&c->options) && c->options.rate != THC_RATE_FIXED ?
+			       thc_rate_missing() :
+			       0;
 	z->rate.class[0].cost = THC_RATE_ONE;
 	for (k = 1; k <= THC_RATE_BITS_MAX; k++) {
 		const struct thc_table_row row = thc_spec_row(s, k);
@@ -269,6 +287,23 @@ static void sort(struct thc_rated *g)
 		g->order[at[g->choice.of[block]]++] = block;
 }
 
+static void count(struct thc_request *r)
+{
+	const struct thc_rated *g = r->progress;
+	struct thc_client_stats *stats = &r->client->stats;
+	unsigned int k;
+
+	stats->rate_requests++;
+	stats->rate_blocks += g->scales.blocks;
+	stats->rate_skipped += g->choice.blocks[0];
+	stats->rate_error += (uint64_t)(g->choice.error * 1e9);
+	for (k = 1; k < THC_RATE_CLASSES; k++) {
+		stats->rate_bits_up += (uint64_t)g->choice.blocks[k] * class_of(r, k)->bits * BLOCK;
+		stats->rate_bits_down +=
+			(uint64_t)g->choice.blocks[k] * class_of(r, k)->sum_width * BLOCK;
+	}
+}
+
 /* All norms are known: phases are as long as they will be. False: nothing is to be sent. */
 static bool choose(struct thc_request *r)
 {
@@ -282,6 +317,7 @@ static bool choose(struct thc_request *r)
 	thc_rate_choose(&compressor(r)->rate, &r->goal, g->scales.of, (uint32_t)g->scales.blocks,
 			g->exponent, &g->choice);
 	sort(g);
+	count(r);
 	for (k = 1; k <= THC_RATE_BITS_MAX; k++) {
 		struct thc_phase *p = &r->phases.phase[SUMS + k];
 		const struct thc_rate_class *c = class_of(r, k);

@@ -10,6 +10,7 @@ from ctypes import (POINTER, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uin
                     c_uint64, c_void_p)
 
 FP32, FP16, BF16, INT8, INT16, INT32 = 0, 1, 2, 3, 4, 5
+RATE_FIXED = -1.0
 EXACT, FIXED_8, FIXED_16, FIXED_32 = 0, 8, 16, 32
 CLIENT_ERROR_FEEDBACK = 0x1
 CLIENT_NONFINITE = 0x2
@@ -57,7 +58,8 @@ class Info(ctypes.Structure):
                 ("sum_width", c_uint32), ("multicast", c_uint32), ("table", Table),
                 ("memory_peak", c_size_t), ("simd", c_char_p), ("transport", c_char_p),
                 ("window", c_uint32), ("window_limit", c_char_p), ("scheme", c_char_p),
-                ("shards", c_uint32), ("precision", c_uint32), ("seal", c_char_p)]
+                ("shards", c_uint32), ("precision", c_uint32), ("seal", c_char_p),
+                ("rate", c_double), ("error", c_double)]
 
 
 class Stats(ctypes.Structure):
@@ -66,7 +68,8 @@ class Stats(ctypes.Structure):
         "requests", "failures", "packets_up", "bytes_up", "packets_down", "bytes_down", "chunks",
         "retransmits", "repeats", "waits", "excluded", "partial", "bad_tag", "unexpected",
         "foreign", "window_cuts", "send_calls", "receive_calls", "rtt_us", "window",
-        "rotated_ahead", "nonfinite")]
+        "rotated_ahead", "nonfinite", "rate_requests", "rate_blocks", "rate_skipped",
+        "rate_bits_up", "rate_bits_down", "rate_error")]
 
 
 _PROTOTYPES = {

@@ -111,14 +111,15 @@ class ThcClient:
     multicast answers arrive, None: by the route; timeout and
     join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's;
     scheme: which one the job must have, one of schemes(), None: any; nonfinite:
-    NaN or Inf in some rank's gradient is a result, not an error
+    NaN or Inf in some rank's gradient is a result, not an error; rate, error: of
+    all-reduces that say nothing else, see start(), 0: the job's
 
     One thread at a time, except wait().
     """
 
     def __init__(self, aggregator, job, key_file, rank, port=0, bind=None, interface=None,
                  error_feedback=True, nonfinite=False, timeout=0.0, join_timeout=0.0, window=0,
-                 scheme=None):
+                 scheme=None, rate=0.0, error=0.0):
         self._lib = library()
         self._handle = ctypes.c_void_p()
         _check_scheme(scheme)
@@ -131,7 +132,7 @@ class ThcClient:
             rank=_number("rank", rank, abi.RANKS_MAX - 1),
             timeout_ms=_milliseconds("timeout", timeout),
             join_timeout_ms=_milliseconds("join_timeout", join_timeout),
-            window=_number("window", window, 2**32 - 1))
+            window=_number("window", window, 2**32 - 1), rate=rate, error=error)
         options.key = key = _read_key(key_file)
         try:
             _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
@@ -166,18 +167,20 @@ class ThcClient:
         _check(self._lib.thc_client_rejoin(self._live()))
 
     def start(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
-              grain=0, keep=0.0):
+              grain=0, keep=0.0, rate=0.0, error=0.0):
         """Begins the all-reduce of count values at address; pass on to wait().
 
         The buffer must live, and is the library's, until wait() returns. scheme: of schemes(),
         None: the job's; precision: of floats by the schemes none and lhc; grain: of lhc, values
         that are zero together. All ranks give the same. keep: of lhc, the fraction of the values
-        that is sent, 0: all; the rest stays in the error memory of key.
+        that is sent, 0: all; the rest stays in the error memory of key. Of thc, in jobs that have
+        tables for it, rate: bits a value, up and down together, or abi.RATE_FIXED; error: that
+        many as give this expected squared error, of the squared norm; both 0: the client's.
         """
         request = ctypes.c_void_p()
         call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=key,
                         precision=_number("precision", precision, 32),
-                        grain=_number("grain", grain, 256), keep=keep)
+                        grain=_number("grain", grain, 256), keep=keep, rate=rate, error=error)
         _check(self._lib.thc_allreduce_call_start(self._live(), address, count, dtype,
                                                   ctypes.byref(call), ctypes.byref(request)))
         return request
@@ -190,8 +193,9 @@ class ThcClient:
         return _check(self._lib.thc_allreduce_wait(request)) != abi.NONFINITE
 
     def allreduce(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
-                  grain=0, keep=0.0):
-        return self.wait(self.start(address, count, dtype, key, scheme, precision, grain, keep))
+                  grain=0, keep=0.0, rate=0.0, error=0.0):
+        return self.wait(self.start(address, count, dtype, key, scheme, precision, grain, keep,
+                                    rate, error))
 
     def start_rows(self, tensor_rows, rows, arrays, dtype=abi.FP32, key=0, precision=abi.EXACT):
         """Begins the all-reduce of rows of a tensor of tensor_rows, by the scheme lhc.
