@@ -462,8 +462,8 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  * @shards: aggregators that share the job's chunks
  * @precision: enum thc_precision of floats, if the job's scheme is none or lhc; of others 0
  * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
- * @rate, @error: what a call by thc aims at that says nothing else, as in struct thc_call; both 0:
- *	the bits of the job's table
+ * @rate_goal, @error_goal: what a call by thc aims at that says nothing else, @rate and @error as in
+ *	struct thc_call; both 0: the bits of the job's table
  */
 struct thc_client_info {
 	size_t		size;
@@ -484,8 +484,8 @@ struct thc_client_info {
 	uint32_t	shards;
 	uint32_t	precision;
 	const char	*seal;
-	double		rate;
-	double		error;
+	double		rate_goal;
+	double		error_goal;
 };
 
 /* Names of the schemes that this library has, as struct thc_client_info.scheme says them; NULL
