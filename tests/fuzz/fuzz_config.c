@@ -173,12 +173,12 @@ static void check_params(const struct thcd_plan *plan, const struct thc_spec *s,
 	require(!thc_codec_set_correlated(&codec, s->ranks));
 	thc_codec_exit(&codec);
 	require(s->seed == plan->seed && s->ranks == plan->ranks && s->reply == plan->reply);
-	require((uint64_t)table.granularity * s->ranks < UINT64_C(1) << s->sum_width);
+	require((uint64_t)table.granularity * s->ranks < UINT64_C(1) << thc_spec_sum_width(s));
 	require(s->bits == plan->bits && s->scheme == plan->scheme);
 	require(s->value_bits == plan->value_bits);
 	require((s->grain ? s->grain : 1) == 1U << plan->grain_log2);
 	require((s->scheme_features & ~THC_SCHEME_F_UNROTATED) == plan->sketch);
-	require(1U << s->block_log2 >= THC_COORDINATES(s->sum_width));
+	require(1U << s->block_log2 >= THC_COORDINATES(thc_spec_sum_width(s)));
 	require(s->deadline_ms == plan->deadline_ms);
 	require(s->quorum >= 1 && s->quorum <= s->ranks);
 }
@@ -278,7 +278,7 @@ static void put_table(struct text *t, const struct thcd_plan *plan)
 
 	for (i = 0; i < 1 << plan->bits; i++)
 		n += snprintf(levels + n, sizeof(levels) - (size_t)n, "%s%u", i ? ":" : "",
-			      plan->table[i]);
+			      thcd_plan_row(plan).level[i]);
 	put(t, "bits", "%u", plan->bits);
 	if (plan->scheme == THC_SCHEME_UTHC)
 		put(t, "table", "uniform");
@@ -361,7 +361,7 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 	char digits[THC_KEY_DIGITS + 1];
 	double p;
 
-	memcpy(&p, &plan->p, sizeof(p));
+	memcpy(&p, &plan->p[plan->bits - 1], sizeof(p));
 	t->used = (size_t)sprintf(t->at, "%s", t->json ? "{\"jobs\": [{" : "");
 	put(t, "job", "%u", plan->job);
 	put(t, "ranks", "%u", plan->ranks);
@@ -381,7 +381,7 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 	put(t, "rotate", "%s", plan->rotate ? "on" : "off");
 	put_table(t, plan);
 	put_addresses(t, plan);
-	put(t, "sum_width", "%u", plan->sum_width);
+	put(t, "sum_width", "%u", thcd_plan_row(plan).sum_width);
 	put(t, "block", "%u", 1U << plan->block_log2);
 	put(t, "slots", "%u", plan->data_slots);
 	put(t, "norm_slots", "%u", plan->control_slots);
@@ -424,8 +424,8 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 {
 	reached[JOINABLE].times++;
 	reached[plan->reply == THC_REPLY_MULTICAST ? MULTICAST : FANOUT].times++;
-	reached[WIDE_SUMS].times += plan->sum_width >= 16;
-	reached[NARROW_SUMS].times += plan->sum_width == 4;
+	reached[WIDE_SUMS].times += thcd_plan_row(plan).sum_width >= 16;
+	reached[NARROW_SUMS].times += thcd_plan_row(plan).sum_width == 4;
 	reached[FEW_BITS].times += plan->bits < 4;
 	reached[MANY_BITS].times += plan->bits > 4;
 	reached[SCHEME_NONE].times += plan->scheme == THC_SCHEME_NONE;
@@ -435,7 +435,7 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 	reached[WITH_SKETCH].times += !!plan->sketch;
 	reached[UNROTATED].times += !plan->rotate;
 	reached[OWN_LEVELS].times += w->table == THCD_TABLE_LIST;
-	reached[LINEAR].times += plan->linear;
+	reached[LINEAR].times += thc_tables_linear(&plan->tables);
 	reached[WITH_PREFIX].times += !!plan->admits.count;
 	reached[WITH_SHARDS].times += plan->shards.count > 1;
 	reached[WITH_DEADLINE].times += !!plan->deadline_ms;

@@ -54,6 +54,20 @@ static struct thcd_plan good(const char *keys)
 	return plan;
 }
 
+/* The job's own row, whose levels are not looked at. */
+static struct thc_table_row row_of(struct thcd_plan plan)
+{
+	struct thc_table_row row = thcd_plan_row(&plan);
+
+	row.level = NULL;
+	return row;
+}
+
+static bool is_linear(struct thcd_plan plan)
+{
+	return thc_tables_linear(&plan.tables);
+}
+
 static void refused(const char *keys, const char *words)
 {
 	struct thcd_plan plan;
@@ -75,11 +89,11 @@ static void table__auto_always_fits(void **state)
 
 		snprintf(keys, sizeof(keys), "1,ranks=%u,key=@one", n);
 		p = good(keys);
-		assert_int_equal(p.sum_width, n <= 17 ? 8 : 16);
+		assert_int_equal(row_of(p).sum_width, n <= 17 ? 8 : 16);
 		assert_int_equal(p.chunk, n <= 17 ? THC_COORDINATES(8) : THC_COORDINATES(16));
-		assert_true(p.granularity * n < 1u << p.sum_width);
-		assert_int_equal(p.table[0], 0);
-		assert_int_equal(p.table[15], p.granularity);
+		assert_true(row_of(p).granularity * n < 1u << row_of(p).sum_width);
+		assert_int_equal(thcd_plan_row(&p).level[0], 0);
+		assert_int_equal(thcd_plan_row(&p).level[15], row_of(p).granularity);
 		assert_int_equal(!!*note.text, n > 17);
 	}
 }
@@ -102,15 +116,14 @@ static void table__bits_and_widths(void **state)
 			p = good(keys);
 			width = least * n <= 255 ? 8 : 16;
 			assert_int_equal(p.bits, bits);
-			assert_int_equal(p.sum_width, width);
+			assert_int_equal(row_of(p).sum_width, width);
 			assert_int_equal(p.chunk, 8192 / width);
-			assert_true(p.granularity * n < 1u << width);
-			assert_int_equal(p.table[least], p.granularity);
-			assert_true(bits == 8 || !p.table[least + 1]);
+			assert_true(row_of(p).granularity * n < 1u << width);
+			assert_int_equal(thcd_plan_row(&p).level[least], row_of(p).granularity);
 		}
 	}
-	assert_int_equal(good("1,ranks=16,key=@one,granularity=4095").sum_width, 16);
-	assert_int_equal(good("1,ranks=17,key=@one,granularity=4095").sum_width, 32);
+	assert_int_equal(row_of(good("1,ranks=16,key=@one,granularity=4095")).sum_width, 16);
+	assert_int_equal(row_of(good("1,ranks=17,key=@one,granularity=4095")).sum_width, 32);
 	assert_string_equal(note.text, "sums of 17 ranks need 32 bits (17 x 4095 > 65535): chunks "
 				       "of 256 coordinates");
 	assert_int_equal(good("1,ranks=2,key=@one,sum_width=32").chunk, 256);
@@ -123,13 +136,13 @@ static void table__four_bit_sums(void **state)
 	struct thcd_plan p = good("1,ranks=5,key=@one,bits=2,sum_width=4");
 
 	(void)state;
-	assert_int_equal(p.sum_width, 4);
+	assert_int_equal(row_of(p).sum_width, 4);
 	assert_int_equal(p.chunk, 2048);
-	assert_int_equal(p.granularity, 3);
+	assert_int_equal(row_of(p).granularity, 3);
 	assert_int_equal(p.block_log2, 11);
-	assert_int_equal(good("1,ranks=15,key=@one,bits=1,sum_width=4").granularity, 1);
-	assert_int_equal(good("1,ranks=1,key=@one,bits=4,sum_width=4").granularity, 15);
-	assert_int_equal(good("1,ranks=1,key=@one,bits=1").sum_width, 8);
+	assert_int_equal(row_of(good("1,ranks=15,key=@one,bits=1,sum_width=4")).granularity, 1);
+	assert_int_equal(row_of(good("1,ranks=1,key=@one,bits=4,sum_width=4")).granularity, 15);
+	assert_int_equal(row_of(good("1,ranks=1,key=@one,bits=1")).sum_width, 8);
 	assert_int_equal(good("1,ranks=1,key=@one,bits=1").block_log2, 10);
 	assert_int_equal(good("1,ranks=2,key=@one,bits=2,sum_width=4,block=4096").block_log2, 12);
 	refused("1,ranks=2,key=@one,bits=2,sum_width=4,block=1024",
@@ -157,17 +170,17 @@ static void table__is_the_best_one(void **state)
 	assert_int_equal(thc_table_choose(&wish, &t), 0);
 	assert_int_equal(p.table_hash, thc_table_hash(&t));
 	p = good("1,ranks=8,key=@one,clamp=1/32");
-	memcpy(&clamp, &p.p, sizeof(clamp));
+	memcpy(&clamp, &p.p[3], sizeof(clamp));
 	assert_true(clamp == 1.0 / 32);
 	p = good("1,ranks=8,key=@one,granularity=30");
-	assert_int_equal(p.granularity, 30);
-	memcpy(&clamp, &p.p, sizeof(clamp));
+	assert_int_equal(row_of(p).granularity, 30);
+	memcpy(&clamp, &p.p[3], sizeof(clamp));
 	assert_true(clamp < 1.0 / 400);
 	/* one bit, whose memory would grow */
-	assert_true(good("1,ranks=16,key=@one,bits=1").clamp !=
-		    good("1,ranks=16,key=@one,bits=1,feedback=off").clamp);
-	assert_true(good("1,ranks=16,key=@one,bits=2").clamp ==
-		    good("1,ranks=16,key=@one,bits=2,feedback=off").clamp);
+	assert_true(row_of(good("1,ranks=16,key=@one,bits=1")).clamp !=
+		    row_of(good("1,ranks=16,key=@one,bits=1,feedback=off")).clamp);
+	assert_true(row_of(good("1,ranks=16,key=@one,bits=2")).clamp ==
+		    row_of(good("1,ranks=16,key=@one,bits=2,feedback=off")).clamp);
 }
 
 static void scheme__none(void **state)
@@ -178,7 +191,7 @@ static void scheme__none(void **state)
 	assert_int_equal(p.scheme, THC_SCHEME_NONE);
 	assert_int_equal(p.value_bits, 0);
 	/* for calls that name thc */
-	assert_int_equal(p.granularity, 21);
+	assert_int_equal(row_of(p).granularity, 21);
 	assert_int_equal(good("1,ranks=8,key=@one,scheme=none,precision=exact").value_bits, 0);
 	assert_int_equal(good("1,ranks=8,key=@one,scheme=none,precision=fixed8").value_bits, 8);
 	assert_int_equal(good("1,ranks=64,key=@one,scheme=none,precision=fixed16").value_bits, 16);
@@ -222,11 +235,11 @@ static void scheme__uthc(void **state)
 
 	(void)state;
 	assert_int_equal(p.scheme, THC_SCHEME_UTHC);
-	assert_true(p.linear);
+	assert_true(is_linear(p));
 	p = good("1,ranks=8,key=@one,scheme=uthc,bits=5,table=uniform,granularity=31");
 	for (z = 0; z < 32; z++)
-		assert_int_equal(p.table[z], z);
-	assert_int_equal(p.sum_width, 8);
+		assert_int_equal(thcd_plan_row(&p).level[z], z);
+	assert_int_equal(row_of(p).sum_width, 8);
 	refused("1,ranks=8,key=@one,scheme=uthc,granularity=30", "granularity 15, not 30");
 	refused("1,ranks=8,key=@one,scheme=uthc,bits=1,table=0:1", "leave table out");
 	refused("1,ranks=8,key=@one,scheme=uthc,clamp=1/32", "leave clamp out");
@@ -282,9 +295,9 @@ static void table__overflow_says_what_fits(void **state)
 	refused("1,ranks=9,key=@one,sum_width=8,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:30",
 		"the table reaches 30, and 9 ranks make 270, more than the 255 of 8-bit sums");
 	/* exactly at the edge */
-	assert_int_equal(good("1,ranks=8,key=@one,granularity=31,sum_width=8").granularity, 31);
-	assert_int_equal(good("1,ranks=17,key=@one,table=uniform,sum_width=8").sum_width, 8);
-	assert_int_equal(good("1,ranks=64,key=@one,granularity=1023").sum_width, 16);
+	assert_int_equal(row_of(good("1,ranks=8,key=@one,granularity=31,sum_width=8")).granularity, 31);
+	assert_int_equal(row_of(good("1,ranks=17,key=@one,table=uniform,sum_width=8")).sum_width, 8);
+	assert_int_equal(row_of(good("1,ranks=64,key=@one,granularity=1023")).sum_width, 16);
 }
 
 static void table__width_is_chosen_and_said(void **state)
@@ -292,10 +305,10 @@ static void table__width_is_chosen_and_said(void **state)
 	struct thcd_plan p = good("1,ranks=8,key=@one,granularity=32");
 
 	(void)state;
-	assert_int_equal(p.sum_width, 16);
+	assert_int_equal(row_of(p).sum_width, 16);
 	assert_non_null(strstr(note.text, "need 16 bits"));
 	p = good("1,ranks=8,key=@one,granularity=31");
-	assert_int_equal(p.sum_width, 8);
+	assert_int_equal(row_of(p).sum_width, 8);
 	assert_string_equal(note.text, "");
 }
 
@@ -307,11 +320,11 @@ static void table__published_one(void **state)
 	double t;
 
 	(void)state;
-	assert_memory_equal(p.table, exact, sizeof(exact));
-	memcpy(&t, &p.clamp, sizeof(t));
+	assert_memory_equal(thcd_plan_row(&p).level, exact, sizeof(exact));
+	memcpy(&t, &p.tables.clamp[3], sizeof(t));
 	/* t_p is rounded to 2^-30 */
 	assert_true(t > 2.15387469 && t < 2.15387470);
-	assert_false(p.linear);
+	assert_false(is_linear(p));
 }
 
 /* Each of these once made a job that no worker could join. */
@@ -375,16 +388,16 @@ static void table__linear_is_seen(void **state)
 	struct thcd_plan p = good("1,ranks=3,key=@one,table=uniform");
 
 	(void)state;
-	assert_true(p.linear);
-	assert_int_equal(p.granularity, 15);
+	assert_true(is_linear(p));
+	assert_int_equal(row_of(p).granularity, 15);
 	p = good("1,ranks=3,key=@one,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:15");
-	assert_true(p.linear);
+	assert_true(is_linear(p));
 	p = good("1,ranks=3,key=@one,table=uniform,bits=3");
-	assert_true(p.linear);
-	assert_int_equal(p.table[7], 7);
-	assert_int_equal(p.table[8], 0);
-	assert_true(good("1,ranks=3,key=@one,bits=8,scheme=uthc").linear);
-	assert_false(good("1,ranks=3,key=@one,bits=3,table=0:1:2:3:4:5:6:8").linear);
+	assert_int_equal(thcd_plan_row(&p).level[7], 7);
+	/* of other bits there is no loop for it */
+	assert_false(is_linear(p));
+	assert_false(is_linear(good("1,ranks=3,key=@one,bits=8,scheme=uthc")));
+	assert_false(is_linear(good("1,ranks=3,key=@one")));
 }
 
 static void table__bad_ones(void **state)

@@ -91,8 +91,7 @@ static int setup(void **state)
 		.data_slots = DATA_SLOTS,
 		.control_slots = NORM_SLOTS,
 		.bits = 4,
-		.sum_width = 8,
-		.granularity = 15,
+		.tables = { .widths.sum[3] = 8, .granularity[3] = 15 },
 		.reply = THC_REPLY_FANOUT,
 		.seal = *(const u8 *)*state,
 		.chunk = THC_COORDINATES(8),
@@ -111,7 +110,7 @@ static int setup(void **state)
 	if (thcd_software_init(&d, DATA_SLOTS + NORM_SLOTS, &error))
 		fail_msg("%s", error.text);
 	for (i = 0; i < 16; i++)
-		plan.table[i] = i;
+		plan.tables.level[16 + i] = i;
 	if (plan.seal == THC_SEAL_NH)
 		memcpy(plan.key, key, sizeof(key));
 	thcd_job_create(&d, &plan);

@@ -111,16 +111,16 @@ static void file__is_the_table_that_it_holds(void **state)
 	if (make(&plan))
 		fail_msg("%s", error.text);
 	for (z = 0; z < 16; z++)
-		assert_int_equal(plan.table[z], published[z]);
-	assert_int_equal(plan.granularity, 30);
-	assert_int_equal(plan.sum_width, 8);
+		assert_int_equal(plan.tables.level[16 + z], published[z]);
+	assert_int_equal(plan.tables.granularity[3], 30);
+	assert_int_equal(plan.tables.widths.sum[3], 8);
 	/* the same constants as those of a list, to the last bit of the clamp */
 	thcd_job_wish_init(&wish);
 	assert_int_equal(set("table", "0:3:5:7:9:11:13:14:16:17:19:21:23:25:27:30"), 0);
 	assert_int_equal(set("clamp", "1/32"), 0);
 	assert_int_equal(make(&listed), 0);
 	assert_int_equal(plan.table_hash, listed.table_hash);
-	assert_true(plan.clamp == listed.clamp);
+	assert_true(plan.tables.clamp[3] == listed.tables.clamp[3]);
 }
 
 /* Other keys agree with the file, or are refused. */
@@ -137,7 +137,7 @@ static void file__settles_bits_and_clamp(void **state)
 	assert_int_equal(wish.bits, 3);
 	assert_int_equal(make(&plan), 0);
 	assert_int_equal(plan.bits, 3);
-	memcpy(&t, &plan.clamp, sizeof(t));
+	memcpy(&t, &plan.tables.clamp[2], sizeof(t));
 	assert_true(t > 2.417559015 && t < 2.417559017);
 	assert_int_equal(take("t_recv_table.txt"), 0);
 	assert_int_equal(set("bits", "4"), 0);

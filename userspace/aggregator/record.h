@@ -7,7 +7,7 @@
 #define THC_RECORD_H
 
 #include <thc/aggregator/job.h>
-#include <thc/wire/format.h>
+#include <thc/wire/rows.h>
 #include <thc/wire/shards.h>
 
 /* Prefixes that a job admits workers from, at most. */
@@ -52,8 +52,9 @@ struct thcd_prefixes {
 /**
  * struct thcd_plan - the constants of a job, complete
  * @key: the job's secret
- * @clamp: IEEE-754 bits of t_p
- * @p: IEEE-754 bits of the clamp fraction, for display
+ * @p: IEEE-754 bits of the clamp fraction of each row, for display
+ * @tables: the job's rows
+ * @bits: of an index into the job's own row; @chunk: coordinates of a chunk of its sums
  * @value_bits: of floats' fixed point with schemes none and lhc, 0: exact
  * @grain_log2: of scheme lhc; @sketch: THC_SCHEME_F_SKETCH, _COUPLED
  * @admits: only addresses in one of these prefixes may join
@@ -66,8 +67,8 @@ struct thcd_prefixes {
 struct thcd_plan {
 	u8		key[THC_KEY_BYTES];
 	u64		seed;
-	u64		clamp;
-	u64		p;
+	u64		p[THC_BITS_MAX];
+	struct thc_tables tables;
 	struct thc_addr	group;
 	struct thcd_prefixes admits;
 	struct thc_shards shards;
@@ -80,14 +81,11 @@ struct thcd_plan {
 	u16		data_slots;
 	u16		control_slots;
 	u16		chunk;
-	u16		granularity;
 	u16		group_port;
 	u8		reply;
 	u8		bits;
-	u8		sum_width;
 	u8		block_log2;
 	u8		family;
-	u8		linear;
 	u8		seal;
 	u8		correlated;
 	u8		ttl_min;
@@ -96,8 +94,14 @@ struct thcd_plan {
 	u8		rotate;
 	u8		grain_log2;
 	u8		sketch;
-	u16		table[THC_LEVELS_MAX];
+	u8		reserved[4];
 };
+
+/* The job's own row. */
+static inline struct thc_table_row thcd_plan_row(const struct thcd_plan *plan)
+{
+	return thc_tables_row(&plan->tables, plan->bits);
+}
 
 /**
  * struct thcd_record - a job as the daemon remembers it across its own death
@@ -130,7 +134,7 @@ struct thcd_record {
 };
 
 /* Raised when struct thcd_record or the meaning of a map changes. */
-#define THCD_LAYOUT	12
+#define THCD_LAYOUT	13
 
 /* Pins of the daemon's own maps: struct thcd_meta, and a struct thcd_record per job. */
 #define THC_PIN_META	"meta"

@@ -174,17 +174,17 @@ static void add_scheme(cJSON *o, const struct thcd_plan *plan)
 
 static void add_table(cJSON *o, const struct thcd_plan *plan)
 {
-	int n = 1 << (plan->bits < THC_BITS_MAX ? plan->bits : THC_BITS_MAX);
-	int i, levels[THC_LEVELS_MAX];
+	const struct thc_table_row row = thcd_plan_row(plan);
+	int i, n = 2 << thc_row_at(row.bits), levels[THC_LEVELS_MAX];
 	double p, t;
 
-	memcpy(&p, &plan->p, sizeof(p));
-	memcpy(&t, &plan->clamp, sizeof(t));
+	memcpy(&p, &plan->p[thc_row_at(row.bits)], sizeof(p));
+	memcpy(&t, &row.clamp, sizeof(t));
 	for (i = 0; i < n; i++)
-		levels[i] = plan->table[i];
+		levels[i] = row.level[i];
 	cJSON_AddItemToObject(o, "table", cJSON_CreateIntArray(levels, n));
 	cJSON_AddNumberToObject(o, "table_hash", plan->table_hash);
-	cJSON_AddNumberToObject(o, "granularity", plan->granularity);
+	cJSON_AddNumberToObject(o, "granularity", row.granularity);
 	cJSON_AddNumberToObject(o, "bits", plan->bits);
 	cJSON_AddNumberToObject(o, "clamp", p);
 	cJSON_AddNumberToObject(o, "clamp_deviations", t);
@@ -227,7 +227,7 @@ static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_reco
 	if (job->ttl_min)
 		cJSON_AddNumberToObject(o, "hops", THC_TTL - job->ttl_min);
 	add_scheme(o, &r->plan);
-	cJSON_AddNumberToObject(o, "sum_width", job->sum_width);
+	cJSON_AddNumberToObject(o, "sum_width", thcd_plan_row(&r->plan).sum_width);
 	cJSON_AddNumberToObject(o, "data_slots", r->plan.data_slots);
 	cJSON_AddNumberToObject(o, "norm_slots", r->plan.control_slots);
 	cJSON_AddNumberToObject(o, "slot_bytes", (double)thc_report_slot_bytes(job->slots));

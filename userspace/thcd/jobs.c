@@ -132,15 +132,15 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->quorum = plan->quorum;
 	job->ttl_min = plan->ttl_min;
 	job->bits = plan->bits;
-	job->sum_width = plan->sum_width;
+	job->sum_width = thcd_plan_row(plan).sum_width;
 	job->reply = plan->reply;
-	job->flags = plan->linear ? THC_JOB_F_LINEAR : 0;
+	job->flags = thc_tables_linear(&plan->tables) ? THC_JOB_F_LINEAR : 0;
 	job->group_port = thc_be16(plan->group_port);
 	job->port_base = d->port;
 	job->deadline_ms = plan->deadline_ms;
 	job->group = plan->group;
 	if (d->pairs)
-		thc_pairs_init(&d->pairs[plan->job], plan->table, job->bits);
+		thc_pairs_init(&d->pairs[plan->job], thcd_plan_row(plan).level, job->bits);
 	publish(job->active, 1);
 }
 
@@ -220,9 +220,10 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 	bool multicast = plan->reply == THC_REPLY_MULTICAST;
 	u32 slots = plan->data_slots + plan->control_slots;
 	char group[INET6_ADDRSTRLEN], shard[32] = "", scheme[32] = "";
+	const struct thc_table_row row = thcd_plan_row(plan);
 	double p;
 
-	memcpy(&p, &plan->p, sizeof(p));
+	memcpy(&p, &plan->p[thc_row_at(plan->bits)], sizeof(p));
 	if (plan->shards.count > 1)
 		snprintf(shard, sizeof(shard), " shard %u of %u;", plan->shards.own,
 			 plan->shards.count);
@@ -232,8 +233,8 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 		text, size,
 		"job %u:%s %u ranks;%s table of %u bits, granularity %u, clamps 1 in %.4g; "
 		"%u-bit sums, answers by %s%s; %u slots for data + %u for block scales, slots use %llu bytes",
-		plan->job, shard, plan->ranks, scheme, plan->bits, plan->granularity, 1 / p,
-		plan->sum_width, multicast ? "multicast to " : "fanout",
+		plan->job, shard, plan->ranks, scheme, row.bits, row.granularity, 1 / p,
+		row.sum_width, multicast ? "multicast to " : "fanout",
 		multicast ? thc_addr_text(&plan->group, group) : "", plan->data_slots,
 		plan->control_slots, (unsigned long long)thc_report_slot_bytes(slots));
 }

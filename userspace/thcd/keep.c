@@ -58,6 +58,8 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 #define OTHER(field, name)                                                                       \
 	if (memcmp(&was->field, &is->field, sizeof(was->field)))                                 \
 		return thcd_fail(e, "%s differs", name);
+	const u32 row = thc_row_at(was->bits);
+
 	if (was->scheme != is->scheme)
 		return thcd_fail(e, "scheme is %s, and %s is asked for",
 				 thc_scheme_name[was->scheme % THC_SCHEMES_COUNT],
@@ -68,8 +70,8 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 	NUMBER(rotate, "rotate")
 	NUMBER(ranks, "ranks")
 	NUMBER(bits, "bits")
-	NUMBER(granularity, "granularity")
-	NUMBER(sum_width, "sum_width")
+	NUMBER(tables.granularity[row], "granularity")
+	NUMBER(tables.widths.sum[row], "sum_width")
 	NUMBER(data_slots, "slots")
 	NUMBER(control_slots, "norm_slots")
 	NUMBER(quorum, "quorum")
@@ -79,8 +81,8 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 	OTHER(seal, "seal")
 	OTHER(key, "key")
 	OTHER(seed, "seed")
-	OTHER(clamp, "clamp")
-	OTHER(table, "table")
+	OTHER(tables.clamp[row], "clamp")
+	OTHER(tables, "table")
 	OTHER(reply, "reply")
 	OTHER(group, "group")
 	OTHER(correlated, "correlated")

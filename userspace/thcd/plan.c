@@ -18,7 +18,7 @@
 /* Of a job of scheme lhc, unless it says otherwise. */
 #define LHC_CONTROL_SLOTS	256
 
-_Static_assert(sizeof(struct thcd_plan) == 952 + sizeof(struct thc_shards),
+_Static_assert(sizeof(struct thcd_plan) == 1600 + sizeof(struct thc_shards),
 	       "struct thcd_plan has padding");
 
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
@@ -234,12 +234,25 @@ static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 	return check_scheme(w, e) ? -1 : check_quorum(w, e);
 }
 
+/* @width: bits of a sum */
+static void add_row(struct thcd_plan *plan, const struct thc_table *t, u32 width)
+{
+	u32 row = thc_row_at(t->bits), i;
+
+	memcpy(&plan->tables.clamp[row], &t->t, sizeof(t->t));
+	memcpy(&plan->p[row], &t->p, sizeof(t->p));
+	plan->tables.granularity[row] = (u16)t->granularity;
+	plan->tables.widths.sum[row] = (u8)width;
+	for (i = 0; i < t->levels; i++)
+		plan->tables.level[t->levels + i] = t->value[i];
+}
+
 int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		   const struct thc_addr *address, u16 port, struct thcd_error *note,
 		   struct thcd_error *e)
 {
 	struct thc_table t;
-	u32 width, i;
+	u32 width;
 
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
@@ -255,8 +268,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->ranks = w->ranks;
 	memcpy(plan->key, w->key, sizeof(plan->key));
 	plan->seed = thcd_job_wish_given(w, "seed") ? w->seed : thc_key_seed(w->key, w->job);
-	memcpy(&plan->clamp, &t.t, sizeof(plan->clamp));
-	memcpy(&plan->p, &t.p, sizeof(plan->p));
+	add_row(plan, &t, width);
 	plan->table_hash = thc_table_hash(&t);
 	plan->ttl_min = thcd_job_wish_given(w, "hops") ? THC_TTL - w->hops : 0;
 	plan->deadline_ms = w->deadline_ms;
@@ -264,7 +276,6 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->data_slots = w->slots;
 	plan->control_slots = (u16)control_slots(w);
 	plan->chunk = THC_COORDINATES(width);
-	plan->granularity = t.granularity;
 	plan->reply = w->reply;
 	plan->bits = t.bits;
 	plan->scheme = (u8)w->scheme;
@@ -272,15 +283,8 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->grain_log2 = w->grain ? (u8)__builtin_ctz(w->grain) : 0;
 	plan->sketch = (u8)w->sketch;
 	plan->rotate = w->rotate;
-	plan->sum_width = width;
 	plan->seal = w->seal;
 	plan->correlated = w->correlated;
-	plan->linear = 1;
-	for (i = 0; i < t.levels; i++) {
-		plan->table[i] = t.value[i];
-		if (t.value[i] != i)
-			plan->linear = 0;
-	}
 	return 0;
 }
 

@@ -42,7 +42,6 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		    u16 mode_flags)
 {
 	const struct thcd_plan *plan = &r->plan;
-	u32 row = thc_row_at(plan->bits);
 
 	*s = (struct thc_spec){
 		.group = { .addr = job->group, .port = job->group_port },
@@ -66,10 +65,7 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.scheme_features = plan->sketch | (plan->rotate ? 0 : THC_SCHEME_F_UNROTATED),
 		.block_log2 = plan->block_log2,
 	};
-	s->tables.clamp[row] = plan->clamp;
-	s->tables.granularity[row] = plan->granularity;
-	s->tables.widths.sum[row] = plan->sum_width;
-	memcpy(s->tables.level + (1U << plan->bits), plan->table, sizeof(u16) << plan->bits);
+	s->tables = plan->tables;
 	memcpy(s->salt, r->salt, sizeof(s->salt));
 }
 

@@ -543,7 +543,7 @@ int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e)
 
 	if (d->adopted)
 		return 0;
-	thc_pairs_init(&pairs, d->record[job_id].plan.table, d->job[job_id].bits);
+	thc_pairs_init(&pairs, thcd_plan_row(&d->record[job_id].plan).level, d->job[job_id].bits);
 	if (bpf_map_update_elem(bpf_map__fd(x->skel->maps.pairs), &key, &pairs, 0))
 		return thcd_fail(e, "cannot load the table of job %u: %s", job_id, strerror(errno));
 	return x->generic ? 0 : fill_fan(x, d->job[job_id].ranks, e);

@@ -36,7 +36,13 @@ struct thc_tables {
 /* Where the row of @bits bits is in such an array; in it, whatever @bits is. */
 THC_INLINE u32 thc_row_at(u32 bits)
 {
-	return (bits - 1) & (THC_BITS_MAX - 1);
+	u32 at = bits - 1;
+
+#ifdef __bpf__
+	/* the verifier has to see the bound at the access, which the compiler must not know */
+	asm volatile("" : "+r"(at));
+#endif
+	return at & (THC_BITS_MAX - 1);
 }
 
 /* Bits of a sum of levels by indices of @bits bits; 0: there is no such row. */
@@ -53,6 +59,12 @@ THC_INLINE struct thc_row thc_widths_row(const struct thc_widths *w, u8 bits)
 	struct thc_row row = { .bits = bits, .sum_width = thc_widths_sum(w, bits) };
 
 	return row;
+}
+
+/* Bits of an index if @op and @width are those of a LUT_ADD request, which names its row; else 0. */
+THC_INLINE u8 thc_row_of(u8 op, u8 width)
+{
+	return op == THC_OP_LUT_ADD ? width : 0;
 }
 
 /**
@@ -83,6 +95,18 @@ THC_INLINE struct thc_table_row thc_tables_row(const struct thc_tables *t, u32 b
 	};
 
 	return row;
+}
+
+/* Is T[z] = z in the row of 4 bits? There is a loop without a table for that. */
+THC_INLINE int thc_tables_linear(const struct thc_tables *t)
+{
+	const struct thc_table_row row = thc_tables_row(t, 4);
+	u32 z;
+
+	for (z = 0; z < 16; z++)
+		if (row.level[z] != z)
+			return 0;
+	return 1;
 }
 
 #endif /* THC_ROWS_H */
