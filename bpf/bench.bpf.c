@@ -126,8 +126,8 @@ SEC("xdp")
 int bench_bare_lut(struct xdp_md *ctx)
 {
 	struct thc_hdr *h = bench_prologue(ctx);
-	u32 zero = 0;
-	struct thc_pairs *table = bpf_map_lookup_elem(&pairs, &zero);
+	u32 row = thc_row_of_all(0, 4);
+	struct thc_pairs *table = bpf_map_lookup_elem(&pairs, &row);
 	struct thc_lane_block *to = bench_target(ctx, h, h, 512);
 
 	if (!table || !to)
@@ -167,8 +167,8 @@ SEC("xdp")
 int bench_loop_lut(struct xdp_md *ctx)
 {
 	struct thc_hdr *h = (void *)(long)ctx->data + BENCH_FRAME;
-	u32 zero = 0;
-	struct thc_pairs *table = bpf_map_lookup_elem(&pairs, &zero);
+	u32 row = thc_row_of_all(0, 4);
+	struct thc_pairs *table = bpf_map_lookup_elem(&pairs, &row);
 	struct thc_lane_block *to = bench_target(ctx, h, bench_header(), 512);
 
 	if (!table || !to)

@@ -17,7 +17,7 @@
  * @end: of the frame
  * @index: of the slot that is, or was, locked; 0: none was
  * @lanes: of the slot that is locked
- * @table: of its job
+ * @table: of the packet's row
  * @copy: of the payload, if it is needed
  */
 struct thc_home {
@@ -133,13 +133,13 @@ THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
 	m->tagged = in->tagged;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 row,
 					      struct thc_slot **slot)
 {
 	struct thc_slot *s = thc_slot_get(index);
 
 	home->lanes = thc_lanes_get(index);
-	home->table = bpf_map_lookup_elem(&pairs, &job);
+	home->table = bpf_map_lookup_elem(&pairs, &row);
 	if (!s || !home->lanes || !home->table)
 		return THC_DROP_INTERNAL;
 	if (!thc_slot_trylock(s))

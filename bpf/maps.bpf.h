@@ -9,7 +9,8 @@
  *		bpf_map__set_max_entries(skel->maps.slots, n) and .lanes, same n:
  *		the sum of all jobs' slots
  *	load	nothing is pinned by the object; pin maps and links as you like
- *	fill	jobs[id], seals_of[id], pairs[id]: one per job. Write a job's `active` last.
+ *	fill	jobs[id], seals_of[id]: one per job; pairs[]: one per row of a job, at
+ *		thc_row_of_all(). Write a job's `active` last.
  *		fan[k], k = 0..64: an inner devmap (below) whose entries 0..k are
  *		all struct bpf_devmap_val { ifindex, prog fd of thc_egress }, that
  *		is the interface k + 1 times. [0] carries WAIT and STALE, [1]
@@ -62,7 +63,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, THC_JOBS_MAX);
+	__uint(max_entries, THC_ROWS_MAX);
 	__type(key, u32);
 	__type(value, struct thc_pairs);
 } pairs SEC(".maps");

@@ -79,6 +79,12 @@ static const u16 *life_table(const struct life *l)
 	return l->c->linear ? linear_table : l->c->sum_width == 16 ? wide_table : rig_table;
 }
 
+/* Bits of an index into the job's row, which is not looked at unless the op is LUT_ADD. */
+static u8 row_bits(const struct op_case *c)
+{
+	return c->op == THC_OP_LUT_ADD ? c->width : 4;
+}
+
 /* The header-only answer in @out: op, and who is in. */
 static void expect_told(const u8 *out, size_t len, u8 op, u8 flags, int rank, u64 bitmap)
 {
@@ -111,7 +117,7 @@ static void expect_finished(struct life *l, int generation, const u8 *out)
 		      l->n);
 	if (memcmp(lanes, expected, sizeof(expected)))
 		fail_msg("%s, n = %d: lanes differ from plain integers", l->c->name, l->n);
-	thc_pairs_init(&pairs, life_table(l), l->job->bits);
+	thc_pairs_init(&pairs, life_table(l), row_bits(l->c));
 	for (r = 0; r < l->n; r++)
 		thc_lanes_add(l->c->kind, core, by_rank[r], &pairs, (u32)r, r == 0);
 	if (memcmp(lanes, core, sizeof(core)))
@@ -239,7 +245,7 @@ static void live_by(struct life *l, const struct op_case *c)
 {
 	l->c = c;
 	l->job->flags = c->linear ? THC_JOB_F_LINEAR : 0;
-	rig_row(&l->rig, 2, life_table(l), c->op == THC_OP_LUT_ADD ? c->width : 4, c->sum_width);
+	rig_row(&l->rig, 2, life_table(l), row_bits(c), c->sum_width);
 }
 
 static void ops__every_op_every_order(void **state)
@@ -419,6 +425,115 @@ static void ops__indices_and_sums_meet(void **state)
 		}
 	}
 	assert_int_equal(c, 3);
+	rig_close(&l.rig);
+}
+
+/* --- several rows ------------------------------------------------------------- */
+
+/* Bits of a sum by a row, and its table, by the bits of an index. Some rows have equal sums. */
+static const u8 sum_of_row[9] = { 0, 4, 4, 8, 8, 8, 16, 16, 32 };
+static u16 row_table[9][THC_LEVELS_MAX];
+
+/* The job has a row for each b. */
+static void make_rows(struct life *l)
+{
+	u8 bits;
+	int i;
+
+	memset(&l->job->widths, 0, sizeof(l->job->widths));
+	for (bits = 1; bits <= 8; bits++) {
+		u64 most = ((1ULL << sum_of_row[bits]) - 1) / l->n;
+
+		most = most < 65535 ? most : 65535;
+		for (i = 0; i < 1 << bits; i++)
+			row_table[bits][i] = rig_draw(&l->seed) % (most + 1);
+		row_table[bits][rig_draw(&l->seed) % (1 << bits)] = most;
+		rig_add_row(&l->rig, 2, row_table[bits], bits, sum_of_row[bits]);
+	}
+}
+
+/* Rank @rank's indices by the row of @bits bits, or the lanes that they stand for. */
+static u32 send_row(struct life *l, u8 bits, u32 generation, u32 rank, bool lanes, u8 *out,
+		    size_t *len)
+{
+	struct rig_request r = {
+		.op = lanes ? THC_OP_ADD : THC_OP_LUT_ADD,
+		.width = lanes ? sum_of_row[bits] : bits,
+		.rank = rank, .job = 2, .epoch = 1, .slot = l->slot, .generation = generation,
+		.chunk = l->slot + 128 * generation,
+	};
+	const u8 *indices = data[0][rank];
+	u8 sums[1024];
+
+	if (!lanes)
+		return rig_send(&l->rig, &r, indices, 1024 * bits / sum_of_row[bits], out, len);
+	rig_reference(sums, THC_OP_LUT_ADD, bits, sum_of_row[bits], row_table[bits], &indices, 1);
+	return rig_send(&l->rig, &r, sums, sizeof(sums), out, len);
+}
+
+/* Indices by any other row are told who is there, be their sums as wide or not. */
+static void send_strays(struct life *l, u8 bits, u32 generation, u32 rank, u64 in)
+{
+	struct thc_stats before = rig_stats(&l->rig), now;
+	u8 out[RIG_FRAME_MAX], other;
+	size_t len;
+
+	for (other = 1; other <= 8; other++) {
+		if (other == bits)
+			continue;
+		assert_int_equal(send_row(l, other, generation, rank, false, out, &len),
+				 XDP_REDIRECT);
+		expect_told(out, len, THC_OP_WAIT, THC_F_DIFFERS, (int)rank, in);
+	}
+	now = rig_stats(&l->rig);
+	assert_int_equal(now.drop[THC_DROP_MISMATCH], before.drop[THC_DROP_MISMATCH] + 7);
+}
+
+/* A chunk by the row of @bits bits: some ranks, those of @mask, send lanes. */
+static void add_chunk(struct life *l, u8 bits, u32 generation, u32 mask)
+{
+	u8 out[RIG_FRAME_MAX], expected[1024];
+	bool fixed = false;
+	u64 in = 0;
+	int i;
+
+	for (i = 0; i < l->n; i++) {
+		u32 rank = (generation + (u32)i) % (u32)l->n;
+		bool lanes = sum_of_row[bits] >= 8 && mask >> rank & 1;
+
+		if (fixed)
+			send_strays(l, bits, generation, rank, in);
+		assert_int_equal(send_row(l, bits, generation, rank, lanes, out, NULL),
+				 i == l->n - 1 ? XDP_REDIRECT : XDP_DROP);
+		in |= 1ULL << rank;
+		fixed |= !lanes;
+		by_rank[i] = data[0][i];
+	}
+	rig_reference(expected, THC_OP_LUT_ADD, bits, sum_of_row[bits], row_table[bits], by_rank,
+		      l->n);
+	if (memcmp(l->rig.lanes[64 + l->slot].word[generation & 1], expected, sizeof(expected)))
+		fail_msg("%u bits, lanes of %#x: sums differ from plain integers", bits, mask);
+	assert_int_equal(out[42 + offsetof(struct thc_hdr, width)], sum_of_row[bits]);
+}
+
+/* Chunks of one slot by one row after the other; each rank sends lanes, or indices, first. */
+static void ops__rows_of_one_job(void **state)
+{
+	struct life l = { .seed = 815, .n = 4 };
+	u32 g, i;
+
+	(void)state;
+	rig_need_root();
+	l.job = rig_test(&l.rig, l.n);
+	make_rows(&l);
+	for (i = 0; i < 4; i++)
+		rig_fill(&l.seed, data[0][i], sizeof(data[0][i]));
+	for (g = 0; g < 8 * 16; g++)
+		add_chunk(&l, (u8)(1 + g * 3 % 8), g, g / 8);
+	/* and without the row there is no such request */
+	l.job->widths.sum[4] = 0;
+	assert_int_equal(send_row(&l, 5, g, 0, false, NULL, NULL), XDP_DROP);
+	assert_int_equal(rig_stats(&l.rig).drop[THC_DROP_WIDTH], 1);
 	rig_close(&l.rig);
 }
 
@@ -802,6 +917,7 @@ int main(void)
 		cmocka_unit_test(ops__every_op_every_order),
 		cmocka_unit_test(ops__every_row_every_order),
 		cmocka_unit_test(ops__indices_and_sums_meet),
+		cmocka_unit_test(ops__rows_of_one_job),
 		cmocka_unit_test(ops__generations_wrap),
 		cmocka_unit_test(epoch__old_ones_are_told),
 		cmocka_unit_test(epoch__before_the_aggregator_restarted_is_told),

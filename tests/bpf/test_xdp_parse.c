@@ -616,8 +616,8 @@ static void drop__any_length(void **state)
 			fresh();
 			r.op = row[i].op;
 			r.width = row[i].width;
-			job->bits = row[i].op == THC_OP_LUT_ADD ? row[i].width : 4;
-			job->sum_width = row[i].sum_width;
+			if (row[i].op == THC_OP_LUT_ADD)
+				job->widths.sum[row[i].width - 1] = row[i].sum_width;
 			len = rig_build(frame, &r, payload, row[i].len);
 			for (at = len - row[i].len; at < len; at += row[i].len - 1) {
 				frame[at] ^= 1;
@@ -626,8 +626,8 @@ static void drop__any_length(void **state)
 			}
 			expect_event("unchanged", frame, len, XDP_DROP, THC_EVENT_ADDED);
 		}
-		job->bits = 4;
-		job->sum_width = 8;
+		memset(&job->widths, 0, sizeof(job->widths));
+		job->widths.sum[3] = 8;
 	}
 }
 

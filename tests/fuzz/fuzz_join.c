@@ -112,7 +112,7 @@ static struct thc_job world_jobs[THC_JOBS_MAX], before_jobs[THC_JOBS_MAX];
 static struct thcd_record world_records[THC_JOBS_MAX], before_records[THC_JOBS_MAX];
 static struct thc_slot world_slots[SLOTS];
 static struct thc_lanes world_lanes[SLOTS];
-static struct thc_pairs world_pairs[THC_JOBS_MAX];
+static struct thc_pairs world_pairs[THC_ROWS_MAX];
 static struct thc_seals world_seals[THC_JOBS_MAX];
 static struct thc_member_key welcome_key[JOBS];	/* zero without a secret key */
 static struct thcd d;

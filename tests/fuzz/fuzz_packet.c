@@ -55,7 +55,7 @@ static void fuzz_copied(void);
 
 static struct thc_job world_jobs[THC_JOBS_MAX];
 static struct thc_seals world_seals[THC_JOBS_MAX];
-static struct thc_pairs world_pairs[THC_JOBS_MAX];
+static struct thc_pairs world_pairs[THC_ROWS_MAX];
 static struct thc_lane_block world_copy;
 static struct thc_slot world_slots[SLOTS];
 static struct thc_lanes world_lanes[SLOTS];
@@ -83,7 +83,7 @@ static void *fuzz_lookup(void *map, const void *key)
 	if (map == (void *)&seals_of)
 		return k < THC_JOBS_MAX ? &world_seals[k] : NULL;
 	if (map == (void *)&pairs)
-		return k < THC_JOBS_MAX ? &world_pairs[k] : NULL;
+		return k < THC_ROWS_MAX ? &world_pairs[k] : NULL;
 	if (map == (void *)&slots)
 		return k < SLOTS ? &world_slots[k] : NULL;
 	if (map == (void *)&lanes)
@@ -158,17 +158,27 @@ static __u64 fuzz_clock(void)
 
 /* --- jobs --------------------------------------------------------------------- */
 
-static u16 tables[JOBS][THC_LEVELS_MAX];
+static u16 tables[JOBS][9][THC_LEVELS_MAX]; /* by the bits of an index */
 
-/* One set for all jobs of an input. */
+/* One set for all jobs of an input. A job has two rows, whose sums may be as wide. */
 #define ROW_SETS 4
+#define ROWS 2
 
-static const struct thc_row rows[ROW_SETS][JOBS] = {
-	{ { 4, 8, 0 }, { 4, 16, 0 }, { 4, 8, 1 } },
-	{ { 2, 4, 0 }, { 1, 16, 0 }, { 5, 8, 0 } },
-	{ { 8, 8, 0 }, { 7, 32, 0 }, { 3, 4, 0 } },
-	{ { 4, 32, 0 }, { 6, 16, 1 }, { 4, 4, 1 } },
+static const struct thc_row rows[ROW_SETS][JOBS][ROWS] = {
+	{ { { 4, 8, 0 }, { 3, 8, 0 } },
+	  { { 4, 16, 0 }, { 5, 16, 0 } },
+	  { { 4, 8, 1 }, { 2, 8, 0 } } },
+	{ { { 2, 4, 0 }, { 1, 4, 0 } },
+	  { { 1, 16, 0 }, { 6, 8, 0 } },
+	  { { 5, 8, 0 }, { 8, 8, 0 } } },
+	{ { { 8, 8, 0 }, { 4, 8, 1 } },
+	  { { 7, 32, 0 }, { 2, 4, 0 } },
+	  { { 3, 4, 0 }, { 1, 4, 0 } } },
+	{ { { 4, 32, 0 }, { 8, 32, 0 } },
+	  { { 6, 16, 1 }, { 2, 8, 0 } },
+	  { { 4, 4, 1 }, { 3, 4, 0 } } },
 };
+static u32 row_set;
 
 /* Levels in any order, whose sum over all ranks has room, the largest one among them. */
 static void make_table(u16 *table, const struct thc_row *row)
@@ -185,15 +195,22 @@ static void make_table(u16 *table, const struct thc_row *row)
 
 static void set_rows(u32 set)
 {
-	int j;
+	int j, i;
 
+	row_set = set;
 	memset(tables, 0, sizeof(tables));
 	for (j = 0; j < JOBS; j++) {
-		make_table(tables[j], &rows[set][j]);
-		thc_pairs_init(&world_pairs[j], tables[j], rows[set][j].bits);
-		world_jobs[j].bits = rows[set][j].bits;
-		world_jobs[j].sum_width = rows[set][j].sum_width;
-		world_jobs[j].flags = rows[set][j].linear ? THC_JOB_F_LINEAR : 0;
+		memset(&world_jobs[j].widths, 0, sizeof(world_jobs[j].widths));
+		world_jobs[j].flags = 0;
+		for (i = 0; i < ROWS; i++) {
+			const struct thc_row *row = &rows[set][j][i];
+
+			make_table(tables[j][row->bits], row);
+			thc_pairs_init(&world_pairs[8 * j + row->bits - 1], tables[j][row->bits],
+				       row->bits);
+			world_jobs[j].widths.sum[row->bits - 1] = row->sum_width;
+			world_jobs[j].flags |= row->linear ? THC_JOB_F_LINEAR : 0;
+		}
 	}
 }
 
@@ -291,13 +308,14 @@ struct contribution {
 	u8 payload[THC_LANE_BYTES];
 };
 
-/* @op: of the first one; @width: of the sum's lanes */
+/* @op: of the first one; @width: of the sum's lanes; @bits: of all indices, 0: none has come */
 static struct shadow {
 	bool used;
 	u32 epoch;
 	u32 generation;
 	u8 op;
 	u8 width;
+	u8 bits;
 	struct contribution from[RANKS];
 } shadow[SLOTS][2];
 
@@ -324,16 +342,16 @@ static u32 lane_of(const u8 *p, int width, int i)
 	return v;
 }
 
-static u32 value_of(int job, u8 op, int width, const u8 *payload, int i)
+static u32 value_of(int job, const struct shadow *s, const struct contribution *c, int i)
 {
-	int bits = world_jobs[job].bits, at, z = 0;
+	int at, z = 0;
 
-	if (op == THC_OP_LUT_ADD) {
-		for (at = i * bits; at < (i + 1) * bits; at++)
-			z = 2 * z + (payload[at / 8] >> (7 - at % 8) & 1);
-		return tables[job][z];
+	if (c->op == THC_OP_LUT_ADD) {
+		for (at = i * s->bits; at < (i + 1) * s->bits; at++)
+			z = 2 * z + (c->payload[at / 8] >> (7 - at % 8) & 1);
+		return tables[job][s->bits][z];
 	}
-	return lane_of(payload, width, i);
+	return lane_of(c->payload, s->width, i);
 }
 
 /* Lane @i of those in @bitmap together, without limits. */
@@ -343,7 +361,7 @@ static u64 lane_wanted(int job, const struct shadow *s, u64 bitmap, int i)
 	int r;
 
 	for (r = 0; r < RANKS; r++) {
-		u32 v = value_of(job, s->from[r].op, s->width, s->from[r].payload, i);
+		u32 v = value_of(job, s, &s->from[r], i);
 
 		if (!(bitmap >> r & 1))
 			continue;
@@ -523,7 +541,7 @@ static u32 payload_of(const struct thc_hdr *h)
 {
 	const struct thc_job *job = &world_jobs[thc_be16(h->job)];
 
-	return h->op == THC_OP_LUT_ADD ? 1024 * job->bits / job->sum_width : 1024;
+	return h->op == THC_OP_LUT_ADD ? 1024 * h->width / job->widths.sum[h->width - 1] : 1024;
 }
 
 /* A packet was counted as added: was it entitled to that? */
@@ -531,7 +549,8 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 {
 	int job = thc_be16(h->job), slot = thc_be16(h->slot), rank = thc_be16(h->rank), r;
 	u32 generation = thc_be32(h->generation), index = job * JOB_SLOTS + slot;
-	u8 width = h->op == THC_OP_LUT_ADD ? world_jobs[job].sum_width : h->width;
+	u8 bits = h->op == THC_OP_LUT_ADD ? h->width : 0;
+	u8 width = bits ? world_jobs[job].widths.sum[bits - 1] : h->width;
 	const u8 *payload = (const u8 *)(h + 1);
 	const struct thc_seal_key *key;
 
@@ -558,6 +577,9 @@ static void note_added(const u8 *frame, size_t size, const struct thc_hdr *h, u3
 	}
 	require(may_meet(shadow[index][generation & 1].op, h->op));
 	require(shadow[index][generation & 1].width == width);
+	if (bits && shadow[index][generation & 1].bits)
+		require(shadow[index][generation & 1].bits == bits);
+	shadow[index][generation & 1].bits |= bits;
 	r = shadow[index][generation & 1].from[rank].in;
 	require(!r);
 	shadow[index][generation & 1].from[rank].in = true;
@@ -1021,7 +1043,7 @@ static void act_raw(struct input *in)
 	receive(frame, size);
 }
 
-/* The first two are LUT_ADD by the job's row. */
+/* The first two are LUT_ADD by the job's rows. */
 struct shape {
 	u8 op, width;
 	u16 payload;
@@ -1092,12 +1114,13 @@ struct request {
 
 static struct shape shape_of(const struct request *r)
 {
-	const struct thc_job *job = &world_jobs[r->job];
 	struct shape s = shapes[r->shape];
 
 	if (s.op == THC_OP_LUT_ADD) {
-		s.width = job->bits;
-		s.payload = 1024 * job->bits / job->sum_width;
+		const struct thc_row *row = &rows[row_set][r->job][r->shape];
+
+		s.width = row->bits;
+		s.payload = 1024 * row->bits / row->sum_width;
 	}
 	return s;
 }
@@ -1230,10 +1253,10 @@ static void act_packet(struct input *in, bool sealed)
 	receive(frame, size);
 }
 
-/* Lanes of the job's sums, which may meet its indices; of 4 bits there are none. */
-static int shape_of_sums(int job)
+/* Lanes of sums by a row, which may meet its indices; of 4 bits there are none. */
+static int shape_of_sums(const struct thc_row *row)
 {
-	switch (world_jobs[job].sum_width) {
+	switch (row->sum_width) {
 	case 8:
 		return 2;
 	case 16:
@@ -1264,7 +1287,7 @@ static void act_round(struct input *in)
 		r.rank = (order + i) % RANKS;
 		r.shape = shape_for(what);
 		if (r.shape < 2 && order >> 3 & i & 3)
-			r.shape = shape_of_sums(r.job);
+			r.shape = shape_of_sums(&rows[row_set][r.job][r.shape]);
 		size = put_request(frame, &r, &head);
 		seal(frame, head, &r);
 		receive(frame, size);

@@ -607,7 +607,7 @@ static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const
 			const void *payload)
 {
 	struct answer p;
-	enum thc_lane_kind kind = thc_lane_kind(h->op, h->width, thc_job_row(&f->job));
+	enum thc_lane_kind kind = thc_lane_kind(h->op, h->width, thc_job_row(&f->job, h->width));
 	struct thc_generation g = {
 		.bitmap = 3, .count = 2, .state = THC_FINISHED, .op = h->op,
 		.width = thc_sum_bits(h->op, h->width, 8),
@@ -697,11 +697,11 @@ static void fake_start(struct fake *f)
 	f->port = next_port();
 	f->job = (struct thc_job){
 		.all = 3, .joined = 3, .active = 1, .epoch = FAKE_EPOCH + f->session, .ranks = 2,
-		.bits = 4, .sum_width = 8,
+		.widths.sum[3] = 8,
 	};
 	fake_keys(f);
 	f->table = fake_table();
-	thc_pairs_init(&f->pairs, f->table.value, f->job.bits);
+	thc_pairs_init(&f->pairs, f->table.value, 4);
 	at4.sin_port = htons(f->port);
 	at4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	at6.sin6_port = htons(f->port);

@@ -69,7 +69,7 @@ static struct packet good(void)
 			.all = (1 << RANKS) - 1, .active = 1, .epoch = EPOCH,
 			.slots = SLOTS, .data_slots = DATA, .ranks = RANKS, .quorum = 2,
 			.restarter = THC_WORKER_NONE,
-			.bits = 4, .sum_width = 8, .port_base = BASE, .reply = THC_REPLY_FANOUT,
+			.widths.sum[3] = 8, .port_base = BASE, .reply = THC_REPLY_FANOUT,
 		},
 		.seals = &seals[THC_SEAL_NH],
 		.hdr = {
@@ -144,6 +144,7 @@ struct thc_home {
 	int locked;
 	int heard;
 	int combined;
+	u32 row;
 	enum thc_lane_kind kind;
 };
 
@@ -192,11 +193,11 @@ THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
 	home->heard++;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 row,
 					      struct thc_slot **slot)
 {
 	(void)index;
-	(void)job;
+	home->row = row;
 	if (home->lock)
 		return home->lock;
 	if (home->next)
@@ -332,16 +333,52 @@ static void admission__every_op(void **state)
 	}
 	p.hdr.op = THC_OP_LUT_ADD;
 	p.hdr.width = 4;
-	p.job.sum_width = 16;
+	p.job.widths.sum[3] = 16;
 	p.bytes = 256;
 	assert_int_equal(admit(&p, &kind), THC_DROP_NONE);
 	assert_int_equal(kind, THC_LANE_LUT16);
 	p.bytes = 512;
 	expect(&p, THC_DROP_LENGTH);
-	p.job.sum_width = 8;
+	p.job.widths.sum[3] = 8;
 	p.job.flags = THC_JOB_F_LINEAR;
 	assert_int_equal(admit(&p, &kind), THC_DROP_NONE);
 	assert_int_equal(kind, THC_LANE_LINEAR8);
+}
+
+/* The width of a LUT_ADD names its row, which has a payload of its own. */
+static void admission__rows(void **state)
+{
+	static const u8 sum[THC_BITS_MAX] = { 4, 4, 0, 8, 8, 16, 0, 32 };
+	struct packet p = good();
+	enum thc_lane_kind kind;
+	u32 bits, b;
+
+	(void)state;
+	memcpy(p.job.widths.sum, sum, sizeof(sum));
+	p.job.flags = THC_JOB_F_LINEAR;
+	for (bits = 0; bits < 256; bits++) {
+		u32 width = bits && bits <= THC_BITS_MAX ? sum[bits - 1] : 0;
+
+		p.hdr.width = (u8)bits;
+		/* length is asked behind width */
+		p.bytes = width ? 1024 * bits / width : 512;
+		assert_int_equal(admit(&p, &kind), width ? THC_DROP_NONE : THC_DROP_WIDTH);
+		assert_int_equal(kind, width == 4  ? THC_LANE_BITS4 :
+				       bits == 4   ? THC_LANE_LINEAR8 :
+				       width == 8  ? THC_LANE_BITS8 :
+				       width == 16 ? THC_LANE_BITS16 :
+				       width == 32 ? THC_LANE_BITS32 :
+						     THC_LANE_NONE);
+		/* the length of another row is none of this one */
+		for (b = 1; width && b <= THC_BITS_MAX; b++) {
+			if (!sum[b - 1])
+				continue;
+			p.bytes = 1024 * b / sum[b - 1];
+			assert_int_equal(admit(&p, &kind), p.bytes == 1024 * bits / width ?
+								   THC_DROP_NONE :
+								   THC_DROP_LENGTH);
+		}
+	}
 }
 
 static void admission__version(void **state)
@@ -1431,6 +1468,39 @@ static void slot__indices_and_sums_meet(void **state)
 	assert_int_equal(h.flags, THC_F_DIFFERS);
 }
 
+/* By its width a request finds its table among those of all jobs, and its row fixes that of the
+ * generation, though the sums of another are as wide.
+ */
+static void slot__rows_do_not_meet(void **state)
+{
+	struct thc_home home = { .now = SECOND };
+	struct packet p = good();
+	struct thc_hdr h;
+
+	(void)state;
+	p.job.widths.sum[4] = 8;
+	p.job.widths.sum[1] = 4;
+	sender(&p, 0);
+	assert_int_equal(react(&p, &home, &h).event, THC_EVENT_ADDED);
+	assert_int_equal(home.row, JOB * 8 + 3);
+	assert_int_equal(home.kind, THC_LANE_LUT8);
+	sender(&p, 1);
+	p.hdr.width = 5;
+	p.bytes = 640;
+	assert_int_equal(react(&p, &home, &h).why, THC_DROP_MISMATCH);
+	assert_int_equal(home.row, JOB * 8 + 4);
+	assert_int_equal(h.op, THC_OP_WAIT);
+	assert_int_equal(h.flags, THC_F_DIFFERS);
+	assert_int_equal(thc_be64(h.bitmap), 1);
+	p.hdr.width = 2;
+	p.bytes = 512;
+	assert_int_equal(react(&p, &home, &h).why, THC_DROP_MISMATCH);
+	assert_int_equal(home.combined, 1);
+	p.hdr.width = 4;
+	assert_int_equal(react(&p, &home, &h).event, THC_EVENT_ADDED);
+	assert_int_equal(home.combined, 2);
+}
+
 /* The job goes on to its next epoch between admission and the slot: what came of the old epoch
  * is answered under that epoch's keys, which are still there.
  */
@@ -1475,6 +1545,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(admission__a_good_packet_passes),
 		cmocka_unit_test(admission__every_op),
+		cmocka_unit_test(admission__rows),
 		cmocka_unit_test(admission__version),
 		cmocka_unit_test(admission__joins_of_version_1),
 		cmocka_unit_test(admission__claims_of_workers_that_are_there),
@@ -1505,6 +1576,7 @@ int main(void)
 		cmocka_unit_test(order__membership),
 		cmocka_unit_test(slot__who_hears_what),
 		cmocka_unit_test(slot__indices_and_sums_meet),
+		cmocka_unit_test(slot__rows_do_not_meet),
 		cmocka_unit_test(slot__an_answer_is_of_its_epoch),
 	};
 

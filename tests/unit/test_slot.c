@@ -215,6 +215,43 @@ static void slot__sums_that_meet_are_of_one_width(void **state)
 	assert_int_equal(s.generation[0].count, 2);
 }
 
+/* The first indices fix the row, be they the first contribution or not; lanes are of any row. The
+ * next generation has another one.
+ */
+static void slot__indices_that_meet_are_of_one_row(void **state)
+{
+	struct thc_slot s = { 0 };
+	struct thc_arrival three = from(0, 0), four = from(1, 0), lanes = from(2, 0);
+	u32 g;
+
+	(void)state;
+	three.op = four.op = THC_OP_LUT_ADD;
+	three.row = 3;
+	four.row = 4;
+	for (g = 0; g < 6; g++) {
+		three.generation = four.generation = lanes.generation = g;
+		/* lanes come first, in between, or last */
+		if (g % 3 == 0)
+			assert_int_equal(thc_slot_arrive(&s, &lanes, ALL).verdict, THC_ADD);
+		assert_int_equal(thc_slot_arrive(&s, &three, ALL).verdict, THC_ADD);
+		assert_int_equal(thc_slot_arrive(&s, &four, ALL).verdict, THC_MISMATCH);
+		if (g % 3 == 1)
+			assert_int_equal(thc_slot_arrive(&s, &lanes, ALL).verdict, THC_ADD);
+		assert_int_equal(s.generation[g & 1].row, three.row);
+		four.row = three.row;
+		assert_int_equal(thc_slot_arrive(&s, &four, ALL).verdict, THC_ADD);
+		assert_int_equal(thc_slot_arrive(&s, &lanes, ALL).verdict,
+				 g % 3 == 2 ? THC_ADD : THC_REPEAT);
+		assert_int_equal(s.generation[g & 1].count, 3);
+		/* and of what is finished, too */
+		four.row++;
+		assert_int_equal(thc_slot_arrive(&s, &four, ALL).verdict, THC_MISMATCH);
+		assert_int_equal(thc_slot_arrive(&s, &three, ALL).verdict, THC_REPEAT);
+		three.row ^= 7;
+		four.row = three.row ^ 7;
+	}
+}
+
 static void slot__a_new_epoch_empties_and_an_old_one_does_not(void **state)
 {
 	struct thc_slot s = slot_at(9), before;
@@ -332,6 +369,7 @@ int main(void)
 		cmocka_unit_test(slot__disagreement_is_a_mismatch_and_changes_nothing),
 		cmocka_unit_test(slot__ops_meet),
 		cmocka_unit_test(slot__sums_that_meet_are_of_one_width),
+		cmocka_unit_test(slot__indices_that_meet_are_of_one_row),
 		cmocka_unit_test(slot__a_new_epoch_empties_and_an_old_one_does_not),
 		cmocka_unit_test(slot__past_is_remembered),
 		cmocka_unit_test(slot__close_wants_epoch_generation_and_quorum),

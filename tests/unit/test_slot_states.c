@@ -60,7 +60,9 @@ struct model {
 	int rounds;
 	int epochs;	/* restarts are possible until this epoch */
 	int quorum;	/* 0: no deadline */
-	int mixed;	/* worker 0 sends indices, the others sums: its op is another one */
+	int mixed;	/* that many send indices, the others sums: their op is another one. The row
+			 * is another one in each generation
+			 */
 	int large;	/* not under sanitizers, which make it ten times slower */
 };
 
@@ -100,7 +102,7 @@ static u32 count, room, table_size, here;
 static int packed_size;
 /* by their fate; THC_EVENT_EPOCH: those whose epoch had ended when they came to the slot */
 static u64 reactions[THC_EVENT_FATES];
-static u64 unknown_stales;
+static u64 unknown_stales, strays;
 
 /* --- packing --------------------------------------------------------------- */
 
@@ -143,6 +145,7 @@ static void put_generation(struct cursor *c, struct thc_generation *g)
 	put(c, &g->state, 1);
 	put(c, &g->width, 1);
 	put(c, &g->op, 1);
+	put(c, &g->row, 1);
 	g->bitmap = bitmap;
 	g->count = number;
 }
@@ -352,10 +355,10 @@ THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
 	(void)m;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 row,
 					      struct thc_slot **slot)
 {
-	(void)job;
+	(void)row;
 	home->locked++;
 	*slot = &home->slot[index];
 	return THC_DROP_NONE;
@@ -417,15 +420,21 @@ static void job_init(struct thc_job *job, const struct state *s)
 	job->ranks = WORKERS;
 	job->epoch = s->epoch;
 	job->joined = s->joined;
-	job->sum_width = 32;
+	memset(&job->widths, 32, sizeof(job->widths));
+}
+
+/* Bits of an index in generation @g. */
+static u8 row_of(int g)
+{
+	return (u8)(4 + g % 3);
 }
 
 static struct thc_hdr request(int w, int e, int i, int g)
 {
 	return (struct thc_hdr){
 		.version = THC_VERSION, .rank = thc_be16(w),
-		.op = model->mixed && !w ? THC_OP_LUT_ADD : THC_OP_ADD,
-		.width = model->mixed && !w ? 4 : 32,
+		.op = w < model->mixed ? THC_OP_LUT_ADD : THC_OP_ADD,
+		.width = w < model->mixed ? row_of(g) : 32,
 		.epoch = thc_be32(e), .round = thc_be32(g), .slot = thc_be16(i),
 		.chunk = thc_be32(g * model->slots + i), .generation = thc_be32(g),
 	};
@@ -438,7 +447,8 @@ static int op_is_right(const struct thc_hdr *h)
 
 	if (!model->mixed)
 		return h->op == THC_OP_ADD;
-	return h->op == THC_OP_LUT_ADD ? !!(in & 1) : h->op == THC_OP_ADD && !!(in >> 1);
+	return h->op == THC_OP_LUT_ADD ? !!(in & ((1U << model->mixed) - 1)) :
+					 h->op == THC_OP_ADD && !!(in >> model->mixed);
 }
 
 /* A result that goes to one rank or all: what it says must be true, and always the same. */
@@ -513,7 +523,38 @@ static void check_slot(const struct state *s, int i, u32 action)
 			"count differs from bitmap", action);
 		require(held->number == slot->top || thc_generation_done(held),
 			"an older generation is open", action);
+		require(held->row == (held->bitmap & ((1U << model->mixed) - 1) ?
+					      row_of((int)held->number) :
+					      0),
+			"the row is not that of the indices that are in", action);
 	}
+}
+
+/* Indices of another row, whose sums are as wide, meet a generation that has indices: they are told
+ * whose are there, and change nothing.
+ */
+static void deliver_stray(const struct state *from, int w, int e, int i, int g, u32 action)
+{
+	const struct thc_generation *held = &from->slot[i].generation[g & 1];
+	struct thc_hdr h = request(w, e, i, g);
+	const struct thc_packet p = { .hdr = &h };
+	struct state s = *from;
+	struct thc_home home = { .lanes = s.lanes[i], .slot = s.slot, .weight = 1 };
+	struct thc_reaction r;
+	struct thc_job job;
+
+	if (held->state == THC_EMPTY || !held->row || (int)held->number != g ||
+	    (int)from->slot[i].epoch != e)
+		return;
+	job_init(&job, &s);
+	h.op = THC_OP_LUT_ADD;
+	h.width = row_of(g + 1);
+	r = thc_react_slot(&home, &job, &seals, &p, THC_LANE_BITS32);
+	require(r.why == THC_DROP_MISMATCH && r.to == THC_TO_SENDER && h.op == THC_OP_WAIT &&
+			h.flags == THC_F_DIFFERS && thc_be64(h.bitmap) == held->bitmap,
+		"indices of another row are not a mismatch", action);
+	require(!memcmp(&s, from, sizeof(s)), "a mismatch changes the slot", action);
+	strays++;
 }
 
 /* A request, admitted while its epoch was the job's, meets the slot. */
@@ -526,6 +567,7 @@ static void deliver_request(struct state *s, int w, int e, int i, int g, u32 act
 	struct thc_reaction r;
 	struct thc_job job;
 
+	deliver_stray(s, w, e, i, g, action);
 	job_init(&job, s);
 	r = thc_react_slot(&home, &job, &seals, &p, THC_LANE_ADD32);
 	require(!home.locked, "a slot stays locked", action);
@@ -782,7 +824,7 @@ static void explore(void **arg)
 		skip();
 #endif
 	count = room = here = 0;
-	unknown_stales = 0;
+	unknown_stales = strays = 0;
 	memset(reactions, 0, sizeof(reactions));
 	state_init(&s);
 	{
@@ -814,6 +856,7 @@ static void explore(void **arg)
 		assert_true(reactions[THC_EVENT_STALE]);
 	if (model->epochs > 1)
 		assert_true(reactions[THC_EVENT_EPOCH]);
+	assert_int_equal(!!strays, !!model->mixed);
 	if (model->rounds > THC_PASTS + 2 && model->quorum)
 		assert_true(unknown_stales);
 	free(arena);
@@ -828,6 +871,9 @@ static struct model models[] = {
 	{ "loss", .workers = 3, .slots = 1, .rounds = 3, .epochs = 1 },
 	{ "loss_close", .workers = 3, .slots = 1, .rounds = 3, .epochs = 1, .quorum = 2 },
 	{ "loss_mixed", .workers = 3, .slots = 1, .rounds = 3, .epochs = 1, .mixed = 1 },
+	{ "loss_rows", .workers = 3, .slots = 1, .rounds = 3, .epochs = 1, .mixed = 2 },
+	{ "loss_close_rows", .workers = 3, .slots = 1, .rounds = 3, .epochs = 1, .quorum = 2,
+	  .mixed = 2 },
 	{ "restart_close_mixed", .workers = 2, .slots = 1, .rounds = 2, .epochs = 2, .quorum = 1,
 	  .mixed = 1 },
 	{ "loss_restart", .workers = 3, .slots = 1, .rounds = 3, .epochs = 2 },

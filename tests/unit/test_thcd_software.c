@@ -767,10 +767,9 @@ static void answer__to_indices_of_any_row(void **state)
 		for (bits = 1; bits <= 8 && bits <= width; bits++, g++) {
 			for (i = 0; i < 1U << bits; i++)
 				table[i] = (u16)(i * 7 % (width == 4 ? 6 : 86));
-			job()->bits = (u8)bits;
-			job()->sum_width = (u8)width;
+			job()->widths.sum[bits - 1] = (u8)width;
 			job()->flags = 0;
-			thc_pairs_init(&d.pairs[JOB], table, bits);
+			thc_pairs_init(&d.pairs[thc_row_of_all(JOB, bits)], table, bits);
 			bytes = 1024 * bits / width;
 			for (r = 0; r < N; r++) {
 				p = request(r, g);

@@ -289,7 +289,7 @@ static void wire__fits_the_mtu(void **state)
 #define JOB_FIELDS(X)	\
 	X(all) X(left) X(joined) X(active) X(epoch) X(slot_base)	\
 	X(slots) X(data_slots) X(ranks) X(restarter) X(quorum)	\
-	X(ttl_min) X(sum_width) X(reply) X(flags) X(bits) X(reserved)	\
+	X(ttl_min) X(reply) X(flags) X(widths)	\
 	X(group_port) X(port_base) X(deadline_ms) X(group) X(member)
 /* clang-format on */
 
@@ -319,7 +319,7 @@ static void maps__fields_follow_each_other(void **state)
 static void maps__have_no_hidden_padding(void **state)
 {
 	(void)state;
-	assert_int_equal(sizeof(struct thc_generation), 3 * 8 + 3 * 4 + 2 + 5 + 1 + 4);
+	assert_int_equal(sizeof(struct thc_generation), 3 * 8 + 3 * 4 + 2 + 4 + 2 + 1 + 3);
 	assert_int_equal(sizeof(struct thc_past), 16);
 	assert_int_equal(sizeof(struct thc_slot), 16 + 2 * sizeof(struct thc_generation) +
 							  THC_PASTS * sizeof(struct thc_past));

@@ -309,7 +309,8 @@ static void on_request(const struct event *e)
 		.round = thc_be32(p.h.round), .chunk = thc_be32(p.h.chunk),
 		.rank = (u8)thc_be16(p.h.rank), .op = p.h.op,
 	};
-	enum thc_lane_kind kind = thc_lane_kind(p.h.op, p.h.width, thc_job_row(&net.job));
+	enum thc_lane_kind kind =
+		thc_lane_kind(p.h.op, p.h.width, thc_job_row(&net.job, p.h.width));
 	struct thc_outcome out;
 
 	if (!is_genuine(e, (int)(payload / 8))) {
@@ -317,6 +318,7 @@ static void on_request(const struct event *e)
 		return;
 	}
 	a.width = thc_sum_bits(p.h.op, p.h.width, SUM_WIDTH);
+	a.row = thc_row_of(p.h.op, p.h.width);
 	assert_int_equal(thc_admit_form(&p.h), THC_DROP_NONE);
 	assert_int_equal(payload, thc_lane_payload(kind, p.h.width));
 	out = thc_slot_arrive(&net.slot[slot], &a, net.job.all);
@@ -560,8 +562,7 @@ static void begin_job(const u8 *key, u32 ranks)
 	net.job.epoch = EPOCH;
 	net.job.ranks = (u16)ranks;
 	net.job.restarter = THC_WORKER_NONE;
-	net.job.bits = 4;
-	net.job.sum_width = SUM_WIDTH;
+	net.job.widths.sum[3] = SUM_WIDTH;
 	net.job.active = 1;
 	net.seals.seal = key ? THC_SEAL_NH : THC_SEAL_SUM;
 	thc_seal_key_set(&net.seals.up[EPOCH & 1], key, THC_KEY_UP, JOB, salt);

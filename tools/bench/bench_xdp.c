@@ -173,7 +173,7 @@ static void make_job(int id)
 	u8 bits = has_table(id) ? width_of[id] : 4;
 	struct thc_job *job = &jobs[id];
 	struct thc_pairs pairs;
-	u32 key = id;
+	u32 key = thc_row_of_all((u32)id, bits);
 	int r;
 
 	for (r = 0; id == BITS8 && r < THC_LEVELS_MAX; r++)
@@ -188,8 +188,7 @@ static void make_job(int id)
 	job->data_slots = BENCH_SLOTS;
 	job->ranks = BENCH_RANKS;
 	job->quorum = BENCH_RANKS;
-	job->bits = bits;
-	job->sum_width = sum_of[id];
+	job->widths.sum[bits - 1] = sum_of[id];
 	job->reply = THC_REPLY_MULTICAST;
 	job->flags = id == LINEAR ? THC_JOB_F_LINEAR : 0;
 	job->port_base = PORT;

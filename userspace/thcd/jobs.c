@@ -116,6 +116,7 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 {
 	struct thcd_record *r = &d->record[plan->job];
 	struct thc_job *job = &d->job[plan->job];
+	u32 bits;
 
 	memset(r, 0, sizeof(*r));
 	r->plan = *plan;
@@ -131,16 +132,16 @@ void thcd_job_create(struct thcd *d, const struct thcd_plan *plan)
 	job->ranks = plan->ranks;
 	job->quorum = plan->quorum;
 	job->ttl_min = plan->ttl_min;
-	job->bits = plan->bits;
-	job->sum_width = thcd_plan_row(plan).sum_width;
+	job->widths = plan->tables.widths;
 	job->reply = plan->reply;
 	job->flags = thc_tables_linear(&plan->tables) ? THC_JOB_F_LINEAR : 0;
 	job->group_port = thc_be16(plan->group_port);
 	job->port_base = d->port;
 	job->deadline_ms = plan->deadline_ms;
 	job->group = plan->group;
-	if (d->pairs)
-		thc_pairs_init(&d->pairs[plan->job], thcd_plan_row(plan).level, job->bits);
+	for (bits = 1; d->pairs && bits <= THC_BITS_MAX; bits++)
+		thc_pairs_init(&d->pairs[thc_row_of_all(plan->job, bits)],
+			       thc_tables_row(&plan->tables, bits).level, bits);
 	publish(job->active, 1);
 }
 

@@ -23,7 +23,7 @@ int thcd_software_init(struct thcd *d, u32 slots, struct thcd_error *e)
 {
 	static struct thcd_record record[THC_JOBS_MAX];
 	static struct thc_seals seals[THC_JOBS_MAX];
-	static struct thc_pairs pairs[THC_JOBS_MAX];
+	static struct thc_pairs pairs[THC_ROWS_MAX];
 	static struct thc_job job[THC_JOBS_MAX];
 
 	d->job = job;
@@ -47,7 +47,7 @@ void thcd_software_exit(struct thcd *d)
 /* The home of <thc/aggregator/react.h>: one thread, so nothing is locked. */
 struct thc_home {
 	struct thcd	*d;
-	u16		job;
+	u32		row;	/* of all jobs' */
 	u32		at;	/* the slot, of all */
 };
 
@@ -100,10 +100,10 @@ THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
 	(void)m;
 }
 
-THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 row,
 					      struct thc_slot **slot)
 {
-	home->job = (u16)job;
+	home->row = row;
 	home->at = index;
 	*slot = &home->d->slot[index];
 	return THC_DROP_NONE;
@@ -118,7 +118,7 @@ THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot)
 THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 				 const struct thc_packet *p, u32 odd, u32 first)
 {
-	const struct thc_pairs *table = &home->d->pairs[home->job];
+	const struct thc_pairs *table = &home->d->pairs[home->row];
 	u64 *lanes = home->d->lanes[home->at].word[odd];
 	u32 rank = thc_be16(p->hdr->rank);
 

@@ -71,7 +71,7 @@ struct thcd {
 	struct thcd_record	*record;	/* THC_JOBS_MAX */
 	struct thc_slot		*slot;		/* slots */
 	struct thc_lanes	*lanes;		/* slots */
-	struct thc_pairs	*pairs;		/* THC_JOBS_MAX; software mode only */
+	struct thc_pairs	*pairs;		/* THC_ROWS_MAX; software mode only */
 	u32			slots;
 	u16			port;
 	bool			software;

@@ -535,17 +535,33 @@ int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 	return load_for(d, generic, e);
 }
 
+static int load_row(struct thcd_xdp *x, u16 job_id, const struct thc_table_row *row,
+		    struct thcd_error *e)
+{
+	u32 key = thc_row_of_all(job_id, row->bits);
+	struct thc_pairs pairs;
+
+	thc_pairs_init(&pairs, row->level, row->bits);
+	if (!bpf_map_update_elem(bpf_map__fd(x->skel->maps.pairs), &key, &pairs, 0))
+		return 0;
+	return thcd_fail(e, "cannot load the table of %u bits of job %u: %s", row->bits, job_id,
+			 strerror(errno));
+}
+
 int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
-	struct thc_pairs pairs;
-	u32 key = job_id;
+	u32 bits;
 
 	if (d->adopted)
 		return 0;
-	thc_pairs_init(&pairs, thcd_plan_row(&d->record[job_id].plan).level, d->job[job_id].bits);
-	if (bpf_map_update_elem(bpf_map__fd(x->skel->maps.pairs), &key, &pairs, 0))
-		return thcd_fail(e, "cannot load the table of job %u: %s", job_id, strerror(errno));
+	for (bits = 1; bits <= THC_BITS_MAX; bits++) {
+		const struct thc_table_row row =
+			thc_tables_row(&d->record[job_id].plan.tables, bits);
+
+		if (row.sum_width && load_row(x, job_id, &row, e))
+			return -1;
+	}
 	return x->generic ? 0 : fill_fan(x, d->job[job_id].ranks, e);
 }
 

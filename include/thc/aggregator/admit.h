@@ -90,7 +90,7 @@ THC_INLINE enum thc_drop_reason thc_admit_data(const struct thc_job *job, const 
 	u32 slot = thc_be16(h->slot);
 	struct thc_place at = { slot, thc_be32(h->generation) };
 
-	*kind = thc_lane_kind(h->op, h->width, thc_job_row(job));
+	*kind = thc_lane_kind(h->op, h->width, thc_job_row(job, h->width));
 	if (*kind == THC_LANE_NONE || !thc_op_is_used(h->op, job->ranks))
 		return THC_DROP_WIDTH;
 	if (payload_len != thc_lane_payload(*kind, h->width))

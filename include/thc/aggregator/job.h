@@ -8,7 +8,7 @@
 
 #include <thc/aggregator/bucket.h>
 #include <thc/wire/address.h>
-#include <thc/wire/format.h>
+#include <thc/wire/rows.h>
 #include <thc/wire/seal.h>
 
 /* Jobs of one aggregator; thc_hdr.job is an index below it. */
@@ -40,7 +40,7 @@ struct thc_member {
 };
 
 /* thc_job.flags */
-#define THC_JOB_F_LINEAR	0x01	/* T[z] = z */
+#define THC_JOB_F_LINEAR	0x01	/* T[z] = z in the row of 4 bits */
 
 /**
  * struct thc_job - constants and state of a job
@@ -56,10 +56,9 @@ struct thc_member {
  * @quorum: least contributions of a generation closed by deadline
  * @restarter: worker that raised the epoch last by restarting, THC_WORKER_NONE: none did
  * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
- * @bits: b, of an index of LUT_ADD
- * @sum_width: bits of a LUT_ADD sum
  * @reply: enum thc_reply
  * @flags: THC_JOB_F_*
+ * @widths: its rows, of LUT_ADD
  * @group_port: UDP port of @group, network order
  * @group: multicast group of answers
  * @deadline_ms: 0: never closed by deadline
@@ -78,11 +77,9 @@ struct thc_job {
 	u16		restarter;
 	u8		quorum;
 	u8		ttl_min;
-	u8		sum_width;
 	u8		reply;
 	u8		flags;
-	u8		bits;
-	u8		reserved[6];
+	struct thc_widths widths;
 	u16		group_port;
 	u16		port_base;
 	u32		deadline_ms;
@@ -90,14 +87,21 @@ struct thc_job {
 	struct thc_member member[THC_RANKS_MAX];
 };
 
-THC_INLINE struct thc_row thc_job_row(const struct thc_job *job)
-{
-	struct thc_row row = {
-		.bits = job->bits,
-		.sum_width = job->sum_width,
-		.linear = !!(job->flags & THC_JOB_F_LINEAR),
-	};
+/* Rows of all jobs of an aggregator, each in its place: eight a job. */
+#define THC_ROWS_MAX	(THC_JOBS_MAX * THC_BITS_MAX)
 
+/* Where the table of the row of @width bits is among the rows of all jobs. */
+THC_INLINE u32 thc_row_of_all(u32 job, u32 width)
+{
+	return job * THC_BITS_MAX + thc_row_at(width);
+}
+
+/* LUT_ADD by the row that a request of @width names. */
+THC_INLINE struct thc_row thc_job_row(const struct thc_job *job, u8 width)
+{
+	struct thc_row row = thc_widths_row(&job->widths, width);
+
+	row.linear = !!(job->flags & THC_JOB_F_LINEAR);
 	return row;
 }
 

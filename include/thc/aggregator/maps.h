@@ -5,7 +5,7 @@
  *
  *	jobs	array, THC_JOBS_MAX	struct thc_job, mmapped by the daemon
  *	seals_of	array, THC_JOBS_MAX	struct thc_seals, mmapped by the daemon
- *	pairs	array, THC_JOBS_MAX	struct thc_pairs
+ *	pairs	array, THC_ROWS_MAX	struct thc_pairs, at thc_row_of_all()
  *	slots	array, set at load	struct thc_slot, mmapped by the daemon
  *	lanes	array, as slots		struct thc_lanes, mmapped by the daemon
  *	stats	per-CPU array, 1	struct thc_stats

@@ -45,8 +45,10 @@ THC_INLINE u64 thc_home_clock(struct thc_home *home);
 /* Notes that the member has sent a packet. */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
 
-/* The slot at @index of all slots, to be had alone until thc_home_unlock(). */
-THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 job,
+/* The slot at @index of all slots, to be had alone until thc_home_unlock(). @row: of all jobs' rows,
+ * that of a LUT_ADD
+ */
+THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 row,
 					      struct thc_slot **slot);
 THC_INLINE void thc_home_unlock(struct thc_home *home, struct thc_slot *slot);
 
@@ -266,7 +268,8 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 		.chunk = thc_be32(h->chunk),
 		.rank = (u8)thc_be16(h->rank),
 		.op = h->op,
-		.width = thc_sum_bits(h->op, h->width, job->sum_width),
+		.width = thc_sum_bits(h->op, h->width, thc_widths_sum(&job->widths, h->width)),
+		.row = thc_row_of(h->op, h->width),
 		.ce = p->ce,
 	};
 	enum thc_drop_reason why;
@@ -274,7 +277,8 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 	struct thc_slot *slot;
 	struct thc_outcome o;
 
-	why = thc_home_lock(home, job->slot_base + thc_be16(h->slot), thc_be16(h->job), &slot);
+	why = thc_home_lock(home, job->slot_base + thc_be16(h->slot),
+			    thc_row_of_all(thc_be16(h->job), h->width), &slot);
 	if (why)
 		return thc_react_drop(why);
 	o = thc_slot_arrive(slot, &a, job->all);

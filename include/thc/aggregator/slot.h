@@ -51,6 +51,7 @@ enum thc_generation_state {
  * @state: enum thc_generation_state
  * @width: bits of a lane of the sum; contributions must agree
  * @op: enum thc_op of the first contribution, and of the answer; others must meet it
+ * @row: bits of an index of the first LUT_ADD; others must agree. 0: there was none
  * @ce: a contribution carried ECN CE
  * @checksum: thc_checksum_fold() of the finished lanes
  */
@@ -66,7 +67,8 @@ struct thc_generation {
 	u8	op;
 	u8	ce;
 	u16	checksum;
-	u8	reserved[4];
+	u8	row;
+	u8	reserved[3];
 };
 
 /* The contributors of a generation that has been overwritten. */
@@ -109,7 +111,7 @@ struct thc_slot {
  * @THC_REPEAT: the result is there: send it to the sender again
  * @THC_STALE: too old for that: tell the sender whose contributions it held
  * @THC_BUSY: too far ahead: drop, and tell the sender who is not
- * @THC_MISMATCH: op, width or round differ from the first one's: drop, and tell
+ * @THC_MISMATCH: op, row, width or round differ from the first one's: drop, and tell
  *	the sender whose they are. Or its epoch ended between admission and the
  *	slot's lock: drop
  */
@@ -131,6 +133,7 @@ struct thc_arrival {
 	u8	rank;
 	u8	op;
 	u8	width;	/* of the sum's lanes */
+	u8	row;	/* of LUT_ADD: bits of an index; else 0 */
 	u8	ce;
 };
 
@@ -189,8 +192,16 @@ THC_INLINE void thc_generation_open(struct thc_slot *s, struct thc_generation *g
 	g->state = THC_OPEN;
 	g->width = a->width;
 	g->op = a->op;
+	g->row = 0;
 	g->ce = 0;
 	s->top = a->generation;
+}
+
+/* Is the contribution what those before it in @g are? Two rows may have sums of one width. */
+THC_INLINE int thc_generation_meets(const struct thc_generation *g, const struct thc_arrival *a)
+{
+	return g->round == a->round && g->chunk == a->chunk && g->width == a->width &&
+	       thc_ops_meet(g->op, a->op) && (g->row == a->row || !g->row || !a->row);
 }
 
 /**
@@ -240,8 +251,7 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 		return out;
 	}
 
-	if (g->round != a->round || g->chunk != a->chunk || g->width != a->width ||
-	    !thc_ops_meet(g->op, a->op)) {
+	if (!thc_generation_meets(g, a)) {
 		out.verdict = THC_MISMATCH;
 		return out;
 	}
@@ -255,6 +265,7 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 	}
 	g->bitmap |= bit;
 	g->count++;
+	g->row |= a->row;
 	g->ce |= a->ce;
 	if (g->bitmap == all) {
 		g->state = THC_FINISHED;

@@ -61,15 +61,21 @@ void rig_epoch(struct rig *rig, u32 id, u32 epoch)
 	rig->jobs[id].epoch = epoch;
 }
 
-void rig_row(struct rig *rig, u32 id, const u16 *table, u8 bits, u8 sum_width)
+void rig_add_row(struct rig *rig, u32 id, const u16 *table, u8 bits, u8 sum_width)
 {
+	u32 row = thc_row_of_all(id, bits);
 	struct thc_pairs pairs;
 
 	thc_pairs_init(&pairs, table, bits);
-	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.pairs), &id, &pairs, 0),
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(rig->skel->maps.pairs), &row, &pairs, 0),
 			 0);
-	rig->jobs[id].bits = bits;
-	rig->jobs[id].sum_width = sum_width;
+	rig->jobs[id].widths.sum[bits - 1] = sum_width;
+}
+
+void rig_row(struct rig *rig, u32 id, const u16 *table, u8 bits, u8 sum_width)
+{
+	memset(&rig->jobs[id].widths, 0, sizeof(rig->jobs[id].widths));
+	rig_add_row(rig, id, table, bits, sum_width);
 }
 
 struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots)

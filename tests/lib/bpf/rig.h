@@ -53,7 +53,9 @@ void rig_close(struct rig *rig);
 /* Job @id with @n ranks over slots [@base, @base + @slots), in epoch 1. No members yet. */
 struct thc_job *rig_job(struct rig *rig, u32 id, int n, u32 base, u32 slots);
 
-/* LUT_ADD of job @id has 2^@bits levels @table, and sums of @sum_width bits. */
+/* Job @id has one more row, of 2^@bits levels @table and sums of @sum_width bits. */
+void rig_add_row(struct rig *rig, u32 id, const u16 *table, u8 bits, u8 sum_width);
+/* It has no other. */
 void rig_row(struct rig *rig, u32 id, const u16 *table, u8 bits, u8 sum_width);
 
 /* Job @id goes on to @epoch, and to seal rig_seal; keys of an epoch before stay. */
