@@ -65,6 +65,7 @@ enum {
 	WITH_PREFIX,
 	WITH_SHARDS,
 	WITH_DEADLINE,
+	WITH_RATE,
 	WITHOUT_KEY,
 	SEVERAL_JOBS,
 	OUTCOMES
@@ -93,6 +94,7 @@ static struct outcome reached[OUTCOMES] = {
 	[WITH_PREFIX] = { "prefixes", 0 },
 	[WITH_SHARDS] = { "several aggregators", 0 },
 	[WITH_DEADLINE] = { "deadlines", 0 },
+	[WITH_RATE] = { "rates and errors", 0 },
 	[WITHOUT_KEY] = { "without a key", 0 },
 	[SEVERAL_JOBS] = { "several jobs", 0 },
 };
@@ -158,6 +160,26 @@ static struct thc_job world_jobs[THC_JOBS_MAX];
 static struct thcd_record world_records[THC_JOBS_MAX];
 static struct thc_seals world_seals[THC_JOBS_MAX];
 
+/* Besides the job's own a rate brings rows of 1 to 6 bits, each with the narrowest sums. */
+static void check_rows(const struct thcd_plan *plan, const struct thc_spec *s)
+{
+	unsigned int bits, n = s->ranks;
+
+	require(s->rate == plan->rate && s->error == plan->error && !(s->rate && s->error));
+	for (bits = 1; bits <= 8; bits++) {
+		struct thc_table_row row = thc_spec_row(s, bits);
+		unsigned int sum = ((1U << bits) - 1) * n;
+
+		if (bits == s->bits)
+			continue;
+		require(row.sum_width == (bits > 6 || !(s->rate || s->error) ? 0 :
+					  sum < 16			     ? 4 :
+					  sum < 256			     ? 8 :
+									       16));
+		require(!row.sum_width || (uint64_t)row.granularity * n < 1ULL << row.sum_width);
+	}
+}
+
 static void check_params(const struct thcd_plan *plan, const struct thc_spec *s, u32 rank)
 {
 	const struct thc_client_options o = {
@@ -175,6 +197,7 @@ static void check_params(const struct thcd_plan *plan, const struct thc_spec *s,
 	require(s->seed == plan->seed && s->ranks == plan->ranks && s->reply == plan->reply);
 	require((uint64_t)table.granularity * s->ranks < UINT64_C(1) << thc_spec_sum_width(s));
 	require(s->bits == plan->bits && s->scheme == plan->scheme);
+	check_rows(plan, s);
 	require(s->value_bits == plan->value_bits);
 	require((s->grain ? s->grain : 1) == 1U << plan->grain_log2);
 	require((s->scheme_features & ~THC_SCHEME_F_UNROTATED) == plan->sketch);
@@ -394,6 +417,10 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 	    plan->seal == THC_SEAL_SUM ? "sum" :
 					 "none");
 	put(t, "correlated", "%s", plan->correlated ? "on" : "off");
+	if (plan->rate)
+		put(t, "rate", "%u.%03u", plan->rate / 1000, plan->rate % 1000);
+	if (plan->error)
+		put(t, "error", "0.%06u", plan->error);
 	if (t->json)
 		strcat(t->at, "}]}");
 }
@@ -439,6 +466,7 @@ static void count(const struct thcd_plan *plan, const struct thcd_job_wish *w)
 	reached[WITH_PREFIX].times += !!plan->admits.count;
 	reached[WITH_SHARDS].times += plan->shards.count > 1;
 	reached[WITH_DEADLINE].times += !!plan->deadline_ms;
+	reached[WITH_RATE].times += plan->rate || plan->error;
 	reached[WITHOUT_KEY].times += plan->seal != THC_SEAL_NH;
 }
 
@@ -527,6 +555,8 @@ static const struct {
 	{ "seed", { "0", "1", "18446744073709551615" } },
 	{ "seal", { "nh", "sum", "none" } },
 	{ "correlated", { "on", "off" } },
+	{ "rate", { "4", "0.25", "24", "3.3333", "0.2", "nan" } },
+	{ "error", { "0.001", "1e-6", "0.5", "0.4999999", "1e-7", "1" } },
 };
 
 static const char *fitting_value(const char *key, uint8_t which)

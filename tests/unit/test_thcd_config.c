@@ -107,7 +107,8 @@ static const char every_key[] =
 	"clamp=1/512,scheme=lhc,precision=fixed16,grain=64,sketch=three,rotate=off,feedback=off,sum_width=16,"
 	"block=4096,slots=100,norm_slots=7,reply=fanout,group=239.1.2.3,group_port=7000,"
 	"prefix=10.0.0.0/8,prefix=fd00::/64,shards=10.0.0.1,10.0.0.2:9100,shard=1,hops=254,"
-	"quorum=3,deadline_ms=250,seed=18446744073709551615,seal=none,correlated=off";
+	"quorum=3,deadline_ms=250,seed=18446744073709551615,seal=none,correlated=off,"
+	"rate=4.5,error=0.0125";
 
 static void check_every_key(const struct thcd_job_wish *w)
 {
@@ -153,6 +154,8 @@ static void check_every_key(const struct thcd_job_wish *w)
 	assert_true(w->seed == UINT64_MAX);
 	assert_int_equal(w->seal, THC_SEAL_NONE);
 	assert_false(w->correlated);
+	assert_int_equal(w->rate, 4500);
+	assert_int_equal(w->error, 12500);
 }
 
 static void job__every_key(void **state)
@@ -183,7 +186,7 @@ static void file__every_key(void **state)
 		"    \"shard\": 1, \"hops\": 254, \"quorum\": 3,\n"
 		"    \"deadline_ms\": 250,\n"
 		"    \"seed\": \"18446744073709551615\", \"seal\": \"none\",\n"
-		"    \"correlated\": false },\n"
+		"    \"correlated\": false, \"rate\": 4.5, \"error\": \"0.0125\" },\n"
 		"   { \"job\": 4, \"ranks\": 2, \"key\": \"@two\", \"clamp\": 0.03125 } ] }\n";
 
 	(void)state;
@@ -238,6 +241,15 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,ranks=-2", "\"-2\" is not a number");
 	bad_job("1,ranks=2x", "\"2x\" is not a number");
 	bad_job("1,ranks=0", "ranks: 0 is out of range");
+	bad_job("1,rate=0.2", "rate: \"0.2\" is not a number from 0.25 to 24");
+	bad_job("1,rate=24.1", "rate: \"24.1\" is not a number");
+	bad_job("1,rate=nan", "rate: \"nan\" is not a number");
+	bad_job("1,rate=4x", "rate: \"4x\" is not a number");
+	bad_job("1,rate=", "rate: \"\" is not a number");
+	bad_job("1,error=1e-7", "error: \"1e-7\" is not a number from 1e-06 to 0.5");
+	bad_job("1,error=0.6", "error: \"0.6\" is not a number");
+	bad_job("1,error=-0.1", "error: \"-0.1\" is not a number");
+	bad_job("1,error=inf", "error: \"inf\" is not a number");
 	bad_job("1,ranks=65", "ranks: 65 is out of range");
 	bad_job("16", "job: 16 is out of range");
 	bad_job("1,key=0011223344", "key: only a file can hold it: make one with thcctl genkey");

@@ -276,6 +276,16 @@ static void scheme__is_announced(void **state)
 	assert_int_equal(s.scheme, THC_SCHEME_UTHC);
 	assert_int_equal(s.value_bits, 0);
 	assert_int_equal(s.scheme_features, THC_SCHEME_F_UNROTATED);
+	assert_int_equal(s.rate, 0);
+	r.plan = good("1,ranks=8,key=@one,rate=3.25");
+	thcd_spec_fill(&s, &job, &r, 0);
+	assert_int_equal(s.rate, 3250);
+	assert_int_equal(s.error, 0);
+	assert_memory_equal(&s.tables, &r.plan.tables, sizeof(s.tables));
+	r.plan = good("1,ranks=8,key=@one,error=0.25");
+	thcd_spec_fill(&s, &job, &r, 0);
+	assert_int_equal(s.rate, 0);
+	assert_int_equal(s.error, 250000);
 	r.plan = good("1,ranks=8,key=@one,rotate=on");
 	thcd_spec_fill(&s, &job, &r, 0);
 	assert_int_equal(s.scheme_features, 0);
@@ -410,6 +420,84 @@ static void table__bad_ones(void **state)
 		"but the table ends with 4");
 	refused("1,ranks=2,key=@one,granularity=14", "too small for the 16 levels");
 	refused("1,ranks=2,key=@one,table=uniform,granularity=30", "has granularity 15, not 30");
+}
+
+/* Rows of 1 to 6 bits besides the job's own: the narrowest sums of all ranks, and tables for them. */
+static void check_rows(unsigned int own, unsigned int ranks, bool feedback)
+{
+	struct thc_table_wish wish = {
+		.size = sizeof(wish), .ranks = ranks, .flags = feedback ? THC_TABLE_FEEDBACK : 0,
+	};
+	struct thc_table_row row;
+	struct thcd_plan p, plain;
+	struct thc_table t;
+	unsigned int z;
+	char keys[96];
+
+	snprintf(keys, sizeof(keys), "1,ranks=%u,key=@one,bits=%u,feedback=%s", ranks, own,
+		 feedback ? "on" : "off");
+	plain = good(keys);
+	strcat(keys, ",rate=4.5");
+	p = good(keys);
+	assert_int_equal(p.rate, 4500);
+	/* the job's own row is as it would be */
+	row = thcd_plan_row(&p);
+	assert_int_equal(row.sum_width, row_of(plain).sum_width);
+	assert_int_equal(p.table_hash, plain.table_hash);
+	assert_memory_equal(row.level, thcd_plan_row(&plain).level, sizeof(u16) << own);
+	for (wish.bits = 1; wish.bits <= THC_BITS_MAX; wish.bits++) {
+		row = thc_tables_row(&p.tables, wish.bits);
+		if (wish.bits == own)
+			continue;
+		if (wish.bits > 6) {
+			assert_int_equal(row.sum_width, 0);
+			continue;
+		}
+		wish.width = row.sum_width;
+		assert_true(((1U << wish.bits) - 1) * ranks < 1U << wish.width);
+		assert_true(wish.width == 4 ||
+			    ((1U << wish.bits) - 1) * ranks >= 1U << wish.width / 2);
+		assert_int_equal(thc_table_choose(&wish, &t), 0);
+		assert_int_equal(row.granularity, t.granularity);
+		assert_memory_equal(&row.clamp, &t.t, sizeof(t.t));
+		assert_memory_equal(&p.p[wish.bits - 1], &t.p, sizeof(t.p));
+		for (z = 0; z < t.levels; z++)
+			assert_int_equal(row.level[z], t.value[z]);
+	}
+}
+
+static void rate__brings_rows(void **state)
+{
+	struct thcd_plan plain;
+	u32 bits;
+
+	(void)state;
+	check_rows(4, 4, true);
+	check_rows(4, 4, false);
+	check_rows(8, 64, true);
+	check_rows(1, 1, true);
+	check_rows(6, 5, true);
+	assert_int_equal(good("1,ranks=2,key=@one,error=0.001").error, 1000);
+	assert_int_equal(good("1,ranks=2,key=@one,rate=24").rate, 24000);
+	assert_int_equal(good("1,ranks=2,key=@one,rate=0.25,block=1024").rate, 250);
+	assert_int_equal(good("1,ranks=2,key=@one,error=1e-6").error, 1);
+	assert_int_equal(good("1,ranks=2,key=@one,error=0.5").error, 500000);
+	/* without one there are no others */
+	plain = good("1,ranks=2,key=@one");
+	for (bits = 1; bits <= THC_BITS_MAX; bits++)
+		assert_int_equal(thc_widths_sum(&plain.tables.widths, bits), bits == 4 ? 8 : 0);
+}
+
+static void rate__needs_norms_of_small_blocks(void **state)
+{
+	(void)state;
+	refused("1,ranks=2,key=@one,rate=4,error=0.1", "a job aims at one of them: leave one out");
+	refused("1,ranks=2,key=@one,rate=4,scheme=uthc", "rate: only scheme=thc has one");
+	refused("1,ranks=2,key=@one,error=.1,scheme=lhc", "error: only scheme=thc has one");
+	refused("1,ranks=2,key=@one,rate=4,block=2048",
+		"rate needs blocks of 1024 coordinates: leave block out");
+	refused("1,ranks=2,key=@one,error=.1,bits=2,sum_width=4",
+		"chunks of 4-bit sums have 2048: leave sum_width out");
 }
 
 static void job__contradictions(void **state)
@@ -646,6 +734,8 @@ static void keep__same_jobs_only(void **state)
 		{ "1,ranks=4,key=@one,granularity=31,seed=1", "seed" },
 		{ "1,ranks=4,seal=sum,granularity=31", "seal differs" },
 		{ "1,ranks=4,key=@one,granularity=31,correlated=off", "correlated" },
+		{ "1,ranks=4,key=@one,granularity=31,rate=4", "rate in thousandths is 0" },
+		{ "1,ranks=4,key=@one,granularity=31,error=.1", "error in millionths is 0" },
 		{ "1,ranks=4,key=@one,granularity=31,hops=0", "hops" },
 		{ "1,ranks=4,key=@one,granularity=31,group=239.1.1.1", "group" },
 		{ "1,ranks=4,key=@one,granularity=31,group_port=7000", "group_port is 18564" },
@@ -735,6 +825,8 @@ int main(void)
 		cmocka_unit_test(key__makes_the_seed),
 		cmocka_unit_test(key__belongs_to_its_seal),
 		cmocka_unit_test(table__bad_ones),
+		cmocka_unit_test(rate__brings_rows),
+		cmocka_unit_test(rate__needs_norms_of_small_blocks),
 		cmocka_unit_test(job__contradictions),
 		cmocka_unit_test(job__group_by_family),
 		cmocka_unit_test(job__group_given),

@@ -55,6 +55,7 @@ struct thcd_prefixes {
  * @p: IEEE-754 bits of the clamp fraction of each row, for display
  * @tables: the job's rows
  * @bits: of an index into the job's own row; @chunk: coordinates of a chunk of its sums
+ * @rate, @error: as in struct thc_spec
  * @value_bits: of floats' fixed point with schemes none and lhc, 0: exact
  * @grain_log2: of scheme lhc; @sketch: THC_SCHEME_F_SKETCH, _COUPLED
  * @admits: only addresses in one of these prefixes may join
@@ -76,6 +77,8 @@ struct thcd_plan {
 	u32		table_hash;
 	u32		deadline_ms;
 	u32		slot_base;
+	u32		rate;
+	u32		error;
 	u16		ranks;
 	u16		quorum;
 	u16		data_slots;

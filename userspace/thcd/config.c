@@ -3,6 +3,7 @@
  * The keys of a job and of the daemon: their names, what they mean and which
  * values they take. JSON is json.c's, what follows from the values plan.c's.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@ enum syntax {
 	NUMBER,
 	SECRET,
 	FRACTION,
+	THOUSANDTHS,
+	MILLIONTHS,
 	TABLE,
 	WIDTH,
 	PRECISION,
@@ -137,6 +140,11 @@ static const struct key job_keys[] = {
 	  "default nh" },
 	{ "correlated", SWITCH_ON, AT(correlated), 0, 0,
 	  "correlated stochastic rounding, on or off; default on" },
+	{ "rate", THOUSANDTHS, AT(rate), 250, 24000,
+	  "bits of an index follow the norms of blocks: bits a coordinate, up and down together, "
+	  "that all-reduces aim at, 0.25 to 24; default: all blocks have the bits of bits=" },
+	{ "error", MILLIONTHS, AT(error), 1, 500000,
+	  "as rate, but the error that all-reduces aim at, 1e-6 to 0.5 of the gradient's square" },
 };
 
 #undef AT
@@ -218,6 +226,20 @@ static int set_fraction(double *field, const struct key *k, const char *value, s
 	if (end == part || *end || !(below > 0 && *field > 0 && *field < 1))
 		return thcd_fail(e, "%s: \"%s\" is not a fraction between 0 and 1, as 1/32",
 				 k->name, value);
+	return 0;
+}
+
+/* A decimal number as so many parts of 1. */
+static int set_parts(u32 *field, const struct key *k, const char *value, u32 parts,
+		     struct thcd_error *e)
+{
+	char *end;
+	double n = rint(strtod(value, &end) * parts);
+
+	if (end == value || *end || !(n >= (double)k->min && n <= (double)k->max))
+		return thcd_fail(e, "%s: \"%s\" is not a number from %g to %g (%s)", k->name, value,
+				 (double)k->min / parts, (double)k->max / parts, k->meaning);
+	*field = (u32)n;
 	return 0;
 }
 
@@ -386,6 +408,12 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 		break;
 	case FRACTION:
 		err = set_fraction(field, k, value, e);
+		break;
+	case THOUSANDTHS:
+		err = set_parts(field, k, value, 1000, e);
+		break;
+	case MILLIONTHS:
+		err = set_parts(field, k, value, 1000000, e);
 		break;
 	case TABLE:
 		err = parse_table(w, value, e);

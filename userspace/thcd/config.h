@@ -44,6 +44,8 @@ struct thcd_job_wish {
 	u32			grain;		/* 0: 1 */
 	u32			sketch;		/* THC_SCHEME_F_SKETCH, _COUPLED */
 	u32			sum_width;
+	u32			rate;		/* thousandths of a bit, 0: none */
+	u32			error;		/* millionths, 0: none */
 	u32			block;
 	u32			slots;
 	u32			control_slots;

@@ -220,7 +220,7 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 {
 	bool multicast = plan->reply == THC_REPLY_MULTICAST;
 	u32 slots = plan->data_slots + plan->control_slots;
-	char group[INET6_ADDRSTRLEN], shard[32] = "", scheme[32] = "";
+	char group[INET6_ADDRSTRLEN], shard[32] = "", scheme[32] = "", rate[32] = "";
 	const struct thc_table_row row = thcd_plan_row(plan);
 	double p;
 
@@ -230,11 +230,15 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 			 plan->shards.count);
 	if (plan->scheme != THC_SCHEME_THC)
 		snprintf(scheme, sizeof(scheme), " scheme %s;", thc_scheme_name[plan->scheme]);
+	if (plan->rate)
+		snprintf(rate, sizeof(rate), " rate %.6g;", plan->rate / 1e3);
+	if (plan->error)
+		snprintf(rate, sizeof(rate), " error %.6g;", plan->error / 1e6);
 	snprintf(
 		text, size,
-		"job %u:%s %u ranks;%s table of %u bits, granularity %u, clamps 1 in %.4g; "
+		"job %u:%s %u ranks;%s%s table of %u bits, granularity %u, clamps 1 in %.4g; "
 		"%u-bit sums, answers by %s%s; %u slots for data + %u for block scales, slots use %llu bytes",
-		plan->job, shard, plan->ranks, scheme, row.bits, row.granularity, 1 / p,
+		plan->job, shard, plan->ranks, scheme, rate, row.bits, row.granularity, 1 / p,
 		row.sum_width, multicast ? "multicast to " : "fanout",
 		multicast ? thc_addr_text(&plan->group, group) : "", plan->data_slots,
 		plan->control_slots, (unsigned long long)thc_report_slot_bytes(slots));

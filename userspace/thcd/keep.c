@@ -76,6 +76,8 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 	NUMBER(control_slots, "norm_slots")
 	NUMBER(quorum, "quorum")
 	NUMBER(deadline_ms, "deadline_ms")
+	NUMBER(rate, "rate in thousandths")
+	NUMBER(error, "error in millionths")
 	NUMBER(block_log2, "log2 of block")
 	NUMBER(group_port, "group_port")
 	OTHER(seal, "seal")

@@ -18,7 +18,10 @@
 /* Of a job of scheme lhc, unless it says otherwise. */
 #define LHC_CONTROL_SLOTS	256
 
-_Static_assert(sizeof(struct thcd_plan) == 1600 + sizeof(struct thc_shards),
+/* Bits of an index that a job with a rate has rows of, from 1 on. */
+#define RATE_BITS_MAX		6
+
+_Static_assert(sizeof(struct thcd_plan) == 1608 + sizeof(struct thc_shards),
 	       "struct thcd_plan has padding");
 
 bool thcd_plan_admits(const struct thcd_plan *plan, const struct thc_addr *addr)
@@ -152,6 +155,28 @@ static int check_precision(const struct thcd_job_wish *w, struct thcd_error *e)
 			 w->precision, w->ranks, THC_FIXED_BITS_MIN);
 }
 
+/* Bits follow the norms of blocks that are small. */
+static int check_rate(const struct thcd_job_wish *w, struct thcd_error *e)
+{
+	const char *key = w->rate ? "rate" : "error";
+
+	if (!w->rate && !w->error)
+		return 0;
+	if (w->rate && w->error)
+		return thcd_fail(e, "rate and error: a job aims at one of them: leave one out");
+	if (w->scheme != THC_SCHEME_THC)
+		return thcd_fail(e, "%s: only scheme=thc has one: leave it out", key);
+	if (w->block != 1 << THC_RATE_BLOCK_LOG2)
+		return thcd_fail(e, "%s needs blocks of %d coordinates: leave block out", key,
+				 1 << THC_RATE_BLOCK_LOG2);
+	if (w->sum_width == 4)
+		return thcd_fail(e,
+				 "%s needs blocks of %d coordinates, and chunks of 4-bit sums have "
+				 "%d: leave sum_width out",
+				 key, 1 << THC_RATE_BLOCK_LOG2, THC_COORDINATES(4));
+	return 0;
+}
+
 /* What thc_allreduce() means in the job. */
 static int check_scheme(const struct thcd_job_wish *w, struct thcd_error *e)
 {
@@ -231,7 +256,7 @@ static int check_wish(const struct thcd_job_wish *w, struct thcd_error *e)
 	if (w->slots + control_slots(w) > THC_SLOTS_MAX)
 		return thcd_fail(e, "slots + norm_slots is %u: give at most %d together",
 				 w->slots + control_slots(w), THC_SLOTS_MAX);
-	return check_scheme(w, e) ? -1 : check_quorum(w, e);
+	return check_scheme(w, e) || check_rate(w, e) ? -1 : check_quorum(w, e);
 }
 
 /* @width: bits of a sum */
@@ -247,6 +272,24 @@ static void add_row(struct thcd_plan *plan, const struct thc_table *t, u32 width
 		plan->tables.level[t->levels + i] = t->value[i];
 }
 
+/* Whoever chooses among numbers of bits has rows of some. */
+static int add_rate_rows(struct thcd_plan *plan, const struct thcd_job_wish *w,
+			 struct thcd_error *e)
+{
+	u32 bits, width;
+
+	for (bits = 1; (w->rate || w->error) && bits <= RATE_BITS_MAX; bits++) {
+		struct thc_table t;
+
+		if (bits == w->bits)
+			continue;
+		if (thcd_table_of(&t, &width, w, bits, e))
+			return -1;
+		add_row(plan, &t, width);
+	}
+	return 0;
+}
+
 int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		   const struct thc_addr *address, u16 port, struct thcd_error *note,
 		   struct thcd_error *e)
@@ -257,6 +300,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
 	if (check_wish(w, e) || thcd_table_choose(&t, &width, w, note, e) ||
+	    add_rate_rows(plan, w, e) ||
 	    choose_block(&plan->block_log2, w, width, e) || choose_prefixes(&plan->admits, w, e) ||
 	    thcd_shards_choose(&plan->shards, w, port, e) || choose_group(plan, w, address, e) ||
 	    choose_group_port(plan, w, port, e)) {
@@ -272,6 +316,8 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->table_hash = thc_table_hash(&t);
 	plan->ttl_min = thcd_job_wish_given(w, "hops") ? THC_TTL - w->hops : 0;
 	plan->deadline_ms = w->deadline_ms;
+	plan->rate = w->rate;
+	plan->error = w->error;
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;
 	plan->control_slots = (u16)control_slots(w);

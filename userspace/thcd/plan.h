@@ -36,6 +36,12 @@ int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thc
 int thcd_table_choose(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
 		      struct thcd_error *note, struct thcd_error *e);
 
+/* A table of @bits bits for the least sums of 4, 8 or 16 bits that all ranks fit into, and their
+ * width (plan_table.c). Returns 0, or -1 with a sentence.
+ */
+int thcd_table_of(struct thc_table *t, u32 *width, const struct thcd_job_wish *w, u32 bits,
+		  struct thcd_error *e);
+
 /* The aggregators that share the job's chunks; @port: of those that name none (shards.c). */
 int thcd_shards_choose(struct thc_shards *out, const struct thcd_job_wish *w, u16 port,
 		       struct thcd_error *e);

@@ -151,6 +151,26 @@ static int check_granularity(const struct thcd_job_wish *w, struct thcd_error *e
 	return 0;
 }
 
+int thcd_table_of(struct thc_table *t, u32 *width, const struct thcd_job_wish *w, u32 bits,
+		  struct thcd_error *e)
+{
+	struct thc_table_wish wish = {
+		.size = sizeof(wish),
+		.bits = bits,
+		.ranks = w->ranks,
+		.flags = w->feedback ? THC_TABLE_FEEDBACK : 0,
+	};
+	u32 sum = ((1u << bits) - 1) * w->ranks;
+	int err;
+
+	*width = sum <= width_max(4) ? 4 : sum <= width_max(8) ? 8 : 16;
+	wish.width = *width;
+	err = thc_table_choose(&wish, t);
+	return err ? thcd_fail(e, "no table of %u bits for %u ranks: %s", bits, w->ranks,
+			       strerror(-err)) :
+		     0;
+}
+
 int thcd_table_choose(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
 		      struct thcd_error *note, struct thcd_error *e)
 {

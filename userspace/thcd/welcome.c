@@ -49,6 +49,8 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.seed = plan->seed,
 		.deadline_ms = plan->deadline_ms,
 		.features = plan->correlated ? THC_FEATURE_CORRELATED : 0,
+		.rate = plan->rate,
+		.error = plan->error,
 		.ranks = plan->ranks,
 		.quorum = plan->quorum,
 		.data_slots = plan->data_slots,
