@@ -156,7 +156,8 @@ class Packet:
             return
         job = decoder.Welcome([part])
         self.group = job.group
-        row, = job.rows.values()
+        self.rows = job.rows
+        row = next(iter(job.rows.values()))
         own, = job.schemes.values()
         self.sum_width, self.granularity, self.clamp = row.sum_width, row.granularity, row.clamp
         self.table, self.block_log2 = row.levels, own["block_log2"]

@@ -191,6 +191,36 @@ static void add_table(cJSON *o, const struct thcd_plan *plan)
 	cJSON_AddNumberToObject(o, "block", 1 << plan->block_log2);
 }
 
+static cJSON *describe_row(const struct thcd_plan *plan, u32 bits)
+{
+	const struct thc_table_row row = thc_tables_row(&plan->tables, bits);
+	cJSON *o = cJSON_CreateObject();
+	double p, t;
+
+	memcpy(&p, &plan->p[thc_row_at(bits)], sizeof(p));
+	memcpy(&t, &row.clamp, sizeof(t));
+	cJSON_AddNumberToObject(o, "bits", bits);
+	cJSON_AddNumberToObject(o, "sum_width", row.sum_width);
+	cJSON_AddNumberToObject(o, "granularity", row.granularity);
+	cJSON_AddNumberToObject(o, "clamp", p);
+	cJSON_AddNumberToObject(o, "clamp_deviations", t);
+	return o;
+}
+
+static void add_rows(cJSON *o, const struct thcd_plan *plan)
+{
+	cJSON *list = cJSON_AddArrayToObject(o, "rows");
+	u32 bits;
+
+	if (plan->rate)
+		cJSON_AddNumberToObject(o, "rate", plan->rate / 1e3);
+	if (plan->error)
+		cJSON_AddNumberToObject(o, "error", plan->error / 1e6);
+	for (bits = 1; bits <= THC_BITS_MAX; bits++)
+		if (thc_widths_sum(&plan->tables.widths, bits))
+			cJSON_AddItemToArray(list, describe_row(plan, bits));
+}
+
 static cJSON *prefixes_of(const struct thcd_prefixes *p)
 {
 	cJSON *list = cJSON_CreateArray();
@@ -234,6 +264,7 @@ static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_reco
 	cJSON_AddNumberToObject(o, "deadline_ms", job->deadline_ms);
 	cJSON_AddNumberToObject(o, "quorum", job->quorum);
 	add_table(o, &r->plan);
+	add_rows(o, &r->plan);
 	open_generations(o, job, slot);
 	cJSON_AddItemToObject(o, "members", members(job));
 	return o;

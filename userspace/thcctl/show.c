@@ -196,6 +196,26 @@ static void print_members(const cJSON *job)
 	}
 }
 
+/* What the bits of blocks aim at, and the tables that they choose from. */
+static void print_rate(const cJSON *job)
+{
+	const cJSON *row;
+
+	if (cJSON_HasObjectItem(job, "rate"))
+		printf("  %-12s %.6g bits a coordinate, up and down together\n", "rate",
+		       thcctl_number(job, "rate"));
+	else if (cJSON_HasObjectItem(job, "error"))
+		printf("  %-12s %.6g of the gradient's square\n", "error",
+		       thcctl_number(job, "error"));
+	else
+		return;
+	printf("  %-12s %4s %4s %11s  %s\n", "rows", "bits", "sums", "granularity", "clamps");
+	cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(job, "rows"))
+		printf("  %-12s %4.0f %4.0f %11.0f  1 in %.4g\n", "", thcctl_number(row, "bits"),
+		       thcctl_number(row, "sum_width"), thcctl_number(row, "granularity"),
+		       1 / thcctl_number(row, "clamp"));
+}
+
 static const char *state_of(const cJSON *job)
 {
 	const cJSON *left = cJSON_GetObjectItemCaseSensitive(job, "left");
@@ -239,6 +259,7 @@ static void print_job(const cJSON *j)
 	       thcctl_number(j, "bits"), 1 / thcctl_number(j, "clamp"),
 	       thcctl_number(j, "sum_width"), thcctl_number(j, "block"),
 	       thcctl_is(j, "rotate") ? "" : ", not rotated");
+	print_rate(j);
 	printf("  %-12s %.0f for data, %.0f for block scales, %s\n", "slots",
 	       thcctl_number(j, "data_slots"), thcctl_number(j, "norm_slots"),
 	       thcctl_bytes(thcctl_number(j, "slot_bytes")));
