@@ -57,10 +57,11 @@ enum thc_cmsg {
 /**
  * struct thc_send - what a message is; its payload is whole chunks
  * @op: THC_OP_LUT_ADD (a chunk has THC_LANE_BYTES * b / w bytes: indices of b
- *	bits, 8192 / w of them, where w is the bits of the job's sums), or one of
+ *	bits, 8192 / w of them, where w is the bits of a sum by the row of b), or one of
  *	THC_LANE_BYTES a chunk: THC_OP_ADD, THC_OP_OR, THC_OP_MAX, THC_OP_CLAIM or,
  *	in jobs of more than THC_CLAIM_WORKERS, THC_OP_CLAIM_HIGH
- * @width: bits of a lane: the job's b, 1 to 8, for LUT_ADD, 8, 16 or 32 for ADD, 32 for the others
+ * @width: bits of a lane: b of one of the job's rows, 1 to 8, for LUT_ADD, 8, 16 or 32 for ADD, 32
+ *	for the others
  * @stride: bytes from the beginning of a chunk to that of the next, 0: side by
  *	side. What lies between them is not read
  * @round: of the wire's header
