@@ -331,8 +331,7 @@ static void assert_result(struct thc_request *r, struct rng *dice, const uint8_t
 
 	sums_come_back(r, dice, lanes, counts, lost);
 	thc_codec_decode(&z->codec,
-			 &(struct thc_sums){ lanes, 1024, z->chunk, sum_width(r),
-					     counts },
+			 &(struct thc_sums){ lanes, 1024, z->chunk, sum_width(r), counts },
 			 r->count, &b, out);
 	thc_store(r->dtype, want, out, r->count);
 	assert_memory_equal(r->buf, want, r->count * (r->dtype == THC_FP32 ? 4 : 2));

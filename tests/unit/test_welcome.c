@@ -295,8 +295,10 @@ static void rows__are_read_as_they_were_written(void **state)
 		assert_int_equal(thc_spec_row(&sample.read, order[i]).sum_width, r->sum_width);
 	}
 	for (i = 0; i < 20; i++)
-		assert_int_equal(thc_spec_row(&sample.read, i).sum_width,
-				 i == 2 ? 4 : i == 4 ? 8 : i == 6 ? 16 : 0);
+		assert_int_equal(thc_spec_row(&sample.read, i).sum_width, i == 2 ? 4 :
+									  i == 4 ? 8 :
+									  i == 6 ? 16 :
+										   0);
 	assert_int_equal(thc_spec_row(&sample.read, 6).level[63], 126);
 	assert_int_equal(thc_spec_row(&sample.read, 6).granularity, 126);
 }

@@ -114,9 +114,8 @@ static inline void thc_announce_scheme(struct thc_announcement *a, const struct 
 
 static inline void thc_announce_rate(struct thc_announcement *a, const struct thc_spec *s)
 {
-	struct thc_record_rate *r = thc_announce_record(a, THC_RECORD_RATE,
-							THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT,
-							THC_RECORD_DATA(*r));
+	struct thc_record_rate *r = thc_announce_record(
+		a, THC_RECORD_RATE, THC_RECORD_F_KNOW | THC_RECORD_F_CONSTANT, THC_RECORD_DATA(*r));
 
 	r->rate = thc_be32(s->rate);
 	r->error = thc_be32(s->error);
