@@ -27,19 +27,22 @@ def _transform(x):
 
 class Round:
     """One bucket of the job's scheme in one round. welcome: a worker's; number: the round's; lanes:
-    of the MAX answers, in the order of blocks."""
+    of the MAX answers, in the order of blocks; row: the job's own, or which one of several; which: numbers of the blocks that are looked at, all
+    of which come one behind the other."""
 
-    def __init__(self, welcome, number, count, lanes):
-        self.row, = welcome.rows.values()
+    def __init__(self, welcome, number, count, lanes, row=None, which=None):
+        self.row = row or next(iter(welcome.rows.values()))
         scheme = next(iter(welcome.schemes.values()))
         self.count, self.size = count, 1 << scheme["block_log2"]
         self.blocks = -(-count // self.size)
         self.rotated, self.uthc = not scheme["features"] & UNROTATED, scheme["scheme"] == UTHC
         self.shrink = self.size if self.rotated else 1
         self.half = np.float32(0 if self.uthc else self.row.granularity / 2)
-        self.signs = self._signs(welcome.seed, number)
-        self.scales, self.offset, self.step = self._spans(
+        self.which = np.arange(self.blocks) if which is None else np.array(which)
+        self.signs = self._signs(welcome.seed, number).reshape(-1, self.size)[self.which]
+        self.scales, offset, step = self._spans(
             np.array(lanes[:self.blocks * (2 if self.uthc else 1)], np.uint32))
+        self.offset, self.step = offset[self.which], step[self.which]
 
     def _signs(self, seed, number):
         key = decoder.mix(decoder.mix(decoder.mix((seed + WEYL) % 2**64) ^ number))
@@ -68,22 +71,23 @@ class Round:
 
     def _in_blocks(self, x):
         return np.concatenate([x, np.zeros(self.blocks * self.size - self.count)]).reshape(
-            -1, self.size)
+            -1, self.size)[self.which]
 
     def _forward(self, x):
         """Blocks as they are quantised, in rows."""
         blocks = self._in_blocks(x)
-        return _transform(blocks * self.signs.reshape(blocks.shape)) if self.rotated else blocks
+        return _transform(blocks * self.signs) if self.rotated else blocks
 
     def _back(self, blocks):
-        x = (_transform(blocks).ravel() * self.signs) if self.rotated else blocks.ravel()
-        return x[:self.count]
+        x = (_transform(blocks) * self.signs) if self.rotated else blocks
+        return x.ravel()[:self.count]
 
     def mean(self, sums, counts, dtype):
         """The buffer that ranks have. sums: lanes of all chunks, in the order of coordinates;
-        counts: contributors of each chunk."""
+        counts: contributors of each chunk, or of all."""
         y = np.array(sums, np.uint32).astype(np.float32).reshape(-1, self.size)
-        n = np.repeat(np.array(counts), 8192 // self.row.sum_width).reshape(y.shape)
+        n = (np.full(y.shape, counts) if np.isscalar(counts) else
+             np.repeat(np.array(counts), 8192 // self.row.sum_width).reshape(y.shape))
         step = (self.step[:, None] / self.shrink / n).astype(np.float32)
         x = (y - n.astype(np.float32) * self.half) * step
         return values.narrowed(

@@ -30,7 +30,8 @@ Seen = collections.namedtuple("Seen", "up source to data")
 
 class Recorder:
     """A thread that keeps frames until it is closed. op: only those that begin with such a
-    packet; port: of the switch; sum_width: bits of the sums of indices."""
+    packet; port: of the switch; sum_width: bits of the sums of indices, also by their
+    bits."""
 
     def __init__(self, net, op=None, port="agg", sum_width=8):
         self.sum_width = sum_width
@@ -111,6 +112,8 @@ def _size_of(data, up, sum_width):
         return wire.HEADER + (PAYLOAD.get(op, 0) if up or op == wire.CHALLENGE else 0)
     if flags & wire.F_ANSWER or op != wire.LUT_ADD:
         return wire.HEADER + wire.LANES
+    if isinstance(sum_width, dict):
+        sum_width = sum_width[width]
     return wire.HEADER + wire.LANES * width // sum_width
 
 

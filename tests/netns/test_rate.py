@@ -1,0 +1,221 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0
+"""Buckets with a rate, over the wire: the bits of each block are those that the protocol's page
+gives its agreed norm, each answer is the sum of its requests, results are bit for bit what the answers
+say, and what is not sent is in the next round's gradient. In XDP, native and generic, and in software,
+by one aggregator and by three, with losses. With THC_TRANSPORT=af_thc over AF_THC sockets, and
+else over UDP.
+"""
+import contextlib
+import hashlib
+import os
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+import tap  # noqa: E402  (found through the path above)
+import means  # noqa: E402
+import rates  # noqa: E402
+import values  # noqa: E402
+import thcwire as wire  # noqa: E402
+from aggregator import Shards, add_up  # noqa: E402
+from decoder import unpack_indices, unpack_lanes  # noqa: E402
+from ranks import Ranks, good  # noqa: E402
+from recorder import Recorder  # noqa: E402
+from sums import Sums  # noqa: E402
+from tap import netns  # noqa: E402
+
+STEPS = 3
+RATE = 5.0      # of the job
+# what calls of a step ask for; the last one what the job says
+CALLS = [{"count": 70001, "dtype": "fp32", "rate": 2.0},
+         {"count": 30000, "dtype": "bf16", "error": 0.004},
+         {"count": 5000, "dtype": "fp16", "rate": 12.0},
+         {"count": 20480, "dtype": "fp32"}]
+
+
+def rounds():
+    """[(call, step)] in order."""
+    return [({"scheme": None, "precision": 0, "share": 1, "seed": 1 + 10 * step + i, **call}, step)
+            for step in range(STEPS) for i, call in enumerate(CALLS)]
+
+
+def in_order(packets):
+    """Packets of all shards, of which there are lists, in the order of the bucket's chunks."""
+    whole = {p.chunk * len(packets) + shard: p for shard, of in enumerate(packets) for p in of}
+    return [whole[q] for q in sorted(whole)]
+
+
+def expected_of(welcome, call, step, feedback, lanes):
+    """The class of each block."""
+    classes = rates.Classes(welcome.rows, welcome.n, feedback)
+    norms = np.array(lanes, np.uint32).view(np.float32).astype(float)
+    goal = ({"error": round(call["error"] * 1e6)} if "error" in call else
+            {"bits": round(1000 * call.get("rate", RATE))})
+    return rates.choose(classes, norms.tolist(), step if feedback else 0, **goal)
+
+
+class Result:
+    """What a round's packets say: the class of each block, the mean, and what ranks miss."""
+
+    def __init__(self, sums, number, call, step, feedback):
+        self.sums, self.number, self.call = sums, number, call
+        self.welcome = next(iter(sums[0].welcomes.values()))
+        blocks = -(-call["count"] // rates.BLOCK)
+        self.lanes = [lane for p in in_order([s.answered[wire.MAX, number].values() for s in sums])
+                      for lane in unpack_lanes(p.payload, 32)][:blocks]
+        self.of = expected_of(self.welcome, call, step, feedback, self.lanes)
+        self.chunks = rates.chunks(self.of, self.welcome.rows)
+
+    def _bucket(self, k):
+        which = [i for i, c in enumerate(self.of) if c == k]
+        return which, means.Round(self.welcome, self.number, len(self.of) * rates.BLOCK, self.lanes,
+                                  self.welcome.rows[k], which)
+
+    def _pieces(self, packets, unpack):
+        """{(block, part): numbers} of packets, one a chunk."""
+        assert len(packets) == len(self.chunks), f"{len(packets)} chunks, not {len(self.chunks)}"
+        out = {}
+        for p, (k, places) in zip(packets, self.chunks):
+            numbers = unpack(p, k)
+            each = min(rates.BLOCK, len(numbers))
+            for i, place in enumerate(places):
+                out[place] = numbers[i * each:(i + 1) * each]
+            assert not any(numbers[len(places) * each:]), "half a chunk has to be neutral"
+        return out
+
+    def _lanes_of(self, p, k):
+        width = self.welcome.rows[k].sum_width
+        assert p.width == width and p.count == self.welcome.n, f"sums of {p.width} bits"
+        return unpack_lanes(p.payload, width)
+
+    @staticmethod
+    def _indices_of(p, k):
+        assert p.width == k, f"indices of {p.width} bits, not {k}"
+        return unpack_indices(p.payload, k)
+
+    def mean(self):
+        lut = wire.LUT_ADD, self.number
+        pieces = self._pieces(in_order([s.answered[lut].values() for s in self.sums]),
+                              self._lanes_of)
+        out = values.narrowed(np.zeros(len(self.of) * rates.BLOCK, np.float32), self.call["dtype"])
+        out = out.reshape(-1, rates.BLOCK)
+        for k in sorted(set(self.of) - {0}):
+            which, bucket = self._bucket(k)
+            lanes = [lane for b in which for part in sorted(p for c, p in pieces if c == b)
+                     for lane in pieces[b, part]]
+            out[which] = bucket.mean(lanes, self.welcome.n, self.call["dtype"]).reshape(
+                -1, rates.BLOCK)
+        return out.ravel()[:self.call["count"]]
+
+    def missed(self, rank, x):
+        """What rank's indices miss of x."""
+        asked = in_order([[p for (_, r), p in s.asked[wire.LUT_ADD, self.number].items()
+                           if r == rank] for s in self.sums])
+        pieces = self._pieces(asked, self._indices_of)
+        padded = np.zeros(len(self.of) * rates.BLOCK)
+        padded[:len(x)] = x
+        out = padded.copy().reshape(-1, rates.BLOCK)
+        for k in sorted(set(self.of) - {0}):
+            which, bucket = self._bucket(k)
+            indices = [z for b in which for part in sorted(p for c, p in pieces if c == b)
+                       for z in pieces[b, part]]
+            out[which] = bucket.missed(padded, indices).reshape(-1, rates.BLOCK)
+        return out.ravel()[:len(x)]
+
+
+def check_results(n, sums, digests, feedback):
+    """digests: of each rank, in the order of rounds."""
+    seen = set()
+    missed = [{} for _ in range(n)]
+    for number, (call, step) in enumerate(rounds()):
+        result = Result(sums, number, call, step, feedback)
+        seen |= set(result.of)
+        mean, key = hashlib.sha256(result.mean().tobytes()).hexdigest(), number % len(CALLS)
+        for rank in range(n):
+            assert digests[rank][number] == mean, f"rank {rank} has other bits of {call}"
+            x = values.floats(values.buffer(call["seed"], rank, call["count"], call["dtype"]),
+                              call["dtype"])
+            if feedback:
+                # as single precision has it, about
+                x = x + missed[rank].get(key, 0)
+            missed[rank][key] = result.missed(rank, x)
+    # without error memories no block is left out
+    assert (0 in seen) == feedback and len(seen) >= 4, f"classes seen: {seen}"
+
+
+def widths_of(n):
+    """Bits of a sum by those of an index, as thcd chooses them."""
+    return {b: next(w for w in (4, 8, 16) if w >= b and (2**b - 1) * n < 2**w)
+            for b in range(1, 7)}
+
+
+def reduce(ranks, n, feedback):
+    """Each rank's digests in the order of rounds, and how often ranks said something again."""
+    digests, repeated = [[] for _ in range(n)], 0
+    ranks.open(error_feedback=feedback)
+    for step in range(STEPS):
+        calls = [call for call, at in rounds() if at == step]
+        for rank, a in enumerate(good(ranks.all(range(n), do="calls", calls=calls))):
+            digests[rank] += a["digests"]
+            repeated += a["stats"]["retransmits"]
+    return digests, repeated
+
+
+def sums_of(recorder, shard):
+    # the switch floods what other aggregators say to their groups
+    own = (netns.Topology.aggregator_address(shard), netns.AGGREGATOR6)
+    return Sums([s for s in recorder.packets() if (s.to if s.up else s.source)[0] in own])
+
+
+def check(n, shards=1, loss=0.0, software=False, mode="native", feedback=True):
+    impair = netns.Impair(loss, 0, loss) if loss else None
+    job = {"rate": RATE, "slots": 8, "norm_slots": 8, "block": rates.BLOCK,
+           "feedback": "on" if feedback else "off"}
+    with netns.Topology(n, aggregators=shards, impair=impair) as net:
+        with contextlib.ExitStack() as stack:
+            recorders = [stack.enter_context(Recorder(net, port=f"agg{i or ''}",
+                                                      sum_width=widths_of(n)))
+                         for i in range(shards)]
+            aggregators = stack.enter_context(
+                Shards(net, n, shards, software=software, job=job,
+                       options=[] if software else ["--mode", mode]))
+            digests, repeated = reduce(stack.enter_context(Ranks(net, aggregators)), n, feedback)
+            for a in aggregators.all:
+                assert not add_up(a.stats()), add_up(a.stats())
+        sums = [sums_of(recorder, shard) for shard, recorder in enumerate(recorders)]
+    check_results(n, sums, digests, feedback)
+    assert bool(repeated) >= bool(loss), "nothing was lost"
+
+
+def native__loss_5_percent():
+    check(3, loss=.05)
+
+
+def native__sums_of_sixteen_bits():
+    check(8, feedback=False)
+
+
+def generic__three_shards():
+    check(4, shards=3, mode="generic")
+
+
+def software__loss_5_percent():
+    check(5, loss=.05, software=True)
+
+
+def af_thc__loss_5_percent():
+    check(3, loss=.05)
+
+
+def af_thc__without_error_memories():
+    check(2, feedback=False)
+
+
+if __name__ == "__main__":
+    if os.environ.get("THC_TRANSPORT") == "af_thc":
+        tap.main([af_thc__loss_5_percent, af_thc__without_error_memories])
+    else:
+        tap.main([native__loss_5_percent, native__sums_of_sixteen_bits, generic__three_shards,
+                  software__loss_5_percent])
