@@ -7,6 +7,7 @@ float32. state is that worker's memory of that layer, `fresh(seed)` at first:
 a random generator and whatever the method keeps from round to round. The
 answer is a Sent: what the method makes of x, as everybody would decompress
 it, and the bytes it takes on its way. Nothing here knows of a network.
+PowerSGD, which adds up on the way what ranks send, is another kind: powersgd.py.
 """
 import numpy as np
 
