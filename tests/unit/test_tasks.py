@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The tasks of the demo: what they read, that ranks have batches of their own and no held-out pair
-among them, that seeds repeat, and that models learn.
+"""The tasks of the demo and of experiments: what they read, that ranks have batches of their own and no
+held-out pair among them, that seeds repeat and differ, and that models learn.
 """
 import importlib.util
 import os
@@ -15,9 +15,12 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 if not importlib.util.find_spec("torch"):
     print("1..0 # SKIP torch is missing: apt-get install python3-torch")
     sys.exit(4)
+if not importlib.util.find_spec("sklearn"):
+    print("1..0 # SKIP sklearn is missing: apt-get install python3-sklearn")
+    sys.exit(4)
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from tasks import lm, ncf  # noqa: E402
+from tasks import digits, lm, ncf, words  # noqa: E402
 from tasks.task import TaskError  # noqa: E402
 
 STANZAS = """\
@@ -61,15 +64,28 @@ class Group(unittest.TestCase):
     def tearDownClass(cls):
         dist.destroy_process_group()
 
-    def learns(self, task, steps):
+    def learns(self, task, steps, sparse=True):
         """(quality before, quality after)"""
-        model, batches = task.model(sparse=True), task.batches(0, 1)
+        model, batches = task.model(sparse=sparse), task.batches(0, 1)
         optimizer, before = task.optimizer(model), task.quality(model, 0, 1)
         for _ in range(steps):
             optimizer.zero_grad()
             task.loss(model, next(batches)).backward()
             optimizer.step()
         return before, task.quality(model, 0, 1)
+
+    def seeds_differ(self, make):
+        """Parameters and batches are a seed's, and repeat; what is held out is not."""
+        def of(seed, rank=0):
+            task = make()
+            task.seed = seed
+            return list(task.model().parameters()), next(task.batches(rank, 2))
+
+        for model, batch in (of(0), of(1)):
+            self.assertFalse(any(equal(*pair) for pair in ((model, of(2)[0]), (batch, of(2)[1]))))
+        self.assertTrue(equal(of(1)[0], of(1)[0]) and equal(of(1)[1], of(1)[1]))
+        self.assertTrue(equal(of(1)[0], of(1, rank=1)[0]))
+        self.assertFalse(equal(of(1)[1], of(1, rank=1)[1]) or equal(of(1)[1], of(0, rank=1)[1]))
 
     def ignores_rounding(self, task):
         """What a sum that is rounded otherwise leaves where nothing should be moves no parameter."""
@@ -143,6 +159,18 @@ class Packages(Group):
         self.assertEqual(one.sha256, other.sha256)
         self.assertNotEqual(one.sha256, ncf.Packages(packages(1499)).sha256)
 
+    def test_seeds_differ(self):
+        self.seeds_differ(lambda: ncf.Packages(packages()))
+        task, other = ncf.Packages(packages()), ncf.Packages(packages())
+        other.seed = 3
+        self.assertTrue(equal((task.pairs, task.test), (other.pairs, other.test)))
+
+    def test_narrow(self):
+        task = ncf.Packages(packages(), width=8)
+        self.assertEqual({tuple(p.shape) for p in task.model().parameters()},
+                         {(1501, 8), (151, 8), (32, 24), (32,), (1, 32), (1,)})
+        self.assertGreater(self.learns(task, 80)[1], .3)
+
     def test_agree(self):
         for kind, one, near, far in ((ncf.Packages, .7, .71, .75), (lm.Definitions, 900, 920, 990)):
             self.assertTrue(kind.agree(one, near) and kind.agree(near, one))
@@ -203,6 +231,38 @@ class Definitions(Group):
                 with open(os.path.join(folder, name), "w", encoding="ascii") as f:
                     f.write(f"  1 license\n00001740 00 s 01 able 0 | {name} of it; \"so\"  \n")
             self.assertEqual(lm.glosses(folder), [f"{name} of it; \"so\"" for name in lm.FILES])
+
+
+class NextWord(Group):
+    def test_frequent_words_alone_are_known(self):
+        task = words.NextWord(["a a a b b b c c"] * 40, most=4)
+        self.assertEqual((task.words, task.stream[:9].tolist()), (4, 3 * [2] + 3 * [3] + [0, 0, 1]))
+
+    def test_batches(self):
+        task = words.NextWord(Definitions.TEXTS)
+        tokens, after = next(task.batches(1, 2))
+        self.assertEqual(tokens.shape, (words.ROWS, words.LENGTH))
+        self.assertTrue(torch.equal(tokens[:, 1:], after[:, :-1]))
+        self.seeds_differ(lambda: words.NextWord(Definitions.TEXTS))
+
+    def test_learns(self):
+        before, after = self.learns(words.NextWord(Definitions.TEXTS), 30, sparse=False)
+        self.assertGreater(before, 10)
+        self.assertLess(after, before / 3)
+
+
+class Digits(Group):
+    KINDS = (lambda: digits.Digits(64), lambda: digits.Convolutions(16))
+
+    def test_learns(self):
+        for make in self.KINDS:
+            before, after = self.learns(make(), 80, sparse=False)
+            self.assertLess(before, .3)
+            self.assertGreater(after, .85)
+
+    def test_seeds_differ(self):
+        for make in self.KINDS:
+            self.seeds_differ(make)
 
 
 del Group   # unittest would run it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A small perceptron on scikit-learn's digits: the demo's task with dense gradients."""
+"""Scikit-learn's digits, by a perceptron, the demo's task with dense gradients, or by convolutions."""
 import functools
 
 import torch
@@ -23,8 +23,8 @@ def digits(rank, world):
             images[TRAIN_IMAGES:], labels[TRAIN_IMAGES:])
 
 
-def perceptron(hidden):
-    torch.manual_seed(SEED)
+def perceptron(hidden, seed=SEED):
+    torch.manual_seed(seed)
     return torch.nn.Sequential(
         torch.nn.Linear(64, hidden), torch.nn.ReLU(),
         torch.nn.Linear(hidden, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 10))
@@ -48,14 +48,14 @@ class Digits(Task):
         return epochs * (TRAIN_IMAGES // world // self.batch(world))
 
     def model(self, sparse=False):
-        return perceptron(self.hidden)
+        return perceptron(self.hidden, self.seeded(SEED))
 
     def optimizer(self, model):
         return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     def batches(self, rank, world):
         images, labels, _, _ = digits(rank, world)
-        shuffle, batch = torch.Generator().manual_seed(SEED + rank), self.batch(world)
+        shuffle, batch = torch.Generator().manual_seed(self.seeded(SEED + rank)), self.batch(world)
         while True:
             order = torch.randperm(len(labels), generator=shuffle)
             for i in range(self.steps(world, 1)):
@@ -70,3 +70,17 @@ class Digits(Task):
         _, _, images, labels = digits(rank, world)
         with torch.no_grad():
             return (model(images).argmax(1) == labels).float().mean().item()
+
+
+class Convolutions(Digits):
+    """hidden: channels of the second layer; the first one has half as many"""
+
+    def model(self, sparse=False):
+        torch.manual_seed(self.seeded(SEED))
+        return torch.nn.Sequential(
+            torch.nn.Unflatten(1, (1, 8, 8)),
+            torch.nn.Conv2d(1, self.hidden // 2, 3, padding=1), torch.nn.ReLU(),
+            torch.nn.Conv2d(self.hidden // 2, self.hidden, 3, padding=1), torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2), torch.nn.Flatten(),
+            torch.nn.Linear(16 * self.hidden, 2 * self.hidden), torch.nn.ReLU(),
+            torch.nn.Linear(2 * self.hidden, 10))

@@ -43,13 +43,47 @@ def glosses(folder=FOLDER):
     return out
 
 
-def vocabulary(texts):
-    """Words by number, frequent ones first, behind RARE and END."""
+def vocabulary(texts, most=None):
+    """Words by number, frequent ones first, behind RARE and END; most: so many at most."""
     counts = collections.Counter()
     for words in texts:
         counts.update(words)
     known = [word for word, count in counts.items() if count >= COUNT_LEAST]
-    return ["<rare>", "<end>", *sorted(known, key=lambda word: (-counts[word], word))]
+    return ["<rare>", "<end>", *sorted(known, key=lambda word: (-counts[word], word))][:most]
+
+
+class Text:
+    """What a model reads, as numbers of words, and what is held out.
+
+    texts: of glosses(); most: words that have numbers of their own
+    """
+
+    QUALITY = "perplexity of held-out text"
+
+    def __init__(self, texts=None, most=None):
+        raw = glosses() if texts is None else texts
+        self.sha256 = hashlib.sha256("\n".join(raw).encode()).hexdigest()
+        texts = [_TOKEN.findall(text.lower()) for text in raw]
+        words = vocabulary(texts, most)
+        number = {word: i for i, word in enumerate(words)}
+        order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(SEED)).tolist()
+        stream = [token for i in order
+                  for token in (*(number.get(word, RARE) for word in texts[i]), END)]
+        self.words, self.stream = len(words), torch.tensor(stream)
+        held = min(TEST_TOKENS, len(stream) // 10) // TEST_LENGTH * TEST_LENGTH + 1
+        self.train, self.test = self.stream[:-held], self.stream[-held:]
+        self.data = (f"{len(texts):,} definitions and examples of WordNet, {len(stream):,} words "
+                     f"and marks, {len(words):,} different ones")
+
+    def quality(self, model, rank, world):
+        loss = torch.zeros(1, dtype=torch.float64)
+        before, after = self.test[:-1].view(-1, TEST_LENGTH), self.test[1:].view(-1, TEST_LENGTH)
+        with torch.no_grad():
+            for tokens, wanted in zip(before[rank::world], after[rank::world]):
+                logits = model.hidden(tokens[None]) @ model.output.weight.T
+                loss += torch.nn.functional.cross_entropy(logits, wanted, reduction="sum")
+        dist.all_reduce(loss)
+        return math.exp(loss.item() / before.numel())
 
 
 class Words(torch.nn.Module):
@@ -71,44 +105,30 @@ class Words(torch.nn.Module):
         return torch.bmm(self.output(candidates), self.hidden(tokens)[:, :, None]).squeeze(2)
 
 
-class Definitions(SparseTask):
-    """texts: of glosses()"""
+class Definitions(Text, SparseTask):
+    """Each next word among NEGATIVES others."""
 
-    QUALITY = "perplexity of held-out text"
     STEPS = 50
 
     def __init__(self, texts=None):
-        raw = glosses() if texts is None else texts
-        self.sha256 = hashlib.sha256("\n".join(raw).encode()).hexdigest()
-        texts = [_TOKEN.findall(text.lower()) for text in raw]
-        words = vocabulary(texts)
-        number = {word: i for i, word in enumerate(words)}
-        order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(SEED)).tolist()
-        stream = [token for i in order
-                  for token in (*(number.get(word, RARE) for word in texts[i]), END)]
-        self.stream = torch.tensor(stream)
-        held = min(TEST_TOKENS, len(stream) // 10) // TEST_LENGTH * TEST_LENGTH + 1
-        self.train, self.test = self.stream[:-held], self.stream[-held:]
-        self.rows = {"words.weight": (len(words), WORDS), "output.weight": (len(words), HIDDEN)}
-        self.data = (f"{len(texts):,} definitions and examples of WordNet, {len(stream):,} words "
-                     f"and marks, {len(words):,} different ones")
+        super().__init__(texts)
+        self.rows = {"words.weight": (self.words, WORDS), "output.weight": (self.words, HIDDEN)}
 
     def model(self, sparse=False):
-        torch.manual_seed(SEED)
-        return Words(self.rows["words.weight"][0], sparse)
+        torch.manual_seed(self.seeded(SEED))
+        return Words(self.words, sparse)
 
     def optimizer(self, model):
         return torch.optim.Adagrad(model.parameters(), lr=.05, eps=EPSILON)
 
     def batches(self, rank, world):
-        draw = torch.Generator().manual_seed(SEED + 1 + rank)
-        words, rows = self.rows["output.weight"][0], ROWS * world
-        lines = self.train[:len(self.train) // rows * rows].view(rows, -1)
+        draw = torch.Generator().manual_seed(self.seeded(SEED + 1 + rank))
+        lines = self.train[:len(self.train) // (ROWS * world) * ROWS * world].view(ROWS * world, -1)
         own = lines[rank * ROWS:(rank + 1) * ROWS]
         while True:
             for at in range(0, own.shape[1] - LENGTH, LENGTH):
                 after = own[:, at + 1:at + LENGTH + 1].reshape(-1, 1)
-                others = torch.randint(words, (len(after), NEGATIVES), generator=draw)
+                others = torch.randint(self.words, (len(after), NEGATIVES), generator=draw)
                 yield own[:, at:at + LENGTH], torch.cat([after, others], 1)
 
     def loss(self, model, batch):
@@ -121,16 +141,6 @@ class Definitions(SparseTask):
         tokens, candidates = batch
         return {"words.weight": tokens.unique().numel(),
                 "output.weight": candidates.unique().numel()}
-
-    def quality(self, model, rank, world):
-        loss = torch.zeros(1, dtype=torch.float64)
-        before, after = self.test[:-1].view(-1, TEST_LENGTH), self.test[1:].view(-1, TEST_LENGTH)
-        with torch.no_grad():
-            for tokens, wanted in zip(before[rank::world], after[rank::world]):
-                logits = model.hidden(tokens[None]) @ model.output.weight.T
-                loss += torch.nn.functional.cross_entropy(logits, wanted, reduction="sum")
-        dist.all_reduce(loss)
-        return math.exp(loss.item() / before.numel())
 
     @staticmethod
     def shown(quality):

@@ -56,12 +56,12 @@ def pairs_of(lines):
 class Scores(torch.nn.Module):
     """How likely pairs are, as logits."""
 
-    def __init__(self, users, items, sparse):
+    def __init__(self, users, items, width, sparse):
         super().__init__()
-        self.users = torch.nn.Embedding(users, WIDTH, sparse=sparse)
-        self.items = torch.nn.Embedding(items, WIDTH, sparse=sparse)
+        self.users = torch.nn.Embedding(users, width, sparse=sparse)
+        self.items = torch.nn.Embedding(items, width, sparse=sparse)
         self.layers = torch.nn.Sequential(
-            torch.nn.Linear(3 * WIDTH, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 1))
+            torch.nn.Linear(3 * width, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, 1))
         for embedding in (self.users, self.items):
             torch.nn.init.normal_(embedding.weight, std=.1)
 
@@ -71,12 +71,12 @@ class Scores(torch.nn.Module):
 
 
 class Packages(SparseTask):
-    """lines: as those of available()"""
+    """lines: as those of available(); width: of the embeddings"""
 
     QUALITY = f"HR@{BEST}: held-out dependency among the best {BEST} of {CANDIDATES}"
     STEPS = 120
 
-    def __init__(self, lines=None):
+    def __init__(self, lines=None, width=WIDTH):
         packages, pairs = pairs_of(available() if lines is None else lines)
         if lines is None and len(pairs) < PAIRS_LEAST:
             raise TaskError(f"apt's lists have {len(pairs)} dependencies only: apt-get update, as "
@@ -84,7 +84,7 @@ class Packages(SparseTask):
         number = {name: i for i, name in enumerate(packages)}
         items = sorted({item for _, item in pairs})
         number_of_item = {name: i for i, name in enumerate(items)}
-        self.rows = {"users.weight": (len(packages), WIDTH), "items.weight": (len(items), WIDTH)}
+        self.rows = {"users.weight": (len(packages), width), "items.weight": (len(items), width)}
         self.sha256 = hashlib.sha256("".join(f"{a} {b}\n" for a, b in pairs).encode()).hexdigest()
         self.data = (f"{len(packages):,} packages, {len(items):,} names they depend on, "
                      f"{len(pairs):,} pairs, of apt's lists")
@@ -105,15 +105,16 @@ class Packages(SparseTask):
                                     (len(self.test), CANDIDATES - 1), generator=draw)
 
     def model(self, sparse=False):
-        torch.manual_seed(SEED)
-        return Scores(self.rows["users.weight"][0], self.rows["items.weight"][0], sparse)
+        torch.manual_seed(self.seeded(SEED))
+        (users, width), (items, _) = self.rows["users.weight"], self.rows["items.weight"]
+        return Scores(users, items, width, sparse)
 
     def optimizer(self, model):
         return torch.optim.Adagrad(model.parameters(), lr=.05, eps=EPSILON)
 
     def batches(self, rank, world):
-        shuffle = torch.Generator().manual_seed(SEED + 1)   # the same on all ranks
-        draw = torch.Generator().manual_seed(SEED + 2 + rank)
+        shuffle = torch.Generator().manual_seed(self.seeded(SEED + 1))  # the same on all ranks
+        draw = torch.Generator().manual_seed(self.seeded(SEED + 2 + rank))
         labels = torch.zeros(BATCH, 1 + NEGATIVES)
         labels[:, 0] = 1
         items = self.rows["items.weight"][0]

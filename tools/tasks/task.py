@@ -13,9 +13,16 @@ class TaskError(RuntimeError):
 
 
 class Task:
-    """QUALITY: what quality() says, for people; seeds make runs repeat each other."""
+    """QUALITY: what quality() says, for people. Runs of one seed repeat each other: it draws the
+    model's first parameters and the batches, not what is held out.
+    """
 
     QUALITY = ""
+    seed = 0
+
+    def seeded(self, number):
+        """A generator's seed; number: that of seed 0."""
+        return number + 10000 * self.seed
 
     def model(self, sparse=False):
         """A module, always with the same parameters. sparse: gradients of embeddings are rows."""
