@@ -50,6 +50,8 @@ struct thc_client {
 	struct thc_client_stats stats;
 	const char *exchange;
 	unsigned int flags;
+	double rate;
+	double error;
 	unsigned int rank;
 	unsigned int ranks;
 	unsigned int session;
@@ -239,6 +241,8 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	memcpy(fake_key, options->key, sizeof(fake_key));
 	c = calloc(1, sizeof(*c));
 	c->flags = options->flags;
+	c->rate = options->rate;
+	c->error = options->error;
 	c->rank = options->rank;
 	c->ranks = (unsigned int)number_from("FAKE_RANKS", 1);
 	c->exchange = getenv("FAKE_EXCHANGE");
@@ -295,6 +299,19 @@ static void remember(struct thc_request *r)
 	m->undoable = 1;
 }
 
+/* With a rate all buckets have four blocks of 64, one of them skipped, 1.5 bits up, 3 down. */
+static void choose_bits(struct thc_client *c)
+{
+	if (c->rate <= 0 && c->error <= 0)
+		return;
+	c->stats.rate_requests++;
+	c->stats.rate_blocks += 4;
+	c->stats.rate_skipped++;
+	c->stats.rate_bits_up += 4 * 64 * 3 / 2;
+	c->stats.rate_bits_down += 4 * 64 * 3;
+	c->stats.rate_error += 5000000;
+}
+
 int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 			     const struct thc_call *call, struct thc_request **out)
 {
@@ -315,6 +332,8 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	r->count = count;
 	r->key = call->key;
 	r->exact = exact;
+	if (!call->scheme)
+		choose_bits(c);
 	r->session = c->session;
 	r->number = c->requests++;
 	r->in_session = c->in_session++;
@@ -500,6 +519,9 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 	info->table.bits = 3;
 	info->sum_width = 16;
 	info->seal = "sum";
+	info->block = 64;
+	info->rate_goal = c->rate;
+	info->error_goal = c->error;
 	info->shards = (unsigned int)number_from("FAKE_SHARDS", 1);
 	info->precision = (unsigned int)number_from("FAKE_PRECISION", 0);
 	return 0;

@@ -194,9 +194,11 @@ class Hook(rig.HookTest):
         s = state(threshold=100, schemes={"0.bias": "none", "1.weight": "group", "1.*": "other"},
                   model=net)
         self.assertEqual(s.stats()["buckets"], [])
-        job = {"dtype": "float32", "seal": "sum", "shards": 4, "why": None}
+        job = {"dtype": "float32", "seal": "sum", "shards": 4, "why": None, "rate": None,
+               "error": None}
         lossy = {**job, "bits_up": 3, "bits_down": 16, "precision": None}
-        group = {"scheme": "group", "seal": None, "shards": None, "precision": None}
+        group = {"scheme": "group", "seal": None, "shards": None, "precision": None, "rate": None,
+                 "error": None}
         want = [[{**lossy, "scheme": "thc", "elements": sizes[0]},
                  {**job, "scheme": "none", "elements": sizes[1], "bits_up": 32, "bits_down": 32,
                   "precision": "exact"},
@@ -287,6 +289,29 @@ class Hook(rig.HookTest):
         told, = s.stats()["buckets"][0]
         self.assertEqual((told["scheme"], told["precision"]), ("lhc", None))
         self.assertEqual(s.counters["buckets_thc"], 1)
+
+    def test_bits_that_follow_norms(self):
+        net = model()
+        for goal, other in (("rate", "error"), ("error", "rate")):
+            s = pickle.loads(pickle.dumps(state(schemes={"0.*": "lhc"}, model=net,
+                                                **{goal: .25})))
+            s.bind(net)
+            self.assertIsNone(s.stats()["chosen"])
+            for step in range(2):
+                for number, parameter in enumerate(list(net.parameters())[:3:2]):
+                    s.reduce(Bucket(torch.ones(parameter.numel()), [parameter], number,
+                                    last=number == 1))
+            (lhc,), (thc,) = s.stats()["buckets"]
+            self.assertEqual((thc["scheme"], thc[goal], thc[other], thc["bits_up"],
+                              thc["bits_down"]), ("thc", .25, None, None, None))
+            self.assertEqual((lhc["scheme"], lhc[goal], lhc["bits_up"]), ("lhc", None, 32))
+            self.assertEqual(s.stats()["chosen"], {"bits_up": 1.5, "bits_down": 3,
+                                                   "skipped": .25, "error": .005})
+            s.close()
+            self.assertIsNone(s.stats()["chosen"])
+        s = state()
+        s.reduce(Bucket(torch.ones(9)))
+        self.assertIsNone(s.stats()["chosen"])
 
     def test_first_steps_go_through_the_group_if_asked_for(self):
         s = state(start_iter=2)

@@ -98,6 +98,15 @@ class Environment(rig.HookTest):
         self.assertIn("; scheme thc (3 bits up, 16 down) for 0.bias; scheme none (32 bits a digit) "
                       "for 1.*; scheme none (fixed point of 8 bits) for 2.*; ", said)
 
+    def test_the_start_line_of_a_rate(self):
+        self.assertIn("scheme thc (2.5 bits up and down, more for larger norms), seal",
+                      self.join(rate=2.5)[1])
+        said = self.join(error=.01, schemes={"0.bias": "other"})[1]
+        self.assertIn("scheme thc (as many bits as an error of 0.01 takes), seal", said)
+        self.assertIn("; scheme other (3 bits up, 16 down) for 0.bias", said)
+        # each bucket has the job's bits
+        self.assertIn("scheme thc (3 bits up, 16 down), seal", self.join(rate=-1)[1])
+
     def test_arguments_come_first(self):
         path = self.file(OTHER_KEY.hex())
         opened, _ = self.join(aggregator="192.0.2.7", job=5, key_file=path, rank=0,

@@ -263,12 +263,21 @@ class ThcState:
         scheme: its name, "group": it went through dist.all_reduce, and why names the counter
         elements, dtype: how many, as torch names them
         bits_up, bits_down: of each, in what is sent to the aggregator and comes back; by none of
-            a digit, of which a value has as many as it takes; by the group of the value itself
+            a digit, of which a value has as many as it takes; by the group of the value itself;
+            None: they follow the norms of blocks
+        rate, error: what those bits aim at, see ThcClient.start(); None: nothing
         precision: "exact": the mean is rounded once; None: it is an estimate, or the group's
         seal, shards: of the job; None: of the group
+
+        and chosen, None if no bits follow norms: the means since the job was joined of bits_up and
+        bits_down of a coordinate, headers and norms apart, skipped, the part of the blocks of which
+        nothing was sent, and error, the squared error that is expected of a mean in parts of its
+        square, were the ranks' gradients equal
         """
         with self._lock:
-            return {**self.counters, **(self.client.stats() if self.client else {}),
+            counted = self.client.stats() if self.client else {}
+            return {**self.counters, **counted,
+                    "chosen": report.chosen(counted, self._info["block"]) if counted else None,
                     "buckets": [[went.told(self._info) for went in runs] for runs in self._went]}
 
     # --- a bucket -----------------------------------------------------------

@@ -11,7 +11,8 @@ PRECISE = ("none", "lhc")
 class Way:
     """How floats go through the job: @scheme is a scheme's name, or None, the job's own. Floats
     by none and lhc are exact, but for the job's own: they have the job's precision. @keep: by lhc
-    this fraction goes, 0: all.
+    this fraction goes, 0: all. By thc bits may follow the norms of blocks, as info's rate_goal
+    or error_goal asks: then they are no numbers of their own here.
     """
 
     def __init__(self, scheme, info, keep=0.0):
@@ -20,7 +21,11 @@ class Way:
         self.loses = self.scheme not in PRECISE or self.keep > 0
         self.fixed = info["precision"] if scheme is None else 0
         self.is_exact = not self.loses and not self.fixed
-        if self.scheme not in PRECISE:
+        self.rate, self.error = (info[goal] if self.scheme == "thc" and info[goal] > 0 else None
+                                 for goal in ("rate_goal", "error_goal"))
+        if self.rate or self.error:
+            self.bits = None, None
+        elif self.scheme not in PRECISE:
             self.bits = info["bits"], info["sum_width"]
         else:
             self.bits = 2 * (self.fixed or _DIGIT_BITS,)
@@ -29,6 +34,10 @@ class Way:
     def __str__(self):
         up, down = self.bits
         bits = f"{up} bits up, {down} down"
+        if self.rate:
+            bits = f"{self.rate:g} bits up and down, more for larger norms"
+        if self.error:
+            bits = f"as many bits as an error of {self.error:g} takes"
         if self.scheme in PRECISE:
             bits = f"fixed point of {up} bits" if self.fixed else f"{up} bits a digit"
         if self.scheme == "lhc":
@@ -83,8 +92,20 @@ class Went:
         told = {"elements": self.elements, "dtype": self.dtype, "why": self.refusal}
         if self.refusal:
             return {**told, "scheme": "group", "bits_up": self.element_bits,
-                    "bits_down": self.element_bits, "precision": None, "seal": None,
-                    "shards": None}
+                    "bits_down": self.element_bits, "rate": None, "error": None,
+                    "precision": None, "seal": None, "shards": None}
         up, down = self.way.bits
         return {**told, "scheme": self.way.scheme, "bits_up": up, "bits_down": down,
-                "precision": self.way.precision, "seal": info["seal"], "shards": info["shards"]}
+                "rate": self.way.rate, "error": self.way.error, "precision": self.way.precision,
+                "seal": info["seal"], "shards": info["shards"]}
+
+
+def chosen(stats, block):
+    """What rates have chosen so far, of a client's counters, as ThcState.stats() has it."""
+    requests, blocks = stats["rate_requests"], stats["rate_blocks"]
+    if not requests:
+        return None
+    return {"bits_up": stats["rate_bits_up"] / (blocks * block),
+            "bits_down": stats["rate_bits_down"] / (blocks * block),
+            "skipped": stats["rate_skipped"] / blocks,
+            "error": stats["rate_error"] / 1e9 / requests}
