@@ -427,10 +427,10 @@ struct quantiser {
 	bool flat;		/* it has one level */
 };
 
-/* The most common case: four bits, by a small table, of norms. */
+/* The most common case: up to four bits, by a small table, of norms. */
 static bool is_narrow(const struct thc_codec *c)
 {
-	return c->table.levels == THC_NARROW_LEVELS &&
+	return c->table.levels <= THC_NARROW_LEVELS &&
 	       c->table.granularity < THC_NARROW_POSITIONS && !(c->form & THC_CODEC_RANGES);
 }
 
@@ -448,6 +448,7 @@ static void quantiser_init(struct quantiser *z, struct range *r, const struct th
 	z->q.cell = c->cell;
 	z->q.value = c->value;
 	z->q.bits = c->table.bits;
+	z->q.uniform = thc_table_uniform(&c->table);
 	z->q.top = (float)c->table.granularity;
 	z->q.half = c->half;
 	z->q.unrotate = ldexpf(1, -c->inverse_log2);

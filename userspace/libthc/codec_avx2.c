@@ -188,20 +188,27 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 	return vf_mul(vf_add(_mm256_cvtepi32_ps(part), vf_set(0.5f)), vf_set(q->share));
 }
 
-/* The narrow case has no offset; the gather serves it, too. */
+/* The narrow case has no offset; the gather serves it, too, but where there is nothing to look up. */
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
-	       float *residual, int narrow, int correlated)
+	       float *residual, enum thc_lookup lookup, int correlated)
 {
-	vf over = narrow ? v : vf_sub(v, vf_set(q->offset)), value, gap, u, up;
+	vf over = lookup == THC_LOOKUP_NARROW ? v : vf_sub(v, vf_set(q->offset)), value, gap, u, up;
 	vf a = vf_add(vf_mul(over, vf_set(q->to_grid)), vf_set(q->half));
 	vi cell, z, draw = draw32(q->draw, i);
 
 	(void)l;
 	a = _mm256_min_ps(_mm256_max_ps(a, _mm256_setzero_ps()), vf_set(q->top));
-	cell = _mm256_i32gather_epi32((const int *)q->cell, _mm256_cvttps_epi32(a), 4);
-	z = _mm256_and_si256(cell, _mm256_set1_epi32(0xff));
-	value = _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_slli_epi32(cell, 12), 20));
-	gap = _mm256_cvtepi32_ps(_mm256_srli_epi32(cell, 20));
+	cell = _mm256_cvttps_epi32(a);
+	if (lookup == THC_LOOKUP_NONE) {	/* the last position belongs to the interval below it */
+		z = _mm256_min_epi32(cell, _mm256_set1_epi32((int)q->top - 1));
+		value = _mm256_cvtepi32_ps(z);
+		gap = vf_set(1);
+	} else {
+		cell = _mm256_i32gather_epi32((const int *)q->cell, cell, 4);
+		z = _mm256_and_si256(cell, _mm256_set1_epi32(0xff));
+		value = _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_slli_epi32(cell, 12), 20));
+		gap = _mm256_cvtepi32_ps(_mm256_srli_epi32(cell, 20));
+	}
 	if (correlated && q->n)
 		u = draw_correlated(q, draw, i);
 	else

@@ -195,17 +195,23 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 }
 
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
-	       float *residual, int narrow, int correlated)
+	       float *residual, enum thc_lookup lookup, int correlated)
 {
-	vf over = narrow ? v : vf_sub(v, vf_set(q->offset)), value, gap, step = _mm512_setzero_ps(),
-	   u;
+	vf over = lookup == THC_LOOKUP_NARROW ? v : vf_sub(v, vf_set(q->offset)), value, gap,
+	   step = _mm512_setzero_ps(), u;
 	vf a = vf_add(vf_mul(over, vf_set(q->to_grid)), vf_set(q->half));
 	vi cell, z, draw = draw32(q->draw, i);
 	__mmask16 up;
 
 	a = _mm512_min_ps(_mm512_max_ps(a, _mm512_setzero_ps()), vf_set(q->top));
 	cell = _mm512_cvttps_epi32(a);
-	if (narrow) {	/* by words; the upper word of each lane is zero and finds level 0 */
+	if (lookup == THC_LOOKUP_NONE) {	/* the last position belongs to the interval below it */
+		z = _mm512_min_epi32(cell, _mm512_set1_epi32((int)q->top - 1));
+		value = _mm512_cvtepi32_ps(z);
+		step = vf_set(1);
+		gap = vf_set(THC_DRAW_UNIT);
+	} else if (lookup ==
+		   THC_LOOKUP_NARROW) { /* by words; the upper word of each lane is zero and finds level 0 */
 		z = _mm512_permutex2var_epi16(l->cell_lo, cell, l->cell_hi);
 		value = _mm512_permutexvar_ps(z, l->value);
 		gap = _mm512_permutexvar_ps(z, l->gap);
@@ -223,8 +229,8 @@ FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned
 	up = _mm512_cmp_ps_mask(vf_mul(u, gap), vf_sub(a, value), _CMP_LT_OQ);
 	z = _mm512_mask_add_epi32(z, up, z, _mm512_set1_epi32(1));
 	if (residual) {
-		value = narrow ? _mm512_permutexvar_ps(z, l->value) :
-				 _mm512_mask_add_ps(value, up, value, step);
+		value = lookup == THC_LOOKUP_NARROW ? _mm512_permutexvar_ps(z, l->value) :
+						      _mm512_mask_add_ps(value, up, value, step);
 		value = vf_mul(vf_sub(value, vf_set(q->half)), vf_set(q->from_grid));
 		vf_store(residual, vf_mul(vf_sub(over, value), vf_set(q->unrotate)));
 	}

@@ -30,13 +30,18 @@
 /* Levels of a narrow table, and its positions at most: vector permutes serve them. */
 #define THC_NARROW_LEVELS	16
 #define THC_NARROW_POSITIONS	64
+/* Where a vector kernel finds the level below a grid position: nowhere, for levels are all positions;
+ * in registers; by a gather.
+ */
+enum thc_lookup { THC_LOOKUP_NONE, THC_LOOKUP_NARROW, THC_LOOKUP_WIDE };
 /* Butterflies of one high pass span at most this many rows. */
 #define THC_RADIX_MAX		8
 
 /**
  * struct thc_quant - constants of the quantiser for one block of one rank
  * @cell, @cell_level, @value: those of struct thc_codec; @cell_level not NULL: the table is narrow,
- *	@bits is 4, and @offset zero
+ *	@bits is at most 4, and @offset zero
+ * @uniform: levels are all positions of the grid: they need no table
  * @gap: of a narrow table: from each level to the next, times the unit of a draw
  * @bits: of an index
  * @top: granularity
@@ -55,6 +60,7 @@ struct thc_quant {
 	const uint16_t *cell_level;
 	const float *value;
 	float gap[THC_NARROW_LEVELS];
+	bool uniform;
 	unsigned int bits;
 	float top;
 	float offset;

@@ -256,9 +256,8 @@ FN void store_group(unsigned int bits, const vi *z, uint8_t *to)
 
 /* A group is read whole before its indices are stored: they may lie where it was. */
 FN void quantise_body(const struct thc_quant *q, const struct levels *l, struct part p,
-		      float *residual, int narrow, int correlated)
+		      float *residual, unsigned int bits, enum thc_lookup lookup, int correlated)
 {
-	const unsigned int bits = narrow ? 4 : q->bits;
 	unsigned int done, k;
 
 	for (done = 0; done < p.n; done += THC_GROUP) {
@@ -269,10 +268,30 @@ FN void quantise_body(const struct thc_quant *q, const struct levels *l, struct 
 			unsigned int at = done + k * VL;
 
 			z[k] = vi_level(q, l, vf_load(p.in + at), p.first + at,
-					residual ? residual + at : NULL, narrow, correlated);
+					residual ? residual + at : NULL, lookup, correlated);
 		}
 		store_group(bits, z, p.packed + done / 8 * bits);
 	}
+}
+
+/* The loops that are run most often know how many bits there are. */
+FN void quantise_any(const struct thc_quant *q, const struct levels *l, struct part p,
+		     float *residual)
+{
+	int correlated = q->n != 0;
+
+	if (q->uniform && q->bits == 2)
+		quantise_body(q, l, p, residual, 2, THC_LOOKUP_NONE, correlated);
+	else if (q->uniform && q->bits == 6)
+		quantise_body(q, l, p, residual, 6, THC_LOOKUP_NONE, correlated);
+	else if (q->uniform)
+		quantise_body(q, l, p, residual, q->bits, THC_LOOKUP_NONE, correlated);
+	else if (q->cell_level)
+		quantise_body(q, l, p, residual, q->bits, THC_LOOKUP_NARROW, correlated);
+	else if (q->bits == 5)
+		quantise_body(q, l, p, residual, 5, THC_LOOKUP_WIDE, correlated);
+	else
+		quantise_body(q, l, p, residual, q->bits, THC_LOOKUP_WIDE, correlated);
 }
 
 static void vector_quantise(const struct thc_quant *quant, const float *in, unsigned int first,
@@ -283,16 +302,16 @@ static void vector_quantise(const struct thc_quant *quant, const float *in, unsi
 	struct levels l;
 
 	levels_load(&l, q);
-	if (!q->cell_level)
-		quantise_body(q, &l, p, residual, 0, q->n != 0);
+	if (!q->cell_level || q->uniform || q->bits != 4)
+		quantise_any(q, &l, p, residual);
 	else if (q->n && residual)
-		quantise_body(q, &l, p, residual, 1, 1);
+		quantise_body(q, &l, p, residual, 4, THC_LOOKUP_NARROW, 1);
 	else if (q->n)
-		quantise_body(q, &l, p, NULL, 1, 1);
+		quantise_body(q, &l, p, NULL, 4, THC_LOOKUP_NARROW, 1);
 	else if (residual)
-		quantise_body(q, &l, p, residual, 1, 0);
+		quantise_body(q, &l, p, residual, 4, THC_LOOKUP_NARROW, 0);
 	else
-		quantise_body(q, &l, p, NULL, 1, 0);
+		quantise_body(q, &l, p, NULL, 4, THC_LOOKUP_NARROW, 0);
 }
 
 FN vf vf_lanes_at(const uint8_t *lanes, unsigned int width, size_t i)
