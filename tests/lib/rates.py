@@ -19,9 +19,11 @@ def _below(x):
     return math.erfc(-x / math.sqrt(2)) / 2
 
 
-def error_of(row, n):
+def error_of(row, n, correlated=False):
     """Expected squared error of the mean of n equal normal coordinates, whose square is 1."""
-    levels = [row.clamp * (2 * level / row.granularity - 1) for level in row.levels]
+    dense = [a + (b - a) * k / n for a, b in zip(row.levels, row.levels[1:]) for k in range(n)]
+    levels = [row.clamp * (2 * level / row.granularity - 1)
+              for level in (dense + [row.levels[-1]] if correlated else row.levels)]
     rounding = 0
     for low, high in zip(levels, levels[1:]):
         # moments of the coordinates between them
@@ -31,18 +33,21 @@ def error_of(row, n):
         rounding += (low + high) * first - low * high * zeroth - second
     t = row.clamp
     clamped = 2 * ((1 + t * t) * _below(-t) - t * _density(t))
-    return rounding / n + clamped
+    return (rounding if correlated else rounding / n) + clamped
 
 
 class Classes:
-    """Of a job: rows by b, as WELCOME has them. skips: clients have error memories."""
+    """Of a job: rows by b, as WELCOME has them; correlated: its ranks round so. skips: clients have
+    error memories."""
 
-    def __init__(self, rows, n, skips):
-        self.bits, self.cost = {0: 0}, {0: ONE}
+    def __init__(self, rows, n, skips, correlated):
+        self.bits, self.cost, self.error = {0: 0}, {0: ONE}, {0: ONE}
         for b in range(1, BITS_MOST + 1):
             if b in rows and rows[b].sum_width <= SUM_MOST:
                 self.bits[b] = b + rows[b].sum_width
-                self.cost[b] = min(ONE, math.floor(error_of(rows[b], n) * ONE))
+                self.cost[b], self.error[b] = (
+                    min(ONE, math.floor(error_of(rows[b], n, way) * ONE))
+                    for way in (False, correlated))
         corners = [k for k in self.bits if k or skips]
         self.steps = [k for k in corners if not self._is_above(k, corners)]
         self.edges = [-10**9] + [
@@ -89,7 +94,7 @@ def choose(classes, norms, turn, bits=0, error=0):
     weights = [weight(e) for e in exponents]
 
     def price(block, k):
-        return classes.bits[k] if bits else weights[block] * classes.cost[k] // ONE
+        return classes.bits[k] if bits else weights[block] * classes.error[k] // ONE
 
     def given(chosen):
         return [classes.of(e, chosen, (i + turn) % 8 == 0) for i, e in enumerate(exponents)]

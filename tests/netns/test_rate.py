@@ -49,7 +49,7 @@ def in_order(packets):
 
 def expected_of(welcome, call, step, feedback, lanes):
     """The class of each block."""
-    classes = rates.Classes(welcome.rows, welcome.n, feedback)
+    classes = rates.Classes(welcome.rows, welcome.n, feedback, correlated=welcome.features & 1)
     norms = np.array(lanes, np.uint32).view(np.float32).astype(float)
     goal = ({"error": round(call["error"] * 1e6)} if "error" in call else
             {"bits": round(1000 * call.get("rate", RATE))})

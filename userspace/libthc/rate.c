@@ -141,7 +141,7 @@ static uint64_t price(const struct search *s, uint32_t block, unsigned int k)
 
 	if (s->goal->bits)
 		return rate_of(c);
-	return weight(s->exponent[block], s->top) * c->cost / THC_RATE_ONE;
+	return weight(s->exponent[block], s->top) * c->error / THC_RATE_ONE;
 }
 
 static uint64_t price_of_all(const struct search *s, int32_t lambda)
@@ -218,7 +218,7 @@ static double expected(const struct thc_rate *rate, const struct thc_rate_choice
 		if (thc_rate_exponent(norms[i]) == INT16_MIN)
 			continue;
 		all += square;
-		lost += square * rate->class[choice->of[i]].cost / THC_RATE_ONE;
+		lost += square * rate->class[choice->of[i]].error / THC_RATE_ONE;
 	}
 	return all > 0 ? lost / all : 0;
 }

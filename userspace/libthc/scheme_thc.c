@@ -537,7 +537,7 @@ static void describe(const struct thc_client *c, struct thc_client_info *info)
 {
 	info->chunk = THC_COORDINATES(thc_spec_sum_width(&c->spec));
 	info->block = 1U << c->spec.block_log2;
-	if (c->scheme->id == THC_SCHEME_THC) {
+	if (c->spec.scheme == THC_SCHEME_THC) {
 		info->rate_goal = thc_rate_default(c).bits * 1e-3;
 		info->error_goal = thc_rate_default(c).error * 1e-6;
 	}

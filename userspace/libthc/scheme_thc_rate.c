@@ -87,18 +87,30 @@ static uint32_t hash_of(const struct thc_rate *rate)
 	for (k = 0; k < rate->steps; k++) {
 		const struct thc_rate_class *c = &rate->class[rate->step[k]];
 		const __be32 words[] = { thc_be32(c->bits), thc_be32(c->sum_width),
-					 thc_be32(c->cost), thc_be32((uint32_t)rate->edge[k]) };
+					 thc_be32(c->error), thc_be32((uint32_t)rate->edge[k]) };
 
 		hash = thc_fnv(hash, words, sizeof(words));
 	}
 	return hash;
 }
 
-static uint32_t cost_of(const struct thc_table *t, unsigned int ranks)
+static uint32_t parts_of(double error)
 {
-	double cost = thc_table_nmse(t, ranks) * THC_RATE_ONE;
+	return error < 1 ? (uint32_t)(error * THC_RATE_ONE) : THC_RATE_ONE;
+}
 
-	return cost < THC_RATE_ONE ? (uint32_t)cost : THC_RATE_ONE;
+static struct thc_rate_class class_by(const struct thc_spec *s, const struct thc_table_row *row,
+				      const struct thc_table *t)
+{
+	bool correlated = s->features & THC_FEATURE_CORRELATED;
+	double cost = thc_table_nmse(t, s->ranks);
+
+	return (struct thc_rate_class){
+		.bits = row->bits,
+		.sum_width = row->sum_width,
+		.cost = parts_of(cost),
+		.error = parts_of(correlated ? thc_table_nmse_correlated(t, s->ranks) : cost),
+	};
 }
 
 struct thc_rate_goal thc_rate_goal_of(double rate, double error)
@@ -140,6 +152,7 @@ int thc_rate_open(struct thc_compressor *z, const struct thc_client *c)
 			       thc_rate_missing() :
 			       0;
 	z->rate.class[0].cost = THC_RATE_ONE;
+	z->rate.class[0].error = THC_RATE_ONE;
 	for (k = 1; k <= THC_RATE_BITS_MAX; k++) {
 		const struct thc_table_row row = thc_spec_row(s, k);
 
@@ -151,11 +164,7 @@ int thc_rate_open(struct thc_compressor *z, const struct thc_client *c)
 		error = thc_compressor_codec(c, &table, 0, &z->row[k]);
 		if (error)
 			return error;
-		z->rate.class[k] = (struct thc_rate_class){
-			.bits = row.bits,
-			.sum_width = row.sum_width,
-			.cost = cost_of(&table, s->ranks),
-		};
+		z->rate.class[k] = class_by(s, &row, &table);
 	}
 	thc_rate_init(&z->rate, c->options.flags & THC_CLIENT_ERROR_FEEDBACK);
 	z->rate_hash = hash_of(&z->rate);

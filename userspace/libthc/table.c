@@ -76,9 +76,9 @@ struct grid {
 	double below;
 };
 
-static struct grid grid_at(const struct thc_table *t, unsigned int i)
+static struct grid grid_at(const struct thc_table *t, double i)
 {
-	double a = t->t * (2.0 * i - t->granularity) / t->granularity;
+	double a = t->t * (2 * i - t->granularity) / t->granularity;
 
 	return (struct grid){ a, normal_density(a), normal_upper(-a) };
 }
@@ -255,12 +255,33 @@ int thc_table_check(const struct thc_table *t, unsigned int n, unsigned int widt
 	return 0;
 }
 
+/* What clamping alone adds to the error, for any number of ranks. */
+static double truncated(const struct thc_table *t)
+{
+	return 2 * ((1 + t->t * t->t) * normal_upper(t->t) - t->t * normal_density(t->t));
+}
+
 double thc_table_nmse(const struct thc_table *t, unsigned int n)
 {
-	double above = normal_upper(t->t);
-	double trunc = 2 * ((1 + t->t * t->t) * above - t->t * normal_density(t->t));
+	return t->cost / n + truncated(t);
+}
 
-	return t->cost / n + trunc;
+double thc_table_nmse_correlated(const struct thc_table *t, unsigned int n)
+{
+	struct grid low, high = grid_at(t, 0);
+	unsigned int z, k;
+	double cost = 0;
+
+	for (z = 1; z < t->levels; z++) {
+		double from = t->value[z - 1], step = (t->value[z] - from) / n;
+
+		for (k = 1; k <= n; k++) {
+			low = high;
+			high = grid_at(t, from + k * step);
+			cost += interval_cost(&low, &high);
+		}
+	}
+	return cost + truncated(t);
 }
 
 static uint32_t hash_u64(uint32_t h, uint64_t v)
