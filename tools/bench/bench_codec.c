@@ -6,12 +6,14 @@
  */
 #include <getopt.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codec.h"
 #include "loops.h"
+#include "rate.h"
 #include "samples.h"
 
 #define BUCKET_MIB	25
@@ -20,7 +22,21 @@
 #define RANKS		4
 #define CACHE_LINE	64
 
-enum work { WORK_MEMCPY, WORK_COMPRESS, WORK_COMPRESS_EF, WORK_DECOMPRESS, WORKS };
+/* Bits up and down with a rate: as many as without. Norms of blocks are up to so many octaves apart. */
+#define RATE		12000
+#define OCTAVES		4
+
+enum work {
+	WORK_MEMCPY,
+	WORK_COMPRESS,
+	WORK_COMPRESS_EF,
+	WORK_BLOCKS,
+	WORK_BLOCKS_EF,
+	WORK_RATED,
+	WORK_RATED_EF,
+	WORK_DECOMPRESS,
+	WORKS
+};
 
 struct bench {
 	struct thc_codec codec;
@@ -28,9 +44,13 @@ struct bench {
 	size_t blocks;
 	unsigned int width;		/* of sums */
 	unsigned int chunk;
-	float *gradient, *copy, *error, *out, *scratch, *norms;
+	float *gradient, *copy, *error, *rated_error, *out, *scratch, *norms;
 	uint8_t *packed, *lanes;
 	uint16_t *counts;
+	struct thc_codec row[THC_RATE_CLASSES];
+	struct thc_rate rate;
+	struct thc_rate_choice choice;
+	int16_t *exponent;
 };
 
 static void *buffer(size_t size)
@@ -55,17 +75,19 @@ static void bench_init(struct bench *b)
 	b->gradient = buffer(b->count * sizeof(float));
 	b->copy = buffer(b->count * sizeof(float));
 	b->error = buffer(b->count * sizeof(float));
+	b->rated_error = buffer(b->count * sizeof(float));
 	b->out = buffer(padded * sizeof(float));
 	b->scratch = buffer(sizeof(float) << b->codec.block_log2);
 	b->norms = buffer(b->blocks * sizeof(float));
 	b->width = thc_table_check(&b->codec.table, RANKS, 8) ? 16 : 8;
 	b->chunk = THC_COORDINATES(b->width);
-	b->packed = buffer(padded / 8 * b->codec.table.bits);
+	b->packed = buffer(padded / 8 * THC_TABLE_BITS_MAX);
 	b->lanes = buffer(padded / 8 * b->width);
 	b->counts = buffer(padded / b->chunk * sizeof(*b->counts));
 	srand48(1);
 	for (i = 0; i < b->count; i++)
-		b->gradient[i] = (float)(drand48() + drand48() + drand48() - 1.5);
+		b->gradient[i] = ldexpf((float)(drand48() + drand48() + drand48() - 1.5),
+					(int)((i >> b->codec.block_log2 >> 6) % (OCTAVES + 1)));
 	for (i = 0; i < padded; i++) {
 		long sum = lrand48() % (RANKS * b->codec.table.granularity + 1);
 
@@ -93,6 +115,83 @@ static int compress(struct bench *b, float *error, uint64_t round)
 	return ret;
 }
 
+/* Rows as thcd has them with a rate, and their classes. */
+static int rate_init(struct bench *b, unsigned int correlated, enum thc_simd simd)
+{
+	struct thc_table_wish wish = { .size = sizeof(wish), .ranks = RANKS };
+	struct thc_table table;
+	unsigned int k;
+	int ret = 0;
+
+	b->rate.class[0] = (struct thc_rate_class){ 0, 0, THC_RATE_ONE, THC_RATE_ONE };
+	for (k = 1; k < THC_RATE_CLASSES && !ret; k++) {
+		wish.bits = k;
+		wish.width = k < 3 ? 4 : 8;
+		ret = thc_table_choose(&wish, &table);
+		if (!ret)
+			ret = thc_codec_init(&b->row[k], &table, THC_RATE_BLOCK_LOG2, 1, simd);
+		if (!ret)
+			ret = thc_codec_set_correlated(&b->row[k], correlated);
+		b->rate.class[k] = (struct thc_rate_class){
+			(uint8_t)k, (uint8_t)wish.width,
+			(uint32_t)(thc_table_nmse(&table, RANKS) * THC_RATE_ONE), 0,
+		};
+	}
+	thc_rate_init(&b->rate, true);
+	b->exponent = buffer(b->blocks * sizeof(*b->exponent));
+	b->choice.of = buffer(b->blocks);
+	return ret;
+}
+
+/* Block @i to @to; returns where the next one goes. */
+static uint8_t *compress_block(struct bench *b, const struct thc_codec *codec, float *error,
+			       uint64_t round, size_t i, uint8_t *to)
+{
+	size_t block = (size_t)1 << codec->block_log2, at = i * block, left = b->count - at;
+	size_t n = left < block ? left : block, bytes = block / 8 * codec->table.bits;
+	float *own = error ? error + at : NULL;
+
+	thc_codec_compress(codec, &(struct thc_values){ b->gradient + at, THC_FP32, n, own },
+			   &(struct thc_blocks){ round, i, &b->norms[i], 0 },
+			   &(struct thc_chunks){ to, bytes, (unsigned int)block },
+			   &(struct thc_residual_at){ own, n, b->scratch });
+	return to + bytes;
+}
+
+static void skip_block(struct bench *b, float *error, size_t i)
+{
+	size_t at = i << THC_RATE_BLOCK_LOG2, end = at + ((size_t)1 << THC_RATE_BLOCK_LOG2);
+
+	for (; error && at < end && at < b->count; at++)
+		error[at] += b->gradient[at];
+}
+
+/* Norms, and block by block, as libthc compresses what it sends: with a rate class by class. */
+static int compress_blocks(struct bench *b, float *error, uint64_t round, bool rated)
+{
+	const struct thc_rate_goal goal = { RATE, 0, (uint32_t)round % THC_RATE_ROUNDS };
+	struct thc_values v = { b->gradient, THC_FP32, b->count, error };
+	int ret = thc_codec_norms(&b->row[1], &v, b->norms, NULL);
+	uint8_t *to = b->packed;
+	unsigned int k;
+	size_t i;
+
+	if (ret)
+		return ret;
+	for (i = 0; !rated && i < b->blocks; i++)
+		to = compress_block(b, &b->row[4], error, round, i, to);
+	if (!rated)
+		return 0;
+	thc_rate_choose(&b->rate, &goal, b->norms, (uint32_t)b->blocks, b->exponent, &b->choice);
+	for (k = 0; k < THC_RATE_CLASSES; k++)
+		for (i = 0; i < b->blocks; i++)
+			if (b->choice.of[i] == k && k)
+				to = compress_block(b, &b->row[k], error, round, i, to);
+			else if (b->choice.of[i] == k)
+				skip_block(b, error, i);
+	return 0;
+}
+
 static int bench_run(struct bench *b, enum work work, uint64_t round)
 {
 	switch (work) {
@@ -104,6 +203,14 @@ static int bench_run(struct bench *b, enum work work, uint64_t round)
 		return compress(b, NULL, round);
 	case WORK_COMPRESS_EF:
 		return compress(b, b->error, round);
+	case WORK_BLOCKS:
+		return compress_blocks(b, NULL, round, false);
+	case WORK_BLOCKS_EF:
+		return compress_blocks(b, b->error, round, false);
+	case WORK_RATED:
+		return compress_blocks(b, NULL, round, true);
+	case WORK_RATED_EF:
+		return compress_blocks(b, b->rated_error, round, true);
 	default:
 		thc_codec_decode(&b->codec,
 				 &(struct thc_sums){ b->lanes, THC_LANE_BYTES, b->chunk, b->width,
@@ -126,6 +233,10 @@ static void report(const struct bench *b, double took[WORKS], int runs)
 	       took[WORK_MEMCPY] / took[WORK_COMPRESS],
 	       took[WORK_MEMCPY] / took[WORK_COMPRESS_EF],
 	       took[WORK_MEMCPY] / took[WORK_DECOMPRESS]);
+	printf(" \"rated_ratio\": %.4f, \"rated_ef_ratio\": %.4f, \"rated_ms\": %.3f, "
+	       "\"rated_ef_ms\": %.3f,\n",
+	       took[WORK_RATED] / took[WORK_BLOCKS], took[WORK_RATED_EF] / took[WORK_BLOCKS_EF],
+	       took[WORK_RATED], took[WORK_RATED_EF]);
 	printf(" \"memcpy_ms\": %.3f, \"compress_ms\": %.3f, \"compress_ef_ms\": %.3f, "
 	       "\"decompress_ms\": %.3f}\n",
 	       took[WORK_MEMCPY], took[WORK_COMPRESS], took[WORK_COMPRESS_EF],
@@ -190,9 +301,10 @@ int main(int argc, char **argv)
 	};
 	unsigned int block_log2 = 10, bits = 4, granularity = 0, correlated = RANKS;
 	enum thc_simd simd = THC_SIMD_AUTO;
+	unsigned int k;
 	int opt, ret, runs = RUNS;
 	struct thc_table table;
-	struct bench b;
+	struct bench b = { .count = 0 };
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (opt == 's' && !parse_simd(optarg, &simd))
@@ -230,7 +342,11 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	bench_init(&b);
-	ret = measure(&b, runs);
+	ret = rate_init(&b, correlated, simd);
+	if (!ret)
+		ret = measure(&b, runs);
+	for (k = 0; k < THC_RATE_CLASSES; k++)
+		thc_codec_exit(&b.row[k]);
 	thc_codec_exit(&b.codec);
 	return ret ? 1 : 0;
 }
