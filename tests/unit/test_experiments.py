@@ -20,7 +20,8 @@ if run.missing():
 import numpy as np  # noqa: E402
 import values  # noqa: E402
 from experiments import (bigmean, forms, gradients, lhc_exact, lhc_goodput,  # noqa: E402
-                         lhc_index, lhc_peel, lhc_train, library, nmse, stress, tables)
+                         lhc_index, lhc_peel, lhc_train, library, nmse, rate_error, stress,
+                         tables)
 
 QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
 
@@ -69,6 +70,20 @@ class QuickRun(unittest.TestCase):
             self.near(row["nmse"], row["closed_form"],
                       QUICK_TOLERANCE + 3 * (row["sampling"] or 0), row)
         self.assertGreater(len(nmse.certain(with_form)), 50)
+
+    def test_bits_that_follow_norms(self):
+        found = self.rows["rate_error"]
+        self.assertEqual({row["whose"] for row in found}, {"equal", "own"})
+        for row in found:
+            if row["goal"].endswith(" bits"):
+                self.assertLessEqual(row["bits"], int(row["goal"].split()[0]))
+                self.assertGreater(row["bits"], int(row["goal"].split()[0]) - .2)
+            if row["goal"] == rate_error.SAME:
+                self.assertLess(row["bits"], sum(rate_error.FIXED))
+            if row["whose"] == "equal" and row["expected"]:
+                self.near(row["nmse"], row["expected"], .2, row)
+        for row in rate_error.with_goal(found, "12 bits"):
+            self.assertGreater(row["gain"], 2)
 
     def test_correlated_rounding_helps(self):
         of = {(row["bits"], row["width"], row["ranks"], row["gradients"], row["rounding"]):

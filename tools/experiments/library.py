@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """libthc for experiments: its public tables, and whole rounds by its codecs
-(round_tables.c, round_fixed.c, round_index.c, round_peel.c), which need no network.
+(round_tables.c, round_rate.c, round_fixed.c, round_index.c, round_peel.c), which need no network.
 """
 import ctypes
 import functools
@@ -48,6 +48,18 @@ class SketchOutcome(ctypes.Structure):
                 ("add_ns", c_double), ("find_ns", c_double), ("values_ns", c_double)]
 
 
+class RateTrial(ctypes.Structure):
+    """struct rate_trial of round_rate.c"""
+    _fields_ = [("bits", c_uint32), ("error", c_uint32), ("turn", c_uint32), ("skips", c_uint32),
+                ("width", c_uint32 * 7)]
+
+
+class RateOutcome(ctypes.Structure):
+    """struct rate_outcome of round_rate.c"""
+    _fields_ = [("blocks", c_uint32 * 7), ("expected", c_double), ("sent", c_double),
+                ("skipped", c_double), ("lost", c_double)]
+
+
 class LibraryError(ExperimentError):
     """What libthc refused, in a sentence."""
 
@@ -76,6 +88,8 @@ def _tables():
 def _rounds():
     return _load("experiments/rounds.so", (
         ("round_by_table", ctypes.c_int, (POINTER(Trial), POINTER(abi.Table), c_void_p, c_void_p)),
+        ("round_by_rate", ctypes.c_int, (POINTER(Trial), POINTER(RateTrial), POINTER(abi.Table),
+                                         c_void_p, c_void_p, POINTER(RateOutcome))),
         ("round_by_fixed", ctypes.c_int, (POINTER(Trial), c_uint32, c_void_p, c_void_p,
                                           POINTER(c_uint64))),
         ("round_by_index", ctypes.c_int, (c_uint64, c_uint32, c_uint32, c_void_p,
@@ -140,6 +154,29 @@ def by_table(table, width, x, seed, block_log2=10, correlated=False, form=0):
     _check(_rounds().round_by_table(byref(trial), byref(table), x.ctypes.data, out.ctypes.data),
            f"a round of {table.bits} bits up, {width} down")
     return out
+
+
+@functools.cache
+def classes(ranks):
+    """([b]: the table, [b]: bits of a sum) of rates, 1 to 6 bits, as thcd chooses them."""
+    tables, widths = (abi.Table * 7)(), [0] * 7
+    for bits in range(1, 7):
+        widths[bits] = next(w for w in (4, 8, 16) if w >= bits and (2 ** bits - 1) * ranks < 2 ** w)
+        tables[bits] = choose(bits, ranks, widths[bits])
+    return tables, widths
+
+
+def by_rate(x, seed, rate=0., error=0., turn=0, skips=True):
+    """(the mean of x, a gradient a row, by scheme thc with a rate or an error; a RateOutcome).
+    Ranks round in a correlated way, as thcd has it."""
+    x, out = _gradients(x)
+    tables, widths = classes(x.shape[0])
+    trial = Trial(x.shape[1], 1, seed, x.shape[0], 10, True, 0, 0)
+    how = RateTrial(round(1000 * rate), round(1e6 * error), turn, skips, (c_uint32 * 7)(*widths))
+    outcome = RateOutcome()
+    _check(_rounds().round_by_rate(byref(trial), byref(how), tables, x.ctypes.data, out.ctypes.data,
+                                   byref(outcome)), f"a round of {rate:g} bits")
+    return out, outcome
 
 
 def index_words(count, grain_log2, levels, bits):

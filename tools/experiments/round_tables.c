@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <thc/types.h>
-
 #include "codec.h"
 #include "trial.h"
 
@@ -54,19 +52,6 @@ static int memory_alloc(struct memory *m, const struct thc_codec *c, size_t bloc
 	return -ENOMEM;
 }
 
-/* Index @i of a stream of bits, coordinate 0 in the most significant bits of byte 0. */
-static unsigned int index_at(const uint8_t *packed, unsigned int bits, size_t i)
-{
-	unsigned int index = 0, k;
-
-	for (k = 0; k < bits; k++) {
-		size_t bit = i * bits + k;
-
-		index = index << 1 | (packed[bit / 8] >> (7 - bit % 8) & 1);
-	}
-	return index;
-}
-
 static int agree(const struct thc_codec *c, const struct trial *t, const float *x, struct memory *m)
 {
 	size_t scales = thc_codec_blocks(c, t->count) * thc_codec_scales(c), i;
@@ -98,21 +83,6 @@ static void contribute(const struct thc_codec *c, const struct trial *t, const f
 			   &(struct thc_residual_at){ NULL, t->count, m->scratch });
 	for (i = 0; i < padded; i++)
 		m->sums[i] += c->table.value[index_at(m->packed, bits, i)];
-}
-
-/* Sums -> lanes of @width bits in the same memory. */
-static void to_lanes(uint32_t *sums, size_t n, unsigned int width)
-{
-	uint8_t *lane = (uint8_t *)sums;
-	size_t i;
-
-	for (i = 0; i < n && width >= 8; i++) {
-		uint32_t le = thc_le32(sums[i]);
-
-		memmove(lane + i * width / 8, &le, width / 8);
-	}
-	for (i = 0; i < n && width == 4; i += 2)
-		lane[i / 2] = (uint8_t)(sums[i] | sums[i + 1] << 4);
 }
 
 /**

@@ -20,7 +20,7 @@ from experiments import report  # noqa: E402
 from screen import Screen  # noqa: E402
 
 # Without a network, and in network namespaces.
-ALONE = ("nmse", "tables", "baselines", "lhc_index", "lhc_peel")
+ALONE = ("nmse", "tables", "baselines", "rate_error", "lhc_index", "lhc_peel")
 NAMES = (*ALONE, "lhc_goodput", "lhc_exact", "lhc_train")
 FOLDER = os.path.join(netns.ROOT, "Documentation/experiments")
 PACKAGES = {"numpy": "python3-numpy", "torch": "python3-torch", "sklearn": "python3-sklearn"}
