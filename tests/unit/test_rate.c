@@ -15,7 +15,8 @@ static struct thc_rate job(bool skips)
 {
 	struct thc_rate rate = {
 		.class = {
-			{ 0, 0, THC_RATE_ONE, 0 }, { 1, 4, THC_RATE_ONE / 5, 0 }, { 2, 4, THC_RATE_ONE / 19, 0 },
+			{ 0, 0, THC_RATE_ONE, 0 },
+			{ 1, 4, THC_RATE_ONE / 5, 0 }, { 2, 4, THC_RATE_ONE / 19, 0 },
 			{ 3, 8, THC_RATE_ONE / 100, 0 }, { 4, 8, THC_RATE_ONE / 195, 0 },
 			{ 5, 8, THC_RATE_ONE / 700, 0 }, { 6, 8, THC_RATE_ONE / 2400, 0 },
 		},

@@ -305,8 +305,10 @@ static void table__overflow_says_what_fits(void **state)
 	refused("1,ranks=9,key=@one,sum_width=8,table=0:1:2:3:4:5:6:7:8:9:10:11:12:13:14:30",
 		"the table reaches 30, and 9 ranks make 270, more than the 255 of 8-bit sums");
 	/* exactly at the edge */
-	assert_int_equal(row_of(good("1,ranks=8,key=@one,granularity=31,sum_width=8")).granularity, 31);
-	assert_int_equal(row_of(good("1,ranks=17,key=@one,table=uniform,sum_width=8")).sum_width, 8);
+	assert_int_equal(row_of(good("1,ranks=8,key=@one,granularity=31,sum_width=8")).granularity,
+			 31);
+	assert_int_equal(row_of(good("1,ranks=17,key=@one,table=uniform,sum_width=8")).sum_width,
+			 8);
 	assert_int_equal(row_of(good("1,ranks=64,key=@one,granularity=1023")).sum_width, 16);
 }
 
@@ -422,7 +424,9 @@ static void table__bad_ones(void **state)
 	refused("1,ranks=2,key=@one,table=uniform,granularity=30", "has granularity 15, not 30");
 }
 
-/* Rows of 1 to 6 bits besides the job's own: the narrowest sums of all ranks, and tables for them. */
+/* Rows of 1 to 6 bits besides the job's own: the narrowest sums of all ranks, and tables for
+ * them.
+ */
 static void check_rows(unsigned int own, unsigned int ranks, bool feedback)
 {
 	struct thc_table_wish wish = {

@@ -78,7 +78,8 @@ static struct welcome good(void)
 			.joined = 0x7, .reply = THC_REPLY_MULTICAST, .seal = THC_SEAL_NH,
 			.bits = 4, .block_log2 = 12,
 			.tables = {
-				.widths.sum = { [1] = 4, [3] = 8 }, .granularity = { [1] = 3, [3] = 2 },
+				.widths.sum = { [1] = 4, [3] = 8 },
+				.granularity = { [1] = 3, [3] = 2 },
 				.level = { [6] = 3, [17] = 2 },
 			},
 			.group = {

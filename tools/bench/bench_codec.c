@@ -22,7 +22,9 @@
 #define RANKS		4
 #define CACHE_LINE	64
 
-/* Bits up and down with a rate: as many as without. Norms of blocks are up to so many octaves apart. */
+/* Bits up and down with a rate: as many as without. Norms of blocks are up to so many octaves
+ * apart.
+ */
 #define RATE		12000
 #define OCTAVES		4
 
@@ -42,6 +44,7 @@ struct bench {
 	struct thc_codec codec;
 	size_t count;
 	size_t blocks;
+	size_t rate_blocks;
 	unsigned int width;		/* of sums */
 	unsigned int chunk;
 	float *gradient, *copy, *error, *rated_error, *out, *scratch, *norms;
@@ -78,10 +81,11 @@ static void bench_init(struct bench *b)
 	b->rated_error = buffer(b->count * sizeof(float));
 	b->out = buffer(padded * sizeof(float));
 	b->scratch = buffer(sizeof(float) << b->codec.block_log2);
-	b->norms = buffer(b->blocks * sizeof(float));
+	b->rate_blocks = (b->count >> THC_RATE_BLOCK_LOG2) + 1;
+	b->norms = buffer(b->rate_blocks * sizeof(float));
 	b->width = thc_table_check(&b->codec.table, RANKS, 8) ? 16 : 8;
 	b->chunk = THC_COORDINATES(b->width);
-	b->packed = buffer(padded / 8 * THC_TABLE_BITS_MAX);
+	b->packed = buffer((padded + (1U << THC_RATE_BLOCK_LOG2)) / 8 * THC_TABLE_BITS_MAX);
 	b->lanes = buffer(padded / 8 * b->width);
 	b->counts = buffer(padded / b->chunk * sizeof(*b->counts));
 	srand48(1);
@@ -138,8 +142,9 @@ static int rate_init(struct bench *b, unsigned int correlated, enum thc_simd sim
 		};
 	}
 	thc_rate_init(&b->rate, true);
-	b->exponent = buffer(b->blocks * sizeof(*b->exponent));
-	b->choice.of = buffer(b->blocks);
+	b->rate_blocks = thc_codec_blocks(&b->row[1], b->count);
+	b->exponent = buffer(b->rate_blocks * sizeof(*b->exponent));
+	b->choice.of = buffer(b->rate_blocks);
 	return ret;
 }
 
@@ -178,13 +183,14 @@ static int compress_blocks(struct bench *b, float *error, uint64_t round, bool r
 
 	if (ret)
 		return ret;
-	for (i = 0; !rated && i < b->blocks; i++)
+	for (i = 0; !rated && i < b->rate_blocks; i++)
 		to = compress_block(b, &b->row[4], error, round, i, to);
 	if (!rated)
 		return 0;
-	thc_rate_choose(&b->rate, &goal, b->norms, (uint32_t)b->blocks, b->exponent, &b->choice);
+	thc_rate_choose(&b->rate, &goal, b->norms, (uint32_t)b->rate_blocks, b->exponent,
+			&b->choice);
 	for (k = 0; k < THC_RATE_CLASSES; k++)
-		for (i = 0; i < b->blocks; i++)
+		for (i = 0; i < b->rate_blocks; i++)
 			if (b->choice.of[i] == k && k)
 				to = compress_block(b, &b->row[k], error, round, i, to);
 			else if (b->choice.of[i] == k)
@@ -265,6 +271,15 @@ static int measure(struct bench *b, int runs)
 	return 0;
 }
 
+static void bench_exit(struct bench *b)
+{
+	unsigned int k;
+
+	for (k = 0; k < THC_RATE_CLASSES; k++)
+		thc_codec_exit(&b->row[k]);
+	thc_codec_exit(&b->codec);
+}
+
 static void usage(FILE *to)
 {
 	fprintf(to,
@@ -301,7 +316,6 @@ int main(int argc, char **argv)
 	};
 	unsigned int block_log2 = 10, bits = 4, granularity = 0, correlated = RANKS;
 	enum thc_simd simd = THC_SIMD_AUTO;
-	unsigned int k;
 	int opt, ret, runs = RUNS;
 	struct thc_table table;
 	struct bench b = { .count = 0 };
@@ -345,8 +359,6 @@ int main(int argc, char **argv)
 	ret = rate_init(&b, correlated, simd);
 	if (!ret)
 		ret = measure(&b, runs);
-	for (k = 0; k < THC_RATE_CLASSES; k++)
-		thc_codec_exit(&b.row[k]);
-	thc_codec_exit(&b.codec);
+	bench_exit(&b);
 	return ret ? 1 : 0;
 }

@@ -121,7 +121,7 @@ void thc_window_choose(struct thc_client *c, uint32_t answers);
 void thc_client_show(struct thc_client *c);
 /* Hands @r to the I/O thread. -ESTALE, -EBUSY, -ENOMEM, with a sentence: it is the caller's. */
 int thc_client_submit(struct thc_client *c, struct thc_request *r);
-/* 0, or -EINVAL, with a sentence: @rate and @error of struct thc_call, or of options, that are none. */
+/* 0, or -EINVAL, with a sentence: @rate and @error, of a call or of options, that are none. */
 int thc_rate_check(double rate, double error);
 /* The I/O thread. */
 void *thc_engine_thread(void *client);

@@ -188,7 +188,7 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 	return vf_mul(vf_add(_mm256_cvtepi32_ps(part), vf_set(0.5f)), vf_set(q->share));
 }
 
-/* The narrow case has no offset; the gather serves it, too, but where there is nothing to look up. */
+/* The narrow case has no offset; the gather serves it, too. */
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
 	       float *residual, enum thc_lookup lookup, int correlated)
 {
@@ -199,7 +199,8 @@ FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned
 	(void)l;
 	a = _mm256_min_ps(_mm256_max_ps(a, _mm256_setzero_ps()), vf_set(q->top));
 	cell = _mm256_cvttps_epi32(a);
-	if (lookup == THC_LOOKUP_NONE) {	/* the last position belongs to the interval below it */
+	/* the last position belongs to the interval below it */
+	if (lookup == THC_LOOKUP_NONE) {
 		z = _mm256_min_epi32(cell, _mm256_set1_epi32((int)q->top - 1));
 		value = _mm256_cvtepi32_ps(z);
 		gap = vf_set(1);

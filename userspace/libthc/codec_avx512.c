@@ -205,13 +205,14 @@ FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned
 
 	a = _mm512_min_ps(_mm512_max_ps(a, _mm512_setzero_ps()), vf_set(q->top));
 	cell = _mm512_cvttps_epi32(a);
-	if (lookup == THC_LOOKUP_NONE) {	/* the last position belongs to the interval below it */
+	/* the last position belongs to the interval below it */
+	if (lookup == THC_LOOKUP_NONE) {
 		z = _mm512_min_epi32(cell, _mm512_set1_epi32((int)q->top - 1));
 		value = _mm512_cvtepi32_ps(z);
 		step = vf_set(1);
 		gap = vf_set(THC_DRAW_UNIT);
-	} else if (lookup ==
-		   THC_LOOKUP_NARROW) { /* by words; the upper word of each lane is zero and finds level 0 */
+	} else if (lookup == THC_LOOKUP_NARROW) {
+		/* by words; the upper word of each lane is zero and finds level 0 */
 		z = _mm512_permutex2var_epi16(l->cell_lo, cell, l->cell_hi);
 		value = _mm512_permutexvar_ps(z, l->value);
 		gap = _mm512_permutexvar_ps(z, l->gap);

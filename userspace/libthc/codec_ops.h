@@ -30,8 +30,8 @@
 /* Levels of a narrow table, and its positions at most: vector permutes serve them. */
 #define THC_NARROW_LEVELS	16
 #define THC_NARROW_POSITIONS	64
-/* Where a vector kernel finds the level below a grid position: nowhere, for levels are all positions;
- * in registers; by a gather.
+/* Where a vector kernel finds the level below a grid position: nowhere, for levels are all
+ * positions; in registers; by a gather.
  */
 enum thc_lookup { THC_LOOKUP_NONE, THC_LOOKUP_NARROW, THC_LOOKUP_WIDE };
 /* Butterflies of one high pass span at most this many rows. */

@@ -267,9 +267,9 @@ enum thc_precision {
  *	gets bits as its norm asks for. With THC_CLIENT_ERROR_FEEDBACK a block of little may be left
  *	out for up to 7 rounds of its key; else none is. 0: what @error says; THC_RATE_FIXED: every
  *	block has those of the job's table
- * @error: as few bits as the mean can have with this expected squared error, in parts of the squared
- *	norm, were the ranks' gradients equal, THC_ERROR_LEAST to THC_ERROR_MOST. 0, with a @rate of
- *	0, too: the client's, and without one the job's
+ * @error: as few bits as the mean can have with this expected squared error, in parts of the
+ *	squared norm, were the ranks' gradients equal, THC_ERROR_LEAST to THC_ERROR_MOST. 0, with a
+ *	@rate of 0, too: the client's, and without one the job's
  */
 struct thc_call {
 	size_t			size;
@@ -462,8 +462,8 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  * @shards: aggregators that share the job's chunks
  * @precision: enum thc_precision of floats, if the job's scheme is none or lhc; of others 0
  * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
- * @rate_goal, @error_goal: what a call by thc aims at that says nothing else, @rate and @error as in
- *	struct thc_call; both 0: the bits of the job's table
+ * @rate_goal, @error_goal: what a call by thc aims at that says nothing else, as @rate and @error
+ *	of struct thc_call; both 0: the bits of the job's table
  */
 struct thc_client_info {
 	size_t		size;

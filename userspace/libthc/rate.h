@@ -32,8 +32,8 @@
  * struct thc_rate_class - a way to send a block
  * @bits, @sum_width: of a coordinate, up and down; 0, 0: not at all
  * @cost: expected squared error of the mean of equal gradients that are rounded independently, in
- *	parts of the squared norm; THC_RATE_ONE is all. Classes are compared by it: it is between what
- *	is so of equal gradients that are rounded as the job says, and of gradients that differ
+ *	parts of the squared norm; THC_RATE_ONE is all. Classes are compared by it: it is between
+ *	what is so of equal gradients that are rounded as the job says, and of gradients that differ
  * @error: expected squared error as the job's ranks round: what goals of an error are about
  */
 struct thc_rate_class {

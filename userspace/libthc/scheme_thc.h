@@ -41,8 +41,8 @@ struct thc_compressor {
 	uint32_t		rate_hash;
 };
 
-/* A codec for @table, as the job's other constants say; an error, with a sentence: @out may be what it
- * was. @form: THC_CODEC_RANGES or 0
+/* A codec for @table, as the job's other constants say; an error, with a sentence. @form:
+ * THC_CODEC_RANGES or 0
  */
 int thc_compressor_codec(const struct thc_client *c, const struct thc_table *table,
 			 unsigned int form, struct thc_codec *out);

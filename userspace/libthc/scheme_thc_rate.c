@@ -39,7 +39,7 @@ _Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each clas
  * struct thc_rated - a bucket on its way
  * @choice: the class of each block, once @chosen
  * @saved: of each block: its rotated values until it is compressed, if the bucket is fp32; sums of
- *	which some are missing; at last the caller's values, so that there is something to go back to
+ *	which some are missing; at last the caller's values, which undo() goes back to
  * @packets: of all phases
  * @order: blocks, class by class
  * @begin: where in it the blocks of a class begin

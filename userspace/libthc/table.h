@@ -19,8 +19,8 @@ double thc_normal_quantile(double q);
 /* Has @t levels, granularity and threshold that a codec can serve? */
 bool thc_table_valid(const struct thc_table *t);
 
-/* thc_table_nmse() of ranks that round in a correlated way: a coordinate between two levels leaves one
- * rank's draw to chance, so their sum is as if rounded between levels @n times as dense.
+/* thc_table_nmse() of ranks that round in a correlated way: a coordinate between two levels leaves
+ * one rank's draw to chance, so their sum is as if rounded between levels @n times as dense.
  */
 double thc_table_nmse_correlated(const struct thc_table *t, unsigned int n);
 /* Fills in @t->cost of a table whose other members are there. */

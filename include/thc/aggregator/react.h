@@ -45,8 +45,8 @@ THC_INLINE u64 thc_home_clock(struct thc_home *home);
 /* Notes that the member has sent a packet. */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
 
-/* The slot at @index of all slots, to be had alone until thc_home_unlock(). @row: of all jobs' rows,
- * that of a LUT_ADD
+/* The slot at @index of all slots, to be had alone until thc_home_unlock(). @row: of all jobs'
+ * rows, that of a LUT_ADD
  */
 THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 row,
 					      struct thc_slot **slot);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The rows of a job: its tables for LUT_ADD, at most one for each number of bits of an index. Whoever
- * sends or adds up indices needs the widths of their sums alone.
+ * The rows of a job: its tables for LUT_ADD, at most one for each number of bits of an index.
+ * Whoever sends or adds up indices needs the widths of their sums alone.
  */
 #ifndef THC_ROWS_H
 #define THC_ROWS_H
@@ -61,7 +61,7 @@ THC_INLINE struct thc_row thc_widths_row(const struct thc_widths *w, u8 bits)
 	return row;
 }
 
-/* Bits of an index if @op and @width are those of a LUT_ADD request, which names its row; else 0. */
+/* Bits of an index if @op and @width are those of a LUT_ADD request, that name a row; else 0. */
 THC_INLINE u8 thc_row_of(u8 op, u8 width)
 {
 	return op == THC_OP_LUT_ADD ? width : 0;

@@ -424,7 +424,7 @@ struct thc_record_scheme {
 };
 
 /**
- * struct thc_record_rate - bits of an index follow the norms of blocks; of rate and error one is zero
+ * struct thc_record_rate - bits of an index follow the norms of blocks; rate or error is zero
  * @head: THC_RECORD_RATE
  * @rate: thousandths of a bit a coordinate, up and down together, that all-reduces aim at
  * @error: millionths of the gradient's square, the error that they aim at
