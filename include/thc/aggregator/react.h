@@ -45,8 +45,8 @@ THC_INLINE u64 thc_home_clock(struct thc_home *home);
 /* Notes that the member has sent a packet. */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
 
-/* The slot at @index of all slots, to be had alone until thc_home_unlock(). @row: of all jobs'
- * rows, that of a LUT_ADD
+/* The slot at @index of all slots, to be had alone until thc_home_unlock(). @row: where that of a
+ * LUT_ADD is among the rows of all jobs
  */
 THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 row,
 					      struct thc_slot **slot);
@@ -268,7 +268,8 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 		.chunk = thc_be32(h->chunk),
 		.rank = (u8)thc_be16(h->rank),
 		.op = h->op,
-		.width = thc_sum_bits(h->op, h->width, thc_widths_sum(&job->widths, h->width)),
+		.width = thc_sum_bits(h->op, h->width,
+				      thc_widths_row(&job->widths, h->width).sum_width),
 		.row = thc_row_of(h->op, h->width),
 		.ce = p->ce,
 	};

@@ -197,11 +197,16 @@ THC_INLINE void thc_generation_open(struct thc_slot *s, struct thc_generation *g
 	s->top = a->generation;
 }
 
-/* Is the contribution what those before it in @g are? Two rows may have sums of one width. */
+/* Is the contribution what those before it in @g are? Two rows may have sums of one width; 0 meets
+ * any. All but the op is one question, for the verifier of BPF looks at what follows once for each
+ * way to it.
+ */
 THC_INLINE int thc_generation_meets(const struct thc_generation *g, const struct thc_arrival *a)
 {
-	return g->round == a->round && g->chunk == a->chunk && g->width == a->width &&
-	       thc_ops_meet(g->op, a->op) && (g->row == a->row || !g->row || !a->row);
+	u32 rows = (u32)(g->row ^ a->row) * g->row * a->row;
+	u32 differs = (g->round ^ a->round) | (g->chunk ^ a->chunk) | (g->width ^ a->width) | rows;
+
+	return !differs && thc_ops_meet(g->op, a->op);
 }
 
 /**

@@ -17,7 +17,9 @@
  */
 struct thc_widths {
 	u8	sum[THC_BITS_MAX];
-};
+} __attribute__((aligned(8)));
+
+_Static_assert(sizeof(struct thc_widths) == sizeof(u64), "widths are a word");
 
 /**
  * struct thc_tables - the rows of a job, each at [b - 1]
@@ -36,13 +38,7 @@ struct thc_tables {
 /* Where the row of @bits bits is in such an array; in it, whatever @bits is. */
 THC_INLINE u32 thc_row_at(u32 bits)
 {
-	u32 at = bits - 1;
-
-#ifdef __bpf__
-	/* the verifier has to see the bound at the access, which the compiler must not know */
-	asm volatile("" : "+r"(at));
-#endif
-	return at & (THC_BITS_MAX - 1);
+	return (bits - 1) & (THC_BITS_MAX - 1);
 }
 
 /* Bits of a sum of levels by indices of @bits bits; 0: there is no such row. */
@@ -53,15 +49,22 @@ THC_INLINE u8 thc_widths_sum(const struct thc_widths *w, u32 bits)
 	return bits - 1 < THC_BITS_MAX ? sum : 0;
 }
 
-/* LUT_ADD with indices of @bits bits. */
+/* LUT_ADD with indices of @bits bits, for thc_lane_kind(), which knows bits that there are not. A
+ * shift in place of an index, and no question: the verifier of BPF looks at all that follows once
+ * for each way to it, and tells such ways apart for long.
+ */
 THC_INLINE struct thc_row thc_widths_row(const struct thc_widths *w, u8 bits)
 {
-	struct thc_row row = { .bits = bits, .sum_width = thc_widths_sum(w, bits) };
+	u64 all = thc_le64(*(const thc_word *)w);
+	struct thc_row row = {
+		.bits = bits,
+		.sum_width = (u8)(all >> 8 * thc_row_at(bits)),
+	};
 
 	return row;
 }
 
-/* Bits of an index if @op and @width are those of a LUT_ADD request, that name a row; else 0. */
+/* The row of a request with @op and @width, by the bits of an index: 0 unless it is LUT_ADD. */
 THC_INLINE u8 thc_row_of(u8 op, u8 width)
 {
 	return op == THC_OP_LUT_ADD ? width : 0;
