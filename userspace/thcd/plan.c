@@ -300,10 +300,9 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
 	if (check_wish(w, e) || thcd_table_choose(&t, &width, w, note, e) ||
-	    add_rate_rows(plan, w, e) ||
-	    choose_block(&plan->block_log2, w, width, e) || choose_prefixes(&plan->admits, w, e) ||
-	    thcd_shards_choose(&plan->shards, w, port, e) || choose_group(plan, w, address, e) ||
-	    choose_group_port(plan, w, port, e)) {
+	    add_rate_rows(plan, w, e) || choose_block(&plan->block_log2, w, width, e) ||
+	    choose_prefixes(&plan->admits, w, e) || thcd_shards_choose(&plan->shards, w, port, e) ||
+	    choose_group(plan, w, address, e) || choose_group_port(plan, w, port, e)) {
 		struct thcd_error why = *e;
 
 		return thcd_fail(e, "job %u: %.400s", w->job, why.text);
