@@ -9,7 +9,7 @@
 #define BENCH_SLOTS 4096 /* packets a pass: one a slot */
 #define BENCH_RANKS 8 /* passes: one a rank */
 #define BENCH_SCHEME (BENCH_SLOTS * BENCH_RANKS)
-#define BENCH_HEADERS (8 * BENCH_SCHEME) /* six schemes, and none */
+#define BENCH_HEADERS (8 * BENCH_SCHEME) /* five schemes, and a class */
 #define BENCH_PART 256 /* packets between two looks at the clock */
 
 #endif /* THC_BENCH_H */

@@ -27,6 +27,11 @@
  *
  *	received	full, with 512 and 1024 bytes of payload
  *	sent	complete less received: an answer of 1024 bytes
+ *
+ * The classes that a rate chooses among are rows of b bits with sums of w: full, with the seal nh.
+ * A packet has 8192 / w coordinates, so that they are compared by 1024 coordinates: ratio is the
+ * median of their time beside that of lut, the row (4, 8), in the same repetition. --classes: these
+ * alone
  */
 #include <errno.h>
 #include <getopt.h>
@@ -60,24 +65,40 @@
 #define SERVER 0x0100000aU /* 10.0.0.1 */
 #define CLIENT(r) (0x0200000aU + ((u32)(r) << 24))
 
-/* ADD has no table, and is there for its length. ADD32 is what the scheme none sends. Of the last
- * two the payload is copied before it is sealed.
+/* ADD has no table, and is there for its length. ADD32 is what the scheme none sends. Of BITS8 the
+ * payload is copied before it is sealed. The others are classes.
  */
-enum scheme { LUT, LINEAR, ADD, ADD32, BITS2, BITS8, SCHEMES };
+enum scheme { LUT, LINEAR, ADD, ADD32, BITS8, CLASSES, SCHEMES = CLASSES + 12 };
 enum seal { NONE, SUM, NH, SEALS }; /* those of thc_seal_type */
 
-static const char *const scheme_names[SCHEMES] = { "lut",   "linear", "add8",
-						   "add32", "bits2",  "bits8" };
+/* struct format - of a scheme: bits of a coordinate that comes, and of its sum */
+static const struct format {
+	const char *name;
+	u8 width, sum;
+} formats[SCHEMES] = {
+	[LUT] = { "lut", 4, 8 },
+	[LINEAR] = { "linear", 4, 8 },
+	[ADD] = { "add8", 8, 8 },
+	[ADD32] = { "add32", 32, 32 },
+	[BITS8] = { "bits8", 8, 16 },
+	[CLASSES] = { "1_4", 1, 4 },
+	{ "2_4", 2, 4 },
+	{ "3_4", 3, 4 },
+	{ "1_8", 1, 8 },
+	{ "2_8", 2, 8 },
+	{ "3_8", 3, 8 },
+	{ "5_8", 5, 8 },
+	{ "6_8", 6, 8 },
+	{ "3_16", 3, 16 },
+	{ "4_16", 4, 16 },
+	{ "5_16", 5, 16 },
+	{ "6_16", 6, 16 },
+};
 static const char *const seal_names[SEALS] = { "none", "sum", "nh" };
-static const int payload_bytes[SCHEMES] = { 512, 512, 1024, 1024, 256, 512 };
-/* Bits of a coordinate that comes, and of its sum. */
-static const u8 width_of[SCHEMES] = { 4, 4, 8, 32, 2, 8 };
-static const u8 sum_of[SCHEMES] = { 8, 8, 8, 32, 8, 16 };
 static u16 tables[SCHEMES][THC_LEVELS_MAX] = {
 	{ 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 },
 	{ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 },
-	[BITS2] = { 0, 10, 21, 31 },
-	/* of BITS8: make_job() */
+	/* others: make_table() */
 };
 
 /* The map `frame` of bench.bpf.c. */
@@ -103,6 +124,7 @@ static u16 order[BENCH_SLOTS];
 static struct samples samples[SCHEMES];
 static double empty[REPS_MAX];
 static int reps = 31;
+static bool classes_alone;
 
 static void fail(const char *what)
 {
@@ -119,9 +141,25 @@ static void *map_memory(struct bpf_map *map, size_t size)
 	return p;
 }
 
+/* Classes of one width are rows of one job, and no class has headers of its own for long. */
+static u32 job_of(enum scheme scheme)
+{
+	return scheme < CLASSES ? scheme : CLASSES + (u32)formats[scheme].sum / 8;
+}
+
+static u32 first_header(enum scheme scheme)
+{
+	return (scheme < CLASSES ? scheme : CLASSES) * BENCH_SCHEME;
+}
+
+static u32 payload_bytes(enum scheme scheme)
+{
+	return THC_LANE_BYTES * formats[scheme].width / formats[scheme].sum;
+}
+
 static u32 frame_bytes(enum scheme scheme)
 {
-	return FRAME_HEAD + sizeof(struct thc_hdr) + payload_bytes[scheme];
+	return FRAME_HEAD + sizeof(struct thc_hdr) + payload_bytes(scheme);
 }
 
 /* One of @scheme's packets, whose THC header is to come, and what an answer overwrites. */
@@ -168,19 +206,36 @@ static bool has_bare(enum scheme scheme)
 	return scheme == LUT || scheme == LINEAR || scheme == ADD32;
 }
 
-static void make_job(int id)
+/* Levels of equal distance, of which the sums of all ranks fit. */
+static void make_table(enum scheme scheme)
 {
-	u8 bits = has_table(id) ? width_of[id] : 4;
-	struct thc_job *job = &jobs[id];
-	struct thc_pairs pairs;
-	u32 key = thc_row_of_all((u32)id, bits);
-	int r;
+	u32 most = ((1U << formats[scheme].sum) - 1) / BENCH_RANKS;
+	u32 last = (1U << formats[scheme].width) - 1, z;
 
-	for (r = 0; id == BITS8 && r < THC_LEVELS_MAX; r++)
-		tables[id][r] = 32 * r;
-	thc_pairs_init(&pairs, tables[id], bits);
+	for (z = 0; z <= last; z++)
+		tables[scheme][z] = (u16)(most * z / last);
+}
+
+static void make_row(enum scheme scheme)
+{
+	u8 bits = has_table(scheme) ? formats[scheme].width : 4;
+	u32 key = thc_row_of_all(job_of(scheme), bits);
+	struct thc_pairs pairs;
+
+	if (scheme >= BITS8)
+		make_table(scheme);
+	thc_pairs_init(&pairs, tables[scheme], bits);
 	if (bpf_map_update_elem(bpf_map__fd(skel->maps.pairs), &key, &pairs, 0))
 		fail("filling the table");
+	jobs[job_of(scheme)].widths.sum[bits - 1] = formats[scheme].sum;
+}
+
+static void make_job(enum scheme scheme)
+{
+	struct thc_job *job = &jobs[job_of(scheme)];
+	int r;
+
+	make_row(scheme);
 	job->all = (1ULL << BENCH_RANKS) - 1;
 	job->joined = job->all;
 	job->epoch = EPOCH;
@@ -188,9 +243,8 @@ static void make_job(int id)
 	job->data_slots = BENCH_SLOTS;
 	job->ranks = BENCH_RANKS;
 	job->quorum = BENCH_RANKS;
-	job->widths.sum[bits - 1] = sum_of[id];
 	job->reply = THC_REPLY_MULTICAST;
-	job->flags = id == LINEAR ? THC_JOB_F_LINEAR : 0;
+	job->flags = scheme == LINEAR ? THC_JOB_F_LINEAR : 0;
 	job->port_base = PORT;
 	job->group = thc_addr_v4(0x010000efU);
 	job->group_port = thc_be16(PORT + 1);
@@ -204,35 +258,35 @@ static void make_job(int id)
 }
 
 /* Which numbers a key has does not matter: the time is the same. */
-static void make_seals(int id)
+static void make_seals(enum scheme scheme)
 {
-	u64 *key = (void *)&seals[id];
+	u64 *key = (void *)&seals[job_of(scheme)];
 	size_t i;
 
-	for (i = 0; i < sizeof(seals[id]) / sizeof(*key); i++)
+	for (i = 0; i < sizeof(*seals) / sizeof(*key); i++)
 		key[i] = draw();
 }
 
 /* Of rank @rank, under the job's seal. */
 static void make_headers(enum scheme scheme, int rank)
 {
-	const struct thc_seals *s = &seals[scheme];
+	const struct thc_seals *s = &seals[job_of(scheme)];
 	int i;
 
 	for (i = 0; i < BENCH_SLOTS; i++) {
-		struct thc_hdr *h = &headers[scheme * BENCH_SCHEME + rank * BENCH_SLOTS + i];
+		struct thc_hdr *h = &headers[first_header(scheme) + rank * BENCH_SLOTS + i];
 
 		memset(h, 0, sizeof(*h));
 		h->version = THC_VERSION;
 		h->op = has_table(scheme) ? THC_OP_LUT_ADD : THC_OP_ADD;
-		h->width = width_of[scheme];
-		h->job = thc_be16(scheme);
+		h->width = formats[scheme].width;
+		h->job = thc_be16(job_of(scheme));
 		h->rank = thc_be16(rank);
 		h->epoch = thc_be32(EPOCH);
 		h->chunk = thc_be32(order[i]);
 		h->slot = thc_be16(order[i]);
 		thc_seal(h, (u8)s->seal, thc_seals_up(s, EPOCH), frame + FRAME_HEAD + sizeof(*h),
-			 payload_bytes[scheme] / 8);
+			 payload_bytes(scheme) / 8);
 	}
 }
 
@@ -261,7 +315,7 @@ static void read_stats(struct thc_stats *sum)
  */
 static double run(struct bpf_program *prog, enum scheme scheme, int timed, int passes, u32 expected)
 {
-	u32 start = scheme * BENCH_SCHEME, end = start + passes * BENCH_SLOTS;
+	u32 start = first_header(scheme), end = start + passes * BENCH_SLOTS;
 	u8 in[FRAME_MAX];
 	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = in, .data_size_in = frame_bytes(scheme),
 		    .repeat = end - start);
@@ -315,7 +369,7 @@ static void check_added(const struct thc_stats *before, u64 added)
 static u32 part_of(enum scheme scheme, int i)
 {
 	const u8 *payload = frame + FRAME_HEAD + sizeof(struct thc_hdr);
-	int width = width_of[scheme], at;
+	int width = formats[scheme].width, at;
 	u32 v = 0;
 
 	if (!has_table(scheme)) {
@@ -328,24 +382,33 @@ static u32 part_of(enum scheme scheme, int i)
 	return tables[scheme][v];
 }
 
+/* Lane @i of @width bits. */
+static u32 lane_of(const u8 *lane, int width, int i)
+{
+	u32 v = 0;
+	int b;
+
+	if (width == 4)
+		return lane[i / 2] >> 4 * (i % 2) & 15;
+	for (b = width / 8 - 1; b >= 0; b--)
+		v = v << 8 | lane[i * width / 8 + b];
+	return v;
+}
+
 /* Are the lanes those of @times contributions of the one payload? */
 static void check_lanes(enum scheme scheme, int times)
 {
-	int slot, i, b, bytes = sum_of[scheme] / 8;
+	int slot, i, width = formats[scheme].sum;
 
 	for (slot = 0; slot < BENCH_SLOTS; slot += 97) {
-		const u8 *at = (const u8 *)lanes[slot].word[0];
+		for (i = 0; i < THC_COORDINATES(width); i++) {
+			u32 got = lane_of((const u8 *)lanes[slot].word[0], width, i);
+			u32 expected = times * part_of(scheme, i) & ((1ULL << width) - 1);
 
-		for (i = 0; i < THC_LANE_BYTES / bytes; i++, at += bytes) {
-			u32 expected = times * part_of(scheme, i), got = 0;
-
-			expected &= (1ULL << sum_of[scheme]) - 1;
-			for (b = bytes - 1; b >= 0; b--)
-				got = got << 8 | at[b];
 			if (got == expected)
 				continue;
-			fprintf(stderr, "bench_xdp: slot %d lane %d is %u, not %u\n", slot, i, got,
-				expected);
+			fprintf(stderr, "bench_xdp: %s: slot %d lane %d is %u, not %u\n",
+				formats[scheme].name, slot, i, got, expected);
 			exit(1);
 		}
 	}
@@ -355,7 +418,7 @@ static void set_seal(enum scheme scheme, enum seal seal)
 {
 	int r;
 
-	seals[scheme].seal = seal;
+	seals[job_of(scheme)].seal = seal;
 	for (r = 0; r < BENCH_RANKS; r++)
 		make_headers(scheme, r);
 }
@@ -400,6 +463,10 @@ static void repetition(enum scheme scheme, int rep)
 
 	make_frame(scheme);
 	set_seal(scheme, NH);
+	if (scheme >= CLASSES || classes_alone) {
+		samples[scheme].full[NH][rep] = run_full(scheme, false);
+		return;
+	}
 	if (has_bare(scheme))
 		run_bare(scheme, rep);
 	for (seal = NONE; seal < SEALS; seal++) {
@@ -407,6 +474,17 @@ static void repetition(enum scheme scheme, int rep)
 		samples[scheme].full[seal][rep] = run_full(scheme, false);
 		samples[scheme].complete[seal][rep] = run_full(scheme, true);
 	}
+}
+
+/* What 1024 coordinates of the class cost beside those of lut. */
+static double class_ratio(enum scheme scheme)
+{
+	double all[REPS_MAX];
+	int i;
+
+	for (i = 0; i < reps; i++)
+		all[i] = samples[scheme].full[NH][i] / samples[LUT].full[NH][i];
+	return median(all, reps) * formats[scheme].sum / 8;
 }
 
 /* Median of what @seal adds to the packets of the schemes @from to @to; @sent: to their answers. */
@@ -502,10 +580,27 @@ static void measure(void)
 	}
 	for (rep = -1; rep < reps; rep++) { /* the first one warms up */
 		for (s = 0; s < SCHEMES; s++)
-			repetition(s, rep < 0 ? 0 : rep);
+			if (!classes_alone || s == LUT || s >= CLASSES)
+				repetition(s, rep < 0 ? 0 : rep);
 		make_frame(LUT);
 		empty[rep < 0 ? 0 : rep] = run(skel->progs.bench_empty, LUT, 0, ADDED, XDP_DROP);
 	}
+}
+
+/* By their names. */
+static void print_json_classes(void)
+{
+	int s;
+
+	printf("\"classes\": {");
+	for (s = CLASSES; s < SCHEMES; s++) {
+		const struct format *f = &formats[s];
+		double full = median_of(samples[s].full[NH]), ratio = class_ratio(s);
+
+		printf("\n \"%s\": {\"full_ns\": %.1f, \"of_1024_ns\": %.1f, \"ratio\": %.3f},",
+		       f->name, full, full * f->sum / 8, ratio);
+	}
+	printf("\n \"4_8\": {\"full_ns\": %.1f}}", median_of(samples[LUT].full[NH]));
 }
 
 static void print_json(void)
@@ -516,7 +611,7 @@ static void print_json(void)
 	printf("{\"slots\": %d, \"repetitions\": %d, \"prologue_ns\": %.1f", BENCH_SLOTS, reps,
 	       none);
 	for (s = LUT; s <= LINEAR; s++) {
-		const char *name = scheme_names[s];
+		const char *name = formats[s].name;
 		double bare = median_of(samples[s].bare), full = median_of(samples[s].full[NH]);
 
 		printf(",\n \"%s_bare_ns\": %.1f, \"%s_full_ns\": %.1f, \"%s_ratio\": %.3f", name,
@@ -526,10 +621,10 @@ static void print_json(void)
 	}
 	printf(",\n \"add32_bare_ns\": %.1f, \"add32_above_bare_ns\": %.1f",
 	       median_of(samples[ADD32].bare), above_bare(ADD32));
-	for (s = 0; s < SCHEMES; s++) {
+	for (s = 0; s < CLASSES; s++) {
 		for (seal = NONE; seal < SEALS; seal++)
 			printf(",\n \"%s_%s\": {\"full_ns\": %.1f, \"complete_ns\": %.1f}",
-			       scheme_names[s], seal_names[seal], median_of(samples[s].full[seal]),
+			       formats[s].name, seal_names[seal], median_of(samples[s].full[seal]),
 			       median_of(samples[s].complete[seal]));
 	}
 	for (seal = SUM; seal < SEALS; seal++)
@@ -537,7 +632,24 @@ static void print_json(void)
 		       "\"sent_1024_ns\": %.1f}",
 		       seal_names[seal], seal_cost(seal, false, LUT, LINEAR),
 		       seal_cost(seal, false, ADD, ADD), seal_cost(seal, true, LUT, ADD));
+	printf(",\n ");
+	print_json_classes();
 	printf("}\n");
+}
+
+static void print_table_classes(void)
+{
+	int s;
+
+	printf("classes, seal nh, medians of %-3d ns a packet  1024 coordinates  x (4, 8)\n", reps);
+	printf("(4, 8)  %4u bytes%28.0f\n", payload_bytes(LUT), median_of(samples[LUT].full[NH]));
+	for (s = CLASSES; s < SCHEMES; s++) {
+		double full = median_of(samples[s].full[NH]);
+
+		printf("(%u, %u)%s %4u bytes%28.0f%18.0f%10.2f\n", formats[s].width, formats[s].sum,
+		       formats[s].sum < 10 ? " " : "", payload_bytes(s), full,
+		       full * formats[s].sum / 8, class_ratio(s));
+	}
 }
 
 static void print_table(void)
@@ -545,8 +657,8 @@ static void print_table(void)
 	int s, seal;
 
 	printf("ns a packet, medians of %-3d%7s%7s%7s%7s\n", reps, "bare", "none", "sum", "nh");
-	for (s = 0; s < SCHEMES; s++) {
-		printf("%-6s %4d bytes, added    ", scheme_names[s], payload_bytes[s]);
+	for (s = 0; s < CLASSES; s++) {
+		printf("%-6s %4u bytes, added    ", formats[s].name, payload_bytes(s));
 		if (!has_bare(s))
 			printf("%7s", "-");
 		else
@@ -565,13 +677,15 @@ static void print_table(void)
 	       seal_cost(NH, false, LUT, LINEAR));
 	printf("received, 1024 bytes%28.0f%7.0f\n", seal_cost(SUM, false, ADD, ADD),
 	       seal_cost(NH, false, ADD, ADD));
-	printf("sent,     1024 bytes%28.0f%7.0f\n", seal_cost(SUM, true, LUT, ADD),
+	printf("sent,     1024 bytes%28.0f%7.0f\n\n", seal_cost(SUM, true, LUT, ADD),
 	       seal_cost(NH, true, LUT, ADD));
+	print_table_classes();
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
+		{ "classes", 0, NULL, 'c' },
 		{ "quick", 0, NULL, 'q' },
 		{ "json", 0, NULL, 'j' },
 		{ 0 },
@@ -582,6 +696,9 @@ int main(int argc, char **argv)
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
+		case 'c':
+			classes_alone = true;
+			break;
 		case 'q':
 			reps = 15;
 			break;
@@ -589,7 +706,7 @@ int main(int argc, char **argv)
 			json = true;
 			break;
 		default:
-			fprintf(stderr, "usage: %s [--quick] [--json]\n", argv[0]);
+			fprintf(stderr, "usage: %s [--classes] [--quick] [--json]\n", argv[0]);
 			return 2;
 		}
 	}
@@ -599,10 +716,17 @@ int main(int argc, char **argv)
 
 	load();
 	measure();
-	if (json)
+	if (json && classes_alone) {
+		printf("{");
+		print_json_classes();
+		printf("}\n");
+	} else if (json) {
 		print_json();
-	else
+	} else if (classes_alone) {
+		print_table_classes();
+	} else {
 		print_table();
+	}
 	bench_bpf__destroy(skel);
 	return 0;
 }
