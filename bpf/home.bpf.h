@@ -49,6 +49,21 @@ THC_INLINE u64 thc_home_clock(struct thc_home *home)
 	return bpf_ktime_get_coarse_ns();
 }
 
+/* Bytes in front of a THC header, at most: a power of two. */
+#define THC_HEADS_MAX	128
+
+/* The packet's header by a pointer that the verifier takes for another one. What it finds behind
+ * it, of which there is as much as an op wants, is not known of the first pointer then: else all
+ * that follows would be looked at once for each length.
+ */
+THC_INLINE void *thc_home_packet(const struct thc_home *home, const struct thc_packet *p)
+{
+	u32 at = (void *)p->hdr - (void *)home->in->eth;
+
+	asm volatile("" : "+r"(at));
+	return (void *)(long)home->ctx->data + (at & (THC_HEADS_MAX - 1));
+}
+
 /* The seal of a request without a row in THC_FORMATS, if it is one at all: what it means, its job
  * says later.
  */
@@ -73,11 +88,11 @@ THC_INLINE enum thc_drop_reason thc_home_seal_copy(struct thc_home *home,
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
 					      u8 seal, const struct thc_seal_key *key)
 {
-	struct thc_hdr *h = p->hdr;
+	struct thc_hdr *h = thc_home_packet(home, p);
 	void *payload = h + 1;
 	int ok;
 
-	if (!thc_has_format(h->op, h->width, p->payload_len))
+	if (!thc_has_format(p->hdr->op, p->hdr->width, p->payload_len))
 		return thc_home_seal_copy(home, p, seal, key);
 	switch (p->payload_len) {
 #define THC_SEAL_CASE(bytes) \
@@ -158,13 +173,15 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 				 const struct thc_packet *p, u32 odd, u32 first)
 {
 	struct thc_lane_block *to = (void *)home->lanes->word[odd];
-	void *payload = p->hdr + 1;
+	struct thc_hdr *h = thc_home_packet(home, p);
 	u32 rank = thc_be16(p->hdr->rank);
+	void *payload = h + 1;
 
 	switch (kind) {
 	case THC_LANE_NONE:
 		break;
 #define THC_COMBINE_TABLE(name) thc_lanes_bpf_##name(to, payload, home->table, first)
+#define THC_COMBINE_GROUP(name) thc_lanes_bpf_##name(to, (void *)h, home->table, first)
 #define THC_COMBINE_OWN(name) thc_lanes_bpf_##name(to, payload, rank, first)
 #define THC_COMBINE_PLAIN(name) thc_lanes_bpf_##name(to, payload, first)
 #define THC_COMBINE(KIND, name, op, up, sum, bytes, loop) \
@@ -183,6 +200,7 @@ THC_INLINE void thc_home_combine(struct thc_home *home, enum thc_lane_kind kind,
 #undef THC_COMBINE
 #undef THC_COMBINE_PLAIN
 #undef THC_COMBINE_OWN
+#undef THC_COMBINE_GROUP
 #undef THC_COMBINE_TABLE
 	}
 }

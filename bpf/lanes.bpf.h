@@ -74,6 +74,21 @@
 		return 0; \
 	}
 
+/* The packet, not its payload alone: see thc_lanes_group(). thc.ko does not lend these. */
+#define THC_LANES_GROUP(name, bytes) \
+	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
+					    const struct thc_sized_##bytes *packet, \
+					    const struct thc_pairs *table, u32 first) \
+	{ \
+		if (!to || !packet || !table) \
+			return -1; \
+		if (first) \
+			thc_lanes_##name(to->word, packet->payload, table, 1); \
+		else \
+			thc_lanes_##name(to->word, packet->payload, table, 0); \
+		return 0; \
+	}
+
 /* Loops that thc.ko does not lend. */
 #define thc_kfunc_or(to, payload, first) THC_NOT_BY_MODULE
 #define thc_kfunc_max(to, payload, first) THC_NOT_BY_MODULE
@@ -100,8 +115,11 @@ THC_FORMATS_BITS(THC_LANES_BPF)
 #undef THC_LANES_BPF
 
 /* The seal nh of a packet that has come, and digest and checksum of lanes to be sent. */
+#define THC_TAG_OWN(bytes, p, key) \
+	thc_seal_tag_of(THC_SEAL_NH, key, &(p)->hdr, (p)->payload, (bytes) / 8)
+
 #ifdef THC_SIMD
-#define THC_TAG_NH(bytes, p, key) thc_kfunc_tag_##bytes(p, key)
+#define THC_TAG_LENT(bytes, p, key) thc_kfunc_tag_##bytes(p, key)
 
 /* thc.ko reads words as they are sent, which lanes are on little-endian hosts alone. */
 THC_INLINE int thc_finish_by_module(struct thc_generation *g, const struct thc_lane_block *from,
@@ -116,8 +134,7 @@ THC_INLINE int thc_finish_by_module(struct thc_generation *g, const struct thc_l
 	return 1;
 }
 #else
-#define THC_TAG_NH(bytes, p, key) \
-	thc_seal_tag_of(THC_SEAL_NH, key, &(p)->hdr, (p)->payload, (bytes) / 8)
+#define THC_TAG_LENT THC_TAG_OWN
 
 THC_INLINE int thc_finish_by_module(struct thc_generation *g, const struct thc_lane_block *from,
 				    const struct thc_seals *seals, u32 epoch)
@@ -137,20 +154,23 @@ __noinline int thc_lanes_finish(struct thc_generation *g, const struct thc_lane_
 	return 0;
 }
 
-#define THC_SEAL_SIZED(bytes) \
+#define THC_SEAL_SIZED(bytes, tag_nh) \
 	__noinline int thc_seal_bpf_##bytes(const struct thc_sized_##bytes *p, u32 seal, \
 					    const struct thc_seal_key *key) \
 	{ \
 		if (!p || !key) \
 			return 0; \
 		if (seal == THC_SEAL_NH) \
-			return p->hdr.tag == thc_be64(THC_TAG_NH(bytes, p, key)); \
+			return p->hdr.tag == thc_be64(tag_nh(bytes, p, key)); \
 		if (seal == THC_SEAL_SUM) \
 			return thc_seal_ok(&p->hdr, THC_SEAL_SUM, key, p->payload, (bytes) / 8); \
 		return thc_seal_ok(&p->hdr, THC_SEAL_NONE, key, p->payload, (bytes) / 8); \
 	}
 
-THC_PAYLOADS(THC_SEAL_SIZED)
+#define THC_SEAL_LENT(bytes) THC_SEAL_SIZED(bytes, THC_TAG_LENT)
+#define THC_SEAL_OWN(bytes) THC_SEAL_SIZED(bytes, THC_TAG_OWN)
+THC_PAYLOADS_LENT(THC_SEAL_LENT)
+THC_PAYLOADS_OWN(THC_SEAL_OWN)
 
 /* Bytes of a payload between two looks at its end: all lengths are multiples. */
 #define THC_SEAL_PART	32

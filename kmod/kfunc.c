@@ -113,7 +113,7 @@ THC_KFUNCS_PLAIN(THC_KFUNC_DEFINE_PLAIN)
 		return thc_seal_end(&s, thc_kfunc_digest(key, packet->payload, (bytes) / 8)); \
 	}
 
-THC_PAYLOADS(THC_KFUNC_DEFINE_TAG)
+THC_PAYLOADS_LENT(THC_KFUNC_DEFINE_TAG)
 
 __bpf_kfunc u64 thc_kfunc_nh(const struct thc_payload_1024 *lanes, const struct thc_seal_key *key)
 {

@@ -217,12 +217,48 @@ static void lanes__bits_of_every_row(void **state)
 	assert_int_equal(rows, 28);
 }
 
-/* The loops of any number of bits can do 4, too. */
-static void lanes__bits_of_a_nibble(void **state)
+/* The loops of any number of bits can do what has loops of its own, too. */
+static void lanes__bits_of_special_rows(void **state)
 {
 	(void)state;
 	check_bits(THC_LANE_BITS8, 4, 8);
 	check_bits(THC_LANE_BITS16, 4, 16);
+#define CHECK_BITS(kind, name, op, up, sum, ...) check_bits(THC_LANE_BITS##sum, up, sum);
+	THC_FORMATS_GROUP(CHECK_BITS)
+#undef CHECK_BITS
+}
+
+/* Groups are read with bytes in front of them, which do not matter: by the loops of XDP, that find
+ * a payload behind its header, and without a copy.
+ */
+static void lanes__groups_behind_a_header(void **state)
+{
+	u64 lanes[THC_LANE_WORDS], before[THC_LANE_WORDS];
+	u16 table[THC_LEVELS_MAX];
+	struct thc_pairs pairs;
+	u8 *packet, header;
+	int first;
+
+	(void)state;
+#define CHECK_GROUP(kind, name, op, up, sum, bytes, loop) \
+	make_table(table, up, sum, 2); \
+	thc_pairs_init(&pairs, table, up); \
+	packet = guarded - (bytes) - sizeof(struct thc_hdr); \
+	random_payload(packet + sizeof(struct thc_hdr), bytes); \
+	for (header = 0; header < 3; header++) { \
+		memset(packet, 0x7f * header, sizeof(struct thc_hdr)); \
+		for (first = 1; first >= 0; first--) \
+			thc_lanes_##name(lanes, packet + sizeof(struct thc_hdr), &pairs, first); \
+		if (header) \
+			assert_memory_equal(lanes, before, sizeof(lanes)); \
+		memcpy(before, lanes, sizeof(lanes)); \
+	} \
+	for (first = 1; first >= 0; first--) \
+		thc_lanes_add(THC_LANE_BITS##sum, lanes, packet + sizeof(struct thc_hdr), &pairs, \
+			      0, first); \
+	assert_memory_equal(lanes, before, sizeof(lanes));
+	THC_FORMATS_GROUP(CHECK_GROUP)
+#undef CHECK_GROUP
 }
 
 /* All lanes at the largest sum: no carry, whatever is beside. */
@@ -506,8 +542,12 @@ static void kind__of_op_and_width(void **state)
 		{ THC_OP_LUT_ADD, 4, 16, 1, THC_LANE_LUT16, 256, 16 },
 		{ THC_OP_LUT_ADD, 4, 4, 0, THC_LANE_BITS4, 1024, 4 },
 		{ THC_OP_LUT_ADD, 4, 32, 1, THC_LANE_BITS32, 128, 32 },
-		{ THC_OP_LUT_ADD, 1, 4, 0, THC_LANE_BITS4, 256, 4 },
-		{ THC_OP_LUT_ADD, 2, 8, 1, THC_LANE_BITS8, 256, 8 },
+		{ THC_OP_LUT_ADD, 1, 4, 0, THC_LANE_B1S4, 256, 4 },
+		{ THC_OP_LUT_ADD, 2, 8, 1, THC_LANE_B2S8, 256, 8 },
+		{ THC_OP_LUT_ADD, 6, 16, 0, THC_LANE_B6S16, 384, 16 },
+		{ THC_OP_LUT_ADD, 6, 32, 0, THC_LANE_BITS32, 192, 32 },
+		{ THC_OP_LUT_ADD, 7, 8, 0, THC_LANE_BITS8, 896, 8 },
+		{ THC_OP_LUT_ADD, 2, 16, 0, THC_LANE_BITS16, 128, 16 },
 		{ THC_OP_LUT_ADD, 8, 8, 0, THC_LANE_BITS8, 1024, 8 },
 		{ THC_OP_LUT_ADD, 8, 16, 0, THC_LANE_BITS16, 512, 16 },
 		{ THC_OP_LUT_ADD, 7, 32, 0, THC_LANE_BITS32, 224, 32 },
@@ -596,7 +636,8 @@ int main(void)
 		cmocka_unit_test(lanes__linear8),
 		cmocka_unit_test(lanes__lut16),
 		cmocka_unit_test(lanes__bits_of_every_row),
-		cmocka_unit_test(lanes__bits_of_a_nibble),
+		cmocka_unit_test(lanes__bits_of_special_rows),
+		cmocka_unit_test(lanes__groups_behind_a_header),
 		cmocka_unit_test(lanes__bits_at_the_overflow_rule),
 		cmocka_unit_test(lanes__bits_of_another_width),
 		cmocka_unit_test(lanes__add8),

@@ -348,7 +348,11 @@ static void admission__every_op(void **state)
 /* The width of a LUT_ADD names its row, which has a payload of its own. */
 static void admission__rows(void **state)
 {
-	static const u8 sum[THC_BITS_MAX] = { 4, 4, 0, 8, 8, 16, 0, 32 };
+	static const u8 sum[THC_BITS_MAX] = { 4, 4, 0, 8, 8, 16, 16, 32 };
+	static const enum thc_lane_kind kinds[THC_BITS_MAX] = {
+		THC_LANE_B1S4,	THC_LANE_B2S4,	 THC_LANE_NONE,	  THC_LANE_LINEAR8,
+		THC_LANE_B5S8,	THC_LANE_B6S16, THC_LANE_BITS16, THC_LANE_BITS32,
+	};
 	struct packet p = good();
 	enum thc_lane_kind kind;
 	u32 bits, b;
@@ -363,12 +367,7 @@ static void admission__rows(void **state)
 		/* length is asked behind width */
 		p.bytes = width ? 1024 * bits / width : 512;
 		assert_int_equal(admit(&p, &kind), width ? THC_DROP_NONE : THC_DROP_WIDTH);
-		assert_int_equal(kind, width == 4  ? THC_LANE_BITS4 :
-				       bits == 4   ? THC_LANE_LINEAR8 :
-				       width == 8  ? THC_LANE_BITS8 :
-				       width == 16 ? THC_LANE_BITS16 :
-				       width == 32 ? THC_LANE_BITS32 :
-						     THC_LANE_NONE);
+		assert_int_equal(kind, width ? kinds[bits - 1] : THC_LANE_NONE);
 		/* the length of another row is none of this one */
 		for (b = 1; width && b <= THC_BITS_MAX; b++) {
 			if (!sum[b - 1])

@@ -29,7 +29,7 @@ static bool has_functions(const struct btf *btf)
 {
 #define HAS(name, ...) &&btf__find_by_name_kind(btf, "thc_kfunc_" #name, BTF_KIND_FUNC) > 0
 #define HAS_TAG(bytes) HAS(tag_##bytes)
-	return true THC_KFUNCS_TABLE(HAS) THC_KFUNCS_PLAIN(HAS) THC_PAYLOADS(HAS_TAG) HAS(nh);
+	return true THC_KFUNCS_TABLE(HAS) THC_KFUNCS_PLAIN(HAS) THC_PAYLOADS_LENT(HAS_TAG) HAS(nh);
 #undef HAS_TAG
 #undef HAS
 }

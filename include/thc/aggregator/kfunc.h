@@ -70,7 +70,7 @@ THC_KFUNCS_PLAIN(THC_KFUNC_PLAIN)
 	THC_KFUNC u64 thc_kfunc_tag_##bytes(const struct thc_sized_##bytes *packet, \
 					    const struct thc_seal_key *key);
 
-THC_PAYLOADS(THC_KFUNC_TAG)
+THC_PAYLOADS_LENT(THC_KFUNC_TAG)
 
 /* thc_nh() of lanes as they are sent. */
 THC_KFUNC u64 thc_kfunc_nh(const struct thc_payload_1024 *lanes, const struct thc_seal_key *key);

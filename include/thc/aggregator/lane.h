@@ -151,6 +151,59 @@ THC_INLINE void thc_lanes_bits(u64 *lanes, const void *payload, const struct thc
 	}
 THC_FORMATS_BITS(THC_LANES_OF_BITS)
 
+/* The lanes of @width bits of word @k of a turn, whose indices of @bits bits are the low bits of
+ * @x. Where lanes are no multiple of a group, the last group has bits of the next word, or none,
+ * for lanes that are shifted out.
+ */
+THC_INLINE u64 thc_lane_groups(const struct thc_pairs *p, u64 x, u32 k, u32 bits, u32 width)
+{
+	const u32 size = thc_group_size(bits, width), n = 64 / width,
+		  mask = (1U << size * bits) - 1;
+	u64 lanes = 0;
+	u32 i;
+
+	for (i = 0; i < n; i += size) {
+		int left = (int)(thc_group_words(bits, width) * n - k * n - i - size) * (int)bits;
+		u64 at = (left < 0 ? x << -left : x >> left) & mask;
+		u64 part = width > 8 ? THC_GROUP_ENTRY(p->level, at) :
+				       thc_group_find(&p->group, at, bits, width);
+
+		lanes |= part << i * width;
+	}
+	return lanes;
+}
+
+/* LUT_ADD of @bits bits into lanes of @width bits, both constants, a group at a time. Of the 8
+ * bytes that are read, the last ones are this turn's; the first ones may be the header's, which is
+ * in front of @payload.
+ */
+THC_INLINE void thc_lanes_group(u64 *lanes, const void *payload, const struct thc_pairs *p,
+				u32 bits, u32 width, int first)
+{
+	const u32 words = thc_group_words(bits, width), bytes = words * 8 * bits / width;
+	u32 i, k;
+
+	for (i = 0; i < THC_LANE_WORDS / words; i++) {
+		const thc_word *from = (const void *)((const u8 *)payload + (i + 1) * bytes - 8);
+		u64 x = thc_stream64(*from);
+
+		for (k = 0; k < words; k++) {
+			u64 v = thc_lane_groups(p, x, k, bits, width);
+			u64 *to = &lanes[words * i + k];
+
+			*to = first ? v : *to + v;
+		}
+	}
+}
+
+#define THC_LANES_OF_GROUP(kind, name, op, up, sum, bytes, loop) \
+	THC_INLINE void thc_lanes_##name(u64 *lanes, const void *payload, \
+					 const struct thc_pairs *p, int first) \
+	{ \
+		thc_lanes_group(lanes, payload, p, up, sum, first); \
+	}
+THC_FORMATS_GROUP(THC_LANES_OF_GROUP)
+
 /* ADD, OR and MAX: payload and lanes have the same layout. */
 /* clang-format off */
 #define THC_LANES_WORDWISE(name, combine)						\
@@ -219,12 +272,16 @@ THC_INLINE void thc_lanes_claim_high(u64 *lanes, const void *payload, u32 rank, 
 THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *payload,
 			      const struct thc_pairs *p, u32 rank, int first)
 {
-	u64 room[THC_LANE_WORDS];
+	u64 room[1 + THC_LANE_WORDS];
 
 	switch (kind) {
 	case THC_LANE_NONE:
 		break;
 #define THC_LANES_CALL_TABLE(name) thc_lanes_##name(lanes, payload, p, first)
+		/* these loops read whole words, before the packet's first byte ... */
+#define THC_LANES_CALL_GROUP(name) \
+	__builtin_memcpy(room + 1, payload, thc_lane_payload(kind, 0)); \
+	thc_lanes_##name(lanes, room + 1, p, first)
 #define THC_LANES_CALL_OWN(name) thc_lanes_##name(lanes, payload, rank, first)
 #define THC_LANES_CALL_PLAIN(name) thc_lanes_##name(lanes, payload, first)
 #define THC_LANES_CASE(kind, name, op, up, sum, bytes, loop) \
@@ -237,7 +294,7 @@ THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *p
 	case THC_LANE_##kind: \
 		if (!thc_row_is_known(p->bits, sum)) \
 			break; \
-		/* the loop reads whole words, and behind the packet's last byte with them */ \
+		/* ... and these behind its last one */ \
 		__builtin_memcpy(room, payload, thc_lane_payload(THC_LANE_##kind, (u8)p->bits)); \
 		thc_lanes_##name(lanes, room, p, first); \
 		break;
@@ -245,6 +302,7 @@ THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *p
 #undef THC_LANES_CASE
 #undef THC_LANES_CALL_PLAIN
 #undef THC_LANES_CALL_OWN
+#undef THC_LANES_CALL_GROUP
 #undef THC_LANES_CALL_TABLE
 	}
 }

@@ -2,11 +2,12 @@
 /*
  * The nibble codec: two 4-bit table indices a byte, even coordinate in the
  * high nibble, and the pair table that turns such a byte into two lanes. Of
- * other numbers of bits: bits.h.
+ * other numbers of bits: group.h, bits.h.
  */
 #ifndef THC_NIBBLE_H
 #define THC_NIBBLE_H
 
+#include <thc/aggregator/group.h>
 #include <thc/wire/format.h>
 
 THC_INLINE u8 thc_nibble_even(u8 byte)
@@ -24,6 +25,7 @@ THC_INLINE u8 thc_nibble_odd(u8 byte)
  * @w8: of 4 bits: packed byte -> T[even] | T[odd] << 8, two 8-bit lanes
  * @w16: of 4 bits: packed byte -> T[even] | T[odd] << 16, two 16-bit lanes
  * @level: T by index, 0 behind the last one
+ * @group: of 1 to 6 bits but 4: by groups
  * @bits: b, of an index
  * @reserved: 0
  */
@@ -31,6 +33,7 @@ struct thc_pairs {
 	u16	w8[256];
 	u32	w16[256];
 	u16	level[THC_LEVELS_MAX];
+	struct thc_groups group;
 	u32	bits;
 	u32	reserved;
 };
@@ -42,6 +45,7 @@ THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 *table, u32 bits)
 
 	p->bits = bits;
 	p->reserved = 0;
+	thc_groups_init(&p->group, table, bits);
 	for (byte = 0; byte < THC_LEVELS_MAX; byte++)
 		p->level[byte] = byte < 1 << bits ? table[byte] : 0;
 	for (byte = 0; byte < 256; byte++) {

@@ -11,7 +11,7 @@
 /*
  * Columns: kind; its loop (aggregator/lane.h); op; bits of a coordinate up, and of its sum, which
  * is what an answer carries; bytes of payload up; what the loop looks at beside lanes and payload:
- * the job's TABLE, the sender's rank (OWN), or nothing (PLAIN).
+ * the job's TABLE, which loops of a GROUP have, too, the sender's rank (OWN), or nothing (PLAIN).
  *
  * LINEAR8 is LUT8 for T[z] = z. LUT_ADD's rows are told apart by the job, all others by the
  * request alone.
@@ -27,7 +27,24 @@
 	X(OR,      or,      OR,      32, 32, 1024, PLAIN)	\
 	X(MAX,     max,     MAX,     32, 32, 1024, PLAIN)	\
 	X(CLAIM,   claim,   CLAIM,   32, 32, 1024, OWN)		\
-	X(CLAIM_HIGH, claim_high, CLAIM_HIGH, 32, 32, 1024, OWN)
+	X(CLAIM_HIGH, claim_high, CLAIM_HIGH, 32, 32, 1024, OWN)	\
+	THC_FORMATS_GROUP(X)
+
+/* The rows that a rate brings (thcd's plan_table.c). Their loops look up a GROUP of indices at a
+ * time, and read words that may begin in the header (aggregator/group.h).
+ */
+#define THC_FORMATS_GROUP(X)					\
+	X(B1S4,  b1s4,  LUT_ADD, 1,  4, 256, GROUP)		\
+	X(B2S4,  b2s4,  LUT_ADD, 2,  4, 512, GROUP)		\
+	X(B3S4,  b3s4,  LUT_ADD, 3,  4, 768, GROUP)		\
+	X(B1S8,  b1s8,  LUT_ADD, 1,  8, 128, GROUP)		\
+	X(B2S8,  b2s8,  LUT_ADD, 2,  8, 256, GROUP)		\
+	X(B3S8,  b3s8,  LUT_ADD, 3,  8, 384, GROUP)		\
+	X(B5S8,  b5s8,  LUT_ADD, 5,  8, 640, GROUP)		\
+	X(B6S8,  b6s8,  LUT_ADD, 6,  8, 768, GROUP)		\
+	X(B3S16, b3s16, LUT_ADD, 3, 16, 192, GROUP)		\
+	X(B5S16, b5s16, LUT_ADD, 5, 16, 320, GROUP)		\
+	X(B6S16, b6s16, LUT_ADD, 6, 16, 384, GROUP)
 
 /* LUT_ADD of any number of bits for which there is no row above: one loop for each width of a sum.
  * Columns: kind; its loop (aggregator/lane.h); bits of a sum. A payload has
@@ -39,8 +56,12 @@
 	X(BITS16, bits16, 16)	\
 	X(BITS32, bits32, 32)
 
-/* The payload lengths of THC_FORMATS, each once, the one that comes most often first. */
-#define THC_PAYLOADS(X) X(512) X(1024) X(256)
+/* The payload lengths of THC_FORMATS, each once, the one that comes most often first: those whose
+ * seal thc.ko lends, and the others.
+ */
+#define THC_PAYLOADS_LENT(X) X(512) X(1024) X(256)
+#define THC_PAYLOADS_OWN(X) X(128) X(192) X(320) X(384) X(640) X(768)
+#define THC_PAYLOADS(X) THC_PAYLOADS_LENT(X) THC_PAYLOADS_OWN(X)
 /* clang-format on */
 
 /* How a payload becomes lanes; chosen once per packet by thc_lane_kind(). */
@@ -152,11 +173,20 @@ THC_INLINE int thc_payload_is_known(u32 length)
 	return 0;
 }
 
+/* What a row is found by, as one number, of which a compiler makes a tree of compares. @last: of 16
+ * bits
+ */
+#define THC_FORMAT_KEY(op, width, last)	((u32)(op) << 24 | (u32)(width) << 16 | (last))
+
 /* Is there a row of THC_FORMATS for such a request? There may be a kind without. */
 THC_INLINE int thc_has_format(u8 op, u8 width, u32 payload)
 {
+	const u32 key = THC_FORMAT_KEY(op, width, payload);
+
+	if (payload > THC_LANE_BYTES)
+		return 0;
 #define THC_FORMAT_FITS(kind, name, row_op, up, sum, bytes, ...) \
-	if (op == THC_OP_##row_op && width == (up) && payload == (bytes)) \
+	if (key == THC_FORMAT_KEY(THC_OP_##row_op, up, bytes)) \
 		return 1;
 	THC_FORMATS(THC_FORMAT_FITS)
 #undef THC_FORMAT_FITS
@@ -171,12 +201,14 @@ THC_FORMATS(THC_FORMAT_CHECK)
 /* @op, @width: of the packet. @row: of its job */
 THC_INLINE enum thc_lane_kind thc_lane_kind(u8 op, u8 width, struct thc_row row)
 {
+	const u32 sum_width = op == THC_OP_LUT_ADD ? row.sum_width : width;
+	const u32 key = THC_FORMAT_KEY(op, width, sum_width);
+
 	/* clang-format off */
 	if (op == THC_OP_LUT_ADD && width != row.bits)
 		return THC_LANE_NONE;
 #define THC_FORMAT_MATCH(kind, name, row_op, up, sum, ...)					\
-	if (op == THC_OP_##row_op && width == (up) &&						\
-	    (THC_OP_##row_op != THC_OP_LUT_ADD || row.sum_width == (sum)) &&			\
+	if (key == THC_FORMAT_KEY(THC_OP_##row_op, up, sum) &&					\
 	    (THC_LANE_##kind != THC_LANE_LUT8 || !row.linear))					\
 		return THC_LANE_##kind;
 #define THC_FORMAT_MATCH_BITS(kind, name, sum)							\
