@@ -26,6 +26,10 @@ PROMISES = [
     ("xdp.lut_ratio", "<=", 1.7, "XDP program beside bare accumulate, LUT"),
     ("xdp.linear_ratio", "<=", 1.7, "XDP program beside bare accumulate, linear"),
     ("xdp.add32_above_bare_ns", "<=", 40, "XDP program, scheme none, ns above bare adds"),
+    *[(f"xdp.classes.{row}.ratio", "<=", limit,
+       "XDP, 1024 coordinates of ({}, {}) beside (4, 8)".format(*row.split("_")))
+      for rows, limit in (("1_4 2_4 3_8", 1), ("5_8 6_8", 1.5), ("3_16 4_16 5_16 6_16", 2.5))
+      for row in rows.split()],
     ("codec.compress_ratio", ">=", 0.25, "compress beside memcpy"),
     ("codec.compress_ef_ratio", ">=", 0.15, "compress with error feedback beside memcpy"),
     ("codec.rated_ratio", "<=", 1.1, "compress with a rate of as many bits beside without"),
