@@ -71,7 +71,6 @@ int thc_headers_check(struct thc_headers_world *w, const struct thc_arrival *a,
 	const struct thc_job *job = &w->job;
 	struct thc_slot *s = &w->slot;
 	struct thc_outcome out = thc_slot_arrive(s, a, job->all);
-	enum thc_lane_kind kind = THC_LANE_NONE;
 	struct thc_hdr *h = p->hdr;
 	struct thc_stream *stream;
 	struct thc_flight *flight;
@@ -82,9 +81,9 @@ int thc_headers_check(struct thc_headers_world *w, const struct thc_arrival *a,
 		return -1;
 	thc_sender_apply(sender, got, stream, flight, h, 0, 0);
 	if (thc_admit_form(h) || thc_admit_rank(job, h, &p->path) ||
-	    thc_admit_data(job, h, &p->path, THC_LANE_BYTES, &kind))
+	    thc_admit_data(job, h, &p->path, THC_LANE_BYTES))
 		return -1;
-	thc_lanes_add(kind, w->lanes, h + 1, &w->pairs, a->rank, out.first);
+	thc_lanes_add(thc_admit_kind(job, h), w->lanes, h + 1, &w->pairs, a->rank, out.first);
 	thc_answer_wait(h, job, seals, &s->generation[out.odd]);
 	thc_answer_stale(h, seals, s);
 	thc_answer_epoch(h, job, seals, &p->path);

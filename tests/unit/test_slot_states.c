@@ -549,7 +549,7 @@ static void deliver_stray(const struct state *from, int w, int e, int i, int g, 
 	job_init(&job, &s);
 	h.op = THC_OP_LUT_ADD;
 	h.width = row_of(g + 1);
-	r = thc_react_slot(&home, &job, &seals, &p, THC_LANE_BITS32);
+	r = thc_react_slot(&home, &job, &seals, &p);
 	require(r.why == THC_DROP_MISMATCH && r.to == THC_TO_SENDER && h.op == THC_OP_WAIT &&
 			h.flags == THC_F_DIFFERS && thc_be64(h.bitmap) == held->bitmap,
 		"indices of another row are not a mismatch", action);
@@ -569,7 +569,7 @@ static void deliver_request(struct state *s, int w, int e, int i, int g, u32 act
 
 	deliver_stray(s, w, e, i, g, action);
 	job_init(&job, s);
-	r = thc_react_slot(&home, &job, &seals, &p, THC_LANE_ADD32);
+	r = thc_react_slot(&home, &job, &seals, &p);
 	require(!home.locked, "a slot stays locked", action);
 	require(!r.why || r.why == THC_DROP_MISMATCH,
 		"BUSY although every worker waits for its results", action);

@@ -158,9 +158,8 @@ struct thc_reaction thcd_gate(struct thcd *d, const struct thc_packet *p)
 	struct thc_home home = { .d = d };
 	struct thc_seals *seals;
 	struct thc_job *job = job_of(d, p->hdr, &seals);
-	enum thc_lane_kind kind;
 
-	return thc_react_gate(&home, job, seals, p, &kind);
+	return thc_react_gate(&home, job, seals, p);
 }
 
 struct thc_reaction thcd_software(struct thcd *d, const struct thc_packet *p)

@@ -78,22 +78,26 @@ THC_INLINE int thc_admit_lost(const struct thc_job *job, const struct thc_hdr *h
 	       (s32)(thc_be32(h->epoch) - job->epoch) < 0;
 }
 
+/* How a request becomes lanes. */
+THC_INLINE enum thc_lane_kind thc_admit_kind(const struct thc_job *job, const struct thc_hdr *h)
+{
+	return thc_lane_kind(h->op, h->width, thc_job_row(job, h->width));
+}
+
 /**
  * thc_admit_data() - does a data packet fit its job?
  * @payload_len: bytes behind the header
- * @kind: out: how its payload becomes lanes
  */
 THC_INLINE enum thc_drop_reason thc_admit_data(const struct thc_job *job, const struct thc_hdr *h,
-					       const struct thc_path *path, u32 payload_len,
-					       enum thc_lane_kind *kind)
+					       const struct thc_path *path, u32 payload_len)
 {
+	enum thc_lane_kind kind = thc_admit_kind(job, h);
 	u32 slot = thc_be16(h->slot);
 	struct thc_place at = { slot, thc_be32(h->generation) };
 
-	*kind = thc_lane_kind(h->op, h->width, thc_job_row(job, h->width));
-	if (*kind == THC_LANE_NONE || !thc_op_is_used(h->op, job->ranks))
+	if (kind == THC_LANE_NONE || !thc_op_is_used(h->op, job->ranks))
 		return THC_DROP_WIDTH;
-	if (payload_len != thc_lane_payload(*kind, h->width))
+	if (payload_len != thc_lane_payload(kind, h->width))
 		return THC_DROP_LENGTH;
 	if (slot >= job->slots)
 		return THC_DROP_SLOT;

@@ -153,11 +153,10 @@ THC_INLINE struct thc_reaction thc_react_version(struct thc_home *home, const st
  * thc_react_gate() - all that is asked before a slot is looked at
  * @job: found by thc_hdr.job; NULL: no job can have that number
  * @seals: the job's; not NULL if @job is not
- * @kind: out, with THC_TO_SLOT: how the payload becomes lanes
  */
 THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_job *job,
 					      const struct thc_seals *seals,
-					      const struct thc_packet *p, enum thc_lane_kind *kind)
+					      const struct thc_packet *p)
 {
 	const struct thc_seal_key *key;
 	struct thc_hdr *h = p->hdr;
@@ -194,7 +193,7 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 	if (lost || thc_be32(h->epoch) != epoch)
 		return thc_react_epoch(home, job, seals, p);
 	thc_home_heard(home, &job->member[thc_be16(h->rank) & (THC_RANKS_MAX - 1)]);
-	why = thc_admit_data(job, h, &p->path, p->payload_len, kind);
+	why = thc_admit_data(job, h, &p->path, p->payload_len);
 	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_ADDED, THC_TO_SLOT);
 }
 
@@ -257,7 +256,7 @@ THC_INLINE struct thc_reaction thc_react_verdict(u32 verdict)
 /* A contribution of the current epoch meets its slot. */
 THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_job *job,
 					      const struct thc_seals *seals,
-					      const struct thc_packet *p, enum thc_lane_kind kind)
+					      const struct thc_packet *p)
 {
 	struct thc_hdr *h = p->hdr;
 	struct thc_arrival a = {
@@ -285,7 +284,8 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 	o = thc_slot_arrive(slot, &a, job->all);
 	r = thc_react_verdict(o.verdict);
 	if (o.verdict == THC_ADD) {
-		thc_home_combine(home, kind, p, a.generation & 1, o.first);
+		/* asked once more: the verifier of BPF would follow each kind from the gate to here */
+		thc_home_combine(home, thc_admit_kind(job, h), p, a.generation & 1, o.first);
 		if (!o.complete) {
 			thc_home_unlock(home, slot);
 			r.to = THC_TO_NOBODY;
@@ -308,10 +308,9 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 THC_INLINE struct thc_reaction thc_react(struct thc_home *home, struct thc_job *job,
 					 const struct thc_seals *seals, const struct thc_packet *p)
 {
-	enum thc_lane_kind kind = THC_LANE_NONE;
-	struct thc_reaction r = thc_react_gate(home, job, seals, p, &kind);
+	struct thc_reaction r = thc_react_gate(home, job, seals, p);
 
-	return r.to == THC_TO_SLOT ? thc_react_slot(home, job, seals, p, kind) : r;
+	return r.to == THC_TO_SLOT ? thc_react_slot(home, job, seals, p) : r;
 }
 
 #endif /* THC_REACT_H */
