@@ -5,11 +5,14 @@ Documentation/figures.json, its chart is drawn from them, the closed form is
 what frames on links take, and ratios of two commits are those of their pairs.
 """
 import os
+import re
 import sys
 import unittest
+import xml.etree.ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tools/bench"))
+import chart  # noqa: E402  (found through the path above)
 import compare  # noqa: E402  (found through the path above)
 import figures  # noqa: E402  (found through the path above)
 import model  # noqa: E402
@@ -54,6 +57,29 @@ class Figures(unittest.TestCase):
                 case = run["ranks"], BUCKET, run["rate"]
                 self.assertGreater(run["thc_ms"], .95 * model.thc_ms(*case), run)
                 self.assertGreater(run["gloo_fp32_ms"], .95 * model.ring_ms(*case), run)
+
+
+class Panels(unittest.TestCase):
+    """Axes of 200 pixels up, from the least to the largest tick."""
+
+    def test_points_and_their_spread(self):
+        svg = chart.panels("title", "bits", [("a", [("x", 2, 10, 1), ("y", 8, 12, 0)]),
+                                             ("b", [("x", 4, .03, .01)])])
+        tree = xml.etree.ElementTree.fromstring(svg)
+        texts = [text.text for text in tree.iter("{http://www.w3.org/2000/svg}text")]
+        for text in ("title", "a", "b", "x", "y", "9", "10", "11", "12", "0.02", "0.04"):
+            self.assertIn(text, texts)
+        # three points, and two names of the legend
+        circles = list(tree.iter("{http://www.w3.org/2000/svg}circle"))
+        self.assertEqual(len(circles), 5)
+        self.assertEqual(len({circle.get("fill") for circle in circles}), 2)
+        spreads = [[float(y) for y in pair] for pair in
+                   re.findall(r'd="M[0-9.]+ ([0-9.]+)V([0-9.]+)"', svg)]
+        self.assertEqual([round(low - high) for low, high in spreads], [133, 0, 200])
+        points = [float(circle.get("cy")) for circle in circles[:3]]
+        for (low, high), y in zip(spreads, points):
+            self.assertAlmostEqual((low + high) / 2, y, delta=.1)
+        self.assertEqual([circle.get("cx") for circle in circles[:3]], ["80.0", "410.0", "665.0"])
 
 
 class ClosedForm(unittest.TestCase):

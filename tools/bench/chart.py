@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Charts as SVG, without a library: bars, and curves over a logarithmic axis."""
+"""Charts as SVG, without a library: bars, curves over a logarithmic axis, and points with their spread."""
 import math
 
 COLOURS = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "gloo_fp32": "#bc6c25", "gloo_fp16": "#dda15e",
@@ -9,6 +9,7 @@ PALETTE = ("#2a6f97", "#bc6c25", "#588157", "#7b2d8b", "#c1121f", "#6c757d", "#1
            "#000", "#e377c2", "#8c564b")
 _LEFT, _LONGEST = 200, 380      # pixels: where bars begin, and the longest of a group
 _BOX = (80, 40, 560, 340)       # pixels: left, top, width, height of curves
+_PANEL = (330, 200)             # width and height of one of several
 
 
 def milliseconds(ms):
@@ -59,17 +60,37 @@ class _Scale:
         return self.begin + self.length * (self._at(value) - self.low) / (self.high - self.low)
 
 
+class _Fine:
+    """A linear axis with a handful of ticks, which are 1, 2 or 5 times a power of ten apart."""
+
+    def __init__(self, values, begin, length):
+        low, high = min(values), max(values)
+        span = (high - low) or abs(high) or 1
+        power = 10. ** math.floor(math.log10(span / 5))
+        self.step = next(n * power for n in (1, 2, 5, 10) if span <= 5 * n * power)
+        self.begin, self.length = begin, length
+        # a tick is not missed by a rounding
+        self.low = math.floor(low / self.step + 1e-6)
+        self.high = max(math.ceil(high / self.step - 1e-6), self.low + 1)
+        self.ticks = [at * self.step for at in range(self.low, self.high + 1)]
+
+    def __call__(self, value):
+        return self.begin + self.length * (value / self.step - self.low) / (self.high - self.low)
+
+
 def _number(value):
-    return f"{value:g}" if .001 <= value < 1e4 else f"1e{round(math.log10(value))}"
+    if not value or .001 <= abs(value) < 1e4:
+        return f"{value:g}"
+    return f"1e{round(math.log10(value))}"
 
 
-def _axes(labels, x, y):
-    left, top, width, height = _BOX
+def _axes(labels, x, y, box=_BOX):
+    left, top, width, height = box
     out = [f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" '
            f'stroke="#888"/>',
            f'<text x="{left + width / 2}" y="{top + height + 38}" text-anchor="middle">'
            f'{labels[0]}</text>',
-           f'<text transform="translate(16 {top + height / 2}) rotate(-90)" '
+           f'<text transform="translate({left - 64} {top + height / 2}) rotate(-90)" '
            f'text-anchor="middle">{labels[1]}</text>']
     for value in x.ticks:
         out.append(f'<text x="{x(value):.1f}" y="{top + height + 18}" text-anchor="middle">'
@@ -105,3 +126,35 @@ def curves(title, labels, series, log_x=False):
                    f'<text x="{left + width + 28}" y="{at}">{name}</text>')
     below = max(top + height + 50, top + 14 + 20 * len(series))
     return _document(title, left + width + 240, below, out)
+
+
+def _spread(x, y, colour, at_x, at_y, spread):
+    """A point, and a line as far as its spread up and down."""
+    return (f'<path d="M{x(at_x):.1f} {y(at_y - spread):.1f}V{y(at_y + spread):.1f}" '
+            f'stroke="{colour}"/><circle cx="{x(at_x):.1f}" cy="{y(at_y):.1f}" r="3.5" '
+            f'fill="{colour}"/>')
+
+
+def panels(title, label, parts):
+    """Charts side by side, two in a row, with one legend below.
+
+    label: of x, which is logarithmic; parts: [(label of y, [(name, x, y, spread)])]
+    """
+    width, height = _PANEL
+    names = list(dict.fromkeys(name for _, points in parts for name, *_ in points))
+    colour = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
+    x_values = [x for _, points in parts for _, x, _, _ in points]
+    out, below = [], 0
+    for number, (heading, points) in enumerate(parts):
+        left, top = 80 + number % 2 * (width + 90), 40 + number // 2 * (height + 70)
+        x = _Scale(x_values, 2, left, width)
+        y = _Fine([v + way * spread for _, _, v, spread in points for way in (-1, 1)],
+                  top + height, -height)
+        out += _axes((label, heading), x, y, (left, top, width, height))
+        out += [_spread(x, y, colour[name], *point) for name, *point in points]
+        below = top + height + 70
+    for number, name in enumerate(names):
+        at_x, at_y = 80 + number % 4 * 190, below + 20 * (number // 4)
+        out.append(f'<circle cx="{at_x}" cy="{at_y - 4}" r="4" fill="{colour[name]}"/>'
+                   f'<text x="{at_x + 10}" y="{at_y}">{name}</text>')
+    return _document(title, 2 * (width + 90) + 20, below + 20 * (-(-len(names) // 4)), out)
