@@ -9,17 +9,9 @@ import torch
 import torch.distributed as dist
 
 from demos.sparse import FP32, LHC, runs_of
-from training import Watch, join_group, join_job, say, thc_ddp, train
+from training import Watch, interface_bytes, join_group, join_job, say, thc_ddp, train
 
 LOOK_EVERY = 10         # steps between looks at rows
-
-
-def interface_bytes():
-    """(sent, received) by this worker, of all protocols."""
-    with open("/proc/thread-self/net/dev", encoding="ascii") as f:
-        line = next(line for line in f if line.strip().startswith("eth0:"))
-    counters = line.partition(":")[2].split()
-    return int(counters[8]), int(counters[0])
 
 
 def rows_of(gradient):

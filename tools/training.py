@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The training of a task (tasks/task.py) by one rank with PyTorch DDP, reported as one JSON object
-per line on stdout: what demo_worker.py runs several times in a process. Gloo serves
+per line on stdout: what demo_worker.py and its like run, several times in a process. Gloo serves
 rendezvous. What reads the reports is demo_stage.py.
 """
 import hashlib
@@ -46,6 +46,14 @@ def digest(model):
     for parameter in model.parameters():
         out.update((parameter.detach() + 0.0).numpy())
     return out.hexdigest()
+
+
+def interface_bytes():
+    """(sent, received) by this worker, of all protocols."""
+    with open("/proc/thread-self/net/dev", encoding="ascii") as f:
+        line = next(line for line in f if line.strip().startswith("eth0:"))
+    counters = line.partition(":")[2].split()
+    return int(counters[8]), int(counters[0])
 
 
 class Watch:
