@@ -334,6 +334,25 @@ class Training(unittest.TestCase):
             self.assertLess(abs(of["lhc_quality"] / of["fp32_quality"] - 1), .03)
 
 
+class Kept(unittest.TestCase):
+    """Rows that an experiment has measured, and does not measure again."""
+
+    def test_rows_come_back_and_replace_older_ones(self):
+        columns = [report.Column(key, key) for key in ("task", "seed", "quality")]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.csv")
+            kept = report.Kept(path, columns, ("task", "seed"))
+            kept.put({"task": "a", "seed": 1, "quality": .25})
+            kept.put({"task": "a", "seed": 2, "quality": 1 / 3})
+            self.assertEqual(kept.put({"task": "a", "seed": 1, "quality": .5})["quality"], .5)
+            again = report.Kept(path, columns, ("task", "seed"))
+            self.assertEqual(again.rows, kept.rows)
+            self.assertEqual(again.get({"task": "a", "seed": 2})["quality"], .33333333)
+            self.assertEqual(len(again.rows), 2)
+            self.assertIsNone(again.get({"task": "b", "seed": 1}))
+            self.assertEqual(os.listdir(folder), ["x.csv"])
+
+
 class Rounds(unittest.TestCase):
     """The codec without a network: what it refuses, and means that are known."""
 

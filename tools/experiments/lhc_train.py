@@ -8,7 +8,7 @@ import os
 import netns
 from bench import chart, model
 from demos import sparse
-from experiments.report import Column, ExperimentError
+from experiments.report import Column, ExperimentError, Telling
 from demo_stage import DemoError
 
 TITLE = "Training with sparse gradients, links of 1 Gb/s"
@@ -36,19 +36,6 @@ COLUMNS = [
     Column("lhc_bytes", "sent: lhc", "MB", ".2f"), Column("closed_form", "closed form", "MB", ".2f"),
     Column("fp32_bytes", "Gloo fp32", "MB", ".1f"), Column("rows_bytes", "Gloo rows", "MB", ".2f"),
     Column("fewer", "fp32 / lhc", "", ".1f"), Column("load", "load average"), Column("sha256", "data")]
-
-
-class _Screen:
-    """What a training says, on the line of progress."""
-
-    def __init__(self, progress, what):
-        self._progress, self.what = progress, what
-
-    def say(self, text):
-        pass
-
-    def progress(self, text):
-        self._progress(f"lhc_train: {self.what}: {text}")
 
 
 def closed_form(density, parameters, digits):
@@ -99,7 +86,7 @@ def trained(case, task, options, progress):
         software=False, transport="auto", patience=PATIENCE)
     load = os.getloadavg()[0]
     what = f"{name}, {workers} workers, {gradients}, {precision}"
-    r = sparse.train(args, _Screen(progress, what), task)
+    r = sparse.train(args, Telling(progress, f"lhc_train: {what}"), task)
     wrong = sparse.faults(r, args)
     if wrong:
         raise ExperimentError(f"{what}: {'; '.join(wrong)}")

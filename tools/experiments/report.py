@@ -2,6 +2,7 @@
 """How experiments tell their results: aligned tables, CSV, markdown."""
 import csv
 import io
+import os
 from typing import NamedTuple
 
 from bench.page import markdown
@@ -9,6 +10,19 @@ from bench.page import markdown
 
 class ExperimentError(RuntimeError):
     """Why there is no result, in a sentence."""
+
+
+class Telling:
+    """A Screen for what trains or waits: all it says is progress of what."""
+
+    def __init__(self, progress, what):
+        self._progress, self.what = progress, what
+
+    def say(self, text):
+        pass
+
+    def progress(self, text):
+        self._progress(f"{self.what}: {text}")
 
 
 class Column(NamedTuple):
@@ -65,3 +79,38 @@ def from_csv(text):
 
     return [{key: value(cell) for key, cell in row.items()}
             for row in csv.DictReader(io.StringIO(text))]
+
+
+class Kept:
+    """The rows of a CSV file, which is written with each row that comes: who stops an experiment has
+    what was measured, and goes on from there.
+
+    keys: of columns; rows that have the same values there are measurements of one thing
+    """
+
+    def __init__(self, path, columns, keys):
+        self.path, self.columns, self.keys, self.rows = path, columns, keys, []
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                self.rows = from_csv(f.read())
+
+    def _same(self, row, other):
+        return all(row.get(key) == other.get(key) for key in self.keys)
+
+    def _read(self, row):
+        """As it is once it has been written."""
+        return from_csv(to_csv(self.columns, [row]))[0]
+
+    def get(self, row):
+        """What has been measured where row has its keys, or None."""
+        row = self._read(row)
+        return next((kept for kept in self.rows if self._same(kept, row)), None)
+
+    def put(self, row):
+        """Instead of an older one, if there is one."""
+        row = self._read(row)
+        self.rows = [kept for kept in self.rows if not self._same(kept, row)] + [row]
+        with open(f"{self.path}.new", "w", encoding="utf-8") as f:
+            f.write(to_csv(self.columns, self.rows))
+        os.replace(f"{self.path}.new", self.path)
+        return row
