@@ -20,8 +20,8 @@ if run.missing():
 import numpy as np  # noqa: E402
 import values  # noqa: E402
 from experiments import (bigmean, forms, gradients, lhc_exact, lhc_goodput,  # noqa: E402
-                         lhc_index, lhc_peel, lhc_train, library, nmse, rate_error, stress,
-                         tables)
+                         lhc_index, lhc_peel, lhc_train, library, nmse, rate_error, rate_plans,
+                         rate_train, stress, tables)
 
 QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
 
@@ -351,6 +351,82 @@ class Kept(unittest.TestCase):
             self.assertEqual(len(again.rows), 2)
             self.assertIsNone(again.get({"task": "b", "seed": 1}))
             self.assertEqual(os.listdir(folder), ["x.csv"])
+
+
+class FewBits(unittest.TestCase):
+    """What rate_train makes of its rows; how it trains is in netns/test_rate_train.py."""
+
+    def rows(self, way, qualities, reached=50, step=100., **more):
+        of = {"task": "perceptron", "way": way, "load": 1, **more}
+        return [*({**of, "kind": "training", "seed": seed, "quality": quality, "reached": reached,
+                   "up": 4., "down": 8.} for seed, quality in enumerate(qualities)),
+                {**of, "kind": "step", "step_ms": step}]
+
+    def test_by_hand(self):
+        found = (self.rows("fixed 4 + 8", [.93, .97], 60, 50.) +
+                 self.rows("Gloo fp32", [.95, .97]))
+        fp32, fixed = rate_train.settings(found)
+        self.assertEqual((fp32["way"], fp32["worse"], fp32["seconds"]), ("Gloo fp32", 0, 5))
+        self.assertAlmostEqual(fixed["worse"], .01)
+        # standard errors of .02 and .01
+        self.assertAlmostEqual(fixed["noise"], 2 * (.02**2 + .01**2) ** .5)
+        self.assertEqual((fixed["seconds"], fixed["faster"], fixed["fewer"]), (3, 5 / 3, 1))
+        # a seed that does not get there
+        found[0]["reached"] = None
+        self.assertIsNone(rate_train.settings(found)[1]["reached"])
+        self.assertNotIn("seconds", rate_train.settings(found)[1])
+
+    def test_the_first_step_that_is_good_enough(self):
+        looks = [(5, 100), (10, 89), (15, 95), (20, 80)]
+        plan = rate_plans.PLANS["next word"]._replace(enough=90)
+        self.assertEqual((plan.reached(looks), plan.worse(95, 90)), (10, 5))
+        plan = plan._replace(more=True)
+        self.assertEqual((plan.reached(looks), plan.worse(95, 90)), (5, -5))
+        self.assertIsNone(plan._replace(enough=101).reached(looks))
+
+    def test_the_default_is_the_lowest_rate_that_costs_nothing(self):
+        found = [row for task in rate_plans.PLANS for way, qualities in (
+            ("Gloo fp32", [100, 101]), ("rate 4", [100, 101]), ("rate 3", [100, 102]),
+            ("rate 2", [100, 101])) for row in self.rows(way, qualities, task=task)]
+        self.assertIn("higher ones do, is 2 bits", rate_train.summary(found))
+        for row in found:
+            if (row["task"], row["way"]) == ("next word", "rate 2") and "quality" in row:
+                row["quality"] += 9
+        words = rate_train.summary(found)
+        self.assertIn("higher ones do, is 3 bits", words)
+        self.assertIn("than the noise: rate 2 (next word).", words)
+        # one that is lucky is not meant
+        for row in found:
+            if (row["task"], row["way"]) == ("next word", "rate 3") and "quality" in row:
+                row["quality"] += 9
+            if (row["task"], row["way"]) == ("next word", "rate 2") and "quality" in row:
+                row["quality"] -= 9
+        self.assertIn("higher ones do, is 4 bits", rate_train.summary(found))
+        # one task says nothing of the others
+        found = [row for row in found if row["task"] == "perceptron"]
+        self.assertIn("on all tasks: nothing.", rate_train.summary(found))
+
+    def test_what_is_left_out_is_said(self):
+        left = [{"kind": "left out", "task": task, "way": way, "why": "it cannot"}
+                for task in rate_plans.PLANS for way in ("rate 3", "rate 2")]
+        words = rate_train.summary(self.rows("Gloo fp32", [.9, .95]) + left)
+        self.assertIn("Left out: rate 3, rate 2, since it cannot.", words)
+
+    def test_committed(self):
+        found = rate_train.settings(run.measured("rate_train"))
+        fp32 = {row["task"]: row for row in found if row["way"] == rate_plans.FP32}
+        self.assertEqual(set(fp32), set(rate_plans.PLANS))
+        for row in found:
+            self.assertEqual(row["seeds"], rate_train.SEEDS, row)
+            self.assertIsNotNone(row["step_ms"], row)
+            # a ring of four ranks, and headers
+            if row["way"] == rate_plans.FP32:
+                self.assertIsNotNone(row["reached"], row)
+                self.assertLess(abs(row["up"] / 48 - 1), .1, row)
+            if row["way"] == rate_plans.FIXED:
+                self.assertLess(abs((row["up"] + row["down"]) / 13.1 - 1), .1, row)
+        for task in ("perceptron", "convolutions"):
+            self.assertGreater(fp32[task]["quality"], .95)
 
 
 class Rounds(unittest.TestCase):

@@ -21,7 +21,7 @@ from screen import Screen  # noqa: E402
 
 # Without a network, and in network namespaces.
 ALONE = ("nmse", "tables", "baselines", "rate_error", "lhc_index", "lhc_peel")
-NAMES = (*ALONE, "lhc_goodput", "lhc_exact", "lhc_train")
+NAMES = (*ALONE, "lhc_goodput", "lhc_exact", "lhc_train", "rate_train")
 FOLDER = os.path.join(netns.ROOT, "Documentation/experiments")
 PACKAGES = {"numpy": "python3-numpy", "torch": "python3-torch", "sklearn": "python3-sklearn"}
 PAGE = os.path.join(netns.ROOT, "Documentation/experiments.md")
@@ -76,6 +76,9 @@ def arguments():
     parser.add_argument("--output", metavar="DIR",
                         help="where CSV and SVG go; default Documentation/experiments, and the "
                              "page beside it is drawn again")
+    parser.add_argument("--all", action="store_true",
+                        help="rate_train: trainings whose rows the CSV file has are done anew, too, "
+                             "which takes a night")
     parser.add_argument("--json", action="store_true", help="rows as JSON on stdout, no tables")
     parser.add_argument("--draw", action="store_true",
                         help="measure nothing, draw page and charts from the CSV files")
@@ -94,7 +97,7 @@ def arguments():
 
 def run(args, screen):
     """{name: rows}, each written as it is done."""
-    folder = args.output or FOLDER
+    folder = args.folder = args.output or FOLDER
     os.makedirs(folder, exist_ok=True)
     results = {}
     for name in args.names or NAMES:
