@@ -4,6 +4,7 @@
  * by the job's scheme; and what a call may not choose. Each sum is compared with one that is added
  * here, bit for bit.
  */
+#include <math.h>
 #include <stdbool.h>
 
 #include "ranks.h"
@@ -246,6 +247,37 @@ static int refused(struct rank *r, const struct thc_call *call, enum thc_dtype d
 	return -EILSEQ;
 }
 
+/* In a job without tables for rates. */
+static int rates_are_refused(struct rank *r)
+{
+	static const struct {
+		const char *scheme;
+		double rate, error;
+		int refusal;
+		const char *words;
+	} rows[] = {
+		{ "thc", 4, 0, -EOPNOTSUPP, "the job has no tables for a rate" },
+		{ NULL, 0, 0.01, -EOPNOTSUPP, "the job has no tables for a rate" },
+		{ "thc", 4, 0.01, -EINVAL, "are two goals" },
+		{ NULL, 0.2, 0, -EINVAL, "no rate of 0.2 bits" },
+		{ NULL, -2, 0, -EINVAL, "no rate of -2 bits" },
+		{ NULL, NAN, 0, -EINVAL, "no rate of nan bits" },
+		{ NULL, 0, 0.6, -EINVAL, "no error of 0.6" },
+		{ "lhc", 4, 0, -EINVAL, "a rate is for the scheme thc" },
+	};
+	struct thc_call call = THC_CALL_INIT;
+	unsigned int i;
+	int e = 0;
+
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		call.scheme = rows[i].scheme;
+		call.rate = rows[i].rate;
+		call.error = rows[i].error;
+		e |= refused(r, &call, THC_FP32, rows[i].refusal, rows[i].words);
+	}
+	return e;
+}
+
 static void *ask_for_what_is_not_there(void *arg)
 {
 	struct thc_call call = THC_CALL_INIT, none = THC_CALL_INIT, lossy = THC_CALL_INIT;
@@ -278,6 +310,7 @@ static void *ask_for_what_is_not_there(void *arg)
 		e |= refused(r, &none, THC_FP32, -EINVAL, "the grain 6 is no power of two");
 		none.grain = 512;
 		e |= refused(r, &none, THC_FP32, -EINVAL, "the grain 512 is no power of two up");
+		e |= rates_are_refused(r);
 		e |= refused(r, NULL, THC_FP32, -EINVAL, "THC_CALL_INIT");
 		call.size = 8;
 		e |= refused(r, &call, THC_FP32, -EINVAL, "thc_call.size is 8");
