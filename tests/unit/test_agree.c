@@ -29,6 +29,7 @@ struct brought {
 	uint32_t	digest;		/* of round ROUND - 2 */
 	uint32_t	missed;
 	unsigned int	precision;
+	uint32_t	chosen;
 	const struct thc_scheme *scheme;	/* NULL: thc */
 };
 
@@ -55,6 +56,7 @@ static void claim(struct thc_request *r, unsigned int rank, const struct brought
 	r->dtype = b->dtype;
 	r->key = b->key;
 	r->precision = b->precision;
+	r->chosen = b->chosen;
 	r->scheme = b->scheme ? b->scheme : &thc_scheme_thc;
 	r->claim_status = b->status;
 	r->client->results[r->round & 1] =
@@ -211,6 +213,24 @@ static void agree__scheme(void **state)
 	odd.precision = 0;
 	odd.dtype = THC_INT8;
 	assert_named(odd, "4096 int8 values (scheme none, table");
+}
+
+/* What a rate has chosen, by its hash; 0 is none. */
+static void agree__rate(void **state)
+{
+	struct brought all[3] = { usual, usual, usual };
+	char sentence[THC_SENTENCE_MAX];
+
+	(void)state;
+	all[0].chosen = all[2].chosen = 0xabcde;
+	assert_int_equal(agree(all, 3, 0, sentence), -EBADMSG);
+	assert_says(sentence, "rank 1 disagrees with this rank (0)");
+	assert_says(sentence, "scheme thc, rate abcde,");
+	all[1].chosen = 0xabcdf;
+	assert_int_equal(agree(all, 3, 1, sentence), -EBADMSG);
+	assert_says(sentence, "it brought 4096 fp32 values (scheme thc, rate abcdf,");
+	all[1].chosen = 0xabcde;
+	assert_int_equal(agree(all, 3, 1, sentence), 0);
 }
 
 static void agree__precision(void **state)
@@ -380,6 +400,7 @@ int main(void)
 		cmocka_unit_test(agree__rank_above_31),
 		cmocka_unit_test(agree__dtype),	     cmocka_unit_test(agree__table),
 		cmocka_unit_test(agree__scheme),     cmocka_unit_test(agree__precision),
+		cmocka_unit_test(agree__rate),
 		cmocka_unit_test(agree__round),	     cmocka_unit_test(agree__not_finite),
 		cmocka_unit_test(agree__absent),
 	};
