@@ -284,7 +284,7 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 	o = thc_slot_arrive(slot, &a, job->all);
 	r = thc_react_verdict(o.verdict);
 	if (o.verdict == THC_ADD) {
-		/* asked once more: the verifier of BPF would follow each kind from the gate to here */
+		/* asked again: the verifier of BPF would follow each kind from the gate to here */
 		thc_home_combine(home, thc_admit_kind(job, h), p, a.generation & 1, o.first);
 		if (!o.complete) {
 			thc_home_unlock(home, slot);
