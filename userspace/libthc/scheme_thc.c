@@ -80,6 +80,14 @@ static const char *check_ranges(const struct thc_spec *s)
 								 "the job's table is not uniform";
 }
 
+/* Coordinates of a chunk by the job's own row, which check() has seen; 0: it has none. */
+static uint32_t chunk_of(const struct thc_spec *s)
+{
+	u8 width = thc_spec_sum_width(s);
+
+	return width ? THC_COORDINATES(width) : 0;
+}
+
 static const struct thc_compressor *compressor(const struct thc_request *r)
 {
 	return r->client->context[r->scheme->id];
@@ -502,7 +510,7 @@ static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned
 	if (!z)
 		return thc_fail(-ENOMEM, "out of memory");
 	c->context[id] = z;
-	z->chunk = THC_COORDINATES(thc_spec_sum_width(&c->spec));
+	z->chunk = chunk_of(&c->spec);
 	/* it has been read: check() */
 	(void)!thc_table_read(&c->spec, &table);
 	error = thc_compressor_codec(c, &table, form, &z->codec);
@@ -535,7 +543,7 @@ static void close_compressor(struct thc_client *c, enum thc_scheme_id id)
 
 static void describe(const struct thc_client *c, struct thc_client_info *info)
 {
-	info->chunk = THC_COORDINATES(thc_spec_sum_width(&c->spec));
+	info->chunk = chunk_of(&c->spec);
 	info->block = 1U << c->spec.block_log2;
 	if (c->spec.scheme == THC_SCHEME_THC) {
 		info->rate_goal = thc_rate_default(c).bits * 1e-3;

@@ -78,6 +78,13 @@ static const struct thc_rate_class *class_of(const struct thc_request *r, unsign
 
 /* --- the job ---------------------------------------------------------------- */
 
+static uint32_t hash_u32(uint32_t hash, uint32_t v)
+{
+	const __be32 be = thc_be32(v);
+
+	return thc_fnv(hash, &be, sizeof(be));
+}
+
 /* As far as all ranks have to have it alike. */
 static uint32_t hash_of(const struct thc_rate *rate)
 {
@@ -86,10 +93,11 @@ static uint32_t hash_of(const struct thc_rate *rate)
 
 	for (k = 0; k < rate->steps; k++) {
 		const struct thc_rate_class *c = &rate->class[rate->step[k]];
-		const __be32 words[] = { thc_be32(c->bits), thc_be32(c->sum_width),
-					 thc_be32(c->error), thc_be32((uint32_t)rate->edge[k]) };
 
-		hash = thc_fnv(hash, words, sizeof(words));
+		hash = hash_u32(hash, c->bits);
+		hash = hash_u32(hash, c->sum_width);
+		hash = hash_u32(hash, c->error);
+		hash = hash_u32(hash, (uint32_t)rate->edge[k]);
 	}
 	return hash;
 }
@@ -182,11 +190,10 @@ void thc_rate_close(struct thc_compressor *z)
 uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal *goal)
 {
 	const struct thc_compressor *z = c->context[THC_SCHEME_THC];
-	const __be32 words[] = { thc_be32(goal->bits), thc_be32(goal->error) };
 
 	if (!goal->bits && !goal->error)
 		return 0;
-	return (thc_fnv(z->rate_hash, words, sizeof(words)) & CHOSEN_MASK) | 1;
+	return (hash_u32(hash_u32(z->rate_hash, goal->bits), goal->error) & CHOSEN_MASK) | 1;
 }
 
 /* --- memory ----------------------------------------------------------------- */
