@@ -709,6 +709,36 @@ static void errors__are_those_expected(void **state)
 	}
 }
 
+/* From an aggregator that has a rate, and no rows that a class could be of. */
+static void job__without_classes_is_refused(void **state)
+{
+	struct thc_spec spec = {
+		.scheme = THC_SCHEME_THC, .ranks = 2, .rate = 6000, .bits = 7,
+		.block_log2 = THC_RATE_BLOCK_LOG2,
+	};
+	unsigned int flags, i, at = thc_row_at(7);
+	struct thc_table t;
+
+	(void)state;
+	assert_int_equal(choose(7, 2, 16, &t), 0);
+	spec.tables.widths.sum[at] = 16;
+	spec.tables.granularity[at] = (u16)t.granularity;
+	memcpy(&spec.tables.clamp[at], &t.t, sizeof(t.t));
+	for (i = 0; i < t.levels; i++)
+		spec.tables.level[t.levels + i] = t.value[i];
+	for (flags = 0; flags <= THC_CLIENT_ERROR_FEEDBACK; flags++) {
+		struct thc_client c = { .spec = spec, .options.flags = flags };
+
+		assert_null(thc_scheme_thc.check(&spec));
+		assert_int_equal(thc_scheme_thc.open(&c), -EPROTO);
+		thc_scheme_thc.close(&c);
+		c.spec.rate = 0;
+		assert_int_equal(thc_scheme_thc.open(&c), 0);
+		thc_scheme_thc.close(&c);
+		thc_buffer_free(&c);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -720,6 +750,7 @@ int main(void)
 		cmocka_unit_test(failed__buckets_are_what_they_were),
 		cmocka_unit_test(turns__are_agreed),
 		cmocka_unit_test(errors__are_those_expected),
+		cmocka_unit_test(job__without_classes_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,6 +175,12 @@ int thc_rate_open(struct thc_compressor *z, const struct thc_client *c)
 		z->rate.class[k] = class_by(s, &row, &table);
 	}
 	thc_rate_init(&z->rate, c->options.flags & THC_CLIENT_ERROR_FEEDBACK);
+	/* something has to be sent */
+	if (!z->rate.step[z->rate.steps ? z->rate.steps - 1 : 0])
+		return thc_fail(
+			-EPROTO,
+			"the job has a rate, but no table of up to %u bits that is of use: its aggregator is at fault",
+			THC_RATE_BITS_MAX);
 	z->rate_hash = hash_of(&z->rate);
 	return 0;
 }
