@@ -2,6 +2,8 @@
 """What the experiments compress. A set of gradients is a list by worker of
 lists by layer; the same seed gives the same numbers.
 """
+import functools
+
 import numpy as np
 
 
@@ -26,57 +28,56 @@ def lognormals(count, workers, seed, equal=True):
     return _drawn(draw, count, workers, equal)
 
 
-def digits(workers, steps, hidden=512):
-    """{step: gradients} of the demo's perceptron on its digits, each worker's own images.
+def _trained(model, optimizer, losses, steps):
+    """{step: gradients} of a model that learns by the exact means of the workers' gradients, as DDP
+    has it. losses: of each worker's next batch."""
+    import torch
 
-    Trained meanwhile by the exact means of the workers' gradients, as DDP does.
-    """
+    found = {}
+    for step in range(max(steps) + 1):
+        by_worker = []
+        for loss in losses:
+            optimizer.zero_grad()
+            loss().backward()
+            by_worker.append([p.grad.clone() for p in model.parameters()])
+        if step in steps:
+            found[step] = [[layer.flatten().numpy() for layer in own] for own in by_worker]
+        for p, *own in zip(model.parameters(), *by_worker):
+            p.grad = torch.stack(own).mean(0)
+        optimizer.step()
+    return found
+
+
+def digits(workers, steps, hidden=512):
+    """{step: gradients} of the demo's perceptron on its digits, each worker's own images."""
     import torch
     from tasks.digits import GLOBAL_BATCH, SEED, digits as images, perceptron
 
     torch.set_num_threads(1)
     model = perceptron(hidden)
-    optimizer = torch.optim.SGD(model.parameters(), lr=.1, momentum=.9)
     loss_of = torch.nn.CrossEntropyLoss()
-    shards = [images(rank, workers)[:2] for rank in range(workers)]
     shuffle = torch.Generator().manual_seed(SEED)
-    found = {}
-    for step in range(max(steps) + 1):
-        by_worker = []
-        for x, y in shards:
-            pick = torch.randperm(len(y), generator=shuffle)[:GLOBAL_BATCH // workers]
-            optimizer.zero_grad()
-            loss_of(model(x[pick]), y[pick]).backward()
-            by_worker.append([p.grad.clone() for p in model.parameters()])
-        if step in steps:
-            found[step] = [[layer.flatten().numpy() for layer in own] for own in by_worker]
-        for p, *own in zip(model.parameters(), *by_worker):
-            p.grad = torch.stack(own).mean(0)
-        optimizer.step()
-    return found
+
+    def loss(x, y):
+        pick = torch.randperm(len(y), generator=shuffle)[:GLOBAL_BATCH // workers]
+        return loss_of(model(x[pick]), y[pick])
+
+    losses = [functools.partial(loss, *images(rank, workers)[:2]) for rank in range(workers)]
+    return _trained(model, torch.optim.SGD(model.parameters(), lr=.1, momentum=.9), losses, steps)
 
 
 def trained(task, workers, steps):
-    """{step: gradients} of a task's model, each worker's own batches, trained by their exact means."""
+    """{step: gradients} of a task's model, each worker's own batches."""
     import torch
 
     torch.set_num_threads(1)
     model = task.model()
-    optimizer = task.optimizer(model)
-    batches = [task.batches(rank, workers) for rank in range(workers)]
-    found = {}
-    for step in range(max(steps) + 1):
-        by_worker = []
-        for own in batches:
-            optimizer.zero_grad()
-            task.loss(model, next(own)).backward()
-            by_worker.append([p.grad.clone() for p in model.parameters()])
-        if step in steps:
-            found[step] = [[layer.flatten().numpy() for layer in own] for own in by_worker]
-        for p, *own in zip(model.parameters(), *by_worker):
-            p.grad = torch.stack(own).mean(0)
-        optimizer.step()
-    return found
+
+    def loss(batches):
+        return task.loss(model, next(batches))
+
+    losses = [functools.partial(loss, task.batches(rank, workers)) for rank in range(workers)]
+    return _trained(model, task.optimizer(model), losses, steps)
 
 
 def joined(gradients):
