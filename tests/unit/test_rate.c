@@ -160,6 +160,7 @@ static void classes__that_never_pay_are_left_out(void **state)
 struct bed {
 	struct thc_rate		rate;
 	float			norm[BLOCKS];
+	struct thc_rate_bins	bins;
 	int16_t			exponent[BLOCKS];
 	uint8_t			of[BLOCKS];
 	struct thc_rate_choice	choice;
@@ -187,7 +188,7 @@ static void decide(struct bed *b, uint32_t bits, uint32_t error, uint32_t turn)
 	const struct thc_rate_goal goal = { bits, error, turn };
 
 	b->choice.of = b->of;
-	thc_rate_choose(&b->rate, &goal, b->norm, BLOCKS, b->exponent, &b->choice);
+	thc_rate_choose(&b->rate, &goal, b->norm, BLOCKS, &b->bins, b->exponent, &b->choice);
 }
 
 static unsigned int bits_of(const struct bed *b, unsigned int block)
@@ -369,21 +370,22 @@ static void small__buckets(void **state)
 	const struct thc_rate rate = job(true);
 	const struct thc_rate_goal bits = { 5000, 0, 1 }, error = { 0, 100000, 1 };
 	const float zero[2] = { 0, 0 }, one = 1;
+	struct thc_rate_bins bins = { 0 };
 	struct thc_rate_choice choice;
 	int16_t exponent[2];
 	uint8_t of[2];
 
 	(void)state;
 	choice.of = of;
-	thc_rate_choose(&rate, &bits, zero, 2, exponent, &choice);
+	thc_rate_choose(&rate, &bits, zero, 2, &bins, exponent, &choice);
 	assert_int_equal(choice.blocks[0], 2);
 	assert_int_equal(choice.bits, 0);
 	assert_true(choice.error == 0);
-	thc_rate_choose(&rate, &error, zero, 2, exponent, &choice);
+	thc_rate_choose(&rate, &error, zero, 2, &bins, exponent, &choice);
 	assert_int_equal(choice.blocks[0], 2);
-	thc_rate_choose(&rate, &bits, &one, 1, exponent, &choice);
+	thc_rate_choose(&rate, &bits, &one, 1, &bins, exponent, &choice);
 	assert_int_equal(of[0], 1);
-	thc_rate_choose(&rate, &error, &one, 1, exponent, &choice);
+	thc_rate_choose(&rate, &error, &one, 1, &bins, exponent, &choice);
 	assert_int_equal(of[0], 1);
 }
 

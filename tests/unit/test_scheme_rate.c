@@ -289,10 +289,11 @@ static void expect(struct bed *b)
 {
 	struct thc_rate_choice choice = { .of = test_buffer(blocks_of(b)) };
 	int16_t *exponent = test_buffer(blocks_of(b) * sizeof(*exponent));
+	struct thc_rate_bins bins = { 0 };
 	size_t i;
 
 	agree_on_norms(b);
-	thc_rate_choose(&compressor(b)->rate, &b->goal, b->norm[0], (uint32_t)blocks_of(b),
+	thc_rate_choose(&compressor(b)->rate, &b->goal, b->norm[0], (uint32_t)blocks_of(b), &bins,
 			exponent, &choice);
 	for (i = 0; i < blocks_of(b); i++) {
 		unsigned int k = choice.of[i];

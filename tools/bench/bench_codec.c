@@ -53,6 +53,7 @@ struct bench {
 	struct thc_codec row[THC_RATE_CLASSES];
 	struct thc_rate rate;
 	struct thc_rate_choice choice;
+	struct thc_rate_bins bins;
 	int16_t *exponent;
 };
 
@@ -187,7 +188,7 @@ static int compress_blocks(struct bench *b, float *error, uint64_t round, bool r
 		to = compress_block(b, &b->row[4], error, round, i, to);
 	if (!rated)
 		return 0;
-	thc_rate_choose(&b->rate, &goal, b->norms, (uint32_t)b->rate_blocks, b->exponent,
+	thc_rate_choose(&b->rate, &goal, b->norms, (uint32_t)b->rate_blocks, &b->bins, b->exponent,
 			&b->choice);
 	for (k = 0; k < THC_RATE_CLASSES; k++)
 		for (i = 0; i < b->rate_blocks; i++)

@@ -48,6 +48,7 @@ struct rated {
 	struct thc_rate rate;
 	float *norm;
 	float *own;
+	struct thc_rate_bins bins;
 	int16_t *exponent;
 	struct thc_rate_choice choice;
 	uint32_t blocks;
@@ -164,7 +165,7 @@ CALL int round_by_rate(const struct trial *t, const struct rate_trial *how,
 	if (!ret)
 		ret = agree(&r);
 	if (!ret)
-		thc_rate_choose(&r.rate, &goal, r.norm, r.blocks, r.exponent, &r.choice);
+		thc_rate_choose(&r.rate, &goal, r.norm, r.blocks, &r.bins, r.exponent, &r.choice);
 	for (i = 0; !ret && i < r.blocks; i++) {
 		size_t left = t->count - (size_t)i * BLOCK, n = left < BLOCK ? left : BLOCK;
 		float mean[BLOCK] = { 0 };

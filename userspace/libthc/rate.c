@@ -9,8 +9,7 @@
 
 /* No edge and no exponent is further from zero. */
 #define EDGE_MAX	(16 * 40)
-#define EXPONENT_MAX	(16 * 2 * 112)
-#define LAMBDA_MAX	(EXPONENT_MAX + EDGE_MAX + 1)
+#define LAMBDA_MAX	(THC_EXPONENT_MAX + EDGE_MAX + 1)
 
 #define MANTISSA_BITS	23
 #define EXPONENT_BIAS	127
@@ -114,56 +113,99 @@ static uint64_t weight(int32_t exponent, int32_t top)
 	return (uint64_t)sixteenth[16 * whole - below] * 2 >> whole;
 }
 
-/* A bucket whose blocks are looked at with several lambdas. */
+void thc_rate_empty(struct thc_rate_bins *bins)
+{
+	int32_t e;
+
+	for (e = bins->low; bins->blocks && e <= bins->high; e++)
+		bins->of[0][e - THC_EXPONENT_MIN] = bins->of[1][e - THC_EXPONENT_MIN] = 0;
+	bins->blocks = 0;
+	bins->low = THC_EXPONENT_MAX;
+	bins->high = THC_EXPONENT_MIN;
+}
+
+static bool is_due(uint32_t block, uint32_t turn)
+{
+	return (block + turn) % THC_RATE_ROUNDS == 0;
+}
+
+void thc_rate_add(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t blocks,
+		  uint32_t turn)
+{
+	uint32_t i;
+
+	for (i = 0; i < blocks; i++) {
+		int32_t e = exponent[i];
+
+		if (e == INT16_MIN)
+			continue;
+		bins->low = e < bins->low ? e : bins->low;
+		bins->high = e > bins->high ? e : bins->high;
+		bins->of[is_due(i, turn)][e - THC_EXPONENT_MIN]++;
+	}
+	bins->blocks += blocks;
+}
+
+/* Blocks that are looked at with several lambdas. */
 struct search {
 	const struct thc_rate		*rate;
 	const struct thc_rate_goal	*goal;
-	const int16_t			*exponent;
-	uint32_t			blocks;
+	const struct thc_rate_bins	*bins;
 	int32_t				top;
 	uint64_t			most;	/* of what the goal bounds */
 };
 
-static bool is_due(const struct search *s, uint32_t block)
-{
-	return (block + s->goal->turn) % THC_RATE_ROUNDS == 0;
-}
-
-static unsigned int class_at(const struct search *s, uint32_t block, int32_t lambda)
-{
-	return class_of(s->rate, s->exponent[block], lambda, is_due(s, block));
-}
-
 /* What a block of class @k adds to what the goal bounds. */
-static uint64_t price(const struct search *s, uint32_t block, unsigned int k)
+static uint64_t price(const struct search *s, int32_t exponent, unsigned int k)
 {
 	const struct thc_rate_class *c = &s->rate->class[k];
 
 	if (s->goal->bits)
 		return rate_of(c);
-	return weight(s->exponent[block], s->top) * c->error / THC_RATE_ONE;
+	return weight(exponent, s->top) * c->error / THC_RATE_ONE;
 }
 
-static uint64_t price_of_all(const struct search *s, int32_t lambda)
+static uint64_t price_of_all(const struct search *s, const struct thc_rate_bins *bins,
+			     int32_t lambda)
 {
 	uint64_t sum = 0;
-	uint32_t i;
+	int32_t e;
+	int due;
 
-	for (i = 0; i < s->blocks; i++)
-		sum += price(s, i, class_at(s, i, lambda));
+	for (e = bins->low; e <= bins->high; e++)
+		for (due = 0; due < 2; due++) {
+			uint32_t n = bins->of[due][e - THC_EXPONENT_MIN];
+
+			if (n)
+				sum += n * price(s, e, class_of(s->rate, e, lambda, due));
+		}
 	return sum;
 }
 
-static uint64_t bound(const struct search *s)
+static uint64_t weight_of_all(const struct search *s, const struct thc_rate_bins *bins)
 {
-	uint64_t all = 0;
-	uint32_t i;
+	uint64_t sum = 0;
+	int32_t e;
 
-	if (s->goal->bits)
-		return (uint64_t)s->goal->bits * s->blocks / 1000;
-	for (i = 0; i < s->blocks; i++)
-		all += weight(s->exponent[i], s->top);
-	return all / 1000000 * s->goal->error + all % 1000000 * s->goal->error / 1000000;
+	for (e = bins->low; e <= bins->high; e++)
+		sum += weight(e, s->top) *
+		       (bins->of[0][e - THC_EXPONENT_MIN] + bins->of[1][e - THC_EXPONENT_MIN]);
+	return sum;
+}
+
+static struct search search_in(const struct thc_rate *rate, const struct thc_rate_goal *goal,
+			       const struct thc_rate_bins *bins)
+{
+	struct search s = { rate, goal, bins, bins->high, 0 };
+	uint64_t all;
+
+	if (goal->bits) {
+		s.most = (uint64_t)goal->bits * bins->blocks / 1000;
+		return s;
+	}
+	all = weight_of_all(&s, bins);
+	s.most = all / 1000000 * goal->error + all % 1000000 * goal->error / 1000000;
+	return s;
 }
 
 /* The lambda nearest to one that would be too much: of bits the least, of an error the largest.
@@ -176,7 +218,7 @@ static int32_t find_lambda(const struct search *s)
 	while (good - bad > 1 || bad - good > 1) {
 		int32_t middle = (good + bad) / 2;
 
-		if (price_of_all(s, middle) <= s->most)
+		if (price_of_all(s, s->bins, middle) <= s->most)
 			good = middle;
 		else
 			bad = middle;
@@ -184,17 +226,25 @@ static int32_t find_lambda(const struct search *s)
 	return good;
 }
 
-/* Blocks take the class of the next lambda, in their order, as far as the goal allows. */
-static void choose(const struct search *s, struct thc_rate_choice *choice)
+/* That which would be too much. */
+static int32_t next_lambda(const struct search *s, int32_t lambda)
 {
-	int32_t lambda = find_lambda(s), next = s->goal->bits ? lambda - 1 : lambda + 1;
-	uint64_t sum = price_of_all(s, lambda);
+	return s->goal->bits ? lambda - 1 : lambda + 1;
+}
+
+/* Blocks take the class of the next lambda, in their order, as far as the goal allows. */
+static void choose(const struct search *s, const int16_t *exponent, struct thc_rate_choice *choice)
+{
+	int32_t lambda = find_lambda(s), next = next_lambda(s, lambda);
+	uint64_t sum = price_of_all(s, s->bins, lambda);
 	uint32_t i;
 
 	choice->lambda = lambda;
-	for (i = 0; i < s->blocks; i++) {
-		unsigned int k = class_at(s, i, lambda), other = class_at(s, i, next);
-		uint64_t changed = sum - price(s, i, k) + price(s, i, other);
+	for (i = 0; i < s->bins->blocks; i++) {
+		bool due = is_due(i, s->goal->turn);
+		unsigned int k = class_of(s->rate, exponent[i], lambda, due);
+		unsigned int other = class_of(s->rate, exponent[i], next, due);
+		uint64_t changed = sum - price(s, exponent[i], k) + price(s, exponent[i], other);
 
 		if (changed <= s->most) {
 			sum = changed;
@@ -224,18 +274,18 @@ static double expected(const struct thc_rate *rate, const struct thc_rate_choice
 }
 
 void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *goal,
-		     const float *norms, uint32_t blocks, int16_t *exponent,
-		     struct thc_rate_choice *choice)
+		     const float *norms, uint32_t blocks, struct thc_rate_bins *bins,
+		     int16_t *exponent, struct thc_rate_choice *choice)
 {
-	struct search s = { rate, goal, exponent, blocks, -EXPONENT_MAX, 0 };
+	struct search s;
 	uint32_t i;
 
 	*choice = (struct thc_rate_choice){ .of = choice->of };
-	for (i = 0; i < blocks; i++) {
+	for (i = 0; i < blocks; i++)
 		exponent[i] = thc_rate_exponent(norms[i]);
-		s.top = exponent[i] > s.top ? exponent[i] : s.top;
-	}
-	s.most = bound(&s);
-	choose(&s, choice);
+	thc_rate_empty(bins);
+	thc_rate_add(bins, exponent, blocks, goal->turn);
+	s = search_in(rate, goal, bins);
+	choose(&s, exponent, choice);
 	choice->error = expected(rate, choice, norms, blocks);
 }

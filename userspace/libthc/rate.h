@@ -27,6 +27,9 @@
 #define THC_RATE_ROUNDS		8
 /* Costs are in parts of this: a block that is not sent costs as much. */
 #define THC_RATE_ONE		(1U << 24)
+/* thc_rate_exponent() of norms that count: from THC_NORM_MIN, 2^-80, to THC_NORM_MAX, 2^112. */
+#define THC_EXPONENT_MIN	(-80 * 32)
+#define THC_EXPONENT_MAX	(112 * 32)
 
 /**
  * struct thc_rate_class - a way to send a block
@@ -70,6 +73,20 @@ struct thc_rate_goal {
 };
 
 /**
+ * struct thc_rate_bins - blocks by the exponents of their norms; what a lambda gives all of them is
+ * found without looking at each
+ * @blocks: all of them, of norm zero, too
+ * @low, @high: no exponent is outside; above each other: there is none
+ * @of: how many blocks have an exponent, [1] of those whose turn it is to come back
+ */
+struct thc_rate_bins {
+	uint32_t	blocks;
+	int32_t		low;
+	int32_t		high;
+	uint32_t	of[2][THC_EXPONENT_MAX - THC_EXPONENT_MIN + 1];
+};
+
+/**
  * struct thc_rate_choice - what was chosen
  * @of: by block: its class, which is an index into thc_rate.class
  * @blocks: by class: how many
@@ -89,9 +106,16 @@ struct thc_rate_choice {
 void thc_rate_init(struct thc_rate *rate, bool skips);
 /* 16 log2(norm^2), rounded down; INT16_MIN of one that counts as nothing. */
 int16_t thc_rate_exponent(float norm);
-/* The classes of @blocks blocks. @exponent: room for as many. A block of norm zero is not sent. */
+/* Bins without a block. Whoever has made room for @bins has zeroed it. */
+void thc_rate_empty(struct thc_rate_bins *bins);
+/* More blocks, whose key has had @turn rounds before. */
+void thc_rate_add(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t blocks,
+		  uint32_t turn);
+/* The classes of @blocks blocks. @exponent: room for as many. @bins: room, and what is chosen from
+ * afterwards. A block of norm zero is not sent.
+ */
 void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *goal,
-		     const float *norms, uint32_t blocks, int16_t *exponent,
-		     struct thc_rate_choice *choice);
+		     const float *norms, uint32_t blocks, struct thc_rate_bins *bins,
+		     int16_t *exponent, struct thc_rate_choice *choice);
 
 #endif /* LIBTHC_RATE_H */

@@ -536,7 +536,7 @@ static void close_compressor(struct thc_client *c, enum thc_scheme_id id)
 		return;
 	thc_buffer_drop(c, &c->scratch);
 	thc_codec_exit(&z->codec);
-	thc_rate_close(z);
+	thc_rate_close(z, c);
 	free(z);
 	c->context[id] = NULL;
 }

@@ -32,6 +32,7 @@ struct thc_table_row;
  * @row: in jobs that have tables for rates, by b: those that a class is of
  * @rate: their classes; no steps: there are none
  * @rate_hash: of these
+ * @bins: struct thc_rate_bins, for whoever chooses
  */
 struct thc_compressor {
 	struct thc_codec	codec;
@@ -39,6 +40,7 @@ struct thc_compressor {
 	struct thc_codec	row[THC_RATE_CLASSES];
 	struct thc_rate		rate;
 	uint32_t		rate_hash;
+	struct thc_buffer	bins;
 };
 
 /* A codec for @table, as the job's other constants say; an error, with a sentence. @form:
@@ -48,10 +50,10 @@ int thc_compressor_codec(const struct thc_client *c, const struct thc_table *tab
 			 unsigned int form, struct thc_codec *out);
 
 /* The classes of @c's job, if it has tables for a rate; an error, with a sentence. */
-int thc_rate_open(struct thc_compressor *z, const struct thc_client *c);
+int thc_rate_open(struct thc_compressor *z, struct thc_client *c);
 /* -EOPNOTSUPP, with a sentence: there are none. */
 int thc_rate_missing(void);
-void thc_rate_close(struct thc_compressor *z);
+void thc_rate_close(struct thc_compressor *z, struct thc_client *c);
 /* The goal that @rate and @error of a call or of options set, THC_RATE_FIXED: none. */
 struct thc_rate_goal thc_rate_goal_of(double rate, double error);
 /* That of calls of @c that set none. */

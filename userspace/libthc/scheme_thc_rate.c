@@ -148,7 +148,7 @@ int thc_rate_missing(void)
 		"the job has no tables for a rate: give it rate= or error= (thcd(8)), or leave both 0 here");
 }
 
-int thc_rate_open(struct thc_compressor *z, const struct thc_client *c)
+int thc_rate_open(struct thc_compressor *z, struct thc_client *c)
 {
 	const struct thc_spec *s = &c->spec;
 	struct thc_table table;
@@ -182,13 +182,17 @@ int thc_rate_open(struct thc_compressor *z, const struct thc_client *c)
 			"the job has a rate, but no table of up to %u bits that is of use: its aggregator is at fault",
 			THC_RATE_BITS_MAX);
 	z->rate_hash = hash_of(&z->rate);
+	if (thc_buffer_grow(c, &z->bins, sizeof(struct thc_rate_bins)))
+		return thc_fail(-ENOMEM, "out of memory for the bits of blocks");
+	memset(z->bins.at, 0, z->bins.bytes);
 	return 0;
 }
 
-void thc_rate_close(struct thc_compressor *z)
+void thc_rate_close(struct thc_compressor *z, struct thc_client *c)
 {
 	unsigned int k;
 
+	thc_buffer_drop(c, &z->bins);
 	for (k = 0; k < THC_RATE_CLASSES; k++)
 		thc_codec_exit(&z->row[k]);
 }
@@ -337,7 +341,7 @@ static bool choose(struct thc_request *r)
 	if (r->error)
 		r->error->turn = (r->goal.turn + 1) % THC_RATE_ROUNDS;
 	thc_rate_choose(&compressor(r)->rate, &r->goal, g->scales.of, (uint32_t)g->scales.blocks,
-			g->exponent, &g->choice);
+			(void *)compressor(r)->bins.at, g->exponent, &g->choice);
 	sort(g);
 	count(r);
 	for (k = 1; k <= THC_RATE_BITS_MAX; k++) {
