@@ -309,7 +309,8 @@ static void choose_bits(struct thc_client *c)
 	c->stats.rate_skipped++;
 	c->stats.rate_bits_up += 4 * 64 * 3 / 2;
 	c->stats.rate_bits_down += 4 * 64 * 3;
-	c->stats.rate_error += 5000000;
+	c->stats.rate_square += 4;
+	c->stats.rate_lost += .02;
 }
 
 int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,

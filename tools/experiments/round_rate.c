@@ -174,7 +174,9 @@ CALL int round_by_rate(const struct trial *t, const struct rate_trial *how,
 			reduce(&r, i, r.choice.of[i], n, mean);
 		memcpy(out + (size_t)i * BLOCK, mean, n * sizeof(*out));
 	}
-	*outcome = (struct rate_outcome){ .expected = r.choice.error };
+	*outcome = (struct rate_outcome){ 0 };
+	if (r.choice.square > 0)
+		outcome->expected = r.choice.lost / r.choice.square;
 	memcpy(outcome->blocks, r.choice.blocks, sizeof(outcome->blocks));
 	for (i = 0; !ret && i < r.blocks; i++) {
 		double square = (double)r.norm[i] * r.norm[i];

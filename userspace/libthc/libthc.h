@@ -537,7 +537,8 @@ struct thc_client_stats {
 	uint64_t	rate_skipped;	/* blocks of which nothing was sent */
 	uint64_t	rate_bits_up;	/* bits that their blocks had up: of indices alone */
 	uint64_t	rate_bits_down;	/* and down: of sums alone */
-	uint64_t	rate_error;	/* expected errors, each in billionths, added up */
+	double		rate_square;	/* squares of their agreed norms, added up */
+	double		rate_lost;	/* of that, expected of means of equal gradients */
 };
 
 /* Fills in @stats->size bytes, as thc_client_info() does; same errors. */

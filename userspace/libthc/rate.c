@@ -256,10 +256,9 @@ static void choose(const struct search *s, const int16_t *exponent, struct thc_r
 	}
 }
 
-static double expected(const struct thc_rate *rate, const struct thc_rate_choice *choice,
-		       const float *norms, uint32_t blocks)
+static void expect(const struct thc_rate *rate, const float *norms, uint32_t blocks,
+		   struct thc_rate_choice *choice)
 {
-	double lost = 0, all = 0;
 	uint32_t i;
 
 	for (i = 0; i < blocks; i++) {
@@ -267,10 +266,9 @@ static double expected(const struct thc_rate *rate, const struct thc_rate_choice
 
 		if (thc_rate_exponent(norms[i]) == INT16_MIN)
 			continue;
-		all += square;
-		lost += square * rate->class[choice->of[i]].error / THC_RATE_ONE;
+		choice->square += square;
+		choice->lost += square * rate->class[choice->of[i]].error / THC_RATE_ONE;
 	}
-	return all > 0 ? lost / all : 0;
 }
 
 void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *goal,
@@ -287,5 +285,5 @@ void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *go
 	thc_rate_add(bins, exponent, blocks, goal->turn);
 	s = search_in(rate, goal, bins);
 	choose(&s, exponent, choice);
-	choice->error = expected(rate, choice, norms, blocks);
+	expect(rate, norms, blocks, choice);
 }

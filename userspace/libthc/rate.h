@@ -92,14 +92,16 @@ struct thc_rate_bins {
  * @blocks: by class: how many
  * @lambda: 16 log2 of it
  * @bits: b + w, summed over blocks
- * @error: expected, of the mean over ranks with equal gradients, in parts of the squared norm
+ * @square: of the bucket, by its agreed norms
+ * @lost: of that, expected, of the mean over ranks with equal gradients
  */
 struct thc_rate_choice {
 	uint8_t		*of;
 	uint32_t	blocks[THC_RATE_CLASSES];
 	int32_t		lambda;
 	uint64_t	bits;
-	double		error;
+	double		square;
+	double		lost;
 };
 
 /* Fills in steps and edges, by the classes. @skips: blocks may be sent not at all */

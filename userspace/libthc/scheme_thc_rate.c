@@ -322,7 +322,8 @@ static void count(struct thc_request *r)
 	stats->rate_requests++;
 	stats->rate_blocks += g->scales.blocks;
 	stats->rate_skipped += g->choice.blocks[0];
-	stats->rate_error += (uint64_t)(g->choice.error * 1e9);
+	stats->rate_square += g->choice.square;
+	stats->rate_lost += g->choice.lost;
 	for (k = 1; k < THC_RATE_CLASSES; k++) {
 		stats->rate_bits_up += (uint64_t)g->choice.blocks[k] * class_of(r, k)->bits * BLOCK;
 		stats->rate_bits_down +=

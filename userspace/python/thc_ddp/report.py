@@ -102,10 +102,10 @@ class Went:
 
 def chosen(stats, block):
     """What rates have chosen so far, of a client's counters, as ThcState.stats() has it."""
-    requests, blocks = stats["rate_requests"], stats["rate_blocks"]
-    if not requests:
+    blocks = stats["rate_blocks"]
+    if not blocks:
         return None
     return {"bits_up": stats["rate_bits_up"] / (blocks * block),
             "bits_down": stats["rate_bits_down"] / (blocks * block),
             "skipped": stats["rate_skipped"] / blocks,
-            "error": stats["rate_error"] / 1e9 / requests}
+            "error": stats["rate_lost"] / (stats["rate_square"] or 1)}
