@@ -82,14 +82,14 @@ class Rank:
 
     def calls(self, calls):
         """All-reduces of one round, overlapped, each by a scheme of its own: {"seed", "count",
-        "dtype", "scheme", "precision", "share"}, and "rate" or "error"; answers a digest of
-        each result.
+        "dtype", "scheme", "precision", "share"}, and "rate" or "error", "group"; answers a
+        digest of each result.
         """
         buffers = [values.buffer(c["seed"], self.rank, c["count"], c["dtype"], c["share"])
                    for c in calls]
         requests = [self.client.start(b.ctypes.data, b.size, CODES[c["dtype"]], key + 1,
                                       c["scheme"], c["precision"], rate=c.get("rate", 0),
-                                      error=c.get("error", 0))
+                                      error=c.get("error", 0), group=c.get("group", 0))
                     for key, (b, c) in enumerate(zip(buffers, calls))]
         for request in requests:
             self.client.wait(request)

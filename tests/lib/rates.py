@@ -80,46 +80,84 @@ def exponent_of(norm):
     return math.floor(32 * math.log2(norm)) if 2.0**-80 <= norm <= 2.0**112 else None
 
 
-def choose(classes, norms, turn, bits=0, error=0):
-    """The class of each block. bits: thousandths, or error: millionths."""
-    exponents = [exponent_of(u) for u in norms]
-    top = max((e for e in exponents if e is not None), default=0)
+def exponents_of(norms):
+    return [exponent_of(u) for u in norms]
 
-    def weight(e):
-        whole = -(-(top - e) // 16) if e is not None else 32
+
+class _Search:
+    """Blocks, each (exponent, whether its turn is due), that are to have bits thousandths, or an error of
+    millionths."""
+
+    def __init__(self, classes, blocks, bits, error):
+        self.classes, self.blocks, self.bits = classes, blocks, bits
+        self.top = max((e for e, _ in blocks if e is not None), default=0)
+        self.most = (bits * len(blocks) // 1000 if bits else
+                     sum(self.weight(e) for e, _ in blocks) * error // 10**6)
+        every = range(-LAMBDA, LAMBDA + 1) if bits else range(LAMBDA, -LAMBDA - 1, -1)
+        # what counts falls, or rises, from one to the next: the first that is little enough
+        low, high = 0, len(every)
+        while low < high:
+            middle = (low + high) // 2
+            if self.total(blocks, every[middle]) <= self.most:
+                high = middle
+            else:
+                low = middle + 1
+        self.chosen = every[low] if low < len(every) else every[-1] + every.step
+        self.next = self.chosen - every.step
+
+    def weight(self, e):
+        whole = -(-(self.top - e) // 16) if e is not None else 32
         if whole > 31:
             return 0
-        return round(2**31 * 2.0**((16 * whole - (top - e)) / 16)) * 2 >> whole
+        return round(2**31 * 2.0**((16 * whole - (self.top - e)) / 16)) * 2 >> whole
 
-    weights = [weight(e) for e in exponents]
+    def price(self, block, k):
+        return (self.classes.bits[k] if self.bits else
+                self.weight(block[0]) * self.classes.error[k] // ONE)
 
-    def price(block, k):
-        return classes.bits[k] if bits else weights[block] * classes.error[k] // ONE
+    def given(self, blocks, chosen):
+        return [self.classes.of(e, chosen, due) for e, due in blocks]
 
-    def given(chosen):
-        return [classes.of(e, chosen, (i + turn) % 8 == 0) for i, e in enumerate(exponents)]
+    def total(self, blocks, chosen):
+        return sum(map(self.price, blocks, self.given(blocks, chosen)))
 
-    def total(of):
-        return sum(price(i, k) for i, k in enumerate(of))
 
-    most = bits * len(norms) // 1000 if bits else sum(weights) * error // 10**6
-    every = range(-LAMBDA, LAMBDA + 1) if bits else range(LAMBDA, -LAMBDA - 1, -1)
-    # what counts falls, or rises, from one to the next: the first that is little enough
-    low, high = 0, len(every)
-    while low < high:
-        middle = (low + high) // 2
-        if total(given(every[middle])) <= most:
-            high = middle
-        else:
-            low = middle + 1
-    chosen = every[low] if low < len(every) else every[-1] + every.step
-    of, other = given(chosen), given(chosen - every.step)
-    now = total(of)
+def _blocks(exponents, turn):
+    return [(e, (i + turn) % 8 == 0) for i, e in enumerate(exponents)]
+
+
+def choose(classes, norms, turn, bits=0, error=0):
+    """The class of each block. bits: thousandths, or error: millionths."""
+    blocks = _blocks(exponents_of(norms), turn)
+    search = _Search(classes, blocks, bits, error)
+    of, other = (search.given(blocks, way) for way in (search.chosen, search.next))
+    now = sum(map(search.price, blocks, of))
     for i, k in enumerate(other):
-        changed = now - price(i, of[i]) + price(i, k)
-        if changed <= most:
+        changed = now - search.price(blocks[i], of[i]) + search.price(blocks[i], k)
+        if changed <= search.most:
             now, of[i] = changed, k
     return of
+
+
+def _parts(part, whole, of):
+    while whole >= 2**43:
+        part, whole = part // 2, whole // 2
+    return part * of // whole if whole else of
+
+
+def share(classes, buckets, own, bits=0, error=0):
+    """The goal, as choose() takes it, of bucket number own of buckets, each (exponents, turn), which
+    have one together."""
+    all_blocks = [block for bucket in buckets for block in _blocks(*bucket)]
+    search, blocks = _Search(classes, all_blocks, bits, error), _blocks(*buckets[own])
+    now = search.total(all_blocks, search.chosen)
+    more = search.total(all_blocks, search.next) - now
+    part = _parts(min(max(search.most - now, 0), more), more, 2**16)
+    counted = search.total(blocks, search.chosen)
+    counted += (search.total(blocks, search.next) - counted) * part // 2**16
+    if bits:
+        return {"bits": max(1, counted * 1000 // len(blocks))}
+    return {"error": max(1, _parts(counted, sum(search.weight(e) for e, _ in blocks), 10**6))}
 
 
 def chunks(of, rows):

@@ -30,9 +30,11 @@ STEPS = 3
 RATE = 5.0      # of the job
 # what calls of a step ask for; the last one what the job says
 CALLS = [{"count": 70001, "dtype": "fp32", "rate": 2.0},
-         {"count": 30000, "dtype": "bf16", "error": 0.004},
+         {"count": 30000, "dtype": "bf16", "error": 0.004, "group": 7},
          {"count": 5000, "dtype": "fp16", "rate": 12.0},
-         {"count": 20480, "dtype": "fp32"}]
+         {"count": 20480, "dtype": "fp32", "group": 5},
+         {"count": 9000, "dtype": "fp32", "error": 0.004, "group": 7},
+         {"count": 12288, "dtype": "bf16", "group": 5}]
 
 
 def rounds():
@@ -47,25 +49,59 @@ def in_order(packets):
     return [whole[q] for q in sorted(whole)]
 
 
-def expected_of(welcome, call, step, feedback, lanes):
-    """The class of each block."""
-    classes = rates.Classes(welcome.rows, welcome.n, feedback, correlated=welcome.features & 1)
-    norms = np.array(lanes, np.uint32).view(np.float32).astype(float)
-    goal = ({"error": round(call["error"] * 1e6)} if "error" in call else
-            {"bits": round(1000 * call.get("rate", RATE))})
-    return rates.choose(classes, norms.tolist(), step if feedback else 0, **goal)
+class Chooser:
+    """The class of each block, round by round; seen: by group and number of the call, exponents of norms
+    by round."""
+
+    def __init__(self, welcome, feedback):
+        self.classes = rates.Classes(welcome.rows, welcome.n, feedback,
+                                     correlated=welcome.features & 1)
+        self.feedback, self.seen = feedback, {}
+
+    def _turn(self, round_):
+        return round_ // len(CALLS) % 8 if self.feedback else 0
+
+    def _known(self, which, round_):
+        """(exponents, the next turn, the round) of the last round that is over when round_ begins."""
+        found = [r for r in self.seen.get(which, ()) if r <= round_ - 2]
+        if not found:
+            return None
+        # without error memories none claims a turn, and the next one is 1
+        return (self.seen[which][max(found)],
+                (self._turn(max(found)) + 1) % 8, max(found))
+
+    def _goal(self, call, round_):
+        goal = ({"error": round(call["error"] * 1e6)} if "error" in call else
+                {"bits": round(1000 * call.get("rate", RATE))})
+        group, which = call.get("group", 0), (call.get("group", 0), round_ % len(CALLS))
+        own = self._known(which, round_)
+        if not group or not own:
+            return goal
+        since = round_ - own[2]
+        beside = [known for other in self.seen if other[0] == group and other != which and
+                  (known := self._known(other, round_)) and known[2] + 1 + since >= round_]
+        if not beside:
+            return goal
+        return rates.share(self.classes, [bucket[:2] for bucket in (own, *beside)], 0, **goal)
+
+    def of(self, call, round_, lanes):
+        norms = np.array(lanes, np.uint32).view(np.float32).astype(float).tolist()
+        found = rates.choose(self.classes, norms, self._turn(round_), **self._goal(call, round_))
+        self.seen.setdefault((call.get("group", 0), round_ % len(CALLS)), {})[round_] = (
+            rates.exponents_of(norms))
+        return found
 
 
 class Result:
     """What a round's packets say: the class of each block, the mean, and what ranks miss."""
 
-    def __init__(self, sums, number, call, step, feedback):
+    def __init__(self, sums, number, call, chooser):
         self.sums, self.number, self.call = sums, number, call
         self.welcome = next(iter(sums[0].welcomes.values()))
         blocks = -(-call["count"] // rates.BLOCK)
         self.lanes = [lane for p in in_order([s.answered[wire.MAX, number].values() for s in sums])
                       for lane in unpack_lanes(p.payload, 32)][:blocks]
-        self.of = expected_of(self.welcome, call, step, feedback, self.lanes)
+        self.of = chooser.of(call, number, self.lanes)
         self.chunks = rates.chunks(self.of, self.welcome.rows)
 
     def _bucket(self, k):
@@ -129,8 +165,9 @@ def check_results(n, sums, digests, feedback):
     """digests: of each rank, in the order of rounds."""
     seen = set()
     missed = [{} for _ in range(n)]
-    for number, (call, step) in enumerate(rounds()):
-        result = Result(sums, number, call, step, feedback)
+    chooser = Chooser(next(iter(sums[0].welcomes.values())), feedback)
+    for number, (call, _) in enumerate(rounds()):
+        result = Result(sums, number, call, chooser)
         seen |= set(result.of)
         mean, key = hashlib.sha256(result.mean().tobytes()).hexdigest(), number % len(CALLS)
         for rank in range(n):

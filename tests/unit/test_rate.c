@@ -369,6 +369,149 @@ static void nothing__is_left_out_without_a_memory(void **state)
 		assert_true(!b.of[i] == (b.norm[i] == 0));
 }
 
+/* --- buckets that share a goal ------------------------------------------------- */
+
+/* Two thirds and a third of the blocks, of which the norms of the first are @octaves larger. */
+struct pair {
+	struct thc_rate_bins	all;
+	struct thc_rate_bins	bins[2];
+	struct thc_rate_goal	goal[2];
+	struct thc_rate_choice	choice[2];
+	uint32_t		blocks[2];
+};
+
+static void share(const struct bed *b, struct pair *p, const struct thc_rate_goal *asked)
+{
+	struct thc_rate_bins room = { 0 };
+	uint32_t first = 0, i, k;
+	int16_t exponent[BLOCKS];
+	uint8_t of[BLOCKS];
+
+	thc_rate_empty(&p->all);
+	for (k = 0; k < 2; first += p->blocks[k++]) {
+		for (i = 0; i < p->blocks[k]; i++)
+			exponent[i] = thc_rate_exponent(b->norm[first + i]);
+		thc_rate_empty(&p->bins[k]);
+		thc_rate_add(&p->bins[k], exponent, p->blocks[k], asked->turn);
+		thc_rate_add(&p->all, exponent, p->blocks[k], asked->turn);
+	}
+	for (k = 0, first = 0; k < 2; first += p->blocks[k++]) {
+		p->goal[k] = thc_rate_share(&b->rate, asked, &p->all, &p->bins[k]);
+		p->choice[k].of = of;
+		thc_rate_choose(&b->rate, &p->goal[k], b->norm + first, p->blocks[k], &room,
+				exponent, &p->choice[k]);
+	}
+}
+
+/* Apart by @octaves, and each by as many. */
+static void draw_pair(struct bed *b, struct pair *p, double octaves)
+{
+	uint32_t i;
+
+	p->blocks[0] = BLOCKS / 3 * 2;
+	p->blocks[1] = BLOCKS - p->blocks[0];
+	draw(b, octaves, 11);
+	for (i = 0; i < p->blocks[0]; i++)
+		b->norm[i] *= (float)exp2(octaves);
+}
+
+/* One lambda is behind both, as far as what they have tells of it. */
+static void assert_one_lambda(const struct pair *p)
+{
+	unsigned int i, k, between[2] = { 0 };
+
+	for (i = 0; i < 2; i++)
+		for (k = 2; k < THC_RATE_CLASSES - 1; k++)
+			between[i] += p->choice[i].blocks[k];
+	if (between[0] > BLOCKS / 20 && between[1] > BLOCKS / 20)
+		assert_in_range(p->choice[0].lambda - p->choice[1].lambda + 2, 0, 4);
+}
+
+/* Together they have the bits, and hardly any are left. */
+static void shares__of_bits(void **state)
+{
+	static const uint32_t rates[] = { 800, 2000, 3000, 4000, 6000, 8000, 12000 };
+	struct bed b = { .rate = job(true) };
+	struct pair p = { .blocks = { 0 } };
+	unsigned int i, octaves;
+
+	(void)state;
+	for (octaves = 0; octaves < 8; octaves += 2) {
+		draw_pair(&b, &p, octaves);
+		for (i = 0; i < sizeof(rates) / sizeof(*rates); i++) {
+			const struct thc_rate_goal asked = { rates[i], 0, i };
+			uint64_t most = (uint64_t)rates[i] * BLOCKS / 1000, bits;
+
+			share(&b, &p, &asked);
+			bits = p.choice[0].bits + p.choice[1].bits;
+			assert_true(bits <= most);
+			/* a goal is in thousandths of a bit, and a step of five */
+			if (p.choice[0].blocks[6] + p.choice[0].blocks[0] != p.blocks[0])
+				assert_true(bits + 10 + BLOCKS / 1000 >= most);
+			assert_one_lambda(&p);
+			assert_int_equal(p.goal[0].turn, i);
+		}
+	}
+}
+
+static void shares__of_an_error(void **state)
+{
+	static const uint32_t errors[] = { 1000, 5170, 13300, 50000, 200000 };
+	struct bed b = { .rate = job(true) };
+	struct pair p = { .blocks = { 0 } };
+	unsigned int i, octaves;
+
+	(void)state;
+	for (octaves = 0; octaves < 8; octaves += 2) {
+		draw_pair(&b, &p, octaves);
+		for (i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+			const struct thc_rate_goal asked = { 0, errors[i], i };
+			double lost, goal = errors[i] * 1e-6;
+
+			share(&b, &p, &asked);
+			lost = (p.choice[0].lost + p.choice[1].lost) /
+			       (p.choice[0].square + p.choice[1].square);
+			assert_true(lost < goal * 1.04 && lost > goal * 0.9);
+			assert_one_lambda(&p);
+		}
+	}
+}
+
+/* What a step of another scale has is the same, and of buckets alike each aims at what all do. */
+static void shares__know_no_scale(void **state)
+{
+	const struct thc_rate_goal asked = { 3000, 0, 0 }, error = { 0, 20000, 0 };
+	struct pair p = { .blocks = { 0 } }, q = p;
+	struct bed b = { .rate = job(true) };
+	unsigned int i;
+
+	(void)state;
+	draw_pair(&b, &p, 3);
+	share(&b, &p, &asked);
+	draw_pair(&b, &q, 0);
+	share(&b, &q, &asked);
+	assert_in_range(q.goal[0].bits, 2900, 3100);
+	assert_in_range(q.goal[1].bits, 2900, 3100);
+	/* and one of no account has next to nothing, by either goal */
+	draw_pair(&b, &q, 60);
+	share(&b, &q, &error);
+	assert_int_equal(q.goal[1].error, 1000000);
+	share(&b, &q, &asked);
+	assert_in_range(q.goal[1].bits, 1, 5 * 1000 / THC_RATE_ROUNDS);
+	draw_pair(&b, &q, 3);
+	for (i = 0; i < BLOCKS; i++)
+		b.norm[i] = 0;
+	share(&b, &q, &asked);
+	assert_int_equal(q.goal[0].bits, 1);
+	draw_pair(&b, &p, 3);
+	share(&b, &p, &asked);
+	q = p;
+	for (i = 0; i < BLOCKS; i++)
+		b.norm[i] *= 8;
+	share(&b, &p, &asked);
+	assert_memory_equal(p.goal, q.goal, sizeof(q.goal));
+}
+
 /* Buckets of nothing, and of one block. */
 static void small__buckets(void **state)
 {
@@ -405,6 +548,9 @@ int main(void)
 		cmocka_unit_test(errors__are_met_and_not_wasted),
 		cmocka_unit_test(skipped__blocks_come_back),
 		cmocka_unit_test(nothing__is_left_out_without_a_memory),
+		cmocka_unit_test(shares__of_bits),
+		cmocka_unit_test(shares__of_an_error),
+		cmocka_unit_test(shares__know_no_scale),
 		cmocka_unit_test(small__buckets),
 	};
 

@@ -215,6 +215,7 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	r->precision = known.precision;
 	r->keep = known.keep;
 	r->goal = goal;
+	r->group = known.group;
 	r->chosen = thc_rate_chosen(c, &goal);
 	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctzl(known.grain) : 0;
 	return submit(c, r, out);

@@ -270,6 +270,10 @@ enum thc_precision {
  * @error: as few bits as the mean can have with this expected squared error, in parts of the
  *	squared norm, were the ranks' gradients equal, THC_ERROR_LEAST to THC_ERROR_MOST. 0, with a
  *	@rate of 0, too: the client's, and without one the job's
+ * @group: buckets of one gradient, which a step reduces one after another, meet @rate or @error
+ *	together if they have the same number here: bits go where they count in the whole gradient,
+ *	as norms of the step before say. All ranks must give the same. 0: each meets it by itself.
+ *	Without a rate or an error it means nothing
  */
 struct thc_call {
 	size_t			size;
@@ -281,6 +285,7 @@ struct thc_call {
 	double			keep;
 	double			rate;
 	double			error;
+	uint64_t		group;
 };
 
 #define THC_RATE_FIXED	(-1.0)

@@ -287,3 +287,45 @@ void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *go
 	choose(&s, exponent, choice);
 	expect(rate, norms, blocks, choice);
 }
+
+/* --- buckets that share a goal ----------------------------------------------- */
+
+/* @part of @whole, which is not less, in parts of @of; of nothing all. */
+static uint64_t parts(uint64_t part, uint64_t whole, uint32_t of)
+{
+	while (whole >> 43) {
+		whole >>= 1;
+		part >>= 1;
+	}
+	return whole ? part * of / whole : of;
+}
+
+/* @of / 2^16 of @x. */
+static uint64_t fraction(uint64_t x, uint64_t of)
+{
+	return (x >> 16) * of + ((x & 0xffff) * of >> 16);
+}
+
+struct thc_rate_goal thc_rate_share(const struct thc_rate *rate, const struct thc_rate_goal *asked,
+				    const struct thc_rate_bins *all,
+				    const struct thc_rate_bins *own)
+{
+	const struct search s = search_in(rate, asked, all);
+	int32_t lambda = find_lambda(&s), next = next_lambda(&s, lambda);
+	uint64_t sum = price_of_all(&s, all, lambda), more = price_of_all(&s, all, next) - sum;
+	uint64_t of, left = s.most > sum ? s.most - sum : 0;
+	struct thc_rate_goal goal = *asked;
+
+	/* what the next lambda would be too much for is for all alike */
+	sum = price_of_all(&s, own, lambda);
+	of = parts(left < more ? left : more, more, 1 << 16);
+	sum += fraction(price_of_all(&s, own, next) - sum, of);
+	if (goal.bits)
+		goal.bits = (uint32_t)(sum * 1000 / own->blocks);
+	else
+		goal.error = (uint32_t)parts(sum, weight_of_all(&s, own), 1000000);
+	/* 0 would be no goal */
+	if (!goal.bits && !goal.error)
+		*(asked->bits ? &goal.bits : &goal.error) = 1;
+	return goal;
+}

@@ -119,5 +119,11 @@ void thc_rate_add(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t 
 void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *goal,
 		     const float *norms, uint32_t blocks, struct thc_rate_bins *bins,
 		     int16_t *exponent, struct thc_rate_choice *choice);
+/* What a bucket of @own blocks aims at, so that @all, of which they are some, meet @asked together.
+ * By one lambda for all: no bit that moved from a bucket to another would lower the error of all.
+ */
+struct thc_rate_goal thc_rate_share(const struct thc_rate *rate, const struct thc_rate_goal *asked,
+				    const struct thc_rate_bins *all,
+				    const struct thc_rate_bins *own);
 
 #endif /* LIBTHC_RATE_H */

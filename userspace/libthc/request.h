@@ -51,7 +51,8 @@ enum thc_stage {
  * @claims: its answers, by rank
  * @levels: of the index that scheme lhc has chosen
  * @keep: the fraction that it sends, 0: everything
- * @goal: of a bucket with a rate, else zero; @chosen: what the claim says of it
+ * @goal: of a bucket with a rate, else zero; @group: buckets of a step that share it, 0: it is
+ *	alone; @chosen: what the claim says of the goal
  * @sketched: it sends a sketch, of values of @scale, which the claim brings
  * @counted: by thc_budget_begin()
  * @taken, @progress: of @scheme, which takes them, and gives nothing back; @late: what it takes
@@ -70,6 +71,7 @@ struct thc_request {
 	unsigned int		levels;
 	double			keep;
 	struct thc_rate_goal	goal;
+	uint64_t		group;
 	uint32_t		chosen;
 	bool			sketched;
 	struct thc_scale	scale;

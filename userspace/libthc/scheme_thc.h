@@ -9,6 +9,7 @@
 #include "block_scales.h"
 #include "codec.h"
 #include "rate.h"
+#include "shares.h"
 
 struct thc_client;
 struct thc_scheme;
@@ -32,7 +33,7 @@ struct thc_table_row;
  * @row: in jobs that have tables for rates, by b: those that a class is of
  * @rate: their classes; no steps: there are none
  * @rate_hash: of these
- * @bins: struct thc_rate_bins, for whoever chooses
+ * @shares: of buckets that share a goal
  */
 struct thc_compressor {
 	struct thc_codec	codec;
@@ -40,7 +41,7 @@ struct thc_compressor {
 	struct thc_codec	row[THC_RATE_CLASSES];
 	struct thc_rate		rate;
 	uint32_t		rate_hash;
-	struct thc_buffer	bins;
+	struct thc_shares	shares;
 };
 
 /* A codec for @table, as the job's other constants say; an error, with a sentence. @form:

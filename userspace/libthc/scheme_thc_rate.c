@@ -71,6 +71,11 @@ static const struct thc_compressor *compressor(const struct thc_request *r)
 	return r->client->context[THC_SCHEME_THC];
 }
 
+static struct thc_shares *shares(const struct thc_request *r)
+{
+	return &((struct thc_compressor *)r->client->context[THC_SCHEME_THC])->shares;
+}
+
 static const struct thc_rate_class *class_of(const struct thc_request *r, unsigned int k)
 {
 	return &compressor(r)->rate.class[k];
@@ -182,9 +187,8 @@ int thc_rate_open(struct thc_compressor *z, struct thc_client *c)
 			"the job has a rate, but no table of up to %u bits that is of use: its aggregator is at fault",
 			THC_RATE_BITS_MAX);
 	z->rate_hash = hash_of(&z->rate);
-	if (thc_buffer_grow(c, &z->bins, sizeof(struct thc_rate_bins)))
+	if (thc_shares_open(c, &z->shares))
 		return thc_fail(-ENOMEM, "out of memory for the bits of blocks");
-	memset(z->bins.at, 0, z->bins.bytes);
 	return 0;
 }
 
@@ -192,7 +196,7 @@ void thc_rate_close(struct thc_compressor *z, struct thc_client *c)
 {
 	unsigned int k;
 
-	thc_buffer_drop(c, &z->bins);
+	thc_shares_close(c, &z->shares);
 	for (k = 0; k < THC_RATE_CLASSES; k++)
 		thc_codec_exit(&z->row[k]);
 }
@@ -224,6 +228,27 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 	g->landed = thc_lay(l, blocks);
 }
 
+static struct thc_share_id id_of(const struct thc_request *r)
+{
+	const struct thc_rated *g = r->progress;
+
+	return (struct thc_share_id){ r->group, r->key, (uint32_t)g->scales.blocks };
+}
+
+/* What the bucket aims at, if other buckets of the step share the goal that was asked for. */
+static int take_share(struct thc_request *r)
+{
+	const struct thc_share_id id = id_of(r);
+
+	if (!r->group)
+		return 0;
+	if (thc_shares_begin(r->client, shares(r), &id))
+		return -ENOMEM;
+	r->goal = thc_shares_goal(shares(r), &id, &compressor(r)->rate, &r->goal, r->round);
+	r->chosen = thc_rate_chosen(r->client, &r->goal);
+	return 0;
+}
+
 static int prepare(struct thc_request *r, size_t growth)
 {
 	struct thc_rated *g = calloc(1, sizeof(*g));
@@ -234,6 +259,8 @@ static int prepare(struct thc_request *r, size_t growth)
 		return -ENOMEM;
 	r->progress = g;
 	thc_block_scales_init(&g->scales, &compressor(r)->codec, r->count);
+	if (take_share(r))
+		return -ENOMEM;
 	lay_out(r, &l);
 	if (thc_buffers_take(r->client, &r->taken,
 			     g->scales.blocks * BLOCK * thc_dtype_size(r->dtype), l.bytes, growth))
@@ -334,15 +361,19 @@ static void count(struct thc_request *r)
 /* All norms are known: phases are as long as they will be. False: nothing is to be sent. */
 static bool choose(struct thc_request *r)
 {
+	const struct thc_share_id id = id_of(r);
 	struct thc_rated *g = r->progress;
 	uint8_t *packets = g->packets;
-	unsigned int k;
+	unsigned int k, turn;
 
 	r->goal.turn = thc_agree_turn(r);
+	turn = (r->goal.turn + 1) % THC_RATE_ROUNDS;
 	if (r->error)
-		r->error->turn = (r->goal.turn + 1) % THC_RATE_ROUNDS;
+		r->error->turn = (uint8_t)turn;
 	thc_rate_choose(&compressor(r)->rate, &r->goal, g->scales.of, (uint32_t)g->scales.blocks,
-			(void *)compressor(r)->bins.at, g->exponent, &g->choice);
+			thc_shares_bins(shares(r)), g->exponent, &g->choice);
+	if (r->group)
+		thc_shares_note(shares(r), &id, r->round, turn, g->exponent);
 	sort(g);
 	count(r);
 	for (k = 1; k <= THC_RATE_BITS_MAX; k++) {

@@ -42,7 +42,7 @@ class Call(ctypes.Structure):
     """struct thc_call"""
     _fields_ = [("size", c_size_t), ("scheme", c_char_p), ("key", c_uint64), ("precision", c_int),
                 ("reserved", c_uint32), ("grain", c_size_t), ("keep", c_double),
-                ("rate", c_double), ("error", c_double)]
+                ("rate", c_double), ("error", c_double), ("group", c_uint64)]
 
 
 class Rows(ctypes.Structure):

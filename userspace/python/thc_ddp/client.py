@@ -167,7 +167,7 @@ class ThcClient:
         _check(self._lib.thc_client_rejoin(self._live()))
 
     def start(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
-              grain=0, keep=0.0, rate=0.0, error=0.0):
+              grain=0, keep=0.0, rate=0.0, error=0.0, group=0):
         """Begins the all-reduce of count values at address; pass on to wait().
 
         The buffer must live, and is the library's, until wait() returns. scheme: of schemes(),
@@ -176,11 +176,13 @@ class ThcClient:
         that is sent, 0: all; the rest stays in the error memory of key. Of thc, in jobs that have
         tables for it, rate: bits a value, up and down together, or abi.RATE_FIXED; error: that
         many as give this expected squared error, of the squared norm; both 0: the client's.
+        group: buckets of a step with the same number meet that together, 0: each by itself.
         """
         request = ctypes.c_void_p()
         call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=key,
                         precision=_number("precision", precision, 32),
-                        grain=_number("grain", grain, 256), keep=keep, rate=rate, error=error)
+                        grain=_number("grain", grain, 256), keep=keep, rate=rate, error=error,
+                        group=_number("group", group, 2**64 - 1))
         _check(self._lib.thc_allreduce_call_start(self._live(), address, count, dtype,
                                                   ctypes.byref(call), ctypes.byref(request)))
         return request
@@ -193,9 +195,9 @@ class ThcClient:
         return _check(self._lib.thc_allreduce_wait(request)) != abi.NONFINITE
 
     def allreduce(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
-                  grain=0, keep=0.0, rate=0.0, error=0.0):
+                  grain=0, keep=0.0, rate=0.0, error=0.0, group=0):
         return self.wait(self.start(address, count, dtype, key, scheme, precision, grain, keep,
-                                    rate, error))
+                                    rate, error, group))
 
     def start_rows(self, tensor_rows, rows, arrays, dtype=abi.FP32, key=0, precision=abi.EXACT):
         """Begins the all-reduce of rows of a tensor of tensor_rows, by the scheme lhc.

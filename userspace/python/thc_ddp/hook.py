@@ -30,6 +30,8 @@ _COUNTERS = ("buckets_thc", "elements_thc", "buckets_exact", "elements_exact",
              "steps", "steps_nonfinite", "steps_failed")
 # The timeouts of a client that was given none, as in libthc.h.
 _TIMEOUT_S = 60.0
+# The buckets of a step are one gradient: rates are met by all of them together.
+_GROUP = 1
 
 
 def _checked(options):
@@ -534,7 +536,7 @@ class _Values:
 
     def start(self, client, dtype, key):
         return client.start(self.host.data_ptr(), self.host.numel(), dtype, key, self.scheme,
-                            grain=self.grain, keep=self.keep)
+                            grain=self.grain, keep=self.keep, group=_GROUP)
 
     def finish(self, client, request):
         """(whether all ranks' values are finite, the mean, or NaN)"""
