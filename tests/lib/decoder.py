@@ -813,6 +813,7 @@ class Welcome:
             require((p.seal, p.salt) == (self.seal, self.salt), "parts with different seals")
         self.records = [r for p in parts for r in p.records]
         self.group = self.node = self.rate = self.error = None
+        self.rate_is_tried = False
         self.at, self.schemes, self.unknown = {}, {}, []
         for r in self.records:
             self._take(r)
@@ -855,8 +856,9 @@ class Welcome:
 
     def _rate(self, data):
         require(self.rate is None, "two records RATE")
-        self.rate, self.error, zero = _unpack(_RATE, data, RECORD_RATE)
-        require(not zero, "reserved bytes of RATE")
+        self.rate, self.error, flags = _unpack(_RATE, data, RECORD_RATE)
+        require(not flags & ~1, "reserved flags of RATE")
+        self.rate_is_tried = bool(flags)
         require(bool(self.rate) != bool(self.error), "a rate and an error, or neither")
 
     def _node(self, data):

@@ -242,6 +242,29 @@ def software__loss_5_percent():
     check(5, loss=.05, software=True)
 
 
+def auto__is_the_same_on_all_ranks():
+    """Whatever the ranks find faster, all of them do."""
+    n, rounds_ = 3, 60
+    call = {"scheme": None, "precision": 0, "share": 1, "count": 8192, "dtype": "fp32"}
+    job = {"rate": "auto", "slots": 8, "norm_slots": 8, "block": rates.BLOCK}
+    with netns.Topology(n) as net:
+        with contextlib.ExitStack() as stack:
+            aggregators = stack.enter_context(Shards(net, n, 1, job=job, options=[]))
+            ranks = stack.enter_context(Ranks(net, aggregators))
+            for feedback in (True, False):
+                ranks.open(error_feedback=feedback)
+                for seed in range(rounds_ if feedback else 2):
+                    answers = good(ranks.all(range(n), do="calls", calls=[{**call, "seed": seed}]))
+                    assert len({a["digests"][0] for a in answers}) == 1, f"round {seed}"
+                stats = answers[0]["stats"]
+                assert len({a["stats"]["trial"] for a in answers}) == 1, "ranks go by different ways"
+                assert stats["trial"] in ((2, 3) if feedback else (0,)), stats
+                # the first four and twelve more had a rate
+                assert (stats["rate_requests"] >= 16) == feedback, stats
+                assert (stats["trial"] != 2 or stats["rate_requests"] <= 40), stats
+                ranks.all(range(n), do="close")
+
+
 def af_thc__loss_5_percent():
     check(3, loss=.05)
 
@@ -255,4 +278,4 @@ if __name__ == "__main__":
         tap.main([af_thc__loss_5_percent, af_thc__without_error_memories])
     else:
         tap.main([native__loss_5_percent, native__sums_of_sixteen_bits, generic__three_shards,
-                  software__loss_5_percent])
+                  software__loss_5_percent, auto__is_the_same_on_all_ranks])

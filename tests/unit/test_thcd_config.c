@@ -246,6 +246,7 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,rate=nan", "rate: \"nan\" is not a number");
 	bad_job("1,rate=4x", "rate: \"4x\" is not a number");
 	bad_job("1,rate=", "rate: \"\" is not a number");
+	bad_job("1,rate=automatic", "rate: \"automatic\" is not a number");
 	bad_job("1,error=1e-7", "error: \"1e-7\" is not a number from 1e-06 to 0.5");
 	bad_job("1,error=0.6", "error: \"0.6\" is not a number");
 	bad_job("1,error=-0.1", "error: \"-0.1\" is not a number");

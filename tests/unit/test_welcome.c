@@ -379,10 +379,14 @@ static void rate__is_a_rate_or_an_error(void **state)
 	r->rate = thc_be32(4500);
 	assert_false(read_hashed());
 	r->error = 0;
-	r->reserved = thc_be32(1);
+	r->flags = thc_be32(THC_RATE_F_TRY << 1);
 	assert_false(read_hashed());
-	r->reserved = 0;
+	r->flags = thc_be32(THC_RATE_F_TRY);
 	assert_true(read_hashed());
+	assert_int_equal(sample.read.rate_flags, THC_RATE_F_TRY);
+	r->flags = 0;
+	assert_true(read_hashed());
+	assert_int_equal(sample.read.rate_flags, 0);
 	r->head.bytes = thc_be16(11);
 	assert_false(read_hashed());
 	r->head.bytes = thc_be16(12);

@@ -97,7 +97,8 @@ struct thcd_plan {
 	u8		rotate;
 	u8		grain_log2;
 	u8		sketch;
-	u8		reserved[4];
+	u8		rate_tried;
+	u8		reserved[3];
 };
 
 /* The job's own row. */

@@ -214,6 +214,8 @@ static void add_rows(cJSON *o, const struct thcd_plan *plan)
 
 	if (plan->rate)
 		cJSON_AddNumberToObject(o, "rate", plan->rate / 1e3);
+	if (plan->rate_tried)
+		cJSON_AddTrueToObject(o, "rate_tried");
 	if (plan->error)
 		cJSON_AddNumberToObject(o, "error", plan->error / 1e6);
 	for (bits = 1; bits <= THC_BITS_MAX; bits++)

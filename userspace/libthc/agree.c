@@ -21,9 +21,17 @@ enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
 /* And thc_claim.call, behind the precision: levels, log2 of the grain, values of a row. */
 enum { LEVELS_SHIFT = 6, GRAIN_SHIFT = 8, ROW_SHIFT = 12, CHOSEN_SHIFT = ROW_SHIFT };
 /* And thc_claim.status, behind what it says: the lanes of a sketch's scale, and that it is one; or
- * the turn of a bucket with a rate.
+ * the turn of a bucket with a rate, and whether it is worth its time.
  */
-enum { TURN_SHIFT = 8, TOP_SHIFT = 8, LOW_SHIFT = 18, SKETCH_SHIFT = 28, SCALE_MASK = 0x3ff };
+enum {
+	TURN_SHIFT = 8,
+	VOTE_SHIFT = 11,
+	VOTE_MASK = 3,
+	TOP_SHIFT = 8,
+	LOW_SHIFT = 18,
+	SKETCH_SHIFT = 28,
+	SCALE_MASK = 0x3ff
+};
 
 void thc_agree_prepare(struct thc_request *r)
 {
@@ -55,7 +63,7 @@ static uint32_t status_word(const struct thc_request *r)
 	uint32_t low = r->precision == THC_EXACT ? thc_scale_low_lane(r->scale) : 0;
 
 	if (!r->sketched)
-		return (uint32_t)r->claim_status |
+		return (uint32_t)r->claim_status | r->vote << VOTE_SHIFT |
 		       (r->chosen && r->error ? (uint32_t)r->error->turn << TURN_SHIFT : 0);
 	return (uint32_t)r->claim_status | thc_scale_top_lane(r->scale) << TOP_SHIFT |
 	       low << LOW_SHIFT | 1U << SKETCH_SHIFT;
@@ -86,6 +94,17 @@ uint32_t thc_agree_turn(const struct thc_request *r)
 		turn = one > turn ? one : turn;
 	}
 	return turn;
+}
+
+void thc_agree_votes(const struct thc_request *r, unsigned int of[THC_TRIAL_RATE + 1])
+{
+	unsigned int i, vote;
+
+	memset(of, 0, (THC_TRIAL_RATE + 1) * sizeof(*of));
+	for (i = 0; i < r->client->spec.ranks; i++) {
+		vote = thc_le32(r->claims[i].status) >> VOTE_SHIFT & VOTE_MASK;
+		of[vote <= THC_TRIAL_RATE ? vote : THC_TRIAL_NONE]++;
+	}
 }
 
 void thc_agree_claim(struct thc_request *r)

@@ -216,6 +216,8 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 	r->keep = known.keep;
 	r->goal = goal;
 	r->group = known.group;
+	r->tried = scheme->id == THC_SCHEME_THC && known.rate == 0 && known.error == 0 &&
+		   thc_rate_is_tried(c);
 	r->chosen = thc_rate_chosen(c, &goal);
 	r->grain_log2 = known.grain ? (unsigned int)__builtin_ctzl(known.grain) : 0;
 	return submit(c, r, out);

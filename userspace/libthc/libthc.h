@@ -505,6 +505,16 @@ THC_API const char *const *thc_schemes(void);
  */
 THC_API int thc_client_info(const struct thc_client *c, struct thc_client_info *info);
 
+/* In a job with rate=auto the ranks find out whether bits that follow norms take less time than the
+ * table's, which they try in turns: thc_client_stats.trial
+ */
+enum thc_trial_state {
+	THC_TRIAL_NOT,		/* the job, the client or its calls say what is done */
+	THC_TRIAL_RUNS,
+	THC_TRIAL_FOR_FIXED,	/* the table's bits are used for a while */
+	THC_TRIAL_FOR_RATE,	/* bits follow norms */
+};
+
 /**
  * struct thc_client_stats - what a client has done since it was opened
  * @size: sizeof(struct thc_client_stats), set by the caller; the first version
@@ -544,6 +554,9 @@ struct thc_client_stats {
 	uint64_t	rate_bits_down;	/* and down: of sums alone */
 	double		rate_square;	/* squares of their agreed norms, added up */
 	double		rate_lost;	/* of that, expected of means of equal gradients */
+	uint64_t	trial;		/* enum thc_trial_state */
+	uint64_t	trial_fixed_ns;	/* what 1024 values took in it with the table's bits */
+	uint64_t	trial_rate_ns;	/* and with the rate */
 };
 
 /* Fills in @stats->size bytes, as thc_client_info() does; same errors. */

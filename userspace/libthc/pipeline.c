@@ -51,6 +51,7 @@ static int begin(struct thc_client *c, struct thc_request *r)
 	if (r->stage != THC_STAGE_QUEUED)
 		return 0;
 	r->round = c->round++;
+	r->began_at = thc_now();
 	if (thc_request_prepare(r))
 		return -ENOMEM;
 	r->stage = THC_STAGE_BEGUN;

@@ -94,6 +94,8 @@ void thc_request_finish(struct thc_request *r)
 			fill_nonfinite(r);
 		return;
 	}
+	if (r->scheme->ended)
+		r->scheme->ended(r);
 	if (!r->error)
 		return;
 	pthread_mutex_lock(&r->client->lock);	/* it may be exported just now */

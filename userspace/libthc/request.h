@@ -16,6 +16,7 @@
 #include "libthc.h"
 #include "phase.h"
 #include "rate.h"
+#include "trial.h"
 
 /* Bytes of an answer: header and lanes. */
 #define THC_ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
@@ -53,6 +54,9 @@ enum thc_stage {
  * @keep: the fraction that it sends, 0: everything
  * @goal: of a bucket with a rate, else zero; @group: buckets of a step that share it, 0: it is
  *	alone; @chosen: what the claim says of the goal
+ * @tried: the ranks find out whether the rate is worth its time (trial.h); @vote: what this one
+ *	says of that
+ * @began_at: ns
  * @sketched: it sends a sketch, of values of @scale, which the claim brings
  * @counted: by thc_budget_begin()
  * @taken, @progress: of @scheme, which takes them, and gives nothing back; @late: what it takes
@@ -73,6 +77,9 @@ struct thc_request {
 	struct thc_rate_goal	goal;
 	uint64_t		group;
 	uint32_t		chosen;
+	bool			tried;
+	enum thc_trial_vote	vote;
+	uint64_t		began_at;
 	bool			sketched;
 	struct thc_scale	scale;
 	const struct thc_scheme	*scheme;
@@ -118,6 +125,8 @@ void thc_agree_prepare(struct thc_request *r);
 void thc_agree_claim(struct thc_request *r);
 /* The scale that spans what all claims have. */
 struct thc_scale thc_agree_scale(const struct thc_request *r);
+/* How many ranks said what, by enum thc_trial_vote, whether a rate is worth its time. */
+void thc_agree_votes(const struct thc_request *r, unsigned int of[THC_TRIAL_RATE + 1]);
 /* Rounds of the key before this one, modulo THC_RATE_ROUNDS: the largest that claims say. */
 uint32_t thc_agree_turn(const struct thc_request *r);
 /* The answer of @phase; true: all of them are there. */

@@ -35,6 +35,7 @@ struct thc_request;
  * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
  *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED.
  *	May write results to the caller's buffer, which it can undo
+ * @ended: NULL, or the request has succeeded
  * @undo: makes the caller's buffer what it was: the request has failed; whether or not @prepare
  *	was called, or succeeded
  */
@@ -52,6 +53,7 @@ struct thc_scheme {
 	void		(*agreed)(struct thc_request *r);
 	void (*answer)(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
 		       const uint16_t *counts, const uint8_t *lanes);
+	void		(*ended)(struct thc_request *r);
 	void		(*undo)(struct thc_request *r);
 };
 

@@ -190,6 +190,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	const struct thc_compressor *z = compressor(r);
 	struct thc_progress *g;
 
+	thc_rate_begin(r);
 	if (r->chosen) {
 		r->scheme = &thc_scheme_thc_rate;
 		return r->scheme->prepare(r, growth);
@@ -465,6 +466,7 @@ static void send_scales(struct thc_request *r)
 {
 	const struct thc_progress *g = r->progress;
 
+	thc_rate_agreed(r);
 	thc_block_scales_send(&g->scales, &r->phases.phase[SCALES]);
 }
 
@@ -584,6 +586,7 @@ static void close_ranges(struct thc_client *c)
 	.compute = compute,			\
 	.agreed = send_scales,			\
 	.answer = answer,			\
+	.ended = thc_rate_ended,		\
 	.undo = undo,				\
 }
 /* clang-format on */

@@ -10,6 +10,7 @@
 #include "codec.h"
 #include "rate.h"
 #include "shares.h"
+#include "trial.h"
 
 struct thc_client;
 struct thc_scheme;
@@ -34,6 +35,7 @@ struct thc_table_row;
  * @rate: their classes; no steps: there are none
  * @rate_hash: of these
  * @shares: of buckets that share a goal
+ * @trial: whether the job's rate is worth its time
  */
 struct thc_compressor {
 	struct thc_codec	codec;
@@ -42,6 +44,7 @@ struct thc_compressor {
 	struct thc_rate		rate;
 	uint32_t		rate_hash;
 	struct thc_shares	shares;
+	struct thc_trial	trial;
 };
 
 /* A codec for @table, as the job's other constants say; an error, with a sentence. @form:
@@ -61,6 +64,13 @@ struct thc_rate_goal thc_rate_goal_of(double rate, double error);
 struct thc_rate_goal thc_rate_default(const struct thc_client *c);
 /* What the claim says of @goal and the classes, of 20 bits; 0: there is no goal. */
 uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal *goal);
+
+/* Do the ranks of @c find out whether the job's rate is worth its time, if a call says nothing? */
+bool thc_rate_is_tried(const struct thc_client *c);
+/* Of a bucket of scheme thc that begins, whose agreement is over, and that has succeeded. */
+void thc_rate_begin(struct thc_request *r);
+void thc_rate_agreed(struct thc_request *r);
+void thc_rate_ended(struct thc_request *r);
 
 /* Buckets with a rate. */
 extern const struct thc_scheme thc_scheme_thc_rate;

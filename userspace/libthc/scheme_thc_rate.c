@@ -139,10 +139,19 @@ static bool is_set(const struct thc_client_options *o)
 	return o->rate != 0 || o->error != 0;
 }
 
+bool thc_rate_is_tried(const struct thc_client *c)
+{
+	return c->spec.rate_flags & THC_RATE_F_TRY && !is_set(&c->options) &&
+	       c->options.flags & THC_CLIENT_ERROR_FEEDBACK;
+}
+
 struct thc_rate_goal thc_rate_default(const struct thc_client *c)
 {
 	if (is_set(&c->options))
 		return thc_rate_goal_of(c->options.rate, c->options.error);
+	/* what few bits lose has to come back */
+	if (c->spec.rate_flags & THC_RATE_F_TRY && !thc_rate_is_tried(c))
+		return (struct thc_rate_goal){ .bits = 0 };
 	return (struct thc_rate_goal){ .bits = c->spec.rate, .error = c->spec.error };
 }
 
@@ -208,6 +217,45 @@ uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal 
 	if (!goal->bits && !goal->error)
 		return 0;
 	return (hash_u32(hash_u32(z->rate_hash, goal->bits), goal->error) & CHOSEN_MASK) | 1;
+}
+
+/* --- is it worth its time? ---------------------------------------------------- */
+
+static struct thc_trial *trial(const struct thc_request *r)
+{
+	return &((struct thc_compressor *)r->client->context[THC_SCHEME_THC])->trial;
+}
+
+void thc_rate_begin(struct thc_request *r)
+{
+	struct thc_client_stats *stats = &r->client->stats;
+
+	if (!r->tried)
+		return;
+	if (!thc_trial_begin(trial(r), r->round, r->client->spec.ranks)) {
+		r->goal = (struct thc_rate_goal){ .bits = 0 };
+		r->chosen = 0;
+	}
+	r->vote = thc_trial_vote(trial(r));
+	stats->trial = trial(r)->state;
+	stats->trial_fixed_ns = thc_trial_median(trial(r), false);
+	stats->trial_rate_ns = thc_trial_median(trial(r), true);
+}
+
+void thc_rate_agreed(struct thc_request *r)
+{
+	unsigned int of[THC_TRIAL_RATE + 1];
+
+	if (!r->tried)
+		return;
+	thc_agree_votes(r, of);
+	thc_trial_note(trial(r), r->round, of);
+}
+
+void thc_rate_ended(struct thc_request *r)
+{
+	if (r->tried)
+		thc_trial_took(trial(r), r->round, r->chosen, thc_now() - r->began_at, r->count);
 }
 
 /* --- memory ----------------------------------------------------------------- */
@@ -519,6 +567,7 @@ static void agreed(struct thc_request *r)
 {
 	const struct thc_rated *g = r->progress;
 
+	thc_rate_agreed(r);
 	thc_block_scales_send(&g->scales, &r->phases.phase[SCALES]);
 }
 
@@ -623,5 +672,6 @@ const struct thc_scheme thc_scheme_thc_rate = {
 	.compute = compute,
 	.agreed = agreed,
 	.answer = answer,
+	.ended = thc_rate_ended,
 	.undo = undo,
 };

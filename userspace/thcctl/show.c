@@ -202,8 +202,9 @@ static void print_rate(const cJSON *job)
 	const cJSON *row;
 
 	if (cJSON_HasObjectItem(job, "rate"))
-		printf("  %-12s %.6g bits a coordinate, up and down together\n", "rate",
-		       thcctl_number(job, "rate"));
+		printf("  %-12s %.6g bits a coordinate, up and down together%s\n", "rate",
+		       thcctl_number(job, "rate"),
+		       cJSON_HasObjectItem(job, "rate_tried") ? ", where it is faster" : "");
 	else if (cJSON_HasObjectItem(job, "error"))
 		printf("  %-12s %.6g of the gradient's square\n", "error",
 		       thcctl_number(job, "error"));

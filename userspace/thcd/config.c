@@ -17,7 +17,7 @@ enum syntax {
 	NUMBER,
 	SECRET,
 	FRACTION,
-	THOUSANDTHS,
+	RATE,
 	MILLIONTHS,
 	TABLE,
 	WIDTH,
@@ -140,9 +140,11 @@ static const struct key job_keys[] = {
 	  "default nh" },
 	{ "correlated", SWITCH_ON, AT(correlated), 0, 0,
 	  "correlated stochastic rounding, on or off; default on" },
-	{ "rate", THOUSANDTHS, AT(rate), 250, 24000,
+	{ "rate", RATE, AT(rate), 250, 24000,
 	  "bits of an index follow the norms of blocks: bits a coordinate, up and down together, "
-	  "that all-reduces aim at, 0.25 to 24; default: all blocks have the bits of bits=" },
+	  "that all-reduces aim at, 0.25 to 24; or auto: half of those that bits= has, where "
+	  "clients with error feedback find that it takes less time; default: all blocks have "
+	  "the bits of bits=" },
 	{ "error", MILLIONTHS, AT(error), 1, 500000,
 	  "as rate, but the error that all-reduces aim at, 1e-6 to 0.5 of the gradient's square" },
 };
@@ -240,6 +242,14 @@ static int set_parts(u32 *field, const struct key *k, const char *value, u32 par
 		return thcd_fail(e, "%s: \"%s\" is not a number from %g to %g (%s)", k->name, value,
 				 (double)k->min / parts, (double)k->max / parts, k->meaning);
 	*field = (u32)n;
+	return 0;
+}
+
+static int set_rate(u32 *field, const struct key *k, const char *value, struct thcd_error *e)
+{
+	if (strcmp(value, "auto"))
+		return set_parts(field, k, value, 1000, e);
+	*field = THCD_RATE_AUTO;
 	return 0;
 }
 
@@ -409,8 +419,8 @@ int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *valu
 	case FRACTION:
 		err = set_fraction(field, k, value, e);
 		break;
-	case THOUSANDTHS:
-		err = set_parts(field, k, value, 1000, e);
+	case RATE:
+		err = set_rate(field, k, value, e);
 		break;
 	case MILLIONTHS:
 		err = set_parts(field, k, value, 1000000, e);

@@ -220,7 +220,7 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 {
 	bool multicast = plan->reply == THC_REPLY_MULTICAST;
 	u32 slots = plan->data_slots + plan->control_slots;
-	char group[INET6_ADDRSTRLEN], shard[32] = "", scheme[32] = "", rate[32] = "";
+	char group[INET6_ADDRSTRLEN], shard[32] = "", scheme[32] = "", rate[48] = "";
 	const struct thc_table_row row = thcd_plan_row(plan);
 	double p;
 
@@ -231,7 +231,8 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 	if (plan->scheme != THC_SCHEME_THC)
 		snprintf(scheme, sizeof(scheme), " scheme %s;", thc_scheme_name[plan->scheme]);
 	if (plan->rate)
-		snprintf(rate, sizeof(rate), " rate %.6g;", plan->rate / 1e3);
+		snprintf(rate, sizeof(rate), " rate %.6g%s;", plan->rate / 1e3,
+			 plan->rate_tried ? " where it is faster" : "");
 	if (plan->error)
 		snprintf(rate, sizeof(rate), " error %.6g;", plan->error / 1e6);
 	snprintf(

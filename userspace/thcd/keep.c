@@ -77,6 +77,7 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 	NUMBER(quorum, "quorum")
 	NUMBER(deadline_ms, "deadline_ms")
 	NUMBER(rate, "rate in thousandths")
+	NUMBER(rate_tried, "whether rate is auto")
 	NUMBER(error, "error in millionths")
 	NUMBER(block_log2, "log2 of block")
 	NUMBER(group_port, "group_port")

@@ -51,6 +51,7 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 		.features = plan->correlated ? THC_FEATURE_CORRELATED : 0,
 		.rate = plan->rate,
 		.error = plan->error,
+		.rate_flags = plan->rate_tried ? THC_RATE_F_TRY : 0,
 		.ranks = plan->ranks,
 		.quorum = plan->quorum,
 		.data_slots = plan->data_slots,

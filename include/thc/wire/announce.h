@@ -119,6 +119,7 @@ static inline void thc_announce_rate(struct thc_announcement *a, const struct th
 
 	r->rate = thc_be32(s->rate);
 	r->error = thc_be32(s->error);
+	r->flags = thc_be32(s->rate_flags);
 }
 
 /* Bytes of whole records from @at on that one part holds beside SEAL. */

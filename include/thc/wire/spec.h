@@ -68,7 +68,7 @@ THC_INLINE int thc_scheme_features_are_known(unsigned int scheme, u32 features)
  * @features: THC_FEATURE_*
  * @scheme_features: THC_SCHEME_F_*
  * @constants: hash of what must be the same for all
- * @rate, @error: as in struct thc_record_rate; both 0: there is none
+ * @rate, @error, @rate_flags: as in struct thc_record_rate; the first two 0: there is none
  * @ranks, @quorum, @data_slots, @control_slots, @shard, @shards: as in struct thc_welcome
  * @listed: aggregators whose addresses the records SHARDS have
  * @flags: THC_WELCOME_F_*
@@ -92,6 +92,7 @@ struct thc_spec {
 	u32		scheme_features;
 	u32		constants;
 	u32		rate;
+	u32		rate_flags;
 	u32		error;
 	u16		ranks;
 	u16		quorum;

@@ -132,10 +132,12 @@ THC_INLINE int thc_spec_read_scheme(struct thc_spec *s, const struct thc_record_
 /* A job aims at a rate or at an error. */
 THC_INLINE int thc_spec_read_rate(struct thc_spec *s, const struct thc_record_rate *r)
 {
-	if (s->has & 1U << THC_RECORD_RATE || r->reserved || !r->rate == !r->error)
+	if (s->has & 1U << THC_RECORD_RATE || thc_be32(r->flags) & ~THC_RATE_F_TRY ||
+	    !r->rate == !r->error)
 		return 0;
 	s->rate = thc_be32(r->rate);
 	s->error = thc_be32(r->error);
+	s->rate_flags = thc_be32(r->flags);
 	return 1;
 }
 

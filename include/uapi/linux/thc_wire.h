@@ -428,13 +428,14 @@ struct thc_record_scheme {
  * @head: THC_RECORD_RATE
  * @rate: thousandths of a bit a coordinate, up and down together, that all-reduces aim at
  * @error: millionths of the gradient's square, the error that they aim at
- * @reserved: zero
+ * @flags: THC_RATE_F_*
  */
+#define THC_RATE_F_TRY	0x1u	/* ranks find out whether it takes less time than fixed bits */
 struct thc_record_rate {
 	struct thc_record head;
 	__be32	rate;
 	__be32	error;
-	__be32	reserved;
+	__be32	flags;
 };
 
 /*

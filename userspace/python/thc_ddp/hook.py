@@ -275,11 +275,16 @@ class ThcState:
         bits_down of a coordinate, headers and norms apart, skipped, the part of the blocks of which
         nothing was sent, and error, the squared error that is expected of a mean in parts of its
         square, were the ranks' gradients equal
+
+        and tried, None if the job does not leave it to its ranks (rate=auto) whether bits follow
+        norms: goes_by, "rate", "fixed", the bits of the job's table, or "both in turns", while they
+        find out which takes less time, and fixed_ns and rate_ns, what 1024 values took on this rank
         """
         with self._lock:
             counted = self.client.stats() if self.client else {}
             return {**self.counters, **counted,
                     "chosen": report.chosen(counted, self._info["block"]) if counted else None,
+                    "tried": report.tried(counted) if counted else None,
                     "buckets": [[went.told(self._info) for went in runs] for runs in self._went]}
 
     # --- a bucket -----------------------------------------------------------

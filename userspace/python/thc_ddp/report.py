@@ -109,3 +109,16 @@ def chosen(stats, block):
             "bits_down": stats["rate_bits_down"] / (blocks * block),
             "skipped": stats["rate_skipped"] / blocks,
             "error": stats["rate_lost"] / (stats["rate_square"] or 1)}
+
+
+# enum thc_trial_state
+_TRIED = (None, "both in turns", "fixed", "rate")
+
+
+def tried(stats):
+    """What ranks have found out of a rate that the job leaves to them, of a client's counters, as
+    ThcState.stats() has it."""
+    if not stats["trial"]:
+        return None
+    return {"goes_by": _TRIED[stats["trial"]],
+            **{f"{way}_ns": stats[f"trial_{way}_ns"] or None for way in ("fixed", "rate")}}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Ranks that find out whether a rate is worth its time: whatever each of them measures, and
+ * whenever it learns what others say, all of them do the same in each round.
+ */
+#include "codec_util.h"
+#include "randomword.h"
+#include "trial.h"
+
+enum { RANKS = 5, MOST = 3 * THC_TRIAL_EVERY };
+
+/**
+ * struct rank - one, and what it is to measure
+ * @ns: of 1024 values, by kind
+ * @kind: of each round
+ * @ended: rounds that it has told the end of
+ */
+struct rank {
+	struct thc_trial	trial;
+	uint64_t		ns[2];
+	bool			kind[MOST];
+	uint64_t		ended;
+};
+
+struct bed {
+	struct rank	rank[RANKS];
+	unsigned int	of[MOST][THC_TRIAL_RATE + 1];
+	uint64_t	rounds;
+};
+
+/* Rounds up to @round are over for @r: it knows their claims, and how long they took. */
+static void end(struct bed *b, struct rank *r, uint64_t round)
+{
+	for (; r->ended <= round && r->ended < b->rounds; r->ended++) {
+		bool kind = r->kind[r->ended];
+
+		thc_trial_note(&r->trial, r->ended, b->of[r->ended]);
+		thc_trial_took(&r->trial, r->ended, kind, r->ns[kind] * 100 + random_word() % 100,
+			       100 * 1024);
+	}
+}
+
+/* Another round, which every rank begins when the last one may be over, or not. */
+static void run(struct bed *b)
+{
+	uint64_t round = b->rounds;
+	unsigned int i;
+
+	for (i = 0; i < RANKS; i++) {
+		struct rank *r = &b->rank[i];
+
+		if (round >= 2)
+			end(b, r, round - 2);
+		if (round && random_word() % 2)
+			end(b, r, round - 1);
+		r->kind[round] = thc_trial_begin(&r->trial, round, RANKS);
+		assert_int_equal(r->kind[round], b->rank[0].kind[round]);
+		b->of[round][thc_trial_vote(&r->trial)]++;
+	}
+	b->rounds++;
+}
+
+static void draw(struct bed *b, unsigned int faster_with_rate)
+{
+	unsigned int i;
+
+	for (i = 0; i < RANKS; i++) {
+		b->rank[i].ns[false] = 1000 + 10 * i;
+		b->rank[i].ns[true] = i < faster_with_rate ? 700 : 1300;
+	}
+}
+
+static void most__ranks_decide(void **state)
+{
+	static struct bed b;
+	unsigned int faster, i;
+
+	(void)state;
+	for (faster = 0; faster <= RANKS; faster++) {
+		bool rate = 2 * faster > RANKS;
+
+		memset(&b, 0, sizeof(b));
+		draw(&b, faster);
+		for (i = 0; i < THC_TRIAL_EVERY; i++)
+			run(&b);
+		/* the first ones, and both kinds, and then what was faster */
+		for (i = 0; i < THC_TRIAL_FIRST + 2 * THC_TRIAL_ROUNDS; i++)
+			assert_int_equal(b.rank[0].kind[i],
+					 i < THC_TRIAL_FIRST ||
+						 i >= THC_TRIAL_FIRST + THC_TRIAL_ROUNDS);
+		for (i += 8; i < THC_TRIAL_EVERY; i++)
+			assert_int_equal(b.rank[0].kind[i], rate);
+		assert_int_equal(b.rank[0].trial.state,
+				 rate ? THC_TRIAL_FOR_RATE : THC_TRIAL_FOR_FIXED);
+	}
+}
+
+/* What is as fast is not worth what it loses. */
+static void equal__times_are_for_fixed_bits(void **state)
+{
+	static struct bed b;
+	unsigned int i;
+
+	(void)state;
+	draw(&b, 0);
+	for (i = 0; i < RANKS; i++)
+		b.rank[i].ns[true] = b.rank[i].ns[false] * 98 / 100;
+	for (i = 0; i < 100; i++)
+		run(&b);
+	assert_int_equal(b.rank[0].trial.state, THC_TRIAL_FOR_FIXED);
+	assert_in_range(thc_trial_median(&b.rank[0].trial, false), 990, 1010);
+	assert_in_range(thc_trial_median(&b.rank[0].trial, true), 970, 990);
+}
+
+/* Networks change: after a while there is another trial. */
+static void later__there_is_another_trial(void **state)
+{
+	static struct bed b;
+	uint64_t i;
+
+	(void)state;
+	draw(&b, RANKS);
+	for (i = 0; i < THC_TRIAL_EVERY; i++)
+		run(&b);
+	assert_int_equal(b.rank[0].trial.state, THC_TRIAL_FOR_RATE);
+	draw(&b, 0);
+	for (; i < 2 * THC_TRIAL_EVERY; i++)
+		run(&b);
+	assert_int_equal(b.rank[0].trial.state, THC_TRIAL_FOR_FIXED);
+	/* until votes of the second one were there, those of the first did not count */
+	for (i = 0; i < THC_TRIAL_FIRST + 2 * THC_TRIAL_ROUNDS; i++)
+		assert_int_equal(b.rank[0].kind[THC_TRIAL_EVERY + i], b.rank[0].kind[i]);
+	assert_false(b.rank[0].kind[2 * THC_TRIAL_EVERY - 1]);
+}
+
+/* A rank that has measured nothing is waited for, and meanwhile both are tried. */
+static void silent__ranks_are_waited_for(void **state)
+{
+	struct thc_trial t = { .rounds = 0 };
+	unsigned int of[THC_TRIAL_RATE + 1] = { 1, 0, RANKS - 1 }, i, rated = 0;
+
+	(void)state;
+	for (i = 0; i < 400; i++) {
+		rated += thc_trial_begin(&t, i, RANKS);
+		thc_trial_note(&t, i, of);
+	}
+	assert_int_equal(t.state, THC_TRIAL_RUNS);
+	assert_in_range(rated, 190, 210);
+	of[THC_TRIAL_NONE] = 0;
+	of[THC_TRIAL_FIXED] = 1;
+	thc_trial_note(&t, i, of);
+	thc_trial_begin(&t, i + 1, RANKS);
+	assert_int_equal(t.state, THC_TRIAL_RUNS);
+	assert_true(thc_trial_begin(&t, i + 2, RANKS));
+	assert_int_equal(t.state, THC_TRIAL_FOR_RATE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(most__ranks_decide),
+		cmocka_unit_test(equal__times_are_for_fixed_bits),
+		cmocka_unit_test(later__there_is_another_trial),
+		cmocka_unit_test(silent__ranks_are_waited_for),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
