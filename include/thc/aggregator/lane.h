@@ -162,6 +162,7 @@ THC_INLINE u64 thc_lane_groups(const struct thc_pairs *p, u64 x, u32 k, u32 bits
 	u64 lanes = 0;
 	u32 i;
 
+	THC_UNROLL_WHOLE
 	for (i = 0; i < n; i += size) {
 		int left = (int)(thc_group_words(bits, width) * n - k * n - i - size) * (int)bits;
 		u64 at = (left < 0 ? x << -left : x >> left) & mask;
@@ -187,6 +188,7 @@ THC_INLINE void thc_lanes_group(u64 *lanes, const void *payload, const struct th
 		const thc_word *from = (const void *)((const u8 *)payload + (i + 1) * bytes - 8);
 		u64 x = thc_stream64(*from);
 
+		THC_UNROLL_WHOLE
 		for (k = 0; k < words; k++) {
 			u64 v = thc_lane_groups(p, x, k, bits, width);
 			u64 *to = &lanes[words * i + k];
