@@ -119,9 +119,9 @@ $(call libthc_loops,sparse_avx512): SIMD := $(AVX512)
 $(call libthc_loops,fixed_scalar): SIMD := -O3
 $(call libthc_loops,fixed_avx2): SIMD := -O3 $(AVX2)
 $(call libthc_loops,fixed_avx512): SIMD := -O3 $(AVX512)
-# The module's lane loops, with the flags that Kbuild gives them.
-$(BUILD)/kmod/simd_avx2.o: SIMD := $(if $(filter x86_64,$(ARCH)),-mavx2)
-$(BUILD)/kmod/simd_avx512.o: SIMD := \
+# The module's lane loops, with the flags that Kbuild gives them. Kernels have unsigned char.
+$(BUILD)/kmod/simd_avx2.o: SIMD := -funsigned-char $(if $(filter x86_64,$(ARCH)),-mavx2)
+$(BUILD)/kmod/simd_avx512.o: SIMD := -funsigned-char \
 	$(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512vl -mavx512vbmi)
 
 # Objects of other flags are built anew. -Werror changes no object, but a build without it is

@@ -29,7 +29,7 @@
 #endif
 #define THC_NOT_BY_MODULE (-1)
 
-#define THC_LANES_TABLE(name, bytes) \
+#define THC_LANES_TABLE(name, sum, bytes) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
 					    const struct thc_payload_##bytes *payload, \
 					    const struct thc_pairs *table, u32 first) \
@@ -45,7 +45,7 @@
 		return 0; \
 	}
 
-#define THC_LANES_PLAIN(name, bytes) \
+#define THC_LANES_PLAIN(name, sum, bytes) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
 					    const struct thc_payload_##bytes *payload, u32 first) \
 	{ \
@@ -60,7 +60,7 @@
 		return 0; \
 	}
 
-#define THC_LANES_OWN(name, bytes) \
+#define THC_LANES_OWN(name, sum, bytes) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
 					    const struct thc_payload_##bytes *payload, u32 rank, \
 					    u32 first) \
@@ -74,14 +74,17 @@
 		return 0; \
 	}
 
-/* The packet, not its payload alone: see thc_lanes_group(). thc.ko does not lend these. */
-#define THC_LANES_GROUP(name, bytes) \
+/* The packet, not its payload alone: see thc_lanes_group(). */
+#define THC_LANES_GROUP(name, sum, bytes) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
 					    const struct thc_sized_##bytes *packet, \
 					    const struct thc_pairs *table, u32 first) \
 	{ \
 		if (!to || !packet || !table) \
 			return -1; \
+		if (THC_BY_MODULE( \
+			    thc_kfunc_group##sum(to, packet, sizeof(*packet), table, first))) \
+			return 0; \
 		if (first) \
 			thc_lanes_##name(to->word, packet->payload, table, 1); \
 		else \
@@ -93,7 +96,7 @@
 #define thc_kfunc_or(to, payload, first) THC_NOT_BY_MODULE
 #define thc_kfunc_max(to, payload, first) THC_NOT_BY_MODULE
 
-#define THC_LANES_BPF(kind, name, op, up, sum, bytes, loop) THC_LANES_##loop(name, bytes)
+#define THC_LANES_BPF(kind, name, op, up, sum, bytes, loop) THC_LANES_##loop(name, sum, bytes)
 THC_FORMATS(THC_LANES_BPF)
 #undef THC_LANES_BPF
 

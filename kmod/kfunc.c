@@ -98,7 +98,33 @@ MODULE_PARM_DESC(kfunc_busy, "Calls by XDP while the vector unit was in use; rea
 		return thc_kfunc_counted(thc_simd_##name(lanes->word, payload, first)); \
 	}
 
+/* Bits of an index in the row whose packets have @size bytes and whose sums have @width bits; 0:
+ * there is none.
+ */
+static u32 thc_kfunc_bits(u32 size, u32 width)
+{
+#define THC_KFUNC_ROW(kind, name, op, up, sum, bytes, loop) \
+	if (width == (sum) && size == sizeof(struct thc_sized_##bytes)) \
+		return up;
+	THC_FORMATS_GROUP(THC_KFUNC_ROW)
+	return 0;
+}
+
+#define THC_KFUNC_DEFINE_GROUP(width) \
+	__bpf_kfunc int thc_kfunc_group##width(struct thc_lane_block *lanes, const void *packet, \
+					       u32 packet__sz, const struct thc_pairs *table, \
+					       u32 first) \
+	{ \
+		u32 bits = thc_kfunc_bits(packet__sz, width); \
+\
+		if (!lanes || !packet || !table || !bits) \
+			return -EINVAL; \
+		return thc_kfunc_counted(thc_simd_group( \
+			lanes->word, packet + sizeof(struct thc_hdr), table, bits, width, first)); \
+	}
+
 THC_KFUNCS_TABLE(THC_KFUNC_DEFINE_TABLE)
+THC_KFUNCS_GROUP(THC_KFUNC_DEFINE_GROUP)
 THC_KFUNCS_PLAIN(THC_KFUNC_DEFINE_PLAIN)
 
 #define THC_KFUNC_DEFINE_TAG(bytes) \
@@ -124,6 +150,9 @@ __bpf_kfunc u64 thc_kfunc_nh(const struct thc_payload_1024 *lanes, const struct 
 BTF_KFUNCS_START(thc_kfunc_ids)
 BTF_ID_FLAGS(func, thc_kfunc_lut8)
 BTF_ID_FLAGS(func, thc_kfunc_lut16)
+BTF_ID_FLAGS(func, thc_kfunc_group4)
+BTF_ID_FLAGS(func, thc_kfunc_group8)
+BTF_ID_FLAGS(func, thc_kfunc_group16)
 BTF_ID_FLAGS(func, thc_kfunc_linear8)
 BTF_ID_FLAGS(func, thc_kfunc_add8)
 BTF_ID_FLAGS(func, thc_kfunc_add16)

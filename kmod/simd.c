@@ -140,6 +140,10 @@ MODULE_PARM_DESC(simd, "Instructions that sum lanes for XDP: auto, avx512, avx2 
 	THC_SIMD_LOOP(name, (u64 * lanes, const void *payload, int first), lanes, payload, first)
 
 THC_KFUNCS_TABLE(THC_SIMD_LOOP_TABLE)
+THC_SIMD_LOOP(group,
+	      (u64 * lanes, const void *payload, const struct thc_pairs *p, u32 bits, u32 width,
+	       int first),
+	      lanes, payload, p, bits, width, first)
 THC_KFUNCS_PLAIN(THC_SIMD_LOOP_PLAIN)
 THC_SIMD_LOOP(nh, (u64 * nh, const u32 *key, const void *data, int words), nh, key, data, words)
 
@@ -158,6 +162,7 @@ void thc_simd_init(void)
 		return;
 	THC_KFUNCS_TABLE(THC_SIMD_UPDATE)
 	THC_KFUNCS_PLAIN(THC_SIMD_UPDATE)
+	THC_SIMD_UPDATE(group)
 	THC_SIMD_UPDATE(nh)
 	static_branch_enable(&thc_simd_vector);
 }

@@ -20,12 +20,16 @@
  *
  * @lanes: THC_LANE_BYTES, aligned to words. @payload: thc_lane_payload() bytes of
  * its kind, of any alignment. The caller owns the vector unit, if they need it.
+ * @group is thc_lanes_group() of a row of THC_FORMATS_GROUP, and does nothing for any
+ * other; it may read the header, which is in front of @payload.
  * @nh puts thc_nh() of @words words, a multiple of 8, at its first parameter.
  */
 struct thc_simd_ops {
 	const char *name;
 	void (*lut8)(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
 	void (*lut16)(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
+	void (*group)(u64 *lanes, const void *payload, const struct thc_pairs *p, u32 bits,
+		      u32 width, int first);
 	void (*linear8)(u64 *lanes, const void *payload, int first);
 	void (*add8)(u64 *lanes, const void *payload, int first);
 	void (*add16)(u64 *lanes, const void *payload, int first);
@@ -37,7 +41,9 @@ extern const struct thc_simd_ops thc_simd_scalar;
 extern const struct thc_simd_ops thc_simd_avx2;
 extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
 
-/* The loops @set_lut8() ..., two copies of each, and @set_nh(), as thc_simd_ops thc_simd_@set. */
+/* The loops @set_lut8() ..., two copies of each, those of add_row() for each row, and @set_nh(), as
+ * thc_simd_ops thc_simd_@set.
+ */
 #define THC_SIMD_TABLE(set, name) \
 	static void name(u64 *lanes, const void *payload, const struct thc_pairs *p, int first) \
 	{ \
@@ -56,9 +62,24 @@ extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
 			set##_##name(lanes, payload, 0); \
 	}
 
+#define THC_SIMD_ROW(kind, name, op, up, sum, ...) \
+	case (up) << 8 | (sum): \
+		if (first) \
+			add_row(lanes, payload, p, up, sum, 1); \
+		else \
+			add_row(lanes, payload, p, up, sum, 0); \
+		break;
+
 #define THC_SIMD_OPS(set, text) \
 	THC_SIMD_TABLE(set, lut8) \
 	THC_SIMD_TABLE(set, lut16) \
+	static void group(u64 *lanes, const void *payload, const struct thc_pairs *p, u32 bits, \
+			  u32 width, int first) \
+	{ \
+		switch (bits << 8 | width) { \
+			THC_FORMATS_GROUP(THC_SIMD_ROW) \
+		} \
+	} \
 	THC_SIMD_PLAIN(set, linear8) \
 	THC_SIMD_PLAIN(set, add8) \
 	THC_SIMD_PLAIN(set, add16) \
@@ -67,6 +88,7 @@ extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
 		.name = text, \
 		.lut8 = lut8, \
 		.lut16 = lut16, \
+		.group = group, \
 		.linear8 = linear8, \
 		.add8 = add8, \
 		.add16 = add16, \
@@ -78,6 +100,8 @@ extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
 /* Each runs its loop; 0, or -EBUSY if the vector unit cannot be used now. */
 int thc_simd_lut8(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
 int thc_simd_lut16(u64 *lanes, const void *payload, const struct thc_pairs *p, int first);
+int thc_simd_group(u64 *lanes, const void *payload, const struct thc_pairs *p, u32 bits, u32 width,
+		   int first);
 int thc_simd_linear8(u64 *lanes, const void *payload, int first);
 int thc_simd_add8(u64 *lanes, const void *payload, int first);
 int thc_simd_add16(u64 *lanes, const void *payload, int first);

@@ -90,6 +90,100 @@ THC_INLINE void avx512_lut16(u64 *lanes, const void *payload, const struct thc_p
 	}
 }
 
+/* The rows of THC_FORMATS_GROUP. A group here is what a byte of lanes stands for: an index, or two
+ * of them with sums of 4 bits. It has @bits bits, 1 to 6, so that eight groups have @bits bytes.
+ */
+
+/* Words, of which the first one is @word. A word's bytes are greater by @step than those of the
+ * word before.
+ */
+THC_INLINE __m512i words(u64 word, u64 step)
+{
+	step *= 0x0101010101010101;
+	return _mm512_setr_epi64(word, word + step, word + 2 * step, word + 3 * step,
+				 word + 4 * step, word + 5 * step, word + 6 * step,
+				 word + 7 * step);
+}
+
+#define UPWARDS		0x0706050403020100
+#define DOWNWARDS	0x0001020304050607
+
+/* 8 * @bits packed bytes -> their 64 groups as the low bits of bytes: @bits bytes become the low
+ * ones of a word, which has the first group at the top. Of a byte's place the low 6 bits count, so
+ * that 56 keeps sums of places positive.
+ */
+THC_INLINE __m512i groups(const u8 *packed, int bits)
+{
+	__m512i bytes = _mm512_maskz_loadu_epi8((1ULL << 8 * bits) - 1, packed);
+	__m512i order = words(DOWNWARDS + (u64)(56 + bits) * 0x0101010101010101, bits);
+
+	return _mm512_multishift_epi64_epi8(_mm512_set1_epi64(DOWNWARDS * bits),
+					    _mm512_permutexvar_epi8(order, bytes));
+}
+
+/* The low bytes of levels by indices of @bits bits, again and again, so that bits above an index do
+ * not matter.
+ */
+THC_INLINE __m512i find_levels(const struct thc_pairs *p, int bits)
+{
+	__m512i levels =
+		_mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(load(p->level))),
+				   _mm512_cvtepi16_epi8(load(p->level + 32)), 1);
+	__m512i mask = _mm512_set1_epi8((1 << bits) - 1);
+
+	return _mm512_permutexvar_epi8(_mm512_and_si512(words(UPWARDS, 8), mask), levels);
+}
+
+/* Two levels of 4 bits, by two indices of @bits bits. */
+THC_INLINE __m512i find_pairs(const struct thc_pairs *p, int bits)
+{
+	__m512i levels = find_levels(p, bits), pair = words(UPWARDS, 8);
+	__m512i low = _mm512_set1_epi8(0x0f);
+	__m512i mask = _mm512_set1_epi8((1 << bits) - 1);
+	__m512i first = _mm512_and_si512(_mm512_srli_epi16(pair, bits), mask);
+
+	levels = _mm512_and_si512(levels, low);
+	return _mm512_or_si512(_mm512_permutexvar_epi8(first, levels),
+			       _mm512_slli_epi16(levels, 4));
+}
+
+THC_INLINE void add_row8(u64 *lanes, const u8 *in, __m512i table, int bits, int first)
+{
+	int i;
+
+	for (i = 0; i < THC_LANE_BYTES / VECTOR; i++)
+		PUT(_mm512_add_epi64, i,
+		    _mm512_permutexvar_epi8(groups(in + 8 * bits * i, bits), table));
+}
+
+THC_INLINE void add_row16(u64 *lanes, const u8 *in, const struct thc_pairs *p, int bits, int first)
+{
+	__m512i low = load(p->level), high = load(p->level + 32);
+	__m512i mask = _mm512_set1_epi8((1 << bits) - 1);
+	int i;
+
+	for (i = 0; i < THC_LANE_BYTES / (2 * VECTOR); i++) {
+		__m512i index = _mm512_and_si512(groups(in + 8 * bits * i, bits), mask);
+		__m512i a = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(index));
+		__m512i b = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(index, 1));
+
+		PUT(_mm512_add_epi64, 2 * i, _mm512_permutex2var_epi16(low, a, high));
+		PUT(_mm512_add_epi64, 2 * i + 1, _mm512_permutex2var_epi16(low, b, high));
+	}
+}
+
+/* thc_lanes_group() */
+THC_INLINE void add_row(u64 *lanes, const void *payload, const struct thc_pairs *p, int bits,
+			int width, int first)
+{
+	if (width == 16)
+		add_row16(lanes, payload, p, bits, first);
+	else if (width == 8)
+		add_row8(lanes, payload, find_levels(p, bits), bits, first);
+	else
+		add_row8(lanes, payload, find_pairs(p, bits), 2 * bits, first);
+}
+
 THC_SIMD_ADD(avx512, 8, _mm512_add_epi8)
 THC_SIMD_ADD(avx512, 16, _mm512_add_epi16)
 THC_SIMD_ADD(avx512, 32, _mm512_add_epi32)

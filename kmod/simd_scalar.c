@@ -7,6 +7,7 @@
 
 #define scalar_lut8	thc_lanes_lut8
 #define scalar_lut16	thc_lanes_lut16
+#define add_row		thc_lanes_group
 #define scalar_linear8	thc_lanes_linear8
 #define scalar_add8	thc_lanes_add8
 #define scalar_add16	thc_lanes_add16

@@ -16,16 +16,16 @@ cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
 PYTHON=${PYTHON:-/usr/bin/python3}
 PARAMETERS=/sys/module/thc/parameters
-# what test_xdp_ops adds of the six kinds that the module sums, at least: five times for each of
-# 8 ranks. That jobs of all sizes are summed right is shown without a machine, and lanes do not
-# depend on it.
-ADDED=240
+# what test_xdp_ops adds of the six kinds and the eleven rows that the module sums, at least: five
+# times for each of 8 ranks. That jobs of all sizes are summed right is shown without a machine, and
+# lanes do not depend on it.
+ADDED=680
 export THC_TEST_RANKS=8
-LANES=ops__every_op_every_order
+LANES="ops__every_op_every_order ops__every_row_every_order"
 CASES=19
 if [ "${THC_VM_KERNEL:-}" = debug ]; then
 	echo "# this is the debug kernel, which takes five seconds and more for a start of thcd:"
-	echo "# test_xdp_ops for every op by 8 ranks only, and without what thcd and BPF do alone"
+	echo "# test_xdp_ops for every op and row by 8 ranks only, and without what thcd and BPF do alone"
 	CASES=10
 fi
 work=$(mktemp -d) || exit 1
@@ -72,13 +72,15 @@ summed()
 	[ "$sealed" -ge $((count / 3)) ] && { [ "$count" -gt 0 ] || [ "$sealed" -eq 0 ]; }
 }
 
-# Of test_xdp_ops the case that looks at lanes. cmocka is content with a name that no case has.
+# Of test_xdp_ops the cases that look at lanes. cmocka is content with a name that no case has.
 lanes()
 {
-	THC_TEST_FILTER=$LANES "$ops" >"$work/lanes" 2>&1
-	status=$?
-	cat "$work/lanes"
-	[ "$status" -eq 0 ] && grep -q "OK.*$LANES\|^ok.*$LANES" "$work/lanes"
+	for case in $LANES; do
+		THC_TEST_FILTER=$case "$ops" >"$work/lanes" 2>&1
+		status=$?
+		cat "$work/lanes"
+		[ "$status" -eq 0 ] && grep -q "OK.*$case\|^ok.*$case" "$work/lanes" || return 1
+	done
 }
 
 # start_thcd WORDS [OPTION]...: it runs, and its start line has these words
@@ -183,7 +185,7 @@ if [ ! -e /sys/kernel/btf/thc ]; then
 	esac
 	try "without BTF the kernel says nothing about kfuncs" sh -c '! dmesg | grep -i "btf.*kfunc"'
 	try "thcctl check says why BPF sums" says note "without BTF"
-	try "every op in BPF" summed 0 0 0 "$whole"
+	try "every op and row in BPF" summed 0 0 0 "$whole"
 	try "thcd takes BPF" start_thcd BPF
 	try "rmmod beside thcd" rmmod thc
 	stop_thcd
@@ -194,8 +196,8 @@ echo "1..$CASES"
 try "the best instruction set is chosen" chosen
 try "an unknown one is refused" wrong_parameter
 vector=$(cat "$PARAMETERS/simd")
-[ $CASES -eq 10 ] || try "every op in BPF" summed 0 0 0 lanes
-try "every op by $vector, the same bits" summed 1 $ADDED 1000000 "$whole"
+[ $CASES -eq 10 ] || try "every op and row in BPF" summed 0 0 0 lanes
+try "every op and row by $vector, the same bits" summed 1 $ADDED 1000000 "$whole"
 try "thcctl check says what sums" says ok "thc.ko sums them ($vector)"
 try "thcd takes the module" start_thcd "thc.ko ($vector)"
 try "rmmod is refused then" refused
@@ -224,7 +226,7 @@ if [ $CASES -eq 19 ]; then
 		summed "" 100 10000000 "$PYTHON" tests/netns/test_packets.py \
 		packets__1_rank_fp16_native
 	try "the scalar loops" again simd=scalar
-	try "every op by them, the same bits" \
+	try "every op and row by them, the same bits" \
 		summed 1 $ADDED 1000000 lanes
 else
 	modprobe thc

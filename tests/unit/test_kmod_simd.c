@@ -66,6 +66,20 @@ static u8 *guarded_page(size_t page)
 	return p + page;
 }
 
+/* What the loops differ in beside their arithmetic. */
+struct shape {
+	enum thc_lane_kind	kind;
+	u32			bits;	/* of an index, if the loop looks up */
+	size_t			before;	/* bytes that it may read in front of a payload */
+};
+
+#define SHAPE_OF_ROW(kind, name, op, up, ...) { THC_LANE_##kind, up, sizeof(struct thc_hdr) },
+
+static const struct shape shapes[] = { { THC_LANE_LUT8, 4, 0 },	       { THC_LANE_LUT16, 4, 0 },
+				       { THC_LANE_LINEAR8, 4, 0 },     { THC_LANE_ADD8, 4, 0 },
+				       { THC_LANE_ADD16, 4, 0 },       { THC_LANE_ADD32, 4, 0 },
+				       THC_FORMATS_GROUP(SHAPE_OF_ROW) };
+
 /* How a payload is added: by which loop of @ops, and to lanes with what in them. */
 struct way {
 	const struct thc_simd_ops	*ops;
@@ -96,6 +110,11 @@ static void run(const struct thc_simd_ops *ops, enum thc_lane_kind kind, u64 *la
 	case THC_LANE_ADD32:
 		ops->add32(lanes, payload, first);
 		break;
+#define RUN_ROW(kind, name, op, up, sum, ...) \
+	case THC_LANE_##kind: \
+		ops->group(lanes, payload, p, up, sum, first); \
+		break;
+		THC_FORMATS_GROUP(RUN_ROW)
 	default:
 		fail_msg("no such loop");
 	}
@@ -123,52 +142,77 @@ static void assert_same(struct way way, u8 *at, const u8 *payload, const struct 
 	assert_memory_equal(pairs, &before, sizeof(before));
 }
 
-/* Lanes and payload end, or begin, where the page does. */
-static void same_bits(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
+/* Lanes and payload, with what may be read in front of it, end, or begin, where the page does. */
+static void same_bits(const struct thc_simd_ops *ops, const struct shape *s)
 {
-	size_t page = sysconf(_SC_PAGESIZE), length = thc_lane_payload(kind, 4);
+	size_t page = sysconf(_SC_PAGESIZE), length = thc_lane_payload(s->kind, 4);
 	u8 *to = guarded_page(page), *from = guarded_page(page);
+	u32 levels = 1U << s->bits, round;
+	u16 table[THC_LEVELS_MAX];
 	struct thc_pairs pairs;
-	u16 table[16];
-	int round;
 
-	random_state = kind;
+	random_state = s->kind;
 	for (round = 0; round < ROUNDS; round++) {
 		size_t skew = random_word() % 65;
-		u8 *payload = round & 1 ? from + skew : from + page - length - skew;
+		u8 *payload = round & 1 ? from + s->before + skew : from + page - length - skew;
 
 		fill(table, sizeof(table), round % 7 ? RANDOM : round % FILLS);
-		thc_pairs_init(&pairs, table, 4);
+		thc_pairs_init(&pairs, table, s->bits);
+		fill(from, page, random_word() % FILLS);
 		fill(payload, length, random_word() % FILLS);
-		assert_same((struct way){ ops, kind, round >> 2 & 1, random_word() % FILLS },
+		assert_same((struct way){ ops, s->kind, round >> 2 & 1, random_word() % FILLS },
 			    to + (round & 2 ? 0 : page - THC_LANE_BYTES), payload, &pairs);
 	}
-	/* each of the 16 indices where only one differs from the others */
+	/* each of the indices where only one differs from the others */
 	for (round = 0; round < 256; round++) {
 		memset(table, 0, sizeof(table));
-		table[round % 16] = round / 16 * 0x1111;
-		thc_pairs_init(&pairs, table, 4);
-		fill(from, length, RANDOM);
-		assert_same((struct way){ ops, kind, round & 1, RANDOM }, to, from, &pairs);
+		table[round % levels] = round / levels * 0x1111;
+		thc_pairs_init(&pairs, table, s->bits);
+		fill(from + s->before, length, RANDOM);
+		assert_same((struct way){ ops, s->kind, round & 1, RANDOM }, to, from + s->before,
+			    &pairs);
 	}
 	munmap(to - page, 3 * page);
 	munmap(from - page, 3 * page);
 }
 
 /* Nothing around the lanes is written: the pages' ends do not see the middle. */
-static void stays_inside(const struct thc_simd_ops *ops, enum thc_lane_kind kind)
+static void stays_inside(const struct thc_simd_ops *ops, const struct shape *s)
 {
-	u8 block[3 * THC_LANE_BYTES], before[sizeof(block)], payload[THC_LANE_BYTES];
+	u8 block[3 * THC_LANE_BYTES], before[sizeof(block)];
+	u8 packet[sizeof(struct thc_hdr) + THC_LANE_BYTES];
 	struct thc_pairs pairs;
 
 	fill(block, sizeof(block), RANDOM);
-	fill(payload, sizeof(payload), RANDOM);
+	fill(packet, sizeof(packet), RANDOM);
 	memcpy(before, block, sizeof(block));
 	memset(&pairs, 0, sizeof(pairs));
-	run(ops, kind, (u64 *)(block + THC_LANE_BYTES), payload, &pairs, 1);
+	run(ops, s->kind, (u64 *)(block + THC_LANE_BYTES), packet + sizeof(struct thc_hdr), &pairs,
+	    1);
 	assert_memory_equal(block, before, THC_LANE_BYTES);
 	assert_memory_equal(block + 2 * THC_LANE_BYTES, before + 2 * THC_LANE_BYTES,
 			    THC_LANE_BYTES);
+}
+
+/* A row that is none of THC_FORMATS_GROUP changes no lane. */
+static void nothing_for_other_rows(const struct thc_simd_ops *ops)
+{
+	u64 lanes[THC_LANE_WORDS] = { 0 }, before[THC_LANE_WORDS] = { 0 };
+	u8 packet[sizeof(struct thc_hdr) + THC_LANE_BYTES];
+	struct thc_pairs pairs;
+	u32 bits, width;
+
+	fill(packet, sizeof(packet), ONES);
+	memset(&pairs, 0xff, sizeof(pairs));
+	for (bits = 0; bits < 16; bits++)
+		for (width = 0; width < 64; width++) {
+#define SKIP_ROW(kind, name, op, up, sum, ...) \
+	if (bits == (up) && width == (sum)) \
+		continue;
+			THC_FORMATS_GROUP(SKIP_ROW)
+			ops->group(lanes, packet + sizeof(struct thc_hdr), &pairs, bits, width, 1);
+			assert_memory_equal(lanes, before, sizeof(lanes));
+		}
 }
 
 /* NH of each length, of any alignment; key and payload end, or begin, where their page does. */
@@ -197,14 +241,13 @@ static void same_nh(const struct thc_simd_ops *ops)
 
 static void all_kinds(const struct thc_simd_ops *ops)
 {
-	static const enum thc_lane_kind kinds[] = { THC_LANE_LUT8, THC_LANE_LUT16, THC_LANE_LINEAR8,
-						    THC_LANE_ADD8, THC_LANE_ADD16, THC_LANE_ADD32 };
 	size_t i;
 
-	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		same_bits(ops, kinds[i]);
-		stays_inside(ops, kinds[i]);
+	for (i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		same_bits(ops, &shapes[i]);
+		stays_inside(ops, &shapes[i]);
 	}
+	nothing_for_other_rows(ops);
 	same_nh(ops);
 }
 

@@ -2,9 +2,10 @@
 /*
  * The lane loops that thc.ko lends XDP, in user space on one CPU: nanoseconds
  * for one payload, combined with 1024 bytes of lanes (1024 coordinates of 8
- * bits, 512 of 16, 256 of 32), per instruction set that this CPU has. nh512 and
- * nh1024 are NH of a payload, and of lanes, of so many bytes; tag512 and tag1024 the
- * tag of a packet by the seal nh.
+ * bits, 512 of 16, 256 of 32, 2048 of 4), per instruction set that this CPU
+ * has. b3s8 is 3 bits of an index with sums of 8 bits. nh512 and nh1024 are NH
+ * of a payload, and of lanes, of so many bytes; tag512 and tag1024 the tag of a
+ * packet by the seal nh.
  *
  *	hot	one slot over and over: the arithmetic
  *	slots	4096 slots in random order: 4 MiB of lanes, as bench_xdp
@@ -28,20 +29,41 @@
 #define SLOTS 4096
 #define REPS_MAX 101
 #define SETS 3
-#define KINDS 10
+#define COUNT_ROW(...) +1
+#define ROWS (0 THC_FORMATS_GROUP(COUNT_ROW))
+#define KINDS (10 + ROWS)
 /* Bytes in front of the payload in its frame: Ethernet, IPv4, UDP, THC. */
 #define HEADERS (14 + 20 + 8 + 48)
 
 enum { HOT, MANY, WAYS };
 
-static const char *const kinds[KINDS] = { "lut8",  "linear8", "lut16",	"add8",	  "add16",
-					  "add32", "nh512",   "nh1024", "tag512", "tag1024" };
+#define NAME_ROW(kind, name, ...) #name,
+static const char *const kinds[KINDS] = { "lut8",
+					  "linear8",
+					  "lut16",
+					  "add8",
+					  "add16",
+					  "add32",
+					  "nh512",
+					  "nh1024",
+					  "tag512",
+					  "tag1024",
+					  THC_FORMATS_GROUP(NAME_ROW) };
+static const struct thc_row rows[ROWS] = {
+#define BITS_OF_ROW(kind, name, op, up, sum, ...) { .bits = up, .sum_width = sum },
+	THC_FORMATS_GROUP(BITS_OF_ROW)
+};
 static const char *const ways[WAYS] = { "hot", "slots" };
-static const u16 table[16] = { 0, 3, 5, 7, 9, 11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31 };
+/* The first 16 of them for 4 bits. */
+static const u16 table[64] = {
+	0,  3,	5,  7,	9,  11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31, 32, 33, 35, 36, 37, 38,
+	40, 41, 42, 43, 45, 46, 47, 48, 50, 51, 52, 53, 55, 56, 57, 58, 60, 61, 62, 63, 65, 66,
+	67, 68, 70, 71, 72, 73, 75, 76, 77, 78, 80, 81, 82, 83, 85, 86, 87, 88, 90, 91,
+};
 
 static struct thc_lanes *lanes;
 static u16 order[SLOTS];
-static struct thc_pairs pairs;
+static struct thc_pairs pairs, row_pairs[ROWS];
 static struct thc_seal_key key;
 static u64 nh;
 static u8 frame[HEADERS + THC_LANE_BYTES] __attribute__((aligned(64)));
@@ -63,6 +85,8 @@ static void prepare(void)
 	for (i = 0; i < THC_NH_WORDS; i++)
 		key.nh[i] = draw() >> 32;
 	thc_pairs_init(&pairs, table, 4);
+	for (i = 0; i < ROWS; i++)
+		thc_pairs_init(&row_pairs[i], table, rows[i].bits);
 }
 
 /* As thc_kfunc_tag_512() makes it. */
@@ -107,8 +131,12 @@ static void combine(const struct thc_simd_ops *ops, int kind, u64 *to)
 	case 8:
 		tag(ops, 64);
 		break;
-	default:
+	case 9:
 		tag(ops, THC_LANE_WORDS);
+		break;
+	default:
+		kind -= KINDS - ROWS;
+		ops->group(to, payload, &row_pairs[kind], rows[kind].bits, rows[kind].sum_width, 0);
 	}
 }
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What thc.ko lends XDP programs: the loops of lane.h on the CPU's vector
- * unit, one function per lane kind, and the seal nh, the same bits. One text
- * declares them for the module that has them and for the program that calls
- * them. Types have one size each, which is how the verifier knows that lanes,
- * payload and key are really there.
+ * unit, one function per lane kind or, of the rows in THC_FORMATS_GROUP, per
+ * width of a sum, and the seal nh, the same bits. One text declares them for
+ * the module that has them and for the program that calls them. Types have one
+ * size each, which is how the verifier knows that lanes, payload and key are
+ * really there; of a pointer without a type it takes the size from the next
+ * parameter, whose name has to end in __sz for that.
  *
  * A loop returns 0, or -EBUSY if the vector unit belongs to somebody else at
  * this moment (XDP interrupted a user of it inside the kernel): nothing was
- * done then, and the caller runs its own loop. -EINVAL: a pointer is NULL.
- * @first as in lane.h.
+ * done then, and the caller runs its own loop. -EINVAL: a pointer is NULL, or
+ * there is no row of such packets and sums. @first as in lane.h.
  *
  * A function of the seal returns its number in any case: where the unit
  * belongs to somebody else, it computes without. 0: a pointer is NULL.
@@ -50,7 +52,7 @@ THC_PAYLOADS(THC_SIZED_TYPE)
 #define THC_KFUNC
 #endif
 
-/* The six loops, as X(lane kind, payload bytes): those that look up, those that do not. */
+/* Loops of one kind, as X(lane kind, payload bytes): those that look up, those that do not. */
 #define THC_KFUNCS_TABLE(X) X(lut8, 512) X(lut16, 256)
 #define THC_KFUNCS_PLAIN(X) X(linear8, 512) X(add8, 1024) X(add16, 1024) X(add32, 1024)
 
@@ -64,6 +66,18 @@ THC_PAYLOADS(THC_SIZED_TYPE)
 
 THC_KFUNCS_TABLE(THC_KFUNC_TABLE)
 THC_KFUNCS_PLAIN(THC_KFUNC_PLAIN)
+
+/* Those of THC_FORMATS_GROUP, as X(bits of a sum). How many bits an index has follows from the
+ * bytes of the packet, header and payload, so that no more than these is read.
+ */
+#define THC_KFUNCS_GROUP(X) X(4) X(8) X(16)
+
+#define THC_KFUNC_GROUP(width) \
+	THC_KFUNC int thc_kfunc_group##width(struct thc_lane_block *lanes, const void *packet, \
+					     u32 packet__sz, const struct thc_pairs *table, \
+					     u32 first);
+
+THC_KFUNCS_GROUP(THC_KFUNC_GROUP)
 
 /* thc_seal_tag_of() with the seal nh. */
 #define THC_KFUNC_TAG(bytes) \
