@@ -60,7 +60,7 @@ def arguments():
                              "--dense-embeddings")
     parser.add_argument("--hidden", type=int, default=1024, metavar="N",
                         help="width of the network's hidden layers, default 1024")
-    parser.add_argument("--rate", default="1gbit", metavar="RATE",
+    parser.add_argument("--links", default="1gbit", metavar="SPEED",
                         help="speed of each link while all-reduces are timed, as 1gbit, 2500mbit "
                              "or none; default 1gbit. Links have no limit in the training on digits")
     parser.add_argument("--repeats", type=int, default=7, metavar="N",
@@ -88,9 +88,9 @@ def arguments():
         parser.error("--precision fixed32 needs --dense-embeddings: means of rows are exact")
     if args.repeats < 0:
         parser.error("--repeats is not negative")
-    args.rate = None if args.rate == "none" else args.rate
-    if args.rate and not re.fullmatch(r"\d+[mg]bit", args.rate):
-        parser.error("--rate is a number with mbit or gbit behind it, or none")
+    args.links = None if args.links == "none" else args.links
+    if args.links and not re.fullmatch(r"\d+[mg]bit", args.links):
+        parser.error("--links is a number with mbit or gbit behind it, or none")
     if not os.path.isdir(os.path.dirname(os.path.abspath(args.output))):
         parser.error(f"--output: there is no folder for {args.output}: make it first")
     return args

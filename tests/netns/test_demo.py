@@ -116,7 +116,7 @@ def packets_by_hand(workers, steps):
 
 
 def trains__in_xdp():
-    result, text = train("--rate", "500mbit", repeats=2)
+    result, text = train("--links", "500mbit", repeats=2)
     assert result["xdp_mode"] == "native", result["xdp_mode"]
     assert result["xdp_packets"] == packets_by_hand(WORKERS, STEPS)
     assert not any(result["drops"].values()), result["drops"]
@@ -165,7 +165,7 @@ def train_sparse(*argv):
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "demo.json")
-        p = start("--steps", "3", "--rate", "none", "--output", path, *argv)
+        p = start("--steps", "3", "--links", "none", "--output", path, *argv)
         try:
             text, silence = finish(p)
         except AssertionError as error:

@@ -26,17 +26,17 @@ RUNS = ("THC", "Gloo fp32")
 
 
 def bucket_times(args, screen):
-    """{bytes: times} of one all-reduce by THC and Gloo, on links of args.rate."""
+    """{bytes: times} of one all-reduce by THC and Gloo, on links of args.links."""
     if not args.repeats:
         return {}
-    links = model.speed(args.rate)
+    links = model.speed(args.links)
     with screen.waiting("timing buckets: starting workers") as show:
         def progress(size, repeat, system, seconds):
             show(f"one all-reduce of {mebibytes(size)}, links: {links}, "
                  f"{repeat or 'warming up'}{f'/{args.repeats}' if repeat else ''}: "
                  f"{TIMED[system]} {1e3 * seconds:.1f} ms")
 
-        times, _, _ = measure(args.workers, args.rate, args.repeats, systems=tuple(TIMED),
+        times, _, _ = measure(args.workers, args.links, args.repeats, systems=tuple(TIMED),
                               sizes=(SMALL_BYTES, BUCKET_BYTES), software=args.software,
                               progress=progress)
     return times
@@ -64,8 +64,8 @@ def buckets_json(args, times):
     """What demo.json says about times, with the closed form; {} if none were taken."""
     if not times:
         return {}
-    return {"rate": args.rate, "workers": args.workers, "repeats": args.repeats,
-            "times": [{"bucket_bytes": size, **t, **bounds(args.workers, size, args.rate)}
+    return {"rate": args.links, "workers": args.workers, "repeats": args.repeats,
+            "times": [{"bucket_bytes": size, **t, **bounds(args.workers, size, args.links)}
                       for size, t in times.items()]}
 
 

@@ -56,8 +56,8 @@ def train(args, screen, task):
     worker = importlib.import_module("sparse_worker")
     job, schemes = way(args)
     sparse = not args.dense_embeddings
-    with stage(args, job=job, shape=args.rate) as here:
-        screen.say(f"{here.describe(args.loss)}, links: {model.speed(args.rate)}")
+    with stage(args, job=job, shape=args.links) as here:
+        screen.say(f"{here.describe(args.loss)}, links: {model.speed(args.links)}")
         screen.say(f"embeddings have {'sparse' if sparse else 'dense'} gradients, which go by scheme "
                    f"lhc, {args.precision}; Gloo trains the same")
         workers, counters = here.train(
@@ -70,7 +70,7 @@ def train(args, screen, task):
 
 def about(args, task):
     return {"task": args.task, "workers": args.workers, "steps": args.steps or task.STEPS,
-            "rate": args.rate, "precision": args.precision, "sparse": not args.dense_embeddings,
+            "rate": args.links, "precision": args.precision, "sparse": not args.dense_embeddings,
             "data": task.data, "sha256": task.sha256, "quality": task.QUALITY, "loss": args.loss}
 
 

@@ -82,7 +82,7 @@ def trained(case, task, options, progress):
     name, workers, gradients, precision = case
     args = argparse.Namespace(
         task=name, workers=workers, steps=QUICK_STEPS if options.quick else task.STEPS,
-        dense_embeddings=gradients == "dense", precision=precision, rate=RATE, loss=0.,
+        dense_embeddings=gradients == "dense", precision=precision, links=RATE, loss=0.,
         software=False, transport="auto", patience=PATIENCE)
     load = os.getloadavg()[0]
     what = f"{name}, {workers} workers, {gradients}, {precision}"
