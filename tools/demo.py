@@ -35,14 +35,42 @@ def run(demo, args, screen):
     return demo.run(args, screen)
 
 
+def number(low, high, what):
+    """A type of options: a number in a range."""
+    def read(text):
+        try:
+            value = float(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from {low:g} to {high:g}, {what}")
+        return value
+
+    return read
+
+
+def add_goals(parser):
+    goals = parser.add_mutually_exclusive_group()
+    goals.add_argument("--rate", metavar="BITS", type=number(
+                           .25, 24, "bits a coordinate; --links is the speed of links"),
+                       help="digits: bits follow the norms of blocks, and there are so many a "
+                            "coordinate, up and down together, as 6; default: all blocks have 4 up and 8 "
+                            "down")
+    goals.add_argument("--error", metavar="E", type=number(
+                           1e-6, .5, "in parts of the gradient's square"),
+                       help="digits: bits follow the norms of blocks, and are as many as an expected "
+                            "squared error of E of the gradient's square takes, as 0.01")
+
+
 def arguments():
     parser = argparse.ArgumentParser(
         description="Times all-reduces at 1 Gb/s, then trains on digits with gradients summed in "
                     "XDP; both beside plain Gloo. Or trains a task with sparse gradients.")
     parser.add_argument("--task", choices=("digits", "ncf", "lm"), default="digits",
                         help="digits (the default); ncf: which packages packages depend on; lm: the "
-                             "next word of WordNet's definitions. --epochs, --hidden and --repeats "
-                             "are of digits alone")
+                             "next word of WordNet's definitions. --epochs, --hidden, --repeats, "
+                             "--rate and --error are of digits alone")
+    add_goals(parser)
     parser.add_argument("--software", action="store_true",
                         help="aggregate in user space instead of XDP")
     parser.add_argument("--loss", type=float, default=0.0, metavar="P",
@@ -86,6 +114,9 @@ def arguments():
         parser.error("--workers is 1 to 8, --epochs at least 1, --steps not negative")
     if args.precision != "exact" and not args.dense_embeddings:
         parser.error("--precision fixed32 needs --dense-embeddings: means of rows are exact")
+    if args.task != "digits" and (args.rate or args.error):
+        parser.error(f"--rate and --error are of --task digits alone: gradients of {args.task} go by "
+                     f"scheme lhc, whose means have no bits to choose")
     if args.repeats < 0:
         parser.error("--repeats is not negative")
     args.links = None if args.links == "none" else args.links

@@ -20,11 +20,15 @@ class Measured(Watch):
     The error of a step is that of its aggregated gradients against the exact
     mean in fp64 of the ranks' gradients, and against that of what the ranks
     compressed: their gradients and what compression owed them from before.
+    What was lost of all measured steps is also known beside the mean of the
+    ranks' squares of what they compressed, and where bits follow norms how much
+    was expected.
     """
 
-    def __init__(self, hook):
-        self.hook, self.on = hook, False
+    def __init__(self, hook, state):
+        self.hook, self.state, self.on = hook, state, False
         self.sizes, self.pairs, self.errors = [], [], []
+        self.own, self.expected, self.before = 0, [0, 0], None
 
     def __call__(self, state, bucket: dist.GradBucket):
         self.sizes.append(bucket.buffer().numel())
@@ -32,26 +36,45 @@ class Measured(Watch):
             return self.hook(state, bucket)
         gradient = bucket.buffer()
         exact = torch.stack([gradient, gradient + state.error_memory(bucket)]).double()
+        square = exact[1].square().sum()
         work = dist.all_reduce(exact, async_op=True)
         future = self.hook(state, bucket)
-        self.pairs.append((exact, work, future))
+        self.pairs.append((exact, square, work, future))
         return future
 
     def begin(self, step):
         self.on = step % MEASURE_EVERY == 0
+        self.before = self.counted()
+
+    def counted(self):
+        """What was expected to be lost, and of which square, since the job was joined."""
+        stats = self.state.client.stats()
+        return stats["rate_lost"], stats["rate_square"]
 
     def end(self, step, model, batch):
         """Adds [[||difference||^2, ||mean||^2] of both] of a measured step."""
         if not self.pairs:
             return
         total = torch.zeros(2, 2, dtype=torch.float64)
-        for exact, work, future in self.pairs:
+        own = sum(square for _, square, _, _ in self.pairs)
+        dist.all_reduce(own)
+        for exact, _, work, future in self.pairs:
             work.wait()
             exact /= dist.get_world_size()
             difference = future.value().double() - exact
             total += torch.stack([difference.square().sum(1), exact.square().sum(1)], 1)
+        self.own += own.item() / dist.get_world_size()
         self.errors.append(total.tolist())
+        self.expected = [of + new - old for of, new, old in
+                         zip(self.expected, self.counted(), self.before)]
         self.pairs.clear()
+
+    def told(self):
+        """predicted: None where bits do not follow norms"""
+        lost, square = self.expected
+        return {"sizes": self.sizes, "errors": self.errors,
+                "measured": sum(of[1][0] for of in self.errors) / self.own,
+                "predicted": lost / square if square else None}
 
 
 def work(args):
@@ -66,11 +89,11 @@ def work(args):
 def train_twice(args):
     join_group(args)
     state = join_job(args)
-    measured = Measured(thc_ddp.thc_allreduce_hook)
+    measured = Measured(thc_ddp.thc_allreduce_hook, state)
     result = train("THC", args.task, args, args.steps, state=state, hook=measured.__call__,
                    watch=measured)
     stats = state.stats()
     state.close()
-    say(event="result", stats=stats, sizes=measured.sizes, errors=measured.errors, **result)
+    say(event="result", stats=stats, **measured.told(), **result)
     say(event="result", **train("Gloo fp32", args.task, args, args.steps))
     dist.barrier()

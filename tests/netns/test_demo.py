@@ -104,6 +104,24 @@ def train(*argv, repeats=0):
     return result, text
 
 
+def has_chosen(result, text, **goal):
+    """Bits by norms: bytes are those that were chosen, and errors near those expected."""
+    chosen = result["chosen"]
+    print(f"# {chosen}")
+    assert {key: chosen[key] for key in ("rate", "error")} == {"rate": None, "error": None, **goal}
+    for way in ("up", "down"):
+        least = chosen[f"bits_{way}"] / 32 * result["fp32_bytes_per_step"]
+        # headers, norms, and what is sent again
+        assert least < result[f"bytes_{way}_per_step"] < 1.5 * least, (way, least, result)
+        assert f"bits of a coordinate {way} " in text and f"{chosen[f'bits_{way}']:.2f}" in text
+    assert 0 < chosen["skipped"] < 1 and f"{100 * chosen['skipped']:.1f} %" in text
+    for which in ("predicted", "measured"):
+        assert f"{chosen[f'error_{which}']:.4f}" in text and f"error {which}" in text, text
+    assert .7 < chosen["error_measured"] / chosen["error_predicted"] < 1.4, chosen
+    assert chosen["error_measured"] < result["nmse_of_compression"], result
+    return chosen
+
+
 def packets_by_hand(workers, steps):
     """Each step, in two buckets after DDP has rebuilt them, in one before."""
     def all_reduce(parameters):
@@ -121,6 +139,7 @@ def trains__in_xdp():
     assert result["xdp_packets"] == packets_by_hand(WORKERS, STEPS)
     assert not any(result["drops"].values()), result["drops"]
     assert "retransmits" not in text, "counters are shown without --verbose"
+    assert result["chosen"] is None and "norms" not in text
     has_times_of_links(result["buckets"], text)
 
 
@@ -157,6 +176,35 @@ def trains__with_loss():
         assert 0.01 < count["dropped"] / count["seen"] < 0.03, count
         assert f"{count['dropped']} of {count['seen']}" in text
     assert result["retransmits"] >= result["impaired"]["up"]["dropped"] * 0.8
+
+
+def trains__by_a_rate():
+    result, text = train("--rate", "6", "--software")
+    chosen = has_chosen(result, text, rate=6)
+    # buckets of a step share it by norms of steps before, which change much in the first ones
+    assert 5.7 < chosen["bits_up"] + chosen["bits_down"] < 6.3, chosen
+    assert "by a rate of 6 bits" in text and "ranks=2,rate=6,key=" in text, text
+
+
+def trains__by_an_error_with_loss():
+    result, text = train("--error", "0.02", "--loss", "0.02", repeats=1)
+    chosen = has_chosen(result, text, error=.02)
+    # sixteenths of logarithms, by which it is aimed at, are rounded
+    assert .018 < chosen["error_predicted"] < .0208, chosen
+    assert result["retransmits"] > 0 and "by an error of 0.02" in text, text
+    assert "25 MiB" in text and "thc_link_ms" not in result["buckets"]["times"][1]
+
+
+def refuses__goals_that_make_no_sense():
+    for argv, words in ((["--rate", "0.1"], "'0.1' is no number from 0.25 to 24, bits"),
+                        (["--rate", "500mbit"], "--links is the speed of links"),
+                        (["--error", "1"], "'1' is no number from 1e-06 to 0.5"),
+                        (["--rate", "6", "--error", "0.1"], "not allowed with"),
+                        (["--task", "lm", "--rate", "6"], "--task digits alone")):
+        p = start(*argv)
+        text = p.stdout.read().decode()
+        p.stdout.close()
+        assert p.wait() == 2 and words in text, text
 
 
 def train_sparse(*argv):
@@ -298,6 +346,7 @@ def cleans_up__after_sigkill_in_the_next_run():
 
 if __name__ == "__main__":
     tap.main([trains__in_xdp, trains__in_software, trains__with_loss,
+              trains__by_a_rate, trains__by_an_error_with_loss, refuses__goals_that_make_no_sense,
               trains__packages, trains__packages_with_dense_gradients, trains__definitions,
               refuses__fixed_point_of_rows,
               cleans_up__after_ctrl_c_while_starting, cleans_up__after_ctrl_c_while_timing,

@@ -84,18 +84,18 @@ def _summary(samples, details):
 
 
 def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BYTES,),
-            software=False, aggregators=1, progress=None):
+            software=False, aggregators=1, job=None, progress=None):
     """({bytes: times}, memory, the aggregator's counters) of `repeats` all-reduces each.
 
     Several aggregators, each on a host of its own, share the chunks; the counters are the first
-    one's.
+    one's. job: more keys of the job.
 
     The systems take turns, so that what else the machine does meets all of
     them. The baselines use worker links only; no worker link has XDP on it.
     progress(bytes, repeat, system, seconds) is called after each all-reduce.
     """
     with netns.Topology(workers, shape=shape, aggregators=aggregators) as net, \
-            Shards(net, workers, aggregators, software=software, quiet=True) as shards:
+            Shards(net, workers, aggregators, software=software, job=job, quiet=True) as shards:
         for aggregator in shards.all:
             with_second_job(aggregator)
         ranks = Ranks(net, shards)
