@@ -75,7 +75,7 @@ THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 # What was generated stays.
 .SECONDARY:
 
-.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-lhc bench-shards bench-vm figures experiments lint install uninstall clean help FORCE
+.PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-lhc bench-rate bench-shards bench-vm figures experiments lint install uninstall clean help FORCE
 all: $(BUILD)/libthc.so $(BUILD)/libthc.a $(BPF_SKEL) $(BUILD)/thcd $(BUILD)/thcctl
 
 help:
@@ -93,6 +93,7 @@ help:
 	@echo 'make figures    the times in README.md, on an idle machine; FIGURES_ARGS="--draw": none anew'
 	@echo 'make experiments  the papers'"'"' figures beside ours: Documentation/experiments.md'
 	@echo 'make bench-lhc  sparse buckets by the scheme lhc beside Gloo, times and bytes; $(BUILD)/bench-lhc.json'
+	@echo 'make bench-rate  recorded gradients with bits that follow norms, beside fixed bits and Gloo; $(BUILD)/bench-rate.json'
 	@echo 'make bench-shards  an all-reduce by four aggregators beside one and Gloo; $(BUILD)/bench-shards.json'
 	@echo 'make bench-flood  what JOINs of strangers, sent by one core, do to a job; $(BUILD)/bench-flood.json'
 	@echo 'make bench-vm   AF_THC sockets beside UDP: system calls, CPU time; $(BUILD)/bench-vm.json'
@@ -295,6 +296,9 @@ bench-shards: all $(TNET_BIN)
 
 bench-lhc: all $(TNET_BIN)
 	@$(PYTHON) tools/bench/lhc.py $(BENCH_ARGS)
+
+bench-rate: all $(TNET_BIN)
+	@$(PYTHON) tools/bench/rate.py $(BENCH_ARGS)
 
 bench-flood: all benches
 	@$(PYTHON) tools/bench/flood.py $(BENCH_ARGS)

@@ -16,6 +16,7 @@ from tap import netns  # noqa: E402
 
 FLOOD = os.path.join(netns.ROOT, "tools/bench/flood.py")
 RUN = os.path.join(netns.ROOT, "tools/bench/run.py")
+RATE = os.path.join(netns.ROOT, "tools/bench/rate.py")
 
 
 def bench__reports_every_promise():
@@ -69,5 +70,40 @@ def bench_flood__reports_every_promise():
     assert result["tag_dropped"] > 10 * result["refused"], result
 
 
+def bench_rate__sends_the_bits_that_it_says():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rate.json")
+        done = subprocess.run([sys.executable, RATE, "--tasks", "perceptron", "--mebibytes", "1",
+                               "--warm-up", "2", "--repeats", "2", "--json", "--output", path],
+                              capture_output=True, text=True, timeout=150)
+        assert done.returncode == 0, done.stdout + done.stderr
+        result = json.loads(done.stdout)
+        with open(path, encoding="utf-8") as f:
+            assert json.load(f) == result
+    rows = {(row["links"], row["system"]): row for row in result["rows"]}
+    assert len(rows) == len(result["rows"]) == 2 * 5
+    for (links, system), row in rows.items():
+        bits = row["bits_up"], row["bits_down"]
+        if system.startswith("rate"):
+            rate = int(system.partition("-")[2])
+            assert .95 * rate < sum(bits) <= rate + 1e-9 and 0 < row["error"] < .1, row
+            assert 0 < row["skipped"] < 1, row
+        else:
+            assert bits == ((4, 8) if system == "fixed" else (48, 48)), row
+        for way, of in zip(("up", "down"), bits):
+            # headers, norms, what is said again
+            assert 1 < row[f"interface_{way}"] / (of / 32 * 2**20) < 1.5, (way, row)
+        beside = {"of_fixed": rows[links, "fixed"], "of_gloo": rows[links, "gloo_fp32"]}
+        assert all(abs(row[key] * row["ms"] / other["ms"] - 1) < 1e-9
+                   for key, other in beside.items()), row
+    # frames of 602 bytes of four ranks, and those of norms
+    least = 256 * 4 * 602 * 8 / 1e6
+    assert least < rows["1gbit", "fixed"]["link_ms"] < 1.05 * least, rows["1gbit", "fixed"]
+    assert len(result["promises"]) == 3
+    for p in result["promises"]:
+        assert p["kept"] == (p["value"] >= p["limit"]) and p["what"] in done.stderr, p
+
+
 if __name__ == "__main__":
-    tap.main([bench__reports_every_promise, bench_flood__reports_every_promise])
+    tap.main([bench__reports_every_promise, bench_flood__reports_every_promise,
+              bench_rate__sends_the_bits_that_it_says])

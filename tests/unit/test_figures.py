@@ -16,6 +16,7 @@ import chart  # noqa: E402  (found through the path above)
 import compare  # noqa: E402  (found through the path above)
 import figures  # noqa: E402  (found through the path above)
 import model  # noqa: E402
+from bench import rate_table  # noqa: E402  (figures adds its path)
 
 BUCKET = 25 << 20
 CHUNKS = 6400           # of 1024 coordinates
@@ -35,7 +36,8 @@ class Figures(unittest.TestCase):
             text = read(path)
             self.assertEqual(figures.drawn(text, self.figures), text, "make figures draws it")
             self.assertGreaterEqual(text.count("<!-- figures: "), 2)
-            self.assertEqual(text.count("<!-- figures: "), text.count("<!-- end -->"))
+            marks = text.count("<!-- figures: ") + text.count("<!-- rate: ")
+            self.assertEqual(marks, text.count("<!-- end -->"))
 
     def test_chart_shows_what_was_measured(self):
         self.assertEqual(figures.picture(self.figures), read(figures.CHART))
@@ -57,6 +59,32 @@ class Figures(unittest.TestCase):
                 case = run["ranks"], BUCKET, run["rate"]
                 self.assertGreater(run["thc_ms"], .95 * model.thc_ms(*case), run)
                 self.assertGreater(run["gloo_fp32_ms"], .95 * model.ring_ms(*case), run)
+
+
+class Rates(unittest.TestCase):
+    def setUp(self):
+        self.result = rate_table.json.loads(read(rate_table.MEASURED))
+
+    def test_the_page_shows_what_was_measured(self):
+        text = read(rate_table.PAGE)
+        self.assertEqual(rate_table.drawn(text, self.result), text,
+                         "tools/bench/rate.py --draw draws it")
+        self.assertEqual(text.count("<!-- rate: "), 2)
+
+    def test_what_misses_its_promise_is_bold(self):
+        row = {"task": "t", "links": "1gbit", "system": "rate-6", "ms": 70, "link_ms": 60, "cpu_ms": 9,
+               "of_fixed": 2.01, "of_gloo": 4.49, "bits_up": 2, "bits_down": 4, "skipped": .1,
+               "error": .01, "interface_up": 1e6, "interface_down": 2e6}
+        of = rate_table.table_of_page({"rows": [row, {**row, "links": None, "of_fixed": .99},
+                                                {**row, "system": "rate-8", "of_fixed": .5}]})
+        self.assertEqual(of.count("**"), 4)
+        for text in ("| 2.01 | **4.49** |", "| **0.99** | 4.49 |", "| 0.50 | 4.49 |"):
+            self.assertIn(text, of)
+        self.assertEqual([p["kept"] for p in rate_table.promises([row])], [True, False])
+
+    def test_nothing_is_faster_than_its_links(self):
+        for row in self.result["rows"]:
+            self.assertGreater(row["min_ms"], .95 * (row["link_ms"] or 0), row)
 
 
 class Panels(unittest.TestCase):

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One rank of the benchmark of rates, in its own namespace for as long as rate.py wants it. Each line
+on stdin names a system and one of the recorded gradients; all ranks meet at a barrier, reduce a bucket
+of that gradient through the system, and say how long that took, also of processors, what their
+interfaces have sent and received meanwhile, and which bits were chosen, as one JSON object.
+
+Systems: fixed, rate-BITS, all of one job and with an error memory each, and gloo_fp32. A bucket is
+the gradient's blocks, again and again. What comes back is checked every time: the mean and what the
+ranks' error memories have more than before are the mean of the ranks' gradients.
+"""
+import contextlib
+import json
+import sys
+import time
+import zlib
+
+import torch
+import torch.distributed as dist
+
+from bench.allreduce import Bench
+from training import join_group, say
+from thc_ddp import ThcClient, abi, report
+
+BLOCK = 1024
+TOLERANCE = 1e-4        # of what is rounded in single precision
+
+
+class Recorded:
+    """The client, this rank's gradients by step as blocks, and of each system what its error memory has.
+
+    To compare buckets each block is folded: its coordinates' sum with signs that all ranks have alike.
+    """
+
+    def __init__(self, args):
+        self.world, self.count = args.world, args.bytes // 4
+        self.steps = [torch.from_numpy(own).view(-1, BLOCK) for own in args.gradients]
+        self.order = torch.arange(self.count // BLOCK) % len(self.steps[0])
+        self.buffer, self.memory = torch.empty(self.count), torch.zeros(self.count)
+        draw = torch.Generator().manual_seed(1)
+        self.signs = 2 * torch.randint(2, (BLOCK,), generator=draw).float() - 1
+        self.left = {}
+        self.client = ThcClient(args.aggregator, args.job, args.key_file, args.rank)
+        self.info = self.client.info()
+
+    def fold(self, values):
+        return (values.view(-1, BLOCK) @ self.signs).double()
+
+    @staticmethod
+    @contextlib.contextmanager
+    def timed(out):
+        """As Bench.timed(), and the processors' time, the barrier's included."""
+        began = time.process_time()
+        with Bench.timed(out):
+            yield
+        out["cpu_seconds"] = time.process_time() - began
+
+    def run(self, system, step):
+        torch.index_select(self.steps[step], 0, self.order, out=self.buffer.view(-1, BLOCK))
+        given, out = self.fold(self.buffer), {}
+        if system == "gloo_fp32":
+            with self.timed(out):
+                dist.all_reduce(self.buffer)
+            self.buffer /= self.world
+            out.update(dict.fromkeys(("bits_up", "bits_down"), 64 * (self.world - 1) / self.world))
+        else:
+            out.update(self.reduce(system))
+            given -= self.kept(system)
+        self.check(system, given)
+        return out
+
+    def reduce(self, system):
+        """By the job."""
+        rate = abi.RATE_FIXED if system == "fixed" else float(system.partition("-")[2])
+        before, out = self.client.stats(), {}
+        with self.timed(out):
+            self.client.allreduce(self.buffer.data_ptr(), self.count, key=self.key(system),
+                                  rate=rate)
+        after = self.client.stats()
+        new = {key: after[key] - before[key] for key in after}
+        chosen = report.chosen(new, BLOCK) or {
+            "bits_up": self.info["bits"], "bits_down": self.info["sum_width"]}
+        again = new["retransmits"]
+        return {**out, **chosen, "retransmits": again,
+                "frames_up": new["bytes_up"] * (1 - again / new["packets_up"])}
+
+    @staticmethod
+    def key(system):
+        return zlib.crc32(system.encode())
+
+    def kept(self, system):
+        """What the error memory has more than before the last round, folded."""
+        self.client.error_export(self.key(system), self.memory.data_ptr(), self.count)
+        before, self.left[system] = self.left.get(system, 0), self.fold(self.memory)
+        return self.left[system] - before
+
+    def check(self, system, given):
+        dist.all_reduce(given)
+        given /= self.world
+        wrong = (self.fold(self.buffer) - given).norm() / given.norm()
+        if not wrong < TOLERANCE:
+            raise RuntimeError(f"{system} returned a wrong mean: beside what ranks gave and kept it is "
+                               f"wrong by {wrong:.2g} of it")
+
+
+def serve(args):
+    """args: rank, world, job, key_file, aggregator, rendezvous (the address of rank 0), bytes (of the
+    bucket), gradients (by step, this rank's own)."""
+    join_group(args)
+    rank = Recorded(args)
+    print(json.dumps({"transport": rank.info["transport"]}), flush=True)
+    for line in sys.stdin:
+        system, step = line.split()
+        say(**rank.run(system, int(step)))
+    rank.client.close()
