@@ -9,6 +9,8 @@
 
 #include <immintrin.h>
 
+#include "codec_pack.h"
+
 #define VL	8
 #define ROWS	8
 

@@ -10,6 +10,8 @@
 
 #include <immintrin.h>
 
+#include "codec_pack.h"
+
 #define VL	16
 #define ROWS	8
 

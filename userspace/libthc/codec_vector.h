@@ -16,6 +16,7 @@
  *				r != NULL the residual too
  *	pack_group(z, to)	THC_GROUP indices of 4 bits -> THC_GROUP / 2 bytes
  *	vi_bytes(z, to)		THC_GROUP indices -> a byte each
+ *	pack_sixteen(z, b, to)	16 such bytes -> 2 b bytes, b up to PACK_BITS_MAX
  *	to_fp16, to_bf16	a vector of floats -> VL halves in memory
  */
 #ifndef LIBTHC_CODEC_VECTOR_H
@@ -245,13 +246,18 @@ struct part {
 FN void store_group(unsigned int bits, const vi *z, uint8_t *to)
 {
 	uint8_t index[THC_GROUP];
+	unsigned int k;
 
 	if (bits == 4) {
 		pack_group(z, to);
 		return;
 	}
 	vi_bytes(z, index);
-	thc_pack_bits(index, bits, to);
+	if (bits > PACK_BITS_MAX)
+		thc_pack_bits(index, bits, to);
+	else
+		for (k = 0; k < THC_GROUP / 16; k++)
+			pack_sixteen(index + 16 * k, bits, to + 2 * bits * k);
 }
 
 /* A group is read whole before its indices are stored: they may lie where it was. */
@@ -280,12 +286,16 @@ FN void quantise_any(const struct thc_quant *q, const struct levels *l, struct p
 {
 	int correlated = q->n != 0;
 
-	if (q->uniform && q->bits == 2)
+	if (q->uniform && q->bits == 1)
+		quantise_body(q, l, p, residual, 1, THC_LOOKUP_NONE, correlated);
+	else if (q->uniform && q->bits == 2)
 		quantise_body(q, l, p, residual, 2, THC_LOOKUP_NONE, correlated);
 	else if (q->uniform && q->bits == 6)
 		quantise_body(q, l, p, residual, 6, THC_LOOKUP_NONE, correlated);
 	else if (q->uniform)
 		quantise_body(q, l, p, residual, q->bits, THC_LOOKUP_NONE, correlated);
+	else if (q->cell_level && q->bits == 3)
+		quantise_body(q, l, p, residual, 3, THC_LOOKUP_NARROW, correlated);
 	else if (q->cell_level)
 		quantise_body(q, l, p, residual, q->bits, THC_LOOKUP_NARROW, correlated);
 	else if (q->bits == 5)
