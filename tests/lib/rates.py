@@ -7,6 +7,7 @@ import math
 BLOCK = 1024
 ONE = 2**24
 LAMBDA = 4224
+RISE = 32
 SUM_MOST = 16
 BITS_MOST = 6
 
@@ -88,11 +89,15 @@ class _Search:
     """Blocks, each (exponent, whether its turn is due), that are to have bits thousandths, or an error of
     millionths."""
 
-    def __init__(self, classes, blocks, bits, error):
+    def __init__(self, classes, blocks, bits, error, asked=0, given=None):
         self.classes, self.blocks, self.bits = classes, blocks, bits
         self.top = max((e for e, _ in blocks if e is not None), default=0)
-        self.most = (bits * len(blocks) // 1000 if bits else
-                     sum(self.weight(e) for e, _ in blocks) * error // 10**6)
+        self.most = self._amount(bits or error)
+        if given is not None:
+            # of a share
+            rest = (min, max) if bits else (max, min)
+            self.most = rest[1](self.most, rest[0](self.total(blocks, given + RISE),
+                                                   self._amount(asked)))
         every = range(-LAMBDA, LAMBDA + 1) if bits else range(LAMBDA, -LAMBDA - 1, -1)
         # what counts falls, or rises, from one to the next: the first that is little enough
         low, high = 0, len(every)
@@ -104,6 +109,10 @@ class _Search:
                 low = middle + 1
         self.chosen = every[low] if low < len(every) else every[-1] + every.step
         self.next = self.chosen - every.step
+
+    def _amount(self, goal):
+        return (goal * len(self.blocks) // 1000 if self.bits else
+                sum(self.weight(e) for e, _ in self.blocks) * goal // 10**6)
 
     def weight(self, e):
         whole = -(-(self.top - e) // 16) if e is not None else 32
@@ -126,10 +135,10 @@ def _blocks(exponents, turn):
     return [(e, (i + turn) % 8 == 0) for i, e in enumerate(exponents)]
 
 
-def choose(classes, norms, turn, bits=0, error=0):
-    """The class of each block. bits: thousandths, or error: millionths."""
+def choose(classes, norms, turn, bits=0, error=0, **shared):
+    """The class of each block. bits: thousandths, or error: millionths; what else share() has said."""
     blocks = _blocks(exponents_of(norms), turn)
-    search = _Search(classes, blocks, bits, error)
+    search = _Search(classes, blocks, bits, error, **shared)
     of, other = (search.given(blocks, way) for way in (search.chosen, search.next))
     now = sum(map(search.price, blocks, of))
     for i, k in enumerate(other):
@@ -155,9 +164,9 @@ def share(classes, buckets, own, bits=0, error=0):
     part = _parts(min(max(search.most - now, 0), more), more, 2**16)
     counted = search.total(blocks, search.chosen)
     counted += (search.total(blocks, search.next) - counted) * part // 2**16
-    if bits:
-        return {"bits": max(1, counted * 1000 // len(blocks))}
-    return {"error": max(1, _parts(counted, sum(search.weight(e) for e, _ in blocks), 10**6))}
+    goal = ({"bits": max(1, counted * 1000 // len(blocks))} if bits else
+            {"error": max(1, _parts(counted, sum(search.weight(e) for e, _ in blocks), 10**6))})
+    return {**goal, "asked": bits or error, "given": search.chosen}
 
 
 def chunks(of, rows):

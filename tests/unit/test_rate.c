@@ -185,7 +185,7 @@ static void draw(struct bed *b, double octaves, unsigned int zeros)
 
 static void decide(struct bed *b, uint32_t bits, uint32_t error, uint32_t turn)
 {
-	const struct thc_rate_goal goal = { bits, error, turn };
+	const struct thc_rate_goal goal = { .bits = bits, .error = error, .turn = turn };
 
 	b->choice.of = b->of;
 	thc_rate_choose(&b->rate, &goal, b->norm, BLOCKS, &b->bins, b->exponent, &b->choice);
@@ -439,7 +439,7 @@ static void shares__of_bits(void **state)
 	for (octaves = 0; octaves < 8; octaves += 2) {
 		draw_pair(&b, &p, octaves);
 		for (i = 0; i < sizeof(rates) / sizeof(*rates); i++) {
-			const struct thc_rate_goal asked = { rates[i], 0, i };
+			const struct thc_rate_goal asked = { .bits = rates[i], .turn = i };
 			uint64_t most = (uint64_t)rates[i] * BLOCKS / 1000, bits;
 
 			share(&b, &p, &asked);
@@ -465,7 +465,7 @@ static void shares__of_an_error(void **state)
 	for (octaves = 0; octaves < 8; octaves += 2) {
 		draw_pair(&b, &p, octaves);
 		for (i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
-			const struct thc_rate_goal asked = { 0, errors[i], i };
+			const struct thc_rate_goal asked = { .error = errors[i], .turn = i };
 			double lost, goal = errors[i] * 1e-6;
 
 			share(&b, &p, &asked);
@@ -480,7 +480,7 @@ static void shares__of_an_error(void **state)
 /* What a step of another scale has is the same, and of buckets alike each aims at what all do. */
 static void shares__know_no_scale(void **state)
 {
-	const struct thc_rate_goal asked = { 3000, 0, 0 }, error = { 0, 20000, 0 };
+	const struct thc_rate_goal asked = { .bits = 3000 }, error = { .error = 20000 };
 	struct pair p = { .blocks = { 0 } }, q = p;
 	struct bed b = { .rate = job(true) };
 	unsigned int i;
@@ -509,14 +509,56 @@ static void shares__know_no_scale(void **state)
 	for (i = 0; i < BLOCKS; i++)
 		b.norm[i] *= 8;
 	share(&b, &p, &asked);
-	assert_memory_equal(p.goal, q.goal, sizeof(q.goal));
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(p.goal[i].bits, q.goal[i].bits);
+		assert_int_equal(p.goal[i].lambda, q.goal[i].lambda + 6 * 16);
+	}
+}
+
+/* A bucket that was next to nothing, and counts in this step, is not left out: it has bits as the
+ * others do, but for what it is discounted, and no more than were asked for.
+ */
+static void shares__of_what_has_risen(void **state)
+{
+	const struct thc_rate_goal asked[] = { { .bits = 6000 }, { .error = 5000 } };
+	struct bed b = { .rate = job(true) };
+	struct pair p = { .blocks = { 0 } };
+	unsigned int i, k;
+
+	(void)state;
+	for (k = 0; k < 4; k++) {
+		const struct thc_rate_goal *goal = &asked[k / 2];
+
+		draw_pair(&b, &p, 0.5);
+		for (i = p.blocks[0]; i < BLOCKS; i++)
+			b.norm[i] *= k % 2 ? 0 : 0x1p-20f;
+		share(&b, &p, goal);
+		assert_true(goal->error || p.goal[1].bits < 1000);
+		assert_true(goal->bits || p.goal[1].error > 500000 || k % 2);
+		draw_pair(&b, &p, 0.5);
+		b.choice.of = b.of;
+		p.goal[1].turn = 1;
+		thc_rate_choose(&b.rate, &p.goal[1], b.norm + p.blocks[0], p.blocks[1], &b.bins,
+				b.exponent, &b.choice);
+		assert_true(told_of(&b.choice) < 0.05);
+		assert_true(b.choice.blocks[0] < p.blocks[1] / 3);
+		assert_true(!goal->bits || b.choice.bits <= 6ULL * p.blocks[1]);
+		assert_true(!goal->error || told_of(&b.choice) > 0.9 * 5000e-6);
+		/* what is less than twice as large has its share */
+		for (i = p.blocks[0]; i < BLOCKS; i++)
+			b.norm[i] *= k % 2 ? 0 : 0x1.8p-20f;
+		thc_rate_choose(&b.rate, &p.goal[1], b.norm + p.blocks[0], p.blocks[1], &b.bins,
+				b.exponent, &b.choice);
+		assert_true(k % 2 || told_of(&b.choice) > 0.5);
+	}
 }
 
 /* Buckets of nothing, and of one block. */
 static void small__buckets(void **state)
 {
 	const struct thc_rate rate = job(true);
-	const struct thc_rate_goal bits = { 5000, 0, 1 }, error = { 0, 100000, 1 };
+	const struct thc_rate_goal bits = { .bits = 5000, .turn = 1 };
+	const struct thc_rate_goal error = { .error = 100000, .turn = 1 };
 	const float zero[2] = { 0, 0 }, one = 1;
 	struct thc_rate_bins bins = { 0 };
 	struct thc_rate_choice choice;
@@ -551,6 +593,7 @@ int main(void)
 		cmocka_unit_test(shares__of_bits),
 		cmocka_unit_test(shares__of_an_error),
 		cmocka_unit_test(shares__know_no_scale),
+		cmocka_unit_test(shares__of_what_has_risen),
 		cmocka_unit_test(small__buckets),
 	};
 

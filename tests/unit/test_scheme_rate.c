@@ -554,7 +554,7 @@ static void halves__of_all_types(void **state)
 					    .dtype = (enum thc_dtype)dtype,
 					    .feedback = ranks == 2,
 					    .octaves = 5,
-					    .goal = { 0, 8000, 3 } },
+					    .goal = { .error = 8000, .turn = 3 } },
 			      blocks);
 }
 
@@ -565,7 +565,7 @@ static void large__buckets(void **state)
 
 	(void)state;
 	check((struct bed){ .ranks = 2, .count = 700 * BLOCK, .feedback = true, .octaves = 12,
-			    .goal = { 4000, 0, 1 } },
+			    .goal = { .bits = 4000, .turn = 1 } },
 	      blocks);
 	assert_true(blocks[0] > 100);
 }
@@ -580,7 +580,7 @@ static void late__chunks_go_back_to_the_memory(void **state)
 			    .feedback = true,
 			    .octaves = 6,
 			    .late = 3,
-			    .goal = { 7000, 0, 0 } },
+			    .goal = { .bits = 7000 } },
 	      blocks);
 	check((struct bed){ .ranks = 20,
 			    .count = 30 * BLOCK + 9,
@@ -588,7 +588,7 @@ static void late__chunks_go_back_to_the_memory(void **state)
 			    .octaves = 6,
 			    .late = 3,
 			    .dtype = THC_FP16,
-			    .goal = { 14000, 0, 0 } },
+			    .goal = { .bits = 14000 } },
 	      blocks);
 }
 
@@ -599,7 +599,7 @@ static void buckets__of_which_nothing_is_sent(void **state)
 	size_t i;
 
 	(void)state;
-	b.goal = (struct thc_rate_goal){ 250, 0, 1 };
+	b.goal = (struct thc_rate_goal){ .bits = 250, .turn = 1 };
 	open_bed(&b);
 	for (i = 0; i < b.count; i++)
 		((float *)b.x[1])[i] = 0x1p-100f;
@@ -624,7 +624,7 @@ static void failed__buckets_are_what_they_were(void **state)
 				 .count = 33 * BLOCK + 3,
 				 .feedback = true,
 				 .octaves = 6,
-				 .goal = { 9000, 0, 2 } };
+				 .goal = { .bits = 9000, .turn = 2 } };
 
 		b.dtype = most % 2 ? THC_BF16 : THC_FP32;
 		open_bed(&b);
@@ -643,7 +643,7 @@ static void failed__buckets_are_what_they_were(void **state)
 static void turns__are_agreed(void **state)
 {
 	struct bed b = { .ranks = 3, .count = 64 * BLOCK, .feedback = true, .octaves = 20,
-			 .goal = { 1000, 0, 6 } };
+			 .goal = { .bits = 1000, .turn = 6 } };
 	unsigned int k;
 
 	(void)state;
@@ -678,7 +678,8 @@ static double measured(const struct bed *b)
 static void errors__are_those_expected(void **state)
 {
 	static const struct thc_rate_goal goals[] = {
-		{ 9000, 0, 0 }, { 6000, 0, 1 }, { 2500, 0, 2 }, { 0, 2000, 0 }, { 0, 30000, 3 },
+		{ .bits = 9000 },  { .bits = 6000, .turn = 1 },	  { .bits = 2500, .turn = 2 },
+		{ .error = 2000 }, { .error = 30000, .turn = 3 },
 	};
 	unsigned int i, k;
 

@@ -11,7 +11,17 @@
 
 enum { KEYS = 4, STEPS = 12, BLOCKS = 200, GROUP = 1 };
 
-static const struct thc_rate_goal asked = { 3000, 0, 0 };
+static const struct thc_rate_goal asked = { .bits = 3000 };
+
+static void assert_same_goal(const struct thc_rate_goal *a, const struct thc_rate_goal *b)
+{
+	assert_int_equal(a->bits, b->bits);
+	assert_int_equal(a->error, b->error);
+	assert_int_equal(a->turn, b->turn);
+	assert_int_equal(a->shared, b->shared);
+	assert_int_equal(a->asked, b->asked);
+	assert_int_equal(a->lambda, b->lambda);
+}
 
 static struct thc_rate job(void)
 {
@@ -58,7 +68,7 @@ static struct thc_rate_goal begin(struct thc_client *c, struct thc_shares *s,
 {
 	const struct thc_share_id id = id_of(group, key);
 
-	assert_int_equal(thc_shares_begin(c, s, &id), 0);
+	assert_int_equal(thc_shares_begin(c, s, &id, round), 0);
 	return thc_shares_goal(s, &id, rate, &asked, round);
 }
 
@@ -105,7 +115,7 @@ static void check_steps(uint64_t keys, bool late)
 				of[k] = (int)step - (k + 1 < key ? 0 : 1);
 			of[(key + keys - 1) % keys] = (int)step - (key ? 1 : 2);
 			want = step ? expected(&rate, key, keys, of) : asked;
-			assert_memory_equal(&goal, &want, sizeof(goal));
+			assert_same_goal(&goal, &want);
 			if (late && round)
 				note(&s, GROUP, (round - 1) % keys,
 				     (unsigned int)((round - 1) / keys), round - 1);
@@ -127,6 +137,47 @@ static void steps__of_several_buckets(void **state)
 	}
 }
 
+/* The goal of a round by the rule, of the keys of all rounds before it, whose norms are those of
+ * these rounds.
+ */
+static struct thc_rate_goal by_rule(const struct thc_rate *rate, const uint64_t *keys, int round)
+{
+	int of[KEYS] = { -1, -1, -1, -1 }, k;
+
+	for (k = 0; k <= round - 2; k++)
+		of[keys[k]] = k;
+	if (of[keys[round]] < 0)
+		return asked;
+	for (k = 0; k < KEYS; k++)
+		if (of[k] < of[keys[round]] - 1)
+			of[k] = -1;
+	return expected(rate, keys[round], KEYS, of);
+}
+
+static void rounds__of_any_keys(void **state)
+{
+	const struct thc_rate rate = job();
+	struct thc_client c = { .counted_least = THC_COUNTED_BYTES };
+	struct thc_shares s = { .count = 0 };
+	static uint64_t keys[2000];
+	int round, noted = 0;
+
+	(void)state;
+	assert_int_equal(thc_shares_open(&c, &s), 0);
+	for (round = 0; round < 2000; round++) {
+		struct thc_rate_goal goal, want;
+
+		/* one key for long, or many */
+		keys[round] = round / 50 % 2 && random_word() % 8 ? 0 : random_word() % KEYS;
+		for (; noted < round - (int)(random_word() % 2); noted++)
+			note(&s, GROUP, keys[noted], (unsigned int)noted, (uint64_t)noted);
+		goal = begin(&c, &s, &rate, GROUP, keys[round], (uint64_t)round);
+		want = by_rule(&rate, keys, round);
+		assert_same_goal(&goal, &want);
+	}
+	thc_shares_close(&c, &s);
+}
+
 /* By itself a bucket aims at what is asked, whatever its norms were, and so it does at first. */
 static void alone__a_goal_is_what_is_asked(void **state)
 {
@@ -143,7 +194,7 @@ static void alone__a_goal_is_what_is_asked(void **state)
 		begin(&c, &s, &rate, GROUP + 1, 2, 3 * step);
 		note(&s, GROUP + 1, 2, step, 3 * step);
 		goal = begin(&c, &s, &rate, GROUP, 1, 3 * step + 1);
-		assert_memory_equal(&goal, &asked, sizeof(goal));
+		assert_same_goal(&goal, &asked);
 		note(&s, GROUP, 1, step, 3 * step + 1);
 	}
 	thc_shares_close(&c, &s);
@@ -167,7 +218,7 @@ static void gone__buckets_count_no_more(void **state)
 			note(&s, GROUP, key, step, round);
 		}
 	want = expected(&rate, 1, 2, (const int[]){ 4, 4 });
-	assert_memory_equal(&goal, &want, sizeof(goal));
+	assert_same_goal(&goal, &want);
 	thc_shares_close(&c, &s);
 }
 
@@ -190,9 +241,37 @@ static void others__are_not_noted(void **state)
 	note(&s, GROUP, 0, 0, 0);
 	thc_shares_note(&s, &larger, 1, 0, exponent);
 	assert_int_equal(s.count, 1);
-	assert_int_equal(thc_shares_begin(&c, &s, &larger), 0);
+	assert_int_equal(thc_shares_begin(&c, &s, &larger, 3), 0);
 	goal = thc_shares_goal(&s, &larger, &rate, &asked, 3);
-	assert_memory_equal(&goal, &asked, sizeof(goal));
+	assert_same_goal(&goal, &asked);
+	thc_shares_close(&c, &s);
+	assert_int_equal(c.memory_now, 0);
+}
+
+/* Keys that are always others do not gather. */
+static void gone__buckets_leave_their_memory(void **state)
+{
+	const struct thc_rate rate = job();
+	struct thc_client c = { .counted_least = THC_COUNTED_BYTES };
+	struct thc_shares s = { .count = 0 };
+	uint64_t round;
+	size_t most = 0;
+
+	(void)state;
+	assert_int_equal(thc_shares_open(&c, &s), 0);
+	for (round = 0; round < 3 * THC_SHARE_ROUNDS; round += 16) {
+		const struct thc_share_id id = { GROUP, round, BLOCKS };
+		int16_t exponent[BLOCKS] = { 0 };
+
+		assert_int_equal(thc_shares_begin(&c, &s, &id, round), 0);
+		(void)thc_shares_goal(&s, &id, &rate, &asked, round);
+		thc_shares_note(&s, &id, round, 0, exponent);
+		/* one that stays, and sees them */
+		begin(&c, &s, &rate, GROUP, 1, round + 1);
+		note(&s, GROUP, 1, 0, round + 1);
+		most = s.count > most ? s.count : most;
+	}
+	assert_in_range(most, THC_SHARE_ROUNDS / 16, THC_SHARE_ROUNDS / 16 + 3);
 	thc_shares_close(&c, &s);
 	assert_int_equal(c.memory_now, 0);
 }
@@ -201,9 +280,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(steps__of_several_buckets),
+		cmocka_unit_test(rounds__of_any_keys),
 		cmocka_unit_test(alone__a_goal_is_what_is_asked),
 		cmocka_unit_test(gone__buckets_count_no_more),
 		cmocka_unit_test(others__are_not_noted),
+		cmocka_unit_test(gone__buckets_leave_their_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

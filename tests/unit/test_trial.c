@@ -12,19 +12,20 @@ enum { RANKS = 5, MOST = 3 * THC_TRIAL_EVERY };
 /**
  * struct rank - one, and what it is to measure
  * @ns: of 1024 values, by kind
- * @kind: of each round
+ * @kind: of each round; @timed: its time counts
  * @ended: rounds that it has told the end of
  */
 struct rank {
 	struct thc_trial	trial;
 	uint64_t		ns[2];
 	bool			kind[MOST];
+	bool			timed[MOST];
 	uint64_t		ended;
 };
 
 struct bed {
 	struct rank	rank[RANKS];
-	unsigned int	of[MOST][THC_TRIAL_RATE + 1];
+	unsigned int	of[MOST][THC_VOTE_RATE + 1];
 	uint64_t	rounds;
 };
 
@@ -35,8 +36,9 @@ static void end(struct bed *b, struct rank *r, uint64_t round)
 		bool kind = r->kind[r->ended];
 
 		thc_trial_note(&r->trial, r->ended, b->of[r->ended]);
-		thc_trial_took(&r->trial, r->ended, kind, r->ns[kind] * 100 + random_word() % 100,
-			       100 * 1024);
+		if (r->timed[r->ended])
+			thc_trial_took(&r->trial, r->ended, kind,
+				       r->ns[kind] * 100 + random_word() % 100, 100 * 1024);
 	}
 }
 
@@ -53,8 +55,9 @@ static void run(struct bed *b)
 			end(b, r, round - 2);
 		if (round && random_word() % 2)
 			end(b, r, round - 1);
-		r->kind[round] = thc_trial_begin(&r->trial, round, RANKS);
+		r->kind[round] = thc_trial_begin(&r->trial, round, RANKS, &r->timed[round]);
 		assert_int_equal(r->kind[round], b->rank[0].kind[round]);
+		assert_true(r->timed[round] == (round % THC_TRIAL_EVERY >= THC_TRIAL_FIRST));
 		b->of[round][thc_trial_vote(&r->trial)]++;
 	}
 	b->rounds++;
@@ -105,7 +108,7 @@ static void equal__times_are_for_fixed_bits(void **state)
 	draw(&b, 0);
 	for (i = 0; i < RANKS; i++)
 		b.rank[i].ns[true] = b.rank[i].ns[false] * 98 / 100;
-	for (i = 0; i < 100; i++)
+	for (i = 0; i < 4 * THC_TRIAL_ROUNDS; i++)
 		run(&b);
 	assert_int_equal(b.rank[0].trial.state, THC_TRIAL_FOR_FIXED);
 	assert_in_range(thc_trial_median(&b.rank[0].trial, false), 990, 1010);
@@ -137,22 +140,57 @@ static void later__there_is_another_trial(void **state)
 static void silent__ranks_are_waited_for(void **state)
 {
 	struct thc_trial t = { .rounds = 0 };
-	unsigned int of[THC_TRIAL_RATE + 1] = { 1, 0, RANKS - 1 }, i, rated = 0;
+	unsigned int of[THC_VOTE_RATE + 1] = { 1, 0, RANKS - 1 }, i, rated = 0;
+	bool timed;
 
 	(void)state;
-	for (i = 0; i < 400; i++) {
-		rated += thc_trial_begin(&t, i, RANKS);
+	for (i = 0; i < 20 * THC_TRIAL_ROUNDS; i++) {
+		rated += thc_trial_begin(&t, i, RANKS, &timed);
 		thc_trial_note(&t, i, of);
 	}
 	assert_int_equal(t.state, THC_TRIAL_RUNS);
-	assert_in_range(rated, 190, 210);
-	of[THC_TRIAL_NONE] = 0;
-	of[THC_TRIAL_FIXED] = 1;
+	assert_in_range(rated, 10 * THC_TRIAL_ROUNDS, 10 * THC_TRIAL_ROUNDS + THC_TRIAL_FIRST);
+	of[THC_VOTE_NONE] = 0;
+	of[THC_VOTE_FIXED] = 1;
 	thc_trial_note(&t, i, of);
-	thc_trial_begin(&t, i + 1, RANKS);
+	thc_trial_begin(&t, i + 1, RANKS, &timed);
 	assert_int_equal(t.state, THC_TRIAL_RUNS);
-	assert_true(thc_trial_begin(&t, i + 2, RANKS));
+	assert_true(thc_trial_begin(&t, i + 2, RANKS, &timed));
 	assert_int_equal(t.state, THC_TRIAL_FOR_RATE);
+}
+
+/* One that a deadline has left out is not, as long as a quorum votes. */
+static void left_out__ranks_are_not(void **state)
+{
+	unsigned int of[THC_VOTE_RATE + 1] = { 0, 3, 1 };
+	struct thc_trial t = { .rounds = 0 };
+	bool timed;
+
+	(void)state;
+	thc_trial_begin(&t, 0, RANKS, &timed);
+	thc_trial_note(&t, 0, of);
+	thc_trial_begin(&t, 2, RANKS, &timed);
+	assert_int_equal(t.state, THC_TRIAL_RUNS);
+	assert_false(thc_trial_begin(&t, 3, RANKS - 1, &timed));
+	assert_int_equal(t.state, THC_TRIAL_FOR_FIXED);
+}
+
+/* Between tried rounds there are others, which know nothing of it. */
+static void other__rounds_come_between(void **state)
+{
+	unsigned int of[THC_VOTE_RATE + 1] = { 0, 0, 3 };
+	struct thc_trial t = { .rounds = 0 };
+	bool timed;
+
+	(void)state;
+	thc_trial_begin(&t, 100, 3, &timed);
+	thc_trial_note(&t, 100, of);
+	thc_trial_begin(&t, 101, 3, &timed);
+	assert_int_equal(t.state, THC_TRIAL_RUNS);
+	/* its agreement has failed */
+	assert_true(thc_trial_begin(&t, 500, 3, &timed));
+	assert_int_equal(t.state, THC_TRIAL_FOR_RATE);
+	assert_int_equal(t.rounds, 3);
 }
 
 int main(void)
@@ -162,6 +200,8 @@ int main(void)
 		cmocka_unit_test(equal__times_are_for_fixed_bits),
 		cmocka_unit_test(later__there_is_another_trial),
 		cmocka_unit_test(silent__ranks_are_waited_for),
+		cmocka_unit_test(left_out__ranks_are_not),
+		cmocka_unit_test(other__rounds_come_between),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,7 +175,9 @@ static void skip_block(struct bench *b, float *error, size_t i)
 /* Norms, and block by block, as libthc compresses what it sends: with a rate class by class. */
 static int compress_blocks(struct bench *b, float *error, uint64_t round, bool rated)
 {
-	const struct thc_rate_goal goal = { RATE, 0, (uint32_t)round % THC_RATE_ROUNDS };
+	const struct thc_rate_goal goal = {
+		.bits = RATE, .turn = (uint32_t)round % THC_RATE_ROUNDS,
+	};
 	struct thc_values v = { b->gradient, THC_FP32, b->count, error };
 	int ret = thc_codec_norms(&b->row[1], &v, b->norms, NULL);
 	uint8_t *to = b->packed;

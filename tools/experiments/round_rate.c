@@ -157,7 +157,9 @@ CALL int round_by_rate(const struct trial *t, const struct rate_trial *how,
 		       const struct thc_table *table, const float *x, float *out,
 		       struct rate_outcome *outcome)
 {
-	const struct thc_rate_goal goal = { how->bits, how->error, how->turn };
+	const struct thc_rate_goal goal = {
+		.bits = how->bits, .error = how->error, .turn = how->turn,
+	};
 	struct rated r = { .trial = t, .x = x };
 	int ret = rated_init(&r, how, table);
 	uint32_t i;

@@ -96,14 +96,22 @@ uint32_t thc_agree_turn(const struct thc_request *r)
 	return turn;
 }
 
-void thc_agree_votes(const struct thc_request *r, unsigned int of[THC_TRIAL_RATE + 1])
+/* False: a deadline has left the rank out. */
+static bool is_made(const struct thc_claim *c)
+{
+	return thc_le32(c->form) & 0xff;
+}
+
+void thc_agree_votes(const struct thc_request *r, unsigned int of[THC_VOTE_RATE + 1])
 {
 	unsigned int i, vote;
 
-	memset(of, 0, (THC_TRIAL_RATE + 1) * sizeof(*of));
+	memset(of, 0, (THC_VOTE_RATE + 1) * sizeof(*of));
 	for (i = 0; i < r->client->spec.ranks; i++) {
+		if (!is_made(&r->claims[i]))
+			continue;
 		vote = thc_le32(r->claims[i].status) >> VOTE_SHIFT & VOTE_MASK;
-		of[vote <= THC_TRIAL_RATE ? vote : THC_TRIAL_NONE]++;
+		of[vote <= THC_VOTE_RATE ? vote : THC_VOTE_NONE]++;
 	}
 }
 
@@ -153,12 +161,6 @@ bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *l
 		if (r->phases.phase[k].answered < r->phases.phase[k].sized)
 			return false;
 	return true;
-}
-
-/* False: a deadline has left the rank out. */
-static bool is_made(const struct thc_claim *c)
-{
-	return thc_le32(c->form) & 0xff;
 }
 
 /* There may be others than NOT_FINITE one day: none is a reason to go on. */
@@ -281,7 +283,7 @@ static int disagreement(struct thc_request *r, uint64_t differ)
 	describe(&r->claims[first], theirs, sizeof(theirs));
 	snprintf(
 		r->sentence, sizeof(r->sentence),
-		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype, scheme, precision, rate and key in the same order",
+		"%s disagree%s with this rank (%u): it brought %s, rank %u brought %s; all ranks must call with the same count, dtype, scheme, precision, rate, group and key in the same order",
 		thc_name_ranks(differ, ranks, sizeof(ranks)), differ & (differ - 1) ? "" : "s",
 		r->client->options.rank, mine, first, theirs);
 	return -EBADMSG;

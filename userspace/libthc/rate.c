@@ -146,6 +146,28 @@ void thc_rate_add(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t 
 	bins->blocks += blocks;
 }
 
+void thc_rate_remove(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t blocks,
+		     uint32_t turn)
+{
+	uint32_t i;
+
+	for (i = 0; i < blocks; i++)
+		if (exponent[i] != INT16_MIN)
+			bins->of[is_due(i, turn)][exponent[i] - THC_EXPONENT_MIN]--;
+	bins->blocks -= blocks;
+}
+
+/* The largest exponent of a block. */
+static int32_t top_of(const struct thc_rate_bins *bins)
+{
+	int32_t e = bins->high;
+
+	while (e > bins->low && !bins->of[0][e - THC_EXPONENT_MIN] &&
+	       !bins->of[1][e - THC_EXPONENT_MIN])
+		e--;
+	return e;
+}
+
 /* Blocks that are looked at with several lambdas. */
 struct search {
 	const struct thc_rate		*rate;
@@ -193,18 +215,36 @@ static uint64_t weight_of_all(const struct search *s, const struct thc_rate_bins
 	return sum;
 }
 
+/* What @goal, of bits or of an error as that of @s, comes to. */
+static uint64_t amount(const struct search *s, uint32_t goal)
+{
+	uint64_t all;
+
+	if (s->goal->bits)
+		return (uint64_t)goal * s->bins->blocks / 1000;
+	all = weight_of_all(s, s->bins);
+	return all / 1000000 * goal + all % 1000000 * goal / 1000000;
+}
+
 static struct search search_in(const struct thc_rate *rate, const struct thc_rate_goal *goal,
 			       const struct thc_rate_bins *bins)
 {
-	struct search s = { rate, goal, bins, bins->high, 0 };
-	uint64_t all;
+	struct search s = { rate, goal, bins, top_of(bins), 0 };
+	uint64_t given, asked;
 
-	if (goal->bits) {
-		s.most = (uint64_t)goal->bits * bins->blocks / 1000;
+	s.most = amount(&s, goal->bits ? goal->bits : goal->error);
+	if (!goal->shared)
 		return s;
+	/* norms that have risen by much have more than their share, as much as was asked at most */
+	given = price_of_all(&s, bins, goal->lambda + THC_RATE_RISE);
+	asked = amount(&s, goal->asked);
+	if (goal->bits) {
+		given = given < asked ? given : asked;
+		s.most = given > s.most ? given : s.most;
+	} else {
+		given = given > asked ? given : asked;
+		s.most = given < s.most ? given : s.most;
 	}
-	all = weight_of_all(&s, bins);
-	s.most = all / 1000000 * goal->error + all % 1000000 * goal->error / 1000000;
 	return s;
 }
 
@@ -306,20 +346,29 @@ static uint64_t fraction(uint64_t x, uint64_t of)
 	return (x >> 16) * of + ((x & 0xffff) * of >> 16);
 }
 
+/* By how much @sum is above @other. */
+static uint64_t above(uint64_t sum, uint64_t other)
+{
+	return sum > other ? sum - other : 0;
+}
+
 struct thc_rate_goal thc_rate_share(const struct thc_rate *rate, const struct thc_rate_goal *asked,
 				    const struct thc_rate_bins *all,
 				    const struct thc_rate_bins *own)
 {
 	const struct search s = search_in(rate, asked, all);
 	int32_t lambda = find_lambda(&s), next = next_lambda(&s, lambda);
-	uint64_t sum = price_of_all(&s, all, lambda), more = price_of_all(&s, all, next) - sum;
-	uint64_t of, left = s.most > sum ? s.most - sum : 0;
+	uint64_t sum = price_of_all(&s, all, lambda), left = above(s.most, sum), of;
+	uint64_t more = above(price_of_all(&s, all, next), sum);
 	struct thc_rate_goal goal = *asked;
 
 	/* what the next lambda would be too much for is for all alike */
-	sum = price_of_all(&s, own, lambda);
 	of = parts(left < more ? left : more, more, 1 << 16);
-	sum += fraction(price_of_all(&s, own, next) - sum, of);
+	sum = price_of_all(&s, own, lambda);
+	sum += fraction(above(price_of_all(&s, own, next), sum), of);
+	goal.shared = true;
+	goal.asked = asked->bits ? asked->bits : asked->error;
+	goal.lambda = lambda;
 	if (goal.bits)
 		goal.bits = (uint32_t)(sum * 1000 / own->blocks);
 	else

@@ -5,8 +5,8 @@
  * A class is a row of the job's tables, b bits up and w down, or nothing. A block of norm u takes
  * the class that makes u^2 cost + lambda (b + w) least, where cost is the class's expected error:
  * so with equal lambda no bit moved from one block to another lowers the error of the bucket. A
- * lambda is found that meets the goal, from this bucket's agreed norms alone: all ranks know these
- * before any of its data leaves, so nothing has to be remembered, and nothing oscillates.
+ * lambda is found that meets the goal, from this bucket's agreed norms: all ranks know these before
+ * any of its data leaves. What a bucket of several aims at, shares.h says.
  *
  * Whatever ranks have to choose alike is done with integers. Squares of norms are their logarithms,
  * in sixteenths; how a float becomes one is not left to a mathematical library.
@@ -25,6 +25,10 @@
 #define THC_RATE_CLASSES	(THC_RATE_BITS_MAX + 1)
 /* A block is skipped in fewer rounds of its key running than these. */
 #define THC_RATE_ROUNDS		8
+/* A bucket of several whose norms are more than so much larger than they were, in sixteenths of an
+ * octave of their squares, has what the others' lambda gives the rest.
+ */
+#define THC_RATE_RISE		32
 /* Costs are in parts of this: a block that is not sent costs as much. */
 #define THC_RATE_ONE		(1U << 24)
 /* thc_rate_exponent() of norms that count: from THC_NORM_MIN, 2^-80, to THC_NORM_MAX, 2^112. */
@@ -65,11 +69,16 @@ struct thc_rate {
  * @bits: thousandths of a bit a coordinate, up and down together; 0: @error counts
  * @error: expected squared error of the mean, millionths of the squared norm of the bucket
  * @turn: rounds of the key before this one
+ * @shared: it is the bucket's share of what several aim at together: @asked is that, bits or error,
+ *	and @lambda what their last norms had between them
  */
 struct thc_rate_goal {
 	uint32_t	bits;
 	uint32_t	error;
 	uint32_t	turn;
+	bool		shared;
+	uint32_t	asked;
+	int32_t		lambda;
 };
 
 /**
@@ -110,9 +119,11 @@ void thc_rate_init(struct thc_rate *rate, bool skips);
 int16_t thc_rate_exponent(float norm);
 /* Bins without a block. Whoever has made room for @bins has zeroed it. */
 void thc_rate_empty(struct thc_rate_bins *bins);
-/* More blocks, whose key has had @turn rounds before. */
+/* More blocks, whose key has had @turn rounds before; and the same ones less again. */
 void thc_rate_add(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t blocks,
 		  uint32_t turn);
+void thc_rate_remove(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t blocks,
+		     uint32_t turn);
 /* The classes of @blocks blocks. @exponent: room for as many. @bins: room, and what is chosen from
  * afterwards. A block of norm zero is not sent.
  */

@@ -55,7 +55,7 @@ enum thc_stage {
  * @goal: of a bucket with a rate, else zero; @group: buckets of a step that share it, 0: it is
  *	alone; @chosen: what the claim says of the goal
  * @tried: the ranks find out whether the rate is worth its time (trial.h); @vote: what this one
- *	says of that
+ *	says of that; @timed: the time of this round counts
  * @began_at: ns
  * @sketched: it sends a sketch, of values of @scale, which the claim brings
  * @counted: by thc_budget_begin()
@@ -78,7 +78,8 @@ struct thc_request {
 	uint64_t		group;
 	uint32_t		chosen;
 	bool			tried;
-	enum thc_trial_vote	vote;
+	bool			timed;
+	enum thc_vote	vote;
 	uint64_t		began_at;
 	bool			sketched;
 	struct thc_scale	scale;
@@ -125,8 +126,8 @@ void thc_agree_prepare(struct thc_request *r);
 void thc_agree_claim(struct thc_request *r);
 /* The scale that spans what all claims have. */
 struct thc_scale thc_agree_scale(const struct thc_request *r);
-/* How many ranks said what, by enum thc_trial_vote, whether a rate is worth its time. */
-void thc_agree_votes(const struct thc_request *r, unsigned int of[THC_TRIAL_RATE + 1]);
+/* How many of the ranks that made a claim said what, by enum thc_vote, whether a rate is worth its time. */
+void thc_agree_votes(const struct thc_request *r, unsigned int of[THC_VOTE_RATE + 1]);
 /* Rounds of the key before this one, modulo THC_RATE_ROUNDS: the largest that claims say. */
 uint32_t thc_agree_turn(const struct thc_request *r);
 /* The answer of @phase; true: all of them are there. */

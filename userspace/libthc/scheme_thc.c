@@ -516,7 +516,7 @@ static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned
 	/* it has been read: check() */
 	(void)!thc_table_read(&c->spec, &table);
 	error = thc_compressor_codec(c, &table, form, &z->codec);
-	if (!error)
+	if (!error && id == THC_SCHEME_THC)
 		error = thc_rate_open(z, c);
 	if (error)
 		return error;

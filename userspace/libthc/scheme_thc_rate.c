@@ -213,10 +213,14 @@ void thc_rate_close(struct thc_compressor *z, struct thc_client *c)
 uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal *goal)
 {
 	const struct thc_compressor *z = c->context[THC_SCHEME_THC];
+	uint32_t hash;
 
 	if (!goal->bits && !goal->error)
 		return 0;
-	return (hash_u32(hash_u32(z->rate_hash, goal->bits), goal->error) & CHOSEN_MASK) | 1;
+	hash = hash_u32(hash_u32(z->rate_hash, goal->bits), goal->error);
+	if (goal->shared)
+		hash = hash_u32(hash_u32(hash, goal->asked), (uint32_t)goal->lambda);
+	return (hash & CHOSEN_MASK) | 1;
 }
 
 /* --- is it worth its time? ---------------------------------------------------- */
@@ -232,7 +236,7 @@ void thc_rate_begin(struct thc_request *r)
 
 	if (!r->tried)
 		return;
-	if (!thc_trial_begin(trial(r), r->round, r->client->spec.ranks)) {
+	if (!thc_trial_begin(trial(r), r->round, r->client->spec.quorum, &r->timed)) {
 		r->goal = (struct thc_rate_goal){ .bits = 0 };
 		r->chosen = 0;
 	}
@@ -244,7 +248,7 @@ void thc_rate_begin(struct thc_request *r)
 
 void thc_rate_agreed(struct thc_request *r)
 {
-	unsigned int of[THC_TRIAL_RATE + 1];
+	unsigned int of[THC_VOTE_RATE + 1];
 
 	if (!r->tried)
 		return;
@@ -254,7 +258,7 @@ void thc_rate_agreed(struct thc_request *r)
 
 void thc_rate_ended(struct thc_request *r)
 {
-	if (r->tried)
+	if (r->timed)
 		thc_trial_took(trial(r), r->round, r->chosen, thc_now() - r->began_at, r->count);
 }
 
@@ -290,7 +294,7 @@ static int take_share(struct thc_request *r)
 
 	if (!r->group)
 		return 0;
-	if (thc_shares_begin(r->client, shares(r), &id))
+	if (thc_shares_begin(r->client, shares(r), &id, r->round))
 		return -ENOMEM;
 	r->goal = thc_shares_goal(shares(r), &id, &compressor(r)->rate, &r->goal, r->round);
 	r->chosen = thc_rate_chosen(r->client, &r->goal);

@@ -8,6 +8,18 @@
 
 #define ROOM	16
 
+/* One more of @size bytes behind @count of them, zeros; NULL: -ENOMEM. */
+static void *append(struct thc_client *c, struct thc_buffer *b, size_t *count, size_t size)
+{
+	size_t room = b->bytes / size;
+
+	if (*count == room && thc_buffer_grow(c, b, (room ? 2 * room : ROOM) * size))
+		return NULL;
+	return memset(b->at + (*count)++ * size, 0, size);
+}
+
+/* --- buckets ------------------------------------------------------------------ */
+
 static bool same(const struct thc_share_id *a, const struct thc_share_id *b)
 {
 	return a->group == b->group && a->key == b->key && a->blocks == b->blocks;
@@ -22,42 +34,6 @@ static struct thc_share *share_of(const struct thc_shares *s, const struct thc_s
 		if (same(&all[i].id, which))
 			return &all[i];
 	return NULL;
-}
-
-int thc_shares_open(struct thc_client *c, struct thc_shares *s)
-{
-	if (thc_buffer_grow(c, &s->bins, 2 * sizeof(struct thc_rate_bins)))
-		return -ENOMEM;
-	memset(s->bins.at, 0, s->bins.bytes);
-	return 0;
-}
-
-void thc_shares_close(struct thc_client *c, struct thc_shares *s)
-{
-	struct thc_share *all = (void *)s->all.at;
-	size_t i;
-
-	for (i = 0; i < s->count; i++)
-		thc_buffer_drop(c, &all[i].exponents);
-	s->count = 0;
-	thc_buffer_drop(c, &s->all);
-	thc_buffer_drop(c, &s->bins);
-}
-
-int thc_shares_begin(struct thc_client *c, struct thc_shares *s, const struct thc_share_id *which)
-{
-	size_t room = s->all.bytes / sizeof(struct thc_share);
-	struct thc_share share = { .id = *which };
-
-	if (share_of(s, which))
-		return 0;
-	if (s->count == room &&
-	    thc_buffer_grow(c, &s->all, (room ? 2 * room : ROOM) * sizeof(share)))
-		return -ENOMEM;
-	if (thc_buffer_grow(c, &share.exponents, 2 * sizeof(int16_t) * which->blocks))
-		return -ENOMEM;
-	memcpy(s->all.at + s->count++ * sizeof(share), &share, sizeof(share));
-	return 0;
 }
 
 static int16_t *exponents_of(const struct thc_share *share, int which)
@@ -82,28 +58,153 @@ static void add(struct thc_rate_bins *bins, const struct thc_share *share, int w
 	thc_rate_add(bins, exponents_of(share, which), share->id.blocks, share->seen[which].turn);
 }
 
+/* --- groups ------------------------------------------------------------------- */
+
+static struct thc_rate_bins *bins_of(const struct thc_shares *s, uint64_t group)
+{
+	struct thc_group *all = (void *)s->groups.at;
+	size_t i;
+
+	for (i = 0; i < s->group_count; i++)
+		if (all[i].number == group)
+			return (void *)all[i].bins.at;
+	return NULL;
+}
+
+static int add_group(struct thc_client *c, struct thc_shares *s, uint64_t number)
+{
+	struct thc_group *group;
+
+	if (bins_of(s, number))
+		return 0;
+	group = append(c, &s->groups, &s->group_count, sizeof(*group));
+	if (!group)
+		return -ENOMEM;
+	if (thc_buffer_grow(c, &group->bins, sizeof(struct thc_rate_bins))) {
+		s->group_count--;
+		return -ENOMEM;
+	}
+	group->number = number;
+	memset(group->bins.at, 0, group->bins.bytes);
+	thc_rate_empty((void *)group->bins.at);
+	return 0;
+}
+
+/* What counted of @share does so no more. */
+static void discount(const struct thc_shares *s, struct thc_share *share)
+{
+	int which = share->seen[1].after == share->counted;
+
+	if (share->counted)
+		thc_rate_remove(bins_of(s, share->id.group), exponents_of(share, which),
+				share->id.blocks, share->seen[which].turn);
+	share->counted = 0;
+}
+
+/* The group's bins have what counts in @round: what was seen at most @step rounds before. */
+static const struct thc_rate_bins *bring_up(const struct thc_shares *s, uint64_t group,
+					    uint64_t round, uint64_t step)
+{
+	struct thc_share *share = (void *)s->all.at;
+	struct thc_rate_bins *bins = bins_of(s, group);
+	size_t i;
+
+	for (i = 0; i < s->count; i++, share++) {
+		int last = share->id.group == group ? last_before(share, round) : -1;
+		bool counts = last >= 0 && share->seen[last].after + step >= round;
+
+		if (counts && share->counted == share->seen[last].after)
+			continue;
+		if (share->id.group == group)
+			discount(s, share);
+		if (!counts)
+			continue;
+		add(bins, share, last);
+		share->counted = share->seen[last].after;
+	}
+	return bins;
+}
+
+/* --- of a client --------------------------------------------------------------- */
+
+int thc_shares_open(struct thc_client *c, struct thc_shares *s)
+{
+	if (thc_buffer_grow(c, &s->bins, sizeof(struct thc_rate_bins)))
+		return -ENOMEM;
+	memset(s->bins.at, 0, s->bins.bytes);
+	return 0;
+}
+
+void thc_shares_close(struct thc_client *c, struct thc_shares *s)
+{
+	struct thc_share *all = (void *)s->all.at;
+	struct thc_group *group = (void *)s->groups.at;
+	size_t i;
+
+	for (i = 0; i < s->count; i++)
+		thc_buffer_drop(c, &all[i].exponents);
+	for (i = 0; i < s->group_count; i++)
+		thc_buffer_drop(c, &group[i].bins);
+	s->count = s->group_count = 0;
+	thc_buffer_drop(c, &s->all);
+	thc_buffer_drop(c, &s->groups);
+	thc_buffer_drop(c, &s->bins);
+}
+
+/* Buckets of no use any more: by rounds alone, as on all ranks. */
+static void forget(struct thc_client *c, struct thc_shares *s, uint64_t round)
+{
+	struct thc_share *all = (void *)s->all.at;
+	size_t i = 0;
+
+	while (i < s->count) {
+		if (all[i].begun + THC_SHARE_ROUNDS >= round) {
+			i++;
+			continue;
+		}
+		discount(s, &all[i]);
+		thc_buffer_drop(c, &all[i].exponents);
+		all[i] = all[--s->count];
+	}
+}
+
+int thc_shares_begin(struct thc_client *c, struct thc_shares *s, const struct thc_share_id *which,
+		     uint64_t round)
+{
+	struct thc_share *share = share_of(s, which);
+
+	if (!share) {
+		forget(c, s, round);
+		if (add_group(c, s, which->group))
+			return -ENOMEM;
+		share = append(c, &s->all, &s->count, sizeof(*share));
+		if (!share)
+			return -ENOMEM;
+		share->id = *which;
+		if (thc_buffer_grow(c, &share->exponents, 2 * sizeof(int16_t) * which->blocks)) {
+			s->count--;
+			return -ENOMEM;
+		}
+	}
+	share->begun = round;
+	return 0;
+}
+
 struct thc_rate_goal thc_shares_goal(struct thc_shares *s, const struct thc_share_id *which,
 				     const struct thc_rate *rate, const struct thc_rate_goal *asked,
 				     uint64_t round)
 {
-	struct thc_rate_bins *bins = (void *)s->bins.at, *all = &bins[0], *own = &bins[1];
-	const struct thc_share *share = (void *)s->all.at, *of = share_of(s, which);
-	int last = last_before(of, round);
-	uint64_t step;
-	size_t i;
+	struct thc_rate_bins *own = thc_shares_bins(s);
+	const struct thc_share *share = share_of(s, which);
+	const struct thc_rate_bins *all;
+	int last = last_before(share, round);
 
 	if (last < 0)
 		return *asked;
-	/* rounds since then: the bucket before this one may have been seen last just before */
-	step = round - (of->seen[last].after - 1);
-	thc_rate_empty(all);
 	thc_rate_empty(own);
-	add(own, of, last);
-	for (i = 0; i < s->count; i++, share++) {
-		last = share->id.group == which->group ? last_before(share, round) : -1;
-		if (last >= 0 && share->seen[last].after + step >= round)
-			add(all, share, last);
-	}
+	add(own, share, last);
+	/* the bucket before this one may have been seen last just before this one was */
+	all = bring_up(s, which->group, round, round - (share->seen[last].after - 1));
 	return all->blocks > own->blocks ? thc_rate_share(rate, asked, all, own) : *asked;
 }
 
@@ -116,6 +217,8 @@ void thc_shares_note(struct thc_shares *s, const struct thc_share_id *which, uin
 	if (!share)
 		return;
 	k = share->seen[1].after < share->seen[0].after;
+	if (share->seen[k].after == share->counted)
+		discount(s, share);
 	share->seen[k] = (struct thc_norms_seen){ round + 1, turn };
 	memcpy(exponents_of(share, k), exponent, which->blocks * sizeof(*exponent));
 }

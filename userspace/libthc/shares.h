@@ -5,7 +5,8 @@
  *
  * As with an index (history.h), all ranks must choose alike. What a bucket of round r aims at
  * follows from the norms of rounds up to r - 2 of the epoch, all of which are over when r begins:
- * of this bucket's last one, and of the others since then, each the last one that counts.
+ * of this bucket's last one with a rate, and of the others since then, each the last one that
+ * counts.
  */
 #ifndef LIBTHC_SHARES_H
 #define LIBTHC_SHARES_H
@@ -39,29 +40,46 @@ struct thc_share_id {
  * struct thc_share - a bucket of a group
  * @seen: its last two rounds
  * @exponents: of the norms of either
+ * @counted: thc_norms_seen.after of those that are in the group's bins; 0: none
+ * @begun: its last round
  */
 struct thc_share {
 	struct thc_share_id	id;
 	struct thc_norms_seen	seen[2];
 	struct thc_buffer	exponents;
+	uint64_t		counted;
+	uint64_t		begun;
+};
+
+/* Norms of a group's buckets: those that counted in its last round. */
+struct thc_group {
+	uint64_t		number;
+	struct thc_buffer	bins;
 };
 
 /**
  * struct thc_shares - of a client
  * @all: @count struct thc_share
- * @bins: two struct thc_rate_bins
+ * @groups: @group_count struct thc_group
+ * @bins: room for one choice
  */
 struct thc_shares {
 	struct thc_buffer	all;
 	size_t			count;
+	struct thc_buffer	groups;
+	size_t			group_count;
 	struct thc_buffer	bins;
 };
+
+/* A bucket that has had no round for so many is forgotten. */
+#define THC_SHARE_ROUNDS	4096
 
 /* -ENOMEM, and nothing has changed. */
 int thc_shares_open(struct thc_client *c, struct thc_shares *s);
 void thc_shares_close(struct thc_client *c, struct thc_shares *s);
-/* Makes room for norms of @which; -ENOMEM. */
-int thc_shares_begin(struct thc_client *c, struct thc_shares *s, const struct thc_share_id *which);
+/* Makes room for norms of @which, which begins @round; -ENOMEM. */
+int thc_shares_begin(struct thc_client *c, struct thc_shares *s, const struct thc_share_id *which,
+		     uint64_t round);
 /* What it aims at in @round; @asked: what its group does. */
 struct thc_rate_goal thc_shares_goal(struct thc_shares *s, const struct thc_share_id *which,
 				     const struct thc_rate *rate, const struct thc_rate_goal *asked,

@@ -26,15 +26,15 @@ static const unsigned int *votes_before(const struct thc_trial *t, uint64_t roun
 	return of;
 }
 
-static void decide(struct thc_trial *t, uint64_t round, unsigned int ranks)
+static void decide(struct thc_trial *t, uint64_t round, unsigned int least)
 {
 	const unsigned int *of = votes_before(t, round);
 
 	/* a rank that knows nothing yet is waited for */
-	if (!of || of[THC_TRIAL_FIXED] + of[THC_TRIAL_RATE] < ranks)
+	if (!of || of[THC_VOTE_NONE] || of[THC_VOTE_FIXED] + of[THC_VOTE_RATE] < least)
 		return;
-	t->state = of[THC_TRIAL_RATE] > of[THC_TRIAL_FIXED] ? THC_TRIAL_FOR_RATE :
-							      THC_TRIAL_FOR_FIXED;
+	t->state = of[THC_VOTE_RATE] > of[THC_VOTE_FIXED] ? THC_TRIAL_FOR_RATE :
+							    THC_TRIAL_FOR_FIXED;
 }
 
 static void start(struct thc_trial *t, uint64_t round)
@@ -45,15 +45,16 @@ static void start(struct thc_trial *t, uint64_t round)
 	memset(t->taken, 0, sizeof(t->taken));
 }
 
-bool thc_trial_begin(struct thc_trial *t, uint64_t round, unsigned int ranks)
+bool thc_trial_begin(struct thc_trial *t, uint64_t round, unsigned int least, bool *timed)
 {
 	uint64_t at;
 
 	if (t->state == THC_TRIAL_RUNS)
-		decide(t, round, ranks);
+		decide(t, round, least);
 	if (t->state == THC_TRIAL_NOT || t->rounds - t->began >= THC_TRIAL_EVERY)
 		start(t, round);
 	at = t->rounds++ - t->began;
+	*timed = at >= THC_TRIAL_FIRST;
 	if (t->state != THC_TRIAL_RUNS)
 		return t->state == THC_TRIAL_FOR_RATE;
 	return at < THC_TRIAL_FIRST || (at - THC_TRIAL_FIRST) / THC_TRIAL_ROUNDS % 2;
@@ -64,16 +65,16 @@ static bool is_known(const struct thc_trial *t)
 	return t->taken[false] == THC_TRIAL_ROUNDS && t->taken[true] == THC_TRIAL_ROUNDS;
 }
 
-enum thc_trial_vote thc_trial_vote(const struct thc_trial *t)
+enum thc_vote thc_trial_vote(const struct thc_trial *t)
 {
 	uint64_t rate = thc_trial_median(t, true), fixed = thc_trial_median(t, false);
 
 	if (!is_known(t))
-		return THC_TRIAL_NONE;
-	return 100 * rate <= WORTH * fixed ? THC_TRIAL_RATE : THC_TRIAL_FIXED;
+		return THC_VOTE_NONE;
+	return 100 * rate <= WORTH * fixed ? THC_VOTE_RATE : THC_VOTE_FIXED;
 }
 
-void thc_trial_note(struct thc_trial *t, uint64_t round, const unsigned int of[THC_TRIAL_RATE + 1])
+void thc_trial_note(struct thc_trial *t, uint64_t round, const unsigned int of[THC_VOTE_RATE + 1])
 {
 	unsigned int k = t->votes[1].after < t->votes[0].after;
 
@@ -85,9 +86,8 @@ void thc_trial_took(struct thc_trial *t, uint64_t round, bool rated, uint64_t ns
 {
 	uint64_t each = ns / (count / 1024 + 1);
 
-	/* one of the trial before, or of the first ones */
-	if (t->state != THC_TRIAL_RUNS || round < t->first || t->taken[rated] == THC_TRIAL_ROUNDS ||
-	    t->rounds - t->began <= THC_TRIAL_FIRST)
+	/* one of the trial before */
+	if (t->state != THC_TRIAL_RUNS || round < t->first || t->taken[rated] == THC_TRIAL_ROUNDS)
 		return;
 	t->ns[rated][t->taken[rated]++] = each < UINT32_MAX ? (uint32_t)each : UINT32_MAX;
 }

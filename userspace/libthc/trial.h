@@ -15,19 +15,19 @@
 
 #include "libthc.h"
 
-/* Rounds at the beginning of a trial, in which the window grows; then so many of each kind in
- * turns.
+/* Rounds at the beginning of a trial whose times do not count, since the window grows; then so many
+ * of each kind in turns: a step or more of buckets, which differ.
  */
 #define THC_TRIAL_FIRST		4
-#define THC_TRIAL_ROUNDS	12
+#define THC_TRIAL_ROUNDS	32
 /* From the beginning of a trial to that of the next. */
 #define THC_TRIAL_EVERY		2048
 
 /* What a rank says in its claims. */
-enum thc_trial_vote {
-	THC_TRIAL_NONE,		/* it does not know */
-	THC_TRIAL_FIXED,
-	THC_TRIAL_RATE,
+enum thc_vote {
+	THC_VOTE_NONE,		/* it does not know */
+	THC_VOTE_FIXED,
+	THC_VOTE_RATE,
 };
 
 /**
@@ -46,19 +46,21 @@ struct thc_trial {
 	enum thc_trial_state	state;
 	struct {
 		uint64_t	after;
-		unsigned int	of[THC_TRIAL_RATE + 1];
+		unsigned int	of[THC_VOTE_RATE + 1];
 	}			votes[2];
 	uint32_t		ns[2][THC_TRIAL_ROUNDS];
 	unsigned int		taken[2];
 };
 
-/* Has @round, which could, a rate? @ranks: how many vote. Once for each such round, in order. */
-bool thc_trial_begin(struct thc_trial *t, uint64_t round, unsigned int ranks);
+/* Has @round, which could, a rate? Once for each such round, in order. @least: so many ranks have to
+ * vote. @timed: out: its time counts.
+ */
+bool thc_trial_begin(struct thc_trial *t, uint64_t round, unsigned int least, bool *timed);
 /* What this rank says in its claim. */
-enum thc_trial_vote thc_trial_vote(const struct thc_trial *t);
-/* The claims of @round are there: @of: how many ranks said what. */
-void thc_trial_note(struct thc_trial *t, uint64_t round, const unsigned int of[THC_TRIAL_RATE + 1]);
-/* A round has ended well: it took @ns for @count values. */
+enum thc_vote thc_trial_vote(const struct thc_trial *t);
+/* The claims of @round are there: @of: how many of the ranks that made one said what. */
+void thc_trial_note(struct thc_trial *t, uint64_t round, const unsigned int of[THC_VOTE_RATE + 1]);
+/* A round whose time counts has ended well: it took @ns for @count values. */
 void thc_trial_took(struct thc_trial *t, uint64_t round, bool rated, uint64_t ns, uint64_t count);
 /* The median of what 1024 values took so far in this trial, in ns; 0: none has ended. */
 uint32_t thc_trial_median(const struct thc_trial *t, bool rated);
