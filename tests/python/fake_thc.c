@@ -311,6 +311,8 @@ static void choose_bits(struct thc_client *c)
 	c->stats.rate_bits_down += 4 * 64 * 3;
 	c->stats.rate_square += 4;
 	c->stats.rate_lost += .02;
+	c->stats.trial = THC_TRIAL_FOR_RATE;
+	c->stats.trial_fixed_ns = 900;
 }
 
 int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,

@@ -307,11 +307,15 @@ class Hook(rig.HookTest):
             self.assertEqual((lhc["scheme"], lhc[goal], lhc["bits_up"]), ("lhc", None, 32))
             self.assertEqual(s.stats()["chosen"], {"bits_up": 1.5, "bits_down": 3,
                                                    "skipped": .25, "error": .005})
+            self.assertEqual(s.stats()["tried"],
+                             {"goes_by": "rate", "fixed_ns": 900, "rate_ns": None})
             s.close()
             self.assertIsNone(s.stats()["chosen"])
+            self.assertIsNone(s.stats()["tried"])
         s = state()
         s.reduce(Bucket(torch.ones(9)))
         self.assertIsNone(s.stats()["chosen"])
+        self.assertIsNone(s.stats()["tried"])
 
     def test_first_steps_go_through_the_group_if_asked_for(self):
         s = state(start_iter=2)

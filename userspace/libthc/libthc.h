@@ -272,8 +272,9 @@ enum thc_precision {
  *	@rate of 0, too: the client's, and without one the job's
  * @group: buckets of one gradient, which a step reduces one after another, meet @rate or @error
  *	together if they have the same number here: bits go where they count in the whole gradient,
- *	as norms of the step before say. All ranks must give the same. 0: each meets it by itself.
- *	Without a rate or an error it means nothing
+ *	as norms of their last all-reduces say, but for the very last one, which may not be over.
+ *	All ranks must give the same. 0: each meets it by itself. Without a rate or an error it means
+ *	nothing
  */
 struct thc_call {
 	size_t			size;
@@ -453,7 +454,9 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	the next ones. A bucket counts as no less than 512 KiB and three blocks of
  *	floats, so this is never less than 1 MiB or six blocks, and where sums have 32
  *	bits as no less than 4 bytes a value, in jobs with sketches as no less than
- *	12; slots of the job beyond 2048 add 88 bytes each
+ *	12; slots of the job beyond 2048 add 88 bytes each. In a job with a rate
+ *	100 KiB come on top, and 4 bytes for each 1024 values of buckets that meet one together
+ *	(struct thc_call), also while they are not in progress
  * @simd: "none" after a failed thc_client_rejoin()
  * @window: most data chunks in flight. The congestion window, which
  *	thc_client_stats() shows, moves below it
@@ -468,7 +471,8 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  * @precision: enum thc_precision of floats, if the job's scheme is none or lhc; of others 0
  * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
  * @rate_goal, @error_goal: what a call by thc aims at that says nothing else, as @rate and @error
- *	of struct thc_call; both 0: the bits of the job's table
+ *	of struct thc_call; both 0: the bits of the job's table. In a job with rate=auto it may have
+ *	these all the same: see thc_client_stats.trial
  */
 struct thc_client_info {
 	size_t		size;
