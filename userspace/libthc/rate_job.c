@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
+/* What a client's job has for rates: its classes, what calls aim at, and whether a rate is tried. */
+#include <errno.h>
+#include <math.h>
+
+#include <thc/fnv.h>
+
+#include "client.h"
+#include "request.h"
+#include "scheme_thc.h"
+#include "table.h"
+
+/* So that a block has two chunks at most. */
+#define SUM_WIDTH_MOST	16
+/* The bits of a claim that tell of a rate. */
+#define CHOSEN_MASK	((1U << 20) - 1)
+
+/* --- the job ---------------------------------------------------------------- */
+
+static uint32_t hash_u32(uint32_t hash, uint32_t v)
+{
+	const __be32 be = thc_be32(v);
+
+	return thc_fnv(hash, &be, sizeof(be));
+}
+
+/* As far as all ranks have to have it alike. */
+static uint32_t hash_of(const struct thc_rate *rate)
+{
+	uint32_t hash = THC_FNV_BEGIN;
+	unsigned int k;
+
+	for (k = 0; k < rate->steps; k++) {
+		const struct thc_rate_class *c = &rate->class[rate->step[k]];
+
+		hash = hash_u32(hash, c->bits);
+		hash = hash_u32(hash, c->sum_width);
+		hash = hash_u32(hash, c->error);
+		hash = hash_u32(hash, (uint32_t)rate->edge[k]);
+	}
+	return hash;
+}
+
+static uint32_t parts_of(double error)
+{
+	return error < 1 ? (uint32_t)(error * THC_RATE_ONE) : THC_RATE_ONE;
+}
+
+static struct thc_rate_class class_by(const struct thc_spec *s, const struct thc_table_row *row,
+				      const struct thc_table *t)
+{
+	bool correlated = s->features & THC_FEATURE_CORRELATED;
+	double cost = thc_table_nmse(t, s->ranks);
+
+	return (struct thc_rate_class){
+		.bits = row->bits,
+		.sum_width = row->sum_width,
+		.cost = parts_of(cost),
+		.error = parts_of(correlated ? thc_table_nmse_correlated(t, s->ranks) : cost),
+	};
+}
+
+struct thc_rate_goal thc_rate_goal_of(double rate, double error)
+{
+	return (struct thc_rate_goal){
+		.bits = rate > 0 ? (uint32_t)lround(rate * 1000) : 0,
+		.error = (uint32_t)lround(error * 1e6),
+	};
+}
+
+static bool is_set(const struct thc_client_options *o)
+{
+	return o->rate != 0 || o->error != 0;
+}
+
+bool thc_rate_is_tried(const struct thc_client *c)
+{
+	return c->spec.rate_flags & THC_RATE_F_TRY && !is_set(&c->options) &&
+	       c->options.flags & THC_CLIENT_ERROR_FEEDBACK;
+}
+
+struct thc_rate_goal thc_rate_default(const struct thc_client *c)
+{
+	if (is_set(&c->options))
+		return thc_rate_goal_of(c->options.rate, c->options.error);
+	/* what few bits lose has to come back */
+	if (c->spec.rate_flags & THC_RATE_F_TRY && !thc_rate_is_tried(c))
+		return (struct thc_rate_goal){ .bits = 0 };
+	return (struct thc_rate_goal){ .bits = c->spec.rate, .error = c->spec.error };
+}
+
+int thc_rate_missing(void)
+{
+	return thc_fail(
+		-EOPNOTSUPP,
+		"the job has no tables for a rate: give it rate= or error= (thcd(8)), or leave both 0 here");
+}
+
+int thc_rate_open(struct thc_compressor *z, struct thc_client *c)
+{
+	const struct thc_spec *s = &c->spec;
+	struct thc_table table;
+	unsigned int k;
+	int error;
+
+	if (!s->rate && !s->error)
+		return is_set(&c->options) && c->options.rate != THC_RATE_FIXED ?
+			       thc_rate_missing() :
+			       0;
+	z->rate.class[0].cost = THC_RATE_ONE;
+	z->rate.class[0].error = THC_RATE_ONE;
+	for (k = 1; k <= THC_RATE_BITS_MAX; k++) {
+		const struct thc_table_row row = thc_spec_row(s, k);
+
+		if (!row.sum_width || row.sum_width > SUM_WIDTH_MOST)
+			continue;
+		/* it has been read: check() */
+		(void)!thc_row_read(&row, s->ranks, &table);
+		thc_table_price(&table);
+		error = thc_compressor_codec(c, &table, 0, &z->row[k]);
+		if (error)
+			return error;
+		z->rate.class[k] = class_by(s, &row, &table);
+	}
+	thc_rate_init(&z->rate, c->options.flags & THC_CLIENT_ERROR_FEEDBACK);
+	/* something has to be sent */
+	if (!z->rate.step[z->rate.steps ? z->rate.steps - 1 : 0])
+		return thc_fail(
+			-EPROTO,
+			"the job has a rate, but no table of up to %u bits that is of use: its aggregator is at fault",
+			THC_RATE_BITS_MAX);
+	z->rate_hash = hash_of(&z->rate);
+	if (thc_shares_open(c, &z->shares))
+		return thc_fail(-ENOMEM, "out of memory for the bits of blocks");
+	return 0;
+}
+
+void thc_rate_close(struct thc_compressor *z, struct thc_client *c)
+{
+	unsigned int k;
+
+	thc_shares_close(c, &z->shares);
+	for (k = 0; k < THC_RATE_CLASSES; k++)
+		thc_codec_exit(&z->row[k]);
+}
+
+uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal *goal)
+{
+	const struct thc_compressor *z = c->context[THC_SCHEME_THC];
+	uint32_t hash;
+
+	if (!goal->bits && !goal->error)
+		return 0;
+	hash = hash_u32(hash_u32(z->rate_hash, goal->bits), goal->error);
+	if (goal->shared)
+		hash = hash_u32(hash_u32(hash, goal->asked), (uint32_t)goal->lambda);
+	return (hash & CHOSEN_MASK) | 1;
+}
+
+/* --- is it worth its time? ---------------------------------------------------- */
+
+static struct thc_trial *trial(const struct thc_request *r)
+{
+	return &((struct thc_compressor *)r->client->context[THC_SCHEME_THC])->trial;
+}
+
+void thc_rate_begin(struct thc_request *r)
+{
+	struct thc_client_stats *stats = &r->client->stats;
+
+	if (!r->tried)
+		return;
+	if (!thc_trial_begin(trial(r), r->round, r->client->spec.quorum, &r->timed)) {
+		r->goal = (struct thc_rate_goal){ .bits = 0 };
+		r->chosen = 0;
+	}
+	r->vote = thc_trial_vote(trial(r));
+	stats->trial = trial(r)->state;
+	stats->trial_fixed_ns = thc_trial_median(trial(r), false);
+	stats->trial_rate_ns = thc_trial_median(trial(r), true);
+}
+
+void thc_rate_agreed(struct thc_request *r)
+{
+	unsigned int of[THC_VOTE_RATE + 1];
+
+	if (!r->tried)
+		return;
+	thc_agree_votes(r, of);
+	thc_trial_note(trial(r), r->round, of);
+}
+
+void thc_rate_ended(struct thc_request *r)
+{
+	if (r->timed)
+		thc_trial_took(trial(r), r->round, r->chosen, thc_now() - r->began_at, r->count);
+}
