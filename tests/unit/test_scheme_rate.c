@@ -532,7 +532,7 @@ static void results__are_those_of_the_codec(void **state)
 					    .count = 40 * BLOCK + 17 * k,
 					    .feedback = true,
 					    .octaves = 9, .correlated = k % 2,
-					    .goal = { rates[k], 0, k } },
+					    .goal = { .bits = rates[k], .turn = k } },
 			      blocks);
 			for (c = 0; c < THC_RATE_CLASSES; c++)
 				seen[c] += blocks[c];

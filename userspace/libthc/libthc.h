@@ -273,8 +273,8 @@ enum thc_precision {
  * @group: buckets of one gradient, which a step reduces one after another, meet @rate or @error
  *	together if they have the same number here: bits go where they count in the whole gradient,
  *	as norms of their last all-reduces say, but for the very last one, which may not be over.
- *	All ranks must give the same. 0: each meets it by itself. Without a rate or an error it means
- *	nothing
+ *	All ranks must give the same. 0: each meets it by itself. Without a rate or an error it
+ *	means nothing
  */
 struct thc_call {
 	size_t			size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* What a client's job has for rates: its classes, what calls aim at, and whether a rate is tried. */
+/* What a client's job has for rates: classes, what calls aim at, and whether a rate is tried. */
 #include <errno.h>
 #include <math.h>
 

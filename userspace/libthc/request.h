@@ -126,7 +126,7 @@ void thc_agree_prepare(struct thc_request *r);
 void thc_agree_claim(struct thc_request *r);
 /* The scale that spans what all claims have. */
 struct thc_scale thc_agree_scale(const struct thc_request *r);
-/* How many of the ranks that made a claim said what, by enum thc_vote, whether a rate is worth its time. */
+/* How many of the ranks that made a claim said what of a rate, by enum thc_vote. */
 void thc_agree_votes(const struct thc_request *r, unsigned int of[THC_VOTE_RATE + 1]);
 /* Rounds of the key before this one, modulo THC_RATE_ROUNDS: the largest that claims say. */
 uint32_t thc_agree_turn(const struct thc_request *r);

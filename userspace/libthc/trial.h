@@ -52,8 +52,8 @@ struct thc_trial {
 	unsigned int		taken[2];
 };
 
-/* Has @round, which could, a rate? Once for each such round, in order. @least: so many ranks have to
- * vote. @timed: out: its time counts.
+/* Has @round, which could, a rate? Once for each such round, in order. @least: so many ranks have
+ * to vote. @timed: out: its time counts.
  */
 bool thc_trial_begin(struct thc_trial *t, uint64_t round, unsigned int least, bool *timed);
 /* What this rank says in its claim. */
