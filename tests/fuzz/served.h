@@ -77,7 +77,7 @@ static bool note_record(struct records *r, uint8_t type, uint8_t flags, const ui
 			return true;
 		break;
 	case 7:
-		if (*one || d[8] || d[9] || d[10] || d[11])
+		if (*one || d[8] || d[9] || d[10] || d[11] & ~1)
 			return false;
 		/* a rate, or an error */
 		if (!(d[0] || d[1] || d[2] || d[3]) == !(d[4] || d[5] || d[6] || d[7]))
