@@ -59,13 +59,32 @@ static void spoil(struct coming *p, uint8_t how)
 	p->ce = how & 0x80;
 }
 
+/* After a change of a constant, be it one that a worker does not take. */
+static void hash_welcome(uint8_t *welcome, size_t bytes)
+{
+	uint32_t hash = THC_FNV_BEGIN;
+	size_t at, end;
+	__be32 said;
+
+	for (at = sizeof(struct thc_welcome); at < bytes; at = end) {
+		end = at + (4 + be16_at(welcome + at + 2) + 7) / 8 * 8;
+		if (end > bytes)
+			break;
+		if (welcome[at + 1] & THC_RECORD_F_CONSTANT)
+			hash = hash_on(hash, welcome + at, end - at);
+	}
+	hash = hash_on(hash, welcome + offsetof(struct thc_welcome, seed), 8);
+	said = thc_be32(hash_on(hash, welcome + offsetof(struct thc_welcome, features), 4));
+	memcpy(welcome + offsetof(struct thc_welcome, constants), &said, sizeof(said));
+}
+
 static struct coming *put_welcome(uint8_t flags)
 {
 	struct coming *p = room_for_one();
 	struct thc_hdr *h = (void *)p->at;
 	struct whole_welcome c = w.welcome;
 
-	p->bytes = sizeof(*h) + sizeof(c);
+	p->bytes = (uint16_t)(sizeof(*h) + sizeof(c) + w.more.bytes);
 	h->version = THC_VERSION;
 	h->op = THC_OP_WELCOME;
 	h->key_id = welcome_key[w.keyed].id;
@@ -75,6 +94,9 @@ static struct coming *put_welcome(uint8_t flags)
 	memcpy(c.w.nonce, w.nonce, sizeof(c.w.nonce));
 	c.w.flags |= thc_be16(flags);
 	memcpy(p->at + sizeof(*h), &c, sizeof(c));
+	memcpy(p->at + sizeof(*h) + sizeof(c), w.more.record, w.more.bytes);
+	if (w.more.bytes)
+		hash_welcome(p->at + sizeof(*h), p->bytes - sizeof(*h));
 	seal(p);
 	return p;
 }
@@ -131,36 +153,54 @@ static const struct thc_compressor *compressor(void)
 	return w.client->context[w.client->spec.scheme];
 }
 
-/* Index that rank @rank, not the client's, has at coordinate @i of a chunk. */
-static unsigned int level_of(unsigned int rank, uint32_t chunk, unsigned int i)
+/* The row that the indices of a chunk are of. */
+static struct thc_table_row row_of(const struct asked *a)
 {
-	return (i * 5 + rank * 3 + chunk) % compressor()->codec.table.levels;
+	return thc_spec_row(&w.client->spec, ((const struct thc_hdr *)a->at)->width);
+}
+
+/* Index that rank @rank, not the client's, has at coordinate @i of a chunk. */
+static unsigned int level_of(unsigned int rank, uint32_t chunk, unsigned int i, unsigned int levels)
+{
+	return (i * 5 + rank * 3 + chunk) % levels;
+}
+
+/* And the client: @bits bits, those of coordinate 0 come first. */
+static unsigned int own_level(const struct asked *a, unsigned int i, unsigned int bits)
+{
+	const uint8_t *at = a->at + sizeof(struct thc_hdr) + i * bits / 8;
+
+	return (at[0] << 8 | at[1]) >> (16 - i * bits % 8 - bits) & ((1U << bits) - 1);
+}
+
+static void put_lane(uint8_t *lanes, unsigned int i, unsigned int width, unsigned int sum)
+{
+	unsigned int k;
+
+	for (k = 0; k < width; k += 8)
+		lanes[i * width / 8 + k / 8] |= (uint8_t)(sum << i * width % 8 >> k);
 }
 
 /* The sum of the ranks in @in over a chunk of gradients. */
 static void sum_levels(const struct asked *a, uint64_t in, uint8_t *lanes)
 {
-	const uint8_t *own = a->at + sizeof(struct thc_hdr);
 	const struct thc_spec *c = &w.client->spec;
-	const struct thc_table *t = &compressor()->codec.table;
-	unsigned int width = thc_spec_sum_width(c);
+	const struct thc_table_row row = row_of(a);
 	uint32_t chunk = thc_be32(((const struct thc_hdr *)a->at)->chunk);
 	unsigned int i, r;
 
 	memset(lanes, 0, THC_LANE_BYTES);
-	for (i = 0; i < compressor()->chunk; i++) {
+	for (i = 0; i < THC_COORDINATES(row.sum_width); i++) {
 		unsigned int sum = 0;
 
 		for (r = 0; r < c->ranks; r++) {
-			unsigned int z = level_of(r, chunk, i);
-
-			if (r == w.client->options.rank)
-				z = i % 2 ? own[i / 2] & 15 : own[i / 2] >> 4;
-			if (in >> r & 1)
-				sum += t->value[z];
+			if (!(in >> r & 1))
+				continue;
+			sum += row.level[r == w.client->options.rank ?
+						 own_level(a, i, row.bits) :
+						 level_of(r, chunk, i, 1U << row.bits)];
 		}
-		for (r = 0; r < width; r += 8)
-			lanes[i * width / 8 + r / 8] |= (uint8_t)(sum << i * width % 8 >> r);
+		put_lane(lanes, i, row.sum_width, sum);
 	}
 }
 
@@ -190,7 +230,7 @@ static struct coming *put_answer(const struct asked *a, uint64_t in)
 	in = in & all ? in & all : all;
 	memcpy(h, a->at, sizeof(*h));
 	h->flags = THC_F_ANSWER | (in != all ? THC_F_CLOSED : 0);
-	h->width = a->norms ? 32 : thc_spec_sum_width(c);
+	h->width = a->norms ? 32 : sum_width_of(h);
 	/* as if a node's sums had been there first */
 	if (!a->norms && thc_be32(h->chunk) & 1)
 		h->op = THC_OP_ADD;

@@ -64,6 +64,16 @@ static void believe_challenge(const struct coming *p)
 		w.challenges |= 1U << c[1] % 32;
 }
 
+static void take_rate(const uint8_t *d)
+{
+	memset(&w.rate, 0, sizeof(w.rate));
+	if (!d)
+		return;
+	w.rate.bits = (uint32_t)be16_at(d) << 16 | be16_at(d + 2);
+	w.rate.error = (uint32_t)be16_at(d + 4) << 16 | be16_at(d + 6);
+	w.rate.tried = d[11] & 1;
+}
+
 /* While joining: does it end the join well? */
 static void believe_welcome(const struct coming *p)
 {
@@ -85,6 +95,7 @@ static void believe_welcome(const struct coming *p)
 	memcpy(w.salt, r.seal + 4, sizeof(w.salt));
 	w.seal = r.seal[0];
 	set_salt(w.salt);
+	take_rate(r.rate);
 	w.one_port = flags & THC_WELCOME_F_ONE_PORT;
 	w.ready = flags & THC_WELCOME_F_READY;
 }
@@ -111,10 +122,16 @@ static bool counts_fit(const struct thc_hdr *h)
 	return bitmap && !(bitmap & ~all) && thc_be16(h->count) == __builtin_popcountll(bitmap);
 }
 
+/* Bits of a sum of what the chunk @h has: its indices say which row they are of. */
+static uint8_t sum_width_of(const struct thc_hdr *h)
+{
+	return thc_spec_row(&w.client->spec, h->width).sum_width;
+}
+
 static bool is_answer(const struct thc_hdr *h, const struct asked *a, size_t bytes)
 {
 	const struct thc_hdr *was = (void *)a->at;
-	uint8_t width = a->norms ? 32 : thc_spec_sum_width(&w.client->spec);
+	uint8_t width = a->norms ? 32 : sum_width_of(was);
 	bool op = h->op == was->op || (!a->norms && h->op == THC_OP_ADD);
 
 	return bytes == sizeof(*h) + THC_LANE_BYTES && h->flags & THC_F_ANSWER && op &&
@@ -143,6 +160,7 @@ static void land(struct asked *a, const struct thc_hdr *h, const uint8_t *lanes)
 		hold(a, h, lanes);
 	a->answered = true;
 	a->gone = !lanes;
+	a->without_us = !(thc_be64(h->bitmap) >> w.client->options.rank & 1);
 	a->count = lanes ? thc_be16(h->count) : 0;
 	if (lanes)
 		memcpy(a->lanes, lanes, sizeof(a->lanes));
@@ -150,7 +168,7 @@ static void land(struct asked *a, const struct thc_hdr *h, const uint8_t *lanes)
 		return;
 	reached[SUM_GONE].times += !lanes;
 	reached[PARTIAL_SUM].times += lanes && a->count < w.client->spec.ranks;
-	reached[WITHOUT_US].times += !(thc_be64(h->bitmap) >> w.client->options.rank & 1);
+	reached[WITHOUT_US].times += a->without_us;
 }
 
 /* Does the aggregator send from @port what is about slot @slot? */

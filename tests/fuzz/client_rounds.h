@@ -8,13 +8,15 @@
 
 #include "client_world.h"
 
-static struct {
+static struct under_way {
 	struct thc_request *request;
 	unsigned int round;
 	size_t count;
 	enum thc_dtype dtype;
+	struct thc_call call;
 	uint8_t *buf;
 	uint8_t *was;
+	float before[VALUES_MAX];	/* its error memory */
 } under_way[UNDER_WAY_MAX];
 
 static unsigned int rounds;	/* begun in this session */

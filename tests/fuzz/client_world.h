@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <thc/wire/announce.h>
 #include <thc/worker/join.h>
 
 #include "../lib/welcome.h"
@@ -43,6 +44,10 @@ enum {
 	SUCCESS,
 	UNIFORM,
 	UNROTATED,
+	RATED,
+	LEFT_OUT,
+	SHARED,
+	TRIED,
 	NONFINITE,
 	DISAGREED,
 	NOT_FINITE,
@@ -70,6 +75,10 @@ static struct outcome reached[OUTCOMES] = {
 	[SUCCESS] = { "results", 0 },
 	[UNIFORM] = { "of uniform THC", 0 },
 	[UNROTATED] = { "not rotated", 0 },
+	[RATED] = { "with a rate", 0 },
+	[LEFT_OUT] = { "blocks left out", 0 },
+	[SHARED] = { "goals shared", 0 },
+	[TRIED] = { "rates tried", 0 },
 	[NONFINITE] = { "results of NaN", 0 },
 	[DISAGREED] = { "ranks disagree", 0 },
 	[NOT_FINITE] = { "not finite", 0 },
@@ -104,6 +113,7 @@ struct asked {
 	bool		claims;		/* and of its agreement */
 	bool		answered;
 	bool		gone;		/* by STALE that knows who was in */
+	bool		without_us;
 	uint16_t	count;
 	uint8_t		at[PACKET_MAX] __attribute__((aligned(8)));
 	uint8_t		lanes[THC_LANE_BYTES];
@@ -136,6 +146,12 @@ static struct world {
 	bool			keyed;		/* the job has a secret key */
 	enum thc_seal_type	seal;		/* of its data */
 	struct whole_welcome	welcome;	/* honest constants */
+	struct thc_announcement	more;		/* records behind them */
+	struct {
+		uint32_t	bits;
+		uint32_t	error;
+		bool		tried;
+	} rate;					/* of that WELCOME; 0, 0: there is none */
 	bool			one_port;	/* as it was told */
 } w;
 

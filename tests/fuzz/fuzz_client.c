@@ -36,6 +36,7 @@
 
 #include "client.h"
 #include "client_aggregator.h"
+#include "client_rate.h"
 #include "client_rounds.h"
 #include "client_sockets.h"
 #include "fuzz.h"
@@ -78,11 +79,17 @@ static void act_join(void)
 	case 3:
 		/* a constant is another */
 		p = put_welcome(THC_WELCOME_F_READY);
-		at = next(&w.in) % sizeof(struct whole_welcome);
+		at = next(&w.in);
+		/* a byte cannot number what the records behind have */
+		if (w.more.bytes && at & 1)
+			at = sizeof(struct whole_welcome) + (at << 8 | next(&w.in)) % w.more.bytes;
+		else
+			at %= sizeof(struct whole_welcome);
 		p->at[sizeof(struct thc_hdr) + at] ^= next(&w.in);
 		/* and meant so */
 		if (action & 8)
-			whole_welcome_hash((void *)(p->at + sizeof(struct thc_hdr)));
+			hash_welcome(p->at + sizeof(struct thc_hdr),
+				     p->bytes - sizeof(struct thc_hdr));
 		seal(p);
 		break;
 	case 4:
@@ -130,36 +137,45 @@ static int fuzz_poll(struct pollfd *fds, nfds_t count, int ms)
 static void begin_round(uint8_t what)
 {
 	size_t count = 1 + (next(&w.in) << 8 | next(&w.in)) % (what & 8 ? VALUES_MAX : 1024), i;
+	const struct thc_call call = has_rate() ? rated_call(next(&w.in)) : rated_call(0);
+	uint8_t shape = has_rate() ? next(&w.in) : 0;
 	enum thc_dtype dtype = what % 3;
+	struct under_way *u = under_way;
 	uint32_t x = what;
-	unsigned int k;
 	size_t size;
 
-	for (k = 0; k < UNDER_WAY_MAX && under_way[k].request; k++)
-		;
-	if (k == UNDER_WAY_MAX || rounds == ROUNDS_MAX || w.client->broken)
+	while (u < under_way + UNDER_WAY_MAX && u->request)
+		u++;
+	if (u == under_way + UNDER_WAY_MAX || rounds == ROUNDS_MAX || w.client->broken)
 		return;
+	count = rated_count(count, &call);
 	size = count * thc_dtype_size(dtype);
-	under_way[k].count = count;
-	under_way[k].dtype = dtype;
-	under_way[k].buf = malloc(size);
-	under_way[k].was = malloc(size);
-	require(under_way[k].buf && under_way[k].was);
+	u->count = count;
+	u->dtype = dtype;
+	u->call = call;
+	u->call.key = count;
+	u->buf = malloc(size);
+	u->was = malloc(size);
+	require(u->buf && u->was);
 	for (i = 0; i < count; i++) {
-		float v = (what & 0x70) == 0x70 && i == count / 2 ? NAN : some_float(&x);
+		float v = (what & 0x70) == 0x70 && i == count / 2 ?
+				  NAN :
+				  some_float(&x) * block_scale(shape, i);
 
-		thc_store(dtype, under_way[k].buf + i * thc_dtype_size(dtype), &v, 1);
+		thc_store(dtype, u->buf + i * thc_dtype_size(dtype), &v, 1);
 	}
-	memcpy(under_way[k].was, under_way[k].buf, size);
-	if (!thc_allreduce_start(w.client, under_way[k].buf, count, dtype, count,
-				 &under_way[k].request)) {
-		under_way[k].round = rounds++;
+	memcpy(u->was, u->buf, size);
+	memset(u->before, 0, sizeof(u->before));
+	thc_error_export(w.client, u->call.key, u->before, count);
+	if (!thc_allreduce_call_start(w.client, u->buf, count, dtype, &u->call, &u->request)) {
+		u->round = rounds++;
+		note_begun(u);
 		return;
 	}
 	/* its error memory is in use */
 	require(*thc_last_error());
-	free(under_way[k].buf);
-	free(under_way[k].was);
+	free(u->buf);
+	free(u->was);
 }
 
 static void check_mean(unsigned int k, const struct asked **norms, const struct asked **data,
@@ -198,10 +214,24 @@ static void check_result(unsigned int k)
 
 	require(n == 2 && norms[0]->answered && norms[1]->answered);
 	require(!agreed(norms[0]));
+	if (has_rate() && goal_asked(&under_way[k]).bits + goal_asked(&under_way[k]).error) {
+		check_rated(&under_way[k], norms);
+		return;
+	}
 	require(chunks == (under_way[k].count + block - 1) / block * (block / compressor()->chunk));
 	for (i = 0; i < chunks; i++)
 		require(data[i]->answered);
 	check_mean(k, norms, data, chunks);
+}
+
+/* What had no mean has left the error memory as it was. */
+static void check_unchanged(const struct under_way *u)
+{
+	static float after[VALUES_MAX];
+
+	memset(after, 0, sizeof(after));
+	thc_error_export(w.client, u->call.key, after, u->count);
+	require(!memcmp(after, u->before, sizeof(after)));
 }
 
 static void check_nonfinite(unsigned int k)
@@ -213,6 +243,7 @@ static void check_nonfinite(unsigned int k)
 	require(w.client->options.flags & THC_CLIENT_NONFINITE && agreed(norms[0]) == -EDOM);
 	thc_load(under_way[k].dtype, &v, under_way[k].buf, 1);
 	require(v != v);
+	check_unchanged(&under_way[k]);
 }
 
 static void count_failure(int status)
@@ -232,6 +263,7 @@ static void check_failure(unsigned int k, int status)
 	require(*thc_last_error());
 	require(!memcmp(under_way[k].was, under_way[k].buf,
 			under_way[k].count * thc_dtype_size(under_way[k].dtype)));
+	check_unchanged(&under_way[k]);
 	/* a rank that a deadline left out takes all others' rounds with it */
 	if (!w.broken && (status == -EBADMSG || status == -EDOM))
 		require(chunks_of(under_way[k].round, true, norms) == 1 && norms[0]->answered &&
@@ -260,6 +292,7 @@ static void collect(bool canceled)
 			continue;
 		status = thc_allreduce_wait(under_way[k].request);
 		require(!canceled || status <= 0);
+		check_claimed_rate(&under_way[k]);
 		if (!status)
 			check_result(k);
 		else if (status == THC_NONFINITE)
@@ -572,6 +605,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	w.epoch = (uint32_t)next(&w.in) << 24 | 7;
 	rounds = 0;
 	make_job(ranks, next(&w.in), form);
+	/* the three that do not run the scalar code */
+	if (!(form & 1) && how & 0x80 && (how & 0xc1) != 0xc1)
+		rate_job(how & 0x40 ? 1 : 2 * (how & 1));
 	w.joining = true;
 	w.client = join(how);
 	w.joining = false;
