@@ -80,8 +80,8 @@ static void act_join(void)
 		/* a constant is another */
 		p = put_welcome(THC_WELCOME_F_READY);
 		at = next(&w.in);
-		/* a byte cannot number what the records behind have */
-		if (w.more.bytes && at & 1)
+		/* those numbers that are left are for the records behind, with another byte */
+		if (w.more.bytes && at >= sizeof(struct whole_welcome))
 			at = sizeof(struct whole_welcome) + (at << 8 | next(&w.in)) % w.more.bytes;
 		else
 			at %= sizeof(struct whole_welcome);
