@@ -10,7 +10,8 @@
  *	- epoch, members, their addresses and what settles a job are as the model says;
  *	  an epoch that changes is newer by serial arithmetic;
  *	- a refusal says why, goes to where the JOIN came from and tells nothing else;
- *	- every WELCOME is one that libthc takes, with the rank's own nonce;
+ *	- every WELCOME is one that libthc takes, and a reading of its own, with the rank's own
+ *	  nonce, and the rows and the rate that the job was described with;
  *	- answers of the control socket are JSON and agree with the model.
  */
 #include <netinet/in.h>
@@ -29,6 +30,7 @@
 #include "keys.h"
 #include "net.h"
 #include "plan.h"
+#include "served.h"
 #include "xdp.h"
 
 #define JOBS		3
@@ -48,6 +50,8 @@ enum {
 	RESTARTED,
 	BEHIND,
 	READY,
+	RATED,
+	TRIED,
 	GAVE_UP_GROUP,
 	GROUP_AGAIN,
 	LEFT_EARLY,
@@ -76,6 +80,8 @@ static struct outcome reached[OUTCOMES] = {
 	[RESTARTED] = { "restarted", 0 },
 	[BEHIND] = { "behind", 0 },
 	[READY] = { "ready", 0 },
+	[RATED] = { "told of a rate", 0 },
+	[TRIED] = { "of one on trial", 0 },
 	[GAVE_UP_GROUP] = { "group given up", 0 },
 	[GROUP_AGAIN] = { "group tried again", 0 },
 	[LEFT_EARLY] = { "left before", 0 },
@@ -101,10 +107,13 @@ static const struct {
 	u16 id;
 	const char *text;
 	bool six;
+	u32 rate;	/* thousandths of a bit */
+	u32 error;	/* millionths */
+	bool tried;
 } described[JOBS] = {
-	{ 0, "0,ranks=3,key=@11,prefix=10.77.0.0/24", false },
-	{ 1, "1,ranks=2,prefix=fd77::/64,reply=fanout,seal=none", true },
-	{ 5, "5,ranks=1,key=@33,prefix=10.77.0.0/16", false },
+	{ 0, "0,ranks=3,key=@11,prefix=10.77.0.0/24,error=0.03", false, 0, 30000, false },
+	{ 1, "1,ranks=2,prefix=fd77::/64,reply=fanout,seal=none,rate=auto", true, 6000, 0, true },
+	{ 5, "5,ranks=1,key=@33,prefix=10.77.0.0/16", false, 0, 0, false },
 };
 
 static struct thcd_plan plans[JOBS];
@@ -717,6 +726,34 @@ static const struct thc_welcome *check_fixed(const struct sent *s, int job)
 	return w;
 }
 
+static u32 be32_at(const u8 *p)
+{
+	return be16_at(p) << 16 | be16_at(p + 2);
+}
+
+/* What is in the records, read as the protocol has them: a job with a rate has rows of one to six
+ * bits, each of its own.
+ */
+static void check_records(const struct sent *s, int job, u32 rank)
+{
+	bool rated = described[job].rate || described[job].error;
+	struct records r;
+	u32 bits;
+
+	require(can_be_served(s->payload, s->length, rank, plans[job].seal == THC_SEAL_NH));
+	require(take_records(&r, s->payload, s->length) && r.row == r.of_bits[4]);
+	for (bits = 1; bits <= 8; bits++)
+		require(!r.of_bits[bits] == !(bits == 4 || (rated && bits <= 6)));
+	require(!r.rate == !rated);
+	if (!rated)
+		return;
+	require(be32_at(r.rate) == described[job].rate);
+	require(be32_at(r.rate + 4) == described[job].error);
+	require(be32_at(r.rate + 8) == described[job].tried);
+	reached[RATED].times++;
+	reached[TRIED].times += described[job].tried;
+}
+
 static void check_to_rank(const struct sent *s, int job, u32 rank)
 {
 	const struct thc_client_options o = {
@@ -738,6 +775,7 @@ static void check_to_rank(const struct sent *s, int job, u32 rank)
 	require(thc_table_hash(&table) == plans[job].table_hash);
 	require(number_of(w->nonce) == r->nonce);
 	require(s->port == r->port && thc_addr_equal(&s->to, &r->addr));
+	check_records(s, job, rank);
 }
 
 static void check_to_group(const struct sent *s, int job)
