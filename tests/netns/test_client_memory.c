@@ -327,12 +327,98 @@ static void memory__of_random_buckets(void **state)
 	}
 }
 
+#define GROUPS		2
+#define KEYS		3
+#define STEPS		3
+#define GROUPED		(GROUPS * KEYS)
+
+/* Two gradients of a few buckets each, a key and a length of its own for each, step by step. */
+static int reduce_groups(struct rank *r, size_t *most)
+{
+	static const size_t kib[GROUPED] = { 1200, 2000, 500, 1700, 900, 2300 };
+	struct thc_request *request;
+	unsigned int step, i;
+	int error = 0;
+
+	*most = 0;
+	for (step = 0; !error && step < STEPS; step++)
+		for (i = 0; !error && i < GROUPED; i++) {
+			size_t bytes = kib[i] << 10;
+			void *buf = make_values(bytes);
+			struct thc_call call = THC_CALL_INIT;
+
+			call.key = i;
+			call.group = 1 + i / KEYS;
+			*most = bytes > *most ? bytes : *most;
+			error = thc_allreduce_call_start(r->client, buf,
+							 bytes / (r->dtype == THC_FP32 ? 4 : 2),
+							 r->dtype, &call, &request);
+			if (!error)
+				error = thc_allreduce_wait(request);
+			free(buf);
+		}
+	return error;
+}
+
+/* r->buf: room for its statistics */
+static void *measure_groups(void *arg)
+{
+	struct rank *r = arg;
+	struct thc_client_info info = { .size = sizeof(info) };
+	struct thc_client_stats *stats = r->buf;
+	int error = open_client(r);
+	size_t most;
+
+	if (!error)
+		error = reduce_groups(r, &most);
+	keep_error(r, error);
+	if (!error) {
+		thc_client_info(r->client, &info);
+		stats->size = sizeof(*stats);
+		thc_client_stats(r->client, stats);
+		r->count = info.memory_peak;
+		print_message("%s, groups: %6zu KiB beside buckets of up to %6zu KiB\n",
+			      r->dtype == THC_FP32 ? "fp32" : "fp16", info.memory_peak >> 10,
+			      most >> 10);
+		if (info.memory_peak > promised(most, info.block))
+			r->error = -1;
+	}
+	return end_rank(r, NULL, NULL);
+}
+
+/* What is kept of norms, for the keys that share a goal, is held, too. */
+static void memory__of_groups_with_a_rate(void **state)
+{
+	static const char *const job[] = { "job=1,ranks=1,reply=fanout,rate=4",
+					   "job=1,ranks=1,reply=fanout,error=0.01" };
+	struct thc_client_stats stats;
+	struct rank rank;
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < 4; i++) {
+		struct daemon d = start_daemon(job[i / 2]);
+
+		set_up_ranks(&rank, 1, d);
+		rank.dtype = i % 2 ? THC_FP16 : THC_FP32;
+		rank.flags = THC_CLIENT_ERROR_FEEDBACK;
+		rank.buf = &stats;
+		run_ranks(&rank, 1, measure_groups);
+		stop_daemon(d);
+		if (rank.error)
+			fail_msg("%s: %d: %s (%zu KiB held)", job[i / 2], rank.error, rank.sentence,
+				 rank.count >> 10);
+		assert_int_equal(stats.rate_requests, STEPS * GROUPED);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory__at_most_twice_the_bucket),
 		cmocka_unit_test(memory__of_buckets_that_differ),
 		cmocka_unit_test(memory__of_random_buckets),
+		cmocka_unit_test(memory__of_groups_with_a_rate),
 	};
 
 	/* those whose name has this pattern alone */
