@@ -166,6 +166,10 @@ static void check_rows(const struct thcd_plan *plan, const struct thc_spec *s)
 	unsigned int bits, n = s->ranks;
 
 	require(s->rate == plan->rate && s->error == plan->error && !(s->rate && s->error));
+	require(s->rate_flags == (plan->rate_tried ? THC_RATE_F_TRY : 0));
+	require(!plan->rate_tried ||
+		plan->rate ==
+			500 * (plan->bits + thc_widths_sum(&plan->tables.widths, plan->bits)));
 	for (bits = 1; bits <= 8; bits++) {
 		struct thc_table_row row = thc_spec_row(s, bits);
 		unsigned int sum = ((1U << bits) - 1) * n;
@@ -417,7 +421,9 @@ static void put_plan(struct text *t, const struct thcd_plan *plan)
 	    plan->seal == THC_SEAL_SUM ? "sum" :
 					 "none");
 	put(t, "correlated", "%s", plan->correlated ? "on" : "off");
-	if (plan->rate)
+	if (plan->rate_tried)
+		put(t, "rate", "auto");
+	else if (plan->rate)
 		put(t, "rate", "%u.%03u", plan->rate / 1000, plan->rate % 1000);
 	if (plan->error)
 		put(t, "error", "0.%06u", plan->error);
@@ -555,7 +561,7 @@ static const struct {
 	{ "seed", { "0", "1", "18446744073709551615" } },
 	{ "seal", { "nh", "sum", "none" } },
 	{ "correlated", { "on", "off" } },
-	{ "rate", { "4", "0.25", "24", "3.3333", "0.2", "nan" } },
+	{ "rate", { "4", "0.25", "24", "0.2", "auto", "nan" } },
 	{ "error", { "0.001", "1e-6", "0.5", "0.4999999", "1e-7", "1" } },
 };
 
