@@ -86,7 +86,7 @@ def bench_rate__sends_the_bits_that_it_says():
         bits = row["bits_up"], row["bits_down"]
         if system.startswith("rate"):
             rate = int(system.partition("-")[2])
-            assert .95 * rate < sum(bits) <= rate + 1e-9 and 0 < row["error"] < .1, row
+            assert .95 * rate < sum(bits) <= rate + 1e-9 and 0 < row["error"] < .3, row
             assert 0 < row["skipped"] < 1, row
         else:
             assert bits == ((4, 8) if system == "fixed" else (48, 48)), row

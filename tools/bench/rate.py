@@ -24,7 +24,7 @@ from tasks.task import TaskError  # noqa: E402
 
 WORKERS = 4
 FIRST, STEPS = 20, 8    # of a training, whose gradients take turns
-SYSTEMS = ("fixed", "rate-6", "rate-8", "rate-12", "gloo_fp32")
+SYSTEMS = ("fixed", "rate-4", "rate-6", "rate-12", "gloo_fp32")
 LINKS = {"1gbit": "1gbit", "none": None}
 WARM_UP = 10            # rounds until error memories are as they stay: what is left out is back after 8
 MAKERS = {name: make for name, make, _ in TASKS}
@@ -66,7 +66,7 @@ def measured(links, of, size, args):
     """{system: [answers of all ranks by round]}, in turns, once error memories are as they stay."""
     rounds = {system: [] for system in SYSTEMS}
     with netns.Topology(WORKERS, shape=links) as net, \
-            Shards(net, WORKERS, 1, job={"rate": 6}, quiet=True) as shards:
+            Shards(net, WORKERS, 1, job={"rate": 4}, quiet=True) as shards:
         ranks = Ranks(net, shards, size, of)
         for number in range(args.warm_up + args.repeats):
             for system in SYSTEMS:
