@@ -167,9 +167,8 @@ static void check_rows(const struct thcd_plan *plan, const struct thc_spec *s)
 
 	require(s->rate == plan->rate && s->error == plan->error && !(s->rate && s->error));
 	require(s->rate_flags == (plan->rate_tried ? THC_RATE_F_TRY : 0));
-	require(!plan->rate_tried ||
-		plan->rate ==
-			500 * (plan->bits + thc_widths_sum(&plan->tables.widths, plan->bits)));
+	bits = plan->bits + thc_widths_sum(&plan->tables.widths, plan->bits);
+	require(!plan->rate_tried || plan->rate == 1000 * bits / 3);
 	for (bits = 1; bits <= 8; bits++) {
 		struct thc_table_row row = thc_spec_row(s, bits);
 		unsigned int sum = ((1U << bits) - 1) * n;

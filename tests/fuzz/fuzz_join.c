@@ -112,7 +112,7 @@ static const struct {
 	bool tried;
 } described[JOBS] = {
 	{ 0, "0,ranks=3,key=@11,prefix=10.77.0.0/24,error=0.03", false, 0, 30000, false },
-	{ 1, "1,ranks=2,prefix=fd77::/64,reply=fanout,seal=none,rate=auto", true, 6000, 0, true },
+	{ 1, "1,ranks=2,prefix=fd77::/64,reply=fanout,seal=none,rate=auto", true, 4000, 0, true },
 	{ 5, "5,ranks=1,key=@33,prefix=10.77.0.0/16", false, 0, 0, false },
 };
 

@@ -122,10 +122,10 @@ def case__native():
 
 
 def case__left_to_the_ranks():
-    """auto: half of the bits that the table has, and the record RATE says that it is on trial."""
+    """auto: a third of the bits that the table has, and the record RATE says that it is on trial."""
     job, text = rates("rate=auto", 4, "--software", "--listen", netns.AGGREGATOR4)
-    assert job["rate"] == (job["bits"] + job["sum_width"]) / 2 == 6 and job["rate_tried"], job
-    assert "6 bits a coordinate, up and down together, where it is faster" in text, text
+    assert job["rate"] == (job["bits"] + job["sum_width"]) / 3 == 4 and job["rate_tried"], job
+    assert "4 bits a coordinate, up and down together, where it is faster" in text, text
 
 
 def case__generic():

@@ -142,7 +142,7 @@ static const struct key job_keys[] = {
 	  "correlated stochastic rounding, on or off; default on" },
 	{ "rate", RATE, AT(rate), 250, 24000,
 	  "bits of an index follow the norms of blocks: bits a coordinate, up and down together, "
-	  "that all-reduces aim at, 0.25 to 24; or auto: half of those that bits= has, where "
+	  "that all-reduces aim at, 0.25 to 24; or auto: a third of those of the table, where "
 	  "clients with error feedback find that it takes less time; default: all blocks have "
 	  "the bits of bits=" },
 	{ "error", MILLIONTHS, AT(error), 1, 500000,

@@ -19,7 +19,7 @@ enum thcd_mode { THCD_MODE_AUTO, THCD_MODE_NATIVE, THCD_MODE_GENERIC };
 
 /* Bytes of an address or a prefix as written. */
 #define THCD_WORD_MAX	64
-/* thcd_job_wish.rate: half of the bits that the table has, where that takes less time. */
+/* thcd_job_wish.rate: a third of the bits of the table, up and down, where that is faster. */
 #define THCD_RATE_AUTO	1
 
 /* How a job names its table; LIST: its levels, in the configuration or in a file. */

@@ -316,7 +316,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->ttl_min = thcd_job_wish_given(w, "hops") ? THC_TTL - w->hops : 0;
 	plan->deadline_ms = w->deadline_ms;
 	plan->rate_tried = w->rate == THCD_RATE_AUTO;
-	plan->rate = plan->rate_tried ? (t.bits + width) * 1000 / 2 : w->rate;
+	plan->rate = plan->rate_tried ? (t.bits + width) * 1000 / 3 : w->rate;
 	plan->error = w->error;
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;
