@@ -248,7 +248,7 @@ static void others__are_not_noted(void **state)
 	assert_int_equal(c.memory_now, 0);
 }
 
-/* Keys that are always others do not gather. */
+/* Keys and groups that are always others do not gather. */
 static void gone__buckets_leave_their_memory(void **state)
 {
 	const struct thc_rate rate = job();
@@ -260,7 +260,7 @@ static void gone__buckets_leave_their_memory(void **state)
 	(void)state;
 	assert_int_equal(thc_shares_open(&c, &s), 0);
 	for (round = 0; round < 3 * THC_SHARE_ROUNDS; round += 16) {
-		const struct thc_share_id id = { GROUP, round, BLOCKS };
+		const struct thc_share_id id = { round % 32 ? GROUP : round, round, BLOCKS };
 		int16_t exponent[BLOCKS] = { 0 };
 
 		assert_int_equal(thc_shares_begin(&c, &s, &id, round), 0);
@@ -272,6 +272,7 @@ static void gone__buckets_leave_their_memory(void **state)
 		most = s.count > most ? s.count : most;
 	}
 	assert_in_range(most, THC_SHARE_ROUNDS / 16, THC_SHARE_ROUNDS / 16 + 3);
+	assert_in_range(s.group_count, THC_SHARE_ROUNDS / 32, THC_SHARE_ROUNDS / 32 + 3);
 	thc_shares_close(&c, &s);
 	assert_int_equal(c.memory_now, 0);
 }

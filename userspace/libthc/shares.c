@@ -151,7 +151,33 @@ void thc_shares_close(struct thc_client *c, struct thc_shares *s)
 	thc_buffer_drop(c, &s->bins);
 }
 
-/* Buckets of no use any more: by rounds alone, as on all ranks. */
+static bool has_buckets(const struct thc_shares *s, uint64_t group)
+{
+	const struct thc_share *all = (void *)s->all.at;
+	size_t i;
+
+	for (i = 0; i < s->count; i++)
+		if (all[i].id.group == group)
+			return true;
+	return false;
+}
+
+static void forget_groups(struct thc_client *c, struct thc_shares *s)
+{
+	struct thc_group *all = (void *)s->groups.at;
+	size_t i = 0;
+
+	while (i < s->group_count) {
+		if (has_buckets(s, all[i].number)) {
+			i++;
+			continue;
+		}
+		thc_buffer_drop(c, &all[i].bins);
+		all[i] = all[--s->group_count];
+	}
+}
+
+/* Buckets of no use any more, and their groups: by rounds alone, as on all ranks. */
 static void forget(struct thc_client *c, struct thc_shares *s, uint64_t round)
 {
 	struct thc_share *all = (void *)s->all.at;
@@ -166,6 +192,7 @@ static void forget(struct thc_client *c, struct thc_shares *s, uint64_t round)
 		thc_buffer_drop(c, &all[i].exponents);
 		all[i] = all[--s->count];
 	}
+	forget_groups(c, s);
 }
 
 int thc_shares_begin(struct thc_client *c, struct thc_shares *s, const struct thc_share_id *which,
