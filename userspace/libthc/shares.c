@@ -93,11 +93,12 @@ static int add_group(struct thc_client *c, struct thc_shares *s, uint64_t number
 /* What counted of @share does so no more. */
 static void discount(const struct thc_shares *s, struct thc_share *share)
 {
+	struct thc_rate_bins *bins = bins_of(s, share->id.group);
 	int which = share->seen[1].after == share->counted;
 
-	if (share->counted)
-		thc_rate_remove(bins_of(s, share->id.group), exponents_of(share, which),
-				share->id.blocks, share->seen[which].turn);
+	if (bins && share->counted)
+		thc_rate_remove(bins, exponents_of(share, which), share->id.blocks,
+				share->seen[which].turn);
 	share->counted = 0;
 }
 
@@ -109,7 +110,7 @@ static const struct thc_rate_bins *bring_up(const struct thc_shares *s, uint64_t
 	struct thc_rate_bins *bins = bins_of(s, group);
 	size_t i;
 
-	for (i = 0; i < s->count; i++, share++) {
+	for (i = 0; bins && i < s->count; i++, share++) {
 		int last = share->id.group == group ? last_before(share, round) : -1;
 		bool counts = last >= 0 && share->seen[last].after + step >= round;
 
@@ -224,7 +225,7 @@ struct thc_rate_goal thc_shares_goal(struct thc_shares *s, const struct thc_shar
 	struct thc_rate_bins *own = thc_shares_bins(s);
 	const struct thc_share *share = share_of(s, which);
 	const struct thc_rate_bins *all;
-	int last = last_before(share, round);
+	int last = share ? last_before(share, round) : -1;
 
 	if (last < 0)
 		return *asked;
@@ -232,7 +233,7 @@ struct thc_rate_goal thc_shares_goal(struct thc_shares *s, const struct thc_shar
 	add(own, share, last);
 	/* the bucket before this one may have been seen last just before this one was */
 	all = bring_up(s, which->group, round, round - (share->seen[last].after - 1));
-	return all->blocks > own->blocks ? thc_rate_share(rate, asked, all, own) : *asked;
+	return all && all->blocks > own->blocks ? thc_rate_share(rate, asked, all, own) : *asked;
 }
 
 void thc_shares_note(struct thc_shares *s, const struct thc_share_id *which, uint64_t round,
