@@ -55,7 +55,7 @@ CANNOT_FAIL = """
     cJSON_IsObject cJSON_IsString cJSON_IsTrue
     clock_gettime close closedir dirfd free freeaddrinfo freeifaddrs gai_strerror getenv getpid
     fileno geteuid usleep getopt_long optarg opterr optind inet_ntop inet_pton munmap strerror
-    sysconf pthread_cond_destroy pthread_cond_init pthread_cond_signal pthread_cond_wait
+    qsort sysconf pthread_cond_destroy pthread_cond_init pthread_cond_signal pthread_cond_wait
     pthread_join pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock
     pthread_mutex_unlock pthread_sigmask sem_destroy sem_init sem_post sem_trywait sem_wait
     sigaddset sigemptyset sigfillset signal sigprocmask erfc exp fesetenv fma frexpf ldexp ldexpf log log2 lround nearbyint

@@ -137,8 +137,8 @@ def node_record(first=6, n=8, missing=wire.NOBODY, how_many=0, zero=0, more=b"")
                                                      how_many, zero, bytes([9] * 16)) + more)
 
 
-def rate_record(rate=4000, error=0, zero=0, more=b""):
-    return wire.record(wire.RECORD_RATE, struct.pack(">III", rate, error, zero) + more)
+def rate_record(rate=4000, error=0, flags=0, more=b""):
+    return wire.record(wire.RECORD_RATE, struct.pack(">III", rate, error, flags) + more)
 
 
 BODY = (scheme_record(), group_record(), row_record())
@@ -1170,13 +1170,14 @@ class Welcomes(Case):
         own = scheme_record(0)
         for rate, error in ((4000, 0), (0, 1000)):
             w = welcome(own, *BODY[1:], rate_record(rate, error, more=b"later"))
-            self.assertEqual((w.rate, w.error), (rate, error))
+            self.assertEqual((w.rate, w.error, w.rate_is_tried), (rate, error, False))
+        self.assertTrue(welcome(own, *BODY[1:], rate_record(flags=1)).rate_is_tried)
         self.assertIsNone(welcome().rate)
         for sentence, records in (
                 ("two records RATE", [own, rate_record(), rate_record()]),
                 ("a rate and an error", [own, rate_record(4000, 1)]),
                 ("or neither", [own, rate_record(0)]),
-                ("reserved bytes of RATE", [own, rate_record(zero=1)]),
+                ("reserved flags of RATE", [own, rate_record(flags=2)]),
                 ("needs scheme thc", [scheme_record(1), rate_record()]),
                 ("needs scheme thc", [scheme_record(2), own, rate_record()]),
                 ("blocks of 1024", [wire.record(wire.RECORD_SCHEME, bytes([0, 11]) + bytes(18)),

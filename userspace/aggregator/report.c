@@ -215,7 +215,7 @@ static void add_rows(cJSON *o, const struct thcd_plan *plan)
 	if (plan->rate)
 		cJSON_AddNumberToObject(o, "rate", plan->rate / 1e3);
 	if (plan->rate_tried)
-		cJSON_AddTrueToObject(o, "rate_tried");
+		cJSON_AddBoolToObject(o, "rate_tried", true);
 	if (plan->error)
 		cJSON_AddNumberToObject(o, "error", plan->error / 1e6);
 	for (bits = 1; bits <= THC_BITS_MAX; bits++)
