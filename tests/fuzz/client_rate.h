@@ -334,8 +334,13 @@ static void check_rated(const struct under_way *u, const struct asked *const *no
 	thc_rate_choose(&compressor()->rate, &goal, d.norm, blocks, &bins, exponent, &d.choice);
 	d.chunks = chunks_of(u->round, false, d.data);
 	for (k = 1; k < THC_RATE_CLASSES; k++) {
-		unsigned int chunk = THC_COORDINATES(thc_spec_row(&w.client->spec, k).sum_width);
+		unsigned int width = thc_spec_row(&w.client->spec, k).sum_width, chunk;
 
+		/* a class without a row has no blocks */
+		if (!d.choice.blocks[k])
+			continue;
+		require(width);
+		chunk = THC_COORDINATES(width);
 		needed += (d.choice.blocks[k] * BLOCK + chunk - 1) / chunk;
 	}
 	require(d.chunks == needed);
