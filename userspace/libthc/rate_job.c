@@ -174,8 +174,11 @@ void thc_rate_begin(struct thc_request *r)
 		r->goal = (struct thc_rate_goal){ .bits = 0 };
 		r->chosen = 0;
 	}
-	r->vote = thc_trial_vote(trial(r));
 	stats->trial = trial(r)->state;
+	/* once it is over nobody asks */
+	if (trial(r)->state != THC_TRIAL_RUNS)
+		return;
+	r->vote = thc_trial_vote(trial(r));
 	stats->trial_fixed_ns = thc_trial_median(trial(r), false);
 	stats->trial_rate_ns = thc_trial_median(trial(r), true);
 }

@@ -67,10 +67,12 @@ static bool is_known(const struct thc_trial *t)
 
 enum thc_vote thc_trial_vote(const struct thc_trial *t)
 {
-	uint64_t rate = thc_trial_median(t, true), fixed = thc_trial_median(t, false);
+	uint64_t rate, fixed;
 
 	if (!is_known(t))
 		return THC_VOTE_NONE;
+	rate = thc_trial_median(t, true);
+	fixed = thc_trial_median(t, false);
 	return 100 * rate <= WORTH * fixed ? THC_VOTE_RATE : THC_VOTE_FIXED;
 }
 
