@@ -17,7 +17,9 @@ What runs inside them is the caller's.
         |                  thc-PID-K-sw                       |
         +-----------------------------------------------------+
 
-Further aggregators, agg1 and so on, have 10.77.0.101, fd77::101 and so on.
+Further aggregators, agg1 and so on, have 10.77.0.101, fd77::101 and so on. The
+switch snoops and is a querier: a group's packets go to its members, and no
+aggregator has to look at what another one sends.
 
 XDP on the aggregator's eth0 sends by redirect, which needs GRO on at the peer
 ("agg" above, or "host" below); XDP output bypasses qdiscs, so a shaped link
@@ -76,6 +78,11 @@ _CLONE_NEWNET = 0x40000000
 _SIOCETHTOOL = 0x8946
 _ETHTOOL_SGRO = 0x2C
 _GSO_SEGMENTS_DEFAULT = 65535
+
+# Groups are kept apart 0.1 s after it is up: the querier waits for reports.
+_SNOOPING_BRIDGE = ["link add br0 type bridge forward_delay 0 mcast_igmp_version 3 "
+                    "mcast_query_response_interval 10",
+                    "link set br0 type bridge mcast_querier 1", "link set br0 up"]
 # A shell made root by plain su has no sbin in its PATH.
 os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -303,8 +310,7 @@ class Topology:
         self._impair = None
         atexit.register(self.close)
         try:
-            self._space(self.switch, ["link add br0 type bridge mcast_snooping 0 forward_delay 0",
-                                      "link set br0 up"])
+            self._space(self.switch, _SNOOPING_BRIDGE)
             for i, ns in enumerate(self.aggregators):
                 self._host(ns, f"agg{i or ''}", self.aggregator_address(i),
                            f"fd77::{0x100 + i:x}", queues)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """A job of several aggregators gives the bits of one, over XDP and software, with losses, too;
 one that dies is named, and what is not of one job is refused."""
+import json
 import os
 import re
 import sys
@@ -85,6 +86,25 @@ def bits__software_16():
 
 def bits__xdp_3_with_losses():
     same_bits(3, True, impair=netns.Impair(0.05, 0.01, 0.01))
+
+
+def received_by(bed, i):
+    """Bytes that the interface of aggregator @i has received."""
+    told = bed.net.run(bed.net.aggregators[i], ["ip", "-j", "-s", "link", "show", "eth0"]).stdout
+    return json.loads(told)[0]["stats64"]["rx"]["bytes"]
+
+
+def switch__keeps_the_answers_of_others_away():
+    with Bed(3) as bed:
+        bed.ranks.open()
+        bed.digest()
+        before = [received_by(bed, i) for i in range(3)]
+        bed.digest(8)
+        # 4 bits a coordinate of three ranks, each third coordinate; others' answers are 4/3 of that
+        indices = 8 * sum(COUNTS) / 2
+        for i in range(3):
+            got = received_by(bed, i) - before[i]
+            assert indices <= got < 2 * indices, (got, indices)
 
 
 def dies__is_named():
@@ -221,6 +241,7 @@ if __name__ == "__main__":
         bits__software_8,
         bits__software_16,
         bits__xdp_3_with_losses,
+        switch__keeps_the_answers_of_others_away,
         dies__is_named,
         dies__before_the_job_is_ready,
         late__one_starts_after_the_workers,
