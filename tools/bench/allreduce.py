@@ -39,7 +39,9 @@ class Sparse:
         self.scheme, where, of, bits = system.split("-")
         draw = torch.Generator().manual_seed(2000 + (rank if where == "own" else 0))
         there = torch.rand(gradient.numel(), generator=draw) < int(of) / 10000
-        self.gradient, self.bits = gradient * there, int(bits)
+        self.bits = int(bits)
+        # what is not there is +0, as in the gradient of an embedding or behind a ReLU
+        self.gradient = torch.where(there, gradient, torch.zeros(()))
         mean = self.gradient.double()
         dist.all_reduce(mean)
         self.mean = (mean / dist.get_world_size()).float()
