@@ -10,6 +10,7 @@
 
 #include "bloom.h"
 #include "randomword.h"
+#include "sparse.h"
 
 struct bed {
 	struct thc_bloom bloom;
@@ -66,7 +67,8 @@ static void filter__finds_what_is_there(void **state)
 			half = b.words / 2;
 			thc_bloom_put(&b.bloom, &b.index, half, b.put + half, b.words - half);
 			thc_bloom_put(&b.bloom, &b.index, 0, b.put, half);
-			found = thc_bloom_get(&b.bloom, &b.index, 0, b.got, b.words);
+			thc_bloom_get(&b.bloom, &b.index, 0, b.got, b.words);
+			found = thc_bits_count(b.got, b.words);
 			for (i = 0; i < b.words; i++) {
 				assert_int_equal(b.put[i] & ~b.got[i], 0);
 				found -= (uint32_t)__builtin_popcount(b.got[i]);
@@ -87,9 +89,11 @@ static void filter__of_nothing_and_of_all(void **state)
 
 	(void)state;
 	set_up(&b, 70001, 100);
-	assert_int_equal(thc_bloom_get(&b.bloom, &b.index, 0, b.got, b.words), 0);
+	thc_bloom_get(&b.bloom, &b.index, 0, b.got, b.words);
+	assert_int_equal(thc_bits_count(b.got, b.words), 0);
 	memset(b.index.level[0].word, 0xff, b.index.level[0].words * sizeof(uint32_t));
-	assert_int_equal(thc_bloom_get(&b.bloom, &b.index, 0, b.got, b.words), 70001);
+	thc_bloom_get(&b.bloom, &b.index, 0, b.got, b.words);
+	assert_int_equal(thc_bits_count(b.got, b.words), 70001);
 	assert_int_equal(b.got[b.words - 1], (1U << 70001 % 32) - 1);
 	tear_down(&b);
 }

@@ -149,16 +149,15 @@ static bool is_in(const struct bed *b, size_t coordinate)
 static void check_union(struct bed *b)
 {
 	size_t words = WORDS(b->count), i;
-	uint32_t bits, got;
+	uint32_t bits;
 	unsigned int k, bit;
 
 	for (k = 0; k < RANKS; k++) {
 		assert_int_equal(thc_index_known(&b->rank[k].x), b->count);
 		for (i = 0; i < words; i++) {
-			got = thc_index_get(&b->rank[k].x, i, &bits, 1);
+			thc_index_get(&b->rank[k].x, i, &bits, 1);
 			for (bit = 0; bit < 32; bit++)
 				assert_int_equal(bits >> bit & 1, is_in(b, 32 * i + bit));
-			assert_int_equal(got, __builtin_popcount(bits));
 		}
 	}
 }

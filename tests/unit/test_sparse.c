@@ -143,12 +143,31 @@ static void pack__reads_no_further(void **state)
 	}
 }
 
+static void count__is_of_all_words(void **state)
+{
+	uint32_t bits[WORDS], wanted, word;
+	size_t words;
+
+	(void)state;
+	for (words = 0; words < WORDS; words++) {
+		for (wanted = 0, word = 0; word < WORDS; word++) {
+			bits[word] = (uint32_t)random_word();
+			/* what is behind the words does not count */
+			wanted += word < words ? (uint32_t)__builtin_popcount(bits[word]) : 0;
+		}
+		assert_int_equal(thc_bits_count(bits, words), wanted);
+	}
+	memset(bits, 0xff, sizeof(bits));
+	assert_int_equal(thc_bits_count(bits, WORDS), N);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(mark__has_a_bit_a_value),
 		cmocka_unit_test(pack__and_back),
 		cmocka_unit_test(pack__reads_no_further),
+		cmocka_unit_test(count__is_of_all_words),
 	};
 
 	return cmocka_run_group_tests_name("sparse", tests, setup, NULL);

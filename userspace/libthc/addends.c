@@ -486,7 +486,8 @@ static uint32_t how_many(struct thc_addends *a, const struct thc_request *r)
 
 	if (!a->index)
 		return (uint32_t)count;
-	n = thc_index_get(a->index, (size_t)a->block * BLOCK_WORDS, a->set, (count + 31) / 32);
+	thc_index_get(a->index, (size_t)a->block * BLOCK_WORDS, a->set, (count + 31) / 32);
+	n = thc_bits_count(a->set, (count + 31) / 32);
 	a->found += n;
 	return 10 * n > 7 * count ? (uint32_t)count : n;
 }

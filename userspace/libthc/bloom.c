@@ -65,10 +65,9 @@ void thc_bloom_put(const struct thc_bloom *b, struct thc_index *x, size_t first,
 			put(b, x, 32 * (first + i) + (size_t)__builtin_ctz(left));
 }
 
-uint32_t thc_bloom_get(const struct thc_bloom *b, const struct thc_index *x, size_t first,
-		       uint32_t *bits, size_t words)
+void thc_bloom_get(const struct thc_bloom *b, const struct thc_index *x, size_t first,
+		   uint32_t *bits, size_t words)
 {
-	uint32_t found = 0;
 	size_t i, item;
 
 	for (i = 0; i < words; i++) {
@@ -76,7 +75,5 @@ uint32_t thc_bloom_get(const struct thc_bloom *b, const struct thc_index *x, siz
 		for (item = 32 * (first + i); item < 32 * (first + i + 1) && item < b->items;
 		     item++)
 			bits[i] |= (uint32_t)has(b, x, item) << item % 32;
-		found += (uint32_t)__builtin_popcount(bits[i]);
 	}
-	return found;
 }

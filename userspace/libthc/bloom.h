@@ -33,8 +33,8 @@ void thc_bloom_init(struct thc_bloom *b, size_t items, size_t capacity);
 /* Items that have a bit in @words words of @bits, of which bit 0 is item 32 @first. */
 void thc_bloom_put(const struct thc_bloom *b, struct thc_index *x, size_t first,
 		   const uint32_t *bits, size_t words);
-/* Items of these words that were put in, and some others; how many. */
-uint32_t thc_bloom_get(const struct thc_bloom *b, const struct thc_index *x, size_t first,
-		       uint32_t *bits, size_t words);
+/* Items of these words that were put in, and some others. */
+void thc_bloom_get(const struct thc_bloom *b, const struct thc_index *x, size_t first,
+		   uint32_t *bits, size_t words);
 
 #endif /* LIBTHC_BLOOM_H */

@@ -90,13 +90,18 @@ void thc_index_set(struct thc_index *x, size_t item)
 
 void thc_index_rise(struct thc_index *x)
 {
+	const struct thc_level *below;
+	uint32_t i, k, bits;
 	unsigned int at;
-	uint32_t i;
 
-	for (at = 1; at < x->levels; at++)
-		for (i = 0; i < x->level[at - 1].words; i++)
-			x->level[at].word[i / 32] |= (uint32_t) !!x->level[at - 1].word[i]
-						     << i % 32;
+	for (at = 1; at < x->levels; at++) {
+		below = &x->level[at - 1];
+		for (i = 0; i < below->words; i += 32) {
+			for (k = 0, bits = 0; k < 32 && i + k < below->words; k++)
+				bits |= (uint32_t) !!below->word[i + k] << k;
+			x->level[at].word[i / 32] = bits;
+		}
+	}
 }
 
 /* --- what is sent ----------------------------------------------------------- */
@@ -255,21 +260,19 @@ static uint32_t coordinates(const struct thc_index *x, size_t word)
 
 	if (g >= 5)
 		return bits & 1 ? UINT32_MAX : 0;
-	return g ? widened(bits & (uint32_t)((1ULL << (32 >> g)) - 1), g) : bits;
+	return widened(bits & (uint32_t)((1ULL << (32 >> g)) - 1), g);
 }
 
-uint32_t thc_index_get(const struct thc_index *x, size_t first, uint32_t *bits, size_t words)
+void thc_index_get(const struct thc_index *x, size_t first, uint32_t *bits, size_t words)
 {
-	uint32_t set = 0;
-	size_t i, end;
+	size_t end = (first + words) * 32, i;
 
-	for (i = 0; i < words; i++) {
-		bits[i] = coordinates(x, first + i);
-		end = (first + i + 1) * 32;
-		/* an item may go on behind the end */
-		if (end > x->count)
-			bits[i] &= UINT32_MAX >> (end - x->count);
-		set += (uint32_t)__builtin_popcount(bits[i]);
-	}
-	return set;
+	if (!x->grain_log2)
+		memcpy(bits, x->level[0].word + first, words * sizeof(*bits));
+	else
+		for (i = 0; i < words; i++)
+			bits[i] = coordinates(x, first + i);
+	/* an item may go on behind the end */
+	if (end > x->count)
+		bits[words - 1] &= UINT32_MAX >> (end - x->count);
 }

@@ -77,9 +77,9 @@ bool thc_index_answer(struct thc_index *x, unsigned int at, uint32_t chunk, cons
 
 /* Coordinates, from the first one on, of which it is known whether the union has them. */
 size_t thc_index_known(const struct thc_index *x);
-/* The union's coordinates of word @first of 32 coordinates and the following ones, a bit each; how
- * many bits are set.
+/* The union's coordinates of word @first of 32 coordinates and the following ones, a bit each; one
+ * word at least, and the last one begins before the end.
  */
-uint32_t thc_index_get(const struct thc_index *x, size_t first, uint32_t *bits, size_t words);
+void thc_index_get(const struct thc_index *x, size_t first, uint32_t *bits, size_t words);
 
 #endif /* LIBTHC_INDEX_H */

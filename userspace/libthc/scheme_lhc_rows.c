@@ -22,6 +22,7 @@
 #include "rows.h"
 #include "scales.h"
 #include "scheme_lhc.h"
+#include "sparse.h"
 
 enum { TOP = THC_AGREEMENT_PHASES };
 
@@ -135,8 +136,10 @@ static int take_rows(struct thc_request *r)
 	size_t words = (r->rows->given.total + 31) / 32, count = 0, word;
 	uint32_t bits;
 
-	for (word = 0; word < words; word++)
-		count += thc_index_get(&g->index, word, &bits, 1);
+	for (word = 0; word < words; word++) {
+		thc_index_get(&g->index, word, &bits, 1);
+		count += thc_bits_count(&bits, 1);
+	}
 	return thc_row_call_take(r->rows, count, thc_dtype_size(r->dtype));
 }
 

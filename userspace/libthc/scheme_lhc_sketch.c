@@ -84,16 +84,6 @@ static size_t words_of(const struct thc_request *r, uint32_t block)
 	return (thc_addends_count(r, block) + 31) / 32;
 }
 
-static uint32_t bits_in(const uint32_t *word, size_t words)
-{
-	uint32_t n = 0;
-	size_t i;
-
-	for (i = 0; i < words; i++)
-		n += (uint32_t)__builtin_popcount(word[i]);
-	return n;
-}
-
 /* --- memory and phases -------------------------------------------------------- */
 
 bool thc_sketch_pays(const struct thc_request *r, const struct thc_habit *habit)
@@ -333,8 +323,11 @@ static void find_union(struct thc_request *r)
 	struct thc_progress *g = r->progress;
 	size_t words = (r->count + 31) / 32;
 
-	g->items = g->bloom.bits ? thc_bloom_get(&g->bloom, &g->index, 0, g->there, words) :
-				   thc_index_get(&g->index, 0, g->there, words);
+	if (g->bloom.bits)
+		thc_bloom_get(&g->bloom, &g->index, 0, g->there, words);
+	else
+		thc_index_get(&g->index, 0, g->there, words);
+	g->items = thc_bits_count(g->there, words);
 	thc_history_note(r->client->context[THC_SCHEME_LHC], r->key, r->round,
 			 (int32_t)((uint64_t)g->items * THC_DENSITY_ONE / r->count));
 }
@@ -411,7 +404,7 @@ static bool is_empty(struct thc_request *r)
 	for (block = 0; block < g->blocks && g->rest.count; block++, at += n) {
 		size_t word = (size_t)block * BLOCK_WORDS, words = words_of(r, block);
 
-		n = bits_in(g->left + word, words);
+		n = thc_bits_count(g->left + word, words);
 		for (plane = 0; plane < g->rest.planes; plane++) {
 			for (i = 0; i < n; i++)
 				g->number[i] = (int32_t)-g->rest.at[plane * g->rest.count + at + i];
@@ -441,7 +434,7 @@ static uint32_t land_block(struct thc_request *r, uint32_t block, size_t item)
 	struct thc_progress *g = r->progress;
 	const uint32_t *bits = g->there + (size_t)block * BLOCK_WORDS;
 	size_t words = words_of(r, block), count = thc_addends_count(r, block);
-	uint32_t n = bits_in(bits, words), plane;
+	uint32_t n = thc_bits_count(bits, words), plane;
 	const int32_t *digit[THC_LIMBS_MAX];
 	float dense[THC_SCALE_BLOCK];
 

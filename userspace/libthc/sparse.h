@@ -35,6 +35,25 @@ struct thc_sparse_ops {
 	void (*scatter)(const float *values, const uint32_t *bits, size_t words, float *x);
 };
 
+/* How many bits of @words words are set; by sums of their halves, quarters and so on, since not every
+ * CPU has an instruction for it.
+ */
+static inline uint32_t thc_bits_count(const uint32_t *bits, size_t words)
+{
+	uint32_t n = 0;
+	uint64_t two;
+	size_t i;
+
+	for (i = 0; i < words; i += 2) {
+		two = bits[i] | (i + 1 < words ? (uint64_t)bits[i + 1] << 32 : 0);
+		two -= two >> 1 & 0x5555555555555555;
+		two = (two & 0x3333333333333333) + (two >> 2 & 0x3333333333333333);
+		two = (two + (two >> 4)) & 0x0f0f0f0f0f0f0f0f;
+		n += (uint32_t)(two * 0x0101010101010101 >> 56);
+	}
+	return n;
+}
+
 /* @mark of thc_sparse_ops for values @from to @n, one after the other: bits of theirs are 0. */
 static inline bool thc_mark_singly(const float *x, size_t from, size_t n, uint32_t least,
 				   uint32_t *bits)

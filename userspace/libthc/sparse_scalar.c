@@ -29,13 +29,9 @@ static void scatter(const float *values, const uint32_t *bits, size_t words, flo
 
 static size_t unpack(const float *values, const uint32_t *bits, size_t words, float *x)
 {
-	size_t n = 0, i;
-
 	memset(x, 0, 32 * words * sizeof(*x));
 	scatter(values, bits, words, x);
-	for (i = 0; i < words; i++)
-		n += (size_t)__builtin_popcount(bits[i]);
-	return n;
+	return thc_bits_count(bits, words);
 }
 
 const struct thc_sparse_ops thc_sparse_scalar = { mark, pack, unpack, scatter };
