@@ -28,7 +28,7 @@ def bench__reports_every_promise():
         with open(os.path.join(folder, "bench.json"), encoding="utf-8") as f:
             result = json.load(f)
         chart = xml.etree.ElementTree.parse(os.path.join(folder, "bench.svg")).getroot()
-    assert len(result["promises"]) == 26
+    assert len(result["promises"]) == 28
     for p in result["promises"]:
         assert p["value"] is not None and p["value"] > 0, f"no value for {p['what']}"
         right = p["value"] <= p["limit"] if p["comparison"] == "<=" else p["value"] >= p["limit"]

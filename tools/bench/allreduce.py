@@ -5,7 +5,7 @@ bucket; all ranks meet at a barrier, reduce one such bucket through the system,
 and say how long that took, from the barrier to their own completion, and how
 many bytes their interfaces have sent and received meanwhile, as one JSON object.
 
-Systems: thc and thc_ef (error feedback), gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient
+Systems: thc, thc_ef (error feedback) and thc_unsealed, gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient
 of which OF of 10000 values are not zero, on all ranks where the first one has them (same) or where
 each has its own (own), by the scheme lhc with BITS of fixed point or exact (0); none-WHERE-OF-BITS:
 the same by the scheme none. The fp16 bucket is
@@ -69,10 +69,16 @@ class Bench:
         self.buffer = torch.empty_like(self.gradient)
         self.buffer_half = torch.empty_like(self.half)
         self.sparse, self.rank = {}, args.rank
-        self.clients = {}
-        for name, job in (("thc", args.job), ("thc_ef", args.job_ef)):
-            self.clients[name] = ThcClient(args.aggregator, job, args.key_file, args.rank,
-                                           error_feedback=name == "thc_ef")
+        self.clients, self.args = {}, args
+
+    def client(self, system):
+        """It joins when it is needed, on all ranks at once."""
+        if system not in self.clients:
+            self.clients[system] = ThcClient(
+                self.args.aggregator, self.args.jobs[system],
+                None if system == "thc_unsealed" else self.args.key_file, self.args.rank,
+                error_feedback=system == "thc_ef")
+        return self.clients[system]
 
     @staticmethod
     @contextlib.contextmanager
@@ -88,7 +94,7 @@ class Bench:
     def run_sparse(self, system, count):
         if system not in self.sparse:
             self.sparse[system] = Sparse(system, self.gradient[:count], self.rank)
-        sparse, client = self.sparse[system], self.clients["thc"]
+        sparse, client = self.sparse[system], self.client("thc")
         self.buffer.copy_(sparse.gradient)
         before, out = client.stats(), {}
         with self.timed(out):
@@ -120,7 +126,7 @@ class Bench:
     def run(self, system, count):
         if "-" in system:
             return self.run_sparse(system, count)
-        client = self.clients.get(system)
+        client = self.client(system) if system in self.args.jobs else None
         fp16 = system == "gloo_fp16"
         buffer = (self.buffer_half if fp16 else self.buffer)[:count]
         buffer.copy_((self.half if fp16 else self.gradient)[:count])
@@ -143,19 +149,18 @@ class Bench:
 
 
 def serve(args):
-    """args: rank, world, job, job_ef (the one with error feedback), bytes (of the largest bucket),
-    key_file, aggregator, rendezvous (the address of rank 0)."""
+    """args: rank, world, jobs (of each system by THC), bytes (of the largest bucket), key_file,
+    aggregator, rendezvous (the address of rank 0)."""
     os.environ.update(netns.environment())
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR=args.rendezvous, MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
     dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
     bench = Bench(args)
-    print(json.dumps({"info": bench.clients["thc"].info()}), flush=True)
+    print(json.dumps({"info": bench.client("thc").info()}), flush=True)
     for line in sys.stdin:
         system, *size = line.split()
         if system == "memory":
-            out = {"memory_peak": bench.clients["thc"].info()["memory_peak"],
-                   "memory_peak_ef": bench.clients["thc_ef"].info()["memory_peak"]}
+            out = {system: client.info()["memory_peak"] for system, client in bench.clients.items()}
         else:
             out = bench.run(system, int(size[0]) // 4)
         print(json.dumps(out), flush=True)

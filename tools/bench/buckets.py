@@ -53,18 +53,29 @@ class Ranks(Processes):
 
     def __init__(self, net, aggregator):
         from bench import allreduce     # which loads torch, once for all of them
-        task = {"world": net.workers, "job": aggregator.job, "job_ef": aggregator.job + 1,
+        task = {"world": net.workers, "jobs": jobs_of(aggregator),
                 "key_file": aggregator.key_file, "aggregator": netns.AGGREGATOR4,
                 "rendezvous": net.address(0), "bytes": BUCKET_BYTES}
         super().__init__(net, lambda rank: allreduce.serve(argparse.Namespace(rank=rank, **task)))
         self.info = self._answers(self.processes)[0]["info"]
 
 
-def with_second_job(aggregator):
-    """thcd again with one more job, so that both clients of a rank can stay joined."""
-    keys = {**aggregator.keys, "job": aggregator.job + 1}
+def jobs_of(aggregator):
+    """The job of each system by THC: all clients of a rank can stay joined."""
+    return {system: aggregator.job + i for i, system in enumerate(("thc", "thc_ef",
+                                                                   "thc_unsealed"))}
+
+
+def with_jobs(aggregator, systems):
+    """thcd again, with the jobs of these systems beside its own."""
     aggregator.stop()
-    aggregator.options += ["--job", ",".join(f"{k}={v}" for k, v in keys.items())]
+    for system, job in jobs_of(aggregator).items():
+        keys = {**aggregator.keys, "job": job}
+        if system == "thc_unsealed":
+            del keys["key"]
+            keys["seal"] = "none"
+        if system in systems and job != aggregator.job:
+            aggregator.options += ["--job", ",".join(f"{k}={v}" for k, v in keys.items())]
     aggregator.start()
 
 
@@ -74,7 +85,8 @@ def _summary(samples, details):
     out.update({f"{s}_min_ms": 1e3 * min(samples[s]) for s in samples})
     first = next(s for s in samples if s.startswith("thc"))
     for base in ("fp32", "fp16"):
-        out[f"speedup_{base}"] = out[f"gloo_{base}_ms"] / out[f"{first}_ms"]
+        if f"gloo_{base}" in samples:
+            out[f"speedup_{base}"] = out[f"gloo_{base}_ms"] / out[f"{first}_ms"]
     thc = details[first]
     for key in _COUNTED:
         out[f"thc_{key}"] = statistics.mean(a[key] for a in thc)
@@ -97,7 +109,7 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
     with netns.Topology(workers, shape=shape, aggregators=aggregators) as net, \
             Shards(net, workers, aggregators, software=software, job=job, quiet=True) as shards:
         for aggregator in shards.all:
-            with_second_job(aggregator)
+            with_jobs(aggregator, systems)
         ranks = Ranks(net, shards)
         samples = {size: {system: [] for system in systems} for size in sizes}
         details = {size: {} for size in sizes}

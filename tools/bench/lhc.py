@@ -14,7 +14,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import netns  # noqa: E402  (found through the path above)
 from aggregator import Shards  # noqa: E402
-from bench.buckets import BUCKET_BYTES, QUIET, Ranks, with_second_job  # noqa: E402
+from bench.buckets import BUCKET_BYTES, QUIET, Ranks  # noqa: E402
 from bench.model import speed  # noqa: E402
 
 WORKERS = 4
@@ -36,8 +36,6 @@ def measured(rate, aggregators, repeats, cases, impair=None):
     samples, answers = {s: [] for s in systems}, {}
     with netns.Topology(WORKERS, shape=rate, aggregators=aggregators, impair=impair) as net, \
             Shards(net, WORKERS, aggregators, quiet=True) as shards:
-        for aggregator in shards.all:
-            with_second_job(aggregator)
         ranks = Ranks(net, shards)
         # the levels of an index follow from the buckets before the last one
         for repeat in range(-2, repeats):
