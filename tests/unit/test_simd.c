@@ -40,7 +40,7 @@ struct setting {
 
 /* All that a round computes, by one instruction set. */
 struct result {
-	float *scales, *error, *rotated, *out;
+	float *scales, *error, *kept, *rotated, *out;
 	uint8_t *packed, *lanes;
 	int ret;
 };
@@ -71,6 +71,7 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	o->rotated = test_buffer(padded * sizeof(float));
 	o->out = test_buffer(padded * sizeof(float));
 	o->error = test_buffer(count * sizeof(float));
+	o->kept = test_buffer(count * sizeof(float));
 	o->packed = test_buffer(padded * s->bits / 8);
 	o->lanes = test_buffer(padded * s->width / 8);
 	scratch = test_buffer(sizeof(float) << s->block_log2);
@@ -80,6 +81,7 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	error = v->error ? o->error : NULL;
 	o->ret = measure_scales(&c, v, &(struct thc_blocks){ 5, 3, NULL, 0 }, o->scales);
 	thc_codec_rotate(&c, v, &(struct thc_blocks){ 5, 3, NULL, 0 }, o->rotated);
+	thc_codec_keep(&c, v, o->kept);
 	thc_codec_compress(&c, &(struct thc_values){ v->x, v->dtype, count, error },
 			   &(struct thc_blocks){ 5, 3, o->scales, 2 },
 			   &(struct thc_chunks){ o->packed, s->chunk * s->bits / 8, s->chunk },
@@ -106,6 +108,7 @@ static void result_free(struct result *o)
 	free(o->rotated);
 	free(o->out);
 	free(o->error);
+	free(o->kept);
 	free(o->packed);
 	free(o->lanes);
 }
@@ -136,6 +139,13 @@ static void assert_same(const struct setting *s, const struct thc_table *t, enum
 	assert_memory_equal(a.rotated, b.rotated, padded * sizeof(float));
 	assert_memory_equal(a.packed, b.packed, padded * s->bits / 8);
 	assert_memory_equal(a.error, b.error, count * sizeof(float));
+	assert_memory_equal(a.kept, b.kept, count * sizeof(float));
+	for (i = 0; i < count; i++) {
+		float one = thc_load_one(dtype, typed, i);
+
+		one = feedback ? one + error[i] : one;
+		assert_memory_equal(&a.kept[i], &one, sizeof(one));
+	}
 	assert_memory_equal(a.out, b.out, padded * sizeof(float));
 	result_free(&a);
 	result_free(&b);

@@ -307,7 +307,6 @@ static void forward_fill(void *ctx, size_t tile, float *buf)
 	uint64_t signs[THC_TILE_SIGN_WORDS];
 	const struct range *r = ctx;
 	struct tile_source s;
-	size_t i;
 
 	tile_source_get(r, tile, &s);
 	if (is_rotated(r->c)) {
@@ -315,9 +314,7 @@ static void forward_fill(void *ctx, size_t tile, float *buf)
 		r->c->ops->forward(s.x, s.dtype, s.error, signs, buf);
 		return;
 	}
-	r->c->ops->load(s.dtype, buf, s.x, THC_TILE);
-	for (i = 0; s.error && i < THC_TILE; i++)
-		buf[i] += s.error[i];
+	r->c->ops->add(s.x, s.dtype, s.error, buf);
 }
 
 static void rotate_block(struct range *r, size_t block, float *rotated)
@@ -338,6 +335,21 @@ void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 
 	for (block = 0; block < thc_codec_blocks(c, v->count); block++)
 		rotate_block(&r, block, rotated + (block << c->block_log2));
+}
+
+void thc_codec_keep(const struct thc_codec *c, const struct thc_values *v, float *error)
+{
+	struct range r = range_of(c, v, &(struct thc_blocks){ .round = 0 });
+	struct tile_source s;
+	size_t first;
+
+	for (first = 0; first < v->count; first += THC_TILE) {
+		tile_source_get(&r, first / THC_TILE, &s);
+		if (first + THC_TILE <= v->count)
+			c->ops->add(s.x, s.dtype, s.error, error + first);
+		else
+			memcpy(error + first, s.pad, (v->count - first) * sizeof(*error));
+	}
 }
 
 /* The range of a block, whose norm is not too large. */

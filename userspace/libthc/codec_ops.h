@@ -79,6 +79,7 @@ struct thc_quant {
  * struct thc_codec_ops - kernels of one instruction set
  * @fixed: integers of floats (fixed.h)
  * @sparse: floats that are not zero (sparse.h)
+ * @add: a tile of x + error, as floats; out may be error
  * @sumsq: sum of squares of a tile of x + error, in THC_SUM_LANES partial sums
  * @forward: strides 1..512 of the transform of a tile of D (x + error)
  * @inverse: strides 1..512 of the transform of tile src, then signs unless NULL; dst may be src
@@ -93,6 +94,7 @@ struct thc_codec_ops {
 	const char *name;
 	const struct thc_fixed_ops *fixed;
 	const struct thc_sparse_ops *sparse;
+	void (*add)(const void *x, enum thc_dtype dtype, const float *error, float *out);
 	float (*sumsq)(const void *x, enum thc_dtype dtype, const float *error);
 	void (*forward)(const void *x, enum thc_dtype dtype, const float *error,
 			const uint64_t *signs, float *out);

@@ -54,8 +54,7 @@ static void scalar_flip(const float *src, const uint64_t *signs, float *dst)
 		dst[i] = thc_bits_float(thc_float_bits(src[i]) ^ thc_sign_bit(signs, i));
 }
 
-static void scalar_forward(const void *x, enum thc_dtype dtype, const float *error,
-			   const uint64_t *signs, float *out)
+static void scalar_add(const void *x, enum thc_dtype dtype, const float *error, float *out)
 {
 	unsigned int i;
 
@@ -64,6 +63,12 @@ static void scalar_forward(const void *x, enum thc_dtype dtype, const float *err
 
 		out[i] = error ? v + error[i] : v;
 	}
+}
+
+static void scalar_forward(const void *x, enum thc_dtype dtype, const float *error,
+			   const uint64_t *signs, float *out)
+{
+	scalar_add(x, dtype, error, out);
 	scalar_flip(out, signs, out);
 	hadamard_tile(out);
 }
@@ -193,6 +198,7 @@ const struct thc_codec_ops thc_ops_scalar = {
 	.name = "scalar",
 	.fixed = &thc_fixed_scalar,
 	.sparse = &thc_sparse_scalar,
+	.add = scalar_add,
 	.sumsq = scalar_sumsq,
 	.forward = scalar_forward,
 	.inverse = scalar_inverse,

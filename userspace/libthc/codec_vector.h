@@ -57,6 +57,19 @@ FN vf vf_source(const void *x, enum thc_dtype dtype, const float *error, size_t 
 			body(x, THC_BF16, error, __VA_ARGS__);				\
 	} while (0)
 
+FN void add_body(const void *x, enum thc_dtype dtype, const float *error, float *out)
+{
+	size_t i;
+
+	for (i = 0; i < THC_TILE; i += VL)
+		vf_store(out + i, vf_source(x, dtype, error, i));
+}
+
+static void vector_add(const void *x, enum thc_dtype dtype, const float *error, float *out)
+{
+	FOR_EACH_SOURCE(add_body, x, dtype, error, out);
+}
+
 FN void sumsq_body(const void *x, enum thc_dtype dtype, const float *error, float *out)
 {
 	vf sum[THC_SUM_LANES / VL];
@@ -399,6 +412,7 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 	.name = label,				\
 	.fixed = &thc_fixed_##loops,		\
 	.sparse = &thc_sparse_##loops,		\
+	.add = vector_add,			\
 	.sumsq = vector_sumsq,			\
 	.forward = vector_forward,		\
 	.inverse = vector_inverse,		\
