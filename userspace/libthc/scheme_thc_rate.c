@@ -33,13 +33,14 @@ _Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each clas
  * @saved: of each block: its rotated values until it is compressed, if the bucket is fp32; sums of
  *	which some are missing; at last the caller's values, which undo() goes back to
  * @packets: of all phases
- * @order: blocks, class by class
+ * @order: blocks, class by class; last those that are not sent: whatever travels leaves first
  * @begin: where in it the blocks of a class begin
  * @counts, @lost: by block and half: contributors, and 1 if this rank is not among them
  * @missing: halves of a block without their sum
  * @landed: by block: its result is in the caller's buffer
- * @rotated: blocks rotated ahead of their scales
- * @packed: blocks of @order that have been compressed, or skipped
+ * @rotated: blocks rotated ahead of their scales, if they are @ahead
+ * @ahead: by block: 1 if it would be sent if all ranks had this one's norms
+ * @packed: blocks of @order that have been compressed, or kept
  */
 struct thc_rated {
 	struct thc_block_scales	scales;
@@ -49,11 +50,12 @@ struct thc_rated {
 	uint8_t			*packets;
 	int16_t			*exponent;
 	uint32_t		*order;
-	uint32_t		begin[THC_RATE_CLASSES + 1];
+	uint32_t		begin[THC_RATE_CLASSES];
 	uint16_t		(*counts)[2];
 	uint8_t			(*lost)[2];
 	uint8_t			*missing;
 	uint8_t			*landed;
+	uint8_t			*ahead;
 	size_t			rotated;
 	size_t			packed;
 };
@@ -89,6 +91,7 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 	g->lost = thc_lay(l, blocks * sizeof(*g->lost));
 	g->missing = thc_lay(l, blocks);
 	g->landed = thc_lay(l, blocks);
+	g->ahead = thc_lay(l, blocks);
 }
 
 static struct thc_share_id id_of(const struct thc_request *r)
@@ -190,15 +193,16 @@ static uint32_t chunks_of(const struct thc_rate_class *c, uint32_t blocks)
 	return chunk > BLOCK ? (blocks + 1) / 2 : blocks * (BLOCK / chunk);
 }
 
-/* The blocks in the order of their classes, and behind them in their own. */
+/* The blocks in the order of their classes, and within one in their own. */
 static void sort(struct thc_rated *g)
 {
-	uint32_t at[THC_RATE_CLASSES], block, k;
+	uint32_t at[THC_RATE_CLASSES], next = 0, block, k;
 
-	for (k = 0; k < THC_RATE_CLASSES; k++) {
-		at[k] = g->begin[k];
-		g->begin[k + 1] = g->begin[k] + g->choice.blocks[k];
+	for (k = 1; k < THC_RATE_CLASSES; k++) {
+		g->begin[k] = at[k] = next;
+		next += g->choice.blocks[k];
 	}
+	g->begin[0] = at[0] = next;
 	for (block = 0; block < g->scales.blocks; block++)
 		g->order[at[g->choice.of[block]]++] = block;
 }
@@ -221,8 +225,20 @@ static void count(struct thc_request *r)
 	}
 }
 
-/* All norms are known: phases are as long as they will be. False: nothing is to be sent. */
-static bool choose(struct thc_request *r)
+/* By this rank's own norms, before it knows the others'. */
+static void foresee(struct thc_request *r)
+{
+	struct thc_rated *g = r->progress;
+	uint32_t block;
+
+	thc_rate_choose(&compressor(r)->rate, &r->goal, g->scales.of, (uint32_t)g->scales.blocks,
+			thc_shares_bins(shares(r)), g->exponent, &g->choice);
+	for (block = 0; block < g->scales.blocks; block++)
+		g->ahead[block] = g->choice.of[block] != 0;
+}
+
+/* All norms are known: phases are as long as they will be. */
+static void choose(struct thc_request *r)
 {
 	const struct thc_share_id id = id_of(r);
 	struct thc_rated *g = r->progress;
@@ -254,26 +270,32 @@ static bool choose(struct thc_request *r)
 		packets += p->sized * p->stride;
 	}
 	g->chosen = true;
-	return packets != g->packets;
 }
 
 /* --- compress --------------------------------------------------------------- */
 
-/* A block that no rank sends: its mean is zero, and each rank keeps what it has. */
-static void skip_block(struct thc_request *r, size_t block)
+/* Of a block that no rank sends each rank keeps what it has. */
+static void keep_block(struct thc_request *r, size_t block)
 {
 	const struct thc_rated *g = r->progress;
-	struct thc_slice slice = thc_slice_of(r, g->scales.codec, block, 1);
-	size_t i, n = values_of(r, block);
-	float *own = slice.residual.scratch;
+	const struct thc_slice slice = thc_slice_of(r, g->scales.codec, block, 1);
 
-	if (r->error) {
-		thc_load(r->dtype, own, slice.values.x, n);
-		for (i = 0; i < n; i++)
-			slice.residual.error[i] = own[i] + slice.values.error[i];
-	}
-	save(r, block);
-	memset(values_at(r, block), 0, n * thc_dtype_size(r->dtype));
+	if (r->error)
+		thc_codec_keep(g->scales.codec, &slice.values, slice.residual.error);
+}
+
+/* All has landed that was sent, and nothing can fail any more: the mean of what was not sent is zero. */
+static void ended(struct thc_request *r)
+{
+	struct thc_rated *g = r->progress;
+	size_t at;
+
+	for (; g->packed < g->scales.blocks; g->packed++)
+		keep_block(r, g->order[g->packed]);
+	for (at = g->begin[0]; at < g->scales.blocks; at++)
+		memset(values_at(r, g->order[at]), 0,
+		       values_of(r, g->order[at]) * thc_dtype_size(r->dtype));
+	thc_rate_ended(r);
 }
 
 /* Where the indices of a block are, which is number @at of its class. */
@@ -299,7 +321,7 @@ static void compress_block(struct thc_request *r, unsigned int k, size_t block, 
 	const struct thc_blocks b = thc_block_at(&g->scales, r, block);
 	const struct thc_slice slice = thc_slice_of(r, c, block, 1);
 
-	if (block < g->rotated)
+	if (block < g->rotated && g->ahead[block])
 		thc_codec_quantise(c, (float *)saved_at(r, block), 1, &b, &packed, &slice.residual);
 	else
 		thc_codec_compress(c, &slice.values, &b, &packed, &slice.residual);
@@ -339,7 +361,7 @@ static bool compress_slice(struct thc_request *r)
 		uint32_t at = (uint32_t)g->packed - g->begin[k];
 
 		if (!k) {
-			skip_block(r, block);
+			keep_block(r, block);
 			continue;
 		}
 		if (!r->phases.phase[SUMS + k].numbered)
@@ -354,16 +376,22 @@ static bool compress_slice(struct thc_request *r)
 static bool rotate_slice(struct thc_request *r)
 {
 	struct thc_rated *g = r->progress;
-	size_t blocks = thc_slice_blocks(&g->scales, g->rotated);
-	struct thc_slice slice = thc_slice_of(r, g->scales.codec, g->rotated, blocks);
+	size_t end = g->rotated + thc_slice_blocks(&g->scales, g->rotated);
+	struct thc_slice slice;
 
-	if (r->dtype != THC_FP32 || !blocks)
+	if (r->dtype != THC_FP32 || end == g->rotated)
 		return false;
-	thc_codec_rotate(g->scales.codec, &slice.values,
-			 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
-			 (float *)saved_at(r, g->rotated));
-	g->rotated += blocks;
-	r->client->stats.rotated_ahead += blocks;
+	if (!g->rotated)
+		foresee(r);
+	for (; g->rotated < end; g->rotated++) {
+		if (!g->ahead[g->rotated])
+			continue;
+		slice = thc_slice_of(r, g->scales.codec, g->rotated, 1);
+		thc_codec_rotate(g->scales.codec, &slice.values,
+				 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
+				 (float *)saved_at(r, g->rotated));
+		r->client->stats.rotated_ahead++;
+	}
 	return true;
 }
 
@@ -458,12 +486,8 @@ static void norms_came(struct thc_request *r, uint32_t first, uint32_t chunks, c
 
 	for (k = 0; k < chunks; k++)
 		thc_block_scales_answer(&g->scales, first + k, lanes + (size_t)k * THC_LANE_BYTES);
-	if (!thc_block_scales_known(&g->scales, 0, g->scales.blocks) || choose(r))
-		return;
-	/* nothing will come that could end the bucket */
-	for (k = 0; k < g->scales.blocks; k++)
-		skip_block(r, k);
-	g->packed = g->scales.blocks;
+	if (thc_block_scales_known(&g->scales, 0, g->scales.blocks))
+		choose(r);
 }
 
 static void answer(struct thc_request *r, unsigned int phase, uint32_t first, uint32_t chunks,
@@ -487,6 +511,6 @@ const struct thc_scheme thc_scheme_thc_rate = {
 	.compute = compute,
 	.agreed = agreed,
 	.answer = answer,
-	.ended = thc_rate_ended,
+	.ended = ended,
 	.undo = undo,
 };
