@@ -30,16 +30,14 @@ _Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each clas
 /**
  * struct thc_rated - a bucket on its way
  * @choice: the class of each block, once @chosen
- * @saved: of each block: its rotated values until it is compressed, if the bucket is fp32; sums of
- *	which some are missing; at last the caller's values, which undo() goes back to
+ * @saved: of each block: sums of which some are missing; at last the caller's values, which undo()
+ *	goes back to
  * @packets: of all phases
  * @order: blocks, class by class; last those that are not sent: whatever travels leaves first
  * @begin: where in it the blocks of a class begin
  * @counts, @lost: by block and half: contributors, and 1 if this rank is not among them
  * @missing: halves of a block without their sum
  * @landed: by block: its result is in the caller's buffer
- * @rotated: blocks rotated ahead of their scales, if they are @ahead
- * @ahead: by block: 1 if it would be sent if all ranks had this one's norms
  * @packed: blocks of @order that have been compressed, or kept
  */
 struct thc_rated {
@@ -55,8 +53,6 @@ struct thc_rated {
 	uint8_t			(*lost)[2];
 	uint8_t			*missing;
 	uint8_t			*landed;
-	uint8_t			*ahead;
-	size_t			rotated;
 	size_t			packed;
 };
 
@@ -91,7 +87,6 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 	g->lost = thc_lay(l, blocks * sizeof(*g->lost));
 	g->missing = thc_lay(l, blocks);
 	g->landed = thc_lay(l, blocks);
-	g->ahead = thc_lay(l, blocks);
 }
 
 static struct thc_share_id id_of(const struct thc_request *r)
@@ -225,18 +220,6 @@ static void count(struct thc_request *r)
 	}
 }
 
-/* By this rank's own norms, before it knows the others'. */
-static void foresee(struct thc_request *r)
-{
-	struct thc_rated *g = r->progress;
-	uint32_t block;
-
-	thc_rate_choose(&compressor(r)->rate, &r->goal, g->scales.of, (uint32_t)g->scales.blocks,
-			thc_shares_bins(shares(r)), g->exponent, &g->choice);
-	for (block = 0; block < g->scales.blocks; block++)
-		g->ahead[block] = g->choice.of[block] != 0;
-}
-
 /* All norms are known: phases are as long as they will be. */
 static void choose(struct thc_request *r)
 {
@@ -321,10 +304,7 @@ static void compress_block(struct thc_request *r, unsigned int k, size_t block, 
 	const struct thc_blocks b = thc_block_at(&g->scales, r, block);
 	const struct thc_slice slice = thc_slice_of(r, c, block, 1);
 
-	if (block < g->rotated && g->ahead[block])
-		thc_codec_quantise(c, (float *)saved_at(r, block), 1, &b, &packed, &slice.residual);
-	else
-		thc_codec_compress(c, &slice.values, &b, &packed, &slice.residual);
+	thc_codec_compress(c, &slice.values, &b, &packed, &slice.residual);
 }
 
 /* The chunks that block @at of its class completes. */
@@ -372,38 +352,13 @@ static bool compress_slice(struct thc_request *r)
 	return g->packed > was;
 }
 
-/* Rotates what comes next while the scales are on their way; false: no more can be. */
-static bool rotate_slice(struct thc_request *r)
-{
-	struct thc_rated *g = r->progress;
-	size_t end = g->rotated + thc_slice_blocks(&g->scales, g->rotated);
-	struct thc_slice slice;
-
-	if (r->dtype != THC_FP32 || end == g->rotated)
-		return false;
-	if (!g->rotated)
-		foresee(r);
-	for (; g->rotated < end; g->rotated++) {
-		if (!g->ahead[g->rotated])
-			continue;
-		slice = thc_slice_of(r, g->scales.codec, g->rotated, 1);
-		thc_codec_rotate(g->scales.codec, &slice.values,
-				 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
-				 (float *)saved_at(r, g->rotated));
-		r->client->stats.rotated_ahead++;
-	}
-	return true;
-}
-
 static bool compute(struct thc_request *r)
 {
 	struct thc_rated *g = r->progress;
 
 	if (thc_block_scales_measure(&g->scales, r))
 		return true;
-	if (g->chosen)
-		return compress_slice(r);
-	return !r->claim_status && rotate_slice(r);
+	return g->chosen && compress_slice(r);
 }
 
 static void agreed(struct thc_request *r)
