@@ -62,8 +62,8 @@ class Ranks(Processes):
 
 def jobs_of(aggregator):
     """The job of each system by THC: all clients of a rank can stay joined."""
-    return {system: aggregator.job + i for i, system in enumerate(("thc", "thc_ef",
-                                                                   "thc_unsealed"))}
+    systems = ("thc", "thc_ef", "thc_unsealed")
+    return {system: aggregator.job + i for i, system in enumerate(systems)}
 
 
 def with_jobs(aggregator, systems):
