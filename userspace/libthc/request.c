@@ -2,7 +2,7 @@
 /*
  * One all-reduce, from the caller's buffer to the mean in it. Computation comes in slices, so
  * that the engine can look at the sockets in between. What results replace in the caller's buffer
- * is kept, and put back if the request fails.
+ * is kept, and put back if the request fails; not what is replaced once it has succeeded.
  */
 #include <errno.h>
 #include <stdio.h>

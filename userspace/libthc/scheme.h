@@ -35,7 +35,8 @@ struct thc_request;
  * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
  *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED.
  *	May write results to the caller's buffer, which it can undo
- * @ended: NULL, or the request has succeeded
+ * @ended: NULL, or the request has succeeded: nothing of it can fail or be undone any more, and its
+ *	error memory is still thc_residual.next. May write what is left of the results and of that
  * @undo: makes the caller's buffer what it was: the request has failed; whether or not @prepare
  *	was called, or succeeded
  */

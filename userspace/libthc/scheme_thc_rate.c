@@ -30,10 +30,10 @@ _Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each clas
 /**
  * struct thc_rated - a bucket on its way
  * @choice: the class of each block, once @chosen
- * @saved: of each block: sums of which some are missing; at last the caller's values, which undo()
- *	goes back to
+ * @saved: of each block that is sent: sums of which some are missing; at last the caller's values,
+ *	which undo() goes back to
  * @packets: of all phases
- * @order: blocks, class by class; last those that are not sent: whatever travels leaves first
+ * @order: blocks, class by class; last those that are not sent: what others wait for comes first
  * @begin: where in it the blocks of a class begin
  * @counts, @lost: by block and half: contributors, and 1 if this rank is not among them
  * @missing: halves of a block without their sum
@@ -267,7 +267,9 @@ static void keep_block(struct thc_request *r, size_t block)
 		thc_codec_keep(g->scales.codec, &slice.values, slice.residual.error);
 }
 
-/* All has landed that was sent, and nothing can fail any more: the mean of what was not sent is zero. */
+/* All has landed that was sent, and nothing can fail any more: the mean of what was not sent is zero.
+ * In one piece, which is as fast as memory is.
+ */
 static void ended(struct thc_request *r)
 {
 	struct thc_rated *g = r->progress;
