@@ -56,7 +56,6 @@ static void filter__finds_what_is_there(void **state)
 	for (c = 0; c < 3; c++)
 		for (e = 0; e < 3; e++) {
 			struct bed b;
-			uint32_t found;
 
 			set_up(&b, counts[c], counts[c] / each[e]);
 			assert_true(b.bloom.bits > 0 && b.bloom.bits < counts[c]);
@@ -68,12 +67,8 @@ static void filter__finds_what_is_there(void **state)
 			thc_bloom_put(&b.bloom, &b.index, half, b.put + half, b.words - half);
 			thc_bloom_put(&b.bloom, &b.index, 0, b.put, half);
 			thc_bloom_get(&b.bloom, &b.index, 0, b.got, b.words);
-			found = thc_bits_count(b.got, b.words);
-			for (i = 0; i < b.words; i++) {
+			for (i = 0; i < b.words; i++)
 				assert_int_equal(b.put[i] & ~b.got[i], 0);
-				found -= (uint32_t)__builtin_popcount(b.got[i]);
-			}
-			assert_int_equal(found, 0);
 			for (n = 0, i = 0; i < b.words; i++)
 				n += (size_t)__builtin_popcount(b.got[i] & ~b.put[i]);
 			/* a sixteenth; chance has its part in few */

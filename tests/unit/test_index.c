@@ -148,9 +148,11 @@ static bool is_in(const struct bed *b, size_t coordinate)
 
 static void check_union(struct bed *b)
 {
-	size_t words = WORDS(b->count), i;
-	uint32_t bits;
+	size_t words = WORDS(b->count), i, first, n;
+	uint32_t *one = calloc(words, sizeof(*one)), *many = calloc(words, sizeof(*many)), bits;
 	unsigned int k, bit;
+
+	assert_true(one && many);
 
 	for (k = 0; k < RANKS; k++) {
 		assert_int_equal(thc_index_known(&b->rank[k].x), b->count);
@@ -158,8 +160,19 @@ static void check_union(struct bed *b)
 			thc_index_get(&b->rank[k].x, i, &bits, 1);
 			for (bit = 0; bit < 32; bit++)
 				assert_int_equal(bits >> bit & 1, is_in(b, 32 * i + bit));
+			one[i] = bits;
+		}
+		/* many at a time, from any word to any other */
+		for (i = 0; i < 8; i++) {
+			first = random_word() % words;
+			n = 1 + random_word() % (words - first);
+			memset(many, 0xff, words * sizeof(*many));
+			thc_index_get(&b->rank[k].x, first, many, n);
+			assert_memory_equal(many, one + first, n * sizeof(*many));
 		}
 	}
+	free(one);
+	free(many);
 }
 
 /* Level @at has a bit for each 32^at items. Words that are sent: those under a bit of the level

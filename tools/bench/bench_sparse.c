@@ -98,15 +98,6 @@ static void pack(struct bench *b)
 	}
 }
 
-static size_t set_in(const uint32_t *bits)
-{
-	size_t n = 0, i;
-
-	for (i = 0; i < WORDS; i++)
-		n += (size_t)__builtin_popcount(bits[i]);
-	return n;
-}
-
 static void unpack(struct bench *b)
 {
 	const struct thc_mean m = { 0x1p-29, RANKS, thc_fixed_bits(32, RANKS), false };
@@ -115,7 +106,7 @@ static void unpack(struct bench *b)
 	size_t i, n;
 
 	for (i = 0; i < BLOCKS; i++) {
-		n = set_in(b->bits + i * WORDS);
+		n = thc_bits_count(b->bits + i * WORDS, WORDS);
 		b->fixed->mean(lanes, 32, n, &m, means);
 		b->sparse->unpack(means, b->bits + i * WORDS, WORDS, b->out + i * THC_SCALE_BLOCK);
 		lanes += n;

@@ -252,6 +252,7 @@ static uint32_t widened(uint32_t bits, unsigned int grain_log2)
 	return out;
 }
 
+/* Of items that are more than one. */
 static uint32_t coordinates(const struct thc_index *x, size_t word)
 {
 	const unsigned int g = x->grain_log2;
@@ -260,7 +261,7 @@ static uint32_t coordinates(const struct thc_index *x, size_t word)
 
 	if (g >= 5)
 		return bits & 1 ? UINT32_MAX : 0;
-	return widened(bits & (uint32_t)((1ULL << (32 >> g)) - 1), g);
+	return widened(bits & ((1U << (32 >> g)) - 1), g);
 }
 
 void thc_index_get(const struct thc_index *x, size_t first, uint32_t *bits, size_t words)
