@@ -203,7 +203,7 @@ int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
 void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 		      const struct thc_blocks *b, float *rotated);
 
-/* values + error into @error, @count floats, which may be v->error: nothing of the range is sent. */
+/* values + error into @error, @count floats: nothing of the range is sent. */
 void thc_codec_keep(const struct thc_codec *c, const struct thc_values *v, float *error);
 
 /* In the least chunk, of 64 coordinates: bytes of its floats in front of those of its indices. */

@@ -79,7 +79,7 @@ struct thc_quant {
  * struct thc_codec_ops - kernels of one instruction set
  * @fixed: integers of floats (fixed.h)
  * @sparse: floats that are not zero (sparse.h)
- * @add: a tile of x + error, as floats; out may be error
+ * @add: a tile of x + error, as floats
  * @sumsq: sum of squares of a tile of x + error, in THC_SUM_LANES partial sums
  * @forward: strides 1..512 of the transform of a tile of D (x + error)
  * @inverse: strides 1..512 of the transform of tile src, then signs unless NULL; dst may be src
