@@ -70,12 +70,13 @@ def with_jobs(aggregator, systems):
     """thcd again, with the jobs of these systems beside its own."""
     aggregator.stop()
     for system, job in jobs_of(aggregator).items():
+        if system not in systems or job == aggregator.job:
+            continue
         keys = {**aggregator.keys, "job": job}
         if system == "thc_unsealed":
             del keys["key"]
             keys["seal"] = "none"
-        if system in systems and job != aggregator.job:
-            aggregator.options += ["--job", ",".join(f"{k}={v}" for k, v in keys.items())]
+        aggregator.options += ["--job", ",".join(f"{k}={v}" for k, v in keys.items())]
     aggregator.start()
 
 

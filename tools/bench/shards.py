@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """`make bench-shards`: the all-reduce of a 25 MiB bucket by four workers through four aggregators
-that share its chunks, each on a host of its own, beside one aggregator and Gloo, at the speeds
-of links at which two cores are not the limit. Prints a table, writes build/bench-shards.json.
+that share its chunks, each on a host of its own, beside one aggregator and Gloo, at two speeds
+of links. Prints a table, writes build/bench-shards.json.
 """
 import argparse
 import json
