@@ -267,7 +267,7 @@ static void keep_block(struct thc_request *r, size_t block)
 		thc_codec_keep(g->scales.codec, &slice.values, slice.residual.error);
 }
 
-/* All has landed that was sent, and nothing can fail any more: the mean of what was not sent is zero.
+/* All has landed that was sent, and nothing can fail any more: the mean of what was not sent is 0.
  * In one piece, which is as fast as memory is.
  */
 static void ended(struct thc_request *r)

@@ -35,8 +35,8 @@ struct thc_sparse_ops {
 	void (*scatter)(const float *values, const uint32_t *bits, size_t words, float *x);
 };
 
-/* How many bits of @words words are set; by sums of pairs, fours and so on, since not every CPU has an
- * instruction for it.
+/* How many bits of @words words are set; by sums of pairs, fours and so on, since not every CPU has
+ * an instruction for it.
  */
 static inline uint32_t thc_bits_count(const uint32_t *bits, size_t words)
 {
