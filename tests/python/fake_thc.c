@@ -299,10 +299,14 @@ static void remember(struct thc_request *r)
 	m->undoable = 1;
 }
 
-/* With a rate all buckets have four blocks of 64, one of them skipped, 1.5 bits up, 3 down. */
+/* With a rate all buckets have four blocks of 64, one of them skipped, 1.5 bits up, 3 down. With
+ * FAKE_TRIED from the third bucket on it is known what is faster: that enum thc_trial_state.
+ */
 static void choose_bits(struct thc_client *c)
 {
-	if (c->rate <= 0 && c->error <= 0)
+	const long found = number_from("FAKE_TRIED", 0);
+
+	if (c->rate <= 0 && c->error <= 0 && !found)
 		return;
 	c->stats.rate_requests++;
 	c->stats.rate_blocks += 4;
@@ -313,6 +317,10 @@ static void choose_bits(struct thc_client *c)
 	c->stats.rate_lost += .02;
 	c->stats.trial = THC_TRIAL_FOR_RATE;
 	c->stats.trial_fixed_ns = 900;
+	if (!found)
+		return;
+	c->stats.trial = c->stats.rate_requests < 3 ? THC_TRIAL_RUNS : (uint64_t)found;
+	c->stats.trial_rate_ns = 600;
 }
 
 int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
@@ -523,7 +531,9 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 	info->sum_width = 16;
 	info->seal = "sum";
 	info->block = 64;
-	info->rate_goal = c->rate;
+	info->rate_tried = number_from("FAKE_TRIED", 0) > 0;
+	info->table_error = 1e-4 * (double)number_from("FAKE_TABLE_ERROR", 0);
+	info->rate_goal = info->rate_tried ? 4 : c->rate;
 	info->error_goal = c->error;
 	info->shards = (unsigned int)number_from("FAKE_SHARDS", 1);
 	info->precision = (unsigned int)number_from("FAKE_PRECISION", 0);

@@ -471,8 +471,11 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  * @precision: enum thc_precision of floats, if the job's scheme is none or lhc; of others 0
  * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
  * @rate_goal, @error_goal: what a call by thc aims at that says nothing else, as @rate and @error
- *	of struct thc_call; both 0: the bits of the job's table. In a job with rate=auto it may have
- *	these all the same: see thc_client_stats.trial
+ *	of struct thc_call; both 0: the bits of the job's table
+ * @table_error: the error that is expected of a mean by the bits of the job's table, as @error of
+ *	struct thc_call, were the ranks' gradients equal; 0: the job's scheme is not thc, or it
+ *	does not rotate
+ * @rate_tried: 1: such calls have either, whichever takes less time: see thc_client_stats.trial
  */
 struct thc_client_info {
 	size_t		size;
@@ -495,6 +498,8 @@ struct thc_client_info {
 	const char	*seal;
 	double		rate_goal;
 	double		error_goal;
+	double		table_error;
+	uint32_t	rate_tried;
 };
 
 /* Names of the schemes that this library has, as struct thc_client_info.scheme says them; NULL

@@ -46,18 +46,33 @@ static uint32_t parts_of(double error)
 	return error < 1 ? (uint32_t)(error * THC_RATE_ONE) : THC_RATE_ONE;
 }
 
+/* Of a mean of equal gradients, in parts of its square. */
+static double error_by(const struct thc_spec *s, const struct thc_table *t)
+{
+	return s->features & THC_FEATURE_CORRELATED ? thc_table_nmse_correlated(t, s->ranks) :
+						      thc_table_nmse(t, s->ranks);
+}
+
 static struct thc_rate_class class_by(const struct thc_spec *s, const struct thc_table_row *row,
 				      const struct thc_table *t)
 {
-	bool correlated = s->features & THC_FEATURE_CORRELATED;
-	double cost = thc_table_nmse(t, s->ranks);
-
 	return (struct thc_rate_class){
 		.bits = row->bits,
 		.sum_width = row->sum_width,
-		.cost = parts_of(cost),
-		.error = parts_of(correlated ? thc_table_nmse_correlated(t, s->ranks) : cost),
+		.cost = parts_of(thc_table_nmse(t, s->ranks)),
+		.error = parts_of(error_by(s, t)),
 	};
+}
+
+double thc_rate_table_error(const struct thc_client *c)
+{
+	struct thc_table t;
+
+	/* the closed form is of normal coordinates, which rotation makes */
+	if (c->spec.scheme_features & THC_SCHEME_F_UNROTATED || thc_table_read(&c->spec, &t))
+		return 0;
+	thc_table_price(&t);
+	return error_by(&c->spec, &t);
 }
 
 struct thc_rate_goal thc_rate_goal_of(double rate, double error)

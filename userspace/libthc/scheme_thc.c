@@ -550,6 +550,8 @@ static void describe(const struct thc_client *c, struct thc_client_info *info)
 	if (c->spec.scheme == THC_SCHEME_THC) {
 		info->rate_goal = thc_rate_default(c).bits * 1e-3;
 		info->error_goal = thc_rate_default(c).error * 1e-6;
+		info->rate_tried = thc_rate_is_tried(c);
+		info->table_error = thc_rate_table_error(c);
 	}
 }
 

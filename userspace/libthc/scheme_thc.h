@@ -62,6 +62,8 @@ void thc_rate_close(struct thc_compressor *z, struct thc_client *c);
 struct thc_rate_goal thc_rate_goal_of(double rate, double error);
 /* That of calls of @c that set none. */
 struct thc_rate_goal thc_rate_default(const struct thc_client *c);
+/* thc_client_info.table_error */
+double thc_rate_table_error(const struct thc_client *c);
 /* What the claim says of @goal and the classes, of 20 bits; 0: there is no goal. */
 uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal *goal);
 

@@ -59,7 +59,8 @@ class Info(ctypes.Structure):
                 ("memory_peak", c_size_t), ("simd", c_char_p), ("transport", c_char_p),
                 ("window", c_uint32), ("window_limit", c_char_p), ("scheme", c_char_p),
                 ("shards", c_uint32), ("precision", c_uint32), ("seal", c_char_p),
-                ("rate_goal", c_double), ("error_goal", c_double)]
+                ("rate_goal", c_double), ("error_goal", c_double), ("table_error", c_double),
+                ("rate_tried", c_uint32)]
 
 
 class Stats(ctypes.Structure):

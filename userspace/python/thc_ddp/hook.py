@@ -107,6 +107,8 @@ class ThcState:
     def _start(self):
         self.client = None
         self._info = None       # of the client, also after it has left
+        self._follows_norms = False     # rank 0 says what comes of it
+        self._settled = None    # what it has said of: enum thc_trial_state
         self._went = []         # by bucket of the last step: report.Went of its runs
         self._lock = threading.RLock()
         self._pending = queue.SimpleQueue()
@@ -202,6 +204,20 @@ class ThcState:
         """One line. Of rank 0, and of ranks with a small window."""
         if not options["rank"] or 0 < self._info["window"] < self._info["data_slots"]:
             self._say(report.start_line(self, options, self._info))
+        self._follows_norms = not options["rank"] and (
+            self._info["rate_goal"] > 0 or self._info["error_goal"] > 0)
+
+    def _say_settled(self):
+        """One line of rank 0 when it is known what the bits of blocks are, and when that changes."""
+        if self.quiet or not self.client or not self._follows_norms:
+            return
+        stats = self.client.stats()
+        if stats["trial"] == self._settled:
+            return
+        line = report.settled_line(self._info, stats)
+        if line:
+            self._settled = stats["trial"]
+            self._say(line)
 
     def _say(self, line):
         if not self.quiet:
@@ -478,6 +494,7 @@ class ThcState:
         self._ended, self._went = step, step.went
         if error:
             raise error
+        self._say_settled()
 
     @staticmethod
     def _verdict(step):

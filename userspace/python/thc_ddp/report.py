@@ -23,10 +23,13 @@ class Way:
         self.is_exact = not self.loses and not self.fixed
         self.rate, self.error = (info[goal] if self.scheme == "thc" and info[goal] > 0 else None
                                  for goal in ("rate_goal", "error_goal"))
+        self.table = info["bits"], info["sum_width"]
+        self.tried = bool(self.rate and info["rate_tried"])
+        self.expected = info["table_error"] if self.scheme == "thc" else 0
         if self.rate or self.error:
             self.bits = None, None
         elif self.scheme not in PRECISE:
-            self.bits = info["bits"], info["sum_width"]
+            self.bits = self.table
         else:
             self.bits = 2 * (self.fixed or _DIGIT_BITS,)
         self.precision = (None if self.loses else f"fixed{self.fixed}" if self.fixed else "exact")
@@ -34,8 +37,12 @@ class Way:
     def __str__(self):
         up, down = self.bits
         bits = f"{up} bits up, {down} down"
+        if self.expected:
+            bits += f", error {self.expected:.2g} expected"
         if self.rate:
             bits = f"{self.rate:g} bits up and down, more for larger norms"
+        if self.tried:
+            bits += ", or {} up, {} down, whichever takes less time".format(*self.table)
         if self.error:
             bits = f"as many bits as an error of {self.error:g} takes"
         if self.scheme in PRECISE:
@@ -98,6 +105,27 @@ class Went:
         return {**told, "scheme": self.way.scheme, "bits_up": up, "bits_down": down,
                 "rate": self.way.rate, "error": self.way.error, "precision": self.way.precision,
                 "seal": info["seal"], "shards": info["shards"]}
+
+
+def settled_line(info, stats):
+    """What the bits of blocks are from now on, and why, where they follow norms or might; None:
+    nothing that the start line does not say, or the ranks do not know yet.
+    """
+    found, now = tried(stats), chosen(stats, info["block"])
+    if not now or found and found["goes_by"] == "both in turns":
+        return None
+    if found and found["goes_by"] == "fixed":
+        line = f"each block has {info['bits']} bits up, {info['sum_width']} down"
+        error = info["table_error"]
+    else:
+        line = (f"bits follow norms: {now['bits_up']:.2f} up, {now['bits_down']:.2f} down a value, "
+                f"{100 * now['skipped']:.0f} % of blocks left out")
+        error = now["error"]
+    line += f", error {error:.2g} expected"
+    if found and found["rate_ns"] and found["fixed_ns"]:
+        line += (f"; 1024 values take {found['rate_ns'] / 1e3:.3g} us by norms, "
+                 f"{found['fixed_ns'] / 1e3:.3g} us by the job's table")
+    return line
 
 
 def chosen(stats, block):
