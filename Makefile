@@ -85,7 +85,7 @@ help:
 	@echo '                AVX-512 on User-mode Linux; a short demo-vm; user space with sanitizers'
 	@echo 'make fuzz       each fuzzer for FUZZ_MINUTES=10, or FUZZ_INPUTS; FUZZ="fuzz_join fuzz_client"'
 	@echo 'make demo       train on digits through XDP, in namespaces; DEMO_ARGS="--software --loss 0.02"'
-	@echo '                with bits that follow norms: DEMO_ARGS="--rate 6", DEMO_ARGS="--error 0.01"'
+	@echo '                with other bits: DEMO_ARGS="--rate fixed", DEMO_ARGS="--error 0.01"'
 	@echo '                or on sparse data: DEMO_ARGS="--task ncf", DEMO_ARGS="--task lm"'
 	@echo 'make demo-vm    the same on a stock Debian 6.12 in QEMU, through AF_THC sockets of thc.ko'
 	@echo 'make bench      costs as ratios, a table and $(BUILD)/bench.json; BENCH_ARGS="--quick"'

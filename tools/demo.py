@@ -16,6 +16,7 @@ import sys
 import netns
 from screen import Screen
 from demo_stage import TRANSPORTS, DemoError
+from demos import goal
 
 SILENT_SECONDS = 120    # without any word from a worker: it hangs
 
@@ -35,9 +36,11 @@ def run(demo, args, screen):
     return demo.run(args, screen)
 
 
-def number(low, high, what):
-    """A type of options: a number in a range."""
+def number(low, high, what, words=()):
+    """A type of options: a number in a range, or a word."""
     def read(text):
+        if text in words:
+            return text
         try:
             value = float(text)
         except ValueError:
@@ -52,10 +55,11 @@ def number(low, high, what):
 def add_goals(parser):
     goals = parser.add_mutually_exclusive_group()
     goals.add_argument("--rate", metavar="BITS", type=number(
-                           .25, 24, "bits a coordinate; --links is the speed of links"),
+                           .25, 24, 'bits a coordinate, nor "fixed"; --links is the speed of links',
+                           words=(goal.FIXED,)),
                        help="digits: bits follow the norms of blocks, and there are so many a "
-                            "coordinate, up and down together, as 6; default: all blocks have 4 up and 8 "
-                            "down")
+                            f"coordinate, up and down together, default {goal.DEFAULT_RATE:g}; fixed: "
+                            "all blocks have 4 up and 8 down")
     goals.add_argument("--error", metavar="E", type=number(
                            1e-6, .5, "in parts of the gradient's square"),
                        help="digits: bits follow the norms of blocks, and are as many as an expected "
@@ -117,6 +121,8 @@ def arguments():
     if args.task != "digits" and (args.rate or args.error):
         parser.error(f"--rate and --error are of --task digits alone: gradients of {args.task} go by "
                      f"scheme lhc, whose means have no bits to choose")
+    if args.task == "digits" and args.rate is None and args.error is None:
+        args.rate = goal.DEFAULT_RATE
     if args.repeats < 0:
         parser.error("--repeats is not negative")
     args.links = None if args.links == "none" else args.links

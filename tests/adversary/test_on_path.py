@@ -105,7 +105,7 @@ def all_are_refused_by_a_worker(bed, packets):
 
 @prevented(PATH, "changes a bit, or exchanges fields, of answers that it has read")
 def path__changes_no_answer():
-    with Bed() as bed:
+    with Bed(rate="fixed") as bed:
         answers = answers_in(bed.recorded())
         assert {wire.LUT_ADD, wire.MAX, wire.CLAIM} <= {packet[1] for packet in answers}
         all_are_refused_by_a_worker(bed, forged_of(answers, random.Random(1)))
@@ -116,7 +116,7 @@ def path__changes_no_answer():
 @prevented(PATH, "answers what it has recorded in an earlier session")
 def path__has_no_answer_of_an_earlier_session():
     """Rounding is the same: only the key differs."""
-    with Bed() as bed:
+    with Bed(rate="fixed") as bed:
         answers = answers_in(bed.recorded())
         bed.start()
         all_are_refused_by_a_worker(bed, list(renamed(answers, bed, bed.down)))
@@ -164,7 +164,7 @@ def all_are_refused_by_the_aggregator(bed, packets):
 
 
 def changes_no_request(software):
-    with Bed(software) as bed:
+    with Bed(software, rate="fixed") as bed:
         data, control = requests_in(bed.recorded(), bed.members[0])
         assert {wire.LUT_ADD, wire.MAX, wire.CLAIM} <= {packet[1] for packet in data}
         assert [packet[1] for packet in control] == [wire.JOIN] * len(control) and control
@@ -186,7 +186,7 @@ def path__changes_no_request__software():
 
 @prevented(PATH, "contributes what it has recorded in an earlier session")
 def path__has_no_request_of_an_earlier_session():
-    with Bed() as bed:
+    with Bed(rate="fixed") as bed:
         data, _ = requests_in(bed.recorded(), bed.members[0])
         bed.start()
         all_are_refused_by_the_aggregator(bed, list(renamed(data, bed, bed.up)))
@@ -266,7 +266,7 @@ def changes_nothing(bed, packets, source):
 
 @prevented(PATH, "sends recorded JOINs again, in the session that they began and later")
 def path__sends_no_join_again():
-    with Bed() as bed:
+    with Bed(rate="fixed") as bed:
         seen, source = bed.recorded(), bed.members[0]
         joins = joins_of(seen, source)
         # from another port they are nobody's
@@ -291,7 +291,7 @@ def path__sends_no_join_again():
 def path__confuses_no_rank_that_joins():
     """From the aggregator's address and port, all the time. The rank has the port that they were
     sent to."""
-    with Bed() as bed:
+    with Bed(rate="fixed") as bed:
         seen, member = bed.recorded(), bed.members[0]
         said = list(dict.fromkeys(s.data for s in seen if s.to == member and s.data[1] in (
             wire.CHALLENGE, wire.WELCOME)))
@@ -325,7 +325,7 @@ def path__confuses_no_rank_that_joins():
 @prevented(PATH, "sends a LEAVE of an earlier session again")
 def path__sends_no_leave_again():
     """From the rank's port then, which is another one or the one it has now."""
-    with Bed() as bed:
+    with Bed(rate="fixed") as bed:
         seen, source = bed.recorded(), bed.members[0]
         leave = leave_of(bed, joins_of(seen, source)[0], source)
         joins_again(bed)

@@ -257,7 +257,7 @@ static void *reduce_rounds(void *arg)
 static double nmse_of_rounds(uint32_t flags)
 {
 	enum { N = 2, COUNT = 20000 };
-	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout");
+	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout,rate=fixed");
 	struct rank ranks[N];
 	double result;
 	unsigned int i;

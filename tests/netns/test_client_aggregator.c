@@ -21,7 +21,7 @@
 
 #define TRIES	200
 
-#define JOB2	"job=1,ranks=2,reply=fanout"
+#define JOB2	"job=1,ranks=2,reply=fanout,rate=fixed"
 #define KEY	7
 
 static double now(clockid_t clock)

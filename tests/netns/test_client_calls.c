@@ -321,11 +321,8 @@ static void *ask_for_what_is_not_there(void *arg)
 
 static void call__what_is_not_there_is_refused(void **state)
 {
-	struct rank rank[RANKS_MAX];
-
 	(void)state;
-	run_job(rank, 1, ask_for_what_is_not_there);
-	assert_int_equal(rank->error, 0);
+	run_well("job=1,ranks=1,reply=fanout,rate=fixed", 1, ask_for_what_is_not_there);
 }
 
 static void *ask_beside_a_deadline(void *arg)

@@ -27,7 +27,8 @@ static const char *job(unsigned int deadline_ms, const char *more)
 {
 	static char text[256];
 
-	snprintf(text, sizeof(text), "job=1,ranks=3,reply=fanout,quorum=2,deadline_ms=%u%s",
+	snprintf(text, sizeof(text),
+		 "job=1,ranks=3,reply=fanout,rate=fixed,quorum=2,deadline_ms=%u%s",
 		 deadline_ms * slowness(), more);
 	return text;
 }

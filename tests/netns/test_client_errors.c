@@ -206,7 +206,7 @@ static void nonfinite__is_a_result_if_wanted_and_leaves_nothing(void **state)
 
 	(void)state;
 	for (inf = 0; inf < 2; inf++) {
-		struct daemon d = start_daemon("job=1,ranks=3,reply=fanout");
+		struct daemon d = start_daemon("job=1,ranks=3,reply=fanout,rate=fixed");
 		struct rank ranks[3];
 		unsigned int i;
 

@@ -18,6 +18,8 @@ from ddp_rank import train  # noqa: E402
 from tap import netns  # noqa: E402
 
 LIMIT = 60
+STEPS = 60              # two buckets or more each: so many that bits by norms have been tried
+PARAMETERS = 201 * 1500, 1501 * 200, 201 * 3
 
 
 class Training:
@@ -55,9 +57,11 @@ class Training:
 
 
 def two_lines__train_and_fall_back():
+    """As thcd is where nothing is asked for: the ranks find out what the bits of blocks are."""
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
-        training = Training(net, aggregator, "--steps", "4")
+        training = Training(net, aggregator, "--steps", str(STEPS))
         words = [training.until(r, "trained") for r in range(2)]
+        said = training.stderr(0)
         training.finish()
         added = aggregator.stats()["events"]["added"]
     assert words[0]["digest"] == words[1]["digest"], "the models differ"
@@ -65,9 +69,16 @@ def two_lines__train_and_fall_back():
         stats = word["stats"]
         # One bucket in the first step, several of about 1 MB each after the rebuild.
         assert stats["requests"] == stats["buckets_thc"] > 4, stats
-        assert stats["elements_thc"] == 4 * sum((201 * 1500, 1501 * 200, 201 * 3)), stats
+        assert stats["elements_thc"] == STEPS * sum(PARAMETERS), stats
         assert stats["failures"] == 0
-    assert added > 2 * 4 * sum((201 * 1500, 1501 * 200)) // 1024
+        goes_by, chosen = stats["tried"]["goes_by"], stats["chosen"]
+        assert goes_by in ("rate", "fixed"), stats["tried"]
+        assert 3 < chosen["bits_up"] + chosen["bits_down"] < 5, chosen
+    blocks = STEPS * sum(PARAMETERS) // 1024
+    assert 2 * blocks / 3 < added, (added, blocks)
+    words = {"rate": "bits follow norms: ", "fixed": "each block has 4 bits up, 8 down, "}[goes_by]
+    assert words in said, said
+    assert said.count(" us by norms, ") == 1 and said.count(" expected; 1024 values take ") == 1, said
 
 
 def small_buckets__fall_back_on_all_ranks():
@@ -127,13 +138,16 @@ def embeddings__are_exact_means():
 
 
 def assert_told(buckets, exact, group, thc):
-    """What stats() tell of the last step: more than one bucket, and each element once."""
+    """What stats() tell of the last step: more than one bucket, and each element once. thcd was
+    asked for nothing, so bits by thc may follow norms.
+    """
     runs = [run for bucket in buckets for run in bucket]
     assert len(buckets) > 1 and len(runs) > len(buckets), buckets
     for run in runs:
         assert run["dtype"] == "float32", run
-        bits = {"thc": (4, 8), "none": (32, 32), "group": (32, 32)}[run["scheme"]]
+        bits = {"thc": (None, None), "none": (32, 32), "group": (32, 32)}[run["scheme"]]
         assert (run["bits_up"], run["bits_down"]) == bits, run
+        assert run["rate"] == (4 if run["scheme"] == "thc" else None), run
         assert run["precision"] == ("exact" if run["scheme"] == "none" else None), run
         ours = run["scheme"] != "group"
         assert (run["seal"], run["shards"]) == (("nh", 1) if ours else (None, None)), run
@@ -164,7 +178,8 @@ def schemes__of_parameters():
         assert stats["elements_fallback"] == exact + thc + group + 2 * group, stats
         assert stats["elements_exact"] == 2 * exact and stats["elements_thc"] == 2 * thc, stats
         assert_told(stats["buckets"], exact, group, thc)
-    for words in ("rank 0 of 2, scheme thc (4 bits up, 8 down), seal nh, 1 shard, UDP sockets",
+    for words in ("rank 0 of 2, scheme thc (4 bits up and down, more for larger norms, or 4 up, 8 "
+                  "down, whichever takes less time), seal nh, 1 shard, UDP sockets",
                   "; scheme none (32 bits a digit) for [02].bias, 2.w*, buckets below 4096 "
                   "elements; process group for 3.weight, the first step\n"):
         assert words in said[0], said[0]

@@ -95,7 +95,9 @@ def train(*argv, repeats=0):
     assert (result["workers"], result["steps"], result["transport"]) == (WORKERS, STEPS, "UDP")
     assert result["fp32_bytes_per_step"] == 4 * (64 * 1024 + 1024 + 1024 * 1024 + 1024 + 10240 + 10)
     assert result["xdp_packets"] == result["xdp_expected_packets"]
-    assert 0 < result["nmse_of_compression"] < 0.1 and result["nmse"] < 0.3
+    # by 4 bits a step leaves more to the next ones, which bring it beside their own
+    most = (.1, .3) if "fixed" in argv or result["chosen"]["rate"] != 4 else (.2, .6)
+    assert 0 < result["nmse_of_compression"] < most[0] and result["nmse"] < most[1], result
     assert result["fallback_buckets"] == 0
     assert result["bytes_up_per_step"] * 4 < result["fp32_bytes_per_step"]
     assert result["bytes_down_per_step"] * 2 < result["fp32_bytes_per_step"]
@@ -134,12 +136,12 @@ def packets_by_hand(workers, steps):
 
 
 def trains__in_xdp():
-    result, text = train("--links", "500mbit", repeats=2)
+    result, text = train("--links", "500mbit", "--rate", "fixed", repeats=2)
     assert result["xdp_mode"] == "native", result["xdp_mode"]
     assert result["xdp_packets"] == packets_by_hand(WORKERS, STEPS)
     assert not any(result["drops"].values()), result["drops"]
     assert "retransmits" not in text, "counters are shown without --verbose"
-    assert result["chosen"] is None and "norms" not in text
+    assert result["chosen"] is None and "norms" not in text and "ranks=2,rate=fixed,key=" in text
     has_times_of_links(result["buckets"], text)
 
 
@@ -160,7 +162,7 @@ def has_times_of_links(buckets, text):
 
 
 def trains__in_software():
-    result, text = train("--software", "--verbose")
+    result, text = train("--software", "--verbose", "--rate", "fixed")
     assert result["xdp_mode"] == "software" and result["xdp_packets"] == 0
     assert result["aggregated_packets"] == packets_by_hand(WORKERS, STEPS)
     for words in ("packets aggregated in user space", "duplicates", "retransmits"):
@@ -170,7 +172,10 @@ def trains__in_software():
 
 def trains__with_loss():
     result, text = train("--loss", "0.02")
-    assert result["xdp_packets"] == packets_by_hand(WORKERS, STEPS)
+    chosen = has_chosen(result, text, rate=4)
+    # of 3 to 4.5: the first step of two buckets, by norms of the step before, which had one
+    assert chosen["bits_up"] + chosen["bits_down"] < 4.3, chosen
+    assert result["xdp_packets"] < packets_by_hand(WORKERS, STEPS)
     for direction in ("up", "down"):
         count = result["impaired"][direction]
         assert 0.01 < count["dropped"] / count["seen"] < 0.03, count
@@ -197,6 +202,7 @@ def trains__by_an_error_with_loss():
 
 def refuses__goals_that_make_no_sense():
     for argv, words in ((["--rate", "0.1"], "'0.1' is no number from 0.25 to 24, bits"),
+                        (["--rate", "auto"], "bits a coordinate, nor \"fixed\""),
                         (["--rate", "500mbit"], "--links is the speed of links"),
                         (["--error", "1"], "'1' is no number from 1e-06 to 0.5"),
                         (["--rate", "6", "--error", "0.1"], "not allowed with"),

@@ -31,7 +31,7 @@ class Bed:
     def __init__(self, software=False, **job):
         self.net = netns.Topology(N + 1)
         self.aggregator = Aggregator(self.net, N, software=software,
-                                     job={"reply": "fanout", **job})
+                                     job={"reply": "fanout", "rate": "fixed", **job})
         self.ranks = Ranks(self.net, self.aggregator, n=2, timeout=20, join_timeout=20)
         self.us = wire.Worker(OURS, netns.AGGREGATOR4, job=self.aggregator.job,
                               key=self.aggregator.key,

@@ -108,18 +108,18 @@ def over_link_local(software, **job):
 
 def link_local__multicast():
     with topology() as net, \
-            Aggregator(net, N, True, job={"group": "ff12::77", "seed": 5},
+            Aggregator(net, N, True, job={"group": "ff12::77", "seed": 5, "rate": "fixed"},
                        options=["--listen", ADDRESS]) as thcd:
         for _, info, _ in reduce(net, thcd, aggregator=f"{ADDRESS}%eth0"):
             assert info["multicast"] == 1, "the group was joined on another interface"
 
 
 def link_local__software():
-    over_link_local(True, reply="fanout", seed=5)
+    over_link_local(True, reply="fanout", seed=5, rate="fixed")
 
 
 def link_local__xdp():
-    over_link_local(False, reply="fanout", seed=5)
+    over_link_local(False, reply="fanout", seed=5, rate="fixed")
 
 
 def link_local__without_its_interface():

@@ -23,7 +23,7 @@ ROUNDS = 3
 SPARSE = [{"count": count, "dtype": dtype, "scheme": "lhc", "precision": bits, "share": share}
           for count, dtype, bits, share in ((300001, "fp32", 0, 0.001), (150001, "fp32", 32, 0.05),
                                             (90001, "bf16", 16, 0.4))]
-JOB = {"seed": 77}          # the same bits every time
+JOB = {"seed": 77, "rate": "fixed"}          # the same bits every time
 NMSE_LIMIT = 0.1                        # norms of different size per rank and block
 
 _reference = {}

@@ -33,7 +33,7 @@ from tap import netns  # noqa: E402
 KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "packets.json")
 COUNTS = [40961, 9, 20000]      # coordinates of the buckets of a step
 ROUNDS = 2
-JOB = {"seed": 77, "slots": 24, "norm_slots": 5}
+JOB = {"seed": 77, "slots": 24, "norm_slots": 5, "rate": "fixed"}
 # version 1: the packet sum, the cookie that the job had, a rank of 8 bits
 OLD_HEADER = struct.Struct(">BBBBIQHBBIIIHHIQ")
 COOKIE = 0x5eed5eed5eed1234

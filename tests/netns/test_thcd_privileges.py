@@ -282,7 +282,7 @@ def case__and_in_generic_mode():
 
 def case__libthc_is_served_without_root():
     with netns.Topology(2) as net, programs() as folder, mode_of_bpffs(0o711):
-        job = f"1,ranks=2,{KEYED}"
+        job = f"1,ranks=2,{KEYED},rate=fixed"
         code, said = errand(net, "--prepare", "nobody", job=job)
         assert code == 0, said
         other = Other(net, folder, job=job)

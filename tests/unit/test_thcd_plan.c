@@ -487,15 +487,56 @@ static void rate__brings_rows(void **state)
 	assert_int_equal(good("1,ranks=2,key=@one,error=1e-6").error, 1);
 	assert_int_equal(good("1,ranks=2,key=@one,error=0.5").error, 500000);
 	/* without one there are no others */
-	plain = good("1,ranks=2,key=@one");
+	plain = good("1,ranks=2,key=@one,rate=fixed");
 	for (bits = 1; bits <= THC_BITS_MAX; bits++)
 		assert_int_equal(thc_widths_sum(&plain.tables.widths, bits), bits == 4 ? 8 : 0);
+}
+
+static void rate__is_tried_where_none_is_asked_for(void **state)
+{
+	static const char *const by_norms[] = {
+		"seal=nh", "block=1024", "correlated=off", "rotate=off",  "quorum=1,deadline_ms=9",
+		"seed=7",  "slots=64",	 "scheme=thc",	   "feedback=on", "reply=fanout",
+	};
+	static const char *const fixed[] = {
+		"rate=fixed",	  "bits=4",
+		"granularity=31", "clamp=1/64",
+		"table=auto",	  "table=uniform",
+		"sum_width=8",	  "feedback=off",
+		"block=2048",	  "scheme=none",
+		"scheme=uthc",	  "scheme=lhc",
+		"error=0.1",	  "rate=fixed,sum_width=4,bits=2,block=2048",
+	};
+	char keys[96];
+	unsigned int i;
+
+	(void)state;
+	for (i = 0; i < sizeof(by_norms) / sizeof(by_norms[0]); i++) {
+		struct thcd_plan p;
+
+		snprintf(keys, sizeof(keys), "1,ranks=2,key=@one,%s", by_norms[i]);
+		p = good(keys);
+		assert_true(p.rate_tried);
+		assert_int_equal(p.rate, 4000);
+		assert_int_equal(thc_widths_sum(&p.tables.widths, 2), 4);
+	}
+	for (i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+		struct thcd_plan p;
+
+		snprintf(keys, sizeof(keys), "1,ranks=2,key=@one,%s", fixed[i]);
+		p = good(keys);
+		assert_false(p.rate_tried);
+		assert_int_equal(p.rate, 0);
+	}
+	/* sums of 16 bits are what 64 ranks need */
+	assert_int_equal(good("1,ranks=64,key=@one").rate, 6666);
 }
 
 static void rate__needs_norms_of_small_blocks(void **state)
 {
 	(void)state;
 	refused("1,ranks=2,key=@one,rate=4,error=0.1", "a job aims at one of them: leave one out");
+	refused("1,ranks=2,key=@one,rate=fixed,error=0.1", "leave one out");
 	refused("1,ranks=2,key=@one,rate=4,scheme=uthc", "rate: only scheme=thc has one");
 	refused("1,ranks=2,key=@one,error=.1,scheme=lhc", "error: only scheme=thc has one");
 	refused("1,ranks=2,key=@one,rate=4,block=2048",
@@ -830,6 +871,7 @@ int main(void)
 		cmocka_unit_test(key__belongs_to_its_seal),
 		cmocka_unit_test(table__bad_ones),
 		cmocka_unit_test(rate__brings_rows),
+		cmocka_unit_test(rate__is_tried_where_none_is_asked_for),
 		cmocka_unit_test(rate__needs_norms_of_small_blocks),
 		cmocka_unit_test(job__contradictions),
 		cmocka_unit_test(job__group_by_family),

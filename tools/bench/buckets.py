@@ -101,14 +101,16 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
     """({bytes: times}, memory, the aggregator's counters) of `repeats` all-reduces each.
 
     Several aggregators, each on a host of its own, share the chunks; the counters are the first
-    one's. job: more keys of the job.
+    one's. job: more keys of the job, by default rate=fixed: the gradients are random, and no norm
+    is much larger than another.
 
     The systems take turns, so that what else the machine does meets all of
     them. The baselines use worker links only; no worker link has XDP on it.
     progress(bytes, repeat, system, seconds) is called after each all-reduce.
     """
     with netns.Topology(workers, shape=shape, aggregators=aggregators) as net, \
-            Shards(net, workers, aggregators, software=software, job=job, quiet=True) as shards:
+            Shards(net, workers, aggregators, software=software, job=job or {"rate": "fixed"},
+                   quiet=True) as shards:
         for aggregator in shards.all:
             with_jobs(aggregator, systems)
         ranks = Ranks(net, shards)

@@ -184,7 +184,7 @@ def middle(samples):
 def measure(args):
     """{"udp": medians, "af_thc": medians}, and what it was measured on."""
     timed, counted = ({t: [] for t in TRANSPORTS} for _ in range(2))
-    job = {"slots": args.slots} if args.slots else {}
+    job = {"rate": "fixed", **({"slots": args.slots} if args.slots else {})}
     with netns.Topology(WORKERS) as net, \
             Aggregator(net, WORKERS, software=is_uml(), job=job) as aggregator:
         # a second job, so that both clients of a rank can stay joined

@@ -75,7 +75,7 @@ def bounds(args, size):
     """Least milliseconds by links alone: {} without a limit, and THC's with fixed bits alone."""
     if not args.links:
         return {}
-    thc = {} if goal.job_of(args) else {"thc_link_ms": model.thc_ms(args.workers, size, args.links)}
+    thc = {} if goal.follows_norms(args) else {"thc_link_ms": model.thc_ms(args.workers, size, args.links)}
     return {**thc, "gloo_fp32_link_ms": model.ring_ms(args.workers, size, args.links),
             "gloo_fp16_link_ms": model.ring_ms(args.workers, size // 2, args.links)}
 
@@ -84,7 +84,7 @@ def expected_of(args, thc, info):
     """Packets that the aggregator must have added: by the sizes of buckets, or, where bits follow
     norms, as many as the ranks have sent, each counted once.
     """
-    if goal.job_of(args):
+    if goal.follows_norms(args):
         return sum(r["stats"]["packets_up"] - r["stats"]["retransmits"] for r in thc)
     return sum(expected_packets(r["sizes"], info["block"], info["chunk"]) for r in thc)
 

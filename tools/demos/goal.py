@@ -3,10 +3,19 @@
 was chosen in the training, how large an error was expected, and how large it was.
 """
 GOALS = ("rate", "error")
+FIXED = "fixed"         # a rate by which all blocks have the same bits
+# What a job's ranks try where nothing is asked for, so that packets can be counted without a clock.
+DEFAULT_RATE = 4.0
+
+
+def follows_norms(args):
+    return args.rate != FIXED
 
 
 def job_of(args):
-    """More keys of the job; none: all blocks have the same bits."""
+    """More keys of the job."""
+    if not follows_norms(args):
+        return {"rate": FIXED}
     return {key: f"{getattr(args, key):g}" for key in GOALS if getattr(args, key) is not None}
 
 
@@ -17,7 +26,7 @@ def chosen(args, results):
     is in parts of the square of a gradient that all ranks have, error_measured in parts of the mean
     of the squares of what the ranks have compressed.
     """
-    if not job_of(args):
+    if not follows_norms(args):
         return None
     first = results[0]
     of_all = first["stats"]["chosen"]
@@ -43,7 +52,9 @@ def rows(r):
 
 def key_of(r):
     """What the job's line of thcd has more, with its comma."""
-    c = r["chosen"] or {}
+    c = r["chosen"]
+    if not c:
+        return f",rate={FIXED}"
     return "".join(f",{key}={c[key]:g}" for key in GOALS if c.get(key) is not None)
 
 

@@ -53,14 +53,14 @@ PLANS = {
 
 
 class Way(NamedTuple):
-    """How gradients are summed. by: what rate_worker.py calls it; rate: of the job, 0: none"""
+    """How gradients are summed. by: what rate_worker.py calls it; rate: of the job, 0: fixed"""
     name: str
     by: str
     rate: int = 0
 
     def job(self):
         """More keys of the job."""
-        return {"rate": self.rate} if self.rate else {}
+        return {"rate": self.rate or "fixed"}
 
     def lacking(self):
         """Why this build cannot do it, in a sentence, or None."""

@@ -143,8 +143,8 @@ static const struct key job_keys[] = {
 	{ "rate", RATE, AT(rate), 250, 24000,
 	  "bits of an index follow the norms of blocks: bits a coordinate, up and down together, "
 	  "that all-reduces aim at, 0.25 to 24; or auto: a third of those of the table, where "
-	  "clients with error feedback find that it takes less time; default: all blocks have "
-	  "the bits of bits=" },
+	  "clients with error feedback find that it takes less time; or fixed: all blocks have "
+	  "the bits of the table; default auto, of jobs that name no table fixed" },
 	{ "error", MILLIONTHS, AT(error), 1, 500000,
 	  "as rate, but the error that all-reduces aim at, 1e-6 to 0.5 of the gradient's square" },
 };
@@ -247,10 +247,11 @@ static int set_parts(u32 *field, const struct key *k, const char *value, u32 par
 
 static int set_rate(u32 *field, const struct key *k, const char *value, struct thcd_error *e)
 {
-	if (strcmp(value, "auto"))
-		return set_parts(field, k, value, 1000, e);
-	*field = THCD_RATE_AUTO;
-	return 0;
+	if (!strcmp(value, "auto") || !strcmp(value, "fixed")) {
+		*field = *value == 'a' ? THCD_RATE_AUTO : 0;
+		return 0;
+	}
+	return set_parts(field, k, value, 1000, e);
 }
 
 static int parse_table(struct thcd_job_wish *w, const char *value, struct thcd_error *e)

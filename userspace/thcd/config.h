@@ -19,7 +19,9 @@ enum thcd_mode { THCD_MODE_AUTO, THCD_MODE_NATIVE, THCD_MODE_GENERIC };
 
 /* Bytes of an address or a prefix as written. */
 #define THCD_WORD_MAX	64
-/* thcd_job_wish.rate: a third of the bits of the table, up and down, where that is faster. */
+/* thcd_job_wish.rate: a third of the bits of the table, up and down, where that is faster; what a
+ * job that asks for no table has.
+ */
 #define THCD_RATE_AUTO	1
 
 /* How a job names its table; LIST: its levels, in the configuration or in a file. */
@@ -46,7 +48,7 @@ struct thcd_job_wish {
 	u32			grain;		/* 0: 1 */
 	u32			sketch;		/* THC_SCHEME_F_SKETCH, _COUPLED */
 	u32			sum_width;
-	u32			rate;		/* thousandths of a bit, 0: none, or _AUTO */
+	u32			rate;		/* thousandths of a bit, 0: fixed, or _AUTO */
 	u32			error;		/* millionths, 0: none */
 	u32			block;
 	u32			slots;

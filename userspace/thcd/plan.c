@@ -155,6 +155,26 @@ static int check_precision(const struct thcd_job_wish *w, struct thcd_error *e)
 			 w->precision, w->ranks, THC_FIXED_BITS_MIN);
 }
 
+/* Bits follow norms unless a job is not made for it, or names the table that it wants. */
+static u32 default_rate(const struct thcd_job_wish *w)
+{
+	static const char *const names[] = { "error",	    "table", "bits",
+					     "granularity", "clamp", "sum_width" };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (thcd_job_wish_given(w, names[i]))
+			return 0;
+	return w->scheme == THC_SCHEME_THC && w->feedback && w->block == 1 << THC_RATE_BLOCK_LOG2 ?
+		       THCD_RATE_AUTO :
+		       0;
+}
+
+static u32 rate_of(const struct thcd_job_wish *w)
+{
+	return thcd_job_wish_given(w, "rate") ? w->rate : default_rate(w);
+}
+
 /* Bits follow the norms of blocks that are small. */
 static int check_rate(const struct thcd_job_wish *w, struct thcd_error *e)
 {
@@ -162,7 +182,7 @@ static int check_rate(const struct thcd_job_wish *w, struct thcd_error *e)
 
 	if (!w->rate && !w->error)
 		return 0;
-	if (w->rate && w->error)
+	if (thcd_job_wish_given(w, "rate") && w->error)
 		return thcd_fail(e, "rate and error: a job aims at one of them: leave one out");
 	if (w->scheme != THC_SCHEME_THC)
 		return thcd_fail(e, "%s: only scheme=thc has one: leave it out", key);
@@ -278,7 +298,7 @@ static int add_rate_rows(struct thcd_plan *plan, const struct thcd_job_wish *w,
 {
 	u32 bits, width;
 
-	for (bits = 1; (w->rate || w->error) && bits <= RATE_BITS_MAX; bits++) {
+	for (bits = 1; (rate_of(w) || w->error) && bits <= RATE_BITS_MAX; bits++) {
 		struct thc_table t;
 
 		if (bits == w->bits)
@@ -295,7 +315,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		   struct thcd_error *e)
 {
 	struct thc_table t;
-	u32 width;
+	u32 width, rate = rate_of(w);
 
 	memset(plan, 0, sizeof(*plan));
 	note->text[0] = '\0';
@@ -315,8 +335,8 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 	plan->table_hash = thc_table_hash(&t);
 	plan->ttl_min = thcd_job_wish_given(w, "hops") ? THC_TTL - w->hops : 0;
 	plan->deadline_ms = w->deadline_ms;
-	plan->rate_tried = w->rate == THCD_RATE_AUTO;
-	plan->rate = plan->rate_tried ? (t.bits + width) * 1000 / 3 : w->rate;
+	plan->rate_tried = rate == THCD_RATE_AUTO;
+	plan->rate = plan->rate_tried ? (t.bits + width) * 1000 / 3 : rate;
 	plan->error = w->error;
 	plan->quorum = w->quorum ? w->quorum : w->ranks;
 	plan->data_slots = w->slots;
